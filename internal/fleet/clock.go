@@ -1,0 +1,108 @@
+package fleet
+
+import "time"
+
+// Bounds of a node's belief about time.
+const (
+	// Drift bounds how far two monotonic clocks of the fleet run apart, as a
+	// fraction: 200 parts per million. Quartz oscillators stay below half of it.
+	Drift = 200e-6
+
+	// MaxError is the uncertainty above which a node neither admits nor renews.
+	MaxError = 250 * time.Millisecond
+
+	// Guard is added wherever an expiry seen by one clock is acted on by
+	// another: twice the error that a node with a good link has (50 ms).
+	Guard = 100 * time.Millisecond
+
+	// Unsynced is the error of a clock that was never set: no bound at all.
+	Unsynced = time.Duration(1<<63 - 1)
+)
+
+// Stretch returns d lengthened by the drift bound: how long a lender waits for
+// a lease of d that the holder measures on another clock.
+func Stretch(d time.Duration) time.Duration { return d + time.Duration(float64(d)*Drift) + 1 }
+
+// Shrink returns d shortened by the drift bound: how long a holder believes a
+// lease of d that the lender measures on another clock.
+func Shrink(d time.Duration) time.Duration { return d - time.Duration(float64(d)*Drift) - 1 }
+
+// Clock is one node's estimate of fleet time on top of its own monotonic
+// clock. The zero value has never been synced: its error is infinite. A Clock
+// is not safe for concurrent use.
+//
+// Fleet time as read from a Clock never decreases and never lies behind a
+// watermark given to Floor, whatever the parent says.
+type Clock struct {
+	synced bool
+	base   Mono          // reading at which offset and err were learned
+	offset int64         // fleet nanoseconds minus mono nanoseconds
+	err    time.Duration // error bound at base
+	last   Time          // newest time handed out
+}
+
+// Set makes the clock a source of fleet time: at reading now it is t exactly.
+// Used by the coordinator, which has nobody to learn from. Setting the clock
+// back makes fleet time stand still until it has caught up.
+func (c *Clock) Set(now Mono, t Time, err time.Duration) {
+	c.synced = true
+	c.base = now
+	c.offset = int64(t)*1e6 - int64(now)
+	c.err = err
+}
+
+// Sync learns from one round trip (Cristian's algorithm with the parent's
+// dwell taken out, as NTP does): the child sent at reading sent, the parent
+// held the message for dwell and answered at its fleet time at, known to it
+// within parentErr; the answer arrived at reading now.
+//
+// A sample that is less certain than what the clock already believes is
+// dropped. Sync reports whether the sample was taken.
+func (c *Clock) Sync(now, sent Mono, dwell time.Duration, at Time, parentErr time.Duration) bool {
+	rtt := now.Sub(sent) - dwell
+	if now < sent || dwell < 0 || parentErr < 0 {
+		return false
+	}
+	if rtt < 0 { // drift over a long dwell: the round trip was shorter than the clocks can tell
+		rtt = 0
+	}
+	err := rtt/2 + time.Duration(float64(now.Sub(sent))*Drift) + parentErr + time.Millisecond
+	if c.synced && err > c.Err(now) {
+		return false
+	}
+	c.synced = true
+	c.base = now
+	c.offset = int64(at)*1e6 + int64(rtt/2) - int64(now)
+	c.err = err
+	return true
+}
+
+// Now returns fleet time at the reading now: never less than what was returned
+// before. Before the first Sync or Set it returns the newest floor.
+func (c *Clock) Now(now Mono) Time {
+	if c.synced {
+		if t := Time(floorDiv(int64(now)+c.offset, 1e6)); t > c.last {
+			c.last = t
+		}
+	}
+	return c.last
+}
+
+// Floor makes sure that the clock never again reads less than t.
+func (c *Clock) Floor(t Time) {
+	if t > c.last {
+		c.last = t
+	}
+}
+
+// Err returns the bound on the clock's error at the reading now; it grows with
+// drift since the last sample. A clock never synced answers Unsynced.
+func (c *Clock) Err(now Mono) time.Duration {
+	if !c.synced {
+		return Unsynced
+	}
+	return c.err + time.Duration(float64(now.Sub(c.base))*Drift)
+}
+
+// Sure reports whether the clock is certain enough to admit and renew by.
+func (c *Clock) Sure(now Mono) bool { return c.synced && c.Err(now) <= MaxError }

@@ -1,0 +1,262 @@
+// Package line is the arithmetic of the waiting line: who stands where, how
+// many stand in front, up to which join time people may enter, and how long
+// the rest will take.
+//
+// Nobody keeps a list of the people who wait. What is known of them is a
+// [Histogram] of join times, summed up the tree from edges to the coordinator
+// and sent down again as a digest. Inside a slice of it people are taken to be
+// spread evenly, so a place in the line and the horizon are both finer than
+// the slices. The one knob is the number of slices that a histogram is
+// compacted to: its cost on the wire against the error of a place, at most
+// one slice's people.
+//
+// Everything here is advisory: it decides who goes first and what is shown,
+// never how many may enter.
+package line
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"vestibule/internal/fleet"
+)
+
+// Slice is a stretch of join times and the people who joined in it.
+type Slice struct {
+	Start fleet.Time // first millisecond of the slice
+	Width int64      // milliseconds, at least 1
+	N     float64    // people; a part of a sum may be negative
+}
+
+// End returns the first millisecond after the slice.
+func (s Slice) End() fleet.Time { return s.Start + fleet.Time(s.Width) }
+
+// Histogram is the waiting line as slices of join time: sorted by Start and
+// not overlapping; gaps are empty. The zero value is an empty line. Methods
+// do not change the receiver.
+type Histogram []Slice
+
+// Total returns how many people the histogram holds.
+func (h Histogram) Total() float64 {
+	sum := 0.0
+	for _, s := range h {
+		sum += s.N
+	}
+	return sum
+}
+
+// Before returns how many people joined before t, interpolated inside the
+// slice that t lies in.
+func (h Histogram) Before(t fleet.Time) float64 {
+	sum := 0.0
+	for _, s := range h {
+		if s.End() <= t {
+			sum += s.N
+			continue
+		}
+		if s.Start < t {
+			sum += s.N * float64(t-s.Start) / float64(s.Width)
+		}
+		break
+	}
+	return sum
+}
+
+// At returns the join time in front of which n people joined: the inverse of
+// Before, rounded up to the millisecond. With n at or above Total it returns
+// the end of the last slice; of an empty line, or with n <= 0, the start of
+// the first slice that holds anybody, or 0.
+func (h Histogram) At(n float64) fleet.Time {
+	sum := 0.0
+	last := fleet.Time(0)
+	for _, s := range h {
+		if s.N <= 0 {
+			continue
+		}
+		if sum+s.N > n {
+			part := math.Ceil(max(n-sum, 0) / s.N * float64(s.Width))
+			return s.Start + fleet.Time(part)
+		}
+		sum += s.N
+		last = s.End()
+	}
+	return last
+}
+
+// Sum returns the histogram of everybody in hs. Slices that overlap without
+// being equal are cut at each other's bounds, their people divided evenly.
+func Sum(hs ...Histogram) Histogram {
+	var out Histogram
+	for _, h := range hs {
+		out = add(out, h)
+	}
+	return out
+}
+
+// add merges two histograms in one sweep over both.
+func add(a, b Histogram) Histogram {
+	if len(a) == 0 {
+		return slices.Clone(b)
+	}
+	if len(b) == 0 {
+		return a
+	}
+	out := make(Histogram, 0, len(a)+len(b))
+	var i, j int
+	at := min(a[0].Start, b[0].Start)
+	for i < len(a) || j < len(b) {
+		// The next bound after at in either histogram.
+		next := fleet.Time(math.MaxInt64)
+		var n, density float64
+		covered := false
+		for _, side := range [2]struct {
+			h Histogram
+			k *int
+		}{{a, &i}, {b, &j}} {
+			if *side.k == len(side.h) {
+				continue
+			}
+			s := side.h[*side.k]
+			if s.Start > at {
+				next = min(next, s.Start)
+				continue
+			}
+			next = min(next, s.End())
+			density += s.N / float64(s.Width)
+			covered = true
+		}
+		if covered {
+			n = density * float64(next-at)
+			out = append(out, Slice{Start: at, Width: int64(next - at), N: n})
+		}
+		at = next
+		if i < len(a) && a[i].End() <= at {
+			i++
+		}
+		if j < len(b) && b[j].End() <= at {
+			j++
+		}
+	}
+	return out
+}
+
+// Compact returns the histogram in at most limit slices: neighbours are
+// merged so that every slice holds about the same number of people, which
+// bounds the error of a place. Empty and negative slices vanish into their
+// neighbours; the total is kept, but for a negative one, which becomes empty.
+func (h Histogram) Compact(limit int) Histogram {
+	weight := 0.0
+	for _, s := range h {
+		weight += math.Abs(s.N)
+	}
+	if weight == 0 || limit <= 0 {
+		return nil
+	}
+	share := 0.0
+	if len(h) > limit {
+		// Each slice gets at least this much, so no more than limit result:
+		// the last may be short.
+		share = weight / float64(limit-1)
+		if limit == 1 {
+			share = math.Inf(1)
+		}
+	}
+	out := make(Histogram, 0, min(limit, len(h)))
+	var cur Slice
+	var curWeight float64
+	open := false
+	for _, s := range h {
+		if s.N == 0 && !open {
+			continue
+		}
+		if !open {
+			cur, curWeight, open = s, math.Abs(s.N), true
+		} else {
+			cur.Width = int64(s.End() - cur.Start)
+			cur.N += s.N
+			curWeight += math.Abs(s.N)
+		}
+		if share == 0 || curWeight >= share {
+			out = append(out, cur)
+			open = false
+		}
+	}
+	if open {
+		out = append(out, cur)
+	}
+	return out
+}
+
+// Clamp returns the histogram without negative slices: what they miss is
+// taken from the slices after them, then from those before.
+func (h Histogram) Clamp() Histogram {
+	out := make(Histogram, 0, len(h))
+	debt := 0.0
+	for _, s := range h {
+		s.N += debt
+		debt = 0
+		if s.N < 0 {
+			debt = s.N
+			continue
+		}
+		if s.N > 0 {
+			out = append(out, s)
+		}
+	}
+	for i := len(out) - 1; i >= 0 && debt < 0; i-- {
+		out[i].N += debt
+		debt = min(out[i].N, 0)
+		out[i].N = max(out[i].N, 0)
+	}
+	return slices.DeleteFunc(out, func(s Slice) bool { return s.N <= 0 })
+}
+
+// Digest is a histogram prepared for many look-ups. It is immutable.
+type Digest struct {
+	slices Histogram
+	before []float64 // before[i]: people in slices[:i]
+}
+
+// NewDigest prepares h, which the digest keeps and which must not change.
+func NewDigest(h Histogram) *Digest {
+	d := &Digest{slices: h, before: make([]float64, len(h)+1)}
+	for i, s := range h {
+		d.before[i+1] = d.before[i] + s.N
+	}
+	return d
+}
+
+// Total returns how many people wait. The methods of a nil Digest answer as
+// those of an empty one.
+func (d *Digest) Total() float64 {
+	if d == nil {
+		return 0
+	}
+	return d.before[len(d.slices)]
+}
+
+// Histogram returns the line itself; it must not be changed.
+func (d *Digest) Histogram() Histogram {
+	if d == nil {
+		return nil
+	}
+	return d.slices
+}
+
+// Before is [Histogram.Before] in logarithmic time.
+func (d *Digest) Before(t fleet.Time) float64 {
+	if d == nil {
+		return 0
+	}
+	i, found := slices.BinarySearchFunc(d.slices, t, func(s Slice, t fleet.Time) int { return cmp.Compare(s.Start, t) })
+	if found || i == 0 {
+		return d.before[i]
+	}
+	s := d.slices[i-1]
+	return d.before[i-1] + s.N*min(1, float64(t-s.Start)/float64(s.Width))
+}
+
+// Open is the horizon of a room in which nobody queues: later than every join
+// time.
+const Open = fleet.Time(1 << 60)

@@ -1,0 +1,67 @@
+package room
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Fault is one thing wrong with what an operator wrote. Item and Field say
+// where, in the operator's own words; Rule says what is asked for and what was
+// found instead.
+type Fault struct {
+	Line  int    // line in the file it was read from, 0 when there is none
+	Item  string // "rooms[2]" or "hosts[0]", "" for one room by itself
+	Name  string // the room's or host's name, "" when it has none
+	Field string // "total_active_users", "additional_routes[1].path"
+	Rule  string // "must be 1 to 2147483647, got 0"
+}
+
+// String returns the fault on one line, such as
+//
+//	line 7: rooms[2] "tickets": total_active_users: must be 1 to 2147483647, got 0
+func (f Fault) String() string {
+	var b strings.Builder
+	if f.Line > 0 {
+		b.WriteString("line ")
+		b.WriteString(strconv.Itoa(f.Line))
+		b.WriteString(": ")
+	}
+	if f.Item != "" {
+		b.WriteString(f.Item)
+		if f.Name != "" {
+			b.WriteByte(' ')
+			b.WriteString(strconv.Quote(f.Name))
+		}
+		b.WriteString(": ")
+	}
+	if f.Field != "" {
+		b.WriteString(f.Field)
+		b.WriteString(": ")
+	}
+	b.WriteString(f.Rule)
+	return b.String()
+}
+
+// Error returns the same as String.
+func (f Fault) Error() string { return f.String() }
+
+// Faults is everything wrong with a document, in the order of the document.
+// An empty Faults is not an error; see [Faults.Err].
+type Faults []Fault
+
+// Error returns the faults, one a line.
+func (fs Faults) Error() string {
+	lines := make([]string, len(fs))
+	for i, f := range fs {
+		lines[i] = f.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Err returns fs as an error, or nil when there is no fault.
+func (fs Faults) Err() error {
+	if len(fs) == 0 {
+		return nil
+	}
+	return fs
+}

@@ -1,0 +1,122 @@
+package room
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Fold returns s with letter case folded: two strings that an origin may take
+// for the same because it ignores case have the same Fold. It covers what both
+// upper-casing and lower-casing merge, such as the Kelvin sign with k and the
+// dotless i with i. It does not allocate when s is folded already.
+func Fold(s string) string {
+	for i := range len(s) {
+		if c := s[i]; c >= utf8.RuneSelf || 'A' <= c && c <= 'Z' {
+			return strings.Map(foldRune, s)
+		}
+	}
+	return s
+}
+
+func foldRune(r rune) rune {
+	if r < utf8.RuneSelf {
+		if 'A' <= r && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r
+	}
+	return unicode.ToLower(unicode.ToUpper(r))
+}
+
+// compatRun maps the runes lo to hi to ASCII: a single rune to the text to, a
+// run of them to the ASCII characters from to[0] on.
+type compatRun struct {
+	lo, hi rune
+	to     string
+}
+
+// lookalikes are not compatibility forms in Unicode's sense, but the best-fit
+// tables of Windows and some filters make separators of them.
+var lookalikes = [...]compatRun{
+	{0x2044, 0x2044, "/"},
+	{0x2215, 0x2215, "/"},
+	{0x2216, 0x2216, `\`},
+	{0x29f5, 0x29f5, `\`},
+	{0x29f8, 0x29f8, "/"},
+	{0x29f9, 0x29f9, `\`},
+}
+
+// compatOf returns the ASCII that some origin may take r for.
+func compatOf(r rune) (string, bool) {
+	for _, l := range lookalikes {
+		if l.lo == r {
+			return l.to, true
+		}
+	}
+	i, found := slices.BinarySearchFunc(compatRuns[:], r, func(c compatRun, r rune) int {
+		switch {
+		case c.hi < r:
+			return -1
+		case c.lo > r:
+			return 1
+		}
+		return 0
+	})
+	if !found {
+		return "", false
+	}
+	if c := compatRuns[i]; c.lo != c.hi {
+		return asciiTable[c.to[0]+byte(r-c.lo)], true
+	}
+	return compatRuns[i].to, true
+}
+
+// asciiTable holds each ASCII character as a string.
+var asciiTable = func() (t [utf8.RuneSelf]string) {
+	for c := range t {
+		t[c] = string(rune(c))
+	}
+	return t
+}()
+
+// ignorable tells whether r is invisible by Unicode's property
+// Default_Ignorable_Code_Point: file systems and normalisers drop such runes.
+func ignorable(r rune) bool {
+	switch {
+	case r == 0xad, r == 0x34f, r == 0x61c, r == 0x3164, r == 0xfeff, r == 0xffa0,
+		0x115f <= r && r <= 0x1160, 0x17b4 <= r && r <= 0x17b5, 0x180b <= r && r <= 0x180f,
+		0x200b <= r && r <= 0x200f, 0x202a <= r && r <= 0x202e, 0x2060 <= r && r <= 0x206f,
+		0xfe00 <= r && r <= 0xfe0f, 0xfff0 <= r && r <= 0xfff8, 0x1bca0 <= r && r <= 0x1bca3,
+		0x1d173 <= r && r <= 0x1d17a, 0xe0000 <= r && r <= 0xe0fff:
+		return true
+	}
+	return false
+}
+
+// foldCompat replaces the compatibility forms of ASCII by ASCII and drops
+// invisible characters, as Unicode normalisation (NFKC_Casefold) does. Other
+// characters stay.
+func foldCompat(s string) (string, bool) {
+	var b []byte
+	from := 0 // s[:from] is in b
+	for i, r := range s {
+		if r < utf8.RuneSelf {
+			continue
+		}
+		to, ok := compatOf(r)
+		if !ok && !ignorable(r) {
+			continue
+		}
+		if b == nil {
+			b = make([]byte, 0, len(s))
+		}
+		b = append(append(b, s[from:i]...), to...)
+		from = i + utf8.RuneLen(r)
+	}
+	if b == nil {
+		return s, false
+	}
+	return string(append(b, s[from:]...)), true
+}

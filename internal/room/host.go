@@ -1,0 +1,178 @@
+package room
+
+import (
+	"net/netip"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxHost is the longest name that DNS can carry, in text.
+const maxHost = 253
+
+// CanonicalHost returns the host that a Host header (or an HTTP/2 :authority)
+// names: in lower case, without port, trailing dot and the brackets of an IPv6
+// address. It is not ok when raw is not exactly one valid DNS name (letters,
+// digits and hyphens) or IP address with at most a port: an empty value, a
+// list, userinfo, spaces, control bytes and the odd spellings of IPv4
+// addresses (octal, hexadecimal, fewer than four parts) are refused.
+//
+// It does not allocate when raw is canonical but for port and brackets.
+func CanonicalHost(raw string) (host string, ok bool) {
+	if strings.HasPrefix(raw, "[") {
+		end := strings.IndexByte(raw, ']')
+		if end < 0 || !validPort(raw[end+1:]) {
+			return "", false
+		}
+		return canonicalIPv6(raw[1:end])
+	}
+	if i := strings.IndexByte(raw, ':'); i >= 0 {
+		if !validPort(raw[i:]) {
+			return "", false
+		}
+		raw = raw[:i]
+	}
+	return canonicalName(raw)
+}
+
+// validPort tells whether s is empty, or a colon and up to five digits. The
+// empty port is allowed by RFC 3986 and sent by some clients.
+func validPort(s string) bool {
+	if s == "" {
+		return true
+	}
+	if s[0] != ':' || len(s) > 6 {
+		return false
+	}
+	for _, c := range []byte(s[1:]) {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// canonicalName is CanonicalHost for a DNS name or an IPv4 address without port.
+func canonicalName(name string) (string, bool) {
+	name = strings.TrimSuffix(name, ".")
+	upper, ok := checkName(name, false)
+	if !ok {
+		return "", false
+	}
+	if numericName(name) {
+		// The resolvers of many systems read "127.1" and "0x7f000001" as
+		// addresses; only the one plain spelling may name a room.
+		if a, err := netip.ParseAddr(name); err != nil || !a.Is4() {
+			return "", false
+		}
+	}
+	if upper {
+		name = strings.ToLower(name)
+	}
+	return name, true
+}
+
+// checkName tells whether name follows the rules of DNS host names (RFC 1123),
+// and whether it has upper-case letters.
+func checkName(name string, underscore bool) (upper, ok bool) {
+	if name == "" || len(name) > maxHost {
+		return false, false
+	}
+	label := 0 // length of the label so far
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '_' && underscore:
+		case 'A' <= c && c <= 'Z':
+			upper = true
+		case c == '-':
+			if label == 0 {
+				return false, false
+			}
+		case c == '.':
+			if label == 0 || name[i-1] == '-' {
+				return false, false
+			}
+			label = 0
+			continue
+		default:
+			return false, false
+		}
+		if label++; label > 63 {
+			return false, false
+		}
+	}
+	return upper, label > 0 && name[len(name)-1] != '-'
+}
+
+// numericName tells whether name ends in a label that some resolver takes for
+// a part of an IPv4 address, by the rule of the WHATWG URL standard: a number
+// in decimal or after "0x". Such a name is an IPv4 address or nothing.
+func numericName(name string) bool {
+	last := name[strings.LastIndexByte(name, '.')+1:]
+	if last == "" {
+		return false
+	}
+	if len(last) >= 2 && last[0] == '0' && last[1]|0x20 == 'x' {
+		return strings.Trim(last[2:], "0123456789abcdefABCDEF") == ""
+	}
+	return strings.Trim(last, "0123456789") == ""
+}
+
+// canonicalIPv6 returns the text of RFC 5952 for an IPv6 address without zone.
+func canonicalIPv6(s string) (string, bool) {
+	a, err := netip.ParseAddr(s)
+	if err != nil || !a.Is6() || a.Zone() != "" {
+		return "", false
+	}
+	var buf [64]byte
+	text := a.AppendTo(buf[:0])
+	if string(text) == s {
+		return s, true
+	}
+	return string(text), true
+}
+
+// spellHost returns the canonical spelling of a host in an operator's
+// document, or h as it is when it is not valid. Unlike in a header, an IPv6
+// address may stand without brackets, since there can be no port.
+func spellHost(h string) string {
+	if strings.Count(h, ":") > 1 {
+		bare := strings.TrimSuffix(strings.TrimPrefix(h, "["), "]")
+		if len(bare) == len(h) || len(bare) == len(h)-2 {
+			if c, ok := canonicalIPv6(bare); ok {
+				return c
+			}
+		}
+		return h
+	}
+	if c, ok := canonicalName(h); ok {
+		return c
+	}
+	return h
+}
+
+// checkHost returns the rule that the host of a document breaks, "" when it is
+// valid. It expects the spelling of spellHost.
+func checkHost(h string) string {
+	if h == "" {
+		return "is required"
+	}
+	if _, ok := canonicalIPv6(h); ok {
+		return ""
+	}
+	if _, ok := canonicalName(h); ok {
+		return ""
+	}
+	rule := "must be a DNS name (letters, digits, hyphens; at most 253 bytes) or an IP address"
+	switch i := strings.IndexByte(h, ':'); {
+	case strings.Contains(h, "://"):
+		rule = "must be a bare name, without a scheme"
+	case strings.Contains(h, "*"):
+		rule = "must be one host: wildcards are not supported"
+	case strings.ContainsFunc(h, func(r rune) bool { return r >= utf8.RuneSelf }):
+		rule = "must be in ASCII: write an international name in its xn-- form"
+	case i >= 0 && validPort(h[i:]):
+		rule = "must not have a port: a room covers its host on every port"
+	}
+	return rule + got(h)
+}

@@ -1,0 +1,93 @@
+package room
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+	"time"
+)
+
+// Bounds of what [Settings] may say.
+const (
+	MaxName     = 64        // bytes of a room's name
+	MaxPath     = 1024      // bytes of a path, as written
+	MaxRoutes   = 64        // additional routes of one room
+	MaxRate     = 1<<31 - 1 // of TotalActiveUsers and of NewUsersPerMinute
+	MaxPageName = 128       // bytes of a waiting page's name
+	MinSession  = 5 * time.Second
+	MaxSession  = time.Hour
+)
+
+// What [Settings.WithDefaults] fills in.
+const (
+	DefaultPath           = "/"
+	DefaultSession        = 5 * time.Minute
+	DefaultQueueingStatus = 200
+)
+
+// ID names a room on the wire and in tickets: a hash of its name, so that it
+// survives the loss of every store. A renamed room is another room.
+type ID uint64
+
+// IDOf returns the ID of the room called name: the first eight bytes of the
+// SHA-256 of the name.
+func IDOf(name string) ID {
+	sum := sha256.Sum256([]byte(name))
+	return ID(binary.BigEndian.Uint64(sum[:8]))
+}
+
+// Route is one host and path that a room covers. The path "/sale" covers
+// "/sale" and everything below it, not "/sales"; "/sale/" says the same.
+type Route struct {
+	Host string // bare name or IP address, no scheme, no port, no wildcard
+	Path string // "" means "/"
+}
+
+// Settings is what an operator says about one room. The zero value of a field
+// with a default means the default, see [Settings.WithDefaults].
+type Settings struct {
+	Name              string        // 1 to 64 of A-Z a-z 0-9 _ -
+	Host              string        // as in Route
+	Path              string        // as in Route
+	AdditionalRoutes  []Route       // at most 64
+	TotalActiveUsers  int           // T: sessions valid at any moment, 1 to 2147483647
+	NewUsersPerMinute int           // R: admissions in any 60 seconds, 1 to 2147483647
+	SessionDuration   time.Duration // since the visitor's last request, 5s to 1h in whole seconds, default 5m
+	Origin            string        // absolute URL, http or https, no path
+	QueueingStatus    int           // HTTP status of the waiting page: 200 (default), 202 or 429
+	WaitingPage       string        // file name of a custom page, "" for the built-in one
+	Epoch             uint32        // raised to void every ticket of the room
+}
+
+// WithDefaults returns s with its defaults filled in and its hosts and origin
+// in canonical spelling. What is not valid is left as it stands, for
+// [Settings.Validate] to name. The result shares no memory with s.
+func (s Settings) WithDefaults() Settings {
+	if s.Path == "" {
+		s.Path = DefaultPath
+	}
+	if s.SessionDuration == 0 {
+		s.SessionDuration = DefaultSession
+	}
+	if s.QueueingStatus == 0 {
+		s.QueueingStatus = DefaultQueueingStatus
+	}
+	s.Host = spellHost(s.Host)
+	s.Origin = spellOrigin(s.Origin)
+	s.AdditionalRoutes = slices.Clone(s.AdditionalRoutes)
+	for i := range s.AdditionalRoutes {
+		r := &s.AdditionalRoutes[i]
+		if r.Path == "" {
+			r.Path = DefaultPath
+		}
+		r.Host = spellHost(r.Host)
+	}
+	return s
+}
+
+// routes returns every route of the room, its own first.
+func (s *Settings) routes() []Route {
+	all := make([]Route, 0, 1+len(s.AdditionalRoutes))
+	all = append(all, Route{Host: s.Host, Path: s.Path})
+	return append(all, s.AdditionalRoutes...)
+}

@@ -1,0 +1,161 @@
+package room
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Validate returns everything wrong with s, in the order in which the fields
+// are documented; an empty result means that s is valid. The zero value of a
+// field with a default is valid. The faults carry no Item; they name fields as
+// an operator writes them.
+func (s Settings) Validate() Faults {
+	s = s.WithDefaults()
+	var fs Faults
+	add := func(field, rule string) {
+		if rule != "" {
+			fs = append(fs, Fault{Field: field, Rule: rule})
+		}
+	}
+	add("name", checkRoomName(s.Name))
+	add("host", checkHost(s.Host))
+	_, rule := pathKey(s.Path)
+	add("path", rule)
+	if n := len(s.AdditionalRoutes); n > MaxRoutes {
+		add("additional_routes", fmt.Sprintf("must be at most %d, got %d", MaxRoutes, n))
+	} else {
+		for i, r := range s.AdditionalRoutes {
+			add(routeField(i+1, "host"), checkHost(r.Host))
+			_, rule := pathKey(r.Path)
+			add(routeField(i+1, "path"), rule)
+		}
+	}
+	add("total_active_users", checkRate(s.TotalActiveUsers))
+	add("new_users_per_minute", checkRate(s.NewUsersPerMinute))
+	add("session_duration", checkSession(s.SessionDuration))
+	add("origin", checkOrigin(s.Origin))
+	add("queueing_status_code", checkStatus(s.QueueingStatus))
+	add("waiting_page", checkPageName(s.WaitingPage))
+	return fs
+}
+
+// routeField names a field of the i-th route of a room; route 0 is the room's own.
+func routeField(i int, field string) string {
+	if i == 0 {
+		return field
+	}
+	return fmt.Sprintf("additional_routes[%d].%s", i-1, field)
+}
+
+func checkRoomName(name string) string {
+	if name == "" {
+		return "is required"
+	}
+	if len(name) > MaxName || strings.ContainsFunc(name, func(r rune) bool {
+		return !isLetterOrDigit(r) && r != '_' && r != '-'
+	}) {
+		return fmt.Sprintf("must be 1 to %d of A-Z a-z 0-9 _ -", MaxName) + got(name)
+	}
+	return ""
+}
+
+func isLetterOrDigit(r rune) bool {
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
+}
+
+func checkRate(n int) string {
+	if n < 1 || n > MaxRate {
+		return fmt.Sprintf("must be 1 to %d, got %d", MaxRate, n)
+	}
+	return ""
+}
+
+func checkSession(d time.Duration) string {
+	if d < MinSession || d > MaxSession || d%time.Second != 0 {
+		return fmt.Sprintf("must be 5s to 1h in whole seconds, got %v", d)
+	}
+	return ""
+}
+
+func checkStatus(code int) string {
+	switch code {
+	case 200, 202, 429:
+		return ""
+	}
+	return fmt.Sprintf("must be 200, 202 or 429, got %d", code)
+}
+
+func checkPageName(name string) string {
+	if name == "" {
+		return ""
+	}
+	// The name is joined to a directory by whoever reads the page.
+	if len(name) > MaxPageName || name[0] == '.' || strings.ContainsFunc(name, func(r rune) bool {
+		return !isLetterOrDigit(r) && r != '_' && r != '-' && r != '.'
+	}) {
+		return fmt.Sprintf("must be a file name of 1 to %d of A-Z a-z 0-9 _ - . that does not begin with a dot",
+			MaxPageName) + got(name)
+	}
+	return ""
+}
+
+// got quotes what was found instead, for the end of a rule.
+func got(s string) string { return ", got " + strconv.Quote(clip(s)) }
+
+// clip shortens s for a message.
+func clip(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "…"
+}
+
+// soleReading tells whether path has no reading but itself.
+func soleReading(path string) bool {
+	n := 0
+	ok := Readings(path, func(string) bool {
+		n++
+		return n == 1
+	})
+	return ok && n == 1
+}
+
+// pathKey returns the path of a route as the matcher holds it: percent-decoded,
+// without a slash at the end. The rule is that a room's path must mean the same
+// to every origin, so that nobody can argue about what the room covers: once
+// decoded it has exactly one reading.
+func pathKey(path string) (key, rule string) {
+	switch {
+	case !strings.HasPrefix(path, "/"):
+		return "", "must begin with a slash" + got(path)
+	case len(path) > MaxPath:
+		return "", fmt.Sprintf("must be at most %d bytes, got %d", MaxPath, len(path))
+	}
+	if i := strings.IndexAny(path, `?#*;\`); i >= 0 {
+		return "", fmt.Sprintf("must not contain %q: a room covers its path and everything below it", path[i:i+1])
+	}
+	if !validEscapes(path) {
+		return "", "must have two hexadecimal digits after each percent sign" + got(path)
+	}
+	key, _ = unescape(path, true) // an escaped separator stays, and is refused below
+	switch {
+	case !readable(key):
+		return "", "must be UTF-8 without control characters" + got(path)
+	case strings.Contains(key, "//"):
+		return "", "must not contain an empty segment (//)" + got(path)
+	}
+	if key != "/" {
+		key = strings.TrimSuffix(key, "/")
+	}
+	if _, changed := foldCompat(key); changed {
+		return "", "must not contain invisible characters or compatibility forms of ASCII" + got(path)
+	}
+	if strings.ContainsAny(key, `%?#*;\`) || !soleReading(key) {
+		return "", "must be plain: no dot segments, no segment that ends in a dot or a space, " +
+			"no escaped slash, backslash, percent sign or other delimiter" + got(path)
+	}
+	return key, ""
+}

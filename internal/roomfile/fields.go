@@ -1,0 +1,186 @@
+package roomfile
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"vestibule/internal/room"
+)
+
+func (p *parser) document(root *yaml.Node) (doc room.Document) {
+	top := place{}
+	if root.Kind == yaml.ScalarNode && root.ShortTag() == "!!null" {
+		p.fault(1, top.key("rooms"), emptyRule)
+		return doc
+	}
+	present := p.mapping(root, top, "a mapping with the keys rooms and hosts", []field{
+		{"rooms", func(v *yaml.Node, at place) {
+			if v.ShortTag() == "!!null" {
+				p.fault(v.Line, at, emptyRule)
+				return
+			}
+			p.list(v, at, room.MaxRooms, func(v *yaml.Node, i int) {
+				doc.Rooms = append(doc.Rooms, p.room(v, place{item: fmt.Sprintf("rooms[%d]", i)}))
+			})
+		}},
+		{"hosts", func(v *yaml.Node, at place) {
+			p.list(v, at, room.MaxRooms, func(v *yaml.Node, i int) {
+				doc.Hosts = append(doc.Hosts, p.host(v, place{item: fmt.Sprintf("hosts[%d]", i)}))
+			})
+		}},
+	})
+	if present != nil && !present["rooms"] && !p.bad[top.key("rooms")] {
+		p.fault(root.Line, top.key("rooms"), emptyRule)
+	}
+	return doc
+}
+
+func (p *parser) room(n *yaml.Node, at place) (s room.Settings) {
+	p.names[at.item] = nameOf(n)
+	present := p.mapping(n, at, "a mapping", []field{
+		{"name", p.text(&s.Name)},
+		{"host", p.text(&s.Host)},
+		{"path", p.text(&s.Path)},
+		{"additional_routes", func(v *yaml.Node, at place) {
+			p.list(v, at, room.MaxRoutes, func(v *yaml.Node, i int) {
+				s.AdditionalRoutes = append(s.AdditionalRoutes, p.route(v, at.index(i)))
+			})
+		}},
+		{"total_active_users", p.whole(&s.TotalActiveUsers)},
+		{"new_users_per_minute", p.whole(&s.NewUsersPerMinute)},
+		{"session_duration", p.duration(&s.SessionDuration)},
+		{"origin", p.text(&s.Origin)},
+		{"queueing_status_code", func(v *yaml.Node, at place) {
+			p.whole(&s.QueueingStatus)(v, at)
+			if s.QueueingStatus == 0 && !p.bad[at] {
+				// Package room takes zero for "not written".
+				p.fault(v.Line, at, "must be 200, 202 or 429, got 0")
+			}
+		}},
+		{"waiting_page", p.text(&s.WaitingPage)},
+		{"epoch", p.epoch(&s.Epoch)},
+	})
+	for _, key := range []string{"total_active_users", "new_users_per_minute"} {
+		if here := at.key(key); present != nil && !present[key] && !p.bad[here] && !p.bad[at] {
+			p.fault(n.Line, here, "is required") // package room could only say "got 0"
+		}
+	}
+	return s
+}
+
+func (p *parser) route(n *yaml.Node, at place) (r room.Route) {
+	p.mapping(n, at, "a mapping with the keys host and path", []field{
+		{"host", p.text(&r.Host)},
+		{"path", p.text(&r.Path)},
+	})
+	return r
+}
+
+func (p *parser) host(n *yaml.Node, at place) (h room.Host) {
+	p.names[at.item] = nameOf(n)
+	p.mapping(n, at, "a mapping with the keys name and origin", []field{
+		{"name", p.text(&h.Name)},
+		{"origin", p.text(&h.Origin)},
+	})
+	return h
+}
+
+// nameOf returns the name of a room or host before it is read, so that its
+// first faults can carry it.
+func nameOf(n *yaml.Node) string {
+	if n.Kind != yaml.MappingNode {
+		return ""
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if k, v := n.Content[i], n.Content[i+1]; k.Value == "name" && v.Kind == yaml.ScalarNode {
+			return clip(v.Value)
+		}
+	}
+	return ""
+}
+
+func (p *parser) text(to *string) reader {
+	return func(v *yaml.Node, at place) {
+		switch {
+		case v.Kind != yaml.ScalarNode:
+			p.fault(v.Line, at, "must be a text, got "+kindOf(v))
+		case v.ShortTag() == "!!null", v.ShortTag() == "!!str" && v.Value == "":
+			p.fault(v.Line, at, "is empty: give a value or leave the key out")
+		case v.ShortTag() != "!!str":
+			p.fault(v.Line, at, "must be a text, got "+kindOf(v)+": put it in quotes")
+		default:
+			*to = v.Value
+		}
+	}
+}
+
+// integer reads a whole number in plain digits. YAML would also take 0x10, 0o17,
+// 1_000 and, by version, 010 for ten or eight: nobody writes these for a number
+// of visitors, and who does is asked to write what is meant.
+func (p *parser) integer(v *yaml.Node, at place) (int64, bool) {
+	if v.Kind != yaml.ScalarNode || v.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 || !plainDigits(v.Value) {
+		p.fault(v.Line, at, "must be a whole number in plain digits, got "+kindOf(v))
+		return 0, false
+	}
+	n, err := strconv.ParseInt(v.Value, 10, 64)
+	if err != nil {
+		p.fault(v.Line, at, "is out of range, got "+kindOf(v))
+		return 0, false
+	}
+	return n, true
+}
+
+func plainDigits(s string) bool {
+	s = strings.TrimPrefix(s, "-")
+	return s != "" && strings.Trim(s, "0123456789") == "" && (s == "0" || s[0] != '0')
+}
+
+func (p *parser) whole(to *int) reader {
+	return func(v *yaml.Node, at place) {
+		if n, ok := p.integer(v, at); ok {
+			// On a machine of 32 bits the bound keeps out of range what is.
+			*to = int(max(math.MinInt, min(math.MaxInt, n)))
+		}
+	}
+}
+
+func (p *parser) epoch(to *uint32) reader {
+	return func(v *yaml.Node, at place) {
+		n, ok := p.integer(v, at)
+		switch {
+		case !ok:
+		case n < 0 || n > math.MaxUint32:
+			p.fault(v.Line, at, fmt.Sprintf("must be 0 to %d, got %d", uint32(math.MaxUint32), n))
+		default:
+			*to = uint32(n)
+		}
+	}
+}
+
+func (p *parser) duration(to *time.Duration) reader {
+	return func(v *yaml.Node, at place) {
+		if v.Kind == yaml.ScalarNode && plainDigits(v.Value) {
+			p.fault(v.Line, at, fmt.Sprintf("must have a unit: write %ss or %sm", clip(v.Value), clip(v.Value)))
+			return
+		}
+		if v.Kind != yaml.ScalarNode || v.ShortTag() != "!!str" {
+			p.fault(v.Line, at, "must be a duration such as 5m or 90s, got "+kindOf(v))
+			return
+		}
+		d, err := time.ParseDuration(v.Value)
+		switch {
+		case err != nil:
+			p.fault(v.Line, at, "must be a duration such as 5m or 90s, got "+kindOf(v))
+		case d == 0:
+			// Package room takes zero for "not written".
+			p.fault(v.Line, at, "must be 5s to 1h in whole seconds, got 0s")
+		default:
+			*to = d
+		}
+	}
+}

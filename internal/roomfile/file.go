@@ -1,0 +1,110 @@
+// Package roomfile reads the rooms of an operator from YAML.
+//
+// [Parse] is strict, because the file decides who gets into a site: a key that
+// is misspelt, written twice or of the wrong type is a fault, and so is every
+// rule of package room that a value breaks. All faults are reported at once, in
+// the order of the file and with the line each stands on. Parse works on the
+// nodes of the YAML tree, not on structs, since only the nodes know their lines.
+//
+// The file says what it means by itself: anchors may stand for single values
+// only, and there are no includes, templates or environment variables.
+//
+// The only knob is [MaxBytes], the largest file that is read: about a hundred
+// bytes go to a room in its shortest form, three hundred in a common one.
+package roomfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+
+	"vestibule/internal/room"
+)
+
+// MaxBytes is the largest file that Parse reads.
+const MaxBytes = 1 << 20
+
+// Parse reads a file of rooms and returns them with their defaults filled in.
+// An error is of type [room.Faults], whose faults carry their lines. A result
+// without error is one that [room.NewSet] takes. No rooms at all must be said
+// by writing "rooms: []": an empty file is a fault, since it is more often an
+// accident than a wish.
+func Parse(data []byte) (room.Document, error) {
+	if len(data) > MaxBytes {
+		return room.Document{}, room.Faults{{
+			Rule: fmt.Sprintf("the file must be at most %d bytes, got %d", MaxBytes, len(data)),
+		}}
+	}
+	root, fault := parseYAML(data)
+	if fault != nil {
+		return room.Document{}, room.Faults{*fault}
+	}
+	p := parser{lines: make(map[place]int), bad: make(map[place]bool), names: make(map[string]string)}
+	doc := p.document(root).WithDefaults()
+	for _, f := range doc.Validate() {
+		p.rule(f)
+	}
+	if len(p.faults) > 0 {
+		slices.SortStableFunc(p.faults, func(a, b room.Fault) int { return a.Line - b.Line })
+		return room.Document{}, p.faults
+	}
+	return doc, nil
+}
+
+// parseYAML returns the root node of the one document in data.
+func parseYAML(data []byte) (*yaml.Node, *room.Fault) {
+	if i := firstBadByte(data); i >= 0 {
+		return nil, &room.Fault{Line: 1 + bytes.Count(data[:i], []byte("\n")), Rule: "the file must be UTF-8"}
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, more yaml.Node
+	switch err := dec.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return nil, &room.Fault{Line: 1, Field: "rooms", Rule: emptyRule}
+	case err != nil:
+		return nil, syntaxFault(err)
+	}
+	switch err := dec.Decode(&more); {
+	case err == nil:
+		return nil, &room.Fault{Line: max(more.Line, 1), Rule: "the file must hold one YAML document, and here begins another"}
+	case !errors.Is(err, io.EOF):
+		return nil, syntaxFault(err)
+	}
+	return doc.Content[0], nil // a document node has exactly one child
+}
+
+const emptyRule = "is required: write rooms: [] to have none"
+
+func firstBadByte(data []byte) int {
+	for i := 0; i < len(data); {
+		r, n := utf8.DecodeRune(data[i:])
+		if r == utf8.RuneError && n == 1 {
+			return i
+		}
+		i += n
+	}
+	return -1
+}
+
+var yamlLine = regexp.MustCompile(`^line (\d+): `)
+
+// syntaxFault takes the line out of an error of the YAML library, which has it
+// only in its text.
+func syntaxFault(err error) *room.Fault {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	f := &room.Fault{Line: 1}
+	if m := yamlLine.FindStringSubmatch(text); m != nil {
+		f.Line, _ = strconv.Atoi(m[1])
+		text = text[len(m[0]):]
+	}
+	f.Rule = "not YAML: " + text
+	return f
+}

@@ -1,0 +1,249 @@
+package roomfile
+
+import (
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"vestibule/internal/room"
+)
+
+// place is where in the document something stands, in the words of room.Fault.
+type place struct {
+	item  string // "rooms[2]", "hosts[0]", "" at the top
+	field string // "" for the item itself
+}
+
+func (at place) key(name string) place {
+	if at.field != "" {
+		name = at.field + "." + name
+	}
+	return place{at.item, name}
+}
+
+func (at place) index(i int) place {
+	return place{at.item, fmt.Sprintf("%s[%d]", at.field, i)}
+}
+
+// parser collects the document and the faults of its shape.
+type parser struct {
+	faults room.Faults
+	lines  map[place]int     // where things stand, for the faults of package room
+	bad    map[place]bool    // has a fault already: what package room says of it is noise
+	names  map[string]string // item -> its name as written, be it good or bad
+}
+
+func (p *parser) fault(line int, at place, rule string) {
+	p.bad[at] = true
+	p.faults = append(p.faults, room.Fault{Line: line, Item: at.item, Name: p.names[at.item], Field: at.field, Rule: rule})
+}
+
+// rule adds a fault of package room, with its line, unless the same place had
+// a fault of shape.
+func (p *parser) rule(f room.Fault) {
+	at := place{f.Item, f.Field}
+	for {
+		if p.bad[at] {
+			return
+		}
+		if f.Line == 0 {
+			f.Line = p.lines[at]
+		}
+		up, ok := at.parent()
+		if !ok {
+			break
+		}
+		at = up
+	}
+	if f.Line == 0 {
+		f.Line = 1
+	}
+	if f.Name == "" {
+		f.Name = p.names[f.Item]
+	}
+	p.faults = append(p.faults, f)
+}
+
+// parent returns what at is a part of: "a[1].b" of "a[1]", that of "a", that
+// of the item.
+func (at place) parent() (place, bool) {
+	if at.field == "" {
+		return place{}, false
+	}
+	return place{at.item, at.field[:max(0, strings.LastIndexAny(at.field, ".["))]}, true
+}
+
+// reader reads the value of one key.
+type reader func(v *yaml.Node, at place)
+
+// field is a key that a mapping may have.
+type field struct {
+	key  string
+	read reader
+}
+
+// mapping reads a mapping with these keys and no others, each at most once. It
+// returns the keys that were there.
+func (p *parser) mapping(n *yaml.Node, at place, what string, fields []field) map[string]bool {
+	p.lines[at] = n.Line
+	if n.Kind != yaml.MappingNode {
+		p.fault(n.Line, at, "must be "+what+", got "+kindOf(n))
+		return nil
+	}
+	seen := make(map[string]int)
+	present := make(map[string]bool)
+	var meant []string
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k, v := n.Content[i], n.Content[i+1]
+		switch {
+		case k.Kind == yaml.ScalarNode && k.ShortTag() == "!!merge":
+			p.fault(k.Line, at, "merge keys (<<) are not supported: write the values out")
+			continue
+		case k.Kind != yaml.ScalarNode:
+			p.fault(k.Line, at, "must have plain keys, got "+kindOf(k))
+			continue
+		}
+		here := at.key(clip(k.Value))
+		if line, ok := seen[k.Value]; ok {
+			p.fault(k.Line, here, fmt.Sprintf("is written twice, first on line %d", line))
+			continue
+		}
+		seen[k.Value] = k.Line
+		f := find(fields, k.Value)
+		if f == nil {
+			rule := "unknown key"
+			if s := suggest(k.Value, fields); s != "" {
+				rule += fmt.Sprintf(", did you mean %q?", s)
+				meant = append(meant, s)
+			}
+			p.fault(k.Line, here, rule)
+			continue
+		}
+		p.lines[here] = k.Line
+		present[k.Value] = true
+		f.read(p.value(v, here), here)
+	}
+	for _, key := range meant {
+		// One slip, one fault: that the right key is missing is said already.
+		if !present[key] {
+			p.bad[at.key(key)] = true
+		}
+	}
+	return present
+}
+
+// value resolves an alias to a single value. Aliases to more are refused: they
+// can make a small file arbitrarily large.
+func (p *parser) value(v *yaml.Node, at place) *yaml.Node {
+	if v.Kind != yaml.AliasNode || v.Alias == nil || v.Alias.Kind != yaml.ScalarNode {
+		return v
+	}
+	resolved := *v.Alias
+	resolved.Line = v.Line // faults are told where the value is used
+	return &resolved
+}
+
+// list reads a list of at most most elements.
+func (p *parser) list(n *yaml.Node, at place, most int, element func(v *yaml.Node, i int)) {
+	if n.Kind != yaml.SequenceNode {
+		p.fault(n.Line, at, "must be a list, got "+kindOf(n))
+		return
+	}
+	if len(n.Content) > most {
+		p.fault(n.Line, at, fmt.Sprintf("must be at most %d, got %d", most, len(n.Content)))
+		return
+	}
+	for i, v := range n.Content {
+		element(v, i)
+	}
+}
+
+func find(fields []field, key string) *field {
+	for i := range fields {
+		if fields[i].key == key {
+			return &fields[i]
+		}
+	}
+	return nil
+}
+
+// kindOf says what a node is, for the end of a message.
+func kindOf(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.AliasNode:
+		return "an alias (*): write the value out"
+	case yaml.DocumentNode:
+		return "a document"
+	}
+	switch tag := n.ShortTag(); tag {
+	case "!!null":
+		return "nothing"
+	case "!!str":
+		return fmt.Sprintf("the text %q", clip(n.Value))
+	case "!!int", "!!float":
+		return "the number " + clip(n.Value)
+	case "!!bool":
+		return "the truth value " + clip(n.Value)
+	case "!!timestamp":
+		return "the date " + clip(n.Value)
+	default:
+		return fmt.Sprintf("a value with the tag %s", clip(tag))
+	}
+}
+
+// clip shortens s for a message.
+func clip(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// suggest returns the key that somebody who wrote key may have meant, "" when
+// none is close.
+func suggest(key string, fields []field) string {
+	const longest = 40 // of a key worth comparing
+	if len(key) > longest {
+		return ""
+	}
+	best, most := "", 1+len(key)/6 // edits that still count as a slip
+	for _, f := range fields {
+		if d := distance(strings.ToLower(strings.ReplaceAll(key, "-", "_")), f.key); d <= most {
+			best, most = f.key, d-1
+		}
+	}
+	return best
+}
+
+// distance returns how many letters must be put in, taken out, changed or
+// swapped with their neighbour to make b of a.
+func distance(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			change := 1
+			if a[i-1] == b[j-1] {
+				change = 0
+			}
+			d := min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+change)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				d = min(d, rows[i-2][j-2]+1)
+			}
+			rows[i][j] = d
+		}
+	}
+	return rows[len(a)][len(b)]
+}

@@ -1,0 +1,155 @@
+package ticket
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/room"
+)
+
+// The ways in which a value is no ticket. They are told apart for metrics
+// only; a visitor who carries any of them is a visitor without a ticket.
+var (
+	ErrMalformed = errors.New("ticket: malformed")   // wrong length, alphabet or version
+	ErrKey       = errors.New("ticket: unknown key") // sealed under a key that this ring does not hold
+	ErrSeal      = errors.New("ticket: broken seal") // altered, or of another room or cookie
+)
+
+const (
+	version   = 1
+	headSize  = 1 + 4 // version, key id
+	nonceSize = 12
+	tagSize   = 16
+	rawSize   = headSize + nonceSize + plainSize + tagSize
+)
+
+// ValueSize is the length of every ticket as a cookie value.
+const ValueSize = (rawSize*8 + 5) / 6
+
+// encoding of the sealed bytes. Strict: of the spellings that differ only in
+// the padding bits of the last character, one is a ticket.
+var encoding = base64.RawURLEncoding.Strict()
+
+// Codec seals and opens the tickets of one room and one cookie name. It is
+// immutable and safe for concurrent use; each goroutine brings its own
+// [Scratch].
+type Codec struct {
+	keys []roomKey // newest last
+}
+
+type roomKey struct {
+	id       uint32
+	sealFrom fleet.Time
+	aead     cipher.AEAD
+	ad       []byte
+}
+
+// NewCodec derives the keys of the room from the ring. A ring without keys
+// gives a codec that opens nothing and cannot seal; see [Codec.Ready].
+func NewCodec(ring Keyring, id room.ID, cookie string) (*Codec, error) {
+	c := &Codec{}
+	for _, k := range ring.Keys {
+		secret, err := hkdf.Key(sha256.New, k.Secret[:], nil, fmt.Sprintf("vestibule ticket %d room %016x", version, uint64(id)), 32)
+		if err != nil {
+			return nil, fmt.Errorf("derive key %d: %w", k.ID, err)
+		}
+		block, err := aes.NewCipher(secret)
+		if err != nil {
+			return nil, fmt.Errorf("key %d: %w", k.ID, err)
+		}
+		aead, err := cipher.NewGCM(block)
+		if err != nil {
+			return nil, fmt.Errorf("key %d: %w", k.ID, err)
+		}
+		ad := binary.BigEndian.AppendUint64(nil, uint64(id))
+		ad = binary.BigEndian.AppendUint32(ad, k.ID)
+		ad = append(ad, version)
+		ad = append(ad, cookie...)
+		c.keys = append(c.keys, roomKey{id: k.ID, sealFrom: k.SealFrom, aead: aead, ad: ad})
+	}
+	return c, nil
+}
+
+// Ready reports whether the codec can seal at time now.
+func (c *Codec) Ready(now fleet.Time) bool { return c.sealer(now) != nil }
+
+// sealer returns the newest key that every node may be expected to know.
+func (c *Codec) sealer(now fleet.Time) *roomKey {
+	for i := len(c.keys) - 1; i >= 0; i-- {
+		if c.keys[i].sealFrom <= now {
+			return &c.keys[i]
+		}
+	}
+	return nil
+}
+
+// Scratch is the working memory of Seal and Open, so that neither allocates,
+// and the source of nonces. Not safe for concurrent use: keep one per
+// goroutine, or a pool.
+type Scratch struct {
+	raw   [rawSize]byte
+	plain [plainSize]byte
+	rng   *rand.ChaCha8
+}
+
+// NewScratch returns working memory whose nonces come from a ChaCha8 stream
+// with the given seed. Every Scratch that seals with real keys must have a
+// seed of its own from a cryptographic source: two with the same seed would
+// repeat nonces. With random 96-bit nonces a key is good for 2^32 seals.
+func NewScratch(seed [32]byte) *Scratch { return &Scratch{rng: rand.NewChaCha8(seed)} }
+
+// Seal appends the ticket to dst as a cookie value of ValueSize characters.
+// It returns dst unchanged where the codec is not Ready.
+func (c *Codec) Seal(dst []byte, now fleet.Time, t *Ticket, s *Scratch) []byte {
+	k := c.sealer(now)
+	if k == nil {
+		return dst
+	}
+	s.raw[0] = version
+	binary.BigEndian.PutUint32(s.raw[1:], k.id)
+	nonce := s.raw[headSize : headSize+nonceSize]
+	binary.LittleEndian.PutUint64(nonce, s.rng.Uint64())
+	binary.LittleEndian.PutUint32(nonce[8:], uint32(s.rng.Uint64()))
+	t.put(&s.plain)
+	k.aead.Seal(s.raw[:headSize+nonceSize], nonce, s.plain[:], k.ad)
+	return encoding.AppendEncode(dst, s.raw[:])
+}
+
+// Open reads a cookie value into t. It returns nil, ErrMalformed, ErrKey or
+// ErrSeal; on an error t is the zero Ticket. It does not look at the ticket's
+// times or epoch: whether an opened ticket is worth anything is the engine's
+// decision.
+func (c *Codec) Open(t *Ticket, value string, s *Scratch) error {
+	*t = Ticket{}
+	if len(value) != ValueSize {
+		return ErrMalformed
+	}
+	if n, err := encoding.Decode(s.raw[:], []byte(value)); err != nil || n != rawSize || s.raw[0] != version {
+		return ErrMalformed
+	}
+	id := binary.BigEndian.Uint32(s.raw[1:])
+	for i := len(c.keys) - 1; i >= 0; i-- {
+		k := &c.keys[i]
+		if k.id != id {
+			continue
+		}
+		nonce := s.raw[headSize : headSize+nonceSize]
+		if _, err := k.aead.Open(s.plain[:0], nonce, s.raw[headSize+nonceSize:], k.ad); err != nil {
+			return ErrSeal
+		}
+		if !t.get(&s.plain) {
+			*t = Ticket{}
+			return ErrMalformed
+		}
+		return nil
+	}
+	return ErrKey
+}

@@ -1,0 +1,49 @@
+package ticket
+
+import (
+	"iter"
+	"strings"
+)
+
+const (
+	// MaxRead is how many cookies of one name are tried: a browser sends one,
+	// a tossed cookie adds another.
+	MaxRead = 4
+
+	// maxHeader caps how much of a Cookie header is searched, in bytes.
+	maxHeader = 16 << 10
+)
+
+// CookieName returns the name of the room's cookie. Over TLS it has the
+// __Host- prefix, which no subdomain and no plain-text response can set.
+func CookieName(room string, tls bool) string {
+	if tls {
+		return "__Host-vestibule-" + room
+	}
+	return "vestibule-" + room
+}
+
+// Values yields the values of the cookies called name in one Cookie header,
+// in its order, at most MaxRead of them. It allocates nothing.
+func Values(header, name string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if len(header) > maxHeader {
+			header = header[:maxHeader]
+		}
+		for n := 0; header != "" && n < MaxRead; {
+			var pair string
+			pair, header, _ = strings.Cut(header, ";")
+			k, v, ok := strings.Cut(strings.Trim(pair, " \t"), "=")
+			if !ok || k != name {
+				continue
+			}
+			if len(v) >= 2 && v[0] == '"' && v[len(v)-1] == '"' {
+				v = v[1 : len(v)-1]
+			}
+			n++
+			if !yield(v) {
+				return
+			}
+		}
+	}
+}

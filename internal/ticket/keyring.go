@@ -1,0 +1,126 @@
+package ticket
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"vestibule/internal/fleet"
+)
+
+const (
+	// SealDelay is how long a new key is accepted everywhere before any node
+	// seals with it, so that no edge meets a ticket whose key it lacks.
+	SealDelay = time.Minute
+
+	// MaxKeys bounds a ring: the next key, the current one, and those whose
+	// tickets are still honoured.
+	MaxKeys = 4
+
+	// MinRotation is the least time between two rotations. With MaxKeys it
+	// gives every ticket at least two rotations to be sealed anew before its
+	// key is dropped, so no place is lost.
+	MinRotation = 10 * time.Minute
+)
+
+// Secret is key material. It formats as a fixed string, so that no log and no
+// error can show it.
+type Secret [32]byte
+
+func (Secret) String() string       { return "[secret]" }
+func (Secret) GoString() string     { return "[secret]" }
+func (Secret) LogValue() slog.Value { return slog.StringValue("[secret]") }
+
+// Key is one root key of the fleet.
+type Key struct {
+	ID       uint32     `json:"id"`
+	Secret   Secret     `json:"secret"`
+	SealFrom fleet.Time `json:"seal_from"` // sealing begins then; opening is allowed at once
+}
+
+// Keyring is the fleet's root keys, oldest first. The zero value is empty: a
+// node that has it is not ready. Only the global coordinator makes keys.
+type Keyring struct {
+	Version uint64 `json:"version"` // grows with every change
+	Keys    []Key  `json:"keys"`
+}
+
+// ErrTooSoon says that a ring was rotated less than MinRotation ago.
+var ErrTooSoon = errors.New("ticket: keys were rotated less than 10 minutes ago")
+
+// Rotate returns the ring with one more key, read from random (which must be
+// a cryptographic source), dropping the oldest beyond MaxKeys. The first key
+// of a ring seals at once; later ones after SealDelay.
+func (r Keyring) Rotate(now fleet.Time, random io.Reader) (Keyring, error) {
+	k := Key{ID: 1, SealFrom: now}
+	if n := len(r.Keys); n > 0 {
+		newest := r.Keys[n-1]
+		if now < newest.SealFrom.Add(MinRotation-SealDelay) {
+			return r, ErrTooSoon
+		}
+		k.ID = newest.ID + 1
+		k.SealFrom = now.Add(SealDelay)
+	}
+	if _, err := io.ReadFull(random, k.Secret[:]); err != nil {
+		return r, fmt.Errorf("make key: %w", err)
+	}
+	keys := append(append([]Key(nil), r.Keys...), k)
+	if len(keys) > MaxKeys {
+		keys = keys[len(keys)-MaxKeys:]
+	}
+	return Keyring{Version: r.Version + 1, Keys: keys}, nil
+}
+
+// Newer reports whether r may replace o on a node that holds o: a ring that
+// is older or empties what was seen is never believed.
+func (r Keyring) Newer(o Keyring) bool { return len(r.Keys) > 0 && r.Version > o.Version }
+
+// EncodeKeyring returns the ring as it is stored and distributed. The result
+// holds secrets.
+func EncodeKeyring(r Keyring) ([]byte, error) { return json.Marshal(r) }
+
+// MarshalJSON writes the secret itself: the one place where it leaves memory.
+func (s Secret) MarshalJSON() ([]byte, error) { return json.Marshal(s[:]) }
+
+// UnmarshalJSON reads what MarshalJSON wrote and refuses any other length.
+func (s *Secret) UnmarshalJSON(data []byte) error {
+	var b []byte
+	if err := json.Unmarshal(data, &b); err != nil {
+		return errors.New("secret: not a base64 string") // without the value
+	}
+	if len(b) != len(s) {
+		return fmt.Errorf("secret: must be %d bytes, got %d", len(s), len(b))
+	}
+	copy(s[:], b)
+	return nil
+}
+
+// DecodeKeyring reads a stored ring. The error names the field and the rule
+// and never contains key material.
+func DecodeKeyring(data []byte) (Keyring, error) {
+	var r Keyring
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&r); err != nil {
+		return Keyring{}, fmt.Errorf("keyring: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return Keyring{}, errors.New("keyring: data after the ring")
+	}
+	if len(r.Keys) > MaxKeys {
+		return Keyring{}, fmt.Errorf("keyring: keys: at most %d, got %d", MaxKeys, len(r.Keys))
+	}
+	for i, k := range r.Keys {
+		if i > 0 && k.ID <= r.Keys[i-1].ID {
+			return Keyring{}, fmt.Errorf("keyring: keys[%d].id: must grow, got %d after %d", i, k.ID, r.Keys[i-1].ID)
+		}
+		if k.Secret == (Secret{}) {
+			return Keyring{}, fmt.Errorf("keyring: keys[%d].secret: must not be empty", i)
+		}
+	}
+	return r, nil
+}

@@ -1,0 +1,128 @@
+// Package ticket is the sealed cookie that a visitor carries: a waiting
+// ticket that holds a place in the line, or an admitted one that holds a
+// session.
+//
+// A ticket is a fixed binary layout sealed with AES-256-GCM under a key that
+// is derived for its room from a root key of the [Keyring]. The room and the
+// cookie's name are bound in as associated data, so a ticket of one room or of
+// one cookie opens nowhere else. Everything that decides anything lies inside
+// the seal; the cookie's own attributes are hints. A ticket that does not open
+// is no ticket: never an error to the visitor and never a pass.
+//
+// The one knob is [SealDelay], how long a new key is known everywhere before
+// anything is sealed with it.
+package ticket
+
+import (
+	"encoding/binary"
+
+	"vestibule/internal/fleet"
+)
+
+// DC names a data centre inside a ticket: a hash of its name, see [DCOf].
+type DC uint32
+
+// DCOf returns the number of the data centre called name (FNV-1a, 32 bits).
+// A fleet whose names collide is refused when its configuration is read.
+func DCOf(name string) DC {
+	h := uint32(2166136261)
+	for i := range len(name) {
+		h = (h ^ uint32(name[i])) * 16777619
+	}
+	return DC(h)
+}
+
+// Flags of a ticket.
+type Flags uint16
+
+const (
+	// Returned says that the visitor came back with the ticket at least once:
+	// only then is it counted among the people who wait (two touches).
+	Returned Flags = 1 << iota
+
+	// flagsEnd marks the first bit without a meaning; a ticket that sets it or
+	// a higher one comes from a newer version and does not open.
+	flagsEnd
+)
+
+// Ticket is what a visitor carries. The zero value is no ticket.
+type Ticket struct {
+	ID       uint64     // random; the same for the whole life of place and session
+	Joined   fleet.Time // when the visitor joined: the place in the line
+	Seen     uint32     // Unix second of the last check-in that was counted
+	Admitted uint32     // Unix second of admission, 0 while waiting
+	Until    uint32     // session is valid while fleet time < Until; 0 while waiting
+	Home     DC         // data centre that holds the session's right
+	Epoch    uint32     // room epoch that issued it
+	Forecast uint32     // seconds of wait that were forecast at joining, 0 for none
+	Flags    Flags
+}
+
+// IsAdmitted reports whether the ticket is a session's, valid or expired.
+func (t *Ticket) IsAdmitted() bool { return t.Until != 0 }
+
+// Valid reports whether the ticket holds a session that is valid at now.
+func (t *Ticket) Valid(now fleet.Time) bool {
+	return t.Until != 0 && int64(now) < int64(t.Until)*1000
+}
+
+// Better reports whether a serves its visitor better than b at time now: a
+// valid session beats a place in the line, the longer session and the earlier
+// place win, and any ticket beats none (ID 0). It is a strict order, so the
+// choice does not depend on the order in which a browser sends its cookies.
+func Better(a, b *Ticket, now fleet.Time) bool {
+	if (a.ID != 0) != (b.ID != 0) {
+		return a.ID != 0
+	}
+	av, bv := a.Valid(now), b.Valid(now)
+	if av != bv {
+		return av
+	}
+	if av && a.Until != b.Until {
+		return a.Until > b.Until
+	}
+	if a.IsAdmitted() != b.IsAdmitted() { // an expired session is worth less than a place
+		return !a.IsAdmitted()
+	}
+	if a.Joined != b.Joined {
+		return a.Joined < b.Joined
+	}
+	return a.Seen > b.Seen
+}
+
+// plainSize is the length of a ticket before it is sealed.
+const plainSize = 8 + 6 + 4 + 4 + 4 + 4 + 4 + 4 + 2
+
+// joinedMax bounds Joined: 48 bits of milliseconds, the year 10889.
+const joinedMax = 1<<48 - 1
+
+// put writes the fixed layout. Big endian, so that a dump can be read by eye.
+func (t *Ticket) put(p *[plainSize]byte) {
+	joined := min(max(int64(t.Joined), 0), joinedMax)
+	binary.BigEndian.PutUint64(p[0:], t.ID)
+	binary.BigEndian.PutUint16(p[8:], uint16(joined>>32))
+	binary.BigEndian.PutUint32(p[10:], uint32(joined))
+	binary.BigEndian.PutUint32(p[14:], t.Seen)
+	binary.BigEndian.PutUint32(p[18:], t.Admitted)
+	binary.BigEndian.PutUint32(p[22:], t.Until)
+	binary.BigEndian.PutUint32(p[26:], uint32(t.Home))
+	binary.BigEndian.PutUint32(p[30:], t.Epoch)
+	binary.BigEndian.PutUint32(p[34:], t.Forecast)
+	binary.BigEndian.PutUint16(p[38:], uint16(t.Flags))
+}
+
+// get reads the fixed layout and reports whether it can have been issued.
+func (t *Ticket) get(p *[plainSize]byte) bool {
+	*t = Ticket{
+		ID:       binary.BigEndian.Uint64(p[0:]),
+		Joined:   fleet.Time(int64(binary.BigEndian.Uint16(p[8:]))<<32 | int64(binary.BigEndian.Uint32(p[10:]))),
+		Seen:     binary.BigEndian.Uint32(p[14:]),
+		Admitted: binary.BigEndian.Uint32(p[18:]),
+		Until:    binary.BigEndian.Uint32(p[22:]),
+		Home:     DC(binary.BigEndian.Uint32(p[26:])),
+		Epoch:    binary.BigEndian.Uint32(p[30:]),
+		Forecast: binary.BigEndian.Uint32(p[34:]),
+		Flags:    Flags(binary.BigEndian.Uint16(p[38:])),
+	}
+	return t.ID != 0 && t.Flags < flagsEnd && (t.Admitted != 0) == (t.Until != 0)
+}

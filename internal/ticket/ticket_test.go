@@ -1,0 +1,431 @@
+package ticket
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/room"
+)
+
+// day is a fixed moment for tests: 27 May 2021, 16:33:20 UTC.
+const day = fleet.Time(1622133200_000)
+
+// stream is a deterministic source of key bytes.
+type stream struct{ n byte }
+
+func (s *stream) Read(p []byte) (int, error) {
+	for i := range p {
+		s.n++
+		p[i] = s.n
+	}
+	return len(p), nil
+}
+
+func testRing(t testing.TB, rotations int) Keyring {
+	t.Helper()
+	var (
+		r   Keyring
+		err error
+		now = day.Add(-24 * time.Hour)
+		src = &stream{}
+	)
+	for range rotations {
+		if r, err = r.Rotate(now, src); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(MinRotation)
+	}
+	return r
+}
+
+func testCodec(t testing.TB, ring Keyring, name string) *Codec {
+	t.Helper()
+	c, err := NewCodec(ring, room.IDOf(name), CookieName(name, true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func scratch(seed byte) *Scratch { return NewScratch(sha256.Sum256([]byte{seed})) }
+
+func genTicket(t *rapid.T) Ticket {
+	tk := Ticket{
+		ID:       rapid.Uint64Min(1).Draw(t, "id"),
+		Joined:   fleet.Time(rapid.Int64Range(0, joinedMax).Draw(t, "joined")),
+		Seen:     rapid.Uint32().Draw(t, "seen"),
+		Home:     DC(rapid.Uint32().Draw(t, "home")),
+		Epoch:    rapid.Uint32().Draw(t, "epoch"),
+		Forecast: rapid.Uint32().Draw(t, "forecast"),
+		Flags:    Flags(rapid.Uint16Range(0, uint16(flagsEnd-1)).Draw(t, "flags")),
+	}
+	if rapid.Bool().Draw(t, "admitted") {
+		tk.Admitted = rapid.Uint32Min(1).Draw(t, "at")
+		tk.Until = rapid.Uint32Min(1).Draw(t, "until")
+	}
+	return tk
+}
+
+func TestTicketComesBackAsItWasSealed(t *testing.T) {
+	c, s := testCodec(t, testRing(t, 3), "tickets"), scratch(1)
+	rapid.Check(t, func(t *rapid.T) {
+		want := genTicket(t)
+		value := string(c.Seal(nil, day, &want, s))
+		if len(value) != ValueSize {
+			t.Fatalf("value has %d characters, want %d", len(value), ValueSize)
+		}
+		var got Ticket
+		if err := c.Open(&got, value, s); err != nil || got != want {
+			t.Fatalf("Open = %+v, %v; want %+v", got, err, want)
+		}
+	})
+}
+
+func TestEverySingleBitChangeIsRefused(t *testing.T) {
+	c, s := testCodec(t, testRing(t, 2), "tickets"), scratch(2)
+	tk := Ticket{ID: 7, Joined: day, Seen: 1, Flags: Returned}
+	value := c.Seal(nil, day, &tk, s)
+	raw, err := encoding.DecodeString(string(value))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for bit := range len(raw) * 8 {
+		forged := slices.Clone(raw)
+		forged[bit/8] ^= 1 << (bit % 8)
+		var got Ticket
+		if err := c.Open(&got, encoding.EncodeToString(forged), s); err == nil || got != (Ticket{}) {
+			t.Errorf("bit %d flipped: Open = %+v, %v; want no ticket", bit, got, err)
+		}
+	}
+	// The same for the characters as sent: no second spelling of a ticket.
+	for i := range value {
+		for _, ch := range []byte("AB_-zZ09=.+/ \x00") {
+			if value[i] == ch {
+				continue
+			}
+			forged := slices.Clone(value)
+			forged[i] = ch
+			var got Ticket
+			if err := c.Open(&got, string(forged), s); err == nil {
+				t.Errorf("character %d as %q: opened", i, ch)
+			}
+		}
+	}
+}
+
+func TestTicketOpensOnlyWhereItBelongs(t *testing.T) {
+	ring := testRing(t, 2)
+	s := scratch(3)
+	tk := Ticket{ID: 7, Joined: day}
+	value := string(testCodec(t, ring, "tickets").Seal(nil, day, &tk, s))
+
+	plainHTTP, err := NewCodec(ring, room.IDOf("tickets"), CookieName("tickets", false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := testRing(t, 1)
+	for i := range other.Keys {
+		other.Keys[i].ID = ring.Keys[len(ring.Keys)-1].ID
+		other.Keys[i].Secret[0] ^= 1
+	}
+	for _, tc := range []struct {
+		name  string
+		codec *Codec
+		value string
+		want  error
+	}{
+		{"its own room and cookie", testCodec(t, ring, "tickets"), value, nil},
+		{"another room", testCodec(t, ring, "vaccine"), value, ErrSeal},
+		{"another cookie of the room", plainHTTP, value, ErrSeal},
+		{"same key id, another secret", testCodec(t, other, "tickets"), value, ErrSeal},
+		{"a ring that dropped the key", testCodec(t, Keyring{Keys: ring.Keys[:1]}, "tickets"), value, ErrKey},
+		{"an empty ring", testCodec(t, Keyring{}, "tickets"), value, ErrKey},
+		{"empty value", testCodec(t, ring, "tickets"), "", ErrMalformed},
+		{"one character short", testCodec(t, ring, "tickets"), value[1:], ErrMalformed},
+		{"one character long", testCodec(t, ring, "tickets"), value + "A", ErrMalformed},
+		{"no base64", testCodec(t, ring, "tickets"), strings.Repeat("!", ValueSize), ErrMalformed},
+		{"another version", testCodec(t, ring, "tickets"), "Ag" + value[2:], ErrMalformed},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var got Ticket
+			if err := tc.codec.Open(&got, tc.value, s); !errors.Is(err, tc.want) {
+				t.Errorf("Open: %v, want %v", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestCodecWithoutKeysCannotSeal(t *testing.T) {
+	c := testCodec(t, Keyring{}, "tickets")
+	if c.Ready(day) {
+		t.Error("a codec without keys says it is ready")
+	}
+	if got := c.Seal(nil, day, &Ticket{ID: 1}, scratch(4)); got != nil {
+		t.Errorf("Seal without keys = %q, want nothing", got)
+	}
+	// A first key whose time has not come is not used either.
+	ring := Keyring{Version: 1, Keys: []Key{{ID: 1, Secret: Secret{1}, SealFrom: day + 1}}}
+	c = testCodec(t, ring, "tickets")
+	if c.Ready(day) || !c.Ready(day+1) {
+		t.Error("readiness does not follow SealFrom")
+	}
+}
+
+// A visitor who polls keeps the place through any number of rotations, also
+// when every other edge hears of each new key only just before it is used.
+func TestNoPlaceIsLostOverTwentyRotations(t *testing.T) {
+	var (
+		ring, late Keyring
+		err        error
+		s          = scratch(5)
+		src        = &stream{}
+		now        = day
+		value      string
+		rotated    int
+	)
+	if ring, err = ring.Rotate(now, src); err != nil {
+		t.Fatal(err)
+	}
+	late = ring
+	first := Ticket{ID: 42, Joined: now}
+	value = string(testCodec(t, ring, "tickets").Seal(nil, now, &first, s))
+	for poll := range 20 * 40 {
+		now = now.Add(20 * time.Second)
+		if now.Sub(day) >= time.Duration(rotated+1)*MinRotation {
+			if ring, err = ring.Rotate(now, src); err != nil {
+				t.Fatal(err)
+			}
+			rotated++
+		}
+		holder := ring
+		if poll%2 == 1 {
+			holder = late
+		}
+		c := testCodec(t, holder, "tickets")
+		var got Ticket
+		if err := c.Open(&got, value, s); err != nil || got.Joined != first.Joined || got.ID != first.ID {
+			t.Fatalf("poll %d after %d rotations: %+v, %v", poll, rotated, got, err)
+		}
+		value = string(c.Seal(nil, now, &got, s))
+		if now.Sub(ring.Keys[len(ring.Keys)-1].SealFrom) >= -time.Second { // distribution just made it
+			late = ring
+		}
+	}
+	if rotated < 20 {
+		t.Fatalf("only %d rotations happened", rotated)
+	}
+}
+
+func TestRotationTooSoonIsRefused(t *testing.T) {
+	r, err := Keyring{}.Rotate(day, &stream{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r2, err := r.Rotate(day.Add(MinRotation), &stream{n: 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r2.Rotate(day.Add(2*MinRotation-time.Second), &stream{}); !errors.Is(err, ErrTooSoon) {
+		t.Errorf("Rotate = %v, want ErrTooSoon", err)
+	}
+	if !r2.Newer(r) || r.Newer(r2) || r.Newer(r) || (Keyring{Version: 99}).Newer(r) {
+		t.Error("Newer believes an older or an empty ring")
+	}
+}
+
+func TestKeyMaterialIsNotPrinted(t *testing.T) {
+	r := testRing(t, 1)
+	secret := r.Keys[0].Secret
+	for _, out := range []string{fmt.Sprint(r), fmt.Sprintf("%+v %#v", r, r), fmt.Sprintf("%v", secret), secret.LogValue().String()} {
+		if strings.Contains(out, hex.EncodeToString(secret[:4])) || strings.Contains(out, "1, 2, 3") || strings.Contains(out, "1 2 3") || strings.Contains(out, "0x1, 0x2") {
+			t.Errorf("key material in %q", out)
+		}
+	}
+}
+
+func TestKeyringIsStoredWhole(t *testing.T) {
+	r := testRing(t, MaxKeys+2)
+	if len(r.Keys) != MaxKeys {
+		t.Fatalf("ring holds %d keys, want %d", len(r.Keys), MaxKeys)
+	}
+	data, err := EncodeKeyring(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := DecodeKeyring(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back.Version != r.Version || !slices.Equal(back.Keys, r.Keys) {
+		t.Errorf("decoded %+v, want %+v", back, r)
+	}
+	for _, tc := range []struct{ name, data, want string }{
+		{"empty", ``, "EOF"},
+		{"unknown field", `{"version":1,"kees":[]}`, "kees"},
+		{"trailing data", `{"version":1,"keys":[]} x`, "after"},
+		{"short secret", `{"version":1,"keys":[{"id":1,"secret":"AAAA","seal_from":0}]}`, "32 bytes"},
+		{"empty secret", `{"version":1,"keys":[{"id":1,"secret":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","seal_from":0}]}`, "secret: must not be empty"},
+		{"ids in disorder", strings.Replace(string(data), `"id":4`, `"id":3`, 1), "must grow"},
+		{"too many keys", `{"keys":[` + strings.Repeat(`{"id":1},`, MaxKeys) + `{"id":1}]}`, "at most 4"},
+	} {
+		if _, err := DecodeKeyring([]byte(tc.data)); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: error %v, want one that says %q", tc.name, err, tc.want)
+		}
+	}
+}
+
+func TestBestTicketDoesNotDependOnTheOrderSent(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		gen := rapid.Custom(genTicket)
+		a, b, c := gen.Draw(t, "a"), gen.Draw(t, "b"), gen.Draw(t, "c")
+		// Small ranges, so that equal fields and expired sessions happen.
+		for _, tk := range []*Ticket{&a, &b, &c} {
+			tk.Joined %= 4
+			tk.Seen %= 3
+			if tk.Until != 0 {
+				tk.Until = uint32(day.Second()) - 2 + tk.Until%4
+			}
+		}
+		if Better(&a, &a, day) {
+			t.Fatal("a ticket is better than itself")
+		}
+		if Better(&a, &b, day) && Better(&b, &a, day) {
+			t.Fatal("each of two tickets is better than the other")
+		}
+		if Better(&a, &b, day) && Better(&b, &c, day) && !Better(&a, &c, day) {
+			t.Fatal("better is not transitive")
+		}
+		if a.Valid(day) && !b.Valid(day) && !Better(&a, &b, day) {
+			t.Fatal("a valid session loses")
+		}
+	})
+	if none := (Ticket{}); !Better(&Ticket{ID: 1}, &none, day) {
+		t.Error("no ticket is as good as a ticket")
+	}
+}
+
+func TestCookieValues(t *testing.T) {
+	for _, tc := range []struct {
+		header string
+		want   []string
+	}{
+		{"", nil},
+		{"v=1", []string{"1"}},
+		{"a=0; v=1; b=2", []string{"1"}},
+		{"v=1;v=2;  v=3", []string{"1", "2", "3"}},
+		{"v=1; v=2; v=3; v=4; v=5", []string{"1", "2", "3", "4"}},
+		{`v="quoted"`, []string{"quoted"}},
+		{"vv=1; v =2; V=3; v", nil},
+		{"v=; v=a=b", []string{"", "a=b"}},
+		{strings.Repeat("x", maxHeader) + "; v=late", nil},
+	} {
+		var got []string
+		for v := range Values(tc.header, "v") {
+			got = append(got, v)
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("Values(%.40q) = %q, want %q", tc.header, got, tc.want)
+		}
+	}
+}
+
+// What is out there in browsers must open after an upgrade: neither the number
+// of a data centre nor the layout may ever change under a version.
+func TestFormatIsPinned(t *testing.T) {
+	if got := DCOf("nairobi"); got != 0x1ab64bd9 {
+		t.Errorf("DCOf(nairobi) = %#x", uint32(got))
+	}
+	want := Ticket{ID: 0x0123456789abcdef, Joined: day + 250, Seen: 1, Admitted: 2, Until: 3, Home: DCOf("nairobi"), Epoch: 4, Forecast: 5, Flags: Returned}
+	const value = "AQAAAAHmQPf0vrAjmG_-wUxpIfZZd6AfpI6R4pD8BQubPpRdAUQ1JVvCsNP2dDwNtpDfXE_ZCkpL-Q1_rEPw0fqARg765hB09Q"
+	if got := string(testCodec(t, testRing(t, 1), "tickets").Seal(nil, day, &want, scratch(8))); got != value {
+		t.Errorf("sealed as %q", got)
+	}
+	var got Ticket
+	if err := testCodec(t, testRing(t, 1), "tickets").Open(&got, value, scratch(8)); err != nil || got != want {
+		t.Errorf("Open = %+v, %v; want %+v", got, err, want)
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	c, s := testCodec(f, testRing(f, 2), "tickets"), scratch(6)
+	f.Add("")
+	f.Add(string(c.Seal(nil, day, &Ticket{ID: 1, Joined: day}, s)))
+	f.Add(string(c.Seal(nil, day, &Ticket{ID: 1, Joined: day, Admitted: 5, Until: 9}, s)))
+	f.Fuzz(func(t *testing.T, value string) {
+		var got Ticket
+		if err := c.Open(&got, value, s); err != nil {
+			if got != (Ticket{}) {
+				t.Fatalf("error %v with ticket %+v", err, got)
+			}
+			return
+		}
+		if got.ID == 0 || got.Flags >= flagsEnd {
+			t.Fatalf("opened a ticket that nobody issues: %+v", got)
+		}
+	})
+}
+
+func FuzzLayout(f *testing.F) {
+	f.Add(bytes.Repeat([]byte{1}, plainSize))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) != plainSize {
+			return
+		}
+		var tk Ticket
+		if !tk.get((*[plainSize]byte)(data)) {
+			return
+		}
+		var back [plainSize]byte
+		tk.put(&back)
+		if !bytes.Equal(back[:], data) {
+			t.Fatalf("%x read as %+v, written as %x", data, tk, back)
+		}
+	})
+}
+
+func FuzzDecodeKeyring(f *testing.F) {
+	data, err := EncodeKeyring(testRing(f, 2))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := DecodeKeyring(data)
+		if err != nil {
+			return
+		}
+		again, err := EncodeKeyring(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := DecodeKeyring(again); err != nil || back.Version != r.Version || !slices.Equal(back.Keys, r.Keys) {
+			t.Fatalf("%+v came back as %+v, %v", r, back, err)
+		}
+	})
+}
+
+func FuzzValues(f *testing.F) {
+	f.Add("a=1; v=2", "v")
+	f.Fuzz(func(t *testing.T, header, name string) {
+		n := 0
+		for v := range Values(header, name) {
+			n++
+			if !strings.Contains(header, v) {
+				t.Fatalf("value %q is not in the header", v)
+			}
+		}
+		if n > MaxRead {
+			t.Fatalf("%d values", n)
+		}
+	})
+}
