@@ -60,8 +60,8 @@ func (c *Clock) Set(now Mono, t Time, err time.Duration) {
 // dropped. Sync reports whether the sample was taken.
 func (c *Clock) Sync(now, sent Mono, dwell time.Duration, at Time, parentErr time.Duration) bool {
 	rtt := now.Sub(sent) - dwell
-	if now < sent || dwell < 0 || parentErr < 0 {
-		return false
+	if now < sent || dwell < 0 || parentErr < 0 || parentErr > time.Hour {
+		return false // nonsense, or a parent that knows no better
 	}
 	if rtt < 0 { // drift over a long dwell: the round trip was shorter than the clocks can tell
 		rtt = 0
@@ -75,6 +75,20 @@ func (c *Clock) Sync(now, sent Mono, dwell time.Duration, at Time, parentErr tim
 	c.offset = int64(at)*1e6 + int64(rtt/2) - int64(now)
 	c.err = err
 	return true
+}
+
+// Slew moves the clock toward t, which it should read at now, by no more than
+// the fraction maxRate of the time since the last call for this: a source of
+// fleet time must not jump. It reports how far off the clock was.
+func (c *Clock) Slew(now Mono, t Time, maxRate float64) time.Duration {
+	if !c.synced {
+		return 0
+	}
+	off := time.Duration(int64(t)*1e6 - int64(now) - c.offset)
+	step := time.Duration(float64(now.Sub(c.base)) * maxRate)
+	c.offset += int64(min(max(off, -step), step))
+	c.base = now
+	return off
 }
 
 // Now returns fleet time at the reading now: never less than what was returned

@@ -1,0 +1,92 @@
+package admission
+
+import (
+	"time"
+
+	"vestibule/internal/ticket"
+)
+
+// Verdict is what happens to a request.
+type Verdict uint8
+
+// The zero Verdict is Queue: whatever is not decided otherwise queues.
+const (
+	Queue Verdict = iota // show the waiting page
+	Serve                // hand to the origin: the visitor has a session
+	Admit                // hand to the origin: the visitor just got a session
+	Hold                 // keep the request open: see Engine.Hold
+	verdicts
+)
+
+var verdictNames = [verdicts]string{"queue", "serve", "admit", "hold"}
+
+func (v Verdict) String() string { return verdictNames[v] }
+
+// Verdicts lists every verdict, for metrics.
+func Verdicts() []Verdict { return []Verdict{Queue, Serve, Admit, Hold} }
+
+// Reason is why a decision fell as it did. The set is closed: it labels
+// metrics.
+type Reason uint8
+
+const (
+	None     Reason = iota
+	Session         // the ticket holds a valid session
+	Slot            // a slot was free
+	Repeated        // the same ticket was admitted a moment ago; it was not charged again
+	Behind          // people who joined earlier go first
+	Full            // no right in hand: no slot is free, or not here
+	Isolated        // the edge has no lease: it cannot know what others do
+	Unsure          // the edge does not know fleet time well enough
+	Unknown         // the edge does not know the room
+	Crowded         // as many requests as the edge may hold are held already
+	GaveUp          // held as long as may be, without a right
+	reasons
+)
+
+var reasonNames = [reasons]string{
+	"none", "session", "slot", "repeated", "behind", "full", "isolated",
+	"unsure", "unknown", "crowded", "gave_up",
+}
+
+func (r Reason) String() string { return reasonNames[r] }
+
+// Reasons lists every reason, for metrics.
+func Reasons() []Reason {
+	out := make([]Reason, reasons)
+	for i := range out {
+		out[i] = Reason(i)
+	}
+	return out
+}
+
+// Fresh is why a visitor who brought a ticket was given a new place.
+type Fresh uint8
+
+const (
+	Kept     Fresh = iota // the ticket that was brought is the one in the decision
+	Newcomer              // no ticket was brought
+	Expired               // the session it held had ended
+	Lost                  // nobody came back with it within the grace
+	Void                  // the room's epoch has changed
+)
+
+// Decision is what the engine answers for one request. It is a plain value:
+// equal engines and equal requests give equal decisions.
+type Decision struct {
+	Verdict Verdict
+	Reason  Reason
+	Fresh   Fresh
+	Reseal  bool          // Ticket differs from the one that was brought
+	Ticket  ticket.Ticket // what the visitor carries from now on
+
+	// For visitors who are not let in.
+	Ahead   uint64        // people without a slot who stand in front
+	Waiting uint64        // people waiting in the room
+	Wait    time.Duration // estimated, 0 if unknown
+	Known   bool          // there is an estimate
+	Retry   time.Duration // come back after; also how long a Hold may last
+}
+
+// Enters reports whether the request goes to the origin.
+func (d *Decision) Enters() bool { return d.Verdict == Serve || d.Verdict == Admit }

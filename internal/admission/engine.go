@@ -1,0 +1,451 @@
+package admission
+
+import (
+	"cmp"
+	"container/heap"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/line"
+	"vestibule/internal/room"
+	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
+)
+
+// Limits bound the memory of an engine. The zero value holds nothing and
+// remembers nothing.
+type Limits struct {
+	Held   int // requests held open per room
+	Recent int // tickets per room whose newest stamp is remembered
+}
+
+// DefaultLimits returns limits for an edge with some hundred MB to spend.
+func DefaultLimits() Limits { return Limits{Held: 4096, Recent: 1 << 16} }
+
+// Config is what an engine is made of.
+type Config struct {
+	Edge   string // name, unique in the data centre
+	DC     string // data centre
+	Params wire.Params
+	Limits Limits
+	Rand   *rand.Rand // incarnations, ticket ids and jitter: seeded unpredictably in production
+}
+
+// Room is what an engine needs to know of a room; everything else about it
+// is the shell's business.
+type Room struct {
+	ID    room.ID
+	Epoch uint32
+	Cap   bool // partition_policy cap: renew nothing without a lease
+}
+
+// Engine is the core of one edge. See the package comment.
+type Engine struct {
+	cfg   Config
+	home  ticket.DC
+	clock fleet.Clock
+	guess fleet.Clock // the machine's own clock: good enough to serve by before the first answer
+
+	link  link
+	rooms map[room.ID]*roomState
+	order []*roomState // by ID: iteration must not depend on a map
+}
+
+// roomState is an engine's state in one room.
+//
+// Invariants: returned+spent <= granted; renewed <= renewCeil under a lease;
+// every admission is in spent, sessions, rate and moves or in none of them.
+type roomState struct {
+	Room
+	gone bool   // no longer in the room set: nothing is admitted, rights go back
+	life uint32 // seconds for which a ticket is stamped, as granted; 0 stamps none
+
+	granted, spent, returned uint64 // rights of T
+	renewed, renewCeil       uint64
+	keep, rateKeep           uint64
+	rate                     rateRights
+	sessions                 sessions
+
+	moves     []wire.Move
+	firstMove uint64 // number of moves[0]
+	sentMoves []moveMark
+
+	wait     waitBook
+	parked   parked
+	recent   recent
+	arrivals [wire.MaxMinutes]wire.Minute
+	admitted uint64
+	joined   uint64
+	entered  uint64
+	demand   demand
+	want     uint64 // what the last report said
+
+	view *wire.View
+
+	dirty     bool   // something is to be reported
+	changedAt uint64 // first report that carried the newest change
+}
+
+// moveMark says that the report seq carried all moves before number next.
+type moveMark struct{ seq, next uint64 }
+
+// New returns an engine that knows no room and has no lease. It reports at
+// once.
+func New(cfg Config) *Engine {
+	e := &Engine{cfg: cfg, home: ticket.DCOf(cfg.DC), rooms: map[room.ID]*roomState{}}
+	e.link.born(cfg.Rand)
+	return e
+}
+
+// Guess gives the machine's own idea of the time, used to judge sessions
+// until the regional has told fleet time. Under it nothing is admitted or
+// renewed.
+func (e *Engine) Guess(now fleet.Mono, t fleet.Time) { e.guess.Set(now, t, time.Hour) }
+
+// SetRooms replaces the room set. Rooms that stay keep their state; those that
+// went return their rights as they become free.
+func (e *Engine) SetRooms(now fleet.Mono, rooms []Room) {
+	for _, r := range e.order {
+		r.gone = true
+	}
+	for _, r := range rooms {
+		s := e.rooms[r.ID]
+		if s == nil {
+			s = &roomState{firstMove: 1, recent: recent{limit: e.cfg.Limits.Recent}}
+			e.rooms[r.ID] = s
+			e.order = append(e.order, s)
+		}
+		s.Room, s.gone, s.dirty = r, false, true
+	}
+	slices.SortFunc(e.order, func(a, b *roomState) int { return cmp.Compare(a.ID, b.ID) })
+	e.link.hurry(now, e.cfg.Params.ReportGap)
+}
+
+// time returns fleet time, or the machine's guess at it before the first
+// answer of a parent; sure is false for the guess and when the clock has run
+// on its own for too long.
+func (e *Engine) time(now fleet.Mono) (t fleet.Time, sure bool) {
+	if e.clock.Err(now) == fleet.Unsynced {
+		return max(e.guess.Now(now), e.clock.Now(now)), false
+	}
+	return e.clock.Now(now), e.clock.Sure(now)
+}
+
+// Time returns what the engine takes fleet time to be.
+func (e *Engine) Time(now fleet.Mono) fleet.Time {
+	t, _ := e.time(now)
+	return t
+}
+
+// Arrive decides about one request that carries t (the zero Ticket for none).
+// The decision to admit is charged when Arrive returns.
+func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
+	r := e.rooms[id]
+	if r == nil || r.gone {
+		return Decision{Reason: Unknown, Retry: e.cfg.Params.Refresh, Ticket: t}
+	}
+	ft, sure := e.time(now)
+	fresh := Kept
+	switch {
+	case t.ID == 0:
+		fresh = Newcomer
+	case t.Epoch != r.Epoch:
+		fresh = Void
+	case t.Valid(ft):
+		return e.serve(now, ft, sure, r, t)
+	case t.IsAdmitted():
+		fresh = Expired
+	case ft.Second()-int64(t.Seen) > int64(e.cfg.Params.Grace/time.Second):
+		fresh = Lost
+	}
+	d := Decision{Fresh: fresh, Reseal: true}
+	if fresh != Kept {
+		t = ticket.Ticket{ID: e.newID(), Joined: ft, Seen: uint32(ft.Second()), Epoch: r.Epoch}
+	} else {
+		if until := r.recent.get(t.ID); int64(until)*1000 > int64(ft) {
+			// Admitted here a moment ago: the reply was lost, or this is another
+			// request of the same page. Charged once.
+			t.Until, t.Admitted, t.Home = until, uint32(ft.Second()), e.home
+			d.Verdict, d.Reason, d.Ticket = Serve, Repeated, t
+			return d
+		}
+		e.checkIn(r, ft, &t)
+	}
+	d.Ticket = t
+	e.decide(now, ft, sure, r, &d)
+	return d
+}
+
+func (e *Engine) newID() uint64 {
+	for {
+		if id := e.cfg.Rand.Uint64(); id != 0 {
+			return id
+		}
+	}
+}
+
+// checkIn counts a ticket that came back: among those who wait, in the window
+// of this poll, and among the distinct visitors of this minute.
+func (e *Engine) checkIn(r *roomState, ft fleet.Time, t *ticket.Ticket) {
+	seen := uint32(ft.Second())
+	if r.wait.advance(ft) {
+		r.dirty = true
+	}
+	first := t.Flags&ticket.Returned == 0
+	if first {
+		t.Flags |= ticket.Returned
+		r.joined++
+	}
+	if first || windowOf(int64(t.Seen)) != windowOf(int64(seen)) {
+		if !first {
+			r.wait.add(t.Joined, t.Seen, -1)
+		}
+		r.wait.add(t.Joined, seen, 1)
+		r.dirty = true
+	}
+	if first || int64(t.Seen)/60 != int64(seen)/60 {
+		r.arrive(ft)
+	}
+	t.Seen = max(t.Seen, seen)
+}
+
+// arrive counts a distinct visitor of the minute of ft.
+func (r *roomState) arrive(ft fleet.Time) {
+	m := ft.Minute()
+	slot := &r.arrivals[int64(m)/60_000%wire.MaxMinutes]
+	if slot.Start != m {
+		*slot = wire.Minute{Start: m}
+	}
+	slot.N++
+	r.dirty = true
+}
+
+// serve answers a visitor who holds a valid session, and renews it where it is
+// due and allowed.
+func (e *Engine) serve(now fleet.Mono, ft fleet.Time, sure bool, r *roomState, t ticket.Ticket) Decision {
+	d := Decision{Verdict: Serve, Reason: Session, Ticket: t}
+	until := uint32(ft.Second()) + 1 + r.life
+	after := wire.RenewAfter(r.life)
+	if r.life == 0 || until < t.Until+after || !sure || t.Home != e.home {
+		return d
+	}
+	from := t.Until
+	if known := r.recent.get(t.ID); known > from {
+		// The same old ticket again: its newest stamp is counted already.
+		from = known
+	}
+	if until >= from+after && e.mayRenew(now, r) {
+		if r.sessions.at(int64(from)) == nil || r.sessions.at(int64(until)) == nil {
+			return d
+		}
+		r.renewed++
+		r.sessions.consume(from)
+		r.sessions.stamp(until)
+		r.move(wire.Move{ID: t.ID, From: from, Until: until})
+		r.recent.put(t.ID, until)
+		r.dirty = true
+		from = until
+		if r.renewed+2 >= r.renewCeil {
+			e.link.hurry(now, e.cfg.Params.ReportGap)
+		}
+	}
+	if from == t.Until {
+		return d
+	}
+	if int64(t.Seen)/60 != ft.Second()/60 {
+		r.arrive(ft)
+	}
+	d.Ticket.Until = from
+	d.Ticket.Seen = uint32(ft.Second())
+	d.Reseal = true
+	return d
+}
+
+// mayRenew reports whether one more renewal keeps the promise to report no
+// more than was allowed in advance.
+func (e *Engine) mayRenew(now fleet.Mono, r *roomState) bool {
+	if e.link.leased(now) {
+		return r.renewed < r.renewCeil
+	}
+	return !r.Cap // isolated: the regional keeps our sessions counted until it hears of us
+}
+
+// decide fills in the verdict for a visitor without a session.
+func (e *Engine) decide(now fleet.Mono, ft fleet.Time, sure bool, r *roomState, d *Decision) {
+	t := &d.Ticket
+	p := &e.cfg.Params
+	switch {
+	case !sure:
+		d.Reason = Unsure
+	case !e.link.leased(now):
+		d.Reason = Isolated
+	case t.Joined > r.horizon():
+		d.Reason = Behind
+		if t.Flags&ticket.Returned != 0 && t.Joined <= r.view.Park {
+			d.Verdict = Hold
+		}
+	default:
+		r.demand.tries++
+		if len(r.parked) == 0 || !r.parked.before(t) {
+			if e.charge(now, ft, r, d) {
+				return
+			}
+		}
+		d.Verdict, d.Reason = Hold, Full
+	}
+	if d.Verdict == Hold && len(r.parked) >= e.cfg.Limits.Held {
+		d.Verdict, d.Reason = Queue, Crowded
+	}
+	e.position(r, d)
+	if d.Verdict == Hold {
+		d.Retry = p.Knock
+		if t.Flags&ticket.Returned != 0 {
+			d.Retry = p.Hold
+		}
+	}
+}
+
+// before reports whether somebody held joined before t.
+func (p parked) before(t *ticket.Ticket) bool {
+	o := &p[0].Ticket
+	return o.Joined < t.Joined || (o.Joined == t.Joined && o.ID < t.ID)
+}
+
+func (r *roomState) horizon() fleet.Time {
+	if r.view == nil {
+		return line.Open
+	}
+	return r.view.Horizon
+}
+
+func (r *roomState) credit() uint64 { return sub(r.granted, r.spent+r.returned) }
+
+// charge admits the visitor of d if a right of T and a right of R are in hand.
+// Everything that accounts for the session changes in this one step.
+func (e *Engine) charge(now fleet.Mono, ft fleet.Time, r *roomState, d *Decision) bool {
+	if r.gone || r.credit() == 0 || r.rate.idle(now) == 0 {
+		return false
+	}
+	t := &d.Ticket
+	second := uint32(ft.Second())
+	until := second + 1 + r.life
+	if r.life == 0 || !r.sessions.stamp(until) {
+		return false
+	}
+	r.spent++
+	r.rate.use(now)
+	r.admitted++
+	if t.Flags&ticket.Returned != 0 {
+		r.entered++
+		r.wait.add(t.Joined, t.Seen, -1)
+	} else {
+		r.arrive(ft)
+	}
+	t.Admitted, t.Until, t.Home, t.Seen = second, until, e.home, second
+	r.move(wire.Move{ID: t.ID, Until: until})
+	r.recent.put(t.ID, until)
+	r.dirty = true
+	d.Verdict, d.Reason, d.Reseal = Admit, Slot, true
+	if r.credit() <= r.want/2 {
+		e.link.hurry(now, e.cfg.Params.ReportGap) // refill before dry
+	}
+	return true
+}
+
+// move notes a stamping for the report; the oldest give way, which costs use
+// of the limit and no safety.
+func (r *roomState) move(m wire.Move) {
+	if len(r.moves) == wire.MaxMoves {
+		const dropped = wire.MaxMoves / 4
+		r.moves = r.moves[:copy(r.moves, r.moves[dropped:])]
+		r.firstMove += dropped
+	}
+	r.moves = append(r.moves, m)
+}
+
+// position tells where the visitor stands, for how long, and when to ask
+// again.
+func (e *Engine) position(r *roomState, d *Decision) {
+	v := r.view
+	p := &e.cfg.Params
+	d.Retry = p.Refresh
+	if v != nil {
+		before := v.Line.Before(d.Ticket.Joined) - max(0, float64(v.Slots))
+		d.Ahead = uint64(max(0, before) + 0.5)
+		d.Waiting = uint64(v.Line.Total() + 0.5)
+		d.Wait, d.Known = line.Estimate(float64(d.Ahead), v.Mu, v.Theta)
+	}
+	if d.Ahead == 0 {
+		d.Retry = p.Nearest
+	} else if d.Known {
+		d.Retry = min(max(d.Wait/4, p.Nearest), p.Refresh)
+	}
+	if d.Reason == Isolated || d.Reason == Unsure {
+		d.Retry = p.Nearest * 2
+	}
+	// A quarter of jitter either way, so that polls do not come in herds.
+	d.Retry = d.Retry*3/4 + time.Duration(e.cfg.Rand.Int64N(int64(d.Retry)/2+1))
+}
+
+// Hold keeps a request that Arrive decided to Hold. The caller sets v.Room and
+// v.Ticket; the engine owns v until Release returns it or GiveUp takes it
+// back.
+func (e *Engine) Hold(now fleet.Mono, v *Visit) {
+	r := e.rooms[v.Room]
+	heap.Push(&r.parked, v)
+	r.dirty = true
+	e.link.hurry(now, e.cfg.Params.ReportGap)
+}
+
+// Release admits held visits, those who joined first before others, as long as
+// rights are in hand and the horizon allows, and returns those it decided. The
+// slice is valid until the next call.
+func (e *Engine) Release(now fleet.Mono, out []*Visit) []*Visit {
+	ft, sure := e.time(now)
+	if !sure || !e.link.leased(now) {
+		return out
+	}
+	for _, r := range e.order {
+		for len(r.parked) > 0 {
+			v := r.parked[0]
+			if v.Ticket.Joined > r.horizon() {
+				break
+			}
+			d := Decision{Ticket: v.Ticket}
+			if until := r.recent.get(v.Ticket.ID); int64(until)*1000 > int64(ft) {
+				// Another request with this ticket went in while this one was held.
+				d.Ticket.Until, d.Ticket.Admitted, d.Ticket.Home = until, uint32(ft.Second()), e.home
+				d.Verdict, d.Reason, d.Reseal = Serve, Repeated, true
+			} else if !e.charge(now, ft, r, &d) {
+				break
+			}
+			r.parked.remove(v)
+			r.dirty = true
+			v.Decision = d
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// GiveUp ends the holding of v, if the engine still holds it, and decides that
+// its visitor goes on waiting. It reports false where Release has decided
+// already.
+func (e *Engine) GiveUp(now fleet.Mono, v *Visit) bool {
+	r := e.rooms[v.Room]
+	if r == nil || v.index < 0 || v.index >= len(r.parked) || r.parked[v.index] != v {
+		return false
+	}
+	r.parked.remove(v)
+	r.dirty = true
+	ft, _ := e.time(now)
+	d := Decision{Verdict: Queue, Reason: GaveUp, Reseal: true, Ticket: v.Ticket}
+	if d.Ticket.Flags&ticket.Returned != 0 {
+		e.checkIn(r, ft, &d.Ticket)
+	}
+	e.position(r, &d)
+	v.Decision = d
+	return true
+}

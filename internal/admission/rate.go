@@ -1,0 +1,79 @@
+package admission
+
+import (
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/wire"
+)
+
+// rateSlot is the resolution in which used rights of R are remembered: a used
+// right stays busy up to one slot longer than the window.
+const (
+	rateSlot  = 100 * time.Millisecond
+	rateSlots = 608 // covers the window, its stretch and the slot in use
+)
+
+// rateRights are the rights of R that an edge holds. A right that is used is
+// busy for a whole window on the edge's own monotonic clock, lengthened by the
+// drift bound, and then free again: it recycles without a word to anyone.
+type rateRights struct {
+	granted  uint64
+	returned uint64
+	busy     uint64
+	head     int64 // slot that now lies in
+	used     []uint32
+}
+
+func (r *rateRights) advance(now fleet.Mono) {
+	slot := int64(now) / int64(rateSlot)
+	if r.busy == 0 {
+		r.head = slot
+		return
+	}
+	if slot-r.head > rateSlots {
+		r.head = slot - rateSlots // every slot will be passed over below
+	}
+	for ; r.head < slot; r.head++ {
+		// The slot that becomes old enough: used at the latest at its end.
+		i := (r.head + 1 - window) % rateSlots
+		if i < 0 {
+			i += rateSlots
+		}
+		r.busy -= uint64(r.used[i])
+		r.used[i] = 0
+	}
+}
+
+// window is how many slots a used right stays busy: until the window has
+// passed on any clock since the end of its slot.
+var window = int64((fleet.Stretch(fleet.Stretch(wire.RateWindow))+rateSlot-1)/rateSlot) + 1
+
+// idle returns how many rights can be used now.
+func (r *rateRights) idle(now fleet.Mono) uint64 {
+	r.advance(now)
+	return sub(r.granted, r.returned+r.busy)
+}
+
+// use charges one right. The caller has seen that idle is not zero.
+func (r *rateRights) use(now fleet.Mono) {
+	if r.used == nil {
+		r.used = make([]uint32, rateSlots)
+		r.head = int64(now) / int64(rateSlot)
+	}
+	i := r.head % rateSlots
+	if i < 0 {
+		i += rateSlots
+	}
+	r.used[i]++
+	r.busy++
+}
+
+// sub returns a-b, or 0 where that would be negative: counters of two writers
+// may be seen in an order in which they never were.
+func sub(a, b uint64) uint64 {
+	if a < b {
+		return 0
+	}
+	return a - b
+}

@@ -1,0 +1,244 @@
+package admission
+
+import (
+	"vestibule/internal/fleet"
+	"vestibule/internal/wire"
+)
+
+// Due returns when the next report is to be made. It may be in the past, and
+// comes nearer with Arrive, Hold, GiveUp and Apply.
+func (e *Engine) Due() fleet.Mono {
+	if e.link.busy {
+		return min(e.link.due, e.link.reported.Add(e.cfg.Params.ReportFast))
+	}
+	return e.link.due
+}
+
+// Report returns what the regional is to be told: everything that changed
+// since what it acknowledged. Rights that are not to be kept are returned in
+// the same step. It may be called at any time; the messages of one call share
+// a Seq.
+func (e *Engine) Report(now fleet.Mono) []wire.Report { return e.report(now, false) }
+
+// Leave returns the last report of the process: all rights go back and the
+// regional need presume nothing. The caller has stopped asking the engine for
+// decisions.
+func (e *Engine) Leave(now fleet.Mono) []wire.Report {
+	e.link.retired = true
+	return e.report(now, true)
+}
+
+func (e *Engine) report(now fleet.Mono, bye bool) []wire.Report {
+	l := &e.link
+	ft := e.clock.Now(now)
+	leased := l.leased(now)
+	l.seq++
+	l.reported = now
+	l.due = now.Add(e.cfg.Params.ReportIdle)
+	head := wire.Report{
+		From: e.cfg.Edge, Inc: l.inc, Tenure: l.tenure, Seq: l.seq, Sent: now, AsOf: ft,
+		Seen: l.seen, Acked: l.grants.Done(), Join: !l.joined, Final: l.retired, Bye: bye,
+	}
+	active := false
+	pack := wire.NewReportPacker(head)
+	for _, r := range e.order {
+		if r.wait.advance(ft) {
+			r.dirty = true
+		}
+		if want := r.demand.sampleAt(now, e.cfg.Params.ReportFast); want != r.want {
+			r.want, r.dirty = want, true
+		}
+		r.giveBack(now, leased, l.retired)
+		if r.dirty {
+			r.changedAt, r.dirty = l.seq, false
+		}
+		active = active || r.changedAt == l.seq || len(r.parked) > 0
+		if l.joined && r.changedAt <= l.acked {
+			continue
+		}
+		pack.Add(r.report(now, l.seq))
+	}
+	l.busy = active
+	return pack.Reports()
+}
+
+// giveBack returns the rights that the regional does not want kept; all of
+// them once the lease has lapsed, because nothing can be admitted with them.
+func (r *roomState) giveBack(now fleet.Mono, leased, retired bool) {
+	keep, rateKeep := r.keep, r.rateKeep
+	if r.gone || retired {
+		keep, rateKeep = 0, 0
+	} else if !leased {
+		return // never had a lease: nothing to give
+	}
+	if n := sub(r.credit(), keep); n > 0 {
+		r.returned += n
+		r.dirty = true
+	}
+	if n := sub(r.rate.idle(now), rateKeep); n > 0 {
+		r.rate.returned += n
+		r.dirty = true
+	}
+}
+
+func (r *roomState) report(now fleet.Mono, seq uint64) wire.RoomReport {
+	next := r.firstMove + uint64(len(r.moves))
+	if n := len(r.sentMoves); n == 0 || r.sentMoves[n-1].next != next {
+		if n == maxMarks { // the parent has been silent for long: let the oldest mark go
+			r.sentMoves = r.sentMoves[:copy(r.sentMoves, r.sentMoves[1:])]
+		}
+		r.sentMoves = append(r.sentMoves, moveMark{seq: seq, next: next})
+	}
+	out := wire.RoomReport{
+		Room:    r.ID,
+		Granted: r.granted, Returned: r.returned, Spent: r.spent,
+		RateGranted: r.rate.granted, RateReturned: r.rate.returned, RateIdle: r.rate.idle(now),
+		Renewed: r.renewed, RenewCeil: r.renewCeil,
+		Sessions:  r.sessions.report(nil),
+		FirstMove: r.firstMove,
+		Want:      r.want, ParkedN: uint64(len(r.parked)),
+		Active:   uint64(max(0, r.sessions.live)),
+		Admitted: r.admitted, Joined: r.joined, Entered: r.entered,
+		Waiting: r.wait.histogram(),
+	}
+	if len(r.moves) > 0 {
+		out.Moves = append([]wire.Move(nil), r.moves...)
+	}
+	if len(r.parked) > 0 {
+		out.Parked = r.parked.oldest(nil, wire.MaxParked)
+	}
+	for _, m := range r.arrivals {
+		if m.N > 0 {
+			out.Arrivals = append(out.Arrivals, m)
+		}
+	}
+	return out
+}
+
+// maxMarks bounds how many unanswered reports are told apart.
+const maxMarks = 64
+
+// Apply takes what the regional said. A grant of a lower term, of another
+// incarnation or tenure, or older than one applied changes nothing. The caller
+// then calls Release.
+func (e *Engine) Apply(now fleet.Mono, g wire.Grant) {
+	l := &e.link
+	if g.To != e.cfg.Edge || g.Inc != l.inc {
+		return
+	}
+	before := l.seen
+	if !l.follow(g.From) {
+		return
+	}
+	if before != l.seen {
+		l.hurry(now, 0) // the promise is worth a report of its own
+	}
+	fresh, complete := l.grants.Take(g.Seq, g.Part, g.Parts)
+	if !fresh {
+		return
+	}
+	if g.Echo != 0 {
+		e.clock.Sync(now, g.Echo, g.Dwell, g.At, g.AtErr)
+	}
+	e.clock.Floor(g.Watermark)
+	l.acked = max(l.acked, g.Acked)
+
+	switch g.Verdict {
+	case wire.Promise:
+		return
+	case wire.Dead:
+		e.reborn(now)
+		return
+	case wire.Fenced:
+		l.retired = true
+		l.hurry(now, e.cfg.Params.ReportGap)
+		return
+	case wire.Adopted:
+	default:
+		return // a verdict of a newer version: act on nothing that comes with it
+	}
+	if g.Tenure > l.tenure && l.retired {
+		e.revive(g.Tenure)
+	}
+	if g.Tenure != l.tenure || l.retired {
+		return
+	}
+	l.joined = true
+	for i := range g.Rooms {
+		e.applyRoom(now, &g.Rooms[i])
+	}
+	if complete && g.Lease > 0 && g.Echo != 0 { // not before every restriction that came with it
+		l.leaseEnd = max(l.leaseEnd, g.Echo.Add(fleet.Shrink(g.Lease)))
+	}
+	for _, r := range e.order {
+		r.sessions.forget(g.Watermark)
+		r.ackMoves(l.acked)
+	}
+}
+
+func (e *Engine) applyRoom(now fleet.Mono, g *wire.RoomGrant) {
+	r := e.rooms[g.Room]
+	if r == nil {
+		return // not in our set yet; the regional repeats it until we report the room
+	}
+	if g.Granted > r.granted || g.RateGranted > r.rate.granted || g.RenewCeil > r.renewCeil {
+		r.dirty = true // tell what we hold
+	}
+	r.granted = max(r.granted, g.Granted)
+	r.rate.granted = max(r.rate.granted, g.RateGranted)
+	r.renewCeil = max(r.renewCeil, g.RenewCeil)
+	r.keep, r.rateKeep = g.Keep, g.RateKeep
+	r.life = g.Life
+	if g.View != nil {
+		r.view = g.View
+	}
+	if r.credit() > r.keep || r.rate.idle(now) > r.rateKeep {
+		// Somebody else wants them. Held visitors are served first: the report
+		// comes after Release.
+		e.link.hurry(now, e.cfg.Params.ReportGap)
+	}
+}
+
+// ackMoves forgets the moves that the regional has taken.
+func (r *roomState) ackMoves(acked uint64) {
+	n := 0
+	for n < len(r.sentMoves) && r.sentMoves[n].seq <= acked {
+		n++
+	}
+	if n == 0 {
+		return
+	}
+	next := r.sentMoves[n-1].next
+	r.sentMoves = r.sentMoves[:copy(r.sentMoves, r.sentMoves[n:])]
+	if next > r.firstMove {
+		r.moves = r.moves[:copy(r.moves, r.moves[next-r.firstMove:])]
+		r.firstMove = next
+	}
+}
+
+// revive begins a new tenure after one that lapsed: the regional has our exact
+// numbers. Rights of T go on; those of R stayed behind with the old tenure,
+// where they age.
+func (e *Engine) revive(tenure uint64) {
+	e.link.tenure, e.link.retired, e.link.leaseEnd = tenure, false, 0
+	for _, r := range e.order {
+		r.rate = rateRights{}
+		r.dirty = true
+	}
+}
+
+// reborn starts a new incarnation: the regional has forgotten this one, and
+// everything it counted has aged out.
+func (e *Engine) reborn(now fleet.Mono) {
+	e.link.born(e.cfg.Rand)
+	for _, r := range e.order {
+		r.granted, r.spent, r.returned = 0, 0, 0
+		r.renewed, r.renewCeil = 0, 0
+		r.rate = rateRights{}
+		r.sessions = sessions{}
+		r.moves, r.firstMove, r.sentMoves = nil, 1, nil
+		r.admitted, r.joined, r.entered = 0, 0, 0
+		r.dirty, r.changedAt = true, 0
+	}
+	e.link.hurry(now, 0)
+}

@@ -1,0 +1,63 @@
+package admission
+
+import (
+	"vestibule/internal/fleet"
+	"vestibule/internal/room"
+	"vestibule/internal/wire"
+)
+
+// Ledger is one room of an edge at one moment, for metrics and for the
+// simulator's judge.
+type Ledger struct {
+	Granted, Spent, Returned  uint64
+	RateGranted, RateReturned uint64
+	RateIdle                  uint64
+	Renewed, RenewCeil        uint64
+	Keep, RateKeep            uint64
+	Sessions                  int64 // stamped here minus renewed away here
+	Held                      int   // requests held open
+	Waiting                   int64 // people counted as waiting here; negative when they wander
+	Admitted                  uint64
+	Life                      uint32
+	View                      *wire.View
+}
+
+// Credit returns the rights in hand.
+func (l Ledger) Credit() uint64 { return sub(l.Granted, l.Spent+l.Returned) }
+
+// Ledger returns the state of a room; the zero value for an unknown one.
+func (e *Engine) Ledger(now fleet.Mono, id room.ID) Ledger {
+	r := e.rooms[id]
+	if r == nil {
+		return Ledger{}
+	}
+	return Ledger{
+		Granted: r.granted, Spent: r.spent, Returned: r.returned,
+		RateGranted: r.rate.granted, RateReturned: r.rate.returned, RateIdle: r.rate.idle(now),
+		Renewed: r.renewed, RenewCeil: r.renewCeil, Keep: r.keep, RateKeep: r.rateKeep,
+		Sessions: r.sessions.live, Held: len(r.parked), Waiting: r.wait.sum, Admitted: r.admitted,
+		Life: r.life, View: r.view,
+	}
+}
+
+// Status is the state of an engine's bond with its regional.
+type Status struct {
+	Inc, Tenure uint64
+	Follows     wire.Term
+	Joined      bool
+	Leased      bool
+	LeaseEnd    fleet.Mono
+	Synced      bool       // fleet time is known
+	Sure        bool       // well enough to admit by
+	Time        fleet.Time // fleet time, or the machine's guess at it
+}
+
+// Status returns the state of the bond at now.
+func (e *Engine) Status(now fleet.Mono) Status {
+	t, sure := e.time(now)
+	return Status{
+		Inc: e.link.inc, Tenure: e.link.tenure, Follows: e.link.seen, Joined: e.link.joined,
+		Leased: e.link.leased(now), LeaseEnd: e.link.leaseEnd,
+		Synced: e.clock.Err(now) != fleet.Unsynced, Sure: sure, Time: t,
+	}
+}

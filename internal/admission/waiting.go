@@ -1,0 +1,152 @@
+package admission
+
+import (
+	"vestibule/internal/fleet"
+	"vestibule/internal/line"
+	"vestibule/internal/wire"
+)
+
+// waitBook counts the people who wait, by join second, without knowing any of
+// them. Each is counted in the window of the last poll; a poll moves the
+// ticket from its last window (the ticket tells which) to the current one, and
+// a window that grew old drops out whole, with everybody who did not come back.
+//
+// A visitor who polls at one edge and then at another leaves +1 here and -1
+// there: single edges may hold negative counts, their sum does not. The counts
+// are advisory and may be off by those whose edge died.
+type waitBook struct {
+	windows [windowsKept]waitWindow // ring by window number
+	newest  int64                   // number of the newest window
+	base    int64                   // join second of total[0]
+	total   []int32                 // all live windows together
+	sum     int64
+}
+
+type waitWindow struct {
+	base   int64
+	counts []int32
+}
+
+const (
+	windowLen   = 10 // seconds of polls that one window holds
+	windowsKept = 6  // 2.5 refresh intervals of 20 s, and the window being filled
+	maxLine     = 6 * 3600
+)
+
+func windowOf(second int64) int64 { return second / windowLen }
+
+// advance opens the window of the present and drops those that are too old. It
+// reports whether anybody dropped out.
+func (w *waitBook) advance(now fleet.Time) (dropped bool) {
+	cur := windowOf(now.Second())
+	if cur <= w.newest {
+		return false
+	}
+	if cur-w.newest > windowsKept {
+		w.newest = cur - windowsKept
+	}
+	for w.newest < cur {
+		w.newest++
+		old := &w.windows[w.newest%windowsKept]
+		for i, n := range old.counts {
+			if n != 0 {
+				w.total[old.base+int64(i)-w.base] -= n
+				w.sum -= int64(n)
+				dropped = true
+			}
+		}
+		old.counts = old.counts[:0]
+	}
+	if dropped {
+		w.trim()
+	}
+	return dropped
+}
+
+// trim forgets the join seconds in front in which nobody is left, and moves a
+// line that is empty.
+func (w *waitBook) trim() {
+	used := false
+	for i := range w.windows {
+		used = used || len(w.windows[i].counts) > 0
+	}
+	if !used {
+		w.total = w.total[:0]
+		return
+	}
+	lo := int64(-1)
+	for i := range w.windows {
+		if b := w.windows[i]; len(b.counts) > 0 && (lo < 0 || b.base < lo) {
+			lo = b.base
+		}
+	}
+	if cut := lo - w.base; cut > 0 && cut > int64(len(w.total))/4 {
+		w.total = w.total[:copy(w.total, w.total[cut:])]
+		w.base = lo
+	}
+}
+
+// live reports whether a poll at second seen still counts.
+func (w *waitBook) live(seen uint32) bool {
+	n := windowOf(int64(seen))
+	return n <= w.newest && n > w.newest-windowsKept
+}
+
+// add moves the count of the ticket that joined at join by n (1 or -1) in the
+// window of second seen, if that window is live.
+func (w *waitBook) add(join fleet.Time, seen uint32, n int32) {
+	if !w.live(seen) {
+		return
+	}
+	// Who joined longer ago than the book reaches is counted with the oldest.
+	second := max(join.Second(), w.newest*windowLen-maxLine)
+	win := &w.windows[windowOf(int64(seen))%windowsKept]
+	if len(w.total) == 0 {
+		w.base = second
+	}
+	w.total, w.base = cell(w.total, w.base, second)
+	if len(win.counts) == 0 {
+		win.base = second
+	}
+	win.counts, win.base = cell(win.counts, win.base, second)
+	w.total[second-w.base] += n
+	win.counts[second-win.base] += n
+	w.sum += int64(n)
+}
+
+// cell makes sure that counts, which begins at base, holds second.
+func cell(counts []int32, base, second int64) ([]int32, int64) {
+	if second < base {
+		shift := base - second
+		grown := make([]int32, shift+int64(len(counts)), (shift+int64(len(counts)))*5/4+16)
+		copy(grown[shift:], counts)
+		return grown, second
+	}
+	for need := second - base + 1 - int64(len(counts)); need > 0; need-- {
+		counts = append(counts, 0)
+	}
+	return counts, base
+}
+
+// histogram returns the line as this edge sees it.
+func (w *waitBook) histogram() line.Histogram {
+	n := 0
+	for _, c := range w.total {
+		if c != 0 {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	h := make(line.Histogram, 0, n)
+	for i, c := range w.total {
+		if c != 0 {
+			h = append(h, line.Slice{Start: fleet.Time((w.base + int64(i)) * 1000), Width: 1000, N: float64(c)})
+		}
+	}
+	if len(h) > wire.MaxSlices {
+		h = h.Compact(wire.MaxSlices)
+	}
+	return h
+}

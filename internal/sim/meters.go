@@ -1,0 +1,156 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"vestibule/internal/admission"
+)
+
+// meters measure how good a run was, where the judge says whether it was right.
+type meters struct {
+	arrived, gaveUp int
+	inside          int // visitors let in
+	queuedFree      int // shown the waiting page while slots were free
+	queued          int
+	useT, useR      float64
+	saturated       int // seconds in which people waited
+	joined          []int64
+	orders          []float64 // seconds that somebody entered away from the line's front
+	waits           []float64
+	verdicts        map[admission.Reason]int
+	ratios          []float64 // actual / forecast
+	lastAdmitted    int
+}
+
+func (m *meters) begin(*World) { m.verdicts = map[admission.Reason]int{} }
+
+// entered notes that a visitor got in.
+func (m *meters) entered(w *World, v *visitor, d admission.Decision) {
+	m.inside++
+	wait := float64(w.now-v.came) / 1e9
+	if v.queued || len(m.waits) > 0 {
+		m.waits = append(m.waits, wait)
+	}
+	if v.forward > 0 {
+		m.ratios = append(m.ratios, (wait+5)/(float64(v.forward)/1e9+5))
+	}
+	// How far from the front of the line: against the median of the last
+	// hundred who entered.
+	if w.judge.waiting > 0 {
+		recent := slices.Clone(m.joined[max(0, len(m.joined)-100):])
+		if len(recent) >= 20 {
+			slices.Sort(recent)
+			diff := float64(int64(d.Ticket.Joined)-recent[len(recent)/2]) / 1e3
+			m.orders = append(m.orders, max(diff, -diff))
+		}
+		m.joined = append(m.joined, int64(d.Ticket.Joined))
+		if len(m.joined) > 4096 {
+			m.joined = m.joined[:copy(m.joined, m.joined[len(m.joined)-100:])]
+		}
+	}
+}
+
+// waitingPage notes that a visitor was shown the waiting page.
+func (m *meters) waitingPage(w *World, v *visitor, d admission.Decision) {
+	m.verdicts[d.Reason]++
+	if v.queued {
+		return
+	}
+	m.queued++
+	if d.Known {
+		v.forward = int64(d.Wait)
+	}
+	free := min(w.cfg.Total-w.judge.active, w.cfg.Rate-w.judge.rate(w.now))
+	if free > w.judge.waiting {
+		m.queuedFree++
+	}
+}
+
+func (m *meters) second(w *World) {
+	if w.judge.waiting < min(100, w.cfg.Total) {
+		return
+	}
+	m.saturated++
+	m.useT += float64(w.judge.active) / float64(w.cfg.Total)
+	m.useR += float64(w.judge.rate(w.now)) / float64(w.cfg.Rate)
+}
+
+// Result is what came of a run.
+type Result struct {
+	Config  Config
+	Fault   string // the first broken promise, "" for none
+	Events  uint64
+	Elapsed time.Duration // of simulated time
+
+	Arrived, Inside, GaveUp, Queued int
+	Peak, PeakRate                  int
+	UseT, UseR                      float64 // mean use while people waited; 0 if nobody did
+	Saturated                       time.Duration
+	QueuedFree                      int
+	OrderP50, OrderP99              float64 // seconds
+	WaitP50, WaitP99                float64
+	Forecast                        float64 // median of |actual-forecast|/actual
+	Reasons                         map[admission.Reason]int
+}
+
+func (w *World) result() *Result {
+	m := &w.meters
+	r := &Result{
+		Config: w.cfg, Fault: w.judge.fault, Events: w.events, Elapsed: time.Duration(w.now),
+		Arrived: m.arrived, Inside: m.inside, GaveUp: m.gaveUp, Queued: m.queued,
+		Peak: w.judge.peak, PeakRate: w.judge.peakRate, QueuedFree: m.queuedFree,
+		Saturated: time.Duration(m.saturated) * time.Second, Reasons: m.verdicts,
+	}
+	if m.saturated > 0 {
+		r.UseT, r.UseR = m.useT/float64(m.saturated), m.useR/float64(m.saturated)
+	}
+	r.OrderP50, r.OrderP99 = quantile(m.orders, 0.5), quantile(m.orders, 0.99)
+	r.WaitP50, r.WaitP99 = quantile(m.waits, 0.5), quantile(m.waits, 0.99)
+	var errs []float64
+	for _, x := range m.ratios {
+		errs = append(errs, max(1-1/x, 1/x-1))
+	}
+	r.Forecast = quantile(errs, 0.5)
+	return r
+}
+
+func quantile(xs []float64, q float64) float64 {
+	if len(xs) == 0 {
+		return 0
+	}
+	xs = slices.Clone(xs)
+	slices.Sort(xs)
+	return xs[min(len(xs)-1, int(q*float64(len(xs))))]
+}
+
+// Binding returns the use of the limit that bound the run.
+func (r *Result) Binding() float64 { return max(r.UseT, r.UseR) }
+
+// Table returns the result as a table; equal runs give equal tables.
+func (r *Result) Table() string {
+	var b strings.Builder
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-34s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	c := r.Config
+	row("experiment", "seed %d, %d data centres x %d edges, %v, T %d, R %d/min, session %v", c.Seed, c.Centres, c.Edges, c.Length, c.Total, c.Rate, c.Session)
+	row("visitors", "%d came, %d entered, %d queued, %d gave up", r.Arrived, r.Inside, r.Queued, r.GaveUp)
+	row("peak sessions / T", "%d / %d = %.4f", r.Peak, c.Total, float64(r.Peak)/float64(c.Total))
+	row("peak admissions in 60 s / R", "%d / %d = %.4f", r.PeakRate, c.Rate, float64(r.PeakRate)/float64(c.Rate))
+	row("use of T while people waited", "%.4f", r.UseT)
+	row("use of R while people waited", "%.4f", r.UseR)
+	row("queued while slots were free", "%d of %d = %.4f %%", r.QueuedFree, r.Arrived, 100*float64(r.QueuedFree)/float64(max(r.Arrived, 1)))
+	row("order error p50 / p99", "%.2f s / %.2f s", r.OrderP50, r.OrderP99)
+	row("wait p50 / p99", "%.1f s / %.1f s", r.WaitP50, r.WaitP99)
+	row("forecast error, median", "%.3f", r.Forecast)
+	row("simulated", "%v, %d events", r.Elapsed.Round(time.Second), r.Events)
+	verdict := "all held"
+	if r.Fault != "" {
+		verdict = "BROKEN " + r.Fault
+	}
+	row("promises", "%s", verdict)
+	return b.String()
+}

@@ -1,0 +1,263 @@
+package sim
+
+import (
+	"math"
+	"time"
+
+	"vestibule/internal/admission"
+	"vestibule/internal/ticket"
+)
+
+// Demand is how many visitors come.
+type Demand struct {
+	PerMinute float64 // mean arrivals per minute, everywhere together
+	Spikes    []Spike // added to it
+	Skew      float64 // 0: every data centre alike; 1: the first gets everybody
+}
+
+// Spike is demand that comes on top, for a while.
+type Spike struct {
+	At, Ramp, Length time.Duration
+	PerMinute        float64
+	Centre           int // 0 for all, else only the data centre with this number, from 1
+}
+
+// People is how visitors behave.
+type People struct {
+	Pages    float64       // mean number of pages that someone inside looks at
+	Think    time.Duration // mean time between two pages
+	Patience time.Duration // mean time after which someone who waits gives up; 0 for never
+	Stay     float64       // share of requests that go to the same edge as the one before
+	Robots   float64       // share of arrivals that never come back and keep no cookie
+}
+
+// DefaultPeople returns visitors who look at six pages, one every 20 s.
+func DefaultPeople() People {
+	return People{Pages: 6, Think: 20 * time.Second, Patience: 30 * time.Minute, Stay: 0.7}
+}
+
+// visitor is one person with a browser.
+type visitor struct {
+	gen     uint64 // of its pending event; an older event is void
+	ticket  ticket.Ticket
+	centre  int32
+	edge    int32
+	came    int64
+	leaves  int64 // gives up waiting
+	pages   int32 // to look at yet
+	inside  bool
+	robot   bool
+	queued  bool // was shown the waiting page at least once
+	hold    *admission.Visit
+	forward int64 // forecast at joining, ns; 0 for none
+}
+
+// arrivals draws the moments at which visitors come: a Poisson process whose
+// rate follows the demand, by thinning.
+type arrivals struct {
+	peak float64 // per nanosecond
+}
+
+func (a *arrivals) begin(w *World) {
+	a.peak = w.cfg.Demand.PerMinute
+	for _, s := range w.cfg.Demand.Spikes {
+		a.peak += s.PerMinute
+	}
+	a.peak /= float64(time.Minute)
+}
+
+// at returns the demand per minute at true time t, for all and for each spike.
+func (d *Demand) at(t int64) (base float64, spikes []float64) {
+	spikes = make([]float64, len(d.Spikes))
+	for i, s := range d.Spikes {
+		since := t - int64(s.At)
+		if since < 0 || since > int64(s.Length) {
+			continue
+		}
+		spikes[i] = s.PerMinute
+		if since < int64(s.Ramp) {
+			spikes[i] *= float64(since) / float64(s.Ramp)
+		}
+	}
+	return d.PerMinute, spikes
+}
+
+func (a *arrivals) next(w *World) int64 {
+	if a.peak <= 0 {
+		return math.MaxInt64
+	}
+	return w.now + int64(w.rng.ExpFloat64()/a.peak)
+}
+
+// arrive lets a visitor come, or not, and plans the next.
+func (w *World) arrive() {
+	defer func() { w.plan(event{at: w.arrivals.next(w), kind: evArrival}) }()
+	base, spikes := w.cfg.Demand.at(w.now)
+	draw := w.rng.Float64() * w.arrivals.peak * float64(time.Minute)
+	centre := int32(-1)
+	switch {
+	case draw < base:
+		centre = w.pick()
+	default:
+		draw -= base
+		for i, s := range spikes {
+			if draw < s {
+				if c := w.cfg.Demand.Spikes[i].Centre; c > 0 {
+					centre = int32(c - 1)
+				} else {
+					centre = w.pick()
+				}
+				break
+			}
+			draw -= s
+		}
+	}
+	if centre < 0 {
+		return // thinned out
+	}
+	var i int32
+	if n := len(w.free); n > 0 {
+		i = w.free[n-1]
+		w.free = w.free[:n-1]
+	} else {
+		i = int32(len(w.visitors))
+		w.visitors = append(w.visitors, visitor{})
+	}
+	p := &w.cfg.People
+	v := &w.visitors[i]
+	*v = visitor{gen: v.gen + 1, centre: centre, came: w.now, leaves: math.MaxInt64, pages: w.pages()}
+	v.edge = w.anyEdge(centre)
+	v.robot = p.Robots > 0 && w.rng.Float64() < p.Robots
+	if p.Patience > 0 {
+		v.leaves = w.now + int64(w.rng.ExpFloat64()*float64(p.Patience))
+	}
+	w.meters.arrived++
+	w.request(i)
+}
+
+// pages draws how many pages somebody looks at: geometric, at least one.
+func (w *World) pages() int32 {
+	n := int32(1)
+	for w.cfg.People.Pages > 1 && w.rng.Float64() > 1/w.cfg.People.Pages && n < 1000 {
+		n++
+	}
+	return n
+}
+
+func (w *World) pick() int32 {
+	if w.rng.Float64() < w.cfg.Demand.Skew {
+		return 0
+	}
+	return int32(w.rng.IntN(w.cfg.Centres))
+}
+
+func (w *World) anyEdge(centre int32) int32 {
+	return centre*int32(w.cfg.Edges) + int32(w.rng.IntN(w.cfg.Edges))
+}
+
+// visit is a visitor's own next step: a poll, or the next page.
+func (w *World) visit(i int32, gen uint64) {
+	v := &w.visitors[i]
+	if v.gen != gen {
+		return
+	}
+	if !v.inside && w.now >= v.leaves {
+		w.meters.gaveUp++
+		w.judge.waits(v, false)
+		w.end(i)
+		return
+	}
+	if v.inside {
+		if v.pages == 0 {
+			w.end(i)
+			return
+		}
+	}
+	if w.rng.Float64() >= w.cfg.People.Stay {
+		v.edge = w.anyEdge(v.centre)
+	}
+	w.request(i)
+}
+
+// request sends the visitor's request to its edge and acts on the answer.
+func (w *World) request(i int32) {
+	v := &w.visitors[i]
+	n := w.edges[v.edge]
+	now := n.clock.read(w.now)
+	d := n.core.Arrive(now, w.room, v.ticket)
+	if d.Verdict == admission.Hold {
+		h := &admission.Visit{Room: w.room, Ticket: d.Ticket, Data: i}
+		n.core.Hold(now, h)
+		v.ticket = d.Ticket
+		v.hold = h
+		v.gen++
+		w.plan(event{at: w.now + int64(d.Retry), kind: evGiveUp, node: i, gen: v.gen})
+		w.wakeEdge(v.edge)
+		return
+	}
+	w.answer(i, d)
+	w.wakeEdge(v.edge)
+}
+
+// answer is the edge's answer to a visitor's request.
+func (w *World) answer(i int32, d admission.Decision) {
+	v := &w.visitors[i]
+	v.gen++
+	if d.Reseal {
+		v.ticket = d.Ticket
+	}
+	if d.Enters() {
+		if !v.inside {
+			w.meters.entered(w, v, d)
+		}
+		w.judge.issued(w, v, d)
+		v.inside = true
+		v.pages--
+		think := int64(w.rng.ExpFloat64() * float64(w.cfg.People.Think))
+		w.plan(event{at: w.now + think, kind: evVisit, node: i, gen: v.gen})
+		return
+	}
+	if v.inside { // the session had ended before the next page
+		v.inside = false
+		v.came = w.now
+	}
+	w.meters.waitingPage(w, v, d)
+	if v.robot {
+		w.end(i)
+		return
+	}
+	w.judge.waits(v, true)
+	w.plan(event{at: min(w.now+int64(d.Retry), max(v.leaves, w.now+1)), kind: evVisit, node: i, gen: v.gen})
+}
+
+// giveUp ends the holding of a visitor's request.
+func (w *World) giveUp(i int32, gen uint64) {
+	v := &w.visitors[i]
+	if v.gen != gen || v.hold == nil {
+		return
+	}
+	n := w.edges[v.edge]
+	h := v.hold
+	if !n.core.GiveUp(n.clock.read(w.now), h) {
+		return
+	}
+	v.hold = nil
+	w.answer(i, h.Decision)
+	w.wakeEdge(v.edge)
+}
+
+// release answers the held visitors whom an edge has admitted.
+func (w *World) release(edge int32) {
+	n := w.edges[edge]
+	for _, h := range n.core.Release(n.clock.read(w.now), nil) {
+		i := h.Data.(int32)
+		w.visitors[i].hold = nil
+		w.answer(i, h.Decision)
+	}
+}
+
+// end forgets a visitor; the ticket lives on in the judge's books.
+func (w *World) end(i int32) {
+	w.visitors[i].gen++
+	w.free = append(w.free, i)
+}

@@ -1,0 +1,294 @@
+package slots
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/line"
+	"vestibule/internal/room"
+	"vestibule/internal/wire"
+)
+
+// RoomConfig is what the ledger needs to know of a room.
+type RoomConfig struct {
+	ID       room.ID
+	Total    uint64        // T
+	Rate     uint64        // R
+	Session  time.Duration // session_duration
+	Cap      bool          // partition_policy cap
+	LostWait time.Duration // lost_after
+}
+
+// AggregatorConfig is what an aggregator is made of.
+type AggregatorConfig struct {
+	DC     string
+	Term   wire.Term // fencing number; every predecessor had a lower one
+	Params wire.Params
+	Rand   *rand.Rand // breaks ties of placement only
+}
+
+// Aggregator is the core of one data centre's regional: the child of global
+// and the parent of its edges. It keeps the head-count of the data centre and
+// divides its rights among the edges.
+//
+// Invariant, per room: sessions that may be valid anywhere and were admitted
+// here, and credit that edges may still spend, and what is free, sum to no
+// more than what the data centre holds. In every doubt it counts too many.
+type Aggregator struct {
+	cfg   AggregatorConfig
+	clock fleet.Clock
+	until fleet.Mono // own leadership: nothing is sent from here on
+
+	up     uplink
+	fenced bool // a successor exists: nothing is sent any more
+
+	edges  []*edge // by name and incarnation
+	strays []stray
+	nums   uint16
+
+	advanced  fleet.Mono // when the books were last moved to the present
+	watermark fleet.Time
+	hold      bool  // an edge may have counted what nobody has told us
+	holdUntil int64 // Unix second after which nothing of lost edges can be valid
+
+	rooms map[room.ID]*books
+	order []*books // by ID
+
+	durable Durable
+	saved   uint64 // newest version known to be stored
+
+	due fleet.Mono // of the next Grants
+}
+
+// books are the ledger of the data centre in one room.
+type books struct {
+	RoomConfig
+	gone bool // no longer in the room set
+
+	gen                       uint64 // raised by global when it voids the books
+	granted, returned         uint64 // T: from global, back to global
+	rateGranted, rateReturned uint64 // R
+	keep, rateKeep            uint64
+
+	counts counts
+	ids    sessionIDs
+	copied uint64 // tickets seen living in two places, cumulative
+
+	life     uint32 // for which edges stamp now
+	lifeMax  uint32 // longest that may still be out there
+	lifeTill fleet.Mono
+
+	ratePhantoms []ratePhantom
+
+	view      *wire.View
+	viewed    fleet.Mono
+	flow      flow
+	pace      pace
+	admitted  uint64
+	joined    uint64
+	entered   uint64
+	waiting   line.Histogram
+	want      uint64
+	starved   bool   // somebody is parked whom no right in the data centre serves
+	stale     bool   // something changed since rights were last divided
+	dirty     bool   // something changed since the last report to global
+	changedAt uint64 // first report to global that carried the newest change
+}
+
+// ratePhantom is rights of R that a lapsed edge may have used until the end of
+// its lease.
+type ratePhantom struct {
+	n     int64
+	until fleet.Mono
+}
+
+// stray is somebody who is owed an answer without being in the books.
+type stray struct {
+	name    string
+	inc     uint64
+	tenure  uint64
+	seq     uint64
+	echo    fleet.Mono
+	recv    fleet.Mono
+	verdict wire.Verdict
+}
+
+const maxStrays = 256
+
+// NewAggregator returns the aggregator of a data centre under a new term.
+// stored is what the predecessor made durable, read after this term was won;
+// the zero Durable if there was none. Until SetLease the aggregator sends
+// nothing.
+func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored Durable) *Aggregator {
+	a := &Aggregator{cfg: cfg, rooms: map[room.ID]*books{}, durable: stored.clone(), due: now}
+	a.durable.Version++
+	a.up.seen = stored.Promise
+	a.up.blank = true
+	for i := range stored.Roster {
+		r := &stored.Roster[i]
+		e := a.newEdge(r.Edge, r.Inc)
+		e.tenure, e.recv, e.state = r.Tenure, now, awaiting
+		if r.Dead {
+			e.state = dead
+			for _, rr := range r.Rooms {
+				b := a.books(rr.Room)
+				acc := e.account(rr.Room)
+				// Counted from the oldest second that it can matter for.
+				if len(rr.Sessions) > 0 {
+					b.counts.begin(fleet.Time(int64(rr.Sessions[0].Until) * 1000))
+				}
+				acc.takeSessions(&b.counts, rr.Sessions)
+				acc.phantom, acc.phantomUntil, acc.silent = rr.Phantom, rr.PhantomUntil, rr.Silent
+			}
+		}
+	}
+	return a
+}
+
+func (a *Aggregator) newEdge(name string, inc uint64) *edge {
+	a.nums++
+	e := &edge{name: name, inc: inc, num: a.nums, accounts: map[room.ID]*account{}}
+	i, _ := slices.BinarySearchFunc(a.edges, e, compareEdges)
+	a.edges = slices.Insert(a.edges, i, e)
+	return e
+}
+
+func (e *edge) account(id room.ID) *account {
+	acc := e.accounts[id]
+	if acc == nil {
+		acc = &account{dirty: true, viewDirty: true}
+		e.accounts[id] = acc
+	}
+	return acc
+}
+
+// books returns the ledger of a room, which it makes if need be: reports may
+// name a room before our own room set does, or after.
+func (a *Aggregator) books(id room.ID) *books {
+	b := a.rooms[id]
+	if b == nil {
+		b = &books{RoomConfig: RoomConfig{ID: id}, gone: true, dirty: true}
+		a.rooms[id] = b
+		a.order = append(a.order, b)
+		slices.SortFunc(a.order, func(x, y *books) int { return cmp.Compare(x.ID, y.ID) })
+	}
+	return b
+}
+
+// SetRooms replaces the room set. Books of a room that went stay open until
+// everything in them has gone back to global.
+func (a *Aggregator) SetRooms(now fleet.Mono, rooms []RoomConfig) {
+	for _, b := range a.order {
+		b.gone = true
+	}
+	for _, r := range rooms {
+		b := a.books(r.ID)
+		b.RoomConfig, b.gone, b.dirty = r, false, true
+		b.setLife(now, wire.Life(r.Session))
+	}
+	for _, e := range a.edges {
+		for _, b := range a.order {
+			if acc := e.accounts[b.ID]; acc != nil || e.state == alive {
+				e.account(b.ID).dirty = true
+			}
+		}
+	}
+	a.up.hurry(now, a.cfg.Params.SyncGap)
+	a.due = now
+}
+
+// setLife changes for how long tickets are stamped. What was stamped for
+// longer, or may still be by an edge that has not heard, is reckoned with
+// until it is over.
+func (b *books) setLife(now fleet.Mono, life uint32) {
+	if life == b.life {
+		return
+	}
+	if b.life > life {
+		b.lifeMax = max(b.lifeMax, b.life)
+		b.lifeTill = now.Add(time.Duration(b.life)*time.Second + time.Minute)
+	}
+	b.life = life
+}
+
+// longest returns the longest life that a ticket out there may have been
+// stamped for.
+func (b *books) longest(now fleet.Mono) int64 {
+	if now >= b.lifeTill {
+		b.lifeMax = 0
+	}
+	return int64(max(b.life, b.lifeMax))
+}
+
+// SetLease tells until when this aggregator leads its data centre, by its own
+// clock. From then on it sends nothing.
+func (a *Aggregator) SetLease(until fleet.Mono) { a.until = until }
+
+// Fenced reports whether a successor has been seen: the shell is to stop.
+func (a *Aggregator) Fenced() bool { return a.fenced }
+
+func (a *Aggregator) leads(now fleet.Mono) bool { return !a.fenced && now < a.until }
+
+// Unsaved returns what has to be stored before the aggregator goes on with
+// what it wants to do. The shell stores it and calls Saved.
+func (a *Aggregator) Unsaved() (Durable, bool) {
+	return a.durable.clone(), a.durable.Version > a.saved
+}
+
+// Saved tells that version is stored.
+func (a *Aggregator) Saved(now fleet.Mono, version uint64) {
+	if version <= a.saved {
+		return
+	}
+	a.saved = version
+	for _, e := range a.edges {
+		if e.state == joining && a.saved >= e.needs {
+			e.state = alive
+			e.due = true
+		}
+	}
+	a.due = now
+	a.up.hurry(now, a.cfg.Params.SyncGap)
+}
+
+// enrol writes an incarnation's place on the roster; the edge waits for it.
+func (a *Aggregator) enrol(e *edge) {
+	entry := RosterEntry{Edge: e.name, Inc: e.inc, Tenure: e.tenure, Dead: e.state == dead || e.state == left}
+	if entry.Dead {
+		for _, b := range a.order {
+			acc := e.accounts[b.ID]
+			if acc == nil || !acc.holds(&b.counts) {
+				continue
+			}
+			entry.Rooms = append(entry.Rooms, RosterRoom{
+				Room: b.ID, Sessions: slices.Clone(acc.sessions),
+				Phantom: acc.phantom + acc.frozen + acc.frozenBlind, PhantomUntil: acc.phantomUntil, Silent: acc.silent,
+			})
+		}
+	}
+	a.durable = a.durable.clone()
+	i := a.rosterIndex(e)
+	if i < 0 {
+		a.durable.Roster = append(a.durable.Roster, entry)
+	} else {
+		a.durable.Roster[i] = entry
+	}
+	a.durable.Version++
+	e.needs = a.durable.Version
+}
+
+// strike takes an incarnation off the roster: nothing of it is counted any more.
+func (a *Aggregator) strike(e *edge) {
+	if i := a.rosterIndex(e); i >= 0 {
+		a.durable = a.durable.clone()
+		a.durable.Roster = slices.Delete(a.durable.Roster, i, i+1)
+		a.durable.Version++
+	}
+}
+
+func (a *Aggregator) rosterIndex(e *edge) int {
+	return slices.IndexFunc(a.durable.Roster, func(r RosterEntry) bool { return r.Edge == e.name && r.Inc == e.inc })
+}

@@ -1,0 +1,368 @@
+package slots
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/line"
+	"vestibule/internal/room"
+	"vestibule/internal/wire"
+)
+
+// AllocatorConfig is what an allocator is made of.
+type AllocatorConfig struct {
+	Term    wire.Term // fencing number; every predecessor had a lower one
+	Centres []string  // names of all data centres that may hold rights
+	Params  wire.Params
+
+	// Bootstrap asserts that nothing was ever lent and no ticket of any room
+	// exists: a data centre that has not been heard holds nothing.
+	Bootstrap bool
+}
+
+// Allocator is the root of the tree: it lends the rights of every room to the
+// data centres. It starts with no memory. Until it knows the books of every
+// data centre it lends only what it has seen come back (conservation), so that
+// it need not trust anything that a predecessor stored.
+//
+// Invariant, per room: what data centres hold in its books and what is free
+// sum to no more than the limit, as soon as a lowered limit has drained.
+type Allocator struct {
+	cfg     AllocatorConfig
+	clock   fleet.Clock
+	until   fleet.Mono
+	fenced  bool
+	started fleet.Mono
+
+	centres []*centre // by name
+	rooms   map[room.ID]*pool
+	order   []*pool // by ID
+	due     fleet.Mono
+}
+
+// centre is one data centre in the allocator's books.
+type centre struct {
+	name    string
+	inc     uint64 // term of its aggregator: a lower one is a zombie
+	adopted bool   // its books are known in this term
+	blank   bool   // its aggregator knows none
+	promise bool   // it has yet to promise to follow us
+
+	parts    wire.Parts
+	recv     fleet.Mono // of its newest report; the start of the term before the first
+	heard    bool
+	echo     fleet.Mono
+	acked    uint64
+	grantSeq uint64
+	due      bool
+
+	loans map[room.ID]*loan
+}
+
+// loan is what one data centre holds of one room, and what it said of it.
+type loan struct {
+	gen                       uint64
+	granted, returned         uint64
+	rateGranted, rateReturned uint64
+	reclaimed                 bool // voided in this term without the data centre's word
+
+	keep, rateKeep uint64
+
+	idle, idleSeen     uint64 // idle rights when it had seen so many granted
+	rateIdle, rateSeen uint64
+	want, parkedN      uint64
+	active             uint64
+	admitted           uint64
+	joined, entered    uint64
+	waiting            line.Histogram
+	arrivals           []wire.Minute
+
+	changedAt, viewAt uint64
+	dirty, viewDirty  bool
+	push              bool
+}
+
+func (l *loan) held() int64     { return int64(l.granted) - int64(l.returned) }
+func (l *loan) rateHeld() int64 { return int64(l.rateGranted) - int64(l.rateReturned) }
+
+// idleNow returns the rights that lie idle in the data centre, as far as known.
+func (l *loan) idleNow() int64 { return int64(l.idle) + int64(l.granted) - int64(l.idleSeen) }
+
+func (l *loan) rateIdleNow() int64 {
+	return int64(l.rateIdle) + int64(l.rateGranted) - int64(l.rateSeen)
+}
+
+func (l *loan) set(keep, rateKeep uint64) {
+	if l.keep != keep || l.rateKeep != rateKeep {
+		l.keep, l.rateKeep = keep, rateKeep
+		l.dirty = true
+	}
+}
+
+// pool is one room in the allocator's books.
+type pool struct {
+	RoomConfig
+	gone bool
+
+	spare, rateSpare int64 // while not complete: what came back in this term and was not lent again
+
+	admitted, joined, entered uint64
+	flow                      flow
+	pace                      pace
+	view                      *wire.View
+	viewed                    fleet.Mono
+	stale                     bool
+}
+
+// NewAllocator returns the allocator of a new term. Until SetLease it sends
+// nothing.
+func NewAllocator(now fleet.Mono, cfg AllocatorConfig) *Allocator {
+	a := &Allocator{cfg: cfg, started: now, rooms: map[room.ID]*pool{}, due: now}
+	for _, name := range cfg.Centres {
+		a.centres = append(a.centres, &centre{name: name, recv: now, loans: map[room.ID]*loan{}})
+	}
+	slices.SortFunc(a.centres, func(x, y *centre) int { return cmp.Compare(x.name, y.name) })
+	return a
+}
+
+// SetRooms replaces the room set. A room that went stays in the books until
+// everything that was lent of it has come back.
+func (a *Allocator) SetRooms(now fleet.Mono, rooms []RoomConfig) {
+	for _, p := range a.order {
+		p.gone = true
+	}
+	for _, r := range rooms {
+		p := a.pool(r.ID)
+		p.RoomConfig, p.gone, p.stale = r, false, true
+	}
+	a.due = now
+}
+
+func (a *Allocator) pool(id room.ID) *pool {
+	p := a.rooms[id]
+	if p == nil {
+		p = &pool{RoomConfig: RoomConfig{ID: id}, gone: true, stale: true}
+		a.rooms[id] = p
+		a.order = append(a.order, p)
+		slices.SortFunc(a.order, func(x, y *pool) int { return cmp.Compare(x.ID, y.ID) })
+	}
+	return p
+}
+
+func (d *centre) loan(id room.ID) *loan {
+	l := d.loans[id]
+	if l == nil {
+		l = &loan{dirty: true, viewDirty: true}
+		d.loans[id] = l
+	}
+	return l
+}
+
+// SetLease tells until when this allocator leads, by its own clock. From then
+// on it sends nothing.
+func (a *Allocator) SetLease(until fleet.Mono) { a.until = until }
+
+// Fenced reports whether a successor has been seen: the shell is to stop.
+func (a *Allocator) Fenced() bool { return a.fenced }
+
+func (a *Allocator) leads(now fleet.Mono) bool { return !a.fenced && now < a.until }
+
+// SetTime offers the machine's wall time, to be called about once a second. A
+// fleet that already runs goes on with its own time, as its data centres tell
+// it, drawn slowly toward the machine's; one that has none takes the machine's
+// once every data centre, or two seconds, have had a chance to speak. It
+// returns how far fleet time is from the machine's.
+func (a *Allocator) SetTime(now fleet.Mono, wall fleet.Time) time.Duration {
+	if a.clock.Err(now) != fleet.Unsynced {
+		return a.clock.Slew(now, wall, slewRate)
+	}
+	silent := slices.ContainsFunc(a.centres, func(d *centre) bool { return !d.heard })
+	if !silent || now.Sub(a.started) > 2*time.Second {
+		a.clock.Set(now, wall, 0)
+		a.due = now
+	}
+	return 0
+}
+
+// slewRate is how fast fleet time is drawn toward the leader's wall time.
+const slewRate = 100e-6
+
+// Observe takes one report of a data centre.
+func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
+	if a.fenced {
+		return
+	}
+	if m.Seen.N > a.cfg.Term.N || (m.Seen.N == a.cfg.Term.N && m.Seen != a.cfg.Term) {
+		a.fenced = true
+		return
+	}
+	d := a.find(m.From)
+	if d == nil || m.Inc < d.inc {
+		return // not of this fleet, or a zombie
+	}
+	if m.Inc > d.inc { // a new aggregator
+		d.inc = m.Inc
+		d.parts, d.acked = wire.Parts{}, 0
+		for _, l := range d.loans {
+			l.admitted, l.joined, l.entered = 0, 0, 0
+			l.dirty, l.viewDirty = true, true
+		}
+	}
+	fresh, complete := d.parts.Take(m.Seq, m.Part, m.Parts)
+	if !fresh {
+		return
+	}
+	d.recv, d.echo, d.heard, d.due = now, m.Sent, true, true
+	if m.AsOf > 0 && a.clock.Err(now) == fleet.Unsynced {
+		a.clock.Set(now, m.AsOf, fleet.MaxError/4) // the fleet's own time goes on
+	}
+	a.due = now
+	d.promise = m.Seen != a.cfg.Term
+	if d.promise {
+		return
+	}
+	d.acked = max(d.acked, m.Acked)
+	d.blank = m.Blank
+	if !d.adopted {
+		if m.Blank || !m.Join {
+			return
+		}
+		for i := range m.Rooms {
+			r := &m.Rooms[i]
+			a.pool(r.Room).stale = true
+			l := d.loan(r.Room)
+			if !l.reclaimed {
+				l.gen = r.Gen
+			}
+			a.take(d, l, r)
+		}
+		if complete {
+			d.adopted = true
+			a.restale()
+		}
+		return
+	}
+	for i := range m.Rooms {
+		r := &m.Rooms[i]
+		a.pool(r.Room).stale = true
+		l := d.loan(r.Room)
+		a.take(d, l, r)
+	}
+}
+
+func (a *Allocator) find(name string) *centre {
+	i, ok := slices.BinarySearchFunc(a.centres, name, func(d *centre, name string) int { return cmp.Compare(d.name, name) })
+	if !ok {
+		return nil
+	}
+	return a.centres[i]
+}
+
+// take brings what a data centre says of a room into the books.
+func (a *Allocator) take(d *centre, l *loan, r *wire.RoomReport) {
+	p := a.pool(r.Room)
+	if !d.blank && r.Gen == l.gen {
+		if !d.adopted {
+			// Its books are the truth: whatever a predecessor lent is in them.
+			l.granted, l.rateGranted = max(l.granted, r.Granted), max(l.rateGranted, r.RateGranted)
+			l.returned, l.rateReturned = max(l.returned, r.Returned), max(l.rateReturned, r.RateReturned)
+		}
+		p.spare += int64(gain(&l.returned, r.Returned))
+		p.rateSpare += int64(gain(&l.rateReturned, r.RateReturned))
+		l.idle, l.idleSeen = r.Idle, r.Granted
+		l.rateIdle, l.rateSeen = r.RateIdle, r.RateGranted
+	}
+	l.want, l.parkedN, l.active = r.Want, r.ParkedN, r.Active
+	l.waiting, l.arrivals = r.Waiting, r.Arrivals
+	p.admitted += gain(&l.admitted, r.Admitted)
+	p.joined += gain(&l.joined, r.Joined)
+	p.entered += gain(&l.entered, r.Entered)
+}
+
+// complete reports whether the books of every data centre are known for the
+// room: then what is free can be reckoned from the limit.
+func (a *Allocator) complete(p *pool) bool {
+	for _, d := range a.centres {
+		if l := d.loans[p.ID]; d.adopted || (l != nil && l.reclaimed) || (a.cfg.Bootstrap && !d.heard) {
+			continue
+		}
+		return false
+	}
+	return true
+}
+
+// free returns the rights of T and of R that nobody holds. Negative: the limit
+// was lowered and has yet to drain.
+func (a *Allocator) free(p *pool) (free, rate int64) {
+	if !a.complete(p) {
+		return p.spare, p.rateSpare
+	}
+	free, rate = int64(p.Total), int64(p.Rate)
+	if p.gone {
+		free, rate = 0, 0
+	}
+	for _, d := range a.centres {
+		if l := d.loans[p.ID]; l != nil {
+			free -= l.held()
+			rate -= l.rateHeld()
+		}
+	}
+	return free, rate
+}
+
+// reclaim takes back what silent data centres hold: under partition_policy cap
+// when they must have stopped, under serve when they have been lost for
+// lost_after while others were heard.
+func (a *Allocator) reclaim(now fleet.Mono) {
+	for _, d := range a.centres {
+		for _, p := range a.order {
+			silent := now.Sub(d.recv)
+			if silent <= a.cfg.Params.RegionalLease {
+				continue
+			}
+			wait := p.LostWait
+			if p.Cap {
+				wait = a.reclaimAfter(p)
+			} else if wait == 0 || !a.othersHeard(now, d) {
+				continue
+			}
+			l := d.loan(p.ID)
+			if silent <= wait || l.reclaimed {
+				continue
+			}
+			l.reclaimed = true
+			l.gen = max(l.gen, a.cfg.Term.N<<16) + 1 // above every one of an earlier term
+			l.granted, l.returned, l.rateGranted, l.rateReturned = 0, 0, 0, 0
+			l.idle, l.idleSeen, l.rateIdle, l.rateSeen = 0, 0, 0, 0
+			l.want, l.parkedN, l.active = 0, 0, 0
+			l.waiting = nil
+			l.dirty = true
+			p.stale = true
+		}
+	}
+}
+
+// reclaimAfter returns how long after its last word a data centre cannot hold
+// a valid session of the room (rights.md 3.5): its leader's lease, its own,
+// its edges', and the life of a ticket, all on clocks that drift.
+func (a *Allocator) reclaimAfter(p *pool) time.Duration {
+	life := max(time.Duration(wire.Life(p.Session))*time.Second, wire.RateWindow)
+	sum := ownerLease + a.cfg.Params.RegionalLease + a.cfg.Params.EdgeLease + life
+	return fleet.Stretch(fleet.Stretch(sum)) + 4*time.Second + 4*fleet.Guard + 4*fleet.MaxError
+}
+
+// othersHeard reports whether any other data centre was heard lately: silence
+// of all is our own isolation.
+func (a *Allocator) othersHeard(now fleet.Mono, d *centre) bool {
+	return slices.ContainsFunc(a.centres, func(o *centre) bool {
+		return o != d && o.heard && now.Sub(o.recv) < a.cfg.Params.RegionalLease
+	})
+}
+
+func (a *Allocator) restale() {
+	for _, p := range a.order {
+		p.stale = true
+	}
+}

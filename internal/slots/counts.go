@@ -1,0 +1,72 @@
+package slots
+
+import "vestibule/internal/fleet"
+
+// counts is the head-count of a data centre by expiry second: for each second
+// that is not freed yet, tickets stamped minus tickets renewed away, over all
+// edges. Single seconds may be negative for a while; they are neither clamped
+// nor dropped early, because the sum is what is safe (rights.md 3.10: a
+// renewal is -1 at x and +1 at y with x <= y, so it can only over-count once x
+// is freed).
+type counts struct {
+	freed int64 // first second not freed; everything before it is gone for good
+	ring  []int64
+	sum   int64
+}
+
+// maxSpan bounds the ring, in seconds: far above the life of any ticket. What
+// claims to expire later is counted at the bound.
+const maxSpan = 1 << 14
+
+// begin sets where counting starts, once: a minute before now, which is older
+// than anything that a live edge can still accept. An edge that does not know
+// the time yet has stamped nothing.
+func (c *counts) begin(now fleet.Time) {
+	if c.freed == 0 && now > 0 {
+		c.freed = now.Second() - 60
+	}
+}
+
+// add changes the count of a second; of a freed second nothing is counted.
+func (c *counts) add(second int64, n int64) {
+	if second < c.freed || n == 0 {
+		return
+	}
+	second = min(second, c.freed+maxSpan-1)
+	for second >= c.freed+int64(len(c.ring)) {
+		c.grow()
+	}
+	c.ring[second&int64(len(c.ring)-1)] += n
+	c.sum += n
+}
+
+func (c *counts) grow() {
+	if len(c.ring) == 0 {
+		c.ring = make([]int64, 128)
+		return
+	}
+	n := int64(len(c.ring))
+	ring := make([]int64, 2*n)
+	for s := c.freed; s < c.freed+n; s++ {
+		ring[s&(2*n-1)] = c.ring[s&(n-1)]
+	}
+	c.ring = ring
+}
+
+// free lets go of every second whose tickets no live edge can touch again:
+// those that expired a guard before the watermark.
+func (c *counts) free(watermark fleet.Time) {
+	end := watermark.Add(-fleet.Guard).Second()
+	n := int64(len(c.ring))
+	if end-c.freed >= n {
+		clear(c.ring)
+		c.sum = 0
+		c.freed = max(c.freed, end+1)
+		return
+	}
+	for ; c.freed <= end; c.freed++ {
+		i := c.freed & (n - 1)
+		c.sum -= c.ring[i]
+		c.ring[i] = 0
+	}
+}

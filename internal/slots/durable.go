@@ -1,0 +1,41 @@
+package slots
+
+import (
+	"slices"
+
+	"vestibule/internal/room"
+	"vestibule/internal/wire"
+)
+
+// Durable is what an aggregator's successor must know: whom the data centre
+// has promised to follow, and which edges may still hold sessions that only
+// their own reports can account for. It is stored before anything is done that
+// relies on it. A Durable that was handed out is never changed.
+type Durable struct {
+	Version uint64 // grows with every change within a term
+	Promise wire.Term
+	Roster  []RosterEntry // by name and incarnation
+}
+
+// RosterEntry is one incarnation of an edge.
+type RosterEntry struct {
+	Edge   string
+	Inc    uint64
+	Tenure uint64
+	Dead   bool         // nothing more will come of it than is written here
+	Rooms  []RosterRoom // of a dead one
+}
+
+// RosterRoom is what a dead incarnation left behind in one room.
+type RosterRoom struct {
+	Room         room.ID
+	Sessions     []wire.Expiry
+	Phantom      int64 // sessions presumed, counted until PhantomUntil
+	PhantomUntil int64 // Unix second
+	Silent       bool  // the edge may still be renewing them: they do not age
+}
+
+func (d Durable) clone() Durable {
+	d.Roster = slices.Clone(d.Roster)
+	return d
+}

@@ -1,0 +1,167 @@
+package slots
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/room"
+	"vestibule/internal/wire"
+)
+
+// edgeState is how one incarnation of an edge stands in the aggregator's books.
+type edgeState uint8
+
+const (
+	awaiting edgeState = iota // on the roster of a predecessor; not heard yet
+	joining                   // heard; its place on the roster is being stored
+	alive                     // reports, may hold a lease
+	dead                      // its lease lapsed: what it holds is presumed spent
+	lost                      // awaited in vain: nobody knows what it counted
+	left                      // said goodbye, or aged out: only its counted sessions remain
+)
+
+// edge is one incarnation of an edge in the books of its aggregator.
+type edge struct {
+	name string
+	inc  uint64
+	num  uint16 // short name for the table of session ids
+
+	state  edgeState
+	tenure uint64
+	parts  wire.Parts    // of its reports
+	asOf   fleet.Time    // it has reported everything up to here
+	recv   fleet.Mono    // when its newest report came; when the awaiting began
+	echo   fleet.Mono    // Sent of that report
+	silent time.Duration // since its lease lapsed, while other edges were heard
+
+	grantSeq uint64
+	acked    uint64 // newest grant it has taken
+	needs    uint64 // version of Durable to be stored before it gets a lease
+	due      bool   // an answer is owed
+
+	accounts map[room.ID]*account
+}
+
+// account is what one edge incarnation holds and has counted in one room.
+//
+// Invariant, for an edge that is alive: its credit is granted-spent-returned,
+// and of what it has not reported it can have spent no more than that and
+// renewed no more than renewCeil-renewed.
+type account struct {
+	// Written here, cumulative, never lowered: the most that was ever sent.
+	granted, rateGranted, renewCeil uint64
+	keep, rateKeep                  uint64
+	life                            uint32
+
+	// As last reported.
+	spent, returned, renewed uint64
+	rateReturned             uint64
+	rateIdle, rateSeen       uint64 // idle at the edge when it had seen so many granted
+	sessions                 []wire.Expiry
+	moves                    uint64 // number of the newest move taken
+	missed                   uint64 // moves that were never told
+	missedUntil              int64  // Unix second after which no ticket of them is valid
+	want, parkedN            uint64
+	parked                   []fleet.Time
+	renewedBefore            uint64 // renewed as of the report before
+	admitted                 uint64
+	joined, entered          uint64
+	told                     bool             // the counters above have a beginning
+	report                   *wire.RoomReport // the advisory rest of it
+
+	// Presumed about an edge that is not alive.
+	phantom      int64 // sessions, counted until phantomUntil
+	phantomUntil int64 // Unix second
+	silent       bool  // it may go on renewing (partition_policy serve): nothing presumed of it ages
+	frozen       int64 // sessions last seen at the silent edge
+	frozenBlind  int64 // more of them, whose moves nobody told
+
+	changedAt uint64 // first grant that carried the newest change
+	viewAt    uint64 // the same for the room's view
+	dirty     bool
+	viewDirty bool
+	push      bool // the news cannot wait for the edge's next report
+}
+
+// credit returns the rights that the edge may still spend.
+func (a *account) credit() int64 {
+	return int64(a.granted) - int64(a.spent) - int64(a.returned)
+}
+
+// rateHeld returns the rights of R that the edge holds, idle or busy.
+func (a *account) rateHeld() int64 { return int64(a.rateGranted) - int64(a.rateReturned) }
+
+// rateIdleNow returns the rights of R that lie unused, as far as known.
+func (a *account) rateIdleNow() int64 {
+	return int64(a.rateIdle) + int64(a.rateGranted) - int64(a.rateSeen)
+}
+
+// idle returns the credit that lies unused, as far as known.
+func (a *account) idle() int64 { return max(0, a.credit()) }
+
+func compareEdges(a, b *edge) int {
+	if c := cmp.Compare(a.name, b.name); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.inc, b.inc)
+}
+
+// takeSessions replaces the vectors of the account by the newest report and
+// counts the difference.
+func (a *account) takeSessions(c *counts, next []wire.Expiry) {
+	old := a.sessions
+	merged := make([]wire.Expiry, 0, len(next))
+	for i, j := 0, 0; i < len(old) || j < len(next); {
+		switch {
+		case j == len(next) || (i < len(old) && old[i].Until < next[j].Until):
+			// The edge forgets a second once our watermark has passed it. One
+			// that is not freed here yet stays as it was.
+			if int64(old[i].Until) >= c.freed {
+				merged = append(merged, old[i])
+			}
+			i++
+		case i == len(old) || next[j].Until < old[i].Until:
+			c.add(int64(next[j].Until), int64(next[j].Stamped)-int64(next[j].Consumed))
+			merged = append(merged, next[j])
+			j++
+		default:
+			o, n := old[i], next[j]
+			// Counters grow; a smaller one can only be a fault, and is not believed.
+			n.Stamped, n.Consumed = max(n.Stamped, o.Stamped), max(n.Consumed, o.Consumed)
+			c.add(int64(n.Until), int64(n.Stamped-o.Stamped)-int64(n.Consumed-o.Consumed))
+			merged = append(merged, n)
+			i++
+			j++
+		}
+	}
+	a.sessions = merged
+}
+
+// presumed returns the sessions that are counted without having been reported.
+func (a *account) presumed(c *counts) int64 {
+	if a.silent {
+		return a.phantom + a.frozen + a.frozenBlind
+	}
+	if a.phantomUntil < c.freed {
+		return 0
+	}
+	return a.phantom
+}
+
+// stamped returns how many tickets the edge stamped that may still be valid.
+func (a *account) stamped(c *counts) int64 {
+	n := int64(0)
+	for _, s := range a.sessions {
+		if int64(s.Until) >= c.freed {
+			n += int64(s.Stamped)
+		}
+	}
+	return n
+}
+
+// holds reports whether the account still matters to the head-count.
+func (a *account) holds(c *counts) bool {
+	return a.presumed(c) > 0 || slices.ContainsFunc(a.sessions, func(s wire.Expiry) bool { return int64(s.Until) >= c.freed })
+}

@@ -1,0 +1,313 @@
+package slots
+
+import (
+	"slices"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/line"
+	"vestibule/internal/wire"
+)
+
+// tick is how often the aggregator and the allocator look at their books when
+// nothing arrives: leases lapse and seconds are freed by time alone.
+const tick = 100 * time.Millisecond
+
+// GrantsDue returns when Grants is to be called: at once after most messages.
+func (a *Aggregator) GrantsDue() fleet.Mono { return a.due }
+
+// Grants divides the free rights among the edges and returns what they are to
+// be told. The messages are valid only while the aggregator leads.
+func (a *Aggregator) Grants(now fleet.Mono) []wire.Grant {
+	a.due = now.Add(tick)
+	if !a.leads(now) {
+		return nil
+	}
+	a.advance(now)
+	for _, b := range a.order {
+		if b.stale {
+			b.stale = false
+			a.divide(now, b)
+		}
+	}
+	var out []wire.Grant
+	for _, s := range a.strays {
+		out = append(out, wire.Grant{
+			To: s.name, Inc: s.inc, Tenure: s.tenure, From: a.cfg.Term, Seq: s.seq, Parts: 1,
+			Echo: s.echo, Dwell: now.Sub(s.recv), At: a.clock.Now(now), AtErr: a.atErr(now),
+			Verdict: s.verdict, Watermark: a.watermark,
+		})
+	}
+	a.strays = a.strays[:0]
+	for _, e := range a.edges {
+		if e.state == alive || ((e.state == dead || e.state == left) && e.due) {
+			out = append(out, a.grant(now, e)...)
+		}
+	}
+	return out
+}
+
+// atErr returns the error bound of the aggregator's own clock, for its edges.
+func (a *Aggregator) atErr(now fleet.Mono) time.Duration { return a.clock.Err(now) }
+
+// grant returns what edge e is to be told, if anything: an answer that is owed,
+// or news that cannot wait for its next report.
+func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
+	push := false
+	for _, b := range a.order {
+		if acc := e.accounts[b.ID]; acc != nil && acc.push {
+			push = true
+			break
+		}
+	}
+	if !e.due && !push {
+		return nil
+	}
+	e.due = false
+	e.grantSeq++
+	head := wire.Grant{
+		To: e.name, Inc: e.inc, Tenure: e.tenure, From: a.cfg.Term, Seq: e.grantSeq,
+		Acked: e.parts.Done(), Echo: e.echo, Dwell: now.Sub(e.recv),
+		At: a.clock.Now(now), AtErr: a.atErr(now), Lease: a.cfg.Params.EdgeLease,
+		Watermark: a.watermark,
+	}
+	if e.state != alive {
+		head.Verdict, head.Lease = wire.Fenced, 0
+		return wire.NewGrantPacker(head).Grants()
+	}
+	pack := wire.NewGrantPacker(head)
+	for _, b := range a.order {
+		acc := e.account(b.ID)
+		acc.push = false
+		if acc.dirty {
+			acc.dirty, acc.changedAt = false, e.grantSeq
+		}
+		if acc.viewDirty {
+			acc.viewDirty, acc.viewAt = false, e.grantSeq
+		}
+		if acc.changedAt <= e.acked && acc.viewAt <= e.acked {
+			continue
+		}
+		g := wire.RoomGrant{
+			Room: b.ID, Granted: acc.granted, RateGranted: acc.rateGranted, RenewCeil: acc.renewCeil,
+			Keep: acc.keep, RateKeep: acc.rateKeep, Life: acc.life,
+		}
+		if acc.viewAt > e.acked {
+			g.View = b.view
+		}
+		pack.Add(g)
+	}
+	return pack.Grants()
+}
+
+// claim is what one edge may be given in the division of one room.
+type claim struct {
+	acc  *account
+	need int // rights that visitors held there can use now
+}
+
+// divide decides what every edge may hold in room b. It raises granted and
+// renewCeil, and states through keep what is to come back; it never takes.
+func (a *Aggregator) divide(now fleet.Mono, b *books) {
+	var claims []claim
+	var weights []float64 // equal
+	for _, e := range a.edges {
+		if e.state == alive {
+			claims = append(claims, claim{acc: e.account(b.ID)})
+			weights = append(weights, 1)
+		}
+	}
+	if len(claims) == 0 {
+		return
+	}
+	may := !a.up.blank && !a.recovering() && !b.gone && (!b.Cap || a.up.leased(now))
+	if !may {
+		for _, c := range claims {
+			life := b.life
+			if b.Cap && !a.up.leased(now) {
+				life = 0 // nothing is stamped any more: global will give these rights away
+			}
+			keep, rateKeep := c.acc.keep, c.acc.rateKeep
+			if b.gone {
+				keep, rateKeep = 0, 0
+			}
+			c.acc.set(keep, rateKeep, life)
+		}
+		return
+	}
+	free, rfree := max(0, a.free(b)), max(0, a.rateFree(b))
+	supply, rsupply := free+a.edgeIdle(b), rfree+a.edgeRateIdle(b)
+	mayKeep, mayRateKeep := a.keep(b, now)
+	scarce := supply > mayKeep || rsupply > mayRateKeep // global wants some back
+	horizon := a.localView(now, b).Horizon
+	open := horizon == line.Open
+
+	// Held visitors come first, with all there is; what global wants back is
+	// taken from what would lie idle.
+	held := firstInLine(claims, horizon, min(supply, rsupply))
+	b.starved = int64(held) > min(supply, rsupply)
+	var wants []int
+	for _, c := range claims {
+		w := 0
+		if open {
+			w = int(c.acc.want)
+		}
+		wants = append(wants, w)
+	}
+	for _, side := range []struct {
+		supply, free, keep int64
+		rate               bool
+	}{{supply, free, mayKeep, false}, {rsupply, rfree, mayRateKeep, true}} {
+		used := int64(0)
+		for _, c := range claims {
+			used += int64(c.need)
+		}
+		rest := min(side.supply, side.keep) - used
+		parts := Fill(int(max(0, rest)), wants, weights)
+		for _, w := range wants {
+			rest -= int64(w)
+		}
+		spare := int64(0)
+		if open && rest >= 2*int64(len(claims)) {
+			spare = 1 // plenty: nobody's first visitor shall have to wait for a question
+		}
+		for i, c := range claims {
+			idle := c.acc.idle()
+			if side.rate {
+				idle = c.acc.rateIdleNow()
+			}
+			need := int64(c.need + parts[i])
+			keep := need + spare
+			if open && !b.starved && !scarce {
+				keep = max(keep, min(idle, 4*keep+2)) // no hurry to take back a little more than is needed
+			}
+			give := min(max(0, keep-idle), side.free)
+			side.free -= give
+			// Held visitors and starving edges cannot wait.
+			c.acc.push = c.acc.push || (give > 0 && idle < need) || (keep < idle && (b.starved || scarce))
+			if side.rate {
+				c.acc.raise(&c.acc.rateGranted, uint64(give))
+				c.acc.set(c.acc.keep, uint64(keep), c.acc.life)
+			} else {
+				c.acc.raise(&c.acc.granted, uint64(give))
+				c.acc.set(uint64(keep), c.acc.rateKeep, c.acc.life)
+			}
+		}
+	}
+	a.allowRenewals(b, claims)
+	if b.starved {
+		a.up.hurry(now, a.cfg.Params.SyncGap) // knock at global
+		b.dirty = true
+	}
+}
+
+// set states what the edge is to keep; it marks the account where that is news.
+func (a *account) set(keep, rateKeep uint64, life uint32) {
+	if a.keep != keep || a.rateKeep != rateKeep || a.life != life {
+		a.keep, a.rateKeep, a.life = keep, rateKeep, life
+		a.dirty = true
+	}
+}
+
+func (a *account) raise(counter *uint64, n uint64) {
+	if n > 0 {
+		*counter += n
+		a.dirty = true
+	}
+}
+
+// firstInLine gives each of n rights to the edge that holds the visitor who
+// joined first among those up to the horizon, and returns how many visitors
+// there are to give to.
+func firstInLine(claims []claim, horizon fleet.Time, n int64) int {
+	type head struct {
+		joined fleet.Time
+		claim  int
+	}
+	var line []head
+	total := 0
+	for i, c := range claims {
+		listed := 0
+		for _, joined := range c.acc.parked {
+			if joined > horizon {
+				break
+			}
+			line = append(line, head{joined, i})
+			listed++
+		}
+		if listed == len(c.acc.parked) && c.acc.parkedN > uint64(listed) {
+			total += int(c.acc.parkedN) - listed // more are held than were named
+		}
+	}
+	total += len(line)
+	slices.SortStableFunc(line, func(a, b head) int { return int(a.joined - b.joined) })
+	for _, h := range line[:min(int64(len(line)), max(0, n))] {
+		claims[h.claim].need++
+	}
+	return total
+}
+
+// allowRenewals raises the ceilings of renewals: to twice what an edge made
+// since its last report, within a bound on what would have to be presumed if
+// edges fell silent.
+func (a *Aggregator) allowRenewals(b *books, claims []claim) {
+	sessions := max(1, b.counts.sum)
+	bound := max(int64(len(claims)), b.held()/50)
+	out := int64(0)
+	for _, c := range claims {
+		out += max(0, int64(c.acc.renewCeil)-int64(c.acc.renewed))
+	}
+	for _, c := range claims {
+		acc := c.acc
+		open := max(0, int64(acc.renewCeil)-int64(acc.renewed))
+		recent := int64(acc.renewed - acc.renewedBefore)
+		want := min(2*recent+4, sessions)
+		if more := min(want-open, bound-out); more > 0 {
+			acc.raise(&acc.renewCeil, uint64(more))
+			out += more
+		}
+		acc.set(acc.keep, acc.rateKeep, b.life)
+	}
+}
+
+// localView returns the view that rights are divided by: global's, or the data
+// centre's own where global has not been heard for long.
+func (a *Aggregator) localView(now fleet.Mono, b *books) *wire.View {
+	if b.view == nil {
+		return &openView
+	}
+	if !a.isolated(now) || now.Sub(b.viewed) < viewGap {
+		return b.view
+	}
+	x := prospect{
+		flow: &b.flow, pace: &b.pace, whole: b.waiting,
+		supply: max(0, a.free(b)) + a.edgeIdle(b), rate: max(0, a.rateFree(b)) + a.edgeRateIdle(b),
+		total: b.held(), limit: b.rateHeld(), active: uint64(max(0, a.active(b))),
+		admitted: b.admitted, joined: b.joined, entered: b.entered,
+	}
+	for _, e := range a.edges {
+		if acc := e.accounts[b.ID]; acc != nil && e.state == alive {
+			x.wanted += float64(acc.want + acc.parkedN)
+		}
+	}
+	v := x.view(now, a.clock.Now(now))
+	v.Version = b.view.Version + 1
+	b.viewed = now
+	if !sameView(b.view, v) {
+		a.show(b, v)
+	}
+	return b.view
+}
+
+// show makes v the view of the room and owes it to the edges.
+func (a *Aggregator) show(b *books, v *wire.View) {
+	b.view = v
+	for _, e := range a.edges {
+		if acc := e.accounts[b.ID]; acc != nil {
+			acc.viewDirty = true
+			acc.push = acc.push || acc.parkedN > 0
+		}
+	}
+}
+
+var openView = wire.View{Horizon: line.Open, Park: line.Open}

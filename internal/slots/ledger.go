@@ -1,0 +1,135 @@
+package slots
+
+import (
+	"vestibule/internal/fleet"
+	"vestibule/internal/room"
+	"vestibule/internal/wire"
+)
+
+// RegionLedger is one room of a data centre at one moment, for metrics and for
+// the simulator's judge.
+type RegionLedger struct {
+	Granted, Returned         uint64 // T
+	RateGranted, RateReturned uint64 // R
+	Free, RateFree            int64
+	Active                    int64 // sessions counted and presumed
+	Presumed                  int64 // of which presumed
+	Credit                    int64 // lent to edges and not known to be spent
+	Keep, RateKeep            uint64
+	Want                      uint64
+	Parked                    uint64
+	Waiting                   float64
+	Copied                    uint64 // tickets seen living in two places
+	Freed                     int64  // first expiry second still counted
+	Gen                       uint64
+	View                      *wire.View
+}
+
+// Ledger returns the state of a room; the zero value for an unknown one.
+func (a *Aggregator) Ledger(id room.ID) RegionLedger {
+	b := a.rooms[id]
+	if b == nil {
+		return RegionLedger{}
+	}
+	l := RegionLedger{
+		Granted: b.granted, Returned: b.returned,
+		RateGranted: b.rateGranted, RateReturned: b.rateReturned,
+		Free: a.free(b), RateFree: a.rateFree(b), Active: a.active(b),
+		Keep: b.keep, RateKeep: b.rateKeep,
+		Waiting: b.waiting.Total(), Copied: b.copied, Freed: b.counts.freed, Gen: b.gen, View: b.view,
+	}
+	l.Presumed = l.Active - b.counts.sum
+	for _, e := range a.edges {
+		acc := e.accounts[b.ID]
+		if acc == nil || (e.state != alive && e.state != joining) {
+			continue
+		}
+		l.Credit += max(0, acc.credit())
+		l.Want += acc.want
+		l.Parked += acc.parkedN
+	}
+	return l
+}
+
+// RegionStatus is a data centre's aggregator at one moment.
+type RegionStatus struct {
+	Term      wire.Term
+	Follows   wire.Term // global's
+	Joined    bool
+	Leased    bool // under the lease of global
+	Isolated  bool
+	Time      fleet.Time
+	TimeError int64 // nanoseconds
+	Watermark fleet.Time
+	Edges     []EdgeStatus
+}
+
+// EdgeStatus is one incarnation of an edge in the books.
+type EdgeStatus struct {
+	Name  string
+	Inc   uint64
+	State string
+	AsOf  fleet.Time
+	Heard fleet.Mono
+}
+
+var edgeStates = map[edgeState]string{
+	awaiting: "awaiting", joining: "joining", alive: "alive", dead: "dead", lost: "lost", left: "left",
+}
+
+// Status returns the state of the aggregator at now.
+func (a *Aggregator) Status(now fleet.Mono) RegionStatus {
+	s := RegionStatus{
+		Term: a.cfg.Term, Follows: a.up.seen, Joined: a.up.joined, Leased: a.up.leased(now),
+		Isolated: a.isolated(now), Time: a.clock.Now(now), TimeError: int64(a.clock.Err(now)), Watermark: a.watermark,
+	}
+	for _, e := range a.edges {
+		s.Edges = append(s.Edges, EdgeStatus{Name: e.name, Inc: e.inc, State: edgeStates[e.state], AsOf: e.asOf, Heard: e.recv})
+	}
+	return s
+}
+
+// RootLedger is one room at the root at one moment.
+type RootLedger struct {
+	Total, Rate    uint64
+	Free, RateFree int64
+	Complete       bool // the books of every data centre are known
+	Centres        []CentreLedger
+	View           *wire.View
+}
+
+// CentreLedger is what the root has lent to one data centre.
+type CentreLedger struct {
+	Name           string
+	Adopted        bool
+	Held, RateHeld int64
+	Idle, RateIdle int64
+	Keep, RateKeep uint64
+	Active, Want   uint64
+	Parked         uint64
+	Gen            uint64
+}
+
+// Ledger returns the state of a room; the zero value for an unknown one.
+func (a *Allocator) Ledger(id room.ID) RootLedger {
+	p := a.rooms[id]
+	if p == nil {
+		return RootLedger{}
+	}
+	l := RootLedger{Total: p.Total, Rate: p.RoomConfig.Rate, Complete: a.complete(p), View: p.view}
+	l.Free, l.RateFree = a.free(p)
+	for _, d := range a.centres {
+		c := CentreLedger{Name: d.name, Adopted: d.adopted}
+		if n := d.loans[id]; n != nil {
+			c.Held, c.RateHeld = n.held(), n.rateHeld()
+			c.Idle, c.RateIdle = n.idleNow(), n.rateIdleNow()
+			c.Keep, c.RateKeep = n.keep, n.rateKeep
+			c.Active, c.Want, c.Parked, c.Gen = n.active, n.want, n.parkedN, n.gen
+		}
+		l.Centres = append(l.Centres, c)
+	}
+	return l
+}
+
+// Time returns fleet time.
+func (a *Allocator) Time(now fleet.Mono) fleet.Time { return a.clock.Now(now) }

@@ -1,0 +1,240 @@
+package slots
+
+import (
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/line"
+	"vestibule/internal/wire"
+)
+
+// GrantsDue returns when Grants is to be called.
+func (a *Allocator) GrantsDue() fleet.Mono { return a.due }
+
+// reserve is the part of the slots that nobody wants now which stays at the
+// root, for data centres whose visitors come without a history.
+const reserve = 0.2
+
+// Grants lends what is free and returns what the data centres are to be told.
+func (a *Allocator) Grants(now fleet.Mono) []wire.Grant {
+	a.due = now.Add(tick)
+	if !a.leads(now) {
+		return nil
+	}
+	a.reclaim(now)
+	ft := a.clock.Now(now)
+	for _, p := range a.order {
+		if p.stale || (p.queues() && p.pace.due(now)) {
+			p.stale = false
+			a.lend(now, ft, p)
+		}
+	}
+	var out []wire.Grant
+	for _, d := range a.centres {
+		out = append(out, a.grant(now, ft, d)...)
+	}
+	return out
+}
+
+func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant {
+	push := false
+	for _, l := range d.loans {
+		push = push || (d.adopted && l.push)
+	}
+	if !d.heard || (!d.due && !push) {
+		return nil
+	}
+	d.due = false
+	d.grantSeq++
+	head := wire.Grant{
+		To: d.name, Inc: d.inc, From: a.cfg.Term, Seq: d.grantSeq,
+		Acked: d.parts.Done(), Echo: d.echo, Dwell: now.Sub(d.recv),
+		At: ft, AtErr: a.clock.Err(now), Lease: a.cfg.Params.RegionalLease,
+	}
+	if d.promise || !d.adopted {
+		head.Verdict, head.Lease = wire.Promise, 0
+		return wire.NewGrantPacker(head).Grants()
+	}
+	head.Basis = d.blank
+	pack := wire.NewGrantPacker(head)
+	for _, p := range a.order {
+		l := d.loan(p.ID)
+		l.push = false
+		if l.dirty {
+			l.dirty, l.changedAt = false, d.grantSeq
+		}
+		if l.viewDirty {
+			l.viewDirty, l.viewAt = false, d.grantSeq
+		}
+		if !d.blank && l.changedAt <= d.acked && l.viewAt <= d.acked {
+			continue
+		}
+		g := wire.RoomGrant{
+			Room: p.ID, Gen: l.gen, Granted: l.granted, RateGranted: l.rateGranted,
+			Keep: l.keep, RateKeep: l.rateKeep,
+			Returned: l.returned, RateReturned: l.rateReturned,
+		}
+		if d.blank || l.viewAt > d.acked {
+			g.View = p.view
+		}
+		pack.Add(g)
+	}
+	return pack.Grants()
+}
+
+// lend looks at one room: who may enter up to when, and how many idle rights
+// each data centre is to have. It lends what is free and states what is to
+// come back.
+func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
+	free, rfree := a.free(p)
+	var (
+		loans  []*loan
+		lines  []line.Histogram
+		shares = make([]float64, 0, len(a.centres))
+		supply = max(0, free)
+		rate   = max(0, rfree)
+		active = uint64(0)
+		wanted = 0.0
+	)
+	for _, d := range a.centres {
+		l := d.loans[p.ID]
+		if l != nil {
+			active += l.active
+		}
+		if !d.adopted || d.blank || now.Sub(d.recv) > quiet {
+			continue // what it holds cannot be moved now
+		}
+		if l == nil {
+			l = d.loan(p.ID)
+		}
+		wanted += float64(l.want + l.parkedN)
+		loans = append(loans, l)
+		lines = append(lines, l.waiting)
+		shares = append(shares, l.share(ft))
+		supply += max(0, l.idleNow())
+		rate += max(0, l.rateIdleNow())
+	}
+	floorShares(shares)
+	view := a.look(now, ft, p, prospect{
+		whole:  line.Sum(lines...).Compact(wire.MaxSlices),
+		supply: supply, rate: rate, total: int64(p.Total), limit: int64(p.Rate),
+		active: active, wanted: wanted,
+	})
+	if len(loans) == 0 {
+		return
+	}
+	starved := false
+	for _, l := range loans {
+		starved = starved || int64(l.parkedN) > min(l.idleNow(), l.rateIdleNow())
+	}
+	keeps := spread(int(supply), view, loans, lines, shares)
+	rkeeps := spread(int(rate), view, loans, lines, shares)
+	for i, l := range loans {
+		keep, rkeep := int64(keeps[i]), int64(rkeeps[i])
+		idle, ridle := l.idleNow(), l.rateIdleNow()
+		if p.gone {
+			keep, rkeep = 0, 0
+		} else if !starved && view.Horizon == line.Open {
+			// Rights that lie a little off do no harm while nobody misses them.
+			keep, rkeep = settle(keep, idle), settle(rkeep, ridle)
+		}
+		give, rgive := min(max(0, keep-idle), max(0, free)), min(max(0, rkeep-ridle), max(0, rfree))
+		free, rfree = free-give, rfree-rgive
+		p.spare, p.rateSpare = p.spare-give, p.rateSpare-rgive
+		if give > 0 || rgive > 0 {
+			l.granted += uint64(give)
+			l.rateGranted += uint64(rgive)
+			l.dirty = true
+			l.push = l.push || l.parkedN > 0 || int64(l.want) > min(idle, ridle) || view.Horizon != line.Open
+		}
+		l.push = l.push || (keep < idle && (starved || view.Horizon != line.Open))
+		l.set(uint64(keep), uint64(rkeep))
+	}
+}
+
+// queues reports whether somebody waits behind others.
+func (p *pool) queues() bool { return p.view != nil && p.view.Horizon != line.Open }
+
+// look remakes the view of the room where it is time to, and sees to it that
+// the data centres are told.
+func (a *Allocator) look(now fleet.Mono, ft fleet.Time, p *pool, x prospect) *wire.View {
+	x.flow, x.pace = &p.flow, &p.pace
+	x.admitted, x.joined, x.entered = p.admitted, p.joined, p.entered
+	v := x.view(now, ft)
+	old := p.view
+	if old != nil {
+		turned := (old.Horizon == line.Open) != (v.Horizon == line.Open)
+		if !turned && now.Sub(p.viewed) < viewGap {
+			p.stale = true
+			return old
+		}
+		v.Version = old.Version + 1
+		if sameView(old, v) {
+			return old
+		}
+	}
+	p.view, p.viewed = v, now
+	for _, d := range a.centres {
+		l := d.loan(p.ID)
+		l.viewDirty = true
+		l.push = l.push || old == nil || old.Horizon != v.Horizon
+	}
+	return v
+}
+
+// quiet is after how long without a report the idle rights of a data centre
+// are not reckoned with any more.
+const quiet = 10 * time.Second
+
+// spread returns how many of n idle rights each data centre is to have. When
+// nobody queues, what visitors want by the next report comes first, the rest is
+// divided by share but for the reserve; when somebody does, rights go to where
+// the oldest people wait.
+func spread(n int, view *wire.View, loans []*loan, lines []line.Histogram, shares []float64) []int {
+	if view.Horizon != line.Open {
+		return Place(n, lines, shares)
+	}
+	wants := make([]int, len(loans))
+	for i, l := range loans {
+		wants[i] = int(l.want + l.parkedN)
+	}
+	parts := Fill(n, wants, shares)
+	for _, part := range parts {
+		n -= part
+	}
+	for i, part := range Split(n-int(float64(n)*reserve), shares) {
+		parts[i] += part
+	}
+	return parts
+}
+
+// settle keeps what is idle where it differs little from what is wanted.
+func settle(keep, idle int64) int64 {
+	if d := keep - idle; d < 0 && -d <= max(1, keep/8) {
+		return idle
+	}
+	return keep
+}
+
+// share returns how many visitors the data centre had in the minute before the
+// last full one: history that cannot change any more.
+func (l *loan) share(ft fleet.Time) float64 {
+	minute := ft.Minute().Add(-2 * time.Minute)
+	for _, m := range l.arrivals {
+		if m.Start == minute {
+			return float64(m.N)
+		}
+	}
+	return 0
+}
+
+// floorShares gives everybody at least one per cent of the whole.
+func floorShares(shares []float64) {
+	sum := 0.0
+	for _, s := range shares {
+		sum += s
+	}
+	for i := range shares {
+		shares[i] = max(shares[i], sum/100)
+	}
+}

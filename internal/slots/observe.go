@@ -1,0 +1,430 @@
+package slots
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/wire"
+)
+
+// Observe takes one report of an edge.
+func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
+	if a.fenced {
+		return
+	}
+	if m.Seen.N > a.cfg.Term.N || (m.Seen.N == a.cfg.Term.N && m.Seen != a.cfg.Term) {
+		// The edge follows a successor. Whatever we hold belongs to it now.
+		a.fenced = true
+		return
+	}
+	if m.Seen != a.cfg.Term {
+		// Adopting an edge that a predecessor can still grant to would count
+		// what that one grants nowhere: first the promise, then the books.
+		a.answer(now, m, wire.Promise)
+		return
+	}
+	e := a.find(m.From, m.Inc)
+	if e == nil || e.state == awaiting || e.state == lost {
+		if !m.Join {
+			verdict := wire.Fenced
+			if m.Final {
+				verdict = wire.Dead
+			}
+			a.answer(now, m, verdict)
+			return
+		}
+		if e == nil {
+			e = a.newEdge(m.From, m.Inc)
+		}
+		a.adopt(now, e, m)
+	}
+	fresh, complete := e.parts.Take(m.Seq, m.Part, m.Parts)
+	if !fresh {
+		return
+	}
+	e.recv, e.echo = now, m.Sent
+	e.acked = max(e.acked, m.Acked)
+	e.due = true
+	a.due = now
+
+	over := e.state == dead || e.state == left
+	a.take(now, e, m, complete)
+	switch {
+	case m.Final && complete && (m.Tenure == e.tenure || (over && m.Tenure < e.tenure)):
+		// Also of an older tenure: it never heard of the one that lapsed since.
+		a.settle(now, e, m.Bye)
+	case over:
+		// It does not know yet that its tenure is over. Its newer counters
+		// lessen what is presumed of it.
+		a.presume(now, e)
+	}
+}
+
+// answer owes a reply to somebody who is not in the books, or not yet.
+func (a *Aggregator) answer(now fleet.Mono, m wire.Report, v wire.Verdict) {
+	s := stray{name: m.From, inc: m.Inc, tenure: m.Tenure, seq: m.Seq, echo: m.Sent, recv: now, verdict: v}
+	if i := slices.IndexFunc(a.strays, func(o stray) bool { return o.name == m.From && o.inc == m.Inc }); i >= 0 {
+		a.strays[i] = s
+	} else if len(a.strays) < maxStrays {
+		a.strays = append(a.strays, s)
+	}
+	a.due = now
+}
+
+func (a *Aggregator) find(name string, inc uint64) *edge {
+	i, ok := slices.BinarySearchFunc(a.edges, &edge{name: name, inc: inc}, compareEdges)
+	if !ok {
+		return nil
+	}
+	return a.edges[i]
+}
+
+// adopt opens the books of an edge that has promised to follow us.
+func (a *Aggregator) adopt(now fleet.Mono, e *edge, m wire.Report) {
+	e.state = joining
+	e.tenure = m.Tenure
+	e.parts = wire.Parts{}
+	e.recv = now
+	// A new edge has touched nothing, and is told the watermark before it may.
+	e.asOf = max(m.AsOf, a.watermark)
+	a.enrol(e)
+	for _, old := range a.edges {
+		// Its silent predecessors are processes that ended. What they might
+		// have gone on renewing has stopped, and ages from here.
+		if old.name == e.name && old.inc != e.inc && old.state == dead {
+			a.thaw(now, old)
+		}
+	}
+}
+
+// succeeded reports whether a newer incarnation of the edge's name is known.
+func (a *Aggregator) succeeded(e *edge) bool {
+	return slices.ContainsFunc(a.edges, func(o *edge) bool {
+		return o.name == e.name && o.num > e.num && o.state != awaiting && o.state != lost
+	})
+}
+
+// take brings the numbers of a report into the books.
+func (a *Aggregator) take(now fleet.Mono, e *edge, m wire.Report, complete bool) {
+	for i := range m.Rooms {
+		r := &m.Rooms[i]
+		b := a.books(r.Room)
+		b.counts.begin(max(m.AsOf, a.watermark))
+		acc := e.account(r.Room)
+		acc.takeSessions(&b.counts, r.Sessions)
+		acc.granted = max(acc.granted, r.Granted) // after a takeover: what the predecessor granted
+		acc.renewCeil = max(acc.renewCeil, r.RenewCeil)
+		if m.Tenure == e.tenure && e.state != dead && e.state != left { // rights of R stay behind with their tenure
+			acc.rateGranted = max(acc.rateGranted, r.RateGranted)
+			acc.rateReturned = max(acc.rateReturned, r.RateReturned)
+			acc.rateIdle, acc.rateSeen = r.RateIdle, r.RateGranted
+		}
+		acc.spent = max(acc.spent, r.Spent)
+		acc.returned = max(acc.returned, r.Returned)
+		acc.renewedBefore = acc.renewed
+		acc.renewed = max(acc.renewed, r.Renewed)
+		acc.want, acc.parked, acc.parkedN = r.Want, r.Parked, r.ParkedN
+		acc.report = r
+		if !acc.told { // what an edge did under a predecessor is not counted again
+			acc.told = true
+			acc.admitted, acc.joined, acc.entered = r.Admitted, r.Joined, r.Entered
+		}
+		b.admitted += gain(&acc.admitted, r.Admitted)
+		b.joined += gain(&acc.joined, r.Joined)
+		b.entered += gain(&acc.entered, r.Entered)
+		a.takeMoves(e, b, acc, r)
+		b.dirty, b.stale = true, true
+	}
+	if complete {
+		e.asOf = max(e.asOf, m.AsOf)
+	}
+}
+
+// gain raises a cumulative counter and returns by how much.
+func gain(have *uint64, now uint64) uint64 {
+	if now <= *have {
+		return 0
+	}
+	d := now - *have
+	*have = now
+	return d
+}
+
+// takeMoves follows the tickets that were stamped, and cancels doubles.
+func (a *Aggregator) takeMoves(e *edge, b *books, acc *account, r *wire.RoomReport) {
+	if r.FirstMove > acc.moves+1 {
+		acc.missed += r.FirstMove - acc.moves - 1
+		acc.missedUntil = e.asOf.Second() + 2 + int64(b.life)
+		acc.moves = r.FirstMove - 1
+	}
+	limit := 2*int(b.granted-b.returned) + 1024
+	for i, m := range r.Moves {
+		n := r.FirstMove + uint64(i)
+		if n <= acc.moves {
+			continue
+		}
+		acc.moves = n
+		if ent := b.ids.find(m.ID); ent != nil && ent.frozen {
+			// The session of a silent edge turned up here: no need to guess.
+			a.unfreeze(b, ent)
+		}
+		if b.ids.take(&b.counts, m, e.num, limit) {
+			b.copied++
+		}
+	}
+}
+
+func (a *Aggregator) unfreeze(b *books, ent *idEntry) {
+	ent.frozen = false
+	b.counts.add(int64(ent.until), 1)
+	for _, e := range a.edges {
+		if e.num == ent.edge {
+			e.account(b.ID).frozen--
+		}
+	}
+}
+
+// advance moves the books to now: leases that lapse, the watermark, and the
+// seconds that it frees.
+func (a *Aggregator) advance(now fleet.Mono) {
+	// Without fleet time of its own the aggregator goes by that of its edges.
+	ft := a.clock.Now(now)
+	synced := a.clock.Err(now) != fleet.Unsynced
+	wm := fleet.Time(math.MaxInt64)
+	if synced {
+		wm = ft.Add(-fleet.Guard)
+	}
+	lease := fleet.Stretch(fleet.Stretch(a.cfg.Params.EdgeLease)) + lapseMargin
+	a.hold = false
+	for _, e := range a.edges {
+		switch e.state {
+		case awaiting:
+			a.hold = true
+			if synced && now.Sub(e.recv) > lease+ownerLease {
+				e.state = lost
+				a.holdUntil = max(a.holdUntil, a.lastBreath(now, ft))
+			}
+		case lost:
+			a.hold = true
+			if ft.Add(-fleet.Guard).Second() > a.holdUntil {
+				e.state = left // whatever it counted has expired
+			}
+		case alive, joining:
+			if now.Sub(e.recv) > lease {
+				a.lapse(now, e)
+				continue
+			}
+			wm = min(wm, e.asOf)
+		case dead:
+			a.mourn(now, e)
+		case left:
+		}
+	}
+	a.advanced = now
+	a.edges = slices.DeleteFunc(a.edges, func(e *edge) bool {
+		if e.state != left && e.state != dead {
+			return false
+		}
+		for _, b := range a.order {
+			if acc := e.accounts[b.ID]; acc != nil && acc.holds(&b.counts) {
+				return false
+			}
+		}
+		a.strike(e)
+		return true
+	})
+	if !a.hold && wm > a.watermark && wm != math.MaxInt64 {
+		a.watermark = wm
+		for _, b := range a.order {
+			before := b.counts.sum
+			b.counts.free(wm)
+			if b.counts.sum != before {
+				b.dirty, b.stale = true, true
+			}
+		}
+	}
+	for _, b := range a.order {
+		a.expire(now, b)
+		if n := len(b.ratePhantoms); n > 0 {
+			b.ratePhantoms = slices.DeleteFunc(b.ratePhantoms, func(p ratePhantom) bool { return now >= p.until })
+			b.stale = b.stale || len(b.ratePhantoms) != n
+		}
+	}
+}
+
+// expire voids the books of a room under partition_policy cap once the data
+// centre has been without its lease for so long that none of its sessions can
+// be valid: global reclaims the rights a little later, and a new leader of it
+// may not know.
+func (a *Aggregator) expire(now fleet.Mono, b *books) {
+	if !b.Cap || a.up.leaseEnd == 0 || b.held() <= 0 {
+		return
+	}
+	life := max(time.Duration(b.longest(now))*time.Second, wire.RateWindow)
+	// Its edges stopped one edge lease after ours ended; two seconds are for
+	// the rounding of expiry and for clocks that are wrong as far as they may.
+	if now.Sub(a.up.leaseEnd) < fleet.Stretch(a.cfg.Params.EdgeLease+life+2*time.Second) {
+		return
+	}
+	b.returned, b.rateReturned = b.granted, b.rateGranted
+	b.dirty, b.stale = true, true
+}
+
+const (
+	// lapseMargin lets the last answer of a report arrive before its edge is
+	// taken for silent.
+	lapseMargin = 200 * time.Millisecond
+
+	// ownerLease is how long a predecessor may have gone on leading after
+	// this term was won (rights.md La).
+	ownerLease = 4 * time.Second
+)
+
+// recovering reports whether edges of a predecessor are still awaited.
+func (a *Aggregator) recovering() bool {
+	return slices.ContainsFunc(a.edges, func(e *edge) bool { return e.state == awaiting || e.state == lost })
+}
+
+// lastBreath returns the last expiry second of a ticket that somebody silent
+// since asOf may have stamped: one lease later, by a clock as wrong as a clock
+// may be.
+func (a *Aggregator) lastBreath(now fleet.Mono, asOf fleet.Time) int64 {
+	life := int64(0)
+	for _, b := range a.order {
+		life = max(life, b.longest(now))
+	}
+	return asOf.Add(fleet.Stretch(a.cfg.Params.EdgeLease)+2*fleet.MaxError).Second() + 2 + life
+}
+
+// lapse takes note that an edge's lease is over by every clock: what it may
+// have done since its last report is presumed done.
+func (a *Aggregator) lapse(now fleet.Mono, e *edge) {
+	e.state = dead
+	for _, b := range a.order {
+		acc := e.accounts[b.ID]
+		if acc == nil {
+			continue
+		}
+		if n := acc.rateHeld(); n > 0 {
+			until := e.recv.Add(fleet.Stretch(fleet.Stretch(a.cfg.Params.EdgeLease)) + lapseMargin + fleet.Stretch(fleet.Stretch(wire.RateWindow)))
+			b.ratePhantoms = append(b.ratePhantoms, ratePhantom{n: n, until: until})
+		}
+		acc.rateGranted, acc.rateReturned, acc.rateIdle, acc.rateSeen = 0, 0, 0, 0
+		acc.want, acc.parked, acc.parkedN = 0, nil, 0
+		b.dirty = true
+	}
+	a.presume(now, e)
+	a.enrol(e)
+}
+
+// presume counts what a lapsed edge may have spent and renewed without a word.
+func (a *Aggregator) presume(now fleet.Mono, e *edge) {
+	for _, b := range a.order {
+		acc := e.accounts[b.ID]
+		if acc == nil {
+			continue
+		}
+		renewals := int64(acc.renewCeil) - int64(acc.renewed)
+		acc.phantom = max(0, acc.credit()) + max(0, renewals)
+		acc.phantomUntil = max(acc.phantomUntil, a.lastBreath(now, e.asOf))
+		if !b.Cap && !a.succeeded(e) {
+			b.freeze(e, acc)
+		}
+		acc.dirty, b.dirty, b.stale = true, true, true
+	}
+	a.due = now
+}
+
+// freeze takes the sessions that were last seen at a silent edge out of the
+// ageing: under partition_policy serve it goes on renewing them.
+func (b *books) freeze(e *edge, acc *account) {
+	acc.silent = true
+	for i := range b.ids.slots {
+		ent := &b.ids.slots[i]
+		if ent.id != 0 && ent.edge == e.num && !ent.frozen && int64(ent.until) >= b.counts.freed {
+			ent.frozen = true
+			b.counts.add(int64(ent.until), -1)
+			acc.frozen++
+		}
+	}
+	if acc.missedUntil >= b.counts.freed {
+		// Of the tickets it stamped, those that we can follow are frozen
+		// already; each of the others was stamped once at least.
+		acc.frozenBlind = max(acc.frozenBlind, min(int64(acc.missed), acc.stamped(&b.counts)))
+	}
+}
+
+// thaw ends the freezing: the silent edge is known to have stopped. Its
+// sessions end no later than if they had been renewed a moment ago.
+func (a *Aggregator) thaw(now fleet.Mono, e *edge) {
+	for _, b := range a.order {
+		if acc := e.accounts[b.ID]; acc != nil && acc.silent {
+			a.thawRoom(now, e, b, acc)
+		}
+	}
+}
+
+func (a *Aggregator) thawRoom(now fleet.Mono, e *edge, b *books, acc *account) {
+	acc.phantom += acc.frozen + acc.frozenBlind
+	acc.frozen, acc.frozenBlind, acc.silent = 0, 0, false
+	acc.phantomUntil = max(acc.phantomUntil, a.clock.Now(now).Second()+2+b.longest(now))
+	for i := range b.ids.slots {
+		if ent := &b.ids.slots[i]; ent.frozen && ent.edge == e.num {
+			*ent = idEntry{id: ent.id} // still occupies its slot, means nothing
+		}
+	}
+	b.dirty = true
+}
+
+// mourn declares a silent edge lost once lost_after has passed in which other
+// edges were heard. Silence of all is our own isolation and starts no clock.
+func (a *Aggregator) mourn(now fleet.Mono, e *edge) {
+	if slices.ContainsFunc(a.edges, func(o *edge) bool { return o.state == alive }) {
+		e.silent += now.Sub(a.advanced)
+	}
+	for _, b := range a.order {
+		if acc := e.accounts[b.ID]; acc != nil && acc.silent && b.LostWait > 0 && e.silent > b.LostWait {
+			a.thawRoom(now, e, b, acc)
+		}
+	}
+}
+
+// settle takes the exact numbers of an edge whose tenure is over: nothing is
+// presumed any more, and it may begin a new tenure.
+func (a *Aggregator) settle(now fleet.Mono, e *edge, bye bool) {
+	for _, b := range a.order {
+		acc := e.accounts[b.ID]
+		if acc == nil {
+			continue
+		}
+		if n := acc.rateHeld(); n > 0 { // used before the end of the tenure, which is past
+			b.ratePhantoms = append(b.ratePhantoms, ratePhantom{n: n, until: now.Add(fleet.Stretch(fleet.Stretch(wire.RateWindow)))})
+		}
+		acc.rateGranted, acc.rateReturned, acc.rateIdle, acc.rateSeen = 0, 0, 0, 0
+		if acc.silent {
+			for i := range b.ids.slots {
+				if ent := &b.ids.slots[i]; ent.frozen && ent.edge == e.num {
+					ent.frozen = false
+					b.counts.add(int64(ent.until), 1)
+				}
+			}
+		}
+		acc.phantom, acc.frozen, acc.frozenBlind, acc.silent = 0, 0, 0, false
+		acc.dirty, b.dirty, b.stale = true, true, true
+	}
+	if bye {
+		e.state = left
+		// Rights granted but never seen by the edge come back: nobody can spend them.
+		for _, acc := range e.accounts {
+			acc.returned = max(acc.returned, acc.granted-acc.spent)
+			acc.want, acc.parked, acc.parkedN = 0, nil, 0
+		}
+		a.enrol(e)
+		return
+	}
+	e.tenure++
+	e.state = joining
+	a.enrol(e) // before it gets a lease again: the roster must not call it dead
+}

@@ -1,0 +1,174 @@
+package slots
+
+import (
+	"cmp"
+	"slices"
+
+	"vestibule/internal/line"
+)
+
+// Split divides n slots in proportion to the weights, whole slots only, by
+// largest remainder; equal remainders go to the first, so callers sort by
+// name. Weights that are all zero (no traffic two minutes ago) divide equally.
+// The parts always sum to max(n, 0); weights must not be negative.
+func Split(n int, weights []float64) []int {
+	parts := make([]int, len(weights))
+	if n <= 0 || len(weights) == 0 {
+		return parts
+	}
+	sum := 0.0
+	for _, w := range weights {
+		sum += w
+	}
+	rest := make([]float64, len(weights))
+	left := n
+	for i, w := range weights {
+		share := 1 / float64(len(weights))
+		if sum > 0 {
+			share = w / sum
+		}
+		exact := float64(n) * share
+		parts[i] = int(exact)
+		rest[i] = exact - float64(parts[i])
+		left -= parts[i]
+	}
+	for ; left > 0; left-- { // at most one round: fewer slots are left than there are parts
+		best := 0
+		for i := range rest {
+			if rest[i] > rest[best]+1e-9 {
+				best = i
+			}
+		}
+		parts[best]++
+		rest[best] = -1
+	}
+	return parts
+}
+
+// Fill divides at most n slots among those who demand them, in proportion to
+// the weights and never more to anyone than demanded (weighted max-min
+// fairness, "water filling"). What nobody demands stays undivided.
+func Fill(n int, demand []int, weights []float64) []int {
+	parts := make([]int, len(demand))
+	// Those with the least demand for their weight are satisfied first; from
+	// the first who is not, everybody left gets a proportional part.
+	order := make([]int, 0, len(demand))
+	for i, d := range demand {
+		if d > 0 {
+			order = append(order, i)
+		}
+	}
+	weight := func(i int) float64 { return max(weights[i], 1e-9) }
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Compare(float64(demand[a])/weight(a), float64(demand[b])/weight(b))
+	})
+	for k, i := range order {
+		if n <= 0 {
+			return parts
+		}
+		sum := 0.0
+		for _, j := range order[k:] {
+			sum += weight(j)
+		}
+		if float64(demand[i]) <= float64(n)*weight(i)/sum {
+			parts[i] = demand[i]
+			n -= demand[i]
+			continue
+		}
+		open := slices.Clone(order[k:])
+		slices.Sort(open) // ties by name, not by demand
+		ws := make([]float64, len(open))
+		for x, j := range open {
+			ws[x] = weight(j)
+		}
+		for x, part := range Split(n, ws) {
+			parts[open[x]] = min(part, demand[open[x]])
+			n -= parts[open[x]]
+		}
+		for _, j := range open { // a rounded-up part may exceed its demand by one
+			if n > 0 && parts[j] < demand[j] {
+				parts[j]++
+				n--
+			}
+		}
+		return parts
+	}
+	return parts
+}
+
+// Eligible returns how many of each slice of the line may enter with n slots:
+// the oldest slices first, whole; the first that does not fit gets the rest.
+// Nobody is eligible with n <= 0.
+func Eligible(n int, waiting line.Histogram) []int {
+	out := make([]int, len(waiting))
+	for i, s := range waiting {
+		if n <= 0 {
+			break
+		}
+		out[i] = min(n, int(s.N+0.5))
+		n -= out[i]
+	}
+	return out
+}
+
+// Place divides n slots among data centres by who waits where: slices of the
+// line that fit whole give each data centre as many slots as wait there; the
+// first that does not fit is divided by share, and what is left when nobody
+// waits is divided by share as well. lines[i] is the line as seen in data
+// centre i, shares[i] its share of traffic two minutes ago. The parts sum to
+// max(n, 0).
+func Place(n int, lines []line.Histogram, shares []float64) []int {
+	parts := make([]int, len(lines))
+	if n <= 0 {
+		return parts
+	}
+	whole := line.Sum(lines...)
+	fits := 0 // people in slices that fit whole
+	for i, e := range Eligible(n, whole) {
+		s := whole[i]
+		if e == int(s.N+0.5) {
+			fits += e
+			continue
+		}
+		// All slices before this one fit; this one is divided by share, but
+		// to nobody more than wait for it there.
+		before, inside := make([]int, len(lines)), make([]int, len(lines))
+		for d := range lines {
+			b := lines[d].Before(s.Start)
+			before[d] = int(b + 0.5)
+			inside[d] = int(lines[d].Before(s.End()) - b + 0.5)
+		}
+		for d, part := range Fill(fits, before, ones(len(lines))) {
+			parts[d] += part
+			n -= part
+		}
+		for d, part := range Fill(n, inside, shares) {
+			parts[d] += part
+			n -= part
+		}
+		fits = 0
+		break
+	}
+	if fits > 0 {
+		all := make([]int, len(lines))
+		for d := range lines {
+			all[d] = int(lines[d].Total() + 0.5)
+		}
+		for d, part := range Fill(fits, all, ones(len(lines))) {
+			parts[d] += part
+			n -= part
+		}
+	}
+	for d, part := range Split(n, shares) {
+		parts[d] += part
+	}
+	return parts
+}
+
+func ones(n int) []float64 {
+	w := make([]float64, n)
+	for i := range w {
+		w[i] = 1
+	}
+	return w
+}

@@ -1,0 +1,361 @@
+package slots
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/line"
+	"vestibule/internal/wire"
+)
+
+// uplink is the data centre's side of its bond with global.
+//
+// Invariants: seen never goes back to a lower term, and is stored before
+// anything is said or done under it; while blank nothing is free.
+type uplink struct {
+	seen     wire.Term
+	promised uint64 // version of Durable that holds seen
+	joined   bool   // seen has our books, or we have its
+	blank    bool   // the predecessor's books are lost, and not replaced yet
+
+	seq    uint64
+	acked  uint64
+	grants wire.Parts
+
+	leaseEnd fleet.Mono
+	heard    fleet.Mono // newest word of seen
+	reported fleet.Mono
+	due      fleet.Mono
+	busy     bool
+}
+
+func (u *uplink) hurry(now fleet.Mono, gap time.Duration) {
+	u.due = min(u.due, max(now, u.reported.Add(gap)))
+}
+
+// leased reports whether global reckons with this data centre going on.
+func (u *uplink) leased(now fleet.Mono) bool { return now < u.leaseEnd }
+
+// ReportDue returns when the next report to global is to be made.
+func (a *Aggregator) ReportDue() fleet.Mono {
+	if a.up.busy {
+		return min(a.up.due, a.up.reported.Add(a.cfg.Params.SyncFast))
+	}
+	return a.up.due
+}
+
+// Report returns what global is to be told. Rights that are not to be kept go
+// back in the same step.
+func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
+	u := &a.up
+	u.reported = now
+	u.due = now.Add(a.cfg.Params.SyncIdle)
+	if !a.leads(now) || a.saved < u.promised {
+		return nil // what was promised is not stored yet
+	}
+	a.advance(now)
+	u.seq++
+	head := wire.Report{
+		From: a.cfg.DC, Inc: a.cfg.Term.N, Seq: u.seq, Sent: now, AsOf: a.clock.Now(now),
+		Seen: u.seen, Acked: u.grants.Done(), Join: !u.joined, Blank: u.blank,
+	}
+	pack := wire.NewReportPacker(head)
+	busy := false
+	for _, b := range a.order {
+		a.giveBack(now, b)
+		if b.dirty {
+			b.dirty, b.changedAt = false, u.seq
+		}
+		busy = busy || b.changedAt == u.seq
+		if u.joined && b.changedAt <= u.acked {
+			continue
+		}
+		pack.Add(a.roomReport(now, b))
+	}
+	u.busy = busy
+	return pack.Reports()
+}
+
+// giveBack returns free rights beyond what global wants kept here. The rights
+// that lie idle at the edges come back first through their own targets.
+func (a *Aggregator) giveBack(now fleet.Mono, b *books) {
+	if a.up.blank || a.recovering() {
+		return
+	}
+	keep, rateKeep := a.keep(b, now)
+	free, idle := a.free(b), a.edgeIdle(b)
+	if n := min(free, free+idle-keep); n > 0 {
+		b.returned += uint64(n)
+		b.dirty = true
+	}
+	rfree, ridle := a.rateFree(b), a.edgeRateIdle(b)
+	if n := min(rfree, rfree+ridle-rateKeep); n > 0 {
+		b.rateReturned += uint64(n)
+		b.dirty = true
+	}
+}
+
+// keep returns how many idle rights the data centre is to have: all of a room
+// that went are to go back, and none while global cannot hear of it.
+func (a *Aggregator) keep(b *books, now fleet.Mono) (keep, rate int64) {
+	switch {
+	case b.gone:
+		return 0, 0
+	case a.isolated(now):
+		return math.MaxInt64, math.MaxInt64
+	}
+	return int64(b.keep), int64(b.rateKeep)
+}
+
+// isolation is after how long without a word from global the data centre goes
+// by its own view.
+const isolation = 5 * time.Second
+
+func (a *Aggregator) isolated(now fleet.Mono) bool { return now.Sub(a.up.heard) > isolation }
+
+// held returns the rights of T in the data centre, rateHeld those of R.
+func (b *books) held() int64     { return int64(b.granted) - int64(b.returned) }
+func (b *books) rateHeld() int64 { return int64(b.rateGranted) - int64(b.rateReturned) }
+
+// active returns how many sessions are reckoned with: counted and presumed.
+func (a *Aggregator) active(b *books) int64 {
+	n := b.counts.sum
+	for _, e := range a.edges {
+		if acc := e.accounts[b.ID]; acc != nil && (e.state == dead || e.state == left || acc.silent) {
+			n += acc.presumed(&b.counts)
+		}
+	}
+	return n
+}
+
+// free returns the rights of T that neither a session nor an edge holds. It is
+// negative where more is reckoned with than is held: a debt, which drains.
+func (a *Aggregator) free(b *books) int64 {
+	if a.up.blank || a.recovering() {
+		return 0 // sessions may exist that nobody has told us of yet
+	}
+	n := b.held() - a.active(b)
+	for _, e := range a.edges {
+		if acc := e.accounts[b.ID]; acc != nil && (e.state == alive || e.state == joining) {
+			n -= max(0, acc.credit())
+		}
+	}
+	return n
+}
+
+// rateFree is free for the rights of R.
+func (a *Aggregator) rateFree(b *books) int64 {
+	if a.up.blank || a.recovering() {
+		return 0
+	}
+	n := b.rateHeld()
+	for _, e := range a.edges {
+		if acc := e.accounts[b.ID]; acc != nil && (e.state == alive || e.state == joining) {
+			n -= max(0, acc.rateHeld())
+		}
+	}
+	for _, p := range b.ratePhantoms {
+		n -= p.n
+	}
+	return n
+}
+
+// edgeIdle returns the rights of T that lie unused at the edges, edgeRateIdle
+// those of R, as far as reported.
+func (a *Aggregator) edgeIdle(b *books) int64 {
+	n := int64(0)
+	for _, e := range a.edges {
+		if acc := e.accounts[b.ID]; acc != nil && e.state == alive {
+			n += acc.idle()
+		}
+	}
+	return n
+}
+
+func (a *Aggregator) edgeRateIdle(b *books) int64 {
+	n := int64(0)
+	for _, e := range a.edges {
+		if acc := e.accounts[b.ID]; acc != nil && e.state == alive {
+			n += acc.rateIdleNow()
+		}
+	}
+	return n
+}
+
+func (a *Aggregator) roomReport(now fleet.Mono, b *books) wire.RoomReport {
+	r := wire.RoomReport{
+		Room: b.ID, Gen: b.gen,
+		Granted: b.granted, Returned: b.returned,
+		RateGranted: b.rateGranted, RateReturned: b.rateReturned,
+		Idle:     uint64(max(0, a.free(b)) + a.edgeIdle(b)),
+		RateIdle: uint64(max(0, a.rateFree(b)) + a.edgeRateIdle(b)),
+		Active:   uint64(max(0, a.active(b))),
+		Admitted: b.admitted, Joined: b.joined, Entered: b.entered,
+	}
+	var lines []line.Histogram
+	minutes := map[fleet.Time]uint64{}
+	for _, e := range a.edges {
+		acc := e.accounts[b.ID]
+		if acc == nil || e.state != alive {
+			continue
+		}
+		r.Want += acc.want
+		r.ParkedN += acc.parkedN
+		r.Parked = append(r.Parked, acc.parked...)
+		if acc.report != nil {
+			lines = append(lines, acc.report.Waiting)
+			for _, m := range acc.report.Arrivals {
+				minutes[m.Start] += m.N
+			}
+		}
+	}
+	slices.Sort(r.Parked)
+	r.Parked = r.Parked[:min(len(r.Parked), wire.MaxParked)]
+	b.waiting = line.Sum(lines...).Clamp().Compact(wire.MaxSlices)
+	r.Waiting = b.waiting
+	b.flow.sample(now, b.admitted, b.joined, b.entered, b.waiting.Total())
+	for start, n := range minutes {
+		r.Arrivals = append(r.Arrivals, wire.Minute{Start: start, N: n})
+	}
+	slices.SortFunc(r.Arrivals, func(x, y wire.Minute) int { return int(x.Start - y.Start) })
+	if n := len(r.Arrivals); n > wire.MaxMinutes {
+		r.Arrivals = r.Arrivals[n-wire.MaxMinutes:]
+	}
+	return r
+}
+
+// Apply takes what global said. A grant of a lower term, or older than one
+// applied, changes nothing.
+func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
+	u := &a.up
+	if g.To != a.cfg.DC || g.Inc != a.cfg.Term.N || a.fenced {
+		return
+	}
+	if g.From.N < u.seen.N || (g.From.N == u.seen.N && g.From != u.seen) {
+		return
+	}
+	if g.From != u.seen {
+		// The promise: nothing older can raise our books from here. It is
+		// stored before the first word under it.
+		u.seen, u.joined, u.acked, u.grants = g.From, false, 0, wire.Parts{}
+		a.durable = a.durable.clone()
+		a.durable.Promise = g.From
+		a.durable.Version++
+		u.promised = a.durable.Version
+		u.hurry(now, 0)
+		return
+	}
+	if a.saved < u.promised {
+		return
+	}
+	fresh, complete := u.grants.Take(g.Seq, g.Part, g.Parts)
+	if !fresh {
+		return
+	}
+	if g.Echo != 0 {
+		a.clock.Sync(now, g.Echo, g.Dwell, g.At, g.AtErr)
+	}
+	u.acked, u.heard = max(u.acked, g.Acked), now
+	a.due = now
+
+	switch g.Verdict {
+	case wire.Promise:
+		// Global has no books of ours. If we have none either, what our edges
+		// have told us is all there is to hold.
+		if u.blank && !a.recovering() {
+			a.declare()
+		}
+		u.hurry(now, a.cfg.Params.SyncGap)
+		return
+	case wire.Adopted:
+	case wire.Fenced, wire.Dead:
+		return // said to edges only
+	default:
+		return
+	}
+	if u.blank {
+		if !g.Basis {
+			u.hurry(now, a.cfg.Params.SyncGap)
+			return
+		}
+		for i := range g.Rooms {
+			b := a.books(g.Rooms[i].Room)
+			b.gen = g.Rooms[i].Gen
+			b.granted, b.returned = g.Rooms[i].Granted, g.Rooms[i].Returned
+			b.rateGranted, b.rateReturned = g.Rooms[i].RateGranted, g.Rooms[i].RateReturned
+			b.dirty, b.stale = true, true
+		}
+		if !complete {
+			return
+		}
+		u.blank = false
+	}
+	u.joined = true
+	for i := range g.Rooms {
+		a.applyRoom(now, &g.Rooms[i])
+	}
+	if complete && g.Lease > 0 && g.Echo != 0 {
+		was := u.leased(now)
+		u.leaseEnd = max(u.leaseEnd, g.Echo.Add(fleet.Shrink(g.Lease)))
+		if !was {
+			a.restale()
+		}
+	}
+}
+
+func (a *Aggregator) applyRoom(now fleet.Mono, g *wire.RoomGrant) {
+	b := a.books(g.Room)
+	if g.Gen < b.gen {
+		return // of books that were voided since
+	}
+	if g.Gen > b.gen {
+		// Global has given our rights to others, long after it had last heard
+		// of us. Sessions that still exist are more than we hold now; nothing
+		// is granted until they have gone.
+		b.gen = g.Gen
+		b.granted, b.returned, b.rateGranted, b.rateReturned = 0, 0, 0, 0
+		b.dirty = true
+	}
+	if g.Granted > b.granted || g.RateGranted > b.rateGranted {
+		b.dirty = true
+	}
+	b.granted = max(b.granted, g.Granted)
+	b.rateGranted = max(b.rateGranted, g.RateGranted)
+	if g.Keep < b.keep || g.RateKeep < b.rateKeep {
+		a.up.hurry(now, a.cfg.Params.SyncGap) // somebody else wants what lies idle here
+	}
+	b.keep, b.rateKeep = g.Keep, g.RateKeep
+	b.stale = true
+	if g.View != nil {
+		a.show(b, g.View)
+	}
+}
+
+// declare makes books out of what the edges hold and count.
+func (a *Aggregator) declare() {
+	a.up.blank = false
+	for _, b := range a.order {
+		held, rate := a.active(b), int64(0)
+		for _, e := range a.edges {
+			if acc := e.accounts[b.ID]; acc != nil && (e.state == alive || e.state == joining) {
+				held += max(0, acc.credit())
+				rate += max(0, acc.rateHeld())
+			}
+		}
+		for _, p := range b.ratePhantoms {
+			rate += p.n
+		}
+		b.granted, b.returned = uint64(max(0, held)), 0
+		b.rateGranted, b.rateReturned = uint64(rate), 0
+		b.dirty, b.stale = true, true
+	}
+}
+
+// restale makes the next Grants look at every room again.
+func (a *Aggregator) restale() {
+	for _, b := range a.order {
+		b.stale = true
+	}
+}

@@ -1,0 +1,189 @@
+package slots
+
+import (
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/line"
+	"vestibule/internal/wire"
+)
+
+// pace decides how far ahead of the free slots people are called to the door.
+// Too few, and a slot waits for its visitor; too many, and somebody who joined
+// later enters first. The factor grows while slots lie idle and shrinks while
+// they do not.
+type pace struct {
+	factor float64
+	at     fleet.Mono
+}
+
+const (
+	viewGap   = 200 * time.Millisecond // least time between views, unless a queue begins or ends
+	paceStep  = 500 * time.Millisecond
+	paceAhead = 2.0  // seconds of admissions called at factor 1
+	parkAhead = 12.0 // seconds of admissions held at the edges
+	idleAim   = 0.004
+)
+
+func (c *pace) due(now fleet.Mono) bool { return now.Sub(c.at) >= paceStep }
+
+// step adjusts the factor to the idle share of the limit that binds.
+func (c *pace) step(now fleet.Mono, idle float64) {
+	if !c.due(now) {
+		return
+	}
+	c.at = now
+	if c.factor == 0 {
+		c.factor = 1
+	}
+	if idle > idleAim {
+		c.factor = min(16, c.factor*1.1)
+	} else {
+		c.factor = max(0.25, c.factor*0.97)
+	}
+}
+
+// flow estimates how fast people enter and how readily they give up.
+type flow struct {
+	samples [flowSamples]flowSample // ring, one per second
+	n       int                     // samples taken in all
+	person  float64                 // cumulative person-seconds waited
+	last    fleet.Mono
+	waiting float64
+}
+
+type flowSample struct {
+	at                        fleet.Mono
+	admitted, joined, entered uint64
+	waiting, person           float64
+}
+
+const (
+	flowSamples = 301
+	// Before anybody has given up, one in half an hour is supposed to, with
+	// the weight of ten minutes' waiting.
+	priorHazard = 1.0 / 1800
+	priorWeight = 600.0
+)
+
+// sample notes the present; at most once a second.
+func (f *flow) sample(now fleet.Mono, admitted, joined, entered uint64, waiting float64) {
+	if f.n > 0 {
+		f.person += f.waiting * now.Sub(f.last).Seconds()
+	}
+	f.last, f.waiting = now, waiting
+	if f.n > 0 && now.Sub(f.newest().at) < time.Second {
+		return
+	}
+	f.samples[f.n%flowSamples] = flowSample{now, admitted, joined, entered, waiting, f.person}
+	f.n++
+}
+
+func (f *flow) newest() *flowSample { return &f.samples[(f.n-1)%flowSamples] }
+
+// since returns the newest sample that is at least d old, or the oldest kept.
+func (f *flow) since(now fleet.Mono, d time.Duration) *flowSample {
+	for i := 1; i < min(f.n, flowSamples); i++ {
+		if s := &f.samples[(f.n-1-i)%flowSamples]; now.Sub(s.at) >= d {
+			return s
+		}
+	}
+	return &f.samples[(f.n-min(f.n, flowSamples))%flowSamples]
+}
+
+// mu returns the admissions per second: the mean of the last minute's and the
+// last five minutes'.
+func (f *flow) mu(now fleet.Mono, admitted uint64) float64 {
+	if f.n == 0 {
+		return 0
+	}
+	rate := func(d time.Duration) float64 {
+		s := f.since(now, d)
+		dt := now.Sub(s.at).Seconds()
+		if dt < 1 {
+			return 0
+		}
+		return float64(admitted-s.admitted) / dt
+	}
+	return (rate(time.Minute) + rate(5*time.Minute)) / 2
+}
+
+// theta returns the share of those who wait that gives up per second.
+func (f *flow) theta(now fleet.Mono, joined, entered uint64, waiting float64) float64 {
+	if f.n == 0 {
+		return priorHazard
+	}
+	s := f.since(now, 5*time.Minute)
+	gone := float64(joined-s.joined) - float64(entered-s.entered) - (waiting - s.waiting)
+	person := f.person - s.person
+	return (max(0, gone) + priorWeight*priorHazard) / (person + priorWeight)
+}
+
+// prospect is what a view is made of: the room, or under isolation the data
+// centre, at one moment.
+type prospect struct {
+	flow                      *flow
+	pace                      *pace
+	whole                     line.Histogram
+	supply, rate              int64 // idle rights of T and of R
+	total, limit              int64 // of which so many exist
+	active                    uint64
+	wanted                    float64 // rights that newcomers want by the next report
+	admitted, joined, entered uint64
+}
+
+// view tells how many slots there are, and up to which join time people may
+// enter and be held for their turn.
+func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
+	// The horizon follows the limit that binds: slots of the other are no use.
+	avail := min(x.supply, x.rate)
+	waiting := x.whole.Total()
+	x.flow.sample(now, x.admitted, x.joined, x.entered, waiting)
+	v := &wire.View{
+		At: ft, Horizon: line.Open, Park: line.Open,
+		Slots: avail, Active: x.active,
+		Mu:    x.flow.mu(now, x.admitted),
+		Theta: x.flow.theta(now, x.joined, x.entered, waiting),
+		Line:  line.NewDigest(x.whole),
+	}
+	if waiting < 0.5 || float64(avail) >= waiting+x.wanted {
+		x.pace.step(now, 0)
+		return v
+	}
+	idle := min(part(x.supply, x.total), part(x.rate, x.limit))
+	x.pace.step(now, idle)
+	called := float64(avail) + max(1, x.pace.factor*paceAhead*v.Mu)
+	v.Horizon = x.whole.At(called)
+	if hold := called + parkAhead*v.Mu + 1; hold < waiting {
+		v.Park = x.whole.At(hold)
+	}
+	return v
+}
+
+func part(n, of int64) float64 { return float64(max(n, 0)) / float64(max(of, 1)) }
+
+// sameView reports whether two views tell visitors and edges the same.
+func sameView(a, b *wire.View) bool {
+	if a.Horizon != b.Horizon || a.Park != b.Park || a.Slots != b.Slots || a.Active != b.Active {
+		return false
+	}
+	if !alike(a.Mu, b.Mu) || !alike(a.Theta, b.Theta) {
+		return false
+	}
+	x, y := a.Line.Histogram(), b.Line.Histogram()
+	if len(x) != len(y) {
+		return false
+	}
+	for i := range x {
+		if x[i] != y[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// alike reports whether two rates differ by less than anybody would notice.
+func alike(a, b float64) bool {
+	d := a - b
+	return d*d <= 1e-4*(a*a+b*b)
+}

@@ -1,0 +1,203 @@
+// Package wire is what nodes say to each other: a child sends a [Report] up,
+// a parent sends a [Grant] down, and nothing else exists.
+//
+// Both carry state, never changes: every number in them is cumulative, so a
+// message that is lost, doubled, late or out of order does no harm. The newest
+// message supersedes all others, and a room that has not changed since the
+// other side acknowledged it is left out. Numbers that move rights
+// ([RoomReport].Returned, [RoomGrant].Granted, …) have exactly one writer and
+// only grow.
+//
+// The structs here are what the cores work with; their encoding is versioned
+// protobuf (see Encode and Decode). The one knob is [MaxMessage].
+package wire
+
+import (
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/line"
+	"vestibule/internal/room"
+)
+
+// Version is the protocol's version. A message of another version is refused;
+// within a version fields are only added.
+const Version = 1
+
+// Term is a parent's fencing number. A higher N wins; an equal N with another
+// nonce is another parent whose store lost its memory, and is refused.
+type Term struct {
+	N     uint64
+	Nonce uint64
+}
+
+// Zero reports whether the term names no parent.
+func (t Term) Zero() bool { return t == Term{} }
+
+// Report is what a child says to its parent: an edge to its regional, a
+// regional to global.
+type Report struct {
+	From   string     // name of the edge or of the data centre
+	Inc    uint64     // incarnation: new with every start of the process
+	Tenure uint64     // lease tenure within the incarnation; 0 before the first
+	Seq    uint64     // grows with every report of the incarnation
+	Part   uint32     // this message's place among those of the same Seq, from 0
+	Parts  uint32     // how many messages carry this Seq
+	Sent   fleet.Mono // the child's monotonic clock at sending: echoed, never compared
+	AsOf   fleet.Time // the child's fleet time, read after everything that is reported
+	Seen   Term       // the parent that the child has promised to follow
+	Acked  uint64     // newest Grant.Seq of that parent that was applied
+	Join   bool       // complete state for a parent that has not adopted the child
+	Final  bool       // edges: the lease has lapsed, nothing is admitted under this tenure any more
+	Bye    bool       // edges: the process ends; implies Final
+	Blank  bool       // regionals: the books were lost with a predecessor; the numbers of T and R in Rooms mean nothing
+	Rooms  []RoomReport
+}
+
+// RoomReport is a child's state in one room.
+type RoomReport struct {
+	Room room.ID
+	Gen  uint64 // regionals: generation of the books, see RoomGrant.Gen
+
+	// Rights of T. Held by the child: Granted - Returned.
+	Granted  uint64 // newest RoomGrant.Granted applied
+	Returned uint64 // written by the child
+	Spent    uint64 // edges: admissions
+	Idle     uint64 // regionals: rights that no session and no unreported credit holds
+
+	// Rights of R.
+	RateGranted  uint64
+	RateReturned uint64
+	RateIdle     uint64 // held and not used in the last 60 s
+
+	// Sessions, edges only.
+	Renewed   uint64 // renewals made
+	RenewCeil uint64 // newest RoomGrant.RenewCeil applied
+	Sessions  []Expiry
+	FirstMove uint64 // number of Moves[0], counted from 1 per incarnation and room
+	Moves     []Move
+
+	// Policy: who wants in.
+	Want    uint64       // rights that the demand of the next interval needs
+	Parked  []fleet.Time // join times of the oldest parked visitors, ascending, at most MaxParked
+	ParkedN uint64       // all parked visitors
+
+	// Advisory: what is shown and shared by.
+	Active   uint64         // regionals: sessions counted
+	Admitted uint64         // cumulative admissions
+	Joined   uint64         // cumulative tickets that began to count as waiting
+	Entered  uint64         // cumulative admissions of tickets that counted as waiting
+	Waiting  line.Histogram // live, returned tickets by join time
+	Arrivals []Minute       // distinct visitors of the last minutes
+}
+
+// Bounds of a report, so that no message grows without limit.
+const (
+	MaxParked  = 128 // join times in RoomReport.Parked
+	MaxMoves   = 4096
+	MaxSlices  = 256 // slices of a line in a report or view
+	MaxMinutes = 5
+
+	// MaxMessage bounds an encoded message, in bytes; a report or grant that
+	// would be larger goes out in parts.
+	MaxMessage = 200 << 10
+)
+
+// Expiry counts the tickets of one expiry second.
+type Expiry struct {
+	Until    uint32 // Unix second at which the tickets stop being valid
+	Stamped  uint64 // P: tickets stamped with it, cumulative
+	Consumed uint64 // N: of those, renewed away, cumulative
+}
+
+// Move is one stamping of a ticket: an admission (From 0) or a renewal.
+type Move struct {
+	ID    uint64
+	From  uint32 // expiry second of the ticket presented
+	Until uint32 // expiry second of the ticket issued
+}
+
+// Minute counts the distinct visitors of one UTC minute.
+type Minute struct {
+	Start fleet.Time
+	N     uint64
+}
+
+// Grant is what a parent says to a child.
+type Grant struct {
+	To     string
+	Inc    uint64 // the child's incarnation that is meant
+	Tenure uint64 // the tenure that the child has in the parent's books
+	From   Term
+	Seq    uint64 // grows with every grant of the term to this child
+	Part   uint32 // as in Report
+	Parts  uint32
+
+	Acked     uint64        // newest Report.Seq that was taken whole
+	Echo      fleet.Mono    // Report.Sent of the newest report received; 0 for none
+	Dwell     time.Duration // since that report was received
+	At        fleet.Time    // the parent's fleet time
+	AtErr     time.Duration // its error bound
+	Lease     time.Duration // the child may act until Echo + Lease, once all parts have arrived; 0 extends nothing
+	Basis     bool          // a blank regional starts from the numbers in Rooms; a room not named holds nothing
+	Verdict   Verdict
+	Watermark fleet.Time // every live child has reported past it
+	Rooms     []RoomGrant
+}
+
+// Verdict is how the child stands in the parent's books.
+type Verdict uint8
+
+const (
+	Adopted Verdict = iota // the numbers in Rooms hold
+	Promise                // promise to follow From first, then join; Rooms is empty
+	Fenced                 // the tenure lapsed: report Final
+	Dead                   // the incarnation is forgotten: start a new one
+)
+
+func (v Verdict) String() string {
+	switch v {
+	case Adopted:
+		return "adopted"
+	case Promise:
+		return "promise"
+	case Fenced:
+		return "fenced"
+	case Dead:
+		return "dead"
+	}
+	return "unknown"
+}
+
+// RoomGrant is what a child holds and may do in one room.
+type RoomGrant struct {
+	Room        room.ID
+	Gen         uint64 // to regionals: a higher one than the books have voids them; it is applied once
+	Granted     uint64 // rights of T ever granted, written by the parent
+	RateGranted uint64 // rights of R ever granted
+	RenewCeil   uint64 // renewals that may ever be made
+	Life        uint32 // seconds for which an edge stamps a ticket
+	Keep        uint64 // idle rights of T to keep; the rest is to be returned
+	RateKeep    uint64 // the same for R
+
+	// Returned and RateReturned tell a joining regional what global has seen
+	// come back, so that it starts from global's books.
+	Returned     uint64
+	RateReturned uint64
+
+	View *View // nil where nothing changed since the child's Acked
+}
+
+// View is what the whole room looks like from the coordinator: the same for
+// every node. It must not be changed once sent.
+type View struct {
+	Version uint64
+	At      fleet.Time
+	Horizon fleet.Time // who joined before it may enter; line.Open when nobody queues
+	Park    fleet.Time // who joined before it may be held at the edge for their turn
+	Slots   int64      // T minus active, negative when T was lowered
+	Active  uint64
+	Mu      float64 // people admitted per second
+	Theta   float64 // share of those waiting who give up per second
+	Line    *line.Digest
+}

@@ -1,0 +1,75 @@
+package wire
+
+// ReportPacker cuts a report into parts that each stay below MaxMessage.
+type ReportPacker struct {
+	head Report
+	out  []Report
+	size int
+}
+
+// NewReportPacker begins a report with the given head.
+func NewReportPacker(head Report) *ReportPacker { return &ReportPacker{head: head} }
+
+// Add puts one room into the report.
+func (p *ReportPacker) Add(r RoomReport) {
+	size := reportSize(&r)
+	if len(p.out) == 0 || (p.size+size > MaxMessage && len(p.out) < MaxParts) {
+		p.out = append(p.out, p.head)
+		p.size = 0
+	}
+	last := &p.out[len(p.out)-1]
+	last.Rooms = append(last.Rooms, r)
+	p.size += size
+}
+
+// Reports returns the parts, at least one.
+func (p *ReportPacker) Reports() []Report {
+	if len(p.out) == 0 {
+		p.out = append(p.out, p.head)
+	}
+	for i := range p.out {
+		p.out[i].Part, p.out[i].Parts = uint32(i), uint32(len(p.out))
+	}
+	return p.out
+}
+
+// reportSize is an upper bound of the room's encoded size, in bytes.
+func reportSize(r *RoomReport) int {
+	return 160 + 12*len(r.Sessions) + 20*len(r.Moves) + 10*len(r.Parked) + 24*len(r.Waiting) + 12*len(r.Arrivals)
+}
+
+// GrantPacker cuts a grant into parts that each stay below MaxMessage.
+type GrantPacker struct {
+	head Grant
+	out  []Grant
+	size int
+}
+
+// NewGrantPacker begins a grant with the given head.
+func NewGrantPacker(head Grant) *GrantPacker { return &GrantPacker{head: head} }
+
+// Add puts one room into the grant.
+func (p *GrantPacker) Add(r RoomGrant) {
+	size := 120
+	if r.View != nil {
+		size += 100 + 24*len(r.View.Line.Histogram())
+	}
+	if len(p.out) == 0 || (p.size+size > MaxMessage && len(p.out) < MaxParts) {
+		p.out = append(p.out, p.head)
+		p.size = 0
+	}
+	last := &p.out[len(p.out)-1]
+	last.Rooms = append(last.Rooms, r)
+	p.size += size
+}
+
+// Grants returns the parts, at least one.
+func (p *GrantPacker) Grants() []Grant {
+	if len(p.out) == 0 {
+		p.out = append(p.out, p.head)
+	}
+	for i := range p.out {
+		p.out[i].Part, p.out[i].Parts = uint32(i), uint32(len(p.out))
+	}
+	return p.out
+}
