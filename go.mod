@@ -8,3 +8,5 @@ require (
 	golang.org/x/text v0.43.0
 	pgregory.net/rapid v1.3.0
 )
+
+require google.golang.org/protobuf v1.36.12 // indirect

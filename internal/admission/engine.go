@@ -446,6 +446,9 @@ func (e *Engine) GiveUp(now fleet.Mono, v *Visit) bool {
 		e.checkIn(r, ft, &d.Ticket)
 	}
 	e.position(r, &d)
+	if d.Ticket.Joined <= r.horizon() || r.view.Park >= d.Ticket.Joined {
+		d.Retry = e.cfg.Params.Nearest / 2 // the turn is near: back at once
+	}
 	v.Decision = d
 	return true
 }

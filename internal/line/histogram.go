@@ -141,51 +141,56 @@ func add(a, b Histogram) Histogram {
 	return out
 }
 
-// Compact returns the histogram in at most limit slices: neighbours are
-// merged so that every slice holds about the same number of people, which
-// bounds the error of a place. Empty and negative slices vanish into their
-// neighbours; the total is kept, but for a negative one, which becomes empty.
+// Compact returns the histogram in at most limit slices. Neighbours are merged
+// so that a slice holds no more than a fraction of the people in front of it:
+// the head of the line keeps its resolution, where a place decides who is next,
+// and further back a place is known within that fraction of itself. Empty and
+// negative slices vanish into their neighbours; the total is kept.
 func (h Histogram) Compact(limit int) Histogram {
-	weight := 0.0
-	for _, s := range h {
-		weight += math.Abs(s.N)
-	}
-	if weight == 0 || limit <= 0 {
+	if limit <= 0 || h.weight() == 0 {
 		return nil
 	}
-	share := 0.0
-	if len(h) > limit {
-		// Each slice gets at least this much, so no more than limit result:
-		// the last may be short.
-		share = weight / float64(limit-1)
-		if limit == 1 {
-			share = math.Inf(1)
+	for fraction := 0.0; ; fraction = max(2*fraction, 1.0/256) {
+		if out, ok := h.merge(fraction, limit); ok {
+			return out
 		}
 	}
-	out := make(Histogram, 0, min(limit, len(h)))
-	var cur Slice
-	var curWeight float64
-	open := false
+}
+
+// weight returns the people that the slices move in either direction.
+func (h Histogram) weight() float64 {
+	w := 0.0
 	for _, s := range h {
-		if s.N == 0 && !open {
+		w += math.Abs(s.N)
+	}
+	return w
+}
+
+// merge joins neighbours up to the given fraction of what lies before them; ok
+// is false where that takes more than limit slices.
+func (h Histogram) merge(fraction float64, limit int) (out Histogram, ok bool) {
+	out = make(Histogram, 0, min(limit, len(h)))
+	before, weight := 0.0, 0.0
+	for _, s := range h {
+		if s.N == 0 {
 			continue
 		}
-		if !open {
-			cur, curWeight, open = s, math.Abs(s.N), true
-		} else {
-			cur.Width = int64(s.End() - cur.Start)
-			cur.N += s.N
-			curWeight += math.Abs(s.N)
+		w := math.Abs(s.N)
+		if n := len(out); n > 0 && (weight+w <= fraction*before || (limit == n && fraction > 1)) {
+			last := &out[n-1]
+			last.Width = int64(s.End() - last.Start)
+			last.N += s.N
+			weight += w
+			continue
 		}
-		if share == 0 || curWeight >= share {
-			out = append(out, cur)
-			open = false
+		if len(out) == limit {
+			return nil, false
 		}
+		before += weight
+		weight = w
+		out = append(out, s)
 	}
-	if open {
-		out = append(out, cur)
-	}
-	return out
+	return out, true
 }
 
 // Clamp returns the histogram without negative slices: what they miss is

@@ -15,7 +15,7 @@ type meters struct {
 	inside          int // visitors let in
 	queuedFree      int // shown the waiting page while slots were free
 	queued          int
-	useT, useR      float64
+	useT, useR, use float64
 	saturated       int // seconds in which people waited
 	joined          []int64
 	orders          []float64 // seconds that somebody entered away from the line's front
@@ -76,6 +76,7 @@ func (m *meters) second(w *World) {
 	m.saturated++
 	m.useT += float64(w.judge.active) / float64(w.cfg.Total)
 	m.useR += float64(w.judge.rate(w.now)) / float64(w.cfg.Rate)
+	m.use += max(float64(w.judge.active)/float64(w.cfg.Total), float64(w.judge.rate(w.now))/float64(w.cfg.Rate))
 }
 
 // Result is what came of a run.
@@ -88,6 +89,7 @@ type Result struct {
 	Arrived, Inside, GaveUp, Queued int
 	Peak, PeakRate                  int
 	UseT, UseR                      float64 // mean use while people waited; 0 if nobody did
+	Use                             float64 // of the limit that bound
 	Saturated                       time.Duration
 	QueuedFree                      int
 	OrderP50, OrderP99              float64 // seconds
@@ -105,7 +107,8 @@ func (w *World) result() *Result {
 		Saturated: time.Duration(m.saturated) * time.Second, Reasons: m.verdicts,
 	}
 	if m.saturated > 0 {
-		r.UseT, r.UseR = m.useT/float64(m.saturated), m.useR/float64(m.saturated)
+		n := float64(m.saturated)
+		r.UseT, r.UseR, r.Use = m.useT/n, m.useR/n, m.use/n
 	}
 	r.OrderP50, r.OrderP99 = quantile(m.orders, 0.5), quantile(m.orders, 0.99)
 	r.WaitP50, r.WaitP99 = quantile(m.waits, 0.5), quantile(m.waits, 0.99)
@@ -126,9 +129,6 @@ func quantile(xs []float64, q float64) float64 {
 	return xs[min(len(xs)-1, int(q*float64(len(xs))))]
 }
 
-// Binding returns the use of the limit that bound the run.
-func (r *Result) Binding() float64 { return max(r.UseT, r.UseR) }
-
 // Table returns the result as a table; equal runs give equal tables.
 func (r *Result) Table() string {
 	var b strings.Builder
@@ -142,6 +142,7 @@ func (r *Result) Table() string {
 	row("peak admissions in 60 s / R", "%d / %d = %.4f", r.PeakRate, c.Rate, float64(r.PeakRate)/float64(c.Rate))
 	row("use of T while people waited", "%.4f", r.UseT)
 	row("use of R while people waited", "%.4f", r.UseR)
+	row("use of the limit that bound", "%.4f", r.Use)
 	row("queued while slots were free", "%d of %d = %.4f %%", r.QueuedFree, r.Arrived, 100*float64(r.QueuedFree)/float64(max(r.Arrived, 1)))
 	row("order error p50 / p99", "%.2f s / %.2f s", r.OrderP50, r.OrderP99)
 	row("wait p50 / p99", "%.1f s / %.1f s", r.WaitP50, r.WaitP99)

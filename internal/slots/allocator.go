@@ -73,6 +73,7 @@ type loan struct {
 	idle, idleSeen     uint64 // idle rights when it had seen so many granted
 	rateIdle, rateSeen uint64
 	want, parkedN      uint64
+	parked             []fleet.Time
 	active             uint64
 	admitted           uint64
 	joined, entered    uint64
@@ -274,7 +275,7 @@ func (a *Allocator) take(d *centre, l *loan, r *wire.RoomReport) {
 		l.idle, l.idleSeen = r.Idle, r.Granted
 		l.rateIdle, l.rateSeen = r.RateIdle, r.RateGranted
 	}
-	l.want, l.parkedN, l.active = r.Want, r.ParkedN, r.Active
+	l.want, l.parkedN, l.parked, l.active = r.Want, r.ParkedN, r.Parked, r.Active
 	l.waiting, l.arrivals = r.Waiting, r.Arrivals
 	p.admitted += gain(&l.admitted, r.Admitted)
 	p.joined += gain(&l.joined, r.Joined)
@@ -336,7 +337,7 @@ func (a *Allocator) reclaim(now fleet.Mono) {
 			l.gen = max(l.gen, a.cfg.Term.N<<16) + 1 // above every one of an earlier term
 			l.granted, l.returned, l.rateGranted, l.rateReturned = 0, 0, 0, 0
 			l.idle, l.idleSeen, l.rateIdle, l.rateSeen = 0, 0, 0, 0
-			l.want, l.parkedN, l.active = 0, 0, 0
+			l.want, l.parkedN, l.parked, l.active = 0, 0, nil, 0
 			l.waiting = nil
 			l.dirty = true
 			p.stale = true

@@ -288,8 +288,10 @@ func (a *Aggregator) localView(now fleet.Mono, b *books) *wire.View {
 	for _, e := range a.edges {
 		if acc := e.accounts[b.ID]; acc != nil && e.state == alive {
 			x.wanted += float64(acc.want + acc.parkedN)
+			x.parked = append(x.parked, acc.parked...)
 		}
 	}
+	slices.Sort(x.parked)
 	v := x.view(now, a.clock.Now(now))
 	v.Version = b.view.Version + 1
 	b.viewed = now

@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"slices"
 	"time"
 
 	"vestibule/internal/fleet"
@@ -95,6 +96,7 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 		rate   = max(0, rfree)
 		active = uint64(0)
 		wanted = 0.0
+		parked []fleet.Time
 	)
 	for _, d := range a.centres {
 		l := d.loans[p.ID]
@@ -108,6 +110,7 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 			l = d.loan(p.ID)
 		}
 		wanted += float64(l.want + l.parkedN)
+		parked = append(parked, l.parked...)
 		loans = append(loans, l)
 		lines = append(lines, l.waiting)
 		shares = append(shares, l.share(ft))
@@ -115,10 +118,11 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 		rate += max(0, l.rateIdleNow())
 	}
 	floorShares(shares)
+	slices.Sort(parked)
 	view := a.look(now, ft, p, prospect{
 		whole:  line.Sum(lines...).Compact(wire.MaxSlices),
 		supply: supply, rate: rate, total: int64(p.Total), limit: int64(p.Rate),
-		active: active, wanted: wanted,
+		active: active, wanted: wanted, parked: parked,
 	})
 	if len(loans) == 0 {
 		return

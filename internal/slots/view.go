@@ -20,7 +20,7 @@ type pace struct {
 const (
 	viewGap   = 200 * time.Millisecond // least time between views, unless a queue begins or ends
 	paceStep  = 500 * time.Millisecond
-	paceAhead = 2.0  // seconds of admissions called at factor 1
+	paceAhead = 1.0  // seconds of admissions called at factor 1
 	parkAhead = 12.0 // seconds of admissions held at the edges
 	idleAim   = 0.004
 )
@@ -128,7 +128,8 @@ type prospect struct {
 	supply, rate              int64 // idle rights of T and of R
 	total, limit              int64 // of which so many exist
 	active                    uint64
-	wanted                    float64 // rights that newcomers want by the next report
+	parked                    []fleet.Time // join times of people held at the edges, ascending
+	wanted                    float64      // rights that newcomers want by the next report
 	admitted, joined, entered uint64
 }
 
@@ -152,9 +153,21 @@ func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
 	}
 	idle := min(part(x.supply, x.total), part(x.rate, x.limit))
 	x.pace.step(now, idle)
+	// Those who will be let in before the next view reaches the edges are
+	// called by the place of people who are there, held at an edge: whoever
+	// stands in front of them without being there is passed, and goes first on
+	// coming back. Where too few are there, the line itself tells how far to call.
 	called := float64(avail) + max(1, x.pace.factor*paceAhead*v.Mu)
-	v.Horizon = x.whole.At(called)
-	if hold := called + parkAhead*v.Mu + 1; hold < waiting {
+	if n := int(called + 0.5); n < len(x.parked) {
+		v.Horizon = x.parked[n]
+	} else {
+		v.Horizon = x.whole.At(called)
+		if n := len(x.parked); n > 0 {
+			v.Horizon = max(v.Horizon, x.parked[n-1])
+		}
+	}
+	hold := max(x.whole.Before(v.Horizon), called) + parkAhead*v.Mu + 1
+	if hold < waiting {
 		v.Park = x.whole.At(hold)
 	}
 	return v

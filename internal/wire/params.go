@@ -35,7 +35,7 @@ func DefaultParams() Params {
 		SyncIdle:      2 * time.Second,
 		SyncGap:       20 * time.Millisecond,
 		Knock:         200 * time.Millisecond,
-		Hold:          10 * time.Second,
+		Hold:          25 * time.Second,
 		Refresh:       20 * time.Second,
 		Nearest:       2 * time.Second,
 		Grace:         5 * time.Minute,

@@ -1,0 +1,350 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/line"
+	"vestibule/internal/room"
+	"vestibule/internal/wire/wirepb"
+)
+
+// ErrVersion says that a message is of a protocol version that this node does
+// not speak.
+var ErrVersion = errors.New("wire: version not spoken")
+
+// Bounds that a decoded message is held to, beside those of a report.
+const (
+	maxName    = 128
+	maxRooms   = 10_000
+	maxExpirys = 1 << 14
+)
+
+// EncodeReport returns the message as it travels.
+func EncodeReport(m *Report) ([]byte, error) {
+	p := &wirepb.Report{
+		Version: Version, From: m.From, Inc: m.Inc, Tenure: m.Tenure, Seq: m.Seq, Part: m.Part, Parts: m.Parts,
+		SentNs: int64(m.Sent), AsOfMs: int64(m.AsOf), Seen: packTerm(m.Seen), Acked: m.Acked,
+		Join: m.Join, Final: m.Final, Bye: m.Bye, Blank: m.Blank,
+		Rooms: make([]*wirepb.RoomReport, len(m.Rooms)),
+	}
+	for i := range m.Rooms {
+		p.Rooms[i] = packRoomReport(&m.Rooms[i])
+	}
+	return proto.Marshal(p)
+}
+
+// DecodeReport reads a message. The error names the field and the rule; it is
+// ErrVersion for a message of another version.
+func DecodeReport(data []byte) (*Report, error) {
+	var p wirepb.Report
+	if err := proto.Unmarshal(data, &p); err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	if p.Version != Version {
+		return nil, fmt.Errorf("report: %w: %d", ErrVersion, p.Version)
+	}
+	m := &Report{
+		From: p.From, Inc: p.Inc, Tenure: p.Tenure, Seq: p.Seq, Part: p.Part, Parts: p.Parts,
+		Sent: fleet.Mono(p.SentNs), AsOf: fleet.Time(p.AsOfMs), Seen: unpackTerm(p.Seen), Acked: p.Acked,
+		Join: p.Join, Final: p.Final, Bye: p.Bye, Blank: p.Blank,
+	}
+	if err := checkHead(m.From, m.Part, m.Parts, len(p.Rooms)); err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	if len(p.Rooms) > 0 {
+		m.Rooms = make([]RoomReport, len(p.Rooms))
+	}
+	for i, r := range p.Rooms {
+		if err := unpackRoomReport(&m.Rooms[i], r); err != nil {
+			return nil, fmt.Errorf("report: rooms[%d]: %w", i, err)
+		}
+	}
+	return m, nil
+}
+
+func checkHead(name string, part, parts uint32, rooms int) error {
+	switch {
+	case name == "" || len(name) > maxName:
+		return fmt.Errorf("name: must have 1 to %d bytes, got %d", maxName, len(name))
+	case parts == 0 || parts > MaxParts || part >= parts:
+		return fmt.Errorf("part: must be below parts, and parts 1 to %d, got %d of %d", MaxParts, part, parts)
+	case rooms > maxRooms:
+		return fmt.Errorf("rooms: at most %d, got %d", maxRooms, rooms)
+	}
+	return nil
+}
+
+func packTerm(t Term) *wirepb.Term { return &wirepb.Term{N: t.N, Nonce: t.Nonce} }
+
+func unpackTerm(p *wirepb.Term) Term { return Term{N: p.GetN(), Nonce: p.GetNonce()} }
+
+func packRoomReport(r *RoomReport) *wirepb.RoomReport {
+	p := &wirepb.RoomReport{
+		Room: uint64(r.Room), Gen: r.Gen,
+		Granted: r.Granted, Returned: r.Returned, Spent: r.Spent, Idle: r.Idle,
+		RateGranted: r.RateGranted, RateReturned: r.RateReturned, RateIdle: r.RateIdle,
+		Renewed: r.Renewed, RenewCeil: r.RenewCeil,
+		Want: r.Want, ParkedN: r.ParkedN,
+		Active: r.Active, Admitted: r.Admitted, Joined: r.Joined, Entered: r.Entered,
+		Waiting: packLine(r.Waiting),
+	}
+	if n := len(r.Sessions); n > 0 {
+		s := &wirepb.Sessions{Until: make([]uint32, n), Stamped: make([]uint64, n), Consumed: make([]uint64, n)}
+		last := uint32(0)
+		for i, e := range r.Sessions {
+			s.Until[i], s.Stamped[i], s.Consumed[i] = e.Until-last, e.Stamped, e.Consumed
+			last = e.Until
+		}
+		p.Sessions = s
+	}
+	if n := len(r.Moves); n > 0 || r.FirstMove != 0 {
+		s := &wirepb.Moves{First: r.FirstMove, Id: make([]uint64, n), From: make([]int32, n), Until: make([]int32, n)}
+		if n > 0 {
+			s.Base = r.Moves[0].Until
+		}
+		for i, m := range r.Moves {
+			s.Id[i], s.Until[i] = m.ID, int32(m.Until-s.Base)
+			if m.From != 0 {
+				if s.From[i] = int32(m.From - s.Base); s.From[i] <= 0 {
+					s.From[i]-- // 0 is an admission
+				}
+			}
+		}
+		p.Moves = s
+	}
+	if n := len(r.Parked); n > 0 {
+		p.ParkedMs = make([]int64, n)
+		last := fleet.Time(0)
+		for i, t := range r.Parked {
+			p.ParkedMs[i] = int64(t - last)
+			last = t
+		}
+	}
+	for _, m := range r.Arrivals {
+		p.ArrivalsMinuteMs = append(p.ArrivalsMinuteMs, int64(m.Start))
+		p.ArrivalsN = append(p.ArrivalsN, m.N)
+	}
+	return p
+}
+
+func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
+	*r = RoomReport{
+		Room: room.ID(p.GetRoom()), Gen: p.GetGen(),
+		Granted: p.GetGranted(), Returned: p.GetReturned(), Spent: p.GetSpent(), Idle: p.GetIdle(),
+		RateGranted: p.GetRateGranted(), RateReturned: p.GetRateReturned(), RateIdle: p.GetRateIdle(),
+		Renewed: p.GetRenewed(), RenewCeil: p.GetRenewCeil(),
+		Want: p.GetWant(), ParkedN: p.GetParkedN(),
+		Active: p.GetActive(), Admitted: p.GetAdmitted(), Joined: p.GetJoined(), Entered: p.GetEntered(),
+	}
+	var err error
+	if r.Sessions, err = unpackSessions(p.GetSessions()); err != nil {
+		return err
+	}
+	if r.FirstMove, r.Moves, err = unpackMoves(p.GetMoves()); err != nil {
+		return err
+	}
+	if n := len(p.GetParkedMs()); n > MaxParked {
+		return fmt.Errorf("parked: at most %d, got %d", MaxParked, n)
+	}
+	last := int64(0)
+	for _, d := range p.GetParkedMs() {
+		last += d
+		if len(r.Parked) > 0 && d < 0 {
+			return errors.New("parked: join times must not decrease")
+		}
+		r.Parked = append(r.Parked, fleet.Time(last))
+	}
+	if r.Waiting, err = unpackLine(p.GetWaiting()); err != nil {
+		return fmt.Errorf("waiting: %w", err)
+	}
+	if len(p.GetArrivalsMinuteMs()) != len(p.GetArrivalsN()) || len(p.GetArrivalsN()) > MaxMinutes {
+		return fmt.Errorf("arrivals: columns must be equally long and hold at most %d minutes", MaxMinutes)
+	}
+	for i, t := range p.GetArrivalsMinuteMs() {
+		r.Arrivals = append(r.Arrivals, Minute{Start: fleet.Time(t), N: p.GetArrivalsN()[i]})
+	}
+	return nil
+}
+
+func unpackSessions(p *wirepb.Sessions) ([]Expiry, error) {
+	n := len(p.GetUntil())
+	if n != len(p.GetStamped()) || n != len(p.GetConsumed()) || n > maxExpirys {
+		return nil, fmt.Errorf("sessions: columns must be equally long and hold at most %d seconds", maxExpirys)
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	out := make([]Expiry, n)
+	last := uint32(0)
+	for i, d := range p.GetUntil() {
+		if d > math.MaxUint32-last || (i > 0 && d == 0) {
+			return nil, errors.New("sessions: seconds must ascend")
+		}
+		last += d
+		out[i] = Expiry{Until: last, Stamped: p.GetStamped()[i], Consumed: p.GetConsumed()[i]}
+	}
+	return out, nil
+}
+
+func unpackMoves(p *wirepb.Moves) (uint64, []Move, error) {
+	n := len(p.GetId())
+	if n != len(p.GetFrom()) || n != len(p.GetUntil()) || n > MaxMoves {
+		return 0, nil, fmt.Errorf("moves: columns must be equally long and hold at most %d moves", MaxMoves)
+	}
+	if n == 0 {
+		return p.GetFirst(), nil, nil
+	}
+	out := make([]Move, n)
+	for i, id := range p.GetId() {
+		m := Move{ID: id, Until: p.GetBase() + uint32(p.GetUntil()[i])}
+		if d := p.GetFrom()[i]; d > 0 {
+			m.From = p.GetBase() + uint32(d)
+		} else if d < 0 {
+			m.From = p.GetBase() + uint32(d+1)
+		}
+		out[i] = m
+	}
+	return p.GetFirst(), out, nil
+}
+
+func packLine(h line.Histogram) *wirepb.Line {
+	if len(h) == 0 {
+		return nil
+	}
+	p := &wirepb.Line{StartMs: make([]int64, len(h)), WidthMs: make([]uint64, len(h)), N: make([]float32, len(h))}
+	last := fleet.Time(0)
+	for i, s := range h {
+		p.StartMs[i], p.WidthMs[i], p.N[i] = int64(s.Start-last), uint64(s.Width), float32(s.N)
+		last = s.End()
+	}
+	return p
+}
+
+// maxTime bounds join times, in milliseconds: far beyond any, and far from
+// where sums of two would overflow.
+const maxTime = 1 << 50
+
+func unpackLine(p *wirepb.Line) (line.Histogram, error) {
+	n := len(p.GetStartMs())
+	if n != len(p.GetWidthMs()) || n != len(p.GetN()) || n > MaxSlices {
+		return nil, fmt.Errorf("columns must be equally long and hold at most %d slices", MaxSlices)
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	h := make(line.Histogram, n)
+	last := int64(0)
+	for i, d := range p.GetStartMs() {
+		w, people := p.GetWidthMs()[i], float64(p.GetN()[i])
+		if (i > 0 && d < 0) || d > maxTime || d < -maxTime || w == 0 || w > maxTime || math.Abs(float64(last+d)) > maxTime {
+			return nil, fmt.Errorf("slice %d: slices must ascend without overlap, each at least 1 ms wide", i)
+		}
+		if math.IsNaN(people) || math.IsInf(people, 0) {
+			return nil, fmt.Errorf("slice %d: n: must be a number", i)
+		}
+		h[i] = line.Slice{Start: fleet.Time(last + d), Width: int64(w), N: people}
+		last = int64(h[i].End())
+	}
+	return h, nil
+}
+
+// EncodeGrant returns the message as it travels.
+func EncodeGrant(g *Grant) ([]byte, error) {
+	p := &wirepb.Grant{
+		Version: Version, To: g.To, Inc: g.Inc, Tenure: g.Tenure, From: packTerm(g.From), Seq: g.Seq, Part: g.Part, Parts: g.Parts,
+		Acked: g.Acked, EchoNs: int64(g.Echo), DwellNs: uint64(max(0, g.Dwell)), AtMs: int64(g.At), AtErrNs: uint64(max(0, g.AtErr)),
+		LeaseNs: uint64(max(0, g.Lease)), Basis: g.Basis, Verdict: wirepb.Verdict(g.Verdict) + 1, WatermarkMs: int64(g.Watermark),
+		Rooms: make([]*wirepb.RoomGrant, len(g.Rooms)),
+	}
+	for i := range g.Rooms {
+		r := &g.Rooms[i]
+		p.Rooms[i] = &wirepb.RoomGrant{
+			Room: uint64(r.Room), Gen: r.Gen, Granted: r.Granted, RateGranted: r.RateGranted, RenewCeil: r.RenewCeil,
+			LifeS: r.Life, Keep: r.Keep, RateKeep: r.RateKeep, Returned: r.Returned, RateReturned: r.RateReturned,
+			View: packView(r.View),
+		}
+	}
+	return proto.Marshal(p)
+}
+
+// DecodeGrant reads a message; errors as DecodeReport.
+func DecodeGrant(data []byte) (*Grant, error) {
+	var p wirepb.Grant
+	if err := proto.Unmarshal(data, &p); err != nil {
+		return nil, fmt.Errorf("grant: %w", err)
+	}
+	if p.Version != Version {
+		return nil, fmt.Errorf("grant: %w: %d", ErrVersion, p.Version)
+	}
+	if err := checkHead(p.To, p.Part, p.Parts, len(p.Rooms)); err != nil {
+		return nil, fmt.Errorf("grant: %w", err)
+	}
+	if p.Verdict < wirepb.Verdict_VERDICT_ADOPTED || p.Verdict > wirepb.Verdict_VERDICT_DEAD {
+		return nil, fmt.Errorf("grant: verdict: unknown %d", p.Verdict)
+	}
+	for _, d := range []struct {
+		name string
+		ns   uint64
+	}{{"dwell", p.DwellNs}, {"at_err", p.AtErrNs}, {"lease", p.LeaseNs}} {
+		if d.ns > math.MaxInt64 {
+			return nil, fmt.Errorf("grant: %s: must be at most %d ns, got %d", d.name, int64(math.MaxInt64), d.ns)
+		}
+	}
+	g := &Grant{
+		To: p.To, Inc: p.Inc, Tenure: p.Tenure, From: unpackTerm(p.From), Seq: p.Seq, Part: p.Part, Parts: p.Parts,
+		Acked: p.Acked, Echo: fleet.Mono(p.EchoNs), Dwell: time.Duration(p.DwellNs), At: fleet.Time(p.AtMs), AtErr: time.Duration(p.AtErrNs),
+		Lease: time.Duration(p.LeaseNs), Basis: p.Basis, Verdict: Verdict(p.Verdict - 1), Watermark: fleet.Time(p.WatermarkMs),
+	}
+	if len(p.Rooms) > 0 {
+		g.Rooms = make([]RoomGrant, len(p.Rooms))
+	}
+	for i, r := range p.Rooms {
+		g.Rooms[i] = RoomGrant{
+			Room: room.ID(r.GetRoom()), Gen: r.GetGen(), Granted: r.GetGranted(), RateGranted: r.GetRateGranted(), RenewCeil: r.GetRenewCeil(),
+			Life: r.GetLifeS(), Keep: r.GetKeep(), RateKeep: r.GetRateKeep(), Returned: r.GetReturned(), RateReturned: r.GetRateReturned(),
+		}
+		var err error
+		if g.Rooms[i].View, err = unpackView(r.GetView()); err != nil {
+			return nil, fmt.Errorf("grant: rooms[%d]: view: %w", i, err)
+		}
+	}
+	return g, nil
+}
+
+func packView(v *View) *wirepb.View {
+	if v == nil {
+		return nil
+	}
+	return &wirepb.View{
+		Version: v.Version, AtMs: int64(v.At), HorizonMs: int64(v.Horizon), ParkMs: int64(v.Park),
+		Slots: v.Slots, Active: v.Active, Mu: v.Mu, Theta: v.Theta, Line: packLine(v.Line.Histogram()),
+	}
+}
+
+func unpackView(p *wirepb.View) (*View, error) {
+	if p == nil {
+		return nil, nil
+	}
+	for _, f := range []struct {
+		name string
+		rate float64
+	}{{"mu", p.Mu}, {"theta", p.Theta}} {
+		if math.IsNaN(f.rate) || math.IsInf(f.rate, 0) || f.rate < 0 {
+			return nil, fmt.Errorf("%s: must be a rate, got %v", f.name, f.rate)
+		}
+	}
+	h, err := unpackLine(p.Line)
+	if err != nil {
+		return nil, fmt.Errorf("line: %w", err)
+	}
+	return &View{
+		Version: p.Version, At: fleet.Time(p.AtMs), Horizon: fleet.Time(p.HorizonMs), Park: fleet.Time(p.ParkMs),
+		Slots: p.Slots, Active: p.Active, Mu: p.Mu, Theta: p.Theta, Line: line.NewDigest(h),
+	}, nil
+}

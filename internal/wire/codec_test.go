@@ -1,0 +1,403 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/line"
+	"vestibule/internal/room"
+	"vestibule/internal/wire/wirepb"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+
+const day = fleet.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
+
+var goldenReport = Report{
+	From: "edge-1", Inc: 0x1122334455667788, Tenure: 2, Seq: 41, Part: 0, Parts: 1, Sent: 987654321, AsOf: day,
+	Seen: Term{N: 3, Nonce: 0xabcdef}, Acked: 40, Join: true,
+	Rooms: []RoomReport{{
+		Room: room.IDOf("tickets"), Granted: 60, Returned: 4, Spent: 50, RateGranted: 30, RateReturned: 2, RateIdle: 7,
+		Renewed: 9, RenewCeil: 12,
+		Sessions:  []Expiry{{Until: 1622133300, Stamped: 20, Consumed: 3}, {Until: 1622133301, Stamped: 30, Consumed: 0}, {Until: 1622133310, Stamped: 9, Consumed: 1}},
+		FirstMove: 58,
+		Moves:     []Move{{ID: 77, Until: 1622133310}, {ID: 78, From: 1622133280, Until: 1622133310}, {ID: 79, From: 1622133310, Until: 1622133311}},
+		Want:      5, Parked: []fleet.Time{day - 90_000, day - 89_999, day - 10}, ParkedN: 3,
+		Admitted: 50, Joined: 12, Entered: 4,
+		Waiting:  line.Histogram{{Start: day - 120_000, Width: 1000, N: 2}, {Start: day - 119_000, Width: 60_000, N: -1.5}, {Start: day - 30_000, Width: 1, N: 7}},
+		Arrivals: []Minute{{Start: day.Minute() - 60_000, N: 45}, {Start: day.Minute(), N: 55}},
+	}},
+}
+
+var goldenGrant = Grant{
+	To: "nairobi", Inc: 4, From: Term{N: 9, Nonce: 0xfeed}, Seq: 12, Part: 1, Parts: 2, Acked: 40, Echo: 987654321,
+	Dwell: 3 * time.Millisecond, At: day, AtErr: 41 * time.Millisecond, Lease: time.Minute, Basis: true,
+	Verdict: Adopted, Watermark: day - 250,
+	Rooms: []RoomGrant{
+		{Room: room.IDOf("tickets"), Gen: 1, Granted: 600, RateGranted: 300, RenewCeil: 12, Life: 330, Keep: 20, RateKeep: 10, Returned: 44, RateReturned: 2, View: &View{
+			Version: 8, At: day, Horizon: day - 90_000, Park: line.Open, Slots: -1, Active: 201, Mu: 0.5, Theta: 1.0 / 1800,
+			Line: line.NewDigest(line.Histogram{{Start: day - 120_000, Width: 60_000, N: 2}}),
+		}},
+		{Room: room.IDOf("vaccine")},
+	},
+}
+
+func TestGoldenMessages(t *testing.T) {
+	report, err := EncodeReport(&goldenReport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grant, err := EncodeGrant(&goldenGrant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range []struct {
+		name string
+		data []byte
+		msg  proto.Message
+	}{{"report", report, &wirepb.Report{}}, {"grant", grant, &wirepb.Grant{}}} {
+		bin := filepath.Join("testdata", g.name+".v1.binpb")
+		if *rewrite {
+			if err := proto.Unmarshal(g.data, g.msg); err != nil {
+				t.Fatal(err)
+			}
+			// The text is for people; prototext varies its spaces on purpose.
+			text := strings.ReplaceAll(prototext.MarshalOptions{Multiline: true}.Format(g.msg), ":  ", ": ")
+			for file, data := range map[string][]byte{bin: g.data, filepath.Join("testdata", g.name+".v1.txtpb"): []byte(text)} {
+				if err := os.WriteFile(file, data, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		want, err := os.ReadFile(bin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(g.data, want) {
+			t.Errorf("%s is not encoded as in %s: a change that old nodes will not understand?", g.name, bin)
+		}
+		// The text tells the same as the bytes.
+		text, err := os.ReadFile(filepath.Join("testdata", g.name+".v1.txtpb"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := g.msg.ProtoReflect().New().Interface()
+		if err := prototext.Unmarshal(text, told); err != nil {
+			t.Fatal(err)
+		}
+		if err := proto.Unmarshal(want, g.msg); err != nil || !proto.Equal(told, g.msg) {
+			t.Errorf("%s: text and bytes tell different things (%v)", g.name, err)
+		}
+	}
+	gotReport, err := DecodeReport(report)
+	if diff := cmp.Diff(&goldenReport, gotReport); diff != "" || err != nil {
+		t.Errorf("report came back otherwise (%v):\n%s", err, diff)
+	}
+	gotGrant, err := DecodeGrant(grant)
+	if diff := cmp.Diff(&goldenGrant, gotGrant, cmp.AllowUnexported(line.Digest{})); diff != "" || err != nil {
+		t.Errorf("grant came back otherwise (%v):\n%s", err, diff)
+	}
+}
+
+func TestForeignMessagesAreRefused(t *testing.T) {
+	report := func(change func(*wirepb.Report)) func() error {
+		return func() error {
+			var p wirepb.Report
+			data, err := EncodeReport(&goldenReport)
+			if err != nil {
+				return err
+			}
+			if err := proto.Unmarshal(data, &p); err != nil {
+				return err
+			}
+			change(&p)
+			if data, err = proto.Marshal(&p); err != nil {
+				return err
+			}
+			_, err = DecodeReport(data)
+			return err
+		}
+	}
+	grant := func(change func(*wirepb.Grant)) func() error {
+		return func() error {
+			var p wirepb.Grant
+			data, err := EncodeGrant(&goldenGrant)
+			if err != nil {
+				return err
+			}
+			if err := proto.Unmarshal(data, &p); err != nil {
+				return err
+			}
+			change(&p)
+			if data, err = proto.Marshal(&p); err != nil {
+				return err
+			}
+			_, err = DecodeGrant(data)
+			return err
+		}
+	}
+	nan := float32(0)
+	nan /= nan
+	for _, tc := range []struct {
+		name   string
+		decode func() error
+		want   string // in the error; "" for none
+	}{
+		{"nothing changed", report(func(*wirepb.Report) {}), ""},
+		{"nothing changed", grant(func(*wirepb.Grant) {}), ""},
+		{"report of version 2", report(func(p *wirepb.Report) { p.Version = 2 }), "version not spoken: 2"},
+		{"grant of version 0", grant(func(p *wirepb.Grant) { p.Version = 0 }), "version not spoken: 0"},
+		{"no name", report(func(p *wirepb.Report) { p.From = "" }), "name"},
+		{"part out of range", report(func(p *wirepb.Report) { p.Part = 1 }), "part"},
+		{"no parts", grant(func(p *wirepb.Grant) { p.Parts = 0 }), "part"},
+		{"unequal columns", report(func(p *wirepb.Report) { p.Rooms[0].Sessions.Stamped = p.Rooms[0].Sessions.Stamped[1:] }), "sessions: columns"},
+		{"the same second twice", report(func(p *wirepb.Report) { p.Rooms[0].Sessions.Until[1] = 0 }), "must ascend"},
+		{"seconds beyond 32 bits", report(func(p *wirepb.Report) { p.Rooms[0].Sessions.Until[1] = 1<<32 - 1 }), "must ascend"},
+		{"moves without ids", report(func(p *wirepb.Report) { p.Rooms[0].Moves.Id = nil }), "moves: columns"},
+		{"too many parked", report(func(p *wirepb.Report) { p.Rooms[0].ParkedMs = make([]int64, MaxParked+1) }), "parked: at most"},
+		{"parked in disorder", report(func(p *wirepb.Report) { p.Rooms[0].ParkedMs[1] = -1 }), "parked: join times"},
+		{"slices that overlap", report(func(p *wirepb.Report) { p.Rooms[0].Waiting.StartMs[1] = -1 }), "slices must ascend"},
+		{"an empty slice", report(func(p *wirepb.Report) { p.Rooms[0].Waiting.WidthMs[1] = 0 }), "at least 1 ms"},
+		{"no number of people", report(func(p *wirepb.Report) { p.Rooms[0].Waiting.N[1] = nan }), "must be a number"},
+		{"minutes without numbers", report(func(p *wirepb.Report) { p.Rooms[0].ArrivalsN = nil }), "arrivals"},
+		{"no verdict", grant(func(p *wirepb.Grant) { p.Verdict = 0 }), "verdict"},
+		{"a verdict of tomorrow", grant(func(p *wirepb.Grant) { p.Verdict = 9 }), "verdict"},
+		{"a lease of centuries", grant(func(p *wirepb.Grant) { p.LeaseNs = 1 << 63 }), "lease"},
+		{"a negative rate", grant(func(p *wirepb.Grant) { p.Rooms[0].View.Mu = -1 }), "mu"},
+		{"no message", func() error { _, err := DecodeReport([]byte("x")); return err }, "report"},
+		{"no message", func() error { _, err := DecodeGrant([]byte("x")); return err }, "grant"},
+	} {
+		err := tc.decode()
+		if (tc.want == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("%s: error %v, want one that says %q", tc.name, err, tc.want)
+		}
+	}
+	if err := report(func(p *wirepb.Report) { p.Version = 7 })(); !errors.Is(err, ErrVersion) {
+		t.Errorf("another version: %v, want ErrVersion", err)
+	}
+}
+
+func genReport(t *rapid.T) Report {
+	u := func(name string) uint64 { return rapid.Uint64().Draw(t, name) }
+	m := Report{
+		From: rapid.StringMatching(`[a-z0-9-]{1,20}`).Draw(t, "from"), Inc: u("inc"), Tenure: u("tenure"), Seq: u("seq"), Parts: 1,
+		Sent: fleet.Mono(rapid.Int64().Draw(t, "sent")), AsOf: fleet.Time(rapid.Int64().Draw(t, "asof")),
+		Seen: Term{N: u("n"), Nonce: u("nonce")}, Acked: u("acked"), Join: rapid.Bool().Draw(t, "join"), Final: rapid.Bool().Draw(t, "final"),
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "rooms") {
+		r := RoomReport{Room: room.ID(u("room")), Gen: u("gen"), Granted: u("g"), Returned: u("r"), Spent: u("s"), Idle: u("i"), FirstMove: u("first"), Want: u("want")}
+		until := uint32(0)
+		for range rapid.IntRange(0, 10).Draw(t, "sessions") {
+			until += rapid.Uint32Range(1, 1<<27).Draw(t, "until")
+			r.Sessions = append(r.Sessions, Expiry{Until: until, Stamped: u("p"), Consumed: u("n")})
+		}
+		for range rapid.IntRange(0, 10).Draw(t, "moves") {
+			r.Moves = append(r.Moves, Move{ID: u("id"), From: rapid.Uint32Range(0, 1<<30).Draw(t, "from"), Until: rapid.Uint32Range(0, 1<<30).Draw(t, "until")})
+		}
+		at := fleet.Time(0)
+		for range rapid.IntRange(0, 10).Draw(t, "parked") {
+			at += fleet.Time(rapid.Int64Range(0, 1e9).Draw(t, "ms"))
+			r.Parked = append(r.Parked, at)
+		}
+		at = 0
+		for range rapid.IntRange(0, 10).Draw(t, "line") {
+			at += fleet.Time(rapid.Int64Range(0, 1e9).Draw(t, "gap"))
+			s := line.Slice{Start: at, Width: rapid.Int64Range(1, 1e9).Draw(t, "width"), N: float64(rapid.Float32Range(-1e6, 1e6).Draw(t, "people"))}
+			r.Waiting = append(r.Waiting, s)
+			at = s.End()
+		}
+		m.Rooms = append(m.Rooms, r)
+	}
+	return m
+}
+
+func TestReportsComeBackAsTheyWere(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := genReport(t)
+		data, err := EncodeReport(&want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := DecodeReport(data)
+		if diff := cmp.Diff(&want, got); diff != "" || err != nil {
+			t.Fatalf("%v\n%s", err, diff)
+		}
+	})
+}
+
+// A million people waiting in a line of hours, a room of ten thousand sessions
+// of half an hour: the largest room that a data centre says anything of.
+func TestALargeRoomStaysSmallOnTheWire(t *testing.T) {
+	r := RoomReport{Room: 1, Active: 10_000, FirstMove: 1 << 40}
+	for i := range MaxSlices {
+		r.Waiting = append(r.Waiting, line.Slice{Start: day + fleet.Time(i*28_000), Width: 28_000, N: 1e6 / MaxSlices})
+	}
+	for i := range MaxParked {
+		r.Parked = append(r.Parked, day+fleet.Time(i*500))
+	}
+	data, err := EncodeReport(&Report{From: "dublin", Parts: 1, Rooms: []RoomReport{r}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(data) > 64<<10 {
+		t.Errorf("%d bytes", len(data))
+	}
+	if size := reportSize(&r); len(data) > size {
+		t.Errorf("%d bytes, reckoned with at most %d", len(data), size)
+	}
+}
+
+func TestPackersCutAtTheBound(t *testing.T) {
+	p := NewReportPacker(Report{From: "e", Seq: 7})
+	big := RoomReport{Moves: make([]Move, MaxMoves), FirstMove: 1}
+	for i := range 9 {
+		big.Room = room.ID(i)
+		p.Add(big)
+	}
+	parts := p.Reports()
+	if len(parts) < 2 {
+		t.Fatalf("%d parts", len(parts))
+	}
+	var rooms int
+	var tracker Parts
+	for i, m := range parts {
+		data, err := EncodeReport(&m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(data) > MaxMessage {
+			t.Errorf("part %d has %d bytes", i, len(data))
+		}
+		rooms += len(m.Rooms)
+		fresh, complete := tracker.Take(m.Seq, m.Part, m.Parts)
+		if !fresh || complete != (i == len(parts)-1) {
+			t.Errorf("part %d: fresh %v, complete %v", i, fresh, complete)
+		}
+	}
+	if rooms != 9 {
+		t.Errorf("%d of 9 rooms went out", rooms)
+	}
+	if empty := NewGrantPacker(Grant{To: "e"}).Grants(); len(empty) != 1 || empty[0].Parts != 1 {
+		t.Errorf("a grant without rooms: %+v", empty)
+	}
+}
+
+func TestPartsAreTakenOnceAndInAnyOrder(t *testing.T) {
+	type step struct {
+		seq             uint64
+		part, parts     uint32
+		fresh, complete bool
+	}
+	for _, tc := range []struct {
+		name  string
+		steps []step
+		done  uint64
+	}{
+		{"single parts", []step{{1, 0, 1, true, true}, {2, 0, 1, true, true}}, 2},
+		{"a double", []step{{1, 0, 1, true, true}, {1, 0, 1, false, false}}, 1},
+		{"an older one", []step{{5, 0, 1, true, true}, {4, 0, 1, false, false}}, 5},
+		{"two parts in disorder", []step{{1, 1, 2, true, false}, {1, 1, 2, false, false}, {1, 0, 2, true, true}}, 1},
+		{"one part lost", []step{{1, 0, 2, true, false}, {2, 0, 1, true, true}, {1, 1, 2, false, false}}, 2},
+		{"a part of an incomplete older one", []step{{1, 0, 2, true, false}, {2, 0, 2, true, false}, {1, 1, 2, false, false}}, 0},
+		{"nonsense", []step{{1, 0, 0, false, false}, {1, 2, 2, false, false}, {1, 0, MaxParts + 1, false, false}}, 0},
+	} {
+		var p Parts
+		for i, s := range tc.steps {
+			if fresh, complete := p.Take(s.seq, s.part, s.parts); fresh != s.fresh || complete != s.complete {
+				t.Errorf("%s, step %d: fresh %v, complete %v", tc.name, i, fresh, complete)
+			}
+		}
+		if p.Done() != tc.done {
+			t.Errorf("%s: done %d, want %d", tc.name, p.Done(), tc.done)
+		}
+	}
+	var full Parts
+	for i := range uint32(MaxParts) {
+		if _, complete := full.Take(1, i, MaxParts); complete != (i == MaxParts-1) {
+			t.Fatalf("part %d of %d: complete %v", i, MaxParts, complete)
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	for name, ok := range map[string]bool{
+		"dublin": true, "edge-1": true, "a": true, "dc_2": true, strings.Repeat("x", 64): true,
+		"": false, "global": false, "Dublin": false, "a.b": false, "a b": false, "*": false, ">": false, strings.Repeat("x", 65): false, "é": false,
+	} {
+		if err := CheckName(name); (err == nil) != ok {
+			t.Errorf("CheckName(%q) = %v", name, err)
+		}
+	}
+}
+
+// Life must give every visitor the whole session duration after any request,
+// renewed or not.
+func TestNobodyGetsLessThanTheSessionDuration(t *testing.T) {
+	for d := 5 * time.Second; d <= time.Hour; d += time.Second {
+		life := Life(d)
+		// Just not renewed: the ticket would have been lengthened by one second
+		// less than RenewAfter.
+		if left := life - (RenewAfter(life) - 1); time.Duration(left)*time.Second < d {
+			t.Fatalf("session %v: life %d, renewed after %d: %d s may be left", d, life, RenewAfter(life), left)
+		}
+		if float64(life) > d.Seconds()*1.1+1 {
+			t.Fatalf("session %v: life %d", d, life)
+		}
+	}
+}
+
+func FuzzDecodeReport(f *testing.F) {
+	data, err := EncodeReport(&goldenReport)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := DecodeReport(data)
+		if err != nil {
+			return
+		}
+		again, err := EncodeReport(m)
+		if err != nil {
+			t.Skip("a name that is not UTF-8 cannot be sent")
+		}
+		back, err := DecodeReport(again)
+		if diff := cmp.Diff(m, back); diff != "" || err != nil {
+			t.Fatalf("%v\n%s", err, diff)
+		}
+	})
+}
+
+func FuzzDecodeGrant(f *testing.F) {
+	data, err := EncodeGrant(&goldenGrant)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		g, err := DecodeGrant(data)
+		if err != nil {
+			return
+		}
+		again, err := EncodeGrant(g)
+		if err != nil {
+			t.Skip("a name that is not UTF-8 cannot be sent")
+		}
+		back, err := DecodeGrant(again)
+		if diff := cmp.Diff(g, back, cmp.AllowUnexported(line.Digest{})); diff != "" || err != nil {
+			t.Fatalf("%v\n%s", err, diff)
+		}
+	})
+}

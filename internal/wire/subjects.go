@@ -1,0 +1,43 @@
+package wire
+
+import (
+	"fmt"
+)
+
+// Subjects carry identity, so that what a role may say and hear can be an
+// allow-list. Names of data centres and edges are single tokens; see CheckName.
+//
+//	vestibule.v1.<dc>.report.<edge>    edge to regional
+//	vestibule.v1.<dc>.grant.<edge>     regional to edge
+//	vestibule.v1.global.report.<dc>    regional to global
+//	vestibule.v1.global.grant.<dc>     global to regional
+const prefix = "vestibule.v1."
+
+// Root is the token that stands for global; no data centre may be called so.
+const Root = "global"
+
+// ReportSubject is where a child called name of the parent (a data centre, or
+// Root) reports.
+func ReportSubject(parent, name string) string { return prefix + parent + ".report." + name }
+
+// GrantSubject is where a child called name of the parent hears grants.
+func GrantSubject(parent, name string) string { return prefix + parent + ".grant." + name }
+
+// Reports is the subject by which a parent hears all its children.
+func Reports(parent string) string { return prefix + parent + ".report.*" }
+
+// CheckName reports what is wrong with the name of a data centre or an edge:
+// it must be 1 to 64 characters of a-z, 0-9, - and _, and not Root.
+func CheckName(name string) error {
+	if name == Root {
+		return fmt.Errorf("must not be %q", Root)
+	}
+	ok := len(name) >= 1 && len(name) <= 64
+	for _, c := range name {
+		ok = ok && (c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '_')
+	}
+	if !ok {
+		return fmt.Errorf("must be 1 to 64 characters of a-z, 0-9, - and _, got %q", name)
+	}
+	return nil
+}
