@@ -155,7 +155,7 @@ func New(cfg Config) *World {
 		r := &regionNode{name: name, clock: clock()}
 		r.core = slots.NewAggregator(r.clock.read(0), slots.AggregatorConfig{
 			DC: name, Term: wire.Term{N: 1, Nonce: w.rng.Uint64()}, Params: cfg.Params, Rand: w.fork(),
-		}, slots.Durable{})
+		}, wire.Durable{})
 		r.core.SetLease(fleet.Never)
 		r.core.SetRooms(r.clock.read(0), w.rooms())
 		w.regions = append(w.regions, r)

@@ -57,7 +57,7 @@ type Aggregator struct {
 	rooms map[room.ID]*books
 	order []*books // by ID
 
-	durable Durable
+	durable wire.Durable
 	saved   uint64 // newest version known to be stored
 
 	due fleet.Mono // of the next Grants
@@ -122,8 +122,8 @@ const maxStrays = 256
 // stored is what the predecessor made durable, read after this term was won;
 // the zero Durable if there was none. Until SetLease the aggregator sends
 // nothing.
-func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored Durable) *Aggregator {
-	a := &Aggregator{cfg: cfg, rooms: map[room.ID]*books{}, durable: stored.clone(), due: now}
+func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *Aggregator {
+	a := &Aggregator{cfg: cfg, rooms: map[room.ID]*books{}, durable: stored.Clone(), due: now}
 	a.durable.Version++
 	a.up.seen = stored.Promise
 	a.up.blank = true
@@ -234,8 +234,8 @@ func (a *Aggregator) leads(now fleet.Mono) bool { return !a.fenced && now < a.un
 
 // Unsaved returns what has to be stored before the aggregator goes on with
 // what it wants to do. The shell stores it and calls Saved.
-func (a *Aggregator) Unsaved() (Durable, bool) {
-	return a.durable.clone(), a.durable.Version > a.saved
+func (a *Aggregator) Unsaved() (wire.Durable, bool) {
+	return a.durable.Clone(), a.durable.Version > a.saved
 }
 
 // Saved tells that version is stored.
@@ -256,20 +256,20 @@ func (a *Aggregator) Saved(now fleet.Mono, version uint64) {
 
 // enrol writes an incarnation's place on the roster; the edge waits for it.
 func (a *Aggregator) enrol(e *edge) {
-	entry := RosterEntry{Edge: e.name, Inc: e.inc, Tenure: e.tenure, Dead: e.state == dead || e.state == left}
+	entry := wire.RosterEntry{Edge: e.name, Inc: e.inc, Tenure: e.tenure, Dead: e.state == dead || e.state == left}
 	if entry.Dead {
 		for _, b := range a.order {
 			acc := e.accounts[b.ID]
 			if acc == nil || !acc.holds(&b.counts) {
 				continue
 			}
-			entry.Rooms = append(entry.Rooms, RosterRoom{
+			entry.Rooms = append(entry.Rooms, wire.RosterRoom{
 				Room: b.ID, Sessions: slices.Clone(acc.sessions),
 				Phantom: acc.phantom + acc.frozen + acc.frozenBlind, PhantomUntil: acc.phantomUntil, Silent: acc.silent,
 			})
 		}
 	}
-	a.durable = a.durable.clone()
+	a.durable = a.durable.Clone()
 	i := a.rosterIndex(e)
 	if i < 0 {
 		a.durable.Roster = append(a.durable.Roster, entry)
@@ -283,12 +283,12 @@ func (a *Aggregator) enrol(e *edge) {
 // strike takes an incarnation off the roster: nothing of it is counted any more.
 func (a *Aggregator) strike(e *edge) {
 	if i := a.rosterIndex(e); i >= 0 {
-		a.durable = a.durable.clone()
+		a.durable = a.durable.Clone()
 		a.durable.Roster = slices.Delete(a.durable.Roster, i, i+1)
 		a.durable.Version++
 	}
 }
 
 func (a *Aggregator) rosterIndex(e *edge) int {
-	return slices.IndexFunc(a.durable.Roster, func(r RosterEntry) bool { return r.Edge == e.name && r.Inc == e.inc })
+	return slices.IndexFunc(a.durable.Roster, func(r wire.RosterEntry) bool { return r.Edge == e.name && r.Inc == e.inc })
 }

@@ -16,7 +16,7 @@ import (
 // anything is said or done under it; while blank nothing is free.
 type uplink struct {
 	seen     wire.Term
-	promised uint64 // version of Durable that holds seen
+	promised uint64 // version of the Durable that holds seen
 	joined   bool   // seen has our books, or we have its
 	blank    bool   // the predecessor's books are lost, and not replaced yet
 
@@ -240,7 +240,7 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 		// The promise: nothing older can raise our books from here. It is
 		// stored before the first word under it.
 		u.seen, u.joined, u.acked, u.grants = g.From, false, 0, wire.Parts{}
-		a.durable = a.durable.clone()
+		a.durable = a.durable.Clone()
 		a.durable.Promise = g.From
 		a.durable.Version++
 		u.promised = a.durable.Version

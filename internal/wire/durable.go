@@ -1,10 +1,9 @@
-package slots
+package wire
 
 import (
 	"slices"
 
 	"vestibule/internal/room"
-	"vestibule/internal/wire"
 )
 
 // Durable is what an aggregator's successor must know: whom the data centre
@@ -13,7 +12,7 @@ import (
 // relies on it. A Durable that was handed out is never changed.
 type Durable struct {
 	Version uint64 // grows with every change within a term
-	Promise wire.Term
+	Promise Term
 	Roster  []RosterEntry // by name and incarnation
 }
 
@@ -29,13 +28,14 @@ type RosterEntry struct {
 // RosterRoom is what a dead incarnation left behind in one room.
 type RosterRoom struct {
 	Room         room.ID
-	Sessions     []wire.Expiry
+	Sessions     []Expiry
 	Phantom      int64 // sessions presumed, counted until PhantomUntil
 	PhantomUntil int64 // Unix second
 	Silent       bool  // the edge may still be renewing them: they do not age
 }
 
-func (d Durable) clone() Durable {
+// Clone returns a copy whose roster may be changed.
+func (d Durable) Clone() Durable {
 	d.Roster = slices.Clone(d.Roster)
 	return d
 }

@@ -1,0 +1,196 @@
+// Package natsbus is what Vestibule asks of NATS, one file each: a bus for
+// reports and grants ([Conn]), documents that every node watches ([Documents]),
+// leadership ([Lease]) and what a data centre has promised ([Promises]).
+//
+// Core NATS carries what is sent again anyway, so nothing is buffered while the
+// connection is down: a late flush would be noise. JetStream KV holds what must
+// survive; it is never trusted for the hard limit, and nothing is decided from
+// a read, only from a compare-and-set that succeeded (reads may be stale, and a
+// write that timed out may have happened).
+//
+// The one knob is the lease's length, [LeaseLength].
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"vestibule/internal/wire"
+)
+
+// Options say how to reach NATS.
+type Options struct {
+	URL   string // one or several, separated by commas
+	Name  string // of this node: shown by the server, and part of its inbox
+	Creds string // file with user credentials, "" for none
+	CA    string // file with the certificates to trust, "" for the system's
+	Cert  string // client certificate and key files, "" for none
+	Key   string
+
+	Domain    string                     // JetStream domain, "" for the server's own
+	InProcess nats.InProcessConnProvider // an embedded server instead of URL
+
+	Log     *slog.Logger
+	OnState func(connected bool) // called from the connection's goroutine
+}
+
+// Conn is a connection to NATS that reconnects for ever. It is safe for
+// concurrent use.
+type Conn struct {
+	nc     *nats.Conn
+	domain string
+	log    *slog.Logger
+}
+
+var _ wire.Bus = (*Conn)(nil)
+
+// Connect returns a connection. It does not fail because no server answers:
+// then the connection is down until one does. It fails for options that can
+// never work.
+func Connect(o Options) (*Conn, error) {
+	log := o.Log.With(slog.String("component", "nats"))
+	state := func(up bool) {
+		if o.OnState != nil {
+			o.OnState(up)
+		}
+	}
+	opts := []nats.Option{
+		nats.Name("vestibule " + o.Name),
+		nats.CustomInboxPrefix("_INBOX_" + o.Name),
+		nats.ReconnectBufSize(-1),
+		nats.RetryOnFailedConnect(true),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(200 * time.Millisecond),
+		nats.ReconnectJitter(100*time.Millisecond, 300*time.Millisecond),
+		nats.PingInterval(5 * time.Second),
+		nats.MaxPingsOutstanding(2),
+		nats.Timeout(2 * time.Second),
+		nats.ConnectHandler(func(*nats.Conn) { log.Info("connected"); state(true) }),
+		nats.ReconnectHandler(func(*nats.Conn) { log.Info("connected again"); state(true) }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				log.Warn("connection lost", slog.Any("error", err))
+			}
+			state(false)
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) {
+			subject := ""
+			if s != nil {
+				subject = s.Subject
+			}
+			log.Warn("asynchronous error", slog.String("subject", subject), slog.Any("error", err))
+		}),
+	}
+	if o.Creds != "" {
+		opts = append(opts, nats.UserCredentials(o.Creds))
+	}
+	if o.CA != "" {
+		opts = append(opts, nats.RootCAs(o.CA))
+	}
+	if o.Cert != "" {
+		opts = append(opts, nats.ClientCert(o.Cert, o.Key))
+	}
+	url := o.URL
+	if o.InProcess != nil {
+		opts = append(opts, nats.InProcessServer(o.InProcess))
+		url = ""
+	}
+	nc, err := nats.Connect(url, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to NATS: %w", err)
+	}
+	return &Conn{nc: nc, domain: o.Domain, log: log}, nil
+}
+
+// Publish implements [wire.Bus].
+func (c *Conn) Publish(subject string, data []byte) error {
+	if !c.nc.IsConnected() {
+		return wire.ErrDown
+	}
+	if err := c.nc.Publish(subject, data); err != nil {
+		if errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionClosed) {
+			return wire.ErrDown
+		}
+		return fmt.Errorf("publish on %s: %w", subject, err)
+	}
+	return nil
+}
+
+// pending bounds what may queue for one subscription before the oldest user of
+// the memory, this process, is told that it is slow: reports are state, a newer
+// one makes up for any that was dropped.
+const pending = 4096
+
+// Subscribe implements [wire.Bus].
+func (c *Conn) Subscribe(subject string, handle func(subject string, data []byte)) (func(), error) {
+	s, err := c.nc.Subscribe(subject, func(m *nats.Msg) { handle(m.Subject, m.Data) })
+	if err != nil {
+		return nil, fmt.Errorf("subscribe to %s: %w", subject, err)
+	}
+	if err := s.SetPendingLimits(pending, pending*wire.MaxMessage/16); err != nil {
+		return nil, fmt.Errorf("subscribe to %s: %w", subject, err)
+	}
+	done := make(chan struct{})
+	s.SetClosedHandler(func(string) { close(done) })
+	return func() {
+		if err := s.Unsubscribe(); err != nil {
+			return // closed with its connection
+		}
+		select {
+		case <-done:
+		case <-time.After(time.Second):
+		}
+	}, nil
+}
+
+// Connected reports whether there is a connection now.
+func (c *Conn) Connected() bool { return c.nc.IsConnected() }
+
+// URL returns the address of the server connected to, "" for none.
+func (c *Conn) URL() string { return c.nc.ConnectedUrl() }
+
+// Close ends the connection; it sends what was published.
+func (c *Conn) Close() {
+	if c.nc.IsConnected() {
+		if err := c.nc.FlushTimeout(500 * time.Millisecond); err != nil {
+			c.log.Debug("last messages may be lost", slog.Any("error", err))
+		}
+	}
+	c.nc.Close()
+}
+
+// jetStream returns the JetStream of the connection's domain.
+func (c *Conn) jetStream() (jetstream.JetStream, error) {
+	if c.domain != "" {
+		return jetstream.NewWithDomain(c.nc, c.domain)
+	}
+	return jetstream.New(c.nc)
+}
+
+// bucket opens the KV bucket of that name, making it with the given number of
+// replicas if there is none; replicas 0 only opens.
+func (c *Conn) bucket(ctx context.Context, name string, replicas int) (jetstream.KeyValue, error) {
+	js, err := c.jetStream()
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", name, err)
+	}
+	kv, err := js.KeyValue(ctx, name)
+	if errors.Is(err, jetstream.ErrBucketNotFound) && replicas > 0 {
+		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: name, Description: "vestibule", Storage: jetstream.FileStorage, Replicas: replicas, History: 1,
+		})
+		if errors.Is(err, jetstream.ErrBucketExists) { // somebody was faster
+			kv, err = js.KeyValue(ctx, name)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", name, err)
+	}
+	return kv, nil
+}

@@ -1,0 +1,133 @@
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Documents are the few small documents that every node needs: the room set,
+// the keys, the pages. Global writes them; every node watches.
+type Documents struct {
+	conn     *Conn
+	replicas int
+}
+
+// The documents' names. Pages are kept by content, see PageKey.
+const (
+	RoomsKey = "rooms"
+	KeysKey  = "keys"
+
+	documentsBucket = "vestibule_documents"
+)
+
+// PageKey names the page whose content has this hash.
+func PageKey(hash string) string { return "page." + hash }
+
+// NewDocuments returns the documents behind conn. replicas is for the bucket,
+// if it has to be made; 0 for nodes that only read.
+func NewDocuments(conn *Conn, replicas int) *Documents {
+	return &Documents{conn: conn, replicas: replicas}
+}
+
+// ErrChanged says that a document was changed by somebody else since it was
+// read: nothing was written.
+var ErrChanged = errors.New("document changed meanwhile")
+
+// Get returns a document and its revision, (nil, 0) if there is none. What it
+// returns may be stale: decide nothing from it but what to hand to Put.
+func (d *Documents) Get(ctx context.Context, key string) ([]byte, uint64, error) {
+	kv, err := d.conn.bucket(ctx, documentsBucket, d.replicas)
+	if err != nil {
+		return nil, 0, err
+	}
+	e, err := kv.Get(ctx, key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("document %s: %w", key, err)
+	}
+	return e.Value(), e.Revision(), nil
+}
+
+// Put writes a document that was at revision when it was read (0: did not
+// exist). It returns ErrChanged if it no longer is. Any other error leaves
+// open whether it was written.
+func (d *Documents) Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error) {
+	kv, err := d.conn.bucket(ctx, documentsBucket, d.replicas)
+	if err != nil {
+		return 0, err
+	}
+	var next uint64
+	if revision == 0 {
+		next, err = kv.Create(ctx, key, data)
+	} else {
+		next, err = kv.Update(ctx, key, data, revision)
+	}
+	if errors.Is(err, jetstream.ErrKeyExists) {
+		return 0, fmt.Errorf("document %s: %w", key, ErrChanged)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("document %s: %w", key, err)
+	}
+	return next, nil
+}
+
+// Watch calls handle with the rooms and the keys, first as they are and then
+// with every change, one at a time, until ctx ends. Where the store cannot be
+// reached it tries again for ever; it returns ctx's error.
+func (d *Documents) Watch(ctx context.Context, handle func(key string, data []byte)) error {
+	log := d.conn.log
+	said := false
+	for {
+		err := d.watchOnce(ctx, handle)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if !said {
+			log.Warn("documents cannot be watched yet", slog.Any("error", err))
+			said = true
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(250 * time.Millisecond):
+		}
+	}
+}
+
+func (d *Documents) watchOnce(ctx context.Context, handle func(key string, data []byte)) error {
+	open, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	kv, err := d.conn.bucket(open, documentsBucket, d.replicas)
+	if err != nil {
+		return err
+	}
+	w, err := kv.WatchFiltered(ctx, []string{RoomsKey, KeysKey}, jetstream.IgnoreDeletes())
+	if err != nil {
+		return fmt.Errorf("watch documents: %w", err)
+	}
+	defer func() {
+		if err := w.Stop(); err != nil {
+			d.conn.log.Debug("watch did not end cleanly", slog.Any("error", err))
+		}
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case e, ok := <-w.Updates():
+			if !ok {
+				return errors.New("watch documents: ended by the server")
+			}
+			if e != nil { // nil: everything that was there has been told
+				handle(e.Key(), e.Value())
+			}
+		}
+	}
+}

@@ -1,0 +1,126 @@
+// Package embedded runs a nats-server inside this process: for the demo, for
+// tests, and for small installations that want no other program. It is a
+// package of its own because the server doubles a binary; edges do not import
+// it.
+//
+// The server keeps JetStream in a folder and flushes every write to the disk
+// before it acknowledges it. The one knob is [Options.Listen]: without it the
+// server is reached from this process only.
+package embedded
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"vestibule/internal/wire"
+)
+
+// Options say what the server is.
+type Options struct {
+	Name   string
+	Dir    string // JetStream's folder
+	Listen string // host:port for other processes, "" for none; port 0 chooses a free one
+
+	Domain string   // JetStream domain; needed with Hubs
+	Hubs   []string // leaf-node URLs of the servers that this one joins
+	Leafs  string   // host:port on which leaf nodes may join, "" for none
+
+	Log *slog.Logger
+}
+
+// Server is a running nats-server.
+type Server struct{ s *server.Server }
+
+// Start starts a server and returns when it is ready for connections, within
+// ten seconds.
+func Start(o Options) (*Server, error) {
+	opts := &server.Options{
+		ServerName: o.Name, DontListen: o.Listen == "", NoSigs: true,
+		JetStream: true, StoreDir: o.Dir, SyncAlways: true, JetStreamDomain: o.Domain,
+		MaxPayload: 2 * wire.MaxMessage, WriteDeadline: 5 * time.Second,
+		NoSystemAccount: true,
+	}
+	var err error
+	if o.Listen != "" {
+		if opts.Host, opts.Port, err = hostPort(o.Listen); err != nil {
+			return nil, fmt.Errorf("embedded NATS: listen: %w", err)
+		}
+	}
+	if o.Leafs != "" {
+		if opts.LeafNode.Host, opts.LeafNode.Port, err = hostPort(o.Leafs); err != nil {
+			return nil, fmt.Errorf("embedded NATS: leafs: %w", err)
+		}
+	}
+	if len(o.Hubs) > 0 {
+		remote := &server.RemoteLeafOpts{}
+		for _, h := range o.Hubs {
+			u, err := url.Parse(h)
+			if err != nil {
+				return nil, fmt.Errorf("embedded NATS: hubs: %w", err)
+			}
+			remote.URLs = append(remote.URLs, u)
+		}
+		opts.LeafNode.Remotes = append(opts.LeafNode.Remotes, remote)
+		opts.LeafNode.ReconnectInterval = time.Second
+	}
+	s, err := server.NewServer(opts)
+	if err != nil {
+		return nil, fmt.Errorf("embedded NATS: %w", err)
+	}
+	s.SetLoggerV2(logger{o.Log.With(slog.String("component", "nats-server"))}, false, false, false)
+	s.Start()
+	if !s.ReadyForConnections(10 * time.Second) {
+		s.Shutdown()
+		return nil, fmt.Errorf("embedded NATS: not ready after 10 s (folder %s)", o.Dir)
+	}
+	return &Server{s}, nil
+}
+
+func hostPort(addr string) (string, int, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", 0, err
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil || n < 0 || n > 65535 {
+		return "", 0, fmt.Errorf("port of %q: must be 0 to 65535", addr)
+	}
+	if n == 0 {
+		n = server.RANDOM_PORT
+	}
+	return host, n, nil
+}
+
+// InProcessConn lets a client in this process connect without a socket.
+func (s *Server) InProcessConn() (net.Conn, error) { return s.s.InProcessConn() }
+
+// URL returns where other processes connect, "" for a server that does not
+// listen.
+func (s *Server) URL() string {
+	if a := s.s.Addr(); a != nil {
+		return "nats://" + a.String()
+	}
+	return ""
+}
+
+// Stop ends the server and waits until it has.
+func (s *Server) Stop() {
+	s.s.Shutdown()
+	s.s.WaitForShutdown()
+}
+
+// logger passes what a server says on to slog.
+type logger struct{ log *slog.Logger }
+
+func (l logger) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
+func (l logger) Warnf(format string, v ...any)   { l.log.Warn(fmt.Sprintf(format, v...)) }
+func (l logger) Fatalf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
+func (l logger) Errorf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
+func (l logger) Debugf(string, ...any)           {}
+func (l logger) Tracef(string, ...any)           {}

@@ -1,0 +1,269 @@
+package natsbus
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/wire"
+)
+
+// LeaseLength is how long a leader leads without renewing. A rival waits for
+// that long after the last sign of life, so together with its first exchange
+// it bounds a takeover.
+const LeaseLength = 1200 * time.Millisecond
+
+const (
+	leasesBucket = "vestibule_leases"
+	// rivalMargin is how much longer than a lease a rival waits, beside drift.
+	rivalMargin = 100 * time.Millisecond
+)
+
+// Lease is leadership under one name: of global, or of one data centre. Any
+// number of candidates may stand.
+//
+// It needs no clock but each candidate's own: the leader renews a key by
+// compare-and-set and believes itself until its lease ends, counted from before
+// the write was sent; a rival takes over by compare-and-set once it has seen the
+// key unchanged for longer than a lease, counted from when it saw it. A stale
+// view only makes the compare-and-set fail. The term is a counter inside the
+// key; it grows with every takeover.
+type Lease struct {
+	conn     *Conn
+	name     string
+	me       string
+	replicas int
+	now      func() fleet.Mono
+	log      *slog.Logger
+}
+
+// leaseValue is what the key holds. The nonce tells after a write that timed
+// out whether it had happened.
+type leaseValue struct {
+	Leader string `json:"leader"`
+	Nonce  uint64 `json:"nonce"`
+	Term   uint64 `json:"term"`
+	Beat   uint64 `json:"beat"`
+}
+
+// NewLease returns the leadership called name for the candidate me. now reads
+// this process's monotonic clock.
+func NewLease(conn *Conn, name, me string, replicas int, now func() fleet.Mono) *Lease {
+	return &Lease{
+		conn: conn, name: name, me: me, replicas: replicas, now: now,
+		log: conn.log.With(slog.String("lease", name)),
+	}
+}
+
+// Leading is one time of leadership.
+type Leading struct {
+	Term    wire.Term
+	Until   fleet.Mono        // certain until then, by the own clock
+	Extends <-chan fleet.Mono // every extension of Until; a newer one replaces one not taken yet
+	ctx     context.Context
+}
+
+// Context ends when the leadership does.
+func (l Leading) Context() context.Context { return l.ctx }
+
+// ErrLeaseLost says that another candidate leads, or may.
+var ErrLeaseLost = errors.New("lease lost")
+
+// Run stands for leadership until ctx ends. Each time it is won it calls lead,
+// which leads while the context of its argument lives: leading is being inside
+// lead. When lead returns the lease is given up, and Run stands again. minTerm is asked before every candidature for a term that must be
+// exceeded, whatever the store remembers.
+func (l *Lease) Run(ctx context.Context, minTerm func() uint64, lead func(Leading)) error {
+	for {
+		err := l.stand(ctx, minTerm, lead)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			l.log.Debug("standing for leadership", slog.Any("error", err))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// stand watches the key until it may be taken, takes it, and leads.
+func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(Leading)) error {
+	open, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	kv, err := l.conn.bucket(open, leasesBucket, l.replicas)
+	if err != nil {
+		return err
+	}
+	w, err := kv.Watch(ctx, l.name)
+	if err != nil {
+		return fmt.Errorf("watch lease: %w", err)
+	}
+	defer func() {
+		if err := w.Stop(); err != nil {
+			l.log.Debug("watch did not end cleanly", slog.Any("error", err))
+		}
+	}()
+	var (
+		seen     leaseValue
+		rev      uint64
+		patience = fleet.Stretch(fleet.Stretch(LeaseLength)) + rivalMargin
+		timer    = time.NewTimer(patience)
+	)
+	defer timer.Stop()
+	for {
+		take := false
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case e, ok := <-w.Updates():
+			switch {
+			case !ok:
+				return errors.New("watch lease: ended by the server")
+			case e == nil: // everything there was has been told
+				take = rev == 0
+			default:
+				rev, seen = e.Revision(), leaseValue{}
+				if err := json.Unmarshal(e.Value(), &seen); err != nil && len(e.Value()) > 0 {
+					return fmt.Errorf("lease %s holds no lease: %w", l.name, err)
+				}
+				take = e.Operation() != jetstream.KeyValuePut || seen.Leader == "" // given up
+				timer.Reset(patience)
+			}
+		case <-timer.C:
+			take = true
+		}
+		if !take {
+			continue
+		}
+		mine := leaseValue{Leader: l.me, Nonce: nonce(), Term: max(seen.Term, minTerm()) + 1}
+		sent := l.now()
+		next, err := l.write(ctx, kv, mine, rev)
+		switch {
+		case err == nil:
+			l.lead(ctx, kv, mine, next, sent, lead)
+			return nil
+		case errors.Is(err, jetstream.ErrKeyExists):
+			timer.Reset(patience) // a rival was faster; the watch will tell
+		default:
+			// It may have been written. Wait: either the watch shows it, and its
+			// age runs from there, or it was not.
+			l.log.Debug("lease not taken", slog.Any("error", err))
+			timer.Reset(patience)
+		}
+	}
+}
+
+func (l *Lease) write(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64) (uint64, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return 0, err
+	}
+	try, cancel := context.WithTimeout(ctx, LeaseLength/3)
+	defer cancel()
+	if rev == 0 {
+		return kv.Create(try, l.name, data)
+	}
+	return kv.Update(try, l.name, data, rev)
+}
+
+// lead is leadership: everything in it ends when the lease does.
+func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, sent fleet.Mono, lead func(Leading)) {
+	scope, end := context.WithCancel(ctx)
+	defer end()
+	until := sent.Add(fleet.Shrink(LeaseLength))
+	extends := make(chan fleet.Mono, 1)
+	done := make(chan struct{})
+	term := wire.Term{N: v.Term, Nonce: v.Nonce}
+	l.log.Info("leading", slog.Uint64("term", v.Term))
+	go func() {
+		defer close(done)
+		lead(Leading{Term: term, Until: until, Extends: extends, ctx: scope})
+	}()
+	defer func() { <-done }()
+	defer end()
+
+	beat := time.NewTicker(LeaseLength / 3)
+	defer beat.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			l.giveUp(kv, v, rev)
+			return
+		case <-done:
+			l.giveUp(kv, v, rev)
+			return
+		case <-beat.C:
+		}
+		v.Beat++
+		sent := l.now()
+		next, err := l.write(ctx, kv, v, rev)
+		switch {
+		case err == nil:
+			rev, until = next, sent.Add(fleet.Shrink(LeaseLength))
+			select {
+			case <-extends:
+			default:
+			}
+			extends <- until
+		case errors.Is(err, jetstream.ErrKeyExists):
+			if rev, err = l.own(ctx, kv, v); err != nil {
+				l.log.Warn("no longer leading", slog.Uint64("term", v.Term), slog.Any("error", err))
+				return
+			}
+		default:
+			l.log.Debug("lease not renewed yet", slog.Any("error", err))
+		}
+		if l.now() >= until {
+			l.log.Warn("no longer leading: the lease could not be renewed", slog.Uint64("term", v.Term))
+			return
+		}
+	}
+}
+
+// own looks whether the key still holds our own lease after a refused write:
+// then an earlier write that timed out had happened. The revision it returns is
+// only good for the next compare-and-set, which decides.
+func (l *Lease) own(ctx context.Context, kv jetstream.KeyValue, v leaseValue) (uint64, error) {
+	try, cancel := context.WithTimeout(ctx, LeaseLength/3)
+	defer cancel()
+	e, err := kv.Get(try, l.name)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrLeaseLost, err)
+	}
+	var have leaseValue
+	if err := json.Unmarshal(e.Value(), &have); err != nil || have.Nonce != v.Nonce || have.Term != v.Term {
+		return 0, fmt.Errorf("%w to %s, term %d", ErrLeaseLost, have.Leader, have.Term)
+	}
+	return e.Revision(), nil
+}
+
+// giveUp lets rivals take over at once. Where it fails they wait for the lease
+// to end.
+func (l *Lease) giveUp(kv jetstream.KeyValue, v leaseValue, rev uint64) {
+	v.Leader = ""
+	if _, err := l.write(context.Background(), kv, v, rev); err != nil {
+		l.log.Debug("lease not given up", slog.Any("error", err))
+	}
+	l.log.Info("leadership ended", slog.Uint64("term", v.Term))
+}
+
+// nonce returns a random number that no other write has.
+func nonce() uint64 {
+	var b [8]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		panic(err) // documented never to happen
+	}
+	return binary.BigEndian.Uint64(b[:])
+}
