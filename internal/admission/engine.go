@@ -160,7 +160,8 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 	case ft.Second()-int64(t.Seen) > int64(e.cfg.Params.Grace/time.Second):
 		fresh = Lost
 	}
-	d := Decision{Fresh: fresh, Reseal: true}
+	// Before fleet time was ever told there is nothing to stamp a place with.
+	d := Decision{Fresh: fresh, Reseal: e.clock.Err(now) != fleet.Unsynced}
 	if fresh != Kept {
 		t = ticket.Ticket{ID: e.newID(), Joined: ft, Seen: uint32(ft.Second()), Epoch: r.Epoch}
 	} else {

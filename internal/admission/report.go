@@ -35,6 +35,9 @@ func (e *Engine) report(now fleet.Mono, bye bool) []wire.Report {
 	l.seq++
 	l.reported = now
 	l.due = now.Add(e.cfg.Params.ReportIdle)
+	if !l.joined {
+		l.due = now.Add(e.cfg.Params.ReportFast)
+	}
 	head := wire.Report{
 		From: e.cfg.Edge, Inc: l.inc, Tenure: l.tenure, Seq: l.seq, Sent: now, AsOf: ft,
 		Seen: l.seen, Acked: l.grants.Done(), Join: !l.joined, Final: l.retired, Bye: bye,
@@ -241,4 +244,27 @@ func (e *Engine) reborn(now fleet.Mono) {
 		r.dirty, r.changedAt = true, 0
 	}
 	e.link.hurry(now, 0)
+}
+
+// Lapse gives the lease up: the machine was asleep, so that the clock cannot
+// be believed. A new tenure begins with the next exchange.
+func (e *Engine) Lapse(now fleet.Mono) {
+	if e.link.leaseEnd != 0 {
+		e.link.retired = true
+		e.link.hurry(now, 0)
+	}
+}
+
+// Drain takes everybody back who is held, undecided, to go on waiting: the
+// process is about to end.
+func (e *Engine) Drain(now fleet.Mono) []*Visit {
+	var out []*Visit
+	for _, r := range e.order {
+		for len(r.parked) > 0 {
+			v := r.parked[0]
+			e.GiveUp(now, v)
+			out = append(out, v)
+		}
+	}
+	return out
 }

@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"time"
+
 	"vestibule/internal/fleet"
 	"vestibule/internal/room"
 	"vestibule/internal/wire"
@@ -61,3 +63,7 @@ func (e *Engine) Status(now fleet.Mono) Status {
 		Synced: e.clock.Err(now) != fleet.Unsynced, Sure: sure, Time: t,
 	}
 }
+
+// TimeError returns the bound on the error of fleet time, fleet.Unsynced
+// before it was ever told.
+func (e *Engine) TimeError(now fleet.Mono) time.Duration { return e.clock.Err(now) }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"vestibule/internal/wire"
 )
 
 // Documents are the few small documents that every node needs: the room set,
@@ -15,28 +17,17 @@ import (
 type Documents struct {
 	conn     *Conn
 	replicas int
+	watched  []string
 }
 
-// The documents' names. Pages are kept by content, see PageKey.
-const (
-	RoomsKey = "rooms"
-	KeysKey  = "keys"
+const documentsBucket = "vestibule_documents"
 
-	documentsBucket = "vestibule_documents"
-)
-
-// PageKey names the page whose content has this hash.
-func PageKey(hash string) string { return "page." + hash }
-
-// NewDocuments returns the documents behind conn. replicas is for the bucket,
-// if it has to be made; 0 for nodes that only read.
-func NewDocuments(conn *Conn, replicas int) *Documents {
-	return &Documents{conn: conn, replicas: replicas}
+// NewDocuments returns the documents behind conn, of which Watch follows those
+// named. replicas is for the bucket, if it has to be made; 0 for nodes that only
+// read.
+func NewDocuments(conn *Conn, replicas int, watched ...string) *Documents {
+	return &Documents{conn: conn, replicas: replicas, watched: watched}
 }
-
-// ErrChanged says that a document was changed by somebody else since it was
-// read: nothing was written.
-var ErrChanged = errors.New("document changed meanwhile")
 
 // Get returns a document and its revision, (nil, 0) if there is none. What it
 // returns may be stale: decide nothing from it but what to hand to Put.
@@ -56,7 +47,7 @@ func (d *Documents) Get(ctx context.Context, key string) ([]byte, uint64, error)
 }
 
 // Put writes a document that was at revision when it was read (0: did not
-// exist). It returns ErrChanged if it no longer is. Any other error leaves
+// exist). It returns [wire.ErrChanged] if it no longer is. Any other error leaves
 // open whether it was written.
 func (d *Documents) Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error) {
 	kv, err := d.conn.bucket(ctx, documentsBucket, d.replicas)
@@ -70,7 +61,7 @@ func (d *Documents) Put(ctx context.Context, key string, data []byte, revision u
 		next, err = kv.Update(ctx, key, data, revision)
 	}
 	if errors.Is(err, jetstream.ErrKeyExists) {
-		return 0, fmt.Errorf("document %s: %w", key, ErrChanged)
+		return 0, fmt.Errorf("document %s: %w", key, wire.ErrChanged)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("document %s: %w", key, err)
@@ -78,7 +69,7 @@ func (d *Documents) Put(ctx context.Context, key string, data []byte, revision u
 	return next, nil
 }
 
-// Watch calls handle with the rooms and the keys, first as they are and then
+// Watch calls handle with the watched documents, first as they are and then
 // with every change, one at a time, until ctx ends. Where the store cannot be
 // reached it tries again for ever; it returns ctx's error.
 func (d *Documents) Watch(ctx context.Context, handle func(key string, data []byte)) error {
@@ -108,7 +99,7 @@ func (d *Documents) watchOnce(ctx context.Context, handle func(key string, data 
 	if err != nil {
 		return err
 	}
-	w, err := kv.WatchFiltered(ctx, []string{RoomsKey, KeysKey}, jetstream.IgnoreDeletes())
+	w, err := kv.WatchFiltered(ctx, d.watched, jetstream.IgnoreDeletes())
 	if err != nil {
 		return fmt.Errorf("watch documents: %w", err)
 	}

@@ -63,25 +63,13 @@ func NewLease(conn *Conn, name, me string, replicas int, now func() fleet.Mono) 
 	}
 }
 
-// Leading is one time of leadership.
-type Leading struct {
-	Term    wire.Term
-	Until   fleet.Mono        // certain until then, by the own clock
-	Extends <-chan fleet.Mono // every extension of Until; a newer one replaces one not taken yet
-	ctx     context.Context
-}
-
-// Context ends when the leadership does.
-func (l Leading) Context() context.Context { return l.ctx }
-
 // ErrLeaseLost says that another candidate leads, or may.
 var ErrLeaseLost = errors.New("lease lost")
 
-// Run stands for leadership until ctx ends. Each time it is won it calls lead,
-// which leads while the context of its argument lives: leading is being inside
-// lead. When lead returns the lease is given up, and Run stands again. minTerm is asked before every candidature for a term that must be
-// exceeded, whatever the store remembers.
-func (l *Lease) Run(ctx context.Context, minTerm func() uint64, lead func(Leading)) error {
+var _ wire.Leadership = (*Lease)(nil)
+
+// Run implements [wire.Leadership].
+func (l *Lease) Run(ctx context.Context, minTerm func() uint64, lead func(context.Context, wire.Leading)) error {
 	for {
 		err := l.stand(ctx, minTerm, lead)
 		if ctx.Err() != nil {
@@ -99,7 +87,7 @@ func (l *Lease) Run(ctx context.Context, minTerm func() uint64, lead func(Leadin
 }
 
 // stand watches the key until it may be taken, takes it, and leads.
-func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(Leading)) error {
+func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(context.Context, wire.Leading)) error {
 	open, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	kv, err := l.conn.bucket(open, leasesBucket, l.replicas)
@@ -179,7 +167,7 @@ func (l *Lease) write(ctx context.Context, kv jetstream.KeyValue, v leaseValue, 
 }
 
 // lead is leadership: everything in it ends when the lease does.
-func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, sent fleet.Mono, lead func(Leading)) {
+func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, sent fleet.Mono, lead func(context.Context, wire.Leading)) {
 	scope, end := context.WithCancel(ctx)
 	defer end()
 	until := sent.Add(fleet.Shrink(LeaseLength))
@@ -189,7 +177,7 @@ func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, v leaseValue, r
 	l.log.Info("leading", slog.Uint64("term", v.Term))
 	go func() {
 		defer close(done)
-		lead(Leading{Term: term, Until: until, Extends: extends, ctx: scope})
+		lead(scope, wire.Leading{Term: term, Until: until, Extends: extends})
 	}()
 	defer func() { <-done }()
 	defer end()

@@ -13,14 +13,18 @@ import (
 )
 
 // Promises are what a data centre must remember across its aggregators: whom
-// it follows, and its roster of edges. They belong to one term at a time:
-// opening them fences every older term from that moment.
+// it follows, and its roster of edges.
 type Promises struct {
+	conn     *Conn
+	dc       string
+	replicas int
+
 	kv  jetstream.KeyValue
-	key string
 	val promiseValue
 	rev uint64
 }
+
+var _ wire.PromiseStore = (*Promises)(nil)
 
 type promiseValue struct {
 	Owner   wire.Term    `json:"owner"`
@@ -30,55 +34,54 @@ type promiseValue struct {
 
 const promisesBucket = "vestibule_promises"
 
-// ErrFenced says that an aggregator of a newer term has opened the promises.
-var ErrFenced = errors.New("promises belong to a newer term")
+// NewPromises returns the promises of data centre dc; replicas is for the
+// bucket, if it has to be made.
+func NewPromises(conn *Conn, dc string, replicas int) *Promises {
+	return &Promises{conn: conn, dc: dc, replicas: replicas}
+}
 
-// OpenPromises makes the promises of data centre dc those of term, and returns
-// them as the predecessor left them. It returns ErrFenced if a newer term has
-// them.
-func OpenPromises(ctx context.Context, conn *Conn, dc string, term wire.Term, replicas int) (*Promises, wire.Durable, error) {
-	kv, err := conn.bucket(ctx, promisesBucket, replicas)
+// Open implements [wire.PromiseStore].
+func (p *Promises) Open(ctx context.Context, term wire.Term) (wire.Durable, error) {
+	kv, err := p.conn.bucket(ctx, promisesBucket, p.replicas)
 	if err != nil {
-		return nil, wire.Durable{}, err
+		return wire.Durable{}, err
 	}
-	p := &Promises{kv: kv, key: dc}
+	p.kv = kv
 	for {
-		e, err := kv.Get(ctx, dc)
+		e, err := kv.Get(ctx, p.dc)
 		switch {
 		case errors.Is(err, jetstream.ErrKeyNotFound):
 			p.val, p.rev = promiseValue{}, 0
 		case err != nil:
-			return nil, wire.Durable{}, fmt.Errorf("promises of %s: %w", dc, err)
+			return wire.Durable{}, fmt.Errorf("promises of %s: %w", p.dc, err)
 		default:
 			p.val, p.rev = promiseValue{}, e.Revision()
 			if err := json.Unmarshal(e.Value(), &p.val); err != nil {
-				return nil, wire.Durable{}, fmt.Errorf("promises of %s: %w", dc, err)
+				return wire.Durable{}, fmt.Errorf("promises of %s: %w", p.dc, err)
 			}
 		}
 		if p.val.Owner.N > term.N {
-			return nil, wire.Durable{}, ErrFenced
+			return wire.Durable{}, wire.ErrFenced
 		}
 		// The read may have been stale: only this write decides, and it makes
 		// every older owner's next write fail.
 		p.val.Owner = term
 		err = p.write(ctx)
 		if err == nil {
-			return p, p.val.Durable, nil
+			return p.val.Durable, nil
 		}
-		if !errors.Is(err, ErrFenced) {
-			return nil, wire.Durable{}, err
+		if !errors.Is(err, wire.ErrFenced) {
+			return wire.Durable{}, err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, wire.Durable{}, ctx.Err()
+			return wire.Durable{}, ctx.Err()
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
 
-// Put stores what the aggregator wants stored. When it returns nil it is. It
-// returns ErrFenced when the term is over; any other error leaves open whether
-// it was stored, and Put is to be called again.
+// Put implements [wire.PromiseStore].
 func (p *Promises) Put(ctx context.Context, d wire.Durable) error {
 	p.val.Durable = d
 	return p.write(ctx)
@@ -88,33 +91,33 @@ func (p *Promises) write(ctx context.Context) error {
 	p.val.Write++
 	data, err := json.Marshal(p.val)
 	if err != nil {
-		return fmt.Errorf("promises of %s: %w", p.key, err)
+		return fmt.Errorf("promises of %s: %w", p.dc, err)
 	}
 	var rev uint64
 	if p.rev == 0 {
-		rev, err = p.kv.Create(ctx, p.key, data)
+		rev, err = p.kv.Create(ctx, p.dc, data)
 	} else {
-		rev, err = p.kv.Update(ctx, p.key, data, p.rev)
+		rev, err = p.kv.Update(ctx, p.dc, data, p.rev)
 	}
 	if err == nil {
 		p.rev = rev
 		return nil
 	}
 	if !errors.Is(err, jetstream.ErrKeyExists) {
-		return fmt.Errorf("promises of %s: %w", p.key, err)
+		return fmt.Errorf("promises of %s: %w", p.dc, err)
 	}
 	// Refused. Ours all the same, if an earlier write that timed out happened.
-	e, gerr := p.kv.Get(ctx, p.key)
+	e, gerr := p.kv.Get(ctx, p.dc)
 	if gerr != nil {
-		return fmt.Errorf("promises of %s: %w", p.key, gerr)
+		return fmt.Errorf("promises of %s: %w", p.dc, gerr)
 	}
 	var have promiseValue
 	if err := json.Unmarshal(e.Value(), &have); err != nil {
-		return fmt.Errorf("promises of %s: %w", p.key, err)
+		return fmt.Errorf("promises of %s: %w", p.dc, err)
 	}
 	if have.Owner != p.val.Owner {
-		return ErrFenced
+		return wire.ErrFenced
 	}
 	p.rev = e.Revision()
-	return fmt.Errorf("promises of %s: an earlier write had happened; write again", p.key)
+	return fmt.Errorf("promises of %s: an earlier write had happened; write again", p.dc)
 }

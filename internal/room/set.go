@@ -80,6 +80,17 @@ func (s *Set) Rooms() []*Room {
 	return slices.Clip(s.rooms)
 }
 
+// Origins returns the pass-through origins of the hosts, by host.
+func (s *Set) Origins() map[string]string {
+	out := make(map[string]string)
+	if s != nil {
+		for name, h := range s.hosts {
+			out[name] = h.origin
+		}
+	}
+	return out
+}
+
 // ByID returns the room with this ID, nil when there is none.
 func (s *Set) ByID(id ID) *Room {
 	if s == nil {

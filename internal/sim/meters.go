@@ -129,6 +129,17 @@ func quantile(xs []float64, q float64) float64 {
 	return xs[min(len(xs)-1, int(q*float64(len(xs))))]
 }
 
+// Line returns the result as one line, for runs over many seeds.
+func (r *Result) Line() string {
+	verdict := "held"
+	if r.Fault != "" {
+		verdict = "BROKEN " + r.Fault
+	}
+	return fmt.Sprintf("seed %-6d peak %d/%d rate %d/%d use %.4f queued-while-free %.4f%% order %.2f/%.2f s %s",
+		r.Config.Seed, r.Peak, r.Config.Total, r.PeakRate, r.Config.Rate, r.Use,
+		100*float64(r.QueuedFree)/float64(max(r.Arrived, 1)), r.OrderP50, r.OrderP99, verdict)
+}
+
 // Table returns the result as a table; equal runs give equal tables.
 func (r *Result) Table() string {
 	var b strings.Builder

@@ -58,6 +58,29 @@ func Defaults() Config {
 	}
 }
 
+// Validate returns everything that is wrong with the experiment.
+func (c *Config) Validate() []error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(c.Centres >= 1 && c.Centres <= 100, "data-centers: must be 1 to 100, got %d", c.Centres)
+	check(c.Edges >= 1 && c.Edges <= 500, "edges: must be 1 to 500, got %d", c.Edges)
+	check(c.Length > 0 && c.Length <= 48*time.Hour, "minutes: must be above 0 and at most 2880, got %v", c.Length.Minutes())
+	check(c.Total >= 1 && c.Total <= 10_000_000, "total-active-users: must be 1 to 10000000, got %d", c.Total)
+	check(c.Rate >= 1 && c.Rate <= 10_000_000, "new-users-per-minute: must be 1 to 10000000, got %d", c.Rate)
+	check(c.Session >= 5*time.Second && c.Session <= time.Hour, "session-duration: must be 5s to 1h, got %v", c.Session)
+	check(c.People.Pages >= 1, "pages: must be at least 1, got %v", c.People.Pages)
+	check(c.People.Think > 0, "think: must be above 0, got %v", c.People.Think)
+	check(c.People.Patience >= 0, "patience: must not be negative, got %v", c.People.Patience)
+	check(c.Network.LAN >= 0 && c.Network.LAN <= 10*time.Second, "lan: must be 0 to 10s, got %v", c.Network.LAN)
+	check(c.Network.WAN >= 0 && c.Network.WAN <= 10*time.Second, "wan: must be 0 to 10s, got %v", c.Network.WAN)
+	check(c.Network.Loss >= 0 && c.Network.Loss <= 1, "loss: must be 0 to 1, got %v", c.Network.Loss)
+	return errs
+}
+
 // epoch is the fleet time at which every simulation begins: the day of the
 // worked example.
 var epoch = fleet.TimeOf(time.Date(2021, 5, 27, 16, 0, 0, 0, time.UTC))
@@ -154,7 +177,7 @@ func New(cfg Config) *World {
 	for i, name := range names {
 		r := &regionNode{name: name, clock: clock()}
 		r.core = slots.NewAggregator(r.clock.read(0), slots.AggregatorConfig{
-			DC: name, Term: wire.Term{N: 1, Nonce: w.rng.Uint64()}, Params: cfg.Params, Rand: w.fork(),
+			DC: name, Term: wire.Term{N: 1, Nonce: w.rng.Uint64()}, Params: cfg.Params, Bootstrap: true,
 		}, wire.Durable{})
 		r.core.SetLease(fleet.Never)
 		r.core.SetRooms(r.clock.read(0), w.rooms())
@@ -260,7 +283,7 @@ func (w *World) due(t *timer, c nodeClock, m fleet.Mono, e event) {
 		if m == fleet.Never {
 			return
 		}
-		at = c.when(m)
+		at = max(c.when(m), w.now+1000) // rounding must not make it now
 	}
 	if t.at != 0 && t.at <= at {
 		return

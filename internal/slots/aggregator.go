@@ -2,7 +2,6 @@ package slots
 
 import (
 	"cmp"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -27,7 +26,11 @@ type AggregatorConfig struct {
 	DC     string
 	Term   wire.Term // fencing number; every predecessor had a lower one
 	Params wire.Params
-	Rand   *rand.Rand // breaks ties of placement only
+
+	// Bootstrap asserts that this data centre is new: that no edge of it ever
+	// admitted anybody. Without it, an aggregator that finds nothing stored
+	// waits until whatever there may have been has expired.
+	Bootstrap bool
 }
 
 // Aggregator is the core of one data centre's regional: the child of global
@@ -42,8 +45,8 @@ type Aggregator struct {
 	clock fleet.Clock
 	until fleet.Mono // own leadership: nothing is sent from here on
 
-	up     uplink
-	fenced bool // a successor exists: nothing is sent any more
+	up       uplink
+	fencedBy uint64 // term of a successor that exists: nothing is sent any more
 
 	edges  []*edge // by name and incarnation
 	strays []stray
@@ -127,6 +130,10 @@ func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *A
 	a.durable.Version++
 	a.up.seen = stored.Promise
 	a.up.blank = true
+	if stored.Version == 0 && !cfg.Bootstrap {
+		// Nothing stored: a new data centre, or a store that lost its memory.
+		a.newEdge(unknownPast, 0).recv = now
+	}
 	for i := range stored.Roster {
 		r := &stored.Roster[i]
 		e := a.newEdge(r.Edge, r.Inc)
@@ -147,6 +154,10 @@ func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *A
 	}
 	return a
 }
+
+// unknownPast stands for edges that there may have been. No edge can be called
+// so.
+const unknownPast = "(unknown past)"
 
 func (a *Aggregator) newEdge(name string, inc uint64) *edge {
 	a.nums++
@@ -227,10 +238,11 @@ func (b *books) longest(now fleet.Mono) int64 {
 // clock. From then on it sends nothing.
 func (a *Aggregator) SetLease(until fleet.Mono) { a.until = until }
 
-// Fenced reports whether a successor has been seen: the shell is to stop.
-func (a *Aggregator) Fenced() bool { return a.fenced }
+// Fenced reports whether a successor has been seen, and a term that it cannot
+// be below: the shell is to stop.
+func (a *Aggregator) Fenced() (by uint64, fenced bool) { return a.fencedBy, a.fencedBy != 0 }
 
-func (a *Aggregator) leads(now fleet.Mono) bool { return !a.fenced && now < a.until }
+func (a *Aggregator) leads(now fleet.Mono) bool { return a.fencedBy == 0 && now < a.until }
 
 // Unsaved returns what has to be stored before the aggregator goes on with
 // what it wants to do. The shell stores it and calls Saved.

@@ -33,7 +33,7 @@ type Allocator struct {
 	cfg     AllocatorConfig
 	clock   fleet.Clock
 	until   fleet.Mono
-	fenced  bool
+	fenced  uint64 // term of a successor that exists: nothing is sent any more
 	started fleet.Mono
 
 	centres []*centre // by name
@@ -165,10 +165,11 @@ func (d *centre) loan(id room.ID) *loan {
 // on it sends nothing.
 func (a *Allocator) SetLease(until fleet.Mono) { a.until = until }
 
-// Fenced reports whether a successor has been seen: the shell is to stop.
-func (a *Allocator) Fenced() bool { return a.fenced }
+// Fenced reports whether a successor has been seen, and a term that it cannot
+// be below: the shell is to stop.
+func (a *Allocator) Fenced() (by uint64, fenced bool) { return a.fenced, a.fenced != 0 }
 
-func (a *Allocator) leads(now fleet.Mono) bool { return !a.fenced && now < a.until }
+func (a *Allocator) leads(now fleet.Mono) bool { return a.fenced == 0 && now < a.until }
 
 // SetTime offers the machine's wall time, to be called about once a second. A
 // fleet that already runs goes on with its own time, as its data centres tell
@@ -192,11 +193,11 @@ const slewRate = 100e-6
 
 // Observe takes one report of a data centre.
 func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
-	if a.fenced {
+	if a.fenced != 0 {
 		return
 	}
 	if m.Seen.N > a.cfg.Term.N || (m.Seen.N == a.cfg.Term.N && m.Seen != a.cfg.Term) {
-		a.fenced = true
+		a.fenced = m.Seen.N
 		return
 	}
 	d := a.find(m.From)

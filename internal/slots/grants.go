@@ -178,7 +178,7 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 			}
 			need := int64(c.need + parts[i])
 			keep := need + spare
-			if open && !b.starved && !scarce {
+			if open && !b.starved && !scarce && rest >= 2*int64(len(claims)) {
 				keep = max(keep, min(idle, 4*keep+2)) // no hurry to take back a little more than is needed
 			}
 			give := min(max(0, keep-idle), side.free)
@@ -195,8 +195,8 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 		}
 	}
 	a.allowRenewals(b, claims)
-	if b.starved {
-		a.up.hurry(now, a.cfg.Params.SyncGap) // knock at global
+	if b.starved || (free > 0 && supply > mayKeep) || (rfree > 0 && rsupply > mayRateKeep) {
+		a.up.hurry(now, a.cfg.Params.SyncGap) // knock at global, or bring what it waits for
 		b.dirty = true
 	}
 }

@@ -134,5 +134,3 @@ func (a *Allocator) Ledger(id room.ID) RootLedger {
 // Time returns fleet time.
 func (a *Allocator) Time(now fleet.Mono) fleet.Time { return a.clock.Now(now) }
 
-// Pace is for probing.
-func (a *Allocator) Pace() float64 { return a.order[0].pace.factor }

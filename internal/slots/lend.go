@@ -138,7 +138,7 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 		idle, ridle := l.idleNow(), l.rateIdleNow()
 		if p.gone {
 			keep, rkeep = 0, 0
-		} else if !starved && view.Horizon == line.Open {
+		} else if !starved && view.Horizon == line.Open && !few(int(min(supply, rate)), len(loans)) {
 			// Rights that lie a little off do no harm while nobody misses them.
 			keep, rkeep = settle(keep, idle), settle(rkeep, ridle)
 		}
@@ -206,11 +206,18 @@ func spread(n int, view *wire.View, loans []*loan, lines []line.Histogram, share
 	for _, part := range parts {
 		n -= part
 	}
+	if few(n, len(loans)) {
+		return parts
+	}
 	for i, part := range Split(n-int(float64(n)*reserve), shares) {
 		parts[i] += part
 	}
 	return parts
 }
+
+// few reports whether n idle rights are so few that all of them are to lie at
+// the root: one question there is nearer than a slot in another data centre.
+func few(n, centres int) bool { return n < 4*centres }
 
 // settle keeps what is idle where it differs little from what is wanted.
 func settle(keep, idle int64) int64 {

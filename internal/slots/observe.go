@@ -11,12 +11,12 @@ import (
 
 // Observe takes one report of an edge.
 func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
-	if a.fenced {
+	if a.fencedBy != 0 {
 		return
 	}
 	if m.Seen.N > a.cfg.Term.N || (m.Seen.N == a.cfg.Term.N && m.Seen != a.cfg.Term) {
 		// The edge follows a successor. Whatever we hold belongs to it now.
-		a.fenced = true
+		a.fencedBy = m.Seen.N
 		return
 	}
 	if m.Seen != a.cfg.Term {

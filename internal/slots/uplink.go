@@ -52,6 +52,9 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 	u := &a.up
 	u.reported = now
 	u.due = now.Add(a.cfg.Params.SyncIdle)
+	if !u.joined {
+		u.due = now.Add(a.cfg.Params.SyncFast)
+	}
 	if !a.leads(now) || a.saved < u.promised {
 		return nil // what was promised is not stored yet
 	}
@@ -230,7 +233,7 @@ func (a *Aggregator) roomReport(now fleet.Mono, b *books) wire.RoomReport {
 // applied, changes nothing.
 func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 	u := &a.up
-	if g.To != a.cfg.DC || g.Inc != a.cfg.Term.N || a.fenced {
+	if g.To != a.cfg.DC || g.Inc != a.cfg.Term.N || a.fencedBy != 0 {
 		return
 	}
 	if g.From.N < u.seen.N || (g.From.N == u.seen.N && g.From != u.seen) {

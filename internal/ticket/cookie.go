@@ -14,13 +14,21 @@ const (
 	maxHeader = 16 << 10
 )
 
+// CookieStem is what the names of all tickets' cookies contain.
+const CookieStem = "vestibule-"
+
+// IsCookieName reports whether a cookie of this name is a ticket's.
+func IsCookieName(name string) bool {
+	return strings.HasPrefix(strings.TrimPrefix(name, "__Host-"), CookieStem)
+}
+
 // CookieName returns the name of the room's cookie. Over TLS it has the
 // __Host- prefix, which no subdomain and no plain-text response can set.
 func CookieName(room string, tls bool) string {
 	if tls {
-		return "__Host-vestibule-" + room
+		return "__Host-" + CookieStem + room
 	}
-	return "vestibule-" + room
+	return CookieStem + room
 }
 
 // Values yields the values of the cookies called name in one Cookie header,

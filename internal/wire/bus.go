@@ -1,6 +1,11 @@
 package wire
 
-import "errors"
+import (
+	"context"
+	"errors"
+
+	"vestibule/internal/fleet"
+)
 
 // ErrDown says that the bus has no connection: the message was not sent and
 // will not be. State is sent again anyway, so nobody retries.
@@ -17,4 +22,43 @@ type Bus interface {
 	// cancel is called; handle may not be running any more when cancel returns.
 	// The subject may hold a wildcard; handle gets the one it was sent on.
 	Subscribe(subject string, handle func(subject string, data []byte)) (cancel func(), err error)
+}
+
+// Leadership is the right to lead under one name, for which any number of
+// candidates may stand.
+type Leadership interface {
+	// Run stands for leadership until ctx ends, whose error it returns. Each
+	// time it is won, lead is called: leading is being inside lead, which must
+	// return when its context ends; when it returns early the leadership is
+	// given up, and Run stands again. minTerm is asked before every candidature
+	// for a term number that must be exceeded, whatever a store remembers.
+	Run(ctx context.Context, minTerm func() uint64, lead func(context.Context, Leading)) error
+}
+
+// Leading is one time of leadership.
+type Leading struct {
+	Term    Term
+	Until   fleet.Mono        // certain until then, by the own clock
+	Extends <-chan fleet.Mono // every extension of Until; a newer one replaces one not taken yet
+}
+
+// ErrChanged says that a document was changed by somebody else since it was
+// read: nothing was written.
+var ErrChanged = errors.New("document changed meanwhile")
+
+// ErrFenced says that what is asked for belongs to a newer term.
+var ErrFenced = errors.New("a newer term has taken over")
+
+// PromiseStore is where a data centre keeps its promises across its
+// aggregators. Its methods are used by one goroutine at a time.
+type PromiseStore interface {
+	// Open makes the promises those of term, which fences every older term from
+	// that moment, and returns them as the predecessor left them. It returns
+	// ErrFenced if a newer term has them.
+	Open(ctx context.Context, term Term) (Durable, error)
+
+	// Put stores d; when it returns nil, d is stored. It returns ErrFenced when
+	// the term that was opened is over. Any other error leaves open whether d is
+	// stored, and Put is to be called again.
+	Put(ctx context.Context, d Durable) error
 }

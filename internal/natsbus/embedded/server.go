@@ -13,11 +13,14 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"path/filepath"
 	"strconv"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"vestibule/internal/natsbus"
+	"vestibule/internal/node"
 	"vestibule/internal/wire"
 )
 
@@ -80,6 +83,31 @@ func Start(o Options) (*Server, error) {
 		return nil, fmt.Errorf("embedded NATS: not ready after 10 s (folder %s)", o.Dir)
 	}
 	return &Server{s}, nil
+}
+
+// Join starts the server that cfg asks for, or none, and connects a node called
+// name to it or to the servers that cfg names. What it acquires it adds to
+// closer. The server keeps its data below dir.
+func Join(name, dir string, cfg *node.ServerConfig, closer *node.Closer, log *slog.Logger) (*natsbus.Conn, error) {
+	opts := cfg.Options(name, log)
+	if cfg.Embedded {
+		server, err := Start(Options{
+			Name: name, Dir: filepath.Join(dir, "nats"), Listen: cfg.Listen,
+			Domain: cfg.Domain, Hubs: cfg.Hubs, Leafs: cfg.Leafs, Log: log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		closer.Add("nats-server", server.Stop)
+		log.Info("nats-server up", slog.String("url", server.URL()))
+		opts.InProcess = server
+	}
+	conn, err := natsbus.Connect(opts)
+	if err != nil {
+		return nil, err
+	}
+	closer.Add("connection", conn.Close)
+	return conn, nil
 }
 
 func hostPort(addr string) (string, int, error) {

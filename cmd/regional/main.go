@@ -1,0 +1,67 @@
+// Command regional is the aggregator of one data centre: it counts the sessions
+// of its edges, divides the data centre's rights among them, and syncs with
+// global. Any number may run for one data centre; one leads.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"golang.org/x/sync/errgroup"
+
+	"vestibule/internal/natsbus"
+	"vestibule/internal/natsbus/embedded"
+	"vestibule/internal/node"
+	"vestibule/internal/regional"
+	"vestibule/internal/wire"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+func run(args []string, stdout, stderr io.Writer) int {
+	cfg := regional.DefaultConfig()
+	return node.Main("regional", &cfg, &cfg.Base, args, stdout, stderr, func(ctx context.Context, log *slog.Logger) error {
+		return serve(ctx, cfg, stdout, log)
+	})
+}
+
+func serve(ctx context.Context, cfg regional.Config, stdout io.Writer, log *slog.Logger) error {
+	var closer node.Closer
+	defer closer.Close(log)
+	name := cfg.DataCenter + "-" + cfg.Name
+	edges, err := embedded.Join(name, cfg.DataDir, &cfg.NATS, &closer, log)
+	if err != nil {
+		return err
+	}
+	up := edges
+	if cfg.Upstream.URL != "" {
+		if up, err = natsbus.Connect(cfg.Upstream.Options(name+"-up", log)); err != nil {
+			return err
+		}
+		closer.Add("connection to global", up.Close)
+	}
+	clock := node.NewClock()
+	var s *regional.Server
+	dbg, err := node.NewDebug(cfg.Metrics.Listen, "Vestibule regional "+cfg.DataCenter, log,
+		func() node.Readiness { return s.Ready() }, func() any { return s.Status() })
+	if err != nil {
+		return err
+	}
+	s, err = regional.New(regional.Options{
+		Config: cfg, Params: wire.DefaultParams(), Edges: edges, Global: up, Clock: clock, Reg: dbg.Registry, Log: log,
+		Docs:     natsbus.NewDocuments(up, 0, node.RoomsDocument, node.KeysDocument),
+		Lease:    natsbus.NewLease(edges, "regional."+cfg.DataCenter, cfg.Name, cfg.NATS.Replicas, clock.Now),
+		Promises: natsbus.NewPromises(edges, cfg.DataCenter, cfg.NATS.Replicas),
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "regional %s of %s: metrics %s\n", cfg.Name, cfg.DataCenter, dbg.URL()) //nolint:errcheck // the log has it too
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return dbg.Run(ctx) })
+	g.Go(func() error { return s.Run(ctx) })
+	return g.Wait()
+}

@@ -1,0 +1,58 @@
+// Command vestibule is the one command for people: it runs a whole waiting room
+// in one process (demo), and rehearses one on virtual time (simulate).
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"vestibule/internal/node"
+)
+
+// command is one thing that vestibule can do.
+type command struct {
+	name, what string
+	run        func(args []string, stdout, stderr io.Writer) error
+}
+
+var commands = []command{
+	{"demo", "run a whole waiting room in one process, with a site behind it", demo},
+	{"simulate", "run a fleet and its visitors on virtual time and judge it", simulate},
+}
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+func run(args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 || args[0] == "help" || args[0] == "--help" || args[0] == "-h" {
+		usage(stdout)
+		if len(args) == 0 {
+			return node.ExitUsage
+		}
+		return node.ExitOK
+	}
+	for _, c := range commands {
+		if c.name != args[0] {
+			continue
+		}
+		err := c.run(args[1:], stdout, stderr)
+		switch {
+		case err == nil:
+			return node.ExitOK
+		case errors.Is(err, node.ErrUsage):
+			return node.ExitUsage
+		}
+		fmt.Fprintf(stderr, "vestibule %s: %v\n", c.name, err) //nolint:errcheck // nowhere left to say it
+		return node.ExitError
+	}
+	fmt.Fprintf(stderr, "vestibule: unknown command %q (see vestibule help)\n", args[0]) //nolint:errcheck // nowhere left to say it
+	return node.ExitUsage
+}
+
+func usage(w io.Writer) {
+	fmt.Fprint(w, "Vestibule is a waiting room that holds a hard limit across data centres.\n\nusage: vestibule COMMAND [flags]; vestibule COMMAND --help tells more\n\n") //nolint:errcheck // nowhere left to say it
+	for _, c := range commands {
+		fmt.Fprintf(w, "  %-10s %s\n", c.name, c.what) //nolint:errcheck // nowhere left to say it
+	}
+}

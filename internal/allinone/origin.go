@@ -1,0 +1,173 @@
+package allinone
+
+import (
+	"context"
+	crand "crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Origin is the site behind the demo: it counts who is in by a cookie of its
+// own and knows nothing of waiting rooms, so that it can judge them.
+type Origin struct {
+	session  time.Duration
+	listener net.Listener
+	server   *http.Server
+	log      *slog.Logger
+
+	mu       sync.Mutex
+	seen     map[string]*guest
+	peak     int
+	entries  []time.Time // first requests of the last minute
+	peakRate int
+	total    int
+	requests int
+}
+
+type guest struct {
+	first, last time.Time
+	pages       int
+}
+
+// NewOrigin opens a site on a free port of host. A session is a cookie that was
+// seen within the last session duration.
+func NewOrigin(listen string, session time.Duration, log *slog.Logger) (*Origin, error) {
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return nil, fmt.Errorf("demo origin: %w", err)
+	}
+	o := &Origin{session: session, listener: l, log: log, seen: map[string]*guest{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /stats", o.stats)
+	mux.HandleFunc("/", o.page)
+	o.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	return o, nil
+}
+
+// URL returns where the site answers.
+func (o *Origin) URL() string { return "http://" + o.listener.Addr().String() }
+
+// Run serves until ctx ends.
+func (o *Origin) Run(ctx context.Context) error {
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		<-ctx.Done()
+		if err := o.server.Close(); err != nil {
+			o.log.Debug("demo origin", slog.Any("error", err))
+		}
+	}()
+	if err := o.server.Serve(o.listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("demo origin: %w", err)
+	}
+	<-stopped
+	return nil
+}
+
+// OriginStats is what the origin saw.
+type OriginStats struct {
+	Active   int `json:"active"`    // sessions seen within the session duration
+	Peak     int `json:"peak"`      // most of them at any moment
+	PeakRate int `json:"peak_rate"` // most new sessions in any 60 seconds
+	Total    int `json:"total"`     // sessions ever
+	Requests int `json:"requests"`
+}
+
+// Stats returns what the origin saw so far.
+func (o *Origin) Stats() OriginStats {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sweep(time.Now())
+	return OriginStats{Active: len(o.seen), Peak: o.peak, PeakRate: o.peakRate, Total: o.total, Requests: o.requests}
+}
+
+// sweep forgets sessions that ended.
+func (o *Origin) sweep(now time.Time) {
+	for id, g := range o.seen {
+		if now.Sub(g.last) >= o.session {
+			delete(o.seen, id)
+		}
+	}
+}
+
+// visit counts a request of the guest with this id; "" is a new one.
+func (o *Origin) visit(id string) (string, guest, int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	o.requests++
+	g := o.seen[id]
+	if g != nil && now.Sub(g.last) >= o.session {
+		g = nil // its session ended; the same browser starts another
+	}
+	if g == nil {
+		o.sweep(now)
+		if id == "" {
+			var b [8]byte
+			if _, err := crand.Read(b[:]); err != nil {
+				panic(err) // documented never to happen
+			}
+			id = hex.EncodeToString(b[:])
+		}
+		g = &guest{first: now}
+		o.seen[id] = g
+		o.total++
+		o.entries = append(o.entries, now)
+		keep, _ := slices.BinarySearchFunc(o.entries, now.Add(-time.Minute), func(t, limit time.Time) int {
+			if t.After(limit) {
+				return 1
+			}
+			return -1
+		})
+		o.entries = o.entries[keep:]
+		o.peakRate = max(o.peakRate, len(o.entries))
+		o.peak = max(o.peak, len(o.seen))
+	}
+	g.last = now
+	g.pages++
+	return id, *g, len(o.seen)
+}
+
+const originCookie = "demo_guest"
+
+var originPage = template.Must(template.New("origin").Parse(`<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
+<title>You are in</title>
+<style>body{font:1.05rem/1.6 system-ui,sans-serif;max-width:36rem;margin:10vh auto;padding:0 1rem}h1{font-size:1.7rem}code{font-size:1.1em}</style>
+<h1>You are in</h1>
+<p>Guest <code>{{.ID}}</code>, page {{.Pages}} of your visit, {{.Active}} guests here now.</p>
+<p>This is the demo site behind the waiting room. It is yours as long as you ask for a page every {{.Session}}.</p>
+<p><a href="?again">Next page</a></p>
+</html>
+`))
+
+func (o *Origin) page(w http.ResponseWriter, r *http.Request) {
+	id := ""
+	if c, err := r.Cookie(originCookie); err == nil && len(c.Value) == 16 {
+		id = c.Value
+	}
+	id, g, active := o.visit(id)
+	http.SetCookie(w, &http.Cookie{Name: originCookie, Value: id, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode})
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("X-Demo-Origin", "1")
+	err := originPage.Execute(w, map[string]any{"ID": id, "Pages": g.pages, "Active": active, "Session": o.session})
+	if err != nil {
+		o.log.Debug("demo origin: page not written", slog.Any("error", err))
+	}
+}
+
+func (o *Origin) stats(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(o.Stats()); err != nil {
+		o.log.Debug("demo origin: stats not written", slog.Any("error", err))
+	}
+}

@@ -1,0 +1,403 @@
+// Package allinone wires a whole tree into one process: an embedded
+// nats-server, global, a regional per data centre, edges, and a demo site
+// behind them. It is what `make run` runs and what integration tests stand on;
+// every node is the one that runs alone elsewhere, over real NATS.
+package allinone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"vestibule/internal/edge"
+	"vestibule/internal/global"
+	"vestibule/internal/natsbus"
+	"vestibule/internal/natsbus/embedded"
+	"vestibule/internal/node"
+	"vestibule/internal/regional"
+	"vestibule/internal/wire"
+)
+
+// Options say what the tree looks like.
+type Options struct {
+	DataCenters []string
+	Edges       int // per data centre
+	Listen      string
+	DataDir     string
+	Params      wire.Params
+	Log         *slog.Logger
+
+	TotalActiveUsers  int
+	NewUsersPerMinute int
+	SessionDuration   time.Duration
+	Origin            string // "" for the demo origin
+}
+
+// Validate returns everything that is wrong with the options.
+func (o *Options) Validate() []error {
+	var errs []error
+	if len(o.DataCenters) == 0 {
+		errs = append(errs, errors.New("data-centers: at least one must be named"))
+	}
+	seen := map[string]bool{}
+	for _, dc := range o.DataCenters {
+		if err := wire.CheckName(dc); err != nil {
+			errs = append(errs, fmt.Errorf("data-centers: %w", err))
+		}
+		if seen[dc] {
+			errs = append(errs, fmt.Errorf("data-centers: %q is named twice", dc))
+		}
+		seen[dc] = true
+	}
+	if o.Edges < 1 || o.Edges > 100 {
+		errs = append(errs, fmt.Errorf("edges: must be 1 to 100, got %d", o.Edges))
+	}
+	errs = append(errs, node.CheckAddr("listen", o.Listen)...)
+	if o.DataDir == "" {
+		errs = append(errs, errors.New("data-dir: must not be empty"))
+	}
+	return errs
+}
+
+// EdgeInfo is where an edge of the tree is found.
+type EdgeInfo struct {
+	DC      string `json:"dc"`
+	Name    string `json:"name"`
+	URL     string `json:"url"`
+	Metrics string `json:"metrics"`
+}
+
+// NodeInfo is where a node without visitors is found.
+type NodeInfo struct {
+	DC      string `json:"dc,omitempty"`
+	Name    string `json:"name"`
+	Metrics string `json:"metrics"`
+}
+
+// Info is where everything of the tree is found: what the READY line says.
+type Info struct {
+	Edges     []EdgeInfo `json:"edges"`
+	Origin    string     `json:"origin"`
+	NATS      string     `json:"nats"`
+	Global    NodeInfo   `json:"global"`
+	Regionals []NodeInfo `json:"regionals"`
+	Rooms     string     `json:"rooms"` // the rooms file
+}
+
+// Tree is a running tree.
+type Tree struct {
+	Info   Info
+	Origin *Origin // nil where Options named one
+
+	log    *slog.Logger
+	closer node.Closer
+	nats   *embedded.Server
+	edges  []*edge.Server
+	tiers  []*tier // in the order in which they stop
+}
+
+// tier is what stops together.
+type tier struct {
+	name string
+	stop context.CancelFunc
+	g    *errgroup.Group
+	ctx  context.Context
+}
+
+func (t *Tree) tier(name string) *tier {
+	ctx, stop := context.WithCancel(context.Background())
+	g, ctx := errgroup.WithContext(ctx)
+	x := &tier{name: name, stop: stop, g: g, ctx: ctx}
+	t.tiers = append(t.tiers, x)
+	return x
+}
+
+// Start starts a tree. The caller must call Stop, also after an error of Wait.
+func Start(o Options) (t *Tree, err error) {
+	t = &Tree{log: o.Log}
+	defer func() {
+		if err != nil {
+			t.Stop()
+		}
+	}()
+	if errs := o.Validate(); len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	// A folder that is new has never had anybody admitted.
+	fresh := false
+	if _, err := os.Stat(filepath.Join(o.DataDir, "nats")); errors.Is(err, os.ErrNotExist) {
+		fresh = true
+	}
+	if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("data-dir: %w", err)
+	}
+	if t.nats, err = embedded.Start(embedded.Options{
+		Name: "vestibule-demo", Dir: filepath.Join(o.DataDir, "nats"), Listen: "127.0.0.1:0", Log: o.Log,
+	}); err != nil {
+		return nil, err
+	}
+	t.closer.Add("nats-server", t.nats.Stop)
+	t.Info.NATS = t.nats.URL()
+
+	// They stop in this order: edges tell their regionals what they leave
+	// behind, regionals store it.
+	edges, regionals, globals, origins := t.tier("edges"), t.tier("regionals"), t.tier("global"), t.tier("origin")
+
+	origin := o.Origin
+	if origin == "" {
+		if t.Origin, err = NewOrigin("127.0.0.1:0", o.SessionDuration, o.Log); err != nil {
+			return nil, err
+		}
+		origin = t.Origin.URL()
+		origins.g.Go(func() error { return t.Origin.Run(origins.ctx) })
+	}
+	t.Info.Origin = origin
+	t.Info.Rooms = filepath.Join(o.DataDir, "rooms.yaml")
+	if err := writeRooms(t.Info.Rooms, &o, origin); err != nil {
+		return nil, err
+	}
+	if err := t.startGlobal(globals, &o, fresh); err != nil {
+		return nil, err
+	}
+	for _, dc := range o.DataCenters {
+		if err := t.startRegional(regionals, &o, dc, fresh); err != nil {
+			return nil, err
+		}
+	}
+	host, port, err := net.SplitHostPort(o.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	next, err := strconv.Atoi(port)
+	if err != nil {
+		return nil, fmt.Errorf("listen: port must be a number, got %q", port)
+	}
+	for _, dc := range o.DataCenters {
+		for i := range o.Edges {
+			if err := t.startEdge(edges, &o, dc, fmt.Sprintf("edge-%d", i+1), net.JoinHostPort(host, strconv.Itoa(next))); err != nil {
+				return nil, err
+			}
+			if next != 0 {
+				next++
+			}
+		}
+	}
+	return t, nil
+}
+
+// writeRooms writes the demo's room, in a file that may be edited while the
+// demo runs. A file that is there is left alone but for what was asked for.
+func writeRooms(file string, o *Options, origin string) error {
+	hosts := []string{"127.0.0.1", "localhost"}
+	if host, _, err := net.SplitHostPort(o.Listen); err == nil && host != "" && host != "0.0.0.0" && host != "::" && host != hosts[0] && host != hosts[1] {
+		hosts = append(hosts, strings.Trim(host, "[]"))
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `# The demo's room. Edit it while the demo runs: every edge follows within two
+# seconds. A mistake is refused with its line, and the last good version stays.
+rooms:
+  - name: demo
+    host: %s
+    path: /
+    additional_routes:
+`, hosts[0])
+	for _, h := range hosts[1:] {
+		fmt.Fprintf(&b, "      - {host: %q, path: /}\n", h)
+	}
+	fmt.Fprintf(&b, `    total_active_users: %d
+    new_users_per_minute: %d
+    session_duration: %s
+    origin: %s
+`, o.TotalActiveUsers, o.NewUsersPerMinute, o.SessionDuration, origin)
+	return os.WriteFile(file, []byte(b.String()), 0o600)
+}
+
+// connect returns a connection of a node to the embedded server.
+func (t *Tree) connect(name string, log *slog.Logger) (*natsbus.Conn, error) {
+	c, err := natsbus.Connect(natsbus.Options{Name: name, InProcess: t.nats, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	t.closer.Add("connection of "+name, c.Close)
+	return c, nil
+}
+
+// debug starts what every node has: its listener for people who watch.
+func (t *Tree) debug(x *tier, title string, log *slog.Logger, ready func() node.Readiness, status func() any) (*node.Debug, error) {
+	d, err := node.NewDebug("127.0.0.1:0", title, log, ready, status)
+	if err != nil {
+		return nil, err
+	}
+	x.g.Go(func() error { return d.Run(x.ctx) })
+	return d, nil
+}
+
+// late calls a function that is known only after the one who asks.
+type late[T any] struct {
+	mu sync.Mutex
+	f  func() T
+}
+
+func (l *late[T]) set(f func() T) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.f = f
+}
+
+func (l *late[T]) call() T {
+	l.mu.Lock()
+	f := l.f
+	l.mu.Unlock()
+	if f == nil {
+		var zero T
+		return zero
+	}
+	return f()
+}
+
+func (t *Tree) startGlobal(x *tier, o *Options, fresh bool) error {
+	log := o.Log.With(slog.String("node", "global"))
+	conn, err := t.connect("global-1", log)
+	if err != nil {
+		return err
+	}
+	var ready late[node.Readiness]
+	var status late[any]
+	dbg, err := t.debug(x, "Vestibule global", log, ready.call, status.call)
+	if err != nil {
+		return err
+	}
+	cfg := global.DefaultConfig()
+	cfg.DataDir, cfg.DataCenters, cfg.Rooms, cfg.Bootstrap = filepath.Join(o.DataDir, "global"), o.DataCenters, t.Info.Rooms, fresh
+	clock := node.NewClock()
+	s, err := global.New(global.Options{
+		Config: cfg, Params: o.Params, Bus: conn, Clock: clock, Reg: dbg.Registry, Log: o.Log,
+		Docs:  natsbus.NewDocuments(conn, 1, node.RoomsDocument, node.KeysDocument),
+		Lease: natsbus.NewLease(conn, wire.Root, cfg.Name, 1, clock.Now),
+	})
+	if err != nil {
+		return err
+	}
+	ready.set(s.Ready)
+	status.set(func() any { return s.Status() })
+	x.g.Go(func() error { return s.Run(x.ctx) })
+	t.Info.Global = NodeInfo{Name: cfg.Name, Metrics: dbg.URL()}
+	return nil
+}
+
+func (t *Tree) startRegional(x *tier, o *Options, dc string, fresh bool) error {
+	log := o.Log.With(slog.String("node", dc))
+	conn, err := t.connect("regional-"+dc, log)
+	if err != nil {
+		return err
+	}
+	var ready late[node.Readiness]
+	var status late[any]
+	dbg, err := t.debug(x, "Vestibule regional "+dc, log, ready.call, status.call)
+	if err != nil {
+		return err
+	}
+	cfg := regional.DefaultConfig()
+	cfg.DataDir, cfg.DataCenter, cfg.Bootstrap = filepath.Join(o.DataDir, dc), dc, fresh
+	clock := node.NewClock()
+	s, err := regional.New(regional.Options{
+		Config: cfg, Params: o.Params, Edges: conn, Global: conn, Clock: clock, Reg: dbg.Registry, Log: o.Log,
+		Docs:     natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument),
+		Lease:    natsbus.NewLease(conn, "regional."+dc, cfg.Name, 1, clock.Now),
+		Promises: natsbus.NewPromises(conn, dc, 1),
+	})
+	if err != nil {
+		return err
+	}
+	ready.set(s.Ready)
+	status.set(func() any { return s.Status() })
+	x.g.Go(func() error { return s.Run(x.ctx) })
+	t.Info.Regionals = append(t.Info.Regionals, NodeInfo{DC: dc, Name: cfg.Name, Metrics: dbg.URL()})
+	return nil
+}
+
+func (t *Tree) startEdge(x *tier, o *Options, dc, name, listen string) error {
+	log := o.Log.With(slog.String("node", dc+" "+name))
+	conn, err := t.connect(dc+"-"+name, log)
+	if err != nil {
+		return err
+	}
+	var ready late[node.Readiness]
+	var status late[any]
+	dbg, err := t.debug(x, "Vestibule edge "+dc+" "+name, log, ready.call, status.call)
+	if err != nil {
+		return err
+	}
+	cfg := edge.DefaultConfig()
+	cfg.DataDir, cfg.DataCenter, cfg.Name, cfg.Listen = filepath.Join(o.DataDir, dc+"-"+name), dc, name, listen
+	s, err := edge.New(edge.Options{
+		Config: cfg, Params: o.Params, Bus: conn, Reg: dbg.Registry, Log: o.Log,
+		Docs: natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument),
+	})
+	if err != nil {
+		return err
+	}
+	ready.set(s.Ready)
+	status.set(func() any { return s.Status() })
+	x.g.Go(func() error { return s.Run(x.ctx) })
+	t.edges = append(t.edges, s)
+	t.Info.Edges = append(t.Info.Edges, EdgeInfo{DC: dc, Name: name, URL: s.URL(), Metrics: dbg.URL()})
+	return nil
+}
+
+// WaitReady returns when every edge can admit visitors, or with ctx's error.
+func (t *Tree) WaitReady(ctx context.Context) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for _, e := range t.edges {
+		for r := e.Ready(); !r.Ready || r.Isolated; r = e.Ready() {
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("edges are not ready: %v: %w", r.Reasons, ctx.Err())
+			case <-tick.C:
+			}
+		}
+	}
+	return nil
+}
+
+// Wait returns when ctx ends, or with the error of the first node that failed.
+func (t *Tree) Wait(ctx context.Context) error {
+	failed := make(chan error, len(t.tiers))
+	for _, x := range t.tiers {
+		go func() {
+			<-x.ctx.Done()
+			failed <- x.ctx.Err()
+		}()
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-failed:
+		return t.Stop()
+	}
+}
+
+// Stop stops the tree from the edges up, and returns the first error of a node.
+func (t *Tree) Stop() error {
+	var err error
+	for _, x := range t.tiers {
+		x.stop()
+		if e := x.g.Wait(); e != nil && err == nil {
+			err = fmt.Errorf("%s: %w", x.name, e)
+		}
+	}
+	t.tiers = nil
+	t.closer.Close(t.log)
+	return err
+}

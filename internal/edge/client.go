@@ -1,0 +1,106 @@
+package edge
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+)
+
+// clients tells where a request comes from, and caps what one neighbourhood of
+// addresses may hold open.
+type clients struct {
+	proxies []netip.Prefix
+
+	mu   sync.Mutex
+	held *simplelru.LRU[netip.Prefix, int] // requests held open per prefix
+	max  int
+}
+
+// maxPrefixes bounds the neighbourhoods remembered; the one that was quiet for
+// longest is forgotten first, which only loosens its cap.
+const maxPrefixes = 1 << 16
+
+func newClients(proxies []netip.Prefix, perPrefix int) (*clients, error) {
+	held, err := simplelru.NewLRU[netip.Prefix, int](maxPrefixes, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &clients{proxies: proxies, held: held, max: perPrefix}, nil
+}
+
+func (c *clients) trusted(a netip.Addr) bool {
+	for _, p := range c.proxies {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// origin returns the visitor's address, and whether the visitor came over TLS:
+// by the connection itself, or by the word of listed proxies, read from right
+// to left up to the first that is not listed.
+func (c *clients) origin(r *http.Request) (addr netip.Addr, secure bool) {
+	secure = r.TLS != nil
+	ap, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}, secure
+	}
+	addr = ap.Addr().Unmap()
+	if len(c.proxies) == 0 || !c.trusted(addr) {
+		return addr, secure
+	}
+	if proto := r.Header.Values("X-Forwarded-Proto"); len(proto) == 1 {
+		secure = strings.EqualFold(proto[0], "https")
+	}
+	list := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for i := len(list) - 1; i >= 0; i-- {
+		a, err := netip.ParseAddr(strings.TrimSpace(list[i]))
+		if err != nil {
+			break
+		}
+		addr = a.Unmap()
+		if !c.trusted(addr) {
+			break
+		}
+	}
+	return addr, secure
+}
+
+// neighbourhood is what is capped together: an IPv4 /24 or an IPv6 /56.
+func neighbourhood(a netip.Addr) netip.Prefix {
+	bits := 24
+	if a.Is6() {
+		bits = 56
+	}
+	p, err := a.Prefix(bits)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return p
+}
+
+// hold takes one of the places for held requests of the address's
+// neighbourhood; release must be called if ok.
+func (c *clients) hold(a netip.Addr) (release func(), ok bool) {
+	p := neighbourhood(a)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, _ := c.held.Get(p)
+	if n >= c.max {
+		return nil, false
+	}
+	c.held.Add(p, n+1)
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if n, ok := c.held.Peek(p); ok && n > 1 {
+			c.held.Add(p, n-1)
+		} else {
+			c.held.Remove(p)
+		}
+	}, true
+}

@@ -1,0 +1,131 @@
+package edge
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"vestibule/internal/node"
+	"vestibule/internal/wire"
+)
+
+// Config is the configuration of an edge.
+type Config struct {
+	node.Base  `mapstructure:",squash"`
+	Name       string            `mapstructure:"name" doc:"name of this edge, unique in its data centre"`
+	DataCenter string            `mapstructure:"data_center" doc:"data centre that this edge belongs to"`
+	Listen     string            `mapstructure:"listen" doc:"host:port for visitors without TLS, empty for none"`
+	TLS        TLSConfig         `mapstructure:"tls"`
+	NATS       node.ClientConfig `mapstructure:"nats"`
+	Proxies    []string          `mapstructure:"trusted_proxies" doc:"addresses or prefixes whose X-Forwarded-For and X-Forwarded-Proto are believed"`
+	Held       HeldConfig        `mapstructure:"held"`
+	Recent     int               `mapstructure:"recent_tickets" doc:"tickets per room whose newest stamp is remembered, for replies that were lost"`
+	Timeouts   TimeoutConfig     `mapstructure:"timeouts"`
+}
+
+// TLSConfig is the TLS listener.
+type TLSConfig struct {
+	Listen string `mapstructure:"listen" doc:"host:port for visitors with TLS, empty for none"`
+	Cert   string `mapstructure:"cert" doc:"certificate file (PEM), read again when it changes"`
+	Key    string `mapstructure:"key" doc:"key file (PEM), read again when it changes"`
+}
+
+// HeldConfig bounds the requests that are held open for their turn.
+type HeldConfig struct {
+	Total  int `mapstructure:"total" doc:"requests held open per room"`
+	Prefix int `mapstructure:"per_prefix" doc:"requests held open per address prefix (IPv4 /24, IPv6 /56)"`
+}
+
+// TimeoutConfig are the patience of the edge with visitors and origins.
+type TimeoutConfig struct {
+	Header   time.Duration `mapstructure:"header" doc:"for a visitor to send a request's headers"`
+	Idle     time.Duration `mapstructure:"idle" doc:"for an idle connection of a visitor"`
+	Dial     time.Duration `mapstructure:"dial" doc:"for a connection to an origin"`
+	Response time.Duration `mapstructure:"response" doc:"for an origin to begin its answer"`
+	Shutdown time.Duration `mapstructure:"shutdown" doc:"for requests in flight when the edge stops"`
+}
+
+// DefaultConfig returns the defaults.
+func DefaultConfig() Config {
+	return Config{
+		Base:   node.DefaultBase(),
+		Listen: ":8080",
+		NATS:   node.DefaultClient(),
+		Held:   HeldConfig{Total: 4096, Prefix: 256},
+		Recent: 1 << 16,
+		Timeouts: TimeoutConfig{
+			Header: 5 * time.Second, Idle: time.Minute, Dial: 3 * time.Second, Response: time.Minute, Shutdown: 5 * time.Second,
+		},
+	}
+}
+
+// Validate implements [node.Config].
+func (c *Config) Validate() []error {
+	errs := append(c.Base.Validate(), c.NATS.Validate("nats")...)
+	if err := wire.CheckName(c.Name); err != nil {
+		errs = append(errs, fmt.Errorf("name: %w", err))
+	}
+	if err := wire.CheckName(c.DataCenter); err != nil {
+		errs = append(errs, fmt.Errorf("data_center: %w", err))
+	}
+	if c.Listen == "" && c.TLS.Listen == "" {
+		errs = append(errs, errors.New("listen, tls.listen: at least one must be given"))
+	}
+	if c.Listen != "" {
+		errs = append(errs, node.CheckAddr("listen", c.Listen)...)
+	}
+	if c.TLS.Listen != "" {
+		errs = append(errs, node.CheckAddr("tls.listen", c.TLS.Listen)...)
+		if c.TLS.Cert == "" || c.TLS.Key == "" {
+			errs = append(errs, errors.New("tls.cert, tls.key: must be given with tls.listen"))
+		}
+		errs = append(errs, node.CheckFile("tls.cert", c.TLS.Cert)...)
+		errs = append(errs, node.CheckFile("tls.key", c.TLS.Key)...)
+	}
+	if _, err := parsePrefixes(c.Proxies); err != nil {
+		errs = append(errs, fmt.Errorf("trusted_proxies: %w", err))
+	}
+	for _, n := range []struct {
+		key      string
+		n        int
+		min, max int
+	}{
+		{"held.total", c.Held.Total, 0, 1 << 20}, {"held.per_prefix", c.Held.Prefix, 1, 1 << 20}, {"recent_tickets", c.Recent, 0, 1 << 24},
+	} {
+		if n.n < n.min || n.n > n.max {
+			errs = append(errs, fmt.Errorf("%s: must be %d to %d, got %d", n.key, n.min, n.max, n.n))
+		}
+	}
+	for _, d := range []struct {
+		key string
+		d   time.Duration
+	}{
+		{"timeouts.header", c.Timeouts.Header}, {"timeouts.idle", c.Timeouts.Idle}, {"timeouts.dial", c.Timeouts.Dial},
+		{"timeouts.response", c.Timeouts.Response}, {"timeouts.shutdown", c.Timeouts.Shutdown},
+	} {
+		if d.d < 100*time.Millisecond || d.d > time.Hour {
+			errs = append(errs, fmt.Errorf("%s: must be 100ms to 1h, got %v", d.key, d.d))
+		}
+	}
+	return errs
+}
+
+// parsePrefixes reads addresses and prefixes.
+func parsePrefixes(list []string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	var errs []error
+	for _, s := range list {
+		if a, err := netip.ParseAddr(s); err == nil {
+			out = append(out, netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()))
+			continue
+		}
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("must be an address or a prefix, got %q", s))
+			continue
+		}
+		out = append(out, p.Masked())
+	}
+	return out, errors.Join(errs...)
+}

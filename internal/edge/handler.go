@@ -1,0 +1,306 @@
+package edge
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"vestibule/internal/admission"
+	"vestibule/internal/fleet"
+	"vestibule/internal/ticket"
+	"vestibule/internal/waiting"
+)
+
+// scratch is the working memory of one request.
+type scratch struct {
+	ticket *ticket.Scratch
+	page   []byte
+	cookie []byte
+}
+
+// methods that are served. Others are refused before anything is decided:
+// CONNECT would tunnel past every decision.
+var methods = map[string]bool{
+	http.MethodGet: true, http.MethodHead: true, http.MethodPost: true, http.MethodPut: true,
+	http.MethodPatch: true, http.MethodDelete: true, http.MethodOptions: true,
+}
+
+// ServeHTTP decides about one request of a visitor.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		if p == http.ErrAbortHandler {
+			panic(p) // the proxy's way to cut a connection
+		}
+		s.metrics.panics.Inc()
+		s.log.Error("panic in a request", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+		http.Error(w, "Something went wrong. Please try again.", http.StatusInternalServerError)
+	}()
+	if !methods[r.Method] {
+		s.refuse(w, "refused_method", "This method is not served here.", http.StatusMethodNotAllowed)
+		return
+	}
+	if up := r.Header.Values("Upgrade"); len(up) > 0 && (len(up) > 1 || !strings.EqualFold(up[0], "websocket") || r.Method != http.MethodGet) {
+		s.refuse(w, "refused_upgrade", "Only websocket upgrades are served here.", http.StatusBadRequest)
+		return
+	}
+	site := s.site.Load()
+	if !site.ready {
+		w.Header().Set("Retry-After", "2")
+		s.refuse(w, "not_ready", "Starting up. Please try again in a moment.", http.StatusServiceUnavailable)
+		return
+	}
+	target := rawTarget(r)
+	path, _, _ := strings.Cut(target, "?")
+	m := site.set.Match(r.Host, path)
+	switch {
+	case !m.Known:
+		s.refuse(w, "unknown_host", "This host is not served here.", http.StatusMisdirectedRequest)
+		return
+	case m.Refuse:
+		s.refuse(w, "refused_path", "This path can be read in more than one way.", http.StatusBadRequest)
+		return
+	}
+	f := &forward{origin: site.origins[m.Target()], rawPath: target}
+	f.client, f.secure = s.clients.origin(r)
+	if f.origin == nil {
+		s.refuse(w, "unknown_host", "No origin serves this host.", http.StatusMisdirectedRequest)
+		return
+	}
+	until := fleet.Mono(0)
+	rooms := m.Rooms()
+	if len(rooms) == 0 {
+		s.metrics.requests.WithLabelValues("passed").Inc()
+	}
+	for _, room := range rooms {
+		d := s.admit(w, r, site.rooms[room.Index], f)
+		if !d.Enters() {
+			return
+		}
+		until = s.sessionEnd(&d)
+	}
+	ctx := context.WithValue(r.Context(), forwardKey{}, f)
+	if until != 0 && r.Header.Get("Upgrade") != "" {
+		// The connection lives as long as the session that let it in.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, until.Sub(s.clock.Now()))
+		defer cancel()
+	}
+	s.proxy.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// rawTarget returns path and query as they stood in the request line.
+func rawTarget(r *http.Request) string {
+	if strings.HasPrefix(r.RequestURI, "/") {
+		return r.RequestURI
+	}
+	// Absolute form, or OPTIONS *.
+	t := r.URL.EscapedPath()
+	if t == "" || t == "*" {
+		t = "/"
+	}
+	if r.URL.RawQuery != "" {
+		t += "?" + r.URL.RawQuery
+	}
+	return t
+}
+
+func (s *Server) refuse(w http.ResponseWriter, why, text string, code int) {
+	s.metrics.requests.WithLabelValues(why).Inc()
+	w.Header().Set("Cache-Control", "no-store")
+	if code == http.StatusMethodNotAllowed || code == http.StatusBadRequest {
+		w.Header().Set("Connection", "close")
+	}
+	http.Error(w, text, code)
+}
+
+// sessionEnd returns the reading of our clock at which the session ends.
+func (s *Server) sessionEnd(d *admission.Decision) fleet.Mono {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.Now()
+	left := fleet.Time(int64(d.Ticket.Until) * 1000).Sub(s.eng.Time(now))
+	return now.Add(left)
+}
+
+// admit decides about the request in one room. Where the visitor may not enter
+// it has answered.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, rs *roomSite, f *forward) admission.Decision {
+	sc := s.scratch.Get().(*scratch)
+	defer s.scratch.Put(sc)
+	i := index(f.secure)
+	t := s.openBest(r.Header["Cookie"], rs, i, sc)
+	now := s.lock()
+	d := s.eng.Arrive(now, rs.ID, t)
+	ft := s.eng.Time(now)
+	hurry := s.eng.Due() <= now
+	s.mu.Unlock()
+	if hurry {
+		s.wake()
+	}
+	if d.Verdict == admission.Hold {
+		d = s.hold(r.Context(), rs, f.client, d)
+	}
+	rs.counters.count(&d)
+	if d.Reseal {
+		sc.cookie = appendCookie(sc.cookie[:0], rs, i, ft, &d.Ticket, sc.ticket)
+		if len(sc.cookie) > 0 {
+			w.Header().Add("Set-Cookie", string(sc.cookie))
+			f.resealed = true
+		}
+	}
+	if !d.Enters() {
+		s.wait(w, r, rs, sc, &d, ft)
+	}
+	return d
+}
+
+// openBest reads the tickets among the cookies and returns the best, the zero
+// Ticket for none.
+func (s *Server) openBest(cookies []string, rs *roomSite, i int, sc *scratch) ticket.Ticket {
+	var best, t ticket.Ticket
+	tried := 0
+	now := fleet.Time(0)
+	for _, header := range cookies {
+		for value := range ticket.Values(header, rs.cookie[i]) {
+			if tried++; tried > ticket.MaxRead {
+				break
+			}
+			err := rs.codec[i].Open(&t, value, sc.ticket)
+			s.metrics.ticketCount[ticketKind(err)].Inc()
+			if err != nil {
+				continue
+			}
+			if best.ID != 0 && now == 0 {
+				s.mu.Lock()
+				now = s.eng.Time(s.clock.Now())
+				s.mu.Unlock()
+			}
+			if ticket.Better(&t, &best, now) {
+				best = t
+			}
+		}
+	}
+	if tried == 0 {
+		s.metrics.ticketCount[ticketNone].Inc()
+	}
+	return best
+}
+
+func ticketKind(err error) int {
+	switch err { //nolint:errorlint // Open returns these values themselves
+	case nil:
+		return ticketOK
+	case ticket.ErrKey:
+		return ticketKey
+	case ticket.ErrSeal:
+		return ticketSeal
+	}
+	return ticketMalformed
+}
+
+// waitingAge is how long a browser keeps a waiting ticket; the place itself is
+// kept for the grace only.
+const waitingAge = 24 * 60 * 60
+
+// appendCookie writes the Set-Cookie header of a ticket; nothing where the
+// node has no key to seal with.
+func appendCookie(dst []byte, rs *roomSite, i int, now fleet.Time, t *ticket.Ticket, sc *ticket.Scratch) []byte {
+	dst = append(dst, rs.cookie[i]...)
+	dst = append(dst, '=')
+	n := len(dst)
+	if dst = rs.codec[i].Seal(dst, now, t, sc); len(dst) == n {
+		return dst[:0]
+	}
+	age := int64(waitingAge)
+	if t.IsAdmitted() {
+		age = max(1, int64(t.Until)-now.Second())
+	}
+	dst = append(dst, "; Path=/; Max-Age="...)
+	dst = strconv.AppendInt(dst, age, 10)
+	dst = append(dst, "; HttpOnly; SameSite=Lax"...)
+	if i == 1 {
+		dst = append(dst, "; Secure"...)
+	}
+	return dst
+}
+
+// hold keeps the request open until a right comes, the engine's patience ends
+// or the visitor leaves.
+func (s *Server) hold(ctx context.Context, rs *roomSite, client netip.Addr, d admission.Decision) admission.Decision {
+	release, ok := s.clients.hold(client)
+	if !ok {
+		d.Verdict, d.Reason = admission.Queue, admission.Crowded
+		return d
+	}
+	defer release()
+	done := make(chan struct{})
+	v := &admission.Visit{Room: rs.ID, Ticket: d.Ticket, Data: done}
+	start := s.lock()
+	s.eng.Hold(start, v)
+	released := s.eng.Release(start, nil)
+	s.mu.Unlock()
+	for _, o := range released {
+		close(o.Data.(chan struct{}))
+	}
+	s.wake()
+
+	timer := time.NewTimer(d.Retry)
+	defer timer.Stop()
+	outcome := "queued"
+	select {
+	case <-done:
+	case <-timer.C:
+	case <-ctx.Done():
+		outcome = "left"
+	}
+	now := s.lock()
+	decided := !s.eng.GiveUp(now, v)
+	s.mu.Unlock()
+	if decided {
+		<-done // Release has taken it; the channel is closed or about to be
+		if v.Decision.Enters() {
+			outcome = "admitted"
+		}
+	}
+	s.metrics.knocks.WithLabelValues(outcome).Inc()
+	s.metrics.holds.Observe(now.Sub(start).Seconds())
+	return v.Decision
+}
+
+// wait answers with the waiting page.
+func (s *Server) wait(w http.ResponseWriter, r *http.Request, rs *roomSite, sc *scratch, d *admission.Decision, now fleet.Time) {
+	retry := int64((d.Retry + time.Second - 1) / time.Second)
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Cache-Control", "private, no-store")
+	h.Set("Retry-After", strconv.FormatInt(retry, 10))
+	h.Set("Refresh", strconv.FormatInt(retry, 10))
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
+	sc.page = rs.page.Render(sc.page[:0], &waiting.Visitor{Decision: *d, Now: now, Grace: s.params.Grace})
+	h.Set("Content-Length", strconv.Itoa(len(sc.page)))
+	w.WriteHeader(rs.QueueingStatus)
+	if r.Method == http.MethodHead {
+		return
+	}
+	if _, err := w.Write(sc.page); err != nil {
+		s.log.Debug("waiting page not written", slog.Any("error", err))
+	}
+}
+
+func tlsConfig(c *certificate) *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get, NextProtos: []string{"h2", "http/1.1"}}
+}
+
+var _ http.Handler = (*Server)(nil)

@@ -1,0 +1,189 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+
+	"vestibule/internal/room"
+	"vestibule/internal/ticket"
+)
+
+// proxy hands requests to origins. Bytes of the path are passed on as they
+// came; headers by which a visitor could speak for the edge are not.
+type proxy struct {
+	*httputil.ReverseProxy
+}
+
+// forward is what the proxy must know of a request beside the request.
+type forward struct {
+	origin   *url.URL
+	rawPath  string // path and query as in the request line
+	client   netip.Addr
+	secure   bool
+	resealed bool // the answer carries a ticket of ours
+}
+
+type forwardKey struct{}
+
+func newProxy(t TimeoutConfig, m *metrics, log *slog.Logger) *proxy {
+	dialer := &net.Dialer{Timeout: t.Dial, KeepAlive: 30 * time.Second, Control: refuseAddr}
+	transport := &http.Transport{
+		Proxy:                 nil, // never one from the environment
+		DialContext:           dialer.DialContext,
+		ForceAttemptHTTP2:     true,
+		DisableCompression:    true, // what the origin sends goes out as it is
+		MaxIdleConns:          4096,
+		MaxIdleConnsPerHost:   512,
+		IdleConnTimeout:       90 * time.Second,
+		TLSHandshakeTimeout:   5 * time.Second,
+		ResponseHeaderTimeout: t.Response,
+		ExpectContinueTimeout: time.Second,
+	}
+	p := &proxy{}
+	p.ReverseProxy = &httputil.ReverseProxy{
+		Transport:  transport,
+		Rewrite:    rewrite,
+		BufferPool: newBuffers(),
+		ErrorLog:   slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ModifyResponse: func(r *http.Response) error {
+			if f, ok := r.Request.Context().Value(forwardKey{}).(*forward); ok && f.resealed {
+				// The answer carries one visitor's ticket: no cache may share it.
+				r.Header.Set("Cache-Control", "private")
+			}
+			return nil
+		},
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if errors.Is(err, context.Canceled) {
+				w.WriteHeader(499) // the visitor has gone; nobody reads this
+				return
+			}
+			m.origins.Inc()
+			log.Warn("origin does not answer", slog.String("host", r.Host), slog.Any("error", err))
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			w.Header().Set("Cache-Control", "no-store")
+			w.WriteHeader(http.StatusBadGateway)
+			fmt.Fprintln(w, "The site does not answer at the moment. Please try again.") //nolint:errcheck // the visitor may have gone
+		},
+	}
+	return p
+}
+
+// refuseAddr stops connections to addresses that no origin has: whatever a
+// name resolves to, the metadata service of a cloud is not a site.
+func refuseAddr(_, address string, _ syscall.RawConn) error {
+	ap, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("origin address %q: %w", address, err)
+	}
+	if room.RefusedAddr(ap.Addr()) {
+		return fmt.Errorf("origin address %s is refused", ap.Addr())
+	}
+	return nil
+}
+
+// dropped are headers by which a visitor could change what the origin sees
+// without the edge having decided about it.
+var dropped = []string{
+	"Forwarded", "X-Real-Ip", "Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "X-Client-Ip",
+	"X-Original-Url", "X-Rewrite-Url", "X-Forwarded-Uri", "X-Forwarded-Path", "X-Forwarded-Prefix", "X-Forwarded-Method",
+	"X-Forwarded-Port", "X-Forwarded-Server", "X-Forwarded-Scheme", "X-Http-Method-Override", "X-Http-Method", "X-Method-Override",
+}
+
+// rewrite makes the origin's request out of the visitor's. ReverseProxy has
+// already removed hop-by-hop headers, those that Connection named, and
+// X-Forwarded-For, -Host and -Proto.
+func rewrite(p *httputil.ProxyRequest) {
+	f, ok := p.In.Context().Value(forwardKey{}).(*forward)
+	if !ok {
+		panic("proxy: request was not decided") // nothing may reach the origin this way
+	}
+	out := p.Out
+	out.URL.Scheme, out.URL.Host = f.origin.Scheme, f.origin.Host
+	// As it came, not as it was parsed: origins may tell spellings apart.
+	path, query, _ := strings.Cut(f.rawPath, "?")
+	out.URL.RawQuery = query
+	if !strings.HasPrefix(path, "//") {
+		out.URL.Opaque = path // sent as it stands
+	} else if decoded, err := url.PathUnescape(path); err == nil {
+		// Opaque would be taken for host and path here.
+		out.URL.Opaque, out.URL.Path, out.URL.RawPath = "", decoded, path
+	}
+	out.Host = p.In.Host
+	for _, name := range dropped {
+		out.Header.Del(name)
+	}
+	for name := range out.Header {
+		if strings.Contains(name, "_") || strings.HasPrefix(name, "X-Vestibule-") || strings.HasPrefix(name, "Vestibule-") {
+			delete(out.Header, name)
+		}
+	}
+	stripTickets(out.Header)
+	if f.client.IsValid() {
+		out.Header.Set("X-Forwarded-For", f.client.String())
+	}
+	out.Header.Set("X-Forwarded-Host", p.In.Host)
+	proto := "http"
+	if f.secure {
+		proto = "https"
+	}
+	out.Header.Set("X-Forwarded-Proto", proto)
+}
+
+// stripTickets takes our tickets out of the Cookie headers: they are the
+// visitor's credentials toward the edge, not the origin's business.
+func stripTickets(h http.Header) {
+	lines := h["Cookie"]
+	kept := lines[:0]
+	for _, l := range lines {
+		if strings.Contains(l, ticket.CookieStem) {
+			var parts []string
+			for part := range strings.SplitSeq(l, ";") {
+				part = strings.TrimSpace(part)
+				name, _, _ := strings.Cut(part, "=")
+				if part != "" && !ticket.IsCookieName(strings.TrimSpace(name)) {
+					parts = append(parts, part)
+				}
+			}
+			l = strings.Join(parts, "; ")
+		}
+		if l != "" {
+			kept = append(kept, l)
+		}
+	}
+	if len(kept) == 0 {
+		h.Del("Cookie")
+		return
+	}
+	h["Cookie"] = kept
+}
+
+// buffers is the proxy's pool of copy buffers.
+type buffers struct{ free chan []byte }
+
+func newBuffers() *buffers { return &buffers{make(chan []byte, 256)} }
+
+func (b *buffers) Get() []byte {
+	select {
+	case buf := <-b.free:
+		return buf
+	default:
+		return make([]byte, 32<<10)
+	}
+}
+
+func (b *buffers) Put(buf []byte) {
+	select {
+	case b.free <- buf:
+	default:
+	}
+}

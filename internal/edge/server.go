@@ -1,0 +1,406 @@
+// Package edge is the shell of one edge: the HTTP server that visitors reach.
+//
+// One request: the room is found by host and path, the ticket is opened, the
+// engine decides from memory, and the request goes to the origin or is answered
+// with the waiting page. No request waits for the network but those held for a
+// right, which a grant ends. One goroutine, the pump, reports to the regional
+// when the engine says that it is due; grants are applied as they arrive.
+//
+// Lock: Server.mu guards the engine and nothing else; it is held for the time
+// of one decision, report or grant, never across I/O.
+package edge
+
+import (
+	"context"
+	crand "crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"vestibule/internal/admission"
+	"vestibule/internal/fleet"
+	"vestibule/internal/node"
+	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+var inf = math.Inf(1)
+
+// Options are what a server is made of.
+type Options struct {
+	Config Config
+	Params wire.Params
+	Bus    wire.Bus
+	Docs   node.Documents
+	Reg    prometheus.Registerer
+	Log    *slog.Logger
+}
+
+// Server is one edge.
+type Server struct {
+	cfg     Config
+	params  wire.Params
+	bus     wire.Bus
+	log     *slog.Logger
+	clock   *node.Clock
+	fleet   *node.Fleet
+	metrics *metrics
+	clients *clients
+	proxy   *proxy
+	scratch sync.Pool
+
+	mu    sync.Mutex
+	eng   *admission.Engine
+	jumps uint64 // of the clock, as of the last time under mu
+
+	site    atomic.Pointer[site]
+	kick    chan struct{} // the pump is to look at the engine
+	granted atomic.Int64  // reading of the clock at the newest grant, 0 before
+
+	listeners []listener
+	handler   http.Handler
+}
+
+type listener struct {
+	net.Listener
+	tls bool
+}
+
+// New returns a server whose listeners are open; it answers once it Runs.
+func New(o Options) (*Server, error) {
+	proxies, err := parsePrefixes(o.Config.Proxies)
+	if err != nil {
+		return nil, fmt.Errorf("trusted_proxies: %w", err)
+	}
+	var seed [32]byte
+	if _, err := crand.Read(seed[:]); err != nil {
+		return nil, fmt.Errorf("random seed: %w", err)
+	}
+	s := &Server{
+		cfg: o.Config, params: o.Params, bus: o.Bus, clock: node.NewClock(),
+		log:     o.Log.With(slog.String("edge", o.Config.Name), slog.String("dc", o.Config.DataCenter)),
+		metrics: newMetrics(o.Reg), kick: make(chan struct{}, 1),
+	}
+	s.scratch.New = func() any {
+		var seed [32]byte
+		if _, err := crand.Read(seed[:]); err != nil {
+			panic(err) // documented never to happen
+		}
+		return &scratch{ticket: ticket.NewScratch(seed)}
+	}
+	s.eng = admission.New(admission.Config{
+		Edge: o.Config.Name, DC: o.Config.DataCenter, Params: o.Params,
+		Limits: admission.Limits{Held: o.Config.Held.Total, Recent: o.Config.Recent},
+		Rand:   rand.New(rand.NewChaCha8(seed)),
+	})
+	now, wall := s.clock.Read()
+	s.eng.Guess(now, fleet.TimeOf(wall))
+	if s.clients, err = newClients(proxies, o.Config.Held.Prefix); err != nil {
+		return nil, fmt.Errorf("held.per_prefix: %w", err)
+	}
+	s.proxy = newProxy(o.Config.Timeouts, s.metrics, s.log)
+	s.site.Store(&site{})
+	if s.fleet, err = node.NewFleet(o.Config.DataDir, o.Docs, s.log, o.Reg, s.refresh); err != nil {
+		return nil, err
+	}
+	s.refresh()
+	o.Reg.MustRegister(newCollector(s))
+	if err := s.listen(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// listen opens the listeners.
+func (s *Server) listen() error {
+	for _, l := range []struct {
+		addr string
+		tls  bool
+	}{{s.cfg.Listen, false}, {s.cfg.TLS.Listen, true}} {
+		if l.addr == "" {
+			continue
+		}
+		ln, err := net.Listen("tcp", l.addr)
+		if err != nil {
+			for _, open := range s.listeners {
+				err = errors.Join(err, open.Close())
+			}
+			return fmt.Errorf("listen: %w", err)
+		}
+		s.listeners = append(s.listeners, listener{ln, l.tls})
+	}
+	return nil
+}
+
+// URL returns where visitors reach this edge.
+func (s *Server) URL() string {
+	l := s.listeners[0]
+	if l.tls {
+		return "https://" + l.Addr().String()
+	}
+	return "http://" + l.Addr().String()
+}
+
+// refresh takes over rooms and keys that have changed.
+func (s *Server) refresh() {
+	next := buildSite(s.fleet, s.metrics, s.site.Load(), s.log)
+	rooms := make([]admission.Room, len(next.rooms))
+	for i, r := range next.rooms {
+		rooms[i] = admission.Room{ID: r.ID, Epoch: r.Epoch}
+	}
+	s.site.Store(next)
+	s.mu.Lock()
+	s.eng.SetRooms(s.clock.Now(), rooms)
+	s.mu.Unlock()
+	s.wake()
+}
+
+// wake makes the pump look at the engine.
+func (s *Server) wake() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// lock locks the engine and returns the present. A machine that was asleep
+// does not believe its lease any more.
+func (s *Server) lock() fleet.Mono {
+	s.mu.Lock()
+	now := s.clock.Now()
+	if j := s.clock.Jumps(); j != s.jumps {
+		s.jumps = j
+		s.metrics.clockJumps.Inc()
+		s.eng.Lapse(now)
+	}
+	return now
+}
+
+// Run serves visitors until ctx ends; then it answers what is in flight, gives
+// its rights back and returns.
+func (s *Server) Run(ctx context.Context) error {
+	cancel, err := s.bus.Subscribe(wire.GrantSubject(s.cfg.DataCenter, s.cfg.Name), s.onGrant)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	g, ctx := errgroup.WithContext(ctx)
+	pumping, stopPump := context.WithCancel(context.Background())
+	defer stopPump()
+	pumped := make(chan struct{})
+	go func() {
+		defer close(pumped)
+		s.pump(pumping)
+	}()
+	g.Go(func() error { return node.IgnoreEnd(ctx, s.fleet.Run(ctx)) })
+	servers, err := s.servers()
+	if err != nil {
+		return err
+	}
+	for i, srv := range servers {
+		l := s.listeners[i]
+		g.Go(func() error {
+			var err error
+			if l.tls {
+				err = srv.ServeTLS(l, "", "")
+			} else {
+				err = srv.Serve(l)
+			}
+			if errors.Is(err, http.ErrServerClosed) {
+				return nil
+			}
+			return fmt.Errorf("serve %s: %w", l.Addr(), err)
+		})
+	}
+	s.log.Info("edge up", slog.String("url", s.URL()))
+	g.Go(func() error {
+		<-ctx.Done()
+		s.releaseAll()
+		grace, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Shutdown)
+		defer cancel()
+		for _, srv := range servers {
+			if err := srv.Shutdown(grace); err != nil {
+				s.log.Warn("requests were cut off", slog.Any("error", err))
+				if err := srv.Close(); err != nil {
+					s.log.Debug("close", slog.Any("error", err))
+				}
+			}
+		}
+		return nil
+	})
+	err = g.Wait()
+	stopPump()
+	<-pumped
+	s.sayGoodbye()
+	return err
+}
+
+func (s *Server) servers() ([]*http.Server, error) {
+	var out []*http.Server
+	for _, l := range s.listeners {
+		srv := &http.Server{
+			Handler:           s,
+			ReadHeaderTimeout: s.cfg.Timeouts.Header,
+			IdleTimeout:       s.cfg.Timeouts.Idle,
+			MaxHeaderBytes:    16 << 10,
+			ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+			HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100},
+		}
+		if l.tls {
+			cert, err := newCertificate(s.cfg.TLS, s.log, time.Now)
+			if err != nil {
+				return nil, err
+			}
+			srv.TLSConfig = tlsConfig(cert)
+		}
+		out = append(out, srv)
+	}
+	return out, nil
+}
+
+// pump reports to the regional whenever the engine says that it is time.
+func (s *Server) pump(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-s.kick:
+		}
+		now := s.lock()
+		var reports []wire.Report
+		if s.eng.Due() <= now {
+			reports = s.eng.Report(now)
+		}
+		due := s.eng.Due()
+		s.mu.Unlock()
+		s.send(reports)
+		timer.Reset(max(time.Millisecond, due.Sub(now)))
+	}
+}
+
+func (s *Server) send(reports []wire.Report) {
+	for i := range reports {
+		data, err := wire.EncodeReport(&reports[i])
+		if err == nil {
+			err = s.bus.Publish(wire.ReportSubject(s.cfg.DataCenter, s.cfg.Name), data)
+		}
+		switch {
+		case err == nil:
+			s.metrics.reports.WithLabelValues("sent").Inc()
+		case errors.Is(err, wire.ErrDown):
+			s.metrics.reports.WithLabelValues("down").Inc()
+		default:
+			s.metrics.reports.WithLabelValues("failed").Inc()
+			s.log.Warn("report not sent", slog.Any("error", err))
+		}
+	}
+}
+
+// onGrant applies what the regional says, and answers the held visitors who
+// may enter now.
+func (s *Server) onGrant(_ string, data []byte) {
+	g, err := wire.DecodeGrant(data)
+	if err != nil {
+		s.metrics.grants.WithLabelValues("invalid").Inc()
+		s.log.Warn("grant refused", slog.Any("error", err))
+		return
+	}
+	s.metrics.grants.WithLabelValues("applied").Inc()
+	now := s.lock()
+	s.eng.Apply(now, *g)
+	released := s.eng.Release(now, nil)
+	s.mu.Unlock()
+	s.granted.Store(int64(max(now, 1)))
+	if g.Echo != 0 && now >= g.Echo {
+		s.metrics.sync.Observe((now.Sub(g.Echo) - g.Dwell).Seconds())
+	}
+	for _, v := range released {
+		close(v.Data.(chan struct{}))
+	}
+	s.wake()
+}
+
+// releaseAll sends everybody who is held back to the waiting page: the edge
+// stops.
+func (s *Server) releaseAll() {
+	s.mu.Lock()
+	held := s.eng.Drain(s.clock.Now())
+	s.mu.Unlock()
+	for _, v := range held {
+		close(v.Data.(chan struct{}))
+	}
+}
+
+// sayGoodbye gives all rights back, so that nothing has to be presumed of this
+// edge.
+func (s *Server) sayGoodbye() {
+	now := s.lock()
+	reports := s.eng.Leave(now)
+	s.mu.Unlock()
+	s.send(reports)
+	s.log.Info("edge down")
+}
+
+// Status is the state of the edge, for /status and metrics.
+type Status struct {
+	admission.Status
+	LeaseRemaining time.Duration
+	TimeError      time.Duration
+	SyncAge        time.Duration // since the newest grant; since the start before the first
+	Rooms          map[string]admission.Ledger
+}
+
+// Status returns the state of the edge.
+func (s *Server) Status() Status {
+	site := s.site.Load()
+	now := s.lock()
+	defer s.mu.Unlock()
+	st := Status{Status: s.eng.Status(now), TimeError: s.eng.TimeError(now), Rooms: map[string]admission.Ledger{}}
+	if st.Leased {
+		st.LeaseRemaining = st.LeaseEnd.Sub(now)
+	}
+	st.SyncAge = now.Sub(fleet.Mono(s.granted.Load()))
+	for _, r := range site.rooms {
+		st.Rooms[r.Name] = s.eng.Ledger(now, r.ID)
+	}
+	return st
+}
+
+// maxSkew is how far the machine's clock may be from fleet time before
+// something is wrong with one of them.
+const maxSkew = 10 * time.Second
+
+// Ready tells whether visitors can be served here. Being cut off from the
+// regional does not make an edge unready: who is inside goes on.
+func (s *Server) Ready() node.Readiness {
+	site := s.site.Load()
+	st := s.Status()
+	r := node.Readiness{Isolated: !st.Leased || !st.Sure}
+	if site.set == nil {
+		r.Reasons = append(r.Reasons, "no room set yet")
+	}
+	if !site.ready {
+		r.Reasons = append(r.Reasons, "no keys yet")
+	}
+	if st.Synced {
+		if skew := st.Time.Sub(fleet.TimeOf(time.Now())); skew > maxSkew || skew < -maxSkew {
+			r.Reasons = append(r.Reasons, fmt.Sprintf("fleet time is %v from this machine's clock", skew))
+		}
+	}
+	r.Ready = len(r.Reasons) == 0
+	return r
+}

@@ -1,0 +1,60 @@
+package global
+
+import (
+	"errors"
+	"fmt"
+
+	"vestibule/internal/node"
+	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
+)
+
+// Config is the configuration of a global.
+type Config struct {
+	node.Base   `mapstructure:",squash"`
+	Name        string            `mapstructure:"name" doc:"name of this candidate; several may stand"`
+	DataCenters []string          `mapstructure:"data_centers" doc:"names of all data centres that may hold rights; the same for every candidate"`
+	Rooms       string            `mapstructure:"rooms" doc:"YAML file with the rooms; changes are taken while running"`
+	NATS        node.ServerConfig `mapstructure:"nats"`
+	Bootstrap   bool              `mapstructure:"bootstrap" doc:"assert that nothing was ever lent: do not wait for data centres that have not been heard"`
+}
+
+// DefaultConfig returns the defaults.
+func DefaultConfig() Config {
+	return Config{
+		Base: node.DefaultBase(), Name: "global-1", Rooms: "rooms.yaml",
+		NATS: node.ServerConfig{ClientConfig: node.DefaultClient(), Replicas: 1},
+	}
+}
+
+// Validate implements [node.Config].
+func (c *Config) Validate() []error {
+	errs := append(c.Base.Validate(), c.NATS.Validate()...)
+	if err := wire.CheckName(c.Name); err != nil {
+		errs = append(errs, fmt.Errorf("name: %w", err))
+	}
+	if len(c.DataCenters) == 0 {
+		errs = append(errs, errors.New("data_centers: at least one must be named"))
+	}
+	seen := map[ticket.DC]string{}
+	for i, name := range c.DataCenters {
+		if err := wire.CheckName(name); err != nil {
+			errs = append(errs, fmt.Errorf("data_centers[%d]: %w", i, err))
+			continue
+		}
+		if other, ok := seen[ticket.DCOf(name)]; ok {
+			errs = append(errs, fmt.Errorf("data_centers[%d]: %q must differ from %q, also in what tickets keep of the name", i, name, other))
+		}
+		seen[ticket.DCOf(name)] = name
+	}
+	if c.Rooms == "" {
+		errs = append(errs, errors.New("rooms: must name a file"))
+	}
+	errs = append(errs, node.CheckFile("rooms", c.Rooms)...)
+	if c.Rooms != "" {
+		if _, _, err := readRooms(c.Rooms); err != nil {
+			errs = append(errs, fmt.Errorf("rooms: %w", err))
+		}
+	}
+	return errs
+}

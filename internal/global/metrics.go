@@ -1,0 +1,137 @@
+package global
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/wire"
+)
+
+// metrics are what global counts; state is read from the allocator when it is
+// asked for.
+type metrics struct {
+	s            *Server
+	dropped      prometheus.Counter
+	invalid      prometheus.Counter
+	sent         *prometheus.CounterVec
+	roomsValid   prometheus.Gauge
+	roomsRefused prometheus.Counter
+
+	leading, term, skew                                           *prometheus.Desc
+	limit, rateLimit, active, slots, waiting, mu, theta, estimate *prometheus.Desc
+	horizon, complete, free, rateFree, held, rateHeld, idle       *prometheus.Desc
+}
+
+func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
+	d := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	m := &metrics{
+		s:            s,
+		dropped:      prometheus.NewCounter(prometheus.CounterOpts{Name: "vestibule_global_inbox_dropped_total", Help: "Reports dropped because the inbox was full; the next ones say the same."}),
+		invalid:      prometheus.NewCounter(prometheus.CounterOpts{Name: "vestibule_global_reports_refused_total", Help: "Reports that could not be understood."}),
+		sent:         prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_global_grants_total", Help: "Grants to data centres, by result."}, []string{"result"}),
+		roomsValid:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "vestibule_global_rooms_file_valid", Help: "1 while the rooms file as it stands is in force, 0 while it is refused."}),
+		roomsRefused: prometheus.NewCounter(prometheus.CounterOpts{Name: "vestibule_global_rooms_refused_total", Help: "Changes of the rooms file that were refused."}),
+		leading:      d("vestibule_global_leading", "1 while this candidate leads."),
+		term:         d("vestibule_global_term", "Fencing number of the current leadership; 0 while not leading."),
+		skew:         d("vestibule_global_clock_skew_seconds", "This machine's clock minus fleet time."),
+		limit:        d("vestibule_room_limit", "total_active_users.", "room"),
+		rateLimit:    d("vestibule_room_rate_limit", "new_users_per_minute.", "room"),
+		active:       d("vestibule_room_active", "Sessions reckoned with in all data centres.", "room"),
+		slots:        d("vestibule_room_slots", "Slots that can be given now, by the limit that binds.", "room"),
+		waiting:      d("vestibule_room_waiting", "People waiting, by how long ago they joined.", "room", "age"),
+		mu:           d("vestibule_room_admission_rate", "Admissions per second, as estimates reckon with.", "room"),
+		theta:        d("vestibule_room_abandonment_rate", "Share of those who wait that gives up per second.", "room"),
+		estimate:     d("vestibule_room_estimate_seconds", "Estimated wait of somebody who joins now; absent without an estimate.", "room"),
+		horizon:      d("vestibule_room_horizon_age_seconds", "How long ago those joined who may enter now; 0 while nobody queues.", "room"),
+		complete:     d("vestibule_room_books_complete", "1 when the books of every data centre are known; until then only what comes back is lent.", "room"),
+		free:         d("vestibule_room_free", "Rights of total_active_users that nobody holds.", "room"),
+		rateFree:     d("vestibule_room_rate_free", "Rights of new_users_per_minute that nobody holds.", "room"),
+		held:         d("vestibule_room_allotment", "Rights of total_active_users that a data centre holds.", "room", "dc"),
+		rateHeld:     d("vestibule_room_rate_allotment", "Rights of new_users_per_minute that a data centre holds.", "room", "dc"),
+		idle:         d("vestibule_room_idle", "Rights of total_active_users that lie idle in a data centre.", "room", "dc"),
+	}
+	reg.MustRegister(m.dropped, m.invalid, m.sent, m.roomsValid, m.roomsRefused, m)
+	for _, result := range []string{"sent", "down", "failed"} {
+		m.sent.WithLabelValues(result)
+	}
+	return m
+}
+
+func (m *metrics) descs() []*prometheus.Desc {
+	return []*prometheus.Desc{
+		m.leading, m.term, m.skew, m.limit, m.rateLimit, m.active, m.slots, m.waiting, m.mu, m.theta, m.estimate,
+		m.horizon, m.complete, m.free, m.rateFree, m.held, m.rateHeld, m.idle,
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range m.descs() {
+		ch <- d
+	}
+}
+
+// ages are the classes of waiting times.
+var ages = []struct {
+	label string
+	upTo  time.Duration
+}{
+	{"0-1m", time.Minute}, {"1-5m", 5 * time.Minute}, {"5-15m", 15 * time.Minute},
+	{"15-60m", time.Hour}, {"60m+", 1 << 60},
+}
+
+// Collect implements [prometheus.Collector].
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	truth := func(b bool) float64 {
+		if b {
+			return 1
+		}
+		return 0
+	}
+	st := m.s.Status()
+	gauge(m.leading, truth(st.Leading))
+	gauge(m.term, float64(st.Term.N))
+	gauge(m.skew, st.Skew.Seconds())
+	for name, l := range st.Rooms {
+		gauge(m.limit, float64(l.Total), name)
+		gauge(m.rateLimit, float64(l.Rate), name)
+		gauge(m.complete, truth(l.Complete), name)
+		gauge(m.free, float64(l.Free), name)
+		gauge(m.rateFree, float64(l.RateFree), name)
+		for _, c := range l.Centres {
+			gauge(m.held, float64(c.Held), name, c.Name)
+			gauge(m.rateHeld, float64(c.RateHeld), name, c.Name)
+			gauge(m.idle, float64(c.Idle), name, c.Name)
+		}
+		if l.View != nil {
+			m.view(gauge, l.View, st.Time, name)
+		}
+	}
+}
+
+func (m *metrics) view(gauge func(*prometheus.Desc, float64, ...string), v *wire.View, now fleet.Time, name string) {
+	gauge(m.active, float64(v.Active), name)
+	gauge(m.slots, float64(v.Slots), name)
+	gauge(m.mu, v.Mu, name)
+	gauge(m.theta, v.Theta, name)
+	if wait, ok := v.Newcomer(); ok {
+		gauge(m.estimate, wait.Seconds(), name)
+	}
+	gauge(m.horizon, v.HorizonAge(now).Seconds(), name)
+	younger := v.Line.Total()
+	for _, a := range ages {
+		older := 0.0
+		if a.upTo < 1<<50 {
+			older = v.Line.Before(now.Add(-a.upTo))
+		}
+		gauge(m.waiting, younger-older, name, a.label)
+		younger = older
+	}
+}

@@ -1,0 +1,237 @@
+// Package global is the shell of the coordinator: it stands for leadership,
+// and while it leads it drives the allocator and publishes rooms and keys.
+//
+// While it leads, one goroutine owns the allocator: it takes reports from a
+// bounded inbox and sends grants. Leading is being inside lead; leaving it
+// undoes everything. Nothing of the ledger is stored: a new leader learns it
+// from the data centres.
+//
+// Lock: Server.mu guards the allocator so that /status and metrics can look at
+// it between two steps of that goroutine.
+package global
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/node"
+	"vestibule/internal/slots"
+	"vestibule/internal/wire"
+)
+
+// Options are what a server is made of.
+type Options struct {
+	Config Config
+	Params wire.Params
+	Bus    wire.Bus
+	Docs   Documents
+	Lease  wire.Leadership
+	Clock  *node.Clock // the one that Lease reads
+	Reg    prometheus.Registerer
+	Log    *slog.Logger
+}
+
+// Server is one candidate for global.
+type Server struct {
+	Options
+	log     *slog.Logger
+	fleet   *node.Fleet
+	metrics *metrics
+	changed chan struct{} // the room set has changed
+
+	mu    sync.Mutex
+	alloc *slots.Allocator // nil while not leading
+	term  wire.Term
+	skew  time.Duration // of fleet time from this machine's clock
+
+	minTerm atomic.Uint64
+}
+
+// New returns a server; it leads once it Runs.
+func New(o Options) (*Server, error) {
+	s := &Server{Options: o, changed: make(chan struct{}, 1), log: o.Log.With(slog.String("global", o.Config.Name))}
+	s.metrics = newMetrics(o.Reg, s)
+	var err error
+	s.fleet, err = node.NewFleet(o.Config.DataDir, o.Docs, s.log, o.Reg, func() {
+		select {
+		case s.changed <- struct{}{}:
+		default:
+		}
+	})
+	return s, err
+}
+
+// Run stands for leadership, and leads, until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return node.IgnoreEnd(ctx, s.fleet.Run(ctx)) })
+	g.Go(func() error {
+		return node.IgnoreEnd(ctx, s.Lease.Run(ctx, s.minTerm.Load, func(ctx context.Context, l wire.Leading) {
+			if err := s.lead(ctx, l); err != nil && ctx.Err() == nil {
+				s.log.Warn("leading ended", slog.Any("error", err))
+			}
+		}))
+	})
+	return g.Wait()
+}
+
+// inboxSize bounds the reports waiting for the allocator. Beyond it they are
+// dropped and counted: the next report says the same.
+const inboxSize = 1024
+
+// errClock says that the machine was asleep while leading.
+var errClock = errors.New("the machine was asleep: its lease cannot be believed")
+
+// lead drives an allocator of its own for one term.
+func (s *Server) lead(ctx context.Context, l wire.Leading) error {
+	jumps := s.Clock.Jumps()
+	alloc := slots.NewAllocator(s.Clock.Now(), slots.AllocatorConfig{
+		Term: l.Term, Centres: s.Config.DataCenters, Params: s.Params, Bootstrap: s.Config.Bootstrap,
+	})
+	alloc.SetLease(l.Until)
+	alloc.SetRooms(s.Clock.Now(), node.LedgerRooms(s.fleet.Set()))
+	s.mu.Lock()
+	s.alloc, s.term = alloc, l.Term
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.alloc, s.term = nil, wire.Term{}
+		s.mu.Unlock()
+	}()
+
+	inbox := make(chan *wire.Report, inboxSize)
+	stop, err := s.Bus.Subscribe(wire.Reports(wire.Root), func(_ string, data []byte) {
+		m, err := wire.DecodeReport(data)
+		if err != nil {
+			s.metrics.invalid.Inc()
+			s.log.Warn("report refused", slog.Any("error", err))
+			return
+		}
+		select {
+		case inbox <- m:
+		default:
+			s.metrics.dropped.Inc()
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer stop()
+
+	var background sync.WaitGroup
+	defer background.Wait()
+	scope, end := context.WithCancel(ctx)
+	defer end()
+	p := &publisher{docs: s.Docs, fleet: s.fleet, file: s.Config.Rooms, log: s.log, metrics: s.metrics}
+	background.Go(func() { p.run(scope, func() fleet.Time { return fleet.TimeOf(time.Now()) }) })
+
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	s.setTime(alloc)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case until := <-l.Extends:
+			alloc.SetLease(until)
+		case m := <-inbox:
+			s.mu.Lock()
+			alloc.Observe(s.Clock.Now(), *m)
+			s.mu.Unlock()
+		case <-s.changed:
+			s.mu.Lock()
+			alloc.SetRooms(s.Clock.Now(), node.LedgerRooms(s.fleet.Set()))
+			s.mu.Unlock()
+		case <-second.C:
+			s.setTime(alloc)
+		case <-timer.C:
+		}
+		if s.Clock.Jumps() != jumps {
+			return errClock
+		}
+		if by, fenced := alloc.Fenced(); fenced {
+			s.minTerm.Store(max(by, s.minTerm.Load()))
+			return wire.ErrFenced
+		}
+		timer.Reset(s.pump(alloc))
+	}
+}
+
+// setTime offers this machine's clock as the source of fleet time.
+func (s *Server) setTime(alloc *slots.Allocator) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, wall := s.Clock.Read()
+	s.skew = alloc.SetTime(now, fleet.TimeOf(wall))
+}
+
+// pump sends what is due and returns how long nothing will be.
+func (s *Server) pump(alloc *slots.Allocator) time.Duration {
+	s.mu.Lock()
+	now := s.Clock.Now()
+	var grants []wire.Grant
+	if alloc.GrantsDue() <= now {
+		grants = alloc.Grants(now)
+	}
+	due := alloc.GrantsDue()
+	s.mu.Unlock()
+	for i := range grants {
+		data, err := wire.EncodeGrant(&grants[i])
+		if err == nil {
+			err = s.Bus.Publish(wire.GrantSubject(wire.Root, grants[i].To), data)
+		}
+		switch {
+		case err == nil:
+			s.metrics.sent.WithLabelValues("sent").Inc()
+		case errors.Is(err, wire.ErrDown):
+			s.metrics.sent.WithLabelValues("down").Inc()
+		default:
+			s.metrics.sent.WithLabelValues("failed").Inc()
+			s.log.Warn("grant not sent", slog.Any("error", err))
+		}
+	}
+	return max(time.Millisecond, due.Sub(now))
+}
+
+// Status is the state of a candidate for global, for /status.
+type Status struct {
+	Leading bool
+	Term    wire.Term
+	Time    fleet.Time
+	Skew    time.Duration // of fleet time from this machine's clock
+	Rooms   map[string]slots.RootLedger
+}
+
+// Status returns the state of the candidate.
+func (s *Server) Status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := Status{Leading: s.alloc != nil, Term: s.term, Skew: s.skew, Rooms: map[string]slots.RootLedger{}}
+	if s.alloc == nil {
+		return st
+	}
+	st.Time = s.alloc.Time(s.Clock.Now())
+	for _, r := range s.fleet.Set().Rooms() {
+		st.Rooms[r.Name] = s.alloc.Ledger(r.ID)
+	}
+	return st
+}
+
+// Ready tells whether this candidate leads, or stands by to lead.
+func (s *Server) Ready() node.Readiness {
+	r := node.Readiness{Ready: true}
+	if s.fleet.Set() == nil {
+		r.Ready, r.Reasons = false, append(r.Reasons, "no room set published yet")
+	}
+	return r
+}

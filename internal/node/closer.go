@@ -1,0 +1,37 @@
+package node
+
+import (
+	"log/slog"
+	"sync"
+)
+
+// Closer releases what was acquired, in reverse order. The zero value holds
+// nothing. It is safe for concurrent use.
+type Closer struct {
+	mu    sync.Mutex
+	steps []closeStep
+}
+
+type closeStep struct {
+	name string
+	do   func()
+}
+
+// Add registers how to release what name was just acquired.
+func (c *Closer) Add(name string, do func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.steps = append(c.steps, closeStep{name, do})
+}
+
+// Close releases everything that was added; a second call does nothing.
+func (c *Closer) Close(log *slog.Logger) {
+	c.mu.Lock()
+	steps := c.steps
+	c.steps = nil
+	c.mu.Unlock()
+	for i := len(steps) - 1; i >= 0; i-- {
+		log.Debug("closing", slog.String("step", steps[i].name))
+		steps[i].do()
+	}
+}

@@ -1,0 +1,282 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+
+	"vestibule/internal/natsbus"
+)
+
+// Base is the part of the configuration that all nodes share.
+type Base struct {
+	DataDir string        `mapstructure:"data_dir" doc:"folder for last good copies of rooms and keys, and an embedded server's JetStream"`
+	Log     LogConfig     `mapstructure:"log"`
+	Metrics MetricsConfig `mapstructure:"metrics"`
+}
+
+// MetricsConfig is the listener of metrics, health and pprof.
+type MetricsConfig struct {
+	Listen string `mapstructure:"listen" doc:"host:port of metrics, health and pprof; port 0 chooses a free one"`
+}
+
+// ClientConfig says how to reach NATS.
+type ClientConfig struct {
+	URL    string `mapstructure:"url" doc:"servers to connect to, separated by commas"`
+	Creds  string `mapstructure:"creds" doc:"file with user credentials"`
+	CA     string `mapstructure:"ca" doc:"file with the certificates to trust"`
+	Cert   string `mapstructure:"cert" doc:"client certificate file"`
+	Key    string `mapstructure:"key" doc:"client key file"`
+	Domain string `mapstructure:"domain" doc:"JetStream domain, where it is not the server's own"`
+}
+
+// Options returns how a node called name connects.
+func (c *ClientConfig) Options(name string, log *slog.Logger) natsbus.Options {
+	return natsbus.Options{
+		URL: c.URL, Name: name, Creds: c.Creds, CA: c.CA, Cert: c.Cert, Key: c.Key, Domain: c.Domain, Log: log,
+	}
+}
+
+// Validate returns everything that is wrong with the keys below prefix.
+func (c *ClientConfig) Validate(prefix string) []error {
+	var errs []error
+	if (c.Cert == "") != (c.Key == "") {
+		errs = append(errs, fmt.Errorf("%[1]s.cert, %[1]s.key: must be given together", prefix))
+	}
+	for _, f := range []struct{ key, file string }{{"creds", c.Creds}, {"ca", c.CA}, {"cert", c.Cert}, {"key", c.Key}} {
+		errs = append(errs, CheckFile(prefix+"."+f.key, f.file)...)
+	}
+	return errs
+}
+
+// ServerConfig says how to reach NATS, or to be it.
+type ServerConfig struct {
+	ClientConfig `mapstructure:",squash"`
+	Replicas     int      `mapstructure:"replicas" doc:"replicas of the buckets that this node makes: 1, or 3 with three servers"`
+	Embedded     bool     `mapstructure:"embedded" doc:"run a nats-server in this process instead of connecting to url"`
+	Listen       string   `mapstructure:"listen" doc:"host:port on which the embedded server takes other processes"`
+	Leafs        string   `mapstructure:"leafs" doc:"host:port on which the embedded server takes leaf nodes"`
+	Hubs         []string `mapstructure:"hubs" doc:"leaf-node addresses that the embedded server joins"`
+}
+
+// Validate returns everything that is wrong with the keys below nats.
+func (c *ServerConfig) Validate() []error {
+	errs := c.ClientConfig.Validate("nats")
+	if c.Replicas != 1 && c.Replicas != 3 && c.Replicas != 5 {
+		errs = append(errs, fmt.Errorf("nats.replicas: must be 1, 3 or 5, got %d", c.Replicas))
+	}
+	for _, a := range []struct{ key, addr string }{{"nats.listen", c.Listen}, {"nats.leafs", c.Leafs}} {
+		if a.addr != "" {
+			errs = append(errs, CheckAddr(a.key, a.addr)...)
+		}
+	}
+	if !c.Embedded && (c.Listen != "" || c.Leafs != "" || len(c.Hubs) > 0) {
+		errs = append(errs, errors.New("nats.listen, nats.leafs, nats.hubs: need nats.embedded"))
+	}
+	return errs
+}
+
+// DefaultBase returns the defaults of what all nodes share.
+func DefaultBase() Base {
+	return Base{
+		DataDir: "./var",
+		Log:     LogConfig{Level: "info", Format: "text"},
+		Metrics: MetricsConfig{Listen: "127.0.0.1:0"},
+	}
+}
+
+// DefaultClient returns the defaults of how to reach NATS.
+func DefaultClient() ClientConfig { return ClientConfig{URL: "nats://127.0.0.1:4222"} }
+
+// Validate returns everything that is wrong with the shared part.
+func (b *Base) Validate() []error {
+	errs := b.Log.validate()
+	if b.DataDir == "" {
+		errs = append(errs, errors.New("data_dir: must not be empty"))
+	}
+	return append(errs, CheckAddr("metrics.listen", b.Metrics.Listen)...)
+}
+
+// CheckAddr reports what is wrong with a listen address.
+func CheckAddr(key, addr string) []error {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return []error{fmt.Errorf("%s: must be host:port, got %q", key, addr)}
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil {
+		return []error{fmt.Errorf("%s: port must be 0 to 65535, got %q", key, port)}
+	}
+	return nil
+}
+
+// CheckFile reports that a file which is named cannot be read.
+func CheckFile(key, file string) []error {
+	if file == "" {
+		return nil
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return []error{fmt.Errorf("%s: %w", key, err)}
+	}
+	if err := f.Close(); err != nil {
+		return []error{fmt.Errorf("%s: %w", key, err)}
+	}
+	return nil
+}
+
+// ErrUsage says that the process is to end without running: help was asked
+// for, or the command line was not understood and has been told so.
+var ErrUsage = errors.New("usage")
+
+// ConfigError is everything that is wrong with a configuration.
+type ConfigError []error
+
+func (e ConfigError) Error() string {
+	lines := make([]string, len(e))
+	for i, err := range e {
+		lines[i] = err.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Config is a configuration that can check itself.
+type Config interface {
+	// Validate returns everything that is wrong, each error naming the key and
+	// the rule.
+	Validate() []error
+}
+
+// Load fills cfg, which holds the defaults, from the file named by --config,
+// from the environment (VESTIBULE_ and the key in capitals, _ for a dot) and
+// from flags (the key with - for a dot and _), each stronger than the one
+// before. It returns a ConfigError with all faults at once, or ErrUsage. check
+// is true where --check-config asked only for the faults.
+func Load(command string, cfg Config, args []string, out io.Writer) (check bool, err error) {
+	keys := fields(reflect.ValueOf(cfg).Elem(), "")
+	v := viper.New()
+	v.SetEnvPrefix("VESTIBULE")
+	v.SetEnvKeyReplacer(strings.NewReplacer(".", "_"))
+	v.AutomaticEnv()
+
+	flags := pflag.NewFlagSet(command, pflag.ContinueOnError)
+	flags.SortFlags = false
+	flags.SetOutput(out)
+	file := flags.String("config", "", "YAML configuration file")
+	flags.BoolVar(&check, "check-config", false, "report every fault of the configuration and exit: 0 for none, else 2")
+	for _, k := range keys {
+		v.SetDefault(k.key, k.value.Interface())
+		name := strings.NewReplacer(".", "-", "_", "-").Replace(k.key)
+		switch d := k.value.Interface().(type) {
+		case bool:
+			flags.Bool(name, d, k.doc)
+		case int:
+			flags.Int(name, d, k.doc)
+		case time.Duration:
+			flags.Duration(name, d, k.doc)
+		case []string:
+			flags.StringSlice(name, d, k.doc)
+		default:
+			flags.String(name, fmt.Sprint(d), k.doc)
+		}
+		if err := v.BindPFlag(k.key, flags.Lookup(name)); err != nil {
+			return false, fmt.Errorf("flag %s: %w", name, err)
+		}
+	}
+	if err := flags.Parse(args); err != nil {
+		if !errors.Is(err, pflag.ErrHelp) {
+			fmt.Fprintf(out, "%s: %v (see --help)\n", command, err)
+		}
+		return false, ErrUsage
+	}
+	if flags.NArg() > 0 {
+		fmt.Fprintf(out, "%s: unexpected argument %q (see --help)\n", command, flags.Arg(0))
+		return false, ErrUsage
+	}
+	var faults ConfigError
+	if *file == "" {
+		*file = os.Getenv("VESTIBULE_CONFIG")
+	}
+	if *file != "" {
+		v.SetConfigFile(*file)
+		v.SetConfigType("yaml")
+		if err := v.ReadInConfig(); err != nil {
+			return check, ConfigError{fmt.Errorf("config: %w", err)}
+		}
+	}
+	err = v.UnmarshalExact(cfg, func(c *mapstructure.DecoderConfig) {
+		c.DecodeHook = mapstructure.ComposeDecodeHookFunc(
+			mapstructure.StringToTimeDurationHookFunc(),
+			mapstructure.StringToSliceHookFunc(","),
+		)
+	})
+	if err != nil {
+		faults = append(faults, splitDecodeErrors(err)...)
+	}
+	faults = append(faults, cfg.Validate()...)
+	if len(faults) > 0 {
+		return check, faults
+	}
+	return check, nil
+}
+
+// splitDecodeErrors turns mapstructure's one error into one per fault.
+func splitDecodeErrors(err error) []error {
+	var many interface{ Unwrap() []error }
+	if !errors.As(err, &many) {
+		return []error{fmt.Errorf("config: %w", err)}
+	}
+	var out []error
+	for _, e := range many.Unwrap() {
+		out = append(out, fmt.Errorf("config: %w", e))
+	}
+	return out
+}
+
+// field is one leaf of a configuration struct.
+type field struct {
+	key   string
+	doc   string
+	value reflect.Value
+}
+
+// fields lists the leaves of a configuration struct by their dotted keys.
+func fields(v reflect.Value, prefix string) []field {
+	var out []field
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		tag, opts, _ := strings.Cut(f.Tag.Get("mapstructure"), ",")
+		if strings.Contains(opts, "squash") {
+			out = append(out, fields(v.Field(i), prefix)...)
+			continue
+		}
+		if tag == "" {
+			continue
+		}
+		if f.Type.Kind() == reflect.Struct {
+			out = append(out, fields(v.Field(i), prefix+tag+".")...)
+			continue
+		}
+		out = append(out, field{key: prefix + tag, doc: f.Tag.Get("doc"), value: v.Field(i)})
+	}
+	return out
+}
+
+// Keys lists every key of a configuration, for the test that keeps the example
+// files whole.
+func Keys(cfg Config) []string {
+	var out []string
+	for _, f := range fields(reflect.ValueOf(cfg).Elem(), "") {
+		out = append(out, f.key)
+	}
+	return out
+}

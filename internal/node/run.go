@@ -1,0 +1,43 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Exit codes of the commands.
+const (
+	ExitOK    = 0
+	ExitError = 1 // it ran, and failed
+	ExitUsage = 2 // it did not run: the command line or the configuration is wrong
+)
+
+// Main is what the main functions of all tiers do: load the configuration,
+// answer --check-config, and run until a signal. It returns the exit code.
+func Main[C Config](command string, cfg C, base *Base, args []string, stdout, stderr io.Writer, run func(context.Context, *slog.Logger) error) int {
+	check, err := Load(command, cfg, args, stderr)
+	switch {
+	case errors.Is(err, ErrUsage):
+		return ExitUsage
+	case err != nil:
+		fmt.Fprintf(stderr, "%s: the configuration is not valid:\n%v\n", command, err) //nolint:errcheck // nowhere left to say it
+		return ExitUsage
+	case check:
+		fmt.Fprintf(stdout, "%s: the configuration is valid\n", command) //nolint:errcheck // the exit code says it too
+		return ExitOK
+	}
+	log := NewLogger(stderr, base.Log)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, log); err != nil {
+		log.Error("stopped", slog.String("command", command), slog.Any("error", err))
+		return ExitError
+	}
+	return ExitOK
+}

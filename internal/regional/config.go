@@ -1,0 +1,39 @@
+package regional
+
+import (
+	"fmt"
+
+	"vestibule/internal/node"
+	"vestibule/internal/wire"
+)
+
+// Config is the configuration of a regional.
+type Config struct {
+	node.Base  `mapstructure:",squash"`
+	DataCenter string            `mapstructure:"data_center" doc:"data centre that this regional aggregates"`
+	Name       string            `mapstructure:"name" doc:"name of this candidate; several may stand for one data centre"`
+	NATS       node.ServerConfig `mapstructure:"nats"`
+	Upstream   node.ClientConfig `mapstructure:"upstream"` // by which global is reached; no URL: the same as the edges
+	Bootstrap  bool              `mapstructure:"bootstrap" doc:"assert that this data centre is new: that no edge of it ever admitted anybody"`
+}
+
+// DefaultConfig returns the defaults.
+func DefaultConfig() Config {
+	return Config{
+		Base: node.DefaultBase(), Name: "regional-1",
+		NATS: node.ServerConfig{ClientConfig: node.DefaultClient(), Replicas: 1},
+	}
+}
+
+// Validate implements [node.Config].
+func (c *Config) Validate() []error {
+	errs := append(c.Base.Validate(), c.NATS.Validate()...)
+	errs = append(errs, c.Upstream.Validate("upstream")...)
+	if err := wire.CheckName(c.DataCenter); err != nil {
+		errs = append(errs, fmt.Errorf("data_center: %w", err))
+	}
+	if err := wire.CheckName(c.Name); err != nil {
+		errs = append(errs, fmt.Errorf("name: %w", err))
+	}
+	return errs
+}

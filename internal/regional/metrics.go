@@ -1,0 +1,129 @@
+package regional
+
+import (
+	"errors"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/wire"
+)
+
+// metrics are what a regional counts; state is read from the aggregator when it
+// is asked for.
+type metrics struct {
+	s       *Server
+	dropped prometheus.Counter
+	invalid *prometheus.CounterVec
+	sent    *prometheus.CounterVec
+	sync    prometheus.Histogram
+	heard   atomic.Int64 // reading of the clock at the newest grant
+
+	leading, term, syncAge, lag, edges                                        *prometheus.Desc
+	held, rateHeld, free, rateFree, active, presumed, credit, waiting, parked *prometheus.Desc
+	keep, copied                                                              *prometheus.Desc
+}
+
+func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
+	d := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	m := &metrics{
+		s:       s,
+		dropped: prometheus.NewCounter(prometheus.CounterOpts{Name: "vestibule_regional_inbox_dropped_total", Help: "Messages dropped because the inbox was full; the next ones say the same."}),
+		invalid: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_regional_messages_refused_total", Help: "Messages that could not be understood."}, []string{"message"}),
+		sent:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_regional_messages_total", Help: "Grants to edges and reports to global, by result."}, []string{"message", "result"}),
+		sync: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "vestibule_regional_sync_duration_seconds", Help: "Round trip of a report to global and the grant that answers it.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .2, .4, .8, 2},
+		}),
+		leading:  d("vestibule_regional_leading", "1 while this regional leads its data centre."),
+		term:     d("vestibule_regional_term", "Fencing number of the current leadership; 0 while not leading."),
+		syncAge:  d("vestibule_regional_sync_age_seconds", "Time since global was last heard."),
+		lag:      d("vestibule_regional_watermark_lag_seconds", "How far the watermark is behind fleet time: what all live edges have reported."),
+		edges:    d("vestibule_regional_edges", "Incarnations of edges in the books, by state.", "state"),
+		held:     d("vestibule_regional_allotment", "Rights of total_active_users that this data centre holds.", "room"),
+		rateHeld: d("vestibule_regional_rate_allotment", "Rights of new_users_per_minute that this data centre holds.", "room"),
+		free:     d("vestibule_regional_free", "Rights of total_active_users held here that neither a session nor an edge has; negative is a debt.", "room"),
+		rateFree: d("vestibule_regional_rate_free", "Rights of new_users_per_minute held here that no edge has.", "room"),
+		active:   d("vestibule_regional_active", "Sessions reckoned with, counted and presumed.", "room"),
+		presumed: d("vestibule_regional_presumed", "Sessions presumed because an edge fell silent.", "room"),
+		credit:   d("vestibule_regional_credit", "Rights lent to edges and not known to be spent.", "room"),
+		waiting:  d("vestibule_regional_waiting", "People waiting in this data centre.", "room"),
+		parked:   d("vestibule_regional_parked", "Visitors held at the edges for their turn.", "room"),
+		keep:     d("vestibule_regional_allotment_target", "Idle rights of total_active_users that global wants kept here.", "room"),
+		copied:   d("vestibule_regional_copied_tickets_total", "Tickets seen living in two places; they are counted twice.", "room"),
+	}
+	reg.MustRegister(m.dropped, m.invalid, m.sent, m.sync, m)
+	for _, what := range []string{"report", "grant"} {
+		m.invalid.WithLabelValues(what)
+		for _, result := range []string{"sent", "down", "failed"} {
+			m.sent.WithLabelValues(what, result)
+		}
+	}
+	return m
+}
+
+// count counts a message by what became of it.
+func (m *metrics) count(what string, err error, log *slog.Logger) {
+	switch {
+	case err == nil:
+		m.sent.WithLabelValues(what, "sent").Inc()
+	case errors.Is(err, wire.ErrDown):
+		m.sent.WithLabelValues(what, "down").Inc()
+	default:
+		m.sent.WithLabelValues(what, "failed").Inc()
+		log.Warn("message not sent", slog.String("message", what), slog.Any("error", err))
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		m.leading, m.term, m.syncAge, m.lag, m.edges, m.held, m.rateHeld, m.free, m.rateFree,
+		m.active, m.presumed, m.credit, m.waiting, m.parked, m.keep, m.copied,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	st := m.s.Status()
+	leading := 0.0
+	if st.Leading {
+		leading = 1
+	}
+	gauge(m.leading, leading)
+	gauge(m.term, float64(st.Region.Term.N))
+	gauge(m.syncAge, m.s.now().Sub(fleet.Mono(m.heard.Load())).Seconds())
+	if !st.Leading {
+		return
+	}
+	gauge(m.lag, st.Region.Time.Sub(st.Region.Watermark).Seconds())
+	states := map[string]int{}
+	for _, e := range st.Region.Edges {
+		states[e.State]++
+	}
+	for state, n := range states {
+		gauge(m.edges, float64(n), state)
+	}
+	for name, l := range st.Rooms {
+		gauge(m.held, float64(l.Granted)-float64(l.Returned), name)
+		gauge(m.rateHeld, float64(l.RateGranted)-float64(l.RateReturned), name)
+		gauge(m.free, float64(l.Free), name)
+		gauge(m.rateFree, float64(l.RateFree), name)
+		gauge(m.active, float64(l.Active), name)
+		gauge(m.presumed, float64(l.Presumed), name)
+		gauge(m.credit, float64(l.Credit), name)
+		gauge(m.waiting, l.Waiting, name)
+		gauge(m.parked, float64(l.Parked), name)
+		gauge(m.keep, float64(l.Keep), name)
+		ch <- prometheus.MustNewConstMetric(m.copied, prometheus.CounterValue, float64(l.Copied), name)
+	}
+}

@@ -1,0 +1,392 @@
+// Package regional is the shell of a data centre's regional: it stands for
+// leadership, and while it leads it drives the aggregator, the parent of the
+// edges and the child of global.
+//
+// While it leads, one goroutine owns the aggregator: it takes messages from a
+// bounded inbox, sends what the aggregator says, and has stored what must be
+// stored before the aggregator goes on. Leading is being inside lead; leaving
+// it undoes everything.
+//
+// Lock: Server.mu guards the aggregator so that /status and metrics can look at
+// it between two steps of that goroutine.
+package regional
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/node"
+	"vestibule/internal/slots"
+	"vestibule/internal/wire"
+)
+
+// Options are what a server is made of.
+type Options struct {
+	Config   Config
+	Params   wire.Params
+	Edges    wire.Bus // to the edges
+	Global   wire.Bus // to global; may be the same
+	Docs     node.Documents
+	Lease    wire.Leadership
+	Promises wire.PromiseStore
+	Clock    *node.Clock // the one that Lease reads
+	Reg      prometheus.Registerer
+	Log      *slog.Logger
+}
+
+// Server is one regional.
+type Server struct {
+	Options
+	log     *slog.Logger
+	fleet   *node.Fleet
+	metrics *metrics
+	changed chan struct{} // the room set has changed
+
+	mu  sync.Mutex
+	agg *slots.Aggregator // nil while not leading
+
+	minTerm atomic.Uint64
+}
+
+// New returns a server; it leads and answers once it Runs.
+func New(o Options) (*Server, error) {
+	s := &Server{
+		Options: o, changed: make(chan struct{}, 1),
+		log: o.Log.With(slog.String("regional", o.Config.Name), slog.String("dc", o.Config.DataCenter)),
+	}
+	s.metrics = newMetrics(o.Reg, s)
+	var err error
+	s.fleet, err = node.NewFleet(o.Config.DataDir, o.Docs, s.log, o.Reg, func() {
+		select {
+		case s.changed <- struct{}{}:
+		default:
+		}
+	})
+	return s, err
+}
+
+// Run stands for leadership, and leads, until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return node.IgnoreEnd(ctx, s.fleet.Run(ctx)) })
+	g.Go(func() error {
+		return node.IgnoreEnd(ctx, s.Lease.Run(ctx, s.minTerm.Load, func(ctx context.Context, l wire.Leading) {
+			if err := s.lead(ctx, l); err != nil && ctx.Err() == nil {
+				s.log.Warn("leading ended", slog.Any("error", err))
+			}
+		}))
+	})
+	return g.Wait()
+}
+
+// message is one entry of the inbox.
+type message struct {
+	report *wire.Report
+	grant  *wire.Grant
+}
+
+// inboxSize bounds the messages waiting for the aggregator. Beyond it they are
+// dropped and counted: the next report says the same.
+const inboxSize = 4096
+
+// errClock says that the machine was asleep while leading.
+var errClock = errors.New("the machine was asleep: its lease cannot be believed")
+
+// lead drives an aggregator of its own for one term.
+func (s *Server) lead(ctx context.Context, l wire.Leading) error {
+	jumps := s.Clock.Jumps()
+	stored, err := s.Promises.Open(ctx, l.Term)
+	if err != nil {
+		if errors.Is(err, wire.ErrFenced) {
+			s.minTerm.Add(1)
+		}
+		return fmt.Errorf("open promises: %w", err)
+	}
+	agg := slots.NewAggregator(s.Clock.Now(), slots.AggregatorConfig{
+		DC: s.Config.DataCenter, Term: l.Term, Params: s.Params, Bootstrap: s.Config.Bootstrap,
+	}, stored)
+	agg.SetLease(l.Until)
+	agg.SetRooms(s.Clock.Now(), node.LedgerRooms(s.fleet.Set()))
+	s.mu.Lock()
+	s.agg = agg
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.agg = nil
+		s.mu.Unlock()
+	}()
+
+	inbox := make(chan message, inboxSize)
+	offer := func(m message) {
+		select {
+		case inbox <- m:
+		default:
+			s.metrics.dropped.Inc()
+		}
+	}
+	stopReports, err := s.Edges.Subscribe(wire.Reports(s.Config.DataCenter), func(_ string, data []byte) {
+		if m, err := wire.DecodeReport(data); s.understood("report", err) {
+			offer(message{report: m})
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer stopReports()
+	stopGrants, err := s.Global.Subscribe(wire.GrantSubject(wire.Root, s.Config.DataCenter), func(_ string, data []byte) {
+		if g, err := wire.DecodeGrant(data); s.understood("grant", err) {
+			offer(message{grant: g})
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer stopGrants()
+
+	store := newStorer(ctx, s.Promises, s.log)
+	defer store.stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			// What the edges said last as they stopped is worth storing.
+			store.stop()
+			s.drain(agg, inbox)
+			return s.flush(agg)
+		case until := <-l.Extends:
+			agg.SetLease(until)
+		case m := <-inbox:
+			s.step(agg, m)
+		case <-s.changed:
+			s.mu.Lock()
+			agg.SetRooms(s.Clock.Now(), node.LedgerRooms(s.fleet.Set()))
+			s.mu.Unlock()
+		case <-timer.C:
+		case r := <-store.results:
+			if r.err != nil {
+				return fmt.Errorf("store promises: %w", r.err)
+			}
+			s.mu.Lock()
+			agg.Saved(s.Clock.Now(), r.version)
+			s.mu.Unlock()
+		}
+		if s.Clock.Jumps() != jumps {
+			return errClock
+		}
+		if by, fenced := agg.Fenced(); fenced {
+			s.minTerm.Store(max(by, s.minTerm.Load()))
+			return wire.ErrFenced
+		}
+		timer.Reset(s.pump(agg, store))
+	}
+}
+
+func (s *Server) understood(what string, err error) bool {
+	if err == nil {
+		return true
+	}
+	s.metrics.invalid.WithLabelValues(what).Inc()
+	s.log.Warn("message refused", slog.Any("error", err))
+	return false
+}
+
+func (s *Server) step(agg *slots.Aggregator, m message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.Clock.Now()
+	if m.report != nil {
+		agg.Observe(now, *m.report)
+		return
+	}
+	agg.Apply(now, *m.grant)
+	if g := m.grant; g.Echo != 0 && now >= g.Echo {
+		s.metrics.heard.Store(int64(now))
+		s.metrics.sync.Observe((now.Sub(g.Echo) - g.Dwell).Seconds())
+	}
+}
+
+// pump sends what is due, hands over what is to be stored, and returns how long
+// nothing will be due.
+func (s *Server) pump(agg *slots.Aggregator, store *storer) time.Duration {
+	s.mu.Lock()
+	now := s.Clock.Now()
+	var grants []wire.Grant
+	var reports []wire.Report
+	if agg.GrantsDue() <= now {
+		grants = agg.Grants(now)
+	}
+	if agg.ReportDue() <= now {
+		reports = agg.Report(now)
+	}
+	if d, ok := agg.Unsaved(); ok {
+		store.offer(d)
+	}
+	due := min(agg.GrantsDue(), agg.ReportDue())
+	s.mu.Unlock()
+	for i := range grants {
+		data, err := wire.EncodeGrant(&grants[i])
+		if err == nil {
+			err = s.Edges.Publish(wire.GrantSubject(s.Config.DataCenter, grants[i].To), data)
+		}
+		s.metrics.count("grant", err, s.log)
+	}
+	for i := range reports {
+		data, err := wire.EncodeReport(&reports[i])
+		if err == nil {
+			err = s.Global.Publish(wire.ReportSubject(wire.Root, s.Config.DataCenter), data)
+		}
+		s.metrics.count("report", err, s.log)
+	}
+	return max(time.Millisecond, due.Sub(now))
+}
+
+// drain takes what is in the inbox.
+func (s *Server) drain(agg *slots.Aggregator, inbox chan message) {
+	for {
+		select {
+		case m := <-inbox:
+			s.step(agg, m)
+		default:
+			return
+		}
+	}
+}
+
+// flush stores what is not stored yet, as the last act of a term.
+func (s *Server) flush(agg *slots.Aggregator) error {
+	s.mu.Lock()
+	d, ok := agg.Unsaved()
+	s.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	for ctx.Err() == nil {
+		err := s.Promises.Put(ctx, d)
+		if err == nil || errors.Is(err, wire.ErrFenced) {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// storer writes promises one at a time, always the newest.
+type storer struct {
+	want    chan wire.Durable
+	results chan stored
+	offered uint64
+	cancel  context.CancelFunc
+	done    chan struct{}
+}
+
+type stored struct {
+	version uint64
+	err     error
+}
+
+func newStorer(ctx context.Context, store wire.PromiseStore, log *slog.Logger) *storer {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &storer{want: make(chan wire.Durable, 1), results: make(chan stored, 1), cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case d := <-w.want:
+				w.write(ctx, store, d, log)
+			}
+		}
+	}()
+	return w
+}
+
+// write stores d, trying until it is stored, overtaken by a newer one, or the
+// term is over.
+func (w *storer) write(ctx context.Context, store wire.PromiseStore, d wire.Durable, log *slog.Logger) {
+	for {
+		try, cancel := context.WithTimeout(ctx, 2*time.Second)
+		err := store.Put(try, d)
+		cancel()
+		if err == nil || errors.Is(err, wire.ErrFenced) {
+			select {
+			case w.results <- stored{d.Version, err}:
+			case <-ctx.Done():
+			}
+			return
+		}
+		log.Warn("promises not stored yet", slog.Any("error", err))
+		select {
+		case <-ctx.Done():
+			return
+		case d = <-w.want:
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// offer hands over what is to be stored; an older one that was not begun is
+// replaced.
+func (w *storer) offer(d wire.Durable) {
+	if d.Version <= w.offered {
+		return
+	}
+	w.offered = d.Version
+	select {
+	case <-w.want:
+	default:
+	}
+	w.want <- d
+}
+
+func (w *storer) stop() {
+	w.cancel()
+	<-w.done
+}
+
+// Status is the state of a regional, for /status.
+type Status struct {
+	Leading bool
+	Region  slots.RegionStatus
+	Rooms   map[string]slots.RegionLedger
+}
+
+// Status returns the state of the regional.
+func (s *Server) Status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := Status{Leading: s.agg != nil, Rooms: map[string]slots.RegionLedger{}}
+	if s.agg == nil {
+		return st
+	}
+	st.Region = s.agg.Status(s.Clock.Now())
+	for _, r := range s.fleet.Set().Rooms() {
+		st.Rooms[r.Name] = s.agg.Ledger(r.ID)
+	}
+	return st
+}
+
+// Ready tells whether this regional leads, or stands by to lead.
+func (s *Server) Ready() node.Readiness {
+	st := s.Status()
+	r := node.Readiness{Isolated: st.Leading && st.Region.Isolated}
+	if s.fleet.Set() == nil {
+		r.Reasons = append(r.Reasons, "no room set yet")
+	}
+	r.Ready = len(r.Reasons) == 0
+	return r
+}
+
+// now is for metrics.
+func (s *Server) now() fleet.Mono { return s.Clock.Now() }
