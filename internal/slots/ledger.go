@@ -133,4 +133,3 @@ func (a *Allocator) Ledger(id room.ID) RootLedger {
 
 // Time returns fleet time.
 func (a *Allocator) Time(now fleet.Mono) fleet.Time { return a.clock.Now(now) }
-
