@@ -16,7 +16,7 @@ import (
 	"vestibule/internal/room"
 	"vestibule/internal/roomfile"
 	"vestibule/internal/ticket"
-	"vestibule/internal/waiting"
+	"vestibule/internal/waiting/checkpage"
 	"vestibule/internal/wire"
 )
 
@@ -50,7 +50,7 @@ func readRooms(file string) (room.Document, map[string][]byte, error) {
 		}
 		page, err := os.ReadFile(filepath.Join(filepath.Dir(file), r.WaitingPage))
 		if err == nil {
-			_, err = waiting.Custom(page)
+			err = checkpage.Check(page)
 		}
 		if err != nil {
 			faults = append(faults, fmt.Errorf("rooms[%d] %q: waiting_page: %w", i, r.Name, err))

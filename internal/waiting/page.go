@@ -66,14 +66,10 @@ func compile(text string) *Page {
 	}
 }
 
-// Render appends the page for one visitor. A custom page that fails to render,
-// which its check at loading makes unlikely, is replaced by the built-in one.
+// Render appends the page for one visitor.
 func (p *Page) Render(dst []byte, v *Visitor) []byte {
 	if p.custom != nil {
-		if out, err := p.custom.render(dst, v); err == nil {
-			return out
-		}
-		p = compiled
+		return p.custom.render(dst, v)
 	}
 	for i := range p.parts {
 		dst = append(dst, p.parts[i].text...)
@@ -203,8 +199,7 @@ func appendDuration(dst []byte, d time.Duration) []byte {
 }
 
 // Custom returns the operator's page: a Mustache template with Cloudflare's
-// variable names. The error says what is wrong with it; a page that does not
-// render for an ordinary visitor is refused.
+// variable names. The error says everything that is wrong with it.
 func Custom(text []byte) (*Page, error) {
 	if len(text) > MaxPage {
 		return nil, fmt.Errorf("waiting page: must be at most %d bytes, got %d", MaxPage, len(text))
