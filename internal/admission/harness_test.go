@@ -1,0 +1,104 @@
+package admission
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/line"
+	"vestibule/internal/room"
+	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
+)
+
+// day is the fleet time at reading zero of every clock in these tests.
+const day = fleet.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
+
+var sale = room.IDOf("sale")
+
+// regional plays the parent: it says what a test wants said.
+type regional struct {
+	t    testing.TB
+	e    *Engine
+	term wire.Term
+	seq  uint64
+	inc  uint64
+	ten  uint64
+	last wire.Report
+	held wire.RoomGrant // what was granted so far
+}
+
+// newEdge returns an engine that has joined its regional, with a lease from
+// reading now on and the given rights.
+func newEdge(t testing.TB, now fleet.Mono, credit, rate uint64) (*Engine, *regional) {
+	t.Helper()
+	e := New(Config{
+		Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Limits: Limits{Held: 100, Recent: 1000},
+		Rand: rand.New(rand.NewPCG(1, 2)),
+	})
+	e.SetRooms(now, []Room{{ID: sale}})
+	r := &regional{t: t, e: e, term: wire.Term{N: 1, Nonce: 7}, held: wire.RoomGrant{Room: sale, Life: 330}}
+	r.hear(now)
+	r.say(now, wire.Grant{Verdict: wire.Promise})
+	r.hear(now)
+	if !r.last.Join || r.last.Seen != r.term {
+		t.Fatalf("the promise is not reported: %+v", r.last)
+	}
+	r.grant(now, credit, rate)
+	return e, r
+}
+
+// hear takes the edge's report.
+func (r *regional) hear(now fleet.Mono) wire.Report {
+	reports := r.e.Report(now)
+	if len(reports) != 1 {
+		r.t.Fatalf("%d reports, want 1", len(reports))
+	}
+	r.last = reports[0]
+	r.inc, r.ten = r.last.Inc, r.last.Tenure
+	return r.last
+}
+
+// say sends a grant that answers the last report.
+func (r *regional) say(now fleet.Mono, g wire.Grant) {
+	r.seq++
+	g.To, g.Inc, g.From, g.Seq, g.Parts = "edge-1", r.inc, r.term, r.seq, 1
+	if g.Tenure == 0 {
+		g.Tenure = r.ten
+	}
+	g.Acked, g.Echo, g.At = r.last.Seq, max(r.last.Sent, 1), day+fleet.Time(now/1e6)
+	r.e.Apply(now, g)
+}
+
+// grant hands out more rights, with a fresh lease.
+func (r *regional) grant(now fleet.Mono, credit, rate uint64) {
+	r.held.Granted += credit
+	r.held.RateGranted += rate
+	r.held.RenewCeil += 100
+	r.held.Keep, r.held.RateKeep = 1<<30, 1<<30
+	r.room(now, r.held)
+}
+
+// room sends one room's part of a grant, with a fresh lease.
+func (r *regional) room(now fleet.Mono, g wire.RoomGrant) {
+	r.say(now, wire.Grant{Lease: 3 * time.Second, Rooms: []wire.RoomGrant{g}})
+}
+
+// view returns a view in which people queue: n joined in the minute before
+// day, and who joined before horizon may enter.
+func view(n float64, horizon, park fleet.Time) *wire.View {
+	return &wire.View{
+		Version: 1, At: day, Horizon: horizon, Park: park, Mu: 0.5, Theta: 0,
+		Line: line.NewDigest(line.Histogram{{Start: day - 60_000, Width: 60_000, N: n}}),
+	}
+}
+
+// at returns the reading of the clock after d.
+func at(d time.Duration) fleet.Mono { return fleet.Mono(0).Add(time.Hour + d) }
+
+// waiting returns a ticket that joined so long before day and came back.
+func waiting(id uint64, ago time.Duration) ticket.Ticket {
+	joined := day.Add(time.Hour - ago)
+	return ticket.Ticket{ID: id, Joined: joined, Seen: uint32(day.Add(time.Hour).Second()) - 5, Flags: ticket.Returned}
+}
