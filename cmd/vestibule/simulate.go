@@ -30,6 +30,8 @@ func simulate(args []string, stdout, stderr io.Writer) error {
 	f.DurationVar(&cfg.Network.LAN, "lan", cfg.Network.LAN, "one-way delay inside a data centre, mean")
 	f.Float64Var(&cfg.Network.Loss, "loss", cfg.Network.Loss, "share of messages lost, 0 to 1")
 	seeds := f.Int("seeds", 1, "so many seeds, beginning with --seed, one line each")
+	vary := f.Bool("vary", false, "draw fleet, limits, demand, people and network from the seed; other flags than --seed and --seeds are ignored")
+	f.BoolVar(&cfg.Network.Encode, "encode", false, "let messages travel as bytes, through the wire codec")
 	if err := parse(f, args, stderr); err != nil {
 		return err
 	}
@@ -51,6 +53,9 @@ func simulate(args []string, stdout, stderr io.Writer) error {
 	for i := range *seeds {
 		c := cfg
 		c.Seed += uint64(i)
+		if *vary {
+			c = sim.Vary(c.Seed)
+		}
 		r := sim.New(c).Run()
 		out := r.Table()
 		if *seeds > 1 {

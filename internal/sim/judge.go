@@ -65,7 +65,9 @@ func (j *judge) issued(w *World, v *visitor, d admission.Decision) {
 	if int64(until)*1000 <= int64(w.fleetTime())-250 {
 		j.fail(w, "a ticket that expired at %d was served at %d", until, w.fleetTime()/1000)
 	}
-	if until > old {
+	// An edge whose clock is behind may serve for a moment longer: a session
+	// that has ended by true time is none any more.
+	if until > old && int64(until)*1000 > int64(w.fleetTime()) {
 		if old == 0 {
 			j.active++
 			home := v.edge / int32(w.cfg.Edges)

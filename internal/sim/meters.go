@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -16,9 +17,8 @@ type meters struct {
 	queuedFree      int // shown the waiting page while slots were free
 	queued          int
 	useT, useR, use float64
-	saturated       int // seconds in which people waited
-	joined          []int64
-	orders          []float64 // seconds that somebody entered away from the line's front
+	saturated       int     // seconds in which people waited
+	joined          []int64 // join times of those who entered while people waited, in the order of entering
 	waits           []float64
 	verdicts        map[admission.Reason]int
 	ratios          []float64 // actual / forecast
@@ -37,20 +37,22 @@ func (m *meters) entered(w *World, v *visitor, d admission.Decision) {
 	if v.forward > 0 {
 		m.ratios = append(m.ratios, (wait+5)/(float64(v.forward)/1e9+5))
 	}
-	// How far from the front of the line: against the median of the last
-	// hundred who entered.
 	if w.judge.waiting > 0 {
-		recent := slices.Clone(m.joined[max(0, len(m.joined)-100):])
-		if len(recent) >= 20 {
-			slices.Sort(recent)
-			diff := float64(int64(d.Ticket.Joined)-recent[len(recent)/2]) / 1e3
-			m.orders = append(m.orders, max(diff, -diff))
-		}
 		m.joined = append(m.joined, int64(d.Ticket.Joined))
-		if len(m.joined) > 4096 {
-			m.joined = m.joined[:copy(m.joined, m.joined[len(m.joined)-100:])]
-		}
 	}
+}
+
+// orders returns, for everybody who entered while people waited, how far in
+// seconds their join time is from that of the person who would have entered in
+// their place had the same people entered strictly in the order of arrival.
+func (m *meters) orders() []float64 {
+	fair := slices.Clone(m.joined)
+	slices.Sort(fair)
+	out := make([]float64, len(fair))
+	for i, t := range fair {
+		out[i] = math.Abs(float64(m.joined[i]-t)) / 1e3
+	}
+	return out
 }
 
 // waitingPage notes that a visitor was shown the waiting page.
@@ -110,7 +112,8 @@ func (w *World) result() *Result {
 		n := float64(m.saturated)
 		r.UseT, r.UseR, r.Use = m.useT/n, m.useR/n, m.use/n
 	}
-	r.OrderP50, r.OrderP99 = quantile(m.orders, 0.5), quantile(m.orders, 0.99)
+	orders := m.orders()
+	r.OrderP50, r.OrderP99 = quantile(orders, 0.5), quantile(orders, 0.99)
 	r.WaitP50, r.WaitP99 = quantile(m.waits, 0.5), quantile(m.waits, 0.99)
 	var errs []float64
 	for _, x := range m.ratios {

@@ -44,6 +44,7 @@ type Config struct {
 type Network struct {
 	LAN, WAN time.Duration // mean one-way delay; single messages take half to twice as long
 	Loss     float64       // share of messages lost
+	Encode   bool          // messages travel as bytes, through the wire codec; slower
 }
 
 // Defaults returns an experiment that saturates a room of 2,000 in three data
@@ -80,6 +81,10 @@ func (c *Config) Validate() []error {
 	check(c.Network.Loss >= 0 && c.Network.Loss <= 1, "loss: must be 0 to 1, got %v", c.Network.Loss)
 	return errs
 }
+
+// warmUp is when the first visitor may come: a fleet opens its doors once its
+// nodes know each other.
+const warmUp = 2 * time.Second
 
 // epoch is the fleet time at which every simulation begins: the day of the
 // worked example.
@@ -200,7 +205,9 @@ func New(cfg Config) *World {
 		w.wakeEdge(int32(i))
 	}
 	w.plan(event{at: int64(time.Second), kind: evSecond})
+	w.now = int64(warmUp)
 	w.plan(event{at: w.arrivals.next(w), kind: evArrival})
+	w.now = 0
 	return w
 }
 
@@ -385,8 +392,31 @@ func (w *World) send(e event, mean time.Duration) {
 	if w.cfg.Network.Loss > 0 && w.rng.Float64() < w.cfg.Network.Loss {
 		return
 	}
+	if w.cfg.Network.Encode {
+		e.msg = w.travel(e.msg)
+	}
 	e.at = w.now + int64(float64(mean)*(0.5+1.5*w.rng.Float64()*w.rng.Float64()))
 	w.plan(e)
+}
+
+// travel returns what arrives of a message that was encoded and decoded.
+func (w *World) travel(msg any) any {
+	var data []byte
+	var err error
+	switch m := msg.(type) {
+	case *wire.Report:
+		if data, err = wire.EncodeReport(m); err == nil {
+			msg, err = wire.DecodeReport(data)
+		}
+	case *wire.Grant:
+		if data, err = wire.EncodeGrant(m); err == nil {
+			msg, err = wire.DecodeGrant(data)
+		}
+	}
+	if err != nil {
+		w.judge.fail(w, "a message does not survive the wire: %v", err)
+	}
+	return msg
 }
 
 func (w *World) takeReport(e event) {

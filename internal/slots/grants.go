@@ -154,6 +154,7 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 		}
 		wants = append(wants, w)
 	}
+	short := false // a held visitor waits for a right that is not in hand
 	for _, side := range []struct {
 		supply, free, keep int64
 		rate               bool
@@ -171,31 +172,37 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 		if open && rest >= 2*int64(len(claims)) {
 			spare = 1 // plenty: nobody's first visitor shall have to wait for a question
 		}
+		type gift struct{ idle, need, keep, give int64 }
+		gifts := make([]gift, len(claims))
 		for i, c := range claims {
-			idle := c.acc.idle()
+			g := gift{idle: c.acc.idle(), need: int64(c.need + parts[i])}
 			if side.rate {
-				idle = c.acc.rateIdleNow()
+				g.idle = c.acc.rateIdleNow()
 			}
-			need := int64(c.need + parts[i])
-			keep := need + spare
+			g.keep = g.need + spare
 			if open && !b.starved && !scarce && rest >= 2*int64(len(claims)) {
-				keep = max(keep, min(idle, 4*keep+2)) // no hurry to take back a little more than is needed
+				g.keep = max(g.keep, min(g.idle, 4*g.keep+2)) // no hurry to take back a little more than is needed
 			}
-			give := min(max(0, keep-idle), side.free)
-			side.free -= give
+			g.give = min(max(0, g.keep-g.idle), side.free)
+			side.free -= g.give
+			short = short || g.idle+g.give < int64(c.need)
+			gifts[i] = g
+		}
+		for i, c := range claims {
+			g := gifts[i]
 			// Held visitors and starving edges cannot wait.
-			c.acc.push = c.acc.push || (give > 0 && idle < need) || (keep < idle && (b.starved || scarce))
+			c.acc.push = c.acc.push || (g.give > 0 && g.idle < g.need) || (g.keep < g.idle && (short || b.starved || scarce))
 			if side.rate {
-				c.acc.raise(&c.acc.rateGranted, uint64(give))
-				c.acc.set(c.acc.keep, uint64(keep), c.acc.life)
+				c.acc.raise(&c.acc.rateGranted, uint64(g.give))
+				c.acc.set(c.acc.keep, uint64(g.keep), c.acc.life)
 			} else {
-				c.acc.raise(&c.acc.granted, uint64(give))
-				c.acc.set(uint64(keep), c.acc.rateKeep, c.acc.life)
+				c.acc.raise(&c.acc.granted, uint64(g.give))
+				c.acc.set(uint64(g.keep), c.acc.rateKeep, c.acc.life)
 			}
 		}
 	}
 	a.allowRenewals(b, claims)
-	if b.starved || (free > 0 && supply > mayKeep) || (rfree > 0 && rsupply > mayRateKeep) {
+	if b.starved || short || (free > 0 && supply > mayKeep) || (rfree > 0 && rsupply > mayRateKeep) {
 		a.up.hurry(now, a.cfg.Params.SyncGap) // knock at global, or bring what it waits for
 		b.dirty = true
 	}

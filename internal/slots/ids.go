@@ -23,6 +23,7 @@ type idEntry struct {
 	id     uint64
 	until  uint32
 	prev   uint32
+	base   uint32 // what the first stamping known here consumed; 0 if that was the admission
 	edge   uint16
 	frozen bool // its edge is silent: the session is counted as frozen, not by its second
 }
@@ -104,23 +105,34 @@ func (t *sessionIDs) rebuild(freed int64) {
 // it where it is a double. It reports whether the ticket was seen living in
 // two places at once, which is charged twice.
 //
-// Of every ticket the table knows about, the stampings it was told of sum to
-// +1 at entry.until (and -1 at the second the first of them came from, if its
-// admission was not among them). A double is corrected so that this stays
-// true; a stamping it was not told of only adds to the count.
+// Of every ticket in the table, the stampings it was told of sum to +1 at
+// entry.until and -1 at entry.base (none where the base is the admission). A
+// double is corrected so that this stays true. That is safe as long as
+// whatever led up to the base is counted as reported: those stampings carry
+// the one session from second to second up to the base, where the -1 takes it
+// over. So a stamping that ends at the base or before it, told late because
+// another edge reports later, is never corrected; and whatever fits nowhere
+// begins a new base. A stamping that the table was not told of, or does not
+// correct, only adds to the count.
 func (t *sessionIDs) take(c *counts, m wire.Move, edge uint16, limit int) (copied bool) {
 	e := t.find(m.ID)
-	if e == nil || (!e.frozen && int64(e.until) < c.freed) {
-		if e != nil {
-			*e = idEntry{id: m.ID, until: m.Until, prev: m.From, edge: edge}
-			return false
-		}
-		t.insert(idEntry{id: m.ID, until: m.Until, prev: m.From, edge: edge}, c.freed, limit)
+	fresh := idEntry{id: m.ID, until: m.Until, prev: m.From, base: m.From, edge: edge}
+	if e == nil {
+		t.insert(fresh, c.freed, limit)
+		return false
+	}
+	if !e.frozen && int64(e.until) < c.freed {
+		*e = fresh
 		return false
 	}
 	switch {
 	case m.From != 0 && m.From == e.until: // the ordinary renewal
 		e.prev, e.until, e.edge = m.From, m.Until, edge
+		return false
+	case e.base != 0 && m.Until == e.base: // what came before all that is known
+		e.base = m.From
+		return false
+	case e.base != 0 && m.Until < e.base: // further back
 		return false
 	case (m.From == e.prev && near(m.Until, e.until)) || (m.From != 0 && near(m.From, e.until)):
 		if m.From != 0 {
@@ -135,7 +147,7 @@ func (t *sessionIDs) take(c *counts, m wire.Move, edge uint16, limit int) (copie
 		return false
 	}
 	if m.Until >= e.until {
-		e.prev, e.until, e.edge = m.From, m.Until, edge
+		e.prev, e.base, e.until, e.edge = m.From, m.From, m.Until, edge
 	}
 	return true
 }
