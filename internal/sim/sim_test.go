@@ -1,36 +1,186 @@
 package sim
 
 import (
+	"strings"
 	"testing"
 	"time"
+
+	"vestibule/internal/admission"
+	"vestibule/internal/ticket"
 )
 
-func TestRun(t *testing.T) {
-	for _, f := range []func(*Config){
-		func(c *Config) {
-			c.Session = time.Minute
-			c.Rate = 3000
-			c.Demand.PerMinute = 4000
-			c.Length = 10 * time.Minute
-		},
-		func(c *Config) { c.Total = 10; c.Rate = 60; c.Session = time.Minute; c.Demand.PerMinute = 20 },
-		func(c *Config) {
-			c.Total = 3
-			c.Rate = 60
-			c.Session = time.Minute
-			c.Demand.PerMinute = 1
-			c.People.Pages = 3
-			c.Length = 300 * time.Minute
-		},
-		func(c *Config) { c.Demand.PerMinute = 200; c.Rate = 2000 },
-	} {
-		cfg := Defaults()
-		f(&cfg)
-		r := New(cfg).Run()
-		t.Log("\n" + r.Table())
-		t.Log(r.Reasons)
-		if r.Fault != "" {
-			t.Error(r.Fault)
+// saturated is a room of T 2,000 with sessions of five minutes that more
+// people want to enter than can.
+func saturated(seed uint64) Config {
+	c := Defaults()
+	c.Seed, c.Length = seed, 12*time.Minute
+	return c
+}
+
+func TestNoLimitIsExceededByVariedFleets(t *testing.T) {
+	seeds := uint64(24) // `make sim` runs hundreds
+	if testing.Short() {
+		seeds = 6
+	}
+	for seed := range seeds {
+		if r := New(Vary(seed)).Run(); r.Fault != "" {
+			t.Errorf("%s\nreplay: vestibule simulate --vary --seed %d", r.Fault, seed)
 		}
 	}
+}
+
+func TestEqualSeedsGiveEqualRuns(t *testing.T) {
+	for _, seed := range []uint64{3, 86} {
+		first, second := New(Vary(seed)).Run(), New(Vary(seed)).Run()
+		if first.Table() != second.Table() {
+			t.Errorf("seed %d: two runs differ:\n%s\n%s", seed, first.Table(), second.Table())
+		}
+	}
+	if New(Vary(3)).Run().Table() == New(Vary(4)).Run().Table() {
+		t.Error("different seeds give the same run")
+	}
+}
+
+func TestTheLimitsAreUsedUp(t *testing.T) {
+	r := New(saturated(1)).Run()
+	t.Log("\n" + r.Table())
+	if r.Fault != "" {
+		t.Fatal(r.Fault)
+	}
+	if r.Use < 0.97 {
+		t.Errorf("use of the limit that bound is %.4f, want 0.97 or more", r.Use)
+	}
+	if part := float64(r.QueuedFree) / float64(r.Arrived); part > 0.005 {
+		t.Errorf("%.4f of the visitors were queued while slots were free, want 0.005 or less", part)
+	}
+	if r.OrderP99 > 10 {
+		t.Errorf("order error p99 is %.1f s, want 10 s or less", r.OrderP99)
+	}
+}
+
+func TestNobodyQueuesWhereThereIsRoom(t *testing.T) {
+	c := saturated(2)
+	c.Demand.PerMinute, c.Rate = 200, 2000
+	r := New(c).Run()
+	if r.Queued > 0 || r.Inside != r.Arrived || r.Fault != "" {
+		t.Errorf("%d of %d queued, %d entered %s", r.Queued, r.Arrived, r.Inside, r.Fault)
+	}
+}
+
+func TestASpikeIntoOneDataCentre(t *testing.T) {
+	c := saturated(3)
+	c.Demand = Demand{PerMinute: 100, Spikes: []Spike{{At: 2 * time.Minute, Ramp: 10 * time.Second, Length: time.Minute, PerMinute: 2000, Centre: 2}}}
+	c.Total, c.Rate = 5000, 4000
+	r := New(c).Run()
+	t.Log("\n" + r.Table())
+	if part := float64(r.QueuedFree) / float64(r.Arrived); part > 0.005 || r.Fault != "" {
+		t.Errorf("%.4f of the visitors were queued while slots were free, want 0.005 or less; %s", part, r.Fault)
+	}
+}
+
+func TestMessagesSurviveTheWire(t *testing.T) {
+	c := saturated(4)
+	c.Length = 4 * time.Minute
+	plain := New(c).Run()
+	c.Network.Encode = true
+	coded := New(c).Run()
+	plain.Config = coded.Config
+	// People and places are whole numbers and milliseconds on the wire, so the
+	// runs differ in detail; they must not differ in what comes of it.
+	if coded.Fault != "" || coded.Use < plain.Use-0.01 {
+		t.Errorf("through the codec:\n%s\nwithout:\n%s", coded.Table(), plain.Table())
+	}
+}
+
+// TestTheJudgeSees plays what must never happen: a judge who cannot convict is
+// no use.
+func TestTheJudgeSees(t *testing.T) {
+	enter := func(w *World, id uint64, until int64) {
+		w.judge.issued(w, &visitor{}, admission.Decision{
+			Verdict: admission.Admit, Ticket: ticket.Ticket{ID: id, Until: uint32(until)},
+		})
+	}
+	small := func() *World {
+		c := Defaults()
+		c.Total, c.Rate, c.Demand.PerMinute = 2, 3, 0
+		w := New(c)
+		w.now = int64(time.Minute)
+		return w
+	}
+	soon := (epoch.Second()) + 90
+	for _, tt := range []struct {
+		name, want string
+		play       func(w *World)
+	}{
+		{"a session too many", "3 sessions are valid, the limit is 2", func(w *World) {
+			for id := range uint64(3) {
+				enter(w, id+1, soon)
+			}
+		}},
+		{"an admission too many in a minute", "4 admissions in 60 s, the limit is 3", func(w *World) {
+			for id := range uint64(4) {
+				enter(w, 1+id%2, soon)
+			}
+		}},
+		{"a ticket that has expired", "was served at", func(w *World) { enter(w, 1, epoch.Second()+59) }},
+		{"a session that nobody holds a right for", "1 sessions + 0 credit", func(w *World) {
+			enter(w, 1, soon)
+			w.judge.ledger(w)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := small()
+			tt.play(w)
+			if !strings.Contains(w.judge.fault, tt.want) {
+				t.Errorf("the judge says %q, want it to say %q", w.judge.fault, tt.want)
+			}
+		})
+	}
+	t.Run("sessions end", func(t *testing.T) {
+		for at, want := range map[int64]int{89: 2, 90: 1, 94: 1, 95: 0} {
+			w := small()
+			enter(w, 1, soon)
+			enter(w, 2, soon)
+			enter(w, 1, soon+5) // renewed
+			for s := int64(60); s <= at; s++ {
+				w.now = s * int64(time.Second)
+				w.judge.second(w)
+			}
+			if w.judge.active != want {
+				t.Errorf("after %d s %d sessions are valid, want %d", at, w.judge.active, want)
+			}
+		}
+	})
+}
+
+func TestFaultsOfAnExperimentAreNamedAtOnce(t *testing.T) {
+	c := Config{Centres: 0, Edges: 501, Total: 0, Network: Network{Loss: 2}}
+	errs := c.Validate()
+	for _, field := range []string{"data-centers", "edges", "minutes", "total-active-users", "new-users-per-minute", "session-duration", "pages", "think", "loss"} {
+		found := false
+		for _, err := range errs {
+			found = found || strings.HasPrefix(err.Error(), field+":")
+		}
+		if !found {
+			t.Errorf("%s is wrong and not named in %v", field, errs)
+		}
+	}
+	for seed := range uint64(200) {
+		c := Vary(seed)
+		if errs := c.Validate(); len(errs) > 0 {
+			t.Errorf("seed %d draws an experiment that is no good: %v", seed, errs)
+		}
+	}
+}
+
+// BenchmarkWorld shows how fast the world turns; the goal is 1,000,000 events
+// per second on one core.
+func BenchmarkWorld(b *testing.B) {
+	events := uint64(0)
+	for b.Loop() {
+		c := saturated(1)
+		c.Length = time.Minute
+		events += New(c).Run().Events
+	}
+	b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
 }
