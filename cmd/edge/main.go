@@ -47,7 +47,11 @@ func serve(ctx context.Context, cfg edge.Config, stdout io.Writer, log *slog.Log
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "edge %s of %s: visitors %s, metrics %s\n", cfg.Name, cfg.DataCenter, s.URL(), dbg.URL()) //nolint:errcheck // the log has it too
+	if err := node.Announce(stdout, fmt.Sprintf("edge %s of %s: visitors %s, metrics %s", cfg.Name, cfg.DataCenter, s.URL(), dbg.URL()), map[string]string{
+		"tier": "edge", "dc": cfg.DataCenter, "name": cfg.Name, "url": s.URL(), "metrics": dbg.URL(),
+	}); err != nil {
+		return err
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return dbg.Run(ctx) })
 	g.Go(func() error { return s.Run(ctx) })

@@ -30,7 +30,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 func serve(ctx context.Context, cfg global.Config, stdout io.Writer, log *slog.Logger) error {
 	var closer node.Closer
 	defer closer.Close(log)
-	conn, err := embedded.Join(cfg.Name, cfg.DataDir, &cfg.NATS, &closer, log)
+	conn, server, err := embedded.Join(cfg.Name, cfg.DataDir, &cfg.NATS, &closer, log)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,11 @@ func serve(ctx context.Context, cfg global.Config, stdout io.Writer, log *slog.L
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "global %s: metrics %s\n", cfg.Name, dbg.URL()) //nolint:errcheck // the log has it too
+	if err := node.Announce(stdout, fmt.Sprintf("global %s: metrics %s", cfg.Name, dbg.URL()), map[string]string{
+		"tier": "global", "name": cfg.Name, "metrics": dbg.URL(), "nats": server,
+	}); err != nil {
+		return err
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return dbg.Run(ctx) })
 	g.Go(func() error { return s.Run(ctx) })

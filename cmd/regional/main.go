@@ -32,12 +32,15 @@ func serve(ctx context.Context, cfg regional.Config, stdout io.Writer, log *slog
 	var closer node.Closer
 	defer closer.Close(log)
 	name := cfg.DataCenter + "-" + cfg.Name
-	edges, err := embedded.Join(name, cfg.DataDir, &cfg.NATS, &closer, log)
+	edges, server, err := embedded.Join(name, cfg.DataDir, &cfg.NATS, &closer, log)
 	if err != nil {
 		return err
 	}
 	up := edges
-	if cfg.Upstream.URL != "" {
+	switch {
+	case cfg.Upstream.URL == "" && cfg.Upstream.Domain != "":
+		up = edges.WithDomain(cfg.Upstream.Domain)
+	case cfg.Upstream.URL != "":
 		if up, err = natsbus.Connect(cfg.Upstream.Options(name+"-up", log)); err != nil {
 			return err
 		}
@@ -59,7 +62,11 @@ func serve(ctx context.Context, cfg regional.Config, stdout io.Writer, log *slog
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "regional %s of %s: metrics %s\n", cfg.Name, cfg.DataCenter, dbg.URL()) //nolint:errcheck // the log has it too
+	if err := node.Announce(stdout, fmt.Sprintf("regional %s of %s: metrics %s", cfg.Name, cfg.DataCenter, dbg.URL()), map[string]string{
+		"tier": "regional", "dc": cfg.DataCenter, "name": cfg.Name, "metrics": dbg.URL(), "nats": server,
+	}); err != nil {
+		return err
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return dbg.Run(ctx) })
 	g.Go(func() error { return s.Run(ctx) })

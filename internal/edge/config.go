@@ -49,7 +49,7 @@ type TimeoutConfig struct {
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
 	return Config{
-		Base:   node.DefaultBase(),
+		Base:   node.DefaultBase("edge"),
 		Listen: ":8080",
 		NATS:   node.DefaultClient(),
 		Held:   HeldConfig{Total: 4096, Prefix: 256},

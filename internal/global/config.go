@@ -3,8 +3,10 @@ package global
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"vestibule/internal/node"
+	"vestibule/internal/room"
 	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
 )
@@ -15,6 +17,7 @@ type Config struct {
 	Name        string            `mapstructure:"name" doc:"name of this candidate; several may stand"`
 	DataCenters []string          `mapstructure:"data_centers" doc:"names of all data centres that may hold rights; the same for every candidate"`
 	Rooms       string            `mapstructure:"rooms" doc:"YAML file with the rooms; changes are taken while running"`
+	KeyRotation time.Duration     `mapstructure:"key_rotation" doc:"age at which the newest ticket key is followed by another, 0 for never"`
 	NATS        node.ServerConfig `mapstructure:"nats"`
 	Bootstrap   bool              `mapstructure:"bootstrap" doc:"assert that nothing was ever lent: do not wait for data centres that have not been heard"`
 }
@@ -22,7 +25,7 @@ type Config struct {
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
 	return Config{
-		Base: node.DefaultBase(), Name: "global-1", Rooms: "rooms.yaml",
+		Base: node.DefaultBase("global"), Name: "global-1", Rooms: "rooms.yaml", KeyRotation: 24 * time.Hour,
 		NATS: node.ServerConfig{ClientConfig: node.DefaultClient(), Replicas: 1},
 	}
 }
@@ -47,14 +50,32 @@ func (c *Config) Validate() []error {
 		}
 		seen[ticket.DCOf(name)] = name
 	}
-	if c.Rooms == "" {
-		errs = append(errs, errors.New("rooms: must name a file"))
+	if c.KeyRotation != 0 && c.KeyRotation < ticket.MinRotation {
+		errs = append(errs, fmt.Errorf("key_rotation: must be 0 or at least %v, got %v", ticket.MinRotation, c.KeyRotation))
 	}
-	errs = append(errs, node.CheckFile("rooms", c.Rooms)...)
-	if c.Rooms != "" {
-		if _, _, err := readRooms(c.Rooms); err != nil {
-			errs = append(errs, fmt.Errorf("rooms: %w", err))
+	if c.Rooms == "" {
+		return append(errs, errors.New("rooms: must name a file"))
+	}
+	if _, _, err := readRooms(c.Rooms); err != nil {
+		for _, fault := range split(err) {
+			errs = append(errs, fmt.Errorf("rooms: %w", fault))
 		}
 	}
 	return errs
+}
+
+// split returns the faults that an error holds.
+func split(err error) []error {
+	var faults room.Faults
+	if errors.As(err, &faults) {
+		var out []error
+		for _, f := range faults {
+			out = append(out, f)
+		}
+		return out
+	}
+	if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // exactly what errors.Join returned
+		return many.Unwrap()
+	}
+	return []error{err}
 }

@@ -149,6 +149,14 @@ func (c *Conn) Subscribe(subject string, handle func(subject string, data []byte
 	}, nil
 }
 
+// WithDomain returns the same connection for the buckets of another JetStream
+// domain. Only one of the two is to be closed.
+func (c *Conn) WithDomain(domain string) *Conn {
+	other := *c
+	other.domain = domain
+	return &other
+}
+
 // Connected reports whether there is a connection now.
 func (c *Conn) Connected() bool { return c.nc.IsConnected() }
 

@@ -6,12 +6,14 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/go-viper/mapstructure/v2"
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
 
@@ -83,13 +85,21 @@ func (c *ServerConfig) Validate() []error {
 	if !c.Embedded && (c.Listen != "" || c.Leafs != "" || len(c.Hubs) > 0) {
 		errs = append(errs, errors.New("nats.listen, nats.leafs, nats.hubs: need nats.embedded"))
 	}
+	if c.Domain == "" && (c.Leafs != "" || len(c.Hubs) > 0) {
+		errs = append(errs, errors.New("nats.leafs, nats.hubs: need nats.domain, another one on each side"))
+	}
+	for i, hub := range c.Hubs {
+		if u, err := url.Parse(hub); err != nil || u.Host == "" {
+			errs = append(errs, fmt.Errorf("nats.hubs[%d]: must be an address such as nats-leaf://host:7422, got %q", i, hub))
+		}
+	}
 	return errs
 }
 
-// DefaultBase returns the defaults of what all nodes share.
-func DefaultBase() Base {
+// DefaultBase returns the defaults of what all nodes share, for one of a tier.
+func DefaultBase(tier string) Base {
 	return Base{
-		DataDir: "./var",
+		DataDir: "./var/" + tier,
 		Log:     LogConfig{Level: "info", Format: "text"},
 		Metrics: MetricsConfig{Listen: "127.0.0.1:0"},
 	}
@@ -113,7 +123,7 @@ func CheckAddr(key, addr string) []error {
 	if err != nil {
 		return []error{fmt.Errorf("%s: must be host:port, got %q", key, addr)}
 	}
-	if _, err := net.LookupPort("tcp", port); err != nil {
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return []error{fmt.Errorf("%s: port must be 0 to 65535, got %q", key, port)}
 	}
 	return nil
@@ -134,9 +144,13 @@ func CheckFile(key, file string) []error {
 	return nil
 }
 
-// ErrUsage says that the process is to end without running: help was asked
-// for, or the command line was not understood and has been told so.
+// ErrUsage says that the process is to end without running: the command line
+// was not understood and has been told so.
 var ErrUsage = errors.New("usage")
+
+// ErrHelp says that the process is to end without running: help was asked for
+// and has been given.
+var ErrHelp = errors.New("help")
 
 // ConfigError is everything that is wrong with a configuration.
 type ConfigError []error
@@ -159,8 +173,8 @@ type Config interface {
 // Load fills cfg, which holds the defaults, from the file named by --config,
 // from the environment (VESTIBULE_ and the key in capitals, _ for a dot) and
 // from flags (the key with - for a dot and _), each stronger than the one
-// before. It returns a ConfigError with all faults at once, or ErrUsage. check
-// is true where --check-config asked only for the faults.
+// before. It returns a ConfigError with all faults at once, ErrUsage or ErrHelp.
+// check is true where --check-config asked only for the faults.
 func Load(command string, cfg Config, args []string, out io.Writer) (check bool, err error) {
 	keys := fields(reflect.ValueOf(cfg).Elem(), "")
 	v := viper.New()
@@ -193,9 +207,10 @@ func Load(command string, cfg Config, args []string, out io.Writer) (check bool,
 		}
 	}
 	if err := flags.Parse(args); err != nil {
-		if !errors.Is(err, pflag.ErrHelp) {
-			fmt.Fprintf(out, "%s: %v (see --help)\n", command, err)
+		if errors.Is(err, pflag.ErrHelp) {
+			return false, ErrHelp
 		}
+		fmt.Fprintf(out, "%s: %v (see --help)\n", command, err)
 		return false, ErrUsage
 	}
 	if flags.NArg() > 0 {
@@ -213,14 +228,16 @@ func Load(command string, cfg Config, args []string, out io.Writer) (check bool,
 			return check, ConfigError{fmt.Errorf("config: %w", err)}
 		}
 	}
-	err = v.UnmarshalExact(cfg, func(c *mapstructure.DecoderConfig) {
-		c.DecodeHook = mapstructure.ComposeDecodeHookFunc(
-			mapstructure.StringToTimeDurationHookFunc(),
-			mapstructure.StringToSliceHookFunc(","),
-		)
-	})
-	if err != nil {
-		faults = append(faults, splitDecodeErrors(err)...)
+	for _, key := range v.AllKeys() {
+		if !slices.ContainsFunc(keys, func(k field) bool { return k.key == key }) {
+			faults = append(faults, unknownKey(key, keys))
+		}
+	}
+	slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	for _, k := range keys {
+		if err := k.set(v.Get(k.key)); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", k.key, err))
+		}
 	}
 	faults = append(faults, cfg.Validate()...)
 	if len(faults) > 0 {
@@ -229,17 +246,94 @@ func Load(command string, cfg Config, args []string, out io.Writer) (check bool,
 	return check, nil
 }
 
-// splitDecodeErrors turns mapstructure's one error into one per fault.
-func splitDecodeErrors(err error) []error {
-	var many interface{ Unwrap() []error }
-	if !errors.As(err, &many) {
-		return []error{fmt.Errorf("config: %w", err)}
+// unknownKey says what is wrong with a key that no configuration has.
+func unknownKey(key string, keys []field) error {
+	for _, k := range keys {
+		if strings.HasPrefix(k.key, key+".") {
+			return fmt.Errorf("%s: must be a section of keys, such as %s", key, k.key)
+		}
+		if strings.HasPrefix(key, k.key+".") {
+			return fmt.Errorf("%s: %s has no keys below it", key, k.key)
+		}
 	}
-	var out []error
-	for _, e := range many.Unwrap() {
-		out = append(out, fmt.Errorf("config: %w", e))
+	return fmt.Errorf("%s: unknown key", key)
+}
+
+// set gives the field what was found for it: the type that YAML told, or the
+// text of the environment or of a flag. Nil leaves the default.
+func (f field) set(raw any) error {
+	text, isText := raw.(string)
+	switch f.value.Interface().(type) {
+	case string:
+		switch raw := raw.(type) {
+		case nil:
+		case string, int, float64:
+			f.value.SetString(fmt.Sprint(raw))
+		default:
+			return fmt.Errorf("must be text, got %v", raw)
+		}
+	case bool:
+		b, ok := raw.(bool)
+		if isText {
+			var err error
+			b, err = strconv.ParseBool(text)
+			ok = err == nil
+		}
+		if !ok {
+			return fmt.Errorf("must be true or false, got %v", raw)
+		}
+		f.value.SetBool(b)
+	case int:
+		n, ok := raw.(int)
+		if isText {
+			var err error
+			n, err = strconv.Atoi(text)
+			ok = err == nil
+		}
+		if !ok {
+			return fmt.Errorf("must be a whole number, got %v", raw)
+		}
+		f.value.SetInt(int64(n))
+	case time.Duration:
+		d, ok := raw.(time.Duration)
+		if isText {
+			var err error
+			d, err = time.ParseDuration(text)
+			ok = err == nil
+		}
+		if !ok {
+			return fmt.Errorf("must be a duration with its unit, such as 500ms or 5s, got %v", raw)
+		}
+		f.value.SetInt(int64(d))
+	case []string:
+		var list []string
+		switch raw := raw.(type) {
+		case nil:
+			return nil
+		case string:
+			for part := range strings.SplitSeq(raw, ",") {
+				if part = strings.TrimSpace(part); part != "" {
+					list = append(list, part)
+				}
+			}
+		case []string:
+			list = raw
+		case []any:
+			for _, e := range raw {
+				s, ok := e.(string)
+				if !ok {
+					return fmt.Errorf("must be a list of texts, got %v in it", e)
+				}
+				list = append(list, s)
+			}
+		default:
+			return fmt.Errorf("must be a list of texts, got %v", raw)
+		}
+		f.value.Set(reflect.ValueOf(list))
+	default:
+		return fmt.Errorf("has a type that no configuration may have: %s", f.value.Type())
 	}
-	return out
+	return nil
 }
 
 // field is one leaf of a configuration struct.
@@ -277,6 +371,15 @@ func Keys(cfg Config) []string {
 	var out []string
 	for _, f := range fields(reflect.ValueOf(cfg).Elem(), "") {
 		out = append(out, f.key)
+	}
+	return out
+}
+
+// Values returns the value of every key of a configuration.
+func Values(cfg Config) map[string]any {
+	out := map[string]any{}
+	for _, f := range fields(reflect.ValueOf(cfg).Elem(), "") {
+		out[f.key] = f.value.Interface()
 	}
 	return out
 }

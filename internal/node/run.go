@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +24,8 @@ const (
 func Main[C Config](command string, cfg C, base *Base, args []string, stdout, stderr io.Writer, run func(context.Context, *slog.Logger) error) int {
 	check, err := Load(command, cfg, args, stderr)
 	switch {
+	case errors.Is(err, ErrHelp):
+		return ExitOK
 	case errors.Is(err, ErrUsage):
 		return ExitUsage
 	case err != nil:
@@ -35,9 +38,21 @@ func Main[C Config](command string, cfg C, base *Base, args []string, stdout, st
 	log := NewLogger(stderr, base.Log)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends a process that does not stop
 	if err := run(ctx, log); err != nil {
 		log.Error("stopped", slog.String("command", command), slog.Any("error", err))
 		return ExitError
 	}
 	return ExitOK
+}
+
+// Announce prints where a node is found: a line for people and, for scripts, a
+// line LISTENING with the same addresses as JSON.
+func Announce(w io.Writer, people string, addresses any) error {
+	line, err := json.Marshal(addresses)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s\nLISTENING %s\n", people, line)
+	return err
 }

@@ -1,6 +1,7 @@
 package regional
 
 import (
+	"errors"
 	"fmt"
 
 	"vestibule/internal/node"
@@ -13,14 +14,14 @@ type Config struct {
 	DataCenter string            `mapstructure:"data_center" doc:"data centre that this regional aggregates"`
 	Name       string            `mapstructure:"name" doc:"name of this candidate; several may stand for one data centre"`
 	NATS       node.ServerConfig `mapstructure:"nats"`
-	Upstream   node.ClientConfig `mapstructure:"upstream"` // by which global is reached; no URL: the same as the edges
+	Upstream   node.ClientConfig `mapstructure:"upstream"` // by which global and the documents are reached; no URL: the same connection, in the domain given here
 	Bootstrap  bool              `mapstructure:"bootstrap" doc:"assert that this data centre is new: that no edge of it ever admitted anybody"`
 }
 
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
 	return Config{
-		Base: node.DefaultBase(), Name: "regional-1",
+		Base: node.DefaultBase("regional"), Name: "regional-1",
 		NATS: node.ServerConfig{ClientConfig: node.DefaultClient(), Replicas: 1},
 	}
 }
@@ -29,6 +30,9 @@ func DefaultConfig() Config {
 func (c *Config) Validate() []error {
 	errs := append(c.Base.Validate(), c.NATS.Validate()...)
 	errs = append(errs, c.Upstream.Validate("upstream")...)
+	if c.Upstream.URL == "" && (c.Upstream.Creds != "" || c.Upstream.CA != "" || c.Upstream.Cert != "") {
+		errs = append(errs, errors.New("upstream.creds, upstream.ca, upstream.cert: need upstream.url"))
+	}
 	if err := wire.CheckName(c.DataCenter); err != nil {
 		errs = append(errs, fmt.Errorf("data_center: %w", err))
 	}

@@ -76,38 +76,55 @@ func Start(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("embedded NATS: %w", err)
 	}
-	s.SetLoggerV2(logger{o.Log.With(slog.String("component", "nats-server"))}, false, false, false)
+	fatal := make(chan string, 1)
+	s.SetLoggerV2(logger{o.Log.With(slog.String("component", "nats-server")), fatal}, false, false, false)
 	s.Start()
-	if !s.ReadyForConnections(10 * time.Second) {
+	for deadline := time.Now().Add(startTimeout); !s.ReadyForConnections(50 * time.Millisecond); {
+		reason := ""
+		select {
+		case reason = <-fatal:
+		default:
+			if time.Now().Before(deadline) {
+				continue
+			}
+			reason = fmt.Sprintf("not ready after %v (folder %s)", startTimeout, o.Dir)
+		}
 		s.Shutdown()
-		return nil, fmt.Errorf("embedded NATS: not ready after 10 s (folder %s)", o.Dir)
+		s.WaitForShutdown()
+		return nil, fmt.Errorf("embedded NATS: %s", reason)
 	}
 	return &Server{s}, nil
 }
 
+// startTimeout bounds how long a server may take to be ready.
+const startTimeout = 10 * time.Second
+
 // Join starts the server that cfg asks for, or none, and connects a node called
 // name to it or to the servers that cfg names. What it acquires it adds to
-// closer. The server keeps its data below dir.
-func Join(name, dir string, cfg *node.ServerConfig, closer *node.Closer, log *slog.Logger) (*natsbus.Conn, error) {
+// closer. The server keeps its data below dir. It returns the connection and
+// where other processes reach the server that it started, "" for nowhere.
+func Join(name, dir string, cfg *node.ServerConfig, closer *node.Closer, log *slog.Logger) (*natsbus.Conn, string, error) {
 	opts := cfg.Options(name, log)
+	url := ""
 	if cfg.Embedded {
 		server, err := Start(Options{
 			Name: name, Dir: filepath.Join(dir, "nats"), Listen: cfg.Listen,
 			Domain: cfg.Domain, Hubs: cfg.Hubs, Leafs: cfg.Leafs, Log: log,
 		})
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		closer.Add("nats-server", server.Stop)
-		log.Info("nats-server up", slog.String("url", server.URL()))
+		url = server.URL()
+		log.Info("nats-server up", slog.String("url", url))
 		opts.InProcess = server
 	}
 	conn, err := natsbus.Connect(opts)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	closer.Add("connection", conn.Close)
-	return conn, nil
+	return conn, url, nil
 }
 
 func hostPort(addr string) (string, int, error) {
@@ -143,12 +160,24 @@ func (s *Server) Stop() {
 	s.s.WaitForShutdown()
 }
 
-// logger passes what a server says on to slog.
-type logger struct{ log *slog.Logger }
+// logger passes what a server says on to slog, and the first thing that keeps
+// it from running to fatal.
+type logger struct {
+	log   *slog.Logger
+	fatal chan<- string
+}
 
 func (l logger) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
 func (l logger) Warnf(format string, v ...any)   { l.log.Warn(fmt.Sprintf(format, v...)) }
-func (l logger) Fatalf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
 func (l logger) Errorf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
 func (l logger) Debugf(string, ...any)           {}
 func (l logger) Tracef(string, ...any)           {}
+
+func (l logger) Fatalf(format string, v ...any) {
+	text := fmt.Sprintf(format, v...)
+	l.log.Error(text)
+	select {
+	case l.fatal <- text:
+	default:
+	}
+}
