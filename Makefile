@@ -2,10 +2,86 @@
 
 GO ?= go
 
+# Tools, pinned here and nowhere else. They are built into .tools.
+GOLANGCI_LINT  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+BUF            := github.com/bufbuild/buf/cmd/buf@v1.57.2
+PROTOC_GEN_GO  := google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
+TOOLS          := $(CURDIR)/.tools
+
+# Debian packages that tests drive: a browser, an HTTP client, a load generator.
+PACKAGES := chromium curl wrk
+
+# Knobs: make sim SEEDS=5000 FIRST=1, make fuzz FUZZTIME=1m, make run ARGS="--total-active-users 10".
+SEEDS    ?= 500
+FIRST    ?= 1
+FUZZTIME ?= 20s
+BENCHTIME ?= 1s
+ARGS     ?=
+
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+.PHONY: build
+build: ## build all binaries, stripped, into bin/
+	$(GO) build -trimpath -ldflags '-s -w' -o bin/ ./cmd/...
+
+.PHONY: run
+run: build ## the whole tree in one process, with a demo site behind it
+	bin/vestibule demo $(ARGS)
+
+.PHONY: packages
+packages: ## install the Debian packages that tests need and that are missing
+	@missing=; for p in $(PACKAGES); do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+		apt-get install -y --no-install-recommends $$missing >/dev/null || \
+		{ apt-get update >/dev/null && apt-get install -y --no-install-recommends $$missing >/dev/null; }; \
+	else echo "not installed:$$missing (tests that need them say so and are skipped)"; fi
+
 .PHONY: test
-test: ## run every test with the race detector
-	$(GO) test -race ./...
+test: packages ## run every test with the race detector, then the end-to-end run
+	$(GO) test -race -short ./...
+	$(MAKE) --no-print-directory e2e
+
+.PHONY: e2e
+e2e: ## hundreds of visitors (curl) against the built binaries as separate processes
+	$(GO) test -count=1 -v -timeout 10m ./internal/e2e
+
+.PHONY: lint
+lint: $(TOOLS)/golangci-lint ## style, package direction, no clocks and no chance in the cores
+	$(TOOLS)/golangci-lint config verify
+	$(TOOLS)/golangci-lint run ./...
+	$(GO) mod tidy -diff
+
+.PHONY: fuzz
+fuzz: ## fuzz every parser for FUZZTIME
+	@mkdir -p $(TOOLS); for f in $$(grep -rho --include='*_test.go' '^func Fuzz[A-Za-z]*' internal | sed 's/func //' | sort); do \
+		p=./$$(dirname $$(grep -rl --include='*_test.go' "^func $$f(" internal)); \
+		echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$p >$(TOOLS)/fuzz.log 2>&1 || \
+			{ cat $(TOOLS)/fuzz.log; rm -f $(TOOLS)/fuzz.log; exit 1; }; \
+		grep -h '^fuzz: elapsed' $(TOOLS)/fuzz.log | tail -1; rm -f $(TOOLS)/fuzz.log; done
+
+.PHONY: sim
+sim: ## hold the promises over SEEDS varied fleets, beginning with seed FIRST
+	$(GO) build -o bin/vestibule ./cmd/vestibule
+	bin/vestibule simulate --vary --seeds $(SEEDS) --seed $(FIRST)
+
+.PHONY: bench
+bench: ## the figures of the README, each beside its goal
+	$(GO) run ./internal/bench -benchtime $(BENCHTIME)
+
+.PHONY: generate
+generate: $(TOOLS)/buf $(TOOLS)/protoc-gen-go ## make the generated code anew
+	cd internal/wire/proto && PATH="$(TOOLS):$$PATH" $(TOOLS)/buf lint && PATH="$(TOOLS):$$PATH" $(TOOLS)/buf generate
+
+.PHONY: golden
+golden: ## write the golden files anew; read the difference before you commit it
+	$(GO) test ./internal/wire -rewrite
+
+$(TOOLS)/golangci-lint:
+	GOBIN=$(TOOLS) $(GO) install $(GOLANGCI_LINT)
+$(TOOLS)/buf:
+	GOBIN=$(TOOLS) $(GO) install $(BUF)
+$(TOOLS)/protoc-gen-go:
+	GOBIN=$(TOOLS) $(GO) install $(PROTOC_GEN_GO)

@@ -62,7 +62,7 @@ func TestIgnorable(t *testing.T) {
 	for r := rune(0); r <= utf8.MaxRune; r++ {
 		want := unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Cf, unicode.Variation_Selector) &&
 			!unicode.In(r, unicode.White_Space, unicode.Prepended_Concatenation_Mark) &&
-			!(0xfff9 <= r && r <= 0xfffb) && !(0x13430 <= r && r <= 0x1343f)
+			(r < 0xfff9 || r > 0xfffb) && (r < 0x13430 || r > 0x1343f)
 		if ignorable(r) != want {
 			t.Errorf("ignorable(%U) = %v", r, !want)
 		}

@@ -43,7 +43,8 @@ func spellOrigin(raw string) string {
 	}
 	host = strings.ToLower(host)
 	p := u.Port()
-	if p != "" && !(u.Scheme == "http" && p == "80") && !(u.Scheme == "https" && p == "443") {
+	standard := (u.Scheme == "http" && p == "80") || (u.Scheme == "https" && p == "443")
+	if p != "" && !standard {
 		host += ":" + p
 	}
 	return u.Scheme + "://" + host

@@ -122,7 +122,7 @@ func (p *parser) mapping(n *yaml.Node, at place, what string, fields []field) ma
 		}
 		p.lines[here] = k.Line
 		present[k.Value] = true
-		f.read(p.value(v, here), here)
+		f.read(p.value(v), here)
 	}
 	for _, key := range meant {
 		// One slip, one fault: that the right key is missing is said already.
@@ -135,7 +135,7 @@ func (p *parser) mapping(n *yaml.Node, at place, what string, fields []field) ma
 
 // value resolves an alias to a single value. Aliases to more are refused: they
 // can make a small file arbitrarily large.
-func (p *parser) value(v *yaml.Node, at place) *yaml.Node {
+func (p *parser) value(v *yaml.Node) *yaml.Node {
 	if v.Kind != yaml.AliasNode || v.Alias == nil || v.Alias.Kind != yaml.ScalarNode {
 		return v
 	}
@@ -179,6 +179,7 @@ func kindOf(n *yaml.Node) string {
 		return "an alias (*): write the value out"
 	case yaml.DocumentNode:
 		return "a document"
+	default: // a scalar: its tag tells
 	}
 	switch tag := n.ShortTag(); tag {
 	case "!!null":

@@ -14,7 +14,6 @@ const (
 	evStored                   // a regional's store has written
 	evSecond                   // a second of true time begins
 	evArrival                  // the next visitor comes
-	evMeter                    // the meters are read
 )
 
 // event is one entry of the agenda. Events of the same moment happen in the

@@ -18,8 +18,6 @@ type judge struct {
 	byDC   []int
 	peak   int
 
-	admissions []int64 // moments of the last R admissions, a ring
-	next       int
 	peakRate   int
 	minute     []int64 // moments of admissions in the last 60 s
 	minuteHead int

@@ -22,7 +22,6 @@ type meters struct {
 	waits           []float64
 	verdicts        map[admission.Reason]int
 	ratios          []float64 // actual / forecast
-	lastAdmitted    int
 }
 
 func (m *meters) begin(*World) { m.verdicts = map[admission.Reason]int{} }

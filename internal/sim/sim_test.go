@@ -107,7 +107,7 @@ func TestTheJudgeSees(t *testing.T) {
 		w.now = int64(time.Minute)
 		return w
 	}
-	soon := (epoch.Second()) + 90
+	soon := epoch.Second() + 90
 	for _, tt := range []struct {
 		name, want string
 		play       func(w *World)

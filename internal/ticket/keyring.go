@@ -31,8 +31,12 @@ const (
 // error can show it.
 type Secret [32]byte
 
-func (Secret) String() string       { return "[secret]" }
-func (Secret) GoString() string     { return "[secret]" }
+func (Secret) String() string { return "[secret]" }
+
+// GoString implements [fmt.GoStringer], for %#v.
+func (Secret) GoString() string { return "[secret]" }
+
+// LogValue implements [slog.LogValuer].
 func (Secret) LogValue() slog.Value { return slog.StringValue("[secret]") }
 
 // Key is one root key of the fleet.

@@ -148,6 +148,8 @@ type Grant struct {
 // Verdict is how the child stands in the parent's books.
 type Verdict uint8
 
+// The verdicts. The set is closed: a child that hears another one ignores the
+// message.
 const (
 	Adopted Verdict = iota // the numbers in Rooms hold
 	Promise                // promise to follow From first, then join; Rooms is empty
