@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -30,19 +31,44 @@ func flagSet(name string, stderr io.Writer) *pflag.FlagSet {
 	return f
 }
 
-// parse parses flags that take no arguments beside them.
-func parse(f *pflag.FlagSet, args []string, stderr io.Writer) error {
-	err := f.Parse(args)
+// parse parses flags that take no arguments beside them, and returns what is
+// wrong with their values. What cannot be understood at all it tells itself.
+func parse(f *pflag.FlagSet, args []string, stderr io.Writer) (faults []error, err error) {
+	err = f.ParseAll(args, func(flag *pflag.Flag, value string) error {
+		if f.Set(flag.Name, value) != nil {
+			faults = append(faults, fmt.Errorf("%s: must be a value of type %s, got %q", flag.Name, flag.Value.Type(), value))
+		}
+		return nil
+	})
 	if err == nil && f.NArg() > 0 {
 		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
-	if err == nil {
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		return nil, errHelp
+	case err != nil:
+		fmt.Fprintf(stderr, "%s: %v (see --help)\n", f.Name(), err) //nolint:errcheck // nowhere left to say it
+		return nil, node.ErrUsage
+	}
+	return faults, nil
+}
+
+// refuse tells all faults of the flags at once; nil where there are none.
+func refuse(f *pflag.FlagSet, faults []error, stderr io.Writer) error {
+	if len(faults) == 0 {
 		return nil
 	}
-	if !errors.Is(err, pflag.ErrHelp) {
-		fmt.Fprintf(stderr, "%s: %v\n", f.Name(), err) //nolint:errcheck // nowhere left to say it
-	}
+	fmt.Fprintf(stderr, "%s: the flags are not valid:\n%v\n", f.Name(), errors.Join(faults...)) //nolint:errcheck // nowhere left to say it
 	return node.ErrUsage
+}
+
+// checkLevel reports what is wrong with --log-level.
+func checkLevel(level string) []error {
+	var l slog.Level
+	if l.UnmarshalText([]byte(level)) != nil {
+		return []error{fmt.Errorf("log-level: must be debug, info, warn or error, got %q", level)}
+	}
+	return nil
 }
 
 func demo(args []string, stdout, stderr io.Writer) error {
@@ -57,15 +83,18 @@ func demo(args []string, stdout, stderr io.Writer) error {
 	f.DurationVar(&o.SessionDuration, "session-duration", time.Minute, "how long a session lasts after the last request")
 	visitors := f.Int("visitors", 0, "simulated visitors who come, wait, browse and leave")
 	level := f.String("log-level", "warn", "debug, info, warn or error")
-	if err := parse(f, args, stderr); err != nil {
+	faults, err := parse(f, args, stderr)
+	if err != nil {
 		return err
 	}
-	if errs := o.Validate(); len(errs) > 0 || *visitors < 0 {
-		if *visitors < 0 {
-			errs = append(errs, fmt.Errorf("visitors: must not be negative, got %d", *visitors))
-		}
-		fmt.Fprintf(stderr, "%s: %v\n", f.Name(), errors.Join(errs...)) //nolint:errcheck // nowhere left to say it
-		return node.ErrUsage
+	if len(faults) == 0 { // else defaults would be judged
+		faults = o.Validate()
+	}
+	if *visitors < 0 {
+		faults = append(faults, fmt.Errorf("visitors: must not be negative, got %d", *visitors))
+	}
+	if err := refuse(f, append(faults, checkLevel(*level)...), stderr); err != nil {
+		return err
 	}
 	o.Log = node.NewLogger(stderr, node.LogConfig{Level: *level, Format: "text"})
 

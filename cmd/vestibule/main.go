@@ -1,5 +1,6 @@
 // Command vestibule is the one command for people: it runs a whole waiting room
-// in one process (demo), and rehearses one on virtual time (simulate).
+// in one process (demo), rehearses one on virtual time (simulate), and runs a
+// site to put behind the edges while trying them out (origin).
 package main
 
 import (
@@ -20,7 +21,11 @@ type command struct {
 var commands = []command{
 	{"demo", "run a whole waiting room in one process, with a site behind it", demo},
 	{"simulate", "run a fleet and its visitors on virtual time and judge it", simulate},
+	{"origin", "run a site that counts who is in, to put behind edges", origin},
 }
+
+// errHelp says that help was asked for and given.
+var errHelp = errors.New("help")
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
@@ -38,7 +43,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		}
 		err := c.run(args[1:], stdout, stderr)
 		switch {
-		case err == nil:
+		case err == nil, errors.Is(err, errHelp):
 			return node.ExitOK
 		case errors.Is(err, node.ErrUsage):
 			return node.ExitUsage

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 	"time"
 
-	"vestibule/internal/node"
 	"vestibule/internal/sim"
 )
 
@@ -32,10 +30,10 @@ func simulate(args []string, stdout, stderr io.Writer) error {
 	seeds := f.Int("seeds", 1, "so many seeds, beginning with --seed, one line each")
 	vary := f.Bool("vary", false, "draw fleet, limits, demand, people and network from the seed; other flags than --seed and --seeds are ignored")
 	f.BoolVar(&cfg.Network.Encode, "encode", false, "let messages travel as bytes, through the wire codec")
-	if err := parse(f, args, stderr); err != nil {
+	faults, err := parse(f, args, stderr)
+	if err != nil {
 		return err
 	}
-	faults := []error{}
 	per, err := perMinute(*demand)
 	if err != nil {
 		faults = append(faults, fmt.Errorf("demand: %w", err))
@@ -46,9 +44,8 @@ func simulate(args []string, stdout, stderr io.Writer) error {
 	if *seeds < 1 {
 		faults = append(faults, fmt.Errorf("seeds: must be at least 1, got %d", *seeds))
 	}
-	if len(faults) > 0 {
-		fmt.Fprintf(stderr, "%s: %v\n", f.Name(), errors.Join(faults...)) //nolint:errcheck // nowhere left to say it
-		return node.ErrUsage
+	if err := refuse(f, faults, stderr); err != nil {
+		return err
 	}
 	for i := range *seeds {
 		c := cfg

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,10 +17,27 @@ import (
 	"time"
 )
 
-// Origin is the site behind the demo: it counts who is in by a cookie of its
-// own and knows nothing of waiting rooms, so that it can judge them.
+// OriginOptions say what the demo's site is.
+type OriginOptions struct {
+	Listen  string
+	Session time.Duration // somebody is in until so long after the last request
+	Header  string        // request header that tells visitors apart; "" for a cookie of the site's own
+	Journal io.Writer     // where every visit is written as a line of JSON, see [Visit]; nil for nowhere
+	Log     *slog.Logger
+}
+
+// Visit is a line of the journal: a request as the site saw it.
+type Visit struct {
+	At    time.Time `json:"at"`
+	Guest string    `json:"guest"`
+}
+
+// Origin is the site behind the demo: it counts who is in by means of its own
+// and knows nothing of waiting rooms, so that it can judge them.
 type Origin struct {
 	session  time.Duration
+	header   string
+	journal  *json.Encoder // under mu; nil for none
 	listener net.Listener
 	server   *http.Server
 	log      *slog.Logger
@@ -38,18 +56,25 @@ type guest struct {
 	pages       int
 }
 
-// NewOrigin opens a site on a free port of host. A session is a cookie that was
-// seen within the last session duration.
-func NewOrigin(listen string, session time.Duration, log *slog.Logger) (*Origin, error) {
-	l, err := net.Listen("tcp", listen)
+// NewOrigin opens a site.
+func NewOrigin(opts OriginOptions) (*Origin, error) {
+	l, err := net.Listen("tcp", opts.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("demo origin: %w", err)
 	}
-	o := &Origin{session: session, listener: l, log: log, seen: map[string]*guest{}}
+	o := &Origin{session: opts.Session, header: opts.Header, listener: l, log: opts.Log, seen: map[string]*guest{}}
+	if opts.Journal != nil {
+		o.journal = json.NewEncoder(opts.Journal)
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /stats", o.stats)
+	// Browsers ask for it beside the page, without the page's cookie: it is no visit.
+	mux.HandleFunc("/favicon.ico", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=86400")
+		w.WriteHeader(http.StatusNoContent)
+	})
 	mux.HandleFunc("/", o.page)
-	o.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	o.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ErrorLog: slog.NewLogLogger(opts.Log.Handler(), slog.LevelDebug)}
 	return o, nil
 }
 
@@ -134,6 +159,11 @@ func (o *Origin) visit(id string) (string, guest, int) {
 	}
 	g.last = now
 	g.pages++
+	if o.journal != nil {
+		if err := o.journal.Encode(Visit{At: now, Guest: id}); err != nil {
+			o.log.Error("demo origin: journal", slog.Any("error", err))
+		}
+	}
 	return id, *g, len(o.seen)
 }
 
@@ -152,7 +182,10 @@ var originPage = template.Must(template.New("origin").Parse(`<!doctype html>
 
 func (o *Origin) page(w http.ResponseWriter, r *http.Request) {
 	id := ""
-	if c, err := r.Cookie(originCookie); err == nil && len(c.Value) == 16 {
+	if o.header != "" {
+		id = r.Header.Get(o.header)
+	}
+	if c, err := r.Cookie(originCookie); id == "" && err == nil && len(c.Value) == 16 {
 		id = c.Value
 	}
 	id, g, active := o.visit(id)

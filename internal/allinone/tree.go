@@ -25,6 +25,7 @@ import (
 	"vestibule/internal/natsbus/embedded"
 	"vestibule/internal/node"
 	"vestibule/internal/regional"
+	"vestibule/internal/room"
 	"vestibule/internal/wire"
 )
 
@@ -63,10 +64,38 @@ func (o *Options) Validate() []error {
 		errs = append(errs, fmt.Errorf("edges: must be 1 to 100, got %d", o.Edges))
 	}
 	errs = append(errs, node.CheckAddr("listen", o.Listen)...)
+	if _, port, err := net.SplitHostPort(o.Listen); err == nil {
+		n, err := strconv.Atoi(port)
+		last := n + o.Edges*len(o.DataCenters) - 1
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("listen: port must be a number, got %q", port))
+		case n > 0 && n <= 65535 && last > 65535:
+			errs = append(errs, fmt.Errorf("listen: the ports of all edges must end at 65535, got %d to %d", n, last))
+		}
+	}
 	if o.DataDir == "" {
 		errs = append(errs, errors.New("data-dir: must not be empty"))
 	}
+	for _, f := range o.settings("http://127.0.0.1:1").Validate() {
+		f.Field = strings.ReplaceAll(f.Field, "_", "-")
+		errs = append(errs, f)
+	}
+	if o.SessionDuration == 0 {
+		errs = append(errs, errors.New("session-duration: must be 5s to 1h in whole seconds, got 0s"))
+	}
 	return errs
+}
+
+// settings is the demo's room, as it is in the rooms file.
+func (o *Options) settings(origin string) room.Settings {
+	if o.Origin != "" {
+		origin = o.Origin
+	}
+	return room.Settings{
+		Name: "demo", Host: "127.0.0.1", Origin: origin,
+		TotalActiveUsers: o.TotalActiveUsers, NewUsersPerMinute: o.NewUsersPerMinute, SessionDuration: o.SessionDuration,
+	}
 }
 
 // EdgeInfo is where an edge of the tree is found.
@@ -155,7 +184,7 @@ func Start(o Options) (t *Tree, err error) {
 
 	origin := o.Origin
 	if origin == "" {
-		if t.Origin, err = NewOrigin("127.0.0.1:0", o.SessionDuration, o.Log); err != nil {
+		if t.Origin, err = NewOrigin(OriginOptions{Listen: "127.0.0.1:0", Session: o.SessionDuration, Log: o.Log}); err != nil {
 			return nil, err
 		}
 		origin = t.Origin.URL()
@@ -180,7 +209,7 @@ func Start(o Options) (t *Tree, err error) {
 	}
 	next, err := strconv.Atoi(port)
 	if err != nil {
-		return nil, fmt.Errorf("listen: port must be a number, got %q", port)
+		return nil, fmt.Errorf("listen: %w", err)
 	}
 	for _, dc := range o.DataCenters {
 		for i := range o.Edges {
@@ -196,29 +225,30 @@ func Start(o Options) (t *Tree, err error) {
 }
 
 // writeRooms writes the demo's room, in a file that may be edited while the
-// demo runs. A file that is there is left alone but for what was asked for.
+// demo runs.
 func writeRooms(file string, o *Options, origin string) error {
-	hosts := []string{"127.0.0.1", "localhost"}
-	if host, _, err := net.SplitHostPort(o.Listen); err == nil && host != "" && host != "0.0.0.0" && host != "::" && host != hosts[0] && host != hosts[1] {
+	r := o.settings(origin)
+	hosts := []string{"localhost"}
+	if host, _, err := net.SplitHostPort(o.Listen); err == nil && host != "" && host != "0.0.0.0" && host != "::" && host != r.Host && host != hosts[0] {
 		hosts = append(hosts, strings.Trim(host, "[]"))
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `# The demo's room. Edit it while the demo runs: every edge follows within two
 # seconds. A mistake is refused with its line, and the last good version stays.
 rooms:
-  - name: demo
+  - name: %s
     host: %s
     path: /
     additional_routes:
-`, hosts[0])
-	for _, h := range hosts[1:] {
+`, r.Name, r.Host)
+	for _, h := range hosts {
 		fmt.Fprintf(&b, "      - {host: %q, path: /}\n", h)
 	}
 	fmt.Fprintf(&b, `    total_active_users: %d
     new_users_per_minute: %d
     session_duration: %s
     origin: %s
-`, o.TotalActiveUsers, o.NewUsersPerMinute, o.SessionDuration, origin)
+`, r.TotalActiveUsers, r.NewUsersPerMinute, r.SessionDuration, r.Origin)
 	return os.WriteFile(file, []byte(b.String()), 0o600)
 }
 
