@@ -1,0 +1,117 @@
+// Command bench runs the benchmarks whose figures the README shows and prints
+// each beside its goal. It judges nothing: a figure depends on the machine.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// figure is one benchmark and what it is held against.
+type figure struct {
+	name string // of the benchmark, without the Benchmark in front
+	what string
+	goal string
+}
+
+var figures = []figure{
+	{"DecideAdmitted", "decision of an admitted ticket, cookie in to cookie out", "<= 500 ns (aim 400), 0 allocs"},
+	{"DecideRenewal", "the same, with a renewal", "<= 500 ns, 0 allocs"},
+	{"DecideNew", "decision of a new visitor, without rendering", "<= 500 ns, 0 allocs"},
+	{"DecideWaiting", "decision of a waiting ticket, without rendering", "<= 500 ns, 0 allocs"},
+	{"DecideAdmission", "admission of a new visitor", "<= 500 ns, 0 allocs"},
+	{"OpenSeal", "a ticket opened and sealed", "(part of the above)"},
+	{"Match", "host and path to room, 1,000 rooms", "<= 300 ns, 0 allocs"},
+	{"Match/odd", "the same, of odd spellings: rare and refused or folded", "(none: attackers pay too)"},
+	{"ServeAdmitted", "a whole admitted request through the edge", "-"},
+	{"ServeQueued", "a whole waiting page", "-"},
+	{"GlobalSync", "global: one sync, 20 data centres x 100 rooms x 120 buckets", "linear in what changed"},
+	{"World", "simulator", ">= 1,000,000 events/s"},
+}
+
+var packages = []string{"./internal/admission", "./internal/edge", "./internal/room", "./internal/sim", "./internal/slots", "./internal/ticket"}
+
+func main() {
+	benchtime := flag.String("benchtime", "1s", "as for go test")
+	flag.Parse()
+	if err := run(context.Background(), os.Stdout, *benchtime); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, out io.Writer, benchtime string) error {
+	fmt.Fprintf(out, "%s, %d cores, %s\n\n", cpu(), runtime.NumCPU(), runtime.Version())
+	args := append([]string{"test", "-run", "^$", "-bench", ".", "-benchmem", "-benchtime", benchtime}, packages...)
+	cmd := exec.CommandContext(ctx, "go", args...)
+	var stdout bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, stdout.String())
+	}
+	lines := bufio.NewScanner(&stdout)
+	for lines.Scan() {
+		line := lines.Text()
+		if !strings.HasPrefix(line, "Benchmark") {
+			continue
+		}
+		fields := strings.Fields(line)
+		name := strings.TrimPrefix(fields[0], "Benchmark")
+		if i := strings.LastIndexByte(name, '-'); i > 0 {
+			name = name[:i] // the number of cores
+		}
+		what, goal := name, "-"
+		for _, f := range figures { // the longest name that fits stands last
+			if rest, ok := strings.CutPrefix(name+"/", f.name+"/"); ok {
+				what, goal = strings.TrimSuffix(f.what+": "+rest, "/"), f.goal
+				what = strings.TrimSuffix(what, ": ")
+			}
+		}
+		fmt.Fprintf(out, "%-72s %s\n%-72s goal: %s\n", what, strings.Join(fields[2:], " "), "", goal)
+	}
+	return size(ctx, out)
+}
+
+// size builds the edge as it is deployed and tells how large it is.
+func size(ctx context.Context, out io.Writer) error {
+	dir, err := os.MkdirTemp("", "vestibule-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
+	file := filepath.Join(dir, "edge")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", file, "./cmd/edge")
+	cmd.Stderr = os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("build the edge: %w", err)
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%-72s %.2f MB\n%-72s goal: <= 15 MB\n", "bin/edge, stripped", float64(info.Size())/1e6, "")
+	return nil
+}
+
+// cpu names the processor, where the system tells.
+func cpu() string {
+	data, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return runtime.GOARCH
+	}
+	for line := range strings.Lines(string(data)) {
+		if name, ok := strings.CutPrefix(line, "model name"); ok {
+			return strings.TrimLeft(strings.TrimSpace(name), ": \t")
+		}
+	}
+	return runtime.GOARCH
+}
