@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -46,7 +47,33 @@ type Conn struct {
 	nc     *nats.Conn
 	domain string
 	log    *slog.Logger
+	again  *signal // the connection was made again
 }
+
+// signal tells any number of listeners that something has happened.
+type signal struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+// next returns a channel that is closed when it happens next.
+func (s *signal) next() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ch
+}
+
+func (s *signal) raise() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.ch)
+	s.ch = make(chan struct{})
+}
+
+// errAgain says that a watch ended because the connection was made again. A
+// watch would find out by itself only after many missed heartbeats, and never
+// that a server came back without what it had stored.
+var errAgain = errors.New("the connection was made again")
 
 var _ wire.Bus = (*Conn)(nil)
 
@@ -60,6 +87,7 @@ func Connect(o Options) (*Conn, error) {
 			o.OnState(up)
 		}
 	}
+	again := &signal{ch: make(chan struct{})}
 	opts := []nats.Option{
 		nats.Name("vestibule " + o.Name),
 		nats.CustomInboxPrefix("_INBOX_" + o.Name),
@@ -72,7 +100,7 @@ func Connect(o Options) (*Conn, error) {
 		nats.MaxPingsOutstanding(2),
 		nats.Timeout(2 * time.Second),
 		nats.ConnectHandler(func(*nats.Conn) { log.Info("connected"); state(true) }),
-		nats.ReconnectHandler(func(*nats.Conn) { log.Info("connected again"); state(true) }),
+		nats.ReconnectHandler(func(*nats.Conn) { log.Info("connected again"); again.raise(); state(true) }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
 				log.Warn("connection lost", slog.Any("error", err))
@@ -105,7 +133,7 @@ func Connect(o Options) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
-	return &Conn{nc: nc, domain: o.Domain, log: log}, nil
+	return &Conn{nc: nc, domain: o.Domain, log: log, again: again}, nil
 }
 
 // Publish implements [wire.Bus].

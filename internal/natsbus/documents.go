@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -70,17 +71,21 @@ func (d *Documents) Put(ctx context.Context, key string, data []byte, revision u
 }
 
 // Watch calls handle with the watched documents, first as they are and then
-// with every change, one at a time, until ctx ends. Where the store cannot be
-// reached it tries again for ever; it returns ctx's error.
+// with every change, one at a time, until ctx ends. After the connection was
+// lost it tells them all again, since a change may have been missed. Where the
+// store cannot be reached it tries again for ever; it returns ctx's error.
 func (d *Documents) Watch(ctx context.Context, handle func(key string, data []byte)) error {
 	log := d.conn.log
 	said := false
 	for {
-		err := d.watchOnce(ctx, handle)
+		opened, err := d.watchOnce(ctx, handle)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if !said {
+		if errors.Is(err, errAgain) {
+			continue
+		}
+		if opened || !said {
 			log.Warn("documents cannot be watched yet", slog.Any("error", err))
 			said = true
 		}
@@ -92,16 +97,18 @@ func (d *Documents) Watch(ctx context.Context, handle func(key string, data []by
 	}
 }
 
-func (d *Documents) watchOnce(ctx context.Context, handle func(key string, data []byte)) error {
+func (d *Documents) watchOnce(ctx context.Context, handle func(key string, data []byte)) (opened bool, err error) {
+	again := d.conn.again.next()
 	open, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	kv, err := d.conn.bucket(open, documentsBucket, d.replicas)
 	if err != nil {
-		return err
+		return false, err
 	}
-	w, err := kv.WatchFiltered(ctx, d.watched, jetstream.IgnoreDeletes())
+	// A copy: the call rewrites the keys in place, and a second watch would fail.
+	w, err := kv.WatchFiltered(ctx, slices.Clone(d.watched), jetstream.IgnoreDeletes())
 	if err != nil {
-		return fmt.Errorf("watch documents: %w", err)
+		return false, fmt.Errorf("watch documents: %w", err)
 	}
 	defer func() {
 		if err := w.Stop(); err != nil {
@@ -111,10 +118,12 @@ func (d *Documents) watchOnce(ctx context.Context, handle func(key string, data 
 	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return true, ctx.Err()
+		case <-again:
+			return true, errAgain
 		case e, ok := <-w.Updates():
 			if !ok {
-				return errors.New("watch documents: ended by the server")
+				return true, errors.New("watch documents: ended by the server")
 			}
 			if e != nil { // nil: everything that was there has been told
 				handle(e.Key(), e.Value())

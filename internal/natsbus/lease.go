@@ -43,6 +43,9 @@ type Lease struct {
 	replicas int
 	now      func() fleet.Mono
 	log      *slog.Logger
+
+	met  bool   // somebody led while we watched
+	term uint64 // highest one met
 }
 
 // leaseValue is what the key holds. The nonce tells after a write that timed
@@ -88,6 +91,7 @@ func (l *Lease) Run(ctx context.Context, minTerm func() uint64, lead func(contex
 
 // stand watches the key until it may be taken, takes it, and leads.
 func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(context.Context, wire.Leading)) error {
+	again := l.conn.again.next()
 	open, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	kv, err := l.conn.bucket(open, leasesBucket, l.replicas)
@@ -115,18 +119,23 @@ func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(cont
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-again:
+			return errAgain
 		case e, ok := <-w.Updates():
 			switch {
 			case !ok:
 				return errors.New("watch lease: ended by the server")
 			case e == nil: // everything there was has been told
-				take = rev == 0
+				// Where a lease has vanished its holder may still believe in it.
+				take = rev == 0 && !l.met
 			default:
 				rev, seen = e.Revision(), leaseValue{}
-				if err := json.Unmarshal(e.Value(), &seen); err != nil && len(e.Value()) > 0 {
-					return fmt.Errorf("lease %s holds no lease: %w", l.name, err)
+				err := json.Unmarshal(e.Value(), &seen)
+				if err != nil && len(e.Value()) > 0 {
+					l.log.Error("the key holds no lease; it is taken over if it stays so", slog.Any("error", err))
 				}
-				take = e.Operation() != jetstream.KeyValuePut || seen.Leader == "" // given up
+				l.met, l.term = true, max(l.term, seen.Term)
+				take = err == nil && seen.Leader == "" // given up
 				timer.Reset(patience)
 			}
 		case <-timer.C:
@@ -135,15 +144,16 @@ func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(cont
 		if !take {
 			continue
 		}
-		mine := leaseValue{Leader: l.me, Nonce: nonce(), Term: max(seen.Term, minTerm()) + 1}
+		mine := leaseValue{Leader: l.me, Nonce: nonce(), Term: max(seen.Term, l.term, minTerm()) + 1}
 		sent := l.now()
-		next, err := l.write(ctx, kv, mine, rev)
+		next, err := l.write(ctx, kv, mine, rev, LeaseLength/3)
 		switch {
 		case err == nil:
+			l.met, l.term = true, mine.Term
 			l.lead(ctx, kv, mine, next, sent, lead)
 			return nil
 		case errors.Is(err, jetstream.ErrKeyExists):
-			timer.Reset(patience) // a rival was faster; the watch will tell
+			return errors.New("somebody was faster") // or the watch is behind: a new one is not
 		default:
 			// It may have been written. Wait: either the watch shows it, and its
 			// age runs from there, or it was not.
@@ -153,12 +163,12 @@ func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(cont
 	}
 }
 
-func (l *Lease) write(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64) (uint64, error) {
+func (l *Lease) write(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, limit time.Duration) (uint64, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return 0, err
 	}
-	try, cancel := context.WithTimeout(ctx, LeaseLength/3)
+	try, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if rev == 0 {
 		return kv.Create(try, l.name, data)
@@ -166,37 +176,57 @@ func (l *Lease) write(ctx context.Context, kv jetstream.KeyValue, v leaseValue, 
 	return kv.Update(try, l.name, data, rev)
 }
 
-// lead is leadership: everything in it ends when the lease does.
+// lead is leadership: everything in it ends when the lease does. What leads has
+// ended before the lease is given up.
 func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, sent fleet.Mono, lead func(context.Context, wire.Leading)) {
 	scope, end := context.WithCancel(ctx)
 	defer end()
 	until := sent.Add(fleet.Shrink(LeaseLength))
 	extends := make(chan fleet.Mono, 1)
 	done := make(chan struct{})
-	term := wire.Term{N: v.Term, Nonce: v.Nonce}
 	l.log.Info("leading", slog.Uint64("term", v.Term))
 	go func() {
 		defer close(done)
-		lead(scope, wire.Leading{Term: term, Until: until, Extends: extends})
+		lead(scope, wire.Leading{Term: wire.Term{N: v.Term, Nonce: v.Nonce}, Until: until, Extends: extends})
 	}()
-	defer func() { <-done }()
-	defer end()
+	rev, err := l.hold(ctx, kv, v, rev, until, extends, done)
+	if err != nil {
+		l.log.Warn("no longer leading", slog.Uint64("term", v.Term), slog.Any("error", err))
+	}
+	end()
+	<-done
+	if err == nil {
+		l.giveUp(kv, v, rev)
+	}
+}
 
+// hold renews the lease until ctx ends or done is closed; then it returns the
+// revision of the lease. It returns an error when the lease is lost, or not
+// renewed in time.
+func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, until fleet.Mono, extends chan fleet.Mono, done <-chan struct{}) (uint64, error) {
 	beat := time.NewTicker(LeaseLength / 3)
 	defer beat.Stop()
+	expiry := time.NewTimer(LeaseLength)
+	defer expiry.Stop()
 	for {
+		again := l.conn.again.next()
+		expiry.Reset(until.Sub(l.now()))
 		select {
 		case <-ctx.Done():
-			l.giveUp(kv, v, rev)
-			return
+			return rev, nil
 		case <-done:
-			l.giveUp(kv, v, rev)
-			return
+			return rev, nil
+		case <-expiry.C:
 		case <-beat.C:
+		case <-again:
+		}
+		sent := l.now()
+		left := until.Sub(sent)
+		if left <= 0 {
+			return 0, fmt.Errorf("%w: it could not be renewed", ErrLeaseLost)
 		}
 		v.Beat++
-		sent := l.now()
-		next, err := l.write(ctx, kv, v, rev)
+		next, err := l.write(ctx, kv, v, rev, min(LeaseLength/3, left))
 		switch {
 		case err == nil:
 			rev, until = next, sent.Add(fleet.Shrink(LeaseLength))
@@ -206,16 +236,11 @@ func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, v leaseValue, r
 			}
 			extends <- until
 		case errors.Is(err, jetstream.ErrKeyExists):
-			if rev, err = l.own(ctx, kv, v); err != nil {
-				l.log.Warn("no longer leading", slog.Uint64("term", v.Term), slog.Any("error", err))
-				return
+			if rev, err = l.own(ctx, kv, v, min(LeaseLength/3, left)); err != nil {
+				return 0, err
 			}
 		default:
 			l.log.Debug("lease not renewed yet", slog.Any("error", err))
-		}
-		if l.now() >= until {
-			l.log.Warn("no longer leading: the lease could not be renewed", slog.Uint64("term", v.Term))
-			return
 		}
 	}
 }
@@ -223,8 +248,8 @@ func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, v leaseValue, r
 // own looks whether the key still holds our own lease after a refused write:
 // then an earlier write that timed out had happened. The revision it returns is
 // only good for the next compare-and-set, which decides.
-func (l *Lease) own(ctx context.Context, kv jetstream.KeyValue, v leaseValue) (uint64, error) {
-	try, cancel := context.WithTimeout(ctx, LeaseLength/3)
+func (l *Lease) own(ctx context.Context, kv jetstream.KeyValue, v leaseValue, limit time.Duration) (uint64, error) {
+	try, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	e, err := kv.Get(try, l.name)
 	if err != nil {
@@ -241,7 +266,7 @@ func (l *Lease) own(ctx context.Context, kv jetstream.KeyValue, v leaseValue) (u
 // to end.
 func (l *Lease) giveUp(kv jetstream.KeyValue, v leaseValue, rev uint64) {
 	v.Leader = ""
-	if _, err := l.write(context.Background(), kv, v, rev); err != nil {
+	if _, err := l.write(context.Background(), kv, v, rev, LeaseLength/3); err != nil {
 		l.log.Debug("lease not given up", slog.Any("error", err))
 	}
 	l.log.Info("leadership ended", slog.Uint64("term", v.Term))

@@ -1,0 +1,157 @@
+package natsbus_test
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"vestibule/internal/natsbus"
+	"vestibule/internal/wire"
+)
+
+type heard struct{ subject, data string }
+
+func listen(t *testing.T, c *natsbus.Conn, subject string) (<-chan heard, func()) {
+	t.Helper()
+	ch := make(chan heard, 64)
+	cancel, err := c.Subscribe(subject, func(s string, data []byte) { ch <- heard{s, string(data)} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ch, cancel
+}
+
+// meet makes sure that what was asked of the server before has been done.
+func meet(t *testing.T, from, to *natsbus.Conn) {
+	t.Helper()
+	ch, cancel := listen(t, to, "sync.test")
+	defer cancel()
+	eventually(t, "messages go from one to the other", func() bool {
+		if err := from.Publish("sync.test", nil); err != nil {
+			return false
+		}
+		select {
+		case <-ch:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+func TestSubscribersHearWhatIsPublishedInOrder(t *testing.T) {
+	s := newSite(t)
+	a, b := connect(t, s.URL(), "a"), connect(t, s.URL(), "b")
+	ch, cancel := listen(t, b, wire.Reports("dublin"))
+	meet(t, a, b)
+	for i := range 20 {
+		if err := a.Publish(wire.ReportSubject("dublin", fmt.Sprint("edge-", i)), []byte{byte(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.Publish(wire.ReportSubject("nairobi", "edge-1"), nil); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		want := heard{fmt.Sprint("vestibule.v1.dublin.report.edge-", i), string([]byte{byte(i)})}
+		if got := receive(t, "a report", ch); got != want {
+			t.Fatalf("heard %q, want %q", got, want)
+		}
+	}
+	cancel()
+	cancel() // once more is harmless
+	if len(ch) != 0 {
+		t.Errorf("heard %v too", <-ch)
+	}
+}
+
+func TestAHandlerHasEndedWhenCancelReturns(t *testing.T) {
+	s := newSite(t)
+	a, b := connect(t, s.URL(), "a"), connect(t, s.URL(), "b")
+	entered, leave := make(chan struct{}), make(chan struct{})
+	var running atomic.Bool
+	cancel, err := b.Subscribe("x", func(string, []byte) {
+		running.Store(true)
+		close(entered)
+		<-leave
+		running.Store(false)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	meet(t, a, b)
+	if err := a.Publish("x", nil); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, "the handler is called", entered)
+	canceled := make(chan bool)
+	go func() {
+		cancel()
+		canceled <- running.Load()
+	}()
+	close(leave)
+	if receive(t, "cancel returns", canceled) {
+		t.Error("the handler was running when cancel had returned")
+	}
+}
+
+// State is sent again anyway, so what cannot be sent now is refused, not kept.
+func TestNothingIsSentLate(t *testing.T) {
+	s := newSite(t)
+	a, b := connect(t, s.URL(), "a"), connect(t, s.URL(), "b")
+	ch, cancel := listen(t, b, "x")
+	defer cancel()
+	meet(t, a, b)
+	s.Stop()
+	eventually(t, "both see that the server is gone", func() bool { return !a.Connected() && !b.Connected() })
+	if err := a.Publish("x", []byte("late")); !errors.Is(err, wire.ErrDown) {
+		t.Errorf("published while down: %v, want %v", err, wire.ErrDown)
+	}
+	s.start()
+	eventually(t, "both are connected again", func() bool { return a.Connected() && b.Connected() })
+	meet(t, a, b)
+	if err := a.Publish("x", []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	if got := receive(t, "the subscription has outlived the server", ch); got.data != "new" {
+		t.Errorf("heard %q first", got.data)
+	}
+}
+
+func TestNodesMayStartBeforeTheirServer(t *testing.T) {
+	addr := freeAddr(t)
+	a, b := connect(t, "nats://"+addr, "a"), connect(t, "nats://"+addr, "b")
+	ch, cancel := listen(t, b, "x")
+	defer cancel()
+	if a.Connected() || a.Publish("x", nil) == nil {
+		t.Fatal("connected to nothing")
+	}
+	s := &site{t: t}
+	s.opts.Name, s.opts.Dir, s.opts.Listen, s.opts.Log = "test", t.TempDir(), addr, quiet
+	s.start()
+	defer func() { s.Stop() }()
+	eventually(t, "both are connected", func() bool { return a.Connected() && b.Connected() })
+	meet(t, a, b)
+	if err := a.Publish("x", nil); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, "a message", ch)
+	if a.URL() != s.URL() {
+		t.Errorf("connected to %s, want %s", a.URL(), s.URL())
+	}
+}
+
+func TestOptionsThatCanNeverWorkAreRefused(t *testing.T) {
+	for name, o := range map[string]natsbus.Options{
+		"address":     {URL: "nats://[::1"},
+		"certificate": {URL: "nats://127.0.0.1:1", Cert: "none.pem", Key: "none.pem"},
+		"authorities": {URL: "nats://127.0.0.1:1", CA: "none.pem"},
+	} {
+		o.Name, o.Log = "a", quiet
+		if c, err := natsbus.Connect(o); err == nil {
+			c.Close()
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}

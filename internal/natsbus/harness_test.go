@@ -1,0 +1,208 @@
+package natsbus_test
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"vestibule/internal/natsbus"
+	"vestibule/internal/natsbus/embedded"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// site is a nats-server that can be stopped and started again at its address,
+// with what it has stored or without.
+type site struct {
+	t    *testing.T
+	opts embedded.Options
+	*embedded.Server
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{t: t, opts: embedded.Options{Name: "test", Dir: t.TempDir(), Listen: freeAddr(t), Log: quiet}}
+	s.start()
+	t.Cleanup(func() { s.Stop() })
+	return s
+}
+
+func (s *site) start() {
+	s.t.Helper()
+	var err error
+	if s.Server, err = embedded.Start(s.opts); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// forget makes the server start without what it had stored.
+func (s *site) forget() { s.opts.Dir = s.t.TempDir() }
+
+// freeAddr returns an address that nobody listens on.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func connect(t *testing.T, url, name string) *natsbus.Conn {
+	t.Helper()
+	c, err := natsbus.Connect(natsbus.Options{URL: url, Name: name, Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// eventually waits until ok is true.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(15 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// receive takes one value within a time in which it must have come.
+func receive[T any](t *testing.T, what string, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(15 * time.Second):
+		t.Fatalf("never: %s", what)
+		panic("not reached")
+	}
+}
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// link is a network path to a server, on which either direction can be held up:
+// what is sent meanwhile arrives when it is let go.
+type link struct {
+	listener net.Listener
+	target   string
+	up, down gate
+	wg       sync.WaitGroup
+
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+// gate is open or shut.
+type gate struct {
+	mu   sync.Mutex
+	shut chan struct{} // nil while open
+}
+
+func (g *gate) hold() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut == nil {
+		g.shut = make(chan struct{})
+	}
+}
+
+func (g *gate) free() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut != nil {
+		close(g.shut)
+		g.shut = nil
+	}
+}
+
+func (g *gate) pass() {
+	g.mu.Lock()
+	shut := g.shut
+	g.mu.Unlock()
+	if shut != nil {
+		<-shut
+	}
+}
+
+func newLink(t *testing.T, url string) *link {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &link{listener: listener, target: strings.TrimPrefix(url, "nats://")}
+	l.wg.Go(func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			l.join(c)
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close()
+		l.up.free()
+		l.down.free()
+		l.cut()
+		l.wg.Wait()
+	})
+	return l
+}
+
+func (l *link) url() string { return "nats://" + l.listener.Addr().String() }
+
+func (l *link) join(c net.Conn) {
+	s, err := net.Dial("tcp", l.target)
+	if err != nil {
+		c.Close()
+		return
+	}
+	l.mu.Lock()
+	l.conns = append(l.conns, c, s)
+	l.mu.Unlock()
+	for _, way := range []struct {
+		from, to net.Conn
+		gate     *gate
+	}{{c, s, &l.up}, {s, c, &l.down}} {
+		l.wg.Go(func() {
+			defer way.to.Close()
+			buf := make([]byte, 32<<10)
+			for {
+				n, err := way.from.Read(buf)
+				way.gate.pass()
+				if _, werr := way.to.Write(buf[:n]); err != nil || werr != nil {
+					return
+				}
+			}
+		})
+	}
+}
+
+// cut ends the connections that there are.
+func (l *link) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.conns {
+		c.Close()
+	}
+	l.conns = nil
+}
