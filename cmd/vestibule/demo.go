@@ -47,7 +47,7 @@ func parse(f *pflag.FlagSet, args []string, stderr io.Writer) (faults []error, e
 	case errors.Is(err, pflag.ErrHelp):
 		return nil, errHelp
 	case err != nil:
-		fmt.Fprintf(stderr, "%s: %v (see --help)\n", f.Name(), err) //nolint:errcheck // nowhere left to say it
+		fmt.Fprintf(stderr, "%s: %v (see --help)\n", f.Name(), err)
 		return nil, node.ErrUsage
 	}
 	return faults, nil
@@ -58,7 +58,7 @@ func refuse(f *pflag.FlagSet, faults []error, stderr io.Writer) error {
 	if len(faults) == 0 {
 		return nil
 	}
-	fmt.Fprintf(stderr, "%s: the flags are not valid:\n%v\n", f.Name(), errors.Join(faults...)) //nolint:errcheck // nowhere left to say it
+	fmt.Fprintf(stderr, "%s: the flags are not valid:\n%v\n", f.Name(), errors.Join(faults...))
 	return node.ErrUsage
 }
 

@@ -48,16 +48,16 @@ func run(args []string, stdout, stderr io.Writer) int {
 		case errors.Is(err, node.ErrUsage):
 			return node.ExitUsage
 		}
-		fmt.Fprintf(stderr, "vestibule %s: %v\n", c.name, err) //nolint:errcheck // nowhere left to say it
+		fmt.Fprintf(stderr, "vestibule %s: %v\n", c.name, err)
 		return node.ExitError
 	}
-	fmt.Fprintf(stderr, "vestibule: unknown command %q (see vestibule help)\n", args[0]) //nolint:errcheck // nowhere left to say it
+	fmt.Fprintf(stderr, "vestibule: unknown command %q (see vestibule help)\n", args[0])
 	return node.ExitUsage
 }
 
 func usage(w io.Writer) {
-	fmt.Fprint(w, "Vestibule is a waiting room that holds a hard limit across data centres.\n\nusage: vestibule COMMAND [flags]; vestibule COMMAND --help tells more\n\n") //nolint:errcheck // nowhere left to say it
+	fmt.Fprint(w, "Vestibule is a waiting room that holds a hard limit across data centres.\n\nusage: vestibule COMMAND [flags]; vestibule COMMAND --help tells more\n\n")
 	for _, c := range commands {
-		fmt.Fprintf(w, "  %-10s %s\n", c.name, c.what) //nolint:errcheck // nowhere left to say it
+		fmt.Fprintf(w, "  %-10s %s\n", c.name, c.what)
 	}
 }

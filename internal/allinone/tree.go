@@ -156,7 +156,7 @@ func Start(o Options) (t *Tree, err error) {
 	t = &Tree{log: o.Log}
 	defer func() {
 		if err != nil {
-			t.Stop()
+			err = errors.Join(err, t.Stop())
 		}
 	}()
 	if errs := o.Validate(); len(errs) > 0 {
@@ -403,11 +403,11 @@ func (t *Tree) WaitReady(ctx context.Context) error {
 
 // Wait returns when ctx ends, or with the error of the first node that failed.
 func (t *Tree) Wait(ctx context.Context) error {
-	failed := make(chan error, len(t.tiers))
+	failed := make(chan struct{}, len(t.tiers))
 	for _, x := range t.tiers {
 		go func() {
 			<-x.ctx.Done()
-			failed <- x.ctx.Err()
+			failed <- struct{}{}
 		}()
 	}
 	select {

@@ -75,7 +75,7 @@ func request(ctx context.Context, client *http.Client, url string) (wait time.Du
 	if err != nil {
 		return 0, false, err
 	}
-	defer resp.Body.Close() //nolint:errcheck // read to its end
+	defer resp.Body.Close()
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 		return 0, false, err
 	}

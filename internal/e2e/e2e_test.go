@@ -1,0 +1,270 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// The room of the run. The first T come in at once; then T binds (at 4 to 5 s
+// inside and 7 s until a slot is free again, it lets about 200 a minute in)
+// until R is used up, then R until the first minute is over.
+const (
+	total    = 40
+	rate     = 150
+	session  = 6 * time.Second
+	visitors = 300
+	length   = 72 * time.Second // of the visitors' play: more than a minute, so that R comes free again
+	seed     = 2
+)
+
+// TestEndToEnd runs what an operator deploys: global with its nats-server, two
+// data centres with a regional and two edges each, and a site that counts by
+// itself, all as processes of their own; then some hundred visitors come.
+func TestEndToEnd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes a minute and a half; `make e2e` runs it")
+	}
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("curl is not installed; it is the visitors' browser")
+	}
+	bin := build(t)
+	begun := time.Now()
+	tree := deploy(t, bin)
+	t.Logf("ready %.1f s after the first process was started", time.Since(begun).Seconds())
+
+	ctx, cancel := context.WithTimeout(t.Context(), length)
+	defer cancel()
+	var all sync.WaitGroup
+	rng := rand.New(rand.NewPCG(seed, seed))
+	people := make([]*visitor, visitors)
+	faults := make([]error, visitors)
+	var counts tally
+	jars := t.TempDir()
+	for i := range people {
+		v := &visitor{n: i, dir: jars, site: tree.site, rng: rand.New(rand.NewPCG(seed, uint64(i))), tally: &counts}
+		people[i] = v
+		// Two thirds come when the doors open, the others within the first 50 s.
+		after := time.Duration(rng.Int64N(int64(10 * time.Second)))
+		if i%3 == 0 {
+			after = time.Duration(rng.Int64N(int64(50 * time.Second)))
+		}
+		all.Go(func() {
+			pause(ctx, after)
+			if ctx.Err() == nil {
+				faults[i] = v.visit(ctx, session)
+			}
+		})
+	}
+	robots := make(chan string, 1)
+	go func() { robots <- hammer(ctx, tree.site[0][0]) }()
+	all.Wait()
+	played := time.Since(begun)
+
+	own := tree.stats(t)
+	for _, p := range slices.Backward(tree.nodes) {
+		p.stop(t)
+	}
+	for _, err := range faults {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	strict := judge(t, tree.journal, session, time.Minute, rate)
+	fair := judge(t, tree.journal, session-transit, time.Minute-transit, rate)
+	inside, waits := 0, []float64{}
+	for _, v := range people {
+		if v.inside {
+			inside++
+			waits = append(waits, v.waited.Seconds())
+		}
+	}
+	slices.Sort(waits)
+	at := func(q float64) float64 {
+		if len(waits) == 0 {
+			return 0
+		}
+		return waits[int(q*float64(len(waits)-1))]
+	}
+
+	var b strings.Builder
+	row := func(what, format string, args ...any) {
+		fmt.Fprintf(&b, "  %-34s "+format+"\n", append([]any{what}, args...)...)
+	}
+	fmt.Fprintf(&b, "\n  T %d, R %d/min, session_duration %v; 2 data centres, 4 edges, %.0f s\n\n", total, rate, session, played.Seconds())
+	row("visitors (curl, a jar each)", "%d", visitors)
+	row("came in, by their own account", "%d", inside)
+	row("sessions, by the site's", "%d", strict.admitted)
+	row("peak of sessions / T", "%d / %d", strict.peak, total)
+	row("worst 60 s of admissions / R", "%d / %d", strict.rate, rate)
+	row("R+1 admissions took at least", "%.2f s", strict.tightest.Seconds())
+	row("mean use of T after the peak", "%.2f", strict.use/total)
+	row("wait: half, 90 %, longest", "%.1f s, %.1f s, %.1f s", at(.5), at(.9), at(1))
+	row("waiting pages, pages of the site", "%d, %d", counts.waitingPages.Load(), counts.pages.Load())
+	row("requests in parallel with one jar", "%d", counts.parallel.Load())
+	row("old jars shown elsewhere, came in", "%d, %d", counts.replays.Load(), counts.replaysIn.Load())
+	row("curl processes", "%d", counts.curls.Load())
+	row("robots without cookies", "%s", <-robots)
+	t.Log(b.String())
+
+	if fair.peak > total {
+		t.Errorf("overshoot of T: %d sessions at once (%d with %v allowed for the way), T is %d", strict.peak, fair.peak, transit, total)
+	}
+	if fair.rate > rate {
+		t.Errorf("overshoot of R: %d admissions in %v (%d in a minute), R is %d", fair.rate, time.Minute-transit, strict.rate, rate)
+	}
+	// The site's own count is strict about the minute and takes no side.
+	if own.Peak != strict.peak || own.PeakRate != strict.rate || own.Total != strict.admitted {
+		t.Errorf("the site counted %+v itself, its journal says %+v", own, strict)
+	}
+	if counts.waitingPages.Load() == 0 {
+		t.Error("nobody had to wait: the run shows nothing")
+	}
+	if strict.peak < total*9/10 {
+		t.Errorf("at most %d were in while others waited, T is %d", strict.peak, total)
+	}
+	if strict.rate < rate*9/10 {
+		t.Errorf("at most %d were admitted in a minute while others waited, R is %d", strict.rate, rate)
+	}
+}
+
+// tree is what was deployed.
+type tree struct {
+	site    site
+	origin  string
+	journal string
+	nodes   []*process // in the order in which they were started
+}
+
+func deploy(t *testing.T, bin string) *tree {
+	t.Helper()
+	dir := t.TempDir()
+	tr := &tree{journal: filepath.Join(dir, "journal")}
+	origin := start(t, filepath.Join(bin, "vestibule"), "origin", "--listen", "127.0.0.1:0",
+		"--session-duration", session.String(), "--visitor-header", visitorHeader, "--journal", tr.journal)
+	tr.origin = origin.at["url"]
+	rooms := file(t, dir, "rooms.yaml", `
+rooms:
+  - name: sale
+    host: 127.0.0.1
+    total_active_users: %d
+    new_users_per_minute: %d
+    session_duration: %v
+    origin: %s
+`, total, rate, session, tr.origin)
+	global := start(t, filepath.Join(bin, "global"), "--config", file(t, dir, "global.yaml", `
+data_dir: %s
+data_centers: [nairobi, dublin]
+rooms: %s
+bootstrap: true
+nats: {embedded: true, listen: "127.0.0.1:0"}
+log: {level: warn}
+`, filepath.Join(dir, "global"), rooms))
+	tr.nodes = append(tr.nodes, origin, global)
+	var edges []*process
+	for _, dc := range []string{"nairobi", "dublin"} {
+		tr.nodes = append(tr.nodes, start(t, filepath.Join(bin, "regional"), "--config", file(t, dir, dc+".yaml", `
+data_dir: %s
+data_center: %s
+bootstrap: true
+nats: {url: %q}
+log: {level: warn}
+`, filepath.Join(dir, dc), dc, global.at["nats"])))
+		var urls []string
+		for i := range 2 {
+			name := fmt.Sprintf("edge-%d", i+1)
+			e := start(t, filepath.Join(bin, "edge"), "--config", file(t, dir, dc+"-"+name+".yaml", `
+data_dir: %s
+data_center: %s
+name: %s
+listen: 127.0.0.1:0
+nats: {url: %q}
+log: {level: warn}
+`, filepath.Join(dir, dc+"-"+name), dc, name, global.at["nats"]))
+			edges = append(edges, e)
+			urls = append(urls, e.at["url"])
+		}
+		tr.site = append(tr.site, urls)
+	}
+	tr.nodes = append(tr.nodes, edges...)
+	deadline := time.Now().Add(20 * time.Second)
+	for _, e := range edges {
+		for !ready(e.at["metrics"]) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s is not ready", e.name)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	return tr
+}
+
+func file(t *testing.T, dir, name, format string, args ...any) string {
+	t.Helper()
+	name = filepath.Join(dir, name)
+	if err := os.WriteFile(name, fmt.Appendf(nil, format, args...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// ready tells whether an edge can admit.
+func ready(metrics string) bool {
+	var r struct{ Ready, Isolated bool }
+	return get(metrics+"/readyz", &r) == nil && r.Ready && !r.Isolated
+}
+
+// stats asks the site what it counted.
+func (tr *tree) stats(t *testing.T) (s struct {
+	Peak, Total int
+	PeakRate    int `json:"peak_rate"`
+},
+) {
+	t.Helper()
+	if err := get(tr.origin+"/stats", &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func get(url string, to any) (err error) {
+	resp, err := http.Get(url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	return json.NewDecoder(resp.Body).Decode(to)
+}
+
+// hammer lets robots without cookies ask one edge as fast as they can for some
+// seconds while others wait, and returns what they say of it.
+func hammer(ctx context.Context, url string) string {
+	wrk, err := exec.LookPath("wrk")
+	if err != nil {
+		return "none: wrk is not installed"
+	}
+	pause(ctx, 25*time.Second)
+	cmd := exec.CommandContext(ctx, wrk, "-t1", "-c8", "-d4s", url+"/")
+	cmd.SysProcAttr = alone()
+	out, err := cmd.Output()
+	if err != nil {
+		return err.Error()
+	}
+	for line := range strings.Lines(string(out)) {
+		if strings.Contains(line, "requests in") {
+			return "wrk: " + strings.TrimSpace(line)
+		}
+	}
+	return "wrk said nothing"
+}

@@ -1,0 +1,146 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"vestibule/internal/allinone"
+)
+
+// transit is what the judge allows between an edge's decision and the moment at
+// which the site's clock sees the request: the promises hold at the edge's
+// decision, and on its way through the proxy and two schedulers a request that
+// entered early may be delayed more than the one that took its place. So the
+// judge closes both windows this much earlier: a session is in for its duration
+// less transit after its last request, and admissions are counted in 60 seconds
+// less transit. One of a protocol's errors is larger than this: a report, a
+// ticket's second, or a minute.
+const transit = 500 * time.Millisecond
+
+// judgement is what the site's journal says of the two promises.
+type judgement struct {
+	peak     int           // most sessions at any instant
+	rate     int           // most admissions in any window
+	admitted int           // sessions ever
+	guests   int           // people who ever came in
+	tightest time.Duration // in which most+1 admissions were made; 0 for fewer
+	use      float64       // mean of sessions at an instant, from the first peak to the last admission
+}
+
+// judge reads the journal of visits; a session is in for session after its last
+// request, and most may be admitted in window. It knows nothing of rooms.
+func judge(t *testing.T, journal string, session, window time.Duration, most int) judgement {
+	t.Helper()
+	visits := read(t, journal)
+	var j judgement
+	last := map[string]time.Time{}
+	entries := []time.Time{}
+	area, full, before := time.Duration(0), time.Time{}, time.Time{}
+	for _, v := range visits {
+		// Sessions that ended before this visit, each at its own instant.
+		var ends []time.Time
+		for g, at := range last {
+			if end := at.Add(session); !end.After(v.At) {
+				ends = append(ends, end)
+				delete(last, g)
+			}
+		}
+		if !full.IsZero() {
+			in := len(last) + len(ends)
+			slices.SortFunc(ends, time.Time.Compare)
+			for _, end := range ends {
+				area += time.Duration(in) * end.Sub(before)
+				before = end
+				in--
+			}
+			area += time.Duration(in) * v.At.Sub(before)
+			before = v.At
+		}
+		if _, in := last[v.Guest]; !in {
+			entries = append(entries, v.At)
+		}
+		last[v.Guest] = v.At
+		if len(last) > j.peak {
+			j.peak, full, before, area = len(last), v.At, v.At, 0
+		}
+	}
+	j.admitted = len(entries)
+	guests := map[string]bool{}
+	for _, v := range visits {
+		guests[v.Guest] = true
+	}
+	j.guests = len(guests)
+	for i, at := range entries {
+		n := 1
+		for i-n >= 0 && at.Sub(entries[i-n]) < window {
+			n++
+		}
+		j.rate = max(j.rate, n)
+		if i >= most {
+			if d := at.Sub(entries[i-most]); j.tightest == 0 || d < j.tightest {
+				j.tightest = d
+			}
+		}
+	}
+	if d := before.Sub(full); d > 0 {
+		j.use = float64(area) / float64(d)
+	}
+	return j
+}
+
+func read(t *testing.T, journal string) []allinone.Visit {
+	t.Helper()
+	f, err := os.Open(journal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var visits []allinone.Visit
+	for d := json.NewDecoder(f); ; {
+		var v allinone.Visit
+		err := d.Decode(&v)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(fmt.Errorf("journal: %w", err))
+		}
+		visits = append(visits, v)
+	}
+	slices.SortStableFunc(visits, func(a, b allinone.Visit) int { return a.At.Compare(b.At) })
+	return visits
+}
+
+// TestJudge holds the judge to a story that can be counted by hand.
+func TestJudge(t *testing.T) {
+	file := t.TempDir() + "/journal"
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	zero := time.Unix(1000, 0)
+	for _, v := range []struct {
+		at    int
+		guest string
+	}{{0, "a"}, {1, "b"}, {4, "a"}, {8, "c"}, {20, "a"}, {61, "d"}, {62, "e"}} {
+		if err := json.NewEncoder(f).Encode(allinone.Visit{At: zero.Add(time.Duration(v.at) * time.Second), Guest: v.guest}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got := judge(t, file, 5*time.Second, time.Minute, 3)
+	// a 0-9, b 1-6, c 8-13, a again 20-25, d 61-66, e 62-67: never three at once;
+	// a b c a within 60 s, and b c a d exactly 60 s apart.
+	want := judgement{peak: 2, rate: 4, admitted: 6, guests: 5, tightest: 20 * time.Second, use: got.use}
+	if got != want {
+		t.Errorf("judged %+v, want %+v", got, want)
+	}
+}

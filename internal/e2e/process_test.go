@@ -1,0 +1,123 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// build builds the commands and returns the folder in which they are.
+func build(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	start := time.Now()
+	out, err := exec.Command("go", "build", "-o", dir, "../../cmd/...").CombinedOutput()
+	if err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	t.Logf("built in %.1f s", time.Since(start).Seconds())
+	return dir
+}
+
+// process is a running command of ours.
+type process struct {
+	name string
+	cmd  *exec.Cmd
+	at   map[string]string // the addresses of its LISTENING line
+	gone chan struct{}
+
+	mu  sync.Mutex
+	log bytes.Buffer // standard error
+	err error        // how it ended
+}
+
+// Write keeps the log.
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.Write(b)
+}
+
+func (p *process) logs() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
+// start starts a command and returns once it has told its addresses. It ends
+// with the test, also where the test's process is killed.
+func start(t *testing.T, bin string, args ...string) *process {
+	t.Helper()
+	p := &process{name: strings.Join(append([]string{filepath.Base(bin)}, args...), " "), gone: make(chan struct{})}
+	p.cmd = exec.Command(bin, args...)
+	p.cmd.Stderr = p
+	p.cmd.SysProcAttr = alone()
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatalf("%s: %v", p.name, err)
+	}
+	listening := make(chan map[string]string, 1)
+	go func() {
+		defer close(p.gone)
+		lines := bufio.NewScanner(stdout)
+		for lines.Scan() {
+			text, ok := strings.CutPrefix(lines.Text(), "LISTENING ")
+			at := map[string]string{}
+			if ok && json.Unmarshal([]byte(text), &at) == nil {
+				listening <- at
+			}
+		}
+		p.err = p.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		p.kill(syscall.SIGKILL)
+		<-p.gone
+		if t.Failed() {
+			t.Logf("%s:\n%s", p.name, tail(p.logs(), 30))
+		}
+	})
+	select {
+	case p.at = <-listening:
+	case <-p.gone:
+		t.Fatalf("%s ended: %v", p.name, p.err)
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%s told no address", p.name)
+	}
+	return p
+}
+
+// kill sends a signal to the process and to what it started.
+func (p *process) kill(s syscall.Signal) {
+	if err := syscall.Kill(-p.cmd.Process.Pid, s); err != nil && err != syscall.ESRCH {
+		_, _ = p.Write([]byte("kill: " + err.Error() + "\n"))
+	}
+}
+
+// stop ends the process as an operator does, and expects that it ends well.
+func (p *process) stop(t *testing.T) {
+	t.Helper()
+	p.kill(syscall.SIGTERM)
+	select {
+	case <-p.gone:
+	case <-time.After(15 * time.Second):
+		t.Fatalf("%s does not stop", p.name)
+	}
+	if p.err != nil {
+		t.Errorf("%s ended with %v", p.name, p.err)
+	}
+}
+
+func tail(text string, n int) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}

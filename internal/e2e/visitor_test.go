@@ -1,0 +1,174 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// site is where visitors may go: the addresses of the edges, data centre by
+// data centre.
+type site [][]string
+
+// visitor is somebody with a browser: curl and a jar of cookies.
+type visitor struct {
+	n     int
+	dir   string
+	site  site
+	rng   *rand.Rand
+	tally *tally
+
+	waited time.Duration // from the first request to the first page inside
+	inside bool
+}
+
+// tally is what all visitors did together.
+type tally struct {
+	curls, waitingPages, pages, parallel, replays, replaysIn atomic.Int64
+}
+
+// answer is what curl got.
+type answer struct {
+	inside bool
+	retry  time.Duration
+}
+
+// visitorHeader tells the site who asks; the waiting room knows nothing of it.
+const visitorHeader = "X-Visitor"
+
+func (v *visitor) jar() string { return filepath.Join(v.dir, fmt.Sprintf("jar-%d", v.n)) }
+
+// curl asks url once with the cookies of the jar, as a browser does.
+func (v *visitor) curl(ctx context.Context, jar, url string) (answer, error) {
+	v.tally.curls.Add(1)
+	cmd := exec.CommandContext(ctx, "curl", "-sS", "--max-time", "60", "-b", jar, "-c", jar,
+		"-H", fmt.Sprintf("%s: %d", visitorHeader, v.n), "-o", os.DevNull, "-D", "-", url+"/")
+	cmd.SysProcAttr = alone()
+	out, err := cmd.Output()
+	if err != nil {
+		return answer{}, fmt.Errorf("curl %s: %w", url, err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(strings.NewReader(string(out))), nil)
+	if err != nil {
+		return answer{}, fmt.Errorf("curl %s: %w", url, err)
+	}
+	if resp.Header.Get("X-Demo-Origin") != "" {
+		v.tally.pages.Add(1)
+		return answer{inside: true}, nil
+	}
+	retry, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+	if resp.StatusCode != http.StatusOK || err != nil {
+		return answer{}, fmt.Errorf("%s answered %s, Retry-After %q", url, resp.Status, resp.Header.Get("Retry-After"))
+	}
+	v.tally.waitingPages.Add(1)
+	return answer{retry: time.Duration(retry) * time.Second}, nil
+}
+
+// burst asks for one page and what belongs to it over all edges of a data
+// centre at once, with the cookies of one jar.
+func (v *visitor) burst(ctx context.Context, dc []string) error {
+	args := []string{
+		"-sS", "--parallel", "--parallel-immediate", "--max-time", "60", "-b", v.jar(), "-c", v.jar(),
+		"-H", fmt.Sprintf("%s: %d", visitorHeader, v.n),
+	}
+	for i := range 6 {
+		args = append(args, "-o", os.DevNull, fmt.Sprintf("%s/asset/%d", dc[i%len(dc)], i))
+	}
+	v.tally.curls.Add(1)
+	v.tally.parallel.Add(6)
+	cmd := exec.CommandContext(ctx, "curl", args...)
+	cmd.SysProcAttr = alone()
+	return cmd.Run()
+}
+
+// visit is the whole visit: wait as the page asks, look at some pages, leave.
+func (v *visitor) visit(ctx context.Context, session time.Duration) error {
+	parallel, replays := v.n%10 == 3, v.n%10 == 7
+	home := v.rng.IntN(len(v.site))
+	begun := time.Now()
+	old := v.jar() + "-old"
+	for pages := 2 + v.rng.IntN(3); pages > 0; {
+		edges := v.site[home]
+		a, err := v.curl(ctx, v.jar(), edges[v.rng.IntN(len(edges))])
+		switch {
+		case ctx.Err() != nil:
+			return nil // the run is over
+		case err != nil:
+			return err
+		case a.inside:
+			if !v.inside {
+				v.inside, v.waited = true, time.Since(begun)
+			}
+			pages--
+			if parallel {
+				if err := v.burst(ctx, edges); err != nil && ctx.Err() == nil {
+					return err
+				}
+			}
+			pause(ctx, 500*time.Millisecond+time.Duration(v.rng.Int64N(int64(time.Second))))
+		case v.inside:
+			return fmt.Errorf("visitor %d was thrown out while looking around", v.n)
+		default:
+			if replays {
+				if err := copyFile(v.jar(), old); err != nil {
+					return err
+				}
+			}
+			if v.rng.IntN(4) == 0 { // who waits may wander between data centres
+				home = v.rng.IntN(len(v.site))
+			}
+			pause(ctx, a.retry+time.Duration(v.rng.Int64N(int64(500*time.Millisecond))))
+		}
+	}
+	if !replays {
+		return nil
+	}
+	// The session is over. The jars of then, at an edge of another data centre:
+	// they may wait, or come in as somebody new who is counted as such.
+	pause(ctx, session+3*time.Second)
+	away := v.site[(home+1)%len(v.site)]
+	for _, jar := range []string{v.jar(), old} {
+		if _, err := os.Stat(jar); err != nil {
+			continue
+		}
+		a, err := v.curl(ctx, jar, away[v.rng.IntN(len(away))])
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		v.tally.replays.Add(1)
+		if a.inside {
+			v.tally.replaysIn.Add(1)
+		}
+	}
+	return nil
+}
+
+func copyFile(from, to string) error {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, data, 0o600)
+}
+
+// pause lets a visitor look at a page.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
