@@ -29,6 +29,8 @@ type People struct {
 	Patience time.Duration // mean time after which someone who waits gives up; 0 for never
 	Stay     float64       // share of requests that go to the same edge as the one before
 	Robots   float64       // share of arrivals that never come back and keep no cookie
+	Parallel float64       // share of pages that ask for two to eight things at once, at any edges
+	Lost     float64       // share of replies that never reach the visitor, who asks again
 }
 
 // DefaultPeople returns visitors who look at six pages, one every 20 s.
@@ -176,7 +178,33 @@ func (w *World) visit(i int32, gen uint64) {
 	if w.rng.Float64() >= w.cfg.People.Stay {
 		v.edge = w.anyEdge(v.centre)
 	}
+	if v.inside && w.cfg.People.Parallel > 0 && w.rng.Float64() < w.cfg.People.Parallel {
+		w.parallel(v)
+	}
 	w.request(i)
+}
+
+// parallel sends what a page asks for beside the page itself: requests with the
+// same cookie, at any edges. Their replies come in any order; the browser keeps
+// the cookie that came last, which is this one's or the page's.
+func (w *World) parallel(v *visitor) {
+	last := v.ticket
+	for range 1 + w.rng.IntN(7) {
+		k := w.anyEdge(v.centre)
+		n := w.edges[k]
+		d := n.core.Arrive(n.clock.read(w.now), w.room, v.ticket)
+		w.wakeEdge(k)
+		if !d.Enters() {
+			continue // the session has just ended; the page will tell
+		}
+		w.judge.issued(w, v, d)
+		if d.Reseal {
+			last = d.Ticket
+		}
+	}
+	if w.rng.IntN(2) == 0 {
+		v.ticket = last
+	}
 }
 
 // request sends the visitor's request to its edge and acts on the answer.
@@ -203,6 +231,15 @@ func (w *World) request(i int32) {
 func (w *World) answer(i int32, d admission.Decision) {
 	v := &w.visitors[i]
 	v.gen++
+	if p := w.cfg.People.Lost; p > 0 && w.rng.Float64() < p {
+		if d.Enters() { // charged, whether the visitor knows or not
+			queued := v.queued
+			w.judge.issued(w, v, d)
+			w.judge.waits(v, queued)
+		}
+		w.plan(event{at: w.now + int64(time.Second) + w.rng.Int64N(int64(4*time.Second)), kind: evVisit, node: i, gen: v.gen})
+		return
+	}
 	if d.Reseal {
 		v.ticket = d.Ticket
 	}

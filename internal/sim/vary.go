@@ -34,6 +34,13 @@ func Vary(seed uint64) Config {
 		p.Robots = rng.Float64() / 2
 	}
 
+	if some(0.4) {
+		p.Parallel = rng.Float64()
+	}
+	if some(0.2) {
+		p.Lost = between(0.001, 0.1)
+	}
+
 	// How many can be served in a minute, if only T counted; R binds in about
 	// half of the experiments.
 	stay := time.Duration(p.Pages*float64(p.Think)) + c.Session
