@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -47,27 +48,41 @@ type Conn struct {
 	nc     *nats.Conn
 	domain string
 	log    *slog.Logger
-	again  *signal // the connection was made again
+	link   *link
 }
 
-// signal tells any number of listeners that something has happened.
-type signal struct {
-	mu sync.Mutex
-	ch chan struct{}
+// link is the state of a connection as its handlers have told it. The client
+// itself cannot be asked: while it tries to connect again it holds its lock, for
+// seconds where packets vanish, and whoever asks waits with it.
+type link struct {
+	up atomic.Bool
+
+	mu    sync.Mutex
+	again chan struct{} // closed when the connection is made again
+	times int           // that it was
 }
 
-// next returns a channel that is closed when it happens next.
-func (s *signal) next() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ch
+// next returns a channel that is closed when the connection is made again.
+func (l *link) next() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.again
 }
 
-func (s *signal) raise() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(s.ch)
-	s.ch = make(chan struct{})
+// broken reports whether the connection was ever made again.
+func (l *link) broken() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.times > 0
+}
+
+func (l *link) made() {
+	l.up.Store(true)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.again)
+	l.again = make(chan struct{})
+	l.times++
 }
 
 // errAgain says that a watch ended because the connection was made again. A
@@ -87,7 +102,7 @@ func Connect(o Options) (*Conn, error) {
 			o.OnState(up)
 		}
 	}
-	again := &signal{ch: make(chan struct{})}
+	ln := &link{again: make(chan struct{})}
 	opts := []nats.Option{
 		nats.Name("vestibule " + o.Name),
 		nats.CustomInboxPrefix("_INBOX_" + o.Name),
@@ -99,9 +114,11 @@ func Connect(o Options) (*Conn, error) {
 		nats.PingInterval(5 * time.Second),
 		nats.MaxPingsOutstanding(2),
 		nats.Timeout(2 * time.Second),
-		nats.ConnectHandler(func(*nats.Conn) { log.Info("connected"); state(true) }),
-		nats.ReconnectHandler(func(*nats.Conn) { log.Info("connected again"); again.raise(); state(true) }),
+		nats.FlusherTimeout(2 * time.Second),
+		nats.ConnectHandler(func(*nats.Conn) { log.Info("connected"); ln.up.Store(true); state(true) }),
+		nats.ReconnectHandler(func(*nats.Conn) { log.Info("connected again"); ln.made(); state(true) }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			ln.up.Store(false)
 			if err != nil {
 				log.Warn("connection lost", slog.Any("error", err))
 			}
@@ -133,12 +150,15 @@ func Connect(o Options) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
-	return &Conn{nc: nc, domain: o.Domain, log: log, again: again}, nil
+	if nc.IsConnected() { // its handler may not have run yet
+		ln.up.Store(true)
+	}
+	return &Conn{nc: nc, domain: o.Domain, log: log, link: ln}, nil
 }
 
 // Publish implements [wire.Bus].
 func (c *Conn) Publish(subject string, data []byte) error {
-	if !c.nc.IsConnected() {
+	if !c.Connected() {
 		return wire.ErrDown
 	}
 	if err := c.nc.Publish(subject, data); err != nil {
@@ -186,14 +206,14 @@ func (c *Conn) WithDomain(domain string) *Conn {
 }
 
 // Connected reports whether there is a connection now.
-func (c *Conn) Connected() bool { return c.nc.IsConnected() }
+func (c *Conn) Connected() bool { return c.link.up.Load() && c.nc.IsConnected() }
 
 // URL returns the address of the server connected to, "" for none.
 func (c *Conn) URL() string { return c.nc.ConnectedUrl() }
 
 // Close ends the connection; it sends what was published.
 func (c *Conn) Close() {
-	if c.nc.IsConnected() {
+	if c.Connected() {
 		if err := c.nc.FlushTimeout(500 * time.Millisecond); err != nil {
 			c.log.Debug("last messages may be lost", slog.Any("error", err))
 		}
@@ -212,6 +232,9 @@ func (c *Conn) jetStream() (jetstream.JetStream, error) {
 // bucket opens the KV bucket of that name, making it with the given number of
 // replicas if there is none; replicas 0 only opens.
 func (c *Conn) bucket(ctx context.Context, name string, replicas int) (jetstream.KeyValue, error) {
+	if !c.Connected() {
+		return nil, fmt.Errorf("bucket %s: %w", name, wire.ErrDown)
+	}
 	js, err := c.jetStream()
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", name, err)

@@ -98,7 +98,7 @@ func (d *Documents) Watch(ctx context.Context, handle func(key string, data []by
 }
 
 func (d *Documents) watchOnce(ctx context.Context, handle func(key string, data []byte)) (opened bool, err error) {
-	again := d.conn.again.next()
+	again := d.conn.link.next()
 	open, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	kv, err := d.conn.bucket(open, documentsBucket, d.replicas)

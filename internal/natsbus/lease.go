@@ -35,7 +35,7 @@ const (
 // the write was sent; a rival takes over by compare-and-set once it has seen the
 // key unchanged for longer than a lease, counted from when it saw it. A stale
 // view only makes the compare-and-set fail. The term is a counter inside the
-// key; it grows with every takeover.
+// key; it grows with every takeover, from the date of the first one.
 type Lease struct {
 	conn     *Conn
 	name     string
@@ -69,6 +69,8 @@ func NewLease(conn *Conn, name, me string, replicas int, now func() fleet.Mono) 
 // ErrLeaseLost says that another candidate leads, or may.
 var ErrLeaseLost = errors.New("lease lost")
 
+var errExpired = fmt.Errorf("%w: it could not be renewed", ErrLeaseLost)
+
 var _ wire.Leadership = (*Lease)(nil)
 
 // Run implements [wire.Leadership].
@@ -91,7 +93,7 @@ func (l *Lease) Run(ctx context.Context, minTerm func() uint64, lead func(contex
 
 // stand watches the key until it may be taken, takes it, and leads.
 func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(context.Context, wire.Leading)) error {
-	again := l.conn.again.next()
+	again := l.conn.link.next()
 	open, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	kv, err := l.conn.bucket(open, leasesBucket, l.replicas)
@@ -127,7 +129,7 @@ func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(cont
 				return errors.New("watch lease: ended by the server")
 			case e == nil: // everything there was has been told
 				// Where a lease has vanished its holder may still believe in it.
-				take = rev == 0 && !l.met
+				take = rev == 0 && !l.met && !l.conn.link.broken()
 			default:
 				rev, seen = e.Revision(), leaseValue{}
 				err := json.Unmarshal(e.Value(), &seen)
@@ -145,6 +147,11 @@ func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(cont
 			continue
 		}
 		mine := leaseValue{Leader: l.me, Nonce: nonce(), Term: max(seen.Term, l.term, minTerm()) + 1}
+		if rev == 0 {
+			// The first term of a store is the date, so that it exceeds those of a
+			// store that was lost, also where nobody remembers them.
+			mine.Term = max(mine.Term, uint64(time.Now().Unix()))
+		}
 		sent := l.now()
 		next, err := l.write(ctx, kv, mine, rev, LeaseLength/3)
 		switch {
@@ -164,6 +171,9 @@ func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(cont
 }
 
 func (l *Lease) write(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, limit time.Duration) (uint64, error) {
+	if !l.conn.Connected() {
+		return 0, wire.ErrDown
+	}
 	data, err := json.Marshal(v)
 	if err != nil {
 		return 0, err
@@ -182,6 +192,9 @@ func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, v leaseValue, r
 	scope, end := context.WithCancel(ctx)
 	defer end()
 	until := sent.Add(fleet.Shrink(LeaseLength))
+	// By its own timer, so that no write that hangs can put the end off.
+	expiry := time.AfterFunc(until.Sub(l.now()), end)
+	defer expiry.Stop()
 	extends := make(chan fleet.Mono, 1)
 	done := make(chan struct{})
 	l.log.Info("leading", slog.Uint64("term", v.Term))
@@ -189,7 +202,7 @@ func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, v leaseValue, r
 		defer close(done)
 		lead(scope, wire.Leading{Term: wire.Term{N: v.Term, Nonce: v.Nonce}, Until: until, Extends: extends})
 	}()
-	rev, err := l.hold(ctx, kv, v, rev, until, extends, done)
+	rev, err := l.hold(ctx, kv, v, rev, until, tenure{scope, expiry, extends, done})
 	if err != nil {
 		l.log.Warn("no longer leading", slog.Uint64("term", v.Term), slog.Any("error", err))
 	}
@@ -200,41 +213,49 @@ func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, v leaseValue, r
 	}
 }
 
-// hold renews the lease until ctx ends or done is closed; then it returns the
-// revision of the lease. It returns an error when the lease is lost, or not
+// tenure is one time of leadership.
+type tenure struct {
+	scope   context.Context
+	expiry  *time.Timer // ends scope
+	extends chan fleet.Mono
+	done    <-chan struct{} // whoever leads has stopped
+}
+
+// hold renews the lease until ctx ends or the tenure is done; then it returns
+// the revision of the lease. It returns an error when the lease is lost, or not
 // renewed in time.
-func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, until fleet.Mono, extends chan fleet.Mono, done <-chan struct{}) (uint64, error) {
+func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, until fleet.Mono, t tenure) (uint64, error) {
 	beat := time.NewTicker(LeaseLength / 3)
 	defer beat.Stop()
-	expiry := time.NewTimer(LeaseLength)
-	defer expiry.Stop()
 	for {
-		again := l.conn.again.next()
-		expiry.Reset(until.Sub(l.now()))
+		again := l.conn.link.next()
 		select {
-		case <-ctx.Done():
+		case <-t.done:
 			return rev, nil
-		case <-done:
-			return rev, nil
-		case <-expiry.C:
+		case <-t.scope.Done():
+			if ctx.Err() != nil {
+				return rev, nil
+			}
+			return 0, errExpired
 		case <-beat.C:
 		case <-again:
 		}
 		sent := l.now()
 		left := until.Sub(sent)
 		if left <= 0 {
-			return 0, fmt.Errorf("%w: it could not be renewed", ErrLeaseLost)
+			return 0, errExpired
 		}
 		v.Beat++
 		next, err := l.write(ctx, kv, v, rev, min(LeaseLength/3, left))
 		switch {
 		case err == nil:
 			rev, until = next, sent.Add(fleet.Shrink(LeaseLength))
+			t.expiry.Reset(until.Sub(l.now()))
 			select {
-			case <-extends:
+			case <-t.extends:
 			default:
 			}
-			extends <- until
+			t.extends <- until
 		case errors.Is(err, jetstream.ErrKeyExists):
 			if rev, err = l.own(ctx, kv, v, min(LeaseLength/3, left)); err != nil {
 				return 0, err

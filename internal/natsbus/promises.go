@@ -88,6 +88,9 @@ func (p *Promises) Put(ctx context.Context, d wire.Durable) error {
 }
 
 func (p *Promises) write(ctx context.Context) error {
+	if !p.conn.Connected() {
+		return fmt.Errorf("promises of %s: %w", p.dc, wire.ErrDown)
+	}
 	p.val.Write++
 	data, err := json.Marshal(p.val)
 	if err != nil {

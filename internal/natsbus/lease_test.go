@@ -1,0 +1,289 @@
+package natsbus_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/natsbus"
+	"vestibule/internal/node"
+	"vestibule/internal/wire"
+)
+
+// throne judges leaders: at no moment two of them, and every term higher than
+// the one before.
+type throne struct {
+	t  *testing.T
+	mu sync.Mutex
+
+	leader string
+	term   uint64
+	reigns []string
+}
+
+func (r *throne) enter(name string, term uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.leader != "" {
+		r.t.Errorf("%s leads while %s does", name, r.leader)
+	}
+	if term <= r.term {
+		r.t.Errorf("%s leads with term %d after term %d", name, term, r.term)
+	}
+	r.leader, r.term = name, term
+	r.reigns = append(r.reigns, name)
+}
+
+func (r *throne) leave(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.leader == name {
+		r.leader = ""
+	}
+}
+
+func (r *throne) now() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leader
+}
+
+func (r *throne) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.reigns)
+}
+
+// candidate stands for leadership until the test ends, or it is stopped.
+type candidate struct {
+	name    string
+	conn    *natsbus.Conn
+	ahead   atomic.Int64 // of its clock, as after a machine was frozen
+	renewed atomic.Int64
+	resign  chan struct{}
+	minTerm atomic.Uint64
+	stop    func()
+}
+
+func stand(t *testing.T, r *throne, url, name string) *candidate {
+	t.Helper()
+	c := &candidate{name: name, conn: connect(t, url, name), resign: make(chan struct{})}
+	clock := node.NewClock()
+	now := func() fleet.Mono { return clock.Now().Add(time.Duration(c.ahead.Load())) }
+	l := natsbus.NewLease(c.conn, "throne", name, 1, now)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err := l.Run(ctx, c.minTerm.Load, func(ctx context.Context, lead wire.Leading) {
+			if left := lead.Until.Sub(now()); left <= 0 || left > natsbus.LeaseLength {
+				t.Errorf("%s leads for %v", name, left)
+			}
+			if lead.Term.Nonce == 0 {
+				t.Errorf("%s leads without a nonce", name)
+			}
+			r.enter(name, lead.Term.N)
+			defer r.leave(name)
+			until := lead.Until
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-c.resign:
+					return
+				case next := <-lead.Extends:
+					if next <= until {
+						t.Errorf("%s: extended from %v to %v", name, until, next)
+					}
+					until = next
+					c.renewed.Add(1)
+				}
+			}
+		})
+		if ctx.Err() == nil {
+			t.Errorf("%s no longer stands: %v", name, err)
+		}
+	}()
+	c.stop = sync.OnceFunc(func() {
+		cancel()
+		receive(t, name+" stops", done)
+	})
+	t.Cleanup(c.stop)
+	return c
+}
+
+// leads waits until the candidate does.
+func (r *throne) leads(name string) {
+	r.t.Helper()
+	eventually(r.t, name+" leads", func() bool { return r.now() == name })
+}
+
+// renews waits until the candidate has renewed its lease some more.
+func (c *candidate) renews(t *testing.T, times int64) {
+	t.Helper()
+	from := c.renewed.Load()
+	eventually(t, c.name+" renews", func() bool { return c.renewed.Load() >= from+times })
+}
+
+func TestOneLeadsAndAnotherFollowsWhenItStops(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	r := &throne{t: t}
+	a := stand(t, r, s.URL(), "a")
+	r.leads("a")
+	b := stand(t, r, s.URL(), "b")
+	stand(t, r, s.URL(), "c")
+	a.renews(t, 5) // longer than one lease: the others keep waiting
+	if r.count() != 1 {
+		t.Fatalf("led: %v", r.reigns)
+	}
+	begun := time.Now()
+	a.stop()
+	eventually(t, "another leads", func() bool { return r.now() == "b" || r.now() == "c" })
+	if took := time.Since(begun); took > natsbus.LeaseLength {
+		t.Errorf("a lease that was given up was waited for: %v", took)
+	}
+	_ = b
+}
+
+func TestWhoReturnsEarlyResigns(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	r := &throne{t: t}
+	a := stand(t, r, s.URL(), "a")
+	r.leads("a")
+	stand(t, r, s.URL(), "b")
+	a.minTerm.Store(1000) // what a node downstream has seen
+	a.resign <- struct{}{}
+	eventually(t, "somebody leads again", func() bool { return r.count() == 2 && r.now() != "" })
+	if r.now() == "a" && r.term <= 1000 {
+		t.Errorf("term %d is not above the one that was to be exceeded", r.term)
+	}
+}
+
+// A leader that is cut off steps down by its own clock before a rival leads.
+func TestWhoIsCutOffStepsDownFirst(t *testing.T) {
+	t.Parallel()
+	for name, cut := range map[string]func(*link){
+		"silence": func(l *link) { l.up.hold(); l.down.hold() },
+		"closed":  func(l *link) { l.up.hold(); l.cut() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			path := newLink(t, s.URL())
+			r := &throne{t: t}
+			a := stand(t, r, path.url(), "a")
+			r.leads("a")
+			stand(t, r, s.URL(), "b")
+			a.renews(t, 1)
+			begun := time.Now()
+			cut(path)
+			r.leads("b")
+			if took := time.Since(begun); took > 2*time.Second+500*time.Millisecond {
+				t.Errorf("the takeover took %v", took)
+			}
+			path.up.free()
+			path.down.free()
+			eventually(t, "a is connected again", func() bool { return a.conn.Connected() })
+			if r.now() != "b" {
+				t.Error("the old leader is back without an election")
+			}
+		})
+	}
+}
+
+// A write whose answer is late may have happened: the leader finds its nonce in
+// the key and goes on.
+func TestAnAnswerThatIsLateCostsNoLeadership(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	path := newLink(t, s.URL())
+	r := &throne{t: t}
+	a := stand(t, r, path.url(), "a")
+	r.leads("a")
+	stand(t, r, s.URL(), "b")
+	a.renews(t, 1)
+	path.down.hold()
+	hold := time.NewTimer(natsbus.LeaseLength / 2) // beyond one write, within the lease
+	<-hold.C
+	path.down.free()
+	a.renews(t, 3)
+	if r.count() != 1 {
+		t.Errorf("led: %v", r.reigns)
+	}
+}
+
+// A process that was frozen finds its lease over when it wakes, whatever the
+// store says.
+func TestWhoWasFrozenNoLongerLeads(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	r := &throne{t: t}
+	a := stand(t, r, s.URL(), "a")
+	r.leads("a")
+	a.renews(t, 1)
+	a.ahead.Add(int64(10 * time.Second))
+	eventually(t, "its leadership ends", func() bool { return r.count() > 1 || r.now() == "" })
+	eventually(t, "somebody leads again", func() bool { return r.count() > 1 })
+}
+
+func TestLeadershipOutlivesItsServer(t *testing.T) {
+	t.Parallel()
+	for name, forget := range map[string]bool{"with its memory": false, "without": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			r := &throne{t: t}
+			a, b := stand(t, r, s.URL(), "a"), stand(t, r, s.URL(), "b")
+			eventually(t, "somebody leads", func() bool { return r.now() != "" })
+			s.Stop()
+			eventually(t, "they see it", func() bool { return !a.conn.Connected() && !b.conn.Connected() })
+			if forget {
+				s.forget()
+			}
+			s.start()
+			eventually(t, "both are back", func() bool { return a.conn.Connected() && b.conn.Connected() })
+			was := a.renewed.Load() + b.renewed.Load()
+			eventually(t, "one of them leads", func() bool {
+				return r.now() != "" && a.renewed.Load()+b.renewed.Load() > was
+			})
+		})
+	}
+}
+
+// What is no lease is treated as one that ends.
+func TestNonsenseInTheKeyIsOvercome(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	nc, err := nats.Connect(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv, err := js.CreateKeyValue(within(t), jetstream.KeyValueConfig{Bucket: "vestibule_leases", History: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kv.Put(within(t), "throne", []byte("{nonsense")); err != nil {
+		t.Fatal(err)
+	}
+	r := &throne{t: t}
+	stand(t, r, s.URL(), "a")
+	r.leads("a")
+	// Deleted by hand: the holder must not go on.
+	if err := kv.Delete(within(t), "throne"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it leads anew", func() bool { return r.count() >= 2 && r.now() == "a" })
+}

@@ -1,0 +1,103 @@
+package natsbus_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"vestibule/internal/natsbus"
+	"vestibule/internal/wire"
+)
+
+func durable(version uint64) wire.Durable {
+	return wire.Durable{
+		Version: version, Promise: wire.Term{N: 7, Nonce: 1<<63 + version},
+		Roster: []wire.RosterEntry{{Edge: "edge-1", Inc: 1<<63 + 5, Tenure: 3, Dead: true, Rooms: []wire.RosterRoom{{
+			Room: 9, Sessions: []wire.Expiry{{Until: 1234, Stamped: 5}}, Phantom: -2, PhantomUntil: 99, Silent: true,
+		}}}},
+	}
+}
+
+func TestPromisesReachTheSuccessor(t *testing.T) {
+	s := newSite(t)
+	old := natsbus.NewPromises(connect(t, s.URL(), "old"), "dublin", 1)
+	if d, err := old.Open(within(t), wire.Term{N: 1, Nonce: 11}); err != nil || d.Version != 0 || len(d.Roster) != 0 {
+		t.Fatalf("opened nothing: %+v, %v", d, err)
+	}
+	for v := range uint64(3) {
+		if err := old.Put(within(t), durable(v+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := natsbus.NewPromises(connect(t, s.URL(), "next"), "dublin", 1)
+	got, err := next.Open(within(t), wire.Term{N: 2, Nonce: 22})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(durable(3), got); diff != "" {
+		t.Errorf("the successor reads (-want +got):\n%s", diff)
+	}
+	if err := old.Put(within(t), durable(4)); !errors.Is(err, wire.ErrFenced) {
+		t.Errorf("the predecessor writes: %v, want %v", err, wire.ErrFenced)
+	}
+	if _, err := old.Open(within(t), wire.Term{N: 1, Nonce: 11}); !errors.Is(err, wire.ErrFenced) {
+		t.Errorf("the predecessor opens: %v, want %v", err, wire.ErrFenced)
+	}
+	other := natsbus.NewPromises(connect(t, s.URL(), "other"), "nairobi", 1)
+	if d, err := other.Open(within(t), wire.Term{N: 1, Nonce: 33}); err != nil || d.Version != 0 {
+		t.Errorf("another data centre reads %+v, %v", d, err)
+	}
+}
+
+// Two terms with the same number, as after a store was lost: the one that
+// opens last has the promises, the other one notices.
+func TestTermsOfTheSameNumberFenceEachOther(t *testing.T) {
+	s := newSite(t)
+	a := natsbus.NewPromises(connect(t, s.URL(), "a"), "dublin", 1)
+	b := natsbus.NewPromises(connect(t, s.URL(), "b"), "dublin", 1)
+	for _, p := range []struct {
+		store *natsbus.Promises
+		nonce uint64
+	}{{a, 1}, {b, 2}} {
+		if _, err := p.store.Open(within(t), wire.Term{N: 1, Nonce: p.nonce}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.Put(within(t), durable(1)); !errors.Is(err, wire.ErrFenced) {
+		t.Errorf("the first writes: %v, want %v", err, wire.ErrFenced)
+	}
+	if err := b.Put(within(t), durable(1)); err != nil {
+		t.Errorf("the second writes: %v", err)
+	}
+}
+
+// A write that timed out may have happened. Writing again stores the newest.
+func TestAPromiseIsKeptAcrossAWriteThatTimedOut(t *testing.T) {
+	s := newSite(t)
+	path := newLink(t, s.URL())
+	p := natsbus.NewPromises(connect(t, path.url(), "p"), "dublin", 1)
+	if _, err := p.Open(within(t), wire.Term{N: 1, Nonce: 1}); err != nil {
+		t.Fatal(err)
+	}
+	path.down.hold()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := p.Put(ctx, durable(1)); err == nil || errors.Is(err, wire.ErrFenced) {
+		t.Errorf("without an answer: %v", err)
+	}
+	path.down.free()
+	eventually(t, "it is written", func() bool {
+		err := p.Put(within(t), durable(2))
+		if errors.Is(err, wire.ErrFenced) {
+			t.Fatal("fenced by itself")
+		}
+		return err == nil
+	})
+	next := natsbus.NewPromises(connect(t, s.URL(), "next"), "dublin", 1)
+	if d, err := next.Open(within(t), wire.Term{N: 2, Nonce: 2}); err != nil || d.Version != 2 {
+		t.Errorf("the successor reads version %d, %v; want 2", d.Version, err)
+	}
+}
