@@ -230,7 +230,9 @@ func Load(command string, cfg Config, args []string, out io.Writer) (check bool,
 	}
 	for _, key := range v.AllKeys() {
 		if !slices.ContainsFunc(keys, func(k field) bool { return k.key == key }) {
-			faults = append(faults, unknownKey(key, keys))
+			if err := unknownKey(key, v.Get(key), keys); err != nil {
+				faults = append(faults, err)
+			}
 		}
 	}
 	slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
@@ -246,14 +248,15 @@ func Load(command string, cfg Config, args []string, out io.Writer) (check bool,
 	return check, nil
 }
 
-// unknownKey says what is wrong with a key that no configuration has.
-func unknownKey(key string, keys []field) error {
+// unknownKey says what is wrong with a key that the configuration does not have:
+// nothing, where it is a section in which nothing is written.
+func unknownKey(key string, value any, keys []field) error {
 	for _, k := range keys {
 		if strings.HasPrefix(k.key, key+".") {
+			if _, defaults := value.(map[string]any); defaults || value == nil {
+				return nil
+			}
 			return fmt.Errorf("%s: must be a section of keys, such as %s", key, k.key)
-		}
-		if strings.HasPrefix(key, k.key+".") {
-			return fmt.Errorf("%s: %s has no keys below it", key, k.key)
 		}
 	}
 	return fmt.Errorf("%s: unknown key", key)

@@ -1,0 +1,229 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/room"
+	"vestibule/internal/ticket"
+)
+
+// shelf is a store of pages.
+type shelf map[string][]byte
+
+func (s shelf) Watch(ctx context.Context, _ func(string, []byte)) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (s shelf) Get(_ context.Context, key string) ([]byte, uint64, error) {
+	if data, ok := s[key]; ok {
+		return data, 1, nil
+	}
+	return nil, 0, nil
+}
+
+// follower is a node that follows documents, with its folder.
+type follower struct {
+	*Fleet
+	dir     string
+	docs    shelf
+	changes int
+}
+
+func follow(t *testing.T, dir string, docs shelf) *follower {
+	t.Helper()
+	f := &follower{dir: dir, docs: docs}
+	var err error
+	f.Fleet, err = NewFleet(dir, docs, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), func() { f.changes++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func rooms(t *testing.T, version uint64, page string, names ...string) []byte {
+	t.Helper()
+	d := room.Document{}
+	for _, name := range names {
+		d.Rooms = append(d.Rooms, room.Settings{
+			Name: name, Host: name + ".example", TotalActiveUsers: 1, NewUsersPerMinute: 1,
+			SessionDuration: room.MinSession, Origin: "http://127.0.0.1:1", WaitingPage: page,
+		}.WithDefaults())
+	}
+	data, err := EncodeRooms(version, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func keys(t *testing.T, rotations int) []byte {
+	t.Helper()
+	ring := ticket.Keyring{}
+	for i := range rotations {
+		var err error
+		if ring, err = ring.Rotate(fleet.Time(i)*fleet.Time(3600_000), strings.NewReader(strings.Repeat("k", 32))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := ticket.EncodeKeyring(ring)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func (f *follower) names() []string {
+	var out []string
+	for _, r := range f.Set().Rooms() {
+		out = append(out, r.Name)
+	}
+	return out
+}
+
+func TestTheLastGoodDocumentsStay(t *testing.T) {
+	f := follow(t, t.TempDir(), nil)
+	if f.Set() != nil || len(f.Ring().Keys) != 0 {
+		t.Fatal("something out of nothing")
+	}
+	f.Offer(t.Context(), RoomsDocument, rooms(t, 3, "", "a", "b"))
+	f.Offer(t.Context(), KeysDocument, keys(t, 2))
+	if f.changes != 2 {
+		t.Fatalf("%d changes, want 2", f.changes)
+	}
+	good := rooms(t, 4, "", "c")
+	for _, c := range []struct {
+		name, doc string
+		data      []byte
+		reason    string // "" for one that is passed over in silence
+	}{
+		{"the same again", RoomsDocument, rooms(t, 3, "", "a", "b"), ""},
+		{"older", RoomsDocument, rooms(t, 2, "", "a"), "older"},
+		{"truncated", RoomsDocument, good[:len(good)/2], "invalid"},
+		{"empty", RoomsDocument, nil, "invalid"},
+		{"nonsense", RoomsDocument, []byte("\x00\xff"), "invalid"},
+		{"more behind it", RoomsDocument, slices.Concat(good, good), "invalid"},
+		{"without a version", RoomsDocument, rooms(t, 0, "", "c"), "invalid"},
+		{"two rooms at one place", RoomsDocument, rooms(t, 4, "", "c", "c"), "invalid"},
+		{"older keys", KeysDocument, keys(t, 1), "older"},
+		{"the same keys", KeysDocument, keys(t, 2), ""},
+		{"no keys", KeysDocument, []byte(`{"version":9,"keys":[]}`), "older"},
+		{"truncated keys", KeysDocument, keys(t, 3)[:40], "invalid"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			count := func(reason string) float64 {
+				return testutil.ToFloat64(f.refused.WithLabelValues(c.doc, reason))
+			}
+			invalid, older := count("invalid"), count("older")
+			f.Offer(t.Context(), c.doc, c.data)
+			if got := count("invalid") > invalid; got != (c.reason == "invalid") {
+				t.Errorf("counted as invalid: %v", got)
+			}
+			if got := count("older") > older; got != (c.reason == "older") {
+				t.Errorf("counted as older: %v", got)
+			}
+			if f.changes != 2 || f.Set().Version() != 3 || f.Ring().Version != 2 {
+				t.Errorf("taken: rooms %d, keys %d", f.Set().Version(), f.Ring().Version)
+			}
+		})
+	}
+	f.Offer(t.Context(), RoomsDocument, good)
+	f.Offer(t.Context(), "other", good)
+	again := follow(t, f.dir, nil)
+	if got := again.names(); !slices.Equal(got, []string{"c"}) || again.Ring().Version != 2 {
+		t.Errorf("after a restart: rooms %v, keys version %d", got, again.Ring().Version)
+	}
+	if v := testutil.ToFloat64(again.version.WithLabelValues(RoomsDocument)); v != 4 {
+		t.Errorf("version %v is told, want 4", v)
+	}
+	info, err := os.Stat(filepath.Join(f.dir, "keys.json"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("keys on disk: %v, %v", info.Mode(), err)
+	}
+}
+
+// A copy on disk that cannot be read is no reason not to start: the store has
+// the document.
+func TestABrokenCopyOnDiskIsReplaced(t *testing.T) {
+	for name, broken := range map[string][]byte{
+		"empty": {}, "truncated": rooms(t, 9, "", "old")[:30], "nonsense": []byte("nonsense"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, doc := range []string{"rooms.json", "keys.json"} {
+				if err := os.WriteFile(filepath.Join(dir, doc), broken, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f := follow(t, dir, nil)
+			if f.Set() != nil || len(f.Ring().Keys) != 0 {
+				t.Fatal("a broken copy was taken")
+			}
+			f.Offer(t.Context(), RoomsDocument, rooms(t, 3, "", "a"))
+			f.Offer(t.Context(), KeysDocument, keys(t, 1))
+			again := follow(t, dir, nil)
+			if !slices.Equal(again.names(), []string{"a"}) || again.Ring().Version != 1 {
+				t.Errorf("after a restart: %v, %d", again.names(), again.Ring().Version)
+			}
+		})
+	}
+}
+
+// A disk that is full does not keep a change from being taken.
+func TestAChangeThatCannotBeKeptIsTakenAllTheSame(t *testing.T) {
+	f := follow(t, t.TempDir(), nil)
+	if err := os.RemoveAll(f.dir); err != nil {
+		t.Fatal(err)
+	}
+	f.Offer(t.Context(), RoomsDocument, rooms(t, 1, "", "a"))
+	if !slices.Equal(f.names(), []string{"a"}) {
+		t.Error("not taken")
+	}
+}
+
+func TestPagesComeWithTheRoomsThatNameThem(t *testing.T) {
+	page := []byte("<html>wait</html>")
+	hash := PageHash(page)
+	docs := shelf{PageDocument(hash): []byte("something else")}
+	f := follow(t, t.TempDir(), docs)
+	f.Offer(t.Context(), RoomsDocument, rooms(t, 1, hash, "a"))
+	if f.Page(hash) != nil || f.changes != 1 || f.Set() == nil {
+		t.Fatal("a page that is not what it is called was taken, or the rooms were not")
+	}
+	docs[PageDocument(hash)] = page
+	f.Offer(t.Context(), RoomsDocument, rooms(t, 2, hash, "a"))
+	if string(f.Page(hash)) != string(page) {
+		t.Fatal("the page was not fetched")
+	}
+	again := follow(t, f.dir, shelf{})
+	again.Offer(t.Context(), RoomsDocument, rooms(t, 3, hash, "a"))
+	if string(again.Page(hash)) != string(page) {
+		t.Error("the page was not read from the disk")
+	}
+	again.Offer(t.Context(), RoomsDocument, rooms(t, 4, "", "a"))
+	if again.Page(hash) != nil {
+		t.Error("a page that nobody names is kept in memory")
+	}
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	f := follow(t, t.TempDir(), shelf{})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- f.Run(ctx) }()
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) || IgnoreEnd(ctx, err) != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,234 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type sample struct {
+	Base   `mapstructure:",squash"`
+	Name   string        `mapstructure:"name"`
+	On     bool          `mapstructure:"on"`
+	N      int           `mapstructure:"n"`
+	Wait   time.Duration `mapstructure:"wait"`
+	List   []string      `mapstructure:"list"`
+	Deeper struct {
+		Name string `mapstructure:"name"`
+	} `mapstructure:"deeper"`
+}
+
+func (s *sample) Validate() []error {
+	errs := s.Base.Validate()
+	if s.Name == "" {
+		errs = append(errs, errors.New("name: must not be empty"))
+	}
+	return errs
+}
+
+func defaults() sample {
+	return sample{Base: DefaultBase("sample"), Name: "default", On: true, N: 7, Wait: time.Second, List: []string{"x"}}
+}
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestFlagsBeatEnvironmentBeatsFileBeatsDefaults(t *testing.T) {
+	file := write(t, "name: file\nn: 8\nwait: 2s\nlist: [a, b]\ndeeper:\n  name: file\nlog:\n")
+	t.Setenv("VESTIBULE_N", "9")
+	t.Setenv("VESTIBULE_WAIT", "3s")
+	t.Setenv("VESTIBULE_DEEPER_NAME", "env")
+	got := defaults()
+	var out strings.Builder
+	if _, err := Load("sample", &got, []string{"--config", file, "--wait", "4s", "--list", "c,d"}, &out); err != nil {
+		t.Fatal(err)
+	}
+	want := defaults()
+	want.Name, want.N, want.Wait, want.List, want.Deeper.Name = "file", 9, 4*time.Second, []string{"c", "d"}, "env"
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestEveryFaultIsToldAtOnceByItsKey(t *testing.T) {
+	for name, c := range map[string]struct {
+		yaml string
+		want []string
+	}{
+		"types": {"name: {a: 1}\non: 3\nn: 1.5\nwait: 7\nlist: {a: b}\n", []string{
+			"name: must be text, got map[a:1]",
+			"on: must be true or false, got 3", "n: must be a whole number, got 1.5",
+			"wait: must be a duration with its unit, such as 500ms or 5s, got 7", "list: must be a list of texts, got map[a:b]",
+		}},
+		"unknown":  {"nam: x\ndeeper: {nme: x}\n", []string{"deeper.nme: unknown key", "nam: unknown key"}},
+		"section":  {"deeper: x\n", []string{"deeper: must be a section of keys, such as deeper.name"}},
+		"rules":    {"name: ''\ndata_dir: ''\nlog: {level: x, format: y}\nmetrics: {listen: x}\n", []string{`log.level: must be debug, info, warn or error, got "x"`, `log.format: must be text or json, got "y"`, "data_dir: must not be empty", `metrics.listen: must be host:port, got "x"`, "name: must not be empty"}},
+		"nothing":  {"", nil},
+		"numerals": {"name: 42\nn: '12'\n", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := defaults()
+			_, err := Load("sample", &cfg, []string{"--config", write(t, c.yaml)}, io.Discard)
+			var got []string
+			if err != nil {
+				got = strings.Split(err.Error(), "\n")
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	good, bad := write(t, "n: 1\n"), write(t, "n: x\n")
+	for _, c := range []struct {
+		args []string
+		run  error
+		want int
+	}{
+		{[]string{"--help"}, nil, ExitOK},
+		{[]string{"--config", good, "--check-config"}, errors.New("must not run"), ExitOK},
+		{[]string{"--config", bad, "--check-config"}, nil, ExitUsage},
+		{[]string{"--config", bad}, nil, ExitUsage},
+		{[]string{"--nonsense"}, nil, ExitUsage},
+		{[]string{"stray"}, nil, ExitUsage},
+		{[]string{"--config", good}, nil, ExitOK},
+		{[]string{"--config", good}, errors.New("broken"), ExitError},
+	} {
+		cfg := defaults()
+		got := Main("sample", &cfg, &cfg.Base, c.args, io.Discard, io.Discard, func(context.Context, *slog.Logger) error { return c.run })
+		if got != c.want {
+			t.Errorf("%v: exit %d, want %d", c.args, got, c.want)
+		}
+	}
+}
+
+func TestAJumpOfTheWallClockIsASleep(t *testing.T) {
+	c := NewClock()
+	jump := func(by time.Duration) { c.start = c.start.Add(0); c.skew.Add(int64(-by)) }
+	for _, step := range []struct {
+		by   time.Duration
+		want uint64
+	}{
+		{0, 0}, {jumpLimit / 2, 0}, // a time daemon
+		{-time.Hour, 0}, // set back: no lease is believed for longer
+		{jumpLimit + 100*time.Millisecond, 1},
+		{0, 1}, {8 * time.Hour, 2},
+	} {
+		jump(step.by)
+		before := c.Now()
+		if c.Jumps() != step.want {
+			t.Errorf("after %v: %d jumps, want %d", step.by, c.Jumps(), step.want)
+		}
+		if c.Now() < before {
+			t.Error("the monotonic clock went back")
+		}
+	}
+}
+
+func TestWhatWasAcquiredLastIsReleasedFirst(t *testing.T) {
+	var c Closer
+	var got []string
+	for _, name := range []string{"server", "connection", "listener"} {
+		c.Add(name, func() { got = append(got, name) })
+	}
+	c.Close(slog.New(slog.DiscardHandler))
+	c.Close(slog.New(slog.DiscardHandler))
+	if want := []string{"listener", "connection", "server"}; !slices.Equal(got, want) {
+		t.Errorf("released %v, want %v", got, want)
+	}
+}
+
+func TestTheDebugListenerAnswers(t *testing.T) {
+	ready := Readiness{Reasons: []string{"no keys yet"}}
+	d, err := NewDebug("127.0.0.1:0", "A <node>", slog.New(slog.DiscardHandler),
+		func() Readiness { return ready }, func() any { return map[string]int{"edges": 3} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "of_the_node", Help: "h"}))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	client := &http.Client{}
+	get := func(path string) (int, string) {
+		t.Helper()
+		r, err := client.Get(d.URL() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.StatusCode, string(body)
+	}
+	for _, c := range []struct {
+		path, has string
+		code      int
+	}{
+		{"/metrics", "of_the_node 0", 200},
+		{"/metrics", "go_goroutines", 200},
+		{"/healthz", `"alive": true`, 200},
+		{"/readyz", "no keys yet", 503},
+		{"/status", `"edges": 3`, 200},
+		{"/debug/pprof/", "goroutine", 200},
+		{"/debug/pprof/cmdline", "node", 200},
+		{"/", "A &lt;node&gt;", 200},
+		{"/nothing", "", 404},
+	} {
+		if code, body := get(c.path); code != c.code || !strings.Contains(body, c.has) {
+			t.Errorf("%s: %d %.80q, want %d with %q", c.path, code, body, c.code, c.has)
+		}
+	}
+	// Being cut off from the parent does not make a node unready.
+	ready = Readiness{Ready: true, Isolated: true}
+	code, body := get("/readyz")
+	var r Readiness
+	if err := json.Unmarshal([]byte(body), &r); err != nil || code != 200 || !r.Isolated {
+		t.Errorf("isolated: %d %s, %v", code, body, err)
+	}
+	if _, err := NewDebug(strings.TrimPrefix(d.URL(), "http://"), "", slog.New(slog.DiscardHandler), nil, nil); err == nil {
+		t.Error("two listeners at one address")
+	}
+	client.CloseIdleConnections()
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMetricsAreSound(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	if _, err := NewFleet(t.TempDir(), nil, slog.New(slog.DiscardHandler), reg, nil); err != nil {
+		t.Fatal(err)
+	}
+	problems, err := testutil.GatherAndLint(reg)
+	if err != nil || len(problems) > 0 {
+		t.Error(err, problems)
+	}
+}
