@@ -66,6 +66,7 @@ type roomState struct {
 	renewed, renewCeil       uint64
 	keep, rateKeep           uint64
 	rate                     rateRights
+	past                     rateRights // of R, used under tenures that are over
 	sessions                 sessions
 
 	moves     []wire.Move

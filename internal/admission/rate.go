@@ -55,6 +55,30 @@ func (r *rateRights) idle(now fleet.Mono) uint64 {
 	return sub(r.granted, r.returned+r.busy)
 }
 
+// owe moves the rights in use to past, where they go on being busy: their
+// tenure is over, but the window is not.
+func (r *rateRights) owe(past *rateRights, now fleet.Mono) {
+	r.advance(now)
+	past.advance(now)
+	if r.busy > 0 {
+		if past.used == nil {
+			past.used = make([]uint32, rateSlots)
+		}
+		past.head = r.head
+		for i, n := range r.used {
+			past.used[i] += n
+		}
+		past.busy += r.busy
+	}
+	*r = rateRights{}
+}
+
+// owed returns how many rights that were moved here are still in use.
+func (r *rateRights) owed(now fleet.Mono) uint64 {
+	r.advance(now)
+	return r.busy
+}
+
 // use charges one right. The caller has seen that idle is not zero.
 func (r *rateRights) use(now fleet.Mono) {
 	if r.used == nil {

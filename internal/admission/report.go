@@ -96,7 +96,8 @@ func (r *roomState) report(now fleet.Mono, seq uint64) wire.RoomReport {
 		Room:    r.ID,
 		Granted: r.granted, Returned: r.returned, Spent: r.spent,
 		RateGranted: r.rate.granted, RateReturned: r.rate.returned, RateIdle: r.rate.idle(now),
-		Renewed: r.renewed, RenewCeil: r.renewCeil,
+		RateOwed: r.past.owed(now),
+		Renewed:  r.renewed, RenewCeil: r.renewCeil,
 		Sessions:  r.sessions.report(nil),
 		FirstMove: r.firstMove,
 		Want:      r.want, ParkedN: uint64(len(r.parked)),
@@ -161,7 +162,7 @@ func (e *Engine) Apply(now fleet.Mono, g wire.Grant) {
 		return // a verdict of a newer version: act on nothing that comes with it
 	}
 	if g.Tenure > l.tenure && l.retired {
-		e.revive(g.Tenure)
+		e.revive(now, g.Tenure)
 	}
 	if g.Tenure != l.tenure || l.retired {
 		return
@@ -222,10 +223,10 @@ func (r *roomState) ackMoves(acked uint64) {
 // revive begins a new tenure after one that lapsed: the regional has our exact
 // numbers. Rights of T go on; those of R stayed behind with the old tenure,
 // where they age.
-func (e *Engine) revive(tenure uint64) {
+func (e *Engine) revive(now fleet.Mono, tenure uint64) {
 	e.link.tenure, e.link.retired, e.link.leaseEnd = tenure, false, 0
 	for _, r := range e.order {
-		r.rate = rateRights{}
+		r.rate.owe(&r.past, now)
 		r.dirty = true
 	}
 }
@@ -237,7 +238,7 @@ func (e *Engine) reborn(now fleet.Mono) {
 	for _, r := range e.order {
 		r.granted, r.spent, r.returned = 0, 0, 0
 		r.renewed, r.renewCeil = 0, 0
-		r.rate = rateRights{}
+		r.rate.owe(&r.past, now)
 		r.sessions = sessions{}
 		r.moves, r.firstMove, r.sentMoves = nil, 1, nil
 		r.admitted, r.joined, r.entered = 0, 0, 0

@@ -101,11 +101,36 @@ type books struct {
 	changedAt uint64 // first report to global that carried the newest change
 }
 
-// ratePhantom is rights of R that a lapsed edge may have used until the end of
-// its lease.
+// ratePhantom is rights of R that an edge may have used under a tenure that is
+// over, until the end of its lease.
 type ratePhantom struct {
+	edge  uint16
 	n     int64
 	until fleet.Mono
+}
+
+// phantomRate takes n rights of R of an edge for used until now.
+func (b *books) phantomRate(e *edge, n int64, now fleet.Mono) {
+	if n > 0 {
+		until := now.Add(fleet.Stretch(fleet.Stretch(wire.RateWindow)))
+		b.ratePhantoms = append(b.ratePhantoms, ratePhantom{edge: e.num, n: n, until: until})
+	}
+}
+
+// rateOf returns the rights of R that are taken for used by an edge.
+func (b *books) rateOf(e *edge) int64 {
+	n := int64(0)
+	for _, p := range b.ratePhantoms {
+		if p.edge == e.num {
+			n += p.n
+		}
+	}
+	return n
+}
+
+// countsOn reports whether an edge still matters to the books.
+func (b *books) countsOn(e *edge, acc *account) bool {
+	return acc.holds(&b.counts) || b.rateOf(e) > 0
 }
 
 // stray is somebody who is owed an answer without being in the books.
@@ -149,6 +174,8 @@ func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *A
 				}
 				acc.takeSessions(&b.counts, rr.Sessions)
 				acc.phantom, acc.phantomUntil, acc.silent = rr.Phantom, rr.PhantomUntil, rr.Silent
+				// When they were used is not known here: the window begins anew.
+				b.phantomRate(e, rr.RatePhantom, now)
 			}
 		}
 	}
@@ -272,12 +299,13 @@ func (a *Aggregator) enrol(e *edge) {
 	if entry.Dead {
 		for _, b := range a.order {
 			acc := e.accounts[b.ID]
-			if acc == nil || !acc.holds(&b.counts) {
+			if acc == nil || !b.countsOn(e, acc) {
 				continue
 			}
 			entry.Rooms = append(entry.Rooms, wire.RosterRoom{
 				Room: b.ID, Sessions: slices.Clone(acc.sessions),
 				Phantom: acc.phantom + acc.frozen + acc.frozenBlind, PhantomUntil: acc.phantomUntil, Silent: acc.silent,
+				RatePhantom: b.rateOf(e),
 			})
 		}
 	}

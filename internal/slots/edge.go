@@ -35,6 +35,7 @@ type edge struct {
 	recv   fleet.Mono    // when its newest report came; when the awaiting began
 	echo   fleet.Mono    // Sent of that report
 	silent time.Duration // since its lease lapsed, while other edges were heard
+	lostAt fleet.Mono    // when it was given up after a takeover
 
 	grantSeq uint64
 	acked    uint64 // newest grant it has taken

@@ -22,6 +22,7 @@ type RegionLedger struct {
 	Copied                    uint64 // tickets seen living in two places
 	Freed                     int64  // first expiry second still counted
 	Gen                       uint64
+	Settled                   bool // the books are known: nothing of a predecessor is awaited
 	View                      *wire.View
 }
 
@@ -36,7 +37,7 @@ func (a *Aggregator) Ledger(id room.ID) RegionLedger {
 		RateGranted: b.rateGranted, RateReturned: b.rateReturned,
 		Free: a.free(b), RateFree: a.rateFree(b), Active: a.active(b),
 		Keep: b.keep, RateKeep: b.rateKeep,
-		Waiting: b.waiting.Total(), Copied: b.copied, Freed: b.counts.freed, Gen: b.gen, View: b.view,
+		Settled: !a.up.blank && !a.recovering(), Waiting: b.waiting.Total(), Copied: b.copied, Freed: b.counts.freed, Gen: b.gen, View: b.view,
 	}
 	l.Presumed = l.Active - b.counts.sum
 	for _, e := range a.edges {

@@ -130,6 +130,7 @@ func (a *Aggregator) take(now fleet.Mono, e *edge, m wire.Report, complete bool)
 		if !acc.told { // what an edge did under a predecessor is not counted again
 			acc.told = true
 			acc.admitted, acc.joined, acc.entered = r.Admitted, r.Joined, r.Entered
+			b.phantomRate(e, int64(r.RateOwed), now)
 		}
 		b.admitted += gain(&acc.admitted, r.Admitted)
 		b.joined += gain(&acc.joined, r.Joined)
@@ -203,12 +204,12 @@ func (a *Aggregator) advance(now fleet.Mono) {
 		case awaiting:
 			a.hold = true
 			if synced && now.Sub(e.recv) > lease+ownerLease {
-				e.state = lost
+				e.state, e.lostAt = lost, now
 				a.holdUntil = max(a.holdUntil, a.lastBreath(now, ft))
 			}
 		case lost:
 			a.hold = true
-			if ft.Add(-fleet.Guard).Second() > a.holdUntil {
+			if ft.Add(-fleet.Guard).Second() > a.holdUntil && now.Sub(e.lostAt) > fleet.Stretch(fleet.Stretch(wire.RateWindow)) {
 				e.state = left // whatever it counted has expired
 			}
 		case alive, joining:
@@ -228,7 +229,7 @@ func (a *Aggregator) advance(now fleet.Mono) {
 			return false
 		}
 		for _, b := range a.order {
-			if acc := e.accounts[b.ID]; acc != nil && acc.holds(&b.counts) {
+			if acc := e.accounts[b.ID]; acc != nil && b.countsOn(e, acc) {
 				return false
 			}
 		}
@@ -307,10 +308,7 @@ func (a *Aggregator) lapse(now fleet.Mono, e *edge) {
 		if acc == nil {
 			continue
 		}
-		if n := acc.rateHeld(); n > 0 {
-			until := e.recv.Add(fleet.Stretch(fleet.Stretch(a.cfg.Params.EdgeLease)) + lapseMargin + fleet.Stretch(fleet.Stretch(wire.RateWindow)))
-			b.ratePhantoms = append(b.ratePhantoms, ratePhantom{n: n, until: until})
-		}
+		b.phantomRate(e, acc.rateHeld(), e.recv.Add(fleet.Stretch(fleet.Stretch(a.cfg.Params.EdgeLease))+lapseMargin))
 		acc.rateGranted, acc.rateReturned, acc.rateIdle, acc.rateSeen = 0, 0, 0, 0
 		acc.want, acc.parked, acc.parkedN = 0, nil, 0
 		b.dirty = true
@@ -399,9 +397,7 @@ func (a *Aggregator) settle(now fleet.Mono, e *edge, bye bool) {
 		if acc == nil {
 			continue
 		}
-		if n := acc.rateHeld(); n > 0 { // used before the end of the tenure, which is past
-			b.ratePhantoms = append(b.ratePhantoms, ratePhantom{n: n, until: now.Add(fleet.Stretch(fleet.Stretch(wire.RateWindow)))})
-		}
+		b.phantomRate(e, acc.rateHeld(), now) // used before the end of the tenure, which is past
 		acc.rateGranted, acc.rateReturned, acc.rateIdle, acc.rateSeen = 0, 0, 0, 0
 		if acc.silent {
 			for i := range b.ids.slots {

@@ -88,7 +88,7 @@ func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 	p := &wirepb.RoomReport{
 		Room: uint64(r.Room), Gen: r.Gen,
 		Granted: r.Granted, Returned: r.Returned, Spent: r.Spent, Idle: r.Idle,
-		RateGranted: r.RateGranted, RateReturned: r.RateReturned, RateIdle: r.RateIdle,
+		RateGranted: r.RateGranted, RateReturned: r.RateReturned, RateIdle: r.RateIdle, RateOwed: r.RateOwed,
 		Renewed: r.Renewed, RenewCeil: r.RenewCeil,
 		Want: r.Want, ParkedN: r.ParkedN,
 		Active: r.Active, Admitted: r.Admitted, Joined: r.Joined, Entered: r.Entered,
@@ -137,7 +137,7 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 	*r = RoomReport{
 		Room: room.ID(p.GetRoom()), Gen: p.GetGen(),
 		Granted: p.GetGranted(), Returned: p.GetReturned(), Spent: p.GetSpent(), Idle: p.GetIdle(),
-		RateGranted: p.GetRateGranted(), RateReturned: p.GetRateReturned(), RateIdle: p.GetRateIdle(),
+		RateGranted: p.GetRateGranted(), RateReturned: p.GetRateReturned(), RateIdle: p.GetRateIdle(), RateOwed: p.GetRateOwed(),
 		Renewed: p.GetRenewed(), RenewCeil: p.GetRenewCeil(),
 		Want: p.GetWant(), ParkedN: p.GetParkedN(),
 		Active: p.GetActive(), Admitted: p.GetAdmitted(), Joined: p.GetJoined(), Entered: p.GetEntered(),

@@ -29,7 +29,7 @@ var goldenReport = Report{
 	From: "edge-1", Inc: 0x1122334455667788, Tenure: 2, Seq: 41, Part: 0, Parts: 1, Sent: 987654321, AsOf: day,
 	Seen: Term{N: 3, Nonce: 0xabcdef}, Acked: 40, Join: true,
 	Rooms: []RoomReport{{
-		Room: room.IDOf("tickets"), Granted: 60, Returned: 4, Spent: 50, RateGranted: 30, RateReturned: 2, RateIdle: 7,
+		Room: room.IDOf("tickets"), Granted: 60, Returned: 4, Spent: 50, RateGranted: 30, RateReturned: 2, RateIdle: 7, RateOwed: 5,
 		Renewed: 9, RenewCeil: 12,
 		Sessions:  []Expiry{{Until: 1622133300, Stamped: 20, Consumed: 3}, {Until: 1622133301, Stamped: 30, Consumed: 0}, {Until: 1622133310, Stamped: 9, Consumed: 1}},
 		FirstMove: 58,

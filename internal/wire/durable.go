@@ -32,6 +32,7 @@ type RosterRoom struct {
 	Phantom      int64 // sessions presumed, counted until PhantomUntil
 	PhantomUntil int64 // Unix second
 	Silent       bool  // the edge may still be renewing them: they do not age
+	RatePhantom  int64 // rights of R that it may have used in its last 60 s
 }
 
 // Clone returns a copy whose roster may be changed.

@@ -69,6 +69,7 @@ type RoomReport struct {
 	RateGranted  uint64
 	RateReturned uint64
 	RateIdle     uint64 // held and not used in the last 60 s
+	RateOwed     uint64 // edges: used in the last 60 s under earlier tenures, so not in the numbers above
 
 	// Sessions, edges only.
 	Renewed   uint64 // renewals made

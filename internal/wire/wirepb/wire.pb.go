@@ -313,6 +313,7 @@ type RoomReport struct {
 	RateGranted      uint64                 `protobuf:"varint,7,opt,name=rate_granted,json=rateGranted,proto3" json:"rate_granted,omitempty"`
 	RateReturned     uint64                 `protobuf:"varint,8,opt,name=rate_returned,json=rateReturned,proto3" json:"rate_returned,omitempty"`
 	RateIdle         uint64                 `protobuf:"varint,9,opt,name=rate_idle,json=rateIdle,proto3" json:"rate_idle,omitempty"`
+	RateOwed         uint64                 `protobuf:"varint,24,opt,name=rate_owed,json=rateOwed,proto3" json:"rate_owed,omitempty"`
 	Renewed          uint64                 `protobuf:"varint,10,opt,name=renewed,proto3" json:"renewed,omitempty"`
 	RenewCeil        uint64                 `protobuf:"varint,11,opt,name=renew_ceil,json=renewCeil,proto3" json:"renew_ceil,omitempty"`
 	Sessions         *Sessions              `protobuf:"bytes,12,opt,name=sessions,proto3" json:"sessions,omitempty"`
@@ -420,6 +421,13 @@ func (x *RoomReport) GetRateReturned() uint64 {
 func (x *RoomReport) GetRateIdle() uint64 {
 	if x != nil {
 		return x.RateIdle
+	}
+	return 0
+}
+
+func (x *RoomReport) GetRateOwed() uint64 {
+	if x != nil {
+		return x.RateOwed
 	}
 	return 0
 }
@@ -1161,7 +1169,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05final\x18\r \x01(\bR\x05final\x12\x10\n" +
 	"\x03bye\x18\x0e \x01(\bR\x03bye\x12\x14\n" +
 	"\x05blank\x18\x0f \x01(\bR\x05blank\x123\n" +
-	"\x05rooms\x18\x10 \x03(\v2\x1d.vestibule.wire.v1.RoomReportR\x05rooms\"\xcb\x05\n" +
+	"\x05rooms\x18\x10 \x03(\v2\x1d.vestibule.wire.v1.RoomReportR\x05rooms\"\xe8\x05\n" +
 	"\n" +
 	"RoomReport\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
@@ -1172,7 +1180,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x04idle\x18\x06 \x01(\x04R\x04idle\x12!\n" +
 	"\frate_granted\x18\a \x01(\x04R\vrateGranted\x12#\n" +
 	"\rrate_returned\x18\b \x01(\x04R\frateReturned\x12\x1b\n" +
-	"\trate_idle\x18\t \x01(\x04R\brateIdle\x12\x18\n" +
+	"\trate_idle\x18\t \x01(\x04R\brateIdle\x12\x1b\n" +
+	"\trate_owed\x18\x18 \x01(\x04R\brateOwed\x12\x18\n" +
 	"\arenewed\x18\n" +
 	" \x01(\x04R\arenewed\x12\x1d\n" +
 	"\n" +
