@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"vestibule/internal/fleet"
@@ -31,7 +33,7 @@ type Documents interface {
 }
 
 // readRooms reads and checks the rooms file and the pages that it names. In the
-// document pages are named by their content.
+// document pages are named by their content, in the map by their file.
 func readRooms(file string) (room.Document, map[string][]byte, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -48,7 +50,9 @@ func readRooms(file string) (room.Document, map[string][]byte, error) {
 		if r.WaitingPage == "" {
 			continue
 		}
-		page, err := os.ReadFile(filepath.Join(filepath.Dir(file), r.WaitingPage))
+		name := filepath.Join(filepath.Dir(file), r.WaitingPage)
+		page, err := os.ReadFile(name)
+		pages[name] = page
 		if err == nil {
 			err = checkpage.Check(page)
 		}
@@ -57,7 +61,6 @@ func readRooms(file string) (room.Document, map[string][]byte, error) {
 			continue
 		}
 		r.WaitingPage = node.PageHash(page)
-		pages[r.WaitingPage] = page
 	}
 	return doc, pages, errors.Join(faults...)
 }
@@ -70,10 +73,14 @@ type publisher struct {
 	file    string
 	log     *slog.Logger
 	metrics *metrics
-	stamp   string // of the file as it was read last
+	rotate  time.Duration // age at which the newest key is followed by another, 0 for never
+
+	stamp   string // of the file and its pages as they were read last
+	seen    string // of them as they were seen last
 	again   bool   // what was read is not published yet
 	doc     room.Document
-	pages   map[string][]byte
+	pages   map[string][]byte // by file
+	trouble map[string]string // what was said last about a thing that does not work yet
 }
 
 // lookEvery is how often the rooms file is looked at.
@@ -83,14 +90,13 @@ const lookEvery = 250 * time.Millisecond
 func (p *publisher) run(ctx context.Context, now func() fleet.Time) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	keys := false
-	for {
-		if !keys {
-			if err := p.ensureKeys(ctx, now()); err != nil {
-				p.log.Warn("keys not published yet", slog.Any("error", err))
-			} else {
-				keys = true
+	for keysAt := (time.Time{}); ; {
+		if wall := time.Now(); wall.After(keysAt) {
+			err := p.ensureKeys(ctx, now())
+			if err == nil {
+				keysAt = wall.Add(keysEvery)
 			}
+			p.tell("keys", err)
 		}
 		p.look(ctx)
 		select {
@@ -101,45 +107,66 @@ func (p *publisher) run(ctx context.Context, now func() fleet.Time) {
 	}
 }
 
-// look reads the file if it has changed and publishes it if it is sound.
+// keysEvery is how often the store's keys are looked at once they are right.
+const keysEvery = 10 * time.Second
+
+// tell logs that a thing is not published yet, once for every reason.
+func (p *publisher) tell(thing string, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if p.trouble == nil {
+		p.trouble = map[string]string{}
+	}
+	if text != "" && text != p.trouble[thing] {
+		p.log.Warn("not published yet", slog.String("document", thing), slog.Any("error", err))
+	}
+	p.trouble[thing] = text
+}
+
+// look reads the file if it has changed and publishes it if it is sound. A file
+// that was just changed is left alone until it is seen twice as it is: it may be
+// half written, and half a file may be a valid one with fewer rooms.
 func (p *publisher) look(ctx context.Context) {
-	if stamp := stampOf(p.file); stamp != p.stamp {
+	stamp := p.stampNow()
+	settled := stamp == p.seen || p.stamp == ""
+	p.seen = stamp
+	if stamp != p.stamp && settled {
 		doc, pages, err := readRooms(p.file)
-		// The stamp is taken before reading: a change meanwhile is seen again.
-		p.stamp = stamp
+		p.pages = pages
+		// Pages may be named that were not before. A change meanwhile is seen in
+		// the next look.
+		p.seen = p.stampNow()
+		p.stamp = p.seen
 		if err != nil {
+			p.again = false
 			p.metrics.roomsValid.Set(0)
 			p.metrics.roomsRefused.Inc()
 			p.log.Error("rooms refused, the last good ones stay", slog.String("file", p.file), slog.Any("error", err))
 			return
 		}
 		p.metrics.roomsValid.Set(1)
-		p.doc, p.pages, p.again = doc, pages, true
+		p.doc, p.again = doc, true
 	}
 	if !p.again {
 		return
 	}
-	if err := p.publish(ctx); err != nil {
-		p.log.Warn("rooms not published yet", slog.Any("error", err))
-		return
-	}
-	p.again = false
+	err := p.publish(ctx)
+	p.tell("rooms", err)
+	p.again = err != nil
 }
 
-// stampOf tells versions of the file and of the pages beside it apart.
-func stampOf(file string) string {
+// stampNow tells versions of the file and of its pages apart.
+func (p *publisher) stampNow() string {
 	stamp := ""
-	entries, err := os.ReadDir(filepath.Dir(file))
-	if err != nil {
-		return err.Error()
-	}
-	for _, e := range entries {
-		if ext := filepath.Ext(e.Name()); e.Name() != filepath.Base(file) && ext != ".html" && ext != ".mustache" {
+	for _, name := range append(slices.Sorted(maps.Keys(p.pages)), p.file) {
+		info, err := os.Stat(name)
+		if err != nil {
+			stamp += err.Error() + ";"
 			continue
 		}
-		if info, err := os.Stat(filepath.Join(filepath.Dir(file), e.Name())); err == nil {
-			stamp += fmt.Sprintf("%s %d %d;", e.Name(), info.ModTime().UnixNano(), info.Size())
-		}
+		stamp += fmt.Sprintf("%s %d %d;", name, info.ModTime().UnixNano(), info.Size())
 	}
 	return stamp
 }
@@ -148,8 +175,8 @@ func stampOf(file string) string {
 func (p *publisher) publish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	for hash, page := range p.pages {
-		if _, err := p.docs.Put(ctx, node.PageDocument(hash), page, 0); err != nil && !errors.Is(err, wire.ErrChanged) {
+	for _, page := range p.pages {
+		if _, err := p.docs.Put(ctx, node.PageDocument(node.PageHash(page)), page, 0); err != nil && !errors.Is(err, wire.ErrChanged) {
 			return err // ErrChanged: it is there already, and a page never changes under its name
 		}
 	}
@@ -184,8 +211,8 @@ func (p *publisher) publish(ctx context.Context) error {
 	return nil
 }
 
-// ensureKeys makes the first key of a fleet that has none, and gives the store
-// back the keys that it lost.
+// ensureKeys makes the first key of a fleet that has none, gives the store back
+// the keys that it lost, and lets a new key follow one that is old.
 func (p *publisher) ensureKeys(ctx context.Context, now fleet.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -193,28 +220,32 @@ func (p *publisher) ensureKeys(ctx context.Context, now fleet.Time) error {
 	if err != nil {
 		return err
 	}
-	have := p.fleet.Ring()
+	ring, publish := p.fleet.Ring(), true
 	if stored != nil {
-		ring, err := ticket.DecodeKeyring(stored)
-		if err == nil && !have.Newer(ring) {
-			return nil
-		}
-		if err != nil && len(have.Keys) == 0 {
+		have, err := ticket.DecodeKeyring(stored)
+		if err != nil && len(ring.Keys) == 0 {
 			return fmt.Errorf("the store holds no keys that can be read: %w", err)
 		}
-	}
-	if len(have.Keys) == 0 {
-		if have, err = have.Rotate(now, rand.Reader); err != nil {
-			return err
+		if err == nil && !ring.Newer(have) {
+			ring, publish = have, false
 		}
 	}
-	data, err := ticket.EncodeKeyring(have)
+	if n := len(ring.Keys); n == 0 || p.rotate > 0 && now >= ring.Keys[n-1].SealFrom.Add(p.rotate) {
+		if ring, err = ring.Rotate(now, rand.Reader); err != nil {
+			return err
+		}
+		publish = true
+	}
+	if !publish {
+		return nil
+	}
+	data, err := ticket.EncodeKeyring(ring)
 	if err != nil {
 		return err
 	}
 	if _, err := p.docs.Put(ctx, node.KeysDocument, data, revision); err != nil {
 		return err
 	}
-	p.log.Info("keys published", slog.Uint64("version", have.Version))
+	p.log.Info("keys published", slog.Uint64("version", ring.Version))
 	return nil
 }

@@ -1,0 +1,314 @@
+package global_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/global"
+	"vestibule/internal/natsbus"
+	"vestibule/internal/natsbus/embedded"
+	"vestibule/internal/node"
+	"vestibule/internal/room"
+	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		http.DefaultClient.CloseIdleConnections()
+		os.Exit(code)
+	}))
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func serve(t *testing.T) *embedded.Server {
+	t.Helper()
+	s, err := embedded.Start(embedded.Options{Name: "test", Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	return s
+}
+
+func connect(t *testing.T, s *embedded.Server, name string) *natsbus.Conn {
+	t.Helper()
+	c, err := natsbus.Connect(natsbus.Options{InProcess: s, Name: name, Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func eventually(t *testing.T, what string, ok func() bool) time.Duration {
+	t.Helper()
+	begun := time.Now()
+	for !ok() {
+		if time.Since(begun) > 15*time.Second {
+			t.Fatalf("never: %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return time.Since(begun)
+}
+
+// candidate is a global that runs until the test ends, or it is stopped.
+type candidate struct {
+	*global.Server
+	reg  *prometheus.Registry
+	stop func()
+}
+
+func stand(t *testing.T, s *embedded.Server, name, rooms string, change func(*global.Config)) *candidate {
+	t.Helper()
+	cfg := global.DefaultConfig()
+	cfg.Name, cfg.DataDir, cfg.Rooms, cfg.DataCenters, cfg.Bootstrap = name, t.TempDir(), rooms, []string{"dublin"}, true
+	if change != nil {
+		change(&cfg)
+	}
+	if errs := cfg.Validate(); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	conn, clock, reg := connect(t, s, name), node.NewClock(), prometheus.NewPedanticRegistry()
+	srv, err := global.New(global.Options{
+		Config: cfg, Params: wire.DefaultParams(), Bus: conn, Clock: clock, Reg: reg, Log: quiet,
+		Docs:  natsbus.NewDocuments(conn, 1, node.RoomsDocument, node.KeysDocument),
+		Lease: natsbus.NewLease(conn, wire.Root, name, 1, clock.Now),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- srv.Run(ctx) }()
+	c := &candidate{Server: srv, reg: reg}
+	c.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	})
+	t.Cleanup(c.stop)
+	return c
+}
+
+func (c *candidate) leads() bool { return c.Status().Leading }
+
+// reader is a node that follows what is published.
+func reader(t *testing.T, s *embedded.Server) *node.Fleet {
+	t.Helper()
+	conn := connect(t, s, "reader")
+	f, err := node.NewFleet(t.TempDir(), natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument), quiet, prometheus.NewRegistry(), func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := f.Run(ctx); ctx.Err() == nil {
+			t.Errorf("reader: %v", err)
+		}
+	})
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	return f
+}
+
+func roomsFile(t *testing.T, total int, page string, names ...string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "rooms.yaml")
+	writeRooms(t, name, total, page, names...)
+	return name
+}
+
+func writeRooms(t *testing.T, file string, total int, page string, names ...string) {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("rooms:\n")
+	if page != "" {
+		page = ", waiting_page: " + page
+	}
+	for _, name := range names {
+		fmt.Fprintf(&b, "  - {name: %s, host: %s.example, total_active_users: %d, new_users_per_minute: 6, session_duration: 1m, origin: \"http://127.0.0.1:1\"%s}\n", name, name, total, page)
+	}
+	overwrite(t, file, b.String())
+}
+
+func overwrite(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func total(set *room.Set, name string) int {
+	for _, r := range set.Rooms() {
+		if r.Name == name {
+			return int(r.TotalActiveUsers)
+		}
+	}
+	return -1
+}
+
+func value(t *testing.T, c *candidate, name string) float64 {
+	t.Helper()
+	families, err := c.reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.Metric[0].GetGauge().GetValue() + f.Metric[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
+
+func TestAChangeOfTheRoomsFileReachesEverybody(t *testing.T) {
+	s := serve(t)
+	file := roomsFile(t, 5, "", "a", "b")
+	c, f := stand(t, s, "one", file, nil), reader(t, s)
+	eventually(t, "the rooms are known", func() bool { return total(f.Set(), "a") == 5 && len(f.Ring().Keys) == 1 })
+	eventually(t, "global is ready and lends", func() bool { return c.Ready().Ready && c.Status().Rooms["a"].Total == 5 })
+
+	writeRooms(t, file, 7, "", "a")
+	took := eventually(t, "the change is known", func() bool { return total(f.Set(), "a") == 7 && total(f.Set(), "b") == -1 })
+	if took > 2*time.Second {
+		t.Errorf("the change took %v", took)
+	}
+	version := f.Set().Version()
+
+	// With faults: refused with all of them, and the last good one stays.
+	overwrite(t, file, "rooms:\n  - {name: a, colour: blue, total_active_users: 0}\n")
+	eventually(t, "the file is refused", func() bool { return value(t, c, "vestibule_global_rooms_file_valid") == 0 })
+	if n := value(t, c, "vestibule_global_rooms_refused_total"); n != 1 {
+		t.Errorf("refused %v times", n)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a file that is gone is refused too", func() bool { return value(t, c, "vestibule_global_rooms_refused_total") == 2 })
+	if f.Set().Version() != version || total(f.Set(), "a") != 7 {
+		t.Error("the last good rooms did not stay")
+	}
+	writeRooms(t, file, 8, "", "a")
+	eventually(t, "the repaired file is in force", func() bool { return total(f.Set(), "a") == 8 })
+	if value(t, c, "vestibule_global_rooms_file_valid") != 1 || f.Set().Version() != version+1 {
+		t.Errorf("version %d after %d", f.Set().Version(), version)
+	}
+	problems, err := testutil.GatherAndLint(c.reg)
+	if err != nil || len(problems) > 0 {
+		t.Error(err, problems)
+	}
+}
+
+func TestAWaitingPageFollowsItsFile(t *testing.T) {
+	s := serve(t)
+	file := roomsFile(t, 5, "page.html", "a")
+	page := filepath.Join(filepath.Dir(file), "page.html")
+	overwrite(t, page, "<html>one</html>")
+	c, f := stand(t, s, "one", file, nil), reader(t, s)
+	shows := func(text string) func() bool {
+		return func() bool {
+			rooms := f.Set().Rooms()
+			return len(rooms) == 1 && strings.Contains(string(f.Page(rooms[0].WaitingPage)), text)
+		}
+	}
+	eventually(t, "the page is known", shows("one"))
+	overwrite(t, page, "<html>another</html>")
+	if took := eventually(t, "the new page is known", shows("another")); took > 2*time.Second {
+		t.Errorf("the change took %v", took)
+	}
+	overwrite(t, page, "<html>{{#broken}}</html>")
+	eventually(t, "a broken page is refused", func() bool { return value(t, c, "vestibule_global_rooms_file_valid") == 0 })
+	if !shows("another")() {
+		t.Error("the last good page did not stay")
+	}
+}
+
+func TestKeysAreMadeOnceThoughTwoRace(t *testing.T) {
+	s := serve(t)
+	file := roomsFile(t, 5, "", "a")
+	a, b := stand(t, s, "a", file, nil), stand(t, s, "b", file, nil)
+	f := reader(t, s)
+	eventually(t, "there are keys", func() bool { return len(f.Ring().Keys) == 1 && f.Set() != nil })
+	first := f.Ring()
+	leader, standby := a, b
+	eventually(t, "one of them leads", func() bool { return a.leads() != b.leads() })
+	if b.leads() {
+		leader, standby = b, a
+	}
+	eventually(t, "the standby is ready", func() bool { return standby.Ready().Ready })
+	term := leader.Status().Term.N
+	begun := time.Now()
+	leader.stop()
+	eventually(t, "the standby leads", standby.leads)
+	if took := time.Since(begun); took > 2*time.Second {
+		t.Errorf("the takeover took %v", took)
+	}
+	if got := standby.Status().Term.N; got <= term {
+		t.Errorf("term %d after %d", got, term)
+	}
+	writeRooms(t, file, 9, "", "a")
+	eventually(t, "the new leader publishes", func() bool { return total(f.Set(), "a") == 9 })
+	if got := f.Ring(); got.Version != 1 || got.Keys[0] != first.Keys[0] {
+		t.Errorf("keys were made again: version %d", got.Version)
+	}
+}
+
+// An old key is followed by a new one, with which nobody seals for a minute.
+func TestKeysAreRotated(t *testing.T) {
+	s := serve(t)
+	conn := connect(t, s, "operator")
+	now := fleet.TimeOf(time.Now())
+	old, err := (ticket.Keyring{}).Rotate(now.Add(-time.Hour), strings.NewReader(strings.Repeat("o", 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := ticket.EncodeKeyring(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	eventually(t, "connected", conn.Connected)
+	if _, err := natsbus.NewDocuments(conn, 1).Put(ctx, node.KeysDocument, data, 0); err != nil {
+		t.Fatal(err)
+	}
+	stand(t, s, "one", roomsFile(t, 5, "", "a"), func(c *global.Config) { c.KeyRotation = ticket.MinRotation })
+	f := reader(t, s)
+	eventually(t, "a second key is there", func() bool { return len(f.Ring().Keys) == 2 })
+	ring := f.Ring()
+	if ring.Keys[0] != old.Keys[0] || ring.Version != 2 || ring.Keys[1].SealFrom < now.Add(ticket.SealDelay) {
+		t.Errorf("rotated to version %d, sealing from %v", ring.Version, ring.Keys[1].SealFrom)
+	}
+}
+
+// What is no report is refused and counted.
+func TestNonsenseIsRefused(t *testing.T) {
+	s := serve(t)
+	c := stand(t, s, "one", roomsFile(t, 5, "", "a"), nil)
+	conn := connect(t, s, "stranger")
+	eventually(t, "it leads", c.leads)
+	eventually(t, "nonsense is counted", func() bool {
+		if err := conn.Publish(wire.ReportSubject(wire.Root, "dublin"), []byte("nonsense")); err != nil {
+			return false
+		}
+		return value(t, c, "vestibule_global_reports_refused_total") > 0
+	})
+}
