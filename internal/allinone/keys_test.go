@@ -1,0 +1,118 @@
+package allinone
+
+import (
+	"context"
+	"crypto/rand"
+	mrand "math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/natsbus"
+	"vestibule/internal/node"
+	"vestibule/internal/room"
+	"vestibule/internal/ticket"
+)
+
+func seeded(seed uint64) *mrand.Rand { return mrand.New(mrand.NewPCG(seed, seed)) }
+
+// TestKeyRotation: new keys seal the tickets anew as they come by; nobody loses
+// a session or a place.
+func TestKeyRotation(t *testing.T) {
+	t.Parallel()
+	tree, _ := grow(t, 1, 60, 20*time.Second)
+	guest, waiter := newBrowser(t), newBrowser(t)
+	edges := tree.Info.Edges
+	if !guest.open(edges[0].URL).inside {
+		t.Fatal("the first visitor is not in")
+	}
+	if waiter.open(edges[2].URL).inside {
+		t.Fatal("came in beyond T")
+	}
+
+	conn, err := tree.connect("test", tree.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := natsbus.NewDocuments(conn, 0, node.KeysDocument)
+	stored, revision, err := docs.Get(t.Context(), node.KeysDocument)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring, err := ticket.DecodeKeyring(stored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := opened(t, ring, waiter, edges[2].URL)
+	// As Rotate does, but that sealing begins at once instead of in a minute.
+	next, err := ring.Rotate(ring.Keys[0].SealFrom.Add(time.Hour), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next.Keys[1].SealFrom = fleet.TimeOf(time.Now())
+	data, err := ticket.EncodeKeyring(next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := docs.Put(t.Context(), node.KeysDocument, data, revision); err != nil {
+		t.Fatal(err)
+	}
+	took := eventually(t, "every edge has the new keys", func() bool {
+		for _, e := range edges {
+			if !strings.Contains(metrics(t, e.Metrics), `vestibule_document_version{document="keys"} 2`) {
+				return false
+			}
+		}
+		return true
+	})
+	t.Logf("new keys are at every edge after %v", took.Round(time.Millisecond))
+
+	edit(t, tree, "total_active_users: 1", "total_active_users: 2")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if _, err := waiter.wait(ctx, edges[3].URL); err != nil {
+		t.Fatal(err)
+	}
+	after := opened(t, ticket.Keyring{Version: 1, Keys: next.Keys[1:]}, waiter, edges[2].URL) // sealed with the new key
+	if after.ID != before.ID || after.Joined != before.Joined || !after.IsAdmitted() {
+		t.Errorf("the place was lost: %+v, was %+v", after, before)
+	}
+	if !guest.open(edges[1].URL).inside {
+		t.Error("the session was lost")
+	}
+	if s := tree.Origin.Stats(); s.Total != 2 {
+		t.Errorf("%d sessions, want two", s.Total)
+	}
+}
+
+// opened returns the ticket that a browser carries.
+func opened(t *testing.T, ring ticket.Keyring, b *browser, edge string) ticket.Ticket {
+	t.Helper()
+	name := ticket.CookieName("demo", false)
+	codec, err := ticket.NewCodec(ring, room.IDOf("demo"), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tk ticket.Ticket
+	if err := codec.Open(&tk, cookie(t, b, edge, name), ticket.NewScratch([32]byte{})); err != nil {
+		t.Fatalf("the ticket cannot be opened with these keys: %v", err)
+	}
+	return tk
+}
+
+func metrics(t *testing.T, url string) string {
+	t.Helper()
+	resp, err := http.Get(url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var b strings.Builder
+	if err := resp.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	return b.String()
+}

@@ -1,0 +1,458 @@
+package allinone
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"vestibule/internal/admission"
+	"vestibule/internal/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for what must happen; what is measured is
+// printed, not judged.
+const patience = 20 * time.Second
+
+// logs keeps what a tree logs, for tests that read it and for failures.
+type logs struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logs) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// grow starts a tree of two data centres with two edges each, and waits until
+// it is ready; it is stopped with the test.
+func grow(t *testing.T, total, rate int, session time.Duration) (*Tree, *logs) {
+	t.Helper()
+	l := &logs{}
+	begun := time.Now()
+	tree, err := Start(Options{
+		DataCenters: []string{"nairobi", "dublin"}, Edges: 2, Listen: "127.0.0.1:0", DataDir: t.TempDir(),
+		TotalActiveUsers: total, NewUsersPerMinute: rate, SessionDuration: session, Params: wire.DefaultParams(),
+		Log: slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelInfo})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := tree.Stop(); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+		if t.Failed() {
+			t.Logf("log:\n%s", l)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := tree.WaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("ready after %v", time.Since(begun).Round(time.Millisecond))
+	return tree, l
+}
+
+// eventually waits until done, and returns how long it took.
+func eventually(t *testing.T, what string, done func() bool) time.Duration {
+	t.Helper()
+	begun := time.Now()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		if time.Since(begun) > patience {
+			t.Fatalf("not after %v: %s", patience, what)
+		}
+		<-tick.C
+	}
+	return time.Since(begun)
+}
+
+// browser is a visitor's browser without scripts.
+type browser struct {
+	http.Client
+	t *testing.T
+}
+
+func newBrowser(t *testing.T) *browser {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &browser{Client: http.Client{Jar: jar, Transport: transport, Timeout: 2 * patience}, t: t}
+}
+
+// page is what a browser shows.
+type page struct {
+	inside bool
+	status int
+	retry  time.Duration
+	ahead  string
+	joined string
+}
+
+var (
+	aheadIn  = regexp.MustCompile(`People ahead of you</dt><dd>([^<]*)`)
+	joinedIn = regexp.MustCompile(`You joined at <time datetime="([^"]*)"`)
+)
+
+// try opens the page behind an edge.
+func (b *browser) try(ctx context.Context, edge string) (page, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, edge+"/", http.NoBody)
+	if err != nil {
+		return page{}, err
+	}
+	resp, err := b.Do(req)
+	if err != nil {
+		return page{}, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return page{}, err
+	}
+	p := page{inside: resp.Header.Get("X-Demo-Origin") != "", status: resp.StatusCode}
+	if p.inside {
+		return p, nil
+	}
+	n, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+	if err != nil || resp.Header.Get("Refresh") == "" || !strings.Contains(resp.Header.Get("Cache-Control"), "no-store") {
+		return page{}, fmt.Errorf("no waiting page: status %d, header %v", resp.StatusCode, resp.Header)
+	}
+	p.retry = time.Duration(n) * time.Second
+	if m := aheadIn.FindSubmatch(body); m != nil {
+		p.ahead = string(m[1])
+	}
+	if m := joinedIn.FindSubmatch(body); m != nil {
+		p.joined = string(m[1])
+	}
+	return p, nil
+}
+
+// open opens the page behind an edge. The first request of a browser is
+// answered at once; later ones are held at the edge while the visitor's turn is
+// near.
+func (b *browser) open(edge string) page {
+	b.t.Helper()
+	p, err := b.try(b.t.Context(), edge)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return p
+}
+
+// wait does what the waiting page says until the browser is in.
+func (b *browser) wait(ctx context.Context, edge string) (time.Duration, error) {
+	begun := time.Now()
+	for {
+		p, err := b.try(ctx, edge)
+		if err != nil || p.inside {
+			return time.Since(begun), err
+		}
+		sleep(ctx, p.retry) // what the page asks of a browser
+	}
+}
+
+func (t *Tree) ledgers() []admission.Ledger {
+	var out []admission.Ledger
+	for _, e := range t.edges {
+		out = append(out, e.Status().Rooms["demo"])
+	}
+	return out
+}
+
+// everywhere waits until every edge's view of the room is as ok says.
+func everywhere(t *testing.T, tree *Tree, what string, ok func(*wire.View) bool) time.Duration {
+	t.Helper()
+	return eventually(t, what, func() bool {
+		for _, l := range tree.ledgers() {
+			if l.View == nil || !ok(l.View) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// edit replaces text in the rooms file, as an operator's editor does.
+func edit(t *testing.T, tree *Tree, old, replacement string) {
+	t.Helper()
+	data, err := os.ReadFile(tree.Info.Rooms)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(data), old) {
+		t.Fatalf("%q is not in the rooms file:\n%s", old, data)
+	}
+	next := tree.Info.Rooms + ".new"
+	if err := os.WriteFile(next, []byte(strings.ReplaceAll(string(data), old, replacement)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, tree.Info.Rooms); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStop(t *testing.T) {
+	t.Parallel()
+	tree, _ := grow(t, 3, 60, time.Minute)
+	var urls []string
+	for _, e := range tree.Info.Edges {
+		urls = append(urls, e.URL, e.Metrics)
+	}
+	for _, r := range tree.Info.Regionals {
+		urls = append(urls, r.Metrics)
+	}
+	urls = append(urls, tree.Info.Global.Metrics, tree.Info.Origin)
+	client := newBrowser(t)
+	for _, u := range urls {
+		resp, err := client.Get(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := resp.Body.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	begun := time.Now()
+	for range 2 { // twice is harmless
+		if err := tree.Stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("stopped within %v", time.Since(begun).Round(time.Millisecond))
+	for _, u := range urls {
+		if resp, err := client.Get(u); err == nil {
+			t.Errorf("%s still answers", u)
+			if err := resp.Body.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestRestart: what the fleet knew is there again, and the folder is not taken
+// for a fresh one.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	jar := newBrowser(t)
+	for round := range 2 {
+		tree, err := Start(Options{
+			DataCenters: []string{"nairobi"}, Edges: 1, Listen: "127.0.0.1:0", DataDir: dir,
+			TotalActiveUsers: 2, NewUsersPerMinute: 60, SessionDuration: time.Minute, Params: wire.DefaultParams(),
+			Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		err = tree.WaitReady(ctx)
+		cancel()
+		if err == nil && !jar.open(tree.Info.Edges[0].URL).inside {
+			err = fmt.Errorf("round %d: the visitor is not in", round)
+		}
+		if e := tree.Stop(); e != nil {
+			t.Error(e)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestRoomsFile(t *testing.T) {
+	t.Parallel()
+	tree, l := grow(t, 1, 60, time.Minute)
+	edges := tree.Info.Edges
+	if !newBrowser(t).open(edges[0].URL).inside {
+		t.Fatal("the first visitor is not in")
+	}
+	waiter := newBrowser(t)
+	if waiter.open(edges[3].URL).inside {
+		t.Fatal("came in beyond T")
+	}
+	passer := newBrowser(t)
+	passer.Jar = nil // somebody new each time
+	answers := func(status int) func() bool {
+		return func() bool {
+			for _, e := range edges {
+				if p := passer.open(e.URL); p.inside || p.status != status {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	eventually(t, "every edge shows the waiting page", answers(http.StatusOK))
+
+	edit(t, tree, "    origin:", "    queueing_status_code: 429\n    origin:")
+	took := eventually(t, "every edge follows the rooms file", answers(http.StatusTooManyRequests))
+	t.Logf("a change of the rooms file is at every edge after %v (goal 2 s)", took.Round(time.Millisecond))
+
+	edit(t, tree, "total_active_users: 1", "total_active_users: 0\n    colour: red")
+	edit(t, tree, "queueing_status_code: 429", "queueing_status_code: 418")
+	eventually(t, "all faults are told", func() bool {
+		for line := range strings.Lines(l.String()) {
+			if strings.Contains(line, "rooms refused") && strings.Contains(line, "total_active_users: must be 1 to") &&
+				strings.Contains(line, "colour") && strings.Contains(line, "queueing_status_code: must be 200, 202 or 429, got 418") {
+				return true
+			}
+		}
+		return false
+	})
+	if !answers(http.StatusTooManyRequests)() {
+		t.Error("the last good version of the rooms did not stay")
+	}
+
+	edit(t, tree, "total_active_users: 0\n    colour: red", "total_active_users: 2")
+	edit(t, tree, "queueing_status_code: 418", "queueing_status_code: 202")
+	took, err := waiter.wait(t.Context(), edges[3].URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the one who waited is in %v after T was raised", took.Round(time.Millisecond))
+	eventually(t, "every edge holds the third visitor with the new status", answers(http.StatusAccepted))
+	if s := tree.Origin.Stats(); s.Peak > 2 {
+		t.Errorf("%d were in at once, T is 2", s.Peak)
+	}
+}
+
+// TestSpread measures how long a change at one edge takes to be in the state of
+// all edges: at most two sync intervals is the goal.
+func TestSpread(t *testing.T) {
+	t.Parallel()
+	const rounds = 3
+	tree, _ := grow(t, rounds, 1000, time.Minute)
+	params := wire.DefaultParams()
+	t.Logf("sync intervals: %v between regional and global, %v between edge and regional, idle %v and %v",
+		params.SyncFast, params.ReportFast, params.SyncIdle, params.ReportIdle)
+	for i := range rounds {
+		if !newBrowser(t).open(tree.Info.Edges[i].URL).inside {
+			t.Fatalf("visitor %d is not in", i)
+		}
+		took := everywhere(t, tree, "every edge counts the session", func(v *wire.View) bool { return v.Active == uint64(i+1) })
+		t.Logf("a session at %s %s is counted everywhere after %v", tree.Info.Edges[i].DC, tree.Info.Edges[i].Name, took.Round(time.Millisecond))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	defer cancel()
+	for i := range rounds {
+		waiter, edge := newBrowser(t), tree.Info.Edges[i]
+		if waiter.open(edge.URL).inside {
+			t.Fatal("came in beyond T")
+		}
+		waiting.Go(func() { // counted once it came back; held there until the test ends
+			if _, err := waiter.wait(ctx, edge.URL); ctx.Err() == nil {
+				t.Errorf("came in beyond T, or failed: %v", err)
+			}
+		})
+		took := everywhere(t, tree, "every edge counts who waits", func(v *wire.View) bool { return v.Line.Total() >= float64(i)+.9 })
+		t.Logf("a visitor waiting at %s %s is counted everywhere after %v", edge.DC, edge.Name, took.Round(time.Millisecond))
+	}
+}
+
+// TestOrder: without any script, those who wait come in by themselves when a
+// slot is free, at whatever edge of the data centre, the first to join first.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	tree, _ := grow(t, 1, 1000, 5*time.Second)
+	if !newBrowser(t).open(tree.Info.Edges[0].URL).inside {
+		t.Fatal("the first visitor is not in")
+	}
+	type turn struct {
+		who  int
+		took time.Duration
+		err  error
+	}
+	edges := []int{1, 0} // the slot comes free where the second waits
+	turns := make(chan turn, len(edges))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	for i, n := range edges {
+		b, edge := newBrowser(t), tree.Info.Edges[n].URL
+		if p := b.open(edge); p.inside || p.ahead == "" {
+			t.Fatalf("visitor %d: inside %v, %q ahead", i, p.inside, p.ahead)
+		}
+		go func() { // held at the edge until it is the visitor's turn
+			took, err := b.wait(ctx, edge)
+			turns <- turn{i, took, err}
+		}()
+	}
+	for i := range edges {
+		got := <-turns
+		t.Logf("visitor %d came in after %v", got.who, got.took.Round(100*time.Millisecond))
+		if got.who != i || got.err != nil {
+			t.Errorf("visitor %d came in as number %d, %v", got.who, i, got.err)
+		}
+	}
+	if s := tree.Origin.Stats(); s.Peak > 1 {
+		t.Errorf("%d were in at once, T is 1", s.Peak)
+	}
+}
+
+// TestPromises lets simulated people loose on all edges; the site judges.
+func TestPromises(t *testing.T) {
+	t.Parallel()
+	const total, rate = 6, 40
+	tree, _ := grow(t, total, rate, 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
+	defer cancel()
+	v := Visitors{N: 60, Think: 500 * time.Millisecond, Pause: 2 * time.Second, Rand: seeded(1), Log: slog.New(slog.DiscardHandler)}
+	for _, e := range tree.Info.Edges {
+		v.URLs = append(v.URLs, e.URL)
+	}
+	v.Run(ctx)
+	s := tree.Origin.Stats()
+	t.Logf("T %d: peak %d; R %d: worst minute %d; %d sessions, %d requests", total, s.Peak, rate, s.PeakRate, s.Total, s.Requests)
+	if s.Peak > total || s.PeakRate > rate {
+		t.Errorf("overshoot: %+v", s)
+	}
+	if s.Peak < total || s.Total <= total {
+		t.Errorf("slots stay unused: %+v", s)
+	}
+}
+
+func cookie(t *testing.T, b *browser, edge, name string) string {
+	t.Helper()
+	u, err := url.Parse(edge)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range b.Jar.Cookies(u) {
+		if c.Name == name {
+			return c.Value
+		}
+	}
+	t.Fatalf("no cookie %s", name)
+	return ""
+}
