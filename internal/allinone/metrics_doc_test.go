@@ -1,0 +1,172 @@
+package allinone
+
+import (
+	"log/slog"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"vestibule/internal/edge"
+	"vestibule/internal/global"
+	"vestibule/internal/node"
+	"vestibule/internal/regional"
+	"vestibule/internal/wire"
+)
+
+// metric is what a registered metric and its row in docs/METRICS.md must agree
+// on.
+type metric struct {
+	Kind   string // counter, gauge or histogram
+	Labels string // names, in alphabetic order
+	Nodes  string // of the tiers that have it
+}
+
+// recorder writes down what is registered.
+type recorder struct {
+	tier    string
+	metrics map[string]metric
+	values  map[string]map[string]bool // by metric: label values that are there from the start
+	vectors []prometheus.Collector
+}
+
+var descParts = regexp.MustCompile(`fqName: "([a-z0-9_]+)".*variableLabels: \{([a-z_,]*)\}`)
+
+func (r *recorder) Register(c prometheus.Collector) error {
+	descs := make(chan *prometheus.Desc, 100)
+	c.Describe(descs)
+	close(descs)
+	for d := range descs {
+		part := descParts.FindStringSubmatch(d.String())
+		m := r.metrics[part[1]]
+		labels := strings.Split(part[2], ",")
+		slices.Sort(labels)
+		m.Labels = strings.Join(labels, " ")
+		m.Kind = "gauge"
+		if _, ok := c.(prometheus.Histogram); ok {
+			m.Kind = "histogram"
+		} else if strings.HasSuffix(part[1], "_total") {
+			m.Kind = "counter"
+		}
+		if !strings.Contains(m.Nodes, r.tier) {
+			m.Nodes = strings.TrimSpace(m.Nodes + " " + r.tier)
+		}
+		r.metrics[part[1]] = m
+	}
+	if _, vec := c.(interface{ Reset() }); vec {
+		r.vectors = append(r.vectors, c)
+	}
+	return nil
+}
+
+// collect writes down the label values that there are.
+func (r *recorder) collect() error {
+	samples := make(chan prometheus.Metric, 1000)
+	for _, c := range r.vectors {
+		c.Collect(samples)
+	}
+	close(samples)
+	for s := range samples {
+		var out dto.Metric
+		if err := s.Write(&out); err != nil {
+			return err
+		}
+		name := descParts.FindStringSubmatch(s.Desc().String())[1]
+		for _, l := range out.Label {
+			if r.values[name] == nil {
+				r.values[name] = map[string]bool{}
+			}
+			r.values[name][l.GetValue()] = true
+		}
+	}
+	return nil
+}
+
+func (r *recorder) MustRegister(cs ...prometheus.Collector) {
+	for _, c := range cs {
+		if err := r.Register(c); err != nil {
+			panic(err)
+		}
+	}
+}
+
+func (r *recorder) Unregister(prometheus.Collector) bool { return false }
+
+// Every metric of every tier is in docs/METRICS.md, and nothing else is.
+func TestMetricsDocument(t *testing.T) {
+	r := &recorder{metrics: map[string]metric{}, values: map[string]map[string]bool{}}
+	log := slog.New(slog.DiscardHandler)
+
+	r.tier = "edge"
+	ec := edge.DefaultConfig()
+	ec.Name, ec.DataCenter, ec.DataDir, ec.Listen = "edge-1", "dublin", t.TempDir(), "127.0.0.1:0"
+	if _, err := edge.New(edge.Options{Config: ec, Params: wire.DefaultParams(), Reg: r, Log: log}); err != nil {
+		t.Fatal(err)
+	}
+	r.tier = "regional"
+	rc := regional.DefaultConfig()
+	rc.DataCenter, rc.DataDir = "dublin", t.TempDir()
+	if _, err := regional.New(regional.Options{Config: rc, Params: wire.DefaultParams(), Clock: node.NewClock(), Reg: r, Log: log}); err != nil {
+		t.Fatal(err)
+	}
+	r.tier = "global"
+	gc := global.DefaultConfig()
+	gc.DataDir = t.TempDir()
+	if _, err := global.New(global.Options{Config: gc, Params: wire.DefaultParams(), Clock: node.NewClock(), Reg: r, Log: log}); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := r.collect(); err != nil {
+		t.Fatal(err)
+	}
+	doc, err := os.ReadFile("../../docs/METRICS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]metric{}
+	words := regexp.MustCompile("`([a-z_]+)`")
+	tier := ""
+	for line := range strings.Lines(string(doc)) {
+		if heading, ok := strings.CutPrefix(line, "## "); ok {
+			tier = strings.ToLower(strings.Fields(heading)[0])
+			if tier == "all" {
+				tier = "edge regional global"
+			}
+		}
+		cells := strings.Split(line, " | ")
+		if !strings.HasPrefix(line, "| `vestibule_") {
+			continue
+		}
+		if len(cells) != 5 {
+			t.Errorf("a row must have 5 cells: %s", line)
+			continue
+		}
+		name := strings.Trim(cells[0], "|` ")
+		if _, twice := told[name]; twice {
+			t.Errorf("%s has two rows", name)
+		}
+		var labels []string
+		for _, m := range words.FindAllStringSubmatch(cells[2], -1) {
+			labels = append(labels, m[1])
+		}
+		slices.Sort(labels)
+		told[name] = metric{Kind: cells[1], Labels: strings.Join(labels, " "), Nodes: tier}
+		for _, v := range slices.Sorted(maps.Keys(r.values[name])) {
+			if !regexp.MustCompile(`[ :(]` + regexp.QuoteMeta(v) + `([,;)]|$)`).MatchString(cells[2]) {
+				t.Errorf("%s: its row does not name the label value %q", name, v)
+			}
+		}
+		if strings.TrimSpace(cells[3]) == "" || strings.Trim(cells[4], " |\n") == "" {
+			t.Errorf("%s: its row lacks the meaning or the alert", name)
+		}
+	}
+	if diff := cmp.Diff(r.metrics, told); diff != "" {
+		t.Errorf("docs/METRICS.md does not tell the truth (-registered +told):\n%s", diff)
+	}
+}
