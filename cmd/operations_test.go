@@ -1,0 +1,151 @@
+// Package cmd holds no code: only the test that runs what docs/OPERATIONS.md
+// shows, with the programs below this folder.
+package cmd
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// block is a fenced block of the document: what it is for, and its text.
+type block struct{ lang, use, text string }
+
+var fence = regexp.MustCompile("(?ms)^```(\\w+) (\\S+)\n(.*?)^```$")
+
+func blocks(t *testing.T) []block {
+	t.Helper()
+	doc, err := os.ReadFile("../docs/OPERATIONS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(doc)
+	// The ports of the document are for people; here every one becomes a free one.
+	taken := map[string]string{}
+	text = regexp.MustCompile(`127\.0\.0\.1:[1-9]\d*`).ReplaceAllStringFunc(text, func(addr string) string {
+		if taken[addr] == "" {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			taken[addr] = l.Addr().String()
+		}
+		return taken[addr]
+	})
+	var out []block
+	for _, m := range fence.FindAllStringSubmatch(text, -1) {
+		out = append(out, block{m[1], m[2], strings.TrimSpace(m[3])})
+	}
+	return out
+}
+
+// syncBuffer is what processes write to.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// The document's files and commands, in its order, lead to a visitor who is in.
+func TestOperationsByHand(t *testing.T) {
+	if _, err := exec.LookPath("curl"); err != nil || runtime.GOOS == "windows" {
+		t.Skip("needs a shell and curl")
+	}
+	dir := t.TempDir()
+	build := exec.Command("go", "build", "-o", filepath.Join(dir, "bin")+string(filepath.Separator), "./edge", "./regional", "./global", "./vestibule")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var log syncBuffer
+	defer func() {
+		if t.Failed() {
+			t.Logf("the processes said:\n%s", &log)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	files, ran, polled := 0, 0, 0
+	var background []*exec.Cmd
+	command := func(line string) *exec.Cmd {
+		c := exec.CommandContext(ctx, "sh", "-c", "exec "+line)
+		c.Dir = dir
+		return c
+	}
+	for _, b := range blocks(t) {
+		name, isFile := strings.CutPrefix(b.use, "file=")
+		switch {
+		case isFile:
+			files++
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(b.text+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		case b.use == "run":
+			for line := range strings.Lines(b.text) {
+				ran++
+				if out, err := command(line).CombinedOutput(); err != nil {
+					t.Fatalf("%s: %v\n%s", line, err, out)
+				}
+			}
+		case b.use == "background":
+			c := command(b.text)
+			c.Stdout, c.Stderr = &log, &log
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			background = append(background, c)
+		case b.use == "poll":
+			polled++
+			for begun := time.Now(); ; {
+				out, err := command(b.text).Output()
+				if err == nil && strings.Contains(string(out), "You are in") {
+					t.Logf("in after %v", time.Since(begun).Round(time.Millisecond))
+					break
+				}
+				if time.Since(begun) > 40*time.Second {
+					t.Fatalf("%s: %v\n%s", b.text, err, out)
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+		default:
+			t.Errorf("a block of an unknown use: %+v", b)
+		}
+	}
+	if files != 4 || ran != 3 || len(background) != 4 || polled != 1 {
+		t.Errorf("%d files, %d commands, %d processes, %d requests: the document has changed its form", files, ran, len(background), polled)
+	}
+	if n := strings.Count(log.String(), "LISTENING {"); n != 4 {
+		t.Errorf("%d of 4 processes told where they listen", n)
+	}
+	// Ctrl-C ends each of them, in any order, with success.
+	for i, c := range background {
+		if err := c.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Wait(); err != nil {
+			t.Errorf("%s: %v", fmt.Sprint(background[i].Args), err)
+		}
+	}
+}
