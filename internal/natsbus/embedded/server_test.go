@@ -1,0 +1,155 @@
+package embedded_test
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"vestibule/internal/natsbus"
+	"vestibule/internal/natsbus/embedded"
+	"vestibule/internal/node"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func start(t *testing.T, o embedded.Options) *embedded.Server {
+	t.Helper()
+	o.Name, o.Log = t.Name()+o.Domain, quiet
+	if o.Dir == "" {
+		o.Dir = t.TempDir()
+	}
+	s, err := embedded.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	return s
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(15 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// What keeps a server from running is told, at once and with the reason.
+func TestAServerThatCannotRunSaysWhy(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for name, c := range map[string]struct {
+		o    embedded.Options
+		want string
+	}{
+		"port taken": {embedded.Options{Listen: l.Addr().String()}, "address already in use"},
+		"no port":    {embedded.Options{Listen: "127.0.0.1"}, "listen: "},
+		"bad port":   {embedded.Options{Listen: "127.0.0.1:99999"}, "must be 0 to 65535"},
+		"bad leafs":  {embedded.Options{Leafs: "x"}, "leafs: "},
+		"bad hub":    {embedded.Options{Hubs: []string{"nats-leaf://[::1"}}, "hubs: "},
+		"bad folder": {embedded.Options{Dir: "/dev/null/x"}, "not a directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.o.Name, c.o.Log = "x", quiet
+			if c.o.Dir == "" {
+				c.o.Dir = t.TempDir()
+			}
+			begun := time.Now()
+			s, err := embedded.Start(c.o)
+			if err == nil {
+				s.Stop()
+				t.Fatal("it runs")
+			}
+			if !strings.Contains(err.Error(), c.want) || time.Since(begun) > 5*time.Second {
+				t.Errorf("after %v: %v, want %q", time.Since(begun), err, c.want)
+			}
+		})
+	}
+}
+
+// A node joins the server that it runs itself, and tells where others reach it.
+func TestJoin(t *testing.T) {
+	for _, c := range []struct {
+		listen string
+		url    bool
+	}{{"", false}, {"127.0.0.1:0", true}} {
+		var closer node.Closer
+		conn, url, err := embedded.Join("n", t.TempDir(), &node.ServerConfig{Embedded: true, Listen: c.listen, Replicas: 1}, &closer, quiet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "connected", conn.Connected)
+		if (url != "") != c.url {
+			t.Errorf("listen %q: reached at %q", c.listen, url)
+		}
+		if url != "" {
+			other, err := natsbus.Connect(natsbus.Options{URL: url, Name: "other", Log: quiet})
+			if err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "another process connects", other.Connected)
+			other.Close()
+		}
+		closer.Close(quiet)
+	}
+}
+
+// A data centre with a server of its own, joined to global's as a leaf: messages
+// and, by their domain, documents go between the two.
+func TestLeafNodes(t *testing.T) {
+	leafs := func() string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		return l.Addr().String()
+	}()
+	hub := start(t, embedded.Options{Domain: "hub", Leafs: leafs})
+	leaf := start(t, embedded.Options{Domain: "dublin", Hubs: []string{"nats-leaf://" + leafs}})
+	connect := func(s *embedded.Server, domain string) *natsbus.Conn {
+		c, err := natsbus.Connect(natsbus.Options{InProcess: s, Name: "n-" + domain, Domain: domain, Log: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		eventually(t, "connected", c.Connected)
+		return c
+	}
+	global, regional := connect(hub, "hub"), connect(leaf, "dublin")
+	heard := make(chan struct{}, 1000)
+	cancel, err := regional.Subscribe("x", func(string, []byte) { heard <- struct{}{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cancel()
+	eventually(t, "a message crosses", func() bool {
+		if err := global.Publish("x", nil); err != nil {
+			t.Fatal(err)
+		}
+		return len(heard) > 0
+	})
+	ctx, stop := context.WithTimeout(t.Context(), 15*time.Second)
+	defer stop()
+	if _, err := natsbus.NewDocuments(global, 1).Put(ctx, "rooms", []byte("r"), 0); err != nil {
+		t.Fatal(err)
+	}
+	data, _, err := natsbus.NewDocuments(regional.WithDomain("hub"), 0).Get(ctx, "rooms")
+	if err != nil || string(data) != "r" {
+		t.Errorf("in global's domain: %q, %v", data, err)
+	}
+	if _, _, err := natsbus.NewDocuments(regional, 0).Get(ctx, "rooms"); err == nil {
+		t.Error("the leaf has the hub's documents in its own domain")
+	}
+}
