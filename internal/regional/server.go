@@ -326,6 +326,9 @@ func (w *storer) write(ctx context.Context, store wire.PromiseStore, d wire.Dura
 			}
 			return
 		}
+		if ctx.Err() != nil {
+			return // the term ends; its last act is to store what is left
+		}
 		log.Warn("promises not stored yet", slog.Any("error", err))
 		select {
 		case <-ctx.Done():

@@ -1,0 +1,252 @@
+package regional_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+
+	"vestibule/internal/edge"
+	"vestibule/internal/global"
+	"vestibule/internal/natsbus"
+	"vestibule/internal/natsbus/embedded"
+	"vestibule/internal/node"
+	"vestibule/internal/regional"
+	"vestibule/internal/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func eventually(t *testing.T, what string, ok func() bool) time.Duration {
+	t.Helper()
+	begun := time.Now()
+	for !ok() {
+		if time.Since(begun) > 15*time.Second {
+			t.Fatalf("never: %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return time.Since(begun)
+}
+
+// site is one data centre, dublin, with global, on one NATS server.
+type site struct {
+	t    *testing.T
+	nats *embedded.Server
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s, err := embedded.Start(embedded.Options{Name: "test", Dir: t.TempDir(), Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	return &site{t, s}
+}
+
+func (s *site) connect(name string) *natsbus.Conn {
+	s.t.Helper()
+	c, err := natsbus.Connect(natsbus.Options{InProcess: s.nats, Name: name, Log: quiet})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(c.Close)
+	return c
+}
+
+// run runs a server until the test ends, or it is stopped.
+func (s *site) run(name string, run func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			s.t.Errorf("%s: %v", name, err)
+		}
+	})
+	s.t.Cleanup(stop)
+	return stop
+}
+
+func (s *site) global() (stop func()) {
+	s.t.Helper()
+	cfg := global.DefaultConfig()
+	cfg.DataDir, cfg.Rooms, cfg.DataCenters, cfg.Bootstrap = s.t.TempDir(), filepath.Join(s.t.TempDir(), "rooms.yaml"), []string{"dublin"}, true
+	if err := os.WriteFile(cfg.Rooms, []byte(`rooms: [{name: a, host: a.example, total_active_users: 10, new_users_per_minute: 600, session_duration: 1m, origin: "http://127.0.0.1:1"}]`), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	conn, clock := s.connect("global"), node.NewClock()
+	g, err := global.New(global.Options{
+		Config: cfg, Params: wire.DefaultParams(), Bus: conn, Clock: clock, Reg: prometheus.NewRegistry(), Log: quiet,
+		Docs:  natsbus.NewDocuments(conn, 1, node.RoomsDocument, node.KeysDocument),
+		Lease: natsbus.NewLease(conn, wire.Root, cfg.Name, 1, clock.Now),
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return s.run("global", g.Run)
+}
+
+type candidate struct {
+	*regional.Server
+	reg  *prometheus.Registry
+	stop func()
+}
+
+func (c *candidate) leads() bool { return c.Status().Leading }
+
+func (s *site) regional(name string) *candidate {
+	s.t.Helper()
+	cfg := regional.DefaultConfig()
+	cfg.Name, cfg.DataCenter, cfg.DataDir, cfg.Bootstrap = name, "dublin", s.t.TempDir(), true
+	if errs := cfg.Validate(); len(errs) > 0 {
+		s.t.Fatal(errs)
+	}
+	conn, clock, reg := s.connect(name), node.NewClock(), prometheus.NewPedanticRegistry()
+	r, err := regional.New(regional.Options{
+		Config: cfg, Params: wire.DefaultParams(), Edges: conn, Global: conn, Clock: clock, Reg: reg, Log: quiet,
+		Docs:     natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument),
+		Lease:    natsbus.NewLease(conn, "regional.dublin", name, 1, clock.Now),
+		Promises: natsbus.NewPromises(conn, "dublin", 1),
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return &candidate{r, reg, s.run(name, r.Run)}
+}
+
+func (s *site) edge() *edge.Server {
+	s.t.Helper()
+	cfg := edge.DefaultConfig()
+	cfg.Name, cfg.DataCenter, cfg.DataDir, cfg.Listen = "edge-1", "dublin", s.t.TempDir(), "127.0.0.1:0"
+	conn := s.connect("edge-1")
+	e, err := edge.New(edge.Options{
+		Config: cfg, Params: wire.DefaultParams(), Bus: conn, Reg: prometheus.NewRegistry(), Log: quiet,
+		Docs: natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument),
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.run("edge", e.Run)
+	return e
+}
+
+func leased(e *edge.Server) func() bool {
+	return func() bool { r := e.Ready(); return r.Ready && !r.Isolated }
+}
+
+// The whole way of a right, with everybody started before whom they need: the
+// edge reports, the regional asks global, and the right comes down.
+func TestRightsComeDownFromGlobal(t *testing.T) {
+	s := newSite(t)
+	e := s.edge()
+	r := s.regional("one")
+	eventually(t, "the regional leads", r.leads)
+	if r.Ready().Ready || e.Ready().Ready {
+		t.Error("ready without rooms")
+	}
+	s.global()
+	eventually(t, "the edge has a lease", leased(e))
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	eventually(t, "a visitor is admitted", func() bool {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.URL()+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = "a.example"
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return e.Status().Rooms["a"].Sessions > 0
+	})
+	eventually(t, "the regional counts the session", func() bool { return r.Status().Rooms["a"].Active > 0 })
+	if l := r.Status().Rooms["a"]; l.Granted <= l.Returned || l.Granted-l.Returned > 10 {
+		t.Errorf("rights in dublin: %+v", l)
+	}
+	if !r.Ready().Ready || r.Ready().Isolated {
+		t.Errorf("the regional is not ready: %+v", r.Ready())
+	}
+	problems, err := testutil.GatherAndLint(r.reg)
+	if err != nil || len(problems) > 0 {
+		t.Error(err, problems)
+	}
+}
+
+func TestAStandbyTakesOver(t *testing.T) {
+	s := newSite(t)
+	stopGlobal := s.global()
+	a := s.regional("one")
+	eventually(t, "the first leads", a.leads)
+	b, e := s.regional("two"), s.edge()
+	eventually(t, "the edge has a lease", leased(e))
+	eventually(t, "the standby is ready", func() bool { return b.Ready().Ready && !b.leads() })
+	term := a.Status().Region.Term.N
+	begun := time.Now()
+	a.stop()
+	eventually(t, "the standby leads", b.leads)
+	if took := time.Since(begun); took > 2*time.Second {
+		t.Errorf("the takeover took %v", took)
+	}
+	eventually(t, "it knows the edge and global", func() bool {
+		st := b.Status().Region
+		return st.Term.N > term && !st.Isolated && len(st.Edges) > 0
+	})
+	eventually(t, "the edge has a lease of the new leader", func() bool { return leased(e)() && e.Status().SyncAge < 500*time.Millisecond })
+	if n := len(b.Status().Region.Edges); n != 1 {
+		t.Errorf("%d incarnations of the edge in the books, want 1", n)
+	}
+
+	// Without global the data centre goes on, and says so.
+	stopGlobal()
+	eventually(t, "the edge keeps its lease", leased(e))
+	if !b.Ready().Ready {
+		t.Error("a regional without global is not ready")
+	}
+}
+
+// What is no message is refused and counted, and leadership goes on.
+func TestNonsenseIsRefused(t *testing.T) {
+	s := newSite(t)
+	r := s.regional("one")
+	eventually(t, "it leads", r.leads)
+	stranger := s.connect("stranger")
+	eventually(t, "nonsense is counted", func() bool {
+		for _, subject := range []string{wire.ReportSubject("dublin", "edge-9"), wire.GrantSubject(wire.Root, "dublin")} {
+			if err := stranger.Publish(subject, []byte("nonsense")); err != nil {
+				return false
+			}
+		}
+		families, err := r.reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused := 0
+		for _, f := range families {
+			if f.GetName() == "vestibule_regional_messages_refused_total" {
+				for _, m := range f.Metric {
+					if m.GetCounter().GetValue() > 0 {
+						refused++
+					}
+				}
+			}
+		}
+		return refused == 2
+	})
+	if !r.leads() {
+		t.Error("it no longer leads")
+	}
+}
