@@ -1,0 +1,232 @@
+package slots_test
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"vestibule/internal/admission"
+	"vestibule/internal/wire"
+)
+
+// judge holds the nodes to the invariants of the ledger (docs: rights.md 3.9)
+// after every step:
+//
+//	HC1  no more sessions are valid than T; HC2 no more admissions in 60 s than R
+//	I1   an edge spends and renews no more than it was granted
+//	I3   true sessions, live credit and what is free fit into what a data centre holds
+//	I4   what is held and what is free fit into the limits
+//	I6   nobody follows a lower term; promises and rosters are stored before they are relied on
+//	I7   watermarks, fleet clocks and cumulative counters never go back
+func (w *world) judge() {
+	for _, e := range w.edges {
+		w.judgeEdge(e)
+	}
+	for _, s := range w.sites {
+		for _, n := range s.procs {
+			if !n.gone {
+				w.judgeAgg(n)
+			}
+		}
+	}
+	for _, r := range w.rooms {
+		w.judgeRoom(r)
+	}
+}
+
+func (w *world) fail(format string, args ...any) {
+	if w.broken == "" {
+		w.broken = fmt.Sprintf("at %v: ", time.Duration(w.now)) + fmt.Sprintf(format, args...)
+	}
+}
+
+func (w *world) judgeEdge(e *edgeProc) {
+	if e.gone {
+		return
+	}
+	now := e.read(w.now)
+	st := e.core.Status(now)
+	if st.Follows.N < e.follows {
+		w.fail("%s follows term %d after %d", e.name, st.Follows.N, e.follows)
+	}
+	e.follows = st.Follows.N
+	if st.Time < e.time {
+		w.fail("fleet time of %s goes back", e.name)
+	}
+	e.time = st.Time
+	for _, r := range w.rooms {
+		l := e.core.Ledger(now, r.id)
+		if l.Spent+l.Returned > l.Granted {
+			w.fail("%s: %d spent + %d returned > %d granted", e.name, l.Spent, l.Returned, l.Granted)
+		}
+		if w.cap && l.Renewed > l.RenewCeil {
+			w.fail("%s: %d renewals of %d", e.name, l.Renewed, l.RenewCeil)
+		}
+		if l.RateReturned > l.RateGranted {
+			w.fail("%s: %d rights of R returned of %d", e.name, l.RateReturned, l.RateGranted)
+		}
+	}
+}
+
+func (w *world) judgeAgg(n *aggProc) {
+	st := n.core.Status(n.read(w.now))
+	if st.Watermark < n.wm {
+		w.fail("the watermark of %s/%d goes back", n.site.name, n.term)
+	}
+	n.wm = st.Watermark
+	if n == n.site.newest() {
+		// What a promise forbids has to outlive the process that made it.
+		if st.Joined && st.Follows.N < n.site.follows {
+			w.fail("%s/%d follows term %d after %d", n.site.name, n.term, st.Follows.N, n.site.follows)
+		}
+		if st.Joined {
+			n.site.follows = st.Follows.N
+		}
+	}
+	for _, r := range w.rooms {
+		l, old := n.core.Ledger(r.id), n.books[r.id]
+		same := l.Gen == old.Gen && old.Settled && l.Settled
+		if same && (l.Granted < old.Granted || l.Returned < old.Returned || l.RateGranted < old.RateGranted || l.RateReturned < old.RateReturned) {
+			w.fail("the books of %s/%d go back", n.site.name, n.term)
+		}
+		if l.Freed < old.Freed {
+			w.fail("%s/%d counts a freed second again", n.site.name, n.term)
+		}
+		n.books[r.id] = l
+	}
+}
+
+// watchGrant is called with everything an aggregator says to an edge: a lease
+// is given only to an incarnation that the store knows to be alive.
+func (w *world) watchGrant(n *aggProc, g wire.Grant) {
+	if g.Lease == 0 {
+		return
+	}
+	if n.site.owner != n.term {
+		return // a zombie that does not know yet: its edges' promises are what holds it
+	}
+	i := slices.IndexFunc(n.site.stored.Roster, func(r wire.RosterEntry) bool { return r.Edge == g.To && r.Inc == g.Inc })
+	if i < 0 || n.site.stored.Roster[i].Dead {
+		w.fail("%s/%d gives %s a lease that its successor would not know of", n.site.name, n.term, g.To)
+	}
+}
+
+// watchReport is called with everything an aggregator says to global: what it
+// has promised is stored.
+func (w *world) watchReport(n *aggProc, m wire.Report) {
+	if n.site.owner == n.term && n.site.stored.Promise.N < m.Seen.N {
+		w.fail("%s/%d follows term %d, and the store says %d", n.site.name, n.term, m.Seen.N, n.site.stored.Promise.N)
+	}
+}
+
+// issued notes that somebody got a ticket with a session.
+func (w *world) issued(p *person, d admission.Decision) {
+	r := p.room
+	id := d.Ticket.ID
+	if int64(d.Ticket.Until)*1000 <= int64(w.fleetTime())-1000 {
+		w.fail("a ticket that expired at %d is served", d.Ticket.Until)
+	}
+	if _, known := r.until[id]; !known {
+		r.home[id] = p.edge.site
+	}
+	r.until[id] = max(r.until[id], d.Ticket.Until)
+	if d.Verdict == admission.Admit {
+		r.admitted = append(r.admitted, w.now)
+		r.where = append(r.where, p.edge.site)
+	}
+}
+
+// active returns how many sessions of the room are valid somewhere, in all or
+// in one data centre: the slowest clock of an edge says.
+func (w *world) active(r *roomTruth, s *site) int {
+	slowest := w.fleetTime()
+	for _, e := range w.edges {
+		if !e.gone {
+			if st := e.core.Status(e.read(w.now)); st.Synced {
+				slowest = min(slowest, st.Time)
+			}
+		}
+	}
+	n := 0
+	for id, until := range r.until {
+		if int64(until)*1000 > int64(slowest) && (s == nil || r.home[id] == s) {
+			n++
+		}
+	}
+	return n
+}
+
+// used returns how many were admitted in the last 60 s.
+func (w *world) used(r *roomTruth, s *site) int {
+	n := 0
+	for i := len(r.admitted) - 1; i >= 0 && w.now-r.admitted[i] < int64(time.Minute); i-- {
+		if s == nil || r.where[i] == s {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *world) judgeRoom(r *roomTruth) {
+	root := w.root()
+	rl := root.core.Ledger(r.id)
+	known := !root.gone
+	if known && rl.Complete {
+		want := r.total
+		if r.gone {
+			want = 0
+		}
+		if rl.Free >= 0 {
+			r.bindT = want
+		}
+		if rl.RateFree < 0 {
+			r.drained = 0
+		} else if r.drained == 0 {
+			r.drained = w.now
+		}
+		if r.drained != 0 && w.now-r.drained > int64(time.Minute) {
+			r.bindR = r.rate
+		}
+	}
+	active := w.active(r, nil)
+	r.peak = max(r.peak, active)
+	if active > int(r.bindT) && !w.excuse && !r.gone {
+		w.fail("%s: %d sessions are valid, the limit is %d", r.name, active, r.bindT)
+	}
+	if used := w.used(r, nil); used > int(r.bindR) && !w.excuse {
+		w.fail("%s: %d admissions in 60 s, the limit is %d", r.name, used, r.bindR)
+	}
+	sum, rsum := max(0, rl.Free), max(0, rl.RateFree)
+	for _, s := range w.sites {
+		n := s.newest()
+		l := n.core.Ledger(r.id)
+		if n.gone || !l.Settled {
+			known = false
+			continue
+		}
+		held, rheld := int64(l.Granted)-int64(l.Returned), int64(l.RateGranted)-int64(l.RateReturned)
+		sum, rsum = sum+held, rsum+rheld
+		credit, idle := int64(0), int64(0)
+		for _, e := range w.edges {
+			now := e.read(w.now)
+			if e.site != s || e.gone || !e.core.Status(now).Leased {
+				continue
+			}
+			el := e.core.Ledger(now, r.id)
+			credit += int64(el.Credit())
+			idle += int64(el.RateIdle)
+		}
+		if w.excuse {
+			continue
+		}
+		if here := int64(w.active(r, s)); here+credit+max(0, l.Free) > held {
+			w.fail("%s: %d sessions + %d credit + %d free > %d held (counted %d, of which presumed %d)", s.name, here, credit, l.Free, held, l.Active, l.Presumed)
+		}
+		if used := int64(w.used(r, s)); used+idle+max(0, l.RateFree) > rheld {
+			w.fail("%s: %d used in 60 s + %d idle + %d free > %d rights of R held", s.name, used, idle, l.RateFree, rheld)
+		}
+	}
+	if known && !w.excuse && (sum > int64(r.bindT) || rsum > int64(r.bindR)) {
+		w.fail("%s: held and free sum to %d of %d and %d of %d", r.name, sum, r.bindT, rsum, r.bindR)
+	}
+}

@@ -1,0 +1,448 @@
+package slots_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"vestibule/internal/line"
+	"vestibule/internal/wire"
+)
+
+// TestScripts plays the stories in testdata. Each begins with
+//
+//	fleet total=10 rate=60 session=1m policy=cap centres=dublin,nairobi edges=2 [bootstrap=false]
+//
+// which starts one coordinator, an aggregator in every data centre and edges
+// named by its first letter (d1, d2, n1, n2), all with the production cores.
+// Then
+//
+//	advance 3s [clicking=10s]      time passes; from now on, everybody inside asks for a page so often
+//	arrive d1 ann bob [room=…]     newcomers; arrive d1 n=20 for a crowd
+//	click ann [at=d2]              somebody asks for a page, perhaps elsewhere
+//	leave                          everybody goes home; their sessions stay until they expire
+//	cut X [up|down], mend X        messages from (up) or to (down) an edge or data centre are lost
+//	catch X up|down                they are kept instead
+//	deliver X up|down [reversed] [times=2] [newest] [keep]
+//	                               what was kept arrives: in which order, how often; catching ends unless keep
+//	drop X up|down                 what was kept is lost; catching ends
+//	crash d1|dublin|root, start …  a process ends for good; another begins, with what was stored
+//	start dublin|root beside       the next leader begins while the last one believes to lead
+//	start dublin blank             … and the store has lost its memory
+//	disk dublin stops|goes         writes of an aggregator wait
+//	limits total=5 rate=10         room settings change
+//	remove sale, add extra total=… rate=…
+//	excuse                         from here on sessions beyond T are allowed, as the prose explains
+//	ledger [root|dublin|d1 …]      the books: T/R throughout
+//	status                         who follows whom, which incarnations are known
+//	truth                          what is true, whatever the books say
+//
+// After every step of every story the judge looks at the invariants.
+func TestScripts(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		s := &script{}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			s.out.Reset()
+			s.do(t, d)
+			if s.w != nil && s.w.broken != "" {
+				t.Errorf("%s: broken: %s", d.Pos, s.w.broken)
+				s.w.broken = ""
+			}
+			if s.out.Len() == 0 {
+				return "ok\n"
+			}
+			return s.out.String()
+		})
+	})
+}
+
+type script struct {
+	w     *world
+	out   strings.Builder
+	crowd int
+}
+
+func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, format+"\n", args...) }
+
+func (s *script) do(t *testing.T, d *datadriven.TestData) {
+	w := s.w
+	arg := func(key, def string) string {
+		if a, ok := d.Arg(key); ok && len(a.Vals) > 0 {
+			return strings.Join(a.Vals, ",")
+		}
+		return def
+	}
+	number := func(key string, def int) int {
+		n, err := strconv.Atoi(arg(key, strconv.Itoa(def)))
+		if err != nil {
+			d.Fatalf(t, "%s: %v", key, err)
+		}
+		return n
+	}
+	length := func(text string) time.Duration {
+		x, err := time.ParseDuration(text)
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		return x
+	}
+	var words []string
+	for _, a := range d.CmdArgs {
+		if len(a.Vals) == 0 {
+			words = append(words, a.Key)
+		}
+	}
+	is := func(word string) bool { return slices.Contains(words, word) }
+	theRoom := func() *roomTruth {
+		name := arg("room", w.rooms[0].name)
+		for _, r := range w.rooms {
+			if r.name == name {
+				return r
+			}
+		}
+		d.Fatalf(t, "no room %q", name)
+		return nil
+	}
+
+	switch d.Cmd {
+	case "fleet":
+		centres := strings.Split(arg("centres", "dublin"), ",")
+		s.w = newWorld(wire.DefaultParams(), centres, number("edges", 1))
+		w = s.w
+		w.cap = arg("policy", "serve") == "cap"
+		w.lost = length(arg("lost_after", "15m"))
+		w.addRoom("sale", uint64(number("total", 10)), uint64(number("rate", 60)), length(arg("session", "1m")))
+		w.begin(arg("bootstrap", "true") == "true")
+		start := time.Duration(0)
+		w.tell = func(format string, args ...any) {
+			s.printf("%8.2fs  %s", (time.Duration(w.now) - start).Seconds(), fmt.Sprintf(format, args...))
+		}
+	case "advance":
+		if c, ok := d.Arg("clicking"); ok {
+			w.clicking = length(c.Vals[0])
+			for _, p := range w.people {
+				if p.in && w.clicking > 0 {
+					p.next = w.now + int64(w.clicking)
+				} else if p.in {
+					p.next = 0
+				}
+			}
+		}
+		w.run(length(words[0]))
+	case "arrive":
+		e := s.edge(t, d, words[0])
+		names := words[1:]
+		for range number("n", 0) {
+			s.crowd++
+			names = append(names, fmt.Sprintf("v%d", s.crowd))
+		}
+		tell := w.tell
+		w.tell = func(string, ...any) {}
+		var what []string
+		for _, name := range names {
+			p := w.arrive(name, theRoom(), e)
+			state := "waits"
+			if p.in {
+				state = "is let in"
+			} else if p.visit != nil {
+				state = "is held"
+			}
+			what = append(what, state)
+		}
+		w.tell = tell
+		if number("n", 0) == 0 {
+			for i, name := range names {
+				s.printf("%s %s", name, what[i])
+			}
+			return
+		}
+		for _, state := range []string{"is let in", "is held", "waits"} {
+			n := 0
+			for _, x := range what {
+				if x == state {
+					n++
+				}
+			}
+			if n > 0 {
+				s.printf("%d: %s", n, state)
+			}
+		}
+	case "click":
+		for _, p := range w.people {
+			if is(p.name) {
+				if at := arg("at", ""); at != "" {
+					p.edge = s.edge(t, d, at)
+				}
+				until := p.ticket.Until
+				w.ask(p)
+				switch {
+				case p.in && p.ticket.Until > until:
+					s.printf("%s is served, ticket renewed", p.name)
+				case p.in:
+					s.printf("%s is served, same ticket", p.name)
+				}
+			}
+		}
+	case "leave":
+		w.people, w.clicking = nil, 0
+	case "cut", "mend":
+		up, down, _ := s.links(t, d, words[0])
+		if !is("down") {
+			up.cut = d.Cmd == "cut"
+		}
+		if !is("up") {
+			down.cut = d.Cmd == "cut"
+		}
+	case "catch", "deliver", "drop":
+		up, down, _ := s.links(t, d, words[0])
+		l := up
+		if is("down") {
+			l = down
+		}
+		if d.Cmd == "catch" {
+			l.caught = true
+			return
+		}
+		pile := l.pile
+		l.pile = nil
+		l.caught = is("keep")
+		n := len(pile)
+		if d.Cmd == "drop" {
+			if n == 0 {
+				d.Fatalf(t, "nothing was caught")
+			}
+			return
+		}
+		if is("reversed") {
+			slices.Reverse(pile)
+		}
+		if is("newest") {
+			pile = pile[len(pile)-1:]
+		}
+		for range number("times", 1) {
+			for _, take := range pile {
+				take()
+			}
+		}
+		if is("keep") {
+			l.pile = pile
+		}
+		if n == 0 {
+			d.Fatalf(t, "nothing was caught")
+		}
+	case "crash", "start":
+		s.process(t, d, words, is)
+	case "disk":
+		_, _, site := s.links(t, d, words[0])
+		site.diskless = is("stops")
+		for _, n := range site.procs {
+			w.store(n)
+		}
+	case "limits":
+		r := theRoom()
+		w.setLimits(r, uint64(number("total", int(r.total))), uint64(number("rate", int(r.rate))))
+	case "remove":
+		for _, r := range w.rooms {
+			r.gone = r.gone || is(r.name)
+		}
+		w.setRooms()
+	case "add":
+		for _, r := range w.rooms {
+			if r.name == words[0] {
+				r.gone = false
+				w.setLimits(r, uint64(number("total", int(r.total))), uint64(number("rate", int(r.rate))))
+				return
+			}
+		}
+		w.addRoom(words[0], uint64(number("total", 10)), uint64(number("rate", 60)), length(arg("session", "1m")))
+		w.setRooms()
+	case "excuse":
+		w.excuse = true
+	case "ledger":
+		r := theRoom()
+		all := len(words) == 0
+		if all || is("root") {
+			s.rootLedger(r)
+		}
+		for _, site := range w.sites {
+			if all || is(site.name) {
+				s.siteLedger(site, r)
+			}
+		}
+		for _, e := range w.edges {
+			if is("edges") || is(e.name) {
+				s.edgeLedger(e, r)
+			}
+		}
+	case "status":
+		s.status()
+	case "truth":
+		r := theRoom()
+		s.printf("%d sessions valid of %d, %d admitted in the last minute of %d", w.active(r, nil), r.total, w.used(r, nil), r.rate)
+	default:
+		d.Fatalf(t, "unknown command")
+	}
+}
+
+func (s *script) edge(t *testing.T, d *datadriven.TestData, name string) *edgeProc {
+	for _, e := range s.w.edges {
+		if e.name == name {
+			return e
+		}
+	}
+	d.Fatalf(t, "no edge %q", name)
+	return nil
+}
+
+func (s *script) links(t *testing.T, d *datadriven.TestData, name string) (up, down *link, c *site) {
+	for _, c := range s.w.sites {
+		if c.name == name {
+			return &c.up, &c.down, c
+		}
+	}
+	e := s.edge(t, d, name)
+	return &e.up, &e.down, e.site
+}
+
+func (s *script) process(t *testing.T, d *datadriven.TestData, words []string, is func(string) bool) {
+	w := s.w
+	start := d.Cmd == "start"
+	if words[0] == "root" {
+		if !is("beside") {
+			w.root().gone = true
+		}
+		if start {
+			w.startRoot(false)
+		}
+		return
+	}
+	for _, c := range w.sites {
+		if c.name == words[0] {
+			if !is("beside") {
+				c.newest().gone = true
+			}
+			if start {
+				if is("blank") {
+					c.stored = wire.Durable{}
+				}
+				w.startAgg(c, false)
+			}
+			return
+		}
+	}
+	e := s.edge(t, d, words[0])
+	if start {
+		w.startEdge(e)
+	} else {
+		w.stopEdge(e)
+	}
+}
+
+func (s *script) rootLedger(r *roomTruth) {
+	l := s.w.root().core.Ledger(r.id)
+	state := "complete"
+	if !l.Complete {
+		state = "lends only what comes back"
+	}
+	queue := ""
+	if l.View != nil && l.View.Horizon != line.Open {
+		queue = fmt.Sprintf(", %.0f wait", l.View.Line.Total())
+	}
+	s.printf("root: limit %d/%d free %d/%d, %s%s", l.Total, l.Rate, l.Free, l.RateFree, state, queue)
+	for _, c := range l.Centres {
+		gen := ""
+		if c.Gen > 0 {
+			gen = fmt.Sprintf(" generation %x", c.Gen)
+		}
+		if !c.Adopted {
+			gen += " not adopted"
+		}
+		s.printf("  %s: lent %d/%d idle %d/%d keep %d/%d%s", c.Name, c.Held, c.RateHeld, c.Idle, c.RateIdle, c.Keep, c.RateKeep, gen)
+	}
+}
+
+func (s *script) siteLedger(c *site, r *roomTruth) {
+	n := c.newest()
+	l := n.core.Ledger(r.id)
+	state := ""
+	if !l.Settled {
+		state = ", recovering"
+	}
+	if n.gone {
+		state = ", stopped"
+	}
+	wm := n.core.Status(n.read(s.w.now)).Watermark
+	ago := "none"
+	if wm > 0 {
+		ago = fmt.Sprintf("%.1fs ago", max(0, s.w.fleetTime().Sub(wm)).Seconds())
+	}
+	s.printf("%s: granted %d/%d returned %d/%d held %d/%d free %d/%d credit %d active %d presumed %d, watermark %s%s", c.name,
+		l.Granted, l.RateGranted, l.Returned, l.RateReturned, int64(l.Granted)-int64(l.Returned), int64(l.RateGranted)-int64(l.RateReturned),
+		l.Free, l.RateFree, l.Credit, l.Active, l.Presumed, ago, state)
+}
+
+func (s *script) edgeLedger(e *edgeProc, r *roomTruth) {
+	if e.gone {
+		s.printf("%s: down", e.name)
+		return
+	}
+	now := e.read(s.w.now)
+	l, st := e.core.Ledger(now, r.id), e.core.Status(now)
+	lease := "leased"
+	if !st.Leased {
+		lease = "no lease"
+	}
+	s.printf("%s: granted %d/%d returned %d/%d spent %d credit %d/%d renewed %d of %d, held %d, tenure %d, %s", e.name,
+		l.Granted, l.RateGranted, l.Returned, l.RateReturned, l.Spent, l.Credit(), l.RateIdle, l.Renewed, l.RenewCeil, l.Held, st.Tenure, lease)
+}
+
+func (s *script) status() {
+	w := s.w
+	for _, n := range w.roots {
+		if !n.gone {
+			s.printf("root/%d leads", n.term)
+		}
+	}
+	for _, c := range w.sites {
+		for _, n := range c.procs {
+			if n.gone {
+				continue
+			}
+			st := n.core.Status(n.read(w.now))
+			what := "follows nobody"
+			if st.Joined {
+				what = fmt.Sprintf("follows root/%d", st.Follows.N)
+			} else if st.Follows.N > 0 {
+				what = fmt.Sprintf("has promised root/%d", st.Follows.N)
+			}
+			if !st.Leased {
+				what += ", no lease"
+			}
+			if st.Isolated {
+				what += ", isolated"
+			}
+			var edges []string
+			for _, e := range st.Edges {
+				edges = append(edges, e.Name+" "+e.State)
+			}
+			slices.Sort(edges)
+			s.printf("%s/%d %s; edges: %s", c.name, n.term, what, strings.Join(edges, ", "))
+		}
+	}
+	for _, e := range w.edges {
+		if e.gone {
+			continue
+		}
+		st := e.core.Status(e.read(w.now))
+		lease := "leased"
+		if !st.Leased {
+			lease = "no lease"
+		}
+		s.printf("%s follows %s/%d, tenure %d, %s", e.name, e.site.name, st.Follows.N, st.Tenure, lease)
+	}
+}

@@ -1,0 +1,569 @@
+package slots_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"vestibule/internal/admission"
+	"vestibule/internal/fleet"
+	"vestibule/internal/room"
+	"vestibule/internal/slots"
+	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
+)
+
+// world is a small fleet on virtual time: coordinators, aggregators and edges
+// as they are in production, with links and stores that a test breaks one by
+// one. Scripts and the property of faults both drive it; an oracle (see judge)
+// watches every step. internal/sim is the big brother with demand and meters.
+type world struct {
+	params wire.Params
+	cap    bool
+	lost   time.Duration
+	now    int64 // true nanoseconds since the start
+	count  int   // letters sent, for order among equals
+
+	rooms  []*roomTruth // the set that is in force, and those that went
+	mail   []letter     // under way
+	roots  []*rootProc
+	sites  []*site
+	edges  []*edgeProc
+	people []*person
+
+	chaos chaos
+	rng   *rand.Rand
+
+	clicking time.Duration // everybody inside asks for a page so often; 0 for never
+	tell     func(format string, args ...any)
+	broken   string // the first promise that was broken
+	excuse   bool   // sessions beyond T are allowed here: the script says why
+}
+
+// chaos is what the network does to each message.
+type chaos struct {
+	loss, double, late float64
+	most               time.Duration // by which a late or doubled message is late
+}
+
+type letter struct {
+	at   int64
+	n    int
+	take func()
+}
+
+// link is one direction between a child and its parent.
+type link struct {
+	cut    bool
+	caught bool     // messages are kept until the script delivers them
+	pile   []func() // what was kept
+}
+
+type proc struct {
+	offset int64
+	drift  float64
+	gone   bool
+}
+
+func (p *proc) read(now int64) fleet.Mono {
+	return fleet.Mono(now + p.offset + int64(float64(now)*p.drift))
+}
+
+func (p *proc) when(m fleet.Mono) int64 {
+	if m == fleet.Never {
+		return 1 << 62
+	}
+	return int64(float64(int64(m)-p.offset)/(1+p.drift)) + 1
+}
+
+type rootProc struct {
+	proc
+	term uint64
+	core *slots.Allocator
+	time int64 // when it was last told the wall time
+}
+
+// site is a data centre.
+type site struct {
+	name     string
+	procs    []*aggProc // newest last
+	stored   wire.Durable
+	owner    uint64
+	diskless bool // writes wait
+	up, down link
+	follows  uint64 // highest term that an aggregator of it has followed
+}
+
+type aggProc struct {
+	proc
+	site    *site
+	term    uint64
+	core    *slots.Aggregator
+	writing bool
+	wm      fleet.Time
+	books   map[room.ID]slots.RegionLedger // as of the last check
+}
+
+func (s *site) newest() *aggProc { return s.procs[len(s.procs)-1] }
+
+type edgeProc struct {
+	proc
+	name     string
+	site     *site
+	core     *admission.Engine
+	life     int // how often it was started
+	up, down link
+	follows  uint64
+	time     fleet.Time
+}
+
+type person struct {
+	name   string
+	room   *roomTruth
+	edge   *edgeProc
+	ticket ticket.Ticket
+	in     bool
+	visit  *admission.Visit
+	next   int64 // next request, or the end of the patience of a held one; 0 for none
+}
+
+// roomTruth is what is true of one room, whatever the nodes believe.
+type roomTruth struct {
+	id          room.ID
+	name        string
+	gone        bool
+	total, rate uint64
+	session     time.Duration
+
+	until    map[uint64]uint32 // newest expiry second of every ticket
+	home     map[uint64]*site
+	admitted []int64 // moments
+	where    []*site
+
+	bindT, bindR uint64 // limits that bind now: a lowered one only once it has drained
+	drained      int64  // since when nothing is lent beyond a lowered R; 0 for not
+	peak         int
+}
+
+// dawn is fleet time at the start: the day of the worked example.
+const dawn = fleet.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
+
+func newWorld(params wire.Params, centres []string, edges int) *world {
+	w := &world{params: params, lost: 15 * time.Minute, rng: rand.New(rand.NewPCG(1, 2)), tell: func(string, ...any) {}}
+	for _, name := range centres {
+		s := &site{name: name}
+		w.sites = append(w.sites, s)
+		for k := range edges {
+			w.edges = append(w.edges, &edgeProc{name: fmt.Sprintf("%s%d", name[:1], k+1), site: s})
+		}
+	}
+	return w
+}
+
+func (w *world) addRoom(name string, total, rate uint64, session time.Duration) *roomTruth {
+	r := &roomTruth{
+		id: room.IDOf(name), name: name, total: total, rate: rate, session: session,
+		until: map[uint64]uint32{}, home: map[uint64]*site{}, bindT: total, bindR: rate,
+	}
+	w.rooms = append(w.rooms, r)
+	return r
+}
+
+// begin starts every process. bootstrap says that the fleet is new.
+func (w *world) begin(bootstrap bool) {
+	w.startRoot(bootstrap)
+	for _, s := range w.sites {
+		w.startAgg(s, bootstrap)
+	}
+	for _, e := range w.edges {
+		w.startEdge(e)
+	}
+}
+
+func (w *world) clock() proc { return proc{offset: w.rng.Int64N(int64(time.Hour))} }
+
+func (w *world) startRoot(bootstrap bool) {
+	var names []string
+	for _, s := range w.sites {
+		names = append(names, s.name)
+	}
+	n := &rootProc{proc: w.clock(), term: uint64(len(w.roots)) + 1}
+	n.core = slots.NewAllocator(n.read(w.now), slots.AllocatorConfig{
+		Term: wire.Term{N: n.term, Nonce: w.rng.Uint64()}, Centres: names, Params: w.params, Bootstrap: bootstrap,
+	})
+	n.core.SetLease(fleet.Never)
+	n.core.SetRooms(n.read(w.now), w.roomSet())
+	w.roots = append(w.roots, n)
+}
+
+func (w *world) root() *rootProc { return w.roots[len(w.roots)-1] }
+
+func (w *world) startAgg(s *site, bootstrap bool) {
+	n := &aggProc{proc: w.clock(), site: s, term: uint64(len(s.procs)) + 1, books: map[room.ID]slots.RegionLedger{}}
+	s.owner = n.term // from now on the store takes no word of a predecessor
+	n.core = slots.NewAggregator(n.read(w.now), slots.AggregatorConfig{
+		DC: s.name, Term: wire.Term{N: n.term, Nonce: w.rng.Uint64()}, Params: w.params, Bootstrap: bootstrap,
+	}, s.stored)
+	n.core.SetLease(fleet.Never)
+	n.core.SetRooms(n.read(w.now), w.roomSet())
+	s.procs = append(s.procs, n)
+	w.store(n)
+}
+
+func (w *world) startEdge(e *edgeProc) {
+	e.proc = w.clock()
+	e.life++
+	e.core = admission.New(admission.Config{
+		Edge: e.name, DC: e.site.name, Params: w.params, Limits: admission.DefaultLimits(),
+		Rand: rand.New(rand.NewPCG(w.rng.Uint64(), w.rng.Uint64())),
+	})
+	e.follows, e.time = 0, 0
+	e.core.SetRooms(e.read(w.now), w.edgeRooms())
+}
+
+func (w *world) stopEdge(e *edgeProc) {
+	e.gone = true
+	for _, p := range w.people {
+		if p.edge == e && p.visit != nil {
+			p.visit, p.next = nil, w.now+int64(time.Second)
+		}
+	}
+}
+
+func (w *world) roomSet() []slots.RoomConfig {
+	var out []slots.RoomConfig
+	for _, r := range w.rooms {
+		if !r.gone {
+			out = append(out, slots.RoomConfig{ID: r.id, Total: r.total, Rate: r.rate, Session: r.session, Cap: w.cap, LostWait: w.lost})
+		}
+	}
+	return out
+}
+
+func (w *world) edgeRooms() []admission.Room {
+	var out []admission.Room
+	for _, r := range w.rooms {
+		if !r.gone {
+			out = append(out, admission.Room{ID: r.id, Cap: w.cap})
+		}
+	}
+	return out
+}
+
+// setRooms tells every process the room set.
+func (w *world) setRooms() {
+	for _, n := range w.roots {
+		if !n.gone {
+			n.core.SetRooms(n.read(w.now), w.roomSet())
+		}
+	}
+	for _, s := range w.sites {
+		for _, n := range s.procs {
+			if !n.gone {
+				n.core.SetRooms(n.read(w.now), w.roomSet())
+			}
+		}
+	}
+	for _, e := range w.edges {
+		if !e.gone {
+			e.core.SetRooms(e.read(w.now), w.edgeRooms())
+		}
+	}
+}
+
+func (w *world) setLimits(r *roomTruth, total, rate uint64) {
+	r.total, r.rate = total, rate
+	r.bindT, r.bindR, r.drained = max(r.bindT, total), max(r.bindR, rate), 0
+	w.setRooms()
+}
+
+// send puts a message on its way.
+func (w *world) send(l *link, take func()) {
+	if l.cut {
+		return
+	}
+	if l.caught {
+		l.pile = append(l.pile, take)
+		return
+	}
+	c := &w.chaos
+	if c.loss > 0 && w.rng.Float64() < c.loss {
+		return
+	}
+	const trip = int64(2 * time.Millisecond)
+	w.post(trip, take)
+	if c.double > 0 && w.rng.Float64() < c.double {
+		w.post(trip+w.rng.Int64N(int64(c.most)), take)
+	}
+	if c.late > 0 && w.rng.Float64() < c.late { // the first copy too
+		w.mail[len(w.mail)-1].at += w.rng.Int64N(int64(c.most))
+	}
+}
+
+func (w *world) post(after int64, take func()) {
+	w.count++
+	w.mail = append(w.mail, letter{at: w.now + after, n: w.count, take: take})
+}
+
+// run lets d pass.
+func (w *world) run(d time.Duration) {
+	end := w.now + int64(d)
+	for w.broken == "" {
+		next := w.due()
+		if next > end {
+			break
+		}
+		w.now = max(w.now, next)
+		w.step()
+		w.judge()
+		w.now += int64(100 * time.Microsecond)
+	}
+	w.now = max(w.now, end)
+	w.judge()
+}
+
+// due returns when something happens next.
+func (w *world) due() int64 {
+	next := int64(1 << 62)
+	for i := range w.mail {
+		next = min(next, w.mail[i].at)
+	}
+	for _, n := range w.roots {
+		if !n.gone {
+			next = min(next, n.when(n.core.GrantsDue()))
+		}
+	}
+	for _, s := range w.sites {
+		for _, n := range s.procs {
+			if !n.gone {
+				next = min(next, n.when(min(n.core.GrantsDue(), n.core.ReportDue())))
+			}
+		}
+	}
+	for _, e := range w.edges {
+		if !e.gone {
+			next = min(next, e.when(e.core.Due()))
+		}
+	}
+	for _, p := range w.people {
+		if p.next != 0 {
+			next = min(next, p.next)
+		}
+	}
+	return next
+}
+
+// step does everything that is due.
+func (w *world) step() {
+	for {
+		first := -1
+		for i := range w.mail {
+			if l := &w.mail[i]; l.at <= w.now && (first < 0 || l.at < w.mail[first].at || (l.at == w.mail[first].at && l.n < w.mail[first].n)) {
+				first = i
+			}
+		}
+		if first < 0 {
+			break
+		}
+		l := w.mail[first]
+		w.mail = slices.Delete(w.mail, first, first+1)
+		l.take()
+	}
+	for _, p := range w.people {
+		if p.next != 0 && p.next <= w.now {
+			w.ask(p)
+		}
+	}
+	for _, e := range w.edges {
+		w.runEdge(e)
+	}
+	for _, s := range w.sites {
+		for _, n := range s.procs {
+			w.runAgg(n)
+		}
+	}
+	for _, n := range w.roots {
+		w.runRoot(n)
+	}
+}
+
+func (w *world) runEdge(e *edgeProc) {
+	if e.gone {
+		return
+	}
+	now := e.read(w.now)
+	if e.core.Due() > now {
+		return
+	}
+	for _, m := range e.core.Report(now) {
+		w.send(&e.up, func() { w.toAggs(e.site, m) })
+	}
+}
+
+func (w *world) toAggs(s *site, m wire.Report) {
+	for _, n := range s.procs {
+		if !n.gone {
+			n.core.Observe(n.read(w.now), m)
+		}
+	}
+}
+
+func (w *world) runAgg(n *aggProc) {
+	if n.gone {
+		return
+	}
+	s := n.site
+	if by, fenced := n.core.Fenced(); fenced {
+		w.tell("%s/%d has seen term %d and stops", s.name, n.term, by)
+		n.gone = true
+		return
+	}
+	now := n.read(w.now)
+	if n.core.GrantsDue() <= now {
+		for _, g := range n.core.Grants(now) {
+			w.watchGrant(n, g)
+			for _, e := range w.edges {
+				if e.site == s && e.name == g.To {
+					w.send(&e.down, func() { w.toEdge(e, g) })
+				}
+			}
+		}
+	}
+	if n.core.ReportDue() <= now {
+		for _, m := range n.core.Report(now) {
+			w.watchReport(n, m)
+			w.send(&s.up, func() {
+				for _, r := range w.roots {
+					if !r.gone {
+						r.core.Observe(r.read(w.now), m)
+					}
+				}
+			})
+		}
+	}
+	w.store(n)
+}
+
+func (w *world) toEdge(e *edgeProc, g wire.Grant) {
+	if e.gone {
+		return
+	}
+	now := e.read(w.now)
+	e.core.Apply(now, g)
+	for _, v := range e.core.Release(now, nil) {
+		p := v.Data.(*person)
+		w.decided(p, v.Decision)
+	}
+}
+
+// store begins to write what an aggregator wants kept.
+func (w *world) store(n *aggProc) {
+	if n.writing || n.gone || n.site.diskless {
+		return
+	}
+	d, ok := n.core.Unsaved()
+	if !ok {
+		return
+	}
+	n.writing = true
+	w.post(int64(time.Millisecond), func() { w.written(n, d) })
+}
+
+func (w *world) written(n *aggProc, d wire.Durable) {
+	if n.gone {
+		return
+	}
+	if n.site.owner != n.term {
+		w.tell("%s/%d may not write any more and stops", n.site.name, n.term)
+		n.gone = true
+		return
+	}
+	n.site.stored, n.writing = d, false
+	n.core.Saved(n.read(w.now), d.Version)
+	w.store(n)
+}
+
+func (w *world) runRoot(n *rootProc) {
+	if n.gone {
+		return
+	}
+	if by, fenced := n.core.Fenced(); fenced {
+		w.tell("root/%d has seen term %d and stops", n.term, by)
+		n.gone = true
+		return
+	}
+	now := n.read(w.now)
+	if n.core.GrantsDue() > now {
+		return
+	}
+	n.core.SetTime(now, w.fleetTime())
+	for _, g := range n.core.Grants(now) {
+		for _, s := range w.sites {
+			if s.name == g.To {
+				w.send(&s.down, func() {
+					for _, a := range s.procs {
+						if !a.gone {
+							a.core.Apply(a.read(w.now), g)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+func (w *world) fleetTime() fleet.Time { return dawn + fleet.Time(w.now/1e6) }
+
+// arrive lets a new visitor come.
+func (w *world) arrive(name string, r *roomTruth, e *edgeProc) *person {
+	p := &person{name: name, room: r, edge: e}
+	w.people = append(w.people, p)
+	w.ask(p)
+	return p
+}
+
+// ask lets somebody ask for a page, or lose patience while being held.
+func (w *world) ask(p *person) {
+	p.next = 0
+	e := p.edge
+	if e.gone {
+		p.next = w.now + int64(time.Second)
+		return
+	}
+	now := e.read(w.now)
+	if v := p.visit; v != nil {
+		p.visit = nil
+		if e.core.GiveUp(now, v) {
+			w.decided(p, v.Decision)
+			return
+		}
+	}
+	w.decided(p, e.core.Arrive(now, p.room.id, p.ticket))
+}
+
+func (w *world) decided(p *person, d admission.Decision) {
+	p.ticket = d.Ticket
+	p.visit, p.next = nil, 0
+	switch d.Verdict {
+	case admission.Admit, admission.Serve:
+		w.issued(p, d)
+		if !p.in {
+			w.tell("%s is let in", p.name)
+		}
+		p.in = true
+		if w.clicking > 0 {
+			p.next = w.now + int64(w.clicking)
+		}
+		return
+	case admission.Hold:
+		p.visit = &admission.Visit{Room: p.room.id, Ticket: d.Ticket, Data: p}
+		p.edge.core.Hold(p.edge.read(w.now), p.visit)
+	case admission.Queue:
+	}
+	if p.in {
+		w.tell("%s is out", p.name)
+	}
+	p.in = false
+	p.next = w.now + int64(d.Retry)
+}
