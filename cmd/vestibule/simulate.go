@@ -28,7 +28,9 @@ func simulate(args []string, stdout, stderr io.Writer) error {
 	f.DurationVar(&cfg.Network.LAN, "lan", cfg.Network.LAN, "one-way delay inside a data centre, mean")
 	f.Float64Var(&cfg.Network.Loss, "loss", cfg.Network.Loss, "share of messages lost, 0 to 1")
 	seeds := f.Int("seeds", 1, "so many seeds, beginning with --seed, one line each")
-	vary := f.Bool("vary", false, "draw fleet, limits, demand, people and network from the seed; other flags than --seed and --seeds are ignored")
+	vary := f.Bool("vary", false, "draw fleet, limits, demand, people and network from the seed; other flags than --seed, --seeds, --faults and --trace are ignored")
+	broken := f.Bool("faults", false, "with --vary: let things go wrong, drawn from the seed too")
+	trace := f.Bool("trace", false, "tell every fault on standard error")
 	f.BoolVar(&cfg.Network.Encode, "encode", false, "let messages travel as bytes, through the wire codec")
 	faults, err := parse(f, args, stderr)
 	if err != nil {
@@ -51,9 +53,15 @@ func simulate(args []string, stdout, stderr io.Writer) error {
 		c := cfg
 		c.Seed += uint64(i)
 		if *vary {
-			c = sim.Vary(c.Seed)
+			if c = sim.Vary(c.Seed); *broken {
+				c = sim.VaryFaults(c.Seed)
+			}
 		}
-		r := sim.New(c).Run()
+		w := sim.New(c)
+		if *trace {
+			w.Trace(func(format string, args ...any) { fmt.Fprintf(stderr, format, args...) })
+		}
+		r := w.Run()
 		out := r.Table()
 		if *seeds > 1 {
 			out = r.Line() + "\n"

@@ -67,7 +67,7 @@ func (c *Clock) Sync(now, sent Mono, dwell time.Duration, at Time, parentErr tim
 		rtt = 0
 	}
 	err := rtt/2 + time.Duration(float64(now.Sub(sent))*Drift) + parentErr + time.Millisecond
-	if c.synced && err > c.Err(now) {
+	if c.synced && err > c.known(now) {
 		return false
 	}
 	c.synced = true
@@ -95,7 +95,7 @@ func (c *Clock) Slew(now Mono, t Time, maxRate float64) time.Duration {
 // before. Before the first Sync or Set it returns the newest floor.
 func (c *Clock) Now(now Mono) Time {
 	if c.synced {
-		if t := Time(floorDiv(int64(now)+c.offset, 1e6)); t > c.last {
+		if t := c.estimate(now); t > c.last {
 			c.last = t
 		}
 	}
@@ -109,14 +109,24 @@ func (c *Clock) Floor(t Time) {
 	}
 }
 
-// Err returns the bound on the clock's error at the reading now; it grows with
-// drift since the last sample. A clock never synced answers Unsynced.
+// Err returns the bound on the error of Now at the reading now; it grows with
+// drift since the last sample, and by as much as Now stands still ahead of what
+// the clock has learned since. A clock never synced answers Unsynced.
 func (c *Clock) Err(now Mono) time.Duration {
 	if !c.synced {
 		return Unsynced
 	}
+	ahead := max(0, c.last-c.estimate(now))
+	return c.known(now) + time.Duration(ahead)*time.Millisecond
+}
+
+// known is the error of the estimate itself.
+func (c *Clock) known(now Mono) time.Duration {
 	return c.err + time.Duration(float64(now.Sub(c.base))*Drift)
 }
+
+// estimate is what the clock would read if it could go back.
+func (c *Clock) estimate(now Mono) Time { return Time(floorDiv(int64(now)+c.offset, 1e6)) }
 
 // Sure reports whether the clock is certain enough to admit and renew by.
 func (c *Clock) Sure(now Mono) bool { return c.synced && c.Err(now) <= MaxError }

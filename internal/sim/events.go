@@ -12,6 +12,8 @@ const (
 	evReport                   // a report arrives
 	evGrant                    // a grant arrives
 	evStored                   // a regional's store has written
+	evTick                     // the judge looks at the clocks
+	evDo                       // something is done: a fault, or its end
 	evSecond                   // a second of true time begins
 	evArrival                  // the next visitor comes
 )

@@ -192,6 +192,9 @@ func (w *World) parallel(v *visitor) {
 	for range 1 + w.rng.IntN(7) {
 		k := w.anyEdge(v.centre)
 		n := w.edges[k]
+		if !w.reachable(n) {
+			continue
+		}
 		d := n.core.Arrive(n.clock.read(w.now), w.room, v.ticket)
 		w.wakeEdge(k)
 		if !d.Enters() {
@@ -211,6 +214,15 @@ func (w *World) parallel(v *visitor) {
 func (w *World) request(i int32) {
 	v := &w.visitors[i]
 	n := w.edges[v.edge]
+	if !w.reachable(n) {
+		// A balancer sends the visitor to another edge, or nobody answers.
+		if v.edge = w.anyEdge(v.centre); !w.reachable(w.edges[v.edge]) {
+			v.gen++
+			w.plan(event{at: w.now + int64(time.Second), kind: evVisit, node: i, gen: v.gen})
+			return
+		}
+		n = w.edges[v.edge]
+	}
 	now := n.clock.read(w.now)
 	d := n.core.Arrive(now, w.room, v.ticket)
 	if d.Verdict == admission.Hold {
@@ -226,6 +238,10 @@ func (w *World) request(i int32) {
 	w.answer(i, d)
 	w.wakeEdge(v.edge)
 }
+
+// reachable reports whether visitors reach the edge: it runs, and was ready
+// once since it began.
+func (w *World) reachable(n *edgeNode) bool { return !n.down && n.synced && n.asleep <= w.now }
 
 // answer is the edge's answer to a visitor's request.
 func (w *World) answer(i int32, d admission.Decision) {
@@ -275,6 +291,10 @@ func (w *World) giveUp(i int32, gen uint64) {
 	}
 	n := w.edges[v.edge]
 	h := v.hold
+	if n.asleep > w.now {
+		w.plan(event{at: n.asleep, kind: evGiveUp, node: i, gen: gen})
+		return
+	}
 	if !n.core.GiveUp(n.clock.read(w.now), h) {
 		return
 	}

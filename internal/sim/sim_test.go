@@ -144,7 +144,7 @@ func TestTheJudgeSees(t *testing.T) {
 			enter(w, 1, soon+5) // renewed
 			for s := int64(60); s <= at; s++ {
 				w.now = s * int64(time.Second)
-				w.judge.second(w)
+				w.judge.tick(w)
 			}
 			if w.judge.active != want {
 				t.Errorf("after %d s %d sessions are valid, want %d", at, w.judge.active, want)

@@ -38,6 +38,7 @@ type Config struct {
 	Demand  Demand
 	People  People
 	Network Network
+	Faults  Faults
 }
 
 // Network is how messages travel without faults.
@@ -95,13 +96,16 @@ type World struct {
 	cfg    Config
 	room   room.ID
 	rng    *rand.Rand // people and network
+	chaos  *rand.Rand // faults, so that the same seed draws the same people with and without
 	now    int64      // true time, nanoseconds since the start
 	agenda agenda
 	events uint64
+	trace  func(format string, args ...any) // tells faults; nil for not at all
 
-	global  *globalNode
-	regions []*regionNode
-	edges   []*edgeNode // of all regions, region by region
+	globals []*globalProc // every one there ever was; the last is the newest
+	regions []*region
+	aggs    []*regionProc // every aggregator there ever was, by number
+	edges   []*edgeNode   // of all regions, region by region
 
 	visitors []visitor
 	free     []int32 // visitors that ended
@@ -127,27 +131,56 @@ func (c nodeClock) when(m fleet.Mono) int64 {
 	return int64(float64(int64(m)-c.offset)/(1+c.drift)) + 1
 }
 
-type globalNode struct {
-	clock nodeClock
-	core  *slots.Allocator
-	timer timer
+// proc is what every process has: a machine's clock, a timer, and a life.
+type proc struct {
+	clock  nodeClock
+	timer  timer
+	gone   bool  // ended, for good
+	asleep int64 // stopped until then: it neither hears nor does anything
 }
 
-type regionNode struct {
-	name   string
-	clock  nodeClock
-	core   *slots.Aggregator
-	timer  timer
-	stored uint64 // version being written
+// globalProc is one process that leads, or believes to.
+type globalProc struct {
+	proc
+	core   *slots.Allocator
+	offset time.Duration // of its machine's wall clock
+}
+
+// region is a data centre: its aggregators, newest last, and its store.
+type region struct {
+	name    string
+	procs   []*regionProc
+	stored  wire.Durable
+	owner   uint64 // term that the store belongs to
+	cutUp   int64  // nothing reaches global until then
+	cutDown int64  // nothing comes from global until then
+}
+
+// newest returns the aggregator with the highest term.
+func (r *region) newest() *regionProc { return r.procs[len(r.procs)-1] }
+
+type regionProc struct {
+	proc
+	id      int32
+	region  int32
+	term    uint64
+	core    *slots.Aggregator
+	writing uint64 // version being written
 }
 
 type edgeNode struct {
-	name   string
-	region int32
-	clock  nodeClock
-	core   *admission.Engine
-	timer  timer
+	proc
+	name    string
+	region  int32
+	core    *admission.Engine
+	down    bool  // between two lives
+	synced  bool  // was told fleet time in this life: visitors are sent here
+	cutUp   int64 // nothing reaches the regional until then
+	cutDown int64 // nothing comes from it until then
 }
+
+// newest returns the coordinator with the highest term.
+func (w *World) newest() *globalProc { return w.globals[len(w.globals)-1] }
 
 // timer is the one pending wake-up of a node.
 type timer struct {
@@ -158,57 +191,91 @@ type timer struct {
 // New returns the world of cfg at its beginning.
 func New(cfg Config) *World {
 	w := &World{
-		cfg:  cfg,
-		room: room.IDOf("sale"),
-		rng:  rand.New(rand.NewPCG(cfg.Seed, 0x7665737469)),
+		cfg:   cfg,
+		room:  room.IDOf("sale"),
+		rng:   rand.New(rand.NewPCG(cfg.Seed, 0x7665737469)),
+		chaos: rand.New(rand.NewPCG(cfg.Seed, 0x6368616f73)),
 	}
 	w.judge.begin(w)
 	w.meters.begin(w)
 	w.arrivals.begin(w)
 
-	clock := func() nodeClock {
-		return nodeClock{offset: w.rng.Int64N(int64(time.Hour)), drift: (w.rng.Float64()*2 - 1) * 50e-6}
+	w.startGlobal(true)
+	for i := range cfg.Centres {
+		w.regions = append(w.regions, &region{name: fmt.Sprintf("dc%d", i+1)})
+		w.startRegion(int32(i), true)
 	}
-	names := make([]string, cfg.Centres)
-	for i := range names {
-		names[i] = fmt.Sprintf("dc%d", i+1)
-	}
-	w.global = &globalNode{clock: clock()}
-	w.global.core = slots.NewAllocator(w.global.clock.read(0), slots.AllocatorConfig{
-		Term: wire.Term{N: 1, Nonce: w.rng.Uint64()}, Centres: names, Params: cfg.Params, Bootstrap: true,
-	})
-	w.global.core.SetLease(fleet.Never)
-	w.global.core.SetRooms(w.global.clock.read(0), w.rooms())
-	for i, name := range names {
-		r := &regionNode{name: name, clock: clock()}
-		r.core = slots.NewAggregator(r.clock.read(0), slots.AggregatorConfig{
-			DC: name, Term: wire.Term{N: 1, Nonce: w.rng.Uint64()}, Params: cfg.Params, Bootstrap: true,
-		}, wire.Durable{})
-		r.core.SetLease(fleet.Never)
-		r.core.SetRooms(r.clock.read(0), w.rooms())
-		w.regions = append(w.regions, r)
+	for i := range cfg.Centres {
 		for k := range cfg.Edges {
-			e := &edgeNode{name: fmt.Sprintf("edge%d", k+1), region: int32(i), clock: clock()}
-			e.core = admission.New(admission.Config{
-				Edge: e.name, DC: name, Params: cfg.Params, Limits: admission.DefaultLimits(), Rand: w.fork(),
-			})
-			e.core.SetRooms(e.clock.read(0), []admission.Room{{ID: w.room, Cap: cfg.Cap}})
-			w.edges = append(w.edges, e)
+			n := &edgeNode{name: fmt.Sprintf("edge%d", k+1), region: int32(i)}
+			n.clock = w.clock()
+			w.edges = append(w.edges, n)
+			w.startEdge(int32(len(w.edges) - 1))
 		}
 	}
-	w.wakeGlobal()
-	for i := range w.regions {
-		w.store(int32(i))
-		w.wakeRegion(int32(i))
-	}
-	for i := range w.edges {
-		w.wakeEdge(int32(i))
-	}
+	w.plan(event{at: judgeTick, kind: evTick})
 	w.plan(event{at: int64(time.Second), kind: evSecond})
 	w.now = int64(warmUp)
 	w.plan(event{at: w.arrivals.next(w), kind: evArrival})
 	w.now = 0
+	w.beginFaults()
 	return w
+}
+
+// clock draws the monotonic clock of a machine.
+func (w *World) clock() nodeClock {
+	return nodeClock{offset: w.rng.Int64N(int64(time.Hour)), drift: (w.rng.Float64()*2 - 1) * w.cfg.Faults.drift()}
+}
+
+// startGlobal lets a coordinator begin to lead, under a term above all before.
+func (w *World) startGlobal(bootstrap bool) {
+	names := make([]string, w.cfg.Centres)
+	for i := range names {
+		names[i] = fmt.Sprintf("dc%d", i+1)
+	}
+	n := &globalProc{}
+	n.clock = w.clock()
+	if !bootstrap {
+		n.offset = w.cfg.Faults.wall(w.chaos)
+	}
+	n.core = slots.NewAllocator(n.clock.read(w.now), slots.AllocatorConfig{
+		Term: wire.Term{N: uint64(len(w.globals)) + 1, Nonce: w.rng.Uint64()}, Centres: names, Params: w.cfg.Params, Bootstrap: bootstrap,
+	})
+	n.core.SetLease(fleet.Never)
+	n.core.SetRooms(n.clock.read(w.now), w.rooms())
+	w.globals = append(w.globals, n)
+	w.wakeGlobal(int32(len(w.globals) - 1))
+}
+
+// startRegion lets an aggregator begin to lead its data centre: it takes the
+// store, which fences those before it, and reads what they left.
+func (w *World) startRegion(i int32, bootstrap bool) {
+	r := w.regions[i]
+	n := &regionProc{id: int32(len(w.aggs)), region: i, term: uint64(len(r.procs)) + 1}
+	n.clock = w.clock()
+	r.owner = n.term
+	n.core = slots.NewAggregator(n.clock.read(w.now), slots.AggregatorConfig{
+		DC: r.name, Term: wire.Term{N: n.term, Nonce: w.rng.Uint64()}, Params: w.cfg.Params, Bootstrap: bootstrap,
+	}, r.stored.Clone())
+	n.core.SetLease(fleet.Never)
+	n.core.SetRooms(n.clock.read(w.now), w.rooms())
+	r.procs = append(r.procs, n)
+	w.aggs = append(w.aggs, n)
+	w.store(n.id)
+	w.wakeRegion(n.id)
+}
+
+// startEdge begins a life of an edge.
+func (w *World) startEdge(i int32) {
+	n := w.edges[i]
+	n.down, n.synced = false, false
+	n.core = admission.New(admission.Config{
+		Edge: n.name, DC: w.regions[n.region].name, Params: w.cfg.Params, Limits: admission.DefaultLimits(), Rand: w.fork(),
+	})
+	now := n.clock.read(w.now)
+	n.core.Guess(now, w.fleetTime().Add(w.cfg.Faults.wall(w.chaos)))
+	n.core.SetRooms(now, []admission.Room{{ID: w.room, Cap: w.cfg.Cap}})
+	w.wakeEdge(i)
 }
 
 // fork returns a source of chance of its own, so that one node's draws do not
@@ -226,6 +293,10 @@ func (w *World) rooms() []slots.RoomConfig {
 func (w *World) fleetTime() fleet.Time { return epoch + fleet.Time(w.now/1e6) }
 
 func (w *World) plan(e event) { w.agenda.plan(e) }
+
+// Trace makes the world tell every fault through printf, with its moment in
+// seconds.
+func (w *World) Trace(printf func(format string, args ...any)) { w.trace = printf }
 
 // Run lets the experiment happen and returns what came of it. It stops early
 // when a promise is broken.
@@ -252,35 +323,49 @@ func (w *World) happen(e event) {
 	case evGiveUp:
 		w.giveUp(e.node, e.gen)
 	case evEdge:
-		if n := w.edges[e.node]; n.timer.gen == e.gen {
+		if n := w.edges[e.node]; n.timer.gen == e.gen && !w.asleep(&n.proc, e) {
 			n.timer.at = 0
-			w.runEdge(e.node)
+			if !n.down {
+				w.runEdge(e.node)
+			}
 		}
 	case evRegion:
-		if n := w.regions[e.node]; n.timer.gen == e.gen {
+		if n := w.aggs[e.node]; n.timer.gen == e.gen && !n.gone && !w.asleep(&n.proc, e) {
 			n.timer.at = 0
 			w.runRegion(e.node)
 		}
 	case evGlobal:
-		if w.global.timer.gen == e.gen {
-			w.global.timer.at = 0
-			w.runGlobal()
+		if n := w.globals[e.node]; n.timer.gen == e.gen && !n.gone && !w.asleep(&n.proc, e) {
+			n.timer.at = 0
+			w.runGlobal(e.node)
 		}
 	case evReport:
 		w.takeReport(e)
 	case evGrant:
 		w.takeGrant(e)
 	case evStored:
-		r := w.regions[e.node]
-		r.stored = 0
-		r.core.Saved(r.clock.read(w.now), e.gen)
-		w.store(e.node)
-		w.wakeRegion(e.node)
+		w.takeStored(e)
+	case evDo:
+		e.msg.(func())()
+	case evTick:
+		w.judge.tick(w)
+		w.plan(event{at: w.now + judgeTick, kind: evTick})
 	case evSecond:
-		w.judge.second(w)
+		w.judge.ledger(w)
 		w.meters.second(w)
 		w.plan(event{at: w.now + int64(time.Second), kind: evSecond})
 	}
+}
+
+// asleep reports whether a process is stopped; the event comes again when it
+// goes on.
+func (w *World) asleep(p *proc, e event) bool {
+	if p.asleep <= w.now {
+		return false
+	}
+	e.at = p.asleep
+	w.plan(e)
+	return true
 }
 
 // due plans the wake-up of a node for reading m of its clock.
@@ -307,13 +392,13 @@ func (w *World) wakeEdge(i int32) {
 }
 
 func (w *World) wakeRegion(i int32) {
-	n := w.regions[i]
+	n := w.aggs[i]
 	w.due(&n.timer, n.clock, min(n.core.GrantsDue(), n.core.ReportDue()), event{kind: evRegion, node: i})
 }
 
-func (w *World) wakeGlobal() {
-	n := w.global
-	w.due(&n.timer, n.clock, n.core.GrantsDue(), event{kind: evGlobal})
+func (w *World) wakeGlobal(i int32) {
+	n := w.globals[i]
+	w.due(&n.timer, n.clock, n.core.GrantsDue(), event{kind: evGlobal, node: i})
 }
 
 // runEdge does what an edge's pump does: report when it is due.
@@ -322,7 +407,7 @@ func (w *World) runEdge(i int32) {
 	now := n.clock.read(w.now)
 	if n.core.Due() <= now {
 		for _, m := range n.core.Report(now) {
-			w.send(event{kind: evReport, node: n.region, msg: &m}, w.cfg.Network.LAN)
+			w.send(event{kind: evReport, node: n.region, msg: &m}, w.cfg.Network.LAN, n.cutUp)
 		}
 	}
 	w.wakeEdge(i)
@@ -330,18 +415,24 @@ func (w *World) runEdge(i int32) {
 
 // runRegion does what a regional's pump does.
 func (w *World) runRegion(i int32) {
-	n := w.regions[i]
+	n := w.aggs[i]
+	r := w.regions[n.region]
+	if by, fenced := n.core.Fenced(); fenced {
+		w.tell("%s: the aggregator of term %d has seen term %d and stops", r.name, n.term, by)
+		n.gone = true
+		return
+	}
 	now := n.clock.read(w.now)
 	if n.core.GrantsDue() <= now {
 		for _, g := range n.core.Grants(now) {
-			if to := w.edgeNamed(i, g.To); to >= 0 {
-				w.send(event{kind: evGrant, node: to, msg: &g}, w.cfg.Network.LAN)
+			if to := w.edgeNamed(n.region, g.To); to >= 0 {
+				w.send(event{kind: evGrant, node: to, msg: &g}, w.cfg.Network.LAN, w.edges[to].cutDown)
 			}
 		}
 	}
 	if n.core.ReportDue() <= now {
 		for _, m := range n.core.Report(now) {
-			w.send(event{kind: evReport, node: -1, msg: &m}, w.cfg.Network.WAN)
+			w.send(event{kind: evReport, node: -1, msg: &m}, w.cfg.Network.WAN, r.cutUp)
 		}
 	}
 	w.store(i)
@@ -360,42 +451,81 @@ func (w *World) edgeNamed(region int32, name string) int32 {
 
 // store begins to write what a regional wants stored.
 func (w *World) store(i int32) {
-	n := w.regions[i]
-	if n.stored != 0 {
+	n := w.aggs[i]
+	if n.writing != 0 || n.gone {
 		return
 	}
 	if d, ok := n.core.Unsaved(); ok {
-		n.stored = d.Version
+		n.writing = d.Version
 		delay := int64(time.Millisecond) + w.rng.Int64N(int64(4*time.Millisecond))
-		w.plan(event{at: w.now + delay, kind: evStored, node: i, gen: d.Version})
+		w.plan(event{at: w.now + delay + w.slowDisk(), kind: evStored, node: i, msg: d})
 	}
 }
 
-func (w *World) runGlobal() {
-	n := w.global
+// takeStored is the moment at which a write happens, or is refused.
+func (w *World) takeStored(e event) {
+	n := w.aggs[e.node]
+	r := w.regions[n.region]
+	d := e.msg.(wire.Durable)
+	if n.gone && w.chaos.IntN(2) == 0 {
+		return // it died while the write was under way
+	}
+	if r.owner != n.term {
+		if !n.gone {
+			w.tell("%s: a write of term %d is refused, it stops", r.name, n.term)
+		}
+		n.gone = true
+		return
+	}
+	r.stored = d
+	if n.gone {
+		return
+	}
+	n.writing = 0
+	n.core.Saved(n.clock.read(w.now), d.Version)
+	w.store(e.node)
+	w.wakeRegion(e.node)
+}
+
+func (w *World) runGlobal(i int32) {
+	n := w.globals[i]
+	if by, fenced := n.core.Fenced(); fenced {
+		w.tell("the coordinator of term %d has seen term %d and stops", i+1, by)
+		n.gone = true
+		return
+	}
 	now := n.clock.read(w.now)
-	n.core.SetTime(now, w.fleetTime())
+	n.core.SetTime(now, w.fleetTime().Add(n.offset))
 	if n.core.GrantsDue() <= now {
 		for _, g := range n.core.Grants(now) {
 			for i, r := range w.regions {
 				if r.name == g.To {
-					w.send(event{kind: evGrant, node: -1 - int32(i), msg: &g}, w.cfg.Network.WAN)
+					w.send(event{kind: evGrant, node: -1 - int32(i), msg: &g}, w.cfg.Network.WAN, r.cutDown)
 				}
 			}
 		}
 	}
-	w.wakeGlobal()
+	w.wakeGlobal(i)
 }
 
-// send lets a message travel: half to twice the mean delay, or not at all.
-func (w *World) send(e event, mean time.Duration) {
-	if w.cfg.Network.Loss > 0 && w.rng.Float64() < w.cfg.Network.Loss {
+// send lets a message travel: half to twice the mean delay, or not at all; under
+// faults also much later, or twice.
+func (w *World) send(e event, mean time.Duration, cut int64) {
+	if cut > w.now || (w.cfg.Network.Loss > 0 && w.rng.Float64() < w.cfg.Network.Loss) {
 		return
 	}
 	if w.cfg.Network.Encode {
 		e.msg = w.travel(e.msg)
 	}
 	e.at = w.now + int64(float64(mean)*(0.5+1.5*w.rng.Float64()*w.rng.Float64()))
+	if w.cfg.Faults.astray(w.chaos) {
+		again := e
+		again.at += w.chaos.Int64N(int64(w.cfg.Faults.Late) + 1)
+		w.plan(again)
+	}
+	if w.cfg.Faults.late(w.chaos) {
+		e.at += w.chaos.Int64N(int64(w.cfg.Faults.Late) + 1)
+	}
 	w.plan(e)
 }
 
@@ -419,29 +549,56 @@ func (w *World) travel(msg any) any {
 	return msg
 }
 
+// takeReport lets everybody hear a report who listens there.
 func (w *World) takeReport(e event) {
 	m := e.msg.(*wire.Report)
 	if e.node < 0 {
-		w.global.core.Observe(w.global.clock.read(w.now), *m)
-		w.runGlobal()
+		for i, n := range w.globals {
+			w.hear(&n.proc, func() {
+				n.core.Observe(n.clock.read(w.now), *m)
+				w.runGlobal(int32(i))
+			})
+		}
 		return
 	}
-	n := w.regions[e.node]
-	n.core.Observe(n.clock.read(w.now), *m)
-	w.runRegion(e.node)
+	for _, n := range w.regions[e.node].procs {
+		w.hear(&n.proc, func() {
+			n.core.Observe(n.clock.read(w.now), *m)
+			w.runRegion(n.id)
+		})
+	}
+}
+
+// hear lets a process take a message: now, or when it is woken, or never.
+func (w *World) hear(p *proc, take func()) {
+	switch {
+	case p.gone:
+	case p.asleep > w.now:
+		w.plan(event{at: p.asleep, kind: evDo, msg: func() { w.hear(p, take) }})
+	default:
+		take()
+	}
 }
 
 func (w *World) takeGrant(e event) {
 	g := e.msg.(*wire.Grant)
 	if e.node < 0 {
-		i := -1 - e.node
-		n := w.regions[i]
-		n.core.Apply(n.clock.read(w.now), *g)
-		w.runRegion(i)
+		for _, n := range w.regions[-1-e.node].procs {
+			w.hear(&n.proc, func() {
+				n.core.Apply(n.clock.read(w.now), *g)
+				w.runRegion(n.id)
+			})
+		}
 		return
 	}
 	n := w.edges[e.node]
-	n.core.Apply(n.clock.read(w.now), *g)
-	w.release(e.node)
-	w.runEdge(e.node)
+	w.hear(&n.proc, func() {
+		if n.down {
+			return
+		}
+		n.core.Apply(n.clock.read(w.now), *g)
+		n.synced = n.synced || n.core.TimeError(n.clock.read(w.now)) != fleet.Unsynced
+		w.release(e.node)
+		w.runEdge(e.node)
+	})
 }

@@ -71,7 +71,10 @@ type books struct {
 	RoomConfig
 	gone bool // no longer in the room set
 
+	stopped bool // edges were told to stamp nothing
+
 	gen                       uint64 // raised by global when it voids the books
+	declared                  bool   // the numbers below are an upper bound; see declare
 	granted, returned         uint64 // T: from global, back to global
 	rateGranted, rateReturned uint64 // R
 	keep, rateKeep            uint64

@@ -35,6 +35,7 @@ type Allocator struct {
 	until   fleet.Mono
 	fenced  uint64 // term of a successor that exists: nothing is sent any more
 	started fleet.Mono
+	timed   bool // a data centre that knows fleet time was heard
 
 	centres []*centre // by name
 	rooms   map[room.ID]*pool
@@ -57,9 +58,18 @@ type centre struct {
 	acked    uint64
 	grantSeq uint64
 	due      bool
+	probes   []probe // grants sent before the allocator knew the time
 
 	loans map[room.ID]*loan
 }
+
+// probe is the moment at which a grant was sent.
+type probe struct {
+	seq uint64
+	at  fleet.Mono
+}
+
+const maxProbes = 16
 
 // loan is what one data centre holds of one room, and what it said of it.
 type loan struct {
@@ -67,6 +77,7 @@ type loan struct {
 	granted, returned         uint64
 	rateGranted, rateReturned uint64
 	reclaimed                 bool // voided in this term without the data centre's word
+	declared                  bool // an upper bound, reckoned by a data centre that does not know
 
 	keep, rateKeep uint64
 
@@ -173,15 +184,15 @@ func (a *Allocator) leads(now fleet.Mono) bool { return a.fenced == 0 && now < a
 
 // SetTime offers the machine's wall time, to be called about once a second. A
 // fleet that already runs goes on with its own time, as its data centres tell
-// it, drawn slowly toward the machine's; one that has none takes the machine's
-// once every data centre, or two seconds, have had a chance to speak. It
-// returns how far fleet time is from the machine's.
+// it (see learnTime), drawn slowly toward the machine's; one that has none takes
+// the machine's once every data centre, or two seconds, have had a chance to
+// speak. It returns how far fleet time is from the machine's.
 func (a *Allocator) SetTime(now fleet.Mono, wall fleet.Time) time.Duration {
 	if a.clock.Err(now) != fleet.Unsynced {
 		return a.clock.Slew(now, wall, slewRate)
 	}
 	silent := slices.ContainsFunc(a.centres, func(d *centre) bool { return !d.heard })
-	if !silent || now.Sub(a.started) > 2*time.Second {
+	if !a.timed && (!silent || now.Sub(a.started) > 2*time.Second) {
 		a.clock.Set(now, wall, 0)
 		a.due = now
 	}
@@ -217,9 +228,7 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 		return
 	}
 	d.recv, d.echo, d.heard, d.due = now, m.Sent, true, true
-	if m.AsOf > 0 && a.clock.Err(now) == fleet.Unsynced {
-		a.clock.Set(now, m.AsOf, fleet.MaxError/4) // the fleet's own time goes on
-	}
+	a.learnTime(now, d, &m)
 	a.due = now
 	d.promise = m.Seen != a.cfg.Term
 	if d.promise {
@@ -254,6 +263,27 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 	}
 }
 
+// learnTime takes over the time of a fleet that already runs. A report alone may
+// have been under way for long; one that answers a grant of ours was written
+// after that grant was sent, so its time lies between then and now.
+func (a *Allocator) learnTime(now fleet.Mono, d *centre, m *wire.Report) {
+	if a.clock.Err(now) != fleet.Unsynced {
+		d.probes = nil
+		return
+	}
+	a.timed = a.timed || m.AsOf > 0
+	if m.AsOf <= 0 || m.Seen != a.cfg.Term {
+		return
+	}
+	for _, p := range d.probes {
+		trip := now.Sub(p.at)
+		if p.seq == m.Acked && trip <= 2*fleet.MaxError {
+			a.clock.Set(now, m.AsOf.Add(trip/2), trip/2)
+			return
+		}
+	}
+}
+
 func (a *Allocator) find(name string) *centre {
 	i, ok := slices.BinarySearchFunc(a.centres, name, func(d *centre, name string) int { return cmp.Compare(d.name, name) })
 	if !ok {
@@ -271,8 +301,11 @@ func (a *Allocator) take(d *centre, l *loan, r *wire.RoomReport) {
 			l.granted, l.rateGranted = max(l.granted, r.Granted), max(l.rateGranted, r.RateGranted)
 			l.returned, l.rateReturned = max(l.returned, r.Returned), max(l.rateReturned, r.RateReturned)
 		}
-		p.spare += int64(gain(&l.returned, r.Returned))
-		p.rateSpare += int64(gain(&l.rateReturned, r.RateReturned))
+		back, rateBack := int64(gain(&l.returned, r.Returned)), int64(gain(&l.rateReturned, r.RateReturned))
+		if l.declared = r.Declared; !l.declared {
+			p.spare += back
+			p.rateSpare += rateBack
+		} // else: what comes back may never have been lent
 		l.idle, l.idleSeen = r.Idle, r.Granted
 		l.rateIdle, l.rateSeen = r.RateIdle, r.RateGranted
 	}
@@ -293,6 +326,17 @@ func (a *Allocator) complete(p *pool) bool {
 		return false
 	}
 	return true
+}
+
+// confirms reports whether the limits are kept with the books as they are. Books
+// that were only declared hold no less than is out there, so then nothing is
+// lent twice.
+func (a *Allocator) confirms(p *pool, l *loan) bool {
+	if !l.declared {
+		return true
+	}
+	free, rate := a.free(p)
+	return a.complete(p) && free >= 0 && rate >= 0
 }
 
 // free returns the rights of T and of R that nobody holds. Negative: the limit

@@ -120,23 +120,29 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 	if len(claims) == 0 {
 		return
 	}
-	may := !a.up.blank && !a.recovering() && !b.gone && (!b.Cap || a.up.leased(now))
-	if !may {
+	if a.stop(now, b); b.stopped || b.gone {
+		life := b.life
+		if b.stopped {
+			life = 0
+		}
 		for _, c := range claims {
-			life := b.life
-			if b.Cap && !a.up.leased(now) {
-				life = 0 // nothing is stamped any more: global will give these rights away
-			}
-			keep, rateKeep := c.acc.keep, c.acc.rateKeep
-			if b.gone {
-				keep, rateKeep = 0, 0
-			}
-			c.acc.set(keep, rateKeep, life)
+			c.acc.set(0, 0, life)
 		}
 		return
 	}
+	if a.up.blank || a.recovering() {
+		for _, c := range claims {
+			c.acc.set(c.acc.keep, c.acc.rateKeep, b.life)
+		}
+		return
+	}
+	debt, rdebt := min(0, a.free(b)), min(0, a.rateFree(b))
 	free, rfree := max(0, a.free(b)), max(0, a.rateFree(b))
-	supply, rsupply := free+a.edgeIdle(b), rfree+a.edgeRateIdle(b)
+	if b.declared {
+		free, rfree = 0, 0 // they go back to global
+	}
+	// A debt is paid with what lies idle at the edges.
+	supply, rsupply := max(0, free+debt+a.edgeIdle(b)), max(0, rfree+rdebt+a.edgeRateIdle(b))
 	mayKeep, mayRateKeep := a.keep(b, now)
 	scarce := supply > mayKeep || rsupply > mayRateKeep // global wants some back
 	horizon := a.localView(now, b).Horizon
@@ -206,6 +212,35 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 		a.up.hurry(now, a.cfg.Params.SyncGap) // knock at global, or bring what it waits for
 		b.dirty = true
 	}
+}
+
+// stop sees to it that nothing is stamped under partition_policy cap once the
+// lease of global has ended, because it will give these rights to others. What
+// lies at the edges comes back meanwhile. When the lease begins anew, stamping
+// goes on as soon as no edge holds more than the books cover: they may have been
+// voided.
+func (a *Aggregator) stop(now fleet.Mono, b *books) {
+	switch {
+	case b.Cap && !a.up.leased(now):
+		b.stopped = true
+	case b.stopped && a.covered(b):
+		b.stopped = false
+	}
+}
+
+// covered reports whether what edges may still spend is in the books.
+func (a *Aggregator) covered(b *books) bool {
+	if a.up.blank {
+		return false
+	}
+	credit, rate := int64(0), int64(0)
+	for _, e := range a.edges {
+		if acc := e.accounts[b.ID]; acc != nil && (e.state == alive || e.state == joining) {
+			credit += max(0, acc.credit())
+			rate += max(0, acc.rateHeld())
+		}
+	}
+	return (credit == 0 || a.reckoned(b) >= 0) && (rate == 0 || a.rateReckoned(b) >= 0)
 }
 
 // set states what the edge is to keep; it marks the account where that is news.

@@ -47,6 +47,12 @@ func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant
 	}
 	d.due = false
 	d.grantSeq++
+	if a.clock.Err(now) == fleet.Unsynced {
+		if len(d.probes) == maxProbes {
+			d.probes = d.probes[:copy(d.probes, d.probes[1:])]
+		}
+		d.probes = append(d.probes, probe{seq: d.grantSeq, at: now})
+	}
 	head := wire.Grant{
 		To: d.name, Inc: d.inc, From: a.cfg.Term, Seq: d.grantSeq,
 		Acked: d.parts.Done(), Echo: d.echo, Dwell: now.Sub(d.recv),
@@ -73,7 +79,7 @@ func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant
 		g := wire.RoomGrant{
 			Room: p.ID, Gen: l.gen, Granted: l.granted, RateGranted: l.rateGranted,
 			Keep: l.keep, RateKeep: l.rateKeep,
-			Returned: l.returned, RateReturned: l.rateReturned,
+			Returned: l.returned, RateReturned: l.rateReturned, Confirmed: a.confirms(p, l),
 		}
 		if d.blank || l.viewAt > d.acked {
 			g.View = p.view
@@ -129,6 +135,7 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 	}
 	starved := false
 	for _, l := range loans {
+		l.dirty = l.dirty || l.declared // it waits to be confirmed
 		starved = starved || int64(l.parkedN) > min(l.idleNow(), l.rateIdleNow())
 	}
 	keeps := spread(int(supply), view, loans, lines, shares)

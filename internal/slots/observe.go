@@ -191,8 +191,7 @@ func (a *Aggregator) unfreeze(b *books, ent *idEntry) {
 // seconds that it frees.
 func (a *Aggregator) advance(now fleet.Mono) {
 	// Without fleet time of its own the aggregator goes by that of its edges.
-	ft := a.clock.Now(now)
-	synced := a.clock.Err(now) != fleet.Unsynced
+	ft, synced := a.earliest(now)
 	wm := fleet.Time(math.MaxInt64)
 	if synced {
 		wm = ft.Add(-fleet.Guard)
@@ -205,11 +204,11 @@ func (a *Aggregator) advance(now fleet.Mono) {
 			a.hold = true
 			if synced && now.Sub(e.recv) > lease+ownerLease {
 				e.state, e.lostAt = lost, now
-				a.holdUntil = max(a.holdUntil, a.lastBreath(now, ft))
+				a.holdUntil = max(a.holdUntil, a.lastBreath(now, a.latest(now)))
 			}
 		case lost:
 			a.hold = true
-			if ft.Add(-fleet.Guard).Second() > a.holdUntil && now.Sub(e.lostAt) > fleet.Stretch(fleet.Stretch(wire.RateWindow)) {
+			if synced && ft.Add(-fleet.Guard).Second() > a.holdUntil && now.Sub(e.lostAt) > fleet.Stretch(fleet.Stretch(wire.RateWindow)) {
 				e.state = left // whatever it counted has expired
 			}
 		case alive, joining:
@@ -253,6 +252,31 @@ func (a *Aggregator) advance(now fleet.Mono) {
 			b.stale = b.stale || len(b.ratePhantoms) != n
 		}
 	}
+}
+
+// earliest returns what fleet time is at least, by a clock that may be wrong as
+// far as it knows; ok is false for one that does not know at all.
+func (a *Aggregator) earliest(now fleet.Mono) (t fleet.Time, ok bool) {
+	err := a.clock.Err(now)
+	if err == fleet.Unsynced {
+		return 0, false
+	}
+	return a.clock.Now(now).Add(-err), true
+}
+
+// latest returns what fleet time is at most: by the own clock, or where that
+// does not know, by the newest that any edge has told.
+func (a *Aggregator) latest(now fleet.Mono) fleet.Time {
+	if err := a.clock.Err(now); err <= fleet.MaxError {
+		return a.clock.Now(now).Add(err)
+	}
+	t := a.watermark
+	for _, e := range a.edges {
+		if e.asOf > 0 {
+			t = max(t, e.asOf.Add(fleet.Stretch(now.Sub(e.recv))))
+		}
+	}
+	return t.Add(fleet.MaxError)
 }
 
 // expire voids the books of a room under partition_policy cap once the data
@@ -367,7 +391,7 @@ func (a *Aggregator) thaw(now fleet.Mono, e *edge) {
 func (a *Aggregator) thawRoom(now fleet.Mono, e *edge, b *books, acc *account) {
 	acc.phantom += acc.frozen + acc.frozenBlind
 	acc.frozen, acc.frozenBlind, acc.silent = 0, 0, false
-	acc.phantomUntil = max(acc.phantomUntil, a.clock.Now(now).Second()+2+b.longest(now))
+	acc.phantomUntil = max(acc.phantomUntil, a.latest(now).Second()+2+b.longest(now))
 	for i := range b.ids.slots {
 		if ent := &b.ids.slots[i]; ent.frozen && ent.edge == e.num {
 			*ent = idEntry{id: ent.id} // still occupies its slot, means nothing

@@ -88,6 +88,9 @@ func (a *Aggregator) giveBack(now fleet.Mono, b *books) {
 		return
 	}
 	keep, rateKeep := a.keep(b, now)
+	if b.declared {
+		keep, rateKeep = 0, 0
+	}
 	free, idle := a.free(b), a.edgeIdle(b)
 	if n := min(free, free+idle-keep); n > 0 {
 		b.returned += uint64(n)
@@ -139,6 +142,11 @@ func (a *Aggregator) free(b *books) int64 {
 	if a.up.blank || a.recovering() {
 		return 0 // sessions may exist that nobody has told us of yet
 	}
+	return a.reckoned(b)
+}
+
+// reckoned is free by what is known so far.
+func (a *Aggregator) reckoned(b *books) int64 {
 	n := b.held() - a.active(b)
 	for _, e := range a.edges {
 		if acc := e.accounts[b.ID]; acc != nil && (e.state == alive || e.state == joining) {
@@ -153,6 +161,10 @@ func (a *Aggregator) rateFree(b *books) int64 {
 	if a.up.blank || a.recovering() {
 		return 0
 	}
+	return a.rateReckoned(b)
+}
+
+func (a *Aggregator) rateReckoned(b *books) int64 {
 	n := b.rateHeld()
 	for _, e := range a.edges {
 		if acc := e.accounts[b.ID]; acc != nil && (e.state == alive || e.state == joining) {
@@ -189,7 +201,7 @@ func (a *Aggregator) edgeRateIdle(b *books) int64 {
 
 func (a *Aggregator) roomReport(now fleet.Mono, b *books) wire.RoomReport {
 	r := wire.RoomReport{
-		Room: b.ID, Gen: b.gen,
+		Room: b.ID, Gen: b.gen, Declared: b.declared,
 		Granted: b.granted, Returned: b.returned,
 		RateGranted: b.rateGranted, RateReturned: b.rateReturned,
 		Idle:     uint64(max(0, a.free(b)) + a.edgeIdle(b)),
@@ -285,7 +297,7 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 		}
 		for i := range g.Rooms {
 			b := a.books(g.Rooms[i].Room)
-			b.gen = g.Rooms[i].Gen
+			b.gen, b.declared = g.Rooms[i].Gen, !g.Rooms[i].Confirmed
 			b.granted, b.returned = g.Rooms[i].Granted, g.Rooms[i].Returned
 			b.rateGranted, b.rateReturned = g.Rooms[i].RateGranted, g.Rooms[i].RateReturned
 			b.dirty, b.stale = true, true
@@ -317,9 +329,12 @@ func (a *Aggregator) applyRoom(now fleet.Mono, g *wire.RoomGrant) {
 		// Global has given our rights to others, long after it had last heard
 		// of us. Sessions that still exist are more than we hold now; nothing
 		// is granted until they have gone.
-		b.gen = g.Gen
+		b.gen, b.declared = g.Gen, false
 		b.granted, b.returned, b.rateGranted, b.rateReturned = 0, 0, 0, 0
 		b.dirty = true
+	}
+	if b.declared && g.Confirmed {
+		b.declared, b.dirty = false, true
 	}
 	if g.Granted > b.granted || g.RateGranted > b.rateGranted {
 		b.dirty = true
@@ -336,7 +351,11 @@ func (a *Aggregator) applyRoom(now fleet.Mono, g *wire.RoomGrant) {
 	}
 }
 
-// declare makes books out of what the edges hold and count.
+// declare makes books out of what the edges hold and count: nobody knows how
+// much was lent. They cover every session and every right at an edge, so global
+// lends no more than T and R beside them. But they cover what is only presumed
+// as well, and doubles, and so may be more than was ever lent: until global has
+// seen that all books together keep the limits, nothing in them is used twice.
 func (a *Aggregator) declare() {
 	a.up.blank = false
 	for _, b := range a.order {
@@ -352,6 +371,7 @@ func (a *Aggregator) declare() {
 		}
 		b.granted, b.returned = uint64(max(0, held)), 0
 		b.rateGranted, b.rateReturned = uint64(rate), 0
+		b.declared = true
 		b.dirty, b.stale = true, true
 	}
 }

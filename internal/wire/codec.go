@@ -86,7 +86,7 @@ func unpackTerm(p *wirepb.Term) Term { return Term{N: p.GetN(), Nonce: p.GetNonc
 
 func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 	p := &wirepb.RoomReport{
-		Room: uint64(r.Room), Gen: r.Gen,
+		Room: uint64(r.Room), Gen: r.Gen, Declared: r.Declared,
 		Granted: r.Granted, Returned: r.Returned, Spent: r.Spent, Idle: r.Idle,
 		RateGranted: r.RateGranted, RateReturned: r.RateReturned, RateIdle: r.RateIdle, RateOwed: r.RateOwed,
 		Renewed: r.Renewed, RenewCeil: r.RenewCeil,
@@ -135,7 +135,7 @@ func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 
 func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 	*r = RoomReport{
-		Room: room.ID(p.GetRoom()), Gen: p.GetGen(),
+		Room: room.ID(p.GetRoom()), Gen: p.GetGen(), Declared: p.GetDeclared(),
 		Granted: p.GetGranted(), Returned: p.GetReturned(), Spent: p.GetSpent(), Idle: p.GetIdle(),
 		RateGranted: p.GetRateGranted(), RateReturned: p.GetRateReturned(), RateIdle: p.GetRateIdle(), RateOwed: p.GetRateOwed(),
 		Renewed: p.GetRenewed(), RenewCeil: p.GetRenewCeil(),
@@ -267,7 +267,7 @@ func EncodeGrant(g *Grant) ([]byte, error) {
 		p.Rooms[i] = &wirepb.RoomGrant{
 			Room: uint64(r.Room), Gen: r.Gen, Granted: r.Granted, RateGranted: r.RateGranted, RenewCeil: r.RenewCeil,
 			LifeS: r.Life, Keep: r.Keep, RateKeep: r.RateKeep, Returned: r.Returned, RateReturned: r.RateReturned,
-			View: packView(r.View),
+			View: packView(r.View), Confirmed: r.Confirmed,
 		}
 	}
 	return proto.Marshal(p)
@@ -308,6 +308,7 @@ func DecodeGrant(data []byte) (*Grant, error) {
 		g.Rooms[i] = RoomGrant{
 			Room: room.ID(r.GetRoom()), Gen: r.GetGen(), Granted: r.GetGranted(), RateGranted: r.GetRateGranted(), RenewCeil: r.GetRenewCeil(),
 			Life: r.GetLifeS(), Keep: r.GetKeep(), RateKeep: r.GetRateKeep(), Returned: r.GetReturned(), RateReturned: r.GetRateReturned(),
+			Confirmed: r.GetConfirmed(),
 		}
 		var err error
 		if g.Rooms[i].View, err = unpackView(r.GetView()); err != nil {

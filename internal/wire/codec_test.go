@@ -29,7 +29,7 @@ var goldenReport = Report{
 	From: "edge-1", Inc: 0x1122334455667788, Tenure: 2, Seq: 41, Part: 0, Parts: 1, Sent: 987654321, AsOf: day,
 	Seen: Term{N: 3, Nonce: 0xabcdef}, Acked: 40, Join: true,
 	Rooms: []RoomReport{{
-		Room: room.IDOf("tickets"), Granted: 60, Returned: 4, Spent: 50, RateGranted: 30, RateReturned: 2, RateIdle: 7, RateOwed: 5,
+		Room: room.IDOf("tickets"), Declared: true, Granted: 60, Returned: 4, Spent: 50, RateGranted: 30, RateReturned: 2, RateIdle: 7, RateOwed: 5,
 		Renewed: 9, RenewCeil: 12,
 		Sessions:  []Expiry{{Until: 1622133300, Stamped: 20, Consumed: 3}, {Until: 1622133301, Stamped: 30, Consumed: 0}, {Until: 1622133310, Stamped: 9, Consumed: 1}},
 		FirstMove: 58,
@@ -46,7 +46,7 @@ var goldenGrant = Grant{
 	Dwell: 3 * time.Millisecond, At: day, AtErr: 41 * time.Millisecond, Lease: time.Minute, Basis: true,
 	Verdict: Adopted, Watermark: day - 250,
 	Rooms: []RoomGrant{
-		{Room: room.IDOf("tickets"), Gen: 1, Granted: 600, RateGranted: 300, RenewCeil: 12, Life: 330, Keep: 20, RateKeep: 10, Returned: 44, RateReturned: 2, View: &View{
+		{Room: room.IDOf("tickets"), Gen: 1, Granted: 600, RateGranted: 300, RenewCeil: 12, Life: 330, Keep: 20, RateKeep: 10, Confirmed: true, Returned: 44, RateReturned: 2, View: &View{
 			Version: 8, At: day, Horizon: day - 90_000, Park: line.Open, Slots: -1, Active: 201, Mu: 0.5, Theta: 1.0 / 1800,
 			Line: line.NewDigest(line.Histogram{{Start: day - 120_000, Width: 60_000, N: 2}}),
 		}},

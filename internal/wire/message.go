@@ -59,6 +59,11 @@ type RoomReport struct {
 	Room room.ID
 	Gen  uint64 // regionals: generation of the books, see RoomGrant.Gen
 
+	// Declared says that Granted and RateGranted are reckoned from what the
+	// edges hold and count, because nobody knows the books: an upper bound of
+	// what the data centre may hold. Nothing is used again until Confirmed.
+	Declared bool
+
 	// Rights of T. Held by the child: Granted - Returned.
 	Granted  uint64 // newest RoomGrant.Granted applied
 	Returned uint64 // written by the child
@@ -176,6 +181,7 @@ func (v Verdict) String() string {
 type RoomGrant struct {
 	Room        room.ID
 	Gen         uint64 // to regionals: a higher one than the books have voids them; it is applied once
+	Confirmed   bool   // to regionals: these books are known, or the limits are kept with the declared ones
 	Granted     uint64 // rights of T ever granted, written by the parent
 	RateGranted uint64 // rights of R ever granted
 	RenewCeil   uint64 // renewals that may ever be made

@@ -314,6 +314,7 @@ type RoomReport struct {
 	RateReturned     uint64                 `protobuf:"varint,8,opt,name=rate_returned,json=rateReturned,proto3" json:"rate_returned,omitempty"`
 	RateIdle         uint64                 `protobuf:"varint,9,opt,name=rate_idle,json=rateIdle,proto3" json:"rate_idle,omitempty"`
 	RateOwed         uint64                 `protobuf:"varint,24,opt,name=rate_owed,json=rateOwed,proto3" json:"rate_owed,omitempty"`
+	Declared         bool                   `protobuf:"varint,25,opt,name=declared,proto3" json:"declared,omitempty"`
 	Renewed          uint64                 `protobuf:"varint,10,opt,name=renewed,proto3" json:"renewed,omitempty"`
 	RenewCeil        uint64                 `protobuf:"varint,11,opt,name=renew_ceil,json=renewCeil,proto3" json:"renew_ceil,omitempty"`
 	Sessions         *Sessions              `protobuf:"bytes,12,opt,name=sessions,proto3" json:"sessions,omitempty"`
@@ -430,6 +431,13 @@ func (x *RoomReport) GetRateOwed() uint64 {
 		return x.RateOwed
 	}
 	return 0
+}
+
+func (x *RoomReport) GetDeclared() bool {
+	if x != nil {
+		return x.Declared
+	}
+	return false
 }
 
 func (x *RoomReport) GetRenewed() uint64 {
@@ -924,6 +932,7 @@ type RoomGrant struct {
 	Returned      uint64                 `protobuf:"varint,9,opt,name=returned,proto3" json:"returned,omitempty"`
 	RateReturned  uint64                 `protobuf:"varint,10,opt,name=rate_returned,json=rateReturned,proto3" json:"rate_returned,omitempty"`
 	View          *View                  `protobuf:"bytes,11,opt,name=view,proto3" json:"view,omitempty"`
+	Confirmed     bool                   `protobuf:"varint,12,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1033,6 +1042,13 @@ func (x *RoomGrant) GetView() *View {
 		return x.View
 	}
 	return nil
+}
+
+func (x *RoomGrant) GetConfirmed() bool {
+	if x != nil {
+		return x.Confirmed
+	}
+	return false
 }
 
 // View is a room as the coordinator sees it.
@@ -1169,7 +1185,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05final\x18\r \x01(\bR\x05final\x12\x10\n" +
 	"\x03bye\x18\x0e \x01(\bR\x03bye\x12\x14\n" +
 	"\x05blank\x18\x0f \x01(\bR\x05blank\x123\n" +
-	"\x05rooms\x18\x10 \x03(\v2\x1d.vestibule.wire.v1.RoomReportR\x05rooms\"\xe8\x05\n" +
+	"\x05rooms\x18\x10 \x03(\v2\x1d.vestibule.wire.v1.RoomReportR\x05rooms\"\x84\x06\n" +
 	"\n" +
 	"RoomReport\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
@@ -1181,7 +1197,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\frate_granted\x18\a \x01(\x04R\vrateGranted\x12#\n" +
 	"\rrate_returned\x18\b \x01(\x04R\frateReturned\x12\x1b\n" +
 	"\trate_idle\x18\t \x01(\x04R\brateIdle\x12\x1b\n" +
-	"\trate_owed\x18\x18 \x01(\x04R\brateOwed\x12\x18\n" +
+	"\trate_owed\x18\x18 \x01(\x04R\brateOwed\x12\x1a\n" +
+	"\bdeclared\x18\x19 \x01(\bR\bdeclared\x12\x18\n" +
 	"\arenewed\x18\n" +
 	" \x01(\x04R\arenewed\x12\x1d\n" +
 	"\n" +
@@ -1232,7 +1249,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05basis\x18\x0f \x01(\bR\x05basis\x124\n" +
 	"\averdict\x18\x10 \x01(\x0e2\x1a.vestibule.wire.v1.VerdictR\averdict\x12!\n" +
 	"\fwatermark_ms\x18\x11 \x01(\x03R\vwatermarkMs\x122\n" +
-	"\x05rooms\x18\x12 \x03(\v2\x1c.vestibule.wire.v1.RoomGrantR\x05rooms\"\xc3\x02\n" +
+	"\x05rooms\x18\x12 \x03(\v2\x1c.vestibule.wire.v1.RoomGrantR\x05rooms\"\xe1\x02\n" +
 	"\tRoomGrant\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
 	"\x03gen\x18\x02 \x01(\x04R\x03gen\x12\x18\n" +
@@ -1246,7 +1263,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\breturned\x18\t \x01(\x04R\breturned\x12#\n" +
 	"\rrate_returned\x18\n" +
 	" \x01(\x04R\frateReturned\x12+\n" +
-	"\x04view\x18\v \x01(\v2\x17.vestibule.wire.v1.ViewR\x04view\"\xee\x01\n" +
+	"\x04view\x18\v \x01(\v2\x17.vestibule.wire.v1.ViewR\x04view\x12\x1c\n" +
+	"\tconfirmed\x18\f \x01(\bR\tconfirmed\"\xee\x01\n" +
 	"\x04View\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\x12\x1d\n" +
