@@ -51,6 +51,7 @@ type Aggregator struct {
 	edges  []*edge // by name and incarnation
 	strays []stray
 	nums   uint16
+	said   uint64 // Seq of the newest grant to any edge: who is forgotten and returns hears no older one
 
 	advanced  fleet.Mono // when the books were last moved to the present
 	watermark fleet.Time
@@ -141,7 +142,6 @@ type stray struct {
 	name    string
 	inc     uint64
 	tenure  uint64
-	seq     uint64
 	echo    fleet.Mono
 	recv    fleet.Mono
 	verdict wire.Verdict

@@ -37,10 +37,9 @@ type edge struct {
 	silent time.Duration // since its lease lapsed, while other edges were heard
 	lostAt fleet.Mono    // when it was given up after a takeover
 
-	grantSeq uint64
-	acked    uint64 // newest grant it has taken
-	needs    uint64 // version of Durable to be stored before it gets a lease
-	due      bool   // an answer is owed
+	acked uint64 // newest grant it has taken
+	needs uint64 // version of Durable to be stored before it gets a lease
+	due   bool   // an answer is owed
 
 	accounts map[room.ID]*account
 }

@@ -32,8 +32,9 @@ func (a *Aggregator) Grants(now fleet.Mono) []wire.Grant {
 	}
 	var out []wire.Grant
 	for _, s := range a.strays {
+		a.said++
 		out = append(out, wire.Grant{
-			To: s.name, Inc: s.inc, Tenure: s.tenure, From: a.cfg.Term, Seq: s.seq, Parts: 1,
+			To: s.name, Inc: s.inc, Tenure: s.tenure, From: a.cfg.Term, Seq: a.said, Parts: 1,
 			Echo: s.echo, Dwell: now.Sub(s.recv), At: a.clock.Now(now), AtErr: a.atErr(now),
 			Verdict: s.verdict, Watermark: a.watermark,
 		})
@@ -64,9 +65,9 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 		return nil
 	}
 	e.due = false
-	e.grantSeq++
+	a.said++
 	head := wire.Grant{
-		To: e.name, Inc: e.inc, Tenure: e.tenure, From: a.cfg.Term, Seq: e.grantSeq,
+		To: e.name, Inc: e.inc, Tenure: e.tenure, From: a.cfg.Term, Seq: a.said,
 		Acked: e.parts.Done(), Echo: e.echo, Dwell: now.Sub(e.recv),
 		At: a.clock.Now(now), AtErr: a.atErr(now), Lease: a.cfg.Params.EdgeLease,
 		Watermark: a.watermark,
@@ -80,10 +81,10 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 		acc := e.account(b.ID)
 		acc.push = false
 		if acc.dirty {
-			acc.dirty, acc.changedAt = false, e.grantSeq
+			acc.dirty, acc.changedAt = false, a.said
 		}
 		if acc.viewDirty {
-			acc.viewDirty, acc.viewAt = false, e.grantSeq
+			acc.viewDirty, acc.viewAt = false, a.said
 		}
 		if acc.changedAt <= e.acked && acc.viewAt <= e.acked {
 			continue

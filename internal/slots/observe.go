@@ -64,7 +64,7 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 
 // answer owes a reply to somebody who is not in the books, or not yet.
 func (a *Aggregator) answer(now fleet.Mono, m wire.Report, v wire.Verdict) {
-	s := stray{name: m.From, inc: m.Inc, tenure: m.Tenure, seq: m.Seq, echo: m.Sent, recv: now, verdict: v}
+	s := stray{name: m.From, inc: m.Inc, tenure: m.Tenure, echo: m.Sent, recv: now, verdict: v}
 	if i := slices.IndexFunc(a.strays, func(o stray) bool { return o.name == m.From && o.inc == m.Inc }); i >= 0 {
 		a.strays[i] = s
 	} else if len(a.strays) < maxStrays {

@@ -65,6 +65,36 @@ type script struct {
 	w     *world
 	out   strings.Builder
 	crowd int
+	met   []event
+}
+
+// event is what happened to somebody.
+type event struct {
+	at        int64
+	who, what string
+}
+
+// tellMet tells what happened to people: one by one if they are few.
+func (s *script) tellMet() {
+	for _, what := range []string{"is let in", "is out"} {
+		var all []event
+		for _, e := range s.met {
+			if e.what == what {
+				all = append(all, e)
+			}
+		}
+		if len(all) > 6 {
+			first, last := all[0], all[len(all)-1]
+			s.printf("%8.2fs  %s", time.Duration(first.at).Seconds(), first.who)
+			s.printf("   …        and %d more", len(all)-2)
+			s.printf("%8.2fs  %s", time.Duration(last.at).Seconds(), last.who)
+			continue
+		}
+		for _, e := range all {
+			s.printf("%8.2fs  %s", time.Duration(e.at).Seconds(), e.who)
+		}
+	}
+	s.met = nil
 }
 
 func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, format+"\n", args...) }
@@ -118,22 +148,21 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		w.lost = length(arg("lost_after", "15m"))
 		w.addRoom("sale", uint64(number("total", 10)), uint64(number("rate", 60)), length(arg("session", "1m")))
 		w.begin(arg("bootstrap", "true") == "true")
-		start := time.Duration(0)
 		w.tell = func(format string, args ...any) {
-			s.printf("%8.2fs  %s", (time.Duration(w.now) - start).Seconds(), fmt.Sprintf(format, args...))
+			s.printf("%8.2fs  %s", time.Duration(w.now).Seconds(), fmt.Sprintf(format, args...))
 		}
+		w.met = func(p *person, what string) { s.met = append(s.met, event{w.now, p.name + " " + what, what}) }
 	case "advance":
 		if c, ok := d.Arg("clicking"); ok {
 			w.clicking = length(c.Vals[0])
 			for _, p := range w.people {
-				if p.in && w.clicking > 0 {
-					p.next = w.now + int64(w.clicking)
-				} else if p.in {
-					p.next = 0
+				if p.in {
+					w.click(p)
 				}
 			}
 		}
 		w.run(length(words[0]))
+		s.tellMet()
 	case "arrive":
 		e := s.edge(t, d, words[0])
 		names := words[1:]
@@ -141,8 +170,6 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 			s.crowd++
 			names = append(names, fmt.Sprintf("v%d", s.crowd))
 		}
-		tell := w.tell
-		w.tell = func(string, ...any) {}
 		var what []string
 		for _, name := range names {
 			p := w.arrive(name, theRoom(), e)
@@ -154,7 +181,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 			}
 			what = append(what, state)
 		}
-		w.tell = tell
+		s.met = nil
 		if number("n", 0) == 0 {
 			for i, name := range names {
 				s.printf("%s %s", name, what[i])
@@ -180,6 +207,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 				}
 				until := p.ticket.Until
 				w.ask(p)
+				s.met = nil
 				switch {
 				case p.in && p.ticket.Until > until:
 					s.printf("%s is served, ticket renewed", p.name)

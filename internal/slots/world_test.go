@@ -37,6 +37,7 @@ type world struct {
 
 	clicking time.Duration // everybody inside asks for a page so often; 0 for never
 	tell     func(format string, args ...any)
+	met      func(p *person, what string)
 	broken   string // the first promise that was broken
 	excuse   bool   // sessions beyond T are allowed here: the script says why
 }
@@ -150,7 +151,7 @@ type roomTruth struct {
 const dawn = fleet.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
 
 func newWorld(params wire.Params, centres []string, edges int) *world {
-	w := &world{params: params, lost: 15 * time.Minute, rng: rand.New(rand.NewPCG(1, 2)), tell: func(string, ...any) {}}
+	w := &world{params: params, lost: 15 * time.Minute, rng: rand.New(rand.NewPCG(1, 2)), tell: func(string, ...any) {}, met: func(*person, string) {}}
 	for _, name := range centres {
 		s := &site{name: name}
 		w.sites = append(w.sites, s)
@@ -542,6 +543,13 @@ func (w *world) ask(p *person) {
 	w.decided(p, e.core.Arrive(now, p.room.id, p.ticket))
 }
 
+// click plans the next page of somebody inside: people do not click in step.
+func (w *world) click(p *person) {
+	if p.next = 0; w.clicking > 0 {
+		p.next = w.now + int64(w.clicking)/2 + w.rng.Int64N(int64(w.clicking))
+	}
+}
+
 func (w *world) decided(p *person, d admission.Decision) {
 	p.ticket = d.Ticket
 	p.visit, p.next = nil, 0
@@ -549,12 +557,10 @@ func (w *world) decided(p *person, d admission.Decision) {
 	case admission.Admit, admission.Serve:
 		w.issued(p, d)
 		if !p.in {
-			w.tell("%s is let in", p.name)
+			w.met(p, "is let in")
 		}
 		p.in = true
-		if w.clicking > 0 {
-			p.next = w.now + int64(w.clicking)
-		}
+		w.click(p)
 		return
 	case admission.Hold:
 		p.visit = &admission.Visit{Room: p.room.id, Ticket: d.Ticket, Data: p}
@@ -562,7 +568,7 @@ func (w *world) decided(p *person, d admission.Decision) {
 	case admission.Queue:
 	}
 	if p.in {
-		w.tell("%s is out", p.name)
+		w.met(p, "is out")
 	}
 	p.in = false
 	p.next = w.now + int64(d.Retry)
