@@ -298,11 +298,15 @@ func (a *Aggregator) allowRenewals(b *books, claims []claim) {
 	bound := max(int64(len(claims)), b.held()/50)
 	out := int64(0)
 	for _, c := range claims {
-		out += max(0, int64(c.acc.renewCeil)-int64(c.acc.renewed))
+		if acc := c.acc; acc.renewed > acc.renewCeil {
+			// It went on renewing while it was isolated: it begins where it is now.
+			acc.raise(&acc.renewCeil, acc.renewed-acc.renewCeil)
+		}
+		out += int64(c.acc.renewCeil) - int64(c.acc.renewed)
 	}
 	for _, c := range claims {
 		acc := c.acc
-		open := max(0, int64(acc.renewCeil)-int64(acc.renewed))
+		open := int64(acc.renewCeil) - int64(acc.renewed)
 		recent := int64(acc.renewed - acc.renewedBefore)
 		want := min(2*recent+4, sessions)
 		if more := min(want-open, bound-out); more > 0 {
