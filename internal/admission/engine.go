@@ -154,7 +154,7 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 		fresh = Newcomer
 	case t.Epoch != r.Epoch:
 		fresh = Void
-	case t.Valid(ft):
+	case t.Valid(ft.Add(e.abroad(now, &t))):
 		return e.serve(now, ft, sure, r, t)
 	case t.IsAdmitted():
 		fresh = Expired
@@ -178,6 +178,19 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 	d.Ticket = t
 	e.decide(now, ft, sure, r, &d)
 	return d
+}
+
+// abroad returns by how much earlier than at home a ticket ends here: its data
+// centre frees the slot by the clocks of its own edges, and those may be ahead
+// of ours by what both may be wrong.
+func (e *Engine) abroad(now fleet.Mono, t *ticket.Ticket) time.Duration {
+	if t.Home == e.home || !t.IsAdmitted() {
+		return 0
+	}
+	if err := e.clock.Err(now); err != fleet.Unsynced {
+		return fleet.MaxError + max(err, fleet.MaxError)
+	}
+	return 2 * fleet.MaxError
 }
 
 func (e *Engine) newID() uint64 {

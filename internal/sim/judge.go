@@ -16,8 +16,8 @@ type judge struct {
 
 	until  map[uint64]uint32 // newest expiry second of every live ticket
 	home   map[uint64]int32
-	bucket map[int64][]uint64 // tickets by expiry second, possibly moved since
-	ended  int64              // last second whose tickets have expired
+	bucket map[place][]uint64 // tickets by home and expiry second, possibly moved since
+	ended  []int64            // per data centre: last second whose tickets have expired
 	active int
 	byDC   []int
 	peak   int
@@ -34,10 +34,17 @@ type judge struct {
 	counted map[*visitor]struct{}
 }
 
+// place is one expiry second in one data centre.
+type place struct {
+	dc     int32
+	second int64
+}
+
 func (j *judge) begin(w *World) {
 	j.until = map[uint64]uint32{}
 	j.home = map[uint64]int32{}
-	j.bucket = map[int64][]uint64{}
+	j.bucket = map[place][]uint64{}
+	j.ended = make([]int64, w.cfg.Centres)
 	j.minutes = make([]window, w.cfg.Centres)
 	j.byDC = make([]int, w.cfg.Centres)
 	j.first.total, j.first.rate = w.cfg.Total, w.cfg.Rate
@@ -74,15 +81,16 @@ func (j *judge) issued(w *World, v *visitor, d admission.Decision) {
 	if int64(until)*1000 <= int64(w.fleetTime())-int64(w.cfg.Faults.clockSlack()) {
 		j.fail(w, "a ticket that expired at %d was served at %d", until, w.fleetTime()/1000)
 	}
-	if until > old && int64(until) > j.ended {
+	home := w.edges[v.edge].region
+	if until > old && int64(until) > j.ended[home] {
 		if old == 0 {
 			j.active++
-			home := v.edge / int32(w.cfg.Edges)
 			j.home[id] = home
 			j.byDC[home]++
 		}
 		j.until[id] = until
-		j.bucket[int64(until)] = append(j.bucket[int64(until)], id)
+		k := place{home, int64(until)}
+		j.bucket[k] = append(j.bucket[k], id)
 	}
 	if d.Verdict == admission.Admit {
 		j.admit(w, w.edges[v.edge].region)
@@ -136,31 +144,49 @@ func (j *judge) rate(now int64) int { return j.minute.count(now) }
 const judgeTick = int64(20 * time.Millisecond)
 
 // tick lets tickets expire. A session is over once no edge that visitors are
-// sent to would accept its ticket any more: the slowest of their clocks says.
+// sent to would accept its ticket any more: the slowest clock of its data
+// centre's edges says, or that of another's, where it ends earlier.
 func (j *judge) tick(w *World) {
-	slowest, any := fleet.Time(math.MaxInt64), false
-	for _, e := range w.edges {
-		if !e.down && e.synced {
-			slowest, any = min(slowest, e.core.Time(e.clock.read(w.now))), true
+	slowest := func(dc int) (t fleet.Time, any bool) {
+		t = fleet.Time(math.MaxInt64)
+		for _, e := range w.edges[dc*w.cfg.Edges : (dc+1)*w.cfg.Edges] {
+			if !e.down && e.synced {
+				t, any = min(t, e.core.Time(e.clock.read(w.now))), true
+			}
 		}
+		return t, any
 	}
-	if !any {
-		slowest = w.fleetTime()
+	for dc := range w.regions {
+		t, any := slowest(dc)
+		for o := range w.regions {
+			if u, ok := slowest(o); ok && o != dc {
+				t, any = min(t, u.Add(2*fleet.MaxError)), true
+			}
+		}
+		if !any {
+			t = w.fleetTime()
+		}
+		j.expire(int32(dc), t.Second())
 	}
-	if j.ended == 0 {
-		j.ended = slowest.Second()
+}
+
+// expire ends the sessions of a data centre whose tickets are valid until
+// second s, or before.
+func (j *judge) expire(dc int32, s int64) {
+	if j.ended[dc] == 0 {
+		j.ended[dc] = s
 	}
-	for ; j.ended < slowest.Second(); j.ended++ {
-		s := j.ended + 1
-		for _, id := range j.bucket[s] {
-			if int64(j.until[id]) == s {
+	for ; j.ended[dc] < s; j.ended[dc]++ {
+		k := place{dc, j.ended[dc] + 1}
+		for _, id := range j.bucket[k] {
+			if int64(j.until[id]) == k.second && j.home[id] == dc {
 				j.active--
-				j.byDC[j.home[id]]--
+				j.byDC[dc]--
 				delete(j.until, id)
 				delete(j.home, id)
 			}
 		}
-		delete(j.bucket, s)
+		delete(j.bucket, k)
 	}
 }
 

@@ -102,8 +102,9 @@ func TestTheJudgeSees(t *testing.T) {
 	}
 	small := func() *World {
 		c := Defaults()
-		c.Total, c.Rate, c.Demand.PerMinute = 2, 3, 0
+		c.Total, c.Rate, c.Demand.PerMinute, c.Length = 2, 3, 0, 10*time.Second
 		w := New(c)
+		w.Run() // until the nodes know each other
 		w.now = int64(time.Minute)
 		return w
 	}
@@ -143,7 +144,7 @@ func TestTheJudgeSees(t *testing.T) {
 			enter(w, 2, soon)
 			enter(w, 1, soon+5) // renewed
 			for s := int64(60); s <= at; s++ {
-				w.now = s * int64(time.Second)
+				w.now = s*int64(time.Second) + int64(100*time.Millisecond) // edges are a little behind
 				w.judge.tick(w)
 			}
 			if w.judge.active != want {
