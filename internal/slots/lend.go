@@ -98,8 +98,8 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 		loans  []*loan
 		lines  []line.Histogram
 		shares = make([]float64, 0, len(a.centres))
-		supply = max(0, free)
-		rate   = max(0, rfree)
+		supply = free // a debt is paid with what lies idle
+		rate   = rfree
 		active = uint64(0)
 		wanted = 0.0
 		parked []fleet.Time
@@ -123,12 +123,14 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 		supply += max(0, l.idleNow())
 		rate += max(0, l.rateIdleNow())
 	}
+	debt := min(supply, rate) < 0
+	supply, rate = max(0, supply), max(0, rate)
 	floorShares(shares)
 	slices.Sort(parked)
 	view := a.look(now, ft, p, prospect{
 		whole:  line.Sum(lines...).Compact(wire.MaxSlices),
 		supply: supply, rate: rate, total: int64(p.Total), limit: int64(p.Rate),
-		active: active, wanted: wanted, parked: parked,
+		active: active, wanted: wanted, parked: parked, debt: debt,
 	})
 	if len(loans) == 0 {
 		return

@@ -130,6 +130,7 @@ type prospect struct {
 	active                    uint64
 	parked                    []fleet.Time // join times of people held at the edges, ascending
 	wanted                    float64      // rights that newcomers want by the next report
+	debt                      bool         // more is lent than a lowered limit allows: nobody may enter
 	admitted, joined, entered uint64
 }
 
@@ -146,6 +147,16 @@ func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
 		Mu:    x.flow.mu(now, x.admitted),
 		Theta: x.flow.theta(now, x.joined, x.entered, waiting),
 		Line:  line.NewDigest(x.whole),
+	}
+	if x.debt {
+		// Whoever was called would take each right that becomes free before it
+		// can go back, and the limit would stay as it was for ever.
+		x.pace.step(now, 0)
+		v.Horizon = 0
+		if hold := parkAhead*v.Mu + 1; hold < waiting {
+			v.Park = x.whole.At(hold)
+		}
+		return v
 	}
 	if waiting < 0.5 || float64(avail) >= waiting+x.wanted {
 		x.pace.step(now, 0)
