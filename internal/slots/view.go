@@ -13,8 +13,11 @@ import (
 // later enters first. The factor grows while slots lie idle and shrinks while
 // they do not.
 type pace struct {
-	factor float64
-	at     fleet.Mono
+	factor  float64
+	at      fleet.Mono
+	entered uint64     // admissions as of the last step
+	stalled int        // steps in a row in which slots lay idle and nobody came
+	reached fleet.Time // who joined before it has been called, and stays so
 }
 
 const (
@@ -23,18 +26,22 @@ const (
 	paceAhead = 1.0  // seconds of admissions called at factor 1
 	parkAhead = 12.0 // seconds of admissions held at the edges
 	idleAim   = 0.004
+	stall     = 20 // steps in which nobody comes, after which people are called by whole slices of the line
 )
 
 func (c *pace) due(now fleet.Mono) bool { return now.Sub(c.at) >= paceStep }
 
 // step adjusts the factor to the idle share of the limit that binds.
-func (c *pace) step(now fleet.Mono, idle float64) {
+func (c *pace) step(now fleet.Mono, idle float64, admitted uint64) {
 	if !c.due(now) {
 		return
 	}
 	c.at = now
 	if c.factor == 0 {
 		c.factor = 1
+	}
+	if c.stalled++; idle <= idleAim || admitted != c.entered {
+		c.stalled, c.entered = 0, admitted
 	}
 	if idle > idleAim {
 		c.factor = min(16, c.factor*1.1)
@@ -151,7 +158,7 @@ func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
 	if x.debt {
 		// Whoever was called would take each right that becomes free before it
 		// can go back, and the limit would stay as it was for ever.
-		x.pace.step(now, 0)
+		x.pace.step(now, 0, x.admitted)
 		v.Horizon = 0
 		if hold := parkAhead*v.Mu + 1; hold < waiting {
 			v.Park = x.whole.At(hold)
@@ -159,11 +166,12 @@ func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
 		return v
 	}
 	if waiting < 0.5 || float64(avail) >= waiting+x.wanted {
-		x.pace.step(now, 0)
+		x.pace.step(now, 0, x.admitted)
+		x.pace.reached = 0
 		return v
 	}
 	idle := min(part(x.supply, x.total), part(x.rate, x.limit))
-	x.pace.step(now, idle)
+	x.pace.step(now, idle, x.admitted)
 	// Those who will be let in before the next view reaches the edges are
 	// called by the place of people who are there, held at an edge: whoever
 	// stands in front of them without being there is passed, and goes first on
@@ -177,11 +185,28 @@ func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
 			v.Horizon = max(v.Horizon, x.parked[n-1])
 		}
 	}
+	if x.pace.stalled >= stall {
+		// Nobody comes. Where in a slice its people joined is not known: when a
+		// crowd came in one instant, the place between them that is called by
+		// number may have nobody before it.
+		x.pace.reached = max(x.pace.reached, sliceEnd(x.whole, v.Horizon))
+	}
+	v.Horizon = max(v.Horizon, x.pace.reached)
 	hold := max(x.whole.Before(v.Horizon), called) + parkAhead*v.Mu + 1
 	if hold < waiting {
 		v.Park = x.whole.At(hold)
 	}
 	return v
+}
+
+// sliceEnd returns the end of the slice of h that t lies in or before.
+func sliceEnd(h line.Histogram, t fleet.Time) fleet.Time {
+	for _, s := range h {
+		if t < s.End() {
+			return s.End()
+		}
+	}
+	return t
 }
 
 func part(n, of int64) float64 { return float64(max(n, 0)) / float64(max(of, 1)) }
