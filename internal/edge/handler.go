@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/netip"
 	"runtime/debug"
@@ -33,6 +34,7 @@ var methods = map[string]bool{
 
 // ServeHTTP decides about one request of a visitor.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f := &forward{}
 	defer func() {
 		p := recover()
 		if p == nil {
@@ -43,20 +45,23 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		s.metrics.panics.Inc()
 		s.log.Error("panic in a request", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+		s.hurryBody(w, r)
+		f.setCookies(w.Header()) // a slot may have been charged: the visitor is to have it
+		w.Header().Set("Cache-Control", "no-store")
 		http.Error(w, "Something went wrong. Please try again.", http.StatusInternalServerError)
 	}()
 	if !methods[r.Method] {
-		s.refuse(w, "refused_method", "This method is not served here.", http.StatusMethodNotAllowed)
+		s.refuse(w, r, "refused_method", "This method is not served here.", http.StatusMethodNotAllowed)
 		return
 	}
 	if up := r.Header.Values("Upgrade"); len(up) > 0 && (len(up) > 1 || !strings.EqualFold(up[0], "websocket") || r.Method != http.MethodGet) {
-		s.refuse(w, "refused_upgrade", "Only websocket upgrades are served here.", http.StatusBadRequest)
+		s.refuse(w, r, "refused_upgrade", "Only websocket upgrades are served here.", http.StatusBadRequest)
 		return
 	}
 	site := s.site.Load()
 	if !site.ready {
 		w.Header().Set("Retry-After", "2")
-		s.refuse(w, "not_ready", "Starting up. Please try again in a moment.", http.StatusServiceUnavailable)
+		s.refuse(w, r, "not_ready", "Starting up. Please try again in a moment.", http.StatusServiceUnavailable)
 		return
 	}
 	target := rawTarget(r)
@@ -64,16 +69,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m := site.set.Match(r.Host, path)
 	switch {
 	case !m.Known:
-		s.refuse(w, "unknown_host", "This host is not served here.", http.StatusMisdirectedRequest)
+		s.refuse(w, r, "unknown_host", "This host is not served here.", http.StatusMisdirectedRequest)
 		return
 	case m.Refuse:
-		s.refuse(w, "refused_path", "This path can be read in more than one way.", http.StatusBadRequest)
+		s.refuse(w, r, "refused_path", "This path can be read in more than one way.", http.StatusBadRequest)
 		return
 	}
-	f := &forward{origin: site.origins[m.Target()], rawPath: target}
+	f.origin, f.rawPath = site.origins[m.Target()], target
 	f.client, f.secure = s.clients.origin(r)
 	if f.origin == nil {
-		s.refuse(w, "unknown_host", "No origin serves this host.", http.StatusMisdirectedRequest)
+		s.refuse(w, r, "unknown_host", "No origin serves this host.", http.StatusMisdirectedRequest)
 		return
 	}
 	until := fleet.Mono(0)
@@ -86,16 +91,24 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if !d.Enters() {
 			return
 		}
-		until = s.sessionEnd(&d)
+		if end := s.sessionEnd(&d); until == 0 || end < until {
+			until = end
+		}
 	}
 	ctx := context.WithValue(r.Context(), forwardKey{}, f)
-	if until != 0 && r.Header.Get("Upgrade") != "" {
-		// The connection lives as long as the session that let it in.
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, until.Sub(s.clock.Now()))
-		defer cancel()
+	if r.Header.Get("Upgrade") != "" {
+		s.upgrades.Add(1)
+		defer s.upgrades.Done()
+		if until != 0 {
+			// The connection lives as long as the shortest of the sessions that
+			// let it in.
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, until.Sub(s.clock.Now()))
+			defer cancel()
+		}
 	}
-	s.proxy.ServeHTTP(w, r.WithContext(ctx))
+	w, r = s.patient(w, r.WithContext(ctx))
+	s.proxy.ServeHTTP(w, r)
 }
 
 // rawTarget returns path and query as they stood in the request line.
@@ -114,7 +127,8 @@ func rawTarget(r *http.Request) string {
 	return t
 }
 
-func (s *Server) refuse(w http.ResponseWriter, why, text string, code int) {
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, why, text string, code int) {
+	s.hurryBody(w, r)
 	s.metrics.requests.WithLabelValues(why).Inc()
 	w.Header().Set("Cache-Control", "no-store")
 	if code == http.StatusMethodNotAllowed || code == http.StatusBadRequest {
@@ -139,29 +153,42 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, rs *roomSite, f *
 	defer s.scratch.Put(sc)
 	i := index(f.secure)
 	t := s.openBest(r.Header["Cookie"], rs, i, sc)
-	now := s.lock()
-	d := s.eng.Arrive(now, rs.ID, t)
-	ft := s.eng.Time(now)
-	hurry := s.eng.Due() <= now
-	s.mu.Unlock()
+	d, ft, hurry := s.arrive(rs, t)
 	if hurry {
 		s.wake()
 	}
 	if d.Verdict == admission.Hold {
 		d = s.hold(r.Context(), rs, f.client, d)
+		ft = s.now() // it may have been half a minute
 	}
 	rs.counters.count(&d)
 	if d.Reseal {
 		sc.cookie = appendCookie(sc.cookie[:0], rs, i, ft, &d.Ticket, sc.ticket)
 		if len(sc.cookie) > 0 {
-			w.Header().Add("Set-Cookie", string(sc.cookie))
-			f.resealed = true
+			f.cookies = append(f.cookies, string(sc.cookie))
 		}
 	}
 	if !d.Enters() {
+		f.setCookies(w.Header())
 		s.wait(w, r, rs, sc, &d, ft)
 	}
 	return d
+}
+
+// arrive asks the engine about one request. The lock is given up even where the
+// engine panics: one broken request must not hold up all others.
+func (s *Server) arrive(rs *roomSite, t ticket.Ticket) (d admission.Decision, now fleet.Time, hurry bool) {
+	m := s.lock()
+	defer s.mu.Unlock()
+	d = s.eng.Arrive(m, rs.ID, t)
+	return d, s.eng.Time(m), s.eng.Due() <= m
+}
+
+// now returns fleet time as the engine knows it.
+func (s *Server) now() fleet.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.eng.Time(s.clock.Now())
 }
 
 // openBest reads the tickets among the cookies and returns the best, the zero
@@ -181,9 +208,14 @@ func (s *Server) openBest(cookies []string, rs *roomSite, i int, sc *scratch) ti
 				continue
 			}
 			if best.ID != 0 && now == 0 {
-				s.mu.Lock()
-				now = s.eng.Time(s.clock.Now())
-				s.mu.Unlock()
+				now = s.now()
+			}
+			// One of an earlier epoch is worth nothing, whatever it holds.
+			if current := t.Epoch == rs.Epoch; best.ID != 0 && current != (best.Epoch == rs.Epoch) {
+				if current {
+					best = t
+				}
+				continue
 			}
 			if ticket.Better(&t, &best, now) {
 				best = t
@@ -218,7 +250,9 @@ func appendCookie(dst []byte, rs *roomSite, i int, now fleet.Time, t *ticket.Tic
 	dst = append(dst, rs.cookie[i]...)
 	dst = append(dst, '=')
 	n := len(dst)
-	if dst = rs.codec[i].Seal(dst, now, t, sc); len(dst) == n {
+	// A first key that is stamped a little ahead of our clock seals all the same:
+	// a visitor whose slot is charged must not go without a ticket.
+	if dst = rs.codec[i].Seal(dst, max(now, rs.sealFrom), t, sc); len(dst) == n {
 		return dst[:0]
 	}
 	age := int64(waitingAge)
@@ -239,19 +273,16 @@ func appendCookie(dst []byte, rs *roomSite, i int, now fleet.Time, t *ticket.Tic
 func (s *Server) hold(ctx context.Context, rs *roomSite, client netip.Addr, d admission.Decision) admission.Decision {
 	release, ok := s.clients.hold(client)
 	if !ok {
-		d.Verdict, d.Reason = admission.Queue, admission.Crowded
+		// Retry told how long to hold; a poll is what is asked for now, and not
+		// by everybody in the same moment.
+		near := s.params.Nearest
+		d.Verdict, d.Reason, d.Retry = admission.Queue, admission.Crowded, near+rand.N(near)
 		return d
 	}
 	defer release()
 	done := make(chan struct{})
 	v := &admission.Visit{Room: rs.ID, Ticket: d.Ticket, Data: done}
-	start := s.lock()
-	s.eng.Hold(start, v)
-	released := s.eng.Release(start, nil)
-	s.mu.Unlock()
-	for _, o := range released {
-		close(o.Data.(chan struct{}))
-	}
+	start := s.park(v)
 	s.wake()
 
 	timer := time.NewTimer(d.Retry)
@@ -263,10 +294,8 @@ func (s *Server) hold(ctx context.Context, rs *roomSite, client netip.Addr, d ad
 	case <-ctx.Done():
 		outcome = "left"
 	}
-	now := s.lock()
-	decided := !s.eng.GiveUp(now, v)
-	s.mu.Unlock()
-	if decided {
+	now, gaveUp := s.giveUp(v)
+	if !gaveUp {
 		<-done // Release has taken it; the channel is closed or about to be
 		if v.Decision.Enters() {
 			outcome = "admitted"
@@ -277,8 +306,26 @@ func (s *Server) hold(ctx context.Context, rs *roomSite, client netip.Addr, d ad
 	return v.Decision
 }
 
+// park hands a visit to the engine, and answers those that may enter by it.
+func (s *Server) park(v *admission.Visit) fleet.Mono {
+	now := s.lock()
+	defer s.mu.Unlock()
+	s.eng.Hold(now, v)
+	for _, o := range s.eng.Release(now, nil) {
+		close(o.Data.(chan struct{}))
+	}
+	return now
+}
+
+func (s *Server) giveUp(v *admission.Visit) (fleet.Mono, bool) {
+	now := s.lock()
+	defer s.mu.Unlock()
+	return now, s.eng.GiveUp(now, v)
+}
+
 // wait answers with the waiting page.
 func (s *Server) wait(w http.ResponseWriter, r *http.Request, rs *roomSite, sc *scratch, d *admission.Decision, now fleet.Time) {
+	s.hurryBody(w, r)
 	retry := int64((d.Retry + time.Second - 1) / time.Second)
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")

@@ -22,15 +22,23 @@ import (
 // came; headers by which a visitor could speak for the edge are not.
 type proxy struct {
 	*httputil.ReverseProxy
+	transport *http.Transport
 }
 
 // forward is what the proxy must know of a request beside the request.
 type forward struct {
-	origin   *url.URL
-	rawPath  string // path and query as in the request line
-	client   netip.Addr
-	secure   bool
-	resealed bool // the answer carries a ticket of ours
+	origin  *url.URL
+	rawPath string // path and query as in the request line
+	client  netip.Addr
+	secure  bool
+	cookies []string // tickets that the answer carries, as Set-Cookie
+}
+
+// setCookies puts the visitor's tickets into the answer's header.
+func (f *forward) setCookies(h http.Header) {
+	for _, c := range f.cookies {
+		h.Add("Set-Cookie", c)
+	}
 }
 
 type forwardKey struct{}
@@ -49,16 +57,19 @@ func newProxy(t TimeoutConfig, m *metrics, log *slog.Logger) *proxy {
 		ResponseHeaderTimeout: t.Response,
 		ExpectContinueTimeout: time.Second,
 	}
-	p := &proxy{}
+	p := &proxy{transport: transport}
 	p.ReverseProxy = &httputil.ReverseProxy{
 		Transport:  transport,
 		Rewrite:    rewrite,
 		BufferPool: newBuffers(),
 		ErrorLog:   slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		ModifyResponse: func(r *http.Response) error {
-			if f, ok := r.Request.Context().Value(forwardKey{}).(*forward); ok && f.resealed {
-				// The answer carries one visitor's ticket: no cache may share it.
-				r.Header.Set("Cache-Control", "private")
+			stripSetCookies(r.Header)
+			if f, ok := r.Request.Context().Value(forwardKey{}).(*forward); ok && len(f.cookies) > 0 {
+				// Here and not before: an informational answer (103) would have
+				// taken them along and left none for the final one.
+				f.setCookies(r.Header)
+				keepPrivate(r.Header)
 			}
 			return nil
 		},
@@ -69,6 +80,9 @@ func newProxy(t TimeoutConfig, m *metrics, log *slog.Logger) *proxy {
 			}
 			m.origins.Inc()
 			log.Warn("origin does not answer", slog.String("host", r.Host), slog.Any("error", err))
+			if f, ok := r.Context().Value(forwardKey{}).(*forward); ok {
+				f.setCookies(w.Header())
+			}
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 			w.Header().Set("Cache-Control", "no-store")
 			w.WriteHeader(http.StatusBadGateway)
@@ -119,6 +133,9 @@ func rewrite(p *httputil.ProxyRequest) {
 		out.URL.Opaque, out.URL.Path, out.URL.RawPath = "", decoded, path
 	}
 	out.Host = p.In.Host
+	// Some origins read trailers as if they were headers, and no site asks its
+	// visitors for any.
+	out.Trailer = nil
 	for _, name := range dropped {
 		out.Header.Del(name)
 	}
@@ -165,6 +182,45 @@ func stripTickets(h http.Header) {
 		return
 	}
 	h["Cookie"] = kept
+}
+
+// stripSetCookies takes cookies that are named like our tickets out of an
+// origin's answer: whoever can make the origin set a cookie could otherwise
+// take a visitor's place away.
+func stripSetCookies(h http.Header) {
+	lines := h["Set-Cookie"]
+	kept := lines[:0]
+	for _, l := range lines {
+		name, _, _ := strings.Cut(l, "=")
+		if !ticket.IsCookieName(strings.TrimSpace(name)) {
+			kept = append(kept, l)
+		}
+	}
+	if len(kept) == 0 {
+		h.Del("Set-Cookie")
+		return
+	}
+	h["Set-Cookie"] = kept
+}
+
+// keepPrivate forbids shared caches to keep an answer, because it carries one
+// visitor's ticket. What the origin asks of the browser's own cache stands.
+func keepPrivate(h http.Header) {
+	kept := "private"
+	for _, line := range h["Cache-Control"] {
+		for d := range strings.SplitSeq(line, ",") {
+			d = strings.TrimSpace(d)
+			name, _, _ := strings.Cut(strings.ToLower(d), "=")
+			switch name {
+			case "", "public", "private", "s-maxage", "proxy-revalidate":
+			default:
+				kept += ", " + d
+			}
+		}
+	}
+	h.Set("Cache-Control", kept)
+	h.Del("Surrogate-Control")
+	h.Del("Cdn-Cache-Control")
 }
 
 // buffers is the proxy's pool of copy buffers.

@@ -69,7 +69,7 @@ type Server struct {
 	granted atomic.Int64  // reading of the clock at the newest grant, 0 before
 
 	listeners []listener
-	handler   http.Handler
+	upgrades  sync.WaitGroup // connections that were upgraded; Shutdown does not wait for those
 }
 
 type listener struct {
@@ -133,14 +133,19 @@ func (s *Server) listen() error {
 		}
 		ln, err := net.Listen("tcp", l.addr)
 		if err != nil {
-			for _, open := range s.listeners {
-				err = errors.Join(err, open.Close())
-			}
-			return fmt.Errorf("listen: %w", err)
+			return errors.Join(fmt.Errorf("listen: %w", err), s.closeListeners())
 		}
 		s.listeners = append(s.listeners, listener{ln, l.tls})
 	}
 	return nil
+}
+
+func (s *Server) closeListeners() error {
+	var errs []error
+	for _, l := range s.listeners {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // URL returns where visitors reach this edge.
@@ -187,12 +192,19 @@ func (s *Server) lock() fleet.Mono {
 	return now
 }
 
-// Run serves visitors until ctx ends; then it answers what is in flight, gives
-// its rights back and returns.
+// Run serves visitors until ctx ends; then it answers what is in flight, cuts
+// the connections that were upgraded, gives its rights back and returns.
 func (s *Server) Run(ctx context.Context) error {
+	defer s.proxy.transport.CloseIdleConnections()
+	base, cut := context.WithCancel(context.Background())
+	defer cut()
+	servers, err := s.servers(base)
+	if err != nil {
+		return errors.Join(err, s.closeListeners())
+	}
 	cancel, err := s.bus.Subscribe(wire.GrantSubject(s.cfg.DataCenter, s.cfg.Name), s.onGrant)
 	if err != nil {
-		return err
+		return errors.Join(err, s.closeListeners())
 	}
 	defer cancel()
 	g, ctx := errgroup.WithContext(ctx)
@@ -204,10 +216,6 @@ func (s *Server) Run(ctx context.Context) error {
 		s.pump(pumping)
 	}()
 	g.Go(func() error { return node.IgnoreEnd(ctx, s.fleet.Run(ctx)) })
-	servers, err := s.servers()
-	if err != nil {
-		return err
-	}
 	for i, srv := range servers {
 		l := s.listeners[i]
 		g.Go(func() error {
@@ -237,22 +245,26 @@ func (s *Server) Run(ctx context.Context) error {
 				}
 			}
 		}
+		cut()
 		return nil
 	})
 	err = g.Wait()
+	s.upgrades.Wait()
 	stopPump()
 	<-pumped
 	s.sayGoodbye()
 	return err
 }
 
-func (s *Server) servers() ([]*http.Server, error) {
+// servers returns one server per listener; what they serve ends with base.
+func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 	var out []*http.Server
 	for _, l := range s.listeners {
 		srv := &http.Server{
 			Handler:           s,
 			ReadHeaderTimeout: s.cfg.Timeouts.Header,
 			IdleTimeout:       s.cfg.Timeouts.Idle,
+			BaseContext:       func(net.Listener) context.Context { return base },
 			MaxHeaderBytes:    16 << 10,
 			ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 			HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100},
@@ -320,18 +332,22 @@ func (s *Server) onGrant(_ string, data []byte) {
 		return
 	}
 	s.metrics.grants.WithLabelValues("applied").Inc()
-	now := s.lock()
-	s.eng.Apply(now, *g)
-	released := s.eng.Release(now, nil)
-	s.mu.Unlock()
+	now := s.apply(g)
 	s.granted.Store(int64(max(now, 1)))
 	if g.Echo != 0 && now >= g.Echo {
 		s.metrics.sync.Observe((now.Sub(g.Echo) - g.Dwell).Seconds())
 	}
-	for _, v := range released {
+	s.wake()
+}
+
+func (s *Server) apply(g *wire.Grant) fleet.Mono {
+	now := s.lock()
+	defer s.mu.Unlock()
+	s.eng.Apply(now, *g)
+	for _, v := range s.eng.Release(now, nil) {
 		close(v.Data.(chan struct{}))
 	}
-	s.wake()
+	return now
 }
 
 // releaseAll sends everybody who is held back to the waiting page: the edge
@@ -393,8 +409,11 @@ func (s *Server) Ready() node.Readiness {
 	if site.set == nil {
 		r.Reasons = append(r.Reasons, "no room set yet")
 	}
-	if !site.ready {
+	if len(s.fleet.Ring().Keys) == 0 {
 		r.Reasons = append(r.Reasons, "no keys yet")
+	}
+	if !site.ready && len(r.Reasons) == 0 {
+		r.Reasons = append(r.Reasons, "keys cannot be used")
 	}
 	if st.Synced {
 		if skew := st.Time.Sub(fleet.TimeOf(time.Now())); skew > maxSkew || skew < -maxSkew {

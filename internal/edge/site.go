@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net/url"
 
+	"vestibule/internal/fleet"
 	"vestibule/internal/node"
 	"vestibule/internal/room"
 	"vestibule/internal/ticket"
@@ -26,6 +27,7 @@ type roomSite struct {
 	codec    [2]*ticket.Codec
 	page     *waiting.Page
 	counters roomCounters
+	sealFrom fleet.Time // from when the ring has a key to seal with
 }
 
 // index picks between what is used without and with TLS.
@@ -43,6 +45,9 @@ func buildSite(f *node.Fleet, m *metrics, old *site, log *slog.Logger) *site {
 	s := &site{set: set, ready: set != nil && len(ring.Keys) > 0, origins: map[string]*url.URL{}}
 	for _, r := range set.Rooms() {
 		rs := &roomSite{Room: r, page: waiting.Builtin(), counters: m.room(r.Name)}
+		if len(ring.Keys) > 0 {
+			rs.sealFrom = ring.Keys[0].SealFrom
+		}
 		for _, secure := range []bool{false, true} {
 			i := index(secure)
 			rs.cookie[i] = ticket.CookieName(r.Name, secure)

@@ -1,0 +1,470 @@
+package edge
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/ticket"
+)
+
+func TestAnAdmittedRequestReachesTheOrigin(t *testing.T) {
+	st := open(t, nil)
+	v := st.visitor()
+	a := v.get("http://sale.example/")
+	if a.StatusCode != http.StatusOK || a.body != "the site" {
+		t.Fatalf("got %d %q", a.StatusCode, a.body)
+	}
+	c := cookieOf(a, "vestibule-sale")
+	if c == nil {
+		t.Fatal("who was admitted has no ticket")
+	}
+	if !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.Domain != "" || c.Secure || c.MaxAge < 300 || c.MaxAge > 332 {
+		t.Errorf("cookie %+v", c)
+	}
+	if got := a.Header.Get("Cache-Control"); got != "private" {
+		t.Errorf("an answer with a ticket may be cached: %q", got)
+	}
+
+	a = v.ask(http.MethodPost, "http://sale.example/buy?what=%61&b;c", "two seats",
+		"Cookie", "theirs=1; vestibule-other=x; more=2",
+		"X-Forwarded-For", "6.6.6.6", "X-Forwarded-Proto", "https", "X-Forwarded-Host", "evil.example", "Forwarded", "for=6.6.6.6",
+		"X-Real-Ip", "6.6.6.6", "X_Forwarded_For", "6.6.6.6", "X-Vestibule-Decision", "forged", "X-Original-Url", "/admin",
+		"X-Http-Method-Override", "DELETE", "Connection", "X-Secret, X-Forwarded-Host", "X-Secret", "1", "Proxy-Authorization", "x", "X-Kept", "yes")
+	if a.StatusCode != http.StatusOK {
+		t.Fatalf("got %d", a.StatusCode)
+	}
+	if len(a.Cookies()) > 0 {
+		t.Errorf("a session that is not renewed sets %v", a.Cookies())
+	}
+	r := st.origin.last()
+	if r.Host != "sale.example" || r.RequestURI != "/buy?what=%61&b;c" || r.Method != http.MethodPost || r.ContentLength != 9 {
+		t.Errorf("origin got %s %s %s, %d bytes", r.Method, r.Host, r.RequestURI, r.ContentLength)
+	}
+	for name, want := range map[string]string{
+		"Cookie": "theirs=1; more=2", "X-Forwarded-For": "127.0.0.1", "X-Forwarded-Proto": "http", "X-Forwarded-Host": "sale.example",
+		"X-Kept": "yes", "Forwarded": "", "X-Real-Ip": "", "X_forwarded_for": "", "X-Original-Url": "", "X-Http-Method-Override": "",
+		"X-Secret": "", "Proxy-Authorization": "", "Connection": "", "Accept-Encoding": "",
+	} {
+		if got := strings.Join(r.Header.Values(name), "|"); got != want {
+			t.Errorf("origin got %s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestListedProxiesAreBelieved(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		proxies []string
+		header  []string
+		client  string
+		proto   string
+		host    string // cookie name over what is said to be TLS
+	}{
+		{"a proxy says who and how", []string{"127.0.0.1"}, []string{"X-Forwarded-For", "203.0.113.9", "X-Forwarded-Proto", "https"}, "203.0.113.9", "https", "__Host-vestibule-sale"},
+		{"a visitor cannot put itself behind others", []string{"127.0.0.0/8", "10.0.0.0/8"}, []string{"X-Forwarded-For", "1.1.1.1, 203.0.113.9, 10.1.1.1"}, "203.0.113.9", "http", "vestibule-sale"},
+		{"several headers are one list", []string{"127.0.0.1"}, []string{"X-Forwarded-For", "1.1.1.1", "X-Forwarded-For", "2001:db8::1"}, "2001:db8::1", "http", "vestibule-sale"},
+		{"nonsense ends the list", []string{"127.0.0.0/8"}, []string{"X-Forwarded-For", "1.1.1.1, nonsense, 127.0.0.2"}, "127.0.0.2", "http", "vestibule-sale"},
+		{"two protocols are none", []string{"127.0.0.1"}, []string{"X-Forwarded-Proto", "https", "X-Forwarded-Proto", "http"}, "127.0.0.1", "http", "vestibule-sale"},
+		{"others are not believed", []string{"192.0.2.1"}, []string{"X-Forwarded-For", "203.0.113.9", "X-Forwarded-Proto", "https"}, "127.0.0.1", "http", "vestibule-sale"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			st := open(t, func(st *stage) { st.cfg.Proxies = tc.proxies })
+			a := st.visitor().get("http://sale.example/", tc.header...)
+			r := st.origin.last()
+			if got := r.Header.Values("X-Forwarded-For"); len(got) != 1 || got[0] != tc.client {
+				t.Errorf("X-Forwarded-For %q, want %q", got, tc.client)
+			}
+			if got := r.Header.Values("X-Forwarded-Proto"); len(got) != 1 || got[0] != tc.proto {
+				t.Errorf("X-Forwarded-Proto %q, want %q", got, tc.proto)
+			}
+			c := cookieOf(a, tc.host)
+			if c == nil || c.Secure != strings.HasPrefix(tc.host, "__Host-") {
+				t.Errorf("cookies %v, want %s", a.Cookies(), tc.host)
+			}
+		})
+	}
+}
+
+// What the origin answers goes out as it is, but for what would touch the
+// visitor's ticket.
+func TestTheOriginsAnswer(t *testing.T) {
+	st := open(t, nil)
+	st.origin.serves(func(w http.ResponseWriter, _ *http.Request) {
+		h := w.Header()
+		h.Add("Set-Cookie", "theirs=1; Path=/")
+		h.Add("Set-Cookie", "vestibule-sale=stolen; Path=/")
+		h.Add("Set-Cookie", " __Host-vestibule-sale = ; Max-Age=0")
+		h.Set("Cache-Control", "public, max-age=60, s-maxage=600, must-revalidate")
+		h.Set("Surrogate-Control", "max-age=600")
+		h.Set("Content-Encoding", "gzip")
+		w.WriteHeader(http.StatusTeapot)
+		io.WriteString(w, "not really gzip") //nolint:errcheck // checked by who asked
+	})
+	v := st.visitor()
+	a := v.get("http://sale.example/")
+	if a.StatusCode != http.StatusTeapot || a.body != "not really gzip" || a.Header.Get("Content-Encoding") != "gzip" {
+		t.Errorf("got %d %q", a.StatusCode, a.body)
+	}
+	if c := cookieOf(a, "vestibule-sale"); c == nil || c.Value == "stolen" || len(a.Cookies()) != 2 {
+		t.Errorf("cookies %v, want theirs and ours", a.Cookies())
+	}
+	if got := a.Header.Get("Cache-Control"); got != "private, max-age=60, must-revalidate" || a.Header.Get("Surrogate-Control") != "" {
+		t.Errorf("Cache-Control %q: a shared cache would hand one visitor's ticket to others", got)
+	}
+	a = v.get("http://sale.example/")
+	if cookieOf(a, "vestibule-sale") != nil || cookieOf(a, "theirs") == nil || len(a.Cookies()) != 1 {
+		t.Errorf("cookies %v, want theirs only", a.Cookies())
+	}
+	if got := a.Header.Get("Cache-Control"); got != "public, max-age=60, s-maxage=600, must-revalidate" {
+		t.Errorf("an answer without a ticket has Cache-Control %q", got)
+	}
+
+	st.origin.serves(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Cache-Control", "no-store") })
+	if got := st.visitor().get("http://sale.example/").Header.Get("Cache-Control"); got != "private, no-store" {
+		t.Errorf("no-store became %q", got)
+	}
+}
+
+// An informational answer must not take the ticket along.
+func TestEarlyHintsLeaveTheTicket(t *testing.T) {
+	st := open(t, nil)
+	st.origin.serves(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Link", "</x.css>; rel=preload")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(http.StatusOK)
+	})
+	if a := st.visitor().get("http://sale.example/"); cookieOf(a, "vestibule-sale") == nil {
+		t.Errorf("admitted without a ticket after 103: %v", a.Header)
+	}
+}
+
+func TestAnOriginThatIsDownCostsNoSlotTwice(t *testing.T) {
+	st := open(t, nil)
+	st.origin.Close()
+	v := st.visitor()
+	for range 3 {
+		a := v.get("http://sale.example/")
+		if a.StatusCode != http.StatusBadGateway || a.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("got %d, Cache-Control %q", a.StatusCode, a.Header.Get("Cache-Control"))
+		}
+	}
+	if n := st.server.Status().Rooms["sale"].Admitted; n != 1 {
+		t.Errorf("one visitor was admitted %d times", n)
+	}
+}
+
+func TestBodiesStream(t *testing.T) {
+	st := open(t, nil)
+	v := st.visitor()
+
+	// Up: the origin has the first bytes before the visitor sends the others.
+	read := make(chan string)
+	st.origin.serves(func(_ http.ResponseWriter, r *http.Request) {
+		buf := make([]byte, 5)
+		for {
+			n, err := io.ReadFull(r.Body, buf)
+			if err != nil {
+				return
+			}
+			read <- string(buf[:n])
+		}
+	})
+	body, send := io.Pipe()
+	r, err := http.NewRequest(http.MethodPost, "http://sale.example/", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for _, want := range []string{"first", "other"} {
+			io.WriteString(send, want) //nolint:errcheck // an error shows in what is read
+			if got := <-read; got != want {
+				t.Errorf("the origin read %q, want %q", got, want)
+			}
+		}
+		send.Close() //nolint:errcheck // never fails
+	}()
+	v.do(r)
+
+	// Down: the visitor has the first bytes before the origin sends the others.
+	first := make(chan struct{})
+	st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "first")            //nolint:errcheck // checked by who asked
+		http.NewResponseController(w).Flush() //nolint:errcheck // as above
+		<-first
+		io.WriteString(w, " second") //nolint:errcheck // as above
+	})
+	r, err = http.NewRequest(http.MethodGet, "http://sale.example/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := v.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close() //nolint:errcheck // read to its end
+	buf := make([]byte, 5)
+	if _, err := io.ReadFull(res.Body, buf); err != nil || string(buf) != "first" {
+		t.Fatalf("before the origin was done: %q, %v", buf, err)
+	}
+	close(first)
+	if rest, err := io.ReadAll(res.Body); err != nil || string(rest) != " second" {
+		t.Fatalf("then %q, %v", rest, err)
+	}
+}
+
+func TestAQueuedVisitorSeesThePage(t *testing.T) {
+	st := open(t, nil)
+	st.up.queue(sale, 1234, 2)
+	st.up.queue(vip, 5, 0)
+	v := st.visitor()
+	a := v.get("http://sale.example/tickets?secret=<script>", "Referer", "http://evil.example/<b>")
+	if a.StatusCode != http.StatusOK {
+		t.Errorf("status %d, want the room's", a.StatusCode)
+	}
+	for name, want := range map[string]string{
+		"Content-Type": "text/html; charset=utf-8", "Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff",
+	} {
+		if got := a.Header.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	retry, err := strconv.Atoi(a.Header.Get("Retry-After"))
+	if err != nil || retry < 15 || retry > 26 || a.Header.Get("Refresh") != a.Header.Get("Retry-After") {
+		t.Errorf("Retry-After %q, Refresh %q: want 20 s give or take a quarter", a.Header.Get("Retry-After"), a.Header.Get("Refresh"))
+	}
+	if csp := a.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "script-src") {
+		t.Errorf("policy %q lets script run", csp)
+	}
+	for _, want := range []string{"<dt>People ahead of you</dt><dd>1,234</dd>", "about 10 minutes", "1,234 waiting in all"} {
+		if !strings.Contains(a.body, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	for _, echoed := range []string{"secret", "script", "evil"} {
+		if strings.Contains(a.body, echoed) {
+			t.Errorf("the page echoes %q of the request", echoed)
+		}
+	}
+	c := cookieOf(a, "vestibule-sale")
+	if c == nil || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.MaxAge != 24*60*60 {
+		t.Errorf("cookie %+v", c)
+	}
+
+	place := cookieOf(a, "vestibule-sale").Value
+	head := v.ask(http.MethodHead, "http://sale.example/", "")
+	if head.StatusCode != http.StatusOK || head.body != "" || head.ContentLength < 1000 || head.Header.Get("Retry-After") == "" {
+		t.Errorf("HEAD: %d, %d bytes told, %q", head.StatusCode, head.ContentLength, head.body)
+	}
+	post := v.ask(http.MethodPost, "http://sale.example/buy", "seats=2", "Content-Type", "application/x-www-form-urlencoded")
+	if post.StatusCode != http.StatusOK || !strings.Contains(post.body, "People ahead of you") {
+		t.Errorf("POST while waiting: %d", post.StatusCode)
+	}
+	if now := cookieOf(post, "vestibule-sale"); now != nil {
+		was, is := st.opened("sale", place), st.opened("sale", now.Value)
+		if was.ID != is.ID || was.Joined != is.Joined {
+			t.Errorf("the place changed from %+v to %+v", was, is)
+		}
+	}
+	if a := st.visitor().get("http://shop.example/vip/x"); a.StatusCode != http.StatusTooManyRequests || !strings.Contains(a.body, "not known yet") {
+		t.Errorf("vip: %d", a.StatusCode)
+	}
+	if n := st.origin.requests(); n > 0 {
+		t.Errorf("%d requests of people who wait reached the origin", n)
+	}
+}
+
+// opened opens a ticket, which must be one.
+func (st *stage) opened(name, value string) (out ticket.Ticket) {
+	st.t.Helper()
+	for _, r := range st.server.site.Load().rooms {
+		if r.Name == name {
+			if err := r.codec[0].Open(&out, value, ticket.NewScratch([32]byte{})); err != nil {
+				st.t.Fatal(err)
+			}
+		}
+	}
+	return out
+}
+
+// Who waits is let in when a slot is free, with the same ticket, and a lost
+// reply costs no second slot.
+func TestAWaitingVisitorEnters(t *testing.T) {
+	st := open(t, nil)
+	st.up.queue(sale, 10, 1)
+	v := st.visitor()
+	a := v.get("http://sale.example/")
+	if st.origin.requests() != 0 {
+		t.Fatal("let in from behind the line")
+	}
+	waiting := cookieOf(a, "vestibule-sale")
+	st.up.view(sale, 0, 1, fleet.TimeOf(time.Now().Add(time.Hour)), 0)
+	a = v.get("http://sale.example/")
+	admitted := cookieOf(a, "vestibule-sale")
+	if a.body != "the site" || admitted == nil {
+		t.Fatalf("not let in: %q", a.body)
+	}
+	if was, is := st.opened("sale", waiting.Value), st.opened("sale", admitted.Value); was.ID != is.ID || was.Joined != is.Joined || !is.IsAdmitted() {
+		t.Errorf("waited with %+v, entered with %+v", was, is)
+	}
+	again := st.visitor()
+	for range 3 {
+		if a := again.get("http://sale.example/", "Cookie", "vestibule-sale="+waiting.Value); a.body != "the site" {
+			t.Errorf("the old ticket of who is in: %q", a.body)
+		}
+		again.Jar = nil
+	}
+	if n := st.server.Status().Rooms["sale"].Admitted; n != 1 {
+		t.Errorf("one ticket was charged %d times", n)
+	}
+}
+
+// Somebody held for a turn is let in by the grant that brings a right.
+func TestAHeldVisitorIsLetInByAGrant(t *testing.T) {
+	st := open(t, func(st *stage) { st.params.Hold, st.params.Knock = time.Hour, time.Hour })
+	st.up.queue(vip, 0, 1)
+	done := make(chan answer, 1)
+	v := st.visitor()
+	v.Timeout = 0
+	for range 1000 { // all rights of the room are in use
+		st.server.arrive(st.server.site.Load().rooms[st.index("sale")], ticket.Ticket{})
+	}
+	go func() { done <- v.get("http://sale.example/") }()
+	eventually(t, "the visitor is held", func() bool { return st.server.Status().Rooms["sale"].Held == 1 })
+	if st.origin.requests() != 0 {
+		t.Fatal("let in without a right")
+	}
+	st.up.grant(sale, 1, 1)
+	if a := <-done; a.body != "the site" || cookieOf(a, "vestibule-sale") == nil {
+		t.Errorf("held and then shown %q", a.body)
+	}
+	if n := st.server.Status().Rooms["sale"].Credit(); n != 0 {
+		t.Errorf("%d rights left, want 0", n)
+	}
+}
+
+func (st *stage) index(name string) int {
+	return st.server.site.Load().set.ByName(name).Index
+}
+
+// One neighbourhood cannot hold all places; whoever comes on top polls, and
+// not in the same second as all others.
+func TestHeldRequestsAreCapped(t *testing.T) {
+	st := open(t, func(st *stage) { st.params.Hold, st.params.Knock, st.cfg.Held.Prefix = time.Hour, time.Hour, 1 })
+	for range 1000 {
+		st.server.arrive(st.server.site.Load().rooms[st.index("sale")], ticket.Ticket{})
+	}
+	done := make(chan answer, 1)
+	first := st.visitor()
+	first.Timeout = 0
+	go func() { done <- first.get("http://sale.example/") }()
+	eventually(t, "one is held", func() bool { return st.server.Status().Rooms["sale"].Held == 1 })
+	a := st.visitor().get("http://sale.example/")
+	if retry, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || retry < 2 || retry > 4 || !strings.Contains(a.body, "You are next") {
+		t.Errorf("over the cap: Retry-After %q, %d", a.Header.Get("Retry-After"), a.StatusCode)
+	}
+	st.up.grant(sale, 1, 1)
+	<-done
+	if ok := st.server.clients.held.Len() == 0; !ok {
+		t.Error("the place of who was held is not free again")
+	}
+}
+
+// A cookie that is broken in any way is no ticket: never an error and never a
+// pass.
+func TestBrokenCookiesAreNoTickets(t *testing.T) {
+	st := open(t, nil)
+	st.up.queue(sale, 10, 1)
+	good := st.value("sale", session(7))
+	flip := []byte(good)
+	flip[40] ^= 1
+	other, err := ticket.NewCodec(st.ring, sale, "vestibule-vip")
+	if err != nil {
+		t.Fatal(err)
+	}
+	swapped := session(7)
+	expired := session(8)
+	expired.Until = uint32(time.Now().Unix()) - 1
+	foreign := *st
+	foreign.ring = keyring(t)
+	for name, value := range map[string]string{
+		"empty": "", "text": "admin", "cut": good[:len(good)-1], "longer": good + "A", "one bit": string(flip), "spaced": good[:20] + " " + good[20:],
+		"of another room":   st.value("vip", session(7)),
+		"of another cookie": string(other.Seal(nil, fleet.TimeOf(time.Now()), &swapped, ticket.NewScratch([32]byte{2}))),
+		"of other keys":     foreign.value("sale", session(7)),
+		"expired":           st.value("sale", expired),
+		"bytes":             "\x80\xff" + good[2:],
+		"very long":         strings.Repeat("A", 8000),
+	} {
+		a := st.visitor().get("http://sale.example/", "Cookie", "vestibule-sale="+value)
+		if a.StatusCode != http.StatusOK || !strings.Contains(a.body, "You are in line") {
+			t.Errorf("%s: %d %.40q", name, a.StatusCode, a.body)
+		}
+	}
+	if n := st.origin.requests(); n > 0 {
+		t.Errorf("%d broken tickets reached the origin", n)
+	}
+}
+
+// Of several cookies the best valid one wins, and at most four are read.
+func TestTheBestTicketWins(t *testing.T) {
+	st := open(t, nil)
+	st.up.queue(sale, 10, 1)
+	in := st.seal("sale", session(7))
+	place := session(8)
+	place.Admitted, place.Until = 0, 0
+	waiting := st.seal("sale", place)
+	old := session(9)
+	old.Epoch = 3 // of an epoch that is not the room's
+	void := st.seal("sale", old)
+	const junk = "vestibule-sale=junk"
+	for _, tc := range []struct {
+		name   string
+		cookie []string
+		enters bool
+	}{
+		{"a session after a place", []string{waiting + "; " + in}, true},
+		{"a session before a place", []string{in + "; " + waiting}, true},
+		{"in two headers", []string{waiting, in}, true},
+		{"fourth", []string{strings.Repeat(junk+"; ", 3) + in}, true},
+		{"fifth", []string{strings.Repeat(junk+"; ", 4) + in}, false},
+		{"fifth, in headers of their own", []string{junk, junk, junk, junk, in}, false},
+		{"quoted", []string{strings.Replace(in, "=", `="`, 1) + `"`}, true},
+		{"the name in other letters", []string{strings.Replace(in, "vestibule", "Vestibule", 1)}, false},
+		{"the name of TLS", []string{"__Host-" + in}, false},
+		{"one that is void", []string{void}, false},
+	} {
+		r, err := http.NewRequest(http.MethodGet, "http://sale.example/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header["Cookie"] = tc.cookie
+		v := st.visitor()
+		v.Jar = nil
+		if a := v.do(r); (a.body == "the site") != tc.enters {
+			t.Errorf("%s: enters %v, want %v", tc.name, !tc.enters, tc.enters)
+		}
+	}
+	// A void session does not hide the place that is good.
+	v := st.visitor()
+	v.Jar = nil
+	a := v.get("http://sale.example/", "Cookie", void+"; "+waiting)
+	if c := cookieOf(a, "vestibule-sale"); c != nil && st.opened("sale", c.Value).ID != 8 {
+		t.Error("a void ticket took the place away")
+	}
+}
+
+func TestPassThrough(t *testing.T) {
+	st := open(t, nil)
+	st.up.queue(vip, 10, 1)
+	if a := st.visitor().get("http://shop.example/about"); a.body != "the site" || len(a.Cookies()) > 0 || a.Header.Get("Cache-Control") != "" {
+		t.Errorf("outside the room: %d %v", a.StatusCode, a.Header)
+	}
+	if a := st.visitor().get("http://shop.example/vip"); a.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("inside: %d", a.StatusCode)
+	}
+}

@@ -1,0 +1,559 @@
+package edge
+
+import (
+	"context"
+	"crypto/hmac"
+	crand "crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/http/httputil"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/line"
+	"vestibule/internal/node"
+	"vestibule/internal/room"
+	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bus is a wire.Bus in memory: Publish runs the handlers before it returns.
+type bus struct {
+	down atomic.Bool
+
+	mu   sync.Mutex
+	subs map[*subscription]bool
+}
+
+type subscription struct {
+	pattern string
+	handle  func(string, []byte)
+	mu      sync.Mutex // one message at a time
+	over    bool
+}
+
+func (b *bus) Publish(subject string, data []byte) error {
+	if b.down.Load() {
+		return wire.ErrDown
+	}
+	b.mu.Lock()
+	var to []*subscription
+	for s := range b.subs {
+		if prefix, any := strings.CutSuffix(s.pattern, "*"); s.pattern == subject || any && strings.HasPrefix(subject, prefix) {
+			to = append(to, s)
+		}
+	}
+	b.mu.Unlock()
+	for _, s := range to {
+		s.mu.Lock()
+		if !s.over {
+			s.handle(subject, data)
+		}
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+func (b *bus) Subscribe(pattern string, handle func(string, []byte)) (func(), error) {
+	s := &subscription{pattern: pattern, handle: handle}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.subs == nil {
+		b.subs = map[*subscription]bool{}
+	}
+	b.subs[s] = true
+	return func() {
+		b.mu.Lock()
+		delete(b.subs, s)
+		b.mu.Unlock()
+		s.mu.Lock()
+		s.over = true
+		s.mu.Unlock()
+	}, nil
+}
+
+// shelf is where a node's documents come from: what is offered reaches the
+// watcher.
+type shelf struct {
+	offers chan [2]string
+	pages  sync.Map
+}
+
+func newShelf() *shelf { return &shelf{offers: make(chan [2]string, 16)} }
+
+func (d *shelf) offer(doc string, data []byte) { d.offers <- [2]string{doc, string(data)} }
+
+func (d *shelf) Watch(ctx context.Context, handle func(string, []byte)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case o := <-d.offers:
+			handle(o[0], []byte(o[1]))
+		}
+	}
+}
+
+func (d *shelf) Get(_ context.Context, key string) ([]byte, uint64, error) {
+	if page, ok := d.pages.Load(key); ok {
+		return page.([]byte), 1, nil
+	}
+	return nil, 0, nil
+}
+
+// parent plays the regional of one edge: it adopts it, answers every report,
+// and grants what a test says.
+type parent struct {
+	t    testing.TB
+	bus  *bus
+	mu   sync.Mutex
+	term wire.Term
+	seq  uint64
+	last wire.Report
+	held map[room.ID]*wire.RoomGrant
+
+	lease time.Duration
+	mute  bool // hears and says nothing
+}
+
+func newParent(t testing.TB, b *bus, rooms ...room.ID) *parent {
+	p := &parent{t: t, bus: b, term: wire.Term{N: 1, Nonce: 7}, held: map[room.ID]*wire.RoomGrant{}, lease: time.Hour}
+	for _, id := range rooms {
+		p.held[id] = &wire.RoomGrant{Room: id, Life: wire.Life(5 * time.Minute), RenewCeil: 1 << 40, Keep: 1 << 30, RateKeep: 1 << 30}
+	}
+	if _, err := b.Subscribe(wire.Reports(dc), p.hear); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (p *parent) hear(_ string, data []byte) {
+	r, err := wire.DecodeReport(data)
+	if err != nil {
+		p.t.Errorf("report: %v", err)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.mute {
+		p.last = *r
+		p.say()
+	}
+}
+
+// say answers the last report with everything that is granted.
+func (p *parent) say() {
+	g := wire.Grant{
+		To: p.last.From, Inc: p.last.Inc, Tenure: p.last.Tenure, From: p.term, Seq: p.seq + 1, Parts: 1,
+		Acked: p.last.Seq, Echo: max(p.last.Sent, 1), At: fleet.TimeOf(time.Now()), Lease: p.lease,
+	}
+	switch {
+	case p.last.Seen != p.term:
+		g.Verdict, g.Lease = wire.Promise, 0
+	case p.last.Final:
+		g.Tenure++ // adopted again at once
+		g.Lease = 0
+	}
+	if g.Verdict == wire.Adopted {
+		for _, r := range p.held {
+			g.Rooms = append(g.Rooms, *r)
+		}
+	}
+	p.seq++
+	data, err := wire.EncodeGrant(&g)
+	if err == nil {
+		err = p.bus.Publish(wire.GrantSubject(dc, p.last.From), data)
+	}
+	if err != nil {
+		p.t.Errorf("grant: %v", err)
+	}
+}
+
+// grant gives rights of T and R in a room; they are in hand when it returns.
+func (p *parent) grant(id room.ID, credit, rate uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.held[id]
+	r.Granted, r.RateGranted = r.Granted+credit, r.RateGranted+rate
+	p.say()
+}
+
+// queue lets everybody wait in a room with n people in front of a newcomer,
+// of whom mu per second are let in.
+func (p *parent) queue(id room.ID, n, mu float64) { p.view(id, n, mu, 1, 0) }
+
+// view says that who joined before horizon may enter and before park may be
+// held.
+func (p *parent) view(id room.ID, n, mu float64, horizon, park fleet.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := fleet.TimeOf(time.Now())
+	p.held[id].View = &wire.View{
+		Version: p.seq + 1, At: at, Horizon: horizon, Park: park, Mu: mu,
+		Line: line.NewDigest(line.Histogram{{Start: at - 120_000, Width: 60_000, N: n}}),
+	}
+	p.say()
+}
+
+func (p *parent) silence() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mute = true
+}
+
+// origin is a site that audits: every request it sees must have been decided
+// by the edge, once.
+type origin struct {
+	*httptest.Server
+	t      testing.TB
+	secret []byte
+
+	mu     sync.Mutex
+	nonces map[string]bool
+	seen   []*http.Request
+	handle http.HandlerFunc
+}
+
+const auditHeader = "X-Vestibule-Decision"
+
+func newOrigin(t testing.TB) *origin {
+	o := &origin{t: t, secret: make([]byte, 32), nonces: map[string]bool{}}
+	if _, err := crand.Read(o.secret); err != nil {
+		t.Fatal(err)
+	}
+	o.Server = httptest.NewServer(o)
+	return o
+}
+
+func (o *origin) sign(nonce string) string {
+	m := hmac.New(sha256.New, o.secret)
+	m.Write([]byte(nonce))
+	return nonce + "." + hex.EncodeToString(m.Sum(nil))
+}
+
+// stamp has the edge sign each request that it forwards after a decision.
+func (o *origin) stamp(next func(*httputil.ProxyRequest)) func(*httputil.ProxyRequest) {
+	return func(p *httputil.ProxyRequest) {
+		next(p) // panics without a decision
+		if p.Out.Header.Get(auditHeader) != "" {
+			o.t.Errorf("%s of a visitor was forwarded", auditHeader)
+		}
+		var b [8]byte
+		if _, err := crand.Read(b[:]); err != nil {
+			o.t.Error(err)
+		}
+		p.Out.Header.Set(auditHeader, o.sign(hex.EncodeToString(b[:])))
+	}
+}
+
+func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	proofs := r.Header.Values(auditHeader)
+	o.mu.Lock()
+	nonce := ""
+	if len(proofs) == 1 {
+		nonce, _, _ = strings.Cut(proofs[0], ".")
+	}
+	if nonce == "" || proofs[0] != o.sign(nonce) || o.nonces[nonce] {
+		o.t.Errorf("%s %s reached the origin undecided: %q", r.Method, r.RequestURI, proofs)
+	}
+	o.nonces[nonce] = true
+	o.seen = append(o.seen, r)
+	handle := o.handle
+	o.mu.Unlock()
+	if handle != nil {
+		handle(w, r)
+		return
+	}
+	io.WriteString(w, "the site") //nolint:errcheck // the answer is checked by who asked
+}
+
+// serves sets what the site answers with.
+func (o *origin) serves(h http.HandlerFunc) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.handle = h
+}
+
+// requests returns how many requests the site saw.
+func (o *origin) requests() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.seen)
+}
+
+// last returns the newest request that the site saw.
+func (o *origin) last() *http.Request {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.seen) == 0 {
+		o.t.Fatal("the site saw no request")
+	}
+	return o.seen[len(o.seen)-1]
+}
+
+const dc = "nairobi"
+
+var (
+	sale = room.IDOf("sale")
+	vip  = room.IDOf("vip")
+)
+
+// document is the room set of these tests: sale covers a host, vip a path of
+// another whose rest passes through.
+func document(origin string) room.Document {
+	r := func(name, host, path string, status int) room.Settings {
+		return room.Settings{
+			Name: name, Host: host, Path: path, TotalActiveUsers: 1000, NewUsersPerMinute: 1000, Origin: origin, QueueingStatus: status,
+		}
+	}
+	return room.Document{Rooms: []room.Settings{r("sale", "sale.example", "/", 0), r("vip", "shop.example", "/vip", 429)}}
+}
+
+func roomsDocument(t testing.TB, version uint64, d room.Document) []byte {
+	t.Helper()
+	data, err := node.EncodeRooms(version, d.WithDefaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func keyring(t testing.TB) ticket.Keyring {
+	t.Helper()
+	ring, err := ticket.Keyring{}.Rotate(fleet.TimeOf(time.Now().Add(-time.Hour)), crand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ring
+}
+
+func keysDocument(t testing.TB, ring ticket.Keyring) []byte {
+	t.Helper()
+	data, err := ticket.EncodeKeyring(ring)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// stage is an edge with everything around it.
+type stage struct {
+	t      testing.TB
+	server *Server
+	bus    *bus
+	docs   *shelf
+	up     *parent // nil where a test brings its own
+	origin *origin
+	ring   ticket.Keyring
+	reg    *prometheus.Registry
+	cfg    Config
+	params wire.Params
+
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+// params are times that keep tests short: nobody waits for a right for longer
+// than a moment.
+func params() wire.Params {
+	p := wire.DefaultParams()
+	p.Knock, p.Hold = 5*time.Millisecond, 20*time.Millisecond
+	p.ReportFast, p.ReportGap = 20*time.Millisecond, time.Millisecond
+	return p
+}
+
+// newStage builds an edge that does not run yet; change may alter it.
+func newStage(t testing.TB, change func(*stage)) *stage {
+	t.Helper()
+	st := &stage{t: t, bus: &bus{}, docs: newShelf(), ring: keyring(t), reg: prometheus.NewRegistry(), cfg: DefaultConfig(), params: params()}
+	st.origin = newOrigin(t)
+	t.Cleanup(st.origin.Close)
+	st.cfg.DataDir, st.cfg.DataCenter, st.cfg.Name, st.cfg.Listen = t.TempDir(), dc, "edge-1", "127.0.0.1:0"
+	if change != nil {
+		change(st)
+	}
+	var err error
+	st.server, err = New(Options{
+		Config: st.cfg, Params: st.params, Bus: st.bus, Docs: st.docs, Reg: st.reg, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st.server.proxy.Rewrite = st.origin.stamp(st.server.proxy.Rewrite)
+	return st
+}
+
+// start runs the edge until the test ends.
+func (st *stage) start() *stage {
+	st.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	st.cancel, st.ended = cancel, make(chan error, 1)
+	go func() { st.ended <- st.server.Run(ctx) }()
+	st.t.Cleanup(func() {
+		if err := st.stop(); err != nil {
+			st.t.Errorf("the edge ended with %v", err)
+		}
+	})
+	return st
+}
+
+// stop stops the edge, once, and returns what Run did.
+func (st *stage) stop() error {
+	st.cancel()
+	err := <-st.ended
+	st.ended <- nil
+	return err
+}
+
+// open starts an edge with the rooms of document, keys, a regional, and plenty
+// of rights.
+func open(t testing.TB, change func(*stage)) *stage {
+	t.Helper()
+	st := newStage(t, change)
+	st.up = newParent(t, st.bus, sale, vip)
+	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, document(st.origin.URL)))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.start()
+	st.adopted()
+	st.up.grant(sale, 1000, 1000)
+	st.up.grant(vip, 1000, 1000)
+	return st
+}
+
+// adopted waits until the edge is ready and has a lease.
+func (st *stage) adopted() {
+	st.t.Helper()
+	eventually(st.t, "the edge is adopted", func() bool {
+		r := st.server.Ready()
+		return r.Ready && !r.Isolated
+	})
+}
+
+// eventually waits for what other goroutines bring about.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	late := time.After(20 * time.Second)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// visitor is a browser: it reaches the edge under whatever host it asks for.
+type visitor struct {
+	*http.Client
+	st *stage
+}
+
+func (st *stage) addr(i int) string { return st.server.listeners[i].Addr().String() }
+
+func (st *stage) visitor() *visitor {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	tr := &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", st.addr(0))
+		},
+		DisableCompression: true,
+	}
+	st.t.Cleanup(tr.CloseIdleConnections)
+	return &visitor{&http.Client{
+		Transport: tr, Jar: jar, Timeout: 20 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, st}
+}
+
+// answer is a response read to its end.
+type answer struct {
+	*http.Response
+	body string
+}
+
+func (v *visitor) ask(method, url, body string, header ...string) answer {
+	v.st.t.Helper()
+	r, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		v.st.t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	return v.do(r)
+}
+
+func (v *visitor) do(r *http.Request) answer {
+	v.st.t.Helper()
+	res, err := v.Do(r)
+	if err != nil {
+		v.st.t.Fatal(err)
+	}
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		v.st.t.Fatal(err)
+	}
+	if err := res.Body.Close(); err != nil {
+		v.st.t.Fatal(err)
+	}
+	return answer{res, string(data)}
+}
+
+func (v *visitor) get(url string, header ...string) answer {
+	v.st.t.Helper()
+	return v.ask(http.MethodGet, url, "", header...)
+}
+
+// seal returns a ticket as the Cookie header of a room's visitor without TLS.
+func (st *stage) seal(name string, t ticket.Ticket) string {
+	st.t.Helper()
+	return ticket.CookieName(name, false) + "=" + st.value(name, t)
+}
+
+func (st *stage) value(name string, t ticket.Ticket) string {
+	st.t.Helper()
+	codec, err := ticket.NewCodec(st.ring, room.IDOf(name), ticket.CookieName(name, false))
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	return string(codec.Seal(nil, fleet.TimeOf(time.Now()), &t, ticket.NewScratch([32]byte{1})))
+}
+
+// session returns a ticket with a valid session.
+func session(id uint64) ticket.Ticket {
+	now := fleet.TimeOf(time.Now())
+	return ticket.Ticket{
+		ID: id, Joined: now.Add(-time.Minute), Seen: uint32(now.Second()), Admitted: uint32(now.Second()),
+		Until: uint32(now.Second()) + 330, Home: ticket.DCOf(dc),
+	}
+}
+
+// cookieOf returns the ticket's cookie that an answer sets, nil for none.
+func cookieOf(a answer, name string) *http.Cookie {
+	for _, c := range a.Cookies() {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package edge
+
+import (
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// A visitor who sends a body byte by byte, or takes an answer byte by byte,
+// holds a connection here and one at the origin for as long as it likes. A
+// deadline for the whole would cut honest uploads and event streams, so what is
+// bounded is the time without progress.
+
+// patient returns w and r for the proxy: each read of the body and each write
+// of the answer must get on within the idle timeout.
+func (s *Server) patient(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.Request) {
+	rc := http.NewResponseController(w)
+	if hasBody(r) {
+		b := &patientBody{ReadCloser: r.Body, rc: rc, patience: s.cfg.Timeouts.Idle}
+		b.until(time.Now().Add(b.patience)) // also where the origin answers without having read it
+		r.Body = b
+	}
+	return &patientWriter{ResponseWriter: w, rc: rc, patience: s.cfg.Timeouts.Idle, clear: r.ProtoMajor >= 2}, r
+}
+
+// hurryBody bounds how long an answer that does not come from the origin waits
+// for the rest of the request, which net/http reads before it answers, and for
+// the visitor to take it.
+func (s *Server) hurryBody(w http.ResponseWriter, r *http.Request) {
+	rc := http.NewResponseController(w)
+	end := time.Now().Add(s.cfg.Timeouts.Header)
+	if hasBody(r) {
+		rc.SetReadDeadline(end) //nolint:errcheck // a writer without deadlines has no connection to tie up
+	}
+	rc.SetWriteDeadline(end) //nolint:errcheck // as above
+}
+
+func hasBody(r *http.Request) bool {
+	return r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0
+}
+
+type patientBody struct {
+	io.ReadCloser
+	rc       *http.ResponseController
+	patience time.Duration
+
+	mu     sync.Mutex
+	closed bool // the connection may carry the next request already
+}
+
+func (b *patientBody) until(t time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.rc.SetReadDeadline(t) //nolint:errcheck // as in hurryBody
+	}
+}
+
+func (b *patientBody) Read(p []byte) (int, error) {
+	b.until(time.Now().Add(b.patience))
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF { //nolint:errorlint // Read returns it itself
+		// From here on net/http reads to notice that the visitor leaves; a
+		// deadline would look like that.
+		b.until(time.Time{})
+	}
+	return n, err
+}
+
+func (b *patientBody) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	return b.ReadCloser.Close()
+}
+
+type patientWriter struct {
+	http.ResponseWriter
+	rc       *http.ResponseController
+	patience time.Duration
+	clear    bool // HTTP/2: the deadline ends the stream even when nothing is written
+}
+
+func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *patientWriter) Write(p []byte) (int, error) {
+	defer w.extend()()
+	return w.ResponseWriter.Write(p)
+}
+
+func (w *patientWriter) FlushError() error {
+	defer w.extend()()
+	return w.rc.Flush()
+}
+
+func (w *patientWriter) extend() func() {
+	w.rc.SetWriteDeadline(time.Now().Add(w.patience)) //nolint:errcheck // as in hurryBody
+	if !w.clear {
+		return func() {} // net/http clears it when the request is over
+	}
+	return func() { w.rc.SetWriteDeadline(time.Time{}) } //nolint:errcheck // as in hurryBody
+}
