@@ -132,9 +132,7 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 		return
 	}
 	if a.up.blank || a.recovering() {
-		for _, c := range claims {
-			c.acc.set(c.acc.keep, c.acc.rateKeep, b.life)
-		}
+		a.allowRenewals(b, claims) // they add no session
 		return
 	}
 	debt, rdebt := min(0, a.free(b)), min(0, a.rateFree(b))
@@ -292,26 +290,19 @@ func firstInLine(claims []claim, horizon fleet.Time, n int64) int {
 
 // allowRenewals raises the ceilings of renewals: to twice what an edge made
 // since its last report, within a bound on what would have to be presumed if
-// edges fell silent.
+// edges fell silent. The bound is shared evenly, so that no edge is left without.
 func (a *Aggregator) allowRenewals(b *books, claims []claim) {
 	sessions := max(1, b.counts.sum)
 	bound := max(int64(len(claims)), b.held()/50)
-	out := int64(0)
-	for _, c := range claims {
-		if acc := c.acc; acc.renewed > acc.renewCeil {
-			// It went on renewing while it was isolated: it begins where it is now.
-			acc.raise(&acc.renewCeil, acc.renewed-acc.renewCeil)
-		}
-		out += int64(c.acc.renewCeil) - int64(c.acc.renewed)
+	wants := make([]int, len(claims))
+	for i, c := range claims {
+		wants[i] = int(min(2*int64(c.acc.renewed-c.acc.renewedBefore)+4, sessions))
 	}
-	for _, c := range claims {
-		acc := c.acc
-		open := int64(acc.renewCeil) - int64(acc.renewed)
-		recent := int64(acc.renewed - acc.renewedBefore)
-		want := min(2*recent+4, sessions)
-		if more := min(want-open, bound-out); more > 0 {
-			acc.raise(&acc.renewCeil, uint64(more))
-			out += more
+	for i, part := range Fill(int(bound), wants, ones(len(claims))) {
+		// An edge that went on renewing while it was isolated begins where it is now.
+		acc := claims[i].acc
+		if ceil := acc.renewed + uint64(part); ceil > acc.renewCeil {
+			acc.raise(&acc.renewCeil, ceil-acc.renewCeil)
 		}
 		acc.set(acc.keep, acc.rateKeep, b.life)
 	}
