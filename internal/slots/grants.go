@@ -25,7 +25,7 @@ func (a *Aggregator) Grants(now fleet.Mono) []wire.Grant {
 	}
 	a.advance(now)
 	for _, b := range a.order {
-		if b.stale {
+		if lapsed := b.Cap && !b.stopped && !a.up.leased(now); b.stale || lapsed {
 			b.stale = false
 			a.divide(now, b)
 		}
