@@ -1,0 +1,323 @@
+package edge
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// raw sends bytes as they stand over a connection of its own and returns the
+// status of every answer until the edge closes, and what came of the last.
+func (st *stage) raw(text string) (codes []int, last string) {
+	st.t.Helper()
+	c, err := net.Dial("tcp", st.addr(0))
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	defer c.Close() //nolint:errcheck // the edge closes first
+	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		st.t.Fatal(err)
+	}
+	if _, err := io.WriteString(c, text); err != nil {
+		st.t.Fatal(err)
+	}
+	br := bufio.NewReader(c)
+	for {
+		res, err := http.ReadResponse(br, nil)
+		if err != nil {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && len(codes) == 0 {
+				st.t.Errorf("no answer to %.80q: %v", text, err)
+			}
+			return codes, last
+		}
+		body, err := io.ReadAll(res.Body)
+		if err != nil {
+			st.t.Errorf("answer to %.80q: %v", text, err)
+			return codes, last
+		}
+		codes, last = append(codes, res.StatusCode), string(body)
+	}
+}
+
+// request is a request line and headers; the edge closes after its answer.
+func request(line, host string, more ...string) string {
+	return line + "\r\nHost: " + host + "\r\nConnection: close\r\n" + strings.Join(append(more, ""), "\r\n") + "\r\n"
+}
+
+// Whatever may be read as the room's path by some origin is gated by the room.
+func TestNoSpellingOfThePathPassesTheRoom(t *testing.T) {
+	st := open(t, nil)
+	st.up.queue(vip, 10, 1)
+	for _, path := range []string{
+		"/vip", "/vip/", "/vip/a", "/vip?x=1", "//vip", "///vip", "/./vip", "/x/../vip", "/../vip", "/%76ip", "/%2576ip", "/%252576ip",
+		"/vip%2f", "/vip%2Fa", "/x%2f..%2fvip", "/..%2fvip", "/%2e/vip", "/.%2e/vip", "/%5cvip", `/\vip`, `/x\..\vip`, "/x/..%5cvip",
+		"/VIP", "/Vip/a", "/vip;x", "/vip;x/a", "/;a/vip", "/x/..;/vip", "/vip%00", "/vip%00/a", "/vip%3fa", "/vip%23a", "/vip#a",
+		"/%ef%bd%96ip", "/%EF%BD%B6ip%2f..%2f..%2fvip", "//shop.example/vip", "//127.0.0.1/vip", "http://shop.example/vip", "HTTP://SHOP.EXAMPLE./vip",
+		"http://shop.example:80//vip", "/%c0%afvip", "/vip%c0%af", "/vip%20", "/vip.", "/x/%2e%2e/vip", "/%u0076ip",
+	} {
+		codes, body := st.raw(request("GET "+path+" HTTP/1.1", "shop.example"))
+		if len(codes) != 1 || codes[0] != http.StatusTooManyRequests && codes[0] != http.StatusBadRequest {
+			t.Errorf("%s: %v %.60q", path, codes, body)
+		}
+	}
+	if n := st.origin.requests(); n > 0 {
+		t.Errorf("%d spellings reached the origin, the last %s", n, st.origin.last().RequestURI)
+	}
+}
+
+// What passes goes out byte for byte: the origin may tell spellings apart.
+func TestTargetsAreForwardedUnchanged(t *testing.T) {
+	st := open(t, nil)
+	for _, target := range []string{
+		"/", "/about", "/a%2fb", "/a%2Fb?x=%zz&y;z", "//a//b", "///", "/a/./b", "/a/../b", "/a;b=1", "/a%20b", "/%C3%A9", "/%c3%a9", "/a?", "/a??b", "/a?b?c",
+		"/a!$&'()*+,;=:@", "/a{b}|c^`", `/a"<b>`, "/é", "//a%2fb?c", "/vips", "/a:80/b", "/?http://x/", "/a#b",
+	} {
+		codes, body := st.raw(request("GET "+target+" HTTP/1.1", "shop.example"))
+		if !slices.Equal(codes, []int{200}) {
+			t.Errorf("%s: %v %.60q", target, codes, body)
+			continue
+		}
+		if got := st.origin.last().RequestURI; got != target {
+			t.Errorf("%s reached the origin as %s", target, got)
+		}
+	}
+	// Behind two slashes net/http escapes what must not stand in a target at all.
+	for target, want := range map[string]string{"//a{b}é": "//a%7Bb%7D%C3%A9", "//a#b": "//a%23b"} {
+		if codes, _ := st.raw(request("GET "+target+" HTTP/1.1", "shop.example")); !slices.Equal(codes, []int{200}) || st.origin.last().RequestURI != want {
+			t.Errorf("%s: %v, reached the origin as %s", target, codes, st.origin.last().RequestURI)
+		}
+	}
+	// Absolute form: the origin is asked in its own form, for the same.
+	for target, want := range map[string]string{
+		"http://shop.example/a%2fb?c": "/a%2fb?c", "http://shop.example": "/", "http://shop.example?x": "/?x", "http://Shop.Example:81/a": "/a",
+	} {
+		if codes, _ := st.raw(request("GET "+target+" HTTP/1.1", "other.example")); !slices.Equal(codes, []int{200}) || st.origin.last().RequestURI != want {
+			t.Errorf("%s: %v, reached the origin as %s", target, codes, st.origin.last().RequestURI)
+		}
+	}
+}
+
+func TestHosts(t *testing.T) {
+	st := open(t, nil)
+	st.up.queue(sale, 10, 1)
+	for _, tc := range []struct {
+		host string
+		code int
+	}{
+		{"sale.example", 200}, {"SALE.Example", 200}, {"sale.example.", 200}, {"sale.example:80", 200}, {"Sale.Example.:8443", 200}, {"sale.example:", 200},
+		{"evil.example", 421}, {"", 421}, {"sale.example,shop.example", 421}, {"shop.example..", 421}, {".shop.example", 421}, {"127.0.0.1", 421}, {"[::1]", 421},
+		{"shop.example:http", 421}, {"x@shop.example", 400}, {"shop.example/", 400}, {"shop example", 400}, {"shop.example\x00", 400}, {"shöp.example", 400},
+	} {
+		codes, body := st.raw(request("GET / HTTP/1.1", tc.host))
+		if len(codes) != 1 || codes[0] != tc.code && !(tc.code == 400 && codes[0] == 421) {
+			t.Errorf("host %q: %v, want %d", tc.host, codes, tc.code)
+		}
+		if tc.code == 200 && !strings.Contains(body, "You are in line") {
+			t.Errorf("host %q passes the room", tc.host)
+		}
+	}
+	for name, text := range map[string]string{
+		"two hosts":            request("GET / HTTP/1.1", "shop.example", "Host: sale.example"),
+		"twice the same":       request("GET / HTTP/1.1", "shop.example", "Host: shop.example"),
+		"none":                 "GET / HTTP/1.1\r\nConnection: close\r\n\r\n",
+		"none in HTTP/1.0":     "GET / HTTP/1.0\r\n\r\n",
+		"a target elsewhere":   request("GET http://evil.example/ HTTP/1.1", "shop.example"),
+		"a forwarded host":     request("GET / HTTP/1.1", "evil.example", "X-Forwarded-Host: shop.example"),
+		"a space before colon": "GET / HTTP/1.1\r\nHost : shop.example\r\nConnection: close\r\n\r\n",
+		"an opaque target":     request("GET shop.example:80 HTTP/1.1", "evil.example"),
+	} {
+		if codes, _ := st.raw(text); len(codes) != 1 || codes[0] != 400 && codes[0] != 421 {
+			t.Errorf("%s: %v", name, codes)
+		}
+	}
+	if n := st.origin.requests(); n > 0 {
+		t.Errorf("%d requests reached the origin, the last for %s", n, st.origin.last().Host)
+	}
+}
+
+func TestMethodsAndUpgradesThatAreRefused(t *testing.T) {
+	st := open(t, nil)
+	for _, method := range []string{"CONNECT", "TRACE", "get", "PROPFIND", "PURGE", "PRI", "Connect"} {
+		if codes, _ := st.raw(request(method+" / HTTP/1.1", "shop.example")); !slices.Equal(codes, []int{405}) {
+			t.Errorf("%s: %v, want 405", method, codes)
+		}
+	}
+	for _, line := range []string{"CONNECT shop.example:443 HTTP/1.1", "CONNECT 127.0.0.1:22 HTTP/1.1"} {
+		if codes, _ := st.raw(line + "\r\nHost: shop.example\r\n\r\n"); !slices.Equal(codes, []int{405}) {
+			t.Errorf("%s: %v, want 405", line, codes)
+		}
+	}
+	for _, upgrade := range [][]string{
+		{"Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"}, {"Upgrade: websocket, h2c"}, {"Upgrade: websocket", "Upgrade: h2c"}, {"Upgrade: TLS/1.0"}, {"Upgrade:"},
+	} {
+		text := "GET / HTTP/1.1\r\nHost: shop.example\r\nConnection: Upgrade\r\n" + strings.Join(upgrade, "\r\n") + "\r\n\r\n"
+		if codes, _ := st.raw(text); !slices.Equal(codes, []int{400}) {
+			t.Errorf("%v: %v, want 400", upgrade, codes)
+		}
+	}
+	if codes, _ := st.raw(request("POST / HTTP/1.1", "shop.example", "Upgrade: websocket", "Content-Length: 0")); !slices.Equal(codes, []int{400}) {
+		t.Errorf("POST with an upgrade: %v, want 400", codes)
+	}
+	if n := st.origin.requests(); n > 0 {
+		t.Errorf("%d requests reached the origin", n)
+	}
+	// Exempt methods do not exist: a preflight waits like everything else.
+	st.up.queue(sale, 10, 1)
+	for _, method := range []string{"OPTIONS", "HEAD", "DELETE"} {
+		if a := st.visitor().ask(method, "http://sale.example/", ""); a.Header.Get("Retry-After") == "" {
+			t.Errorf("%s: %d, not the waiting page", method, a.StatusCode)
+		}
+	}
+	if n := st.origin.requests(); n > 0 {
+		t.Errorf("%d requests of people who wait reached the origin", n)
+	}
+}
+
+// A request hidden in another is either refused with it or decided by itself;
+// the origin's audit sees to it that none arrives undecided.
+func TestSmuggling(t *testing.T) {
+	st := open(t, nil)
+	st.up.queue(vip, 10, 1)
+	hidden := request("GET /vip HTTP/1.1", "shop.example")
+	post := func(headers ...string) string {
+		return "POST /about HTTP/1.1\r\nHost: shop.example\r\n" + strings.Join(headers, "\r\n") + "\r\n\r\n"
+	}
+	chunk := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(hidden), hidden)
+	for name, text := range map[string]string{
+		"CL.TE":                post(fmt.Sprintf("Content-Length: %d", 5+len(hidden)), "Transfer-Encoding: chunked") + "0\r\n\r\n" + hidden,
+		"TE.CL":                post("Content-Length: 4", "Transfer-Encoding: chunked", "Connection: close") + chunk,
+		"TE.TE":                post("Transfer-Encoding: chunked", "Transfer-Encoding: identity", "Connection: close") + "0\r\n\r\n" + hidden,
+		"unknown coding":       post("Transfer-Encoding: xchunked", "Content-Length: 5", "Connection: close") + "0\r\n\r\n" + hidden,
+		"coding with a tab":    post("Transfer-Encoding:\tchunked", "Content-Length: 5") + "0\r\n\r\n" + hidden,
+		"space before colon":   post("Transfer-Encoding : chunked", "Content-Length: 5") + "0\r\n\r\n" + hidden,
+		"folded line":          post("Transfer-Encoding:\r\n chunked", "Content-Length: 5") + "0\r\n\r\n" + hidden,
+		"bare LF":              "POST /about HTTP/1.1\nHost: shop.example\nTransfer-Encoding: chunked\n\n0\r\n\r\n" + hidden,
+		"two lengths":          post("Content-Length: 0", fmt.Sprintf("Content-Length: %d", len(hidden))) + hidden,
+		"a length with a sign": post(fmt.Sprintf("Content-Length: +%d", len(hidden))) + hidden,
+		"a body of GET":        "GET /about HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 0\r\n\r\n" + hidden,
+		"chunk extension":      post("Transfer-Encoding: chunked", "Connection: close") + "0;\nx\r\n\r\n" + hidden,
+		"CR in the target":     "GET /about\rX: y HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n" + hidden,
+		"CRLF in the target":   request("GET /about%0d%0aX:%20y%0d%0a%0d%0aGET%20/vip HTTP/1.1", "shop.example"),
+		"LF in a header":       request("GET /about HTTP/1.1", "shop.example", "X-A: b%0aContent-Length: 5"),
+		"pipelined":            "GET /about HTTP/1.1\r\nHost: shop.example\r\n\r\n" + hidden,
+		"underscores":          request("POST /about HTTP/1.1", "shop.example", "Content_Length: 5", "Transfer_Encoding: chunked", "Content-Length: 0"),
+		"named in Connection":  request("POST /about HTTP/1.1", "shop.example", "Connection: Content-Length, Host", "Content-Length: 0"),
+		"trailer":              post("Transfer-Encoding: chunked", "Trailer: X-Forwarded-For", "Connection: close") + "0\r\nX-Forwarded-For: 6.6.6.6\r\n\r\n",
+		"HTTP/1.0 chunked":     "POST /about HTTP/1.0\r\nHost: shop.example\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + hidden,
+		"HTTP/0.9":             "GET /vip\r\n" + hidden,
+	} {
+		st.raw(text)
+		for _, r := range st.origin.requestsSeen() {
+			if !strings.HasPrefix(r.RequestURI, "/about") {
+				t.Errorf("%s: %s reached the origin", name, r.RequestURI)
+			}
+			if len(r.Header.Values("Transfer_encoding")) > 0 || len(r.Trailer) > 0 || r.ContentLength > 0 && len(r.TransferEncoding) > 0 {
+				t.Errorf("%s: the origin got %v, trailer %v, %v", name, r.Header, r.Trailer, r.TransferEncoding)
+			}
+		}
+	}
+}
+
+// requestsSeen returns what the site saw and forgets it.
+func (o *origin) requestsSeen() []*http.Request {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	seen := o.seen
+	o.seen = nil
+	return seen
+}
+
+func TestHugeHeadersAreRefused(t *testing.T) {
+	st := open(t, nil)
+	codes, _ := st.raw(request("GET / HTTP/1.1", "sale.example", "Cookie: vestibule-sale="+strings.Repeat("A", 64<<10)))
+	if !slices.Equal(codes, []int{http.StatusRequestHeaderFieldsTooLarge}) {
+		t.Errorf("64 KiB of headers: %v", codes)
+	}
+	many := strings.Repeat("vestibule-sale=AAAA; ", 600)
+	if codes, _ := st.raw(request("GET / HTTP/1.1", "sale.example", "Cookie: "+many+"theirs=1")); !slices.Equal(codes, []int{200}) {
+		t.Errorf("600 cookies: %v", codes)
+	}
+	if got := st.origin.last().Header.Get("Cookie"); got != "theirs=1" {
+		t.Errorf("the origin got the cookie %.40q", got)
+	}
+}
+
+// Who is slow with headers, or with a body that nobody wants, is cut.
+func TestSlowVisitorsAreCut(t *testing.T) {
+	st := open(t, func(st *stage) {
+		st.cfg.Timeouts.Header, st.cfg.Timeouts.Idle = 100*time.Millisecond, 100*time.Millisecond
+	})
+	st.up.queue(vip, 10, 1)
+	for name, text := range map[string]string{
+		"headers":                     "GET / HTTP/1.1\r\nHost: shop.example\r\nX-A: ",
+		"nothing at all":              "",
+		"a body while waiting":        "POST /vip HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 100\r\n\r\nx",
+		"a body of a refused request": "POST / HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 100\r\n\r\nx",
+		"a body for the origin":       "POST /about HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 100\r\n\r\nx",
+		"after an answer":             "GET /about HTTP/1.1\r\nHost: shop.example\r\n\r\n",
+	} {
+		c, err := net.Dial("tcp", st.addr(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(c, text); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, c); err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: the edge goes on waiting", name)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Who takes an answer too slowly is cut, and the origin's connection with it;
+// a quiet stream is not.
+func TestSlowReadersAreCut(t *testing.T) {
+	st := open(t, func(st *stage) { st.cfg.Timeouts.Idle = 100 * time.Millisecond })
+	ended := make(chan struct{})
+	st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
+		defer close(ended)
+		for r.Context().Err() == nil {
+			if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+				return
+			}
+		}
+	})
+	c, err := net.Dial("tcp", st.addr(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close() //nolint:errcheck // cut already
+	if _, err := io.WriteString(c, request("GET /about HTTP/1.1", "shop.example")); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+
+	st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+		select { // longer than the patience with who does not get on
+		case <-time.After(250 * time.Millisecond):
+		case <-r.Context().Done():
+			t.Error("a quiet stream was cut")
+		}
+		io.WriteString(w, "still here") //nolint:errcheck // checked by who asked
+	})
+	if a := st.visitor().get("http://shop.example/about"); a.body != "still here" {
+		t.Errorf("got %q", a.body)
+	}
+}

@@ -1,0 +1,517 @@
+package edge
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	crand "crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"math/big"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"vestibule/internal/admission"
+	"vestibule/internal/fleet"
+	"vestibule/internal/node"
+	"vestibule/internal/room"
+	"vestibule/internal/ticket"
+)
+
+func TestAnEdgeIsNotReadyWithoutRoomsAndKeys(t *testing.T) {
+	st := newStage(t, nil)
+	st.up = newParent(t, st.bus, sale, vip)
+	st.start()
+	refused := func(want ...string) {
+		t.Helper()
+		r := st.server.Ready()
+		if r.Ready || strings.Join(r.Reasons, ", ") != strings.Join(want, ", ") {
+			t.Errorf("ready %v because of %v, want %v", r.Ready, r.Reasons, want)
+		}
+		if a := st.visitor().get("http://sale.example/"); a.StatusCode != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" || a.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("got %d %v", a.StatusCode, a.Header)
+		}
+	}
+	refused("no room set yet", "no keys yet")
+	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, document(st.origin.URL)))
+	eventually(t, "rooms are here", func() bool { return st.server.site.Load().set != nil })
+	refused("no keys yet")
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	eventually(t, "the edge is ready", func() bool { return st.server.Ready().Ready })
+	if n := st.origin.requests(); n > 0 {
+		t.Errorf("%d requests reached the origin", n)
+	}
+}
+
+// An edge that had rooms and keys once needs nobody to serve who is inside:
+// not at the start, and not later.
+func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
+	st := open(t, nil)
+	in := st.seal("sale", session(7))
+	place := session(8)
+	place.Admitted, place.Until = 0, 0
+	waiting := st.seal("sale", place)
+	if err := st.stop(); err != nil {
+		t.Fatal(err)
+	}
+
+	again := newStage(t, func(s *stage) { s.cfg.DataDir, s.ring = st.cfg.DataDir, st.ring })
+	again.bus.down.Store(true)
+	again.origin.Config.Handler = st.origin // the rooms name the first origin
+	again.server.proxy.Rewrite = st.origin.stamp(rewrite)
+	again.start()
+	check := func(reason admission.Reason) {
+		t.Helper()
+		r := again.server.Ready()
+		if !r.Ready || !r.Isolated {
+			t.Errorf("readiness %+v", r)
+		}
+		v := again.visitor()
+		v.Jar = nil
+		if a := v.get("http://sale.example/", "Cookie", in); a.body != "the site" {
+			t.Errorf("who is in: %d %.60q", a.StatusCode, a.body)
+		}
+		for _, cookie := range []string{"", waiting} {
+			a := v.get("http://sale.example/", "Cookie", cookie)
+			if a.StatusCode != http.StatusOK || !strings.Contains(a.body, "Nobody can be let in for the moment") || !strings.Contains(a.body, "paused") {
+				t.Errorf("who waits: %d %.60q", a.StatusCode, a.body)
+			}
+		}
+		if n := metric(t, again, "vestibule_edge_decisions_total", "reason", reason.String()); n == 0 {
+			t.Errorf("no decision for the reason %s", reason)
+		}
+	}
+	check(admission.Unsure) // nobody has told it the time
+
+	// Heard, then cut off: the lease lapses.
+	again.up = newParent(t, again.bus, sale, vip)
+	again.up.lease = 300 * time.Millisecond
+	again.bus.down.Store(false)
+	again.adopted()
+	again.up.silence()
+	again.bus.down.Store(true)
+	eventually(t, "the lease lapses", func() bool { return again.server.Ready().Isolated })
+	check(admission.Isolated)
+	again.bus.down.Store(false)
+	again.up.mu.Lock()
+	again.up.mute = false
+	again.up.mu.Unlock()
+	again.adopted()
+}
+
+// metric sums the samples of a metric that have this label.
+func metric(t testing.TB, st *stage, name, label, value string) (sum float64) {
+	t.Helper()
+	families, err := st.reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.Metric {
+			for _, l := range m.Label {
+				if l.GetName() == label && l.GetValue() == value {
+					sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+				}
+			}
+		}
+	}
+	return sum
+}
+
+// A change of the rooms reaches visitors without a restart; a broken or older
+// document changes nothing.
+func TestRoomsChangeWhileServing(t *testing.T) {
+	st := open(t, nil)
+	page := []byte("<p>{{peopleAhead}} before you</p>")
+	st.docs.pages.Store(node.PageDocument(node.PageHash(page)), page)
+	d := document(st.origin.URL)
+	d.Rooms = d.Rooms[:1]
+	d.Rooms[0].QueueingStatus, d.Rooms[0].WaitingPage = 202, node.PageHash(page)
+	st.up.queue(sale, 12, 1)
+	st.docs.offer(node.RoomsDocument, []byte("{"))
+	st.docs.offer(node.RoomsDocument, roomsDocument(t, 2, d))
+	eventually(t, "the rooms are new", func() bool { return len(st.server.site.Load().rooms) == 1 })
+	a := st.visitor().get("http://sale.example/")
+	if a.StatusCode != http.StatusAccepted || a.body != "<p>12 before you</p>" || a.Header.Get("Content-Length") == "" {
+		t.Errorf("got %d %q", a.StatusCode, a.body)
+	}
+	if a := st.visitor().get("http://shop.example/vip"); a.StatusCode != http.StatusMisdirectedRequest {
+		t.Errorf("the host that is gone: %d", a.StatusCode)
+	}
+	if n := metric(t, st, "vestibule_edge_decisions_total", "room", "vip"); n != 0 {
+		t.Errorf("%v decisions of a room that is gone", n)
+	}
+	// Raised epoch: every ticket of the room is void.
+	in := st.seal("sale", session(7))
+	d.Rooms[0].Epoch = 1
+	st.docs.offer(node.RoomsDocument, roomsDocument(t, 3, d))
+	eventually(t, "the epoch is new", func() bool { return st.server.site.Load().rooms[0].Epoch == 1 })
+	if a := st.visitor().get("http://sale.example/", "Cookie", in); a.body == "the site" {
+		t.Error("a ticket of the epoch before still enters")
+	}
+}
+
+// A key whose stamp lies a little ahead of our clock must not let visitors in
+// without a ticket.
+func TestTheFirstKeySealsAtOnce(t *testing.T) {
+	st := open(t, func(st *stage) { st.ring.Keys[0].SealFrom = fleet.TimeOf(time.Now().Add(time.Hour)) })
+	v := st.visitor()
+	for range 2 {
+		v.get("http://sale.example/")
+	}
+	if n := st.server.Status().Rooms["sale"].Admitted; n != 1 {
+		t.Errorf("one visitor was admitted %d times", n)
+	}
+}
+
+// Who passes several rooms holds a ticket of each, and has to be in all.
+func TestARequestOfTwoRooms(t *testing.T) {
+	st := newStage(t, nil)
+	st.up = newParent(t, st.bus, sale, vip)
+	d := document(st.origin.URL)
+	d.Rooms[1].Host = "sale.example"
+	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.start()
+	st.adopted()
+	st.up.grant(sale, 1, 1)
+	st.up.grant(vip, 1, 1)
+	st.up.queue(vip, 3, 1)
+	v := st.visitor()
+	// The path as it stands is in vip; decoded or not, it lies in sale as well
+	// for an origin that does not decode.
+	a := v.get("http://sale.example/%76ip")
+	if a.StatusCode != http.StatusTooManyRequests || st.origin.requests() > 0 {
+		t.Fatalf("got %d", a.StatusCode)
+	}
+	if cookieOf(a, "vestibule-vip") == nil || cookieOf(a, "vestibule-sale") == nil {
+		t.Errorf("cookies %v, want one of each room", a.Cookies())
+	}
+	st.up.view(vip, 0, 1, fleet.TimeOf(time.Now().Add(time.Hour)), 0)
+	if a := v.get("http://sale.example/%76ip"); a.body != "the site" {
+		t.Errorf("got %d %.60q", a.StatusCode, a.body)
+	}
+	for _, name := range []string{"sale", "vip"} {
+		if n := st.server.Status().Rooms[name].Admitted; n != 1 {
+			t.Errorf("%s: %d admissions, want 1", name, n)
+		}
+	}
+}
+
+// faulty panics when it is armed.
+type faulty struct {
+	rand.Source
+	armed atomic.Bool
+}
+
+func (f *faulty) Uint64() uint64 {
+	if f.armed.Load() {
+		panic("a fault for this test")
+	}
+	return f.Source.Uint64()
+}
+
+// A panic is this request's alone: 500, never forwarded, and the next request
+// finds the edge as it was.
+func TestAPanicIsOneRequestsAlone(t *testing.T) {
+	src := &faulty{Source: rand.NewPCG(1, 2)}
+	st := newStage(t, nil)
+	st.server.eng = admission.New(admission.Config{
+		Edge: st.cfg.Name, DC: dc, Params: st.params, Limits: admission.Limits{Held: 10, Recent: 10}, Rand: rand.New(src),
+	})
+	st.up = newParent(t, st.bus, sale, vip)
+	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, document(st.origin.URL)))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.start()
+	st.adopted()
+	st.up.grant(sale, 10, 10)
+	src.armed.Store(true)
+	for range 2 {
+		a := st.visitor().get("http://sale.example/", "X-Text", "<echoed>")
+		if a.StatusCode != http.StatusInternalServerError || a.Header.Get("Cache-Control") != "no-store" || strings.Contains(a.body, "fault") {
+			t.Errorf("got %d %q", a.StatusCode, a.body)
+		}
+	}
+	src.armed.Store(false)
+	if st.origin.requests() > 0 {
+		t.Error("a request that panicked reached the origin")
+	}
+	if a := st.visitor().get("http://sale.example/"); a.body != "the site" {
+		t.Errorf("the next request: %d %q", a.StatusCode, a.body)
+	}
+	// After a slot was charged: the visitor has it all the same.
+	st.server.proxy.Rewrite = nil
+	st.server.proxy.Director = func(*http.Request) { panic("a fault for this test") }
+	a := st.visitor().get("http://sale.example/")
+	if a.StatusCode != http.StatusInternalServerError || cookieOf(a, "vestibule-sale") == nil {
+		t.Errorf("got %d, cookies %v", a.StatusCode, a.Cookies())
+	}
+}
+
+// An edge that stops answers what is in flight: who is with the origin gets
+// its answer, who is held gets the page, and the regional is told goodbye.
+func TestStoppingAnswersEverybody(t *testing.T) {
+	st := open(t, func(st *stage) { st.params.Hold, st.params.Knock = time.Hour, time.Hour })
+	entered, finish := make(chan struct{}), make(chan struct{})
+	st.origin.serves(func(w http.ResponseWriter, _ *http.Request) {
+		close(entered)
+		<-finish
+		w.Write([]byte("at last")) //nolint:errcheck // checked by who asked
+	})
+	inside, held := make(chan answer, 1), make(chan answer, 1)
+	v, h := st.visitor(), st.visitor()
+	go func() { inside <- v.get("http://shop.example/about") }()
+	<-entered
+	for range 1000 {
+		st.server.arrive(st.server.site.Load().rooms[st.index("sale")], ticket.Ticket{})
+	}
+	go func() { held <- h.get("http://sale.example/") }()
+	eventually(t, "one is held", func() bool { return st.server.Status().Rooms["sale"].Held == 1 })
+	st.cancel()
+	if a := <-held; a.StatusCode != http.StatusOK || a.Header.Get("Retry-After") == "" {
+		t.Errorf("who was held got %d", a.StatusCode)
+	}
+	close(finish)
+	if a := <-inside; a.body != "at last" {
+		t.Errorf("who was inside got %q", a.body)
+	}
+	if err := st.stop(); err != nil {
+		t.Error(err)
+	}
+	st.up.mu.Lock()
+	defer st.up.mu.Unlock()
+	if r := st.up.last; !r.Bye || !r.Final {
+		t.Errorf("the last report is no goodbye: %+v", r)
+	}
+}
+
+// pair writes a certificate for sale.example with this serial number.
+func pair(t *testing.T, cfg TLSConfig, serial int64) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "sale.example"}, DNSNames: []string{"sale.example"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(crand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{cfg.Cert: {Type: "CERTIFICATE", Bytes: der}, cfg.Key: {Type: "EC PRIVATE KEY", Bytes: keyDER}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (st *stage) withTLS() {
+	dir := st.t.TempDir()
+	st.cfg.Listen = ""
+	st.cfg.TLS = TLSConfig{Listen: "127.0.0.1:0", Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
+}
+
+// secure is a visitor over TLS that knows no certificate authority.
+func (st *stage) secure(http2 bool) *visitor {
+	v := st.visitor()
+	tr := v.Transport.(*http.Transport)
+	tr.TLSClientConfig = &tls.Config{InsecureSkipVerify: true, ServerName: "sale.example"} //nolint:gosec // the test's own certificate
+	tr.ForceAttemptHTTP2 = http2
+	return v
+}
+
+func TestTLS(t *testing.T) {
+	st := open(t, func(st *stage) {
+		st.withTLS()
+		pair(t, st.cfg.TLS, 1)
+	})
+	if !strings.HasPrefix(st.server.URL(), "https://127.0.0.1:") {
+		t.Errorf("URL %s", st.server.URL())
+	}
+	for _, http2 := range []bool{false, true} {
+		v := st.secure(http2)
+		a := v.get("https://sale.example/")
+		if want := map[bool]int{false: 1, true: 2}[http2]; a.ProtoMajor != want || a.body != "the site" {
+			t.Errorf("%s %d %q", a.Proto, a.StatusCode, a.body)
+		}
+		c := cookieOf(a, "__Host-vestibule-sale")
+		if c == nil || !c.Secure || !c.HttpOnly || c.Path != "/" || c.Domain != "" || c.SameSite != http.SameSiteLaxMode {
+			t.Errorf("cookie %+v", c)
+		}
+		if got := st.origin.last().Header.Get("X-Forwarded-Proto"); got != "https" {
+			t.Errorf("X-Forwarded-Proto %q", got)
+		}
+		before := st.server.Status().Rooms["sale"].Admitted
+		if a := v.ask(http.MethodPost, "https://sale.example/", strings.Repeat("x", 100_000)); a.body != "the site" || st.server.Status().Rooms["sale"].Admitted != before {
+			t.Errorf("%s: the ticket is not known again", a.Proto)
+		}
+		// The name that TLS does not protect is not read over TLS.
+		plain := st.secure(http2)
+		st.up.queue(sale, 10, 1)
+		if a := plain.get("https://sale.example/", "Cookie", st.seal("sale", session(7))); a.body == "the site" {
+			t.Errorf("%s: a cookie that any subdomain can set was believed", a.Proto)
+		}
+		if a := v.get("https://sale.example/"); a.body != "the site" {
+			t.Errorf("%s: who is in: %.60q", a.Proto, a.body)
+		}
+		if a := plain.get("https://unknown.example/"); a.StatusCode != http.StatusMisdirectedRequest {
+			t.Errorf("%s: unknown host: %d", a.Proto, a.StatusCode)
+		}
+		st.up.view(sale, 0, 1, fleet.TimeOf(time.Now().Add(time.Hour)), 0)
+	}
+	if _, err := tls.Dial("tcp", st.addr(0), &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}); err == nil { //nolint:gosec // an old client
+		t.Error("TLS 1.1 is spoken")
+	}
+	// A connection that never says hello ties nothing up for long: the header
+	// timeout covers the handshake.
+	if st.server.cfg.Timeouts.Header > 10*time.Second {
+		t.Errorf("header timeout %v", st.server.cfg.Timeouts.Header)
+	}
+}
+
+// serial returns the serial number of the certificate that is in use.
+func serial(t *testing.T, c *certificate) int64 {
+	t.Helper()
+	cert, err := c.get(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(cert.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leaf.SerialNumber.Int64()
+}
+
+func TestACertificateIsReadAgain(t *testing.T) {
+	cfg := TLSConfig{Cert: filepath.Join(t.TempDir(), "c"), Key: filepath.Join(t.TempDir(), "k")}
+	pair(t, cfg, 1)
+	now := time.Unix(1622133200, 0)
+	var log bytes.Buffer
+	c, err := newCertificate(cfg, slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace := func(n int64) {
+		pair(t, cfg, n)
+		for _, f := range []string{cfg.Cert, cfg.Key} { // whatever the resolution of the file system
+			at := time.Unix(1622133200+n, 0)
+			if err := os.Chtimes(f, at, at); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	replace(2)
+	if got := serial(t, c); got != 1 {
+		t.Errorf("certificate %d: the files are looked at with every handshake", got)
+	}
+	now = now.Add(recheck)
+	if got := serial(t, c); got != 2 {
+		t.Errorf("certificate %d, want the new one", got)
+	}
+	// Half of a new pair: the last good one stays, and the other half is noticed.
+	old, err := os.ReadFile(cfg.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace(3)
+	good, err := os.ReadFile(cfg.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(cfg.Key, old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(recheck)
+	if got := serial(t, c); got != 2 || !strings.Contains(log.String(), "refused") {
+		t.Errorf("certificate %d with the key of another, log %q", got, log.String())
+	}
+	if err := os.WriteFile(cfg.Key, good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(cfg.Key, time.Unix(1622133300, 0), time.Unix(1622133300, 0)); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(recheck)
+	if got := serial(t, c); got != 3 {
+		t.Errorf("certificate %d, want the whole new pair", got)
+	}
+	if err := os.Remove(cfg.Cert); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(recheck)
+	if got := serial(t, c); got != 3 {
+		t.Errorf("certificate %d after the file went", got)
+	}
+}
+
+// A server that cannot start leaves nothing open.
+func TestAServerThatCannotStart(t *testing.T) {
+	st := newStage(t, func(st *stage) {
+		st.withTLS()
+		st.cfg.Listen = "127.0.0.1:0"
+	})
+	err := st.server.Run(context.Background())
+	if err == nil || !strings.Contains(err.Error(), "tls.cert") {
+		t.Errorf("without a certificate: %v", err)
+	}
+	for _, l := range st.server.listeners {
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("a listener was left open: %v", err)
+		}
+	}
+}
+
+func TestConfigTellsEveryFault(t *testing.T) {
+	good := DefaultConfig()
+	good.Name, good.DataCenter, good.DataDir = "edge-1", dc, t.TempDir()
+	if errs := good.Validate(); len(errs) > 0 {
+		t.Errorf("the defaults are refused: %v", errs)
+	}
+	bad := good
+	bad.Name, bad.DataCenter, bad.Listen, bad.TLS.Listen = "Edge", "global", "8080", "127.0.0.1:443"
+	bad.Proxies, bad.Held.Prefix, bad.Recent, bad.Timeouts.Idle = []string{"10.0.0.0/33", "proxy.example"}, 0, -1, time.Millisecond
+	all := errors.Join(bad.Validate()...).Error()
+	for _, want := range []string{"name:", "data_center:", "listen:", "tls.cert, tls.key:", "10.0.0.0/33", "proxy.example", "held.per_prefix:", "recent_tickets:", "timeouts.idle:"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no word of %s in:\n%s", want, all)
+		}
+	}
+	none := good
+	none.Listen = ""
+	if err := errors.Join(none.Validate()...); err == nil || !strings.Contains(err.Error(), "at least one") {
+		t.Errorf("without a listener: %v", err)
+	}
+}
+
+func TestOriginsThatAreNoSites(t *testing.T) {
+	for addr, refused := range map[string]bool{"169.254.169.254:80": true, "[fe80::1]:80": true, "127.0.0.1:80": false, "[2001:db8::1]:443": false, "name:80": true} {
+		if err := refuseAddr("tcp", addr, nil); (err != nil) != refused {
+			t.Errorf("%s: %v", addr, err)
+		}
+	}
+	if _, err := room.NewSet(document("http://169.254.169.254"), 1); err == nil {
+		t.Error("a room may name a metadata service")
+	}
+}

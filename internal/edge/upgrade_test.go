@@ -1,0 +1,122 @@
+package edge
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"vestibule/internal/fleet"
+)
+
+// echo is a site that speaks after an upgrade: it says back what it hears.
+func echo(t *testing.T, closed chan<- error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || r.Header.Get("Connection") != "Upgrade" {
+			t.Errorf("the upgrade did not reach the origin: %v", r.Header)
+		}
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()                                                                                                                      //nolint:errcheck // over
+		fmt.Fprint(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSet-Cookie: vestibule-sale=x\r\n\r\n") //nolint:errcheck // Flush tells
+		if err := rw.Flush(); err != nil {
+			t.Error(err)
+		}
+		_, err = io.Copy(conn, rw)
+		closed <- err
+	}
+}
+
+// upgrade opens a websocket as the visitor with this cookie.
+func (st *stage) upgrade(cookie string) (net.Conn, *http.Response, *bufio.Reader) {
+	st.t.Helper()
+	c, err := net.Dial("tcp", st.addr(0))
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	st.t.Cleanup(func() { c.Close() }) //nolint:errcheck // most are closed by then
+	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		st.t.Fatal(err)
+	}
+	fmt.Fprintf(c, "GET /live HTTP/1.1\r\nHost: sale.example\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\nCookie: %s\r\n\r\n", cookie) //nolint:errcheck // the answer tells
+	br := bufio.NewReader(c)
+	res, err := http.ReadResponse(br, nil)
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	return c, res, br
+}
+
+func say(t *testing.T, c net.Conn, br *bufio.Reader, text string) {
+	t.Helper()
+	if _, err := io.WriteString(c, text+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := br.ReadString('\n'); err != nil || got != text+"\n" {
+		t.Fatalf("heard %q, %v", got, err)
+	}
+}
+
+func TestAWebsocketEndsWithItsSession(t *testing.T) {
+	st := open(t, nil)
+	closed := make(chan error, 1)
+	st.origin.serves(echo(t, closed))
+	ends := fleet.TimeOf(time.Now()).Second() + 2
+	s := session(7)
+	s.Until = uint32(ends)
+	// A regional that allows no renewals, so that the session does end.
+	st.up.mu.Lock()
+	st.up.held[sale].RenewCeil = 0
+	st.up.mu.Unlock()
+	s.Home++ // nor does an edge of another data centre renew it
+	c, res, br := st.upgrade(st.seal("sale", s))
+	if res.StatusCode != http.StatusSwitchingProtocols || len(res.Cookies()) > 0 {
+		t.Fatalf("got %d %v", res.StatusCode, res.Header)
+	}
+	say(t, c, br, "hello")
+	if n, err := io.Copy(io.Discard, br); n > 0 {
+		t.Errorf("then %d bytes, %v", n, err)
+	}
+	<-closed
+	if now := time.Now().UnixMilli(); now < ends*1000-300 || now > ends*1000+5000 {
+		t.Errorf("cut %d ms after the end of the session", now-ends*1000)
+	}
+}
+
+func TestAWebsocketOfWhoWaitsIsThePage(t *testing.T) {
+	st := open(t, nil)
+	st.up.queue(sale, 10, 1)
+	if _, res, _ := st.upgrade(""); res.StatusCode != http.StatusOK || res.Header.Get("Retry-After") == "" {
+		t.Errorf("got %d %v", res.StatusCode, res.Header)
+	}
+	if st.origin.requests() > 0 {
+		t.Error("it reached the origin")
+	}
+}
+
+// Who enters by a websocket gets the ticket with the answer to it, and an edge
+// that stops leaves no connection behind.
+func TestAWebsocketIsCutWhenTheEdgeStops(t *testing.T) {
+	st := open(t, nil)
+	closed := make(chan error, 1)
+	st.origin.serves(echo(t, closed))
+	c, res, br := st.upgrade("")
+	if res.StatusCode != http.StatusSwitchingProtocols || cookieOf(answer{res, ""}, "vestibule-sale") == nil || len(res.Cookies()) != 1 {
+		t.Fatalf("got %d, %v", res.StatusCode, res.Cookies())
+	}
+	say(t, c, br, "hello")
+	if err := st.stop(); err != nil {
+		t.Error(err)
+	}
+	<-closed
+	if n, err := io.Copy(io.Discard, br); n > 0 {
+		t.Errorf("then %d bytes, %v", n, err)
+	}
+}
