@@ -154,7 +154,7 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 		fresh = Newcomer
 	case t.Epoch != r.Epoch:
 		fresh = Void
-	case t.Valid(ft.Add(e.abroad(now, &t))):
+	case t.Valid(e.Judges(now, t.Home)):
 		return e.serve(now, ft, sure, r, t)
 	case t.IsAdmitted():
 		fresh = Expired
@@ -180,17 +180,21 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 	return d
 }
 
-// abroad returns by how much earlier than at home a ticket ends here: its data
-// centre frees the slot by the clocks of its own edges, and those may be ahead
-// of ours by what both may be wrong.
-func (e *Engine) abroad(now fleet.Mono, t *ticket.Ticket) time.Duration {
-	if t.Home == e.home || !t.IsAdmitted() {
-		return 0
+// Judges returns the fleet time by which the end of a session with the given
+// home is judged here. At home and under a lease that is our own: the regional
+// frees no second that we have not reported past. Otherwise nobody waits for
+// us, and the clocks that are waited for may be ahead of ours by what both may
+// be wrong: so the session ends earlier.
+func (e *Engine) Judges(now fleet.Mono, home ticket.DC) fleet.Time {
+	ft, _ := e.time(now)
+	if home == e.home && e.link.leased(now) {
+		return ft
 	}
-	if err := e.clock.Err(now); err != fleet.Unsynced {
-		return fleet.MaxError + max(err, fleet.MaxError)
+	margin := 2 * fleet.MaxError
+	if err := e.clock.Err(now); err > fleet.MaxError && err != fleet.Unsynced {
+		margin = fleet.MaxError + err
 	}
-	return 2 * fleet.MaxError
+	return ft.Add(margin)
 }
 
 func (e *Engine) newID() uint64 {

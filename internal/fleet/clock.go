@@ -56,8 +56,10 @@ func (c *Clock) Set(now Mono, t Time, err time.Duration) {
 // held the message for dwell and answered at its fleet time at, known to it
 // within parentErr; the answer arrived at reading now.
 //
-// A sample that is less certain than what the clock already believes is
-// dropped. Sync reports whether the sample was taken.
+// A sample that is less certain than what the clock already believes is dropped,
+// but for a little, which grows with the age of the belief: the parent's own time
+// may have been moved since, by a new leader. Sync reports whether the sample was
+// taken.
 func (c *Clock) Sync(now, sent Mono, dwell time.Duration, at Time, parentErr time.Duration) bool {
 	rtt := now.Sub(sent) - dwell
 	if now < sent || dwell < 0 || parentErr < 0 || parentErr > time.Hour {
@@ -67,7 +69,7 @@ func (c *Clock) Sync(now, sent Mono, dwell time.Duration, at Time, parentErr tim
 		rtt = 0
 	}
 	err := rtt/2 + time.Duration(float64(now.Sub(sent))*Drift) + parentErr + time.Millisecond
-	if c.synced && err > c.known(now) {
+	if c.synced && err > c.known(now)+min(now.Sub(c.base)/100, Guard/2) {
 		return false
 	}
 	c.synced = true

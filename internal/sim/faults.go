@@ -41,16 +41,6 @@ func (f *Faults) wall(rng *rand.Rand) time.Duration {
 	return time.Duration((rng.Float64()*2 - 1) * float64(5*time.Minute))
 }
 
-// clockSlack is how long after its end by true time, in milliseconds, a ticket
-// may be served at most: what an edge may be wrong by, and what fleet time may
-// be drawn away by the wall clocks of leaders.
-func (f *Faults) clockSlack() int64 {
-	if f.Clocks {
-		return 5000
-	}
-	return 1000
-}
-
 func (f *Faults) astray(rng *rand.Rand) bool { return f.Astray > 0 && rng.Float64() < f.Astray }
 
 func (f *Faults) late(rng *rand.Rand) bool { return f.Tardy > 0 && rng.Float64() < f.Tardy }

@@ -277,7 +277,8 @@ func (a *Allocator) learnTime(now fleet.Mono, d *centre, m *wire.Report) {
 	}
 	for _, p := range d.probes {
 		trip := now.Sub(p.at)
-		if p.seq == m.Acked && trip <= 2*fleet.MaxError {
+		good := trip <= fleet.Guard || (trip <= 2*fleet.MaxError && now.Sub(a.started) > time.Second)
+		if p.seq == m.Acked && good {
 			a.clock.Set(now, m.AsOf.Add(trip/2), trip/2)
 			return
 		}

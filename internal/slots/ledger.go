@@ -23,6 +23,7 @@ type RegionLedger struct {
 	Freed                     int64  // first expiry second still counted
 	Gen                       uint64
 	Settled                   bool // the books are known: nothing of a predecessor is awaited
+	Declared                  bool // they were reckoned, and are not confirmed yet
 	View                      *wire.View
 }
 
@@ -37,7 +38,7 @@ func (a *Aggregator) Ledger(id room.ID) RegionLedger {
 		RateGranted: b.rateGranted, RateReturned: b.rateReturned,
 		Free: a.free(b), RateFree: a.rateFree(b), Active: a.active(b),
 		Keep: b.keep, RateKeep: b.rateKeep,
-		Settled: !a.up.blank && !a.recovering(), Waiting: b.waiting.Total(), Copied: b.copied, Freed: b.counts.freed, Gen: b.gen, View: b.view,
+		Settled: !a.up.blank && !a.recovering(), Declared: b.declared, Waiting: b.waiting.Total(), Copied: b.copied, Freed: b.counts.freed, Gen: b.gen, View: b.view,
 	}
 	l.Presumed = l.Active - b.counts.sum
 	for _, e := range a.edges {

@@ -113,7 +113,6 @@ type edgeProc struct {
 	name     string
 	site     *site
 	core     *admission.Engine
-	life     int // how often it was started
 	up, down link
 	follows  uint64
 	time     fleet.Time
@@ -213,13 +212,15 @@ func (w *world) startAgg(s *site, bootstrap bool) {
 }
 
 func (w *world) startEdge(e *edgeProc) {
+	drift := e.drift
 	e.proc = w.clock()
-	e.life++
+	e.drift = drift
 	e.core = admission.New(admission.Config{
 		Edge: e.name, DC: e.site.name, Params: w.params, Limits: admission.DefaultLimits(),
 		Rand: rand.New(rand.NewPCG(w.rng.Uint64(), w.rng.Uint64())),
 	})
 	e.follows, e.time = 0, 0
+	e.core.Guess(e.read(w.now), w.fleetTime())
 	e.core.SetRooms(e.read(w.now), w.edgeRooms())
 }
 

@@ -1,0 +1,198 @@
+package slots_test
+
+import (
+	"flag"
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"vestibule/internal/wire"
+)
+
+// TestFaultsBreakNoPromise lets two data centres with two edges each live
+// through anything: messages lost, doubled and late, links cut in one direction
+// or both, processes that crash, leaders that live on beside their successors,
+// stores that stand still, limits that change. The judge looks at every step.
+// Then everything is mended, and all rights have to be usable again.
+func TestFaultsBreakNoPromise(t *testing.T) {
+	// A world takes some tens of milliseconds: fewer of them than of small values.
+	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
+		f.Value.Set("40")
+		t.Cleanup(func() { f.Value.Set(f.DefValue) })
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		params := wire.DefaultParams()
+		params.EdgeLease = time.Second
+		params.RegionalLease = 8 * time.Second
+		w := newWorld(params, []string{"dublin", "nairobi"}, 2)
+		w.cap = rapid.Bool().Draw(t, "cap")
+		r := w.addRoom("sale", rapid.Uint64Range(1, 12).Draw(t, "T"), rapid.Uint64Range(1, 60).Draw(t, "R"), rapid.SampledFrom([]time.Duration{5, 10}).Draw(t, "session")*time.Second)
+		for _, e := range w.edges {
+			e.drift = rapid.SampledFrom([]float64{0, 90e-6, -90e-6}).Draw(t, "drift")
+		}
+		w.chaos = chaos{
+			loss: rapid.SampledFrom([]float64{0, 0.02, 0.3}).Draw(t, "loss"), double: rapid.SampledFrom([]float64{0, 0.2}).Draw(t, "double"),
+			late: rapid.SampledFrom([]float64{0, 0.1, 0.3}).Draw(t, "late"), most: rapid.SampledFrom([]time.Duration{100 * time.Millisecond, 4 * time.Second}).Draw(t, "most"),
+		}
+		w.clicking = 2 * time.Second
+		var story []string
+		w.tell = func(format string, args ...any) {
+			story = append(story, fmt.Sprintf("%8.3f  ", time.Duration(w.now).Seconds())+fmt.Sprintf(format, args...))
+		}
+		check := func() {
+			if w.broken != "" {
+				for _, line := range story {
+					t.Log(line)
+				}
+				t.Fatal(w.broken)
+			}
+		}
+		edge := func() *edgeProc { return w.edges[rapid.IntRange(0, 3).Draw(t, "edge")] }
+		aSite := func() *site { return w.sites[rapid.IntRange(0, 1).Draw(t, "site")] }
+		links := func(up, down *link, name string) {
+			which := rapid.IntRange(0, 2).Draw(t, "direction")
+			cut := rapid.Bool().Draw(t, "cut")
+			w.tell("%s: cut %v (%d)", name, cut, which)
+			if which != 1 {
+				up.cut = cut
+			}
+			if which != 2 {
+				down.cut = cut
+			}
+		}
+		visitors := 0
+		w.begin(true)
+		w.run(time.Second)
+		for range rapid.IntRange(5, 40).Draw(t, "steps") {
+			switch rapid.SampledFrom([]string{
+				"wait", "wait", "arrive", "arrive", "arrive", "crash edge", "start edge", "cut edge", "cut site",
+				"new aggregator", "new leader", "zombie", "disk", "limits", "roam", "leave",
+			}).Draw(t, "what") {
+			case "wait":
+			case "arrive":
+				e := edge()
+				for range rapid.IntRange(1, 6).Draw(t, "n") {
+					visitors++
+					w.arrive(fmt.Sprint(visitors), r, e)
+				}
+			case "crash edge":
+				e := edge()
+				w.tell("%s crashes", e.name)
+				w.stopEdge(e)
+			case "start edge":
+				if e := edge(); e.gone {
+					w.tell("%s starts", e.name)
+					w.startEdge(e)
+				}
+			case "cut edge":
+				e := edge()
+				links(&e.up, &e.down, e.name)
+			case "cut site":
+				s := aSite()
+				links(&s.up, &s.down, s.name)
+			case "new aggregator":
+				s := aSite()
+				w.tell("%s: a new aggregator", s.name)
+				s.newest().gone = true
+				w.startAgg(s, false)
+			case "new leader":
+				w.tell("a new leader")
+				w.root().gone = true
+				w.startRoot(false)
+			case "zombie":
+				if s := aSite(); rapid.Bool().Draw(t, "root") {
+					w.tell("a new leader beside the old one")
+					w.startRoot(false)
+				} else {
+					w.tell("%s: a new aggregator beside the old one", s.name)
+					w.startAgg(s, false)
+				}
+			case "disk":
+				s := aSite()
+				s.diskless = !s.diskless
+				w.tell("%s: store stands still: %v", s.name, s.diskless)
+				for _, n := range s.procs {
+					w.store(n)
+				}
+			case "limits":
+				w.setLimits(r, rapid.Uint64Range(1, 12).Draw(t, "T"), rapid.Uint64Range(1, 60).Draw(t, "R"))
+				w.tell("limits %d/%d", r.total, r.rate)
+			case "roam":
+				if w.cap { // under serve who leaves a cut-off edge may exceed T: that is known, and counted
+					for _, p := range w.people {
+						if p.visit == nil {
+							p.edge = edge()
+						}
+					}
+				}
+			case "leave":
+				w.people = nil
+			}
+			w.run(time.Duration(rapid.SampledFrom([]int{1, 30, 300, 1500, 6000}).Draw(t, "ms")) * time.Millisecond)
+			check()
+		}
+		// Everything is mended.
+		w.chaos, w.people = chaos{}, nil
+		w.tell("everything is mended")
+		for _, s := range w.sites {
+			s.up.cut, s.down.cut, s.diskless = false, false, false
+			if s.newest().gone {
+				w.startAgg(s, false)
+			}
+			w.store(s.newest())
+		}
+		for _, e := range w.edges {
+			e.up.cut, e.down.cut = false, false
+			if e.gone {
+				w.startEdge(e)
+			}
+		}
+		w.run(10 * time.Second)
+		check()
+		for _, e := range w.edges {
+			if st := e.core.Status(e.read(w.now)); !st.Leased || st.Follows.N != e.site.newest().term {
+				w.broken = fmt.Sprintf("%s follows %d of %d, leased %v", e.name, st.Follows.N, e.site.newest().term, st.Leased)
+				for _, o := range e.site.newest().core.Status(e.site.newest().read(w.now)).Edges {
+					w.tell("%s: %+v", e.site.name, o)
+				}
+				w.tell("%s: %+v", e.name, st)
+				check()
+			}
+		}
+		w.run(130 * time.Second) // sessions of edges that were lost end, and R drains
+		check()
+		for range r.total {
+			visitors++
+			w.arrive(fmt.Sprint(visitors), r, w.edges[visitors%len(w.edges)])
+		}
+		w.run(60 * time.Second)
+		check()
+		if want, got := min(int(r.total), int(r.rate)), r.since(w.now-int64(time.Minute)); got < want {
+			root := w.root().core.Ledger(r.id)
+			w.tell("root: free %d/%d, lent %+v", root.Free, root.RateFree, root.Centres)
+			for _, s := range w.sites {
+				l := s.newest().core.Ledger(r.id)
+				w.tell("%s: granted %d/%d returned %d/%d free %d/%d active %d presumed %d credit %d", s.name, l.Granted, l.RateGranted, l.Returned, l.RateReturned, l.Free, l.RateFree, l.Active, l.Presumed, l.Credit)
+			}
+			for _, e := range w.edges {
+				w.tell("%s: %+v %+v", e.name, e.core.Status(e.read(w.now)), e.core.Ledger(e.read(w.now), r.id))
+			}
+			w.tell("view %+v", root.View)
+			w.broken = fmt.Sprintf("%d were let in once everything was mended, want %d of %d", got, want, r.total)
+			check()
+		}
+	})
+}
+
+// since returns how many were admitted since a moment.
+func (r *roomTruth) since(at int64) int {
+	n := 0
+	for _, x := range r.admitted {
+		if x >= at {
+			n++
+		}
+	}
+	return n
+}
