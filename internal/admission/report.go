@@ -39,7 +39,7 @@ func (e *Engine) report(now fleet.Mono, bye bool) []wire.Report {
 		l.due = now.Add(e.cfg.Params.ReportFast)
 	}
 	head := wire.Report{
-		From: e.cfg.Edge, Inc: l.inc, Tenure: l.tenure, Seq: l.seq, Sent: now, AsOf: e.asOf(now),
+		From: e.cfg.Edge, Inc: l.inc, Tenure: l.tenure, Seq: l.seq, Sent: now, AsOf: ft, AsOfErr: e.clock.Err(now),
 		Seen: l.seen, Acked: l.grants.Done(), Join: !l.joined, Final: l.retired, Bye: bye,
 	}
 	active := false
@@ -63,16 +63,6 @@ func (e *Engine) report(now fleet.Mono, bye bool) []wire.Report {
 	}
 	l.busy = active
 	return pack.Reports()
-}
-
-// asOf returns the fleet time up to which everything is reported. An edge that
-// is not sure of it says what it is at least: others may be behind.
-func (e *Engine) asOf(now fleet.Mono) fleet.Time {
-	ft := e.clock.Now(now)
-	if err := e.clock.Err(now); err > fleet.MaxError && err != fleet.Unsynced {
-		return ft.Add(-err)
-	}
-	return ft
 }
 
 // giveBack returns the rights that the regional does not want kept; all of

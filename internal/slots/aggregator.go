@@ -53,6 +53,7 @@ type Aggregator struct {
 	nums   uint16
 	said   uint64 // Seq of the newest grant to any edge: who is forgotten and returns hears no older one
 
+	probes    []probe    // grants sent before the aggregator knew the time
 	advanced  fleet.Mono // when the books were last moved to the present
 	watermark fleet.Time
 	hold      bool  // an edge may have counted what nobody has told us

@@ -57,7 +57,8 @@ type centre struct {
 	echo     fleet.Mono
 	acked    uint64
 	grantSeq uint64
-	due      bool
+	due      bool    // an answer is owed
+	push     bool    // there is news that cannot wait for the next report
 	probes   []probe // grants sent before the allocator knew the time
 
 	loans map[room.ID]*loan
@@ -70,6 +71,14 @@ type probe struct {
 }
 
 const maxProbes = 16
+
+// remember appends p; the oldest makes room.
+func remember(probes []probe, p probe) []probe {
+	if len(probes) == maxProbes {
+		probes = probes[:copy(probes, probes[1:])]
+	}
+	return append(probes, p)
+}
 
 // loan is what one data centre holds of one room, and what it said of it.
 type loan struct {
@@ -93,7 +102,6 @@ type loan struct {
 
 	changedAt, viewAt uint64
 	dirty, viewDirty  bool
-	push              bool
 }
 
 func (l *loan) held() int64     { return int64(l.granted) - int64(l.returned) }
@@ -192,12 +200,19 @@ func (a *Allocator) SetTime(now fleet.Mono, wall fleet.Time) time.Duration {
 		return a.clock.Slew(now, wall, slewRate)
 	}
 	silent := slices.ContainsFunc(a.centres, func(d *centre) bool { return !d.heard })
-	if !a.timed && (!silent || now.Sub(a.started) > 2*time.Second) {
+	if a.timed {
+		return 0
+	}
+	if now.Sub(a.started) > timeWait || (a.cfg.Bootstrap && !silent) {
 		a.clock.Set(now, wall, 0)
 		a.due = now
 	}
 	return 0
 }
+
+// timeWait is how long a new leader waits for somebody who knows fleet time:
+// longer than a new aggregator takes to learn it from its edges.
+const timeWait = 5 * time.Second
 
 // slewRate is how fast fleet time is drawn toward the leader's wall time.
 const slewRate = 100e-6
@@ -271,17 +286,16 @@ func (a *Allocator) learnTime(now fleet.Mono, d *centre, m *wire.Report) {
 		d.probes = nil
 		return
 	}
-	a.timed = a.timed || m.AsOf > 0
-	if m.AsOf <= 0 || m.Seen != a.cfg.Term {
+	if m.AsOf <= 0 || m.AsOfErr > fleet.MaxError {
 		return
 	}
-	for _, p := range d.probes {
-		trip := now.Sub(p.at)
-		good := trip <= fleet.Guard || (trip <= 2*fleet.MaxError && now.Sub(a.started) > time.Second)
-		if p.seq == m.Acked && good {
-			a.clock.Set(now, m.AsOf.Add(trip/2), trip/2)
-			return
-		}
+	a.timed = true
+	if m.Seen != a.cfg.Term {
+		return
+	}
+	trip, ok := answered(d.probes, now, m)
+	if ok && (trip <= fleet.Guard || now.Sub(a.started) > time.Second) { // at first only a good one
+		a.clock.Set(now, m.AsOf.Add(trip/2), trip/2)
 	}
 }
 
@@ -364,11 +378,11 @@ func (a *Allocator) free(p *pool) (free, rate int64) {
 // lost_after while others were heard.
 func (a *Allocator) reclaim(now fleet.Mono) {
 	for _, d := range a.centres {
+		silent := now.Sub(d.recv)
+		if silent <= a.cfg.Params.RegionalLease {
+			continue
+		}
 		for _, p := range a.order {
-			silent := now.Sub(d.recv)
-			if silent <= a.cfg.Params.RegionalLease {
-				continue
-			}
 			wait := p.LostWait
 			if p.Cap {
 				wait = a.reclaimAfter(p)

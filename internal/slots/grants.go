@@ -66,6 +66,9 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 	}
 	e.due = false
 	a.said++
+	if a.clock.Err(now) == fleet.Unsynced {
+		a.probes = remember(a.probes, probe{seq: a.said, at: now})
+	}
 	head := wire.Grant{
 		To: e.name, Inc: e.inc, Tenure: e.tenure, From: a.cfg.Term, Seq: a.said,
 		Acked: e.parts.Done(), Echo: e.echo, Dwell: now.Sub(e.recv),

@@ -38,20 +38,13 @@ func (a *Allocator) Grants(now fleet.Mono) []wire.Grant {
 }
 
 func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant {
-	push := false
-	for _, l := range d.loans {
-		push = push || (d.adopted && l.push)
-	}
-	if !d.heard || (!d.due && !push) {
+	if !d.heard || (!d.due && !(d.push && d.adopted)) {
 		return nil
 	}
-	d.due = false
+	d.due, d.push = false, false
 	d.grantSeq++
 	if a.clock.Err(now) == fleet.Unsynced {
-		if len(d.probes) == maxProbes {
-			d.probes = d.probes[:copy(d.probes, d.probes[1:])]
-		}
-		d.probes = append(d.probes, probe{seq: d.grantSeq, at: now})
+		d.probes = remember(d.probes, probe{seq: d.grantSeq, at: now})
 	}
 	head := wire.Grant{
 		To: d.name, Inc: d.inc, From: a.cfg.Term, Seq: d.grantSeq,
@@ -66,7 +59,6 @@ func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant
 	pack := wire.NewGrantPacker(head)
 	for _, p := range a.order {
 		l := d.loan(p.ID)
-		l.push = false
 		if l.dirty {
 			l.dirty, l.changedAt = false, d.grantSeq
 		}
@@ -95,6 +87,7 @@ func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant
 func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 	free, rfree := a.free(p)
 	var (
+		homes  []*centre
 		loans  []*loan
 		lines  []line.Histogram
 		shares = make([]float64, 0, len(a.centres))
@@ -117,6 +110,7 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 		}
 		wanted += float64(l.want + l.parkedN)
 		parked = append(parked, l.parked...)
+		homes = append(homes, d)
 		loans = append(loans, l)
 		lines = append(lines, l.waiting)
 		shares = append(shares, l.share(ft))
@@ -158,9 +152,9 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 			l.granted += uint64(give)
 			l.rateGranted += uint64(rgive)
 			l.dirty = true
-			l.push = l.push || l.parkedN > 0 || int64(l.want) > min(idle, ridle) || view.Horizon != line.Open
+			homes[i].push = homes[i].push || l.parkedN > 0 || int64(l.want) > min(idle, ridle) || view.Horizon != line.Open
 		}
-		l.push = l.push || (keep < idle && (starved || view.Horizon != line.Open))
+		homes[i].push = homes[i].push || (keep < idle && (starved || view.Horizon != line.Open))
 		l.set(uint64(keep), uint64(rkeep))
 	}
 }
@@ -190,7 +184,7 @@ func (a *Allocator) look(now fleet.Mono, ft fleet.Time, p *pool, x prospect) *wi
 	for _, d := range a.centres {
 		l := d.loan(p.ID)
 		l.viewDirty = true
-		l.push = l.push || old == nil || old.Horizon != v.Horizon
+		d.push = d.push || old == nil || old.Horizon != v.Horizon
 	}
 	return v
 }

@@ -46,6 +46,7 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 	}
 	e.recv, e.echo = now, m.Sent
 	e.acked = max(e.acked, m.Acked)
+	a.learnTime(now, &m)
 	e.due = true
 	a.due = now
 
@@ -73,6 +74,41 @@ func (a *Aggregator) answer(now fleet.Mono, m wire.Report, v wire.Verdict) {
 	a.due = now
 }
 
+// learnTime learns fleet time from the edges where global has not told it yet,
+// in the same way as a new leader of global does (see Allocator.learnTime).
+func (a *Aggregator) learnTime(now fleet.Mono, m *wire.Report) {
+	if a.clock.Err(now) != fleet.Unsynced {
+		a.probes = nil
+		return
+	}
+	if trip, ok := answered(a.probes, now, m); ok {
+		a.clock.Set(now, m.AsOf.Add(trip/2), trip/2+m.AsOfErr)
+	}
+}
+
+// answered returns how long ago the grant was sent that m answers, where m tells
+// the time and that was not long ago.
+func answered(probes []probe, now fleet.Mono, m *wire.Report) (trip time.Duration, ok bool) {
+	if m.AsOf <= 0 || m.AsOfErr > fleet.MaxError {
+		return 0, false
+	}
+	for _, p := range probes {
+		if trip = now.Sub(p.at); p.seq == m.Acked && trip <= 2*fleet.MaxError {
+			return trip, true
+		}
+	}
+	return 0, false
+}
+
+// asOf returns the time that a report certainly reaches up to: an edge that is
+// unsure may be ahead of others.
+func asOf(m *wire.Report) fleet.Time {
+	if m.AsOfErr > fleet.MaxError {
+		return max(0, m.AsOf.Add(-min(m.AsOfErr, 24*time.Hour)))
+	}
+	return m.AsOf
+}
+
 func (a *Aggregator) find(name string, inc uint64) *edge {
 	i, ok := slices.BinarySearchFunc(a.edges, &edge{name: name, inc: inc}, compareEdges)
 	if !ok {
@@ -88,7 +124,7 @@ func (a *Aggregator) adopt(now fleet.Mono, e *edge, m wire.Report) {
 	e.parts = wire.Parts{}
 	e.recv = now
 	// A new edge has touched nothing, and is told the watermark before it may.
-	e.asOf = max(m.AsOf, a.watermark)
+	e.asOf = max(asOf(&m), a.watermark)
 	a.enrol(e)
 	for _, old := range a.edges {
 		// Its silent predecessors are processes that ended. What they might
@@ -111,7 +147,7 @@ func (a *Aggregator) take(now fleet.Mono, e *edge, m wire.Report, complete bool)
 	for i := range m.Rooms {
 		r := &m.Rooms[i]
 		b := a.books(r.Room)
-		b.counts.begin(max(m.AsOf, a.watermark))
+		b.counts.begin(max(asOf(&m), a.watermark))
 		acc := e.account(r.Room)
 		acc.takeSessions(&b.counts, r.Sessions)
 		acc.granted = max(acc.granted, r.Granted) // after a takeover: what the predecessor granted
@@ -139,7 +175,7 @@ func (a *Aggregator) take(now fleet.Mono, e *edge, m wire.Report, complete bool)
 		b.dirty, b.stale = true, true
 	}
 	if complete {
-		e.asOf = max(e.asOf, m.AsOf)
+		e.asOf = max(e.asOf, asOf(&m))
 	}
 }
 

@@ -61,7 +61,7 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 	a.advance(now)
 	u.seq++
 	head := wire.Report{
-		From: a.cfg.DC, Inc: a.cfg.Term.N, Seq: u.seq, Sent: now, AsOf: a.sureTime(now),
+		From: a.cfg.DC, Inc: a.cfg.Term.N, Seq: u.seq, Sent: now, AsOf: a.clock.Now(now), AsOfErr: a.clock.Err(now),
 		Seen: u.seen, Acked: u.grants.Done(), Join: !u.joined, Blank: u.blank,
 	}
 	pack := wire.NewReportPacker(head)
@@ -79,15 +79,6 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 	}
 	u.busy = busy
 	return pack.Reports()
-}
-
-// sureTime returns fleet time where the aggregator knows it well enough for a
-// new leader of global to go on with, else 0.
-func (a *Aggregator) sureTime(now fleet.Mono) fleet.Time {
-	if !a.clock.Sure(now) {
-		return 0
-	}
-	return a.clock.Now(now)
 }
 
 // giveBack returns free rights beyond what global wants kept here. The rights

@@ -29,7 +29,7 @@ const (
 func EncodeReport(m *Report) ([]byte, error) {
 	p := &wirepb.Report{
 		Version: Version, From: m.From, Inc: m.Inc, Tenure: m.Tenure, Seq: m.Seq, Part: m.Part, Parts: m.Parts,
-		SentNs: int64(m.Sent), AsOfMs: int64(m.AsOf), Seen: packTerm(m.Seen), Acked: m.Acked,
+		SentNs: int64(m.Sent), AsOfMs: int64(m.AsOf), AsOfErrNs: uint64(max(0, m.AsOfErr)), Seen: packTerm(m.Seen), Acked: m.Acked,
 		Join: m.Join, Final: m.Final, Bye: m.Bye, Blank: m.Blank,
 		Rooms: make([]*wirepb.RoomReport, len(m.Rooms)),
 	}
@@ -51,11 +51,14 @@ func DecodeReport(data []byte) (*Report, error) {
 	}
 	m := &Report{
 		From: p.From, Inc: p.Inc, Tenure: p.Tenure, Seq: p.Seq, Part: p.Part, Parts: p.Parts,
-		Sent: fleet.Mono(p.SentNs), AsOf: fleet.Time(p.AsOfMs), Seen: unpackTerm(p.Seen), Acked: p.Acked,
+		Sent: fleet.Mono(p.SentNs), AsOf: fleet.Time(p.AsOfMs), AsOfErr: time.Duration(p.AsOfErrNs), Seen: unpackTerm(p.Seen), Acked: p.Acked,
 		Join: p.Join, Final: p.Final, Bye: p.Bye, Blank: p.Blank,
 	}
 	if err := checkHead(m.From, m.Part, m.Parts, len(p.Rooms)); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
+	}
+	if p.AsOfErrNs > math.MaxInt64 {
+		return nil, fmt.Errorf("report: as_of_err: must be at most %d ns, got %d", int64(math.MaxInt64), p.AsOfErrNs)
 	}
 	if len(p.Rooms) > 0 {
 		m.Rooms = make([]RoomReport, len(p.Rooms))

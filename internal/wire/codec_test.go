@@ -26,7 +26,7 @@ var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 const day = fleet.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
 
 var goldenReport = Report{
-	From: "edge-1", Inc: 0x1122334455667788, Tenure: 2, Seq: 41, Part: 0, Parts: 1, Sent: 987654321, AsOf: day,
+	From: "edge-1", Inc: 0x1122334455667788, Tenure: 2, Seq: 41, Part: 0, Parts: 1, Sent: 987654321, AsOf: day, AsOfErr: 21 * time.Millisecond,
 	Seen: Term{N: 3, Nonce: 0xabcdef}, Acked: 40, Join: true,
 	Rooms: []RoomReport{{
 		Room: room.IDOf("tickets"), Declared: true, Granted: 60, Returned: 4, Spent: 50, RateGranted: 30, RateReturned: 2, RateIdle: 7, RateOwed: 5,

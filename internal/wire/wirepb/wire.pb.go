@@ -146,8 +146,9 @@ type Report struct {
 	Seq           uint64                 `protobuf:"varint,5,opt,name=seq,proto3" json:"seq,omitempty"`
 	Part          uint32                 `protobuf:"varint,6,opt,name=part,proto3" json:"part,omitempty"`
 	Parts         uint32                 `protobuf:"varint,7,opt,name=parts,proto3" json:"parts,omitempty"`
-	SentNs        int64                  `protobuf:"zigzag64,8,opt,name=sent_ns,json=sentNs,proto3" json:"sent_ns,omitempty"` // the child's monotonic clock
-	AsOfMs        int64                  `protobuf:"varint,9,opt,name=as_of_ms,json=asOfMs,proto3" json:"as_of_ms,omitempty"` // fleet time
+	SentNs        int64                  `protobuf:"zigzag64,8,opt,name=sent_ns,json=sentNs,proto3" json:"sent_ns,omitempty"`             // the child's monotonic clock
+	AsOfMs        int64                  `protobuf:"varint,9,opt,name=as_of_ms,json=asOfMs,proto3" json:"as_of_ms,omitempty"`             // fleet time
+	AsOfErrNs     uint64                 `protobuf:"varint,17,opt,name=as_of_err_ns,json=asOfErrNs,proto3" json:"as_of_err_ns,omitempty"` // its error bound
 	Seen          *Term                  `protobuf:"bytes,10,opt,name=seen,proto3" json:"seen,omitempty"`
 	Acked         uint64                 `protobuf:"varint,11,opt,name=acked,proto3" json:"acked,omitempty"`
 	Join          bool                   `protobuf:"varint,12,opt,name=join,proto3" json:"join,omitempty"`
@@ -248,6 +249,13 @@ func (x *Report) GetSentNs() int64 {
 func (x *Report) GetAsOfMs() int64 {
 	if x != nil {
 		return x.AsOfMs
+	}
+	return 0
+}
+
+func (x *Report) GetAsOfErrNs() uint64 {
+	if x != nil {
+		return x.AsOfErrNs
 	}
 	return 0
 }
@@ -1167,7 +1175,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x1cvestibule/wire/v1/wire.proto\x12\x11vestibule.wire.v1\"*\n" +
 	"\x04Term\x12\f\n" +
 	"\x01n\x18\x01 \x01(\x04R\x01n\x12\x14\n" +
-	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\x99\x03\n" +
+	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\xba\x03\n" +
 	"\x06Report\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x10\n" +
@@ -1177,7 +1185,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x04part\x18\x06 \x01(\rR\x04part\x12\x14\n" +
 	"\x05parts\x18\a \x01(\rR\x05parts\x12\x17\n" +
 	"\asent_ns\x18\b \x01(\x12R\x06sentNs\x12\x18\n" +
-	"\bas_of_ms\x18\t \x01(\x03R\x06asOfMs\x12+\n" +
+	"\bas_of_ms\x18\t \x01(\x03R\x06asOfMs\x12\x1f\n" +
+	"\fas_of_err_ns\x18\x11 \x01(\x04R\tasOfErrNs\x12+\n" +
 	"\x04seen\x18\n" +
 	" \x01(\v2\x17.vestibule.wire.v1.TermR\x04seen\x12\x14\n" +
 	"\x05acked\x18\v \x01(\x04R\x05acked\x12\x12\n" +
