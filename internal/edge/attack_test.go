@@ -252,6 +252,7 @@ func TestHugeHeadersAreRefused(t *testing.T) {
 
 // Who is slow with headers, or with a body that nobody wants, is cut.
 func TestSlowVisitorsAreCut(t *testing.T) {
+	t.Parallel()
 	st := open(t, func(st *stage) {
 		st.cfg.Timeouts.Header, st.cfg.Timeouts.Idle = 100*time.Millisecond, 100*time.Millisecond
 	})
@@ -286,6 +287,7 @@ func TestSlowVisitorsAreCut(t *testing.T) {
 // Who takes an answer too slowly is cut, and the origin's connection with it;
 // a quiet stream is not.
 func TestSlowReadersAreCut(t *testing.T) {
+	t.Parallel()
 	st := open(t, func(st *stage) { st.cfg.Timeouts.Idle = 100 * time.Millisecond })
 	ended := make(chan struct{})
 	st.origin.serves(func(w http.ResponseWriter, r *http.Request) {

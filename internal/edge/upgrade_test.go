@@ -2,15 +2,18 @@ package edge
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/node"
 )
 
 // echo is a site that speaks after an upgrade: it says back what it hears.
@@ -37,6 +40,11 @@ func echo(t *testing.T, closed chan<- error) http.HandlerFunc {
 // upgrade opens a websocket as the visitor with this cookie.
 func (st *stage) upgrade(cookie string) (net.Conn, *http.Response, *bufio.Reader) {
 	st.t.Helper()
+	return st.upgradeAt("/live", cookie)
+}
+
+func (st *stage) upgradeAt(path, cookie string) (net.Conn, *http.Response, *bufio.Reader) {
+	st.t.Helper()
 	c, err := net.Dial("tcp", st.addr(0))
 	if err != nil {
 		st.t.Fatal(err)
@@ -45,7 +53,7 @@ func (st *stage) upgrade(cookie string) (net.Conn, *http.Response, *bufio.Reader
 	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		st.t.Fatal(err)
 	}
-	fmt.Fprintf(c, "GET /live HTTP/1.1\r\nHost: sale.example\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\nCookie: %s\r\n\r\n", cookie) //nolint:errcheck // the answer tells
+	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: sale.example\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\nCookie: %s\r\n\r\n", path, cookie) //nolint:errcheck // the answer tells
 	br := bufio.NewReader(c)
 	res, err := http.ReadResponse(br, nil)
 	if err != nil {
@@ -65,6 +73,7 @@ func say(t *testing.T, c net.Conn, br *bufio.Reader, text string) {
 }
 
 func TestAWebsocketEndsWithItsSession(t *testing.T) {
+	t.Parallel()
 	st := open(t, nil)
 	closed := make(chan error, 1)
 	st.origin.serves(echo(t, closed))
@@ -87,6 +96,37 @@ func TestAWebsocketEndsWithItsSession(t *testing.T) {
 	<-closed
 	if now := time.Now().UnixMilli(); now < ends*1000-300 || now > ends*1000+5000 {
 		t.Errorf("cut %d ms after the end of the session", now-ends*1000)
+	}
+}
+
+// Who had to be in two rooms is in for as long as in both.
+func TestAWebsocketOfTwoRoomsEndsWithTheShorterSession(t *testing.T) {
+	t.Parallel()
+	st := newStage(t, nil)
+	st.up = newParent(t, st.bus, sale, vip)
+	d := document(st.origin.URL)
+	d.Rooms[1].Host, d.Rooms[1].Path = "sale.example", "/live"
+	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.start()
+	st.adopted()
+	closed := make(chan error, 1)
+	st.origin.serves(echo(t, closed))
+	short, long := session(7), session(8)
+	short.Until = uint32(time.Now().Unix() + 2)
+	short.Home++
+	for _, cookie := range []string{st.seal("sale", short) + "; " + st.seal("vip", long), st.seal("sale", long) + "; " + st.seal("vip", short)} {
+		c, res, br := st.upgradeAt("/%6cive", cookie)
+		if res.StatusCode != http.StatusSwitchingProtocols {
+			t.Fatalf("got %d", res.StatusCode)
+		}
+		say(t, c, br, "hello")
+		defer func() {
+			if n, err := io.Copy(io.Discard, br); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("then %d bytes, %v", n, err)
+			}
+			<-closed
+		}()
 	}
 }
 
