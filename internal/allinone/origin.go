@@ -174,7 +174,7 @@ var originPage = template.Must(template.New("origin").Parse(`<!doctype html>
 <title>You are in</title>
 <style>body{font:1.05rem/1.6 system-ui,sans-serif;max-width:36rem;margin:10vh auto;padding:0 1rem}h1{font-size:1.7rem}code{font-size:1.1em}</style>
 <h1>You are in</h1>
-<p>Guest <code>{{.ID}}</code>, page {{.Pages}} of your visit, {{.Active}} guests here now.</p>
+<p>Guest <code>{{.ID}}</code>, page {{.Pages}} of your visit. Guests here now: {{.Active}}.</p>
 <p>This is the demo site behind the waiting room. It is yours as long as you ask for a page every {{.Session}}.</p>
 <p><a href="?again">Next page</a></p>
 </html>

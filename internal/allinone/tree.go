@@ -152,28 +152,30 @@ func (t *Tree) tier(name string) *tier {
 }
 
 // Start starts a tree. The caller must call Stop, also after an error of Wait.
-func Start(o Options) (t *Tree, err error) {
-	t = &Tree{log: o.Log}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, t.Stop())
-		}
-	}()
+func Start(o Options) (*Tree, error) {
 	if errs := o.Validate(); len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
+	t := &Tree{log: o.Log}
+	if err := t.start(&o); err != nil {
+		return nil, errors.Join(err, t.Stop())
+	}
+	return t, nil
+}
+
+func (t *Tree) start(o *Options) (err error) {
 	// A folder that is new has never had anybody admitted.
 	fresh := false
 	if _, err := os.Stat(filepath.Join(o.DataDir, "nats")); errors.Is(err, os.ErrNotExist) {
 		fresh = true
 	}
 	if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
-		return nil, fmt.Errorf("data-dir: %w", err)
+		return fmt.Errorf("data-dir: %w", err)
 	}
 	if t.nats, err = embedded.Start(embedded.Options{
 		Name: "vestibule-demo", Dir: filepath.Join(o.DataDir, "nats"), Listen: "127.0.0.1:0", Log: o.Log,
 	}); err != nil {
-		return nil, err
+		return err
 	}
 	t.closer.Add("nats-server", t.nats.Stop)
 	t.Info.NATS = t.nats.URL()
@@ -185,43 +187,43 @@ func Start(o Options) (t *Tree, err error) {
 	origin := o.Origin
 	if origin == "" {
 		if t.Origin, err = NewOrigin(OriginOptions{Listen: "127.0.0.1:0", Session: o.SessionDuration, Log: o.Log}); err != nil {
-			return nil, err
+			return err
 		}
 		origin = t.Origin.URL()
 		origins.g.Go(func() error { return t.Origin.Run(origins.ctx) })
 	}
 	t.Info.Origin = origin
 	t.Info.Rooms = filepath.Join(o.DataDir, "rooms.yaml")
-	if err := writeRooms(t.Info.Rooms, &o, origin); err != nil {
-		return nil, err
+	if err := writeRooms(t.Info.Rooms, o, origin); err != nil {
+		return err
 	}
-	if err := t.startGlobal(globals, &o, fresh); err != nil {
-		return nil, err
+	if err := t.startGlobal(globals, o, fresh); err != nil {
+		return err
 	}
 	for _, dc := range o.DataCenters {
-		if err := t.startRegional(regionals, &o, dc, fresh); err != nil {
-			return nil, err
+		if err := t.startRegional(regionals, o, dc, fresh); err != nil {
+			return err
 		}
 	}
 	host, port, err := net.SplitHostPort(o.Listen)
 	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+		return fmt.Errorf("listen: %w", err)
 	}
 	next, err := strconv.Atoi(port)
 	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+		return fmt.Errorf("listen: %w", err)
 	}
 	for _, dc := range o.DataCenters {
 		for i := range o.Edges {
-			if err := t.startEdge(edges, &o, dc, fmt.Sprintf("edge-%d", i+1), net.JoinHostPort(host, strconv.Itoa(next))); err != nil {
-				return nil, err
+			if err := t.startEdge(edges, o, dc, fmt.Sprintf("edge-%d", i+1), net.JoinHostPort(host, strconv.Itoa(next))); err != nil {
+				return err
 			}
 			if next != 0 {
 				next++
 			}
 		}
 	}
-	return t, nil
+	return nil
 }
 
 // writeRooms writes the demo's room, in a file that may be edited while the

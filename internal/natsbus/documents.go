@@ -86,7 +86,11 @@ func (d *Documents) Watch(ctx context.Context, handle func(key string, data []by
 			continue
 		}
 		if opened || !said {
-			log.Warn("documents cannot be watched yet", slog.Any("error", err))
+			level := slog.LevelWarn
+			if errors.Is(err, jetstream.ErrBucketNotFound) {
+				level = slog.LevelInfo // the first global of a fleet makes it
+			}
+			log.Log(ctx, level, "documents cannot be watched yet", slog.Any("error", err))
 			said = true
 		}
 		select {

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"vestibule/internal/allinone"
+)
+
+// TestMain lets tests run this binary as the command vestibule.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"vestibule": func() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) },
+	})
+}
+
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{Dir: "testdata", RequireExplicitExec: false})
+}
+
+// freePorts returns the first of n ports that are free at the moment.
+func freePorts(t *testing.T, n int) int {
+	t.Helper()
+	for {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := l.Addr().(*net.TCPAddr).Port
+		taken := []net.Listener{l}
+		for i := 1; i < n; i++ {
+			if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first+i)); err != nil {
+				break
+			}
+			taken = append(taken, l)
+		}
+		for _, l := range taken {
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(taken) == n {
+			return first
+		}
+	}
+}
+
+// output is what a command prints, for tests that look while it runs.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// startDemo starts the demo and returns what its READY line says.
+func startDemo(t *testing.T, args ...string) (cmd *exec.Cmd, stderr *output, info allinone.Info, ok bool) {
+	t.Helper()
+	cmd = exec.Command("vestibule", append([]string{"demo", "--data-dir", t.TempDir()}, args...)...)
+	stderr = &output{}
+	cmd.Stderr = stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stuck := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	t.Cleanup(func() {
+		stuck.Stop()
+		_ = cmd.Process.Kill()
+	})
+	for lines := bufio.NewScanner(stdout); lines.Scan(); {
+		text, found := strings.CutPrefix(lines.Text(), "READY ")
+		if !found {
+			continue
+		}
+		d := json.NewDecoder(strings.NewReader(text))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&info); err != nil {
+			t.Fatalf("READY line: %v", err)
+		}
+		return cmd, stderr, info, true
+	}
+	return cmd, stderr, info, false
+}
+
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	var (
+		cmd    *exec.Cmd
+		stderr *output
+		info   allinone.Info
+		first  int
+	)
+	for ok, try := false, 0; !ok; try++ { // somebody else may take a port meanwhile
+		first = freePorts(t, 4)
+		cmd, stderr, info, ok = startDemo(t, "--listen", fmt.Sprintf("127.0.0.1:%d", first), "--visitors", "3",
+			"--total-active-users", "3", "--new-users-per-minute", "60", "--session-duration", "60s", "--data-centers", "nairobi,dublin", "--edges", "2")
+		if !ok && (try == 5 || !strings.Contains(stderr.String(), "address already in use")) {
+			t.Fatalf("no READY line: %s", stderr)
+		}
+	}
+	want := []string{"nairobi edge-1", "nairobi edge-2", "dublin edge-1", "dublin edge-2"}
+	if len(info.Edges) != len(want) || len(info.Regionals) != 2 {
+		t.Fatalf("READY tells of %d edges and %d regionals", len(info.Edges), len(info.Regionals))
+	}
+	pages := []string{info.Origin + "/stats", info.Global.Metrics + "/metrics", info.Global.Metrics + "/readyz"}
+	for i, e := range info.Edges {
+		if got := e.DC + " " + e.Name; got != want[i] || e.URL != fmt.Sprintf("http://127.0.0.1:%d", first+i) {
+			t.Errorf("edge %d is %s at %s, want %s at port %d", i, got, e.URL, want[i], first+i)
+		}
+		pages = append(pages, e.URL, e.Metrics+"/metrics", e.Metrics+"/readyz")
+	}
+	for i, dc := range []string{"nairobi", "dublin"} {
+		if r := info.Regionals[i]; r.DC != dc {
+			t.Errorf("regional %d is of %s, want %s", i, r.DC, dc)
+		}
+		pages = append(pages, info.Regionals[i].Metrics+"/metrics", info.Regionals[i].Metrics+"/readyz")
+	}
+	for _, url := range pages {
+		resp, err := http.Get(url)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK {
+			t.Errorf("%s answers %s", url, resp.Status)
+		}
+	}
+	conn, err := net.Dial("tcp", strings.TrimPrefix(info.NATS, "nats://"))
+	if err != nil {
+		t.Error(err)
+	} else if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+	begun := time.Now()
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("Ctrl-C: %v", err)
+	}
+	t.Logf("Ctrl-C ended it within %v", time.Since(begun).Round(time.Millisecond))
+	if s := stderr.String(); s != "" {
+		t.Errorf("it warned of something in the normal course of things:\n%s", s)
+	}
+}
+
+// TestDemoPortTaken: an edge that cannot listen ends the demo with the reason.
+func TestDemoPortTaken(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	out, err := exec.Command("vestibule", "demo", "--listen", l.Addr().String(), "--data-dir", t.TempDir()).CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), "vestibule demo: listen: ") || !strings.Contains(string(out), "address already in use") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestDemoTerminated: what stops services does the same, also before all is
+// ready.
+func TestDemoTerminated(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("vestibule", "demo", "--listen", "127.0.0.1:0", "--data-dir", t.TempDir(), "--log-level", "info")
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Process.Kill() //nolint:errcheck // ended already when all went well
+	lines := bufio.NewScanner(stderr)
+	for lines.Scan() && !strings.Contains(lines.Text(), "edge up") {
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() { // to its end
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("SIGTERM: %v", err)
+	}
+}
