@@ -3,6 +3,7 @@ package edge
 import (
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 
@@ -57,8 +58,8 @@ func (c *clients) origin(r *http.Request) (addr netip.Addr, secure bool) {
 		secure = strings.EqualFold(proto[0], "https")
 	}
 	list := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for i := len(list) - 1; i >= 0; i-- {
-		a, err := netip.ParseAddr(strings.TrimSpace(list[i]))
+	for _, text := range slices.Backward(list) {
+		a, err := netip.ParseAddr(strings.TrimSpace(text))
 		if err != nil {
 			break
 		}

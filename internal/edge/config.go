@@ -101,8 +101,11 @@ func (c *Config) Validate() []error {
 		key string
 		d   time.Duration
 	}{
-		{"timeouts.header", c.Timeouts.Header}, {"timeouts.idle", c.Timeouts.Idle}, {"timeouts.dial", c.Timeouts.Dial},
-		{"timeouts.response", c.Timeouts.Response}, {"timeouts.shutdown", c.Timeouts.Shutdown},
+		{"timeouts.header", c.Timeouts.Header},
+		{"timeouts.idle", c.Timeouts.Idle},
+		{"timeouts.dial", c.Timeouts.Dial},
+		{"timeouts.response", c.Timeouts.Response},
+		{"timeouts.shutdown", c.Timeouts.Shutdown},
 	} {
 		if d.d < 100*time.Millisecond || d.d > time.Hour {
 			errs = append(errs, fmt.Errorf("%s: must be 100ms to 1h, got %v", d.key, d.d))

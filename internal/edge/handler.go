@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -40,7 +41,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if p == nil {
 			return
 		}
-		if p == http.ErrAbortHandler {
+		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 			panic(p) // the proxy's way to cut a connection
 		}
 		s.metrics.panics.Inc()
@@ -229,12 +230,12 @@ func (s *Server) openBest(cookies []string, rs *roomSite, i int, sc *scratch) ti
 }
 
 func ticketKind(err error) int {
-	switch err { //nolint:errorlint // Open returns these values themselves
-	case nil:
+	switch {
+	case err == nil:
 		return ticketOK
-	case ticket.ErrKey:
+	case errors.Is(err, ticket.ErrKey):
 		return ticketKey
-	case ticket.ErrSeal:
+	case errors.Is(err, ticket.ErrSeal):
 		return ticketSeal
 	}
 	return ticketMalformed

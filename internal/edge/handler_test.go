@@ -186,15 +186,15 @@ func TestBodiesStream(t *testing.T) {
 				t.Errorf("the origin read %q, want %q", got, want)
 			}
 		}
-		send.Close() //nolint:errcheck // never fails
+		send.Close()
 	}()
 	v.do(r)
 
 	// Down: the visitor has the first bytes before the origin sends the others.
 	first := make(chan struct{})
 	st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
-		io.WriteString(w, "first")            //nolint:errcheck // checked by who asked
-		http.NewResponseController(w).Flush() //nolint:errcheck // as above
+		io.WriteString(w, "first") //nolint:errcheck // checked by who asked
+		http.NewResponseController(w).Flush()
 		<-first
 		io.WriteString(w, " second") //nolint:errcheck // as above
 	})
@@ -206,7 +206,7 @@ func TestBodiesStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer res.Body.Close() //nolint:errcheck // read to its end
+	defer res.Body.Close()
 	buf := make([]byte, 5)
 	if _, err := io.ReadFull(res.Body, buf); err != nil || string(buf) != "first" {
 		t.Fatalf("before the origin was done: %q, %v", buf, err)

@@ -60,7 +60,7 @@ func (b *patientBody) until(t time.Time) {
 func (b *patientBody) Read(p []byte) (int, error) {
 	b.until(time.Now().Add(b.patience))
 	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF { //nolint:errorlint // Read returns it itself
+	if err == io.EOF { // Read returns it itself
 		// From here on net/http reads to notice that the visitor leaves; a
 		// deadline would look like that.
 		b.until(time.Time{})

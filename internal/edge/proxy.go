@@ -86,7 +86,7 @@ func newProxy(t TimeoutConfig, m *metrics, log *slog.Logger) *proxy {
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 			w.Header().Set("Cache-Control", "no-store")
 			w.WriteHeader(http.StatusBadGateway)
-			fmt.Fprintln(w, "The site does not answer at the moment. Please try again.") //nolint:errcheck // the visitor may have gone
+			fmt.Fprintln(w, "The site does not answer at the moment. Please try again.")
 		},
 	}
 	return p
@@ -206,7 +206,7 @@ func stripSetCookies(h http.Header) {
 // keepPrivate forbids shared caches to keep an answer, because it carries one
 // visitor's ticket. What the origin asks of the browser's own cache stands.
 func keepPrivate(h http.Header) {
-	kept := "private"
+	kept := []string{"private"}
 	for _, line := range h["Cache-Control"] {
 		for d := range strings.SplitSeq(line, ",") {
 			d = strings.TrimSpace(d)
@@ -214,11 +214,11 @@ func keepPrivate(h http.Header) {
 			switch name {
 			case "", "public", "private", "s-maxage", "proxy-revalidate":
 			default:
-				kept += ", " + d
+				kept = append(kept, d)
 			}
 		}
 	}
-	h.Set("Cache-Control", kept)
+	h.Set("Cache-Control", strings.Join(kept, ", "))
 	h.Del("Surrogate-Control")
 	h.Del("Cdn-Cache-Control")
 }

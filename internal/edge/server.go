@@ -24,6 +24,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"vestibule/internal/admission"
@@ -31,8 +32,6 @@ import (
 	"vestibule/internal/node"
 	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 var inf = math.Inf(1)

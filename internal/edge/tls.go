@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 )
@@ -35,13 +36,13 @@ func newCertificate(cfg TLSConfig, log *slog.Logger, now func() time.Time) (*cer
 
 // stampOf tells versions of the files apart.
 func (c *certificate) stampOf() string {
-	stamp := ""
+	var stamp strings.Builder
 	for _, f := range []string{c.cfg.Cert, c.cfg.Key} {
 		if info, err := os.Stat(f); err == nil {
-			stamp += fmt.Sprintf("%d %d;", info.ModTime().UnixNano(), info.Size())
+			fmt.Fprintf(&stamp, "%d %d;", info.ModTime().UnixNano(), info.Size())
 		}
 	}
-	return stamp
+	return stamp.String()
 }
 
 func (c *certificate) load() error {

@@ -17,7 +17,7 @@ import (
 )
 
 // echo is a site that speaks after an upgrade: it says back what it hears.
-func echo(t *testing.T, closed chan<- error) http.HandlerFunc {
+func echo(t *testing.T, closed chan<- struct{}) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || r.Header.Get("Connection") != "Upgrade" {
 			t.Errorf("the upgrade did not reach the origin: %v", r.Header)
@@ -27,13 +27,15 @@ func echo(t *testing.T, closed chan<- error) http.HandlerFunc {
 			t.Error(err)
 			return
 		}
-		defer conn.Close()                                                                                                                      //nolint:errcheck // over
-		fmt.Fprint(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSet-Cookie: vestibule-sale=x\r\n\r\n") //nolint:errcheck // Flush tells
+		defer conn.Close()
+		fmt.Fprint(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSet-Cookie: vestibule-sale=x\r\n\r\n")
 		if err := rw.Flush(); err != nil {
 			t.Error(err)
 		}
-		_, err = io.Copy(conn, rw)
-		closed <- err
+		if _, err := io.Copy(conn, rw); err != nil {
+			t.Log(err) // the edge may cut as it likes
+		}
+		closed <- struct{}{}
 	}
 }
 
@@ -49,11 +51,11 @@ func (st *stage) upgradeAt(path, cookie string) (net.Conn, *http.Response, *bufi
 	if err != nil {
 		st.t.Fatal(err)
 	}
-	st.t.Cleanup(func() { c.Close() }) //nolint:errcheck // most are closed by then
+	st.t.Cleanup(func() { c.Close() })
 	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		st.t.Fatal(err)
 	}
-	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: sale.example\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\nCookie: %s\r\n\r\n", path, cookie) //nolint:errcheck // the answer tells
+	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: sale.example\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\nCookie: %s\r\n\r\n", path, cookie)
 	br := bufio.NewReader(c)
 	res, err := http.ReadResponse(br, nil)
 	if err != nil {
@@ -75,7 +77,7 @@ func say(t *testing.T, c net.Conn, br *bufio.Reader, text string) {
 func TestAWebsocketEndsWithItsSession(t *testing.T) {
 	t.Parallel()
 	st := open(t, nil)
-	closed := make(chan error, 1)
+	closed := make(chan struct{}, 2)
 	st.origin.serves(echo(t, closed))
 	ends := fleet.TimeOf(time.Now()).Second() + 2
 	s := session(7)
@@ -110,7 +112,7 @@ func TestAWebsocketOfTwoRoomsEndsWithTheShorterSession(t *testing.T) {
 	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
 	st.start()
 	st.adopted()
-	closed := make(chan error, 1)
+	closed := make(chan struct{}, 2)
 	st.origin.serves(echo(t, closed))
 	short, long := session(7), session(8)
 	short.Until = uint32(time.Now().Unix() + 2)
@@ -145,7 +147,7 @@ func TestAWebsocketOfWhoWaitsIsThePage(t *testing.T) {
 // that stops leaves no connection behind.
 func TestAWebsocketIsCutWhenTheEdgeStops(t *testing.T) {
 	st := open(t, nil)
-	closed := make(chan error, 1)
+	closed := make(chan struct{}, 2)
 	st.origin.serves(echo(t, closed))
 	c, res, br := st.upgrade("")
 	if res.StatusCode != http.StatusSwitchingProtocols || cookieOf(answer{res, ""}, "vestibule-sale") == nil || len(res.Cookies()) != 1 {
