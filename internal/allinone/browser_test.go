@@ -41,7 +41,7 @@ func chromium(t *testing.T) context.Context {
 func TestBrowser(t *testing.T) {
 	t.Parallel()
 	ctx := chromium(t)
-	tree, _ := grow(t, 1, 60, 6*time.Second)
+	tree, _ := grow(t, 1, 60, 5*time.Second)
 	first, second := newBrowser(t), newBrowser(t)
 	if !first.open(tree.Info.Edges[0].URL).inside {
 		t.Fatal("the first visitor is not in")

@@ -350,7 +350,7 @@ func TestRoomsFile(t *testing.T) {
 // all edges: at most two sync intervals is the goal.
 func TestSpread(t *testing.T) {
 	t.Parallel()
-	const rounds = 3
+	const rounds = 2
 	tree, _ := grow(t, rounds, 1000, time.Minute)
 	params := wire.DefaultParams()
 	t.Logf("sync intervals: %v between regional and global, %v between edge and regional, idle %v and %v",
@@ -425,7 +425,7 @@ func TestPromises(t *testing.T) {
 	t.Parallel()
 	const total, rate = 6, 40
 	tree, _ := grow(t, total, rate, 5*time.Second)
-	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	v := Visitors{N: 60, Think: 500 * time.Millisecond, Pause: 2 * time.Second, Rand: seeded(1), Log: slog.New(slog.DiscardHandler)}
 	for _, e := range tree.Info.Edges {

@@ -25,7 +25,7 @@ const (
 	rate     = 150
 	session  = 6 * time.Second
 	visitors = 300
-	length   = 72 * time.Second // of the visitors' play: more than a minute, so that R comes free again
+	length   = 66 * time.Second // of the visitors' play: more than a minute, so that R comes free again
 	seed     = 2
 )
 
@@ -34,7 +34,7 @@ const (
 // itself, all as processes of their own; then some hundred visitors come.
 func TestEndToEnd(t *testing.T) {
 	if testing.Short() {
-		t.Skip("-short: it takes a minute and a half; `make e2e` runs it")
+		t.Skip("-short: it takes more than a minute; `make e2e` runs it")
 	}
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("curl is not installed; it is the visitors' browser")

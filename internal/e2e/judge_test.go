@@ -19,8 +19,8 @@ import (
 // entered early may be delayed more than the one that took its place. So the
 // judge closes both windows this much earlier: a session is in for its duration
 // less transit after its last request, and admissions are counted in 60 seconds
-// less transit. One of a protocol's errors is larger than this: a report, a
-// ticket's second, or a minute.
+// less transit. An error of the protocol would be larger than this: a ticket's
+// second, a lease, a minute.
 const transit = 500 * time.Millisecond
 
 // judgement is what the site's journal says of the two promises.

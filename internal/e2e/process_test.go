@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -13,10 +15,31 @@ import (
 	"time"
 )
 
-// build builds the commands and returns the folder in which they are.
+var bin string // folder in which the commands are built, "" before
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if bin != "" {
+		if err := os.RemoveAll(bin); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// build builds the commands, once for all tests, and returns the folder in
+// which they are.
 func build(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
+	if bin != "" {
+		return bin
+	}
+	dir, err := os.MkdirTemp("", "vestibule-e2e-") //nolint:usetesting // it outlives the test: all share it
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin = dir
 	start := time.Now()
 	out, err := exec.Command("go", "build", "-o", dir, "../../cmd/...").CombinedOutput()
 	if err != nil {

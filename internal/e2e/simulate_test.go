@@ -1,0 +1,39 @@
+package e2e
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// TestSimulate: half an hour of three data centres is the same to the byte in
+// two processes.
+func TestSimulate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes half a minute; `make e2e` runs it")
+	}
+	dir := build(t)
+	type result struct {
+		out []byte
+		err error
+	}
+	results := make(chan result, 2)
+	for range 2 {
+		go func() {
+			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "vestibule"),
+				"simulate", "--data-centers", "3", "--edges", "4", "--demand", "2000/min", "--minutes", "30", "--seed", "7")
+			cmd.SysProcAttr = alone()
+			out, err := cmd.CombinedOutput()
+			results <- result{out, err}
+		}()
+	}
+	a, b := <-results, <-results
+	if a.err != nil || b.err != nil {
+		t.Fatalf("%v, %v\n%s", a.err, b.err, a.out)
+	}
+	if !bytes.Equal(a.out, b.out) {
+		t.Errorf("two runs of one seed differ:\n%s\n%s", a.out, b.out)
+	}
+	t.Logf("\n%s", a.out)
+}
