@@ -15,6 +15,10 @@ const (
 	// another: twice the error that a node with a good link has (50 ms).
 	Guard = 100 * time.Millisecond
 
+	// rounding is lost where a time is cut to whole milliseconds: once when the
+	// parent reads its clock, once when we read ours.
+	rounding = 2 * time.Millisecond
+
 	// Unsynced is the error of a clock that was never set: no bound at all.
 	Unsynced = time.Duration(1<<63 - 1)
 )
@@ -68,7 +72,7 @@ func (c *Clock) Sync(now, sent Mono, dwell time.Duration, at Time, parentErr tim
 	if rtt < 0 { // drift over a long dwell: the round trip was shorter than the clocks can tell
 		rtt = 0
 	}
-	err := rtt/2 + time.Duration(float64(now.Sub(sent))*Drift) + parentErr + time.Millisecond
+	err := rtt/2 + time.Duration(float64(now.Sub(sent))*Drift) + parentErr + rounding
 	if c.synced && err > c.known(now)+min(now.Sub(c.base)/100, Guard/2) {
 		return false
 	}
