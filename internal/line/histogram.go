@@ -144,8 +144,8 @@ func add(a, b Histogram) Histogram {
 // Compact returns the histogram in at most limit slices. Neighbours are merged
 // so that a slice holds no more than a fraction of the people in front of it:
 // the head of the line keeps its resolution, where a place decides who is next,
-// and further back a place is known within that fraction of itself. Empty and
-// negative slices vanish into their neighbours; the total is kept.
+// and further back a place is known within that fraction of itself. Empty
+// slices vanish, negative ones weigh as much as positive ones; the total is kept.
 func (h Histogram) Compact(limit int) Histogram {
 	if limit <= 0 || h.weight() == 0 {
 		return nil

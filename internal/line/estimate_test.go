@@ -1,0 +1,80 @@
+package line
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestEstimate(t *testing.T) {
+	for _, c := range []struct {
+		why              string
+		ahead, mu, theta float64
+		want             time.Duration
+		known            bool
+	}{
+		{"60 ahead, 30 a minute: the two minutes of the design", 60, 0.5, 0, 2 * time.Minute, true},
+		{"nobody ahead", 0, 0.5, 0, 0, true},
+		{"nobody ahead and nobody enters", 0, 0, 0, 0, false},
+		{"nobody enters", 60, 0, 0, 0, false},
+		{"nobody enters, but people give up", 60, 0, 0.01, 0, false},
+		{"a rate that is nonsense", 60, -1, 0, 0, false},
+		{"people give up as fast as they enter", 1000, 1, 0.001, 693147 * time.Millisecond, true}, // ln(2)/0.001 s
+		{"nobody is told more than a day", 1e9, 0.5, 0, MaxWait, true},
+		{"nor more than time can hold", math.MaxFloat64, 1e-300, 0, MaxWait, true},
+		{"unless people give up", 1e9, 0.5, 0.01, 1681124 * time.Millisecond, true},
+	} {
+		got, known := Estimate(c.ahead, c.mu, c.theta)
+		if known != c.known || (got-c.want).Abs() > time.Millisecond {
+			t.Errorf("%s: %v (%v), want %v (%v)", c.why, got, known, c.want, c.known)
+		}
+	}
+}
+
+func TestEstimateGrowsWithWhoIsAheadAndShrinksWithWhoEntersOrGivesUp(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ahead := rapid.Float64Range(0, 1e6).Draw(t, "ahead")
+		mu := rapid.Float64Range(1e-3, 1e3).Draw(t, "mu")
+		theta := rapid.Float64Range(0, 1).Draw(t, "theta")
+		more := rapid.Float64Range(1, 10).Draw(t, "more")
+		wait, known := Estimate(ahead, mu, theta)
+		if !known || wait < 0 || wait > MaxWait {
+			t.Fatalf("%v (%v)", wait, known)
+		}
+		slack := time.Microsecond
+		if longer, _ := Estimate(ahead*more+1, mu, theta); longer+slack < wait {
+			t.Errorf("more people ahead, less to wait: %v after %v", longer, wait)
+		}
+		if shorter, _ := Estimate(ahead, mu*more, theta); shorter > wait+slack {
+			t.Errorf("more enter, longer to wait: %v after %v", shorter, wait)
+		}
+		if shorter, _ := Estimate(ahead, mu, theta*more+1e-6); shorter > wait+slack {
+			t.Errorf("more give up, longer to wait: %v after %v", shorter, wait)
+		}
+		// When hardly anybody gives up it is the line over its speed.
+		plain, _ := Estimate(ahead, mu, 0)
+		if hardly, _ := Estimate(ahead, mu, 1e-14); math.Abs(float64(hardly-plain)) > 1e-6*float64(plain)+1e3 {
+			t.Errorf("%v if next to nobody gives up, %v if nobody does", hardly, plain)
+		}
+	})
+}
+
+// TestEstimateEqualsPlayingTheLineOut steps the line through time instead.
+func TestEstimateEqualsPlayingTheLineOut(t *testing.T) {
+	for _, c := range []struct{ ahead, mu, theta float64 }{
+		{1000, 5, 0}, {1000, 5, 0.001}, {50, 0.2, 0.01}, {100_000, 30, 0.0005},
+	} {
+		const dt = 0.01
+		n, played := c.ahead, 0.0
+		for n > 0 {
+			n -= (c.mu + c.theta*n) * dt
+			played += dt
+		}
+		got, _ := Estimate(c.ahead, c.mu, c.theta)
+		if math.Abs(got.Seconds()-played) > 0.001*played+2*dt {
+			t.Errorf("%v: estimate %v, played out %.1f s", c, got, played)
+		}
+	}
+}
