@@ -36,6 +36,7 @@ type Allocator struct {
 	fenced  uint64 // term of a successor that exists: nothing is sent any more
 	started fleet.Mono
 	timed   bool // a data centre that knows fleet time was heard
+	guessed bool // fleet time is the machine's: nobody knew better
 
 	centres []*centre // by name
 	rooms   map[room.ID]*pool
@@ -59,7 +60,8 @@ type centre struct {
 	grantSeq uint64
 	due      bool    // an answer is owed
 	push     bool    // there is news that cannot wait for the next report
-	probes   []probe // grants sent before the allocator knew the time
+	probes   []probe // grants sent while the allocator could learn the time
+	other    bool    // it has a fleet time that is not ours
 
 	loans map[room.ID]*loan
 }
@@ -193,7 +195,7 @@ func (a *Allocator) leads(now fleet.Mono) bool { return a.fenced == 0 && now < a
 // SetTime offers the machine's wall time, to be called about once a second. A
 // fleet that already runs goes on with its own time, as its data centres tell
 // it (see learnTime), drawn slowly toward the machine's; one that has none takes
-// the machine's once every data centre, or two seconds, have had a chance to
+// the machine's once everybody has had a chance to
 // speak. It returns how far fleet time is from the machine's.
 func (a *Allocator) SetTime(now fleet.Mono, wall fleet.Time) time.Duration {
 	if a.clock.Err(now) != fleet.Unsynced {
@@ -203,7 +205,15 @@ func (a *Allocator) SetTime(now fleet.Mono, wall fleet.Time) time.Duration {
 	if a.timed {
 		return 0
 	}
-	if now.Sub(a.started) > timeWait || (a.cfg.Bootstrap && !silent) {
+	wait := timeWait
+	switch {
+	case !silent && a.cfg.Bootstrap:
+		wait = 0
+	case !silent:
+		wait = timeWait / 2
+	}
+	if now.Sub(a.started) >= wait {
+		a.guessed = !a.cfg.Bootstrap
 		a.clock.Set(now, wall, 0)
 		a.due = now
 	}
@@ -281,23 +291,34 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 // learnTime takes over the time of a fleet that already runs. A report alone may
 // have been under way for long; one that answers a grant of ours was written
 // after that grant was sent, so its time lies between then and now.
+//
+// A time that was only the machine's gives way to the fleet's as soon as a data
+// centre turns up that knows one; until its answer is there it is not told ours.
 func (a *Allocator) learnTime(now fleet.Mono, d *centre, m *wire.Report) {
-	if a.clock.Err(now) != fleet.Unsynced {
-		d.probes = nil
+	unknown := a.clock.Err(now) == fleet.Unsynced
+	if !unknown && !a.guessed {
+		d.probes, d.other = nil, false
 		return
 	}
 	if m.AsOf <= 0 || m.AsOfErr > fleet.MaxError {
 		return
 	}
 	a.timed = true
-	if m.Seen != a.cfg.Term {
+	// What a data centre had from us differs by less than this, however late.
+	d.other = !unknown && (m.AsOf > a.clock.Now(now).Add(timeApart) || m.AsOf < a.clock.Now(now).Add(-timeApart))
+	if m.Seen != a.cfg.Term || (!unknown && !d.other) {
 		return
 	}
 	trip, ok := answered(d.probes, now, m)
 	if ok && (trip <= fleet.Guard || now.Sub(a.started) > time.Second) { // at first only a good one
+		a.clock, a.guessed = fleet.Clock{}, false
 		a.clock.Set(now, m.AsOf.Add(trip/2), trip/2)
 	}
 }
+
+// timeApart is by how much the time of a data centre must differ from the
+// leader's to be another one and not the same, told late.
+const timeApart = time.Second
 
 func (a *Allocator) find(name string) *centre {
 	i, ok := slices.BinarySearchFunc(a.centres, name, func(d *centre, name string) int { return cmp.Compare(d.name, name) })

@@ -50,7 +50,8 @@ type edge struct {
 // and of what it has not reported it can have spent no more than that and
 // renewed no more than renewCeil-renewed.
 type account struct {
-	// Written here, cumulative, never lowered: the most that was ever sent.
+	// Written here, cumulative, never lowered within a tenure: the most that was
+	// ever sent.
 	granted, rateGranted, renewCeil uint64
 	keep, rateKeep                  uint64
 	life                            uint32

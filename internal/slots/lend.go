@@ -43,13 +43,17 @@ func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant
 	}
 	d.due, d.push = false, false
 	d.grantSeq++
-	if a.clock.Err(now) == fleet.Unsynced {
+	atErr := a.clock.Err(now)
+	if atErr == fleet.Unsynced || a.guessed {
 		d.probes = remember(d.probes, probe{seq: d.grantSeq, at: now})
+	}
+	if d.other {
+		atErr = fleet.Unsynced
 	}
 	head := wire.Grant{
 		To: d.name, Inc: d.inc, From: a.cfg.Term, Seq: d.grantSeq,
 		Acked: d.parts.Done(), Echo: d.echo, Dwell: now.Sub(d.recv),
-		At: ft, AtErr: a.clock.Err(now), Lease: a.cfg.Params.RegionalLease,
+		At: ft, AtErr: atErr, Lease: a.cfg.Params.RegionalLease,
 	}
 	if d.promise || !d.adopted {
 		head.Verdict, head.Lease = wire.Promise, 0

@@ -468,11 +468,17 @@ func (a *Aggregator) settle(now fleet.Mono, e *edge, bye bool) {
 			}
 		}
 		acc.phantom, acc.frozen, acc.frozenBlind, acc.silent = 0, 0, 0, false
+		// What was granted and never reached the edge belongs to the tenure that is
+		// over, and may have been presumed spent, forgotten and lent again since.
+		seen := acc.spent + acc.returned
+		if acc.report != nil {
+			seen = max(seen, acc.report.Granted)
+		}
+		acc.granted = min(acc.granted, seen)
 		acc.dirty, b.dirty, b.stale = true, true, true
 	}
 	if bye {
 		e.state = left
-		// Rights granted but never seen by the edge come back: nobody can spend them.
 		for _, acc := range e.accounts {
 			acc.returned = max(acc.returned, acc.granted-acc.spent)
 			acc.want, acc.parked, acc.parkedN = 0, nil, 0
