@@ -29,6 +29,7 @@ func Verdicts() []Verdict { return []Verdict{Queue, Serve, Admit, Hold} }
 // metrics.
 type Reason uint8
 
+// The reasons.
 const (
 	None     Reason = iota
 	Session         // the ticket holds a valid session
@@ -63,6 +64,7 @@ func Reasons() []Reason {
 // Fresh is why a visitor who brought a ticket was given a new place.
 type Fresh uint8
 
+// What became of the ticket.
 const (
 	Kept     Fresh = iota // the ticket that was brought is the one in the decision
 	Newcomer              // no ticket was brought

@@ -87,7 +87,7 @@ func size(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
+	defer os.RemoveAll(dir) // a temporary directory
 	file := filepath.Join(dir, "edge")
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", file, "./cmd/edge")
 	cmd.Stderr = os.Stderr

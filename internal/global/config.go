@@ -66,15 +66,14 @@ func (c *Config) Validate() []error {
 
 // split returns the faults that an error holds.
 func split(err error) []error {
-	var faults room.Faults
-	if errors.As(err, &faults) {
+	if faults, ok := errors.AsType[room.Faults](err); ok {
 		var out []error
 		for _, f := range faults {
 			out = append(out, f)
 		}
 		return out
 	}
-	if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // exactly what errors.Join returned
+	if many, ok := err.(interface{ Unwrap() []error }); ok { // exactly what errors.Join returned
 		return many.Unwrap()
 	}
 	return []error{err}

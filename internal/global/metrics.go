@@ -80,8 +80,11 @@ var ages = []struct {
 	label string
 	upTo  time.Duration
 }{
-	{"0-1m", time.Minute}, {"1-5m", 5 * time.Minute}, {"5-15m", 15 * time.Minute},
-	{"15-60m", time.Hour}, {"60m+", 1 << 60},
+	{"0-1m", time.Minute},
+	{"1-5m", 5 * time.Minute},
+	{"5-15m", 15 * time.Minute},
+	{"15-60m", time.Hour},
+	{"60m+", 1 << 60},
 }
 
 // Collect implements [prometheus.Collector].

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"vestibule/internal/fleet"
@@ -159,16 +160,16 @@ func (p *publisher) look(ctx context.Context) {
 
 // stampNow tells versions of the file and of its pages apart.
 func (p *publisher) stampNow() string {
-	stamp := ""
+	var stamp strings.Builder
 	for _, name := range append(slices.Sorted(maps.Keys(p.pages)), p.file) {
 		info, err := os.Stat(name)
 		if err != nil {
-			stamp += err.Error() + ";"
+			stamp.WriteString(err.Error() + ";")
 			continue
 		}
-		stamp += fmt.Sprintf("%s %d %d;", name, info.ModTime().UnixNano(), info.Size())
+		fmt.Fprintf(&stamp, "%s %d %d;", name, info.ModTime().UnixNano(), info.Size())
 	}
-	return stamp
+	return stamp.String()
 }
 
 // publish writes the document where the store or this node has another one.

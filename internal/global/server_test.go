@@ -158,7 +158,7 @@ func overwrite(t *testing.T, file, text string) {
 func total(set *room.Set, name string) int {
 	for _, r := range set.Rooms() {
 		if r.Name == name {
-			return int(r.TotalActiveUsers)
+			return r.TotalActiveUsers
 		}
 	}
 	return -1

@@ -2,6 +2,7 @@ package node
 
 import (
 	"log/slog"
+	"slices"
 	"sync"
 )
 
@@ -30,8 +31,8 @@ func (c *Closer) Close(log *slog.Logger) {
 	steps := c.steps
 	c.steps = nil
 	c.mu.Unlock()
-	for i := len(steps) - 1; i >= 0; i-- {
-		log.Debug("closing", slog.String("step", steps[i].name))
-		steps[i].do()
+	for _, step := range slices.Backward(steps) {
+		log.Debug("closing", slog.String("step", step.name))
+		step.do()
 	}
 }

@@ -311,7 +311,7 @@ func writeFile(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(tmp.Name()) //nolint:errcheck // gone already when all went well
+	defer os.Remove(tmp.Name()) // gone already when all went well
 	if _, err := tmp.Write(data); err != nil {
 		return errors.Join(err, tmp.Close())
 	}

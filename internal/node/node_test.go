@@ -133,10 +133,12 @@ func TestAJumpOfTheWallClockIsASleep(t *testing.T) {
 		by   time.Duration
 		want uint64
 	}{
-		{0, 0}, {jumpLimit / 2, 0}, // a time daemon
-		{-time.Hour, 0}, // set back: no lease is believed for longer
+		{0, 0},
+		{jumpLimit / 2, 0}, // a time daemon
+		{-time.Hour, 0},    // set back: no lease is believed for longer
 		{jumpLimit + 100*time.Millisecond, 1},
-		{0, 1}, {8 * time.Hour, 2},
+		{0, 1},
+		{8 * time.Hour, 2},
 	} {
 		jump(step.by)
 		before := c.Now()

@@ -29,10 +29,10 @@ func Main[C Config](command string, cfg C, base *Base, args []string, stdout, st
 	case errors.Is(err, ErrUsage):
 		return ExitUsage
 	case err != nil:
-		fmt.Fprintf(stderr, "%s: the configuration is not valid:\n%v\n", command, err) //nolint:errcheck // nowhere left to say it
+		fmt.Fprintf(stderr, "%s: the configuration is not valid:\n%v\n", command, err) // nowhere left to say it
 		return ExitUsage
 	case check:
-		fmt.Fprintf(stdout, "%s: the configuration is valid\n", command) //nolint:errcheck // the exit code says it too
+		fmt.Fprintf(stdout, "%s: the configuration is valid\n", command) // the exit code says it too
 		return ExitOK
 	}
 	log := NewLogger(stderr, base.Log)

@@ -214,11 +214,11 @@ func (w *World) cutRegion() {
 // stop lets a process stand still for a while and go on as if nothing had been.
 func (w *World) stop() {
 	d, until := w.last()
-	switch k := w.chaos.IntN(4); {
-	case k == 0:
+	switch w.chaos.IntN(4) {
+	case 0:
 		w.tell("the coordinator stands still for %v", d)
 		w.newest().asleep = until
-	case k == 1:
+	case 1:
 		r := w.regions[w.chaos.IntN(len(w.regions))]
 		w.tell("%s's aggregator stands still for %v", r.name, d)
 		r.newest().asleep = until

@@ -99,7 +99,6 @@ type books struct {
 	joined    uint64
 	entered   uint64
 	waiting   line.Histogram
-	want      uint64
 	starved   bool   // somebody is parked whom no right in the data centre serves
 	stale     bool   // something changed since rights were last divided
 	dirty     bool   // something changed since the last report to global

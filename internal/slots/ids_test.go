@@ -19,7 +19,6 @@ func TestASessionIsNeverCancelledAway(t *testing.T) {
 			skew   int64 // milliseconds
 			asOf   fleet.Time
 			moves  []wire.Move // not reported yet
-			counts counts      // what is not reported yet, as the edge would count it
 		}
 		life := rapid.Uint32Range(3, 40).Draw(t, "life")
 		after := wire.RenewAfter(life)

@@ -2,10 +2,13 @@ package slots_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
 	"vestibule/internal/admission"
+	"vestibule/internal/fleet"
+	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
 )
 
@@ -141,17 +144,21 @@ func (w *world) issued(p *person, d admission.Decision) {
 // active returns how many sessions of the room are valid somewhere, in all or
 // in one data centre: the slowest clock of an edge says.
 func (w *world) active(r *roomTruth, s *site) int {
-	slowest := w.fleetTime()
-	for _, e := range w.edges {
-		if !e.gone {
-			if st := e.core.Status(e.read(w.now)); st.Synced {
-				slowest = min(slowest, st.Time)
+	ends := map[*site]fleet.Time{} // by whom a session of a data centre is judged latest
+	for _, home := range w.sites {
+		ends[home] = math.MaxInt64
+		for _, e := range w.edges {
+			if now := e.read(w.now); !e.gone && e.core.Status(now).Synced {
+				ends[home] = min(ends[home], e.core.Judges(now, ticket.DCOf(home.name)))
 			}
+		}
+		if ends[home] == math.MaxInt64 {
+			ends[home] = w.fleetTime()
 		}
 	}
 	n := 0
 	for id, until := range r.until {
-		if int64(until)*1000 > int64(slowest) && (s == nil || r.home[id] == s) {
+		if int64(until)*1000 > int64(ends[r.home[id]]) && (s == nil || r.home[id] == s) {
 			n++
 		}
 	}

@@ -118,7 +118,7 @@ func (a *Allocator) Ledger(id room.ID) RootLedger {
 	if p == nil {
 		return RootLedger{}
 	}
-	l := RootLedger{Total: p.Total, Rate: p.RoomConfig.Rate, Complete: a.complete(p), View: p.view}
+	l := RootLedger{Total: p.Total, Rate: p.Rate, Complete: a.complete(p), View: p.view}
 	l.Free, l.RateFree = a.free(p)
 	for _, d := range a.centres {
 		c := CentreLedger{Name: d.name, Adopted: d.adopted}

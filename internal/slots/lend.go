@@ -38,7 +38,7 @@ func (a *Allocator) Grants(now fleet.Mono) []wire.Grant {
 }
 
 func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant {
-	if !d.heard || (!d.due && !(d.push && d.adopted)) {
+	if !d.heard || (!d.due && (!d.push || !d.adopted)) {
 		return nil
 	}
 	d.due, d.push = false, false

@@ -167,15 +167,18 @@ type logger struct {
 	fatal chan<- string
 }
 
-func (l logger) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
-func (l logger) Warnf(format string, v ...any)   { l.log.Warn(fmt.Sprintf(format, v...)) }
-func (l logger) Errorf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
+func (l logger) Noticef(format string, v ...any) { l.log.Debug("nats", told(format, v)) }
+func (l logger) Warnf(format string, v ...any)   { l.log.Warn("nats", told(format, v)) }
+func (l logger) Errorf(format string, v ...any)  { l.log.Error("nats", told(format, v)) }
 func (l logger) Debugf(string, ...any)           {}
 func (l logger) Tracef(string, ...any)           {}
 
+// told is what the server says.
+func told(format string, v []any) slog.Attr { return slog.String("text", fmt.Sprintf(format, v...)) }
+
 func (l logger) Fatalf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
-	l.log.Error(text)
+	l.log.Error("nats", slog.String("text", text))
 	select {
 	case l.fatal <- text:
 	default:
