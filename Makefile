@@ -63,9 +63,10 @@ fuzz: ## fuzz every parser for FUZZTIME
 		grep -h '^fuzz: elapsed' $(TOOLS)/fuzz.log | tail -1; rm -f $(TOOLS)/fuzz.log; done
 
 .PHONY: sim
-sim: ## hold the promises over SEEDS varied fleets, beginning with seed FIRST
+sim: ## hold the promises over SEEDS varied fleets without and with faults, from seed FIRST
 	$(GO) build -o bin/vestibule ./cmd/vestibule
 	bin/vestibule simulate --vary --seeds $(SEEDS) --seed $(FIRST)
+	bin/vestibule simulate --vary --faults --seeds $(SEEDS) --seed $(FIRST)
 
 .PHONY: bench
 bench: ## the figures of the README, each beside its goal

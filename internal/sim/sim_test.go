@@ -29,11 +29,25 @@ func TestNoLimitIsExceededByVariedFleets(t *testing.T) {
 	}
 }
 
+func TestNoLimitIsExceededWhateverBreaks(t *testing.T) {
+	seeds := uint64(24)
+	if testing.Short() {
+		seeds = 8
+	}
+	for seed := range seeds {
+		if r := New(VaryFaults(seed)).Run(); r.Fault != "" {
+			t.Errorf("%s\nreplay: vestibule simulate --vary --faults --trace --seed %d", r.Fault, seed)
+		}
+	}
+}
+
 func TestEqualSeedsGiveEqualRuns(t *testing.T) {
-	for _, seed := range []uint64{3, 86} {
-		first, second := New(Vary(seed)).Run(), New(Vary(seed)).Run()
-		if first.Table() != second.Table() {
-			t.Errorf("seed %d: two runs differ:\n%s\n%s", seed, first.Table(), second.Table())
+	for _, draw := range []func(uint64) Config{Vary, VaryFaults} {
+		for _, seed := range []uint64{3, 86} {
+			first, second := New(draw(seed)).Run(), New(draw(seed)).Run()
+			if first.Table() != second.Table() {
+				t.Errorf("seed %d: two runs differ:\n%s\n%s", seed, first.Table(), second.Table())
+			}
 		}
 	}
 	if New(Vary(3)).Run().Table() == New(Vary(4)).Run().Table() {

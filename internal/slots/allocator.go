@@ -300,7 +300,7 @@ func (a *Allocator) learnTime(now fleet.Mono, d *centre, m *wire.Report) {
 		d.probes, d.other = nil, false
 		return
 	}
-	if m.AsOf <= 0 || m.AsOfErr > fleet.MaxError {
+	if m.AsOf <= 0 || m.AsOfErr > timeRough {
 		return
 	}
 	a.timed = true
@@ -310,7 +310,9 @@ func (a *Allocator) learnTime(now fleet.Mono, d *centre, m *wire.Report) {
 		return
 	}
 	trip, ok := answered(d.probes, now, m)
-	if ok && (trip <= fleet.Guard || now.Sub(a.started) > time.Second) { // at first only a good one
+	since := now.Sub(a.started) // at first only a good answer will do
+	ok = ok && (trip <= fleet.Guard || since > time.Second) && (m.AsOfErr <= fleet.MaxError || since > timeWait)
+	if ok {
 		a.clock, a.guessed = fleet.Clock{}, false
 		a.clock.Set(now, m.AsOf.Add(trip/2), trip/2)
 	}
@@ -319,6 +321,10 @@ func (a *Allocator) learnTime(now fleet.Mono, d *centre, m *wire.Report) {
 // timeApart is by how much the time of a data centre must differ from the
 // leader's to be another one and not the same, told late.
 const timeApart = time.Second
+
+// timeRough is how unsure of the fleet's time a data centre may be to know better
+// than a new leader's machine.
+const timeRough = 10 * time.Second
 
 func (a *Allocator) find(name string) *centre {
 	i, ok := slices.BinarySearchFunc(a.centres, name, func(d *centre, name string) int { return cmp.Compare(d.name, name) })

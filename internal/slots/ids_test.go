@@ -16,9 +16,9 @@ import (
 func TestASessionIsNeverCancelledAway(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type edge struct {
-			skew   int64 // milliseconds
-			asOf   fleet.Time
-			moves  []wire.Move // not reported yet
+			skew  int64 // milliseconds
+			asOf  fleet.Time
+			moves []wire.Move // not reported yet
 		}
 		life := rapid.Uint32Range(3, 40).Draw(t, "life")
 		after := wire.RenewAfter(life)
@@ -106,20 +106,25 @@ func TestDoublesAreCountedOnce(t *testing.T) {
 		{"renewed", []wire.Move{{ID: 7, Until: s + 60}, {ID: 7, From: s + 60, Until: s + 70}}, 1, 0},
 		{"renewed by four requests of one page", []wire.Move{
 			{ID: 7, Until: s + 60},
-			{ID: 7, From: s + 60, Until: s + 70}, {ID: 7, From: s + 60, Until: s + 70},
-			{ID: 7, From: s + 60, Until: s + 71}, {ID: 7, From: s + 60, Until: s + 70},
+			{ID: 7, From: s + 60, Until: s + 70},
+			{ID: 7, From: s + 60, Until: s + 70},
+			{ID: 7, From: s + 60, Until: s + 71},
+			{ID: 7, From: s + 60, Until: s + 70},
 		}, 1, 0},
 		{"and then by the one whose cookie came last", []wire.Move{
 			{ID: 7, Until: s + 60},
-			{ID: 7, From: s + 60, Until: s + 70}, {ID: 7, From: s + 60, Until: s + 71},
+			{ID: 7, From: s + 60, Until: s + 70},
+			{ID: 7, From: s + 60, Until: s + 71},
 			{ID: 7, From: s + 70, Until: s + 80},
 		}, 1, 0},
 		{"told in the wrong order", []wire.Move{
 			{ID: 7, From: s + 60, Until: s + 70}, {ID: 7, Until: s + 60},
 		}, 1, 0},
 		{"a copy that lives on its own", []wire.Move{
-			{ID: 7, Until: s + 60}, {ID: 7, From: s + 60, Until: s + 70},
-			{ID: 7, From: s + 70, Until: s + 90}, {ID: 7, From: s + 70, Until: s + 120},
+			{ID: 7, Until: s + 60},
+			{ID: 7, From: s + 60, Until: s + 70},
+			{ID: 7, From: s + 70, Until: s + 90},
+			{ID: 7, From: s + 70, Until: s + 120},
 		}, 1, 1},
 		{"two visitors", []wire.Move{{ID: 7, Until: s + 60}, {ID: 8, Until: s + 60}}, 2, 0},
 	} {

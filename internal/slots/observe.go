@@ -81,7 +81,7 @@ func (a *Aggregator) learnTime(now fleet.Mono, m *wire.Report) {
 		a.probes = nil
 		return
 	}
-	if trip, ok := answered(a.probes, now, m); ok {
+	if trip, ok := answered(a.probes, now, m); ok && m.AsOfErr <= fleet.MaxError {
 		a.clock.Set(now, m.AsOf.Add(trip/2), trip/2+m.AsOfErr)
 	}
 }
@@ -89,7 +89,7 @@ func (a *Aggregator) learnTime(now fleet.Mono, m *wire.Report) {
 // answered returns how long ago the grant was sent that m answers, where m tells
 // the time and that was not long ago.
 func answered(probes []probe, now fleet.Mono, m *wire.Report) (trip time.Duration, ok bool) {
-	if m.AsOf <= 0 || m.AsOfErr > fleet.MaxError {
+	if m.AsOf <= 0 {
 		return 0, false
 	}
 	for _, p := range probes {
