@@ -176,7 +176,7 @@ func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
 	// called by the place of people who are there, held at an edge: whoever
 	// stands in front of them without being there is passed, and goes first on
 	// coming back. Where too few are there, the line itself tells how far to call.
-	called := float64(avail) + max(1, x.pace.factor*paceAhead*v.Mu)
+	called := float64(avail) + x.pace.factor*paceAhead*v.Mu
 	if n := int(called + 0.5); n < len(x.parked) {
 		v.Horizon = x.parked[n]
 	} else {
