@@ -118,10 +118,23 @@ func (e *Engine) SetRooms(now fleet.Mono, rooms []Room) {
 			e.rooms[r.ID] = s
 			e.order = append(e.order, s)
 		}
+		if s.Epoch != r.Epoch {
+			e.void(now, s, r.Epoch)
+		}
 		s.Room, s.gone, s.dirty = r, false, true
 	}
 	slices.SortFunc(e.order, func(a, b *roomState) int { return cmp.Compare(a.ID, b.ID) })
 	e.link.hurry(now, e.cfg.Params.ReportGap)
+}
+
+// void gives those who are held new places: the epoch has changed, and with
+// their old tickets they would be admitted and turned away at the next request.
+func (e *Engine) void(now fleet.Mono, r *roomState, epoch uint32) {
+	ft, _ := e.time(now)
+	for _, v := range r.parked {
+		v.Ticket = e.newTicket(ft, epoch)
+	}
+	heap.Init(&r.parked)
 }
 
 // time returns fleet time, or the machine's guess at it before the first
@@ -148,6 +161,7 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 		return Decision{Reason: Unknown, Retry: e.cfg.Params.Refresh, Ticket: t}
 	}
 	ft, sure := e.time(now)
+	synced := e.clock.Err(now) != fleet.Unsynced
 	fresh := Kept
 	switch {
 	case t.ID == 0:
@@ -156,27 +170,46 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 		fresh = Void
 	case t.Valid(e.Judges(now, t.Home)):
 		return e.serve(now, ft, sure, r, t)
+	case e.known(now, r, t.ID) != 0:
+		return e.repeat(now, ft, sure, r, t)
 	case t.IsAdmitted():
 		fresh = Expired
 	case ft.Second()-int64(t.Seen) > int64(e.cfg.Params.Grace/time.Second):
 		fresh = Lost
 	}
-	// Before fleet time was ever told there is nothing to stamp a place with.
-	d := Decision{Fresh: fresh, Reseal: e.clock.Err(now) != fleet.Unsynced}
+	// Before fleet time was ever told there is nothing to stamp a place with,
+	// and nothing to count a check-in by.
+	d := Decision{Fresh: fresh, Reseal: synced}
 	if fresh != Kept {
-		t = ticket.Ticket{ID: e.newID(), Joined: ft, Seen: uint32(ft.Second()), Epoch: r.Epoch}
-	} else {
-		if until := r.recent.get(t.ID); int64(until)*1000 > int64(ft) {
-			// Admitted here a moment ago: the reply was lost, or this is another
-			// request of the same page. Charged once.
-			t.Until, t.Admitted, t.Home = until, uint32(ft.Second()), e.home
-			d.Verdict, d.Reason, d.Ticket = Serve, Repeated, t
-			return d
-		}
+		t = e.newTicket(ft, r.Epoch)
+	} else if synced {
 		e.checkIn(r, ft, &t)
 	}
 	d.Ticket = t
 	e.decide(now, ft, sure, r, &d)
+	return d
+}
+
+// known returns the expiry second of the newest stamp that this edge gave the
+// ticket, if the session is still valid; else 0.
+func (e *Engine) known(now fleet.Mono, r *roomState, id uint64) uint32 {
+	until := r.recent.get(id)
+	if int64(until)*1000 <= int64(e.Judges(now, e.home)) {
+		return 0
+	}
+	return until
+}
+
+// repeat answers a ticket without a session whose visitor has one all the
+// same: the reply that told so was lost, or this is another request of the
+// same page. It is charged once, and may be renewed as any session.
+func (e *Engine) repeat(now fleet.Mono, ft fleet.Time, sure bool, r *roomState, t ticket.Ticket) Decision {
+	t.Until, t.Home = r.recent.get(t.ID), e.home
+	if t.Admitted == 0 {
+		t.Admitted = uint32(ft.Second())
+	}
+	d := e.serve(now, ft, sure, r, t)
+	d.Reason, d.Reseal = Repeated, true
 	return d
 }
 
@@ -197,6 +230,10 @@ func (e *Engine) Judges(now fleet.Mono, home ticket.DC) fleet.Time {
 	return ft.Add(margin)
 }
 
+func (e *Engine) newTicket(ft fleet.Time, epoch uint32) ticket.Ticket {
+	return ticket.Ticket{ID: e.newID(), Joined: ft, Seen: uint32(ft.Second()), Epoch: epoch}
+}
+
 func (e *Engine) newID() uint64 {
 	for {
 		if id := e.cfg.Rand.Uint64(); id != 0 {
@@ -212,19 +249,22 @@ func (e *Engine) checkIn(r *roomState, ft fleet.Time, t *ticket.Ticket) {
 	if r.wait.advance(ft) {
 		r.dirty = true
 	}
-	first := t.Flags&ticket.Returned == 0
-	if first {
+	if t.Flags&ticket.Returned == 0 { // never counted yet: nothing to take back
 		t.Flags |= ticket.Returned
+		t.Seen = seen
 		r.joined++
+		r.wait.add(t.Joined, seen, 1)
+		r.arrive(ft)
+		return
 	}
-	if first || windowOf(int64(t.Seen)) != windowOf(int64(seen)) {
-		if !first {
-			r.wait.add(t.Joined, t.Seen, -1)
-		}
+	// A ticket seen by an edge whose clock is ahead is counted there, in a window
+	// that has not begun here.
+	if windowOf(int64(t.Seen)) < windowOf(int64(seen)) {
+		r.wait.add(t.Joined, t.Seen, -1)
 		r.wait.add(t.Joined, seen, 1)
 		r.dirty = true
 	}
-	if first || int64(t.Seen)/60 != int64(seen)/60 {
+	if int64(t.Seen)/60 < int64(seen)/60 {
 		r.arrive(ft)
 	}
 	t.Seen = max(t.Seen, seen)
@@ -264,6 +304,9 @@ func (e *Engine) serve(now fleet.Mono, ft fleet.Time, sure bool, r *roomState, t
 		r.sessions.stamp(until)
 		r.move(wire.Move{ID: t.ID, From: from, Until: until})
 		r.recent.put(t.ID, until)
+		if int64(t.Seen)/60 != ft.Second()/60 {
+			r.arrive(ft)
+		}
 		r.dirty = true
 		from = until
 		if r.renewed+2 >= r.renewCeil {
@@ -272,9 +315,6 @@ func (e *Engine) serve(now fleet.Mono, ft fleet.Time, sure bool, r *roomState, t
 	}
 	if from == t.Until {
 		return d
-	}
-	if int64(t.Seen)/60 != ft.Second()/60 {
-		r.arrive(ft)
 	}
 	d.Ticket.Until = from
 	d.Ticket.Seen = uint32(ft.Second())
@@ -433,10 +473,9 @@ func (e *Engine) Release(now fleet.Mono, out []*Visit) []*Visit {
 				break
 			}
 			d := Decision{Ticket: v.Ticket}
-			if until := r.recent.get(v.Ticket.ID); int64(until)*1000 > int64(ft) {
+			if e.known(now, r, v.Ticket.ID) != 0 {
 				// Another request with this ticket went in while this one was held.
-				d.Ticket.Until, d.Ticket.Admitted, d.Ticket.Home = until, uint32(ft.Second()), e.home
-				d.Verdict, d.Reason, d.Reseal = Serve, Repeated, true
+				d = e.repeat(now, ft, sure, r, v.Ticket)
 			} else if !e.charge(now, ft, r, &d) {
 				break
 			}

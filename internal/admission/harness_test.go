@@ -80,6 +80,20 @@ func (r *regional) grant(now fleet.Mono, credit, rate uint64) {
 	r.room(now, r.held)
 }
 
+// lease hears the edge and answers with a lease, of a new tenure where the old
+// one has lapsed.
+func (r *regional) lease(now fleet.Mono) {
+	r.t.Helper()
+	if r.hear(now).Final {
+		r.ten++
+		r.held.RateGranted = 0 // what was used stays behind with the old tenure
+	}
+	r.grant(now, 0, 0)
+	if !r.e.Status(now).Leased {
+		r.t.Fatal("the edge did not take the lease")
+	}
+}
+
 // room sends one room's part of a grant, with a fresh lease.
 func (r *regional) room(now fleet.Mono, g wire.RoomGrant) {
 	r.say(now, wire.Grant{Lease: 3 * time.Second, Rooms: []wire.RoomGrant{g}})

@@ -17,8 +17,7 @@ type Visit struct {
 	Decision Decision      // set when the engine has decided
 	Data     any           // the shell's own
 
-	index   int // in the heap, -1 when not held
-	counted bool
+	index int // in the heap, -1 when not held
 }
 
 // parked holds visits ordered by who joined first; the ticket's random id

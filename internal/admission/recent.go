@@ -41,17 +41,8 @@ func (r *recent) put(id uint64, until uint32) {
 		return
 	}
 	e := &r.ring[r.next]
-	if e.id != 0 {
-		delete(r.index, e.id)
-	}
+	delete(r.index, e.id)
 	*e = recentEntry{id: id, until: until}
 	r.index[id] = int32(r.next)
 	r.next = (r.next + 1) % len(r.ring)
-}
-
-func (r *recent) drop(id uint64) {
-	if i, ok := r.index[id]; ok {
-		delete(r.index, id)
-		r.ring[i] = recentEntry{}
-	}
 }

@@ -130,6 +130,10 @@ func (e *Engine) Apply(now fleet.Mono, g wire.Grant) {
 	if g.To != e.cfg.Edge || g.Inc != l.inc {
 		return
 	}
+	if was := l.retired; !l.leased(now) && l.retired != was {
+		// The answer came too late: only the final report lets us go on.
+		l.hurry(now, e.cfg.Params.ReportGap)
+	}
 	before := l.seen
 	if !l.follow(g.From) {
 		return

@@ -11,6 +11,7 @@ import (
 // tickets again.
 type sessions struct {
 	base int64 // first second held
+	end  int64 // first second after those held; all cells outside [base, end) are zero
 	ring []sessionCount
 	live int64 // sum of stamped-consumed over what is held
 }
@@ -21,42 +22,34 @@ type sessionCount struct{ stamped, consumed uint32 }
 const maxSpan = 1 << 13
 
 // at returns the counters of second until, or nil if it lies outside what can
-// still be counted.
+// still be counted. The second b lies at index b mod length, so that seconds
+// may be added at either end.
 func (s *sessions) at(until int64) *sessionCount {
 	if s.ring == nil {
-		s.base = until - 1
+		s.base, s.end = until, until+1
 		s.ring = make([]sessionCount, 64)
 	}
-	for until < s.base { // a ticket older than any before: rare, and bounded by the watermark
-		if s.base-until >= maxSpan || !s.grow(s.base-until) {
-			return nil
-		}
-		s.base = until
+	base, end := min(s.base, until), max(s.end, until+1)
+	if end-base > int64(len(s.ring)) && !s.grow(end-base) {
+		return nil
 	}
-	for until >= s.base+int64(len(s.ring)) {
-		if !s.grow(1) {
-			return nil
-		}
-	}
+	s.base, s.end = base, end
 	return &s.ring[until&int64(len(s.ring)-1)]
 }
 
-// grow doubles the ring until it has room for more seconds; the second b lies
-// at index b mod length, before and after.
-func (s *sessions) grow(more int64) bool {
-	n := len(s.ring)
-	size := n * 2
-	for int64(size) < int64(n)+more {
-		size *= 2
-	}
-	if size > maxSpan {
+// grow doubles the ring until it has room for span seconds.
+func (s *sessions) grow(span int64) bool {
+	if span > maxSpan {
 		return false
 	}
-	ring := make([]sessionCount, size)
-	for b := s.base; b < s.base+int64(n); b++ {
-		ring[b&int64(size-1)] = s.ring[b&int64(n-1)]
+	size := int64(len(s.ring))
+	for size < span {
+		size *= 2
 	}
-	// Seconds below base that the larger ring can now hold are empty.
+	ring := make([]sessionCount, size)
+	for b := s.base; b < s.end; b++ {
+		ring[b&(size-1)] = s.ring[b&int64(len(s.ring)-1)]
+	}
 	s.ring = ring
 	return true
 }
@@ -89,14 +82,13 @@ func (s *sessions) forget(watermark fleet.Time) {
 		return
 	}
 	mask := int64(len(s.ring) - 1)
-	end := s.base + int64(len(s.ring))
-	for s.base < end && fleet.Time(s.base*1000).Add(fleet.Guard) <= watermark {
+	for s.base < s.end && fleet.Time(s.base*1000).Add(fleet.Guard) <= watermark {
 		c := &s.ring[s.base&mask]
 		s.live -= int64(c.stamped) - int64(c.consumed)
 		*c = sessionCount{}
 		s.base++
 	}
-	if s.base == end { // nothing was held; follow the watermark in one step
+	if s.base == s.end { // nothing is held; begin where the next ticket lies
 		s.ring = nil
 	}
 }
@@ -104,7 +96,7 @@ func (s *sessions) forget(watermark fleet.Time) {
 // report appends the counters that are not zero.
 func (s *sessions) report(out []wire.Expiry) []wire.Expiry {
 	mask := int64(len(s.ring) - 1)
-	for b := s.base; b < s.base+int64(len(s.ring)); b++ {
+	for b := s.base; b < s.end; b++ {
 		if c := s.ring[b&mask]; c != (sessionCount{}) {
 			out = append(out, wire.Expiry{Until: uint32(b), Stamped: uint64(c.stamped), Consumed: uint64(c.consumed)})
 		}

@@ -45,6 +45,7 @@ func (w *waitBook) advance(now fleet.Time) (dropped bool) {
 	if cur-w.newest > windowsKept {
 		w.newest = cur - windowsKept
 	}
+	emptied := false
 	for w.newest < cur {
 		w.newest++
 		old := &w.windows[w.newest%windowsKept]
@@ -55,9 +56,10 @@ func (w *waitBook) advance(now fleet.Time) (dropped bool) {
 				dropped = true
 			}
 		}
+		emptied = emptied || len(old.counts) > 0
 		old.counts = old.counts[:0]
 	}
-	if dropped {
+	if emptied { // also where everybody had moved on: the book must not grow with its age
 		w.trim()
 	}
 	return dropped

@@ -1,0 +1,345 @@
+package admission
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
+)
+
+// later is a fleet time as a ticket's second, so long after at(0).
+func later(d time.Duration) uint32 { return uint32(present.Add(d).Second()) }
+
+func TestALostReplyIsChargedOnce(t *testing.T) {
+	e, r := newEdge(t, at(0), 10, 10)
+	old := waiting(7, time.Minute)
+	first := e.Arrive(at(0), sale, old)
+	for range 50 { // and so are the many requests of one page
+		again := e.Arrive(at(time.Second), sale, old)
+		if again.Verdict != Serve || again.Reason != Repeated || again.Ticket.Until != first.Ticket.Until || !again.Reseal {
+			t.Fatalf("again: %v (%v) until %d, want the ticket of the first, until %d", again.Verdict, again.Reason, again.Ticket.Until, first.Ticket.Until)
+		}
+	}
+	rep := r.hear(at(time.Second)).Rooms[0]
+	if rep.Spent != 1 || rep.Renewed != 0 || len(rep.Moves) != 1 || rep.Active != 1 {
+		t.Errorf("spent %d, renewed %d, moves %v, active %d", rep.Spent, rep.Renewed, rep.Moves, rep.Active)
+	}
+}
+
+// TestALostReplyCostsNobodyTheSession: whoever comes back within the session's
+// duration is inside, whichever ticket the browser kept.
+func TestALostReplyCostsNobodyTheSession(t *testing.T) {
+	e, r := newEdge(t, at(0), 10, 10)
+	lease := func(d time.Duration) { r.lease(at(d)) }
+	place := waiting(7, time.Minute)
+	pass := e.Arrive(at(0), sale, place).Ticket
+
+	lease(200 * time.Second)
+	d := e.Arrive(at(200*time.Second), sale, place)
+	if d.Reason != Repeated || d.Ticket.Until < later((200+session)*time.Second) {
+		t.Errorf("a request after 200 s with the waiting ticket leaves %d s, want the whole duration", int(d.Ticket.Until)-int(later(200*time.Second)))
+	}
+	lease(400 * time.Second) // the first pass has ended meanwhile, and the grace of the place
+	for _, old := range []ticket.Ticket{pass, place} {
+		d = e.Arrive(at(400*time.Second), sale, old)
+		if d.Verdict != Serve || d.Reason != Repeated || d.Fresh != Kept || d.Ticket.Until < later((400+session)*time.Second) {
+			t.Errorf("200 s after the last request, with the ticket until %d: %v (%v, %d)", old.Until, d.Verdict, d.Reason, d.Fresh)
+		}
+	}
+	if got := e.Ledger(at(400*time.Second), sale); got.Spent != 1 || got.Sessions != 1 || got.Renewed != 2 {
+		t.Errorf("%+v, want one session, renewed twice", got)
+	}
+	lease(1200 * time.Second)
+	if d = e.Arrive(at(1200*time.Second), sale, pass); d.Fresh != Expired {
+		t.Errorf("after 800 s away: %v (%v, %d), want a new place", d.Verdict, d.Reason, d.Fresh)
+	}
+}
+
+func TestTheRequestsOfOnePageRenewOnceAndAreOneVisitor(t *testing.T) {
+	e, r := newEdge(t, at(0), 10, 10)
+	old := inside(7, 100)
+	var first Decision
+	for i := range 50 {
+		d := e.Arrive(at(0), sale, old)
+		if i == 0 {
+			first = d
+		}
+		if d.Verdict != Serve || d.Reason != Session || d.Ticket != first.Ticket || !d.Reseal {
+			t.Fatalf("request %d: %v with %+v, want %+v", i, d.Verdict, d.Ticket, first.Ticket)
+		}
+	}
+	if first.Ticket.Until != later(331*time.Second) {
+		t.Errorf("renewed until %d, want %d", first.Ticket.Until, later(331*time.Second))
+	}
+	rep := r.hear(at(0)).Rooms[0]
+	want := []wire.Expiry{{Until: old.Until, Consumed: 1}, {Until: first.Ticket.Until, Stamped: 1}}
+	if rep.Renewed != 1 || len(rep.Sessions) != 2 || rep.Sessions[0] != want[0] || rep.Sessions[1] != want[1] {
+		t.Errorf("renewed %d, sessions %v, want %v", rep.Renewed, rep.Sessions, want)
+	}
+	if len(rep.Moves) != 1 || rep.Moves[0] != (wire.Move{ID: 7, From: old.Until, Until: first.Ticket.Until}) {
+		t.Errorf("moves %v", rep.Moves)
+	}
+	if len(rep.Arrivals) != 1 || rep.Arrivals[0].N != 1 {
+		t.Errorf("arrivals %v, want one visitor", rep.Arrivals)
+	}
+}
+
+func TestATicketIsRenewedOnlyWhereItIsDueAndAllowed(t *testing.T) {
+	for _, c := range []struct {
+		why     string
+		given   func(e *Engine, r *regional)
+		left    int64
+		renewed bool
+	}{
+		{"a tenth of the duration old", func(*Engine, *regional) {}, 301, true},
+		{"younger than that", func(*Engine, *regional) {}, 302, false},
+		{"the ceiling is reached", func(e *Engine, r *regional) { e.rooms[sale].renewed = e.rooms[sale].renewCeil }, 10, false},
+		{"isolated under serve", func(e *Engine, _ *regional) { e.Lapse(at(0)) }, 10, true},
+		{"isolated under serve, above the ceiling", func(e *Engine, _ *regional) {
+			e.Lapse(at(0))
+			e.rooms[sale].renewed = e.rooms[sale].renewCeil
+		}, 10, true},
+		{"isolated under cap", func(e *Engine, _ *regional) {
+			e.SetRooms(at(0), []Room{{ID: sale, Cap: true}})
+			e.Lapse(at(0))
+		}, 10, false},
+		{"under a lease and cap", func(e *Engine, _ *regional) { e.SetRooms(at(0), []Room{{ID: sale, Cap: true}}) }, 10, true},
+		{"fleet time is not known well", func(e *Engine, _ *regional) { e.clock.Set(at(0), present, fleet.MaxError+1) }, 10, false},
+		{"no life was granted", func(e *Engine, _ *regional) { e.rooms[sale].life = 0 }, 10, false},
+		{"the life was shortened: nobody's session is", func(e *Engine, _ *regional) { e.rooms[sale].life = 60 }, 100, false},
+	} {
+		e, r := newEdge(t, at(0), 10, 10)
+		c.given(e, r)
+		before := e.Ledger(at(0), sale).Renewed
+		old := inside(7, c.left)
+		d := e.Arrive(at(0), sale, old)
+		renewed := d.Ticket.Until > old.Until
+		if d.Verdict != Serve || d.Ticket.Until < old.Until || renewed != c.renewed || renewed != (e.Ledger(at(0), sale).Renewed == before+1) || d.Reseal != renewed {
+			t.Errorf("%s, %d s left: %v, renewed %v by %d s, want %v", c.why, c.left, d.Verdict, renewed, int(d.Ticket.Until)-int(old.Until), c.renewed)
+		}
+	}
+	e, _ := newEdge(t, at(0), 10, 10)
+	abroad := inside(7, 10)
+	abroad.Home = ticket.DCOf("dublin")
+	if d := e.Arrive(at(0), sale, abroad); d.Verdict != Serve || d.Ticket != abroad {
+		t.Errorf("a ticket from another data centre: %v with %+v, want served as it is", d.Verdict, d.Ticket)
+	}
+}
+
+// TestASessionEndsEarlierWhereNobodyWaitsForThisClock: the home frees a second
+// when its own edges have reported past it, not when we have.
+func TestASessionEndsEarlierWhereNobodyWaitsForThisClock(t *testing.T) {
+	e, _ := newEdge(t, at(0), 10, 10)
+	home, abroad := ticket.DCOf("nairobi"), ticket.DCOf("dublin")
+	if got := e.Judges(at(0), home); got != present {
+		t.Errorf("at home under a lease: %v, want %v", got, present)
+	}
+	if got := e.Judges(at(0), abroad); got != present+500 {
+		t.Errorf("abroad: %v, want half a second later", got)
+	}
+	e.Lapse(at(0))
+	if got := e.Judges(at(0), home); got != present+500 {
+		t.Errorf("at home without a lease: %v, want half a second later", got)
+	}
+	long := at(2 * time.Hour)
+	if got, least := e.Judges(long, home), present.Add(2*time.Hour+fleet.MaxError+1400*time.Millisecond); got < least {
+		t.Errorf("after two hours alone: %v, want %v at least: the clock may be off by more", got, least)
+	}
+}
+
+// TestTicketsAreCountedInWhateverOrderTheirSecondsCome: a new edge meets the
+// sessions that others admitted, the one that ends next after the one that ends
+// last.
+func TestTicketsAreCountedInWhateverOrderTheirSecondsCome(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var s sessions
+		twin := map[uint32]wire.Expiry{}
+		live := int64(0)
+		forgotten := int64(0)
+		second := rapid.Uint32Range(5000, 5000+maxSpan-1)
+		for range rapid.IntRange(1, 80).Draw(t, "tickets") {
+			until := second.Draw(t, "until")
+			if int64(until) < forgotten {
+				continue // no clock accepts it any more
+			}
+			c := twin[until]
+			c.Until = until
+			stamp := rapid.Bool().Draw(t, "stamp")
+			ok := false
+			if stamp {
+				ok = s.stamp(until)
+				c.Stamped++
+				live++
+			} else {
+				ok = s.consume(until)
+				c.Consumed++
+				live--
+			}
+			if !ok {
+				t.Fatalf("second %d cannot be counted in a ring of %d from %d", until, len(s.ring), s.base)
+			}
+			twin[until] = c
+			if rapid.IntRange(0, 9).Draw(t, "watermark") == 0 {
+				wm := fleet.Time(rapid.Int64Range(5000, 5000+maxSpan).Draw(t, "wm") * 1000)
+				s.forget(wm)
+				for b, c := range twin {
+					if fleet.Time(int64(b)*1000).Add(fleet.Guard) <= wm {
+						live -= int64(c.Stamped) - int64(c.Consumed)
+						delete(twin, b)
+					}
+				}
+				forgotten = max(forgotten, wm.Second())
+			}
+			got := s.report(nil)
+			if len(got) != len(twin) || s.live != live {
+				t.Fatalf("%d seconds with %d sessions, want %d with %d", len(got), s.live, len(twin), live)
+			}
+			for i, g := range got {
+				if g != twin[g.Until] || (i > 0 && g.Until <= got[i-1].Until) {
+					t.Fatalf("%+v, want %+v, ascending", g, twin[g.Until])
+				}
+			}
+		}
+	})
+}
+
+func TestSecondsTooFarApartAreRefusedAndNothingIsCharged(t *testing.T) {
+	var s sessions
+	s.stamp(10_000)
+	for _, far := range []uint32{10_000 + maxSpan, 10_000 - maxSpan, 4_000_000_000, 0} {
+		if s.stamp(far) || s.consume(far) {
+			t.Errorf("second %d was counted beside second 10000", far)
+		}
+	}
+	if !s.stamp(10_000+maxSpan-1) || s.live != 2 {
+		t.Errorf("%d sessions", s.live)
+	}
+	e, _ := newEdge(t, at(0), 10, 10)
+	e.rooms[sale].sessions.stamp(later(24 * time.Hour))
+	before := e.Ledger(at(0), sale)
+	if d := e.Arrive(at(0), sale, ticket.Ticket{}); d.Verdict != Hold || e.Ledger(at(0), sale) != before {
+		t.Errorf("%v although the session cannot be counted: %+v", d.Verdict, e.Ledger(at(0), sale))
+	}
+	if d := e.Arrive(at(0), sale, inside(7, 10)); d.Verdict != Serve || d.Reseal || e.Ledger(at(0), sale) != before {
+		t.Errorf("renewed although the session cannot be counted: %+v", e.Ledger(at(0), sale))
+	}
+}
+
+// TestRightsOfRAreBusyForAWholeWindow spends as fast as it can and looks at
+// every window of 60 s.
+func TestRightsOfRAreBusyForAWholeWindow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var r rateRights
+		r.granted = rapid.Uint64Range(1, 20).Draw(t, "granted")
+		now := fleet.Mono(rapid.Int64Range(-int64(time.Hour), int64(time.Hour)).Draw(t, "now"))
+		var used []fleet.Mono
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.SampledFrom([]int64{0, 1, 40e6, 100e6, 3e9, 31e9, 200e9}).Draw(t, "pause")))
+			recent, sure := uint64(0), uint64(0)
+			for _, u := range used {
+				if now.Sub(u) < wire.RateWindow {
+					recent++
+				}
+				if now.Sub(u) < wire.RateWindow+2*rateSlot+fleet.Stretch(wire.RateWindow)-wire.RateWindow {
+					sure++
+				}
+			}
+			idle := r.idle(now)
+			if idle+recent > r.granted {
+				t.Fatalf("%d idle, %d used in the last minute, %d granted", idle, recent, r.granted)
+			}
+			if idle+sure < r.granted {
+				t.Fatalf("%d idle, %d used not long ago, %d granted: some are kept busy for no reason", idle, sure, r.granted)
+			}
+			if idle > 0 && rapid.IntRange(0, 3).Draw(t, "use") > 0 {
+				r.use(now)
+				used = append(used, now)
+			}
+		}
+	})
+}
+
+func TestRightsOfRUsedUnderAnEarlierTenureAreOwedForAWindow(t *testing.T) {
+	var r, past rateRights
+	r.granted = 10
+	use := func(second int) {
+		now := fleet.Mono(time.Duration(second) * time.Second)
+		if r.idle(now) > 0 {
+			r.use(now)
+		}
+	}
+	use(0)
+	use(20)
+	r.owe(&past, fleet.Mono(20*time.Second))
+	if r.idle(fleet.Mono(20*time.Second)) != 0 || r.granted != 0 || past.owed(fleet.Mono(20*time.Second)) != 2 {
+		t.Errorf("%+v and %d owed, want nothing in hand and two owed", r, past.owed(fleet.Mono(20*time.Second)))
+	}
+	r.granted = 1
+	use(30)
+	r.owe(&past, fleet.Mono(40*time.Second))
+	for _, c := range []struct {
+		second int
+		owed   uint64
+	}{{40, 3}, {59, 3}, {61, 2}, {79, 2}, {81, 1}, {89, 1}, {91, 0}} {
+		if got := past.owed(fleet.Mono(time.Duration(c.second) * time.Second)); got != c.owed {
+			t.Errorf("after %d s %d are owed, want %d", c.second, got, c.owed)
+		}
+	}
+}
+
+// TestRecentRemembersTheNewestTickets compares with a twin that keeps a list.
+func TestRecentRemembersTheNewestTickets(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.IntRange(0, 5).Draw(t, "limit")
+		r := recent{limit: limit}
+		type entry struct {
+			id    uint64
+			until uint32
+		}
+		var twin []entry
+		for i := range rapid.IntRange(1, 60).Draw(t, "puts") {
+			e := entry{rapid.Uint64Range(1, 9).Draw(t, "id"), uint32(1000 + i)}
+			r.put(e.id, e.until)
+			found := false
+			for j := range twin {
+				if twin[j].id == e.id {
+					twin[j].until, found = e.until, true
+				}
+			}
+			if !found {
+				twin = append(twin, e)
+			}
+			if len(twin) > limit {
+				twin = twin[1:]
+			}
+			want := map[uint64]uint32{}
+			for _, e := range twin {
+				want[e.id] = e.until
+			}
+			for id := uint64(0); id < 10; id++ {
+				if got := r.get(id); got != want[id] {
+					t.Fatalf("ticket %d: %d, want %d", id, got, want[id])
+				}
+			}
+			if len(r.ring) > limit || len(r.index) > limit {
+				t.Fatalf("%d entries, limit %d", len(r.ring), limit)
+			}
+		}
+	})
+}
+
+func TestWhoIsForgottenIsChargedAgain(t *testing.T) {
+	e, _ := newEdge(t, at(0), 5000, 5000)
+	old := waiting(7, time.Minute)
+	e.Arrive(at(0), sale, old)
+	for id := range uint64(e.cfg.Limits.Recent) {
+		e.Arrive(at(0), sale, waiting(1000+id, time.Minute))
+	}
+	if d := e.Arrive(at(0), sale, old); d.Verdict != Admit {
+		t.Errorf("%v (%v): more tickets are remembered than the limit", d.Verdict, d.Reason)
+	}
+}

@@ -1,0 +1,234 @@
+package admission
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
+)
+
+const (
+	present = day + 3600_000 // fleet time at at(0)
+	session = 300            // seconds of session_duration for which the harness grants a life of 330
+)
+
+// queueing makes the room one in which people queue: who joined more than 20 s
+// ago may enter, who joined more than 10 s ago may be held.
+func (r *regional) queueing(now fleet.Mono) {
+	g := r.held
+	g.View = view(1000, present.Add(-20*time.Second), present.Add(-10*time.Second))
+	r.room(now, g)
+}
+
+// inside returns a ticket with a session that ends so many seconds from at(0).
+func inside(id uint64, left int64) ticket.Ticket {
+	second := present.Second()
+	return ticket.Ticket{
+		ID: id, Joined: present - 600_000, Seen: uint32(second - 100), Admitted: uint32(second - 100),
+		Until: uint32(second + left), Home: ticket.DCOf("nairobi"), Flags: ticket.Returned,
+	}
+}
+
+func TestEveryVerdict(t *testing.T) {
+	now := at(0)
+	free := func(e *Engine, r *regional) {}
+	queue := func(e *Engine, r *regional) { r.queueing(now) }
+	spent := func(e *Engine, r *regional) {
+		for e.Arrive(now, sale, ticket.Ticket{}).Verdict == Admit {
+		}
+	}
+	verdicts, reasons, freshes := map[Verdict]bool{}, map[Reason]bool{None: true}, map[Fresh]bool{}
+	for _, c := range []struct {
+		situation string
+		given     func(e *Engine, r *regional)
+		who       string
+		ticket    ticket.Ticket
+		verdict   Verdict
+		reason    Reason
+		fresh     Fresh
+	}{
+		{"slots are free", free, "somebody new", ticket.Ticket{}, Admit, Slot, Newcomer},
+		{"slots are free", free, "somebody who waited", waiting(7, time.Minute), Admit, Slot, Kept},
+		{"slots are free", free, "a visitor with a session", inside(7, 320), Serve, Session, Kept},
+		{"slots are free", free, "a visitor whose session has ended", inside(7, -1), Admit, Slot, Expired},
+		{"slots are free", free, "a visitor whose session ends this second", inside(7, 0), Admit, Slot, Expired},
+		{
+			"slots are free", free, "somebody who was away for longer than the grace",
+			ticket.Ticket{ID: 7, Joined: present - 900_000, Seen: uint32(present.Second() - 301), Flags: ticket.Returned}, Admit, Slot, Lost,
+		},
+		{
+			"slots are free", free, "somebody who was away for the grace",
+			ticket.Ticket{ID: 7, Joined: present - 900_000, Seen: uint32(present.Second() - 300), Flags: ticket.Returned}, Admit, Slot, Kept,
+		},
+		{"slots are free", free, "a visitor with a session of an epoch that was voided", ticket.Ticket{ID: 7, Joined: present - 1, Admitted: 1, Until: uint32(present.Second() + 99), Epoch: 3}, Admit, Slot, Void},
+
+		{"people queue", queue, "somebody new", ticket.Ticket{}, Queue, Behind, Newcomer},
+		{"people queue", queue, "somebody far back", waiting(7, 5*time.Second), Queue, Behind, Kept},
+		{"people queue", queue, "somebody at the head of the line", waiting(7, 15*time.Second), Hold, Behind, Kept},
+		{"people queue", queue, "somebody whose turn it is", waiting(7, 25*time.Second), Admit, Slot, Kept},
+		{"people queue", queue, "a visitor with a session", inside(7, 320), Serve, Session, Kept},
+
+		{"every right of T is spent", spent, "somebody new", ticket.Ticket{}, Hold, Full, Newcomer},
+		{"every right of T is spent", spent, "a visitor with a session", inside(7, 10), Serve, Session, Kept},
+		{"every right of R is in use", func(e *Engine, r *regional) {
+			spent(e, r)
+			r.grant(now, 5, 0)
+		}, "somebody new", ticket.Ticket{}, Hold, Full, Newcomer},
+		{"a right came, but somebody is held who joined earlier", func(e *Engine, r *regional) {
+			spent(e, r)
+			e.Hold(now, &Visit{Room: sale, Ticket: waiting(6, time.Minute)})
+			r.grant(now, 1, 1)
+		}, "somebody who joined later", waiting(7, 30*time.Second), Hold, Full, Kept},
+		{"a right came, and somebody is held who joined later", func(e *Engine, r *regional) {
+			spent(e, r)
+			e.Hold(now, &Visit{Room: sale, Ticket: waiting(6, 30*time.Second)})
+			r.grant(now, 1, 1)
+		}, "somebody who joined earlier", waiting(7, time.Minute), Admit, Slot, Kept},
+		{"as many are held as may be", func(e *Engine, r *regional) {
+			spent(e, r)
+			for id := range e.cfg.Limits.Held {
+				e.Hold(now, &Visit{Room: sale, Ticket: waiting(uint64(1000+id), time.Minute)})
+			}
+		}, "somebody new", ticket.Ticket{}, Queue, Crowded, Newcomer},
+
+		{"the edge knows no room", func(e *Engine, r *regional) { e.SetRooms(now, nil) }, "somebody new", ticket.Ticket{}, Queue, Unknown, Kept},
+		{"no life was granted yet", func(e *Engine, r *regional) {
+			r.held.Life = 0
+			r.grant(now, 0, 0)
+		}, "somebody new", ticket.Ticket{}, Hold, Full, Newcomer},
+		{"the edge is told to lapse", func(e *Engine, r *regional) { e.Lapse(now) }, "somebody new", ticket.Ticket{}, Queue, Isolated, Newcomer},
+		{"the edge is told to lapse", func(e *Engine, r *regional) { e.Lapse(now) }, "a visitor with a session", inside(7, 100), Serve, Session, Kept},
+		{"the edge is told to lapse", func(e *Engine, r *regional) { e.Lapse(now) }, "a visitor whose session other clocks may have ended", inside(7, 0), Queue, Isolated, Expired},
+		{"fleet time is not known well", func(e *Engine, r *regional) {
+			e.clock = fleet.Clock{}
+			e.clock.Set(now, present, fleet.MaxError+1)
+		}, "somebody new", ticket.Ticket{}, Queue, Unsure, Newcomer},
+		{"this ticket was admitted a moment ago", func(e *Engine, r *regional) { e.Arrive(now, sale, waiting(7, time.Minute)) }, "the same ticket again", waiting(7, time.Minute), Serve, Repeated, Kept},
+	} {
+		e, r := newEdge(t, now, 10, 10)
+		c.given(e, r)
+		d := e.Arrive(now, sale, c.ticket)
+		if d.Verdict != c.verdict || d.Reason != c.reason || d.Fresh != c.fresh {
+			t.Errorf("When %s, %s gets %v (%v, %d), want %v (%v, %d)", c.situation, c.who, d.Verdict, d.Reason, d.Fresh, c.verdict, c.reason, c.fresh)
+		}
+		if d.Enters() != (d.Verdict == Serve || d.Verdict == Admit) || d.Enters() != d.Ticket.IsAdmitted() {
+			t.Errorf("When %s, %s gets %v with the ticket %+v", c.situation, c.who, d.Verdict, d.Ticket)
+		}
+		if d.Fresh != Kept && (d.Ticket.ID == c.ticket.ID || d.Ticket.Joined != present || !d.Reseal || d.Ticket.Epoch != 0) {
+			t.Errorf("When %s, %s is to get a new place, not %+v", c.situation, c.who, d.Ticket)
+		}
+		if !d.Enters() && (d.Retry <= 0 || d.Retry > 25*time.Second) {
+			t.Errorf("When %s, %s is to come back after %v", c.situation, c.who, d.Retry)
+		}
+		verdicts[d.Verdict], reasons[d.Reason], freshes[d.Fresh] = true, true, true
+	}
+
+	e, r := newEdge(t, now, 0, 0)
+	v := &Visit{Room: sale, Ticket: e.Arrive(now, sale, ticket.Ticket{}).Ticket}
+	e.Hold(now, v)
+	if !e.GiveUp(at(time.Second), v) || v.Decision.Verdict != Queue || v.Decision.Reason != GaveUp {
+		t.Errorf("held for a second without a right: %v (%v), want queue (gave_up)", v.Decision.Verdict, v.Decision.Reason)
+	}
+	if e.GiveUp(at(time.Second), v) {
+		t.Error("gave up twice")
+	}
+	reasons[GaveUp] = true
+	_ = r
+
+	for _, v := range Verdicts() {
+		if !verdicts[v] {
+			t.Errorf("no situation leads to %v", v)
+		}
+	}
+	for _, r := range Reasons() {
+		if !reasons[r] {
+			t.Errorf("no situation leads to %v", r)
+		}
+	}
+	if len(freshes) != int(Void)+1 {
+		t.Errorf("only %d of the ways to a new place were walked", len(freshes))
+	}
+}
+
+// TestAnEdgeThatWasToldNothingServesAndAdmitsNobody is an edge that has just
+// started: keys and rooms are there, its regional is not.
+func TestAnEdgeThatWasToldNothingServesAndAdmitsNobody(t *testing.T) {
+	now := at(0)
+	e := New(Config{Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Limits: DefaultLimits(), Rand: rand.New(rand.NewPCG(1, 2))})
+	e.SetRooms(now, []Room{{ID: sale}})
+	e.Guess(now, present)
+	if d := e.Arrive(now, sale, ticket.Ticket{}); d.Verdict != Queue || d.Reason != Unsure || d.Reseal {
+		t.Errorf("somebody new: %v (%v), resealed %v", d.Verdict, d.Reason, d.Reseal)
+	}
+	s := inside(7, 10)
+	if d := e.Arrive(now, sale, s); d.Verdict != Serve || d.Reseal || d.Ticket != s {
+		t.Errorf("a visitor with a session by the machine's own clock: %v with %+v", d.Verdict, d.Ticket)
+	}
+	if st := e.Status(now); st.Synced || st.Sure || st.Leased || st.Joined || st.Time != present {
+		t.Errorf("%+v", st)
+	}
+	if e.TimeError(now) != fleet.Unsynced || e.Ledger(now, 99) != (Ledger{}) {
+		t.Error("knows a time or a room that it was not told")
+	}
+}
+
+// TestNobodyIsCountedByAGuessedTime: the ticket is not resealed, so the check-in
+// would be counted again, and a guess far ahead would close the book of those
+// who wait until then.
+func TestNobodyIsCountedByAGuessedTime(t *testing.T) {
+	now := at(0)
+	e := New(Config{Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Limits: DefaultLimits(), Rand: rand.New(rand.NewPCG(1, 2))})
+	e.SetRooms(now, []Room{{ID: sale}})
+	e.Guess(now, present.Add(time.Minute))
+	brought := waiting(7, time.Minute)
+	if d := e.Arrive(now, sale, brought); d.Ticket != brought || d.Reseal {
+		t.Errorf("the ticket became %+v (%v)", d.Ticket, d.Fresh)
+	}
+	rep := e.Report(now)[0].Rooms[0]
+	if len(rep.Waiting) != 0 || len(rep.Arrivals) != 0 || rep.Joined != 0 {
+		t.Errorf("counted %v, %v", rep.Waiting, rep.Arrivals)
+	}
+	r := &regional{t: t, e: e, term: wire.Term{N: 1}, held: wire.RoomGrant{Room: sale, Life: 330}}
+	r.hear(now)
+	r.say(now, wire.Grant{})
+	e.Arrive(now, sale, ticket.Ticket{ID: 8, Joined: present - 1000, Seen: uint32(present.Second())})
+	if n := r.hear(now).Rooms[0].Waiting.Total(); n != 1 {
+		t.Errorf("%v people wait after fleet time was told, want 1", n)
+	}
+}
+
+func TestAVisitorWhoWaitsIsToldPlaceAndTime(t *testing.T) {
+	e, r := newEdge(t, at(0), 0, 0)
+	g := r.held
+	g.View = view(1000, day-30_000, day-20_000) // 1000 joined in the minute before day, 0.5 enter per second
+	g.View.Slots = 100
+	r.room(at(0), g)
+	joined := func(at fleet.Time) ticket.Ticket {
+		return ticket.Ticket{ID: 5, Joined: at, Seen: uint32(present.Second()), Flags: ticket.Returned}
+	}
+	d := e.Arrive(at(0), sale, joined(day-12_000)) // 800 joined before, 100 of them have a slot
+	if d.Ahead != 700 || d.Waiting != 1000 || d.Wait != 1400*time.Second || !d.Known {
+		t.Errorf("%d ahead of %d, %v (%v)", d.Ahead, d.Waiting, d.Wait, d.Known)
+	}
+	if d.Retry < 15*time.Second || d.Retry > 25*time.Second {
+		t.Errorf("somebody far back is to come after %v, want the refresh of 20 s give or take a quarter", d.Retry)
+	}
+	near := view(1000, day-30_000, day-30_000)
+	near.Slots = 990
+	g.View = near
+	r.room(at(0), g)
+	d = e.Arrive(at(0), sale, joined(day)) // 10 ahead: 20 s
+	if d.Ahead != 10 || d.Retry < 3750*time.Millisecond || d.Retry > 6250*time.Millisecond {
+		t.Errorf("with %d ahead to come after %v, want a quarter of the wait, give or take", d.Ahead, d.Retry)
+	}
+	near = view(1000, day-30_000, day-30_000)
+	near.Mu = 0
+	g.View = near
+	r.room(at(0), g)
+	if d = e.Arrive(at(0), sale, joined(day)); d.Known || d.Wait != 0 {
+		t.Errorf("nobody enters: told %v (%v)", d.Wait, d.Known)
+	}
+}
