@@ -1,0 +1,445 @@
+package admission
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
+)
+
+// state is everything about an edge that a message may change.
+func state(e *Engine, now fleet.Mono) [3]any {
+	return [3]any{e.Ledger(now, sale), e.Status(now), e.link}
+}
+
+func TestALeaseEndsCountedFromTheSendingOfTheReport(t *testing.T) {
+	e, r := newEdge(t, at(0), 10, 10)
+	r.hear(at(time.Second))
+	r.grant(at(2*time.Second), 0, 0) // the answer took a second
+	end := at(time.Second).Add(fleet.Shrink(3 * time.Second))
+	if got := e.Status(at(2 * time.Second)); got.LeaseEnd != end || !got.Leased {
+		t.Errorf("leased until %v, want %v", got.LeaseEnd, end)
+	}
+	if !e.Status(end-1).Leased || e.Status(end).Leased {
+		t.Error("the lease does not end when it ends")
+	}
+	if e.Status(at(0)).Leased {
+		t.Error("a clock that went back revives a lease")
+	}
+}
+
+func TestALeaseThatLapsedStaysLapsedForItsTenure(t *testing.T) {
+	for _, looked := range []bool{true, false} {
+		e, r := newEdge(t, at(0), 10, 10)
+		r.hear(at(2 * time.Second))
+		late := at(4 * time.Second) // the lease ended at 3 s; this answer would lengthen it to 5 s
+		if looked {
+			e.Arrive(at(3500*time.Millisecond), sale, ticket.Ticket{})
+		}
+		r.grant(late, 5, 5)
+		if d := e.Arrive(late, sale, ticket.Ticket{}); d.Verdict != Queue || d.Reason != Isolated {
+			t.Errorf("looked at meanwhile %v: %v (%v) under a lease that had lapsed", looked, d.Verdict, d.Reason)
+		}
+		if e.Due() > late.Add(e.cfg.Params.ReportGap) {
+			t.Errorf("looked at meanwhile %v: the final report is not hurried", looked)
+		}
+		rep := r.hear(late)
+		room := rep.Rooms[0]
+		if !rep.Final || room.Granted != room.Spent+room.Returned || room.RateGranted != room.RateReturned {
+			t.Errorf("looked at meanwhile %v: final %v, %+v", looked, rep.Final, room)
+		}
+		r.lease(late)
+		if !e.Status(late).Leased || e.Status(late).Tenure != 2 {
+			t.Errorf("looked at meanwhile %v: a new tenure does not begin", looked)
+		}
+	}
+}
+
+func TestTheFinalReportEndsATenure(t *testing.T) {
+	e, r := newEdge(t, at(0), 10, 10)
+	e.Arrive(at(0), sale, ticket.Ticket{})
+	r.hear(at(0))
+	r.say(at(0), wire.Grant{Verdict: wire.Fenced})
+	if d := e.Arrive(at(0), sale, ticket.Ticket{}); d.Reason != Isolated {
+		t.Errorf("fenced, and yet %v (%v)", d.Verdict, d.Reason)
+	}
+	if e.Due() > at(0).Add(e.cfg.Params.ReportGap) {
+		t.Error("fenced, and the final report is not hurried")
+	}
+	rep := r.hear(at(0))
+	if got := rep.Rooms[0]; !rep.Final || rep.Bye || got.Spent != 1 || got.Returned != 9 || got.RateReturned != 9 || got.Active != 1 {
+		t.Errorf("final %v: %+v", rep.Final, got)
+	}
+	before := state(e, at(0))
+	r.grant(at(0), 3, 3) // of the tenure that is over
+	if got := state(e, at(0)); got[0] != before[0] || got[1] != before[1] {
+		t.Errorf("a grant of the tenure that is over changed %+v to %+v", before, got)
+	}
+	r.ten = 2
+	r.held = wire.RoomGrant{Room: sale, Life: 330, Granted: 12, RateGranted: 4, RenewCeil: 10, Keep: 100, RateKeep: 100}
+	r.room(at(0), r.held)
+	got := e.Ledger(at(0), sale)
+	if got.Credit() != 2 || got.RateIdle != 4 || got.Spent != 1 || got.Sessions != 1 {
+		t.Errorf("after the new tenure's first grant: %+v", got)
+	}
+	if owed := r.hear(at(0)).Rooms[0].RateOwed; owed != 1 {
+		t.Errorf("%d rights of R are owed from the old tenure, want 1", owed)
+	}
+}
+
+func TestAParentIsFollowedUpwardOnly(t *testing.T) {
+	e, r := newEdge(t, at(0), 10, 10)
+	r.hear(at(0))
+	for why, term := range map[string]wire.Term{
+		"of a lower term": {N: 0, Nonce: 7},
+		"of the same term whose store lost its memory": {N: 1, Nonce: 8},
+	} {
+		before := state(e, at(0))
+		mine := r.term
+		r.term = term
+		for _, v := range []wire.Verdict{wire.Adopted, wire.Promise, wire.Fenced, wire.Dead} {
+			r.say(at(0), wire.Grant{Verdict: v, Lease: time.Hour, Watermark: present + 1e6, Rooms: []wire.RoomGrant{{Room: sale, Granted: 1000, Life: 1}}})
+		}
+		r.term = mine
+		if got := state(e, at(0)); got != before {
+			t.Errorf("a parent %s changed %+v to %+v", why, before, got)
+		}
+		if e.Time(at(0)) != present {
+			t.Errorf("a parent %s moved fleet time to %v", why, e.Time(at(0)))
+		}
+	}
+
+	r.term = wire.Term{N: 2, Nonce: 9}
+	r.say(at(0), wire.Grant{Verdict: wire.Promise})
+	if st := e.Status(at(0)); st.Follows != r.term || st.Joined || !st.Leased {
+		t.Errorf("%+v, want the promise, and the old lease for as long as it lasts", st)
+	}
+	if e.Due() > at(0) {
+		t.Error("the promise is not reported at once")
+	}
+	e.Arrive(at(0), sale, ticket.Ticket{}) // under the old lease
+	rep := r.hear(at(0))
+	if got := rep.Rooms[0]; !rep.Join || rep.Seen != r.term || got.Granted != 10 || got.Spent != 1 || len(got.Moves) != 1 {
+		t.Errorf("the new parent is told %+v: %+v", rep, got)
+	}
+	r.term = wire.Term{N: 1, Nonce: 7}
+	before := state(e, at(0))
+	r.grant(at(0), 5, 5)
+	if got := state(e, at(0)); got != before {
+		t.Error("the old parent is still listened to")
+	}
+}
+
+func TestAGrantThatIsNotForUsOrNotNewChangesNothing(t *testing.T) {
+	e, r := newEdge(t, at(0), 10, 10)
+	r.hear(at(0))
+	var last wire.Grant
+	base := wire.Grant{
+		To: "edge-1", Inc: r.inc, Tenure: 1, From: r.term, Seq: 100, Parts: 1, Echo: at(0), At: present, Lease: 3 * time.Second,
+		Rooms: []wire.RoomGrant{{Room: sale, Granted: 20, RateGranted: 20, RenewCeil: 200, Life: 330, Keep: 50, RateKeep: 50}},
+	}
+	e.Apply(at(0), base)
+	if got := e.Ledger(at(0), sale); got.Granted != 20 || got.RateGranted != 20 || got.RenewCeil != 200 || got.Keep != 50 {
+		t.Fatalf("%+v", got)
+	}
+	for why, change := range map[string]func(*wire.Grant){
+		"to another edge":                    func(g *wire.Grant) { g.To = "edge-2" },
+		"to another incarnation":             func(g *wire.Grant) { g.Inc++ },
+		"of another tenure":                  func(g *wire.Grant) { g.Tenure++ },
+		"that came before":                   func(g *wire.Grant) { g.Seq = 100 },
+		"older than one applied":             func(g *wire.Grant) { g.Seq = 99 },
+		"that is no part of itself":          func(g *wire.Grant) { g.Part = 1 },
+		"with a verdict of a newer protocol": func(g *wire.Grant) { g.Verdict = 9 },
+	} {
+		before := e.Ledger(at(0), sale)
+		end := e.link.leaseEnd
+		last = base
+		last.Seq, last.Lease = 200, time.Hour
+		last.Rooms = []wire.RoomGrant{{Room: sale, Granted: 900, RateGranted: 900, RenewCeil: 900, Life: 1}}
+		change(&last)
+		grants := e.link.grants
+		e.Apply(at(0), last)
+		e.link.grants = grants
+		if got := e.Ledger(at(0), sale); got != before || e.link.leaseEnd != end {
+			t.Errorf("a grant %s changed %+v to %+v", why, before, got)
+		}
+	}
+	// Counters that would go down stay; policy is replaced.
+	lower := base
+	lower.Seq = 300
+	lower.Rooms = []wire.RoomGrant{{Room: sale, Granted: 1, RateGranted: 1, RenewCeil: 1, Life: 60, Keep: 2, RateKeep: 3}, {Room: 4711, Granted: 9}}
+	e.Apply(at(0), lower)
+	if got := e.Ledger(at(0), sale); got.Granted != 20 || got.RateGranted != 20 || got.RenewCeil != 200 || got.Keep != 2 || got.RateKeep != 3 || got.Life != 60 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestALeaseComesWithTheLastPartOfItsGrant(t *testing.T) {
+	e, r := newEdge(t, at(0), 10, 10)
+	r.hear(at(time.Second))
+	end := e.Status(at(0)).LeaseEnd
+	part := func(n uint32) wire.Grant {
+		return wire.Grant{
+			To: "edge-1", Inc: r.inc, Tenure: 1, From: r.term, Seq: 50, Part: n, Parts: 3, Echo: at(time.Second), At: present + 1000,
+			Lease: 3 * time.Second,
+		}
+	}
+	for _, n := range []uint32{2, 0, 2} {
+		e.Apply(at(time.Second), part(n))
+		if got := e.Status(at(time.Second)).LeaseEnd; got != end {
+			t.Fatalf("part %d of 3 lengthened the lease", n)
+		}
+	}
+	e.Apply(at(time.Second), part(1))
+	if got := e.Status(at(time.Second)).LeaseEnd; got <= end {
+		t.Error("the last part did not lengthen the lease")
+	}
+	push := part(0)
+	push.Seq, push.Parts, push.Echo = 51, 1, 0
+	end = e.Status(at(time.Second)).LeaseEnd
+	e.Apply(at(2*time.Second), push)
+	if got := e.Status(at(2 * time.Second)).LeaseEnd; got != end {
+		t.Error("a grant that answers no report lengthened the lease")
+	}
+}
+
+func TestADeadIncarnationStartsANewOne(t *testing.T) {
+	e, r := newEdge(t, at(0), 10, 10)
+	d := e.Arrive(at(0), sale, ticket.Ticket{})
+	e.Hold(at(0), &Visit{Room: sale, Ticket: waiting(9, time.Minute)})
+	rep := r.hear(at(0))
+	old := r.inc
+	r.say(at(0), wire.Grant{Verdict: wire.Dead})
+	if e.Due() > at(0) {
+		t.Error("the new incarnation is not reported at once")
+	}
+	next := r.hear(at(0))
+	got := next.Rooms[0]
+	if next.Inc == old || next.Inc == 0 || next.Seq != 1 || next.Tenure != 1 || !next.Join || next.Final || next.Seen != r.term {
+		t.Errorf("%+v", next)
+	}
+	if got.Granted != 0 || got.Spent != 0 || got.Returned != 0 || got.RateGranted != 0 || len(got.Sessions) != 0 || len(got.Moves) != 0 || got.FirstMove != 1 || got.Admitted != 0 {
+		t.Errorf("the new incarnation counts what the old one did: %+v", got)
+	}
+	if got.ParkedN != 1 || got.RateOwed != 1 || next.AsOf < rep.AsOf {
+		t.Errorf("who is held, what is owed or the time was lost: %+v", got)
+	}
+	if s := e.Arrive(at(0), sale, d.Ticket); s.Verdict != Serve {
+		t.Errorf("a visitor with a session: %v (%v)", s.Verdict, s.Reason)
+	}
+	if q := e.Arrive(at(0), sale, ticket.Ticket{}); q.Reason != Isolated {
+		t.Errorf("somebody new: %v (%v)", q.Verdict, q.Reason)
+	}
+	before := state(e, at(0))
+	r.inc = old
+	r.grant(at(0), 10, 10)
+	if after := state(e, at(0)); after != before {
+		t.Error("a grant to the dead incarnation was taken")
+	}
+}
+
+func TestLeavingReturnsEverything(t *testing.T) {
+	e, r := newEdge(t, at(0), 10, 10)
+	e.Arrive(at(0), sale, ticket.Ticket{})
+	v, w := &Visit{Room: sale, Ticket: waiting(9, time.Minute)}, &Visit{Room: sale, Ticket: waiting(8, time.Hour)}
+	e.Hold(at(0), v)
+	e.Hold(at(0), w)
+	drained := e.Drain(at(0))
+	if len(drained) != 2 || drained[0] != w || drained[1] != v || v.Decision.Verdict != Queue || v.Decision.Reason != GaveUp || v.Decision.Ticket.Joined != v.Ticket.Joined {
+		t.Errorf("drained %d, the first decided %+v", len(drained), v.Decision)
+	}
+	if again := e.Drain(at(0)); len(again) != 0 || e.Ledger(at(0), sale).Held != 0 {
+		t.Errorf("%d are held after draining", len(again))
+	}
+	rep := e.Leave(at(0))[0]
+	if got := rep.Rooms[0]; !rep.Bye || !rep.Final || got.Granted != got.Spent+got.Returned || got.RateReturned != 9 || got.ParkedN != 0 {
+		t.Errorf("bye %v, final %v: %+v", rep.Bye, rep.Final, got)
+	}
+	if d := e.Arrive(at(0), sale, ticket.Ticket{}); d.Verdict != Queue {
+		t.Errorf("%v after leaving", d.Verdict)
+	}
+	_ = r
+}
+
+func TestARoomThatIsRemovedGivesItsRightsBackAsTheyComeFree(t *testing.T) {
+	e, r := newEdge(t, at(0), 10, 10)
+	d := e.Arrive(at(0), sale, ticket.Ticket{})
+	v := &Visit{Room: sale, Ticket: waiting(9, time.Minute)}
+	e.Hold(at(0), v)
+	e.SetRooms(at(0), nil)
+	if len(e.Release(at(0), nil)) != 0 {
+		t.Error("admitted to a room that is gone")
+	}
+	if !e.GiveUp(at(0), v) {
+		t.Error("who is held cannot be given up")
+	}
+	r.hear(at(0))
+	r.held.Granted += 5
+	r.grant(at(0), 0, 0)
+	if got := r.hear(at(time.Second)).Rooms[0]; got.Returned != 14 || got.Spent != 1 || got.RateReturned != 9 {
+		t.Errorf("%+v, want all but what is in use", got)
+	}
+	for s := 2 * time.Second; s < 63*time.Second; s += time.Second {
+		r.grant(at(s-time.Second), 0, 0)
+		r.hear(at(s))
+	}
+	if got := e.Ledger(at(62*time.Second), sale); got.RateReturned != 10 {
+		t.Errorf("%+v, want the right of R back after its window", got)
+	}
+	e.SetRooms(at(62*time.Second), []Room{{ID: sale}})
+	if s := e.Arrive(at(62*time.Second), sale, d.Ticket); s.Verdict != Serve {
+		t.Errorf("the room came back, a session gets %v (%v)", s.Verdict, s.Reason)
+	}
+	if q := e.Arrive(at(62*time.Second), sale, ticket.Ticket{}); q.Verdict != Hold || q.Reason != Full {
+		t.Errorf("the room came back without rights, somebody new gets %v (%v)", q.Verdict, q.Reason)
+	}
+}
+
+func TestWhoIsHeldWhenTicketsAreVoidedIsAdmittedWithAValidOne(t *testing.T) {
+	e, r := newEdge(t, at(0), 0, 0)
+	visits := []*Visit{{Room: sale, Ticket: waiting(9, time.Minute)}, {Room: sale, Ticket: waiting(8, time.Hour)}}
+	for _, v := range visits {
+		e.Hold(at(0), v)
+	}
+	e.SetRooms(at(0), []Room{{ID: sale, Epoch: 4}})
+	r.hear(at(0))
+	r.grant(at(0), 5, 5)
+	if n := len(e.Release(at(0), nil)); n != 2 {
+		t.Fatalf("%d released, want 2", n)
+	}
+	for _, v := range visits {
+		if d := e.Arrive(at(0), sale, v.Decision.Ticket); d.Verdict != Serve || d.Fresh != Kept || v.Decision.Ticket.Joined != present {
+			t.Errorf("admitted with %+v, and at the next request %v", v.Decision.Ticket, d.Verdict)
+		}
+	}
+}
+
+func TestAReportIsTheWholeStateUntilItIsAcknowledged(t *testing.T) {
+	e, r := newEdge(t, at(0), 10, 10)
+	e.Arrive(at(0), sale, ticket.Ticket{})
+	first := r.hear(at(0))
+	for i := range 3 {
+		again := r.hear(at(0))
+		if again.Seq != first.Seq+uint64(i)+1 {
+			t.Errorf("seq %d after %d", again.Seq, first.Seq)
+		}
+		if !reflect.DeepEqual(again.Rooms, first.Rooms) {
+			t.Errorf("unanswered, the report became %+v, was %+v", again.Rooms, first.Rooms)
+		}
+	}
+	r.grant(at(0), 0, 0) // acknowledges; and its higher ceiling is to be acknowledged in turn
+	if got := r.hear(at(0)); len(got.Rooms) != 1 || got.Acked != r.seq || len(got.Rooms[0].Moves) != 0 || got.Rooms[0].FirstMove != 2 {
+		t.Errorf("%+v", got)
+	}
+	r.say(at(0), wire.Grant{Lease: 3 * time.Second})
+	if got := r.hear(at(0)); len(got.Rooms) != 0 {
+		t.Errorf("nothing changed, and yet %+v", got.Rooms)
+	}
+	e.Arrive(at(0), sale, ticket.Ticket{})
+	if got := r.hear(at(0)).Rooms[0]; got.Spent != 2 || got.FirstMove != 2 || len(got.Moves) != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestMovesThatDoNotFitGiveWayOldestFirst(t *testing.T) {
+	e, r := newEdge(t, at(0), 10_000, 10_000)
+	for range wire.MaxMoves + 1 {
+		e.Arrive(at(0), sale, ticket.Ticket{})
+	}
+	got := r.hear(at(0)).Rooms[0]
+	if len(got.Moves) != wire.MaxMoves*3/4+1 || got.FirstMove != wire.MaxMoves/4+1 || got.Spent != wire.MaxMoves+1 {
+		t.Errorf("%d moves from %d, %d spent", len(got.Moves), got.FirstMove, got.Spent)
+	}
+	r.grant(at(0), 0, 0)
+	e.Arrive(at(0), sale, ticket.Ticket{})
+	if got = r.hear(at(0)).Rooms[0]; len(got.Moves) != 1 || got.FirstMove != wire.MaxMoves+2 {
+		t.Errorf("%d moves from %d, want the newest alone", len(got.Moves), got.FirstMove)
+	}
+}
+
+// TestMovesAreForgottenOnlyWhenTaken lets many reports go unanswered and then
+// acknowledges each of them in turn.
+func TestMovesAreForgottenOnlyWhenTaken(t *testing.T) {
+	e, r := newEdge(t, at(0), 1000, 1000)
+	const n = maxMarks + 20
+	told := map[uint64]uint64{} // by report: number of the first move that it did not carry
+	var seqs []uint64
+	for range n {
+		e.Arrive(at(0), sale, ticket.Ticket{})
+		rep := r.hear(at(0))
+		told[rep.Seq] = rep.Rooms[0].FirstMove + uint64(len(rep.Rooms[0].Moves))
+		seqs = append(seqs, rep.Seq)
+	}
+	for _, seq := range seqs {
+		r.last.Seq = seq
+		r.say(at(0), wire.Grant{Lease: 3 * time.Second})
+		if first := e.rooms[sale].firstMove; first > told[seq] {
+			t.Fatalf("report %d carried moves before %d, and those before %d were forgotten", seq, told[seq], first)
+		}
+	}
+	if s := e.rooms[sale]; len(s.moves) != 0 || s.firstMove != n+1 || len(s.sentMoves) != 0 {
+		t.Errorf("%d moves are kept after all were taken", len(s.moves))
+	}
+}
+
+func TestCreditIsReturnedAsTheParentWantsItAndRefilledBeforeItIsDry(t *testing.T) {
+	e, r := newEdge(t, at(0), 100, 100)
+	r.hear(at(0))
+	r.held.Keep, r.held.RateKeep = 30, 40
+	r.room(at(0), r.held)
+	if e.Due() > at(0).Add(e.cfg.Params.ReportGap) {
+		t.Error("somebody else wants the rights, and nobody hurries")
+	}
+	if got := r.hear(at(20 * time.Millisecond)).Rooms[0]; got.Returned != 70 || got.RateReturned != 60 {
+		t.Errorf("%d and %d returned, want 70 and 60", got.Returned, got.RateReturned)
+	}
+	r.room(at(20*time.Millisecond), r.held)
+	if got := r.hear(at(time.Second)); len(got.Rooms) > 0 && got.Rooms[0].Returned != 70 {
+		t.Errorf("%+v, want no more returned", got.Rooms[0])
+	}
+
+	// Twenty visitors a second: an interval of 250 ms sees five, twice that is ten.
+	e, r = newEdge(t, at(0), 1000, 1000)
+	now := at(0)
+	want := uint64(0)
+	for range 40 {
+		for range 5 {
+			now = now.Add(50 * time.Millisecond)
+			e.Arrive(now, sale, ticket.Ticket{})
+		}
+		want = r.hear(now).Rooms[0].Want
+		r.grant(now, 0, 0)
+	}
+	if want < 9 || want > 12 {
+		t.Errorf("20 visitors a second: %d rights wanted for an interval, want about 10", want)
+	}
+	left := e.Ledger(now, sale).Credit()
+	for ; left > want/2+1; left-- {
+		e.Arrive(now, sale, ticket.Ticket{})
+	}
+	r.hear(now)
+	r.grant(now, 0, 0)
+	r.hear(now)
+	if e.Due() <= now.Add(e.cfg.Params.ReportGap) {
+		t.Error("hurries with more in hand than half of what is wanted")
+	}
+	e.Arrive(now, sale, ticket.Ticket{})
+	if e.Due() > now.Add(e.cfg.Params.ReportGap) {
+		t.Errorf("%d rights left of %d wanted, and the refill is not hurried", e.Ledger(now, sale).Credit(), want)
+	}
+
+	// Nobody comes: nothing is wanted after a while.
+	for i := range 300 {
+		now = now.Add(250 * time.Millisecond)
+		if rep := r.hear(now); i > 250 && len(rep.Rooms) > 0 && rep.Rooms[0].Want != 0 {
+			t.Fatalf("%d rights are wanted a minute after the last visitor", rep.Rooms[0].Want)
+		}
+		r.say(now, wire.Grant{Lease: 3 * time.Second})
+	}
+	if e.rooms[sale].want != 0 {
+		t.Errorf("%d rights are wanted a minute after the last visitor", e.rooms[sale].want)
+	}
+}
