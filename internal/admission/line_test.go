@@ -1,0 +1,316 @@
+package admission
+
+import (
+	"cmp"
+	"container/heap"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
+)
+
+func byJoining(a, b *Visit) int {
+	return cmp.Or(cmp.Compare(a.Ticket.Joined, b.Ticket.Joined), cmp.Compare(a.Ticket.ID, b.Ticket.ID))
+}
+
+// TestParkedEqualsASortedList parks, releases and gives up at random beside a
+// twin that sorts all visits each time.
+func TestParkedEqualsASortedList(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var p parked
+		var twin []*Visit
+		for id := range rapid.Uint64Range(1, 60).Draw(t, "steps") {
+			switch {
+			case len(twin) == 0 || rapid.IntRange(0, 2).Draw(t, "do") > 0:
+				v := &Visit{Ticket: ticket.Ticket{ID: id, Joined: fleet.Time(rapid.Int64Range(0, 9).Draw(t, "joined"))}}
+				heap.Push(&p, v)
+				twin = append(twin, v)
+			default:
+				i := rapid.IntRange(0, len(twin)-1).Draw(t, "who")
+				p.remove(twin[i])
+				if twin[i].index != -1 {
+					t.Fatalf("removed, and yet at %d", twin[i].index)
+				}
+				twin = slices.Delete(twin, i, i+1)
+			}
+			slices.SortFunc(twin, byJoining)
+			n := rapid.IntRange(0, 70).Draw(t, "n")
+			got := p.oldest(nil, n)
+			if len(got) != min(n, len(twin)) || len(p) != len(twin) {
+				t.Fatalf("%d oldest of %d", len(got), len(p))
+			}
+			for i, joined := range got {
+				if joined != twin[i].Ticket.Joined {
+					t.Fatalf("place %d joined at %d, want %d", i, joined, twin[i].Ticket.Joined)
+				}
+			}
+			for i, v := range p {
+				if v.index != i {
+					t.Fatalf("visit at %d believes to be at %d", i, v.index)
+				}
+			}
+			if len(twin) > 0 && p[0] != twin[0] {
+				t.Fatal("not the one who joined first comes first")
+			}
+		}
+	})
+}
+
+func TestWhoJoinedFirstIsReleasedFirst(t *testing.T) {
+	e, r := newEdge(t, at(0), 0, 0)
+	rng := rand.New(rand.NewPCG(3, 4))
+	var held []*Visit
+	for id := range uint64(90) {
+		v := &Visit{Room: sale, Ticket: waiting(1+id, time.Duration(rng.IntN(40))*time.Second)}
+		held = append(held, v)
+		e.Hold(at(0), v)
+	}
+	slices.SortFunc(held, byJoining)
+	rep := r.hear(at(0)).Rooms[0]
+	if rep.ParkedN != 90 || len(rep.Parked) != 90 {
+		t.Errorf("%d of %d parked are told", len(rep.Parked), rep.ParkedN)
+	}
+	r.queueing(at(0)) // joined 20 s ago or earlier: may enter
+	turn := 0
+	for _, v := range held {
+		if v.Ticket.Joined <= present-20_000 {
+			turn++
+		}
+	}
+	for _, rights := range []uint64{1, 7, 3, 100} {
+		r.grant(at(0), rights, rights)
+		got := e.Release(at(0), nil)
+		if want := min(int(rights), turn); len(got) != want {
+			t.Fatalf("%d released with %d rights, want %d", len(got), rights, want)
+		}
+		for i, v := range got {
+			if v != held[i] || v.Decision.Verdict != Admit || v.Decision.Reason != Slot || !v.Decision.Reseal {
+				t.Errorf("released %d: %v (%v) who joined at %v, want who joined at %v", i, v.Decision.Verdict, v.Decision.Reason, v.Ticket.Joined, held[i].Ticket.Joined)
+			}
+			if e.GiveUp(at(0), v) {
+				t.Error("who was released is given up")
+			}
+		}
+		held, turn = held[len(got):], turn-len(got)
+	}
+	if len(e.Release(at(4*time.Second), nil)) != 0 {
+		t.Error("released without a lease")
+	}
+	for _, v := range held {
+		if !e.GiveUp(at(0), v) || v.Decision.Verdict != Queue || v.Decision.Ticket.Joined != v.Ticket.Joined {
+			t.Errorf("who is held and not released: %+v", v.Decision)
+		}
+		if near := v.Ticket.Joined <= present-10_000; near != (v.Decision.Retry <= time.Second) {
+			t.Errorf("joined %v ago, to come back after %v", present.Sub(v.Ticket.Joined), v.Decision.Retry)
+		}
+	}
+}
+
+func TestTwoHeldRequestsOfOneTicketAreOneAdmission(t *testing.T) {
+	e, r := newEdge(t, at(0), 0, 0)
+	a, b := &Visit{Room: sale, Ticket: waiting(9, time.Minute)}, &Visit{Room: sale, Ticket: waiting(9, time.Minute)}
+	e.Hold(at(0), a)
+	e.Hold(at(0), b)
+	r.grant(at(0), 1, 1)
+	if got := e.Release(at(0), nil); len(got) != 2 {
+		t.Fatalf("%d released, want both", len(got))
+	}
+	d, o := a.Decision, b.Decision
+	if d.Verdict == Serve {
+		d, o = o, d
+	}
+	if d.Verdict != Admit || o.Verdict != Serve || o.Reason != Repeated || d.Ticket.Until != o.Ticket.Until || e.Ledger(at(0), sale).Spent != 1 {
+		t.Errorf("%v and %v (%v), %d spent", d.Verdict, o.Verdict, o.Reason, e.Ledger(at(0), sale).Spent)
+	}
+}
+
+// TestRobotsWithoutCookiesMoveNothing: a ticket counts once it came back.
+func TestRobotsWithoutCookiesMoveNothing(t *testing.T) {
+	e, r := newEdge(t, at(0), 0, 0)
+	r.queueing(at(0))
+	before := r.hear(at(0))
+	var d Decision
+	for range 1000 {
+		d = e.Arrive(at(0), sale, ticket.Ticket{})
+	}
+	got := r.hear(at(0)).Rooms[0]
+	if len(got.Waiting) != 0 || len(got.Arrivals) != 0 || got.Joined != 0 || got.Want != before.Rooms[0].Want {
+		t.Errorf("a thousand requests without a cookie moved %+v", got)
+	}
+	d = e.Arrive(at(time.Second), sale, d.Ticket)
+	got = r.hear(at(time.Second)).Rooms[0]
+	if got.Waiting.Total() != 1 || got.Joined != 1 || len(got.Arrivals) != 1 || got.Arrivals[0].N != 1 || d.Ticket.Flags&ticket.Returned == 0 {
+		t.Errorf("one that came back: %+v", got)
+	}
+}
+
+// TestAPollerIsCountedOnceAndWhoLeavesDropsOut plays visitors who poll at two
+// edges whose clocks differ a little, some of whom go away, and compares the
+// line with the visitors themselves.
+func TestAPollerIsCountedOnceAndWhoLeavesDropsOut(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var books [2]waitBook
+		ahead := fleet.Time(rapid.Int64Range(0, 300).Draw(t, "ms that the second clock is ahead"))
+		type visitor struct {
+			joined fleet.Time
+			seen   uint32 // as the ticket says
+			polled fleet.Time
+			next   fleet.Time
+			gone   bool
+		}
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		people := make([]visitor, rapid.IntRange(1, 12).Draw(t, "people"))
+		for i := range people {
+			people[i].joined = day + fleet.Time(rng.IntN(60_000))
+			people[i].next = people[i].joined
+		}
+		e := Engine{}
+		for now := day; now < day+400_000; now += 500 {
+			for i := range people {
+				p := &people[i]
+				if p.gone || now < p.next {
+					continue
+				}
+				where := rng.IntN(2)
+				ft := now + fleet.Time(where)*ahead
+				r := roomState{wait: books[where]}
+				k := ticket.Ticket{ID: uint64(i + 1), Joined: p.joined, Seen: p.seen}
+				if p.polled != 0 {
+					k.Flags = ticket.Returned
+				}
+				e.checkIn(&r, ft, &k)
+				books[where], p.seen, p.polled = r.wait, k.Seen, now
+				p.next = now + 15_000 + fleet.Time(rng.IntN(10_000))
+				p.gone = rng.IntN(10) == 0
+			}
+			least, most := 0, 0
+			for i := range people {
+				if people[i].polled == 0 {
+					continue
+				}
+				if now-people[i].polled < 49_000 {
+					least++
+				}
+				if now-people[i].polled <= 61_000 {
+					most++
+				}
+			}
+			sum := 0.0
+			for w := range books {
+				books[w].advance(now + fleet.Time(w)*ahead)
+				sum += books[w].histogram().Total()
+				if n := books[w].histogram().Total(); n != float64(books[w].sum) {
+					t.Fatalf("the line holds %v, the book says %d", n, books[w].sum)
+				}
+			}
+			if sum < float64(least) || sum > float64(most) {
+				t.Fatalf("%v: %v people wait, want %d to %d", now, sum, least, most)
+			}
+		}
+	})
+}
+
+func TestWhoIsAdmittedOrAwayTooLongWaitsNoMore(t *testing.T) {
+	e, r := newEdge(t, at(0), 1, 10)
+	a, b := waiting(7, time.Minute), waiting(8, 30*time.Second)
+	a.Flags, b.Flags = 0, 0 // their first time back
+	r.queueing(at(0))
+	r.held.View = nil
+	g := r.held
+	g.Granted = 0
+	g.View = view(2, day, day) // nobody may enter yet
+	r.room(at(0), g)
+	a, b = e.Arrive(at(0), sale, a).Ticket, e.Arrive(at(0), sale, b).Ticket
+	if got := r.hear(at(0)).Rooms[0]; got.Waiting.Total() != 2 || got.Waiting.Before(b.Joined) != 1 || got.Joined != 2 || got.Entered != 0 {
+		t.Errorf("%v wait, %d joined", got.Waiting.Total(), got.Joined)
+	}
+	r.queueing(at(0))
+	if d := e.Arrive(at(0), sale, a); d.Verdict != Admit {
+		t.Fatalf("%v (%v)", d.Verdict, d.Reason)
+	}
+	if got := r.hear(at(0)).Rooms[0]; got.Waiting.Total() != 1 || got.Entered != 1 || got.Admitted != 1 || got.Arrivals[0].N != 2 {
+		t.Errorf("%v wait, %d entered, arrivals %v", got.Waiting.Total(), got.Entered, got.Arrivals)
+	}
+	if got := r.hear(at(49 * time.Second)); got.Rooms[0].Waiting.Total() != 1 {
+		t.Errorf("dropped out after 49 s, want after 2.5 refresh intervals")
+	}
+	if got := r.hear(at(61 * time.Second)); got.Rooms[0].Waiting.Total() != 0 {
+		t.Errorf("still counted after 61 s")
+	}
+	d := e.Arrive(at(299*time.Second), sale, b)
+	if d.Fresh != Kept || d.Ticket.Joined != b.Joined {
+		t.Errorf("back within the grace: %d, joined %v, want the place of %v", d.Fresh, d.Ticket.Joined, b.Joined)
+	}
+	if got := r.hear(at(299 * time.Second)).Rooms[0]; got.Waiting.Total() != 1 || got.Joined != 2 {
+		t.Errorf("back within the grace: %v wait, %d joined", got.Waiting.Total(), got.Joined)
+	}
+}
+
+// TestTheBookDoesNotGrowWithItsAge: for six hours people come, poll in time and
+// are admitted, so that every window is empty before it is dropped.
+func TestTheBookDoesNotGrowWithItsAge(t *testing.T) {
+	var w waitBook
+	for second := int64(0); second < 6*3600; second += 5 {
+		now := day.Add(time.Duration(second) * time.Second)
+		w.advance(now)
+		w.add(now, uint32(now.Second()), 1)
+		w.add(now, uint32(now.Second()), -1)
+	}
+	if len(w.total) > 200 {
+		t.Errorf("%d join seconds are kept, of whom nobody is left", len(w.total))
+	}
+	if w.sum != 0 || w.histogram() != nil {
+		t.Errorf("%d wait", w.sum)
+	}
+}
+
+func TestALineOfManySecondsFitsAReport(t *testing.T) {
+	var w waitBook
+	w.advance(present)
+	seen := uint32(present.Second())
+	for s := range 4000 {
+		w.add(present.Add(-time.Duration(s)*time.Second), seen, 1)
+	}
+	w.add(present.Add(-100*time.Hour), seen, 5) // longer ago than the book reaches
+	h := w.histogram()
+	if len(h) > wire.MaxSlices || h.Total() < 4004.999 || h.Total() > 4005.001 {
+		t.Errorf("%d slices of %v people", len(h), h.Total())
+	}
+	if len(w.total) > maxLine+1+windowLen {
+		t.Errorf("%d join seconds are kept", len(w.total))
+	}
+	if oldest := h[0].Start; oldest < present.Add(-(maxLine+2*windowLen)*time.Second) {
+		t.Errorf("the line begins at %v", oldest)
+	}
+	w.advance(present.Add(time.Hour)) // nobody came: all are gone at once
+	if w.sum != 0 || len(w.total) != 0 {
+		t.Errorf("%d wait after an hour of silence", w.sum)
+	}
+	if w.advance(present) {
+		t.Error("a clock that went back dropped somebody")
+	}
+}
+
+func TestArrivalsKeepTheLastMinutes(t *testing.T) {
+	var r roomState
+	for m := range fleet.Time(wire.MaxMinutes + 2) {
+		for range m + 1 {
+			r.arrive(day.Minute() + m*60_000)
+		}
+	}
+	got := r.report(0, 1).Arrivals
+	if len(got) != wire.MaxMinutes {
+		t.Fatalf("%v", got)
+	}
+	for _, m := range got {
+		if n := uint64((m.Start-day.Minute())/60_000) + 1; m.N != n || n < 3 {
+			t.Errorf("%v: %d visitors, want %d", m.Start, m.N, n)
+		}
+	}
+}
