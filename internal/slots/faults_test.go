@@ -24,7 +24,7 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		params := wire.DefaultParams()
-		params.EdgeLease = time.Second
+		params.EdgeLease, params.ReportIdle = time.Second, 300*time.Millisecond // a lease outlives several reports
 		params.RegionalLease = 8 * time.Second
 		w := newWorld(params, []string{"dublin", "nairobi"}, 2)
 		w.cap = rapid.Bool().Draw(t, "cap")
@@ -128,13 +128,14 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 					}
 				}
 			case "leave":
-				w.people = nil
+				w.leave(false)
 			}
 			w.run(time.Duration(rapid.SampledFrom([]int{1, 30, 300, 1500, 6000}).Draw(t, "ms")) * time.Millisecond)
 			check()
 		}
 		// Everything is mended.
-		w.chaos, w.people = chaos{}, nil
+		w.chaos = chaos{}
+		w.leave(false)
 		w.tell("everything is mended")
 		for _, s := range w.sites {
 			s.up.cut, s.down.cut, s.diskless = false, false, false
@@ -163,18 +164,22 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 		}
 		w.run(130 * time.Second) // sessions of edges that were lost end, and R drains
 		check()
+		from := w.now
 		for range r.total {
 			visitors++
 			w.arrive(fmt.Sprint(visitors), r, w.edges[visitors%len(w.edges)])
 		}
 		w.run(60 * time.Second)
 		check()
-		if want, got := min(int(r.total), int(r.rate)), r.since(w.now-int64(time.Minute)); got < want {
+		if want, got := min(int(r.total), int(r.rate)), r.since(from); got < want {
 			root := w.root().core.Ledger(r.id)
 			w.tell("root: free %d/%d, lent %+v", root.Free, root.RateFree, root.Centres)
 			for _, s := range w.sites {
 				l := s.newest().core.Ledger(r.id)
 				w.tell("%s: granted %d/%d returned %d/%d free %d/%d active %d presumed %d credit %d", s.name, l.Granted, l.RateGranted, l.Returned, l.RateReturned, l.Free, l.RateFree, l.Active, l.Presumed, l.Credit)
+			}
+			for _, s := range w.sites {
+				w.tell("%s: %+v", s.name, s.newest().core.Status(s.newest().read(w.now)))
 			}
 			for _, e := range w.edges {
 				w.tell("%s: %+v %+v", e.name, e.core.Status(e.read(w.now)), e.core.Ledger(e.read(w.now), r.id))

@@ -32,7 +32,7 @@ func (a *Aggregator) Grants(now fleet.Mono) []wire.Grant {
 	}
 	var out []wire.Grant
 	for _, s := range a.strays {
-		a.said++
+		a.askTime(now)
 		out = append(out, wire.Grant{
 			To: s.name, Inc: s.inc, Tenure: s.tenure, From: a.cfg.Term, Seq: a.said, Parts: 1,
 			Echo: s.echo, Dwell: now.Sub(s.recv), At: a.clock.Now(now), AtErr: a.atErr(now),
@@ -46,6 +46,15 @@ func (a *Aggregator) Grants(now fleet.Mono) []wire.Grant {
 		}
 	}
 	return out
+}
+
+// askTime numbers the next grant, and remembers it where its answer may tell
+// fleet time.
+func (a *Aggregator) askTime(now fleet.Mono) {
+	a.said++
+	if a.clock.Err(now) == fleet.Unsynced {
+		a.probes = remember(a.probes, probe{seq: a.said, at: now})
+	}
 }
 
 // atErr returns the error bound of the aggregator's own clock, for its edges.
@@ -65,10 +74,7 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 		return nil
 	}
 	e.due = false
-	a.said++
-	if a.clock.Err(now) == fleet.Unsynced {
-		a.probes = remember(a.probes, probe{seq: a.said, at: now})
-	}
+	a.askTime(now)
 	head := wire.Grant{
 		To: e.name, Inc: e.inc, Tenure: e.tenure, From: a.cfg.Term, Seq: a.said,
 		Acked: e.parts.Done(), Echo: e.echo, Dwell: now.Sub(e.recv),

@@ -93,7 +93,7 @@ func answered(probes []probe, now fleet.Mono, m *wire.Report) (trip time.Duratio
 		return 0, false
 	}
 	for _, p := range probes {
-		if trip = now.Sub(p.at); p.seq == m.Acked && trip <= 2*fleet.MaxError {
+		if trip = now.Sub(p.at); p.seq == m.Acked && trip <= fleet.MaxError {
 			return trip, true
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"vestibule/internal/fleet"
 	"vestibule/internal/line"
 	"vestibule/internal/wire"
 )
@@ -25,7 +26,7 @@ import (
 //	advance 3s [clicking=10s]      time passes; from now on, everybody inside asks for a page so often
 //	arrive d1 ann bob [room=…]     newcomers; arrive d1 n=20 for a crowd
 //	click ann [at=d2]              somebody asks for a page, perhaps elsewhere
-//	leave                          everybody goes home; their sessions stay until they expire
+//	leave [inside]                 everybody, or everybody inside, goes home; their sessions stay until they expire
 //	cut X [up|down], mend X        messages from (up) or to (down) an edge or data centre are lost
 //	catch X up|down                they are kept instead
 //	deliver X up|down [reversed] [times=2] [newest] [keep]
@@ -39,6 +40,7 @@ import (
 //	remove sale, add extra total=… rate=…
 //	excuse                         from here on sessions beyond T are allowed, as the prose explains
 //	ledger [root|dublin|d1 …]      the books: T/R throughout
+//	time                           by how much the clocks are off, and how sure they are
 //	status                         who follows whom, which incarnations are known
 //	truth                          what is true, whatever the books say
 //
@@ -217,7 +219,8 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 			}
 		}
 	case "leave":
-		w.people, w.clicking = nil, 0
+		w.leave(is("inside"))
+		w.clicking = 0
 	case "cut", "mend":
 		up, down, _ := s.links(t, d, words[0])
 		if !is("down") {
@@ -309,6 +312,8 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		}
 	case "status":
 		s.status()
+	case "time":
+		s.time()
 	case "truth":
 		r := theRoom()
 		s.printf("%d sessions valid of %d, %d admitted in the last minute of %d", w.active(r, nil), r.total, w.used(r, nil), r.rate)
@@ -427,6 +432,33 @@ func (s *script) edgeLedger(e *edgeProc, r *roomTruth) {
 	}
 	s.printf("%s: granted %d/%d returned %d/%d spent %d credit %d/%d renewed %d of %d, held %d, tenure %d, %s", e.name,
 		l.Granted, l.RateGranted, l.Returned, l.RateReturned, l.Spent, l.Credit(), l.RateIdle, l.Renewed, l.RenewCeil, l.Held, st.Tenure, lease)
+}
+
+func (s *script) time() {
+	w := s.w
+	say := func(name string, t fleet.Time, err time.Duration) {
+		switch {
+		case err == fleet.Unsynced:
+			s.printf("%s does not know", name)
+		case err > fleet.MaxError:
+			s.printf("%s is unsure, by %v", name, err.Round(10*time.Millisecond))
+		case max(t.Sub(w.fleetTime()), w.fleetTime().Sub(t)) > err:
+			s.printf("%s is wrong by %v", name, t.Sub(w.fleetTime()))
+		default:
+			s.printf("%s is sure", name)
+		}
+	}
+	for _, c := range w.sites {
+		n := c.newest()
+		st := n.core.Status(n.read(w.now))
+		say(c.name, st.Time, time.Duration(st.TimeError))
+	}
+	for _, e := range w.edges {
+		if !e.gone {
+			now := e.read(w.now)
+			say(e.name, e.core.Time(now), e.core.TimeError(now))
+		}
+	}
 }
 
 func (s *script) status() {

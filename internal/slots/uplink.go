@@ -272,6 +272,9 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 	if g.Echo != 0 {
 		a.clock.Sync(now, g.Echo, g.Dwell, g.At, g.AtErr)
 	}
+	if g.AtErr == fleet.Unsynced && a.clock.Err(now) <= timeRough {
+		u.hurry(now, a.cfg.Params.SyncGap) // a new leader believes our time only if it is told at once
+	}
 	u.acked, u.heard = max(u.acked, g.Acked), now
 	a.due = now
 

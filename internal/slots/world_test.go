@@ -525,6 +525,17 @@ func (w *world) arrive(name string, r *roomTruth, e *edgeProc) *person {
 	return p
 }
 
+// leave sends everybody home, or everybody inside; whoever is held closes the
+// connection.
+func (w *world) leave(inside bool) {
+	for _, p := range w.people {
+		if !inside && p.visit != nil && !p.edge.gone {
+			p.edge.core.GiveUp(p.edge.read(w.now), p.visit)
+		}
+	}
+	w.people = slices.DeleteFunc(w.people, func(p *person) bool { return p.in || !inside })
+}
+
 // ask lets somebody ask for a page, or lose patience while being held.
 func (w *world) ask(p *person) {
 	p.next = 0
