@@ -40,6 +40,17 @@ func TestEndToEnd(t *testing.T) {
 		t.Skip("curl is not installed; it is the visitors' browser")
 	}
 	bin := build(t)
+	if !play(t, bin, false) {
+		play(t, bin, true)
+	}
+}
+
+// play lets the visitors come, once. It returns false, and judges nothing, where
+// the machine stood still for longer than a lease and may: then requests are under
+// way for longer than the site can allow for, and what lies between an edge and
+// the site is no part of the promise.
+func play(t *testing.T, bin string, last bool) bool {
+	t.Helper()
 	begun := time.Now()
 	tree := deploy(t, bin)
 	t.Logf("ready %.1f s after the first process was started", time.Since(begun).Seconds())
@@ -118,6 +129,10 @@ func TestEndToEnd(t *testing.T) {
 	row("robots without cookies", "%s", <-robots)
 	t.Log(b.String())
 
+	if fair.peak > total && !last && tree.stoodStill() {
+		t.Log("leaders lost their leases because nothing moved for more than a second: once more")
+		return false
+	}
 	if fair.peak > total {
 		t.Errorf("overshoot of T: %d sessions at once (%d with %v allowed for the way), T is %d", strict.peak, fair.peak, transit, total)
 	}
@@ -137,6 +152,7 @@ func TestEndToEnd(t *testing.T) {
 	if strict.rate < rate*9/10 {
 		t.Errorf("at most %d were admitted in a minute while others waited, R is %d", strict.rate, rate)
 	}
+	return true
 }
 
 // tree is what was deployed.
@@ -145,6 +161,12 @@ type tree struct {
 	origin  string
 	journal string
 	nodes   []*process // in the order in which they were started
+}
+
+// stoodStill reports whether a leader lost its lease: nothing in this run takes
+// one away, so it could not renew it in time.
+func (tr *tree) stoodStill() bool {
+	return slices.ContainsFunc(tr.nodes, func(p *process) bool { return strings.Contains(p.logs(), "no longer leading") })
 }
 
 func deploy(t *testing.T, bin string) *tree {
