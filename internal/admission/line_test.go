@@ -216,6 +216,29 @@ func TestAPollerIsCountedOnceAndWhoLeavesDropsOut(t *testing.T) {
 	})
 }
 
+// TestAPollSeenByAClockAheadIsNotCountedTwice: two requests of one page reach
+// two edges, and for one of them the next window has begun.
+func TestAPollSeenByAClockAheadIsNotCountedTwice(t *testing.T) {
+	var e Engine
+	var behind, ahead roomState
+	border := fleet.Time(windowOf(day.Second()) * windowLen * 1000)
+	k := ticket.Ticket{ID: 1, Joined: day - 60_000, Seen: uint32(border.Second()) - 20, Flags: ticket.Returned}
+	behind.wait.advance(border - 20_000)
+	behind.wait.add(k.Joined, k.Seen, 1)
+	e.checkIn(&ahead, border+10, &k)
+	e.checkIn(&behind, border-40, &k)
+	for _, after := range []fleet.Time{0, 45_000, 55_000} { // the last two: where it was counted first is over
+		behind.wait.advance(border + after)
+		ahead.wait.advance(border + after)
+		if n := behind.wait.sum + ahead.wait.sum; n != 1 {
+			t.Errorf("counted %d times after %d ms", n, int64(after))
+		}
+	}
+	if k.Seen != uint32(border.Second()) {
+		t.Errorf("seen at %d, want the later of the two", k.Seen)
+	}
+}
+
 func TestWhoIsAdmittedOrAwayTooLongWaitsNoMore(t *testing.T) {
 	e, r := newEdge(t, at(0), 1, 10)
 	a, b := waiting(7, time.Minute), waiting(8, 30*time.Second)

@@ -206,6 +206,30 @@ func TestALeaseComesWithTheLastPartOfItsGrant(t *testing.T) {
 	}
 }
 
+func TestFleetTimeIsNeverBehindTheWatermark(t *testing.T) {
+	e, r := newEdge(t, at(0), 10, 10)
+	d := e.Arrive(at(0), sale, ticket.Ticket{})
+	r.hear(at(0))
+	r.say(at(0), wire.Grant{Lease: 3 * time.Second, Watermark: present + 150})
+	if got := e.Time(at(0)); got != present+150 {
+		t.Errorf("fleet time is %v, want the watermark", got)
+	}
+	end := fleet.Time(int64(d.Ticket.Until) * 1000)
+	r.hear(at(0))
+	r.say(at(0), wire.Grant{Lease: 3 * time.Second, Watermark: end.Add(fleet.Guard) - 1})
+	if got := e.Ledger(at(0), sale).Sessions; got != 1 {
+		t.Errorf("%d sessions before the watermark has passed the second by the guard", got)
+	}
+	r.hear(at(0))
+	r.say(at(0), wire.Grant{Lease: 3 * time.Second, Watermark: end.Add(fleet.Guard)})
+	if got := e.Ledger(at(0), sale); got.Sessions != 0 || got.Spent != 1 {
+		t.Errorf("%d sessions after it has", got.Sessions)
+	}
+	if again := e.Arrive(at(0), sale, d.Ticket); again.Enters() {
+		t.Errorf("a ticket is accepted that was freed: %v (%v)", again.Verdict, again.Reason)
+	}
+}
+
 func TestADeadIncarnationStartsANewOne(t *testing.T) {
 	e, r := newEdge(t, at(0), 10, 10)
 	d := e.Arrive(at(0), sale, ticket.Ticket{})

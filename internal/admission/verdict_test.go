@@ -57,11 +57,13 @@ func TestEveryVerdict(t *testing.T) {
 		{"slots are free", free, "a visitor whose session ends this second", inside(7, 0), Admit, Slot, Expired},
 		{
 			"slots are free", free, "somebody who was away for longer than the grace",
-			ticket.Ticket{ID: 7, Joined: present - 900_000, Seen: uint32(present.Second() - 301), Flags: ticket.Returned}, Admit, Slot, Lost,
+			ticket.Ticket{ID: 7, Joined: present - 900_000, Seen: uint32(present.Second() - 301), Flags: ticket.Returned},
+			Admit, Slot, Lost,
 		},
 		{
 			"slots are free", free, "somebody who was away for the grace",
-			ticket.Ticket{ID: 7, Joined: present - 900_000, Seen: uint32(present.Second() - 300), Flags: ticket.Returned}, Admit, Slot, Kept,
+			ticket.Ticket{ID: 7, Joined: present - 900_000, Seen: uint32(present.Second() - 300), Flags: ticket.Returned},
+			Admit, Slot, Kept,
 		},
 		{"slots are free", free, "a visitor with a session of an epoch that was voided", ticket.Ticket{ID: 7, Joined: present - 1, Admitted: 1, Until: uint32(present.Second() + 99), Epoch: 3}, Admit, Slot, Void},
 
