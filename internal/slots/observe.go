@@ -437,13 +437,15 @@ func (a *Aggregator) thawRoom(now fleet.Mono, e *edge, b *books, acc *account) {
 }
 
 // mourn declares a silent edge lost once lost_after has passed in which other
-// edges were heard. Silence of all is our own isolation and starts no clock.
+// edges were heard. Silence of all is our own isolation and starts no clock. One
+// that a newer process of its name has succeeded has ended: so a roster may say.
 func (a *Aggregator) mourn(now fleet.Mono, e *edge) {
 	if slices.ContainsFunc(a.edges, func(o *edge) bool { return o.state == alive }) {
 		e.silent += now.Sub(a.advanced)
 	}
+	ended := a.succeeded(e) && a.clock.Err(now) <= fleet.MaxError
 	for _, b := range a.order {
-		if acc := e.accounts[b.ID]; acc != nil && acc.silent && b.LostWait > 0 && e.silent > b.LostWait {
+		if acc := e.accounts[b.ID]; acc != nil && acc.silent && (ended || (b.LostWait > 0 && e.silent > b.LostWait)) {
 			a.thawRoom(now, e, b, acc)
 		}
 	}
