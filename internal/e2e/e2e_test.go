@@ -54,6 +54,7 @@ func play(t *testing.T, bin string, last bool) bool {
 	begun := time.Now()
 	tree := deploy(t, bin)
 	t.Logf("ready %.1f s after the first process was started", time.Since(begun).Seconds())
+	t.Logf("one more edge: ready %.2f s after its start (goal: 1 s)", tree.another(t, bin).Seconds())
 
 	ctx, cancel := context.WithTimeout(t.Context(), length)
 	defer cancel()
@@ -160,7 +161,34 @@ type tree struct {
 	site    site
 	origin  string
 	journal string
+	nats    string
+	dir     string
 	nodes   []*process // in the order in which they were started
+}
+
+// another adds an edge that knows nothing yet and returns how long it took from
+// its start until it could admit.
+func (tr *tree) another(t *testing.T, bin string) time.Duration {
+	t.Helper()
+	config := file(t, tr.dir, "another.yaml", `
+data_dir: %s
+data_center: nairobi
+name: another
+listen: 127.0.0.1:0
+nats: {url: %q}
+log: {level: warn}
+`, filepath.Join(tr.dir, "another"), tr.nats)
+	begun := time.Now()
+	e := start(t, filepath.Join(bin, "edge"), "--config", config)
+	for !ready(e.at["metrics"]) {
+		if time.Since(begun) > 20*time.Second {
+			t.Fatal("one more edge does not get ready")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	took := time.Since(begun)
+	e.stop(t)
+	return took
 }
 
 // stoodStill reports whether a leader lost its lease: nothing in this run takes
@@ -194,6 +222,7 @@ nats: {embedded: true, listen: "127.0.0.1:0"}
 log: {level: warn}
 `, filepath.Join(dir, "global"), rooms))
 	tr.nodes = append(tr.nodes, origin, global)
+	tr.nats, tr.dir = global.at["nats"], dir
 	var edges []*process
 	for _, dc := range []string{"nairobi", "dublin"} {
 		tr.nodes = append(tr.nodes, start(t, filepath.Join(bin, "regional"), "--config", file(t, dir, dc+".yaml", `
