@@ -1,0 +1,148 @@
+package slots_test
+
+import (
+	"testing"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/room"
+	"vestibule/internal/slots"
+	"vestibule/internal/wire"
+)
+
+// lender is an allocator whose data centres, dublin and nairobi, say what a
+// test wants said.
+type lender struct {
+	t     *testing.T
+	root  *slots.Allocator
+	now   fleet.Mono
+	wall  fleet.Time
+	seq   map[string]uint64
+	acked map[string]uint64
+	last  map[string]wire.RoomGrant
+}
+
+var sale = room.IDOf("sale")
+
+func newLender(t *testing.T, wall string, total, rate uint64) *lender {
+	at, err := time.Parse("2006-01-02 15:04:05", "2021-05-27 "+wall)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lender{t: t, now: fleet.Mono(time.Hour), wall: fleet.TimeOf(at), seq: map[string]uint64{}, acked: map[string]uint64{}, last: map[string]wire.RoomGrant{}}
+	l.root = slots.NewAllocator(l.now, slots.AllocatorConfig{
+		Term: wire.Term{N: 1, Nonce: 1}, Centres: []string{"nairobi", "dublin"}, Params: wire.DefaultParams(), Bootstrap: true,
+	})
+	l.root.SetLease(fleet.Never)
+	l.root.SetRooms(l.now, []slots.RoomConfig{{ID: sale, Total: total, Rate: rate, Session: 5 * time.Minute}})
+	return l
+}
+
+// report lets a data centre speak: what it holds is what it was granted, and
+// all of it is idle but for what is active.
+func (l *lender) report(dc string, want uint64, arrivals map[string]uint64) {
+	l.seq[dc]++
+	g := l.last[dc]
+	r := wire.RoomReport{Room: sale, Granted: g.Granted, RateGranted: g.RateGranted, Idle: g.Granted, RateIdle: g.RateGranted, Want: want}
+	for clock, n := range arrivals {
+		at, err := time.Parse("2006-01-02 15:04", "2021-05-27 "+clock)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		r.Arrivals = append(r.Arrivals, wire.Minute{Start: fleet.TimeOf(at), N: n})
+	}
+	l.root.Observe(l.now, wire.Report{
+		From: dc, Inc: 1, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: wire.Term{N: 1, Nonce: 1}, Acked: l.acked[dc],
+		Join: l.seq[dc] == 1, Rooms: []wire.RoomReport{r},
+	})
+}
+
+// grants lets the allocator answer.
+func (l *lender) grants() {
+	l.root.SetTime(l.now, l.wall)
+	for _, g := range l.root.Grants(l.now) {
+		l.acked[g.To] = g.Seq
+		for _, r := range g.Rooms {
+			l.last[g.To] = r
+		}
+	}
+	l.now, l.wall = l.now.Add(time.Second), l.wall.Add(time.Second)
+}
+
+func (l *lender) expect(what string, dc string, granted, keep uint64) {
+	l.t.Helper()
+	if g := l.last[dc]; g.Granted != granted || g.Keep != keep {
+		l.t.Errorf("%s: %s was granted %d and is to keep %d idle, want %d and %d", what, dc, g.Granted, g.Keep, granted, keep)
+	}
+}
+
+// TestRightsLieWhereTwoMinutesAgoSaysTheyAreWanted is the worked example of the
+// design, from what data centres report to what they are told: a thousand of
+// 1,250 slots are divided, a fifth stays at the root.
+func TestRightsLieWhereTwoMinutesAgoSaysTheyAreWanted(t *testing.T) {
+	visitors := map[string]map[string]uint64{
+		// Only the minute before the last full one counts; it cannot change any more.
+		"dublin":  {"16:31": 50, "16:32": 55, "16:33": 9000},
+		"nairobi": {"16:31": 50, "16:32": 45, "16:33": 1, "16:34": 7000},
+	}
+	for _, tt := range []struct {
+		at              string
+		dublin, nairobi uint64
+	}{{"16:33:20", 500, 500}, {"16:34:05", 550, 450}, {"16:40:00", 500, 500}} {
+		l := newLender(t, tt.at, 1250, 1_000_000)
+		for dc, minutes := range visitors {
+			l.report(dc, 0, minutes)
+		}
+		l.grants()
+		l.expect(tt.at, "dublin", tt.dublin, tt.dublin)
+		l.expect(tt.at, "nairobi", tt.nairobi, tt.nairobi)
+		if free := l.root.Ledger(sale).Free; free != 250 {
+			t.Errorf("%s: %d stay at the root, want 250", tt.at, free)
+		}
+	}
+}
+
+// TestTheReserveServesWhoComesWithoutAHistory: where nobody was two minutes ago
+// there lies one per cent; what suddenly is wanted comes from the root at once,
+// and nothing has to be fetched from elsewhere.
+func TestTheReserveServesWhoComesWithoutAHistory(t *testing.T) {
+	l := newLender(t, "16:34:05", 1000, 1_000_000)
+	l.report("dublin", 0, map[string]uint64{"16:32": 100})
+	l.report("nairobi", 0, nil)
+	l.grants()
+	l.expect("at first", "dublin", 792, 792)
+	l.expect("at first", "nairobi", 8, 8)
+	l.report("nairobi", 150, nil)
+	l.report("dublin", 0, map[string]uint64{"16:32": 100})
+	l.grants()
+	g := l.last["nairobi"]
+	if g.Granted < 150 || g.Keep < 150 {
+		t.Errorf("150 are wanted, %d were granted and %d are to be kept", g.Granted, g.Keep)
+	}
+	if free := l.root.Ledger(sale).Free; free < 0 || free > 1000-792-int64(g.Granted) {
+		t.Errorf("%d free", free)
+	}
+}
+
+// TestFewRightsStayAtTheRoot: one question there is nearer than a slot that lies
+// in another data centre. Who wants one gets it.
+func TestFewRightsStayAtTheRoot(t *testing.T) {
+	l := newLender(t, "16:34:05", 7, 60)
+	for dc, n := range map[string]uint64{"dublin": 55, "nairobi": 45} {
+		l.report(dc, 0, map[string]uint64{"16:32": n})
+	}
+	l.grants()
+	l.expect("nobody wants one", "dublin", 0, 0)
+	l.expect("nobody wants one", "nairobi", 0, 0)
+	l.report("nairobi", 3, nil)
+	l.grants()
+	l.expect("three are wanted", "nairobi", 3, 3)
+	l.expect("three are wanted elsewhere", "dublin", 0, 0)
+	// They are not used; nairobi is told to keep none, and returns them itself.
+	l.report("nairobi", 0, nil)
+	l.grants()
+	l.expect("none is wanted any more", "nairobi", 3, 0)
+	if free := l.root.Ledger(sale).Free; free != 4 {
+		t.Errorf("%d free before they are returned, want 4: a lender never takes back", free)
+	}
+}
