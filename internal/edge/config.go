@@ -39,8 +39,8 @@ type HeldConfig struct {
 
 // TimeoutConfig are the patience of the edge with visitors and origins.
 type TimeoutConfig struct {
-	Header   time.Duration `mapstructure:"header" doc:"for a visitor to send a request's headers"`
-	Idle     time.Duration `mapstructure:"idle" doc:"for an idle connection of a visitor"`
+	Header   time.Duration `mapstructure:"header" doc:"for a visitor to send a request's headers, or to take an answer that the edge gives itself"`
+	Idle     time.Duration `mapstructure:"idle" doc:"for an idle connection of a visitor, and for a body or an answer to make progress"`
 	Dial     time.Duration `mapstructure:"dial" doc:"for a connection to an origin"`
 	Response time.Duration `mapstructure:"response" doc:"for an origin to begin its answer"`
 	Shutdown time.Duration `mapstructure:"shutdown" doc:"for requests in flight when the edge stops"`
