@@ -19,7 +19,7 @@ import (
 func TestFaultsBreakNoPromise(t *testing.T) {
 	// A world takes some tens of milliseconds: fewer of them than of small values.
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
-		f.Value.Set("40")
+		f.Value.Set("20")
 		t.Cleanup(func() { f.Value.Set(f.DefValue) })
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -158,7 +158,7 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 				for _, o := range e.site.newest().core.Status(e.site.newest().read(w.now)).Edges {
 					w.tell("%s: %+v", e.site.name, o)
 				}
-				w.tell("%s: %+v", e.name, st)
+				w.tell("%s: %+v, its lease ended %v ago", e.name, st, e.read(w.now).Sub(st.LeaseEnd))
 				check()
 			}
 		}

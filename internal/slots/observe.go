@@ -28,17 +28,19 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 	e := a.find(m.From, m.Inc)
 	if e == nil || e.state == awaiting || e.state == lost {
 		if !m.Join {
-			verdict := wire.Fenced
-			if m.Final {
-				verdict = wire.Dead
-			}
-			a.answer(now, m, verdict)
+			a.forgotten(now, m)
 			return
 		}
 		if e == nil {
 			e = a.newEdge(m.From, m.Inc)
 		}
 		a.adopt(now, e, m)
+	}
+	if m.Tenure > e.tenure {
+		// We gave it this tenure, forgot it since, and adopted it again by a
+		// report of long before.
+		a.forgotten(now, m)
+		return
 	}
 	fresh, complete := e.parts.Take(m.Seq, m.Part, m.Parts)
 	if !fresh {
@@ -61,6 +63,16 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 		// lessen what is presumed of it.
 		a.presume(now, e)
 	}
+}
+
+// forgotten tells an edge whose books are gone to end its tenure, or when it has,
+// to begin anew.
+func (a *Aggregator) forgotten(now fleet.Mono, m wire.Report) {
+	verdict := wire.Fenced
+	if m.Final {
+		verdict = wire.Dead
+	}
+	a.answer(now, m, verdict)
 }
 
 // answer owes a reply to somebody who is not in the books, or not yet.
