@@ -19,8 +19,13 @@ import (
 func TestFaultsBreakNoPromise(t *testing.T) {
 	// A world takes some tens of milliseconds: fewer of them than of small values.
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
-		f.Value.Set("20")
-		t.Cleanup(func() { f.Value.Set(f.DefValue) })
+		set := func(checks string) {
+			if err := f.Value.Set(checks); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set("20")
+		t.Cleanup(func() { set(f.DefValue) })
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		params := wire.DefaultParams()

@@ -82,7 +82,6 @@ type rootProc struct {
 	proc
 	term uint64
 	core *slots.Allocator
-	time int64 // when it was last told the wall time
 }
 
 // site is a data centre.
