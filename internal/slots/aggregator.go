@@ -307,7 +307,7 @@ func (a *Aggregator) enrol(e *edge) {
 			}
 			entry.Rooms = append(entry.Rooms, wire.RosterRoom{
 				Room: b.ID, Sessions: slices.Clone(acc.sessions),
-				Phantom: acc.phantom + acc.frozen + acc.frozenBlind, PhantomUntil: acc.phantomUntil, Silent: acc.silent,
+				Phantom: acc.phantom + acc.frozen + acc.frozenBlind + acc.kept, PhantomUntil: acc.phantomUntil, Silent: acc.silent,
 				RatePhantom: b.rateOf(e),
 			})
 		}

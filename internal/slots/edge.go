@@ -37,9 +37,10 @@ type edge struct {
 	silent time.Duration // since its lease lapsed, while other edges were heard
 	lostAt fleet.Mono    // when it was given up after a takeover
 
-	acked uint64 // newest grant it has taken
-	needs uint64 // version of Durable to be stored before it gets a lease
-	due   bool   // an answer is owed
+	acked   uint64 // newest grant it has taken
+	unheard bool   // since its tenure began: it may be going on without a lease
+	needs   uint64 // version of Durable to be stored before it gets a lease
+	due     bool   // an answer is owed
 
 	accounts map[room.ID]*account
 }
@@ -78,6 +79,7 @@ type account struct {
 	silent       bool  // it may go on renewing (partition_policy serve): nothing presumed of it ages
 	frozen       int64 // sessions last seen at the silent edge
 	frozenBlind  int64 // more of them, whose moves nobody told
+	kept         int64 // presumed when the silent edge was given up: no late word of it lessens that until phantomUntil
 
 	changedAt uint64 // first grant that carried the newest change
 	viewAt    uint64 // the same for the room's view
@@ -142,13 +144,14 @@ func (a *account) takeSessions(c *counts, next []wire.Expiry) {
 
 // presumed returns the sessions that are counted without having been reported.
 func (a *account) presumed(c *counts) int64 {
-	if a.silent {
-		return a.phantom + a.frozen + a.frozenBlind
-	}
+	n := a.phantom + a.frozen + a.frozenBlind
 	if a.phantomUntil < c.freed {
+		if a.silent {
+			return n
+		}
 		return 0
 	}
-	return a.phantom
+	return n + a.kept
 }
 
 // stamped returns how many tickets the edge stamped that may still be valid.

@@ -52,6 +52,9 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 	e.due = true
 	a.due = now
 
+	if m.Tenure == e.tenure && !m.Final {
+		e.unheard = false
+	}
 	over := e.state == dead || e.state == left
 	a.take(now, e, m, complete)
 	switch {
@@ -397,10 +400,14 @@ func (a *Aggregator) presume(now fleet.Mono, e *edge) {
 			continue
 		}
 		renewals := int64(acc.renewCeil) - int64(acc.renewed)
+		acc.drop(&b.counts)
 		acc.phantom = max(0, acc.credit()) + max(0, renewals)
 		acc.phantomUntil = max(acc.phantomUntil, a.lastBreath(now, e.asOf))
-		if !b.Cap && !a.succeeded(e) {
+		if succeeded := a.succeeded(e); !b.Cap && (!succeeded || e.unheard) {
 			b.freeze(e, acc)
+			if succeeded {
+				a.thawRoom(now, e, b, acc)
+			}
 		}
 		acc.dirty, b.dirty, b.stale = true, true, true
 	}
@@ -426,6 +433,13 @@ func (b *books) freeze(e *edge, acc *account) {
 	}
 }
 
+// drop forgets what was kept once it has expired.
+func (a *account) drop(c *counts) {
+	if a.phantomUntil < c.freed {
+		a.kept = 0
+	}
+}
+
 // thaw ends the freezing: the silent edge is known to have stopped. Its
 // sessions end no later than if they had been renewed a moment ago.
 func (a *Aggregator) thaw(now fleet.Mono, e *edge) {
@@ -437,8 +451,9 @@ func (a *Aggregator) thaw(now fleet.Mono, e *edge) {
 }
 
 func (a *Aggregator) thawRoom(now fleet.Mono, e *edge, b *books, acc *account) {
-	acc.phantom += acc.frozen + acc.frozenBlind
-	acc.frozen, acc.frozenBlind, acc.silent = 0, 0, false
+	acc.drop(&b.counts)
+	acc.kept += acc.phantom + acc.frozen + acc.frozenBlind
+	acc.phantom, acc.frozen, acc.frozenBlind, acc.silent = 0, 0, 0, false
 	acc.phantomUntil = max(acc.phantomUntil, a.latest(now).Second()+2+b.longest(now))
 	for i := range b.ids.slots {
 		if ent := &b.ids.slots[i]; ent.frozen && ent.edge == e.num {
@@ -501,6 +516,7 @@ func (a *Aggregator) settle(now fleet.Mono, e *edge, bye bool) {
 		return
 	}
 	e.tenure++
+	e.unheard = true
 	e.state = joining
 	a.enrol(e) // before it gets a lease again: the roster must not call it dead
 }

@@ -29,7 +29,7 @@ import (
 //	leave [inside]                 everybody, or everybody inside, goes home; their sessions stay until they expire
 //	cut X [up|down], mend X        messages from (up) or to (down) an edge or data centre are lost
 //	catch X up|down                they are kept instead
-//	deliver X up|down [reversed] [times=2] [newest] [keep]
+//	deliver X up|down [reversed] [times=2] [newest] [keep] [later=5s]
 //	                               what was kept arrives: in which order, how often; catching ends unless keep
 //	drop X up|down                 what was kept is lost; catching ends
 //	crash d1|dublin|root, start …  a process ends for good; another begins, with what was stored
@@ -257,7 +257,11 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		}
 		for range number("times", 1) {
 			for _, take := range pile {
-				take()
+				if later := length(arg("later", "0s")); later > 0 {
+					w.post(int64(later), take)
+				} else {
+					take()
+				}
 			}
 		}
 		if is("keep") {

@@ -129,7 +129,7 @@ func (b *books) rateHeld() int64 { return int64(b.rateGranted) - int64(b.rateRet
 func (a *Aggregator) active(b *books) int64 {
 	n := b.counts.sum
 	for _, e := range a.edges {
-		if acc := e.accounts[b.ID]; acc != nil && (e.state == dead || e.state == left || acc.silent) {
+		if acc := e.accounts[b.ID]; acc != nil {
 			n += acc.presumed(&b.counts)
 		}
 	}
