@@ -58,7 +58,7 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 	over := e.state == dead || e.state == left
 	a.take(now, e, m, complete)
 	switch {
-	case m.Final && complete && (m.Tenure == e.tenure || (over && m.Tenure < e.tenure)):
+	case m.Final && complete && (m.Tenure == e.tenure || (over && m.Tenure < e.tenure)) && a.exact(e, &m):
 		// Also of an older tenure: it never heard of the one that lapsed since.
 		a.settle(now, e, m.Bye)
 	case over:
@@ -66,6 +66,18 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 		// lessen what is presumed of it.
 		a.presume(now, e)
 	}
+}
+
+// exact reports whether a final report still is the truth when it arrives. Under
+// partition_policy serve its edge may go on renewing; as long as no second is
+// freed that was not over for it, everything that it renews is counted.
+func (a *Aggregator) exact(e *edge, m *wire.Report) bool {
+	for _, b := range a.order {
+		if e.accounts[b.ID] != nil && !b.Cap && asOf(m).Second() < b.counts.freed-1 {
+			return false
+		}
+	}
+	return true
 }
 
 // forgotten tells an edge whose books are gone to end its tenure, or when it has,
@@ -218,12 +230,20 @@ func (a *Aggregator) takeMoves(e *edge, b *books, acc *account, r *wire.RoomRepo
 			continue
 		}
 		acc.moves = n
-		if ent := b.ids.find(m.ID); ent != nil && ent.frozen {
+		ent := b.ids.find(m.ID)
+		silent := ent != nil && ent.frozen
+		if silent {
+			if ent.edge != e.num && m.Until <= ent.until {
+				continue // told late: it went on to the silent edge
+			}
 			// The session of a silent edge turned up here: no need to guess.
 			a.unfreeze(b, ent)
 		}
 		if b.ids.take(&b.counts, m, e.num, limit) {
 			b.copied++
+		}
+		if silent && ent.edge == e.num && acc.silent {
+			acc.freeze(&b.counts, ent) // it is the silent edge that tells, of long ago
 		}
 	}
 }
@@ -421,9 +441,7 @@ func (b *books) freeze(e *edge, acc *account) {
 	for i := range b.ids.slots {
 		ent := &b.ids.slots[i]
 		if ent.id != 0 && ent.edge == e.num && !ent.frozen && int64(ent.until) >= b.counts.freed {
-			ent.frozen = true
-			b.counts.add(int64(ent.until), -1)
-			acc.frozen++
+			acc.freeze(&b.counts, ent)
 		}
 	}
 	if acc.missedUntil >= b.counts.freed {
@@ -438,6 +456,13 @@ func (a *account) drop(c *counts) {
 	if a.phantomUntil < c.freed {
 		a.kept = 0
 	}
+}
+
+// freeze takes one session out of the ageing.
+func (a *account) freeze(c *counts, ent *idEntry) {
+	ent.frozen = true
+	c.add(int64(ent.until), -1)
+	a.frozen++
 }
 
 // thaw ends the freezing: the silent edge is known to have stopped. Its
