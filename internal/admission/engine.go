@@ -39,6 +39,10 @@ type Room struct {
 	ID    room.ID
 	Epoch uint32
 	Cap   bool // partition_policy cap: renew nothing without a lease
+
+	Session        time.Duration // session_duration, for sessions without a right
+	OnIsolation    string        // one of room.Isolation…; "" holds
+	IsolationLimit int           // newcomers let in per isolation, where OnIsolation is open
 }
 
 // Engine is the core of one edge. See the package comment.
@@ -80,6 +84,8 @@ type roomState struct {
 	admitted uint64
 	joined   uint64
 	entered  uint64
+	letIn    uint64 // without a right, in all
+	letInNow int    // of those, in this isolation
 	demand   demand
 	want     uint64 // what the last report said
 
@@ -124,6 +130,9 @@ func (e *Engine) SetRooms(now fleet.Mono, rooms []Room) {
 		s.Room, s.gone, s.dirty = r, false, true
 	}
 	slices.SortFunc(e.order, func(a, b *roomState) int { return cmp.Compare(a.ID, b.ID) })
+	if len(rooms) > 0 && !e.link.leased(now) {
+		e.link.left(now) // from here on there is something to be isolated with
+	}
 	e.link.hurry(now, e.cfg.Params.ReportGap)
 }
 
@@ -287,6 +296,10 @@ func (e *Engine) serve(now fleet.Mono, ft fleet.Time, sure bool, r *roomState, t
 	d := Decision{Verdict: Serve, Reason: Session, Ticket: t}
 	until := uint32(ft.Second()) + 1 + r.life
 	after := wire.RenewAfter(r.life)
+	if t.Home == ticket.Nobody {
+		e.prolong(now, ft, r, &d)
+		return d
+	}
 	if r.life == 0 || until < t.Until+after || !sure || t.Home != e.home {
 		return d
 	}
@@ -336,6 +349,10 @@ func (e *Engine) decide(now fleet.Mono, ft fleet.Time, sure bool, r *roomState, 
 	t := &d.Ticket
 	p := &e.cfg.Params
 	switch {
+	case e.Isolated(now) && e.isolated(ft, r, d):
+		if d.Verdict == Admit {
+			return
+		}
 	case !sure:
 		d.Reason = Unsure
 	case !e.link.leased(now):
@@ -440,6 +457,9 @@ func (e *Engine) position(r *roomState, d *Decision) {
 		d.Retry = p.Nearest
 	} else if d.Known {
 		d.Retry = min(max(d.Wait/4, p.Nearest), p.Refresh)
+	}
+	if d.Reason == Closed {
+		d.Retry = p.Refresh
 	}
 	if d.Reason == Isolated || d.Reason == Unsure {
 		d.Retry = p.Nearest * 2

@@ -24,6 +24,7 @@ type link struct {
 
 	leaseEnd fleet.Mono // 0 before the first lease of the tenure
 	retired  bool       // the tenure's lease has lapsed
+	alone    fleet.Mono // since when it is known that there is no lease, 0 under one
 
 	reported fleet.Mono // when the newest report was made
 	due      fleet.Mono // when the next one is
@@ -43,10 +44,20 @@ func (l *link) born(rng *rand.Rand) {
 // leased reports whether the edge may act on its rights at now. A lease that
 // has lapsed is never believed again, not even by a clock that went back.
 func (l *link) leased(now fleet.Mono) bool {
-	if l.leaseEnd != 0 && now >= l.leaseEnd {
+	if l.leaseEnd != 0 && now >= l.leaseEnd && !l.retired {
 		l.retired = true
+		l.left(now)
 	}
 	return l.leaseEnd != 0 && !l.retired
+}
+
+// left notes that there is no lease from now on. The moment counts at which that
+// is noticed, so that a process that stood still is not taken for one that was
+// cut off all the while.
+func (l *link) left(now fleet.Mono) {
+	if l.alone == 0 {
+		l.alone = max(now, 1)
+	}
 }
 
 // hurry makes the next report due as soon as the least gap allows.

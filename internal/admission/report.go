@@ -159,6 +159,7 @@ func (e *Engine) Apply(now fleet.Mono, g wire.Grant) {
 		return
 	case wire.Fenced:
 		l.retired = true
+		l.left(now)
 		l.hurry(now, e.cfg.Params.ReportGap)
 		return
 	case wire.Adopted:
@@ -177,6 +178,9 @@ func (e *Engine) Apply(now fleet.Mono, g wire.Grant) {
 	}
 	if complete && g.Lease > 0 && g.Echo != 0 { // not before every restriction that came with it
 		l.leaseEnd = max(l.leaseEnd, g.Echo.Add(fleet.Shrink(g.Lease)))
+		if now < l.leaseEnd {
+			e.rejoined()
+		}
 	}
 	for _, r := range e.order {
 		r.sessions.forget(g.Watermark)
@@ -238,6 +242,7 @@ func (e *Engine) revive(now fleet.Mono, tenure uint64) {
 // reborn starts a new incarnation: the regional has forgotten this one, and
 // everything it counted has aged out.
 func (e *Engine) reborn(now fleet.Mono) {
+	e.link.left(now)
 	e.link.born(e.cfg.Rand)
 	for _, r := range e.order {
 		r.granted, r.spent, r.returned = 0, 0, 0
@@ -256,6 +261,7 @@ func (e *Engine) reborn(now fleet.Mono) {
 func (e *Engine) Lapse(now fleet.Mono) {
 	if e.link.leaseEnd != 0 {
 		e.link.retired = true
+		e.link.left(now)
 		e.link.hurry(now, 0)
 	}
 }

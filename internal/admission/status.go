@@ -20,6 +20,7 @@ type Ledger struct {
 	Held                      int   // requests held open
 	Waiting                   int64 // people counted as waiting here; negative when they wander
 	Admitted                  uint64
+	LetIn                     uint64 // without a right, while isolated
 	Life                      uint32
 	View                      *wire.View
 }
@@ -38,7 +39,8 @@ func (e *Engine) Ledger(now fleet.Mono, id room.ID) Ledger {
 		RateGranted: r.rate.granted, RateReturned: r.rate.returned, RateIdle: r.rate.idle(now),
 		Renewed: r.renewed, RenewCeil: r.renewCeil, Keep: r.keep, RateKeep: r.rateKeep,
 		Sessions: r.sessions.live, Held: len(r.parked), Waiting: r.wait.sum, Admitted: r.admitted,
-		Life: r.life, View: r.view,
+		LetIn: r.letIn,
+		Life:  r.life, View: r.view,
 	}
 }
 
@@ -49,6 +51,7 @@ type Status struct {
 	Joined      bool
 	Leased      bool
 	LeaseEnd    fleet.Mono
+	Isolated    bool       // without a lease for so long that on_isolation applies
 	Synced      bool       // fleet time is known
 	Sure        bool       // well enough to admit by
 	Time        fleet.Time // fleet time, or the machine's guess at it
@@ -59,7 +62,7 @@ func (e *Engine) Status(now fleet.Mono) Status {
 	t, sure := e.time(now)
 	return Status{
 		Inc: e.link.inc, Tenure: e.link.tenure, Follows: e.link.seen, Joined: e.link.joined,
-		Leased: e.link.leased(now), LeaseEnd: e.link.leaseEnd,
+		Leased: e.link.leased(now), LeaseEnd: e.link.leaseEnd, Isolated: e.Isolated(now),
 		Synced: e.clock.Err(now) != fleet.Unsynced, Sure: sure, Time: t,
 	}
 }

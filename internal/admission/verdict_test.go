@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/room"
 	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
 )
@@ -104,6 +105,14 @@ func TestEveryVerdict(t *testing.T) {
 		{"the edge is told to lapse", func(e *Engine, r *regional) { e.Lapse(now) }, "somebody new", ticket.Ticket{}, Queue, Isolated, Newcomer},
 		{"the edge is told to lapse", func(e *Engine, r *regional) { e.Lapse(now) }, "a visitor with a session", inside(7, 100), Serve, Session, Kept},
 		{"the edge is told to lapse", func(e *Engine, r *regional) { e.Lapse(now) }, "a visitor whose session other clocks may have ended", inside(7, 0), Queue, Isolated, Expired},
+		{"the edge is isolated and the room closed then", func(e *Engine, r *regional) {
+			e.SetRooms(now, isolation(room.IsolationClosed, 0))
+			e.Lapse(now.Add(-time.Minute))
+		}, "somebody new", ticket.Ticket{}, Queue, Closed, Newcomer},
+		{"the edge is isolated and the room open then", func(e *Engine, r *regional) {
+			e.SetRooms(now, isolation(room.IsolationOpen, 1))
+			e.Lapse(now.Add(-time.Minute))
+		}, "somebody who waited", waiting(7, time.Minute), Admit, Uncounted, Kept},
 		{"fleet time is not known well", func(e *Engine, r *regional) {
 			e.clock = fleet.Clock{}
 			e.clock.Set(now, present, fleet.MaxError+1)

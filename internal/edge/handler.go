@@ -338,7 +338,11 @@ func (s *Server) wait(w http.ResponseWriter, r *http.Request, rs *roomSite, sc *
 	h.Set("Referrer-Policy", "same-origin")
 	sc.page = rs.page.Render(sc.page[:0], &waiting.Visitor{Decision: *d, Now: now, Grace: s.params.Grace})
 	h.Set("Content-Length", strconv.Itoa(len(sc.page)))
-	w.WriteHeader(rs.QueueingStatus)
+	status := rs.QueueingStatus
+	if d.Reason == admission.Closed {
+		status = http.StatusServiceUnavailable
+	}
+	w.WriteHeader(status)
 	if r.Method == http.MethodHead {
 		return
 	}

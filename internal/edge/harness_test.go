@@ -363,6 +363,7 @@ type stage struct {
 	reg    *prometheus.Registry
 	cfg    Config
 	params wire.Params
+	log    *slog.Logger
 
 	cancel context.CancelFunc
 	ended  chan error
@@ -380,7 +381,7 @@ func params() wire.Params {
 // newStage builds an edge that does not run yet; change may alter it.
 func newStage(t testing.TB, change func(*stage)) *stage {
 	t.Helper()
-	st := &stage{t: t, bus: &bus{}, docs: newShelf(), ring: keyring(t), reg: prometheus.NewRegistry(), cfg: DefaultConfig(), params: params()}
+	st := &stage{t: t, bus: &bus{}, docs: newShelf(), ring: keyring(t), reg: prometheus.NewRegistry(), cfg: DefaultConfig(), params: params(), log: slog.New(slog.DiscardHandler)}
 	st.origin = newOrigin(t)
 	t.Cleanup(st.origin.Close)
 	st.cfg.DataDir, st.cfg.DataCenter, st.cfg.Name, st.cfg.Listen = t.TempDir(), dc, "edge-1", "127.0.0.1:0"
@@ -389,7 +390,7 @@ func newStage(t testing.TB, change func(*stage)) *stage {
 	}
 	var err error
 	st.server, err = New(Options{
-		Config: st.cfg, Params: st.params, Bus: st.bus, Docs: st.docs, Reg: st.reg, Log: slog.New(slog.DiscardHandler),
+		Config: st.cfg, Params: st.params, Bus: st.bus, Docs: st.docs, Reg: st.reg, Log: st.log,
 	})
 	if err != nil {
 		t.Fatal(err)

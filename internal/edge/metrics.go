@@ -13,6 +13,7 @@ import (
 // asked for, see collector.
 type metrics struct {
 	decisions   *prometheus.CounterVec
+	letIn       *prometheus.CounterVec
 	tickets     *prometheus.CounterVec
 	knocks      *prometheus.CounterVec
 	holds       prometheus.Histogram
@@ -46,6 +47,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := &metrics{
+		letIn:     vec("vestibule_edge_uncounted_admissions_total", "Newcomers let in without a right because the edge was isolated and the room says on_isolation: open.", "room"),
 		decisions: vec("vestibule_edge_decisions_total", "Requests decided, by room, verdict and reason.", "room", "verdict", "reason"),
 		tickets:   vec("vestibule_edge_tickets_total", "Tickets that requests for a room brought, by what became of them.", "result"),
 		knocks:    vec("vestibule_edge_knocks_total", "Requests that were held for a right, by how it ended.", "outcome"),
@@ -64,7 +66,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		panics:     counter("vestibule_edge_panics_total", "Requests that ended in a panic; none of them was forwarded after it."),
 		clockJumps: counter("vestibule_edge_clock_jumps_total", "Times that the machine was asleep or its wall clock was set forward; the lease was given up."),
 	}
-	reg.MustRegister(m.decisions, m.tickets, m.knocks, m.holds, m.reports, m.grants, m.sync, m.requests, m.origins, m.panics, m.clockJumps)
+	reg.MustRegister(m.decisions, m.letIn, m.tickets, m.knocks, m.holds, m.reports, m.grants, m.sync, m.requests, m.origins, m.panics, m.clockJumps)
 	for i, name := range ticketKindNames {
 		m.ticketCount[i] = m.tickets.WithLabelValues(name)
 	}
@@ -86,10 +88,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 // roomCounters are the counters of one room, looked up once.
 type roomCounters struct {
 	decisions [][]prometheus.Counter // by verdict and reason
+	letIn     prometheus.Counter
 }
 
 func (m *metrics) room(name string) roomCounters {
-	c := roomCounters{}
+	c := roomCounters{letIn: m.letIn.WithLabelValues(name)}
 	for _, v := range admission.Verdicts() {
 		row := make([]prometheus.Counter, len(admission.Reasons()))
 		for _, r := range admission.Reasons() {
@@ -100,11 +103,17 @@ func (m *metrics) room(name string) roomCounters {
 	return c
 }
 
-func (c *roomCounters) count(d *admission.Decision) { c.decisions[d.Verdict][d.Reason].Inc() }
+func (c *roomCounters) count(d *admission.Decision) {
+	c.decisions[d.Verdict][d.Reason].Inc()
+	if d.Reason == admission.Uncounted {
+		c.letIn.Inc()
+	}
+}
 
 // forget drops the counters of a room that is gone.
 func (m *metrics) forget(name string) {
 	m.decisions.DeletePartialMatch(prometheus.Labels{"room": name})
+	m.letIn.DeleteLabelValues(name)
 }
 
 // collector reads the state of the engine when metrics are asked for.

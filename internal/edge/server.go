@@ -30,6 +30,7 @@ import (
 	"vestibule/internal/admission"
 	"vestibule/internal/fleet"
 	"vestibule/internal/node"
+	"vestibule/internal/room"
 	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
 )
@@ -161,7 +162,10 @@ func (s *Server) refresh() {
 	next := buildSite(s.fleet, s.metrics, s.site.Load(), s.log)
 	rooms := make([]admission.Room, len(next.rooms))
 	for i, r := range next.rooms {
-		rooms[i] = admission.Room{ID: r.ID, Epoch: r.Epoch}
+		rooms[i] = admission.Room{
+			ID: r.ID, Epoch: r.Epoch, Cap: r.PartitionPolicy == room.PolicyCap,
+			Session: r.SessionDuration, OnIsolation: r.OnIsolation, IsolationLimit: r.IsolationLimit,
+		}
 	}
 	s.site.Store(next)
 	s.mu.Lock()
@@ -284,6 +288,7 @@ func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 func (s *Server) pump(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	isolated := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -297,10 +302,33 @@ func (s *Server) pump(ctx context.Context) {
 			reports = s.eng.Report(now)
 		}
 		due := s.eng.Due()
+		was := isolated
+		isolated = s.eng.Isolated(now)
 		s.mu.Unlock()
+		if isolated != was {
+			s.tellIsolation(isolated)
+		}
 		s.send(reports)
 		timer.Reset(max(time.Millisecond, due.Sub(now)))
 	}
+}
+
+// tellIsolation logs that an isolation began or ended, and what it means for
+// newcomers.
+func (s *Server) tellIsolation(isolated bool) {
+	st := s.Status()
+	policies, letIn := map[string]int{}, uint64(0)
+	for _, r := range s.site.Load().rooms {
+		policies[r.OnIsolation]++
+		letIn += st.Rooms[r.Name].LetIn
+	}
+	level, text := slog.LevelWarn, "isolated: without a lease for longer than a moment"
+	if !isolated {
+		level, text = slog.LevelInfo, "no longer isolated"
+	}
+	s.log.Log(context.Background(), level, text,
+		slog.Int("rooms_hold", policies[room.IsolationHold]), slog.Int("rooms_open", policies[room.IsolationOpen]),
+		slog.Int("rooms_closed", policies[room.IsolationClosed]), slog.Uint64("let_in_without_a_right", letIn))
 }
 
 func (s *Server) send(reports []wire.Report) {

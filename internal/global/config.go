@@ -45,6 +45,9 @@ func (c *Config) Validate() []error {
 			errs = append(errs, fmt.Errorf("data_centers[%d]: %w", i, err))
 			continue
 		}
+		if ticket.DCOf(name) == ticket.Nobody {
+			errs = append(errs, fmt.Errorf("data_centers[%d]: %q is what tickets keep for no data centre: choose another name", i, name))
+		}
 		if other, ok := seen[ticket.DCOf(name)]; ok {
 			errs = append(errs, fmt.Errorf("data_centers[%d]: %q must differ from %q, also in what tickets keep of the name", i, name, other))
 		}

@@ -327,15 +327,11 @@ func LedgerRooms(set *room.Set) []slots.RoomConfig {
 	for _, r := range set.Rooms() {
 		out = append(out, slots.RoomConfig{
 			ID: r.ID, Total: uint64(r.TotalActiveUsers), Rate: uint64(r.NewUsersPerMinute), Session: r.SessionDuration,
-			LostWait: LostAfter,
+			Cap: r.PartitionPolicy == room.PolicyCap, LostWait: r.LostAfter,
 		})
 	}
 	return out
 }
-
-// LostAfter is after how long a silent node is taken for lost, while others of
-// its kind are heard.
-const LostAfter = 15 * time.Minute
 
 // IgnoreEnd turns the end of ctx into no error.
 func IgnoreEnd(ctx context.Context, err error) error {

@@ -40,6 +40,10 @@ type settingsJSON struct {
 	TotalActiveUsers  int         `json:"total_active_users"`
 	NewUsersPerMinute int         `json:"new_users_per_minute"`
 	SessionDuration   string      `json:"session_duration"`
+	PartitionPolicy   string      `json:"partition_policy"`
+	LostAfter         string      `json:"lost_after"`
+	OnIsolation       string      `json:"on_isolation"`
+	IsolationLimit    int         `json:"isolation_limit"`
 	Origin            string      `json:"origin"`
 	QueueingStatus    int         `json:"queueing_status_code"`
 	WaitingPage       string      `json:"waiting_page"`
@@ -59,7 +63,7 @@ func EncodeDocument(doc Document) ([]byte, error) {
 				return nil, fmt.Errorf("encode rooms: %s: additional_routes[%d]: not UTF-8", item(i), j)
 			}
 		}
-		if !utf8.ValidString(s.Name + s.Host + s.Path + s.Origin + s.WaitingPage) {
+		if !utf8.ValidString(s.Name + s.Host + s.Path + s.Origin + s.WaitingPage + s.PartitionPolicy + s.OnIsolation) {
 			return nil, fmt.Errorf("encode rooms: %s: not UTF-8", item(i))
 		}
 		out.Rooms[i] = settingsJSON{
@@ -70,6 +74,10 @@ func EncodeDocument(doc Document) ([]byte, error) {
 			TotalActiveUsers:  s.TotalActiveUsers,
 			NewUsersPerMinute: s.NewUsersPerMinute,
 			SessionDuration:   s.SessionDuration.String(),
+			PartitionPolicy:   s.PartitionPolicy,
+			LostAfter:         s.LostAfter.String(),
+			OnIsolation:       s.OnIsolation,
+			IsolationLimit:    s.IsolationLimit,
 			Origin:            s.Origin,
 			QueueingStatus:    s.QueueingStatus,
 			WaitingPage:       s.WaitingPage,
@@ -172,6 +180,14 @@ func (r reader) settings(at string) (s Settings, err error) {
 			return true, r.whole(at, &s.NewUsersPerMinute)
 		case "session_duration":
 			return true, r.duration(at, &s.SessionDuration)
+		case "partition_policy":
+			return true, r.text(at, &s.PartitionPolicy)
+		case "lost_after":
+			return true, r.duration(at, &s.LostAfter)
+		case "on_isolation":
+			return true, r.text(at, &s.OnIsolation)
+		case "isolation_limit":
+			return true, r.whole(at, &s.IsolationLimit)
 		case "origin":
 			return true, r.text(at, &s.Origin)
 		case "queueing_status_code":

@@ -13,13 +13,14 @@ import (
 
 const published = `{"rooms":[{"name":"tickets","host":"shop.example.com","path":"/sale?<é",` +
 	`"additional_routes":[{"host":"m.example.com","path":"/sale"}],"total_active_users":1000,"new_users_per_minute":600,` +
-	`"session_duration":"5m0s","origin":"http://10.0.0.5:8080","queueing_status_code":200,"waiting_page":"page.html","epoch":4294967295}],` +
+	`"session_duration":"5m0s","partition_policy":"cap","lost_after":"20m0s","on_isolation":"open","isolation_limit":50,"origin":"http://10.0.0.5:8080","queueing_status_code":200,"waiting_page":"page.html","epoch":4294967295}],` +
 	`"hosts":[{"name":"shop.example.com","origin":"http://10.0.0.5:8080"}]}`
 
 var publishedDoc = Document{
 	Rooms: []Settings{{
 		Name: "tickets", Host: "shop.example.com", Path: "/sale?<é", AdditionalRoutes: []Route{{"m.example.com", "/sale"}},
-		TotalActiveUsers: 1000, NewUsersPerMinute: 600, SessionDuration: 5 * time.Minute, Origin: "http://10.0.0.5:8080",
+		TotalActiveUsers: 1000, NewUsersPerMinute: 600, SessionDuration: 5 * time.Minute,
+		PartitionPolicy: PolicyCap, LostAfter: 20 * time.Minute, OnIsolation: IsolationOpen, IsolationLimit: 50, Origin: "http://10.0.0.5:8080",
 		QueueingStatus: 200, WaitingPage: "page.html", Epoch: 4294967295,
 	}},
 	Hosts: []Host{{"shop.example.com", "http://10.0.0.5:8080"}},
@@ -96,6 +97,10 @@ func TestDecodeDocumentIsStrict(t *testing.T) {
 		{`{"rooms":[{"epoch":-1}]}`, "rooms[0].epoch: must be a whole number of 0 to 4294967295"},
 		{`{"rooms":[{"session_duration":300}]}`, "rooms[0].session_duration: must be a text"},
 		{`{"rooms":[{"session_duration":"300"}]}`, "rooms[0].session_duration: must be a duration"},
+		{`{"rooms":[{"partition_policy":1}]}`, "rooms[0].partition_policy: must be a text"},
+		{`{"rooms":[{"lost_after":"1"}]}`, "rooms[0].lost_after: must be a duration"},
+		{`{"rooms":[{"on_isolation":false}]}`, "rooms[0].on_isolation: must be a text"},
+		{`{"rooms":[{"isolation_limit":0.5}]}`, "rooms[0].isolation_limit: must be a whole number"},
 		{`{"rooms":[{"additional_routes":[{"host":"a"},{"host":"b","port":1}]}]}`, "rooms[0].additional_routes[1].port: unknown field"},
 		{`{"rooms":[{"additional_routes":[` + strings.Repeat(`{},`, MaxRoutes) + `{}]}]}`, "rooms[0].additional_routes: must be a list of at most 64"},
 		{`{"rooms":[` + strings.Repeat(`{},`, MaxRooms) + `{}]}`, "rooms: must be a list of at most 10000"},
@@ -122,7 +127,9 @@ func TestDocumentRoundTrip(t *testing.T) {
 			s := Settings{
 				Name: text.Draw(t, "name"), Host: text.Draw(t, "host"), Path: text.Draw(t, "path"),
 				TotalActiveUsers: rapid.Int().Draw(t, "T"), NewUsersPerMinute: rapid.Int().Draw(t, "R"),
-				SessionDuration: time.Duration(rapid.Int64().Draw(t, "session")), Origin: text.Draw(t, "origin"),
+				SessionDuration: time.Duration(rapid.Int64().Draw(t, "session")),
+				PartitionPolicy: text.Draw(t, "policy"), LostAfter: time.Duration(rapid.Int64().Draw(t, "lost")),
+				OnIsolation: text.Draw(t, "isolation"), IsolationLimit: rapid.Int().Draw(t, "limit"), Origin: text.Draw(t, "origin"),
 				QueueingStatus: rapid.Int().Draw(t, "status"), WaitingPage: text.Draw(t, "page"), Epoch: rapid.Uint32().Draw(t, "epoch"),
 			}
 			for range rapid.IntRange(0, 2).Draw(t, "routes") {

@@ -16,6 +16,21 @@ const (
 	MaxPageName = 128       // bytes of a waiting page's name
 	MinSession  = 5 * time.Second
 	MaxSession  = time.Hour
+	MinLost     = time.Minute // not below the lease of a data centre
+	MaxLost     = 24 * time.Hour
+)
+
+// What [Settings.PartitionPolicy] may be.
+const (
+	PolicyServe = "serve" // who is inside stays inside, even if T is exceeded by those who moved
+	PolicyCap   = "cap"   // T holds always, even if sessions end early
+)
+
+// What [Settings.OnIsolation] may be.
+const (
+	IsolationHold   = "hold"   // newcomers wait
+	IsolationOpen   = "open"   // they are let in without a right, up to a limit
+	IsolationClosed = "closed" // they are told to come back later
 )
 
 // What [Settings.WithDefaults] fills in.
@@ -23,6 +38,9 @@ const (
 	DefaultPath           = "/"
 	DefaultSession        = 5 * time.Minute
 	DefaultQueueingStatus = 200
+	DefaultPolicy         = PolicyServe
+	DefaultLost           = 15 * time.Minute
+	DefaultIsolation      = IsolationHold
 )
 
 // ID names a room on the wire and in tickets: a hash of its name, so that it
@@ -53,6 +71,10 @@ type Settings struct {
 	TotalActiveUsers  int           // T: sessions valid at any moment, 1 to 2147483647
 	NewUsersPerMinute int           // R: admissions in any 60 seconds, 1 to 2147483647
 	SessionDuration   time.Duration // since the visitor's last request, 5s to 1h in whole seconds, default 5m
+	PartitionPolicy   string        // what a node that is cut off does for sessions: serve (default) or cap
+	LostAfter         time.Duration // under serve, a node silent for so long is taken for lost: 1m to 24h in whole seconds, default 15m
+	OnIsolation       string        // what newcomers meet at an edge that is cut off: hold (default), open or closed
+	IsolationLimit    int           // newcomers that one edge lets in per isolation: at least 1 where OnIsolation is open
 	Origin            string        // absolute URL, http or https, no path
 	QueueingStatus    int           // HTTP status of the waiting page: 200 (default), 202 or 429
 	WaitingPage       string        // file name of a custom page, "" for the built-in one
@@ -68,6 +90,15 @@ func (s Settings) WithDefaults() Settings {
 	}
 	if s.SessionDuration == 0 {
 		s.SessionDuration = DefaultSession
+	}
+	if s.PartitionPolicy == "" {
+		s.PartitionPolicy = DefaultPolicy
+	}
+	if s.LostAfter == 0 {
+		s.LostAfter = DefaultLost
+	}
+	if s.OnIsolation == "" {
+		s.OnIsolation = DefaultIsolation
 	}
 	if s.QueueingStatus == 0 {
 		s.QueueingStatus = DefaultQueueingStatus

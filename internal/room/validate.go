@@ -2,6 +2,7 @@ package room
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,6 +36,10 @@ func (s Settings) Validate() Faults {
 	add("total_active_users", checkRate(s.TotalActiveUsers))
 	add("new_users_per_minute", checkRate(s.NewUsersPerMinute))
 	add("session_duration", checkSession(s.SessionDuration))
+	add("partition_policy", checkOneOf(s.PartitionPolicy, PolicyServe, PolicyCap))
+	add("lost_after", checkLost(s.LostAfter))
+	add("on_isolation", checkOneOf(s.OnIsolation, IsolationHold, IsolationOpen, IsolationClosed))
+	add("isolation_limit", checkIsolationLimit(s.IsolationLimit, s.OnIsolation))
 	add("origin", checkOrigin(s.Origin))
 	add("queueing_status_code", checkStatus(s.QueueingStatus))
 	add("waiting_page", checkPageName(s.WaitingPage))
@@ -75,6 +80,33 @@ func checkRate(n int) string {
 func checkSession(d time.Duration) string {
 	if d < MinSession || d > MaxSession || d%time.Second != 0 {
 		return fmt.Sprintf("must be 5s to 1h in whole seconds, got %v", d)
+	}
+	return ""
+}
+
+func checkOneOf(s string, all ...string) string {
+	if slices.Contains(all, s) {
+		return ""
+	}
+	last := len(all) - 1
+	return "must be " + strings.Join(all[:last], ", ") + " or " + all[last] + got(s)
+}
+
+func checkLost(d time.Duration) string {
+	if d < MinLost || d > MaxLost || d%time.Second != 0 {
+		return fmt.Sprintf("must be 1m to 24h in whole seconds, got %v", d)
+	}
+	return ""
+}
+
+// checkIsolationLimit asks for a limit where one is needed, so that nobody opens
+// a site by one word.
+func checkIsolationLimit(n int, onIsolation string) string {
+	switch {
+	case onIsolation == IsolationOpen && (n < 1 || n > MaxRate):
+		return fmt.Sprintf("must be 1 to %d where on_isolation is open, got %d", MaxRate, n)
+	case n < 0 || n > MaxRate:
+		return fmt.Sprintf("must be 0 to %d, got %d", MaxRate, n)
 	}
 	return ""
 }

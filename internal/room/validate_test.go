@@ -62,6 +62,21 @@ func TestValidateFields(t *testing.T) {
 			map[string]string{"4s": "got 4s", "1h1s": "got 1h0m1s", "5500ms": "whole seconds, got 5.5s", "-5m": "got -5m0s", "1ns": "got 1ns"},
 		},
 		{
+			"partition_policy", func(s *Settings, v string) { s.PartitionPolicy = v },
+			[]string{"", "serve", "cap"},
+			map[string]string{"Cap": `must be serve or cap, got "Cap"`, "hold": "must be serve or cap", " ": "must be serve or cap"},
+		},
+		{
+			"lost_after", func(s *Settings, v string) { s.LostAfter, _ = time.ParseDuration(v) },
+			[]string{"0s", "1m", "24h", "90s"},
+			map[string]string{"59s": "must be 1m to 24h in whole seconds, got 59s", "24h1s": "got 24h0m1s", "90500ms": "whole seconds", "-15m": "got -15m0s"},
+		},
+		{
+			"on_isolation", func(s *Settings, v string) { s.OnIsolation, s.IsolationLimit = v, 1 },
+			[]string{"", "hold", "open", "closed"},
+			map[string]string{"OPEN": `must be hold, open or closed, got "OPEN"`, "serve": "must be hold, open or closed"},
+		},
+		{
 			"origin", func(s *Settings, v string) { s.Origin = v },
 			[]string{
 				"http://a", "https://a.example:8443/", "http://10.0.0.5:80", "http://[2001:db8::1]:80", "HTTP://A.example", "http://my_app:8080",
@@ -127,6 +142,30 @@ func TestValidateNumbers(t *testing.T) {
 			}
 		}
 	}
+	for _, c := range []struct {
+		onIsolation string
+		limit       int
+		rule        string
+	}{
+		{"", 0, ""},
+		{IsolationHold, 5, ""}, // an operator may close and open again without losing the number
+		{IsolationHold, -1, "must be 0 to 2147483647, got -1"},
+		{IsolationClosed, math.MaxInt, fmt.Sprint("must be 0 to 2147483647, got ", math.MaxInt)},
+		{IsolationOpen, 1, ""},
+		{IsolationOpen, MaxRate, ""},
+		{IsolationOpen, 0, "must be 1 to 2147483647 where on_isolation is open, got 0"},
+		{IsolationOpen, MaxRate + 1, "must be 1 to 2147483647 where on_isolation is open, got 2147483648"},
+	} {
+		s := valid("tickets", "shop.example.com", "/sale")
+		s.OnIsolation, s.IsolationLimit = c.onIsolation, c.limit
+		var want Faults
+		if c.rule != "" {
+			want = Faults{{Field: "isolation_limit", Rule: c.rule}}
+		}
+		if diff := cmp.Diff(want, s.Validate()); diff != "" {
+			t.Errorf("on_isolation %q, isolation_limit %d: %s", c.onIsolation, c.limit, diff)
+		}
+	}
 	for code, ok := range map[int]bool{0: true, 200: true, 202: true, 429: true, 503: false, 201: false, -200: false} {
 		s := valid("tickets", "shop.example.com", "/sale")
 		s.QueueingStatus = code
@@ -141,6 +180,7 @@ func TestValidateAll(t *testing.T) {
 	s := Settings{
 		Host: "a:80", Path: "x", AdditionalRoutes: []Route{{"ok.example", "/y"}, {"", "z"}},
 		SessionDuration: time.Second, QueueingStatus: 500, WaitingPage: "..",
+		PartitionPolicy: "x", LostAfter: time.Second, OnIsolation: "x", IsolationLimit: -1,
 	}
 	var got []string
 	for _, f := range s.Validate() {
@@ -148,7 +188,7 @@ func TestValidateAll(t *testing.T) {
 	}
 	want := []string{
 		"name", "host", "path", "additional_routes[1].host", "additional_routes[1].path", "total_active_users", "new_users_per_minute",
-		"session_duration", "origin", "queueing_status_code", "waiting_page",
+		"session_duration", "partition_policy", "lost_after", "on_isolation", "isolation_limit", "origin", "queueing_status_code", "waiting_page",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("faults of %v", got)
@@ -165,6 +205,7 @@ func TestWithDefaults(t *testing.T) {
 	got := in.WithDefaults()
 	want := Settings{
 		Host: "shop.example", Path: "/", SessionDuration: 5 * time.Minute, QueueingStatus: 200, Origin: "http://shop.internal",
+		PartitionPolicy: "serve", LostAfter: 15 * time.Minute, OnIsolation: "hold",
 		AdditionalRoutes: []Route{{"::1", "/"}, {"no good", "/x"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

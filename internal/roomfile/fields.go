@@ -53,7 +53,11 @@ func (p *parser) room(n *yaml.Node, at place) (s room.Settings) {
 		}},
 		{"total_active_users", p.whole(&s.TotalActiveUsers)},
 		{"new_users_per_minute", p.whole(&s.NewUsersPerMinute)},
-		{"session_duration", p.duration(&s.SessionDuration)},
+		{"session_duration", p.duration(&s.SessionDuration, "must be 5s to 1h in whole seconds, got 0s")},
+		{"partition_policy", p.text(&s.PartitionPolicy)},
+		{"lost_after", p.duration(&s.LostAfter, "must be 1m to 24h in whole seconds, got 0s")},
+		{"on_isolation", p.text(&s.OnIsolation)},
+		{"isolation_limit", p.whole(&s.IsolationLimit)},
 		{"origin", p.text(&s.Origin)},
 		{"queueing_status_code", func(v *yaml.Node, at place) {
 			p.whole(&s.QueueingStatus)(v, at)
@@ -162,7 +166,8 @@ func (p *parser) epoch(to *uint32) reader {
 	}
 }
 
-func (p *parser) duration(to *time.Duration) reader {
+// duration reads a duration; zero is what the rule says of it.
+func (p *parser) duration(to *time.Duration, zero string) reader {
 	return func(v *yaml.Node, at place) {
 		if v.Kind == yaml.ScalarNode && plainDigits(v.Value) {
 			p.fault(v.Line, at, fmt.Sprintf("must have a unit: write %ss or %sm", clip(v.Value), clip(v.Value)))
@@ -178,7 +183,7 @@ func (p *parser) duration(to *time.Duration) reader {
 			p.fault(v.Line, at, "must be a duration such as 5m or 90s, got "+kindOf(v))
 		case d == 0:
 			// Package room takes zero for "not written".
-			p.fault(v.Line, at, "must be 5s to 1h in whole seconds, got 0s")
+			p.fault(v.Line, at, zero)
 		default:
 			*to = d
 		}

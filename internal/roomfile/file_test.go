@@ -29,16 +29,19 @@ func TestParse(t *testing.T) {
 				Name: "tickets", Host: "shop.example.com", Path: "/sale",
 				AdditionalRoutes: []room.Route{{Host: "m.example.com", Path: "/sale"}},
 				TotalActiveUsers: 1000, NewUsersPerMinute: 600, SessionDuration: 5 * time.Minute,
+				PartitionPolicy: "cap", LostAfter: 20 * time.Minute, OnIsolation: "open", IsolationLimit: 50,
 				Origin: "http://10.0.0.5:8080", QueueingStatus: 200, WaitingPage: "page.html",
 			},
 			{
 				Name: "2027", Host: "shop.example.com", Path: "/2027",
 				TotalActiveUsers: 50, NewUsersPerMinute: 10, SessionDuration: 5 * time.Minute,
+				PartitionPolicy: "serve", LostAfter: 15 * time.Minute, OnIsolation: "hold",
 				Origin: "http://10.0.0.6", QueueingStatus: 200,
 			},
 			{
 				Name: "backup", Host: "shop.example.com", Path: "/backup",
 				TotalActiveUsers: 50, NewUsersPerMinute: 10, SessionDuration: 5 * time.Minute,
+				PartitionPolicy: "serve", LostAfter: 15 * time.Minute, OnIsolation: "hold",
 				Origin: "http://10.0.0.6", QueueingStatus: 200,
 			},
 		},
@@ -140,6 +143,10 @@ line 9: rooms[0] "tickets": session_duration: must be a duration such as 5m or 9
     waiting_page: 2027-01-01
     epoch: -1
     additional_routes: /x
+    partition_policy: 1
+    lost_after: 15
+    on_isolation: off
+    isolation_limit: none
 `, `line 2: rooms[0] "2027": name: must be a text, got the number 2027: put it in quotes
 line 3: rooms[0] "2027": host: must be a text, got a list
 line 4: rooms[0] "2027": path: is empty: give a value or leave the key out
@@ -150,7 +157,18 @@ line 8: rooms[0] "2027": origin: must be a text, got the truth value true: put i
 line 9: rooms[0] "2027": queueing_status_code: must be a whole number in plain digits, got the text "200"
 line 10: rooms[0] "2027": waiting_page: must be a text, got the date 2027-01-01: put it in quotes
 line 11: rooms[0] "2027": epoch: must be 0 to 4294967295, got -1
-line 12: rooms[0] "2027": additional_routes: must be a list, got the text "/x"`},
+line 12: rooms[0] "2027": additional_routes: must be a list, got the text "/x"
+line 13: rooms[0] "2027": partition_policy: must be a text, got the number 1: put it in quotes
+line 14: rooms[0] "2027": lost_after: must have a unit: write 15s or 15m
+line 15: rooms[0] "2027": on_isolation: must be hold, open or closed, got "off"
+line 16: rooms[0] "2027": isolation_limit: must be a whole number in plain digits, got the text "none"`},
+		{
+			"partition", good + "    partition_policy: serves\n    lost_after: 0s\n    on_isolation: open\n    lost_afer: 1m\n",
+			`line 2: rooms[0] "tickets": isolation_limit: must be 1 to 2147483647 where on_isolation is open, got 0
+line 7: rooms[0] "tickets": partition_policy: must be serve or cap, got "serves"
+line 8: rooms[0] "tickets": lost_after: must be 1m to 24h in whole seconds, got 0s
+line 10: rooms[0] "tickets": lost_afer: unknown key, did you mean "lost_after"?`,
+		},
 		{"numbers", `rooms:
   - {name: a, host: a.test, path: /a, origin: "http://a", total_active_users: 0x10, new_users_per_minute: 1_000}
   - {name: b, host: a.test, path: /b, origin: "http://a", total_active_users: 010, new_users_per_minute: 2147483648}
@@ -281,12 +299,18 @@ func TestParseReadsWhatItMeans(t *testing.T) {
 				Name: fmt.Sprintf("room-%d", i), Host: fmt.Sprintf("h%d.test", i%2), Path: fmt.Sprintf("/%d", i),
 				TotalActiveUsers: rapid.IntRange(1, room.MaxRate).Draw(t, "T"), NewUsersPerMinute: rapid.IntRange(1, room.MaxRate).Draw(t, "R"),
 				SessionDuration: time.Duration(rapid.IntRange(5, 3600).Draw(t, "session")) * time.Second, Origin: "http://o",
-				QueueingStatus: rapid.SampledFrom([]int{200, 202, 429}).Draw(t, "status"), Epoch: rapid.Uint32().Draw(t, "epoch"),
+				PartitionPolicy: rapid.SampledFrom([]string{"serve", "cap"}).Draw(t, "policy"),
+				LostAfter:       time.Duration(rapid.IntRange(60, 86400).Draw(t, "lost")) * time.Second,
+				OnIsolation:     rapid.SampledFrom([]string{"hold", "open", "closed"}).Draw(t, "isolation"),
+				IsolationLimit:  rapid.IntRange(1, room.MaxRate).Draw(t, "limit"),
+				QueueingStatus:  rapid.SampledFrom([]int{200, 202, 429}).Draw(t, "status"), Epoch: rapid.Uint32().Draw(t, "epoch"),
 			}
 			want.Rooms = append(want.Rooms, s)
 			lines := []string{
 				fmt.Sprintf("name: %s", s.Name), fmt.Sprintf("host: %s", s.Host), fmt.Sprintf("path: %q", s.Path),
 				fmt.Sprintf("total_active_users: %d", s.TotalActiveUsers), fmt.Sprintf("new_users_per_minute: %d", s.NewUsersPerMinute),
+				"partition_policy: " + s.PartitionPolicy, fmt.Sprintf("lost_after: %v", s.LostAfter),
+				"on_isolation: " + s.OnIsolation, fmt.Sprintf("isolation_limit: %d", s.IsolationLimit),
 				fmt.Sprintf("session_duration: %v", s.SessionDuration), "origin: 'http://o'",
 				fmt.Sprintf("queueing_status_code: %d", s.QueueingStatus), fmt.Sprintf("epoch: %d", s.Epoch),
 			}

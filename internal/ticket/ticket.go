@@ -22,6 +22,11 @@ import (
 // DC names a data centre inside a ticket: a hash of its name, see [DCOf].
 type DC uint32
 
+// Nobody is the home of a session that holds no right: an edge that was cut off
+// let its visitor in, see room.Settings.OnIsolation. No data centre may have
+// this number.
+const Nobody DC = 0
+
 // DCOf returns the number of the data centre called name (FNV-1a, 32 bits).
 // A fleet whose names collide is refused when its configuration is read.
 func DCOf(name string) DC {

@@ -82,6 +82,9 @@ func (p *Page) Render(dst []byte, v *Visitor) []byte {
 
 var variables = map[string]func([]byte, *Visitor) []byte{
 	"title": func(dst []byte, v *Visitor) []byte {
+		if closed(v) {
+			return append(dst, "Closed for the moment"...)
+		}
 		if v.Decision.Ahead > 0 {
 			dst = appendCount(dst, v.Decision.Ahead)
 			dst = append(dst, " ahead – "...)
@@ -89,7 +92,10 @@ var variables = map[string]func([]byte, *Visitor) []byte{
 		return append(dst, "You are in line"...)
 	},
 	"heading": func(dst []byte, v *Visitor) []byte {
-		if next(v) {
+		switch {
+		case closed(v):
+			return append(dst, "Closed for the moment"...)
+		case next(v):
 			return append(dst, "You are next"...)
 		}
 		return append(dst, "You are in line"...)
@@ -112,6 +118,8 @@ var variables = map[string]func([]byte, *Visitor) []byte{
 	},
 	"explain": func(dst []byte, v *Visitor) []byte {
 		switch {
+		case closed(v):
+			return append(dst, "No new visitors can be let in for the moment. Please come back a little later."...)
 		case paused(v):
 			return append(dst, "Nobody can be let in for the moment. Your place is kept, and the line moves on as soon as it can."...)
 		case next(v):
@@ -147,8 +155,11 @@ var variables = map[string]func([]byte, *Visitor) []byte{
 // paused reports whether nobody is let in for a reason that is not the line.
 func paused(v *Visitor) bool {
 	r := v.Decision.Reason
-	return r == admission.Isolated || r == admission.Unsure || r == admission.Unknown
+	return closed(v) || r == admission.Isolated || r == admission.Unsure || r == admission.Unknown
 }
+
+// closed reports whether the room takes no newcomers until further notice.
+func closed(v *Visitor) bool { return v.Decision.Reason == admission.Closed }
 
 // next reports whether nobody without a slot stands in front.
 func next(v *Visitor) bool { return v.Decision.Ahead == 0 && !paused(v) }

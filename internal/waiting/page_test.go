@@ -67,6 +67,9 @@ func TestWhatVisitorsAreTold(t *testing.T) {
 		{"no estimate", func(v *waiting.Visitor) { v.Decision.Known = false }, []string{"not known yet"}, []string{"about 10 minutes"}},
 		{"isolated", func(v *waiting.Visitor) { v.Decision.Reason = admission.Isolated }, []string{"paused", "Nobody can be let in for the moment"}, []string{"about 10 minutes"}},
 		{"unsure, nobody in front", func(v *waiting.Visitor) { v.Decision.Reason, v.Decision.Ahead = admission.Unsure, 0 }, []string{"paused", "<h1>You are in line</h1>"}, []string{"next</h1>"}},
+		{"closed", func(v *waiting.Visitor) { v.Decision.Reason = admission.Closed }, []string{
+			"<title>Closed for the moment</title>", "<h1>Closed for the moment</h1>", "paused", "Please come back a little later",
+		}, []string{"You are in line", "about 10 minutes", "Nobody can be let in"}},
 		{"back after the session", func(v *waiting.Visitor) { v.Decision.Fresh = admission.Expired }, []string{"Your earlier visit has ended"}, nil},
 		{"back too late", func(v *waiting.Visitor) { v.Decision.Fresh = admission.Lost }, []string{"away for too long"}, nil},
 		{"back in another epoch", func(v *waiting.Visitor) { v.Decision.Fresh = admission.Void }, []string{"started anew"}, nil},

@@ -320,5 +320,6 @@ var Samples = []Visitor{
 	{Now: 1622133200_000, Decision: admission.Decision{Ahead: 0, Waiting: 1, Wait: 0, Known: true, Retry: 2 * time.Second}},
 	{Now: 1622133200_000, Decision: admission.Decision{Ahead: 1e6, Waiting: 2e6, Wait: 30 * time.Hour, Known: true, Retry: 20 * time.Second}},
 	{Now: 1622133200_000, Decision: admission.Decision{Reason: admission.Isolated}},
+	{Now: 1622133200_000, Decision: admission.Decision{Reason: admission.Closed}},
 	{Now: fleet.Time(0), Method: "random", Decision: admission.Decision{Ahead: 3}},
 }

@@ -16,6 +16,8 @@ type Params struct {
 	SyncIdle   time.Duration
 	SyncGap    time.Duration
 
+	Isolation time.Duration // an edge without a lease for so long is isolated: on_isolation applies
+
 	Knock   time.Duration // a newcomer is held so long while a right is asked for
 	Hold    time.Duration // someone at the head of the line is held so long for a turn
 	Refresh time.Duration // between polls of someone who waits far back
@@ -34,6 +36,7 @@ func DefaultParams() Params {
 		SyncFast:      500 * time.Millisecond,
 		SyncIdle:      2 * time.Second,
 		SyncGap:       20 * time.Millisecond,
+		Isolation:     10 * time.Second,
 		Knock:         200 * time.Millisecond,
 		Hold:          25 * time.Second,
 		Refresh:       20 * time.Second,

@@ -1,0 +1,220 @@
+package admission
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/room"
+	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
+)
+
+// isolation is a room that says what newcomers meet at an isolated edge.
+func isolation(policy string, limit int) []Room {
+	return []Room{{ID: sale, Session: session * time.Second, OnIsolation: policy, IsolationLimit: limit}}
+}
+
+// cutOff returns an edge whose lease ended at 3 s, as it sees at that moment.
+func cutOff(t *testing.T, policy string, limit int) (*Engine, *regional) {
+	t.Helper()
+	e, r := newEdge(t, at(0), 10, 10)
+	e.SetRooms(at(0), isolation(policy, limit))
+	e.Report(at(3 * time.Second))
+	if e.Status(at(3 * time.Second)).Leased {
+		t.Fatal("the lease did not end")
+	}
+	return e, r
+}
+
+const (
+	notYet   = 13*time.Second - 1 // not isolated yet: the lease ended at 3 s
+	isolated = 13 * time.Second
+)
+
+func TestNewcomersAtAnIsolatedEdge(t *testing.T) {
+	for _, c := range []struct {
+		policy  string
+		limit   int
+		verdict Verdict
+		reason  Reason
+	}{
+		{"", 0, Queue, Isolated},
+		{room.IsolationHold, 5, Queue, Isolated},
+		{room.IsolationClosed, 5, Queue, Closed},
+		{room.IsolationOpen, 2, Admit, Uncounted},
+		{room.IsolationOpen, 0, Queue, Isolated},
+	} {
+		e, _ := cutOff(t, c.policy, c.limit)
+		if d := e.Arrive(at(notYet), sale, ticket.Ticket{}); d.Verdict != Queue || d.Reason != Isolated {
+			t.Errorf("%q: a moment after the lease %v (%v)", c.policy, d.Verdict, d.Reason)
+		}
+		for _, who := range []ticket.Ticket{{}, waiting(7, time.Minute)} {
+			if d := e.Arrive(at(isolated), sale, who); d.Verdict != c.verdict || d.Reason != c.reason {
+				t.Errorf("%q: isolated %v (%v), want %v (%v)", c.policy, d.Verdict, d.Reason, c.verdict, c.reason)
+			} else if !d.Enters() && (d.Retry <= 0 || d.Retry > 25*time.Second) {
+				t.Errorf("%q: come back after %v", c.policy, d.Retry)
+			}
+		}
+		if d := e.Arrive(at(isolated), sale, inside(8, 200)); d.Verdict != Serve {
+			t.Errorf("%q: who is inside gets %v", c.policy, d.Verdict)
+		}
+	}
+}
+
+// What an isolated edge lets in appears in no number of the ledger: what the
+// edge reports afterwards is what it would have reported without them, but for
+// who waits.
+func TestSessionsOfNobodyAreInNoBooks(t *testing.T) {
+	reports := func(visitors int) []wire.Report {
+		e, _ := cutOff(t, room.IsolationOpen, 100)
+		var in []ticket.Ticket
+		for range visitors {
+			d := e.Arrive(at(isolated), sale, ticket.Ticket{})
+			if d.Verdict != Admit || !d.Reseal || d.Ticket.Home != ticket.Nobody || !d.Ticket.IsAdmitted() {
+				t.Fatalf("let in with %+v", d)
+			}
+			in = append(in, d.Ticket)
+		}
+		// Renewed, repeated and expired: nothing of it is told.
+		for _, after := range []time.Duration{isolated + time.Second, 100 * time.Second, 200 * time.Second, 2000 * time.Second} {
+			for _, t := range in {
+				e.Arrive(at(after), sale, t)
+			}
+		}
+		return e.Report(at(2001 * time.Second))
+	}
+	if diff := cmp.Diff(reports(0), reports(40)); diff != "" {
+		t.Errorf("the ledger knows of them:\n%s", diff)
+	}
+}
+
+func TestNobodysSessionLastsWhileItsEdgeIsIsolated(t *testing.T) {
+	e, r := cutOff(t, room.IsolationOpen, 1)
+	d := e.Arrive(at(isolated), sale, ticket.Ticket{})
+	if want := uint32(present.Second()) + 13 + 1 + 330; d.Ticket.Until != want {
+		t.Fatalf("ends at %d, want %d", d.Ticket.Until, want)
+	}
+	soonAgain := e.Arrive(at(isolated+29*time.Second), sale, d.Ticket)
+	if soonAgain.Verdict != Serve || soonAgain.Reseal {
+		t.Errorf("renewed before a tenth of the duration: %+v", soonAgain)
+	}
+	kept := e.Arrive(at(isolated+30*time.Second), sale, d.Ticket)
+	if kept.Verdict != Serve || !kept.Reseal || kept.Ticket.Until != d.Ticket.Until+30 || kept.Ticket.Home != ticket.Nobody {
+		t.Errorf("not renewed after a tenth: %+v", kept)
+	}
+
+	// The regional is back: served to the end, renewed no more, then in line.
+	r.lease(at(60 * time.Second))
+	served := e.Arrive(at(100*time.Second), sale, kept.Ticket)
+	if served.Verdict != Serve || served.Reseal {
+		t.Errorf("under a lease: %+v", served)
+	}
+	end := time.Duration(int64(kept.Ticket.Until)-present.Second()) * time.Second
+	r.lease(at(end))
+	r.grant(at(end), 1, 1)
+	over := e.Arrive(at(end), sale, kept.Ticket)
+	if over.Verdict != Admit || over.Reason != Slot || over.Fresh != Expired || over.Ticket.Home == ticket.Nobody {
+		t.Errorf("after its end: %+v", over)
+	}
+	if l := e.Ledger(at(end), sale); l.Spent != 1 || l.LetIn != 1 {
+		t.Errorf("rights spent %d (want 1: for the visitor who was in before), let in %d", l.Spent, l.LetIn)
+	}
+
+	// A cut-off edge of another room policy serves it, and does not renew it.
+	other, _ := cutOff(t, room.IsolationHold, 0)
+	if d := other.Arrive(at(isolated+30*time.Second), sale, d.Ticket); d.Verdict != Serve || d.Reseal {
+		t.Errorf("at an edge that holds: %+v", d)
+	}
+}
+
+func TestAnIsolationHasOneLimit(t *testing.T) {
+	e, r := cutOff(t, room.IsolationOpen, 3)
+	letIn := func(after time.Duration) (n int) {
+		for range 10 {
+			if d := e.Arrive(at(after), sale, ticket.Ticket{}); d.Reason == Uncounted {
+				n++
+			} else if d.Verdict != Queue || d.Reason != Isolated {
+				t.Fatalf("%v (%v)", d.Verdict, d.Reason)
+			}
+		}
+		return n
+	}
+	if n := letIn(isolated); n != 3 {
+		t.Errorf("let in %d, want 3", n)
+	}
+	// Nothing that happens in between gives the edge another round: the rooms are
+	// published again, the regional answers that it has forgotten the edge, the
+	// machine sleeps.
+	e.SetRooms(at(isolated), isolation(room.IsolationOpen, 3))
+	e.Lapse(at(isolated))
+	r.hear(at(isolated))
+	r.say(at(isolated), wire.Grant{Verdict: wire.Dead})
+	if n := letIn(60 * time.Second); n != 0 {
+		t.Errorf("the same isolation: %d more", n)
+	}
+	e.SetRooms(at(60*time.Second), isolation(room.IsolationOpen, 5))
+	if n := letIn(60 * time.Second); n != 2 {
+		t.Errorf("a limit that was raised by two: %d more", n)
+	}
+	r.held = wire.RoomGrant{Room: sale, Life: 330} // the new incarnation holds nothing
+	r.lease(at(60 * time.Second))
+	e.Report(at(64 * time.Second))
+	if n := letIn(73 * time.Second); n != 0 {
+		t.Errorf("nine seconds after the lease: %d", n)
+	}
+	if n := letIn(74 * time.Second); n != 5 {
+		t.Errorf("the next isolation: %d, want 5", n)
+	}
+	if l := e.Ledger(at(74*time.Second), sale); l.LetIn != 10 {
+		t.Errorf("let in %d in all, want 10", l.LetIn)
+	}
+}
+
+// A process that stood still, and a machine that slept, find out first that
+// nobody answers.
+func TestTimeThatPassedUnseenIsNoIsolation(t *testing.T) {
+	for what, pause := range map[string]func(e *Engine, now fleet.Mono){
+		"stopped": func(*Engine, fleet.Mono) {},
+		"slept":   func(e *Engine, now fleet.Mono) { e.Lapse(now) },
+	} {
+		e, _ := newEdge(t, at(0), 10, 10)
+		e.SetRooms(at(0), isolation(room.IsolationOpen, 3))
+		wakes := at(time.Hour)
+		pause(e, wakes)
+		for _, after := range []time.Duration{0, 10*time.Second - 1} {
+			if d := e.Arrive(wakes.Add(after), sale, ticket.Ticket{}); d.Enters() {
+				t.Errorf("%s: %v (%v) after %v", what, d.Verdict, d.Reason, after)
+			}
+		}
+		if d := e.Arrive(wakes.Add(10*time.Second), sale, ticket.Ticket{}); d.Reason != Uncounted {
+			t.Errorf("%s, and alone since: %v (%v)", what, d.Verdict, d.Reason)
+		}
+	}
+}
+
+// An edge that starts with what it kept on disk, and finds nobody: it knows the
+// time by its machine's clock alone, and still does as the room says.
+func TestAnEdgeThatNeverHadALease(t *testing.T) {
+	for policy, want := range map[string]Reason{room.IsolationHold: Unsure, room.IsolationOpen: Uncounted, room.IsolationClosed: Closed} {
+		e := New(Config{Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Rand: rand.New(rand.NewPCG(1, 2))})
+		e.Guess(at(0), present)
+		if d := e.Arrive(at(time.Hour), sale, ticket.Ticket{}); d.Reason != Unknown {
+			t.Errorf("without rooms: %v", d.Reason)
+		}
+		e.SetRooms(at(time.Hour), isolation(policy, 1))
+		if d := e.Arrive(at(time.Hour+10*time.Second-1), sale, ticket.Ticket{}); d.Reason != Unsure {
+			t.Errorf("%s: at first %v", policy, d.Reason)
+		}
+		d := e.Arrive(at(time.Hour+10*time.Second), sale, ticket.Ticket{})
+		if d.Reason != want {
+			t.Errorf("%s: %v, want %v", policy, d.Reason, want)
+		}
+		if d.Enters() && e.Arrive(at(time.Hour+11*time.Second), sale, d.Ticket).Verdict != Serve {
+			t.Errorf("%s: let in and not served", policy)
+		}
+	}
+}

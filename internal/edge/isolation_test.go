@@ -1,0 +1,112 @@
+package edge
+
+import (
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"vestibule/internal/admission"
+	"vestibule/internal/node"
+	"vestibule/internal/room"
+	"vestibule/internal/ticket"
+)
+
+// lines collects what is logged.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) has(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.text.String(), text)
+}
+
+// TestIsolationAsTheRoomsSay cuts an edge off: the room sale is closed then, vip
+// lets two newcomers in, and under cap no session is renewed.
+func TestIsolationAsTheRoomsSay(t *testing.T) {
+	said := &lines{}
+	st := newStage(t, func(s *stage) {
+		s.params.Isolation = 100 * time.Millisecond
+		s.log = slog.New(slog.NewTextHandler(said, nil))
+	})
+	st.up = newParent(t, st.bus, sale, vip)
+	d := document(st.origin.URL)
+	d.Rooms[0].OnIsolation, d.Rooms[0].PartitionPolicy = room.IsolationClosed, room.PolicyCap
+	d.Rooms[1].OnIsolation, d.Rooms[1].IsolationLimit = room.IsolationOpen, 2
+	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.start()
+	st.adopted()
+	// old is a session that is due to be renewed.
+	old := session(7)
+	old.Until -= 200
+	renewed := func(name, url string) bool {
+		v := st.visitor()
+		v.Jar = nil
+		a := v.get(url, "Cookie", st.seal(name, old))
+		if a.body != "the site" {
+			t.Errorf("who is inside of %s: %d %.60q", name, a.StatusCode, a.body)
+		}
+		return cookieOf(a, ticket.CookieName(name, false)) != nil
+	}
+	const saleURL, vipURL = "http://sale.example/", "http://shop.example/vip"
+	if !renewed("sale", saleURL) || !renewed("vip", vipURL) {
+		t.Error("not renewed under a lease")
+	}
+
+	st.up.silence()
+	st.bus.down.Store(true)
+	now := st.server.lock()
+	st.server.eng.Lapse(now) // the lease is an hour
+	st.server.mu.Unlock()
+	eventually(t, "the isolation is told", func() bool { return said.has("level=WARN msg=\"isolated: without a lease") })
+	if !st.server.Status().Isolated || !said.has("rooms_open=1 rooms_closed=1") {
+		t.Errorf("status %+v", st.server.Status().Status)
+	}
+	a := st.visitor().get(saleURL)
+	retry, err := strconv.Atoi(a.Header.Get("Retry-After"))
+	if a.StatusCode != http.StatusServiceUnavailable || err != nil || retry < 1 || !strings.Contains(a.body, "Closed for the moment") {
+		t.Errorf("closed: %d, Retry-After %q, %.80q", a.StatusCode, a.Header.Get("Retry-After"), a.body)
+	}
+	for i, want := range []string{"the site", "the site", "You are in line"} {
+		v := st.visitor()
+		if a := v.get(vipURL); !strings.Contains(a.body, want) {
+			t.Errorf("newcomer %d of an open room: %d %.80q, want %q", i, a.StatusCode, a.body, want)
+		}
+		if a := v.get(vipURL); !strings.Contains(a.body, want) {
+			t.Errorf("newcomer %d, once more: %d %.80q, want %q", i, a.StatusCode, a.body, want)
+		}
+	}
+	if n := metric(t, st, "vestibule_edge_uncounted_admissions_total", "room", "vip"); n != 2 {
+		t.Errorf("%v uncounted admissions, want 2", n)
+	}
+	if n := metric(t, st, "vestibule_edge_decisions_total", "reason", admission.Closed.String()); n != 1 {
+		t.Errorf("%v decisions for the reason closed, want 1", n)
+	}
+	old.ID++ // not the one that was renewed a moment ago
+	if renewed("sale", saleURL) {
+		t.Error("renewed without a lease under cap")
+	}
+	if !renewed("vip", vipURL) {
+		t.Error("not renewed without a lease under serve")
+	}
+
+	st.bus.down.Store(false)
+	st.up.mu.Lock()
+	st.up.mute = false
+	st.up.mu.Unlock()
+	st.adopted()
+	eventually(t, "the end is told", func() bool { return said.has("msg=\"no longer isolated\"") && said.has("let_in_without_a_right=2") })
+}
