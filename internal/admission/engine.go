@@ -9,6 +9,7 @@ import (
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/line"
+	"vestibule/internal/mutant"
 	"vestibule/internal/room"
 	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
@@ -175,7 +176,7 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 	switch {
 	case t.ID == 0:
 		fresh = Newcomer
-	case t.Epoch != r.Epoch:
+	case t.Epoch != r.Epoch && !mutant.On(mutant.EpochIgnored):
 		fresh = Void
 	case t.Valid(e.Judges(now, t.Home)):
 		return e.serve(now, ft, sure, r, t)
@@ -229,7 +230,7 @@ func (e *Engine) repeat(now fleet.Mono, ft fleet.Time, sure bool, r *roomState, 
 // be wrong: so the session ends earlier.
 func (e *Engine) Judges(now fleet.Mono, home ticket.DC) fleet.Time {
 	ft, _ := e.time(now)
-	if home == e.home && e.link.leased(now) {
+	if (home == e.home && e.link.leased(now)) || mutant.On(mutant.NoJudgeMargin) {
 		return ft
 	}
 	margin := 2 * fleet.MaxError
@@ -300,7 +301,7 @@ func (e *Engine) serve(now fleet.Mono, ft fleet.Time, sure bool, r *roomState, t
 		e.prolong(now, ft, r, &d)
 		return d
 	}
-	if r.life == 0 || until < t.Until+after || !sure || t.Home != e.home {
+	if r.life == 0 || until < t.Until+after || !sure || (t.Home != e.home && !mutant.On(mutant.RenewForeign)) {
 		return d
 	}
 	from := t.Until
@@ -339,9 +340,9 @@ func (e *Engine) serve(now fleet.Mono, ft fleet.Time, sure bool, r *roomState, t
 // more than was allowed in advance.
 func (e *Engine) mayRenew(now fleet.Mono, r *roomState) bool {
 	if e.link.leased(now) {
-		return r.renewed < r.renewCeil
+		return r.renewed < r.renewCeil || mutant.On(mutant.NoRenewalCeiling)
 	}
-	return !r.Cap // isolated: the regional keeps our sessions counted until it hears of us
+	return !r.Cap || mutant.On(mutant.CapRenews) // isolated: the regional keeps our sessions counted until it hears of us
 }
 
 // decide fills in the verdict for a visitor without a session.
@@ -401,7 +402,7 @@ func (r *roomState) credit() uint64 { return sub(r.granted, r.spent+r.returned) 
 // charge admits the visitor of d if a right of T and a right of R are in hand.
 // Everything that accounts for the session changes in this one step.
 func (e *Engine) charge(now fleet.Mono, ft fleet.Time, r *roomState, d *Decision) bool {
-	if r.gone || r.credit() == 0 || r.rate.idle(now) == 0 {
+	if r.gone || (r.credit() == 0 && !mutant.On(mutant.NoRight)) || (r.rate.idle(now) == 0 && !mutant.On(mutant.NoRateRight)) {
 		return false
 	}
 	t := &d.Ticket
@@ -410,7 +411,9 @@ func (e *Engine) charge(now fleet.Mono, ft fleet.Time, r *roomState, d *Decision
 	if r.life == 0 || !r.sessions.stamp(until) {
 		return false
 	}
-	r.spent++
+	if !mutant.On(mutant.ChargeLate) {
+		r.spent++
+	}
 	r.rate.use(now)
 	r.admitted++
 	if t.Flags&ticket.Returned != 0 {

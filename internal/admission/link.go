@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
 	"vestibule/internal/wire"
 )
 
@@ -44,7 +45,7 @@ func (l *link) born(rng *rand.Rand) {
 // leased reports whether the edge may act on its rights at now. A lease that
 // has lapsed is never believed again, not even by a clock that went back.
 func (l *link) leased(now fleet.Mono) bool {
-	if l.leaseEnd != 0 && now >= l.leaseEnd && !l.retired {
+	if l.leaseEnd != 0 && now >= l.leaseEnd && !l.retired && !mutant.On(mutant.LeaseForever) {
 		l.retired = true
 		l.left(now)
 	}
@@ -69,7 +70,7 @@ func (l *link) hurry(now fleet.Mono, gap time.Duration) {
 // listened to: one with a lower term, or another one with the same.
 func (l *link) follow(t wire.Term) bool {
 	if t.N < l.seen.N || (t.N == l.seen.N && t != l.seen) {
-		return false
+		return mutant.On(mutant.EdgeFollowsAnybody) || mutant.On(mutant.NoFencing)
 	}
 	if t != l.seen {
 		l.seen = t

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
 	"vestibule/internal/wire"
 )
 
@@ -36,7 +37,11 @@ func (r *rateRights) advance(now fleet.Mono) {
 	}
 	for ; r.head < slot; r.head++ {
 		// The slot that becomes old enough: used at the latest at its end.
-		i := (r.head + 1 - window) % rateSlots
+		busy := window
+		if mutant.On(mutant.ShortWindow) {
+			busy -= int64(10 * time.Second / rateSlot)
+		}
+		i := (r.head + 1 - busy) % rateSlots
 		if i < 0 {
 			i += rateSlots
 		}

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
 	"vestibule/internal/wire"
 )
 
@@ -50,6 +51,9 @@ func (e *Engine) report(now fleet.Mono, bye bool) []wire.Report {
 		}
 		if want := r.demand.sampleAt(now, e.cfg.Params.ReportFast); want != r.want {
 			r.want, r.dirty = want, true
+		}
+		if mutant.On(mutant.ChargeLate) {
+			r.spent = r.admitted
 		}
 		r.giveBack(now, leased, l.retired)
 		if r.dirty {
@@ -148,7 +152,9 @@ func (e *Engine) Apply(now fleet.Mono, g wire.Grant) {
 	if g.Echo != 0 {
 		e.clock.Sync(now, g.Echo, g.Dwell, g.At, g.AtErr)
 	}
-	e.clock.Floor(g.Watermark)
+	if !mutant.On(mutant.ClockBehindWatermark) {
+		e.clock.Floor(g.Watermark)
+	}
 	l.acked = max(l.acked, g.Acked)
 
 	switch g.Verdict {
@@ -169,7 +175,7 @@ func (e *Engine) Apply(now fleet.Mono, g wire.Grant) {
 	if g.Tenure > l.tenure && l.retired {
 		e.revive(now, g.Tenure)
 	}
-	if g.Tenure != l.tenure || l.retired {
+	if (g.Tenure != l.tenure && !mutant.On(mutant.TenureIgnored)) || l.retired {
 		return
 	}
 	l.joined = true
@@ -177,7 +183,11 @@ func (e *Engine) Apply(now fleet.Mono, g wire.Grant) {
 		e.applyRoom(now, &g.Rooms[i])
 	}
 	if complete && g.Lease > 0 && g.Echo != 0 { // not before every restriction that came with it
-		l.leaseEnd = max(l.leaseEnd, g.Echo.Add(fleet.Shrink(g.Lease)))
+		from := g.Echo
+		if mutant.On(mutant.LeaseFromReceipt) {
+			from = now
+		}
+		l.leaseEnd = max(l.leaseEnd, from.Add(fleet.Shrink(g.Lease)))
 		if now < l.leaseEnd {
 			e.rejoined()
 		}

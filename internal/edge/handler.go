@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
@@ -15,6 +16,7 @@ import (
 
 	"vestibule/internal/admission"
 	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
 	"vestibule/internal/ticket"
 	"vestibule/internal/waiting"
 )
@@ -46,6 +48,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		s.metrics.panics.Inc()
 		s.log.Error("panic in a request", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+		if mutant.On(mutant.PanicPasses) {
+			s.proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), forwardKey{}, f)))
+			return
+		}
 		s.hurryBody(w, r)
 		f.setCookies(w.Header()) // a slot may have been charged: the visitor is to have it
 		w.Header().Set("Cache-Control", "no-store")
@@ -205,6 +211,9 @@ func (s *Server) openBest(cookies []string, rs *roomSite, i int, sc *scratch) ti
 			}
 			err := rs.codec[i].Open(&t, value, sc.ticket)
 			s.metrics.ticketCount[ticketKind(err)].Inc()
+			if err != nil && mutant.On(mutant.BadCookieAdmits) {
+				return ticket.Ticket{ID: 1, Epoch: rs.Epoch, Admitted: 1, Until: math.MaxUint32}
+			}
 			if err != nil {
 				continue
 			}

@@ -17,6 +17,7 @@ import (
 
 	"vestibule/internal/admission"
 	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
 	"vestibule/internal/room"
 	"vestibule/internal/slots"
 	"vestibule/internal/wire"
@@ -470,7 +471,7 @@ func (w *World) takeStored(e event) {
 	if n.gone && w.chaos.IntN(2) == 0 {
 		return // it died while the write was under way
 	}
-	if r.owner != n.term {
+	if r.owner != n.term && !mutant.On(mutant.StoreNotFencing) {
 		if !n.gone {
 			w.tell("%s: a write of term %d is refused, it stops", r.name, n.term)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/line"
+	"vestibule/internal/mutant"
 	"vestibule/internal/room"
 	"vestibule/internal/wire"
 )
@@ -115,7 +116,7 @@ type ratePhantom struct {
 
 // phantomRate takes n rights of R of an edge for used until now.
 func (b *books) phantomRate(e *edge, n int64, now fleet.Mono) {
-	if n > 0 {
+	if n > 0 && !mutant.On(mutant.NoRatePhantoms) {
 		until := now.Add(fleet.Stretch(fleet.Stretch(wire.RateWindow)))
 		b.ratePhantoms = append(b.ratePhantoms, ratePhantom{edge: e.num, n: n, until: until})
 	}
@@ -158,12 +159,15 @@ func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *A
 	a.durable.Version++
 	a.up.seen = stored.Promise
 	a.up.blank = true
-	if stored.Version == 0 && !cfg.Bootstrap {
+	if stored.Version == 0 && !cfg.Bootstrap && !mutant.On(mutant.EmptyStoreIsNew) {
 		// Nothing stored: a new data centre, or a store that lost its memory.
 		a.newEdge(unknownPast, 0).recv = now
 	}
 	for i := range stored.Roster {
 		r := &stored.Roster[i]
+		if !r.Dead && mutant.On(mutant.RosterForgotten) {
+			continue
+		}
 		e := a.newEdge(r.Edge, r.Inc)
 		e.tenure, e.recv, e.state = r.Tenure, now, awaiting
 		if r.Dead {
@@ -302,7 +306,7 @@ func (a *Aggregator) enrol(e *edge) {
 	if entry.Dead {
 		for _, b := range a.order {
 			acc := e.accounts[b.ID]
-			if acc == nil || !b.countsOn(e, acc) {
+			if acc == nil || !b.countsOn(e, acc) || mutant.On(mutant.RosterForgetsPhantoms) {
 				continue
 			}
 			entry.Rooms = append(entry.Rooms, wire.RosterRoom{

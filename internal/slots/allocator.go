@@ -7,6 +7,7 @@ import (
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/line"
+	"vestibule/internal/mutant"
 	"vestibule/internal/room"
 	"vestibule/internal/wire"
 )
@@ -232,15 +233,15 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 	if a.fenced != 0 {
 		return
 	}
-	if m.Seen.N > a.cfg.Term.N || (m.Seen.N == a.cfg.Term.N && m.Seen != a.cfg.Term) {
+	if (m.Seen.N > a.cfg.Term.N || (m.Seen.N == a.cfg.Term.N && m.Seen != a.cfg.Term)) && !mutant.On(mutant.NoFencing) {
 		a.fenced = m.Seen.N
 		return
 	}
 	d := a.find(m.From)
-	if d == nil || m.Inc < d.inc {
+	if d == nil || (m.Inc < d.inc && !mutant.On(mutant.ZombieHeard)) {
 		return // not of this fleet, or a zombie
 	}
-	if m.Inc > d.inc { // a new aggregator
+	if m.Inc != d.inc { // a new aggregator
 		d.inc = m.Inc
 		d.parts, d.acked = wire.Parts{}, 0
 		for _, l := range d.loans {
@@ -255,14 +256,14 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 	d.recv, d.echo, d.heard, d.due = now, m.Sent, true, true
 	a.learnTime(now, d, &m)
 	a.due = now
-	d.promise = m.Seen != a.cfg.Term
+	d.promise = m.Seen != a.cfg.Term && !mutant.On(mutant.AdoptWithoutPromise)
 	if d.promise {
 		return
 	}
 	d.acked = max(d.acked, m.Acked)
 	d.blank = m.Blank
 	if !d.adopted {
-		if m.Blank || !m.Join {
+		if (m.Blank && !mutant.On(mutant.BlankBelieved)) || !m.Join {
 			return
 		}
 		for i := range m.Rooms {
@@ -344,7 +345,7 @@ func (a *Allocator) take(d *centre, l *loan, r *wire.RoomReport) {
 			l.returned, l.rateReturned = max(l.returned, r.Returned), max(l.rateReturned, r.RateReturned)
 		}
 		back, rateBack := int64(gain(&l.returned, r.Returned)), int64(gain(&l.rateReturned, r.RateReturned))
-		if l.declared = r.Declared; !l.declared {
+		if l.declared = r.Declared; !l.declared || mutant.On(mutant.DeclaredUsed) {
 			p.spare += back
 			p.rateSpare += rateBack
 		} // else: what comes back may never have been lent
@@ -362,7 +363,7 @@ func (a *Allocator) take(d *centre, l *loan, r *wire.RoomReport) {
 // room: then what is free can be reckoned from the limit.
 func (a *Allocator) complete(p *pool) bool {
 	for _, d := range a.centres {
-		if l := d.loans[p.ID]; d.adopted || (l != nil && l.reclaimed) || (a.cfg.Bootstrap && !d.heard) {
+		if l := d.loans[p.ID]; d.adopted || (l != nil && l.reclaimed) || (a.cfg.Bootstrap && !d.heard) || mutant.On(mutant.FreeIsLimit) {
 			continue
 		}
 		return false
@@ -413,7 +414,7 @@ func (a *Allocator) reclaim(now fleet.Mono) {
 			wait := p.LostWait
 			if p.Cap {
 				wait = a.reclaimAfter(p)
-			} else if wait == 0 || !a.othersHeard(now, d) {
+			} else if wait == 0 || (!a.othersHeard(now, d) && !mutant.On(mutant.IsolationIsDeath)) {
 				continue
 			}
 			l := d.loan(p.ID)
@@ -436,6 +437,9 @@ func (a *Allocator) reclaim(now fleet.Mono) {
 // a valid session of the room (rights.md 3.5): its leader's lease, its own,
 // its edges', and the life of a ticket, all on clocks that drift.
 func (a *Allocator) reclaimAfter(p *pool) time.Duration {
+	if mutant.On(mutant.ReclaimEarly) {
+		return a.cfg.Params.RegionalLease
+	}
 	life := max(time.Duration(wire.Life(p.Session))*time.Second, wire.RateWindow)
 	sum := ownerLease + a.cfg.Params.RegionalLease + a.cfg.Params.EdgeLease + life
 	return fleet.Stretch(fleet.Stretch(sum)) + 4*time.Second + 4*fleet.Guard + 4*fleet.MaxError

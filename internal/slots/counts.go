@@ -1,6 +1,9 @@
 package slots
 
-import "vestibule/internal/fleet"
+import (
+	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
+)
 
 // counts is the head-count of a data centre by expiry second: for each second
 // that is not freed yet, tickets stamped minus tickets renewed away, over all
@@ -66,7 +69,9 @@ func (c *counts) free(watermark fleet.Time) {
 	}
 	for ; c.freed <= end; c.freed++ {
 		i := c.freed & (n - 1)
-		c.sum -= c.ring[i]
+		if c.ring[i] > 0 || !mutant.On(mutant.NegativesDropped) {
+			c.sum -= c.ring[i]
+		}
 		c.ring[i] = 0
 	}
 }

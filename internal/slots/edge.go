@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
 	"vestibule/internal/room"
 	"vestibule/internal/wire"
 )
@@ -150,6 +151,9 @@ func (a *account) presumed(c *counts) int64 {
 			return n
 		}
 		return 0
+	}
+	if mutant.On(mutant.LateWordOfTheDead) {
+		return n
 	}
 	return n + a.kept
 }

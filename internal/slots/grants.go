@@ -6,6 +6,7 @@ import (
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/line"
+	"vestibule/internal/mutant"
 	"vestibule/internal/wire"
 )
 
@@ -146,7 +147,7 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 	}
 	debt, rdebt := min(0, a.free(b)), min(0, a.rateFree(b))
 	free, rfree := max(0, a.free(b)), max(0, a.rateFree(b))
-	if b.declared {
+	if b.declared && !mutant.On(mutant.DeclaredUsed) {
 		free, rfree = 0, 0 // they go back to global
 	}
 	// A debt is paid with what lies idle at the edges.
@@ -229,9 +230,9 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 // voided.
 func (a *Aggregator) stop(now fleet.Mono, b *books) {
 	switch {
-	case b.Cap && !a.up.leased(now):
+	case b.Cap && !a.up.leased(now) && !mutant.On(mutant.NoRegionalLease):
 		b.stopped = true
-	case b.stopped && a.covered(b):
+	case b.stopped && (a.covered(b) || mutant.On(mutant.ResumeUncovered)):
 		b.stopped = false
 	}
 }

@@ -3,6 +3,7 @@ package slots
 import (
 	"math/bits"
 
+	"vestibule/internal/mutant"
 	"vestibule/internal/wire"
 )
 
@@ -129,14 +130,14 @@ func (t *sessionIDs) take(c *counts, m wire.Move, edge uint16, limit int) (copie
 	case m.From != 0 && m.From == e.until: // the ordinary renewal
 		e.prev, e.until, e.edge = m.From, m.Until, edge
 		return false
-	case e.base != 0 && m.Until == e.base: // what came before all that is known
+	case e.base != 0 && m.Until == e.base && !mutant.On(mutant.DoublesWithoutBase): // what came before all that is known
 		e.base = m.From
 		return false
-	case e.base != 0 && m.Until < e.base: // further back
+	case e.base != 0 && m.Until < e.base && !mutant.On(mutant.DoublesWithoutBase): // further back
 		return false
 	case (m.From == e.prev && near(m.Until, e.until)) || (m.From != 0 && near(m.From, e.until)):
 		if m.From != 0 {
-			if int64(m.From) < c.freed {
+			if int64(m.From) < c.freed && !mutant.On(mutant.DoublesOfFreed) {
 				break // what it consumed is gone, so there is nothing to give back
 			}
 			c.add(int64(m.From), 1)

@@ -6,6 +6,7 @@ import (
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/line"
+	"vestibule/internal/mutant"
 	"vestibule/internal/wire"
 )
 
@@ -151,7 +152,9 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 		}
 		give, rgive := min(max(0, keep-idle), max(0, free)), min(max(0, rkeep-ridle), max(0, rfree))
 		free, rfree = free-give, rfree-rgive
-		p.spare, p.rateSpare = p.spare-give, p.rateSpare-rgive
+		if !mutant.On(mutant.SpareTwice) {
+			p.spare, p.rateSpare = p.spare-give, p.rateSpare-rgive
+		}
 		if give > 0 || rgive > 0 {
 			l.granted += uint64(give)
 			l.rateGranted += uint64(rgive)

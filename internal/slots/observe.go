@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
 	"vestibule/internal/wire"
 )
 
@@ -14,12 +15,12 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 	if a.fencedBy != 0 {
 		return
 	}
-	if m.Seen.N > a.cfg.Term.N || (m.Seen.N == a.cfg.Term.N && m.Seen != a.cfg.Term) {
+	if (m.Seen.N > a.cfg.Term.N || (m.Seen.N == a.cfg.Term.N && m.Seen != a.cfg.Term)) && !mutant.On(mutant.NoFencing) {
 		// The edge follows a successor. Whatever we hold belongs to it now.
 		a.fencedBy = m.Seen.N
 		return
 	}
-	if m.Seen != a.cfg.Term {
+	if m.Seen != a.cfg.Term && !mutant.On(mutant.NoAdoptionHandshake) {
 		// Adopting an edge that a predecessor can still grant to would count
 		// what that one grants nowhere: first the promise, then the books.
 		a.answer(now, m, wire.Promise)
@@ -73,7 +74,7 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 // freed that was not over for it, everything that it renews is counted.
 func (a *Aggregator) exact(e *edge, m *wire.Report) bool {
 	for _, b := range a.order {
-		if e.accounts[b.ID] != nil && !b.Cap && asOf(m).Second() < b.counts.freed-1 {
+		if e.accounts[b.ID] != nil && !b.Cap && asOf(m).Second() < b.counts.freed-1 && !mutant.On(mutant.LateFinalWord) {
 			return false
 		}
 	}
@@ -147,6 +148,9 @@ func (a *Aggregator) find(name string, inc uint64) *edge {
 // adopt opens the books of an edge that has promised to follow us.
 func (a *Aggregator) adopt(now fleet.Mono, e *edge, m wire.Report) {
 	e.state = joining
+	if mutant.On(mutant.LeaseBeforeRoster) {
+		e.state = alive
+	}
 	e.tenure = m.Tenure
 	e.parts = wire.Parts{}
 	e.recv = now
@@ -287,7 +291,9 @@ func (a *Aggregator) advance(now fleet.Mono) {
 				a.lapse(now, e)
 				continue
 			}
-			wm = min(wm, e.asOf)
+			if !mutant.On(mutant.AgeByClock) {
+				wm = min(wm, e.asOf)
+			}
 		case dead:
 			a.mourn(now, e)
 		case left:
@@ -306,7 +312,7 @@ func (a *Aggregator) advance(now fleet.Mono) {
 		a.strike(e)
 		return true
 	})
-	if !a.hold && wm > a.watermark && wm != math.MaxInt64 {
+	if (!a.hold || mutant.On(mutant.NoHold)) && wm > a.watermark && wm != math.MaxInt64 {
 		a.watermark = wm
 		for _, b := range a.order {
 			before := b.counts.sum
@@ -421,9 +427,11 @@ func (a *Aggregator) presume(now fleet.Mono, e *edge) {
 		}
 		renewals := int64(acc.renewCeil) - int64(acc.renewed)
 		acc.drop(&b.counts)
-		acc.phantom = max(0, acc.credit()) + max(0, renewals)
+		if acc.phantom = max(0, acc.credit()) + max(0, renewals); mutant.On(mutant.NoPhantoms) {
+			acc.phantom = 0
+		}
 		acc.phantomUntil = max(acc.phantomUntil, a.lastBreath(now, e.asOf))
-		if succeeded := a.succeeded(e); !b.Cap && (!succeeded || e.unheard) {
+		if succeeded := a.succeeded(e); !b.Cap && (!succeeded || e.unheard) && !mutant.On(mutant.NoFreeze) {
 			b.freeze(e, acc)
 			if succeeded {
 				a.thawRoom(now, e, b, acc)
@@ -492,7 +500,7 @@ func (a *Aggregator) thawRoom(now fleet.Mono, e *edge, b *books, acc *account) {
 // edges were heard. Silence of all is our own isolation and starts no clock. One
 // that a newer process of its name has succeeded has ended: so a roster may say.
 func (a *Aggregator) mourn(now fleet.Mono, e *edge) {
-	if slices.ContainsFunc(a.edges, func(o *edge) bool { return o.state == alive }) {
+	if mutant.On(mutant.IsolationIsDeath) || slices.ContainsFunc(a.edges, func(o *edge) bool { return o.state == alive }) {
 		e.silent += now.Sub(a.advanced)
 	}
 	ended := a.succeeded(e) && a.clock.Err(now) <= fleet.MaxError
@@ -543,5 +551,11 @@ func (a *Aggregator) settle(now fleet.Mono, e *edge, bye bool) {
 	e.tenure++
 	e.unheard = true
 	e.state = joining
+	if mutant.On(mutant.NoRosterOnRevival) || mutant.On(mutant.LeaseBeforeRoster) {
+		e.state = alive
+	}
+	if mutant.On(mutant.NoRosterOnRevival) {
+		return
+	}
 	a.enrol(e) // before it gets a lease again: the roster must not call it dead
 }

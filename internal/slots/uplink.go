@@ -7,6 +7,7 @@ import (
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/line"
+	"vestibule/internal/mutant"
 	"vestibule/internal/wire"
 )
 
@@ -55,7 +56,7 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 	if !u.joined {
 		u.due = now.Add(a.cfg.Params.SyncFast)
 	}
-	if !a.leads(now) || a.saved < u.promised {
+	if !a.leads(now) || (a.saved < u.promised && !mutant.On(mutant.PromiseUnsaved)) {
 		return nil // what was promised is not stored yet
 	}
 	a.advance(now)
@@ -88,7 +89,7 @@ func (a *Aggregator) giveBack(now fleet.Mono, b *books) {
 		return
 	}
 	keep, rateKeep := a.keep(b, now)
-	if b.declared {
+	if b.declared && !mutant.On(mutant.DeclaredUsed) {
 		keep, rateKeep = 0, 0
 	}
 	free, idle := a.free(b), a.edgeIdle(b)
@@ -248,7 +249,8 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 	if g.To != a.cfg.DC || g.Inc != a.cfg.Term.N || a.fencedBy != 0 {
 		return
 	}
-	if g.From.N < u.seen.N || (g.From.N == u.seen.N && g.From != u.seen) {
+	lower := g.From.N < u.seen.N || (g.From.N == u.seen.N && g.From != u.seen)
+	if lower && !mutant.On(mutant.CentreFollowsAnybody) && !mutant.On(mutant.NoFencing) {
 		return
 	}
 	if g.From != u.seen {
@@ -262,7 +264,7 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 		u.hurry(now, 0)
 		return
 	}
-	if a.saved < u.promised {
+	if a.saved < u.promised && !mutant.On(mutant.PromiseUnsaved) {
 		return
 	}
 	fresh, complete := u.grants.Take(g.Seq, g.Part, g.Parts)
@@ -325,10 +327,10 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 
 func (a *Aggregator) applyRoom(now fleet.Mono, g *wire.RoomGrant) {
 	b := a.books(g.Room)
-	if g.Gen < b.gen {
+	if g.Gen < b.gen && !mutant.On(mutant.VoidAgain) {
 		return // of books that were voided since
 	}
-	if g.Gen > b.gen {
+	if g.Gen != b.gen {
 		// Global has given our rights to others, long after it had last heard
 		// of us. Sessions that still exist are more than we hold now; nothing
 		// is granted until they have gone.

@@ -8,6 +8,7 @@ import (
 
 	"vestibule/internal/admission"
 	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
 	"vestibule/internal/room"
 	"vestibule/internal/slots"
 	"vestibule/internal/ticket"
@@ -475,7 +476,7 @@ func (w *world) written(n *aggProc, d wire.Durable) {
 	if n.gone {
 		return
 	}
-	if n.site.owner != n.term {
+	if n.site.owner != n.term && !mutant.On(mutant.StoreNotFencing) {
 		w.tell("%s/%d may not write any more and stops", n.site.name, n.term)
 		n.gone = true
 		return

@@ -1,0 +1,175 @@
+// Package mutant holds the switches that take a rule of the hard limit out of
+// the code. A rule that nothing would miss is not tested: `make mutants` builds
+// the nodes with the tag `mutants`, removes one rule after the other and
+// demands that a named test or a simulated fleet notices.
+//
+// In every other build [On] is the constant false, which the compiler takes out
+// together with what stands behind it. A mutant is asked for at the place where
+// its rule lives, in one short condition. See decision 17.
+package mutant
+
+// ID is one mutant; the zero value is none.
+type ID uint8
+
+// The mutants, by the rule that they remove (design: rules of the hard limit).
+const (
+	None ID = iota
+
+	// Rule 1: a right in hand, a valid lease, one step.
+	NoRight
+	NoRateRight
+	ChargeLate
+	LeaseForever
+	LeaseFromReceipt
+	ShortWindow
+
+	// Rule 2: what is unreported is bounded in advance.
+	NoRenewalCeiling
+
+	// Rule 3: presumed spent.
+	NoPhantoms
+	NoRatePhantoms
+	LateFinalWord
+	RosterForgetsPhantoms
+
+	// Rule 4: watermark ageing, and a head-count that can only be too high.
+	AgeByClock
+	ClockBehindWatermark
+	NoJudgeMargin
+	NegativesDropped
+	DoublesWithoutBase
+	DoublesOfFreed
+
+	// Rule 5: silence is never emptiness.
+	NoHold
+	NoFreeze
+	IsolationIsDeath
+	LateWordOfTheDead
+	RosterForgotten
+	EmptyStoreIsNew
+
+	// Rule 6: partition_policy.
+	CapRenews
+	NoRegionalLease
+	ReclaimEarly
+	ResumeUncovered
+
+	// Rule 7: tickets of another data centre.
+	RenewForeign
+
+	// Rule 8: fencing.
+	NoAdoptionHandshake
+	EdgeFollowsAnybody
+	CentreFollowsAnybody
+	NoFencing
+	PromiseUnsaved
+	StoreNotFencing
+	LeaseBeforeRoster
+	NoRosterOnRevival
+	TenureIgnored
+	ZombieHeard
+	VoidAgain
+
+	// Rule 9: the coordinator may have lost everything.
+	FreeIsLimit
+	AdoptWithoutPromise
+	DeclaredUsed
+	SpareTwice
+	BlankBelieved
+
+	// Rule 10: nothing a visitor sends opens a room.
+	BadCookieAdmits
+	PanicPasses
+	AnyRoomsTicket
+	EpochIgnored
+
+	count
+)
+
+// Mutant is what a mutant is called and what it does.
+type Mutant struct {
+	ID   ID
+	Name string
+	Rule int // of the ten rules of the hard limit
+	Says string
+}
+
+var list = [count]Mutant{
+	NoRight:          {Name: "no-right", Rule: 1, Says: "an edge admits without a right of T in hand"},
+	NoRateRight:      {Name: "no-rate-right", Rule: 1, Says: "an edge admits without a right of R in hand"},
+	ChargeLate:       {Name: "charge-late", Rule: 1, Says: "an admission is charged with the next report, after its answer"},
+	LeaseForever:     {Name: "lease-forever", Rule: 1, Says: "an edge goes on under a lease that has ended"},
+	LeaseFromReceipt: {Name: "lease-from-receipt", Rule: 1, Says: "an edge counts its lease from the arrival of the answer"},
+	ShortWindow:      {Name: "short-window", Rule: 1, Says: "a used right of R is free again after 50 s"},
+
+	NoRenewalCeiling: {Name: "no-renewal-ceiling", Rule: 2, Says: "an edge renews as often as it likes without a word"},
+
+	NoPhantoms:            {Name: "no-phantoms", Rule: 3, Says: "nothing is presumed of an edge whose lease has lapsed"},
+	NoRatePhantoms:        {Name: "no-rate-phantoms", Rule: 3, Says: "rights of R of an edge whose lease has lapsed are lent again at once"},
+	LateFinalWord:         {Name: "late-final-word", Rule: 3, Says: "a final report is the truth however late it arrives"},
+	RosterForgetsPhantoms: {Name: "roster-forgets-phantoms", Rule: 3, Says: "the next aggregator does not learn what was presumed"},
+
+	AgeByClock:           {Name: "age-by-clock", Rule: 4, Says: "a second is freed by the clock, whoever has not reported past it"},
+	ClockBehindWatermark: {Name: "clock-behind-watermark", Rule: 4, Says: "an edge's clock may read less than the watermark it was told"},
+	NoJudgeMargin:        {Name: "no-judge-margin", Rule: 4, Says: "an edge that nobody waits for judges sessions by its clock as it stands"},
+	NegativesDropped:     {Name: "negatives-dropped", Rule: 4, Says: "a second that counts less than none is clamped when it is freed"},
+	DoublesWithoutBase:   {Name: "doubles-without-base", Rule: 4, Says: "what led up to the first stamping known is cancelled as a double"},
+	DoublesOfFreed:       {Name: "doubles-of-freed", Rule: 4, Says: "a double is cancelled although what it consumed is freed"},
+
+	NoHold:            {Name: "no-hold", Rule: 5, Says: "edges that a new aggregator awaits hold up no ageing"},
+	NoFreeze:          {Name: "no-freeze", Rule: 5, Says: "under serve the sessions of a silent edge age"},
+	IsolationIsDeath:  {Name: "isolation-is-death", Rule: 5, Says: "silence of all starts the clock of lost_after"},
+	LateWordOfTheDead: {Name: "late-word-of-the-dead", Rule: 5, Says: "what was presumed of a process that ended is forgotten when it is given up"},
+	RosterForgotten:   {Name: "roster-forgotten", Rule: 5, Says: "a new aggregator awaits no edge of its predecessor"},
+	EmptyStoreIsNew:   {Name: "empty-store-is-new", Rule: 5, Says: "a store that lost its memory counts as a new data centre"},
+
+	CapRenews:       {Name: "cap-renews", Rule: 6, Says: "under cap an isolated edge renews"},
+	NoRegionalLease: {Name: "no-regional-lease", Rule: 6, Says: "under cap a data centre goes on when global's lease has ended"},
+	ReclaimEarly:    {Name: "reclaim-early", Rule: 6, Says: "global reclaims when the data centre's lease has ended, whatever is still valid"},
+	ResumeUncovered: {Name: "resume-uncovered", Rule: 6, Says: "under cap stamping resumes before edges have given back what was voided"},
+
+	RenewForeign: {Name: "renew-foreign", Rule: 7, Says: "an edge renews tickets of other data centres"},
+
+	NoAdoptionHandshake:  {Name: "no-adoption-handshake", Rule: 8, Says: "an aggregator adopts edges that have not promised to follow it"},
+	EdgeFollowsAnybody:   {Name: "edge-follows-anybody", Rule: 8, Says: "an edge acts on grants of aggregators that were replaced"},
+	CentreFollowsAnybody: {Name: "centre-follows-anybody", Rule: 8, Says: "a data centre acts on grants of coordinators that were replaced"},
+	NoFencing:            {Name: "no-fencing", Rule: 8, Says: "no term is looked at anywhere"},
+	PromiseUnsaved:       {Name: "promise-unsaved", Rule: 8, Says: "a data centre acts on a promise that is not stored"},
+	StoreNotFencing:      {Name: "store-not-fencing", Rule: 8, Says: "the store takes writes of an owner that was replaced"},
+	LeaseBeforeRoster:    {Name: "lease-before-roster", Rule: 8, Says: "an edge gets its lease before the roster that names it is stored"},
+	NoRosterOnRevival:    {Name: "no-roster-on-revival", Rule: 8, Says: "an edge that comes back stays dead on the roster"},
+	TenureIgnored:        {Name: "tenure-ignored", Rule: 8, Says: "an edge acts on grants of a tenure that is over"},
+	ZombieHeard:          {Name: "zombie-heard", Rule: 8, Says: "global hears aggregators that were replaced"},
+	VoidAgain:            {Name: "void-again", Rule: 8, Says: "a late doubled message voids books a second time"},
+
+	FreeIsLimit:         {Name: "free-is-limit", Rule: 9, Says: "a new coordinator takes for free whatever it does not know to be lent"},
+	AdoptWithoutPromise: {Name: "adopt-without-promise", Rule: 9, Says: "a coordinator adopts books that another one may still raise"},
+	DeclaredUsed:        {Name: "declared-used", Rule: 9, Says: "books that were only reckoned are used at once"},
+	SpareTwice:          {Name: "spare-twice", Rule: 9, Says: "what came back is lent more than once while books are missing"},
+	BlankBelieved:       {Name: "blank-believed", Rule: 9, Says: "a data centre without books is taken to hold nothing"},
+
+	BadCookieAdmits: {Name: "bad-cookie-admits", Rule: 10, Says: "a cookie that does not open is a pass"},
+	PanicPasses:     {Name: "panic-passes", Rule: 10, Says: "a request on which the edge panics goes to the origin"},
+	AnyRoomsTicket:  {Name: "any-rooms-ticket", Rule: 10, Says: "a ticket opens in every room"},
+	EpochIgnored:    {Name: "epoch-ignored", Rule: 10, Says: "tickets of an earlier epoch are good"},
+}
+
+// All returns the mutants in the order of their rules.
+func All() []Mutant {
+	out := make([]Mutant, 0, count-1)
+	for id, m := range list {
+		if ID(id) != None {
+			m.ID = ID(id)
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// String returns the mutant's name.
+func (id ID) String() string {
+	if id >= count || id == None {
+		return "none"
+	}
+	return list[id].Name
+}
