@@ -67,6 +67,23 @@ func (e *Engine) Status(now fleet.Mono) Status {
 	}
 }
 
+// Leased reports whether the edge may act on its rights at now. It is for those
+// who look on: unlike the engine's own look, it changes nothing.
+func (e *Engine) Leased(now fleet.Mono) bool {
+	l := &e.link
+	return l.leaseEnd != 0 && !l.retired && now < l.leaseEnd
+}
+
+// Spendable returns the rights of T and of R that the edge could use at now:
+// none without a lease.
+func (e *Engine) Spendable(now fleet.Mono, id room.ID) (credit, rate uint64) {
+	r := e.rooms[id]
+	if r == nil || !e.Leased(now) {
+		return 0, 0
+	}
+	return r.credit(), r.rate.idle(now)
+}
+
 // TimeError returns the bound on the error of fleet time, fleet.Unsynced
 // before it was ever told.
 func (e *Engine) TimeError(now fleet.Mono) time.Duration { return e.clock.Err(now) }

@@ -12,8 +12,8 @@ const (
 	evReport                   // a report arrives
 	evGrant                    // a grant arrives
 	evStored                   // a regional's store has written
-	evTick                     // the judge looks at the clocks
-	evDo                       // something is done: a fault, or its end
+	evFault                    // something goes wrong
+	evDo                       // something is done: the end of a fault
 	evSecond                   // a second of true time begins
 	evArrival                  // the next visitor comes
 )
@@ -24,9 +24,9 @@ type event struct {
 	at   int64 // nanoseconds of true time
 	seq  uint64
 	kind eventKind
-	node int32 // the node or visitor concerned
-	msg  any   // *wire.Report, *wire.Grant, *visitHold, …
-	gen  uint64
+	node int32  // the node or visitor concerned
+	msg  any    // *wire.Report, *wire.Grant, wire.Durable, func()
+	gen  uint64 // of the timer; of a message, who sent it
 }
 
 // agenda is a 4-ary heap of events, earliest first.

@@ -3,7 +3,10 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
+
+	"vestibule/internal/fleet"
 )
 
 // Faults is what goes wrong. The zero value is a fleet in which nothing does.
@@ -15,16 +18,32 @@ type Faults struct {
 	// Which faults there are.
 	CrashEdge, CrashRegion, CrashGlobal bool
 	Zombies                             bool // a leader that is replaced lives on for a while and believes to lead
+	Forever                             bool // an edge, or a whole data centre, never comes back
 	CutEdge, CutRegion                  bool // in one direction or both
+	CutPair                             bool // between two processes, whatever they reach of others
 	Stop                                bool // processes stand still and go on
 	Limits                              bool // T and R are lowered and raised
-	Disk                                bool // stores are slow
+	Session                             bool // session_duration is edited
+	Policy                              bool // partition_policy is edited
+	Epoch                               bool // the room's epoch is raised
+	Remove                              bool // the room is removed and put back
+	Disk                                bool // stores are slow, and writes fail, or happen and are not acknowledged
+	Blank                               bool // a data centre's store loses its memory
+	Rollback                            bool // the coordinator's lease is restored from a backup: a term comes again
+	Keys                                bool // keys are rotated
 	Clocks                              bool // wall clocks are off by up to five minutes, monotonic ones drift at the bound
 
 	Astray float64       // share of messages that arrive twice
 	Tardy  float64       // share of messages that are late
 	Late   time.Duration // by at most so much
+
+	// Only lists the numbers of the faults that happen, of those that were drawn;
+	// nil for all.
+	Only []int
 }
+
+// any reports whether anything goes wrong at all.
+func (f *Faults) any() bool { return f.Every > 0 }
 
 func (f *Faults) drift() float64 {
 	if f.Clocks {
@@ -47,10 +66,115 @@ func (f *Faults) late(rng *rand.Rand) bool { return f.Tardy > 0 && rng.Float64()
 
 // slowDisk draws by how much a write takes longer.
 func (w *World) slowDisk() int64 {
-	if !w.cfg.Faults.Disk || w.chaos.IntN(4) > 0 {
+	if !w.cfg.Faults.Disk || w.calm || w.chaos.IntN(4) > 0 {
 		return 0
 	}
 	return w.chaos.Int64N(int64(3 * time.Second))
+}
+
+// faultKind is a way in which things go wrong.
+type faultKind uint8
+
+const (
+	crashEdge faultKind = iota
+	crashRegion
+	crashGlobal
+	loseEdge
+	loseCentre
+	cutEdge
+	cutRegion
+	cutPair
+	stopProcess
+	editLimits
+	editSession
+	editPolicy
+	raiseEpoch
+	removeRoom
+	blankStore
+	rollBack
+	rotateKeys
+)
+
+// fault is one thing that goes wrong. Everything about it is drawn beforehand,
+// so that it stays the same when others are left out.
+type fault struct {
+	number int
+	at     int64
+	kind   faultKind
+	who    int           // which edge, data centre or process: taken modulo how many there are
+	other  int           // at the other end
+	last   time.Duration // how long
+	up     bool          // of a link: which directions are cut
+	down   bool
+	zombie bool // a leader lives on
+	alone  bool // nobody stands by
+	bound  bool // the leader that lives on has a lease, as it would from its store
+	after  time.Duration
+	x, y   float64
+}
+
+// draw returns all faults of the run, earliest first.
+func (f *Faults) draw(seed uint64, length time.Duration) []fault {
+	if !f.any() {
+		return nil
+	}
+	rng := rand.New(rand.NewPCG(seed, 0x6c697374))
+	pause := func(mean time.Duration) time.Duration { return time.Duration(rng.ExpFloat64() * float64(mean)) }
+	kinds := f.kinds()
+	end := length
+	if f.Until > 0 {
+		end = f.Until
+	}
+	var out []fault
+	for at := min(5*time.Second, 2*f.Every) + pause(f.Every); at < end && len(kinds) > 0; at += pause(f.Every) {
+		d := min(pause(f.Last), 10*f.Last, end-at)
+		dir := rng.IntN(3)
+		out = append(out, fault{
+			number: len(out), at: int64(at), kind: kinds[rng.IntN(len(kinds))], who: rng.IntN(1 << 16), other: rng.IntN(1 << 16), last: d,
+			up: dir != 1, down: dir != 2,
+			zombie: rng.IntN(5) < 3 && f.Zombies, alone: rng.IntN(4) == 0,
+			// Who reaches only some of the others could rule for ever, if the lease did
+			// not end: there the protocol reckons with it.
+			bound: rng.IntN(2) == 0 || f.CutPair,
+			after: 1300*time.Millisecond + time.Duration(rng.Int64N(int64(700*time.Millisecond))),
+			x:     rng.Float64(), y: rng.Float64(),
+		})
+	}
+	return out
+}
+
+func (f *Faults) kinds() []faultKind {
+	var out []faultKind
+	for _, k := range []struct {
+		on   bool
+		kind faultKind
+		n    int
+	}{
+		{f.CrashEdge, crashEdge, 3},
+		{f.CrashRegion, crashRegion, 3},
+		{f.CrashGlobal, crashGlobal, 3},
+		{f.Forever, loseEdge, 1},
+		{f.Forever, loseCentre, 1},
+		{f.CutEdge, cutEdge, 3},
+		{f.CutRegion, cutRegion, 3},
+		{f.CutPair, cutPair, 3},
+		{f.Stop, stopProcess, 3},
+		{f.Limits, editLimits, 3},
+		{f.Session, editSession, 2},
+		{f.Policy, editPolicy, 2},
+		{f.Epoch, raiseEpoch, 1},
+		{f.Remove, removeRoom, 1},
+		{f.Blank, blankStore, 1},
+		{f.Rollback, rollBack, 3},
+		{f.Keys, rotateKeys, 1},
+	} {
+		for range k.n {
+			if k.on {
+				out = append(out, k.kind)
+			}
+		}
+	}
+	return out
 }
 
 func (w *World) tell(format string, args ...any) {
@@ -59,9 +183,17 @@ func (w *World) tell(format string, args ...any) {
 	}
 }
 
+// beginFaults plans everything that goes wrong.
 func (w *World) beginFaults() {
-	if w.cfg.Faults.Every > 0 {
-		w.in(5*time.Second+w.pause(w.cfg.Faults.Every), w.fault)
+	w.faults = w.cfg.Faults.draw(w.cfg.Seed, w.cfg.Length)
+	for i := range w.faults {
+		f := &w.faults[i]
+		if only := w.cfg.Faults.Only; only == nil || slices.Contains(only, f.number) {
+			w.plan(event{at: f.at, kind: evFault, node: int32(i)})
+		}
+	}
+	if at := w.cfg.Calm; at > 0 {
+		w.plan(event{at: int64(at), kind: evDo, msg: w.calmDown})
 	}
 }
 
@@ -70,70 +202,237 @@ func (w *World) in(d time.Duration, do func()) {
 	w.plan(event{at: w.now + int64(d), kind: evDo, msg: do})
 }
 
-// pause draws a time with the given mean.
-func (w *World) pause(mean time.Duration) time.Duration {
-	return time.Duration(w.chaos.ExpFloat64() * float64(mean))
-}
+// until returns when a fault that begins now is over.
+func (w *World) until(f *fault) int64 { return w.now + int64(f.last) }
 
-// last draws how long a fault lasts, and until when.
-func (w *World) last() (d time.Duration, until int64) {
-	d = min(w.pause(w.cfg.Faults.Last), 10*w.cfg.Faults.Last)
-	until = w.now + int64(d)
-	if end := w.cfg.Faults.Until; end > 0 && until > int64(end) {
-		until = max(int64(end), w.now)
-		d = time.Duration(until - w.now)
-	}
-	return d, until
-}
-
-// fault lets one thing go wrong and plans the next.
-func (w *World) fault() {
-	f := &w.cfg.Faults
-	if f.Until > 0 && w.now > int64(f.Until) {
+// goWrong lets one thing go wrong.
+func (w *World) goWrong(f *fault) {
+	if w.calm {
 		return
 	}
-	w.in(w.pause(f.Every), w.fault)
-	var kinds []func()
-	for _, k := range []struct {
-		on bool
-		do func()
-	}{
-		{f.CrashEdge, w.crashEdge},
-		{f.CrashRegion, w.crashRegion},
-		{f.CrashGlobal, w.crashGlobal},
-		{f.CutEdge, w.cutEdge},
-		{f.CutRegion, w.cutRegion},
-		{f.Stop, w.stop},
-		{f.Limits, w.changeLimits},
-	} {
-		if k.on {
-			kinds = append(kinds, k.do)
+	w.telling = f.number
+	switch f.kind {
+	case crashEdge:
+		w.crashEdge(int32(f.who%len(w.edges)), f.last, false)
+	case loseEdge:
+		w.crashEdge(int32(f.who%len(w.edges)), 0, true)
+	case loseCentre:
+		w.loseCentre(f.who % len(w.regions))
+	case crashRegion:
+		i := int32(f.who % len(w.regions))
+		r := w.regions[i]
+		if n := r.newest(); !n.gone && !r.lost {
+			w.replace(f, &n.proc, n.core, r.name+"'s aggregator", func() bool {
+				if r.lost {
+					return false
+				}
+				w.startRegion(i, false)
+				return true
+			})
 		}
-	}
-	if len(kinds) > 0 {
-		kinds[w.chaos.IntN(len(kinds))]()
+	case crashGlobal, rollBack:
+		if n := w.newest(); !n.gone {
+			if f.kind == rollBack {
+				w.rolled = 1 + uint64(f.x*float64(w.lease))
+				w.tell("#%d the coordinators' lease comes back from a backup: the next term is %d", f.number, w.rolled)
+			}
+			w.pending++
+			w.replace(f, &n.proc, n.core, "the coordinator", w.nextGlobal)
+		}
+	case cutEdge:
+		n := w.edges[f.who%len(w.edges)]
+		w.tell("#%d %s is cut off for %v (up %v, down %v)", f.number, w.name(n), f.last, f.up, f.down)
+		w.cut(f, &n.cutUp, &n.cutDown)
+	case cutRegion:
+		r := w.regions[f.who%len(w.regions)]
+		w.tell("#%d %s is cut off for %v (up %v, down %v)", f.number, r.name, f.last, f.up, f.down)
+		w.cut(f, &r.cutUp, &r.cutDown)
+	case cutPair:
+		w.cutPair(f)
+	case stopProcess:
+		w.stop(f)
+	case editLimits:
+		w.changeLimits(f)
+	case editSession:
+		w.cfg.Session = max(5*time.Second, time.Duration(float64(w.judge.first.session)*(0.4+1.6*f.x)).Round(time.Second))
+		w.tell("#%d session_duration is now %v", f.number, w.cfg.Session)
+		w.publish()
+	case editPolicy:
+		w.cfg.Cap = f.x < 0.5
+		w.tell("#%d partition_policy cap: %v", f.number, w.cfg.Cap)
+		w.publish()
+	case raiseEpoch:
+		w.epoch++
+		w.tell("#%d the room's epoch is now %d", f.number, w.epoch)
+		w.publish()
+	case removeRoom:
+		if w.removed {
+			return
+		}
+		w.tell("#%d the room is removed for %v", f.number, f.last)
+		w.removed = true
+		w.publish()
+		w.in(f.last, func() {
+			if w.removed {
+				w.tell("#%d the room is put back", f.number)
+				w.removed = false
+				w.publish()
+			}
+		})
+	case blankStore:
+		r := w.regions[f.who%len(w.regions)]
+		w.tell("#%d the store of %s loses its memory", f.number, r.name)
+		r.forget()
+	case rotateKeys:
+		w.rotate(f)
 	}
 }
 
-func (w *World) crashEdge() {
-	i := int32(w.chaos.IntN(len(w.edges)))
+func (w *World) name(n *edgeNode) string { return n.name + " of " + w.regions[n.region].name }
+
+// cut cuts the directions of a link that the fault names.
+func (w *World) cut(f *fault, up, down *int64) {
+	if f.up {
+		*up = max(*up, w.until(f))
+	}
+	if f.down {
+		*down = max(*down, w.until(f))
+	}
+}
+
+// pairCut is a pair of processes of which one does not hear the other.
+type pairCut struct {
+	from, to nodeID
+	until    int64
+}
+
+// nodeID is one process: the number of an edge, of an aggregator or of a
+// coordinator.
+type nodeID struct {
+	tier uint8 // 0 edge, 1 regional, 2 global
+	n    int32
+}
+
+// cutPair separates one edge from one aggregator, or one aggregator from one
+// coordinator, also where each reaches other processes of the other's role.
+func (w *World) cutPair(f *fault) {
+	var low, high nodeID
+	var text string
+	if f.x < 0.5 {
+		low = nodeID{0, int32(f.who % len(w.edges))}
+		r := w.regions[w.edges[low.n].region]
+		p := r.procs[max(0, len(r.procs)-1-f.other%2)]
+		high = nodeID{1, p.id}
+		text = fmt.Sprintf("%s and aggregator %d", w.name(w.edges[low.n]), p.term)
+	} else {
+		r := w.regions[f.who%len(w.regions)]
+		low = nodeID{1, r.newest().id}
+		high = nodeID{2, int32(max(0, len(w.globals)-1-f.other%2))}
+		text = fmt.Sprintf("%s and coordinator %d", r.name, high.n+1)
+	}
+	w.tell("#%d %s do not hear each other for %v (up %v, down %v)", f.number, text, f.last, f.up, f.down)
+	w.pairs = slices.DeleteFunc(w.pairs, func(p pairCut) bool { return p.until <= w.now })
+	if f.up {
+		w.pairs = append(w.pairs, pairCut{low, high, w.until(f)})
+	}
+	if f.down {
+		w.pairs = append(w.pairs, pairCut{high, low, w.until(f)})
+	}
+}
+
+// deaf reports whether a process does not hear another.
+func (w *World) deaf(from, to nodeID) bool {
+	for _, p := range w.pairs {
+		if p.from == from && p.to == to && p.until > w.now {
+			return true
+		}
+	}
+	return false
+}
+
+// crashEdge ends the life of an edge, for a while or for good.
+func (w *World) crashEdge(i int32, d time.Duration, forever bool) {
 	n := w.edges[i]
-	if n.down {
+	if n.lost || (n.down && !forever) {
 		return
 	}
-	d, _ := w.last()
-	w.tell("%s of %s crashes for %v", n.name, w.regions[n.region].name, d)
+	if n.lost = forever; forever {
+		w.tell("#%d %s ends and never comes back", w.telling, w.name(n))
+	} else {
+		w.tell("#%d %s crashes for %v", w.telling, w.name(n), d)
+	}
 	n.down = true
-	for k := range w.visitors { // whom it held lose their connection and ask again
-		if v := &w.visitors[k]; v.hold != nil && v.edge == i {
-			v.hold = nil
-			v.gen++
-			w.plan(event{at: w.now + int64(time.Second), kind: evVisit, node: int32(k), gen: v.gen})
+	w.hangUp(i)
+	if forever {
+		return
+	}
+	w.in(d, func() { w.reviveEdge(i) })
+}
+
+func (w *World) reviveEdge(i int32) {
+	if n := w.edges[i]; n.down && !n.lost {
+		w.tell("%s starts anew", w.name(n))
+		w.startEdge(i)
+	}
+}
+
+// loseCentre ends a data centre for good, if another one is left.
+func (w *World) loseCentre(i int) {
+	left := 0
+	for _, r := range w.regions {
+		if !r.lost {
+			left++
 		}
 	}
-	w.in(d, func() {
-		w.tell("%s of %s starts anew", n.name, w.regions[n.region].name)
-		w.startEdge(i)
+	r := w.regions[i]
+	if left < 2 || r.lost {
+		return
+	}
+	w.tell("#%d %s ends and never comes back", w.telling, r.name)
+	r.lost = true
+	for _, n := range r.procs {
+		n.gone = true
+	}
+	for k := range w.edges {
+		if w.edges[k].region == int32(i) {
+			w.crashEdge(int32(k), 0, true)
+		}
+	}
+}
+
+// leader is the core of a process that leads.
+type leader interface{ SetLease(until fleet.Mono) }
+
+// replace ends a leader, at once or long after its successor has begun.
+func (w *World) replace(f *fault, p *proc, core leader, who string, next func() bool) {
+	after := f.after
+	if f.alone {
+		after += f.last
+	}
+	switch {
+	case f.zombie && f.bound:
+		// Its lease ends at the latest when the protocol reckons with it.
+		left := after + time.Duration(f.y*float64(4*time.Second))
+		w.tell("#%d %s is replaced and lives on for %v, with a lease for %v", f.number, who, f.last, left)
+		core.SetLease(p.clock.read(w.now).Add(fleet.Shrink(left)))
+		w.in(f.last, func() { p.gone = true })
+	case f.zombie:
+		w.tell("#%d %s is replaced and lives on for %v", f.number, who, f.last)
+		w.in(f.last, func() { p.gone = true })
+	default:
+		w.tell("#%d %s crashes", f.number, who)
+		p.gone = true
+	}
+	w.succeed(after, who, next)
+}
+
+// succeed lets the next leader begin after a while, unless somebody has by then.
+func (w *World) succeed(after time.Duration, who string, next func() bool) {
+	calm := w.calm
+	w.in(after, func() {
+		if w.calm == calm && next() { // else somebody began when everything was mended
+			w.tell("a successor of %s begins", who)
+		}
 	})
 }
 
@@ -142,147 +441,93 @@ func (w *World) takeover() time.Duration {
 	return 1300*time.Millisecond + time.Duration(w.chaos.Int64N(int64(700*time.Millisecond)))
 }
 
-func (w *World) crashRegion() {
-	i := int32(w.chaos.IntN(len(w.regions)))
-	n := w.regions[i].newest()
-	if n.gone {
-		return
-	}
-	w.replace(&n.proc, w.regions[i].name+"'s aggregator", func() { w.startRegion(i, false) })
-}
-
-func (w *World) crashGlobal() {
-	n := w.newest()
-	if n.gone {
-		return
-	}
-	w.replace(&n.proc, "the coordinator", func() { w.startGlobal(false) })
-}
-
-// replace ends a leader, at once or long after its successor has begun.
-func (w *World) replace(p *proc, who string, next func()) {
-	d, _ := w.last()
-	if w.cfg.Faults.Zombies && w.chaos.IntN(5) < 3 {
-		w.tell("%s is replaced and lives on for %v", who, d)
-		w.in(d, func() { p.gone = true })
-	} else {
-		w.tell("%s crashes", who)
-		p.gone = true
-	}
-	after := w.takeover()
-	if w.chaos.IntN(4) == 0 { // nobody stands by
-		after += d
-	}
-	w.in(after, func() {
-		w.tell("a successor of %s begins", who)
-		next()
-	})
-}
-
-// oneWay draws which directions of a link are cut.
-func (w *World) oneWay() (up, down bool) {
-	k := w.chaos.IntN(3)
-	return k != 1, k != 2
-}
-
-func (w *World) cutEdge() {
-	n := w.edges[w.chaos.IntN(len(w.edges))]
-	d, until := w.last()
-	up, down := w.oneWay()
-	w.tell("%s of %s is cut off for %v (up %v, down %v)", n.name, w.regions[n.region].name, d, up, down)
-	if up {
-		n.cutUp = max(n.cutUp, until)
-	}
-	if down {
-		n.cutDown = max(n.cutDown, until)
-	}
-}
-
-func (w *World) cutRegion() {
-	r := w.regions[w.chaos.IntN(len(w.regions))]
-	d, until := w.last()
-	up, down := w.oneWay()
-	w.tell("%s is cut off for %v (up %v, down %v)", r.name, d, up, down)
-	if up {
-		r.cutUp = max(r.cutUp, until)
-	}
-	if down {
-		r.cutDown = max(r.cutDown, until)
-	}
+// nextGlobal lets the next coordinator begin.
+func (w *World) nextGlobal() bool {
+	w.pending--
+	w.startGlobal(false)
+	return true
 }
 
 // stop lets a process stand still for a while and go on as if nothing had been.
-func (w *World) stop() {
-	d, until := w.last()
-	switch w.chaos.IntN(4) {
+func (w *World) stop(f *fault) {
+	switch f.other % 4 {
 	case 0:
-		w.tell("the coordinator stands still for %v", d)
-		w.newest().asleep = until
+		w.tell("#%d the coordinator stands still for %v", f.number, f.last)
+		w.newest().asleep = w.until(f)
 	case 1:
-		r := w.regions[w.chaos.IntN(len(w.regions))]
-		w.tell("%s's aggregator stands still for %v", r.name, d)
-		r.newest().asleep = until
+		r := w.regions[f.who%len(w.regions)]
+		w.tell("#%d %s's aggregator stands still for %v", f.number, r.name, f.last)
+		r.newest().asleep = w.until(f)
 	default:
-		n := w.edges[w.chaos.IntN(len(w.edges))]
-		w.tell("%s of %s stands still for %v", n.name, w.regions[n.region].name, d)
-		n.asleep = until
+		n := w.edges[f.who%len(w.edges)]
+		w.tell("#%d %s stands still for %v", f.number, w.name(n), f.last)
+		n.asleep = w.until(f)
 	}
 }
 
 // changeLimits lowers or raises T and R, to between half and twice what they
 // were at first.
-func (w *World) changeLimits() {
+func (w *World) changeLimits(f *fault) {
 	first := w.judge.first
-	w.cfg.Total = max(1, int(float64(first.total)*(0.5+1.5*w.chaos.Float64())))
-	w.cfg.Rate = max(1, int(float64(first.rate)*(0.5+1.5*w.chaos.Float64())))
-	w.tell("T is now %d, R %d", w.cfg.Total, w.cfg.Rate)
+	w.cfg.Total = max(1, int(float64(first.total)*(0.5+1.5*f.x)))
+	w.cfg.Rate = max(1, int(float64(first.rate)*(0.5+1.5*f.y)))
+	w.tell("#%d T is now %d, R %d", f.number, w.cfg.Total, w.cfg.Rate)
 	w.judge.total = max(w.judge.total, w.cfg.Total)
 	w.judge.limit = max(w.judge.limit, w.cfg.Rate)
 	w.judge.rateSince = 0
-	for _, g := range w.globals {
-		if !g.gone {
-			g.core.SetRooms(g.clock.read(w.now), w.rooms())
+	w.publish()
+}
+
+// publish tells every node of the room set, each in its own time.
+func (w *World) publish() {
+	w.edition++
+	delay := func() time.Duration { return time.Duration(w.chaos.ExpFloat64() * float64(300*time.Millisecond)) }
+	for i := range w.globals {
+		if !w.globals[i].gone {
+			w.in(delay(), func() { w.readGlobal(int32(i)) })
 		}
 	}
-	for _, r := range w.regions {
-		for _, n := range r.procs {
-			if !n.gone {
-				n.core.SetRooms(n.clock.read(w.now), w.rooms())
-				w.wakeRegion(n.id)
-			}
+	for i := range w.aggs {
+		if !w.aggs[i].gone {
+			w.in(delay(), func() { w.readRegion(int32(i)) })
 		}
 	}
-	for i, g := range w.globals {
-		if !g.gone {
-			w.wakeGlobal(int32(i))
-		}
+	for i := range w.edges {
+		w.in(delay(), func() { w.readEdge(int32(i)) })
 	}
 }
 
-// VaryFaults returns an experiment drawn from seed in which things go wrong.
-// Each seed draws which faults there are at all.
-func VaryFaults(seed uint64) Config {
-	c := Vary(seed)
-	rng := rand.New(rand.NewPCG(seed, 0x6661756c74))
-	some := func(p float64) bool { return rng.Float64() < p }
-	c.Cap = some(0.7)
-	if !c.Cap {
-		// Under serve, visitors who leave a cut-off edge may exceed T, and by how
-		// much is known; who stays cannot.
-		c.People.Stay, c.People.Parallel = 1, 0
-	}
-	c.Length += 2 * time.Minute
-	f := &c.Faults
-	f.Every = time.Duration(3+rng.IntN(30)) * time.Second
-	f.Last = []time.Duration{300 * time.Millisecond, 3 * time.Second, 15 * time.Second, time.Minute}[rng.IntN(4)]
-	f.CrashEdge, f.CrashRegion, f.CrashGlobal = some(0.6), some(0.6), some(0.6)
-	f.Zombies, f.CutEdge, f.CutRegion = some(0.5), some(0.5), some(0.5)
-	f.Stop, f.Limits, f.Disk, f.Clocks = some(0.4), some(0.3), some(0.4), some(0.4)
-	if some(0.5) {
-		f.Astray, f.Tardy, f.Late = rng.Float64()*0.1, rng.Float64()*0.1, time.Duration(1+rng.IntN(10000))*time.Millisecond
-	}
-	if some(0.3) {
-		c.Params.RegionalLease = 10 * time.Second
-	}
-	return c
+// readGlobal, readRegion and readEdge let a node take the newest room set.
+func (w *World) readGlobal(i int32) {
+	n := w.globals[i]
+	w.hear(&n.proc, func() {
+		if n.edition != w.edition {
+			n.edition = w.edition
+			n.core.SetRooms(n.clock.read(w.now), w.rooms())
+			w.wakeGlobal(i)
+		}
+	})
+}
+
+func (w *World) readRegion(i int32) {
+	n := w.aggs[i]
+	w.hear(&n.proc, func() {
+		if n.edition != w.edition {
+			n.edition = w.edition
+			n.core.SetRooms(n.clock.read(w.now), w.rooms())
+			w.wakeRegion(i)
+		}
+	})
+}
+
+func (w *World) readEdge(i int32) {
+	n := w.edges[i]
+	w.hear(&n.proc, func() {
+		if !n.down && n.edition != w.edition {
+			n.edition = w.edition
+			n.core.SetRooms(n.clock.read(w.now), w.edgeRooms())
+			w.release(i)
+			w.wakeEdge(i)
+		}
+	})
 }

@@ -12,45 +12,77 @@ import (
 )
 
 // judge knows the truth and holds the nodes to their promises.
+//
+// A ticket may have valid cookies of several homes: its visitor moved, or it was
+// copied. The limit is one of tickets, so T counts each of them once; a data
+// centre answers for the cookies that it gave out, so its ledger counts the
+// tickets with a valid cookie of that home.
 type judge struct {
 	fault string // the first broken promise
 
-	until  map[uint64]uint32 // newest expiry second of every live ticket
-	home   map[uint64]int32
-	bucket map[place][]uint64 // tickets by home and expiry second, possibly moved since
-	ended  []int64            // per data centre: last second whose tickets have expired
-	active int
-	byDC   []int
-	peak   int
+	centres []truth
+	homes   map[uint64]int16 // data centres of which the ticket has a valid cookie
+	active  int              // tickets with any valid cookie
+	peak    int
 
-	first        struct{ total, rate int } // limits at the beginning
-	total, limit int                       // limits that bind now
-	rateSince    int64                     // true time since which nothing is lent beyond a lowered R
+	first struct { // settings at the beginning
+		total, rate int
+		session     time.Duration
+	}
+	total, limit int   // limits that bind now
+	rateSince    int64 // true time since which nothing is lent beyond a lowered R
 
 	peakRate int
-	minute   window   // admissions of the last 60 s
-	minutes  []window // the same in every data centre
+	minute   window // admissions of the last 60 s
 
 	waiting int // people who wait, truly
-	counted map[*visitor]struct{}
+
+	// Under partition_policy serve: tickets that an edge without a lease goes on
+	// renewing although they were stamped elsewhere too. Nobody can count them,
+	// and by so many T may be exceeded.
+	follows bool
+	stamps  map[uint64]stamps
+	moved   int
+	excess  int // most sessions beyond T at any moment
+
+	lines []deed // per data centre, as of the last look
+	root  slots.RootLedger
 }
 
-// place is one expiry second in one data centre.
-type place struct {
-	dc     int32
-	second int64
+// truth is what one data centre has given out.
+type truth struct {
+	home   ticket.DC
+	until  map[uint64]uint32 // newest expiry second of every ticket with a valid cookie
+	bucket map[int64][]uint64
+	ended  int64 // last second whose tickets have expired
+	moved  int   // of them, those that nobody can count
+	minute window
+}
+
+// stamps is where the cookies of a ticket come from.
+type stamps struct {
+	edge  int32
+	away  bool // an edge without a lease stamped it
+	moved bool // more than one edge did
+}
+
+// deed is what the books of a data centre say it holds.
+type deed struct {
+	known      bool
+	held, rate int64
 }
 
 func (j *judge) begin(w *World) {
-	j.until = map[uint64]uint32{}
-	j.home = map[uint64]int32{}
-	j.bucket = map[place][]uint64{}
-	j.ended = make([]int64, w.cfg.Centres)
-	j.minutes = make([]window, w.cfg.Centres)
-	j.byDC = make([]int, w.cfg.Centres)
-	j.first.total, j.first.rate = w.cfg.Total, w.cfg.Rate
+	j.homes = map[uint64]int16{}
+	j.stamps = map[uint64]stamps{}
+	j.centres = make([]truth, w.cfg.Centres)
+	for i := range j.centres {
+		j.centres[i] = truth{home: ticket.DCOf(centreName(i)), until: map[uint64]uint32{}, bucket: map[int64][]uint64{}}
+	}
+	j.first.total, j.first.rate, j.first.session = w.cfg.Total, w.cfg.Rate, w.cfg.Session
 	j.total, j.limit = w.cfg.Total, w.cfg.Rate
-	j.counted = map[*visitor]struct{}{}
+	j.lines = make([]deed, w.cfg.Centres)
+	j.follows = !w.cfg.Cap || w.cfg.Faults.Policy
 }
 
 func (j *judge) broken() bool { return j.fault != "" }
@@ -58,6 +90,7 @@ func (j *judge) broken() bool { return j.fault != "" }
 func (j *judge) fail(w *World, format string, args ...any) {
 	if j.fault == "" {
 		j.fault = fmt.Sprintf("%v: ", time.Duration(w.now)) + fmt.Sprintf(format, args...)
+		w.tell("%s", j.fault)
 	}
 }
 
@@ -78,30 +111,83 @@ func (j *judge) waits(v *visitor, yes bool) {
 func (j *judge) issued(w *World, v *visitor, d admission.Decision) {
 	j.waits(v, false)
 	id, until := d.Ticket.ID, d.Ticket.Until
-	old := j.until[id]
 	// Under faults an edge may be wrong by more, as long as it is waited for.
-	if w.cfg.Faults.Every == 0 && int64(until)*1000 <= int64(w.fleetTime())-250 {
+	if !w.cfg.Faults.any() && int64(until)*1000 <= int64(w.fleetTime())-250 {
 		j.fail(w, "a ticket that expired at %d was served at %d", until, w.fleetTime()/1000)
-	}
-	home := w.edges[v.edge].region
-	if until > old && int64(until) > j.ended[home] {
-		if old == 0 {
-			j.active++
-			j.home[id] = home
-			j.byDC[home]++
-		}
-		j.until[id] = until
-		k := place{home, int64(until)}
-		j.bucket[k] = append(j.bucket[k], id)
 	}
 	if d.Verdict == admission.Admit {
 		j.admit(w, w.edges[v.edge].region)
 	}
-	if j.active > j.peak {
-		j.peak = j.active
+	home := j.homeOf(d.Ticket.Home)
+	if home < 0 {
+		j.fail(w, "a ticket of no data centre was served")
+		return
 	}
-	if j.active > j.total && until > old {
-		j.fail(w, "%d sessions are valid, the limit is %d", j.active, j.total)
+	c := &j.centres[home]
+	old := c.until[id]
+	if until <= old || int64(until) <= c.ended {
+		return
+	}
+	c.until[id] = until
+	c.bucket[int64(until)] = append(c.bucket[int64(until)], id)
+	if old == 0 {
+		j.homes[id]++
+		if j.homes[id] == 1 {
+			j.active++
+		} else if s := j.stamps[id]; s.away && s.moved {
+			c.moved++
+		}
+	}
+	j.follow(w, id, v.edge)
+	if j.active > j.peak || j.active > j.total {
+		j.tick(w)
+		j.peak = max(j.peak, j.active)
+		j.excess = max(j.excess, j.active-j.total)
+		if j.active > j.total+j.moved {
+			j.fail(w, "%d sessions are valid, the limit is %d%s", j.active, j.total, beside(j.moved))
+		}
+	}
+}
+
+// beside tells of those who are not counted against a limit.
+func beside(moved int) string {
+	if moved == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", beside %d who moved away from a silent edge", moved)
+}
+
+// homeOf returns the number of a data centre, -1 for none.
+func (j *judge) homeOf(home ticket.DC) int {
+	for i := range j.centres {
+		if j.centres[i].home == home {
+			return i
+		}
+	}
+	return -1
+}
+
+// follow notes which edge stamped a ticket and whether anybody can know.
+func (j *judge) follow(w *World, id uint64, edge int32) {
+	if !j.follows {
+		return // nobody stamps without a lease
+	}
+	n := w.edges[edge]
+	s, known := j.stamps[id]
+	was := s.away && s.moved
+	if !known {
+		s.edge = edge
+	}
+	s.moved = s.moved || s.edge != edge
+	s.away = s.away || !n.core.Leased(n.clock.read(w.now))
+	j.stamps[id] = s
+	if !was && s.away && s.moved {
+		j.moved++
+		for i := range j.centres {
+			if c := &j.centres[i]; c.until[id] != 0 {
+				c.moved++
+			}
+		}
 	}
 }
 
@@ -130,7 +216,7 @@ func (m *window) count(now int64) int {
 // admit notes an admission and checks the window that ends with it.
 func (j *judge) admit(w *World, dc int32) {
 	j.minute.add(w.now)
-	j.minutes[dc].add(w.now)
+	j.centres[dc].minute.add(w.now)
 	n := j.minute.count(w.now)
 	j.peakRate = max(j.peakRate, n)
 	if n > j.limit {
@@ -141,44 +227,59 @@ func (j *judge) admit(w *World, dc int32) {
 // rate returns the admissions of the last 60 s.
 func (j *judge) rate(now int64) int { return j.minute.count(now) }
 
-// judgeTick is how often the judge looks at the clocks: well within the guard
-// that lies between the end of a session and the freeing of its slot.
-const judgeTick = int64(20 * time.Millisecond)
-
 // tick lets tickets expire. A session is over once no edge that visitors are
-// sent to would accept its ticket any more.
+// sent to would accept its ticket any more. It is called where it matters, which
+// is when a count seems too high, and before every figure: until then a session
+// that is over is counted on.
 func (j *judge) tick(w *World) {
-	for dc, r := range w.regions {
-		t, any := fleet.Time(math.MaxInt64), false
+	for i := range j.centres {
+		c := &j.centres[i]
+		t, some := fleet.Time(math.MaxInt64), false
 		for _, e := range w.edges {
 			if !e.down && e.synced {
-				t, any = min(t, e.core.Judges(e.clock.read(w.now), ticket.DCOf(r.name))), true
+				t, some = min(t, e.core.Judges(e.clock.read(w.now), c.home)), true
 			}
 		}
-		if !any {
+		if !some {
 			t = w.fleetTime()
 		}
-		j.expire(int32(dc), t.Second())
+		j.expire(c, t.Second())
 	}
 }
 
 // expire ends the sessions of a data centre whose tickets are valid until
 // second s, or before.
-func (j *judge) expire(dc int32, s int64) {
-	if j.ended[dc] == 0 {
-		j.ended[dc] = s
+func (j *judge) expire(c *truth, s int64) {
+	if c.ended == 0 {
+		c.ended = s
 	}
-	for ; j.ended[dc] < s; j.ended[dc]++ {
-		k := place{dc, j.ended[dc] + 1}
-		for _, id := range j.bucket[k] {
-			if int64(j.until[id]) == k.second && j.home[id] == dc {
-				j.active--
-				j.byDC[dc]--
-				delete(j.until, id)
-				delete(j.home, id)
+	for ; c.ended < s; c.ended++ {
+		second := c.ended + 1
+		for _, id := range c.bucket[second] {
+			if int64(c.until[id]) == second {
+				j.end(c, id)
 			}
 		}
-		delete(j.bucket, k)
+		delete(c.bucket, second)
+	}
+}
+
+// end takes the cookie of one home out of the count.
+func (j *judge) end(c *truth, id uint64) {
+	delete(c.until, id)
+	s := j.stamps[id]
+	lost := s.away && s.moved
+	if lost {
+		c.moved--
+	}
+	if j.homes[id]--; j.homes[id] > 0 {
+		return
+	}
+	delete(j.homes, id)
+	delete(j.stamps, id)
+	j.active--
+	if lost {
+		j.moved--
 	}
 }
 
@@ -203,52 +304,78 @@ func (j *judge) settle(w *World, root *slots.RootLedger) {
 	}
 }
 
-// ledger checks what the head-count alone does not show (rights.md 3.9): in
-// every data centre true sessions, live credit and what is free fit into what
-// it holds (I3), and all that is held and free fits into the limits (I4). Books
-// that are being rebuilt after a takeover are judged when they are complete.
+// ledger checks all books.
 func (j *judge) ledger(w *World) {
-	g := w.newest()
-	root := g.core.Ledger(w.room)
-	if !g.gone {
-		j.settle(w, &root)
+	for i := range w.regions {
+		j.centre(w, i)
 	}
-	sum, rsum := max(0, root.Free), max(0, root.RateFree)
-	known := !g.gone
-	for i, r := range w.regions {
-		n := r.newest()
-		l := n.core.Ledger(w.room)
-		if n.gone || !l.Settled {
-			known = false
+	j.whole(w)
+}
+
+// centre checks what the head-count alone does not show (rights.md 3.9, I3): in
+// every data centre true sessions, live credit and what is free fit into what
+// it holds. Books that are being rebuilt after a takeover are judged when they
+// are complete.
+func (j *judge) centre(w *World, i int) {
+	r := w.regions[i]
+	n := r.newest()
+	line := &j.lines[i]
+	*line = deed{}
+	if n.gone {
+		return
+	}
+	l := n.core.Ledger(w.room)
+	if !l.Settled {
+		return
+	}
+	line.held = int64(l.Granted) - int64(l.Returned)
+	line.rate = int64(l.RateGranted) - int64(l.RateReturned)
+	line.known = !l.Declared
+	if (w.cfg.Cap || w.cfg.Faults.Policy) && !n.core.Leased(n.clock.read(w.now)) {
+		line.known = false // global may have given its rights to others
+	}
+	credit, rcredit := int64(0), int64(0)
+	for _, e := range w.edges[i*w.cfg.Edges : (i+1)*w.cfg.Edges] {
+		now := e.clock.read(w.now)
+		if e.down {
 			continue
 		}
-		known = known && !l.Declared
-		if w.cfg.Cap && !n.core.Status(n.clock.read(w.now)).Leased {
-			known = false // global may have given its rights to others
-		}
-		held := int64(l.Granted) - int64(l.Returned)
-		rheld := int64(l.RateGranted) - int64(l.RateReturned)
-		sum += held
-		rsum += rheld
-		credit, rcredit := int64(0), int64(0)
-		for _, e := range w.edges[i*w.cfg.Edges : (i+1)*w.cfg.Edges] {
-			now := e.clock.read(w.now)
-			if e.down || !e.core.Status(now).Leased {
-				continue // it cannot spend
-			}
-			n := e.core.Ledger(now, w.room)
-			credit += int64(n.Credit())
-			rcredit += int64(n.RateIdle)
-		}
-		if total := int64(j.byDC[i]) + credit + max(0, l.Free); total > held {
-			j.fail(w, "%s: %d sessions + %d credit + %d free > %d held (counted %d, of which presumed %d)", r.name, j.byDC[i], credit, l.Free, held, l.Active, l.Presumed)
-		}
-		used := int64(j.minutes[i].count(w.now))
-		if total := used + rcredit + max(0, l.RateFree); total > rheld {
-			j.fail(w, "%s: %d rights of R used in 60 s + %d idle at edges + %d free > %d held", r.name, used, rcredit, l.RateFree, rheld)
-		}
+		c, rc := e.core.Spendable(now, w.room)
+		credit += int64(c)
+		rcredit += int64(rc)
 	}
-	if known && (sum > int64(j.total) || rsum > int64(j.limit)) {
+	c := &j.centres[i]
+	sum := credit + max(0, l.Free)
+	if int64(len(c.until)-c.moved)+sum > line.held {
+		j.tick(w)
+	}
+	if total := int64(len(c.until)-c.moved) + sum; total > line.held {
+		j.fail(w, "%s: %d sessions + %d credit + %d free > %d held (counted %d, of which presumed %d)%s",
+			r.name, len(c.until), credit, l.Free, line.held, l.Active, l.Presumed, beside(c.moved))
+	}
+	used := int64(c.minute.count(w.now))
+	if total := used + rcredit + max(0, l.RateFree); total > line.rate {
+		j.fail(w, "%s: %d rights of R used in 60 s + %d idle at edges + %d free > %d held", r.name, used, rcredit, l.RateFree, line.rate)
+	}
+}
+
+// whole checks that all that is held and free fits into the limits (I4).
+func (j *judge) whole(w *World) {
+	g := w.newest()
+	if g.gone {
+		return
+	}
+	j.root = g.core.Ledger(w.room)
+	j.settle(w, &j.root)
+	sum, rsum := max(0, j.root.Free), max(0, j.root.RateFree)
+	for _, l := range j.lines {
+		if !l.known {
+			return
+		}
+		sum += l.held
+		rsum += l.rate
+	}
+	if sum > int64(j.total) || rsum > int64(j.limit) {
 		j.fail(w, "held and free sum to %d of %d and %d of %d", sum, j.total, rsum, j.limit)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"vestibule/internal/admission"
-	"vestibule/internal/ticket"
 )
 
 // Demand is how many visitors come.
@@ -31,6 +30,11 @@ type People struct {
 	Robots   float64       // share of arrivals that never come back and keep no cookie
 	Parallel float64       // share of pages that ask for two to eight things at once, at any edges
 	Lost     float64       // share of replies that never reach the visitor, who asks again
+	Move     float64       // share of requests before which the visitor turns up in another data centre
+	Copy     float64       // share of replies whose cookie is copied: another browser goes on with it, anywhere
+	Old      float64       // share of requests that present a cookie kept from long before
+	Drop     float64       // share of requests before which the visitor drops every cookie
+	Burst    float64       // share of pages that ask for fifty things at once
 }
 
 // DefaultPeople returns visitors who look at six pages, one every 20 s.
@@ -41,7 +45,8 @@ func DefaultPeople() People {
 // visitor is one person with a browser.
 type visitor struct {
 	gen     uint64 // of its pending event; an older event is void
-	ticket  ticket.Ticket
+	pass    pass
+	old     pass // kept from long before
 	centre  int32
 	edge    int32
 	came    int64
@@ -49,6 +54,7 @@ type visitor struct {
 	pages   int32 // to look at yet
 	inside  bool
 	robot   bool
+	copied  bool // plays with the cookie of somebody else
 	queued  bool // was shown the waiting page at least once
 	hold    *admission.Visit
 	forward int64 // forecast at joining, ns; 0 for none
@@ -117,14 +123,7 @@ func (w *World) arrive() {
 	if centre < 0 {
 		return // thinned out
 	}
-	var i int32
-	if n := len(w.free); n > 0 {
-		i = w.free[n-1]
-		w.free = w.free[:n-1]
-	} else {
-		i = int32(len(w.visitors))
-		w.visitors = append(w.visitors, visitor{})
-	}
+	i := w.newVisitor()
 	p := &w.cfg.People
 	v := &w.visitors[i]
 	*v = visitor{gen: v.gen + 1, centre: centre, came: w.now, leaves: math.MaxInt64, pages: w.pages()}
@@ -135,6 +134,52 @@ func (w *World) arrive() {
 	}
 	w.meters.arrived++
 	w.request(i)
+}
+
+// newVisitor returns the number of somebody who has nothing yet.
+func (w *World) newVisitor() int32 {
+	if n := len(w.free); n > 0 {
+		i := w.free[n-1]
+		w.free = w.free[:n-1]
+		return i
+	}
+	w.visitors = append(w.visitors, visitor{})
+	return int32(len(w.visitors) - 1)
+}
+
+// copyPass lets another browser go on with the cookie of visitor i.
+func (w *World) copyPass(i int32) {
+	k := w.newVisitor()
+	from := &w.visitors[i]
+	v := &w.visitors[k]
+	*v = visitor{
+		gen: v.gen + 1, centre: int32(w.rng.IntN(w.cfg.Centres)), came: w.now, leaves: from.leaves, pages: w.pages(),
+		pass: from.pass, old: from.old, inside: from.inside, copied: true,
+	}
+	v.edge = w.anyEdge(v.centre)
+	w.plan(event{at: w.now + w.rng.Int64N(2*int64(w.cfg.People.Think)+1), kind: evVisit, node: k, gen: v.gen})
+}
+
+// stray lets visitor v do before a request what browsers and visitors do.
+func (w *World) stray(v *visitor) {
+	p := &w.cfg.People
+	if p.Move > 0 && w.rng.Float64() < p.Move {
+		v.centre = int32(w.rng.IntN(w.cfg.Centres))
+		v.edge = w.anyEdge(v.centre)
+	}
+	if p.Drop > 0 && w.rng.Float64() < p.Drop {
+		v.pass, v.old = pass{}, pass{}
+		if v.inside {
+			v.inside, v.came = false, w.now
+		}
+	}
+	if p.Old > 0 {
+		if w.rng.Float64() < p.Old {
+			v.pass, v.old = v.old, v.pass
+		} else if w.rng.IntN(4) == 0 {
+			v.old = v.pass
+		}
+	}
 }
 
 // pages draws how many pages somebody looks at: geometric, at least one.
@@ -178,35 +223,46 @@ func (w *World) visit(i int32, gen uint64) {
 	if w.rng.Float64() >= w.cfg.People.Stay {
 		v.edge = w.anyEdge(v.centre)
 	}
-	if v.inside && w.cfg.People.Parallel > 0 && w.rng.Float64() < w.cfg.People.Parallel {
-		w.parallel(v)
+	if !w.calm {
+		w.stray(v)
+		if p := &w.cfg.People; v.inside && p.Parallel > 0 && w.rng.Float64() < p.Parallel {
+			w.parallel(v, 1+w.rng.IntN(7))
+		} else if p.Burst > 0 && w.rng.Float64() < p.Burst {
+			w.parallel(v, 50)
+		}
 	}
 	w.request(i)
 }
 
-// parallel sends what a page asks for beside the page itself: requests with the
+// parallel sends what a page asks for beside the page itself: n requests with the
 // same cookie, at any edges. Their replies come in any order; the browser keeps
-// the cookie that came last, which is this one's or the page's.
-func (w *World) parallel(v *visitor) {
-	last := v.ticket
-	for range 1 + w.rng.IntN(7) {
+// the cookie that came last, which is one of theirs or the page's.
+func (w *World) parallel(v *visitor, n int) {
+	last := v.pass
+	for range n {
 		k := w.anyEdge(v.centre)
-		n := w.edges[k]
-		if !w.reachable(n) {
+		e := w.edges[k]
+		if !w.reachable(e) {
 			continue
 		}
-		d := n.core.Arrive(n.clock.read(w.now), w.room, v.ticket)
+		d := e.core.Arrive(e.clock.read(w.now), w.room, w.open(e, &v.pass))
 		w.wakeEdge(k)
+		w.touch(e.region)
 		if !d.Enters() {
-			continue // the session has just ended; the page will tell
+			continue // the session has just ended, or it was none; the page will tell
 		}
+		page := v.edge
+		v.edge = k
+		queued := v.queued
 		w.judge.issued(w, v, d)
+		w.judge.waits(v, queued)
+		v.edge = page
 		if d.Reseal {
-			last = d.Ticket
+			last = w.seal(e, d.Ticket)
 		}
 	}
 	if w.rng.IntN(2) == 0 {
-		v.ticket = last
+		v.pass = last
 	}
 }
 
@@ -217,6 +273,10 @@ func (w *World) request(i int32) {
 	if !w.reachable(n) {
 		// A balancer sends the visitor to another edge, or nobody answers.
 		if v.edge = w.anyEdge(v.centre); !w.reachable(w.edges[v.edge]) {
+			if w.regions[v.centre].lost || (w.cfg.People.Move > 0 && w.rng.IntN(5) == 0) {
+				v.centre = int32(w.rng.IntN(w.cfg.Centres)) // or another data centre does
+				v.edge = w.anyEdge(v.centre)
+			}
 			v.gen++
 			w.plan(event{at: w.now + int64(time.Second), kind: evVisit, node: i, gen: v.gen})
 			return
@@ -224,19 +284,30 @@ func (w *World) request(i int32) {
 		n = w.edges[v.edge]
 	}
 	now := n.clock.read(w.now)
-	d := n.core.Arrive(now, w.room, v.ticket)
+	d := n.core.Arrive(now, w.room, w.open(n, &v.pass))
+	w.touch(n.region)
 	if d.Verdict == admission.Hold {
 		h := &admission.Visit{Room: w.room, Ticket: d.Ticket, Data: i}
 		n.core.Hold(now, h)
-		v.ticket = d.Ticket
 		v.hold = h
 		v.gen++
 		w.plan(event{at: w.now + int64(d.Retry), kind: evGiveUp, node: i, gen: v.gen})
 		w.wakeEdge(v.edge)
 		return
 	}
-	w.answer(i, d)
+	w.answer(i, &d)
 	w.wakeEdge(v.edge)
+}
+
+// hangUp lets those whom an edge held lose their connection. They ask again.
+func (w *World) hangUp(edge int32) {
+	for k := range w.visitors {
+		if v := &w.visitors[k]; v.hold != nil && v.edge == edge {
+			v.hold = nil
+			v.gen++
+			w.plan(event{at: w.now + int64(time.Second), kind: evVisit, node: int32(k), gen: v.gen})
+		}
+	}
 }
 
 // reachable reports whether visitors reach the edge: it runs, and was ready
@@ -244,26 +315,30 @@ func (w *World) request(i int32) {
 func (w *World) reachable(n *edgeNode) bool { return !n.down && n.synced && n.asleep <= w.now }
 
 // answer is the edge's answer to a visitor's request.
-func (w *World) answer(i int32, d admission.Decision) {
+func (w *World) answer(i int32, d *admission.Decision) {
 	v := &w.visitors[i]
 	v.gen++
-	if p := w.cfg.People.Lost; p > 0 && w.rng.Float64() < p {
+	if p := w.cfg.People.Lost; p > 0 && !w.calm && w.rng.Float64() < p {
 		if d.Enters() { // charged, whether the visitor knows or not
 			queued := v.queued
-			w.judge.issued(w, v, d)
+			w.judge.issued(w, v, *d)
 			w.judge.waits(v, queued)
 		}
 		w.plan(event{at: w.now + int64(time.Second) + w.rng.Int64N(int64(4*time.Second)), kind: evVisit, node: i, gen: v.gen})
 		return
 	}
 	if d.Reseal {
-		v.ticket = d.Ticket
+		v.pass = w.seal(w.edges[v.edge], d.Ticket)
+	}
+	if p := &w.cfg.People; p.Copy > 0 && !v.copied && !w.calm && w.rng.Float64() < p.Copy {
+		w.copyPass(i)
+		v = &w.visitors[i]
 	}
 	if d.Enters() {
-		if !v.inside {
-			w.meters.entered(w, v, d)
+		if !v.inside && !v.copied {
+			w.meters.entered(w, v, *d)
 		}
-		w.judge.issued(w, v, d)
+		w.judge.issued(w, v, *d)
 		v.inside = true
 		v.pages--
 		think := int64(w.rng.ExpFloat64() * float64(w.cfg.People.Think))
@@ -274,7 +349,7 @@ func (w *World) answer(i int32, d admission.Decision) {
 		v.inside = false
 		v.came = w.now
 	}
-	w.meters.waitingPage(w, v, d)
+	w.meters.waitingPage(w, v, *d)
 	if v.robot {
 		w.end(i)
 		return
@@ -299,7 +374,7 @@ func (w *World) giveUp(i int32, gen uint64) {
 		return
 	}
 	v.hold = nil
-	w.answer(i, h.Decision)
+	w.answer(i, &h.Decision)
 	w.wakeEdge(v.edge)
 }
 
@@ -309,7 +384,7 @@ func (w *World) release(edge int32) {
 	for _, h := range n.core.Release(n.clock.read(w.now), nil) {
 		i := h.Data.(int32)
 		w.visitors[i].hold = nil
-		w.answer(i, h.Decision)
+		w.answer(i, &h.Decision)
 	}
 }
 

@@ -103,7 +103,7 @@ func TestMessagesSurviveTheWire(t *testing.T) {
 func TestTheJudgeSees(t *testing.T) {
 	enter := func(w *World, id uint64, until int64) {
 		w.judge.issued(w, &visitor{}, admission.Decision{
-			Verdict: admission.Admit, Ticket: ticket.Ticket{ID: id, Until: uint32(until)},
+			Verdict: admission.Admit, Ticket: ticket.Ticket{ID: id, Until: uint32(until), Home: w.judge.centres[0].home},
 		})
 	}
 	small := func() *World {

@@ -63,5 +63,103 @@ func Vary(seed uint64) Config {
 		n.Loss = between(0.001, 0.1)
 	}
 	n.Encode = some(0.1)
+
+	p.enemies(rng, 0.3)
+	n.Sealed = some(0.1)
+	return c
+}
+
+// enemies draws visitors who do what nobody should: each kind with probability
+// often.
+func (p *People) enemies(rng *rand.Rand, often float64) {
+	for _, e := range []struct {
+		share *float64
+		most  float64
+	}{{&p.Move, 0.5}, {&p.Copy, 0.1}, {&p.Old, 0.3}, {&p.Drop, 0.1}, {&p.Burst, 0.05}} {
+		x, y := rng.Float64(), rng.Float64()
+		if x < often {
+			*e.share = e.most * y
+		}
+	}
+}
+
+// VaryFaults returns an experiment drawn from seed in which things go wrong.
+// Each seed draws which faults there are at all.
+func VaryFaults(seed uint64) Config {
+	c := Vary(seed)
+	c.Length += 2 * time.Minute
+	rng := rand.New(rand.NewPCG(seed, 0x6661756c74))
+	c.Faults.Every = time.Duration(3+rng.IntN(30)) * time.Second
+	c.Faults.Last = []time.Duration{300 * time.Millisecond, 3 * time.Second, 15 * time.Second, time.Minute}[rng.IntN(4)]
+	c.enableFaults(rng)
+	return c
+}
+
+// enableFaults draws which faults there are.
+func (c *Config) enableFaults(rng *rand.Rand) {
+	some := func(p float64) bool { return rng.Float64() < p }
+	f := &c.Faults
+	c.Cap = some(0.7)
+	f.CrashEdge, f.CrashRegion, f.CrashGlobal = some(0.6), some(0.6), some(0.6)
+	f.Zombies, f.CutEdge, f.CutRegion = some(0.5), some(0.5), some(0.5)
+	f.Stop, f.Limits, f.Disk, f.Clocks = some(0.4), some(0.3), some(0.4), some(0.4)
+	if some(0.5) {
+		f.Astray, f.Tardy, f.Late = rng.Float64()*0.1, rng.Float64()*0.1, time.Duration(1+rng.IntN(10000))*time.Millisecond
+	}
+	if some(0.3) {
+		c.Params.RegionalLease = 10 * time.Second
+	}
+	f.CutPair, f.Forever, f.Session, f.Policy = some(0.3), some(0.15), some(0.2), some(0.15)
+	f.Epoch, f.Remove, f.Blank, f.Rollback = some(0.15), some(0.15), some(0.1), some(0.3)
+	f.Keys = c.Network.Sealed && some(0.7)
+}
+
+// Small returns a small world drawn from seed: a few edges, few slots, short
+// sessions, and faults all the time, judged after every event. Most mistakes
+// show in small worlds, and many fit into an hour.
+func Small(seed uint64) Config {
+	rng := rand.New(rand.NewPCG(seed, 0x736d616c6c))
+	between := func(lo, hi float64) float64 { return lo * math.Pow(hi/lo, rng.Float64()) }
+	length := func(lo, hi time.Duration) time.Duration {
+		return time.Duration(between(float64(lo), float64(hi))).Round(time.Millisecond)
+	}
+	some := func(p float64) bool { return rng.Float64() < p }
+
+	c := Defaults()
+	c.Seed, c.Strict = seed, true
+	c.Centres, c.Edges = 1+rng.IntN(3), 1+rng.IntN(4)
+	c.Length = length(90*time.Second, 3*time.Minute)
+	c.Total = int(between(1, 60))
+	c.Session = length(10*time.Second, 40*time.Second)
+
+	p := &c.People
+	p.Pages, p.Think, p.Stay = between(1, 6), length(time.Second, 10*time.Second), rng.Float64()
+	if p.Patience = length(10*time.Second, 5*time.Minute); some(0.2) {
+		p.Patience = 0
+	}
+	if some(0.2) {
+		p.Robots = rng.Float64() / 2
+	}
+	if some(0.3) {
+		p.Parallel = rng.Float64()
+	}
+	if some(0.3) {
+		p.Lost = between(0.001, 0.1)
+	}
+	stay := time.Duration(p.Pages*float64(p.Think)) + c.Session
+	perMinute := float64(c.Total) / stay.Minutes()
+	c.Rate = max(1, int(perMinute*between(0.3, 4)))
+	c.Demand.PerMinute = min(300, max(2, min(perMinute, float64(c.Rate))*between(0.5, 4)))
+	n := &c.Network
+	n.LAN, n.WAN = length(100*time.Microsecond, 20*time.Millisecond), length(time.Millisecond, 200*time.Millisecond)
+	if some(0.4) {
+		n.Loss = between(0.001, 0.1)
+	}
+	p.enemies(rng, 0.4)
+	n.Sealed = some(0.1)
+
+	c.Faults.Every = length(800*time.Millisecond, 15*time.Second)
+	c.Faults.Last = []time.Duration{300 * time.Millisecond, 3 * time.Second, 10 * time.Second, 30 * time.Second}[rng.IntN(4)]
+	c.enableFaults(rng)
 	return c
 }

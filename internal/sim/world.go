@@ -20,6 +20,7 @@ import (
 	"vestibule/internal/mutant"
 	"vestibule/internal/room"
 	"vestibule/internal/slots"
+	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
 )
 
@@ -40,6 +41,13 @@ type Config struct {
 	People  People
 	Network Network
 	Faults  Faults
+
+	// Strict lets the judge look at the books after every event, not every second.
+	Strict bool
+
+	// Calm is when everything that can be mended is; from then on nothing goes
+	// wrong, and the fleet has to recover (see calmDown). 0 for never.
+	Calm time.Duration
 }
 
 // Network is how messages travel without faults.
@@ -47,6 +55,7 @@ type Network struct {
 	LAN, WAN time.Duration // mean one-way delay; single messages take half to twice as long
 	Loss     float64       // share of messages lost
 	Encode   bool          // messages travel as bytes, through the wire codec; slower
+	Sealed   bool          // tickets travel as cookies, through the ticket codec; slower
 }
 
 // Defaults returns an experiment that saturates a room of 2,000 in three data
@@ -107,6 +116,25 @@ type World struct {
 	regions []*region
 	aggs    []*regionProc // every aggregator there ever was, by number
 	edges   []*edgeNode   // of all regions, region by region
+	lease   uint64        // highest term of a coordinator that the lease knows
+	pending int           // coordinators who are about to begin
+	rolled  uint64        // term of the next coordinator, where the lease came back older; 0 for one above all
+
+	// The room set as it was last published.
+	edition uint64
+	epoch   uint32
+	removed bool
+	keys    keys
+
+	faults  []fault
+	telling int // number of the fault that happens
+	pairs   []pairCut
+	calm    bool
+	mended  mending
+
+	touched   []int32 // data centres whose books the event may have changed
+	isTouched []bool
+	rootMoved bool
 
 	visitors []visitor
 	free     []int32 // visitors that ended
@@ -143,8 +171,10 @@ type proc struct {
 // globalProc is one process that leads, or believes to.
 type globalProc struct {
 	proc
-	core   *slots.Allocator
-	offset time.Duration // of its machine's wall clock
+	term    uint64
+	edition uint64 // of the room set that it knows
+	core    *slots.Allocator
+	offset  time.Duration // of its machine's wall clock
 }
 
 // region is a data centre: its aggregators, newest last, and its store.
@@ -155,7 +185,11 @@ type region struct {
 	owner   uint64 // term that the store belongs to
 	cutUp   int64  // nothing reaches global until then
 	cutDown int64  // nothing comes from global until then
+	lost    bool   // it never comes back
 }
+
+// forget makes the store lose its memory. Who owns it is known to the lease.
+func (r *region) forget() { r.stored = wire.Durable{} }
 
 // newest returns the aggregator with the highest term.
 func (r *region) newest() *regionProc { return r.procs[len(r.procs)-1] }
@@ -165,6 +199,7 @@ type regionProc struct {
 	id      int32
 	region  int32
 	term    uint64
+	edition uint64
 	core    *slots.Aggregator
 	writing uint64 // version being written
 }
@@ -173,11 +208,14 @@ type edgeNode struct {
 	proc
 	name    string
 	region  int32
+	edition uint64
 	core    *admission.Engine
-	down    bool  // between two lives
-	synced  bool  // was told fleet time in this life: visitors are sent here
-	cutUp   int64 // nothing reaches the regional until then
-	cutDown int64 // nothing comes from it until then
+	keys    *ticket.Codec // nil where tickets are not sealed
+	down    bool          // between two lives
+	lost    bool          // for good
+	synced  bool          // was told fleet time in this life: visitors are sent here
+	cutUp   int64         // nothing reaches the regional until then
+	cutDown int64         // nothing comes from it until then
 }
 
 // newest returns the coordinator with the highest term.
@@ -197,24 +235,25 @@ func New(cfg Config) *World {
 		rng:   rand.New(rand.NewPCG(cfg.Seed, 0x7665737469)),
 		chaos: rand.New(rand.NewPCG(cfg.Seed, 0x6368616f73)),
 	}
+	w.isTouched = make([]bool, cfg.Centres)
 	w.judge.begin(w)
 	w.meters.begin(w)
+	w.keys.begin(w)
 	w.arrivals.begin(w)
 
 	w.startGlobal(true)
 	for i := range cfg.Centres {
-		w.regions = append(w.regions, &region{name: fmt.Sprintf("dc%d", i+1)})
+		w.regions = append(w.regions, &region{name: centreName(i)})
 		w.startRegion(int32(i), true)
 	}
 	for i := range cfg.Centres {
 		for k := range cfg.Edges {
-			n := &edgeNode{name: fmt.Sprintf("edge%d", k+1), region: int32(i)}
+			n := &edgeNode{name: fmt.Sprintf("edge%d", k+1), region: int32(i), keys: w.keys.newest}
 			n.clock = w.clock()
 			w.edges = append(w.edges, n)
 			w.startEdge(int32(len(w.edges) - 1))
 		}
 	}
-	w.plan(event{at: judgeTick, kind: evTick})
 	w.plan(event{at: int64(time.Second), kind: evSecond})
 	w.now = int64(warmUp)
 	w.plan(event{at: w.arrivals.next(w), kind: evArrival})
@@ -228,19 +267,29 @@ func (w *World) clock() nodeClock {
 	return nodeClock{offset: w.rng.Int64N(int64(time.Hour)), drift: (w.rng.Float64()*2 - 1) * w.cfg.Faults.drift()}
 }
 
-// startGlobal lets a coordinator begin to lead, under a term above all before.
+func centreName(i int) string { return fmt.Sprintf("dc%d", i+1) }
+
+// startGlobal lets a coordinator begin to lead, under a term above all that its
+// lease knows.
 func (w *World) startGlobal(bootstrap bool) {
 	names := make([]string, w.cfg.Centres)
 	for i := range names {
-		names[i] = fmt.Sprintf("dc%d", i+1)
+		names[i] = centreName(i)
 	}
-	n := &globalProc{}
+	// A term counts up from the newest that the lease knows. One that was restored
+	// from a backup knows less than there was.
+	term := w.lease + 1
+	if w.rolled > 0 {
+		term, w.rolled = w.rolled, 0
+	}
+	w.lease = term
+	n := &globalProc{term: term, edition: w.edition}
 	n.clock = w.clock()
 	if !bootstrap {
 		n.offset = w.cfg.Faults.wall(w.chaos)
 	}
 	n.core = slots.NewAllocator(n.clock.read(w.now), slots.AllocatorConfig{
-		Term: wire.Term{N: uint64(len(w.globals)) + 1, Nonce: w.rng.Uint64()}, Centres: names, Params: w.cfg.Params, Bootstrap: bootstrap,
+		Term: wire.Term{N: term, Nonce: w.rng.Uint64()}, Centres: names, Params: w.cfg.Params, Bootstrap: bootstrap,
 	})
 	n.core.SetLease(fleet.Never)
 	n.core.SetRooms(n.clock.read(w.now), w.rooms())
@@ -252,7 +301,7 @@ func (w *World) startGlobal(bootstrap bool) {
 // store, which fences those before it, and reads what they left.
 func (w *World) startRegion(i int32, bootstrap bool) {
 	r := w.regions[i]
-	n := &regionProc{id: int32(len(w.aggs)), region: i, term: uint64(len(r.procs)) + 1}
+	n := &regionProc{id: int32(len(w.aggs)), region: i, term: uint64(len(r.procs)) + 1, edition: w.edition}
 	n.clock = w.clock()
 	r.owner = n.term
 	n.core = slots.NewAggregator(n.clock.read(w.now), slots.AggregatorConfig{
@@ -269,14 +318,23 @@ func (w *World) startRegion(i int32, bootstrap bool) {
 // startEdge begins a life of an edge.
 func (w *World) startEdge(i int32) {
 	n := w.edges[i]
-	n.down, n.synced = false, false
+	n.down, n.synced, n.edition = false, false, w.edition
+	n.keys = w.keys.newest
 	n.core = admission.New(admission.Config{
 		Edge: n.name, DC: w.regions[n.region].name, Params: w.cfg.Params, Limits: admission.DefaultLimits(), Rand: w.fork(),
 	})
 	now := n.clock.read(w.now)
 	n.core.Guess(now, w.fleetTime().Add(w.cfg.Faults.wall(w.chaos)))
-	n.core.SetRooms(now, []admission.Room{{ID: w.room, Cap: w.cfg.Cap}})
+	n.core.SetRooms(now, w.edgeRooms())
 	w.wakeEdge(i)
+}
+
+// edgeRooms is the room set as edges read it, rooms as the others do.
+func (w *World) edgeRooms() []admission.Room {
+	if w.removed {
+		return nil
+	}
+	return []admission.Room{{ID: w.room, Epoch: w.epoch, Cap: w.cfg.Cap}}
 }
 
 // fork returns a source of chance of its own, so that one node's draws do not
@@ -284,6 +342,9 @@ func (w *World) startEdge(i int32) {
 func (w *World) fork() *rand.Rand { return rand.New(rand.NewPCG(w.rng.Uint64(), w.rng.Uint64())) }
 
 func (w *World) rooms() []slots.RoomConfig {
+	if w.removed {
+		return nil
+	}
 	return []slots.RoomConfig{{
 		ID: w.room, Total: uint64(w.cfg.Total), Rate: uint64(w.cfg.Rate), Session: w.cfg.Session, Cap: w.cfg.Cap,
 		LostWait: 15 * time.Minute,
@@ -310,12 +371,36 @@ func (w *World) Run() *Result {
 		}
 		w.now = e.at
 		w.events++
-		w.happen(e)
+		w.happen(&e)
+		if w.cfg.Strict {
+			w.look()
+		}
 	}
 	return w.result()
 }
 
-func (w *World) happen(e event) {
+// touch notes that the books of a data centre may have changed.
+func (w *World) touch(region int32) {
+	if w.cfg.Strict && !w.isTouched[region] {
+		w.isTouched[region] = true
+		w.touched = append(w.touched, region)
+	}
+}
+
+// look lets the judge see what the event has changed.
+func (w *World) look() {
+	if len(w.touched) == 0 && !w.rootMoved {
+		return
+	}
+	for _, i := range w.touched {
+		w.isTouched[i] = false
+		w.judge.centre(w, int(i))
+	}
+	w.touched, w.rootMoved = w.touched[:0], false
+	w.judge.whole(w)
+}
+
+func (w *World) happen(e *event) {
 	switch e.kind {
 	case evArrival:
 		w.arrive()
@@ -348,10 +433,10 @@ func (w *World) happen(e event) {
 		w.takeStored(e)
 	case evDo:
 		e.msg.(func())()
-	case evTick:
-		w.judge.tick(w)
-		w.plan(event{at: w.now + judgeTick, kind: evTick})
+	case evFault:
+		w.goWrong(&w.faults[e.node])
 	case evSecond:
+		w.judge.tick(w)
 		w.judge.ledger(w)
 		w.meters.second(w)
 		w.plan(event{at: w.now + int64(time.Second), kind: evSecond})
@@ -360,12 +445,12 @@ func (w *World) happen(e event) {
 
 // asleep reports whether a process is stopped; the event comes again when it
 // goes on.
-func (w *World) asleep(p *proc, e event) bool {
+func (w *World) asleep(p *proc, e *event) bool {
 	if p.asleep <= w.now {
 		return false
 	}
 	e.at = p.asleep
-	w.plan(e)
+	w.plan(*e)
 	return true
 }
 
@@ -408,8 +493,9 @@ func (w *World) runEdge(i int32) {
 	now := n.clock.read(w.now)
 	if n.core.Due() <= now {
 		for _, m := range n.core.Report(now) {
-			w.send(event{kind: evReport, node: n.region, msg: &m}, w.cfg.Network.LAN, n.cutUp)
+			w.send(event{kind: evReport, node: n.region, gen: uint64(i), msg: &m}, w.cfg.Network.LAN, n.cutUp)
 		}
+		w.touch(n.region)
 	}
 	w.wakeEdge(i)
 }
@@ -424,16 +510,17 @@ func (w *World) runRegion(i int32) {
 		return
 	}
 	now := n.clock.read(w.now)
+	w.touch(n.region)
 	if n.core.GrantsDue() <= now {
 		for _, g := range n.core.Grants(now) {
 			if to := w.edgeNamed(n.region, g.To); to >= 0 {
-				w.send(event{kind: evGrant, node: to, msg: &g}, w.cfg.Network.LAN, w.edges[to].cutDown)
+				w.send(event{kind: evGrant, node: to, gen: uint64(i), msg: &g}, w.cfg.Network.LAN, w.edges[to].cutDown)
 			}
 		}
 	}
 	if n.core.ReportDue() <= now {
 		for _, m := range n.core.Report(now) {
-			w.send(event{kind: evReport, node: -1, msg: &m}, w.cfg.Network.WAN, r.cutUp)
+			w.send(event{kind: evReport, node: -1, gen: uint64(i), msg: &m}, w.cfg.Network.WAN, r.cutUp)
 		}
 	}
 	w.store(i)
@@ -458,13 +545,18 @@ func (w *World) store(i int32) {
 	}
 	if d, ok := n.core.Unsaved(); ok {
 		n.writing = d.Version
-		delay := int64(time.Millisecond) + w.rng.Int64N(int64(4*time.Millisecond))
-		w.plan(event{at: w.now + delay + w.slowDisk(), kind: evStored, node: i, msg: d})
+		w.write(i, d, int64(time.Millisecond))
 	}
 }
 
+// write plans the moment at which d is stored.
+func (w *World) write(i int32, d wire.Durable, delay int64) {
+	delay += w.rng.Int64N(int64(4*time.Millisecond)) + w.slowDisk()
+	w.plan(event{at: w.now + delay, kind: evStored, node: i, msg: d})
+}
+
 // takeStored is the moment at which a write happens, or is refused.
-func (w *World) takeStored(e event) {
+func (w *World) takeStored(e *event) {
 	n := w.aggs[e.node]
 	r := w.regions[n.region]
 	d := e.msg.(wire.Durable)
@@ -478,8 +570,19 @@ func (w *World) takeStored(e event) {
 		n.gone = true
 		return
 	}
-	r.stored = d
+	failing := w.cfg.Faults.Disk && !w.calm && w.chaos.IntN(10) == 0
+	if !failing || w.chaos.IntN(2) == 0 { // else it failed and nothing happened, or nobody was told
+		r.stored = d
+	}
 	if n.gone {
+		return
+	}
+	if failing { // it is tried again, with what is newest then
+		if newer, ok := n.core.Unsaved(); ok {
+			d = newer
+		}
+		n.writing = d.Version
+		w.write(e.node, d, int64(50*time.Millisecond))
 		return
 	}
 	n.writing = 0
@@ -490,18 +593,31 @@ func (w *World) takeStored(e event) {
 
 func (w *World) runGlobal(i int32) {
 	n := w.globals[i]
-	if by, fenced := n.core.Fenced(); fenced {
-		w.tell("the coordinator of term %d has seen term %d and stops", i+1, by)
-		n.gone = true
+	if n.gone {
 		return
 	}
+	if by, fenced := n.core.Fenced(); fenced {
+		w.tell("the coordinator of term %d has seen term %d and stops", n.term, by)
+		n.gone = true
+		// Its lease was older than the fleet: who stands next knows better.
+		w.lease = max(w.lease, by)
+		if n == w.newest() && w.pending == 0 {
+			w.pending++
+			w.succeed(w.takeover(), "the coordinator", w.nextGlobal)
+		}
+		return
+	}
+	w.rootMoved = true
 	now := n.clock.read(w.now)
+	if n.offset != 0 && n.core.Time(now) == 0 && !w.timeKnown() {
+		n.offset = 0 // the whole fleet starts anew: then the machine's clock has to be right
+	}
 	n.core.SetTime(now, w.fleetTime().Add(n.offset))
 	if n.core.GrantsDue() <= now {
 		for _, g := range n.core.Grants(now) {
-			for i, r := range w.regions {
+			for k, r := range w.regions {
 				if r.name == g.To {
-					w.send(event{kind: evGrant, node: -1 - int32(i), msg: &g}, w.cfg.Network.WAN, r.cutDown)
+					w.send(event{kind: evGrant, node: -1 - int32(k), gen: uint64(i), msg: &g}, w.cfg.Network.WAN, r.cutDown)
 				}
 			}
 		}
@@ -509,16 +625,40 @@ func (w *World) runGlobal(i int32) {
 	w.wakeGlobal(i)
 }
 
+// timeKnown reports whether any process that runs knows fleet time.
+func (w *World) timeKnown() bool {
+	for _, n := range w.globals {
+		if !n.gone && n.core.Time(n.clock.read(w.now)) != 0 {
+			return true
+		}
+	}
+	for _, n := range w.aggs {
+		if !n.gone && n.core.Synced(n.clock.read(w.now)) {
+			return true
+		}
+	}
+	for _, n := range w.edges {
+		if !n.down && n.synced {
+			return true
+		}
+	}
+	return false
+}
+
 // send lets a message travel: half to twice the mean delay, or not at all; under
 // faults also much later, or twice.
 func (w *World) send(e event, mean time.Duration, cut int64) {
-	if cut > w.now || (w.cfg.Network.Loss > 0 && w.rng.Float64() < w.cfg.Network.Loss) {
+	if cut > w.now || (w.cfg.Network.Loss > 0 && w.rng.Float64() < w.cfg.Network.Loss && !w.calm) {
 		return
 	}
 	if w.cfg.Network.Encode {
 		e.msg = w.travel(e.msg)
 	}
 	e.at = w.now + int64(float64(mean)*(0.5+1.5*w.rng.Float64()*w.rng.Float64()))
+	if w.calm {
+		w.plan(e)
+		return
+	}
 	if w.cfg.Faults.astray(w.chaos) {
 		again := e
 		again.at += w.chaos.Int64N(int64(w.cfg.Faults.Late) + 1)
@@ -551,10 +691,15 @@ func (w *World) travel(msg any) any {
 }
 
 // takeReport lets everybody hear a report who listens there.
-func (w *World) takeReport(e event) {
+func (w *World) takeReport(e *event) {
 	m := e.msg.(*wire.Report)
+	from := nodeID{0, int32(e.gen)}
 	if e.node < 0 {
+		from.tier = 1
 		for i, n := range w.globals {
+			if n.gone || w.deaf(from, nodeID{2, int32(i)}) {
+				continue
+			}
 			w.hear(&n.proc, func() {
 				n.core.Observe(n.clock.read(w.now), *m)
 				w.runGlobal(int32(i))
@@ -563,6 +708,9 @@ func (w *World) takeReport(e event) {
 		return
 	}
 	for _, n := range w.regions[e.node].procs {
+		if n.gone || w.deaf(from, nodeID{1, n.id}) {
+			continue
+		}
 		w.hear(&n.proc, func() {
 			n.core.Observe(n.clock.read(w.now), *m)
 			w.runRegion(n.id)
@@ -581,10 +729,15 @@ func (w *World) hear(p *proc, take func()) {
 	}
 }
 
-func (w *World) takeGrant(e event) {
+func (w *World) takeGrant(e *event) {
 	g := e.msg.(*wire.Grant)
+	from := nodeID{1, int32(e.gen)}
 	if e.node < 0 {
+		from.tier = 2
 		for _, n := range w.regions[-1-e.node].procs {
+			if n.gone || w.deaf(from, nodeID{1, n.id}) {
+				continue
+			}
 			w.hear(&n.proc, func() {
 				n.core.Apply(n.clock.read(w.now), *g)
 				w.runRegion(n.id)
@@ -592,14 +745,18 @@ func (w *World) takeGrant(e event) {
 		}
 		return
 	}
-	n := w.edges[e.node]
+	i, n := e.node, w.edges[e.node]
+	if n.down || w.deaf(from, nodeID{0, i}) {
+		return
+	}
 	w.hear(&n.proc, func() {
 		if n.down {
 			return
 		}
 		n.core.Apply(n.clock.read(w.now), *g)
 		n.synced = n.synced || n.core.TimeError(n.clock.read(w.now)) != fleet.Unsynced
-		w.release(e.node)
-		w.runEdge(e.node)
+		w.touch(n.region)
+		w.release(i)
+		w.runEdge(i)
 	})
 }

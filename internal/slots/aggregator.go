@@ -160,8 +160,11 @@ func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *A
 	a.up.seen = stored.Promise
 	a.up.blank = true
 	if stored.Version == 0 && !cfg.Bootstrap && !mutant.On(mutant.EmptyStoreIsNew) {
-		// Nothing stored: a new data centre, or a store that lost its memory.
+		// Nothing stored: a new data centre, or a store that lost its memory. It
+		// goes on the roster: a successor that finds some edges there must not take
+		// them for all there were.
 		a.newEdge(unknownPast, 0).recv = now
+		a.durable.Roster = append(a.durable.Roster, wire.RosterEntry{Edge: unknownPast})
 	}
 	for i := range stored.Roster {
 		r := &stored.Roster[i]
@@ -281,7 +284,10 @@ func (a *Aggregator) leads(now fleet.Mono) bool { return a.fencedBy == 0 && now 
 // Unsaved returns what has to be stored before the aggregator goes on with
 // what it wants to do. The shell stores it and calls Saved.
 func (a *Aggregator) Unsaved() (wire.Durable, bool) {
-	return a.durable.Clone(), a.durable.Version > a.saved
+	if a.durable.Version <= a.saved {
+		return wire.Durable{}, false
+	}
+	return a.durable.Clone(), true
 }
 
 // Saved tells that version is stored.

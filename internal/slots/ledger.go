@@ -91,6 +91,12 @@ func (a *Aggregator) Status(now fleet.Mono) RegionStatus {
 	return s
 }
 
+// Leased reports whether global reckons with the data centre going on at now.
+func (a *Aggregator) Leased(now fleet.Mono) bool { return a.up.leased(now) }
+
+// Synced reports whether the aggregator knows fleet time at now.
+func (a *Aggregator) Synced(now fleet.Mono) bool { return a.clock.Err(now) != fleet.Unsynced }
+
 // RootLedger is one room at the root at one moment.
 type RootLedger struct {
 	Total, Rate    uint64

@@ -1,0 +1,288 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Profiles are the ways to draw an experiment from a seed, by the flags of
+// vestibule simulate that choose them.
+var Profiles = []Profile{
+	{"--vary", Vary},
+	{"--vary --faults", VaryFaults},
+	{"--small", Small},
+}
+
+// Profile is one of them.
+type Profile struct {
+	Flags string
+	Draw  func(seed uint64) Config
+}
+
+// Variant is an experiment as it was drawn, but for what was taken out of it.
+// The zero value of every field leaves that as it was drawn.
+type Variant struct {
+	Profile Profile
+	Seed    uint64
+	Only    []int    // numbers of the faults that happen; nil for all
+	Without []string // what else does not happen, see Enemies
+
+	Minutes        float64
+	Centres, Edges int
+	PerMinute      float64
+}
+
+// Config returns the experiment.
+func (v *Variant) Config() Config {
+	c := v.Profile.Draw(v.Seed)
+	c.Faults.Only = v.Only
+	for _, name := range v.Without {
+		for _, e := range enemies {
+			if e.name == name {
+				e.off(&c)
+			}
+		}
+	}
+	if v.Minutes > 0 {
+		c.Length = time.Duration(v.Minutes * float64(time.Minute))
+	}
+	if v.Centres > 0 {
+		c.Centres = v.Centres
+	}
+	if v.Edges > 0 {
+		c.Edges = v.Edges
+	}
+	if v.PerMinute > 0 {
+		c.Demand.PerMinute = v.PerMinute
+	}
+	return c
+}
+
+// Command returns the command line that runs it.
+func (v *Variant) Command() string {
+	out := fmt.Sprintf("vestibule simulate %s --seed %d", v.Profile.Flags, v.Seed)
+	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
+	if v.Only != nil {
+		out += " --only " + FormatNumbers(v.Only)
+	}
+	if len(v.Without) > 0 {
+		out += " --without " + strings.Join(v.Without, ",")
+	}
+	if v.Minutes > 0 {
+		out += " --minutes " + number(v.Minutes)
+	}
+	if v.Centres > 0 {
+		out += " --data-centers " + strconv.Itoa(v.Centres)
+	}
+	if v.Edges > 0 {
+		out += " --edges " + strconv.Itoa(v.Edges)
+	}
+	if v.PerMinute > 0 {
+		out += " --demand " + number(v.PerMinute)
+	}
+	return out + " --trace"
+}
+
+// FormatNumbers writes numbers as ParseNumbers reads them; none at all is none.
+func FormatNumbers(ns []int) string {
+	if len(ns) == 0 {
+		return "none"
+	}
+	parts := make([]string, len(ns))
+	for i, n := range ns {
+		parts[i] = strconv.Itoa(n)
+	}
+	return strings.Join(parts, ",")
+}
+
+// ParseNumbers reads a list such as 3,7,12.
+func ParseNumbers(text string) ([]int, error) {
+	ns := []int{}
+	if text == "none" {
+		return ns, nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(part))
+		if err != nil || n < 0 {
+			return nil, fmt.Errorf("must be numbers of faults such as 3,7,12, or none; got %q", text)
+		}
+		ns = append(ns, n)
+	}
+	return ns, nil
+}
+
+// enemy is something hostile that can be left out of an experiment.
+type enemy struct {
+	name   string
+	listed bool // as single faults, which can be left out one by one
+	off    func(c *Config)
+}
+
+var enemies = []enemy{
+	{"crash-edge", true, func(c *Config) { c.Faults.CrashEdge = false }},
+	{"crash-regional", true, func(c *Config) { c.Faults.CrashRegion = false }},
+	{"crash-global", true, func(c *Config) { c.Faults.CrashGlobal = false }},
+	{"zombies", false, func(c *Config) { c.Faults.Zombies = false }},
+	{"forever", true, func(c *Config) { c.Faults.Forever = false }},
+	{"cut-edge", true, func(c *Config) { c.Faults.CutEdge = false }},
+	{"cut-region", true, func(c *Config) { c.Faults.CutRegion = false }},
+	{"cut-pair", true, func(c *Config) { c.Faults.CutPair = false }},
+	{"stop", true, func(c *Config) { c.Faults.Stop = false }},
+	{"limits", true, func(c *Config) { c.Faults.Limits = false }},
+	{"session", true, func(c *Config) { c.Faults.Session = false }},
+	{"policy", true, func(c *Config) { c.Faults.Policy = false }},
+	{"epoch", true, func(c *Config) { c.Faults.Epoch = false }},
+	{"remove", true, func(c *Config) { c.Faults.Remove = false }},
+	{"blank", true, func(c *Config) { c.Faults.Blank = false }},
+	{"rollback", true, func(c *Config) { c.Faults.Rollback = false }},
+	{"keys", true, func(c *Config) { c.Faults.Keys = false }},
+	{"disk", false, func(c *Config) { c.Faults.Disk = false }},
+	{"clocks", false, func(c *Config) { c.Faults.Clocks = false }},
+	{"doubled", false, func(c *Config) { c.Faults.Astray = 0 }},
+	{"late", false, func(c *Config) { c.Faults.Tardy = 0 }},
+	{"loss", false, func(c *Config) { c.Network.Loss = 0 }},
+	{"encode", false, func(c *Config) { c.Network.Encode = false }},
+	{"sealed", false, func(c *Config) { c.Network.Sealed = false }},
+	{"spikes", false, func(c *Config) { c.Demand.Spikes = nil }},
+	{"robots", false, func(c *Config) { c.People.Robots = 0 }},
+	{"parallel", false, func(c *Config) { c.People.Parallel = 0 }},
+	{"lost", false, func(c *Config) { c.People.Lost = 0 }},
+	{"move", false, func(c *Config) { c.People.Move = 0 }},
+	{"copy", false, func(c *Config) { c.People.Copy = 0 }},
+	{"old", false, func(c *Config) { c.People.Old = 0 }},
+	{"drop", false, func(c *Config) { c.People.Drop = 0 }},
+	{"burst", false, func(c *Config) { c.People.Burst = 0 }},
+	{"hop", false, func(c *Config) { c.People.Stay = 1 }},
+}
+
+// Enemies names everything that Variant.Without can leave out.
+func Enemies() []string {
+	out := make([]string, len(enemies))
+	for i, e := range enemies {
+		out[i] = e.name
+	}
+	return out
+}
+
+// Shrink looks for a shorter experiment that breaks a promise as well: fewer
+// faults, a smaller fleet, fewer people, less time. It runs at most tries
+// experiments and returns the smallest that it found; ok is false where v breaks
+// no promise. step, if not nil, hears of every success.
+func Shrink(v Variant, tries int, step func(v *Variant, r *Result)) (smallest Variant, ok bool) {
+	s := shrinker{best: v, left: tries, step: step}
+	if !s.try(v) {
+		return v, false
+	}
+	if v.Only == nil {
+		c := v.Config()
+		all := []int{}
+		for _, f := range c.Faults.draw(c.Seed, c.Length) {
+			all = append(all, f.number)
+		}
+		if v.Only = all; !s.try(v) {
+			return s.best, true // it does not fail again: nothing to go by
+		}
+	}
+	for again := true; again && s.left > 0; {
+		again = s.faults()
+		again = s.enemies() || again
+		again = s.size() || again
+	}
+	return s.best, true
+}
+
+type shrinker struct {
+	best Variant
+	left int
+	step func(v *Variant, r *Result)
+}
+
+// try runs v, and makes it the best where it breaks a promise. It is cut off
+// where the promise broke.
+func (s *shrinker) try(v Variant) bool {
+	if s.left <= 0 {
+		return false
+	}
+	s.left--
+	r := New(v.Config()).Run()
+	if r.Fault == "" {
+		return false
+	}
+	if hundredths := float64(int(r.Elapsed.Minutes()*100)+1) / 100; v.Minutes == 0 || hundredths < v.Minutes {
+		short := v
+		short.Minutes = hundredths
+		if again := New(short.Config()).Run(); again.Fault != "" {
+			v, r = short, again
+		}
+	}
+	s.best = v
+	if s.step != nil {
+		s.step(&v, r)
+	}
+	return true
+}
+
+// faults leaves out as many faults as it can: first halves, then quarters, at
+// last single ones (delta debugging).
+func (s *shrinker) faults() (any bool) {
+	for part := max(1, len(s.best.Only)/2); ; part /= 2 {
+		for from := 0; from < len(s.best.Only); {
+			v := s.best
+			v.Only = slices.Delete(slices.Clone(v.Only), from, min(from+part, len(v.Only)))
+			if v.Only == nil {
+				v.Only = []int{}
+			}
+			if s.try(v) {
+				any = true
+			} else {
+				from += part
+			}
+		}
+		if part <= 1 {
+			return any
+		}
+	}
+}
+
+// enemies leaves out what is not a single fault.
+func (s *shrinker) enemies() (any bool) {
+	for _, e := range enemies {
+		if e.listed || slices.Contains(s.best.Without, e.name) {
+			continue
+		}
+		v := s.best
+		v.Without = append(slices.Clone(v.Without), e.name)
+		if with, without := s.best.Config(), v.Config(); fmt.Sprint(with) == fmt.Sprint(without) {
+			continue // it was not there
+		}
+		any = s.try(v) || any
+	}
+	return any
+}
+
+// size makes the fleet smaller and the people fewer.
+func (s *shrinker) size() (any bool) {
+	for changed := true; changed; any = any || changed {
+		changed = false
+		c := s.best.Config()
+		for n := 1; n < c.Centres && !changed; n++ {
+			v := s.best
+			v.Centres = n
+			changed = s.try(v)
+		}
+		for n := 1; n < c.Edges && !changed; n++ {
+			v := s.best
+			v.Edges = n
+			changed = s.try(v)
+		}
+		if !changed && c.Demand.PerMinute > 2 {
+			v := s.best
+			v.PerMinute = float64(int(c.Demand.PerMinute / 2))
+			changed = s.try(v)
+		}
+	}
+	return any
+}
