@@ -1,22 +1,41 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"vestibule/internal/sim"
 )
 
-func simulate(args []string, stdout, stderr io.Writer) error {
-	cfg := sim.Defaults()
-	f := flagSet("simulate", stderr)
+// experiment is what the flags of simulate say.
+type experiment struct {
+	cfg                      sim.Config // as the flags draw it
+	variant                  sim.Variant
+	seeds, jobs              int
+	drawn                    bool // from the seed, not from the flags
+	trace, vary, bad, small  bool
+	demand, only, without    string
+	minutes                  float64
+	stdout, stderr           io.Writer
+	events, busy, ran, broke atomic.Int64
+}
+
+func (x *experiment) flags(f *pflag.FlagSet) {
+	cfg := &x.cfg
 	f.IntVar(&cfg.Centres, "data-centers", cfg.Centres, "number of data centres")
 	f.IntVar(&cfg.Edges, "edges", cfg.Edges, "edges in each data centre")
-	demand := f.String("demand", "2000/min", "visitors who come, per minute")
-	minutes := f.Float64("minutes", 30, "length of the run")
+	f.StringVar(&x.demand, "demand", "2000/min", "visitors who come, per minute")
+	f.Float64Var(&x.minutes, "minutes", 30, "length of the run")
 	f.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "equal seeds give equal runs")
 	f.IntVar(&cfg.Total, "total-active-users", cfg.Total, "T")
 	f.IntVar(&cfg.Rate, "new-users-per-minute", cfg.Rate, "R")
@@ -27,52 +46,233 @@ func simulate(args []string, stdout, stderr io.Writer) error {
 	f.DurationVar(&cfg.Network.WAN, "wan", cfg.Network.WAN, "one-way delay between data centres and global, mean")
 	f.DurationVar(&cfg.Network.LAN, "lan", cfg.Network.LAN, "one-way delay inside a data centre, mean")
 	f.Float64Var(&cfg.Network.Loss, "loss", cfg.Network.Loss, "share of messages lost, 0 to 1")
-	seeds := f.Int("seeds", 1, "so many seeds, beginning with --seed, one line each")
-	vary := f.Bool("vary", false, "draw fleet, limits, demand, people and network from the seed; other flags than --seed, --seeds, --faults and --trace are ignored")
-	broken := f.Bool("faults", false, "with --vary: let things go wrong, drawn from the seed too")
-	trace := f.Bool("trace", false, "tell every fault on standard error")
+	f.IntVar(&x.seeds, "seeds", 1, "so many seeds, beginning with --seed, one line each (with --small only those that break a promise)")
+	f.IntVar(&x.jobs, "jobs", runtime.GOMAXPROCS(0), "experiments that run at the same time")
+	f.BoolVar(&x.vary, "vary", false, "draw fleet, limits, demand, people and network from the seed; of the flags above only --data-centers, --edges, --demand and --minutes then count, where they are given")
+	f.BoolVar(&x.bad, "faults", false, "with --vary: let things go wrong, drawn from the seed too")
+	f.BoolVar(&x.small, "small", false, "as --vary --faults, but small worlds full of faults, judged after every event")
+	f.StringVar(&x.only, "only", "", "of the faults that are drawn, let those with these numbers happen (3,7,12 or none)")
+	f.StringVar(&x.without, "without", "", "leave out: "+strings.Join(sim.Enemies(), ","))
+	f.BoolVar(&x.variant.Policy, "policy-edits", false, "let partition_policy be edited too; promises are known to break where nodes are cut off meanwhile")
+	f.BoolVar(&x.trace, "trace", false, "tell every fault on standard error")
 	f.BoolVar(&cfg.Network.Encode, "encode", false, "let messages travel as bytes, through the wire codec")
+}
+
+// check returns what is wrong with the flags, and makes the variant of them.
+func (x *experiment) check(f *pflag.FlagSet) []error {
+	var faults []error
+	per, err := perMinute(x.demand)
+	if err != nil {
+		faults = append(faults, fmt.Errorf("demand: %w", err))
+	}
+	x.cfg.Demand.PerMinute = per
+	x.cfg.Length = time.Duration(x.minutes * float64(time.Minute))
+	faults = append(faults, x.cfg.Validate()...)
+	if x.seeds < 1 {
+		faults = append(faults, fmt.Errorf("seeds: must be at least 1, got %d", x.seeds))
+	}
+	if x.jobs < 1 {
+		faults = append(faults, fmt.Errorf("jobs: must be at least 1, got %d", x.jobs))
+	}
+	v := &x.variant
+	switch {
+	case x.small:
+		v.Profile = sim.Profiles[2]
+	case x.vary && x.bad:
+		v.Profile = sim.Profiles[1]
+	case x.vary:
+		v.Profile = sim.Profiles[0]
+	}
+	x.drawn = v.Profile.Draw != nil
+	if f.Changed("only") {
+		if v.Only, err = sim.ParseNumbers(x.only); err != nil {
+			faults = append(faults, fmt.Errorf("only: %w", err))
+		}
+	}
+	if x.without != "" {
+		v.Without = strings.Split(x.without, ",")
+		if err := sim.CheckEnemies(v.Without); err != nil {
+			faults = append(faults, fmt.Errorf("without: %w", err))
+		}
+	}
+	if f.Changed("minutes") {
+		v.Minutes = x.minutes
+	}
+	if f.Changed("data-centers") {
+		v.Centres = x.cfg.Centres
+	}
+	if f.Changed("edges") {
+		v.Edges = x.cfg.Edges
+	}
+	if f.Changed("demand") {
+		v.PerMinute = per
+	}
+	return faults
+}
+
+func simulate(args []string, stdout, stderr io.Writer) error {
+	if len(args) > 0 && args[0] == "shrink" {
+		return shrink(args[1:], stdout, stderr)
+	}
+	x := &experiment{cfg: sim.Defaults(), stdout: stdout, stderr: stderr}
+	f := flagSet("simulate", stderr)
+	x.flags(f)
 	faults, err := parse(f, args, stderr)
 	if err != nil {
 		return err
 	}
-	per, err := perMinute(*demand)
-	if err != nil {
-		faults = append(faults, fmt.Errorf("demand: %w", err))
+	if err := refuse(f, append(faults, x.check(f)...), stderr); err != nil {
+		return err
 	}
-	cfg.Demand.PerMinute = per
-	cfg.Length = time.Duration(*minutes * float64(time.Minute))
-	faults = append(faults, cfg.Validate()...)
-	if *seeds < 1 {
-		faults = append(faults, fmt.Errorf("seeds: must be at least 1, got %d", *seeds))
+	debug.SetGCPercent(400) // worlds are small, and die young
+	start := time.Now()
+	err = x.run()
+	took := time.Since(start)
+	if x.seeds > 1 {
+		fmt.Fprintf(stdout, "%d seeds, %d broke a promise\n", x.ran.Load(), x.broke.Load())
+	}
+	fmt.Fprintf(stderr, "%s events in %v, %s events/s on one core\n",
+		thousands(x.events.Load()), took.Round(time.Millisecond), thousands(int64(float64(x.events.Load())/time.Duration(x.busy.Load()).Seconds())))
+	return err
+}
+
+// thousands writes n with a comma at every third digit.
+func thousands(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// config returns the experiment of one seed, and the command that runs it.
+func (x *experiment) config(seed uint64) (sim.Config, string) {
+	if !x.drawn {
+		c := x.cfg
+		c.Seed = seed
+		return c, fmt.Sprintf("the same flags with --seeds 1 --seed %d", seed)
+	}
+	v := x.variant
+	v.Seed = seed
+	return v.Config(), v.Command()
+}
+
+// play runs the experiment of one seed.
+func (x *experiment) play(seed uint64) (*sim.Result, string) {
+	c, replay := x.config(seed)
+	w := sim.New(c)
+	if x.trace {
+		w.Trace(func(format string, args ...any) { fmt.Fprintf(x.stderr, format, args...) })
+	}
+	start := time.Now()
+	r := w.Run()
+	x.busy.Add(int64(time.Since(start)))
+	x.events.Add(int64(r.Events))
+	x.ran.Add(1)
+	if r.Fault != "" {
+		x.broke.Add(1)
+	}
+	return r, replay
+}
+
+// enough is how many broken promises are told before the rest of the seeds is
+// left alone.
+const enough = 10
+
+// run plays all seeds, several at a time, and tells of them in their order.
+func (x *experiment) run() error {
+	type outcome struct {
+		r      *sim.Result
+		replay string
+	}
+	ready := make([]chan outcome, min(x.jobs, x.seeds))
+	var stop atomic.Bool
+	var workers sync.WaitGroup
+	for k := range ready {
+		ready[k] = make(chan outcome, 64)
+		workers.Go(func() {
+			defer close(ready[k])
+			for i := k; i < x.seeds && !stop.Load(); i += len(ready) {
+				r, replay := x.play(x.cfg.Seed + uint64(i))
+				ready[k] <- outcome{r, replay}
+			}
+		})
+	}
+	defer workers.Wait()
+	var failed []error
+	for i := range x.seeds {
+		o, ok := <-ready[i%len(ready)]
+		if !ok {
+			break
+		}
+		if len(failed) == enough {
+			continue // let the workers end
+		}
+		if err := x.tell(o.r); err != nil {
+			failed = append(failed, err)
+			stop.Store(true)
+		}
+		if o.r.Fault != "" {
+			failed = append(failed, fmt.Errorf("seed %d broke a promise: %s\nreplay: %s", o.r.Config.Seed, o.r.Fault, o.replay))
+			stop.Store(len(failed) == enough)
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// tell prints what came of one seed.
+func (x *experiment) tell(r *sim.Result) error {
+	out := r.Table()
+	switch {
+	case x.seeds > 1 && x.small && r.Fault == "":
+		return nil
+	case x.seeds > 1:
+		out = r.Line() + "\n"
+	}
+	_, err := io.WriteString(x.stdout, out)
+	return err
+}
+
+// shrink looks for a shorter run that breaks a promise, and tells it.
+func shrink(args []string, stdout, stderr io.Writer) error {
+	x := &experiment{cfg: sim.Defaults(), small: true}
+	f := flagSet("simulate shrink SEED", stderr)
+	f.BoolVar(&x.vary, "vary", false, "the seed is one of --vary, not of --small")
+	f.BoolVar(&x.bad, "faults", false, "with --vary: the seed is one of --vary --faults")
+	f.BoolVar(&x.variant.Policy, "policy-edits", false, "as in simulate")
+	f.StringVar(&x.without, "without", "", "leave out from the beginning: "+strings.Join(sim.Enemies(), ","))
+	tries := f.Int("tries", 1000, "experiments that are run at most")
+	seed := ""
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		seed, args = args[0], args[1:]
+	}
+	faults, err := parse(f, args, stderr)
+	if err != nil {
+		return err
+	}
+	x.small, x.seeds, x.jobs, x.demand, x.minutes = !x.vary, 1, 1, "1", 1
+	faults = append(faults, x.check(f)...)
+	if x.variant.Seed, err = strconv.ParseUint(seed, 10, 64); err != nil {
+		faults = append(faults, fmt.Errorf("SEED: must be a number, got %q", seed))
+	}
+	if *tries < 1 {
+		faults = append(faults, fmt.Errorf("tries: must be at least 1, got %d", *tries))
 	}
 	if err := refuse(f, faults, stderr); err != nil {
 		return err
 	}
-	for i := range *seeds {
-		c := cfg
-		c.Seed += uint64(i)
-		if *vary {
-			if c = sim.Vary(c.Seed); *broken {
-				c = sim.VaryFaults(c.Seed)
-			}
-		}
-		w := sim.New(c)
-		if *trace {
-			w.Trace(func(format string, args ...any) { fmt.Fprintf(stderr, format, args...) })
-		}
-		r := w.Run()
-		out := r.Table()
-		if *seeds > 1 {
-			out = r.Line() + "\n"
-		}
-		if _, err := io.WriteString(stdout, out); err != nil {
-			return err
-		}
-		if r.Fault != "" {
-			return fmt.Errorf("seed %d broke a promise: %s", c.Seed, r.Fault)
-		}
+	debug.SetGCPercent(400)
+	found, ok := sim.Shrink(x.variant, *tries, func(v *sim.Variant, r *sim.Result) {
+		fmt.Fprintf(stderr, "%d faults, %d data centres x %d edges, %v: %s\n", len(v.Only), r.Config.Centres, r.Config.Edges, r.Config.Length, r.Fault)
+	})
+	if !ok {
+		return fmt.Errorf("seed %d breaks no promise", x.variant.Seed)
 	}
+	c := found.Config()
+	fmt.Fprintf(stdout, "%s\n\n%s\n\n", found.Command(), c.Describe())
+	w := sim.New(c)
+	w.Trace(func(format string, args ...any) { fmt.Fprintf(stdout, format, args...) })
+	w.Run()
 	return nil
 }
 

@@ -24,7 +24,7 @@ type Faults struct {
 	Stop                                bool // processes stand still and go on
 	Limits                              bool // T and R are lowered and raised
 	Session                             bool // session_duration is edited
-	Policy                              bool // partition_policy is edited
+	Policy                              bool // partition_policy is edited; no profile draws it yet, because nodes that are cut off may go by different ones
 	Epoch                               bool // the room's epoch is raised
 	Remove                              bool // the room is removed and put back
 	Disk                                bool // stores are slow, and writes fail, or happen and are not acknowledged
@@ -453,15 +453,17 @@ func (w *World) stop(f *fault) {
 	switch f.other % 4 {
 	case 0:
 		w.tell("#%d the coordinator stands still for %v", f.number, f.last)
-		w.newest().asleep = w.until(f)
+		p := &w.newest().proc
+		p.asleep = max(p.asleep, w.until(f))
 	case 1:
 		r := w.regions[f.who%len(w.regions)]
 		w.tell("#%d %s's aggregator stands still for %v", f.number, r.name, f.last)
-		r.newest().asleep = w.until(f)
+		p := &r.newest().proc
+		p.asleep = max(p.asleep, w.until(f))
 	default:
 		n := w.edges[f.who%len(w.edges)]
 		w.tell("#%d %s stands still for %v", f.number, w.name(n), f.last)
-		n.asleep = w.until(f)
+		n.asleep = max(n.asleep, w.until(f))
 	}
 }
 

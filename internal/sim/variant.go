@@ -29,6 +29,7 @@ type Variant struct {
 	Seed    uint64
 	Only    []int    // numbers of the faults that happen; nil for all
 	Without []string // what else does not happen, see Enemies
+	Policy  bool     // partition_policy is edited too, see Faults.Policy
 
 	Minutes        float64
 	Centres, Edges int
@@ -39,6 +40,7 @@ type Variant struct {
 func (v *Variant) Config() Config {
 	c := v.Profile.Draw(v.Seed)
 	c.Faults.Only = v.Only
+	c.Faults.Policy = c.Faults.Policy || v.Policy
 	for _, name := range v.Without {
 		for _, e := range enemies {
 			if e.name == name {
@@ -67,6 +69,9 @@ func (v *Variant) Command() string {
 	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 	if v.Only != nil {
 		out += " --only " + FormatNumbers(v.Only)
+	}
+	if v.Policy {
+		out += " --policy-edits"
 	}
 	if len(v.Without) > 0 {
 		out += " --without " + strings.Join(v.Without, ",")
@@ -165,6 +170,36 @@ func Enemies() []string {
 		out[i] = e.name
 	}
 	return out
+}
+
+// CheckEnemies reports the first of names that is none of Enemies.
+func CheckEnemies(names []string) error {
+	all := Enemies()
+	for _, name := range names {
+		if !slices.Contains(all, name) {
+			return fmt.Errorf("must be among %s; got %q", strings.Join(all, ","), name)
+		}
+	}
+	return nil
+}
+
+// Describe returns what the experiment is made of, for people.
+func (c *Config) Describe() string {
+	policy := "serve"
+	if c.Cap {
+		policy = "cap"
+	}
+	var with []string
+	for _, e := range enemies {
+		without := *c
+		e.off(&without)
+		if fmt.Sprint(without) != fmt.Sprint(*c) {
+			with = append(with, e.name)
+		}
+	}
+	return fmt.Sprintf("%d data centres x %d edges, %v, T %d, R %d/min, session %v, partition_policy %s,\n%.0f visitors/min of %.1f pages, %v apart; LAN %v, WAN %v\nwith: %s",
+		c.Centres, c.Edges, c.Length, c.Total, c.Rate, c.Session, policy, c.Demand.PerMinute, c.People.Pages, c.People.Think,
+		c.Network.LAN, c.Network.WAN, strings.Join(with, " "))
 }
 
 // Shrink looks for a shorter experiment that breaks a promise as well: fewer

@@ -625,20 +625,21 @@ func (w *World) runGlobal(i int32) {
 	w.wakeGlobal(i)
 }
 
-// timeKnown reports whether any process that runs knows fleet time.
+// timeKnown reports whether any process that runs, and does not stand still,
+// knows fleet time.
 func (w *World) timeKnown() bool {
 	for _, n := range w.globals {
-		if !n.gone && n.core.Time(n.clock.read(w.now)) != 0 {
+		if !n.gone && n.asleep <= w.now && n.core.Time(n.clock.read(w.now)) != 0 {
 			return true
 		}
 	}
 	for _, n := range w.aggs {
-		if !n.gone && n.core.Synced(n.clock.read(w.now)) {
+		if !n.gone && n.asleep <= w.now && n.core.Synced(n.clock.read(w.now)) {
 			return true
 		}
 	}
 	for _, n := range w.edges {
-		if !n.down && n.synced {
+		if !n.down && n.asleep <= w.now && n.synced {
 			return true
 		}
 	}

@@ -42,9 +42,10 @@ type AggregatorConfig struct {
 // here, and credit that edges may still spend, and what is free, sum to no
 // more than what the data centre holds. In every doubt it counts too many.
 type Aggregator struct {
-	cfg   AggregatorConfig
-	clock fleet.Clock
-	until fleet.Mono // own leadership: nothing is sent from here on
+	cfg     AggregatorConfig
+	clock   fleet.Clock
+	started fleet.Mono
+	until   fleet.Mono // own leadership: nothing is sent from here on
 
 	up       uplink
 	fencedBy uint64 // term of a successor that exists: nothing is sent any more
@@ -155,7 +156,7 @@ const maxStrays = 256
 // the zero Durable if there was none. Until SetLease the aggregator sends
 // nothing.
 func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *Aggregator {
-	a := &Aggregator{cfg: cfg, rooms: map[room.ID]*books{}, durable: stored.Clone(), due: now}
+	a := &Aggregator{cfg: cfg, rooms: map[room.ID]*books{}, durable: stored.Clone(), started: now, due: now}
 	a.durable.Version++
 	a.up.seen = stored.Promise
 	a.up.blank = true

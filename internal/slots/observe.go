@@ -271,13 +271,13 @@ func (a *Aggregator) advance(now fleet.Mono) {
 	if synced {
 		wm = ft.Add(-fleet.Guard)
 	}
-	lease := fleet.Stretch(fleet.Stretch(a.cfg.Params.EdgeLease)) + lapseMargin
+	lease := a.lapseAfter()
 	a.hold = false
 	for _, e := range a.edges {
 		switch e.state {
 		case awaiting:
 			a.hold = true
-			if synced && now.Sub(e.recv) > lease+ownerLease {
+			if synced && now.Sub(e.recv) > a.patience() {
 				e.state, e.lostAt = lost, now
 				a.holdUntil = max(a.holdUntil, a.lastBreath(now, a.latest(now)))
 			}
@@ -330,6 +330,16 @@ func (a *Aggregator) advance(now fleet.Mono) {
 		}
 	}
 }
+
+// lapseAfter is how long after its last report an edge's lease is over by every
+// clock.
+func (a *Aggregator) lapseAfter() time.Duration {
+	return fleet.Stretch(fleet.Stretch(a.cfg.Params.EdgeLease)) + lapseMargin
+}
+
+// patience is how long after its start an aggregator waits for the edges of its
+// predecessor: the predecessor may have gone on leasing to them meanwhile.
+func (a *Aggregator) patience() time.Duration { return a.lapseAfter() + ownerLease }
 
 // earliest returns what fleet time is at least, by a clock that may be wrong as
 // far as it knows; ok is false for one that does not know at all.

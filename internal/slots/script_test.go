@@ -34,6 +34,7 @@ import (
 //	drop X up|down                 what was kept is lost; catching ends
 //	crash d1|dublin|root, start …  a process ends for good; another begins, with what was stored
 //	start dublin|root beside       the next leader begins while the last one believes to lead
+//	start root wall=4m             … on a machine whose clock is ahead
 //	start dublin blank             … and the store has lost its memory
 //	disk dublin stops|goes         writes of an aggregator wait
 //	limits total=5 rate=10         room settings change
@@ -355,6 +356,13 @@ func (s *script) process(t *testing.T, d *datadriven.TestData, words []string, i
 		}
 		if start {
 			w.startRoot(false)
+			if a, ok := d.Arg("wall"); ok {
+				wall, err := time.ParseDuration(a.Vals[0])
+				if err != nil {
+					d.Fatalf(t, "%v", err)
+				}
+				w.root().wall = wall
+			}
 		}
 		return
 	}

@@ -271,7 +271,7 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 	if !fresh {
 		return
 	}
-	if g.Echo != 0 {
+	if g.Echo != 0 && !a.askEdges(now) {
 		a.clock.Sync(now, g.Echo, g.Dwell, g.At, g.AtErr)
 	}
 	if g.AtErr == fleet.Unsynced && a.clock.Err(now) <= timeRough {
@@ -323,6 +323,15 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 			a.restale()
 		}
 	}
+}
+
+// askEdges reports whether a new aggregator is still to learn fleet time from its
+// edges. They have lived through it, where a new leader of global may have heard
+// nobody yet and be guessing: told in good faith, a time ahead of the fleet's
+// would end sessions that are valid.
+func (a *Aggregator) askEdges(now fleet.Mono) bool {
+	return a.clock.Err(now) == fleet.Unsynced && now.Sub(a.started) < a.patience() &&
+		slices.ContainsFunc(a.edges, func(e *edge) bool { return e.state == awaiting && e.name != unknownPast })
 }
 
 func (a *Aggregator) applyRoom(now fleet.Mono, g *wire.RoomGrant) {

@@ -83,6 +83,7 @@ type rootProc struct {
 	proc
 	term uint64
 	core *slots.Allocator
+	wall time.Duration // by how much its machine's clock is ahead
 }
 
 // site is a data centre.
@@ -499,7 +500,7 @@ func (w *world) runRoot(n *rootProc) {
 	if n.core.GrantsDue() > now {
 		return
 	}
-	n.core.SetTime(now, w.fleetTime())
+	n.core.SetTime(now, w.fleetTime().Add(n.wall))
 	for _, g := range n.core.Grants(now) {
 		for _, s := range w.sites {
 			if s.name == g.To {
