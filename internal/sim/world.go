@@ -130,7 +130,6 @@ type World struct {
 	telling int // number of the fault that happens
 	pairs   []pairCut
 	calm    bool
-	mended  mending
 
 	touched   []int32 // data centres whose books the event may have changed
 	isTouched []bool
