@@ -379,3 +379,6 @@ func (j *judge) whole(w *World) {
 		j.fail(w, "held and free sum to %d of %d and %d of %d", sum, j.total, rsum, j.limit)
 	}
 }
+
+// alive reports whether a ticket is valid anywhere.
+func (j *judge) alive(id uint64) bool { return j.until[id] != 0 }

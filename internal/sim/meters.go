@@ -17,18 +17,33 @@ type meters struct {
 	queuedFree      int // shown the waiting page while slots were free
 	queued          int
 	useT, useR, use float64
-	saturated       int     // seconds in which people waited
+	saturated       int     // samples at which people waited
 	joined          []int64 // join times of those who entered while people waited, in the order of entering
 	waits           []float64
 	verdicts        map[admission.Reason]int
 	ratios          []float64 // actual / forecast
+	robots          int       // of those let in
+	early           int       // served a waiting page although they asked within session_duration of their last page
+	told            float64   // estimates that people were shown, summed
+	tellings        int
 }
 
-func (m *meters) begin(*World) { m.verdicts = map[admission.Reason]int{} }
+func (m *meters) begin(*World) { *m = meters{verdicts: map[admission.Reason]int{}} }
+
+// putOut notes that somebody who was inside is to wait.
+func (m *meters) putOut(w *World, v *visitor) {
+	if w.now-v.served < int64(w.cfg.Session) {
+		m.early++
+	}
+}
 
 // entered notes that a visitor got in.
 func (m *meters) entered(w *World, v *visitor, d admission.Decision) {
 	m.inside++
+	if v.robot {
+		m.robots++
+		return
+	}
 	wait := float64(w.now-v.came) / 1e9
 	if v.queued || len(m.waits) > 0 {
 		m.waits = append(m.waits, wait)
@@ -57,6 +72,10 @@ func (m *meters) orders() []float64 {
 // waitingPage notes that a visitor was shown the waiting page.
 func (m *meters) waitingPage(w *World, v *visitor, d admission.Decision) {
 	m.verdicts[d.Reason]++
+	if d.Known && !v.robot {
+		m.told += d.Wait.Seconds()
+		m.tellings++
+	}
 	if v.queued {
 		return
 	}
@@ -70,10 +89,17 @@ func (m *meters) waitingPage(w *World, v *visitor, d admission.Decision) {
 	}
 }
 
-func (m *meters) second(w *World) {
+// sampleGap is between two looks at the use of the limits. Sessions end at whole
+// seconds of fleet time; so the looks must not come at whole seconds too.
+const sampleGap = 1100 * time.Millisecond
+
+// sample looks at the use of the limits.
+func (m *meters) sample(w *World) {
+	w.in(sampleGap, func() { m.sample(w) })
 	if w.judge.waiting < min(100, w.cfg.Total) {
 		return
 	}
+	w.judge.tick(w)
 	m.saturated++
 	m.useT += float64(w.judge.active) / float64(w.cfg.Total)
 	m.useR += float64(w.judge.rate(w.now)) / float64(w.cfg.Rate)
@@ -105,7 +131,7 @@ func (w *World) result() *Result {
 		Config: w.cfg, Fault: w.judge.fault, Events: w.events, Elapsed: time.Duration(w.now),
 		Arrived: m.arrived, Inside: m.inside, GaveUp: m.gaveUp, Queued: m.queued,
 		Peak: w.judge.peak, PeakRate: w.judge.peakRate, QueuedFree: m.queuedFree,
-		Saturated: time.Duration(m.saturated) * time.Second, Reasons: m.verdicts,
+		Saturated: time.Duration(m.saturated) * sampleGap, Reasons: m.verdicts,
 	}
 	if m.saturated > 0 {
 		n := float64(m.saturated)

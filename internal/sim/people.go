@@ -53,9 +53,11 @@ type visitor struct {
 	leaves  int64 // gives up waiting
 	pages   int32 // to look at yet
 	inside  bool
-	robot   bool
-	copied  bool // plays with the cookie of somebody else
-	queued  bool // was shown the waiting page at least once
+	robot   bool  // not one of the people whom the figures are about
+	waits   bool  // a robot that keeps its cookie and waits for its turn
+	served  int64 // when it was let in or served last
+	copied  bool  // plays with the cookie of somebody else
+	queued  bool  // was shown the waiting page at least once
 	hold    *admission.Visit
 	forward int64 // forecast at joining, ns; 0 for none
 }
@@ -123,6 +125,13 @@ func (w *World) arrive() {
 	if centre < 0 {
 		return // thinned out
 	}
+	i := w.newcomer(centre)
+	w.meters.arrived++
+	w.request(i)
+}
+
+// newcomer makes a visitor of a data centre who has just come.
+func (w *World) newcomer(centre int32) int32 {
 	i := w.newVisitor()
 	p := &w.cfg.People
 	v := &w.visitors[i]
@@ -132,8 +141,7 @@ func (w *World) arrive() {
 	if p.Patience > 0 {
 		v.leaves = w.now + int64(w.rng.ExpFloat64()*float64(p.Patience))
 	}
-	w.meters.arrived++
-	w.request(i)
+	return i
 }
 
 // newVisitor returns the number of somebody who has nothing yet.
@@ -339,18 +347,19 @@ func (w *World) answer(i int32, d *admission.Decision) {
 			w.meters.entered(w, v, *d)
 		}
 		w.judge.issued(w, v, *d)
-		v.inside = true
+		v.inside, v.served = true, w.now
 		v.pages--
 		think := int64(w.rng.ExpFloat64() * float64(w.cfg.People.Think))
 		w.plan(event{at: w.now + think, kind: evVisit, node: i, gen: v.gen})
 		return
 	}
 	if v.inside { // the session had ended before the next page
+		w.meters.putOut(w, v)
 		v.inside = false
 		v.came = w.now
 	}
 	w.meters.waitingPage(w, v, *d)
-	if v.robot {
+	if v.robot && !v.waits {
 		w.end(i)
 		return
 	}

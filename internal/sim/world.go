@@ -258,6 +258,7 @@ func New(cfg Config) *World {
 	w.plan(event{at: w.arrivals.next(w), kind: evArrival})
 	w.now = 0
 	w.beginFaults()
+	w.in(sampleGap, func() { w.meters.sample(w) })
 	return w
 }
 
@@ -437,7 +438,6 @@ func (w *World) happen(e *event) {
 	case evSecond:
 		w.judge.tick(w)
 		w.judge.ledger(w)
-		w.meters.second(w)
 		w.plan(event{at: w.now + int64(time.Second), kind: evSecond})
 	}
 }

@@ -100,6 +100,7 @@ type loan struct {
 	active             uint64
 	admitted           uint64
 	joined, entered    uint64
+	told               bool // the counters above have a beginning
 	waiting            line.Histogram
 	arrivals           []wire.Minute
 
@@ -354,6 +355,10 @@ func (a *Allocator) take(d *centre, l *loan, r *wire.RoomReport) {
 	}
 	l.want, l.parkedN, l.parked, l.active = r.Want, r.ParkedN, r.Parked, r.Active
 	l.waiting, l.arrivals = r.Waiting, r.Arrivals
+	if !l.told { // what was before this term says nothing of how fast people enter now
+		l.told = true
+		l.admitted, l.joined, l.entered = r.Admitted, r.Joined, r.Entered
+	}
 	p.admitted += gain(&l.admitted, r.Admitted)
 	p.joined += gain(&l.joined, r.Joined)
 	p.entered += gain(&l.entered, r.Entered)

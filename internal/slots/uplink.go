@@ -27,6 +27,7 @@ type uplink struct {
 
 	leaseEnd fleet.Mono
 	heard    fleet.Mono // newest word of seen
+	asked    fleet.Mono // since when an answer is owed, where acked is behind seq
 	reported fleet.Mono
 	due      fleet.Mono
 	busy     bool
@@ -60,6 +61,9 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 		return nil // what was promised is not stored yet
 	}
 	a.advance(now)
+	if u.acked == u.seq {
+		u.asked = now
+	}
 	u.seq++
 	head := wire.Report{
 		From: a.cfg.DC, Inc: a.cfg.Term.N, Seq: u.seq, Sent: now, AsOf: a.clock.Now(now), AsOfErr: a.clock.Err(now),
@@ -110,17 +114,31 @@ func (a *Aggregator) keep(b *books, now fleet.Mono) (keep, rate int64) {
 	switch {
 	case b.gone:
 		return 0, 0
-	case a.isolated(now):
+	case a.isolated(now), a.up.unanswered(now, deaf):
 		return math.MaxInt64, math.MaxInt64
 	}
 	return int64(b.keep), int64(b.rateKeep)
 }
 
-// isolation is after how long without a word from global the data centre goes
-// by its own view.
-const isolation = 5 * time.Second
+const (
+	// deaf is after how long without an answer nothing is given back: what goes
+	// to a coordinator that is not there is of no use to anybody until the next.
+	deaf = time.Second
 
-func (a *Aggregator) isolated(now fleet.Mono) bool { return now.Sub(a.up.heard) > isolation }
+	// isolation is after how long without a word from global the data centre
+	// goes by its own view, or after a shorter time without an answer.
+	isolation       = 5 * time.Second
+	isolationUnsaid = 2500 * time.Millisecond
+)
+
+func (a *Aggregator) isolated(now fleet.Mono) bool {
+	return now.Sub(a.up.heard) > isolation || a.up.unanswered(now, isolationUnsaid)
+}
+
+// unanswered reports whether global has owed an answer for longer than d.
+func (u *uplink) unanswered(now fleet.Mono, d time.Duration) bool {
+	return u.acked < u.seq && now.Sub(u.asked) > d
+}
 
 // held returns the rights of T in the data centre, rateHeld those of R.
 func (b *books) held() int64     { return int64(b.granted) - int64(b.returned) }
@@ -256,7 +274,7 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 	if g.From != u.seen {
 		// The promise: nothing older can raise our books from here. It is
 		// stored before the first word under it.
-		u.seen, u.joined, u.acked, u.grants = g.From, false, 0, wire.Parts{}
+		u.seen, u.joined, u.acked, u.asked, u.grants = g.From, false, 0, now, wire.Parts{}
 		a.durable = a.durable.Clone()
 		a.durable.Promise = g.From
 		a.durable.Version++
@@ -277,7 +295,10 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 	if g.AtErr == fleet.Unsynced && a.clock.Err(now) <= timeRough {
 		u.hurry(now, a.cfg.Params.SyncGap) // a new leader believes our time only if it is told at once
 	}
-	u.acked, u.heard = max(u.acked, g.Acked), now
+	if g.Acked > u.acked {
+		u.acked, u.asked = g.Acked, now
+	}
+	u.heard = now
 	a.due = now
 
 	switch g.Verdict {

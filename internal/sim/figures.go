@@ -1,0 +1,343 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"vestibule/internal/wire"
+)
+
+// Figure is one property of the whole system that can be put into a number, the
+// goal it is held against, and the experiment that shows it.
+type Figure struct {
+	Name string
+	Goal string
+	Show func() Finding
+}
+
+// Finding is what an experiment showed.
+type Finding struct {
+	Seen  string
+	Met   bool
+	Bound string // what it is bound by, where that is not plain
+	Fault string // a promise that was broken
+}
+
+// Figures returns all of them, in the order in which they are shown. Each is
+// shown by experiments of its own, from fixed seeds: equal code shows equal
+// figures.
+func Figures() []Figure {
+	const saturated = "use of T, twice the people that T serves: "
+	return []Figure{
+		{saturated + "no faults", ">= 0.99", func() Finding { return useOf(0.99, false, nil) }},
+		{saturated + "every edge crashes once in 10 min, serve", ">= 0.99", func() Finding { return useOf(0.99, false, crashEveryEdge) }},
+		{saturated + "the same, cap", ">= 0.99", func() Finding { return useOf(0.99, true, crashEveryEdge) }},
+		{saturated + "one of three data centres cut off, serve", ">= 0.95", func() Finding { return useOf(0.95, false, cutOneCentre) }},
+		{saturated + "the same, cap", "(see the bound)", func() Finding { return useOf(0, true, cutOneCentre) }},
+		{saturated + "coordinator dead for 10 min, serve", ">= 0.97", func() Finding { return useOf(0.97, false, loseGlobal) }},
+		{"spike 0 to 20x in 10 s into one data centre, the others idle: peak sessions / T", "<= 1.000", func() Finding { return spikeIntoOne(true) }},
+		{"the same: visitors queued while slots were free", "<= 0.1 %", func() Finding { return spikeIntoOne(false) }},
+		{"order, distance from the strict order of arrival, p50 / p99", "<= 1 s / <= 4 s", orderStrict},
+		{"order, distance from the median of the last 100 admissions, p50 / p99", "<= 1 s / <= 4 s", orderMedian},
+		{"crashed edge restarts, everybody leaves: slots in use again after", "<= session_duration + 30 s", restartedEdge},
+		{"peak sessions / T over runs with faults, cap", "<= 1.000", func() Finding { return peakOverFaults(40) }},
+		{"one hour without NATS, serve: errors or waiting pages seen by people inside", "0", hourAlone},
+		{"10,000 cookie-less hits/s for 2 min beside 1,000 people: change of throughput / of the estimate", "< 5 % / < 5 %", flood},
+		{"50 requests of one page at once over 4 edges: sessions counted", "1", parallelAsOne},
+		{"50 visitors/s who take a slot and leave: throughput left to the others", ">= 80 %", abandoners},
+	}
+}
+
+// busy is a room of 2,000 whose sessions last a minute, in three data centres of
+// four edges each, with twice the people that it can serve.
+func busy(seed uint64) Config {
+	c := Defaults()
+	c.Seed, c.Length = seed, 18*time.Minute
+	c.Total, c.Rate, c.Session = 2000, 100_000, time.Minute
+	c.People.Think = 10 * time.Second
+	c.Demand.PerMinute = 2000
+	return c
+}
+
+// fill is how long a busy room is left alone before anything is measured.
+const fill = 5 * time.Minute
+
+// use runs a busy room, lets something happen to it once it is full, and
+// returns what came of it from then on.
+func use(c Config, happen func(w *World)) *Result {
+	w := New(c)
+	w.measureFrom(fill)
+	if happen != nil {
+		w.in(fill, func() { happen(w) })
+	}
+	return w.Run()
+}
+
+func useOf(goal float64, capped bool, happen func(w *World)) Finding {
+	c := busy(1)
+	c.Cap = capped
+	r := use(c, happen)
+	f := Finding{Seen: fmt.Sprintf("%.4f", r.UseT), Met: r.UseT >= goal, Fault: r.Fault}
+	if goal == 0 {
+		f.Bound = "after its lease (60 s) it admits nobody, and global reclaims when the last ticket there has expired"
+	}
+	return f
+}
+
+// crashEveryEdge ends every edge once within ten minutes, evenly spread; each
+// begins anew five seconds later.
+func crashEveryEdge(w *World) {
+	for i := range w.edges {
+		at := 10 * time.Minute * time.Duration(i) / time.Duration(len(w.edges))
+		w.in(at, func() { w.endEdge(int32(i)) })
+		w.in(at+5*time.Second, func() { w.startEdge(int32(i)) })
+	}
+}
+
+func cutOneCentre(w *World) { w.cutCentre(0, 12*time.Minute) }
+
+func loseGlobal(w *World) { w.endGlobal(10 * time.Minute) }
+
+// spikeIntoOne lets nobody come, and then within ten seconds twenty times as
+// many as the data centre ever saw, all into the second of four.
+func spikeIntoOne(peak bool) Finding {
+	var came, early, most int
+	const total = 2000
+	for seed := range uint64(5) {
+		c := busy(seed + 1)
+		c.Centres, c.Length = 4, 5*time.Minute
+		c.Demand = Demand{Spikes: []Spike{{At: time.Minute, Ramp: 10 * time.Second, Length: 3 * time.Minute, PerMinute: 4000, Centre: 2}}}
+		r := New(c).Run()
+		if r.Fault != "" {
+			return Finding{Fault: r.Fault}
+		}
+		came, early, most = came+r.Arrived, early+r.QueuedFree, max(most, r.Peak)
+	}
+	if peak {
+		return Finding{Seen: fmt.Sprintf("%d / %d = %.4f", most, total, float64(most)/total), Met: most <= total}
+	}
+	part := float64(early) / float64(came)
+	return Finding{Seen: fmt.Sprintf("%d of %d = %.3f %%", early, came, 100*part), Met: part <= 0.001}
+}
+
+func orderStrict() Finding {
+	r := use(busy(1), nil)
+	return Finding{
+		Seen: fmt.Sprintf("%.2f s / %.2f s at use %.4f", r.OrderP50, r.OrderP99, r.UseT),
+		Met:  r.OrderP50 <= 1 && r.OrderP99 <= 4, Fault: r.Fault,
+	}
+}
+
+// orderMedian measures as the prototype did (rights.md 2), which finds a
+// distance even where everybody enters strictly in the order of arrival.
+func orderMedian() Finding {
+	w := New(busy(1))
+	w.measureFrom(fill)
+	r := w.Run()
+	spread := spreads(w.meters.joined)
+	strict := slices.Clone(w.meters.joined)
+	slices.Sort(strict)
+	least := spreads(strict)
+	p50, p99 := quantile(spread, 0.5), quantile(spread, 0.99)
+	return Finding{
+		Seen: fmt.Sprintf("%.2f s / %.2f s", p50, p99), Met: p50 <= 1 && p99 <= 4, Fault: r.Fault,
+		Bound: fmt.Sprintf("strict order of arrival would give %.2f s / %.2f s", quantile(least, 0.5), quantile(least, 0.99)),
+	}
+}
+
+// spreads returns, for everybody who entered, how far in seconds the join time
+// is from the median of the last hundred.
+func spreads(joined []int64) []float64 {
+	var out []float64
+	for i := 99; i < len(joined); i++ {
+		last := slices.Clone(joined[i-99 : i+1])
+		slices.Sort(last)
+		out = append(out, math.Abs(float64(joined[i]-(last[49]+last[50])/2))/1e3)
+	}
+	return out
+}
+
+// restartedEdge lets an edge crash in a full room, everybody inside go home at
+// that moment, and the edge begin anew five seconds later. It measures when the
+// room is full again with others.
+func restartedEdge() Finding {
+	out := Finding{Met: true}
+	for _, d := range []time.Duration{time.Minute, 5 * time.Minute} {
+		c := busy(1)
+		c.Session, c.Length = d, fill+3*d+4*time.Minute
+		c.Demand.PerMinute = 4000
+		w := New(c)
+		took := time.Duration(-1)
+		left := map[uint64]bool{}
+		w.in(fill+d, func() {
+			for i := range w.visitors {
+				if v := &w.visitors[i]; v.inside {
+					left[v.ticket.ID] = true
+				}
+			}
+			w.endEdge(0)
+			w.goHome()
+			w.in(5*time.Second, func() { w.startEdge(0) })
+			began := w.now
+			var look func()
+			look = func() {
+				others := w.sessions()
+				for id := range left {
+					if w.judge.alive(id) {
+						others--
+					} else {
+						delete(left, id)
+					}
+				}
+				if took < 0 && float64(others) >= 0.999*float64(c.Total) {
+					took = time.Duration(w.now - began)
+					return
+				}
+				w.in(100*time.Millisecond, look)
+			}
+			look()
+		})
+		r := w.Run()
+		if r.Fault != "" {
+			return Finding{Fault: r.Fault}
+		}
+		if out.Seen != "" {
+			out.Seen += ", "
+		}
+		out.Seen += fmt.Sprintf("%v + %.1f s", d, (took - d).Seconds())
+		out.Met = out.Met && took >= 0 && took <= d+30*time.Second
+	}
+	out.Bound = "a ticket is stamped for 11/10 of session_duration"
+	return out
+}
+
+// peakOverFaults runs fleets under cap in which everything goes wrong.
+func peakOverFaults(seeds int) Finding {
+	worst, done := 0.0, 0
+	for seed := uint64(1); done < seeds; seed++ {
+		c := VaryFaults(seed)
+		if !c.Cap || c.Faults.Limits { // peak / T means nothing while T changes
+			continue
+		}
+		done++
+		r := New(c).Run()
+		if r.Fault != "" {
+			return Finding{Fault: r.Fault}
+		}
+		worst = max(worst, float64(r.Peak)/float64(c.Total))
+	}
+	return Finding{Seen: fmt.Sprintf("%.3f over %d seeds", worst, done), Met: worst <= 1}
+}
+
+// hourAlone lets everybody click on while for an hour no message arrives.
+func hourAlone() Finding {
+	c := busy(1)
+	c.Length = fill + time.Hour + time.Minute
+	c.Session = 5 * time.Minute
+	c.People.Pages, c.People.Think = 400, 20*time.Second
+	c.Demand.PerMinute = 1000
+	w := New(c)
+	w.measureFrom(fill)
+	people, stayed := 0, 0
+	inside := func() int {
+		n := 0
+		for i := range w.visitors {
+			if w.visitors[i].inside {
+				n++
+			}
+		}
+		return n
+	}
+	w.in(fill, func() { people = inside(); w.isolate(time.Hour) })
+	w.in(fill+time.Hour, func() { stayed = inside() })
+	r := w.Run()
+	return Finding{
+		Seen:  fmt.Sprintf("%d of %d people, %d of whom were still there after the hour", w.meters.early, people, stayed),
+		Met:   w.meters.early == 0,
+		Fault: r.Fault,
+	}
+}
+
+// flood lets robots hit a room in which about a thousand people are inside or
+// wait, and compares the minutes of the flood with the same minutes without it.
+func flood() Finding {
+	type seen struct{ people, told float64 }
+	const length = 2 * time.Minute
+	run := func(seed uint64, robots bool) (s seen, hits int, fault string) {
+		c := busy(seed)
+		c.Total, c.Demand.PerMinute, c.People.Patience = 400, 250, 3*time.Minute
+		c.Length = fill + length
+		w := New(c)
+		w.measureFrom(fill)
+		all := &crowd{from: fill, until: fill + length, perSecond: 10_000, centre: -1, behave: noCookies}
+		if robots {
+			w.bring(all)
+		}
+		r := w.Run()
+		m := &w.meters
+		return seen{people: float64(m.inside - m.robots), told: m.told / float64(max(1, m.tellings))}, all.came, r.Fault
+	}
+	var with, without seen
+	hits := 0
+	for seed := range uint64(3) {
+		a, _, fault := run(seed+1, false)
+		b, n, fault2 := run(seed+1, true)
+		if fault+fault2 != "" {
+			return Finding{Fault: fault + fault2}
+		}
+		without.people, without.told = without.people+a.people, without.told+a.told
+		with.people, with.told = with.people+b.people, with.told+b.told
+		hits += n
+	}
+	people, told := with.people/without.people-1, with.told/without.told-1
+	return Finding{
+		Seen: fmt.Sprintf("%+.1f %% / %+.1f %% (%d hits)", 100*people, 100*told, hits),
+		Met:  math.Abs(people) < 0.05 && math.Abs(told) < 0.05,
+	}
+}
+
+// parallelAsOne asks fifty times at once with one ticket, twice: as somebody
+// whose turn has come, and as somebody whose session is to be renewed.
+func parallelAsOne() Finding {
+	c := Defaults()
+	c.Centres, c.Edges, c.Length = 1, 4, 4*time.Minute
+	c.Total, c.Rate, c.Session, c.Demand.PerMinute = 100, 600, time.Minute, 0
+	w := New(c)
+	var admitted, renewed, later int64
+	w.in(10*time.Second, func() {
+		first := w.edges[0].core.Arrive(w.edges[0].clock.read(w.now), w.room, w.foreign())
+		tickets := w.parallelRequests(0, 50, first.Ticket)
+		w.in(2*time.Second, func() { admitted, _ = w.counted() })
+		w.in(20*time.Second, func() { tickets = w.parallelRequests(0, 50, tickets[len(tickets)-1]) })
+		w.in(22*time.Second, func() { renewed, _ = w.counted() })
+		// The second for which it was stamped first is over, the renewal is not.
+		w.in(time.Duration(wire.Life(c.Session)+6)*time.Second, func() { later, _ = w.counted() })
+	})
+	r := w.Run()
+	return Finding{
+		Seen: fmt.Sprintf("%d admitted, %d renewed, %d once the first second is over", admitted, renewed, later),
+		Met:  admitted == 1 && renewed == 1 && later == 1, Fault: r.Fault,
+	}
+}
+
+// abandoners come to a room that the people who use it fill to four fifths.
+func abandoners() Finding {
+	run := func(leavers bool) (people float64, fault string) {
+		c := Defaults()
+		c.Length, c.Total, c.Rate = 20*time.Minute, 20_000, 100_000
+		c.Demand.PerMinute = 2400
+		w := New(c)
+		w.measureFrom(10 * time.Minute)
+		if leavers {
+			w.bring(&crowd{from: 5 * time.Minute, until: c.Length, perSecond: 50, centre: -1, behave: oneLook})
+		}
+		r := w.Run()
+		return float64(w.meters.inside - w.meters.robots), r.Fault
+	}
+	without, fault := run(false)
+	with, fault2 := run(true)
+	part := with / without
+	return Finding{Seen: fmt.Sprintf("%.1f %%", 100*part), Met: part >= 0.8, Fault: fault + fault2}
+}
