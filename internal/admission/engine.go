@@ -301,7 +301,7 @@ func (e *Engine) serve(now fleet.Mono, ft fleet.Time, sure bool, r *roomState, t
 		e.prolong(now, ft, r, &d)
 		return d
 	}
-	if r.life == 0 || until < t.Until+after || !sure || (t.Home != e.home && !mutant.On(mutant.RenewForeign)) {
+	if r.life == 0 || until < t.Until+after || !(sure || e.adrift(now, r)) || (t.Home != e.home && !mutant.On(mutant.RenewForeign)) {
 		return d
 	}
 	from := t.Until
@@ -343,6 +343,13 @@ func (e *Engine) mayRenew(now fleet.Mono, r *roomState) bool {
 		return r.renewed < r.renewCeil || mutant.On(mutant.NoRenewalCeiling)
 	}
 	return !r.Cap || mutant.On(mutant.CapRenews) // isolated: the regional keeps our sessions counted until it hears of us
+}
+
+// adrift reports whether the edge renews by a clock that it is no longer sure
+// of. Cut off under partition_policy serve, it runs on its own for as long as it
+// takes; the regional frees nothing that was last seen here until it hears of us.
+func (e *Engine) adrift(now fleet.Mono, r *roomState) bool {
+	return !r.Cap && !e.link.leased(now) && e.clock.Err(now) != fleet.Unsynced
 }
 
 // decide fills in the verdict for a visitor without a session.

@@ -56,6 +56,9 @@ func (e *Engine) report(now fleet.Mono, bye bool) []wire.Report {
 			r.spent = r.admitted
 		}
 		r.giveBack(now, leased, l.retired)
+		if !leased {
+			r.sessions.fold(ft.Second() - keptAlone)
+		}
 		if r.dirty {
 			r.changedAt, r.dirty = l.seq, false
 		}
@@ -122,6 +125,11 @@ func (r *roomState) report(now fleet.Mono, seq uint64) wire.RoomReport {
 	}
 	return out
 }
+
+// keptAlone is for how many seconds after its end an edge without a lease keeps
+// a second apart: what ended before is over by every clock, and is freed as soon
+// as the edge is heard again.
+const keptAlone = 60
 
 // maxMarks bounds how many unanswered reports are told apart.
 const maxMarks = 64

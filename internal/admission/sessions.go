@@ -54,6 +54,32 @@ func (s *sessions) grow(span int64) bool {
 	return true
 }
 
+// fold counts what lies before second base as if it lay there: an edge that is
+// cut off hears no watermark, and neither its memory nor its reports may grow
+// for as long as that lasts. A ticket that was stamped may be counted for
+// longer than it was valid, and never for less long: so what was consumed stays
+// behind where it cancels what was stamped for the same second, and where it
+// would cancel more it is forgotten. The parent knows of the seconds that
+// disappear what it was told, and goes on counting that.
+func (s *sessions) fold(base int64) {
+	base = min(base, s.end-1)
+	if s.ring == nil || base <= s.base {
+		return
+	}
+	mask := int64(len(s.ring) - 1)
+	left := uint32(0)
+	for ; s.base < base; s.base++ {
+		c := &s.ring[s.base&mask]
+		if c.stamped >= c.consumed {
+			left += c.stamped - c.consumed
+		} else {
+			s.live += int64(c.consumed - c.stamped)
+		}
+		*c = sessionCount{}
+	}
+	s.ring[base&mask].stamped += left
+}
+
 // stamp counts one ticket issued with expiry second until.
 func (s *sessions) stamp(until uint32) bool {
 	c := s.at(int64(until))

@@ -174,7 +174,7 @@ func restartedEdge() Finding {
 		w.in(fill+d, func() {
 			for i := range w.visitors {
 				if v := &w.visitors[i]; v.inside {
-					left[v.ticket.ID] = true
+					left[v.pass.ticket.ID] = true
 				}
 			}
 			w.endEdge(0)

@@ -381,4 +381,4 @@ func (j *judge) whole(w *World) {
 }
 
 // alive reports whether a ticket is valid anywhere.
-func (j *judge) alive(id uint64) bool { return j.until[id] != 0 }
+func (j *judge) alive(id uint64) bool { return j.homes[id] > 0 }

@@ -24,17 +24,6 @@ func (w *World) endEdge(i int32) {
 	w.hangUp(i)
 }
 
-// hangUp breaks the connections that an edge holds open.
-func (w *World) hangUp(i int32) {
-	for k := range w.visitors {
-		if v := &w.visitors[k]; v.hold != nil && v.edge == i {
-			v.hold = nil
-			v.gen++
-			w.plan(event{at: w.now + int64(time.Second), kind: evVisit, node: int32(k), gen: v.gen})
-		}
-	}
-}
-
 // leaveEdge lets an edge end as it does when it is told to: it says goodbye.
 func (w *World) leaveEdge(i int32) {
 	n := w.edges[i]
@@ -43,7 +32,7 @@ func (w *World) leaveEdge(i int32) {
 	for _, h := range n.core.Drain(now) {
 		k := h.Data.(int32)
 		w.visitors[k].hold = nil
-		w.answer(k, h.Decision)
+		w.answer(k, &h.Decision)
 	}
 	for _, m := range n.core.Leave(now) {
 		w.send(event{kind: evReport, node: n.region, msg: &m}, w.cfg.Network.LAN, n.cutUp)
@@ -131,6 +120,21 @@ func noCookies(v *visitor) { v.robot, v.pages, v.leaves = true, 1, math.MaxInt64
 
 // oneLook is the behaviour of people who wait for their turn, enter, and leave.
 func oneLook(v *visitor) { v.robot, v.waits, v.pages, v.leaves = true, true, 1, math.MaxInt64 }
+
+// runFor lets d pass, or less where a promise is broken.
+func (w *World) runFor(d time.Duration) {
+	over := false
+	w.in(d, func() { over = true })
+	for !over && !w.judge.broken() {
+		e, ok := w.agenda.next()
+		if !ok {
+			return
+		}
+		w.now = e.at
+		w.events++
+		w.happen(&e)
+	}
+}
 
 // measureFrom begins all figures anew, d after now: what was before is how the
 // fleet came into the state that is measured.

@@ -58,6 +58,9 @@ type Aggregator struct {
 	probes    []probe    // grants sent before the aggregator knew the time
 	advanced  fleet.Mono // when the books were last moved to the present
 	watermark fleet.Time
+	alone     bool       // no edge is heard
+	together  fleet.Mono // when those are supposed to be back who fell silent together
+	gathering bool       // until then some of them are waited for
 	hold      bool  // an edge may have counted what nobody has told us
 	holdUntil int64 // Unix second after which nothing of lost edges can be valid
 

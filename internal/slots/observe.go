@@ -300,6 +300,7 @@ func (a *Aggregator) advance(now fleet.Mono) {
 		}
 	}
 	a.advanced = now
+	a.gather(now)
 	a.edges = slices.DeleteFunc(a.edges, func(e *edge) bool {
 		if e.state != left && e.state != dead {
 			return false
@@ -340,6 +341,33 @@ func (a *Aggregator) lapseAfter() time.Duration {
 // patience is how long after its start an aggregator waits for the edges of its
 // predecessor: the predecessor may have gone on leasing to them meanwhile.
 func (a *Aggregator) patience() time.Duration { return a.lapseAfter() + ownerLease }
+
+// gatherWait is how long after a silence of all, which was the regional's own,
+// the rest is waited for.
+const gatherWait = 5 * time.Second
+
+// gather notes whether edges that fell silent together are on their way back.
+// Under partition_policy serve their visitors went on from one to the other, and
+// who is counted nowhere yet was last renewed at one that has not come back.
+func (a *Aggregator) gather(now fleet.Mono) {
+	heard, silent := false, false
+	for _, e := range a.edges {
+		heard = heard || e.state == alive || e.state == joining
+		for _, acc := range e.accounts {
+			silent = silent || (e.state == dead && acc.silent)
+		}
+	}
+	switch {
+	case !heard:
+		a.alone = silent
+	case a.alone:
+		a.alone, a.together = false, now.Add(gatherWait)
+	}
+	was := a.gathering
+	if a.gathering = silent && now < a.together; was && !a.gathering {
+		a.restale()
+	}
+}
 
 // earliest returns what fleet time is at least, by a clock that may be wrong as
 // far as it knows; ok is false for one that does not know at all.
@@ -497,7 +525,9 @@ func (a *Aggregator) thawRoom(now fleet.Mono, e *edge, b *books, acc *account) {
 	acc.drop(&b.counts)
 	acc.kept += acc.phantom + acc.frozen + acc.frozenBlind
 	acc.phantom, acc.frozen, acc.frozenBlind, acc.silent = 0, 0, 0, false
-	acc.phantomUntil = max(acc.phantomUntil, a.latest(now).Second()+2+b.longest(now))
+	// Its clock ran on its own for as long as it was silent.
+	drift := fleet.Stretch(fleet.Stretch(now.Sub(e.recv))) - now.Sub(e.recv)
+	acc.phantomUntil = max(acc.phantomUntil, a.latest(now).Add(drift).Second()+2+b.longest(now))
 	for i := range b.ids.slots {
 		if ent := &b.ids.slots[i]; ent.frozen && ent.edge == e.num {
 			*ent = idEntry{id: ent.id} // still occupies its slot, means nothing

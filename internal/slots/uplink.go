@@ -158,7 +158,7 @@ func (a *Aggregator) active(b *books) int64 {
 // free returns the rights of T that neither a session nor an edge holds. It is
 // negative where more is reckoned with than is held: a debt, which drains.
 func (a *Aggregator) free(b *books) int64 {
-	if a.up.blank || a.recovering() {
+	if a.up.blank || a.recovering() || a.gathering {
 		return 0 // sessions may exist that nobody has told us of yet
 	}
 	return a.reckoned(b)

@@ -1,0 +1,88 @@
+package admission
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/wire"
+)
+
+// TestFoldedSecondsAreNeverCountedForLess: an edge that is cut off for hours goes
+// on stamping and consuming, and what it reports, now and then or only at the
+// end, never makes its parent count fewer than there are, whichever second the
+// watermark comes to afterwards. What is not folded is counted exactly.
+func TestFoldedSecondsAreNeverCountedForLess(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var s sessions
+		truth := map[int64]int64{} // stamped minus consumed
+		parent := map[uint32]wire.Expiry{}
+		last := map[int64]int64{} // truth as of the newest report
+		now := int64(10_000)
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			now += rapid.Int64Range(0, 700).Draw(t, "pause")
+			until := uint32(now + 600)
+			if !s.stamp(until) {
+				t.Fatalf("second %d cannot be counted in [%d, %d)", until, s.base, s.end)
+			}
+			truth[int64(until)]++
+			if rapid.Bool().Draw(t, "folded") {
+				s.fold(now - keptAlone)
+			}
+			if from := rapid.Int64Range(now+1, now+600).Draw(t, "from"); rapid.Bool().Draw(t, "renewal") {
+				if !s.consume(uint32(from)) {
+					t.Fatalf("second %d cannot be consumed in [%d, %d)", from, s.base, s.end)
+				}
+				truth[from]--
+			}
+			if rapid.IntRange(0, 20).Draw(t, "reported") == 0 {
+				take(parent, last, &s, truth)
+			}
+		}
+		take(parent, last, &s, truth)
+		sum := func(from int64) (counted, there int64) {
+			for b, e := range parent {
+				if int64(b) >= from {
+					counted += int64(e.Stamped) - int64(e.Consumed)
+				}
+			}
+			for b, n := range last {
+				if b >= from {
+					there += n
+				}
+			}
+			return counted, there
+		}
+		for from := range last {
+			counted, there := sum(from)
+			if counted < there {
+				t.Fatalf("from second %d on %d are counted, and there are %d", from, counted, there)
+			}
+			if from > s.base && counted != there {
+				t.Fatalf("from second %d on, after what was folded, %d are counted instead of %d", from, counted, there)
+			}
+		}
+		s.fold(now - keptAlone)
+		if n := len(s.report(nil)); n > keptAlone+601 {
+			t.Fatalf("%d seconds are reported", n)
+		}
+		s.forget(fleet.Time((now + 700) * 1000))
+		if s.live != 0 {
+			t.Fatalf("%d sessions are left over", s.live)
+		}
+	})
+}
+
+// take lets the parent merge what the edge reports: seconds that are not named
+// stay as they were, counters grow.
+func take(parent map[uint32]wire.Expiry, last map[int64]int64, s *sessions, truth map[int64]int64) {
+	for _, e := range s.report(nil) {
+		p := parent[e.Until]
+		p.Until, p.Stamped, p.Consumed = e.Until, max(p.Stamped, e.Stamped), max(p.Consumed, e.Consumed)
+		parent[e.Until] = p
+	}
+	for b, n := range truth {
+		last[b] = n
+	}
+}
