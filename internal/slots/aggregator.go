@@ -61,8 +61,8 @@ type Aggregator struct {
 	alone     bool       // no edge is heard
 	together  fleet.Mono // when those are supposed to be back who fell silent together
 	gathering bool       // until then some of them are waited for
-	hold      bool  // an edge may have counted what nobody has told us
-	holdUntil int64 // Unix second after which nothing of lost edges can be valid
+	hold      bool       // an edge may have counted what nobody has told us
+	holdUntil int64      // Unix second after which nothing of lost edges can be valid
 
 	rooms map[room.ID]*books
 	order []*books // by ID
