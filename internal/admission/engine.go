@@ -301,7 +301,7 @@ func (e *Engine) serve(now fleet.Mono, ft fleet.Time, sure bool, r *roomState, t
 		e.prolong(now, ft, r, &d)
 		return d
 	}
-	if r.life == 0 || until < t.Until+after || !(sure || e.adrift(now, r)) || (t.Home != e.home && !mutant.On(mutant.RenewForeign)) {
+	if r.life == 0 || until < t.Until+after || (!sure && !e.adrift(now, r)) || (t.Home != e.home && !mutant.On(mutant.RenewForeign)) {
 		return d
 	}
 	from := t.Until

@@ -105,7 +105,7 @@ func (r *roomState) report(now fleet.Mono, seq uint64) wire.RoomReport {
 		RateGranted: r.rate.granted, RateReturned: r.rate.returned, RateIdle: r.rate.idle(now),
 		RateOwed: r.past.owed(now),
 		Renewed:  r.renewed, RenewCeil: r.renewCeil,
-		Sessions:  r.sessions.report(nil),
+		Sessions:  r.sessions.report(),
 		FirstMove: r.firstMove,
 		Want:      r.want, ParkedN: uint64(len(r.parked)),
 		Active:   uint64(max(0, r.sessions.live)),

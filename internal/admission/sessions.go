@@ -120,7 +120,8 @@ func (s *sessions) forget(watermark fleet.Time) {
 }
 
 // report appends the counters that are not zero.
-func (s *sessions) report(out []wire.Expiry) []wire.Expiry {
+func (s *sessions) report() []wire.Expiry {
+	var out []wire.Expiry
 	mask := int64(len(s.ring) - 1)
 	for b := s.base; b < s.end; b++ {
 		if c := s.ring[b&mask]; c != (sessionCount{}) {

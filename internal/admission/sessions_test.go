@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"maps"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -64,7 +65,7 @@ func TestFoldedSecondsAreNeverCountedForLess(t *testing.T) {
 			}
 		}
 		s.fold(now - keptAlone)
-		if n := len(s.report(nil)); n > keptAlone+601 {
+		if n := len(s.report()); n > keptAlone+601 {
 			t.Fatalf("%d seconds are reported", n)
 		}
 		s.forget(fleet.Time((now + 700) * 1000))
@@ -77,12 +78,10 @@ func TestFoldedSecondsAreNeverCountedForLess(t *testing.T) {
 // take lets the parent merge what the edge reports: seconds that are not named
 // stay as they were, counters grow.
 func take(parent map[uint32]wire.Expiry, last map[int64]int64, s *sessions, truth map[int64]int64) {
-	for _, e := range s.report(nil) {
+	for _, e := range s.report() {
 		p := parent[e.Until]
 		p.Until, p.Stamped, p.Consumed = e.Until, max(p.Stamped, e.Stamped), max(p.Consumed, e.Consumed)
 		parent[e.Until] = p
 	}
-	for b, n := range truth {
-		last[b] = n
-	}
+	maps.Copy(last, truth)
 }
