@@ -322,13 +322,14 @@ func (s *Server) tellIsolation(isolated bool) {
 		policies[r.OnIsolation]++
 		letIn += st.Rooms[r.Name].LetIn
 	}
-	level, text := slog.LevelWarn, "isolated: without a lease for longer than a moment"
-	if !isolated {
-		level, text = slog.LevelInfo, "no longer isolated"
-	}
-	s.log.Log(context.Background(), level, text,
+	log := s.log.With(
 		slog.Int("rooms_hold", policies[room.IsolationHold]), slog.Int("rooms_open", policies[room.IsolationOpen]),
 		slog.Int("rooms_closed", policies[room.IsolationClosed]), slog.Uint64("let_in_without_a_right", letIn))
+	if isolated {
+		log.Warn("isolated: without a lease for longer than a moment")
+	} else {
+		log.Info("no longer isolated")
+	}
 }
 
 func (s *Server) send(reports []wire.Report) {

@@ -14,6 +14,7 @@ import (
 type metrics struct {
 	s            *Server
 	dropped      prometheus.Counter
+	regressions  prometheus.Counter
 	invalid      prometheus.Counter
 	sent         *prometheus.CounterVec
 	roomsValid   prometheus.Gauge
@@ -31,6 +32,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 	m := &metrics{
 		s:            s,
 		dropped:      prometheus.NewCounter(prometheus.CounterOpts{Name: "vestibule_global_inbox_dropped_total", Help: "Reports dropped because the inbox was full; the next ones say the same."}),
+		regressions:  prometheus.NewCounter(prometheus.CounterOpts{Name: "vestibule_global_store_regressions_total", Help: "Times that this candidate came to lead from a store that did not know of a term that was seen."}),
 		invalid:      prometheus.NewCounter(prometheus.CounterOpts{Name: "vestibule_global_reports_refused_total", Help: "Reports that could not be understood."}),
 		sent:         prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_global_grants_total", Help: "Grants to data centres, by result."}, []string{"result"}),
 		roomsValid:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "vestibule_global_rooms_file_valid", Help: "1 while the rooms file as it stands is in force, 0 while it is refused."}),
@@ -54,7 +56,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		rateHeld:     d("vestibule_room_rate_allotment", "Rights of new_users_per_minute that a data centre holds.", "room", "dc"),
 		idle:         d("vestibule_room_idle", "Rights of total_active_users that lie idle in a data centre.", "room", "dc"),
 	}
-	reg.MustRegister(m.dropped, m.invalid, m.sent, m.roomsValid, m.roomsRefused, m)
+	reg.MustRegister(m.dropped, m.regressions, m.invalid, m.sent, m.roomsValid, m.roomsRefused, m)
 	for _, result := range []string{"sent", "down", "failed"} {
 		m.sent.WithLabelValues(result)
 	}

@@ -92,6 +92,9 @@ var errClock = errors.New("the machine was asleep: its lease cannot be believed"
 
 // lead drives an allocator of its own for one term.
 func (s *Server) lead(ctx context.Context, l wire.Leading) error {
+	if l.Behind {
+		s.metrics.regressions.Inc()
+	}
 	jumps := s.Clock.Jumps()
 	alloc := slots.NewAllocator(s.Clock.Now(), slots.AllocatorConfig{
 		Term: l.Term, Centres: s.Config.DataCenters, Params: s.Params, Bootstrap: s.Config.Bootstrap,

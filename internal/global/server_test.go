@@ -88,7 +88,7 @@ func stand(t *testing.T, s *embedded.Server, name, rooms string, change func(*gl
 	srv, err := global.New(global.Options{
 		Config: cfg, Params: wire.DefaultParams(), Bus: conn, Clock: clock, Reg: reg, Log: quiet,
 		Docs:  natsbus.NewDocuments(conn, 1, node.RoomsDocument, node.KeysDocument),
-		Lease: natsbus.NewLease(conn, wire.Root, name, 1, clock.Now),
+		Lease: natsbus.NewLease(conn, wire.Root, name, 1, clock.Now).Bootstrap(cfg.Bootstrap),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -34,8 +34,12 @@ const (
 // compare-and-set and believes itself until its lease ends, counted from before
 // the write was sent; a rival takes over by compare-and-set once it has seen the
 // key unchanged for longer than a lease, counted from when it saw it. A stale
-// view only makes the compare-and-set fail. The term is a counter inside the
-// key; it grows with every takeover, from the date of the first one.
+// view only makes the compare-and-set fail. A key that is not there is waited
+// for as long: where a store was lost its leader may still believe in its lease.
+//
+// The term is a number inside the key; it grows with every takeover and is never
+// below the date, so that it exceeds those of a store that was lost or came back
+// older, also where nobody remembers them.
 type Lease struct {
 	conn     *Conn
 	name     string
@@ -44,8 +48,9 @@ type Lease struct {
 	now      func() fleet.Mono
 	log      *slog.Logger
 
-	met  bool   // somebody led while we watched
-	term uint64 // highest one met
+	fresh bool   // nobody ever led: the operator says so
+	met   bool   // somebody led while we watched
+	term  uint64 // highest one met
 }
 
 // leaseValue is what the key holds. The nonce tells after a write that timed
@@ -64,6 +69,13 @@ func NewLease(conn *Conn, name, me string, replicas int, now func() fleet.Mono) 
 		conn: conn, name: name, me: me, replicas: replicas, now: now,
 		log: conn.log.With(slog.String("lease", name)),
 	}
+}
+
+// Bootstrap tells whether the operator asserts that nobody ever led under this
+// name: then a key that is not there need not be waited for.
+func (l *Lease) Bootstrap(asserted bool) *Lease {
+	l.fresh = asserted
+	return l
 }
 
 // ErrLeaseLost says that another candidate leads, or may.
@@ -111,6 +123,9 @@ func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(cont
 	}()
 	var (
 		seen     leaseValue
+		behind   bool
+		tried    leaseValue // the newest that we wrote without hearing what became of it
+		sent     fleet.Mono // when we did
 		rev      uint64
 		patience = fleet.Stretch(fleet.Stretch(LeaseLength)) + rivalMargin
 		timer    = time.NewTimer(patience)
@@ -128,13 +143,17 @@ func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(cont
 			case !ok:
 				return errors.New("watch lease: ended by the server")
 			case e == nil: // everything there was has been told
-				// Where a lease has vanished its holder may still believe in it.
-				take = rev == 0 && !l.met && !l.conn.link.broken()
+				take = l.fresh && rev == 0 && !l.met && !l.conn.link.broken()
 			default:
 				rev, seen = e.Revision(), leaseValue{}
 				err := json.Unmarshal(e.Value(), &seen)
 				if err != nil && len(e.Value()) > 0 {
 					l.log.Error("the key holds no lease; it is taken over if it stays so", slog.Any("error", err))
+				}
+				if tried.Nonce != 0 && seen == tried && l.now() < sent.Add(fleet.Shrink(LeaseLength)) {
+					// Our write had happened: it succeeded, only its answer was lost.
+					l.lead(ctx, kv, seen, rev, sent, behind, lead)
+					return nil
 				}
 				l.met, l.term = true, max(l.term, seen.Term)
 				take = err == nil && seen.Leader == "" // given up
@@ -146,24 +165,21 @@ func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(cont
 		if !take {
 			continue
 		}
-		mine := leaseValue{Leader: l.me, Nonce: nonce(), Term: max(seen.Term, l.term, minTerm()) + 1}
-		if rev == 0 {
-			// The first term of a store is the date, so that it exceeds those of a
-			// store that was lost, also where nobody remembers them.
-			mine.Term = max(mine.Term, uint64(time.Now().Unix()))
-		}
-		sent := l.now()
+		known := max(l.term, minTerm())
+		behind = known > seen.Term
+		mine := leaseValue{Leader: l.me, Nonce: nonce(), Term: max(known+1, seen.Term+1, date())}
+		sent = l.now()
 		next, err := l.write(ctx, kv, mine, rev, LeaseLength/3)
 		switch {
 		case err == nil:
-			l.met, l.term = true, mine.Term
-			l.lead(ctx, kv, mine, next, sent, lead)
+			l.lead(ctx, kv, mine, next, sent, behind, lead)
 			return nil
 		case errors.Is(err, jetstream.ErrKeyExists):
 			return errors.New("somebody was faster") // or the watch is behind: a new one is not
 		default:
-			// It may have been written. Wait: either the watch shows it, and its
-			// age runs from there, or it was not.
+			// It may have been written. Wait: either the watch shows it, or it was
+			// not.
+			tried = mine
 			l.log.Debug("lease not taken", slog.Any("error", err))
 			timer.Reset(patience)
 		}
@@ -188,7 +204,7 @@ func (l *Lease) write(ctx context.Context, kv jetstream.KeyValue, v leaseValue, 
 
 // lead is leadership: everything in it ends when the lease does. What leads has
 // ended before the lease is given up.
-func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, sent fleet.Mono, lead func(context.Context, wire.Leading)) {
+func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, sent fleet.Mono, behind bool, lead func(context.Context, wire.Leading)) {
 	scope, end := context.WithCancel(ctx)
 	defer end()
 	until := sent.Add(fleet.Shrink(LeaseLength))
@@ -197,10 +213,14 @@ func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, v leaseValue, r
 	defer expiry.Stop()
 	extends := make(chan fleet.Mono, 1)
 	done := make(chan struct{})
+	l.met, l.term = true, v.Term
 	l.log.Info("leading", slog.Uint64("term", v.Term))
+	if behind {
+		l.log.Error("the store did not know of a term that was seen: it lost writes, or came back older")
+	}
 	go func() {
 		defer close(done)
-		lead(scope, wire.Leading{Term: wire.Term{N: v.Term, Nonce: v.Nonce}, Until: until, Extends: extends})
+		lead(scope, wire.Leading{Term: wire.Term{N: v.Term, Nonce: v.Nonce}, Until: until, Extends: extends, Behind: behind})
 	}()
 	rev, err := l.hold(ctx, kv, v, rev, until, tenure{scope, expiry, extends, done})
 	if err != nil {
@@ -292,6 +312,9 @@ func (l *Lease) giveUp(kv jetstream.KeyValue, v leaseValue, rev uint64) {
 	}
 	l.log.Info("leadership ended", slog.Uint64("term", v.Term))
 }
+
+// date returns the present in seconds, for terms.
+func date() uint64 { return uint64(max(0, time.Now().Unix())) }
 
 // nonce returns a random number that no other write has.
 func nonce() uint64 {

@@ -66,6 +66,7 @@ type candidate struct {
 	conn    *natsbus.Conn
 	ahead   atomic.Int64 // of its clock, as after a machine was frozen
 	renewed atomic.Int64
+	behind  atomic.Int64 // times that it led with a store that had forgotten
 	resign  chan struct{}
 	minTerm atomic.Uint64
 	stop    func()
@@ -73,10 +74,15 @@ type candidate struct {
 
 func stand(t *testing.T, r *throne, url, name string) *candidate {
 	t.Helper()
+	return standWith(t, r, url, name, 1)
+}
+
+func standWith(t *testing.T, r *throne, url, name string, replicas int) *candidate {
+	t.Helper()
 	c := &candidate{name: name, conn: connect(t, url, name), resign: make(chan struct{})}
 	clock := node.NewClock()
 	now := func() fleet.Mono { return clock.Now().Add(time.Duration(c.ahead.Load())) }
-	l := natsbus.NewLease(c.conn, "throne", name, 1, now)
+	l := natsbus.NewLease(c.conn, "throne", name, replicas, now)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -89,6 +95,9 @@ func stand(t *testing.T, r *throne, url, name string) *candidate {
 				t.Errorf("%s leads without a nonce", name)
 			}
 			r.enter(name, lead.Term.N)
+			if lead.Behind {
+				c.behind.Add(1)
+			}
 			defer r.leave(name)
 			until := lead.Until
 			for {

@@ -62,7 +62,7 @@ func (p *Promises) Open(ctx context.Context, term wire.Term) (wire.Durable, erro
 			}
 		}
 		if p.val.Owner.N > term.N {
-			return wire.Durable{}, wire.ErrFenced
+			return wire.Durable{}, &wire.FencedError{Term: p.val.Owner.N}
 		}
 		// The read may have been stale: only this write decides, and it makes
 		// every older owner's next write fail.

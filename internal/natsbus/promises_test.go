@@ -43,8 +43,9 @@ func TestPromisesReachTheSuccessor(t *testing.T) {
 	if err := old.Put(within(t), durable(4)); !errors.Is(err, wire.ErrFenced) {
 		t.Errorf("the predecessor writes: %v, want %v", err, wire.ErrFenced)
 	}
-	if _, err := old.Open(within(t), wire.Term{N: 1, Nonce: 11}); !errors.Is(err, wire.ErrFenced) {
-		t.Errorf("the predecessor opens: %v, want %v", err, wire.ErrFenced)
+	_, err = old.Open(within(t), wire.Term{N: 1, Nonce: 11})
+	if by, ok := errors.AsType[*wire.FencedError](err); !ok || !errors.Is(err, wire.ErrFenced) || by.Term != 2 {
+		t.Errorf("the predecessor opens: %v, want %v by term 2", err, wire.ErrFenced)
 	}
 	other := natsbus.NewPromises(connect(t, s.URL(), "other"), "nairobi", 1)
 	if d, err := other.Open(within(t), wire.Term{N: 1, Nonce: 33}); err != nil || d.Version != 0 {

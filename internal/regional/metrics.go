@@ -16,10 +16,13 @@ import (
 type metrics struct {
 	s       *Server
 	dropped prometheus.Counter
-	invalid *prometheus.CounterVec
-	sent    *prometheus.CounterVec
-	sync    prometheus.Histogram
-	heard   atomic.Int64 // reading of the clock at the newest grant
+
+	regressions prometheus.Counter
+	surprises   prometheus.Counter
+	invalid     *prometheus.CounterVec
+	sent        *prometheus.CounterVec
+	sync        prometheus.Histogram
+	heard       atomic.Int64 // reading of the clock at the newest grant
 
 	leading, term, syncAge, lag, edges                                        *prometheus.Desc
 	held, rateHeld, free, rateFree, active, presumed, credit, waiting, parked *prometheus.Desc
@@ -33,6 +36,12 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 	m := &metrics{
 		s:       s,
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{Name: "vestibule_regional_inbox_dropped_total", Help: "Messages dropped because the inbox was full; the next ones say the same."}),
+		regressions: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "vestibule_regional_store_regressions_total", Help: "Times that this regional came to lead from a store that did not know of a term that was seen.",
+		}),
+		surprises: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "vestibule_regional_unknown_edges_total", Help: "Edges that came with sessions or rights that nothing stored tells of.",
+		}),
 		invalid: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_regional_messages_refused_total", Help: "Messages that could not be understood."}, []string{"message"}),
 		sent:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_regional_messages_total", Help: "Grants to edges and reports to global, by result."}, []string{"message", "result"}),
 		sync: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -56,7 +65,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		keep:     d("vestibule_regional_allotment_target", "Idle rights of total_active_users that global wants kept here.", "room"),
 		copied:   d("vestibule_regional_copied_tickets_total", "Tickets seen living in two places; they are counted twice.", "room"),
 	}
-	reg.MustRegister(m.dropped, m.invalid, m.sent, m.sync, m)
+	reg.MustRegister(m.dropped, m.regressions, m.surprises, m.invalid, m.sent, m.sync, m)
 	for _, what := range []string{"report", "grant"} {
 		m.invalid.WithLabelValues(what)
 		for _, result := range []string{"sent", "down", "failed"} {

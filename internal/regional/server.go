@@ -103,13 +103,19 @@ var errClock = errors.New("the machine was asleep: its lease cannot be believed"
 
 // lead drives an aggregator of its own for one term.
 func (s *Server) lead(ctx context.Context, l wire.Leading) error {
+	if l.Behind {
+		s.metrics.regressions.Inc()
+	}
 	jumps := s.Clock.Jumps()
 	stored, err := s.Promises.Open(ctx, l.Term)
 	if err != nil {
-		if errors.Is(err, wire.ErrFenced) {
-			s.minTerm.Add(1)
+		if by, ok := errors.AsType[*wire.FencedError](err); ok {
+			s.minTerm.Store(max(by.Term, s.minTerm.Load())) // the leases are behind the promises
 		}
 		return fmt.Errorf("open promises: %w", err)
+	}
+	if stored.Version == 0 && !s.Config.Bootstrap {
+		s.log.Warn("nothing is stored of this data centre: nobody is let in until every session that may exist has ended")
 	}
 	agg := slots.NewAggregator(s.Clock.Now(), slots.AggregatorConfig{
 		DC: s.Config.DataCenter, Term: l.Term, Params: s.Params, Bootstrap: s.Config.Bootstrap,
@@ -205,7 +211,13 @@ func (s *Server) step(agg *slots.Aggregator, m message) {
 	defer s.mu.Unlock()
 	now := s.Clock.Now()
 	if m.report != nil {
+		before, _ := agg.Surprises()
 		agg.Observe(now, *m.report)
+		if n, edge := agg.Surprises(); n != before {
+			s.metrics.surprises.Inc()
+			s.log.Error("an edge came with sessions or rights that nothing stored tells of: the store lost writes, or the edge was declared lost and was alive",
+				slog.String("edge", edge))
+		}
 		return
 	}
 	agg.Apply(now, *m.grant)

@@ -15,11 +15,13 @@ import (
 	"go.uber.org/goleak"
 
 	"vestibule/internal/edge"
+	"vestibule/internal/fleet"
 	"vestibule/internal/global"
 	"vestibule/internal/natsbus"
 	"vestibule/internal/natsbus/embedded"
 	"vestibule/internal/node"
 	"vestibule/internal/regional"
+	"vestibule/internal/room"
 	"vestibule/internal/wire"
 )
 
@@ -91,7 +93,7 @@ func (s *site) global() (stop func()) {
 	g, err := global.New(global.Options{
 		Config: cfg, Params: wire.DefaultParams(), Bus: conn, Clock: clock, Reg: prometheus.NewRegistry(), Log: quiet,
 		Docs:  natsbus.NewDocuments(conn, 1, node.RoomsDocument, node.KeysDocument),
-		Lease: natsbus.NewLease(conn, wire.Root, cfg.Name, 1, clock.Now),
+		Lease: natsbus.NewLease(conn, wire.Root, cfg.Name, 1, clock.Now).Bootstrap(cfg.Bootstrap),
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -118,7 +120,7 @@ func (s *site) regional(name string) *candidate {
 	r, err := regional.New(regional.Options{
 		Config: cfg, Params: wire.DefaultParams(), Edges: conn, Global: conn, Clock: clock, Reg: reg, Log: quiet,
 		Docs:     natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument),
-		Lease:    natsbus.NewLease(conn, "regional.dublin", name, 1, clock.Now),
+		Lease:    natsbus.NewLease(conn, "regional.dublin", name, 1, clock.Now).Bootstrap(cfg.Bootstrap),
 		Promises: natsbus.NewPromises(conn, "dublin", 1),
 	})
 	if err != nil {
@@ -249,4 +251,56 @@ func TestNonsenseIsRefused(t *testing.T) {
 	if !r.leads() {
 		t.Error("it no longer leads")
 	}
+}
+
+// The leases come back older than the promises, and the promises older than the
+// edges: terms go up all the same, and both are told.
+func TestAStoreThatCameBackOlderIsTold(t *testing.T) {
+	s := newSite(t)
+	const ahead = 1 << 40
+	conn := s.connect("before")
+	if _, err := natsbus.NewPromises(conn, "dublin", 1).Open(t.Context(), wire.Term{N: ahead, Nonce: 1}); err != nil {
+		t.Fatal(err)
+	}
+	r := s.regional("one")
+	eventually(t, "it leads above the term of the promises", func() bool { return r.Status().Region.Term.N > ahead })
+	if n := r.counter("vestibule_regional_store_regressions_total"); n != 1 {
+		t.Errorf("%v regressions told, want 1", n)
+	}
+	// An edge that no roster tells of, with a session.
+	now := fleet.TimeOf(time.Now())
+	m := wire.Report{
+		From: "edge-9", Inc: 9, Tenure: 1, Seq: 1, Parts: 1, AsOf: now, Join: true,
+		Rooms: []wire.RoomReport{{
+			Room: room.IDOf("a"), Granted: 1, Spent: 1, FirstMove: 1,
+			Sessions: []wire.Expiry{{Until: uint32(now.Second()) + 60, Stamped: 1}},
+		}},
+	}
+	eventually(t, "the unknown edge is told", func() bool {
+		m.Seen = r.Status().Region.Term
+		m.Seq++
+		data, err := wire.EncodeReport(&m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Publish(wire.ReportSubject("dublin", "edge-9"), data); err != nil {
+			t.Fatal(err)
+		}
+		return r.counter("vestibule_regional_unknown_edges_total") == 1
+	})
+}
+
+func (c *candidate) counter(name string) (sum float64) {
+	families, err := c.reg.Gather()
+	if err != nil {
+		return -1
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			for _, m := range f.Metric {
+				sum += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
 }

@@ -70,6 +70,9 @@ type Aggregator struct {
 	durable wire.Durable
 	saved   uint64 // newest version known to be stored
 
+	surprises uint64 // edges that came with what nothing stored tells of
+	surprise  string // the last of them
+
 	due fleet.Mono // of the next Grants
 }
 

@@ -33,6 +33,7 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 			return
 		}
 		if e == nil {
+			a.surprised(&m)
 			e = a.newEdge(m.From, m.Inc)
 		}
 		a.adopt(now, e, m)

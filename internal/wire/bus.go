@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"vestibule/internal/fleet"
 )
@@ -40,6 +41,7 @@ type Leading struct {
 	Term    Term
 	Until   fleet.Mono        // certain until then, by the own clock
 	Extends <-chan fleet.Mono // every extension of Until; a newer one replaces one not taken yet
+	Behind  bool              // the store did not know of a term that was seen: it lost writes
 }
 
 // ErrChanged says that a document was changed by somebody else since it was
@@ -49,12 +51,20 @@ var ErrChanged = errors.New("document changed meanwhile")
 // ErrFenced says that what is asked for belongs to a newer term.
 var ErrFenced = errors.New("a newer term has taken over")
 
+// FencedError is [ErrFenced] with the term that has taken over.
+type FencedError struct{ Term uint64 }
+
+func (e *FencedError) Error() string { return fmt.Sprintf("%v: term %d", ErrFenced, e.Term) }
+
+// Is makes it ErrFenced for errors.Is.
+func (e *FencedError) Is(target error) bool { return target == ErrFenced }
+
 // PromiseStore is where a data centre keeps its promises across its
 // aggregators. Its methods are used by one goroutine at a time.
 type PromiseStore interface {
 	// Open makes the promises those of term, which fences every older term from
 	// that moment, and returns them as the predecessor left them. It returns
-	// ErrFenced if a newer term has them.
+	// a FencedError if a newer term has them.
 	Open(ctx context.Context, term Term) (Durable, error)
 
 	// Put stores d; when it returns nil, d is stored. It returns ErrFenced when

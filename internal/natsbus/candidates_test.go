@@ -1,0 +1,333 @@
+package natsbus_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"vestibule/internal/natsbus"
+)
+
+// court is three candidates, each with a network path of its own.
+type court struct {
+	*throne
+	all   map[string]*candidate
+	paths map[string]*link
+}
+
+func newCourt(t *testing.T, replicas int, urls ...string) *court {
+	t.Helper()
+	c := &court{throne: &throne{t: t}, all: map[string]*candidate{}, paths: map[string]*link{}}
+	for i, name := range []string{"a", "b", "c"} {
+		c.paths[name] = newLink(t, urls[i%len(urls)])
+		c.all[name] = standWith(t, c.throne, c.paths[name].url(), name, replicas)
+	}
+	eventually(t, "somebody leads", func() bool { return c.now() != "" })
+	return c
+}
+
+// another waits until somebody else than name leads, and renews.
+func (c *court) another(name string) string {
+	c.t.Helper()
+	next := ""
+	eventually(c.t, "another than "+name+" leads", func() bool { next = c.now(); return next != "" && next != name })
+	c.all[next].renews(c.t, 1)
+	return next
+}
+
+// quiet waits for longer than a lease, in which nobody else may come to lead.
+func (c *court) quiet(leader string) {
+	c.t.Helper()
+	n := c.count()
+	c.all[leader].renews(c.t, 4)
+	if c.count() != n || c.now() != leader {
+		c.t.Errorf("%s led, and then %v", leader, c.reigns[n:])
+	}
+}
+
+// bucket is the store as an operator reaches it.
+func (s *site) bucket(name string) (jetstream.JetStream, jetstream.KeyValue) {
+	s.t.Helper()
+	nc, err := nats.Connect(s.URL())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	kv, err := js.KeyValue(within(s.t), name)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return js, kv
+}
+
+// A lock with one backup is easy. With more they wake up together when the
+// leader is silent, one of them may take what the other has just taken, and the
+// leader may come back in the middle of it. Round after round the leader stands
+// still beyond its lease, wakes up, and stands again behind the others.
+func TestThreeCandidatesAndALeaderThatComesAndGoes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	c := newCourt(t, 1, s.URL())
+	for range 3 {
+		leader := c.now()
+		path := c.paths[leader]
+		path.up.hold()
+		path.down.hold()
+		next := c.another(leader)
+		path.up.free()
+		path.down.free()
+		c.quiet(next)
+	}
+	if n := c.count(); n != 4 {
+		t.Errorf("4 reigns expected, had %v", c.reigns)
+	}
+	for name, one := range c.all {
+		if one.behind.Load() != 0 {
+			t.Errorf("%s takes the store for one that has forgotten", name)
+		}
+	}
+}
+
+// A leader that dies, again and again, until the last candidate leads.
+func TestTheLastOfThreeLeads(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	c := newCourt(t, 1, s.URL())
+	for range 2 {
+		leader := c.now()
+		c.paths[leader].up.hold() // dead, not stopped: nothing is given up
+		c.paths[leader].cut()
+		c.all[leader].conn.Close()
+		c.another(leader)
+	}
+	c.quiet(c.now())
+}
+
+// A candidate that sees an old key finds the leader silent and is wrong: its
+// compare-and-set fails.
+func TestAStaleViewTakesNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	c := newCourt(t, 1, s.URL())
+	leader := c.now()
+	for name, path := range c.paths {
+		if name != leader {
+			path.down.hold() // what it does arrives; what it sees is of before
+		}
+	}
+	c.quiet(leader)
+	for _, path := range c.paths {
+		path.down.free()
+	}
+	c.quiet(leader)
+}
+
+// The write that takes a lease happens and its answer is lost: the candidate
+// finds its nonce in the key, and leads by that write instead of another.
+func TestALeaseThatWasTakenWithoutAnAnswerIsLedBy(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	r := &throne{t: t}
+	first := newLink(t, s.URL())
+	a := stand(t, r, first.url(), "a")
+	r.leads("a")
+	path := newLink(t, s.URL())
+	b := stand(t, r, path.url(), "b")
+	eventually(t, "b is connected", b.conn.Connected)
+	a.renews(t, 2) // b watches
+	_, kv := s.bucket("vestibule_leases")
+	holder := func() (v struct {
+		Leader string
+		Term   uint64
+	}) {
+		e, err := kv.Get(within(t), "throne")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(e.Value(), &v); err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	first.up.hold()
+	path.down.hold()
+	eventually(t, "b has taken the lease", func() bool { return holder().Leader == "b" })
+	taken := holder().Term
+	timer := time.NewTimer(natsbus.LeaseLength / 2) // b waits for its answer for a third
+	<-timer.C
+	path.down.free()
+	r.leads("b")
+	if r.term != taken {
+		t.Errorf("b leads by term %d; it had taken the lease by term %d", r.term, taken)
+	}
+	b.renews(t, 2)
+	first.up.free()
+}
+
+// Whatever becomes of the store, no two lead at a time, terms grow, and who leads
+// next knows that the store has forgotten. All three lose sight of it.
+func TestTermsGrowOverAStoreThatForgets(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(t *testing.T, s *site, old []byte){
+		"the key is deleted": func(t *testing.T, s *site, _ []byte) {
+			_, kv := s.bucket("vestibule_leases")
+			if err := kv.Delete(within(t), "throne"); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"the stream is purged": func(t *testing.T, s *site, _ []byte) {
+			js, _ := s.bucket("vestibule_leases")
+			stream, err := js.Stream(within(t), "KV_vestibule_leases")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := stream.Purge(within(t)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"the bucket is deleted": func(t *testing.T, s *site, _ []byte) {
+			js, _ := s.bucket("vestibule_leases")
+			if err := js.DeleteKeyValue(within(t), "vestibule_leases"); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"an older version comes back": func(t *testing.T, s *site, old []byte) {
+			js, _ := s.bucket("vestibule_leases")
+			if err := js.DeleteKeyValue(within(t), "vestibule_leases"); err != nil {
+				t.Fatal(err)
+			}
+			kv, err := js.CreateOrUpdateKeyValue(within(t), jetstream.KeyValueConfig{Bucket: "vestibule_leases", History: 1, Storage: jetstream.FileStorage})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := kv.Put(within(t), "throne", old); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			c := newCourt(t, 1, s.URL())
+			_, kv := s.bucket("vestibule_leases")
+			e, err := kv.Get(within(t), "throne")
+			if err != nil {
+				t.Fatal(err)
+			}
+			leader := c.now()
+			c.all[leader].resign <- struct{}{} // so that what was read is of an older term
+			eventually(t, "somebody leads again", func() bool { return c.count() == 2 && c.now() != "" })
+			c.all[c.now()].renews(t, 1)
+			spoil(t, s, e.Value())
+			eventually(t, "somebody leads after all", func() bool { return c.count() > 2 && c.now() != "" })
+			c.quiet(c.now())
+			n := int64(0)
+			for _, one := range c.all {
+				n += one.behind.Load()
+			}
+			if n == 0 {
+				t.Error("nobody noticed")
+			}
+		})
+	}
+}
+
+// Who stands for the first time, while the store has lost its memory and the
+// leader does not know yet, waits all the same.
+func TestANewcomerWaitsForALeaderThatTheStoreHasForgotten(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	path := newLink(t, s.URL())
+	r := &throne{t: t}
+	a := stand(t, r, path.url(), "a")
+	r.leads("a")
+	a.renews(t, 1)
+	path.up.hold() // it hears of nothing; its lease goes on
+	js, _ := s.bucket("vestibule_leases")
+	if err := js.DeleteKeyValue(within(t), "vestibule_leases"); err != nil {
+		t.Fatal(err)
+	}
+	stand(t, r, s.URL(), "b") // the throne sees to it that a has stepped down
+	r.leads("b")
+	path.up.free()
+}
+
+// cluster starts three servers that keep JetStream together.
+func cluster(t *testing.T) []*server.Server {
+	t.Helper()
+	var all []*server.Server
+	var addrs []string
+	for range 3 {
+		addrs = append(addrs, freeAddr(t))
+	}
+	routes := "nats://" + strings.Join(addrs, ",nats://")
+	for i, addr := range addrs {
+		_, port, err := net.SplitHostPort(addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := strconv.Atoi(port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := server.NewServer(&server.Options{
+			ServerName: fmt.Sprint("s", i), Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
+			JetStream: true, StoreDir: t.TempDir(), SyncAlways: true,
+			Cluster: server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: n}, Routes: server.RoutesFromStr(routes),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Start()
+		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+		all = append(all, s)
+	}
+	eventually(t, "the servers have a leader", func() bool {
+		for _, s := range all {
+			if s.JetStreamIsLeader() {
+				return len(s.JetStreamClusterPeers()) == 3
+			}
+		}
+		return false
+	})
+	return all
+}
+
+// Three candidates at three servers that keep the store together: one server
+// dies, the one of the leader or another, and the store with it where that one led
+// it. Somebody goes on to lead, and only one.
+func TestLeadershipOutlivesOneServerOfThree(t *testing.T) {
+	t.Parallel()
+	servers := cluster(t)
+	c := newCourt(t, 3, servers[0].ClientURL(), servers[1].ClientURL(), servers[2].ClientURL())
+	leader := c.now()
+	c.all[leader].renews(t, 2)
+	servers[leader[0]-'a'].Shutdown()
+	eventually(t, "someone renews a lease at the servers that are left", func() bool {
+		leader = c.now()
+		if leader == "" {
+			return false
+		}
+		from := c.all[leader].renewed.Load()
+		for c.now() == leader {
+			if c.all[leader].renewed.Load() >= from+3 {
+				return true
+			}
+			time.Sleep(2 * time.Millisecond)
+		}
+		return false
+	})
+	c.quiet(leader)
+}

@@ -1,0 +1,29 @@
+package slots
+
+import "vestibule/internal/wire"
+
+// surprised notes an edge whose incarnation nobody knows, and that all the same
+// holds rights or sessions that may still be valid. The roster tells of every
+// edge before its first lease: so either the store has lost what was stored, or the
+// edge was declared lost and was alive. Whatever it holds was counted nowhere
+// until now.
+func (a *Aggregator) surprised(m *wire.Report) {
+	past := max(asOf(m), a.watermark)
+	for i := range m.Rooms {
+		r := &m.Rooms[i]
+		// A report that was under way for long tells of rights that are gone.
+		held := r.Granted > r.Spent+r.Returned && past == asOf(m)
+		for _, s := range r.Sessions {
+			held = held || (s.Stamped > s.Consumed && int64(s.Until)*1000 > int64(past))
+		}
+		if held {
+			a.surprises++
+			a.surprise = m.From
+			return
+		}
+	}
+}
+
+// Surprises returns how many edges came with sessions or rights that nothing
+// stored tells of, and the last of them. The shell is to raise an alarm.
+func (a *Aggregator) Surprises() (n uint64, edge string) { return a.surprises, a.surprise }
