@@ -151,7 +151,8 @@ func TestALeaseThatWasTakenWithoutAnAnswerIsLedBy(t *testing.T) {
 	holder := func() (v struct {
 		Leader string
 		Term   uint64
-	}) {
+	},
+	) {
 		e, err := kv.Get(within(t), "throne")
 		if err != nil {
 			t.Fatal(err)
