@@ -38,7 +38,6 @@ const (
 	NoJudgeMargin
 	NegativesDropped
 	DoublesWithoutBase
-	DoublesOfFreed
 
 	// Rule 5: silence is never emptiness.
 	NoHold
@@ -114,9 +113,8 @@ var list = [count]Mutant{
 	NoJudgeMargin:        {Name: "no-judge-margin", Rule: 4, Says: "an edge that nobody waits for judges sessions by its clock as it stands"},
 	NegativesDropped:     {Name: "negatives-dropped", Rule: 4, Says: "a second that counts less than none is clamped when it is freed"},
 	DoublesWithoutBase:   {Name: "doubles-without-base", Rule: 4, Says: "what led up to the first stamping known is cancelled as a double"},
-	DoublesOfFreed:       {Name: "doubles-of-freed", Rule: 4, Says: "a double is cancelled although what it consumed is freed"},
 
-	NoHold:            {Name: "no-hold", Rule: 5, Says: "edges that a new aggregator awaits hold up no ageing"},
+	NoHold:            {Name: "no-hold", Rule: 5, Says: "edges that a new aggregator awaits hold up nothing"},
 	NoFreeze:          {Name: "no-freeze", Rule: 5, Says: "under serve the sessions of a silent edge age"},
 	IsolationIsDeath:  {Name: "isolation-is-death", Rule: 5, Says: "silence of all starts the clock of lost_after"},
 	LateWordOfTheDead: {Name: "late-word-of-the-dead", Rule: 5, Says: "what was presumed of a process that ended is forgotten when it is given up"},
@@ -140,7 +138,7 @@ var list = [count]Mutant{
 	NoRosterOnRevival:    {Name: "no-roster-on-revival", Rule: 8, Says: "an edge that comes back stays dead on the roster"},
 	TenureIgnored:        {Name: "tenure-ignored", Rule: 8, Says: "an edge acts on grants of a tenure that is over"},
 	ZombieHeard:          {Name: "zombie-heard", Rule: 8, Says: "global hears aggregators that were replaced"},
-	VoidAgain:            {Name: "void-again", Rule: 8, Says: "a late doubled message voids books a second time"},
+	VoidAgain:            {Name: "void-again", Rule: 8, Says: "every grant of a newer generation voids the books again"},
 
 	FreeIsLimit:         {Name: "free-is-limit", Rule: 9, Says: "a new coordinator takes for free whatever it does not know to be lent"},
 	AdoptWithoutPromise: {Name: "adopt-without-promise", Rule: 9, Says: "a coordinator adopts books that another one may still raise"},

@@ -137,7 +137,7 @@ func (t *sessionIDs) take(c *counts, m wire.Move, edge uint16, limit int) (copie
 		return false
 	case (m.From == e.prev && near(m.Until, e.until)) || (m.From != 0 && near(m.From, e.until)):
 		if m.From != 0 {
-			if int64(m.From) < c.freed && !mutant.On(mutant.DoublesOfFreed) {
+			if int64(m.From) < c.freed {
 				break // what it consumed is gone, so there is nothing to give back
 			}
 			c.add(int64(m.From), 1)

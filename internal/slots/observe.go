@@ -277,13 +277,13 @@ func (a *Aggregator) advance(now fleet.Mono) {
 	for _, e := range a.edges {
 		switch e.state {
 		case awaiting:
-			a.hold = true
+			a.hold = !mutant.On(mutant.NoHold)
 			if synced && now.Sub(e.recv) > a.patience() {
 				e.state, e.lostAt = lost, now
 				a.holdUntil = max(a.holdUntil, a.lastBreath(now, a.latest(now)))
 			}
 		case lost:
-			a.hold = true
+			a.hold = !mutant.On(mutant.NoHold)
 			if synced && ft.Add(-fleet.Guard).Second() > a.holdUntil && now.Sub(e.lostAt) > fleet.Stretch(fleet.Stretch(wire.RateWindow)) {
 				e.state = left // whatever it counted has expired
 			}
@@ -314,7 +314,7 @@ func (a *Aggregator) advance(now fleet.Mono) {
 		a.strike(e)
 		return true
 	})
-	if (!a.hold || mutant.On(mutant.NoHold)) && wm > a.watermark && wm != math.MaxInt64 {
+	if !a.hold && wm > a.watermark && wm != math.MaxInt64 {
 		a.watermark = wm
 		for _, b := range a.order {
 			before := b.counts.sum
@@ -425,7 +425,7 @@ const (
 
 // recovering reports whether edges of a predecessor are still awaited.
 func (a *Aggregator) recovering() bool {
-	return slices.ContainsFunc(a.edges, func(e *edge) bool { return e.state == awaiting || e.state == lost })
+	return !mutant.On(mutant.NoHold) && slices.ContainsFunc(a.edges, func(e *edge) bool { return e.state == awaiting || e.state == lost })
 }
 
 // lastBreath returns the last expiry second of a ticket that somebody silent

@@ -357,14 +357,16 @@ func (a *Aggregator) askEdges(now fleet.Mono) bool {
 
 func (a *Aggregator) applyRoom(now fleet.Mono, g *wire.RoomGrant) {
 	b := a.books(g.Room)
-	if g.Gen < b.gen && !mutant.On(mutant.VoidAgain) {
+	if g.Gen < b.gen {
 		return // of books that were voided since
 	}
-	if g.Gen != b.gen {
+	if g.Gen > b.gen {
 		// Global has given our rights to others, long after it had last heard
 		// of us. Sessions that still exist are more than we hold now; nothing
 		// is granted until they have gone.
-		b.gen, b.declared = g.Gen, false
+		if b.declared = false; !mutant.On(mutant.VoidAgain) {
+			b.gen = g.Gen
+		}
 		b.granted, b.returned, b.rateGranted, b.rateReturned = 0, 0, 0, 0
 		b.dirty = true
 	}

@@ -1,0 +1,454 @@
+package slots_test
+
+import (
+	"bufio"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+// The ten rules of the hard limit (docs/ARCHITECTURE.md), told as stories in the
+// language of the scripts. What nodes say to each other is not written down
+// here: a story ends well if the judge has found no promise broken. Each of them
+// ends badly without its rule; `make mutants` takes the rules out one by one and
+// sees to that.
+
+// tale plays a story. After every step the judge has to be content.
+func tale(t *testing.T, text string) {
+	t.Helper()
+	s := &script{}
+	lines := bufio.NewScanner(strings.NewReader(text))
+	for n := 1; lines.Scan(); n++ {
+		line, _, _ := strings.Cut(lines.Text(), "#")
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		cmd, args, err := datadriven.ParseLine(line)
+		if err != nil {
+			t.Fatalf("line %d: %v", n, err)
+		}
+		s.do(t, &datadriven.TestData{Cmd: cmd, CmdArgs: args})
+		if s.w.broken != "" {
+			t.Fatalf("line %d (%s): broken: %s", n, line, s.w.broken)
+		}
+	}
+}
+
+// tales plays stories that have nothing to do with each other.
+func tales(t *testing.T, all map[string]string) {
+	for name, text := range all {
+		t.Run(name, func(t *testing.T) { tale(t, text) })
+	}
+}
+
+// An edge admits only with a right in hand, under a valid lease, charging it in
+// the same step.
+func TestRule1ARightInHandUnderALeaseInOneStep(t *testing.T) {
+	tales(t, map[string]string{
+		"more visitors than slots": `
+			fleet total=10 rate=60 edges=2
+			advance 2s
+			arrive d1 n=12
+			arrive d2 n=12
+			advance 5s`,
+		"more visitors than R": `
+			fleet total=50 rate=6 edges=2
+			advance 2s
+			arrive d1 n=12
+			arrive d2 n=12
+			advance 5s`,
+		"R in every window": `
+			fleet total=50 rate=6 session=20s edges=2
+			advance 2s
+			arrive d1 n=12
+			advance 70s
+			advance 70s`,
+		"a lease that has ended": `
+			fleet total=10 rate=60 edges=2 policy=cap
+			advance 2s
+			arrive d1 bob
+			advance 2s
+			cut d1
+			advance 4s # the rights of d1 are presumed spent, and those of R come back in time
+			arrive d1 ann
+			advance 70s`,
+		"an answer that was long under way": `
+			fleet total=10 rate=60 edges=2 policy=cap
+			advance 2s
+			arrive d1 bob
+			advance 2s
+			catch d1 down
+			advance 1100ms
+			cut d1 up
+			advance 1700ms
+			deliver d1 down
+			advance 2700ms # by the report that was answered, the lease has ended long ago
+			arrive d1 ann
+			advance 70s`,
+	})
+}
+
+// What an edge has not reported is limited in advance.
+func TestRule2UnreportedRenewalsAreBounded(t *testing.T) {
+	tale(t, `
+		fleet total=40 rate=600 session=10s edges=2 policy=cap
+		advance 2s
+		arrive d1 n=20
+		advance 3s clicking=3s
+		cut d1 up
+		advance 2500ms clicking=300ms # everybody inside asks to be renewed
+		advance 20s`)
+}
+
+// When an edge's lease lapses, what it may have done counts until it would have
+// expired, or until its final report replaces the guess by the truth.
+func TestRule3PresumedSpent(t *testing.T) {
+	tales(t, map[string]string{
+		"a slot given away without a word": `
+			fleet total=20 rate=120 edges=2 policy=cap
+			advance 2s
+			arrive d1 n=6
+			advance 2s clicking=10s
+			cut d1 up
+			arrive d1 ann
+			advance 4s
+			arrive d2 n=20
+			advance 5s`,
+		"rights of R": `
+			fleet total=60 rate=60 edges=2 policy=cap
+			advance 2s
+			arrive d1 n=4
+			advance 2s
+			crash d1
+			advance 4s
+			arrive d2 n=80
+			advance 5s`,
+		"what was presumed outlives the aggregator": `
+			fleet total=10 rate=60 session=30s edges=2 policy=cap
+			advance 2s
+			arrive d1 n=4
+			advance 1s
+			cut d1 up
+			arrive d1 ann
+			crash d1
+			advance 5s
+			start dublin
+			advance 2s
+			arrive d2 n=10
+			advance 5s`,
+		"a final word that comes late": `
+			fleet total=10 rate=60 session=5s edges=2
+			advance 2s
+			arrive d1 n=4
+			advance 3s clicking=1s
+			cut d1 down
+			advance 4s # its tenure is over
+			catch d1 up
+			advance 1s
+			deliver d1 up later=10s
+			cut d1 up
+			advance 30s`,
+	})
+}
+
+// A second is freed only when every live edge has reported past the moment at
+// which its own clock would still accept tickets of it.
+func TestRule4NothingIsFreedByAClockAlone(t *testing.T) {
+	tales(t, map[string]string{
+		"renewed at the last moment, and not reported": `
+			fleet total=4 rate=60 session=10s policy=cap
+			advance 2s
+			arrive d1 ann # until the 14th second
+			advance 10500ms
+			catch d1 up
+			advance 1s
+			click ann
+			advance 1800ms`,
+		"more renewed away than stamped": `
+			fleet total=20 rate=120 edges=2
+			advance 2s
+			arrive d1 n=6
+			arrive d2 n=2
+			advance 20s clicking=5s
+			cut d1
+			advance 2m
+			arrive d2 n=20
+			advance 3s
+			mend d1
+			advance 1s
+			crash d1
+			advance 10s
+			start d1
+			advance 82s`,
+	})
+}
+
+// Silence is never read as emptiness.
+func TestRule5SilenceIsNotEmptiness(t *testing.T) {
+	tales(t, map[string]string{
+		"under serve an edge goes on": `
+			fleet total=20 rate=120 session=20s edges=2
+			advance 2s
+			arrive d1 n=6
+			advance 5s clicking=2s
+			cut d1
+			advance 2m
+			arrive d2 n=20
+			advance 5s`,
+		"silence of all is the aggregator's own isolation": `
+			fleet total=10 rate=60 session=10s edges=2 lost_after=30s
+			advance 2s
+			arrive d1 n=3
+			arrive d2 n=3
+			advance 3s clicking=2s
+			cut d1
+			cut d2
+			advance 70s`,
+		"silence of all is global's own isolation": `
+			fleet total=10 rate=60 session=10s lost_after=65s
+			advance 2s
+			arrive d1 n=3
+			advance 3s clicking=2s
+			cut dublin
+			advance 90s`,
+		"edges of a predecessor": `
+			fleet total=20 rate=120 edges=2 policy=cap
+			advance 2s
+			arrive d1 n=5
+			arrive d2 n=3
+			advance 5s clicking=10s
+			catch d2 up
+			start dublin
+			advance 1s
+			arrive d1 n=20
+			advance 1s
+			deliver d2 up
+			advance 2s`,
+		"edges that nobody knows any more": `
+			fleet total=10 rate=120 session=30s edges=2 policy=cap
+			advance 2s
+			arrive d1 n=3
+			arrive d2 n=3
+			advance 2s clicking=5s
+			crash d2
+			start dublin blank
+			advance 2s
+			arrive d1 n=10
+			advance 5s`,
+		"a process that has ended": `
+			fleet total=10 rate=60 session=30s edges=2
+			advance 2s
+			arrive d1 n=4
+			advance 1s
+			crash d1
+			advance 5s
+			start d1
+			advance 2s
+			arrive d2 n=10
+			advance 5s`,
+	})
+}
+
+// Under cap nobody goes on without a lease, and global reclaims only when what a
+// silent data centre holds must have expired.
+func TestRule6Cap(t *testing.T) {
+	tales(t, map[string]string{
+		"an isolated edge renews nothing": `
+			fleet total=10 rate=60 session=10s edges=2 policy=cap
+			advance 2s
+			arrive d1 n=4
+			advance 2s clicking=1s
+			cut d1
+			advance 30s`,
+		"a data centre stops when its lease ends": `
+			fleet total=6 rate=60 session=10s centres=dublin,nairobi policy=cap
+			advance 2s
+			arrive d1 n=6
+			advance 2s clicking=2s
+			cut dublin
+			advance 160s
+			arrive n1 n=6
+			advance 3s`,
+		"global waits for what is still valid": `
+			fleet total=6 rate=60 session=2m centres=dublin,nairobi policy=cap
+			advance 2s
+			arrive d1 n=6
+			advance 2s clicking=5s
+			cut dublin
+			advance 70s
+			arrive n1 n=6
+			advance 3s`,
+	})
+}
+
+// A ticket from another data centre is served without renewal.
+func TestRule7AwayFromHomeNothingIsRenewed(t *testing.T) {
+	tale(t, `
+		fleet total=4 rate=60 session=10s centres=dublin,nairobi policy=cap
+		advance 2s
+		arrive d1 ann # until the 14th second
+		advance 9s
+		click ann at=n1
+		advance 5s
+		arrive d1 n=4
+		arrive n1 n=4
+		advance 3s`)
+}
+
+// A node never acts on a message of a lower term or tenure than it has promised,
+// and promises are stored before they are relied on.
+func TestRule8Fencing(t *testing.T) {
+	tales(t, map[string]string{
+		"an old join is not the edge": `
+			fleet total=10 rate=60 policy=cap
+			catch d1 up
+			advance 100ms
+			deliver d1 up keep # it hears of the aggregator, and promises
+			advance 50ms
+			deliver d1 up keep # it joins
+			advance 50ms
+			deliver d1 up later=4s # all this arrives again
+			advance 2s
+			arrive d1 n=3
+			advance 1s
+			cut d1 up
+			start dublin
+			advance 3s`,
+		"an old join is not the data centre": `
+			fleet total=10 rate=60 policy=cap
+			catch dublin up
+			advance 100ms
+			deliver dublin up keep
+			advance 50ms
+			deliver dublin up keep
+			advance 50ms
+			deliver dublin up later=6s
+			advance 3s
+			arrive d1 n=3
+			advance 1s
+			cut dublin up
+			start root
+			advance 4s`,
+		"an edge follows upward only": `
+			fleet total=20 rate=120 edges=2 policy=cap
+			advance 3s
+			catch d1 down
+			arrive d1 n=6
+			advance 300ms
+			cut d1 up # it does not tell what it is granted here
+			deliver d1 down later=2s
+			advance 50ms
+			start dublin
+			mend d1 up
+			advance 3s`,
+		"a data centre follows upward only": `
+			fleet total=20 rate=120 centres=dublin,nairobi policy=cap
+			advance 3s
+			catch dublin down
+			arrive d1 n=12
+			advance 600ms
+			deliver dublin down keep later=2s
+			deliver dublin down later=2100ms
+			start root
+			advance 4s`,
+		"the store takes no word of who was replaced": `
+			fleet total=20 rate=120 edges=2 policy=cap
+			advance 2s
+			crash d2
+			advance 90s # nothing of it counts any more
+			disk dublin stops
+			start d2
+			advance 100ms
+			cut d2 up
+			start dublin beside
+			disk dublin goes
+			advance 1s`,
+		"global hears no aggregator that was replaced": `
+			fleet total=10 rate=60 centres=dublin,nairobi policy=cap
+			advance 2s
+			catch dublin up
+			arrive n1 n=10
+			advance 1s
+			leave
+			deliver dublin up later=3s
+			start dublin
+			advance 1s
+			arrive d1 n=10
+			advance 4s`,
+		"a roster is stored before anybody relies on it": `
+			fleet total=10 rate=60 policy=cap
+			advance 2s
+			arrive d1 n=3
+			advance 1s
+			cut d1
+			advance 5s
+			disk dublin stops
+			mend d1
+			advance 1s
+			disk dublin goes
+			start dublin
+			advance 2s`,
+		"books are voided once": `
+			fleet total=6 rate=60 session=10s centres=dublin,nairobi policy=cap
+			advance 2s
+			arrive d1 n=4
+			advance 2s
+			cut dublin
+			leave
+			advance 3m
+			mend dublin
+			advance 2s
+			arrive d1 n=3
+			advance 2s
+			arrive n1 n=6
+			advance 3s
+			arrive d1 n=3
+			advance 20s`,
+	})
+}
+
+// A new coordinator may have lost everything: it lends only what it has seen come
+// back, until it knows all books.
+func TestRule9ACoordinatorWithoutMemory(t *testing.T) {
+	tales(t, map[string]string{
+		"while one data centre is not heard": `
+			fleet total=20 rate=120 session=20s centres=dublin,nairobi policy=cap
+			advance 2s
+			arrive d1 n=4
+			arrive n1 n=6
+			advance 2s clicking=5s
+			cut nairobi
+			start root
+			advance 3s
+			arrive d1 n=20
+			advance 40s
+			mend nairobi
+			advance 3s`,
+		"books that are lost with it": `
+			fleet total=6 rate=120 centres=dublin,nairobi edges=2 policy=cap
+			advance 2s
+			arrive d1 n=4
+			advance 2s clicking=10s
+			start root
+			catch d1 up
+			start dublin
+			advance 1s
+			arrive n1 n=6
+			advance 1s`,
+		"books that were only reckoned": `
+			fleet total=4 rate=120 session=10s centres=dublin,nairobi edges=2 policy=cap
+			advance 2s
+			arrive n1 n=3
+			arrive d1 n=1
+			advance 2s clicking=3s
+			crash d1
+			advance 4s
+			cut nairobi
+			start root
+			start dublin
+			advance 20s
+			arrive d2 n=4
+			advance 3s`,
+	})
+}
