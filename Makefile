@@ -68,6 +68,11 @@ sim: ## hold the promises over SEEDS varied fleets without and with faults, from
 	bin/vestibule simulate --vary --seeds $(SEEDS) --seed $(FIRST)
 	bin/vestibule simulate --vary --faults --seeds $(SEEDS) --seed $(FIRST)
 
+.PHONY: figures
+figures: ## what the simulator's experiments show, each beside its goal (minutes)
+	$(GO) build -o bin/vestibule ./cmd/vestibule
+	bin/vestibule simulate figures
+
 .PHONY: bench
 bench: ## the figures of the README, each beside its goal
 	$(GO) run ./internal/bench -benchtime $(BENCHTIME)

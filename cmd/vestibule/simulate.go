@@ -114,6 +114,9 @@ func simulate(args []string, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "shrink" {
 		return shrink(args[1:], stdout, stderr)
 	}
+	if len(args) > 0 && args[0] == "figures" {
+		return figures(args[1:], stdout, stderr)
+	}
 	x := &experiment{cfg: sim.Defaults(), stdout: stdout, stderr: stderr}
 	f := flagSet("simulate", stderr)
 	x.flags(f)

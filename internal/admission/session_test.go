@@ -95,8 +95,8 @@ func TestATicketIsRenewedOnlyWhereItIsDueAndAllowed(t *testing.T) {
 		left    int64
 		renewed bool
 	}{
-		{"a tenth of the duration old", func(*Engine, *regional) {}, 301, true},
-		{"younger than that", func(*Engine, *regional) {}, 302, false},
+		{"20 s old", func(*Engine, *regional) {}, 311, true},
+		{"younger than that", func(*Engine, *regional) {}, 312, false},
 		{"the ceiling is reached", func(e *Engine, r *regional) { e.rooms[sale].renewed = e.rooms[sale].renewCeil }, 10, false},
 		{"isolated under serve", func(e *Engine, _ *regional) { e.Lapse(at(0)) }, 10, true},
 		{"isolated under serve, above the ceiling", func(e *Engine, _ *regional) {

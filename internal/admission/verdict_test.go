@@ -13,7 +13,7 @@ import (
 
 const (
 	present = day + 3600_000 // fleet time at at(0)
-	session = 300            // seconds of session_duration for which the harness grants a life of 330
+	session = 300            // seconds of session_duration; the harness grants a life of 330
 )
 
 // queueing makes the room one in which people queue: who joined more than 20 s

@@ -92,7 +92,7 @@ func crashEveryEdge(w *World) {
 	for i := range w.edges {
 		at := 10 * time.Minute * time.Duration(i) / time.Duration(len(w.edges))
 		w.in(at, func() { w.endEdge(int32(i)) })
-		w.in(at+5*time.Second, func() { w.startEdge(int32(i)) })
+		w.in(at+2*time.Second, func() { w.startEdge(int32(i)) })
 	}
 }
 
@@ -179,7 +179,7 @@ func restartedEdge() Finding {
 			}
 			w.endEdge(0)
 			w.goHome()
-			w.in(5*time.Second, func() { w.startEdge(0) })
+			w.in(2*time.Second, func() { w.startEdge(0) })
 			began := w.now
 			var look func()
 			look = func() {

@@ -48,13 +48,18 @@ func DefaultParams() Params {
 // RateWindow is the window of new_users_per_minute.
 const RateWindow = time.Minute
 
+// slack bounds in seconds what a ticket lives longer than the session duration.
+const slack = 20
+
 // Life returns for how many whole seconds a ticket is stamped, so that a
 // visitor has at least the session duration d after every request although
-// tickets are renewed only once they are older than a tenth of it.
+// tickets are renewed only once they are older than a tenth of it, or than
+// 20 s. So a slot is in use again soon after the session duration, however long
+// that is.
 func Life(d time.Duration) uint32 {
-	return uint32((d + d/10 + time.Second - 1) / time.Second)
+	return uint32((d + min(d/10, slack*time.Second) + time.Second - 1) / time.Second)
 }
 
 // RenewAfter returns by how many seconds a renewal must lengthen a ticket of
-// the given life to be worth making: a tenth of the session duration.
-func RenewAfter(life uint32) uint32 { return max(1, life/11) }
+// the given life to be worth making.
+func RenewAfter(life uint32) uint32 { return max(1, min(life/11, slack)) }
