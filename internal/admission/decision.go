@@ -73,6 +73,7 @@ const (
 	Expired               // the session it held had ended
 	Lost                  // nobody came back with it within the grace
 	Void                  // the room's epoch has changed
+	Gone                  // the visitor left, or was put out
 )
 
 // Decision is what the engine answers for one request. It is a plain value:

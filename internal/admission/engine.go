@@ -44,6 +44,11 @@ type Room struct {
 	Session        time.Duration // session_duration, for sessions without a right
 	OnIsolation    string        // one of room.Isolation…; "" holds
 	IsolationLimit int           // newcomers let in per isolation, where OnIsolation is open
+
+	// Probation is for how long an admission is stamped at first, in whole
+	// seconds; the second request lengthens it to the full session. 0 stamps in
+	// full at once.
+	Probation time.Duration
 }
 
 // Engine is the core of one edge. See the package comment.
@@ -77,6 +82,10 @@ type roomState struct {
 	moves     []wire.Move
 	firstMove uint64 // number of moves[0]
 	sentMoves []moveMark
+
+	ended  ended       // sessions that ended before their tickets expire
+	ends   wire.Outbox // those that ended here, for the regional
+	movers movers
 
 	wait     waitBook
 	parked   parked
@@ -173,12 +182,19 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 	ft, sure := e.time(now)
 	synced := e.clock.Err(now) != fleet.Unsynced
 	fresh := Kept
+	end := r.ended.of(&t)
+	home := t.Home
+	if end == wire.Moved {
+		home = ticket.Nobody // its right is elsewhere: nobody waits for us to forget it
+	}
 	switch {
 	case t.ID == 0:
 		fresh = Newcomer
 	case t.Epoch != r.Epoch && !mutant.On(mutant.EpochIgnored):
 		fresh = Void
-	case t.Valid(e.Judges(now, t.Home)):
+	case end == wire.Left:
+		fresh = Gone
+	case t.Valid(e.Judges(now, home)):
 		return e.serve(now, ft, sure, r, t)
 	case e.known(now, r, t.ID) != 0:
 		return e.repeat(now, ft, sure, r, t)
@@ -301,7 +317,16 @@ func (e *Engine) serve(now fleet.Mono, ft fleet.Time, sure bool, r *roomState, t
 		e.prolong(now, ft, r, &d)
 		return d
 	}
-	if r.life == 0 || until < t.Until+after || (!sure && !e.adrift(now, r)) || (t.Home != e.home && !mutant.On(mutant.RenewForeign)) {
+	if r.life == 0 || until < t.Until+after || (!sure && !e.adrift(now, r)) {
+		return d
+	}
+	if t.Home != e.home && !mutant.On(mutant.RenewForeign) {
+		if sure {
+			e.moveIn(now, r, until, &d)
+		}
+		return d
+	}
+	if r.ended.of(&t) == wire.Moved {
 		return d
 	}
 	from := t.Until
@@ -409,12 +434,15 @@ func (r *roomState) credit() uint64 { return sub(r.granted, r.spent+r.returned) 
 // charge admits the visitor of d if a right of T and a right of R are in hand.
 // Everything that accounts for the session changes in this one step.
 func (e *Engine) charge(now fleet.Mono, ft fleet.Time, r *roomState, d *Decision) bool {
-	if r.gone || (r.credit() == 0 && !mutant.On(mutant.NoRight)) || (r.rate.idle(now) == 0 && !mutant.On(mutant.NoRateRight)) {
+	if r.gone || (r.credit() <= uint64(len(r.movers)) && !mutant.On(mutant.NoRight)) || (r.rate.idle(now) == 0 && !mutant.On(mutant.NoRateRight)) {
 		return false
 	}
 	t := &d.Ticket
 	second := uint32(ft.Second())
 	until := second + 1 + r.life
+	if p := uint32((r.Probation + time.Second - 1) / time.Second); p > 0 {
+		until = second + 1 + min(r.life, p)
+	}
 	if r.life == 0 || !r.sessions.stamp(until) {
 		return false
 	}

@@ -26,8 +26,18 @@ type rateRights struct {
 	used     []uint32
 }
 
-func (r *rateRights) advance(now fleet.Mono) {
+// slotOf returns the number of the slot that now lies in. A monotonic clock may
+// begin anywhere, below zero too.
+func slotOf(now fleet.Mono) int64 {
 	slot := int64(now) / int64(rateSlot)
+	if int64(now)%int64(rateSlot) < 0 {
+		slot--
+	}
+	return slot
+}
+
+func (r *rateRights) advance(now fleet.Mono) {
+	slot := slotOf(now)
 	if r.busy == 0 {
 		r.head = slot
 		return
@@ -88,7 +98,7 @@ func (r *rateRights) owed(now fleet.Mono) uint64 {
 func (r *rateRights) use(now fleet.Mono) {
 	if r.used == nil {
 		r.used = make([]uint32, rateSlots)
-		r.head = int64(now) / int64(rateSlot)
+		r.head = slotOf(now)
 	}
 	i := r.head % rateSlots
 	if i < 0 {

@@ -24,6 +24,13 @@ func (r *recent) get(id uint64) uint32 {
 	return 0
 }
 
+// drop makes the ticket unknown.
+func (r *recent) drop(id uint64) {
+	if i, ok := r.index[id]; ok {
+		r.ring[i].until = 0 // keeps its place until that is needed
+	}
+}
+
 func (r *recent) put(id uint64, until uint32) {
 	if i, ok := r.index[id]; ok {
 		r.ring[i].until = until

@@ -49,6 +49,9 @@ func (e *Engine) report(now fleet.Mono, bye bool) []wire.Report {
 		if r.wait.advance(ft) {
 			r.dirty = true
 		}
+		if r.movers.prune(now) {
+			r.dirty = true
+		}
 		if want := r.demand.sampleAt(now, e.cfg.Params.ReportFast); want != r.want {
 			r.want, r.dirty = want, true
 		}
@@ -66,7 +69,7 @@ func (e *Engine) report(now fleet.Mono, bye bool) []wire.Report {
 		if l.joined && r.changedAt <= l.acked {
 			continue
 		}
-		pack.Add(r.report(now, l.seq))
+		pack.Add(r.report(now, l))
 	}
 	l.busy = active
 	return pack.Reports()
@@ -91,7 +94,8 @@ func (r *roomState) giveBack(now fleet.Mono, leased, retired bool) {
 	}
 }
 
-func (r *roomState) report(now fleet.Mono, seq uint64) wire.RoomReport {
+func (r *roomState) report(now fleet.Mono, l *link) wire.RoomReport {
+	seq := l.seq
 	next := r.firstMove + uint64(len(r.moves))
 	if n := len(r.sentMoves); n == 0 || r.sentMoves[n-1].next != next {
 		if n == maxMarks { // the parent has been silent for long: let the oldest mark go
@@ -107,7 +111,8 @@ func (r *roomState) report(now fleet.Mono, seq uint64) wire.RoomReport {
 		Renewed:  r.renewed, RenewCeil: r.renewCeil,
 		Sessions:  r.sessions.report(),
 		FirstMove: r.firstMove,
-		Want:      r.want, ParkedN: uint64(len(r.parked)),
+		Ends:      r.ends.Take(seq, l.acked),
+		Want:      r.want, ParkedN: uint64(len(r.parked)), Movers: uint64(len(r.movers)),
 		Active:   uint64(max(0, r.sessions.live)),
 		Admitted: r.admitted, Joined: r.joined, Entered: r.entered,
 		Waiting: r.wait.histogram(),
@@ -117,6 +122,10 @@ func (r *roomState) report(now fleet.Mono, seq uint64) wire.RoomReport {
 	}
 	if len(r.parked) > 0 {
 		out.Parked = r.parked.oldest(nil, wire.MaxParked)
+	}
+	if !l.joined {
+		// A new regional knows only what its edges remember.
+		out.Ends = r.ended.list(out.Ends, wire.MaxEnds)
 	}
 	for _, m := range r.arrivals {
 		if m.N > 0 {
@@ -203,6 +212,8 @@ func (e *Engine) Apply(now fleet.Mono, g wire.Grant) {
 	for _, r := range e.order {
 		r.sessions.forget(g.Watermark)
 		r.ackMoves(l.acked)
+		r.ends.Acked(l.acked)
+		r.ended.forget(g.Watermark)
 	}
 }
 
@@ -221,6 +232,9 @@ func (e *Engine) applyRoom(now fleet.Mono, g *wire.RoomGrant) {
 	r.life = g.Life
 	if g.View != nil {
 		r.view = g.View
+	}
+	for _, end := range g.Ends {
+		r.end(end)
 	}
 	if r.credit() > r.keep || r.rate.idle(now) > r.rateKeep {
 		// Somebody else wants them. Held visitors are served first: the report
@@ -268,6 +282,7 @@ func (e *Engine) reborn(now fleet.Mono) {
 		r.rate.owe(&r.past, now)
 		r.sessions = sessions{}
 		r.moves, r.firstMove, r.sentMoves = nil, 1, nil
+		r.ends.Again()
 		r.admitted, r.joined, r.entered = 0, 0, 0
 		r.dirty, r.changedAt = true, 0
 	}

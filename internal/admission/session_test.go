@@ -122,12 +122,6 @@ func TestATicketIsRenewedOnlyWhereItIsDueAndAllowed(t *testing.T) {
 			t.Errorf("%s, %d s left: %v, renewed %v by %d s, want %v", c.why, c.left, d.Verdict, renewed, int(d.Ticket.Until)-int(old.Until), c.renewed)
 		}
 	}
-	e, _ := newEdge(t, at(0), 10, 10)
-	abroad := inside(7, 10)
-	abroad.Home = ticket.DCOf("dublin")
-	if d := e.Arrive(at(0), sale, abroad); d.Verdict != Serve || d.Ticket != abroad {
-		t.Errorf("a ticket from another data centre: %v with %+v, want served as it is", d.Verdict, d.Ticket)
-	}
 }
 
 // TestASessionEndsEarlierWhereNobodyWaitsForThisClock: the home frees a second

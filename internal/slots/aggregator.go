@@ -43,6 +43,7 @@ type AggregatorConfig struct {
 // more than what the data centre holds. In every doubt it counts too many.
 type Aggregator struct {
 	cfg     AggregatorConfig
+	home    uint32 // the data centre's number in tickets
 	clock   fleet.Clock
 	started fleet.Mono
 	until   fleet.Mono // own leadership: nothing is sent from here on
@@ -92,6 +93,8 @@ type books struct {
 	counts counts
 	ids    sessionIDs
 	copied uint64 // tickets seen living in two places, cumulative
+	marks  marks
+	astray []astray
 
 	life     uint32 // for which edges stamp now
 	lifeMax  uint32 // longest that may still be out there
@@ -162,7 +165,7 @@ const maxStrays = 256
 // the zero Durable if there was none. Until SetLease the aggregator sends
 // nothing.
 func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *Aggregator {
-	a := &Aggregator{cfg: cfg, rooms: map[room.ID]*books{}, durable: stored.Clone(), started: now, due: now}
+	a := &Aggregator{cfg: cfg, home: wire.HomeOf(cfg.DC), rooms: map[room.ID]*books{}, durable: stored.Clone(), started: now, due: now}
 	a.durable.Version++
 	a.up.seen = stored.Promise
 	a.up.blank = true
@@ -179,7 +182,7 @@ func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *A
 			continue
 		}
 		e := a.newEdge(r.Edge, r.Inc)
-		e.tenure, e.recv, e.state = r.Tenure, now, awaiting
+		e.tenure, e.recv, e.state, e.heir = r.Tenure, now, awaiting, true
 		if r.Dead {
 			e.state = dead
 			for _, rr := range r.Rooms {

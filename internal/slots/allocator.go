@@ -36,7 +36,8 @@ type Allocator struct {
 	until   fleet.Mono
 	fenced  uint64 // term of a successor that exists: nothing is sent any more
 	started fleet.Mono
-	timed   bool // a data centre that knows fleet time was heard
+	timed   bool // a data centre that knows fleet time was heard not long ago
+	timedAt fleet.Mono
 	guessed bool // fleet time is the machine's: nobody knew better
 
 	centres []*centre // by name
@@ -97,7 +98,11 @@ type loan struct {
 	rateIdle, rateSeen uint64
 	want, parkedN      uint64
 	parked             []fleet.Time
+	movers             uint64
 	active             uint64
+	excess             uint64 // as its aggregator tells
+	astray             int64  // held when it was given up, and may be in use there still
+	ends               wire.Outbox
 	admitted           uint64
 	joined, entered    uint64
 	told               bool // the counters above have a beginning
@@ -138,6 +143,7 @@ type pool struct {
 	view                      *wire.View
 	viewed                    fleet.Mono
 	stale                     bool
+	relays                    map[wire.End]*relay
 }
 
 // NewAllocator returns the allocator of a new term. Until SetLease it sends
@@ -204,7 +210,7 @@ func (a *Allocator) SetTime(now fleet.Mono, wall fleet.Time) time.Duration {
 		return a.clock.Slew(now, wall, slewRate)
 	}
 	silent := slices.ContainsFunc(a.centres, func(d *centre) bool { return !d.heard })
-	if a.timed {
+	if a.timed = a.timed && now.Sub(a.timedAt) < timeWait; a.timed { // it may have forgotten since
 		return 0
 	}
 	wait := timeWait
@@ -305,7 +311,7 @@ func (a *Allocator) learnTime(now fleet.Mono, d *centre, m *wire.Report) {
 	if m.AsOf <= 0 || m.AsOfErr > timeRough {
 		return
 	}
-	a.timed = true
+	a.timed, a.timedAt = true, now
 	// What a data centre had from us differs by less than this, however late.
 	d.other = !unknown && (m.AsOf > a.clock.Now(now).Add(timeApart) || m.AsOf < a.clock.Now(now).Add(-timeApart))
 	if m.Seen != a.cfg.Term || (!unknown && !d.other) {
@@ -355,6 +361,15 @@ func (a *Allocator) take(d *centre, l *loan, r *wire.RoomReport) {
 	}
 	l.want, l.parkedN, l.parked, l.active = r.Want, r.ParkedN, r.Parked, r.Active
 	l.waiting, l.arrivals = r.Waiting, r.Arrivals
+	l.movers, l.excess = r.Movers, r.Excess
+	if l.active <= uint64(max(0, l.held())) {
+		l.astray = 0
+	} else if l.astray > 0 {
+		l.astray = int64(l.active) - l.held()
+	}
+	for _, e := range r.Ends {
+		a.relay(p, d, e)
+	}
 	if !l.told { // what was before this term says nothing of how fast people enter now
 		l.told = true
 		l.admitted, l.joined, l.entered = r.Admitted, r.Joined, r.Entered
@@ -427,10 +442,13 @@ func (a *Allocator) reclaim(now fleet.Mono) {
 				continue
 			}
 			l.reclaimed = true
+			if !p.Cap {
+				l.astray += max(0, l.held()) // it may be alive all the same
+			}
 			l.gen = max(l.gen, a.cfg.Term.N<<16) + 1 // above every one of an earlier term
 			l.granted, l.returned, l.rateGranted, l.rateReturned = 0, 0, 0, 0
 			l.idle, l.idleSeen, l.rateIdle, l.rateSeen = 0, 0, 0, 0
-			l.want, l.parkedN, l.parked, l.active = 0, 0, nil, 0
+			l.want, l.parkedN, l.parked, l.movers, l.active = 0, 0, nil, 0, 0
 			l.waiting = nil
 			l.dirty = true
 			p.stale = true

@@ -39,6 +39,8 @@ type edge struct {
 	lostAt fleet.Mono    // when it was given up after a takeover
 
 	acked   uint64 // newest grant it has taken
+	told    uint64 // the same, with all that it did before taken by us
+	heir    bool   // it was there before this aggregator
 	unheard bool   // since its tenure began: it may be going on without a lease
 	needs   uint64 // version of Durable to be stored before it gets a lease
 	due     bool   // an answer is owed
@@ -66,7 +68,7 @@ type account struct {
 	moves                    uint64 // number of the newest move taken
 	missed                   uint64 // moves that were never told
 	missedUntil              int64  // Unix second after which no ticket of them is valid
-	want, parkedN            uint64
+	want, parkedN, movers    uint64
 	parked                   []fleet.Time
 	renewedBefore            uint64 // renewed as of the report before
 	admitted                 uint64
@@ -82,8 +84,9 @@ type account struct {
 	frozenBlind  int64 // more of them, whose moves nobody told
 	kept         int64 // presumed when the silent edge was given up: no late word of it lessens that until phantomUntil
 
-	changedAt uint64 // first grant that carried the newest change
-	viewAt    uint64 // the same for the room's view
+	changedAt uint64      // first grant that carried the newest change
+	viewAt    uint64      // the same for the room's view
+	ends      wire.Outbox // what the edge is to know of sessions that ended
 	dirty     bool
 	viewDirty bool
 	push      bool // the news cannot wait for the edge's next report

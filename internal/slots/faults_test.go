@@ -33,6 +33,7 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 		params.RegionalLease = 8 * time.Second
 		w := newWorld(params, []string{"dublin", "nairobi"}, 2)
 		w.cap = rapid.Bool().Draw(t, "cap")
+		w.probation = rapid.SampledFrom([]time.Duration{0, 2 * time.Second}).Draw(t, "probation")
 		r := w.addRoom("sale", rapid.Uint64Range(1, 12).Draw(t, "T"), rapid.Uint64Range(1, 60).Draw(t, "R"), rapid.SampledFrom([]time.Duration{5, 10}).Draw(t, "session")*time.Second)
 		for _, e := range w.edges {
 			e.drift = rapid.SampledFrom([]float64{0, 90e-6, -90e-6}).Draw(t, "drift")
@@ -73,7 +74,7 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 		for range rapid.IntRange(5, 40).Draw(t, "steps") {
 			switch rapid.SampledFrom([]string{
 				"wait", "wait", "arrive", "arrive", "arrive", "crash edge", "start edge", "cut edge", "cut site",
-				"new aggregator", "new leader", "zombie", "disk", "limits", "roam", "leave",
+				"new aggregator", "new leader", "zombie", "disk", "limits", "roam", "leave", "quit", "copy",
 			}).Draw(t, "what") {
 			case "wait":
 			case "arrive":
@@ -134,6 +135,16 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 				}
 			case "leave":
 				w.leave(false)
+			case "quit":
+				for range rapid.IntRange(1, 6).Draw(t, "n") {
+					if len(w.people) > 0 {
+						w.quit(w.people[rapid.IntRange(0, len(w.people)-1).Draw(t, "who")])
+					}
+				}
+			case "copy":
+				if n := len(w.people); n > 0 && n < 40 && w.cap {
+					w.copyOf(w.people[rapid.IntRange(0, n-1).Draw(t, "who")], edge())
+				}
 			}
 			w.run(time.Duration(rapid.SampledFrom([]int{1, 30, 300, 1500, 6000}).Draw(t, "ms")) * time.Millisecond)
 			check()

@@ -90,6 +90,7 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 	for _, b := range a.order {
 		acc := e.account(b.ID)
 		acc.push = false
+		acc.ends.Acked(e.told)
 		if acc.dirty {
 			acc.dirty, acc.changedAt = false, a.said
 		}
@@ -102,6 +103,7 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 		g := wire.RoomGrant{
 			Room: b.ID, Granted: acc.granted, RateGranted: acc.rateGranted, RenewCeil: acc.renewCeil,
 			Keep: acc.keep, RateKeep: acc.rateKeep, Life: acc.life,
+			Ends: acc.ends.Take(a.said, e.told),
 		}
 		if acc.viewAt > e.acked {
 			g.View = b.view
@@ -113,8 +115,18 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 
 // claim is what one edge may be given in the division of one room.
 type claim struct {
-	acc  *account
-	need int // rights that visitors held there can use now
+	acc    *account
+	heir   bool
+	need   int // rights that visitors held there can use now
+	moving int // rights of T for visitors inside who move here from another data centre
+}
+
+// needs returns the rights of T or of R that visitors at the edge can use now.
+func (c *claim) needs(rate bool) int64 {
+	if rate {
+		return int64(c.need) // who moves in was admitted already, elsewhere
+	}
+	return int64(c.need + c.moving)
 }
 
 // divide decides what every edge may hold in room b. It raises granted and
@@ -124,7 +136,7 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 	var weights []float64 // equal
 	for _, e := range a.edges {
 		if e.state == alive {
-			claims = append(claims, claim{acc: e.account(b.ID)})
+			claims = append(claims, claim{acc: e.account(b.ID), heir: e.heir})
 			weights = append(weights, 1)
 		}
 	}
@@ -142,7 +154,12 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 		return
 	}
 	if a.up.blank || a.recovering() {
-		a.allowRenewals(b, claims) // they add no session
+		// Renewals add no session. But an edge that is new may not know yet which
+		// sessions ended: those that were there before tell.
+		if awaited := slices.ContainsFunc(a.edges, func(e *edge) bool { return e.state == awaiting }); awaited {
+			claims = slices.DeleteFunc(claims, func(c claim) bool { return !c.heir })
+		}
+		a.allowRenewals(b, claims)
 		return
 	}
 	debt, rdebt := min(0, a.free(b)), min(0, a.rateFree(b))
@@ -159,8 +176,9 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 
 	// Held visitors come first, with all there is; what global wants back is
 	// taken from what would lie idle.
-	held := firstInLine(claims, horizon, min(supply, rsupply))
-	b.starved = int64(held) > min(supply, rsupply)
+	moved := firstInside(claims, supply)
+	held := firstInLine(claims, horizon, min(supply-moved, rsupply))
+	b.starved = int64(held) > min(supply-moved, rsupply)
 	var wants []int
 	for _, c := range claims {
 		w := 0
@@ -175,8 +193,8 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 		rate               bool
 	}{{supply, free, mayKeep, false}, {rsupply, rfree, mayRateKeep, true}} {
 		used := int64(0)
-		for _, c := range claims {
-			used += int64(c.need)
+		for i := range claims {
+			used += claims[i].needs(side.rate)
 		}
 		rest := min(side.supply, side.keep) - used
 		parts := Fill(int(max(0, rest)), wants, weights)
@@ -190,7 +208,7 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 		type gift struct{ idle, need, keep, give int64 }
 		gifts := make([]gift, len(claims))
 		for i, c := range claims {
-			g := gift{idle: c.acc.idle(), need: int64(c.need + parts[i])}
+			g := gift{idle: c.acc.idle(), need: c.needs(side.rate) + int64(parts[i])}
 			if side.rate {
 				g.idle = c.acc.rateIdleNow()
 			}
@@ -200,7 +218,7 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 			}
 			g.give = min(max(0, g.keep-g.idle), side.free)
 			side.free -= g.give
-			short = short || g.idle+g.give < int64(c.need)
+			short = short || g.idle+g.give < c.needs(side.rate)
 			gifts[i] = g
 		}
 		for i, c := range claims {
@@ -217,7 +235,11 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 		}
 	}
 	a.allowRenewals(b, claims)
-	if b.starved || short || (free > 0 && supply > mayKeep) || (rfree > 0 && rsupply > mayRateKeep) {
+	moving := int64(0)
+	for _, c := range claims {
+		moving += int64(c.acc.movers)
+	}
+	if b.starved || short || moving > moved || (free > 0 && supply > mayKeep) || (rfree > 0 && rsupply > mayRateKeep) {
 		a.up.hurry(now, a.cfg.Params.SyncGap) // knock at global, or bring what it waits for
 		b.dirty = true
 	}
@@ -265,6 +287,17 @@ func (a *account) raise(counter *uint64, n uint64) {
 		*counter += n
 		a.dirty = true
 	}
+}
+
+// firstInside gives those who are inside and move here their rights of T, before
+// anybody outside, and returns how many that are.
+func firstInside(claims []claim, supply int64) (n int64) {
+	for i := range claims {
+		c := &claims[i]
+		c.moving = int(min(int64(c.acc.movers), supply-n))
+		n += int64(c.moving)
+	}
+	return n
 }
 
 // firstInLine gives each of n rights to the edge that holds the visitor who

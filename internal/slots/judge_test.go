@@ -131,14 +131,28 @@ func (w *world) issued(p *person, d admission.Decision) {
 	if int64(d.Ticket.Until)*1000 <= int64(w.fleetTime())-1000 {
 		w.fail("a ticket that expired at %d is served", d.Ticket.Until)
 	}
-	if _, known := r.until[id]; !known {
-		r.home[id] = p.edge.site
+	if r.stamped[id] == nil {
+		r.stamped[id] = map[ticket.DC]uint32{}
 	}
-	r.until[id] = max(r.until[id], d.Ticket.Until)
+	r.stamped[id][d.Ticket.Home] = max(r.stamped[id][d.Ticket.Home], d.Ticket.Until)
+	if d.Ticket.Until > r.until[id] { // who stamped it last counts it to the end
+		r.until[id] = d.Ticket.Until
+		r.home[id] = w.siteOf(d.Ticket.Home)
+	}
 	if d.Verdict == admission.Admit {
 		r.admitted = append(r.admitted, w.now)
 		r.where = append(r.where, p.edge.site)
 	}
+}
+
+// siteOf returns the data centre that a ticket names as its home.
+func (w *world) siteOf(home ticket.DC) *site {
+	for _, s := range w.sites {
+		if ticket.DCOf(s.name) == home {
+			return s
+		}
+	}
+	return nil
 }
 
 // active returns how many sessions of the room are valid somewhere, in all or
@@ -158,11 +172,46 @@ func (w *world) active(r *roomTruth, s *site) int {
 	}
 	n := 0
 	for id, until := range r.until {
-		if int64(until)*1000 > int64(ends[r.home[id]]) && (s == nil || r.home[id] == s) {
+		home := r.home[id]
+		if r.quit[id] {
+			if home = w.accepted(r, id); home == nil {
+				continue
+			}
+		} else if int64(until)*1000 <= int64(ends[home]) {
+			continue
+		}
+		if s == nil || home == s {
 			n++
 		}
 	}
 	return n
+}
+
+// accepted returns the home of the newest ticket of a visitor who left that any
+// edge would accept, or nil: somebody may have a copy of it.
+func (w *world) accepted(r *roomTruth, id uint64) *site {
+	newest := uint32(0)
+	var at *site
+	for home, until := range r.stamped[id] {
+		t := ticket.Ticket{ID: id, Home: home, Until: until}
+		for _, e := range w.edges {
+			now := e.read(w.now)
+			if e.gone || !e.core.Status(now).Joined {
+				continue
+			}
+			judge := home
+			switch e.core.Ended(r.id, t) {
+			case wire.Left:
+				continue
+			case wire.Moved:
+				judge = 0
+			}
+			if t.Valid(e.core.Judges(now, judge)) && until > newest {
+				newest, at = until, w.siteOf(home)
+			}
+		}
+	}
+	return at
 }
 
 // used returns how many were admitted in the last 60 s.

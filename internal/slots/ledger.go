@@ -20,6 +20,8 @@ type RegionLedger struct {
 	Parked                    uint64
 	Waiting                   float64
 	Copied                    uint64 // tickets seen living in two places
+	Excess                    int64  // sessions that may be valid beyond those counted
+	Movers                    uint64 // visitors inside who wait for a right here
 	Freed                     int64  // first expiry second still counted
 	Gen                       uint64
 	Settled                   bool // the books are known: nothing of a predecessor is awaited
@@ -38,7 +40,7 @@ func (a *Aggregator) Ledger(id room.ID) RegionLedger {
 		RateGranted: b.rateGranted, RateReturned: b.rateReturned,
 		Free: a.free(b), RateFree: a.rateFree(b), Active: a.active(b),
 		Keep: b.keep, RateKeep: b.rateKeep,
-		Settled: !a.up.blank && !a.recovering(), Declared: b.declared, Waiting: b.waiting.Total(), Copied: b.copied, Freed: b.counts.freed, Gen: b.gen, View: b.view,
+		Settled: !a.up.blank && !a.recovering(), Declared: b.declared, Waiting: b.waiting.Total(), Copied: b.copied, Excess: b.excess(), Freed: b.counts.freed, Gen: b.gen, View: b.view,
 	}
 	l.Presumed = l.Active - b.counts.sum
 	for _, e := range a.edges {
@@ -49,6 +51,7 @@ func (a *Aggregator) Ledger(id room.ID) RegionLedger {
 		l.Credit += max(0, acc.credit())
 		l.Want += acc.want
 		l.Parked += acc.parkedN
+		l.Movers += acc.movers
 	}
 	return l
 }
@@ -103,6 +106,7 @@ type RootLedger struct {
 	Free, RateFree int64
 	Complete       bool // the books of every data centre are known
 	Centres        []CentreLedger
+	Excess         int64 // sessions that may be valid beyond the books: see Allocator
 	View           *wire.View
 }
 
@@ -129,6 +133,7 @@ func (a *Allocator) Ledger(id room.ID) RootLedger {
 	for _, d := range a.centres {
 		c := CentreLedger{Name: d.name, Adopted: d.adopted}
 		if n := d.loans[id]; n != nil {
+			l.Excess += n.astray + int64(n.excess)
 			c.Held, c.RateHeld = n.held(), n.rateHeld()
 			c.Idle, c.RateIdle = n.idleNow(), n.rateIdleNow()
 			c.Keep, c.RateKeep = n.keep, n.rateKeep

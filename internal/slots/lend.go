@@ -25,6 +25,7 @@ func (a *Allocator) Grants(now fleet.Mono) []wire.Grant {
 	}
 	a.reclaim(now)
 	ft := a.clock.Now(now)
+	a.forgetRelays(ft)
 	for _, p := range a.order {
 		if p.stale || (p.queues() && p.pace.due(now)) {
 			p.stale = false
@@ -70,6 +71,7 @@ func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant
 		if l.viewDirty {
 			l.viewDirty, l.viewAt = false, d.grantSeq
 		}
+		l.ends.Acked(d.acked)
 		if !d.blank && l.changedAt <= d.acked && l.viewAt <= d.acked {
 			continue
 		}
@@ -77,6 +79,7 @@ func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant
 			Room: p.ID, Gen: l.gen, Granted: l.granted, RateGranted: l.rateGranted,
 			Keep: l.keep, RateKeep: l.rateKeep,
 			Returned: l.returned, RateReturned: l.rateReturned, Confirmed: a.confirms(p, l),
+			Ends: l.ends.Take(d.grantSeq, d.acked),
 		}
 		if d.blank || l.viewAt > d.acked {
 			g.View = p.view
@@ -122,9 +125,17 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 		supply += max(0, l.idleNow())
 		rate += max(0, l.rateIdleNow())
 	}
+	floorShares(shares)
+	// Who is inside already and moves comes before everybody outside.
+	moving, movers := make([]int, len(loans)), int64(0)
+	for i, l := range loans {
+		moving[i] = int(l.movers)
+		movers += int64(l.movers)
+	}
+	moving = Fill(int(max(0, supply)), moving, shares)
+	supply -= movers
 	debt := min(supply, rate) < 0
 	supply, rate = max(0, supply), max(0, rate)
-	floorShares(shares)
 	slices.Sort(parked)
 	view := a.look(now, ft, p, prospect{
 		whole:  line.Sum(lines...).Compact(wire.MaxSlices),
@@ -137,9 +148,12 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 	starved := false
 	for _, l := range loans {
 		l.dirty = l.dirty || l.declared // it waits to be confirmed
-		starved = starved || int64(l.parkedN) > min(l.idleNow(), l.rateIdleNow())
+		starved = starved || int64(l.parkedN) > min(l.idleNow(), l.rateIdleNow()) || int64(l.movers) > l.idleNow()
 	}
 	keeps := spread(int(supply), view, loans, lines, shares)
+	for i := range keeps {
+		keeps[i] += moving[i]
+	}
 	rkeeps := spread(int(rate), view, loans, lines, shares)
 	for i, l := range loans {
 		keep, rkeep := int64(keeps[i]), int64(rkeeps[i])
@@ -159,7 +173,7 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 			l.granted += uint64(give)
 			l.rateGranted += uint64(rgive)
 			l.dirty = true
-			homes[i].push = homes[i].push || l.parkedN > 0 || int64(l.want) > min(idle, ridle) || view.Horizon != line.Open
+			homes[i].push = homes[i].push || l.parkedN+l.movers > 0 || int64(l.want) > min(idle, ridle) || view.Horizon != line.Open
 		}
 		homes[i].push = homes[i].push || (keep < idle && (starved || view.Horizon != line.Open))
 		l.set(uint64(keep), uint64(rkeep))

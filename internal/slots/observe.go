@@ -165,6 +165,9 @@ func (a *Aggregator) adopt(now fleet.Mono, e *edge, m wire.Report) {
 			a.thaw(now, old)
 		}
 	}
+	for _, b := range a.order {
+		b.found(e)
+	}
 }
 
 // succeeded reports whether a newer incarnation of the edge's name is known.
@@ -193,7 +196,10 @@ func (a *Aggregator) take(now fleet.Mono, e *edge, m wire.Report, complete bool)
 		acc.returned = max(acc.returned, r.Returned)
 		acc.renewedBefore = acc.renewed
 		acc.renewed = max(acc.renewed, r.Renewed)
-		acc.want, acc.parked, acc.parkedN = r.Want, r.Parked, r.ParkedN
+		acc.want, acc.parked, acc.parkedN, acc.movers = r.Want, r.Parked, r.ParkedN, r.Movers
+		if acc.report == nil {
+			b.marks.tell(acc) // before it may act in the room
+		}
 		acc.report = r
 		if !acc.told { // what an edge did under a predecessor is not counted again
 			acc.told = true
@@ -204,10 +210,14 @@ func (a *Aggregator) take(now fleet.Mono, e *edge, m wire.Report, complete bool)
 		b.joined += gain(&acc.joined, r.Joined)
 		b.entered += gain(&acc.entered, r.Entered)
 		a.takeMoves(e, b, acc, r)
+		for _, end := range r.Ends {
+			a.end(b, end, true)
+		}
 		b.dirty, b.stale = true, true
 	}
 	if complete {
 		e.asOf = max(e.asOf, asOf(&m))
+		e.told = e.acked
 	}
 }
 
@@ -242,7 +252,7 @@ func (a *Aggregator) takeMoves(e *edge, b *books, acc *account, r *wire.RoomRepo
 				continue // told late: it went on to the silent edge
 			}
 			// The session of a silent edge turned up here: no need to guess.
-			a.unfreeze(b, ent)
+			a.unfreeze(b, ent, e)
 		}
 		if b.ids.take(&b.counts, m, e.num, limit) {
 			b.copied++
@@ -253,12 +263,16 @@ func (a *Aggregator) takeMoves(e *edge, b *books, acc *account, r *wire.RoomRepo
 	}
 }
 
-func (a *Aggregator) unfreeze(b *books, ent *idEntry) {
+// unfreeze puts a session back into the ageing: edge by told of it.
+func (a *Aggregator) unfreeze(b *books, ent *idEntry, by *edge) {
 	ent.frozen = false
 	b.counts.add(int64(ent.until), 1)
 	for _, e := range a.edges {
 		if e.num == ent.edge {
 			e.account(b.ID).frozen--
+			if e != by {
+				b.strays(e, 1) // it may go back there, and nobody would tell
+			}
 		}
 	}
 }
@@ -326,6 +340,7 @@ func (a *Aggregator) advance(now fleet.Mono) {
 	}
 	for _, b := range a.order {
 		a.expire(now, b)
+		a.closeMarks(b)
 		if n := len(b.ratePhantoms); n > 0 {
 			b.ratePhantoms = slices.DeleteFunc(b.ratePhantoms, func(p ratePhantom) bool { return now >= p.until })
 			b.stale = b.stale || len(b.ratePhantoms) != n
@@ -450,7 +465,7 @@ func (a *Aggregator) lapse(now fleet.Mono, e *edge) {
 		}
 		b.phantomRate(e, acc.rateHeld(), e.recv.Add(fleet.Stretch(fleet.Stretch(a.cfg.Params.EdgeLease))+lapseMargin))
 		acc.rateGranted, acc.rateReturned, acc.rateIdle, acc.rateSeen = 0, 0, 0, 0
-		acc.want, acc.parked, acc.parkedN = 0, nil, 0
+		acc.want, acc.parked, acc.parkedN, acc.movers = 0, nil, 0, 0
 		b.dirty = true
 	}
 	a.presume(now, e)
@@ -547,6 +562,9 @@ func (a *Aggregator) mourn(now fleet.Mono, e *edge) {
 	ended := a.succeeded(e) && a.clock.Err(now) <= fleet.MaxError
 	for _, b := range a.order {
 		if acc := e.accounts[b.ID]; acc != nil && acc.silent && (ended || (b.LostWait > 0 && e.silent > b.LostWait)) {
+			if !ended {
+				b.strays(e, acc.phantom+acc.frozen+acc.frozenBlind) // it may be alive all the same
+			}
 			a.thawRoom(now, e, b, acc)
 		}
 	}
@@ -556,6 +574,7 @@ func (a *Aggregator) mourn(now fleet.Mono, e *edge) {
 // presumed any more, and it may begin a new tenure.
 func (a *Aggregator) settle(now fleet.Mono, e *edge, bye bool) {
 	for _, b := range a.order {
+		b.found(e)
 		acc := e.accounts[b.ID]
 		if acc == nil {
 			continue
@@ -584,7 +603,7 @@ func (a *Aggregator) settle(now fleet.Mono, e *edge, bye bool) {
 		e.state = left
 		for _, acc := range e.accounts {
 			acc.returned = max(acc.returned, acc.granted-acc.spent)
-			acc.want, acc.parked, acc.parkedN = 0, nil, 0
+			acc.want, acc.parked, acc.parkedN, acc.movers = 0, nil, 0, 0
 		}
 		a.enrol(e)
 		return

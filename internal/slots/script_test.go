@@ -219,6 +219,16 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 				}
 			}
 		}
+	case "quit", "copy":
+		for _, p := range slices.Clone(w.people) {
+			switch {
+			case !is(p.name):
+			case d.Cmd == "copy":
+				w.copyOf(p, s.edge(t, d, arg("at", "")))
+			case !w.quit(p):
+				s.printf("%s has nothing to leave", p.name)
+			}
+		}
 	case "leave":
 		w.leave(is("inside"))
 		w.clicking = 0
@@ -398,6 +408,9 @@ func (s *script) rootLedger(r *roomTruth) {
 	if l.View != nil && l.View.Horizon != line.Open {
 		queue = fmt.Sprintf(", %.0f wait", l.View.Line.Total())
 	}
+	if l.Excess > 0 {
+		queue += fmt.Sprintf(", %d may be valid beyond", l.Excess)
+	}
 	s.printf("root: limit %d/%d free %d/%d, %s%s", l.Total, l.Rate, l.Free, l.RateFree, state, queue)
 	for _, c := range l.Centres {
 		gen := ""
@@ -420,6 +433,9 @@ func (s *script) siteLedger(c *site, r *roomTruth) {
 	}
 	if n.gone {
 		state = ", stopped"
+	}
+	if l.Excess > 0 {
+		state += fmt.Sprintf(", %d may be valid beyond", l.Excess)
 	}
 	wm := n.core.Status(n.read(s.w.now)).Watermark
 	ago := "none"

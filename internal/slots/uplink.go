@@ -73,6 +73,9 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 	busy := false
 	for _, b := range a.order {
 		a.giveBack(now, b)
+		if b.marks.up.Len() > 0 && b.changedAt <= u.acked {
+			b.dirty = true
+		}
 		if b.dirty {
 			b.dirty, b.changedAt = false, u.seq
 		}
@@ -80,7 +83,9 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 		if u.joined && b.changedAt <= u.acked {
 			continue
 		}
-		pack.Add(a.roomReport(now, b))
+		r := a.roomReport(now, b)
+		r.Ends = b.marks.up.Take(u.seq, u.acked)
+		pack.Add(r)
 	}
 	u.busy = busy
 	return pack.Reports()
@@ -227,6 +232,7 @@ func (a *Aggregator) roomReport(now fleet.Mono, b *books) wire.RoomReport {
 		RateIdle: uint64(max(0, a.rateFree(b)) + a.edgeRateIdle(b)),
 		Active:   uint64(max(0, a.active(b))),
 		Admitted: b.admitted, Joined: b.joined, Entered: b.entered,
+		Excess: uint64(b.excess()),
 	}
 	var lines []line.Histogram
 	minutes := map[fleet.Time]uint64{}
@@ -237,6 +243,7 @@ func (a *Aggregator) roomReport(now fleet.Mono, b *books) wire.RoomReport {
 		}
 		r.Want += acc.want
 		r.ParkedN += acc.parkedN
+		r.Movers += acc.movers
 		r.Parked = append(r.Parked, acc.parked...)
 		if acc.report != nil {
 			lines = append(lines, acc.report.Waiting)
@@ -383,6 +390,9 @@ func (a *Aggregator) applyRoom(now fleet.Mono, g *wire.RoomGrant) {
 	}
 	b.keep, b.rateKeep = g.Keep, g.RateKeep
 	b.stale = true
+	for _, end := range g.Ends {
+		a.end(b, end, false)
+	}
 	if g.View != nil {
 		a.show(b, g.View)
 	}

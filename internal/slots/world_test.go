@@ -36,6 +36,8 @@ type world struct {
 	chaos chaos
 	rng   *rand.Rand
 
+	probation time.Duration
+
 	clicking time.Duration // everybody inside asks for a page so often; 0 for never
 	tell     func(format string, args ...any)
 	met      func(p *person, what string)
@@ -139,6 +141,8 @@ type roomTruth struct {
 
 	until    map[uint64]uint32 // newest expiry second of every ticket
 	home     map[uint64]*site
+	stamped  map[uint64]map[ticket.DC]uint32 // newest expiry second by home
+	quit     map[uint64]bool
 	admitted []int64 // moments
 	where    []*site
 
@@ -165,7 +169,7 @@ func newWorld(params wire.Params, centres []string, edges int) *world {
 func (w *world) addRoom(name string, total, rate uint64, session time.Duration) *roomTruth {
 	r := &roomTruth{
 		id: room.IDOf(name), name: name, total: total, rate: rate, session: session,
-		until: map[uint64]uint32{}, home: map[uint64]*site{}, bindT: total, bindR: rate,
+		until: map[uint64]uint32{}, home: map[uint64]*site{}, stamped: map[uint64]map[ticket.DC]uint32{}, quit: map[uint64]bool{}, bindT: total, bindR: rate,
 	}
 	w.rooms = append(w.rooms, r)
 	return r
@@ -248,7 +252,7 @@ func (w *world) edgeRooms() []admission.Room {
 	var out []admission.Room
 	for _, r := range w.rooms {
 		if !r.gone {
-			out = append(out, admission.Room{ID: r.id, Cap: w.cap})
+			out = append(out, admission.Room{ID: r.id, Cap: w.cap, Probation: w.probation})
 		}
 	}
 	return out
@@ -535,6 +539,23 @@ func (w *world) leave(inside bool) {
 		}
 	}
 	w.people = slices.DeleteFunc(w.people, func(p *person) bool { return p.in || !inside })
+}
+
+// quit lets somebody inside leave by saying so.
+func (w *world) quit(p *person) bool {
+	if p.edge.gone || !p.in || !p.edge.core.Quit(p.edge.read(w.now), p.room.id, p.ticket) {
+		return false
+	}
+	p.room.quit[p.ticket.ID] = true
+	w.tell("%s leaves %s", p.name, p.edge.name)
+	w.people = slices.DeleteFunc(w.people, func(o *person) bool { return o == p })
+	return true
+}
+
+// copyOf lets somebody else come with the ticket of p.
+func (w *world) copyOf(p *person, e *edgeProc) {
+	w.tell("%s' comes to %s with a copy of %s's ticket", p.name, e.name, p.name)
+	w.people = append(w.people, &person{name: p.name + "'", room: p.room, edge: e, ticket: p.ticket, in: p.in, next: w.now + 1})
 }
 
 // ask lets somebody ask for a page, or lose patience while being held.

@@ -95,7 +95,7 @@ func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 		Renewed: r.Renewed, RenewCeil: r.RenewCeil,
 		Want: r.Want, ParkedN: r.ParkedN,
 		Active: r.Active, Admitted: r.Admitted, Joined: r.Joined, Entered: r.Entered,
-		Waiting: packLine(r.Waiting),
+		Waiting: packLine(r.Waiting), Movers: r.Movers, Excess: r.Excess, Ends: packEnds(r.Ends),
 	}
 	if n := len(r.Sessions); n > 0 {
 		s := &wirepb.Sessions{Until: make([]uint32, n), Stamped: make([]uint64, n), Consumed: make([]uint64, n)}
@@ -144,12 +144,16 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 		Renewed: p.GetRenewed(), RenewCeil: p.GetRenewCeil(),
 		Want: p.GetWant(), ParkedN: p.GetParkedN(),
 		Active: p.GetActive(), Admitted: p.GetAdmitted(), Joined: p.GetJoined(), Entered: p.GetEntered(),
+		Movers: p.GetMovers(), Excess: p.GetExcess(),
 	}
 	var err error
 	if r.Sessions, err = unpackSessions(p.GetSessions()); err != nil {
 		return err
 	}
 	if r.FirstMove, r.Moves, err = unpackMoves(p.GetMoves()); err != nil {
+		return err
+	}
+	if r.Ends, err = unpackEnds(p.GetEnds()); err != nil {
 		return err
 	}
 	if n := len(p.GetParkedMs()); n > MaxParked {
@@ -216,6 +220,37 @@ func unpackMoves(p *wirepb.Moves) (uint64, []Move, error) {
 	return p.GetFirst(), out, nil
 }
 
+func packEnds(ends []End) *wirepb.Ends {
+	n := len(ends)
+	if n == 0 {
+		return nil
+	}
+	p := &wirepb.Ends{Id: make([]uint64, n), Home: make([]uint32, n), Until: make([]uint32, n), Kind: make([]uint32, n)}
+	for i, e := range ends {
+		p.Id[i], p.Home[i], p.Until[i], p.Kind[i] = e.ID, e.Home, e.Until, uint32(e.Kind)
+	}
+	return p
+}
+
+func unpackEnds(p *wirepb.Ends) ([]End, error) {
+	n := len(p.GetId())
+	if n != len(p.GetHome()) || n != len(p.GetUntil()) || n != len(p.GetKind()) || n > MaxEnds {
+		return nil, fmt.Errorf("ends: columns must be equally long and hold at most %d", MaxEnds)
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	out := make([]End, n)
+	for i := range out {
+		kind := p.GetKind()[i]
+		if kind < uint32(Moved) || kind > uint32(Cleared) {
+			return nil, fmt.Errorf("ends[%d]: kind: unknown %d", i, kind)
+		}
+		out[i] = End{ID: p.GetId()[i], Home: p.GetHome()[i], Until: p.GetUntil()[i], Kind: EndKind(kind)}
+	}
+	return out, nil
+}
+
 func packLine(h line.Histogram) *wirepb.Line {
 	if len(h) == 0 {
 		return nil
@@ -270,7 +305,7 @@ func EncodeGrant(g *Grant) ([]byte, error) {
 		p.Rooms[i] = &wirepb.RoomGrant{
 			Room: uint64(r.Room), Gen: r.Gen, Granted: r.Granted, RateGranted: r.RateGranted, RenewCeil: r.RenewCeil,
 			LifeS: r.Life, Keep: r.Keep, RateKeep: r.RateKeep, Returned: r.Returned, RateReturned: r.RateReturned,
-			View: packView(r.View), Confirmed: r.Confirmed,
+			View: packView(r.View), Confirmed: r.Confirmed, Ends: packEnds(r.Ends),
 		}
 	}
 	return proto.Marshal(p)
@@ -316,6 +351,9 @@ func DecodeGrant(data []byte) (*Grant, error) {
 		var err error
 		if g.Rooms[i].View, err = unpackView(r.GetView()); err != nil {
 			return nil, fmt.Errorf("grant: rooms[%d]: view: %w", i, err)
+		}
+		if g.Rooms[i].Ends, err = unpackEnds(r.GetEnds()); err != nil {
+			return nil, fmt.Errorf("grant: rooms[%d]: %w", i, err)
 		}
 	}
 	return g, nil

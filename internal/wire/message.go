@@ -18,6 +18,7 @@ import (
 	"vestibule/internal/fleet"
 	"vestibule/internal/line"
 	"vestibule/internal/room"
+	"vestibule/internal/ticket"
 )
 
 // Version is the protocol's version. A message of another version is refused;
@@ -83,14 +84,17 @@ type RoomReport struct {
 	Sessions  []Expiry
 	FirstMove uint64 // number of Moves[0], counted from 1 per incarnation and room
 	Moves     []Move
+	Ends      []End // told until acknowledged
 
 	// Policy: who wants in.
+	Movers  uint64       // visitors inside whose session another data centre holds, waiting for a right here
 	Want    uint64       // rights that the demand of the next interval needs
 	Parked  []fleet.Time // join times of the oldest parked visitors, ascending, at most MaxParked
 	ParkedN uint64       // all parked visitors
 
 	// Advisory: what is shown and shared by.
 	Active   uint64         // regionals: sessions counted
+	Excess   uint64         // regionals: sessions that may be valid beyond what is counted
 	Admitted uint64         // cumulative admissions
 	Joined   uint64         // cumulative tickets that began to count as waiting
 	Entered  uint64         // cumulative admissions of tickets that counted as waiting
@@ -102,7 +106,8 @@ type RoomReport struct {
 const (
 	MaxParked  = 128 // join times in RoomReport.Parked
 	MaxMoves   = 4096
-	MaxSlices  = 256 // slices of a line in a report or view
+	MaxSlices  = 256  // slices of a line in a report or view
+	MaxEnds    = 4096 // ends of a room in a report or grant, and that are remembered
 	MaxMinutes = 5
 
 	// MaxMessage bounds an encoded message, in bytes; a report or grant that
@@ -123,6 +128,33 @@ type Move struct {
 	From  uint32 // expiry second of the ticket presented
 	Until uint32 // expiry second of the ticket issued
 }
+
+// End says that a session ends before its tickets expire: the tickets with this
+// ID and home that are valid until Until or less.
+type End struct {
+	ID    uint64
+	Home  uint32 // ticket.DC that holds the session's right
+	Until uint32 // Unix second
+	Kind  EndKind
+}
+
+// HomeOf returns the number of the data centre called name in tickets and ends.
+func HomeOf(name string) uint32 { return uint32(ticket.DCOf(name)) }
+
+// EndKind is why a session ends. The set is closed.
+type EndKind uint8
+
+// The kinds.
+const (
+	// Moved: the session took a right at another data centre. Its old tickets
+	// are served until they expire and renewed no more.
+	Moved EndKind = iota + 1
+	// Left: the visitor left, or was put out. The tickets are accepted nowhere.
+	Left
+	// Cleared answers Left, up to global and down to the home: no edge accepts
+	// the tickets any more.
+	Cleared
+)
 
 // Minute counts the distinct visitors of one UTC minute.
 type Minute struct {
@@ -194,6 +226,8 @@ type RoomGrant struct {
 	// come back, so that it starts from global's books.
 	Returned     uint64
 	RateReturned uint64
+
+	Ends []End // told until acknowledged
 
 	View *View // nil where nothing changed since the child's Acked
 }

@@ -337,6 +337,9 @@ type RoomReport struct {
 	Waiting          *Line                  `protobuf:"bytes,21,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	ArrivalsMinuteMs []int64                `protobuf:"varint,22,rep,packed,name=arrivals_minute_ms,json=arrivalsMinuteMs,proto3" json:"arrivals_minute_ms,omitempty"`
 	ArrivalsN        []uint64               `protobuf:"varint,23,rep,packed,name=arrivals_n,json=arrivalsN,proto3" json:"arrivals_n,omitempty"`
+	Movers           uint64                 `protobuf:"varint,26,opt,name=movers,proto3" json:"movers,omitempty"`
+	Excess           uint64                 `protobuf:"varint,27,opt,name=excess,proto3" json:"excess,omitempty"`
+	Ends             *Ends                  `protobuf:"bytes,28,opt,name=ends,proto3" json:"ends,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -546,6 +549,96 @@ func (x *RoomReport) GetArrivalsN() []uint64 {
 	return nil
 }
 
+func (x *RoomReport) GetMovers() uint64 {
+	if x != nil {
+		return x.Movers
+	}
+	return 0
+}
+
+func (x *RoomReport) GetExcess() uint64 {
+	if x != nil {
+		return x.Excess
+	}
+	return 0
+}
+
+func (x *RoomReport) GetEnds() *Ends {
+	if x != nil {
+		return x.Ends
+	}
+	return nil
+}
+
+// Ends are sessions that end before their tickets expire.
+type Ends struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            []uint64               `protobuf:"fixed64,1,rep,packed,name=id,proto3" json:"id,omitempty"`
+	Home          []uint32               `protobuf:"fixed32,2,rep,packed,name=home,proto3" json:"home,omitempty"`
+	Until         []uint32               `protobuf:"varint,3,rep,packed,name=until,proto3" json:"until,omitempty"` // Unix second up to which tickets are meant
+	Kind          []uint32               `protobuf:"varint,4,rep,packed,name=kind,proto3" json:"kind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ends) Reset() {
+	*x = Ends{}
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ends) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ends) ProtoMessage() {}
+
+func (x *Ends) ProtoReflect() protoreflect.Message {
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ends.ProtoReflect.Descriptor instead.
+func (*Ends) Descriptor() ([]byte, []int) {
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Ends) GetId() []uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *Ends) GetHome() []uint32 {
+	if x != nil {
+		return x.Home
+	}
+	return nil
+}
+
+func (x *Ends) GetUntil() []uint32 {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *Ends) GetKind() []uint32 {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
 // Sessions counts tickets by expiry second.
 type Sessions struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -558,7 +651,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[3]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -570,7 +663,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[3]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -583,7 +676,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{3}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Sessions) GetUntil() []uint32 {
@@ -621,7 +714,7 @@ type Moves struct {
 
 func (x *Moves) Reset() {
 	*x = Moves{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[4]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -633,7 +726,7 @@ func (x *Moves) String() string {
 func (*Moves) ProtoMessage() {}
 
 func (x *Moves) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[4]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -646,7 +739,7 @@ func (x *Moves) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Moves.ProtoReflect.Descriptor instead.
 func (*Moves) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{4}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Moves) GetFirst() uint64 {
@@ -696,7 +789,7 @@ type Line struct {
 
 func (x *Line) Reset() {
 	*x = Line{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[5]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -708,7 +801,7 @@ func (x *Line) String() string {
 func (*Line) ProtoMessage() {}
 
 func (x *Line) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[5]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -721,7 +814,7 @@ func (x *Line) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Line.ProtoReflect.Descriptor instead.
 func (*Line) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{5}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Line) GetStartMs() []int64 {
@@ -772,7 +865,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[6]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -784,7 +877,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[6]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -797,7 +890,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{6}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Grant) GetVersion() uint32 {
@@ -941,13 +1034,14 @@ type RoomGrant struct {
 	RateReturned  uint64                 `protobuf:"varint,10,opt,name=rate_returned,json=rateReturned,proto3" json:"rate_returned,omitempty"`
 	View          *View                  `protobuf:"bytes,11,opt,name=view,proto3" json:"view,omitempty"`
 	Confirmed     bool                   `protobuf:"varint,12,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
+	Ends          *Ends                  `protobuf:"bytes,13,opt,name=ends,proto3" json:"ends,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RoomGrant) Reset() {
 	*x = RoomGrant{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[7]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -959,7 +1053,7 @@ func (x *RoomGrant) String() string {
 func (*RoomGrant) ProtoMessage() {}
 
 func (x *RoomGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[7]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -972,7 +1066,7 @@ func (x *RoomGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoomGrant.ProtoReflect.Descriptor instead.
 func (*RoomGrant) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{7}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RoomGrant) GetRoom() uint64 {
@@ -1059,6 +1153,13 @@ func (x *RoomGrant) GetConfirmed() bool {
 	return false
 }
 
+func (x *RoomGrant) GetEnds() *Ends {
+	if x != nil {
+		return x.Ends
+	}
+	return nil
+}
+
 // View is a room as the coordinator sees it.
 type View struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1077,7 +1178,7 @@ type View struct {
 
 func (x *View) Reset() {
 	*x = View{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[8]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1089,7 +1190,7 @@ func (x *View) String() string {
 func (*View) ProtoMessage() {}
 
 func (x *View) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[8]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1102,7 +1203,7 @@ func (x *View) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use View.ProtoReflect.Descriptor instead.
 func (*View) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{8}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *View) GetVersion() uint64 {
@@ -1194,7 +1295,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05final\x18\r \x01(\bR\x05final\x12\x10\n" +
 	"\x03bye\x18\x0e \x01(\bR\x03bye\x12\x14\n" +
 	"\x05blank\x18\x0f \x01(\bR\x05blank\x123\n" +
-	"\x05rooms\x18\x10 \x03(\v2\x1d.vestibule.wire.v1.RoomReportR\x05rooms\"\x84\x06\n" +
+	"\x05rooms\x18\x10 \x03(\v2\x1d.vestibule.wire.v1.RoomReportR\x05rooms\"\xe1\x06\n" +
 	"\n" +
 	"RoomReport\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
@@ -1224,7 +1325,15 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\awaiting\x18\x15 \x01(\v2\x17.vestibule.wire.v1.LineR\awaiting\x12,\n" +
 	"\x12arrivals_minute_ms\x18\x16 \x03(\x03R\x10arrivalsMinuteMs\x12\x1d\n" +
 	"\n" +
-	"arrivals_n\x18\x17 \x03(\x04R\tarrivalsN\"V\n" +
+	"arrivals_n\x18\x17 \x03(\x04R\tarrivalsN\x12\x16\n" +
+	"\x06movers\x18\x1a \x01(\x04R\x06movers\x12\x16\n" +
+	"\x06excess\x18\x1b \x01(\x04R\x06excess\x12+\n" +
+	"\x04ends\x18\x1c \x01(\v2\x17.vestibule.wire.v1.EndsR\x04ends\"T\n" +
+	"\x04Ends\x12\x0e\n" +
+	"\x02id\x18\x01 \x03(\x06R\x02id\x12\x12\n" +
+	"\x04home\x18\x02 \x03(\aR\x04home\x12\x14\n" +
+	"\x05until\x18\x03 \x03(\rR\x05until\x12\x12\n" +
+	"\x04kind\x18\x04 \x03(\rR\x04kind\"V\n" +
 	"\bSessions\x12\x14\n" +
 	"\x05until\x18\x01 \x03(\rR\x05until\x12\x18\n" +
 	"\astamped\x18\x02 \x03(\x04R\astamped\x12\x1a\n" +
@@ -1258,7 +1367,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05basis\x18\x0f \x01(\bR\x05basis\x124\n" +
 	"\averdict\x18\x10 \x01(\x0e2\x1a.vestibule.wire.v1.VerdictR\averdict\x12!\n" +
 	"\fwatermark_ms\x18\x11 \x01(\x03R\vwatermarkMs\x122\n" +
-	"\x05rooms\x18\x12 \x03(\v2\x1c.vestibule.wire.v1.RoomGrantR\x05rooms\"\xe1\x02\n" +
+	"\x05rooms\x18\x12 \x03(\v2\x1c.vestibule.wire.v1.RoomGrantR\x05rooms\"\x8e\x03\n" +
 	"\tRoomGrant\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
 	"\x03gen\x18\x02 \x01(\x04R\x03gen\x12\x18\n" +
@@ -1273,7 +1382,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\rrate_returned\x18\n" +
 	" \x01(\x04R\frateReturned\x12+\n" +
 	"\x04view\x18\v \x01(\v2\x17.vestibule.wire.v1.ViewR\x04view\x12\x1c\n" +
-	"\tconfirmed\x18\f \x01(\bR\tconfirmed\"\xee\x01\n" +
+	"\tconfirmed\x18\f \x01(\bR\tconfirmed\x12+\n" +
+	"\x04ends\x18\r \x01(\v2\x17.vestibule.wire.v1.EndsR\x04ends\"\xee\x01\n" +
 	"\x04View\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\x12\x1d\n" +
@@ -1305,35 +1415,38 @@ func file_vestibule_wire_v1_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_vestibule_wire_v1_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_vestibule_wire_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_vestibule_wire_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_vestibule_wire_v1_wire_proto_goTypes = []any{
 	(Verdict)(0),       // 0: vestibule.wire.v1.Verdict
 	(*Term)(nil),       // 1: vestibule.wire.v1.Term
 	(*Report)(nil),     // 2: vestibule.wire.v1.Report
 	(*RoomReport)(nil), // 3: vestibule.wire.v1.RoomReport
-	(*Sessions)(nil),   // 4: vestibule.wire.v1.Sessions
-	(*Moves)(nil),      // 5: vestibule.wire.v1.Moves
-	(*Line)(nil),       // 6: vestibule.wire.v1.Line
-	(*Grant)(nil),      // 7: vestibule.wire.v1.Grant
-	(*RoomGrant)(nil),  // 8: vestibule.wire.v1.RoomGrant
-	(*View)(nil),       // 9: vestibule.wire.v1.View
+	(*Ends)(nil),       // 4: vestibule.wire.v1.Ends
+	(*Sessions)(nil),   // 5: vestibule.wire.v1.Sessions
+	(*Moves)(nil),      // 6: vestibule.wire.v1.Moves
+	(*Line)(nil),       // 7: vestibule.wire.v1.Line
+	(*Grant)(nil),      // 8: vestibule.wire.v1.Grant
+	(*RoomGrant)(nil),  // 9: vestibule.wire.v1.RoomGrant
+	(*View)(nil),       // 10: vestibule.wire.v1.View
 }
 var file_vestibule_wire_v1_wire_proto_depIdxs = []int32{
 	1,  // 0: vestibule.wire.v1.Report.seen:type_name -> vestibule.wire.v1.Term
 	3,  // 1: vestibule.wire.v1.Report.rooms:type_name -> vestibule.wire.v1.RoomReport
-	4,  // 2: vestibule.wire.v1.RoomReport.sessions:type_name -> vestibule.wire.v1.Sessions
-	5,  // 3: vestibule.wire.v1.RoomReport.moves:type_name -> vestibule.wire.v1.Moves
-	6,  // 4: vestibule.wire.v1.RoomReport.waiting:type_name -> vestibule.wire.v1.Line
-	1,  // 5: vestibule.wire.v1.Grant.from:type_name -> vestibule.wire.v1.Term
-	0,  // 6: vestibule.wire.v1.Grant.verdict:type_name -> vestibule.wire.v1.Verdict
-	8,  // 7: vestibule.wire.v1.Grant.rooms:type_name -> vestibule.wire.v1.RoomGrant
-	9,  // 8: vestibule.wire.v1.RoomGrant.view:type_name -> vestibule.wire.v1.View
-	6,  // 9: vestibule.wire.v1.View.line:type_name -> vestibule.wire.v1.Line
-	10, // [10:10] is the sub-list for method output_type
-	10, // [10:10] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	5,  // 2: vestibule.wire.v1.RoomReport.sessions:type_name -> vestibule.wire.v1.Sessions
+	6,  // 3: vestibule.wire.v1.RoomReport.moves:type_name -> vestibule.wire.v1.Moves
+	7,  // 4: vestibule.wire.v1.RoomReport.waiting:type_name -> vestibule.wire.v1.Line
+	4,  // 5: vestibule.wire.v1.RoomReport.ends:type_name -> vestibule.wire.v1.Ends
+	1,  // 6: vestibule.wire.v1.Grant.from:type_name -> vestibule.wire.v1.Term
+	0,  // 7: vestibule.wire.v1.Grant.verdict:type_name -> vestibule.wire.v1.Verdict
+	9,  // 8: vestibule.wire.v1.Grant.rooms:type_name -> vestibule.wire.v1.RoomGrant
+	10, // 9: vestibule.wire.v1.RoomGrant.view:type_name -> vestibule.wire.v1.View
+	4,  // 10: vestibule.wire.v1.RoomGrant.ends:type_name -> vestibule.wire.v1.Ends
+	7,  // 11: vestibule.wire.v1.View.line:type_name -> vestibule.wire.v1.Line
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_vestibule_wire_v1_wire_proto_init() }
@@ -1347,7 +1460,7 @@ func file_vestibule_wire_v1_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_vestibule_wire_v1_wire_proto_rawDesc), len(file_vestibule_wire_v1_wire_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
