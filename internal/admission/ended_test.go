@@ -132,6 +132,16 @@ func TestWhoLeavesIsAcceptedNoMore(t *testing.T) {
 	if other.Ended(sale, in) != wire.Left {
 		t.Error("not known as left")
 	}
+
+	// It is told once: also an edge that is between two leases takes it in.
+	lapsed, l := newEdge(t, at(0), 5, 5)
+	lapsed.Lapse(at(0))
+	g = l.held
+	g.Ends = []wire.End{want}
+	l.room(at(0), g)
+	if lapsed.Ended(sale, in) != wire.Left {
+		t.Error("an edge without a lease acknowledged it and did not keep it")
+	}
 }
 
 // TestWhoLeavesTheLineIsNotCountedThere, however often it is said.

@@ -173,6 +173,13 @@ func (e *Engine) Apply(now fleet.Mono, g wire.Grant) {
 		e.clock.Floor(g.Watermark)
 	}
 	l.acked = max(l.acked, g.Acked)
+	for i := range g.Rooms { // under whatever tenure: the grant is acknowledged as taken
+		if r := e.rooms[g.Rooms[i].Room]; r != nil {
+			for _, end := range g.Rooms[i].Ends {
+				r.end(end)
+			}
+		}
+	}
 
 	switch g.Verdict {
 	case wire.Promise:
@@ -232,9 +239,6 @@ func (e *Engine) applyRoom(now fleet.Mono, g *wire.RoomGrant) {
 	r.life = g.Life
 	if g.View != nil {
 		r.view = g.View
-	}
-	for _, end := range g.Ends {
-		r.end(end)
 	}
 	if r.credit() > r.keep || r.rate.idle(now) > r.rateKeep {
 		// Somebody else wants them. Held visitors are served first: the report

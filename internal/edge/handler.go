@@ -72,7 +72,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	target := rawTarget(r)
-	path, _, _ := strings.Cut(target, "?")
+	path, query, _ := strings.Cut(target, "?")
+	if path == leavePath {
+		s.leave(w, r, site, query)
+		return
+	}
 	m := site.set.Match(r.Host, path)
 	switch {
 	case !m.Known:
@@ -88,6 +92,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, "unknown_host", "No origin serves this host.", http.StatusMisdirectedRequest)
 		return
 	}
+	var inside []stay
+	f.revoke = func() { s.revoke(inside) }
 	until := fleet.Mono(0)
 	rooms := m.Rooms()
 	if len(rooms) == 0 {
@@ -98,6 +104,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if !d.Enters() {
 			return
 		}
+		inside = append(inside, stay{site.rooms[room.Index].ID, d.Ticket})
 		if end := s.sessionEnd(&d); until == 0 || end < until {
 			until = end
 		}

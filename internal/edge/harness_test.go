@@ -319,6 +319,7 @@ func document(origin string) room.Document {
 	r := func(name, host, path string, status int) room.Settings {
 		return room.Settings{
 			Name: name, Host: host, Path: path, TotalActiveUsers: 1000, NewUsersPerMinute: 1000, Origin: origin, QueueingStatus: status,
+			Probation: time.Hour, // none: see TestAFirstStampIsShort
 		}
 	}
 	return room.Document{Rooms: []room.Settings{r("sale", "sale.example", "/", 0), r("vip", "shop.example", "/vip", 429)}}

@@ -23,6 +23,7 @@ type metrics struct {
 	requests    *prometheus.CounterVec
 	origins     prometheus.Counter
 	panics      prometheus.Counter
+	quits       prometheus.Counter
 	clockJumps  prometheus.Counter
 	ticketCount [ticketKinds]prometheus.Counter
 }
@@ -63,10 +64,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		requests:   vec("vestibule_edge_requests_total", "Requests that no room decided, by what became of them.", "result"),
 		origins:    counter("vestibule_edge_origin_errors_total", "Requests that an origin did not answer."),
+		quits:      counter("vestibule_edge_left_total", "Sessions and places in the line that ended because their visitors said so, or the origin."),
 		panics:     counter("vestibule_edge_panics_total", "Requests that ended in a panic; none of them was forwarded after it."),
 		clockJumps: counter("vestibule_edge_clock_jumps_total", "Times that the machine was asleep or its wall clock was set forward; the lease was given up."),
 	}
-	reg.MustRegister(m.decisions, m.letIn, m.tickets, m.knocks, m.holds, m.reports, m.grants, m.sync, m.requests, m.origins, m.panics, m.clockJumps)
+	reg.MustRegister(m.decisions, m.letIn, m.tickets, m.knocks, m.holds, m.reports, m.grants, m.sync, m.requests, m.origins, m.quits, m.panics, m.clockJumps)
 	for i, name := range ticketKindNames {
 		m.ticketCount[i] = m.tickets.WithLabelValues(name)
 	}
@@ -79,7 +81,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for _, r := range []string{"applied", "invalid"} {
 		m.grants.WithLabelValues(r)
 	}
-	for _, r := range []string{"passed", "unknown_host", "refused_path", "refused_method", "refused_upgrade", "not_ready"} {
+	for _, r := range []string{"passed", "unknown_host", "refused_path", "refused_method", "refused_upgrade", "refused_origin", "unknown_room", "left", "not_ready"} {
 		m.requests.WithLabelValues(r)
 	}
 	return m

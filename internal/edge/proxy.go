@@ -32,7 +32,17 @@ type forward struct {
 	client  netip.Addr
 	secure  bool
 	cookies []string // tickets that the answer carries, as Set-Cookie
+
+	// revoke ends the sessions that let the request in: the origin may ask for it.
+	revoke func()
 }
+
+// By this header of its answer an origin puts the visitor out: the session ends
+// with this request, and its slot goes to the next.
+const (
+	commandHeader = "Vestibule-Command"
+	commandRevoke = "revoke"
+)
 
 // setCookies puts the visitor's tickets into the answer's header.
 func (f *forward) setCookies(h http.Header) {
@@ -65,11 +75,16 @@ func newProxy(t TimeoutConfig, m *metrics, log *slog.Logger) *proxy {
 		ErrorLog:   slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		ModifyResponse: func(r *http.Response) error {
 			stripSetCookies(r.Header)
+			command := r.Header.Get(commandHeader)
+			r.Header.Del(commandHeader)
 			if f, ok := r.Request.Context().Value(forwardKey{}).(*forward); ok && len(f.cookies) > 0 {
 				// Here and not before: an informational answer (103) would have
 				// taken them along and left none for the final one.
 				f.setCookies(r.Header)
 				keepPrivate(r.Header)
+			}
+			if f, ok := r.Request.Context().Value(forwardKey{}).(*forward); ok && command == commandRevoke {
+				f.revoke()
 			}
 			return nil
 		},

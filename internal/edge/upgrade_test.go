@@ -14,6 +14,7 @@ import (
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/node"
+	"vestibule/internal/ticket"
 )
 
 // echo is a site that speaks after an upgrade: it says back what it hears.
@@ -86,7 +87,7 @@ func TestAWebsocketEndsWithItsSession(t *testing.T) {
 	st.up.mu.Lock()
 	st.up.held[sale].RenewCeil = 0
 	st.up.mu.Unlock()
-	s.Home++ // nor does an edge of another data centre renew it
+	s.Home = ticket.Nobody // which nobody renews at an edge that is not isolated
 	c, res, br := st.upgrade(st.seal("sale", s))
 	if res.StatusCode != http.StatusSwitchingProtocols || len(res.Cookies()) > 0 {
 		t.Fatalf("got %d %v", res.StatusCode, res.Header)

@@ -20,9 +20,9 @@ type metrics struct {
 	roomsValid   prometheus.Gauge
 	roomsRefused prometheus.Counter
 
-	leading, term, skew                                           *prometheus.Desc
-	limit, rateLimit, active, slots, waiting, mu, theta, estimate *prometheus.Desc
-	horizon, complete, free, rateFree, held, rateHeld, idle       *prometheus.Desc
+	leading, term, skew                                             *prometheus.Desc
+	limit, rateLimit, active, slots, waiting, mu, theta, estimate   *prometheus.Desc
+	horizon, complete, free, rateFree, held, rateHeld, idle, excess *prometheus.Desc
 }
 
 func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
@@ -54,6 +54,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		rateFree:     d("vestibule_room_rate_free", "Rights of new_users_per_minute that nobody holds.", "room"),
 		held:         d("vestibule_room_allotment", "Rights of total_active_users that a data centre holds.", "room", "dc"),
 		rateHeld:     d("vestibule_room_rate_allotment", "Rights of new_users_per_minute that a data centre holds.", "room", "dc"),
+		excess:       d("vestibule_excess_sessions", "Sessions that may be valid beyond total_active_users: at nodes under partition_policy serve that cannot be heard, or were taken for lost. 0 under cap, always.", "room"),
 		idle:         d("vestibule_room_idle", "Rights of total_active_users that lie idle in a data centre.", "room", "dc"),
 	}
 	reg.MustRegister(m.dropped, m.regressions, m.invalid, m.sent, m.roomsValid, m.roomsRefused, m)
@@ -66,7 +67,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 func (m *metrics) descs() []*prometheus.Desc {
 	return []*prometheus.Desc{
 		m.leading, m.term, m.skew, m.limit, m.rateLimit, m.active, m.slots, m.waiting, m.mu, m.theta, m.estimate,
-		m.horizon, m.complete, m.free, m.rateFree, m.held, m.rateHeld, m.idle,
+		m.horizon, m.complete, m.free, m.rateFree, m.held, m.rateHeld, m.idle, m.excess,
 	}
 }
 
@@ -110,6 +111,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		gauge(m.complete, truth(l.Complete), name)
 		gauge(m.free, float64(l.Free), name)
 		gauge(m.rateFree, float64(l.RateFree), name)
+		gauge(m.excess, float64(l.Excess), name)
 		for _, c := range l.Centres {
 			gauge(m.held, float64(c.Held), name, c.Name)
 			gauge(m.rateHeld, float64(c.RateHeld), name, c.Name)

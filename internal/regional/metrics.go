@@ -26,7 +26,7 @@ type metrics struct {
 
 	leading, term, syncAge, lag, edges                                        *prometheus.Desc
 	held, rateHeld, free, rateFree, active, presumed, credit, waiting, parked *prometheus.Desc
-	keep, copied                                                              *prometheus.Desc
+	keep, copied, excess, movers                                              *prometheus.Desc
 }
 
 func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
@@ -63,6 +63,8 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		waiting:  d("vestibule_regional_waiting", "People waiting in this data centre.", "room"),
 		parked:   d("vestibule_regional_parked", "Visitors held at the edges for their turn.", "room"),
 		keep:     d("vestibule_regional_allotment_target", "Idle rights of total_active_users that global wants kept here.", "room"),
+		excess:   d("vestibule_regional_excess_sessions", "Sessions that edges which cannot be heard may have beyond those counted.", "room"),
+		movers:   d("vestibule_regional_movers", "Visitors inside whose session another data centre holds, waiting for a right here.", "room"),
 		copied:   d("vestibule_regional_copied_tickets_total", "Tickets seen living in two places; they are counted twice.", "room"),
 	}
 	reg.MustRegister(m.dropped, m.regressions, m.surprises, m.invalid, m.sent, m.sync, m)
@@ -92,7 +94,7 @@ func (m *metrics) count(what string, err error, log *slog.Logger) {
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		m.leading, m.term, m.syncAge, m.lag, m.edges, m.held, m.rateHeld, m.free, m.rateFree,
-		m.active, m.presumed, m.credit, m.waiting, m.parked, m.keep, m.copied,
+		m.active, m.presumed, m.credit, m.waiting, m.parked, m.keep, m.copied, m.excess, m.movers,
 	} {
 		ch <- d
 	}
@@ -133,6 +135,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		gauge(m.waiting, l.Waiting, name)
 		gauge(m.parked, float64(l.Parked), name)
 		gauge(m.keep, float64(l.Keep), name)
+		gauge(m.excess, float64(l.Excess), name)
+		gauge(m.movers, float64(l.Movers), name)
 		ch <- prometheus.MustNewConstMetric(m.copied, prometheus.CounterValue, float64(l.Copied), name)
 	}
 }

@@ -40,6 +40,7 @@ type settingsJSON struct {
 	TotalActiveUsers  int         `json:"total_active_users"`
 	NewUsersPerMinute int         `json:"new_users_per_minute"`
 	SessionDuration   string      `json:"session_duration"`
+	Probation         string      `json:"probation"`
 	PartitionPolicy   string      `json:"partition_policy"`
 	LostAfter         string      `json:"lost_after"`
 	OnIsolation       string      `json:"on_isolation"`
@@ -74,6 +75,7 @@ func EncodeDocument(doc Document) ([]byte, error) {
 			TotalActiveUsers:  s.TotalActiveUsers,
 			NewUsersPerMinute: s.NewUsersPerMinute,
 			SessionDuration:   s.SessionDuration.String(),
+			Probation:         s.Probation.String(),
 			PartitionPolicy:   s.PartitionPolicy,
 			LostAfter:         s.LostAfter.String(),
 			OnIsolation:       s.OnIsolation,
@@ -180,6 +182,8 @@ func (r reader) settings(at string) (s Settings, err error) {
 			return true, r.whole(at, &s.NewUsersPerMinute)
 		case "session_duration":
 			return true, r.duration(at, &s.SessionDuration)
+		case "probation":
+			return true, r.duration(at, &s.Probation)
 		case "partition_policy":
 			return true, r.text(at, &s.PartitionPolicy)
 		case "lost_after":

@@ -9,15 +9,17 @@ import (
 
 // Bounds of what [Settings] may say.
 const (
-	MaxName     = 64        // bytes of a room's name
-	MaxPath     = 1024      // bytes of a path, as written
-	MaxRoutes   = 64        // additional routes of one room
-	MaxRate     = 1<<31 - 1 // of TotalActiveUsers and of NewUsersPerMinute
-	MaxPageName = 128       // bytes of a waiting page's name
-	MinSession  = 5 * time.Second
-	MaxSession  = time.Hour
-	MinLost     = time.Minute // not below the lease of a data centre
-	MaxLost     = 24 * time.Hour
+	MaxName      = 64        // bytes of a room's name
+	MaxPath      = 1024      // bytes of a path, as written
+	MaxRoutes    = 64        // additional routes of one room
+	MaxRate      = 1<<31 - 1 // of TotalActiveUsers and of NewUsersPerMinute
+	MaxPageName  = 128       // bytes of a waiting page's name
+	MinSession   = 5 * time.Second
+	MaxSession   = time.Hour
+	MinProbation = 10 * time.Second
+	MaxProbation = time.Hour
+	MinLost      = time.Minute // not below the lease of a data centre
+	MaxLost      = 24 * time.Hour
 )
 
 // What [Settings.PartitionPolicy] may be.
@@ -39,6 +41,7 @@ const (
 	DefaultSession        = 5 * time.Minute
 	DefaultQueueingStatus = 200
 	DefaultPolicy         = PolicyServe
+	DefaultProbation      = time.Minute
 	DefaultLost           = 15 * time.Minute
 	DefaultIsolation      = IsolationHold
 )
@@ -71,6 +74,7 @@ type Settings struct {
 	TotalActiveUsers  int           // T: sessions valid at any moment, 1 to 2147483647
 	NewUsersPerMinute int           // R: admissions in any 60 seconds, 1 to 2147483647
 	SessionDuration   time.Duration // since the visitor's last request, 5s to 1h in whole seconds, default 5m
+	Probation         time.Duration // a session's first stamp, until the second request: 10s to 1h in whole seconds, default 1m
 	PartitionPolicy   string        // what a node that is cut off does for sessions: serve (default) or cap
 	LostAfter         time.Duration // under serve, a node silent for so long is taken for lost: 1m to 24h in whole seconds, default 15m
 	OnIsolation       string        // what newcomers meet at an edge that is cut off: hold (default), open or closed
@@ -93,6 +97,9 @@ func (s Settings) WithDefaults() Settings {
 	}
 	if s.PartitionPolicy == "" {
 		s.PartitionPolicy = DefaultPolicy
+	}
+	if s.Probation == 0 {
+		s.Probation = DefaultProbation
 	}
 	if s.LostAfter == 0 {
 		s.LostAfter = DefaultLost

@@ -36,6 +36,7 @@ func (s Settings) Validate() Faults {
 	add("total_active_users", checkRate(s.TotalActiveUsers))
 	add("new_users_per_minute", checkRate(s.NewUsersPerMinute))
 	add("session_duration", checkSession(s.SessionDuration))
+	add("probation", checkProbation(s.Probation))
 	add("partition_policy", checkOneOf(s.PartitionPolicy, PolicyServe, PolicyCap))
 	add("lost_after", checkLost(s.LostAfter))
 	add("on_isolation", checkOneOf(s.OnIsolation, IsolationHold, IsolationOpen, IsolationClosed))
@@ -90,6 +91,13 @@ func checkOneOf(s string, all ...string) string {
 	}
 	last := len(all) - 1
 	return "must be " + strings.Join(all[:last], ", ") + " or " + all[last] + got(s)
+}
+
+func checkProbation(d time.Duration) string {
+	if d < MinProbation || d > MaxProbation || d%time.Second != 0 {
+		return fmt.Sprintf("must be 10s to 1h in whole seconds, got %v", d)
+	}
+	return ""
 }
 
 func checkLost(d time.Duration) string {

@@ -8,6 +8,7 @@ import (
 
 	"vestibule/internal/admission"
 	"vestibule/internal/fleet"
+	"vestibule/internal/slots"
 	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
 )
@@ -196,8 +197,8 @@ func (w *world) accepted(r *roomTruth, id uint64) *site {
 		t := ticket.Ticket{ID: id, Home: home, Until: until}
 		for _, e := range w.edges {
 			now := e.read(w.now)
-			if e.gone || !e.core.Status(now).Joined {
-				continue
+			if e.gone || !w.inBooks(e) {
+				continue // nobody can ask it: it has been cut off for longer than a session
 			}
 			judge := home
 			switch e.core.Ended(r.id, t) {
@@ -212,6 +213,14 @@ func (w *world) accepted(r *roomTruth, id uint64) *site {
 		}
 	}
 	return at
+}
+
+// inBooks reports whether an edge's regional reckons with it.
+func (w *world) inBooks(e *edgeProc) bool {
+	n, st := e.site.newest(), e.core.Status(e.read(w.now))
+	return st.Leased || slices.ContainsFunc(n.core.Status(n.read(w.now)).Edges, func(o slots.EdgeStatus) bool {
+		return o.Name == e.name && o.Inc == st.Inc
+	})
 }
 
 // used returns how many were admitted in the last 60 s.

@@ -1,0 +1,121 @@
+package edge
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"vestibule/internal/node"
+	"vestibule/internal/ticket"
+)
+
+const leaveURL = "http://sale.example" + leavePath
+
+// TestLeaving: who says so is out at once, for good, and the browser forgets the
+// ticket; a copy of it is worth nothing here.
+func TestLeaving(t *testing.T) {
+	t.Parallel()
+	st := open(t, nil)
+	st.up.grant(sale, 5, 5)
+	v := st.visitor()
+	if a := v.get("http://sale.example/"); a.body != "the site" {
+		t.Fatalf("not let in: %d %.60q", a.StatusCode, a.body)
+	}
+	copied := st.seal("sale", session(7))
+	for range 2 { // the second time there is nothing to leave, and that is fine
+		a := v.ask(http.MethodPost, leaveURL, "", "Cookie", copied, "Origin", "http://sale.example", "Sec-Fetch-Site", "same-origin")
+		if a.StatusCode != http.StatusNoContent || a.Header.Get("Cache-Control") != "no-store" {
+			t.Fatalf("leaving: %d %v", a.StatusCode, a.Header)
+		}
+		if c := cookieOf(a, ticket.CookieName("sale", false)); c == nil || c.MaxAge >= 0 {
+			t.Errorf("the browser keeps its ticket: %v", a.Header)
+		}
+	}
+	w := st.visitor()
+	w.Jar = nil
+	st.up.queue(sale, 100, 1)
+	if a := w.get("http://sale.example/", "Cookie", copied); a.body == "the site" {
+		t.Error("a copy of the ticket still opens the site")
+	}
+}
+
+func TestLeavingIsRefusedTo(t *testing.T) {
+	t.Parallel()
+	st := open(t, nil)
+	in := st.seal("sale", session(7))
+	for _, c := range []struct {
+		why, method, url string
+		header           []string
+		status           int
+	}{
+		{"a link", http.MethodGet, leaveURL, nil, http.StatusMethodNotAllowed},
+		{"a page of another site", http.MethodPost, leaveURL, []string{"Origin", "http://evil.example"}, http.StatusForbidden},
+		{"a form of another site", http.MethodPost, leaveURL, []string{"Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
+		{"a page of a sister site", http.MethodPost, leaveURL, []string{"Sec-Fetch-Site", "same-site"}, http.StatusForbidden},
+		{"an opaque origin", http.MethodPost, leaveURL, []string{"Origin", "null"}, http.StatusForbidden},
+		{"a host that is not ours", http.MethodPost, "http://other.example" + leavePath, nil, http.StatusMisdirectedRequest},
+		{"a room that is not there", http.MethodPost, leaveURL + "?room=nowhere", nil, http.StatusNotFound},
+	} {
+		v := st.visitor()
+		v.Jar = nil
+		if a := v.ask(c.method, c.url, "", append(c.header, "Cookie", in)...); a.StatusCode != c.status {
+			t.Errorf("%s: %d, want %d", c.why, a.StatusCode, c.status)
+		}
+		if a := v.get("http://sale.example/", "Cookie", in); a.body != "the site" {
+			t.Errorf("after %s the visitor is out: %d", c.why, a.StatusCode)
+		}
+	}
+	v := st.visitor()
+	v.Jar = nil
+	v.ask(http.MethodPost, leaveURL+"?room=vip", "", "Cookie", in)
+	if a := v.get("http://sale.example/", "Cookie", in); a.body != "the site" {
+		t.Error("who leaves one room has left another")
+	}
+}
+
+// TestTheOriginPutsAVisitorOut with one header of its answer, which nobody else
+// sees.
+func TestTheOriginPutsAVisitorOut(t *testing.T) {
+	t.Parallel()
+	st := open(t, nil)
+	st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/logout" {
+			w.Header().Set("Vestibule-Command", "revoke")
+		}
+		_, _ = w.Write([]byte("the site"))
+	})
+	in := st.seal("sale", session(7))
+	v := st.visitor()
+	v.Jar = nil
+	for _, path := range []string{"/", "/logout"} {
+		if a := v.get("http://sale.example"+path, "Cookie", in); a.body != "the site" || a.Header.Get("Vestibule-Command") != "" {
+			t.Fatalf("%s: %d %v", path, a.StatusCode, a.Header)
+		}
+	}
+	st.up.queue(sale, 100, 1)
+	if a := v.get("http://sale.example/", "Cookie", in, "Vestibule-Command", "keep"); a.body == "the site" {
+		t.Error("the visitor who was put out is inside")
+	}
+}
+
+// TestAFirstStampIsShort as the room says, until the second request.
+func TestAFirstStampIsShort(t *testing.T) {
+	t.Parallel()
+	st := newStage(t, nil)
+	st.up = newParent(t, st.bus, sale)
+	d := document(st.origin.URL)
+	d.Rooms = d.Rooms[:1]
+	d.Rooms[0].Probation = 20 * time.Second
+	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.start()
+	st.adopted()
+	st.up.grant(sale, 5, 5)
+	v := st.visitor()
+	for _, want := range []int{21, 331} {
+		c := cookieOf(v.get("http://sale.example/"), ticket.CookieName("sale", false))
+		if c == nil || c.MaxAge != want {
+			t.Fatalf("a ticket for %v, want one for %d s", c, want)
+		}
+	}
+}
