@@ -14,15 +14,16 @@ import (
 // judge knows the truth and holds the nodes to their promises.
 //
 // A ticket may have valid cookies of several homes: its visitor moved, or it was
-// copied. The limit is one of tickets, so T counts each of them once; a data
-// centre answers for the cookies that it gave out, so its ledger counts the
-// tickets with a valid cookie of that home.
+// copied. The limit is one of tickets, so T counts each of them once; and the
+// data centre whose cookie of it is valid longest answers for it: the others may
+// have let go.
 type judge struct {
 	fault string // the first broken promise
 
 	centres []truth
-	homes   map[uint64]int16 // data centres of which the ticket has a valid cookie
-	active  int              // tickets with any valid cookie
+	homes   map[uint64]int16  // data centres of which the ticket has a valid cookie
+	latest  map[uint64]latest // the cookie of each ticket that is valid longest
+	active  int               // tickets with any valid cookie
 	peak    int
 
 	first struct { // settings at the beginning
@@ -55,8 +56,14 @@ type truth struct {
 	until  map[uint64]uint32 // newest expiry second of every ticket with a valid cookie
 	bucket map[int64][]uint64
 	ended  int64 // last second whose tickets have expired
+	here   int   // tickets whose latest cookie is of this home
 	moved  int   // of them, those that nobody can count
 	minute window
+}
+
+type latest struct {
+	centre int
+	until  uint32
 }
 
 // stamps is where the cookies of a ticket come from.
@@ -74,6 +81,7 @@ type deed struct {
 
 func (j *judge) begin(w *World) {
 	j.homes = map[uint64]int16{}
+	j.latest = map[uint64]latest{}
 	j.stamps = map[uint64]stamps{}
 	j.centres = make([]truth, w.cfg.Centres)
 	for i := range j.centres {
@@ -134,9 +142,15 @@ func (j *judge) issued(w *World, v *visitor, d admission.Decision) {
 		j.homes[id]++
 		if j.homes[id] == 1 {
 			j.active++
-		} else if s := j.stamps[id]; s.away && s.moved {
-			c.moved++
 		}
+	}
+	if l, known := j.latest[id]; !known || until > l.until {
+		lost := j.lost(id)
+		if known {
+			j.answers(l.centre, -1, lost)
+		}
+		j.answers(home, 1, lost)
+		j.latest[id] = latest{home, until}
 	}
 	j.follow(w, id, v.edge)
 	if j.active > j.peak || j.active > j.total {
@@ -145,6 +159,30 @@ func (j *judge) issued(w *World, v *visitor, d admission.Decision) {
 		j.excess = max(j.excess, j.active-j.total)
 		if j.active > j.total+j.moved {
 			j.fail(w, "%d sessions are valid, the limit is %d%s", j.active, j.total, beside(j.moved))
+		}
+	}
+}
+
+// lost reports whether nobody can count a ticket.
+func (j *judge) lost(id uint64) bool {
+	s := j.stamps[id]
+	return s.away && s.moved
+}
+
+// answers changes how many tickets a data centre answers for.
+func (j *judge) answers(centre, n int, lost bool) {
+	c := &j.centres[centre]
+	c.here += n
+	if lost {
+		c.moved += n
+	}
+}
+
+// quits notes that a visitor left and keeps no cookie.
+func (j *judge) quits(id uint64) {
+	for i := range j.centres {
+		if c := &j.centres[i]; c.until[id] != 0 {
+			j.end(c, id)
 		}
 	}
 }
@@ -183,11 +221,7 @@ func (j *judge) follow(w *World, id uint64, edge int32) {
 	j.stamps[id] = s
 	if !was && s.away && s.moved {
 		j.moved++
-		for i := range j.centres {
-			if c := &j.centres[i]; c.until[id] != 0 {
-				c.moved++
-			}
-		}
+		j.centres[j.latest[id].centre].moved++
 	}
 }
 
@@ -267,14 +301,12 @@ func (j *judge) expire(c *truth, s int64) {
 // end takes the cookie of one home out of the count.
 func (j *judge) end(c *truth, id uint64) {
 	delete(c.until, id)
-	s := j.stamps[id]
-	lost := s.away && s.moved
-	if lost {
-		c.moved--
-	}
 	if j.homes[id]--; j.homes[id] > 0 {
 		return
 	}
+	lost := j.lost(id)
+	j.answers(j.latest[id].centre, -1, lost)
+	delete(j.latest, id)
 	delete(j.homes, id)
 	delete(j.stamps, id)
 	j.active--
@@ -346,12 +378,12 @@ func (j *judge) centre(w *World, i int) {
 	}
 	c := &j.centres[i]
 	sum := credit + max(0, l.Free)
-	if int64(len(c.until)-c.moved)+sum > line.held {
+	if int64(c.here-c.moved)+sum > line.held {
 		j.tick(w)
 	}
-	if total := int64(len(c.until)-c.moved) + sum; total > line.held {
+	if total := int64(c.here-c.moved) + sum; total > line.held {
 		j.fail(w, "%s: %d sessions + %d credit + %d free > %d held (counted %d, of which presumed %d)%s",
-			r.name, len(c.until), credit, l.Free, line.held, l.Active, l.Presumed, beside(c.moved))
+			r.name, c.here, credit, l.Free, line.held, l.Active, l.Presumed, beside(c.moved))
 	}
 	used := int64(c.minute.count(w.now))
 	if total := used + rcredit + max(0, l.RateFree); total > line.rate {
