@@ -35,6 +35,7 @@ type People struct {
 	Old      float64       // share of requests that present a cookie kept from long before
 	Drop     float64       // share of requests before which the visitor drops every cookie
 	Burst    float64       // share of pages that ask for fifty things at once
+	Quit     float64       // share of those who leave the site that say so
 }
 
 // DefaultPeople returns visitors who look at six pages, one every 20 s.
@@ -56,6 +57,7 @@ type visitor struct {
 	robot   bool  // not one of the people whom the figures are about
 	waits   bool  // a robot that keeps its cookie and waits for its turn
 	served  int64 // when it was let in or served last
+	shared  bool  // somebody else plays with its cookie
 	copied  bool  // plays with the cookie of somebody else
 	queued  bool  // was shown the waiting page at least once
 	hold    *admission.Visit
@@ -159,6 +161,7 @@ func (w *World) newVisitor() int32 {
 func (w *World) copyPass(i int32) {
 	k := w.newVisitor()
 	from := &w.visitors[i]
+	from.shared = true
 	v := &w.visitors[k]
 	*v = visitor{
 		gen: v.gen + 1, centre: int32(w.rng.IntN(w.cfg.Centres)), came: w.now, leaves: from.leaves, pages: w.pages(),
@@ -224,6 +227,7 @@ func (w *World) visit(i int32, gen uint64) {
 	}
 	if v.inside {
 		if v.pages == 0 {
+			w.quit(v)
 			w.end(i)
 			return
 		}
@@ -240,6 +244,20 @@ func (w *World) visit(i int32, gen uint64) {
 		}
 	}
 	w.request(i)
+}
+
+// quit lets a visitor say goodbye to the site, or just go. Nobody has a copy of
+// the cookie, so the session is over.
+func (w *World) quit(v *visitor) {
+	p, n := w.cfg.People.Quit, w.edges[v.edge]
+	if p == 0 || v.copied || v.shared || w.rng.Float64() >= p || !w.reachable(n) {
+		return
+	}
+	t := w.open(n, &v.pass)
+	if n.core.Quit(n.clock.read(w.now), w.room, t) { // also a session that it does not know of: a lost reply
+		w.judge.quits(t.ID)
+	}
+	w.wakeEdge(v.edge)
 }
 
 // parallel sends what a page asks for beside the page itself: n requests with the
@@ -348,8 +366,12 @@ func (w *World) answer(i int32, d *admission.Decision) {
 		}
 		w.judge.issued(w, v, *d)
 		v.inside, v.served = true, w.now
-		v.pages--
 		think := int64(w.rng.ExpFloat64() * float64(w.cfg.People.Think))
+		if d.Verdict == admission.Admit && w.cfg.Probation > 0 {
+			think = min(think, w.rng.Int64N(int64(2*time.Second))) // what the page consists of
+		} else {
+			v.pages--
+		}
 		w.plan(event{at: w.now + think, kind: evVisit, node: i, gen: v.gen})
 		return
 	}

@@ -160,6 +160,8 @@ var enemies = []enemy{
 	{"old", false, func(c *Config) { c.People.Old = 0 }},
 	{"drop", false, func(c *Config) { c.People.Drop = 0 }},
 	{"burst", false, func(c *Config) { c.People.Burst = 0 }},
+	{"quit", false, func(c *Config) { c.People.Quit = 0 }},
+	{"probation", false, func(c *Config) { c.Probation = 0 }},
 	{"hop", false, func(c *Config) { c.People.Stay = 1 }},
 }
 

@@ -66,6 +66,9 @@ func Vary(seed uint64) Config {
 
 	p.enemies(rng, 0.3)
 	n.Sealed = some(0.1)
+	if some(0.5) {
+		c.Probation = length(5*time.Second, 2*time.Minute).Round(time.Second)
+	}
 	return c
 }
 
@@ -75,7 +78,7 @@ func (p *People) enemies(rng *rand.Rand, often float64) {
 	for _, e := range []struct {
 		share *float64
 		most  float64
-	}{{&p.Move, 0.5}, {&p.Copy, 0.1}, {&p.Old, 0.3}, {&p.Drop, 0.1}, {&p.Burst, 0.05}} {
+	}{{&p.Move, 0.5}, {&p.Copy, 0.1}, {&p.Old, 0.3}, {&p.Drop, 0.1}, {&p.Burst, 0.05}, {&p.Quit, 1}} {
 		x, y := rng.Float64(), rng.Float64()
 		if x < often {
 			*e.share = e.most * y
@@ -159,6 +162,9 @@ func Small(seed uint64) Config {
 	}
 	p.enemies(rng, 0.4)
 	n.Sealed = some(0.1)
+	if some(0.5) {
+		c.Probation = time.Duration(2+rng.IntN(20)) * time.Second
+	}
 
 	c.Faults.Every = length(800*time.Millisecond, 15*time.Second)
 	c.Faults.Last = []time.Duration{300 * time.Millisecond, 3 * time.Second, 10 * time.Second, 30 * time.Second}[rng.IntN(4)]

@@ -32,10 +32,11 @@ type Config struct {
 	Length  time.Duration // of the run
 	Params  wire.Params
 
-	Total   int           // T
-	Rate    int           // R
-	Session time.Duration // session_duration
-	Cap     bool          // partition_policy cap
+	Total     int           // T
+	Rate      int           // R
+	Session   time.Duration // session_duration
+	Probation time.Duration // of the first stamp; 0 for none
+	Cap       bool          // partition_policy cap
 
 	Demand  Demand
 	People  People
@@ -334,7 +335,7 @@ func (w *World) edgeRooms() []admission.Room {
 	if w.removed {
 		return nil
 	}
-	return []admission.Room{{ID: w.room, Epoch: w.epoch, Cap: w.cfg.Cap}}
+	return []admission.Room{{ID: w.room, Epoch: w.epoch, Cap: w.cfg.Cap, Probation: w.cfg.Probation}}
 }
 
 // fork returns a source of chance of its own, so that one node's draws do not

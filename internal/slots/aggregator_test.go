@@ -89,3 +89,62 @@ func TestALateJoinIsNotTheEdge(t *testing.T) {
 		}
 	}
 }
+
+// TestAnEdgeThatFellSilentBeforeItToldTheTime: it joined without knowing fleet
+// time, learned it with its credit, and was not heard again. What it may have
+// spent is presumed for as long as a ticket of now is valid, not of 1970.
+func TestAnEdgeThatFellSilentBeforeItToldTheTime(t *testing.T) {
+	now := fleet.Mono(time.Hour)
+	const day = fleet.Time(1622133200_000)
+	at := func() fleet.Time { return day.Add(now.Sub(fleet.Mono(time.Hour))) }
+	term, root := wire.Term{N: 1, Nonce: 1}, wire.Term{N: 1, Nonce: 2}
+	sale := room.IDOf("sale")
+	agg := slots.NewAggregator(now, slots.AggregatorConfig{DC: "dublin", Term: term, Params: wire.DefaultParams(), Bootstrap: true}, wire.Durable{})
+	agg.SetLease(fleet.Never)
+	agg.SetRooms(now, []slots.RoomConfig{{ID: sale, Total: 10, Rate: 60, Session: time.Minute, Cap: true}})
+	save := func() {
+		if d, ok := agg.Unsaved(); ok {
+			agg.Saved(now, d.Version)
+		}
+	}
+	seq := uint64(0)
+	global := func(g wire.Grant) {
+		seq++
+		g.To, g.Inc, g.From, g.Seq, g.Parts = "dublin", 1, root, seq, 1
+		g.Echo, g.At, g.Lease = now, at(), time.Minute
+		agg.Apply(now, g)
+		save()
+	}
+	global(wire.Grant{Verdict: wire.Promise}) // promised
+	global(wire.Grant{Basis: true})
+	global(wire.Grant{Rooms: []wire.RoomGrant{{Room: sale, Confirmed: true, Granted: 10, RateGranted: 60, Keep: 10, RateKeep: 60}}})
+
+	agg.Observe(now, wire.Report{
+		From: "d1", Inc: 7, Tenure: 1, Seq: 1, Parts: 1, Seen: term, Join: true, Sent: now,
+		Rooms: []wire.RoomReport{{Room: sale, Want: 3}},
+	})
+	save()
+	lent := uint64(0)
+	for _, g := range agg.Grants(now) {
+		for _, r := range g.Rooms {
+			lent = max(lent, r.Granted)
+		}
+	}
+	if lent < 3 {
+		t.Fatalf("%d rights were lent, want 3 at least", lent)
+	}
+	for i, after := range []time.Duration{4 * time.Second, 10 * time.Second, 30 * time.Second} {
+		now = now.Add(after)
+		// Somebody else goes on, so that seconds are freed.
+		agg.Observe(now, wire.Report{
+			From: "d2", Inc: 8, Tenure: 1, Seq: uint64(i) + 1, Parts: 1, Seen: term, Join: true, Sent: now, AsOf: at(),
+			Rooms: []wire.RoomReport{{Room: sale}},
+		})
+		save()
+		global(wire.Grant{Rooms: []wire.RoomGrant{{Room: sale, Confirmed: true, Granted: 10, RateGranted: 60, Keep: 10, RateKeep: 60}}})
+		agg.Grants(now)
+		if l := agg.Ledger(sale); l.Active < int64(lent) {
+			t.Errorf("%v later: %d sessions are reckoned with, want %d at least", after, l.Active, lent)
+		}
+	}
+}

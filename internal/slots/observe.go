@@ -138,6 +138,9 @@ func asOf(m *wire.Report) fleet.Time {
 	return m.AsOf
 }
 
+// sure reports whether a report was stamped by a clock that may admit.
+func sure(m *wire.Report) bool { return m.AsOf > 0 && m.AsOfErr <= fleet.MaxError }
+
 func (a *Aggregator) find(name string, inc uint64) *edge {
 	i, ok := slices.BinarySearchFunc(a.edges, &edge{name: name, inc: inc}, compareEdges)
 	if !ok {
@@ -156,7 +159,7 @@ func (a *Aggregator) adopt(now fleet.Mono, e *edge, m wire.Report) {
 	e.parts = wire.Parts{}
 	e.recv = now
 	// A new edge has touched nothing, and is told the watermark before it may.
-	e.asOf = max(asOf(&m), a.watermark)
+	e.asOf, e.timed = max(asOf(&m), a.watermark), sure(&m)
 	a.enrol(e)
 	for _, old := range a.edges {
 		// Its silent predecessors are processes that ended. What they might
@@ -216,7 +219,7 @@ func (a *Aggregator) take(now fleet.Mono, e *edge, m wire.Report, complete bool)
 		b.dirty, b.stale = true, true
 	}
 	if complete {
-		e.asOf = max(e.asOf, asOf(&m))
+		e.asOf, e.timed = max(e.asOf, asOf(&m)), e.timed || sure(&m)
 		e.told = e.acked
 	}
 }
@@ -474,6 +477,10 @@ func (a *Aggregator) lapse(now fleet.Mono, e *edge) {
 
 // presume counts what a lapsed edge may have spent and renewed without a word.
 func (a *Aggregator) presume(now fleet.Mono, e *edge) {
+	since := e.asOf
+	if !e.timed { // our answer told it the time, and nobody has told us what it did with it
+		since = a.latest(now)
+	}
 	for _, b := range a.order {
 		acc := e.accounts[b.ID]
 		if acc == nil {
@@ -484,7 +491,7 @@ func (a *Aggregator) presume(now fleet.Mono, e *edge) {
 		if acc.phantom = max(0, acc.credit()) + max(0, renewals); mutant.On(mutant.NoPhantoms) {
 			acc.phantom = 0
 		}
-		acc.phantomUntil = max(acc.phantomUntil, a.lastBreath(now, e.asOf))
+		acc.phantomUntil = max(acc.phantomUntil, a.lastBreath(now, since))
 		if succeeded := a.succeeded(e); !b.Cap && (!succeeded || e.unheard) && !mutant.On(mutant.NoFreeze) {
 			b.freeze(e, acc)
 			if succeeded {
