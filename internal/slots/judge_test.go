@@ -200,14 +200,11 @@ func (w *world) accepted(r *roomTruth, id uint64) *site {
 			if e.gone || !w.inBooks(e) {
 				continue // nobody can ask it: it has been cut off for longer than a session
 			}
-			judge := home
-			switch e.core.Ended(r.id, t) {
-			case wire.Left:
-				continue
-			case wire.Moved:
-				judge = 0
+			judge, end := home, e.core.Ended(r.id, t)
+			if end == wire.Moved {
+				judge = ticket.Nobody
 			}
-			if t.Valid(e.core.Judges(now, judge)) && until > newest {
+			if end != wire.Left && t.Valid(e.core.Judges(now, judge)) && until > newest {
 				newest, at = until, w.siteOf(home)
 			}
 		}

@@ -109,6 +109,8 @@ var variables = map[string]func([]byte, *Visitor) []byte{
 			text = "You were away for too long, so your earlier place was given up."
 		case admission.Void:
 			text = "The line was started anew, so your earlier place no longer counts."
+		case admission.Gone:
+			text = "You left, so your earlier place was given up."
 		case admission.Kept, admission.Newcomer:
 			return dst
 		}
