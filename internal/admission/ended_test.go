@@ -51,7 +51,7 @@ func TestAForeignTicketIsServedAsItIsWhere(t *testing.T) {
 		left   int64
 		movers uint64
 	}{
-		{"it is younger than a tenth of the duration", func(*Engine) {}, 302, 0},
+		{"it is younger than what is worth a renewal", func(*Engine) {}, 315, 0},
 		{"the edge is isolated", func(e *Engine) { e.Lapse(at(0)) }, 10, 0},
 		{"no right is in hand", func(e *Engine) { e.rooms[sale].spent = e.rooms[sale].granted }, 10, 1},
 		{"its session moved away from here a moment ago", func(e *Engine) {

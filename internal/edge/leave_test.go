@@ -7,6 +7,7 @@ import (
 
 	"vestibule/internal/node"
 	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
 )
 
 const leaveURL = "http://sale.example" + leavePath
@@ -112,7 +113,7 @@ func TestAFirstStampIsShort(t *testing.T) {
 	st.adopted()
 	st.up.grant(sale, 5, 5)
 	v := st.visitor()
-	for _, want := range []int{21, 331} {
+	for _, want := range []int{21, int(wire.Life(5*time.Minute)) + 1} {
 		c := cookieOf(v.get("http://sale.example/"), ticket.CookieName("sale", false))
 		if c == nil || c.MaxAge != want {
 			t.Fatalf("a ticket for %v, want one for %d s", c, want)
