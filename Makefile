@@ -11,11 +11,15 @@ TOOLS          := $(CURDIR)/.tools
 # Debian packages that tests drive: a browser, an HTTP client, a load generator.
 PACKAGES := chromium curl wrk
 
-# Knobs: make sim SEEDS=5000 FIRST=1, make fuzz FUZZTIME=1m, make run ARGS="--total-active-users 10".
+# Knobs: make sim SEEDS=5000 FIRST=1, make fuzz FUZZTIME=1m, make run ARGS="--total-active-users 10",
+# make chaos SEED=7 LENGTH=10m, make takeover KILLS=25.
 SEEDS    ?= 500
 FIRST    ?= 1
 FUZZTIME ?= 20s
 BENCHTIME ?= 1s
+SEED     ?= 1
+LENGTH   ?= 5m
+KILLS    ?= 25
 ARGS     ?=
 
 .PHONY: help
@@ -47,6 +51,14 @@ test: packages ## run every test with the race detector, then the end-to-end run
 .PHONY: e2e
 e2e: ## hundreds of visitors (curl) against the built binaries as separate processes
 	$(GO) test -count=1 -v -timeout 10m ./internal/e2e
+
+.PHONY: chaos
+chaos: ## kill, stop and cut off the built binaries for LENGTH, by SEED, while people come
+	$(GO) run ./internal/chaos -seed $(SEED) -length $(LENGTH)
+
+.PHONY: takeover
+takeover: ## kill the leading global and a leading regional KILLS times each, and measure
+	$(GO) run ./internal/chaos -seed $(SEED) -takeover $(KILLS) -visitors 100
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## style, package direction, no clocks and no chance in the cores

@@ -1,0 +1,396 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// deployment is everything that runs.
+type deployment struct {
+	o     options
+	net   network
+	zero  time.Time
+	site  *site
+	dcs   []string
+	nodes []*node // in the order in which they were started
+	urls  string  // of the NATS servers
+	ask   *http.Client
+
+	mu    sync.Mutex
+	edits int // of the rooms file
+}
+
+// since returns the time since the deployment began.
+func (d *deployment) since() time.Duration { return time.Since(d.zero) }
+
+// shape says how many processes of each role a deployment has.
+type shape struct{ globals, regionals, edges int }
+
+const host = "shop.example" // of the room
+
+// deploy starts everything and waits until all edges can admit.
+func deploy(ctx context.Context, o options, network network, s shape) (*deployment, error) {
+	d := &deployment{
+		o: o, net: network, zero: time.Now(), dcs: places[:2],
+		ask: &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}},
+	}
+	var err error
+	if d.site, err = openSite(network.addr(hub), d.since); err != nil {
+		return nil, err
+	}
+	for _, f := range []func() error{d.startNATS, func() error { return d.startTree(s) }} {
+		if err := f(); err != nil {
+			return d, err
+		}
+	}
+	if err := d.settled(ctx, 60*time.Second); err != nil {
+		return d, err
+	}
+	// Bootstrap is true at the very first start only: who asserted it starts anew
+	// without it, before anybody comes.
+	for _, n := range d.nodes {
+		if len(n.first) > 0 {
+			if err := errors.Join(n.end(syscall.SIGTERM), n.start()); err != nil {
+				return d, err
+			}
+		}
+	}
+	return d, d.settled(ctx, 60*time.Second)
+}
+
+// startNATS starts three servers, one in every place.
+func (d *deployment) startNATS() error {
+	var clients, routes []string
+	var ports [][2]int
+	for i, place := range places {
+		var p [2]int
+		for k := range p {
+			var err error
+			if p[k], err = d.net.port(place, 2*i+k); err != nil {
+				return err
+			}
+		}
+		ports = append(ports, p)
+		clients = append(clients, "nats://"+join(d.net.addr(place), p[0]))
+		routes = append(routes, fmt.Sprintf("%q", "nats://"+join(d.net.addr(place), p[1])))
+	}
+	d.urls = strings.Join(clients, ",")
+	for i, place := range places {
+		name := fmt.Sprintf("nats-%d", i+1)
+		config, err := write(d.o.dir, name+".conf", `
+server_name: %s
+listen: %q
+max_payload: 2MB
+jetstream { store_dir: %q, sync_interval: always }
+cluster { name: chaos, listen: %q, routes: [%s] }
+`, name, join(d.net.addr(place), ports[i][0]), filepath.Join(d.o.dir, name), join(d.net.addr(place), ports[i][1]), strings.Join(routes, ", "))
+		if err != nil {
+			return err
+		}
+		if err := d.add(&node{name: name, role: "nats", place: place, argv: []string{filepath.Join(d.o.dir, "bin", "nats-server"), "--config", config}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// second names the room that is changed while everything runs. Nobody visits it.
+func (d *deployment) second() string { return fmt.Sprintf("second-%d", d.edits) }
+
+// writeRooms writes the rooms file, in one step as an operator should.
+func (d *deployment) writeRooms() error {
+	file, err := write(d.o.dir, "rooms.new", `
+rooms:
+  - name: shop
+    host: %s
+    total_active_users: %d
+    new_users_per_minute: %d
+    session_duration: %v
+    origin: %s
+  - name: %s
+    host: second.example
+    total_active_users: 100
+    new_users_per_minute: 100
+    origin: %[5]s
+`, host, d.o.total, d.o.rate, d.o.session, d.site.url(), d.second())
+	if err != nil {
+		return err
+	}
+	return os.Rename(file, filepath.Join(d.o.dir, "rooms.yaml"))
+}
+
+// startTree starts globals, regionals and edges, in this order.
+func (d *deployment) startTree(s shape) error {
+	if err := d.writeRooms(); err != nil {
+		return err
+	}
+	rooms := filepath.Join(d.o.dir, "rooms.yaml")
+	common := func(place, name string) string {
+		return fmt.Sprintf("name: %s\ndata_dir: %s\nmetrics: {listen: %q}\nlog: {level: info}\n", name, filepath.Join(d.o.dir, place+"-"+name), d.net.addr(place)+":0")
+	}
+	launch := func(role, place, name, config string, first ...string) error {
+		file, err := write(d.o.dir, place+"-"+name+".yaml", "%s%s", common(place, name), config)
+		if err != nil {
+			return err
+		}
+		return d.add(&node{
+			name: place + "/" + name, role: role, place: place, first: first,
+			argv: []string{filepath.Join(d.o.dir, "bin", role), "--config", file},
+		})
+	}
+	bootstrap := func(i int) []string {
+		if i == 0 {
+			return []string{"--bootstrap"}
+		}
+		return nil
+	}
+	for i := range s.globals {
+		err := launch("global", places[i%len(places)], fmt.Sprintf("global-%d", i+1),
+			fmt.Sprintf("data_centers: [%s]\nrooms: %s\nnats: {url: %q, replicas: 3}\n", strings.Join(d.dcs, ", "), rooms, d.urls), bootstrap(i)...)
+		if err != nil {
+			return err
+		}
+		if i == 0 { // who asserts that this is the first start has to lead
+			if err := d.wait(20*time.Second, func() error { _, err := d.leader("global", ""); return err }); err != nil {
+				return err
+			}
+		}
+	}
+	for _, dc := range d.dcs {
+		for i := range s.regionals {
+			err := launch("regional", dc, fmt.Sprintf("regional-%d", i+1), fmt.Sprintf("data_center: %s\nnats: {url: %q, replicas: 3}\n", dc, d.urls), bootstrap(i)...)
+			if err != nil {
+				return err
+			}
+			if i == 0 {
+				if err := d.wait(20*time.Second, func() error { _, err := d.leader("regional", dc); return err }); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for i := range s.edges {
+		for _, dc := range d.dcs {
+			err := launch("edge", dc, fmt.Sprintf("edge-%d", i+1), fmt.Sprintf(
+				"data_center: %s\nlisten: %q\nnats: {url: %q}\nheld: {per_prefix: 65536}\n", dc, d.net.addr(dc)+":0", d.urls))
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// add starts a node for the first time.
+func (d *deployment) add(n *node) error {
+	n.fleet = d
+	n.log = filepath.Join(d.o.dir, strings.ReplaceAll(n.name, "/", "-")+".log")
+	for _, o := range d.nodes {
+		if o.role == n.role {
+			n.number++
+		}
+	}
+	if err := n.start(n.first...); err != nil {
+		return err
+	}
+	d.nodes = append(d.nodes, n)
+	if n.role == "nats" && n.number == len(places)-1 {
+		return d.wait(20*time.Second, d.natsUp)
+	}
+	return nil
+}
+
+// natsUp tells whether every server takes connections.
+func (d *deployment) natsUp() error {
+	for url := range strings.SplitSeq(d.urls, ",") {
+		c, err := net.DialTimeout("tcp", strings.TrimPrefix(url, "nats://"), time.Second)
+		if err != nil {
+			return err
+		}
+		if err := c.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// of returns the nodes of a role, in a place ("" for all).
+func (d *deployment) of(role, place string) []*node {
+	var out []*node
+	for _, n := range d.nodes {
+		if n.role == role && (place == "" || n.place == place) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// wait asks again until there is no error or limit has passed.
+func (d *deployment) wait(limit time.Duration, f func() error) error {
+	for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+		err := f()
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+// settled waits until everything is as it should be: every edge can admit, one
+// global leads and one regional in every data centre, and every node knows the
+// rooms as they were written last.
+func (d *deployment) settled(ctx context.Context, limit time.Duration) error {
+	err := d.wait(limit, func() error {
+		if ctx.Err() != nil {
+			return nil
+		}
+		if _, err := d.leader("global", ""); err != nil {
+			return err
+		}
+		for _, dc := range d.dcs {
+			if _, err := d.leader("regional", dc); err != nil {
+				return err
+			}
+		}
+		for _, e := range d.of("edge", "") {
+			ready, isolated, err := d.ready(e)
+			if err != nil {
+				return err
+			}
+			if !ready || isolated {
+				return fmt.Errorf("%s: ready %v, isolated %v", e.name, ready, isolated)
+			}
+			e.up.Store(true)
+		}
+		return d.informed()
+	})
+	return errors.Join(ctx.Err(), err)
+}
+
+// informed tells whether every node keeps the newest rooms.
+func (d *deployment) informed() error {
+	d.mu.Lock()
+	newest := d.second()
+	d.mu.Unlock()
+	for _, n := range d.nodes {
+		if n.role == "nats" {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(n.dataDir(), "rooms.json"))
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(string(data), fmt.Sprintf("%q", newest)) {
+			return fmt.Errorf("%s does not know the newest rooms", n.name)
+		}
+	}
+	return nil
+}
+
+func (d *deployment) ready(n *node) (ready, isolated bool, err error) {
+	var r struct{ Ready, Isolated bool }
+	err = d.get(text(&n.metrics)+"/readyz", &r)
+	return r.Ready, r.Isolated, err
+}
+
+// leader returns the one that leads, by its own word.
+func (d *deployment) leader(role, place string) (*node, error) {
+	var found *node
+	for _, n := range d.of(role, place) {
+		var s struct{ Leading bool }
+		if err := d.get(text(&n.metrics)+"/status", &s); err != nil {
+			continue // dead or stopped: it does not lead
+		}
+		if s.Leading && found != nil {
+			return nil, fmt.Errorf("%s and %s both lead", found.name, n.name)
+		}
+		if s.Leading {
+			found = n
+		}
+	}
+	if found == nil {
+		return nil, fmt.Errorf("no %s leads in %q", role, place)
+	}
+	return found, nil
+}
+
+func (d *deployment) get(url string, to any) (err error) {
+	resp, err := d.ask.Get(url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	return json.NewDecoder(resp.Body).Decode(to)
+}
+
+// chronicle writes what every process says of itself, once a second, for whoever
+// looks for the cause afterwards.
+func (d *deployment) chronicle(ctx context.Context) (err error) {
+	f, err := os.Create(filepath.Join(d.o.dir, "status.jsonl"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+		lines := make([]string, len(d.nodes))
+		var all sync.WaitGroup
+		for i, n := range d.nodes {
+			if n.role == "nats" {
+				continue
+			}
+			at := d.since()
+			all.Go(func() {
+				var status json.RawMessage
+				if d.get(text(&n.metrics)+"/status", &status) != nil {
+					return // it is dead or stopped
+				}
+				line, err := json.Marshal(map[string]any{"at": at.Seconds(), "node": n.name, "status": status})
+				if err == nil {
+					lines[i] = string(line) + "\n"
+				}
+			})
+		}
+		all.Wait()
+		if _, err := f.WriteString(strings.Join(lines, "")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stop ends everything, the newest first.
+func (d *deployment) stop() error {
+	var errs []error
+	var all sync.WaitGroup
+	for _, n := range slices.Backward(d.nodes) {
+		_ = n.signal(syscall.SIGCONT) // it may have ended
+		all.Go(func() {
+			if err := n.end(syscall.SIGKILL); err != nil {
+				fmt.Fprintln(os.Stderr, "chaos:", err)
+			}
+		})
+	}
+	all.Wait()
+	if d.site != nil {
+		errs = append(errs, d.site.close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,517 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// act is what a fault does.
+type act uint8
+
+const (
+	actKill act = iota // SIGKILL, and a new process after a while
+	actStop            // SIGSTOP, and SIGCONT after a while
+	actWipe            // an edge is killed and begins anew without its folder
+	actCut             // packets from one place to another vanish
+	actPart            // packets vanish both ways between a place and all others
+	actSlow            // the way to a place is slow
+	actEdit            // the rooms file is changed
+)
+
+// fault is one thing that is to go wrong, as drawn.
+type fault struct {
+	at     time.Duration
+	lasts  time.Duration
+	act    act
+	role   string
+	place  string // and for a cut the place from which nothing comes
+	to     string
+	leader bool // whoever leads
+	pick   int  // else this one, or the next that is not in trouble
+}
+
+// What comes after the last fault. Where an edge died together with whoever knew
+// its books, what it may have used is waited out: sixty seconds for R.
+const (
+	wholeWithin = 30 * time.Second  // every edge can admit and everything has a leader
+	againWithin = 100 * time.Second // people come in again in every data centre
+)
+
+// stormLength is how long faults happen in one go. Then everything heals, and has
+// to come right before the next storm: a fleet that is never left alone would
+// show that it holds the limits by admitting nobody.
+const stormLength = 40 * time.Second
+
+// firstGap lies between the faults of the first storm: at least twenty fit.
+const firstGap = 1300 * time.Millisecond
+
+// plan draws the faults of one storm, gap apart in the mean. Every role is killed and stopped; where
+// there are no links, these take the place of cuts.
+func plan(rng *rand.Rand, length, gap time.Duration, dcs []string, links bool) []fault {
+	roles := []string{"edge", "edge", "edge", "regional", "regional", "global", "global", "nats"}
+	var out []fault
+	for at := time.Duration(0); at < length; {
+		f := fault{
+			at: at, role: roles[rng.IntN(len(roles))], place: dcs[rng.IntN(len(dcs))], pick: rng.IntN(100), leader: rng.IntN(4) > 0,
+			lasts: 200*time.Millisecond + time.Duration(rng.ExpFloat64()*float64(2*time.Second)),
+		}
+		if rng.IntN(6) == 0 {
+			f.lasts *= 4 // longer than every lease
+		}
+		f.lasts = min(f.lasts, 15*time.Second, length+5*time.Second-at)
+		switch n := rng.IntN(100); {
+		case n < 5:
+			f.act = actEdit
+		case n < 48:
+			f.act = actKill
+			if f.role == "edge" && rng.IntN(4) == 0 {
+				f.act = actWipe
+			}
+		case n < 66 || !links:
+			f.act = actStop
+		case n < 80:
+			f.act = actCut
+			from := rng.IntN(len(places))
+			f.place, f.to = places[from], places[(from+1+rng.IntN(len(places)-1))%len(places)]
+		case n < 90:
+			f.act, f.place = actPart, places[rng.IntN(len(places))]
+		default:
+			f.act = actSlow
+		}
+		out = append(out, f)
+		at += gap/4 + time.Duration(rng.Int64N(int64(gap*3/2)))
+	}
+	return out
+}
+
+// journal prints what was done and when.
+type journal struct {
+	mu   sync.Mutex
+	out  io.Writer
+	d    *deployment
+	base time.Duration
+	done map[string]int
+}
+
+func (j *journal) tell(what, format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if what != "" {
+		j.done[what]++
+	}
+	fmt.Fprintf(j.out, "%7.2f s  %s\n", (j.d.since() - j.base).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// do does a fault and undoes it. An error means that the run cannot go on.
+func (d *deployment) do(ctx context.Context, f fault, j *journal, links *links) error {
+	switch f.act {
+	case actCut, actPart, actSlow:
+		return links.do(ctx, f, j)
+	case actEdit:
+		return d.edit(j)
+	case actKill, actStop, actWipe:
+	}
+	n := d.victim(f)
+	if n == nil {
+		j.tell("", "(every %s is in trouble already)", f.role)
+		return nil
+	}
+	defer n.free()
+	what := n.name
+	if f.leader && (f.role == "global" || f.role == "regional") {
+		what += ", which leads"
+	}
+	n.up.Store(f.act == actStop) // a stopped one is found out by those who ask it
+	well := n.unwell()
+	if f.act == actStop {
+		j.tell("stopped "+f.role, "stop     %s for %.1f s", what, f.lasts.Seconds())
+		if err := n.signal(syscall.SIGSTOP); err != nil {
+			return err
+		}
+		sleep(ctx, f.lasts)
+		if err := n.signal(syscall.SIGCONT); err != nil {
+			return err
+		}
+		well()
+		return nil
+	}
+	verb := "kill     "
+	if f.act == actWipe {
+		verb = "kill+wipe"
+	}
+	j.tell("killed "+f.role, "%s %s, again after %.1f s", verb, what, f.lasts.Seconds())
+	if err := n.end(syscall.SIGKILL); err != nil {
+		return err
+	}
+	sleep(ctx, f.lasts)
+	if f.act == actWipe {
+		if err := os.RemoveAll(n.dataDir()); err != nil {
+			return err
+		}
+	}
+	// A port that was free may be taken in the meantime by a connection.
+	if err := d.wait(20*time.Second, func() error { return n.start() }); err != nil {
+		return err
+	}
+	if f.role == "edge" {
+		err := d.wait(45*time.Second, func() error {
+			if ctx.Err() != nil {
+				return nil
+			}
+			ready, _, err := d.ready(n)
+			if err == nil && !ready {
+				err = fmt.Errorf("%s does not get ready", n.name)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		n.up.Store(true)
+	}
+	well()
+	return nil
+}
+
+// edit changes the rooms file as all globals read it: the second room goes, and
+// another comes.
+func (d *deployment) edit(j *journal) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.edits++
+	j.tell("edited rooms", "edit     the rooms file: %s", d.second())
+	return d.writeRooms()
+}
+
+// victim claims the node that a fault is for, nil for none.
+func (d *deployment) victim(f fault) *node {
+	place := f.place
+	if f.role == "global" || f.role == "nats" {
+		place = ""
+	}
+	candidates := d.of(f.role, place)
+	if f.role == "nats" {
+		// One at a time: two of three are needed for any write.
+		for _, n := range candidates {
+			if !n.claim() {
+				return nil
+			}
+			n.free()
+		}
+	}
+	if f.leader && (f.role == "global" || f.role == "regional") {
+		if n, err := d.leader(f.role, place); err == nil && n.claim() {
+			return n
+		}
+	}
+	for i := range candidates {
+		if n := candidates[(f.pick+i)%len(candidates)]; n.claim() {
+			return n
+		}
+	}
+	return nil
+}
+
+// links are what is cut or slow, and how often at a time.
+type links struct {
+	net network
+
+	mu    sync.Mutex
+	cuts  map[[2]string]int
+	heal  map[[2]string]func() error
+	slows map[string]bool
+}
+
+func (l *links) do(ctx context.Context, f fault, j *journal) error {
+	if f.act == actSlow {
+		l.mu.Lock()
+		taken := l.slows[f.place]
+		l.slows[f.place] = true
+		l.mu.Unlock()
+		if taken {
+			j.tell("", "(the way to %s is slow already)", f.place)
+			return nil
+		}
+		j.tell("slowed", "slow     the way to %s for %.1f s", f.place, f.lasts.Seconds())
+		heal, err := l.net.slow(f.place)
+		if err != nil {
+			return err
+		}
+		sleep(ctx, f.lasts)
+		l.mu.Lock()
+		l.slows[f.place] = false
+		l.mu.Unlock()
+		return heal()
+	}
+	var pairs [][2]string
+	if f.act == actCut {
+		j.tell("cut one way", "cut      %s -> %s for %.1f s", f.place, f.to, f.lasts.Seconds())
+		pairs = append(pairs, [2]string{f.place, f.to})
+	} else {
+		j.tell("cut off", "cut off  %s from all others for %.1f s", f.place, f.lasts.Seconds())
+		for _, o := range places {
+			if o != f.place {
+				pairs = append(pairs, [2]string{f.place, o}, [2]string{o, f.place})
+			}
+		}
+	}
+	if err := l.each(pairs, l.cut); err != nil {
+		return err
+	}
+	sleep(ctx, f.lasts)
+	return l.each(pairs, l.mend)
+}
+
+func (l *links) each(pairs [][2]string, do func([2]string) error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range pairs {
+		if err := do(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *links) cut(p [2]string) (err error) {
+	if l.cuts[p]++; l.cuts[p] == 1 {
+		l.heal[p], err = l.net.cut(p[0], p[1])
+	}
+	return err
+}
+
+func (l *links) mend(p [2]string) error {
+	if l.cuts[p]--; l.cuts[p] == 0 {
+		return l.heal[p]()
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// stalls notes when this process, and so the machine, stood still.
+func (d *deployment) stalls(ctx context.Context) []span {
+	const step, limit = 10 * time.Millisecond, 150 * time.Millisecond
+	var out []span
+	tick := time.NewTicker(step)
+	defer tick.Stop()
+	for last := d.since(); ctx.Err() == nil; {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+		now := d.since()
+		if now-last > limit {
+			out = append(out, span{last, now})
+		}
+		last = now
+	}
+	return out
+}
+
+// errNobody says that nobody came in any more.
+var errNobody = errors.New("too few people came in")
+
+// enough people have to come in, in every data centre, before the run ends well.
+const enough = 5
+
+// errBroken says that a promise broke.
+var errBroken = errors.New("a promise broke")
+
+// storm does faults.
+func (d *deployment) storm(ctx context.Context, faults []fault, j *journal, links *links) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	errs := make([]error, len(faults))
+	var all sync.WaitGroup
+	begun := d.since()
+	for i, f := range faults {
+		sleep(ctx, f.at-(d.since()-begun))
+		if ctx.Err() != nil {
+			break
+		}
+		all.Go(func() {
+			if errs[i] = d.do(ctx, f, j, links); errs[i] != nil {
+				end()
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// calm is how everything came right again after a storm, counted from the end of
+// its last fault.
+type calm struct{ whole, again time.Duration }
+
+// calm waits until everything is right again.
+func (d *deployment) calm(ctx context.Context, people *crowdOfPeople, j *journal) (c calm, err error) {
+	healed := d.since()
+	j.tell("", "nothing is broken any more")
+	if err := d.settled(ctx, wholeWithin); err != nil {
+		return c, fmt.Errorf("%v after the last fault: %w", wholeWithin, err)
+	}
+	c.whole = d.since() - healed
+	j.tell("", "every edge is ready, one global and one regional per data centre lead: %.1f s later", c.whole.Seconds())
+	err = d.wait(againWithin-c.whole, func() error {
+		for _, dc := range d.dcs {
+			if ctx.Err() == nil && people.entered(dc, healed) < enough {
+				return fmt.Errorf("%v after the last fault: %w in %s", againWithin, errNobody, dc)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return c, err
+	}
+	c.again = d.since() - healed
+	j.tell("", "people come in again in every data centre: %.1f s later", c.again.Seconds())
+	sleep(ctx, 5*time.Second)
+	return c, nil
+}
+
+// havoc is a whole run.
+func havoc(ctx context.Context, o options, network network, out io.Writer) (err error) {
+	d, err := deploy(ctx, o, network, shape{globals: 3, regionals: 2, edges: 2})
+	defer func() {
+		if d != nil {
+			err = errors.Join(err, d.stop())
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	links := &links{net: network, cuts: map[[2]string]int{}, heal: map[[2]string]func() error{}, slows: map[string]bool{}}
+	j := &journal{out: out, d: d, base: d.since(), done: map[string]int{}}
+	fmt.Fprintf(out, "seed %d, %v; T %d, R %d/min, session_duration %v; %d people; %d edges, %d regionals, %d globals, %d NATS servers\n",
+		o.seed, o.length, o.total, o.rate, o.session, o.visitors,
+		len(d.of("edge", "")), len(d.of("regional", "")), len(d.of("global", "")), len(d.of("nats", "")))
+
+	people := &crowdOfPeople{d: d, edges: d.of("edge", ""), life: o.session*11/10 + 2*time.Second}
+	watch, ended := context.WithCancel(ctx)
+	defer ended()
+	var stood []span
+	var watching, crowd sync.WaitGroup
+	watching.Go(func() { stood = d.stalls(watch) })
+	var chronicle error
+	watching.Go(func() { chronicle = d.chronicle(watch) })
+	come, home := context.WithCancel(ctx)
+	defer home()
+	for i := range o.visitors {
+		p := people.person(o.seed, i)
+		crowd.Go(func() {
+			p.pause(come, 0, 10*time.Second)
+			p.live(come)
+		})
+	}
+	var trouble []error
+	var calms []calm
+	rng := rand.New(rand.NewPCG(o.seed, 1))
+	sleep(come, 5*time.Second) // people come in first
+	gap := firstGap
+	for len(trouble) == 0 && come.Err() == nil && (len(calms) == 0 || d.since()-j.base < o.length) {
+		faults := plan(rng, min(stormLength, o.length), gap, d.dcs, network.slowness() != "")
+		j.tell("", "storm: %d faults", len(faults))
+		if err := d.storm(come, faults, j, links); err != nil {
+			trouble = append(trouble, err)
+			break
+		}
+		c, err := d.calm(come, people, j)
+		calms = append(calms, c)
+		if err != nil {
+			trouble = append(trouble, err)
+		}
+		gap = time.Second + time.Duration(rng.Int64N(int64(5*time.Second)))
+	}
+	home()
+	crowd.Wait()
+	for _, n := range d.nodes {
+		trouble = append(trouble, n.died())
+	}
+	ended()
+	watching.Wait()
+	trouble = append(trouble, chronicle)
+	if ctx.Err() != nil {
+		return errors.Join(errors.New("interrupted"), errors.Join(trouble...))
+	}
+	return errors.Join(errors.Join(trouble...), report(out, d, people, j, stood, calms))
+}
+
+// report judges and tells.
+func report(out io.Writer, d *deployment, people *crowdOfPeople, j *journal, stood []span, calms []calm) error {
+	c := court{total: d.o.total, rate: d.o.rate, wall: d.zero, stalls: stood}
+	for _, e := range people.edges {
+		c.outages = append(c.outages, e.outages)
+	}
+	stays := make([]stay, len(people.stays))
+	for i, s := range people.stays {
+		stays[i] = *s
+		for k := range s.requests {
+			r := &s.requests[k]
+			r.arrived = d.site.arrived(i, k)
+		}
+	}
+	v := c.judge(stays, d.o.session)
+	row := func(what, format string, args ...any) {
+		fmt.Fprintf(out, "  %-44s "+format+"\n", append([]any{what}, args...)...)
+	}
+	fmt.Fprintln(out)
+	var parts []string
+	total := 0
+	for what, n := range j.done {
+		parts = append(parts, fmt.Sprintf("%d %s", n, what))
+		total += n
+	}
+	slices.Sort(parts)
+	row("faults", "%d: %s", total, strings.Join(parts, ", "))
+	row("visits, of them came in", "%d, %d", len(stays), v.admitted)
+	row("pages of the site, waiting pages", "%d, %d", v.pages, v.waits)
+	row("most sessions at an instant / T", "%d / %d", v.peak, c.total)
+	row("most admissions in any 60 s / R", "%d / %d", v.rate, c.rate)
+	row("put out early where an edge may not renew", "%d", v.unrenewed)
+	row("requests that failed at a dead or stopped edge", "%d", v.excused)
+	for what, n := range v.errors {
+		row("errors seen by people who wait", "%d: %s", n, what)
+	}
+	var longest time.Duration
+	for _, s := range stood {
+		longest = max(longest, s.To-s.From)
+	}
+	row("the machine stood still", "%d times, longest %.2f s", len(stood), longest.Seconds())
+	for _, c := range calms {
+		row("after a storm: whole, people come in again", "%.1f s, %.1f s", c.whole.Seconds(), c.again.Seconds())
+	}
+	if len(v.broken) == 0 {
+		row("promises", "kept")
+		return nil
+	}
+	for _, b := range v.broken {
+		fmt.Fprintln(out, "  BROKEN:", b)
+	}
+	return fmt.Errorf("%w; again with SEED=%d LENGTH=%v", errBroken, d.o.seed, d.o.length)
+}
+
+// quantile returns the q-quantile of sorted values: the smallest that at least
+// that share of them does not exceed.
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
+}

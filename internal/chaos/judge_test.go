@@ -1,0 +1,211 @@
+//go:build linux
+
+package main
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// at returns a second of a story.
+func at(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+
+// asked is a request that was answered within 20 ms by edge 0.
+func asked(o outcome, seconds float64, maxAge int) request {
+	r := request{outcome: o, sent: at(seconds), received: at(seconds + .02), maxAge: maxAge}
+	if o == page {
+		r.arrived = at(seconds + .01)
+	}
+	if o == failed {
+		r.detail = "status 502"
+	}
+	return r
+}
+
+func visitor(requests ...request) stay { return stay{requests} }
+
+// TestJudge tells small stories whose verdict can be reckoned by hand. A session
+// lasts 10 s, a cookie of it 11 s; T is 2, R is 3.
+func TestJudge(t *testing.T) {
+	lost := func(r request) request { // the answer did not come, though the site was asked
+		r.outcome, r.detail, r.arrived = failed, "EOF", r.sent+at(.01)
+		return r
+	}
+	slow := func(r request, by float64) request { // on its way to the site
+		r.arrived += at(by)
+		r.received += at(by)
+		return r
+	}
+	from := func(r request, edge int) request {
+		r.edge = edge
+		return r
+	}
+	for _, c := range []struct {
+		name    string
+		stays   []stay
+		outages []span // of edge 0
+		stalls  []span
+		broken  []string
+		check   func(v verdict) bool
+	}{
+		{
+			name:  "two at a time, one after another",
+			stays: []stay{visitor(asked(page, 1, 11)), visitor(asked(page, 2, 11)), visitor(asked(waiting, 3, 0), asked(page, 13.5, 11))},
+			check: func(v verdict) bool { return v.peak == 2 && v.rate == 3 && v.admitted == 3 && v.waits == 1 },
+		},
+		{
+			name:   "a third while two are in",
+			stays:  []stay{visitor(asked(page, 1, 11)), visitor(asked(page, 2, 11)), visitor(asked(page, 9, 11))},
+			broken: []string{"3 sessions were valid at 9.010 s"},
+		},
+		{
+			name: "a renewal keeps the slot",
+			stays: []stay{
+				visitor(asked(page, 1, 11), asked(page, 9, 11)), visitor(asked(page, 2, 11)), visitor(asked(page, 13.5, 11)),
+				visitor(asked(page, 14, 11)),
+			},
+			broken: []string{"3 sessions were valid at 14.010 s", "4 visitors were admitted"},
+		},
+		{
+			name:  "requests at once with one cookie are one session",
+			stays: []stay{visitor(asked(page, 1, 11), asked(page, 2, 11), asked(page, 2, 11), asked(page, 2, 11), asked(page, 2, 11))},
+			check: func(v verdict) bool { return v.peak == 1 && v.rate == 1 },
+		},
+		{
+			name: "four in just more than a minute",
+			stays: []stay{
+				visitor(asked(page, 1, 11)), visitor(asked(page, 20, 11)), visitor(asked(page, 40, 11)), visitor(asked(page, 61.1, 11)),
+			},
+			check: func(v verdict) bool { return v.rate == 3 },
+		},
+		{
+			name: "a delay on the way explains the fourth of a minute",
+			stays: []stay{
+				visitor(slow(asked(page, 0, 11), 3)), visitor(asked(page, 20, 11)), visitor(asked(page, 40, 11)), visitor(asked(page, 61, 11)),
+			},
+			outages: []span{{at(.005), at(3)}},
+			check:   func(v verdict) bool { return v.rate == 3 },
+		},
+		{
+			name: "without a reason the same delay explains nothing",
+			stays: []stay{
+				visitor(slow(asked(page, 0, 11), 3)), visitor(asked(page, 20, 11)), visitor(asked(page, 40, 11)), visitor(asked(page, 61, 11)),
+			},
+			broken: []string{"4 visitors were admitted in the minute from 2.510 s"},
+		},
+		{
+			name:   "put out inside the session",
+			stays:  []stay{visitor(asked(page, 1, 11), asked(page, 4, 0), asked(waiting, 6, 0))},
+			broken: []string{"stay 0: the waiting page at 6.020 s"},
+		},
+		{
+			name:  "put out early by an edge that might not renew",
+			stays: []stay{visitor(asked(page, 1, 11), asked(page, 9, 0), asked(waiting, 12.5, 0))},
+			check: func(v verdict) bool { return v.unrenewed == 1 },
+		},
+		{
+			name:  "put out after the session",
+			stays: []stay{visitor(asked(page, 1, 11), asked(waiting, 20, 0))},
+			check: func(v verdict) bool { return v.unrenewed == 0 },
+		},
+		{
+			name:   "an error inside the session, from an edge that was well",
+			stays:  []stay{visitor(asked(page, 1, 11), from(asked(failed, 6, 0), 1))},
+			broken: []string{"stay 0: status 502 at 6.020 s from edge 1"},
+		},
+		{
+			name:    "an error of a dead edge",
+			stays:   []stay{visitor(asked(page, 1, 11), asked(failed, 6, 0))},
+			outages: []span{{at(5), 0}},
+			check:   func(v verdict) bool { return v.excused == 1 },
+		},
+		{
+			name:  "an error while waiting is told, and breaks nothing",
+			stays: []stay{visitor(asked(failed, 6, 0))},
+			check: func(v verdict) bool { return v.errors["status 502"] == 1 },
+		},
+		{
+			name: "an answer that is lost is a session and an admission all the same",
+			stays: []stay{
+				visitor(lost(asked(page, 1, 0))), visitor(asked(page, 2, 11)), visitor(asked(page, 3, 11)),
+			},
+			outages: []span{{at(1), at(2)}},
+			broken:  []string{"3 sessions were valid at 3.010 s"},
+		},
+		{
+			name: "the time between it and the admission that was answered is nobody's",
+			stays: []stay{
+				visitor(lost(asked(page, 1, 0)), asked(page, 30, 11)), visitor(asked(page, 15, 11)), visitor(asked(page, 16, 11)),
+			},
+			outages: []span{{at(1), at(2)}},
+			check:   func(v verdict) bool { return v.peak == 2 },
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			judge := court{total: 2, rate: 3, wall: time.Unix(1000, 0), outages: [][]span{c.outages, nil}, stalls: c.stalls}
+			v := judge.judge(c.stays, 10*time.Second)
+			if len(v.broken) != len(c.broken) {
+				t.Fatalf("broken: %q, want %q", v.broken, c.broken)
+			}
+			for i, b := range c.broken {
+				if !strings.HasPrefix(v.broken[i], b) {
+					t.Errorf("broken: %q, want %q", v.broken[i], b)
+				}
+			}
+			if c.check != nil && !c.check(v) {
+				t.Errorf("%+v", v)
+			}
+		})
+	}
+}
+
+// TestPlan holds what the short run in CI promises: at least twenty faults, the
+// same for the same seed, and nothing that needs links where there are none.
+func TestPlan(t *testing.T) {
+	dcs := places[:2]
+	acts, killed := map[act]int{}, map[string]int{}
+	for seed := range uint64(200) {
+		draw := func(links bool) []fault {
+			return plan(rand.New(rand.NewPCG(seed, 1)), stormLength, firstGap, dcs, links)
+		}
+		faults := draw(true)
+		if !reflect.DeepEqual(faults, draw(true)) {
+			t.Fatalf("seed %d: another plan", seed)
+		}
+		if len(faults) < 20 {
+			t.Errorf("seed %d: %d faults", seed, len(faults))
+		}
+		for _, f := range faults {
+			acts[f.act]++
+			if f.act == actKill {
+				killed[f.role]++
+			}
+			if f.act == actCut && f.place == f.to {
+				t.Errorf("seed %d: a cut from %s to itself", seed, f.place)
+			}
+		}
+		for _, f := range draw(false) {
+			if f.act == actCut || f.act == actPart || f.act == actSlow {
+				t.Errorf("seed %d: %+v without links", seed, f)
+			}
+		}
+	}
+	if len(acts) != 7 || len(killed) != 4 {
+		t.Errorf("acts %v, killed %v: something never happens", acts, killed)
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	var values []time.Duration
+	for i := range 50 {
+		values = append(values, time.Duration(i+1))
+	}
+	for q, want := range map[float64]time.Duration{.5: 25, .99: 50, .02: 1, 0: 1, 1: 50} {
+		if got := quantile(values, q); got != want {
+			t.Errorf("quantile %v: %d, want %d", q, got, want)
+		}
+	}
+}

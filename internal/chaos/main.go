@@ -1,0 +1,194 @@
+//go:build linux
+
+// Command chaos runs a whole deployment out of the built binaries and breaks it
+// by seed while people come: processes are killed, stopped and started again,
+// links between data centres are cut and healed, one way or both. It prints what
+// it did and what the people and the site saw, beside what is promised, and exits
+// with 1 where a promise broke. `make chaos` and `make takeover` run it.
+//
+// Everything runs in a process, network and mount namespace of its own, in which
+// every data centre has a network namespace: nothing of it can outlive the
+// command, and nothing of it is seen outside. Where the kernel allows none, the
+// processes run on the loopback interface and are killed and stopped only; the
+// command says so.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// options are the command line.
+type options struct {
+	seed     uint64
+	length   time.Duration
+	visitors int
+	total    int
+	rate     int
+	session  time.Duration
+	takeover int
+	dir      string
+	keep     bool
+	inside   bool // we are the process inside the namespaces
+	plain    bool // run without namespaces
+}
+
+// Exit codes; noNetwork is between the two processes of one run.
+const (
+	exitBroken    = 1
+	exitUsage     = 2
+	exitNoNetwork = 77
+)
+
+func main() {
+	var o options
+	f := flag.NewFlagSet("chaos", flag.ContinueOnError)
+	f.Uint64Var(&o.seed, "seed", 1, "from which faults and people are drawn")
+	f.DurationVar(&o.length, "length", 4*time.Minute, "how long faults happen; afterwards all has to come right again")
+	f.IntVar(&o.visitors, "visitors", 1000, "people at a time")
+	f.IntVar(&o.total, "total-active-users", 200, "T of the room")
+	f.IntVar(&o.rate, "new-users-per-minute", 600, "R of the room")
+	f.DurationVar(&o.session, "session-duration", 15*time.Second, "session_duration of the room")
+	f.IntVar(&o.takeover, "takeover", 0, "instead: kill the leading global and the leading regional this often each, and measure")
+	f.StringVar(&o.dir, "dir", "", "folder for binaries, data and logs; empty for one that is deleted after a good run")
+	f.BoolVar(&o.plain, "no-namespaces", false, "run on the loopback interface: kills and stops only")
+	f.BoolVar(&o.inside, "inside", false, "for the command's own use")
+	if err := f.Parse(os.Args[1:]); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return
+		}
+		os.Exit(exitUsage)
+	}
+	if f.NArg() > 0 || o.length < 5*time.Second || o.visitors < 1 || o.total < 1 || o.rate < 1 || o.session < 5*time.Second {
+		fmt.Fprintln(os.Stderr, "chaos: -length must be at least 5s, -session-duration 5s, the other numbers above zero")
+		os.Exit(exitUsage)
+	}
+	os.Exit(run(o, os.Stdout))
+}
+
+func run(o options, out io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if o.inside {
+		return inside(ctx, o, out)
+	}
+	o.keep = o.dir != ""
+	if o.dir == "" {
+		dir, err := os.MkdirTemp("", "vestibule-chaos-")
+		if err != nil {
+			return say(out, err)
+		}
+		o.dir = dir
+	}
+	if err := build(ctx, o.dir); err != nil {
+		return say(out, err)
+	}
+	code := exitNoNetwork
+	if !o.plain {
+		code = outside(o, out)
+	}
+	if code == exitNoNetwork {
+		fmt.Fprintln(out, "WITHOUT NAMESPACES: all processes share the loopback interface; they are killed and stopped, no link is cut or slowed.")
+		code = play(ctx, o, loopback{}, out)
+	}
+	if code == 0 && !o.keep {
+		if err := os.RemoveAll(o.dir); err != nil {
+			return say(out, err)
+		}
+	} else if code != 0 {
+		fmt.Fprintf(out, "seed %d; logs, configuration and data are in %s\n", o.seed, o.dir)
+	}
+	return code
+}
+
+// say tells why nothing could be judged.
+func say(out io.Writer, err error) int {
+	fmt.Fprintln(out, "chaos:", err)
+	return exitBroken
+}
+
+// build builds what is run into dir/bin.
+func build(ctx context.Context, dir string) error {
+	bin := filepath.Join(dir, "bin")
+	if err := os.MkdirAll(bin, 0o700); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", bin, "vestibule/cmd/edge", "vestibule/cmd/global", "vestibule/cmd/regional", "github.com/nats-io/nats-server/v2")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, text)
+	}
+	return nil
+}
+
+// outside runs this command once more inside namespaces of its own and returns
+// how it ended, exitNoNetwork where that cannot be.
+func outside(o options, out io.Writer) int {
+	self, err := os.Executable()
+	if err != nil {
+		return say(out, err)
+	}
+	cmd := exec.Command(self, append(os.Args[1:], "-inside", "-dir", o.dir)...)
+	cmd.Stdout, cmd.Stderr = out, os.Stderr
+	cmd.SysProcAttr = ownNamespaces()
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintf(out, "no namespaces here: %v\n", err)
+		return exitNoNetwork
+	}
+	// A signal to stop is sent on: inside, it is the first process, and when it
+	// ends the kernel ends all others.
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	for {
+		select {
+		case s := <-signals:
+			if err := cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+				fmt.Fprintln(out, "chaos:", err)
+			}
+		case err := <-done:
+			if err == nil {
+				return 0
+			}
+			if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() > 0 {
+				return exit.ExitCode()
+			}
+			return say(out, err)
+		}
+	}
+}
+
+// inside is the process inside the namespaces.
+func inside(ctx context.Context, o options, out io.Writer) int {
+	net, err := newRouter(ctx)
+	if err != nil {
+		fmt.Fprintf(out, "no network of namespaces here: %v\n", err)
+		return exitNoNetwork
+	}
+	fmt.Fprintf(out, "Every data centre has a network namespace; links are cut by routing rules, %s.\n", net.slowness())
+	return play(ctx, o, net, out)
+}
+
+// play deploys, and runs what was asked for.
+func play(ctx context.Context, o options, net network, out io.Writer) int {
+	var err error
+	if o.takeover > 0 {
+		err = takeovers(ctx, o, net, out)
+	} else {
+		err = havoc(ctx, o, net, out)
+	}
+	if err != nil {
+		return say(out, err)
+	}
+	return 0
+}

@@ -1,0 +1,8 @@
+//go:build !linux
+
+// Command chaos breaks a whole deployment by seed. It needs Linux.
+package main
+
+import "fmt"
+
+func main() { fmt.Println("chaos: not run: it needs Linux") }

@@ -1,0 +1,316 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// crowdOfPeople are all who come.
+type crowdOfPeople struct {
+	d     *deployment
+	edges []*node
+	life  time.Duration // of a ticket
+
+	mu     sync.Mutex
+	stays  []*stay
+	newest map[string][]time.Duration // when people came in, by data centre
+}
+
+// entered returns how many came in, in a data centre, since then.
+func (c *crowdOfPeople) entered(dc string, since time.Duration) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, at := range c.newest[dc] {
+		if at > since {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *crowdOfPeople) enters(dc string, at time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.newest == nil {
+		c.newest = map[string][]time.Duration{}
+	}
+	c.newest[dc] = append(c.newest[dc], at)
+}
+
+// newStay begins a stay; only its person touches it until the run is over.
+func (c *crowdOfPeople) newStay() (int, *stay) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &stay{}
+	c.stays = append(c.stays, s)
+	return len(c.stays) - 1, s
+}
+
+// person is somebody with a browser of their own: its cookies and its
+// connections are kept.
+type person struct {
+	c       *crowdOfPeople
+	rng     *rand.Rand
+	client  *http.Client
+	cookies map[string]string
+	home    string
+	edge    *node
+
+	id   int
+	stay *stay
+}
+
+func (c *crowdOfPeople) person(seed uint64, n int) *person {
+	t := &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: 45 * time.Second, DialContext: (&net.Dialer{Timeout: 3 * time.Second}).DialContext}
+	return &person{
+		c: c, rng: rand.New(rand.NewPCG(seed, uint64(n))),
+		client: &http.Client{Transport: t, Timeout: 40 * time.Second},
+	}
+}
+
+// live comes, waits, looks around, leaves and comes again, until ctx ends.
+func (p *person) live(ctx context.Context) {
+	defer p.client.CloseIdleConnections()
+	for ctx.Err() == nil {
+		p.cookies = map[string]string{}
+		p.home = p.c.d.dcs[p.rng.IntN(len(p.c.d.dcs))]
+		p.edge = nil
+		p.visit(ctx)
+		p.pause(ctx, time.Second, 15*time.Second)
+	}
+}
+
+// visit is a whole visit, from the first request until the person leaves.
+func (p *person) visit(ctx context.Context) {
+	p.id, p.stay = p.c.newStay()
+	var sure time.Duration // until which the session lasts for certain
+	left := 2 + p.rng.IntN(5)
+	for ctx.Err() == nil {
+		p.choose(sure > 0)
+		r := p.ask(ctx, p.impatient(sure > 0))
+		now := p.c.d.since()
+		switch r.outcome {
+		case page:
+			if sure == 0 {
+				p.c.enters(p.edge.place, now)
+			}
+			if r.maxAge > 0 {
+				sure = r.sent + time.Duration(r.maxAge)*time.Second
+			}
+			if left--; left <= 0 {
+				if p.rng.IntN(4) == 0 {
+					p.comeBack(ctx)
+					sure, left = 0, 2+p.rng.IntN(5)
+					continue
+				}
+				return
+			}
+			if p.rng.IntN(10) == 0 {
+				p.burst(ctx)
+			}
+			p.pause(ctx, 300*time.Millisecond, 3*time.Second)
+		case waiting:
+			if sure > 0 { // put out: what comes now is another stay
+				p.id, p.stay = p.c.newStay()
+				sure = 0
+			}
+			if p.rng.IntN(20) == 0 {
+				return // tired of it
+			}
+			d := time.Duration(r.maxAge) * time.Second // see ask
+			p.pause(ctx, d, d+time.Second)
+		case failed:
+			p.edge = nil
+			p.pause(ctx, 50*time.Millisecond, 300*time.Millisecond)
+		}
+		// Nobody asks with a ticket of which nobody can know whether it is still
+		// good: such a person leaves, and comes back when it surely is not.
+		if sure > 0 && now > sure-3*time.Second {
+			p.comeBack(ctx)
+			sure, left = 0, 2+p.rng.IntN(5)
+		}
+	}
+}
+
+// comeBack comes again with the old cookies, once they are good for nothing.
+func (p *person) comeBack(ctx context.Context) {
+	p.pause(ctx, p.c.life+3*time.Second, p.c.life+6*time.Second)
+	p.id, p.stay = p.c.newStay()
+}
+
+// choose keeps the edge, mostly.
+func (p *person) choose(in bool) {
+	if other := p.rng.IntN(100); other < 3 || other < 6 && !in {
+		p.home = p.c.d.dcs[p.rng.IntN(len(p.c.d.dcs))]
+		p.edge = nil
+	} else if other < 12 {
+		p.edge = nil
+	}
+	if p.edge != nil && p.edge.up.Load() {
+		return
+	}
+	var near, far []*node
+	for _, e := range p.c.edges {
+		switch {
+		case !e.up.Load():
+		case e.place == p.home:
+			near = append(near, e)
+		default:
+			far = append(far, e)
+		}
+	}
+	if len(near) == 0 {
+		near = far
+	}
+	if len(near) == 0 {
+		near = p.c.edges
+	}
+	p.edge = near[p.rng.IntN(len(near))]
+}
+
+// impatient says for how long the person waits for an answer, 0 for as long as
+// browsers do.
+func (p *person) impatient(in bool) time.Duration {
+	if !in && p.rng.IntN(20) == 0 {
+		return time.Second + time.Duration(p.rng.Int64N(int64(5*time.Second)))
+	}
+	return 0
+}
+
+// ask asks for a page and notes what came of it.
+func (p *person) ask(ctx context.Context, patience time.Duration) request {
+	r := p.send(ctx, len(p.stay.requests), p.edge, p.cookie(), patience)
+	for name, value := range r.set {
+		p.cookies[name] = value
+	}
+	p.stay.requests = append(p.stay.requests, r.request)
+	if r.outcome == waiting {
+		r.maxAge = r.retry
+	}
+	return r.request
+}
+
+// burst asks for what belongs to a page: several requests at once with the same
+// cookies, at all edges of the data centre.
+func (p *person) burst(ctx context.Context) {
+	var all sync.WaitGroup
+	var edges []*node
+	for _, e := range p.c.edges {
+		if e.place == p.edge.place && e.up.Load() {
+			edges = append(edges, e, e)
+		}
+	}
+	answers := make([]answer, len(edges))
+	cookie, n := p.cookie(), len(p.stay.requests)
+	for i, e := range edges {
+		all.Go(func() { answers[i] = p.send(ctx, n+i, e, cookie, 0) })
+	}
+	all.Wait()
+	for _, a := range answers {
+		p.stay.requests = append(p.stay.requests, a.request)
+		for name, value := range a.set {
+			p.cookies[name] = value
+		}
+	}
+}
+
+// answer is a request and what its person keeps of it.
+type answer struct {
+	request
+	set   map[string]string
+	retry int
+}
+
+// send sends one request.
+func (p *person) send(ctx context.Context, n int, e *node, cookie string, patience time.Duration) answer {
+	d := p.c.d
+	a := answer{request: request{edge: e.number, sent: d.since()}}
+	own := ctx
+	if patience > 0 {
+		var cancel context.CancelFunc
+		own, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
+	err := p.fetch(own, n, e, cookie, &a)
+	a.received = d.since()
+	if err != nil {
+		a.outcome, a.detail = failed, plain(err)
+		a.gaveUp = own.Err() != nil
+	}
+	return a
+}
+
+func (p *person) fetch(ctx context.Context, n int, e *node, cookie string, a *answer) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, text(&e.url)+"/", nil)
+	if err != nil {
+		return err
+	}
+	req.Host = host
+	req.Header.Set(visitHeader, visitID(p.id, n))
+	if cookie != "" {
+		req.Header.Set("Cookie", cookie)
+	}
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close() // nothing is lost with it
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		return err
+	}
+	a.set = map[string]string{}
+	for _, c := range resp.Cookies() {
+		a.set[c.Name] = c.Value
+		a.maxAge = c.MaxAge
+	}
+	if resp.StatusCode == http.StatusOK && resp.Header.Get(siteHeader) != "" {
+		a.outcome = page
+		return nil
+	}
+	a.maxAge = 0
+	if a.retry, err = strconv.Atoi(resp.Header.Get("Retry-After")); err != nil || resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d", resp.StatusCode)
+	}
+	a.outcome = waiting
+	return nil
+}
+
+// plain tells an error without addresses, so that equal ones can be counted.
+func plain(err error) string {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		words := strings.Split(op.Err.Error(), ": ")
+		return op.Op + ": " + words[len(words)-1]
+	}
+	words := strings.Split(err.Error(), ": ")
+	return words[len(words)-1]
+}
+
+func (p *person) cookie() string {
+	var pairs []string
+	for name, value := range p.cookies {
+		pairs = append(pairs, name+"="+value)
+	}
+	return strings.Join(pairs, "; ")
+}
+
+func (p *person) pause(ctx context.Context, from, to time.Duration) {
+	t := time.NewTimer(from + time.Duration(p.rng.Int64N(int64(to-from))))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

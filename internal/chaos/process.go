@@ -1,0 +1,210 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// node is one process of the deployment, and all that succeed it under its name.
+type node struct {
+	name   string // "nairobi/edge-1"
+	role   string // edge, regional, global or nats
+	place  string
+	argv   []string
+	log    string // file to which all its lives write
+	fleet  *deployment
+	first  []string // further arguments of the first life
+	number int      // among edges
+
+	url     atomic.Value // string: where people reach it
+	metrics atomic.Value // string
+	up      atomic.Bool  // a load balancer would send people there
+
+	mu      sync.Mutex
+	life    *life
+	busy    bool   // a fault is being done to it
+	outages []span // in which it was not well, as offsets from the deployment's zero
+}
+
+// life is one process.
+type life struct {
+	cmd  *exec.Cmd
+	gone chan struct{}
+	err  error // how it ended, once gone is closed
+}
+
+// span is a stretch of time; one that has not ended has To 0.
+type span struct{ From, To time.Duration }
+
+func (s span) touches(from, to time.Duration) bool {
+	return s.From <= to && (s.To == 0 || s.To >= from)
+}
+
+// start begins a life and returns once the process has told its addresses.
+func (n *node) start(extra ...string) error {
+	file, err := os.OpenFile(n.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	fmt.Fprintf(file, "--- started at %.3f s\n", n.fleet.since().Seconds())
+	argv := n.fleet.net.in(n.place, append(n.argv, extra...))
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Stderr = file
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if n.role == "nats" {
+		cmd.Stdout = file
+	}
+	l := &life{cmd: cmd, gone: make(chan struct{})}
+	told := make(chan map[string]string, 1)
+	wait := func() {
+		l.err = cmd.Wait()
+		close(l.gone)
+	}
+	if n.role == "nats" {
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		told <- nil
+		go wait()
+	} else {
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		go func() {
+			for lines := bufio.NewScanner(stdout); lines.Scan(); {
+				at := map[string]string{}
+				if text, ok := strings.CutPrefix(lines.Text(), "LISTENING "); ok && json.Unmarshal([]byte(text), &at) == nil {
+					told <- at
+				}
+			}
+			wait()
+		}()
+	}
+	n.mu.Lock()
+	n.life = l
+	n.mu.Unlock()
+	select {
+	case at := <-told:
+		n.url.Store(at["url"])
+		n.metrics.Store(at["metrics"])
+		return nil
+	case <-l.gone:
+		return fmt.Errorf("%s ended at its start: %w (see %s)", n.name, l.err, n.log)
+	case <-time.After(20 * time.Second):
+		return fmt.Errorf("%s told no address (see %s)", n.name, n.log)
+	}
+}
+
+// signal sends a signal to the process.
+func (n *node) signal(s syscall.Signal) error {
+	n.mu.Lock()
+	l := n.life
+	n.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	err := syscall.Kill(l.cmd.Process.Pid, s)
+	if errors.Is(err, syscall.ESRCH) {
+		return nil
+	}
+	return err
+}
+
+// end sends a signal that ends the process and waits until it has ended.
+func (n *node) end(s syscall.Signal) error {
+	if err := n.signal(s); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	l := n.life
+	n.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	select {
+	case <-l.gone:
+		return nil
+	case <-time.After(20 * time.Second):
+		return fmt.Errorf("%s does not end (see %s)", n.name, n.log)
+	}
+}
+
+// died tells how the process ended, if it did without being asked to.
+func (n *node) died() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.life == nil || n.busy {
+		return nil
+	}
+	select {
+	case <-n.life.gone:
+		return fmt.Errorf("%s ended by itself: %v (see %s)", n.name, n.life.err, n.log)
+	default:
+		return nil
+	}
+}
+
+// claim reserves the node for a fault.
+func (n *node) claim() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.busy {
+		return false
+	}
+	n.busy = true
+	return true
+}
+
+func (n *node) free() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.busy = false
+}
+
+// unwell notes that the node is not well from now on; what it returns notes that
+// it is well again.
+func (n *node) unwell() (well func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	i := len(n.outages)
+	n.outages = append(n.outages, span{From: n.fleet.since()})
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.outages[i].To = n.fleet.since()
+	}
+}
+
+// text returns a stored address.
+func text(v *atomic.Value) string {
+	s, _ := v.Load().(string)
+	return s
+}
+
+// write writes a file of the deployment.
+func write(dir, name, format string, args ...any) (string, error) {
+	name = filepath.Join(dir, name)
+	return name, os.WriteFile(name, fmt.Appendf(nil, format, args...), 0o600)
+}
+
+// dataDir is the node's folder.
+func (n *node) dataDir() string {
+	return filepath.Join(n.fleet.o.dir, strings.ReplaceAll(n.name, "/", "-"))
+}
