@@ -124,6 +124,7 @@ rooms:
     host: second.example
     total_active_users: 100
     new_users_per_minute: 100
+    session_duration: %[4]v
     origin: %[5]s
 `, host, d.o.total, d.o.rate, d.o.session, d.site.url(), d.second())
 	if err != nil {
