@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -192,9 +193,7 @@ func (p *person) impatient(in bool) time.Duration {
 // ask asks for a page and notes what came of it.
 func (p *person) ask(ctx context.Context, patience time.Duration) request {
 	r := p.send(ctx, len(p.stay.requests), p.edge, p.cookie(), patience)
-	for name, value := range r.set {
-		p.cookies[name] = value
-	}
+	maps.Copy(p.cookies, r.set)
 	p.stay.requests = append(p.stay.requests, r.request)
 	if r.outcome == waiting {
 		r.maxAge = r.retry
@@ -220,9 +219,7 @@ func (p *person) burst(ctx context.Context) {
 	all.Wait()
 	for _, a := range answers {
 		p.stay.requests = append(p.stay.requests, a.request)
-		for name, value := range a.set {
-			p.cookies[name] = value
-		}
+		maps.Copy(p.cookies, a.set)
 	}
 }
 
@@ -289,8 +286,7 @@ func (p *person) fetch(ctx context.Context, n int, e *node, cookie string, a *an
 
 // plain tells an error without addresses, so that equal ones can be counted.
 func plain(err error) string {
-	var op *net.OpError
-	if errors.As(err, &op) {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
 		words := strings.Split(op.Err.Error(), ": ")
 		return op.Op + ": " + words[len(words)-1]
 	}

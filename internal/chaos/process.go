@@ -155,7 +155,11 @@ func (n *node) died() error {
 	}
 	select {
 	case <-n.life.gone:
-		return fmt.Errorf("%s ended by itself: %v (see %s)", n.name, n.life.err, n.log)
+		err := n.life.err
+		if err == nil {
+			err = errors.New("exit code 0")
+		}
+		return fmt.Errorf("%s ended by itself: %w (see %s)", n.name, err, n.log)
 	default:
 		return nil
 	}
