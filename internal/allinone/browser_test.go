@@ -82,7 +82,7 @@ func TestBrowser(t *testing.T) {
 		keep(t, filepath.Join(screens, "waiting-"+scheme+".png"), see(t, ctx, chromedp.FullScreenshot(100)))
 	}
 	t.Logf("%q: %s", title, strings.Join(strings.Fields(text), " "))
-	for _, want := range []string{`People ahead of you\s+1`, `Estimated wait\s+\S`, `You joined at \d\d:\d\d`, `Last update \d\d:\d\d`} {
+	for _, want := range []string{`People ahead of you\s+1`, `Estimated wait\s+\S`, `In line since\s+\d`, `Last update\s+\d`} {
 		if !regexp.MustCompile(want).MatchString(text) {
 			t.Errorf("the waiting page does not say %q", want)
 		}

@@ -120,8 +120,8 @@ type page struct {
 }
 
 var (
-	aheadIn  = regexp.MustCompile(`People ahead of you</dt><dd>([^<]*)`)
-	joinedIn = regexp.MustCompile(`You joined at <time datetime="([^"]*)"`)
+	aheadIn  = regexp.MustCompile(`People ahead of you</dt><dd id="ahead">([^<]*)`)
+	joinedIn = regexp.MustCompile(`<time id="joined" datetime="([^"]*)"`)
 )
 
 // try opens the page behind an edge.
@@ -144,7 +144,7 @@ func (b *browser) try(ctx context.Context, edge string) (page, error) {
 		return p, nil
 	}
 	n, err := strconv.Atoi(resp.Header.Get("Retry-After"))
-	if err != nil || resp.Header.Get("Refresh") == "" || !strings.Contains(resp.Header.Get("Cache-Control"), "no-store") {
+	if err != nil || !strings.Contains(resp.Header.Get("Cache-Control"), "no-store") {
 		return page{}, fmt.Errorf("no waiting page: status %d, header %v", resp.StatusCode, resp.Header)
 	}
 	p.retry = time.Duration(n) * time.Second

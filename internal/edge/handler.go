@@ -53,7 +53,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		s.hurryBody(w, r)
-		f.setCookies(w.Header()) // a slot may have been charged: the visitor is to have it
+		f.setTickets(w.Header()) // a slot may have been charged: the visitor is to have it
 		w.Header().Set("Cache-Control", "no-store")
 		http.Error(w, "Something went wrong. Please try again.", http.StatusInternalServerError)
 	}()
@@ -88,6 +88,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	f.origin, f.rawPath = site.origins[m.Target()], target
 	f.client, f.secure = s.clients.origin(r)
+	f.poll = r.Header.Get(pollHeader) != "" && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 	if f.origin == nil {
 		s.refuse(w, r, "unknown_host", "No origin serves this host.", http.StatusMisdirectedRequest)
 		return
@@ -108,6 +109,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if end := s.sessionEnd(&d); until == 0 || end < until {
 			until = end
 		}
+	}
+	if f.poll {
+		// The page only wanted to know; it asks for the site itself next.
+		f.setTickets(w.Header())
+		s.news(w, r, waiting.Entering.String())
+		return
 	}
 	ctx := context.WithValue(r.Context(), forwardKey{}, f)
 	if r.Header.Get("Upgrade") != "" {
@@ -166,7 +173,13 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, rs *roomSite, f *
 	sc := s.scratch.Get().(*scratch)
 	defer s.scratch.Put(sc)
 	i := index(f.secure)
-	t := s.openBest(r.Header["Cookie"], rs, i, sc)
+	t, byHeader := s.openBest(r.Header, rs, i, sc)
+	if f.poll && t.ID == 0 {
+		// A page without a ticket would be somebody new with every question, and
+		// each might be charged a slot that nobody uses.
+		s.news(w, r, newsReload)
+		return admission.Decision{}
+	}
 	d, ft, hurry := s.arrive(rs, t)
 	if hurry {
 		s.wake()
@@ -180,11 +193,18 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, rs *roomSite, f *
 		sc.cookie = appendCookie(sc.cookie[:0], rs, i, ft, &d.Ticket, sc.ticket)
 		if len(sc.cookie) > 0 {
 			f.cookies = append(f.cookies, string(sc.cookie))
+			if byHeader {
+				f.tickets = append(f.tickets, ticketOf(rs, i, f.cookies[len(f.cookies)-1]))
+			}
 		}
 	}
 	if !d.Enters() {
-		f.setCookies(w.Header())
-		s.wait(w, r, rs, sc, &d, ft)
+		f.setTickets(w.Header())
+		status := rs.QueueingStatus
+		if d.Reason == admission.Closed {
+			status = http.StatusServiceUnavailable
+		}
+		s.show(w, r, rs, sc, status, &waiting.Visitor{Decision: d, Now: ft})
 	}
 	return d
 }
@@ -205,44 +225,77 @@ func (s *Server) now() fleet.Time {
 	return s.eng.Time(s.clock.Now())
 }
 
-// openBest reads the tickets among the cookies and returns the best, the zero
-// Ticket for none.
-func (s *Server) openBest(cookies []string, rs *roomSite, i int, sc *scratch) ticket.Ticket {
-	var best, t ticket.Ticket
-	tried := 0
-	now := fleet.Time(0)
-	for _, header := range cookies {
+// openBest reads the tickets that a request brings for a room and returns the
+// best, the zero Ticket for none. Those of the Vestibule-Ticket header count
+// where there is no cookie of the name; byHeader tells that the client goes by
+// that header.
+func (s *Server) openBest(h http.Header, rs *roomSite, i int, sc *scratch) (best ticket.Ticket, byHeader bool) {
+	o := opening{s: s, rs: rs, i: i, sc: sc}
+	for _, header := range h["Cookie"] {
 		for value := range ticket.Values(header, rs.cookie[i]) {
-			if tried++; tried > ticket.MaxRead {
+			if !o.try(value) {
 				break
-			}
-			err := rs.codec[i].Open(&t, value, sc.ticket)
-			s.metrics.ticketCount[ticketKind(err)].Inc()
-			if err != nil && mutant.On(mutant.BadCookieAdmits) {
-				return ticket.Ticket{ID: 1, Epoch: rs.Epoch, Admitted: 1, Until: math.MaxUint32}
-			}
-			if err != nil {
-				continue
-			}
-			if best.ID != 0 && now == 0 {
-				now = s.now()
-			}
-			// One of an earlier epoch is worth nothing, whatever it holds.
-			if current := t.Epoch == rs.Epoch; best.ID != 0 && current != (best.Epoch == rs.Epoch) {
-				if current {
-					best = t
-				}
-				continue
-			}
-			if ticket.Better(&t, &best, now) {
-				best = t
 			}
 		}
 	}
-	if tried == 0 {
+	if lines, ok := h[ticketHeader]; ok && o.tried == 0 {
+		byHeader = true
+		for _, line := range lines {
+			for pair := range strings.SplitSeq(line, ",") {
+				name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
+				if name == rs.Name && !o.try(value) {
+					break
+				}
+			}
+		}
+	}
+	if o.tried == 0 {
 		s.metrics.ticketCount[ticketNone].Inc()
 	}
-	return best
+	return o.best, byHeader
+}
+
+// opening looks for the best ticket of one request.
+type opening struct {
+	s     *Server
+	rs    *roomSite
+	i     int
+	sc    *scratch
+	best  ticket.Ticket
+	tried int
+	now   fleet.Time
+}
+
+// try opens one more value. It reports false where enough were tried.
+func (o *opening) try(value string) bool {
+	if o.tried++; o.tried > ticket.MaxRead {
+		return false
+	}
+	var t ticket.Ticket
+	err := o.rs.codec[o.i].Open(&t, value, o.sc.ticket)
+	o.s.metrics.ticketCount[ticketKind(err)].Inc()
+	if err != nil && mutant.On(mutant.BadCookieAdmits) {
+		o.best = ticket.Ticket{ID: 1, Epoch: o.rs.Epoch, Admitted: 1, Until: math.MaxUint32}
+		return false
+	}
+	if err != nil {
+		return true
+	}
+	best := &o.best
+	if best.ID != 0 && o.now == 0 {
+		o.now = o.s.now()
+	}
+	// One of an earlier epoch is worth nothing, whatever it holds.
+	if current := t.Epoch == o.rs.Epoch; best.ID != 0 && current != (best.Epoch == o.rs.Epoch) {
+		if current {
+			*best = t
+		}
+		return true
+	}
+	if ticket.Better(&t, best, o.now) {
+		*best = t
+	}
+	return true
 }
 
 func ticketKind(err error) int {
@@ -338,33 +391,6 @@ func (s *Server) giveUp(v *admission.Visit) (fleet.Mono, bool) {
 	now := s.lock()
 	defer s.mu.Unlock()
 	return now, s.eng.GiveUp(now, v)
-}
-
-// wait answers with the waiting page.
-func (s *Server) wait(w http.ResponseWriter, r *http.Request, rs *roomSite, sc *scratch, d *admission.Decision, now fleet.Time) {
-	s.hurryBody(w, r)
-	retry := int64((d.Retry + time.Second - 1) / time.Second)
-	h := w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Cache-Control", "private, no-store")
-	h.Set("Retry-After", strconv.FormatInt(retry, 10))
-	h.Set("Refresh", strconv.FormatInt(retry, 10))
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "same-origin")
-	sc.page = rs.page.Render(sc.page[:0], &waiting.Visitor{Decision: *d, Now: now, Grace: s.params.Grace})
-	h.Set("Content-Length", strconv.Itoa(len(sc.page)))
-	status := rs.QueueingStatus
-	if d.Reason == admission.Closed {
-		status = http.StatusServiceUnavailable
-	}
-	w.WriteHeader(status)
-	if r.Method == http.MethodHead {
-		return
-	}
-	if _, err := w.Write(sc.page); err != nil {
-		s.log.Debug("waiting page not written", slog.Any("error", err))
-	}
 }
 
 func tlsConfig(c *certificate) *tls.Config {

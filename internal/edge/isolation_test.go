@@ -77,7 +77,7 @@ func TestIsolationAsTheRoomsSay(t *testing.T) {
 	}
 	a := st.visitor().get(saleURL)
 	retry, err := strconv.Atoi(a.Header.Get("Retry-After"))
-	if a.StatusCode != http.StatusServiceUnavailable || err != nil || retry < 1 || !strings.Contains(a.body, "Closed for the moment") {
+	if a.StatusCode != http.StatusServiceUnavailable || err != nil || retry < 1 || !strings.Contains(a.body, "The line is closed") {
 		t.Errorf("closed: %d, Retry-After %q, %.80q", a.StatusCode, a.Header.Get("Retry-After"), a.body)
 	}
 	for i, want := range []string{"the site", "the site", "You are in line"} {

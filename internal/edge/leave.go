@@ -7,6 +7,7 @@ import (
 
 	"vestibule/internal/room"
 	"vestibule/internal/ticket"
+	"vestibule/internal/waiting"
 )
 
 // leavePath is where a visitor gives up a session or a place in the line: POST,
@@ -44,28 +45,58 @@ func (s *Server) leave(w http.ResponseWriter, r *http.Request, site *site, query
 	_, secure := s.clients.origin(r)
 	sc := s.scratch.Get().(*scratch)
 	defer s.scratch.Put(sc)
+	var left *roomSite // of the rooms that were left or named, the first
 	for _, rs := range site.rooms {
 		if name := values.Get("room"); name != "" && rs.Name != name {
 			continue
 		}
 		i := index(secure)
-		for _, header := range r.Header["Cookie"] {
-			for range ticket.Values(header, rs.cookie[i]) {
-				if t := s.openBest(r.Header["Cookie"], rs, i, sc); t.ID != 0 {
-					s.quit(stay{rs.ID, t})
-				}
-				gone := rs.cookie[i] + "=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax"
-				if secure {
-					gone += "; Secure"
-				}
-				h.Add("Set-Cookie", gone)
-				break
+		cookie := brings(r.Header, rs.cookie[i])
+		if left == nil && (cookie || values.Get("room") != "") {
+			left = rs
+		}
+		if !cookie && r.Header[ticketHeader] == nil {
+			continue
+		}
+		if t, _ := s.openBest(r.Header, rs, i, sc); t.ID != 0 {
+			s.quit(stay{rs.ID, t})
+		}
+		if cookie {
+			gone := rs.cookie[i] + "=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax"
+			if secure {
+				gone += "; Secure"
 			}
+			h.Add("Set-Cookie", gone)
 		}
 	}
 	s.metrics.requests.WithLabelValues("left").Inc()
+	if left != nil && wantsWords(r.Header["Accept"]) {
+		s.show(w, r, left, sc, http.StatusOK, &waiting.Visitor{Left: true, Now: s.now()})
+		return
+	}
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// brings reports whether a request has a cookie of this name.
+func brings(h http.Header, name string) bool {
+	for _, header := range h["Cookie"] {
+		for range ticket.Values(header, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// wantsWords reports whether somebody reads what becomes of a request: a person
+// who sent the page's form, or an app that asks for JSON. A beacon does not.
+func wantsWords(accept []string) bool {
+	for _, a := range accept {
+		if strings.Contains(a, "text/html") || strings.Contains(a, "application/json") {
+			return true
+		}
+	}
+	return false
 }
 
 // sameOrigin reports whether a request comes from a page of the host that it asks

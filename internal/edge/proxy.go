@@ -32,6 +32,8 @@ type forward struct {
 	client  netip.Addr
 	secure  bool
 	cookies []string // tickets that the answer carries, as Set-Cookie
+	tickets []string // the same for clients without cookies, as Vestibule-Ticket
+	poll    bool     // the waiting page asks for news: nothing is forwarded
 
 	// revoke ends the sessions that let the request in: the origin may ask for it.
 	revoke func()
@@ -44,10 +46,13 @@ const (
 	commandRevoke = "revoke"
 )
 
-// setCookies puts the visitor's tickets into the answer's header.
-func (f *forward) setCookies(h http.Header) {
+// setTickets puts the visitor's tickets into the answer's header.
+func (f *forward) setTickets(h http.Header) {
 	for _, c := range f.cookies {
 		h.Add("Set-Cookie", c)
+	}
+	for _, t := range f.tickets {
+		h.Add(ticketHeader, t)
 	}
 }
 
@@ -75,12 +80,13 @@ func newProxy(t TimeoutConfig, m *metrics, log *slog.Logger) *proxy {
 		ErrorLog:   slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		ModifyResponse: func(r *http.Response) error {
 			stripSetCookies(r.Header)
+			r.Header.Del(ticketHeader)
 			command := r.Header.Get(commandHeader)
 			r.Header.Del(commandHeader)
 			if f, ok := r.Request.Context().Value(forwardKey{}).(*forward); ok && len(f.cookies) > 0 {
 				// Here and not before: an informational answer (103) would have
 				// taken them along and left none for the final one.
-				f.setCookies(r.Header)
+				f.setTickets(r.Header)
 				keepPrivate(r.Header)
 			}
 			if f, ok := r.Request.Context().Value(forwardKey{}).(*forward); ok && command == commandRevoke {
@@ -96,7 +102,7 @@ func newProxy(t TimeoutConfig, m *metrics, log *slog.Logger) *proxy {
 			m.origins.Inc()
 			log.Warn("origin does not answer", slog.String("host", r.Host), slog.Any("error", err))
 			if f, ok := r.Context().Value(forwardKey{}).(*forward); ok {
-				f.setCookies(w.Header())
+				f.setTickets(w.Header())
 			}
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 			w.Header().Set("Cache-Control", "no-store")

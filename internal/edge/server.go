@@ -32,6 +32,7 @@ import (
 	"vestibule/internal/node"
 	"vestibule/internal/room"
 	"vestibule/internal/ticket"
+	"vestibule/internal/waiting"
 	"vestibule/internal/wire"
 )
 
@@ -59,6 +60,7 @@ type Server struct {
 	clients *clients
 	proxy   *proxy
 	scratch sync.Pool
+	langs   waiting.Picker
 
 	mu    sync.Mutex
 	eng   *admission.Engine

@@ -85,7 +85,7 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 		}
 		for _, cookie := range []string{"", waiting} {
 			a := v.get("http://sale.example/", "Cookie", cookie)
-			if a.StatusCode != http.StatusOK || !strings.Contains(a.body, "Nobody can be let in for the moment") || !strings.Contains(a.body, "paused") {
+			if a.StatusCode != http.StatusOK || !strings.Contains(a.body, "Nobody can be let in at the moment") || !strings.Contains(a.body, `data-state="paused"`) {
 				t.Errorf("who waits: %d %.60q", a.StatusCode, a.body)
 			}
 		}

@@ -26,6 +26,7 @@ type roomSite struct {
 	cookie   [2]string // name without and with TLS
 	codec    [2]*ticket.Codec
 	page     *waiting.Page
+	lang     waiting.Lang // for visitors who name no language that we have
 	counters roomCounters
 	sealFrom fleet.Time // from when the ring has a key to seal with
 }
@@ -44,7 +45,7 @@ func buildSite(f *node.Fleet, m *metrics, old *site, log *slog.Logger) *site {
 	set, ring := f.Set(), f.Ring()
 	s := &site{set: set, ready: set != nil && len(ring.Keys) > 0, origins: map[string]*url.URL{}}
 	for _, r := range set.Rooms() {
-		rs := &roomSite{Room: r, page: waiting.Builtin(), counters: m.room(r.Name)}
+		rs := &roomSite{Room: r, page: waiting.Builtin(), lang: waiting.LangOf(r.DefaultLanguage), counters: m.room(r.Name)}
 		if len(ring.Keys) > 0 {
 			rs.sealFrom = ring.Keys[0].SealFrom
 		}

@@ -48,6 +48,8 @@ type settingsJSON struct {
 	Origin            string      `json:"origin"`
 	QueueingStatus    int         `json:"queueing_status_code"`
 	WaitingPage       string      `json:"waiting_page"`
+	DefaultLanguage   string      `json:"default_template_language"`
+	QueueMessage      string      `json:"queue_message"`
 	Epoch             uint32      `json:"epoch"`
 }
 
@@ -64,7 +66,7 @@ func EncodeDocument(doc Document) ([]byte, error) {
 				return nil, fmt.Errorf("encode rooms: %s: additional_routes[%d]: not UTF-8", item(i), j)
 			}
 		}
-		if !utf8.ValidString(s.Name + s.Host + s.Path + s.Origin + s.WaitingPage + s.PartitionPolicy + s.OnIsolation) {
+		if !utf8.ValidString(s.Name + s.Host + s.Path + s.Origin + s.WaitingPage + s.DefaultLanguage + s.QueueMessage + s.PartitionPolicy + s.OnIsolation) {
 			return nil, fmt.Errorf("encode rooms: %s: not UTF-8", item(i))
 		}
 		out.Rooms[i] = settingsJSON{
@@ -83,6 +85,8 @@ func EncodeDocument(doc Document) ([]byte, error) {
 			Origin:            s.Origin,
 			QueueingStatus:    s.QueueingStatus,
 			WaitingPage:       s.WaitingPage,
+			DefaultLanguage:   s.DefaultLanguage,
+			QueueMessage:      s.QueueMessage,
 			Epoch:             s.Epoch,
 		}
 	}
@@ -198,6 +202,10 @@ func (r reader) settings(at string) (s Settings, err error) {
 			return true, r.whole(at, &s.QueueingStatus)
 		case "waiting_page":
 			return true, r.text(at, &s.WaitingPage)
+		case "default_template_language":
+			return true, r.text(at, &s.DefaultLanguage)
+		case "queue_message":
+			return true, r.text(at, &s.QueueMessage)
 		case "epoch":
 			return true, r.epoch(at, &s.Epoch)
 		}

@@ -14,6 +14,7 @@ const (
 	MaxRoutes    = 64        // additional routes of one room
 	MaxRate      = 1<<31 - 1 // of TotalActiveUsers and of NewUsersPerMinute
 	MaxPageName  = 128       // bytes of a waiting page's name
+	MaxMessage   = 1000      // bytes of a message to those who wait
 	MinSession   = 5 * time.Second
 	MaxSession   = time.Hour
 	MinProbation = 10 * time.Second
@@ -40,6 +41,7 @@ const (
 	DefaultPath           = "/"
 	DefaultSession        = 5 * time.Minute
 	DefaultQueueingStatus = 200
+	DefaultLanguage       = "en-US"
 	DefaultPolicy         = PolicyServe
 	DefaultProbation      = time.Minute
 	DefaultLost           = 15 * time.Minute
@@ -82,6 +84,8 @@ type Settings struct {
 	Origin            string        // absolute URL, http or https, no path
 	QueueingStatus    int           // HTTP status of the waiting page: 200 (default), 202 or 429
 	WaitingPage       string        // file name of a custom page, "" for the built-in one
+	DefaultLanguage   string        // of the waiting page for visitors who ask for none that it has: one of [Languages], default en-US
+	QueueMessage      string        // the operator's word to everybody who waits, "" for none
 	Epoch             uint32        // raised to void every ticket of the room
 }
 
@@ -109,6 +113,9 @@ func (s Settings) WithDefaults() Settings {
 	}
 	if s.QueueingStatus == 0 {
 		s.QueueingStatus = DefaultQueueingStatus
+	}
+	if s.DefaultLanguage == "" {
+		s.DefaultLanguage = DefaultLanguage
 	}
 	s.Host = spellHost(s.Host)
 	s.Origin = spellOrigin(s.Origin)

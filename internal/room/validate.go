@@ -44,6 +44,8 @@ func (s Settings) Validate() Faults {
 	add("origin", checkOrigin(s.Origin))
 	add("queueing_status_code", checkStatus(s.QueueingStatus))
 	add("waiting_page", checkPageName(s.WaitingPage))
+	add("default_template_language", checkOneOf(s.DefaultLanguage, Languages...))
+	add("queue_message", checkMessage(s.QueueMessage))
 	return fs
 }
 
@@ -137,6 +139,16 @@ func checkPageName(name string) string {
 	}) {
 		return fmt.Sprintf("must be a file name of 1 to %d of A-Z a-z 0-9 _ - . that does not begin with a dot",
 			MaxPageName) + got(name)
+	}
+	return ""
+}
+
+func checkMessage(text string) string {
+	switch {
+	case len(text) > MaxMessage:
+		return fmt.Sprintf("must be at most %d bytes, got %d", MaxMessage, len(text))
+	case !readable(text):
+		return "must be UTF-8 without control characters" + got(text)
 	}
 	return ""
 }

@@ -67,6 +67,16 @@ func TestValidateFields(t *testing.T) {
 			map[string]string{"Cap": `must be serve or cap, got "Cap"`, "hold": "must be serve or cap", " ": "must be serve or cap"},
 		},
 		{
+			"default_template_language", func(s *Settings, v string) { s.DefaultLanguage = v },
+			[]string{"", "en-US", "ar-EG", "vi-VN"},
+			map[string]string{"de": `tl-PH, th-TH, uk-UA or vi-VN, got "de"`, "DE-de": "must be", " ": "must be"},
+		},
+		{
+			"queue_message", func(s *Settings, v string) { s.QueueMessage = v },
+			[]string{"", "The sale starts at noon.", "<b>1 & 2</b>", strings.Repeat("x", MaxMessage)},
+			map[string]string{strings.Repeat("x", MaxMessage+1): "must be at most 1000 bytes, got 1001", "a\nb": "without control characters", "\xff": "must be UTF-8"},
+		},
+		{
 			"probation", func(s *Settings, v string) { s.Probation, _ = time.ParseDuration(v) },
 			[]string{"0s", "10s", "1h", "45s"},
 			map[string]string{"9s": "must be 10s to 1h in whole seconds, got 9s", "1h1s": "got 1h0m1s", "10500ms": "whole seconds", "-1m": "got -1m0s"},
@@ -184,7 +194,7 @@ func TestValidateNumbers(t *testing.T) {
 func TestValidateAll(t *testing.T) {
 	s := Settings{
 		Host: "a:80", Path: "x", AdditionalRoutes: []Route{{"ok.example", "/y"}, {"", "z"}},
-		SessionDuration: time.Second, QueueingStatus: 500, WaitingPage: "..",
+		SessionDuration: time.Second, QueueingStatus: 500, WaitingPage: "..", DefaultLanguage: "x", QueueMessage: "\x00",
 		Probation: time.Second, PartitionPolicy: "x", LostAfter: time.Second, OnIsolation: "x", IsolationLimit: -1,
 	}
 	var got []string
@@ -194,6 +204,7 @@ func TestValidateAll(t *testing.T) {
 	want := []string{
 		"name", "host", "path", "additional_routes[1].host", "additional_routes[1].path", "total_active_users", "new_users_per_minute",
 		"session_duration", "probation", "partition_policy", "lost_after", "on_isolation", "isolation_limit", "origin", "queueing_status_code", "waiting_page",
+		"default_template_language", "queue_message",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("faults of %v", got)
@@ -210,7 +221,7 @@ func TestWithDefaults(t *testing.T) {
 	got := in.WithDefaults()
 	want := Settings{
 		Host: "shop.example", Path: "/", SessionDuration: 5 * time.Minute, QueueingStatus: 200, Origin: "http://shop.internal",
-		Probation: time.Minute, PartitionPolicy: "serve", LostAfter: 15 * time.Minute, OnIsolation: "hold",
+		Probation: time.Minute, PartitionPolicy: "serve", LostAfter: 15 * time.Minute, OnIsolation: "hold", DefaultLanguage: "en-US",
 		AdditionalRoutes: []Route{{"::1", "/"}, {"no good", "/x"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

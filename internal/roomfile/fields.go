@@ -68,6 +68,8 @@ func (p *parser) room(n *yaml.Node, at place) (s room.Settings) {
 			}
 		}},
 		{"waiting_page", p.text(&s.WaitingPage)},
+		{"default_template_language", p.text(&s.DefaultLanguage)},
+		{"queue_message", p.text(&s.QueueMessage)},
 		{"epoch", p.epoch(&s.Epoch)},
 	})
 	for _, key := range []string{"total_active_users", "new_users_per_minute"} {

@@ -31,18 +31,19 @@ func TestParse(t *testing.T) {
 				TotalActiveUsers: 1000, NewUsersPerMinute: 600, SessionDuration: 5 * time.Minute,
 				Probation: 90 * time.Second, PartitionPolicy: "cap", LostAfter: 20 * time.Minute, OnIsolation: "open", IsolationLimit: 50,
 				Origin: "http://10.0.0.5:8080", QueueingStatus: 200, WaitingPage: "page.html",
+				DefaultLanguage: "de-DE", QueueMessage: "Doors open at noon, and not before.",
 			},
 			{
 				Name: "2027", Host: "shop.example.com", Path: "/2027",
 				TotalActiveUsers: 50, NewUsersPerMinute: 10, SessionDuration: 5 * time.Minute,
 				Probation: time.Minute, PartitionPolicy: "serve", LostAfter: 15 * time.Minute, OnIsolation: "hold",
-				Origin: "http://10.0.0.6", QueueingStatus: 200,
+				Origin: "http://10.0.0.6", QueueingStatus: 200, DefaultLanguage: "en-US",
 			},
 			{
 				Name: "backup", Host: "shop.example.com", Path: "/backup",
 				TotalActiveUsers: 50, NewUsersPerMinute: 10, SessionDuration: 5 * time.Minute,
 				Probation: time.Minute, PartitionPolicy: "serve", LostAfter: 15 * time.Minute, OnIsolation: "hold",
-				Origin: "http://10.0.0.6", QueueingStatus: 200,
+				Origin: "http://10.0.0.6", QueueingStatus: 200, DefaultLanguage: "en-US",
 			},
 		},
 		Hosts: []room.Host{
@@ -304,6 +305,8 @@ func TestParseReadsWhatItMeans(t *testing.T) {
 				LostAfter:       time.Duration(rapid.IntRange(60, 86400).Draw(t, "lost")) * time.Second,
 				OnIsolation:     rapid.SampledFrom([]string{"hold", "open", "closed"}).Draw(t, "isolation"),
 				IsolationLimit:  rapid.IntRange(1, room.MaxRate).Draw(t, "limit"),
+				DefaultLanguage: rapid.SampledFrom(room.Languages).Draw(t, "language"),
+				QueueMessage:    rapid.StringMatching(`[a-z <>&'"{}:#-]*[a-z]`).Draw(t, "message"),
 				QueueingStatus:  rapid.SampledFrom([]int{200, 202, 429}).Draw(t, "status"), Epoch: rapid.Uint32().Draw(t, "epoch"),
 			}
 			want.Rooms = append(want.Rooms, s)
@@ -312,6 +315,7 @@ func TestParseReadsWhatItMeans(t *testing.T) {
 				fmt.Sprintf("total_active_users: %d", s.TotalActiveUsers), fmt.Sprintf("new_users_per_minute: %d", s.NewUsersPerMinute),
 				fmt.Sprintf("probation: %v", s.Probation), "partition_policy: " + s.PartitionPolicy, fmt.Sprintf("lost_after: %v", s.LostAfter),
 				"on_isolation: " + s.OnIsolation, fmt.Sprintf("isolation_limit: %d", s.IsolationLimit),
+				"default_template_language: " + s.DefaultLanguage, fmt.Sprintf("queue_message: %q", s.QueueMessage),
 				fmt.Sprintf("session_duration: %v", s.SessionDuration), "origin: 'http://o'",
 				fmt.Sprintf("queueing_status_code: %d", s.QueueingStatus), fmt.Sprintf("epoch: %d", s.Epoch),
 			}

@@ -1,67 +1,152 @@
-// Package waiting is the page that a visitor sees while waiting.
+// Package waiting is what a visitor sees while waiting: the page, in the
+// languages of [room.Languages], and the same as JSON for apps.
 //
 // A page is compiled once into the text between its variables; rendering
-// appends text and numbers for one visitor and nothing else. The page works
-// without script: the server's Refresh header asks again. Nothing of the
-// request appears in it. The one knob is the page itself: see [Custom].
+// appends text and numbers for one visitor and nothing else. Nothing of the
+// request appears in it. The page works without script: then it reloads by
+// itself. With script it asks for the JSON form of its own address and writes
+// the answer into itself; see page.js, where one function knows how news come.
+//
+// Operators brand the page with a few lines of CSS, or bring a page of their
+// own: see [Custom]. Translators edit the files in messages: see messages/README.md.
 package waiting
 
 import (
+	"crypto/sha256"
 	_ "embed"
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
-
-	"vestibule/internal/admission"
-	"vestibule/internal/fleet"
 )
-
-// Visitor is what one visitor is told.
-type Visitor struct {
-	Decision admission.Decision
-	Now      fleet.Time
-	Grace    time.Duration // for which the place is kept
-	Method   string        // queueing method of the room
-}
 
 // Page is a page ready for rendering. It is immutable and safe for concurrent
 // use.
 type Page struct {
-	parts  []part
-	custom *template
+	custom *template // nil for the built-in page
+	brand  string    // a style element of the operator's, "" for none
+	policy string
 }
 
-// part is a stretch of text and the variable that follows it.
+var (
+	//go:embed page.html
+	pageHTML string
+	//go:embed page.css
+	pageCSS string
+	//go:embed page.js
+	pageJS string
+	//go:embed watch.js
+	watchJS string
+)
+
+var (
+	css    = squeeze(pageCSS)
+	script = squeeze(pageJS)
+	watch  = squeeze(watchJS)
+)
+
+// squeeze takes indentation and lines of comment out of a source.
+func squeeze(source string) string {
+	var b strings.Builder
+	for line := range strings.Lines(source) {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.HasPrefix(line, "// ") {
+			b.WriteString(line)
+			b.WriteByte('\n')
+		}
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// part is a stretch of text and the variable that follows it, nil for none.
 type part struct {
 	text     string
-	variable func(dst []byte, v *Visitor) []byte
+	variable variable
 }
 
-//go:embed page.html
-var builtin string
+type variable func(dst []byte, v *Visitor, c *catalog, p *Page) []byte
+
+var builtin = branded("")
 
 // Builtin returns the page that comes with the product.
-func Builtin() *Page { return compiled }
+func Builtin() *Page { return builtin }
 
-var compiled = compile(builtin)
-
-// compile cuts the built-in page at its variables. It panics on an unknown one:
-// the page is part of the program.
-func compile(text string) *Page {
+// branded returns the built-in page with an operator's style after its own.
+func branded(style string) *Page {
 	p := &Page{}
+	styles := hash(css)
+	if style != "" {
+		p.brand = "<style>" + style + "</style>\n"
+		styles += " " + hash(style)
+	}
+	p.policy = "default-src 'none'; style-src " + styles + "; script-src " + hash(watch) + " " + hash(script) +
+		"; img-src data:; font-src data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
+	return p
+}
+
+// hash names a style or a script in a content security policy.
+func hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// IsCustom reports whether the page is the operator's own, which has one
+// language and brings its own way to ask again.
+func (p *Page) IsCustom() bool { return p.custom != nil }
+
+// Policy returns the content security policy that the page is to be served
+// with; nonce is the one that v.Nonce will have.
+func (p *Page) Policy(nonce string) string {
+	if p.custom == nil {
+		return p.policy
+	}
+	return customPolicy + nonce + "'"
+}
+
+// customPolicy lets the operator's page have styles, pictures and fonts from
+// anywhere, and scripts where the page itself calls them.
+const customPolicy = "default-src 'none'; style-src 'unsafe-inline' https:; img-src data: https:; font-src data: https:; media-src data: https:; " +
+	"connect-src 'self'; frame-src https:; form-action 'self'; base-uri 'none'; frame-ancestors 'self'; script-src 'nonce-"
+
+// compiled are the parts of the built-in page in every language.
+var compiled = compileAll()
+
+func compileAll() [][]part {
+	all := make([][]part, len(catalogs))
+	for i, c := range catalogs {
+		all[i] = compile(pageHTML, c)
+	}
+	return all
+}
+
+// compile cuts the built-in page at its variables and fills in what does not
+// depend on the visitor. It panics on an unknown one: the page is part of the
+// program.
+func compile(text string, c *catalog) []part {
+	fixed := map[string]string{
+		"lang": c.code, "dir": c.dir, "css": css, "watch": watch, "script": script, "words": c.script,
+	}
+	var parts []part
 	for {
 		before, rest, ok := strings.Cut(text, "{{")
+		parts = append(parts, part{text: before})
 		if !ok {
-			p.parts = append(p.parts, part{text: before})
-			return p
+			return parts
 		}
 		name, after, _ := strings.Cut(rest, "}}")
-		f := variables[name]
-		if f == nil {
+		key, isMessage := strings.CutPrefix(name, "t.")
+		switch f := variables[name]; {
+		case isMessage && c.byKey[key] != "":
+			parts = append(parts, part{text: c.byKey[key]})
+		case f != nil:
+			parts[len(parts)-1].variable = f
+		case fixed[name] != "":
+			parts = append(parts, part{text: fixed[name]})
+		default:
 			panic("waiting page: unknown variable " + name)
 		}
-		p.parts = append(p.parts, part{text: before, variable: f})
 		text = after
 	}
 }
@@ -71,153 +156,132 @@ func (p *Page) Render(dst []byte, v *Visitor) []byte {
 	if p.custom != nil {
 		return p.custom.render(dst, v)
 	}
-	for i := range p.parts {
-		dst = append(dst, p.parts[i].text...)
-		if f := p.parts[i].variable; f != nil {
-			dst = f(dst, v)
+	c := catalogs[v.Lang]
+	parts := compiled[v.Lang]
+	for i := range parts {
+		dst = append(dst, parts[i].text...)
+		if f := parts[i].variable; f != nil {
+			dst = f(dst, v, c, p)
 		}
 	}
 	return dst
 }
 
-var variables = map[string]func([]byte, *Visitor) []byte{
-	"title": func(dst []byte, v *Visitor) []byte {
-		if closed(v) {
-			return append(dst, "Closed for the moment"...)
+var variables = map[string]variable{
+	"title": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
+		if v.State() == Queued {
+			dst = append(dst, '(')
+			dst = c.appendNumber(dst, v.Decision.Ahead)
+			dst = append(dst, ") "...)
 		}
-		if v.Decision.Ahead > 0 {
-			dst = appendCount(dst, v.Decision.Ahead)
-			dst = append(dst, " ahead – "...)
-		}
-		return append(dst, "You are in line"...)
+		return append(dst, c.heading(v)...)
 	},
-	"heading": func(dst []byte, v *Visitor) []byte {
-		switch {
-		case closed(v):
-			return append(dst, "Closed for the moment"...)
-		case next(v):
-			return append(dst, "You are next"...)
-		}
-		return append(dst, "You are in line"...)
-	},
-	"notice": func(dst []byte, v *Visitor) []byte {
-		text := ""
-		switch v.Decision.Fresh {
-		case admission.Expired:
-			text = "Your earlier visit has ended, so you are in line again."
-		case admission.Lost:
-			text = "You were away for too long, so your earlier place was given up."
-		case admission.Void:
-			text = "The line was started anew, so your earlier place no longer counts."
-		case admission.Gone:
-			text = "You left, so your earlier place was given up."
-		case admission.Kept, admission.Newcomer:
+	// Scripts ask by themselves, and a reload would take the visitor's sound and
+	// scroll away; and it would end at the browser's own error page where the
+	// connection is lost for a moment.
+	"refresh": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
+		if v.Retry() == 0 {
 			return dst
 		}
-		dst = append(dst, `<p class="notice">`...)
-		dst = append(dst, text...)
-		return append(dst, "</p>\n"...)
+		dst = append(dst, `<noscript><meta http-equiv="refresh" content="`...)
+		dst = strconv.AppendInt(dst, v.Retry(), 10)
+		return append(dst, "\"></noscript>\n"...)
 	},
-	"explain": func(dst []byte, v *Visitor) []byte {
-		switch {
-		case closed(v):
-			return append(dst, "No new visitors can be let in for the moment. Please come back a little later."...)
-		case paused(v):
-			return append(dst, "Nobody can be let in for the moment. Your place is kept, and the line moves on as soon as it can."...)
-		case next(v):
-			return append(dst, "You will be let in as soon as there is room."...)
+	"brand":   func(dst []byte, _ *Visitor, _ *catalog, p *Page) []byte { return append(dst, p.brand...) },
+	"state":   func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return append(dst, v.State().String()...) },
+	"heading": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return append(dst, c.heading(v)...) },
+	"text":    func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return append(dst, c.text(v)...) },
+	"lost":    func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return append(dst, c.lost(v)...) },
+	"message": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendEscaped(dst, v.Message) },
+	"bar": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
+		percent, ok := v.progress()
+		if !ok {
+			return dst
 		}
-		return append(dst, "There are more visitors than the site can take at once. They are let in in the order in which they came."...)
+		return strconv.AppendInt(dst, int64(percent), 10)
 	},
-	"ahead": func(dst []byte, v *Visitor) []byte { return appendCount(dst, v.Decision.Ahead) },
-	"wait": func(dst []byte, v *Visitor) []byte {
-		switch {
-		case paused(v):
-			return append(dst, "paused"...)
-		case next(v):
-			return append(dst, "any moment"...)
-		case !v.Decision.Known:
-			return append(dst, "not known yet"...)
+	"ahead": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return c.appendNumber(dst, v.Decision.Ahead) },
+	"wait": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
+		if v.State() == Next {
+			return append(dst, c.msg.WaitNow...)
 		}
-		return appendWait(dst, v.Decision.Wait)
+		return c.appendWait(dst, v)
 	},
-	"waiting": func(dst []byte, v *Visitor) []byte { return appendCount(dst, max(v.Decision.Waiting, 1)) },
-	"grace":   func(dst []byte, v *Visitor) []byte { return appendDuration(dst, v.Grace) },
-	"retry":   func(dst []byte, v *Visitor) []byte { return appendDuration(dst, v.Decision.Retry) },
-	"joined": func(dst []byte, v *Visitor) []byte {
-		return v.Decision.Ticket.Joined.Std().AppendFormat(dst, time.TimeOnly)
+	"starts": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
+		if v.State() != Before {
+			return dst
+		}
+		return c.appendSpan(dst, v.Event.Start.Sub(v.Now))
 	},
-	"joined-iso": func(dst []byte, v *Visitor) []byte {
+	"total": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
+		return c.appendNumber(dst, v.total())
+	},
+	"kept":   func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return c.appendSpan(dst, v.Grace) },
+	"waited": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return c.appendSpan(dst, v.waited()) },
+	"joined": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
+		return v.Decision.Ticket.Joined.Std().AppendFormat(dst, "15:04 UTC")
+	},
+	"joined-iso": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
 		return v.Decision.Ticket.Joined.Std().AppendFormat(dst, time.RFC3339)
 	},
-	"updated":     func(dst []byte, v *Visitor) []byte { return v.Now.Std().AppendFormat(dst, time.TimeOnly) },
-	"updated-iso": func(dst []byte, v *Visitor) []byte { return v.Now.Std().AppendFormat(dst, time.RFC3339) },
+	"updated": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
+		return v.Now.Std().AppendFormat(dst, "15:04:05 UTC")
+	},
+	"updated-iso": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
+		return v.Now.Std().AppendFormat(dst, time.RFC3339)
+	},
+	"room": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendEscaped(dst, v.Room) },
+	"back": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendEscaped(dst, v.back()) },
+	"now":  func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendOurs(dst, v) },
 }
 
-// paused reports whether nobody is let in for a reason that is not the line.
-func paused(v *Visitor) bool {
-	r := v.Decision.Reason
-	return closed(v) || r == admission.Isolated || r == admission.Unsure || r == admission.Unknown
+// back returns where the line can be joined again.
+func (v *Visitor) back() string {
+	if v.Back == "" {
+		return "/"
+	}
+	return v.Back
 }
 
-// closed reports whether the room takes no newcomers until further notice.
-func closed(v *Visitor) bool { return v.Decision.Reason == admission.Closed }
-
-// next reports whether nobody without a slot stands in front.
-func next(v *Visitor) bool { return v.Decision.Ahead == 0 && !paused(v) }
-
-// appendCount writes a number with its thousands apart.
-func appendCount(dst []byte, n uint64) []byte {
-	start := len(dst)
-	dst = strconv.AppendUint(dst, n, 10)
-	for i := len(dst) - 3; i > start; i -= 3 {
-		dst = append(dst, 0)
-		copy(dst[i+1:], dst[i:])
-		dst[i] = ','
+// appendEscaped writes a text so that it is no markup, in an element or in a
+// quoted attribute.
+func appendEscaped(dst []byte, text string) []byte {
+	for i := range len(text) {
+		switch c := text[i]; c {
+		case '<':
+			dst = append(dst, "&lt;"...)
+		case '>':
+			dst = append(dst, "&gt;"...)
+		case '&':
+			dst = append(dst, "&amp;"...)
+		case '"':
+			dst = append(dst, "&#34;"...)
+		case '\'':
+			dst = append(dst, "&#39;"...)
+		default:
+			dst = append(dst, c)
+		}
 	}
 	return dst
 }
 
-// appendWait writes an estimate as coarsely as it is known.
-func appendWait(dst []byte, d time.Duration) []byte {
-	switch m := (d + 30*time.Second) / time.Minute; {
-	case d < 45*time.Second:
-		return append(dst, "less than a minute"...)
-	case m < 60:
-		dst = append(dst, "about "...)
-		return appendDuration(dst, m*time.Minute)
-	case d < 24*time.Hour:
-		dst = append(dst, "about "...)
-		return appendDuration(dst, (d + 30*time.Minute).Truncate(time.Hour))
-	}
-	return append(dst, "more than a day"...)
-}
-
-// appendDuration writes whole hours, minutes or seconds, the largest unit that
-// fits.
-func appendDuration(dst []byte, d time.Duration) []byte {
-	n, unit := int64((d+time.Second/2)/time.Second), " second"
-	switch {
-	case d >= time.Hour:
-		n, unit = int64(d/time.Hour), " hour"
-	case d >= 2*time.Minute || d == time.Minute:
-		n, unit = int64(d/time.Minute), " minute"
-	}
-	dst = strconv.AppendInt(dst, n, 10)
-	dst = append(dst, unit...)
-	if n != 1 {
-		dst = append(dst, 's')
-	}
-	return dst
-}
-
-// Custom returns the operator's page: a Mustache template with Cloudflare's
-// variable names. The error says everything that is wrong with it.
+// Custom returns the operator's page. A text with markup is a page of its own: a
+// Mustache template with Cloudflare's variable names and ours. A text without
+// any is CSS, by which the built-in page is branded. The error says everything
+// that is wrong with it.
 func Custom(text []byte) (*Page, error) {
 	if len(text) > MaxPage {
 		return nil, fmt.Errorf("waiting page: must be at most %d bytes, got %d", MaxPage, len(text))
 	}
-	t, err := parseTemplate(string(text))
+	s := string(text)
+	if !strings.Contains(s, "<") && !strings.Contains(s, "{{") {
+		s = strings.ReplaceAll(strings.ReplaceAll(s, "\r\n", "\n"), "\r", "\n") // as browsers do before they compare hashes
+		if err := checkStyle(s); err != nil {
+			return nil, fmt.Errorf("waiting page: %w", err)
+		}
+		return branded(strings.TrimSpace(s)), nil
+	}
+	t, err := parseTemplate(s)
 	if err != nil {
 		return nil, fmt.Errorf("waiting page: %w", err)
 	}
@@ -226,3 +290,67 @@ func Custom(text []byte) (*Page, error) {
 
 // MaxPage bounds a custom page, in bytes: it travels as one message.
 const MaxPage = 180 << 10
+
+// checkStyle returns what keeps a text from being a style sheet of one file, nil
+// for nothing. It knows brackets, strings and comments; the rest browsers
+// forgive.
+func checkStyle(s string) error {
+	var errs []error
+	var open []byte
+	line, rules := 1, false
+	fault := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("line %d: "+format, append([]any{line}, args...)...))
+	}
+	closes := map[byte]byte{'}': '{', ')': '(', ']': '['}
+	for i := 0; i < len(s); i++ {
+		rest := strings.ToLower(s[i:min(len(s), i+12)])
+		switch c := s[i]; {
+		case c == '\n':
+			line++
+		case c == '\\':
+			i++
+		case strings.HasPrefix(rest, "/*"):
+			end := strings.Index(s[i+2:], "*/")
+			if end < 0 {
+				fault("comment is not closed")
+				return errors.Join(errs...)
+			}
+			line += strings.Count(s[i:i+2+end], "\n")
+			i += end + 3
+		case c == '"' || c == '\'':
+			end := i + 1
+			for end < len(s) && s[end] != c && s[end] != '\n' {
+				if s[end] == '\\' {
+					end++
+				}
+				end++
+			}
+			if end >= len(s) || s[end] != c {
+				fault("text in quotes is not closed")
+				return errors.Join(errs...)
+			}
+			i = end
+		case c == '{' || c == '(' || c == '[':
+			open = append(open, c)
+			rules = rules || c == '{'
+			if c == '(' && i >= 3 && strings.EqualFold(s[i-3:i], "url") && !strings.HasPrefix(strings.TrimLeft(rest[1:], " '\""), "data:") {
+				fault("url() must be a data: URL, the page fetches nothing")
+			}
+		case closes[c] != 0:
+			if len(open) == 0 || open[len(open)-1] != closes[c] {
+				fault("%q closes nothing", c)
+				return errors.Join(errs...)
+			}
+			open = open[:len(open)-1]
+		case strings.HasPrefix(rest, "@import"):
+			fault("@import is not possible, the page fetches nothing")
+		}
+	}
+	if len(open) > 0 {
+		fault("%q is not closed", open[len(open)-1])
+	}
+	if !rules && strings.TrimSpace(s) != "" {
+		fault("neither a page with markup nor CSS: there is no rule in it")
+	}
+	return errors.Join(errs...)
+}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"vestibule/internal/admission"
 	"vestibule/internal/fleet"
 )
 
@@ -39,6 +38,7 @@ const (
 	stepRaw
 	stepSection
 	stepInverted
+	stepNonce // inside of a script's tag, for the content security policy
 )
 
 // parseTemplate compiles a page; the error tells every fault with its line.
@@ -65,10 +65,33 @@ type parser struct {
 // maxDepth bounds sections inside sections.
 const maxDepth = 32
 
+// add adds a stretch of text. The scripts that the page calls are the
+// operator's own, so their tags get the nonce by which browsers tell them from
+// what others may have slipped in.
 func (p *parser) add(text string) {
+	for {
+		i := endOfScriptTagName(text)
+		if i < 0 {
+			break
+		}
+		p.steps = append(p.steps, step{kind: stepText, text: text[:i]}, step{kind: stepNonce})
+		text = text[i:]
+	}
 	if text != "" {
 		p.steps = append(p.steps, step{kind: stepText, text: text})
 	}
+}
+
+// endOfScriptTagName returns where the first "<script" of a tag ends, -1 for
+// none.
+func endOfScriptTagName(text string) int {
+	const tag = "<script"
+	for i := 0; i+len(tag) < len(text); i++ {
+		if text[i] == '<' && strings.EqualFold(text[i:i+len(tag)], tag) && strings.IndexByte(" \t\r\n/>", text[i+len(tag)]) >= 0 {
+			return i + len(tag)
+		}
+	}
+	return -1
 }
 
 // parse reads up to the end of the section called name, or of the page.
@@ -175,7 +198,7 @@ func (p *parser) section(sigil byte, name string, line int) error {
 }
 
 func (p *parser) variable(kind stepKind, name string, line int) {
-	i, ok := slices.BinarySearchFunc(values, name, func(v value, name string) int { return strings.Compare(v.name, name) })
+	i, ok := findValue(name)
 	if !ok {
 		p.errs = append(p.errs, fmt.Errorf("line %d: {{%s}}: no such variable", line, name))
 		return
@@ -194,6 +217,11 @@ func (t *template) render(dst []byte, v *Visitor) []byte {
 			dst = append(dst, values[s.value].text(v)...)
 		case stepValue:
 			dst = append(dst, html.EscapeString(values[s.value].text(v))...)
+		case stepNonce:
+			if v.Nonce != "" {
+				dst = append(dst, " nonce="...)
+				dst = append(dst, v.Nonce...)
+			}
 		case stepSection:
 			if !values[s.value].truth(v) {
 				i += s.skip
@@ -242,67 +270,107 @@ func (x *value) truth(v *Visitor) bool {
 	return false
 }
 
-// known reports whether there is an estimate that may be shown.
-func known(v *Visitor) bool { return v.Decision.Known && !paused(v) }
+// wholeMinutes rounds up, as nobody is to wait for longer than was said.
+func wholeMinutes(d time.Duration) int64 { return int64((d + time.Minute - 1) / time.Minute) }
 
-// minutes returns the estimate in whole minutes, 0 for none.
-func minutes(v *Visitor) int64 {
-	if !known(v) {
+func waitMinutes(v *Visitor) int64 { return wholeMinutes(v.wait()) }
+
+// untilMinutes returns for how many minutes a moment is away, 0 for none or one
+// that is over.
+func untilMinutes(v *Visitor, t fleet.Time) int64 {
+	if t == 0 {
 		return 0
 	}
-	return int64((v.Decision.Wait + time.Minute - 1) / time.Minute)
+	return max(0, wholeMinutes(t.Sub(v.Now)))
 }
 
-func method(v *Visitor) string {
-	if v.Method == "" {
-		return "fifo"
+// formatted writes minutes in English, as Cloudflare's variables have it.
+func formatted(n int64) string {
+	return string(catalogs[English].appendSpan(nil, time.Duration(n)*time.Minute))
+}
+
+func untilFormatted(v *Visitor, t fleet.Time) string {
+	if t == 0 {
+		return "unavailable"
 	}
-	return v.Method
+	return formatted(untilMinutes(v, t))
 }
 
 // values are the variables by name: Cloudflare's with their meanings, and ours.
 var values = sortValues([]value{
-	{"inWaitingRoom", func(*Visitor) any { return true }},
-	{"waitTimeKnown", func(v *Visitor) any { return known(v) }},
-	{"waitTime", func(v *Visitor) any { return minutes(v) }},
-	{"waitTimeHours", func(v *Visitor) any { return minutes(v) / 60 }},
-	{"waitTimeHourMinutes", func(v *Visitor) any { return minutes(v) % 60 }},
+	{"inWaitingRoom", func(v *Visitor) any { return !v.Left && !v.Decision.Enters() }},
+	{"waitTimeKnown", func(v *Visitor) any { return v.known() }},
+	{"waitTime", func(v *Visitor) any { return waitMinutes(v) }},
+	{"waitTimeHours", func(v *Visitor) any { return waitMinutes(v) / 60 }},
+	{"waitTimeHourMinutes", func(v *Visitor) any { return waitMinutes(v) % 60 }},
 	{"waitTime25Percentile", func(*Visitor) any { return int64(0) }},
 	{"waitTime50Percentile", func(*Visitor) any { return int64(0) }},
 	{"waitTime75Percentile", func(*Visitor) any { return int64(0) }},
 	{"waitTimeFormatted", func(v *Visitor) any {
-		if !known(v) {
+		if !v.known() {
 			return "unavailable"
 		}
-		return string(appendDuration(nil, time.Duration(max(1, minutes(v)))*time.Minute))
+		return formatted(max(1, waitMinutes(v)))
 	}},
-	{"queueIsFull", func(v *Visitor) any { return known(v) && v.Decision.Wait >= 24*time.Hour }},
-	{"queueAll", func(*Visitor) any { return false }},
+	{"queueIsFull", func(v *Visitor) any { return v.wait() >= 24*time.Hour }},
+	{"queueAll", func(v *Visitor) any { return v.QueueAll }},
 	{"lastUpdated", func(v *Visitor) any { return v.Now.Std().Format(time.RFC3339) }},
-	{"refreshIntervalSeconds", func(v *Visitor) any { return int64(v.Decision.Retry / time.Second) }},
-	{"queueingMethod", func(v *Visitor) any { return method(v) }},
-	{"isFIFOQueue", func(v *Visitor) any { return method(v) == "fifo" }},
-	{"isRandomQueue", func(v *Visitor) any { return method(v) == "random" }},
-	{"isPassthroughQueue", func(v *Visitor) any { return method(v) == "passthrough" }},
-	{"isRejectQueue", func(v *Visitor) any { return method(v) == "reject" }},
-	{"isEventActive", func(*Visitor) any { return false }},
-	{"isEventPrequeueing", func(*Visitor) any { return false }},
-	{"timeUntilEventStart", func(*Visitor) any { return int64(0) }},
-	{"timeUntilEventStartFormatted", func(*Visitor) any { return "unavailable" }},
-	{"timeUntilEventEnd", func(*Visitor) any { return int64(0) }},
-	{"timeUntilEventEndFormatted", func(*Visitor) any { return "unavailable" }},
-	{"shuffleAtEventStart", func(*Visitor) any { return false }},
+	{"refreshIntervalSeconds", func(v *Visitor) any { return v.Retry() }},
+	{"queueingMethod", func(v *Visitor) any { return v.method() }},
+	{"isFIFOQueue", func(v *Visitor) any { return v.method() == "fifo" }},
+	{"isRandomQueue", func(v *Visitor) any { return v.method() == "random" }},
+	{"isPassthroughQueue", func(v *Visitor) any { return v.method() == "passthrough" }},
+	{"isRejectQueue", func(v *Visitor) any { return v.method() == "reject" }},
+	{"isEventActive", func(v *Visitor) any { return v.Event.Start != 0 }},
+	{"isEventPrequeueing", func(v *Visitor) any { return v.Event.Prequeue }},
+	{"timeUntilEventStart", func(v *Visitor) any { return untilMinutes(v, v.Event.Start) }},
+	{"timeUntilEventStartFormatted", func(v *Visitor) any { return untilFormatted(v, v.Event.Start) }},
+	{"timeUntilEventEnd", func(v *Visitor) any { return untilMinutes(v, v.Event.End) }},
+	{"timeUntilEventEndFormatted", func(v *Visitor) any { return untilFormatted(v, v.Event.End) }},
+	{"shuffleAtEventStart", func(v *Visitor) any { return v.Event.Shuffle }},
 	{"turnstile", func(*Visitor) any { return "" }},
 	{"infiniteQueue", func(*Visitor) any { return false }},
 
+	{"state", func(v *Visitor) any { return v.State().String() }},
+	{"pausedBy", func(v *Visitor) any { return v.shownPause() }},
+	{"placeLost", func(v *Visitor) any { return v.lost() }},
 	{"peopleAhead", func(v *Visitor) any { return v.Decision.Ahead }},
-	{"peopleWaiting", func(v *Visitor) any { return v.Decision.Waiting }},
+	{"peopleWaiting", func(v *Visitor) any { return v.total() }},
+	{"waitTimeLow", func(v *Visitor) any { low, _ := v.span(); return int64(low / time.Minute) }},
+	{"waitTimeHigh", func(v *Visitor) any { _, high := v.span(); return wholeMinutes(high) }},
+	{"progressPercent", func(v *Visitor) any { percent, _ := v.progress(); return int64(percent) }},
 	{"joinedAt", func(v *Visitor) any { return v.Decision.Ticket.Joined.Std().Format(time.RFC3339) }},
+	{"waitedSeconds", func(v *Visitor) any { return wholeSeconds(v.waited()) }},
+	{"placeKeptSeconds", func(v *Visitor) any { return wholeSeconds(v.Grace) }},
+	{"queueMessage", func(v *Visitor) any { return v.Message }},
+	{"roomName", func(v *Visitor) any { return v.Room }},
+	{"leaveURL", func(v *Visitor) any { return "/.well-known/vestibule/leave?room=" + v.Room }},
+	{"rejoinURL", func(v *Visitor) any { return v.back() }},
+	{"language", func(v *Visitor) any { return v.Lang.Code() }},
+	{"direction", func(v *Visitor) any { return v.Lang.Dir() }},
 })
 
 func sortValues(vs []value) []value {
 	slices.SortFunc(vs, func(a, b value) int { return strings.Compare(a.name, b.name) })
 	return vs
+}
+
+func findValue(name string) (index int, ok bool) {
+	return slices.BinarySearchFunc(values, name, func(v value, name string) int { return strings.Compare(v.name, name) })
+}
+
+// indexValues returns where the variables with these names are. It panics on an
+// unknown one: the names are part of the program.
+func indexValues(names []string) []int {
+	out := make([]int, len(names))
+	for i, name := range names {
+		at, ok := findValue(name)
+		if !ok {
+			panic("waiting page: unknown variable " + name)
+		}
+		out[i] = at
+	}
+	return out
 }
 
 // Values returns every variable of a custom page as it is for v.
@@ -312,14 +380,4 @@ func Values(v *Visitor) map[string]any {
 		out[values[i].name] = values[i].get(v)
 	}
 	return out
-}
-
-// Samples are visitors in all states that pages differ by, for checks.
-var Samples = []Visitor{
-	{Now: 1622133200_000, Grace: 5 * time.Minute, Decision: admission.Decision{Ahead: 60, Waiting: 112, Wait: 2 * time.Minute, Known: true, Retry: 20 * time.Second}},
-	{Now: 1622133200_000, Decision: admission.Decision{Ahead: 0, Waiting: 1, Wait: 0, Known: true, Retry: 2 * time.Second}},
-	{Now: 1622133200_000, Decision: admission.Decision{Ahead: 1e6, Waiting: 2e6, Wait: 30 * time.Hour, Known: true, Retry: 20 * time.Second}},
-	{Now: 1622133200_000, Decision: admission.Decision{Reason: admission.Isolated}},
-	{Now: 1622133200_000, Decision: admission.Decision{Reason: admission.Closed}},
-	{Now: fleet.Time(0), Method: "random", Decision: admission.Decision{Ahead: 3}},
 }

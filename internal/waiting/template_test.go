@@ -11,10 +11,10 @@ import (
 )
 
 func TestCustomPages(t *testing.T) {
-	v := &waiting.Samples[0]
+	v := &waiting.Samples[0].Visitor
 	for _, tc := range []struct{ name, page, want string }{
-		{"a variable", "{{peopleAhead}} ahead, {{ waitTime }} min", "60 ahead, 2 min"},
-		{"escaped and raw", "{{waitTimeFormatted}} {{{waitTimeFormatted}}} {{&waitTimeFormatted}}", "2 minutes 2 minutes 2 minutes"},
+		{"a variable", "{{peopleAhead}} ahead, {{ waitTime }} min", "1234 ahead, 10 min"},
+		{"escaped and raw", "{{waitTimeFormatted}} {{{waitTimeFormatted}}} {{&waitTimeFormatted}}", "10 minutes 10 minutes 10 minutes"},
 		{"a section", "{{#waitTimeKnown}}yes{{/waitTimeKnown}}{{^waitTimeKnown}}no{{/waitTimeKnown}}", "yes"},
 		{"nested", "{{#isFIFOQueue}}a{{#queueAll}}b{{/queueAll}}{{^queueAll}}c{{/queueAll}}{{/isFIFOQueue}}", "ac"},
 		{"a zero is false", "{{#timeUntilEventStart}}x{{/timeUntilEventStart}}{{^timeUntilEventStart}}none{{/timeUntilEventStart}}", "none"},
@@ -34,6 +34,25 @@ func TestCustomPages(t *testing.T) {
 		if got := string(p.Render(nil, v)); got != tc.want {
 			t.Errorf("%s: rendered %q, want %q", tc.name, got, tc.want)
 		}
+	}
+}
+
+// The scripts that a page calls itself get the nonce of the policy, wherever
+// they stand; nothing else does.
+func TestScriptsOfCustomPagesGetTheNonce(t *testing.T) {
+	const text = "<script src=\"https://x.test/a.js\"></script><SCRIPT>if (1<2) {{#queueAll}}<script\n>{{/queueAll}}</SCRIPT><scripty {{! <script> }}<script"
+	p, err := waiting.Custom([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := waiting.Samples[0].Visitor
+	v.QueueAll, v.Nonce = true, "n0-nce"
+	const want = "<script nonce=n0-nce src=\"https://x.test/a.js\"></script><SCRIPT nonce=n0-nce>if (1<2) <script nonce=n0-nce\n></SCRIPT><scripty <script"
+	if got := string(p.Render(nil, &v)); got != want {
+		t.Errorf("rendered %q, want %q", got, want)
+	}
+	if policy := p.Policy(v.Nonce); !p.IsCustom() || !strings.Contains(policy, "script-src 'nonce-n0-nce'") || !strings.HasPrefix(policy, "default-src 'none'") {
+		t.Errorf("policy %q", policy)
 	}
 }
 
@@ -78,7 +97,7 @@ func FuzzCustomPage(f *testing.F) {
 			return // checkpage refuses it
 		}
 		for i := range waiting.Samples {
-			v := &waiting.Samples[i]
+			v := &waiting.Samples[i].Visitor
 			want, err := oracle.Render(waiting.Values(v))
 			if err != nil {
 				return

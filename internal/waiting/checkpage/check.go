@@ -19,12 +19,15 @@ func Check(text []byte) error {
 	if err != nil {
 		return err
 	}
+	if !page.IsCustom() {
+		return nil // a style for the built-in page
+	}
 	t, err := mustache.ParseString(string(text))
 	if err != nil {
 		return fmt.Errorf("waiting page: %w", err)
 	}
 	for i := range waiting.Samples {
-		v := &waiting.Samples[i]
+		v := &waiting.Samples[i].Visitor
 		want, err := t.Render(waiting.Values(v))
 		if err != nil {
 			return fmt.Errorf("waiting page: %w", err)

@@ -1,0 +1,240 @@
+package edge
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"vestibule/internal/node"
+	"vestibule/internal/ticket"
+)
+
+// told is the JSON that apps and waiting pages get.
+type told struct {
+	Cloudflare map[string]any `json:"cfWaitingRoom"`
+	Ours       map[string]any `json:"vestibule"`
+}
+
+func (a answer) told(t *testing.T) (out told) {
+	t.Helper()
+	if got := a.Header.Get("Content-Type"); got != "application/json" {
+		t.Fatalf("%d %q: %.60q", a.StatusCode, got, a.body)
+	}
+	if err := json.Unmarshal([]byte(a.body), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+const saleURL = "http://sale.example/"
+
+// An app that asks for JSON is told in JSON what the page tells, with the same
+// status and ticket, and gets the site's own answer when it enters.
+func TestAppsAreToldInJSON(t *testing.T) {
+	st := open(t, func(st *stage) {})
+	st.up.queue(vip, 1234, 2)
+	app := st.visitor()
+	const axios = "application/json, text/plain, */*"
+	a := app.get("http://shop.example/vip", "Accept", axios)
+	said := a.told(t)
+	if a.StatusCode != http.StatusTooManyRequests || a.Header.Get("Retry-After") == "" || a.Header.Get("Refresh") != "" || cookieOf(a, "vestibule-vip") == nil {
+		t.Errorf("%d, %v", a.StatusCode, a.Header)
+	}
+	if len(said.Cloudflare) != 25 || said.Cloudflare["inWaitingRoom"] != true || said.Cloudflare["waitTime"] != 11.0 {
+		t.Errorf("cfWaitingRoom: %v", said.Cloudflare)
+	}
+	if said.Ours["state"] != "queued" || said.Ours["peopleAhead"] != 1234.0 || said.Ours["room"] != "vip" {
+		t.Errorf("vestibule: %v", said.Ours)
+	}
+	if again := app.get("http://shop.example/vip", "Accept", axios).told(t); again.Ours["joinedAt"] != said.Ours["joinedAt"] {
+		t.Errorf("joined at %v, then at %v", said.Ours["joinedAt"], again.Ours["joinedAt"])
+	}
+	st.up.view(vip, 0, 2, 1<<60, 0)
+	if a := app.get("http://shop.example/vip", "Accept", axios); a.body != "the site" || st.origin.last().Header.Get("Accept") != axios {
+		t.Errorf("admitted: %d %.60q", a.StatusCode, a.body)
+	}
+	if a := app.get("http://shop.example/vip", "Accept", "text/html"); a.body != "the site" {
+		t.Errorf("inside: %.60q", a.body)
+	}
+}
+
+// A waiting page that asks for news enters without the origin seeing the
+// question, and without a ticket it is not taken for somebody new.
+func TestAPageThatAsksForNews(t *testing.T) {
+	st := open(t, nil)
+	st.up.queue(sale, 10, 1)
+	v := st.visitor()
+	news := func() map[string]any {
+		t.Helper()
+		a := v.get(saleURL, "Accept", "application/json", "Vestibule-Poll", "1")
+		if a.StatusCode != http.StatusOK || a.Header.Get("Cache-Control") != "private, no-store" {
+			t.Errorf("%d %v", a.StatusCode, a.Header)
+		}
+		return a.told(t).Ours
+	}
+	if said := news(); said["state"] != "reload" {
+		t.Errorf("without a ticket: %v", said)
+	}
+	if l := st.server.Status().Rooms["sale"]; l.Spent != 0 || l.Waiting != 0 {
+		t.Errorf("the question was counted: %+v", l)
+	}
+	v.get(saleURL)
+	if said := news(); said["state"] != "queued" {
+		t.Errorf("in line: %v", said)
+	}
+	st.up.view(sale, 0, 2, 1<<60, 0)
+	if said := news(); said["state"] != "entering" {
+		t.Errorf("at the turn: %v", said)
+	}
+	if n := st.origin.requests(); n > 0 {
+		t.Errorf("the origin saw %d questions", n)
+	}
+	if a := v.get(saleURL); a.body != "the site" {
+		t.Errorf("the page itself: %.60q", a.body)
+	}
+	if l := st.server.Status().Rooms["sale"]; l.Spent != 1 {
+		t.Errorf("%d slots were charged", l.Spent)
+	}
+	if said := news(); said["state"] != "entering" || st.origin.requests() != 1 {
+		t.Errorf("inside: %v, %d requests at the origin", said, st.origin.requests())
+	}
+}
+
+// Visitors are told in their language, or else in the room's, and the operator's
+// message is shown.
+func TestPagesInTheVisitorsLanguage(t *testing.T) {
+	st := newStage(t, nil)
+	st.up = newParent(t, st.bus, sale, vip)
+	d := document(st.origin.URL)
+	d.Rooms[0].DefaultLanguage, d.Rooms[0].QueueMessage = "ja-JP", "Seats & <standing>"
+	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.start()
+	st.adopted()
+	st.up.queue(sale, 10, 1)
+	for header, want := range map[string]string{
+		"":                        `<html lang="ja-JP" dir="ltr">`,
+		"xx":                      `<html lang="ja-JP" dir="ltr">`,
+		"he":                      `<html lang="he-IL" dir="rtl">`,
+		"de-CH,de;q=0.9,en;q=0.8": `<html lang="de-DE" dir="ltr">`,
+	} {
+		a := st.visitor().get(saleURL, "Accept-Language", header)
+		if !strings.Contains(a.body, want) || !strings.Contains(a.body, ">Seats &amp; &lt;standing&gt;</p>") || !strings.Contains(want, a.Header.Get("Content-Language")) {
+			t.Errorf("%q: no %s, or no message, in %.80q", header, want, a.body)
+		}
+	}
+}
+
+// Who waits and leaves by the page's button is told so, and stands at the end of
+// the line afterwards; an app is told in JSON; a beacon is not told anything.
+func TestLeavingTheLineByThePage(t *testing.T) {
+	st := open(t, nil)
+	st.up.queue(sale, 10, 1)
+	const leave = leaveURL + "?room=sale"
+	v := st.visitor()
+	joined := st.opened("sale", cookieOf(v.get(saleURL), "vestibule-sale").Value).Joined
+	for range 2 { // the second time there is nothing to leave, and that is fine
+		a := v.ask(http.MethodPost, leave, "", "Sec-Fetch-Site", "same-origin", "Origin", "http://sale.example", "Accept", "text/html,*/*;q=0.8")
+		if a.StatusCode != http.StatusOK || !strings.Contains(a.body, "You have left the line") || !strings.Contains(a.body, `<a href="/">Join again</a>`) {
+			t.Errorf("leaving: %d, %.60q", a.StatusCode, a.body)
+		}
+	}
+	eventually(t, "the new place is behind the old one", func() bool {
+		return st.opened("sale", cookieOf(st.visitor().get(saleURL), "vestibule-sale").Value).Joined > joined
+	})
+	if len(v.Jar.Cookies(&url.URL{Scheme: "http", Host: "sale.example", Path: "/"})) > 0 {
+		t.Error("the browser keeps its ticket")
+	}
+	if a := v.ask(http.MethodPost, leave, "", "Accept", "application/json").told(t); a.Ours["state"] != "left" || a.Cloudflare["inWaitingRoom"] != false {
+		t.Errorf("an app that leaves: %v", a)
+	}
+	if a := v.ask(http.MethodPost, leaveURL, "", "Accept", "*/*"); a.StatusCode != http.StatusNoContent {
+		t.Errorf("a beacon: %d", a.StatusCode)
+	}
+
+	app := st.visitor()
+	app.Jar = nil
+	place := app.get(saleURL, ticketHeader, "new").Header.Get(ticketHeader)
+	place = app.get(saleURL, ticketHeader, place).Header.Get(ticketHeader) // counted from now on
+	if a := app.ask(http.MethodPost, leave, "", ticketHeader, place); a.StatusCode != http.StatusNoContent {
+		t.Errorf("leaving by header: %d", a.StatusCode)
+	}
+	if a := app.get(saleURL, ticketHeader, place, "Accept", "application/json").told(t); a.Ours["lost"] != "left" {
+		t.Errorf("after leaving: %v", a.Ours)
+	}
+}
+
+// A client without cookies keeps its place and its session by a header; a
+// browser's ticket is not given away by it, and no origin sees it or sets it.
+func TestTicketsInAHeader(t *testing.T) {
+	st := open(t, nil)
+	st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
+		if got := r.Header.Get("Vestibule-Ticket"); got != "" {
+			t.Errorf("the origin sees %q", got)
+		}
+		w.Header().Set("Vestibule-Ticket", "sale=forged")
+	})
+	st.up.queue(sale, 10, 1)
+	app := st.visitor()
+	app.Jar = nil
+	a := app.get(saleURL, "Vestibule-Ticket", "new")
+	place := a.Header.Get("Vestibule-Ticket")
+	if !regexp.MustCompile(`^sale=[A-Za-z0-9_-]{86,}$`).MatchString(place) {
+		t.Fatalf("ticket %q", place)
+	}
+	joined := st.opened("sale", strings.TrimPrefix(place, "sale=")).Joined
+	a = app.get(saleURL, "Vestibule-Ticket", "other=x, "+place)
+	place = a.Header.Get("Vestibule-Ticket")
+	if got := st.opened("sale", strings.TrimPrefix(place, "sale=")).Joined; got != joined {
+		t.Errorf("joined at %v, then at %v", joined, got)
+	}
+	st.up.view(sale, 0, 2, 1<<60, 0)
+	a = app.get(saleURL, "Vestibule-Ticket", place)
+	pass := st.opened("sale", strings.TrimPrefix(a.Header.Get("Vestibule-Ticket"), "sale="))
+	if lines := a.Header.Values("Vestibule-Ticket"); a.StatusCode != http.StatusOK || len(lines) != 1 || !pass.IsAdmitted() {
+		t.Errorf("admitted: %d with %q", a.StatusCode, lines)
+	}
+	if a := st.visitor().get(saleURL); a.Header.Get("Vestibule-Ticket") != "" {
+		t.Error("a browser that did not ask was given its ticket in a header")
+	}
+	browser := st.visitor()
+	browser.get(saleURL)
+	if a := browser.get(saleURL, "Vestibule-Ticket", "new"); a.Header.Get("Vestibule-Ticket") != "" {
+		t.Error("a browser's cookie was given away")
+	}
+	four := strings.TrimSuffix(strings.Repeat("sale=x,", ticket.MaxRead), ",")
+	if a := app.get(saleURL, "Vestibule-Ticket", four+","+place); strings.Contains(a.body, "the site") && st.opened("sale", strings.TrimPrefix(a.Header.Get("Vestibule-Ticket"), "sale=")).Joined == joined {
+		t.Error("more tickets were tried than may be")
+	}
+}
+
+// A custom page reloads by itself, and its scripts run under a nonce that no
+// other answer has.
+func TestCustomPagesAreServedWithANonce(t *testing.T) {
+	const text = "<!doctype html><title>{{peopleAhead}}</title><script>1</script>"
+	st := newStage(t, nil)
+	st.up = newParent(t, st.bus, sale, vip)
+	d := document(st.origin.URL)
+	d.Rooms[0].WaitingPage = node.PageHash([]byte(text))
+	st.docs.pages.Store(node.PageDocument(d.Rooms[0].WaitingPage), []byte(text))
+	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.start()
+	st.adopted()
+	st.up.queue(sale, 10, 1)
+	seen := map[string]bool{}
+	for range 3 {
+		a := st.visitor().get(saleURL)
+		m := regexp.MustCompile(`^<!doctype html><title>10</title><script nonce=([A-Za-z0-9_-]{22})>1</script>$`).FindStringSubmatch(a.body)
+		if m == nil || seen[m[1]] || !strings.Contains(a.Header.Get("Content-Security-Policy"), "script-src 'nonce-"+m[1]+"'") {
+			t.Fatalf("%q under %q", a.body, a.Header.Get("Content-Security-Policy"))
+		}
+		seen[m[1]] = true
+		if a.Header.Get("Refresh") == "" || a.Header.Get("Refresh") != a.Header.Get("Retry-After") {
+			t.Errorf("Refresh %q", a.Header.Get("Refresh"))
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package waiting
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/text/language"
+)
+
+// PrefersJSON reports whether an Accept header asks for JSON rather than for a
+// page. The greater q-value wins, then the range that names its type more
+// closely (so "application/json, */*" asks for JSON), then the one that stands
+// first; whoever has no preference is shown the page.
+func PrefersJSON(accept []string) bool {
+	json, page := preference{}, preference{}
+	at := 0
+	for _, header := range accept {
+		for item := range strings.SplitSeq(header, ",") {
+			if at++; at > maxRanges {
+				break
+			}
+			media, params, _ := strings.Cut(item, ";")
+			media = strings.TrimSpace(media)
+			p := preference{q: quality(params), at: at}
+			switch {
+			case strings.EqualFold(media, "application/json"):
+				p.close = 3
+				json.see(p)
+			case strings.EqualFold(media, "text/html"), strings.EqualFold(media, "application/xhtml+xml"):
+				p.close = 3
+				page.see(p)
+			case strings.EqualFold(media, "application/*"):
+				p.close = 2
+				json.see(p)
+			case strings.EqualFold(media, "text/*"):
+				p.close = 2
+				page.see(p)
+			case media == "*/*":
+				p.close = 1
+				json.see(p)
+				page.see(p)
+			}
+		}
+	}
+	switch {
+	case json.q != page.q:
+		return json.q > page.q
+	case json.q == 0:
+		return false
+	case json.close != page.close:
+		return json.close > page.close
+	}
+	return json.at < page.at
+}
+
+// maxRanges bounds how many media ranges of one request are looked at.
+const maxRanges = 32
+
+// preference is how much one type is wanted: what the range that names it most
+// closely says.
+type preference struct {
+	q     int // in thousandths
+	close int // how closely the range names the type, 0 for not at all
+	at    int // place in the header
+}
+
+func (p *preference) see(o preference) {
+	if o.close > p.close || o.close == p.close && o.q > p.q {
+		*p = o
+	}
+}
+
+// quality reads the q of a media range, in thousandths: 1000 where there is
+// none, and 0 where it is not a number.
+func quality(params string) int {
+	for params != "" {
+		var param string
+		param, params, _ = strings.Cut(params, ";")
+		name, value, _ := strings.Cut(param, "=")
+		if !strings.EqualFold(strings.TrimSpace(name), "q") {
+			continue
+		}
+		q, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+		if err != nil || !(q >= 0 && q <= 1) {
+			return 0
+		}
+		return int(q*1000 + .5)
+	}
+	return 1000
+}
+
+// matcher finds the language that comes closest to what somebody reads.
+var matcher = newMatcher()
+
+func newMatcher() language.Matcher {
+	tags := make([]language.Tag, len(catalogs))
+	for i, c := range catalogs {
+		tags[i] = c.tag
+	}
+	return language.NewMatcher(tags)
+}
+
+// Picker chooses languages by Accept-Language headers and remembers what it
+// chose: browsers of one country all send the same few. It is safe for
+// concurrent use; the zero value is ready.
+type Picker struct {
+	mu    sync.RWMutex
+	known map[string]int // language of a header, -1 for none that we have
+}
+
+const (
+	maxKnown  = 1024 // headers remembered
+	maxHeader = 128  // bytes of a header that are looked at; a browser's are shorter
+)
+
+// Pick returns the language for a visitor who sends this header: the best that
+// we have of those it names, or otherwise.
+func (p *Picker) Pick(header string, otherwise Lang) Lang {
+	if header == "" {
+		return otherwise
+	}
+	if len(header) > maxHeader {
+		header = header[:maxHeader]
+		header = header[:max(0, strings.LastIndexByte(header, ','))]
+	}
+	p.mu.RLock()
+	i, ok := p.known[header]
+	p.mu.RUnlock()
+	if !ok {
+		i = match(header)
+		p.mu.Lock()
+		if len(p.known) >= maxKnown || p.known == nil {
+			p.known = make(map[string]int) // rare: somebody sends us nonsense
+		}
+		p.known[strings.Clone(header)] = i
+		p.mu.Unlock()
+	}
+	if i < 0 {
+		return otherwise
+	}
+	return Lang(i)
+}
+
+// match reads a header as far as it can be read: what is no language, or none
+// that anybody knows, does not keep the others from being heard.
+func match(header string) int {
+	type wish struct {
+		tag language.Tag
+		q   int
+	}
+	var wishes []wish
+	for item := range strings.SplitSeq(header, ",") {
+		name, params, _ := strings.Cut(item, ";")
+		tag, err := language.Parse(strings.TrimSpace(name))
+		if q := quality(params); err == nil && q > 0 {
+			wishes = append(wishes, wish{tag, q})
+		}
+	}
+	if len(wishes) == 0 {
+		return -1
+	}
+	slices.SortStableFunc(wishes, func(a, b wish) int { return b.q - a.q })
+	tags := make([]language.Tag, len(wishes))
+	for i, w := range wishes {
+		tags[i] = w.tag
+	}
+	_, i, confidence := matcher.Match(tags...)
+	if confidence == language.No {
+		return -1
+	}
+	return i
+}

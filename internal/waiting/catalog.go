@@ -1,0 +1,473 @@
+package waiting
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/text/feature/plural"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+	"golang.org/x/text/number"
+
+	"vestibule/internal/room"
+)
+
+// Lang is a language of the built-in page: an index into [room.Languages].
+type Lang uint8
+
+// English is the language that every other falls back to.
+const English Lang = 0
+
+// LangOf returns the language with this code, English for an unknown one.
+func LangOf(code string) Lang {
+	if i := slices.Index(room.Languages, code); i >= 0 {
+		return Lang(i)
+	}
+	return English
+}
+
+// Code returns the code of the language, such as "pt-BR".
+func (l Lang) Code() string { return room.Languages[l] }
+
+// Dir returns the direction in which the language is written, "ltr" or "rtl".
+func (l Lang) Dir() string { return catalogs[l].dir }
+
+// Name returns what the language calls itself.
+func (l Lang) Name() string { return catalogs[l].msg.Language }
+
+// messages are everything that the page says. Texts that hold a number have one
+// form for each plural category of the language (zero, one, two, few, many,
+// other); all others hold none, so that no language has to bend a word.
+type messages struct {
+	Language       string `json:"language"`
+	Queued         string `json:"queued"`
+	QueuedText     string `json:"queued_text"`
+	QueuedRandom   string `json:"queued_random"`
+	Next           string `json:"next"`
+	NextText       string `json:"next_text"`
+	Entering       string `json:"entering"`
+	EnteringText   string `json:"entering_text"`
+	Paused         string `json:"paused"`
+	PausedSystem   string `json:"paused_system"`
+	PausedOperator string `json:"paused_operator"`
+	PausedSite     string `json:"paused_site"`
+	Closed         string `json:"closed"`
+	ClosedText     string `json:"closed_text"`
+	Before         string `json:"before"`
+	BeforeText     string `json:"before_text"`
+	Offline        string `json:"offline"`
+	OfflineText    string `json:"offline_text"`
+	Left           string `json:"left"`
+	LeftText       string `json:"left_text"`
+	LostExpired    string `json:"lost_expired"`
+	LostAway       string `json:"lost_away"`
+	LostVoid       string `json:"lost_void"`
+	Cookies        string `json:"cookies"`
+	Message        string `json:"message"`
+	Ahead          string `json:"ahead"`
+	Wait           string `json:"wait"`
+	Starts         string `json:"starts"`
+	WaitNow        string `json:"wait_now"`
+	WaitUnknown    string `json:"wait_unknown"`
+	WaitShort      string `json:"wait_short"`
+	WaitLong       string `json:"wait_long"`
+	Progress       string `json:"progress"`
+	Then           string `json:"then"`
+	Kept           string `json:"kept"`
+	Total          string `json:"total"`
+	Joined         string `json:"joined"`
+	Waited         string `json:"waited"`
+	Updated        string `json:"updated"`
+	Sound          string `json:"sound"`
+	Notify         string `json:"notify"`
+	Leave          string `json:"leave"`
+	LeaveText      string `json:"leave_text"`
+	LeaveYes       string `json:"leave_yes"`
+	Rejoin         string `json:"rejoin"`
+
+	Second map[string]string `json:"second"`
+	Minute map[string]string `json:"minute"`
+	Hour   map[string]string `json:"hour"`
+	Day    map[string]string `json:"day"`
+}
+
+//go:embed messages
+var messageFiles embed.FS
+
+// catalog is one language made ready for rendering.
+type catalog struct {
+	code   string
+	tag    language.Tag
+	dir    string
+	msg    messages
+	byKey  map[string]string // every message without a number
+	units  [units][plural.Many + 1]counted
+	small  [1000]plural.Form // of the numbers below 1000
+	digits [10]string
+	groups [maxDigits + 1][]string // by count of digits: what stands before each of them
+	script string                  // the messages that the page's script needs, as JSON
+}
+
+// counted is a message around its number.
+type counted struct {
+	before, after string
+	bare          bool // it says its number in words
+}
+
+// unit is a unit of time.
+type unit uint8
+
+const (
+	seconds unit = iota
+	minutes
+	hours
+	days
+	units
+)
+
+// maxDigits bounds the numbers that are grouped as the language does; no count
+// of people has more digits.
+const maxDigits = 18
+
+// pluralNames are the categories as catalog files spell them.
+var pluralNames = [...]string{plural.Other: "other", plural.Zero: "zero", plural.One: "one", plural.Two: "two", plural.Few: "few", plural.Many: "many"}
+
+// catalogs are all languages, in the order of room.Languages. They are part of
+// the program: a broken one is found by the first test that runs.
+var catalogs = loadCatalogs()
+
+func loadCatalogs() []*catalog {
+	all := make([]*catalog, len(room.Languages))
+	for i, code := range room.Languages {
+		data, err := messageFiles.ReadFile("messages/" + code + ".json")
+		if err == nil {
+			all[i], err = newCatalog(code, data)
+		}
+		if err != nil {
+			panic("waiting page: " + err.Error())
+		}
+	}
+	return all
+}
+
+// newCatalog reads a catalog file. The error says everything that is wrong
+// with it.
+func newCatalog(code string, data []byte) (*catalog, error) {
+	c := &catalog{code: code, dir: "ltr", byKey: map[string]string{}}
+	var err error
+	if c.tag, err = language.Parse(code); err != nil {
+		return nil, fmt.Errorf("%s: %w", code, err)
+	}
+	switch script, _ := c.tag.Script(); script.String() {
+	case "Arab", "Hebr":
+		c.dir = "rtl"
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c.msg); err != nil {
+		return nil, fmt.Errorf("%s: %w", code, err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: data after the messages", code)
+	}
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	for u, forms := range c.counts() {
+		for form, name := range pluralNames {
+			text, ok := forms[name]
+			if !ok {
+				text = forms["other"]
+			}
+			before, after, holds := strings.Cut(text, "{n}")
+			c.units[u][form] = counted{before, after, !holds}
+		}
+	}
+	c.learnNumbers()
+	script, err := json.Marshal(forScript(c.msg)) // escapes <, > and &
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", code, err)
+	}
+	c.script = string(script)
+	return c, nil
+}
+
+func (c *catalog) counts() [units]map[string]string {
+	return [units]map[string]string{seconds: c.msg.Second, minutes: c.msg.Minute, hours: c.msg.Hour, days: c.msg.Day}
+}
+
+// check returns everything that a translator would have to mend, and fills in
+// byKey.
+func (c *catalog) check() error {
+	var errs []error
+	add := func(key, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("messages/%s.json: %s: %w", c.code, key, fmt.Errorf(format, args...)))
+	}
+	plain := func(key, text string) {
+		switch {
+		case strings.TrimSpace(text) == "":
+			add(key, "is missing")
+		case strings.TrimSpace(text) != text:
+			add(key, "has blanks around it")
+		case strings.ContainsAny(text, "<>&\"\\\n"):
+			add(key, "has a character that a page would take for its own")
+		}
+	}
+	for n := range c.small {
+		c.small[n] = c.cardinal(uint64(n))
+	}
+	need := c.forms()
+	v := reflect.ValueOf(c.msg)
+	for i := range v.NumField() {
+		key := v.Type().Field(i).Tag.Get("json")
+		switch m := v.Field(i).Interface().(type) {
+		case string:
+			plain(key, m)
+			if strings.ContainsAny(m, "{}") {
+				add(key, "has a placeholder, and there is nothing to put there")
+			}
+			c.byKey[key] = m
+		case map[string]string:
+			for name, text := range m {
+				plain(key+"."+name, text)
+				if !slices.Contains(need, name) {
+					add(key+"."+name, "is no plural form of this language; it has %s", strings.Join(need, ", "))
+				}
+				n := strings.Count(text, "{n}")
+				if strings.Count(text, "{") != n || strings.Count(text, "}") != n {
+					add(key+"."+name, "has a placeholder that is not {n}")
+				}
+				if n > 1 || n == 0 && !c.single(name) {
+					add(key+"."+name, "must have {n} once")
+				}
+			}
+			for _, name := range need {
+				if m[name] == "" {
+					add(key+"."+name, "is missing")
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// forms returns the plural categories that whole numbers have in this language.
+func (c *catalog) forms() []string {
+	found := map[string]bool{}
+	for _, form := range c.small {
+		found[pluralNames[form]] = true
+	}
+	var out []string
+	for _, name := range pluralNames {
+		if found[name] {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// single reports whether a category is that of one number alone, which may then
+// be said in words.
+func (c *catalog) single(name string) bool {
+	n := 0
+	for _, form := range c.small {
+		if pluralNames[form] == name {
+			n++
+		}
+	}
+	return n == 1
+}
+
+func (c *catalog) form(n uint64) plural.Form {
+	if n < uint64(len(c.small)) {
+		return c.small[n]
+	}
+	return c.cardinal(n)
+}
+
+func (c *catalog) cardinal(n uint64) plural.Form {
+	return plural.Cardinal.MatchPlural(c.tag, int(n%10_000_000), 0, 0, 0, 0)
+}
+
+// nativeDigits are the digits of languages that do not write 0 to 9, as their
+// browsers do; the library takes 0 to 9 unless told.
+var nativeDigits = map[string]string{"ar-EG": "arab", "fa-IR": "arabext"}
+
+// learnNumbers finds out how the language writes whole numbers, once, so that
+// rendering only has to append.
+func (c *catalog) learnNumbers() {
+	tag := c.tag
+	if digits := nativeDigits[c.code]; digits != "" {
+		var err error
+		if tag, err = tag.SetTypeForKey("nu", digits); err != nil {
+			panic("waiting page: " + c.code + ": " + err.Error())
+		}
+	}
+	p := message.NewPrinter(tag)
+	for d := range c.digits {
+		c.digits[d] = p.Sprint(number.Decimal(d))
+	}
+	one := c.digits[1]
+	for n, value := 1, int64(1); n <= maxDigits; n, value = n+1, value*10+1 {
+		// 1, 11, 111, …: what is left of the digits are the separators.
+		c.groups[n] = strings.Split(p.Sprint(number.Decimal(value)), one)[:n]
+	}
+	// Where the library is behind today's CLDR, which browsers follow: the number
+	// must not change its face when the script takes over.
+	switch c.code {
+	case "es-ES", "it-IT", "pl-PL", "bg-BG", "lv-LV", "hu-HU", "sl-SI":
+		c.groups[4] = make([]string, 4) // four digits are not grouped
+	case "fr-FR":
+		for _, separators := range c.groups {
+			for i, s := range separators {
+				if s != "" {
+					separators[i] = "\u202f"
+				}
+			}
+		}
+	}
+}
+
+// appendNumber writes a number with the digits and the groups of the language.
+func (c *catalog) appendNumber(dst []byte, n uint64) []byte {
+	var digits [20]byte
+	i := len(digits)
+	for {
+		i--
+		digits[i] = byte(n % 10)
+		if n /= 10; n == 0 {
+			break
+		}
+	}
+	rest := digits[i:]
+	for i, d := range rest {
+		if len(rest) <= maxDigits {
+			dst = append(dst, c.groups[len(rest)][i]...)
+		}
+		dst = append(dst, c.digits[d]...)
+	}
+	return dst
+}
+
+// appendUnit writes "5 minutes".
+func (c *catalog) appendUnit(dst []byte, u unit, n uint64) []byte {
+	f := &c.units[u][c.form(n)]
+	dst = append(dst, f.before...)
+	if !f.bare {
+		dst = c.appendNumber(dst, n)
+	}
+	return append(dst, f.after...)
+}
+
+// appendRange writes "8–11 minutes", in the plural form of the upper end.
+func (c *catalog) appendRange(dst []byte, u unit, low, high uint64) []byte {
+	if low >= high {
+		return c.appendUnit(dst, u, high)
+	}
+	f := &c.units[u][c.form(high)]
+	if f.bare {
+		f = &c.units[u][plural.Other]
+	}
+	dst = append(dst, f.before...)
+	dst = c.appendNumber(dst, low)
+	dst = append(dst, "–"...)
+	dst = c.appendNumber(dst, high)
+	return append(dst, f.after...)
+}
+
+// appendSpan writes a duration in its largest unit, and the next one below an
+// hour count that is small.
+func (c *catalog) appendSpan(dst []byte, d time.Duration) []byte {
+	s := uint64(max(0, d) / time.Second)
+	switch {
+	case s < 60:
+		return c.appendUnit(dst, seconds, s)
+	case s < 3600:
+		return c.appendUnit(dst, minutes, s/60)
+	case s < 48*3600:
+		dst = c.appendUnit(dst, hours, s/3600)
+		if m := s % 3600 / 60; m > 0 && s < 10*3600 {
+			dst = append(dst, ' ')
+			dst = c.appendUnit(dst, minutes, m)
+		}
+		return dst
+	}
+	return c.appendUnit(dst, days, s/(24*3600))
+}
+
+// appendWait writes an estimate as coarsely as it is known: minutes up to two
+// hours, then hours. A range is rounded outwards.
+func (c *catalog) appendWait(dst []byte, v *Visitor) []byte {
+	low, high := v.span()
+	switch {
+	case !v.known():
+		return append(dst, c.msg.WaitUnknown...)
+	case high < 45*time.Second:
+		return append(dst, c.msg.WaitShort...)
+	case low >= 24*time.Hour:
+		return append(dst, c.msg.WaitLong...)
+	}
+	u, size := minutes, time.Minute
+	if high > 2*time.Hour {
+		u, size = hours, time.Hour
+	}
+	if low >= high {
+		return c.appendUnit(dst, u, uint64((high+size/2)/size))
+	}
+	return c.appendRange(dst, u, uint64(low/size), uint64((high+size-1)/size))
+}
+
+// lost returns why the place that the visitor had does not count any more, ""
+// for one that does.
+func (c *catalog) lost(v *Visitor) string {
+	switch v.lost() {
+	case "expired", "left":
+		return c.msg.LostExpired
+	case "away":
+		return c.msg.LostAway
+	case "void":
+		return c.msg.LostVoid
+	}
+	return ""
+}
+
+// heading and text say the visitor's state.
+func (c *catalog) heading(v *Visitor) string { return c.byKey[v.State().String()] }
+
+func (c *catalog) text(v *Visitor) string {
+	switch s := v.State(); s {
+	case Paused:
+		return c.byKey["paused_"+v.pausedBy()]
+	case Queued:
+		if v.method() == "random" {
+			return c.msg.QueuedRandom
+		}
+		return c.msg.QueuedText
+	default:
+		return c.byKey[s.String()+"_text"]
+	}
+}
+
+// forScript returns the messages without those that the script never writes.
+func forScript(m messages) map[string]any {
+	out := map[string]any{"lost_left": m.LostExpired}
+	v := reflect.ValueOf(m)
+	for i := range v.NumField() {
+		switch key := v.Type().Field(i).Tag.Get("json"); key {
+		case "language", "left", "left_text", "starts", "progress", "then", "kept", "total", "joined", "waited", "updated",
+			"sound", "notify", "leave", "leave_text", "leave_yes", "rejoin", "message":
+		default:
+			out[key] = v.Field(i).Interface()
+		}
+	}
+	return out
+}

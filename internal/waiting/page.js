@@ -1,0 +1,178 @@
+(function () {
+"use strict";
+// What the page was served with. Without this script it reloads by itself, see
+// the head of the page; with it, it is told of news and never reloads before
+// the turn has come.
+var $ = function (id) { return document.getElementById(id) };
+var words = JSON.parse($("words").textContent), now = JSON.parse($("now").textContent);
+var lang = document.documentElement.lang, vr = $("vr");
+var count = new Intl.NumberFormat(lang), plural = new Intl.PluralRules(lang);
+var short = { hour: "numeric", minute: "2-digit" }, long = { hour: "numeric", minute: "2-digit", second: "2-digit" };
+
+// Words.
+function unit(name, n, shown) {
+	var forms = words[name], form = forms[plural.select(n)] || forms.other;
+	if (shown && form.indexOf("{n}") < 0) form = forms.other;
+	return form.replace("{n}", shown || count.format(n));
+}
+function span(s) {
+	s = Math.max(0, Math.floor(s));
+	if (s < 60) return unit("second", s);
+	if (s < 3600) return unit("minute", Math.floor(s / 60));
+	if (s >= 172800) return unit("day", Math.floor(s / 86400));
+	var m = Math.floor(s % 3600 / 60);
+	return unit("hour", Math.floor(s / 3600)) + (m && s < 36000 ? " " + unit("minute", m) : "");
+}
+function wait(s) {
+	if (s.state == "next") return words.wait_now;
+	var low = s.waitTimeLowSeconds, high = s.waitTimeHighSeconds, ranged = low < high;
+	if (!s.waitTimeKnown) return words.wait_unknown;
+	if (high < 45) return words.wait_short;
+	if (low >= 86400) return words.wait_long;
+	var name = high > 7200 ? "hour" : "minute", size = high > 7200 ? 3600 : 60;
+	if (!ranged) return unit(name, Math.round(low / size));
+	low = Math.floor(low / size);
+	high = Math.ceil(high / size);
+	return unit(name, high, low < high && count.format(low) + "–" + count.format(high));
+}
+function clock(time, how) { return new Intl.DateTimeFormat(lang, how).format(new Date(time)) }
+function put(id, text) { var e = $(id); if (e.textContent != text) e.textContent = text }
+
+// Showing. Times run by the server's clock: skew is how far ours is from it.
+var skew = 0, state = "", told = { state: now.state, ahead: now.peopleAhead, at: Date.now() };
+function show(s) {
+	now = s;
+	skew = Date.now() - Date.parse(s.updatedAt);
+	put("ahead", count.format(s.peopleAhead));
+	put("wait", wait(s));
+	put("total", count.format(s.peopleWaiting));
+	put("kept", span(s.placeKeptSeconds));
+	put("joined", clock(s.joinedAt, short));
+	put("updated", clock(s.updatedAt, long));
+	put("note", s.message);
+	if (s.lost) put("lost", words["lost_" + s.lost]);
+	var bar = s.progressPercent < 0 ? "" : s.progressPercent;
+	vr.dataset.bar = bar;
+	if (bar !== "") $("bar").value = bar;
+	turn(s.state, s.state == "paused" ? words["paused_" + s.pausedBy] : s.state == "queued" && s.queueingMethod == "random" ? words.queued_random : words[s.state + "_text"]);
+	tick();
+}
+function turn(to, text) {
+	state = vr.dataset.state = to;
+	put("head", words[to]);
+	put("text", text);
+	document.title = (to == "queued" ? "(" + count.format(now.peopleAhead) + ") " : "") + words[to];
+	tell(to, text);
+}
+function tick() {
+	var t = Date.now() - skew;
+	put("waited", span((t - Date.parse(now.joinedAt)) / 1000));
+	if (now.startsAt) put("starts", span((Date.parse(now.startsAt) - t) / 1000));
+}
+// tell reads aloud what a person cares about, and not every second: another
+// state; half of the people gone; otherwise every five minutes.
+function tell(to, text) {
+	var ahead = now.peopleAhead, late = Date.now() - told.at > 300000 && ahead != told.ahead;
+	if (to == told.state && (to != "queued" || ahead > told.ahead / 2 && !late)) return;
+	told = { state: to, ahead: ahead, at: Date.now() };
+	$("say").textContent = words[to] + ". " + (to == "queued" ? words.ahead + ": " + count.format(ahead) + ". " + words.wait + ": " + wait(now) : text);
+}
+
+// The turn has come.
+var entering = false, sound, ring = function (done) { done() };
+function enter() {
+	if (entering) return;
+	entering = true;
+	turn("entering", words.entering_text);
+	if ($("notify").getAttribute("aria-pressed") == "true") {
+		try {
+			new Notification(words.entering, { body: location.host, tag: "vestibule" }).onclick = function () { window.focus() };
+		} catch (e) { /* some browsers let only service workers notify; the title and the sound tell as well */ }
+	}
+	ring(reload);
+}
+// reload asks for the page itself. It is a GET even where this page answered a
+// form, and never comes in a hurry twice.
+function reload() {
+	var last = 0, key = "vestibule-reload";
+	try { last = +sessionStorage.getItem(key); sessionStorage.setItem(key, Date.now()) } catch (e) { /* no storage: nothing to remember */ }
+	setTimeout(function () {
+		if (location.hash) location.reload(); else location.replace(location.href);
+	}, Date.now() - last < 5000 ? 5000 : 0);
+}
+
+// News. listen is the one place that knows how they come: it calls heard with
+// each, and missed where the site does not answer.
+var timer, fails = 0, asking = false;
+function listen() { later(now.retryAfterSeconds) }
+function later(s) { clearTimeout(timer); if (s > 0 && !entering) timer = setTimeout(ask, s * 1000) }
+function ask() {
+	if (asking || entering) return;
+	if (!navigator.cookieEnabled) return reload();
+	asking = true;
+	var cut = new AbortController(), patience = setTimeout(function () { cut.abort() }, 45000);
+	fetch(location.href.split("#")[0], { headers: { Accept: "application/json", "Vestibule-Poll": "1" }, cache: "no-store", redirect: "manual", signal: cut.signal })
+		.then(function (r) {
+			if (/json/.test(r.headers.get("Content-Type"))) return r.json();
+			if (r.status >= 500) throw r.status;
+			return {}; // the site itself: there is no line any more
+		})
+		.then(function (j) { heard(j.vestibule || { state: "entering" }) }, missed)
+		.then(settled, settled);
+	function settled() { clearTimeout(patience); asking = false }
+}
+function heard(s) {
+	fails = 0;
+	if (s.state == "reload") return reload();
+	if (s.state == "entering") return enter();
+	show(s);
+	later(s.retryAfterSeconds);
+}
+function missed() {
+	if (++fails > 1 || navigator.onLine === false) turn("offline", words.offline_text);
+	later(Math.min(30, Math.pow(2, fails)) * (.75 + Math.random() / 2));
+}
+function wake() { if (document.visibilityState == "visible" && (fails || Date.now() - skew - Date.parse(now.updatedAt) > 30000)) ask() }
+
+// What the visitor may switch on.
+function toggle(button, on) { button.setAttribute("aria-pressed", on); return on }
+function pressed(e) { return e.currentTarget.getAttribute("aria-pressed") == "true" }
+$("sound").onclick = function (e) {
+	if (!toggle(e.currentTarget, !pressed(e))) { ring = function (done) { done() }; return }
+	sound = sound || new (window.AudioContext || window.webkitAudioContext)();
+	ring = function (done) {
+		[659, 880].forEach(function (pitch, i) {
+			var o = sound.createOscillator(), g = sound.createGain(), at = sound.currentTime + i * .22;
+			o.frequency.value = pitch;
+			g.gain.setValueAtTime(0, at);
+			g.gain.linearRampToValueAtTime(.2, at + .02);
+			g.gain.exponentialRampToValueAtTime(.001, at + .6);
+			o.connect(g).connect(sound.destination);
+			o.start(at);
+			o.stop(at + .6);
+		});
+		setTimeout(done, 800);
+	};
+	ring(function () {});
+};
+$("notify").onclick = function (e) {
+	var b = e.currentTarget;
+	if (pressed(e)) return toggle(b, false);
+	Notification.requestPermission().then(function (p) { toggle(b, p == "granted") });
+};
+if (!window.Notification || !window.isSecureContext) $("notify").hidden = true;
+if (!window.AudioContext && !window.webkitAudioContext) $("sound").hidden = true;
+
+if (state = now.state, state != "left") {
+	show(now);
+	if (!navigator.cookieEnabled) put("lost", words.cookies);
+	$("tools").hidden = false;
+	if (state == "entering") enter(); else listen();
+	setInterval(tick, 1000);
+	addEventListener("online", ask);
+	addEventListener("offline", missed);
+	addEventListener("pageshow", function (e) { if (e.persisted) ask() });
+	document.addEventListener("visibilitychange", wake);
+}
+window.vestibule = true;
+})();

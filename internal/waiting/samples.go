@@ -1,0 +1,59 @@
+package waiting
+
+import (
+	"time"
+
+	"vestibule/internal/admission"
+	"vestibule/internal/fleet"
+	"vestibule/internal/ticket"
+)
+
+// Sample is a visitor to look at.
+type Sample struct {
+	Name string
+	Visitor
+}
+
+// Samples are visitors in all states that pages differ by, for checks and for
+// previews.
+var Samples = makeSamples()
+
+func makeSamples() []Sample {
+	const now = fleet.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
+	line := func(change func(v *Visitor)) Visitor {
+		v := Visitor{Now: now, Grace: 5 * time.Minute, Room: "sale", Low: 8 * time.Minute, High: 11 * time.Minute, Decision: admission.Decision{
+			Reason: admission.Behind, Ahead: 1234, Waiting: 20_000, Wait: 10 * time.Minute, Known: true, Retry: 20 * time.Second,
+			Ticket: ticket.Ticket{ID: 1, Joined: now.Add(-395 * time.Second)},
+		}}
+		change(&v)
+		return v
+	}
+	return []Sample{
+		{"queued", line(func(*Visitor) {})},
+		{"queued-message", line(func(v *Visitor) {
+			v.Message = "Standing tickets are sold out. Seats from 40 to 90 are still here."
+			v.Low, v.High = 0, 0
+		})},
+		{"queued-unknown", line(func(v *Visitor) { v.Decision.Known, v.Decision.Wait = false, 0 })},
+		{"queued-million", line(func(v *Visitor) {
+			v.Decision.Ahead, v.Decision.Waiting, v.Decision.Wait = 1_234_567, 2_000_000, 30*time.Hour
+			v.Low, v.High = 26*time.Hour, 33*time.Hour
+		})},
+		{"queued-random", line(func(v *Visitor) { v.Method = "random" })},
+		{"lost-away", line(func(v *Visitor) { v.Decision.Fresh, v.Decision.Ticket.Joined = admission.Lost, now })},
+		{"lost-expired", line(func(v *Visitor) { v.Decision.Fresh, v.Decision.Ticket.Joined = admission.Expired, now })},
+		{"lost-void", line(func(v *Visitor) { v.Decision.Fresh, v.Decision.Ticket.Joined = admission.Void, now })},
+		{"next", line(func(v *Visitor) { v.Decision.Ahead, v.Decision.Wait, v.Decision.Retry = 0, 0, 2*time.Second })},
+		{"entering", line(func(v *Visitor) { v.Decision.Verdict, v.Decision.Ahead = admission.Admit, 0 })},
+		{"paused-system", line(func(v *Visitor) { v.Decision.Reason = admission.Isolated })},
+		{"paused-operator", line(func(v *Visitor) { v.QueueAll, v.Message = true, "We let the next people in at 17:00." })},
+		{"paused-site", line(func(v *Visitor) { v.SiteDown = true })},
+		{"closed", line(func(v *Visitor) { v.Decision.Reason = admission.Closed })},
+		{"rejected", line(func(v *Visitor) { v.Method = "reject" })},
+		{"before", line(func(v *Visitor) {
+			v.Event = Event{Start: now.Add(4*time.Minute + 31*time.Second), End: now.Add(3 * time.Hour), Prequeue: true}
+			v.Decision.Ahead, v.Decision.Wait, v.Decision.Known = 0, 0, false
+		})},
+		{"left", line(func(v *Visitor) { v.Left = true })},
+	}
+}

@@ -1,0 +1,168 @@
+package waiting
+
+import (
+	"time"
+
+	"vestibule/internal/admission"
+	"vestibule/internal/fleet"
+)
+
+// Visitor is what one visitor is told.
+type Visitor struct {
+	Decision admission.Decision
+	Low      time.Duration // the wait will lie between Low and High;
+	High     time.Duration // High is 0 where there is no range, and the estimate stands alone
+	Now      fleet.Time
+	Grace    time.Duration // for which the place is kept
+	Lang     Lang
+	Room     string // its name
+	Method   string // queueing method of the room, "" for fifo
+	Message  string // from the operator to everybody who waits
+	QueueAll bool   // the operator lets nobody in
+	SiteDown bool   // the origin is out of order, so nobody is let in
+	Event    Event
+	Left     bool   // the visitor has just left the line
+	Back     string // where the line can be joined again
+	Nonce    string // of the scripts of a custom page, in base64url; "" for none
+}
+
+// Event is what a visitor is told of a scheduled event. The zero value is none.
+type Event struct {
+	Start, End fleet.Time // 0 for no event
+	Prequeue   bool       // it has not started, and visitors gather already
+	Shuffle    bool       // at the start those who gathered are put in random order
+}
+
+// State is what the page is about. The set is closed: it names messages, and is
+// part of the JSON that apps read.
+type State uint8
+
+// The states of a visitor.
+const (
+	Queued   State = iota // people stand in front
+	Next                  // nobody stands in front
+	Entering              // the turn has come
+	Paused                // nobody is let in, for a reason that is not the line
+	Closed                // nobody is let in, and there is no line
+	Before                // the event has not started
+	Left                  // the visitor gave the place up
+	states
+)
+
+var stateNames = [states]string{"queued", "next", "entering", "paused", "closed", "before", "left"}
+
+func (s State) String() string { return stateNames[s] }
+
+// State returns what the page is about.
+func (v *Visitor) State() State {
+	switch {
+	case v.Left:
+		return Left
+	case v.Decision.Enters():
+		return Entering
+	case v.Decision.Reason == admission.Closed, v.method() == "reject":
+		return Closed
+	case v.Event.Prequeue:
+		return Before
+	case v.pausedBy() != "":
+		return Paused
+	case v.Decision.Ahead == 0:
+		return Next
+	}
+	return Queued
+}
+
+// pausedBy returns who or what lets nobody in, "" for nobody.
+func (v *Visitor) pausedBy() string {
+	switch v.Decision.Reason {
+	case admission.Isolated, admission.Unsure, admission.Unknown:
+		return "system"
+	default:
+	}
+	switch {
+	case v.QueueAll:
+		return "operator"
+	case v.SiteDown:
+		return "site"
+	}
+	return ""
+}
+
+// lost returns what became of the place that the visitor had, "" for nothing.
+func (v *Visitor) lost() string {
+	switch v.Decision.Fresh {
+	case admission.Expired:
+		return "expired"
+	case admission.Lost:
+		return "away"
+	case admission.Void:
+		return "void"
+	case admission.Gone:
+		return "left"
+	case admission.Kept, admission.Newcomer:
+	}
+	return ""
+}
+
+// waits reports whether the visitor has a place whose numbers mean something.
+func (v *Visitor) waits() bool { s := v.State(); return s == Queued || s == Next }
+
+// known reports whether there is an estimate that may be shown.
+func (v *Visitor) known() bool { return v.Decision.Known && v.waits() }
+
+// wait returns the estimate, 0 where none may be shown.
+func (v *Visitor) wait() time.Duration {
+	if !v.known() {
+		return 0
+	}
+	return v.Decision.Wait
+}
+
+// span returns between what the wait will lie: both are the estimate itself
+// where there is no range, and 0 where there is no estimate.
+func (v *Visitor) span() (low, high time.Duration) {
+	if v.known() && v.High > 0 {
+		return v.Low, v.High
+	}
+	return v.wait(), v.wait()
+}
+
+// shownPause returns what the page gives for the reason of a pause.
+func (v *Visitor) shownPause() string {
+	if v.State() != Paused {
+		return ""
+	}
+	return v.pausedBy()
+}
+
+func (v *Visitor) method() string {
+	if v.Method == "" {
+		return "fifo"
+	}
+	return v.Method
+}
+
+// total returns how many people wait. The visitor is one of them, also where the
+// count is older than the visit.
+func (v *Visitor) total() uint64 { return max(v.Decision.Waiting, v.Decision.Ahead+1) }
+
+// waited returns for how long the visitor has been in line.
+func (v *Visitor) waited() time.Duration { return max(0, v.Now.Sub(v.Decision.Ticket.Joined)) }
+
+// progress returns the share of the wait that is over, in percent, and whether
+// it is known: the time waited against that time and what is still to come.
+func (v *Visitor) progress() (percent int, ok bool) {
+	if !v.known() || v.State() != Queued {
+		return 0, false
+	}
+	done := v.waited()
+	return int(100 * done.Seconds() / max(1, (done+v.Decision.Wait).Seconds())), true
+}
+
+// Retry returns after how many seconds to ask again, 0 for never.
+func (v *Visitor) Retry() int64 {
+	if v.Left || v.method() == "reject" {
+		return 0
+	}
+	return max(1, int64((v.Decision.Retry+time.Second-1)/time.Second))
+}

@@ -1,0 +1,1 @@
+setTimeout(function(){window.vestibule||location.reload()},20000)
