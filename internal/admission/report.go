@@ -188,6 +188,9 @@ func (e *Engine) Apply(now fleet.Mono, g wire.Grant) {
 		e.reborn(now)
 		return
 	case wire.Fenced:
+		if g.Tenure > l.tenure && l.retired {
+			e.revive(now, g.Tenure) // we never heard of it, and never shall act under it
+		}
 		l.retired = true
 		l.left(now)
 		l.hurry(now, e.cfg.Params.ReportGap)

@@ -183,6 +183,50 @@ func (w *World) tell(format string, args ...any) {
 	}
 }
 
+// books tells what everybody holds.
+func (w *World) books() {
+	if w.trace == nil {
+		return
+	}
+	for i, g := range w.globals {
+		if g.gone {
+			continue
+		}
+		l := g.core.Ledger(w.room)
+		w.tell("coordinator %d, term %d: limit %d/%d free %d/%d, complete %v", i+1, g.term, l.Total, l.Rate, l.Free, l.RateFree, l.Complete)
+		for _, c := range l.Centres {
+			w.tell("  %s: lent %d/%d idle %d/%d keep %d/%d, generation %d, adopted %v", c.Name, c.Held, c.RateHeld, c.Idle, c.RateIdle, c.Keep, c.RateKeep, c.Gen, c.Adopted)
+		}
+	}
+	for i, r := range w.regions {
+		c := &w.judge.centres[i]
+		w.tell("%s: %d sessions in truth, %d admitted in 60 s", r.name, len(c.until), c.minute.count(w.now))
+		for _, n := range r.procs {
+			if n.gone {
+				continue
+			}
+			now := n.clock.read(w.now)
+			l, st := n.core.Ledger(w.room), n.core.Status(now)
+			w.tell("  aggregator %d follows %d (leased %v): granted %d/%d returned %d/%d free %d/%d credit %d active %d presumed %d, settled %v, declared %v, generation %d, watermark %v ago",
+				n.term, st.Follows.N, st.Leased, l.Granted, l.RateGranted, l.Returned, l.RateReturned, l.Free, l.RateFree, l.Credit, l.Active, l.Presumed,
+				l.Settled, l.Declared, l.Gen, w.fleetTime().Sub(st.Watermark))
+			for _, e := range st.Edges {
+				w.tell("    %s %016x %s, as of %v ago, heard %v ago", e.Name, e.Inc, e.State, w.fleetTime().Sub(e.AsOf), now.Sub(e.Heard))
+			}
+		}
+		for _, e := range w.edges[i*w.cfg.Edges : (i+1)*w.cfg.Edges] {
+			now := e.clock.read(w.now)
+			l, st := e.core.Ledger(now, w.room), e.core.Status(now)
+			w.tell("  %s %016x, tenure %d, follows %d (leased %v, down %v): granted %d/%d spent %d returned %d/%d idle %d, renewed %d of %d, sessions %d, off by %v",
+				e.name, st.Inc, st.Tenure, st.Follows.N, st.Leased, e.down, l.Granted, l.RateGranted, l.Spent, l.Returned, l.RateReturned, l.RateIdle,
+				l.Renewed, l.RenewCeil, l.Sessions, st.Time.Sub(w.fleetTime()))
+		}
+		for id, until := range c.until {
+			w.tell("  ticket %016x until %v from now", id, time.Duration(int64(until)*1000-int64(w.fleetTime()))*time.Millisecond)
+		}
+	}
+}
+
 // beginFaults plans everything that goes wrong.
 func (w *World) beginFaults() {
 	w.faults = w.cfg.Faults.draw(w.cfg.Seed, w.cfg.Length)

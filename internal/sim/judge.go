@@ -99,6 +99,7 @@ func (j *judge) fail(w *World, format string, args ...any) {
 	if j.fault == "" {
 		j.fault = fmt.Sprintf("%v: ", time.Duration(w.now)) + fmt.Sprintf(format, args...)
 		w.tell("%s", j.fault)
+		w.books()
 	}
 }
 

@@ -60,8 +60,9 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 	over := e.state == dead || e.state == left
 	a.take(now, e, m, complete)
 	switch {
-	case m.Final && complete && (m.Tenure == e.tenure || (over && m.Tenure < e.tenure)) && a.exact(e, &m):
-		// Also of an older tenure: it never heard of the one that lapsed since.
+	case m.Final && complete && (m.Tenure == e.tenure || m.Bye) && a.exact(e, &m):
+		// Not of an older tenure, although the edge had not heard of the one that
+		// lapsed since: it may have by now. It is told to end that one too.
 		a.settle(now, e, m.Bye)
 	case over:
 		// It does not know yet that its tenure is over. Its newer counters
