@@ -449,6 +449,7 @@ type leader interface{ SetLease(until fleet.Mono) }
 
 // replace ends a leader, at once or long after its successor has begun.
 func (w *World) replace(f *fault, p *proc, core leader, who string, next func() bool) {
+	p.doomed = true
 	after := f.after
 	if f.alone {
 		after += f.last
@@ -518,9 +519,7 @@ func (w *World) changeLimits(f *fault) {
 	w.cfg.Total = max(1, int(float64(first.total)*(0.5+1.5*f.x)))
 	w.cfg.Rate = max(1, int(float64(first.rate)*(0.5+1.5*f.y)))
 	w.tell("#%d T is now %d, R %d", f.number, w.cfg.Total, w.cfg.Rate)
-	w.judge.total = max(w.judge.total, w.cfg.Total)
-	w.judge.limit = max(w.judge.limit, w.cfg.Rate)
-	w.judge.rateSince = 0
+	w.judge.raise(w)
 	w.publish()
 }
 

@@ -316,6 +316,11 @@ func (j *judge) end(c *truth, id uint64) {
 	}
 }
 
+// raise notes that the limits were edited: a raised one binds at once.
+func (j *judge) raise(w *World) {
+	j.total, j.limit, j.rateSince = max(j.total, w.cfg.Total), max(j.limit, w.cfg.Rate), 0
+}
+
 // settle finds out which limits bind: a lowered one does once what was lent
 // beyond it has come back, a raised one at once.
 func (j *judge) settle(w *World, root *slots.RootLedger) {

@@ -1,4 +1,248 @@
 package sim
 
-// calmDown ends everything that goes wrong.
-func (w *World) calmDown() { w.calm = true }
+import (
+	"fmt"
+	"time"
+
+	"vestibule/internal/wire"
+)
+
+// mending is the second half of a run: nothing goes wrong any more, and the
+// fleet has to be as good as new (design section 12).
+type mending struct {
+	began     int64
+	recovered int64 // when every edge had a lease again; 0 for not yet
+	whole     int64 // when every data centre had, too, and all books were known
+	quiet     bool  // nobody comes, nobody asks for anything any more
+	use       float64
+	seconds   int
+	settled   bool // nothing is left over
+	wrong     string
+}
+
+// adoption is how long after the last fault every edge has a lease again: the
+// longest that an edge of a predecessor is waited for (rights.md La + Le), and two
+// seconds.
+const adoption = 9 * time.Second
+
+// mendLength returns how long the second half takes: until everybody is at home,
+// sessions have come and gone under full demand, and all have ended again.
+func mendLength(longest time.Duration) time.Duration {
+	life := time.Duration(wire.Life(longest)) * time.Second
+	return adoption + fullDemand + life + max(life, wire.RateWindow) + 12*time.Second
+}
+
+// fullDemand is for how long use of the limits is measured, once the sessions of
+// before have ended.
+const fullDemand = 10 * time.Second
+
+// calmDown ends everything that goes wrong: what was cut is whole, who was gone
+// is back, and of the leaders who do not know of each other one is left. Who never
+// comes back stays away.
+func (w *World) calmDown() {
+	w.tell("nothing goes wrong any more")
+	w.calm = true
+	w.mend.began = w.now
+	w.pairs = nil
+	first := w.judge.first
+	w.cfg.Total, w.cfg.Rate, w.cfg.Session, w.removed = first.total, first.rate, first.session, false
+	w.judge.raise(w)
+	w.publish()
+
+	w.pending = 0
+	if g := w.newest(); g.gone || g.doomed {
+		w.startGlobal(false)
+	}
+	for i := range w.globals[:len(w.globals)-1] {
+		w.globals[i].gone = true
+	}
+	for i, r := range w.regions {
+		if r.cutUp, r.cutDown = 0, 0; r.lost {
+			continue
+		}
+		if n := r.newest(); n.gone || n.doomed {
+			w.startRegion(int32(i), false)
+		}
+		for _, n := range r.procs[:len(r.procs)-1] {
+			n.gone = true
+		}
+	}
+	for i, n := range w.edges {
+		n.cutUp, n.cutDown = 0, 0
+		w.reviveEdge(int32(i))
+	}
+	// More visitors than the limits can take.
+	stay := time.Duration(w.cfg.People.Pages*float64(w.cfg.People.Think)) + w.cfg.Session
+	w.cfg.Demand = Demand{PerMinute: max(w.cfg.Demand.PerMinute, 2*min(float64(w.cfg.Total)/stay.Minutes(), float64(w.cfg.Rate))+4)}
+	w.arrivals.begin(w)
+	w.plan(event{at: w.arrivals.next(w), kind: evArrival, gen: w.arrivals.gen})
+	w.recover()
+
+	life := w.longestLife()
+	w.in(adoption, func() {
+		if w.mend.recovered == 0 {
+			w.judge.fail(w, "%v after the last fault %s", adoption, w.mend.wrong)
+		}
+	})
+	// Where an edge, its regional and the coordinator ended together, nobody knows
+	// what the edge had counted before all of it is over.
+	deadline := adoption + life + wire.RateWindow + 3*time.Second
+	w.in(deadline, func() {
+		if w.mend.whole == 0 {
+			w.judge.fail(w, "%v after the last fault %s", deadline, w.mend.wrong)
+		}
+	})
+	w.in(adoption+life, func() { w.measure(fullDemand) })
+	w.in(adoption+life+fullDemand, w.goQuiet)
+	for s := range 6 {
+		w.in(mendLength(w.longest())-time.Second-time.Duration(s)*time.Second, w.settleUp)
+	}
+	w.in(mendLength(w.longest())-500*time.Millisecond, func() {
+		if !w.mend.settled {
+			w.judge.fail(w, "nobody is left, and %s", w.mend.wrong)
+		}
+	})
+}
+
+// longest returns the longest session_duration that the run has seen.
+func (w *World) longest() time.Duration {
+	if w.cfg.Faults.Session {
+		return 2 * w.judge.first.session
+	}
+	return w.judge.first.session
+}
+
+func (w *World) longestLife() time.Duration {
+	return time.Duration(wire.Life(w.longest())) * time.Second
+}
+
+// recover looks whether every node has found its place again.
+func (w *World) recover() {
+	m := &w.mend
+	since := time.Duration(w.now - m.began)
+	if m.recovered == 0 {
+		if m.wrong = w.homeless(); m.wrong != "" {
+			w.in(20*time.Millisecond, w.recover)
+			return
+		}
+		m.recovered = w.now
+		w.tell("every edge has a lease again, %v after the last fault", since)
+	}
+	if m.wrong = w.unknown(); m.wrong != "" {
+		w.in(100*time.Millisecond, w.recover)
+		return
+	}
+	m.whole = w.now
+	w.tell("the books of all data centres are known again, %v after the last fault", since)
+}
+
+// homeless says which edge has no lease yet; "" for none.
+func (w *World) homeless() string {
+	for _, e := range w.edges {
+		st := e.core.Status(e.clock.read(w.now))
+		if n := w.regions[e.region].newest(); !e.lost && (!st.Leased || !st.Sure || st.Follows.N != n.term) {
+			return fmt.Sprintf("%s has no lease from aggregator %d", w.name(e), n.term)
+		}
+	}
+	return ""
+}
+
+// unknown says which data centre's books are not known yet; "" for none.
+func (w *World) unknown() string {
+	g := w.newest()
+	lost := false
+	for _, r := range w.regions {
+		if lost = lost || r.lost; r.lost {
+			continue
+		}
+		n := r.newest()
+		if st := n.core.Status(n.clock.read(w.now)); n.gone || g.gone || st.Follows.N != g.term || !st.Joined || !st.Leased {
+			return fmt.Sprintf("%s has no lease from coordinator %d", r.name, g.term)
+		}
+	}
+	if l := g.core.Ledger(w.room); !lost && !l.Complete {
+		return "the coordinator does not know all books"
+	}
+	return ""
+}
+
+// measure samples the use of the limit that binds, once a second.
+func (w *World) measure(left time.Duration) {
+	if left <= 0 || w.mend.quiet {
+		return
+	}
+	w.judge.tick(w)
+	m := &w.mend
+	m.seconds++
+	m.use += max(float64(w.judge.active)/float64(w.cfg.Total), float64(w.judge.rate(w.now))/float64(w.cfg.Rate))
+	w.in(time.Second, func() { w.measure(left - time.Second) })
+}
+
+// goQuiet lets everybody go.
+func (w *World) goQuiet() {
+	w.tell("everybody goes; %.2f of the limits were used", w.mend.use/float64(max(1, w.mend.seconds)))
+	w.mend.quiet = true
+	w.cfg.Demand.PerMinute = 0
+	w.arrivals.begin(w)
+	for i := range w.visitors {
+		v := &w.visitors[i]
+		if v.hold == nil {
+			continue
+		}
+		if n := w.edges[v.edge]; n.core.GiveUp(n.clock.read(w.now), v.hold) {
+			v.hold = nil
+			w.judge.waits(v, false)
+			w.end(int32(i))
+			w.wakeEdge(v.edge)
+		}
+	}
+}
+
+// settleUp looks whether all rights lie idle, where they can be used.
+func (w *World) settleUp() {
+	if w.mend.settled {
+		return
+	}
+	w.mend.wrong = w.leftOver()
+	w.mend.settled = w.mend.wrong == ""
+}
+
+// leftOver says which rights are neither idle nor where they should be.
+func (w *World) leftOver() string {
+	root := w.newest().core.Ledger(w.room)
+	lost := false
+	held, rate := int64(0), int64(0)
+	for i, r := range w.regions {
+		if r.lost { // its rights come back when it is reclaimed
+			lost = true
+			held += root.Centres[i].Held
+			rate += root.Centres[i].RateHeld
+			continue
+		}
+		l := r.newest().core.Ledger(w.room)
+		idle, rateIdle, silent := max(0, l.Free), max(0, l.RateFree), false
+		for _, e := range w.edges[i*w.cfg.Edges : (i+1)*w.cfg.Edges] {
+			silent = silent || e.lost
+			if !e.lost {
+				credit, ridle := e.core.Spendable(e.clock.read(w.now), w.room)
+				idle += int64(credit)
+				rateIdle += int64(ridle)
+			}
+		}
+		granted, rateGranted := int64(l.Granted)-int64(l.Returned), int64(l.RateGranted)-int64(l.RateReturned)
+		// Under serve a lost edge may be there still, for all that anybody knows.
+		kept := silent && !w.cfg.Cap && idle+l.Presumed >= granted
+		if (idle != granted && !kept) || rateIdle != rateGranted {
+			return fmt.Sprintf("%s holds %d/%d, of which %d/%d can be used (counted %d, of which presumed %d)", r.name, granted, rateGranted, idle, rateIdle, l.Active, l.Presumed)
+		}
+		held += granted
+		rate += rateGranted
+	}
+	if lost && !root.Complete {
+		return ""
+	}
+	if held+root.Free != int64(w.cfg.Total) || rate+root.RateFree != int64(w.cfg.Rate) {
+		return fmt.Sprintf("%d/%d of %d/%d rights are there (complete %v)", held+root.Free, rate+root.RateFree, w.cfg.Total, w.cfg.Rate, root.Complete)
+	}
+	return ""
+}

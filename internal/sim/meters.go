@@ -121,7 +121,10 @@ type Result struct {
 	QueuedFree                      int
 	OrderP50, OrderP99              float64 // seconds
 	WaitP50, WaitP99                float64
-	Forecast                        float64 // median of |actual-forecast|/actual
+	Forecast                        float64       // median of |actual-forecast|/actual
+	Excess                          int           // most sessions beyond T, of visitors who moved away from a silent edge
+	Recovery                        time.Duration // from the last fault until every edge had a lease; 0 where there was none
+	MendedUse                       float64       // use of the limit that bound, under full demand after the last fault
 	Reasons                         map[admission.Reason]int
 }
 
@@ -132,6 +135,11 @@ func (w *World) result() *Result {
 		Arrived: m.arrived, Inside: m.inside, GaveUp: m.gaveUp, Queued: m.queued,
 		Peak: w.judge.peak, PeakRate: w.judge.peakRate, QueuedFree: m.queuedFree,
 		Saturated: time.Duration(m.saturated) * sampleGap, Reasons: m.verdicts,
+	}
+	r.Excess = max(0, w.judge.excess)
+	if w.mend.recovered > 0 {
+		r.Recovery = time.Duration(w.mend.recovered - w.mend.began)
+		r.MendedUse = w.mend.use / float64(max(1, w.mend.seconds))
 	}
 	if m.saturated > 0 {
 		n := float64(m.saturated)

@@ -68,9 +68,11 @@ type visitor struct {
 // rate follows the demand, by thinning.
 type arrivals struct {
 	peak float64 // per nanosecond
+	gen  uint64  // of the arrival that is planned
 }
 
 func (a *arrivals) begin(w *World) {
+	a.gen++
 	a.peak = w.cfg.Demand.PerMinute
 	for _, s := range w.cfg.Demand.Spikes {
 		a.peak += s.PerMinute
@@ -103,7 +105,7 @@ func (a *arrivals) next(w *World) int64 {
 
 // arrive lets a visitor come, or not, and plans the next.
 func (w *World) arrive() {
-	defer func() { w.plan(event{at: w.arrivals.next(w), kind: evArrival}) }()
+	defer func() { w.plan(event{at: w.arrivals.next(w), kind: evArrival, gen: w.arrivals.gen}) }()
 	base, spikes := w.cfg.Demand.at(w.now)
 	draw := w.rng.Float64() * w.arrivals.peak * float64(time.Minute)
 	centre := int32(-1)
@@ -225,12 +227,13 @@ func (w *World) visit(i int32, gen uint64) {
 		w.end(i)
 		return
 	}
-	if v.inside {
-		if v.pages == 0 {
+	if w.mend.quiet || (v.inside && v.pages == 0) {
+		w.judge.waits(v, false)
+		if v.inside && !w.mend.quiet {
 			w.quit(v)
-			w.end(i)
-			return
 		}
+		w.end(i)
+		return
 	}
 	if w.rng.Float64() >= w.cfg.People.Stay {
 		v.edge = w.anyEdge(v.centre)

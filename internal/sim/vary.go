@@ -119,6 +119,17 @@ func (c *Config) enableFaults(rng *rand.Rand) {
 	f.Keys = c.Network.Sealed && some(0.7)
 }
 
+// thenCalm lets nothing go wrong after the length of the run so far, and adds the
+// time that it takes to see what is left of it.
+func (c *Config) thenCalm() {
+	longest := c.Session
+	if c.Faults.Session {
+		longest *= 2
+	}
+	c.Faults.Until, c.Calm = c.Length, c.Length
+	c.Length += mendLength(longest)
+}
+
 // Small returns a small world drawn from seed: a few edges, few slots, short
 // sessions, and faults all the time, judged after every event. Most mistakes
 // show in small worlds, and many fit into an hour.
@@ -133,7 +144,7 @@ func Small(seed uint64) Config {
 	c := Defaults()
 	c.Seed, c.Strict = seed, true
 	c.Centres, c.Edges = 1+rng.IntN(3), 1+rng.IntN(4)
-	c.Length = length(90*time.Second, 3*time.Minute)
+	c.Length = length(40*time.Second, 150*time.Second)
 	c.Total = int(between(1, 60))
 	c.Session = length(10*time.Second, 40*time.Second)
 
@@ -169,5 +180,6 @@ func Small(seed uint64) Config {
 	c.Faults.Every = length(800*time.Millisecond, 15*time.Second)
 	c.Faults.Last = []time.Duration{300 * time.Millisecond, 3 * time.Second, 10 * time.Second, 30 * time.Second}[rng.IntN(4)]
 	c.enableFaults(rng)
+	c.thenCalm()
 	return c
 }

@@ -131,6 +131,7 @@ type World struct {
 	telling int // number of the fault that happens
 	pairs   []pairCut
 	calm    bool
+	mend    mending
 
 	touched   []int32 // data centres whose books the event may have changed
 	isTouched []bool
@@ -165,6 +166,7 @@ type proc struct {
 	clock  nodeClock
 	timer  timer
 	gone   bool  // ended, for good
+	doomed bool  // its successor is about to begin
 	asleep int64 // stopped until then: it neither hears nor does anything
 }
 
@@ -256,7 +258,7 @@ func New(cfg Config) *World {
 	}
 	w.plan(event{at: int64(time.Second), kind: evSecond})
 	w.now = int64(warmUp)
-	w.plan(event{at: w.arrivals.next(w), kind: evArrival})
+	w.plan(event{at: w.arrivals.next(w), kind: evArrival, gen: w.arrivals.gen})
 	w.now = 0
 	w.beginFaults()
 	w.in(sampleGap, func() { w.meters.sample(w) })
@@ -404,7 +406,9 @@ func (w *World) look() {
 func (w *World) happen(e *event) {
 	switch e.kind {
 	case evArrival:
-		w.arrive()
+		if e.gen == w.arrivals.gen {
+			w.arrive()
+		}
 	case evVisit:
 		w.visit(e.node, e.gen)
 	case evGiveUp:

@@ -36,8 +36,6 @@ type Allocator struct {
 	until   fleet.Mono
 	fenced  uint64 // term of a successor that exists: nothing is sent any more
 	started fleet.Mono
-	timed   bool // a data centre that knows fleet time was heard not long ago
-	timedAt fleet.Mono
 	guessed bool // fleet time is the machine's: nobody knew better
 
 	centres []*centre // by name
@@ -64,6 +62,7 @@ type centre struct {
 	push     bool    // there is news that cannot wait for the next report
 	probes   []probe // grants sent while the allocator could learn the time
 	other    bool    // it has a fleet time that is not ours
+	timed    bool    // it knows a fleet time
 
 	loans map[room.ID]*loan
 }
@@ -210,8 +209,8 @@ func (a *Allocator) SetTime(now fleet.Mono, wall fleet.Time) time.Duration {
 		return a.clock.Slew(now, wall, slewRate)
 	}
 	silent := slices.ContainsFunc(a.centres, func(d *centre) bool { return !d.heard })
-	if a.timed = a.timed && now.Sub(a.timedAt) < timeWait; a.timed { // it may have forgotten since
-		return 0
+	if slices.ContainsFunc(a.centres, func(d *centre) bool { return d.timed && now.Sub(d.recv) < quiet }) {
+		return 0 // somebody knows it, and is about to tell
 	}
 	wait := timeWait
 	switch {
@@ -308,10 +307,10 @@ func (a *Allocator) learnTime(now fleet.Mono, d *centre, m *wire.Report) {
 		d.probes, d.other = nil, false
 		return
 	}
-	if m.AsOf <= 0 || m.AsOfErr > timeRough {
+	// Who knew may have ended since, and with it the only one.
+	if d.timed = m.AsOf > 0 && m.AsOfErr <= timeRough; !d.timed {
 		return
 	}
-	a.timed, a.timedAt = true, now
 	// What a data centre had from us differs by less than this, however late.
 	d.other = !unknown && (m.AsOf > a.clock.Now(now).Add(timeApart) || m.AsOf < a.clock.Now(now).Add(-timeApart))
 	if m.Seen != a.cfg.Term || (!unknown && !d.other) {

@@ -54,7 +54,7 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 	u := &a.up
 	u.reported = now
 	u.due = now.Add(a.cfg.Params.SyncIdle)
-	if !u.joined {
+	if !u.joined || a.clock.Err(now) == fleet.Unsynced {
 		u.due = now.Add(a.cfg.Params.SyncFast)
 	}
 	if !a.leads(now) || (a.saved < u.promised && !mutant.On(mutant.PromiseUnsaved)) {
@@ -354,11 +354,11 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 }
 
 // askEdges reports whether a new aggregator is still to learn fleet time from its
-// edges. They have lived through it, where a new leader of global may have heard
+// edges, for as long as one that runs may take to tell. They have lived through it, where a new leader of global may have heard
 // nobody yet and be guessing: told in good faith, a time ahead of the fleet's
 // would end sessions that are valid.
 func (a *Aggregator) askEdges(now fleet.Mono) bool {
-	return a.clock.Err(now) == fleet.Unsynced && now.Sub(a.started) < a.patience() &&
+	return a.clock.Err(now) == fleet.Unsynced && now.Sub(a.started) < a.cfg.Params.EdgeLease &&
 		slices.ContainsFunc(a.edges, func(e *edge) bool { return e.state == awaiting && e.name != unknownPast })
 }
 
