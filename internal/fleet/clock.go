@@ -15,6 +15,9 @@ const (
 	// another: twice the error that a node with a good link has (50 ms).
 	Guard = 100 * time.Millisecond
 
+	// maxTrip is the longest round trip that fleet time is learned from.
+	maxTrip = time.Second
+
 	// rounding is lost where a time is cut to whole milliseconds: once when the
 	// parent reads its clock, once when we read ours.
 	rounding = 2 * time.Millisecond
@@ -68,6 +71,12 @@ func (c *Clock) Sync(now, sent Mono, dwell time.Duration, at Time, parentErr tim
 	rtt := now.Sub(sent) - dwell
 	if now < sent || dwell < 0 || parentErr < 0 || parentErr > time.Hour {
 		return false // nonsense, or a parent that knows no better
+	}
+	if rtt > maxTrip {
+		// Our report lay somewhere for long: in the hands of a parent that stood
+		// still. Fleet time would be off by as much as half of that, and where it
+		// were ahead, stand still until it were true.
+		return false
 	}
 	if rtt < 0 { // drift over a long dwell: the round trip was shorter than the clocks can tell
 		rtt = 0

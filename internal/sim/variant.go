@@ -210,7 +210,7 @@ func (c *Config) Describe() string {
 // no promise. step, if not nil, hears of every success.
 func Shrink(v Variant, tries int, step func(v *Variant, r *Result)) (smallest Variant, ok bool) {
 	s := shrinker{best: v, left: tries, step: step}
-	if !s.try(v) {
+	if s.kind = kindOf(New(v.Config()).Run().Fault); s.kind == "" || !s.try(v) {
 		return v, false
 	}
 	if v.Only == nil {
@@ -231,7 +231,20 @@ func Shrink(v Variant, tries int, step func(v *Variant, r *Result)) (smallest Va
 	return s.best, true
 }
 
+// kindOf returns which promise was broken, without the particulars: shrinking one
+// story must not end in another.
+func kindOf(fault string) string {
+	var words []string
+	for word := range strings.FieldsSeq(fault) {
+		if !strings.ContainsAny(word, "0123456789") {
+			words = append(words, word)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
 type shrinker struct {
+	kind string
 	best Variant
 	left int
 	step func(v *Variant, r *Result)
@@ -245,13 +258,13 @@ func (s *shrinker) try(v Variant) bool {
 	}
 	s.left--
 	r := New(v.Config()).Run()
-	if r.Fault == "" {
+	if kindOf(r.Fault) != s.kind {
 		return false
 	}
 	if hundredths := float64(int(r.Elapsed.Minutes()*100)+1) / 100; v.Minutes == 0 || hundredths < v.Minutes {
 		short := v
 		short.Minutes = hundredths
-		if again := New(short.Config()).Run(); again.Fault != "" {
+		if again := New(short.Config()).Run(); kindOf(again.Fault) == s.kind {
 			v, r = short, again
 		}
 	}

@@ -167,7 +167,8 @@ func Small(seed uint64) Config {
 	c.Rate = max(1, int(perMinute*between(0.3, 4)))
 	c.Demand.PerMinute = min(300, max(2, min(perMinute, float64(c.Rate))*between(0.5, 4)))
 	n := &c.Network
-	n.LAN, n.WAN = length(100*time.Microsecond, 20*time.Millisecond), length(time.Millisecond, 200*time.Millisecond)
+	// With round trips above 250 ms a new leader could not learn fleet time.
+	n.LAN, n.WAN = length(100*time.Microsecond, 20*time.Millisecond), length(time.Millisecond, 80*time.Millisecond)
 	if some(0.4) {
 		n.Loss = between(0.001, 0.1)
 	}

@@ -209,7 +209,7 @@ func (a *Allocator) SetTime(now fleet.Mono, wall fleet.Time) time.Duration {
 		return a.clock.Slew(now, wall, slewRate)
 	}
 	silent := slices.ContainsFunc(a.centres, func(d *centre) bool { return !d.heard })
-	if slices.ContainsFunc(a.centres, func(d *centre) bool { return d.timed && now.Sub(d.recv) < quiet }) {
+	if slices.ContainsFunc(a.centres, func(d *centre) bool { return d.timed && !a.alone(now, d) }) {
 		return 0 // somebody knows it, and is about to tell
 	}
 	wait := timeWait
@@ -465,6 +465,12 @@ func (a *Allocator) reclaimAfter(p *pool) time.Duration {
 	life := max(time.Duration(wire.Life(p.Session))*time.Second, wire.RateWindow)
 	sum := ownerLease + a.cfg.Params.RegionalLease + a.cfg.Params.EdgeLease + life
 	return fleet.Stretch(fleet.Stretch(sum)) + 4*time.Second + 4*fleet.Guard + 4*fleet.MaxError
+}
+
+// alone reports whether a data centre has been silent for long while others were
+// heard. Silence of all may be our own.
+func (a *Allocator) alone(now fleet.Mono, d *centre) bool {
+	return now.Sub(d.recv) >= quiet && slices.ContainsFunc(a.centres, func(o *centre) bool { return now.Sub(o.recv) < quiet })
 }
 
 // othersHeard reports whether any other data centre was heard lately: silence

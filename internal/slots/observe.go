@@ -301,9 +301,14 @@ func (a *Aggregator) advance(now fleet.Mono) {
 				a.holdUntil = max(a.holdUntil, a.lastBreath(now, a.latest(now)))
 			}
 		case lost:
-			a.hold = !mutant.On(mutant.NoHold)
-			if synced && ft.Add(-fleet.Guard).Second() > a.holdUntil && now.Sub(e.lostAt) > fleet.Stretch(fleet.Stretch(wire.RateWindow)) {
-				e.state = left // whatever it counted has expired
+			switch over := synced && ft.Add(-fleet.Guard).Second() > a.holdUntil; {
+			case !over || now.Sub(e.lostAt) <= fleet.Stretch(fleet.Stretch(wire.RateWindow)):
+				a.hold = !mutant.On(mutant.NoHold)
+			case a.watermark.Add(-fleet.Guard).Second() > a.holdUntil:
+				// Whatever it counted has expired, and the seconds of it are freed: until
+				// then a session that it admitted and others have renewed since is
+				// counted as -1 and +1, which is nothing.
+				e.state = left
 			}
 		case alive, joining:
 			if now.Sub(e.recv) > lease {
