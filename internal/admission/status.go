@@ -75,10 +75,10 @@ func (e *Engine) Leased(now fleet.Mono) bool {
 }
 
 // Spendable returns the rights of T and of R that the edge could use at now:
-// none without a lease.
+// none without a lease, or where it may stamp no ticket.
 func (e *Engine) Spendable(now fleet.Mono, id room.ID) (credit, rate uint64) {
 	r := e.rooms[id]
-	if r == nil || !e.Leased(now) {
+	if r == nil || r.life == 0 || !e.Leased(now) {
 		return 0, 0
 	}
 	return r.credit(), r.rate.idle(now)

@@ -66,6 +66,7 @@ const (
 	LeaseBeforeRoster
 	NoRosterOnRevival
 	TenureIgnored
+	EndOfOldTenure
 	ZombieHeard
 	VoidAgain
 
@@ -137,6 +138,7 @@ var list = [count]Mutant{
 	LeaseBeforeRoster:    {Name: "lease-before-roster", Rule: 8, Says: "an edge gets its lease before the roster that names it is stored"},
 	NoRosterOnRevival:    {Name: "no-roster-on-revival", Rule: 8, Says: "an edge that comes back stays dead on the roster"},
 	TenureIgnored:        {Name: "tenure-ignored", Rule: 8, Says: "an edge acts on grants of a tenure that is over"},
+	EndOfOldTenure:       {Name: "end-of-old-tenure", Rule: 8, Says: "the end of an older tenure is taken for that of the newer one"},
 	ZombieHeard:          {Name: "zombie-heard", Rule: 8, Says: "global hears aggregators that were replaced"},
 	VoidAgain:            {Name: "void-again", Rule: 8, Says: "every grant of a newer generation voids the books again"},
 

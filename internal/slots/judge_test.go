@@ -280,6 +280,9 @@ func (w *world) judgeRoom(r *roomTruth) {
 				continue
 			}
 			el := e.core.Ledger(now, r.id)
+			if el.Life == 0 {
+				continue // it may stamp no ticket
+			}
 			credit += int64(el.Credit())
 			idle += int64(el.RateIdle)
 		}

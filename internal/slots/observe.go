@@ -60,7 +60,7 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 	over := e.state == dead || e.state == left
 	a.take(now, e, m, complete)
 	switch {
-	case m.Final && complete && (m.Tenure == e.tenure || m.Bye) && a.exact(e, &m):
+	case m.Final && complete && (m.Tenure == e.tenure || m.Bye || (over && mutant.On(mutant.EndOfOldTenure))) && a.exact(e, &m):
 		// Not of an older tenure, although the edge had not heard of the one that
 		// lapsed since: it may have by now. It is told to end that one too.
 		a.settle(now, e, m.Bye)

@@ -377,6 +377,38 @@ func TestRule8Fencing(t *testing.T) {
 			arrive d1 bob
 			mend d1
 			advance 1s`,
+		"a tenure that an edge hears of when it is over": `
+			fleet total=20 rate=120 edges=2 policy=cap
+			advance 2s
+			arrive d1 ann
+			advance 1s
+			catch d1 down
+			advance 5s # its tenure is over, it says so, and a new one begins with a right
+			deliver d1 down newest later=6s
+			cut d1 up
+			advance 4s # that one is over too
+			arrive d2 n=40
+			advance 500ms
+			mend d1 up
+			catch d1 up
+			advance 1200ms
+			deliver d1 up later=305ms # the end of the first, when it has just heard of the second
+			cut d1 up
+			advance 1s`,
+		"the end of an older tenure, told late": `
+			fleet total=20 rate=120 edges=2 policy=cap
+			advance 2s
+			arrive d1 bob
+			advance 1s
+			catch d1 down
+			advance 5s # its tenure is over, it says so, and a new one begins
+			catch d1 up
+			advance 1100ms # it says so once more
+			deliver d1 up later=8s
+			cut d1 up
+			deliver d1 down newest
+			arrive d1 ann # under the new one
+			advance 12s`,
 		"a roster is stored before anybody relies on it": `
 			fleet total=10 rate=60 policy=cap
 			advance 2s
