@@ -43,8 +43,8 @@ func serve(ctx context.Context, cfg global.Config, stdout io.Writer, log *slog.L
 	}
 	s, err = global.New(global.Options{
 		Config: cfg, Params: wire.DefaultParams(), Bus: conn, Clock: clock, Reg: dbg.Registry, Log: log,
-		Docs:  natsbus.NewDocuments(conn, cfg.NATS.Replicas, node.RoomsDocument, node.KeysDocument),
-		Lease: natsbus.NewLease(conn, wire.Root, cfg.Name, cfg.NATS.Replicas, clock.Now).Bootstrap(cfg.Bootstrap),
+		Docs:  natsbus.NewDocuments(conn, cfg.NATS.BucketReplicas(), node.RoomsDocument, node.KeysDocument),
+		Lease: natsbus.NewLease(conn, wire.Root, cfg.Name, cfg.NATS.BucketReplicas(), clock.Now).Bootstrap(cfg.Bootstrap),
 	})
 	if err != nil {
 		return err

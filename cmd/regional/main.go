@@ -56,8 +56,8 @@ func serve(ctx context.Context, cfg regional.Config, stdout io.Writer, log *slog
 	s, err = regional.New(regional.Options{
 		Config: cfg, Params: wire.DefaultParams(), Edges: edges, Global: up, Clock: clock, Reg: dbg.Registry, Log: log,
 		Docs:     natsbus.NewDocuments(up, 0, node.RoomsDocument, node.KeysDocument),
-		Lease:    natsbus.NewLease(edges, "regional."+cfg.DataCenter, cfg.Name, cfg.NATS.Replicas, clock.Now).Bootstrap(cfg.Bootstrap),
-		Promises: natsbus.NewPromises(edges, cfg.DataCenter, cfg.NATS.Replicas),
+		Lease:    natsbus.NewLease(edges, "regional."+cfg.DataCenter, cfg.Name, cfg.NATS.BucketReplicas(), clock.Now).Bootstrap(cfg.Bootstrap),
+		Promises: natsbus.NewPromises(edges, cfg.DataCenter, cfg.NATS.BucketReplicas()),
 	})
 	if err != nil {
 		return err

@@ -160,7 +160,7 @@ func (d *deployment) startTree(s shape) error {
 	}
 	for i := range s.globals {
 		err := launch("global", places[i%len(places)], fmt.Sprintf("global-%d", i+1),
-			fmt.Sprintf("data_centers: [%s]\nrooms: %s\nnats: {url: %q, replicas: 3}\n", strings.Join(d.dcs, ", "), rooms, d.urls), bootstrap(i)...)
+			fmt.Sprintf("data_centers: [%s]\nrooms: %s\nnats: {url: %q}\n", strings.Join(d.dcs, ", "), rooms, d.urls), bootstrap(i)...)
 		if err != nil {
 			return err
 		}
@@ -172,7 +172,7 @@ func (d *deployment) startTree(s shape) error {
 	}
 	for _, dc := range d.dcs {
 		for i := range s.regionals {
-			err := launch("regional", dc, fmt.Sprintf("regional-%d", i+1), fmt.Sprintf("data_center: %s\nnats: {url: %q, replicas: 3}\n", dc, d.urls), bootstrap(i)...)
+			err := launch("regional", dc, fmt.Sprintf("regional-%d", i+1), fmt.Sprintf("data_center: %s\nnats: {url: %q}\n", dc, d.urls), bootstrap(i)...)
 			if err != nil {
 				return err
 			}

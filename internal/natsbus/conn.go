@@ -229,8 +229,24 @@ func (c *Conn) jetStream() (jetstream.JetStream, error) {
 	return jetstream.New(c.nc)
 }
 
+// Auto as a number of replicas is three on a cluster and one on a server that is
+// alone. A cluster has three servers at least: JetStream needs most of them for
+// every write, so that two are worse than one.
+const Auto = -1
+
+// copies returns with how many replicas a bucket is made.
+func (c *Conn) copies(replicas int) int {
+	switch {
+	case replicas != Auto:
+		return replicas
+	case c.nc.ConnectedClusterName() != "":
+		return 3
+	}
+	return 1
+}
+
 // bucket opens the KV bucket of that name, making it with the given number of
-// replicas if there is none; replicas 0 only opens.
+// replicas (or [Auto]) if there is none; replicas 0 only opens.
 func (c *Conn) bucket(ctx context.Context, name string, replicas int) (jetstream.KeyValue, error) {
 	if !c.Connected() {
 		return nil, fmt.Errorf("bucket %s: %w", name, wire.ErrDown)
@@ -240,7 +256,8 @@ func (c *Conn) bucket(ctx context.Context, name string, replicas int) (jetstream
 		return nil, fmt.Errorf("bucket %s: %w", name, err)
 	}
 	kv, err := js.KeyValue(ctx, name)
-	if errors.Is(err, jetstream.ErrBucketNotFound) && replicas > 0 {
+	if errors.Is(err, jetstream.ErrBucketNotFound) && replicas != 0 {
+		replicas = c.copies(replicas)
 		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: name, Description: "vestibule", Storage: jetstream.FileStorage, Replicas: replicas, History: 1,
 		})

@@ -81,18 +81,28 @@ func (l *Lease) Bootstrap(asserted bool) *Lease {
 // ErrLeaseLost says that another candidate leads, or may.
 var ErrLeaseLost = errors.New("lease lost")
 
+// errShut says that there is no store to stand at: it does not answer, or cannot
+// be made as it is asked for.
+var errShut = errors.New("the store of leases cannot be opened")
+
 var errExpired = fmt.Errorf("%w: it could not be renewed", ErrLeaseLost)
 
 var _ wire.Leadership = (*Lease)(nil)
 
 // Run implements [wire.Leadership].
 func (l *Lease) Run(ctx context.Context, minTerm func() uint64, lead func(context.Context, wire.Leading)) error {
+	said := false // that the store cannot be opened
 	for {
 		err := l.stand(ctx, minTerm, lead)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err != nil {
+		switch shut := errors.Is(err, errShut) && !errors.Is(err, wire.ErrDown); {
+		case shut && !said:
+			said = true
+			l.log.Warn("nobody can stand for leadership yet", slog.Any("error", err))
+		case err != nil:
+			said = said && shut
 			l.log.Debug("standing for leadership", slog.Any("error", err))
 		}
 		select {
@@ -110,7 +120,7 @@ func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(cont
 	defer cancel()
 	kv, err := l.conn.bucket(open, leasesBucket, l.replicas)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errShut, err)
 	}
 	w, err := kv.Watch(ctx, l.name)
 	if err != nil {

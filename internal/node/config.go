@@ -64,18 +64,26 @@ func (c *ClientConfig) Validate(prefix string) []error {
 // ServerConfig says how to reach NATS, or to be it.
 type ServerConfig struct {
 	ClientConfig `mapstructure:",squash"`
-	Replicas     int      `mapstructure:"replicas" doc:"replicas of the buckets that this node makes: 1, or 3 with three servers"`
+	Replicas     int      `mapstructure:"replicas" doc:"replicas of the buckets that this node makes: 0 for 3 on a cluster and 1 on a single server, or 1, 3 or 5"`
 	Embedded     bool     `mapstructure:"embedded" doc:"run a nats-server in this process instead of connecting to url"`
 	Listen       string   `mapstructure:"listen" doc:"host:port on which the embedded server takes other processes"`
 	Leafs        string   `mapstructure:"leafs" doc:"host:port on which the embedded server takes leaf nodes"`
 	Hubs         []string `mapstructure:"hubs" doc:"leaf-node addresses that the embedded server joins"`
 }
 
+// BucketReplicas returns the replicas of buckets as natsbus takes them.
+func (c *ServerConfig) BucketReplicas() int {
+	if c.Replicas == 0 {
+		return natsbus.Auto
+	}
+	return c.Replicas
+}
+
 // Validate returns everything that is wrong with the keys below nats.
 func (c *ServerConfig) Validate() []error {
 	errs := c.ClientConfig.Validate("nats")
-	if c.Replicas != 1 && c.Replicas != 3 && c.Replicas != 5 {
-		errs = append(errs, fmt.Errorf("nats.replicas: must be 1, 3 or 5, got %d", c.Replicas))
+	if c.Replicas != 0 && c.Replicas != 1 && c.Replicas != 3 && c.Replicas != 5 {
+		errs = append(errs, fmt.Errorf("nats.replicas: must be 0, 1, 3 or 5, got %d", c.Replicas))
 	}
 	for _, a := range []struct{ key, addr string }{{"nats.listen", c.Listen}, {"nats.leafs", c.Leafs}} {
 		if a.addr != "" {

@@ -1,0 +1,99 @@
+package natsbus_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"vestibule/internal/natsbus"
+	"vestibule/internal/node"
+	"vestibule/internal/wire"
+)
+
+// replicas returns with how many replicas the bucket of the documents was made.
+func replicas(t *testing.T, url string) int {
+	t.Helper()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := js.Stream(t.Context(), "KV_vestibule_documents")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().Config.Replicas
+}
+
+// Nobody has to say how many copies there are to be of what must survive a server.
+func TestReplicasAreAsTheServersAllow(t *testing.T) {
+	for name, c := range map[string]struct {
+		url  string
+		want int
+	}{
+		"single":  {newSite(t).URL(), 1},
+		"cluster": {cluster(t)[0].ClientURL(), 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := connect(t, c.url, "global")
+			eventually(t, "a document is stored", func() bool {
+				try, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_, err := natsbus.NewDocuments(conn, natsbus.Auto).Put(try, "rooms", []byte("r"), 0)
+				return err == nil
+			})
+			if got := replicas(t, c.url); got != c.want {
+				t.Errorf("%d replicas, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+// More copies than there are servers is told, not tried in silence for ever.
+func TestTooManyReplicasAreTold(t *testing.T) {
+	s := newSite(t)
+	var told lines
+	conn, err := natsbus.Connect(natsbus.Options{URL: s.URL(), Name: "global", Log: slog.New(slog.NewTextHandler(&told, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	clock := node.NewClock()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		l := natsbus.NewLease(conn, "global", "global-1", 3, clock.Now)
+		done <- l.Run(ctx, func() uint64 { return 0 }, func(context.Context, wire.Leading) { t.Error("it leads") })
+	}()
+	eventually(t, "it is told", func() bool { return told.has("nobody can stand for leadership yet") && told.has("replicas > 1") })
+	cancel()
+	<-done
+}
+
+// lines is a log that a test reads.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) has(s string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.text.String(), s)
+}
