@@ -110,3 +110,23 @@ func TestIsolationAsTheRoomsSay(t *testing.T) {
 	st.adopted()
 	eventually(t, "the end is told", func() bool { return said.has("msg=\"no longer isolated\"") && said.has("let_in_without_a_right=2") })
 }
+
+// A store that comes back older or emptier changes nothing at an edge, and is an
+// alarm for people: the edge stays in the load balancer.
+func TestAnOlderStoreIsAnAlarmAndChangesNothing(t *testing.T) {
+	st := open(t, nil)
+	d := document(st.origin.URL)
+	st.docs.offer(node.RoomsDocument, roomsDocument(t, 5, d))
+	d.Rooms = d.Rooms[:1]
+	st.docs.offer(node.RoomsDocument, roomsDocument(t, 4, d))
+	eventually(t, "the alarm", func() bool { return len(st.server.Ready().Alarms) == 1 })
+	if r := st.server.Ready(); !r.Ready || len(st.server.site.Load().rooms) != 2 {
+		t.Errorf("%+v with %d rooms", r, len(st.server.site.Load().rooms))
+	}
+	if n := metric(t, st, "vestibule_document_alarm", "document", node.RoomsDocument); n != 1 {
+		t.Errorf("the gauge says %v", n)
+	}
+	d = document(st.origin.URL)
+	st.docs.offer(node.RoomsDocument, roomsDocument(t, 6, d))
+	eventually(t, "the alarm ends", func() bool { return len(st.server.Ready().Alarms) == 0 })
+}

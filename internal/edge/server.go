@@ -435,7 +435,7 @@ const maxSkew = 10 * time.Second
 func (s *Server) Ready() node.Readiness {
 	site := s.site.Load()
 	st := s.Status()
-	r := node.Readiness{Isolated: !st.Leased || !st.Sure}
+	r := node.Readiness{Isolated: !st.Leased || !st.Sure, Alarms: s.fleet.Alarms()}
 	if site.set == nil {
 		r.Reasons = append(r.Reasons, "no room set yet")
 	}

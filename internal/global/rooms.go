@@ -78,7 +78,8 @@ type publisher struct {
 
 	stamp   string // of the file and its pages as they were read last
 	seen    string // of them as they were seen last
-	again   bool   // what was read is not published yet
+	again   bool   // what was read is not published yet, as far as is known
+	good    bool   // what was read last is sound
 	doc     room.Document
 	pages   map[string][]byte // by file
 	trouble map[string]string // what was said last about a thing that does not work yet
@@ -91,13 +92,22 @@ const lookEvery = 250 * time.Millisecond
 func (p *publisher) run(ctx context.Context, now func() fleet.Time) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	for keysAt := (time.Time{}); ; {
-		if wall := time.Now(); wall.After(keysAt) {
+	repaired := time.Time{}
+	for keysAt, roomsAt := (time.Time{}), (time.Time{}); ; {
+		wall := time.Now()
+		if wall.Sub(repaired) > repairEvery && len(p.fleet.Alarms()) > 0 {
+			keysAt, roomsAt, repaired = time.Time{}, time.Time{}, wall
+		}
+		if wall.After(keysAt) {
 			err := p.ensureKeys(ctx, now())
 			if err == nil {
-				keysAt = wall.Add(keysEvery)
+				keysAt = wall.Add(storeEvery)
 			}
 			p.tell("keys", err)
+		}
+		if wall.After(roomsAt) {
+			p.again = p.good // what was published once may have been lost since
+			roomsAt = wall.Add(storeEvery)
 		}
 		p.look(ctx)
 		select {
@@ -108,8 +118,12 @@ func (p *publisher) run(ctx context.Context, now func() fleet.Time) {
 	}
 }
 
-// keysEvery is how often the store's keys are looked at once they are right.
-const keysEvery = 10 * time.Second
+// storeEvery is how often it is looked whether the store holds what it should.
+const storeEvery = 10 * time.Second
+
+// repairEvery is how often it is put right at most, while this node refuses what
+// it holds: the node must have heard of one attempt before the next.
+const repairEvery = 2 * time.Second
 
 // tell logs that a thing is not published yet, once for every reason.
 func (p *publisher) tell(thing string, err error) {
@@ -141,14 +155,14 @@ func (p *publisher) look(ctx context.Context) {
 		p.seen = p.stampNow()
 		p.stamp = p.seen
 		if err != nil {
-			p.again = false
+			p.again, p.good = false, false
 			p.metrics.roomsValid.Set(0)
 			p.metrics.roomsRefused.Inc()
 			p.log.Error("rooms refused, the last good ones stay", slog.String("file", p.file), slog.Any("error", err))
 			return
 		}
 		p.metrics.roomsValid.Set(1)
-		p.doc, p.again = doc, true
+		p.doc, p.again, p.good = doc, true, true
 	}
 	if !p.again {
 		return
@@ -189,13 +203,16 @@ func (p *publisher) publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	version := p.fleet.Set().Version() // a store that came back older is overtaken
+	// A store that came back older is overtaken. So is one that was lost together
+	// with what this node knew: no version is below the date.
+	own := p.fleet.Set().Version()
+	version := max(own, uint64(max(0, time.Now().UnixMilli()-1)))
 	if stored != nil {
 		have, doc, err := node.DecodeRooms(stored)
 		if err != nil {
 			p.log.Error("the store holds no rooms that can be read; they are replaced", slog.Any("error", err))
 		} else {
-			if data, err := room.EncodeDocument(doc); err == nil && bytes.Equal(data, want) && have >= version {
+			if data, err := room.EncodeDocument(doc); err == nil && bytes.Equal(data, want) && have >= own && p.fleet.Alarm(node.RoomsDocument) == "" {
 				return nil
 			}
 			version = max(version, have)
@@ -222,12 +239,20 @@ func (p *publisher) ensureKeys(ctx context.Context, now fleet.Time) error {
 		return err
 	}
 	ring, publish := p.fleet.Ring(), true
+	if stored == nil && len(ring.Keys) == 0 {
+		p.log.Warn("no keys in the store or in data_dir: making the first ones; nodes that have others will refuse these")
+	}
 	if stored != nil {
 		have, err := ticket.DecodeKeyring(stored)
 		if err != nil && len(ring.Keys) == 0 {
 			return fmt.Errorf("the store holds no keys that can be read: %w", err)
 		}
-		if err == nil && !ring.Newer(have) {
+		switch {
+		case err != nil || ring.Newer(have):
+		case !have.Continues(ring), have.Version == ring.Version && !slices.Equal(have.Keys, ring.Keys):
+			// Somebody without our keys began anew. Ours are known, those are not.
+			ring.Version = have.Version + 1
+		default:
 			ring, publish = have, false
 		}
 	}

@@ -208,7 +208,7 @@ func TestAChangeOfTheRoomsFileReachesEverybody(t *testing.T) {
 	}
 	writeRooms(t, file, 8, "", "a")
 	eventually(t, "the repaired file is in force", func() bool { return total(f.Set(), "a") == 8 })
-	if value(t, c, "vestibule_global_rooms_file_valid") != 1 || f.Set().Version() != version+1 {
+	if value(t, c, "vestibule_global_rooms_file_valid") != 1 || f.Set().Version() <= version {
 		t.Errorf("version %d after %d", f.Set().Version(), version)
 	}
 	problems, err := testutil.GatherAndLint(c.reg)

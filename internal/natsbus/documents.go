@@ -71,19 +71,30 @@ func (d *Documents) Put(ctx context.Context, key string, data []byte, revision u
 }
 
 // Watch calls handle with the watched documents, first as they are and then
-// with every change, one at a time, until ctx ends. After the connection was
-// lost it tells them all again, since a change may have been missed. Where the
-// store cannot be reached it tries again for ever; it returns ctx's error.
+// with every change, one at a time, until ctx ends; with nil for one that is not
+// there or no longer. After the connection was lost, and when the store turns out
+// to be another one than was watched, it tells them all again, since a change may
+// have been missed. Where the store cannot be reached it tries again for ever; it
+// returns ctx's error.
 func (d *Documents) Watch(ctx context.Context, handle func(key string, data []byte)) error {
 	log := d.conn.log
-	said := false
+	said, told := false, false
 	for {
 		opened, err := d.watchOnce(ctx, handle)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if errors.Is(err, errAgain) {
+		if errors.Is(err, errAgain) || errors.Is(err, errOther) {
 			continue
+		}
+		if opened {
+			told = false
+		}
+		if errors.Is(err, jetstream.ErrBucketNotFound) && !told {
+			for _, key := range d.watched {
+				handle(key, nil)
+			}
+			told = true
 		}
 		if opened || !said {
 			level := slog.LevelWarn
@@ -110,7 +121,7 @@ func (d *Documents) watchOnce(ctx context.Context, handle func(key string, data 
 		return false, err
 	}
 	// A copy: the call rewrites the keys in place, and a second watch would fail.
-	w, err := kv.WatchFiltered(ctx, slices.Clone(d.watched), jetstream.IgnoreDeletes())
+	w, err := kv.WatchFiltered(ctx, slices.Clone(d.watched))
 	if err != nil {
 		return false, fmt.Errorf("watch documents: %w", err)
 	}
@@ -119,19 +130,97 @@ func (d *Documents) watchOnce(ctx context.Context, handle func(key string, data 
 			d.conn.log.Debug("watch did not end cleanly", slog.Any("error", err))
 		}
 	}()
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	var seen stamp
+	revisions := map[string]uint64{} // of the documents that are there
+	whole := false
 	for {
 		select {
 		case <-ctx.Done():
 			return true, ctx.Err()
 		case <-again:
 			return true, errAgain
+		case <-look.C:
+			now, err := stampOf(ctx, kv)
+			if err != nil {
+				if errors.Is(err, jetstream.ErrBucketNotFound) {
+					return true, err
+				}
+				d.conn.log.Debug("store of documents not looked at", slog.Any("error", err))
+				continue
+			}
+			if !now.follows(&seen, revisions) {
+				d.conn.log.Error("the store of documents lost its memory or came back older")
+				return true, errOther
+			}
+			seen = now
 		case e, ok := <-w.Updates():
 			if !ok {
 				return true, errors.New("watch documents: ended by the server")
 			}
-			if e != nil { // nil: everything that was there has been told
+			switch {
+			case e == nil: // everything that was there has been told
+				for _, key := range d.watched {
+					if revisions[key] == 0 && !whole {
+						handle(key, nil)
+					}
+				}
+				whole = true
+			case e.Operation() != jetstream.KeyValuePut:
+				delete(revisions, e.Key())
+				if whole {
+					handle(e.Key(), nil)
+				}
+			default:
+				revisions[e.Key()] = e.Revision()
 				handle(e.Key(), e.Value())
 			}
 		}
 	}
+}
+
+// lookEvery is how often a watch looks whether the store is still the one that
+// it watches: it would not be told of one that was emptied or put back.
+const lookEvery = 5 * time.Second
+
+// errOther says that the store is no longer the one that was watched.
+var errOther = errors.New("watch documents: the store is another one")
+
+// stamp is what tells stores, and states of one, apart.
+type stamp struct {
+	made        time.Time
+	first, last uint64 // revisions
+}
+
+func stampOf(ctx context.Context, kv jetstream.KeyValue) (stamp, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	status, err := kv.Status(ctx)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return stamp{}, jetstream.ErrBucketNotFound
+	}
+	if err != nil {
+		return stamp{}, err
+	}
+	bucket, ok := status.(*jetstream.KeyValueBucketStatus)
+	if !ok {
+		return stamp{}, fmt.Errorf("a bucket in a %s", status.BackingStore())
+	}
+	info := bucket.StreamInfo()
+	return stamp{info.Created, info.State.FirstSeq, info.State.LastSeq}, nil
+}
+
+// follows reports whether a store may have come to be as it is since it was
+// before and held these revisions.
+func (s *stamp) follows(before *stamp, revisions map[string]uint64) bool {
+	if !before.made.IsZero() && (!s.made.Equal(before.made) || s.last < before.last) {
+		return false
+	}
+	for _, revision := range revisions {
+		if revision < s.first || revision > s.last {
+			return false
+		}
+	}
+	return true
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"vestibule/internal/natsbus"
 	"vestibule/internal/wire"
 )
@@ -18,14 +20,30 @@ func put(t *testing.T, d *natsbus.Documents, key, value string, revision uint64)
 	return next
 }
 
-// watch follows documents until the test ends.
-func watch(t *testing.T, d *natsbus.Documents) <-chan [2]string {
+// gone stands for a document that is told as not being there.
+const gone = "(gone)"
+
+// watch follows documents until the test ends, but for those that are missing.
+func watch(t *testing.T, d *natsbus.Documents) <-chan [2]string { return follow(t, d, false) }
+
+// watchAll tells of those too.
+func watchAll(t *testing.T, d *natsbus.Documents) <-chan [2]string { return follow(t, d, true) }
+
+func follow(t *testing.T, d *natsbus.Documents, all bool) <-chan [2]string {
 	t.Helper()
 	ch := make(chan [2]string, 64)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- d.Watch(ctx, func(key string, data []byte) { ch <- [2]string{key, string(data)} })
+		done <- d.Watch(ctx, func(key string, data []byte) {
+			if data == nil {
+				data = []byte(gone)
+				if !all {
+					return
+				}
+			}
+			ch <- [2]string{key, string(data)}
+		})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -130,5 +148,97 @@ func TestAWatchSurvivesAServerThatForgotEverything(t *testing.T) {
 	})
 	if got := receive(t, "the new document", ch); got[1] != "reborn" {
 		t.Errorf("told %v", got)
+	}
+}
+
+// Whatever becomes of the store while it is watched: what is not there any more is
+// told as missing, what came back older is told as it is, and who listens decides.
+func TestAWatchTellsThatTheStoreCameBackOlderOrEmptier(t *testing.T) {
+	t.Parallel()
+	const bucket = "vestibule_documents"
+	for name, c := range map[string]struct {
+		spoil func(t *testing.T, js jetstream.JetStream, kv jetstream.KeyValue)
+		want  [2]string
+	}{
+		"the key is deleted": {func(t *testing.T, _ jetstream.JetStream, kv jetstream.KeyValue) {
+			if err := kv.Delete(within(t), "rooms"); err != nil {
+				t.Fatal(err)
+			}
+		}, [2]string{"rooms", gone}},
+		"the key is purged": {func(t *testing.T, _ jetstream.JetStream, kv jetstream.KeyValue) {
+			if err := kv.Purge(within(t), "rooms"); err != nil {
+				t.Fatal(err)
+			}
+		}, [2]string{"rooms", gone}},
+		"the stream is purged": {func(t *testing.T, js jetstream.JetStream, _ jetstream.KeyValue) {
+			stream, err := js.Stream(within(t), "KV_"+bucket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := stream.Purge(within(t)); err != nil {
+				t.Fatal(err)
+			}
+		}, [2]string{"rooms", gone}},
+		"the bucket is deleted": {func(t *testing.T, js jetstream.JetStream, _ jetstream.KeyValue) {
+			if err := js.DeleteKeyValue(within(t), bucket); err != nil {
+				t.Fatal(err)
+			}
+		}, [2]string{"rooms", gone}},
+		"a backup is put in its place": {func(t *testing.T, js jetstream.JetStream, _ jetstream.KeyValue) {
+			if err := js.DeleteKeyValue(within(t), bucket); err != nil {
+				t.Fatal(err)
+			}
+			kv, err := js.CreateKeyValue(within(t), jetstream.KeyValueConfig{Bucket: bucket, History: 1, Storage: jetstream.FileStorage})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for key, value := range map[string]string{"rooms": "one", "keys": "k"} {
+				if _, err := kv.PutString(within(t), key, value); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, [2]string{"rooms", "one"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			d := natsbus.NewDocuments(connect(t, s.URL(), "writer"), 1)
+			put(t, d, "keys", "k", 0)
+			put(t, d, "rooms", "two", put(t, d, "rooms", "one", 0))
+			ch := watchAll(t, natsbus.NewDocuments(connect(t, s.URL(), "reader"), 0, "rooms", "keys"))
+			for range 2 {
+				receive(t, "what is there", ch)
+			}
+			js, kv := s.bucket(bucket)
+			c.spoil(t, js, kv)
+			for {
+				if got := receive(t, "what became of the rooms", ch); got[0] == "rooms" {
+					if got != c.want {
+						t.Errorf("told %q, want %q", got, c.want)
+					}
+					return
+				}
+			}
+		})
+	}
+}
+
+// A reader that has copies of its own hears at once that the store has nothing.
+func TestAWatchTellsWhatIsMissingFromTheStart(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	early := watchAll(t, natsbus.NewDocuments(connect(t, s.URL(), "reader"), 0, "rooms", "keys")) // no bucket
+	want := map[[2]string]bool{{"rooms", gone}: true, {"keys", gone}: true}
+	for range 2 {
+		if got := receive(t, "what is missing", early); !want[got] {
+			t.Errorf("told %q", got)
+		}
+	}
+	put(t, natsbus.NewDocuments(connect(t, s.URL(), "writer"), 1), "rooms", "one", 0)
+	late := watchAll(t, natsbus.NewDocuments(connect(t, s.URL(), "reader"), 0, "rooms", "keys"))
+	for _, want := range [][2]string{{"rooms", "one"}, {"keys", gone}} {
+		if got := receive(t, "the document", late); got != want {
+			t.Errorf("told %q, want %q", got, want)
+		}
 	}
 }

@@ -22,6 +22,7 @@ type Readiness struct {
 	Ready    bool     `json:"ready"`
 	Isolated bool     `json:"isolated"` // without its parent; this alone does not make a node unready
 	Reasons  []string `json:"reasons,omitempty"`
+	Alarms   []string `json:"alarms,omitempty"` // for a person to look at; these do not make a node unready
 }
 
 // Debug is the listener for people and machines that watch a node: metrics,

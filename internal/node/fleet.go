@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,8 +35,8 @@ func PageDocument(hash string) string { return "page." + hash }
 
 // Documents is where documents come from.
 type Documents interface {
-	// Watch calls handle with every version of the rooms and the keys until ctx
-	// ends, and returns ctx's error.
+	// Watch calls handle with every version of the rooms and the keys, and with
+	// nil for one that is not there, until ctx ends, and returns ctx's error.
 	Watch(ctx context.Context, handle func(key string, data []byte)) error
 
 	// Get returns a document and its revision, (nil, 0) if there is none.
@@ -44,7 +45,8 @@ type Documents interface {
 
 // Fleet is what this node was told of the fleet: the room set, the keys and the
 // custom pages. It keeps the last good copies on disk and never lets an older,
-// an empty or a broken document replace them. It is safe for concurrent use.
+// an empty or a broken document replace them; while the store holds one that was
+// refused, there is an alarm. It is safe for concurrent use.
 type Fleet struct {
 	dir     string
 	docs    Documents
@@ -52,12 +54,17 @@ type Fleet struct {
 	changed func()
 
 	mu    sync.Mutex
+	plain []byte // the rooms of set, with their defaults
 	set   atomic.Pointer[room.Set]
 	ring  atomic.Pointer[ticket.Keyring]
 	pages atomic.Pointer[map[string][]byte] // by content hash
 
+	alarmMu sync.Mutex
+	alarms  map[string]string // by document: why what the store holds is refused
+
 	refused *prometheus.CounterVec
 	version *prometheus.GaugeVec
+	alarm   *prometheus.GaugeVec
 }
 
 // NewFleet returns what is on disk. changed is called after every change, not
@@ -71,12 +78,17 @@ func NewFleet(dir string, docs Documents, log *slog.Logger, reg prometheus.Regis
 		version: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "vestibule_document_version", Help: "Version of the document in use, 0 for none.",
 		}, []string{"document"}),
+		alarm: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "vestibule_document_alarm", Help: "1 while what the store holds of the document is refused, 0 while it is what this node uses.",
+		}, []string{"document"}),
+		alarms: map[string]string{},
 	}
-	reg.MustRegister(f.refused, f.version)
+	reg.MustRegister(f.refused, f.version, f.alarm)
 	for _, doc := range []string{RoomsDocument, KeysDocument} {
 		f.version.WithLabelValues(doc).Set(0)
-		for _, why := range []string{"older", "invalid"} {
-			f.refused.WithLabelValues(doc, why)
+		f.alarm.WithLabelValues(doc).Set(0)
+		for _, why := range []refusal{older, missing, differs, foreign, invalid} {
+			f.refused.WithLabelValues(doc, string(why))
 		}
 	}
 	f.ring.Store(&ticket.Keyring{})
@@ -132,27 +144,25 @@ func (f *Fleet) Run(ctx context.Context) error {
 	return f.docs.Watch(ctx, func(key string, data []byte) { f.Offer(ctx, key, data) })
 }
 
-// Offer brings in a document from the store. What is refused is logged and
-// counted; the last good one stays.
+// Offer brings in a document from the store, nil for one that is not there. What
+// is refused is logged and counted, and the last good one stays: that is an alarm
+// until the store holds what this node uses, or something newer.
 func (f *Fleet) Offer(ctx context.Context, doc string, data []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	before, keys := f.set.Load(), f.ring.Load()
 	err := f.take(doc, data)
-	var old *olderError
-	switch {
-	case errors.As(err, &old):
-		if old.same {
-			return
+	if err != nil {
+		why := invalid
+		if r, ok := errors.AsType[*refusedError](err); ok {
+			why = r.why
 		}
-		f.refused.WithLabelValues(doc, "older").Inc()
-		f.log.Error("the store came back older or emptier than what was seen: refused", slog.String("document", doc), slog.Any("error", err))
-		return
-	case err != nil:
-		f.refused.WithLabelValues(doc, "invalid").Inc()
-		f.log.Error("document refused, the last good one stays", slog.String("document", doc), slog.Any("error", err))
+		f.refused.WithLabelValues(doc, string(why)).Inc()
+		f.raise(doc, err.Error())
+		f.log.Error("document refused, the last good one stays", slog.String("document", doc), slog.String("reason", string(why)), slog.Any("error", err))
 		return
 	}
+	f.raise(doc, "")
 	if f.set.Load() == before && f.ring.Load() == keys {
 		return
 	}
@@ -164,29 +174,115 @@ func (f *Fleet) Offer(ctx context.Context, doc string, data []byte) {
 	f.changed()
 }
 
-type olderError struct {
-	have, got uint64
-	same      bool
+// raise sets the alarm of a document, or ends it where there is nothing to say.
+func (f *Fleet) raise(doc, why string) {
+	f.alarmMu.Lock()
+	defer f.alarmMu.Unlock()
+	switch {
+	case why != "":
+		f.alarms[doc] = why
+		f.alarm.WithLabelValues(doc).Set(1)
+	case f.alarms[doc] != "":
+		delete(f.alarms, doc)
+		f.alarm.WithLabelValues(doc).Set(0)
+		f.log.Info("the store holds again what is in use", slog.String("document", doc))
+	}
 }
 
-func (e *olderError) Error() string {
+// Alarm returns why what the store holds of a document is refused, "" where it
+// is not.
+func (f *Fleet) Alarm(doc string) string {
+	f.alarmMu.Lock()
+	defer f.alarmMu.Unlock()
+	return f.alarms[doc]
+}
+
+// Alarms returns all alarms, for people.
+func (f *Fleet) Alarms() []string {
+	var out []string
+	for _, doc := range []string{RoomsDocument, KeysDocument} {
+		if why := f.Alarm(doc); why != "" {
+			out = append(out, "the store's "+doc+" are refused: "+why)
+		}
+	}
+	return out
+}
+
+// refusal is why a document is refused. The set is closed: it labels metrics.
+type refusal string
+
+const (
+	older   refusal = "older"   // the store came back older than what was seen
+	missing refusal = "missing" // it came back emptier
+	differs refusal = "differs" // it has another document of the version in use
+	foreign refusal = "foreign" // keys that were begun anew
+	invalid refusal = "invalid" // what cannot be read, or breaks a rule
+)
+
+type refusedError struct {
+	why       refusal
+	have, got uint64
+}
+
+func (e *refusedError) Error() string {
+	switch e.why {
+	case missing:
+		return fmt.Sprintf("missing, have version %d", e.have)
+	case differs:
+		return fmt.Sprintf("version %d with another content", e.got)
+	case foreign:
+		return fmt.Sprintf("version %d does not continue version %d: the keys were begun anew", e.got, e.have)
+	case older, invalid:
+	}
 	return fmt.Sprintf("version %d, have version %d", e.got, e.have)
 }
 
+// succeeds decides about a version where another one is in use; nil says that it
+// is taken. same tells that the contents are equal.
+func succeeds(have, got uint64, same bool) error {
+	switch {
+	case got < have:
+		return &refusedError{older, have, got}
+	case got == have && !same:
+		return &refusedError{differs, have, got}
+	}
+	return nil
+}
+
+// take takes a document over. It returns nil, and does nothing, for the one in
+// use.
 func (f *Fleet) take(doc string, data []byte) error {
+	if data == nil {
+		have := f.ring.Load().Version
+		if doc == RoomsDocument {
+			have = f.set.Load().Version()
+		}
+		if have == 0 {
+			return nil // a fleet that begins
+		}
+		return &refusedError{why: missing, have: have}
+	}
 	switch doc {
 	case RoomsDocument:
 		version, d, err := DecodeRooms(data)
 		if err != nil {
 			return err
 		}
-		if have := f.set.Load(); have != nil && version <= have.Version() {
-			return &olderError{have: have.Version(), got: version, same: version == have.Version()}
+		plain, err := room.EncodeDocument(d.WithDefaults())
+		if err != nil {
+			return err
+		}
+		if have := f.set.Load(); have != nil {
+			same := version == have.Version() && bytes.Equal(plain, f.plain)
+			if err := succeeds(have.Version(), version, same); err != nil || same {
+				return err
+			}
 		}
 		set, err := room.NewSet(d, version)
 		if err != nil {
 			return err
 		}
+		f.plain = plain
 		f.set.Store(set)
 		f.version.WithLabelValues(doc).Set(float64(version))
 	case KeysDocument:
@@ -194,8 +290,17 @@ func (f *Fleet) take(doc string, data []byte) error {
 		if err != nil {
 			return err
 		}
-		if have := f.ring.Load(); !ring.Newer(*have) {
-			return &olderError{have: have.Version, got: ring.Version, same: ring.Version == have.Version}
+		have := f.ring.Load()
+		same := ring.Version == have.Version && slices.Equal(ring.Keys, have.Keys)
+		switch err := succeeds(have.Version, ring.Version, same); {
+		case len(ring.Keys) == 0 && len(have.Keys) > 0:
+			return &refusedError{older, have.Version, ring.Version}
+		case err != nil || same:
+			return err
+		case !ring.Newer(*have):
+			return &refusedError{older, have.Version, ring.Version}
+		case !ring.Continues(*have):
+			return &refusedError{foreign, have.Version, ring.Version}
 		}
 		f.ring.Store(&ring)
 		f.version.WithLabelValues(doc).Set(float64(ring.Version))

@@ -84,6 +84,23 @@ func keys(t *testing.T, rotations int) []byte {
 	return data
 }
 
+// otherKeys are the keys of another fleet, or of this one after it lost its own.
+func otherKeys(t *testing.T, rotations int) []byte {
+	t.Helper()
+	ring := ticket.Keyring{}
+	for i := range rotations {
+		var err error
+		if ring, err = ring.Rotate(fleet.Time(i)*fleet.Time(3600_000), strings.NewReader(strings.Repeat("x", 32))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := ticket.EncodeKeyring(ring)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
 func (f *follower) names() []string {
 	var out []string
 	for _, r := range f.Set().Rooms() {
@@ -111,7 +128,13 @@ func TestTheLastGoodDocumentsStay(t *testing.T) {
 		{"the same again", RoomsDocument, rooms(t, 3, "", "a", "b"), ""},
 		{"older", RoomsDocument, rooms(t, 2, "", "a"), "older"},
 		{"truncated", RoomsDocument, good[:len(good)/2], "invalid"},
-		{"empty", RoomsDocument, nil, "invalid"},
+		{"empty", RoomsDocument, []byte{}, "invalid"},
+		{"gone", RoomsDocument, nil, "missing"},
+		{"another of the same version", RoomsDocument, rooms(t, 3, "", "a", "c"), "differs"},
+		{"gone keys", KeysDocument, nil, "missing"},
+		{"other keys of the same version", KeysDocument, otherKeys(t, 2), "differs"},
+		{"keys that were begun anew", KeysDocument, otherKeys(t, 3), "foreign"},
+		{"keys that were begun anew, rotated a few times", KeysDocument, otherKeys(t, 5), "foreign"},
 		{"nonsense", RoomsDocument, []byte("\x00\xff"), "invalid"},
 		{"more behind it", RoomsDocument, slices.Concat(good, good), "invalid"},
 		{"without a version", RoomsDocument, rooms(t, 0, "", "c"), "invalid"},
@@ -125,20 +148,33 @@ func TestTheLastGoodDocumentsStay(t *testing.T) {
 			count := func(reason string) float64 {
 				return testutil.ToFloat64(f.refused.WithLabelValues(c.doc, reason))
 			}
-			invalid, older := count("invalid"), count("older")
-			f.Offer(t.Context(), c.doc, c.data)
-			if got := count("invalid") > invalid; got != (c.reason == "invalid") {
-				t.Errorf("counted as invalid: %v", got)
+			before := map[string]float64{}
+			reasons := []string{"invalid", "older", "missing", "differs", "foreign"}
+			for _, reason := range reasons {
+				before[reason] = count(reason)
 			}
-			if got := count("older") > older; got != (c.reason == "older") {
-				t.Errorf("counted as older: %v", got)
+			f.Offer(t.Context(), c.doc, c.data)
+			for _, reason := range reasons {
+				if got := count(reason) > before[reason]; got != (c.reason == reason) {
+					t.Errorf("counted as %s: %v", reason, got)
+				}
+			}
+			if alarm := testutil.ToFloat64(f.alarm.WithLabelValues(c.doc)); (alarm == 1) != (c.reason != "") || (f.Alarm(c.doc) != "") != (c.reason != "") {
+				t.Errorf("alarm %v %q", alarm, f.Alarm(c.doc))
 			}
 			if f.changes != 2 || f.Set().Version() != 3 || f.Ring().Version != 2 {
 				t.Errorf("taken: rooms %d, keys %d", f.Set().Version(), f.Ring().Version)
 			}
 		})
 	}
+	if n := len(f.Alarms()); n != 2 {
+		t.Errorf("alarms %q", f.Alarms())
+	}
 	f.Offer(t.Context(), RoomsDocument, good)
+	f.Offer(t.Context(), KeysDocument, keys(t, 2))
+	if n := len(f.Alarms()); n != 0 {
+		t.Errorf("alarms about what is in use: %q", f.Alarms())
+	}
 	f.Offer(t.Context(), "other", good)
 	again := follow(t, f.dir, nil)
 	if got := again.names(); !slices.Equal(got, []string{"c"}) || again.Ring().Version != 2 {
@@ -150,6 +186,23 @@ func TestTheLastGoodDocumentsStay(t *testing.T) {
 	info, err := os.Stat(filepath.Join(f.dir, "keys.json"))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("keys on disk: %v, %v", info.Mode(), err)
+	}
+}
+
+// A node that knows nothing yet takes an empty store for a fleet that begins.
+func TestAFleetThatBeginsIsNoAlarm(t *testing.T) {
+	f := follow(t, t.TempDir(), nil)
+	f.Offer(t.Context(), RoomsDocument, nil)
+	f.Offer(t.Context(), KeysDocument, nil)
+	if n := len(f.Alarms()); n != 0 || f.changes != 0 {
+		t.Errorf("%d changes, alarms %q", f.changes, f.Alarms())
+	}
+	// With copies of its own it knows better.
+	f.Offer(t.Context(), RoomsDocument, rooms(t, 3, "", "a"))
+	again := follow(t, f.dir, nil)
+	again.Offer(t.Context(), RoomsDocument, nil)
+	if again.Alarm(RoomsDocument) == "" || !slices.Equal(again.names(), []string{"a"}) {
+		t.Errorf("rooms %v, alarms %q", again.names(), again.Alarms())
 	}
 }
 

@@ -395,7 +395,7 @@ func (s *Server) Status() Status {
 // Ready tells whether this regional leads, or stands by to lead.
 func (s *Server) Ready() node.Readiness {
 	st := s.Status()
-	r := node.Readiness{Isolated: st.Leading && st.Region.Isolated}
+	r := node.Readiness{Isolated: st.Leading && st.Region.Isolated, Alarms: s.fleet.Alarms()}
 	if s.fleet.Set() == nil {
 		r.Reasons = append(r.Reasons, "no room set yet")
 	}

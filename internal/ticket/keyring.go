@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"vestibule/internal/fleet"
@@ -82,6 +83,17 @@ func (r Keyring) Rotate(now fleet.Time, random io.Reader) (Keyring, error) {
 // Newer reports whether r may replace o on a node that holds o: a ring that
 // is older or empties what was seen is never believed.
 func (r Keyring) Newer(o Keyring) bool { return len(r.Keys) > 0 && r.Version > o.Version }
+
+// Continues reports whether r can have come of o by rotations. One that holds
+// none of the keys of o, although it cannot have dropped them all yet, was begun
+// anew: somebody lost the keys.
+func (r Keyring) Continues(o Keyring) bool {
+	if len(o.Keys) == 0 || r.Version >= o.Version+MaxKeys {
+		return true
+	}
+	newest := o.Keys[len(o.Keys)-1]
+	return slices.ContainsFunc(r.Keys, func(k Key) bool { return k.ID == newest.ID && k.Secret == newest.Secret })
+}
 
 // EncodeKeyring returns the ring as it is stored and distributed. The result
 // holds secrets.

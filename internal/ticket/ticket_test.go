@@ -429,3 +429,32 @@ func FuzzValues(f *testing.F) {
 		}
 	})
 }
+
+// A ring that lacks the newest key of another one although it cannot have dropped
+// it was begun anew.
+func TestARingContinuesAnother(t *testing.T) {
+	rings := func(secret byte) (out []Keyring) {
+		r := Keyring{}
+		out = append(out, r)
+		for i := range 9 {
+			var err error
+			if r, err = r.Rotate(day.Add(time.Duration(i)*time.Hour), bytes.NewReader(bytes.Repeat([]byte{secret, byte(i + 1)}, 16))); err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, r)
+		}
+		return out
+	}
+	ours, other := rings('a'), rings('b')
+	for i := range ours {
+		for j := i; j < len(ours); j++ {
+			if !ours[j].Continues(ours[i]) {
+				t.Errorf("version %d does not continue version %d", j, i)
+			}
+			// After four rotations it can no longer be told.
+			if want := i == 0 || j >= i+MaxKeys; other[j].Continues(ours[i]) != want {
+				t.Errorf("version %d of other keys continues version %d: %v", j, i, !want)
+			}
+		}
+	}
+}
