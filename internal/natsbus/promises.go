@@ -71,7 +71,9 @@ func (p *Promises) Open(ctx context.Context, term wire.Term) (wire.Durable, erro
 		if err == nil {
 			return p.val.Durable, nil
 		}
-		if !errors.Is(err, wire.ErrFenced) {
+		// Nothing is written over what was not read: a predecessor may have stored
+		// more meanwhile.
+		if !errors.Is(err, wire.ErrFenced) && !errors.Is(err, errWriteAgain) {
 			return wire.Durable{}, err
 		}
 		select {
@@ -81,6 +83,9 @@ func (p *Promises) Open(ctx context.Context, term wire.Term) (wire.Durable, erro
 		}
 	}
 }
+
+// errWriteAgain says that a write was refused and the next one may not be.
+var errWriteAgain = errors.New("write again")
 
 // Put implements [wire.PromiseStore].
 func (p *Promises) Put(ctx context.Context, d wire.Durable) error {
@@ -107,11 +112,24 @@ func (p *Promises) write(ctx context.Context) error {
 		p.rev = rev
 		return nil
 	}
+	if errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		kv, berr := p.conn.bucket(ctx, promisesBucket, p.replicas)
+		if berr != nil {
+			return fmt.Errorf("promises of %s: %w", p.dc, berr)
+		}
+		p.kv, p.rev = kv, 0
+		return fmt.Errorf("promises of %s: the store has lost them all: %w", p.dc, errWriteAgain)
+	}
 	if !errors.Is(err, jetstream.ErrKeyExists) {
 		return fmt.Errorf("promises of %s: %w", p.dc, err)
 	}
 	// Refused. Ours all the same, if an earlier write that timed out happened.
 	e, gerr := p.kv.Get(ctx, p.dc)
+	if errors.Is(gerr, jetstream.ErrKeyNotFound) {
+		// Nobody has opened them since, or they would be there: ours are the newest.
+		p.rev = 0
+		return fmt.Errorf("promises of %s: the store has lost them: %w", p.dc, errWriteAgain)
+	}
 	if gerr != nil {
 		return fmt.Errorf("promises of %s: %w", p.dc, gerr)
 	}
@@ -119,9 +137,14 @@ func (p *Promises) write(ctx context.Context) error {
 	if err := json.Unmarshal(e.Value(), &have); err != nil {
 		return fmt.Errorf("promises of %s: %w", p.dc, err)
 	}
+	if have.Owner.N < p.val.Owner.N {
+		// The store came back older than we are. The next compare-and-set decides.
+		p.rev = e.Revision()
+		return fmt.Errorf("promises of %s: the store holds those of term %d, older than ours: %w", p.dc, have.Owner.N, errWriteAgain)
+	}
 	if have.Owner != p.val.Owner && !mutant.On(mutant.StoreNotFencing) {
 		return wire.ErrFenced
 	}
 	p.rev = e.Revision()
-	return fmt.Errorf("promises of %s: an earlier write had happened; write again", p.dc)
+	return fmt.Errorf("promises of %s: an earlier write had happened: %w", p.dc, errWriteAgain)
 }

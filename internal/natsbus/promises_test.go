@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"vestibule/internal/natsbus"
 	"vestibule/internal/wire"
@@ -50,6 +51,76 @@ func TestPromisesReachTheSuccessor(t *testing.T) {
 	other := natsbus.NewPromises(connect(t, s.URL(), "other"), "nairobi", 1)
 	if d, err := other.Open(within(t), wire.Term{N: 1, Nonce: 33}); err != nil || d.Version != 0 {
 		t.Errorf("another data centre reads %+v, %v", d, err)
+	}
+}
+
+// Whoever leads knows more than a store that was emptied or put back, and stores
+// it again. A predecessor that wakes up meanwhile stays fenced.
+func TestPromisesOutliveTheirStore(t *testing.T) {
+	const bucket = "vestibule_promises"
+	for name, spoil := range map[string]func(t *testing.T, js jetstream.JetStream, kv jetstream.KeyValue, backup []byte){
+		"the key is deleted": func(t *testing.T, _ jetstream.JetStream, kv jetstream.KeyValue, _ []byte) {
+			if err := kv.Delete(within(t), "dublin"); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"the stream is purged": func(t *testing.T, js jetstream.JetStream, _ jetstream.KeyValue, _ []byte) {
+			stream, err := js.Stream(within(t), "KV_"+bucket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := stream.Purge(within(t)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"the bucket is deleted": func(t *testing.T, js jetstream.JetStream, _ jetstream.KeyValue, _ []byte) {
+			if err := js.DeleteKeyValue(within(t), bucket); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"those of a predecessor come back": func(t *testing.T, _ jetstream.JetStream, kv jetstream.KeyValue, backup []byte) {
+			if _, err := kv.Put(within(t), "dublin", backup); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			old := natsbus.NewPromises(connect(t, s.URL(), "old"), "dublin", 1)
+			if _, err := old.Open(within(t), wire.Term{N: 1, Nonce: 11}); err != nil {
+				t.Fatal(err)
+			}
+			if err := old.Put(within(t), durable(1)); err != nil {
+				t.Fatal(err)
+			}
+			js, kv := s.bucket(bucket)
+			e, err := kv.Get(within(t), "dublin")
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := natsbus.NewPromises(connect(t, s.URL(), "new"), "dublin", 1)
+			if _, err := p.Open(within(t), wire.Term{N: 2, Nonce: 22}); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Put(within(t), durable(7)); err != nil {
+				t.Fatal(err)
+			}
+			spoil(t, js, kv, e.Value())
+			eventually(t, "it is written again", func() bool {
+				err := p.Put(within(t), durable(7))
+				if errors.Is(err, wire.ErrFenced) {
+					t.Fatal("fenced by a store that is older")
+				}
+				return err == nil
+			})
+			if err := old.Put(within(t), durable(9)); !errors.Is(err, wire.ErrFenced) && err == nil {
+				t.Errorf("the predecessor writes: %v", err)
+			}
+			next := natsbus.NewPromises(connect(t, s.URL(), "next"), "dublin", 1)
+			if d, err := next.Open(within(t), wire.Term{N: 3, Nonce: 33}); err != nil || d.Version != 7 {
+				t.Errorf("the successor reads version %d, %v; want 7", d.Version, err)
+			}
+		})
 	}
 }
 

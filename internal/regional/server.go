@@ -293,11 +293,17 @@ func (s *Server) flush(agg *slots.Aggregator) error {
 	return ctx.Err()
 }
 
+// storeAgain is how often promises are stored that are stored already: a store
+// that was emptied or put back meanwhile is to know them again before a successor
+// needs them.
+const storeAgain = 5 * time.Second
+
 // storer writes promises one at a time, always the newest.
 type storer struct {
 	want    chan wire.Durable
 	results chan stored
 	offered uint64
+	last    wire.Durable // stored, and stored again from time to time
 	cancel  context.CancelFunc
 	done    chan struct{}
 }
@@ -312,12 +318,18 @@ func newStorer(ctx context.Context, store wire.PromiseStore, log *slog.Logger) *
 	w := &storer{want: make(chan wire.Durable, 1), results: make(chan stored, 1), cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
+		again := time.NewTicker(storeAgain)
+		defer again.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case d := <-w.want:
 				w.write(ctx, store, d, log)
+			case <-again.C:
+				if w.last.Version > 0 {
+					w.write(ctx, store, w.last, log)
+				}
 			}
 		}
 	}()
@@ -332,6 +344,7 @@ func (w *storer) write(ctx context.Context, store wire.PromiseStore, d wire.Dura
 		err := store.Put(try, d)
 		cancel()
 		if err == nil || errors.Is(err, wire.ErrFenced) {
+			w.last = d
 			select {
 			case w.results <- stored{d.Version, err}:
 			case <-ctx.Done():

@@ -6,10 +6,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
@@ -303,4 +306,40 @@ func (c *candidate) counter(name string) (sum float64) {
 		}
 	}
 	return sum
+}
+
+// A store of promises that is emptied while a regional leads knows them again
+// before a successor needs them.
+func TestPromisesAreStoredAgain(t *testing.T) {
+	s := newSite(t)
+	s.global()
+	r := s.regional("one")
+	eventually(t, "the edge has a lease", leased(s.edge()))
+	nc, err := nats.Connect("", nats.InProcessServer(s.nats))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), "KV_vestibule_promises")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	kv, err := js.KeyValue(t.Context(), "vestibule_promises")
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the roster is there again", func() bool {
+		e, err := kv.Get(t.Context(), "dublin")
+		return err == nil && strings.Contains(string(e.Value()), "edge-1")
+	})
+	if !r.leads() {
+		t.Error("it no longer leads")
+	}
 }
