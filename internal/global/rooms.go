@@ -74,6 +74,7 @@ type publisher struct {
 	file    string
 	log     *slog.Logger
 	metrics *metrics
+	fresh   bool          // the operator says that the fleet begins
 	rotate  time.Duration // age at which the newest key is followed by another, 0 for never
 
 	stamp   string // of the file and its pages as they were read last
@@ -239,7 +240,7 @@ func (p *publisher) ensureKeys(ctx context.Context, now fleet.Time) error {
 		return err
 	}
 	ring, publish := p.fleet.Ring(), true
-	if stored == nil && len(ring.Keys) == 0 {
+	if stored == nil && len(ring.Keys) == 0 && !p.fresh {
 		p.log.Warn("no keys in the store or in data_dir: making the first ones; nodes that have others will refuse these")
 	}
 	if stored != nil {

@@ -133,7 +133,7 @@ func (s *Server) lead(ctx context.Context, l wire.Leading) error {
 	defer background.Wait()
 	scope, end := context.WithCancel(ctx)
 	defer end()
-	p := &publisher{docs: s.Docs, fleet: s.fleet, file: s.Config.Rooms, rotate: s.Config.KeyRotation, log: s.log, metrics: s.metrics}
+	p := &publisher{docs: s.Docs, fleet: s.fleet, file: s.Config.Rooms, fresh: s.Config.Bootstrap, rotate: s.Config.KeyRotation, log: s.log, metrics: s.metrics}
 	background.Go(func() { p.run(scope, func() fleet.Time { return fleet.TimeOf(time.Now()) }) })
 
 	timer := time.NewTimer(0)

@@ -27,10 +27,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		http.DefaultClient.CloseIdleConnections()
-		os.Exit(code)
-	}))
+	goleak.VerifyTestMain(m,
+		// The server leaves these behind with a stream that is deleted.
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop"),
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server/ats.Register.func1"),
+		goleak.Cleanup(func(code int) {
+			http.DefaultClient.CloseIdleConnections()
+			os.Exit(code)
+		}))
 }
 
 var quiet = slog.New(slog.DiscardHandler)

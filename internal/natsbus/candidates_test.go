@@ -34,23 +34,32 @@ func newCourt(t *testing.T, replicas int, urls ...string) *court {
 	return c
 }
 
-// another waits until somebody else than name leads, and renews.
-func (c *court) another(name string) string {
+// another waits until somebody else than name leads.
+func (c *court) another(name string) {
 	c.t.Helper()
-	next := ""
-	eventually(c.t, "another than "+name+" leads", func() bool { next = c.now(); return next != "" && next != name })
-	c.all[next].renews(c.t, 1)
-	return next
+	eventually(c.t, "another than "+name+" leads", func() bool { next := c.now(); return next != "" && next != name })
 }
 
-// quiet waits for longer than a lease, in which nobody else may come to lead.
-func (c *court) quiet(leader string) {
+// settles waits until somebody leads for longer than a lease without a break, and
+// returns who. Where the machine stands still in between, another may come first.
+func (c *court) settles() (leader string) {
 	c.t.Helper()
-	n := c.count()
-	c.all[leader].renews(c.t, 4)
-	if c.count() != n || c.now() != leader {
-		c.t.Errorf("%s led, and then %v", leader, c.reigns[n:])
-	}
+	reign, from := 0, int64(0)
+	eventually(c.t, "somebody leads for longer than a lease", func() bool {
+		c.mu.Lock()
+		now, n := c.leader, len(c.reigns)
+		c.mu.Unlock()
+		switch {
+		case now == "":
+			reign = 0
+		case n != reign || now != leader:
+			reign, leader, from = n, now, c.all[now].renewed.Load()
+		default:
+			return c.all[now].renewed.Load() >= from+4
+		}
+		return false
+	})
+	return leader
 }
 
 // bucket is the store as an operator reaches it.
@@ -81,17 +90,14 @@ func TestThreeCandidatesAndALeaderThatComesAndGoes(t *testing.T) {
 	s := newSite(t)
 	c := newCourt(t, 1, s.URL())
 	for range 3 {
-		leader := c.now()
+		leader := c.settles()
 		path := c.paths[leader]
 		path.up.hold()
 		path.down.hold()
-		next := c.another(leader)
+		c.another(leader)
 		path.up.free()
 		path.down.free()
-		c.quiet(next)
-	}
-	if n := c.count(); n != 4 {
-		t.Errorf("4 reigns expected, had %v", c.reigns)
+		c.settles()
 	}
 	for name, one := range c.all {
 		if one.behind.Load() != 0 {
@@ -106,13 +112,13 @@ func TestTheLastOfThreeLeads(t *testing.T) {
 	s := newSite(t)
 	c := newCourt(t, 1, s.URL())
 	for range 2 {
-		leader := c.now()
+		leader := c.settles()
 		c.paths[leader].up.hold() // dead, not stopped: nothing is given up
 		c.paths[leader].cut()
 		c.all[leader].conn.Close()
 		c.another(leader)
 	}
-	c.quiet(c.now())
+	c.settles()
 }
 
 // A candidate that sees an old key finds the leader silent and is wrong: its
@@ -121,17 +127,20 @@ func TestAStaleViewTakesNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	c := newCourt(t, 1, s.URL())
-	leader := c.now()
+	leader := c.settles()
+	n := c.count()
 	for name, path := range c.paths {
 		if name != leader {
 			path.down.hold() // what it does arrives; what it sees is of before
 		}
 	}
-	c.quiet(leader)
+	c.all[leader].renews(t, 5)
 	for _, path := range c.paths {
 		path.down.free()
 	}
-	c.quiet(leader)
+	if c.settles() != leader || c.count() != n {
+		t.Errorf("%s led, and then %v", leader, c.reigns[n:])
+	}
 }
 
 // The write that takes a lease happens and its answer is lost: the candidate
@@ -227,18 +236,19 @@ func TestTermsGrowOverAStoreThatForgets(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			leader := c.now()
-			c.all[leader].resign <- struct{}{} // so that what was read is of an older term
-			eventually(t, "somebody leads again", func() bool { return c.count() == 2 && c.now() != "" })
-			c.all[c.now()].renews(t, 1)
+			n := c.count()
+			c.all[c.settles()].resign <- struct{}{} // so that what was read is of an older term
+			eventually(t, "somebody leads again", func() bool { return c.count() > n && c.now() != "" })
+			c.settles()
+			n = c.count()
 			spoil(t, s, e.Value())
-			eventually(t, "somebody leads after all", func() bool { return c.count() > 2 && c.now() != "" })
-			c.quiet(c.now())
-			n := int64(0)
+			eventually(t, "somebody leads after all", func() bool { return c.count() > n && c.now() != "" })
+			c.settles()
+			noticed := int64(0)
 			for _, one := range c.all {
-				n += one.behind.Load()
+				noticed += one.behind.Load()
 			}
-			if n == 0 {
+			if noticed == 0 {
 				t.Error("nobody noticed")
 			}
 		})
@@ -313,22 +323,7 @@ func TestLeadershipOutlivesOneServerOfThree(t *testing.T) {
 	t.Parallel()
 	servers := cluster(t)
 	c := newCourt(t, 3, servers[0].ClientURL(), servers[1].ClientURL(), servers[2].ClientURL())
-	leader := c.now()
-	c.all[leader].renews(t, 2)
+	leader := c.settles()
 	servers[leader[0]-'a'].Shutdown()
-	eventually(t, "someone renews a lease at the servers that are left", func() bool {
-		leader = c.now()
-		if leader == "" {
-			return false
-		}
-		from := c.all[leader].renewed.Load()
-		for c.now() == leader {
-			if c.all[leader].renewed.Load() >= from+3 {
-				return true
-			}
-			time.Sleep(2 * time.Millisecond)
-		}
-		return false
-	})
-	c.quiet(leader)
+	c.settles()
 }

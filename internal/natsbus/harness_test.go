@@ -15,7 +15,13 @@ import (
 	"vestibule/internal/natsbus/embedded"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// The server leaves these behind with a stream that is deleted.
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop"),
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server/ats.Register.func1"),
+	)
+}
 
 var quiet = slog.New(slog.DiscardHandler)
 
