@@ -45,6 +45,7 @@ type Aggregator struct {
 	cfg     AggregatorConfig
 	home    uint32 // the data centre's number in tickets
 	clock   fleet.Clock
+	guessed bool // fleet time is a guess of global's: it may be far from what it was
 	started fleet.Mono
 	until   fleet.Mono // own leadership: nothing is sent from here on
 

@@ -55,7 +55,7 @@ func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant
 	head := wire.Grant{
 		To: d.name, Inc: d.inc, From: a.cfg.Term, Seq: d.grantSeq,
 		Acked: d.parts.Done(), Echo: d.echo, Dwell: now.Sub(d.recv),
-		At: ft, AtErr: atErr, Lease: a.cfg.Params.RegionalLease,
+		At: ft, AtErr: atErr, Guess: a.guessed, Lease: a.cfg.Params.RegionalLease,
 	}
 	if d.promise || !d.adopted {
 		head.Verdict, head.Lease = wire.Promise, 0

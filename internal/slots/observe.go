@@ -291,7 +291,9 @@ func (a *Aggregator) advance(now fleet.Mono) {
 		wm = ft.Add(-fleet.Guard)
 	}
 	lease := a.lapseAfter()
-	a.hold = false
+	// Where nobody knew the time any more, what there was before is waited out by
+	// our own clock.
+	a.hold = a.guessed && now.Sub(a.started) < fleet.Stretch(fleet.Stretch(a.longestLife(now)+2*time.Second))+a.patience()
 	for _, e := range a.edges {
 		switch e.state {
 		case awaiting:
@@ -456,11 +458,17 @@ func (a *Aggregator) recovering() bool {
 // since asOf may have stamped: one lease later, by a clock as wrong as a clock
 // may be.
 func (a *Aggregator) lastBreath(now fleet.Mono, asOf fleet.Time) int64 {
+	life := int64(a.longestLife(now) / time.Second)
+	return asOf.Add(fleet.Stretch(a.cfg.Params.EdgeLease)+2*fleet.MaxError).Second() + 2 + life
+}
+
+// longestLife returns the longest that any ticket of the data centre may be valid.
+func (a *Aggregator) longestLife(now fleet.Mono) time.Duration {
 	life := int64(0)
 	for _, b := range a.order {
 		life = max(life, b.longest(now))
 	}
-	return asOf.Add(fleet.Stretch(a.cfg.Params.EdgeLease)+2*fleet.MaxError).Second() + 2 + life
+	return time.Duration(life) * time.Second
 }
 
 // lapse takes note that an edge's lease is over by every clock: what it may

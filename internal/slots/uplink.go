@@ -25,6 +25,9 @@ type uplink struct {
 	acked  uint64
 	grants wire.Parts
 
+	doubting bool // seen tells another time than ours
+	doubt    fleet.Mono
+
 	leaseEnd fleet.Mono
 	heard    fleet.Mono // newest word of seen
 	asked    fleet.Mono // since when an answer is owed, where acked is behind seq
@@ -296,8 +299,10 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 	if !fresh {
 		return
 	}
-	if g.Echo != 0 && !a.askEdges(now) {
-		a.clock.Sync(now, g.Echo, g.Dwell, g.At, g.AtErr)
+	if g.Echo != 0 && !a.askEdges(now) && !a.doubts(now, &g) {
+		if unknown := a.clock.Err(now) == fleet.Unsynced; a.clock.Sync(now, g.Echo, g.Dwell, g.At, g.AtErr) {
+			a.guessed = g.Guess && (unknown || a.guessed)
+		}
 	}
 	if g.AtErr == fleet.Unsynced && a.clock.Err(now) <= timeRough {
 		u.hurry(now, a.cfg.Params.SyncGap) // a new leader believes our time only if it is told at once
@@ -359,7 +364,24 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 // would end sessions that are valid.
 func (a *Aggregator) askEdges(now fleet.Mono) bool {
 	return a.clock.Err(now) == fleet.Unsynced && now.Sub(a.started) < a.cfg.Params.EdgeLease &&
-		slices.ContainsFunc(a.edges, func(e *edge) bool { return e.state == awaiting && e.name != unknownPast })
+		slices.ContainsFunc(a.edges, func(e *edge) bool { return (e.state == awaiting && e.name != unknownPast) || (e.heir && e.timed) })
+}
+
+// doubts reports whether global tells another time than the fleet's, as far as we
+// know that. It may be guessing, and have said so before it heard ours: our next
+// report sets it right. Only if it insists, it must be us.
+func (a *Aggregator) doubts(now fleet.Mono, g *wire.Grant) bool {
+	u := &a.up
+	trip, ours := max(0, now.Sub(g.Echo)), a.clock.Now(now)
+	if a.clock.Err(now) > timeRough || (g.At < ours.Add(timeApart) && g.At > ours.Add(-trip-timeApart)) {
+		u.doubting = false
+		return false
+	}
+	if !u.doubting {
+		u.doubting, u.doubt = true, now
+	}
+	u.hurry(now, a.cfg.Params.SyncGap)
+	return now.Sub(u.doubt) < timeWait
 }
 
 func (a *Aggregator) applyRoom(now fleet.Mono, g *wire.RoomGrant) {

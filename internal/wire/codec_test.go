@@ -45,7 +45,7 @@ var goldenReport = Report{
 
 var goldenGrant = Grant{
 	To: "nairobi", Inc: 4, From: Term{N: 9, Nonce: 0xfeed}, Seq: 12, Part: 1, Parts: 2, Acked: 40, Echo: 987654321,
-	Dwell: 3 * time.Millisecond, At: day, AtErr: 41 * time.Millisecond, Lease: time.Minute, Basis: true,
+	Dwell: 3 * time.Millisecond, At: day, AtErr: 41 * time.Millisecond, Guess: true, Lease: time.Minute, Basis: true,
 	Verdict: Adopted, Watermark: day - 250,
 	Rooms: []RoomGrant{
 		{Room: room.IDOf("tickets"), Gen: 1, Granted: 600, RateGranted: 300, RenewCeil: 12, Life: 330, Keep: 20, RateKeep: 10, Confirmed: true, Returned: 44, RateReturned: 2, Ends: []End{{ID: 82, Home: 9, Until: 1622133301, Kind: Cleared}}, View: &View{

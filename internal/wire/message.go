@@ -177,6 +177,7 @@ type Grant struct {
 	Dwell     time.Duration // since that report was received
 	At        fleet.Time    // the parent's fleet time
 	AtErr     time.Duration // its error bound
+	Guess     bool          // it is the parent's machine's: nobody in the fleet knew the time
 	Lease     time.Duration // the child may act until Echo + Lease, once all parts have arrived; 0 extends nothing
 	Basis     bool          // a blank regional starts from the numbers in Rooms; a room not named holds nothing
 	Verdict   Verdict

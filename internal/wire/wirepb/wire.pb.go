@@ -859,6 +859,7 @@ type Grant struct {
 	Verdict       Verdict                `protobuf:"varint,16,opt,name=verdict,proto3,enum=vestibule.wire.v1.Verdict" json:"verdict,omitempty"`
 	WatermarkMs   int64                  `protobuf:"varint,17,opt,name=watermark_ms,json=watermarkMs,proto3" json:"watermark_ms,omitempty"`
 	Rooms         []*RoomGrant           `protobuf:"bytes,18,rep,name=rooms,proto3" json:"rooms,omitempty"`
+	Guess         bool                   `protobuf:"varint,19,opt,name=guess,proto3" json:"guess,omitempty"` // at_ms is the machine's: nobody in the fleet knew the time
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1017,6 +1018,13 @@ func (x *Grant) GetRooms() []*RoomGrant {
 		return x.Rooms
 	}
 	return nil
+}
+
+func (x *Grant) GetGuess() bool {
+	if x != nil {
+		return x.Guess
+	}
+	return false
 }
 
 // RoomGrant is what a child holds and may do in one room.
@@ -1347,7 +1355,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x04Line\x12\x19\n" +
 	"\bstart_ms\x18\x01 \x03(\x12R\astartMs\x12\x19\n" +
 	"\bwidth_ms\x18\x02 \x03(\x04R\awidthMs\x12\f\n" +
-	"\x01n\x18\x03 \x03(\x02R\x01n\"\xfd\x03\n" +
+	"\x01n\x18\x03 \x03(\x02R\x01n\"\x93\x04\n" +
 	"\x05Grant\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x10\n" +
@@ -1367,7 +1375,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05basis\x18\x0f \x01(\bR\x05basis\x124\n" +
 	"\averdict\x18\x10 \x01(\x0e2\x1a.vestibule.wire.v1.VerdictR\averdict\x12!\n" +
 	"\fwatermark_ms\x18\x11 \x01(\x03R\vwatermarkMs\x122\n" +
-	"\x05rooms\x18\x12 \x03(\v2\x1c.vestibule.wire.v1.RoomGrantR\x05rooms\"\x8e\x03\n" +
+	"\x05rooms\x18\x12 \x03(\v2\x1c.vestibule.wire.v1.RoomGrantR\x05rooms\x12\x14\n" +
+	"\x05guess\x18\x13 \x01(\bR\x05guess\"\x8e\x03\n" +
 	"\tRoomGrant\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
 	"\x03gen\x18\x02 \x01(\x04R\x03gen\x12\x18\n" +
