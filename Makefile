@@ -89,6 +89,11 @@ figures: ## what the simulator's experiments show, each beside its goal (minutes
 bench: ## the figures of the README, each beside its goal
 	$(GO) run ./internal/bench -benchtime $(BENCHTIME)
 
+.PHONY: screenshots
+screenshots: packages ## pictures of the waiting page in every state, for a phone and a desktop, into docs/images
+	@mkdir -p docs/images
+	VESTIBULE_SCREENS=$(CURDIR)/docs/images $(GO) test -count=1 -run TestStatesInABrowser ./internal/waiting/preview
+
 .PHONY: generate
 generate: $(TOOLS)/buf $(TOOLS)/protoc-gen-go ## make the generated code anew
 	cd internal/wire/proto && PATH="$(TOOLS):$$PATH" $(TOOLS)/buf lint && PATH="$(TOOLS):$$PATH" $(TOOLS)/buf generate
@@ -96,6 +101,7 @@ generate: $(TOOLS)/buf $(TOOLS)/protoc-gen-go ## make the generated code anew
 .PHONY: golden
 golden: ## write the golden files anew; read the difference before you commit it
 	$(GO) test ./internal/wire -rewrite
+	$(GO) test ./internal/waiting -rewrite
 
 $(TOOLS)/golangci-lint:
 	GOBIN=$(TOOLS) $(GO) install $(GOLANGCI_LINT)

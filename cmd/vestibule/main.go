@@ -1,6 +1,7 @@
 // Command vestibule is the one command for people: it runs a whole waiting room
-// in one process (demo), rehearses one on virtual time (simulate), and runs a
-// site to put behind the edges while trying them out (origin).
+// in one process (demo), rehearses one on virtual time (simulate), shows waiting
+// pages before visitors see them (preview), and runs a site to put behind the
+// edges while trying them out (origin).
 package main
 
 import (
@@ -21,6 +22,7 @@ type command struct {
 var commands = []command{
 	{"demo", "run a whole waiting room in one process, with a site behind it", demo},
 	{"simulate", "run a fleet and its visitors on virtual time and judge it", simulate},
+	{"preview", "show a waiting page in every state and language, or say what is wrong with it", previewPage},
 	{"origin", "run a site that counts who is in, to put behind edges", origin},
 }
 

@@ -167,7 +167,7 @@ if (state = now.state, state != "left") {
 	show(now);
 	if (!navigator.cookieEnabled) put("lost", words.cookies);
 	$("tools").hidden = false;
-	if (state == "entering") enter(); else listen();
+	listen();
 	setInterval(tick, 1000);
 	addEventListener("online", ask);
 	addEventListener("offline", missed);

@@ -44,7 +44,7 @@ const (
 // parseTemplate compiles a page; the error tells every fault with its line.
 func parseTemplate(text string) (*template, error) {
 	p := parser{rest: text, line: 1, atStart: true}
-	if err := p.parse(""); err != nil {
+	if err := p.parse("", 1); err != nil {
 		p.errs = append(p.errs, err)
 	}
 	if err := errors.Join(p.errs...); err != nil {
@@ -94,9 +94,9 @@ func endOfScriptTagName(text string) int {
 	return -1
 }
 
-// parse reads up to the end of the section called name, or of the page.
-func (p *parser) parse(name string) error {
-	begun := p.line
+// parse reads up to the end of the section called name, which begins on line
+// begun, or of the page.
+func (p *parser) parse(name string, begun int) error {
 	for {
 		before, after, ok := strings.Cut(p.rest, "{{")
 		p.line += strings.Count(before, "\n")
@@ -187,7 +187,7 @@ func (p *parser) section(sigil byte, name string, line int) error {
 	if p.depth++; p.depth > maxDepth {
 		return fmt.Errorf("line %d: sections more than %d deep", line, maxDepth)
 	}
-	if err := p.parse(name); err != nil {
+	if err := p.parse(name, line); err != nil {
 		return err
 	}
 	p.depth--

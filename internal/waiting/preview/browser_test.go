@@ -1,0 +1,350 @@
+package preview
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"vestibule/internal/browsertest"
+	"vestibule/internal/room"
+	"vestibule/internal/waiting"
+)
+
+// axe is the accessibility checker axe-core; its licence lies beside it.
+//
+//go:embed testdata/axe.min.js
+var axe string
+
+// site is a waiting room played by a test.
+type site struct {
+	*Handler
+	mu   sync.Mutex
+	news func() []byte // what pages are told, nil for the sample they were made from
+	down bool          // connections are cut
+	in   bool          // visitors see the site
+
+	asked int // questions for news so far
+}
+
+func (s *site) play(change func(*site)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(s)
+}
+
+func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	news, down, in := s.news, s.down, s.in
+	if r.Header.Get("Vestibule-Poll") != "" {
+		s.asked++
+	}
+	s.mu.Unlock()
+	switch {
+	case down:
+		panic(http.ErrAbortHandler)
+	case r.Header.Get("Vestibule-Poll") != "" && news != nil:
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(news())
+	case in:
+		_, _ = w.Write([]byte("<!doctype html><title>The site</title><h1 class=in>The site</h1>"))
+	default:
+		s.Handler.ServeHTTP(w, r)
+	}
+}
+
+func open(t *testing.T) (*site, string) {
+	t.Helper()
+	s := &site{Handler: New("", slog.New(slog.DiscardHandler))}
+	srv := httptest.NewServer(s)
+	t.Cleanup(srv.Close)
+	return s, srv.URL
+}
+
+// media pretends preferences of the visitor.
+func media(features ...string) chromedp.Action[cdp.Empty] {
+	var list []*emulation.MediaFeature
+	for i := 0; i < len(features); i += 2 {
+		list = append(list, &emulation.MediaFeature{Name: features[i], Value: features[i+1]})
+	}
+	return func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
+		return cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: list})
+	}
+}
+
+func scripts(off bool) chromedp.Action[cdp.Empty] {
+	return func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
+		return cdp.Call(ctx, target, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: off})
+	}
+}
+
+func do(t *testing.T, ctx context.Context, steps ...chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wide is wide enough for two columns, phone is a common phone.
+func wide() chromedp.Action[chromedp.Void]  { return chromedp.EmulateViewport(1280, 800) }
+func phone() chromedp.Action[chromedp.Void] { return chromedp.EmulateViewport(390, 844) }
+
+// shot returns a picture of the whole page on a screen of this size, or as much
+// higher as the page is.
+func shot(t *testing.T, ctx context.Context, width, height int64) []byte {
+	t.Helper()
+	do(t, ctx, chromedp.EmulateViewport(width, height))
+	whole := browsertest.See(t, ctx, chromedp.Evaluate[int64](`document.documentElement.scrollHeight`))
+	do(t, ctx, chromedp.EmulateViewport(width, max(height, whole)))
+	return browsertest.See(t, ctx, chromedp.CaptureScreenshot())
+}
+
+// check holds the page that is open against axe-core, all rules that come with
+// it, best practices too.
+func check(t *testing.T, ctx context.Context, name string) {
+	t.Helper()
+	for _, v := range violations(t, ctx) {
+		t.Errorf("%s: %s", name, v)
+	}
+}
+
+func violations(t *testing.T, ctx context.Context) []string {
+	t.Helper()
+	browsertest.See(t, ctx, chromedp.Evaluate[bool](axe+`;true`))
+	return browsertest.See(t, ctx, chromedp.Evaluate[[]string](`axe.run(document, {resultTypes: ["violations"]}).then(r =>
+		r.violations.flatMap(v => v.nodes.map(n => v.id + ": " + v.help + ": " + n.html)))`, chromedp.EvalAwaitPromise))
+}
+
+// Every state, in a real browser: the policy lets the page's own script run and
+// it shows what the server wrote, and axe-core finds nothing. With
+// VESTIBULE_SCREENS=folder pictures are kept there.
+func TestStatesInABrowser(t *testing.T) {
+	ctx := browsertest.Open(t)
+	screens := os.Getenv("VESTIBULE_SCREENS")
+	s, url := open(t)
+	picture := func(name string) {
+		t.Helper()
+		if screens == "" {
+			return
+		}
+		browsertest.Keep(t, screens, name+"-phone.png", shot(t, ctx, 390, 844))
+		browsertest.Keep(t, screens, name+"-desktop.png", shot(t, ctx, 1280, 800))
+		do(t, ctx, wide())
+	}
+	do(t, ctx, wide())
+	for _, sample := range waiting.Samples {
+		do(t, ctx, chromedp.Navigate(url+"/"+sample.Name))
+		if !browsertest.See(t, ctx, chromedp.Evaluate[bool](`window.vestibule === true`)) {
+			t.Errorf("%s: the script does not run", sample.Name)
+		}
+		want := sample.State().String()
+		if got := browsertest.See(t, ctx, chromedp.Evaluate[string](`document.getElementById("vr").dataset.state`)); got != want {
+			t.Errorf("%s: the script shows %q, the server wrote %q", sample.Name, got, want)
+		}
+		check(t, ctx, sample.Name)
+		picture(sample.Name)
+	}
+	for _, look := range []struct {
+		name, path string
+		media      []string
+	}{
+		{"dark", "/queued-message", []string{"prefers-color-scheme", "dark"}},
+		{"contrast", "/queued-message", []string{"prefers-contrast", "more"}},
+		{"contrast-dark", "/lost-away", []string{"prefers-contrast", "more", "prefers-color-scheme", "dark"}},
+		{"forced-colors", "/queued", []string{"forced-colors", "active"}},
+		{"right-to-left", "/queued-message?lang=ar-EG", nil},
+	} {
+		browsertest.See(t, ctx, media(look.media...))
+		do(t, ctx, chromedp.Navigate(url+look.path))
+		check(t, ctx, look.name)
+		picture(look.name)
+	}
+	browsertest.See(t, ctx, media())
+
+	do(t, ctx, chromedp.Navigate(url+"/queued"))
+	s.play(func(s *site) { s.down = true })
+	for range 2 {
+		s.again(t, ctx)
+	}
+	waitFor(t, ctx, `document.getElementById("vr").dataset.state == "offline"`)
+	check(t, ctx, "offline")
+	picture("offline")
+
+	browsertest.See(t, ctx, chromedp.Evaluate[bool](`document.querySelector("h1").outerHTML = '<p style="color:#ccc;background:#fff">Pale</p><button></button>', true`))
+	if found := violations(t, ctx); len(found) < 2 {
+		t.Errorf("the checker misses what is wrong with a page: %v", found)
+	}
+}
+
+// again has the page ask for news, and waits until it has. A page that waits for
+// an answer does not ask a second time, so it is told until it does.
+func (s *site) again(t *testing.T, ctx context.Context) {
+	t.Helper()
+	count := func() (n int) {
+		s.play(func(s *site) { n = s.asked })
+		return n
+	}
+	before := count()
+	poll(t, "the page asks again", func() bool {
+		browsertest.See(t, ctx, chromedp.Evaluate[bool](`dispatchEvent(new Event("online"))`))
+		return count() > before
+	})
+}
+
+// waitFor waits until an expression is true in the page, whatever page that is.
+func waitFor(t *testing.T, ctx context.Context, expression string) {
+	t.Helper()
+	poll(t, expression, func() bool {
+		ok, err := chromedp.Run(ctx, chromedp.Evaluate[bool](expression))
+		return err == nil && ok // an error: the page is just being replaced
+	})
+}
+
+func poll(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(30 * time.Second)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// No language breaks out of a narrow screen, with text of double size, on which
+// nothing may be cut off; and nothing is lost on the widest.
+func TestEveryLanguageFits(t *testing.T) {
+	ctx := browsertest.Open(t)
+	_, url := open(t)
+	for _, lang := range room.Languages {
+		for _, state := range []string{"queued-message", "paused-system"} {
+			do(t, ctx, chromedp.EmulateViewport(320, 640), chromedp.Navigate(url+"/"+state+"?lang="+lang))
+			for _, size := range []string{"", "200%"} {
+				over := browsertest.See(t, ctx, chromedp.Evaluate[[]string](fmt.Sprintf(`document.documentElement.style.fontSize = %q;
+					[...document.querySelectorAll("main, main *:not(#say)")].filter(e => e.getBoundingClientRect().right > innerWidth + .5 ||
+						e.getBoundingClientRect().left < -.5 || e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display != "inline").map(e => e.id || e.className || e.tagName)`, size)))
+				if len(over) > 0 {
+					t.Errorf("%s, %s, text %s: %v do not fit", lang, state, size, over)
+				}
+			}
+		}
+	}
+	do(t, ctx, chromedp.EmulateViewport(3840, 2160), chromedp.Navigate(url+"/queued"))
+	if size := browsertest.See(t, ctx, chromedp.Evaluate[float64](`parseFloat(getComputedStyle(document.documentElement).fontSize)`)); size < 22 || size > 32 {
+		t.Errorf("text of %v px on the widest screen", size)
+	}
+}
+
+// The page without script says the same, can be left, and asks again by itself.
+func TestWithoutScript(t *testing.T) {
+	ctx := browsertest.Open(t)
+	s, url := open(t)
+	browsertest.See(t, ctx, scripts(true))
+	do(t, ctx, phone(), chromedp.Navigate(url+"/queued"))
+	text := browsertest.See(t, ctx, chromedp.Text(chromedp.CSS("main")))
+	for _, want := range []string{"You are in line", "1,234", "8–11 minutes", "16:26 UTC", "16:33:20 UTC", "6 minutes", "5 minutes", "Leave the line"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page does not say %q: %s", want, text)
+		}
+	}
+	if strings.Contains(text, "Sound at my turn") {
+		t.Error("the page offers what only a script can do")
+	}
+	do(t, ctx, chromedp.Click(chromedp.CSS("summary")), chromedp.Click(chromedp.CSS("details button")), chromedp.WaitVisible(chromedp.CSS(".l a")))
+	if title := browsertest.See(t, ctx, chromedp.Title()); title != "You have left the line" {
+		t.Errorf("after leaving: %q", title)
+	}
+	// The page of who is next asks again after two seconds.
+	do(t, ctx, chromedp.Navigate(url+"/next"))
+	s.play(func(s *site) { s.in = true })
+	do(t, ctx, chromedp.WaitVisible(chromedp.CSS("h1.in")))
+}
+
+// News change the page in place; what is read aloud is what a person cares
+// about; a lost connection is told and mended; at the turn the page opens the
+// site.
+func TestNewsInABrowser(t *testing.T) {
+	ctx := browsertest.Open(t)
+	s, url := open(t)
+	do(t, ctx, phone(), chromedp.Navigate(url+"/queued"))
+	text := func(id string) string {
+		t.Helper()
+		return browsertest.See(t, ctx, chromedp.Evaluate[string](fmt.Sprintf(`document.getElementById(%q).textContent`, id)))
+	}
+	hear := func(change func(*waiting.Visitor)) {
+		t.Helper()
+		v := waiting.Samples[0].Visitor
+		change(&v)
+		s.play(func(s *site) { s.news = func() []byte { return waiting.AppendJSON(nil, &v) } })
+		s.again(t, ctx)
+	}
+	hear(func(v *waiting.Visitor) { v.Decision.Ahead, v.Low, v.High = 1200, 7*time.Minute, 9*time.Minute })
+	waitFor(t, ctx, `document.title == "(1,200) You are in line"`)
+	if text("wait") != "7–9 minutes" || text("ahead") != "1,200" {
+		t.Errorf("ahead %q, wait %q", text("ahead"), text("wait"))
+	}
+	if said := text("say"); said != "" {
+		t.Errorf("read aloud although little changed: %q", said)
+	}
+	hear(func(v *waiting.Visitor) { v.Decision.Ahead, v.Message = 600, "<b>Soon</b>" })
+	waitFor(t, ctx, `document.getElementById("ahead").textContent == "600"`)
+	if said := text("say"); said != "You are in line. People ahead of you: 600. Estimated wait: 8–11 minutes" {
+		t.Errorf("read aloud: %q", said)
+	}
+	if got := text("note"); got != "<b>Soon</b>" {
+		t.Errorf("the operator's message is %q", got)
+	}
+	hear(func(v *waiting.Visitor) { v.QueueAll = true })
+	waitFor(t, ctx, `document.getElementById("say").textContent == "The line is paused. The organiser has paused the line. Your place is kept."`)
+	hear(func(v *waiting.Visitor) { v.Decision.Ahead = 0 })
+	waitFor(t, ctx, `document.title == "You are next"`)
+
+	s.play(func(s *site) { s.down = true })
+	s.again(t, ctx)
+	s.again(t, ctx)
+	waitFor(t, ctx, `document.title == "Connection lost"`)
+	s.play(func(s *site) { s.down = false })
+	s.again(t, ctx)
+	waitFor(t, ctx, `document.title == "You are next"`)
+
+	do(t, ctx, chromedp.Click(chromedp.CSS("#sound")))
+	waitFor(t, ctx, `document.getElementById("sound").getAttribute("aria-pressed") == "true"`)
+	s.play(func(s *site) {
+		s.in = true
+		s.news = func() []byte { return waiting.AppendNews(nil, "entering") }
+	})
+	s.again(t, ctx)
+	waitFor(t, ctx, `document.title == "The site"`)
+}
+
+// Whoever has no pointer reaches everything, in order, and sees where they are.
+func TestTheKeyboardReachesEverything(t *testing.T) {
+	ctx := browsertest.Open(t)
+	_, url := open(t)
+	do(t, ctx, phone(), chromedp.Navigate(url+"/queued"))
+	var reached []string
+	for range 4 {
+		do(t, ctx, chromedp.KeyEvent("\t"))
+		at := browsertest.See(t, ctx, chromedp.Evaluate[string](`(e => (e.id || e.tagName) + (getComputedStyle(e).outlineStyle == "none" ? " unseen" : ""))(document.activeElement)`))
+		if reached = append(reached, at); at == "SUMMARY" {
+			do(t, ctx, chromedp.KeyEvent("\r"))
+		}
+	}
+	if got := strings.Join(reached, " "); got != "sound notify SUMMARY BUTTON" {
+		t.Errorf("reached %s", got)
+	}
+}

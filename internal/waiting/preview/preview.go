@@ -1,0 +1,139 @@
+// Package preview shows a waiting page before visitors see it: in every state
+// and language, built in or the operator's own. The file is read anew with every
+// look at it, so that it can be edited beside a browser; what is wrong with it
+// is shown instead of the page, in the words in which global would refuse it.
+package preview
+
+import (
+	crand "crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"os"
+	"strconv"
+
+	"vestibule/internal/room"
+	"vestibule/internal/waiting"
+	"vestibule/internal/waiting/checkpage"
+)
+
+// Load returns the page in a file, the built-in one for "". The error says
+// everything that is wrong with it.
+func Load(file string) (*waiting.Page, error) {
+	if file == "" {
+		return waiting.Builtin(), nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkpage.Check(text); err != nil {
+		return nil, err
+	}
+	return waiting.Custom(text)
+}
+
+// Handler serves the previews of a file. It is safe for concurrent use.
+type Handler struct {
+	File string // "" for the built-in page
+	Log  *slog.Logger
+	mux  *http.ServeMux
+}
+
+// New returns a handler that serves the previews of a file, "" for the built-in
+// page.
+func New(file string, log *slog.Logger) *Handler {
+	h := &Handler{File: file, Log: log, mux: http.NewServeMux()}
+	h.mux.HandleFunc("GET /{$}", h.index)
+	h.mux.HandleFunc("GET /{state}", func(w http.ResponseWriter, r *http.Request) { h.page(w, r, r.PathValue("state")) })
+	h.mux.HandleFunc("POST /.well-known/vestibule/leave", func(w http.ResponseWriter, r *http.Request) { h.page(w, r, "left") })
+	return h
+}
+
+// ServeHTTP implements [http.Handler].
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	h.mux.ServeHTTP(w, r)
+}
+
+var index = template.Must(template.New("index").Parse(`<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
+<title>Preview of the waiting page</title>
+<style>body{font:1rem/1.6 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}h1{font-size:1.5rem}li{margin:.2rem 0}.l{font-size:.9rem}pre{white-space:pre-wrap;border-left:4px solid #c00;padding-left:1rem}</style>
+<h1>Preview of {{with .File}}{{.}}{{else}}the built-in waiting page{{end}}</h1>
+{{with .Fault}}<p>It cannot be used:</p><pre>{{.}}</pre>{{else}}<ul>
+{{range $.States}}{{$state := .}}<li><a href="/{{.}}">{{.}}</a> <span class="l">{{range $.Languages}}<a href="/{{$state}}?lang={{.}}" hreflang="{{.}}">{{.}}</a> {{end}}</span></li>
+{{end}}</ul>{{end}}
+</html>
+`))
+
+func (h *Handler) index(w http.ResponseWriter, _ *http.Request) {
+	var states []string
+	for _, s := range waiting.Samples {
+		states = append(states, s.Name)
+	}
+	fault := ""
+	if _, err := Load(h.File); err != nil {
+		fault = err.Error()
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	err := index.Execute(w, map[string]any{"File": h.File, "Fault": fault, "States": states, "Languages": room.Languages})
+	if err != nil {
+		h.Log.Debug("index not written", slog.Any("error", err))
+	}
+}
+
+func (h *Handler) page(w http.ResponseWriter, r *http.Request, state string) {
+	v, err := h.visitor(state, r.FormValue("lang"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	page, err := Load(h.File)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	head := w.Header()
+	if n := v.Retry(); n > 0 {
+		head.Set("Retry-After", strconv.FormatInt(n, 10))
+	}
+	var body []byte
+	if waiting.PrefersJSON(r.Header["Accept"]) {
+		head.Set("Content-Type", "application/json")
+		body = waiting.AppendJSON(nil, v)
+	} else {
+		if page.IsCustom() {
+			var b [16]byte
+			if _, err := crand.Read(b[:]); err != nil {
+				panic(err) // documented never to happen
+			}
+			v.Nonce = base64.RawURLEncoding.EncodeToString(b[:])
+		}
+		head.Set("Content-Type", "text/html; charset=utf-8")
+		head.Set("Content-Security-Policy", page.Policy(v.Nonce))
+		body = page.Render(nil, v)
+	}
+	if _, err := w.Write(body); err != nil {
+		h.Log.Debug("preview not written", slog.Any("error", err))
+	}
+}
+
+// visitor returns the sample visitor in this state, who reads this language.
+func (h *Handler) visitor(state, lang string) (*waiting.Visitor, error) {
+	for _, s := range waiting.Samples {
+		if s.Name != state {
+			continue
+		}
+		v := s.Visitor
+		v.Lang = waiting.LangOf(lang)
+		if lang != "" && v.Lang.Code() != lang {
+			return nil, fmt.Errorf("no language %q", lang)
+		}
+		return &v, nil
+	}
+	return nil, errors.New("no such state")
+}
