@@ -116,6 +116,13 @@ func (e *Engine) Quit(now fleet.Mono, id room.ID, t ticket.Ticket) bool {
 		return false
 	}
 	end := wire.End{ID: t.ID, Home: uint32(t.Home), Until: t.Until, Kind: wire.Left}
+	if t.Home == ticket.Nobody {
+		// In no books, and so nobody is told. It is enough that we refuse it.
+		if len(r.ended) < 2*wire.MaxEnds {
+			r.end(end)
+		}
+		return true
+	}
 	r.end(end)
 	r.ends.Add(end, 0)
 	r.recent.drop(t.ID)

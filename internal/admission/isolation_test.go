@@ -124,6 +124,19 @@ func TestNobodysSessionLastsWhileItsEdgeIsIsolated(t *testing.T) {
 		t.Errorf("rights spent %d (want 1: for the visitor who was in before), let in %d", l.Spent, l.LetIn)
 	}
 
+	// Who leaves has left, and nobody is told.
+	leaver, lr := cutOff(t, room.IsolationOpen, 1)
+	in := leaver.Arrive(at(isolated), sale, ticket.Ticket{})
+	if !leaver.Quit(at(isolated), sale, in.Ticket) || leaver.Quit(at(isolated), sale, in.Ticket) {
+		t.Error("a session of nobody cannot be left, or twice")
+	}
+	if d := leaver.Arrive(at(isolated), sale, in.Ticket); d.Enters() || d.Fresh != Gone {
+		t.Errorf("who has left gets %v (%v)", d.Verdict, d.Fresh)
+	}
+	if rep := lr.hear(at(isolated)); len(rep.Rooms[0].Ends) != 0 {
+		t.Errorf("the regional is told of %+v", rep.Rooms[0].Ends)
+	}
+
 	// A cut-off edge of another room policy serves it, and does not renew it.
 	other, _ := cutOff(t, room.IsolationHold, 0)
 	if d := other.Arrive(at(isolated+30*time.Second), sale, d.Ticket); d.Verdict != Serve || d.Reseal {

@@ -9,12 +9,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/room"
+	"vestibule/internal/slots"
 	"vestibule/internal/ticket"
 )
 
@@ -278,5 +281,32 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) || IgnoreEnd(ctx, err) != nil {
 		t.Error(err)
+	}
+}
+
+// What a room says of partitions reaches the ledger.
+func TestTheLedgerGoesByTheRooms(t *testing.T) {
+	d := room.Document{}
+	for _, name := range []string{"a", "b"} {
+		d.Rooms = append(d.Rooms, room.Settings{
+			Name: name, Host: name + ".example", TotalActiveUsers: 5, NewUsersPerMinute: 6, SessionDuration: time.Minute, Origin: "http://127.0.0.1:1",
+		})
+	}
+	d.Rooms[1].PartitionPolicy, d.Rooms[1].LostAfter = room.PolicyCap, 2*time.Minute
+	set, err := room.NewSet(d, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[room.ID]slots.RoomConfig{}
+	for _, r := range LedgerRooms(set) {
+		got[r.ID] = r
+	}
+	a, b := room.IDOf("a"), room.IDOf("b")
+	want := map[room.ID]slots.RoomConfig{
+		a: {ID: a, Total: 5, Rate: 6, Session: time.Minute, LostWait: 15 * time.Minute},
+		b: {ID: b, Total: 5, Rate: 6, Session: time.Minute, Cap: true, LostWait: 2 * time.Minute},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
