@@ -35,6 +35,9 @@ var figures = []figure{
 	{"ServeAdmitted", "a whole admitted request through the edge", "-"},
 	{"ServeQueued", "a whole waiting page", "-"},
 	{"GlobalSync", "global: one sync, 20 data centres x 100 rooms x 120 buckets", "linear in what changed"},
+	{"SessionMemory", "regional: memory per session, one million of them", "<= 64 B"},
+	{"WaitingMemory", "all servers: memory per person who waits, a million against ten thousand", "0 B"},
+	{"SyncSize", "report of a data centre to global, a million people waiting", "<= 65536 B"},
 	{"World", "simulator", ">= 1,000,000 events/s"},
 }
 

@@ -35,7 +35,7 @@ func Figures() []Figure {
 		{saturated + "every edge crashes once in 10 min, serve", ">= 0.99", func() Finding { return useOf(0.99, false, crashEveryEdge) }},
 		{saturated + "the same, cap", ">= 0.99", func() Finding { return useOf(0.99, true, crashEveryEdge) }},
 		{saturated + "one of three data centres cut off, serve", ">= 0.95", func() Finding { return useOf(0.95, false, cutOneCentre) }},
-		{saturated + "the same, cap", "(see the bound)", func() Finding { return useOf(0, true, cutOneCentre) }},
+		{saturated + "the same, cap", ">= 0.95", func() Finding { return useOf(0.95, true, cutOneCentre) }},
 		{saturated + "coordinator dead for 10 min, serve", ">= 0.97", func() Finding { return useOf(0.97, false, loseGlobal) }},
 		{"spike 0 to 20x in 10 s into one data centre, the others idle: peak sessions / T", "<= 1.000", func() Finding { return spikeIntoOne(true) }},
 		{"the same: visitors queued while slots were free", "<= 0.1 %", func() Finding { return spikeIntoOne(false) }},
@@ -79,15 +79,11 @@ func useOf(goal float64, capped bool, happen func(w *World)) Finding {
 	c := busy(1)
 	c.Cap = capped
 	r := use(c, happen)
-	f := Finding{Seen: fmt.Sprintf("%.4f", r.UseT), Met: r.UseT >= goal, Fault: r.Fault}
-	if goal == 0 {
-		f.Bound = "after its lease (60 s) it admits nobody, and global reclaims when the last ticket there has expired"
-	}
-	return f
+	return Finding{Seen: fmt.Sprintf("%.4f", r.UseT), Met: r.UseT >= goal, Fault: r.Fault}
 }
 
 // crashEveryEdge ends every edge once within ten minutes, evenly spread; each
-// begins anew five seconds later.
+// begins anew two seconds later.
 func crashEveryEdge(w *World) {
 	for i := range w.edges {
 		at := 10 * time.Minute * time.Duration(i) / time.Duration(len(w.edges))
@@ -160,7 +156,7 @@ func spreads(joined []int64) []float64 {
 }
 
 // restartedEdge lets an edge crash in a full room, everybody inside go home at
-// that moment, and the edge begin anew five seconds later. It measures when the
+// that moment, and the edge begin anew two seconds later. It measures when the
 // room is full again with others.
 func restartedEdge() Finding {
 	out := Finding{Met: true}
@@ -260,14 +256,15 @@ func hourAlone() Finding {
 	}
 }
 
-// flood lets robots hit a room in which about a thousand people are inside or
-// wait, and compares the minutes of the flood with the same minutes without it.
+// flood lets robots hit a room of 600 before which half a thousand people wait,
+// and compares the minutes of the flood with the same minutes without it. In one
+// run chance alone moves the estimate by some per cent, so there are several.
 func flood() Finding {
 	type seen struct{ people, told float64 }
 	const length = 2 * time.Minute
 	run := func(seed uint64, robots bool) (s seen, hits int, fault string) {
 		c := busy(seed)
-		c.Total, c.Demand.PerMinute, c.People.Patience = 400, 250, 3*time.Minute
+		c.Total, c.Demand.PerMinute, c.People.Patience = 600, 450, 3*time.Minute
 		c.Length = fill + length
 		w := New(c)
 		w.measureFrom(fill)
@@ -281,7 +278,7 @@ func flood() Finding {
 	}
 	var with, without seen
 	hits := 0
-	for seed := range uint64(3) {
+	for seed := range uint64(6) {
 		a, _, fault := run(seed+1, false)
 		b, n, fault2 := run(seed+1, true)
 		if fault+fault2 != "" {
