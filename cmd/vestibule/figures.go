@@ -45,11 +45,15 @@ func figures(args []string, stdout, stderr io.Writer) error {
 			verdict = "BROKEN " + r.Fault
 			broken = fmt.Errorf("%s: %s", x.Name, r.Fault)
 		case x.Goal == "":
-			verdict = "no goal"
+			verdict = "(no goal)"
 		case !r.Met:
 			verdict = "NOT MET"
 		}
-		fmt.Fprintf(stdout, "%s\n    %s   goal: %s   %s\n", x.Name, r.Seen, x.Goal, verdict)
+		goal := ""
+		if x.Goal != "" {
+			goal = "goal: " + x.Goal + "   "
+		}
+		fmt.Fprintf(stdout, "%s\n    %s   %s%s\n", x.Name, r.Seen, goal, verdict)
 		if r.Bound != "" {
 			fmt.Fprintf(stdout, "    %s\n", r.Bound)
 		}
