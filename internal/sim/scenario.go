@@ -181,7 +181,7 @@ func (w *World) parallelRequests(centre int32, n int, t ticket.Ticket) []ticket.
 // clock of a scenario, as people write it.
 func clockTime(ns int64) string {
 	d := time.Duration(ns)
-	return fmt.Sprintf("%2d:%04.1f", int(d.Minutes()), math.Mod(d.Seconds(), 60))
+	return fmt.Sprintf("%3d:%02.0f", int(d.Minutes()), math.Mod(d.Seconds(), 60))
 }
 
 // foreign returns the ticket of somebody who joined just now at some edge.
