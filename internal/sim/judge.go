@@ -403,7 +403,7 @@ func (j *judge) whole(w *World) {
 	if g.gone {
 		return
 	}
-	j.root = g.core.Ledger(w.room)
+	j.root = g.core.Totals(w.room)
 	j.settle(w, &j.root)
 	sum, rsum := max(0, j.root.Free), max(0, j.root.RateFree)
 	for _, l := range j.lines {

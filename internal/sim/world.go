@@ -629,14 +629,9 @@ func (w *World) runGlobal(i int32) {
 	w.wakeGlobal(i)
 }
 
-// timeKnown reports whether any process that runs, and does not stand still,
-// knows fleet time.
+// timeKnown reports whether anybody who runs, and does not stand still, can tell a
+// new coordinator fleet time: aggregators can, and edges through them.
 func (w *World) timeKnown() bool {
-	for _, n := range w.globals {
-		if !n.gone && n.asleep <= w.now && n.core.Time(n.clock.read(w.now)) != 0 {
-			return true
-		}
-	}
 	for _, n := range w.aggs {
 		if !n.gone && n.asleep <= w.now && n.core.Synced(n.clock.read(w.now)) {
 			return true

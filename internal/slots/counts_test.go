@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -119,4 +120,27 @@ func TestSessionIDsStayWithinTheirBounds(t *testing.T) {
 	if ids.n > limit || len(ids.slots) > 3*limit {
 		t.Errorf("%d entries in %d places, the limit is %d", ids.n, len(ids.slots), limit)
 	}
+}
+
+// TestMergedTimesAreTheFirstOfAll checks against sorting everything.
+func TestMergedTimesAreTheFirstOfAll(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		lists := rapid.SliceOfN(rapid.SliceOfN(rapid.Int64Range(0, 20), 0, 6), 0, 6).Draw(t, "lists")
+		most := rapid.IntRange(0, 40).Draw(t, "most")
+		var in [][]fleet.Time
+		var want []fleet.Time
+		for _, l := range lists {
+			slices.Sort(l)
+			var times []fleet.Time
+			for _, x := range l {
+				times = append(times, fleet.Time(x))
+			}
+			in = append(in, times)
+			want = append(want, times...)
+		}
+		slices.Sort(want)
+		if got := mergeTimes(in, most); !slices.Equal(got, want[:min(most, len(want))]) {
+			t.Errorf("%v, want the first %d of %v", got, most, want)
+		}
+	})
 }

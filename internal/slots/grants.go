@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -366,13 +367,14 @@ func (a *Aggregator) localView(now fleet.Mono, b *books) *wire.View {
 		total: b.held(), limit: b.rateHeld(), active: uint64(max(0, a.active(b))),
 		admitted: b.admitted, joined: b.joined, entered: b.entered,
 	}
+	var parked [][]fleet.Time
 	for _, e := range a.edges {
 		if acc := e.accounts[b.ID]; acc != nil && e.state == alive {
 			x.wanted += float64(acc.want + acc.parkedN)
-			x.parked = append(x.parked, acc.parked...)
+			parked = append(parked, acc.parked)
 		}
 	}
-	slices.Sort(x.parked)
+	x.parked = mergeTimes(parked, math.MaxInt)
 	v := x.view(now, a.clock.Now(now))
 	v.Version = b.view.Version + 1
 	b.viewed = now

@@ -122,14 +122,25 @@ type CentreLedger struct {
 	Gen            uint64
 }
 
-// Ledger returns the state of a room; the zero value for an unknown one.
-func (a *Allocator) Ledger(id room.ID) RootLedger {
+// Totals returns the state of a room without what each data centre holds.
+func (a *Allocator) Totals(id room.ID) RootLedger {
 	p := a.rooms[id]
 	if p == nil {
 		return RootLedger{}
 	}
 	l := RootLedger{Total: p.Total, Rate: p.Rate, Complete: a.complete(p), View: p.view}
 	l.Free, l.RateFree = a.free(p)
+	return l
+}
+
+// Ledger returns the state of a room; the zero value for an unknown one.
+func (a *Allocator) Ledger(id room.ID) RootLedger {
+	p := a.rooms[id]
+	if p == nil {
+		return RootLedger{}
+	}
+	l := a.Totals(id)
+	l.Centres = make([]CentreLedger, 0, len(a.centres))
 	for _, d := range a.centres {
 		c := CentreLedger{Name: d.name, Adopted: d.adopted}
 		if n := d.loans[id]; n != nil {

@@ -1,7 +1,7 @@
 package slots
 
 import (
-	"slices"
+	"math"
 	"time"
 
 	"vestibule/internal/fleet"
@@ -103,7 +103,7 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 		rate   = rfree
 		active = uint64(0)
 		wanted = 0.0
-		parked []fleet.Time
+		parked [][]fleet.Time
 	)
 	for _, d := range a.centres {
 		l := d.loans[p.ID]
@@ -117,7 +117,7 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 			l = d.loan(p.ID)
 		}
 		wanted += float64(l.want + l.parkedN)
-		parked = append(parked, l.parked...)
+		parked = append(parked, l.parked)
 		homes = append(homes, d)
 		loans = append(loans, l)
 		lines = append(lines, l.waiting)
@@ -136,11 +136,10 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 	supply -= movers
 	debt := min(supply, rate) < 0
 	supply, rate = max(0, supply), max(0, rate)
-	slices.Sort(parked)
 	view := a.look(now, ft, p, prospect{
 		whole:  line.Sum(lines...).Compact(wire.MaxSlices),
 		supply: supply, rate: rate, total: int64(p.Total), limit: int64(p.Rate),
-		active: active, wanted: wanted, parked: parked, debt: debt,
+		active: active, wanted: wanted, parked: mergeTimes(parked, math.MaxInt), debt: debt,
 	})
 	if len(loans) == 0 {
 		return

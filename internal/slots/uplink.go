@@ -237,8 +237,8 @@ func (a *Aggregator) roomReport(now fleet.Mono, b *books) wire.RoomReport {
 		Admitted: b.admitted, Joined: b.joined, Entered: b.entered,
 		Excess: uint64(b.excess()),
 	}
-	var lines []line.Histogram
-	minutes := map[fleet.Time]uint64{}
+	lines := make([]line.Histogram, 0, len(a.edges))
+	parked := make([][]fleet.Time, 0, len(a.edges))
 	for _, e := range a.edges {
 		acc := e.accounts[b.ID]
 		if acc == nil || e.state != alive {
@@ -247,27 +247,61 @@ func (a *Aggregator) roomReport(now fleet.Mono, b *books) wire.RoomReport {
 		r.Want += acc.want
 		r.ParkedN += acc.parkedN
 		r.Movers += acc.movers
-		r.Parked = append(r.Parked, acc.parked...)
+		parked = append(parked, acc.parked)
 		if acc.report != nil {
 			lines = append(lines, acc.report.Waiting)
 			for _, m := range acc.report.Arrivals {
-				minutes[m.Start] += m.N
+				r.Arrivals = addMinute(r.Arrivals, m)
 			}
 		}
 	}
-	slices.Sort(r.Parked)
-	r.Parked = r.Parked[:min(len(r.Parked), wire.MaxParked)]
+	r.Parked = mergeTimes(parked, wire.MaxParked)
 	b.waiting = line.Sum(lines...).Clamp().Compact(wire.MaxSlices)
 	r.Waiting = b.waiting
 	b.flow.sample(now, b.admitted, b.joined, b.entered, b.waiting.Total())
-	for start, n := range minutes {
-		r.Arrivals = append(r.Arrivals, wire.Minute{Start: start, N: n})
-	}
 	slices.SortFunc(r.Arrivals, func(x, y wire.Minute) int { return int(x.Start - y.Start) })
 	if n := len(r.Arrivals); n > wire.MaxMinutes {
 		r.Arrivals = r.Arrivals[n-wire.MaxMinutes:]
 	}
 	return r
+}
+
+// addMinute adds the visitors of m to the few minutes that there are.
+func addMinute(minutes []wire.Minute, m wire.Minute) []wire.Minute {
+	for i := range minutes {
+		if minutes[i].Start == m.Start {
+			minutes[i].N += m.N
+			return minutes
+		}
+	}
+	return append(minutes, m)
+}
+
+// mergeTimes returns the first join times of several lists, each ascending, at
+// most so many. What it returns is not to be changed.
+func mergeTimes(lists [][]fleet.Time, most int) []fleet.Time {
+	switch len(lists) {
+	case 0:
+		return nil
+	case 1:
+		return lists[0][:min(len(lists[0]), most)]
+	}
+	a, b := mergeTimes(lists[:len(lists)/2], most), mergeTimes(lists[len(lists)/2:], most)
+	switch {
+	case len(a) == 0:
+		return b
+	case len(b) == 0:
+		return a
+	}
+	out := make([]fleet.Time, 0, min(len(a)+len(b), most))
+	for len(out) < cap(out) {
+		if len(b) == 0 || (len(a) > 0 && a[0] <= b[0]) {
+			out, a = append(out, a[0]), a[1:]
+		} else {
+			out, b = append(out, b[0]), b[1:]
+		}
+	}
+	return out
 }
 
 // Apply takes what global said. A grant of a lower term, or older than one
