@@ -230,8 +230,9 @@ func (w *World) leftOver() string {
 			}
 		}
 		granted, rateGranted := int64(l.Granted)-int64(l.Returned), int64(l.RateGranted)-int64(l.RateReturned)
-		// Under serve a lost edge may be there still, for all that anybody knows.
-		kept := silent && !w.cfg.Cap && idle+l.Presumed >= granted
+		// Under serve a lost edge may be there still, for all that anybody knows; so
+		// it may in a room of which an aggregator knew nothing, because it was removed.
+		kept := silent && (!w.cfg.Cap || w.cfg.Faults.Remove) && idle+l.Presumed >= granted
 		if (idle != granted && !kept) || rateIdle != rateGranted {
 			return fmt.Sprintf("%s holds %d/%d, of which %d/%d can be used (counted %d, of which presumed %d)", r.name, granted, rateGranted, idle, rateIdle, l.Active, l.Presumed)
 		}

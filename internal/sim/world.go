@@ -638,7 +638,7 @@ func (w *World) timeKnown() bool {
 		}
 	}
 	for _, n := range w.edges {
-		if !n.down && n.asleep <= w.now && n.synced {
+		if r := w.regions[n.region].newest(); !n.down && n.asleep <= w.now && n.synced && r.asleep <= w.now {
 			return true
 		}
 	}

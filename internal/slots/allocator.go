@@ -309,6 +309,7 @@ func (a *Allocator) learnTime(now fleet.Mono, d *centre, m *wire.Report) {
 	}
 	// Who knew may have ended since, and with it the only one.
 	if d.timed = m.AsOf > 0 && m.AsOfErr <= timeRough; !d.timed {
+		d.other = false // nor has it a time that is not ours: it is told ours
 		return
 	}
 	// What a data centre had from us differs by less than this, however late.
