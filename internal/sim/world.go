@@ -632,8 +632,8 @@ func (w *World) runGlobal(i int32) {
 // timeKnown reports whether anybody who runs, and does not stand still, can tell a
 // new coordinator fleet time: aggregators can, and edges through them.
 func (w *World) timeKnown() bool {
-	for _, n := range w.aggs {
-		if !n.gone && n.asleep <= w.now && n.core.Synced(n.clock.read(w.now)) {
+	for _, r := range w.regions {
+		if n := r.newest(); !n.gone && n.asleep <= w.now && n.core.Synced(n.clock.read(w.now)) {
 			return true
 		}
 	}
