@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"flag"
 	"fmt"
@@ -14,6 +15,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"vestibule/internal/room"
+	"vestibule/internal/waiting"
 )
 
 // figure is one benchmark and what it is held against.
@@ -34,6 +38,8 @@ var figures = []figure{
 	{"Match/odd", "the same, of odd spellings: rare and refused or folded", "(none: attackers pay too)"},
 	{"ServeAdmitted", "a whole admitted request through the edge", "-"},
 	{"ServeQueued", "a whole waiting page", "-"},
+	{"RenderPage", "rendering the waiting page for one visitor", "<= 5 us, <= 3 allocs"},
+	{"RenderJSON", "the same as JSON", "-"},
 	{"GlobalSync", "global: one sync, 20 data centres x 100 rooms x 120 buckets", "linear in what changed"},
 	{"SessionMemory", "regional: memory per session, one million of them", "<= 64 B"},
 	{"WaitingMemory", "all servers: memory per person who waits, a million against ten thousand", "0 B"},
@@ -41,7 +47,7 @@ var figures = []figure{
 	{"World", "simulator", ">= 1,000,000 events/s"},
 }
 
-var packages = []string{"./internal/admission", "./internal/edge", "./internal/room", "./internal/sim", "./internal/slots", "./internal/ticket"}
+var packages = []string{"./internal/admission", "./internal/edge", "./internal/room", "./internal/sim", "./internal/slots", "./internal/ticket", "./internal/waiting"}
 
 func main() {
 	benchtime := flag.String("benchtime", "1s", "as for go test")
@@ -81,7 +87,33 @@ func run(ctx context.Context, out io.Writer, benchtime string) error {
 		}
 		fmt.Fprintf(out, "%-72s %s\n%-72s goal: %s\n", what, strings.Join(fields[2:], " "), "", goal)
 	}
+	if err := weigh(out); err != nil {
+		return err
+	}
 	return size(ctx, out)
+}
+
+// weigh tells how heavy the waiting page is, all in, in the language in which it
+// is heaviest.
+func weigh(out io.Writer) error {
+	plain, zipped := 0, 0
+	for lang := range room.Languages {
+		for _, s := range waiting.Samples {
+			s.Lang = waiting.Lang(lang)
+			page := waiting.Builtin().Render(nil, &s.Visitor)
+			var b bytes.Buffer
+			z := gzip.NewWriter(&b)
+			if _, err := z.Write(page); err != nil {
+				return err
+			}
+			if err := z.Close(); err != nil {
+				return err
+			}
+			plain, zipped = max(plain, len(page)), max(zipped, b.Len())
+		}
+	}
+	fmt.Fprintf(out, "%-72s %.1f KB, %.1f KB gzip\n%-72s goal: <= 30 KB, <= 10 KB gzip\n", "built-in waiting page, all in, heaviest of all languages", float64(plain)/1e3, float64(zipped)/1e3, "")
+	return nil
 }
 
 // size builds the edge as it is deployed and tells how large it is.

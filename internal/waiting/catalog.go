@@ -99,7 +99,7 @@ type messages struct {
 	Day    map[string]string `json:"day"`
 }
 
-//go:embed messages
+//go:embed messages/*.json
 var messageFiles embed.FS
 
 // catalog is one language made ready for rendering.
