@@ -212,10 +212,11 @@ func (w *world) accepted(r *roomTruth, id uint64) *site {
 	return at
 }
 
-// inBooks reports whether an edge's regional reckons with it.
+// inBooks reports whether an edge's regional reckons with it, and has told it
+// once what there is to know.
 func (w *world) inBooks(e *edgeProc) bool {
 	n, st := e.site.newest(), e.core.Status(e.read(w.now))
-	return st.Leased || slices.ContainsFunc(n.core.Status(n.read(w.now)).Edges, func(o slots.EdgeStatus) bool {
+	return st.Leased || (st.LeaseEnd != 0 || st.Tenure > 1) && slices.ContainsFunc(n.core.Status(n.read(w.now)).Edges, func(o slots.EdgeStatus) bool {
 		return o.Name == e.name && o.Inc == st.Inc
 	})
 }
