@@ -54,6 +54,8 @@ func Figures() []Figure {
 		{"order spread p50 / p99, from the median of the last 100 admissions", "<= 1 s / <= 4 s", orderMedian},
 		{"an edge crashes and restarts, everybody leaves: slots in use again after", "<= session_duration + 30 s", restartedEdge},
 		{"peak sessions / T over runs with faults, cap", "<= 1.000", func() Finding { return peakOverFaults(40) }},
+		{"serve, a data centre is cut off and its visitors move to others: peak sessions / T / excess told", "<= 1 / 0", moveOut},
+		{"serve, an edge is cut off and its visitors go elsewhere and back: sessions above T, as many as told at most", "<= told <= moved", awayAndBack},
 		{"one hour without NATS, serve: errors or waiting pages seen by people inside", "0", hourAlone},
 		{"10,000 cookie-less hits/s for 2 min beside 1,000 people: change of throughput / of the estimate", "< 5 % / < 5 %", flood},
 		{"50 requests of one page at once over 4 edges: sessions counted", "1", parallelAsOne},

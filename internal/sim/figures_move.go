@@ -1,0 +1,89 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+)
+
+// moveOut lets everybody who is inside of a data centre that is cut off turn up
+// in another one.
+func moveOut() Finding {
+	c := busy(1)
+	c.People.Think = 5 * time.Second
+	w := New(c)
+	moved, metric := 0, int64(0)
+	w.in(fill, func() { w.cutCentre(0, 10*time.Minute) })
+	w.in(fill+10*time.Second, func() {
+		for i := range w.visitors {
+			if v := &w.visitors[i]; v.inside && v.centre == 0 {
+				v.centre = 1 + int32(i)%2
+				v.edge = w.anyEdge(v.centre)
+				moved++
+			}
+		}
+	})
+	w.each(time.Second, func() { metric = max(metric, w.excessTold()) })
+	r := w.Run()
+	peak := float64(r.Peak) / float64(c.Total)
+	return Finding{
+		Seen: fmt.Sprintf("%.3f / %d, %d moved", peak, metric, moved),
+		Met:  peak <= 1 && metric == 0 && moved > 0, Fault: r.Fault,
+	}
+}
+
+// awayAndBack lets the visitors of an edge that is cut off under serve go to
+// other edges, where their sessions are counted, and back, where nobody counts
+// them: the one way in which people can exceed T.
+func awayAndBack() Finding {
+	c := busy(1)
+	c.People.Stay, c.People.Think, c.People.Pages = 1, 5*time.Second, 100
+	w := New(c)
+	n := w.edges[0]
+	var went []int32
+	metric := int64(0)
+	w.in(fill, func() {
+		until := w.now + int64(10*time.Minute)
+		n.cutUp, n.cutDown = until, until
+	})
+	w.in(fill+10*time.Second, func() {
+		for i := range w.visitors {
+			if v := &w.visitors[i]; v.inside && v.edge == 0 {
+				v.edge = 1 + int32(i)%3
+				went = append(went, int32(i))
+			}
+		}
+	})
+	w.in(fill+40*time.Second, func() {
+		for _, i := range went {
+			w.visitors[i].edge = 0
+		}
+	})
+	w.each(time.Second, func() { metric = max(metric, w.excessTold()) })
+	r := w.Run()
+	over := max(0, r.Peak-c.Total)
+	return Finding{
+		Seen: fmt.Sprintf("%d above T, %d told, %d moved", over, metric, len(went)),
+		Met:  int64(over) <= metric && metric <= int64(len(went)) && over > 0, Fault: r.Fault,
+		Bound: "the edge's visitors went elsewhere and back while it could not be heard; what it goes on renewing nobody counts",
+	}
+}
+
+// each lets something be done again and again.
+func (w *World) each(d time.Duration, do func()) {
+	var again func()
+	again = func() { do(); w.in(d, again) }
+	w.in(d, again)
+}
+
+// excessTold returns by how many sessions the nodes say that T may be exceeded.
+func (w *World) excessTold() int64 {
+	root := w.newest().core.Ledger(w.room)
+	if root.Excess > 0 {
+		return root.Excess
+	}
+	n := int64(0)
+	for _, r := range w.regions {
+		n += r.newest().core.Ledger(w.room).Excess
+	}
+	return n
+}
