@@ -286,11 +286,14 @@ func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 	return out, nil
 }
 
-// pump reports to the regional whenever the engine says that it is time.
+// pump reports to the regional whenever the engine says that it is time. A report
+// that is not answered is soon followed by another, so that a new regional hears of
+// an idle edge before the lease lapses.
 func (s *Server) pump(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	isolated := false
+	var reported fleet.Mono // when the newest report was made
 	for {
 		select {
 		case <-ctx.Done():
@@ -300,10 +303,17 @@ func (s *Server) pump(ctx context.Context) {
 		}
 		now := s.lock()
 		var reports []wire.Report
-		if s.eng.Due() <= now {
+		again := reported.Add(s.params.ReportFast)
+		silent := fleet.Mono(s.granted.Load()) < reported
+		if s.eng.Due() <= now || silent && again <= now {
 			reports = s.eng.Report(now)
+			reported, silent = now, true
+			again = now.Add(s.params.ReportFast)
 		}
 		due := s.eng.Due()
+		if silent {
+			due = min(due, again)
+		}
 		was := isolated
 		isolated = s.eng.Isolated(now)
 		s.mu.Unlock()

@@ -2,6 +2,7 @@ package natsbus_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -77,7 +78,9 @@ func TestTooManyReplicasAreTold(t *testing.T) {
 	}()
 	eventually(t, "it is told", func() bool { return told.has("nobody can stand for leadership yet") && told.has("replicas > 1") })
 	cancel()
-	<-done
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("Run: %v", err)
+	}
 }
 
 // lines is a log that a test reads.

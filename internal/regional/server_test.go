@@ -106,6 +106,7 @@ func (s *site) global() (stop func()) {
 
 type candidate struct {
 	*regional.Server
+	conn *natsbus.Conn
 	reg  *prometheus.Registry
 	stop func()
 }
@@ -129,7 +130,7 @@ func (s *site) regional(name string) *candidate {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return &candidate{r, reg, s.run(name, r.Run)}
+	return &candidate{r, conn, reg, s.run(name, r.Run)}
 }
 
 func (s *site) edge() *edge.Server {
@@ -220,6 +221,29 @@ func TestAStandbyTakesOver(t *testing.T) {
 	eventually(t, "the edge keeps its lease", leased(e))
 	if !b.Ready().Ready {
 		t.Error("a regional without global is not ready")
+	}
+}
+
+// Three stand; the leader dies without a word, twice. The edge goes over to a
+// higher term each time. How long it was without is printed; the goal is 2 s.
+func TestAnEdgeGoesOverToWhoeverLeads(t *testing.T) {
+	s := newSite(t)
+	s.global()
+	all := []*candidate{s.regional("one"), s.regional("two"), s.regional("three")}
+	e := s.edge()
+	eventually(t, "the edge has a lease", leased(e))
+	for range 2 {
+		term := e.Status().Follows
+		for _, c := range all {
+			if c.leads() {
+				c.conn.Close()
+			}
+		}
+		took := eventually(t, "the edge has a lease of another", func() bool {
+			st := e.Status()
+			return st.Follows.N > term.N && st.Joined && st.Leased
+		})
+		t.Logf("from the death of the leader to a lease of the next: %v (goal 2 s)", took.Round(time.Millisecond))
 	}
 }
 
