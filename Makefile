@@ -80,6 +80,10 @@ sim: ## hold the promises over SEEDS varied fleets without and with faults, from
 	bin/vestibule simulate --vary --seeds $(SEEDS) --seed $(FIRST)
 	bin/vestibule simulate --vary --faults --seeds $(SEEDS) --seed $(FIRST)
 
+.PHONY: mutants
+mutants: ## take each rule of the hard limit out; a named test and simulated worlds must notice
+	$(GO) run -tags mutants ./internal/mutant/gate
+
 .PHONY: figures
 figures: ## what the simulator's experiments show, each beside its goal (minutes)
 	$(GO) build -o bin/vestibule ./cmd/vestibule

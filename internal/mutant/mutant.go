@@ -41,6 +41,7 @@ const (
 
 	// Rule 5: silence is never emptiness.
 	NoHold
+	LostIsFree
 	NoFreeze
 	IsolationIsDeath
 	LateWordOfTheDead
@@ -116,6 +117,7 @@ var list = [count]Mutant{
 	DoublesWithoutBase:   {Name: "doubles-without-base", Rule: 4, Says: "what led up to the first stamping known is cancelled as a double"},
 
 	NoHold:            {Name: "no-hold", Rule: 5, Says: "edges that a new aggregator awaits hold up nothing"},
+	LostIsFree:        {Name: "lost-is-free", Rule: 5, Says: "an edge that a new aggregator awaited in vain holds up nothing any more"},
 	NoFreeze:          {Name: "no-freeze", Rule: 5, Says: "under serve the sessions of a silent edge age"},
 	IsolationIsDeath:  {Name: "isolation-is-death", Rule: 5, Says: "silence of all starts the clock of lost_after"},
 	LateWordOfTheDead: {Name: "late-word-of-the-dead", Rule: 5, Says: "what was presumed of a process that ended is forgotten when it is given up"},
@@ -153,6 +155,10 @@ var list = [count]Mutant{
 	AnyRoomsTicket:  {Name: "any-rooms-ticket", Rule: 10, Says: "a ticket opens in every room"},
 	EpochIgnored:    {Name: "epoch-ignored", Rule: 10, Says: "tickets of an earlier epoch are good"},
 }
+
+// Variable names the environment variable that chooses a mutant for a process, in
+// builds that have them.
+const Variable = "VESTIBULE_MUTANT"
 
 // All returns the mutants in the order of their rules.
 func All() []Mutant {

@@ -7,9 +7,6 @@ import (
 	"os"
 )
 
-// Variable names the environment variable that chooses a mutant for a process.
-const Variable = "VESTIBULE_MUTANT"
-
 var active = chosen(os.Getenv(Variable))
 
 // chosen panics on a name that no mutant has: a test that fails for want of a
@@ -32,3 +29,6 @@ func On(id ID) bool { return id == active }
 // Set chooses the mutant, None for the rules as they are. Nothing else may run
 // meanwhile.
 func Set(id ID) { active = id }
+
+// Built reports whether this build has mutants.
+const Built = true

@@ -91,6 +91,27 @@ func TestASessionIsNeverCancelledAway(t *testing.T) {
 	})
 }
 
+// What led up to the first stamping that is known is never cancelled as a double
+// (decision 14): told late, it would cancel the session itself.
+func TestRule4WhatLedUpToTheFirstStampingKnownIsNotCancelled(t *testing.T) {
+	s := uint32(day.Second())
+	var c counts
+	var ids sessionIDs
+	c.begin(day)
+	c.add(int64(s+62), 1) // the admission, of which nobody told
+	for i, m := range []wire.Move{{ID: 7, From: s + 66, Until: s + 70}, {ID: 7, From: s + 62, Until: s + 66}} {
+		c.add(int64(m.From), -1)
+		c.add(int64(m.Until), 1)
+		ids.take(&c, m, uint16(i), 100)
+	}
+	for at := range uint32(70) {
+		c.free(fleet.Time(int64(s+at) * 1000))
+		if c.sum < 1 {
+			t.Fatalf("%d s in, the session is valid for %d s more, and %d are counted", at, 70-at, c.sum)
+		}
+	}
+}
+
 // TestDoublesAreCountedOnce tells what visitors do every day, and how many
 // sessions the head-count makes of it.
 func TestDoublesAreCountedOnce(t *testing.T) {

@@ -451,7 +451,7 @@ const (
 
 // recovering reports whether edges of a predecessor are still awaited.
 func (a *Aggregator) recovering() bool {
-	return !mutant.On(mutant.NoHold) && slices.ContainsFunc(a.edges, func(e *edge) bool { return e.state == awaiting || e.state == lost })
+	return !mutant.On(mutant.NoHold) && slices.ContainsFunc(a.edges, func(e *edge) bool { return e.state == awaiting || (e.state == lost && !mutant.On(mutant.LostIsFree)) })
 }
 
 // lastBreath returns the last expiry second of a ticket that somebody silent

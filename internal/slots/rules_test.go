@@ -149,9 +149,8 @@ func TestRule3PresumedSpent(t *testing.T) {
 			arrive d1 n=4
 			advance 3s clicking=1s
 			cut d1 down
-			advance 4s # its tenure is over
 			catch d1 up
-			advance 1s
+			advance 5s # its lease has ended, and it says so
 			deliver d1 up later=10s
 			cut d1 up
 			advance 30s`,
@@ -231,6 +230,17 @@ func TestRule5SilenceIsNotEmptiness(t *testing.T) {
 			advance 1s
 			deliver d2 up
 			advance 2s`,
+		"an edge that is awaited in vain": `
+			fleet total=20 rate=120 edges=2 policy=cap
+			advance 2s
+			arrive d1 n=5
+			arrive d2 n=6
+			advance 5s clicking=10s
+			crash d2
+			start dublin
+			advance 12s # it is lost, and whoever it let in is inside
+			arrive d1 n=20
+			advance 3s`,
 		"edges that nobody knows any more": `
 			fleet total=10 rate=120 session=30s edges=2 policy=cap
 			advance 2s
@@ -276,6 +286,20 @@ func TestRule6Cap(t *testing.T) {
 			advance 160s
 			arrive n1 n=6
 			advance 3s`,
+		"what an edge was lent before the books were voided": `
+			fleet total=20 rate=120 session=1m centres=dublin,nairobi policy=cap
+			advance 2s
+			catch d1 down
+			advance 5s # a new tenure begins with a right, of which it does not hear
+			cut dublin
+			advance 160s
+			arrive n1 n=20 # what was dublin's is nairobi's now
+			advance 3s clicking=10s
+			mend dublin
+			advance 3s
+			deliver d1 down newest
+			arrive d1 ann
+			advance 2s`,
 		"global waits for what is still valid": `
 			fleet total=6 rate=60 session=2m centres=dublin,nairobi policy=cap
 			advance 2s

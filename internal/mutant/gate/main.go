@@ -1,0 +1,277 @@
+// Command gate takes the rules of the hard limit out one by one and demands that
+// somebody notices: a named test that fails, and for most of them a simulated
+// world in which a promise is broken (see package mutant and decision 17). It
+// prints what killed each mutant and fails if one survives, or if anything is
+// noticed where all rules are in force. Build it with the tag mutants:
+//
+//	go run -tags mutants ./internal/mutant/gate
+//	go run -tags mutants ./internal/mutant/gate -mutant no-phantoms -hunt expiry -seed 3
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"vestibule/internal/mutant"
+	"vestibule/internal/sim"
+)
+
+func main() {
+	g := gate{out: os.Stdout}
+	flag.StringVar(&g.only, "mutant", "", "one mutant, by its name; none for all rules in force")
+	flag.IntVar(&g.seeds, "seeds", 16, "seeds of every hunt, from 1")
+	flag.BoolVar(&g.all, "all", false, "go on after the first seed that kills, and through every hunt: counts for the documents")
+	hunt := flag.String("hunt", "", "with -mutant: play one world of this hunt and tell what happens in it")
+	seed := flag.Uint64("seed", 1, "with -hunt: which")
+	flag.Parse()
+	debug.SetGCPercent(400) // worlds are small, and die young
+	err := errors.New("built without the tag mutants: go run -tags mutants ./internal/mutant/gate")
+	switch {
+	case !mutant.Built:
+	case *hunt != "":
+		err = g.replay(*hunt, *seed)
+	default:
+		err = g.run(context.Background())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+type gate struct {
+	out   io.Writer
+	only  string
+	seeds int
+	all   bool
+	dir   string // of the test binaries
+}
+
+// replay plays one world and tells what goes wrong in it.
+func (g *gate) replay(hunt string, seed uint64) error {
+	if g.only != "" && g.only != "none" {
+		i := slices.IndexFunc(mutant.All(), func(m mutant.Mutant) bool { return m.Name == g.only })
+		if i < 0 {
+			return fmt.Errorf("no mutant is called %q", g.only)
+		}
+		mutant.Set(mutant.All()[i].ID)
+	}
+	h, err := find(hunt)
+	if err != nil {
+		return err
+	}
+	w := sim.New(h.Draw(seed))
+	w.Trace(func(format string, args ...any) { fmt.Fprintf(g.out, format, args...) })
+	fmt.Fprintln(g.out, w.Run().Table())
+	return nil
+}
+
+func find(name string) (sim.Hunt, error) {
+	i := slices.IndexFunc(sim.Hunts, func(h sim.Hunt) bool { return h.Name == name })
+	if i < 0 {
+		return sim.Hunt{}, fmt.Errorf("no hunt is called %q", name)
+	}
+	return sim.Hunts[i], nil
+}
+
+func (g *gate) run(ctx context.Context) (err error) {
+	if g.dir, err = os.MkdirTemp("", "vestibule-mutants-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(g.dir) // a temporary directory
+	start := time.Now()
+	tests := map[string][]string{}
+	for _, k := range plan {
+		for pkg, test := range k.each() {
+			if !slices.Contains(tests[pkg], test) {
+				tests[pkg] = append(tests[pkg], test)
+			}
+		}
+	}
+	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
+		cmd := exec.CommandContext(ctx, "go", "test", "-c", "-tags", "mutants", "-o", filepath.Join(g.dir, pkg), "./internal/"+pkg)
+		cmd.Stderr = os.Stderr
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("build the tests of %s: %w", pkg, err)
+		}
+	}
+	var faults []error
+	if g.only == "" || g.only == "none" {
+		faults = g.clean(ctx, tests)
+	}
+	killed := 0
+	fmt.Fprintf(g.out, "%-24s %-4s  %-70s %s\n", "mutant", "rule", "test", "worlds")
+	for _, m := range mutant.All() {
+		if g.only != "" && g.only != m.Name {
+			continue
+		}
+		if err := g.kill(ctx, m); err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		killed++
+	}
+	fmt.Fprintf(g.out, "%d mutants killed in %v, %d seeds of %v in each world\n", killed, time.Since(start).Round(time.Second), g.seeds, 8*time.Minute)
+	return errors.Join(faults...)
+}
+
+// each returns the tests of a plan by package.
+func (k killer) each() iter.Seq2[string, string] {
+	return func(yield func(pkg, test string) bool) {
+		for name := range strings.FieldsSeq(k.tests) {
+			if pkg, test, _ := strings.Cut(name, "."); !yield(pkg, test) {
+				return
+			}
+		}
+	}
+}
+
+// clean demands that nothing is noticed where every rule is in force.
+func (g *gate) clean(ctx context.Context, tests map[string][]string) (faults []error) {
+	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
+		slices.Sort(tests[pkg])
+		failed, err := g.test(ctx, mutant.None, pkg, strings.Join(tests[pkg], "|"))
+		if err == nil && failed != "" {
+			err = fmt.Errorf("%s of %s fails with all rules in force", failed, pkg)
+		}
+		if err != nil {
+			faults = append(faults, err)
+		}
+	}
+	for _, h := range sim.Hunts {
+		kills := g.hunt(h, true)
+		for _, k := range kills {
+			faults = append(faults, fmt.Errorf("%s breaks a promise with all rules in force: %s", h.Name, k))
+		}
+		fmt.Fprintf(g.out, "%-24s %-4s  %-70s %s: %d of %d seeds broken\n", "none", "-", "-", h.Name, len(kills), g.seeds)
+	}
+	return faults
+}
+
+// kill demands that everything in the plan of m notices it.
+func (g *gate) kill(ctx context.Context, m mutant.Mutant) error {
+	k, ok := plan[m.ID]
+	if !ok {
+		return fmt.Errorf("%s has no plan", m.Name)
+	}
+	survived := false
+	var tests, worlds []string
+	for pkg, test := range k.each() {
+		failed, err := g.test(ctx, m.ID, pkg, test)
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.Name, err)
+		}
+		survived = survived || failed == ""
+		tests = append(tests, pkg+"."+failed)
+	}
+	mutant.Set(m.ID)
+	defer mutant.Set(mutant.None)
+	for _, h := range sim.Hunts {
+		if !g.all && h.Name != k.hunt {
+			continue
+		}
+		kills := g.hunt(h, g.all)
+		switch {
+		case len(kills) == 0 && h.Name == k.hunt:
+			survived = true
+			worlds = append(worlds, h.Name+" does not notice")
+		case len(kills) > 0 && g.all:
+			worlds = append(worlds, fmt.Sprintf("%s %d of %d", h.Name, len(kills), g.seeds))
+		case len(kills) > 0:
+			worlds = append(worlds, h.Name+" "+kills[0])
+		}
+	}
+	fmt.Fprintf(g.out, "%-24s %-4d  %-70s %s\n", m.Name, m.Rule, strings.Join(tests, " "), strings.Join(worlds, ", "))
+	if survived {
+		return fmt.Errorf("%s survives: %s, and not everything noticed that should: %s %s", m.Name, m.Says, k.tests, k.hunt)
+	}
+	return nil
+}
+
+var failure = regexp.MustCompile(`--- FAIL: (\S+)`)
+
+// test runs tests of a package against a mutant and returns the name of the last
+// one that failed, the most particular, "" for none.
+func (g *gate) test(ctx context.Context, id mutant.ID, pkg, pattern string) (failed string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(g.dir, pkg), "-test.run", "^("+pattern+")", "-test.failfast")
+	cmd.Dir = filepath.Join("internal", pkg)
+	cmd.Env = os.Environ()
+	if id != mutant.None {
+		cmd.Env = append(cmd.Env, mutant.Variable+"="+id.String())
+	}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err = cmd.Run()
+	if bytes.Contains(out.Bytes(), []byte("no tests to run")) {
+		return "", fmt.Errorf("%s has no test %s", pkg, pattern)
+	}
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return "", err
+	}
+	all := failure.FindAllSubmatch(out.Bytes(), -1)
+	if err != nil && len(all) == 0 {
+		return "", fmt.Errorf("%s of %s: %w\n%s", pattern, pkg, err, out.Bytes())
+	}
+	for _, f := range all {
+		if name := string(f[1]); len(name) > len(failed) {
+			failed = name
+		}
+	}
+	return failed, nil
+}
+
+// hunt plays the worlds of h, several at a time, and tells in which of them a
+// promise was broken. Without all it stops at the first.
+func (g *gate) hunt(h sim.Hunt, all bool) []string {
+	found := make([]string, g.seeds)
+	var next atomic.Int64
+	var stop atomic.Bool
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), g.seeds) {
+		workers.Go(func() {
+			for !stop.Load() {
+				i := int(next.Add(1)) - 1
+				if i >= g.seeds {
+					return
+				}
+				if fault := play(h, uint64(i+1)); fault != "" {
+					found[i] = fmt.Sprintf("seed %d: %s", i+1, fault)
+					stop.Store(!all)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	return slices.DeleteFunc(found, func(s string) bool { return s == "" })
+}
+
+// play plays one world and returns the promise that was broken in it. A node that
+// panics was noticed too.
+func play(h sim.Hunt, seed uint64) (fault string) {
+	defer func() {
+		if p := recover(); p != nil {
+			fault = fmt.Sprintf("panic: %v", p)
+		}
+	}()
+	return sim.New(h.Draw(seed)).Run().Fault
+}

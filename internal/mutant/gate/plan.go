@@ -1,0 +1,72 @@
+package main
+
+import "vestibule/internal/mutant"
+
+// killer is what has to notice that a rule is missing.
+type killer struct {
+	tests string // packages and names of tests, or how the names of several begin
+	hunt  string // name of the simulated worlds; "" for none
+}
+
+// plan says for every mutant what kills it: always a named test, and a
+// simulated world wherever chance leads there within 16 seeds.
+var plan = map[mutant.ID]killer{
+	mutant.NoRight:          {"slots.TestRule1", "expiry"},
+	mutant.NoRateRight:      {"slots.TestRule1", "guests"},
+	mutant.ChargeLate:       {"slots.TestRule1", "expiry"},
+	mutant.LeaseForever:     {"slots.TestRule1", "expiry"},
+	mutant.LeaseFromReceipt: {"slots.TestRule1", ""},
+	mutant.ShortWindow:      {"slots.TestRule1", "cutoff"},
+
+	mutant.NoRenewalCeiling: {"slots.TestRule2", "expiry"},
+
+	mutant.NoPhantoms:            {"slots.TestRule3", "expiry"},
+	mutant.NoRatePhantoms:        {"slots.TestRule3", "expiry"},
+	mutant.LateFinalWord:         {"slots.TestRule3", ""},
+	mutant.RosterForgetsPhantoms: {"slots.TestRule3", "takeovers"},
+
+	mutant.AgeByClock:           {"slots.TestRule4", "expiry"},
+	mutant.ClockBehindWatermark: {"admission.TestFleetTimeIsNeverBehindTheWatermark", ""},
+	mutant.NoJudgeMargin:        {"admission.TestASessionEndsEarlierWhereNobodyWaitsForThisClock", ""},
+	mutant.NegativesDropped:     {"slots.TestRule4", "guests"},
+	mutant.DoublesWithoutBase:   {"slots.TestRule4", "guests"},
+
+	mutant.NoHold:            {"slots.TestRule5", "takeovers"},
+	mutant.LostIsFree:        {"slots.TestRule5", "takeovers"},
+	mutant.NoFreeze:          {"slots.TestRule5", "serve"},
+	mutant.IsolationIsDeath:  {"slots.TestRule5", ""},
+	mutant.LateWordOfTheDead: {"slots.TestRule5", "serve"},
+	mutant.RosterForgotten:   {"slots.TestRule5", "takeovers"},
+	mutant.EmptyStoreIsNew:   {"slots.TestRule5", ""},
+
+	mutant.CapRenews:       {"slots.TestRule6", "expiry"},
+	mutant.NoRegionalLease: {"slots.TestRule6", "cutoff"},
+	mutant.ReclaimEarly:    {"slots.TestRule6", "cutoff"},
+	mutant.ResumeUncovered: {"slots.TestRule6", ""},
+
+	mutant.RenewForeign: {"slots.TestRule7", "guests"},
+
+	mutant.NoAdoptionHandshake:  {"slots.TestRule8", ""},
+	mutant.EdgeFollowsAnybody:   {"slots.TestRule8", ""},
+	mutant.CentreFollowsAnybody: {"slots.TestRule8", ""},
+	mutant.NoFencing:            {"slots.TestRule8", "takeovers"},
+	mutant.PromiseUnsaved:       {"slots.TestRule8", ""},
+	mutant.StoreNotFencing:      {"slots.TestRule8 natsbus.TestPromisesReachTheSuccessor", ""},
+	mutant.LeaseBeforeRoster:    {"slots.TestRule8", ""},
+	mutant.NoRosterOnRevival:    {"slots.TestRule8", "guests"},
+	mutant.TenureIgnored:        {"admission.TestAGrantThatIsNotForUsOrNotNewChangesNothing", ""},
+	mutant.EndOfOldTenure:       {"slots.TestRule8", ""},
+	mutant.ZombieHeard:          {"slots.TestRule8", ""},
+	mutant.VoidAgain:            {"slots.TestRule8", ""},
+
+	mutant.FreeIsLimit:         {"slots.TestRule9", "takeovers"},
+	mutant.AdoptWithoutPromise: {"slots.TestRule8", ""},
+	mutant.DeclaredUsed:        {"slots.TestRule9", ""},
+	mutant.SpareTwice:          {"slots.TestRule9", "takeovers"},
+	mutant.BlankBelieved:       {"slots.TestRule9", "takeovers"},
+
+	mutant.BadCookieAdmits: {"edge.TestRule10", ""},
+	mutant.PanicPasses:     {"edge.TestAPanicIsOneRequestsAlone", ""},
+	mutant.AnyRoomsTicket:  {"edge.TestRule10", ""},
+	mutant.EpochIgnored:    {"edge.TestRule10", ""},
+}

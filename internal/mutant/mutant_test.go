@@ -1,0 +1,64 @@
+package mutant_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"vestibule/internal/mutant"
+)
+
+// Every mutant has a name of its own, a rule and a sentence, every rule has a
+// mutant, and the document tells of all.
+func TestEveryRuleHasMutantsAndEveryMutantIsTold(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, names := map[int]bool{}, map[string]bool{}
+	for _, m := range mutant.All() {
+		if m.Name == "" || m.Says == "" || m.Rule < 1 || m.Rule > 10 || names[m.Name] {
+			t.Errorf("mutant %d is not told, or told twice: %+v", m.ID, m)
+		}
+		rules[m.Rule], names[m.Name] = true, true
+		if !bytes.Contains(doc, []byte("`"+m.Name+"`")) {
+			t.Errorf("docs/ARCHITECTURE.md does not tell of %s", m.Name)
+		}
+	}
+	for rule := 1; rule <= 10; rule++ {
+		if !rules[rule] {
+			t.Errorf("rule %d has no mutant", rule)
+		}
+	}
+}
+
+// Without the tag nothing of a mutant is in a program: neither the switch nor its
+// name.
+func TestNoMutantIsInAProgram(t *testing.T) {
+	if mutant.Built {
+		t.Skip("built with the tag mutants")
+	}
+	file := filepath.Join(t.TempDir(), "edge")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", file, "../../cmd/edge").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	symbols, err := exec.CommandContext(t.Context(), "go", "tool", "nm", file).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(symbols) == 0 || strings.Contains(string(symbols), "internal/mutant") {
+		t.Errorf("%d bytes of symbols, some of them of internal/mutant", len(symbols))
+	}
+	program, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{mutant.Variable, "no-adoption-handshake"} {
+		if bytes.Contains(program, []byte(text)) {
+			t.Errorf("%s is in the program", text)
+		}
+	}
+}

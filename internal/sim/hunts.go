@@ -1,0 +1,114 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Hunts are small worlds of eight minutes, each full of what one part of the
+// protocol is there for: `make mutants` looks in them for rules that are
+// missing. Whatever breaks a promise in one of them without a mutant is a fault
+// of the nodes.
+var Hunts = []Hunt{
+	{"storm", Storm},
+	{"takeovers", Takeovers},
+	{"expiry", ExpiryEdge},
+	{"cutoff", Cutoff},
+	{"serve", CutoffServe},
+	{"guests", Guests},
+}
+
+// Hunt is one of them.
+type Hunt struct {
+	Name string
+	Draw func(seed uint64) Config
+}
+
+const hunt = 8 * time.Minute
+
+// Storm is a small world in which anything goes wrong, for longer.
+func Storm(seed uint64) Config {
+	c := Small(seed)
+	c.Length = hunt
+	return c
+}
+
+// prey is where a hunt begins: few slots, short sessions, more people than fit.
+func prey(seed uint64, centres, edges int, session time.Duration) (Config, *rand.Rand) {
+	rng := rand.New(rand.NewPCG(seed, 0x68756e74))
+	c := Defaults()
+	c.Seed, c.Strict, c.Length, c.Cap = seed, true, hunt, true
+	c.Centres, c.Edges, c.Session = centres, edges, session
+	c.Total = 4 + rng.IntN(24)
+	c.Rate = c.Total * 4
+	c.Demand.PerMinute = float64(c.Total) * 3
+	c.People = People{Pages: 6, Think: session / 4, Patience: time.Minute, Stay: 0.5}
+	c.Network = Network{LAN: time.Millisecond, WAN: 20 * time.Millisecond}
+	return c, rng
+}
+
+// Takeovers replaces aggregators and coordinators all the time, often two at
+// once, while those that were replaced live on, writes are slow, and messages of
+// before arrive late or twice.
+func Takeovers(seed uint64) Config {
+	c, rng := prey(seed, 2, 2, 15*time.Second)
+	f := &c.Faults
+	f.Every, f.Last = time.Duration(1+rng.IntN(4))*time.Second, 3*time.Second
+	f.CrashRegion, f.CrashGlobal, f.Zombies, f.Disk = true, true, true, true
+	f.CrashEdge, f.CutPair, f.Rollback = rng.IntN(2) == 0, rng.IntN(3) == 0, rng.IntN(3) == 0
+	f.Astray, f.Tardy, f.Late = 0.1, 0.1, 6*time.Second
+	return c
+}
+
+// ExpiryEdge lets reports be slow, within the lease, while sessions are renewed
+// at the last moment by clocks that disagree.
+func ExpiryEdge(seed uint64) Config {
+	c, rng := prey(seed, 1, 3, 10*time.Second)
+	c.People.Think, c.People.Stay = time.Duration(5+rng.IntN(4))*time.Second, 0.3
+	c.Network.LAN = time.Duration(1+rng.IntN(80)) * time.Millisecond
+	f := &c.Faults
+	f.Every, f.Last = time.Second, 1200*time.Millisecond
+	f.CutEdge, f.Stop, f.Clocks = true, rng.IntN(2) == 0, true
+	f.Tardy, f.Late = 0.3, 2500*time.Millisecond
+	return c
+}
+
+// Cutoff cuts data centres off for longer than their rights are theirs.
+func Cutoff(seed uint64) Config {
+	c, rng := prey(seed, 2, 2, time.Duration(10+rng20(seed))*time.Second)
+	c.Params.RegionalLease = 8 * time.Second
+	f := &c.Faults
+	f.Every, f.Last = 15*time.Second, time.Minute
+	f.CutRegion, f.CutEdge, f.CrashRegion = true, rng.IntN(2) == 0, rng.IntN(3) == 0
+	return c
+}
+
+// CutoffServe does it under partition_policy serve, with edges that end or fall
+// silent, and words of them that arrive late.
+func CutoffServe(seed uint64) Config {
+	c, rng := prey(seed, 1+rng20(seed)%2, 3, 10*time.Second)
+	c.Cap = false
+	f := &c.Faults
+	f.Every, f.Last = 4*time.Second, time.Duration(3+rng.IntN(12))*time.Second
+	f.CutEdge, f.CrashEdge, f.CrashRegion = true, rng.IntN(2) == 0, rng.IntN(2) == 0
+	f.Tardy, f.Late = 0.1, 10*time.Second
+	return c
+}
+
+// Guests brings visitors who ask for many things at once, at several edges, lose
+// replies, copy cookies and turn up elsewhere, and a network that loses the lists
+// of what they did.
+func Guests(seed uint64) Config {
+	c, rng := prey(seed, 2, 3, 10*time.Second)
+	p := &c.People
+	p.Think, p.Stay = 3*time.Second, 0.2
+	p.Parallel, p.Lost, p.Move, p.Copy = rng.Float64(), 0.05, 0.1, 0.05
+	c.Network.Loss = 0.05
+	f := &c.Faults
+	f.Every, f.Last = 5*time.Second, 3*time.Second
+	f.CutEdge, f.CrashRegion = true, true
+	return c
+}
+
+// rng20 draws a number below 20 that goes with the seed.
+func rng20(seed uint64) int { return rand.New(rand.NewPCG(seed, 20)).IntN(20) }
