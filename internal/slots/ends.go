@@ -102,6 +102,14 @@ func (ms *marks) tell(acc *account) {
 	}
 }
 
+// endsAgain tells everything anew: the edge is about to acknowledge a grant that
+// carries none of it.
+func (e *edge) endsAgain() {
+	for _, acc := range e.accounts {
+		acc.ends.Again()
+	}
+}
+
 func (ms *marks) clear(m *mark) {
 	m.closed = true
 	end := m.End

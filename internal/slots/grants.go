@@ -35,6 +35,9 @@ func (a *Aggregator) Grants(now fleet.Mono) []wire.Grant {
 	var out []wire.Grant
 	for _, s := range a.strays {
 		a.askTime(now)
+		if e := a.find(s.name, s.inc); e != nil {
+			e.endsAgain()
+		}
 		out = append(out, wire.Grant{
 			To: s.name, Inc: s.inc, Tenure: s.tenure, From: a.cfg.Term, Seq: a.said, Parts: 1,
 			Echo: s.echo, Dwell: now.Sub(s.recv), At: a.clock.Now(now), AtErr: a.atErr(now),
@@ -84,6 +87,7 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 		Watermark: a.watermark,
 	}
 	if e.state != alive {
+		e.endsAgain()
 		head.Verdict, head.Lease = wire.Fenced, 0
 		return wire.NewGrantPacker(head).Grants()
 	}

@@ -58,6 +58,9 @@ func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant
 		At: ft, AtErr: atErr, Guess: a.guessed, Lease: a.cfg.Params.RegionalLease,
 	}
 	if d.promise || !d.adopted {
+		for _, l := range d.loans {
+			l.ends.Again() // what is acknowledged now carries none of it
+		}
 		head.Verdict, head.Lease = wire.Promise, 0
 		return wire.NewGrantPacker(head).Grants()
 	}
