@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"vestibule/internal/room"
 	"vestibule/internal/wire"
 )
 
@@ -67,7 +68,7 @@ func Figures() []Figure {
 // four edges each, with twice the people that it can serve.
 func busy(seed uint64) Config {
 	c := Defaults()
-	c.Seed, c.Length = seed, 18*time.Minute
+	c.Seed, c.Length, c.Probation = seed, 18*time.Minute, room.DefaultProbation
 	c.Total, c.Rate, c.Session = 2000, 100_000, time.Minute
 	c.People.Think = 10 * time.Second
 	c.Demand.PerMinute = 2000
@@ -338,7 +339,7 @@ func parallelAsOne() Finding {
 func abandoners() Finding {
 	run := func(leavers bool) (people float64, fault string) {
 		c := Defaults()
-		c.Length, c.Total, c.Rate = 20*time.Minute, 20_000, 100_000
+		c.Length, c.Total, c.Rate, c.Probation = 20*time.Minute, 20_000, 100_000, room.DefaultProbation
 		c.Demand.PerMinute = 2400
 		w := New(c)
 		w.measureFrom(10 * time.Minute)

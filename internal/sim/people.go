@@ -55,7 +55,7 @@ type visitor struct {
 	pages   int32 // to look at yet
 	inside  bool
 	robot   bool  // not one of the people whom the figures are about
-	waits   bool  // a robot that keeps its cookie and waits for its turn
+	waits   bool  // a robot that keeps its cookie, waits for its turn, and makes no request after that
 	served  int64 // when it was let in or served last
 	shared  bool  // somebody else plays with its cookie
 	copied  bool  // plays with the cookie of somebody else
@@ -368,6 +368,10 @@ func (w *World) answer(i int32, d *admission.Decision) {
 			w.meters.entered(w, v, *d)
 		}
 		w.judge.issued(w, v, *d)
+		if v.waits {
+			w.end(i) // has had the one look
+			return
+		}
 		v.inside, v.served = true, w.now
 		think := int64(w.rng.ExpFloat64() * float64(w.cfg.People.Think))
 		if d.Verdict == admission.Admit && w.cfg.Probation > 0 {
