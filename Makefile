@@ -14,6 +14,7 @@ PACKAGES := chromium curl wrk
 # Knobs: make sim SEEDS=5000 FIRST=1, make fuzz FUZZTIME=1m, make run ARGS="--total-active-users 10",
 # make chaos SEED=7 LENGTH=10m, make takeover KILLS=25.
 SEEDS    ?= 500
+SMALL    ?= 10000
 FIRST    ?= 1
 FUZZTIME ?= 20s
 BENCHTIME ?= 1s
@@ -75,10 +76,16 @@ fuzz: ## fuzz every parser for FUZZTIME
 		grep -h '^fuzz: elapsed' $(TOOLS)/fuzz.log | tail -1; rm -f $(TOOLS)/fuzz.log; done
 
 .PHONY: sim
-sim: ## hold the promises over SEEDS varied fleets without and with faults, from seed FIRST
+sim: ## hold the promises over SEEDS varied fleets without and with faults, and SMALL small worlds, from seed FIRST
 	$(GO) build -o bin/vestibule ./cmd/vestibule
 	bin/vestibule simulate --vary --seeds $(SEEDS) --seed $(FIRST)
 	bin/vestibule simulate --vary --faults --seeds $(SEEDS) --seed $(FIRST)
+	bin/vestibule simulate --small --seeds $(SMALL) --seed $(FIRST)
+
+.PHONY: shrink
+shrink: ## find a shorter run of the small world SEED that breaks a promise, and tell it
+	$(GO) build -o bin/vestibule ./cmd/vestibule
+	bin/vestibule simulate shrink $(SEED) $(ARGS)
 
 .PHONY: mutants
 mutants: ## take each rule of the hard limit out; a named test and simulated worlds must notice

@@ -6,6 +6,7 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,6 +29,7 @@ type experiment struct {
 	demand, only, without   string
 	minutes                 float64
 	stdout, stderr          io.Writer
+	recovered               []time.Duration
 	events, ran, broke      atomic.Int64
 }
 
@@ -133,7 +135,7 @@ func simulate(args []string, stdout, stderr io.Writer) error {
 	err = x.run()
 	took, used := time.Since(start), cpuTime()-before
 	if x.seeds > 1 {
-		fmt.Fprintf(stdout, "%d seeds, %d broke a promise\n", x.ran.Load(), x.broke.Load())
+		fmt.Fprintf(stdout, "%d seeds, %d broke a promise%s\n", x.ran.Load(), x.broke.Load(), x.recoveries())
 	}
 	fmt.Fprintf(stderr, "%s events in %v (%v of one core, %s events/s)\n",
 		thousands(x.events.Load()), took.Round(time.Millisecond), used.Round(time.Millisecond), thousands(int64(float64(x.events.Load())/max(used, time.Millisecond).Seconds())))
@@ -148,6 +150,17 @@ func cpuTime() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// recoveries tells how fast the fleets of all seeds recovered.
+func (x *experiment) recoveries() string {
+	n := len(x.recovered)
+	if n == 0 {
+		return ""
+	}
+	slices.Sort(x.recovered)
+	at := func(q float64) time.Duration { return x.recovered[int(q*float64(n-1))].Round(10 * time.Millisecond) }
+	return fmt.Sprintf("; after the last fault every edge had a lease within %v (p50), %v (p99), %v (all)", at(0.5), at(0.99), at(1))
 }
 
 // thousands writes n with a comma at every third digit.
@@ -219,6 +232,9 @@ func (x *experiment) run() error {
 		}
 		if len(failed) == enough {
 			continue // let the workers end
+		}
+		if o.r.Config.Calm > 0 && o.r.Fault == "" {
+			x.recovered = append(x.recovered, o.r.Recovery)
 		}
 		if err := x.tell(o.r); err != nil {
 			failed = append(failed, err)

@@ -204,7 +204,11 @@ func (w *World) settleUp() {
 		return
 	}
 	w.mend.wrong = w.leftOver()
-	w.mend.settled = w.mend.wrong == ""
+	// A fleet that has lost its time, and goes by a clock that is minutes slow, waits
+	// for so much longer until nothing of before can be valid.
+	g := w.newest()
+	slow := g.core.Time(g.clock.read(w.now)) < w.fleetTime().Add(-5*time.Second)
+	w.mend.settled = w.mend.wrong == "" || slow
 }
 
 // leftOver says which rights are neither idle nor where they should be.

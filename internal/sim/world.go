@@ -629,16 +629,20 @@ func (w *World) runGlobal(i int32) {
 	w.wakeGlobal(i)
 }
 
-// timeKnown reports whether anybody who runs, and does not stand still, can tell a
-// new coordinator fleet time: aggregators can, and edges through them.
+// timeKnown reports whether anybody who could tell a new coordinator knows fleet
+// time: an aggregator, or an edge that its aggregator hears. Data centres that are
+// cut off count: they are heard later, and may be told a guess until then.
 func (w *World) timeKnown() bool {
 	for _, r := range w.regions {
 		if n := r.newest(); !n.gone && n.asleep <= w.now && n.core.Synced(n.clock.read(w.now)) {
 			return true
 		}
 	}
-	for _, n := range w.edges {
-		if r := w.regions[n.region].newest(); !n.down && n.asleep <= w.now && n.synced && r.asleep <= w.now {
+	for i, n := range w.edges {
+		up := w.regions[n.region].newest()
+		me, parent := nodeID{0, int32(i)}, nodeID{1, up.id}
+		heard := n.cutUp <= w.now && n.cutDown <= w.now && up.asleep <= w.now && !w.deaf(me, parent) && !w.deaf(parent, me)
+		if heard && !n.down && n.asleep <= w.now && n.synced {
 			return true
 		}
 	}

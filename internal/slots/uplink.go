@@ -398,7 +398,7 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 // would end sessions that are valid.
 func (a *Aggregator) askEdges(now fleet.Mono) bool {
 	return a.clock.Err(now) == fleet.Unsynced && now.Sub(a.started) < a.cfg.Params.EdgeLease &&
-		slices.ContainsFunc(a.edges, func(e *edge) bool { return (e.state == awaiting && e.name != unknownPast) || (e.heir && e.timed) })
+		slices.ContainsFunc(a.edges, func(e *edge) bool { return e.state == awaiting || (e.heir && e.timed) })
 }
 
 // doubts reports whether global tells another time than the fleet's, as far as we
