@@ -79,3 +79,45 @@ func TestBrowser(t *testing.T) {
 		t.Errorf("the site counted %d sessions, %d at once; want 3 and 1", s.Total, s.Peak)
 	}
 }
+
+// TestOnePlacePerBrowser: neither a reload nor a second tab at another edge is
+// somebody new, and who leaves the line has left it in every tab.
+func TestOnePlacePerBrowser(t *testing.T) {
+	t.Parallel()
+	ctx := browsertest.Open(t)
+	// Nobody else is let in meanwhile, and nobody is held until then.
+	tree, _ := grow(t, 1, 60, 10*time.Minute, func(o *Options) { o.Params.Hold = 100 * time.Millisecond })
+	if !newBrowser(t).open(tree.Info.Edges[0].URL).inside {
+		t.Fatal("the first visitor is not in")
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	defer cancel()
+	do := func(ctx context.Context, steps ...chromedp.Action[chromedp.Void]) {
+		t.Helper()
+		if err := chromedp.Do(ctx, steps...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waiting := chromedp.WaitVisible(chromedp.CSS("dl.few"))
+	joined := chromedp.Evaluate[string](`document.getElementById("joined").dateTime`)
+	do(ctx, chromedp.Navigate(tree.Info.Edges[0].URL), waiting)
+	place := browsertest.See(t, ctx, joined)
+	do(ctx, chromedp.Reload(), waiting)
+	if again := browsertest.See(t, ctx, joined); again != place {
+		t.Errorf("joined at %s, after a reload at %s", place, again)
+	}
+	tab, closeTab := chromedp.NewContext(ctx)
+	defer closeTab()
+	do(tab, chromedp.Navigate(tree.Info.Edges[1].URL), waiting)
+	if again := browsertest.See(t, tab, joined); again != place {
+		t.Errorf("joined at %s, in a second tab at %s", place, again)
+	}
+	do(tab, chromedp.Click(chromedp.CSS("summary")), chromedp.Click(chromedp.CSS("details button")), chromedp.WaitVisible(chromedp.CSS(".l a")))
+	do(ctx, chromedp.Reload(), waiting)
+	if again := browsertest.See(t, ctx, joined); again <= place {
+		t.Errorf("joined at %s, after leaving at %s", place, again)
+	}
+	if s := tree.Origin.Stats(); s.Total != 1 {
+		t.Errorf("the site counted %d sessions, want that of the first visitor", s.Total)
+	}
+}

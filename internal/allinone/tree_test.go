@@ -49,15 +49,19 @@ func (l *logs) String() string {
 
 // grow starts a tree of two data centres with two edges each, and waits until
 // it is ready; it is stopped with the test.
-func grow(t *testing.T, total, rate int, session time.Duration) (*Tree, *logs) {
+func grow(t *testing.T, total, rate int, session time.Duration, change ...func(*Options)) (*Tree, *logs) {
 	t.Helper()
 	l := &logs{}
 	begun := time.Now()
-	tree, err := Start(Options{
+	o := Options{
 		DataCenters: []string{"nairobi", "dublin"}, Edges: 2, Listen: "127.0.0.1:0", DataDir: t.TempDir(),
 		TotalActiveUsers: total, NewUsersPerMinute: rate, SessionDuration: session, Params: wire.DefaultParams(),
 		Log: slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelInfo})),
-	})
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	tree, err := Start(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ func FuzzCustomPage(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		page, err := waiting.Custom([]byte(text))
-		if err != nil {
+		if err != nil || !page.IsCustom() {
 			return
 		}
 		oracle, err := mustache.ParseString(text)

@@ -4,10 +4,12 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"html"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -221,6 +223,27 @@ func poll(t *testing.T, what string, ok func() bool) {
 		case <-tick.C:
 		case <-late:
 			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// What the script writes is what the server wrote, in every language: numbers,
+// plural forms and durations come from two libraries.
+func TestTheScriptWritesWhatTheServerWrote(t *testing.T) {
+	ctx := browsertest.Open(t)
+	s, url := open(t)
+	written := regexp.MustCompile(`id="(head|text|lost|note|ahead|wait|starts|total|kept)"[^>]*>([^<]*)<`)
+	for _, lang := range room.Languages {
+		for _, state := range []string{"queued", "queued-message", "queued-million", "lost-away", "before"} {
+			path := "/" + state + "?lang=" + lang
+			do(t, ctx, chromedp.Navigate(url+path))
+			_, _, page := ask(t, s.Handler, http.MethodGet, path, "text/html")
+			shown := browsertest.See(t, ctx, chromedp.Evaluate[map[string]string](`Object.fromEntries([...document.querySelectorAll("[id]")].map(e => [e.id, e.textContent]))`))
+			for _, m := range written.FindAllStringSubmatch(page, -1) {
+				if want := html.UnescapeString(m[2]); shown[m[1]] != want {
+					t.Errorf("%s, %s: the script writes %s %q, the server wrote %q", lang, state, m[1], shown[m[1]], want)
+				}
+			}
 		}
 	}
 }
