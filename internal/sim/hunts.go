@@ -88,8 +88,9 @@ func Cutoff(seed uint64) Config {
 func CutoffServe(seed uint64) Config {
 	c, rng := prey(seed, 1+rng20(seed)%2, 3, 10*time.Second)
 	c.Cap = false
+	c.People.Pages, c.People.Think, c.People.Stay = 15, 2*time.Second, 0.95 // they go on where they are
 	f := &c.Faults
-	f.Every, f.Last = 4*time.Second, time.Duration(3+rng.IntN(12))*time.Second
+	f.Every, f.Last = 5*time.Second, time.Duration(5+rng.IntN(30))*time.Second
 	f.CutEdge, f.CrashEdge, f.CrashRegion = true, rng.IntN(2) == 0, rng.IntN(2) == 0
 	f.Tardy, f.Late = 0.1, 10*time.Second
 	return c

@@ -36,7 +36,7 @@ import (
 func main() {
 	g := gate{out: os.Stdout}
 	flag.StringVar(&g.only, "mutant", "", "one mutant, by its name; none for all rules in force")
-	flag.IntVar(&g.seeds, "seeds", 16, "seeds of every hunt, from 1")
+	flag.IntVar(&g.seeds, "seeds", 32, "seeds of every hunt, from 1")
 	flag.BoolVar(&g.all, "all", false, "go on after the first seed that kills, and through every hunt: counts for the documents")
 	hunt := flag.String("hunt", "", "with -mutant: play one world of this hunt and tell what happens in it")
 	seed := flag.Uint64("seed", 1, "with -hunt: which")
