@@ -154,11 +154,11 @@ func (j *judge) issued(w *World, v *visitor, d admission.Decision) {
 		j.latest[id] = latest{home, until}
 	}
 	j.follow(w, id, v.edge)
-	if j.active > j.peak || j.active > j.total {
+	if j.active > j.peak || j.active > j.total-w.cfg.below {
 		j.tick(w)
 		j.peak = max(j.peak, j.active)
 		j.excess = max(j.excess, j.active-j.total)
-		if j.active > j.total+j.moved {
+		if j.active > j.total+j.moved-w.cfg.below {
 			j.fail(w, "%d sessions are valid, the limit is %d%s", j.active, j.total, beside(j.moved))
 		}
 	}

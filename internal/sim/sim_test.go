@@ -34,7 +34,7 @@ func TestNoLimitIsExceededWhateverBreaks(t *testing.T) {
 }
 
 func TestEqualSeedsGiveEqualRuns(t *testing.T) {
-	for _, draw := range []func(uint64) Config{Vary, VaryFaults} {
+	for _, draw := range []func(uint64) Config{Vary, VaryFaults, Small} {
 		for _, seed := range []uint64{3, 86} {
 			first, second := New(draw(seed)).Run(), New(draw(seed)).Run()
 			if first.Table() != second.Table() {
@@ -172,10 +172,12 @@ func TestFaultsOfAnExperimentAreNamedAtOnce(t *testing.T) {
 			t.Errorf("%s is wrong and not named in %v", field, errs)
 		}
 	}
-	for seed := range uint64(200) {
-		c := Vary(seed)
-		if errs := c.Validate(); len(errs) > 0 {
-			t.Errorf("seed %d draws an experiment that is no good: %v", seed, errs)
+	for _, p := range Profiles {
+		for seed := range uint64(200) {
+			c := p.Draw(seed)
+			if errs := c.Validate(); len(errs) > 0 {
+				t.Errorf("%s: seed %d draws an experiment that is no good: %v", p.Flags, seed, errs)
+			}
 		}
 	}
 }

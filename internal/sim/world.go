@@ -46,6 +46,8 @@ type Config struct {
 	// Strict lets the judge look at the books after every event, not every second.
 	Strict bool
 
+	below int // the judge convicts so far below T: for the test of shrinking
+
 	// Calm is when everything that can be mended is; from then on nothing goes
 	// wrong, and the fleet has to recover (see calmDown). 0 for never.
 	Calm time.Duration

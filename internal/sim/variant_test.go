@@ -1,0 +1,87 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestSmallWorldsBreakNoPromiseAndRecover(t *testing.T) {
+	for seed := range uint64(40) { // `make sim` runs thousands
+		v := Variant{Profile: Profiles[2], Seed: seed}
+		if r := New(v.Config()).Run(); r.Fault != "" {
+			t.Errorf("%s\nreplay: %s", r.Fault, v.Command())
+		}
+	}
+}
+
+// TestShrinkingFindsAShorterStory lets a judge convict who is too strict: at T
+// sessions already. Most faults of a run have nothing to do with that.
+func TestShrinkingFindsAShorterStory(t *testing.T) {
+	strict := Profile{"--small", func(seed uint64) Config {
+		c := Small(seed)
+		c.below = 1
+		return c
+	}}
+	full := uint64(0) // the first seed whose room was ever full
+	for ; New(strict.Draw(full)).Run().Fault == ""; full++ {
+		if full == 50 {
+			t.Fatal("no world is ever full")
+		}
+	}
+	v := Variant{Profile: strict, Seed: full}
+	before := v.Config()
+	found, ok := Shrink(v, 60, nil)
+	after := found.Config()
+	r := New(after).Run()
+	drawn := len(before.Faults.draw(before.Seed, before.Length))
+	if !ok || !strings.Contains(r.Fault, "sessions are valid") {
+		t.Fatalf("found %v, which breaks %q", ok, r.Fault)
+	}
+	if len(found.Only) >= drawn || after.Length >= before.Length {
+		t.Errorf("%d of %d faults are left, and %v of %v", len(found.Only), drawn, after.Length, before.Length)
+	}
+	if _, ok := Shrink(Variant{Profile: Profiles[2], Seed: full}, 60, nil); ok {
+		t.Error("a run that breaks no promise was shrunk")
+	}
+}
+
+func TestWhatIsLeftOutDoesNotHappen(t *testing.T) {
+	for _, name := range Enemies() {
+		found := false
+		for seed := range uint64(40) {
+			v := Variant{Profile: Profiles[2], Seed: seed, Without: []string{name}}
+			had, has := enemiesOf(Small(seed)), enemiesOf(v.Config())
+			if slices.Contains(has, name) {
+				t.Errorf("seed %d without %s: %v", seed, name, has)
+			} else if slices.Contains(had, name) {
+				found = true
+			}
+		}
+		if never := []string{"policy", "encode", "spikes"}; !found && !slices.Contains(never, name) {
+			t.Errorf("no small world has %s", name)
+		}
+	}
+	if err := CheckEnemies([]string{"loss", "rain"}); err == nil || !strings.Contains(err.Error(), `got "rain"`) {
+		t.Errorf("rain: %v", err)
+	}
+}
+
+func enemiesOf(c Config) []string {
+	_, with, _ := strings.Cut(c.Describe(), "with: ")
+	return strings.Fields(with)
+}
+
+func TestNumbersOfFaults(t *testing.T) {
+	for _, text := range []string{"none", "3", "3,7,12"} {
+		ns, err := ParseNumbers(text)
+		if err != nil || FormatNumbers(ns) != text {
+			t.Errorf("%q: %v, %v", text, ns, err)
+		}
+	}
+	for _, text := range []string{"", "x", "3,", "-1"} {
+		if ns, err := ParseNumbers(text); err == nil {
+			t.Errorf("%q is read as %v", text, ns)
+		}
+	}
+}
