@@ -105,6 +105,10 @@ screenshots: packages ## pictures of the waiting page in every state, for a phon
 	@mkdir -p docs/images
 	VESTIBULE_SCREENS=$(CURDIR)/docs/images $(GO) test -count=1 -run TestStatesInABrowser ./internal/waiting/preview
 
+.PHONY: lighthouse
+lighthouse: build packages ## what Lighthouse (npm) thinks of the waiting page
+	internal/waiting/preview/lighthouse.sh
+
 .PHONY: generate
 generate: $(TOOLS)/buf $(TOOLS)/protoc-gen-go ## make the generated code anew
 	cd internal/wire/proto && PATH="$(TOOLS):$$PATH" $(TOOLS)/buf lint && PATH="$(TOOLS):$$PATH" $(TOOLS)/buf generate
