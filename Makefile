@@ -61,6 +61,10 @@ chaos: ## kill, stop and cut off the built binaries for LENGTH, by SEED, while p
 takeover: ## kill the leading global and a leading regional KILLS times each, and measure
 	$(GO) run ./internal/chaos -seed $(SEED) -takeover $(KILLS) -visitors 100
 
+.PHONY: costs
+costs: ## break one thing after the other, and tell for how long nobody comes in
+	$(GO) run ./internal/chaos -seed $(SEED) -costs -visitors 400
+
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## style, package direction, no clocks and no chance in the cores
 	$(TOOLS)/golangci-lint config verify

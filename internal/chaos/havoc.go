@@ -234,6 +234,10 @@ type links struct {
 	slows map[string]bool
 }
 
+func newLinks(network network) *links {
+	return &links{net: network, cuts: map[[2]string]int{}, heal: map[[2]string]func() error{}, slows: map[string]bool{}}
+}
+
 func (l *links) do(ctx context.Context, f fault, j *journal) error {
 	if f.act == actSlow {
 		l.mu.Lock()
@@ -400,7 +404,7 @@ func havoc(ctx context.Context, o options, network network, out io.Writer) (err 
 	if err != nil {
 		return err
 	}
-	links := &links{net: network, cuts: map[[2]string]int{}, heal: map[[2]string]func() error{}, slows: map[string]bool{}}
+	links := newLinks(network)
 	j := &journal{out: out, d: d, base: d.since(), done: map[string]int{}}
 	fmt.Fprintf(out, "seed %d, %v; T %d, R %d/min, session_duration %v; %d people; %d edges, %d regionals, %d globals, %d NATS servers\n",
 		o.seed, o.length, o.total, o.rate, o.session, o.visitors,

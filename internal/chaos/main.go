@@ -36,6 +36,7 @@ type options struct {
 	rate     int
 	session  time.Duration
 	takeover int
+	costs    bool
 	dir      string
 	keep     bool
 	inside   bool // we are the process inside the namespaces
@@ -59,6 +60,7 @@ func main() {
 	f.IntVar(&o.rate, "new-users-per-minute", 600, "R of the room")
 	f.DurationVar(&o.session, "session-duration", 15*time.Second, "session_duration of the room")
 	f.IntVar(&o.takeover, "takeover", 0, "instead: kill the leading global and the leading regional this often each, and measure")
+	f.BoolVar(&o.costs, "costs", false, "instead: break one thing after the other, and tell for how long nobody comes in")
 	f.StringVar(&o.dir, "dir", "", "folder for binaries, data and logs; empty for one that is deleted after a good run")
 	f.BoolVar(&o.plain, "no-namespaces", false, "run on the loopback interface: kills and stops only")
 	f.BoolVar(&o.inside, "inside", false, "for the command's own use")
@@ -182,9 +184,12 @@ func inside(ctx context.Context, o options, out io.Writer) int {
 // play deploys, and runs what was asked for.
 func play(ctx context.Context, o options, net network, out io.Writer) int {
 	var err error
-	if o.takeover > 0 {
+	switch {
+	case o.takeover > 0:
 		err = takeovers(ctx, o, net, out)
-	} else {
+	case o.costs:
+		err = costs(ctx, o, net, out)
+	default:
 		err = havoc(ctx, o, net, out)
 	}
 	if err != nil {
