@@ -63,7 +63,7 @@ takeover: ## kill the leading global and a leading regional KILLS times each, an
 
 .PHONY: costs
 costs: ## break one thing after the other, and tell for how long nobody comes in
-	$(GO) run ./internal/chaos -seed $(SEED) -costs -visitors 400
+	$(GO) run ./internal/chaos -seed $(SEED) -costs -visitors 600 -new-users-per-minute 6000
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## style, package direction, no clocks and no chance in the cores
