@@ -46,11 +46,12 @@ type Allocator struct {
 
 // centre is one data centre in the allocator's books.
 type centre struct {
-	name    string
-	inc     uint64 // term of its aggregator: a lower one is a zombie
-	adopted bool   // its books are known in this term
-	blank   bool   // its aggregator knows none
-	promise bool   // it has yet to promise to follow us
+	name       string
+	inc        uint64 // term of its aggregator: a lower one is a zombie
+	adopted    bool   // its books are known in this term
+	blank      bool   // its aggregator knows none
+	recovering bool   // its aggregator can do nothing with more rights yet
+	promise    bool   // it has yet to promise to follow us
 
 	parts    wire.Parts
 	recv     fleet.Mono // of its newest report; the start of the term before the first
@@ -268,6 +269,10 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 	}
 	d.acked = max(d.acked, m.Acked)
 	d.blank = m.Blank
+	if d.recovering != m.Recovering {
+		d.recovering = m.Recovering
+		a.restale()
+	}
 	if !d.adopted {
 		if (m.Blank && !mutant.On(mutant.BlankBelieved)) || !m.Join {
 			return

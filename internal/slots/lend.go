@@ -113,8 +113,8 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 		if l != nil {
 			active += l.active
 		}
-		if !d.adopted || d.blank || now.Sub(d.recv) > quiet {
-			continue // what it holds cannot be moved now
+		if !d.adopted || d.blank || d.recovering || now.Sub(d.recv) > quiet {
+			continue // what it holds cannot be moved now, nor could it use more
 		}
 		if l == nil {
 			l = d.loan(p.ID)

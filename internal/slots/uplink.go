@@ -70,7 +70,7 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 	u.seq++
 	head := wire.Report{
 		From: a.cfg.DC, Inc: a.cfg.Term.N, Seq: u.seq, Sent: now, AsOf: a.clock.Now(now), AsOfErr: a.clock.Err(now),
-		Seen: u.seen, Acked: u.grants.Done(), Join: !u.joined, Blank: u.blank,
+		Seen: u.seen, Acked: u.grants.Done(), Join: !u.joined, Blank: u.blank, Recovering: a.recovering() || a.gathering,
 	}
 	pack := wire.NewReportPacker(head)
 	busy := false

@@ -30,7 +30,7 @@ func EncodeReport(m *Report) ([]byte, error) {
 	p := &wirepb.Report{
 		Version: Version, From: m.From, Inc: m.Inc, Tenure: m.Tenure, Seq: m.Seq, Part: m.Part, Parts: m.Parts,
 		SentNs: int64(m.Sent), AsOfMs: int64(m.AsOf), AsOfErrNs: uint64(max(0, m.AsOfErr)), Seen: packTerm(m.Seen), Acked: m.Acked,
-		Join: m.Join, Final: m.Final, Bye: m.Bye, Blank: m.Blank,
+		Join: m.Join, Final: m.Final, Bye: m.Bye, Blank: m.Blank, Recovering: m.Recovering,
 		Rooms: make([]*wirepb.RoomReport, len(m.Rooms)),
 	}
 	for i := range m.Rooms {
@@ -52,7 +52,7 @@ func DecodeReport(data []byte) (*Report, error) {
 	m := &Report{
 		From: p.From, Inc: p.Inc, Tenure: p.Tenure, Seq: p.Seq, Part: p.Part, Parts: p.Parts,
 		Sent: fleet.Mono(p.SentNs), AsOf: fleet.Time(p.AsOfMs), AsOfErr: time.Duration(p.AsOfErrNs), Seen: unpackTerm(p.Seen), Acked: p.Acked,
-		Join: p.Join, Final: p.Final, Bye: p.Bye, Blank: p.Blank,
+		Join: p.Join, Final: p.Final, Bye: p.Bye, Blank: p.Blank, Recovering: p.Recovering,
 	}
 	if err := checkHead(m.From, m.Part, m.Parts, len(p.Rooms)); err != nil {
 		return nil, fmt.Errorf("report: %w", err)

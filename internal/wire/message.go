@@ -54,6 +54,10 @@ type Report struct {
 	Bye     bool          // edges: the process ends; implies Final
 	Blank   bool          // regionals: the books were lost with a predecessor; the numbers of T and R in Rooms mean nothing
 	Rooms   []RoomReport
+
+	// Recovering says that edges of a predecessor are still awaited (regionals):
+	// whatever is lent now lies unused until they are heard or given up.
+	Recovering bool
 }
 
 // RoomReport is a child's state in one room.

@@ -155,6 +155,7 @@ type Report struct {
 	Final         bool                   `protobuf:"varint,13,opt,name=final,proto3" json:"final,omitempty"`
 	Bye           bool                   `protobuf:"varint,14,opt,name=bye,proto3" json:"bye,omitempty"`
 	Blank         bool                   `protobuf:"varint,15,opt,name=blank,proto3" json:"blank,omitempty"`
+	Recovering    bool                   `protobuf:"varint,18,opt,name=recovering,proto3" json:"recovering,omitempty"`
 	Rooms         []*RoomReport          `protobuf:"bytes,16,rep,name=rooms,proto3" json:"rooms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -298,6 +299,13 @@ func (x *Report) GetBye() bool {
 func (x *Report) GetBlank() bool {
 	if x != nil {
 		return x.Blank
+	}
+	return false
+}
+
+func (x *Report) GetRecovering() bool {
+	if x != nil {
+		return x.Recovering
 	}
 	return false
 }
@@ -1284,7 +1292,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x1cvestibule/wire/v1/wire.proto\x12\x11vestibule.wire.v1\"*\n" +
 	"\x04Term\x12\f\n" +
 	"\x01n\x18\x01 \x01(\x04R\x01n\x12\x14\n" +
-	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\xba\x03\n" +
+	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\xda\x03\n" +
 	"\x06Report\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x10\n" +
@@ -1302,7 +1310,10 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x04join\x18\f \x01(\bR\x04join\x12\x14\n" +
 	"\x05final\x18\r \x01(\bR\x05final\x12\x10\n" +
 	"\x03bye\x18\x0e \x01(\bR\x03bye\x12\x14\n" +
-	"\x05blank\x18\x0f \x01(\bR\x05blank\x123\n" +
+	"\x05blank\x18\x0f \x01(\bR\x05blank\x12\x1e\n" +
+	"\n" +
+	"recovering\x18\x12 \x01(\bR\n" +
+	"recovering\x123\n" +
 	"\x05rooms\x18\x10 \x03(\v2\x1d.vestibule.wire.v1.RoomReportR\x05rooms\"\xe1\x06\n" +
 	"\n" +
 	"RoomReport\x12\x12\n" +
