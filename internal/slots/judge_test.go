@@ -178,6 +178,9 @@ func (w *world) active(r *roomTruth, s *site) int {
 			if home = w.accepted(r, id); home == nil {
 				continue
 			}
+			if s != nil && len(r.stamped[id]) > 1 {
+				continue // what one data centre counts may cover a ticket of the other: see marks.older
+			}
 		} else if int64(until)*1000 <= int64(ends[home]) {
 			continue
 		}
