@@ -216,6 +216,18 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 	return d
 }
 
+// Waits reports whether t is a place in the line of the room as it is: the
+// visitor need not be given another and holds no session. Nothing is counted by
+// it.
+func (e *Engine) Waits(now fleet.Mono, id room.ID, t ticket.Ticket) bool {
+	r := e.rooms[id]
+	if r == nil || r.gone || t.ID == 0 || t.Epoch != r.Epoch || t.IsAdmitted() {
+		return false
+	}
+	ft, _ := e.time(now)
+	return r.ended.of(&t) != wire.Left && e.known(now, r, t.ID) == 0 && ft.Second()-int64(t.Seen) <= int64(e.cfg.Params.Grace/time.Second)
+}
+
 // known returns the expiry second of the newest stamp that this edge gave the
 // ticket, if the session is still valid; else 0.
 func (e *Engine) known(now fleet.Mono, r *roomState, id uint64) uint32 {

@@ -243,3 +243,42 @@ func TestAVisitorWhoWaitsIsToldPlaceAndTime(t *testing.T) {
 		t.Errorf("nobody enters: told %v (%v)", d.Wait, d.Known)
 	}
 }
+
+// TestWhoWaitsIsToldWithoutBeingCounted: an event stream is for places in the
+// line as it is, and asking for one changes nothing.
+func TestWhoWaitsIsToldWithoutBeingCounted(t *testing.T) {
+	e, r := newEdge(t, at(0), 1, 1)
+	place := waiting(7, time.Minute)
+	admitted := e.Arrive(at(0), sale, waiting(8, time.Minute)).Ticket
+	left := waiting(9, time.Minute)
+	e.Quit(at(0), sale, left)
+	void := waiting(10, time.Minute)
+	void.Epoch++
+	r.hear(at(0))
+	was := e.Ledger(at(0), sale)
+	for _, tc := range []struct {
+		name string
+		t    ticket.Ticket
+		now  fleet.Mono
+		want bool
+	}{
+		{"who waits", place, at(0), true},
+		{"who has not come back for four minutes", place, at(4 * time.Minute), true},
+		{"who has not come back within the grace", place, at(6 * time.Minute), false},
+		{"nobody", ticket.Ticket{}, at(0), false},
+		{"who is inside", admitted, at(0), false},
+		{"who is inside, with the old ticket", waiting(8, time.Minute), at(0), false},
+		{"who left", left, at(0), false},
+		{"who stood in another line", void, at(0), false},
+	} {
+		if got := e.Waits(tc.now, sale, tc.t); got != tc.want {
+			t.Errorf("%s: %v", tc.name, got)
+		}
+	}
+	if e.Waits(at(0), sale+1, place) {
+		t.Error("somebody waits in a room that there is not")
+	}
+	if got := e.Ledger(at(0), sale); got != was {
+		t.Errorf("asking changed %+v to %+v", was, got)
+	}
+}

@@ -1,0 +1,91 @@
+package waiting
+
+import (
+	"math"
+	"strconv"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/line"
+	"vestibule/internal/wire"
+)
+
+// Broadcast is what everybody who waits in a room is told at once. Who reads it
+// knows when the own ticket joined, and works out the own place from it.
+type Broadcast struct {
+	Now    fleet.Time
+	View   *wire.View // nil where nothing is known of the room yet
+	Paused bool       // the edge can let nobody in
+}
+
+const (
+	// eventSlices bounds the line in a message: it is sent to everybody every
+	// second, and a place is known to a sixteenth of itself with so many.
+	eventSlices = 48
+
+	// maxDate is the latest time that scripts know, in milliseconds.
+	maxDate = 8_640_000_000_000_000
+)
+
+// AppendBroadcast appends a message of an event stream. The first field is the
+// time, which is different in every message.
+func AppendBroadcast(dst []byte, b *Broadcast) []byte {
+	whole := func(name string, n int64) {
+		dst = append(dst, name...)
+		dst = strconv.AppendInt(dst, n, 10)
+	}
+	whole(`data: {"at":`, int64(b.Now))
+	if b.Paused {
+		dst = append(dst, `,"pausedBy":"system"`...)
+	}
+	if v := b.View; v != nil {
+		whole(`,"horizon":`, min(int64(v.Horizon), maxDate))
+		whole(`,"park":`, min(int64(v.Park), maxDate))
+		whole(`,"slots":`, v.Slots)
+		dst = appendFloat(append(dst, `,"mu":`...), v.Mu, 4)
+		dst = appendFloat(append(dst, `,"theta":`...), v.Theta, 4)
+		dst = append(dst, `,"line":[`...)
+		dst = appendLine(dst, v.Line.Histogram())
+		dst = append(dst, ']')
+	}
+	return append(dst, "}\n\n"...)
+}
+
+// appendLine writes three numbers per slice: milliseconds from the end of the
+// slice before it to its start, its width in milliseconds, and people.
+func appendLine(dst []byte, h line.Histogram) []byte {
+	end := fleet.Time(0)
+	for i, s := range h.Compact(eventSlices) {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = strconv.AppendInt(dst, int64(s.Start-end), 10)
+		dst = append(dst, ',')
+		dst = strconv.AppendInt(dst, s.Width, 10)
+		dst = append(dst, ',')
+		dst = strconv.AppendFloat(dst, math.Round(s.N*10)/10, 'f', -1, 64)
+		end = s.End()
+	}
+	return dst
+}
+
+// appendFloat writes a number with so many digits; what is no number is 0.
+func appendFloat(dst []byte, x float64, digits int) []byte {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		x = 0
+	}
+	return strconv.AppendFloat(dst, x, 'g', digits, 64)
+}
+
+// AppendOver appends the last message of a stream: do says what the page is to
+// do, [OverAsk] or [OverPoll].
+func AppendOver(dst []byte, do string) []byte {
+	dst = append(dst, "event: over\ndata: "...)
+	dst = append(dst, do...)
+	return append(dst, "\n\n"...)
+}
+
+// What the last message of a stream asks for.
+const (
+	OverAsk  = "ask"  // ask at once: the place is not what it was
+	OverPoll = "poll" // go on without a stream: the same ticket has a newer one
+)

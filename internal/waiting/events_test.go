@@ -1,0 +1,84 @@
+package waiting
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/line"
+	"vestibule/internal/wire"
+)
+
+// heard is a message as a page reads it.
+type heard struct {
+	At      int64     `json:"at"`
+	Paused  string    `json:"pausedBy"`
+	Horizon int64     `json:"horizon"`
+	Park    int64     `json:"park"`
+	Slots   int64     `json:"slots"`
+	Mu      float64   `json:"mu"`
+	Theta   float64   `json:"theta"`
+	Line    []float64 `json:"line"`
+}
+
+func hear(t *testing.T, b *Broadcast) (h heard, size int) {
+	t.Helper()
+	text := string(AppendBroadcast(nil, b))
+	data, ok := strings.CutPrefix(strings.TrimSuffix(text, "\n\n"), "data: ")
+	if !ok || strings.Contains(data, "\n") {
+		t.Fatalf("no event of one line: %q", text)
+	}
+	if err := json.Unmarshal([]byte(data), &h); err != nil {
+		t.Fatalf("%v in %s", err, data)
+	}
+	return h, len(text)
+}
+
+// before is the place of who joined at, as the page works it out.
+func (h heard) before(at fleet.Time) float64 {
+	n, end := 0.0, 0.0
+	for i := 0; i < len(h.Line); i += 3 {
+		start, width := end+h.Line[i], h.Line[i+1]
+		n += h.Line[i+2] * min(1, max(0, (float64(at)-start)/width))
+		end = start + width
+	}
+	return n
+}
+
+// Two hours of a line fit into a message of 1 KB, and everybody finds the own
+// place in it to a sixteenth.
+func TestEverybodyFindsThePlaceInABroadcast(t *testing.T) {
+	const start = fleet.Time(1_790_000_000_000)
+	var h line.Histogram
+	for i := range 720 {
+		h = append(h, line.Slice{Start: start + fleet.Time(i*10_000), Width: 10_000, N: float64(300 + i*37%200)})
+	}
+	b := Broadcast{Now: start + 7_200_000, View: &wire.View{
+		Horizon: start + 1, Park: start + 2, Slots: -3, Mu: 12.3456, Theta: 0.00012, Line: line.NewDigest(h),
+	}}
+	got, size := hear(t, &b)
+	if got.At != int64(b.Now) || got.Horizon != int64(start)+1 || got.Park != int64(start)+2 || got.Slots != -3 || got.Mu != 12.35 || got.Theta != 0.00012 || got.Paused != "" {
+		t.Errorf("told %+v", got)
+	}
+	if size > 1024 {
+		t.Errorf("the message has %d bytes", size)
+	}
+	for at := start; at < start+7_200_000; at += 33_333 {
+		if want := h.Before(at); math.Abs(got.before(at)-want) > want/16+1 {
+			t.Errorf("who joined after %v has %.0f in front, the message says %.0f", at.Sub(start), want, got.before(at))
+		}
+	}
+}
+
+// Numbers that no script knows are not sent.
+func TestABroadcastIsReadByScripts(t *testing.T) {
+	got, _ := hear(t, &Broadcast{Now: 5, Paused: true, View: &wire.View{Horizon: line.Open, Park: line.Open, Mu: math.Inf(1), Theta: math.NaN()}})
+	if got.Horizon != maxDate || got.Park != maxDate || got.Mu != 0 || got.Theta != 0 || got.Paused != "system" || len(got.Line) > 0 {
+		t.Errorf("told %+v", got)
+	}
+	if got, _ := hear(t, &Broadcast{Now: 5}); got.At != 5 || got.Line != nil {
+		t.Errorf("without a view: %+v", got)
+	}
+}
