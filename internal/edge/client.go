@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -14,22 +15,24 @@ import (
 // addresses may hold open.
 type clients struct {
 	proxies []netip.Prefix
-
-	mu   sync.Mutex
-	held *simplelru.LRU[netip.Prefix, int] // requests held open per prefix
-	max  int
+	held    *quota // requests held open
+	streams *quota // event streams
 }
 
 // maxPrefixes bounds the neighbourhoods remembered; the one that was quiet for
 // longest is forgotten first, which only loosens its cap.
 const maxPrefixes = 1 << 16
 
-func newClients(proxies []netip.Prefix, perPrefix int) (*clients, error) {
-	held, err := simplelru.NewLRU[netip.Prefix, int](maxPrefixes, nil)
+func newClients(proxies []netip.Prefix, held, streams int) (*clients, error) {
+	h, err := newQuota(held)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("held.per_prefix: %w", err)
 	}
-	return &clients{proxies: proxies, held: held, max: perPrefix}, nil
+	e, err := newQuota(streams)
+	if err != nil {
+		return nil, fmt.Errorf("events.per_prefix: %w", err)
+	}
+	return &clients{proxies: proxies, held: h, streams: e}, nil
 }
 
 func (c *clients) trusted(a netip.Addr) bool {
@@ -88,20 +91,45 @@ func neighbourhood(a netip.Addr) netip.Prefix {
 // neighbourhood; release must be called if ok.
 func (c *clients) hold(a netip.Addr) (release func(), ok bool) {
 	p := neighbourhood(a)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n, _ := c.held.Get(p)
-	if n >= c.max {
+	if !c.held.take(p) {
 		return nil, false
 	}
-	c.held.Add(p, n+1)
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if n, ok := c.held.Peek(p); ok && n > 1 {
-			c.held.Add(p, n-1)
-		} else {
-			c.held.Remove(p)
-		}
-	}, true
+	return func() { c.held.give(p) }, true
+}
+
+// quota counts what neighbourhoods have open of one kind, up to a cap for each.
+type quota struct {
+	mu   sync.Mutex
+	open *simplelru.LRU[netip.Prefix, int]
+	max  int
+}
+
+func newQuota(perPrefix int) (*quota, error) {
+	open, err := simplelru.NewLRU[netip.Prefix, int](maxPrefixes, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &quota{open: open, max: perPrefix}, nil
+}
+
+// take reports whether one more may be open; then it is to be given back.
+func (q *quota) take(p netip.Prefix) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n, _ := q.open.Get(p)
+	if n >= q.max {
+		return false
+	}
+	q.open.Add(p, n+1)
+	return true
+}
+
+func (q *quota) give(p netip.Prefix) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if n, ok := q.open.Peek(p); ok && n > 1 {
+		q.open.Add(p, n-1)
+	} else {
+		q.open.Remove(p)
+	}
 }

@@ -20,6 +20,7 @@ type Config struct {
 	NATS       node.ClientConfig `mapstructure:"nats"`
 	Proxies    []string          `mapstructure:"trusted_proxies" doc:"addresses or prefixes whose X-Forwarded-For and X-Forwarded-Proto are believed"`
 	Held       HeldConfig        `mapstructure:"held"`
+	Events     EventsConfig      `mapstructure:"events"`
 	Recent     int               `mapstructure:"recent_tickets" doc:"tickets per room whose newest stamp is remembered, for replies that were lost"`
 	Timeouts   TimeoutConfig     `mapstructure:"timeouts"`
 }
@@ -35,6 +36,12 @@ type TLSConfig struct {
 type HeldConfig struct {
 	Total  int `mapstructure:"total" doc:"requests held open per room"`
 	Prefix int `mapstructure:"per_prefix" doc:"requests held open per address prefix (IPv4 /24, IPv6 /56)"`
+}
+
+// EventsConfig bounds the event streams of waiting pages.
+type EventsConfig struct {
+	Total  int `mapstructure:"total" doc:"event streams of this edge, 0 for none: pages poll"`
+	Prefix int `mapstructure:"per_prefix" doc:"event streams per address prefix (IPv4 /24, IPv6 /56)"`
 }
 
 // TimeoutConfig are the patience of the edge with visitors and origins.
@@ -53,6 +60,7 @@ func DefaultConfig() Config {
 		Listen: ":8080",
 		NATS:   node.DefaultClient(),
 		Held:   HeldConfig{Total: 4096, Prefix: 256},
+		Events: EventsConfig{Total: 20_000, Prefix: 1024},
 		Recent: 1 << 16,
 		Timeouts: TimeoutConfig{
 			Header: 5 * time.Second, Idle: time.Minute, Dial: 3 * time.Second, Response: time.Minute, Shutdown: 5 * time.Second,
@@ -91,7 +99,8 @@ func (c *Config) Validate() []error {
 		n        int
 		min, max int
 	}{
-		{"held.total", c.Held.Total, 0, 1 << 20}, {"held.per_prefix", c.Held.Prefix, 1, 1 << 20}, {"recent_tickets", c.Recent, 0, 1 << 24},
+		{"held.total", c.Held.Total, 0, 1 << 20}, {"held.per_prefix", c.Held.Prefix, 1, 1 << 20},
+		{"events.total", c.Events.Total, 0, 1 << 20}, {"events.per_prefix", c.Events.Prefix, 1, 1 << 20}, {"recent_tickets", c.Recent, 0, 1 << 24},
 	} {
 		if n.n < n.min || n.n > n.max {
 			errs = append(errs, fmt.Errorf("%s: must be %d to %d, got %d", n.key, n.min, n.max, n.n))

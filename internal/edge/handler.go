@@ -77,6 +77,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.leave(w, r, site, query)
 		return
 	}
+	if path == eventsPath {
+		s.events(w, r, site, query)
+		return
+	}
 	m := site.set.Match(r.Host, path)
 	switch {
 	case !m.Known:
@@ -197,6 +201,9 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, rs *roomSite, f *
 				f.tickets = append(f.tickets, ticketOf(rs, i, f.cookies[len(f.cookies)-1]))
 			}
 		}
+	}
+	if d.Verdict == admission.Admit {
+		s.streams.over(place{rs.ID, d.Ticket.ID}, waiting.OverAsk)
 	}
 	if !d.Enters() {
 		f.setTickets(w.Header())

@@ -369,7 +369,7 @@ func TestHeldRequestsAreCapped(t *testing.T) {
 	}
 	st.up.grant(sale, 1, 1)
 	<-done
-	if ok := st.server.clients.held.Len() == 0; !ok {
+	if ok := st.server.clients.held.open.Len() == 0; !ok {
 		t.Error("the place of who was held is not free again")
 	}
 }

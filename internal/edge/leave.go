@@ -115,6 +115,7 @@ func sameOrigin(r *http.Request) bool {
 
 // quit ends one stay.
 func (s *Server) quit(st stay) {
+	s.streams.over(place{st.room, st.ticket.ID}, waiting.OverAsk)
 	if ended, hurry := s.end(st); ended {
 		s.metrics.quits.Inc()
 		if hurry {

@@ -25,6 +25,10 @@ type metrics struct {
 	panics      prometheus.Counter
 	quits       prometheus.Counter
 	clockJumps  prometheus.Counter
+	streams     prometheus.Gauge
+	streamEnds  *prometheus.CounterVec
+	events      *prometheus.CounterVec
+	broadcasts  prometheus.Histogram
 	ticketCount [ticketKinds]prometheus.Counter
 }
 
@@ -68,6 +72,20 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		panics:     counter("vestibule_edge_panics_total", "Requests that ended in a panic; none of them was forwarded after it."),
 		clockJumps: counter("vestibule_edge_clock_jumps_total", "Times that the machine was asleep or its wall clock was set forward; the lease was given up."),
 	}
+	m.streams = prometheus.NewGauge(prometheus.GaugeOpts{Name: "vestibule_edge_event_streams", Help: "Event streams of waiting pages that are open."})
+	m.streamEnds = vec("vestibule_edge_event_streams_ended_total", "Event streams that ended, by why.", "reason")
+	m.events = vec("vestibule_edge_events_total", "Messages for event streams, by what became of them.", "result")
+	m.broadcasts = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "vestibule_edge_event_broadcast_seconds", Help: "How long it took to write one message to every event stream of a room.",
+		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
+	})
+	reg.MustRegister(m.streams, m.streamEnds, m.events, m.broadcasts)
+	for _, r := range []string{endGone, endSlow, endReplaced, endOver, endStopped} {
+		m.streamEnds.WithLabelValues(r)
+	}
+	for _, r := range []string{"sent", "skipped"} {
+		m.events.WithLabelValues(r)
+	}
 	reg.MustRegister(m.decisions, m.letIn, m.tickets, m.knocks, m.holds, m.reports, m.grants, m.sync, m.requests, m.origins, m.quits, m.panics, m.clockJumps)
 	for i, name := range ticketKindNames {
 		m.ticketCount[i] = m.tickets.WithLabelValues(name)
@@ -81,7 +99,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for _, r := range []string{"applied", "invalid"} {
 		m.grants.WithLabelValues(r)
 	}
-	for _, r := range []string{"passed", "unknown_host", "refused_path", "refused_method", "refused_upgrade", "refused_origin", "unknown_room", "left", "not_ready"} {
+	for _, r := range []string{"passed", "unknown_host", "refused_path", "refused_method", "refused_upgrade", "refused_origin", "unknown_room", "left", "not_ready", "stream", "stream_capped", "stream_nobody"} {
 		m.requests.WithLabelValues(r)
 	}
 	return m

@@ -6,8 +6,9 @@
 // right, which a grant ends. One goroutine, the pump, reports to the regional
 // when the engine says that it is due; grants are applied as they arrive.
 //
-// Lock: Server.mu guards the engine and nothing else; it is held for the time
-// of one decision, report or grant, never across I/O.
+// Locks: Server.mu guards the engine and nothing else; it is held for the time
+// of one decision, report or grant, never across I/O. streams.mu guards who has
+// an event stream; neither is taken under the other.
 package edge
 
 import (
@@ -58,6 +59,7 @@ type Server struct {
 	fleet   *node.Fleet
 	metrics *metrics
 	clients *clients
+	streams *streams
 	proxy   *proxy
 	scratch sync.Pool
 	langs   waiting.Picker
@@ -108,9 +110,10 @@ func New(o Options) (*Server, error) {
 	})
 	now, wall := s.clock.Read()
 	s.eng.Guess(now, fleet.TimeOf(wall))
-	if s.clients, err = newClients(proxies, o.Config.Held.Prefix); err != nil {
-		return nil, fmt.Errorf("held.per_prefix: %w", err)
+	if s.clients, err = newClients(proxies, o.Config.Held.Prefix, o.Config.Events.Prefix); err != nil {
+		return nil, err
 	}
+	s.streams = newStreams(o.Config.Events.Total, s.clients.streams, s.metrics)
 	s.proxy = newProxy(o.Config.Timeouts, s.metrics, s.log)
 	s.site.Store(&site{})
 	if s.fleet, err = node.NewFleet(o.Config.DataDir, o.Docs, s.log, o.Reg, s.refresh); err != nil {
@@ -221,12 +224,16 @@ func (s *Server) Run(ctx context.Context) error {
 		s.pump(pumping)
 	}()
 	g.Go(func() error { return node.IgnoreEnd(ctx, s.fleet.Run(ctx)) })
+	g.Go(func() error {
+		s.streams.run(ctx, s.tell)
+		return nil
+	})
 	for i, srv := range servers {
 		l := s.listeners[i]
 		g.Go(func() error {
 			var err error
 			if l.tls {
-				err = srv.ServeTLS(l, "", "")
+				err = srv.ServeTLS(patientListener{l}, "", "")
 			} else {
 				err = srv.Serve(l)
 			}
