@@ -99,8 +99,11 @@ func (c *Config) Validate() []error {
 		n        int
 		min, max int
 	}{
-		{"held.total", c.Held.Total, 0, 1 << 20}, {"held.per_prefix", c.Held.Prefix, 1, 1 << 20},
-		{"events.total", c.Events.Total, 0, 1 << 20}, {"events.per_prefix", c.Events.Prefix, 1, 1 << 20}, {"recent_tickets", c.Recent, 0, 1 << 24},
+		{"held.total", c.Held.Total, 0, 1 << 20},
+		{"held.per_prefix", c.Held.Prefix, 1, 1 << 20},
+		{"events.total", c.Events.Total, 0, 1 << 20},
+		{"events.per_prefix", c.Events.Prefix, 1, 1 << 20},
+		{"recent_tickets", c.Recent, 0, 1 << 24},
 	} {
 		if n.n < n.min || n.n > n.max {
 			errs = append(errs, fmt.Errorf("%s: must be %d to %d, got %d", n.key, n.min, n.max, n.n))

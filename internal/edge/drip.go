@@ -138,4 +138,4 @@ func (p *pipe) send(msg []byte) (skipped bool, err error) {
 func (p *pipe) alive() bool { return silent(p.drip.raw) }
 
 // end implements [outlet].
-func (p *pipe) end() { p.conn.Close() } //nolint:errcheck // nothing is owed to who is gone
+func (p *pipe) end() { p.conn.Close() }

@@ -83,6 +83,7 @@ var entering = false, sound, ring = function (done) { done() };
 function enter() {
 	if (entering) return;
 	entering = true;
+	hush();
 	turn("entering", words.entering_text);
 	if ($("notify").getAttribute("aria-pressed") == "true") {
 		try {
@@ -103,9 +104,65 @@ function reload() {
 
 // News. listen is the one place that knows how they come: it calls heard with
 // each, and missed where the site does not answer.
-var timer, fails = 0, asking = false;
-function listen() { later(now.retryAfterSeconds) }
-function later(s) { clearTimeout(timer); if (s > 0 && !entering) timer = setTimeout(ask, s * 1000) }
+var timer, due = 0, fails = 0, asking = false, source, said = 0, near = false;
+function listen() { later(now.retryAfterSeconds); stream() }
+function later(s) {
+	clearTimeout(timer);
+	due = 0;
+	if (!(s > 0) || entering) return;
+	// Who hears from the stream asks only to stay in line.
+	if (!near && Date.now() - said < 12000) s = Math.max(s, 15 + Math.random() * 10);
+	due = Date.now() + s * 1000;
+	timer = setTimeout(ask, s * 1000);
+}
+// stream hears every second where everybody stands. The turn itself is a
+// question: its answer alone carries the ticket.
+function stream() {
+	if (source || entering || !window.EventSource || !(now.retryAfterSeconds > 0)) return;
+	source = new EventSource("/.well-known/vestibule/events?room=" + encodeURIComponent(now.room));
+	source.onopen = function () { if (fails) ask() };
+	source.onmessage = function (e) { said = Date.now(); placed(JSON.parse(e.data)) };
+	source.addEventListener("over", function (e) {
+		hush();
+		if (e.data != "ask") return;
+		later(Math.random() * 3);
+		setTimeout(stream, 6000);
+	});
+	source.onerror = function () {
+		if (source && source.readyState == 2) { hush(); setTimeout(stream, 45000 + Math.random() * 30000) }
+	};
+}
+function hush() { if (source) source.close(); source = null; said = 0; near = false }
+function placed(n) {
+	if (entering || !n.line || "queued next paused".indexOf(now.state) < 0) return;
+	if (fails) return;
+	var s = Object.assign({}, now), joined = Date.parse(now.joinedAt), ahead = 0, total = 0, from = 0, l = n.line, was = near;
+	for (var i = 0; i < l.length; i += 3) {
+		from += l[i];
+		ahead += l[i + 2] * Math.min(1, Math.max(0, (joined - from) / l[i + 1]));
+		total += l[i + 2];
+		from += l[i + 1];
+	}
+	ahead = Math.max(0, Math.round(ahead - Math.max(0, n.slots)));
+	var w = Math.min(86400, n.theta > 0 ? Math.log1p(n.theta * ahead / n.mu) / n.theta : ahead / n.mu), f = w / now.waitTimeSeconds;
+	var waited = Math.max(0, n.at - joined) / 1000;
+	if (n.pausedBy) {
+		s.state = "paused";
+		s.pausedBy = n.pausedBy;
+	} else if (now.state != "paused" || now.pausedBy == "system") s.state = ahead ? "queued" : "next";
+	s.updatedAt = new Date(n.at).toISOString();
+	s.peopleAhead = ahead;
+	s.peopleWaiting = Math.max(Math.round(total), ahead + 1);
+	s.waitTimeKnown = n.mu > 0 && s.state != "paused";
+	s.waitTimeSeconds = w;
+	s.waitTimeLowSeconds = f > 0 && isFinite(f) ? now.waitTimeLowSeconds * f : w;
+	s.waitTimeHighSeconds = f > 0 && isFinite(f) ? now.waitTimeHighSeconds * f : w;
+	s.progressPercent = s.waitTimeKnown && s.state == "queued" ? Math.floor(100 * waited / Math.max(1, waited + w)) : -1;
+	show(s);
+	near = !n.pausedBy && joined <= Math.max(n.horizon, n.park);
+	// Timers of pages in the background are slow; messages are not.
+	if (near && !was) later(.05 + Math.random() * .45); else if (due && Date.now() > due) ask();
+}
 function ask() {
 	if (asking || entering) return;
 	if (!navigator.cookieEnabled) return reload();
@@ -169,9 +226,10 @@ if (state = now.state, state != "left") {
 	$("tools").hidden = false;
 	listen();
 	setInterval(tick, 1000);
-	addEventListener("online", ask);
+	addEventListener("online", function () { ask(); stream() });
+	addEventListener("pagehide", hush);
 	addEventListener("offline", missed);
-	addEventListener("pageshow", function (e) { if (e.persisted) ask() });
+	addEventListener("pageshow", function (e) { if (e.persisted) { ask(); stream() } });
 	document.addEventListener("visibilitychange", wake);
 }
 window.vestibule = true;
