@@ -40,6 +40,8 @@ var figures = []figure{
 	{"ServeQueued", "a whole waiting page", "-"},
 	{"RenderPage", "rendering the waiting page for one visitor", "<= 5 us, <= 3 allocs"},
 	{"RenderJSON", "the same as JSON", "-"},
+	{"EventStreams/plain", "20,000 event streams, or what the file limit allows, HTTP/1.1", "<= 4 KiB each (aim 1), last client <= 250 ms, <= 8 us CPU per message"},
+	{"EventStreams/tls", "the same over TLS", "<= 14 KiB each"},
 	{"GlobalSync", "global: one sync, 20 data centres x 100 rooms x 120 buckets", "linear in what changed"},
 	{"SessionMemory", "regional: memory per session, one million of them", "<= 64 B"},
 	{"WaitingMemory", "all servers: memory per person who waits, a million against ten thousand", "0 B"},

@@ -82,6 +82,7 @@ type channel struct {
 // or in ending, or has ended; open counts the first two kinds.
 type streams struct {
 	max     int
+	every   time.Duration // between messages
 	quota   *quota
 	metrics *metrics
 	kick    chan struct{} // there is something in ending
@@ -100,12 +101,15 @@ type streams struct {
 
 func newStreams(limit int, q *quota, m *metrics) *streams {
 	return &streams{
-		max: limit, quota: q, metrics: m, kick: make(chan struct{}, 1),
+		max: limit, every: castEvery, quota: q, metrics: m, kick: make(chan struct{}, 1),
 		rooms: map[room.ID]*channel{}, places: map[place]*stream{},
 	}
 }
 
-var errCapped = errors.New("as many event streams as may be are open")
+var (
+	errCapped  = errors.New("as many event streams as may be are open")
+	errStopped = errors.New("the edge stops")
+)
 
 // reserve takes a place for a stream; it is given back by release.
 func (e *streams) reserve(from netip.Prefix) error {
@@ -128,12 +132,16 @@ func (e *streams) release(from netip.Prefix) {
 }
 
 // add begins a stream for which there is a place. The newest of a ticket's
-// streams stays. It reports false where the edge stops.
-func (e *streams) add(s *stream, epoch uint32, msg []byte) bool {
+// streams stays. begin says the first words, where the outlet is to say them: it
+// must not wait, and nobody else says anything before.
+func (e *streams) add(s *stream, epoch uint32, msg []byte, begin func() error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped {
-		return false
+		return errStopped
+	}
+	if err := begin(); err != nil {
+		return err
 	}
 	if old := e.places[s.place]; old != nil {
 		e.finish(old, endReplaced, waiting.AppendOver(nil, waiting.OverPoll))
@@ -146,7 +154,7 @@ func (e *streams) add(s *stream, epoch uint32, msg []byte) bool {
 	s.at = len(c.members)
 	c.members = append(c.members, s)
 	e.places[s.place] = s
-	return true
+	return nil
 }
 
 // finish has run end a stream, with a last word or without. It may be called
@@ -190,7 +198,7 @@ func (e *streams) gone(s *stream, why string) {
 // run writes to all streams until ctx ends. tell returns what everybody in a
 // room is to be told; ok is false where there is no such line any more.
 func (e *streams) run(ctx context.Context, tell func(id room.ID, epoch uint32) (msg []byte, ok bool)) {
-	tick := time.NewTicker(castEvery)
+	tick := time.NewTicker(e.every)
 	defer tick.Stop()
 	for {
 		select {
@@ -399,18 +407,39 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, site *site, quer
 	s.metrics.requests.WithLabelValues("stream").Inc()
 	// Who loses the stream comes back by itself, not at the same moment as all
 	// others.
-	head := append(strconv.AppendInt([]byte("retry: "), 2000+rand.Int64N(4000), 10), "\n\n"...)
-	head = append(head, s.current(rs.ID)...)
+	begin := &beginning{stay: stay{rs.ID, t}, epoch: rs.Epoch, msg: s.current(rs.ID)}
+	begin.head = append(strconv.AppendInt([]byte("retry: "), 2000+rand.Int64N(4000), 10), "\n\n"...)
+	begin.head = append(begin.head, begin.msg...)
 	if r.ProtoMajor == 1 && canDrip {
-		s.takeOver(w, st, rs.Epoch, head)
+		s.takeOver(w, st, begin)
 		return
 	}
-	s.post(w, r, st, rs.Epoch, head)
+	s.post(w, r, st, begin)
+}
+
+// beginning is what a stream begins with.
+type beginning struct {
+	stay
+	epoch uint32
+	msg   []byte // the newest message of the room
+	head  []byte // the same, and what comes before it
+}
+
+// enlist begins a stream, or gives its place back.
+func (s *Server) enlist(st *stream, b *beginning, begin func() error) error {
+	if err := s.streams.add(st, b.epoch, b.msg, begin); err != nil {
+		s.streams.release(st.from)
+		return err
+	}
+	if !s.waits(&b.stay) { // since a moment ago: whoever ended it found no stream
+		s.streams.over(st.place, waiting.OverAsk)
+	}
+	return nil
 }
 
 // takeOver begins a stream on a connection that carries nothing else. It costs
 // no goroutine.
-func (s *Server) takeOver(w http.ResponseWriter, st *stream, epoch uint32, head []byte) {
+func (s *Server) takeOver(w http.ResponseWriter, st *stream, b *beginning) {
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		s.streams.release(st.from)
@@ -422,19 +451,21 @@ func (s *Server) takeOver(w http.ResponseWriter, st *stream, epoch uint32, head 
 	if err == nil && buffered.Reader.Buffered() > 0 {
 		err = errors.New("the client goes on before it is answered")
 	}
-	if err == nil {
-		answer := "HTTP/1.1 200 OK\r\nDate: " + time.Now().UTC().Format(http.TimeFormat) + "\r\nContent-Type: text/event-stream\r\n" +
-			"Cache-Control: private, no-store\r\nX-Accel-Buffering: no\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
-		_, err = p.send(append([]byte(answer), head...))
+	if err != nil {
+		s.streams.release(st.from)
+	} else {
+		st.out = p
+		err = s.enlist(st, b, func() error {
+			answer := "HTTP/1.1 200 OK\r\nDate: " + time.Now().UTC().Format(http.TimeFormat) + "\r\nContent-Type: text/event-stream\r\n" +
+				"Cache-Control: private, no-store\r\nX-Accel-Buffering: no\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+			_, err := p.send(append([]byte(answer), b.head...))
+			return err
+		})
 	}
-	st.out = p
-	if err == nil && s.streams.add(st, epoch, s.current(st.room)) {
+	if err == nil {
 		return
 	}
-	if err != nil {
-		s.log.Debug("event stream not begun", slog.Any("error", err))
-	}
-	s.streams.release(st.from)
+	s.log.Debug("event stream not begun", slog.Any("error", err))
 	if err := conn.Close(); err != nil {
 		s.log.Debug("close", slog.Any("error", err))
 	}
@@ -463,11 +494,10 @@ func (m mailbox) alive() bool { return true } // its request tells
 func (m mailbox) end()        { close(m) }
 
 // post serves a stream by an ordinary answer, until either side ends it.
-func (s *Server) post(w http.ResponseWriter, r *http.Request, st *stream, epoch uint32, head []byte) {
+func (s *Server) post(w http.ResponseWriter, r *http.Request, st *stream, b *beginning) {
 	box := make(mailbox, 1)
 	st.out = box
-	if !s.streams.add(st, epoch, s.current(st.room)) {
-		s.streams.release(st.from)
+	if err := s.enlist(st, b, func() error { return nil }); err != nil {
 		s.refuse(w, r, "not_ready", "This edge stops.", http.StatusServiceUnavailable)
 		return
 	}
@@ -490,7 +520,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, st *stream, epoch 
 		}
 		return err == nil
 	}
-	if !write(head) {
+	if !write(b.head) {
 		return
 	}
 	for {

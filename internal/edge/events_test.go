@@ -46,7 +46,7 @@ type listening struct {
 // listen opens an event stream, whatever the answer is.
 func (v *visitor) listen(url string, header ...string) *listening {
 	v.st.t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second) // a stream that does not end fails
 	v.st.t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -532,6 +532,17 @@ func (st *stage) seal(name string, t ticket.Ticket) string {
 	return ticket.CookieName(name, false) + "=" + st.value(name, t)
 }
 
+// sealTLS is seal for a visitor with TLS.
+func (st *stage) sealTLS(name string, t ticket.Ticket) string {
+	st.t.Helper()
+	cookie := ticket.CookieName(name, true)
+	codec, err := ticket.NewCodec(st.ring, room.IDOf(name), cookie)
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	return cookie + "=" + string(codec.Seal(nil, fleet.TimeOf(time.Now()), &t, ticket.NewScratch([32]byte{1})))
+}
+
 func (st *stage) value(name string, t ticket.Ticket) string {
 	st.t.Helper()
 	codec, err := ticket.NewCodec(st.ring, room.IDOf(name), ticket.CookieName(name, false))

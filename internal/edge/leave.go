@@ -115,8 +115,9 @@ func sameOrigin(r *http.Request) bool {
 
 // quit ends one stay.
 func (s *Server) quit(st stay) {
+	ended, hurry := s.end(st)
 	s.streams.over(place{st.room, st.ticket.ID}, waiting.OverAsk)
-	if ended, hurry := s.end(st); ended {
+	if ended {
 		s.metrics.quits.Inc()
 		if hurry {
 			s.wake()

@@ -301,7 +301,7 @@ func TestStoppingAnswersEverybody(t *testing.T) {
 }
 
 // pair writes a certificate for sale.example with this serial number.
-func pair(t *testing.T, cfg TLSConfig, serial int64) {
+func pair(t testing.TB, cfg TLSConfig, serial int64) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
 	if err != nil {
