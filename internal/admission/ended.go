@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
 	"vestibule/internal/room"
 	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
@@ -183,7 +184,7 @@ func (e *Engine) moveIn(now fleet.Mono, r *roomState, until uint32, d *Decision)
 	if !e.link.leased(now) || r.gone || r.ended.covers(t.ID, e.home, until) != 0 {
 		return
 	}
-	if r.credit() == 0 || !r.sessions.stamp(until) {
+	if (r.credit() == 0 && !mutant.On(mutant.MoveWithoutRight)) || !r.sessions.stamp(until) {
 		if _, ok := r.movers[t.ID]; !ok && len(r.movers) < maxMovers {
 			if r.movers == nil {
 				r.movers = movers{}

@@ -56,6 +56,10 @@ const (
 
 	// Rule 7: tickets of another data centre.
 	RenewForeign
+	MoveWithoutRight
+	EndBeforeKnown
+	LeftUncleared
+	OlderTicketForgotten
 
 	// Rule 8: fencing.
 	NoAdoptionHandshake
@@ -129,7 +133,11 @@ var list = [count]Mutant{
 	ReclaimEarly:    {Name: "reclaim-early", Rule: 6, Says: "global reclaims when the data centre's lease has ended, whatever is still valid"},
 	ResumeUncovered: {Name: "resume-uncovered", Rule: 6, Says: "under cap stamping resumes before edges have given back what was voided"},
 
-	RenewForeign: {Name: "renew-foreign", Rule: 7, Says: "an edge renews tickets of other data centres"},
+	RenewForeign:         {Name: "renew-foreign", Rule: 7, Says: "an edge renews tickets of other data centres"},
+	MoveWithoutRight:     {Name: "move-without-right", Rule: 7, Says: "a session that moves to another data centre takes no right there"},
+	EndBeforeKnown:       {Name: "end-before-known", Rule: 7, Says: "the old home forgets a session before its edges know not to renew it"},
+	LeftUncleared:        {Name: "left-uncleared", Rule: 7, Says: "the slot of who left is free before other data centres refuse the ticket"},
+	OlderTicketForgotten: {Name: "older-ticket-forgotten", Rule: 7, Says: "the slot of who moved and left is free while the ticket from before the move is valid"},
 
 	NoAdoptionHandshake:  {Name: "no-adoption-handshake", Rule: 8, Says: "an aggregator adopts edges that have not promised to follow it"},
 	EdgeFollowsAnybody:   {Name: "edge-follows-anybody", Rule: 8, Says: "an edge acts on grants of aggregators that were replaced"},

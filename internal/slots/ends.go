@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
 	"vestibule/internal/wire"
 )
 
@@ -127,13 +128,13 @@ func (a *Aggregator) closeMarks(b *books) {
 	known := a.markedUpTo(b)
 	for _, m := range ms.order {
 		switch {
-		case m.closed || m.n > known:
+		case m.closed || (m.n > known && !mutant.On(mutant.EndBeforeKnown)):
 		case m.Home != a.home:
 			ms.clear(m)
 			b.dirty = true
-		case m.Kind == wire.Moved || m.cleared:
+		case m.Kind == wire.Moved || m.cleared || mutant.On(mutant.LeftUncleared):
 			m.closed = true
-			if m.Kind == wire.Moved || !ms.older(m) {
+			if m.Kind == wire.Moved || !ms.older(m) || mutant.On(mutant.OlderTicketForgotten) {
 				a.finish(b, m)
 			}
 		}

@@ -326,6 +326,59 @@ func TestRule7AwayFromHomeNothingIsRenewed(t *testing.T) {
 		advance 3s`)
 }
 
+// A session that moves takes a right of its new home, and a slot is free only when
+// no edge renews, or accepts, what held it.
+func TestRule7MovesAndGoodbyes(t *testing.T) {
+	tales(t, map[string]string{
+		"who moves takes a right": `
+			fleet total=2 rate=60 session=1m centres=dublin,nairobi policy=cap
+			advance 2s
+			arrive d1 ann bob
+			advance 10s
+			click ann at=n1
+			advance 1s
+			click ann`,
+		"the old home forgets when its edges know": `
+			fleet total=4 rate=60 session=1m edges=2 centres=dublin,nairobi policy=cap
+			advance 2s
+			arrive d1 ann
+			advance 10s
+			click ann at=n1
+			advance 1s
+			click ann
+			advance 2500ms
+			catch d2 down # it does not hear of it, and is leased for a moment yet
+			advance 1500ms
+			copy ann at=d1
+			advance 10ms
+			click ann at=d2
+			advance 1s`,
+		"who left is accepted nowhere": `
+			fleet total=2 rate=60 session=1m centres=dublin,nairobi policy=cap
+			advance 2s
+			arrive d1 ann
+			advance 5s
+			cut n1 down
+			quit ann
+			advance 8s`,
+		"who moved and left has an older ticket": `
+			fleet total=2 rate=60 session=1m edges=2 centres=dublin,nairobi policy=cap
+			advance 2s
+			arrive d1 ann
+			advance 10s
+			click ann at=n1
+			advance 1s
+			click ann
+			advance 6s
+			arrive d1 bob
+			advance 2s
+			quit ann
+			advance 8s
+			arrive d1 cid
+			advance 3s`,
+	})
+}
+
 // A node never acts on a message of a lower term or tenure than it has promised,
 // and promises are stored before they are relied on.
 func TestRule8Fencing(t *testing.T) {

@@ -44,7 +44,11 @@ var plan = map[mutant.ID]killer{
 	mutant.ReclaimEarly:    {"slots.TestRule6", "cutoff"},
 	mutant.ResumeUncovered: {"slots.TestRule6", ""},
 
-	mutant.RenewForeign: {"slots.TestRule7", "guests"},
+	mutant.RenewForeign:         {"slots.TestRule7Away", "guests"},
+	mutant.MoveWithoutRight:     {"slots.TestRule7Moves", ""},
+	mutant.EndBeforeKnown:       {"slots.TestRule7Moves", ""},
+	mutant.LeftUncleared:        {"slots.TestRule7Moves", ""},
+	mutant.OlderTicketForgotten: {"slots.TestRule7Moves", ""},
 
 	mutant.NoAdoptionHandshake:  {"slots.TestRule8", ""},
 	mutant.EdgeFollowsAnybody:   {"slots.TestRule8", ""},
