@@ -165,7 +165,8 @@ func (e *streams) finish(s *stream, why string, last []byte) {
 	}
 	c := e.rooms[s.room]
 	n := len(c.members) - 1
-	c.members[s.at], c.members[s.at].at = c.members[n], s.at
+	moved := c.members[n]
+	c.members[s.at], moved.at = moved, s.at
 	c.members[n] = nil
 	if c.members = c.members[:n]; n == 0 {
 		delete(e.rooms, s.room)

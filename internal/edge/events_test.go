@@ -6,15 +6,22 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"pgregory.net/rapid"
+
+	"vestibule/internal/fleet"
 	"vestibule/internal/node"
+	"vestibule/internal/room"
 	"vestibule/internal/ticket"
 )
 
@@ -177,6 +184,56 @@ func TestAPageHearsUntilItsTurn(t *testing.T) {
 			l.over("ask")
 			eventually(t, "the stream is closed", func() bool { return st.onStream() == 0 })
 		})
+	}
+}
+
+// Pages that hear that their turn is near ask, and are held; of three for whom
+// there is one slot one comes in, the first in line, and is charged once.
+func TestAsManyEnterAsThereAreSlots(t *testing.T) {
+	st := open(t, func(st *stage) { st.params.Hold, st.params.Knock = time.Hour, time.Hour })
+	for range 1000 { // what the regional gave is used
+		st.server.arrive(st.server.site.Load().rooms[st.index("sale")], ticket.Ticket{})
+	}
+	st.up.queue(sale, 10, 1)
+	spent := st.server.Status().Rooms["sale"].Spent
+	entered := make(chan int, 3)
+	for i := range 3 {
+		place := inLine(uint64(i) + 1)
+		place.Joined += fleet.Time(i)
+		v := st.visitor()
+		v.Timeout = 0
+		v.Jar.SetCookies(&url.URL{Scheme: "http", Host: "sale.example"}, []*http.Cookie{{Name: ticket.CookieName("sale", false), Value: st.value("sale", place)}})
+		l := v.listen(streamURL)
+		go func() {
+			l.until("the turn is near", func(_ string, told map[string]any) bool { return told["park"].(float64) >= float64(place.Joined) })
+			if a := v.get(saleURL, "Accept", "application/json", pollHeader, "1"); a.told(t).Ours["state"] == "entering" {
+				if a := v.get(saleURL); a.body != "the site" {
+					t.Errorf("inside: %.60q", a.body)
+				}
+				entered <- i
+				return
+			}
+			entered <- -1 // the edge stops
+		}()
+	}
+	at := inLine(1).Joined
+	st.up.view(sale, 10, 1, at+10, at+10)
+	eventually(t, "all are held", func() bool { return st.server.Status().Rooms["sale"].Held == 3 })
+	st.up.grant(sale, 1, 1)
+	if i := <-entered; i != 0 {
+		t.Errorf("number %d came in", i)
+	}
+	eventually(t, "the stream of who came in is over", func() bool { return st.onStream() == 2 })
+	if l := st.server.Status().Rooms["sale"]; l.Held != 2 || l.Spent != spent+1 {
+		t.Errorf("%d are held and %d rights spent", l.Held, l.Spent-spent)
+	}
+	if err := st.stop(); err != nil {
+		t.Error(err)
+	}
+	for range 2 {
+		if i := <-entered; i != -1 {
+			t.Errorf("number %d came in too", i)
+		}
 	}
 }
 
@@ -401,4 +458,65 @@ func TestASlowReaderSkips(t *testing.T) {
 			eventually(t, "it is noticed that the client is gone", func() bool { return !p.alive() })
 		})
 	}
+}
+
+// nothing is an outlet that takes everything.
+type nothing struct{ ended *int }
+
+func (nothing) send([]byte) (bool, error) { return false, nil }
+func (nothing) alive() bool               { return true }
+func (n nothing) end()                    { *n.ended++ }
+
+// TestStreamsComeAndGo opens and ends streams at random beside a twin that knows
+// who has one.
+func TestStreamsComeAndGo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		q, err := newQuota(1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := newStreams(1000, q, newMetrics(prometheus.NewRegistry()))
+		twin := map[place]*stream{}
+		ended, begun := 0, 0
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			p := place{[]room.ID{sale, vip}[rapid.IntRange(0, 1).Draw(t, "room")], rapid.Uint64Range(1, 6).Draw(t, "id")}
+			switch rapid.IntRange(0, 3).Draw(t, "do") {
+			case 0, 1:
+				s := &stream{place: p, out: nothing{&ended}}
+				if err := errors.Join(e.reserve(s.from), e.add(s, 0, nil, func() error { return nil })); err != nil {
+					t.Fatal(err)
+				}
+				twin[p] = s
+				begun++
+			case 2:
+				e.over(p, "ask")
+				delete(twin, p)
+			default:
+				if s := twin[p]; s != nil {
+					e.gone(s, endGone)
+					e.gone(s, endGone)
+					delete(twin, p)
+				}
+			}
+			if rapid.Bool().Draw(t, "bury") {
+				e.bury()
+			}
+			members := 0
+			for id, c := range e.rooms {
+				for at, s := range c.members {
+					if s.at != at || s.room != id || twin[s.place] != s || e.places[s.place] != s {
+						t.Fatalf("member %d of %d is %+v", at, id, s)
+					}
+				}
+				members += len(c.members)
+			}
+			if members != len(twin) || len(e.places) != len(twin) || e.open != len(twin)+len(e.ending) {
+				t.Fatalf("%d members, %d places, %d open of %d", members, len(e.places), e.open, len(twin))
+			}
+		}
+		e.stop()
+		if e.open != 0 || ended != begun || q.open.Len() != 0 || len(e.rooms) != 0 {
+			t.Fatalf("%d open and %d of %d ended after stopping", e.open, ended, begun)
+		}
+	})
 }
