@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"vestibule/internal/fleet"
 	"vestibule/internal/wire"
 )
 
@@ -80,7 +81,7 @@ func (w *World) calmDown() {
 
 	life := w.longestLife()
 	w.in(adoption, func() {
-		if w.mend.recovered == 0 {
+		if w.mend.recovered == 0 && !w.timeLost() {
 			w.judge.fail(w, "%v after the last fault %s", adoption, w.mend.wrong)
 		}
 	})
@@ -88,7 +89,7 @@ func (w *World) calmDown() {
 	// what the edge had counted before all of it is over.
 	deadline := adoption + life + wire.RateWindow + 3*time.Second
 	w.in(deadline, func() {
-		if w.mend.whole == 0 {
+		if w.mend.whole == 0 && !w.timeLost() {
 			w.judge.fail(w, "%v after the last fault %s", deadline, w.mend.wrong)
 		}
 	})
@@ -98,7 +99,7 @@ func (w *World) calmDown() {
 		w.in(mendLength(w.longest())-time.Second-time.Duration(s)*time.Second, w.settleUp)
 	}
 	w.in(mendLength(w.longest())-500*time.Millisecond, func() {
-		if !w.mend.settled {
+		if !w.mend.settled && !w.timeLost() {
 			w.judge.fail(w, "nobody is left, and %s", w.mend.wrong)
 		}
 	})
@@ -114,6 +115,33 @@ func (w *World) longest() time.Duration {
 
 func (w *World) longestLife() time.Duration {
 	return time.Duration(wire.Life(w.longest())) * time.Second
+}
+
+// timeLost reports whether a node goes by a fleet time that is not the fleet's:
+// where everybody who knew it ended at once, a leader's wrong clock is all there
+// is. What was told a time ahead stands still until the others have caught up, and
+// what goes by one behind waits for so much longer until nothing of before can be
+// valid: both keep every promise, and neither is as good as new.
+func (w *World) timeLost() bool {
+	const off = time.Second
+	wrong := func(t fleet.Time) bool { return t > w.fleetTime().Add(off) || t < w.fleetTime().Add(-off) }
+	if !w.cfg.Faults.Clocks {
+		return false
+	}
+	if g := w.newest(); wrong(g.core.Time(g.clock.read(w.now))) {
+		return true
+	}
+	for _, r := range w.regions {
+		if n := r.newest(); !r.lost && wrong(n.core.Status(n.clock.read(w.now)).Time) {
+			return true
+		}
+	}
+	for _, e := range w.edges {
+		if !e.lost && wrong(e.core.Time(e.clock.read(w.now))) {
+			return true
+		}
+	}
+	return false
 }
 
 // recover looks whether every node has found its place again.
@@ -204,11 +232,7 @@ func (w *World) settleUp() {
 		return
 	}
 	w.mend.wrong = w.leftOver()
-	// A fleet that has lost its time, and goes by a clock that is minutes slow, waits
-	// for so much longer until nothing of before can be valid.
-	g := w.newest()
-	slow := g.core.Time(g.clock.read(w.now)) < w.fleetTime().Add(-5*time.Second)
-	w.mend.settled = w.mend.wrong == "" || slow
+	w.mend.settled = w.mend.wrong == ""
 }
 
 // leftOver says which rights are neither idle nor where they should be.

@@ -643,7 +643,7 @@ func (w *World) timeKnown() bool {
 	for i, n := range w.edges {
 		up := w.regions[n.region].newest()
 		me, parent := nodeID{0, int32(i)}, nodeID{1, up.id}
-		heard := n.cutUp <= w.now && n.cutDown <= w.now && up.asleep <= w.now && !w.deaf(me, parent) && !w.deaf(parent, me)
+		heard := !up.gone && n.cutUp <= w.now && n.cutDown <= w.now && up.asleep <= w.now && !w.deaf(me, parent) && !w.deaf(parent, me)
 		if heard && !n.down && n.asleep <= w.now && n.synced {
 			return true
 		}
