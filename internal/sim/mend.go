@@ -238,7 +238,7 @@ func (w *World) settleUp() {
 // leftOver says which rights are neither idle nor where they should be.
 func (w *World) leftOver() string {
 	root := w.newest().core.Ledger(w.room)
-	lost := false
+	lost, presumed := false, false
 	held, rate := int64(0), int64(0)
 	for i, r := range w.regions {
 		if r.lost { // its rights come back when it is reclaimed
@@ -258,16 +258,22 @@ func (w *World) leftOver() string {
 			}
 		}
 		granted, rateGranted := int64(l.Granted)-int64(l.Returned), int64(l.RateGranted)-int64(l.RateReturned)
+		for _, e := range r.newest().core.Status(r.newest().clock.read(w.now)).Edges {
+			silent = silent || e.State == "dead" // or a process of long ago was heard late, and may be there
+		}
 		// Under serve a lost edge may be there still, for all that anybody knows; so
 		// it may in a room of which an aggregator knew nothing, because it was removed.
 		kept := silent && (!w.cfg.Cap || w.cfg.Faults.Remove) && idle+l.Presumed >= granted
+		if kept {
+			presumed = presumed || l.Declared // more may be presumed than there ever was: nothing of it is lent until lost_after
+		}
 		if (idle != granted && !kept) || rateIdle != rateGranted {
 			return fmt.Sprintf("%s holds %d/%d, of which %d/%d can be used (counted %d, of which presumed %d)", r.name, granted, rateGranted, idle, rateIdle, l.Active, l.Presumed)
 		}
 		held += granted
 		rate += rateGranted
 	}
-	if lost && !root.Complete {
+	if presumed || (lost && !root.Complete) {
 		return ""
 	}
 	if held+root.Free != int64(w.cfg.Total) || rate+root.RateFree != int64(w.cfg.Rate) {
