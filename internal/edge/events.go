@@ -180,12 +180,12 @@ func (e *streams) finish(s *stream, why string, last []byte) {
 	}
 }
 
-// over ends the stream of a ticket, if it has one, and says what to do now.
-func (e *streams) over(p place, do string) {
+// over ends the stream of a ticket, if it has one, and has the page ask.
+func (e *streams) over(p place) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if s := e.places[p]; s != nil {
-		e.finish(s, endOver, waiting.AppendOver(nil, do))
+		e.finish(s, endOver, waiting.AppendOver(nil, waiting.OverAsk))
 	}
 }
 
@@ -433,7 +433,7 @@ func (s *Server) enlist(st *stream, b *beginning, begin func() error) error {
 		return err
 	}
 	if !s.waits(&b.stay) { // since a moment ago: whoever ended it found no stream
-		s.streams.over(st.place, waiting.OverAsk)
+		s.streams.over(st.place)
 	}
 	return nil
 }

@@ -489,7 +489,7 @@ func TestStreamsComeAndGo(t *testing.T) {
 				twin[p] = s
 				begun++
 			case 2:
-				e.over(p, "ask")
+				e.over(p)
 				delete(twin, p)
 			default:
 				if s := twin[p]; s != nil {

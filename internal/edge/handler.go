@@ -203,7 +203,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, rs *roomSite, f *
 		}
 	}
 	if d.Verdict == admission.Admit {
-		s.streams.over(place{rs.ID, d.Ticket.ID}, waiting.OverAsk)
+		s.streams.over(place{rs.ID, d.Ticket.ID})
 	}
 	if !d.Enters() {
 		f.setTickets(w.Header())

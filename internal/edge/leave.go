@@ -116,7 +116,7 @@ func sameOrigin(r *http.Request) bool {
 // quit ends one stay.
 func (s *Server) quit(st stay) {
 	ended, hurry := s.end(st)
-	s.streams.over(place{st.room, st.ticket.ID}, waiting.OverAsk)
+	s.streams.over(place{st.room, st.ticket.ID})
 	if ended {
 		s.metrics.quits.Inc()
 		if hurry {
