@@ -172,6 +172,15 @@ func TestALeaseThatWasTakenWithoutAnAnswerIsLedBy(t *testing.T) {
 		return v
 	}
 	first.up.hold()
+	holder() // what a wrote is in the store
+	echo := make(chan struct{}, 1)
+	if _, err := b.conn.Subscribe("vestibule.v1.echo", func(string, []byte) { echo <- struct{}{} }); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.conn.Publish("vestibule.v1.echo", nil); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, "the newest beat has reached b, and then its own word", echo)
 	path.down.hold()
 	eventually(t, "b has taken the lease", func() bool { return holder().Leader == "b" })
 	taken := holder().Term
