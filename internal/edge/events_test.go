@@ -337,6 +337,32 @@ func TestStreamsEnd(t *testing.T) {
 	}
 }
 
+// A stream over HTTP/2 ends with its client, and keeps no edge from stopping.
+func TestStreamsOverHTTP2EndWithTheEdge(t *testing.T) {
+	st := open(t, func(st *stage) {
+		st.withTLS()
+		pair(t, st.cfg.TLS, 1)
+		st.cfg.Timeouts.Shutdown = time.Minute
+	})
+	st.up.queue(sale, 10, 1)
+	v := st.secure(true)
+	v.Jar = nil
+	url := strings.Replace(streamURL, "http:", "https:", 1)
+	kept := v.listen(url, "Cookie", st.sealTLS("sale", inLine(7)))
+	gone := v.listen(url, "Cookie", st.sealTLS("sale", inLine(8)))
+	if kept.res.ProtoMajor != 2 || st.onStream() != 2 {
+		t.Fatalf("%s, %d streams", kept.res.Proto, st.onStream())
+	}
+	gone.cancel()
+	eventually(t, "who went away is noticed", func() bool { return st.onStream() == 1 })
+	begun := time.Now()
+	if err := st.stop(); err != nil || time.Since(begun) > st.cfg.Timeouts.Shutdown/2 {
+		t.Errorf("stopping: %v after %v", err, time.Since(begun))
+	}
+	for _, _, more := kept.next(); more; _, _, more = kept.next() {
+	}
+}
+
 // An edge without a lease says so, and what has not changed is not said every
 // second.
 func TestAStreamTellsOfAPause(t *testing.T) {
