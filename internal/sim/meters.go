@@ -110,6 +110,7 @@ func (m *meters) sample(w *World) {
 type Result struct {
 	Config  Config
 	Fault   string // the first broken promise, "" for none
+	Excused string // the same, in a world that lives by a wrong clock: see the guarantees
 	Events  uint64
 	Elapsed time.Duration // of simulated time
 
@@ -131,7 +132,7 @@ type Result struct {
 func (w *World) result() *Result {
 	m := &w.meters
 	r := &Result{
-		Config: w.cfg, Fault: w.judge.fault, Events: w.events, Elapsed: time.Duration(w.now),
+		Config: w.cfg, Fault: w.judge.fault, Excused: w.judge.excused, Events: w.events, Elapsed: time.Duration(w.now),
 		Arrived: m.arrived, Inside: m.inside, GaveUp: m.gaveUp, Queued: m.queued,
 		Peak: w.judge.peak, PeakRate: w.judge.peakRate, QueuedFree: m.queuedFree,
 		Saturated: time.Duration(m.saturated) * sampleGap, Reasons: m.verdicts,
@@ -170,6 +171,8 @@ func (r *Result) Line() string {
 	verdict := "held"
 	if r.Fault != "" {
 		verdict = "BROKEN " + r.Fault
+	} else if r.Excused != "" {
+		verdict = "by a wrong clock: " + r.Excused
 	}
 	return fmt.Sprintf("seed %-6d peak %d/%d rate %d/%d use %.4f queued-while-free %.4f%% order %.2f/%.2f s %s",
 		r.Config.Seed, r.Peak, r.Config.Total, r.PeakRate, r.Config.Rate, r.Use,
@@ -198,6 +201,9 @@ func (r *Result) Table() string {
 	verdict := "all held"
 	if r.Fault != "" {
 		verdict = "BROKEN " + r.Fault
+	}
+	if r.Excused != "" {
+		verdict = "not given: nobody knew the time any more, and a coordinator's clock was wrong; " + r.Excused
 	}
 	row("promises", "%s", verdict)
 	return b.String()

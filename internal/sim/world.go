@@ -112,6 +112,7 @@ type World struct {
 	chaos  *rand.Rand // faults, so that the same seed draws the same people with and without
 	now    int64      // true time, nanoseconds since the start
 	agenda agenda
+	guess  bool // a coordinator has gone by a clock that is wrong
 	events uint64
 	trace  func(format string, args ...any) // tells faults; nil for not at all
 
@@ -618,7 +619,12 @@ func (w *World) runGlobal(i int32) {
 	if n.offset != 0 && n.core.Time(now) == 0 && !w.timeKnown() {
 		n.offset = 0 // the whole fleet starts anew: then the machine's clock has to be right
 	}
+	unknown := n.core.Time(now) == 0
 	n.core.SetTime(now, w.fleetTime().Add(n.offset))
+	if t := n.core.Time(now); unknown && (t > w.fleetTime().Add(time.Second) || t < w.fleetTime().Add(-time.Second)) && t != 0 {
+		w.tell("coordinator %d hears nobody who knows the time, and goes by its own clock, %v off", i+1, t.Sub(w.fleetTime()))
+		w.guess = true
+	}
 	if n.core.GrantsDue() <= now {
 		for _, g := range n.core.Grants(now) {
 			for k, r := range w.regions {
