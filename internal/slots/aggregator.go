@@ -189,9 +189,10 @@ func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *A
 			for _, rr := range r.Rooms {
 				b := a.books(rr.Room)
 				acc := e.account(rr.Room)
-				// Counted from the oldest second that it can matter for.
-				if len(rr.Sessions) > 0 {
-					b.counts.begin(fleet.Time(int64(rr.Sessions[0].Until) * 1000))
+				// Counted from so early that no ticket which may be stamped from now on
+				// expires before it: what is stored was stamped before now.
+				if first, ok := oldest(&stored, rr.Room); ok {
+					b.counts.begin(fleet.Time((int64(first) - int64(wire.Life(room.MaxSession))) * 1000))
 				}
 				acc.takeSessions(&b.counts, rr.Sessions)
 				acc.phantom, acc.phantomUntil, acc.silent = rr.Phantom, rr.PhantomUntil, rr.Silent
@@ -201,6 +202,18 @@ func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *A
 		}
 	}
 	return a
+}
+
+// oldest returns the first expiry second that a roster tells of a room.
+func oldest(d *wire.Durable, id room.ID) (first uint32, ok bool) {
+	for i := range d.Roster {
+		for _, rr := range d.Roster[i].Rooms {
+			if rr.Room == id && len(rr.Sessions) > 0 && (!ok || rr.Sessions[0].Until < first) {
+				first, ok = rr.Sessions[0].Until, true
+			}
+		}
+	}
+	return first, ok
 }
 
 // unknownPast stands for edges that there may have been. No edge can be called

@@ -148,3 +148,31 @@ func TestAnEdgeThatFellSilentBeforeItToldTheTime(t *testing.T) {
 		}
 	}
 }
+
+// TestARosterIsCountedWhole: of two edges that fell silent one had renewed its
+// sessions long after the other. Both count, and so does who is let in for the few
+// seconds of a probation: they end before those on the roster.
+func TestARosterIsCountedWhole(t *testing.T) {
+	const day = 1622133200
+	now, sale, term := fleet.Mono(time.Hour), room.IDOf("sale"), wire.Term{N: 2, Nonce: 1}
+	dead := func(name string, until uint32) wire.RosterEntry {
+		return wire.RosterEntry{Edge: name, Inc: 1, Tenure: 1, Dead: true, Rooms: []wire.RosterRoom{{
+			Room: sale, Sessions: []wire.Expiry{{Until: until, Stamped: 1}},
+		}}}
+	}
+	agg := slots.NewAggregator(now, slots.AggregatorConfig{DC: "dublin", Term: term, Params: wire.DefaultParams()}, wire.Durable{
+		Version: 1, Roster: []wire.RosterEntry{dead("d1", day+300), dead("d2", day+100)},
+	})
+	agg.SetLease(fleet.Never)
+	agg.SetRooms(now, []slots.RoomConfig{{ID: sale, Total: 10, Rate: 60, Session: 5 * time.Minute, Cap: true}})
+	if got := agg.Ledger(sale).Active; got != 2 {
+		t.Errorf("%d sessions of the roster are counted, want 2", got)
+	}
+	agg.Observe(now, wire.Report{
+		From: "d3", Inc: 1, Tenure: 1, Seq: 1, Parts: 1, Seen: term, Join: true, Sent: now, AsOf: fleet.Time(day * 1000),
+		Rooms: []wire.RoomReport{{Room: sale, Sessions: []wire.Expiry{{Until: day + 11, Stamped: 1}}}},
+	})
+	if got := agg.Ledger(sale).Active; got != 3 {
+		t.Errorf("%d sessions are counted with one on probation, want 3", got)
+	}
+}

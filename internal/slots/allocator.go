@@ -135,6 +135,8 @@ type pool struct {
 	RoomConfig
 	gone bool
 
+	notBefore fleet.Mono // nothing is reclaimed earlier: tickets of a longer session_duration may be valid
+
 	spare, rateSpare int64 // while not complete: what came back in this term and was not lent again
 
 	admitted, joined, entered uint64
@@ -165,6 +167,12 @@ func (a *Allocator) SetRooms(now fleet.Mono, rooms []RoomConfig) {
 	}
 	for _, r := range rooms {
 		p := a.pool(r.ID)
+		if old := p.Session; r.Session < old {
+			// A data centre that has not heard of it goes on stamping for so long.
+			life := time.Duration(wire.Life(old)) * time.Second
+			sum := time.Minute + a.cfg.Params.RegionalLease + a.cfg.Params.EdgeLease + life
+			p.notBefore = max(p.notBefore, now.Add(fleet.Stretch(fleet.Stretch(sum))))
+		}
 		p.RoomConfig, p.gone, p.stale = r, false, true
 	}
 	a.due = now
@@ -443,7 +451,7 @@ func (a *Allocator) reclaim(now fleet.Mono) {
 				continue
 			}
 			l := d.loan(p.ID)
-			if silent <= wait || l.reclaimed {
+			if silent <= wait || l.reclaimed || (p.Cap && p.notBefore != 0 && now < p.notBefore) {
 				continue
 			}
 			l.reclaimed = true

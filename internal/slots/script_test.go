@@ -149,6 +149,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		w = s.w
 		w.cap = arg("policy", "serve") == "cap"
 		w.lost = length(arg("lost_after", "15m"))
+		w.probation = length(arg("probation", "0s"))
 		w.addRoom("sale", uint64(number("total", 10)), uint64(number("rate", 60)), length(arg("session", "1m")))
 		w.begin(arg("bootstrap", "true") == "true")
 		w.tell = func(format string, args ...any) {
@@ -292,6 +293,9 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 	case "limits":
 		r := theRoom()
 		w.setLimits(r, uint64(number("total", int(r.total))), uint64(number("rate", int(r.rate))))
+	case "session": // session_duration changes
+		theRoom().session = length(words[0])
+		w.setRooms()
 	case "remove":
 		for _, r := range w.rooms {
 			r.gone = r.gone || is(r.name)
