@@ -176,3 +176,32 @@ func TestARosterIsCountedWhole(t *testing.T) {
 		t.Errorf("%d sessions are counted with one on probation, want 3", got)
 	}
 }
+
+// TestARoomThatIsGoneIsPresumedToo: an aggregator that began after a room was
+// removed does not know for how long its tickets live.
+func TestARoomThatIsGoneIsPresumedToo(t *testing.T) {
+	const day = 1622133200
+	now, sale, term := fleet.Mono(time.Hour), room.IDOf("sale"), wire.Term{N: 2, Nonce: 1}
+	agg := slots.NewAggregator(now, slots.AggregatorConfig{DC: "dublin", Term: term, Params: wire.DefaultParams(), Bootstrap: true}, wire.Durable{})
+	agg.SetLease(fleet.Never)
+	hear := func(edge string, inc, seq uint64, r wire.RoomReport) {
+		r.Room = sale
+		agg.Observe(now, wire.Report{
+			From: edge, Inc: inc, Tenure: 1, Seq: seq, Parts: 1, Seen: term, Join: true, Sent: now,
+			AsOf: fleet.Time(day * 1000).Add(now.Sub(fleet.Mono(time.Hour))), Rooms: []wire.RoomReport{r},
+		})
+		if d, ok := agg.Unsaved(); ok {
+			agg.Saved(now, d.Version)
+		}
+		agg.Grants(now)
+	}
+	hear("d1", 1, 1, wire.RoomReport{Granted: 3, Spent: 1, RenewCeil: 2, Sessions: []wire.Expiry{{Until: day + 60, Stamped: 1}}})
+	for i := range uint64(10) {
+		now = now.Add(4 * time.Second)
+		hear("d2", 1, i+1, wire.RoomReport{})
+		hear("d1", 2, i+1, wire.RoomReport{}) // the next process: what the last one did not tell stays a guess
+	}
+	if got := agg.Ledger(sale).Active; got != 5 {
+		t.Errorf("%d sessions are reckoned with, want the one of the silent edge, its two rights and two renewals", got)
+	}
+}

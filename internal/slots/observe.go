@@ -7,6 +7,7 @@ import (
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/mutant"
+	"vestibule/internal/room"
 	"vestibule/internal/wire"
 )
 
@@ -462,6 +463,15 @@ func (a *Aggregator) lastBreath(now fleet.Mono, asOf fleet.Time) int64 {
 	return asOf.Add(fleet.Stretch(a.cfg.Params.EdgeLease)+2*fleet.MaxError).Second() + 2 + life
 }
 
+// unknownLife returns how long tickets may live of a room that is gone, and was
+// before we began: nobody has told us.
+func (b *books) unknownLife() int64 {
+	if b.life != 0 {
+		return 0
+	}
+	return int64(wire.Life(room.MaxSession))
+}
+
 // longestLife returns the longest that any ticket of the data centre may be valid.
 func (a *Aggregator) longestLife(now fleet.Mono) time.Duration {
 	life := int64(0)
@@ -505,7 +515,7 @@ func (a *Aggregator) presume(now fleet.Mono, e *edge) {
 		if acc.phantom = max(0, acc.credit()) + max(0, renewals); mutant.On(mutant.NoPhantoms) {
 			acc.phantom = 0
 		}
-		acc.phantomUntil = max(acc.phantomUntil, a.lastBreath(now, since))
+		acc.phantomUntil = max(acc.phantomUntil, a.lastBreath(now, since)+b.unknownLife())
 		if succeeded := a.succeeded(e); !b.Cap && (!succeeded || e.unheard) && !mutant.On(mutant.NoFreeze) {
 			b.freeze(e, acc)
 			if succeeded {
@@ -564,7 +574,7 @@ func (a *Aggregator) thawRoom(now fleet.Mono, e *edge, b *books, acc *account) {
 	acc.phantom, acc.frozen, acc.frozenBlind, acc.silent = 0, 0, 0, false
 	// Its clock ran on its own for as long as it was silent.
 	drift := fleet.Stretch(fleet.Stretch(now.Sub(e.recv))) - now.Sub(e.recv)
-	acc.phantomUntil = max(acc.phantomUntil, a.latest(now).Add(drift).Second()+2+b.longest(now))
+	acc.phantomUntil = max(acc.phantomUntil, a.latest(now).Add(drift).Second()+2+b.longest(now)+b.unknownLife())
 	for i := range b.ids.slots {
 		if ent := &b.ids.slots[i]; ent.frozen && ent.edge == e.num {
 			*ent = idEntry{id: ent.id} // still occupies its slot, means nothing
