@@ -160,7 +160,7 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 	for i, l := range loans {
 		keep, rkeep := int64(keeps[i]), int64(rkeeps[i])
 		idle, ridle := l.idleNow(), l.rateIdleNow()
-		if p.gone || !a.confirms(p, l) { // or it would give back what it must not use
+		if p.gone {
 			keep, rkeep = 0, 0
 		} else if !starved && view.Horizon == line.Open && !few(int(min(supply, rate)), len(loans)) {
 			// Rights that lie a little off do no harm while nobody misses them.
