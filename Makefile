@@ -71,13 +71,21 @@ lint: $(TOOLS)/golangci-lint ## style, package direction, no clocks and no chanc
 	$(TOOLS)/golangci-lint run ./...
 	$(GO) mod tidy -diff
 
+# Until Go 1.27 a fuzzer that found nothing may fail with a bare "context deadline
+# exceeded" when its time is over (go.dev/issue/75804). That alone is let pass, and said;
+# whatever names an input, panics or fails otherwise is not.
 .PHONY: fuzz
 fuzz: ## fuzz every parser for FUZZTIME
-	@mkdir -p $(TOOLS); for f in $$(grep -rho --include='*_test.go' '^func Fuzz[A-Za-z]*' internal | sed 's/func //' | sort); do \
+	@mkdir -p $(TOOLS); log=$(TOOLS)/fuzz.log; \
+	for f in $$(grep -rho --include='*_test.go' '^func Fuzz[A-Za-z]*' internal | sed 's/func //' | sort); do \
 		p=./$$(dirname $$(grep -rl --include='*_test.go' "^func $$f(" internal)); \
-		echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$p >$(TOOLS)/fuzz.log 2>&1 || \
-			{ cat $(TOOLS)/fuzz.log; rm -f $(TOOLS)/fuzz.log; exit 1; }; \
-		grep -h '^fuzz: elapsed' $(TOOLS)/fuzz.log | tail -1; rm -f $(TOOLS)/fuzz.log; done
+		echo "$$p $$f"; \
+		if ! $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$p >$$log 2>&1; then \
+			if grep -A1 '^--- FAIL' $$log | tail -1 | grep -qx ' *context deadline exceeded' && ! grep -q 'Failing input\|panic' $$log; \
+			then echo "its time was over in the middle of a run (go.dev/issue/75804); nothing was found"; \
+			else cat $$log; rm -f $$log; exit 1; fi; \
+		fi; \
+		grep -h '^fuzz: elapsed' $$log | tail -1; rm -f $$log; done
 
 .PHONY: sim
 sim: ## hold the promises over SEEDS varied fleets without and with faults, and SMALL small worlds, from seed FIRST
