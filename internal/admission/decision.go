@@ -71,7 +71,7 @@ const (
 	Kept     Fresh = iota // the ticket that was brought is the one in the decision
 	Newcomer              // no ticket was brought
 	Expired               // the session it held had ended
-	Lost                  // nobody came back with it within the grace
+	Lost                  // its visitor was not there for longer than the grace
 	Void                  // the room's epoch has changed
 	Gone                  // the visitor left, or was put out
 )

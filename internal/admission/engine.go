@@ -49,6 +49,10 @@ type Room struct {
 	// seconds; the second request lengthens it to the full session. 0 stamps in
 	// full at once.
 	Probation time.Duration
+
+	// Grace is for how long a visitor who waits and is not there keeps the place;
+	// 0 means room.DefaultGrace. Who asked within the last minute is there.
+	Grace time.Duration
 }
 
 // Engine is the core of one edge. See the package comment.
@@ -137,6 +141,9 @@ func (e *Engine) SetRooms(now fleet.Mono, rooms []Room) {
 		if s.Epoch != r.Epoch {
 			e.void(now, s, r.Epoch)
 		}
+		if r.Grace == 0 {
+			r.Grace = room.DefaultGrace
+		}
 		s.Room, s.gone, s.dirty = r, false, true
 	}
 	slices.SortFunc(e.order, func(a, b *roomState) int { return cmp.Compare(a.ID, b.ID) })
@@ -200,7 +207,7 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 		return e.repeat(now, ft, sure, r, t)
 	case t.IsAdmitted():
 		fresh = Expired
-	case ft.Second()-int64(t.Seen) > int64(e.cfg.Params.Grace/time.Second):
+	case r.lapsed(ft, &t):
 		fresh = Lost
 	}
 	// Before fleet time was ever told there is nothing to stamp a place with,
@@ -225,7 +232,14 @@ func (e *Engine) Waits(now fleet.Mono, id room.ID, t ticket.Ticket) bool {
 		return false
 	}
 	ft, _ := e.time(now)
-	return r.ended.of(&t) != wire.Left && e.known(now, r, t.ID) == 0 && ft.Second()-int64(t.Seen) <= int64(e.cfg.Params.Grace/time.Second)
+	return r.ended.of(&t) != wire.Left && e.known(now, r, t.ID) == 0 && !r.lapsed(ft, &t)
+}
+
+// lapsed reports whether the place of t is lost: its visitor was not there for
+// longer than the grace. A place is counted for as long as its visitor is there,
+// so the grace begins when it is counted no more.
+func (r *roomState) lapsed(ft fleet.Time, t *ticket.Ticket) bool {
+	return ft.Second()-int64(t.Seen) > windowsKept*windowLen+int64(r.Grace/time.Second)
 }
 
 // known returns the expiry second of the newest stamp that this edge gave the

@@ -275,6 +275,36 @@ func TestWhoIsAdmittedOrAwayTooLongWaitsNoMore(t *testing.T) {
 	}
 }
 
+// TestTheGraceIsTheRooms: it begins when the visitor is counted no more, a minute
+// after the last question, so that who asks once a minute keeps the place
+// however short it is. A changed one holds at once, for everybody.
+func TestTheGraceIsTheRooms(t *testing.T) {
+	e, r := newEdge(t, at(0), 0, 0)
+	r.queueing(at(0))
+	for _, tc := range []struct {
+		grace, away time.Duration
+		want        Fresh
+	}{
+		{10 * time.Second, time.Minute, Kept},
+		{10 * time.Second, 70 * time.Second, Kept},
+		{10 * time.Second, 71 * time.Second, Lost},
+		{time.Hour, 61 * time.Minute, Kept},
+		{time.Hour, 61*time.Minute + time.Second, Lost},
+		{0, 6 * time.Minute, Kept},
+		{0, 6*time.Minute + time.Second, Lost},
+	} {
+		e.SetRooms(at(0), []Room{{ID: sale, Grace: tc.grace}})
+		k := waiting(7, 2*time.Hour)
+		k.Seen = later(-tc.away)
+		if e.Waits(at(0), sale, k) != (tc.want == Kept) {
+			t.Errorf("grace %v, last asked %v ago: Waits says otherwise", tc.grace, tc.away)
+		}
+		if d := e.Arrive(at(0), sale, k); d.Fresh != tc.want {
+			t.Errorf("grace %v, last asked %v ago: %d, want %d", tc.grace, tc.away, d.Fresh, tc.want)
+		}
+	}
+}
+
 // TestTheBookDoesNotGrowWithItsAge: for six hours people come, poll in time and
 // are admitted, so that every window is empty before it is dropped.
 func TestTheBookDoesNotGrowWithItsAge(t *testing.T) {

@@ -57,13 +57,13 @@ func TestEveryVerdict(t *testing.T) {
 		{"slots are free", free, "a visitor whose session has ended", inside(7, -1), Admit, Slot, Expired},
 		{"slots are free", free, "a visitor whose session ends this second", inside(7, 0), Admit, Slot, Expired},
 		{
-			"slots are free", free, "somebody who was away for longer than the grace",
-			ticket.Ticket{ID: 7, Joined: present - 900_000, Seen: uint32(present.Second() - 301), Flags: ticket.Returned},
+			"slots are free", free, "somebody who was not there for longer than the grace",
+			ticket.Ticket{ID: 7, Joined: present - 900_000, Seen: uint32(present.Second() - 361), Flags: ticket.Returned},
 			Admit, Slot, Lost,
 		},
 		{
-			"slots are free", free, "somebody who was away for the grace",
-			ticket.Ticket{ID: 7, Joined: present - 900_000, Seen: uint32(present.Second() - 300), Flags: ticket.Returned},
+			"slots are free", free, "somebody who was not there for the grace",
+			ticket.Ticket{ID: 7, Joined: present - 900_000, Seen: uint32(present.Second() - 360), Flags: ticket.Returned},
 			Admit, Slot, Kept,
 		},
 		{"slots are free", free, "a visitor with a session of an epoch that was voided", ticket.Ticket{ID: 7, Joined: present - 1, Admitted: 1, Until: uint32(present.Second() + 99), Epoch: 3}, Admit, Slot, Void},
@@ -263,8 +263,8 @@ func TestWhoWaitsIsToldWithoutBeingCounted(t *testing.T) {
 		want bool
 	}{
 		{"who waits", place, at(0), true},
-		{"who has not come back for four minutes", place, at(4 * time.Minute), true},
-		{"who has not come back within the grace", place, at(6 * time.Minute), false},
+		{"who has not come back for five minutes", place, at(5 * time.Minute), true},
+		{"who has not come back within the grace", place, at(7 * time.Minute), false},
 		{"nobody", ticket.Ticket{}, at(0), false},
 		{"who is inside", admitted, at(0), false},
 		{"who is inside, with the old ticket", waiting(8, time.Minute), at(0), false},

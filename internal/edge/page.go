@@ -29,7 +29,7 @@ const (
 
 // show answers with the waiting page, or with the same as JSON.
 func (s *Server) show(w http.ResponseWriter, r *http.Request, rs *roomSite, sc *scratch, status int, v *waiting.Visitor) {
-	v.Grace, v.Room, v.Message = s.params.Grace, rs.Name, rs.QueueMessage
+	v.Grace, v.Room, v.Message = rs.Grace, rs.Name, rs.QueueMessage
 	v.Lang = s.langs.Pick(r.Header.Get("Accept-Language"), rs.lang)
 	v.Back = rejoin(rs.Room, r.Host)
 	h := w.Header()

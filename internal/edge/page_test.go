@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"vestibule/internal/node"
 	"vestibule/internal/ticket"
@@ -100,6 +101,34 @@ func TestAPageThatAsksForNews(t *testing.T) {
 	}
 	if said := news(); said["state"] != "entering" || st.origin.requests() != 1 {
 		t.Errorf("inside: %v, %d requests at the origin", said, st.origin.requests())
+	}
+}
+
+// TestTheGraceIsTold: pages and apps say for how long the room keeps a place, and
+// the edge keeps it for as long.
+func TestTheGraceIsTold(t *testing.T) {
+	st := newStage(t, nil)
+	st.up = newParent(t, st.bus, sale, vip)
+	d := document(st.origin.URL)
+	d.Rooms[0].Grace = 20 * time.Minute
+	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.start()
+	st.adopted()
+	st.up.queue(sale, 10, 1)
+	if a := st.visitor().get(saleURL); !strings.Contains(a.body, `<dd id="kept">20 minutes</dd>`) {
+		t.Errorf("the page: %s", a.body)
+	}
+	now := st.server.now()
+	place := ticket.Ticket{ID: 7, Joined: now.Add(-time.Hour), Seen: uint32(now.Second()) - 1200, Flags: ticket.Returned}
+	said := st.visitor().get(saleURL, "Accept", "application/json", "Cookie", st.seal("sale", place)).told(t)
+	if said.Ours["placeKeptSeconds"] != 1200.0 || said.Ours["lost"] != "" || said.Ours["joinedAt"] != place.Joined.Std().Format("2006-01-02T15:04:05.000Z07:00") {
+		t.Errorf("after twenty minutes: %v", said.Ours)
+	}
+	place.Seen -= 120
+	said = st.visitor().get(saleURL, "Accept", "application/json", "Cookie", st.seal("sale", place)).told(t)
+	if said.Ours["lost"] != "away" {
+		t.Errorf("after twenty-two minutes: %v", said.Ours)
 	}
 }
 

@@ -169,7 +169,7 @@ func (s *Server) refresh() {
 	for i, r := range next.rooms {
 		rooms[i] = admission.Room{
 			ID: r.ID, Epoch: r.Epoch, Cap: r.PartitionPolicy == room.PolicyCap,
-			Probation: r.Probation, Session: r.SessionDuration, OnIsolation: r.OnIsolation, IsolationLimit: r.IsolationLimit,
+			Probation: r.Probation, Grace: r.Grace, Session: r.SessionDuration, OnIsolation: r.OnIsolation, IsolationLimit: r.IsolationLimit,
 		}
 	}
 	s.site.Store(next)

@@ -41,6 +41,7 @@ type settingsJSON struct {
 	NewUsersPerMinute int         `json:"new_users_per_minute"`
 	SessionDuration   string      `json:"session_duration"`
 	Probation         string      `json:"probation"`
+	Grace             string      `json:"grace"`
 	PartitionPolicy   string      `json:"partition_policy"`
 	LostAfter         string      `json:"lost_after"`
 	OnIsolation       string      `json:"on_isolation"`
@@ -78,6 +79,7 @@ func EncodeDocument(doc Document) ([]byte, error) {
 			NewUsersPerMinute: s.NewUsersPerMinute,
 			SessionDuration:   s.SessionDuration.String(),
 			Probation:         s.Probation.String(),
+			Grace:             s.Grace.String(),
 			PartitionPolicy:   s.PartitionPolicy,
 			LostAfter:         s.LostAfter.String(),
 			OnIsolation:       s.OnIsolation,
@@ -188,6 +190,8 @@ func (r reader) settings(at string) (s Settings, err error) {
 			return true, r.duration(at, &s.SessionDuration)
 		case "probation":
 			return true, r.duration(at, &s.Probation)
+		case "grace":
+			return true, r.duration(at, &s.Grace)
 		case "partition_policy":
 			return true, r.text(at, &s.PartitionPolicy)
 		case "lost_after":

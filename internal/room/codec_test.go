@@ -13,14 +13,14 @@ import (
 
 const published = `{"rooms":[{"name":"tickets","host":"shop.example.com","path":"/sale?<é",` +
 	`"additional_routes":[{"host":"m.example.com","path":"/sale"}],"total_active_users":1000,"new_users_per_minute":600,` +
-	`"session_duration":"5m0s","probation":"30s","partition_policy":"cap","lost_after":"20m0s","on_isolation":"open","isolation_limit":50,"origin":"http://10.0.0.5:8080","queueing_status_code":200,"waiting_page":"page.html","default_template_language":"de-DE","queue_message":"Ça vient.","epoch":4294967295}],` +
+	`"session_duration":"5m0s","probation":"30s","grace":"1m30s","partition_policy":"cap","lost_after":"20m0s","on_isolation":"open","isolation_limit":50,"origin":"http://10.0.0.5:8080","queueing_status_code":200,"waiting_page":"page.html","default_template_language":"de-DE","queue_message":"Ça vient.","epoch":4294967295}],` +
 	`"hosts":[{"name":"shop.example.com","origin":"http://10.0.0.5:8080"}]}`
 
 var publishedDoc = Document{
 	Rooms: []Settings{{
 		Name: "tickets", Host: "shop.example.com", Path: "/sale?<é", AdditionalRoutes: []Route{{"m.example.com", "/sale"}},
 		TotalActiveUsers: 1000, NewUsersPerMinute: 600, SessionDuration: 5 * time.Minute,
-		Probation: 30 * time.Second, PartitionPolicy: PolicyCap, LostAfter: 20 * time.Minute, OnIsolation: IsolationOpen, IsolationLimit: 50, Origin: "http://10.0.0.5:8080",
+		Probation: 30 * time.Second, Grace: 90 * time.Second, PartitionPolicy: PolicyCap, LostAfter: 20 * time.Minute, OnIsolation: IsolationOpen, IsolationLimit: 50, Origin: "http://10.0.0.5:8080",
 		QueueingStatus: 200, WaitingPage: "page.html", DefaultLanguage: "de-DE", QueueMessage: "Ça vient.", Epoch: 4294967295,
 	}},
 	Hosts: []Host{{"shop.example.com", "http://10.0.0.5:8080"}},
@@ -128,7 +128,7 @@ func TestDocumentRoundTrip(t *testing.T) {
 				Name: text.Draw(t, "name"), Host: text.Draw(t, "host"), Path: text.Draw(t, "path"),
 				TotalActiveUsers: rapid.Int().Draw(t, "T"), NewUsersPerMinute: rapid.Int().Draw(t, "R"),
 				SessionDuration: time.Duration(rapid.Int64().Draw(t, "session")),
-				Probation:       time.Duration(rapid.Int64().Draw(t, "probation")), PartitionPolicy: text.Draw(t, "policy"), LostAfter: time.Duration(rapid.Int64().Draw(t, "lost")),
+				Probation:       time.Duration(rapid.Int64().Draw(t, "probation")), Grace: time.Duration(rapid.Int64().Draw(t, "grace")), PartitionPolicy: text.Draw(t, "policy"), LostAfter: time.Duration(rapid.Int64().Draw(t, "lost")),
 				OnIsolation: text.Draw(t, "isolation"), IsolationLimit: rapid.Int().Draw(t, "limit"), Origin: text.Draw(t, "origin"),
 				QueueingStatus: rapid.Int().Draw(t, "status"), WaitingPage: text.Draw(t, "page"),
 				DefaultLanguage: text.Draw(t, "language"), QueueMessage: text.Draw(t, "message"), Epoch: rapid.Uint32().Draw(t, "epoch"),

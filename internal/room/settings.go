@@ -19,7 +19,9 @@ const (
 	MaxSession   = time.Hour
 	MinProbation = 10 * time.Second
 	MaxProbation = time.Hour
-	MinLost      = time.Minute // not below the lease of a data centre
+	MinGrace     = 10 * time.Second // a reload over a slow network takes some
+	MaxGrace     = time.Hour        // who comes back passes everybody who has waited meanwhile
+	MinLost      = time.Minute      // not below the lease of a data centre
 	MaxLost      = 24 * time.Hour
 )
 
@@ -44,6 +46,7 @@ const (
 	DefaultLanguage       = "en-US"
 	DefaultPolicy         = PolicyServe
 	DefaultProbation      = time.Minute
+	DefaultGrace          = 5 * time.Minute
 	DefaultLost           = 15 * time.Minute
 	DefaultIsolation      = IsolationHold
 )
@@ -77,6 +80,7 @@ type Settings struct {
 	NewUsersPerMinute int           // R: admissions in any 60 seconds, 1 to 2147483647
 	SessionDuration   time.Duration // since the visitor's last request, 5s to 1h in whole seconds, default 5m
 	Probation         time.Duration // a session's first stamp, until the second request: 10s to 1h in whole seconds, default 1m
+	Grace             time.Duration // for which a visitor who waits and is not there keeps the place: 10s to 1h in whole seconds, default 5m
 	PartitionPolicy   string        // what a node that is cut off does for sessions: serve (default) or cap
 	LostAfter         time.Duration // under serve, a node silent for so long is taken for lost: 1m to 24h in whole seconds, default 15m
 	OnIsolation       string        // what newcomers meet at an edge that is cut off: hold (default), open or closed
@@ -104,6 +108,9 @@ func (s Settings) WithDefaults() Settings {
 	}
 	if s.Probation == 0 {
 		s.Probation = DefaultProbation
+	}
+	if s.Grace == 0 {
+		s.Grace = DefaultGrace
 	}
 	if s.LostAfter == 0 {
 		s.LostAfter = DefaultLost

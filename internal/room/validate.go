@@ -37,6 +37,7 @@ func (s Settings) Validate() Faults {
 	add("new_users_per_minute", checkRate(s.NewUsersPerMinute))
 	add("session_duration", checkSession(s.SessionDuration))
 	add("probation", checkProbation(s.Probation))
+	add("grace", checkGrace(s.Grace))
 	add("partition_policy", checkOneOf(s.PartitionPolicy, PolicyServe, PolicyCap))
 	add("lost_after", checkLost(s.LostAfter))
 	add("on_isolation", checkOneOf(s.OnIsolation, IsolationHold, IsolationOpen, IsolationClosed))
@@ -97,6 +98,13 @@ func checkOneOf(s string, all ...string) string {
 
 func checkProbation(d time.Duration) string {
 	if d < MinProbation || d > MaxProbation || d%time.Second != 0 {
+		return fmt.Sprintf("must be 10s to 1h in whole seconds, got %v", d)
+	}
+	return ""
+}
+
+func checkGrace(d time.Duration) string {
+	if d < MinGrace || d > MaxGrace || d%time.Second != 0 {
 		return fmt.Sprintf("must be 10s to 1h in whole seconds, got %v", d)
 	}
 	return ""

@@ -82,6 +82,11 @@ func TestValidateFields(t *testing.T) {
 			map[string]string{"9s": "must be 10s to 1h in whole seconds, got 9s", "1h1s": "got 1h0m1s", "10500ms": "whole seconds", "-1m": "got -1m0s"},
 		},
 		{
+			"grace", func(s *Settings, v string) { s.Grace, _ = time.ParseDuration(v) },
+			[]string{"0s", "10s", "1h", "45s"},
+			map[string]string{"9s": "must be 10s to 1h in whole seconds, got 9s", "1h1s": "got 1h0m1s", "10500ms": "whole seconds", "-5m": "got -5m0s"},
+		},
+		{
 			"lost_after", func(s *Settings, v string) { s.LostAfter, _ = time.ParseDuration(v) },
 			[]string{"0s", "1m", "24h", "90s"},
 			map[string]string{"59s": "must be 1m to 24h in whole seconds, got 59s", "24h1s": "got 24h0m1s", "90500ms": "whole seconds", "-15m": "got -15m0s"},
@@ -195,7 +200,7 @@ func TestValidateAll(t *testing.T) {
 	s := Settings{
 		Host: "a:80", Path: "x", AdditionalRoutes: []Route{{"ok.example", "/y"}, {"", "z"}},
 		SessionDuration: time.Second, QueueingStatus: 500, WaitingPage: "..", DefaultLanguage: "x", QueueMessage: "\x00",
-		Probation: time.Second, PartitionPolicy: "x", LostAfter: time.Second, OnIsolation: "x", IsolationLimit: -1,
+		Probation: time.Second, Grace: time.Second, PartitionPolicy: "x", LostAfter: time.Second, OnIsolation: "x", IsolationLimit: -1,
 	}
 	var got []string
 	for _, f := range s.Validate() {
@@ -203,7 +208,7 @@ func TestValidateAll(t *testing.T) {
 	}
 	want := []string{
 		"name", "host", "path", "additional_routes[1].host", "additional_routes[1].path", "total_active_users", "new_users_per_minute",
-		"session_duration", "probation", "partition_policy", "lost_after", "on_isolation", "isolation_limit", "origin", "queueing_status_code", "waiting_page",
+		"session_duration", "probation", "grace", "partition_policy", "lost_after", "on_isolation", "isolation_limit", "origin", "queueing_status_code", "waiting_page",
 		"default_template_language", "queue_message",
 	}
 	if !slices.Equal(got, want) {
@@ -221,7 +226,7 @@ func TestWithDefaults(t *testing.T) {
 	got := in.WithDefaults()
 	want := Settings{
 		Host: "shop.example", Path: "/", SessionDuration: 5 * time.Minute, QueueingStatus: 200, Origin: "http://shop.internal",
-		Probation: time.Minute, PartitionPolicy: "serve", LostAfter: 15 * time.Minute, OnIsolation: "hold", DefaultLanguage: "en-US",
+		Probation: time.Minute, Grace: 5 * time.Minute, PartitionPolicy: "serve", LostAfter: 15 * time.Minute, OnIsolation: "hold", DefaultLanguage: "en-US",
 		AdditionalRoutes: []Route{{"::1", "/"}, {"no good", "/x"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

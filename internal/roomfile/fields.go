@@ -55,6 +55,7 @@ func (p *parser) room(n *yaml.Node, at place) (s room.Settings) {
 		{"new_users_per_minute", p.whole(&s.NewUsersPerMinute)},
 		{"session_duration", p.duration(&s.SessionDuration, "must be 5s to 1h in whole seconds, got 0s")},
 		{"probation", p.duration(&s.Probation, "must be 10s to 1h in whole seconds, got 0s")},
+		{"grace", p.duration(&s.Grace, "must be 10s to 1h in whole seconds, got 0s")},
 		{"partition_policy", p.text(&s.PartitionPolicy)},
 		{"lost_after", p.duration(&s.LostAfter, "must be 1m to 24h in whole seconds, got 0s")},
 		{"on_isolation", p.text(&s.OnIsolation)},

@@ -22,7 +22,6 @@ type Params struct {
 	Hold    time.Duration // someone at the head of the line is held so long for a turn
 	Refresh time.Duration // between polls of someone who waits far back
 	Nearest time.Duration // between polls of someone whose turn is near
-	Grace   time.Duration // who comes back within it keeps the place
 }
 
 // DefaultParams returns the times that a fleet is run with.
@@ -41,7 +40,6 @@ func DefaultParams() Params {
 		Hold:          25 * time.Second,
 		Refresh:       20 * time.Second,
 		Nearest:       2 * time.Second,
-		Grace:         5 * time.Minute,
 	}
 }
 
