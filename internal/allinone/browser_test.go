@@ -106,7 +106,7 @@ func TestOnePlacePerBrowser(t *testing.T) {
 		}
 	}
 	waiting := chromedp.WaitVisible(chromedp.CSS("dl.few"))
-	joined := chromedp.Evaluate[string](`document.getElementById("joined").dateTime`)
+	joined := chromedp.Evaluate[string](`JSON.parse(document.getElementById("now").textContent).joinedAt`)
 	do(ctx, chromedp.Navigate(tree.Info.Edges[0].URL), waiting)
 	place := browsertest.See(t, ctx, joined)
 	do(ctx, chromedp.Reload(), waiting)
