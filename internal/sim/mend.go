@@ -2,9 +2,11 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/slots"
 	"vestibule/internal/wire"
 )
 
@@ -184,7 +186,12 @@ func (w *World) unknown() string {
 			continue
 		}
 		n := r.newest()
-		if st := n.core.Status(n.clock.read(w.now)); n.gone || g.gone || st.Follows.N != g.term || !st.Joined || !st.Leased {
+		st := n.core.Status(n.clock.read(w.now))
+		if w.keepsVigil(st) {
+			lost = true
+			continue
+		}
+		if n.gone || g.gone || st.Follows.N != g.term || !st.Joined || !st.Leased {
 			return fmt.Sprintf("%s has no lease from coordinator %d", r.name, g.term)
 		}
 	}
@@ -192,6 +199,12 @@ func (w *World) unknown() string {
 		return "the coordinator does not know all books"
 	}
 	return ""
+}
+
+// keepsVigil reports whether a data centre whose books nobody knows waits until
+// lost_after for an edge that may be renewing alone.
+func (w *World) keepsVigil(st slots.RegionStatus) bool {
+	return (!w.cfg.Cap || w.cfg.Faults.Remove) && slices.ContainsFunc(st.Edges, func(e slots.EdgeStatus) bool { return e.State == "lost" })
 }
 
 // measure samples the use of the limit that binds, once a second.
@@ -238,7 +251,7 @@ func (w *World) settleUp() {
 // leftOver says which rights are neither idle nor where they should be.
 func (w *World) leftOver() string {
 	root := w.newest().core.Ledger(w.room)
-	lost, presumed := false, false
+	lost, presumed, vigil := false, false, false
 	held, rate := int64(0), int64(0)
 	for i, r := range w.regions {
 		if r.lost { // its rights come back when it is reclaimed
@@ -259,7 +272,8 @@ func (w *World) leftOver() string {
 		}
 		granted, rateGranted := int64(l.Granted)-int64(l.Returned), int64(l.RateGranted)-int64(l.RateReturned)
 		for _, e := range r.newest().core.Status(r.newest().clock.read(w.now)).Edges {
-			silent = silent || e.State == "dead" // or a process of long ago was heard late, and may be there
+			vigil = vigil || (e.State == "lost" && (!w.cfg.Cap || w.cfg.Faults.Remove))
+			silent = silent || e.State == "dead" || e.State == "lost" // or a process of long ago was heard late, and may be there
 		}
 		// Under serve a lost edge may be there still, for all that anybody knows; so
 		// it may in a room of which an aggregator knew nothing, because it was removed.
@@ -273,7 +287,7 @@ func (w *World) leftOver() string {
 		held += granted
 		rate += rateGranted
 	}
-	if presumed || (lost && !root.Complete) {
+	if presumed || ((lost || vigil) && !root.Complete) {
 		return ""
 	}
 	if held+root.Free != int64(w.cfg.Total) || rate+root.RateFree != int64(w.cfg.Rate) {

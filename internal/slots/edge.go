@@ -38,6 +38,8 @@ type edge struct {
 	echo   fleet.Mono    // Sent of that report
 	silent time.Duration // since its lease lapsed, while other edges were heard
 	lostAt fleet.Mono    // when it was given up after a takeover
+	vigil  bool          // given up, and what it may go on renewing is presumed
+	ended  fleet.Mono    // while lost: when a newer process of its name was heard
 
 	acked   uint64 // newest grant it has taken
 	told    uint64 // the same, with all that it did before taken by us

@@ -153,6 +153,7 @@ func (a *Aggregator) find(name string, inc uint64) *edge {
 
 // adopt opens the books of an edge that has promised to follow us.
 func (a *Aggregator) adopt(now fleet.Mono, e *edge, m wire.Report) {
+	a.endVigil(e)
 	e.state = joining
 	if mutant.On(mutant.LeaseBeforeRoster) {
 		e.state = alive
@@ -304,14 +305,20 @@ func (a *Aggregator) advance(now fleet.Mono) {
 				a.holdUntil = max(a.holdUntil, a.lastBreath(now, a.latest(now)))
 			}
 		case lost:
+			if e.ended == 0 && a.succeeded(e) {
+				e.ended = now
+			}
 			switch over := synced && ft.Add(-fleet.Guard).Second() > a.holdUntil; {
 			case !over || now.Sub(e.lostAt) <= fleet.Stretch(fleet.Stretch(wire.RateWindow)):
 				a.hold = !mutant.On(mutant.NoHold)
+			case e.vigil:
+				a.mourn(now, e)
+				e.state = a.graveOf(e)
 			case a.watermark.Add(-fleet.Guard).Second() > a.holdUntil:
-				// Whatever it counted has expired, and the seconds of it are freed: until
-				// then a session that it admitted and others have renewed since is
-				// counted as -1 and +1, which is nothing.
-				e.state = left
+				// Whatever it stamped under a lease has expired, and the seconds of it are
+				// freed: until then a session that it admitted and others have renewed
+				// since is counted as -1 and +1, which is nothing.
+				a.keepVigil(now, e)
 			}
 		case alive, joining:
 			if now.Sub(e.recv) > lease {
@@ -452,7 +459,9 @@ const (
 
 // recovering reports whether edges of a predecessor are still awaited.
 func (a *Aggregator) recovering() bool {
-	return !mutant.On(mutant.NoHold) && slices.ContainsFunc(a.edges, func(e *edge) bool { return e.state == awaiting || (e.state == lost && !mutant.On(mutant.LostIsFree)) })
+	return !mutant.On(mutant.NoHold) && slices.ContainsFunc(a.edges, func(e *edge) bool {
+		return e.state == awaiting || (e.state == lost && !e.vigil && !mutant.On(mutant.LostIsFree))
+	})
 }
 
 // lastBreath returns the last expiry second of a ticket that somebody silent
@@ -583,22 +592,121 @@ func (a *Aggregator) thawRoom(now fleet.Mono, e *edge, b *books, acc *account) {
 	b.dirty = true
 }
 
+// heardElse returns for how long since the last look edges were heard.
+func (a *Aggregator) heardElse(now fleet.Mono) time.Duration {
+	if mutant.On(mutant.IsolationIsDeath) || slices.ContainsFunc(a.edges, func(o *edge) bool { return o.state == alive }) {
+		return now.Sub(a.advanced)
+	}
+	return 0
+}
+
 // mourn declares a silent edge lost once lost_after has passed in which other
 // edges were heard. Silence of all is our own isolation and starts no clock. One
 // that a newer process of its name has succeeded has ended: so a roster may say.
 func (a *Aggregator) mourn(now fleet.Mono, e *edge) {
-	if mutant.On(mutant.IsolationIsDeath) || slices.ContainsFunc(a.edges, func(o *edge) bool { return o.state == alive }) {
-		e.silent += now.Sub(a.advanced)
-	}
+	e.silent += a.heardElse(now)
 	ended := a.succeeded(e) && a.clock.Err(now) <= fleet.MaxError
 	for _, b := range a.order {
-		if acc := e.accounts[b.ID]; acc != nil && acc.silent && (ended || (b.LostWait > 0 && e.silent > b.LostWait)) {
+		if acc := e.accounts[b.ID]; acc != nil && acc.silent && (ended || e.silent > b.lostWait()) {
 			if !ended {
 				b.strays(e, acc.phantom+acc.frozen+acc.frozenBlind) // it may be alive all the same
 			}
 			a.thawRoom(now, e, b, acc)
 		}
 	}
+}
+
+// keepVigil goes on reckoning with an edge that nobody has heard since the
+// aggregator began, although all that it stamped under a lease has expired: under
+// partition_policy serve it may be renewing sessions alone. How many nobody can
+// tell. But everybody else's are counted by now, so it cannot be more than what
+// would be free without it.
+func (a *Aggregator) keepVigil(now fleet.Mono, e *edge) {
+	switch {
+	case mutant.On(mutant.LostIsStill), e.ended != 0 && now.Sub(e.ended) > fleet.Stretch(fleet.Stretch(a.longestLife(now)+2*time.Second)):
+		e.state = left
+		return
+	case a.up.blank: // nor is it known what there is to be free
+		e.silent += a.heardElse(now)
+		if wait := a.longestLostWait(); wait == 0 || e.silent > wait {
+			e.state = left
+		}
+		return
+	}
+	e.vigil = true
+	for _, b := range a.order {
+		free := a.reckoned(b)
+		if b.Cap || free <= 0 {
+			continue
+		}
+		acc := e.account(b.ID)
+		acc.phantom, acc.silent = free, true
+		acc.dirty, b.dirty, b.stale = true, true, true
+	}
+	e.state = a.graveOf(e)
+}
+
+// graveOf returns the state of an edge that is reckoned with as long as anything
+// is presumed of it.
+func (a *Aggregator) graveOf(e *edge) edgeState {
+	for _, b := range a.order {
+		if acc := e.accounts[b.ID]; acc != nil && acc.silent {
+			return lost
+		}
+	}
+	return left
+}
+
+// endVigil takes note that an edge is heard after all. What was presumed may
+// have been another's, who is not.
+func (a *Aggregator) endVigil(e *edge) {
+	if !e.vigil {
+		return
+	}
+	e.vigil = false
+	var other *edge
+	for _, o := range a.edges {
+		if o != e && o.state == lost && o.vigil {
+			other = o
+		}
+	}
+	for _, b := range a.order {
+		acc := e.accounts[b.ID]
+		if acc == nil || !acc.silent {
+			continue
+		}
+		if other != nil {
+			to := other.account(b.ID)
+			to.phantom += acc.phantom
+			to.silent = true
+		}
+		acc.phantom, acc.silent = 0, false
+		b.dirty, b.stale = true, true
+	}
+}
+
+// longestLostWait returns the longest lost_after of any room under serve, 0 where
+// there is none.
+func (a *Aggregator) longestLostWait() time.Duration {
+	wait := time.Duration(0)
+	for _, b := range a.order {
+		if !b.Cap {
+			wait = max(wait, b.lostWait())
+		}
+	}
+	return wait
+}
+
+// lostWait returns lost_after; the default of a room that went before anybody
+// told us.
+func (b *books) lostWait() time.Duration {
+	switch {
+	case b.LostWait > 0:
+		return b.LostWait
+	case b.gone:
+		return room.DefaultLost
+	}
+	return math.MaxInt64
 }
 
 // settle takes the exact numbers of an edge whose tenure is over: nothing is

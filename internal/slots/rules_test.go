@@ -230,6 +230,20 @@ func TestRule5SilenceIsNotEmptiness(t *testing.T) {
 			advance 1s
 			deliver d2 up
 			advance 2s`,
+		"under serve an edge that is awaited in vain goes on": `
+			fleet total=20 rate=120 session=20s edges=2
+			advance 2s
+			arrive d1 n=6
+			advance 5s clicking=2s
+			cut d1
+			start dublin
+			advance 2m clicking=2s
+			arrive d2 n=20
+			advance 5s
+			mend d1
+			advance 10s clicking=2s
+			arrive d2 n=20
+			advance 5s`,
 		"an edge that is awaited in vain": `
 			fleet total=20 rate=120 edges=2 policy=cap
 			advance 2s
