@@ -134,11 +134,11 @@ func (e *Engine) Quit(now fleet.Mono, id room.ID, t ticket.Ticket) bool {
 
 // quitLine ends a place in the line.
 func (e *Engine) quitLine(r *roomState, ft fleet.Time, t *ticket.Ticket) bool {
-	if t.IsAdmitted() || t.Flags&ticket.Returned == 0 || r.ended.covers(t.ID, ticket.Nobody, t.Seen) != 0 {
+	r.wait.advance(ft)
+	if t.IsAdmitted() || !r.cameBack(t) || r.ended.covers(t.ID, ticket.Nobody, t.Seen) != 0 {
 		return false // nobody has counted it, or not any more
 	}
-	r.wait.advance(ft)
-	r.wait.add(t.Joined, t.Seen, -1)
+	r.uncount(t)
 	if len(r.ended) < 2*wire.MaxEnds {
 		r.end(wire.End{ID: t.ID, Home: uint32(ticket.Nobody), Until: uint32(ft.Second() + windowsKept*windowLen), Kind: wire.Left})
 	}

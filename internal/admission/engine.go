@@ -18,12 +18,13 @@ import (
 // Limits bound the memory of an engine. The zero value holds nothing and
 // remembers nothing.
 type Limits struct {
-	Held   int // requests held open per room
-	Recent int // tickets per room whose newest stamp is remembered
+	Held    int // requests held open per room
+	Recent  int // tickets per room whose newest stamp is remembered
+	Waiting int // visitors per room of whom is remembered, for a minute, that they asked first, or that their page went away
 }
 
 // DefaultLimits returns limits for an edge with some hundred MB to spend.
-func DefaultLimits() Limits { return Limits{Held: 4096, Recent: 1 << 16} }
+func DefaultLimits() Limits { return Limits{Held: 4096, Recent: 1 << 16, Waiting: 1 << 16} }
 
 // Config is what an engine is made of.
 type Config struct {
@@ -92,6 +93,9 @@ type roomState struct {
 	movers movers
 
 	wait     waitBook
+	answers  uint8  // the newest ticket.Answer
+	firsts   recent // when a ticket that comes back for the first time was counted
+	away     aways
 	parked   parked
 	recent   recent
 	arrivals [wire.MaxMinutes]wire.Minute
@@ -134,7 +138,7 @@ func (e *Engine) SetRooms(now fleet.Mono, rooms []Room) {
 	for _, r := range rooms {
 		s := e.rooms[r.ID]
 		if s == nil {
-			s = &roomState{firstMove: 1, recent: recent{limit: e.cfg.Limits.Recent}}
+			s = &roomState{firstMove: 1, recent: recent{limit: e.cfg.Limits.Recent}, firsts: recent{limit: e.cfg.Limits.Waiting}, away: aways{limit: e.cfg.Limits.Waiting}}
 			e.rooms[r.ID] = s
 			e.order = append(e.order, s)
 		}
@@ -301,7 +305,16 @@ func (e *Engine) checkIn(r *roomState, ft fleet.Time, t *ticket.Ticket) {
 	if r.wait.advance(ft) {
 		r.dirty = true
 	}
-	if t.Flags&ticket.Returned == 0 { // never counted yet: nothing to take back
+	if t.Flags&ticket.Returned == 0 {
+		defer r.firsts.put(t.ID, seen)
+	}
+	came := r.cameBack(t)
+	before := *t
+	if r.answers++; r.answers == 0 {
+		r.answers = 1 // a new ticket has none
+	}
+	t.Answer = r.answers
+	if !came { // never counted yet: nothing to take back
 		t.Flags |= ticket.Returned
 		t.Seen = seen
 		r.joined++
@@ -311,7 +324,10 @@ func (e *Engine) checkIn(r *roomState, ft fleet.Time, t *ticket.Ticket) {
 	}
 	// A ticket seen by an edge whose clock is ahead is counted there, in a window
 	// that has not begun here.
-	if windowOf(int64(t.Seen)) < windowOf(int64(seen)) {
+	if r.recount(&before) {
+		r.wait.add(t.Joined, seen, 1)
+		r.dirty = true
+	} else if windowOf(int64(t.Seen)) < windowOf(int64(seen)) {
 		r.wait.add(t.Joined, t.Seen, -1)
 		r.wait.add(t.Joined, seen, 1)
 		r.dirty = true
@@ -320,6 +336,21 @@ func (e *Engine) checkIn(r *roomState, ft fleet.Time, t *ticket.Ticket) {
 		r.arrive(ft)
 	}
 	t.Seen = max(t.Seen, seen)
+}
+
+// cameBack reports whether t was counted when it came back. That the visitor has
+// not heard of it (the answer is on its way, or lost) does not make it another one.
+func (r *roomState) cameBack(t *ticket.Ticket) bool {
+	if t.Flags&ticket.Returned != 0 {
+		return true
+	}
+	seen := r.firsts.get(t.ID)
+	if seen == 0 || !r.wait.live(seen) {
+		return false
+	}
+	t.Flags |= ticket.Returned
+	t.Seen = seen
+	return true
 }
 
 // arrive counts a distinct visitor of the minute of ft.
@@ -479,7 +510,7 @@ func (e *Engine) charge(now fleet.Mono, ft fleet.Time, r *roomState, d *Decision
 	r.admitted++
 	if t.Flags&ticket.Returned != 0 {
 		r.entered++
-		r.wait.add(t.Joined, t.Seen, -1)
+		r.uncount(t)
 	} else {
 		r.arrive(ft)
 	}
@@ -572,12 +603,17 @@ func (e *Engine) Release(now fleet.Mono, out []*Visit) []*Visit {
 	return out
 }
 
+// holds reports whether v is held.
+func (r *roomState) holds(v *Visit) bool {
+	return r != nil && v.index >= 0 && v.index < len(r.parked) && r.parked[v.index] == v
+}
+
 // GiveUp ends the holding of v, if the engine still holds it, and decides that
 // its visitor goes on waiting. It reports false where Release has decided
 // already.
 func (e *Engine) GiveUp(now fleet.Mono, v *Visit) bool {
 	r := e.rooms[v.Room]
-	if r == nil || v.index < 0 || v.index >= len(r.parked) || r.parked[v.index] != v {
+	if !r.holds(v) {
 		return false
 	}
 	r.parked.remove(v)

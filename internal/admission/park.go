@@ -10,10 +10,12 @@ import (
 
 // Visit is one request that is held open. The shell makes it, hands it to
 // [Engine.Hold], and waits until [Engine.Release] returns it or its own
-// patience ends ([Engine.GiveUp]). Between those it belongs to the engine.
+// patience ends ([Engine.GiveUp], or [Engine.Abandon] where the visitor is gone).
+// Between those it belongs to the engine.
 type Visit struct {
 	Room     room.ID
 	Ticket   ticket.Ticket // as the decision to hold returned it
+	Brought  ticket.Ticket // as the request brought it, for Abandon
 	Decision Decision      // set when the engine has decided
 	Data     any           // the shell's own
 

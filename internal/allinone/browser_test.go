@@ -2,7 +2,9 @@ package allinone
 
 import (
 	"context"
+	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -126,5 +128,80 @@ func TestOnePlacePerBrowser(t *testing.T) {
 	}
 	if s := tree.Origin.Stats(); s.Total != 1 {
 		t.Errorf("the site counted %d sessions, want that of the first visitor", s.Total)
+	}
+}
+
+// TestAPageThatGoesAway: who closes the page is counted no more at once, and keeps
+// the place; a reload counts nobody twice and nobody less; so it is with a page of
+// the operator's own that has our script.
+func TestAPageThatGoesAway(t *testing.T) {
+	t.Parallel()
+	for name, page := range map[string]string{
+		"built-in": "",
+		"custom":   `<!doctype html><title>wait</title><dl class="few"><dd id="joined">{{joinedAt}}</dd></dl><script>window.vestibule = true</script>{{{liveScript}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := browsertest.Open(t)
+			// Nobody else is let in meanwhile.
+			tree, _ := grow(t, 1, 60, 10*time.Minute, func(o *Options) { o.Params.Hold = 100 * time.Millisecond })
+			if page != "" {
+				if err := os.WriteFile(filepath.Join(filepath.Dir(tree.Info.Rooms), "page.html"), []byte(page), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				edit(t, tree, "- name: demo\n", "- name: demo\n    waiting_page: page.html\n")
+			}
+			edge := tree.Info.Edges[0].URL
+			if !newBrowser(t).open(edge).inside {
+				t.Fatal("the first visitor is not in")
+			}
+			if page != "" {
+				eventually(t, "the edge has the page", func() bool {
+					resp, err := http.Get(edge)
+					if err != nil {
+						return false
+					}
+					defer resp.Body.Close()
+					return strings.Contains(resp.Header.Get("Content-Security-Policy"), "nonce-")
+				})
+			}
+			counted := func() int64 { return tree.edges[0].Status().Rooms["demo"].Waiting }
+			do := func(ctx context.Context, steps ...chromedp.Action[chromedp.Void]) {
+				t.Helper()
+				if err := chromedp.Do(ctx, steps...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ctx, cancel := context.WithTimeout(ctx, 3*patience)
+			defer cancel()
+			waiting := chromedp.WaitVisible(chromedp.CSS("dl.few"))
+			joined := chromedp.Evaluate[string](`document.getElementById("joined").dateTime || document.getElementById("joined").textContent`)
+			var place string
+			for round := range 3 {
+				tab, closeTab := chromedp.NewContext(ctx)
+				defer closeTab()
+				do(tab, chromedp.Navigate(edge), waiting)
+				if at := browsertest.See(t, tab, joined); round == 0 {
+					place = at
+				} else if at != place {
+					t.Errorf("joined at %s, then at %s", place, at)
+				}
+				eventually(t, "the visitor is counted", func() bool { return counted() == 1 })
+				for range 3 {
+					// Near its turn a custom page asks for itself: an error where it just does.
+					eventually(t, "the page is reloaded", func() bool { return chromedp.Do(tab, chromedp.Reload(), waiting) == nil })
+					if n := counted(); n != 1 {
+						t.Errorf("%d are counted after a reload", n)
+					}
+				}
+				if round == 1 {
+					do(tab, chromedp.Navigate("about:blank"))
+				} else {
+					closeTab()
+				}
+				eventually(t, "the visitor is counted no more", func() bool { return counted() == 0 })
+				closeTab()
+			}
+		})
 	}
 }

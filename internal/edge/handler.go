@@ -77,6 +77,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.leave(w, r, site, query)
 		return
 	}
+	if path == awayPath {
+		s.away(w, r, site, query)
+		return
+	}
 	if path == eventsPath {
 		s.events(w, r, site, query)
 		return
@@ -189,7 +193,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, rs *roomSite, f *
 		s.wake()
 	}
 	if d.Verdict == admission.Hold {
-		d = s.hold(r.Context(), rs, f.client, d)
+		d = s.hold(r.Context(), rs, f.client, t, d)
 		ft = s.now() // it may have been half a minute
 	}
 	rs.counters.count(&d)
@@ -347,7 +351,7 @@ func appendCookie(dst []byte, rs *roomSite, i int, now fleet.Time, t *ticket.Tic
 
 // hold keeps the request open until a right comes, the engine's patience ends
 // or the visitor leaves.
-func (s *Server) hold(ctx context.Context, rs *roomSite, client netip.Addr, d admission.Decision) admission.Decision {
+func (s *Server) hold(ctx context.Context, rs *roomSite, client netip.Addr, brought ticket.Ticket, d admission.Decision) admission.Decision {
 	release, ok := s.clients.hold(client)
 	if !ok {
 		// Retry told how long to hold; a poll is what is asked for now, and not
@@ -358,20 +362,20 @@ func (s *Server) hold(ctx context.Context, rs *roomSite, client netip.Addr, d ad
 	}
 	defer release()
 	done := make(chan struct{})
-	v := &admission.Visit{Room: rs.ID, Ticket: d.Ticket, Data: done}
+	v := &admission.Visit{Room: rs.ID, Ticket: d.Ticket, Brought: brought, Data: done}
 	start := s.park(v)
 	s.wake()
 
 	timer := time.NewTimer(d.Retry)
 	defer timer.Stop()
-	outcome := "queued"
+	outcome, end := "queued", (*admission.Engine).GiveUp
 	select {
 	case <-done:
 	case <-timer.C:
 	case <-ctx.Done():
-		outcome = "left"
+		outcome, end = "left", (*admission.Engine).Abandon
 	}
-	now, gaveUp := s.giveUp(v)
+	now, gaveUp := s.endHold(v, end)
 	if !gaveUp {
 		<-done // Release has taken it; the channel is closed or about to be
 		if v.Decision.Enters() {
@@ -394,10 +398,11 @@ func (s *Server) park(v *admission.Visit) fleet.Mono {
 	return now
 }
 
-func (s *Server) giveUp(v *admission.Visit) (fleet.Mono, bool) {
+// endHold takes a visit back from the engine.
+func (s *Server) endHold(v *admission.Visit, end func(*admission.Engine, fleet.Mono, *admission.Visit) bool) (fleet.Mono, bool) {
 	now := s.lock()
 	defer s.mu.Unlock()
-	return now, s.eng.GiveUp(now, v)
+	return now, end(s.eng, now, v)
 }
 
 func tlsConfig(c *certificate) *tls.Config {

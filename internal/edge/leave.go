@@ -23,24 +23,11 @@ type stay struct {
 // leave ends what the visitor's tickets hold and takes them back. Saying it
 // again changes nothing. Another site cannot make a visitor say it.
 func (s *Server) leave(w http.ResponseWriter, r *http.Request, site *site, query string) {
+	values, ok := s.farewell(w, r, site, query)
+	if !ok {
+		return
+	}
 	h := w.Header()
-	switch m := site.set.Match(r.Host, "/"); {
-	case !m.Known:
-		s.refuse(w, r, "unknown_host", "This host is not served here.", http.StatusMisdirectedRequest)
-		return
-	case r.Method != http.MethodPost:
-		h.Set("Allow", http.MethodPost)
-		s.refuse(w, r, "refused_method", "Leaving takes a POST.", http.StatusMethodNotAllowed)
-		return
-	case !sameOrigin(r):
-		s.refuse(w, r, "refused_origin", "Only this site's own pages may say that somebody leaves.", http.StatusForbidden)
-		return
-	}
-	values, err := url.ParseQuery(query)
-	if name := values.Get("room"); err != nil || (name != "" && site.set.ByName(name) == nil) {
-		s.refuse(w, r, "unknown_room", "room: must name a room.", http.StatusNotFound)
-		return
-	}
 	s.hurryBody(w, r)
 	_, secure := s.clients.origin(r)
 	sc := s.scratch.Get().(*scratch)

@@ -99,7 +99,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for _, r := range []string{"applied", "invalid"} {
 		m.grants.WithLabelValues(r)
 	}
-	for _, r := range []string{"passed", "unknown_host", "refused_path", "refused_method", "refused_upgrade", "refused_origin", "unknown_room", "left", "not_ready", "stream", "stream_capped", "stream_nobody"} {
+	for _, r := range []string{"passed", "unknown_host", "refused_path", "refused_method", "refused_upgrade", "refused_origin", "unknown_room", "left", "away", "away_stale", "refused_away", "not_ready", "stream", "stream_capped", "stream_nobody"} {
 		m.requests.WithLabelValues(r)
 	}
 	return m

@@ -105,7 +105,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.eng = admission.New(admission.Config{
 		Edge: o.Config.Name, DC: o.Config.DataCenter, Params: o.Params,
-		Limits: admission.Limits{Held: o.Config.Held.Total, Recent: o.Config.Recent},
+		Limits: admission.Limits{Held: o.Config.Held.Total, Recent: o.Config.Recent, Waiting: admission.DefaultLimits().Waiting},
 		Rand:   rand.New(rand.NewChaCha8(seed)),
 	})
 	now, wall := s.clock.Read()

@@ -38,7 +38,7 @@ func DCOf(name string) DC {
 }
 
 // Flags of a ticket.
-type Flags uint16
+type Flags uint8
 
 const (
 	// Returned says that the visitor came back with the ticket at least once:
@@ -60,6 +60,7 @@ type Ticket struct {
 	Home     DC         // data centre that holds the session's right
 	Epoch    uint32     // room epoch that issued it
 	Forecast uint32     // seconds of wait that were forecast at joining, 0 for none
+	Answer   uint8      // of the answer that brought the ticket to who waits: tells pages of one visitor apart
 	Flags    Flags
 }
 
@@ -96,7 +97,7 @@ func Better(a, b *Ticket, now fleet.Time) bool {
 }
 
 // plainSize is the length of a ticket before it is sealed.
-const plainSize = 8 + 6 + 4 + 4 + 4 + 4 + 4 + 4 + 2
+const plainSize = 8 + 6 + 4 + 4 + 4 + 4 + 4 + 4 + 1 + 1
 
 // joinedMax bounds Joined: 48 bits of milliseconds, the year 10889.
 const joinedMax = 1<<48 - 1
@@ -113,7 +114,7 @@ func (t *Ticket) put(p *[plainSize]byte) {
 	binary.BigEndian.PutUint32(p[26:], uint32(t.Home))
 	binary.BigEndian.PutUint32(p[30:], t.Epoch)
 	binary.BigEndian.PutUint32(p[34:], t.Forecast)
-	binary.BigEndian.PutUint16(p[38:], uint16(t.Flags))
+	p[38], p[39] = t.Answer, uint8(t.Flags)
 }
 
 // get reads the fixed layout and reports whether it can have been issued.
@@ -127,7 +128,8 @@ func (t *Ticket) get(p *[plainSize]byte) bool {
 		Home:     DC(binary.BigEndian.Uint32(p[26:])),
 		Epoch:    binary.BigEndian.Uint32(p[30:]),
 		Forecast: binary.BigEndian.Uint32(p[34:]),
-		Flags:    Flags(binary.BigEndian.Uint16(p[38:])),
+		Answer:   p[38],
+		Flags:    Flags(p[39]),
 	}
 	return t.ID != 0 && t.Flags < flagsEnd && (t.Admitted != 0) == (t.Until != 0)
 }

@@ -96,6 +96,7 @@ func appendOurs(dst []byte, v *Visitor) []byte {
 	whole("progressPercent", int64(percent))
 	whole("retryAfterSeconds", v.Retry())
 	whole("placeKeptSeconds", wholeSeconds(v.Grace))
+	whole("answer", int64(v.Decision.Ticket.Answer))
 	if v.Event.Start != 0 {
 		moment("startsAt", v.Event.Start.Std())
 	}

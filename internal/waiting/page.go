@@ -39,12 +39,15 @@ var (
 	pageJS string
 	//go:embed watch.js
 	watchJS string
+	//go:embed live.js
+	liveJS string
 )
 
 var (
 	css    = squeeze(pageCSS)
 	script = squeeze(pageJS)
 	watch  = squeeze(watchJS)
+	live   = squeeze(liveJS)
 )
 
 // squeeze takes indentation and lines of comment out of a source.

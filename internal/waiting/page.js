@@ -132,6 +132,13 @@ function stream() {
 		if (source && source.readyState == 2) { hush(); setTimeout(stream, 45000 + Math.random() * 30000) }
 	};
 }
+// away says that this page goes away, closed or left behind (it may come back
+// from where browsers keep pages). The place is kept. What this page was told last
+// tells it from one that has been asked for since, as by a reload.
+function away() {
+	hush();
+	if (!entering) navigator.sendBeacon("/.well-known/vestibule/away?room=" + encodeURIComponent(now.room) + "&answer=" + now.answer);
+}
 function hush() { if (source) source.close(); source = null; said = 0; near = false }
 function placed(n) {
 	if (entering || !n.line || "queued next paused".indexOf(now.state) < 0) return;
@@ -229,7 +236,7 @@ if (state = now.state, state != "left") {
 	listen();
 	setInterval(tick, 1000);
 	addEventListener("online", function () { ask(); stream() });
-	addEventListener("pagehide", hush);
+	addEventListener("pagehide", away);
 	addEventListener("offline", missed);
 	addEventListener("pageshow", function (e) { if (e.persisted) { ask(); stream() } });
 	document.addEventListener("visibilitychange", wake);

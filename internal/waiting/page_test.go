@@ -186,9 +186,13 @@ func TestEveryPageStandsByItself(t *testing.T) {
 			if err := z.Close(); err != nil {
 				t.Fatal(err)
 			}
+			const noIcon = `<link rel="icon" href="data:,">` // or browsers ask for one, and stand in line for it
+			if strings.Count(string(page), noIcon) != 1 {
+				t.Errorf("%s: browsers will ask for an icon", name)
+			}
 			heaviest, heaviestZipped = max(heaviest, len(page)), max(heaviestZipped, zipped.Len())
 			for _, rule := range never {
-				if found := rule.Find(page); found != nil {
+				if found := rule.FindString(strings.Replace(string(page), noIcon, "", 1)); found != "" {
 					t.Errorf("%s: the page has %q", name, found)
 				}
 			}
@@ -223,7 +227,7 @@ func TestEveryPageStandsByItself(t *testing.T) {
 
 var (
 	scripts = regexp.MustCompile(`(?s)<(script|style)[^>]*>.*?</(script|style)>`)
-	voids   = regexp.MustCompile(`<(meta|br)([^>]*)>`)
+	voids   = regexp.MustCompile(`<(meta|link|br)([^>]*)>`)
 )
 
 // wellFormed tells whether every tag that is opened is closed, in its order.

@@ -345,10 +345,29 @@ var values = sortValues([]value{
 	{"queueMessage", func(v *Visitor) any { return v.Message }},
 	{"roomName", func(v *Visitor) any { return v.Room }},
 	{"leaveURL", func(v *Visitor) any { return "/.well-known/vestibule/leave?room=" + v.Room }},
+	{"liveScript", func(v *Visitor) any { return v.liveScript() }},
 	{"rejoinURL", func(v *Visitor) any { return v.back() }},
 	{"language", func(v *Visitor) any { return v.Lang.Code() }},
 	{"direction", func(v *Visitor) any { return v.Lang.Dir() }},
 })
+
+// liveScript returns what makes a custom page live, as an element.
+func (v *Visitor) liveScript() string {
+	if v.Left {
+		return ""
+	}
+	dst := []byte("<script")
+	if v.Nonce != "" {
+		dst = append(dst, ` nonce="`...)
+		dst = append(dst, v.Nonce...)
+		dst = append(dst, '"')
+	}
+	dst = append(dst, ">("...)
+	dst = append(dst, live...)
+	dst = append(dst, ")("...)
+	dst = appendOurs(dst, v)
+	return string(append(dst, ")</script>"...))
+}
 
 func sortValues(vs []value) []value {
 	slices.SortFunc(vs, func(a, b value) int { return strings.Compare(a.name, b.name) })

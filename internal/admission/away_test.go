@@ -1,0 +1,454 @@
+package admission
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
+)
+
+// line of the tests of those who go away: an edge with a lease, nobody let in.
+func awayEdge(t testing.TB, seed uint64, limit int) (*Engine, *regional) {
+	t.Helper()
+	e := New(Config{
+		Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Limits: Limits{Held: 100, Recent: 1000, Waiting: limit},
+		Rand: rand.New(rand.NewPCG(seed, 2)),
+	})
+	e.SetRooms(at(0), []Room{{ID: sale}})
+	r := &regional{t: t, e: e, term: wire.Term{N: 1, Nonce: 7}, held: wire.RoomGrant{Room: sale, Life: 330}}
+	r.hear(at(0))
+	r.say(at(0), wire.Grant{Verdict: wire.Promise})
+	r.hear(at(0))
+	r.grant(at(0), 0, 0)
+	return e, r
+}
+
+func counted(e *Engine, now fleet.Mono) int64 {
+	w := &e.rooms[sale].wait
+	w.advance(e.Time(now))
+	return w.sum
+}
+
+// TestWhoGoesAwayIsCountedNoMore: a page that is closed, reloaded or left, in the
+// orders in which browsers say so.
+func TestWhoGoesAwayIsCountedNoMore(t *testing.T) {
+	e, _ := awayEdge(t, 1, 10)
+	now := at(0)
+	want := func(n int64, when string) {
+		t.Helper()
+		if got := counted(e, now); got != n {
+			t.Fatalf("%s: %d are counted, want %d", when, got, n)
+		}
+	}
+	ask := func(k ticket.Ticket) ticket.Ticket {
+		t.Helper()
+		d := e.Arrive(now, sale, k)
+		if k.ID != 0 && d.Fresh != Kept {
+			t.Fatalf("the place is lost: %d", d.Fresh)
+		}
+		return d.Ticket
+	}
+	away := func(k ticket.Ticket, answer uint8, gone bool) {
+		t.Helper()
+		if e.Away(now, sale, k, answer) != gone {
+			t.Fatalf("gone: %v", !gone)
+		}
+	}
+	k := ask(ticket.Ticket{})
+	away(k, k.Answer, false)
+	want(0, "closed before the first question")
+	k = ask(k)
+	other := ask(ask(ticket.Ticket{}))
+	want(2, "two who came back")
+	e.rooms[sale].dirty = false
+	away(k, k.Answer, true)
+	want(1, "one is closed")
+	if !e.rooms[sale].dirty {
+		t.Error("nobody is told")
+	}
+	away(k, k.Answer, false)
+	want(1, "and it is said again")
+	if !e.Waits(now, sale, k) {
+		t.Error("the place is gone")
+	}
+
+	now = at(30 * time.Second)
+	k = ask(k)
+	want(2, "back")
+	reloaded := ask(k)
+	want(2, "reloaded, not told yet that the old page went away")
+	away(reloaded, k.Answer, false)
+	want(2, "told, with the ticket of the new page")
+	k = reloaded
+	away(k, k.Answer, true)
+	reloaded = ask(k)
+	want(2, "reloaded, told before")
+	k = reloaded
+
+	now = at(45 * time.Second) // in another window
+	reloaded = ask(k)
+	away(k, k.Answer, true)
+	want(1, "reloaded, told afterwards with the ticket of the old page")
+	now = at(46 * time.Second)
+	k = ask(reloaded)
+	want(2, "until the new page asks")
+	away(k, k.Answer, true)
+	away(reloaded, reloaded.Answer, false) // a copy that is older
+	want(1, "closed")
+
+	now = at(59 * time.Second)
+	other = ask(other)
+	for now = at(60 * time.Second); now < at(3*time.Minute); now = now.Add(5 * time.Second) {
+		if n := counted(e, now); n < 0 || n > 1 {
+			t.Fatalf("%d are counted at %v", n, now.Sub(at(0)))
+		}
+	}
+	want(0, "nobody asks for a minute")
+	k, other = ask(k), ask(other)
+	want(2, "both are back within the grace")
+	if !e.Quit(now, sale, k) {
+		t.Error("not left")
+	}
+	want(1, "one has left")
+	away(k, k.Answer, false)
+	away(other, other.Answer, true)
+	if !e.Quit(now, sale, other) {
+		t.Error("not left")
+	}
+	want(0, "the other went away, and then left")
+	last := ask(ask(ticket.Ticket{}))
+	void := last
+	void.Epoch++
+	away(void, void.Answer, false)
+	if e.Away(now, sale+1, last, last.Answer) {
+		t.Error("gone from a room that there is not")
+	}
+	want(1, "words of others")
+}
+
+// TestWhoGoesAwayWhileHeld: near the turn a question is open most of the time.
+// Whether the edge hears first that the connection is gone or that the page is,
+// nobody stays in the count.
+func TestWhoGoesAwayWhileHeld(t *testing.T) {
+	for _, returned := range []bool{false, true} {
+		for order := range 4 {
+			e, r := awayEdge(t, 1, 10)
+			now := at(0)
+			k := e.Arrive(now, sale, ticket.Ticket{}).Ticket
+			if returned {
+				k = e.Arrive(now, sale, k).Ticket
+			}
+			now = at(15 * time.Second)
+			r.lease(now)
+			d := e.Arrive(now, sale, k)
+			if d.Verdict != Hold {
+				t.Fatalf("%v (%v), want to be held", d.Verdict, d.Reason)
+			}
+			v := &Visit{Room: sale, Ticket: d.Ticket, Brought: k}
+			e.Hold(now, v)
+			now = at(16 * time.Second)
+			name := fmt.Sprintf("returned %v, order %d", returned, order)
+			switch order {
+			case 0:
+				e.Away(now, sale, k, k.Answer)
+				if !e.Abandon(now, v) {
+					t.Error("not abandoned")
+				}
+			case 1:
+				if !e.Abandon(now, v) || e.Abandon(now, v) || e.GiveUp(now, v) {
+					t.Error("not abandoned, once")
+				}
+				e.Away(now, sale, k, k.Answer)
+			case 2: // another page of the same visitor is held
+				e.Away(now, sale, k, k.Answer)
+				if !e.GiveUp(now, v) {
+					t.Error("not given up")
+				}
+				if n := counted(e, now); n != 1 {
+					t.Errorf("%s: %d are counted while another page asks", name, n)
+				}
+				k = v.Decision.Ticket
+				e.Away(now, sale, k, k.Answer)
+			case 3: // the turn comes in that very moment
+				e.Away(now, sale, k, k.Answer)
+				r.lease(now)
+				r.grant(now, 1, 1)
+				if got := e.Release(now, nil); len(got) != 1 || v.Decision.Verdict != Admit || e.Abandon(now, v) {
+					t.Errorf("%s: %+v", name, v.Decision)
+				}
+			}
+			for _, later := range []time.Duration{0, 10, 30, 50, 58} {
+				if n := counted(e, now.Add(later*time.Second)); n != 0 {
+					t.Errorf("%s: %d are counted %d s later", name, n, later)
+				}
+			}
+			if order < 3 {
+				e.Arrive(now.Add(59*time.Second), sale, k)
+				if n := counted(e, now.Add(59*time.Second)); n != 1 {
+					t.Errorf("%s: %d are counted when the visitor is back", name, n)
+				}
+			}
+		}
+	}
+}
+
+// guest is a browser with one ticket and some pages; each page knows what it was
+// told last. The twin's: whether the guest is there, since which second, and the
+// same of the ticket that the browser holds.
+type guest struct {
+	ticket ticket.Ticket
+	pages  []uint8
+	visit  *Visit // a question that is held
+
+	there bool
+	last  int64
+}
+
+// TestTheCountOfThoseWhoGoAwayIsExact: at one edge, whatever people with one or
+// more tabs do, in the orders in which browsers tell of it, the edge counts whom a
+// twin counts that keeps a list.
+func TestTheCountOfThoseWhoGoAwayIsExact(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		e, r := awayEdge(t, rapid.Uint64().Draw(rt, "seed"), 1000)
+		now := at(0)
+		var guests []*guest
+		second := func() int64 { return e.Time(now).Second() }
+		answered := func(g *guest, k ticket.Ticket) uint8 {
+			if k.Flags&ticket.Returned != 0 {
+				g.there, g.last = true, second()
+			}
+			g.ticket = k
+			return k.Answer
+		}
+		ask := func(g *guest) uint8 { return answered(g, e.Arrive(now, sale, g.ticket).Ticket) }
+		away := func(g *guest, answer uint8, k ticket.Ticket) {
+			if k.Answer == answer {
+				g.there = false
+			}
+			e.Away(now, sale, k, answer)
+		}
+		closePage := func(g *guest, i int) {
+			answer := g.pages[i]
+			g.pages = append(g.pages[:i], g.pages[i+1:]...)
+			away(g, answer, g.ticket)
+		}
+		pick := func(ok func(g *guest) bool) *guest {
+			var some []*guest
+			for _, g := range guests {
+				if ok(g) {
+					some = append(some, g)
+				}
+			}
+			if len(some) == 0 {
+				rt.Skip("nobody")
+			}
+			return some[rapid.IntRange(0, len(some)-1).Draw(rt, "guest")]
+		}
+		idle := func(g *guest) bool { return g.visit == nil }
+		open := func(g *guest) bool { return g.visit == nil && len(g.pages) > 0 }
+		held := func(g *guest) bool { return g.visit != nil }
+		page := func(g *guest) int { return rapid.IntRange(0, len(g.pages)-1).Draw(rt, "page") }
+		drop := func(g *guest) {
+			for i := range guests {
+				if guests[i] == g {
+					guests = append(guests[:i], guests[i+1:]...)
+					return
+				}
+			}
+		}
+		rt.Repeat(map[string]func(*rapid.T){
+			"come": func(*rapid.T) {
+				g := &guest{}
+				g.pages = []uint8{ask(g)}
+				guests = append(guests, g)
+			},
+			"another tab": func(*rapid.T) { g := pick(idle); g.pages = append(g.pages, ask(g)) },
+			"ask":         func(*rapid.T) { g := pick(open); g.pages[page(g)] = ask(g) },
+			"close":       func(*rapid.T) { g := pick(open); closePage(g, page(g)) },
+			"reload": func(*rapid.T) {
+				g := pick(open)
+				i := page(g)
+				old := g.pages[i]
+				g.pages[i] = ask(g)
+				away(g, old, g.ticket)
+			},
+			"reload, told before": func(*rapid.T) {
+				g := pick(open)
+				i := page(g)
+				away(g, g.pages[i], g.ticket)
+				g.pages[i] = ask(g)
+			},
+			"ask, and hear nothing": func(*rapid.T) {
+				g := pick(func(g *guest) bool { return open(g) && g.ticket.Flags&ticket.Returned == 0 })
+				e.Arrive(now, sale, g.ticket)
+				g.there, g.last = true, second()
+			},
+			"leave": func(*rapid.T) {
+				g := pick(idle)
+				e.Quit(now, sale, g.ticket)
+				drop(g)
+			},
+			"be held": func(*rapid.T) {
+				g := pick(open)
+				d := e.Arrive(now, sale, g.ticket)
+				g.visit = &Visit{Room: sale, Ticket: d.Ticket, Brought: g.ticket}
+				e.Hold(now, g.visit)
+				g.there, g.last = true, second()
+			},
+			"be told to wait on": func(*rapid.T) {
+				g := pick(held)
+				e.GiveUp(now, g.visit)
+				g.pages[page(g)] = answered(g, g.visit.Decision.Ticket)
+				g.visit = nil
+			},
+			"close while held": func(*rapid.T) {
+				g := pick(held)
+				i := page(g)
+				mine := g.pages[i] == g.ticket.Answer
+				first := rapid.Bool().Draw(rt, "told first")
+				if first {
+					closePage(g, i)
+				}
+				e.Abandon(now, g.visit)
+				if (!first || !mine) && g.ticket.Flags&ticket.Returned != 0 { // where the ticket has it
+					g.there, g.last = true, int64(g.ticket.Seen)
+				}
+				if !first {
+					closePage(g, i)
+				}
+				g.visit = nil
+			},
+			"enter": func(*rapid.T) {
+				g := pick(idle)
+				r.lease(now)
+				r.grant(now, 1, 1)
+				if len(e.rooms[sale].parked) > 0 {
+					for _, v := range e.Release(now, nil) {
+						for _, o := range guests {
+							if o.visit == v {
+								drop(o)
+								return
+							}
+						}
+					}
+				} else if d := e.Arrive(now, sale, g.ticket); d.Verdict == Admit {
+					drop(g)
+				} else {
+					rt.Fatalf("%v (%v), want in", d.Verdict, d.Reason)
+				}
+			},
+			"wait": func(*rapid.T) {
+				now = now.Add(time.Duration(rapid.IntRange(0, 25_000).Draw(rt, "ms")) * time.Millisecond)
+			},
+			"": func(*rapid.T) {
+				e.rooms[sale].wait.advance(e.Time(now))
+				want, newest := map[int64]float64{}, windowOf(second())
+				for _, g := range guests {
+					if g.there && windowOf(g.last) > newest-windowsKept {
+						want[g.ticket.Joined.Second()]++
+					}
+				}
+				got := e.rooms[sale].wait.histogram()
+				for _, s := range got {
+					if join := s.Start.Second(); want[join] != s.N {
+						rt.Fatalf("%v are counted who joined at %d, want %v", s.N, join, want[join])
+					}
+					delete(want, s.Start.Second())
+				}
+				if len(want) > 0 {
+					rt.Fatalf("not counted: %v", want)
+				}
+			},
+		})
+	})
+}
+
+// TestAWrongCountHealsInAMinute: whatever is said by whom in whatever order at two
+// edges, a minute later the count is right.
+func TestAWrongCountHealsInAMinute(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		var edges [2]*Engine
+		for i := range edges {
+			edges[i], _ = awayEdge(t, rapid.Uint64().Draw(rt, "seed"), rapid.IntRange(0, 5).Draw(rt, "limit"))
+		}
+		now := at(0)
+		var tickets [][]ticket.Ticket // of each visitor, all that there were
+		total := func() (n int64) {
+			for _, e := range edges {
+				n += counted(e, now)
+			}
+			return n
+		}
+		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
+			e := edges[rapid.IntRange(0, 1).Draw(rt, "edge")]
+			if len(tickets) == 0 || rapid.IntRange(0, 4).Draw(rt, "new") == 0 {
+				tickets = append(tickets, []ticket.Ticket{e.Arrive(now, sale, ticket.Ticket{}).Ticket})
+			}
+			i := rapid.IntRange(0, len(tickets)-1).Draw(rt, "visitor")
+			k := tickets[i][rapid.IntRange(max(0, len(tickets[i])-3), len(tickets[i])-1).Draw(rt, "ticket")]
+			switch rapid.IntRange(0, 3).Draw(rt, "what") {
+			case 0:
+				e.Away(now, sale, k, k.Answer)
+			case 1:
+				now = now.Add(time.Duration(rapid.IntRange(0, 12_000).Draw(rt, "ms")) * time.Millisecond)
+			default:
+				tickets[i] = append(tickets[i], e.Arrive(now, sale, k).Ticket)
+			}
+		}
+		if rapid.Bool().Draw(rt, "all stay") {
+			for range 8 {
+				for i, all := range tickets {
+					k := all[len(all)-1]
+					e := edges[rapid.IntRange(0, 1).Draw(rt, "edge")]
+					tickets[i] = append(all, e.Arrive(now, sale, k).Ticket)
+				}
+				now = now.Add(10 * time.Second)
+			}
+			if n := total(); n != int64(len(tickets)) {
+				rt.Fatalf("%d are counted, of %d who are there", n, len(tickets))
+			}
+		}
+		now = now.Add(windowsKept * windowLen * time.Second)
+		if n := total(); n != 0 {
+			rt.Fatalf("%d are counted, and nobody is there", n)
+		}
+	})
+}
+
+// TestWhatIsKnownOfThoseWhoGoAwayIsBounded, and who does not fit stays counted, so
+// that nobody is taken out twice.
+func TestWhatIsKnownOfThoseWhoGoAwayIsBounded(t *testing.T) {
+	const limit = 100
+	e, _ := awayEdge(t, 1, limit)
+	a := &e.rooms[sale].away
+	for minute := range 5 {
+		now := at(time.Duration(minute) * time.Minute)
+		var all []ticket.Ticket
+		gone := 0
+		for range 2 * limit {
+			k := e.Arrive(now, sale, e.Arrive(now, sale, ticket.Ticket{}).Ticket).Ticket
+			all = append(all, k)
+			if e.Away(now, sale, k, k.Answer) {
+				gone++
+			}
+		}
+		if n := counted(e, now); gone != limit || n != limit || len(a.marks) > limit || len(a.order) > limit {
+			t.Fatalf("minute %d: %d of %d went away, %d are counted; %d and %d are remembered", minute, gone, 2*limit, n, len(a.marks), len(a.order))
+		}
+		if minute%2 > 0 {
+			continue // nobody comes back
+		}
+		for _, k := range all {
+			e.Arrive(now, sale, k)
+		}
+		if n := counted(e, now); n != 2*limit {
+			t.Fatalf("minute %d: %d of %d are back", minute, n, 2*limit)
+		}
+	}
+}
