@@ -3,6 +3,7 @@ package admission
 import (
 	"time"
 
+	"vestibule/internal/fleet"
 	"vestibule/internal/ticket"
 )
 
@@ -89,9 +90,22 @@ type Decision struct {
 	Ahead   uint64        // people without a slot who stand in front
 	Waiting uint64        // people waiting in the room
 	Wait    time.Duration // estimated, 0 if unknown
+	Low     time.Duration // four of five waits that are estimated so lie between Low
+	High    time.Duration // and High
+	Longer  bool          // the wait that is told was raised in the last minutes: the page says so
 	Known   bool          // there is an estimate
 	Retry   time.Duration // come back after; also how long a Hold may last
 }
 
 // Enters reports whether the request goes to the origin.
 func (d *Decision) Enters() bool { return d.Verdict == Serve || d.Verdict == Admit }
+
+// Outcome returns what was forecast to a visitor who has just been admitted, and
+// how long it took; ok is false for everybody else.
+func (d *Decision) Outcome() (forecast, actual time.Duration, ok bool) {
+	t := &d.Ticket
+	if d.Verdict != Admit || d.Reason != Slot || t.Forecast == 0 || t.Flags&ticket.Returned == 0 {
+		return 0, 0, false
+	}
+	return time.Duration(t.Forecast) * time.Second, max(0, (fleet.Time(t.Admitted) * 1000).Sub(t.Joined)), true
+}

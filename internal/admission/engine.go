@@ -96,6 +96,8 @@ type roomState struct {
 	answers  uint8  // the newest ticket.Answer
 	firsts   recent // when a ticket that comes back for the first time was counted
 	away     aways
+	young    young
+	outcomes line.Outcomes
 	parked   parked
 	recent   recent
 	arrivals [wire.MaxMinutes]wire.Minute
@@ -224,7 +226,19 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 	}
 	d.Ticket = t
 	e.decide(now, ft, sure, r, &d)
+	if d.Verdict == Queue && fresh != Kept && synced {
+		r.queued(ft, &d)
+	}
 	return d
+}
+
+// queued notes that somebody joined the line, and what was forecast.
+func (r *roomState) queued(ft fleet.Time, d *Decision) {
+	r.young.issued(ft, d.Ticket.Joined)
+	r.dirty = true
+	if d.Known && d.Ticket.Forecast == 0 {
+		d.Ticket.Forecast = max(1, uint32(d.Wait.Seconds()+0.5))
+	}
 }
 
 // Waits reports whether t is a place in the line of the room as it is: the
@@ -318,6 +332,7 @@ func (e *Engine) checkIn(r *roomState, ft fleet.Time, t *ticket.Ticket) {
 		t.Flags |= ticket.Returned
 		t.Seen = seen
 		r.joined++
+		r.young.returned(ft, t.Joined)
 		r.wait.add(t.Joined, seen, 1)
 		r.arrive(ft)
 		return
@@ -464,7 +479,7 @@ func (e *Engine) decide(now fleet.Mono, ft fleet.Time, sure bool, r *roomState, 
 	if d.Verdict == Hold && len(r.parked) >= e.cfg.Limits.Held {
 		d.Verdict, d.Reason = Queue, Crowded
 	}
-	e.position(r, d)
+	e.position(ft, r, d)
 	if d.Verdict == Hold {
 		d.Retry = p.Knock
 		if t.Flags&ticket.Returned != 0 {
@@ -519,6 +534,9 @@ func (e *Engine) charge(now fleet.Mono, ft fleet.Time, r *roomState, d *Decision
 	r.recent.put(t.ID, until)
 	r.dirty = true
 	d.Verdict, d.Reason, d.Reseal = Admit, Slot, true
+	if forecast, actual, ok := d.Outcome(); ok {
+		r.outcomes = r.outcomes.Add(forecast, actual)
+	}
 	if r.credit() <= r.want/2 {
 		e.link.hurry(now, e.cfg.Params.ReportGap) // refill before dry
 	}
@@ -538,17 +556,21 @@ func (r *roomState) move(m wire.Move) {
 
 // position tells where the visitor stands, for how long, and when to ask
 // again.
-func (e *Engine) position(r *roomState, d *Decision) {
+func (e *Engine) position(ft fleet.Time, r *roomState, d *Decision) {
 	v := r.view
 	p := &e.cfg.Params
 	d.Retry = p.Refresh
 	if v != nil {
-		before := v.Line.Before(d.Ticket.Joined) - max(0, float64(v.Slots))
-		d.Ahead = uint64(max(0, before) + 0.5)
-		d.Waiting = uint64(v.Line.Total() + 0.5)
-		d.Wait, d.Known = line.Estimate(float64(d.Ahead), v.Mu, v.Theta)
+		d.Ahead = uint64(v.Ahead(d.Ticket.Joined) + 0.5)
+		d.Waiting = uint64(v.Waiting() + 0.5)
+		d.Wait, d.Known = line.Estimate(float64(d.Ahead), v.Paces, v.Theta)
+		d.Low, d.High = d.Wait, d.Wait
+		if d.Known {
+			d.Low, d.High = v.Ranges.Of(d.Wait)
+			d.hold(ft)
+		}
 	}
-	if d.Ahead == 0 {
+	if d.Ahead == 0 || d.Ticket.Flags&ticket.Returned == 0 { // who has yet to be counted is to be soon
 		d.Retry = p.Nearest
 	} else if d.Known {
 		d.Retry = min(max(d.Wait/4, p.Nearest), p.Refresh)
@@ -620,10 +642,14 @@ func (e *Engine) GiveUp(now fleet.Mono, v *Visit) bool {
 	r.dirty = true
 	ft, _ := e.time(now)
 	d := Decision{Verdict: Queue, Reason: GaveUp, Reseal: true, Ticket: v.Ticket}
-	if d.Ticket.Flags&ticket.Returned != 0 {
+	back := d.Ticket.Flags&ticket.Returned != 0
+	if back {
 		e.checkIn(r, ft, &d.Ticket)
 	}
-	e.position(r, &d)
+	e.position(ft, r, &d)
+	if !back {
+		r.queued(ft, &d)
+	}
 	if d.Ticket.Joined <= r.horizon() || r.view.Park >= d.Ticket.Joined {
 		d.Retry = e.cfg.Params.Nearest / 2 // the turn is near: back at once
 	}

@@ -103,7 +103,7 @@ func (r *regional) room(now fleet.Mono, g wire.RoomGrant) {
 // day, and who joined before horizon may enter.
 func view(n float64, horizon, park fleet.Time) *wire.View {
 	return &wire.View{
-		Version: 1, At: day, Horizon: horizon, Park: park, Mu: 0.5, Theta: 0,
+		Version: 1, At: day, Horizon: horizon, Park: park, Mu: 0.5, Theta: 0, Paces: []line.Pace{{Mu: 0.5}},
 		Line: line.NewDigest(line.Histogram{{Start: day - 60_000, Width: 60_000, N: n}}),
 	}
 }

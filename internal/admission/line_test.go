@@ -357,7 +357,7 @@ func TestArrivalsKeepTheLastMinutes(t *testing.T) {
 			r.arrive(day.Minute() + m*60_000)
 		}
 	}
-	got := r.report(0, &link{seq: 1, joined: true}).Arrivals
+	got := r.report(0, day, &link{seq: 1, joined: true}).Arrivals
 	if len(got) != wire.MaxMinutes {
 		t.Fatalf("%v", got)
 	}

@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"slices"
+
 	"vestibule/internal/fleet"
 	"vestibule/internal/mutant"
 	"vestibule/internal/wire"
@@ -49,6 +51,9 @@ func (e *Engine) report(now fleet.Mono, bye bool) []wire.Report {
 		if r.wait.advance(ft) {
 			r.dirty = true
 		}
+		if r.young.advance(ft) {
+			r.dirty = true
+		}
 		if r.movers.prune(now) {
 			r.dirty = true
 		}
@@ -69,7 +74,7 @@ func (e *Engine) report(now fleet.Mono, bye bool) []wire.Report {
 		if l.joined && r.changedAt <= l.acked {
 			continue
 		}
-		pack.Add(r.report(now, l))
+		pack.Add(r.report(now, ft, l))
 	}
 	l.busy = active
 	return pack.Reports()
@@ -94,7 +99,7 @@ func (r *roomState) giveBack(now fleet.Mono, leased, retired bool) {
 	}
 }
 
-func (r *roomState) report(now fleet.Mono, l *link) wire.RoomReport {
+func (r *roomState) report(now fleet.Mono, ft fleet.Time, l *link) wire.RoomReport {
 	seq := l.seq
 	next := r.firstMove + uint64(len(r.moves))
 	if n := len(r.sentMoves); n == 0 || r.sentMoves[n-1].next != next {
@@ -115,7 +120,7 @@ func (r *roomState) report(now fleet.Mono, l *link) wire.RoomReport {
 		Want:      r.want, ParkedN: uint64(len(r.parked)), Movers: uint64(len(r.movers)),
 		Active:   uint64(max(0, r.sessions.live)),
 		Admitted: r.admitted, Joined: r.joined, Entered: r.entered,
-		Waiting: r.wait.histogram(),
+		Waiting: r.wait.histogram(), Unseen: r.young.expected(ft), Outcomes: slices.Clone(r.outcomes),
 	}
 	if len(r.moves) > 0 {
 		out.Moves = append([]wire.Move(nil), r.moves...)

@@ -236,7 +236,7 @@ func TestAVisitorWhoWaitsIsToldPlaceAndTime(t *testing.T) {
 		t.Errorf("with %d ahead to come after %v, want a quarter of the wait, give or take", d.Ahead, d.Retry)
 	}
 	near = view(1000, day-30_000, day-30_000)
-	near.Mu = 0
+	near.Mu, near.Paces = 0, nil
 	g.View = near
 	r.room(at(0), g)
 	if d = e.Arrive(at(0), sale, joined(day)); d.Known || d.Wait != 0 {

@@ -49,7 +49,9 @@ func (r *recorder) Register(c prometheus.Collector) error {
 		slices.Sort(labels)
 		m.Labels = strings.Join(labels, " ")
 		m.Kind = "gauge"
-		if _, ok := c.(prometheus.Histogram); ok {
+		if _, one := c.(prometheus.Histogram); one {
+			m.Kind = "histogram"
+		} else if _, many := c.(*prometheus.HistogramVec); many {
 			m.Kind = "histogram"
 		} else if strings.HasSuffix(part[1], "_total") {
 			m.Kind = "counter"

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -171,7 +172,7 @@ func TestAPageHearsUntilItsTurn(t *testing.T) {
 			}
 			l.until("where everybody stands", func(_ string, told map[string]any) bool {
 				slices, ok := told["line"].([]any)
-				return ok && len(slices) == 3 && slices[2] == 10.0 && told["mu"] == 1.0 && told["horizon"] == 1.0
+				return ok && len(slices) == 3 && slices[2] == 10.0 && fmt.Sprint(told["paces"]) == "[0 1]" && told["horizon"] == 1.0
 			})
 			if l := st.server.Status().Rooms["sale"]; l.Waiting != 0 || l.Spent != 0 || l.Held != 0 {
 				t.Errorf("listening counts: %+v", l)

@@ -204,7 +204,7 @@ func (p *parent) view(id room.ID, n, mu float64, horizon, park fleet.Time) {
 	defer p.mu.Unlock()
 	at := fleet.TimeOf(time.Now())
 	p.held[id].View = &wire.View{
-		Version: p.seq + 1, At: at, Horizon: horizon, Park: park, Mu: mu,
+		Version: p.seq + 1, At: at, Horizon: horizon, Park: park, Mu: mu, Paces: []line.Pace{{Mu: mu}},
 		Line: line.NewDigest(line.Histogram{{Start: at - 120_000, Width: 60_000, N: n}}),
 	}
 	p.say()

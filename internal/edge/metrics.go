@@ -7,6 +7,7 @@ import (
 
 	"vestibule/internal/admission"
 	"vestibule/internal/fleet"
+	"vestibule/internal/line"
 )
 
 // metrics are what an edge counts. State is read from the engine when it is
@@ -14,6 +15,7 @@ import (
 type metrics struct {
 	decisions   *prometheus.CounterVec
 	letIn       *prometheus.CounterVec
+	ratio       *prometheus.HistogramVec
 	tickets     *prometheus.CounterVec
 	knocks      *prometheus.CounterVec
 	holds       prometheus.Histogram
@@ -52,7 +54,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := &metrics{
-		letIn:     vec("vestibule_edge_uncounted_admissions_total", "Newcomers let in without a right because the edge was isolated and the room says on_isolation: open.", "room"),
+		letIn: vec("vestibule_edge_uncounted_admissions_total", "Newcomers let in without a right because the edge was isolated and the room says on_isolation: open.", "room"),
+		ratio: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "vestibule_estimate_ratio", Help: "Waits that are over, as a part of what was told at joining; both lengthened by five seconds.",
+			Buckets: []float64{.25, .5, .75, .8, .9, .95, 1, 1.05, 1.1, 1.2, 1.25, 1.5, 2, 4},
+		}, []string{"room"}),
 		decisions: vec("vestibule_edge_decisions_total", "Requests decided, by room, verdict and reason.", "room", "verdict", "reason"),
 		tickets:   vec("vestibule_edge_tickets_total", "Tickets that requests for a room brought, by what became of them.", "result"),
 		knocks:    vec("vestibule_edge_knocks_total", "Requests that were held for a right, by how it ended.", "outcome"),
@@ -86,7 +92,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for _, r := range []string{"sent", "skipped"} {
 		m.events.WithLabelValues(r)
 	}
-	reg.MustRegister(m.decisions, m.letIn, m.tickets, m.knocks, m.holds, m.reports, m.grants, m.sync, m.requests, m.origins, m.quits, m.panics, m.clockJumps)
+	reg.MustRegister(m.decisions, m.letIn, m.ratio, m.tickets, m.knocks, m.holds, m.reports, m.grants, m.sync, m.requests, m.origins, m.quits, m.panics, m.clockJumps)
 	for i, name := range ticketKindNames {
 		m.ticketCount[i] = m.tickets.WithLabelValues(name)
 	}
@@ -109,10 +115,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 type roomCounters struct {
 	decisions [][]prometheus.Counter // by verdict and reason
 	letIn     prometheus.Counter
+	ratio     prometheus.Observer
 }
 
 func (m *metrics) room(name string) roomCounters {
-	c := roomCounters{letIn: m.letIn.WithLabelValues(name)}
+	c := roomCounters{letIn: m.letIn.WithLabelValues(name), ratio: m.ratio.WithLabelValues(name)}
 	for _, v := range admission.Verdicts() {
 		row := make([]prometheus.Counter, len(admission.Reasons()))
 		for _, r := range admission.Reasons() {
@@ -128,12 +135,16 @@ func (c *roomCounters) count(d *admission.Decision) {
 	if d.Reason == admission.Uncounted {
 		c.letIn.Inc()
 	}
+	if forecast, actual, ok := d.Outcome(); ok {
+		c.ratio.Observe(line.Ratio(forecast, actual))
+	}
 }
 
 // forget drops the counters of a room that is gone.
 func (m *metrics) forget(name string) {
 	m.decisions.DeletePartialMatch(prometheus.Labels{"room": name})
 	m.letIn.DeleteLabelValues(name)
+	m.ratio.DeleteLabelValues(name)
 }
 
 // collector reads the state of the engine when metrics are asked for.
@@ -160,7 +171,7 @@ func newCollector(s *Server) *collector {
 		sessions:  d("vestibule_edge_sessions", "Tickets stamped here minus tickets renewed away here; its sum over edges is the head-count.", "room"),
 		estimate:  d("vestibule_edge_estimate_seconds", "Estimated wait that a newcomer is told; absent without an estimate.", "room"),
 		horizon:   d("vestibule_edge_horizon_age_seconds", "How long ago those joined who may enter now; 0 while nobody queues.", "room"),
-		mu:        d("vestibule_edge_admission_rate", "Admissions per second in the whole room, as the estimate reckons with.", "room"),
+		mu:        d("vestibule_edge_admission_rate", "Admissions per second in the whole room, of late.", "room"),
 	}
 }
 

@@ -45,7 +45,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		active:       d("vestibule_room_active", "Sessions reckoned with in all data centres.", "room"),
 		slots:        d("vestibule_room_slots", "Slots that can be given now, by the limit that binds.", "room"),
 		waiting:      d("vestibule_room_waiting", "People waiting, by how long ago they joined.", "room", "age"),
-		mu:           d("vestibule_room_admission_rate", "Admissions per second, as estimates reckon with.", "room"),
+		mu:           d("vestibule_room_admission_rate", "Admissions per second, of late.", "room"),
 		theta:        d("vestibule_room_abandonment_rate", "Share of those who wait that gives up per second.", "room"),
 		estimate:     d("vestibule_room_estimate_seconds", "Estimated wait of somebody who joins now; absent without an estimate.", "room"),
 		horizon:      d("vestibule_room_horizon_age_seconds", "How long ago those joined who may enter now; 0 while nobody queues.", "room"),

@@ -9,27 +9,57 @@ import (
 // more than "longer".
 const MaxWait = 24 * time.Hour
 
+// Pace is how fast people will enter for a while.
+type Pace struct {
+	For time.Duration // the last of several lasts for ever, whatever it says
+	Mu  float64       // people per second
+}
+
 // Estimate returns how long someone with ahead people in front will wait, if
-// mu people per second enter and each of those who wait gives up at the rate
-// theta per second. The line in front shrinks at mu + theta*n, so it is gone
-// after ln(1 + theta*ahead/mu)/theta, which is ahead/mu when nobody gives up
-// (the fluid limit of a queue with abandonment; Whitt, "Fluid models for
+// people enter at the given paces, one after the other, and each of those who
+// wait gives up at the rate theta per second. At a steady pace mu the line in
+// front shrinks by mu + theta*n per second, so that
+//
+//	n(t) = (n + mu/theta) exp(-theta t) - mu/theta
+//
+// and it is gone after ln(1 + theta*n/mu)/theta, which is n/mu when nobody gives
+// up (the fluid limit of a queue with abandonment; Whitt, "Fluid models for
 // multiserver queues with abandonments", 2006).
 //
-// ok is false when nobody enters (mu <= 0): then there is no estimate.
-func Estimate(ahead, mu, theta float64) (wait time.Duration, ok bool) {
-	if ahead <= 0 {
-		return 0, mu > 0
+// ok is false when nobody will ever enter: then there is no estimate.
+func Estimate(ahead float64, paces []Pace, theta float64) (wait time.Duration, ok bool) {
+	n, t := max(0, ahead), 0.0
+	for i, p := range paces {
+		last := i == len(paces)-1
+		if p.Mu > 0 {
+			s := n / p.Mu
+			if theta > 0 {
+				s = math.Log1p(theta*n/p.Mu) / theta
+			}
+			if last || s <= p.For.Seconds() {
+				return cut(t + s), true
+			}
+		} else if last {
+			return 0, false
+		}
+		d := p.For.Seconds()
+		if t += d; t >= MaxWait.Seconds() {
+			return MaxWait, true
+		}
+		if theta > 0 {
+			n -= (n + max(0, p.Mu)/theta) * -math.Expm1(-theta*d)
+		} else {
+			n -= max(0, p.Mu) * d
+		}
+		n = max(0, n)
 	}
-	if mu <= 0 {
-		return 0, false
+	return 0, false
+}
+
+// cut returns so many seconds, MaxWait at most.
+func cut(s float64) time.Duration {
+	if !(s < MaxWait.Seconds()) {
+		return MaxWait
 	}
-	s := ahead / mu
-	if theta > 0 {
-		s = math.Log1p(theta*ahead/mu) / theta
-	}
-	if s >= MaxWait.Seconds() {
-		return MaxWait, true
-	}
-	return time.Duration(s * float64(time.Second)), true
+	return time.Duration(s * float64(time.Second))
 }

@@ -8,6 +8,9 @@ import (
 	"pgregory.net/rapid"
 )
 
+// steady is one pace for ever.
+func steady(mu float64) []Pace { return []Pace{{Mu: mu}} }
+
 func TestEstimate(t *testing.T) {
 	for _, c := range []struct {
 		why              string
@@ -26,7 +29,7 @@ func TestEstimate(t *testing.T) {
 		{"nor more than time can hold", math.MaxFloat64, 1e-300, 0, MaxWait, true},
 		{"unless people give up", 1e9, 0.5, 0.01, 1681124 * time.Millisecond, true},
 	} {
-		got, known := Estimate(c.ahead, c.mu, c.theta)
+		got, known := Estimate(c.ahead, steady(c.mu), c.theta)
 		if known != c.known || (got-c.want).Abs() > time.Millisecond {
 			t.Errorf("%s: %v (%v), want %v (%v)", c.why, got, known, c.want, c.known)
 		}
@@ -39,23 +42,23 @@ func TestEstimateGrowsWithWhoIsAheadAndShrinksWithWhoEntersOrGivesUp(t *testing.
 		mu := rapid.Float64Range(1e-3, 1e3).Draw(t, "mu")
 		theta := rapid.Float64Range(0, 1).Draw(t, "theta")
 		more := rapid.Float64Range(1, 10).Draw(t, "more")
-		wait, known := Estimate(ahead, mu, theta)
+		wait, known := Estimate(ahead, steady(mu), theta)
 		if !known || wait < 0 || wait > MaxWait {
 			t.Fatalf("%v (%v)", wait, known)
 		}
 		slack := time.Microsecond
-		if longer, _ := Estimate(ahead*more+1, mu, theta); longer+slack < wait {
+		if longer, _ := Estimate(ahead*more+1, steady(mu), theta); longer+slack < wait {
 			t.Errorf("more people ahead, less to wait: %v after %v", longer, wait)
 		}
-		if shorter, _ := Estimate(ahead, mu*more, theta); shorter > wait+slack {
+		if shorter, _ := Estimate(ahead, steady(mu*more), theta); shorter > wait+slack {
 			t.Errorf("more enter, longer to wait: %v after %v", shorter, wait)
 		}
-		if shorter, _ := Estimate(ahead, mu, theta*more+1e-6); shorter > wait+slack {
+		if shorter, _ := Estimate(ahead, steady(mu), theta*more+1e-6); shorter > wait+slack {
 			t.Errorf("more give up, longer to wait: %v after %v", shorter, wait)
 		}
 		// When hardly anybody gives up it is the line over its speed.
-		plain, _ := Estimate(ahead, mu, 0)
-		if hardly, _ := Estimate(ahead, mu, 1e-14); math.Abs(float64(hardly-plain)) > 1e-6*float64(plain)+1e3 {
+		plain, _ := Estimate(ahead, steady(mu), 0)
+		if hardly, _ := Estimate(ahead, steady(mu), 1e-14); math.Abs(float64(hardly-plain)) > 1e-6*float64(plain)+1e3 {
 			t.Errorf("%v if next to nobody gives up, %v if nobody does", hardly, plain)
 		}
 	})
@@ -72,9 +75,46 @@ func TestEstimateEqualsPlayingTheLineOut(t *testing.T) {
 			n -= (c.mu + c.theta*n) * dt
 			played += dt
 		}
-		got, _ := Estimate(c.ahead, c.mu, c.theta)
+		got, _ := Estimate(c.ahead, steady(c.mu), c.theta)
 		if math.Abs(got.Seconds()-played) > 0.001*played+2*dt {
 			t.Errorf("%v: estimate %v, played out %.1f s", c, got, played)
 		}
 	}
+}
+
+// TestEstimateOverPhasesEqualsPlayingThemOut steps through paces that change.
+func TestEstimateOverPhasesEqualsPlayingThemOut(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var paces []Pace
+		for range rapid.IntRange(0, 4).Draw(t, "phases") {
+			mu := rapid.SampledFrom([]float64{0, 0.2, 3, 40}).Draw(t, "mu")
+			paces = append(paces, Pace{For: time.Duration(rapid.IntRange(0, 120).Draw(t, "s")) * time.Second, Mu: mu})
+		}
+		last := rapid.SampledFrom([]float64{0, 0.5, 10}).Draw(t, "last")
+		paces = append(paces, Pace{Mu: last})
+		ahead := float64(rapid.IntRange(0, 2000).Draw(t, "ahead"))
+		theta := rapid.SampledFrom([]float64{0, 0.001, 0.01}).Draw(t, "theta")
+
+		const dt = 0.02
+		n, played, i, left := ahead, 0.0, 0, paces[0].For.Seconds()
+		for n > 0 && played < 10_000 {
+			for i < len(paces)-1 && left <= 0 {
+				i++
+				left += paces[i].For.Seconds()
+			}
+			n -= (paces[i].Mu + theta*n) * dt
+			played, left = played+dt, left-dt
+		}
+		got, known := Estimate(ahead, paces, theta)
+		if played >= 10_000 {
+			if known && got.Seconds() < 9_900 {
+				t.Fatalf("%v, and played out it takes for ever", got)
+			}
+			return
+		}
+		// Who is at the head enters when somebody does: not while nobody does.
+		if ahead > 0 && (!known || math.Abs(got.Seconds()-played) > 0.01*played+3*dt) {
+			t.Fatalf("estimate %v (%v), played out %.2f s", got, known, played)
+		}
+	})
 }

@@ -21,12 +21,24 @@ type meters struct {
 	joined          []int64 // join times of those who entered while people waited, in the order of entering
 	waits           []float64
 	verdicts        map[admission.Reason]int
-	ratios          []float64 // actual / forecast
-	robots          int       // of those let in
-	early           int       // served a waiting page although they asked within session_duration of their last page
-	told            float64   // estimates that people were shown, summed
+	outcomes        []outcome
+	robots          int     // of those let in
+	early           int     // served a waiting page although they asked within session_duration of their last page
+	told            float64 // estimates that people were shown, summed
 	tellings        int
 }
+
+// outcome is what somebody was told at joining, and what became of it, in seconds.
+type outcome struct {
+	joined                  int64
+	told, low, high, actual float64
+}
+
+// err is by what part of itself the wait was told wrongly.
+func (o *outcome) err() float64 { return math.Abs(o.told-o.actual) / max(o.actual, 1) }
+
+// inside reports whether the wait lay in the range that was told.
+func (o *outcome) inside() bool { return o.low <= o.actual && o.actual <= o.high }
 
 func (m *meters) begin(*World) { *m = meters{verdicts: map[admission.Reason]int{}} }
 
@@ -48,8 +60,9 @@ func (m *meters) entered(w *World, v *visitor, d admission.Decision) {
 	if v.queued || len(m.waits) > 0 {
 		m.waits = append(m.waits, wait)
 	}
-	if v.forward > 0 {
-		m.ratios = append(m.ratios, (wait+5)/(float64(v.forward)/1e9+5))
+	if v.told.high > 0 {
+		v.told.actual = wait
+		m.outcomes = append(m.outcomes, v.told)
 	}
 	if w.judge.waiting > 0 {
 		m.joined = append(m.joined, int64(d.Ticket.Joined))
@@ -81,7 +94,7 @@ func (m *meters) waitingPage(w *World, v *visitor, d admission.Decision) {
 	}
 	m.queued++
 	if d.Known {
-		v.forward = int64(d.Wait)
+		v.told = outcome{joined: w.now, told: d.Wait.Seconds(), low: d.Low.Seconds(), high: max(d.High.Seconds(), 1e-9)}
 	}
 	free := min(w.cfg.Total-w.judge.active, w.cfg.Rate-w.judge.rate(w.now))
 	if free > w.judge.waiting {
@@ -150,8 +163,8 @@ func (w *World) result() *Result {
 	r.OrderP50, r.OrderP99 = quantile(orders, 0.5), quantile(orders, 0.99)
 	r.WaitP50, r.WaitP99 = quantile(m.waits, 0.5), quantile(m.waits, 0.99)
 	var errs []float64
-	for _, x := range m.ratios {
-		errs = append(errs, max(1-1/x, 1/x-1))
+	for i := range m.outcomes {
+		errs = append(errs, m.outcomes[i].err())
 	}
 	r.Forecast = quantile(errs, 0.5)
 	return r

@@ -45,23 +45,23 @@ func DefaultPeople() People {
 
 // visitor is one person with a browser.
 type visitor struct {
-	gen     uint64 // of its pending event; an older event is void
-	pass    pass
-	old     pass // kept from long before
-	centre  int32
-	edge    int32
-	came    int64
-	leaves  int64 // gives up waiting
-	pages   int32 // to look at yet
-	inside  bool
-	robot   bool  // not one of the people whom the figures are about
-	waits   bool  // a robot that keeps its cookie, waits for its turn, and makes no request after that
-	served  int64 // when it was let in or served last
-	shared  bool  // somebody else plays with its cookie
-	copied  bool  // plays with the cookie of somebody else
-	queued  bool  // was shown the waiting page at least once
-	hold    *admission.Visit
-	forward int64 // forecast at joining, ns; 0 for none
+	gen    uint64 // of its pending event; an older event is void
+	pass   pass
+	old    pass // kept from long before
+	centre int32
+	edge   int32
+	came   int64
+	leaves int64 // gives up waiting
+	pages  int32 // to look at yet
+	inside bool
+	robot  bool  // not one of the people whom the figures are about
+	waits  bool  // a robot that keeps its cookie, waits for its turn, and makes no request after that
+	served int64 // when it was let in or served last
+	shared bool  // somebody else plays with its cookie
+	copied bool  // plays with the cookie of somebody else
+	queued bool  // was shown the waiting page at least once
+	hold   *admission.Visit
+	told   outcome // at joining; high is 0 for nothing
 }
 
 // arrivals draws the moments at which visitors come: a Poisson process whose

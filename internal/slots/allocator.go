@@ -105,6 +105,8 @@ type loan struct {
 	ends               wire.Outbox
 	admitted           uint64
 	joined, entered    uint64
+	unseen             float64
+	outcomes           line.Outcomes
 	told               bool // the counters above have a beginning
 	waiting            line.Histogram
 	arrivals           []wire.Minute
@@ -140,6 +142,7 @@ type pool struct {
 	spare, rateSpare int64 // while not complete: what came back in this term and was not lent again
 
 	admitted, joined, entered uint64
+	outcomes                  line.Outcomes
 	flow                      flow
 	pace                      pace
 	view                      *wire.View
@@ -260,7 +263,7 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 		d.inc = m.Inc
 		d.parts, d.acked = wire.Parts{}, 0
 		for _, l := range d.loans {
-			l.admitted, l.joined, l.entered = 0, 0, 0
+			l.admitted, l.joined, l.entered, l.outcomes = 0, 0, 0, nil
 			l.dirty, l.viewDirty = true, true
 		}
 	}
@@ -385,11 +388,13 @@ func (a *Allocator) take(d *centre, l *loan, r *wire.RoomReport) {
 	}
 	if !l.told { // what was before this term says nothing of how fast people enter now
 		l.told = true
-		l.admitted, l.joined, l.entered = r.Admitted, r.Joined, r.Entered
+		l.admitted, l.joined, l.entered, l.outcomes = r.Admitted, r.Joined, r.Entered, r.Outcomes
 	}
 	p.admitted += gain(&l.admitted, r.Admitted)
 	p.joined += gain(&l.joined, r.Joined)
 	p.entered += gain(&l.entered, r.Entered)
+	p.outcomes, _ = p.outcomes.Gain(l.outcomes, r.Outcomes)
+	l.outcomes, l.unseen = r.Outcomes, r.Unseen
 }
 
 // complete reports whether the books of every data centre are known for the
@@ -462,7 +467,7 @@ func (a *Allocator) reclaim(now fleet.Mono) {
 			l.granted, l.returned, l.rateGranted, l.rateReturned = 0, 0, 0, 0
 			l.idle, l.idleSeen, l.rateIdle, l.rateSeen = 0, 0, 0, 0
 			l.want, l.parkedN, l.parked, l.movers, l.active = 0, 0, nil, 0, 0
-			l.waiting = nil
+			l.waiting, l.unseen = nil, 0
 			l.dirty = true
 			p.stale = true
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/line"
 	"vestibule/internal/mutant"
 	"vestibule/internal/room"
 	"vestibule/internal/wire"
@@ -76,6 +77,7 @@ type account struct {
 	renewedBefore            uint64 // renewed as of the report before
 	admitted                 uint64
 	joined, entered          uint64
+	outcomes                 line.Outcomes
 	told                     bool             // the counters above have a beginning
 	report                   *wire.RoomReport // the advisory rest of it
 
@@ -93,6 +95,15 @@ type account struct {
 	dirty     bool
 	viewDirty bool
 	push      bool // the news cannot wait for the edge's next report
+}
+
+// unseen returns how many people joined there and are expected to return for the
+// first time.
+func (a *account) unseen() float64 {
+	if a.report == nil {
+		return 0
+	}
+	return a.report.Unseen
 }
 
 // credit returns the rights that the edge may still spend.

@@ -368,13 +368,13 @@ func (a *Aggregator) localView(now fleet.Mono, b *books) *wire.View {
 	x := prospect{
 		flow: &b.flow, pace: &b.pace, whole: b.waiting,
 		supply: max(0, a.free(b)) + a.edgeIdle(b), rate: max(0, a.rateFree(b)) + a.edgeRateIdle(b),
-		total: b.held(), limit: b.rateHeld(), active: uint64(max(0, a.active(b))),
-		admitted: b.admitted, joined: b.joined, entered: b.entered,
+		total: b.held(), limit: b.rateHeld(), tally: a.tally(b),
 	}
 	var parked [][]fleet.Time
 	for _, e := range a.edges {
 		if acc := e.accounts[b.ID]; acc != nil && e.state == alive {
 			x.wanted += float64(acc.want + acc.parkedN)
+			x.unseen += acc.unseen()
 			parked = append(parked, acc.parked)
 		}
 	}

@@ -105,6 +105,7 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 		supply = free // a debt is paid with what lies idle
 		rate   = rfree
 		active = uint64(0)
+		unseen = 0.0
 		wanted = 0.0
 		parked [][]fleet.Time
 	)
@@ -120,6 +121,7 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 			l = d.loan(p.ID)
 		}
 		wanted += float64(l.want + l.parkedN)
+		unseen += l.unseen
 		parked = append(parked, l.parked)
 		homes = append(homes, d)
 		loans = append(loans, l)
@@ -142,7 +144,8 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 	view := a.look(now, ft, p, prospect{
 		whole:  line.Sum(lines...).Compact(wire.MaxSlices),
 		supply: supply, rate: rate, total: int64(p.Total), limit: int64(p.Rate),
-		active: active, wanted: wanted, parked: mergeTimes(parked, math.MaxInt), debt: debt,
+		tally:  tally{life: time.Duration(wire.Life(p.Session)) * time.Second, active: active},
+		wanted: wanted, unseen: unseen, parked: mergeTimes(parked, math.MaxInt), debt: debt,
 	})
 	if len(loans) == 0 {
 		return
@@ -189,7 +192,7 @@ func (p *pool) queues() bool { return p.view != nil && p.view.Horizon != line.Op
 // the data centres are told.
 func (a *Allocator) look(now fleet.Mono, ft fleet.Time, p *pool, x prospect) *wire.View {
 	x.flow, x.pace = &p.flow, &p.pace
-	x.admitted, x.joined, x.entered = p.admitted, p.joined, p.entered
+	x.tally.admitted, x.tally.joined, x.tally.entered, x.tally.outcomes = p.admitted, p.joined, p.entered, p.outcomes
 	v := x.view(now, ft)
 	old := p.view
 	if old != nil {

@@ -209,12 +209,14 @@ func (a *Aggregator) take(now fleet.Mono, e *edge, m wire.Report, complete bool)
 		acc.report = r
 		if !acc.told { // what an edge did under a predecessor is not counted again
 			acc.told = true
-			acc.admitted, acc.joined, acc.entered = r.Admitted, r.Joined, r.Entered
+			acc.admitted, acc.joined, acc.entered, acc.outcomes = r.Admitted, r.Joined, r.Entered, r.Outcomes
 			b.phantomRate(e, int64(r.RateOwed), now)
 		}
 		b.admitted += gain(&acc.admitted, r.Admitted)
 		b.joined += gain(&acc.joined, r.Joined)
 		b.entered += gain(&acc.entered, r.Entered)
+		b.outcomes, _ = b.outcomes.Gain(acc.outcomes, r.Outcomes)
+		acc.outcomes = r.Outcomes
 		a.takeMoves(e, b, acc, r)
 		for _, end := range r.Ends {
 			a.end(b, end, true)

@@ -75,7 +75,7 @@ func TestTheNumbersOfTheDesign(t *testing.T) {
 	})
 	t.Run("148 active, 30 admitted per minute, end of 15:56: 60 ahead, 2 minutes", func(t *testing.T) {
 		ahead := line.NewDigest(whole).Before(at("15:57:00")) - 52
-		wait, ok := line.Estimate(ahead, 30.0/60, 0)
+		wait, ok := line.Estimate(ahead, []line.Pace{{Mu: 30.0 / 60}}, 0)
 		if ahead != 60 || wait != 2*time.Minute || !ok {
 			t.Errorf("%v ahead, %v, %v", ahead, wait, ok)
 		}

@@ -235,7 +235,7 @@ func (a *Aggregator) roomReport(now fleet.Mono, b *books) wire.RoomReport {
 		RateIdle: uint64(max(0, a.rateFree(b)) + a.edgeRateIdle(b)),
 		Active:   uint64(max(0, a.active(b))),
 		Admitted: b.admitted, Joined: b.joined, Entered: b.entered,
-		Excess: uint64(b.excess()),
+		Excess: uint64(b.excess()), Outcomes: slices.Clone(b.outcomes),
 	}
 	lines := make([]line.Histogram, 0, len(a.edges))
 	parked := make([][]fleet.Time, 0, len(a.edges))
@@ -247,6 +247,7 @@ func (a *Aggregator) roomReport(now fleet.Mono, b *books) wire.RoomReport {
 		r.Want += acc.want
 		r.ParkedN += acc.parkedN
 		r.Movers += acc.movers
+		r.Unseen += acc.unseen()
 		parked = append(parked, acc.parked)
 		if acc.report != nil {
 			lines = append(lines, acc.report.Waiting)
@@ -258,12 +259,21 @@ func (a *Aggregator) roomReport(now fleet.Mono, b *books) wire.RoomReport {
 	r.Parked = mergeTimes(parked, wire.MaxParked)
 	b.waiting = line.Sum(lines...).Clamp().Compact(wire.MaxSlices)
 	r.Waiting = b.waiting
-	b.flow.sample(now, b.admitted, b.joined, b.entered, b.waiting.Total())
+	t := a.tally(b)
+	b.flow.sample(now, &t, b.waiting.Total())
 	slices.SortFunc(r.Arrivals, func(x, y wire.Minute) int { return int(x.Start - y.Start) })
 	if n := len(r.Arrivals); n > wire.MaxMinutes {
 		r.Arrivals = r.Arrivals[n-wire.MaxMinutes:]
 	}
 	return r
+}
+
+// tally returns how the room stands in this data centre.
+func (a *Aggregator) tally(b *books) tally {
+	return tally{
+		life: time.Duration(b.life) * time.Second, active: uint64(max(0, a.active(b))),
+		admitted: b.admitted, joined: b.joined, entered: b.entered, outcomes: b.outcomes,
+	}
 }
 
 // addMinute adds the visitors of m to the few minutes that there are.

@@ -50,13 +50,23 @@ func (c *pace) step(now fleet.Mono, idle float64, admitted uint64) {
 	}
 }
 
-// flow estimates how fast people enter and how readily they give up.
+// flow is what is learned of how people come, enter, stay and give up.
 type flow struct {
-	samples [flowSamples]flowSample // ring, one per second
-	n       int                     // samples taken in all
-	person  float64                 // cumulative person-seconds waited
-	last    fleet.Mono
-	waiting float64
+	samples  [flowSamples]flowSample // ring, one per second
+	n        int                     // samples taken in all
+	person   float64                 // cumulative person-seconds waited
+	last     fleet.Mono
+	waiting  float64
+	turnover line.Turnover
+	spread   line.Spread
+}
+
+// tally is how things stand in a room, or under isolation in a data centre.
+type tally struct {
+	life                      time.Duration // of a ticket
+	active                    uint64
+	admitted, joined, entered uint64 // cumulative
+	outcomes                  line.Outcomes
 }
 
 type flowSample struct {
@@ -66,15 +76,22 @@ type flowSample struct {
 }
 
 const (
-	flowSamples = 301
+	flowSamples = 361
+	flowSpan    = 5 * time.Minute
+
+	// Somebody who gives up is missed when the window of the last poll is over.
+	missedAfter = 45 * time.Second
+
 	// Before anybody has given up, one in half an hour is supposed to, with
 	// the weight of ten minutes' waiting.
 	priorHazard = 1.0 / 1800
 	priorWeight = 600.0
 )
 
-// sample notes the present; at most once a second.
-func (f *flow) sample(now fleet.Mono, admitted, joined, entered uint64, waiting float64) {
+// sample notes the present.
+func (f *flow) sample(now fleet.Mono, t *tally, waiting float64) {
+	f.turnover.Observe(now, t.life, float64(t.active), float64(t.admitted))
+	f.spread.Take(t.outcomes)
 	if f.n > 0 {
 		f.person += f.waiting * now.Sub(f.last).Seconds()
 	}
@@ -82,7 +99,7 @@ func (f *flow) sample(now fleet.Mono, admitted, joined, entered uint64, waiting 
 	if f.n > 0 && now.Sub(f.newest().at) < time.Second {
 		return
 	}
-	f.samples[f.n%flowSamples] = flowSample{now, admitted, joined, entered, waiting, f.person}
+	f.samples[f.n%flowSamples] = flowSample{now, t.admitted, t.joined, t.entered, waiting, f.person}
 	f.n++
 }
 
@@ -112,33 +129,34 @@ func (f *flow) mu(now fleet.Mono, admitted uint64) float64 {
 		}
 		return float64(admitted-s.admitted) / dt
 	}
-	return (rate(time.Minute) + rate(5*time.Minute)) / 2
+	return (rate(time.Minute) + rate(flowSpan)) / 2
 }
 
-// theta returns the share of those who wait that gives up per second.
-func (f *flow) theta(now fleet.Mono, joined, entered uint64, waiting float64) float64 {
+// theta returns the share of those who wait that gives up per second: those who
+// were missed over the person-seconds of the time in which they gave up.
+func (f *flow) theta(now fleet.Mono, t *tally, waiting float64) float64 {
 	if f.n == 0 {
 		return priorHazard
 	}
-	s := f.since(now, 5*time.Minute)
-	gone := float64(joined-s.joined) - float64(entered-s.entered) - (waiting - s.waiting)
-	person := f.person - s.person
+	s := f.since(now, flowSpan)
+	gone := float64(t.joined-s.joined) - float64(t.entered-s.entered) - (waiting - s.waiting)
+	person := f.since(now, missedAfter).person - f.since(now, flowSpan+missedAfter).person
 	return (max(0, gone) + priorWeight*priorHazard) / (person + priorWeight)
 }
 
 // prospect is what a view is made of: the room, or under isolation the data
 // centre, at one moment.
 type prospect struct {
-	flow                      *flow
-	pace                      *pace
-	whole                     line.Histogram
-	supply, rate              int64 // idle rights of T and of R
-	total, limit              int64 // of which so many exist
-	active                    uint64
-	parked                    []fleet.Time // join times of people held at the edges, ascending
-	wanted                    float64      // rights that newcomers want by the next report
-	debt                      bool         // more is lent than a lowered limit allows: nobody may enter
-	admitted, joined, entered uint64
+	flow         *flow
+	pace         *pace
+	whole        line.Histogram
+	supply, rate int64 // idle rights of T and of R
+	total, limit int64 // of which so many exist
+	unseen       float64
+	parked       []fleet.Time // join times of people held at the edges, ascending
+	wanted       float64      // rights that newcomers want by the next report
+	debt         bool         // more is lent than a lowered limit allows: nobody may enter
+	tally        tally
 }
 
 // view tells how many slots there are, and up to which join time people may
@@ -147,18 +165,24 @@ func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
 	// The horizon follows the limit that binds: slots of the other are no use.
 	avail := min(x.supply, x.rate)
 	waiting := x.whole.Total()
-	x.flow.sample(now, x.admitted, x.joined, x.entered, waiting)
+	x.flow.sample(now, &x.tally, waiting)
 	v := &wire.View{
 		At: ft, Horizon: line.Open, Park: line.Open,
-		Slots: avail, Active: x.active,
-		Mu:    x.flow.mu(now, x.admitted),
-		Theta: x.flow.theta(now, x.joined, x.entered, waiting),
-		Line:  line.NewDigest(x.whole),
+		Slots: avail, Active: x.tally.active,
+		Mu:     x.flow.mu(now, x.tally.admitted),
+		Theta:  x.flow.theta(now, &x.tally, waiting),
+		Line:   line.NewDigest(x.whole),
+		Unseen: x.unseen,
+	}
+	if waiting >= 0.5 || x.unseen >= 0.5 || x.debt {
+		bounds := line.Limits{Total: float64(x.total), PerMinute: float64(x.limit), Free: float64(max(0, avail))}
+		v.Paces = x.flow.turnover.Paces(bounds)
+		v.Ranges = x.flow.spread.Ranges(x.flow.turnover.Doubt(bounds))
 	}
 	if x.debt {
 		// Whoever was called would take each right that becomes free before it
 		// can go back, and the limit would stay as it was for ever.
-		x.pace.step(now, 0, x.admitted)
+		x.pace.step(now, 0, x.tally.admitted)
 		v.Horizon = 0
 		if hold := parkAhead*v.Mu + 1; hold < waiting {
 			v.Park = x.whole.At(hold)
@@ -166,12 +190,12 @@ func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
 		return v
 	}
 	if waiting < 0.5 || float64(avail) >= waiting+x.wanted {
-		x.pace.step(now, 0, x.admitted)
+		x.pace.step(now, 0, x.tally.admitted)
 		x.pace.reached = 0
 		return v
 	}
 	idle := min(part(x.supply, x.total), part(x.rate, x.limit))
-	x.pace.step(now, idle, x.admitted)
+	x.pace.step(now, idle, x.tally.admitted)
 	// Those who will be let in before the next view reaches the edges are
 	// called by the place of people who are there, held at an edge: whoever
 	// stands in front of them without being there is passed, and goes first on
@@ -216,8 +240,18 @@ func sameView(a, b *wire.View) bool {
 	if a.Horizon != b.Horizon || a.Park != b.Park || a.Slots != b.Slots || a.Active != b.Active {
 		return false
 	}
-	if !alike(a.Mu, b.Mu) || !alike(a.Theta, b.Theta) {
+	if !alike(a.Mu, b.Mu) || !alike(a.Theta, b.Theta) || !alike(a.Unseen, b.Unseen) || len(a.Paces) != len(b.Paces) {
 		return false
+	}
+	for i := range a.Paces {
+		if !alike(a.Paces[i].Mu, b.Paces[i].Mu) || !alike(a.Paces[i].For.Seconds(), b.Paces[i].For.Seconds()) {
+			return false
+		}
+	}
+	for i := range a.Ranges {
+		if !alike(a.Ranges[i].Low, b.Ranges[i].Low) || !alike(a.Ranges[i].High, b.Ranges[i].High) {
+			return false
+		}
 	}
 	x, y := a.Line.Histogram(), b.Line.Histogram()
 	if len(x) != len(y) {

@@ -60,6 +60,9 @@ type Ticket struct {
 	Home     DC         // data centre that holds the session's right
 	Epoch    uint32     // room epoch that issued it
 	Forecast uint32     // seconds of wait that were forecast at joining, 0 for none
+	Wait     uint32     // seconds of wait that the visitor was told last,
+	High     uint32     // and at most; 0 for nothing told
+	Longer   uint32     // Unix second at which the wait that is told was raised last, 0 for never
 	Answer   uint8      // of the answer that brought the ticket to who waits: tells pages of one visitor apart
 	Flags    Flags
 }
@@ -97,7 +100,7 @@ func Better(a, b *Ticket, now fleet.Time) bool {
 }
 
 // plainSize is the length of a ticket before it is sealed.
-const plainSize = 8 + 6 + 4 + 4 + 4 + 4 + 4 + 4 + 1 + 1
+const plainSize = 8 + 6 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 1 + 1
 
 // joinedMax bounds Joined: 48 bits of milliseconds, the year 10889.
 const joinedMax = 1<<48 - 1
@@ -114,7 +117,10 @@ func (t *Ticket) put(p *[plainSize]byte) {
 	binary.BigEndian.PutUint32(p[26:], uint32(t.Home))
 	binary.BigEndian.PutUint32(p[30:], t.Epoch)
 	binary.BigEndian.PutUint32(p[34:], t.Forecast)
-	p[38], p[39] = t.Answer, uint8(t.Flags)
+	binary.BigEndian.PutUint32(p[38:], t.Wait)
+	binary.BigEndian.PutUint32(p[42:], t.High)
+	binary.BigEndian.PutUint32(p[46:], t.Longer)
+	p[50], p[51] = t.Answer, uint8(t.Flags)
 }
 
 // get reads the fixed layout and reports whether it can have been issued.
@@ -128,8 +134,11 @@ func (t *Ticket) get(p *[plainSize]byte) bool {
 		Home:     DC(binary.BigEndian.Uint32(p[26:])),
 		Epoch:    binary.BigEndian.Uint32(p[30:]),
 		Forecast: binary.BigEndian.Uint32(p[34:]),
-		Answer:   p[38],
-		Flags:    Flags(p[39]),
+		Wait:     binary.BigEndian.Uint32(p[38:]),
+		High:     binary.BigEndian.Uint32(p[42:]),
+		Longer:   binary.BigEndian.Uint32(p[46:]),
+		Answer:   p[50],
+		Flags:    Flags(p[51]),
 	}
 	return t.ID != 0 && t.Flags < flagsEnd && (t.Admitted != 0) == (t.Until != 0)
 }

@@ -67,6 +67,9 @@ func genTicket(t *rapid.T) Ticket {
 		Home:     DC(rapid.Uint32().Draw(t, "home")),
 		Epoch:    rapid.Uint32().Draw(t, "epoch"),
 		Forecast: rapid.Uint32().Draw(t, "forecast"),
+		Wait:     rapid.Uint32().Draw(t, "wait"),
+		High:     rapid.Uint32().Draw(t, "high"),
+		Longer:   rapid.Uint32().Draw(t, "longer"),
 		Flags:    Flags(rapid.Uint16Range(0, uint16(flagsEnd-1)).Draw(t, "flags")),
 	}
 	if rapid.Bool().Draw(t, "admitted") {
@@ -345,8 +348,8 @@ func TestFormatIsPinned(t *testing.T) {
 	if got := DCOf("nairobi"); got != 0x1ab64bd9 {
 		t.Errorf("DCOf(nairobi) = %#x", uint32(got))
 	}
-	want := Ticket{ID: 0x0123456789abcdef, Joined: day + 250, Seen: 1, Admitted: 2, Until: 3, Home: DCOf("nairobi"), Epoch: 4, Forecast: 5, Flags: Returned}
-	const value = "AQAAAAHmQPf0vrAjmG_-wUxpIfZZd6AfpI6R4pD8BQubPpRdAUQ1JVvCsNP2dDwNtpDfXE_ZCkpL-Q1_rEPw0fqARg765hB09Q"
+	want := Ticket{ID: 0x0123456789abcdef, Joined: day + 250, Seen: 1, Admitted: 2, Until: 3, Home: DCOf("nairobi"), Epoch: 4, Forecast: 5, Wait: 6, High: 7, Longer: 8, Flags: Returned}
+	const value = "AQAAAAHmQPf0vrAjmG_-wUxpIfZZd6AfpI6R4pD8BQubPpRdAUQ1JVvCsNP2dDwNtpDfXE_ZCkpKo7ibVmphnHpnPgJmcmIPnHyupGvNuzxkEMPvAA"
 	if got := string(testCodec(t, testRing(t, 1), "tickets").Seal(nil, day, &want, scratch(8))); got != value {
 		t.Errorf("sealed as %q", got)
 	}

@@ -51,6 +51,7 @@ type messages struct {
 	Queued         string `json:"queued"`
 	QueuedText     string `json:"queued_text"`
 	QueuedRandom   string `json:"queued_random"`
+	QueuedLonger   string `json:"queued_longer"`
 	Next           string `json:"next"`
 	NextText       string `json:"next_text"`
 	Entering       string `json:"entering"`
@@ -448,7 +449,10 @@ func (c *catalog) text(v *Visitor) string {
 	case Paused:
 		return c.byKey["paused_"+v.pausedBy()]
 	case Queued:
-		if v.method() == "random" {
+		switch {
+		case v.longer():
+			return c.msg.QueuedLonger
+		case v.method() == "random":
 			return c.msg.QueuedRandom
 		}
 		return c.msg.QueuedText

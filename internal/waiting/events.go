@@ -41,8 +41,17 @@ func AppendBroadcast(dst []byte, b *Broadcast) []byte {
 		whole(`,"horizon":`, min(int64(v.Horizon), maxDate))
 		whole(`,"park":`, min(int64(v.Park), maxDate))
 		whole(`,"slots":`, v.Slots)
-		dst = appendFloat(append(dst, `,"mu":`...), v.Mu, 4)
-		dst = appendFloat(append(dst, `,"theta":`...), v.Theta, 4)
+		dst = append(dst, `,"paces":[`...)
+		for i, p := range v.Paces {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = appendFloat(dst, p.For.Seconds())
+			dst = appendFloat(append(dst, ','), p.Mu)
+		}
+		dst = append(dst, ']')
+		dst = appendFloat(append(dst, `,"unseen":`...), v.Unseen)
+		dst = appendFloat(append(dst, `,"theta":`...), v.Theta)
 		dst = append(dst, `,"line":[`...)
 		dst = appendLine(dst, v.Line.Histogram())
 		dst = append(dst, ']')
@@ -68,12 +77,12 @@ func appendLine(dst []byte, h line.Histogram) []byte {
 	return dst
 }
 
-// appendFloat writes a number with so many digits; what is no number is 0.
-func appendFloat(dst []byte, x float64, digits int) []byte {
+// appendFloat writes a number in four digits; what is no number is 0.
+func appendFloat(dst []byte, x float64) []byte {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		x = 0
 	}
-	return strconv.AppendFloat(dst, x, 'g', digits, 64)
+	return strconv.AppendFloat(dst, x, 'g', 4, 64)
 }
 
 // AppendOver appends the last message of a stream: do says what the page is to

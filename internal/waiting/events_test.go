@@ -3,8 +3,10 @@ package waiting
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/line"
@@ -18,7 +20,8 @@ type heard struct {
 	Horizon int64     `json:"horizon"`
 	Park    int64     `json:"park"`
 	Slots   int64     `json:"slots"`
-	Mu      float64   `json:"mu"`
+	Paces   []float64 `json:"paces"`
+	Unseen  float64   `json:"unseen"`
 	Theta   float64   `json:"theta"`
 	Line    []float64 `json:"line"`
 }
@@ -56,10 +59,10 @@ func TestEverybodyFindsThePlaceInABroadcast(t *testing.T) {
 		h = append(h, line.Slice{Start: start + fleet.Time(i*10_000), Width: 10_000, N: float64(300 + i*37%200)})
 	}
 	b := Broadcast{Now: start + 7_200_000, View: &wire.View{
-		Horizon: start + 1, Park: start + 2, Slots: -3, Mu: 12.3456, Theta: 0.00012, Line: line.NewDigest(h),
+		Horizon: start + 1, Park: start + 2, Slots: -3, Paces: []line.Pace{{For: 90 * time.Second, Mu: 12.3456}, {Mu: 3}}, Unseen: 17, Theta: 0.00012, Line: line.NewDigest(h),
 	}}
 	got, size := hear(t, &b)
-	if got.At != int64(b.Now) || got.Horizon != int64(start)+1 || got.Park != int64(start)+2 || got.Slots != -3 || got.Mu != 12.35 || got.Theta != 0.00012 || got.Paused != "" {
+	if got.At != int64(b.Now) || got.Horizon != int64(start)+1 || got.Park != int64(start)+2 || got.Slots != -3 || !slices.Equal(got.Paces, []float64{90, 12.35, 0, 3}) || got.Unseen != 17 || got.Theta != 0.00012 || got.Paused != "" {
 		t.Errorf("told %+v", got)
 	}
 	if size > 1024 {
@@ -74,8 +77,8 @@ func TestEverybodyFindsThePlaceInABroadcast(t *testing.T) {
 
 // Numbers that no script knows are not sent.
 func TestABroadcastIsReadByScripts(t *testing.T) {
-	got, _ := hear(t, &Broadcast{Now: 5, Paused: true, View: &wire.View{Horizon: line.Open, Park: line.Open, Mu: math.Inf(1), Theta: math.NaN()}})
-	if got.Horizon != maxDate || got.Park != maxDate || got.Mu != 0 || got.Theta != 0 || got.Paused != "system" || len(got.Line) > 0 {
+	got, _ := hear(t, &Broadcast{Now: 5, Paused: true, View: &wire.View{Horizon: line.Open, Park: line.Open, Paces: []line.Pace{{Mu: math.Inf(1)}}, Theta: math.NaN()}})
+	if got.Horizon != maxDate || got.Park != maxDate || !slices.Equal(got.Paces, []float64{0, 0}) || got.Theta != 0 || got.Paused != "system" || len(got.Line) > 0 {
 		t.Errorf("told %+v", got)
 	}
 	if got, _ := hear(t, &Broadcast{Now: 5}); got.At != 5 || got.Line != nil {

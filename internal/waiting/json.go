@@ -89,6 +89,9 @@ func appendOurs(dst []byte, v *Visitor) []byte {
 	whole("waitTimeSeconds", wholeSeconds(v.wait()))
 	whole("waitTimeLowSeconds", wholeSeconds(low))
 	whole("waitTimeHighSeconds", wholeSeconds(high))
+	dst = append(dst, `"waitTimeLonger":`...)
+	dst = strconv.AppendBool(dst, v.longer())
+	dst = append(dst, ',')
 	percent, ok := v.progress()
 	if !ok {
 		percent = -1

@@ -54,7 +54,7 @@ function show(s) {
 	var bar = s.progressPercent < 0 ? "" : s.progressPercent;
 	vr.dataset.bar = bar;
 	if (bar !== "") $("bar").value = bar;
-	turn(s.state, s.state == "paused" ? words["paused_" + s.pausedBy] : s.state == "queued" && s.queueingMethod == "random" ? words.queued_random : words[s.state + "_text"]);
+	turn(s.state, s.state == "paused" ? words["paused_" + s.pausedBy] : s.state == "queued" && s.waitTimeLonger ? words.queued_longer : s.state == "queued" && s.queueingMethod == "random" ? words.queued_random : words[s.state + "_text"]);
 	tick();
 }
 function turn(to, text) {
@@ -73,9 +73,10 @@ function tick() {
 // state; half of the people gone; otherwise every five minutes.
 function tell(to, text) {
 	var ahead = now.peopleAhead, late = Date.now() - told.at > 300000 && ahead != told.ahead;
-	if (to == told.state && (to != "queued" || ahead > told.ahead / 2 && !late)) return;
-	told = { state: to, ahead: ahead, at: Date.now() };
-	$("say").textContent = words[to] + ". " + (to == "queued" ? words.ahead + ": " + count.format(ahead) + ". " + words.wait + ": " + wait(now) : text);
+	var longer = now.waitTimeLonger && !told.longer;
+	if (to == told.state && (to != "queued" || ahead > told.ahead / 2 && !late && !longer)) return;
+	told = { state: to, ahead: ahead, at: Date.now(), longer: now.waitTimeLonger };
+	$("say").textContent = words[to] + ". " + (to == "queued" ? (longer ? text + " " : "") + words.ahead + ": " + count.format(ahead) + ". " + words.wait + ": " + wait(now) : text);
 }
 
 // The turn has come.
@@ -150,8 +151,11 @@ function placed(n) {
 		total += l[i + 2];
 		from += l[i + 1];
 	}
+	ahead += n.unseen * Math.min(3, Math.max(0, 1 + ((joined - n.at) / 1000 + .5) / 3));
 	ahead = Math.max(0, Math.round(ahead - Math.max(0, n.slots)));
-	var w = Math.min(86400, n.theta > 0 ? Math.log1p(n.theta * ahead / n.mu) / n.theta : ahead / n.mu), f = w / now.waitTimeSeconds;
+	var w = lasts(ahead, n.paces, n.theta), known = now.waitTimeKnown;
+	// What is told never rises here: only the answer to a question does that, with the reason.
+	var f = known ? Math.min(1, w / now.waitTimeSeconds) || 0 : 1;
 	var waited = Math.max(0, n.at - joined) / 1000;
 	if (n.pausedBy) {
 		s.state = "paused";
@@ -159,16 +163,27 @@ function placed(n) {
 	} else if (now.state != "paused" || now.pausedBy == "system") s.state = ahead ? "queued" : "next";
 	s.updatedAt = new Date(n.at).toISOString();
 	s.peopleAhead = ahead;
-	s.peopleWaiting = Math.max(Math.round(total), ahead + 1);
-	s.waitTimeKnown = n.mu > 0 && s.state != "paused";
-	s.waitTimeSeconds = w;
-	s.waitTimeLowSeconds = f > 0 && isFinite(f) ? now.waitTimeLowSeconds * f : w;
-	s.waitTimeHighSeconds = f > 0 && isFinite(f) ? now.waitTimeHighSeconds * f : w;
+	s.peopleWaiting = Math.max(Math.round(total + n.unseen), ahead + 1);
+	s.waitTimeKnown = isFinite(w) && s.state != "paused";
+	s.waitTimeLowSeconds = f * (known ? now.waitTimeLowSeconds : w);
+	s.waitTimeHighSeconds = f * (known ? now.waitTimeHighSeconds : w);
+	w = s.waitTimeSeconds = f * (known ? now.waitTimeSeconds : w);
 	s.progressPercent = s.waitTimeKnown && s.state == "queued" ? Math.floor(100 * waited / Math.max(1, waited + w)) : -1;
 	show(s);
 	near = !n.pausedBy && joined <= Math.max(n.horizon, n.park);
 	// Timers of pages in the background are slow; messages are not.
 	if (near && !was) later(.05 + Math.random() * .45); else if (due && Date.now() > due) ask();
+}
+// lasts returns for how many seconds so many people ahead will take, at paces of so
+// many seconds and people a second each, if a share gives up each second.
+function lasts(ahead, paces, theta) {
+	for (var i = 0, t = 0; i < paces.length; i += 2) {
+		var d = paces[i], mu = paces[i + 1], end = i + 2 == paces.length, s = theta > 0 ? Math.log1p(theta * ahead / mu) / theta : ahead / mu;
+		if (mu > 0 && (end || s <= d)) return Math.min(86400, t + s);
+		t += d;
+		ahead = Math.max(0, theta > 0 ? ahead - (ahead + mu / theta) * (1 - Math.exp(-theta * d)) : ahead - mu * d);
+	}
+	return Infinity;
 }
 function ask() {
 	if (asking || entering) return;
@@ -190,6 +205,11 @@ function heard(s) {
 	fails = 0;
 	if (s.state == "reload") return reload();
 	if (s.state == "entering") return enter();
+	// The stream may have told less since than the ticket remembers.
+	if (now.waitTimeKnown && s.waitTimeKnown && !s.waitTimeLonger) ["Low", "", "High"].forEach(function (end) {
+		end = "waitTime" + end + "Seconds";
+		s[end] = Math.min(s[end], now[end]);
+	});
 	show(s);
 	// Whose question was held for as long as may be has the turn near.
 	later(near && Date.now() - sent > 5000 ? .1 : s.retryAfterSeconds);

@@ -91,8 +91,8 @@ func TestWhatVisitorsAreTold(t *testing.T) {
 			`id="kept">5 minutes<`, `content="20"`, "in the order of arrival", `data-state="queued" data-bar="39"`, `id="waited">6 minutes<`,
 			`<p id="lost"></p>`, `action="/.well-known/vestibule/leave?room=sale"`,
 		}, []string{"drawn at random.</p>"}},
-		{"queued", func(v *waiting.Visitor) { v.Low, v.High = 0, 0 }, []string{`id="wait">10 minutes<`}, nil},
-		{"queued", func(v *waiting.Visitor) { v.Low = v.High }, []string{`id="wait">11 minutes<`}, nil},
+		{"queued", func(v *waiting.Visitor) { v.Decision.Low, v.Decision.High = 0, 0 }, []string{`id="wait">10 minutes<`}, nil},
+		{"queued", func(v *waiting.Visitor) { v.Decision.Low = v.Decision.High }, []string{`id="wait">11 minutes<`}, nil},
 		{"queued-unknown", nil, []string{`id="wait">Not known yet<`, `data-bar=""`}, nil},
 		{"queued-random", nil, []string{"drawn at random.</p>"}, []string{"order of arrival.</p>"}},
 		{"queued-million", nil, []string{`id="ahead">1,234,567<`, `id="wait">More than a day<`}, nil},
@@ -154,7 +154,7 @@ func TestEstimates(t *testing.T) {
 		{20 * time.Hour, 15 * time.Hour, 30 * time.Hour, "15–30 hours"},
 	} {
 		v := one()
-		v.Decision.Wait, v.Low, v.High = tc.wait, tc.low, tc.high
+		v.Decision.Wait, v.Decision.Low, v.Decision.High = tc.wait, tc.low, tc.high
 		if page := string(waiting.Builtin().Render(nil, &v)); !strings.Contains(page, `id="wait">`+tc.want+"<") {
 			t.Errorf("%v (%v to %v): the page does not say %q", tc.wait, tc.low, tc.high, tc.want)
 		}

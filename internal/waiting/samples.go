@@ -21,7 +21,8 @@ var Samples = makeSamples()
 func makeSamples() []Sample {
 	const now = fleet.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
 	line := func(change func(v *Visitor)) Visitor {
-		v := Visitor{Now: now, Grace: 5 * time.Minute, Room: "sale", Low: 8 * time.Minute, High: 11 * time.Minute, Decision: admission.Decision{
+		v := Visitor{Now: now, Grace: 5 * time.Minute, Room: "sale", Decision: admission.Decision{
+			Low: 8 * time.Minute, High: 11 * time.Minute,
 			Reason: admission.Behind, Ahead: 1234, Waiting: 20_000, Wait: 10 * time.Minute, Known: true, Retry: 20 * time.Second,
 			Ticket: ticket.Ticket{ID: 1, Joined: now.Add(-395 * time.Second)},
 		}}
@@ -32,14 +33,15 @@ func makeSamples() []Sample {
 		{"queued", line(func(*Visitor) {})},
 		{"queued-message", line(func(v *Visitor) {
 			v.Message = "Standing tickets are sold out. Seats from 40 to 90 are still here."
-			v.Low, v.High = 0, 0
+			v.Decision.Low, v.Decision.High = 0, 0
 		})},
 		{"queued-unknown", line(func(v *Visitor) { v.Decision.Known, v.Decision.Wait = false, 0 })},
 		{"queued-million", line(func(v *Visitor) {
 			v.Decision.Ahead, v.Decision.Waiting, v.Decision.Wait = 1_234_567, 2_000_000, 30*time.Hour
-			v.Low, v.High = 26*time.Hour, 33*time.Hour
+			v.Decision.Low, v.Decision.High = 26*time.Hour, 33*time.Hour
 		})},
 		{"queued-random", line(func(v *Visitor) { v.Method = "random" })},
+		{"queued-longer", line(func(v *Visitor) { v.Decision.Longer = true })},
 		{"lost-away", line(func(v *Visitor) { v.Decision.Fresh, v.Decision.Ticket.Joined = admission.Lost, now })},
 		{"lost-expired", line(func(v *Visitor) { v.Decision.Fresh, v.Decision.Ticket.Joined = admission.Expired, now })},
 		{"lost-void", line(func(v *Visitor) { v.Decision.Fresh, v.Decision.Ticket.Joined = admission.Void, now })},

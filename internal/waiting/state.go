@@ -10,8 +10,6 @@ import (
 // Visitor is what one visitor is told.
 type Visitor struct {
 	Decision admission.Decision
-	Low      time.Duration // the wait will lie between Low and High;
-	High     time.Duration // High is 0 where there is no range, and the estimate stands alone
 	Now      fleet.Time
 	Grace    time.Duration // for which the place is kept
 	Lang     Lang
@@ -121,11 +119,14 @@ func (v *Visitor) wait() time.Duration {
 // span returns between what the wait will lie: both are the estimate itself
 // where there is no range, and 0 where there is no estimate.
 func (v *Visitor) span() (low, high time.Duration) {
-	if v.known() && v.High > 0 {
-		return v.Low, v.High
+	if d := &v.Decision; v.known() && d.High > 0 {
+		return d.Low, d.High
 	}
 	return v.wait(), v.wait()
 }
+
+// longer reports whether the page is to say that the wait has grown.
+func (v *Visitor) longer() bool { return v.State() == Queued && v.known() && v.Decision.Longer }
 
 // shownPause returns what the page gives for the reason of a pause.
 func (v *Visitor) shownPause() string {

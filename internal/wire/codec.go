@@ -96,6 +96,7 @@ func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 		Want: r.Want, ParkedN: r.ParkedN,
 		Active: r.Active, Admitted: r.Admitted, Joined: r.Joined, Entered: r.Entered,
 		Waiting: packLine(r.Waiting), Movers: r.Movers, Excess: r.Excess, Ends: packEnds(r.Ends),
+		Unseen: r.Unseen, Outcomes: packOutcomes(r.Outcomes),
 	}
 	if n := len(r.Sessions); n > 0 {
 		s := &wirepb.Sessions{Until: make([]uint32, n), Stamped: make([]uint64, n), Consumed: make([]uint64, n)}
@@ -169,6 +170,15 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 	}
 	if r.Waiting, err = unpackLine(p.GetWaiting()); err != nil {
 		return fmt.Errorf("waiting: %w", err)
+	}
+	if r.Unseen = p.GetUnseen(); !isCount(r.Unseen) {
+		return fmt.Errorf("unseen: must be a number of people, got %v", r.Unseen)
+	}
+	if n := len(p.GetOutcomes()); n > line.OutcomesLen {
+		return fmt.Errorf("outcomes: at most %d, got %d", line.OutcomesLen, n)
+	} else if n > 0 {
+		r.Outcomes = make(line.Outcomes, line.OutcomesLen)
+		copy(r.Outcomes, p.GetOutcomes())
 	}
 	if len(p.GetArrivalsMinuteMs()) != len(p.GetArrivalsN()) || len(p.GetArrivalsN()) > MaxMinutes {
 		return fmt.Errorf("arrivals: columns must be equally long and hold at most %d minutes", MaxMinutes)
@@ -359,14 +369,35 @@ func DecodeGrant(data []byte) (*Grant, error) {
 	return g, nil
 }
 
+// isCount reports whether x can count people.
+func isCount(x float64) bool { return x >= 0 && !math.IsInf(x, 0) }
+
+func packOutcomes(o line.Outcomes) []uint64 {
+	for n := len(o); n > 0; n-- {
+		if o[n-1] != 0 {
+			return o[:n:n]
+		}
+	}
+	return nil
+}
+
 func packView(v *View) *wirepb.View {
 	if v == nil {
 		return nil
 	}
-	return &wirepb.View{
+	p := &wirepb.View{
 		Version: v.Version, AtMs: int64(v.At), HorizonMs: int64(v.Horizon), ParkMs: int64(v.Park),
-		Slots: v.Slots, Active: v.Active, Mu: v.Mu, Theta: v.Theta, Line: packLine(v.Line.Histogram()),
+		Slots: v.Slots, Active: v.Active, Mu: v.Mu, Theta: v.Theta, Line: packLine(v.Line.Histogram()), Unseen: v.Unseen,
 	}
+	for _, c := range v.Paces {
+		p.PaceMs, p.PaceMu = append(p.PaceMs, uint64(max(0, c.For.Milliseconds()))), append(p.PaceMu, c.Mu)
+	}
+	if v.Ranges != (line.Ranges{}) {
+		for _, r := range v.Ranges {
+			p.RangeLow, p.RangeHigh = append(p.RangeLow, r.Low), append(p.RangeHigh, r.High)
+		}
+	}
+	return p
 }
 
 func unpackView(p *wirepb.View) (*View, error) {
@@ -376,8 +407,8 @@ func unpackView(p *wirepb.View) (*View, error) {
 	for _, f := range []struct {
 		name string
 		rate float64
-	}{{"mu", p.Mu}, {"theta", p.Theta}} {
-		if math.IsNaN(f.rate) || math.IsInf(f.rate, 0) || f.rate < 0 {
+	}{{"mu", p.Mu}, {"theta", p.Theta}, {"unseen", p.Unseen}} {
+		if !isCount(f.rate) {
 			return nil, fmt.Errorf("%s: must be a rate, got %v", f.name, f.rate)
 		}
 	}
@@ -385,8 +416,27 @@ func unpackView(p *wirepb.View) (*View, error) {
 	if err != nil {
 		return nil, fmt.Errorf("line: %w", err)
 	}
-	return &View{
+	v := &View{
 		Version: p.Version, At: fleet.Time(p.AtMs), Horizon: fleet.Time(p.HorizonMs), Park: fleet.Time(p.ParkMs),
-		Slots: p.Slots, Active: p.Active, Mu: p.Mu, Theta: p.Theta, Line: line.NewDigest(h),
-	}, nil
+		Slots: p.Slots, Active: p.Active, Mu: p.Mu, Theta: p.Theta, Line: line.NewDigest(h), Unseen: p.Unseen,
+	}
+	if len(p.PaceMs) != len(p.PaceMu) || len(p.PaceMs) > line.MaxPaces {
+		return nil, fmt.Errorf("paces: columns must be equally long and hold at most %d phases", line.MaxPaces)
+	}
+	for i, ms := range p.PaceMs {
+		if ms > maxTime || !isCount(p.PaceMu[i]) {
+			return nil, fmt.Errorf("paces[%d]: must be a time and a rate, got %d ms and %v", i, ms, p.PaceMu[i])
+		}
+		v.Paces = append(v.Paces, line.Pace{For: time.Duration(min(ms, uint64(line.MaxWait.Milliseconds()))) * time.Millisecond, Mu: p.PaceMu[i]})
+	}
+	if n := len(p.RangeLow); n != len(p.RangeHigh) || (n != 0 && n != len(v.Ranges)) {
+		return nil, fmt.Errorf("ranges: columns must be equally long and hold none or %d classes", len(v.Ranges))
+	}
+	for i, low := range p.RangeLow {
+		if !(low > 0 && low <= p.RangeHigh[i]) || math.IsInf(p.RangeHigh[i], 0) {
+			return nil, fmt.Errorf("ranges[%d]: must be above 0 and ascend, got %v to %v", i, low, p.RangeHigh[i])
+		}
+		v.Ranges[i] = line.Range{Low: low, High: p.RangeHigh[i]}
+	}
+	return v, nil
 }

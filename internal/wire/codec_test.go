@@ -40,6 +40,7 @@ var goldenReport = Report{
 		Admitted: 50, Joined: 12, Entered: 4,
 		Waiting:  line.Histogram{{Start: day - 120_000, Width: 1000, N: 2}, {Start: day - 119_000, Width: 60_000, N: -1.5}, {Start: day - 30_000, Width: 1, N: 7}},
 		Arrivals: []Minute{{Start: day.Minute() - 60_000, N: 45}, {Start: day.Minute(), N: 55}},
+		Unseen:   2.5, Outcomes: line.Outcomes(nil).Add(time.Minute, time.Minute).Add(time.Minute, time.Hour),
 	}},
 }
 
@@ -50,7 +51,9 @@ var goldenGrant = Grant{
 	Rooms: []RoomGrant{
 		{Room: room.IDOf("tickets"), Gen: 1, Granted: 600, RateGranted: 300, RenewCeil: 12, Life: 330, Keep: 20, RateKeep: 10, Confirmed: true, Returned: 44, RateReturned: 2, Ends: []End{{ID: 82, Home: 9, Until: 1622133301, Kind: Cleared}}, View: &View{
 			Version: 8, At: day, Horizon: day - 90_000, Park: line.Open, Slots: -1, Active: 201, Mu: 0.5, Theta: 1.0 / 1800,
-			Line: line.NewDigest(line.Histogram{{Start: day - 120_000, Width: 60_000, N: 2}}),
+			Line:   line.NewDigest(line.Histogram{{Start: day - 120_000, Width: 60_000, N: 2}}),
+			Unseen: 3, Paces: []line.Pace{{For: 90 * time.Second, Mu: 2}, {Mu: 0.5}},
+			Ranges: line.Ranges{{Low: 0.5, High: 2}, {Low: 0.8, High: 1.2}, {Low: 0.9, High: 1.1}, {Low: 0.95, High: 1.05}},
 		}},
 		{Room: room.IDOf("vaccine")},
 	},
@@ -178,6 +181,16 @@ func TestForeignMessagesAreRefused(t *testing.T) {
 		{"a verdict of tomorrow", grant(func(p *wirepb.Grant) { p.Verdict = 9 }), "verdict"},
 		{"a lease of centuries", grant(func(p *wirepb.Grant) { p.LeaseNs = 1 << 63 }), "lease"},
 		{"a negative rate", grant(func(p *wirepb.Grant) { p.Rooms[0].View.Mu = -1 }), "mu"},
+		{"a negative number of people", report(func(p *wirepb.Report) { p.Rooms[0].Unseen = -1 }), "unseen"},
+		{"too many outcomes", report(func(p *wirepb.Report) { p.Rooms[0].Outcomes = make([]uint64, line.OutcomesLen+1) }), "outcomes: at most"},
+		{"paces without times", grant(func(p *wirepb.Grant) { p.Rooms[0].View.PaceMs = nil }), "paces: columns"},
+		{"too many paces", grant(func(p *wirepb.Grant) {
+			p.Rooms[0].View.PaceMs, p.Rooms[0].View.PaceMu = make([]uint64, line.MaxPaces+1), make([]float64, line.MaxPaces+1)
+		}), "at most 16 phases"},
+		{"a pace for centuries", grant(func(p *wirepb.Grant) { p.Rooms[0].View.PaceMs[0] = 1 << 63 }), "paces[0]"},
+		{"a pace that is no number", grant(func(p *wirepb.Grant) { p.Rooms[0].View.PaceMu[1] = float64(nan) }), "paces[1]"},
+		{"ranges of some classes", grant(func(p *wirepb.Grant) { p.Rooms[0].View.RangeHigh = p.Rooms[0].View.RangeHigh[1:] }), "ranges: columns"},
+		{"a range that descends", grant(func(p *wirepb.Grant) { p.Rooms[0].View.RangeLow[1] = 3 }), "ranges[1]"},
 		{"no message", func() error { _, err := DecodeReport([]byte("x")); return err }, "report"},
 		{"no message", func() error { _, err := DecodeGrant([]byte("x")); return err }, "grant"},
 	} {

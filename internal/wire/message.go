@@ -103,6 +103,8 @@ type RoomReport struct {
 	Joined   uint64         // cumulative tickets that began to count as waiting
 	Entered  uint64         // cumulative admissions of tickets that counted as waiting
 	Waiting  line.Histogram // live, returned tickets by join time
+	Unseen   float64        // people expected to return for the first time; 0 or more
+	Outcomes line.Outcomes  // what became of forecasts, cumulative
 	Arrivals []Minute       // distinct visitors of the last minutes
 }
 
@@ -246,7 +248,10 @@ type View struct {
 	Park    fleet.Time // who joined before it may be held at the edge for their turn
 	Slots   int64      // T minus active, negative when T was lowered
 	Active  uint64
-	Mu      float64 // people admitted per second
+	Mu      float64 // people admitted per second, of late
 	Theta   float64 // share of those waiting who give up per second
 	Line    *line.Digest
+	Unseen  float64     // people who joined in the last seconds and are not in Line yet
+	Paces   []line.Pace // how fast people will be admitted; at most line.MaxPaces
+	Ranges  line.Ranges // between what waits are, by what was forecast
 }

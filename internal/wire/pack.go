@@ -35,7 +35,7 @@ func (p *ReportPacker) Reports() []Report {
 
 // reportSize is an upper bound of the room's encoded size, in bytes.
 func reportSize(r *RoomReport) int {
-	return 160 + 12*len(r.Sessions) + 20*len(r.Moves) + 10*len(r.Parked) + 24*len(r.Waiting) + 12*len(r.Arrivals) + 20*len(r.Ends)
+	return 180 + 3*len(r.Outcomes) + 12*len(r.Sessions) + 20*len(r.Moves) + 10*len(r.Parked) + 24*len(r.Waiting) + 12*len(r.Arrivals) + 20*len(r.Ends)
 }
 
 // GrantPacker cuts a grant into parts that each stay below MaxMessage.
@@ -52,7 +52,7 @@ func NewGrantPacker(head Grant) *GrantPacker { return &GrantPacker{head: head} }
 func (p *GrantPacker) Add(r RoomGrant) {
 	size := 120 + 20*len(r.Ends)
 	if r.View != nil {
-		size += 100 + 24*len(r.View.Line.Histogram())
+		size += 200 + 24*len(r.View.Line.Histogram()) + 16*len(r.View.Paces)
 	}
 	if len(p.out) == 0 || (p.size+size > MaxMessage && len(p.out) < MaxParts) {
 		p.out = append(p.out, p.head)

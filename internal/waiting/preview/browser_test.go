@@ -315,7 +315,9 @@ func TestNewsInABrowser(t *testing.T) {
 		s.play(func(s *site) { s.news = func() []byte { return waiting.AppendJSON(nil, &v) } })
 		s.again(t, ctx)
 	}
-	hear(func(v *waiting.Visitor) { v.Decision.Ahead, v.Low, v.High = 1200, 7*time.Minute, 9*time.Minute })
+	hear(func(v *waiting.Visitor) {
+		v.Decision.Ahead, v.Decision.Low, v.Decision.High = 1200, 7*time.Minute, 9*time.Minute
+	})
 	waitFor(t, ctx, `document.title == "(1,200) You are in line"`)
 	if text("wait") != "7–9 minutes" || text("ahead") != "1,200" {
 		t.Errorf("ahead %q, wait %q", text("ahead"), text("wait"))
@@ -325,11 +327,20 @@ func TestNewsInABrowser(t *testing.T) {
 	}
 	hear(func(v *waiting.Visitor) { v.Decision.Ahead, v.Message = 600, "<b>Soon</b>" })
 	waitFor(t, ctx, `document.getElementById("ahead").textContent == "600"`)
-	if said := text("say"); said != "You are in line. People ahead of you: 600. Estimated wait: 8–11 minutes" {
+	// The wait that is told does not rise without a word of why.
+	if said := text("say"); said != "You are in line. People ahead of you: 600. Estimated wait: 7–9 minutes" {
 		t.Errorf("read aloud: %q", said)
 	}
 	if got := text("note"); got != "<b>Soon</b>" {
 		t.Errorf("the operator's message is %q", got)
+	}
+	hear(func(v *waiting.Visitor) {
+		v.Decision.Ahead, v.Decision.Longer = 599, true
+		v.Decision.Wait, v.Decision.Low, v.Decision.High = 20*time.Minute, 17*time.Minute, 24*time.Minute
+	})
+	waitFor(t, ctx, `document.getElementById("wait").textContent == "17–24 minutes"`)
+	if got, said := text("text"), text("say"); !strings.Contains(got, "more slowly") || !strings.Contains(said, got) || !strings.Contains(said, "17–24 minutes") {
+		t.Errorf("the wait has grown: the page says %q, and reads aloud %q", got, said)
 	}
 	hear(func(v *waiting.Visitor) { v.QueueAll = true })
 	waitFor(t, ctx, `document.getElementById("say").textContent == "The line is paused. The organiser has paused the line. Your place is kept."`)

@@ -46,7 +46,7 @@ func TestTheStreamInABrowser(t *testing.T) {
 	joined := me.Decision.Ticket.Joined
 	// Of 800 people half joined before me, and 210 long before.
 	b := waiting.Broadcast{Now: me.Now, View: &wire.View{
-		Horizon: joined - 60_000, Park: joined - 30_000, Slots: 10, Mu: 2, Line: line.NewDigest(line.Histogram{
+		Horizon: joined - 60_000, Park: joined - 30_000, Slots: 10, Paces: []line.Pace{{Mu: 2}}, Line: line.NewDigest(line.Histogram{
 			{Start: joined - 600_000, Width: 1000, N: 210}, {Start: joined - 20_000, Width: 40_000, N: 800},
 		}),
 	}}

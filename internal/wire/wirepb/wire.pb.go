@@ -348,6 +348,8 @@ type RoomReport struct {
 	Movers           uint64                 `protobuf:"varint,26,opt,name=movers,proto3" json:"movers,omitempty"`
 	Excess           uint64                 `protobuf:"varint,27,opt,name=excess,proto3" json:"excess,omitempty"`
 	Ends             *Ends                  `protobuf:"bytes,28,opt,name=ends,proto3" json:"ends,omitempty"`
+	Unseen           float64                `protobuf:"fixed64,29,opt,name=unseen,proto3" json:"unseen,omitempty"`
+	Outcomes         []uint64               `protobuf:"varint,30,rep,packed,name=outcomes,proto3" json:"outcomes,omitempty"` // cumulative, class by class; zeros at the end left out
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -574,6 +576,20 @@ func (x *RoomReport) GetExcess() uint64 {
 func (x *RoomReport) GetEnds() *Ends {
 	if x != nil {
 		return x.Ends
+	}
+	return nil
+}
+
+func (x *RoomReport) GetUnseen() float64 {
+	if x != nil {
+		return x.Unseen
+	}
+	return 0
+}
+
+func (x *RoomReport) GetOutcomes() []uint64 {
+	if x != nil {
+		return x.Outcomes
 	}
 	return nil
 }
@@ -1188,6 +1204,11 @@ type View struct {
 	Mu            float64                `protobuf:"fixed64,7,opt,name=mu,proto3" json:"mu,omitempty"`
 	Theta         float64                `protobuf:"fixed64,8,opt,name=theta,proto3" json:"theta,omitempty"`
 	Line          *Line                  `protobuf:"bytes,9,opt,name=line,proto3" json:"line,omitempty"`
+	Unseen        float64                `protobuf:"fixed64,10,opt,name=unseen,proto3" json:"unseen,omitempty"`
+	PaceMs        []uint64               `protobuf:"varint,11,rep,packed,name=pace_ms,json=paceMs,proto3" json:"pace_ms,omitempty"`
+	PaceMu        []float64              `protobuf:"fixed64,12,rep,packed,name=pace_mu,json=paceMu,proto3" json:"pace_mu,omitempty"`
+	RangeLow      []float64              `protobuf:"fixed64,13,rep,packed,name=range_low,json=rangeLow,proto3" json:"range_low,omitempty"` // one of each per class
+	RangeHigh     []float64              `protobuf:"fixed64,14,rep,packed,name=range_high,json=rangeHigh,proto3" json:"range_high,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1285,6 +1306,41 @@ func (x *View) GetLine() *Line {
 	return nil
 }
 
+func (x *View) GetUnseen() float64 {
+	if x != nil {
+		return x.Unseen
+	}
+	return 0
+}
+
+func (x *View) GetPaceMs() []uint64 {
+	if x != nil {
+		return x.PaceMs
+	}
+	return nil
+}
+
+func (x *View) GetPaceMu() []float64 {
+	if x != nil {
+		return x.PaceMu
+	}
+	return nil
+}
+
+func (x *View) GetRangeLow() []float64 {
+	if x != nil {
+		return x.RangeLow
+	}
+	return nil
+}
+
+func (x *View) GetRangeHigh() []float64 {
+	if x != nil {
+		return x.RangeHigh
+	}
+	return nil
+}
+
 var File_vestibule_wire_v1_wire_proto protoreflect.FileDescriptor
 
 const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
@@ -1314,7 +1370,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\n" +
 	"recovering\x18\x12 \x01(\bR\n" +
 	"recovering\x123\n" +
-	"\x05rooms\x18\x10 \x03(\v2\x1d.vestibule.wire.v1.RoomReportR\x05rooms\"\xe1\x06\n" +
+	"\x05rooms\x18\x10 \x03(\v2\x1d.vestibule.wire.v1.RoomReportR\x05rooms\"\x95\a\n" +
 	"\n" +
 	"RoomReport\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
@@ -1347,7 +1403,9 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"arrivals_n\x18\x17 \x03(\x04R\tarrivalsN\x12\x16\n" +
 	"\x06movers\x18\x1a \x01(\x04R\x06movers\x12\x16\n" +
 	"\x06excess\x18\x1b \x01(\x04R\x06excess\x12+\n" +
-	"\x04ends\x18\x1c \x01(\v2\x17.vestibule.wire.v1.EndsR\x04ends\"T\n" +
+	"\x04ends\x18\x1c \x01(\v2\x17.vestibule.wire.v1.EndsR\x04ends\x12\x16\n" +
+	"\x06unseen\x18\x1d \x01(\x01R\x06unseen\x12\x1a\n" +
+	"\boutcomes\x18\x1e \x03(\x04R\boutcomes\"T\n" +
 	"\x04Ends\x12\x0e\n" +
 	"\x02id\x18\x01 \x03(\x06R\x02id\x12\x12\n" +
 	"\x04home\x18\x02 \x03(\aR\x04home\x12\x14\n" +
@@ -1403,7 +1461,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	" \x01(\x04R\frateReturned\x12+\n" +
 	"\x04view\x18\v \x01(\v2\x17.vestibule.wire.v1.ViewR\x04view\x12\x1c\n" +
 	"\tconfirmed\x18\f \x01(\bR\tconfirmed\x12+\n" +
-	"\x04ends\x18\r \x01(\v2\x17.vestibule.wire.v1.EndsR\x04ends\"\xee\x01\n" +
+	"\x04ends\x18\r \x01(\v2\x17.vestibule.wire.v1.EndsR\x04ends\"\xf4\x02\n" +
 	"\x04View\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\x12\x1d\n" +
@@ -1414,7 +1472,14 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x06active\x18\x06 \x01(\x04R\x06active\x12\x0e\n" +
 	"\x02mu\x18\a \x01(\x01R\x02mu\x12\x14\n" +
 	"\x05theta\x18\b \x01(\x01R\x05theta\x12+\n" +
-	"\x04line\x18\t \x01(\v2\x17.vestibule.wire.v1.LineR\x04line*r\n" +
+	"\x04line\x18\t \x01(\v2\x17.vestibule.wire.v1.LineR\x04line\x12\x16\n" +
+	"\x06unseen\x18\n" +
+	" \x01(\x01R\x06unseen\x12\x17\n" +
+	"\apace_ms\x18\v \x03(\x04R\x06paceMs\x12\x17\n" +
+	"\apace_mu\x18\f \x03(\x01R\x06paceMu\x12\x1b\n" +
+	"\trange_low\x18\r \x03(\x01R\brangeLow\x12\x1d\n" +
+	"\n" +
+	"range_high\x18\x0e \x03(\x01R\trangeHigh*r\n" +
 	"\aVerdict\x12\x17\n" +
 	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fVERDICT_ADOPTED\x10\x01\x12\x13\n" +

@@ -1,0 +1,87 @@
+package admission
+
+import "vestibule/internal/fleet"
+
+// young knows how many people joined in each of the last seconds, and how many of
+// them have returned since. Only who returned is counted as waiting: a flood of
+// visitors without cookies is nobody. But people who join in a rush would all be
+// told of an empty line until they return; so those who are to be expected are
+// told of, in the share in which others returned a moment before.
+//
+// Visitors who return to another edge are missed here and surplus there: the sum
+// over all edges is right.
+type young struct {
+	newest int64 // second of the newest cell
+	cells  [youngCells]youngCell
+}
+
+type youngCell struct{ issued, returned uint32 }
+
+const (
+	// Who keeps a cookie is back within so many seconds, or is not expected.
+	youngWait = 6
+	// Of those who joined so many seconds before that the share is taken.
+	youngTrial = 12
+	youngCells = youngWait + youngTrial
+
+	// Before anybody joined everybody is expected, with the weight of ten who did.
+	youngPrior = 10
+)
+
+// advance moves the book to now, and reports whether there is anything in it.
+func (y *young) advance(now fleet.Time) bool {
+	s := now.Second()
+	if s-y.newest > youngCells {
+		y.newest = s - youngCells
+	}
+	for y.newest < s {
+		y.newest++
+		y.cells[y.newest%youngCells] = youngCell{}
+	}
+	return y.issuedSince(youngWait) > 0
+}
+
+func (y *young) issuedSince(seconds int64) (n uint32) {
+	for i := range seconds {
+		n += y.cell(y.newest - i).issued
+	}
+	return n
+}
+
+func (y *young) cell(second int64) *youngCell {
+	return &y.cells[(second%youngCells+youngCells)%youngCells]
+}
+
+// issued notes that somebody joined then, a moment ago.
+func (y *young) issued(now, joined fleet.Time) {
+	y.advance(now)
+	if s := joined.Second(); s <= y.newest && s > y.newest-youngCells {
+		y.cell(s).issued++
+	}
+}
+
+// returned notes that somebody who joined then has returned.
+func (y *young) returned(now, joined fleet.Time) {
+	y.advance(now)
+	if s := joined.Second(); s <= y.newest && s > y.newest-youngCells {
+		y.cell(s).returned++
+	}
+}
+
+// expected returns how many people have joined and are yet to return.
+func (y *young) expected(now fleet.Time) float64 {
+	y.advance(now)
+	issued, returned := youngPrior, youngPrior
+	for i := int64(youngWait); i < youngCells; i++ {
+		c := y.cell(y.newest - i)
+		issued += int(c.issued)
+		returned += int(c.returned)
+	}
+	share := min(1, float64(returned)/float64(issued))
+	sum := 0.0
+	for i := range int64(youngWait) {
+		c := y.cell(y.newest - i)
+		sum += share*float64(c.issued) - float64(c.returned)
+	}
+	return max(0, sum)
+}

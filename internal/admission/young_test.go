@@ -1,0 +1,57 @@
+package admission
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"vestibule/internal/fleet"
+)
+
+// TestYoungCountsWhoIsToBeExpected lets people join who are back two seconds
+// later, among others who never are, and compares with who is really on the way.
+func TestYoungCountsWhoIsToBeExpected(t *testing.T) {
+	for _, c := range []struct {
+		why            string
+		people, robots func(second int) int
+	}{
+		{"a rush", func(s int) int { return map[bool]int{false: 2, true: 300}[s >= 30] }, func(int) int { return 0 }},
+		{"a steady stream", func(int) int { return 20 }, func(int) int { return 0 }},
+		{"nobody", func(int) int { return 0 }, func(int) int { return 0 }},
+		{"a flood of robots", func(int) int { return 20 }, func(s int) int { return map[bool]int{false: 0, true: 5000}[s >= 30] }},
+		{"robots at all times", func(int) int { return 20 }, func(int) int { return 100 }},
+	} {
+		rng := rand.New(rand.NewPCG(1, 2))
+		var y young
+		back := map[int][]fleet.Time{} // by second, who returns
+		waiting := 0
+		for s := range 120 {
+			now := day.Add(time.Duration(s) * time.Second)
+			for _, joined := range back[s] {
+				y.returned(now, joined)
+				waiting--
+			}
+			for range c.people(s) {
+				y.issued(now, now)
+				then := s + 2 + rng.IntN(2)
+				back[then] = append(back[then], now)
+				waiting++
+			}
+			for range c.robots(s) {
+				y.issued(now, now)
+			}
+			got := y.expected(now)
+			settled := (s > youngWait+1 && s < 30) || s > 30+youngWait+youngTrial
+			if c.why == "a flood of robots" && s >= 30 && s <= 30+youngWait {
+				continue // whether a rush is one of people is not known before they return
+			}
+			if math.Abs(got-float64(waiting)) > 0.25*float64(waiting)+15 && (settled || c.why == "a rush") {
+				t.Errorf("%s: second %d: %.1f expected, %d are on the way", c.why, s, got, waiting)
+			}
+		}
+		if got := y.expected(day.Add(time.Hour)); got != 0 {
+			t.Errorf("%s: %.1f expected an hour later", c.why, got)
+		}
+	}
+}

@@ -1,0 +1,208 @@
+package line
+
+import (
+	"math"
+	"time"
+)
+
+// Outcomes counts what became of forecasts: per class of forecast, how many waits
+// were so many times as long. Counts only grow. The zero value (nil) counts
+// nothing yet.
+type Outcomes []uint64
+
+const (
+	classes = 4
+	bins    = 38
+
+	// OutcomesLen is the length of Outcomes that count something.
+	OutcomesLen = classes * bins
+)
+
+// A forecast of hardly anything is not wrong by a factor because a request takes
+// its time.
+const graceful = 5 * time.Second
+
+// classOf sorts forecasts: below one minute, five minutes, twenty minutes, and longer.
+func classOf(forecast time.Duration) int {
+	switch {
+	case forecast < time.Minute:
+		return 0
+	case forecast < 5*time.Minute:
+		return 1
+	case forecast < 20*time.Minute:
+		return 2
+	}
+	return 3
+}
+
+// bounds are the upper bounds of the bins above a ratio of 1, as logarithms; the
+// bins below it are their mirror image. The last is where the outermost bin is
+// taken to end.
+var bounds = [bins / 2]float64{0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1, 1.5, 2}
+
+// Ratio returns the actual wait over the forecast, both lengthened by five
+// seconds.
+func Ratio(forecast, actual time.Duration) float64 {
+	return (max(0, actual) + graceful).Seconds() / (max(0, forecast) + graceful).Seconds()
+}
+
+// Add counts one wait that is over, and returns the outcomes.
+func (o Outcomes) Add(forecast, actual time.Duration) Outcomes {
+	if o == nil {
+		o = make(Outcomes, OutcomesLen)
+	}
+	x := math.Log(Ratio(forecast, actual))
+	i := 0
+	for i < len(bounds)-1 && math.Abs(x) >= bounds[i] {
+		i++
+	}
+	if i += bins / 2; x < 0 {
+		i = bins - 1 - i
+	}
+	o[classOf(forecast)*bins+i]++
+	return o
+}
+
+// Gain adds to o what b counts beyond a, two states of the same counter, and
+// returns o and whether there was anything. Where b counts less it has begun anew.
+func (o Outcomes) Gain(a, b Outcomes) (Outcomes, bool) {
+	some := false
+	for i, n := range b {
+		if i < len(a) && n >= a[i] {
+			n -= a[i]
+		}
+		if n == 0 {
+			continue
+		}
+		if o == nil {
+			o = make(Outcomes, OutcomesLen)
+		}
+		if i < len(o) {
+			o[i] += n
+			some = true
+		}
+	}
+	return o, some
+}
+
+// Range is between how many times the forecast waits are.
+type Range struct{ Low, High float64 }
+
+// Ranges are the ranges of the classes of forecasts. The zero value knows none.
+type Ranges [classes]Range
+
+// Of returns between what a wait lies that is forecast so: the forecast itself
+// where no range is known.
+func (r *Ranges) Of(forecast time.Duration) (low, high time.Duration) {
+	c := r[classOf(forecast)]
+	if c.High <= 0 {
+		return forecast, forecast
+	}
+	whole := (forecast + graceful).Seconds()
+	at := func(factor float64) time.Duration { return max(0, cut(whole*factor)-graceful) }
+	return at(c.Low), at(c.High)
+}
+
+// Spread learns from outcomes between what waits are: four of five of them. The
+// zero value supposes what simulated sales show. It is a value of fixed size.
+//
+// The range is between two quantiles of what was seen of late. Which quantiles is
+// learned too: when fewer than four of five waits fall inside, it is widened
+// (adaptive conformal inference: Gibbs and Candès, "Adaptive conformal inference
+// under distribution shift", 2021). That needs no assumption about the waits.
+type Spread struct {
+	counts [OutcomesLen]float64
+	shift  [classes]float64 // of the share that is to be outside
+	taken  Outcomes
+}
+
+const (
+	// outside is the share of waits that is to be outside of the range.
+	outside = 0.2
+	// learn is by how much one wait moves the share that is aimed for.
+	learn = 0.002
+	// spreadMemory is how many waits of a class are remembered, on average.
+	spreadMemory = 1000
+	// priorOutcomes is how many waits the supposition weighs.
+	priorOutcomes = 50
+)
+
+// prior is between what logarithms of the ratio four of five waits lie, before
+// anything is known, by class.
+var prior = [classes]float64{0.13, 0.08, 0.08, 0.08}
+
+// Take learns from all outcomes counted so far.
+func (s *Spread) Take(o Outcomes) {
+	gained, some := Outcomes(nil).Gain(s.taken, o)
+	if !some {
+		return
+	}
+	s.taken = append(s.taken[:0], o...)
+	for c := range classes {
+		lo, hi := s.span(c)
+		n, missed := 0.0, 0.0
+		for i, k := range gained[c*bins : (c+1)*bins] {
+			from, to := binOf(i)
+			inside := max(0, min(hi, to)-max(lo, from)) / (to - from)
+			n += float64(k)
+			missed += float64(k) * (1 - inside)
+		}
+		if n == 0 {
+			continue
+		}
+		s.shift[c] = min(max(s.shift[c]+learn*(outside*n-missed), -0.15), 0.4)
+		keep := math.Exp(-n / spreadMemory)
+		for i := c * bins; i < (c+1)*bins; i++ {
+			s.counts[i] = s.counts[i]*keep + float64(gained[i])
+		}
+	}
+}
+
+// Ranges returns between how many times their forecast waits are. doubt is how far
+// forecasts may be off besides, as a logarithm: see [Turnover.Doubt].
+func (s *Spread) Ranges(doubt float64) Ranges {
+	var r Ranges
+	for c := range classes {
+		lo, hi := s.span(c)
+		r[c] = Range{Low: math.Exp(lo - doubt), High: math.Exp(hi + doubt)}
+	}
+	return r
+}
+
+// span returns the range of a class in logarithms. The forecast itself lies in it.
+func (s *Spread) span(c int) (lo, hi float64) {
+	side := (outside + s.shift[c]) / 2
+	return min(0, s.quantile(c, side)), max(0, s.quantile(c, 1-side))
+}
+
+// quantile returns the logarithm below which a part q of the ratios of a class lies.
+func (s *Spread) quantile(c int, q float64) float64 {
+	var weights [bins]float64
+	wide, sum := prior[c]/(1-outside), 0.0 // the prior is even
+	for i := range weights {
+		lo, hi := binOf(i)
+		part := max(0, min(hi, wide)-max(lo, -wide)) / (2 * wide)
+		weights[i] = s.counts[c*bins+i] + priorOutcomes*part
+		sum += weights[i]
+	}
+	at := q * sum
+	for i, n := range weights {
+		if lo, hi := binOf(i); at <= n && n > 0 {
+			return lo + (hi-lo)*at/n
+		}
+		at -= n
+	}
+	return bounds[len(bounds)-1]
+}
+
+// binOf returns the bounds of a bin.
+func binOf(i int) (lo, hi float64) {
+	if i < bins/2 {
+		lo, hi = binOf(bins - 1 - i)
+		return -hi, -lo
+	}
+	if i -= bins / 2; i > 0 {
+		lo = bounds[i-1]
+	}
+	return lo, bounds[i]
+}

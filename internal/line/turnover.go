@@ -1,0 +1,230 @@
+package line
+
+import (
+	"math"
+	"time"
+
+	"vestibule/internal/fleet"
+)
+
+// Turnover predicts how fast people will enter a room: from how many sessions
+// there are, when they began, how long sessions were found to last, and the two
+// limits. It is a value of fixed size. The zero value knows nothing.
+//
+// The model: a session lasts as long as a ticket lives, and then for an
+// exponentially distributed time more, whose mean is learned: session-seconds
+// beyond the life of a ticket over sessions that ended. By Little's law that is
+// right in the long run whatever the distribution is; and while nobody can have
+// left yet because the doors have just opened, it says so instead of taking the
+// first rush for the rule.
+type Turnover struct {
+	life   time.Duration // of a ticket
+	step   time.Duration // that one cell of began spans
+	newest int64         // number of the newest cell
+	began  [turnCells]float64
+
+	seen             bool
+	at               fleet.Mono
+	active, admitted float64
+	owed             float64 // sessions that appeared without being admitted, not yet believed
+
+	beyond, ended float64 // session-seconds beyond life, sessions that ended; both fade
+}
+
+const (
+	turnCells = 160 // of which a life fills 128
+	turnLife  = 128
+	minStep   = 500 * time.Millisecond
+
+	// Before any session has ended, it is supposed to last three tenths longer
+	// than its ticket, with the weight of ten that did.
+	priorBeyond = 0.3
+	priorEnds   = 10
+
+	// The room is played out for so many lives, and for so long at least; from then
+	// on it is taken to be steady.
+	lives   = 4
+	horizon = 3 * time.Minute
+)
+
+// Limits are what bounds those who enter.
+type Limits struct {
+	Total, PerMinute float64
+	Free             float64 // slots that will be given out at once, on top of those who are inside
+}
+
+// Observe takes the head-count and the admissions ever made, at now. Lives are
+// counted from 1 s; when life changes all that was learned is forgotten.
+func (u *Turnover) Observe(now fleet.Mono, life time.Duration, active, admitted float64) {
+	life = max(life, time.Second)
+	if u.life != life {
+		*u = Turnover{life: life, step: max(minStep, life/turnLife)}
+	}
+	if !u.seen {
+		u.seen, u.at, u.admitted, u.newest = true, now, admitted, int64(now)/int64(u.step)
+	}
+	dt := max(0, now.Sub(u.at).Seconds())
+	fade := math.Exp(-dt / max(5*time.Minute, 2*life).Seconds())
+	u.beyond = u.beyond*fade + (u.active-u.young())*dt
+	u.ended *= fade
+	u.turn(int64(now) / int64(u.step))
+	came := max(0, admitted-u.admitted)
+	*u.cell(&u.began, u.newest) += came
+	// Head-count and admissions are of slightly different moments.
+	switch u.owed += came - (active - u.active); {
+	case u.owed > 0:
+		u.ended += u.owed
+		u.owed = 0
+	case u.owed < -max(5, active/50):
+		// Sessions that nobody was seen to admit: they are older than we are.
+		u.spread(-u.owed)
+		u.owed = 0
+	}
+	u.at, u.active, u.admitted = now, active, admitted
+}
+
+// turn opens the cells up to number n.
+func (u *Turnover) turn(n int64) {
+	if n-u.newest > turnCells {
+		u.newest = n - turnCells
+	}
+	for u.newest < n {
+		u.newest++
+		*u.cell(&u.began, u.newest) = 0
+	}
+}
+
+// cell returns the cell with number n of a ring.
+func (u *Turnover) cell(ring *[turnCells]float64, n int64) *float64 {
+	return &ring[((n%turnCells)+turnCells)%turnCells]
+}
+
+// cells returns how many cells a life spans.
+func (u *Turnover) cells() int { return int((u.life + u.step - 1) / u.step) }
+
+// young returns how many sessions began within a life.
+func (u *Turnover) young() float64 {
+	sum := 0.0
+	for i := range u.cells() {
+		sum += *u.cell(&u.began, u.newest-int64(i))
+	}
+	return sum
+}
+
+// spread takes sessions of unknown age to have begun evenly over a stay.
+func (u *Turnover) spread(n float64) {
+	young := n * min(1, u.life.Seconds()/u.Stay().Seconds()) / float64(u.cells())
+	for i := range u.cells() {
+		*u.cell(&u.began, u.newest-int64(i)) += young
+	}
+}
+
+// Stay returns how long a slot stays taken on average.
+func (u *Turnover) Stay() time.Duration {
+	l := u.life.Seconds()
+	s := l + (u.beyond+priorEnds*priorBeyond*l)/(u.ended+priorEnds)
+	return time.Duration(max(s, l/20) * float64(time.Second))
+}
+
+// Doubt returns by how much a stay may differ from what is supposed, as a
+// logarithm, where sessions are what bounds those who enter: a fifth before any
+// session has ended, and next to nothing once some hundred have.
+func (u *Turnover) Doubt(x Limits) float64 {
+	if !u.seen || x.Total/u.Stay().Seconds() > x.PerMinute/60 {
+		return 0
+	}
+	const few = 30
+	return 0.2 * few / (few + max(0, u.ended))
+}
+
+// Paces returns how fast people will enter from now on, if there is always
+// somebody who waits: at most [MaxPaces] phases. It is nil while nothing was
+// observed, and where the limits let nobody in.
+//
+// It plays the room out: sessions of known age reach the life of a ticket and
+// then end at the rate that was learned; who enters takes what came free, as far
+// as the minute allows, and ends in turn.
+func (u *Turnover) Paces(x Limits) []Pace {
+	if !u.seen || x.Total <= 0 || x.PerMinute <= 0 {
+		return nil
+	}
+	stay, life, dt := u.Stay().Seconds(), u.life.Seconds(), u.step.Seconds()
+	cells, began, n := int64(u.cells()), u.began, u.newest
+	inside := max(u.active, min(x.Total, u.active+x.Free))
+	*u.cell(&began, n) += inside - u.active
+	old := u.active - u.young() // longer inside than a ticket lives
+	// Where many leave long before their ticket ends, the model does not hold, and
+	// everybody is taken to be as likely to go as everybody else.
+	memoryless := stay < 1.05*life || old < -0.05*inside
+	old = max(0, old)
+	window, used := int64(math.Round(60/dt)), 0.0 // a right of R is in use for a minute
+	byWindow := window >= 2 && window < turnCells
+	for i := int64(0); byWindow && i < window-1; i++ {
+		used += *u.cell(&began, n-i)
+	}
+	var c curve
+	for range max(lives*cells, int64(horizon/u.step)) {
+		n++
+		gone := 0.0
+		if memoryless {
+			gone = inside * -math.Expm1(-dt/stay)
+		} else {
+			old += *u.cell(&began, n-cells)
+			gone = old * -math.Expm1(-dt/(stay-life))
+			old -= gone
+		}
+		inside -= gone
+		enter := max(0, x.Total-inside)
+		if byWindow {
+			enter = min(enter, max(0, x.PerMinute-used))
+			used += enter - *u.cell(&began, n-window+1)
+		} else {
+			enter = min(enter, x.PerMinute*dt/60)
+		}
+		inside += enter
+		*u.cell(&began, n) = enter
+		c.add(dt, enter)
+	}
+	return c.end(min(x.Total/stay, x.PerMinute/60))
+}
+
+// MaxPaces is how many phases are told at most.
+const MaxPaces = 16
+
+// curve turns what happens step by step into few steady phases, so that nowhere
+// the people who entered by then are off by much more than one and two in a
+// hundred of them.
+type curve struct {
+	paces          []Pace
+	t, n           float64 // now
+	fromT, fromN   float64 // where the phase began
+	lowest, highst float64 // pace that it may have
+}
+
+func (c *curve) add(dt, n float64) {
+	t, sum := c.t+dt, c.n+n
+	slack := 1 + 0.02*sum
+	lo, hi := (sum-slack-c.fromN)/(t-c.fromT), (sum+slack-c.fromN)/(t-c.fromT)
+	if c.t > c.fromT {
+		lo, hi = max(lo, c.lowest), min(hi, c.highst)
+		if lo > hi && len(c.paces) < MaxPaces-2 {
+			c.close()
+			lo, hi = (n-slack)/dt, (n+slack)/dt
+		}
+	}
+	c.lowest, c.highst, c.t, c.n = lo, hi, t, sum
+}
+
+// close ends the phase here and now.
+func (c *curve) close() {
+	if d := c.t - c.fromT; d > 0 {
+		c.paces = append(c.paces, Pace{For: time.Duration(d * float64(time.Second)), Mu: (c.n - c.fromN) / d})
+	}
+	c.fromT, c.fromN = c.t, c.n
+}
+
+// end returns the phases, and then the steady one.
+func (c *curve) end(steady float64) []Pace {
+	c.close()
+	return append(c.paces, Pace{Mu: steady})
+}

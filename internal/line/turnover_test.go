@@ -1,0 +1,191 @@
+package line
+
+import (
+	"container/heap"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"vestibule/internal/fleet"
+)
+
+// site plays a room out, session by session: the dumb twin of Turnover.
+type site struct {
+	rng          *rand.Rand
+	life, browse float64 // seconds
+	total, rate  int
+	ends         floats
+	entered      []float64 // when, newest last
+	admitted     int
+}
+
+type floats []float64
+
+func (f floats) Len() int           { return len(f) }
+func (f floats) Less(i, j int) bool { return f[i] < f[j] }
+func (f floats) Swap(i, j int)      { f[i], f[j] = f[j], f[i] }
+func (f *floats) Push(x any)        { *f = append(*f, x.(float64)) }
+func (f *floats) Pop() any {
+	old := *f
+	x := old[len(old)-1]
+	*f = old[:len(old)-1]
+	return x
+}
+
+// step moves the site to second t, with want people at its doors, and returns how
+// many entered.
+func (s *site) step(t float64, want int) (n int) {
+	for len(s.ends) > 0 && s.ends[0] <= t {
+		heap.Pop(&s.ends)
+	}
+	for len(s.entered) > 0 && s.entered[0] <= t-60 {
+		s.entered = s.entered[1:]
+	}
+	for n < want && len(s.ends) < s.total && len(s.entered) < s.rate {
+		n++
+		s.admitted++
+		heap.Push(&s.ends, t+s.life+s.rng.ExpFloat64()*s.browse)
+		s.entered = append(s.entered, t)
+	}
+	return n
+}
+
+// TestTurnoverForeseesWhoEnters compares what is foreseen with what then happens,
+// in rooms that are full for long, that have just opened, or whose limit is about
+// to be changed.
+func TestTurnoverForeseesWhoEnters(t *testing.T) {
+	const crowd = math.MaxInt32
+	for _, c := range []struct {
+		why         string
+		life        time.Duration
+		browse      float64 // seconds beyond the life of a ticket
+		total, rate int
+		quiet       int           // seconds with half the demand
+		full        int           // seconds with too much, before the forecast is made
+		lower       int           // T from then on, 0 for the same
+		slack       float64       // of the people who enter in that time
+		after       time.Duration // from then on
+	}{
+		{"full for long, T binds", 66 * time.Second, 50, 1000, 1 << 20, 0, 1200, 0, 0.05, 5 * time.Minute},
+		{"full for long, R binds", 66 * time.Second, 50, 100_000, 600, 0, 1200, 0, 0.05, 5 * time.Minute},
+		{"the doors have just opened, and nobody can have left", 330 * time.Second, 100, 1000, 1 << 20, 0, 5, 0, 0.05, 4 * time.Minute},
+		{"the same, until all have left once", 330 * time.Second, 100, 1000, 1 << 20, 0, 5, 0, 0.1, 10 * time.Minute},
+		{"R lets the room fill up, then T binds", 330 * time.Second, 100, 2000, 1200, 0, 60, 0, 0.05, 10 * time.Minute},
+		{"a quiet site that is stormed", 66 * time.Second, 50, 1000, 1 << 20, 900, 5, 0, 0.07, 5 * time.Minute},
+		{"T is halved", 66 * time.Second, 50, 1000, 1 << 20, 0, 1200, 500, 0.1, 5 * time.Minute},
+		{"T is doubled", 66 * time.Second, 50, 1000, 1 << 20, 0, 1200, 2000, 0.07, 5 * time.Minute},
+	} {
+		s := &site{rng: rand.New(rand.NewPCG(1, 2)), life: c.life.Seconds(), browse: c.browse, total: c.total, rate: c.rate}
+		var u Turnover
+		second := 0
+		u.Observe(0, c.life, 0, 0)
+		play := func(n, want int) {
+			for range n {
+				second++
+				s.step(float64(second), want)
+				u.Observe(fleet.Mono(second)*fleet.Mono(time.Second), c.life, float64(len(s.ends)), float64(s.admitted))
+			}
+		}
+		half := int(0.5 * float64(c.total) / (s.life + s.browse))
+		play(c.quiet, half)
+		play(c.full, crowd)
+		if c.lower > 0 {
+			s.total = c.lower
+		}
+		paces := u.Paces(Limits{Total: float64(s.total), PerMinute: float64(c.rate)})
+		if len(paces) > MaxPaces {
+			t.Errorf("%s: %d phases", c.why, len(paces))
+		}
+		before := s.admitted
+		want, at := 0.0, 0.0
+		for range int(c.after.Seconds()) {
+			second++
+			s.step(float64(second), crowd)
+			at++
+			want = entered(paces, at)
+			if got := float64(s.admitted - before); at >= 5 && math.Abs(want-got) > c.slack*got+0.03*float64(s.total) {
+				t.Errorf("%s: %v in %v s, foreseen %.0f: %v", c.why, got, at, want, paces)
+				break
+			}
+		}
+	}
+}
+
+// entered returns how many people enter within s seconds.
+func entered(paces []Pace, s float64) (n float64) {
+	for i, p := range paces {
+		d := p.For.Seconds()
+		if i == len(paces)-1 || d > s {
+			return n + p.Mu*s
+		}
+		n, s = n+p.Mu*d, s-d
+	}
+	return n
+}
+
+// TestTurnoverBearsAnything: whatever it is told, what it says is a forecast, and
+// none that breaks the limits.
+func TestTurnoverBearsAnything(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var u Turnover
+		now := fleet.Mono(rapid.Int64Range(-1<<40, 1<<50).Draw(t, "now"))
+		admitted := 0.0
+		life := time.Second
+		for range rapid.IntRange(0, 30).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.Int64Range(0, int64(20*time.Minute)).Draw(t, "later")))
+			admitted += float64(rapid.IntRange(0, 5000).Draw(t, "came"))
+			if rapid.IntRange(0, 9).Draw(t, "other") == 0 {
+				life = time.Duration(rapid.Int64Range(0, int64(2*time.Hour)).Draw(t, "life"))
+				admitted = 0
+			}
+			u.Observe(now, life, float64(rapid.IntRange(0, 5000).Draw(t, "active")), admitted)
+		}
+		x := Limits{
+			Total: float64(rapid.IntRange(0, 4000).Draw(t, "T")), PerMinute: float64(rapid.IntRange(0, 4000).Draw(t, "R")),
+			Free: float64(rapid.IntRange(0, 4000).Draw(t, "free")),
+		}
+		paces := u.Paces(x)
+		if len(paces) > MaxPaces {
+			t.Fatalf("%d phases", len(paces))
+		}
+		for _, p := range paces {
+			if !(p.Mu >= 0) || math.IsInf(p.Mu, 0) || p.For < 0 {
+				t.Fatalf("%v", paces)
+			}
+		}
+		if d := u.Doubt(x); !(d >= 0 && d < 1) {
+			t.Fatalf("doubt %v", d)
+		}
+		// The window of R slides; in half of one no more can enter than R.
+		if n := entered(paces, 30); n > x.PerMinute*1.1+2 {
+			t.Fatalf("%.0f in 30 s with R %v: %v", n, x.PerMinute, paces)
+		}
+	})
+}
+
+// TestTurnoverBeginsInTheMiddle: an observer who comes to a full room learns its
+// pace although nobody was seen to enter.
+func TestTurnoverBeginsInTheMiddle(t *testing.T) {
+	s := &site{rng: rand.New(rand.NewPCG(3, 4)), life: 66, browse: 50, total: 1000, rate: 1 << 20}
+	var u Turnover
+	before := 0
+	for second := range 2400 {
+		s.step(float64(second), math.MaxInt32)
+		if second < 1200 {
+			before = s.admitted
+			continue
+		}
+		u.Observe(fleet.Mono(second)*fleet.Mono(time.Second), 66*time.Second, float64(len(s.ends)), float64(s.admitted-before))
+		if second == 1205 { // the supposed stay is 1.3 lives: 86 s instead of 116
+			if n := entered(u.Paces(Limits{Total: 1000, PerMinute: 1e6}), 60); n < 300 || n > 900 {
+				t.Errorf("%.0f within a minute, of some 520", n)
+			}
+		}
+	}
+	if n := entered(u.Paces(Limits{Total: 1000, PerMinute: 1e6}), 60); math.Abs(n-1000*60/116) > 50 {
+		t.Errorf("%.0f within a minute, of some %v", n, 1000*60/116)
+	}
+}

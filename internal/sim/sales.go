@@ -1,0 +1,142 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"vestibule/internal/room"
+)
+
+// sale is a demand that people would recognise. It is drawn for a room whose
+// slots could let in perMinute people.
+type sale struct {
+	name   string
+	demand func(rng *rand.Rand, perMinute float64) []Spike
+}
+
+// sales are the simulated sales over which forecasts are judged.
+var sales = []sale{
+	{"doors open, a quiet site before", func(rng *rand.Rand, mu float64) []Spike {
+		quiet, rush := 5*time.Minute, time.Duration(20+rng.IntN(100))*time.Second
+		return []Spike{
+			{At: 0, Length: quiet, PerMinute: 0.3 * mu},
+			{At: quiet, Ramp: 10 * time.Second, Length: rush, PerMinute: between(rng, 8, 25) * mu},
+			{At: quiet + rush, Length: 25 * time.Minute, PerMinute: 0.5 * mu},
+		}
+	}},
+	{"doors open, an empty site before", func(rng *rand.Rand, mu float64) []Spike {
+		open, rush := time.Minute, time.Duration(60+rng.IntN(180))*time.Second
+		return []Spike{
+			{At: open, Ramp: 10 * time.Second, Length: rush, PerMinute: between(rng, 5, 12) * mu},
+			{At: open + rush, Length: 30 * time.Minute, PerMinute: between(rng, 0.3, 0.8) * mu},
+		}
+	}},
+	{"a third too many, all day", func(rng *rand.Rand, mu float64) []Spike {
+		return []Spike{{At: time.Second, Length: 50 * time.Minute, PerMinute: between(rng, 1.2, 1.5) * mu}}
+	}},
+	{"waves", func(rng *rand.Rand, mu float64) (out []Spike) {
+		for i := range 3 {
+			at, high := time.Duration(i)*20*time.Minute, time.Duration(4+rng.IntN(6))*time.Minute
+			out = append(out,
+				Spike{At: at, Ramp: time.Minute, Length: high, PerMinute: between(rng, 2, 4) * mu},
+				Spike{At: at + high, Length: 20*time.Minute - high, PerMinute: between(rng, 0.2, 0.7) * mu})
+		}
+		return out
+	}},
+}
+
+// between draws a number between a and b.
+func between(rng *rand.Rand, a, b float64) float64 { return a + (b-a)*rng.Float64() }
+
+// sellOut draws a sale and holds it until nobody waits any more. What binds, how
+// long sessions last and how soon people give up is drawn too: one in three rooms
+// is bound by R, in one of three R binds until T does.
+func sellOut(seed uint64) soldOut {
+	rng := rand.New(rand.NewPCG(seed, 0x73616c65))
+	s := sales[seed%uint64(len(sales))]
+	c := Defaults()
+	c.Seed, c.Probation = seed, room.DefaultProbation
+	c.Centres, c.Edges = 1+rng.IntN(3), 1+rng.IntN(4)
+	c.Total = 200 + rng.IntN(1300)
+	c.Session = time.Duration(1+rng.IntN(5)) * time.Minute
+	c.People.Think = time.Duration(5+rng.IntN(25)) * time.Second
+	c.People.Pages = between(rng, 2, 10)
+	c.People.Patience = time.Duration(10+rng.IntN(50)) * time.Minute
+	stay := c.Session + time.Duration(c.People.Pages*float64(c.People.Think))
+	perMinute := float64(c.Total) / stay.Minutes()
+	switch rng.IntN(3) {
+	case 0:
+		c.Rate = int(perMinute * between(rng, 0.5, 0.9))
+		perMinute = float64(c.Rate)
+	case 1:
+		c.Rate = int(perMinute * between(rng, 1.5, 4))
+	default:
+		c.Rate = 100 * c.Total
+	}
+	c.Demand = Demand{Spikes: s.demand(rng, perMinute)}
+	last := time.Duration(0)
+	for _, spike := range c.Demand.Spikes {
+		last = max(last, spike.At+spike.Length)
+	}
+	w := New(c)
+	w.runFor(last + warmUp)
+	w.cfg.Demand = Demand{}
+	w.arrivals.begin(w)
+	for w.judge.waiting > 0 && w.now < int64(6*time.Hour) && !w.judge.broken() {
+		w.runFor(10 * time.Second)
+	}
+	return soldOut{s.name, w.meters.outcomes, w.result()}
+}
+
+// soldOut is a sale that is over.
+type soldOut struct {
+	name     string
+	outcomes []outcome
+	result   *Result
+}
+
+// forecasts holds many sales, and compares what everybody was told at joining with
+// what came of it.
+func forecasts(seeds int) Finding {
+	type seen struct {
+		errs   []float64
+		inside int
+	}
+	var all seen
+	kinds := map[string]*seen{}
+	for seed := range uint64(seeds) {
+		s := sellOut(seed)
+		if s.result.Fault != "" {
+			return Finding{Fault: fmt.Sprintf("sale %d: %s", seed, s.result.Fault)}
+		}
+		kind := kinds[s.name]
+		if kind == nil {
+			kind = &seen{}
+			kinds[s.name] = kind
+		}
+		for i := range s.outcomes {
+			o := &s.outcomes[i]
+			for _, x := range []*seen{&all, kind} {
+				x.errs = append(x.errs, o.err())
+				if o.inside() {
+					x.inside++
+				}
+			}
+		}
+	}
+	share := func(x *seen) float64 { return float64(x.inside) / float64(len(x.errs)) }
+	f := Finding{
+		Seen: fmt.Sprintf("%.3f / %.3f (%d people in %d sales)", quantile(all.errs, 0.5), share(&all), len(all.errs), seeds),
+		Met:  quantile(all.errs, 0.5) <= 0.1 && math.Abs(share(&all)-0.8) <= 0.05,
+	}
+	for _, s := range sales {
+		if x := kinds[s.name]; x != nil {
+			f.Bound += fmt.Sprintf("%s: %.3f / %.3f; ", s.name, quantile(x.errs, 0.5), share(x))
+		}
+	}
+	f.Bound = strings.TrimSuffix(f.Bound, "; ")
+	return f
+}
