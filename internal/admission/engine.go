@@ -97,7 +97,7 @@ type roomState struct {
 	firsts   recent // when a ticket that comes back for the first time was counted
 	away     aways
 	young    young
-	outcomes line.Outcomes
+	outcomes line.OutcomeCounter
 	parked   parked
 	recent   recent
 	arrivals [wire.MaxMinutes]wire.Minute
@@ -535,7 +535,7 @@ func (e *Engine) charge(now fleet.Mono, ft fleet.Time, r *roomState, d *Decision
 	r.dirty = true
 	d.Verdict, d.Reason, d.Reseal = Admit, Slot, true
 	if forecast, actual, ok := d.Outcome(); ok {
-		r.outcomes = r.outcomes.Add(forecast, actual)
+		r.outcomes.Add(forecast, actual)
 	}
 	if r.credit() <= r.want/2 {
 		e.link.hurry(now, e.cfg.Params.ReportGap) // refill before dry

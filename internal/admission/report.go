@@ -1,8 +1,6 @@
 package admission
 
 import (
-	"slices"
-
 	"vestibule/internal/fleet"
 	"vestibule/internal/mutant"
 	"vestibule/internal/wire"
@@ -120,7 +118,7 @@ func (r *roomState) report(now fleet.Mono, ft fleet.Time, l *link) wire.RoomRepo
 		Want:      r.want, ParkedN: uint64(len(r.parked)), Movers: uint64(len(r.movers)),
 		Active:   uint64(max(0, r.sessions.live)),
 		Admitted: r.admitted, Joined: r.joined, Entered: r.entered,
-		Waiting: r.wait.histogram(), Unseen: r.young.expected(ft), Outcomes: slices.Clone(r.outcomes),
+		Waiting: r.wait.histogram(), Unseen: r.young.expected(ft), Outcomes: r.outcomes.Outcomes(),
 	}
 	if len(r.moves) > 0 {
 		out.Moves = append([]wire.Move(nil), r.moves...)

@@ -84,61 +84,102 @@ func (h Histogram) At(n float64) fleet.Time {
 	return last
 }
 
+// Head returns the first slices of h, as many as it takes to hold n people.
+func (h Histogram) Head(n float64) Histogram {
+	for i, s := range h {
+		if n -= s.N; n <= 0 {
+			return h[:i+1]
+		}
+	}
+	return h
+}
+
 // Sum returns the histogram of everybody in hs. Slices that overlap without
 // being equal are cut at each other's bounds, their people divided evenly.
 func Sum(hs ...Histogram) Histogram {
-	var out Histogram
+	size := 0
 	for _, h := range hs {
-		out = add(out, h)
+		size += len(h)
 	}
-	return out
+	if size == 0 {
+		return nil
+	}
+	// Two buffers by turns: the sum so far, and what comes of adding the next.
+	sum, spare := make(Histogram, 0, size), Histogram(nil)
+	for _, h := range hs {
+		switch {
+		case len(h) == 0:
+		case len(sum) == 0:
+			sum = append(sum, h...)
+		default:
+			if spare == nil {
+				spare = make(Histogram, 0, size)
+			}
+			sum, spare = add(spare[:0], sum, h), sum
+		}
+	}
+	return sum
 }
 
-// add merges two histograms in one sweep over both.
-func add(a, b Histogram) Histogram {
-	if len(a) == 0 {
-		return slices.Clone(b)
-	}
-	if len(b) == 0 {
-		return a
-	}
-	out := make(Histogram, 0, len(a)+len(b))
-	var i, j int
-	at := min(a[0].Start, b[0].Start)
-	for i < len(a) || j < len(b) {
-		// The next bound after at in either histogram.
-		next := fleet.Time(math.MaxInt64)
-		var n, density float64
-		covered := false
-		for _, side := range [2]struct {
-			h Histogram
-			k *int
-		}{{a, &i}, {b, &j}} {
-			if *side.k == len(side.h) {
-				continue
-			}
-			s := side.h[*side.k]
-			if s.Start > at {
-				next = min(next, s.Start)
-				continue
-			}
-			next = min(next, s.End())
-			density += s.N / float64(s.Width)
-			covered = true
-		}
-		if covered {
-			n = density * float64(next-at)
-			out = append(out, Slice{Start: at, Width: int64(next - at), N: n})
-		}
-		at = next
-		if i < len(a) && a[i].End() <= at {
-			i++
-		}
-		if j < len(b) && b[j].End() <= at {
-			j++
+// add appends the sum of two histograms to dst, in one sweep over both.
+func add(dst, a, b Histogram) Histogram {
+	x, y := sweep{rest: a}, sweep{rest: b}
+	x.next()
+	y.next()
+	for x.more && y.more {
+		switch {
+		case x.End() <= y.Start:
+			dst = append(dst, x.cut(x.End()))
+		case y.End() <= x.Start:
+			dst = append(dst, y.cut(y.End()))
+		case x.Start < y.Start:
+			dst = append(dst, x.cut(y.Start))
+		case y.Start < x.Start:
+			dst = append(dst, y.cut(x.Start))
+		default:
+			end := min(x.End(), y.End())
+			w := int64(end - x.Start)
+			dst = append(dst, Slice{Start: x.Start, Width: w, N: (x.density + y.density) * float64(w)})
+			x.cut(end)
+			y.cut(end)
 		}
 	}
-	return out
+	for _, w := range []*sweep{&x, &y} {
+		if w.more {
+			dst = append(append(dst, w.Slice), w.rest...)
+		}
+	}
+	return dst
+}
+
+// sweep is a histogram of which the beginning was taken off.
+type sweep struct {
+	Slice   // what is left of the first
+	more    bool
+	density float64
+	rest    Histogram
+}
+
+func (w *sweep) next() {
+	if w.more = len(w.rest) > 0; w.more {
+		w.Slice, w.rest = w.rest[0], w.rest[1:]
+		w.density = w.N / float64(w.Width)
+	}
+}
+
+// cut takes off what lies before t, which is in the first slice or its end, and
+// returns it.
+func (w *sweep) cut(t fleet.Time) Slice {
+	head := w.Slice
+	if t == w.End() {
+		w.next()
+		return head
+	}
+	head.Width = int64(t - w.Start)
+	head.N = w.density * float64(head.Width)
+	w.Start, w.Width = t, w.Width-head.Width
+	w.N = w.density * float64(w.Width)
+	return head
 }
 
 // Compact returns the histogram in at most limit slices. Neighbours are merged

@@ -63,9 +63,40 @@ func (o Outcomes) Add(forecast, actual time.Duration) Outcomes {
 	return o
 }
 
+// OutcomeCounter counts outcomes and hands out snapshots, a new one only where something was
+// counted. The zero value has counted nothing.
+type OutcomeCounter struct {
+	now, last Outcomes
+	stale     bool
+}
+
+// Add counts one wait that is over.
+func (t *OutcomeCounter) Add(forecast, actual time.Duration) {
+	t.now, t.stale = t.now.Add(forecast, actual), true
+}
+
+// Gain counts what b counts beyond a.
+func (t *OutcomeCounter) Gain(a, b Outcomes) {
+	var some bool
+	if t.now, some = t.now.Gain(a, b); some {
+		t.stale = true
+	}
+}
+
+// Outcomes returns all that was counted. It must not be changed.
+func (t *OutcomeCounter) Outcomes() Outcomes {
+	if t.stale {
+		t.last, t.stale = append(Outcomes(nil), t.now...), false
+	}
+	return t.last
+}
+
 // Gain adds to o what b counts beyond a, two states of the same counter, and
 // returns o and whether there was anything. Where b counts less it has begun anew.
 func (o Outcomes) Gain(a, b Outcomes) (Outcomes, bool) {
+	if len(b) == 0 || (len(a) > 0 && &a[0] == &b[0]) {
+		return o, false // the same snapshot
+	}
 	some := false
 	for i, n := range b {
 		if i < len(a) && n >= a[i] {
@@ -131,13 +162,14 @@ const (
 // anything is known, by class.
 var prior = [classes]float64{0.13, 0.08, 0.08, 0.08}
 
-// Take learns from all outcomes counted so far.
+// Take learns from all outcomes counted so far, and keeps them: they must not be
+// changed.
 func (s *Spread) Take(o Outcomes) {
 	gained, some := Outcomes(nil).Gain(s.taken, o)
+	s.taken = o
 	if !some {
 		return
 	}
-	s.taken = append(s.taken[:0], o...)
 	for c := range classes {
 		lo, hi := s.span(c)
 		n, missed := 0.0, 0.0

@@ -28,7 +28,7 @@ func TestRangesHoldFourOfFive(t *testing.T) {
 	} {
 		rng := rand.New(rand.NewPCG(1, 2))
 		var s Spread
-		var o Outcomes
+		var o OutcomeCounter
 		inside, n := 0, 0
 		for i := range 30_000 {
 			forecast := 10 * time.Minute
@@ -45,8 +45,8 @@ func TestRangesHoldFourOfFive(t *testing.T) {
 					inside++
 				}
 			}
-			o = o.Add(forecast, actual)
-			s.Take(o)
+			o.Add(forecast, actual)
+			s.Take(o.Outcomes())
 		}
 		// Outside of the outermost bound nothing can be told apart.
 		if share := float64(inside) / float64(n); math.Abs(share-0.8) > 0.03 && c.why != "off by what nobody would believe" {
@@ -57,13 +57,13 @@ func TestRangesHoldFourOfFive(t *testing.T) {
 
 func TestRangesByClass(t *testing.T) {
 	var s Spread
-	var o Outcomes
+	var o OutcomeCounter
 	for range 2000 {
-		o = o.Add(30*time.Second, 60*time.Second)
-		o = o.Add(time.Hour, 61*time.Minute)
+		o.Add(30*time.Second, 60*time.Second)
+		o.Add(time.Hour, 61*time.Minute)
 	}
-	s.Take(o)
-	s.Take(o) // the same again is nothing new
+	s.Take(o.Outcomes())
+	s.Take(slices.Clone(o.Outcomes())) // the same again is nothing new
 	r := s.Ranges(0)
 	if _, high := r.Of(30 * time.Second); high < 50*time.Second {
 		t.Errorf("half a minute takes up to %v, though it took twice as long each time", high)

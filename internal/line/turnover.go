@@ -22,6 +22,7 @@ type Turnover struct {
 	step   time.Duration // that one cell of began spans
 	newest int64         // number of the newest cell
 	began  [turnCells]float64
+	young  float64 // sum of the cells within a life
 
 	seen             bool
 	at               fleet.Mono
@@ -32,8 +33,8 @@ type Turnover struct {
 }
 
 const (
-	turnCells = 160 // of which a life fills 128
-	turnLife  = 128
+	turnCells = 128 // of which a life fills 64
+	turnLife  = 64
 	minStep   = 500 * time.Millisecond
 
 	// Before any session has ended, it is supposed to last three tenths longer
@@ -65,11 +66,12 @@ func (u *Turnover) Observe(now fleet.Mono, life time.Duration, active, admitted 
 	}
 	dt := max(0, now.Sub(u.at).Seconds())
 	fade := math.Exp(-dt / max(5*time.Minute, 2*life).Seconds())
-	u.beyond = u.beyond*fade + (u.active-u.young())*dt
+	u.beyond = u.beyond*fade + (u.active-u.young)*dt
 	u.ended *= fade
 	u.turn(int64(now) / int64(u.step))
 	came := max(0, admitted-u.admitted)
 	*u.cell(&u.began, u.newest) += came
+	u.young += came
 	// Head-count and admissions are of slightly different moments.
 	switch u.owed += came - (active - u.active); {
 	case u.owed > 0:
@@ -85,12 +87,17 @@ func (u *Turnover) Observe(now fleet.Mono, life time.Duration, active, admitted 
 
 // turn opens the cells up to number n.
 func (u *Turnover) turn(n int64) {
-	if n-u.newest > turnCells {
-		u.newest = n - turnCells
+	if n <= u.newest {
+		return
 	}
+	u.newest = max(u.newest, n-turnCells)
 	for u.newest < n {
 		u.newest++
 		*u.cell(&u.began, u.newest) = 0
+	}
+	u.young = 0
+	for i := range u.cells() {
+		u.young += *u.cell(&u.began, u.newest-int64(i))
 	}
 }
 
@@ -102,20 +109,12 @@ func (u *Turnover) cell(ring *[turnCells]float64, n int64) *float64 {
 // cells returns how many cells a life spans.
 func (u *Turnover) cells() int { return int((u.life + u.step - 1) / u.step) }
 
-// young returns how many sessions began within a life.
-func (u *Turnover) young() float64 {
-	sum := 0.0
-	for i := range u.cells() {
-		sum += *u.cell(&u.began, u.newest-int64(i))
-	}
-	return sum
-}
-
 // spread takes sessions of unknown age to have begun evenly over a stay.
 func (u *Turnover) spread(n float64) {
 	young := n * min(1, u.life.Seconds()/u.Stay().Seconds()) / float64(u.cells())
 	for i := range u.cells() {
 		*u.cell(&u.began, u.newest-int64(i)) += young
+		u.young += young
 	}
 }
 
@@ -152,7 +151,7 @@ func (u *Turnover) Paces(x Limits) []Pace {
 	cells, began, n := int64(u.cells()), u.began, u.newest
 	inside := max(u.active, min(x.Total, u.active+x.Free))
 	*u.cell(&began, n) += inside - u.active
-	old := u.active - u.young() // longer inside than a ticket lives
+	old := u.active - u.young // longer inside than a ticket lives
 	// Where many leave long before their ticket ends, the model does not hold, and
 	// everybody is taken to be as likely to go as everybody else.
 	memoryless := stay < 1.05*life || old < -0.05*inside

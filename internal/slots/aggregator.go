@@ -110,7 +110,7 @@ type books struct {
 	admitted  uint64
 	joined    uint64
 	entered   uint64
-	outcomes  line.Outcomes
+	outcomes  line.OutcomeCounter
 	waiting   line.Histogram
 	starved   bool   // somebody is parked whom no right in the data centre serves
 	stale     bool   // something changed since rights were last divided

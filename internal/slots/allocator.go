@@ -142,7 +142,7 @@ type pool struct {
 	spare, rateSpare int64 // while not complete: what came back in this term and was not lent again
 
 	admitted, joined, entered uint64
-	outcomes                  line.Outcomes
+	outcomes                  line.OutcomeCounter
 	flow                      flow
 	pace                      pace
 	view                      *wire.View
@@ -393,7 +393,7 @@ func (a *Allocator) take(d *centre, l *loan, r *wire.RoomReport) {
 	p.admitted += gain(&l.admitted, r.Admitted)
 	p.joined += gain(&l.joined, r.Joined)
 	p.entered += gain(&l.entered, r.Entered)
-	p.outcomes, _ = p.outcomes.Gain(l.outcomes, r.Outcomes)
+	p.outcomes.Gain(l.outcomes, r.Outcomes)
 	l.outcomes, l.unseen = r.Outcomes, r.Unseen
 }
 

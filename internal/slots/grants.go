@@ -366,7 +366,7 @@ func (a *Aggregator) localView(now fleet.Mono, b *books) *wire.View {
 		return b.view
 	}
 	x := prospect{
-		flow: &b.flow, pace: &b.pace, whole: b.waiting,
+		flow: &b.flow, pace: &b.pace, lines: []line.Histogram{b.waiting},
 		supply: max(0, a.free(b)) + a.edgeIdle(b), rate: max(0, a.rateFree(b)) + a.edgeRateIdle(b),
 		total: b.held(), limit: b.rateHeld(), tally: a.tally(b),
 	}

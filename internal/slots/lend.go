@@ -142,7 +142,7 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 	debt := min(supply, rate) < 0
 	supply, rate = max(0, supply), max(0, rate)
 	view := a.look(now, ft, p, prospect{
-		whole:  line.Sum(lines...).Compact(wire.MaxSlices),
+		lines:  lines,
 		supply: supply, rate: rate, total: int64(p.Total), limit: int64(p.Rate),
 		tally:  tally{life: time.Duration(wire.Life(p.Session)) * time.Second, active: active},
 		wanted: wanted, unseen: unseen, parked: mergeTimes(parked, math.MaxInt), debt: debt,
@@ -192,15 +192,14 @@ func (p *pool) queues() bool { return p.view != nil && p.view.Horizon != line.Op
 // the data centres are told.
 func (a *Allocator) look(now fleet.Mono, ft fleet.Time, p *pool, x prospect) *wire.View {
 	x.flow, x.pace = &p.flow, &p.pace
-	x.tally.admitted, x.tally.joined, x.tally.entered, x.tally.outcomes = p.admitted, p.joined, p.entered, p.outcomes
-	v := x.view(now, ft)
+	x.tally.admitted, x.tally.joined, x.tally.entered, x.tally.outcomes = p.admitted, p.joined, p.entered, p.outcomes.Outcomes()
 	old := p.view
+	if old != nil && (old.Horizon == line.Open) == x.open() && now.Sub(p.viewed) < viewGap {
+		p.stale = true
+		return old
+	}
+	v := x.view(now, ft)
 	if old != nil {
-		turned := (old.Horizon == line.Open) != (v.Horizon == line.Open)
-		if !turned && now.Sub(p.viewed) < viewGap {
-			p.stale = true
-			return old
-		}
 		v.Version = old.Version + 1
 		if sameView(old, v) {
 			return old

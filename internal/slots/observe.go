@@ -215,7 +215,7 @@ func (a *Aggregator) take(now fleet.Mono, e *edge, m wire.Report, complete bool)
 		b.admitted += gain(&acc.admitted, r.Admitted)
 		b.joined += gain(&acc.joined, r.Joined)
 		b.entered += gain(&acc.entered, r.Entered)
-		b.outcomes, _ = b.outcomes.Gain(acc.outcomes, r.Outcomes)
+		b.outcomes.Gain(acc.outcomes, r.Outcomes)
 		acc.outcomes = r.Outcomes
 		a.takeMoves(e, b, acc, r)
 		for _, end := range r.Ends {

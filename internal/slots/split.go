@@ -122,6 +122,12 @@ func Place(n int, lines []line.Histogram, shares []float64) []int {
 	if n <= 0 {
 		return parts
 	}
+	// The first n stand in the heads of the lines.
+	heads := make([]line.Histogram, len(lines))
+	for d := range lines {
+		heads[d] = lines[d].Head(float64(n) + 1)
+	}
+	lines = heads
 	whole := line.Sum(lines...)
 	fits := 0 // people in slices that fit whole
 	for i, e := range Eligible(n, whole) {

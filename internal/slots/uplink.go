@@ -235,7 +235,7 @@ func (a *Aggregator) roomReport(now fleet.Mono, b *books) wire.RoomReport {
 		RateIdle: uint64(max(0, a.rateFree(b)) + a.edgeRateIdle(b)),
 		Active:   uint64(max(0, a.active(b))),
 		Admitted: b.admitted, Joined: b.joined, Entered: b.entered,
-		Excess: uint64(b.excess()), Outcomes: slices.Clone(b.outcomes),
+		Excess: uint64(b.excess()), Outcomes: b.outcomes.Outcomes(),
 	}
 	lines := make([]line.Histogram, 0, len(a.edges))
 	parked := make([][]fleet.Time, 0, len(a.edges))
@@ -272,7 +272,7 @@ func (a *Aggregator) roomReport(now fleet.Mono, b *books) wire.RoomReport {
 func (a *Aggregator) tally(b *books) tally {
 	return tally{
 		life: time.Duration(b.life) * time.Second, active: uint64(max(0, a.active(b))),
-		admitted: b.admitted, joined: b.joined, entered: b.entered, outcomes: b.outcomes,
+		admitted: b.admitted, joined: b.joined, entered: b.entered, outcomes: b.outcomes.Outcomes(),
 	}
 }
 

@@ -59,6 +59,23 @@ type flow struct {
 	waiting  float64
 	turnover line.Turnover
 	spread   line.Spread
+
+	// What is foreseen, and of what.
+	foreseen fleet.Mono
+	bounds   line.Limits
+	paces    []line.Pace
+	ranges   line.Ranges
+}
+
+// foresee returns how fast people will enter, and between what waits are. It looks
+// again every two seconds, and when a limit has changed.
+func (f *flow) foresee(now fleet.Mono, x line.Limits) ([]line.Pace, line.Ranges) {
+	same := x.Total == f.bounds.Total && x.PerMinute == f.bounds.PerMinute
+	if !same || f.paces == nil || now.Sub(f.foreseen) >= foreseeEvery {
+		f.foreseen, f.bounds = now, x
+		f.paces, f.ranges = f.turnover.Paces(x), f.spread.Ranges(f.turnover.Doubt(x))
+	}
+	return f.paces, f.ranges
 }
 
 // tally is how things stand in a room, or under isolation in a data centre.
@@ -78,6 +95,8 @@ type flowSample struct {
 const (
 	flowSamples = 361
 	flowSpan    = 5 * time.Minute
+
+	foreseeEvery = 2 * time.Second
 
 	// Somebody who gives up is missed when the window of the last poll is over.
 	missedAfter = 45 * time.Second
@@ -149,9 +168,9 @@ func (f *flow) theta(now fleet.Mono, t *tally, waiting float64) float64 {
 type prospect struct {
 	flow         *flow
 	pace         *pace
-	whole        line.Histogram
-	supply, rate int64 // idle rights of T and of R
-	total, limit int64 // of which so many exist
+	lines        []line.Histogram // who waits, of each child
+	supply, rate int64            // idle rights of T and of R
+	total, limit int64            // of which so many exist
 	unseen       float64
 	parked       []fleet.Time // join times of people held at the edges, ascending
 	wanted       float64      // rights that newcomers want by the next report
@@ -159,25 +178,39 @@ type prospect struct {
 	tally        tally
 }
 
+// people returns how many wait.
+func (x *prospect) people() float64 {
+	n := 0.0
+	for _, h := range x.lines {
+		n += h.Total()
+	}
+	return n
+}
+
+// open reports whether everybody may enter.
+func (x *prospect) open() bool {
+	waiting := x.people()
+	return !x.debt && (waiting < 0.5 || float64(min(x.supply, x.rate)) >= waiting+x.wanted)
+}
+
 // view tells how many slots there are, and up to which join time people may
 // enter and be held for their turn.
 func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
 	// The horizon follows the limit that binds: slots of the other are no use.
 	avail := min(x.supply, x.rate)
-	waiting := x.whole.Total()
+	waiting := x.people()
+	whole := line.Sum(x.lines...).Compact(wire.MaxSlices)
 	x.flow.sample(now, &x.tally, waiting)
 	v := &wire.View{
 		At: ft, Horizon: line.Open, Park: line.Open,
 		Slots: avail, Active: x.tally.active,
 		Mu:     x.flow.mu(now, x.tally.admitted),
 		Theta:  x.flow.theta(now, &x.tally, waiting),
-		Line:   line.NewDigest(x.whole),
+		Line:   line.NewDigest(whole),
 		Unseen: x.unseen,
 	}
 	if waiting >= 0.5 || x.unseen >= 0.5 || x.debt {
-		bounds := line.Limits{Total: float64(x.total), PerMinute: float64(x.limit), Free: float64(max(0, avail))}
-		v.Paces = x.flow.turnover.Paces(bounds)
-		v.Ranges = x.flow.spread.Ranges(x.flow.turnover.Doubt(bounds))
+		v.Paces, v.Ranges = x.flow.foresee(now, line.Limits{Total: float64(x.total), PerMinute: float64(x.limit), Free: float64(max(0, avail))})
 	}
 	if x.debt {
 		// Whoever was called would take each right that becomes free before it
@@ -185,11 +218,11 @@ func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
 		x.pace.step(now, 0, x.tally.admitted)
 		v.Horizon = 0
 		if hold := parkAhead*v.Mu + 1; hold < waiting {
-			v.Park = x.whole.At(hold)
+			v.Park = whole.At(hold)
 		}
 		return v
 	}
-	if waiting < 0.5 || float64(avail) >= waiting+x.wanted {
+	if x.open() {
 		x.pace.step(now, 0, x.tally.admitted)
 		x.pace.reached = 0
 		return v
@@ -204,7 +237,7 @@ func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
 	if n := int(called + 0.5); n < len(x.parked) {
 		v.Horizon = x.parked[n]
 	} else {
-		v.Horizon = x.whole.At(called)
+		v.Horizon = whole.At(called)
 		if n := len(x.parked); n > 0 {
 			v.Horizon = max(v.Horizon, x.parked[n-1])
 		}
@@ -213,12 +246,12 @@ func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
 		// Nobody comes. Where in a slice its people joined is not known: when a
 		// crowd came in one instant, the place between them that is called by
 		// number may have nobody before it.
-		x.pace.reached = max(x.pace.reached, sliceEnd(x.whole, v.Horizon))
+		x.pace.reached = max(x.pace.reached, sliceEnd(whole, v.Horizon))
 	}
 	v.Horizon = max(v.Horizon, x.pace.reached)
-	hold := max(x.whole.Before(v.Horizon), called) + parkAhead*v.Mu + 1
+	hold := max(whole.Before(v.Horizon), called) + parkAhead*v.Mu + 1
 	if hold < waiting {
-		v.Park = x.whole.At(hold)
+		v.Park = whole.At(hold)
 	}
 	return v
 }
