@@ -20,7 +20,7 @@ import (
 type Limits struct {
 	Held    int // requests held open per room
 	Recent  int // tickets per room whose newest stamp is remembered
-	Waiting int // visitors per room of whom is remembered, for a minute, that they asked first, or that their page went away
+	Waiting int // visitors per room whose page went away, remembered for a minute
 }
 
 // DefaultLimits returns limits for an edge with some hundred MB to spend.
@@ -140,7 +140,7 @@ func (e *Engine) SetRooms(now fleet.Mono, rooms []Room) {
 	for _, r := range rooms {
 		s := e.rooms[r.ID]
 		if s == nil {
-			s = &roomState{firstMove: 1, recent: recent{limit: e.cfg.Limits.Recent}, firsts: recent{limit: e.cfg.Limits.Waiting}, away: aways{limit: e.cfg.Limits.Waiting}}
+			s = &roomState{firstMove: 1, recent: recent{limit: e.cfg.Limits.Recent}, firsts: recent{limit: min(e.cfg.Limits.Waiting, maxFirsts)}, away: aways{limit: e.cfg.Limits.Waiting}}
 			e.rooms[r.ID] = s
 			e.order = append(e.order, s)
 		}
@@ -352,6 +352,10 @@ func (e *Engine) checkIn(r *roomState, ft fleet.Time, t *ticket.Ticket) {
 	}
 	t.Seen = max(t.Seen, seen)
 }
+
+// maxFirsts is how many first questions are remembered per room: those of a few
+// seconds, in which a browser may ask again before it has heard.
+const maxFirsts = 1 << 11
 
 // cameBack reports whether t was counted when it came back. That the visitor has
 // not heard of it (the answer is on its way, or lost) does not make it another one.
