@@ -8,8 +8,9 @@ BUF            := github.com/bufbuild/buf/cmd/buf@v1.57.2
 PROTOC_GEN_GO  := google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
 TOOLS          := $(CURDIR)/.tools
 
-# Debian packages that tests drive: a browser, an HTTP client, a load generator.
-PACKAGES := chromium curl wrk
+# Debian packages that tests and benchmarks drive: a browser, an HTTP client, a load
+# generator, and a server to stand beside.
+PACKAGES := chromium curl wrk nginx
 
 # Knobs: make sim SEEDS=5000 FIRST=1, make fuzz FUZZTIME=1m, make run ARGS="--total-active-users 10",
 # make chaos SEED=7 LENGTH=10m, make takeover KILLS=25.
@@ -109,7 +110,7 @@ figures: ## what the simulator's experiments show, each beside its goal (minutes
 	bin/vestibule simulate figures
 
 .PHONY: bench
-bench: ## the figures of the README, each beside its goal
+bench: packages ## the figures of the README, each beside its goal
 	$(GO) run ./internal/bench -benchtime $(BENCHTIME)
 
 .PHONY: screenshots

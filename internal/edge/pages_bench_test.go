@@ -1,0 +1,219 @@
+//go:build linux
+
+package edge
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// BenchmarkPages is how many waiting pages with a fresh ticket the edge serves per
+// second from one core, to newcomers and to people who are back, beside an nginx
+// that serves a file of the same size. wrk asks from the other core. Rounds of each
+// take turns, and medians are told: the machine may have other work.
+func BenchmarkPages(b *testing.B) {
+	tools := map[string]string{}
+	for _, name := range []string{"nginx", "wrk", "taskset"} {
+		path, err := exec.LookPath(name)
+		if err != nil && name == "nginx" {
+			path, err = exec.LookPath("/usr/sbin/nginx") // on the path of root alone
+		}
+		if err != nil {
+			b.Skipf("%s is not installed", name)
+		}
+		tools[name] = path
+	}
+	if runtime.NumCPU() < 2 {
+		b.Skip("there is one core only, and wrk needs one too")
+	}
+	st := open(b, func(st *stage) { st.params.Refresh = time.Hour })
+	st.up.queue(sale, 1234, 2)
+	page := st.visitor().get(saleURL)
+	if !strings.Contains(page.body, "1,234") || len(page.Header["Set-Cookie"]) != 1 {
+		b.Fatalf("%d %v", page.StatusCode, page.Header)
+	}
+	static, worker := startNginx(b, tools, len(page.body))
+	place := inLine(7)
+	place.Joined = st.server.now()
+	back := "Cookie: " + st.seal("sale", place)
+
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	pin(b, tools["taskset"], "0")
+	defer pin(b, tools["taskset"], "0-"+strconv.Itoa(runtime.NumCPU()-1))
+	const html = "Accept: text/html"
+	sides := []*side{
+		{name: "newcomers", url: "http://" + st.addr(0) + "/", header: html, pid: os.Getpid()},
+		{name: "back", url: "http://" + st.addr(0) + "/", header: back, pid: os.Getpid()},
+		{name: "nginx", url: static, header: html, pid: worker},
+	}
+	for _, s := range sides {
+		s.load(b, tools)
+	}
+	const rounds = 5
+	for b.Loop() {
+		for range rounds {
+			for _, s := range sides {
+				rate, cpu := s.load(b, tools)
+				s.rates, s.cpus = append(s.rates, rate), append(s.cpus, cpu)
+			}
+		}
+	}
+	for _, s := range sides {
+		b.ReportMetric(median(s.rates), s.name+"/s")
+		b.ReportMetric(median(s.cpus)*1e6, s.name+"-us-cpu")
+	}
+	for _, s := range sides[:2] {
+		// By processor time: wrk has one core too, and cannot keep nginx busy.
+		b.ReportMetric(median(sides[2].cpus)/median(s.cpus), s.name+"-of-nginx")
+	}
+	b.ReportMetric(float64(len(page.body)), "B/page")
+	b.ReportMetric(0, "ns/op")
+}
+
+// side is one of those who are asked.
+type side struct {
+	name, url, header string
+	pid               int
+	rates, cpus       []float64
+}
+
+var (
+	perSecond = regexp.MustCompile(`Requests/sec: +([0-9.]+)`)
+	inAll     = regexp.MustCompile(`([0-9]+) requests in`)
+)
+
+// load asks for a second from another core. It returns answers per second, and
+// seconds of processor time per answer.
+func (s *side) load(b *testing.B, tools map[string]string) (rate, cpu float64) {
+	b.Helper()
+	used := cpuOf(b, s.pid)
+	var out bytes.Buffer
+	wrk := exec.CommandContext(b.Context(), tools["taskset"], "-c", "1", tools["wrk"], "-t1", "-c64",
+		"-d1s", "-H", "Host: sale.example", "-H", "User-Agent: bench", "-H", s.header, s.url)
+	wrk.Stdout, wrk.Stderr = &out, &out
+	if err := wrk.Run(); err != nil {
+		b.Fatalf("%v: %s", err, out.String())
+	}
+	per, all := perSecond.FindSubmatch(out.Bytes()), inAll.FindSubmatch(out.Bytes())
+	if per == nil || all == nil || strings.Contains(out.String(), "Non-2xx") || strings.Contains(out.String(), "Socket errors") {
+		b.Fatal(out.String())
+	}
+	rate, err := strconv.ParseFloat(string(per[1]), 64)
+	n, err2 := strconv.ParseFloat(string(all[1]), 64)
+	if err := errors.Join(err, err2); err != nil {
+		b.Fatal(err)
+	}
+	return rate, (cpuOf(b, s.pid) - used) / n
+}
+
+// cpuOf returns the seconds of processor time that a process has used.
+func cpuOf(b *testing.B, pid int) float64 {
+	if pid == os.Getpid() {
+		return cpuTime(b).Seconds()
+	}
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	ticks := 0.
+	for _, f := range fields[11:13] {
+		n, err := strconv.ParseFloat(f, 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ticks += n
+	}
+	return ticks / 100 // USER_HZ, the same on every architecture that Go knows
+}
+
+// pin puts all threads of this process on some cores.
+func pin(b *testing.B, taskset, cores string) {
+	b.Helper()
+	if out, err := exec.CommandContext(b.Context(), taskset, "-a", "-c", "-p", cores, strconv.Itoa(os.Getpid())).CombinedOutput(); err != nil {
+		b.Fatalf("%v: %s", err, out)
+	}
+}
+
+func median(all []float64) float64 {
+	all = slices.Sorted(slices.Values(all))
+	return all[len(all)/2]
+}
+
+// startNginx has one worker on the first core serve a file of size bytes until the
+// benchmark ends.
+func startNginx(b *testing.B, tools map[string]string, size int) (url string, worker int) {
+	b.Helper()
+	dir := b.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "page.html"), bytes.Repeat([]byte("x"), size), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	l, err := (&net.ListenConfig{}).Listen(b.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	addr := l.Addr().String()
+	if err := l.Close(); err != nil {
+		b.Fatal(err)
+	}
+	user := ""
+	if os.Getuid() == 0 {
+		user = "user root;" // the folder is ours alone
+	}
+	temp := ""
+	for _, t := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		temp += t + "_temp_path " + filepath.Join(dir, t) + "; "
+	}
+	conf := filepath.Join(dir, "nginx.conf")
+	if err := os.WriteFile(conf, []byte(`daemon off; worker_processes 1; `+user+` pid `+dir+`/pid; error_log stderr crit;
+events { worker_connections 1024; }
+http {
+	`+temp+`
+	access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000000; default_type text/html; open_file_cache max=10;
+	server { listen `+addr+`; root `+dir+`; }
+}
+`), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	nginx := exec.CommandContext(b.Context(), tools["taskset"], "-c", "0", tools["nginx"], "-p", dir, "-c", conf, "-e", "stderr")
+	nginx.Stderr = os.Stderr
+	nginx.Cancel = func() error { return nginx.Process.Signal(syscall.SIGTERM) }
+	if err := nginx.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		nginx.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it may have ended
+		nginx.Wait()                          //nolint:errcheck // it was told to end
+	})
+	url = "http://" + addr + "/page.html"
+	eventually(b, "nginx serves", func() bool {
+		r, err := http.Get(url)
+		if err != nil {
+			return false
+		}
+		return r.Body.Close() == nil && r.StatusCode == http.StatusOK
+	})
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", nginx.Process.Pid, nginx.Process.Pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	worker, err = strconv.Atoi(strings.TrimSpace(string(children)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return url, worker
+}
