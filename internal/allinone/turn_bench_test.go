@@ -1,0 +1,406 @@
+package allinone
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/cookiejar"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
+)
+
+// BenchmarkFreedSlot is how long a slot that is free waits for the next visitor to
+// be inside: a tree of two data centres with two edges each, 50 slots and 300 people
+// in line, who listen as the page's script does, or have no script. Slots are freed
+// by people who leave, each a few seconds after coming in, or by people who go
+// without a word.
+//
+// The n-th admission that people waited for is held against the n-th slot that came
+// free. A slot is free once leaving was answered, or the ticket has expired.
+func BenchmarkFreedSlot(b *testing.B) {
+	for _, way := range []struct {
+		name   string
+		script bool
+		leave  bool
+	}{
+		{"stream/leaving", true, true},
+		{"stream/expiry", true, false},
+		{"polling/leaving", false, true},
+		{"polling/expiry", false, false},
+	} {
+		b.Run(way.name, func(b *testing.B) {
+			s := &sale{script: way.script, leave: way.leave}
+			for b.Loop() {
+				s.run(b)
+			}
+			slices.Sort(s.took)
+			at := func(q float64) float64 { return s.took[int(q*float64(len(s.took)-1))].Seconds() }
+			b.ReportMetric(float64(len(s.took)), "slots")
+			b.ReportMetric(at(.5), "s-p50")
+			b.ReportMetric(at(.99), "s-p99")
+			b.ReportMetric(at(1), "s-worst")
+			if !s.script {
+				b.ReportMetric(at(.99)/wire.DefaultParams().Refresh.Seconds(), "refreshes-p99")
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+const (
+	slots = 50
+	queue = 300
+)
+
+// sale is a full room and a line in front of it.
+type sale struct {
+	script, leave bool
+	urls          []string
+	client        http.Client // without cookies
+
+	mu       sync.Mutex
+	free, in []time.Time
+	took     []time.Duration
+}
+
+func (s *sale) run(b *testing.B) {
+	o := Options{
+		DataCenters: []string{"nairobi", "dublin"}, Edges: 2, Listen: "127.0.0.1:0", DataDir: b.TempDir(), Params: wire.DefaultParams(),
+		TotalActiveUsers: slots, NewUsersPerMinute: 100_000, SessionDuration: 10 * time.Minute, Log: slog.New(slog.DiscardHandler),
+	}
+	if !s.leave {
+		o.SessionDuration = 5 * time.Second
+	}
+	tree, err := Start(o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		if err := tree.Stop(); err != nil {
+			b.Error(err)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(b.Context(), 5*time.Minute)
+	defer cancel()
+	if err := tree.WaitReady(ctx); err != nil {
+		b.Fatal(err)
+	}
+	s.urls, s.free, s.in = nil, nil, nil
+	for _, e := range tree.Info.Edges {
+		s.urls = append(s.urls, e.URL)
+	}
+	transport := &http.Transport{MaxIdleConnsPerHost: slots + queue}
+	defer transport.CloseIdleConnections()
+	s.client.Transport = transport
+
+	var people sync.WaitGroup
+	defer people.Wait() // after everybody was told to go
+	defer cancel()
+	failed := make(chan error, slots+queue)
+	come := func(i int, play func(p *person) error) {
+		people.Go(func() {
+			p, err := s.person(ctx, i)
+			if err == nil {
+				err = play(p)
+			}
+			if err != nil && ctx.Err() == nil {
+				failed <- err
+			}
+		})
+	}
+	full := make(chan struct{}) // there is a line
+	var inside sync.WaitGroup
+	inside.Add(slots)
+	for i := range slots {
+		come(i, func(p *person) error {
+			if err := p.enter(); err != nil {
+				return err
+			}
+			inside.Done()
+			return p.stay(full)
+		})
+	}
+	inside.Wait()
+	var done sync.WaitGroup
+	done.Add(queue)
+	for i := range queue {
+		come(i, func(p *person) error {
+			if err := p.enter(); err != nil {
+				return err
+			}
+			s.mu.Lock()
+			s.in = append(s.in, time.Now())
+			s.mu.Unlock()
+			done.Done()
+			return p.stay(nil)
+		})
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	counted := func() bool {
+		for _, l := range tree.ledgers() {
+			if l.View == nil || l.View.Line.Total() < .98*queue {
+				return false
+			}
+		}
+		return true
+	}
+	for !counted() {
+		select {
+		case <-tick.C:
+		case err := <-failed:
+			b.Fatal(err)
+		case <-ctx.Done():
+			b.Fatal("there is no line")
+		}
+	}
+	close(full)
+	all := make(chan struct{})
+	go func() { done.Wait(); close(all) }()
+	select {
+	case <-all:
+	case err := <-failed:
+		b.Fatal(err)
+	case <-ctx.Done():
+		b.Fatalf("%d of %d came in", len(s.in), queue)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slices.SortFunc(s.free, time.Time.Compare)
+	slices.SortFunc(s.in, time.Time.Compare)
+	for i, in := range s.in {
+		s.took = append(s.took, in.Sub(s.free[i]))
+	}
+}
+
+// person is one visitor with a browser.
+type person struct {
+	*sale
+	http.Client
+	ctx    context.Context
+	url    string
+	rng    *rand.Rand
+	joined time.Time
+	until  time.Time // the ticket expires
+}
+
+func (s *sale) person(ctx context.Context, i int) (*person, error) {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		return nil, err
+	}
+	return &person{
+		sale: s, Client: http.Client{Transport: s.client.Transport, Jar: jar}, ctx: ctx, url: s.urls[i%len(s.urls)], rng: rand.New(rand.NewPCG(uint64(i), 7)),
+	}, nil
+}
+
+// news is what a waiting visitor is told.
+type news struct {
+	State  string    `json:"state"`
+	Retry  int       `json:"retryAfterSeconds"`
+	Joined time.Time `json:"joinedAt"`
+}
+
+// ask asks for the page, or, as a poll, for news.
+func (p *person) ask(poll bool) (n news, inside bool, err error) {
+	r, err := http.NewRequestWithContext(p.ctx, http.MethodGet, p.url+"/", http.NoBody)
+	if err != nil {
+		return n, false, err
+	}
+	r.Header.Set("Accept", "application/json")
+	if poll {
+		r.Header.Set("Vestibule-Poll", "1")
+	}
+	resp, err := p.Do(r)
+	if err != nil {
+		return n, false, err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return n, false, err
+	}
+	for _, c := range resp.Cookies() {
+		if c.Name != ticket.CookieName("demo", false) {
+			continue // the site's
+		}
+		p.until = time.Unix(time.Now().Unix()+int64(c.MaxAge), 0)
+	}
+	if resp.Header.Get("X-Demo-Origin") != "" {
+		return n, true, nil
+	}
+	said := struct {
+		Vestibule *news `json:"vestibule"`
+	}{&n}
+	if err := json.Unmarshal(data, &said); err != nil {
+		return n, false, fmt.Errorf("%s: %w", data, err)
+	}
+	return n, n.State == "entering", nil
+}
+
+// enter comes, and waits until it is in.
+func (p *person) enter() error {
+	n, inside, err := p.ask(false)
+	if err != nil || inside {
+		return err
+	}
+	p.joined = n.Joined
+	if p.script {
+		return p.listen(n)
+	}
+	for !inside {
+		sleep(p.ctx, time.Duration(n.Retry)*time.Second)
+		if n, inside, err = p.ask(false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listen waits as the page's script does: see page.js.
+func (p *person) listen(n news) error {
+	type told struct {
+		n      news
+		inside bool
+		err    error
+	}
+	heard, answers := make(chan bool), make(chan told, 1)
+	over, hush := context.WithCancel(p.ctx)
+	defer hush()
+	go p.stream(over, heard)
+	var said, sent time.Time
+	near, asking := false, false
+	wait := func(d time.Duration) time.Duration {
+		if !near && time.Since(said) < 12*time.Second {
+			d = max(d, 15*time.Second+time.Duration(p.rng.Int64N(int64(10*time.Second))))
+		}
+		return d
+	}
+	timer := time.NewTimer(wait(time.Duration(n.Retry) * time.Second))
+	defer timer.Stop()
+	for {
+		select {
+		case <-p.ctx.Done():
+			return p.ctx.Err()
+		case turn := <-heard:
+			if said = time.Now(); turn && !near {
+				timer.Reset(50*time.Millisecond + time.Duration(p.rng.Int64N(int64(450*time.Millisecond))))
+			}
+			near = turn
+		case <-timer.C:
+			if !asking {
+				asking, sent = true, time.Now()
+				go func() {
+					n, inside, err := p.ask(true)
+					answers <- told{n, inside, err}
+				}()
+			}
+		case a := <-answers:
+			asking = false
+			switch {
+			case a.err != nil:
+				return a.err
+			case a.inside: // and the page asks for the site
+				_, inside, err := p.ask(false)
+				if err == nil && !inside {
+					err = fmt.Errorf("told to enter, and not let in: %+v", a.n)
+				}
+				return err
+			case near && time.Since(sent) > 5*time.Second:
+				timer.Reset(100 * time.Millisecond)
+			default:
+				timer.Reset(wait(time.Duration(a.n.Retry) * time.Second))
+			}
+		}
+	}
+}
+
+// stream tells with every message of the event stream whether the turn is near.
+func (p *person) stream(ctx context.Context, heard chan<- bool) {
+	for ctx.Err() == nil {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/.well-known/vestibule/events?room=demo", http.NoBody)
+		if err != nil {
+			return
+		}
+		resp, err := p.Do(r)
+		if err != nil {
+			continue
+		}
+		lines := bufio.NewScanner(resp.Body)
+		for lines.Scan() {
+			data, ok := strings.CutPrefix(lines.Text(), "data: {")
+			if !ok {
+				continue
+			}
+			var n struct{ Horizon, Park int64 }
+			if json.Unmarshal([]byte("{"+data), &n) != nil {
+				continue
+			}
+			select {
+			case heard <- p.joined.UnixMilli() <= max(n.Horizon, n.Park):
+			case <-ctx.Done():
+			}
+		}
+		resp.Body.Close() //nolint:errcheck // it has ended
+		sleep(ctx, 6*time.Second)
+	}
+}
+
+// stay keeps the session until full is closed, and frees the slot some time after.
+func (p *person) stay(full <-chan struct{}) error {
+	spread := 4 * time.Second
+	if full != nil {
+		for waiting := true; waiting; {
+			select {
+			case <-full:
+				waiting = false
+			case <-p.ctx.Done():
+				return nil
+			case <-time.After(time.Second/4 + time.Duration(p.rng.Int64N(int64(time.Second)))): // nobody asks in step
+				if n, inside, err := p.ask(false); err != nil || !inside {
+					return fmt.Errorf("out again: %+v %w", n, err)
+				}
+			}
+		}
+		if !p.leave { // not all at once
+			for until := time.Now().Add(time.Duration(p.rng.Int64N(int64(5 * time.Second)))); time.Now().Before(until); {
+				sleep(p.ctx, time.Second/4+time.Duration(p.rng.Int64N(int64(time.Second))))
+				if n, inside, err := p.ask(false); err != nil || !inside {
+					return fmt.Errorf("out again: %+v %w", n, err)
+				}
+			}
+		}
+	}
+	free := p.until
+	if p.leave {
+		sleep(p.ctx, 2*time.Second+time.Duration(p.rng.Int64N(int64(spread))))
+		r, err := http.NewRequestWithContext(p.ctx, http.MethodPost, p.url+"/.well-known/vestibule/leave?room=demo", http.NoBody)
+		if err != nil {
+			return err
+		}
+		resp, err := p.Do(r)
+		if err != nil {
+			return err
+		}
+		free = time.Now()
+		if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusNoContent {
+			return fmt.Errorf("leaving: %s %w", strconv.Itoa(resp.StatusCode), err)
+		}
+	}
+	p.mu.Lock()
+	p.free = append(p.free, free)
+	p.mu.Unlock()
+	return nil
+}
