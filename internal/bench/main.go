@@ -43,6 +43,8 @@ var figures = []figure{
 	{"RenderJSON", "the same as JSON", "-"},
 	{"EventStreams/plain", "20,000 event streams, or what the file limit allows, HTTP/1.1", "<= 4 KiB each (aim 1), last client <= 250 ms, <= 8 us CPU per message"},
 	{"EventStreams/tls", "the same over TLS", "<= 14 KiB each"},
+	{"FreedSlot/stream", "a free slot to the next visitor inside, 50 slots, 300 in line, two data centres: on the event stream", "p99 <= 2 s"},
+	{"FreedSlot/polling", "the same without script", "p99 <= 1.5 refreshes"},
 	{"GlobalSync", "global: one sync, 20 data centres x 100 rooms x 120 buckets", "linear in what changed"},
 	{"SessionMemory", "regional: memory per session, one million of them", "<= 64 B"},
 	{"WaitingMemory", "all servers: memory per person who waits, a million against ten thousand", "0 B"},
@@ -50,7 +52,7 @@ var figures = []figure{
 	{"World", "simulator", ">= 1,000,000 events/s"},
 }
 
-var packages = []string{"./internal/admission", "./internal/edge", "./internal/room", "./internal/sim", "./internal/slots", "./internal/ticket", "./internal/waiting"}
+var packages = []string{"./internal/admission", "./internal/allinone", "./internal/edge", "./internal/room", "./internal/sim", "./internal/slots", "./internal/ticket", "./internal/waiting"}
 
 func main() {
 	benchtime := flag.String("benchtime", "1s", "as for go test")

@@ -21,6 +21,7 @@ type marks struct {
 	order []*mark
 	byKey map[markKey]*mark
 	up    wire.Outbox // to global
+	news  bool        // in up, since tellEnds
 	blind uint32      // moves here that there was no room for: their old tickets are valid until then
 }
 
@@ -76,7 +77,7 @@ func (a *Aggregator) end(b *books, e wire.End, edge bool) {
 	home := m.Home == a.home
 	if (edge && !home) || (home && m.Kind == wire.Left) {
 		ms.up.Add(m.End, 0)
-		b.dirty = true
+		ms.news, b.dirty = true, true
 	}
 	if !home && m.Kind == wire.Moved {
 		m.closed = true // the home's business
@@ -116,6 +117,19 @@ func (ms *marks) clear(m *mark) {
 	end := m.End
 	end.Kind = wire.Cleared
 	ms.up.Add(end, 0)
+	ms.news = true
+}
+
+// endGap is how many SyncGaps lie between reports that ends alone hurry: a slot is
+// waited for, and ends of a tenth of a second go together.
+const endGap = 5
+
+// tellEnds has the report to global be made soon, where there are ends to tell.
+func (a *Aggregator) tellEnds(now fleet.Mono, b *books) {
+	if b.marks.news {
+		b.marks.news = false
+		a.up.hurry(now, endGap*a.cfg.Params.SyncGap)
+	}
 }
 
 // closeMarks finds the marks that every edge knows and draws the conclusion.

@@ -221,6 +221,7 @@ func (a *Aggregator) take(now fleet.Mono, e *edge, m wire.Report, complete bool)
 		for _, end := range r.Ends {
 			a.end(b, end, true)
 		}
+		a.tellEnds(now, b)
 		b.dirty, b.stale = true, true
 	}
 	if complete {
@@ -362,6 +363,7 @@ func (a *Aggregator) advance(now fleet.Mono) {
 	for _, b := range a.order {
 		a.expire(now, b)
 		a.closeMarks(b)
+		a.tellEnds(now, b)
 		if n := len(b.ratePhantoms); n > 0 {
 			b.ratePhantoms = slices.DeleteFunc(b.ratePhantoms, func(p ratePhantom) bool { return now >= p.until })
 			b.stale = b.stale || len(b.ratePhantoms) != n
