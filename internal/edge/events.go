@@ -27,7 +27,7 @@ const (
 	castEvery  = time.Second
 	castAnyway = 5 * time.Second  // what has not changed is said again: the stream is alive
 	stuckFor   = 20 * time.Second // a stream that takes no message for so long is ended
-	peekEvery  = 4                // broadcasts, after which every client was looked at
+	peekEvery  = 4                // seconds without news, after which every client was looked at
 )
 
 // Why a stream ended.
@@ -288,11 +288,10 @@ func (e *streams) castRoom(id room.ID, tell func(room.ID, uint32) ([]byte, bool)
 
 	skips := 0
 	for i, s := range e.scratch {
-		if i%peekEvery == e.round%peekEvery && !s.out.alive() {
-			e.gone(s, endGone)
-			continue
-		}
-		if !say {
+		if !say { // what is written tells by itself, with the message after
+			if i%peekEvery == e.round%peekEvery && !s.out.alive() {
+				e.gone(s, endGone)
+			}
 			continue
 		}
 		skipped, err := s.out.send(msg)
