@@ -353,7 +353,7 @@ func (p *person) stream(ctx context.Context, heard chan<- bool) {
 			case <-ctx.Done():
 			}
 		}
-		resp.Body.Close() //nolint:errcheck // it has ended
+		resp.Body.Close()
 		sleep(ctx, 6*time.Second)
 	}
 }
