@@ -32,25 +32,26 @@ type Reason uint8
 
 // The reasons.
 const (
-	None      Reason = iota
-	Session          // the ticket holds a valid session
-	Slot             // a slot was free
-	Repeated         // the same ticket was admitted a moment ago; it was not charged again
-	Behind           // people who joined earlier go first
-	Full             // no right in hand: no slot is free, or not here
-	Isolated         // the edge has no lease: it cannot know what others do
-	Unsure           // the edge does not know fleet time well enough
-	Unknown          // the edge does not know the room
-	Crowded          // as many requests as the edge may hold are held already
-	GaveUp           // held as long as may be, without a right
-	Closed           // the edge is isolated, and the room is closed then
-	Uncounted        // the edge is isolated, and the room is open then: let in without a right
+	None       Reason = iota
+	Session           // the ticket holds a valid session
+	Slot              // a slot was free
+	Repeated          // the same ticket was admitted a moment ago; it was not charged again
+	Behind            // people who joined earlier go first
+	Full              // no right in hand: no slot is free, or not here
+	Isolated          // the edge has no lease: it cannot know what others do
+	Unsure            // the edge does not know fleet time well enough
+	Unknown           // the edge does not know the room
+	Crowded           // as many requests as the edge may hold are held already
+	GaveUp            // held as long as may be, without a right
+	Closed            // the edge is isolated, and the room is closed then
+	Uncounted         // the edge is isolated, and the room is open then: let in without a right
+	OriginDown        // the site does not answer: nobody is let in until it does
 	reasons
 )
 
 var reasonNames = [reasons]string{
 	"none", "session", "slot", "repeated", "behind", "full", "isolated",
-	"unsure", "unknown", "crowded", "gave_up", "closed", "uncounted",
+	"unsure", "unknown", "crowded", "gave_up", "closed", "uncounted", "origin_down",
 }
 
 func (r Reason) String() string { return reasonNames[r] }

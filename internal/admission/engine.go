@@ -74,8 +74,9 @@ type Engine struct {
 // every admission is in spent, sessions, rate and moves or in none of them.
 type roomState struct {
 	Room
-	gone bool   // no longer in the room set: nothing is admitted, rights go back
-	life uint32 // seconds for which a ticket is stamped, as granted; 0 stamps none
+	gone   bool   // no longer in the room set: nothing is admitted, rights go back
+	paused bool   // nobody is admitted for now, rights go back
+	life   uint32 // seconds for which a ticket is stamped, as granted; 0 stamps none
 
 	granted, spent, returned uint64 // rights of T
 	renewed, renewCeil       uint64
@@ -156,6 +157,18 @@ func (e *Engine) SetRooms(now fleet.Mono, rooms []Room) {
 	if len(rooms) > 0 && !e.link.leased(now) {
 		e.link.left(now) // from here on there is something to be isolated with
 	}
+	e.link.hurry(now, e.cfg.Params.ReportGap)
+}
+
+// Pause tells whether nobody is to be admitted to a room for now, because what is
+// behind it does not answer. Sessions are served as ever, places are kept, and the
+// rights go to other edges.
+func (e *Engine) Pause(now fleet.Mono, id room.ID, paused bool) {
+	r := e.rooms[id]
+	if r == nil || r.paused == paused {
+		return
+	}
+	r.paused, r.dirty = paused, true
 	e.link.hurry(now, e.cfg.Params.ReportGap)
 }
 
@@ -458,6 +471,8 @@ func (e *Engine) decide(now fleet.Mono, ft fleet.Time, sure bool, r *roomState, 
 	t := &d.Ticket
 	p := &e.cfg.Params
 	switch {
+	case r.paused:
+		d.Reason = OriginDown
 	case e.Isolated(now) && e.isolated(ft, r, d):
 		if d.Verdict == Admit {
 			return
@@ -582,7 +597,7 @@ func (e *Engine) position(ft fleet.Time, r *roomState, d *Decision) {
 	if d.Reason == Closed {
 		d.Retry = p.Refresh
 	}
-	if d.Reason == Isolated || d.Reason == Unsure {
+	if d.Reason == Isolated || d.Reason == Unsure || d.Reason == OriginDown {
 		d.Retry = p.Nearest * 2
 	}
 	// A quarter of jitter either way, so that polls do not come in herds.
@@ -608,7 +623,7 @@ func (e *Engine) Release(now fleet.Mono, out []*Visit) []*Visit {
 		return out
 	}
 	for _, r := range e.order {
-		for len(r.parked) > 0 {
+		for len(r.parked) > 0 && !r.paused {
 			v := r.parked[0]
 			if v.Ticket.Joined > r.horizon() {
 				break

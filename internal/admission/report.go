@@ -123,7 +123,9 @@ func (r *roomState) report(now fleet.Mono, ft fleet.Time, l *link) wire.RoomRepo
 	if len(r.moves) > 0 {
 		out.Moves = append([]wire.Move(nil), r.moves...)
 	}
-	if len(r.parked) > 0 {
+	if r.paused { // a right here would serve nobody
+		out.Want, out.ParkedN = 0, 0
+	} else if len(r.parked) > 0 {
 		out.Parked = r.parked.oldest(nil, wire.MaxParked)
 	}
 	if !l.joined {

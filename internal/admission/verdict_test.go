@@ -113,6 +113,14 @@ func TestEveryVerdict(t *testing.T) {
 			e.SetRooms(now, isolation(room.IsolationOpen, 1))
 			e.Lapse(now.Add(-time.Minute))
 		}, "somebody who waited", waiting(7, time.Minute), Admit, Uncounted, Kept},
+		{"the site does not answer", func(e *Engine, r *regional) { e.Pause(now, sale, true) }, "somebody new", ticket.Ticket{}, Queue, OriginDown, Newcomer},
+		{"the site does not answer", func(e *Engine, r *regional) { e.Pause(now, sale, true) }, "somebody who waited", waiting(7, time.Minute), Queue, OriginDown, Kept},
+		{"the site does not answer", func(e *Engine, r *regional) { e.Pause(now, sale, true) }, "a visitor with a session", inside(7, 100), Serve, Session, Kept},
+		{"the site answers again", func(e *Engine, r *regional) {
+			e.Pause(now, sale, true)
+			e.Pause(now, sale, false)
+			e.Pause(now, 4711, true) // no such room
+		}, "somebody who waited", waiting(7, time.Minute), Admit, Slot, Kept},
 		{"fleet time is not known well", func(e *Engine, r *regional) {
 			e.clock = fleet.Clock{}
 			e.clock.Set(now, present, fleet.MaxError+1)
@@ -137,7 +145,7 @@ func TestEveryVerdict(t *testing.T) {
 		verdicts[d.Verdict], reasons[d.Reason], freshes[d.Fresh] = true, true, true
 	}
 
-	e, r := newEdge(t, now, 0, 0)
+	e, _ := newEdge(t, now, 0, 0)
 	v := &Visit{Room: sale, Ticket: e.Arrive(now, sale, ticket.Ticket{}).Ticket}
 	e.Hold(now, v)
 	if !e.GiveUp(at(time.Second), v) || v.Decision.Verdict != Queue || v.Decision.Reason != GaveUp {
@@ -147,7 +155,27 @@ func TestEveryVerdict(t *testing.T) {
 		t.Error("gave up twice")
 	}
 	reasons[GaveUp] = true
-	_ = r
+
+	// Who is held when the site falls silent enters when it answers again, and no
+	// right is wished for meanwhile.
+	e, r := newEdge(t, now, 0, 0)
+	v = &Visit{Room: sale, Ticket: e.Arrive(now, sale, ticket.Ticket{}).Ticket}
+	e.Hold(now, v)
+	e.Pause(now, sale, true)
+	r.grant(now, 5, 5)
+	if out := e.Release(now, nil); len(out) > 0 {
+		t.Errorf("let in %d while the site does not answer", len(out))
+	}
+	if told := r.hear(now).Rooms[0]; told.ParkedN != 0 || told.Want != 0 || len(told.Parked) > 0 {
+		t.Errorf("wishes for rights while the site does not answer: %+v", told)
+	}
+	e.Pause(now, sale, false)
+	if out := e.Release(now, nil); len(out) != 1 || out[0].Decision.Verdict != Admit {
+		t.Errorf("let in %d when the site answers again", len(out))
+	}
+	if told := r.hear(now).Rooms[0]; told.Admitted != 1 {
+		t.Errorf("%+v", told)
+	}
 
 	for _, v := range Verdicts() {
 		if !verdicts[v] {

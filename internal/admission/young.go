@@ -19,7 +19,7 @@ type youngCell struct{ issued, returned uint32 }
 
 const (
 	// Who keeps a cookie is back within so many seconds, or is not expected.
-	youngWait = 6
+	youngWait = 4
 	// Of those who joined so many seconds before that the share is taken.
 	youngTrial = 12
 	youngCells = youngWait + youngTrial

@@ -336,9 +336,17 @@ func (s *Server) tell(id room.ID, epoch uint32) (msg []byte, ok bool) {
 
 func (s *Server) message(id room.ID) []byte {
 	now := s.lock()
-	st, view := s.eng.Status(now), s.eng.Ledger(now, id).View
+	st, l := s.eng.Status(now), s.eng.Ledger(now, id)
+	view, paused := l.View, l.Paused
 	s.mu.Unlock()
-	return waiting.AppendBroadcast(nil, &waiting.Broadcast{Now: st.Time, View: view, Paused: !st.Leased || !st.Sure})
+	b := &waiting.Broadcast{Now: st.Time, View: view}
+	switch {
+	case paused:
+		b.PausedBy = waiting.PausedBySite
+	case !st.Leased || !st.Sure:
+		b.PausedBy = waiting.PausedBySystem
+	}
+	return waiting.AppendBroadcast(nil, b)
 }
 
 // current returns the newest message of a room, for who comes between two.

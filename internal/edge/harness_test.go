@@ -219,6 +219,7 @@ func (p *parent) silence() {
 // origin is a site that audits: every request it sees must have been decided
 // by the edge, once.
 type origin struct {
+	dead atomic.Bool // accepts connections and says nothing
 	*httptest.Server
 	t      testing.TB
 	secret []byte
@@ -262,6 +263,23 @@ func (o *origin) stamp(next func(*httputil.ProxyRequest)) func(*httputil.ProxyRe
 }
 
 func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if o.dead.Load() {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			o.t.Error(err)
+			return
+		}
+		if err := conn.Close(); err != nil {
+			o.t.Error(err)
+		}
+		return
+	}
+	if r.UserAgent() == "vestibule" { // the edge itself asks whether there is life
+		if r.Method != http.MethodHead || r.RequestURI != "/" || r.Header["Cookie"] != nil || r.Header[auditHeader] != nil {
+			o.t.Errorf("a sign of life is asked for by %s %s with %v", r.Method, r.RequestURI, r.Header)
+		}
+		return
+	}
 	proofs := r.Header.Values(auditHeader)
 	o.mu.Lock()
 	nonce := ""

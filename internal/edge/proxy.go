@@ -28,6 +28,7 @@ type proxy struct {
 // forward is what the proxy must know of a request beside the request.
 type forward struct {
 	origin  *url.URL
+	pulse   *pulse // of the origin
 	rawPath string // path and query as in the request line
 	client  netip.Addr
 	secure  bool
@@ -58,7 +59,8 @@ func (f *forward) setTickets(h http.Header) {
 
 type forwardKey struct{}
 
-func newProxy(t TimeoutConfig, m *metrics, log *slog.Logger) *proxy {
+// newProxy returns a proxy that tells what became of the requests that it passes on.
+func newProxy(t TimeoutConfig, m *metrics, log *slog.Logger, answers, fails func(*pulse)) *proxy {
 	dialer := &net.Dialer{Timeout: t.Dial, KeepAlive: 30 * time.Second, Control: refuseAddr}
 	transport := &http.Transport{
 		Proxy:                 nil, // never one from the environment
@@ -79,6 +81,9 @@ func newProxy(t TimeoutConfig, m *metrics, log *slog.Logger) *proxy {
 		BufferPool: newBuffers(),
 		ErrorLog:   slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		ModifyResponse: func(r *http.Response) error {
+			if f, ok := r.Request.Context().Value(forwardKey{}).(*forward); ok {
+				answers(f.pulse)
+			}
 			stripSetCookies(r.Header)
 			r.Header.Del(ticketHeader)
 			command := r.Header.Get(commandHeader)
@@ -102,6 +107,7 @@ func newProxy(t TimeoutConfig, m *metrics, log *slog.Logger) *proxy {
 			m.origins.Inc()
 			log.Warn("origin does not answer", slog.String("host", r.Host), slog.Any("error", err))
 			if f, ok := r.Context().Value(forwardKey{}).(*forward); ok {
+				fails(f.pulse)
 				f.setTickets(w.Header())
 			}
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -114,7 +114,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.streams = newStreams(o.Config.Events.Total, s.clients.streams, s.metrics)
-	s.proxy = newProxy(o.Config.Timeouts, s.metrics, s.log)
+	s.proxy = newProxy(o.Config.Timeouts, s.metrics, s.log, s.originAnswers, s.originFails)
 	s.site.Store(&site{})
 	if s.fleet, err = node.NewFleet(o.Config.DataDir, o.Docs, s.log, o.Reg, s.refresh); err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (s *Server) refresh() {
 	s.mu.Lock()
 	s.eng.SetRooms(s.clock.Now(), rooms)
 	s.mu.Unlock()
-	s.wake()
+	s.pauseRooms()
 }
 
 // wake makes the pump look at the engine.
@@ -226,6 +226,10 @@ func (s *Server) Run(ctx context.Context) error {
 	g.Go(func() error { return node.IgnoreEnd(ctx, s.fleet.Run(ctx)) })
 	g.Go(func() error {
 		s.streams.run(ctx, s.tell)
+		return nil
+	})
+	g.Go(func() error {
+		s.watchOrigins(ctx)
 		return nil
 	})
 	for i, srv := range servers {

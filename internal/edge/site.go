@@ -18,6 +18,7 @@ type site struct {
 	ready   bool // there are rooms and keys
 	rooms   []*roomSite
 	origins map[string]*url.URL // by the text in the room set
+	pulses  map[string]*pulse   // of the origins, likewise
 }
 
 // roomSite is one room of a site.
@@ -26,6 +27,7 @@ type roomSite struct {
 	cookie   [2]string // name without and with TLS
 	codec    [2]*ticket.Codec
 	page     *waiting.Page
+	pulse    *pulse       // of its origin
 	lang     waiting.Lang // for visitors who name no language that we have
 	counters roomCounters
 	sealFrom fleet.Time // from when the ring has a key to seal with
@@ -43,7 +45,7 @@ func index(secure bool) int {
 // the site before are used again.
 func buildSite(f *node.Fleet, m *metrics, old *site, log *slog.Logger) *site {
 	set, ring := f.Set(), f.Ring()
-	s := &site{set: set, ready: set != nil && len(ring.Keys) > 0, origins: map[string]*url.URL{}}
+	s := &site{set: set, ready: set != nil && len(ring.Keys) > 0, origins: map[string]*url.URL{}, pulses: map[string]*pulse{}}
 	for _, r := range set.Rooms() {
 		rs := &roomSite{Room: r, page: waiting.Builtin(), lang: waiting.LangOf(r.DefaultLanguage), counters: m.room(r.Name)}
 		if len(ring.Keys) > 0 {
@@ -64,10 +66,10 @@ func buildSite(f *node.Fleet, m *metrics, old *site, log *slog.Logger) *site {
 			rs.page = customPage(f, r, log)
 		}
 		s.rooms = append(s.rooms, rs)
-		s.addOrigin(r.Origin)
+		rs.pulse = s.addOrigin(r.Origin, old)
 	}
 	for _, origin := range set.Origins() {
-		s.addOrigin(origin)
+		s.addOrigin(origin, old)
 	}
 	if old != nil {
 		for _, r := range old.rooms {
@@ -79,10 +81,23 @@ func buildSite(f *node.Fleet, m *metrics, old *site, log *slog.Logger) *site {
 	return s
 }
 
-func (s *site) addOrigin(text string) {
-	if u, err := url.Parse(text); err == nil && text != "" { // the room set was validated
-		s.origins[text] = u
+// addOrigin returns the pulse of an origin, the same as in the site before; nil for
+// none.
+func (s *site) addOrigin(text string, old *site) *pulse {
+	u, err := url.Parse(text)
+	if err != nil || text == "" { // the room set was validated
+		return nil
 	}
+	s.origins[text] = u
+	if p := s.pulses[text]; p != nil {
+		return p
+	}
+	p := &pulse{origin: u}
+	if old != nil && old.pulses[text] != nil {
+		p = old.pulses[text]
+	}
+	s.pulses[text] = p
+	return p
 }
 
 // customPage returns the operator's page of a room, or the built-in one where

@@ -178,6 +178,11 @@ type prospect struct {
 	tally        tally
 }
 
+// rush is how many people may be expected who have not returned yet, as a part of T,
+// beyond as many as wait already. The first seconds of a flood of robots look like
+// those of a rush: what they can do to the estimate is bounded by this.
+const rush = 1.0
+
 // people returns how many wait.
 func (x *prospect) people() float64 {
 	n := 0.0
@@ -207,7 +212,7 @@ func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
 		Mu:     x.flow.mu(now, x.tally.admitted),
 		Theta:  x.flow.theta(now, &x.tally, waiting),
 		Line:   line.NewDigest(whole),
-		Unseen: x.unseen,
+		Unseen: min(x.unseen, waiting+float64(x.total)*rush),
 	}
 	if waiting >= 0.5 || x.unseen >= 0.5 || x.debt {
 		v.Paces, v.Ranges = x.flow.foresee(now, line.Limits{Total: float64(x.total), PerMinute: float64(x.limit), Free: float64(max(0, avail))})

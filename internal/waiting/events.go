@@ -12,9 +12,9 @@ import (
 // Broadcast is what everybody who waits in a room is told at once. Who reads it
 // knows when the own ticket joined, and works out the own place from it.
 type Broadcast struct {
-	Now    fleet.Time
-	View   *wire.View // nil where nothing is known of the room yet
-	Paused bool       // the edge can let nobody in
+	Now      fleet.Time
+	View     *wire.View // nil where nothing is known of the room yet
+	PausedBy string     // who or what keeps the edge from letting anybody in, "" for nobody
 }
 
 const (
@@ -34,8 +34,8 @@ func AppendBroadcast(dst []byte, b *Broadcast) []byte {
 		dst = strconv.AppendInt(dst, n, 10)
 	}
 	whole(`data: {"at":`, int64(b.Now))
-	if b.Paused {
-		dst = append(dst, `,"pausedBy":"system"`...)
+	if b.PausedBy != "" {
+		dst = appendString(append(dst, `,"pausedBy":`...), b.PausedBy)
 	}
 	if v := b.View; v != nil {
 		whole(`,"horizon":`, min(int64(v.Horizon), maxDate))

@@ -77,7 +77,7 @@ func TestEverybodyFindsThePlaceInABroadcast(t *testing.T) {
 
 // Numbers that no script knows are not sent.
 func TestABroadcastIsReadByScripts(t *testing.T) {
-	got, _ := hear(t, &Broadcast{Now: 5, Paused: true, View: &wire.View{Horizon: line.Open, Park: line.Open, Paces: []line.Pace{{Mu: math.Inf(1)}}, Theta: math.NaN()}})
+	got, _ := hear(t, &Broadcast{Now: 5, PausedBy: PausedBySystem, View: &wire.View{Horizon: line.Open, Park: line.Open, Paces: []line.Pace{{Mu: math.Inf(1)}}, Theta: math.NaN()}})
 	if got.Horizon != maxDate || got.Park != maxDate || !slices.Equal(got.Paces, []float64{0, 0}) || got.Theta != 0 || got.Paused != "system" || len(got.Line) > 0 {
 		t.Errorf("told %+v", got)
 	}

@@ -49,7 +49,7 @@ func makeSamples() []Sample {
 		{"entering", line(func(v *Visitor) { v.Decision.Verdict, v.Decision.Ahead = admission.Admit, 0 })},
 		{"paused-system", line(func(v *Visitor) { v.Decision.Reason = admission.Isolated })},
 		{"paused-operator", line(func(v *Visitor) { v.QueueAll, v.Message = true, "We let the next people in at 17:00." })},
-		{"paused-site", line(func(v *Visitor) { v.SiteDown = true })},
+		{"paused-site", line(func(v *Visitor) { v.Decision.Reason = admission.OriginDown })},
 		{"closed", line(func(v *Visitor) { v.Decision.Reason = admission.Closed })},
 		{"rejected", line(func(v *Visitor) { v.Method = "reject" })},
 		{"before", line(func(v *Visitor) {

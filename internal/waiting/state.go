@@ -17,7 +17,6 @@ type Visitor struct {
 	Method   string // queueing method of the room, "" for fifo
 	Message  string // from the operator to everybody who waits
 	QueueAll bool   // the operator lets nobody in
-	SiteDown bool   // the origin is out of order, so nobody is let in
 	Event    Event
 	Left     bool   // the visitor has just left the line
 	Back     string // where the line can be joined again
@@ -70,18 +69,25 @@ func (v *Visitor) State() State {
 	return Queued
 }
 
+// Who or what lets nobody in. The set is closed: it names messages, and is part of
+// the JSON that apps read.
+const (
+	PausedBySystem   = "system"
+	PausedByOperator = "operator"
+	PausedBySite     = "site"
+)
+
 // pausedBy returns who or what lets nobody in, "" for nobody.
 func (v *Visitor) pausedBy() string {
 	switch v.Decision.Reason {
+	case admission.OriginDown:
+		return PausedBySite
 	case admission.Isolated, admission.Unsure, admission.Unknown:
-		return "system"
+		return PausedBySystem
 	default:
 	}
-	switch {
-	case v.QueueAll:
-		return "operator"
-	case v.SiteDown:
-		return "site"
+	if v.QueueAll {
+		return PausedByOperator
 	}
 	return ""
 }

@@ -73,9 +73,9 @@ func TestTheStreamInABrowser(t *testing.T) {
 	}
 	say(func() { b.View.Slots, b.View.Theta = 0, .001 })
 	shown("ahead", "610")
-	say(func() { b.Paused = true })
+	say(func() { b.PausedBy = waiting.PausedBySystem })
 	shown("head", "The line is paused")
-	say(func() { b.Paused, b.View.Slots = false, 700 })
+	say(func() { b.PausedBy, b.View.Slots = "", 700 })
 	shown("head", "You are next")
 	if n := asked(); n != 0 {
 		t.Errorf("the page asked %d times although nothing concerned it", n)
