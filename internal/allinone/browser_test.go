@@ -121,8 +121,11 @@ func TestOnePlacePerBrowser(t *testing.T) {
 	if again := browsertest.See(t, tab, joined); again != place {
 		t.Errorf("joined at %s, in a second tab at %s", place, again)
 	}
+	// A question of the first tab that is on its way to the other edge would bring the
+	// ticket back: that edge does not know yet.
+	do(ctx, chromedp.Navigate("about:blank"))
 	do(tab, chromedp.Click(chromedp.CSS("summary")), chromedp.Click(chromedp.CSS("details button")), chromedp.WaitVisible(chromedp.CSS(".l a")))
-	do(ctx, chromedp.Reload(), waiting)
+	do(ctx, chromedp.Navigate(tree.Info.Edges[0].URL), waiting)
 	if again := browsertest.See(t, ctx, joined); again <= place {
 		t.Errorf("joined at %s, after leaving at %s", place, again)
 	}
