@@ -429,7 +429,7 @@ func TestRule8Fencing(t *testing.T) {
 			advance 4s`,
 		"an edge follows upward only": `
 			fleet total=20 rate=120 edges=2 policy=cap
-			advance 3s
+			advance 20s # its grants are numbered higher than the successor's first
 			catch d1 down
 			arrive d1 n=6
 			advance 300ms
