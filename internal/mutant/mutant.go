@@ -43,6 +43,7 @@ const (
 	NoHold
 	LostIsFree
 	LostIsStill
+	LifeForgotten
 	NoFreeze
 	IsolationIsDeath
 	LateWordOfTheDead
@@ -124,6 +125,7 @@ var list = [count]Mutant{
 	NoHold:            {Name: "no-hold", Rule: 5, Says: "edges that a new aggregator awaits hold up nothing"},
 	LostIsFree:        {Name: "lost-is-free", Rule: 5, Says: "an edge that a new aggregator awaited in vain holds up nothing any more"},
 	LostIsStill:       {Name: "lost-is-still", Rule: 5, Says: "an edge that a new aggregator awaited in vain is taken to have stopped renewing, under serve too"},
+	LifeForgotten:     {Name: "life-forgotten", Rule: 5, Says: "a new aggregator knows only the session_duration that is in force"},
 	NoFreeze:          {Name: "no-freeze", Rule: 5, Says: "under serve the sessions of a silent edge age"},
 	IsolationIsDeath:  {Name: "isolation-is-death", Rule: 5, Says: "silence of all starts the clock of lost_after"},
 	LateWordOfTheDead: {Name: "late-word-of-the-dead", Rule: 5, Says: "what was presumed of a process that ended is forgotten when it is given up"},

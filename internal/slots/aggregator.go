@@ -66,6 +66,11 @@ type Aggregator struct {
 	hold      bool       // an edge may have counted what nobody has told us
 	holdUntil int64      // Unix second after which nothing of lost edges can be valid
 
+	pastLife  uint32     // longest life of a ticket that a predecessor allowed, which may be out there
+	pastTill  fleet.Mono // until then
+	lifeNeeds uint64     // version of the durable that tells the longest life
+	lifeSaved uint32     // the longest life that is stored
+
 	rooms map[room.ID]*books
 	order []*books // by ID
 
@@ -170,6 +175,11 @@ func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *A
 	a := &Aggregator{cfg: cfg, home: wire.HomeOf(cfg.DC), rooms: map[room.ID]*books{}, durable: stored.Clone(), started: now, due: now}
 	a.durable.Version++
 	a.up.seen = stored.Promise
+	if a.pastLife = stored.Life; mutant.On(mutant.LifeForgotten) {
+		a.pastLife = 0
+	}
+	// The predecessor and its edges may have gone on for a while.
+	a.pastTill = now.Add(fleet.Stretch(time.Duration(a.pastLife)*time.Second + time.Minute))
 	a.up.blank = true
 	if stored.Version == 0 && !cfg.Bootstrap && !mutant.On(mutant.EmptyStoreIsNew) {
 		// Nothing stored: a new data centre, or a store that lost its memory. It
@@ -243,7 +253,7 @@ func (e *edge) account(id room.ID) *account {
 func (a *Aggregator) books(id room.ID) *books {
 	b := a.rooms[id]
 	if b == nil {
-		b = &books{RoomConfig: RoomConfig{ID: id}, gone: true, dirty: true}
+		b = &books{RoomConfig: RoomConfig{ID: id}, gone: true, dirty: true, lifeMax: a.pastLife, lifeTill: a.pastTill}
 		a.rooms[id] = b
 		a.order = append(a.order, b)
 		slices.SortFunc(a.order, func(x, y *books) int { return cmp.Compare(x.ID, y.ID) })
@@ -262,6 +272,7 @@ func (a *Aggregator) SetRooms(now fleet.Mono, rooms []RoomConfig) {
 		b.RoomConfig, b.gone, b.dirty = r, false, true
 		b.setLife(now, wire.Life(r.Session))
 	}
+	a.promiseLife(now)
 	for _, e := range a.edges {
 		for _, b := range a.order {
 			if acc := e.accounts[b.ID]; acc != nil || e.state == alive {
@@ -282,10 +293,24 @@ func (b *books) setLife(now fleet.Mono, life uint32) {
 	}
 	if b.life > life {
 		b.lifeMax = max(b.lifeMax, b.life)
-		b.lifeTill = now.Add(time.Duration(b.life)*time.Second + time.Minute)
+		b.lifeTill = max(b.lifeTill, now.Add(time.Duration(b.life)*time.Second+time.Minute))
 	}
 	b.life = life
 }
+
+// promiseLife sees to it that the successor will know for how long tickets may be
+// valid: nothing is stamped for longer than what is stored.
+func (a *Aggregator) promiseLife(now fleet.Mono) {
+	if life := uint32(a.longestLife(now) / time.Second); life > a.durable.Life {
+		a.durable = a.durable.Clone()
+		a.durable.Life = life
+		a.durable.Version++
+		a.lifeNeeds = a.durable.Version
+	}
+}
+
+// stamps returns for how long the edges may stamp tickets of a room now.
+func (a *Aggregator) stamps(b *books) uint32 { return min(b.life, a.lifeSaved) }
 
 // longest returns the longest life that a ticket out there may have been
 // stamped for.
@@ -321,6 +346,10 @@ func (a *Aggregator) Saved(now fleet.Mono, version uint64) {
 		return
 	}
 	a.saved = version
+	if a.saved >= a.lifeNeeds && a.lifeSaved < a.durable.Life {
+		a.lifeSaved = a.durable.Life
+		a.restale()
+	}
 	for _, e := range a.edges {
 		if e.state == joining && a.saved >= e.needs {
 			e.state = alive
@@ -348,6 +377,9 @@ func (a *Aggregator) enrol(e *edge) {
 		}
 	}
 	a.durable = a.durable.Clone()
+	if life := uint32(a.longestLife(a.advanced) / time.Second); a.saved >= a.lifeNeeds && life < a.durable.Life {
+		a.durable.Life, a.lifeSaved = life, life // what was longer is over
+	}
 	i := a.rosterIndex(e)
 	if i < 0 {
 		a.durable.Roster = append(a.durable.Roster, entry)

@@ -149,7 +149,7 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 		return
 	}
 	if a.stop(now, b); b.stopped || b.gone {
-		life := b.life
+		life := a.stamps(b)
 		if b.stopped {
 			life = 0
 		}
@@ -352,7 +352,7 @@ func (a *Aggregator) allowRenewals(b *books, claims []claim) {
 		if ceil := acc.renewed + uint64(part); ceil > acc.renewCeil {
 			acc.raise(&acc.renewCeil, ceil-acc.renewCeil)
 		}
-		acc.set(acc.keep, acc.rateKeep, b.life)
+		acc.set(acc.keep, acc.rateKeep, a.stamps(b))
 	}
 }
 

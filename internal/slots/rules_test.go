@@ -230,6 +230,17 @@ func TestRule5SilenceIsNotEmptiness(t *testing.T) {
 			advance 1s
 			deliver d2 up
 			advance 2s`,
+		"session_duration of before": `
+			fleet total=10 rate=120 session=2m edges=2 policy=cap
+			advance 2s
+			arrive d1 n=6
+			advance 1s
+			crash d1
+			session 10s
+			start dublin # it never hears that it was two minutes
+			advance 90s
+			arrive d2 n=20
+			advance 5s`,
 		"under serve an edge that is awaited in vain goes on": `
 			fleet total=20 rate=120 session=20s edges=2
 			advance 2s

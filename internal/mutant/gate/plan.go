@@ -34,6 +34,7 @@ var plan = map[mutant.ID]killer{
 	mutant.NoHold:            {"slots.TestRule5", "takeovers"},
 	mutant.LostIsFree:        {"slots.TestRule5", "takeovers"},
 	mutant.LostIsStill:       {"slots.TestRule5", ""},
+	mutant.LifeForgotten:     {"slots.TestRule5", ""},
 	mutant.NoFreeze:          {"slots.TestRule5", "serve"},
 	mutant.IsolationIsDeath:  {"slots.TestRule5", ""},
 	mutant.LateWordOfTheDead: {"slots.TestRule5", "serve"},
