@@ -13,7 +13,7 @@ import (
 type Durable struct {
 	Version uint64 // grows with every change within a term
 	Promise Term
-	Life    uint32 // seconds: the longest life of a ticket that an edge may have stamped and that may not be over
+	Life    uint32        // seconds: the longest life of a ticket that an edge may have stamped and that may not be over
 	Roster  []RosterEntry // by name and incarnation
 }
 
