@@ -206,7 +206,7 @@ func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *A
 					b.counts.begin(fleet.Time((int64(first) - int64(wire.Life(room.MaxSession))) * 1000))
 				}
 				acc.takeSessions(&b.counts, rr.Sessions)
-				acc.phantom, acc.phantomUntil, acc.silent = rr.Phantom, rr.PhantomUntil, rr.Silent
+				acc.phantom, acc.phantomUntil, acc.silent, acc.stampLife = rr.Phantom, rr.PhantomUntil, rr.Silent, int64(a.pastLife)
 				// When they were used is not known here: the window begins anew.
 				b.phantomRate(e, rr.RatePhantom, now)
 			}

@@ -87,6 +87,7 @@ type account struct {
 	silent       bool  // it may go on renewing (partition_policy serve): nothing presumed of it ages
 	frozen       int64 // sessions last seen at the silent edge
 	frozenBlind  int64 // more of them, whose moves nobody told
+	stampLife    int64 // seconds for which the silent edge may stamp tickets: what it was last told
 	kept         int64 // presumed when the silent edge was given up: no late word of it lessens that until phantomUntil
 
 	changedAt uint64      // first grant that carried the newest change

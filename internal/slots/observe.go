@@ -490,6 +490,11 @@ func (a *Aggregator) longestLife(now fleet.Mono) time.Duration {
 	life := int64(0)
 	for _, b := range a.order {
 		life = max(life, b.longest(now))
+		for _, e := range a.edges {
+			if acc := e.accounts[b.ID]; acc != nil && acc.silent {
+				life = max(life, acc.stampLife)
+			}
+		}
 	}
 	return time.Duration(life) * time.Second
 }
@@ -518,6 +523,7 @@ func (a *Aggregator) presume(now fleet.Mono, e *edge) {
 	if !e.timed { // our answer told it the time, and nobody has told us what it did with it
 		since = a.latest(now)
 	}
+	breath := a.lastBreath(now, since)
 	for _, b := range a.order {
 		acc := e.accounts[b.ID]
 		if acc == nil {
@@ -528,7 +534,8 @@ func (a *Aggregator) presume(now fleet.Mono, e *edge) {
 		if acc.phantom = max(0, acc.credit()) + max(0, renewals); mutant.On(mutant.NoPhantoms) {
 			acc.phantom = 0
 		}
-		acc.phantomUntil = max(acc.phantomUntil, a.lastBreath(now, since)+b.unknownLife())
+		acc.phantomUntil = max(acc.phantomUntil, breath+b.unknownLife())
+		acc.stampLife = max(acc.stampLife, b.longest(now))
 		if succeeded := a.succeeded(e); !b.Cap && (!succeeded || e.unheard) && !mutant.On(mutant.NoFreeze) {
 			b.freeze(e, acc)
 			if succeeded {
@@ -587,7 +594,8 @@ func (a *Aggregator) thawRoom(now fleet.Mono, e *edge, b *books, acc *account) {
 	acc.phantom, acc.frozen, acc.frozenBlind, acc.silent = 0, 0, 0, false
 	// Its clock ran on its own for as long as it was silent.
 	drift := fleet.Stretch(fleet.Stretch(now.Sub(e.recv))) - now.Sub(e.recv)
-	acc.phantomUntil = max(acc.phantomUntil, a.latest(now).Add(drift).Second()+2+b.longest(now)+b.unknownLife())
+	acc.phantomUntil = max(acc.phantomUntil, a.latest(now).Add(drift).Second()+2+max(b.longest(now), acc.stampLife)+b.unknownLife())
+	acc.stampLife = 0
 	for i := range b.ids.slots {
 		if ent := &b.ids.slots[i]; ent.frozen && ent.edge == e.num {
 			*ent = idEntry{id: ent.id} // still occupies its slot, means nothing
@@ -644,7 +652,7 @@ func (a *Aggregator) keepVigil(now fleet.Mono, e *edge) {
 			continue
 		}
 		acc := e.account(b.ID)
-		acc.phantom, acc.silent = free, true
+		acc.phantom, acc.silent, acc.stampLife = free, true, int64(a.longestLife(now)/time.Second)
 		acc.dirty, b.dirty, b.stale = true, true, true
 	}
 	e.state = a.graveOf(e)
@@ -684,7 +692,7 @@ func (a *Aggregator) endVigil(e *edge) {
 			to.phantom += acc.phantom
 			to.silent = true
 		}
-		acc.phantom, acc.silent = 0, false
+		acc.phantom, acc.silent, acc.stampLife = 0, false, 0
 		b.dirty, b.stale = true, true
 	}
 }
@@ -732,7 +740,7 @@ func (a *Aggregator) settle(now fleet.Mono, e *edge, bye bool) {
 				}
 			}
 		}
-		acc.phantom, acc.frozen, acc.frozenBlind, acc.silent = 0, 0, 0, false
+		acc.phantom, acc.frozen, acc.frozenBlind, acc.silent, acc.stampLife = 0, 0, 0, false, 0
 		// What was granted and never reached the edge belongs to the tenure that is
 		// over, and may have been presumed spent, forgotten and lent again since.
 		seen := acc.spent + acc.returned

@@ -241,6 +241,20 @@ func TestRule5SilenceIsNotEmptiness(t *testing.T) {
 			advance 90s
 			arrive d2 n=20
 			advance 5s`,
+		"session_duration of a silent edge": `
+			fleet total=10 rate=120 session=2m edges=2
+			advance 2s
+			arrive d1 n=6
+			advance 5s clicking=10s
+			cut d1
+			session 10s # which it never hears
+			advance 5m clicking=10s
+			crash d1
+			mend d1
+			start d1
+			advance 60s
+			arrive d2 n=20
+			advance 5s`,
 		"under serve an edge that is awaited in vain goes on": `
 			fleet total=20 rate=120 session=20s edges=2
 			advance 2s
