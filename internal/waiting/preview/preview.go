@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -49,6 +50,8 @@ func New(file string, log *slog.Logger) *Handler {
 	h := &Handler{File: file, Log: log, mux: http.NewServeMux()}
 	h.mux.HandleFunc("GET /{$}", h.index)
 	h.mux.HandleFunc("GET /{state}", func(w http.ResponseWriter, r *http.Request) { h.page(w, r, r.PathValue("state")) })
+	h.mux.HandleFunc("GET /.well-known/vestibule/events", h.listen)
+	h.mux.HandleFunc("POST /.well-known/vestibule/away", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	h.mux.HandleFunc("POST /.well-known/vestibule/leave", func(w http.ResponseWriter, r *http.Request) { h.page(w, r, "left") })
 	return h
 }
@@ -69,6 +72,15 @@ var index = template.Must(template.New("index").Parse(`<!doctype html>
 {{end}}</ul>{{end}}
 </html>
 `))
+
+// listen answers a page's event stream: a preview has nothing to say on it, and is to
+// be asked again tomorrow.
+func (h *Handler) listen(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	if _, err := io.WriteString(w, "retry: 86400000\n\n"); err != nil {
+		h.Log.Debug("stream not written", slog.Any("error", err))
+	}
+}
 
 func (h *Handler) index(w http.ResponseWriter, _ *http.Request) {
 	var states []string

@@ -45,6 +45,13 @@ func TestPreviewsOfTheBuiltinPage(t *testing.T) {
 	if _, _, body := ask(t, h, http.MethodPost, "/.well-known/vestibule/leave?room=sale", "text/html"); !strings.Contains(body, "You have left the line") {
 		t.Errorf("leaving: %.60q", body)
 	}
+	// What a page asks for by itself is there too: a missing one is an error on its console.
+	if code, header, body := ask(t, h, http.MethodGet, "/.well-known/vestibule/events?room=sale", "text/event-stream"); code != http.StatusOK || header.Get("Content-Type") != "text/event-stream" || !strings.HasPrefix(body, "retry: ") {
+		t.Errorf("the stream: %d %.60q", code, body)
+	}
+	if code, _, _ := ask(t, h, http.MethodPost, "/.well-known/vestibule/away?room=sale", "*/*"); code != http.StatusNoContent {
+		t.Errorf("going away: %d", code)
+	}
 	for _, path := range []string{"/nothing", "/queued?lang=xx"} {
 		if code, _, _ := ask(t, h, http.MethodGet, path, "text/html"); code != http.StatusNotFound {
 			t.Errorf("%s: %d", path, code)
