@@ -217,7 +217,7 @@ func (a *Aggregator) take(now fleet.Mono, e *edge, m wire.Report, complete bool)
 		b.entered += gain(&acc.entered, r.Entered)
 		b.outcomes.Gain(acc.outcomes, r.Outcomes)
 		acc.outcomes = r.Outcomes
-		a.takeMoves(e, b, acc, r)
+		a.takeMoves(e, b, acc, r, asOf(&m).Second())
 		for _, end := range r.Ends {
 			a.end(b, end, true)
 		}
@@ -240,8 +240,9 @@ func gain(have *uint64, now uint64) uint64 {
 	return d
 }
 
-// takeMoves follows the tickets that were stamped, and cancels doubles.
-func (a *Aggregator) takeMoves(e *edge, b *books, acc *account, r *wire.RoomReport) {
+// takeMoves follows the tickets that were stamped, and cancels doubles. told is the
+// second of the report.
+func (a *Aggregator) takeMoves(e *edge, b *books, acc *account, r *wire.RoomReport, told int64) {
 	if r.FirstMove > acc.moves+1 {
 		acc.missed += r.FirstMove - acc.moves - 1
 		acc.missedUntil = e.asOf.Second() + 2 + int64(b.life)
@@ -266,8 +267,13 @@ func (a *Aggregator) takeMoves(e *edge, b *books, acc *account, r *wire.RoomRepo
 		if b.ids.take(&b.counts, m, e.num, limit) {
 			b.copied++
 		}
-		if silent && ent.edge == e.num && acc.silent {
-			acc.freeze(&b.counts, ent) // it is the silent edge that tells, of long ago
+		if !acc.silent {
+			continue
+		}
+		// It is the silent edge that tells, of long ago. It may have renewed since what
+		// was valid then, also where that second is freed by now.
+		if ent = b.ids.find(m.ID); ent != nil && !ent.frozen && ent.edge == e.num && (silent || int64(ent.until) >= told) {
+			acc.freeze(&b.counts, ent)
 		}
 	}
 }
@@ -557,7 +563,7 @@ func (b *books) freeze(e *edge, acc *account) {
 			acc.freeze(&b.counts, ent)
 		}
 	}
-	if acc.missedUntil >= b.counts.freed {
+	if acc.missedUntil >= min(b.counts.freed, e.asOf.Second()) {
 		// Of the tickets it stamped, those that we can follow are frozen
 		// already; each of the others was stamped once at least.
 		acc.frozenBlind = max(acc.frozenBlind, min(int64(acc.missed), acc.stamped(&b.counts)))

@@ -241,6 +241,20 @@ func TestRule5SilenceIsNotEmptiness(t *testing.T) {
 			advance 90s
 			arrive d2 n=20
 			advance 5s`,
+		"what a silent edge told comes late": `
+			fleet total=10 rate=120 session=60s edges=2 probation=10s
+			advance 2s
+			arrive d1 n=3
+			advance 500ms clicking=200ms
+			catch d1 up
+			arrive d1 n=4
+			advance 600ms
+			cut d1
+			advance 40s clicking=5s # from probation to full, and on, alone
+			deliver d1 up # of the moment when they came
+			advance 1s clicking=5s
+			arrive d2 n=20
+			advance 5s clicking=5s`,
 		"session_duration of a silent edge": `
 			fleet total=10 rate=120 session=2m edges=2
 			advance 2s
