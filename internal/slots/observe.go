@@ -696,7 +696,7 @@ func (a *Aggregator) endVigil(e *edge) {
 		if other != nil {
 			to := other.account(b.ID)
 			to.phantom += acc.phantom
-			to.silent = true
+			to.silent, to.stampLife = true, max(to.stampLife, acc.stampLife)
 		}
 		acc.phantom, acc.silent, acc.stampLife = 0, false, 0
 		b.dirty, b.stale = true, true
