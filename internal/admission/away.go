@@ -125,11 +125,9 @@ func (e *Engine) Away(now fleet.Mono, id room.ID, t ticket.Ticket, answer uint8)
 // and is counted as it says. It reports false where Release has decided already.
 func (e *Engine) Abandon(now fleet.Mono, v *Visit) bool {
 	r := e.rooms[v.Room]
-	if !r.holds(v) {
+	if !r.letGo(v) {
 		return false
 	}
-	r.parked.remove(v)
-	r.dirty = true
 	was, t := &v.Brought, &v.Ticket
 	v.Decision = Decision{Verdict: Queue, Reason: GaveUp, Ticket: *was}
 	if was.ID != t.ID || was.Flags&ticket.Returned == 0 {

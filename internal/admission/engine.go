@@ -586,7 +586,7 @@ func (e *Engine) position(ft fleet.Time, r *roomState, d *Decision) {
 		d.Low, d.High = d.Wait, d.Wait
 		if d.Known {
 			d.Low, d.High = v.Ranges.Of(d.Wait)
-			d.hold(ft)
+			d.keepWord(ft)
 		}
 	}
 	if d.Ahead == 0 || d.Ticket.Flags&ticket.Returned == 0 { // who has yet to be counted is to be soon
@@ -644,9 +644,14 @@ func (e *Engine) Release(now fleet.Mono, out []*Visit) []*Visit {
 	return out
 }
 
-// holds reports whether v is held.
-func (r *roomState) holds(v *Visit) bool {
-	return r != nil && v.index >= 0 && v.index < len(r.parked) && r.parked[v.index] == v
+// letGo ends the holding of v; false where it is not held.
+func (r *roomState) letGo(v *Visit) bool {
+	if r == nil || v.index < 0 || v.index >= len(r.parked) || r.parked[v.index] != v {
+		return false
+	}
+	r.parked.remove(v)
+	r.dirty = true
+	return true
 }
 
 // GiveUp ends the holding of v, if the engine still holds it, and decides that
@@ -654,11 +659,9 @@ func (r *roomState) holds(v *Visit) bool {
 // already.
 func (e *Engine) GiveUp(now fleet.Mono, v *Visit) bool {
 	r := e.rooms[v.Room]
-	if !r.holds(v) {
+	if !r.letGo(v) {
 		return false
 	}
-	r.parked.remove(v)
-	r.dirty = true
 	ft, _ := e.time(now)
 	d := Decision{Verdict: Queue, Reason: GaveUp, Reseal: true, Ticket: v.Ticket}
 	back := d.Ticket.Flags&ticket.Returned != 0

@@ -17,10 +17,10 @@ const (
 	longerFor = 5 * time.Minute
 )
 
-// hold keeps what is told from getting worse, visit by visit: the estimate moves
+// keepWord keeps what is told from getting worse, visit by visit: the estimate moves
 // a little with every view, and somebody who waits wants to see it go down. The
 // ticket carries what was told last, so that any edge can keep to it.
-func (d *Decision) hold(ft fleet.Time) {
+func (d *Decision) keepWord(ft fleet.Time) {
 	t := &d.Ticket
 	wait, high := time.Duration(t.Wait)*time.Second, time.Duration(t.High)*time.Second
 	if t.High > 0 {

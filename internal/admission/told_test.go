@@ -23,7 +23,7 @@ func TestWhatIsToldRisesOnlyWithAWord(t *testing.T) {
 			d.Wait = d.Low + time.Duration(rapid.IntRange(0, 600).Draw(t, "wait"))*time.Second
 			d.High = d.Wait + time.Duration(rapid.IntRange(0, 600).Draw(t, "high"))*time.Second
 			real := d
-			d.hold(now)
+			d.keepWord(now)
 			if d.Low > d.Wait || d.Wait > d.High {
 				t.Fatalf("%v, between %v and %v", d.Wait, d.Low, d.High)
 			}
@@ -55,7 +55,7 @@ func TestTheWordFades(t *testing.T) {
 	var d Decision
 	tell := func(at fleet.Time, wait time.Duration) bool {
 		d.Low, d.Wait, d.High = wait, wait, wait
-		d.hold(at)
+		d.keepWord(at)
 		return d.Longer
 	}
 	if tell(day, 10*time.Minute) || !tell(day.Add(time.Minute), 20*time.Minute) {

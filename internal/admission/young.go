@@ -36,7 +36,7 @@ func (y *young) advance(now fleet.Time) bool {
 	}
 	for y.newest < s {
 		y.newest++
-		y.cells[y.newest%youngCells] = youngCell{}
+		*y.cell(y.newest) = youngCell{}
 	}
 	return y.issuedSince(youngWait) > 0
 }
@@ -52,21 +52,21 @@ func (y *young) cell(second int64) *youngCell {
 	return &y.cells[(second%youngCells+youngCells)%youngCells]
 }
 
-// issued notes that somebody joined then, a moment ago.
-func (y *young) issued(now, joined fleet.Time) {
+// joined returns the cell of those who joined then; of somebody who joined too long
+// ago, one that nobody looks at.
+func (y *young) joined(now, then fleet.Time) *youngCell {
 	y.advance(now)
-	if s := joined.Second(); s <= y.newest && s > y.newest-youngCells {
-		y.cell(s).issued++
+	if s := then.Second(); s <= y.newest && s > y.newest-youngCells {
+		return y.cell(s)
 	}
+	return &youngCell{}
 }
 
+// issued notes that somebody joined then, a moment ago.
+func (y *young) issued(now, joined fleet.Time) { y.joined(now, joined).issued++ }
+
 // returned notes that somebody who joined then has returned.
-func (y *young) returned(now, joined fleet.Time) {
-	y.advance(now)
-	if s := joined.Second(); s <= y.newest && s > y.newest-youngCells {
-		y.cell(s).returned++
-	}
-}
+func (y *young) returned(now, joined fleet.Time) { y.joined(now, joined).returned++ }
 
 // expected returns how many people have joined and are yet to return.
 func (y *young) expected(now fleet.Time) float64 {

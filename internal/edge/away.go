@@ -2,7 +2,6 @@ package edge
 
 import (
 	"net/http"
-	"net/url"
 	"strconv"
 
 	"vestibule/internal/ticket"
@@ -14,7 +13,7 @@ import (
 const awayPath = "/.well-known/vestibule/away"
 
 func (s *Server) away(w http.ResponseWriter, r *http.Request, site *site, query string) {
-	values, ok := s.farewell(w, r, site, query)
+	values, ok := s.ownPage(w, r, site, query, http.MethodPost)
 	if !ok {
 		return
 	}
@@ -59,27 +58,4 @@ func (s *Server) goAway(rs *roomSite, t *ticket.Ticket, answer uint8) bool {
 		s.wake()
 	}
 	return gone
-}
-
-// farewell refuses what is not a word of this site's own page to leave or to go
-// away, and returns what it says.
-func (s *Server) farewell(w http.ResponseWriter, r *http.Request, site *site, query string) (values url.Values, ok bool) {
-	switch m := site.set.Match(r.Host, "/"); {
-	case !m.Known:
-		s.refuse(w, r, "unknown_host", "This host is not served here.", http.StatusMisdirectedRequest)
-		return nil, false
-	case r.Method != http.MethodPost:
-		w.Header().Set("Allow", http.MethodPost)
-		s.refuse(w, r, "refused_method", "Leaving takes a POST.", http.StatusMethodNotAllowed)
-		return nil, false
-	case !sameOrigin(r):
-		s.refuse(w, r, "refused_origin", "Only this site's own pages may say that somebody leaves.", http.StatusForbidden)
-		return nil, false
-	}
-	values, err := url.ParseQuery(query)
-	if name := values.Get("room"); err != nil || (name != "" && site.set.ByName(name) == nil) {
-		s.refuse(w, r, "unknown_room", "room: must name a room.", http.StatusNotFound)
-		return nil, false
-	}
-	return values, true
 }

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strconv"
 	"sync"
 	"time"
@@ -374,28 +373,12 @@ func (s *Server) waits(v *stay) bool {
 // events opens an event stream for a visitor who waits. 204 tells a browser that
 // there is nothing to wait for.
 func (s *Server) events(w http.ResponseWriter, r *http.Request, site *site, query string) {
+	values, ok := s.ownPage(w, r, site, query, http.MethodGet)
+	if !ok {
+		return
+	}
 	h := w.Header()
-	switch m := site.set.Match(r.Host, "/"); {
-	case !m.Known:
-		s.refuse(w, r, "unknown_host", "This host is not served here.", http.StatusMisdirectedRequest)
-		return
-	case r.Method != http.MethodGet || hasBody(r):
-		h.Set("Allow", http.MethodGet)
-		s.refuse(w, r, "refused_method", "Events take a GET without a body.", http.StatusMethodNotAllowed)
-		return
-	case !sameOrigin(r):
-		s.refuse(w, r, "refused_origin", "Only this site's own pages may listen.", http.StatusForbidden)
-		return
-	}
-	values, err := url.ParseQuery(query)
-	var rs *roomSite
-	if known := site.set.ByName(values.Get("room")); err == nil && known != nil {
-		rs = site.rooms[known.Index]
-	}
-	if rs == nil {
-		s.refuse(w, r, "unknown_room", "room: must name a room.", http.StatusNotFound)
-		return
-	}
+	rs := site.rooms[site.set.ByName(values.Get("room")).Index]
 	addr, secure := s.clients.origin(r)
 	sc := s.scratch.Get().(*scratch)
 	t, _ := s.openBest(r.Header, rs, index(secure), sc)

@@ -94,7 +94,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, "refused_path", "This path can be read in more than one way.", http.StatusBadRequest)
 		return
 	}
-	f.origin, f.rawPath, f.pulse = site.origins[m.Target()], target, site.pulses[m.Target()]
+	f.origin, f.rawPath = site.origins[m.Target()], target
 	f.client, f.secure = s.clients.origin(r)
 	f.poll = r.Header.Get(pollHeader) != "" && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 	if f.origin == nil {

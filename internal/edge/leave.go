@@ -23,7 +23,7 @@ type stay struct {
 // leave ends what the visitor's tickets hold and takes them back. Saying it
 // again changes nothing. Another site cannot make a visitor say it.
 func (s *Server) leave(w http.ResponseWriter, r *http.Request, site *site, query string) {
-	values, ok := s.farewell(w, r, site, query)
+	values, ok := s.ownPage(w, r, site, query, http.MethodPost)
 	if !ok {
 		return
 	}
@@ -84,6 +84,34 @@ func wantsWords(accept []string) bool {
 		}
 	}
 	return false
+}
+
+// ownPage refuses what is not a word of this site's own page to the edge itself, by
+// the given method, and returns what it says. A room that it names is there.
+func (s *Server) ownPage(w http.ResponseWriter, r *http.Request, site *site, query, method string) (values url.Values, ok bool) {
+	takes, says := "Leaving takes a POST.", "say that somebody leaves"
+	if method == http.MethodGet {
+		takes, says = "Events take a GET without a body.", "listen"
+	}
+	switch m := site.set.Match(r.Host, "/"); {
+	case !m.Known:
+		s.refuse(w, r, "unknown_host", "This host is not served here.", http.StatusMisdirectedRequest)
+		return nil, false
+	case r.Method != method || (method == http.MethodGet && hasBody(r)):
+		w.Header().Set("Allow", method)
+		s.refuse(w, r, "refused_method", takes, http.StatusMethodNotAllowed)
+		return nil, false
+	case !sameOrigin(r):
+		s.refuse(w, r, "refused_origin", "Only this site's own pages may "+says+".", http.StatusForbidden)
+		return nil, false
+	}
+	values, err := url.ParseQuery(query)
+	name := values.Get("room")
+	if err != nil || ((name != "" || method == http.MethodGet) && site.set.ByName(name) == nil) {
+		s.refuse(w, r, "unknown_room", "room: must name a room.", http.StatusNotFound)
+		return nil, false
+	}
+	return values, true
 }
 
 // sameOrigin reports whether a request comes from a page of the host that it asks

@@ -201,7 +201,11 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.keep, float64(r.Keep), name)
 		gauge(c.held, float64(r.Held), name)
 		gauge(c.sessions, float64(r.Sessions), name)
-		gauge(c.paused, float64(map[bool]int{true: 1}[r.Paused]), name)
+		paused := 0.0
+		if r.Paused {
+			paused = 1
+		}
+		gauge(c.paused, paused, name)
 		if v := r.View; v != nil {
 			if wait, ok := v.Newcomer(); ok {
 				gauge(c.estimate, wait.Seconds(), name)

@@ -27,8 +27,7 @@ type proxy struct {
 
 // forward is what the proxy must know of a request beside the request.
 type forward struct {
-	origin  *url.URL
-	pulse   *pulse // of the origin
+	origin  *pulse
 	rawPath string // path and query as in the request line
 	client  netip.Addr
 	secure  bool
@@ -82,7 +81,7 @@ func newProxy(t TimeoutConfig, m *metrics, log *slog.Logger, answers, fails func
 		ErrorLog:   slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		ModifyResponse: func(r *http.Response) error {
 			if f, ok := r.Request.Context().Value(forwardKey{}).(*forward); ok {
-				answers(f.pulse)
+				answers(f.origin)
 			}
 			stripSetCookies(r.Header)
 			r.Header.Del(ticketHeader)
@@ -107,7 +106,7 @@ func newProxy(t TimeoutConfig, m *metrics, log *slog.Logger, answers, fails func
 			m.origins.Inc()
 			log.Warn("origin does not answer", slog.String("host", r.Host), slog.Any("error", err))
 			if f, ok := r.Context().Value(forwardKey{}).(*forward); ok {
-				fails(f.pulse)
+				fails(f.origin)
 				f.setTickets(w.Header())
 			}
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -149,7 +148,7 @@ func rewrite(p *httputil.ProxyRequest) {
 		panic("proxy: request was not decided") // nothing may reach the origin this way
 	}
 	out := p.Out
-	out.URL.Scheme, out.URL.Host = f.origin.Scheme, f.origin.Host
+	out.URL.Scheme, out.URL.Host = f.origin.url.Scheme, f.origin.url.Host
 	// As it came, not as it was parsed: origins may tell spellings apart.
 	path, query, _ := strings.Cut(f.rawPath, "?")
 	out.URL.RawQuery = query

@@ -28,7 +28,7 @@ const (
 // passes on. An answer of whatever status is a sign of life: what an origin says of
 // itself is between it and its visitors. Safe for concurrent use.
 type pulse struct {
-	origin *url.URL
+	url    *url.URL     // of the origin
 	failed atomic.Int32 // requests in a row without an answer
 	asking atomic.Bool
 
@@ -78,15 +78,15 @@ func (p *pulse) isDown() bool {
 
 // originAnswers and originFails take note of what became of a request.
 func (s *Server) originAnswers(p *pulse) {
-	if p != nil && p.answers() {
-		s.log.Info("origin answers again: people are let in", slog.String("origin", p.origin.Host))
+	if p.answers() {
+		s.log.Info("origin answers again: people are let in", slog.String("origin", p.url.Host))
 		s.pauseRooms()
 	}
 }
 
 func (s *Server) originFails(p *pulse) {
-	if p != nil && p.fails(s.clock.Now()) {
-		s.log.Error("origin is out of order: nobody is let in until it answers", slog.String("origin", p.origin.Host))
+	if p.fails(s.clock.Now()) {
+		s.log.Error("origin is out of order: nobody is let in until it answers", slog.String("origin", p.url.Host))
 		s.pauseRooms()
 	}
 }
@@ -114,7 +114,7 @@ func (s *Server) watchOrigins(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		for _, p := range s.site.Load().pulses {
+		for _, p := range s.site.Load().origins {
 			if p.isDown() && p.asking.CompareAndSwap(false, true) {
 				asked.Go(func() {
 					defer p.asking.Store(false)
@@ -129,7 +129,7 @@ func (s *Server) watchOrigins(ctx context.Context) {
 func (s *Server) askOrigin(ctx context.Context, p *pulse) {
 	ctx, cancel := context.WithTimeout(ctx, pulseWait)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodHead, p.origin.JoinPath("/").String(), nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodHead, p.url.JoinPath("/").String(), nil)
 	if err != nil {
 		s.log.Error("origin cannot be asked", slog.Any("error", err)) // its URL was validated
 		return
@@ -137,7 +137,7 @@ func (s *Server) askOrigin(ctx context.Context, p *pulse) {
 	r.Header.Set("User-Agent", "vestibule")
 	res, err := s.proxy.transport.RoundTrip(r)
 	if err != nil {
-		s.log.Debug("origin is still out of order", slog.String("origin", p.origin.Host), slog.Any("error", err))
+		s.log.Debug("origin is still out of order", slog.String("origin", p.url.Host), slog.Any("error", err))
 		return
 	}
 	if _, err := io.Copy(io.Discard, io.LimitReader(res.Body, 1)); err != nil {

@@ -17,8 +17,7 @@ type site struct {
 	set     *room.Set
 	ready   bool // there are rooms and keys
 	rooms   []*roomSite
-	origins map[string]*url.URL // by the text in the room set
-	pulses  map[string]*pulse   // of the origins, likewise
+	origins map[string]*pulse // by the text in the room set
 }
 
 // roomSite is one room of a site.
@@ -45,7 +44,7 @@ func index(secure bool) int {
 // the site before are used again.
 func buildSite(f *node.Fleet, m *metrics, old *site, log *slog.Logger) *site {
 	set, ring := f.Set(), f.Ring()
-	s := &site{set: set, ready: set != nil && len(ring.Keys) > 0, origins: map[string]*url.URL{}, pulses: map[string]*pulse{}}
+	s := &site{set: set, ready: set != nil && len(ring.Keys) > 0, origins: map[string]*pulse{}}
 	for _, r := range set.Rooms() {
 		rs := &roomSite{Room: r, page: waiting.Builtin(), lang: waiting.LangOf(r.DefaultLanguage), counters: m.room(r.Name)}
 		if len(ring.Keys) > 0 {
@@ -88,15 +87,14 @@ func (s *site) addOrigin(text string, old *site) *pulse {
 	if err != nil || text == "" { // the room set was validated
 		return nil
 	}
-	s.origins[text] = u
-	if p := s.pulses[text]; p != nil {
-		return p
+	p := s.origins[text]
+	if p == nil && old != nil {
+		p = old.origins[text]
 	}
-	p := &pulse{origin: u}
-	if old != nil && old.pulses[text] != nil {
-		p = old.pulses[text]
+	if p == nil {
+		p = &pulse{url: u}
 	}
-	s.pulses[text] = p
+	s.origins[text] = p
 	return p
 }
 

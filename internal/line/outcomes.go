@@ -63,8 +63,8 @@ func (o Outcomes) Add(forecast, actual time.Duration) Outcomes {
 	return o
 }
 
-// OutcomeCounter counts outcomes and hands out snapshots, a new one only where something was
-// counted. The zero value has counted nothing.
+// OutcomeCounter counts outcomes and hands out snapshots, a new one only where
+// something was counted. The zero value has counted nothing.
 type OutcomeCounter struct {
 	now, last Outcomes
 	stale     bool
@@ -135,7 +135,7 @@ func (r *Ranges) Of(forecast time.Duration) (low, high time.Duration) {
 }
 
 // Spread learns from outcomes between what waits are: four of five of them. The
-// zero value supposes what simulated sales show. It is a value of fixed size.
+// zero value supposes what simulated sales show.
 //
 // The range is between two quantiles of what was seen of late. Which quantiles is
 // learned too: when fewer than four of five waits fall inside, it is widened

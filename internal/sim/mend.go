@@ -271,8 +271,9 @@ func (w *World) leftOver() string {
 			}
 		}
 		granted, rateGranted := int64(l.Granted)-int64(l.Returned), int64(l.RateGranted)-int64(l.RateReturned)
-		for _, e := range r.newest().core.Status(r.newest().clock.read(w.now)).Edges {
-			vigil = vigil || (e.State == "lost" && (!w.cfg.Cap || w.cfg.Faults.Remove))
+		st := r.newest().core.Status(r.newest().clock.read(w.now))
+		vigil = vigil || w.keepsVigil(st)
+		for _, e := range st.Edges {
 			silent = silent || e.State == "dead" || e.State == "lost" // or a process of long ago was heard late, and may be there
 		}
 		// Under serve a lost edge may be there still, for all that anybody knows; so

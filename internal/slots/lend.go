@@ -194,7 +194,7 @@ func (a *Allocator) look(now fleet.Mono, ft fleet.Time, p *pool, x prospect) *wi
 	x.flow, x.pace = &p.flow, &p.pace
 	x.tally.admitted, x.tally.joined, x.tally.entered, x.tally.outcomes = p.admitted, p.joined, p.entered, p.outcomes.Outcomes()
 	old := p.view
-	if old != nil && (old.Horizon == line.Open) == x.open() && now.Sub(p.viewed) < viewGap {
+	if old != nil && (old.Horizon == line.Open) == x.open(x.people()) && now.Sub(p.viewed) < viewGap {
 		p.stale = true
 		return old
 	}

@@ -652,13 +652,14 @@ func (a *Aggregator) keepVigil(now fleet.Mono, e *edge) {
 		return
 	}
 	e.vigil = true
+	life := int64(a.longestLife(now) / time.Second)
 	for _, b := range a.order {
 		free := a.reckoned(b)
 		if b.Cap || free <= 0 {
 			continue
 		}
 		acc := e.account(b.ID)
-		acc.phantom, acc.silent, acc.stampLife = free, true, int64(a.longestLife(now)/time.Second)
+		acc.phantom, acc.silent, acc.stampLife = free, true, life
 		acc.dirty, b.dirty, b.stale = true, true, true
 	}
 	e.state = a.graveOf(e)

@@ -227,15 +227,16 @@ func (a *Aggregator) edgeRateIdle(b *books) int64 {
 }
 
 func (a *Aggregator) roomReport(now fleet.Mono, b *books) wire.RoomReport {
+	t := a.tally(b)
 	r := wire.RoomReport{
 		Room: b.ID, Gen: b.gen, Declared: b.declared,
 		Granted: b.granted, Returned: b.returned,
 		RateGranted: b.rateGranted, RateReturned: b.rateReturned,
 		Idle:     uint64(max(0, a.free(b)) + a.edgeIdle(b)),
 		RateIdle: uint64(max(0, a.rateFree(b)) + a.edgeRateIdle(b)),
-		Active:   uint64(max(0, a.active(b))),
-		Admitted: b.admitted, Joined: b.joined, Entered: b.entered,
-		Excess: uint64(b.excess()), Outcomes: b.outcomes.Outcomes(),
+		Active:   t.active,
+		Admitted: t.admitted, Joined: t.joined, Entered: t.entered,
+		Excess: uint64(b.excess()), Outcomes: t.outcomes,
 	}
 	lines := make([]line.Histogram, 0, len(a.edges))
 	parked := make([][]fleet.Time, 0, len(a.edges))
@@ -259,7 +260,6 @@ func (a *Aggregator) roomReport(now fleet.Mono, b *books) wire.RoomReport {
 	r.Parked = mergeTimes(parked, wire.MaxParked)
 	b.waiting = line.Sum(lines...).Clamp().Compact(wire.MaxSlices)
 	r.Waiting = b.waiting
-	t := a.tally(b)
 	b.flow.sample(now, &t, b.waiting.Total())
 	slices.SortFunc(r.Arrivals, func(x, y wire.Minute) int { return int(x.Start - y.Start) })
 	if n := len(r.Arrivals); n > wire.MaxMinutes {

@@ -192,9 +192,8 @@ func (x *prospect) people() float64 {
 	return n
 }
 
-// open reports whether everybody may enter.
-func (x *prospect) open() bool {
-	waiting := x.people()
+// open reports whether everybody may enter, where so many people wait.
+func (x *prospect) open(waiting float64) bool {
 	return !x.debt && (waiting < 0.5 || float64(min(x.supply, x.rate)) >= waiting+x.wanted)
 }
 
@@ -227,7 +226,7 @@ func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
 		}
 		return v
 	}
-	if x.open() {
+	if x.open(waiting) {
 		x.pace.step(now, 0, x.tally.admitted)
 		x.pace.reached = 0
 		return v
