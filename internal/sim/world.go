@@ -177,6 +177,7 @@ type proc struct {
 type globalProc struct {
 	proc
 	term    uint64
+	began   int64
 	edition uint64 // of the room set that it knows
 	core    *slots.Allocator
 	offset  time.Duration // of its machine's wall clock
@@ -289,7 +290,7 @@ func (w *World) startGlobal(bootstrap bool) {
 		term, w.rolled = w.rolled, 0
 	}
 	w.lease = term
-	n := &globalProc{term: term, edition: w.edition}
+	n := &globalProc{term: term, began: w.now, edition: w.edition}
 	n.clock = w.clock()
 	if !bootstrap {
 		n.offset = w.cfg.Faults.wall(w.chaos)
