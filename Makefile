@@ -6,6 +6,7 @@ GO ?= go
 GOLANGCI_LINT  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 BUF            := github.com/bufbuild/buf/cmd/buf@v1.57.2
 PROTOC_GEN_GO  := google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
+TOXIPROXY      := github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0
 TOOLS          := $(CURDIR)/.tools
 
 # Debian packages that tests and benchmarks drive: a browser, an HTTP client, a load
@@ -55,8 +56,8 @@ e2e: ## hundreds of visitors (curl) against the built binaries as separate proce
 	$(GO) test -count=1 -v -timeout 10m ./internal/e2e
 
 .PHONY: chaos
-chaos: ## kill, stop and cut off the built binaries for LENGTH, by SEED, while people come
-	$(GO) run ./internal/chaos -seed $(SEED) -length $(LENGTH)
+chaos: $(TOOLS)/toxiproxy/server ## kill, stop, cut off and slow the built binaries for LENGTH, by SEED, while people come
+	$(GO) run ./internal/chaos -seed $(SEED) -length $(LENGTH) -toxiproxy $<
 
 .PHONY: takeover
 takeover: ## kill the leading global and a leading regional KILLS times each, and measure
@@ -137,3 +138,5 @@ $(TOOLS)/buf:
 	GOBIN=$(TOOLS) $(GO) install $(BUF)
 $(TOOLS)/protoc-gen-go:
 	GOBIN=$(TOOLS) $(GO) install $(PROTOC_GEN_GO)
+$(TOOLS)/toxiproxy/server:
+	GOBIN=$(TOOLS)/toxiproxy $(GO) install $(TOXIPROXY)

@@ -77,9 +77,9 @@ func costs(ctx context.Context, o options, network network, out io.Writer) (err 
 		err = errors.Join(err, chronicle)
 	}()
 	fmt.Fprintf(out, "%-36s %22s %22s\n", "killed, again after 1 s", d.dcs[0]+" (hit)", d.dcs[1])
-	links := newLinks(network)
+	links := newLinks(d)
 	sleep(ctx, 2*o.session) // the room is full, and people come and go
-	for _, f := range failures(network.slowness() != "") {
+	for _, f := range failures(network.links()) {
 		begun := d.since()
 		if err := d.storm(ctx, f.faults, j, links); err != nil {
 			return err

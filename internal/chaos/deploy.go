@@ -27,6 +27,7 @@ type deployment struct {
 	dcs   []string
 	nodes []*node // in the order in which they were started
 	urls  string  // of the NATS servers
+	gates map[string]*gateway
 	ask   *http.Client
 
 	mu    sync.Mutex
@@ -51,7 +52,7 @@ func deploy(ctx context.Context, o options, network network, s shape) (*deployme
 	if d.site, err = openSite(network.addr(hub), d.since); err != nil {
 		return nil, err
 	}
-	for _, f := range []func() error{d.startNATS, func() error { return d.startTree(s) }} {
+	for _, f := range []func() error{d.startNATS, d.startGateways, func() error { return d.startTree(s) }} {
 		if err := f(); err != nil {
 			return d, err
 		}
@@ -95,7 +96,7 @@ server_name: %s
 listen: %q
 max_payload: 2MB
 jetstream { store_dir: %q, sync_interval: always }
-cluster { name: chaos, listen: %q, routes: [%s] }
+cluster { name: chaos, listen: %q, routes: [%s], no_advertise: true }
 `, name, join(d.net.addr(place), ports[i][0]), filepath.Join(d.o.dir, name), join(d.net.addr(place), ports[i][1]), strings.Join(routes, ", "))
 		if err != nil {
 			return err
@@ -160,7 +161,7 @@ func (d *deployment) startTree(s shape) error {
 	}
 	for i := range s.globals {
 		err := launch("global", places[i%len(places)], fmt.Sprintf("global-%d", i+1),
-			fmt.Sprintf("data_centers: [%s]\nrooms: %s\nnats: {url: %q}\n", strings.Join(d.dcs, ", "), rooms, d.urls), bootstrap(i)...)
+			fmt.Sprintf("data_centers: [%s]\nrooms: %s\nnats: {url: %q}\n", strings.Join(d.dcs, ", "), rooms, d.natsFor(places[i%len(places)])), bootstrap(i)...)
 		if err != nil {
 			return err
 		}
@@ -172,7 +173,7 @@ func (d *deployment) startTree(s shape) error {
 	}
 	for _, dc := range d.dcs {
 		for i := range s.regionals {
-			err := launch("regional", dc, fmt.Sprintf("regional-%d", i+1), fmt.Sprintf("data_center: %s\nnats: {url: %q}\n", dc, d.urls), bootstrap(i)...)
+			err := launch("regional", dc, fmt.Sprintf("regional-%d", i+1), fmt.Sprintf("data_center: %s\nnats: {url: %q}\n", dc, d.natsFor(dc)), bootstrap(i)...)
 			if err != nil {
 				return err
 			}
@@ -186,7 +187,7 @@ func (d *deployment) startTree(s shape) error {
 	for i := range s.edges {
 		for _, dc := range d.dcs {
 			err := launch("edge", dc, fmt.Sprintf("edge-%d", i+1), fmt.Sprintf(
-				"data_center: %s\nlisten: %q\nnats: {url: %q}\nheld: {per_prefix: 65536}\n", dc, d.net.addr(dc)+":0", d.urls))
+				"data_center: %s\nlisten: %q\nnats: {url: %q}\nheld: {per_prefix: 65536}\n", dc, d.net.addr(dc)+":0", d.natsFor(dc)))
 			if err != nil {
 				return err
 			}
@@ -286,7 +287,7 @@ func (d *deployment) informed() error {
 	newest := d.second()
 	d.mu.Unlock()
 	for _, n := range d.nodes {
-		if n.role == "nats" {
+		if !n.ours() {
 			continue
 		}
 		data, err := os.ReadFile(filepath.Join(n.dataDir(), "rooms.json"))
@@ -354,7 +355,7 @@ func (d *deployment) chronicle(ctx context.Context) (err error) {
 		lines := make([]string, len(d.nodes))
 		var all sync.WaitGroup
 		for i, n := range d.nodes {
-			if n.role == "nats" {
+			if !n.ours() {
 				continue
 			}
 			at := d.since()

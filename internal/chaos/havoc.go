@@ -21,13 +21,14 @@ import (
 type act uint8
 
 const (
-	actKill act = iota // SIGKILL, and a new process after a while
-	actStop            // SIGSTOP, and SIGCONT after a while
-	actWipe            // an edge is killed and begins anew without its folder
-	actCut             // packets from one place to another vanish
-	actPart            // packets vanish both ways between a place and all others
-	actSlow            // the way to a place is slow
-	actEdit            // the rooms file is changed
+	actKill   act = iota // SIGKILL, and a new process after a while
+	actStop              // SIGSTOP, and SIGCONT after a while
+	actWipe              // an edge is killed and begins anew without its folder
+	actCut               // packets from one place to another vanish
+	actPart              // packets vanish both ways between a place and all others
+	actNarrow            // little comes through to a place
+	actLate              // every message between NATS and the nodes of a place is late
+	actEdit              // the rooms file is changed
 )
 
 // fault is one thing that is to go wrong, as drawn.
@@ -38,8 +39,9 @@ type fault struct {
 	role   string
 	place  string // and for a cut the place from which nothing comes
 	to     string
-	leader bool // whoever leads
-	pick   int  // else this one, or the next that is not in trouble
+	by     time.Duration // that messages are late
+	leader bool          // whoever leads
+	pick   int           // else this one, or the next that is not in trouble
 }
 
 // What comes after the last fault. Where an edge died together with whoever knew
@@ -57,9 +59,9 @@ const stormLength = 40 * time.Second
 // firstGap lies between the faults of the first storm: at least twenty fit.
 const firstGap = 1300 * time.Millisecond
 
-// plan draws the faults of one storm, gap apart in the mean. Every role is killed and stopped; where
-// there are no links, these take the place of cuts.
-func plan(rng *rand.Rand, length, gap time.Duration, dcs []string, links bool) []fault {
+// plan draws the faults of one storm, gap apart in the mean. Every role is killed and stopped; stops
+// take the place of what cannot be done to links and messages.
+func plan(rng *rand.Rand, length, gap time.Duration, dcs []string, links, late bool) []fault {
 	roles := []string{"edge", "edge", "edge", "regional", "regional", "global", "global", "nats"}
 	var out []fault
 	for at := time.Duration(0); at < length; {
@@ -70,26 +72,30 @@ func plan(rng *rand.Rand, length, gap time.Duration, dcs []string, links bool) [
 		if rng.IntN(6) == 0 {
 			f.lasts *= 4 // longer than every lease
 		}
-		f.lasts = min(f.lasts, 15*time.Second, length+5*time.Second-at)
 		switch n := rng.IntN(100); {
 		case n < 5:
 			f.act = actEdit
-		case n < 48:
+		case n < 43:
 			f.act = actKill
 			if f.role == "edge" && rng.IntN(4) == 0 {
 				f.act = actWipe
 			}
-		case n < 66 || !links:
+		case n < 58, n < 84 && !links, !late && !links:
 			f.act = actStop
-		case n < 80:
+		case n < 70:
 			f.act = actCut
 			from := rng.IntN(len(places))
 			f.place, f.to = places[from], places[(from+1+rng.IntN(len(places)-1))%len(places)]
-		case n < 90:
+		case n < 78:
 			f.act, f.place = actPart, places[rng.IntN(len(places))]
+		case n < 84 || !late:
+			f.act = actNarrow
 		default:
-			f.act = actSlow
+			f.act = actLate
+			f.lasts *= 3 // so that it is felt
+			f.by = min(20*time.Millisecond+time.Duration(rng.ExpFloat64()*float64(400*time.Millisecond)), 2*time.Second).Round(time.Millisecond)
 		}
+		f.lasts = min(f.lasts, 15*time.Second, length+5*time.Second-at)
 		out = append(out, f)
 		at += gap/4 + time.Duration(rng.Int64N(int64(gap*3/2)))
 	}
@@ -117,7 +123,7 @@ func (j *journal) tell(what, format string, args ...any) {
 // do does a fault and undoes it. An error means that the run cannot go on.
 func (d *deployment) do(ctx context.Context, f fault, j *journal, links *links) error {
 	switch f.act {
-	case actCut, actPart, actSlow:
+	case actCut, actPart, actNarrow, actLate:
 		return links.do(ctx, f, j)
 	case actEdit:
 		return d.edit(j)
@@ -226,38 +232,28 @@ func (d *deployment) victim(f fault) *node {
 
 // links are what is cut or slow, and how often at a time.
 type links struct {
-	net network
+	net   network
+	gates map[string]*gateway
 
-	mu    sync.Mutex
-	cuts  map[[2]string]int
-	heal  map[[2]string]func() error
-	slows map[string]bool
+	mu   sync.Mutex
+	cuts map[[2]string]int
+	heal map[[2]string]func() error
+	slow map[slowness]bool
 }
 
-func newLinks(network network) *links {
-	return &links{net: network, cuts: map[[2]string]int{}, heal: map[[2]string]func() error{}, slows: map[string]bool{}}
+// slowness is a place and what makes it slow.
+type slowness struct {
+	act   act
+	place string
+}
+
+func newLinks(d *deployment) *links {
+	return &links{net: d.net, gates: d.gates, cuts: map[[2]string]int{}, heal: map[[2]string]func() error{}, slow: map[slowness]bool{}}
 }
 
 func (l *links) do(ctx context.Context, f fault, j *journal) error {
-	if f.act == actSlow {
-		l.mu.Lock()
-		taken := l.slows[f.place]
-		l.slows[f.place] = true
-		l.mu.Unlock()
-		if taken {
-			j.tell("", "(the way to %s is slow already)", f.place)
-			return nil
-		}
-		j.tell("slowed", "slow     the way to %s for %.1f s", f.place, f.lasts.Seconds())
-		heal, err := l.net.slow(f.place)
-		if err != nil {
-			return err
-		}
-		sleep(ctx, f.lasts)
-		l.mu.Lock()
-		l.slows[f.place] = false
-		l.mu.Unlock()
-		return heal()
+	if f.act == actNarrow || f.act == actLate {
+		return l.slowDown(ctx, f, j)
 	}
 	var pairs [][2]string
 	if f.act == actCut {
@@ -276,6 +272,37 @@ func (l *links) do(ctx context.Context, f fault, j *journal) error {
 	}
 	sleep(ctx, f.lasts)
 	return l.each(pairs, l.mend)
+}
+
+// slowDown narrows the way to a place, or makes its messages late.
+func (l *links) slowDown(ctx context.Context, f fault, j *journal) error {
+	key := slowness{f.act, f.place}
+	l.mu.Lock()
+	taken := l.slow[key]
+	l.slow[key] = true
+	l.mu.Unlock()
+	var heal func() error
+	var err error
+	switch {
+	case taken:
+		j.tell("", "(%s is slow already)", f.place)
+		return nil
+	case f.act == actLate:
+		j.tell("made late", "late     %s's nodes and NATS hear each other %v later, for %.1f s", f.place, f.by, f.lasts.Seconds())
+		heal, err = l.gates[f.place].late(f.by)
+	default:
+		j.tell("narrowed", "narrow   the way to %s for %.1f s", f.place, f.lasts.Seconds())
+		heal, err = l.net.narrow(f.place)
+	}
+	if err != nil {
+		return err
+	}
+	sleep(ctx, f.lasts)
+	err = heal()
+	l.mu.Lock()
+	l.slow[key] = false
+	l.mu.Unlock()
+	return err
 }
 
 func (l *links) each(pairs [][2]string, do func([2]string) error) error {
@@ -404,7 +431,7 @@ func havoc(ctx context.Context, o options, network network, out io.Writer) (err 
 	if err != nil {
 		return err
 	}
-	links := newLinks(network)
+	links := newLinks(d)
 	j := &journal{out: out, d: d, base: d.since(), done: map[string]int{}}
 	fmt.Fprintf(out, "seed %d, %v; T %d, R %d/min, session_duration %v; %d people; %d edges, %d regionals, %d globals, %d NATS servers\n",
 		o.seed, o.length, o.total, o.rate, o.session, o.visitors,
@@ -433,7 +460,7 @@ func havoc(ctx context.Context, o options, network network, out io.Writer) (err 
 	sleep(come, 5*time.Second) // people come in first
 	gap := firstGap
 	for len(trouble) == 0 && come.Err() == nil && (len(calms) == 0 || d.since()-j.base < o.length) {
-		faults := plan(rng, min(stormLength, o.length), gap, d.dcs, network.slowness() != "")
+		faults := plan(rng, min(stormLength, o.length), gap, d.dcs, network.links(), o.toxiproxy != "")
 		j.tell("", "storm: %d faults", len(faults))
 		if err := d.storm(come, faults, j, links); err != nil {
 			trouble = append(trouble, err)

@@ -163,16 +163,17 @@ func TestJudge(t *testing.T) {
 }
 
 // TestPlan holds what the short run in CI promises: at least twenty faults, the
-// same for the same seed, and nothing that needs links where there are none.
+// same for the same seed, and nothing that needs links or
+// toxiproxy where there is none.
 func TestPlan(t *testing.T) {
 	dcs := places[:2]
 	acts, killed := map[act]int{}, map[string]int{}
 	for seed := range uint64(200) {
-		draw := func(links bool) []fault {
-			return plan(rand.New(rand.NewPCG(seed, 1)), stormLength, firstGap, dcs, links)
+		draw := func(links, late bool) []fault {
+			return plan(rand.New(rand.NewPCG(seed, 1)), stormLength, firstGap, dcs, links, late)
 		}
-		faults := draw(true)
-		if !reflect.DeepEqual(faults, draw(true)) {
+		faults := draw(true, true)
+		if !reflect.DeepEqual(faults, draw(true, true)) {
 			t.Fatalf("seed %d: another plan", seed)
 		}
 		if len(faults) < 20 {
@@ -187,13 +188,20 @@ func TestPlan(t *testing.T) {
 				t.Errorf("seed %d: a cut from %s to itself", seed, f.place)
 			}
 		}
-		for _, f := range draw(false) {
-			if f.act == actCut || f.act == actPart || f.act == actSlow {
-				t.Errorf("seed %d: %+v without links", seed, f)
+		for _, late := range []bool{false, true} {
+			for _, f := range draw(false, late) {
+				if f.act == actCut || f.act == actPart || f.act == actNarrow || (f.act == actLate && !late) {
+					t.Errorf("seed %d: %+v without links, toxiproxy %v", seed, f, late)
+				}
+			}
+		}
+		for _, f := range draw(true, false) {
+			if f.act == actLate {
+				t.Errorf("seed %d: %+v without toxiproxy", seed, f)
 			}
 		}
 	}
-	if len(acts) != 7 || len(killed) != 4 {
+	if len(acts) != 8 || len(killed) != 4 {
 		t.Errorf("acts %v, killed %v: something never happens", acts, killed)
 	}
 }

@@ -41,6 +41,8 @@ type options struct {
 	keep     bool
 	inside   bool // we are the process inside the namespaces
 	plain    bool // run without namespaces
+
+	toxiproxy string
 }
 
 // Exit codes; noNetwork is between the two processes of one run.
@@ -63,6 +65,7 @@ func main() {
 	f.BoolVar(&o.costs, "costs", false, "instead: break one thing after the other, and tell for how long nobody comes in")
 	f.StringVar(&o.dir, "dir", "", "folder for binaries, data and logs; empty for one that is deleted after a good run")
 	f.BoolVar(&o.plain, "no-namespaces", false, "run on the loopback interface: kills and stops only")
+	f.StringVar(&o.toxiproxy, "toxiproxy", "", "the toxiproxy server that makes messages late; empty for none")
 	f.BoolVar(&o.inside, "inside", false, "for the command's own use")
 	if err := f.Parse(os.Args[1:]); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -99,7 +102,7 @@ func run(o options, out io.Writer) int {
 		code = outside(o, out)
 	}
 	if code == exitNoNetwork {
-		fmt.Fprintln(out, "WITHOUT NAMESPACES: all processes share the loopback interface; they are killed and stopped, no link is cut or slowed.")
+		fmt.Fprintln(out, "WITHOUT NAMESPACES: all processes share the loopback interface; they are killed and stopped, no link is cut or narrowed."+o.lateness()+"")
 		code = play(ctx, o, loopback{}, out)
 	}
 	if code == 0 && !o.keep {
@@ -110,6 +113,14 @@ func run(o options, out io.Writer) int {
 		fmt.Fprintf(out, "seed %d; logs, configuration and data are in %s\n", o.seed, o.dir)
 	}
 	return code
+}
+
+// lateness says whether messages are made late.
+func (o *options) lateness() string {
+	if o.toxiproxy == "" {
+		return " NO TOXIPROXY was given: nothing is made late."
+	}
+	return " Toxiproxy makes messages late."
 }
 
 // say tells why nothing could be judged.
@@ -177,7 +188,7 @@ func inside(ctx context.Context, o options, out io.Writer) int {
 		fmt.Fprintf(out, "no network of namespaces here: %v\n", err)
 		return exitNoNetwork
 	}
-	fmt.Fprintf(out, "Every data centre has a network namespace; links are cut by routing rules, %s.\n", net.slowness())
+	fmt.Fprintln(out, "Every data centre has a network namespace; links are cut by routing rules, or narrowed to 600 kbit/s."+o.lateness())
 	return play(ctx, o, net, out)
 }
 

@@ -27,10 +27,10 @@ type network interface {
 	in(place string, argv []string) []string
 	// cut makes packets from one place to another vanish, and returns how to heal it.
 	cut(from, to string) (heal func() error, err error)
-	// slow makes the way to a place slow, and returns how to heal it.
-	slow(place string) (heal func() error, err error)
-	// slowness says how, "" where nothing can be cut or slowed.
-	slowness() string
+	// narrow lets little through to a place, and returns how to heal it.
+	narrow(place string) (heal func() error, err error)
+	// links tells whether there are any to cut and to narrow.
+	links() bool
 }
 
 // hub is the place of the site, of the people and of this process.
@@ -44,8 +44,8 @@ var errLoopback = errors.New("there are no links on the loopback interface")
 func (loopback) addr(string) string                       { return "127.0.0.1" }
 func (loopback) in(_ string, argv []string) []string      { return argv }
 func (loopback) cut(_, _ string) (func() error, error)    { return nil, errLoopback }
-func (loopback) slow(string) (func() error, error)        { return nil, errLoopback }
-func (loopback) slowness() string                         { return "" }
+func (loopback) narrow(string) (func() error, error)      { return nil, errLoopback }
+func (loopback) links() bool                              { return false }
 func (loopback) port(_ string, _ int) (port int, _ error) { return freePort() }
 
 // freePort returns a port that was free a moment ago.
@@ -59,9 +59,7 @@ func freePort() (int, error) {
 
 // router is a network of namespaces: each place has one, and this process, in
 // the namespace that routes between them, is the hub.
-type router struct {
-	netem bool
-}
+type router struct{}
 
 // places are where processes run. The last one has no edges: it is there so that
 // two of three NATS servers and globals survive the loss of any place.
@@ -125,15 +123,7 @@ func newRouter(ctx context.Context) (*router, error) {
 			return nil, err
 		}
 	}
-	r := &router{}
-	// Not every kernel has netem; without it a narrow pipe has to do.
-	r.netem = tool(ctx, "tc qdisc add dev to-lima root netem delay 1ms") == nil
-	if r.netem {
-		if err := tool(ctx, "tc qdisc del dev to-lima root"); err != nil {
-			return nil, err
-		}
-	}
-	return r, nil
+	return &router{}, nil
 }
 
 // tool runs a command line without quotes in it.
@@ -170,22 +160,15 @@ func (r *router) cut(from, to string) (func() error, error) {
 	return func() error { return tool(context.Background(), "ip rule del "+rule) }, tool(context.Background(), "ip rule add "+rule)
 }
 
-func (r *router) slow(place string) (func() error, error) {
-	how := "tbf rate 600kbit burst 6kb latency 400ms"
-	if r.netem {
-		how = "netem delay 120ms 40ms loss 1%"
-	}
+// narrow leaves 600 kbit/s. A delay would need netem, which not every
+// kernel has: see gateway.
+func (r *router) narrow(place string) (func() error, error) {
 	dev := "dev to-" + place + " root"
 	return func() error { return tool(context.Background(), "tc qdisc del "+dev) },
-		tool(context.Background(), "tc qdisc add "+dev+" "+how)
+		tool(context.Background(), "tc qdisc add "+dev+" tbf rate 600kbit burst 6kb latency 400ms")
 }
 
-func (r *router) slowness() string {
-	if r.netem {
-		return "and slowed by netem (80 to 160 ms, 1 % lost)"
-	}
-	return "and slowed to 600 kbit/s, since this kernel has no netem"
-}
+func (r *router) links() bool { return true }
 
 // join puts host and port together.
 func join(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }

@@ -20,7 +20,7 @@ import (
 // node is one process of the deployment, and all that succeed it under its name.
 type node struct {
 	name   string // "nairobi/edge-1"
-	role   string // edge, regional, global or nats
+	role   string // edge, regional, global, nats or toxiproxy
 	place  string
 	argv   []string
 	log    string // file to which all its lives write
@@ -52,6 +52,9 @@ func (s span) touches(from, to time.Duration) bool {
 	return s.From <= to && (s.To == 0 || s.To >= from)
 }
 
+// ours tells whether the node is one of our binaries, which tell their addresses.
+func (n *node) ours() bool { return n.role != "nats" && n.role != "toxiproxy" }
+
 // start begins a life and returns once the process has told its addresses.
 func (n *node) start(extra ...string) error {
 	file, err := os.OpenFile(n.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -64,7 +67,7 @@ func (n *node) start(extra ...string) error {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stderr = file
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if n.role == "nats" {
+	if !n.ours() {
 		cmd.Stdout = file
 	}
 	l := &life{cmd: cmd, gone: make(chan struct{})}
@@ -73,7 +76,7 @@ func (n *node) start(extra ...string) error {
 		l.err = cmd.Wait()
 		close(l.gone)
 	}
-	if n.role == "nats" {
+	if !n.ours() {
 		if err := cmd.Start(); err != nil {
 			return err
 		}

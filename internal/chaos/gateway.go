@@ -1,0 +1,123 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// gateway is a toxiproxy in a place, through which the nodes of that place reach
+// the NATS servers: one proxy for each. It makes their messages late.
+type gateway struct {
+	api     string // "http://10.77.1.1:8474"
+	proxies []string
+	urls    string // of the NATS servers, as the nodes of the place reach them
+	ask     *http.Client
+}
+
+// startGateways starts one toxiproxy per place, where there is one to start.
+func (d *deployment) startGateways() error {
+	if d.o.toxiproxy == "" {
+		return nil
+	}
+	d.gates = map[string]*gateway{}
+	for i, place := range places {
+		host := d.net.addr(place)
+		servers := strings.Split(d.urls, ",")
+		ports := make([]int, 1+len(servers))
+		for k := range ports {
+			var err error
+			if ports[k], err = d.net.port(place, 100+len(ports)*i+k); err != nil {
+				return err
+			}
+		}
+		n := &node{name: place + "/toxiproxy", role: "toxiproxy", place: place, argv: []string{d.o.toxiproxy, "-host", host, "-port", fmt.Sprint(ports[0])}}
+		if err := d.add(n); err != nil {
+			return err
+		}
+		g := &gateway{api: "http://" + join(host, ports[0]), ask: &http.Client{Timeout: 10 * time.Second}}
+		if err := d.wait(20*time.Second, func() error { return g.call(http.MethodGet, "/version", nil) }); err != nil {
+			return err
+		}
+		var urls []string
+		for k, url := range servers {
+			name, listen := fmt.Sprintf("nats-%d", k+1), join(host, ports[k+1])
+			err := g.call(http.MethodPost, "/proxies", map[string]any{
+				"name": name, "listen": listen, "upstream": strings.TrimPrefix(url, "nats://"), "enabled": true,
+			})
+			if err != nil {
+				return err
+			}
+			g.proxies = append(g.proxies, name)
+			urls = append(urls, "nats://"+listen)
+		}
+		g.urls = strings.Join(urls, ",")
+		d.gates[place] = g
+	}
+	return nil
+}
+
+// natsFor returns the URLs by which the nodes of a place reach the NATS servers.
+func (d *deployment) natsFor(place string) string {
+	if g := d.gates[place]; g != nil {
+		return g.urls
+	}
+	return d.urls
+}
+
+// late delays every message between the place and the NATS servers by about so
+// much, half more or less, each way. It keeps their order, as a connection does.
+func (g *gateway) late(by time.Duration) (heal func() error, err error) {
+	streams := []string{"upstream", "downstream"}
+	heal = func() error {
+		var errs []error
+		for _, p := range g.proxies {
+			for _, s := range streams {
+				errs = append(errs, g.call(http.MethodDelete, "/proxies/"+p+"/toxics/"+s, nil))
+			}
+		}
+		return errors.Join(errs...)
+	}
+	for _, p := range g.proxies {
+		for _, s := range streams {
+			err := g.call(http.MethodPost, "/proxies/"+p+"/toxics", map[string]any{
+				"name": s, "type": "latency", "stream": s, "toxicity": 1,
+				"attributes": map[string]int64{"latency": by.Milliseconds(), "jitter": by.Milliseconds() / 2},
+			})
+			if err != nil {
+				return heal, err
+			}
+		}
+	}
+	return heal, nil
+}
+
+// call asks toxiproxy for something.
+func (g *gateway) call(method, path string, body any) (err error) {
+	var text []byte
+	if body != nil {
+		if text, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	r, err := http.NewRequest(method, g.api+path, bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	resp, err := g.ask.Do(r)
+	if err != nil {
+		return err
+	}
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+	if err == nil && resp.StatusCode >= 300 {
+		err = fmt.Errorf("toxiproxy: %s %s: %s: %s", method, path, resp.Status, answer)
+	}
+	return errors.Join(err, resp.Body.Close())
+}
