@@ -400,7 +400,7 @@ func (r *roomState) arrive(ft fleet.Time) {
 // due and allowed.
 func (e *Engine) serve(now fleet.Mono, ft fleet.Time, sure bool, r *roomState, t ticket.Ticket) Decision {
 	d := Decision{Verdict: Serve, Reason: Session, Ticket: t}
-	until := uint32(ft.Second()) + 1 + r.life
+	until := uint32(e.certain(now, ft).Second()) + 1 + r.life
 	after := wire.RenewAfter(r.life)
 	if t.Home == ticket.Nobody {
 		e.prolong(now, ft, r, &d)
@@ -457,6 +457,18 @@ func (e *Engine) mayRenew(now fleet.Mono, r *roomState) bool {
 		return r.renewed < r.renewCeil || mutant.On(mutant.NoRenewalCeiling)
 	}
 	return !r.Cap || mutant.On(mutant.CapRenews) // isolated: the regional keeps our sessions counted until it hears of us
+}
+
+// certain returns what fleet time is at least, but for the error that everybody
+// allows for. What the edge stamps by a clock that it is not sure of ends no later
+// than what others stamp now: nobody who waits for it to end has to know for how
+// long the edge has been alone.
+func (e *Engine) certain(now fleet.Mono, ft fleet.Time) fleet.Time {
+	err := e.clock.Err(now)
+	if err <= fleet.MaxError || err == fleet.Unsynced || mutant.On(mutant.StampsAdrift) {
+		return ft
+	}
+	return ft.Add(fleet.MaxError - err)
 }
 
 // adrift reports whether the edge renews by a clock that it is no longer sure

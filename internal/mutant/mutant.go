@@ -45,6 +45,8 @@ const (
 	LostIsStill
 	LifeForgotten
 	NoFreeze
+	StampsAdrift
+	TimelessThaw
 	IsolationIsDeath
 	LateWordOfTheDead
 	RosterForgotten
@@ -127,6 +129,8 @@ var list = [count]Mutant{
 	LostIsStill:       {Name: "lost-is-still", Rule: 5, Says: "an edge that a new aggregator awaited in vain is taken to have stopped renewing, under serve too"},
 	LifeForgotten:     {Name: "life-forgotten", Rule: 5, Says: "a new aggregator knows only the session_duration that is in force"},
 	NoFreeze:          {Name: "no-freeze", Rule: 5, Says: "under serve the sessions of a silent edge age"},
+	StampsAdrift:      {Name: "stamps-adrift", Rule: 5, Says: "an edge that has been alone for long stamps by its clock as it stands"},
+	TimelessThaw:      {Name: "timeless-thaw", Rule: 5, Says: "what a silent edge that has ended may have renewed is waited for by an aggregator that does not know the time"},
 	IsolationIsDeath:  {Name: "isolation-is-death", Rule: 5, Says: "silence of all starts the clock of lost_after"},
 	LateWordOfTheDead: {Name: "late-word-of-the-dead", Rule: 5, Says: "what was presumed of a process that ended is forgotten when it is given up"},
 	RosterForgotten:   {Name: "roster-forgotten", Rule: 5, Says: "a new aggregator awaits no edge of its predecessor"},

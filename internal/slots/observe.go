@@ -164,13 +164,6 @@ func (a *Aggregator) adopt(now fleet.Mono, e *edge, m wire.Report) {
 	// A new edge has touched nothing, and is told the watermark before it may.
 	e.asOf, e.timed = max(asOf(&m), a.watermark), sure(&m)
 	a.enrol(e)
-	for _, old := range a.edges {
-		// Its silent predecessors are processes that ended. What they might
-		// have gone on renewing has stopped, and ages from here.
-		if old.name == e.name && old.inc != e.inc && old.state == dead {
-			a.thaw(now, old)
-		}
-	}
 	for _, b := range a.order {
 		b.found(e)
 	}
@@ -424,10 +417,11 @@ func (a *Aggregator) earliest(now fleet.Mono) (t fleet.Time, ok bool) {
 	return a.clock.Now(now).Add(-err), true
 }
 
-// latest returns what fleet time is at most: by the own clock, or where that
-// does not know, by the newest that any edge has told.
+// latest returns what fleet time is at most, by a clock that may be wrong as far as
+// it knows. Where that does not know at all, it is by the newest that any edge has
+// told, which may have been under way for long.
 func (a *Aggregator) latest(now fleet.Mono) fleet.Time {
-	if err := a.clock.Err(now); err <= fleet.MaxError {
+	if err := a.clock.Err(now); err != fleet.Unsynced {
 		return a.clock.Now(now).Add(err)
 	}
 	t := a.watermark
@@ -542,11 +536,8 @@ func (a *Aggregator) presume(now fleet.Mono, e *edge) {
 		}
 		acc.phantomUntil = max(acc.phantomUntil, breath+b.unknownLife())
 		acc.stampLife = max(acc.stampLife, b.longest(now))
-		if succeeded := a.succeeded(e); !b.Cap && (!succeeded || e.unheard) && !mutant.On(mutant.NoFreeze) {
+		if !b.Cap && (!a.succeeded(e) || e.unheard) && !mutant.On(mutant.NoFreeze) {
 			b.freeze(e, acc)
-			if succeeded {
-				a.thawRoom(now, e, b, acc)
-			}
 		}
 		acc.dirty, b.dirty, b.stale = true, true, true
 	}
@@ -586,21 +577,11 @@ func (a *account) freeze(c *counts, ent *idEntry) {
 
 // thaw ends the freezing: the silent edge is known to have stopped. Its
 // sessions end no later than if they had been renewed a moment ago.
-func (a *Aggregator) thaw(now fleet.Mono, e *edge) {
-	for _, b := range a.order {
-		if acc := e.accounts[b.ID]; acc != nil && acc.silent {
-			a.thawRoom(now, e, b, acc)
-		}
-	}
-}
-
-func (a *Aggregator) thawRoom(now fleet.Mono, e *edge, b *books, acc *account) {
+func (a *Aggregator) thaw(now fleet.Mono, e *edge, b *books, acc *account) {
 	acc.drop(&b.counts)
 	acc.kept += acc.phantom + acc.frozen + acc.frozenBlind
 	acc.phantom, acc.frozen, acc.frozenBlind, acc.silent = 0, 0, 0, false
-	// Its clock ran on its own for as long as it was silent.
-	drift := fleet.Stretch(fleet.Stretch(now.Sub(e.recv))) - now.Sub(e.recv)
-	acc.phantomUntil = max(acc.phantomUntil, a.latest(now).Add(drift).Second()+2+max(b.longest(now), acc.stampLife)+b.unknownLife())
+	acc.phantomUntil = max(acc.phantomUntil, a.latest(now).Second()+2+max(b.longest(now), acc.stampLife)+b.unknownLife())
 	acc.stampLife = 0
 	for i := range b.ids.slots {
 		if ent := &b.ids.slots[i]; ent.frozen && ent.edge == e.num {
@@ -620,16 +601,21 @@ func (a *Aggregator) heardElse(now fleet.Mono) time.Duration {
 
 // mourn declares a silent edge lost once lost_after has passed in which other
 // edges were heard. Silence of all is our own isolation and starts no clock. One
-// that a newer process of its name has succeeded has ended: so a roster may say.
+// that a newer process of its name has succeeded has ended: what it might have gone
+// on renewing has stopped, and ages from here. When here is nobody can say who does
+// not know the time.
 func (a *Aggregator) mourn(now fleet.Mono, e *edge) {
 	e.silent += a.heardElse(now)
-	ended := a.succeeded(e) && a.clock.Err(now) <= fleet.MaxError
+	if a.clock.Err(now) > fleet.MaxError && !mutant.On(mutant.TimelessThaw) {
+		return
+	}
+	ended := a.succeeded(e)
 	for _, b := range a.order {
 		if acc := e.accounts[b.ID]; acc != nil && acc.silent && (ended || e.silent > b.lostWait()) {
 			if !ended {
 				b.strays(e, acc.phantom+acc.frozen+acc.frozenBlind) // it may be alive all the same
 			}
-			a.thawRoom(now, e, b, acc)
+			a.thaw(now, e, b, acc)
 		}
 	}
 }

@@ -283,6 +283,40 @@ func TestRule5SilenceIsNotEmptiness(t *testing.T) {
 			advance 10s clicking=2s
 			arrive d2 n=20
 			advance 5s`,
+		"a silent edge and its aggregator end, and come back together": `
+			fleet total=10 rate=120 session=20s
+			advance 2s
+			arrive d1 n=6
+			advance 5s clicking=2s
+			cut d1
+			advance 60s clicking=2s
+			crash d1
+			crash dublin
+			mend d1
+			cut dublin down
+			start dublin
+			start d1
+			advance 2s # it is there before the time is
+			mend dublin
+			advance 2s
+			arrive d1 n=20
+			advance 5s`,
+		"a silent edge goes by its own clock": `
+			fleet total=10 rate=120 session=20s drift=190
+			advance 2s
+			arrive d1 n=6
+			advance 5s clicking=5s
+			cut d1
+			advance 5h clicking=8s
+			crash dublin
+			start dublin # it does not know how long this has been going on
+			advance 60s clicking=5s
+			mend d1
+			crash d1
+			start d1
+			advance 24s
+			arrive d1 n=20
+			advance 5s`,
 		"an edge that is awaited in vain": `
 			fleet total=20 rate=120 edges=2 policy=cap
 			advance 2s

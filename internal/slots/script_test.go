@@ -17,10 +17,11 @@ import (
 
 // TestScripts plays the stories in testdata. Each begins with
 //
-//	fleet total=10 rate=60 session=1m policy=cap centres=dublin,nairobi edges=2 [bootstrap=false]
+//	fleet total=10 rate=60 session=1m policy=cap centres=dublin,nairobi edges=2 [bootstrap=false] [drift=95]
 //
 // which starts one coordinator, an aggregator in every data centre and edges
-// named by its first letter (d1, d2, n1, n2), all with the production cores.
+// named by its first letter (d1, d2, n1, n2), all with the production cores; the
+// clocks of the edges drift, in parts per million.
 // Then
 //
 //	advance 3s [clicking=10s]      time passes; from now on, everybody inside asks for a page so often
@@ -150,6 +151,9 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		w.cap = arg("policy", "serve") == "cap"
 		w.lost = length(arg("lost_after", "15m"))
 		w.probation = length(arg("probation", "0s"))
+		for _, e := range w.edges {
+			e.drift = float64(number("drift", 0)) / 1e6
+		}
 		w.addRoom("sale", uint64(number("total", 10)), uint64(number("rate", 60)), length(arg("session", "1m")))
 		w.begin(arg("bootstrap", "true") == "true")
 		w.tell = func(format string, args ...any) {

@@ -36,6 +36,8 @@ var plan = map[mutant.ID]killer{
 	mutant.LostIsStill:       {"slots.TestRule5", ""},
 	mutant.LifeForgotten:     {"slots.TestRule5", ""},
 	mutant.NoFreeze:          {"slots.TestRule5", "serve"},
+	mutant.StampsAdrift:      {"slots.TestRule5", ""},
+	mutant.TimelessThaw:      {"slots.TestRule5", ""},
 	mutant.IsolationIsDeath:  {"slots.TestRule5", ""},
 	mutant.LateWordOfTheDead: {"slots.TestRule5", "serve"},
 	mutant.RosterForgotten:   {"slots.TestRule5", "takeovers"},
