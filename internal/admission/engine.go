@@ -400,17 +400,17 @@ func (r *roomState) arrive(ft fleet.Time) {
 // due and allowed.
 func (e *Engine) serve(now fleet.Mono, ft fleet.Time, sure bool, r *roomState, t ticket.Ticket) Decision {
 	d := Decision{Verdict: Serve, Reason: Session, Ticket: t}
-	until := uint32(e.certain(now, ft).Second()) + 1 + r.life
+	until := e.stampTime(now) + 1 + r.life
 	after := wire.RenewAfter(r.life)
 	if t.Home == ticket.Nobody {
 		e.prolong(now, ft, r, &d)
 		return d
 	}
-	if r.life == 0 || until < t.Until+after || (!sure && !e.adrift(now, r)) {
+	if r.life == 0 || until < t.Until+after || e.clock.Err(now) == fleet.Unsynced {
 		return d
 	}
 	if t.Home != e.home && !mutant.On(mutant.RenewForeign) {
-		if sure {
+		if e.firm(now, ft, sure, r) {
 			e.moveIn(now, r, until, &d)
 		}
 		return d
@@ -459,23 +459,29 @@ func (e *Engine) mayRenew(now fleet.Mono, r *roomState) bool {
 	return !r.Cap || mutant.On(mutant.CapRenews) // isolated: the regional keeps our sessions counted until it hears of us
 }
 
-// certain returns what fleet time is at least, but for the error that everybody
-// allows for. What the edge stamps by a clock that it is not sure of ends no later
-// than what others stamp now: nobody who waits for it to end has to know for how
-// long the edge has been alone.
-func (e *Engine) certain(now fleet.Mono, ft fleet.Time) fleet.Time {
-	err := e.clock.Err(now)
-	if err <= fleet.MaxError || err == fleet.Unsynced || mutant.On(mutant.StampsAdrift) {
-		return ft
+// stampTime returns the second from which tickets are stamped: what fleet time is at
+// least. What the edge stamps by a clock that it is not sure of ends no later than
+// what others stamp now, so nobody who waits for it to end has to know for how long
+// there has been nobody to learn the time from.
+func (e *Engine) stampTime(now fleet.Mono) uint32 {
+	if mutant.On(mutant.StampsAdrift) {
+		return uint32(e.clock.Now(now).Second())
 	}
-	return ft.Add(fleet.MaxError - err)
+	return uint32(e.clock.Certain(now).Second())
 }
 
-// adrift reports whether the edge renews by a clock that it is no longer sure
-// of. Cut off under partition_policy serve, it runs on its own for as long as it
-// takes; the regional frees nothing that was last seen here until it hears of us.
-func (e *Engine) adrift(now fleet.Mono, r *roomState) bool {
-	return !r.Cap && !e.link.leased(now) && e.clock.Err(now) != fleet.Unsynced
+// first returns for how many seconds the first ticket of a session is stamped.
+func (r *roomState) first() uint32 {
+	if p := uint32((r.Probation + time.Second - 1) / time.Second); p > 0 {
+		return min(r.life, p)
+	}
+	return r.life
+}
+
+// firm reports whether a session that began now would last: an edge that is unsure of
+// the time stamps tickets that end early, by no more than a quarter where it admits.
+func (e *Engine) firm(now fleet.Mono, ft fleet.Time, sure bool, r *roomState) bool {
+	return sure && uint32(ft.Second())-e.stampTime(now) <= max(1, r.first()/4)
 }
 
 // decide fills in the verdict for a visitor without a session.
@@ -489,7 +495,7 @@ func (e *Engine) decide(now fleet.Mono, ft fleet.Time, sure bool, r *roomState, 
 		if d.Verdict == Admit {
 			return
 		}
-	case !sure:
+	case !e.firm(now, ft, sure, r):
 		d.Reason = Unsure
 	case !e.link.leased(now):
 		d.Reason = Isolated
@@ -542,10 +548,7 @@ func (e *Engine) charge(now fleet.Mono, ft fleet.Time, r *roomState, d *Decision
 	}
 	t := &d.Ticket
 	second := uint32(ft.Second())
-	until := second + 1 + r.life
-	if p := uint32((r.Probation + time.Second - 1) / time.Second); p > 0 {
-		until = second + 1 + min(r.life, p)
-	}
+	until := e.stampTime(now) + 1 + r.first()
 	if r.life == 0 || !r.sessions.stamp(until) {
 		return false
 	}
@@ -635,7 +638,7 @@ func (e *Engine) Release(now fleet.Mono, out []*Visit) []*Visit {
 		return out
 	}
 	for _, r := range e.order {
-		for len(r.parked) > 0 && !r.paused {
+		for len(r.parked) > 0 && !r.paused && e.firm(now, ft, sure, r) {
 			v := r.parked[0]
 			if v.Ticket.Joined > r.horizon() {
 				break

@@ -108,7 +108,8 @@ func TestATicketIsRenewedOnlyWhereItIsDueAndAllowed(t *testing.T) {
 			e.Lapse(at(0))
 		}, 10, false},
 		{"under a lease and cap", func(e *Engine, _ *regional) { e.SetRooms(at(0), []Room{{ID: sale, Cap: true}}) }, 10, true},
-		{"fleet time is not known well", func(e *Engine, _ *regional) { e.clock.Set(at(0), present, fleet.MaxError+1) }, 10, false},
+		{"fleet time is not known well", func(e *Engine, _ *regional) { e.clock.Set(at(0), present, time.Minute) }, 10, true},
+		{"the lease is of before fleet time was known", func(e *Engine, _ *regional) { e.clock = fleet.Clock{} }, 10, false},
 		{"no life was granted", func(e *Engine, _ *regional) { e.rooms[sale].life = 0 }, 10, false},
 		{"the life was shortened: nobody's session is", func(e *Engine, _ *regional) { e.rooms[sale].life = 60 }, 100, false},
 	} {
@@ -120,6 +121,52 @@ func TestATicketIsRenewedOnlyWhereItIsDueAndAllowed(t *testing.T) {
 		renewed := d.Ticket.Until > old.Until
 		if d.Verdict != Serve || d.Ticket.Until < old.Until || renewed != c.renewed || renewed != (e.Ledger(at(0), sale).Renewed == before+1) || d.Reseal != renewed {
 			t.Errorf("%s, %d s left: %v, renewed %v by %d s, want %v", c.why, c.left, d.Verdict, renewed, int(d.Ticket.Until)-int(old.Until), c.renewed)
+		}
+	}
+}
+
+// TestAnUnsureClockStampsForLess: a ticket ends no later than if it had been stamped by
+// a clock that is right, however wrong ours is within what it knows; and nobody is let
+// in for a session that would not last.
+func TestAnUnsureClockStampsForLess(t *testing.T) {
+	const life = 330
+	for _, c := range []struct {
+		err       time.Duration
+		probation time.Duration
+		life      uint32
+		admits    bool
+		less      uint32 // seconds
+	}{
+		{fleet.MaxError, 0, life, true, 0},
+		{fleet.MaxError + 5*time.Second, 0, life, true, 5},
+		{fleet.Rough, 0, life, true, 10},
+		{fleet.Rough + 1, 0, life, false, 10},
+		{fleet.MaxError + 5*time.Second, 20 * time.Second, life, true, 5},
+		{fleet.MaxError + 5100*time.Millisecond, 20 * time.Second, life, false, 6},
+		{fleet.MaxError + 5*time.Second, 0, 20, true, 5},
+		{fleet.MaxError + 6*time.Second, 0, 20, false, 6},
+		{fleet.MaxError + time.Hour, 0, life, false, 3600},
+	} {
+		e, r := newEdge(t, at(0), 10, 10)
+		e.SetRooms(at(0), []Room{{ID: sale, Probation: c.probation}})
+		e.rooms[sale].life = c.life
+		_ = r
+		second := uint32(present.Second())
+		e.clock = fleet.Clock{}
+		e.clock.Set(at(0), present, c.err)
+
+		d := e.Arrive(at(0), sale, ticket.Ticket{})
+		first := c.life
+		if c.probation > 0 {
+			first = uint32(c.probation / time.Second)
+		}
+		if want := second + 1 + first - c.less; (d.Verdict == Admit) != c.admits || (c.admits && d.Ticket.Until != want) {
+			t.Errorf("unsure by %v: %v until %d, want admitted %v until %d", c.err, d.Verdict, d.Ticket.Until, c.admits, want)
+		}
+		old := inside(7, 2)
+		d = e.Arrive(at(0), sale, old)
+		if want := max(old.Until, second+1+c.life-c.less); d.Verdict != Serve || d.Ticket.Until != want {
+			t.Errorf("unsure by %v: renewed until %d, want %d", c.err, d.Ticket.Until, want)
 		}
 	}
 }

@@ -123,7 +123,7 @@ func TestEveryVerdict(t *testing.T) {
 		}, "somebody who waited", waiting(7, time.Minute), Admit, Slot, Kept},
 		{"fleet time is not known well", func(e *Engine, r *regional) {
 			e.clock = fleet.Clock{}
-			e.clock.Set(now, present, fleet.MaxError+1)
+			e.clock.Set(now, present, fleet.Rough+1)
 		}, "somebody new", ticket.Ticket{}, Queue, Unsure, Newcomer},
 		{"this ticket was admitted a moment ago", func(e *Engine, r *regional) { e.Arrive(now, sale, waiting(7, time.Minute)) }, "the same ticket again", waiting(7, time.Minute), Serve, Repeated, Kept},
 	} {

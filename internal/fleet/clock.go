@@ -8,8 +8,14 @@ const (
 	// fraction: 200 parts per million. Quartz oscillators stay below half of it.
 	Drift = 200e-6
 
-	// MaxError is the uncertainty above which a node neither admits nor renews.
+	// MaxError is the error that everybody allows for. A node that is less sure, for
+	// want of a parent to ask, goes by what time is at least where it stamps and
+	// where it frees.
 	MaxError = 250 * time.Millisecond
+
+	// Rough is the uncertainty above which nobody is admitted, and nobody takes the
+	// time from a node: 14 hours of drift.
+	Rough = 10 * time.Second
 
 	// Guard is added wherever an expiry seen by one clock is acted on by
 	// another: twice the error that a node with a good link has (50 ms).
@@ -143,5 +149,19 @@ func (c *Clock) known(now Mono) time.Duration {
 // estimate is what the clock would read if it could go back.
 func (c *Clock) estimate(now Mono) Time { return Time(floorDiv(int64(now)+c.offset, 1e6)) }
 
-// Sure reports whether the clock is certain enough to admit and renew by.
-func (c *Clock) Sure(now Mono) bool { return c.synced && c.Err(now) <= MaxError }
+// Sure reports whether the clock is certain enough to admit by.
+func (c *Clock) Sure(now Mono) bool { return c.synced && c.Err(now) <= Rough }
+
+// Certain returns what fleet time is at least, but for the error that everybody
+// allows for; before the first sample, what Now returns.
+func (c *Clock) Certain(now Mono) Time {
+	t := c.Now(now)
+	if err := c.Err(now); err > MaxError && err != Unsynced {
+		return t.Add(MaxError - err)
+	}
+	return t
+}
+
+// Trust makes what the clock believes the time of the fleet: nobody is left who
+// goes by another.
+func (c *Clock) Trust(now Mono) { c.base, c.err = now, 0 }

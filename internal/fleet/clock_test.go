@@ -46,11 +46,14 @@ func TestTheErrorBoundHolds(t *testing.T) {
 					t.Fatalf("node %d: fleet time went back from %v to %v", i, n.last, got)
 				}
 				n.last = got
-				if n.Sure(m) != (bound <= MaxError) {
+				if n.Sure(m) != (bound <= Rough) {
 					t.Fatalf("node %d: sure is %v with a bound of %v", i, n.Sure(m), bound)
 				}
 				if bound == Unsynced || i == 0 {
 					continue
+				}
+				if at := n.Certain(m); int64(at)*1e6 > epoch+int64(real)+int64(MaxError)+2e6 || at > got {
+					t.Fatalf("node %d: it is certainly %v, and %v at most", i, at, got)
 				}
 				// One millionth and a microsecond for the floats of this test.
 				off := time.Duration(int64(got)*1e6 - epoch - int64(real))
@@ -143,9 +146,9 @@ func TestWithoutNewSamplesTheErrorGrowsUntilTheClockIsUnsure(t *testing.T) {
 	if grown := c.Err(hour) - first; grown != 720*time.Millisecond {
 		t.Errorf("the bound grew by %v in an hour, want 200 ppm", grown)
 	}
-	end := start.Add(time.Duration(float64(MaxError-first) / Drift))
+	end := start.Add(time.Duration(float64(Rough-first) / Drift))
 	if !c.Sure(end.Add(-time.Second)) || c.Sure(end.Add(time.Second)) {
-		t.Errorf("sure until %v, want %v", c.Err(end), MaxError)
+		t.Errorf("sure until %v, want %v", c.Err(end), Rough)
 	}
 	// Now even a poor sample is better than what is left of the good one.
 	if !c.Sync(hour, hour.Add(-400*time.Millisecond), 0, 3_601_000, 0) || !c.Sure(hour) {

@@ -8,8 +8,9 @@
 // other node keeps an offset from its own monotonic clock to its parent's
 // fleet time, learned from the midpoint of a report's round trip.
 //
-// The one knob is [MaxError]: a node that is less sure of fleet time than that
-// neither admits nor renews.
+// Everybody allows for an error of [MaxError]. A node that is less sure goes by what
+// fleet time is at least ([Clock.Certain]): what it stamps ends earlier, what it frees
+// is freed later. Above [Rough] it admits nobody.
 package fleet
 
 import "time"

@@ -38,6 +38,7 @@ const (
 	NoJudgeMargin
 	NegativesDropped
 	DoublesWithoutBase
+	TimeOnTrust
 
 	// Rule 5: silence is never emptiness.
 	NoHold
@@ -123,13 +124,14 @@ var list = [count]Mutant{
 	NoJudgeMargin:        {Name: "no-judge-margin", Rule: 4, Says: "an edge that nobody waits for judges sessions by its clock as it stands"},
 	NegativesDropped:     {Name: "negatives-dropped", Rule: 4, Says: "a second that counts less than none is clamped when it is freed"},
 	DoublesWithoutBase:   {Name: "doubles-without-base", Rule: 4, Says: "what led up to the first stamping known is cancelled as a double"},
+	TimeOnTrust:          {Name: "time-on-trust", Rule: 4, Says: "a coordinator believes the time of a data centre that is unsure of it"},
 
 	NoHold:            {Name: "no-hold", Rule: 5, Says: "edges that a new aggregator awaits hold up nothing"},
 	LostIsFree:        {Name: "lost-is-free", Rule: 5, Says: "an edge that a new aggregator awaited in vain holds up nothing any more"},
 	LostIsStill:       {Name: "lost-is-still", Rule: 5, Says: "an edge that a new aggregator awaited in vain is taken to have stopped renewing, under serve too"},
 	LifeForgotten:     {Name: "life-forgotten", Rule: 5, Says: "a new aggregator knows only the session_duration that is in force"},
 	NoFreeze:          {Name: "no-freeze", Rule: 5, Says: "under serve the sessions of a silent edge age"},
-	StampsAdrift:      {Name: "stamps-adrift", Rule: 5, Says: "an edge that has been alone for long stamps by its clock as it stands"},
+	StampsAdrift:      {Name: "stamps-adrift", Rule: 5, Says: "an edge that is unsure of the time stamps by its clock as it stands"},
 	TimelessThaw:      {Name: "timeless-thaw", Rule: 5, Says: "what a silent edge that has ended may have renewed is waited for by an aggregator that does not know the time"},
 	IsolationIsDeath:  {Name: "isolation-is-death", Rule: 5, Says: "silence of all starts the clock of lost_after"},
 	LateWordOfTheDead: {Name: "late-word-of-the-dead", Rule: 5, Says: "what was presumed of a process that ended is forgotten when it is given up"},

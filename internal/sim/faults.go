@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/wire"
 )
 
 // Faults is what goes wrong. The zero value is a fleet in which nothing does.
@@ -37,6 +38,10 @@ type Faults struct {
 	Tardy  float64       // share of messages that are late
 	Late   time.Duration // by at most so much
 
+	// Vague is how unsure of fleet time the data centres are, and by how much they
+	// differ, to and fro in turn: as after hours in which nobody led.
+	Vague time.Duration
+
 	// Only lists the numbers of the faults that happen, of those that were drawn;
 	// nil for all.
 	Only []int
@@ -50,6 +55,16 @@ func (f *Faults) drift() float64 {
 		return 100e-6 // either way: 200 ppm between two
 	}
 	return 50e-6
+}
+
+// vague makes of a grant what a data centre would hear that has gone by a clock of its
+// own for long. A coordinator that took over such a time is as unsure itself.
+func (f *Faults) vague(g *wire.Grant, centre int) {
+	if f.Vague == 0 || g.AtErr > fleet.MaxError {
+		return
+	}
+	g.At = g.At.Add(f.Vague * time.Duration(1-2*(centre%2)))
+	g.AtErr += f.Vague
 }
 
 // wall draws how far a machine's wall clock is off.

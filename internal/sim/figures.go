@@ -49,6 +49,7 @@ func Figures() []Figure {
 			f.Bound = "under cap nobody is let in once the leases of the data centres have ended, after 60 s; that is what cap means, and standbys are for"
 			return f
 		}},
+		{"use of T, coordinator dead for an hour, serve; people put out", ">= 0.97; 0", hourWithoutGlobal},
 		{"spike 0 to 20x in 10 s into one idle data centre: peak sessions / T", "<= 1.000", func() Finding { return spikeIntoOne(true) }},
 		{"spike 0 to 20x in 10 s into one idle data centre: queued while slots were free", "<= 0.1 %", func() Finding { return spikeIntoOne(false) }},
 		{"order spread p50 / p99, from the strict order of arrival", "<= 1 s / <= 4 s", orderStrict},
@@ -112,6 +113,20 @@ func crashEveryEdge(later time.Duration) func(w *World) {
 func cutOneCentre(w *World) { w.cutCentre(0, 12*time.Minute) }
 
 func loseGlobal(w *World) { w.endGlobal(10 * time.Minute) }
+
+// hourWithoutGlobal lets nobody lead for so long that no data centre is sure of the
+// time any more.
+func hourWithoutGlobal() Finding {
+	c := busy(1)
+	c.Length = fill + time.Hour + 5*time.Minute
+	w := New(c)
+	w.measureFrom(fill)
+	w.in(fill, func() { w.endGlobal(time.Hour) })
+	r := w.Run()
+	return Finding{
+		Seen: fmt.Sprintf("%.4f; %d", r.UseT, w.meters.early), Met: r.UseT >= 0.97 && w.meters.early == 0, Fault: r.Fault,
+	}
+}
 
 // spikeIntoOne lets nobody come, and then within ten seconds twenty times as
 // many as the data centre ever saw, all into the second of four.

@@ -3,12 +3,14 @@ package sim
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"vestibule/internal/admission"
 	"vestibule/internal/fleet"
 	"vestibule/internal/slots"
 	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
 )
 
 // judge knows the truth and holds the nodes to their promises.
@@ -191,10 +193,10 @@ func (j *judge) answers(centre, n int, lost bool) {
 }
 
 // quits notes that a visitor left and keeps no cookie.
-func (j *judge) quits(id uint64) {
+func (j *judge) quits(w *World, id uint64) {
 	for i := range j.centres {
 		if c := &j.centres[i]; c.until[id] != 0 {
-			j.end(c, id)
+			j.end(w, c, id)
 		}
 	}
 }
@@ -289,13 +291,13 @@ func (j *judge) tick(w *World) {
 		if !some {
 			t = w.fleetTime()
 		}
-		j.expire(c, t.Second())
+		j.expire(w, c, t.Second())
 	}
 }
 
 // expire ends the sessions of a data centre whose tickets are valid until
 // second s, or before.
-func (j *judge) expire(c *truth, s int64) {
+func (j *judge) expire(w *World, c *truth, s int64) {
 	if c.ended == 0 {
 		c.ended = s
 	}
@@ -303,17 +305,22 @@ func (j *judge) expire(c *truth, s int64) {
 		second := c.ended + 1
 		for _, id := range c.bucket[second] {
 			if int64(c.until[id]) == second {
-				j.end(c, id)
+				j.end(w, c, id)
 			}
 		}
 		delete(c.bucket, second)
 	}
 }
 
-// end takes the cookie of one home out of the count.
-func (j *judge) end(c *truth, id uint64) {
+// end takes the cookie of one home out of the count. Where it was the latest, another
+// home answers for what is left: a copy was renewed there before all of its edges knew
+// that the session had moved.
+func (j *judge) end(w *World, c *truth, id uint64) {
 	delete(c.until, id)
 	if j.homes[id]--; j.homes[id] > 0 {
+		if l := j.latest[id]; c == &j.centres[l.centre] {
+			j.passOn(w, id, l.centre)
+		}
 		return
 	}
 	lost := j.lost(id)
@@ -325,6 +332,42 @@ func (j *judge) end(c *truth, id uint64) {
 	if lost {
 		j.moved--
 	}
+}
+
+// passOn finds the home that answers for a ticket whose latest cookie has expired.
+func (j *judge) passOn(w *World, id uint64, from int) {
+	next := latest{}
+	for i := range j.centres {
+		if until := j.centres[i].until[id]; until > next.until {
+			next = latest{i, until}
+		}
+	}
+	lost := j.lost(id)
+	j.answers(from, -1, lost)
+	j.answers(next.centre, 1, lost)
+	j.latest[id] = next
+	if c := &j.centres[next.centre]; !w.accepted(id, c.home, next.until) {
+		j.end(w, c, id)
+	}
+}
+
+// accepted reports whether any edge accepts a ticket.
+func (w *World) accepted(id uint64, home ticket.DC, until uint32) bool {
+	t := ticket.Ticket{ID: id, Home: home, Until: until}
+	return slices.ContainsFunc(w.edges, func(e *edgeNode) bool {
+		if e.down || !e.synced {
+			return false
+		}
+		judge := home
+		switch e.core.Ended(w.room, t) {
+		case wire.Left:
+			return false
+		case wire.Moved:
+			judge = ticket.Nobody
+		case wire.Cleared: // no session's end
+		}
+		return t.Valid(e.core.Judges(e.clock.read(w.now), judge))
+	})
 }
 
 // raise notes that the limits were edited: a raised one binds at once.

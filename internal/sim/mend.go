@@ -30,9 +30,9 @@ const adoption = 9 * time.Second
 
 // mendLength returns how long the second half takes: until everybody is at home,
 // sessions have come and gone under full demand, and all have ended again.
-func mendLength(longest time.Duration) time.Duration {
+func mendLength(longest, vague time.Duration) time.Duration {
 	life := time.Duration(wire.Life(longest)) * time.Second
-	return adoption + fullDemand + life + max(life, wire.RateWindow) + 12*time.Second
+	return adoption + fullDemand + life + max(life, wire.RateWindow) + 12*time.Second + 6*vague
 }
 
 // fullDemand is for how long use of the limits is measured, once the sessions of
@@ -94,9 +94,9 @@ func (w *World) calmDown() {
 	w.in(adoption+life, func() { w.measure(fullDemand) })
 	w.in(adoption+life+fullDemand, w.goQuiet)
 	for s := range 6 {
-		w.in(mendLength(w.longest())-time.Second-time.Duration(s)*time.Second, w.settleUp)
+		w.in(mendLength(w.longest(), w.cfg.Faults.Vague)-time.Second-time.Duration(s)*time.Second, w.settleUp)
 	}
-	w.in(mendLength(w.longest())-500*time.Millisecond, func() {
+	w.in(mendLength(w.longest(), w.cfg.Faults.Vague)-500*time.Millisecond, func() {
 		if !w.mend.settled && !w.timeLost() {
 			w.judge.fail(w, "nobody is left, and %s", w.mend.wrong)
 		}
@@ -136,7 +136,7 @@ func (w *World) longestLife() time.Duration {
 // what goes by one behind waits for so much longer until nothing of before can be
 // valid: both keep every promise, and neither is as good as new.
 func (w *World) timeLost() bool {
-	const off = time.Second
+	off := time.Second + 3*w.cfg.Faults.Vague
 	wrong := func(t fleet.Time) bool { return t > w.fleetTime().Add(off) || t < w.fleetTime().Add(-off) }
 	if !w.cfg.Faults.Clocks {
 		return false

@@ -258,7 +258,7 @@ func (w *World) quit(v *visitor) {
 	}
 	t := w.open(n, &v.pass)
 	if n.core.Quit(n.clock.read(w.now), w.room, t) { // also a session that it does not know of: a lost reply
-		w.judge.quits(t.ID)
+		w.judge.quits(w, t.ID)
 	}
 	w.wakeEdge(v.edge)
 }

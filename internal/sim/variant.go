@@ -146,6 +146,7 @@ var enemies = []enemy{
 	{"keys", true, func(c *Config) { c.Faults.Keys = false }},
 	{"disk", false, func(c *Config) { c.Faults.Disk = false }},
 	{"clocks", false, func(c *Config) { c.Faults.Clocks = false }},
+	{"vague", false, func(c *Config) { c.Faults.Vague = 0 }},
 	{"doubled", false, func(c *Config) { c.Faults.Astray = 0 }},
 	{"late", false, func(c *Config) { c.Faults.Tardy = 0 }},
 	{"loss", false, func(c *Config) { c.Network.Loss = 0 }},

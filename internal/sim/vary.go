@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
+
+	"vestibule/internal/fleet"
 )
 
 // Vary returns an experiment drawn from seed: another fleet, other limits,
@@ -117,6 +119,10 @@ func (c *Config) enableFaults(rng *rand.Rand) {
 	f.CutPair, f.Forever, f.Session = some(0.3), some(0.15), some(0.2)
 	f.Epoch, f.Remove, f.Blank, f.Rollback = some(0.15), some(0.15), some(0.1), some(0.3)
 	f.Keys = c.Network.Sealed && some(0.7)
+	if some(0.2) {
+		most := min(c.Session/8, 3*time.Second)
+		f.Vague = fleet.MaxError + time.Duration(rng.Float64()*float64(most)).Round(time.Millisecond)
+	}
 }
 
 // thenCalm lets nothing go wrong after the length of the run so far, and adds the
@@ -127,7 +133,7 @@ func (c *Config) thenCalm() {
 		longest *= 2
 	}
 	c.Faults.Until, c.Calm = c.Length, c.Length
-	c.Length += mendLength(longest)
+	c.Length += mendLength(longest, c.Faults.Vague)
 }
 
 // Small returns a small world drawn from seed: a few edges, few slots, short
@@ -167,7 +173,7 @@ func Small(seed uint64) Config {
 	c.Rate = max(1, int(perMinute*between(0.3, 4)))
 	c.Demand.PerMinute = min(300, max(2, min(perMinute, float64(c.Rate))*between(0.5, 4)))
 	n := &c.Network
-	// With round trips above 250 ms a new leader could not learn fleet time.
+	// With round trips above 250 ms a new leader waits for longer than these worlds.
 	n.LAN, n.WAN = length(100*time.Microsecond, 20*time.Millisecond), length(time.Millisecond, 80*time.Millisecond)
 	if some(0.4) {
 		n.Loss = between(0.001, 0.1)

@@ -630,6 +630,7 @@ func (w *World) runGlobal(i int32) {
 		for _, g := range n.core.Grants(now) {
 			for k, r := range w.regions {
 				if r.name == g.To {
+					w.cfg.Faults.vague(&g, k)
 					w.send(event{kind: evGrant, node: -1 - int32(k), gen: uint64(i), msg: &g}, w.cfg.Network.WAN, r.cutDown)
 				}
 			}

@@ -36,7 +36,8 @@ type Allocator struct {
 	until   fleet.Mono
 	fenced  uint64 // term of a successor that exists: nothing is sent any more
 	started fleet.Mono
-	guessed bool // fleet time is the machine's: nobody knew better
+	guessed bool       // fleet time is the machine's: nobody knew better
+	whole   fleet.Mono // since when every data centre has followed
 
 	centres []*centre // by name
 	rooms   map[room.ID]*pool
@@ -154,7 +155,7 @@ type pool struct {
 // NewAllocator returns the allocator of a new term. Until SetLease it sends
 // nothing.
 func NewAllocator(now fleet.Mono, cfg AllocatorConfig) *Allocator {
-	a := &Allocator{cfg: cfg, started: now, rooms: map[room.ID]*pool{}, due: now}
+	a := &Allocator{cfg: cfg, started: now, whole: now, rooms: map[room.ID]*pool{}, due: now}
 	for _, name := range cfg.Centres {
 		a.centres = append(a.centres, &centre{name: name, recv: now, loans: map[room.ID]*loan{}})
 	}
@@ -324,7 +325,7 @@ func (a *Allocator) learnTime(now fleet.Mono, d *centre, m *wire.Report) {
 		return
 	}
 	// Who knew may have ended since, and with it the only one.
-	if d.timed = m.AsOf > 0 && m.AsOfErr <= timeRough; !d.timed {
+	if d.timed = m.AsOf > 0 && m.AsOfErr <= fleet.Rough; !d.timed {
 		d.other = false // nor has it a time that is not ours: it is told ours
 		return
 	}
@@ -335,20 +336,44 @@ func (a *Allocator) learnTime(now fleet.Mono, d *centre, m *wire.Report) {
 	}
 	trip, ok := answered(d.probes, now, m)
 	since := now.Sub(a.started) // at first only a good answer will do
-	ok = ok && (trip <= fleet.Guard || since > time.Second) && (m.AsOfErr <= fleet.MaxError || since > timeWait)
+	ok = ok && (trip <= fleet.Guard || (trip <= fleet.MaxError && since > time.Second) || since > timeWait) && (m.AsOfErr <= fleet.MaxError || since > timeWait)
 	if ok {
 		a.clock, a.guessed = fleet.Clock{}, false
-		a.clock.Set(now, m.AsOf.Add(trip/2), trip/2)
+		err := trip / 2
+		if m.AsOfErr > fleet.MaxError && !mutant.On(mutant.TimeOnTrust) {
+			err += m.AsOfErr
+		}
+		a.clock.Set(now, m.AsOf.Add(trip/2), err)
+	}
+}
+
+// trustTime makes the leader's time that of the fleet, where it was learned from a
+// data centre that was unsure, as they all are when nobody has led for long. Others may
+// have gone by a time as wrong the other way, which what they stamped and freed
+// allows for as long as everybody knows how wrong it may be: until each of them has
+// followed for as long as a ticket lives.
+func (a *Allocator) trustTime(now fleet.Mono) {
+	if err := a.clock.Err(now); err <= fleet.MaxError || err == fleet.Unsynced {
+		return
+	}
+	life := time.Minute
+	for _, p := range a.order {
+		life = max(life, time.Duration(wire.Life(p.Session))*time.Second)
+		if now < p.notBefore {
+			return
+		}
+	}
+	if slices.ContainsFunc(a.centres, func(d *centre) bool { return !d.adopted || now.Sub(d.recv) > quiet }) {
+		a.whole = now
+	}
+	if now.Sub(a.whole) > fleet.Stretch(fleet.Stretch(life))+a.cfg.Params.EdgeLease {
+		a.clock.Trust(now)
 	}
 }
 
 // timeApart is by how much the time of a data centre must differ from the
 // leader's to be another one and not the same, told late.
 const timeApart = time.Second
-
-// timeRough is how unsure of the fleet's time a data centre may be to know better
-// than a new leader's machine.
-const timeRough = 10 * time.Second
 
 func (a *Allocator) find(name string) *centre {
 	i, ok := slices.BinarySearchFunc(a.centres, name, func(d *centre, name string) int { return cmp.Compare(d.name, name) })

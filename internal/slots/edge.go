@@ -34,7 +34,8 @@ type edge struct {
 	tenure uint64
 	parts  wire.Parts    // of its reports
 	asOf   fleet.Time    // it has reported everything up to here
-	timed  bool          // asOf is by a clock that was sure: it cannot have learned the time since
+	upTo   fleet.Time    // it was no later when it reported last
+	timed  bool          // it knew the time then: it cannot have learned it since
 	recv   fleet.Mono    // when its newest report came; when the awaiting began
 	echo   fleet.Mono    // Sent of that report
 	silent time.Duration // since its lease lapsed, while other edges were heard

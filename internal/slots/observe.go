@@ -112,7 +112,8 @@ func (a *Aggregator) learnTime(now fleet.Mono, m *wire.Report) {
 		a.probes = nil
 		return
 	}
-	if trip, ok := answered(a.probes, now, m); ok && m.AsOfErr <= fleet.MaxError {
+	trip, ok := answered(a.probes, now, m)
+	if ok && m.AsOfErr <= fleet.Rough && (trip <= fleet.MaxError || now.Sub(a.started) > time.Second) {
 		a.clock.Set(now, m.AsOf.Add(trip/2), trip/2+m.AsOfErr)
 	}
 }
@@ -124,12 +125,15 @@ func answered(probes []probe, now fleet.Mono, m *wire.Report) (trip time.Duratio
 		return 0, false
 	}
 	for _, p := range probes {
-		if trip = now.Sub(p.at); p.seq == m.Acked && trip <= fleet.MaxError {
+		if trip = now.Sub(p.at); p.seq == m.Acked && trip <= longTrip {
 			return trip, true
 		}
 	}
 	return 0, false
 }
+
+// longTrip is the longest round trip that the time is learned from.
+const longTrip = time.Second
 
 // asOf returns the time that a report certainly reaches up to: an edge that is
 // unsure may be ahead of others.
@@ -140,8 +144,17 @@ func asOf(m *wire.Report) fleet.Time {
 	return m.AsOf
 }
 
-// sure reports whether a report was stamped by a clock that may admit.
-func sure(m *wire.Report) bool { return m.AsOf > 0 && m.AsOfErr <= fleet.MaxError }
+// upTo returns the time that a report was written at, at the latest; of one who did not
+// know the time, what it took for it.
+func upTo(m *wire.Report) fleet.Time {
+	if m.AsOfErr > fleet.MaxError && knows(m) {
+		return m.AsOf.Add(m.AsOfErr)
+	}
+	return m.AsOf
+}
+
+// knows reports whether a report was written by somebody who knew the time.
+func knows(m *wire.Report) bool { return m.AsOf > 0 && m.AsOfErr <= fleet.Rough }
 
 func (a *Aggregator) find(name string, inc uint64) *edge {
 	i, ok := slices.BinarySearchFunc(a.edges, &edge{name: name, inc: inc}, compareEdges)
@@ -162,7 +175,7 @@ func (a *Aggregator) adopt(now fleet.Mono, e *edge, m wire.Report) {
 	e.parts = wire.Parts{}
 	e.recv = now
 	// A new edge has touched nothing, and is told the watermark before it may.
-	e.asOf, e.timed = max(asOf(&m), a.watermark), sure(&m)
+	e.asOf, e.upTo, e.timed = max(asOf(&m), a.watermark), upTo(&m), knows(&m)
 	a.enrol(e)
 	for _, b := range a.order {
 		b.found(e)
@@ -210,7 +223,7 @@ func (a *Aggregator) take(now fleet.Mono, e *edge, m wire.Report, complete bool)
 		b.entered += gain(&acc.entered, r.Entered)
 		b.outcomes.Gain(acc.outcomes, r.Outcomes)
 		acc.outcomes = r.Outcomes
-		a.takeMoves(e, b, acc, r, asOf(&m).Second())
+		a.takeMoves(e, b, acc, r, asOf(&m), upTo(&m))
 		for _, end := range r.Ends {
 			a.end(b, end, true)
 		}
@@ -218,7 +231,7 @@ func (a *Aggregator) take(now fleet.Mono, e *edge, m wire.Report, complete bool)
 		b.dirty, b.stale = true, true
 	}
 	if complete {
-		e.asOf, e.timed = max(e.asOf, asOf(&m)), e.timed || sure(&m)
+		e.asOf, e.upTo, e.timed = max(e.asOf, asOf(&m)), max(e.upTo, upTo(&m)), knows(&m)
 		e.told = e.acked
 	}
 }
@@ -233,12 +246,12 @@ func gain(have *uint64, now uint64) uint64 {
 	return d
 }
 
-// takeMoves follows the tickets that were stamped, and cancels doubles. told is the
-// second of the report.
-func (a *Aggregator) takeMoves(e *edge, b *books, acc *account, r *wire.RoomReport, told int64) {
+// takeMoves follows the tickets that were stamped, and cancels doubles. The report was
+// written between asOf and upTo.
+func (a *Aggregator) takeMoves(e *edge, b *books, acc *account, r *wire.RoomReport, asOf, upTo fleet.Time) {
 	if r.FirstMove > acc.moves+1 {
 		acc.missed += r.FirstMove - acc.moves - 1
-		acc.missedUntil = e.asOf.Second() + 2 + int64(b.life)
+		acc.missedUntil = max(e.upTo, upTo).Second() + 2 + int64(b.life)
 		acc.moves = r.FirstMove - 1
 	}
 	limit := 2*int(b.granted-b.returned) + 1024
@@ -265,7 +278,7 @@ func (a *Aggregator) takeMoves(e *edge, b *books, acc *account, r *wire.RoomRepo
 		}
 		// It is the silent edge that tells, of long ago. It may have renewed since what
 		// was valid then, also where that second is freed by now.
-		if ent = b.ids.find(m.ID); ent != nil && !ent.frozen && ent.edge == e.num && (silent || int64(ent.until) >= told) {
+		if ent = b.ids.find(m.ID); ent != nil && !ent.frozen && ent.edge == e.num && (silent || int64(ent.until) >= asOf.Second()) {
 			acc.freeze(&b.counts, ent)
 		}
 	}
@@ -427,7 +440,7 @@ func (a *Aggregator) latest(now fleet.Mono) fleet.Time {
 	t := a.watermark
 	for _, e := range a.edges {
 		if e.asOf > 0 {
-			t = max(t, e.asOf.Add(fleet.Stretch(now.Sub(e.recv))))
+			t = max(t, e.upTo.Add(fleet.Stretch(now.Sub(e.recv))))
 		}
 	}
 	return t.Add(fleet.MaxError)
@@ -519,7 +532,7 @@ func (a *Aggregator) lapse(now fleet.Mono, e *edge) {
 
 // presume counts what a lapsed edge may have spent and renewed without a word.
 func (a *Aggregator) presume(now fleet.Mono, e *edge) {
-	since := e.asOf
+	since := e.upTo
 	if !e.timed { // our answer told it the time, and nobody has told us what it did with it
 		since = a.latest(now)
 	}
@@ -606,7 +619,7 @@ func (a *Aggregator) heardElse(now fleet.Mono) time.Duration {
 // not know the time.
 func (a *Aggregator) mourn(now fleet.Mono, e *edge) {
 	e.silent += a.heardElse(now)
-	if a.clock.Err(now) > fleet.MaxError && !mutant.On(mutant.TimelessThaw) {
+	if a.clock.Err(now) == fleet.Unsynced && !mutant.On(mutant.TimelessThaw) {
 		return
 	}
 	ended := a.succeeded(e)

@@ -21,7 +21,7 @@ import (
 //
 // which starts one coordinator, an aggregator in every data centre and edges
 // named by its first letter (d1, d2, n1, n2), all with the production cores; the
-// clocks of the edges drift, in parts per million.
+// clocks of the data centres drift, to and fro in turn, in parts per million.
 // Then
 //
 //	advance 3s [clicking=10s]      time passes; from now on, everybody inside asks for a page so often
@@ -151,8 +151,11 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		w.cap = arg("policy", "serve") == "cap"
 		w.lost = length(arg("lost_after", "15m"))
 		w.probation = length(arg("probation", "0s"))
+		for i, s := range w.sites {
+			s.drift = float64(number("drift", 0)*(1-2*(i%2))) / 1e6
+		}
 		for _, e := range w.edges {
-			e.drift = float64(number("drift", 0)) / 1e6
+			e.drift = e.site.drift
 		}
 		w.addRoom("sale", uint64(number("total", 10)), uint64(number("rate", 60)), length(arg("session", "1m")))
 		w.begin(arg("bootstrap", "true") == "true")

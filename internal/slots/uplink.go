@@ -348,7 +348,7 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 			a.guessed = g.Guess && (unknown || a.guessed)
 		}
 	}
-	if g.AtErr == fleet.Unsynced && a.clock.Err(now) <= timeRough {
+	if g.AtErr == fleet.Unsynced && a.clock.Err(now) <= fleet.Rough {
 		u.hurry(now, a.cfg.Params.SyncGap) // a new leader believes our time only if it is told at once
 	}
 	if g.Acked > u.acked {
@@ -417,7 +417,14 @@ func (a *Aggregator) askEdges(now fleet.Mono) bool {
 func (a *Aggregator) doubts(now fleet.Mono, g *wire.Grant) bool {
 	u := &a.up
 	trip, ours := max(0, now.Sub(g.Echo)), a.clock.Now(now)
-	if a.clock.Err(now) > timeRough || (g.At < ours.Add(timeApart) && g.At > ours.Add(-trip-timeApart)) {
+	err, apart := a.clock.Err(now), timeApart
+	if err <= fleet.Rough {
+		apart += err
+	}
+	if g.AtErr <= fleet.Rough {
+		apart += g.AtErr
+	}
+	if err > fleet.Rough || (g.At < ours.Add(apart) && g.At > ours.Add(-trip-apart)) {
 		u.doubting = false
 		return false
 	}

@@ -91,6 +91,7 @@ type rootProc struct {
 // site is a data centre.
 type site struct {
 	name     string
+	drift    float64    // of its clocks
 	procs    []*aggProc // newest last
 	stored   wire.Durable
 	owner    uint64
@@ -206,6 +207,7 @@ func (w *world) root() *rootProc { return w.roots[len(w.roots)-1] }
 
 func (w *world) startAgg(s *site, bootstrap bool) {
 	n := &aggProc{proc: w.clock(), site: s, term: uint64(len(s.procs)) + 1, books: map[room.ID]slots.RegionLedger{}}
+	n.drift = s.drift
 	s.owner = n.term // from now on the store takes no word of a predecessor
 	n.core = slots.NewAggregator(n.read(w.now), slots.AggregatorConfig{
 		DC: s.name, Term: wire.Term{N: n.term, Nonce: w.rng.Uint64()}, Params: w.params, Bootstrap: bootstrap,

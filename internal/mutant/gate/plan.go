@@ -30,6 +30,7 @@ var plan = map[mutant.ID]killer{
 	mutant.NoJudgeMargin:        {"admission.TestASessionEndsEarlierWhereNobodyWaitsForThisClock", ""},
 	mutant.NegativesDropped:     {"slots.TestRule4", "guests"},
 	mutant.DoublesWithoutBase:   {"slots.TestRule4", "guests"},
+	mutant.TimeOnTrust:          {"slots.TestATimeThatNobodyIsSureOf", ""},
 
 	mutant.NoHold:            {"slots.TestRule5", "takeovers"},
 	mutant.LostIsFree:        {"slots.TestRule5", "takeovers"},
