@@ -107,6 +107,7 @@ type roomState struct {
 	entered  uint64
 	letIn    uint64 // without a right, in all
 	letInNow int    // of those, in this isolation
+	guests   int    // sessions of other edges that were renewed without a lease, since there was one
 	demand   demand
 	want     uint64 // what the last report said
 
@@ -419,13 +420,17 @@ func (e *Engine) serve(now fleet.Mono, ft fleet.Time, sure bool, r *roomState, t
 		return d
 	}
 	from := t.Until
-	if known := r.recent.get(t.ID); known > from {
+	known := r.recent.get(t.ID)
+	if known > from {
 		// The same old ticket again: its newest stamp is counted already.
 		from = known
 	}
 	if until >= from+after && e.mayRenew(now, r) {
 		if r.sessions.at(int64(from)) == nil || r.sessions.at(int64(until)) == nil {
 			return d
+		}
+		if known < from && !e.link.leased(now) {
+			r.guests++
 		}
 		r.renewed++
 		r.sessions.consume(from)

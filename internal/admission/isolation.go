@@ -61,6 +61,9 @@ func (e *Engine) prolong(now fleet.Mono, ft fleet.Time, r *roomState, d *Decisio
 
 // rejoined notes that the edge has a lease again.
 func (e *Engine) rejoined() {
+	for _, r := range e.order {
+		r.guests = 0
+	}
 	if e.link.alone == 0 {
 		return
 	}

@@ -125,6 +125,34 @@ func TestATicketIsRenewedOnlyWhereItIsDueAndAllowed(t *testing.T) {
 	}
 }
 
+// TestGuestsOfAnEdgeWithoutALease: under serve it renews sessions that other edges have
+// stamped, which nobody counts until it is heard. It tells how many.
+func TestGuestsOfAnEdgeWithoutALease(t *testing.T) {
+	e, r := newEdge(t, at(0), 10, 10)
+	own := e.Arrive(at(0), sale, ticket.Ticket{}).Ticket
+	guests := func(when string, want int) {
+		t.Helper()
+		if got := e.Ledger(at(0), sale).Guests; got != want {
+			t.Errorf("%s: %d guests, want %d", when, got, want)
+		}
+	}
+	e.Arrive(at(0), sale, inside(7, 10))
+	guests("under a lease", 0)
+	e.Lapse(at(0))
+	later := at(100 * time.Second)
+	if d := e.Arrive(later, sale, own); d.Ticket.Until <= own.Until {
+		t.Fatal("the own session is not renewed")
+	}
+	guests("its own sessions", 0)
+	e.Arrive(later, sale, inside(8, 10+100))
+	e.Arrive(later, sale, inside(8, 10+100)) // the same page's next request
+	e.Arrive(later, sale, inside(9, 10+100))
+	e.Arrive(later, sale, inside(10, 330+100)) // not due
+	guests("two from elsewhere", 2)
+	r.lease(later)
+	guests("with a lease again", 0)
+}
+
 // TestAnUnsureClockStampsForLess: a ticket ends no later than if it had been stamped by
 // a clock that is right, however wrong ours is within what it knows; and nobody is let
 // in for a session that would not last.

@@ -151,8 +151,8 @@ func (m *metrics) forget(name string) {
 type collector struct {
 	s *Server
 
-	leased, timeError, syncAge                                            *prometheus.Desc
-	credit, rateIdle, held, keep, sessions, estimate, horizon, mu, paused *prometheus.Desc
+	leased, timeError, syncAge                                                    *prometheus.Desc
+	credit, rateIdle, held, keep, sessions, estimate, horizon, mu, paused, guests *prometheus.Desc
 }
 
 func newCollector(s *Server) *collector {
@@ -171,6 +171,7 @@ func newCollector(s *Server) *collector {
 		sessions:  d("vestibule_edge_sessions", "Tickets stamped here minus tickets renewed away here; its sum over edges is the head-count.", "room"),
 		estimate:  d("vestibule_edge_estimate_seconds", "Estimated wait that a newcomer is told; absent without an estimate.", "room"),
 		horizon:   d("vestibule_edge_horizon_age_seconds", "How long ago those joined who may enter now; 0 while nobody queues.", "room"),
+		guests:    d("vestibule_edge_guest_sessions", "Sessions of other edges that this one renewed since it lost its lease: nobody counts them until it is heard.", "room"),
 		paused:    d("vestibule_edge_admissions_paused", "1 while nobody is let in because the origin does not answer, 0 otherwise.", "room"),
 		mu:        d("vestibule_edge_admission_rate", "Admissions per second in the whole room, of late.", "room"),
 	}
@@ -179,7 +180,7 @@ func newCollector(s *Server) *collector {
 // Describe implements [prometheus.Collector].
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.leased, c.timeError, c.syncAge, c.credit, c.rateIdle, c.keep, c.held, c.sessions, c.estimate, c.horizon, c.mu, c.paused,
+		c.leased, c.timeError, c.syncAge, c.credit, c.rateIdle, c.keep, c.held, c.sessions, c.estimate, c.horizon, c.mu, c.paused, c.guests,
 	} {
 		ch <- d
 	}
@@ -206,6 +207,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			paused = 1
 		}
 		gauge(c.paused, paused, name)
+		gauge(c.guests, float64(r.Guests), name)
 		if v := r.View; v != nil {
 			if wait, ok := v.Newcomer(); ok {
 				gauge(c.estimate, wait.Seconds(), name)

@@ -88,7 +88,7 @@ func (c *Clock) Sync(now, sent Mono, dwell time.Duration, at Time, parentErr tim
 		rtt = 0
 	}
 	err := rtt/2 + time.Duration(float64(now.Sub(sent))*Drift) + parentErr + rounding
-	if c.synced && err > c.known(now)+min(now.Sub(c.base)/100, Guard/2) {
+	if known := c.known(now); c.synced && err > known+min(now.Sub(c.base)/100, max(Guard/2, known/4)) {
 		return false
 	}
 	c.synced = true

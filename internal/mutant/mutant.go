@@ -46,6 +46,7 @@ const (
 	LostIsStill
 	LifeForgotten
 	NoFreeze
+	PredecessorsAge
 	StampsAdrift
 	TimelessThaw
 	IsolationIsDeath
@@ -131,6 +132,7 @@ var list = [count]Mutant{
 	LostIsStill:       {Name: "lost-is-still", Rule: 5, Says: "an edge that a new aggregator awaited in vain is taken to have stopped renewing, under serve too"},
 	LifeForgotten:     {Name: "life-forgotten", Rule: 5, Says: "a new aggregator knows only the session_duration that is in force"},
 	NoFreeze:          {Name: "no-freeze", Rule: 5, Says: "under serve the sessions of a silent edge age"},
+	PredecessorsAge:   {Name: "predecessors-age", Rule: 5, Says: "under serve a silent edge renews no sessions that the process before it stamped"},
 	StampsAdrift:      {Name: "stamps-adrift", Rule: 5, Says: "an edge that is unsure of the time stamps by its clock as it stands"},
 	TimelessThaw:      {Name: "timeless-thaw", Rule: 5, Says: "what a silent edge that has ended may have renewed is waited for by an aggregator that does not know the time"},
 	IsolationIsDeath:  {Name: "isolation-is-death", Rule: 5, Says: "silence of all starts the clock of lost_after"},

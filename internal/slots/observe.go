@@ -77,7 +77,7 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 // freed that was not over for it, everything that it renews is counted.
 func (a *Aggregator) exact(e *edge, m *wire.Report) bool {
 	for _, b := range a.order {
-		if e.accounts[b.ID] != nil && !b.Cap && asOf(m).Second() < b.counts.freed-1 && !mutant.On(mutant.LateFinalWord) {
+		if e.accounts[b.ID] != nil && !b.Cap && m.AsOf.Second() < b.counts.freed-1 && !mutant.On(mutant.LateFinalWord) {
 			return false
 		}
 	}
@@ -135,9 +135,9 @@ func answered(probes []probe, now fleet.Mono, m *wire.Report) (trip time.Duratio
 // longTrip is the longest round trip that the time is learned from.
 const longTrip = time.Second
 
-// asOf returns the time that a report certainly reaches up to: an edge that is
-// unsure may be ahead of others.
-func asOf(m *wire.Report) fleet.Time {
+// least returns the time that a report was written at, at the earliest, but for the
+// error that everybody allows for.
+func least(m *wire.Report) fleet.Time {
 	if m.AsOfErr > fleet.MaxError {
 		return max(0, m.AsOf.Add(-min(m.AsOfErr, 24*time.Hour)))
 	}
@@ -175,7 +175,8 @@ func (a *Aggregator) adopt(now fleet.Mono, e *edge, m wire.Report) {
 	e.parts = wire.Parts{}
 	e.recv = now
 	// A new edge has touched nothing, and is told the watermark before it may.
-	e.asOf, e.upTo, e.timed = max(asOf(&m), a.watermark), upTo(&m), knows(&m)
+	e.asOf, e.least = max(m.AsOf, a.watermark), max(least(&m), a.watermark)
+	e.upTo, e.timed = upTo(&m), knows(&m)
 	a.enrol(e)
 	for _, b := range a.order {
 		b.found(e)
@@ -194,7 +195,7 @@ func (a *Aggregator) take(now fleet.Mono, e *edge, m wire.Report, complete bool)
 	for i := range m.Rooms {
 		r := &m.Rooms[i]
 		b := a.books(r.Room)
-		b.counts.begin(max(asOf(&m), a.watermark))
+		b.counts.begin(max(least(&m), a.watermark))
 		acc := e.account(r.Room)
 		acc.takeSessions(&b.counts, r.Sessions)
 		acc.granted = max(acc.granted, r.Granted) // after a takeover: what the predecessor granted
@@ -223,7 +224,7 @@ func (a *Aggregator) take(now fleet.Mono, e *edge, m wire.Report, complete bool)
 		b.entered += gain(&acc.entered, r.Entered)
 		b.outcomes.Gain(acc.outcomes, r.Outcomes)
 		acc.outcomes = r.Outcomes
-		a.takeMoves(e, b, acc, r, asOf(&m), upTo(&m))
+		a.takeMoves(e, b, acc, r, least(&m), upTo(&m))
 		for _, end := range r.Ends {
 			a.end(b, end, true)
 		}
@@ -231,7 +232,8 @@ func (a *Aggregator) take(now fleet.Mono, e *edge, m wire.Report, complete bool)
 		b.dirty, b.stale = true, true
 	}
 	if complete {
-		e.asOf, e.upTo, e.timed = max(e.asOf, asOf(&m)), max(e.upTo, upTo(&m)), knows(&m)
+		e.asOf, e.least = max(e.asOf, m.AsOf), max(e.least, least(&m))
+		e.upTo, e.timed = max(e.upTo, upTo(&m)), knows(&m)
 		e.told = e.acked
 	}
 }
@@ -247,8 +249,8 @@ func gain(have *uint64, now uint64) uint64 {
 }
 
 // takeMoves follows the tickets that were stamped, and cancels doubles. The report was
-// written between asOf and upTo.
-func (a *Aggregator) takeMoves(e *edge, b *books, acc *account, r *wire.RoomReport, asOf, upTo fleet.Time) {
+// written between least and upTo.
+func (a *Aggregator) takeMoves(e *edge, b *books, acc *account, r *wire.RoomReport, least, upTo fleet.Time) {
 	if r.FirstMove > acc.moves+1 {
 		acc.missed += r.FirstMove - acc.moves - 1
 		acc.missedUntil = max(e.upTo, upTo).Second() + 2 + int64(b.life)
@@ -278,7 +280,7 @@ func (a *Aggregator) takeMoves(e *edge, b *books, acc *account, r *wire.RoomRepo
 		}
 		// It is the silent edge that tells, of long ago. It may have renewed since what
 		// was valid then, also where that second is freed by now.
-		if ent = b.ids.find(m.ID); ent != nil && !ent.frozen && ent.edge == e.num && (silent || int64(ent.until) >= asOf.Second()) {
+		if ent = b.ids.find(m.ID); ent != nil && !ent.frozen && ent.edge == e.num && (silent || int64(ent.until) >= least.Second()) {
 			acc.freeze(&b.counts, ent)
 		}
 	}
@@ -342,6 +344,9 @@ func (a *Aggregator) advance(now fleet.Mono) {
 			}
 			if !mutant.On(mutant.AgeByClock) {
 				wm = min(wm, e.asOf)
+				if !synced {
+					wm = min(wm, e.least)
+				}
 			}
 		case dead:
 			a.mourn(now, e)
@@ -550,7 +555,7 @@ func (a *Aggregator) presume(now fleet.Mono, e *edge) {
 		acc.phantomUntil = max(acc.phantomUntil, breath+b.unknownLife())
 		acc.stampLife = max(acc.stampLife, b.longest(now))
 		if !b.Cap && (!a.succeeded(e) || e.unheard) && !mutant.On(mutant.NoFreeze) {
-			b.freeze(e, acc)
+			a.freeze(b, e, acc)
 		}
 		acc.dirty, b.dirty, b.stale = true, true, true
 	}
@@ -558,19 +563,39 @@ func (a *Aggregator) presume(now fleet.Mono, e *edge) {
 }
 
 // freeze takes the sessions that were last seen at a silent edge out of the
-// ageing: under partition_policy serve it goes on renewing them.
-func (b *books) freeze(e *edge, acc *account) {
+// ageing: under partition_policy serve it goes on renewing them. So it does those of
+// the processes that it has succeeded, whose visitors come to it.
+func (a *Aggregator) freeze(b *books, e *edge, acc *account) {
 	acc.silent = true
-	for i := range b.ids.slots {
-		ent := &b.ids.slots[i]
-		if ent.id != 0 && ent.edge == e.num && !ent.frozen && int64(ent.until) >= b.counts.freed {
-			acc.freeze(&b.counts, ent)
-		}
-	}
-	if acc.missedUntil >= min(b.counts.freed, e.asOf.Second()) {
+	here := []uint16{e.num}
+	blind := int64(0)
+	if acc.missedUntil >= min(b.counts.freed, e.least.Second()) {
 		// Of the tickets it stamped, those that we can follow are frozen
 		// already; each of the others was stamped once at least.
-		acc.frozenBlind = max(acc.frozenBlind, min(int64(acc.missed), acc.stamped(&b.counts)))
+		blind = min(int64(acc.missed), acc.stamped(&b.counts))
+	}
+	for _, old := range a.edges {
+		if old.name != e.name || old.num >= e.num || mutant.On(mutant.PredecessorsAge) {
+			continue
+		}
+		here = append(here, old.num)
+		if was := old.accounts[b.ID]; was != nil && !was.silent {
+			blind += was.presumed(&b.counts)
+			switch {
+			case was.report == nil: // nobody has told us of its sessions one by one
+				blind += was.stamped(&b.counts)
+			case was.missedUntil >= min(b.counts.freed, old.least.Second()):
+				blind += min(int64(was.missed), was.stamped(&b.counts))
+			}
+		}
+	}
+	acc.frozenBlind = max(acc.frozenBlind, blind)
+	for i := range b.ids.slots {
+		ent := &b.ids.slots[i]
+		if ent.id != 0 && !ent.frozen && int64(ent.until) >= b.counts.freed && slices.Contains(here, ent.edge) {
+			ent.edge = e.num
+			acc.freeze(&b.counts, ent)
+		}
 	}
 }
 

@@ -301,6 +301,18 @@ func TestRule5SilenceIsNotEmptiness(t *testing.T) {
 			advance 2s
 			arrive d1 n=20
 			advance 5s`,
+		"an edge begins anew and falls silent, with the sessions of before": `
+			fleet total=10 rate=120 session=20s edges=2
+			advance 2s
+			arrive d1 n=6
+			advance 5s clicking=2s
+			crash d1
+			start d1
+			advance 500ms
+			cut d1
+			advance 40s clicking=5s
+			arrive d2 n=20
+			advance 5s`,
 		"a silent edge goes by its own clock": `
 			fleet total=10 rate=120 session=20s drift=190
 			advance 2s

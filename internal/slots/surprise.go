@@ -8,11 +8,11 @@ import "vestibule/internal/wire"
 // edge was declared lost and was alive. Whatever it holds was counted nowhere
 // until now.
 func (a *Aggregator) surprised(m *wire.Report) {
-	past := max(asOf(m), a.watermark)
+	past := max(least(m), a.watermark)
 	for i := range m.Rooms {
 		r := &m.Rooms[i]
 		// A report that was under way for long tells of rights that are gone.
-		held := r.Granted > r.Spent+r.Returned && past == asOf(m)
+		held := r.Granted > r.Spent+r.Returned && past == least(m)
 		for _, s := range r.Sessions {
 			held = held || (s.Stamped > s.Consumed && int64(s.Until)*1000 > int64(past))
 		}

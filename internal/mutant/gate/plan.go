@@ -37,6 +37,7 @@ var plan = map[mutant.ID]killer{
 	mutant.LostIsStill:       {"slots.TestRule5", ""},
 	mutant.LifeForgotten:     {"slots.TestRule5", ""},
 	mutant.NoFreeze:          {"slots.TestRule5", "serve"},
+	mutant.PredecessorsAge:   {"slots.TestRule5", ""},
 	mutant.StampsAdrift:      {"slots.TestRule5", ""},
 	mutant.TimelessThaw:      {"slots.TestRule5", ""},
 	mutant.IsolationIsDeath:  {"slots.TestRule5", ""},
