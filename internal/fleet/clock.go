@@ -162,6 +162,11 @@ func (c *Clock) Certain(now Mono) Time {
 	return t
 }
 
-// Trust makes what the clock believes the time of the fleet: nobody is left who
-// goes by another.
-func (c *Clock) Trust(now Mono) { c.base, c.err = now, 0 }
+// Settle makes a source surer of a time that it learned from somebody unsure, as the
+// fleet's time is what it says: its error bound falls by no more than the fraction
+// maxRate of the time since the last call of this or of Slew. Others may go by the
+// time that it was learned from, wrong the other way; their bounds grow as fast.
+func (c *Clock) Settle(now Mono, maxRate float64) {
+	c.err = max(0, c.err-time.Duration(float64(now.Sub(c.base))*maxRate))
+	c.base = now
+}

@@ -36,8 +36,7 @@ type Allocator struct {
 	until   fleet.Mono
 	fenced  uint64 // term of a successor that exists: nothing is sent any more
 	started fleet.Mono
-	guessed bool       // fleet time is the machine's: nobody knew better
-	whole   fleet.Mono // since when every data centre has followed
+	guessed bool // fleet time is the machine's: nobody knew better
 
 	centres []*centre // by name
 	rooms   map[room.ID]*pool
@@ -65,6 +64,7 @@ type centre struct {
 	probes   []probe // grants sent while the allocator could learn the time
 	other    bool    // it has a fleet time that is not ours
 	timed    bool    // it knows a fleet time
+	timeErr  time.Duration
 
 	loans map[room.ID]*loan
 }
@@ -155,7 +155,7 @@ type pool struct {
 // NewAllocator returns the allocator of a new term. Until SetLease it sends
 // nothing.
 func NewAllocator(now fleet.Mono, cfg AllocatorConfig) *Allocator {
-	a := &Allocator{cfg: cfg, started: now, whole: now, rooms: map[room.ID]*pool{}, due: now}
+	a := &Allocator{cfg: cfg, started: now, rooms: map[room.ID]*pool{}, due: now}
 	for _, name := range cfg.Centres {
 		a.centres = append(a.centres, &centre{name: name, recv: now, loans: map[room.ID]*loan{}})
 	}
@@ -218,7 +218,10 @@ func (a *Allocator) leads(now fleet.Mono) bool { return a.fenced == 0 && now < a
 // the machine's once everybody has had a chance to
 // speak. It returns how far fleet time is from the machine's.
 func (a *Allocator) SetTime(now fleet.Mono, wall fleet.Time) time.Duration {
-	if a.clock.Err(now) != fleet.Unsynced {
+	if err := a.clock.Err(now); err != fleet.Unsynced {
+		if err > fleet.MaxError {
+			a.clock.Settle(now, slewRate) // instead: what everybody allows for is one of both
+		}
 		return a.clock.Slew(now, wall, slewRate)
 	}
 	silent := slices.ContainsFunc(a.centres, func(d *centre) bool { return !d.heard })
@@ -325,7 +328,7 @@ func (a *Allocator) learnTime(now fleet.Mono, d *centre, m *wire.Report) {
 		return
 	}
 	// Who knew may have ended since, and with it the only one.
-	if d.timed = m.AsOf > 0 && m.AsOfErr <= fleet.Rough; !d.timed {
+	if d.timed, d.timeErr = m.AsOf > 0 && m.AsOfErr <= fleet.Rough, m.AsOfErr; !d.timed {
 		d.other = false // nor has it a time that is not ours: it is told ours
 		return
 	}
@@ -336,7 +339,8 @@ func (a *Allocator) learnTime(now fleet.Mono, d *centre, m *wire.Report) {
 	}
 	trip, ok := answered(d.probes, now, m)
 	since := now.Sub(a.started) // at first only a good answer will do
-	ok = ok && (trip <= fleet.Guard || (trip <= fleet.MaxError && since > time.Second) || since > timeWait) && (m.AsOfErr <= fleet.MaxError || since > timeWait)
+	ok = ok && (trip <= fleet.Guard || (trip <= fleet.MaxError && since > time.Second) || since > timeWait)
+	ok = ok && (m.AsOfErr <= fleet.MaxError || (since > timeWait && !a.knownBetter(m.AsOfErr)) || since > 2*timeWait)
 	if ok {
 		a.clock, a.guessed = fleet.Clock{}, false
 		err := trip / 2
@@ -347,28 +351,9 @@ func (a *Allocator) learnTime(now fleet.Mono, d *centre, m *wire.Report) {
 	}
 }
 
-// trustTime makes the leader's time that of the fleet, where it was learned from a
-// data centre that was unsure, as they all are when nobody has led for long. Others may
-// have gone by a time as wrong the other way, which what they stamped and freed
-// allows for as long as everybody knows how wrong it may be: until each of them has
-// followed for as long as a ticket lives.
-func (a *Allocator) trustTime(now fleet.Mono) {
-	if err := a.clock.Err(now); err <= fleet.MaxError || err == fleet.Unsynced {
-		return
-	}
-	life := time.Minute
-	for _, p := range a.order {
-		life = max(life, time.Duration(wire.Life(p.Session))*time.Second)
-		if now < p.notBefore {
-			return
-		}
-	}
-	if slices.ContainsFunc(a.centres, func(d *centre) bool { return !d.adopted || now.Sub(d.recv) > quiet }) {
-		a.whole = now
-	}
-	if now.Sub(a.whole) > fleet.Stretch(fleet.Stretch(life))+a.cfg.Params.EdgeLease {
-		a.clock.Trust(now)
-	}
+// knownBetter reports whether a data centre was heard that is surer of the time.
+func (a *Allocator) knownBetter(err time.Duration) bool {
+	return slices.ContainsFunc(a.centres, func(d *centre) bool { return d.timed && d.timeErr+fleet.Guard < err })
 }
 
 // timeApart is by how much the time of a data centre must differ from the

@@ -24,7 +24,6 @@ func (a *Allocator) Grants(now fleet.Mono) []wire.Grant {
 		return nil
 	}
 	a.reclaim(now)
-	a.trustTime(now)
 	ft := a.clock.Now(now)
 	a.forgetRelays(ft)
 	for _, p := range a.order {

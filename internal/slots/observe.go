@@ -113,7 +113,7 @@ func (a *Aggregator) learnTime(now fleet.Mono, m *wire.Report) {
 		return
 	}
 	trip, ok := answered(a.probes, now, m)
-	if ok && m.AsOfErr <= fleet.Rough && (trip <= fleet.MaxError || now.Sub(a.started) > time.Second) {
+	if ok && (max(trip, m.AsOfErr) <= fleet.MaxError || (m.AsOfErr <= fleet.Rough && now.Sub(a.started) > time.Second)) {
 		a.clock.Set(now, m.AsOf.Add(trip/2), trip/2+m.AsOfErr)
 	}
 }
