@@ -183,14 +183,14 @@ func (e *Engine) void(now fleet.Mono, r *roomState, epoch uint32) {
 	heap.Init(&r.parked)
 }
 
-// time returns fleet time, or the machine's guess at it before the first
-// answer of a parent; sure is false for the guess and when the clock has run
-// on its own for too long.
-func (e *Engine) time(now fleet.Mono) (t fleet.Time, sure bool) {
-	if e.clock.Err(now) == fleet.Unsynced {
-		return max(e.guess.Now(now), e.clock.Now(now)), false
+// time returns fleet time and by how much it may be wrong at most; before the first
+// answer of a parent the machine's guess at it, and fleet.Unsynced.
+func (e *Engine) time(now fleet.Mono) (t fleet.Time, err time.Duration) {
+	t, err = e.clock.Read(now)
+	if err == fleet.Unsynced {
+		t = max(e.guess.Now(now), t)
 	}
-	return e.clock.Now(now), e.clock.Sure(now)
+	return t, err
 }
 
 // Time returns what the engine takes fleet time to be.
@@ -206,8 +206,8 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 	if r == nil || r.gone {
 		return Decision{Reason: Unknown, Retry: e.cfg.Params.Refresh, Ticket: t}
 	}
-	ft, sure := e.time(now)
-	synced := e.clock.Err(now) != fleet.Unsynced
+	ft, err := e.time(now)
+	synced := err != fleet.Unsynced
 	fresh := Kept
 	end := r.ended.of(&t)
 	home := t.Home
@@ -221,10 +221,10 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 		fresh = Void
 	case end == wire.Left:
 		fresh = Gone
-	case t.Valid(e.Judges(now, home)):
-		return e.serve(now, ft, sure, r, t)
+	case t.Valid(e.judges(now, ft, err, home)):
+		return e.serve(now, ft, err, r, t)
 	case e.known(now, r, t.ID) != 0:
-		return e.repeat(now, ft, sure, r, t)
+		return e.repeat(now, ft, err, r, t)
 	case t.IsAdmitted():
 		fresh = Expired
 	case r.lapsed(ft, &t):
@@ -239,7 +239,7 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 		e.checkIn(r, ft, &t)
 	}
 	d.Ticket = t
-	e.decide(now, ft, sure, r, &d)
+	e.decide(now, ft, err, r, &d)
 	if d.Verdict == Queue && fresh != Kept && synced {
 		r.queued(ft, &d)
 	}
@@ -287,12 +287,12 @@ func (e *Engine) known(now fleet.Mono, r *roomState, id uint64) uint32 {
 // repeat answers a ticket without a session whose visitor has one all the
 // same: the reply that told so was lost, or this is another request of the
 // same page. It is charged once, and may be renewed as any session.
-func (e *Engine) repeat(now fleet.Mono, ft fleet.Time, sure bool, r *roomState, t ticket.Ticket) Decision {
+func (e *Engine) repeat(now fleet.Mono, ft fleet.Time, err time.Duration, r *roomState, t ticket.Ticket) Decision {
 	t.Until, t.Home = r.recent.get(t.ID), e.home
 	if t.Admitted == 0 {
 		t.Admitted = uint32(ft.Second())
 	}
-	d := e.serve(now, ft, sure, r, t)
+	d := e.serve(now, ft, err, r, t)
 	d.Reason, d.Reseal = Repeated, true
 	return d
 }
@@ -303,12 +303,16 @@ func (e *Engine) repeat(now fleet.Mono, ft fleet.Time, sure bool, r *roomState, 
 // us, and the clocks that are waited for may be ahead of ours by what both may
 // be wrong: so the session ends earlier.
 func (e *Engine) Judges(now fleet.Mono, home ticket.DC) fleet.Time {
-	ft, _ := e.time(now)
+	ft, err := e.time(now)
+	return e.judges(now, ft, err, home)
+}
+
+func (e *Engine) judges(now fleet.Mono, ft fleet.Time, err time.Duration, home ticket.DC) fleet.Time {
 	if (home == e.home && e.link.leased(now)) || mutant.On(mutant.NoJudgeMargin) {
 		return ft
 	}
 	margin := 2 * fleet.MaxError
-	if err := e.clock.Err(now); err > fleet.MaxError && err != fleet.Unsynced {
+	if err > fleet.MaxError && err != fleet.Unsynced {
 		margin = fleet.MaxError + err
 	}
 	return ft.Add(margin)
@@ -399,19 +403,19 @@ func (r *roomState) arrive(ft fleet.Time) {
 
 // serve answers a visitor who holds a valid session, and renews it where it is
 // due and allowed.
-func (e *Engine) serve(now fleet.Mono, ft fleet.Time, sure bool, r *roomState, t ticket.Ticket) Decision {
+func (e *Engine) serve(now fleet.Mono, ft fleet.Time, err time.Duration, r *roomState, t ticket.Ticket) Decision {
 	d := Decision{Verdict: Serve, Reason: Session, Ticket: t}
-	until := e.stampTime(now) + 1 + r.life
+	until := stampTime(ft, err) + 1 + r.life
 	after := wire.RenewAfter(r.life)
 	if t.Home == ticket.Nobody {
 		e.prolong(now, ft, r, &d)
 		return d
 	}
-	if r.life == 0 || until < t.Until+after || e.clock.Err(now) == fleet.Unsynced {
+	if r.life == 0 || until < t.Until+after || err == fleet.Unsynced {
 		return d
 	}
 	if t.Home != e.home && !mutant.On(mutant.RenewForeign) {
-		if e.firm(now, ft, sure, r) {
+		if r.firm(ft, err) {
 			e.moveIn(now, r, until, &d)
 		}
 		return d
@@ -468,11 +472,11 @@ func (e *Engine) mayRenew(now fleet.Mono, r *roomState) bool {
 // least. What the edge stamps by a clock that it is not sure of ends no later than
 // what others stamp now, so nobody who waits for it to end has to know for how long
 // there has been nobody to learn the time from.
-func (e *Engine) stampTime(now fleet.Mono) uint32 {
+func stampTime(ft fleet.Time, err time.Duration) uint32 {
 	if mutant.On(mutant.StampsAdrift) {
-		return uint32(e.clock.Now(now).Second())
+		return uint32(ft.Second())
 	}
-	return uint32(e.clock.Certain(now).Second())
+	return uint32(fleet.Certain(ft, err).Second())
 }
 
 // first returns for how many seconds the first ticket of a session is stamped.
@@ -485,12 +489,12 @@ func (r *roomState) first() uint32 {
 
 // firm reports whether a session that began now would last: an edge that is unsure of
 // the time stamps tickets that end early, by no more than a quarter where it admits.
-func (e *Engine) firm(now fleet.Mono, ft fleet.Time, sure bool, r *roomState) bool {
-	return sure && uint32(ft.Second())-e.stampTime(now) <= max(1, r.first()/4)
+func (r *roomState) firm(ft fleet.Time, err time.Duration) bool {
+	return err <= fleet.MaxError || (err <= fleet.Rough && uint32(ft.Second())-stampTime(ft, err) <= max(1, r.first()/4))
 }
 
 // decide fills in the verdict for a visitor without a session.
-func (e *Engine) decide(now fleet.Mono, ft fleet.Time, sure bool, r *roomState, d *Decision) {
+func (e *Engine) decide(now fleet.Mono, ft fleet.Time, err time.Duration, r *roomState, d *Decision) {
 	t := &d.Ticket
 	p := &e.cfg.Params
 	switch {
@@ -500,7 +504,7 @@ func (e *Engine) decide(now fleet.Mono, ft fleet.Time, sure bool, r *roomState, 
 		if d.Verdict == Admit {
 			return
 		}
-	case !e.firm(now, ft, sure, r):
+	case !r.firm(ft, err):
 		d.Reason = Unsure
 	case !e.link.leased(now):
 		d.Reason = Isolated
@@ -512,7 +516,7 @@ func (e *Engine) decide(now fleet.Mono, ft fleet.Time, sure bool, r *roomState, 
 	default:
 		r.demand.tries++
 		if len(r.parked) == 0 || !r.parked.before(t) {
-			if e.charge(now, ft, r, d) {
+			if e.charge(now, ft, err, r, d) {
 				return
 			}
 		}
@@ -547,13 +551,13 @@ func (r *roomState) credit() uint64 { return sub(r.granted, r.spent+r.returned) 
 
 // charge admits the visitor of d if a right of T and a right of R are in hand.
 // Everything that accounts for the session changes in this one step.
-func (e *Engine) charge(now fleet.Mono, ft fleet.Time, r *roomState, d *Decision) bool {
+func (e *Engine) charge(now fleet.Mono, ft fleet.Time, err time.Duration, r *roomState, d *Decision) bool {
 	if r.gone || (r.credit() <= uint64(len(r.movers)) && !mutant.On(mutant.NoRight)) || (r.rate.idle(now) == 0 && !mutant.On(mutant.NoRateRight)) {
 		return false
 	}
 	t := &d.Ticket
 	second := uint32(ft.Second())
-	until := e.stampTime(now) + 1 + r.first()
+	until := stampTime(ft, err) + 1 + r.first()
 	if r.life == 0 || !r.sessions.stamp(until) {
 		return false
 	}
@@ -638,12 +642,12 @@ func (e *Engine) Hold(now fleet.Mono, v *Visit) {
 // rights are in hand and the horizon allows, and returns those it decided. The
 // slice is valid until the next call.
 func (e *Engine) Release(now fleet.Mono, out []*Visit) []*Visit {
-	ft, sure := e.time(now)
-	if !sure || !e.link.leased(now) {
+	ft, err := e.time(now)
+	if err > fleet.Rough || !e.link.leased(now) {
 		return out
 	}
 	for _, r := range e.order {
-		for len(r.parked) > 0 && !r.paused && e.firm(now, ft, sure, r) {
+		for len(r.parked) > 0 && !r.paused && r.firm(ft, err) {
 			v := r.parked[0]
 			if v.Ticket.Joined > r.horizon() {
 				break
@@ -651,8 +655,8 @@ func (e *Engine) Release(now fleet.Mono, out []*Visit) []*Visit {
 			d := Decision{Ticket: v.Ticket}
 			if e.known(now, r, v.Ticket.ID) != 0 {
 				// Another request with this ticket went in while this one was held.
-				d = e.repeat(now, ft, sure, r, v.Ticket)
-			} else if !e.charge(now, ft, r, &d) {
+				d = e.repeat(now, ft, err, r, v.Ticket)
+			} else if !e.charge(now, ft, err, r, &d) {
 				break
 			}
 			r.parked.remove(v)

@@ -61,11 +61,11 @@ type Status struct {
 
 // Status returns the state of the bond at now.
 func (e *Engine) Status(now fleet.Mono) Status {
-	t, sure := e.time(now)
+	t, err := e.time(now)
 	return Status{
 		Inc: e.link.inc, Tenure: e.link.tenure, Follows: e.link.seen, Joined: e.link.joined,
 		Leased: e.link.leased(now), LeaseEnd: e.link.leaseEnd, Isolated: e.Isolated(now),
-		Synced: e.clock.Err(now) != fleet.Unsynced, Sure: sure, Time: t,
+		Synced: err != fleet.Unsynced, Sure: err <= fleet.Rough, Time: t,
 	}
 }
 

@@ -115,12 +115,22 @@ func (c *Clock) Slew(now Mono, t Time, maxRate float64) time.Duration {
 // Now returns fleet time at the reading now: never less than what was returned
 // before. Before the first Sync or Set it returns the newest floor.
 func (c *Clock) Now(now Mono) Time {
-	if c.synced {
-		if t := c.estimate(now); t > c.last {
-			c.last = t
-		}
+	t, _ := c.Read(now)
+	return t
+}
+
+// Read returns what Now and Err return.
+func (c *Clock) Read(now Mono) (t Time, err time.Duration) {
+	if !c.synced {
+		return c.last, Unsynced
 	}
-	return c.last
+	err = c.known(now)
+	if t = c.estimate(now); t >= c.last {
+		c.last = t
+	} else {
+		err += time.Duration(c.last-t) * time.Millisecond
+	}
+	return c.last, err
 }
 
 // Floor makes sure that the clock never again reads less than t.
@@ -149,17 +159,14 @@ func (c *Clock) known(now Mono) time.Duration {
 // estimate is what the clock would read if it could go back.
 func (c *Clock) estimate(now Mono) Time { return Time(floorDiv(int64(now)+c.offset, 1e6)) }
 
-// Sure reports whether the clock is certain enough to admit by.
-func (c *Clock) Sure(now Mono) bool { return c.synced && c.Err(now) <= Rough }
-
-// Certain returns what fleet time is at least, but for the error that everybody
-// allows for; before the first sample, what Now returns.
-func (c *Clock) Certain(now Mono) Time {
-	t := c.Now(now)
-	if err := c.Err(now); err > MaxError && err != Unsynced {
-		return t.Add(MaxError - err)
+// Certain returns what fleet time is at least where a clock reads t, wrong by no more
+// than err, but for the error that everybody allows for; of a clock that was never set,
+// t itself.
+func Certain(t Time, err time.Duration) Time {
+	if err <= MaxError || err == Unsynced {
+		return t
 	}
-	return t
+	return t.Add(MaxError - err)
 }
 
 // Settle makes a source surer of a time that it learned from somebody unsure, as the

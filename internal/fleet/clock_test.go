@@ -46,13 +46,10 @@ func TestTheErrorBoundHolds(t *testing.T) {
 					t.Fatalf("node %d: fleet time went back from %v to %v", i, n.last, got)
 				}
 				n.last = got
-				if n.Sure(m) != (bound <= Rough) {
-					t.Fatalf("node %d: sure is %v with a bound of %v", i, n.Sure(m), bound)
-				}
 				if bound == Unsynced || i == 0 {
 					continue
 				}
-				if at := n.Certain(m); int64(at)*1e6 > epoch+int64(real)+int64(MaxError)+2e6 || at > got {
+				if at := Certain(got, bound); int64(at)*1e6 > epoch+int64(real)+int64(MaxError)+2e6 || at > got {
 					t.Fatalf("node %d: it is certainly %v, and %v at most", i, at, got)
 				}
 				// One millionth and a microsecond for the floats of this test.
@@ -95,8 +92,8 @@ func TestTheErrorBoundHolds(t *testing.T) {
 
 func TestAClockThatWasNeverSetKnowsNothingButItsFloor(t *testing.T) {
 	var c Clock
-	if c.Now(5) != 0 || c.Err(5) != Unsynced || c.Sure(5) {
-		t.Errorf("reads %v, error %v, sure %v", c.Now(5), c.Err(5), c.Sure(5))
+	if c.Now(5) != 0 || c.Err(5) != Unsynced {
+		t.Errorf("reads %v, error %v", c.Now(5), c.Err(5))
 	}
 	if c.Slew(5, 1000, 1) != 0 || c.Err(5) != Unsynced {
 		t.Error("a clock that was never set cannot be slewed")
@@ -147,11 +144,11 @@ func TestWithoutNewSamplesTheErrorGrowsUntilTheClockIsUnsure(t *testing.T) {
 		t.Errorf("the bound grew by %v in an hour, want 200 ppm", grown)
 	}
 	end := start.Add(time.Duration(float64(Rough-first) / Drift))
-	if !c.Sure(end.Add(-time.Second)) || c.Sure(end.Add(time.Second)) {
+	if c.Err(end.Add(-time.Second)) >= Rough || c.Err(end.Add(time.Second)) <= Rough {
 		t.Errorf("sure until %v, want %v", c.Err(end), Rough)
 	}
 	// Now even a poor sample is better than what is left of the good one.
-	if !c.Sync(hour, hour.Add(-400*time.Millisecond), 0, 3_601_000, 0) || !c.Sure(hour) {
+	if !c.Sync(hour, hour.Add(-400*time.Millisecond), 0, 3_601_000, 0) || c.Err(hour) > MaxError {
 		t.Error("a sample of 400 ms was not taken after an hour")
 	}
 }
