@@ -212,44 +212,6 @@ func (a *Allocator) Fenced() (by uint64, fenced bool) { return a.fenced, a.fence
 
 func (a *Allocator) leads(now fleet.Mono) bool { return a.fenced == 0 && now < a.until }
 
-// SetTime offers the machine's wall time, to be called about once a second. A
-// fleet that already runs goes on with its own time, as its data centres tell
-// it (see learnTime), drawn slowly toward the machine's; one that has none takes
-// the machine's once everybody has had a chance to
-// speak. It returns how far fleet time is from the machine's.
-func (a *Allocator) SetTime(now fleet.Mono, wall fleet.Time) time.Duration {
-	if err := a.clock.Err(now); err != fleet.Unsynced {
-		if err > fleet.MaxError {
-			a.clock.Settle(now, slewRate) // instead: what everybody allows for is one of both
-		}
-		return a.clock.Slew(now, wall, slewRate)
-	}
-	silent := slices.ContainsFunc(a.centres, func(d *centre) bool { return !d.heard })
-	if slices.ContainsFunc(a.centres, func(d *centre) bool { return d.timed && !a.alone(now, d) }) {
-		return 0 // somebody knows it, and is about to tell
-	}
-	wait := timeWait
-	switch {
-	case !silent && a.cfg.Bootstrap:
-		wait = 0
-	case !silent:
-		wait = timeWait / 2
-	}
-	if now.Sub(a.started) >= wait {
-		a.guessed = !a.cfg.Bootstrap
-		a.clock.Set(now, wall, 0)
-		a.due = now
-	}
-	return 0
-}
-
-// timeWait is how long a new leader waits for somebody who knows fleet time:
-// longer than a new aggregator takes to learn it from its edges.
-const timeWait = 5 * time.Second
-
-// slewRate is how fast fleet time is drawn toward the leader's wall time.
-const slewRate = 100e-6
-
 // Observe takes one report of a data centre.
 func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 	if a.fenced != 0 {
@@ -314,51 +276,6 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 		a.take(d, l, r)
 	}
 }
-
-// learnTime takes over the time of a fleet that already runs. A report alone may
-// have been under way for long; one that answers a grant of ours was written
-// after that grant was sent, so its time lies between then and now.
-//
-// A time that was only the machine's gives way to the fleet's as soon as a data
-// centre turns up that knows one; until its answer is there it is not told ours.
-func (a *Allocator) learnTime(now fleet.Mono, d *centre, m *wire.Report) {
-	unknown := a.clock.Err(now) == fleet.Unsynced
-	if !unknown && !a.guessed {
-		d.probes, d.other = nil, false
-		return
-	}
-	// Who knew may have ended since, and with it the only one.
-	if d.timed, d.timeErr = m.AsOf > 0 && m.AsOfErr <= fleet.Rough, m.AsOfErr; !d.timed {
-		d.other = false // nor has it a time that is not ours: it is told ours
-		return
-	}
-	// What a data centre had from us differs by less than this, however late.
-	d.other = !unknown && (m.AsOf > a.clock.Now(now).Add(timeApart) || m.AsOf < a.clock.Now(now).Add(-timeApart))
-	if m.Seen != a.cfg.Term || (!unknown && !d.other) {
-		return
-	}
-	trip, ok := answered(d.probes, now, m)
-	since := now.Sub(a.started) // at first only a good answer will do
-	ok = ok && (trip <= fleet.Guard || (trip <= fleet.MaxError && since > time.Second) || since > timeWait)
-	ok = ok && (m.AsOfErr <= fleet.MaxError || (since > timeWait && !a.knownBetter(m.AsOfErr)) || since > 2*timeWait)
-	if ok {
-		a.clock, a.guessed = fleet.Clock{}, false
-		err := trip / 2
-		if m.AsOfErr > fleet.MaxError && !mutant.On(mutant.TimeOnTrust) {
-			err += m.AsOfErr
-		}
-		a.clock.Set(now, m.AsOf.Add(trip/2), err)
-	}
-}
-
-// knownBetter reports whether a data centre was heard that is surer of the time.
-func (a *Allocator) knownBetter(err time.Duration) bool {
-	return slices.ContainsFunc(a.centres, func(d *centre) bool { return d.timed && d.timeErr+fleet.Guard < err })
-}
-
-// timeApart is by how much the time of a data centre must differ from the
-// leader's to be another one and not the same, told late.
-const timeApart = time.Second
 
 func (a *Allocator) find(name string) *centre {
 	i, ok := slices.BinarySearchFunc(a.centres, name, func(d *centre, name string) int { return cmp.Compare(d.name, name) })

@@ -402,39 +402,6 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 	}
 }
 
-// askEdges reports whether a new aggregator is still to learn fleet time from its
-// edges, for as long as one that runs may take to tell. They have lived through it, where a new leader of global may have heard
-// nobody yet and be guessing: told in good faith, a time ahead of the fleet's
-// would end sessions that are valid.
-func (a *Aggregator) askEdges(now fleet.Mono) bool {
-	return a.clock.Err(now) == fleet.Unsynced && now.Sub(a.started) < a.cfg.Params.EdgeLease &&
-		slices.ContainsFunc(a.edges, func(e *edge) bool { return e.state == awaiting || (e.heir && e.timed) })
-}
-
-// doubts reports whether global tells another time than the fleet's, as far as we
-// know that. It may be guessing, and have said so before it heard ours: our next
-// report sets it right. Only if it insists, it must be us.
-func (a *Aggregator) doubts(now fleet.Mono, g *wire.Grant) bool {
-	u := &a.up
-	trip, ours := max(0, now.Sub(g.Echo)), a.clock.Now(now)
-	err, apart := a.clock.Err(now), timeApart
-	if err <= fleet.Rough {
-		apart += err
-	}
-	if g.AtErr <= fleet.Rough {
-		apart += g.AtErr
-	}
-	if err > fleet.Rough || (g.At < ours.Add(apart) && g.At > ours.Add(-trip-apart)) {
-		u.doubting = false
-		return false
-	}
-	if !u.doubting {
-		u.doubting, u.doubt = true, now
-	}
-	u.hurry(now, a.cfg.Params.SyncGap)
-	return now.Sub(u.doubt) < timeWait
-}
-
 func (a *Aggregator) applyRoom(now fleet.Mono, g *wire.RoomGrant) {
 	b := a.books(g.Room)
 	if g.Gen < b.gen {

@@ -1,0 +1,352 @@
+package slots
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
+	"vestibule/internal/room"
+	"vestibule/internal/wire"
+)
+
+// This file is what is made of silence (rule 5): what an edge that is not heard may have
+// done, and may be doing still.
+
+// lastBreath returns the last expiry second of a ticket that somebody silent
+// since asOf may have stamped: one lease later, by a clock as wrong as a clock
+// may be.
+func (a *Aggregator) lastBreath(now fleet.Mono, asOf fleet.Time) int64 {
+	life := int64(a.longestLife(now) / time.Second)
+	return asOf.Add(fleet.Stretch(a.cfg.Params.EdgeLease)+2*fleet.MaxError).Second() + 2 + life
+}
+
+// unknownLife returns how long tickets may live of a room that is gone, and was
+// before we began: nobody has told us.
+func (b *books) unknownLife() int64 {
+	if b.life != 0 {
+		return 0
+	}
+	return int64(wire.Life(room.MaxSession))
+}
+
+// longestLife returns the longest that any ticket of the data centre may be valid.
+func (a *Aggregator) longestLife(now fleet.Mono) time.Duration {
+	life := int64(0)
+	for _, b := range a.order {
+		life = max(life, b.longest(now))
+		for _, e := range a.edges {
+			if acc := e.accounts[b.ID]; acc != nil && acc.silent {
+				life = max(life, acc.stampLife)
+			}
+		}
+	}
+	return time.Duration(life) * time.Second
+}
+
+// lapse takes note that an edge's lease is over by every clock: what it may
+// have done since its last report is presumed done.
+func (a *Aggregator) lapse(now fleet.Mono, e *edge) {
+	e.state = dead
+	for _, b := range a.order {
+		acc := e.accounts[b.ID]
+		if acc == nil {
+			continue
+		}
+		b.phantomRate(e, acc.rateHeld(), e.recv.Add(fleet.Stretch(fleet.Stretch(a.cfg.Params.EdgeLease))+lapseMargin))
+		acc.rateGranted, acc.rateReturned, acc.rateIdle, acc.rateSeen = 0, 0, 0, 0
+		acc.want, acc.parked, acc.parkedN, acc.movers = 0, nil, 0, 0
+		b.dirty = true
+	}
+	a.presume(now, e)
+	a.enrol(e)
+}
+
+// presume counts what a lapsed edge may have spent and renewed without a word.
+func (a *Aggregator) presume(now fleet.Mono, e *edge) {
+	since := e.upTo
+	if !e.timed { // our answer told it the time, and nobody has told us what it did with it
+		since = a.latest(now)
+	}
+	breath := a.lastBreath(now, since)
+	for _, b := range a.order {
+		acc := e.accounts[b.ID]
+		if acc == nil {
+			continue
+		}
+		renewals := int64(acc.renewCeil) - int64(acc.renewed)
+		acc.drop(&b.counts)
+		if acc.phantom = max(0, acc.credit()) + max(0, renewals); mutant.On(mutant.NoPhantoms) {
+			acc.phantom = 0
+		}
+		acc.phantomUntil = max(acc.phantomUntil, breath+b.unknownLife())
+		acc.stampLife = max(acc.stampLife, b.longest(now))
+		if !b.Cap && (!a.succeeded(e) || e.unheard) && !mutant.On(mutant.NoFreeze) {
+			a.freeze(b, e, acc)
+		}
+		acc.dirty, b.dirty, b.stale = true, true, true
+	}
+	a.due = now
+}
+
+// freeze takes the sessions that were last seen at a silent edge out of the
+// ageing: under partition_policy serve it goes on renewing them. So it does those of
+// the processes that it has succeeded, whose visitors come to it.
+func (a *Aggregator) freeze(b *books, e *edge, acc *account) {
+	acc.silent = true
+	here := []uint16{e.num}
+	blind := int64(0)
+	if acc.missedUntil >= min(b.counts.freed, e.least.Second()) {
+		// Of the tickets it stamped, those that we can follow are frozen
+		// already; each of the others was stamped once at least.
+		blind = min(int64(acc.missed), acc.stamped(&b.counts))
+	}
+	for _, old := range a.edges {
+		if old.name != e.name || old.num >= e.num || mutant.On(mutant.PredecessorsAge) {
+			continue
+		}
+		here = append(here, old.num)
+		if was := old.accounts[b.ID]; was != nil && !was.silent {
+			blind += was.presumed(&b.counts)
+			switch {
+			case was.report == nil: // nobody has told us of its sessions one by one
+				blind += was.stamped(&b.counts)
+			case was.missedUntil >= min(b.counts.freed, old.least.Second()):
+				blind += min(int64(was.missed), was.stamped(&b.counts))
+			}
+		}
+	}
+	acc.frozenBlind = max(acc.frozenBlind, blind)
+	for i := range b.ids.slots {
+		ent := &b.ids.slots[i]
+		if ent.id != 0 && !ent.frozen && int64(ent.until) >= b.counts.freed && slices.Contains(here, ent.edge) {
+			ent.edge = e.num
+			acc.freeze(&b.counts, ent)
+		}
+	}
+}
+
+// drop forgets what was kept once it has expired.
+func (a *account) drop(c *counts) {
+	if a.phantomUntil < c.freed {
+		a.kept = 0
+	}
+}
+
+// freeze takes one session out of the ageing.
+func (a *account) freeze(c *counts, ent *idEntry) {
+	ent.frozen = true
+	c.add(int64(ent.until), -1)
+	a.frozen++
+}
+
+// unfreeze puts a session back into the ageing: edge by told of it.
+func (a *Aggregator) unfreeze(b *books, ent *idEntry, by *edge) {
+	ent.frozen = false
+	b.counts.add(int64(ent.until), 1)
+	for _, e := range a.edges {
+		if e.num == ent.edge {
+			e.account(b.ID).frozen--
+			if e != by {
+				b.strays(e, 1) // it may go back there, and nobody would tell
+			}
+		}
+	}
+}
+
+// thaw ends the freezing: the silent edge is known to have stopped. Its
+// sessions end no later than if they had been renewed a moment ago.
+func (a *Aggregator) thaw(now fleet.Mono, e *edge, b *books, acc *account) {
+	acc.drop(&b.counts)
+	acc.kept += acc.phantom + acc.frozen + acc.frozenBlind
+	acc.phantom, acc.frozen, acc.frozenBlind, acc.silent = 0, 0, 0, false
+	acc.phantomUntil = max(acc.phantomUntil, a.latest(now).Second()+2+max(b.longest(now), acc.stampLife)+b.unknownLife())
+	acc.stampLife = 0
+	for i := range b.ids.slots {
+		if ent := &b.ids.slots[i]; ent.frozen && ent.edge == e.num {
+			*ent = idEntry{id: ent.id} // still occupies its slot, means nothing
+		}
+	}
+	b.dirty = true
+}
+
+// heardElse returns for how long since the last look edges were heard.
+func (a *Aggregator) heardElse(now fleet.Mono) time.Duration {
+	if mutant.On(mutant.IsolationIsDeath) || slices.ContainsFunc(a.edges, func(o *edge) bool { return o.state == alive }) {
+		return now.Sub(a.advanced)
+	}
+	return 0
+}
+
+// mourn declares a silent edge lost once lost_after has passed in which other
+// edges were heard. Silence of all is our own isolation and starts no clock. One
+// that a newer process of its name has succeeded has ended: what it might have gone
+// on renewing has stopped, and ages from here. When here is nobody can say who does
+// not know the time.
+func (a *Aggregator) mourn(now fleet.Mono, e *edge) {
+	e.silent += a.heardElse(now)
+	if a.clock.Err(now) == fleet.Unsynced && !mutant.On(mutant.TimelessThaw) {
+		return
+	}
+	ended := a.succeeded(e)
+	for _, b := range a.order {
+		if acc := e.accounts[b.ID]; acc != nil && acc.silent && (ended || e.silent > b.lostWait()) {
+			if !ended {
+				b.strays(e, acc.phantom+acc.frozen+acc.frozenBlind) // it may be alive all the same
+			}
+			a.thaw(now, e, b, acc)
+		}
+	}
+}
+
+// keepVigil goes on reckoning with an edge that nobody has heard since the
+// aggregator began, although all that it stamped under a lease has expired: under
+// partition_policy serve it may be renewing sessions alone. How many nobody can
+// tell. But everybody else's are counted by now, so it cannot be more than what
+// would be free without it.
+func (a *Aggregator) keepVigil(now fleet.Mono, e *edge) {
+	switch {
+	case mutant.On(mutant.LostIsStill), e.ended != 0 && now.Sub(e.ended) > fleet.Stretch(fleet.Stretch(a.longestLife(now)+2*time.Second)):
+		e.state = left
+		return
+	case a.up.blank: // nor is it known what there is to be free
+		e.silent += a.heardElse(now)
+		if wait := a.longestLostWait(); wait == 0 || e.silent > wait {
+			e.state = left
+		}
+		return
+	}
+	e.vigil = true
+	life := int64(a.longestLife(now) / time.Second)
+	for _, b := range a.order {
+		free := a.reckoned(b)
+		if b.Cap || free <= 0 {
+			continue
+		}
+		acc := e.account(b.ID)
+		acc.phantom, acc.silent, acc.stampLife = free, true, life
+		acc.dirty, b.dirty, b.stale = true, true, true
+	}
+	e.state = a.graveOf(e)
+}
+
+// graveOf returns the state of an edge that is reckoned with as long as anything
+// is presumed of it.
+func (a *Aggregator) graveOf(e *edge) edgeState {
+	for _, b := range a.order {
+		if acc := e.accounts[b.ID]; acc != nil && acc.silent {
+			return lost
+		}
+	}
+	return left
+}
+
+// endVigil takes note that an edge is heard after all. What was presumed may
+// have been another's, who is not.
+func (a *Aggregator) endVigil(e *edge) {
+	if !e.vigil {
+		return
+	}
+	e.vigil = false
+	var other *edge
+	for _, o := range a.edges {
+		if o != e && o.state == lost && o.vigil {
+			other = o
+		}
+	}
+	for _, b := range a.order {
+		acc := e.accounts[b.ID]
+		if acc == nil || !acc.silent {
+			continue
+		}
+		if other != nil {
+			to := other.account(b.ID)
+			to.phantom += acc.phantom
+			to.silent, to.stampLife = true, max(to.stampLife, acc.stampLife)
+		}
+		acc.phantom, acc.silent, acc.stampLife = 0, false, 0
+		b.dirty, b.stale = true, true
+	}
+}
+
+// longestLostWait returns the longest lost_after of any room under serve, 0 where
+// there is none.
+func (a *Aggregator) longestLostWait() time.Duration {
+	wait := time.Duration(0)
+	for _, b := range a.order {
+		if !b.Cap {
+			wait = max(wait, b.lostWait())
+		}
+	}
+	return wait
+}
+
+// lostWait returns lost_after; the default of a room that went before anybody
+// told us.
+func (b *books) lostWait() time.Duration {
+	switch {
+	case b.LostWait > 0:
+		return b.LostWait
+	case b.gone:
+		return room.DefaultLost
+	}
+	return math.MaxInt64
+}
+
+// succeeded reports whether a newer incarnation of the edge's name is known.
+func (a *Aggregator) succeeded(e *edge) bool {
+	return slices.ContainsFunc(a.edges, func(o *edge) bool {
+		return o.name == e.name && o.num > e.num && o.state != awaiting && o.state != lost
+	})
+}
+
+// settle takes the exact numbers of an edge whose tenure is over: nothing is
+// presumed any more, and it may begin a new tenure.
+func (a *Aggregator) settle(now fleet.Mono, e *edge, bye bool) {
+	for _, b := range a.order {
+		b.found(e)
+		acc := e.accounts[b.ID]
+		if acc == nil {
+			continue
+		}
+		b.phantomRate(e, acc.rateHeld(), now) // used before the end of the tenure, which is past
+		acc.rateGranted, acc.rateReturned, acc.rateIdle, acc.rateSeen = 0, 0, 0, 0
+		if acc.silent {
+			for i := range b.ids.slots {
+				if ent := &b.ids.slots[i]; ent.frozen && ent.edge == e.num {
+					ent.frozen = false
+					b.counts.add(int64(ent.until), 1)
+				}
+			}
+		}
+		acc.phantom, acc.frozen, acc.frozenBlind, acc.silent, acc.stampLife = 0, 0, 0, false, 0
+		// What was granted and never reached the edge belongs to the tenure that is
+		// over, and may have been presumed spent, forgotten and lent again since.
+		seen := acc.spent + acc.returned
+		if acc.report != nil {
+			seen = max(seen, acc.report.Granted)
+		}
+		acc.granted = min(acc.granted, seen)
+		acc.dirty, b.dirty, b.stale = true, true, true
+	}
+	if bye {
+		e.state = left
+		for _, acc := range e.accounts {
+			acc.returned = max(acc.returned, acc.granted-acc.spent)
+			acc.want, acc.parked, acc.parkedN, acc.movers = 0, nil, 0, 0
+		}
+		a.enrol(e)
+		return
+	}
+	e.tenure++
+	e.unheard = true
+	e.state = joining
+	if mutant.On(mutant.NoRosterOnRevival) || mutant.On(mutant.LeaseBeforeRoster) {
+		e.state = alive
+	}
+	if mutant.On(mutant.NoRosterOnRevival) {
+		return
+	}
+	a.enrol(e) // before it gets a lease again: the roster must not call it dead
+}

@@ -1,0 +1,203 @@
+package slots
+
+import (
+	"slices"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
+	"vestibule/internal/wire"
+)
+
+// SetTime offers the machine's wall time, to be called about once a second. A
+// fleet that already runs goes on with its own time, as its data centres tell
+// it (see learnTime), drawn slowly toward the machine's; one that has none takes
+// the machine's once everybody has had a chance to
+// speak. It returns how far fleet time is from the machine's.
+func (a *Allocator) SetTime(now fleet.Mono, wall fleet.Time) time.Duration {
+	if err := a.clock.Err(now); err != fleet.Unsynced {
+		if err > fleet.MaxError {
+			a.clock.Settle(now, slewRate) // instead: what everybody allows for is one of both
+		}
+		return a.clock.Slew(now, wall, slewRate)
+	}
+	silent := slices.ContainsFunc(a.centres, func(d *centre) bool { return !d.heard })
+	if slices.ContainsFunc(a.centres, func(d *centre) bool { return d.timed && !a.alone(now, d) }) {
+		return 0 // somebody knows it, and is about to tell
+	}
+	wait := timeWait
+	switch {
+	case !silent && a.cfg.Bootstrap:
+		wait = 0
+	case !silent:
+		wait = timeWait / 2
+	}
+	if now.Sub(a.started) >= wait {
+		a.guessed = !a.cfg.Bootstrap
+		a.clock.Set(now, wall, 0)
+		a.due = now
+	}
+	return 0
+}
+
+// timeWait is how long a new leader waits for somebody who knows fleet time:
+// longer than a new aggregator takes to learn it from its edges.
+const timeWait = 5 * time.Second
+
+// slewRate is how fast fleet time is drawn toward the leader's wall time.
+const slewRate = 100e-6
+
+// learnTime takes over the time of a fleet that already runs. A report alone may
+// have been under way for long; one that answers a grant of ours was written
+// after that grant was sent, so its time lies between then and now.
+//
+// A time that was only the machine's gives way to the fleet's as soon as a data
+// centre turns up that knows one; until its answer is there it is not told ours.
+func (a *Allocator) learnTime(now fleet.Mono, d *centre, m *wire.Report) {
+	unknown := a.clock.Err(now) == fleet.Unsynced
+	if !unknown && !a.guessed {
+		d.probes, d.other = nil, false
+		return
+	}
+	// Who knew may have ended since, and with it the only one.
+	if d.timed, d.timeErr = m.AsOf > 0 && m.AsOfErr <= fleet.Rough, m.AsOfErr; !d.timed {
+		d.other = false // nor has it a time that is not ours: it is told ours
+		return
+	}
+	// What a data centre had from us differs by less than this, however late.
+	d.other = !unknown && (m.AsOf > a.clock.Now(now).Add(timeApart) || m.AsOf < a.clock.Now(now).Add(-timeApart))
+	if m.Seen != a.cfg.Term || (!unknown && !d.other) {
+		return
+	}
+	trip, ok := answered(d.probes, now, m)
+	since := now.Sub(a.started) // at first only a good answer will do
+	ok = ok && (trip <= fleet.Guard || (trip <= fleet.MaxError && since > time.Second) || since > timeWait)
+	ok = ok && (m.AsOfErr <= fleet.MaxError || (since > timeWait && !a.knownBetter(m.AsOfErr)) || since > 2*timeWait)
+	if ok {
+		a.clock, a.guessed = fleet.Clock{}, false
+		err := trip / 2
+		if m.AsOfErr > fleet.MaxError && !mutant.On(mutant.TimeOnTrust) {
+			err += m.AsOfErr
+		}
+		a.clock.Set(now, m.AsOf.Add(trip/2), err)
+	}
+}
+
+// knownBetter reports whether a data centre was heard that is surer of the time.
+func (a *Allocator) knownBetter(err time.Duration) bool {
+	return slices.ContainsFunc(a.centres, func(d *centre) bool { return d.timed && d.timeErr+fleet.Guard < err })
+}
+
+// timeApart is by how much the time of a data centre must differ from the
+// leader's to be another one and not the same, told late.
+const timeApart = time.Second
+
+// learnTime learns fleet time from the edges where global has not told it yet,
+// in the same way as a new leader of global does (see Allocator.learnTime).
+func (a *Aggregator) learnTime(now fleet.Mono, m *wire.Report) {
+	if a.clock.Err(now) != fleet.Unsynced {
+		a.probes = nil
+		return
+	}
+	trip, ok := answered(a.probes, now, m)
+	if ok && (max(trip, m.AsOfErr) <= fleet.MaxError || (m.AsOfErr <= fleet.Rough && now.Sub(a.started) > time.Second)) {
+		a.clock.Set(now, m.AsOf.Add(trip/2), trip/2+m.AsOfErr)
+	}
+}
+
+// answered returns how long ago the grant was sent that m answers, where m tells
+// the time and that was not long ago.
+func answered(probes []probe, now fleet.Mono, m *wire.Report) (trip time.Duration, ok bool) {
+	if m.AsOf <= 0 {
+		return 0, false
+	}
+	for _, p := range probes {
+		if trip = now.Sub(p.at); p.seq == m.Acked && trip <= longTrip {
+			return trip, true
+		}
+	}
+	return 0, false
+}
+
+// longTrip is the longest round trip that the time is learned from.
+const longTrip = time.Second
+
+// least returns the time that a report was written at, at the earliest, but for the
+// error that everybody allows for.
+func least(m *wire.Report) fleet.Time {
+	if m.AsOfErr > fleet.MaxError {
+		return max(0, m.AsOf.Add(-min(m.AsOfErr, 24*time.Hour)))
+	}
+	return m.AsOf
+}
+
+// upTo returns the time that a report was written at, at the latest; of one who did not
+// know the time, what it took for it.
+func upTo(m *wire.Report) fleet.Time {
+	if m.AsOfErr > fleet.MaxError && knows(m) {
+		return m.AsOf.Add(m.AsOfErr)
+	}
+	return m.AsOf
+}
+
+// knows reports whether a report was written by somebody who knew the time.
+func knows(m *wire.Report) bool { return m.AsOf > 0 && m.AsOfErr <= fleet.Rough }
+
+// earliest returns what fleet time is at least, by a clock that may be wrong as
+// far as it knows; ok is false for one that does not know at all.
+func (a *Aggregator) earliest(now fleet.Mono) (t fleet.Time, ok bool) {
+	err := a.clock.Err(now)
+	if err == fleet.Unsynced {
+		return 0, false
+	}
+	return a.clock.Now(now).Add(-err), true
+}
+
+// latest returns what fleet time is at most, by a clock that may be wrong as far as
+// it knows. Where that does not know at all, it is by the newest that any edge has
+// told, which may have been under way for long.
+func (a *Aggregator) latest(now fleet.Mono) fleet.Time {
+	if err := a.clock.Err(now); err != fleet.Unsynced {
+		return a.clock.Now(now).Add(err)
+	}
+	t := a.watermark
+	for _, e := range a.edges {
+		if e.asOf > 0 {
+			t = max(t, e.upTo.Add(fleet.Stretch(now.Sub(e.recv))))
+		}
+	}
+	return t.Add(fleet.MaxError)
+}
+
+// askEdges reports whether a new aggregator is still to learn fleet time from its
+// edges, for as long as one that runs may take to tell. They have lived through it, where a new leader of global may have heard
+// nobody yet and be guessing: told in good faith, a time ahead of the fleet's
+// would end sessions that are valid.
+func (a *Aggregator) askEdges(now fleet.Mono) bool {
+	return a.clock.Err(now) == fleet.Unsynced && now.Sub(a.started) < a.cfg.Params.EdgeLease &&
+		slices.ContainsFunc(a.edges, func(e *edge) bool { return e.state == awaiting || (e.heir && e.timed) })
+}
+
+// doubts reports whether global tells another time than the fleet's, as far as we
+// know that. It may be guessing, and have said so before it heard ours: our next
+// report sets it right. Only if it insists, it must be us.
+func (a *Aggregator) doubts(now fleet.Mono, g *wire.Grant) bool {
+	u := &a.up
+	trip, ours := max(0, now.Sub(g.Echo)), a.clock.Now(now)
+	err, apart := a.clock.Err(now), timeApart
+	if err <= fleet.Rough {
+		apart += err
+	}
+	if g.AtErr <= fleet.Rough {
+		apart += g.AtErr
+	}
+	if err > fleet.Rough || (g.At < ours.Add(apart) && g.At > ours.Add(-trip-apart)) {
+		u.doubting = false
+		return false
+	}
+	if !u.doubting {
+		u.doubting, u.doubt = true, now
+	}
+	u.hurry(now, a.cfg.Params.SyncGap)
+	return now.Sub(u.doubt) < timeWait
+}
