@@ -75,28 +75,26 @@ func (d *deployment) natsFor(place string) string {
 // late delays every message between the place and the NATS servers by about so
 // much, half more or less, each way. It keeps their order, as a connection does.
 func (g *gateway) late(by time.Duration) (heal func() error, err error) {
-	streams := []string{"upstream", "downstream"}
 	heal = func() error {
-		var errs []error
-		for _, p := range g.proxies {
-			for _, s := range streams {
-				errs = append(errs, g.call(http.MethodDelete, "/proxies/"+p+"/toxics/"+s, nil))
-			}
-		}
-		return errors.Join(errs...)
+		return g.each(func(toxics, stream string) error { return g.call(http.MethodDelete, toxics+"/"+stream, nil) })
 	}
+	return heal, g.each(func(toxics, stream string) error {
+		return g.call(http.MethodPost, toxics, map[string]any{
+			"name": stream, "type": "latency", "stream": stream, "toxicity": 1,
+			"attributes": map[string]int64{"latency": by.Milliseconds(), "jitter": by.Milliseconds() / 2},
+		})
+	})
+}
+
+// each does something to both directions of every proxy.
+func (g *gateway) each(do func(toxics, stream string) error) error {
+	var errs []error
 	for _, p := range g.proxies {
-		for _, s := range streams {
-			err := g.call(http.MethodPost, "/proxies/"+p+"/toxics", map[string]any{
-				"name": s, "type": "latency", "stream": s, "toxicity": 1,
-				"attributes": map[string]int64{"latency": by.Milliseconds(), "jitter": by.Milliseconds() / 2},
-			})
-			if err != nil {
-				return heal, err
-			}
+		for _, s := range []string{"upstream", "downstream"} {
+			errs = append(errs, do("/proxies/"+p+"/toxics", s))
 		}
 	}
-	return heal, nil
+	return errors.Join(errs...)
 }
 
 // call asks toxiproxy for something.

@@ -80,7 +80,7 @@ func plan(rng *rand.Rand, length, gap time.Duration, dcs []string, links, late b
 			if f.role == "edge" && rng.IntN(4) == 0 {
 				f.act = actWipe
 			}
-		case n < 58, n < 84 && !links, !late && !links:
+		case n < 58 || (!links && (n < 84 || !late)):
 			f.act = actStop
 		case n < 70:
 			f.act = actCut

@@ -64,7 +64,7 @@ func main() {
 	f.IntVar(&o.takeover, "takeover", 0, "instead: kill the leading global and the leading regional this often each, and measure")
 	f.BoolVar(&o.costs, "costs", false, "instead: break one thing after the other, and tell for how long nobody comes in")
 	f.StringVar(&o.dir, "dir", "", "folder for binaries, data and logs; empty for one that is deleted after a good run")
-	f.BoolVar(&o.plain, "no-namespaces", false, "run on the loopback interface: kills and stops only")
+	f.BoolVar(&o.plain, "no-namespaces", false, "run on the loopback interface: no link is cut or narrowed")
 	f.StringVar(&o.toxiproxy, "toxiproxy", "", "the toxiproxy server that makes messages late; empty for none")
 	f.BoolVar(&o.inside, "inside", false, "for the command's own use")
 	if err := f.Parse(os.Args[1:]); err != nil {
@@ -102,7 +102,7 @@ func run(o options, out io.Writer) int {
 		code = outside(o, out)
 	}
 	if code == exitNoNetwork {
-		fmt.Fprintln(out, "WITHOUT NAMESPACES: all processes share the loopback interface; they are killed and stopped, no link is cut or narrowed."+o.lateness()+"")
+		fmt.Fprintln(out, "WITHOUT NAMESPACES: all processes share the loopback interface; they are killed and stopped, no link is cut or narrowed."+o.lateness())
 		code = play(ctx, o, loopback{}, out)
 	}
 	if code == 0 && !o.keep {
