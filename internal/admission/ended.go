@@ -106,8 +106,8 @@ func (e *Engine) Quit(now fleet.Mono, id room.ID, t ticket.Ticket) bool {
 	if r == nil || t.ID == 0 || t.Epoch != r.Epoch {
 		return false
 	}
-	ft, _ := e.time(now)
-	if known := e.known(now, r, t.ID); known > t.Until && (t.Until == 0 || t.Home == e.home) {
+	ft, err := e.time(now)
+	if known := e.known(now, ft, err, r, t.ID); known > t.Until && (t.Until == 0 || t.Home == e.home) {
 		t.Until, t.Home = known, e.home
 	}
 	if !t.Valid(ft) {
@@ -173,11 +173,11 @@ func (m movers) prune(now fleet.Mono) bool {
 // counted here; there it is counted until the old ticket expires, or until its
 // edges know not to renew it. So it is counted twice for a while and never not
 // at all: moving cannot exceed the limit, wherever it happens.
-func (e *Engine) moveIn(now fleet.Mono, r *roomState, until uint32, d *Decision) {
+func (e *Engine) moveIn(now fleet.Mono, ft fleet.Time, err time.Duration, r *roomState, until uint32, d *Decision) {
 	t := &d.Ticket
-	if known := e.known(now, r, t.ID); known >= t.Until {
+	if known := e.known(now, ft, err, r, t.ID); known >= t.Until {
 		// It came a moment ago and the reply was lost, or this is another request.
-		t.Home, t.Until, t.Seen = e.home, known, uint32(e.Time(now).Second())
+		t.Home, t.Until, t.Seen = e.home, known, uint32(ft.Second())
 		d.Reseal = true
 		return
 	}
@@ -204,7 +204,7 @@ func (e *Engine) moveIn(now fleet.Mono, r *roomState, until uint32, d *Decision)
 	end := wire.End{ID: t.ID, Home: uint32(t.Home), Until: t.Until, Kind: wire.Moved}
 	r.end(end) // for the next regional: it matters if the visitor leaves soon
 	r.ends.Add(end, 0)
-	t.Home, t.Until, t.Seen = e.home, until, uint32(e.Time(now).Second())
+	t.Home, t.Until, t.Seen = e.home, until, uint32(ft.Second())
 	r.dirty = true
 	d.Reseal = true
 	if r.credit() <= r.want/2 {

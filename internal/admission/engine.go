@@ -223,7 +223,7 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 		fresh = Gone
 	case t.Valid(e.judges(now, ft, err, home)):
 		return e.serve(now, ft, err, r, t)
-	case e.known(now, r, t.ID) != 0:
+	case e.known(now, ft, err, r, t.ID) != 0:
 		return e.repeat(now, ft, err, r, t)
 	case t.IsAdmitted():
 		fresh = Expired
@@ -263,8 +263,8 @@ func (e *Engine) Waits(now fleet.Mono, id room.ID, t ticket.Ticket) bool {
 	if r == nil || r.gone || t.ID == 0 || t.Epoch != r.Epoch || t.IsAdmitted() {
 		return false
 	}
-	ft, _ := e.time(now)
-	return r.ended.of(&t) != wire.Left && e.known(now, r, t.ID) == 0 && !r.lapsed(ft, &t)
+	ft, err := e.time(now)
+	return r.ended.of(&t) != wire.Left && e.known(now, ft, err, r, t.ID) == 0 && !r.lapsed(ft, &t)
 }
 
 // lapsed reports whether the place of t is lost: its visitor was not there for
@@ -276,9 +276,9 @@ func (r *roomState) lapsed(ft fleet.Time, t *ticket.Ticket) bool {
 
 // known returns the expiry second of the newest stamp that this edge gave the
 // ticket, if the session is still valid; else 0.
-func (e *Engine) known(now fleet.Mono, r *roomState, id uint64) uint32 {
+func (e *Engine) known(now fleet.Mono, ft fleet.Time, err time.Duration, r *roomState, id uint64) uint32 {
 	until := r.recent.get(id)
-	if int64(until)*1000 <= int64(e.Judges(now, e.home)) {
+	if int64(until)*1000 <= int64(e.judges(now, ft, err, e.home)) {
 		return 0
 	}
 	return until
@@ -416,7 +416,7 @@ func (e *Engine) serve(now fleet.Mono, ft fleet.Time, err time.Duration, r *room
 	}
 	if t.Home != e.home && !mutant.On(mutant.RenewForeign) {
 		if r.firm(ft, err) {
-			e.moveIn(now, r, until, &d)
+			e.moveIn(now, ft, err, r, until, &d)
 		}
 		return d
 	}
@@ -643,7 +643,7 @@ func (e *Engine) Hold(now fleet.Mono, v *Visit) {
 // slice is valid until the next call.
 func (e *Engine) Release(now fleet.Mono, out []*Visit) []*Visit {
 	ft, err := e.time(now)
-	if err > fleet.Rough || !e.link.leased(now) {
+	if !e.link.leased(now) {
 		return out
 	}
 	for _, r := range e.order {
@@ -653,7 +653,7 @@ func (e *Engine) Release(now fleet.Mono, out []*Visit) []*Visit {
 				break
 			}
 			d := Decision{Ticket: v.Ticket}
-			if e.known(now, r, v.Ticket.ID) != 0 {
+			if e.known(now, ft, err, r, v.Ticket.ID) != 0 {
 				// Another request with this ticket went in while this one was held.
 				d = e.repeat(now, ft, err, r, v.Ticket)
 			} else if !e.charge(now, ft, err, r, &d) {

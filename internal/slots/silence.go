@@ -96,24 +96,17 @@ func (a *Aggregator) presume(now fleet.Mono, e *edge) {
 func (a *Aggregator) freeze(b *books, e *edge, acc *account) {
 	acc.silent = true
 	here := []uint16{e.num}
-	blind := int64(0)
-	if acc.missedUntil >= min(b.counts.freed, e.least.Second()) {
-		// Of the tickets it stamped, those that we can follow are frozen
-		// already; each of the others was stamped once at least.
-		blind = min(int64(acc.missed), acc.stamped(&b.counts))
-	}
+	blind := acc.unfollowed(&b.counts, e.least)
 	for _, old := range a.edges {
 		if old.name != e.name || old.num >= e.num || mutant.On(mutant.PredecessorsAge) {
 			continue
 		}
 		here = append(here, old.num)
 		if was := old.accounts[b.ID]; was != nil && !was.silent {
-			blind += was.presumed(&b.counts)
-			switch {
-			case was.report == nil: // nobody has told us of its sessions one by one
+			if blind += was.presumed(&b.counts); was.report == nil { // nobody has told us of its sessions one by one
 				blind += was.stamped(&b.counts)
-			case was.missedUntil >= min(b.counts.freed, old.least.Second()):
-				blind += min(int64(was.missed), was.stamped(&b.counts))
+			} else {
+				blind += was.unfollowed(&b.counts, old.least)
 			}
 		}
 	}
@@ -125,6 +118,15 @@ func (a *Aggregator) freeze(b *books, e *edge, acc *account) {
 			acc.freeze(&b.counts, ent)
 		}
 	}
+}
+
+// unfollowed returns how many sessions an edge that reported at least last may have of
+// which no move was told: each of them was stamped once at least.
+func (a *account) unfollowed(c *counts, least fleet.Time) int64 {
+	if a.missedUntil < min(c.freed, least.Second()) {
+		return 0
+	}
+	return min(int64(a.missed), a.stamped(c))
 }
 
 // drop forgets what was kept once it has expired.

@@ -60,7 +60,7 @@ func (a *Allocator) learnTime(now fleet.Mono, d *centre, m *wire.Report) {
 		return
 	}
 	// Who knew may have ended since, and with it the only one.
-	if d.timed, d.timeErr = m.AsOf > 0 && m.AsOfErr <= fleet.Rough, m.AsOfErr; !d.timed {
+	if d.timed, d.timeErr = knows(m), m.AsOfErr; !d.timed {
 		d.other = false // nor has it a time that is not ours: it is told ours
 		return
 	}
@@ -100,7 +100,7 @@ func (a *Aggregator) learnTime(now fleet.Mono, m *wire.Report) {
 		return
 	}
 	trip, ok := answered(a.probes, now, m)
-	if ok && (max(trip, m.AsOfErr) <= fleet.MaxError || (m.AsOfErr <= fleet.Rough && now.Sub(a.started) > time.Second)) {
+	if ok && (max(trip, m.AsOfErr) <= fleet.MaxError || (knows(m) && now.Sub(a.started) > time.Second)) {
 		a.clock.Set(now, m.AsOf.Add(trip/2), trip/2+m.AsOfErr)
 	}
 }
@@ -122,8 +122,8 @@ func answered(probes []probe, now fleet.Mono, m *wire.Report) (trip time.Duratio
 // longTrip is the longest round trip that the time is learned from.
 const longTrip = time.Second
 
-// least returns the time that a report was written at, at the earliest, but for the
-// error that everybody allows for.
+// least returns the time that a report was written at, at the earliest; of somebody
+// sure, what it says, as everybody allows for so much error.
 func least(m *wire.Report) fleet.Time {
 	if m.AsOfErr > fleet.MaxError {
 		return max(0, m.AsOf.Add(-min(m.AsOfErr, 24*time.Hour)))
@@ -146,19 +146,19 @@ func knows(m *wire.Report) bool { return m.AsOf > 0 && m.AsOfErr <= fleet.Rough 
 // earliest returns what fleet time is at least, by a clock that may be wrong as
 // far as it knows; ok is false for one that does not know at all.
 func (a *Aggregator) earliest(now fleet.Mono) (t fleet.Time, ok bool) {
-	err := a.clock.Err(now)
+	t, err := a.clock.Read(now)
 	if err == fleet.Unsynced {
 		return 0, false
 	}
-	return a.clock.Now(now).Add(-err), true
+	return t.Add(-err), true
 }
 
 // latest returns what fleet time is at most, by a clock that may be wrong as far as
 // it knows. Where that does not know at all, it is by the newest that any edge has
 // told, which may have been under way for long.
 func (a *Aggregator) latest(now fleet.Mono) fleet.Time {
-	if err := a.clock.Err(now); err != fleet.Unsynced {
-		return a.clock.Now(now).Add(err)
+	if t, err := a.clock.Read(now); err != fleet.Unsynced {
+		return t.Add(err)
 	}
 	t := a.watermark
 	for _, e := range a.edges {
@@ -183,11 +183,9 @@ func (a *Aggregator) askEdges(now fleet.Mono) bool {
 // report sets it right. Only if it insists, it must be us.
 func (a *Aggregator) doubts(now fleet.Mono, g *wire.Grant) bool {
 	u := &a.up
-	trip, ours := max(0, now.Sub(g.Echo)), a.clock.Now(now)
-	err, apart := a.clock.Err(now), timeApart
-	if err <= fleet.Rough {
-		apart += err
-	}
+	trip := max(0, now.Sub(g.Echo))
+	ours, err := a.clock.Read(now)
+	apart := timeApart + min(err, fleet.Rough)
 	if g.AtErr <= fleet.Rough {
 		apart += g.AtErr
 	}
