@@ -12,17 +12,18 @@ import (
 
 // Config is the configuration of an edge.
 type Config struct {
-	node.Base  `mapstructure:",squash"`
-	Name       string            `mapstructure:"name" doc:"name of this edge, unique in its data centre"`
-	DataCenter string            `mapstructure:"data_center" doc:"data centre that this edge belongs to"`
-	Listen     string            `mapstructure:"listen" doc:"host:port for visitors without TLS, empty for none"`
-	TLS        TLSConfig         `mapstructure:"tls"`
-	NATS       node.ClientConfig `mapstructure:"nats"`
-	Proxies    []string          `mapstructure:"trusted_proxies" doc:"addresses or prefixes whose X-Forwarded-For and X-Forwarded-Proto are believed"`
-	Held       HeldConfig        `mapstructure:"held"`
-	Events     EventsConfig      `mapstructure:"events"`
-	Recent     int               `mapstructure:"recent_tickets" doc:"tickets per room whose newest stamp is remembered, for replies that were lost"`
-	Timeouts   TimeoutConfig     `mapstructure:"timeouts"`
+	node.Base      `mapstructure:",squash"`
+	Name           string            `mapstructure:"name" doc:"name of this edge, unique in its data centre"`
+	DataCenter     string            `mapstructure:"data_center" doc:"data centre that this edge belongs to"`
+	Listen         string            `mapstructure:"listen" doc:"host:port for visitors without TLS, empty for none"`
+	TLS            TLSConfig         `mapstructure:"tls"`
+	NATS           node.ClientConfig `mapstructure:"nats"`
+	Proxies        []string          `mapstructure:"trusted_proxies" doc:"addresses or prefixes whose X-Forwarded-For and X-Forwarded-Proto are believed"`
+	ForwardHeaders []string          `mapstructure:"forward_headers" doc:"headers of visitors that reach the site although some sites take them for path, host, scheme or address"`
+	Held           HeldConfig        `mapstructure:"held"`
+	Events         EventsConfig      `mapstructure:"events"`
+	Recent         int               `mapstructure:"recent_tickets" doc:"tickets per room whose newest stamp is remembered, for replies that were lost"`
+	Timeouts       TimeoutConfig     `mapstructure:"timeouts"`
 }
 
 // TLSConfig is the TLS listener.
@@ -94,6 +95,7 @@ func (c *Config) Validate() []error {
 	if _, err := parsePrefixes(c.Proxies); err != nil {
 		errs = append(errs, fmt.Errorf("trusted_proxies: %w", err))
 	}
+	errs = append(errs, checkForward(c.ForwardHeaders)...)
 	for _, n := range []struct {
 		key      string
 		n        int

@@ -23,6 +23,7 @@ import (
 type proxy struct {
 	*httputil.ReverseProxy
 	transport *http.Transport
+	headers   *headerRules
 }
 
 // forward is what the proxy must know of a request beside the request.
@@ -59,7 +60,7 @@ func (f *forward) setTickets(h http.Header) {
 type forwardKey struct{}
 
 // newProxy returns a proxy that tells what became of the requests that it passes on.
-func newProxy(t TimeoutConfig, m *metrics, log *slog.Logger, answers, fails func(*pulse)) *proxy {
+func newProxy(t TimeoutConfig, headers *headerRules, m *metrics, log *slog.Logger, answers, fails func(*pulse)) *proxy {
 	dialer := &net.Dialer{Timeout: t.Dial, KeepAlive: 30 * time.Second, Control: refuseAddr}
 	transport := &http.Transport{
 		Proxy:                 nil, // never one from the environment
@@ -73,10 +74,10 @@ func newProxy(t TimeoutConfig, m *metrics, log *slog.Logger, answers, fails func
 		ResponseHeaderTimeout: t.Response,
 		ExpectContinueTimeout: time.Second,
 	}
-	p := &proxy{transport: transport}
+	p := &proxy{transport: transport, headers: headers}
 	p.ReverseProxy = &httputil.ReverseProxy{
 		Transport:  transport,
-		Rewrite:    rewrite,
+		Rewrite:    p.rewrite,
 		BufferPool: newBuffers(),
 		ErrorLog:   slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		ModifyResponse: func(r *http.Response) error {
@@ -131,18 +132,10 @@ func refuseAddr(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// dropped are headers by which a visitor could change what the origin sees
-// without the edge having decided about it.
-var dropped = []string{
-	"Forwarded", "X-Real-Ip", "Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "X-Client-Ip",
-	"X-Original-Url", "X-Rewrite-Url", "X-Forwarded-Uri", "X-Forwarded-Path", "X-Forwarded-Prefix", "X-Forwarded-Method",
-	"X-Forwarded-Port", "X-Forwarded-Server", "X-Forwarded-Scheme", "X-Http-Method-Override", "X-Http-Method", "X-Method-Override",
-}
-
 // rewrite makes the origin's request out of the visitor's. ReverseProxy has
 // already removed hop-by-hop headers, those that Connection named, and
 // X-Forwarded-For, -Host and -Proto.
-func rewrite(p *httputil.ProxyRequest) {
+func (x *proxy) rewrite(p *httputil.ProxyRequest) {
 	f, ok := p.In.Context().Value(forwardKey{}).(*forward)
 	if !ok {
 		panic("proxy: request was not decided") // nothing may reach the origin this way
@@ -162,14 +155,7 @@ func rewrite(p *httputil.ProxyRequest) {
 	// Some origins read trailers as if they were headers, and no site asks its
 	// visitors for any.
 	out.Trailer = nil
-	for _, name := range dropped {
-		out.Header.Del(name)
-	}
-	for name := range out.Header {
-		if strings.Contains(name, "_") || strings.HasPrefix(name, "X-Vestibule-") || strings.HasPrefix(name, "Vestibule-") {
-			delete(out.Header, name)
-		}
-	}
+	x.headers.strip(out.Header)
 	stripTickets(out.Header)
 	if f.client.IsValid() {
 		out.Header.Set("X-Forwarded-For", f.client.String())

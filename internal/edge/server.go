@@ -114,7 +114,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.streams = newStreams(o.Config.Events.Total, s.clients.streams, s.metrics)
-	s.proxy = newProxy(o.Config.Timeouts, s.metrics, s.log, s.originAnswers, s.originFails)
+	s.proxy = newProxy(o.Config.Timeouts, newHeaderRules(o.Config.ForwardHeaders), s.metrics, s.log, s.originAnswers, s.originFails)
 	s.site.Store(&site{})
 	if s.fleet, err = node.NewFleet(o.Config.DataDir, o.Docs, s.log, o.Reg, s.refresh); err != nil {
 		return nil, err

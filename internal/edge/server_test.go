@@ -70,7 +70,7 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 	again := newStage(t, func(s *stage) { s.cfg.DataDir, s.ring = st.cfg.DataDir, st.ring })
 	again.bus.down.Store(true)
 	again.origin.Config.Handler = st.origin // the rooms name the first origin
-	again.server.proxy.Rewrite = st.origin.stamp(rewrite)
+	again.server.proxy.Rewrite = st.origin.stamp(again.server.proxy.rewrite)
 	again.start()
 	check := func(reason admission.Reason) {
 		t.Helper()

@@ -1,0 +1,160 @@
+package edge
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// A request is decided by its request line, its Host and its connection. Some
+// sites take path, method, host, scheme or the visitor's address from headers
+// instead, which proxies in front of them are expected to set. A visitor who sends
+// such a header would have the site serve another request than the one that was
+// decided, so all of them are taken out. An operator may let single ones through
+// (forward_headers), for sites behind a proxy that sets them.
+//
+// The tables name headers in their canonical spelling, as net/http keeps them.
+var (
+	// The path, or a part of it.
+	pathHeaders = []string{
+		"Base-Url", "Http-Url", "Path-Info", "Request-Uri", "Script-Name", "Uri", "Url",
+		"X-Accel-Internal", "X-Accel-Redirect", "X-Context-Path", "X-Http-Destinationurl", "X-Http-Path-Override", "X-Http-Url-Override",
+		"X-Invoke-Path", "X-Invoke-Query", "X-Matched-Path", "X-Now-Route-Matches", "X-Override-Url", "X-Path", "X-Path-Info",
+		"X-Real-Uri", "X-Real-Url", "X-Replaced-Path", "X-Request-Uri", "X-Request-Url", "X-Rewrite", "X-Root-Path", "X-Script-Name",
+		"X-Unencoded-Url", "X-Uri", "X-Url", "X-Waws-Unencoded-Url",
+	}
+
+	// The method.
+	methodHeaders = []string{"X-Http-Method", "X-Http-Method-Override", "X-Method", "X-Method-Override"}
+
+	// The host, or where to pass the request on to.
+	hostHeaders = []string{
+		"Disguised-Host", "Proxy", "X-Backend-Host", "X-Gateway-Host", "X-Host", "X-Host-Name", "X-Host-Override", "X-Http-Host",
+		"X-Http-Host-Override", "X-Original", "X-Proxy-Host", "X-Proxy-Url", "X-Real-Host", "X-Server-Name", "X-Server-Port",
+		"X-Waws-Original-Host",
+	}
+
+	// The scheme.
+	schemeHeaders = []string{
+		"Cf-Visitor", "Cloudfront-Forwarded-Proto", "Front-End-Https", "Https", "Ssl", "X-Client-Proto", "X-Client-Scheme", "X-Front-End-Https",
+		"X-Https", "X-Proto", "X-Protocol", "X-Real-Proto", "X-Request-Scheme", "X-Scheme", "X-Ssl", "X-Url-Scheme",
+	}
+
+	// The visitor's address.
+	addressHeaders = []string{
+		"Ali-Cdn-Real-Ip", "Cdn-Real-Ip", "Cdn-Src-Ip", "Cf-Connecting-Ip", "Cf-Connecting-Ipv6", "Cf-Pseudo-Ipv4", "Client-Ip",
+		"Cloudfront-Viewer-Address", "Cluster-Client-Ip", "Do-Connecting-Ip", "Fastly-Client-Ip", "Fly-Client-Ip", "Incap-Client-Ip",
+		"Oxylabs-Client-Ip", "Real-Ip", "Remote-Addr", "Remote-Host", "Source-Ip", "True-Client-Ip", "X-Appengine-Remote-Addr",
+		"X-Appengine-User-Ip", "X-Azure-Clientip", "X-Azure-Socketip", "X-Client-Addr", "X-Client-Ip", "X-Clientip",
+		"X-Cluster-Client-Ip", "X-Coming-From", "X-Custom-Ip-Authorization", "X-Nf-Client-Connection-Ip", "X-Originating-Ip",
+		"X-Proxyuser-Ip", "X-Real-Ip", "X-Remote-Addr", "X-Remote-Ip", "X-Source-Ip", "X-True-Client-Ip", "X-True-Ip", "X-Vercel-Ip",
+	}
+
+	// Families, of which any of these may be meant.
+	headerFamilies = []string{
+		"Forward", "Proxy-", "Wl-Proxy-", "X-Arr-", "X-Envoy-", "X-Forward", "X-Middleware-", "X-Original-", "X-Rewrite-",
+	}
+
+	// What nodes of this fleet tell each other and the site.
+	ownFamilies = []string{"Vestibule-", "X-Vestibule-"}
+
+	// What the edge sets itself, or a server needs to read the request.
+	edgeHeaders = []string{
+		"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Host", "Connection", "Content-Length", "Transfer-Encoding",
+		"Trailer", "Te", "Upgrade", "Keep-Alive", "Proxy-Connection", "Cookie",
+	}
+)
+
+// headerRules tell which headers of a visitor reach a site. They are immutable.
+type headerRules struct {
+	out     map[string]bool // taken out by name
+	forward map[string]bool // let through, whatever else says
+}
+
+// newHeaderRules returns the rules that let the headers named in forward through.
+func newHeaderRules(forward []string) *headerRules {
+	h := &headerRules{out: map[string]bool{}, forward: map[string]bool{}}
+	for _, table := range [][]string{pathHeaders, methodHeaders, hostHeaders, schemeHeaders, addressHeaders} {
+		for _, name := range table {
+			h.out[name] = true
+		}
+	}
+	for _, name := range forward {
+		h.forward[http.CanonicalHeaderKey(name)] = true
+	}
+	return h
+}
+
+// strip takes out of a request's header what a site could take for more than a
+// header.
+func (h *headerRules) strip(header http.Header) {
+	for name := range header {
+		if h.refuses(name) {
+			delete(header, name)
+		}
+	}
+}
+
+func (h *headerRules) refuses(name string) bool {
+	switch {
+	case hasFamily(name, ownFamilies):
+		return true
+	case h.forward[name]:
+		return false
+	}
+	return h.out[name] || !plainName(name) || hasFamily(name, headerFamilies)
+}
+
+// plainName reports whether a name has but letters, digits and hyphens. Gateways
+// like CGI turn every other character into the _ that stands for a hyphen too, so
+// that X_Real_IP and X.Real.IP become X-Real-IP.
+func plainName(name string) bool {
+	for i := range len(name) {
+		c := name[i]
+		if c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
+			return false
+		}
+	}
+	return true
+}
+
+func hasFamily(name string, families []string) bool {
+	for _, f := range families {
+		if strings.HasPrefix(name, f) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkForward returns the faults of a list of headers to let through.
+func checkForward(list []string) []error {
+	var errs []error
+	for i, name := range list {
+		canonical := http.CanonicalHeaderKey(name)
+		switch {
+		case !isToken(name):
+			errs = append(errs, fmt.Errorf("forward_headers[%d]: must be the name of a header, got %q", i, name))
+		case hasFamily(canonical, ownFamilies):
+			errs = append(errs, fmt.Errorf("forward_headers[%d]: %s is for this fleet only", i, canonical))
+		default:
+			for _, own := range edgeHeaders {
+				if canonical == own {
+					errs = append(errs, fmt.Errorf("forward_headers[%d]: %s is the edge's own to set or to read", i, canonical))
+				}
+			}
+		}
+	}
+	return errs
+}
+
+// isToken reports whether a text can be a header's name (RFC 9110, 5.1).
+func isToken(name string) bool {
+	for i := range len(name) {
+		c := name[i]
+		if c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
+			return false
+		}
+	}
+	return name != ""
+}
