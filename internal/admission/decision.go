@@ -23,6 +23,12 @@ var verdictNames = [verdicts]string{"queue", "serve", "admit", "hold"}
 
 func (v Verdict) String() string { return verdictNames[v] }
 
+// How many verdicts and reasons there are.
+const (
+	NumVerdicts = int(verdicts)
+	NumReasons  = int(reasons)
+)
+
 // Verdicts lists every verdict, for metrics.
 func Verdicts() []Verdict { return []Verdict{Queue, Serve, Admit, Hold} }
 

@@ -1,6 +1,8 @@
 package edge
 
 import (
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -8,13 +10,13 @@ import (
 	"vestibule/internal/admission"
 	"vestibule/internal/fleet"
 	"vestibule/internal/line"
+	"vestibule/internal/node"
+	"vestibule/internal/room"
 )
 
 // metrics are what an edge counts. State is read from the engine when it is
 // asked for, see collector.
 type metrics struct {
-	decisions   *prometheus.CounterVec
-	letIn       *prometheus.CounterVec
 	ratio       *prometheus.HistogramVec
 	tickets     *prometheus.CounterVec
 	knocks      *prometheus.CounterVec
@@ -32,6 +34,11 @@ type metrics struct {
 	events      *prometheus.CounterVec
 	broadcasts  prometheus.Histogram
 	ticketCount [ticketKinds]prometheus.Counter
+
+	series node.RoomSeries
+	other  counts // of the rooms that have no series of their own
+	mu     sync.Mutex
+	rooms  map[string]*roomCounters
 }
 
 // What a request brought for a ticket.
@@ -54,14 +61,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := &metrics{
-		letIn: vec("vestibule_edge_uncounted_admissions_total", "Newcomers let in without a right because the edge was isolated and the room says on_isolation: open.", "room"),
+		rooms: map[string]*roomCounters{},
 		ratio: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "vestibule_estimate_ratio", Help: "Waits that are over, as a part of what was told at joining; both lengthened by five seconds.",
 			Buckets: []float64{.25, .5, .75, .8, .9, .95, 1, 1.05, 1.1, 1.2, 1.25, 1.5, 2, 4},
 		}, []string{"room"}),
-		decisions: vec("vestibule_edge_decisions_total", "Requests decided, by room, verdict and reason.", "room", "verdict", "reason"),
-		tickets:   vec("vestibule_edge_tickets_total", "Tickets that requests for a room brought, by what became of them.", "result"),
-		knocks:    vec("vestibule_edge_knocks_total", "Requests that were held for a right, by how it ended.", "outcome"),
+		tickets: vec("vestibule_edge_tickets_total", "Tickets that requests for a room brought, by what became of them.", "result"),
+		knocks:  vec("vestibule_edge_knocks_total", "Requests that were held for a right, by how it ended.", "outcome"),
 		holds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "vestibule_edge_hold_seconds", Help: "How long requests were held open for a right.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .2, .5, 1, 2.5, 5, 10, 25, 60},
@@ -92,7 +98,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for _, r := range []string{"sent", "skipped"} {
 		m.events.WithLabelValues(r)
 	}
-	reg.MustRegister(m.decisions, m.letIn, m.ratio, m.tickets, m.knocks, m.holds, m.reports, m.grants, m.sync, m.requests, m.origins, m.quits, m.panics, m.clockJumps)
+	reg.MustRegister(m.ratio, m.tickets, m.knocks, m.holds, m.reports, m.grants, m.sync, m.requests, m.origins, m.quits, m.panics, m.clockJumps)
+	m.other.label = node.OtherRooms
 	for i, name := range ticketKindNames {
 		m.ticketCount[i] = m.tickets.WithLabelValues(name)
 	}
@@ -111,46 +118,102 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// roomCounters are the counters of one room, looked up once.
+// roomCounters are the counters of one room. They have no series, and take no
+// memory, before the first request is decided.
 type roomCounters struct {
-	decisions [][]prometheus.Counter // by verdict and reason
-	letIn     prometheus.Counter
-	ratio     prometheus.Observer
+	m    *metrics
+	name string
+	own  atomic.Pointer[counts]
 }
 
-func (m *metrics) room(name string) roomCounters {
-	c := roomCounters{letIn: m.letIn.WithLabelValues(name), ratio: m.ratio.WithLabelValues(name)}
-	for _, v := range admission.Verdicts() {
-		row := make([]prometheus.Counter, len(admission.Reasons()))
-		for _, r := range admission.Reasons() {
-			row[r] = m.decisions.WithLabelValues(name, v.String(), r.String())
-		}
-		c.decisions = append(c.decisions, row)
+// counts are what is shown under one label.
+type counts struct {
+	label     string
+	decisions [admission.NumVerdicts][admission.NumReasons]atomic.Uint64
+	letIn     atomic.Uint64
+}
+
+// room returns the counters of a room, the same ones as long as it is there.
+func (m *metrics) room(name string) *roomCounters {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.rooms[name]
+	if c == nil {
+		c = &roomCounters{m: m, name: name}
+		m.rooms[name] = c
 	}
 	return c
 }
 
 func (c *roomCounters) count(d *admission.Decision) {
-	c.decisions[d.Verdict][d.Reason].Inc()
+	own := c.own.Load()
+	if own == nil {
+		own = c.open()
+	}
+	own.decisions[d.Verdict][d.Reason].Add(1)
 	if d.Reason == admission.Uncounted {
-		c.letIn.Inc()
+		own.letIn.Add(1)
 	}
 	if forecast, actual, ok := d.Outcome(); ok {
-		c.ratio.Observe(line.Ratio(forecast, actual))
+		c.observe(own, line.Ratio(forecast, actual))
 	}
 }
 
-// forget drops the counters of a room that is gone.
-func (m *metrics) forget(name string) {
-	m.decisions.DeletePartialMatch(prometheus.Labels{"room": name})
-	m.letIn.DeleteLabelValues(name)
-	m.ratio.DeleteLabelValues(name)
+// open begins the series of a room. What is counted of a room that is gone by now
+// is shown nowhere.
+func (c *roomCounters) open() *counts {
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	if own := c.own.Load(); own != nil {
+		return own
+	}
+	own := &counts{label: c.name}
+	if c.m.rooms[c.name] == c && c.m.series.Label(c.name, true) == node.OtherRooms {
+		own = &c.m.other
+	}
+	c.own.Store(own)
+	return own
+}
+
+func (c *roomCounters) observe(own *counts, ratio float64) {
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	if c.m.rooms[c.name] == c {
+		c.m.ratio.WithLabelValues(own.label).Observe(ratio)
+	}
+}
+
+// keep drops the counters of rooms that are not in set.
+func (m *metrics) keep(set *room.Set) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name := range m.rooms {
+		if set.ByName(name) == nil {
+			delete(m.rooms, name)
+			m.ratio.DeleteLabelValues(name)
+		}
+	}
+	m.series.Keep(set)
+}
+
+// counted returns what was counted, one entry for every label.
+func (m *metrics) counted() []*counts {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := []*counts{&m.other}
+	for _, c := range m.rooms {
+		if own := c.own.Load(); own != nil && own != &m.other {
+			out = append(out, own)
+		}
+	}
+	return out
 }
 
 // collector reads the state of the engine when metrics are asked for.
 type collector struct {
 	s *Server
 
+	decisions, letIn                                                              *prometheus.Desc
 	leased, timeError, syncAge                                                    *prometheus.Desc
 	credit, rateIdle, held, keep, sessions, estimate, horizon, mu, paused, guests *prometheus.Desc
 }
@@ -161,6 +224,8 @@ func newCollector(s *Server) *collector {
 	}
 	return &collector{
 		s:         s,
+		decisions: d("vestibule_edge_decisions_total", "Requests decided, by room, verdict and reason.", "room", "verdict", "reason"),
+		letIn:     d("vestibule_edge_uncounted_admissions_total", "Newcomers let in without a right because the edge was isolated and the room says on_isolation: open.", "room"),
 		leased:    d("vestibule_edge_lease_remaining_seconds", "For how long this edge may still admit without hearing from its regional; 0 without a lease."),
 		timeError: d("vestibule_edge_time_error_seconds", "Bound on the error of fleet time as this edge knows it; +Inf before it was ever told."),
 		syncAge:   d("vestibule_edge_sync_age_seconds", "Time since the newest grant was applied."),
@@ -181,6 +246,7 @@ func newCollector(s *Server) *collector {
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.leased, c.timeError, c.syncAge, c.credit, c.rateIdle, c.keep, c.held, c.sessions, c.estimate, c.horizon, c.mu, c.paused, c.guests,
+		c.decisions, c.letIn,
 	} {
 		ch <- d
 	}
@@ -196,24 +262,42 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.leased, max(0, st.LeaseRemaining.Seconds()))
 	gauge(c.timeError, timeError(st.TimeError))
 	gauge(c.syncAge, st.SyncAge.Seconds())
+	counter := func(d *prometheus.Desc, n uint64, labels ...string) {
+		if n > 0 {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+		}
+	}
+	for _, own := range s.metrics.counted() {
+		for _, v := range admission.Verdicts() {
+			for _, r := range admission.Reasons() {
+				counter(c.decisions, own.decisions[v][r].Load(), own.label, v.String(), r.String())
+			}
+		}
+		counter(c.letIn, own.letIn.Load(), own.label)
+	}
+	rooms := node.NewRoomMetrics(ch)
+	defer rooms.Close()
 	for name, r := range st.Rooms {
-		gauge(c.credit, float64(r.Credit()), name)
-		gauge(c.rateIdle, float64(r.RateIdle), name)
-		gauge(c.keep, float64(r.Keep), name)
-		gauge(c.held, float64(r.Held), name)
-		gauge(c.sessions, float64(r.Sessions), name)
+		v := r.View
+		busy := r.Sessions != 0 || r.Held > 0 || r.Waiting != 0 || r.Guests > 0 || r.Paused || (v != nil && v.Queues())
+		name = s.metrics.series.Label(name, busy)
+		rooms.Gauge(c.credit, float64(r.Credit()), name)
+		rooms.Gauge(c.rateIdle, float64(r.RateIdle), name)
+		rooms.Gauge(c.keep, float64(r.Keep), name)
+		rooms.Gauge(c.held, float64(r.Held), name)
+		rooms.Gauge(c.sessions, float64(r.Sessions), name)
 		paused := 0.0
 		if r.Paused {
 			paused = 1
 		}
-		gauge(c.paused, paused, name)
-		gauge(c.guests, float64(r.Guests), name)
-		if v := r.View; v != nil {
+		rooms.Gauge(c.paused, paused, name)
+		rooms.Gauge(c.guests, float64(r.Guests), name)
+		if v != nil {
 			if wait, ok := v.Newcomer(); ok {
-				gauge(c.estimate, wait.Seconds(), name)
+				rooms.Own(c.estimate, wait.Seconds(), name)
 			}
-			gauge(c.horizon, v.HorizonAge(st.Time).Seconds(), name)
-			gauge(c.mu, v.Mu, name)
+			rooms.Own(c.horizon, v.HorizonAge(st.Time).Seconds(), name)
+			rooms.Gauge(c.mu, v.Mu, name)
 		}
 	}
 }

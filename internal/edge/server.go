@@ -21,6 +21,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -434,18 +435,26 @@ type Status struct {
 // Status returns the state of the edge.
 func (s *Server) Status() Status {
 	site := s.site.Load()
+	st := Status{Rooms: make(map[string]admission.Ledger, len(site.rooms))}
+	for rooms := range slices.Chunk(site.rooms, statusChunk) { // visitors are waiting for the lock
+		now := s.lock()
+		for _, r := range rooms {
+			st.Rooms[r.Name] = s.eng.Ledger(now, r.ID)
+		}
+		s.mu.Unlock()
+	}
 	now := s.lock()
 	defer s.mu.Unlock()
-	st := Status{Status: s.eng.Status(now), TimeError: s.eng.TimeError(now), Rooms: map[string]admission.Ledger{}}
+	st.Status, st.TimeError = s.eng.Status(now), s.eng.TimeError(now)
 	if st.Leased {
 		st.LeaseRemaining = st.LeaseEnd.Sub(now)
 	}
 	st.SyncAge = now.Sub(fleet.Mono(s.granted.Load()))
-	for _, r := range site.rooms {
-		st.Rooms[r.Name] = s.eng.Ledger(now, r.ID)
-	}
 	return st
 }
+
+// statusChunk is how many rooms are looked at in one go.
+const statusChunk = 256
 
 // maxSkew is how far the machine's clock may be from fleet time before
 // something is wrong with one of them.
@@ -455,7 +464,9 @@ const maxSkew = 10 * time.Second
 // regional does not make an edge unready: who is inside goes on.
 func (s *Server) Ready() node.Readiness {
 	site := s.site.Load()
-	st := s.Status()
+	now := s.lock()
+	st := s.eng.Status(now)
+	s.mu.Unlock()
 	r := node.Readiness{Isolated: !st.Leased || !st.Sure, Alarms: s.fleet.Alarms()}
 	if site.set == nil {
 		r.Reasons = append(r.Reasons, "no room set yet")

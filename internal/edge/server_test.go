@@ -11,6 +11,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/big"
 	"math/rand/v2"
@@ -22,6 +23,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"vestibule/internal/admission"
 	"vestibule/internal/fleet"
@@ -131,6 +134,54 @@ func metric(t testing.TB, st *stage, name, label, value string) (sum float64) {
 		}
 	}
 	return sum
+}
+
+// A room without visitors has no series of its own; what was counted of one stays
+// until the room goes.
+func TestIdleRoomsShareTheirSeries(t *testing.T) {
+	st := open(t, nil)
+	own := func(name string) float64 { return metric(t, st, name, "room", "sale") }
+	if n := own("vestibule_edge_sessions") + own("vestibule_edge_decisions_total"); n != 0 {
+		t.Errorf("a room that nobody visited shows %v", n)
+	}
+	if n := metric(t, st, "vestibule_edge_budget", "room", node.IdleRooms); n == 0 {
+		t.Error("the rights of idle rooms are not added up")
+	}
+	if a := st.visitor().get("http://sale.example/"); a.body != "the site" {
+		t.Fatalf("got %q", a.body)
+	}
+	if own("vestibule_edge_sessions") != 1 || own("vestibule_edge_decisions_total") != 1 || own("vestibule_edge_budget") == 0 {
+		t.Error("a room with a visitor has no series")
+	}
+	site := st.server.site.Load()
+	d := document(st.origin.URL)
+	d.Rooms[0].TotalActiveUsers++
+	st.docs.offer(node.RoomsDocument, roomsDocument(t, 2, d))
+	eventually(t, "the rooms are new", func() bool { return st.server.site.Load() != site })
+	if own("vestibule_edge_decisions_total") != 1 {
+		t.Error("a change of the rooms lost what was counted")
+	}
+}
+
+// Beyond so many busy rooms the rest are counted together, also once they went.
+func TestSeriesAreBounded(t *testing.T) {
+	m := newMetrics(prometheus.NewRegistry())
+	for i := range node.MaxRoomSeries + 10 {
+		m.room(fmt.Sprint("r", i)).count(&admission.Decision{Verdict: admission.Serve, Reason: admission.Session})
+	}
+	all := m.counted()
+	if n := len(all); n != node.MaxRoomSeries+1 {
+		t.Errorf("%d labels", n)
+	}
+	if n := m.other.decisions[admission.Serve][admission.Session].Load(); n != 10 {
+		t.Errorf("%d requests of other rooms", n)
+	}
+	late := m.room("r0")
+	m.keep(nil)
+	late.count(&admission.Decision{Verdict: admission.Serve, Reason: admission.Session}) // a request that was in flight
+	if n := len(m.counted()); n != 1 || m.other.decisions[admission.Serve][admission.Session].Load() != 10 {
+		t.Errorf("%d labels once all rooms went", n)
+	}
 }
 
 // A change of the rooms reaches visitors without a restart; a broken or older

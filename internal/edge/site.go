@@ -28,7 +28,7 @@ type roomSite struct {
 	page     *waiting.Page
 	pulse    *pulse       // of its origin
 	lang     waiting.Lang // for visitors who name no language that we have
-	counters roomCounters
+	counters *roomCounters
 	sealFrom fleet.Time // from when the ring has a key to seal with
 }
 
@@ -70,13 +70,7 @@ func buildSite(f *node.Fleet, m *metrics, old *site, log *slog.Logger) *site {
 	for _, origin := range set.Origins() {
 		s.addOrigin(origin, old)
 	}
-	if old != nil {
-		for _, r := range old.rooms {
-			if set.ByName(r.Name) == nil {
-				m.forget(r.Name)
-			}
-		}
-	}
+	m.keep(set)
 	return s
 }
 

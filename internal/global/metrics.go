@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/node"
 	"vestibule/internal/wire"
 )
 
@@ -19,6 +20,7 @@ type metrics struct {
 	sent         *prometheus.CounterVec
 	roomsValid   prometheus.Gauge
 	roomsRefused prometheus.Counter
+	series       node.RoomSeries
 
 	leading, term, skew                                             *prometheus.Desc
 	limit, rateLimit, active, slots, waiting, mu, theta, estimate   *prometheus.Desc
@@ -105,40 +107,46 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge(m.leading, truth(st.Leading))
 	gauge(m.term, float64(st.Term.N))
 	gauge(m.skew, st.Skew.Seconds())
+	m.series.Keep(m.s.fleet.Set())
+	rooms := node.NewRoomMetrics(ch)
+	defer rooms.Close()
 	for name, l := range st.Rooms {
-		gauge(m.limit, float64(l.Total), name)
-		gauge(m.rateLimit, float64(l.Rate), name)
-		gauge(m.complete, truth(l.Complete), name)
-		gauge(m.free, float64(l.Free), name)
-		gauge(m.rateFree, float64(l.RateFree), name)
-		gauge(m.excess, float64(l.Excess), name)
+		v := l.View
+		busy := l.Excess != 0 || l.Free < 0 || l.RateFree < 0 || (v != nil && (v.Active > 0 || v.Queues() || v.Line.Total() > 0))
+		name = m.series.Label(name, busy)
+		rooms.Gauge(m.limit, float64(l.Total), name)
+		rooms.Gauge(m.rateLimit, float64(l.Rate), name)
+		rooms.Least(m.complete, truth(l.Complete), name)
+		rooms.Gauge(m.free, float64(l.Free), name)
+		rooms.Gauge(m.rateFree, float64(l.RateFree), name)
+		rooms.Gauge(m.excess, float64(l.Excess), name)
 		for _, c := range l.Centres {
-			gauge(m.held, float64(c.Held), name, c.Name)
-			gauge(m.rateHeld, float64(c.RateHeld), name, c.Name)
-			gauge(m.idle, float64(c.Idle), name, c.Name)
+			rooms.Gauge(m.held, float64(c.Held), name, c.Name)
+			rooms.Gauge(m.rateHeld, float64(c.RateHeld), name, c.Name)
+			rooms.Gauge(m.idle, float64(c.Idle), name, c.Name)
 		}
-		if l.View != nil {
-			m.view(gauge, l.View, st.Time, name)
+		if v != nil {
+			m.view(rooms, v, st.Time, name)
 		}
 	}
 }
 
-func (m *metrics) view(gauge func(*prometheus.Desc, float64, ...string), v *wire.View, now fleet.Time, name string) {
-	gauge(m.active, float64(v.Active), name)
-	gauge(m.slots, float64(v.Slots), name)
-	gauge(m.mu, v.Mu, name)
-	gauge(m.theta, v.Theta, name)
+func (m *metrics) view(rooms *node.RoomMetrics, v *wire.View, now fleet.Time, name string) {
+	rooms.Gauge(m.active, float64(v.Active), name)
+	rooms.Gauge(m.slots, float64(v.Slots), name)
+	rooms.Gauge(m.mu, v.Mu, name)
+	rooms.Own(m.theta, v.Theta, name)
 	if wait, ok := v.Newcomer(); ok {
-		gauge(m.estimate, wait.Seconds(), name)
+		rooms.Own(m.estimate, wait.Seconds(), name)
 	}
-	gauge(m.horizon, v.HorizonAge(now).Seconds(), name)
+	rooms.Own(m.horizon, v.HorizonAge(now).Seconds(), name)
 	younger := v.Line.Total()
 	for _, a := range ages {
 		older := 0.0
 		if a.upTo < 1<<50 {
 			older = v.Line.Before(now.Add(-a.upTo))
 		}
-		gauge(m.waiting, younger-older, name, a.label)
+		rooms.Gauge(m.waiting, younger-older, name, a.label)
 		younger = older
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/node"
 	"vestibule/internal/wire"
 )
 
@@ -23,6 +24,7 @@ type metrics struct {
 	sent        *prometheus.CounterVec
 	sync        prometheus.Histogram
 	heard       atomic.Int64 // reading of the clock at the newest grant
+	series      node.RoomSeries
 
 	leading, term, syncAge, lag, edges                                        *prometheus.Desc
 	held, rateHeld, free, rateFree, active, presumed, credit, waiting, parked *prometheus.Desc
@@ -124,19 +126,24 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	for state, n := range states {
 		gauge(m.edges, float64(n), state)
 	}
+	m.series.Keep(m.s.fleet.Set())
+	rooms := node.NewRoomMetrics(ch)
+	defer rooms.Close()
 	for name, l := range st.Rooms {
-		gauge(m.held, float64(l.Granted)-float64(l.Returned), name)
-		gauge(m.rateHeld, float64(l.RateGranted)-float64(l.RateReturned), name)
-		gauge(m.free, float64(l.Free), name)
-		gauge(m.rateFree, float64(l.RateFree), name)
-		gauge(m.active, float64(l.Active), name)
-		gauge(m.presumed, float64(l.Presumed), name)
-		gauge(m.credit, float64(l.Credit), name)
-		gauge(m.waiting, l.Waiting, name)
-		gauge(m.parked, float64(l.Parked), name)
-		gauge(m.keep, float64(l.Keep), name)
-		gauge(m.excess, float64(l.Excess), name)
-		gauge(m.movers, float64(l.Movers), name)
-		ch <- prometheus.MustNewConstMetric(m.copied, prometheus.CounterValue, float64(l.Copied), name)
+		busy := l.Active != 0 || l.Waiting != 0 || l.Parked > 0 || l.Movers > 0 || l.Excess != 0 || l.Free < 0 || l.RateFree < 0 || l.Copied > 0
+		name = m.series.Label(name, busy)
+		rooms.Gauge(m.held, float64(l.Granted)-float64(l.Returned), name)
+		rooms.Gauge(m.rateHeld, float64(l.RateGranted)-float64(l.RateReturned), name)
+		rooms.Gauge(m.free, float64(l.Free), name)
+		rooms.Gauge(m.rateFree, float64(l.RateFree), name)
+		rooms.Gauge(m.active, float64(l.Active), name)
+		rooms.Gauge(m.presumed, float64(l.Presumed), name)
+		rooms.Gauge(m.credit, float64(l.Credit), name)
+		rooms.Gauge(m.waiting, l.Waiting, name)
+		rooms.Gauge(m.parked, float64(l.Parked), name)
+		rooms.Gauge(m.keep, float64(l.Keep), name)
+		rooms.Gauge(m.excess, float64(l.Excess), name)
+		rooms.Gauge(m.movers, float64(l.Movers), name)
+		rooms.Counter(m.copied, float64(l.Copied), name)
 	}
 }

@@ -407,8 +407,10 @@ func (s *Server) Status() Status {
 
 // Ready tells whether this regional leads, or stands by to lead.
 func (s *Server) Ready() node.Readiness {
-	st := s.Status()
-	r := node.Readiness{Isolated: st.Leading && st.Region.Isolated, Alarms: s.fleet.Alarms()}
+	s.mu.Lock()
+	isolated := s.agg != nil && s.agg.Status(s.Clock.Now()).Isolated
+	s.mu.Unlock()
+	r := node.Readiness{Isolated: isolated, Alarms: s.fleet.Alarms()}
 	if s.fleet.Set() == nil {
 		r.Reasons = append(r.Reasons, "no room set yet")
 	}
