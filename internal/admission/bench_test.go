@@ -22,7 +22,7 @@ func (s *byteStream) Read(p []byte) (int, error) {
 // cookies seals and opens as an edge does.
 func cookies(b *testing.B) (*ticket.Codec, *ticket.Scratch) {
 	b.Helper()
-	ring, err := ticket.Keyring{}.Rotate(day-1000, new(byteStream))
+	ring, err := ticket.Keyring{}.Rotate(day-1000, 0, new(byteStream))
 	if err != nil {
 		b.Fatal(err)
 	}

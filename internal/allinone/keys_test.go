@@ -46,12 +46,12 @@ func TestKeyRotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := opened(t, ring, waiter, edges[2].URL)
-	// As Rotate does, but that sealing begins at once instead of in a minute.
-	next, err := ring.Rotate(ring.Keys[0].SealFrom.Add(time.Hour), rand.Reader)
+	// As Rotate does, but that sealing with the next key begins at once instead of in a day.
+	ring.Keys[1].SealFrom = fleet.TimeOf(time.Now())
+	next, err := ring.Rotate(ring.Keys[1].SealFrom, time.Hour, rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	next.Keys[1].SealFrom = fleet.TimeOf(time.Now())
 	data, err := ticket.EncodeKeyring(next)
 	if err != nil {
 		t.Fatal(err)

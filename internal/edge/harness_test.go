@@ -354,7 +354,7 @@ func roomsDocument(t testing.TB, version uint64, d room.Document) []byte {
 
 func keyring(t testing.TB) ticket.Keyring {
 	t.Helper()
-	ring, err := ticket.Keyring{}.Rotate(fleet.TimeOf(time.Now().Add(-time.Hour)), crand.Reader)
+	ring, err := ticket.Keyring{}.Rotate(fleet.TimeOf(time.Now().Add(-time.Hour)), 24*time.Hour, crand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ type Config struct {
 	Name        string            `mapstructure:"name" doc:"name of this candidate; several may stand"`
 	DataCenters []string          `mapstructure:"data_centers" doc:"names of all data centres that may hold rights; the same for every candidate"`
 	Rooms       string            `mapstructure:"rooms" doc:"YAML file with the rooms; changes are taken while running"`
-	KeyRotation time.Duration     `mapstructure:"key_rotation" doc:"age at which the newest ticket key is followed by another, 0 for never"`
+	KeyRotation time.Duration     `mapstructure:"key_rotation" doc:"time for which one ticket key seals before the next takes its place, 0 for ever"`
 	NATS        node.ServerConfig `mapstructure:"nats"`
 	Bootstrap   bool              `mapstructure:"bootstrap" doc:"assert that nothing was ever lent: do not wait for data centres that have not been heard"`
 }

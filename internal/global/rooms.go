@@ -230,8 +230,8 @@ func (p *publisher) publish(ctx context.Context) error {
 	return nil
 }
 
-// ensureKeys makes the first key of a fleet that has none, gives the store back
-// the keys that it lost, and lets a new key follow one that is old.
+// ensureKeys makes the first keys of a fleet that has none, gives the store back
+// the keys that it lost, and adds the next key when the one before comes into use.
 func (p *publisher) ensureKeys(ctx context.Context, now fleet.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -257,8 +257,8 @@ func (p *publisher) ensureKeys(ctx context.Context, now fleet.Time) error {
 			ring, publish = have, false
 		}
 	}
-	if n := len(ring.Keys); n == 0 || p.rotate > 0 && now >= ring.Keys[n-1].SealFrom.Add(p.rotate) {
-		if ring, err = ring.Rotate(now, rand.Reader); err != nil {
+	if ring.Due(now, p.rotate) {
+		if ring, err = ring.Rotate(now, p.rotate, rand.Reader); err != nil {
 			return err
 		}
 		publish = true

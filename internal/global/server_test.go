@@ -187,7 +187,7 @@ func TestAChangeOfTheRoomsFileReachesEverybody(t *testing.T) {
 	s := serve(t)
 	file := roomsFile(t, 5, "", "a", "b")
 	c, f := stand(t, s, "one", file, nil), reader(t, s)
-	eventually(t, "the rooms are known", func() bool { return total(f.Set(), "a") == 5 && len(f.Ring().Keys) == 1 })
+	eventually(t, "the rooms are known", func() bool { return total(f.Set(), "a") == 5 && len(f.Ring().Keys) == 2 })
 	eventually(t, "global is ready and lends", func() bool { return c.Ready().Ready && c.Status().Rooms["a"].Total == 5 })
 
 	writeRooms(t, file, 7, "", "a")
@@ -250,7 +250,7 @@ func TestKeysAreMadeOnceThoughTwoRace(t *testing.T) {
 	file := roomsFile(t, 5, "", "a")
 	a, b := stand(t, s, "a", file, nil), stand(t, s, "b", file, nil)
 	f := reader(t, s)
-	eventually(t, "there are keys", func() bool { return len(f.Ring().Keys) == 1 && f.Set() != nil })
+	eventually(t, "there are keys", func() bool { return len(f.Ring().Keys) == 2 && f.Set() != nil })
 	first := f.Ring()
 	leader, standby := a, b
 	eventually(t, "one of them leads", func() bool { return a.leads() != b.leads() })
@@ -275,12 +275,13 @@ func TestKeysAreMadeOnceThoughTwoRace(t *testing.T) {
 	}
 }
 
-// An old key is followed by a new one, with which nobody seals for a minute.
+// A key that comes into use is followed by the next, with which nobody seals for a
+// whole rotation.
 func TestKeysAreRotated(t *testing.T) {
 	s := serve(t)
 	conn := connect(t, s, "operator")
 	now := fleet.TimeOf(time.Now())
-	old, err := (ticket.Keyring{}).Rotate(now.Add(-time.Hour), strings.NewReader(strings.Repeat("o", 32)))
+	old, err := (ticket.Keyring{}).Rotate(now.Add(-time.Hour), 0, strings.NewReader(strings.Repeat("o", 32)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +299,7 @@ func TestKeysAreRotated(t *testing.T) {
 	f := reader(t, s)
 	eventually(t, "a second key is there", func() bool { return len(f.Ring().Keys) == 2 })
 	ring := f.Ring()
-	if ring.Keys[0] != old.Keys[0] || ring.Version != 2 || ring.Keys[1].SealFrom < now.Add(ticket.SealDelay) {
+	if ring.Keys[0] != old.Keys[0] || ring.Version != 2 || ring.Keys[1].SealFrom < now.Add(ticket.MinRotation) {
 		t.Errorf("rotated to version %d, sealing from %v", ring.Version, ring.Keys[1].SealFrom)
 	}
 }

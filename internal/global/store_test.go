@@ -108,7 +108,7 @@ func TestTheStoreIsGivenBackWhatItLost(t *testing.T) {
 			s := serve(t)
 			file := roomsFile(t, 5, "", "a")
 			c, f := stand(t, s, "one", file, func(c *global.Config) { c.KeyRotation = ticket.MinRotation }), reader(t, s)
-			eventually(t, "the first rooms are known", func() bool { return total(f.Set(), "a") == 5 && len(f.Ring().Keys) == 1 })
+			eventually(t, "the first rooms are known", func() bool { return total(f.Set(), "a") == 5 && len(f.Ring().Keys) == 2 })
 			js := operator(t, s)
 			backup := store(t, js)
 			writeRooms(t, file, 7, "", "a")
@@ -144,7 +144,7 @@ func TestAGlobalThatKnowsNothingDoesNotSilentlyGoBack(t *testing.T) {
 		writeRooms(t, file, 10+n, "", "a")
 		eventually(t, "the rooms are known", func() bool { return total(f.Set(), "a") == 10+n })
 	}
-	eventually(t, "the keys are known", func() bool { return len(f.Ring().Keys) == 1 })
+	eventually(t, "the keys are known", func() bool { return len(f.Ring().Keys) == 2 })
 	// Two rotations, so that keys made anew are older.
 	js, ring := operator(t, s), f.Ring()
 	ring.Version += 2
@@ -196,12 +196,12 @@ func TestKeysThatWereBegunAnewAreReplaced(t *testing.T) {
 	s := serve(t)
 	stand(t, s, "one", roomsFile(t, 5, "", "a"), nil)
 	f := reader(t, s)
-	eventually(t, "the keys are known", func() bool { return len(f.Ring().Keys) == 1 && f.Set() != nil })
+	eventually(t, "the keys are known", func() bool { return len(f.Ring().Keys) == 2 && f.Set() != nil })
 	ours := f.Ring()
 	other := ticket.Keyring{}
 	for i := range 3 {
 		var err error
-		if other, err = other.Rotate(fleet.TimeOf(time.Now().Add(time.Duration(i-5)*time.Hour)), zeros{}); err != nil {
+		if other, err = other.Rotate(fleet.TimeOf(time.Now().Add(time.Duration(i-5)*time.Hour)), time.Hour, zeros{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -218,7 +218,7 @@ func TestKeysThatWereBegunAnewAreReplaced(t *testing.T) {
 	}
 	eventually(t, "they are refused", func() bool { return f.Alarm(node.KeysDocument) != "" })
 	eventually(t, "they are replaced", func() bool { return f.Ring().Version > other.Version && len(f.Alarms()) == 0 })
-	if got := f.Ring(); got.Keys[0] != ours.Keys[0] || len(got.Keys) != 1 {
+	if got := f.Ring(); got.Keys[0] != ours.Keys[0] || len(got.Keys) != 2 {
 		t.Errorf("%d keys, not those of before", len(got.Keys))
 	}
 }

@@ -76,7 +76,7 @@ func keys(t *testing.T, rotations int) []byte {
 	ring := ticket.Keyring{}
 	for i := range rotations {
 		var err error
-		if ring, err = ring.Rotate(fleet.Time(i)*fleet.Time(3600_000), strings.NewReader(strings.Repeat("k", 32))); err != nil {
+		if ring, err = ring.Rotate(fleet.Time(i)*fleet.Time(3600_000), time.Hour, strings.NewReader(strings.Repeat("k", 64))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,7 +93,7 @@ func otherKeys(t *testing.T, rotations int) []byte {
 	ring := ticket.Keyring{}
 	for i := range rotations {
 		var err error
-		if ring, err = ring.Rotate(fleet.Time(i)*fleet.Time(3600_000), strings.NewReader(strings.Repeat("x", 32))); err != nil {
+		if ring, err = ring.Rotate(fleet.Time(i)*fleet.Time(3600_000), time.Hour, strings.NewReader(strings.Repeat("x", 64))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -39,7 +39,7 @@ func (k *keys) begin(w *World) {
 
 // turn adds a key to the ring.
 func (k *keys) turn(w *World, now fleet.Time) bool {
-	ring, err := k.ring.Rotate(now, k.chance)
+	ring, err := k.ring.Rotate(now, ticket.MinRotation, k.chance)
 	if err != nil {
 		return false // too soon after the last time
 	}

@@ -16,11 +16,12 @@ import (
 	"vestibule/internal/room"
 )
 
-// The ways in which a value is no ticket. They are told apart for metrics
-// only; a visitor who carries any of them is a visitor without a ticket.
+// The ways in which a value is no ticket. But for ErrKey they are told apart for
+// metrics only; a visitor who carries any of them is a visitor without a ticket.
 var (
 	ErrMalformed = errors.New("ticket: malformed")   // wrong length, alphabet or version
-	ErrKey       = errors.New("ticket: unknown key") // sealed under a key that this ring does not hold
+	ErrKey       = errors.New("ticket: unknown key") // sealed under a key newer than all of this ring: see Codec.Behind
+	ErrOldKey    = errors.New("ticket: dropped key") // sealed under a key that this ring holds no more
 	ErrSeal      = errors.New("ticket: broken seal") // altered, or of another room or cookie
 )
 
@@ -85,6 +86,13 @@ func NewCodec(ring Keyring, id room.ID, cookie string) (*Codec, error) {
 // Ready reports whether the codec can seal at time now.
 func (c *Codec) Ready(now fleet.Time) bool { return c.sealer(now) != nil }
 
+// Behind reports whether there may be tickets at time now which are sealed under a
+// key newer than all of the ring. There are none before the newest comes into use:
+// only then another is made, and it waits for a rotation.
+func (c *Codec) Behind(now fleet.Time) bool {
+	return len(c.keys) > 0 && c.keys[len(c.keys)-1].sealFrom <= now
+}
+
 // sealer returns the newest key that every node may be expected to know.
 func (c *Codec) sealer(now fleet.Time) *roomKey {
 	for i := len(c.keys) - 1; i >= 0; i-- {
@@ -127,8 +135,8 @@ func (c *Codec) Seal(dst []byte, now fleet.Time, t *Ticket, s *Scratch) []byte {
 	return encoding.AppendEncode(dst, s.raw[:])
 }
 
-// Open reads a cookie value into t. It returns nil, ErrMalformed, ErrKey or
-// ErrSeal; on an error t is the zero Ticket. It does not look at the ticket's
+// Open reads a cookie value into t. It returns nil, ErrMalformed, ErrKey, ErrOldKey
+// or ErrSeal; on an error t is the zero Ticket. It does not look at the ticket's
 // times or epoch: whether an opened ticket is worth anything is the engine's
 // decision.
 func (c *Codec) Open(t *Ticket, value string, s *Scratch) error {
@@ -154,6 +162,9 @@ func (c *Codec) Open(t *Ticket, value string, s *Scratch) error {
 			return ErrMalformed
 		}
 		return nil
+	}
+	if n := len(c.keys); n > 0 && id < c.keys[n-1].id {
+		return ErrOldKey
 	}
 	return ErrKey
 }

@@ -14,10 +14,6 @@ import (
 )
 
 const (
-	// SealDelay is how long a new key is accepted everywhere before any node
-	// seals with it, so that no edge meets a ticket whose key it lacks.
-	SealDelay = time.Minute
-
 	// MaxKeys bounds a ring: the next key, the current one, and those whose
 	// tickets are still honoured.
 	MaxKeys = 4
@@ -54,30 +50,52 @@ type Keyring struct {
 	Keys    []Key  `json:"keys"`
 }
 
-// ErrTooSoon says that a ring was rotated less than MinRotation ago.
-var ErrTooSoon = errors.New("ticket: keys were rotated less than 10 minutes ago")
+// Errors of Rotate.
+var (
+	// ErrTooSoon says that nobody seals with the newest key of the ring yet.
+	ErrTooSoon = errors.New("ticket: the newest key is not in use yet")
+
+	// ErrInterval says that keys were to be rotated more often than MinRotation.
+	ErrInterval = fmt.Errorf("ticket: keys are rotated every %v at most", MinRotation)
+)
 
 // Rotate returns the ring with one more key, read from random (which must be
-// a cryptographic source), dropping the oldest beyond MaxKeys. The first key
-// of a ring seals at once; later ones after SealDelay.
-func (r Keyring) Rotate(now fleet.Time, random io.Reader) (Keyring, error) {
-	k := Key{ID: 1, SealFrom: now}
-	if n := len(r.Keys); n > 0 {
-		newest := r.Keys[n-1]
-		if now < newest.SealFrom.Add(MinRotation-SealDelay) {
-			return r, ErrTooSoon
+// a cryptographic source), dropping the oldest beyond MaxKeys. Nobody seals with
+// a key before it has been in the ring for one interval, so whoever hears of the
+// ring once in an interval knows every key that he meets. An empty ring gets its
+// first key, which seals at once, and the next one together; only the first where
+// interval is 0, which stands for no rotation. The next rotation is due when the
+// key of this one comes into use.
+func (r Keyring) Rotate(now fleet.Time, interval time.Duration, random io.Reader) (Keyring, error) {
+	if interval < MinRotation && (interval != 0 || len(r.Keys) > 0) {
+		return r, ErrInterval
+	}
+	next := Keyring{Version: r.Version + 1, Keys: slices.Clone(r.Keys)}
+	if len(r.Keys) == 0 {
+		next.Keys = append(next.Keys, Key{ID: 1, SealFrom: now})
+	}
+	if newest := next.Keys[len(next.Keys)-1]; newest.SealFrom > now {
+		return r, ErrTooSoon
+	} else if interval > 0 {
+		next.Keys = append(next.Keys, Key{ID: newest.ID + 1, SealFrom: now.Add(interval)})
+	}
+	for i := range next.Keys {
+		if k := &next.Keys[i]; k.Secret == (Secret{}) {
+			if _, err := io.ReadFull(random, k.Secret[:]); err != nil {
+				return r, fmt.Errorf("make key: %w", err)
+			}
 		}
-		k.ID = newest.ID + 1
-		k.SealFrom = now.Add(SealDelay)
 	}
-	if _, err := io.ReadFull(random, k.Secret[:]); err != nil {
-		return r, fmt.Errorf("make key: %w", err)
+	if len(next.Keys) > MaxKeys {
+		next.Keys = next.Keys[len(next.Keys)-MaxKeys:]
 	}
-	keys := append(append([]Key(nil), r.Keys...), k)
-	if len(keys) > MaxKeys {
-		keys = keys[len(keys)-MaxKeys:]
-	}
-	return Keyring{Version: r.Version + 1, Keys: keys}, nil
+	return next, nil
+}
+
+// Due reports whether a ring whose keys are rotated at intervals (0 for never) is to
+// be rotated at now.
+func (r Keyring) Due(now fleet.Time, interval time.Duration) bool {
+	return len(r.Keys) == 0 || interval > 0 && now >= r.Keys[len(r.Keys)-1].SealFrom
 }
 
 // Newer reports whether r may replace o on a node that holds o: a ring that

@@ -9,8 +9,8 @@
 // the seal; the cookie's own attributes are hints. A ticket that does not open
 // is no ticket: never an error to the visitor and never a pass.
 //
-// The one knob is [SealDelay], how long a new key is known everywhere before
-// anything is sealed with it.
+// Every key is known everywhere for one rotation before anything is sealed with it;
+// see [Keyring.Rotate].
 package ticket
 
 import (

@@ -40,7 +40,7 @@ func testRing(t testing.TB, rotations int) Keyring {
 		src = &stream{}
 	)
 	for range rotations {
-		if r, err = r.Rotate(now, src); err != nil {
+		if r, err = r.Rotate(now, MinRotation, src); err != nil {
 			t.Fatal(err)
 		}
 		now = now.Add(MinRotation)
@@ -184,65 +184,139 @@ func TestCodecWithoutKeysCannotSeal(t *testing.T) {
 	}
 }
 
-// A visitor who polls keeps the place through any number of rotations, also
-// when every other edge hears of each new key only just before it is used.
+// A visitor who polls keeps the place through any number of rotations, also when
+// every other edge hears of each new key only just before somebody seals with it,
+// one rotation after it was made.
 func TestNoPlaceIsLostOverTwentyRotations(t *testing.T) {
 	var (
-		ring, late Keyring
-		err        error
-		s          = scratch(5)
-		src        = &stream{}
-		now        = day
-		value      string
-		rotated    int
+		s     = scratch(5)
+		src   = &stream{}
+		now   = day
+		rings []Keyring // as they were made, rotation by rotation
 	)
-	if ring, err = ring.Rotate(now, src); err != nil {
-		t.Fatal(err)
-	}
-	late = ring
 	first := Ticket{ID: 42, Joined: now}
-	value = string(testCodec(t, ring, "tickets").Seal(nil, now, &first, s))
-	for poll := range 20 * 40 {
-		now = now.Add(20 * time.Second)
-		if now.Sub(day) >= time.Duration(rotated+1)*MinRotation {
-			if ring, err = ring.Rotate(now, src); err != nil {
+	value := ""
+	for poll := 0; len(rings) < 21; poll++ {
+		var last Keyring
+		if len(rings) > 0 {
+			last = rings[len(rings)-1]
+		}
+		if last.Due(now, MinRotation) {
+			ring, err := last.Rotate(now, MinRotation, src)
+			if err != nil {
 				t.Fatal(err)
 			}
-			rotated++
+			rings = append(rings, ring)
 		}
-		holder := ring
-		if poll%2 == 1 {
-			holder = late
+		holder := rings[len(rings)-1]
+		if poll%2 == 1 && len(rings) > 1 {
+			holder = rings[len(rings)-2] // until the next rotation, and not a moment longer
 		}
 		c := testCodec(t, holder, "tickets")
+		if value == "" {
+			value = string(c.Seal(nil, now, &first, s))
+		}
 		var got Ticket
 		if err := c.Open(&got, value, s); err != nil || got.Joined != first.Joined || got.ID != first.ID {
-			t.Fatalf("poll %d after %d rotations: %+v, %v", poll, rotated, got, err)
+			t.Fatalf("poll %d after %d rotations: %+v, %v", poll, len(rings)-1, got, err)
 		}
 		value = string(c.Seal(nil, now, &got, s))
-		if now.Sub(ring.Keys[len(ring.Keys)-1].SealFrom) >= -time.Second { // distribution just made it
-			late = ring
+		now = now.Add(20 * time.Second)
+	}
+}
+
+// What is sealed under a key can be opened for two rotations after the key went out
+// of use: that is the time to have it sealed anew.
+func TestATicketOutlivesItsKeyByTwoRotations(t *testing.T) {
+	s, src := scratch(5), &stream{}
+	ring, err := Keyring{}.Rotate(day, MinRotation, src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed := map[fleet.Time]string{}
+	for now := day; now < day.Add(12*MinRotation); now = now.Add(MinRotation / 4) {
+		if ring.Due(now, MinRotation) {
+			if ring, err = ring.Rotate(now, MinRotation, src); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := testCodec(t, ring, "tickets")
+		sealed[now] = string(c.Seal(nil, now, &Ticket{ID: 1, Joined: now}, s))
+		for at, value := range sealed {
+			var got Ticket
+			err := c.Open(&got, value, s)
+			if age := now.Sub(at); age <= 2*MinRotation && err != nil {
+				t.Errorf("a ticket of %v before is no ticket: %v", age, err)
+			} else if age > 4*MinRotation && !errors.Is(err, ErrOldKey) {
+				t.Errorf("a ticket of %v before: %v", age, err)
+			}
 		}
 	}
-	if rotated < 20 {
-		t.Fatalf("only %d rotations happened", rotated)
+}
+
+// A ring that was current at the last rotation or after it opens whatever anybody
+// seals; of an older one it is known that it may lack a key.
+func TestWhoMissesAKeyKnowsIt(t *testing.T) {
+	s, src := scratch(5), &stream{}
+	var rings []Keyring
+	for i := range 8 {
+		var ring Keyring
+		if i > 0 {
+			ring = rings[i-1]
+		}
+		ring, err := ring.Rotate(day.Add(time.Duration(i)*MinRotation), MinRotation, src)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rings = append(rings, ring)
+	}
+	for have, ring := range rings {
+		c := testCodec(t, ring, "tickets")
+		for now := day.Add(time.Duration(have) * MinRotation); now < day.Add(8*MinRotation); now = now.Add(MinRotation / 10) {
+			current := int(now.Sub(day) / MinRotation)
+			value := string(testCodec(t, rings[current], "tickets").Seal(nil, now, &Ticket{ID: 1, Joined: now}, s))
+			var got Ticket
+			err := c.Open(&got, value, s)
+			if known := current <= have+1; known != (err == nil) || !known && !errors.Is(err, ErrKey) {
+				t.Errorf("ring %d at rotation %d: %v", have, current, err)
+			}
+			if err != nil && !c.Behind(now) {
+				t.Errorf("ring %d at rotation %d takes a key that it lacks for none", have, current)
+			}
+			if current == have && c.Behind(now) {
+				t.Errorf("the ring of rotation %d does not know that it is the newest", have)
+			}
+		}
 	}
 }
 
 func TestRotationTooSoonIsRefused(t *testing.T) {
-	r, err := Keyring{}.Rotate(day, &stream{})
+	r, err := Keyring{}.Rotate(day, time.Hour, &stream{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r2, err := r.Rotate(day.Add(MinRotation), &stream{n: 9})
-	if err != nil {
-		t.Fatal(err)
+	if len(r.Keys) != 2 || r.Keys[0].SealFrom != day || r.Keys[1].SealFrom != day.Add(time.Hour) || r.Keys[0].Secret == r.Keys[1].Secret || r.Version != 1 {
+		t.Errorf("a ring begins as %+v", r)
 	}
-	if _, err := r2.Rotate(day.Add(2*MinRotation-time.Second), &stream{}); !errors.Is(err, ErrTooSoon) {
+	if _, err := r.Rotate(day.Add(time.Hour-1), time.Hour, &stream{}); !errors.Is(err, ErrTooSoon) {
 		t.Errorf("Rotate = %v, want ErrTooSoon", err)
+	}
+	if _, err := r.Rotate(day.Add(time.Hour), MinRotation-1, &stream{}); !errors.Is(err, ErrInterval) {
+		t.Errorf("Rotate = %v, want ErrInterval", err)
+	}
+	r2, err := r.Rotate(day.Add(time.Hour), MinRotation, &stream{n: 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r2.Keys[2].SealFrom; got != day.Add(time.Hour+MinRotation) {
+		t.Errorf("the third key seals from %v", got)
 	}
 	if !r2.Newer(r) || r.Newer(r2) || r.Newer(r) || (Keyring{Version: 99}).Newer(r) {
 		t.Error("Newer believes an older or an empty ring")
+	}
+	never, err := Keyring{}.Rotate(day, 0, &stream{})
+	if err != nil || len(never.Keys) != 1 || never.Due(day.Add(1e6*time.Hour), 0) {
+		t.Errorf("without rotation a ring begins as %+v, %v", never, err)
 	}
 }
 
@@ -278,7 +352,7 @@ func TestKeyringIsStoredWhole(t *testing.T) {
 		{"trailing data", `{"version":1,"keys":[]} x`, "after"},
 		{"short secret", `{"version":1,"keys":[{"id":1,"secret":"AAAA","seal_from":0}]}`, "32 bytes"},
 		{"empty secret", `{"version":1,"keys":[{"id":1,"secret":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","seal_from":0}]}`, "secret: must not be empty"},
-		{"ids in disorder", strings.Replace(string(data), `"id":4`, `"id":3`, 1), "must grow"},
+		{"ids in disorder", strings.Replace(string(data), `"id":5`, `"id":4`, 1), "must grow"},
 		{"too many keys", `{"keys":[` + strings.Repeat(`{"id":1},`, MaxKeys) + `{"id":1}]}`, "at most 4"},
 	} {
 		if _, err := DecodeKeyring([]byte(tc.data)); err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -350,7 +424,7 @@ func TestFormatIsPinned(t *testing.T) {
 	}
 	want := Ticket{ID: 0x0123456789abcdef, Joined: day + 250, Seen: 1, Admitted: 2, Until: 3, Home: DCOf("nairobi"), Epoch: 4, Forecast: 5, Wait: 6, High: 7, Longer: 8, Flags: Returned}
 	const value = "AQAAAAHmQPf0vrAjmG_-wUxpIfZZd6AfpI6R4pD8BQubPpRdAUQ1JVvCsNP2dDwNtpDfXE_ZCkpKo7ibVmphnHpnPgJmcmIPnHyupGvNuzxkEMPvAA"
-	if got := string(testCodec(t, testRing(t, 1), "tickets").Seal(nil, day, &want, scratch(8))); got != value {
+	if got := string(testCodec(t, testRing(t, 1), "tickets").Seal(nil, day.Add(-24*time.Hour), &want, scratch(8))); got != value {
 		t.Errorf("sealed as %q", got)
 	}
 	var got Ticket
@@ -441,7 +515,7 @@ func TestARingContinuesAnother(t *testing.T) {
 		out = append(out, r)
 		for i := range 9 {
 			var err error
-			if r, err = r.Rotate(day.Add(time.Duration(i)*time.Hour), bytes.NewReader(bytes.Repeat([]byte{secret, byte(i + 1)}, 16))); err != nil {
+			if r, err = r.Rotate(day.Add(time.Duration(i)*time.Hour), time.Hour, bytes.NewReader(bytes.Repeat([]byte{secret, byte(i + 1)}, 32))); err != nil {
 				t.Fatal(err)
 			}
 			out = append(out, r)
