@@ -21,8 +21,12 @@ const (
 	// another: twice the error that a node with a good link has (50 ms).
 	Guard = 100 * time.Millisecond
 
-	// maxTrip is the longest round trip that fleet time is learned from.
-	maxTrip = time.Second
+	// MaxTrip is the longest round trip that fleet time is learned from as long as a
+	// shorter one may come; LongTrip the longest where as many as SlowTrips in a row
+	// took longer than MaxTrip: then the way is as long as that.
+	MaxTrip   = time.Second
+	LongTrip  = Rough
+	SlowTrips = 16
 
 	// rounding is lost where a time is cut to whole milliseconds: once when the
 	// parent reads its clock, once when we read ours.
@@ -52,6 +56,7 @@ type Clock struct {
 	offset int64         // fleet nanoseconds minus mono nanoseconds
 	err    time.Duration // error bound at base
 	last   Time          // newest time handed out
+	slow   int           // answers in a row that took longer than MaxTrip
 }
 
 // Set makes the clock a source of fleet time: at reading now it is t exactly.
@@ -78,7 +83,9 @@ func (c *Clock) Sync(now, sent Mono, dwell time.Duration, at Time, parentErr tim
 	if now < sent || dwell < 0 || parentErr < 0 || parentErr > time.Hour {
 		return false // nonsense, or a parent that knows no better
 	}
-	if rtt > maxTrip {
+	if rtt <= MaxTrip {
+		c.slow = 0
+	} else if c.slow++; c.slow < SlowTrips || rtt > LongTrip {
 		// Our report lay somewhere for long: in the hands of a parent that stood
 		// still. Fleet time would be off by as much as half of that, and where it
 		// were ahead, stand still until it were true.

@@ -225,3 +225,39 @@ func TestASlewedClockArrives(t *testing.T) {
 		t.Errorf("after 2000 s of 100 ppm a clock that was 100 ms behind reads %d", int64(got))
 	}
 }
+
+// TestAWayThatIsAlwaysLong: where every answer takes more than a second, time is
+// learned all the same, and known to be as uncertain as that. One late answer among
+// others tells nothing.
+func TestAWayThatIsAlwaysLong(t *testing.T) {
+	const trip = 3 * time.Second
+	at := func(now Mono) Time { return 5_000_000 + Time(now/1e6) } // true fleet time
+	var c Clock
+	now := Mono(time.Hour)
+	for i := range 2 * SlowTrips {
+		now = now.Add(time.Second)
+		back := 100 * time.Millisecond // the way there is longer than the way back
+		taken := c.Sync(now, now.Add(-trip), 0, at(now.Add(-back)), 0)
+		if taken != (i >= SlowTrips-1) {
+			t.Fatalf("answer %d of those that took %v: taken %v", i+1, trip, taken)
+		}
+		if !taken {
+			continue
+		}
+		off := time.Duration(c.estimate(now)-at(now)) * time.Millisecond
+		if err := c.Err(now); err < off.Abs() || err < trip/2 || err > trip {
+			t.Errorf("the clock is off by %v and sure to %v", off, err)
+		}
+	}
+	var short Clock
+	for i := range 4 * SlowTrips {
+		now = now.Add(time.Second)
+		rtt := trip
+		if i%(SlowTrips-1) == 0 {
+			rtt = MaxTrip
+		}
+		if short.Sync(now, now.Add(-rtt), 0, at(now), 0); short.Err(now) > MaxTrip {
+			t.Fatalf("a late answer among shorter ones was taken: sure to %v", short.Err(now))
+		}
+	}
+}

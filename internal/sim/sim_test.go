@@ -73,6 +73,24 @@ func TestNobodyQueuesWhereThereIsRoom(t *testing.T) {
 	}
 }
 
+// TestTimeIsLearnedOverAWayOfSeconds: every way to global takes two to six seconds there
+// and back. Nobody came in, for ever.
+func TestTimeIsLearnedOverAWayOfSeconds(t *testing.T) {
+	c := Defaults()
+	c.Centres, c.Edges, c.Length, c.Session = 2, 2, 6*time.Minute, 30*time.Second
+	c.Total, c.Rate, c.Demand.PerMinute = 40, 400, 200
+	c.Network.WAN = 2 * time.Second
+	w := New(c)
+	w.in(3*time.Minute, func() { w.endGlobal(2 * time.Second) })
+	r := w.Run()
+	if r.Fault != "" {
+		t.Fatal(r.Fault)
+	}
+	if r.Inside < 40*5 {
+		t.Errorf("%d of %d visitors came in, in %v", r.Inside, r.Arrived, c.Length)
+	}
+}
+
 func TestASpikeIntoOneDataCentre(t *testing.T) {
 	c := saturated(3)
 	c.Demand = Demand{PerMinute: 100, Spikes: []Spike{{At: 2 * time.Minute, Ramp: 10 * time.Second, Length: time.Minute, PerMinute: 2000, Centre: 2}}}

@@ -54,10 +54,11 @@ type Aggregator struct {
 
 	edges  []*edge // by name and incarnation
 	strays []stray
-	nums   uint16
+	nums   edgeNum
 	said   uint64 // Seq of the newest grant to any edge: who is forgotten and returns hears no older one
 
 	probes    []probe    // grants sent before the aggregator knew the time
+	trips     trips      // of their answers
 	advanced  fleet.Mono // when the books were last moved to the present
 	watermark fleet.Time
 	alone     bool       // no edge is heard
@@ -126,7 +127,7 @@ type books struct {
 // ratePhantom is rights of R that an edge may have used under a tenure that is
 // over, until the end of its lease.
 type ratePhantom struct {
-	edge  uint16
+	edge  edgeNum
 	n     int64
 	until fleet.Mono
 }

@@ -62,6 +62,7 @@ type centre struct {
 	due      bool    // an answer is owed
 	push     bool    // there is news that cannot wait for the next report
 	probes   []probe // grants sent while the allocator could learn the time
+	trips    trips   // of their answers
 	other    bool    // it has a fleet time that is not ours
 	timed    bool    // it knows a fleet time
 	timeErr  time.Duration
@@ -75,7 +76,9 @@ type probe struct {
 	at  fleet.Mono
 }
 
-const maxProbes = 16
+// maxProbes bounds what is remembered of grants whose answers tell the time: seconds
+// of them, where each is answered at once and the way is long.
+const maxProbes = 256
 
 // remember appends p; the oldest makes room.
 func remember(probes []probe, p probe) []probe {

@@ -122,6 +122,30 @@ func TestSessionIDsStayWithinTheirBounds(t *testing.T) {
 	}
 }
 
+// TestEveryIncarnationHasANumberOfItsOwn: also the 65,537th of a term, whose sessions
+// are not those of the first.
+func TestEveryIncarnationHasANumberOfItsOwn(t *testing.T) {
+	var a Aggregator
+	first := a.newEdge("edge", 1).num
+	a.nums = 1<<16 - 1
+	for range 3 {
+		if e := a.newEdge("edge", 2); e.num == first || e.num == 0 {
+			t.Fatalf("incarnation %d is told apart by %d, as the first by %d", a.nums, e.num, first)
+		}
+	}
+	var e idEntry
+	for _, n := range []edgeNum{1, 1<<16 + 1, 1<<31 - 1} {
+		for _, frozen := range []bool{true, false} {
+			if e.at(n); e.edge() != n {
+				t.Errorf("edge %d is kept as %d", n, e.edge())
+			}
+			if e.freeze(frozen); e.edge() != n || e.frozen() != frozen {
+				t.Errorf("edge %d, frozen %v, is kept as %d, %v", n, frozen, e.edge(), e.frozen())
+			}
+		}
+	}
+}
+
 // TestMergedTimesAreTheFirstOfAll checks against sorting everything.
 func TestMergedTimesAreTheFirstOfAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

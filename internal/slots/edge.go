@@ -28,7 +28,7 @@ const (
 type edge struct {
 	name string
 	inc  uint64
-	num  uint16 // short name for the table of session ids
+	num  edgeNum // short name for the table of session ids
 
 	state  edgeState
 	tenure uint64

@@ -203,7 +203,7 @@ func (a *Aggregator) markedUpTo(b *books) uint64 {
 // the tickets went on to a silent edge, it stays counted until it expires.
 func (a *Aggregator) finish(b *books, m *mark) {
 	ent := b.ids.find(m.ID)
-	if ent == nil || ent.frozen || ent.until > m.Until || int64(ent.until) < b.counts.freed {
+	if ent == nil || ent.frozen() || ent.until > m.Until || int64(ent.until) < b.counts.freed {
 		return
 	}
 	b.counts.add(int64(ent.until), -1)

@@ -21,12 +21,29 @@ type sessionIDs struct {
 }
 
 type idEntry struct {
-	id     uint64
-	until  uint32
-	prev   uint32
-	base   uint32 // what the first stamping known here consumed; 0 if that was the admission
-	edge   uint16
-	frozen bool // its edge is silent: the session is counted as frozen, not by its second
+	id    uint64
+	until uint32
+	prev  uint32
+	base  uint32 // what the first stamping known here consumed; 0 if that was the admission
+	place uint32 // see edge and frozen: 31 bits and one, so that an entry stays at 24 bytes
+}
+
+// edgeNum is the short name of one incarnation of an edge. It is never used
+// again within a term: 2^31 of them are one a second for 68 years.
+type edgeNum uint32
+
+// edge returns which edge stamped the ticket.
+func (e *idEntry) edge() edgeNum { return edgeNum(e.place >> 1) }
+
+// frozen reports whether that edge is silent: then the session is counted as
+// frozen, not by its second.
+func (e *idEntry) frozen() bool { return e.place&1 != 0 }
+
+func (e *idEntry) at(n edgeNum) { e.place = uint32(n)<<1 | e.place&1 }
+func (e *idEntry) freeze(on bool) {
+	if e.place &^= 1; on {
+		e.place |= 1
+	}
 }
 
 // parallel is how far apart, in seconds, two stamps of one ticket may be to be
@@ -89,14 +106,14 @@ func (t *sessionIDs) put(e idEntry) {
 func (t *sessionIDs) rebuild(freed int64) {
 	live := 0
 	for i := range t.slots {
-		if e := &t.slots[i]; e.id != 0 && (e.frozen || int64(e.until) >= freed) {
+		if e := &t.slots[i]; e.id != 0 && (e.frozen() || int64(e.until) >= freed) {
 			live++
 		}
 	}
 	old := t.slots
 	t.slots, t.n = make([]idEntry, 2*live+64), 0 // half as many again fit before the next rebuild
 	for _, e := range old {
-		if e.id != 0 && (e.frozen || int64(e.until) >= freed) {
+		if e.id != 0 && (e.frozen() || int64(e.until) >= freed) {
 			t.put(e)
 		}
 	}
@@ -115,20 +132,21 @@ func (t *sessionIDs) rebuild(freed int64) {
 // another edge reports later, is never corrected; and whatever fits nowhere
 // begins a new base. A stamping that the table was not told of, or does not
 // correct, only adds to the count.
-func (t *sessionIDs) take(c *counts, m wire.Move, edge uint16, limit int) (copied bool) {
+func (t *sessionIDs) take(c *counts, m wire.Move, edge edgeNum, limit int) (copied bool) {
 	e := t.find(m.ID)
-	fresh := idEntry{id: m.ID, until: m.Until, prev: m.From, base: m.From, edge: edge}
+	fresh := idEntry{id: m.ID, until: m.Until, prev: m.From, base: m.From, place: uint32(edge) << 1}
 	if e == nil {
 		t.insert(fresh, c.freed, limit)
 		return false
 	}
-	if !e.frozen && int64(e.until) < c.freed {
+	if !e.frozen() && int64(e.until) < c.freed {
 		*e = fresh
 		return false
 	}
 	switch {
 	case m.From != 0 && m.From == e.until: // the ordinary renewal
-		e.prev, e.until, e.edge = m.From, m.Until, edge
+		e.prev, e.until = m.From, m.Until
+		e.at(edge)
 		return false
 	case e.base != 0 && m.Until == e.base && !mutant.On(mutant.DoublesWithoutBase): // what came before all that is known
 		e.base = m.From
@@ -144,11 +162,12 @@ func (t *sessionIDs) take(c *counts, m wire.Move, edge uint16, limit int) (copie
 		}
 		c.add(int64(min(e.until, m.Until)), -1)
 		e.until = max(e.until, m.Until)
-		e.edge = edge
+		e.at(edge)
 		return false
 	}
 	if m.Until >= e.until {
-		e.prev, e.base, e.until, e.edge = m.From, m.From, m.Until, edge
+		e.prev, e.base, e.until = m.From, m.From, m.Until
+		e.at(edge)
 	}
 	return true
 }

@@ -44,7 +44,7 @@ func TestASessionIsNeverCancelledAway(t *testing.T) {
 			}
 			for _, m := range e.moves {
 				if !lost {
-					ids.take(&c, m, uint16(i+1), 100)
+					ids.take(&c, m, edgeNum(i+1), 100)
 				}
 			}
 			e.moves = e.moves[:0]
@@ -102,7 +102,7 @@ func TestRule4WhatLedUpToTheFirstStampingKnownIsNotCancelled(t *testing.T) {
 	for i, m := range []wire.Move{{ID: 7, From: s + 66, Until: s + 70}, {ID: 7, From: s + 62, Until: s + 66}} {
 		c.add(int64(m.From), -1)
 		c.add(int64(m.Until), 1)
-		ids.take(&c, m, uint16(i), 100)
+		ids.take(&c, m, edgeNum(i), 100)
 	}
 	for at := range uint32(70) {
 		c.free(fleet.Time(int64(s+at) * 1000))
@@ -157,7 +157,7 @@ func TestDoublesAreCountedOnce(t *testing.T) {
 			for i, m := range tt.moves {
 				c.add(int64(m.From), -1)
 				c.add(int64(m.Until), 1)
-				if ids.take(&c, m, uint16(i), 100) {
+				if ids.take(&c, m, edgeNum(i), 100) {
 					copied++
 				}
 			}

@@ -205,9 +205,9 @@ func (a *Aggregator) takeMoves(e *edge, b *books, acc *account, r *wire.RoomRepo
 		}
 		acc.moves = n
 		ent := b.ids.find(m.ID)
-		silent := ent != nil && ent.frozen
+		silent := ent != nil && ent.frozen()
 		if silent {
-			if ent.edge != e.num && m.Until <= ent.until {
+			if ent.edge() != e.num && m.Until <= ent.until {
 				continue // told late: it went on to the silent edge
 			}
 			// The session of a silent edge turned up here: no need to guess.
@@ -221,7 +221,7 @@ func (a *Aggregator) takeMoves(e *edge, b *books, acc *account, r *wire.RoomRepo
 		}
 		// It is the silent edge that tells, of long ago. It may have renewed since what
 		// was valid then, also where that second is freed by now.
-		if ent = b.ids.find(m.ID); ent != nil && !ent.frozen && ent.edge == e.num && (silent || int64(ent.until) >= least.Second()) {
+		if ent = b.ids.find(m.ID); ent != nil && !ent.frozen() && ent.edge() == e.num && (silent || int64(ent.until) >= least.Second()) {
 			acc.freeze(&b.counts, ent)
 		}
 	}

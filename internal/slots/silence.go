@@ -95,7 +95,7 @@ func (a *Aggregator) presume(now fleet.Mono, e *edge) {
 // the processes that it has succeeded, whose visitors come to it.
 func (a *Aggregator) freeze(b *books, e *edge, acc *account) {
 	acc.silent = true
-	here := []uint16{e.num}
+	here := []edgeNum{e.num}
 	blind := acc.unfollowed(&b.counts, e.least)
 	for _, old := range a.edges {
 		if old.name != e.name || old.num >= e.num || mutant.On(mutant.PredecessorsAge) {
@@ -113,8 +113,8 @@ func (a *Aggregator) freeze(b *books, e *edge, acc *account) {
 	acc.frozenBlind = max(acc.frozenBlind, blind)
 	for i := range b.ids.slots {
 		ent := &b.ids.slots[i]
-		if ent.id != 0 && !ent.frozen && int64(ent.until) >= b.counts.freed && slices.Contains(here, ent.edge) {
-			ent.edge = e.num
+		if ent.id != 0 && !ent.frozen() && int64(ent.until) >= b.counts.freed && slices.Contains(here, ent.edge()) {
+			ent.at(e.num)
 			acc.freeze(&b.counts, ent)
 		}
 	}
@@ -138,17 +138,17 @@ func (a *account) drop(c *counts) {
 
 // freeze takes one session out of the ageing.
 func (a *account) freeze(c *counts, ent *idEntry) {
-	ent.frozen = true
+	ent.freeze(true)
 	c.add(int64(ent.until), -1)
 	a.frozen++
 }
 
 // unfreeze puts a session back into the ageing: edge by told of it.
 func (a *Aggregator) unfreeze(b *books, ent *idEntry, by *edge) {
-	ent.frozen = false
+	ent.freeze(false)
 	b.counts.add(int64(ent.until), 1)
 	for _, e := range a.edges {
-		if e.num == ent.edge {
+		if e.num == ent.edge() {
 			e.account(b.ID).frozen--
 			if e != by {
 				b.strays(e, 1) // it may go back there, and nobody would tell
@@ -166,7 +166,7 @@ func (a *Aggregator) thaw(now fleet.Mono, e *edge, b *books, acc *account) {
 	acc.phantomUntil = max(acc.phantomUntil, a.latest(now).Second()+2+max(b.longest(now), acc.stampLife)+b.unknownLife())
 	acc.stampLife = 0
 	for i := range b.ids.slots {
-		if ent := &b.ids.slots[i]; ent.frozen && ent.edge == e.num {
+		if ent := &b.ids.slots[i]; ent.frozen() && ent.edge() == e.num {
 			*ent = idEntry{id: ent.id} // still occupies its slot, means nothing
 		}
 	}
@@ -316,8 +316,8 @@ func (a *Aggregator) settle(now fleet.Mono, e *edge, bye bool) {
 		acc.rateGranted, acc.rateReturned, acc.rateIdle, acc.rateSeen = 0, 0, 0, 0
 		if acc.silent {
 			for i := range b.ids.slots {
-				if ent := &b.ids.slots[i]; ent.frozen && ent.edge == e.num {
-					ent.frozen = false
+				if ent := &b.ids.slots[i]; ent.frozen() && ent.edge() == e.num {
+					ent.freeze(false)
 					b.counts.add(int64(ent.until), 1)
 				}
 			}

@@ -72,6 +72,7 @@ func (a *Allocator) learnTime(now fleet.Mono, d *centre, m *wire.Report) {
 	trip, ok := answered(d.probes, now, m)
 	since := now.Sub(a.started) // at first only a good answer will do
 	ok = ok && (trip <= fleet.Guard || (trip <= fleet.MaxError && since > time.Second) || since > timeWait)
+	ok = ok && d.trips.usable(trip)
 	ok = ok && (m.AsOfErr <= fleet.MaxError || (since > timeWait && !a.knownBetter(m.AsOfErr)) || since > 2*timeWait)
 	if ok {
 		a.clock, a.guessed = fleet.Clock{}, false
@@ -100,7 +101,9 @@ func (a *Aggregator) learnTime(now fleet.Mono, m *wire.Report) {
 		return
 	}
 	trip, ok := answered(a.probes, now, m)
-	if ok && (max(trip, m.AsOfErr) <= fleet.MaxError || (knows(m) && now.Sub(a.started) > time.Second)) {
+	since := now.Sub(a.started)
+	ok = ok && a.trips.usable(trip)
+	if ok && (max(trip, m.AsOfErr) <= fleet.MaxError || (knows(m) && since > time.Second)) {
 		a.clock.Set(now, m.AsOf.Add(trip/2), trip/2+m.AsOfErr)
 	}
 }
@@ -112,15 +115,27 @@ func answered(probes []probe, now fleet.Mono, m *wire.Report) (trip time.Duratio
 		return 0, false
 	}
 	for _, p := range probes {
-		if trip = now.Sub(p.at); p.seq == m.Acked && trip <= longTrip {
+		if trip = now.Sub(p.at); p.seq == m.Acked && trip <= fleet.LongTrip {
 			return trip, true
 		}
 	}
 	return 0, false
 }
 
-// longTrip is the longest round trip that the time is learned from.
-const longTrip = time.Second
+// trips tells a way that is long from a message that was late once: it counts the
+// answers in a row that took longer than a second (see fleet.Clock).
+type trips struct{ slow int }
+
+// usable takes note of a round trip and reports whether the time may be learned
+// from it.
+func (t *trips) usable(trip time.Duration) bool {
+	if trip <= fleet.MaxTrip {
+		t.slow = 0
+		return true
+	}
+	t.slow++
+	return t.slow >= fleet.SlowTrips
+}
 
 // least returns the time that a report was written at, at the earliest; of somebody
 // sure, what it says, as everybody allows for so much error.

@@ -309,6 +309,51 @@ func TestPackersCutAtTheBound(t *testing.T) {
 	}
 }
 
+// TestAsManyRoomsAsThereMayBeFit: whatever stands in each of them, no part is larger
+// than a message may be, and none is taken for the whole.
+func TestAsManyRoomsAsThereMayBeFit(t *testing.T) {
+	report, grant := NewReportPacker(Report{From: "e", Seq: 7}), NewGrantPacker(Grant{To: "e", Seq: 7})
+	moves := make([]Move, MaxMoves)
+	for i := range moves {
+		moves[i] = Move{ID: 1 << 63, From: 1 << 30, Until: 1 << 31}
+	}
+	ends := make([]End, MaxEnds)
+	for i := range ends {
+		ends[i] = End{ID: 1 << 63, Home: 1 << 31, Until: 1 << 31, Kind: Left}
+	}
+	for i := range room.MaxRooms {
+		report.Add(RoomReport{Room: room.ID(i), FirstMove: 1, Moves: moves})
+		grant.Add(RoomGrant{Room: room.ID(i), Ends: ends})
+	}
+	check := func(what string, n, rooms int, part, parts uint32, data []byte, err error, p *Parts) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		fresh, complete := p.Take(7, part, parts)
+		if !fresh || complete != (n == int(parts)-1) || len(data) > MaxMessage {
+			t.Fatalf("%s: part %d of %d has %d rooms and %d bytes; fresh %v, complete %v", what, part+1, parts, rooms, len(data), fresh, complete)
+		}
+	}
+	var p, q Parts
+	reports, grants := report.Reports(), grant.Grants()
+	for i := range reports {
+		var data []byte
+		var err error
+		if i%100 == 0 || i == len(reports)-1 { // all are alike
+			data, err = EncodeReport(&reports[i])
+		}
+		check("report", i, len(reports[i].Rooms), reports[i].Part, reports[i].Parts, data, err, &p)
+	}
+	for i := range grants {
+		var data []byte
+		var err error
+		if i%100 == 0 || i == len(grants)-1 {
+			data, err = EncodeGrant(&grants[i])
+		}
+		check("grant", i, len(grants[i].Rooms), grants[i].Part, grants[i].Parts, data, err, &q)
+	}
+}
+
 func TestPartsAreTakenOnceAndInAnyOrder(t *testing.T) {
 	type step struct {
 		seq             uint64

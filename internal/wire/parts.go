@@ -3,13 +3,18 @@ package wire
 // Parts tells when all messages of one Seq have arrived. The zero value has
 // seen nothing.
 type Parts struct {
-	seq  uint64
-	seen uint64 // bit per part
-	done uint64 // newest Seq that was complete
+	seq   uint64
+	total uint32                   // of seq, as its first message said
+	left  uint32                   // of seq, not seen yet
+	first uint64                   // bit per part, of the first 64
+	rest  *[MaxParts/64 - 1]uint64 // of all others; nil where there never were more
+	done  uint64                   // newest Seq that was complete
 }
 
-// MaxParts bounds how many messages one Seq may take.
-const MaxParts = 64
+// MaxParts bounds how many messages one Seq may take. It is above the number of
+// rooms that a room set may have: as a part holds one room at least, no report and
+// no grant ever needs more. Nodes of release 0.1.0 refuse more than 64.
+const MaxParts = 1 << 14
 
 // Take notes part of parts of seq. fresh is false for a message that is older
 // than one already taken, or repeats it: its content must be ignored.
@@ -19,14 +24,24 @@ func (p *Parts) Take(seq uint64, part, parts uint32) (fresh, complete bool) {
 		return false, false
 	}
 	if seq > p.seq {
-		p.seq, p.seen = seq, 0
+		p.seq, p.total, p.left, p.first = seq, parts, parts, 0
+		if p.rest = nil; parts > 64 {
+			p.rest = new([MaxParts/64 - 1]uint64)
+		}
 	}
-	bit := uint64(1) << part
-	if p.seen&bit != 0 {
+	if parts != p.total {
+		return false, false // one Seq is cut once
+	}
+	word := &p.first
+	if part >= 64 {
+		word = &p.rest[part/64-1]
+	}
+	bit := uint64(1) << (part % 64)
+	if *word&bit != 0 {
 		return false, false
 	}
-	p.seen |= bit
-	if p.seen == 1<<parts-1 {
+	*word |= bit
+	if p.left--; p.left == 0 {
 		p.done = seq
 		return true, true
 	}
