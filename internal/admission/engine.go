@@ -80,6 +80,7 @@ type roomState struct {
 
 	granted, spent, returned uint64 // rights of T
 	renewed, renewCeil       uint64
+	renewedSaid              uint64 // by the last report
 	keep, rateKeep           uint64
 	rate                     rateRights
 	past                     rateRights // of R, used under tenures that are over
@@ -446,7 +447,7 @@ func (e *Engine) serve(now fleet.Mono, ft fleet.Time, err time.Duration, r *room
 		}
 		r.dirty = true
 		from = until
-		if r.renewed+2 >= r.renewCeil {
+		if r.renewed+max(2, r.renewed-r.renewedSaid) >= r.renewCeil { // half of it is used
 			e.link.hurry(now, e.cfg.Params.ReportGap)
 		}
 	}

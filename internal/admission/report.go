@@ -99,6 +99,7 @@ func (r *roomState) giveBack(now fleet.Mono, leased, retired bool) {
 
 func (r *roomState) report(now fleet.Mono, ft fleet.Time, l *link) wire.RoomReport {
 	seq := l.seq
+	r.renewedSaid = r.renewed
 	next := r.firstMove + uint64(len(r.moves))
 	if n := len(r.sentMoves); n == 0 || r.sentMoves[n-1].next != next {
 		if n == maxMarks { // the parent has been silent for long: let the oldest mark go
@@ -290,7 +291,7 @@ func (e *Engine) reborn(now fleet.Mono) {
 	e.link.born(e.cfg.Rand)
 	for _, r := range e.order {
 		r.granted, r.spent, r.returned = 0, 0, 0
-		r.renewed, r.renewCeil = 0, 0
+		r.renewed, r.renewCeil, r.renewedSaid = 0, 0, 0
 		r.rate.owe(&r.past, now)
 		r.sessions = sessions{}
 		r.moves, r.firstMove, r.sentMoves = nil, 1, nil

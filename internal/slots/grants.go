@@ -336,25 +336,34 @@ func firstInLine(claims []claim, horizon fleet.Time, n int64) int {
 	return total
 }
 
-// allowRenewals raises the ceilings of renewals: to twice what an edge made
-// since its last report, within a bound on what would have to be presumed if
-// edges fell silent. The bound is shared evenly, so that no edge is left without.
+// allowRenewals raises the ceilings of renewals: to twice what an edge made since
+// its last report, and at least to what comes due there until the next one is
+// answered. A session can be renewed once in [wire.RenewAfter] and no more, so the
+// ceilings together are bounded by what all can need in that time, or by a fiftieth of
+// the rights where that is more: it is what has to be presumed if edges fall silent.
+// The bound is shared evenly, so that no edge is left without.
 func (a *Aggregator) allowRenewals(b *books, claims []claim) {
+	life := a.stamps(b)
 	sessions := max(1, b.counts.sum)
-	bound := max(int64(len(claims)), b.held()/50)
+	due := int(float64(sessions) * renewAnswer.Seconds() / float64(wire.RenewAfter(life)))
 	wants := make([]int, len(claims))
 	for i, c := range claims {
-		wants[i] = int(min(2*int64(c.acc.renewed-c.acc.renewedBefore)+4, sessions))
+		wants[i] = int(min(int64(max(2*int(c.acc.renewed-c.acc.renewedBefore), due/len(claims))+4), sessions))
 	}
-	for i, part := range Fill(int(bound), wants, ones(len(claims))) {
+	bound := max(len(claims)+due, int(b.held()/50))
+	for i, part := range Fill(bound, wants, ones(len(claims))) {
 		// An edge that went on renewing while it was isolated begins where it is now.
 		acc := claims[i].acc
 		if ceil := acc.renewed + uint64(part); ceil > acc.renewCeil {
 			acc.raise(&acc.renewCeil, ceil-acc.renewCeil)
 		}
-		acc.set(acc.keep, acc.rateKeep, a.stamps(b))
+		acc.set(acc.keep, acc.rateKeep, life)
 	}
 }
+
+// renewAnswer is how long it takes, where nothing is lost, until an edge whose ceiling
+// comes near has a higher one.
+const renewAnswer = 100 * time.Millisecond
 
 // localView returns the view that rights are divided by: global's, or the data
 // centre's own where global has not been heard for long.
