@@ -52,12 +52,13 @@ const (
 	Closed            // the edge is isolated, and the room is closed then
 	Uncounted         // the edge is isolated, and the room is open then: let in without a right
 	OriginDown        // the site does not answer: nobody is let in until it does
+	Drains            // the data centre leaves the fleet, or is not part of it: nobody is let in here
 	reasons
 )
 
 var reasonNames = [reasons]string{
 	"none", "session", "slot", "repeated", "behind", "full", "isolated",
-	"unsure", "unknown", "crowded", "gave_up", "closed", "uncounted", "origin_down",
+	"unsure", "unknown", "crowded", "gave_up", "closed", "uncounted", "origin_down", "drains",
 }
 
 func (r Reason) String() string { return reasonNames[r] }

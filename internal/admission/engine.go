@@ -509,6 +509,8 @@ func (e *Engine) decide(now fleet.Mono, ft fleet.Time, err time.Duration, r *roo
 		d.Reason = Unsure
 	case !e.link.leased(now):
 		d.Reason = Isolated
+	case e.link.standing != wire.Listed:
+		d.Reason = Drains
 	case t.Joined > r.horizon():
 		d.Reason = Behind
 		if t.Flags&ticket.Returned != 0 && t.Joined <= r.view.Park {
@@ -622,7 +624,7 @@ func (e *Engine) position(ft fleet.Time, r *roomState, d *Decision) {
 	if d.Reason == Closed {
 		d.Retry = p.Refresh
 	}
-	if d.Reason == Isolated || d.Reason == Unsure || d.Reason == OriginDown {
+	if d.Reason == Isolated || d.Reason == Unsure || d.Reason == OriginDown || d.Reason == Drains {
 		d.Retry = p.Nearest * 2
 	}
 	// A quarter of jitter either way, so that polls do not come in herds.
@@ -644,7 +646,7 @@ func (e *Engine) Hold(now fleet.Mono, v *Visit) {
 // slice is valid until the next call.
 func (e *Engine) Release(now fleet.Mono, out []*Visit) []*Visit {
 	ft, err := e.time(now)
-	if !e.link.leased(now) {
+	if !e.link.leased(now) || e.link.standing != wire.Listed {
 		return out
 	}
 	for _, r := range e.order {

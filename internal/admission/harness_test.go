@@ -27,6 +27,8 @@ type regional struct {
 	ten  uint64
 	last wire.Report
 	held wire.RoomGrant // what was granted so far
+
+	standing wire.Standing
 }
 
 // newEdge returns an engine that has joined its regional, with a lease from
@@ -96,7 +98,7 @@ func (r *regional) lease(now fleet.Mono) {
 
 // room sends one room's part of a grant, with a fresh lease.
 func (r *regional) room(now fleet.Mono, g wire.RoomGrant) {
-	r.say(now, wire.Grant{Lease: 3 * time.Second, Rooms: []wire.RoomGrant{g}})
+	r.say(now, wire.Grant{Lease: 3 * time.Second, Standing: r.standing, Rooms: []wire.RoomGrant{g}})
 }
 
 // view returns a view in which people queue: n joined in the minute before

@@ -23,6 +23,8 @@ type link struct {
 	grants wire.Parts // of seen
 	acked  uint64     // newest report that seen took whole
 
+	standing wire.Standing // of the data centre in the fleet, as seen told
+
 	leaseEnd fleet.Mono // 0 before the first lease of the tenure
 	retired  bool       // the tenure's lease has lapsed
 	alone    fleet.Mono // since when it is known that there is no lease, 0 under one

@@ -211,7 +211,7 @@ func (e *Engine) Apply(now fleet.Mono, g wire.Grant) {
 	if (g.Tenure != l.tenure && !mutant.On(mutant.TenureIgnored)) || l.retired {
 		return
 	}
-	l.joined = true
+	l.joined, l.standing = true, g.Standing
 	for i := range g.Rooms {
 		e.applyRoom(now, &g.Rooms[i])
 	}

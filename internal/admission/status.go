@@ -51,6 +51,7 @@ type Status struct {
 	Inc, Tenure uint64
 	Follows     wire.Term
 	Joined      bool
+	Standing    wire.Standing // of the data centre in the fleet, as the regional told last
 	Leased      bool
 	LeaseEnd    fleet.Mono
 	Isolated    bool       // without a lease for so long that on_isolation applies
@@ -63,7 +64,7 @@ type Status struct {
 func (e *Engine) Status(now fleet.Mono) Status {
 	t, err := e.time(now)
 	return Status{
-		Inc: e.link.inc, Tenure: e.link.tenure, Follows: e.link.seen, Joined: e.link.joined,
+		Inc: e.link.inc, Tenure: e.link.tenure, Follows: e.link.seen, Joined: e.link.joined, Standing: e.link.standing,
 		Leased: e.link.leased(now), LeaseEnd: e.link.leaseEnd, Isolated: e.Isolated(now),
 		Synced: err != fleet.Unsynced, Sure: err <= fleet.Rough, Time: t,
 	}

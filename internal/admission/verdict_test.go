@@ -177,6 +177,15 @@ func TestEveryVerdict(t *testing.T) {
 		t.Errorf("%+v", told)
 	}
 
+	// Where the data centre leaves the fleet, nobody new is let in, rights or not.
+	e, r = newEdge(t, now, 5, 5)
+	r.standing = wire.Draining
+	r.grant(now, 5, 5)
+	if d := e.Arrive(now, sale, ticket.Ticket{}); d.Verdict != Queue || d.Reason != Drains {
+		t.Errorf("where the data centre drains: %v (%v), want queue (drains)", d.Verdict, d.Reason)
+	}
+	reasons[Drains] = true
+
 	for _, v := range Verdicts() {
 		if !verdicts[v] {
 			t.Errorf("no situation leads to %v", v)

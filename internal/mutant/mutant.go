@@ -87,6 +87,11 @@ const (
 	DeclaredUsed
 	SpareTwice
 	BlankBelieved
+	OldListLeads
+	UnlistedIgnored
+	NewcomerLentEarly
+	DrainForgets
+	UnversionedFollowed
 
 	// Rule 10: nothing a visitor sends opens a room.
 	BadCookieAdmits
@@ -169,6 +174,12 @@ var list = [count]Mutant{
 	DeclaredUsed:        {Name: "declared-used", Rule: 9, Says: "books that were only reckoned are used at once"},
 	SpareTwice:          {Name: "spare-twice", Rule: 9, Says: "what came back is lent more than once while books are missing"},
 	BlankBelieved:       {Name: "blank-believed", Rule: 9, Says: "a data centre without books is taken to hold nothing"},
+
+	OldListLeads:        {Name: "old-list-leads", Rule: 9, Says: "a coordinator lends by a list of data centres that is older than one it was told of"},
+	UnlistedIgnored:     {Name: "unlisted-ignored", Rule: 9, Says: "what a data centre that nobody listed holds is not counted"},
+	NewcomerLentEarly:   {Name: "newcomer-lent-early", Rule: 9, Says: "a data centre that was added is lent to before the others know of it"},
+	DrainForgets:        {Name: "drain-forgets", Rule: 9, Says: "a data centre that drains leaves the list while it holds rights"},
+	UnversionedFollowed: {Name: "unversioned-followed", Rule: 9, Says: "a data centre follows a coordinator of an earlier release although the list was changed since"},
 
 	BadCookieAdmits: {Name: "bad-cookie-admits", Rule: 10, Says: "a cookie that does not open is a pass"},
 	PanicPasses:     {Name: "panic-passes", Rule: 10, Says: "a request on which the edge panics goes to the origin"},

@@ -32,6 +32,8 @@ type Faults struct {
 	Blank                               bool // a data centre's store loses its memory
 	Rollback                            bool // the coordinator's lease is restored from a backup: a term comes again
 	Keys                                bool // keys are rotated
+	Members                             bool // data centres are added and drained, coordinators go by older lists, the store's list comes back older
+	Forsake                             bool // with Members: data centres are taken off by force, and live on
 	Clocks                              bool // wall clocks are off by up to five minutes, monotonic ones drift at the bound
 
 	Astray float64       // share of messages that arrive twice
@@ -108,6 +110,9 @@ const (
 	blankStore
 	rollBack
 	rotateKeys
+	changeMembers
+	oldLeader
+	rollBackMembers
 )
 
 // fault is one thing that goes wrong. Everything about it is drawn beforehand,
@@ -182,6 +187,9 @@ func (f *Faults) kinds() []faultKind {
 		{f.Blank, blankStore, 1},
 		{f.Rollback, rollBack, 3},
 		{f.Keys, rotateKeys, 1},
+		{f.Members, changeMembers, 4},
+		{f.Members, oldLeader, 3},
+		{f.Members, rollBackMembers, 1},
 	} {
 		for range k.n {
 			if k.on {
@@ -208,9 +216,9 @@ func (w *World) books() {
 			continue
 		}
 		l := g.core.Ledger(w.room)
-		w.tell("coordinator %d, term %d: limit %d/%d free %d/%d, complete %v", i+1, g.term, l.Total, l.Rate, l.Free, l.RateFree, l.Complete)
+		w.tell("coordinator %d, term %d, list %d (of release 0.1.0: %v): limit %d/%d free %d/%d, complete %v", i+1, g.term, g.members, g.legacy, l.Total, l.Rate, l.Free, l.RateFree, l.Complete)
 		for _, c := range l.Centres {
-			w.tell("  %s: lent %d/%d idle %d/%d keep %d/%d, generation %d, adopted %v", c.Name, c.Held, c.RateHeld, c.Idle, c.RateIdle, c.Keep, c.RateKeep, c.Gen, c.Adopted)
+			w.tell("  %s: lent %d/%d idle %d/%d keep %d/%d, generation %d, adopted %v, %s", c.Name, c.Held, c.RateHeld, c.Idle, c.RateIdle, c.Keep, c.RateKeep, c.Gen, c.Adopted, c.Standing)
 		}
 	}
 	for i, r := range w.regions {
@@ -222,8 +230,8 @@ func (w *World) books() {
 			}
 			now := n.clock.read(w.now)
 			l, st := n.core.Ledger(w.room), n.core.Status(now)
-			w.tell("  aggregator %d follows %d (leased %v): granted %d/%d returned %d/%d free %d/%d credit %d active %d presumed %d, settled %v, declared %v, generation %d, watermark %v ago",
-				n.term, st.Follows.N, st.Leased, l.Granted, l.RateGranted, l.Returned, l.RateReturned, l.Free, l.RateFree, l.Credit, l.Active, l.Presumed,
+			w.tell("  aggregator %d, list %d, %s, follows %d (leased %v): granted %d/%d returned %d/%d free %d/%d credit %d active %d presumed %d, settled %v, declared %v, generation %d, watermark %v ago",
+				n.term, n.members, st.Standing, st.Follows.N, st.Leased, l.Granted, l.RateGranted, l.Returned, l.RateReturned, l.Free, l.RateFree, l.Credit, l.Active, l.Presumed,
 				l.Settled, l.Declared, l.Gen, w.fleetTime().Sub(st.Watermark))
 			for _, e := range st.Edges {
 				w.tell("    %s %016x %s, as of %v ago, heard %v ago", e.Name, e.Inc, e.State, w.fleetTime().Sub(e.AsOf), now.Sub(e.Heard))
@@ -344,6 +352,12 @@ func (w *World) goWrong(f *fault) {
 		r.forget()
 	case rotateKeys:
 		w.rotate(f)
+	case changeMembers:
+		w.changeMembers(f)
+	case oldLeader:
+		w.oldLeader(f)
+	case rollBackMembers:
+		w.rollBackMembers(f)
 	}
 }
 

@@ -16,6 +16,7 @@ var Hunts = []Hunt{
 	{"cutoff", Cutoff},
 	{"serve", CutoffServe},
 	{"guests", Guests},
+	{"fleet", Fleet},
 }
 
 // Hunt is one of them.
@@ -108,6 +109,17 @@ func Guests(seed uint64) Config {
 	f := &c.Faults
 	f.Every, f.Last = 5*time.Second, 3*time.Second
 	f.CutEdge, f.CrashRegion = true, true
+	return c
+}
+
+// Fleet adds and drains data centres all the time, while coordinators are replaced by
+// some who go by older lists, or know none of them.
+func Fleet(seed uint64) Config {
+	c, rng := prey(seed, 2+int(seed%2), 2, 10*time.Second)
+	f := &c.Faults
+	f.Every, f.Last = time.Duration(2+rng.IntN(4))*time.Second, time.Duration(5+rng.IntN(15))*time.Second
+	f.Members, f.CrashGlobal, f.CutRegion = true, true, rng.IntN(2) == 0
+	f.CrashRegion, f.Forsake = rng.IntN(3) == 0, rng.IntN(3) == 0
 	return c
 }
 

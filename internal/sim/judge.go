@@ -66,6 +66,11 @@ type truth struct {
 	here   int   // tickets whose latest cookie is of this home
 	moved  int   // of them, those that nobody can count
 	minute window
+
+	// It was taken off the list by force, and may live on: until heardFor has passed
+	// in which the coordinator could hear it, nothing of it counts.
+	forsaken  bool
+	reachable int64 // since when it could be
 }
 
 type latest struct {
@@ -137,7 +142,7 @@ func (j *judge) issued(w *World, v *visitor, d admission.Decision) {
 	if !w.cfg.Faults.any() && int64(until)*1000 <= int64(w.fleetTime())-250 {
 		j.fail(w, "a ticket that expired at %d was served at %d", until, w.fleetTime()/1000)
 	}
-	if d.Verdict == admission.Admit {
+	if d.Verdict == admission.Admit && !j.centres[w.edges[v.edge].region].forsaken {
 		j.admit(w, w.edges[v.edge].region)
 	}
 	home := j.homeOf(d.Ticket.Home)
@@ -171,8 +176,14 @@ func (j *judge) issued(w *World, v *visitor, d admission.Decision) {
 		j.tick(w)
 		j.peak = max(j.peak, j.active)
 		j.excess = max(j.excess, j.active-j.total)
-		if j.active > j.total+j.moved-w.cfg.below {
-			j.fail(w, "%d sessions are valid, the limit is %d%s", j.active, j.total, beside(j.moved))
+		uncounted := j.moved
+		for i := range j.centres {
+			if c := &j.centres[i]; c.forsaken {
+				uncounted += c.here - c.moved
+			}
+		}
+		if j.active > j.total+uncounted-w.cfg.below {
+			j.fail(w, "%d sessions are valid, the limit is %d%s", j.active, j.total, beside(uncounted))
 		}
 	}
 }
@@ -396,8 +407,32 @@ func (j *judge) settle(w *World, root *slots.RootLedger) {
 	}
 }
 
+// forsake leaves a data centre out that was taken off the list by force.
+func (j *judge) forsake(w *World, i int) {
+	j.centres[i].forsaken, j.centres[i].reachable = true, w.now
+}
+
+// heard takes those back whom the coordinator could hear for so long that it
+// has voided their books and every session of before is over.
+func (j *judge) heard(w *World) {
+	for i := range j.centres {
+		c, r := &j.centres[i], w.regions[i]
+		if !c.forsaken {
+			continue
+		}
+		if g := w.newest(); g.gone || g.legacy || g.asleep > w.now || r.cutUp > w.now || r.cutDown > w.now || r.newest().gone ||
+			slices.ContainsFunc(w.pairs, func(p pairCut) bool { return p.until > w.now }) {
+			c.reachable = w.now
+		}
+		if w.now-c.reachable > int64(w.longestLife()+wire.RateWindow+30*time.Second) {
+			c.forsaken = false
+		}
+	}
+}
+
 // ledger checks all books.
 func (j *judge) ledger(w *World) {
+	j.heard(w)
 	for i := range w.regions {
 		j.centre(w, i)
 	}
@@ -417,7 +452,7 @@ func (j *judge) centre(w *World, i int) {
 		return
 	}
 	l := n.core.Ledger(w.room)
-	if !l.Settled {
+	if !l.Settled || j.centres[i].forsaken {
 		return
 	}
 	line.held = int64(l.Granted) - int64(l.Returned)
@@ -460,7 +495,10 @@ func (j *judge) whole(w *World) {
 	j.root = g.core.Totals(w.room)
 	j.settle(w, &j.root)
 	sum, rsum := max(0, j.root.Free), max(0, j.root.RateFree)
-	for _, l := range j.lines {
+	for i, l := range j.lines {
+		if j.centres[i].forsaken {
+			continue
+		}
 		if !l.known {
 			return
 		}

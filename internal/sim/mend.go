@@ -51,9 +51,10 @@ func (w *World) calmDown() {
 	w.cfg.Total, w.cfg.Rate, w.cfg.Session, w.removed = first.total, first.rate, first.session, false
 	w.judge.raise(w)
 	w.publish()
+	w.mendMembers()
 
-	w.pending = 0
-	if g := w.newest(); g.gone || g.doomed {
+	w.pending, w.older = 0, 0
+	if g := w.newest(); g.gone || g.doomed || g.legacy {
 		w.startGlobal(false)
 	}
 	for i := range w.globals[:len(w.globals)-1] {

@@ -123,6 +123,7 @@ func (c *Config) enableFaults(rng *rand.Rand) {
 		most := min(c.Session/8, 3*time.Second)
 		f.Vague = fleet.MaxError + time.Duration(rng.Float64()*float64(most)).Round(time.Millisecond)
 	}
+	f.Members, f.Forsake = some(0.3), some(0.3)
 }
 
 // thenCalm lets nothing go wrong after the length of the run so far, and adds the

@@ -13,6 +13,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"vestibule/internal/admission"
@@ -130,6 +131,11 @@ type World struct {
 	removed bool
 	keys    keys
 
+	members     membership
+	older       int // version of the list that the next coordinator goes by; 0 for what the store holds
+	olderLegacy bool
+	olderFor    time.Duration
+
 	faults  []fault
 	telling int // number of the fault that happens
 	pairs   []pairCut
@@ -179,6 +185,9 @@ type globalProc struct {
 	term    uint64
 	began   int64
 	edition uint64 // of the room set that it knows
+	members int    // version of the list of data centres that it knows
+	legacy  bool   // it is of release 0.1.0: it knows no versions, and hears whom its configuration lists
+	names   []string
 	core    *slots.Allocator
 	offset  time.Duration // of its machine's wall clock
 }
@@ -192,6 +201,7 @@ type region struct {
 	cutUp   int64  // nothing reaches global until then
 	cutDown int64  // nothing comes from global until then
 	lost    bool   // it never comes back
+	members int    // version of the list of data centres on its disk
 }
 
 // forget makes the store lose its memory. Who owns it is known to the lease.
@@ -206,6 +216,7 @@ type regionProc struct {
 	region  int32
 	term    uint64
 	edition uint64
+	members int // version of the list of data centres that it knows
 	core    *slots.Aggregator
 	writing uint64 // version being written
 }
@@ -245,6 +256,7 @@ func New(cfg Config) *World {
 	w.judge.begin(w)
 	w.meters.begin(w)
 	w.keys.begin(w)
+	w.members.begin(cfg.Centres)
 	w.arrivals.begin(w)
 
 	w.startGlobal(true)
@@ -279,9 +291,12 @@ func centreName(i int) string { return fmt.Sprintf("dc%d", i+1) }
 // startGlobal lets a coordinator begin to lead, under a term above all that its
 // lease knows.
 func (w *World) startGlobal(bootstrap bool) {
-	names := make([]string, w.cfg.Centres)
-	for i := range names {
-		names[i] = centreName(i)
+	list, names := w.members.at(w.members.store), []string{}
+	if w.older > 0 {
+		list = w.members.at(w.older)
+	}
+	for _, m := range list.List {
+		names = append(names, m.Name)
 	}
 	// A term counts up from the newest that the lease knows. One that was restored
 	// from a backup knows less than there was.
@@ -290,7 +305,7 @@ func (w *World) startGlobal(bootstrap bool) {
 		term, w.rolled = w.rolled, 0
 	}
 	w.lease = term
-	n := &globalProc{term: term, began: w.now, edition: w.edition}
+	n := &globalProc{term: term, began: w.now, edition: w.edition, names: names}
 	n.clock = w.clock()
 	if !bootstrap {
 		n.offset = w.cfg.Faults.wall(w.chaos)
@@ -301,6 +316,7 @@ func (w *World) startGlobal(bootstrap bool) {
 	n.core.SetLease(fleet.Never)
 	n.core.SetRooms(n.clock.read(w.now), w.rooms())
 	w.globals = append(w.globals, n)
+	w.chooseMembers(int32(len(w.globals) - 1))
 	w.wakeGlobal(int32(len(w.globals) - 1))
 }
 
@@ -316,8 +332,15 @@ func (w *World) startRegion(i int32, bootstrap bool) {
 	}, r.stored.Clone())
 	n.core.SetLease(fleet.Never)
 	n.core.SetRooms(n.clock.read(w.now), w.rooms())
+	if n.members = max(r.members, 1); bootstrap {
+		r.members = 1
+	}
+	n.core.SetMembers(n.clock.read(w.now), w.members.at(n.members))
 	r.procs = append(r.procs, n)
 	w.aggs = append(w.aggs, n)
+	if n.members < w.members.store {
+		w.in(time.Duration(w.chaos.ExpFloat64()*float64(300*time.Millisecond)), func() { w.tellRegion(n.id, w.members.store) })
+	}
 	w.store(n.id)
 	w.wakeRegion(n.id)
 }
@@ -630,12 +653,16 @@ func (w *World) runGlobal(i int32) {
 		for _, g := range n.core.Grants(now) {
 			for k, r := range w.regions {
 				if r.name == g.To {
+					if n.legacy {
+						g.Members, g.Standing = 0, wire.Listed
+					}
 					w.cfg.Faults.vague(&g, k)
 					w.send(event{kind: evGrant, node: -1 - int32(k), gen: uint64(i), msg: &g}, w.cfg.Network.WAN, r.cutDown)
 				}
 			}
 		}
 	}
+	w.tendMembers(n)
 	w.wakeGlobal(i)
 }
 
@@ -714,8 +741,14 @@ func (w *World) takeReport(e *event) {
 			if n.gone || w.deaf(from, nodeID{2, int32(i)}) {
 				continue
 			}
+			m := *m
+			if n.legacy {
+				if m.Members = 0; !slices.Contains(n.names, m.From) {
+					continue
+				}
+			}
 			w.hear(&n.proc, func() {
-				n.core.Observe(n.clock.read(w.now), *m)
+				n.core.Observe(n.clock.read(w.now), m)
 				w.runGlobal(int32(i))
 			})
 		}

@@ -78,6 +78,10 @@ type Aggregator struct {
 	durable wire.Durable
 	saved   uint64 // newest version known to be stored
 
+	members      Members // as this node knows them
+	membersNeeds uint64  // version of the durable that tells their version
+	membersSaved uint64  // the version that is stored
+
 	surprises uint64 // edges that came with what nothing stored tells of
 	surprise  string // the last of them
 
@@ -176,6 +180,7 @@ func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *A
 	a := &Aggregator{cfg: cfg, home: wire.HomeOf(cfg.DC), rooms: map[room.ID]*books{}, durable: stored.Clone(), started: now, due: now}
 	a.durable.Version++
 	a.up.seen = stored.Promise
+	a.membersSaved = stored.Members
 	if a.pastLife = stored.Life; mutant.On(mutant.LifeForgotten) {
 		a.pastLife = 0
 	}
@@ -285,6 +290,42 @@ func (a *Aggregator) SetRooms(now fleet.Mono, rooms []RoomConfig) {
 	a.due = now
 }
 
+// SetMembers tells the aggregator of a list of data centres. An older version than
+// the newest known changes nothing.
+func (a *Aggregator) SetMembers(now fleet.Mono, m Members) {
+	if m.Version < a.members.Version {
+		return
+	}
+	a.members = m
+	if m.Version > a.durable.Members || (m.Version == a.durable.Members && m.Changed != a.durable.Changed) {
+		a.durable = a.durable.Clone()
+		a.durable.Members, a.durable.Changed = m.Version, m.Changed
+		a.durable.Version++
+		a.membersNeeds = a.durable.Version
+	}
+	a.up.hurry(now, a.cfg.Params.SyncGap)
+	a.due = now
+	a.restale()
+}
+
+// knownMembers returns the version of the list that global is told of. A list that
+// every configuration holds is that of a coordinator who goes by its own.
+func (a *Aggregator) knownMembers() uint64 {
+	if a.up.joined && a.up.members == 0 && !a.durable.Changed {
+		return 0
+	}
+	return a.membersSaved
+}
+
+// standing returns how the data centre stands in the newest list that it, or the
+// coordinator that it follows, knows.
+func (a *Aggregator) standing() wire.Standing {
+	if a.members.Version > a.up.members {
+		return a.members.Find(a.cfg.DC)
+	}
+	return a.up.standing
+}
+
 // setLife changes for how long tickets are stamped. What was stamped for
 // longer, or may still be by an edge that has not heard, is reckoned with
 // until it is over.
@@ -350,6 +391,9 @@ func (a *Aggregator) Saved(now fleet.Mono, version uint64) {
 	if a.saved >= a.lifeNeeds && a.lifeSaved < a.durable.Life {
 		a.lifeSaved = a.durable.Life
 		a.restale()
+	}
+	if a.saved >= a.membersNeeds {
+		a.membersSaved = a.durable.Members
 	}
 	for _, e := range a.edges {
 		if e.state == joining && a.saved >= e.needs {

@@ -15,7 +15,7 @@ import (
 // AllocatorConfig is what an allocator is made of.
 type AllocatorConfig struct {
 	Term    wire.Term // fencing number; every predecessor had a lower one
-	Centres []string  // names of all data centres that may hold rights
+	Centres []string  // names of all data centres that may hold rights, until SetMembers
 	Params  wire.Params
 
 	// Bootstrap asserts that nothing was ever lent and no ticket of any room
@@ -38,7 +38,9 @@ type Allocator struct {
 	started fleet.Mono
 	guessed bool // fleet time is the machine's: nobody knew better
 
-	centres []*centre // by name
+	members uint64    // version of the list of data centres
+	counted bool      // the books were complete in this term, and lent by
+	centres []*centre // by name: the list, and whoever was heard beside it
 	rooms   map[room.ID]*pool
 	order   []*pool // by ID
 	due     fleet.Mono
@@ -52,6 +54,12 @@ type centre struct {
 	blank      bool   // its aggregator knows none
 	recovering bool   // its aggregator can do nothing with more rights yet
 	promise    bool   // it has yet to promise to follow us
+
+	listed   bool   // it is in the list of members
+	draining bool   // it is to leave the list
+	since    uint64 // version of the list that added it
+	knows    uint64 // newest version of the list that is stored for it, as it told
+	void     bool   // its books begin in this term: what it held before was lent to others
 
 	parts    wire.Parts
 	recv     fleet.Mono // of its newest report; the start of the term before the first
@@ -159,10 +167,11 @@ type pool struct {
 // nothing.
 func NewAllocator(now fleet.Mono, cfg AllocatorConfig) *Allocator {
 	a := &Allocator{cfg: cfg, started: now, rooms: map[room.ID]*pool{}, due: now}
+	var m Members
 	for _, name := range cfg.Centres {
-		a.centres = append(a.centres, &centre{name: name, recv: now, loans: map[room.ID]*loan{}})
+		m.List = append(m.List, Member{Name: name})
 	}
-	slices.SortFunc(a.centres, func(x, y *centre) int { return cmp.Compare(x.name, y.name) })
+	a.SetMembers(now, m)
 	return a
 }
 
@@ -196,11 +205,14 @@ func (a *Allocator) pool(id room.ID) *pool {
 	return p
 }
 
-func (d *centre) loan(id room.ID) *loan {
+func (a *Allocator) loan(d *centre, id room.ID) *loan {
 	l := d.loans[id]
 	if l == nil {
 		l = &loan{dirty: true, viewDirty: true}
 		d.loans[id] = l
+		if d.void {
+			a.void(a.pool(id), l, false)
+		}
 	}
 	return l
 }
@@ -225,8 +237,11 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 		return
 	}
 	d := a.find(m.From)
+	if d == nil {
+		d = a.stranger(now, m.From)
+	}
 	if d == nil || (m.Inc < d.inc && !mutant.On(mutant.ZombieHeard)) {
-		return // not of this fleet, or a zombie
+		return // one too many that nobody listed, or a zombie
 	}
 	if m.Inc != d.inc { // a new aggregator
 		d.inc = m.Inc
@@ -242,6 +257,10 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 	}
 	d.recv, d.echo, d.heard, d.due = now, m.Sent, true, true
 	a.learnTime(now, d, &m)
+	if d.knows != m.Members {
+		d.knows = m.Members
+		a.restale()
+	}
 	a.due = now
 	d.promise = m.Seen != a.cfg.Term && !mutant.On(mutant.AdoptWithoutPromise)
 	if d.promise {
@@ -260,9 +279,11 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 		for i := range m.Rooms {
 			r := &m.Rooms[i]
 			a.pool(r.Room).stale = true
-			l := d.loan(r.Room)
+			l := a.loan(d, r.Room)
 			if !l.reclaimed {
 				l.gen = r.Gen
+			} else if d.void && r.Gen < l.gen { // it is alive, and was given up
+				l.astray = max(l.astray, int64(r.Granted)-int64(r.Returned))
 			}
 			a.take(d, l, r)
 		}
@@ -275,7 +296,7 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 	for i := range m.Rooms {
 		r := &m.Rooms[i]
 		a.pool(r.Room).stale = true
-		l := d.loan(r.Room)
+		l := a.loan(d, r.Room)
 		a.take(d, l, r)
 	}
 }
@@ -330,8 +351,11 @@ func (a *Allocator) take(d *centre, l *loan, r *wire.RoomReport) {
 // complete reports whether the books of every data centre are known for the
 // room: then what is free can be reckoned from the limit.
 func (a *Allocator) complete(p *pool) bool {
+	if a.outdated() {
+		return false
+	}
 	for _, d := range a.centres {
-		if l := d.loans[p.ID]; d.adopted || (l != nil && l.reclaimed) || (a.cfg.Bootstrap && !d.heard) || mutant.On(mutant.FreeIsLimit) {
+		if l := d.loans[p.ID]; d.adopted || d.void || (l != nil && l.reclaimed) || (a.cfg.Bootstrap && !d.heard) || mutant.On(mutant.FreeIsLimit) {
 			continue
 		}
 		return false
@@ -354,6 +378,9 @@ func (a *Allocator) confirms(p *pool, l *loan) bool {
 // was lowered and has yet to drain.
 func (a *Allocator) free(p *pool) (free, rate int64) {
 	if !a.complete(p) {
+		if a.outdated() {
+			return min(0, p.spare), min(0, p.rateSpare)
+		}
 		return p.spare, p.rateSpare
 	}
 	free, rate = int64(p.Total), int64(p.Rate)
@@ -385,21 +412,11 @@ func (a *Allocator) reclaim(now fleet.Mono) {
 			} else if wait == 0 || (!a.othersHeard(now, d) && !mutant.On(mutant.IsolationIsDeath)) {
 				continue
 			}
-			l := d.loan(p.ID)
-			if silent <= wait || l.reclaimed || (p.Cap && p.notBefore != 0 && now < p.notBefore) {
+			l := a.loan(d, p.ID)
+			if silent <= wait || l.reclaimed && l.granted == 0 && l.rateGranted == 0 || (p.Cap && p.notBefore != 0 && now < p.notBefore) {
 				continue
 			}
-			l.reclaimed = true
-			if !p.Cap {
-				l.astray += max(0, l.held()) // it may be alive all the same
-			}
-			l.gen = max(l.gen, a.cfg.Term.N<<16) + 1 // above every one of an earlier term
-			l.granted, l.returned, l.rateGranted, l.rateReturned = 0, 0, 0, 0
-			l.idle, l.idleSeen, l.rateIdle, l.rateSeen = 0, 0, 0, 0
-			l.want, l.parkedN, l.parked, l.movers, l.active = 0, 0, nil, 0, 0
-			l.waiting, l.unseen = nil, 0
-			l.dirty = true
-			p.stale = true
+			a.void(p, l, !p.Cap)
 		}
 	}
 }

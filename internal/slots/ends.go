@@ -298,7 +298,7 @@ func (a *Allocator) relay(p *pool, d *centre, e wire.End) {
 	if e.Kind == wire.Cleared && !slices.Contains(r.cleared, d.name) {
 		r.cleared = append(r.cleared, d.name)
 	}
-	if r.left && len(r.cleared) == len(a.centres)-1 {
+	if r.left && len(r.cleared) >= len(a.centres)-1 {
 		r.left = false
 		end := r.end
 		end.Kind = wire.Cleared
@@ -308,7 +308,7 @@ func (a *Allocator) relay(p *pool, d *centre, e wire.End) {
 
 // pass owes a data centre an end.
 func (a *Allocator) pass(p *pool, d *centre, e wire.End) {
-	l := d.loan(p.ID)
+	l := a.loan(d, p.ID)
 	l.ends.Add(e, 0)
 	l.dirty = true
 }

@@ -84,7 +84,7 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 		To: e.name, Inc: e.inc, Tenure: e.tenure, From: a.cfg.Term, Seq: a.said,
 		Acked: e.parts.Done(), Echo: e.echo, Dwell: now.Sub(e.recv),
 		At: a.clock.Now(now), AtErr: a.atErr(now), Lease: a.cfg.Params.EdgeLease,
-		Watermark: a.watermark,
+		Watermark: a.watermark, Standing: a.standing(),
 	}
 	if e.state != alive {
 		e.endsAgain()
@@ -175,14 +175,18 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 	// A debt is paid with what lies idle at the edges.
 	supply, rsupply := max(0, free+debt+a.edgeIdle(b)), max(0, rfree+rdebt+a.edgeRateIdle(b))
 	mayKeep, mayRateKeep := a.keep(b, now)
-	scarce := supply > mayKeep || rsupply > mayRateKeep // global wants some back
+	closed := a.standing() != wire.Listed                         // nobody is let in: without rights of R nobody can be
+	scarce := closed || supply > mayKeep || rsupply > mayRateKeep // global wants some back
 	horizon := a.localView(now, b).Horizon
-	open := horizon == line.Open
+	open := horizon == line.Open && !closed
 
 	// Held visitors come first, with all there is; what global wants back is
 	// taken from what would lie idle.
 	moved := firstInside(claims, supply)
-	held := firstInLine(claims, horizon, min(supply-moved, rsupply))
+	held := 0
+	if !closed {
+		held = firstInLine(claims, horizon, min(supply-moved, rsupply))
+	}
 	b.starved = int64(held) > min(supply-moved, rsupply)
 	var wants []int
 	for _, c := range claims {

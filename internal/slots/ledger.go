@@ -60,6 +60,9 @@ func (a *Aggregator) Ledger(id room.ID) RegionLedger {
 type RegionStatus struct {
 	Term      wire.Term
 	Follows   wire.Term // global's
+	Refused   wire.Term // a coordinator that is not followed, because it knows no list of data centres
+	Standing  wire.Standing
+	Members   uint64 // version of the list that is stored for this data centre
 	Joined    bool
 	Leased    bool // under the lease of global
 	Isolated  bool
@@ -85,7 +88,7 @@ var edgeStates = map[edgeState]string{
 // Status returns the state of the aggregator at now.
 func (a *Aggregator) Status(now fleet.Mono) RegionStatus {
 	s := RegionStatus{
-		Term: a.cfg.Term, Follows: a.up.seen, Joined: a.up.joined, Leased: a.up.leased(now),
+		Term: a.cfg.Term, Follows: a.up.seen, Refused: a.up.refused, Standing: a.standing(), Members: a.membersSaved, Joined: a.up.joined, Leased: a.up.leased(now),
 		Isolated: a.isolated(now), Time: a.clock.Now(now), TimeError: int64(a.clock.Err(now)), Watermark: a.watermark,
 	}
 	for _, e := range a.edges {
@@ -114,6 +117,8 @@ type RootLedger struct {
 type CentreLedger struct {
 	Name           string
 	Adopted        bool
+	Standing       wire.Standing
+	Excess         int64 // sessions that may be valid there beyond what it holds
 	Held, RateHeld int64
 	Idle, RateIdle int64
 	Keep, RateKeep uint64
@@ -142,9 +147,10 @@ func (a *Allocator) Ledger(id room.ID) RootLedger {
 	l := a.Totals(id)
 	l.Centres = make([]CentreLedger, 0, len(a.centres))
 	for _, d := range a.centres {
-		c := CentreLedger{Name: d.name, Adopted: d.adopted}
+		c := CentreLedger{Name: d.name, Adopted: d.adopted, Standing: d.standing()}
 		if n := d.loans[id]; n != nil {
-			l.Excess += n.astray + int64(n.excess)
+			c.Excess = n.astray + int64(n.excess)
+			l.Excess += c.Excess
 			c.Held, c.RateHeld = n.held(), n.rateHeld()
 			c.Idle, c.RateIdle = n.idleNow(), n.rateIdleNow()
 			c.Keep, c.RateKeep = n.keep, n.rateKeep

@@ -56,6 +56,7 @@ func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant
 		To: d.name, Inc: d.inc, From: a.cfg.Term, Seq: d.grantSeq,
 		Acked: d.parts.Done(), Echo: d.echo, Dwell: now.Sub(d.recv),
 		At: ft, AtErr: atErr, Guess: a.guessed, Lease: a.cfg.Params.RegionalLease,
+		Members: a.members, Standing: d.standing(),
 	}
 	if d.promise || !d.adopted {
 		for _, l := range d.loans {
@@ -67,7 +68,7 @@ func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant
 	head.Basis = d.blank
 	pack := wire.NewGrantPacker(head)
 	for _, p := range a.order {
-		l := d.loan(p.ID)
+		l := a.loan(d, p.ID)
 		if l.dirty {
 			l.dirty, l.changedAt = false, d.grantSeq
 		}
@@ -97,8 +98,13 @@ func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant
 // come back.
 func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 	free, rfree := a.free(p)
+	if a.complete(p) { // what a lowered limit took is not to be lent when books are missing again
+		p.spare, p.rateSpare = min(p.spare, free), min(p.rateSpare, rfree)
+	}
 	var (
 		homes  []*centre
+		how    []lending
+		open   []int // those that are lent to
 		loans  []*loan
 		lines  []line.Histogram
 		shares = make([]float64, 0, len(a.centres))
@@ -118,24 +124,33 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 			continue // what it holds cannot be moved now, nor could it use more
 		}
 		if l == nil {
-			l = d.loan(p.ID)
+			l = a.loan(d, p.ID)
 		}
-		wanted += float64(l.want + l.parkedN)
-		unseen += l.unseen
-		parked = append(parked, l.parked)
+		to := a.lendingTo(now, d)
+		if to == lendAll {
+			open = append(open, len(loans))
+			wanted += float64(l.want + l.parkedN)
+			unseen += l.unseen
+			parked = append(parked, l.parked)
+		}
+		how = append(how, to)
 		homes = append(homes, d)
 		loans = append(loans, l)
 		lines = append(lines, l.waiting)
 		shares = append(shares, l.share(ft))
-		supply += max(0, l.idleNow())
-		rate += max(0, l.rateIdleNow())
+		if to != lendKept {
+			supply += max(0, l.idleNow())
+			rate += max(0, l.rateIdleNow())
+		}
 	}
 	floorShares(shares)
 	// Who is inside already and moves comes before everybody outside.
 	moving, movers := make([]int, len(loans)), int64(0)
 	for i, l := range loans {
-		moving[i] = int(l.movers)
-		movers += int64(l.movers)
+		if how[i] <= lendMovers {
+			moving[i] = int(l.movers)
+			movers += int64(l.movers)
+		}
 	}
 	moving = Fill(int(max(0, supply)), moving, shares)
 	supply -= movers
@@ -151,25 +166,36 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 		return
 	}
 	starved := false
-	for _, l := range loans {
-		l.dirty = l.dirty || l.declared // it waits to be confirmed
-		starved = starved || int64(l.parkedN) > min(l.idleNow(), l.rateIdleNow()) || int64(l.movers) > l.idleNow()
-	}
-	keeps := spread(int(supply), view, loans, lines, shares)
-	for i := range keeps {
-		keeps[i] += moving[i]
-	}
-	rkeeps := spread(int(rate), view, loans, lines, shares)
 	for i, l := range loans {
-		keep, rkeep := int64(keeps[i]), int64(rkeeps[i])
+		l.dirty = l.dirty || l.declared // it waits to be confirmed
+		starved = starved || how[i] <= lendMovers && int64(l.movers) > l.idleNow() ||
+			how[i] == lendAll && int64(l.parkedN) > min(l.idleNow(), l.rateIdleNow())
+	}
+	keeps, rkeeps := make([]int, len(loans)), make([]int, len(loans))
+	for _, side := range []struct {
+		n     int64
+		keeps []int
+	}{{supply, keeps}, {rate, rkeeps}} {
+		for k, part := range spread(int(side.n), view, pick(loans, open), pick(lines, open), pick(shares, open)) {
+			side.keeps[open[k]] = part
+		}
+	}
+	for i, l := range loans {
+		keep, rkeep := int64(keeps[i]+moving[i]), int64(rkeeps[i])
 		idle, ridle := l.idleNow(), l.rateIdleNow()
-		if p.gone {
+		switch {
+		case p.gone:
 			keep, rkeep = 0, 0
-		} else if !starved && view.Horizon == line.Open && !few(int(min(supply, rate)), len(loans)) {
+		case how[i] == lendKept:
+			keep, rkeep = max(0, idle), max(0, ridle)
+		case how[i] == lendAll && !starved && view.Horizon == line.Open && !few(int(min(supply, rate)), len(open)):
 			// Rights that lie a little off do no harm while nobody misses them.
 			keep, rkeep = settle(keep, idle), settle(rkeep, ridle)
 		}
 		give, rgive := min(max(0, keep-idle), max(0, free)), min(max(0, rkeep-ridle), max(0, rfree))
+		if how[i] >= lendKept {
+			give, rgive = 0, 0
+		}
 		free, rfree = free-give, rfree-rgive
 		if !mutant.On(mutant.SpareTwice) {
 			p.spare, p.rateSpare = p.spare-give, p.rateSpare-rgive
@@ -179,10 +205,20 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 			l.rateGranted += uint64(rgive)
 			l.dirty = true
 			homes[i].push = homes[i].push || l.parkedN+l.movers > 0 || int64(l.want) > min(idle, ridle) || view.Horizon != line.Open
+			a.counted = a.counted || a.complete(p)
 		}
 		homes[i].push = homes[i].push || (keep < idle && (starved || view.Horizon != line.Open))
 		l.set(uint64(keep), uint64(rkeep))
 	}
+}
+
+// pick returns the elements of all that have these numbers.
+func pick[T any](all []T, numbers []int) []T {
+	out := make([]T, len(numbers))
+	for k, i := range numbers {
+		out[k] = all[i]
+	}
+	return out
 }
 
 // queues reports whether somebody waits behind others.
@@ -207,7 +243,7 @@ func (a *Allocator) look(now fleet.Mono, ft fleet.Time, p *pool, x prospect) *wi
 	}
 	p.view, p.viewed = v, now
 	for _, d := range a.centres {
-		l := d.loan(p.ID)
+		l := a.loan(d, p.ID)
 		l.viewDirty = true
 		d.push = d.push || old == nil || old.Horizon != v.Horizon
 	}

@@ -25,6 +25,10 @@ type uplink struct {
 	acked  uint64
 	grants wire.Parts
 
+	members  uint64        // version of the list of data centres that seen goes by
+	standing wire.Standing // of this data centre, as it told
+	refused  wire.Term     // a coordinator that is not followed, because it knows no list
+
 	doubting bool // seen tells another time than ours
 	doubt    fleet.Mono
 
@@ -71,6 +75,7 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 	head := wire.Report{
 		From: a.cfg.DC, Inc: a.cfg.Term.N, Seq: u.seq, Sent: now, AsOf: a.clock.Now(now), AsOfErr: a.clock.Err(now),
 		Seen: u.seen, Acked: u.grants.Done(), Join: !u.joined, Blank: u.blank, Recovering: a.recovering() || a.gathering,
+		Members: a.knownMembers(),
 	}
 	pack := wire.NewReportPacker(head)
 	busy := false
@@ -325,10 +330,17 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 	if lower && !mutant.On(mutant.CentreFollowsAnybody) && !mutant.On(mutant.NoFencing) {
 		return
 	}
+	if g.From != u.seen && g.Members == 0 && a.durable.Changed && !mutant.On(mutant.UnversionedFollowed) {
+		// It may know fewer data centres than there are. Whom we follow already did
+		// not lend to those without our word.
+		u.refused = g.From
+		return
+	}
 	if g.From != u.seen {
 		// The promise: nothing older can raise our books from here. It is
 		// stored before the first word under it.
 		u.seen, u.joined, u.acked, u.asked, u.grants = g.From, false, 0, now, wire.Parts{}
+		u.refused = wire.Term{}
 		a.durable = a.durable.Clone()
 		a.durable.Promise = g.From
 		a.durable.Version++
@@ -356,6 +368,13 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 	}
 	u.heard = now
 	a.due = now
+	if u.members != g.Members || u.standing != g.Standing {
+		was := a.standing()
+		u.members, u.standing = g.Members, g.Standing
+		if a.standing() != was {
+			a.restale()
+		}
+	}
 
 	switch g.Verdict {
 	case wire.Promise:

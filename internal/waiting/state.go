@@ -82,7 +82,7 @@ func (v *Visitor) pausedBy() string {
 	switch v.Decision.Reason {
 	case admission.OriginDown:
 		return PausedBySite
-	case admission.Isolated, admission.Unsure, admission.Unknown:
+	case admission.Isolated, admission.Unsure, admission.Unknown, admission.Drains:
 		return PausedBySystem
 	default:
 	}

@@ -15,6 +15,12 @@ type Durable struct {
 	Promise Term
 	Life    uint32        // seconds: the longest life of a ticket that an edge may have stamped and that may not be over
 	Roster  []RosterEntry // by name and incarnation
+
+	// Members is the newest version of the list of data centres that was known;
+	// Changed says that it is not what every configuration of global lists, so
+	// that a leader who tells no version is not to be followed.
+	Members uint64
+	Changed bool
 }
 
 // RosterEntry is one incarnation of an edge.

@@ -58,6 +58,10 @@ type Report struct {
 	// Recovering says that edges of a predecessor are still awaited (regionals):
 	// whatever is lent now lies unused until they are heard or given up.
 	Recovering bool
+
+	// Members is the newest version of the list of data centres that is stored
+	// for the data centre (regionals); 0 where none is known.
+	Members uint64
 }
 
 // RoomReport is a child's state in one room.
@@ -188,7 +192,32 @@ type Grant struct {
 	Basis     bool          // a blank regional starts from the numbers in Rooms; a room not named holds nothing
 	Verdict   Verdict
 	Watermark fleet.Time // every live child has reported past it
+	Members   uint64     // version of the list of data centres that global goes by; 0 where it goes by its configuration
+	Standing  Standing   // of the child's data centre in that list
 	Rooms     []RoomGrant
+}
+
+// Standing is how a data centre stands in the fleet's list. A value that a node
+// does not know means that nobody is let in there.
+type Standing uint32
+
+// The standings.
+const (
+	Listed   Standing = iota // it may be lent rights; also where nothing is told
+	Draining                 // nobody is let in; its rights go back as its sessions end
+	Unlisted                 // it is not in the list: the same, until it is
+)
+
+func (s Standing) String() string {
+	switch s {
+	case Listed:
+		return "active"
+	case Draining:
+		return "draining"
+	case Unlisted:
+		return "unlisted"
+	}
+	return "unknown"
 }
 
 // Verdict is how the child stands in the parent's books.

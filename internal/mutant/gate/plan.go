@@ -75,6 +75,12 @@ var plan = map[mutant.ID]killer{
 	mutant.SpareTwice:          {"slots.TestRule9", "takeovers"},
 	mutant.BlankBelieved:       {"slots.TestRule9", "takeovers"},
 
+	mutant.OldListLeads:        {"slots.TestRule9", "fleet"},
+	mutant.UnlistedIgnored:     {"slots.TestRule9", ""},
+	mutant.NewcomerLentEarly:   {"slots.TestRule9", "fleet"},
+	mutant.DrainForgets:        {"slots.TestRule9", "fleet"},
+	mutant.UnversionedFollowed: {"slots.TestRule9", "fleet"},
+
 	mutant.BadCookieAdmits: {"edge.TestRule10", ""},
 	mutant.PanicPasses:     {"edge.TestAPanicIsOneRequestsAlone", ""},
 	mutant.AnyRoomsTicket:  {"edge.TestRule10", ""},

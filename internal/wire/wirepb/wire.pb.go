@@ -157,6 +157,7 @@ type Report struct {
 	Blank         bool                   `protobuf:"varint,15,opt,name=blank,proto3" json:"blank,omitempty"`
 	Recovering    bool                   `protobuf:"varint,18,opt,name=recovering,proto3" json:"recovering,omitempty"`
 	Rooms         []*RoomReport          `protobuf:"bytes,16,rep,name=rooms,proto3" json:"rooms,omitempty"`
+	Members       uint64                 `protobuf:"varint,24,opt,name=members,proto3" json:"members,omitempty"` // newest version of the list of data centres that is stored here (regionals)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -315,6 +316,13 @@ func (x *Report) GetRooms() []*RoomReport {
 		return x.Rooms
 	}
 	return nil
+}
+
+func (x *Report) GetMembers() uint64 {
+	if x != nil {
+		return x.Members
+	}
+	return 0
 }
 
 // RoomReport is a child's state in one room.
@@ -883,7 +891,9 @@ type Grant struct {
 	Verdict       Verdict                `protobuf:"varint,16,opt,name=verdict,proto3,enum=vestibule.wire.v1.Verdict" json:"verdict,omitempty"`
 	WatermarkMs   int64                  `protobuf:"varint,17,opt,name=watermark_ms,json=watermarkMs,proto3" json:"watermark_ms,omitempty"`
 	Rooms         []*RoomGrant           `protobuf:"bytes,18,rep,name=rooms,proto3" json:"rooms,omitempty"`
-	Guess         bool                   `protobuf:"varint,19,opt,name=guess,proto3" json:"guess,omitempty"` // at_ms is the machine's: nobody in the fleet knew the time
+	Guess         bool                   `protobuf:"varint,19,opt,name=guess,proto3" json:"guess,omitempty"`       // at_ms is the machine's: nobody in the fleet knew the time
+	Members       uint64                 `protobuf:"varint,24,opt,name=members,proto3" json:"members,omitempty"`   // version of the list of data centres that global goes by
+	Standing      uint32                 `protobuf:"varint,25,opt,name=standing,proto3" json:"standing,omitempty"` // of the data centre: 0 listed, 1 draining, 2 not listed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1049,6 +1059,20 @@ func (x *Grant) GetGuess() bool {
 		return x.Guess
 	}
 	return false
+}
+
+func (x *Grant) GetMembers() uint64 {
+	if x != nil {
+		return x.Members
+	}
+	return 0
+}
+
+func (x *Grant) GetStanding() uint32 {
+	if x != nil {
+		return x.Standing
+	}
+	return 0
 }
 
 // RoomGrant is what a child holds and may do in one room.
@@ -1348,7 +1372,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x1cvestibule/wire/v1/wire.proto\x12\x11vestibule.wire.v1\"*\n" +
 	"\x04Term\x12\f\n" +
 	"\x01n\x18\x01 \x01(\x04R\x01n\x12\x14\n" +
-	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\xda\x03\n" +
+	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\xf4\x03\n" +
 	"\x06Report\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x10\n" +
@@ -1370,7 +1394,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\n" +
 	"recovering\x18\x12 \x01(\bR\n" +
 	"recovering\x123\n" +
-	"\x05rooms\x18\x10 \x03(\v2\x1d.vestibule.wire.v1.RoomReportR\x05rooms\"\x95\a\n" +
+	"\x05rooms\x18\x10 \x03(\v2\x1d.vestibule.wire.v1.RoomReportR\x05rooms\x12\x18\n" +
+	"\amembers\x18\x18 \x01(\x04R\amembers\"\x95\a\n" +
 	"\n" +
 	"RoomReport\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
@@ -1424,7 +1449,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x04Line\x12\x19\n" +
 	"\bstart_ms\x18\x01 \x03(\x12R\astartMs\x12\x19\n" +
 	"\bwidth_ms\x18\x02 \x03(\x04R\awidthMs\x12\f\n" +
-	"\x01n\x18\x03 \x03(\x02R\x01n\"\x93\x04\n" +
+	"\x01n\x18\x03 \x03(\x02R\x01n\"\xc9\x04\n" +
 	"\x05Grant\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x10\n" +
@@ -1445,7 +1470,9 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\averdict\x18\x10 \x01(\x0e2\x1a.vestibule.wire.v1.VerdictR\averdict\x12!\n" +
 	"\fwatermark_ms\x18\x11 \x01(\x03R\vwatermarkMs\x122\n" +
 	"\x05rooms\x18\x12 \x03(\v2\x1c.vestibule.wire.v1.RoomGrantR\x05rooms\x12\x14\n" +
-	"\x05guess\x18\x13 \x01(\bR\x05guess\"\x8e\x03\n" +
+	"\x05guess\x18\x13 \x01(\bR\x05guess\x12\x18\n" +
+	"\amembers\x18\x18 \x01(\x04R\amembers\x12\x1a\n" +
+	"\bstanding\x18\x19 \x01(\rR\bstanding\"\x8e\x03\n" +
 	"\tRoomGrant\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
 	"\x03gen\x18\x02 \x01(\x04R\x03gen\x12\x18\n" +

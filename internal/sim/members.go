@@ -1,0 +1,260 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"vestibule/internal/slots"
+	"vestibule/internal/wire"
+)
+
+// membership is the list of data centres as it changes: every version there ever
+// was, and which of them the store holds.
+type membership struct {
+	versions []slots.Members // version n at n-1
+	store    int             // version that the store holds
+}
+
+// newest returns the newest version there ever was.
+func (m *membership) newest() *slots.Members { return &m.versions[len(m.versions)-1] }
+
+// at returns a version.
+func (m *membership) at(version int) slots.Members { return m.versions[version-1] }
+
+func (m *membership) begin(centres int) {
+	first := slots.Members{Version: 1}
+	for i := range centres {
+		first.List = append(first.List, slots.Member{Name: centreName(i)})
+	}
+	m.versions, m.store = []slots.Members{first}, 1
+}
+
+// writeMembers stores a change of the list that the store holds, as a command does:
+// under a version above all there were, since versions are never below the date.
+func (w *World) writeMembers(change func(m *slots.Members)) {
+	next := w.members.at(w.members.store)
+	next.List = slices.Clone(next.List)
+	next.Version, next.Changed = uint64(len(w.members.versions))+1, true
+	change(&next)
+	w.members.versions = append(w.members.versions, next)
+	w.members.store = len(w.members.versions)
+	w.publishMembers()
+}
+
+// publishMembers tells every node of the list that the store holds, each in its own
+// time, and some of them late.
+func (w *World) publishMembers() {
+	version := w.members.store
+	delay := func() time.Duration {
+		mean := 300 * time.Millisecond
+		if w.chaos.IntN(3) == 0 && !w.calm {
+			mean = 5 * time.Second
+		}
+		return time.Duration(w.chaos.ExpFloat64() * float64(mean))
+	}
+	for i := range w.globals {
+		if !w.globals[i].gone {
+			w.in(delay(), func() { w.tellGlobal(int32(i), version) })
+		}
+	}
+	for i := range w.aggs {
+		if !w.aggs[i].gone {
+			w.in(delay(), func() { w.tellRegion(int32(i), version) })
+		}
+	}
+}
+
+// tellGlobal and tellRegion let a node take a version of the list. One that is older
+// than its own is refused.
+func (w *World) tellGlobal(i int32, version int) {
+	n := w.globals[i]
+	w.hear(&n.proc, func() {
+		if !n.legacy && version > n.members {
+			n.members = version
+			n.core.SetMembers(n.clock.read(w.now), w.members.at(version))
+			w.wakeGlobal(i)
+		}
+	})
+}
+
+func (w *World) tellRegion(i int32, version int) {
+	n := w.aggs[i]
+	r := w.regions[n.region]
+	if until := max(r.cutUp, r.cutDown); until > w.now { // nor does it reach the store
+		w.in(time.Duration(until-w.now), func() { w.tellRegion(i, version) })
+		return
+	}
+	w.hear(&n.proc, func() {
+		if version > n.members {
+			n.members = version
+			r.members = max(r.members, version)
+			n.core.SetMembers(n.clock.read(w.now), w.members.at(version))
+			w.store(i)
+			w.wakeRegion(i)
+		}
+	})
+}
+
+// listed returns the numbers of the data centres that the store's list holds, of
+// which those that do not drain.
+func (w *World) listed() (all, active []int) {
+	list := w.members.at(w.members.store)
+	for i, r := range w.regions {
+		switch list.Find(r.name) {
+		case wire.Listed:
+			all, active = append(all, i), append(active, i)
+		case wire.Draining:
+			all = append(all, i)
+		case wire.Unlisted:
+		}
+	}
+	return all, active
+}
+
+// drainCentre asks a data centre to leave the fleet, if another one is left.
+func (w *World) drainCentre(i int) bool {
+	if _, active := w.listed(); len(active) < 2 || !slices.Contains(active, i) {
+		return false
+	}
+	w.tell("#%d %s is to drain, by version %d of the list", w.telling, centreName(i), len(w.members.versions)+1)
+	w.writeMembers(func(m *slots.Members) {
+		m.List[memberNamed(m, centreName(i))].Draining = true
+	})
+	return true
+}
+
+// addCentre adds a data centre that is not listed, or lets one that drains stay.
+func (w *World) addCentre(i int) bool {
+	_, active := w.listed()
+	if slices.Contains(active, i) {
+		return false
+	}
+	version := uint64(len(w.members.versions)) + 1
+	w.tell("#%d %s is added, by version %d of the list", w.telling, centreName(i), version)
+	w.writeMembers(func(m *slots.Members) {
+		if k := memberNamed(m, centreName(i)); k >= 0 {
+			m.List[k].Draining = false
+			return
+		}
+		m.List = append(m.List, slots.Member{Name: centreName(i), Since: version})
+	})
+	return true
+}
+
+// removeCentre takes a data centre off the list. forsaken says that an operator did
+// it, whatever it may hold: then its sessions may be above T, and the judge leaves
+// them out until it has been heard for long.
+func (w *World) removeCentre(i int, forsaken bool) bool {
+	all, active := w.listed()
+	if !slices.Contains(all, i) || (forsaken && (len(active) < 2 || !slices.Contains(active, i))) {
+		return false
+	}
+	w.tell("#%d %s is taken off, by version %d of the list (by force: %v)", w.telling, centreName(i), len(w.members.versions)+1, forsaken)
+	if forsaken {
+		w.judge.forsake(w, i)
+	}
+	w.writeMembers(func(m *slots.Members) {
+		k := memberNamed(m, centreName(i))
+		m.List = slices.Delete(m.List, k, k+1)
+	})
+	return true
+}
+
+func memberNamed(m *slots.Members, name string) int {
+	return slices.IndexFunc(m.List, func(o slots.Member) bool { return o.Name == name })
+}
+
+// tendMembers does what the leader's shell does: it takes off who has drained, and
+// gives the store back what it lost.
+func (w *World) tendMembers(n *globalProc) {
+	if n.legacy || n != w.newest() || n.members != w.members.store {
+		return
+	}
+	for _, name := range n.core.Drained(n.clock.read(w.now)) {
+		w.telling = 0
+		w.removeCentre(slices.IndexFunc(w.regions, func(r *region) bool { return r.name == name }), false)
+	}
+}
+
+// changeMembers is a fault: the list changes.
+func (w *World) changeMembers(f *fault) {
+	i := f.who % len(w.regions)
+	switch {
+	case f.x < 0.1 && w.cfg.Faults.Forsake && !w.regions[i].lost:
+		w.removeCentre(i, true)
+	case f.x < 0.55:
+		_ = w.drainCentre(i) || w.addCentre(i)
+	default:
+		for k := range w.regions {
+			if w.addCentre((i + k) % len(w.regions)) {
+				return
+			}
+		}
+		w.drainCentre(i)
+	}
+}
+
+// oldLeader is a fault: the coordinator crashes, and its successor goes by an older
+// list, for a while: a candidate whose store was restored, or one of release 0.1.0,
+// with an older configuration.
+func (w *World) oldLeader(f *fault) {
+	n := w.newest()
+	if n.gone {
+		return
+	}
+	version := len(w.members.versions) - f.other%3
+	w.older, w.olderLegacy, w.olderFor = max(1, version), f.y < 0.4, f.last
+	w.tell("#%d the next coordinator goes by version %d of the list (of release 0.1.0: %v)", f.number, w.older, w.olderLegacy)
+	w.pending++
+	w.replace(f, &n.proc, n.core, "the coordinator", w.nextGlobal)
+}
+
+// chooseMembers gives a new coordinator its list.
+func (w *World) chooseMembers(i int32) {
+	n := w.globals[i]
+	version := w.members.store
+	if w.older > 0 {
+		version, n.legacy = w.older, w.olderLegacy
+		w.older = 0
+		newest := w.members.store
+		if !n.legacy {
+			w.in(w.olderFor, func() { w.tellGlobal(i, newest) })
+		}
+	}
+	if n.legacy {
+		return
+	}
+	n.members = version
+	n.core.SetMembers(n.clock.read(w.now), w.members.at(version))
+}
+
+// rollBackMembers is a fault: the store comes back with an older list, for a while.
+// Whoever knows a newer one refuses it.
+func (w *World) rollBackMembers(f *fault) {
+	old := max(1, w.members.store-1-f.other%2)
+	if old == w.members.store {
+		return
+	}
+	lost := w.members.store
+	w.tell("#%d the store comes back with version %d of the list for %v", f.number, old, f.last)
+	w.members.store = old
+	w.in(f.last, func() {
+		if w.members.store == old {
+			w.tell("the store is given back version %d of the list", lost)
+			w.members.store = lost
+			w.publishMembers()
+		}
+	})
+}
+
+// mendMembers lists every data centre that is left.
+func (w *World) mendMembers() {
+	w.members.store = len(w.members.versions)
+	for i, r := range w.regions {
+		if !r.lost {
+			w.telling = 0
+			w.addCentre(i)
+		}
+	}
+	w.publishMembers()
+}

@@ -1,0 +1,282 @@
+package slots
+
+import (
+	"cmp"
+	"slices"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
+	"vestibule/internal/room"
+	"vestibule/internal/wire"
+)
+
+// This file is about which data centres there are, and what a list of them that is
+// too old could do.
+//
+// The list has versions. What must never happen: a coordinator that goes by an older
+// list calls its books complete while a data centre that is not in its list holds
+// rights; it would lend those once more. Four rules keep that from happening
+// (decision 30):
+//
+//   - A data centre tells the newest version that is stored for it. A coordinator
+//     that hears of a newer version than its own from a data centre of its list
+//     lends nothing and calls no books complete, until its list is as new.
+//   - A data centre that was added is lent rights only once every older one that is
+//     heard, and at least half of all older ones, told that the version which lists
+//     it is stored. So of the data centres whose books a coordinator with an older
+//     list must know, one tells the newer version; where none does, they were
+//     silent for so long that under partition_policy cap nothing of before is valid.
+//   - A data centre that nobody listed is heard like any other, and what it holds
+//     counts. Where the books were complete without it before, its own are voided
+//     instead, as for one that was given up.
+//   - One that is to go leaves the list when all that it held has come back and it
+//     knows that it drains. So no older list lends to it unheard.
+//
+// A coordinator of release 0.1.0 knows no versions. A data centre whose list was
+// changed does not promise to follow one that tells none (see Aggregator.Apply).
+
+// Members are the data centres of a fleet as a node knows them.
+type Members struct {
+	Version uint64 // grows with every change; 0 for the list of a configuration
+	Changed bool   // not what every configuration of global lists: who tells no version is not followed
+	List    []Member
+}
+
+// Member is one data centre of the list.
+type Member struct {
+	Name     string
+	Draining bool   // nobody is let in; it leaves the list when all that it holds has come back
+	Since    uint64 // version that added it; 0 for those that founded the fleet
+}
+
+// Find returns the standing of a data centre.
+func (m *Members) Find(name string) wire.Standing {
+	i := slices.IndexFunc(m.List, func(o Member) bool { return o.Name == name })
+	switch {
+	case i < 0:
+		return wire.Unlisted
+	case m.List[i].Draining:
+		return wire.Draining
+	}
+	return wire.Listed
+}
+
+// maxStrangers bounds the data centres that are heard without being listed.
+const maxStrangers = 64
+
+// SetMembers replaces the list of data centres. An older version than the one in
+// use changes nothing.
+func (a *Allocator) SetMembers(now fleet.Mono, m Members) {
+	if m.Version < a.members {
+		return
+	}
+	a.members = m.Version
+	for _, d := range a.centres {
+		if d.listed && m.Find(d.name) == wire.Unlisted {
+			d.listed, d.draining = false, false
+			a.disown(d)
+		}
+	}
+	a.centres = slices.DeleteFunc(a.centres, func(d *centre) bool { return !d.listed && !d.heard })
+	for _, member := range m.List {
+		d := a.find(member.Name)
+		if d == nil {
+			d = a.newCentre(now, member.Name)
+		}
+		if !d.listed && !d.adopted && a.counted {
+			a.disown(d) // the books were complete without it
+		}
+		d.listed, d.draining, d.since = true, member.Draining, member.Since
+	}
+	for _, d := range a.centres {
+		d.push = true
+	}
+	a.restale()
+	a.due = now
+}
+
+// newCentre opens the books of a data centre. It is told which tickets are to be
+// accepted nowhere.
+func (a *Allocator) newCentre(now fleet.Mono, name string) *centre {
+	d := &centre{name: name, recv: now, loans: map[room.ID]*loan{}}
+	i, _ := slices.BinarySearchFunc(a.centres, d, func(x, y *centre) int { return cmp.Compare(x.name, y.name) })
+	a.centres = slices.Insert(a.centres, i, d)
+	for _, p := range a.order {
+		for _, r := range p.relays {
+			if r.end.Kind == wire.Left {
+				a.pass(p, d, r.end)
+			}
+		}
+	}
+	return d
+}
+
+// stranger opens the books of a data centre that nobody listed; nil where there are
+// too many.
+func (a *Allocator) stranger(now fleet.Mono, name string) *centre {
+	n := 0
+	for _, d := range a.centres {
+		if !d.listed {
+			n++
+		}
+	}
+	if n >= maxStrangers || mutant.On(mutant.UnlistedIgnored) {
+		return nil
+	}
+	d := a.newCentre(now, name)
+	if a.counted {
+		a.disown(d)
+	}
+	a.restale()
+	return d
+}
+
+// disown voids what a data centre holds or may yet say that it holds: its rights
+// were, or may be, lent to others.
+func (a *Allocator) disown(d *centre) {
+	d.void = true
+	for id, l := range d.loans {
+		a.void(a.pool(id), l, true)
+	}
+}
+
+// void closes the books of a loan; what comes of older ones does not count. strays
+// says that the data centre may be alive all the same.
+func (a *Allocator) void(p *pool, l *loan, strays bool) {
+	l.reclaimed = true
+	if strays {
+		l.astray += max(0, l.held())
+	}
+	l.gen = max(l.gen, a.cfg.Term.N<<16) + 1 // above every one of an earlier term
+	l.granted, l.returned, l.rateGranted, l.rateReturned = 0, 0, 0, 0
+	l.idle, l.idleSeen, l.rateIdle, l.rateSeen = 0, 0, 0, 0
+	l.want, l.parkedN, l.parked, l.movers, l.active = 0, 0, nil, 0, 0
+	l.waiting, l.unseen = nil, 0
+	l.dirty = true
+	p.stale = true
+}
+
+// Newest returns the newest version of the list that a data centre of the list
+// told, and which one did.
+func (a *Allocator) Newest() (version uint64, by string) {
+	for _, d := range a.centres {
+		if d.listed && d.knows > version {
+			version, by = d.knows, d.name
+		}
+	}
+	return version, by
+}
+
+// outdated reports whether a newer list exists than the one in use: what is lent by
+// it is not known here.
+func (a *Allocator) outdated() bool {
+	newest, _ := a.Newest()
+	return newest > a.members && !mutant.On(mutant.OldListLeads)
+}
+
+// entered reports whether a coordinator that goes by a list without d would be told
+// of a newer one before it called its books complete.
+func (a *Allocator) entered(now fleet.Mono, d *centre) bool {
+	if d.since == 0 || mutant.On(mutant.NewcomerLentEarly) {
+		return true
+	}
+	older, know := 0, 0
+	for _, o := range a.centres {
+		if o == d || !o.listed {
+			continue
+		}
+		if o.since < d.since {
+			older++
+		}
+		switch {
+		case o.knows < d.since && o.heard && now.Sub(o.recv) < a.cfg.Params.RegionalLease:
+			return false
+		case o.knows >= d.since && o.since < d.since:
+			know++
+		}
+	}
+	return 2*know >= older
+}
+
+// standing is what a data centre is told of its place in the list.
+func (d *centre) standing() wire.Standing {
+	switch {
+	case !d.listed:
+		return wire.Unlisted
+	case d.draining:
+		return wire.Draining
+	}
+	return wire.Listed
+}
+
+// lending is how far rights may be lent to a data centre.
+type lending uint8
+
+const (
+	lendAll    lending = iota
+	lendMovers         // it drains: rights of T for those who are inside elsewhere and move there
+	lendKept           // it keeps what it has
+	lendNone           // what lies idle there is to come back
+)
+
+func (a *Allocator) lendingTo(now fleet.Mono, d *centre) lending {
+	switch {
+	case !d.listed:
+		return lendNone
+	case a.outdated():
+		return lendKept
+	case d.draining:
+		return lendMovers
+	case !a.entered(now, d):
+		return lendKept
+	}
+	return lendAll
+}
+
+// Strangers returns the data centres that are heard and in no list, by name.
+func (a *Allocator) Strangers() []string {
+	var out []string
+	for _, d := range a.centres {
+		if !d.listed {
+			out = append(out, d.name)
+		}
+	}
+	return out
+}
+
+// Drained returns the data centres that may leave the list, by name: they drain,
+// they know it, and they told that nothing of them is out.
+func (a *Allocator) Drained(now fleet.Mono) []string {
+	var out []string
+	for _, d := range a.centres {
+		switch {
+		case !d.listed || !d.draining || a.outdated():
+		case mutant.On(mutant.DrainForgets), d.told() && now.Sub(d.recv) < quiet && d.knows >= a.members && a.nothingOut(d):
+			out = append(out, d.name)
+		}
+	}
+	return out
+}
+
+// told reports whether a data centre says in this term what it holds.
+func (d *centre) told() bool { return d.adopted && !d.blank && !d.recovering && !d.promise }
+
+func (a *Allocator) nothingOut(d *centre) bool {
+	for _, p := range a.order {
+		l := d.loans[p.ID]
+		if l != nil && (l.held() != 0 || l.rateHeld() != 0 || l.active != 0 || l.excess != 0 || l.astray != 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// Unfounded reports whether no list of this fleet was ever stored, as far as its
+// data centres know, and all of them were heard: the list of the configuration may
+// become the first.
+func (a *Allocator) Unfounded() bool {
+	newest, _ := a.Newest()
+	return a.members == 0 && newest == 0 && !slices.ContainsFunc(a.centres, func(d *centre) bool {
+		return d.listed && !d.told() && !(a.cfg.Bootstrap && !d.heard)
+	})
+}

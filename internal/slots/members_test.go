@@ -1,0 +1,365 @@
+package slots_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/slots"
+	"vestibule/internal/wire"
+)
+
+// roster is a coordinator, and data centres that hold what they say.
+type roster struct {
+	t       *testing.T
+	root    *slots.Allocator
+	term    wire.Term
+	now     fleet.Mono
+	centres map[string]*member
+}
+
+// member is a data centre as its coordinator hears it.
+type member struct {
+	name      string
+	gen, seq  uint64
+	acked     uint64
+	granted   uint64
+	returned  uint64
+	rate      uint64
+	rateBack  uint64
+	active    uint64
+	keep      uint64
+	knows     uint64
+	standing  wire.Standing
+	told      uint64 // version of the list
+	heard     bool
+	joined    bool
+	deaf      bool
+	keepsBack bool // what is idle, for now
+}
+
+const rosterTotal = 120
+
+func newRoster(t *testing.T, n uint64, bootstrap bool, m slots.Members) *roster {
+	r := &roster{t: t, now: fleet.Mono(time.Hour), centres: map[string]*member{}}
+	r.lead(n, bootstrap, m)
+	return r
+}
+
+// lead lets a coordinator of a new term begin.
+func (r *roster) lead(n uint64, bootstrap bool, m slots.Members) {
+	r.term = wire.Term{N: n, Nonce: n}
+	r.root = slots.NewAllocator(r.now, slots.AllocatorConfig{Term: r.term, Params: wire.DefaultParams(), Bootstrap: bootstrap})
+	r.root.SetMembers(r.now, m)
+	r.root.SetLease(fleet.Never)
+	r.root.SetRooms(r.now, []slots.RoomConfig{{ID: sale, Total: rosterTotal, Rate: rosterTotal, Session: time.Minute, LostWait: 15 * time.Minute}})
+	for _, c := range r.centres {
+		c.joined, c.acked = false, 0
+	}
+}
+
+func (r *roster) add(names ...string) {
+	for _, name := range names {
+		r.centres[name] = &member{name: name}
+	}
+}
+
+// exchange lets everybody who is not deaf report, and hear the answer, n times.
+func (r *roster) exchange(n int) {
+	for range n {
+		for _, name := range slices.Sorted(func(yield func(string) bool) {
+			for name := range r.centres {
+				if !yield(name) {
+					return
+				}
+			}
+		}) {
+			if c := r.centres[name]; !c.deaf {
+				c.report(r)
+			}
+		}
+		r.root.SetTime(r.now, fleet.TimeOf(time.Date(2021, 5, 27, 16, 0, 0, 0, time.UTC)).Add(r.now.Sub(0)))
+		for _, g := range r.root.Grants(r.now) {
+			if c := r.centres[g.To]; !c.deaf {
+				c.apply(g)
+			}
+		}
+		r.now = r.now.Add(500 * time.Millisecond)
+	}
+}
+
+func (c *member) report(r *roster) {
+	c.seq++
+	if idle := c.granted - c.returned - c.active; idle > c.keep && !c.keepsBack {
+		c.returned += idle - c.keep
+	}
+	if c.keep == 0 && !c.keepsBack {
+		c.rateBack = c.rate
+	}
+	room := wire.RoomReport{
+		Room: sale, Gen: c.gen, Granted: c.granted, Returned: c.returned, Idle: c.granted - c.returned - c.active, Active: c.active,
+		RateGranted: c.rate, RateReturned: c.rateBack, RateIdle: c.rate - c.rateBack, Want: 20,
+	}
+	r.root.Observe(r.now, wire.Report{
+		From: c.name, Inc: 1, Seq: c.seq, Parts: 1, Sent: r.now, Seen: r.term, Acked: c.acked, Join: !c.joined, Members: c.knows,
+		Rooms: []wire.RoomReport{room},
+	})
+}
+
+func (c *member) apply(g wire.Grant) {
+	c.acked, c.heard, c.standing, c.told = g.Seq, true, g.Standing, g.Members
+	if g.Verdict != wire.Adopted {
+		return
+	}
+	c.joined = true
+	for _, room := range g.Rooms {
+		if room.Gen > c.gen {
+			c.gen, c.granted, c.returned, c.rate, c.rateBack = room.Gen, c.active, 0, 0, 0
+			c.returned = 0
+		}
+		c.granted, c.rate, c.keep = max(c.granted, room.Granted), max(c.rate, room.RateGranted), room.Keep
+	}
+}
+
+func (r *roster) held(name string) int64 {
+	for _, c := range r.root.Ledger(sale).Centres {
+		if c.Name == name {
+			return c.Held
+		}
+	}
+	return -1
+}
+
+func founding(names ...string) slots.Members {
+	m := slots.Members{Version: 1}
+	for _, name := range names {
+		m.List = append(m.List, slots.Member{Name: name})
+	}
+	return m
+}
+
+func with(m slots.Members, version uint64, more ...slots.Member) slots.Members {
+	return slots.Members{Version: version, Changed: true, List: append(slices.Clone(m.List), more...)}
+}
+
+// A coordinator that goes by an older list than a data centre knows lends nothing,
+// and calls no books complete, until its own is as new.
+func TestRule9AnOlderListLendsNothing(t *testing.T) {
+	old := founding("dublin", "nairobi")
+	r := newRoster(t, 2, false, old)
+	r.add("dublin", "nairobi")
+	r.centres["dublin"].knows, r.centres["nairobi"].knows = 2, 1
+	r.exchange(4)
+	if l := r.root.Ledger(sale); l.Complete || l.Free > 0 || r.held("dublin")+r.held("nairobi") != 0 {
+		t.Fatalf("lends by an older list: %+v", l)
+	}
+	if v, by := r.root.Newest(); v != 2 || by != "dublin" {
+		t.Errorf("version %d, told by %s", v, by)
+	}
+	r.root.SetMembers(r.now, with(old, 2, slots.Member{Name: "lima", Since: 2}))
+	r.add("lima")
+	r.centres["lima"].granted = 40 // of a coordinator before
+	r.centres["lima"].active = 40
+	r.exchange(4)
+	if l := r.root.Ledger(sale); !l.Complete || l.Free+r.held("dublin")+r.held("nairobi") != rosterTotal-40 {
+		t.Fatalf("with the newer list and its third data centre: %+v", l)
+	}
+}
+
+// What a data centre holds that nobody listed counts; it is lent nothing more, and
+// told so.
+func TestRule9WhoIsNotListedCounts(t *testing.T) {
+	r := newRoster(t, 2, false, founding("dublin"))
+	r.add("lima")
+	r.centres["lima"].granted, r.centres["lima"].active = 50, 30
+	r.exchange(2) // before the books of dublin are known
+	r.add("dublin")
+	r.exchange(4)
+	l := r.root.Ledger(sale)
+	if !l.Complete || r.held("lima") != 30 || l.Free+r.held("dublin") != rosterTotal-30 {
+		t.Fatalf("%+v", l)
+	}
+	if c := r.centres["lima"]; c.standing != wire.Unlisted || c.keep != 0 {
+		t.Errorf("it was told that it is %v and may keep %d", c.standing, c.keep)
+	}
+	if got := r.root.Strangers(); !slices.Equal(got, []string{"lima"}) {
+		t.Errorf("alarm about %v", got)
+	}
+}
+
+// One that nobody listed and that is heard only after everything was lent is voided:
+// what it goes on with is told as excess.
+func TestRule9WhoIsNotListedAndComesLateIsVoided(t *testing.T) {
+	r := newRoster(t, 2, false, founding("dublin"))
+	r.add("dublin")
+	r.exchange(4)
+	if r.held("dublin") == 0 {
+		t.Fatal("nothing was lent")
+	}
+	r.add("lima")
+	r.centres["lima"].granted, r.centres["lima"].active = 50, 30
+	r.exchange(3)
+	if l := r.root.Ledger(sale); !l.Complete || r.held("lima") != 0 || l.Excess != 30 || l.Free+r.held("dublin") != rosterTotal {
+		t.Fatalf("%+v", l)
+	}
+	// Once it is listed, it begins with nothing, and is lent to like any other.
+	r.centres["lima"].active, r.centres["lima"].granted = 0, 0
+	r.root.SetMembers(r.now, with(founding("dublin"), 2, slots.Member{Name: "lima", Since: 2}))
+	r.centres["dublin"].knows = 2
+	r.exchange(4)
+	if l := r.root.Ledger(sale); r.held("lima") == 0 || l.Free+r.held("dublin")+r.held("lima") != rosterTotal {
+		t.Fatalf("%+v", l)
+	}
+}
+
+// A data centre that was added is lent rights once the others know that it is
+// there: all who are heard, and half of all.
+func TestRule9ANewcomerIsLentToOnceTheOthersKnow(t *testing.T) {
+	old := founding("dublin", "nairobi", "oslo")
+	r := newRoster(t, 2, true, old)
+	r.add("dublin", "nairobi", "oslo", "lima")
+	r.root.SetMembers(r.now, with(old, 2, slots.Member{Name: "lima", Since: 2}))
+	r.centres["lima"].knows = 2
+	steps := []struct {
+		what  string
+		do    func()
+		lends bool
+	}{
+		{"nobody knows", func() {}, false},
+		{"one of three knows", func() { r.centres["dublin"].knows = 2 }, false},
+		{"two of three know, and the third was heard a moment ago", func() { r.centres["nairobi"].knows = 2; r.centres["oslo"].deaf = true }, false},
+		{"the third has been silent for longer than its lease", func() { r.now = r.now.Add(2 * time.Minute) }, true},
+		{"it is heard again, and does not know", func() { r.centres["oslo"].deaf = false }, false},
+		{"all know", func() { r.centres["oslo"].knows = 2 }, true},
+	}
+	held := int64(0)
+	for _, s := range steps {
+		s.do()
+		if !s.lends {
+			held = r.held("lima")
+		}
+		r.exchange(3)
+		if now := r.held("lima"); s.lends != (now > held) && (s.lends || now > held) {
+			t.Fatalf("%s: it holds %d after %d", s.what, now, held)
+		}
+		if s.lends { // give back what lies idle, to see it lent again
+			r.centres["lima"].returned = r.centres["lima"].granted
+			held = 0
+		}
+	}
+}
+
+// A data centre that drains is lent nothing, and leaves the list when all that it
+// held has come back and it knows.
+func TestRule9ADrainingDataCentreLeavesWithNothing(t *testing.T) {
+	old := founding("dublin", "lima")
+	r := newRoster(t, 2, true, old)
+	r.add("dublin", "lima")
+	r.exchange(4)
+	lima := r.centres["lima"]
+	lima.active = 3
+	drains := slots.Members{Version: 2, Changed: true, List: []slots.Member{{Name: "dublin"}, {Name: "lima", Draining: true}}}
+	r.root.SetMembers(r.now, drains)
+	out := func(what string, want ...string) {
+		t.Helper()
+		r.exchange(3)
+		if got := r.root.Drained(r.now); !slices.Equal(got, want) {
+			t.Fatalf("%s: drained are %v, want %v; %+v", what, got, want, r.root.Ledger(sale))
+		}
+	}
+	out("with three sessions")
+	if lima.standing != wire.Draining || r.held("lima") != 3 {
+		t.Fatalf("it was told %v and holds %d", lima.standing, r.held("lima"))
+	}
+	lima.active = 0
+	out("without a session, not knowing that it drains")
+	lima.knows = 2
+	lima.deaf = true
+	r.now = r.now.Add(11 * time.Second)
+	out("not heard")
+	lima.deaf = false
+	out("when it told that it holds nothing", "lima")
+	r.root.SetMembers(r.now, slots.Members{Version: 3, Changed: true, List: drains.List[:1]})
+	r.centres["dublin"].knows = 3
+	out("when it is off the list")
+	if l := r.root.Ledger(sale); lima.standing != wire.Unlisted || l.Free+r.held("dublin") != rosterTotal || l.Excess != 0 {
+		t.Fatalf("%v, %+v", lima.standing, l)
+	}
+}
+
+// A data centre that was taken off by force counts as excess with what it held.
+func TestRule9TakenOffByForceIsExcess(t *testing.T) {
+	r := newRoster(t, 2, true, founding("dublin", "lima"))
+	r.add("dublin", "lima")
+	r.exchange(4)
+	lima := r.centres["lima"]
+	lima.active, lima.keepsBack = 3, true
+	r.exchange(2)
+	held := r.held("lima")
+	r.root.SetMembers(r.now, slots.Members{Version: 2, Changed: true, List: []slots.Member{{Name: "dublin"}}})
+	if l := r.root.Ledger(sale); held == 0 || l.Excess != held || r.held("lima") != 0 {
+		t.Fatalf("%d held before, %+v", held, l)
+	}
+	r.exchange(2)
+	if l := r.root.Ledger(sale); l.Excess != 3 {
+		t.Fatalf("when it told what it has: %+v", l)
+	}
+}
+
+// A list of a configuration becomes the first stored one once everybody in it was
+// heard and knows none.
+func TestTheFirstListIsStoredWhenEverybodyKnowsNone(t *testing.T) {
+	r := newRoster(t, 2, false, slots.Members{List: founding("dublin", "lima").List})
+	r.add("dublin")
+	r.exchange(2)
+	if r.root.Unfounded() {
+		t.Error("with one that was not heard")
+	}
+	r.add("lima")
+	r.centres["lima"].knows = 7
+	r.exchange(2)
+	if r.root.Unfounded() {
+		t.Error("with one that knows a list")
+	}
+	r.centres["lima"].knows = 0
+	r.exchange(2)
+	if !r.root.Unfounded() {
+		t.Error(fmt.Sprint("when nobody knows any: ", r.root.Ledger(sale)))
+	}
+}
+
+// A data centre whose list was changed does not promise to follow a coordinator that
+// knows no list; one whose list is that of every configuration does. What it knows
+// outlives its aggregator.
+func TestRule9WhoKnowsNoListIsNotFollowed(t *testing.T) {
+	for _, changed := range []bool{false, true} {
+		now := fleet.Mono(time.Hour)
+		cfg := slots.AggregatorConfig{DC: "lima", Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: true}
+		a := slots.NewAggregator(now, cfg, wire.Durable{})
+		a.SetLease(fleet.Never)
+		a.SetMembers(now, slots.Members{Version: 5, Changed: changed, List: []slots.Member{{Name: "lima"}}})
+		d, _ := a.Unsaved()
+		if a.Status(now).Members != 0 {
+			t.Error("it tells what is not stored")
+		}
+		a.Saved(now, d.Version)
+		if a.Status(now).Members != 5 {
+			t.Error("it does not tell what is stored")
+		}
+		cfg.Term = wire.Term{N: 2, Nonce: 2}
+		a = slots.NewAggregator(now, cfg, d)
+		a.SetLease(fleet.Never)
+		old, known := wire.Term{N: 7, Nonce: 7}, wire.Term{N: 8, Nonce: 8}
+		a.Apply(now, wire.Grant{To: "lima", Inc: 2, From: old, Seq: 1, Parts: 1, Verdict: wire.Promise})
+		st := a.Status(now)
+		if (st.Follows == old) == changed || (st.Refused == old) != changed {
+			t.Errorf("changed %v: follows %v, refuses %v", changed, st.Follows, st.Refused)
+		}
+		a.Apply(now, wire.Grant{To: "lima", Inc: 2, From: known, Seq: 1, Parts: 1, Verdict: wire.Promise, Members: 4})
+		if st := a.Status(now); st.Follows != known || !st.Refused.Zero() {
+			t.Errorf("changed %v: one that knows a list is not followed: %+v", changed, st)
+		}
+	}
+}
