@@ -1,6 +1,7 @@
 package global
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,8 +22,9 @@ type metrics struct {
 	roomsValid   prometheus.Gauge
 	roomsRefused prometheus.Counter
 	series       node.RoomSeries
+	trouble      trouble
 
-	leading, term, skew                                             *prometheus.Desc
+	unpublished, leading, term, skew                                *prometheus.Desc
 	limit, rateLimit, active, slots, waiting, mu, theta, estimate   *prometheus.Desc
 	horizon, complete, free, rateFree, held, rateHeld, idle, excess *prometheus.Desc
 }
@@ -39,6 +41,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		sent:         prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_global_grants_total", Help: "Grants to data centres, by result."}, []string{"result"}),
 		roomsValid:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "vestibule_global_rooms_file_valid", Help: "1 while the rooms file as it stands is in force, 0 while it is refused."}),
 		roomsRefused: prometheus.NewCounter(prometheus.CounterOpts{Name: "vestibule_global_rooms_refused_total", Help: "Changes of the rooms file that were refused."}),
+		unpublished:  d("vestibule_global_unpublished_seconds", "For how long the document could not be published, 0 where it is or this candidate does not lead.", "document"),
 		leading:      d("vestibule_global_leading", "1 while this candidate leads."),
 		term:         d("vestibule_global_term", "Fencing number of the current leadership; 0 while not leading."),
 		skew:         d("vestibule_global_clock_skew_seconds", "This machine's clock minus fleet time."),
@@ -68,10 +71,72 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 
 func (m *metrics) descs() []*prometheus.Desc {
 	return []*prometheus.Desc{
-		m.leading, m.term, m.skew, m.limit, m.rateLimit, m.active, m.slots, m.waiting, m.mu, m.theta, m.estimate,
+		m.unpublished, m.leading, m.term, m.skew, m.limit, m.rateLimit, m.active, m.slots, m.waiting, m.mu, m.theta, m.estimate,
 		m.horizon, m.complete, m.free, m.rateFree, m.held, m.rateHeld, m.idle, m.excess,
 	}
 }
+
+// trouble is what keeps documents from being published. It is safe for concurrent
+// use.
+type trouble struct {
+	mu    sync.Mutex
+	texts map[string]string // by document
+	from  map[string]time.Time
+}
+
+// note takes down how an attempt to publish ended; news says that it failed for
+// another reason than the one before.
+func (t *trouble) note(doc string, err error) (text string, news bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil {
+		delete(t.texts, doc)
+		delete(t.from, doc)
+		return "", false
+	}
+	if t.texts == nil {
+		t.texts, t.from = map[string]string{}, map[string]time.Time{}
+	}
+	text = err.Error()
+	news = text != t.texts[doc]
+	if t.texts[doc] = text; t.from[doc].IsZero() {
+		t.from[doc] = time.Now()
+	}
+	return text, news
+}
+
+// end forgets everything: somebody else leads.
+func (t *trouble) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.texts, t.from = nil, nil
+}
+
+// since returns for how long a document could not be published.
+func (t *trouble) since(doc string) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if from := t.from[doc]; !from.IsZero() {
+		return time.Since(from)
+	}
+	return 0
+}
+
+// alarms returns what could not be published for longer than a new leader may need.
+func (t *trouble) alarms() []string {
+	var out []string
+	for _, doc := range []string{node.RoomsDocument, node.KeysDocument} {
+		if t.since(doc) > alarmAfter {
+			t.mu.Lock()
+			out = append(out, "the "+doc+" cannot be published: "+t.texts[doc])
+			t.mu.Unlock()
+		}
+	}
+	return out
+}
+
+// alarmAfter is how long a document may be unpublished before that is an alarm.
+const alarmAfter = 5 * time.Second
 
 // Describe implements [prometheus.Collector].
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
@@ -104,6 +169,9 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		return 0
 	}
 	st := m.s.Status()
+	for _, doc := range []string{node.RoomsDocument, node.KeysDocument} {
+		gauge(m.unpublished, m.trouble.since(doc).Seconds(), doc)
+	}
 	gauge(m.leading, truth(st.Leading))
 	gauge(m.term, float64(st.Term.N))
 	gauge(m.skew, st.Skew.Seconds())

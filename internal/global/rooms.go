@@ -31,6 +31,15 @@ type Documents interface {
 	// that did not exist. It returns wire.ErrChanged if it no longer is; any
 	// other error leaves open whether it was written.
 	Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error)
+
+	// Limit returns how many bytes a document may have.
+	Limit() int
+
+	// List returns when the documents that match a pattern ("page.*") were written.
+	List(ctx context.Context, pattern string) (map[string]time.Time, error)
+
+	// Delete removes a document.
+	Delete(ctx context.Context, key string) error
 }
 
 // readRooms reads and checks the rooms file and the pages that it names. In the
@@ -63,6 +72,10 @@ func readRooms(file string) (room.Document, map[string][]byte, error) {
 		}
 		r.WaitingPage = node.PageHash(page)
 	}
+	if len(faults) == 0 { // what no store can take is refused here, not when it is to be stored
+		_, err = node.PackRooms(doc, node.SectionBytes)
+		faults = append(faults, err)
+	}
 	return doc, pages, errors.Join(faults...)
 }
 
@@ -77,13 +90,15 @@ type publisher struct {
 	fresh   bool          // the operator says that the fleet begins
 	rotate  time.Duration // age at which the newest key is followed by another, 0 for never
 
-	stamp   string // of the file and its pages as they were read last
-	seen    string // of them as they were seen last
-	again   bool   // what was read is not published yet, as far as is known
-	good    bool   // what was read last is sound
-	doc     room.Document
-	pages   map[string][]byte // by file
-	trouble map[string]string // what was said last about a thing that does not work yet
+	stamp  string // of the file and its pages as they were read last
+	seen   string // of them as they were seen last
+	again  bool   // what was read is not published yet, as far as is known
+	good   bool   // what was read last is sound
+	doc    room.Document
+	packed *node.PackedRooms // doc, for values of limit bytes; nil before it was needed
+	limit  int
+	large  bool              // it cannot be stored
+	pages  map[string][]byte // by file
 }
 
 // lookEvery is how often the rooms file is looked at.
@@ -93,6 +108,7 @@ const lookEvery = 250 * time.Millisecond
 func (p *publisher) run(ctx context.Context, now func() fleet.Time) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
+	defer p.metrics.trouble.end()
 	repaired := time.Time{}
 	for keysAt, roomsAt := (time.Time{}), (time.Time{}); ; {
 		wall := time.Now()
@@ -104,7 +120,7 @@ func (p *publisher) run(ctx context.Context, now func() fleet.Time) {
 			if err == nil {
 				keysAt = wall.Add(storeEvery)
 			}
-			p.tell("keys", err)
+			p.tell(node.KeysDocument, err)
 		}
 		if wall.After(roomsAt) {
 			p.again = p.good // what was published once may have been lost since
@@ -126,19 +142,12 @@ const storeEvery = 10 * time.Second
 // it holds: the node must have heard of one attempt before the next.
 const repairEvery = 2 * time.Second
 
-// tell logs that a thing is not published yet, once for every reason.
-func (p *publisher) tell(thing string, err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
+// tell notes whether a document is published, and logs that it is not yet, once
+// for every reason.
+func (p *publisher) tell(doc string, err error) {
+	if text, news := p.metrics.trouble.note(doc, err); news {
+		p.log.Warn("not published yet", slog.String("document", doc), slog.String("error", text))
 	}
-	if p.trouble == nil {
-		p.trouble = map[string]string{}
-	}
-	if text != "" && text != p.trouble[thing] {
-		p.log.Warn("not published yet", slog.String("document", thing), slog.Any("error", err))
-	}
-	p.trouble[thing] = text
 }
 
 // look reads the file if it has changed and publishes it if it is sound. A file
@@ -156,21 +165,29 @@ func (p *publisher) look(ctx context.Context) {
 		p.seen = p.stampNow()
 		p.stamp = p.seen
 		if err != nil {
-			p.again, p.good = false, false
+			p.again, p.good, p.large = false, false, false
 			p.metrics.roomsValid.Set(0)
 			p.metrics.roomsRefused.Inc()
 			p.log.Error("rooms refused, the last good ones stay", slog.String("file", p.file), slog.Any("error", err))
 			return
 		}
 		p.metrics.roomsValid.Set(1)
-		p.doc, p.again, p.good = doc, true, true
+		p.doc, p.packed, p.again, p.good, p.large = doc, nil, true, true, false
 	}
 	if !p.again {
 		return
 	}
 	err := p.publish(ctx)
-	p.tell("rooms", err)
+	p.tell(node.RoomsDocument, err)
 	p.again = err != nil
+	if _, large := errors.AsType[*node.TooLargeError](err); large != p.large {
+		p.large = large // what cannot be stored is not in force, however long it is tried
+		p.metrics.roomsValid.Set(1)
+		if large {
+			p.metrics.roomsValid.Set(0)
+			p.metrics.roomsRefused.Inc()
+		}
+	}
 }
 
 // stampNow tells versions of the file and of its pages apart.
@@ -187,20 +204,22 @@ func (p *publisher) stampNow() string {
 	return stamp.String()
 }
 
-// publish writes the document where the store or this node has another one.
+// publish writes the document where the store or this node has another one: first
+// what it names, then itself.
 func (p *publisher) publish(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, publishWithin)
 	defer cancel()
-	for _, page := range p.pages {
-		if _, err := p.docs.Put(ctx, node.PageDocument(node.PageHash(page)), page, 0); err != nil && !errors.Is(err, wire.ErrChanged) {
-			return err // ErrChanged: it is there already, and a page never changes under its name
+	if limit := p.docs.Limit(); p.packed == nil || p.limit != limit {
+		packed, err := node.PackRooms(p.doc, limit)
+		if err != nil {
+			return err
 		}
+		p.packed, p.limit = packed, limit
 	}
-	stored, revision, err := p.docs.Get(ctx, node.RoomsDocument)
-	if err != nil {
+	if err := p.publishParts(ctx); err != nil {
 		return err
 	}
-	want, err := room.EncodeDocument(p.doc)
+	stored, revision, err := p.docs.Get(ctx, node.RoomsDocument)
 	if err != nil {
 		return err
 	}
@@ -209,26 +228,76 @@ func (p *publisher) publish(ctx context.Context) error {
 	own := p.fleet.Set().Version()
 	version := max(own, uint64(max(0, time.Now().UnixMilli()-1)))
 	if stored != nil {
-		have, doc, err := node.DecodeRooms(stored)
+		have, same, err := p.packed.Holds(stored)
 		if err != nil {
 			p.log.Error("the store holds no rooms that can be read; they are replaced", slog.Any("error", err))
-		} else {
-			if data, err := room.EncodeDocument(doc); err == nil && bytes.Equal(data, want) && have >= own && p.fleet.Alarm(node.RoomsDocument) == "" {
-				return nil
-			}
-			version = max(version, have)
 		}
+		if err == nil && same && have >= own && p.fleet.Alarm(node.RoomsDocument) == "" {
+			return nil
+		}
+		version = max(version, have)
 	}
-	data, err := node.EncodeRooms(version+1, p.doc)
+	data, err := p.packed.Head(version + 1)
 	if err != nil {
 		return err
 	}
 	if _, err := p.docs.Put(ctx, node.RoomsDocument, data, revision); err != nil {
 		return err
 	}
-	p.log.Info("rooms published", slog.Uint64("version", version+1), slog.Int("rooms", len(p.doc.Rooms)))
+	p.log.Info("rooms published", slog.Uint64("version", version+1), slog.Int("rooms", len(p.doc.Rooms)), slog.Int("sections", len(p.packed.Sections())))
 	return nil
 }
+
+// publishWithin bounds one attempt to publish the rooms.
+const publishWithin = 10 * time.Second
+
+// publishParts writes the pages and sections that the store lacks, and deletes those
+// that nothing names any more. Neither ever changes under its name, unless somebody
+// spoiled it: then there is an alarm.
+func (p *publisher) publishParts(ctx context.Context) error {
+	parts := maps.Clone(p.packed.Sections())
+	if parts == nil {
+		parts = map[string][]byte{}
+	}
+	for name, page := range p.pages {
+		if len(page) > p.limit {
+			return &node.TooLargeError{What: "waiting_page " + filepath.Base(name), Size: len(page), Limit: p.limit}
+		}
+		parts[node.PageDocument(node.PageHash(page))] = page
+	}
+	stored, err := p.docs.List(ctx, "*.*")
+	if err != nil {
+		return err
+	}
+	doubted := p.fleet.Alarm(node.RoomsDocument) != ""
+	for _, key := range slices.Sorted(maps.Keys(parts)) {
+		if _, there := stored[key]; there && !doubted {
+			continue
+		}
+		have, revision, err := p.docs.Get(ctx, key)
+		if err != nil {
+			return err
+		}
+		if bytes.Equal(have, parts[key]) {
+			continue
+		}
+		if _, err := p.docs.Put(ctx, key, parts[key], revision); err != nil && !errors.Is(err, wire.ErrChanged) {
+			return err // ErrChanged: somebody else has just written it
+		}
+	}
+	for key, at := range stored {
+		if parts[key] == nil && node.StoredByContent(key) && time.Since(at) > unnamedFor {
+			if err := p.docs.Delete(ctx, key); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unnamedFor is how old pages and sections are at least that are deleted because
+// nothing names them: a node that is slow may still be reading them.
+const unnamedFor = time.Hour
 
 // ensureKeys makes the first keys of a fleet that has none, gives the store back
 // the keys that it lost, and adds the next key when the one before comes into use.

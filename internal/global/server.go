@@ -232,7 +232,7 @@ func (s *Server) Status() Status {
 
 // Ready tells whether this candidate leads, or stands by to lead.
 func (s *Server) Ready() node.Readiness {
-	r := node.Readiness{Ready: true, Alarms: s.fleet.Alarms()}
+	r := node.Readiness{Ready: true, Alarms: append(s.fleet.Alarms(), s.metrics.trouble.alarms()...)}
 	if s.fleet.Set() == nil {
 		r.Ready, r.Reasons = false, append(r.Reasons, "no room set published yet")
 	}

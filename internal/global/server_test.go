@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -181,6 +182,72 @@ func value(t *testing.T, c *candidate, name string) float64 {
 	}
 	t.Fatalf("no metric %s", name)
 	return 0
+}
+
+// More rooms than fit one message are published in sections; those that are not
+// named any more are deleted in the end.
+func TestManyRoomsReachEverybody(t *testing.T) {
+	s := serve(t)
+	var names []string
+	for i := range 3000 {
+		names = append(names, fmt.Sprint("a-room-with-a-name-", i))
+	}
+	file := roomsFile(t, 5, "", names...)
+	stand(t, s, "one", file, nil)
+	f := reader(t, s)
+	eventually(t, "all rooms are known", func() bool { return len(f.Set().Rooms()) == 3000 })
+	writeRooms(t, file, 7, "", names...)
+	eventually(t, "the change is known", func() bool { return total(f.Set(), names[0]) == 7 })
+	if alarms := f.Alarms(); len(alarms) > 0 {
+		t.Error(alarms)
+	}
+	stored, err := natsbus.NewDocuments(connect(t, s, "looker"), 0).List(within(t), "section.*")
+	if err != nil || len(stored) < 2 {
+		t.Errorf("sections in the store: %v, %v", stored, err)
+	}
+}
+
+// narrow is a store whose values are small.
+type narrow struct{ *natsbus.Documents }
+
+func (narrow) Limit() int { return 300 }
+
+// What cannot be stored is told with its size, by the metric and by an alarm.
+func TestRoomsThatCannotBeStoredRaiseAnAlarm(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	conn, clock, reg := connect(t, s, "one"), node.NewClock(), prometheus.NewPedanticRegistry()
+	cfg := global.DefaultConfig()
+	cfg.Name, cfg.DataDir, cfg.DataCenters, cfg.Bootstrap = "one", t.TempDir(), []string{"dublin"}, true
+	cfg.Rooms = roomsFile(t, 5, "", "a", "b", "c", "d", "e")
+	srv, err := global.New(global.Options{
+		Config: cfg, Params: wire.DefaultParams(), Bus: conn, Clock: clock, Reg: reg, Log: quiet,
+		Docs:  narrow{natsbus.NewDocuments(conn, 1, node.RoomsDocument, node.KeysDocument)},
+		Lease: natsbus.NewLease(conn, wire.Root, "one", 1, clock.Now).Bootstrap(true),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- srv.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	c := &candidate{Server: srv, reg: reg}
+	eventually(t, "the file is not in force", func() bool { return value(t, c, "vestibule_global_rooms_file_valid") == 0 && c.leads() })
+	eventually(t, "there is an alarm with size and limit", func() bool {
+		return slices.ContainsFunc(c.Ready().Alarms, func(text string) bool {
+			return strings.Contains(text, "rooms cannot be published") && strings.Contains(text, "at most 300 can be stored")
+		})
+	})
+	overwrite(t, cfg.Rooms, "rooms: []\n")
+	eventually(t, "a file that fits is in force", func() bool {
+		return value(t, c, "vestibule_global_rooms_file_valid") == 1 && c.Ready().Ready && len(c.Ready().Alarms) == 0
+	})
 }
 
 func TestAChangeOfTheRoomsFileReachesEverybody(t *testing.T) {

@@ -70,6 +70,62 @@ func (d *Documents) Put(ctx context.Context, key string, data []byte, revision u
 	return next, nil
 }
 
+// Limit returns how many bytes a document may have: what the server takes as one
+// message. Where no server was reached yet it is what servers take by default.
+func (d *Documents) Limit() int {
+	limit := int(d.conn.nc.MaxPayload())
+	if limit == 0 {
+		limit = 1 << 20
+	}
+	return limit - 1<<10 // for the headers
+}
+
+// List returns when the documents that match a pattern ("page.*") were written.
+func (d *Documents) List(ctx context.Context, pattern string) (map[string]time.Time, error) {
+	kv, err := d.conn.bucket(ctx, documentsBucket, d.replicas)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w, err := kv.Watch(ctx, pattern, jetstream.MetaOnly(), jetstream.IgnoreDeletes())
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", pattern, err)
+	}
+	defer func() {
+		if err := w.Stop(); err != nil {
+			d.conn.log.Debug("list did not end cleanly", slog.Any("error", err))
+		}
+	}()
+	out := map[string]time.Time{}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("list %s: %w", pattern, ctx.Err())
+		case e, ok := <-w.Updates():
+			if !ok {
+				return nil, fmt.Errorf("list %s: ended by the server", pattern)
+			}
+			if e == nil { // all have been told
+				return out, nil
+			}
+			out[e.Key()] = e.Created()
+		}
+	}
+}
+
+// Delete removes a document. It leaves nothing behind but a mark of a few bytes.
+func (d *Documents) Delete(ctx context.Context, key string) error {
+	kv, err := d.conn.bucket(ctx, documentsBucket, d.replicas)
+	if err != nil {
+		return err
+	}
+	if err := kv.Delete(ctx, key); err != nil {
+		return fmt.Errorf("document %s: %w", key, err)
+	}
+	return nil
+}
+
 // Watch calls handle with the watched documents, first as they are and then
 // with every change, one at a time, until ctx ends; with nil for one that is not
 // there or no longer. After the connection was lost, and when the store turns out

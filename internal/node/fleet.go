@@ -1,14 +1,11 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -53,11 +50,15 @@ type Fleet struct {
 	log     *slog.Logger
 	changed func()
 
-	mu    sync.Mutex
-	plain []byte // the rooms of set, with their defaults
-	set   atomic.Pointer[room.Set]
-	ring  atomic.Pointer[ticket.Keyring]
-	pages atomic.Pointer[map[string][]byte] // by content hash
+	mu       sync.Mutex
+	turn     uint64                   // number of the newest rooms that were offered
+	late     []byte                   // those, while sections of them are not there yet
+	sections map[string]room.Document // of the rooms in use, by content hash
+	plain    []byte                   // the rooms of set, sorted, with their defaults
+	missing  []string                 // content hashes of pages that set names and that are not here yet
+	set      atomic.Pointer[room.Set]
+	ring     atomic.Pointer[ticket.Keyring]
+	pages    atomic.Pointer[map[string][]byte] // by content hash
 
 	alarmMu sync.Mutex
 	alarms  map[string]string // by document: why what the store holds is refused
@@ -123,25 +124,44 @@ func (f *Fleet) Ring() ticket.Keyring { return *f.ring.Load() }
 func (f *Fleet) Run(ctx context.Context) error {
 	var again sync.WaitGroup
 	defer again.Wait()
-	again.Go(func() { // a page may reach the store's replicas after the room set that names it
-		for tick := time.NewTicker(2 * time.Second); ; {
+	again.Go(func() { // a page or a section may reach the store's replicas after what names it
+		tick := time.NewTicker(lateEvery)
+		defer tick.Stop()
+		for n := 0; ; n++ {
+			f.retry(ctx, n%pagesEvery == 0)
 			select {
 			case <-ctx.Done():
-				tick.Stop()
 				return
 			case <-tick.C:
-				f.mu.Lock()
-				if before := len(*f.pages.Load()); f.missesPages() {
-					f.fetchPages(ctx)
-					if len(*f.pages.Load()) != before {
-						f.changed()
-					}
-				}
-				f.mu.Unlock()
 			}
 		}
 	})
 	return f.docs.Watch(ctx, func(key string, data []byte) { f.Offer(ctx, key, data) })
+}
+
+const (
+	lateEvery  = 250 * time.Millisecond // between looks for sections that are not there yet
+	pagesEvery = 8                      // so many of them between looks for pages
+)
+
+// retry brings in what was not there when it was named.
+func (f *Fleet) retry(ctx context.Context, pages bool) {
+	f.mu.Lock()
+	late, turn, missing := f.late, f.turn, f.missing
+	f.mu.Unlock()
+	if late != nil {
+		f.offerRooms(ctx, turn, late)
+	}
+	if !pages || len(missing) == 0 {
+		return
+	}
+	got := f.fetchPages(ctx, missing)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(got) > 0 {
+		f.keepPages(got)
+		f.changed()
+	}
 }
 
 // Offer brings in a document from the store, nil for one that is not there. What
@@ -149,27 +169,89 @@ func (f *Fleet) Run(ctx context.Context) error {
 // until the store holds what this node uses, or something newer.
 func (f *Fleet) Offer(ctx context.Context, doc string, data []byte) {
 	f.mu.Lock()
+	if doc == RoomsDocument {
+		f.turn, f.late = f.turn+1, nil
+		turn := f.turn
+		f.mu.Unlock()
+		f.offerRooms(ctx, turn, data)
+		return
+	}
 	defer f.mu.Unlock()
-	before, keys := f.set.Load(), f.ring.Load()
+	keys := f.ring.Load()
 	err := f.take(doc, data)
-	if err != nil {
-		why := invalid
-		if r, ok := errors.AsType[*refusedError](err); ok {
-			why = r.why
+	if f.refuses(doc, err) || f.ring.Load() == keys {
+		return
+	}
+	f.taken(doc, data)
+}
+
+// offerRooms is Offer for the rooms. What they consist of is read from the store
+// before anything is locked; what was overtaken meanwhile is dropped.
+func (f *Fleet) offerRooms(ctx context.Context, turn uint64, data []byte) {
+	var o roomsOffer
+	var err error
+	pages := map[string][]byte{}
+	if data != nil {
+		if o, err = f.readRooms(ctx, data); err == nil {
+			pages = f.fetchPages(ctx, o.pages(*f.pages.Load()))
 		}
-		f.refused.WithLabelValues(doc, string(why)).Inc()
-		f.raise(doc, err.Error())
-		f.log.Error("document refused, the last good one stays", slog.String("document", doc), slog.String("reason", string(why)), slog.Any("error", err))
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if turn != f.turn {
 		return
 	}
-	f.raise(doc, "")
-	if f.set.Load() == before && f.ring.Load() == keys {
+	if late, ok := errors.AsType[*lateError](err); ok {
+		f.late = data
+		f.raise(RoomsDocument, late.Error())
 		return
 	}
+	f.late = nil
+	before := f.set.Load()
+	switch {
+	case err != nil:
+	case data == nil:
+		err = f.take(RoomsDocument, nil)
+	default:
+		err = f.takeRooms(o)
+	}
+	if f.refuses(RoomsDocument, err) || f.set.Load() == before {
+		return
+	}
+	if f.keepPages(pages); len(f.missing) > 0 {
+		f.log.Error("pages missing, the built-in one is shown", slog.Any("pages", f.missing))
+	}
+	if o.sections != nil { // the copy on disk is whole, and of the form that every release reads
+		if data, err = EncodeRooms(o.version, o.doc); err != nil {
+			f.log.Error("last good copy not written", slog.String("document", RoomsDocument), slog.Any("error", err))
+			f.changed()
+			return
+		}
+	}
+	f.taken(RoomsDocument, data)
+}
+
+// refuses notes what became of an offer.
+func (f *Fleet) refuses(doc string, err error) bool {
+	if err == nil {
+		f.raise(doc, "")
+		return false
+	}
+	why := invalid
+	if r, ok := errors.AsType[*refusedError](err); ok {
+		why = r.why
+	}
+	f.refused.WithLabelValues(doc, string(why)).Inc()
+	f.raise(doc, err.Error())
+	f.log.Error("document refused, the last good one stays", slog.String("document", doc), slog.String("reason", string(why)), slog.Any("error", err))
+	return true
+}
+
+// taken keeps a copy of a document that is in use from now on, and tells.
+func (f *Fleet) taken(doc string, data []byte) {
 	if err := writeFile(f.file(doc), data); err != nil {
 		f.log.Error("last good copy not written", slog.String("document", doc), slog.Any("error", err))
 	}
-	f.fetchPages(ctx)
 	f.log.Info("document taken", slog.String("document", doc), slog.Uint64("rooms", f.set.Load().Version()), slog.Uint64("keys", f.ring.Load().Version))
 	f.changed()
 }
@@ -268,23 +350,7 @@ func (f *Fleet) take(doc string, data []byte) error {
 		if err != nil {
 			return err
 		}
-		plain, err := room.EncodeDocument(d.WithDefaults())
-		if err != nil {
-			return err
-		}
-		if have := f.set.Load(); have != nil {
-			same := version == have.Version() && bytes.Equal(plain, f.plain)
-			if err := succeeds(have.Version(), version, same); err != nil || same {
-				return err
-			}
-		}
-		set, err := room.NewSet(d, version)
-		if err != nil {
-			return err
-		}
-		f.plain = plain
-		f.set.Store(set)
-		f.version.WithLabelValues(doc).Set(float64(version))
+		return f.takeRooms(roomsOffer{version: version, doc: d})
 	case KeysDocument:
 		ring, err := ticket.DecodeKeyring(data)
 		if err != nil {
@@ -316,37 +382,61 @@ func (f *Fleet) Page(hash string) []byte {
 	return (*f.pages.Load())[hash]
 }
 
-func (f *Fleet) missesPages() bool {
-	for _, r := range f.set.Load().Rooms() {
-		if r.WaitingPage != "" && f.Page(r.WaitingPage) == nil {
-			return true
-		}
-	}
-	return false
-}
-
-// fetchPages brings in the pages that the room set names, from disk or from
-// the store, and forgets the others. The room of one that cannot be had shows
-// the built-in page meanwhile.
-func (f *Fleet) fetchPages(ctx context.Context) {
+// keepPages makes the pages that the room set names those in use, of what there
+// was and what was got, and notes which are missing.
+func (f *Fleet) keepPages(got map[string][]byte) {
 	have, need := *f.pages.Load(), map[string][]byte{}
+	f.missing = nil
 	for _, r := range f.set.Load().Rooms() {
 		hash := r.WaitingPage
-		if hash == "" {
+		if hash == "" || need[hash] != nil {
 			continue
 		}
-		if page := have[hash]; page != nil {
+		page := have[hash]
+		if page == nil {
+			page = got[hash]
+		}
+		if page != nil {
 			need[hash] = page
-			continue
+		} else if !slices.Contains(f.missing, hash) {
+			f.missing = append(f.missing, hash)
 		}
-		page, err := f.fetchPage(ctx, hash)
-		if err != nil {
-			f.log.Error("page missing, the built-in one is shown", slog.String("room", r.Name), slog.String("page", hash), slog.Any("error", err))
-			continue
-		}
-		need[hash] = page
 	}
 	f.pages.Store(&need)
+}
+
+// fetchPages returns those of the pages that can be had within a second, from disk
+// or from the store. The rooms of the others show the built-in page meanwhile.
+func (f *Fleet) fetchPages(ctx context.Context, hashes []string) map[string][]byte {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var mu sync.Mutex
+	got := map[string][]byte{}
+	atOnce(hashes, func(_ int, hash string) {
+		page, err := f.fetchPage(ctx, hash)
+		if err != nil {
+			f.log.Debug("page not had", slog.String("page", hash), slog.Any("error", err))
+			return
+		}
+		mu.Lock()
+		got[hash] = page
+		mu.Unlock()
+	})
+	return got
+}
+
+// atOnce calls do with every item, a few at a time.
+func atOnce(items []string, do func(i int, item string)) {
+	var g sync.WaitGroup
+	slots := make(chan struct{}, 8)
+	for i, item := range items {
+		slots <- struct{}{}
+		g.Go(func() {
+			do(i, item)
+			<-slots
+		})
+	}
+	g.Wait()
 }
 
 func (f *Fleet) fetchPage(ctx context.Context, hash string) ([]byte, error) {
@@ -355,8 +445,6 @@ func (f *Fleet) fetchPage(ctx context.Context, hash string) ([]byte, error) {
 	if err == nil && PageHash(page) == hash {
 		return page, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
 	if page, _, err = f.docs.Get(ctx, PageDocument(hash)); err != nil {
 		return nil, err
 	}
@@ -370,43 +458,11 @@ func (f *Fleet) fetchPage(ctx context.Context, hash string) ([]byte, error) {
 }
 
 // PageHash returns the name of a page's content.
-func PageHash(page []byte) string {
-	sum := sha256.Sum256(page)
+func PageHash(page []byte) string { return contentHash(page) }
+
+func contentHash(data []byte) string {
+	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:16])
-}
-
-// roomsEnvelope is the rooms document: what the operator wrote, and a version
-// that grows with every change.
-type roomsEnvelope struct {
-	Version  uint64          `json:"version"`
-	Document json.RawMessage `json:"document"`
-}
-
-// EncodeRooms returns the rooms document.
-func EncodeRooms(version uint64, d room.Document) ([]byte, error) {
-	data, err := room.EncodeDocument(d)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(roomsEnvelope{Version: version, Document: data})
-}
-
-// DecodeRooms reads a rooms document.
-func DecodeRooms(data []byte) (uint64, room.Document, error) {
-	var e roomsEnvelope
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&e); err != nil {
-		return 0, room.Document{}, fmt.Errorf("rooms document: %w", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return 0, room.Document{}, errors.New("rooms document: data after the document")
-	}
-	if e.Version == 0 {
-		return 0, room.Document{}, errors.New("rooms document: version: must be at least 1")
-	}
-	doc, err := room.DecodeDocument(e.Document)
-	return e.Version, doc, err
 }
 
 // writeFile replaces a file in one step, so that a crash leaves the old one or

@@ -30,7 +30,7 @@ import (
 )
 
 // MaxBytes is the largest file that Parse reads.
-const MaxBytes = 1 << 20
+const MaxBytes = 16 << 20
 
 // Parse reads a file of rooms and returns them with their defaults filled in.
 // An error is of type [room.Faults], whose faults carry their lines. A result

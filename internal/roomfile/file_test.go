@@ -257,7 +257,7 @@ func TestParseBounds(t *testing.T) {
 	if _, err := Parse([]byte("rooms: []\n" + pad)); err != nil {
 		t.Errorf("the largest file: %v", err)
 	}
-	if _, err := Parse([]byte("rooms: []\n" + pad + "#")); err == nil || err.Error() != "the file must be at most 1048576 bytes, got 1048577" {
+	if _, err := Parse([]byte("rooms: []\n" + pad + "#")); err == nil || err.Error() != "the file must be at most 16777216 bytes, got 16777217" {
 		t.Errorf("one byte more: %v", err)
 	}
 	for file, want := range map[string]string{

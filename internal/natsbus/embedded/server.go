@@ -21,7 +21,6 @@ import (
 
 	"vestibule/internal/natsbus"
 	"vestibule/internal/node"
-	"vestibule/internal/wire"
 )
 
 // Options say what the server is.
@@ -37,6 +36,10 @@ type Options struct {
 	Log *slog.Logger
 }
 
+// maxPayload is what other servers take by default, in bytes. Messages of nodes are
+// smaller (wire.MaxMessage); documents may be as large.
+const maxPayload = 1 << 20
+
 // Server is a running nats-server.
 type Server struct{ s *server.Server }
 
@@ -46,7 +49,7 @@ func Start(o Options) (*Server, error) {
 	opts := &server.Options{
 		ServerName: o.Name, DontListen: o.Listen == "", NoSigs: true,
 		JetStream: true, StoreDir: o.Dir, SyncAlways: true, JetStreamDomain: o.Domain,
-		MaxPayload: 2 * wire.MaxMessage, WriteDeadline: 5 * time.Second,
+		MaxPayload: maxPayload, WriteDeadline: 5 * time.Second,
 		NoSystemAccount: true,
 	}
 	var err error

@@ -1,0 +1,245 @@
+package node
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"vestibule/internal/room"
+)
+
+// many returns so many rooms as an operator may have them, with hosts that no
+// compression makes smaller.
+func many(n int) room.Document {
+	rng := rand.New(rand.NewPCG(1, 2))
+	text := func(n int) string {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = "abcdefghijklmnopqrstuvwxyz0123456789"[rng.IntN(36)]
+		}
+		return string(b)
+	}
+	var d room.Document
+	for i := range n {
+		d.Rooms = append(d.Rooms, room.Settings{
+			Name: fmt.Sprintf("shop-%d-%s", i, text(6)), Host: text(12) + "." + text(8) + ".example", Path: "/" + text(5) + "/tickets",
+			TotalActiveUsers: 1 + rng.IntN(100_000), NewUsersPerMinute: 1 + rng.IntN(10_000),
+			Origin: fmt.Sprintf("http://10.%d.%d.%d:8080", rng.IntN(200), rng.IntN(200), rng.IntN(200)),
+		}.WithDefaults())
+	}
+	d.Hosts = []room.Host{{Name: d.Rooms[0].Host, Origin: "http://10.0.0.1"}}
+	return d
+}
+
+// publish stores a document and returns its head.
+func publish(t *testing.T, docs shelf, version uint64, d room.Document, limit int) []byte {
+	t.Helper()
+	p, err := PackRooms(d, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, data := range p.Sections() {
+		if len(data) > limit {
+			t.Errorf("%s: %d bytes, the limit is %d", key, len(data), limit)
+		}
+		docs[key] = data
+	}
+	head, err := p.Head(version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(head) > limit {
+		t.Errorf("the head has %d bytes, the limit is %d", len(head), limit)
+	}
+	return head
+}
+
+// What release 0.1.0 reads: strictly, as its nodes do.
+type oldEnvelope struct {
+	Version  uint64          `json:"version"`
+	Document json.RawMessage `json:"document"`
+}
+
+func oldDecode(data []byte) error {
+	var e oldEnvelope
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	return d.Decode(&e)
+}
+
+func TestADocumentThatFitsIsPlain(t *testing.T) {
+	d := many(100)
+	head := publish(t, shelf{}, 7, d, 1<<20)
+	want, err := EncodeRooms(7, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(head, want) || oldDecode(head) != nil {
+		t.Errorf("not what release 0.1.0 reads: %.100s", head)
+	}
+	p, err := PackRooms(d, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, same, err := p.Holds(head); v != 7 || !same || err != nil {
+		t.Errorf("holds: %d %v %v", v, same, err)
+	}
+}
+
+func TestALargeDocumentIsDivided(t *testing.T) {
+	const limit = 24 << 10
+	d := many(1500)
+	docs := shelf{}
+	head := publish(t, docs, 7, d, limit)
+	if err := oldDecode(head); err == nil {
+		t.Error("release 0.1.0 would read this as no rooms")
+	}
+	f := follow(t, t.TempDir(), docs)
+	f.Offer(t.Context(), RoomsDocument, head)
+	if n := len(f.Set().Rooms()); n != 1500 || f.Set().Origins()[d.Rooms[0].Host] != "http://10.0.0.1" || f.changes != 1 {
+		t.Fatalf("%d rooms, %d changes", n, f.changes)
+	}
+	// The copy on disk is whole, and of the form that every release reads.
+	data, err := os.ReadFile(filepath.Join(f.dir, "rooms.json"))
+	if err != nil || oldDecode(data) != nil {
+		t.Fatalf("on disk: %v", err)
+	}
+	again := follow(t, f.dir, nil)
+	if n := len(again.Set().Rooms()); n != 1500 || again.Set().Version() != 7 {
+		t.Errorf("after a restart: %d rooms of version %d", n, again.Set().Version())
+	}
+	again.Fleet.docs = docs
+	again.Offer(t.Context(), RoomsDocument, head)
+	if again.changes != 0 || again.Alarm(RoomsDocument) != "" {
+		t.Error("the same document is not known again")
+	}
+
+	// One room more changes one section, wherever it stands.
+	before := maps.Clone(docs)
+	next := room.Document{Rooms: slices.Concat(many(1501).Rooms[1500:], d.Rooms), Hosts: d.Hosts}
+	head = publish(t, docs, 8, next, limit)
+	if n := len(docs) - len(before); n != 1 {
+		t.Errorf("one room more changed %d sections of %d", n, len(before))
+	}
+	f.docs = docs
+	for key := range before {
+		delete(docs, key) // those that did not change are not read again
+	}
+	f.Offer(t.Context(), RoomsDocument, head)
+	if n := len(f.Set().Rooms()); n != 1501 {
+		t.Errorf("%d rooms after the change, alarm %q", n, f.Alarm(RoomsDocument))
+	}
+	p, err := PackRooms(next, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, same, err := p.Holds(head); v != 8 || !same || err != nil {
+		t.Errorf("holds: %d %v %v", v, same, err)
+	}
+}
+
+// A section may reach a store's replica after the head that names it.
+func TestSectionsMayBeLate(t *testing.T) {
+	docs := shelf{}
+	f := follow(t, t.TempDir(), docs)
+	f.Offer(t.Context(), RoomsDocument, rooms(t, 3, "", "a"))
+	head := publish(t, docs, 4, many(200), 8<<10)
+	there := maps.Clone(docs)
+	key := slices.Sorted(maps.Keys(docs))[0]
+	for what, spoil := range map[string]func(){
+		"not there": func() { delete(docs, key) },
+		"broken":    func() { docs[key] = docs[key][:len(docs[key])/2] },
+		"another":   func() { docs[key] = pack(t, []byte(`{"rooms":[],"hosts":[{"name":"evil.example","origin":"http://10.6.6.6"}]}`)) },
+		"a bomb":    func() { docs[key] = pack(t, make([]byte, 2*room.MaxDocumentBytes)) },
+	} {
+		spoil()
+		f.Offer(t.Context(), RoomsDocument, head)
+		if f.Set().Version() != 3 || !strings.Contains(f.Alarm(RoomsDocument), strings.TrimPrefix(key, "section.")) {
+			t.Errorf("%s: version %d, alarm %q", what, f.Set().Version(), f.Alarm(RoomsDocument))
+		}
+		maps.Copy(docs, there)
+	}
+	f.retry(t.Context(), false)
+	if f.Set().Version() != 4 || f.Alarm(RoomsDocument) != "" {
+		t.Errorf("once they are there: version %d, alarm %q", f.Set().Version(), f.Alarm(RoomsDocument))
+	}
+}
+
+// Rooms that were overtaken while their sections were read are dropped.
+func TestLateRoomsDoNotOvertake(t *testing.T) {
+	docs := shelf{}
+	f := follow(t, t.TempDir(), docs)
+	head := publish(t, docs, 4, many(200), 8<<10)
+	slow := &slowShelf{shelf: docs, asked: make(chan bool, 100), answer: make(chan bool)}
+	f.Fleet.docs = slow
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		f.Offer(context.Background(), RoomsDocument, head)
+	}()
+	<-slow.asked
+	f.Offer(t.Context(), RoomsDocument, rooms(t, 5, "", "a")) // does not wait for the slow store
+	if f.Set().Version() != 5 {
+		t.Fatal("a slow store keeps newer rooms from being taken")
+	}
+	close(slow.answer)
+	<-done
+	if f.Set().Version() != 5 || f.Alarm(RoomsDocument) != "" || f.changes != 1 {
+		t.Errorf("version %d, alarm %q, %d changes", f.Set().Version(), f.Alarm(RoomsDocument), f.changes)
+	}
+}
+
+type slowShelf struct {
+	shelf
+	asked, answer chan bool
+}
+
+func (s *slowShelf) Get(ctx context.Context, key string) ([]byte, uint64, error) {
+	s.asked <- true
+	<-s.answer
+	return s.shelf.Get(ctx, key)
+}
+
+func pack(t *testing.T, plain []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write(plain); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestWhatCannotBeStoredIsToldWithItsSize(t *testing.T) {
+	_, err := PackRooms(many(300), 1000)
+	if large, ok := errors.AsType[*TooLargeError](err); !ok || large.Limit != 1000 || large.Size <= 1000 {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestEnvelopesAreReadStrictly(t *testing.T) {
+	for _, bad := range []string{
+		`{"version":1,"document":{"rooms":[]},"sections":["a"]}`, `{"version":0,"sections":["a"]}`, `{"version":1,"sections":["a"],"more":1}`,
+		`{"version":1,"sections":["a"]} {}`, `{"version":1,"sections":["` + strings.Repeat(`a","`, MaxSections) + `a"]}`, `{"version":1}`,
+	} {
+		docs := shelf{}
+		f := follow(t, t.TempDir(), docs)
+		f.Offer(t.Context(), RoomsDocument, []byte(bad))
+		if f.Set() != nil || f.late != nil || f.Alarm(RoomsDocument) == "" {
+			t.Errorf("taken: %.60s", bad)
+		}
+	}
+}
