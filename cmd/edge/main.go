@@ -40,6 +40,7 @@ func serve(ctx context.Context, cfg edge.Config, stdout io.Writer, log *slog.Log
 	if err != nil {
 		return err
 	}
+	dbg.Links.Add("nats", conn)
 	s, err = edge.New(edge.Options{
 		Config: cfg, Params: wire.DefaultParams(), Bus: conn, Reg: dbg.Registry, Log: log,
 		Docs: natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument),

@@ -41,6 +41,7 @@ func serve(ctx context.Context, cfg global.Config, stdout io.Writer, log *slog.L
 	if err != nil {
 		return err
 	}
+	dbg.Links.Add("nats", conn)
 	s, err = global.New(global.Options{
 		Config: cfg, Params: wire.DefaultParams(), Bus: conn, Clock: clock, Reg: dbg.Registry, Log: log,
 		Docs:  natsbus.NewDocuments(conn, cfg.NATS.BucketReplicas(), node.RoomsDocument, node.KeysDocument),

@@ -53,6 +53,10 @@ func serve(ctx context.Context, cfg regional.Config, stdout io.Writer, log *slog
 	if err != nil {
 		return err
 	}
+	dbg.Links.Add("nats", edges)
+	if cfg.Upstream.URL != "" {
+		dbg.Links.Add("upstream", up)
+	}
 	s, err = regional.New(regional.Options{
 		Config: cfg, Params: wire.DefaultParams(), Edges: edges, Global: up, Clock: clock, Reg: dbg.Registry, Log: log,
 		Docs:     natsbus.NewDocuments(up, 0, node.RoomsDocument, node.KeysDocument),

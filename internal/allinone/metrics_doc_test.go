@@ -106,18 +106,21 @@ func TestMetricsDocument(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 
 	r.tier = "edge"
+	node.NewLinks(r)
 	ec := edge.DefaultConfig()
 	ec.Name, ec.DataCenter, ec.DataDir, ec.Listen = "edge-1", "dublin", t.TempDir(), "127.0.0.1:0"
 	if _, err := edge.New(edge.Options{Config: ec, Params: wire.DefaultParams(), Reg: r, Log: log}); err != nil {
 		t.Fatal(err)
 	}
 	r.tier = "regional"
+	node.NewLinks(r)
 	rc := regional.DefaultConfig()
 	rc.DataCenter, rc.DataDir = "dublin", t.TempDir()
 	if _, err := regional.New(regional.Options{Config: rc, Params: wire.DefaultParams(), Clock: node.NewClock(), Reg: r, Log: log}); err != nil {
 		t.Fatal(err)
 	}
 	r.tier = "global"
+	node.NewLinks(r)
 	gc := global.DefaultConfig()
 	gc.DataDir = t.TempDir()
 	if _, err := global.New(global.Options{Config: gc, Params: wire.DefaultParams(), Clock: node.NewClock(), Reg: r, Log: log}); err != nil {

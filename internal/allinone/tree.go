@@ -309,6 +309,7 @@ func (t *Tree) startGlobal(x *tier, o *Options, fresh bool) error {
 	if err != nil {
 		return err
 	}
+	dbg.Links.Add("nats", conn)
 	cfg := global.DefaultConfig()
 	cfg.DataDir, cfg.DataCenters, cfg.Rooms, cfg.Bootstrap = filepath.Join(o.DataDir, "global"), o.DataCenters, t.Info.Rooms, fresh
 	clock := node.NewClock()
@@ -339,6 +340,7 @@ func (t *Tree) startRegional(x *tier, o *Options, dc string, fresh bool) error {
 	if err != nil {
 		return err
 	}
+	dbg.Links.Add("nats", conn)
 	cfg := regional.DefaultConfig()
 	cfg.DataDir, cfg.DataCenter, cfg.Bootstrap = filepath.Join(o.DataDir, dc), dc, fresh
 	clock := node.NewClock()
@@ -370,6 +372,7 @@ func (t *Tree) startEdge(x *tier, o *Options, dc, name, listen string) error {
 	if err != nil {
 		return err
 	}
+	dbg.Links.Add("nats", conn)
 	cfg := edge.DefaultConfig()
 	cfg.DataDir, cfg.DataCenter, cfg.Name, cfg.Listen = filepath.Join(o.DataDir, dc+"-"+name), dc, name, listen
 	s, err := edge.New(edge.Options{

@@ -57,9 +57,14 @@ type Conn struct {
 type link struct {
 	up atomic.Bool
 
-	mu    sync.Mutex
-	again chan struct{} // closed when the connection is made again
-	times int           // that it was
+	mu      sync.Mutex
+	refused string        // why the server does not let this node in, "" where that is not the trouble
+	again   chan struct{} // closed when the connection is made again
+	times   int           // that it was
+
+	close   sync.Once
+	closed  chan struct{}
+	watched chan struct{} // closed when nobody watches for the first connection any more
 }
 
 // next returns a channel that is closed when the connection is made again.
@@ -76,13 +81,36 @@ func (l *link) broken() bool {
 	return l.times > 0
 }
 
+func (l *link) first() {
+	l.up.Store(true)
+	l.refuse("")
+}
+
 func (l *link) made() {
 	l.up.Store(true)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.refused = ""
 	close(l.again)
 	l.again = make(chan struct{})
 	l.times++
+}
+
+// refuse notes why the server does not let this node in, "" where it does or is not
+// reached, and reports whether that is news.
+func (l *link) refuse(why string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	news := why != l.refused
+	l.refused = why
+	return news
+}
+
+// refuses reports whether an error of the connection says that the server does not
+// know this node, or no longer.
+func refuses(err error) bool {
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) ||
+		errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
 }
 
 // errAgain says that a watch ended because the connection was made again. A
@@ -102,20 +130,23 @@ func Connect(o Options) (*Conn, error) {
 			o.OnState(up)
 		}
 	}
-	ln := &link{again: make(chan struct{})}
+	ln := &link{again: make(chan struct{}), closed: make(chan struct{}), watched: make(chan struct{})}
 	opts := []nats.Option{
 		nats.Name("vestibule " + o.Name),
 		nats.CustomInboxPrefix("_INBOX_" + o.Name),
 		nats.ReconnectBufSize(-1),
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1),
+		// A server that does not know this node's user may learn of it later: its
+		// configuration is read again.
+		nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(200 * time.Millisecond),
 		nats.ReconnectJitter(100*time.Millisecond, 300*time.Millisecond),
 		nats.PingInterval(5 * time.Second),
 		nats.MaxPingsOutstanding(2),
 		nats.Timeout(2 * time.Second),
 		nats.FlusherTimeout(2 * time.Second),
-		nats.ConnectHandler(func(*nats.Conn) { log.Info("connected"); ln.up.Store(true); state(true) }),
+		nats.ConnectHandler(func(*nats.Conn) { log.Info("connected"); ln.first(); state(true) }),
 		nats.ReconnectHandler(func(*nats.Conn) { log.Info("connected again"); ln.made(); state(true) }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			ln.up.Store(false)
@@ -124,10 +155,21 @@ func Connect(o Options) (*Conn, error) {
 			}
 			state(false)
 		}),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { // it is not reached
+			ln.refuse("")
+			log.Debug("not connected again", slog.Any("error", err))
+		}),
 		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) {
 			subject := ""
 			if s != nil {
 				subject = s.Subject
+			}
+			if refuses(err) {
+				if ln.refuse(err.Error()) {
+					log.Error("the server refuses this node, which goes on asking", slog.Any("error", err))
+				}
+				log.Debug("refused", slog.Any("error", err))
+				return
 			}
 			log.Warn("asynchronous error", slog.String("subject", subject), slog.Any("error", err))
 		}),
@@ -150,10 +192,37 @@ func Connect(o Options) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
+	c := &Conn{nc: nc, domain: o.Domain, log: log, link: ln}
 	if nc.IsConnected() { // its handler may not have run yet
 		ln.up.Store(true)
+		close(ln.watched)
+	} else {
+		go c.watchFirst(func(err error) {
+			if ln.refuse(err.Error()) {
+				log.Error("the server refuses this node, which goes on asking", slog.Any("error", err))
+			}
+		})
 	}
-	return &Conn{nc: nc, domain: o.Domain, log: log, link: ln}, nil
+	return c, nil
+}
+
+// watchFirst tells of refusals before there ever was a connection: the client calls
+// nobody for them. It may wait for the client's lock, see link.
+func (c *Conn) watchFirst(refused func(error)) {
+	defer close(c.link.watched)
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for !c.link.up.Load() {
+		if err := c.nc.LastError(); err != nil && refuses(err) && !c.link.up.Load() {
+			refused(err)
+		}
+		select {
+		case <-c.link.closed:
+			return
+		case <-tick.C:
+		}
+	}
+	c.link.refuse("")
 }
 
 // Publish implements [wire.Bus].
@@ -208,6 +277,14 @@ func (c *Conn) WithDomain(domain string) *Conn {
 // Connected reports whether there is a connection now.
 func (c *Conn) Connected() bool { return c.link.up.Load() && c.nc.IsConnected() }
 
+// Refused returns why the server does not let this node in, "" while it does, or
+// while it is not reached at all. It never waits.
+func (c *Conn) Refused() string {
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	return c.link.refused
+}
+
 // URL returns the address of the server connected to, "" for none.
 func (c *Conn) URL() string { return c.nc.ConnectedUrl() }
 
@@ -219,6 +296,8 @@ func (c *Conn) Close() {
 		}
 	}
 	c.nc.Close()
+	c.link.close.Do(func() { close(c.link.closed) })
+	<-c.link.watched
 }
 
 // jetStream returns the JetStream of the connection's domain.
@@ -234,15 +313,28 @@ func (c *Conn) jetStream() (jetstream.JetStream, error) {
 // every write, so that two are worse than one.
 const Auto = -1
 
-// copies returns with how many replicas a bucket is made.
-func (c *Conn) copies(replicas int) int {
-	switch {
-	case replicas != Auto:
-		return replicas
-	case c.nc.ConnectedClusterName() != "":
-		return 3
+// alone is what a JetStream server that is no part of a cluster says of replicas.
+// Nothing else tells for certain: a single server with a leaf node has the name of a
+// cluster too, and a bucket of another domain is kept by other servers than those
+// connected to.
+const alone jetstream.ErrorCode = 10074
+
+// makeBucket makes a bucket with the given number of replicas. A cluster that lacks
+// servers for three is an error as ever, not a reason to keep one copy.
+func makeBucket(ctx context.Context, js jetstream.JetStream, name string, replicas int) (jetstream.KeyValue, error) {
+	config := jetstream.KeyValueConfig{
+		Bucket: name, Description: "vestibule", Storage: jetstream.FileStorage, Replicas: replicas, History: 1,
 	}
-	return 1
+	if replicas != Auto {
+		return js.CreateKeyValue(ctx, config)
+	}
+	config.Replicas = 3
+	kv, err := js.CreateKeyValue(ctx, config)
+	if api, ok := errors.AsType[jetstream.JetStreamError](err); ok && api.APIError() != nil && api.APIError().ErrorCode == alone {
+		config.Replicas = 1
+		return js.CreateKeyValue(ctx, config)
+	}
+	return kv, err
 }
 
 // bucket opens the KV bucket of that name, making it with the given number of
@@ -257,10 +349,7 @@ func (c *Conn) bucket(ctx context.Context, name string, replicas int) (jetstream
 	}
 	kv, err := js.KeyValue(ctx, name)
 	if errors.Is(err, jetstream.ErrBucketNotFound) && replicas != 0 {
-		replicas = c.copies(replicas)
-		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: name, Description: "vestibule", Storage: jetstream.FileStorage, Replicas: replicas, History: 1,
-		})
+		kv, err = makeBucket(ctx, js, name, replicas)
 		if errors.Is(err, jetstream.ErrBucketExists) { // somebody was faster
 			kv, err = js.KeyValue(ctx, name)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"vestibule/internal/natsbus"
+	"vestibule/internal/natsbus/embedded"
 	"vestibule/internal/node"
 	"vestibule/internal/wire"
 )
@@ -36,6 +37,23 @@ func replicas(t *testing.T, url string) int {
 	return s.CachedInfo().Config.Replicas
 }
 
+// leaf is a single server that joins another one as a leaf node.
+func leaf(t *testing.T) *embedded.Server {
+	t.Helper()
+	start := func(o embedded.Options) *embedded.Server {
+		o.Dir, o.Listen, o.Log = t.TempDir(), "127.0.0.1:0", quiet
+		s, err := embedded.Start(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Stop)
+		return s
+	}
+	leafs := freeAddr(t)
+	start(embedded.Options{Name: "hub", Domain: "hub", Leafs: leafs})
+	return start(embedded.Options{Name: "leaf", Domain: "leaf", Hubs: []string{"nats-leaf://" + leafs}})
+}
+
 // Nobody has to say how many copies there are to be of what must survive a server.
 func TestReplicasAreAsTheServersAllow(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -43,6 +61,7 @@ func TestReplicasAreAsTheServersAllow(t *testing.T) {
 		want int
 	}{
 		"single":  {newSite(t).URL(), 1},
+		"a leaf":  {leaf(t).URL(), 1}, // of a server that has the name of a cluster for it
 		"cluster": {cluster(t)[0].ClientURL(), 3},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,8 +114,10 @@ func (l *lines) Write(b []byte) (int, error) {
 	return l.text.Write(b)
 }
 
-func (l *lines) has(s string) bool {
+func (l *lines) count(s string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return strings.Contains(l.text.String(), s)
+	return strings.Count(l.text.String(), s)
 }
+
+func (l *lines) has(s string) bool { return l.count(s) > 0 }

@@ -29,6 +29,7 @@ type Readiness struct {
 // health, readiness, status and pprof. It serves nothing that visitors may see.
 type Debug struct {
 	Registry *prometheus.Registry
+	Links    *Links // what is refused there is among the alarms
 	server   *http.Server
 	listener net.Listener
 	log      *slog.Logger
@@ -46,6 +47,7 @@ func NewDebug(listen, title string, log *slog.Logger, ready func() Readiness, st
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
+	d.Links = NewLinks(d.Registry)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(d.Registry, promhttp.HandlerOpts{
 		Registry: d.Registry, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
@@ -53,6 +55,7 @@ func NewDebug(listen, title string, log *slog.Logger, ready func() Readiness, st
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { d.say(w, http.StatusOK, map[string]bool{"alive": true}) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		r := ready()
+		r.Alarms = append(r.Alarms, d.Links.alarms()...)
 		code := http.StatusOK
 		if !r.Ready {
 			code = http.StatusServiceUnavailable

@@ -1,0 +1,111 @@
+package natsbus_test
+
+import (
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"vestibule/internal/natsbus"
+)
+
+// A server whose configuration is read again without this node's user, and later
+// with it, has the node back: it is asked for ever, and the node says meanwhile why it
+// is alone.
+func TestAUserThatComesBackIsConnectedAgain(t *testing.T) {
+	host, port, err := net.SplitHostPort(freeAddr(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := func(users ...string) *server.Options {
+		o := &server.Options{Host: host, Port: n, NoSigs: true, NoLog: true}
+		for _, u := range users {
+			o.Users = append(o.Users, &server.User{Username: u, Password: "secret"})
+		}
+		return o
+	}
+	s, err := server.NewServer(with("edge", "regional"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+
+	var told lines
+	conn, err := natsbus.Connect(natsbus.Options{URL: "nats://edge:secret@" + net.JoinHostPort(host, port), Name: "edge", Log: slog.New(slog.NewTextHandler(&told, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	ch, cancel := listen(t, conn, "x")
+	defer cancel()
+	eventually(t, "connected", conn.Connected)
+	if why := conn.Refused(); why != "" {
+		t.Errorf("refused while connected: %q", why)
+	}
+
+	if err := s.ReloadOptions(with("regional")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the node says that it is refused", func() bool {
+		return !conn.Connected() && strings.Contains(strings.ToLower(conn.Refused()), "authorization")
+	})
+	// Twice would be enough for a client to give up.
+	eventually(t, "it has been refused five times", func() bool { return told.count("msg=refused") >= 5 })
+	if n := told.count("refuses this node"); n != 1 {
+		t.Errorf("said %d times that it is refused", n)
+	}
+
+	if err := s.ReloadOptions(with("edge", "regional")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "connected again", conn.Connected)
+	if why := conn.Refused(); why != "" {
+		t.Errorf("refused while connected again: %q", why)
+	}
+	eventually(t, "a message arrives", func() bool {
+		if err := conn.Publish("x", nil); err != nil {
+			return false
+		}
+		select {
+		case <-ch:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+// A node that starts before its user is there comes in later.
+func TestAUserThatComesLateIsConnected(t *testing.T) {
+	host, port, err := net.SplitHostPort(freeAddr(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := func(user string) *server.Options {
+		return &server.Options{Host: host, Port: n, NoSigs: true, NoLog: true, Users: []*server.User{{Username: user, Password: "secret"}}}
+	}
+	s, err := server.NewServer(o("somebody"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	conn := connect(t, "nats://edge:secret@"+net.JoinHostPort(host, port), "edge")
+	eventually(t, "the node says that it is refused", func() bool { return conn.Refused() != "" })
+	if err := s.ReloadOptions(o("edge")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "connected", func() bool { return conn.Connected() && conn.Refused() == "" })
+}

@@ -1,0 +1,66 @@
+package node
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Link is what is watched of a connection to NATS.
+type Link interface {
+	Connected() bool
+	Refused() string // why the server does not let this node in, "" where it does or is not reached
+}
+
+// Links are the connections that a node works with. They are safe for concurrent
+// use.
+type Links struct {
+	connected *prometheus.Desc
+
+	mu   sync.Mutex
+	keys []string // of the configuration, in the order in which they were added
+	all  []Link
+}
+
+// NewLinks returns no connections, with their metrics on reg.
+func NewLinks(reg prometheus.Registerer) *Links {
+	l := &Links{connected: prometheus.NewDesc("vestibule_nats_connected", "1 while the connection to NATS stands, 0 while it is made.", []string{"connection"}, nil)}
+	reg.MustRegister(l)
+	return l
+}
+
+// Add adds a connection, named by the key of the configuration that it is made by.
+func (l *Links) Add(key string, link Link) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.keys, l.all = append(l.keys, key), append(l.all, link)
+}
+
+// alarms returns what people should know of the connections.
+func (l *Links) alarms() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []string
+	for i, link := range l.all {
+		if why := link.Refused(); why != "" {
+			out = append(out, l.keys[i]+": the server refuses this node: "+why)
+		}
+	}
+	return out
+}
+
+// Describe implements [prometheus.Collector].
+func (l *Links) Describe(ch chan<- *prometheus.Desc) { ch <- l.connected }
+
+// Collect implements [prometheus.Collector].
+func (l *Links) Collect(ch chan<- prometheus.Metric) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, link := range l.all {
+		up := 0.0
+		if link.Connected() {
+			up = 1
+		}
+		ch <- prometheus.MustNewConstMetric(l.connected, prometheus.GaugeValue, up, l.keys[i])
+	}
+}
