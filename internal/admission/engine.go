@@ -32,6 +32,7 @@ type Config struct {
 	DC     string // data centre
 	Params wire.Params
 	Limits Limits
+	Past   []uint64   // incarnations that have ended, see fleet.Lives
 	Rand   *rand.Rand // incarnations, ticket ids and jitter: seeded unpredictably in production
 }
 
@@ -64,6 +65,7 @@ type Engine struct {
 	guess fleet.Clock // the machine's own clock: good enough to serve by before the first answer
 
 	link  link
+	past  []uint64 // incarnations before this one that have ended, the newest last
 	rooms map[room.ID]*roomState
 	order []*roomState // by ID: iteration must not depend on a map
 }
@@ -125,8 +127,16 @@ type moveMark struct{ seq, next uint64 }
 // once.
 func New(cfg Config) *Engine {
 	e := &Engine{cfg: cfg, home: ticket.DCOf(cfg.DC), rooms: map[room.ID]*roomState{}}
+	e.past = fleet.Newest(cfg.Past)
 	e.link.born(cfg.Rand)
 	return e
+}
+
+// Incarnations returns those that whoever succeeds this process may tell of, its own
+// last. The shell keeps them: before the first report and whenever they change. Where
+// it cannot, that costs use of the limit and no safety.
+func (e *Engine) Incarnations() []uint64 {
+	return fleet.Newest(append(slices.Clone(e.past), e.link.inc))
 }
 
 // Guess gives the machine's own idea of the time, used to judge sessions

@@ -32,6 +32,8 @@ type link struct {
 	reported fleet.Mono // when the newest report was made
 	due      fleet.Mono // when the next one is
 	busy     bool       // something happened since the newest report
+
+	twin bool // the regional hears another process that bears our name
 }
 
 func (l *link) born(rng *rand.Rand) {
@@ -42,6 +44,7 @@ func (l *link) born(rng *rand.Rand) {
 	l.joined, l.acked = false, 0
 	l.grants = wire.Parts{}
 	l.leaseEnd, l.retired = 0, false
+	l.twin = false
 }
 
 // leased reports whether the edge may act on its rights at now. A lease that

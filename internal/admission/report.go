@@ -43,6 +43,9 @@ func (e *Engine) report(now fleet.Mono, bye bool) []wire.Report {
 		From: e.cfg.Edge, Inc: l.inc, Tenure: l.tenure, Seq: l.seq, Sent: now, AsOf: ft, AsOfErr: e.clock.Err(now),
 		Seen: l.seen, Acked: l.grants.Done(), Join: !l.joined, Final: l.retired, Bye: bye,
 	}
+	if !l.joined {
+		head.Succeeds = e.past
+	}
 	active := false
 	pack := wire.NewReportPacker(head)
 	for _, r := range e.order {
@@ -179,6 +182,7 @@ func (e *Engine) Apply(now fleet.Mono, g wire.Grant) {
 		e.clock.Floor(g.Watermark)
 	}
 	l.acked = max(l.acked, g.Acked)
+	l.twin = g.Twin
 	for i := range g.Rooms { // under whatever tenure: the grant is acknowledged as taken
 		if r := e.rooms[g.Rooms[i].Room]; r != nil {
 			for _, end := range g.Rooms[i].Ends {
@@ -288,6 +292,7 @@ func (e *Engine) revive(now fleet.Mono, tenure uint64) {
 // everything it counted has aged out.
 func (e *Engine) reborn(now fleet.Mono) {
 	e.link.left(now)
+	e.past = e.Incarnations()
 	e.link.born(e.cfg.Rand)
 	for _, r := range e.order {
 		r.granted, r.spent, r.returned = 0, 0, 0

@@ -52,6 +52,7 @@ type Status struct {
 	Follows     wire.Term
 	Joined      bool
 	Standing    wire.Standing // of the data centre in the fleet, as the regional told last
+	Twin        bool          // another process bears the same name, and the regional hears both
 	Leased      bool
 	LeaseEnd    fleet.Mono
 	Isolated    bool       // without a lease for so long that on_isolation applies
@@ -66,7 +67,7 @@ func (e *Engine) Status(now fleet.Mono) Status {
 	return Status{
 		Inc: e.link.inc, Tenure: e.link.tenure, Follows: e.link.seen, Joined: e.link.joined, Standing: e.link.standing,
 		Leased: e.link.leased(now), LeaseEnd: e.link.leaseEnd, Isolated: e.Isolated(now),
-		Synced: err != fleet.Unsynced, Sure: err <= fleet.Rough, Time: t,
+		Twin: e.link.twin, Synced: err != fleet.Unsynced, Sure: err <= fleet.Rough, Time: t,
 	}
 }
 

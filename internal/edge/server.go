@@ -58,6 +58,8 @@ type Server struct {
 	log     *slog.Logger
 	clock   *node.Clock
 	fleet   *node.Fleet
+	folder  *node.Folder
+	lives   []uint64 // incarnations that the folder tells of; the pump's, after New
 	metrics *metrics
 	clients *clients
 	streams *streams
@@ -82,8 +84,9 @@ type listener struct {
 	tls bool
 }
 
-// New returns a server whose listeners are open; it answers once it Runs.
-func New(o Options) (*Server, error) {
+// New returns a server whose listeners are open; it answers once it Runs. The data_dir
+// is its own until Run returns.
+func New(o Options) (_ *Server, err error) {
 	proxies, err := parsePrefixes(o.Config.Proxies)
 	if err != nil {
 		return nil, fmt.Errorf("trusted_proxies: %w", err)
@@ -97,6 +100,14 @@ func New(o Options) (*Server, error) {
 		log:     o.Log.With(slog.String("edge", o.Config.Name), slog.String("dc", o.Config.DataCenter)),
 		metrics: newMetrics(o.Reg), kick: make(chan struct{}, 1),
 	}
+	if s.folder, err = node.OpenFolder(o.Config.DataDir); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.folder.Close())
+		}
+	}()
 	s.scratch.New = func() any {
 		var seed [32]byte
 		if _, err := crand.Read(seed[:]); err != nil {
@@ -108,7 +119,9 @@ func New(o Options) (*Server, error) {
 		Edge: o.Config.Name, DC: o.Config.DataCenter, Params: o.Params,
 		Limits: admission.Limits{Held: o.Config.Held.Total, Recent: o.Config.Recent, Waiting: admission.DefaultLimits().Waiting},
 		Rand:   rand.New(rand.NewChaCha8(seed)),
+		Past:   s.folder.Succeeds(s.log),
 	})
+	s.keepLives(s.eng.Incarnations())
 	now, wall := s.clock.Read()
 	s.eng.Guess(now, fleet.TimeOf(wall))
 	if s.clients, err = newClients(proxies, o.Config.Held.Prefix, o.Config.Events.Prefix); err != nil {
@@ -126,6 +139,18 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// keepLives stores which incarnations use the folder, before the regional hears of the
+// newest. Where it cannot be stored, the next process proves nothing about it.
+func (s *Server) keepLives(incs []uint64) {
+	if slices.Equal(s.lives, incs) {
+		return
+	}
+	s.lives = incs
+	if err := s.folder.Keep(incs); err != nil {
+		s.log.Warn("what this process holds when it is killed will count until lost_after: its data_dir cannot be written", slog.Any("error", err))
+	}
 }
 
 // listen opens the listeners.
@@ -204,6 +229,7 @@ func (s *Server) lock() fleet.Mono {
 // Run serves visitors until ctx ends; then it answers what is in flight, cuts
 // the connections that were upgraded, gives its rights back and returns.
 func (s *Server) Run(ctx context.Context) error {
+	defer s.closeFolder()
 	defer s.proxy.transport.CloseIdleConnections()
 	base, cut := context.WithCancel(context.Background())
 	defer cut()
@@ -273,6 +299,12 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
+func (s *Server) closeFolder() {
+	if err := s.folder.Close(); err != nil {
+		s.log.Warn("data_dir stays locked until this process ends", slog.Any("error", err))
+	}
+}
+
 // servers returns one server per listener; what they serve ends with base.
 func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 	var out []*http.Server
@@ -304,7 +336,7 @@ func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 func (s *Server) pump(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	isolated := false
+	isolated, twin := false, false
 	var reported fleet.Mono // when the newest report was made
 	for {
 		select {
@@ -328,9 +360,21 @@ func (s *Server) pump(ctx context.Context) {
 		}
 		was := isolated
 		isolated = s.eng.Isolated(now)
+		hadTwin := twin
+		twin = s.eng.Status(now).Twin
+		incs := s.lives
+		if len(reports) > 0 {
+			incs = s.eng.Incarnations()
+		}
 		s.mu.Unlock()
+		s.keepLives(incs)
 		if isolated != was {
 			s.tellIsolation(isolated)
+		}
+		if twin && !hadTwin {
+			s.log.Error(twinAlarm)
+		} else if hadTwin && !twin {
+			s.log.Info("no other process reports under this edge's name any more")
 		}
 		s.send(reports)
 		timer.Reset(max(time.Millisecond, due.Sub(now)))
@@ -460,6 +504,9 @@ const statusChunk = 256
 // something is wrong with one of them.
 const maxSkew = 10 * time.Second
 
+// twinAlarm is what an edge says that is told of another one with its name.
+const twinAlarm = "another process reports under this edge's name: give every edge a name and a data_dir of its own; both are counted, as two edges"
+
 // Ready tells whether visitors can be served here. Being cut off from the
 // regional does not make an edge unready: who is inside goes on.
 func (s *Server) Ready() node.Readiness {
@@ -468,6 +515,9 @@ func (s *Server) Ready() node.Readiness {
 	st := s.eng.Status(now)
 	s.mu.Unlock()
 	r := node.Readiness{Isolated: !st.Leased || !st.Sure, Alarms: s.fleet.Alarms()}
+	if st.Twin {
+		r.Alarms = append(r.Alarms, twinAlarm)
+	}
 	if site.set == nil {
 		r.Reasons = append(r.Reasons, "no room set yet")
 	}

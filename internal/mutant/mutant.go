@@ -47,6 +47,10 @@ const (
 	LifeForgotten
 	NoFreeze
 	PredecessorsAge
+	TwinSucceeds
+	CopyProves
+	BeliedEnded
+	LateWordUncounted
 	StampsAdrift
 	TimelessThaw
 	IsolationIsDeath
@@ -138,6 +142,10 @@ var list = [count]Mutant{
 	LifeForgotten:     {Name: "life-forgotten", Rule: 5, Says: "a new aggregator knows only the session_duration that is in force"},
 	NoFreeze:          {Name: "no-freeze", Rule: 5, Says: "under serve the sessions of a silent edge age"},
 	PredecessorsAge:   {Name: "predecessors-age", Rule: 5, Says: "under serve a silent edge renews no sessions that the process before it stamped"},
+	TwinSucceeds:      {Name: "twin-succeeds", Rule: 5, Says: "any newer process of an edge's name has succeeded it"},
+	CopyProves:        {Name: "copy-proves", Rule: 5, Says: "a copy of a data folder proves what the folder does"},
+	BeliedEnded:       {Name: "belied-ended", Rule: 5, Says: "an edge that is heard after another one told that it has ended is taken to have ended all the same"},
+	LateWordUncounted: {Name: "late-word-uncounted", Rule: 5, Says: "what an edge tells of that was given up and is alive counts nowhere until it is renewed"},
 	StampsAdrift:      {Name: "stamps-adrift", Rule: 5, Says: "an edge that is unsure of the time stamps by its clock as it stands"},
 	TimelessThaw:      {Name: "timeless-thaw", Rule: 5, Says: "what a silent edge that has ended may have renewed is waited for by an aggregator that does not know the time"},
 	IsolationIsDeath:  {Name: "isolation-is-death", Rule: 5, Says: "silence of all starts the clock of lost_after"},

@@ -26,7 +26,7 @@ type metrics struct {
 	heard       atomic.Int64 // reading of the clock at the newest grant
 	series      node.RoomSeries
 
-	leading, term, syncAge, lag, edges                                        *prometheus.Desc
+	leading, term, syncAge, lag, edges, twins                                 *prometheus.Desc
 	held, rateHeld, free, rateFree, active, presumed, credit, waiting, parked *prometheus.Desc
 	keep, copied, excess, movers                                              *prometheus.Desc
 }
@@ -55,6 +55,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		syncAge:  d("vestibule_regional_sync_age_seconds", "Time since global was last heard."),
 		lag:      d("vestibule_regional_watermark_lag_seconds", "How far the watermark is behind fleet time: what all live edges have reported."),
 		edges:    d("vestibule_regional_edges", "Incarnations of edges in the books, by state.", "state"),
+		twins:    d("vestibule_regional_twin_edges", "Edges that live beside another one of their name."),
 		held:     d("vestibule_regional_allotment", "Rights of total_active_users that this data centre holds.", "room"),
 		rateHeld: d("vestibule_regional_rate_allotment", "Rights of new_users_per_minute that this data centre holds.", "room"),
 		free:     d("vestibule_regional_free", "Rights of total_active_users held here that neither a session nor an edge has; negative is a debt.", "room"),
@@ -95,7 +96,7 @@ func (m *metrics) count(what string, err error, log *slog.Logger) {
 // Describe implements [prometheus.Collector].
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		m.leading, m.term, m.syncAge, m.lag, m.edges, m.held, m.rateHeld, m.free, m.rateFree,
+		m.leading, m.term, m.syncAge, m.lag, m.edges, m.twins, m.held, m.rateHeld, m.free, m.rateFree,
 		m.active, m.presumed, m.credit, m.waiting, m.parked, m.keep, m.copied, m.excess, m.movers,
 	} {
 		ch <- d
@@ -119,10 +120,14 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	gauge(m.lag, st.Region.Time.Sub(st.Region.Watermark).Seconds())
-	states := map[string]int{}
+	states, twins := map[string]int{}, 0
 	for _, e := range st.Region.Edges {
 		states[e.State]++
+		if e.Twin {
+			twins++
+		}
 	}
+	gauge(m.twins, float64(twins))
 	for state, n := range states {
 		gauge(m.edges, float64(n), state)
 	}

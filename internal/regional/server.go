@@ -51,8 +51,9 @@ type Server struct {
 	metrics *metrics
 	changed chan struct{} // the room set has changed
 
-	mu  sync.Mutex
-	agg *slots.Aggregator // nil while not leading
+	mu    sync.Mutex
+	agg   *slots.Aggregator // nil while not leading
+	twins uint64            // edges of one name that were told of
 
 	minTerm atomic.Uint64
 }
@@ -123,7 +124,7 @@ func (s *Server) lead(ctx context.Context, l wire.Leading) error {
 	agg.SetLease(l.Until)
 	agg.SetRooms(s.Clock.Now(), node.LedgerRooms(s.fleet.Set()))
 	s.mu.Lock()
-	s.agg = agg
+	s.agg, s.twins = agg, 0
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
@@ -236,6 +237,11 @@ func (s *Server) pump(agg *slots.Aggregator, store *storer) time.Duration {
 	var reports []wire.Report
 	if agg.GrantsDue() <= now {
 		grants = agg.Grants(now)
+		if n, names := agg.Twins(); n != s.twins {
+			s.twins = n
+			s.log.Error("two processes bear one edge's name, and neither has succeeded the other: they are counted as two edges; give one of them another name, and remove its data_dir if that was copied",
+				slog.Any("edges", names))
+		}
 	}
 	if agg.ReportDue() <= now {
 		reports = agg.Report(now)
@@ -407,10 +413,18 @@ func (s *Server) Status() Status {
 
 // Ready tells whether this regional leads, or stands by to lead.
 func (s *Server) Ready() node.Readiness {
+	var st slots.RegionStatus
+	var twins []string
 	s.mu.Lock()
-	isolated := s.agg != nil && s.agg.Status(s.Clock.Now()).Isolated
+	if s.agg != nil {
+		st = s.agg.Status(s.Clock.Now())
+		_, twins = s.agg.Twins()
+	}
 	s.mu.Unlock()
-	r := node.Readiness{Isolated: isolated, Alarms: s.fleet.Alarms()}
+	r := node.Readiness{Isolated: st.Isolated, Alarms: s.fleet.Alarms()}
+	for _, name := range twins {
+		r.Alarms = append(r.Alarms, fmt.Sprintf("two processes bear the name of edge %s: give one of them another name, and remove its data_dir if that was copied", name))
+	}
 	if s.fleet.Set() == nil {
 		r.Reasons = append(r.Reasons, "no room set yet")
 	}

@@ -19,6 +19,8 @@ type Faults struct {
 	// Which faults there are.
 	CrashEdge, CrashRegion, CrashGlobal bool
 	Zombies                             bool // a leader that is replaced lives on for a while and believes to lead
+	Twins                               bool // another process begins that bears an edge's name
+	Folders                             bool // an edge that ended begins in a folder that is empty, or that was moved
 	Forever                             bool // an edge, or a whole data centre, never comes back
 	CutEdge, CutRegion                  bool // in one direction or both
 	CutPair                             bool // between two processes, whatever they reach of others
@@ -98,6 +100,8 @@ const (
 	crashGlobal
 	loseEdge
 	loseCentre
+	twinEdge
+	moveFolder
 	cutEdge
 	cutRegion
 	cutPair
@@ -186,6 +190,8 @@ func (f *Faults) kinds() []faultKind {
 		{f.Remove, removeRoom, 1},
 		{f.Blank, blankStore, 1},
 		{f.Rollback, rollBack, 3},
+		{f.Twins, twinEdge, 3},
+		{f.Folders, moveFolder, 3},
 		{f.Keys, rotateKeys, 1},
 		{f.Members, changeMembers, 4},
 		{f.Members, oldLeader, 3},
@@ -237,7 +243,8 @@ func (w *World) books() {
 				w.tell("    %s %016x %s, as of %v ago, heard %v ago", e.Name, e.Inc, e.State, w.fleetTime().Sub(e.AsOf), now.Sub(e.Heard))
 			}
 		}
-		for _, e := range w.edges[i*w.cfg.Edges : (i+1)*w.cfg.Edges] {
+		for _, k := range r.edges {
+			e := w.edges[k]
 			now := e.clock.read(w.now)
 			l, st := e.core.Ledger(now, w.room), e.core.Status(now)
 			w.tell("  %s %016x, tenure %d, follows %d (leased %v, down %v): granted %d/%d spent %d returned %d/%d idle %d, renewed %d of %d, sessions %d, off by %v",
@@ -283,6 +290,15 @@ func (w *World) goWrong(f *fault) {
 		w.crashEdge(int32(f.who%len(w.edges)), f.last, false)
 	case loseEdge:
 		w.crashEdge(int32(f.who%len(w.edges)), 0, true)
+	case twinEdge:
+		w.twinEdge(f)
+	case moveFolder:
+		i := int32(f.who % len(w.edges))
+		if w.edges[i].lost || w.edges[i].down {
+			return
+		}
+		w.crashEdge(i, f.last, false)
+		w.moveFolder(w.edges[i], f)
 	case loseCentre:
 		w.loseCentre(f.who % len(w.regions))
 	case crashRegion:
@@ -440,6 +456,44 @@ func (w *World) crashEdge(i int32, d time.Duration, forever bool) {
 		return
 	}
 	w.in(d, func() { w.reviveEdge(i) })
+}
+
+// moveFolder lets the next process of an edge find an empty folder, or a copy of the
+// one that the process before it used.
+func (w *World) moveFolder(n *edgeNode, f *fault) {
+	if n.place = w.newPlace(); f.x < 0.5 {
+		n.folder = fleet.Lives{}
+	}
+	w.tell("#%d the data folder of %s is another one (copied %v)", f.number, w.name(n), f.x >= 0.5)
+}
+
+// mostTwins bounds how many edges there are beside those that there should be.
+const mostTwins = 3
+
+// twinEdge starts another process that bears an edge's name, in an empty folder or in a
+// copy of that edge's, often while that edge is cut off. It ends when the fault does.
+func (w *World) twinEdge(f *fault) {
+	k := f.who % (w.cfg.Centres * w.cfg.Edges)
+	n := w.edges[k]
+	if n.lost || w.regions[n.region].lost || w.twins >= mostTwins {
+		return
+	}
+	w.twins++
+	if f.other%3 > 0 {
+		w.tell("#%d %s is cut off for %v (up %v, down %v)", f.number, w.name(n), f.last, f.up, f.down)
+		w.cut(f, &n.cutUp, &n.cutDown)
+	}
+	folder := fleet.Lives{}
+	if f.x < 0.5 {
+		folder = n.folder
+	}
+	w.tell("#%d another process begins as %s, for %v (copied folder %v)", f.number, w.name(n), f.last, f.x < 0.5)
+	i := w.newEdge(n.region, n.name, folder, false)
+	w.in(f.last, func() {
+		w.twins--
+		w.tell("the other %s ends", w.name(n))
+		w.crashEdge(i, 0, true)
+	})
 }
 
 func (w *World) reviveEdge(i int32) {

@@ -17,6 +17,7 @@ var Hunts = []Hunt{
 	{"serve", CutoffServe},
 	{"guests", Guests},
 	{"fleet", Fleet},
+	{"twins", Twins},
 }
 
 // Hunt is one of them.
@@ -120,6 +121,18 @@ func Fleet(seed uint64) Config {
 	f.Every, f.Last = time.Duration(2+rng.IntN(4))*time.Second, time.Duration(5+rng.IntN(15))*time.Second
 	f.Members, f.CrashGlobal, f.CutRegion = true, true, rng.IntN(2) == 0
 	f.CrashRegion, f.Forsake = rng.IntN(3) == 0, rng.IntN(3) == 0
+	return c
+}
+
+// Twins starts processes that bear other edges' names, in empty folders and in copies,
+// while those edges are cut off or have ended, under partition_policy serve.
+func Twins(seed uint64) Config {
+	c, rng := prey(seed, 1+rng20(seed)%2, 2, 10*time.Second)
+	c.Cap = false
+	c.People.Pages, c.People.Think, c.People.Stay = 15, 2*time.Second, 0.95 // they go on where they are
+	f := &c.Faults
+	f.Every, f.Last = 5*time.Second, time.Duration(15+rng.IntN(30))*time.Second
+	f.Twins, f.Folders, f.CutEdge, f.CrashRegion = true, rng.IntN(2) == 0, rng.IntN(2) == 0, rng.IntN(3) == 0
 	return c
 }
 

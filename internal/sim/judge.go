@@ -462,7 +462,8 @@ func (j *judge) centre(w *World, i int) {
 		line.known = false // global may have given its rights to others
 	}
 	credit, rcredit := int64(0), int64(0)
-	for _, e := range w.edges[i*w.cfg.Edges : (i+1)*w.cfg.Edges] {
+	for _, k := range r.edges {
+		e := w.edges[k]
 		now := e.clock.read(w.now)
 		if e.down {
 			continue

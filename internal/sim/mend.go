@@ -274,7 +274,8 @@ func (w *World) leftOver() string {
 		}
 		l := r.newest().core.Ledger(w.room)
 		idle, rateIdle, silent := max(0, l.Free), max(0, l.RateFree), false
-		for _, e := range w.edges[i*w.cfg.Edges : (i+1)*w.cfg.Edges] {
+		for _, k := range r.edges {
+			e := w.edges[k]
 			silent = silent || e.lost
 			if !e.lost {
 				credit, ridle := e.core.Spendable(e.clock.read(w.now), w.room)

@@ -212,7 +212,8 @@ func (w *World) pick() int32 {
 }
 
 func (w *World) anyEdge(centre int32) int32 {
-	return centre*int32(w.cfg.Edges) + int32(w.rng.IntN(w.cfg.Edges))
+	edges := w.regions[centre].edges
+	return edges[w.rng.IntN(len(edges))]
 }
 
 // visit is a visitor's own next step: a poll, or the next page.

@@ -165,7 +165,7 @@ func (w *World) parallelRequests(centre int32, n int, t ticket.Ticket) []ticket.
 	v := &visitor{centre: centre}
 	var out []ticket.Ticket
 	for k := range n {
-		i := centre*int32(w.cfg.Edges) + int32(k%w.cfg.Edges)
+		i := w.regions[centre].edges[k%len(w.regions[centre].edges)]
 		e := w.edges[i]
 		v.edge = i
 		d := e.core.Arrive(e.clock.read(w.now), w.room, t)

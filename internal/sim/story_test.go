@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"vestibule/internal/admission"
+	"vestibule/internal/fleet"
 	"vestibule/internal/ticket"
 )
 
@@ -26,6 +27,10 @@ import (
 //	crash edge 2 [for=5s]            a process ends; another begins after so long, or never
 //	crash region 1 for=2s, crash global for=2s
 //	restart edges every=10s          each edge in turn says goodbye and is back after two seconds
+//	cut edge 1 for=5m                an edge and its regional do not hear each other
+//	twin edge 1 [copied|proves]      another process begins that bears its name, in an empty folder, in a
+//	                                 copy of its folder, or on a clone of its machine
+//	status                           the edges as their regionals see them
 //	cut region 1 for=12m             a data centre and global do not hear each other
 //	cut all for=1h                   nobody hears anybody
 //	home                             everybody inside goes home
@@ -162,7 +167,34 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 			w.in(at+2*time.Second, func() { w.startEdge(int32(i)) })
 		}
 
+	case "twin":
+		n := w.edges[number(word(1))-1]
+		folder := fleet.Lives{}
+		if is("copied") || is("proves") {
+			folder = n.folder
+		}
+		k := w.newEdge(n.region, n.name, folder, is("proves"))
+		s.printf("it is edge %d", k+1)
+
+	case "status":
+		for _, r := range w.regions {
+			st := r.newest().core.Status(r.newest().clock.read(w.now))
+			_, twins := r.newest().core.Twins()
+			var edges []string
+			for _, e := range st.Edges {
+				edges = append(edges, e.Name+" "+e.State)
+			}
+			slices.Sort(edges)
+			s.printf("%s: %s; twins: %v", r.name, strings.Join(edges, ", "), twins)
+		}
+
 	case "cut":
+		if word(0) == "edge" {
+			n := w.edges[number(word(1))-1]
+			n.cutUp = w.now + int64(length(arg("for", "")))
+			n.cutDown = n.cutUp
+			break
+		}
 		if word(0) == "all" {
 			w.isolate(length(arg("for", "")))
 			break

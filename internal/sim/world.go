@@ -137,7 +137,9 @@ type World struct {
 	olderFor    time.Duration
 
 	faults  []fault
-	telling int // number of the fault that happens
+	telling int    // number of the fault that happens
+	folders uint64 // data folders that there were
+	twins   int    // edges beside those that there should be
 	pairs   []pairCut
 	calm    bool
 	mend    mending
@@ -196,6 +198,7 @@ type globalProc struct {
 type region struct {
 	name    string
 	procs   []*regionProc
+	edges   []int32 // that there ever were
 	stored  wire.Durable
 	owner   uint64 // term that the store belongs to
 	cutUp   int64  // nothing reaches global until then
@@ -225,6 +228,8 @@ type edgeNode struct {
 	proc
 	name    string
 	region  int32
+	folder  fleet.Lives // its data folder, which lies at place
+	place   fleet.Place
 	edition uint64
 	core    *admission.Engine
 	keys    *ticket.Codec // nil where tickets are not sealed
@@ -266,10 +271,7 @@ func New(cfg Config) *World {
 	}
 	for i := range cfg.Centres {
 		for k := range cfg.Edges {
-			n := &edgeNode{name: fmt.Sprintf("edge%d", k+1), region: int32(i), keys: w.keys.newest}
-			n.clock = w.clock()
-			w.edges = append(w.edges, n)
-			w.startEdge(int32(len(w.edges) - 1))
+			w.newEdge(int32(i), fmt.Sprintf("edge%d", k+1), fleet.Lives{}, false)
 		}
 	}
 	w.plan(event{at: int64(time.Second), kind: evSecond})
@@ -345,19 +347,45 @@ func (w *World) startRegion(i int32, bootstrap bool) {
 	w.wakeRegion(n.id)
 }
 
+// newEdge adds an edge to a data centre, in a data folder of its own, which may be a
+// copy, or on a clone of the machine, where nothing tells the copy apart, and starts it.
+func (w *World) newEdge(region int32, name string, folder fleet.Lives, clone bool) int32 {
+	n := &edgeNode{name: name, region: region, folder: folder, place: w.newPlace()}
+	if clone {
+		n.place = folder.Place
+	}
+	n.clock = w.clock()
+	i := int32(len(w.edges))
+	w.edges = append(w.edges, n)
+	w.regions[region].edges = append(w.regions[region].edges, i)
+	w.startEdge(i)
+	return i
+}
+
+// newPlace returns where a new data folder lies.
+func (w *World) newPlace() fleet.Place {
+	w.folders++
+	return fleet.Place{Inode: w.folders, Boot: "boot"}
+}
+
 // startEdge begins a life of an edge.
 func (w *World) startEdge(i int32) {
 	n := w.edges[i]
+	past, _ := n.folder.Succeed(n.place)
 	n.down, n.synced, n.edition = false, false, w.edition
 	n.keys = w.keys.newest
 	n.core = admission.New(admission.Config{
-		Edge: n.name, DC: w.regions[n.region].name, Params: w.cfg.Params, Limits: admission.DefaultLimits(), Rand: w.fork(),
+		Edge: n.name, DC: w.regions[n.region].name, Params: w.cfg.Params, Limits: admission.DefaultLimits(), Past: past, Rand: w.fork(),
 	})
+	n.keep()
 	now := n.clock.read(w.now)
 	n.core.Guess(now, w.fleetTime().Add(w.cfg.Faults.wall(w.chaos)))
 	n.core.SetRooms(now, w.edgeRooms())
 	w.wakeEdge(i)
 }
+
+// keep stores what the edge's data folder tells of its incarnations.
+func (n *edgeNode) keep() { n.folder = fleet.Lives{Place: n.place, Incs: n.core.Incarnations()} }
 
 // edgeRooms is the room set as edges read it, rooms as the others do.
 func (w *World) edgeRooms() []admission.Room {
@@ -544,8 +572,10 @@ func (w *World) runRegion(i int32) {
 	w.touch(n.region)
 	if n.core.GrantsDue() <= now {
 		for _, g := range n.core.Grants(now) {
-			if to := w.edgeNamed(n.region, g.To); to >= 0 {
-				w.send(event{kind: evGrant, node: to, gen: uint64(i), msg: &g}, w.cfg.Network.LAN, w.edges[to].cutDown)
+			for _, to := range r.edges { // all that bear the name
+				if w.edges[to].name == g.To && !w.edges[to].lost {
+					w.send(event{kind: evGrant, node: to, gen: uint64(i), msg: &g}, w.cfg.Network.LAN, w.edges[to].cutDown)
+				}
 			}
 		}
 	}
@@ -556,16 +586,6 @@ func (w *World) runRegion(i int32) {
 	}
 	w.store(i)
 	w.wakeRegion(i)
-}
-
-func (w *World) edgeNamed(region int32, name string) int32 {
-	first := region * int32(w.cfg.Edges)
-	for i := first; i < first+int32(w.cfg.Edges); i++ {
-		if w.edges[i].name == name {
-			return i
-		}
-	}
-	return -1
 }
 
 // store begins to write what a regional wants stored.
@@ -801,6 +821,7 @@ func (w *World) takeGrant(e *event) {
 			return
 		}
 		n.core.Apply(n.clock.read(w.now), *g)
+		n.keep()
 		n.synced = n.synced || n.core.TimeError(n.clock.read(w.now)) != fleet.Unsynced
 		w.touch(n.region)
 		w.release(i)

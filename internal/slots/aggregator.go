@@ -84,6 +84,7 @@ type Aggregator struct {
 
 	surprises uint64 // edges that came with what nothing stored tells of
 	surprise  string // the last of them
+	twins     uint64 // how often an edge was found to live beside another one of its name
 
 	due fleet.Mono // of the next Grants
 }

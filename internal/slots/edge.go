@@ -42,14 +42,23 @@ type edge struct {
 	silent time.Duration // since its lease lapsed, while other edges were heard
 	lostAt fleet.Mono    // when it was given up after a takeover
 	vigil  bool          // given up, and what it may go on renewing is presumed
-	ended  fleet.Mono    // while lost: when a newer process of its name was heard
+	ended  fleet.Mono    // while lost: when a process that has succeeded it was heard
 
 	acked   uint64 // newest grant it has taken
 	told    uint64 // the same, with all that it did before taken by us
 	heir    bool   // it was there before this aggregator
 	unheard bool   // since its tenure began: it may be going on without a lease
-	needs   uint64 // version of Durable to be stored before it gets a lease
-	due     bool   // an answer is owed
+
+	// Who bears its name. A process that used the same data folder after it has
+	// succeeded it, which is a proof; any other is another edge.
+	succeeds  []uint64   // incarnations that ended before it began
+	first     uint64     // newest grant to anybody when it was adopted
+	claimed   uint64     // the same when another one told that it has ended; 0 for nobody
+	claimedAt fleet.Time // no later than then
+	belied    bool       // it was heard since
+	twin      bool       // another one of its name lives too
+	needs     uint64     // version of Durable to be stored before it gets a lease
+	due       bool       // an answer is owed
 
 	accounts map[room.ID]*account
 }

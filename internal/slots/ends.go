@@ -215,8 +215,8 @@ func (a *Aggregator) finish(b *books, m *mark) {
 // that are counted: tickets that turned up elsewhere since, and all its sessions
 // once it was given up. It stays until the edge, or its successor, is heard.
 type astray struct {
-	edge string
-	n    int64
+	inc uint64
+	n   int64
 }
 
 // maxAstray bounds the edges that are remembered so.
@@ -227,22 +227,23 @@ func (b *books) strays(e *edge, n int64) {
 		return
 	}
 	for i := range b.astray {
-		if b.astray[i].edge == e.name {
+		if b.astray[i].inc == e.inc {
 			b.astray[i].n += n
 			return
 		}
 	}
 	if len(b.astray) < maxAstray {
-		b.astray = append(b.astray, astray{edge: e.name, n: n})
+		b.astray = append(b.astray, astray{inc: e.inc, n: n})
 	} else {
 		b.astray[maxAstray-1].n += n
 	}
 	b.dirty = true
 }
 
-// found takes note that an edge is heard again: what it has is counted.
-func (b *books) found(e *edge) {
-	b.astray = slices.DeleteFunc(b.astray, func(s astray) bool { return s.edge == e.name })
+// found takes note that an incarnation is heard again, or has ended: what it has is
+// counted.
+func (b *books) found(inc uint64) {
+	b.astray = slices.DeleteFunc(b.astray, func(s astray) bool { return s.inc == inc })
 }
 
 // excess returns how many sessions may be valid beyond those counted.

@@ -79,6 +79,7 @@ type EdgeStatus struct {
 	State string
 	AsOf  fleet.Time
 	Heard fleet.Mono
+	Twin  bool // another process of its name lives too
 }
 
 var edgeStates = map[edgeState]string{
@@ -92,7 +93,7 @@ func (a *Aggregator) Status(now fleet.Mono) RegionStatus {
 		Isolated: a.isolated(now), Time: a.clock.Now(now), TimeError: int64(a.clock.Err(now)), Watermark: a.watermark,
 	}
 	for _, e := range a.edges {
-		s.Edges = append(s.Edges, EdgeStatus{Name: e.name, Inc: e.inc, State: edgeStates[e.state], AsOf: e.asOf, Heard: e.recv})
+		s.Edges = append(s.Edges, EdgeStatus{Name: e.name, Inc: e.inc, State: edgeStates[e.state], AsOf: e.asOf, Heard: e.recv, Twin: e.twin})
 	}
 	return s
 }

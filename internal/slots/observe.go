@@ -29,6 +29,9 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 	e := a.find(m.From, m.Inc)
 	if e == nil || e.state == awaiting || e.state == lost {
 		if !m.Join {
+			if e == nil {
+				a.lateWord(&m)
+			}
 			a.forgotten(now, m)
 			return
 		}
@@ -38,6 +41,8 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 		}
 		a.adopt(now, e, m)
 	}
+	a.belie(e, &m)
+	a.claim(now, e, &m)
 	if m.Tenure > e.tenure {
 		// We gave it this tenure, forgot it since, and adopted it again by a
 		// report of long before.
@@ -121,13 +126,18 @@ func (a *Aggregator) adopt(now fleet.Mono, e *edge, m wire.Report) {
 	}
 	e.tenure = m.Tenure
 	e.parts = wire.Parts{}
-	e.recv = now
+	e.recv, e.first = now, a.said
+	for _, o := range a.edges {
+		if o.name == e.name && o.proves(e) {
+			a.claimed(now, e)
+		}
+	}
 	// A new edge has touched nothing, and is told the watermark before it may.
 	e.asOf, e.least = max(m.AsOf, a.watermark), max(least(&m), a.watermark)
 	e.upTo, e.timed = upTo(&m), knows(&m)
 	a.enrol(e)
 	for _, b := range a.order {
-		b.found(e)
+		b.found(e.inc)
 	}
 }
 
@@ -281,6 +291,7 @@ func (a *Aggregator) advance(now fleet.Mono) {
 		}
 	}
 	a.advanced = now
+	a.meetTwins()
 	a.gather(now)
 	a.edges = slices.DeleteFunc(a.edges, func(e *edge) bool {
 		if e.state != left && e.state != dead {

@@ -21,7 +21,7 @@ import (
 // sees to that.
 
 // tale plays a story. After every step the judge has to be content.
-func tale(t *testing.T, text string) {
+func tale(t *testing.T, text string) *world {
 	t.Helper()
 	s := &script{}
 	lines := bufio.NewScanner(strings.NewReader(text))
@@ -39,6 +39,7 @@ func tale(t *testing.T, text string) {
 			t.Fatalf("line %d (%s): broken: %s", n, line, s.w.broken)
 		}
 	}
+	return s.w
 }
 
 // tales plays stories that have nothing to do with each other.
@@ -313,6 +314,42 @@ func TestRule5SilenceIsNotEmptiness(t *testing.T) {
 			advance 40s clicking=5s
 			arrive d2 n=20
 			advance 5s`,
+		"another process of a silent edge's name": `
+			fleet total=10 rate=600 session=20s edges=2
+			advance 2s
+			arrive d1 n=6
+			advance 5s clicking=2s
+			twin d1 name=d1x
+			advance 3s clicking=2s
+			cut d1
+			advance 40s clicking=2s
+			arrive d1x n=20
+			arrive d2 n=20
+			advance 40s clicking=2s`,
+		"another process in a copy of a silent edge's folder": `
+			fleet total=10 rate=600 session=20s edges=2
+			advance 2s
+			arrive d1 n=6
+			advance 5s clicking=2s
+			cut d1
+			advance 5s clicking=2s
+			twin d1 name=d1x copy=d1
+			advance 40s clicking=2s
+			arrive d1x n=20
+			arrive d2 n=20
+			advance 5s clicking=2s`,
+		"an edge that was said to have ended is heard and falls silent again": `
+			fleet total=10 rate=600 session=20s edges=2
+			advance 2s
+			arrive d1 n=6
+			advance 5s clicking=2s
+			twin d1 name=d1x as=d1
+			advance 5s clicking=2s
+			cut d1
+			advance 40s clicking=2s
+			arrive d1x n=20
+			arrive d2 n=20
+			advance 5s clicking=2s`,
 		"a silent edge goes by its own clock": `
 			fleet total=10 rate=120 session=20s drift=190
 			advance 2s
@@ -367,6 +404,34 @@ func TestRule5SilenceIsNotEmptiness(t *testing.T) {
 
 // Under cap nobody goes on without a lease, and global reclaims only when what a
 // silent data centre holds must have expired.
+// What was given up and is alive counts from the moment at which it is heard: nobody
+// is let in beside it.
+func TestRule5WhatWasGivenUpCountsOnceItIsHeard(t *testing.T) {
+	w := tale(t, `
+		fleet total=10 rate=600 session=20s edges=2 lost_after=1m
+		advance 2s
+		arrive d1 n=6
+		advance 5s clicking=2s
+		cut d1
+		excuse # it is alive when it is given up
+		advance 2m clicking=2s
+		mend d1
+		advance 1s clicking=2s
+		arrive d2 n=10
+		advance 1s clicking=2s`)
+	r := w.rooms[0]
+	if n := w.active(r, nil); n > 10 {
+		t.Errorf("%d sessions are valid of 10: somebody was let in beside those who were there", n)
+	}
+	core := w.sites[0].newest().core
+	if n, edge := core.Surprises(); n != 1 || edge != "d1" {
+		t.Errorf("%d surprises, the last by %q, want one by d1", n, edge)
+	}
+	if l := core.Ledger(r.id); l.Active < int64(w.active(r, nil)) {
+		t.Errorf("%d sessions are counted of %d", l.Active, w.active(r, nil))
+	}
+}
+
 func TestRule6Cap(t *testing.T) {
 	tales(t, map[string]string{
 		"an isolated edge renews nothing": `

@@ -36,6 +36,8 @@ import (
 //	crash d1|dublin|root, start …  a process ends for good; another begins, with what was stored
 //	start dublin|root beside       the next leader begins while the last one believes to lead
 //	start root wall=4m             … on a machine whose clock is ahead
+//	start d1 [empty|copy=d2|as=d2] … an edge, whose folder is empty, a copy of another's, or another's own
+//	twin d1 name=d1x [copy=d1|as=d1]  another process of d1's name begins, in a folder of its own or as above
 //	start dublin blank             … and the store has lost its memory
 //	disk dublin stops|goes         writes of an aggregator wait
 //	limits total=5 rate=10         room settings change
@@ -291,6 +293,10 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		}
 	case "crash", "start":
 		s.process(t, d, words, is)
+	case "twin":
+		e := w.twin(s.edge(t, d, words[0]), arg("name", ""))
+		s.folder(t, d, e, is)
+		w.startEdge(e)
 	case "disk":
 		_, _, site := s.links(t, d, words[0])
 		site.diskless = is("stops")
@@ -403,9 +409,23 @@ func (s *script) process(t *testing.T, d *datadriven.TestData, words []string, i
 	}
 	e := s.edge(t, d, words[0])
 	if start {
+		s.folder(t, d, e, is)
 		w.startEdge(e)
 	} else {
 		w.stopEdge(e)
+	}
+}
+
+// folder gives the next process of an edge the data folder that the script names.
+func (s *script) folder(t *testing.T, d *datadriven.TestData, e *edgeProc, is func(string) bool) {
+	if is("empty") {
+		e.folder, e.place = fleet.Lives{}, s.w.folder()
+	}
+	if a, ok := d.Arg("copy"); ok {
+		e.folder, e.place = s.edge(t, d, a.Vals[0]).folder, s.w.folder()
+	}
+	if a, ok := d.Arg("as"); ok { // the machine was cloned: nothing tells the two folders apart
+		e.folder, e.place = s.edge(t, d, a.Vals[0]).folder, s.edge(t, d, a.Vals[0]).place
 	}
 }
 
@@ -527,9 +547,16 @@ func (s *script) status() {
 			}
 			var edges []string
 			for _, e := range st.Edges {
-				edges = append(edges, e.Name+" "+e.State)
+				is := e.Name + " " + e.State
+				if e.Twin {
+					is += " (twin)"
+				}
+				edges = append(edges, is)
 			}
 			slices.Sort(edges)
+			if n, who := n.core.Surprises(); n > 0 {
+				what += fmt.Sprintf(", surprised %d times, by %s", n, who)
+			}
 			s.printf("%s/%d %s; edges: %s", c.name, n.term, what, strings.Join(edges, ", "))
 		}
 	}
@@ -541,6 +568,9 @@ func (s *script) status() {
 		lease := "leased"
 		if !st.Leased {
 			lease = "no lease"
+		}
+		if st.Twin {
+			lease += ", told of a twin"
 		}
 		s.printf("%s follows %s/%d, tenure %d, %s", e.name, e.site.name, st.Follows.N, st.Tenure, lease)
 	}

@@ -92,13 +92,15 @@ func (a *Aggregator) presume(now fleet.Mono, e *edge) {
 
 // freeze takes the sessions that were last seen at a silent edge out of the
 // ageing: under partition_policy serve it goes on renewing them. So it does those of
-// the processes that it has succeeded, whose visitors come to it.
+// the processes of its name that were there before it and are silent, whose visitors
+// come to it. For that the name is enough: to freeze too many is safe, and one that
+// lives tells of its sessions itself.
 func (a *Aggregator) freeze(b *books, e *edge, acc *account) {
 	acc.silent = true
 	here := []edgeNum{e.num}
 	blind := acc.unfollowed(&b.counts, e.least)
 	for _, old := range a.edges {
-		if old.name != e.name || old.num >= e.num || mutant.On(mutant.PredecessorsAge) {
+		if old.name != e.name || old.num >= e.num || old.state == alive || old.state == joining || mutant.On(mutant.PredecessorsAge) {
 			continue
 		}
 		here = append(here, old.num)
@@ -183,7 +185,7 @@ func (a *Aggregator) heardElse(now fleet.Mono) time.Duration {
 
 // mourn declares a silent edge lost once lost_after has passed in which other
 // edges were heard. Silence of all is our own isolation and starts no clock. One
-// that a newer process of its name has succeeded has ended: what it might have gone
+// that another process has succeeded has ended: what it might have gone
 // on renewing has stopped, and ages from here. When here is nobody can say who does
 // not know the time.
 func (a *Aggregator) mourn(now fleet.Mono, e *edge) {
@@ -296,18 +298,11 @@ func (b *books) lostWait() time.Duration {
 	return math.MaxInt64
 }
 
-// succeeded reports whether a newer incarnation of the edge's name is known.
-func (a *Aggregator) succeeded(e *edge) bool {
-	return slices.ContainsFunc(a.edges, func(o *edge) bool {
-		return o.name == e.name && o.num > e.num && o.state != awaiting && o.state != lost
-	})
-}
-
 // settle takes the exact numbers of an edge whose tenure is over: nothing is
 // presumed any more, and it may begin a new tenure.
 func (a *Aggregator) settle(now fleet.Mono, e *edge, bye bool) {
 	for _, b := range a.order {
-		b.found(e)
+		b.found(e.inc)
 		acc := e.accounts[b.ID]
 		if acc == nil {
 			continue

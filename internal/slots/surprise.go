@@ -1,13 +1,16 @@
 package slots
 
-import "vestibule/internal/wire"
+import (
+	"vestibule/internal/mutant"
+	"vestibule/internal/wire"
+)
 
 // surprised notes an edge whose incarnation nobody knows, and that all the same
 // holds rights or sessions that may still be valid. The roster tells of every
 // edge before its first lease: so either the store has lost what was stored, or the
 // edge was declared lost and was alive. Whatever it holds was counted nowhere
 // until now.
-func (a *Aggregator) surprised(m *wire.Report) {
+func (a *Aggregator) surprised(m *wire.Report) bool {
 	past := max(least(m), a.watermark)
 	for i := range m.Rooms {
 		r := &m.Rooms[i]
@@ -19,8 +22,35 @@ func (a *Aggregator) surprised(m *wire.Report) {
 		if held {
 			a.surprises++
 			a.surprise = m.From
+			return true
+		}
+	}
+	return false
+}
+
+// lateName stands for incarnations that were forgotten and are heard. No edge can be
+// called so.
+const lateName = "(late word)"
+
+// lateWord counts the sessions of an incarnation that was forgotten, because it was
+// thought to have ended, and is alive. It is told to begin anew, and its books were
+// closed when the last second of them was freed: whatever it tells of since was counted
+// nowhere.
+func (a *Aggregator) lateWord(m *wire.Report) {
+	e := a.find(lateName, m.Inc)
+	if e == nil {
+		if !a.surprised(m) || mutant.On(mutant.LateWordUncounted) {
 			return
 		}
+		e = a.newEdge(lateName, m.Inc)
+		e.state = left
+	}
+	for i := range m.Rooms {
+		b := a.books(m.Rooms[i].Room)
+		b.found(m.Inc)
+		b.counts.begin(max(least(m), a.watermark))
+		e.account(b.ID).takeSessions(&b.counts, m.Rooms[i].Sessions)
+		b.dirty, b.stale = true, true
 	}
 }
 

@@ -26,6 +26,8 @@ type world struct {
 	now    int64 // true nanoseconds since the start
 	count  int   // letters sent, for order among equals
 
+	folders uint64 // data folders that there were
+
 	rooms  []*roomTruth // the set that is in force, and those that went
 	mail   []letter     // under way
 	roots  []*rootProc
@@ -115,6 +117,9 @@ func (s *site) newest() *aggProc { return s.procs[len(s.procs)-1] }
 type edgeProc struct {
 	proc
 	name     string
+	bears    string // the name that it reports under
+	folder   fleet.Lives
+	place    fleet.Place
 	site     *site
 	core     *admission.Engine
 	up, down link
@@ -161,10 +166,24 @@ func newWorld(params wire.Params, centres []string, edges int) *world {
 		s := &site{name: name}
 		w.sites = append(w.sites, s)
 		for k := range edges {
-			w.edges = append(w.edges, &edgeProc{name: fmt.Sprintf("%s%d", name[:1], k+1), site: s})
+			edge := fmt.Sprintf("%s%d", name[:1], k+1)
+			w.edges = append(w.edges, &edgeProc{name: edge, bears: edge, place: w.folder(), site: s})
 		}
 	}
 	return w
+}
+
+// folder returns the place of a new data folder.
+func (w *world) folder() fleet.Place {
+	w.folders++
+	return fleet.Place{Inode: w.folders, Boot: "boot"}
+}
+
+// twin returns another edge, as somebody makes it who copies the configuration of e.
+func (w *world) twin(e *edgeProc, name string) *edgeProc {
+	t := &edgeProc{name: name, bears: e.bears, place: w.folder(), site: e.site}
+	w.edges = append(w.edges, t)
+	return t
 }
 
 func (w *world) addRoom(name string, total, rate uint64, session time.Duration) *roomTruth {
@@ -222,13 +241,20 @@ func (w *world) startEdge(e *edgeProc) {
 	drift := e.drift
 	e.proc = w.clock()
 	e.drift = drift
+	past, _ := e.folder.Succeed(e.place)
 	e.core = admission.New(admission.Config{
-		Edge: e.name, DC: e.site.name, Params: w.params, Limits: admission.DefaultLimits(),
+		Edge: e.bears, DC: e.site.name, Params: w.params, Limits: admission.DefaultLimits(), Past: past,
 		Rand: rand.New(rand.NewPCG(w.rng.Uint64(), w.rng.Uint64())),
 	})
+	e.keep()
 	e.follows, e.time = 0, 0
 	e.core.Guess(e.read(w.now), w.fleetTime())
 	e.core.SetRooms(e.read(w.now), w.edgeRooms())
+}
+
+// keep stores what the edge's folder tells of its incarnations.
+func (e *edgeProc) keep() {
+	e.folder = fleet.Lives{Place: e.place, Incs: e.core.Incarnations()}
 }
 
 func (w *world) stopEdge(e *edgeProc) {
@@ -433,7 +459,7 @@ func (w *world) runAgg(n *aggProc) {
 		for _, g := range n.core.Grants(now) {
 			w.watchGrant(n, g)
 			for _, e := range w.edges {
-				if e.site == s && e.name == g.To {
+				if e.site == s && e.bears == g.To {
 					w.send(&e.down, func() { w.toEdge(e, g) })
 				}
 			}
@@ -460,6 +486,7 @@ func (w *world) toEdge(e *edgeProc, g wire.Grant) {
 	}
 	now := e.read(w.now)
 	e.core.Apply(now, g)
+	e.keep()
 	for _, v := range e.core.Release(now, nil) {
 		p := v.Data.(*person)
 		w.decided(p, v.Decision)

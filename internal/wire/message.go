@@ -62,6 +62,11 @@ type Report struct {
 	// Members is the newest version of the list of data centres that is stored
 	// for the data centre (regionals); 0 where none is known.
 	Members uint64
+
+	// Succeeds lists incarnations of the same edge that ended before this one
+	// began, as its data folder proves, newest last, at most MaxSucceeds. Told
+	// until the report is taken (edges).
+	Succeeds []uint64
 }
 
 // RoomReport is a child's state in one room.
@@ -114,11 +119,12 @@ type RoomReport struct {
 
 // Bounds of a report, so that no message grows without limit.
 const (
-	MaxParked  = 128 // join times in RoomReport.Parked
-	MaxMoves   = 4096
-	MaxSlices  = 256  // slices of a line in a report or view
-	MaxEnds    = 4096 // ends of a room in a report or grant, and that are remembered
-	MaxMinutes = 5
+	MaxParked   = 128 // join times in RoomReport.Parked
+	MaxMoves    = 4096
+	MaxSlices   = 256  // slices of a line in a report or view
+	MaxEnds     = 4096 // ends of a room in a report or grant, and that are remembered
+	MaxMinutes  = 5
+	MaxSucceeds = fleet.MaxLives
 
 	// MaxMessage bounds an encoded message, in bytes; a report or grant that
 	// would be larger goes out in parts.
@@ -194,6 +200,7 @@ type Grant struct {
 	Watermark fleet.Time // every live child has reported past it
 	Members   uint64     // version of the list of data centres that global goes by; 0 where it goes by its configuration
 	Standing  Standing   // of the child's data centre in that list
+	Twin      bool       // another child bears the same name, and both live
 	Rooms     []RoomGrant
 }
 

@@ -157,7 +157,8 @@ type Report struct {
 	Blank         bool                   `protobuf:"varint,15,opt,name=blank,proto3" json:"blank,omitempty"`
 	Recovering    bool                   `protobuf:"varint,18,opt,name=recovering,proto3" json:"recovering,omitempty"`
 	Rooms         []*RoomReport          `protobuf:"bytes,16,rep,name=rooms,proto3" json:"rooms,omitempty"`
-	Members       uint64                 `protobuf:"varint,24,opt,name=members,proto3" json:"members,omitempty"` // newest version of the list of data centres that is stored here (regionals)
+	Members       uint64                 `protobuf:"varint,24,opt,name=members,proto3" json:"members,omitempty"`           // newest version of the list of data centres that is stored here (regionals)
+	Succeeds      []uint64               `protobuf:"fixed64,19,rep,packed,name=succeeds,proto3" json:"succeeds,omitempty"` // incarnations that ended before this one began, newest last
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -323,6 +324,13 @@ func (x *Report) GetMembers() uint64 {
 		return x.Members
 	}
 	return 0
+}
+
+func (x *Report) GetSucceeds() []uint64 {
+	if x != nil {
+		return x.Succeeds
+	}
+	return nil
 }
 
 // RoomReport is a child's state in one room.
@@ -894,6 +902,7 @@ type Grant struct {
 	Guess         bool                   `protobuf:"varint,19,opt,name=guess,proto3" json:"guess,omitempty"`       // at_ms is the machine's: nobody in the fleet knew the time
 	Members       uint64                 `protobuf:"varint,24,opt,name=members,proto3" json:"members,omitempty"`   // version of the list of data centres that global goes by
 	Standing      uint32                 `protobuf:"varint,25,opt,name=standing,proto3" json:"standing,omitempty"` // of the data centre: 0 listed, 1 draining, 2 not listed
+	Twin          bool                   `protobuf:"varint,20,opt,name=twin,proto3" json:"twin,omitempty"`         // another child bears the same name
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1073,6 +1082,13 @@ func (x *Grant) GetStanding() uint32 {
 		return x.Standing
 	}
 	return 0
+}
+
+func (x *Grant) GetTwin() bool {
+	if x != nil {
+		return x.Twin
+	}
+	return false
 }
 
 // RoomGrant is what a child holds and may do in one room.
@@ -1372,7 +1388,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x1cvestibule/wire/v1/wire.proto\x12\x11vestibule.wire.v1\"*\n" +
 	"\x04Term\x12\f\n" +
 	"\x01n\x18\x01 \x01(\x04R\x01n\x12\x14\n" +
-	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\xf4\x03\n" +
+	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\x90\x04\n" +
 	"\x06Report\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x10\n" +
@@ -1395,7 +1411,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"recovering\x18\x12 \x01(\bR\n" +
 	"recovering\x123\n" +
 	"\x05rooms\x18\x10 \x03(\v2\x1d.vestibule.wire.v1.RoomReportR\x05rooms\x12\x18\n" +
-	"\amembers\x18\x18 \x01(\x04R\amembers\"\x95\a\n" +
+	"\amembers\x18\x18 \x01(\x04R\amembers\x12\x1a\n" +
+	"\bsucceeds\x18\x13 \x03(\x06R\bsucceeds\"\x95\a\n" +
 	"\n" +
 	"RoomReport\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
@@ -1449,7 +1466,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x04Line\x12\x19\n" +
 	"\bstart_ms\x18\x01 \x03(\x12R\astartMs\x12\x19\n" +
 	"\bwidth_ms\x18\x02 \x03(\x04R\awidthMs\x12\f\n" +
-	"\x01n\x18\x03 \x03(\x02R\x01n\"\xc9\x04\n" +
+	"\x01n\x18\x03 \x03(\x02R\x01n\"\xdd\x04\n" +
 	"\x05Grant\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x10\n" +
@@ -1472,7 +1489,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05rooms\x18\x12 \x03(\v2\x1c.vestibule.wire.v1.RoomGrantR\x05rooms\x12\x14\n" +
 	"\x05guess\x18\x13 \x01(\bR\x05guess\x12\x18\n" +
 	"\amembers\x18\x18 \x01(\x04R\amembers\x12\x1a\n" +
-	"\bstanding\x18\x19 \x01(\rR\bstanding\"\x8e\x03\n" +
+	"\bstanding\x18\x19 \x01(\rR\bstanding\x12\x12\n" +
+	"\x04twin\x18\x14 \x01(\bR\x04twin\"\x8e\x03\n" +
 	"\tRoomGrant\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
 	"\x03gen\x18\x02 \x01(\x04R\x03gen\x12\x18\n" +

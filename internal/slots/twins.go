@@ -1,0 +1,99 @@
+package slots
+
+import (
+	"slices"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
+	"vestibule/internal/wire"
+)
+
+// This file tells processes apart that bear one edge's name: who has succeeded whom,
+// and who is another edge.
+
+// succeeded reports whether an edge has ended: a process of its name told that it uses
+// the data folder which that edge used, and the edge was not heard since. The name
+// alone proves nothing: two processes may have got one by mistake.
+func (a *Aggregator) succeeded(e *edge) bool {
+	if e.belied && !mutant.On(mutant.BeliedEnded) {
+		return false
+	}
+	return slices.ContainsFunc(a.edges, func(o *edge) bool {
+		return o.name == e.name && o.state != awaiting && o.state != lost && o.proves(e)
+	})
+}
+
+// proves reports whether o has told that e ended before it began.
+func (o *edge) proves(e *edge) bool {
+	return o != e && (slices.Contains(o.succeeds, e.inc) || (o.num > e.num && mutant.On(mutant.TwinSucceeds)))
+}
+
+// claim takes note of which incarnations an edge tells that they have ended. From
+// here on a word of one of them that was written later belies it.
+func (a *Aggregator) claim(now fleet.Mono, by *edge, m *wire.Report) {
+	if len(m.Succeeds) == 0 || slices.Equal(by.succeeds, m.Succeeds) {
+		return
+	}
+	by.succeeds = m.Succeeds
+	for _, e := range a.edges {
+		if e.name == by.name && by.proves(e) {
+			a.claimed(now, e)
+		}
+	}
+	for _, b := range a.order {
+		for _, inc := range m.Succeeds {
+			b.found(inc)
+		}
+	}
+}
+
+func (a *Aggregator) claimed(now fleet.Mono, e *edge) {
+	if e.claimed == 0 {
+		e.claimed, e.claimedAt = a.said+1, a.latest(now)
+	}
+}
+
+// belie takes note of a report that an edge wrote after another one told that it has
+// ended: it answers a grant that was sent later, or was written later by every clock.
+// So the folder has lied, as that of a machine that was cloned while it ran does. What
+// the edge did meanwhile was counted nowhere.
+func (a *Aggregator) belie(e *edge, m *wire.Report) {
+	if e.claimed == 0 || e.belied || (m.Acked < e.claimed && !(knows(m) && least(m) > e.claimedAt)) {
+		return
+	}
+	e.belied = true
+	a.surprises++
+	a.surprise = e.name
+}
+
+// meetTwins finds the edges of one name that live beside each other: each has answered
+// what was sent after the other one was known.
+func (a *Aggregator) meetTwins() {
+	for i, n := 0, 0; i < len(a.edges); i = n {
+		for n = i + 1; n < len(a.edges) && a.edges[n].name == a.edges[i].name; {
+			n++
+		}
+		same := a.edges[i:n]
+		for _, e := range same {
+			was := e.twin
+			e.twin = e.state == alive && slices.ContainsFunc(same, func(o *edge) bool {
+				return o != e && o.state == alive && o.acked > e.first && e.acked > o.first
+			})
+			if e.twin && !was {
+				a.twins++
+				e.due = true // it is told at once
+			}
+		}
+	}
+}
+
+// Twins returns how often an edge was found to live beside another one of its name,
+// and the names of those that do now. The shell is to raise an alarm.
+func (a *Aggregator) Twins() (met uint64, names []string) {
+	for _, e := range a.edges {
+		if e.twin && !slices.Contains(names, e.name) {
+			names = append(names, e.name)
+		}
+	}
+	return a.twins, names
+}
