@@ -23,6 +23,7 @@ var commands = []command{
 	{"demo", "run a whole waiting room in one process, with a site behind it", demo},
 	{"simulate", "run a fleet and its visitors on virtual time and judge it", simulate},
 	{"preview", "show a waiting page in every state and language, or say what is wrong with it", previewPage},
+	{"fleet", "show, add, drain and remove the data centres of a fleet", fleet},
 	{"origin", "run a site that counts who is in, to put behind edges", origin},
 }
 

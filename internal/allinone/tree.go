@@ -315,7 +315,7 @@ func (t *Tree) startGlobal(x *tier, o *Options, fresh bool) error {
 	clock := node.NewClock()
 	s, err := global.New(global.Options{
 		Config: cfg, Params: o.Params, Bus: conn, Clock: clock, Reg: dbg.Registry, Log: o.Log,
-		Docs:  natsbus.NewDocuments(conn, 1, node.RoomsDocument, node.KeysDocument),
+		Docs:  natsbus.NewDocuments(conn, 1, node.RoomsDocument, node.KeysDocument, node.MembersDocument),
 		Lease: natsbus.NewLease(conn, wire.Root, cfg.Name, 1, clock.Now).Bootstrap(cfg.Bootstrap),
 	})
 	if err != nil {
@@ -346,7 +346,7 @@ func (t *Tree) startRegional(x *tier, o *Options, dc string, fresh bool) error {
 	clock := node.NewClock()
 	s, err := regional.New(regional.Options{
 		Config: cfg, Params: o.Params, Edges: conn, Global: conn, Clock: clock, Reg: dbg.Registry, Log: o.Log,
-		Docs:     natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument),
+		Docs:     natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument, node.MembersDocument),
 		Lease:    natsbus.NewLease(conn, "regional."+dc, cfg.Name, 1, clock.Now).Bootstrap(cfg.Bootstrap),
 		Promises: natsbus.NewPromises(conn, dc, 1),
 	})

@@ -532,6 +532,13 @@ func (s *Server) Ready() node.Readiness {
 			r.Reasons = append(r.Reasons, fmt.Sprintf("fleet time is %v from this machine's clock", skew))
 		}
 	}
+	switch st.Standing {
+	case wire.Listed:
+	case wire.Draining:
+		r.Alarms = append(r.Alarms, "the data centre drains: nobody is let in here")
+	default:
+		r.Reasons = append(r.Reasons, fmt.Sprintf("data centre %s is not in the fleet's list, nobody is let in here: vestibule fleet add %s", s.cfg.DataCenter, s.cfg.DataCenter))
+	}
 	r.Ready = len(r.Reasons) == 0
 	return r
 }

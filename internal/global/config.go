@@ -15,11 +15,11 @@ import (
 type Config struct {
 	node.Base   `mapstructure:",squash"`
 	Name        string            `mapstructure:"name" doc:"name of this candidate; several may stand"`
-	DataCenters []string          `mapstructure:"data_centers" doc:"names of all data centres that may hold rights; the same for every candidate"`
+	DataCenters []string          `mapstructure:"data_centers" doc:"names of the data centres that found the fleet; later the list is changed with vestibule fleet"`
 	Rooms       string            `mapstructure:"rooms" doc:"YAML file with the rooms; changes are taken while running"`
 	KeyRotation time.Duration     `mapstructure:"key_rotation" doc:"time for which one ticket key seals before the next takes its place, 0 for ever"`
 	NATS        node.ServerConfig `mapstructure:"nats"`
-	Bootstrap   bool              `mapstructure:"bootstrap" doc:"assert that nothing was ever lent: do not wait for data centres that have not been heard"`
+	Bootstrap   bool              `mapstructure:"bootstrap" doc:"assert that nothing was ever lent: do not wait for data centres that have not been heard; not believed once somebody led, or a list of data centres exists"`
 }
 
 // DefaultConfig returns the defaults.
@@ -39,19 +39,10 @@ func (c *Config) Validate() []error {
 	if len(c.DataCenters) == 0 {
 		errs = append(errs, errors.New("data_centers: at least one must be named"))
 	}
-	seen := map[ticket.DC]string{}
 	for i, name := range c.DataCenters {
-		if err := wire.CheckName(name); err != nil {
+		if err := node.CheckMember(name, c.DataCenters[:i]); err != nil {
 			errs = append(errs, fmt.Errorf("data_centers[%d]: %w", i, err))
-			continue
 		}
-		if ticket.DCOf(name) == ticket.Nobody {
-			errs = append(errs, fmt.Errorf("data_centers[%d]: %q is what tickets keep for no data centre: choose another name", i, name))
-		}
-		if other, ok := seen[ticket.DCOf(name)]; ok {
-			errs = append(errs, fmt.Errorf("data_centers[%d]: %q must differ from %q, also in what tickets keep of the name", i, name, other))
-		}
-		seen[ticket.DCOf(name)] = name
 	}
 	if c.KeyRotation != 0 && c.KeyRotation < ticket.MinRotation {
 		errs = append(errs, fmt.Errorf("key_rotation: must be 0 or at least %v, got %v", ticket.MinRotation, c.KeyRotation))

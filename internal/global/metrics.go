@@ -24,7 +24,8 @@ type metrics struct {
 	series       node.RoomSeries
 	trouble      trouble
 
-	unpublished, leading, term, skew                                *prometheus.Desc
+	strangers, outdated, unpublished                                *prometheus.Desc
+	leading, term, skew                                             *prometheus.Desc
 	limit, rateLimit, active, slots, waiting, mu, theta, estimate   *prometheus.Desc
 	horizon, complete, free, rateFree, held, rateHeld, idle, excess *prometheus.Desc
 }
@@ -42,6 +43,8 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		roomsValid:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "vestibule_global_rooms_file_valid", Help: "1 while the rooms file as it stands is in force, 0 while it is refused."}),
 		roomsRefused: prometheus.NewCounter(prometheus.CounterOpts{Name: "vestibule_global_rooms_refused_total", Help: "Changes of the rooms file that were refused."}),
 		unpublished:  d("vestibule_global_unpublished_seconds", "For how long the document could not be published, 0 where it is or this candidate does not lead.", "document"),
+		strangers:    d("vestibule_global_unlisted_data_centers", "Data centres that are heard and not in the list: nobody is let in there."),
+		outdated:     d("vestibule_global_members_outdated", "1 while a data centre knows a newer list of data centres than this leader: nothing is lent."),
 		leading:      d("vestibule_global_leading", "1 while this candidate leads."),
 		term:         d("vestibule_global_term", "Fencing number of the current leadership; 0 while not leading."),
 		skew:         d("vestibule_global_clock_skew_seconds", "This machine's clock minus fleet time."),
@@ -71,7 +74,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 
 func (m *metrics) descs() []*prometheus.Desc {
 	return []*prometheus.Desc{
-		m.unpublished, m.leading, m.term, m.skew, m.limit, m.rateLimit, m.active, m.slots, m.waiting, m.mu, m.theta, m.estimate,
+		m.strangers, m.outdated, m.unpublished, m.leading, m.term, m.skew, m.limit, m.rateLimit, m.active, m.slots, m.waiting, m.mu, m.theta, m.estimate,
 		m.horizon, m.complete, m.free, m.rateFree, m.held, m.rateHeld, m.idle, m.excess,
 	}
 }
@@ -125,7 +128,7 @@ func (t *trouble) since(doc string) time.Duration {
 // alarms returns what could not be published for longer than a new leader may need.
 func (t *trouble) alarms() []string {
 	var out []string
-	for _, doc := range []string{node.RoomsDocument, node.KeysDocument} {
+	for _, doc := range []string{node.RoomsDocument, node.KeysDocument, node.MembersDocument} {
 		if t.since(doc) > alarmAfter {
 			t.mu.Lock()
 			out = append(out, "the "+doc+" cannot be published: "+t.texts[doc])
@@ -169,9 +172,12 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		return 0
 	}
 	st := m.s.Status()
-	for _, doc := range []string{node.RoomsDocument, node.KeysDocument} {
+	for _, doc := range []string{node.RoomsDocument, node.KeysDocument, node.MembersDocument} {
 		gauge(m.unpublished, m.trouble.since(doc).Seconds(), doc)
 	}
+	c := m.s.census()
+	gauge(m.strangers, float64(len(c.strangers)))
+	gauge(m.outdated, truth(c.outdated()))
 	gauge(m.leading, truth(st.Leading))
 	gauge(m.term, float64(st.Term.N))
 	gauge(m.skew, st.Skew.Seconds())

@@ -87,8 +87,14 @@ type publisher struct {
 	file    string
 	log     *slog.Logger
 	metrics *metrics
-	fresh   bool          // the operator says that the fleet begins
-	rotate  time.Duration // age at which the newest key is followed by another, 0 for never
+	fresh   bool // the operator says that the fleet begins
+
+	census   func() census // of the data centres
+	founders []string      // the first list of them
+	status   []byte        // what was told of them last
+	statusAt time.Time
+
+	rotate time.Duration // age at which the newest key is followed by another, 0 for never
 
 	stamp  string // of the file and its pages as they were read last
 	seen   string // of them as they were seen last
@@ -110,10 +116,21 @@ func (p *publisher) run(ctx context.Context, now func() fleet.Time) {
 	defer tick.Stop()
 	defer p.metrics.trouble.end()
 	repaired := time.Time{}
-	for keysAt, roomsAt := (time.Time{}), (time.Time{}); ; {
+	for keysAt, roomsAt, membersAt := (time.Time{}), (time.Time{}), (time.Time{}); ; {
 		wall := time.Now()
 		if wall.Sub(repaired) > repairEvery && len(p.fleet.Alarms()) > 0 {
-			keysAt, roomsAt, repaired = time.Time{}, time.Time{}, wall
+			keysAt, roomsAt, membersAt, repaired = time.Time{}, time.Time{}, time.Time{}, wall
+		}
+		if c := p.census(); wall.After(membersAt) || len(c.drained) > 0 {
+			err := p.tendMembers(ctx, wall, &c)
+			if err == nil && !c.unfounded {
+				membersAt = wall.Add(storeEvery)
+			}
+			p.tell(node.MembersDocument, err)
+		}
+		if wall.Sub(p.statusAt) >= statusEvery {
+			p.statusAt = wall
+			p.tell(node.MembersStatusDocument, p.tellStatus(ctx, wall))
 		}
 		if wall.After(keysAt) {
 			err := p.ensureKeys(ctx, now())

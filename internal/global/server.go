@@ -13,7 +13,9 @@ package global
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,6 +53,8 @@ type Server struct {
 	alloc *slots.Allocator // nil while not leading
 	term  wire.Term
 	skew  time.Duration // of fleet time from this machine's clock
+
+	told []string // what was logged last of the data centres that are wrong
 
 	minTerm atomic.Uint64
 }
@@ -96,9 +100,16 @@ func (s *Server) lead(ctx context.Context, l wire.Leading) error {
 		s.metrics.regressions.Inc()
 	}
 	jumps := s.Clock.Jumps()
+	fresh := s.Config.Bootstrap && !l.Before && s.fleet.Members() == nil
+	if s.Config.Bootstrap && !fresh {
+		s.log.Warn("bootstrap is not believed: somebody led before, or a list of data centres exists")
+	}
 	alloc := slots.NewAllocator(s.Clock.Now(), slots.AllocatorConfig{
-		Term: l.Term, Centres: s.Config.DataCenters, Params: s.Params, Bootstrap: s.Config.Bootstrap,
+		Term: l.Term, Centres: s.Config.DataCenters, Params: s.Params, Bootstrap: fresh,
 	})
+	if m := s.fleet.Members(); m != nil {
+		alloc.SetMembers(s.Clock.Now(), m.Ledger())
+	}
 	alloc.SetLease(l.Until)
 	alloc.SetRooms(s.Clock.Now(), node.LedgerRooms(s.fleet.Set()))
 	s.mu.Lock()
@@ -133,7 +144,7 @@ func (s *Server) lead(ctx context.Context, l wire.Leading) error {
 	defer background.Wait()
 	scope, end := context.WithCancel(ctx)
 	defer end()
-	p := &publisher{docs: s.Docs, fleet: s.fleet, file: s.Config.Rooms, fresh: s.Config.Bootstrap, rotate: s.Config.KeyRotation, log: s.log, metrics: s.metrics}
+	p := &publisher{docs: s.Docs, fleet: s.fleet, file: s.Config.Rooms, fresh: fresh, census: s.census, founders: s.Config.DataCenters, rotate: s.Config.KeyRotation, log: s.log, metrics: s.metrics}
 	background.Go(func() { p.run(scope, func() fleet.Time { return fleet.TimeOf(time.Now()) }) })
 
 	timer := time.NewTimer(0)
@@ -154,9 +165,13 @@ func (s *Server) lead(ctx context.Context, l wire.Leading) error {
 		case <-s.changed:
 			s.mu.Lock()
 			alloc.SetRooms(s.Clock.Now(), node.LedgerRooms(s.fleet.Set()))
+			if m := s.fleet.Members(); m != nil {
+				alloc.SetMembers(s.Clock.Now(), m.Ledger())
+			}
 			s.mu.Unlock()
 		case <-second.C:
 			s.setTime(alloc)
+			s.tellMembers()
 		case <-timer.C:
 		}
 		if s.Clock.Jumps() != jumps {
@@ -230,9 +245,66 @@ func (s *Server) Status() Status {
 	return st
 }
 
+// census is what the publisher needs to know of the allocator.
+type census struct {
+	leads     bool
+	members   uint64 // version of the list in use
+	newest    uint64 // told by a data centre
+	by        string
+	unfounded bool
+	drained   []string
+	strangers []string
+	centres   []slots.CentreTotals
+}
+
+func (s *Server) census() census {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.alloc == nil {
+		return census{}
+	}
+	now := s.Clock.Now()
+	c := census{
+		leads: true, members: s.alloc.Members(), unfounded: s.alloc.Unfounded(),
+		drained: s.alloc.Drained(now), strangers: s.alloc.Strangers(), centres: s.alloc.Centres(now),
+	}
+	c.newest, c.by = s.alloc.Newest()
+	return c
+}
+
+func (c *census) outdated() bool { return c.newest > c.members }
+
+// alarms returns what is wrong with the list of data centres, for people.
+func (c *census) alarms() []string {
+	var out []string
+	if c.outdated() {
+		out = append(out, fmt.Sprintf("%s knows version %d of the list of data centres, this global version %d: nothing is lent until it is known here", c.by, c.newest, c.members))
+	}
+	for _, name := range c.strangers {
+		out = append(out, fmt.Sprintf("data centre %s is heard and in no list, nobody is let in there: vestibule fleet add %s", name, name))
+	}
+	return out
+}
+
+// tellMembers logs what is wrong with the list of data centres, once.
+func (s *Server) tellMembers() {
+	c := s.census()
+	alarms := c.alarms()
+	for _, a := range alarms {
+		if !slices.Contains(s.told, a) {
+			s.log.Error(a)
+		}
+	}
+	if len(alarms) == 0 && len(s.told) > 0 {
+		s.log.Info("the list of data centres is as it should be again")
+	}
+	s.told = alarms
+}
+
 // Ready tells whether this candidate leads, or stands by to lead.
 func (s *Server) Ready() node.Readiness {
-	r := node.Readiness{Ready: true, Alarms: append(s.fleet.Alarms(), s.metrics.trouble.alarms()...)}
+	c := s.census()
+	r := node.Readiness{Ready: true, Alarms: slices.Concat(s.fleet.Alarms(), s.metrics.trouble.alarms(), c.alarms())}
 	if s.fleet.Set() == nil {
 		r.Ready, r.Reasons = false, append(r.Reasons, "no room set published yet")
 	}

@@ -92,7 +92,7 @@ func stand(t *testing.T, s *embedded.Server, name, rooms string, change func(*gl
 	conn, clock, reg := connect(t, s, name), node.NewClock(), prometheus.NewPedanticRegistry()
 	srv, err := global.New(global.Options{
 		Config: cfg, Params: wire.DefaultParams(), Bus: conn, Clock: clock, Reg: reg, Log: quiet,
-		Docs:  natsbus.NewDocuments(conn, 1, node.RoomsDocument, node.KeysDocument),
+		Docs:  natsbus.NewDocuments(conn, 1, node.RoomsDocument, node.KeysDocument, node.MembersDocument),
 		Lease: natsbus.NewLease(conn, wire.Root, name, 1, clock.Now).Bootstrap(cfg.Bootstrap),
 	})
 	if err != nil {

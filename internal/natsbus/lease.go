@@ -223,6 +223,7 @@ func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, v leaseValue, r
 	defer expiry.Stop()
 	extends := make(chan fleet.Mono, 1)
 	done := make(chan struct{})
+	before := l.met || l.term > 0
 	l.met, l.term = true, v.Term
 	l.log.Info("leading", slog.Uint64("term", v.Term))
 	if behind {
@@ -230,7 +231,7 @@ func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, v leaseValue, r
 	}
 	go func() {
 		defer close(done)
-		lead(scope, wire.Leading{Term: wire.Term{N: v.Term, Nonce: v.Nonce}, Until: until, Extends: extends, Behind: behind})
+		lead(scope, wire.Leading{Term: wire.Term{N: v.Term, Nonce: v.Nonce}, Until: until, Extends: extends, Behind: behind, Before: before})
 	}()
 	rev, err := l.hold(ctx, kv, v, rev, until, tenure{scope, expiry, extends, done})
 	if err != nil {

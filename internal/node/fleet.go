@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,6 +31,9 @@ const (
 // PageDocument names the page with the content hash.
 func PageDocument(hash string) string { return "page." + hash }
 
+// followed lists the documents of which a node may keep a last good copy.
+var followed = []string{RoomsDocument, KeysDocument, MembersDocument}
+
 // Documents is where documents come from.
 type Documents interface {
 	// Watch calls handle with every version of the rooms and the keys, and with
@@ -40,8 +44,8 @@ type Documents interface {
 	Get(ctx context.Context, key string) ([]byte, uint64, error)
 }
 
-// Fleet is what this node was told of the fleet: the room set, the keys and the
-// custom pages. It keeps the last good copies on disk and never lets an older,
+// Fleet is what this node was told of the fleet: the room set, the keys, the custom
+// pages, and at globals and regionals the list of data centres. It keeps the last good copies on disk and never lets an older,
 // an empty or a broken document replace them; while the store holds one that was
 // refused, there is an alarm. It is safe for concurrent use.
 type Fleet struct {
@@ -59,6 +63,8 @@ type Fleet struct {
 	set      atomic.Pointer[room.Set]
 	ring     atomic.Pointer[ticket.Keyring]
 	pages    atomic.Pointer[map[string][]byte] // by content hash
+
+	members atomic.Pointer[Members] // nil before there is a list, and at edges
 
 	alarmMu sync.Mutex
 	alarms  map[string]string // by document: why what the store holds is refused
@@ -85,7 +91,7 @@ func NewFleet(dir string, docs Documents, log *slog.Logger, reg prometheus.Regis
 		alarms: map[string]string{},
 	}
 	reg.MustRegister(f.refused, f.version, f.alarm)
-	for _, doc := range []string{RoomsDocument, KeysDocument} {
+	for _, doc := range followed {
 		f.version.WithLabelValues(doc).Set(0)
 		f.alarm.WithLabelValues(doc).Set(0)
 		for _, why := range []refusal{older, missing, differs, foreign, invalid} {
@@ -97,7 +103,7 @@ func NewFleet(dir string, docs Documents, log *slog.Logger, reg prometheus.Regis
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data_dir: %w", err)
 	}
-	for _, doc := range []string{RoomsDocument, KeysDocument} {
+	for _, doc := range followed {
 		data, err := os.ReadFile(f.file(doc))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
@@ -119,6 +125,9 @@ func (f *Fleet) Set() *room.Set { return f.set.Load() }
 
 // Ring returns the keys in use; empty before there are any.
 func (f *Fleet) Ring() ticket.Keyring { return *f.ring.Load() }
+
+// Members returns the list of data centres in use, nil before there is one.
+func (f *Fleet) Members() *Members { return f.members.Load() }
 
 // Run follows the documents until ctx ends.
 func (f *Fleet) Run(ctx context.Context) error {
@@ -177,9 +186,9 @@ func (f *Fleet) Offer(ctx context.Context, doc string, data []byte) {
 		return
 	}
 	defer f.mu.Unlock()
-	keys := f.ring.Load()
+	keys, members := f.ring.Load(), f.members.Load()
 	err := f.take(doc, data)
-	if f.refuses(doc, err) || f.ring.Load() == keys {
+	if f.refuses(doc, err) || (f.ring.Load() == keys && f.members.Load() == members) {
 		return
 	}
 	f.taken(doc, data)
@@ -282,7 +291,7 @@ func (f *Fleet) Alarm(doc string) string {
 // Alarms returns all alarms, for people.
 func (f *Fleet) Alarms() []string {
 	var out []string
-	for _, doc := range []string{RoomsDocument, KeysDocument} {
+	for _, doc := range followed {
 		if why := f.Alarm(doc); why != "" {
 			out = append(out, "the store's "+doc+" are refused: "+why)
 		}
@@ -331,14 +340,25 @@ func succeeds(have, got uint64, same bool) error {
 	return nil
 }
 
+// versionOf returns the version of a document in use, 0 for none.
+func (f *Fleet) versionOf(doc string) uint64 {
+	switch doc {
+	case RoomsDocument:
+		return f.set.Load().Version()
+	case MembersDocument:
+		if m := f.members.Load(); m != nil {
+			return m.Version
+		}
+		return 0
+	}
+	return f.ring.Load().Version
+}
+
 // take takes a document over. It returns nil, and does nothing, for the one in
 // use.
 func (f *Fleet) take(doc string, data []byte) error {
 	if data == nil {
-		have := f.ring.Load().Version
-		if doc == RoomsDocument {
-			have = f.set.Load().Version()
-		}
+		have := f.versionOf(doc)
 		if have == 0 {
 			return nil // a fleet that begins
 		}
@@ -370,6 +390,19 @@ func (f *Fleet) take(doc string, data []byte) error {
 		}
 		f.ring.Store(&ring)
 		f.version.WithLabelValues(doc).Set(float64(ring.Version))
+	case MembersDocument:
+		m, err := DecodeMembers(data)
+		if err != nil {
+			return err
+		}
+		if have := f.members.Load(); have != nil {
+			same := reflect.DeepEqual(m, have)
+			if err := succeeds(have.Version, m.Version, same); err != nil || same {
+				return err
+			}
+		}
+		f.members.Store(m)
+		f.version.WithLabelValues(doc).Set(float64(m.Version))
 	default:
 		return fmt.Errorf("unknown document %q", doc)
 	}

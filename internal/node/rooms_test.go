@@ -159,8 +159,10 @@ func TestSectionsMayBeLate(t *testing.T) {
 	for what, spoil := range map[string]func(){
 		"not there": func() { delete(docs, key) },
 		"broken":    func() { docs[key] = docs[key][:len(docs[key])/2] },
-		"another":   func() { docs[key] = pack(t, []byte(`{"rooms":[],"hosts":[{"name":"evil.example","origin":"http://10.6.6.6"}]}`)) },
-		"a bomb":    func() { docs[key] = pack(t, make([]byte, 2*room.MaxDocumentBytes)) },
+		"another": func() {
+			docs[key] = pack(t, []byte(`{"rooms":[],"hosts":[{"name":"evil.example","origin":"http://10.6.6.6"}]}`))
+		},
+		"a bomb": func() { docs[key] = pack(t, make([]byte, 2*room.MaxDocumentBytes)) },
 	} {
 		spoil()
 		f.Offer(t.Context(), RoomsDocument, head)

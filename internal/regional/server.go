@@ -56,6 +56,7 @@ type Server struct {
 	twins uint64            // edges of one name that were told of
 
 	minTerm atomic.Uint64
+	fresh   bool // while leading: that the data centre is new was said, and believed
 }
 
 // New returns a server; it leads and answers once it Runs.
@@ -115,14 +116,20 @@ func (s *Server) lead(ctx context.Context, l wire.Leading) error {
 		}
 		return fmt.Errorf("open promises: %w", err)
 	}
-	if stored.Version == 0 && !s.Config.Bootstrap {
+	// What was said of a data centre that begins is true until it has stored something.
+	if fresh := s.Config.Bootstrap && (!l.Before || s.fresh); fresh != s.Config.Bootstrap && stored.Version == 0 {
+		s.log.Error("bootstrap is not believed: somebody led this data centre before, and what was stored of it is lost")
+	} else {
+		s.fresh = fresh
+	}
+	if stored.Version == 0 && !s.fresh {
 		s.log.Warn("nothing is stored of this data centre: nobody is let in until every session that may exist has ended")
 	}
 	agg := slots.NewAggregator(s.Clock.Now(), slots.AggregatorConfig{
-		DC: s.Config.DataCenter, Term: l.Term, Params: s.Params, Bootstrap: s.Config.Bootstrap,
+		DC: s.Config.DataCenter, Term: l.Term, Params: s.Params, Bootstrap: s.fresh,
 	}, stored)
 	agg.SetLease(l.Until)
-	agg.SetRooms(s.Clock.Now(), node.LedgerRooms(s.fleet.Set()))
+	s.tellDocuments(agg)
 	s.mu.Lock()
 	s.agg, s.twins = agg, 0
 	s.mu.Unlock()
@@ -176,7 +183,7 @@ func (s *Server) lead(ctx context.Context, l wire.Leading) error {
 			s.step(agg, m)
 		case <-s.changed:
 			s.mu.Lock()
-			agg.SetRooms(s.Clock.Now(), node.LedgerRooms(s.fleet.Set()))
+			s.tellDocuments(agg)
 			s.mu.Unlock()
 		case <-timer.C:
 		case r := <-store.results:
@@ -195,6 +202,14 @@ func (s *Server) lead(ctx context.Context, l wire.Leading) error {
 			return wire.ErrFenced
 		}
 		timer.Reset(s.pump(agg, store))
+	}
+}
+
+// tellDocuments gives the aggregator the rooms and the list of data centres.
+func (s *Server) tellDocuments(agg *slots.Aggregator) {
+	agg.SetRooms(s.Clock.Now(), node.LedgerRooms(s.fleet.Set()))
+	if m := s.fleet.Members(); m != nil {
+		agg.SetMembers(s.Clock.Now(), m.Ledger())
 	}
 }
 
@@ -416,7 +431,8 @@ func (s *Server) Ready() node.Readiness {
 	var st slots.RegionStatus
 	var twins []string
 	s.mu.Lock()
-	if s.agg != nil {
+	leading := s.agg != nil
+	if leading {
 		st = s.agg.Status(s.Clock.Now())
 		_, twins = s.agg.Twins()
 	}
@@ -427,6 +443,21 @@ func (s *Server) Ready() node.Readiness {
 	}
 	if s.fleet.Set() == nil {
 		r.Reasons = append(r.Reasons, "no room set yet")
+	}
+	standing := st.Standing
+	if m := s.fleet.Members(); !leading && m != nil {
+		list := m.Ledger()
+		standing = list.Find(s.Config.DataCenter)
+	}
+	switch standing {
+	case wire.Listed:
+	case wire.Draining:
+		r.Alarms = append(r.Alarms, "the data centre drains: nobody is let in here")
+	default:
+		r.Reasons = append(r.Reasons, fmt.Sprintf("data centre %s is not in the fleet's list, nobody is let in here: vestibule fleet add %s", s.Config.DataCenter, s.Config.DataCenter))
+	}
+	if t := st.Refused; !t.Zero() {
+		r.Alarms = append(r.Alarms, fmt.Sprintf("global of term %d is not followed: it knows no list of data centres, and the list was changed", t.N))
 	}
 	r.Ready = len(r.Reasons) == 0
 	return r

@@ -95,7 +95,7 @@ func (s *site) global() (stop func()) {
 	conn, clock := s.connect("global"), node.NewClock()
 	g, err := global.New(global.Options{
 		Config: cfg, Params: wire.DefaultParams(), Bus: conn, Clock: clock, Reg: prometheus.NewRegistry(), Log: quiet,
-		Docs:  natsbus.NewDocuments(conn, 1, node.RoomsDocument, node.KeysDocument),
+		Docs:  natsbus.NewDocuments(conn, 1, node.RoomsDocument, node.KeysDocument, node.MembersDocument),
 		Lease: natsbus.NewLease(conn, wire.Root, cfg.Name, 1, clock.Now).Bootstrap(cfg.Bootstrap),
 	})
 	if err != nil {
@@ -123,7 +123,7 @@ func (s *site) regional(name string) *candidate {
 	conn, clock, reg := s.connect(name), node.NewClock(), prometheus.NewPedanticRegistry()
 	r, err := regional.New(regional.Options{
 		Config: cfg, Params: wire.DefaultParams(), Edges: conn, Global: conn, Clock: clock, Reg: reg, Log: quiet,
-		Docs:     natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument),
+		Docs:     natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument, node.MembersDocument),
 		Lease:    natsbus.NewLease(conn, "regional.dublin", name, 1, clock.Now).Bootstrap(cfg.Bootstrap),
 		Promises: natsbus.NewPromises(conn, "dublin", 1),
 	})

@@ -280,3 +280,32 @@ func (a *Allocator) Unfounded() bool {
 		return d.listed && !d.told() && !(a.cfg.Bootstrap && !d.heard)
 	})
 }
+
+// CentreTotals is what one data centre has out, summed over all rooms.
+type CentreTotals struct {
+	Name           string
+	Standing       wire.Standing
+	Told           bool // it says what it holds, and was heard lately
+	Held, RateHeld int64
+	Sessions       uint64
+	Excess         int64 // sessions that may be valid beyond what it holds
+}
+
+// Centres returns what every data centre has out, by name.
+func (a *Allocator) Centres(now fleet.Mono) []CentreTotals {
+	out := make([]CentreTotals, 0, len(a.centres))
+	for _, d := range a.centres {
+		t := CentreTotals{Name: d.name, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < quiet}
+		for _, l := range d.loans {
+			t.Held += l.held()
+			t.RateHeld += l.rateHeld()
+			t.Sessions += l.active
+			t.Excess += l.astray + int64(l.excess)
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+// Members returns the version of the list in use, 0 for that of the configuration.
+func (a *Allocator) Members() uint64 { return a.members }

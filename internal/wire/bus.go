@@ -42,6 +42,7 @@ type Leading struct {
 	Until   fleet.Mono        // certain until then, by the own clock
 	Extends <-chan fleet.Mono // every extension of Until; a newer one replaces one not taken yet
 	Behind  bool              // the store did not know of a term that was seen: it lost writes
+	Before  bool              // somebody led under this name before: what is said of a fleet that begins is not true
 }
 
 // ErrChanged says that a document was changed by somebody else since it was

@@ -1,0 +1,275 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"vestibule/internal/natsbus"
+	"vestibule/internal/node"
+	"vestibule/internal/wire"
+)
+
+// fleetConfig says where the list of data centres is, with the keys that nodes have.
+type fleetConfig struct {
+	NATS  node.ClientConfig `mapstructure:"nats"`
+	Force bool              `mapstructure:"force" doc:"remove: whatever the data centre may hold; its sessions may be above the limit until they end"`
+	Wait  time.Duration     `mapstructure:"wait" doc:"how long to try to reach NATS"`
+}
+
+// Validate implements [node.Config].
+func (c *fleetConfig) Validate() []error {
+	errs := c.NATS.Validate("nats")
+	if c.Wait <= 0 {
+		errs = append(errs, fmt.Errorf("wait: must be above 0, got %v", c.Wait))
+	}
+	return errs
+}
+
+const fleetUsage = `usage: vestibule fleet list|add NAME|drain NAME|remove NAME|trust-config [flags]
+
+  list           the data centres of the fleet, and what they have out
+  add NAME       list a data centre; one that drains stays
+  drain NAME     let nobody in there any more; it leaves the list by itself when
+                 all that it holds has come back
+  remove NAME    take a data centre off that will not come back (needs --force
+                 while anything of it may be out)
+  trust-config   say that data_centers in every global's configuration is this list:
+                 globals of release 0.1.0 are followed again
+
+No global needs to run. The list is changed in the store by compare-and-set.
+
+`
+
+// fleet changes and shows the list of data centres.
+func fleet(args []string, stdout, stderr io.Writer) error {
+	if len(args) == 0 || args[0] == "--help" || args[0] == "-h" || args[0] == "help" {
+		fmt.Fprint(stdout, fleetUsage)
+		if len(args) == 0 {
+			return node.ErrUsage
+		}
+		return errHelp
+	}
+	verb, rest, name := args[0], args[1:], ""
+	switch verb {
+	case "list", "trust-config":
+	case "add", "drain", "remove":
+		if len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
+			fmt.Fprintf(stderr, "vestibule fleet %s: needs the NAME of a data centre (see vestibule fleet --help)\n", verb)
+			return node.ErrUsage
+		}
+		name, rest = rest[0], rest[1:]
+	default:
+		fmt.Fprintf(stderr, "vestibule fleet: unknown command %q (see vestibule fleet --help)\n", verb)
+		return node.ErrUsage
+	}
+	cfg := fleetConfig{NATS: node.DefaultClient(), Wait: 5 * time.Second}
+	switch check, err := node.Load("vestibule fleet "+verb, &cfg, rest, stdout); {
+	case errors.Is(err, node.ErrHelp):
+		return errHelp
+	case errors.Is(err, node.ErrUsage):
+		return err
+	case err != nil:
+		fmt.Fprintf(stderr, "vestibule fleet %s: the configuration is not valid:\n%v\n", verb, err)
+		return node.ErrUsage
+	case check:
+		return nil
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	log := node.NewLogger(stderr, node.LogConfig{Level: "error", Format: "text"})
+	conn, err := natsbus.Connect(cfg.NATS.Options("vestibule-fleet", log))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, cfg.Wait)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !conn.Connected() {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("NATS at %s does not answer within %v", cfg.NATS.URL, cfg.Wait)
+		case <-tick.C:
+		}
+	}
+	f := &fleetList{docs: natsbus.NewDocuments(conn, 0), out: stdout}
+	switch verb {
+	case "list":
+		return f.list(ctx)
+	case "trust-config":
+		return f.change(ctx, func(now time.Time, m *node.Members) (*node.Members, error) { return m.TrustConfig(now), nil })
+	case "add":
+		return f.change(ctx, func(now time.Time, m *node.Members) (*node.Members, error) { return m.Add(now, name) })
+	case "drain":
+		return f.change(ctx, func(now time.Time, m *node.Members) (*node.Members, error) { return m.Drain(now, name) })
+	}
+	if !cfg.Force {
+		if err := f.mayRemove(ctx, name); err != nil {
+			return err
+		}
+	}
+	return f.change(ctx, func(now time.Time, m *node.Members) (*node.Members, error) { return m.Remove(now, name) })
+}
+
+// fleetList is the list in the store.
+type fleetList struct {
+	docs *natsbus.Documents
+	out  io.Writer
+}
+
+// errUnfounded says that no list is stored.
+var errUnfounded = errors.New("the store holds no list of data centres yet: a global of this release makes it once every data centre of its data_centers was heard; see the alarms of its /readyz")
+
+func (f *fleetList) get(ctx context.Context) (*node.Members, uint64, error) {
+	data, revision, err := f.docs.Get(ctx, node.MembersDocument)
+	if err != nil {
+		return nil, 0, err
+	}
+	if data == nil {
+		return nil, 0, errUnfounded
+	}
+	m, err := node.DecodeMembers(data)
+	return m, revision, err
+}
+
+// status returns what the leading global told last; nil where none did.
+func (f *fleetList) status(ctx context.Context) (*node.MembersStatus, error) {
+	data, _, err := f.docs.Get(ctx, node.MembersStatusDocument)
+	if err != nil || data == nil {
+		return nil, err
+	}
+	var st node.MembersStatus
+	if err := json.Unmarshal(data, &st); err != nil {
+		return nil, fmt.Errorf("%s document: %w", node.MembersStatusDocument, err)
+	}
+	return &st, nil
+}
+
+// change changes the list, anew where somebody else did meanwhile.
+func (f *fleetList) change(ctx context.Context, change func(time.Time, *node.Members) (*node.Members, error)) error {
+	for {
+		m, revision, err := f.get(ctx)
+		if err != nil {
+			return err
+		}
+		st, err := f.status(ctx)
+		if err != nil {
+			return err
+		}
+		if st != nil && st.Newest > m.Version {
+			return fmt.Errorf("the store came back older: it holds version %d of the list, and a data centre knows version %d; start a global that knows it first, it gives the store back what it lost", m.Version, st.Newest)
+		}
+		next, err := change(time.Now(), m)
+		if err != nil {
+			return err
+		}
+		data, err := node.EncodeMembers(next)
+		if err != nil {
+			return err
+		}
+		switch _, err := f.docs.Put(ctx, node.MembersDocument, data, revision); {
+		case errors.Is(err, wire.ErrChanged):
+			continue
+		case err != nil:
+			return fmt.Errorf("it is not known whether the list was changed, see vestibule fleet list: %w", err)
+		}
+		return f.list(ctx)
+	}
+}
+
+// mayRemove reports what speaks against taking a data centre off the list.
+func (f *fleetList) mayRemove(ctx context.Context, name string) error {
+	m, _, err := f.get(ctx)
+	if err != nil {
+		return err
+	}
+	i := m.Find(name)
+	if i < 0 {
+		return fmt.Errorf("data centre %q: %w", name, node.ErrNoMember)
+	}
+	if m.List[i].State != node.Draining {
+		return fmt.Errorf("data centre %q does not drain: vestibule fleet drain %s first; it leaves the list by itself", name, name)
+	}
+	st, err := f.status(ctx)
+	if err != nil {
+		return err
+	}
+	what := "no global has told what it has out"
+	if st != nil {
+		for _, c := range st.List {
+			if c.Name == name {
+				what = fmt.Sprintf("%d rights of T and %d of R are out, %d sessions (as of %s)", c.Held, c.RateHeld, c.Sessions, st.At.UTC().Format(time.RFC3339))
+				if !c.Told {
+					what = "it is not heard; when it was, " + what
+				}
+			}
+		}
+	}
+	return fmt.Errorf("data centre %q drains and leaves the list by itself: %s; --force takes it off now, and its sessions may be above the limit", name, what)
+}
+
+func (f *fleetList) list(ctx context.Context) error {
+	m, _, err := f.get(ctx)
+	if err != nil {
+		return err
+	}
+	st, err := f.status(ctx)
+	if err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(f.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "DATA CENTRE\tSTATE\tRIGHTS OF T\tRIGHTS OF R\tSESSIONS\tEXCESS")
+	told := map[string]node.CentreState{}
+	if st != nil {
+		for _, c := range st.List {
+			told[c.Name] = c
+		}
+	}
+	line := func(name, state string) {
+		c, ok := told[name]
+		delete(told, name)
+		if !ok {
+			fmt.Fprintf(w, "%s\t%s\t-\t-\t-\t-\n", name, state)
+			return
+		}
+		if !c.Told {
+			state += ", not heard"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\n", name, state, c.Held, c.RateHeld, c.Sessions, c.Excess)
+	}
+	for _, d := range m.List {
+		line(d.Name, string(d.State))
+	}
+	if st != nil {
+		for _, c := range st.List {
+			if _, left := told[c.Name]; left && c.State == wire.Unlisted.String() {
+				line(c.Name, c.State)
+			}
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(f.out, "\nversion %d of the list", m.Version)
+	switch {
+	case st == nil:
+		fmt.Fprint(f.out, "; no global has told what is out")
+	case st.Version != m.Version:
+		fmt.Fprintf(f.out, "; what is out was told by a global with version %d, at %s", st.Version, st.At.UTC().Format(time.RFC3339))
+	}
+	if !m.Changed {
+		fmt.Fprint(f.out, "; it is what data_centers lists")
+	}
+	_, err = fmt.Fprintln(f.out)
+	return err
+}

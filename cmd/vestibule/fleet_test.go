@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"vestibule/internal/natsbus"
+	"vestibule/internal/natsbus/embedded"
+	"vestibule/internal/node"
+)
+
+// fleetStore is a NATS that holds what the commands look at.
+type fleetStore struct {
+	t    *testing.T
+	url  string
+	docs *natsbus.Documents
+}
+
+func newFleetStore(t *testing.T) *fleetStore {
+	t.Helper()
+	quiet := slog.New(slog.DiscardHandler)
+	server, err := embedded.Start(embedded.Options{Name: "fleet", Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	conn, err := natsbus.Connect(natsbus.Options{Name: "global", InProcess: server, Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return &fleetStore{t, server.URL(), natsbus.NewDocuments(conn, 1)}
+}
+
+func (s *fleetStore) put(doc string, v any) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 15*time.Second)
+	defer cancel()
+	data, err := json.Marshal(v)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, revision, err := s.docs.Get(ctx, doc)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := s.docs.Put(ctx, doc, data, revision); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// does runs a command, which must end so, and say so.
+func (s *fleetStore) does(code int, said string, args ...string) {
+	s.t.Helper()
+	var out bytes.Buffer
+	args = append(append([]string{"fleet"}, args...), "--nats-url", s.url, "--wait", "15s")
+	if got := run(args, &out, &out); got != code || !strings.Contains(out.String(), said) {
+		s.t.Errorf("vestibule %s: exit %d, want %d:\n%s\nwant in it: %s", strings.Join(args, " "), got, code, out.String(), said)
+	}
+}
+
+// The list of data centres is changed by commands, without any global.
+func TestTheFleetIsChangedByCommands(t *testing.T) {
+	s := newFleetStore(t)
+	s.put(node.PageDocument("none"), 1) // a bucket without a list
+	s.does(node.ExitError, "holds no list of data centres yet", "list")
+	s.does(node.ExitError, "holds no list of data centres yet", "add", "lima")
+	s.put(node.MembersDocument, node.NewMembers(time.Now(), []string{"nairobi", "dublin"}))
+	s.does(node.ExitOK, "it is what data_centers lists", "list")
+	s.does(node.ExitOK, "lima         active", "add", "lima")
+	s.does(node.ExitError, `data centre "lima": it is in the list already`, "add", "lima")
+	s.does(node.ExitError, `must be 1 to 64 characters of a-z, 0-9, - and _, got "Lima"`, "add", "Lima")
+	s.does(node.ExitError, `must not be "global"`, "add", "global")
+	s.does(node.ExitError, "no such data centre in the list", "drain", "oslo")
+	s.does(node.ExitError, "does not drain: vestibule fleet drain lima first", "remove", "lima")
+	s.does(node.ExitOK, "lima         draining", "drain", "lima")
+	s.does(node.ExitError, "it drains already", "drain", "lima")
+	s.does(node.ExitError, "no global has told what it has out", "remove", "lima")
+	s.put(node.MembersStatusDocument, node.MembersStatus{At: time.Now(), List: []node.CentreState{
+		{Name: "lima", State: "draining", Told: true, Held: 7, RateHeld: 3, Sessions: 5}, {Name: "oslo", State: "unlisted", Told: true, Held: 2},
+	}})
+	s.does(node.ExitError, "7 rights of T and 3 of R are out, 5 sessions", "remove", "lima")
+	s.does(node.ExitOK, "lima         draining  7            3            5         0", "list")
+	s.does(node.ExitOK, "oslo         unlisted  2", "list")
+	s.does(node.ExitOK, "lima         active", "add", "lima")
+	s.does(node.ExitOK, "version", "remove", "lima", "--force")
+	s.does(node.ExitOK, "it is what data_centers lists", "trust-config")
+
+	// A store that came back older is not written over.
+	s.put(node.MembersStatusDocument, node.MembersStatus{At: time.Now(), Newest: 1 << 60})
+	s.does(node.ExitError, "the store came back older", "add", "lima")
+}
+
+func TestTheFleetCommandsUsage(t *testing.T) {
+	for said, args := range map[string][]string{
+		"usage: vestibule fleet list":       {},
+		"unknown command \"shrink\"":        {"shrink"},
+		"needs the NAME of a data centre":   {"add"},
+		"needs the NAME of a data centre (": {"drain", "--force"},
+		"unknown flag: --colour":            {"list", "--colour", "blue"},
+		"wait: must be above 0, got -1s":    {"list", "--wait", "-1s"},
+	} {
+		var out bytes.Buffer
+		if code := run(append([]string{"fleet"}, args...), &out, &out); code != node.ExitUsage || !strings.Contains(out.String(), said) {
+			t.Errorf("%v: exit %d\n%s\nwant %s", args, code, out.String(), said)
+		}
+	}
+	var out bytes.Buffer
+	if code := run([]string{"fleet", "list", "--nats-url", "nats://127.0.0.1:1", "--wait", "100ms"}, &out, &out); code != node.ExitError || !strings.Contains(out.String(), "does not answer within 100ms") {
+		t.Errorf("exit %d, %s", code, out.String())
+	}
+}

@@ -1,0 +1,98 @@
+package global
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"vestibule/internal/node"
+)
+
+// statusEvery is how often it is told at most what the data centres have out.
+const statusEvery = 2 * time.Second
+
+// tendMembers founds the list of data centres, gives the store back what it lost of
+// it, and takes off who has drained. Everything is compare-and-set: a command that
+// comes between makes it try again.
+func (p *publisher) tendMembers(ctx context.Context, now time.Time, c *census) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	stored, revision, err := p.docs.Get(ctx, node.MembersDocument)
+	if err != nil {
+		return err
+	}
+	have := (*node.Members)(nil)
+	if stored != nil {
+		if have, err = node.DecodeMembers(stored); err != nil {
+			return fmt.Errorf("the store holds no list of data centres that can be read: %w", err)
+		}
+	}
+	own := p.fleet.Members()
+	next := own
+	switch {
+	case own == nil && have == nil && c.unfounded:
+		next = node.NewMembers(now, p.founders)
+	case own == nil:
+		return nil // it is founded when every data centre was heard; or the watch is about to bring it
+	case have != nil && have.Version > own.Version, have != nil && have.Version == own.Version && len(c.drained) == 0:
+		return nil
+	case have != nil && have.Version == own.Version && own.Version == c.members:
+		for _, name := range c.drained {
+			if next, err = next.Remove(now, name); err != nil {
+				return err
+			}
+			p.log.Info("data centre has drained and leaves the list", slog.String("dc", name))
+		}
+	case have != nil && have.Version == own.Version:
+		return nil // who drained is known when the allocator has the list
+	}
+	data, err := node.EncodeMembers(next)
+	if err != nil {
+		return err
+	}
+	if _, err := p.docs.Put(ctx, node.MembersDocument, data, revision); err != nil {
+		return err
+	}
+	p.log.Info("list of data centres published", slog.Uint64("version", next.Version), slog.Int("data_centers", len(next.List)))
+	return nil
+}
+
+// tellStatus publishes what the data centres have out, where that has changed.
+func (p *publisher) tellStatus(ctx context.Context, now time.Time) error {
+	c := p.census()
+	if !c.leads {
+		return nil
+	}
+	st := node.MembersStatus{Version: c.members}
+	if c.outdated() {
+		st.Newest = c.newest
+	}
+	for _, d := range c.centres {
+		st.List = append(st.List, node.CentreState{
+			Name: d.Name, State: d.Standing.String(), Told: d.Told, Held: d.Held, RateHeld: d.RateHeld, Sessions: d.Sessions, Excess: d.Excess,
+		})
+	}
+	same, err := json.Marshal(st)
+	if err != nil || bytes.Equal(same, p.status) {
+		return err
+	}
+	st.At = now
+	data, err := json.Marshal(st)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	_, revision, err := p.docs.Get(ctx, node.MembersStatusDocument)
+	if err != nil {
+		return err
+	}
+	if _, err := p.docs.Put(ctx, node.MembersStatusDocument, data, revision); err != nil {
+		return err
+	}
+	p.status = same
+	return nil
+}

@@ -1,0 +1,235 @@
+package node
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"vestibule/internal/slots"
+	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
+)
+
+// MembersDocument is the document that lists the data centres of the fleet.
+// Globals and regionals follow it; edges are told by their regional.
+const MembersDocument = "members"
+
+// MembersStatusDocument is what the leading global tells of them, for people: see
+// [MembersStatus]. No node reads it.
+const MembersStatusDocument = "members.status"
+
+// Members are the data centres of a fleet: one document, whose version grows with
+// every change. It is changed by compare-and-set, by `vestibule fleet` and by the
+// leading global when a data centre has drained.
+type Members struct {
+	Version uint64 `json:"version"` // at least 1, and never below the date in milliseconds when it was made
+
+	// Changed says that the list is not what data_centers in every configuration
+	// of global lists: a global that knows no list is then followed by nobody.
+	Changed bool `json:"changed"`
+
+	List []Member `json:"data_centers"`
+}
+
+// Member is one data centre.
+type Member struct {
+	Name  string      `json:"name"`
+	State MemberState `json:"state"`
+	Site  uint64      `json:"site,omitempty"`  // tells copied data centres apart; 0 for unknown
+	Since uint64      `json:"since,omitempty"` // version that added it; 0 for those of the first list
+}
+
+// MemberState is what is to become of a data centre. The set is closed.
+type MemberState string
+
+// The states.
+const (
+	Active   MemberState = "active"
+	Draining MemberState = "draining" // nobody is let in; it leaves the list when all its rights are back
+)
+
+// maxMembers bounds the list.
+const maxMembers = 1000
+
+// Errors of a change of the list.
+var (
+	ErrNoMember = errors.New("no such data centre in the list")
+	ErrMember   = errors.New("it is in the list already")
+)
+
+// EncodeMembers returns the document.
+func EncodeMembers(m *Members) ([]byte, error) { return json.Marshal(m) }
+
+// DecodeMembers reads the document. The error names the field and the rule.
+func DecodeMembers(data []byte) (*Members, error) {
+	var m Members
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&m); err != nil {
+		return nil, fmt.Errorf("members document: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("members document: data after the document")
+	}
+	if err := m.validate(); err != nil {
+		return nil, fmt.Errorf("members document: %w", err)
+	}
+	return &m, nil
+}
+
+func (m *Members) validate() error {
+	if m.Version == 0 {
+		return errors.New("version: must be at least 1")
+	}
+	if n := len(m.List); n == 0 || n > maxMembers {
+		return fmt.Errorf("data_centers: must be 1 to %d, got %d", maxMembers, n)
+	}
+	var names []string
+	for i, d := range m.List {
+		if err := CheckMember(d.Name, names); err != nil {
+			return fmt.Errorf("data_centers[%d]: %w", i, err)
+		}
+		if d.State != Active && d.State != Draining {
+			return fmt.Errorf("data_centers[%d]: state: must be active or draining, got %q", i, d.State)
+		}
+		if d.Since > m.Version {
+			return fmt.Errorf("data_centers[%d]: since: must be at most version %d, got %d", i, m.Version, d.Since)
+		}
+		names = append(names, d.Name)
+	}
+	return nil
+}
+
+// CheckMember reports why a data centre cannot be called name beside others.
+func CheckMember(name string, others []string) error {
+	if err := wire.CheckName(name); err != nil {
+		return err
+	}
+	if ticket.DCOf(name) == ticket.Nobody {
+		return fmt.Errorf("%q is what tickets keep for no data centre: choose another name", name)
+	}
+	for _, other := range others {
+		if ticket.DCOf(name) == ticket.DCOf(other) {
+			return fmt.Errorf("%q must differ from %q, also in what tickets keep of the name", name, other)
+		}
+	}
+	return nil
+}
+
+// NewMembers returns the first list of a fleet.
+func NewMembers(now time.Time, names []string) *Members {
+	m := &Members{Version: versionAfter(0, now)}
+	for _, name := range names {
+		m.List = append(m.List, Member{Name: name, State: Active})
+	}
+	return m
+}
+
+func versionAfter(have uint64, now time.Time) uint64 {
+	return max(have+1, uint64(max(0, now.UnixMilli())))
+}
+
+// next returns a copy to be changed, under a new version.
+func (m *Members) next(now time.Time) *Members {
+	return &Members{Version: versionAfter(m.Version, now), Changed: true, List: slices.Clone(m.List)}
+}
+
+// Find returns the place of a data centre in the list, -1 for none.
+func (m *Members) Find(name string) int {
+	return slices.IndexFunc(m.List, func(d Member) bool { return d.Name == name })
+}
+
+// Add returns the list with another data centre. One that drains stays.
+func (m *Members) Add(now time.Time, name string) (*Members, error) {
+	next := m.next(now)
+	if i := m.Find(name); i >= 0 {
+		if m.List[i].State == Active {
+			return nil, fmt.Errorf("data centre %q: %w", name, ErrMember)
+		}
+		next.List[i].State = Active
+		return next, nil
+	}
+	var names []string
+	for _, d := range m.List {
+		names = append(names, d.Name)
+	}
+	if err := CheckMember(name, names); err != nil {
+		return nil, fmt.Errorf("data centre: %w", err)
+	}
+	if len(m.List) >= maxMembers {
+		return nil, fmt.Errorf("data_centers: must be at most %d", maxMembers)
+	}
+	next.List = append(next.List, Member{Name: name, State: Active, Since: next.Version})
+	return next, nil
+}
+
+// Drain returns the list in which a data centre is to leave.
+func (m *Members) Drain(now time.Time, name string) (*Members, error) {
+	i := m.Find(name)
+	if i < 0 {
+		return nil, fmt.Errorf("data centre %q: %w", name, ErrNoMember)
+	}
+	if m.List[i].State == Draining {
+		return nil, fmt.Errorf("data centre %q: it drains already", name)
+	}
+	next := m.next(now)
+	next.List[i].State = Draining
+	return next, nil
+}
+
+// Remove returns the list without a data centre.
+func (m *Members) Remove(now time.Time, name string) (*Members, error) {
+	i := m.Find(name)
+	if i < 0 {
+		return nil, fmt.Errorf("data centre %q: %w", name, ErrNoMember)
+	}
+	if len(m.List) == 1 {
+		return nil, fmt.Errorf("data centre %q is the last one: a fleet has at least one", name)
+	}
+	next := m.next(now)
+	next.List = slices.Delete(next.List, i, i+1)
+	return next, nil
+}
+
+// TrustConfig returns the list with the word of the operator that data_centers in
+// every configuration of global lists the same.
+func (m *Members) TrustConfig(now time.Time) *Members {
+	next := m.next(now)
+	next.Changed = false
+	return next
+}
+
+// Ledger returns what the ledger needs to know of the list.
+func (m *Members) Ledger() slots.Members {
+	if m == nil {
+		return slots.Members{}
+	}
+	out := slots.Members{Version: m.Version, Changed: m.Changed}
+	for _, d := range m.List {
+		out.List = append(out.List, slots.Member{Name: d.Name, Draining: d.State == Draining, Since: d.Since})
+	}
+	return out
+}
+
+// MembersStatus is what the leading global tells of the data centres.
+type MembersStatus struct {
+	Version uint64        `json:"version"`          // of the list that it goes by
+	Newest  uint64        `json:"newest,omitempty"` // a newer one that a data centre knows; 0 for none
+	At      time.Time     `json:"at"`               // by its clock
+	List    []CentreState `json:"data_centers"`
+}
+
+// CentreState is one data centre, summed over all rooms.
+type CentreState struct {
+	Name     string `json:"name"`
+	State    string `json:"state"` // active, draining or unlisted
+	Told     bool   `json:"told"`  // it says what it holds, and was heard in the last seconds
+	Held     int64  `json:"held"`  // rights of total_active_users
+	RateHeld int64  `json:"rate_held"`
+	Sessions uint64 `json:"sessions"`
+	Excess   int64  `json:"excess"` // sessions that may be valid beyond those rights
+}

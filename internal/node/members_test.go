@@ -1,0 +1,140 @@
+package node
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var june = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+
+func members(t *testing.T, m *Members) []byte {
+	t.Helper()
+	data, err := EncodeMembers(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// The document as it is stored: what a change here breaks is a running fleet.
+func TestTheMembersDocumentIsStoredLikeThis(t *testing.T) {
+	m := NewMembers(june, []string{"nairobi", "dublin"})
+	m, err := m.Add(june, "lima")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err = m.Drain(june, "dublin"); err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"version":1780315200002,"changed":true,"data_centers":[` +
+		`{"name":"nairobi","state":"active"},{"name":"dublin","state":"draining"},{"name":"lima","state":"active","since":1780315200001}]}`
+	data := members(t, m)
+	if string(data) != want {
+		t.Errorf("got  %s\nwant %s", data, want)
+	}
+	again, err := DecodeMembers(data)
+	if err != nil || string(members(t, again)) != want {
+		t.Errorf("read back: %v, %v", again, err)
+	}
+}
+
+func TestMembersThatBreakARuleAreRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"version":0,"changed":false,"data_centers":[{"name":"a","state":"active"}]}`:                               "version: must be at least 1",
+		`{"version":1,"changed":false,"data_centers":[]}`:                                                            "data_centers: must be 1 to",
+		`{"version":1,"changed":false,"data_centers":[{"name":"A","state":"active"}]}`:                               "data_centers[0]: must be 1 to 64 characters",
+		`{"version":1,"changed":false,"data_centers":[{"name":"global","state":"active"}]}`:                          `data_centers[0]: must not be "global"`,
+		`{"version":1,"changed":false,"data_centers":[{"name":"a","state":"active"},{"name":"a","state":"active"}]}`: `data_centers[1]: "a" must differ from "a"`,
+		`{"version":1,"changed":false,"data_centers":[{"name":"a","state":"gone"}]}`:                                 "data_centers[0]: state: must be active or draining",
+		`{"version":1,"changed":false,"data_centers":[{"name":"a","state":"active","since":2}]}`:                     "data_centers[0]: since: must be at most version 1",
+		`{"version":1,"colour":"blue","data_centers":[{"name":"a","state":"active"}]}`:                               "unknown field",
+		`{"version":1,"changed":false,"data_centers":[{"name":"a","state":"active"}]}{}`:                             "data after the document",
+	} {
+		if _, err := DecodeMembers([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s\n%v, want %s", text, err, want)
+		}
+	}
+}
+
+func TestChangesOfTheMembers(t *testing.T) {
+	m := NewMembers(june, []string{"nairobi", "dublin"})
+	if m.Changed || m.Version != uint64(june.UnixMilli()) {
+		t.Errorf("the first: %+v", m)
+	}
+	next, err := m.Add(june.Add(-time.Hour), "lima")
+	if err != nil || !next.Changed || next.Version != m.Version+1 || next.List[2] != (Member{"lima", Active, 0, next.Version}) || len(m.List) != 2 {
+		t.Errorf("with another: %+v, %v", next, err)
+	}
+	drained, err := next.Drain(june, "lima")
+	if err != nil || drained.List[2].State != Draining {
+		t.Errorf("draining: %+v, %v", drained, err)
+	}
+	if back, err := drained.Add(june, "lima"); err != nil || back.List[2].State != Active || back.List[2].Since != next.Version {
+		t.Errorf("it stays after all: %+v, %v", back, err)
+	}
+	gone, err := drained.Remove(june, "lima")
+	if err != nil || gone.Find("lima") >= 0 || len(gone.List) != 2 {
+		t.Errorf("without it: %+v, %v", gone, err)
+	}
+	if plain := gone.TrustConfig(june); plain.Changed || plain.Version <= gone.Version {
+		t.Errorf("as configured: %+v", plain)
+	}
+	for what, f := range map[string]func() (*Members, error){
+		"is in the list already":         func() (*Members, error) { return m.Add(june, "dublin") },
+		"must be 1 to 64 characters":     func() (*Members, error) { return m.Add(june, "Lima") },
+		"no such data centre":            func() (*Members, error) { return m.Drain(june, "lima") },
+		"it drains already":              func() (*Members, error) { return drained.Drain(june, "lima") },
+		"no such data centre in the":     func() (*Members, error) { return m.Remove(june, "lima") },
+		"is the last one: a fleet has":   func() (*Members, error) { return NewMembers(june, []string{"a"}).Remove(june, "a") },
+		"must differ from \"nairobi\", ": func() (*Members, error) { return nil, CheckMember("nairobi", []string{"nairobi"}) },
+	} {
+		if _, err := f(); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%v, want %s", err, what)
+		}
+	}
+	if _, err := m.Drain(june, "lima"); !errors.Is(err, ErrNoMember) {
+		t.Error(err)
+	}
+}
+
+// A node keeps the newest list that it saw, over a restart too, and says so while
+// the store holds an older one or none.
+func TestTheNewestMembersStay(t *testing.T) {
+	f := follow(t, t.TempDir(), shelf{})
+	first := NewMembers(june, []string{"nairobi"})
+	second, err := first.Add(june, "lima")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Offer(t.Context(), MembersDocument, nil)
+	if f.Alarm(MembersDocument) != "" || f.Members() != nil {
+		t.Error("a fleet that begins")
+	}
+	f.Offer(t.Context(), MembersDocument, members(t, second))
+	if f.changes != 1 || f.Members().Version != second.Version {
+		t.Fatalf("%d changes, %+v", f.changes, f.Members())
+	}
+	other := *second
+	other.Changed = false
+	for what, data := range map[string][]byte{"older": members(t, first), "missing": nil, "differs": members(t, &other), "invalid": []byte("{")} {
+		f.Offer(t.Context(), MembersDocument, data)
+		if f.Alarm(MembersDocument) == "" || f.Members().Version != second.Version || !f.Members().Changed {
+			t.Errorf("%s: %q, %+v", what, f.Alarm(MembersDocument), f.Members())
+		}
+	}
+	f.Offer(t.Context(), MembersDocument, members(t, second))
+	if f.Alarm(MembersDocument) != "" || f.changes != 1 {
+		t.Errorf("%q, %d changes", f.Alarm(MembersDocument), f.changes)
+	}
+	if _, err := os.Stat(filepath.Join(f.dir, "members.json")); err != nil {
+		t.Error(err)
+	}
+	again := follow(t, f.dir, shelf{})
+	if again.Members() == nil || again.Members().Version != second.Version {
+		t.Errorf("after a restart: %+v", again.Members())
+	}
+}
