@@ -32,7 +32,7 @@ func (s *Server) away(w http.ResponseWriter, r *http.Request, site *site, query 
 		if name := values.Get("room"); (name != "" && rs.Name != name) || (!brings(r.Header, rs.cookie[i]) && r.Header[ticketHeader] == nil) {
 			continue
 		}
-		t, _ := s.openBest(r.Header, rs, i, sc)
+		t, _, _ := s.openBest(r.Header, rs, i, sc)
 		page := uint8(answer)
 		if !values.Has("answer") { // who has one page only need not say which
 			page = t.Answer

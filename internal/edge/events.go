@@ -381,8 +381,13 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, site *site, quer
 	rs := site.rooms[site.set.ByName(values.Get("room")).Index]
 	addr, secure := s.clients.origin(r)
 	sc := s.scratch.Get().(*scratch)
-	t, _ := s.openBest(r.Header, rs, index(secure), sc)
+	t, _, unread := s.openBest(r.Header, rs, index(secure), sc)
 	s.scratch.Put(sc)
+	if unread {
+		h.Set("Retry-After", "2")
+		s.refuse(w, r, "ticket_unread", "The ticket cannot be read at the moment. Please poll.", http.StatusServiceUnavailable)
+		return
+	}
 	if !s.waits(&stay{rs.ID, t}) {
 		s.metrics.requests.WithLabelValues("stream_nobody").Inc()
 		h.Set("Cache-Control", "no-store")

@@ -181,8 +181,13 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, rs *roomSite, f *
 	sc := s.scratch.Get().(*scratch)
 	defer s.scratch.Put(sc)
 	i := index(f.secure)
-	t, byHeader := s.openBest(r.Header, rs, i, sc)
-	if f.poll && t.ID == 0 {
+	t, byHeader, unread := s.openBest(r.Header, rs, i, sc)
+	if unread {
+		f.setTickets(w.Header())
+		s.showMoment(w, r, rs, sc, "ticket_unread")
+		return admission.Decision{}
+	}
+	if f.poll && t.ID == 0 && s.told.Load() {
 		// A page without a ticket would be somebody new with every question, and
 		// each might be charged a slot that nobody uses.
 		s.news(w, r, newsReload)
@@ -214,6 +219,10 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, rs *roomSite, f *
 		status := rs.QueueingStatus
 		if d.Reason == admission.Closed {
 			status = http.StatusServiceUnavailable
+		} else if d.Fresh != admission.Kept && !d.Reseal {
+			// The engine has no time to stamp a place with: it would not be kept.
+			s.showMoment(w, r, rs, sc, "time_unknown")
+			return d
 		}
 		s.show(w, r, rs, sc, status, &waiting.Visitor{Decision: d, Now: ft})
 	}
@@ -239,8 +248,9 @@ func (s *Server) now() fleet.Time {
 // openBest reads the tickets that a request brings for a room and returns the
 // best, the zero Ticket for none. Those of the Vestibule-Ticket header count
 // where there is no cookie of the name; byHeader tells that the client goes by
-// that header.
-func (s *Server) openBest(h http.Header, rs *roomSite, i int, sc *scratch) (best ticket.Ticket, byHeader bool) {
+// that header. unread tells that the visitor may have a better one, under a key
+// that this node does not know: it must not be replaced.
+func (s *Server) openBest(h http.Header, rs *roomSite, i int, sc *scratch) (best ticket.Ticket, byHeader, unread bool) {
 	o := opening{s: s, rs: rs, i: i, sc: sc}
 	for _, header := range h["Cookie"] {
 		for value := range ticket.Values(header, rs.cookie[i]) {
@@ -263,7 +273,17 @@ func (s *Server) openBest(h http.Header, rs *roomSite, i int, sc *scratch) (best
 	if o.tried == 0 {
 		s.metrics.ticketCount[ticketNone].Inc()
 	}
-	return o.best, byHeader
+	unread = o.newer && s.mayLackKeys(rs.codec[i]) && (o.best.Epoch != rs.Epoch || !o.best.Valid(s.now()))
+	return o.best, byHeader, unread
+}
+
+// mayLackKeys reports whether there may be tickets under keys that this node has not
+// heard of: its ring is old enough, and the store has not just confirmed it.
+func (s *Server) mayLackKeys(c *ticket.Codec) bool {
+	if mutant.On(mutant.UnknownKeyOverwritten) {
+		return false
+	}
+	return (!s.told.Load() || c.Behind(s.now())) && !s.fleet.KeysAreNewest()
 }
 
 // opening looks for the best ticket of one request.
@@ -274,6 +294,7 @@ type opening struct {
 	sc    *scratch
 	best  ticket.Ticket
 	tried int
+	newer bool // there is one under a key newer than ours
 	now   fleet.Time
 }
 
@@ -290,6 +311,7 @@ func (o *opening) try(value string) bool {
 		return false
 	}
 	if err != nil {
+		o.newer = o.newer || errors.Is(err, ticket.ErrKey)
 		return true
 	}
 	best := &o.best
@@ -315,6 +337,8 @@ func ticketKind(err error) int {
 		return ticketOK
 	case errors.Is(err, ticket.ErrKey):
 		return ticketKey
+	case errors.Is(err, ticket.ErrOldKey):
+		return ticketOldKey
 	case errors.Is(err, ticket.ErrSeal):
 		return ticketSeal
 	}

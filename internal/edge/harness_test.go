@@ -92,6 +92,7 @@ func (b *bus) Subscribe(pattern string, handle func(string, []byte)) (func(), er
 type shelf struct {
 	offers chan [2]string
 	pages  sync.Map
+	broken atomic.Bool // nothing can be asked for
 }
 
 func newShelf() *shelf { return &shelf{offers: make(chan [2]string, 16)} }
@@ -109,7 +110,10 @@ func (d *shelf) Watch(ctx context.Context, handle func(string, []byte)) error {
 	}
 }
 
-func (d *shelf) Get(_ context.Context, key string) ([]byte, uint64, error) {
+func (d *shelf) Get(ctx context.Context, key string) ([]byte, uint64, error) {
+	if err := d.reach(ctx); err != nil {
+		return nil, 0, err
+	}
 	if page, ok := d.pages.Load(key); ok {
 		return page.([]byte), 1, nil
 	}

@@ -32,7 +32,7 @@ func (s *Server) leave(w http.ResponseWriter, r *http.Request, site *site, query
 	_, secure := s.clients.origin(r)
 	sc := s.scratch.Get().(*scratch)
 	defer s.scratch.Put(sc)
-	var left *roomSite // of the rooms that were left or named, the first
+	var left, unread *roomSite // of the rooms that were left or named, and that could not be, the first
 	for _, rs := range site.rooms {
 		if name := values.Get("room"); name != "" && rs.Name != name {
 			continue
@@ -45,7 +45,14 @@ func (s *Server) leave(w http.ResponseWriter, r *http.Request, site *site, query
 		if !cookie && r.Header[ticketHeader] == nil {
 			continue
 		}
-		if t, _ := s.openBest(r.Header, rs, i, sc); t.ID != 0 {
+		t, _, keep := s.openBest(r.Header, rs, i, sc)
+		if keep {
+			if unread == nil {
+				unread = rs
+			}
+			continue
+		}
+		if t.ID != 0 {
 			s.quit(stay{rs.ID, t})
 		}
 		if cookie {
@@ -55,6 +62,10 @@ func (s *Server) leave(w http.ResponseWriter, r *http.Request, site *site, query
 			}
 			h.Add("Set-Cookie", gone)
 		}
+	}
+	if unread != nil {
+		s.showMoment(w, r, unread, sc, "ticket_unread")
+		return
 	}
 	s.metrics.requests.WithLabelValues("left").Inc()
 	if left != nil && wantsWords(r.Header["Accept"]) {

@@ -47,11 +47,12 @@ const (
 	ticketOK
 	ticketMalformed
 	ticketKey
+	ticketOldKey
 	ticketSeal
 	ticketKinds
 )
 
-var ticketKindNames = [ticketKinds]string{"none", "ok", "malformed", "unknown_key", "broken_seal"}
+var ticketKindNames = [ticketKinds]string{"none", "ok", "malformed", "unknown_key", "dropped_key", "broken_seal"}
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	counter := func(name, help string) prometheus.Counter {
@@ -112,7 +113,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for _, r := range []string{"applied", "invalid"} {
 		m.grants.WithLabelValues(r)
 	}
-	for _, r := range []string{"passed", "unknown_host", "refused_path", "refused_method", "refused_upgrade", "refused_origin", "unknown_room", "left", "away", "away_stale", "refused_away", "not_ready", "stream", "stream_capped", "stream_nobody"} {
+	for _, r := range []string{"passed", "unknown_host", "refused_path", "refused_method", "refused_upgrade", "refused_origin", "unknown_room", "left", "away", "away_stale", "refused_away", "not_ready", "ticket_unread", "time_unknown", "stream", "stream_capped", "stream_nobody"} {
 		m.requests.WithLabelValues(r)
 	}
 	return m

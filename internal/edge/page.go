@@ -4,6 +4,7 @@ import (
 	crand "crypto/rand"
 	"encoding/base64"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
@@ -29,7 +30,13 @@ const (
 
 // show answers with the waiting page, or with the same as JSON.
 func (s *Server) show(w http.ResponseWriter, r *http.Request, rs *roomSite, sc *scratch, status int, v *waiting.Visitor) {
-	v.Grace, v.Room, v.Message = rs.Grace, rs.Name, rs.QueueMessage
+	v.Room, v.Message = rs.Name, rs.QueueMessage
+	page := rs.page
+	if !v.Moment {
+		v.Grace = rs.Grace
+	} else if page.IsCustom() { // it knows no state but that of people with a place
+		page = waiting.Builtin()
+	}
 	v.Lang = s.langs.Pick(r.Header.Get("Accept-Language"), rs.lang)
 	v.Back = rejoin(rs.Room, r.Host)
 	h := w.Header()
@@ -42,7 +49,7 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, rs *roomSite, sc *
 		h.Set("Content-Type", "application/json")
 		sc.page = waiting.AppendJSON(sc.page[:0], v)
 	} else {
-		if rs.page.IsCustom() {
+		if page.IsCustom() {
 			v.Nonce = nonce()
 			if retry != "" {
 				h.Set("Refresh", retry) // the built-in page knows by itself
@@ -50,10 +57,21 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, rs *roomSite, sc *
 		}
 		h.Set("Content-Type", "text/html; charset=utf-8")
 		h.Set("Content-Language", v.Lang.Code())
-		h.Set("Content-Security-Policy", rs.page.Policy(v.Nonce))
-		sc.page = rs.page.Render(sc.page[:0], v)
+		h.Set("Content-Security-Policy", page.Policy(v.Nonce))
+		sc.page = page.Render(sc.page[:0], v)
 	}
 	s.answer(w, r, status, sc.page)
+}
+
+// showMoment asks a visitor to come back in a moment, because this edge cannot tell
+// which place the visitor has, or give one that is kept. Nothing is counted, and no
+// ticket is given or taken back.
+func (s *Server) showMoment(w http.ResponseWriter, r *http.Request, rs *roomSite, sc *scratch, why string) {
+	s.metrics.requests.WithLabelValues(why).Inc()
+	near := s.params.Nearest
+	v := &waiting.Visitor{Moment: true, Now: s.now()}
+	v.Decision.Retry = near + rand.N(near) // not everybody at once
+	s.show(w, r, rs, sc, http.StatusServiceUnavailable, v)
 }
 
 // news answers a waiting page to which there is no more to tell than what to do.

@@ -73,6 +73,7 @@ type Server struct {
 
 	site    atomic.Pointer[site]
 	kick    chan struct{} // the pump is to look at the engine
+	told    atomic.Bool   // fleet time was known well enough once: places are kept since
 	granted atomic.Int64  // reading of the clock at the newest grant, 0 before
 
 	listeners []listener
@@ -440,6 +441,9 @@ func (s *Server) apply(g *wire.Grant) fleet.Mono {
 	now := s.lock()
 	defer s.mu.Unlock()
 	s.eng.Apply(now, *g)
+	if !s.told.Load() && s.eng.TimeError(now) <= fleet.Rough {
+		s.told.Store(true)
+	}
 	for _, v := range s.eng.Release(now, nil) {
 		close(v.Data.(chan struct{}))
 	}
@@ -508,7 +512,8 @@ const maxSkew = 10 * time.Second
 const twinAlarm = "another process reports under this edge's name: give every edge a name and a data_dir of its own; both are counted, as two edges"
 
 // Ready tells whether visitors can be served here. Being cut off from the
-// regional does not make an edge unready: who is inside goes on.
+// regional does not make an edge unready: who is inside goes on. But one that has
+// never been told the time gives newcomers no place, and others may.
 func (s *Server) Ready() node.Readiness {
 	site := s.site.Load()
 	now := s.lock()
@@ -523,6 +528,9 @@ func (s *Server) Ready() node.Readiness {
 	}
 	if len(s.fleet.Ring().Keys) == 0 {
 		r.Reasons = append(r.Reasons, "no keys yet")
+	}
+	if !s.told.Load() {
+		r.Reasons = append(r.Reasons, "fleet time was never told: no place can be kept")
 	}
 	if !site.ready && len(r.Reasons) == 0 {
 		r.Reasons = append(r.Reasons, "keys cannot be used")

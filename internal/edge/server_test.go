@@ -37,6 +37,7 @@ func TestAnEdgeIsNotReadyWithoutRoomsAndKeys(t *testing.T) {
 	st := newStage(t, nil)
 	st.up = newParent(t, st.bus, sale, vip)
 	st.start()
+	eventually(t, "the edge is told the time", st.server.told.Load)
 	refused := func(want ...string) {
 		t.Helper()
 		r := st.server.Ready()
@@ -58,8 +59,8 @@ func TestAnEdgeIsNotReadyWithoutRoomsAndKeys(t *testing.T) {
 	}
 }
 
-// An edge that had rooms and keys once needs nobody to serve who is inside:
-// not at the start, and not later.
+// An edge that had rooms and keys once needs nobody to serve who is inside: not at
+// the start, when it is not ready for others yet, and not later, when it is.
 func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 	st := open(t, nil)
 	in := st.seal("sale", session(7))
@@ -78,7 +79,7 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 	check := func(reason admission.Reason) {
 		t.Helper()
 		r := again.server.Ready()
-		if !r.Ready || !r.Isolated {
+		if r.Ready != again.server.told.Load() || !r.Isolated {
 			t.Errorf("readiness %+v", r)
 		}
 		v := again.visitor()
@@ -88,6 +89,10 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 		}
 		for _, cookie := range []string{"", waiting} {
 			a := v.get("http://sale.example/", "Cookie", cookie)
+			if cookie == "" && !r.Ready {
+				a.moment(t, "somebody new") // there is no time to give a place with
+				continue
+			}
 			if a.StatusCode != http.StatusOK || !strings.Contains(a.body, "Nobody can be let in at the moment") || !strings.Contains(a.body, `data-state="paused"`) {
 				t.Errorf("who waits: %d %.60q", a.StatusCode, a.body)
 			}
@@ -96,7 +101,10 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 			t.Errorf("no decision for the reason %s", reason)
 		}
 	}
-	check(admission.Unsure) // nobody has told it the time
+	if again.server.told.Load() {
+		t.Error("who has told it the time?")
+	}
+	check(admission.Unsure)
 
 	// Heard, then cut off: the lease lapses.
 	again.up = newParent(t, again.bus, sale, vip)

@@ -102,6 +102,7 @@ const (
 	PanicPasses
 	AnyRoomsTicket
 	EpochIgnored
+	UnknownKeyOverwritten
 
 	count
 )
@@ -189,10 +190,11 @@ var list = [count]Mutant{
 	DrainForgets:        {Name: "drain-forgets", Rule: 9, Says: "a data centre that drains leaves the list while it holds rights"},
 	UnversionedFollowed: {Name: "unversioned-followed", Rule: 9, Says: "a data centre follows a coordinator of an earlier release although the list was changed since"},
 
-	BadCookieAdmits: {Name: "bad-cookie-admits", Rule: 10, Says: "a cookie that does not open is a pass"},
-	PanicPasses:     {Name: "panic-passes", Rule: 10, Says: "a request on which the edge panics goes to the origin"},
-	AnyRoomsTicket:  {Name: "any-rooms-ticket", Rule: 10, Says: "a ticket opens in every room"},
-	EpochIgnored:    {Name: "epoch-ignored", Rule: 10, Says: "tickets of an earlier epoch are good"},
+	BadCookieAdmits:       {Name: "bad-cookie-admits", Rule: 10, Says: "a cookie that does not open is a pass"},
+	PanicPasses:           {Name: "panic-passes", Rule: 10, Says: "a request on which the edge panics goes to the origin"},
+	AnyRoomsTicket:        {Name: "any-rooms-ticket", Rule: 10, Says: "a ticket opens in every room"},
+	EpochIgnored:          {Name: "epoch-ignored", Rule: 10, Says: "tickets of an earlier epoch are good"},
+	UnknownKeyOverwritten: {Name: "unknown-key-overwritten", Rule: 10, Says: "a ticket under a key that an edge has not heard of is none, and its visitor gets another"},
 }
 
 // Variable names the environment variable that chooses a mutant for a process, in

@@ -66,6 +66,10 @@ type Fleet struct {
 
 	members atomic.Pointer[Members] // nil before there is a list, and at edges
 
+	doubts    chan struct{} // somebody doubts that the keys are the newest
+	confirmed atomic.Int64  // when the store was asked last whether they are, and said so: nanoseconds since begun, 0 for never
+	begun     time.Time
+
 	alarmMu sync.Mutex
 	alarms  map[string]string // by document: why what the store holds is refused
 
@@ -89,6 +93,7 @@ func NewFleet(dir string, docs Documents, log *slog.Logger, reg prometheus.Regis
 			Name: "vestibule_document_alarm", Help: "1 while what the store holds of the document is refused, 0 while it is what this node uses.",
 		}, []string{"document"}),
 		alarms: map[string]string{},
+		doubts: make(chan struct{}, 1), begun: time.Now(),
 	}
 	reg.MustRegister(f.refused, f.version, f.alarm)
 	for _, doc := range followed {
@@ -145,6 +150,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 			}
 		}
 	})
+	again.Go(func() { f.confirm(ctx) })
 	return f.docs.Watch(ctx, func(key string, data []byte) { f.Offer(ctx, key, data) })
 }
 
@@ -171,6 +177,72 @@ func (f *Fleet) retry(ctx context.Context, pages bool) {
 		f.keepPages(got)
 		f.changed()
 	}
+}
+
+// How long the store's word that the keys are the newest is good for, and how often
+// it is asked at most. A key is known for ten minutes before anybody seals with it.
+const (
+	confirmFor   = 10 * time.Second
+	confirmEvery = time.Second
+)
+
+// KeysAreNewest reports whether the store was asked a moment ago for the keys, and
+// holds those in use. It never waits: where that is not known, it has the store asked.
+func (f *Fleet) KeysAreNewest() bool {
+	if at := f.confirmed.Load(); at != 0 && time.Since(f.begun)-time.Duration(at) < confirmFor {
+		return true
+	}
+	select {
+	case f.doubts <- struct{}{}:
+	default:
+	}
+	return false
+}
+
+// confirm answers doubts about the keys until ctx ends.
+func (f *Fleet) confirm(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.doubts:
+		}
+		at := time.Since(f.begun)
+		if err := f.askKeys(ctx); err != nil {
+			f.log.Debug("whether the keys are the newest is not known", slog.Any("error", err))
+		} else {
+			f.confirmed.Store(int64(at))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(confirmEvery):
+		}
+	}
+}
+
+// askKeys returns nil where the store holds the keys in use, perhaps since now.
+func (f *Fleet) askKeys(ctx context.Context) error {
+	ask, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	data, _, err := f.docs.Get(ask, KeysDocument)
+	if err != nil {
+		return err
+	}
+	ring, err := ticket.DecodeKeyring(data)
+	if err != nil {
+		return err
+	}
+	if ring.Newer(f.Ring()) { // the watch is behind, or cut off
+		f.Offer(ctx, KeysDocument, data)
+	}
+	if have := f.Ring(); have.Version != ring.Version || !slices.Equal(have.Keys, ring.Keys) {
+		return errors.New("the store holds other keys")
+	}
+	if why := f.Alarm(KeysDocument); why != "" {
+		return errors.New(why)
+	}
+	return nil
 }
 
 // Offer brings in a document from the store, nil for one that is not there. What

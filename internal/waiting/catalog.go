@@ -64,6 +64,7 @@ type messages struct {
 	ClosedText     string `json:"closed_text"`
 	Before         string `json:"before"`
 	BeforeText     string `json:"before_text"`
+	Moment         string `json:"moment"`
 	Offline        string `json:"offline"`
 	OfflineText    string `json:"offline_text"`
 	Left           string `json:"left"`
@@ -456,6 +457,8 @@ func (c *catalog) text(v *Visitor) string {
 			return c.msg.QueuedRandom
 		}
 		return c.msg.QueuedText
+	case Moment:
+		return c.msg.OfflineText
 	default:
 		return c.byKey[s.String()+"_text"]
 	}

@@ -103,7 +103,9 @@ func appendOurs(dst []byte, v *Visitor) []byte {
 	if v.Event.Start != 0 {
 		moment("startsAt", v.Event.Start.Std())
 	}
-	moment("joinedAt", v.Decision.Ticket.Joined.Std())
+	if !v.Moment {
+		moment("joinedAt", v.Decision.Ticket.Joined.Std())
+	}
 	moment("updatedAt", v.Now.Std())
 	text("language", v.Lang.Code())
 	text("message", v.Message)

@@ -222,9 +222,15 @@ var variables = map[string]variable{
 	"kept":   func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return c.appendSpan(dst, v.Grace) },
 	"waited": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return c.appendSpan(dst, v.waited()) },
 	"joined": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
+		if v.Moment {
+			return dst
+		}
 		return v.Decision.Ticket.Joined.Std().AppendFormat(dst, "15:04 UTC")
 	},
 	"joined-iso": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
+		if v.Moment {
+			return dst
+		}
 		return v.Decision.Ticket.Joined.Std().AppendFormat(dst, time.RFC3339)
 	},
 	"updated": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {

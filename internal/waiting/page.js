@@ -42,6 +42,7 @@ function put(id, text) { var e = $(id); if (e.textContent != text) e.textContent
 var skew = 0, state = "", told = { state: now.state, ahead: now.peopleAhead, at: Date.now() };
 function show(s) {
 	now = s;
+	if (s.state == "moment") return turn(s.state, words.offline_text);
 	skew = Date.now() - Date.parse(s.updatedAt);
 	put("ahead", count.format(s.peopleAhead));
 	put("wait", wait(s));
@@ -205,6 +206,8 @@ function heard(s) {
 	fails = 0;
 	if (s.state == "reload") return reload();
 	if (s.state == "entering") return enter();
+	// What was told stands, but cannot be told anew for a moment.
+	if (s.state == "moment") { turn(s.state, words.offline_text); return later(s.retryAfterSeconds) }
 	// The stream may have told less since than the ticket remembers.
 	if (now.waitTimeKnown && s.waitTimeKnown && !s.waitTimeLonger) ["Low", "", "High"].forEach(function (end) {
 		end = "waitTime" + end + "Seconds";

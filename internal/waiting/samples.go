@@ -57,5 +57,6 @@ func makeSamples() []Sample {
 			v.Decision.Ahead, v.Decision.Wait, v.Decision.Known = 0, 0, false
 		})},
 		{"left", line(func(v *Visitor) { v.Left = true })},
+		{"moment", Visitor{Now: now, Room: "sale", Moment: true, Decision: admission.Decision{Retry: 3 * time.Second}}},
 	}
 }

@@ -19,6 +19,7 @@ type Visitor struct {
 	QueueAll bool   // the operator lets nobody in
 	Event    Event
 	Left     bool   // the visitor has just left the line
+	Moment   bool   // nothing can be told yet, not even whether the visitor has a place
 	Back     string // where the line can be joined again
 	Nonce    string // of the scripts of a custom page, in base64url; "" for none
 }
@@ -43,16 +44,19 @@ const (
 	Closed                // nobody is let in, and there is no line
 	Before                // the event has not started
 	Left                  // the visitor gave the place up
+	Moment                // nothing can be told yet
 	states
 )
 
-var stateNames = [states]string{"queued", "next", "entering", "paused", "closed", "before", "left"}
+var stateNames = [states]string{"queued", "next", "entering", "paused", "closed", "before", "left", "moment"}
 
 func (s State) String() string { return stateNames[s] }
 
 // State returns what the page is about.
 func (v *Visitor) State() State {
 	switch {
+	case v.Moment:
+		return Moment
 	case v.Left:
 		return Left
 	case v.Decision.Enters():

@@ -85,8 +85,9 @@ var plan = map[mutant.ID]killer{
 	mutant.DrainForgets:        {"slots.TestRule9", "fleet"},
 	mutant.UnversionedFollowed: {"slots.TestRule9", "fleet"},
 
-	mutant.BadCookieAdmits: {"edge.TestRule10", ""},
-	mutant.PanicPasses:     {"edge.TestAPanicIsOneRequestsAlone", ""},
-	mutant.AnyRoomsTicket:  {"edge.TestRule10", ""},
-	mutant.EpochIgnored:    {"edge.TestRule10", ""},
+	mutant.BadCookieAdmits:       {"edge.TestRule10", ""},
+	mutant.PanicPasses:           {"edge.TestAPanicIsOneRequestsAlone", ""},
+	mutant.AnyRoomsTicket:        {"edge.TestRule10", ""},
+	mutant.EpochIgnored:          {"edge.TestRule10", ""},
+	mutant.UnknownKeyOverwritten: {"edge.TestRule10", ""},
 }
