@@ -58,7 +58,7 @@ func serve(ctx context.Context, cfg regional.Config, stdout io.Writer, log *slog
 		dbg.Links.Add("upstream", up)
 	}
 	s, err = regional.New(regional.Options{
-		Config: cfg, Params: wire.DefaultParams(), Edges: edges, Global: up, Clock: clock, Reg: dbg.Registry, Log: log,
+		Config: cfg, Params: wire.DefaultParams(), Edges: edges, Global: up, Desk: edges, Clock: clock, Reg: dbg.Registry, Log: log,
 		Docs:     natsbus.NewDocuments(up, 0, node.RoomsDocument, node.KeysDocument, node.MembersDocument),
 		Lease:    natsbus.NewLease(edges, "regional."+cfg.DataCenter, cfg.Name, cfg.NATS.BucketReplicas(), clock.Now).Bootstrap(cfg.Bootstrap),
 		Promises: natsbus.NewPromises(edges, cfg.DataCenter, cfg.NATS.BucketReplicas()),

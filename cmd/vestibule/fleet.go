@@ -23,6 +23,8 @@ type fleetConfig struct {
 	NATS  node.ClientConfig `mapstructure:"nats"`
 	Force bool              `mapstructure:"force" doc:"remove: whatever the data centre may hold; its sessions may be above the limit until they end"`
 	Wait  time.Duration     `mapstructure:"wait" doc:"how long to try to reach NATS"`
+	DC    string            `mapstructure:"dc" doc:"forget: data centre of the edge"`
+	Inc   string            `mapstructure:"incarnation" doc:"forget: only this process of the edge, as /status of the regional shows it (hexadecimal); without it all that are silent"`
 }
 
 // Validate implements [node.Config].
@@ -34,7 +36,7 @@ func (c *fleetConfig) Validate() []error {
 	return errs
 }
 
-const fleetUsage = `usage: vestibule fleet list|add NAME|drain NAME|remove NAME|trust-config [flags]
+const fleetUsage = `usage: vestibule fleet list|add NAME|drain NAME|remove NAME|trust-config|forget EDGE [flags]
 
   list           the data centres of the fleet, and what they have out
   add NAME       list a data centre; one that drains stays
@@ -44,8 +46,12 @@ const fleetUsage = `usage: vestibule fleet list|add NAME|drain NAME|remove NAME|
                  while anything of it may be out)
   trust-config   say that data_centers in every global's configuration is this list:
                  globals of release 0.1.0 are followed again
+  forget EDGE    say that an edge of data centre --dc has ended for good: what it held
+                 counts until it would have expired, not until lost_after. Refused
+                 for one that is heard. Only with evidence: an edge that lives on, cut
+                 off, goes on renewing sessions that nobody counts
 
-No global needs to run. The list is changed in the store by compare-and-set.
+No global needs to run, but for forget the regional that leads. The list is changed in the store by compare-and-set.
 
 `
 
@@ -61,9 +67,13 @@ func fleet(args []string, stdout, stderr io.Writer) error {
 	verb, rest, name := args[0], args[1:], ""
 	switch verb {
 	case "list", "trust-config":
-	case "add", "drain", "remove":
+	case "add", "drain", "remove", "forget":
 		if len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
-			fmt.Fprintf(stderr, "vestibule fleet %s: needs the NAME of a data centre (see vestibule fleet --help)\n", verb)
+			what := "a data centre"
+			if verb == "forget" {
+				what = "an edge"
+			}
+			fmt.Fprintf(stderr, "vestibule fleet %s: needs the NAME of %s (see vestibule fleet --help)\n", verb, what)
 			return node.ErrUsage
 		}
 		name, rest = rest[0], rest[1:]
@@ -83,6 +93,14 @@ func fleet(args []string, stdout, stderr io.Writer) error {
 	case check:
 		return nil
 	}
+	var ask wire.ForgetAsk
+	if verb == "forget" {
+		var err error
+		if ask, err = cfg.forgetAsk(name); err != nil {
+			fmt.Fprintf(stderr, "vestibule fleet forget: %v\n", err)
+			return node.ErrUsage
+		}
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	log := node.NewLogger(stderr, node.LogConfig{Level: "error", Format: "text"})
@@ -101,6 +119,9 @@ func fleet(args []string, stdout, stderr io.Writer) error {
 			return fmt.Errorf("NATS at %s does not answer within %v", cfg.NATS.URL, cfg.Wait)
 		case <-tick.C:
 		}
+	}
+	if verb == "forget" {
+		return forget(ctx, conn, cfg.DC, ask, stdout)
 	}
 	f := &fleetList{docs: natsbus.NewDocuments(conn, 0), out: stdout}
 	switch verb {

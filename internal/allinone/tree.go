@@ -345,7 +345,7 @@ func (t *Tree) startRegional(x *tier, o *Options, dc string, fresh bool) error {
 	cfg.DataDir, cfg.DataCenter, cfg.Bootstrap = filepath.Join(o.DataDir, dc), dc, fresh
 	clock := node.NewClock()
 	s, err := regional.New(regional.Options{
-		Config: cfg, Params: o.Params, Edges: conn, Global: conn, Clock: clock, Reg: dbg.Registry, Log: o.Log,
+		Config: cfg, Params: o.Params, Edges: conn, Global: conn, Desk: conn, Clock: clock, Reg: dbg.Registry, Log: o.Log,
 		Docs:     natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument, node.MembersDocument),
 		Lease:    natsbus.NewLease(conn, "regional."+dc, cfg.Name, 1, clock.Now).Bootstrap(cfg.Bootstrap),
 		Promises: natsbus.NewPromises(conn, dc, 1),

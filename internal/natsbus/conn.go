@@ -118,7 +118,10 @@ func refuses(err error) bool {
 // that a server came back without what it had stored.
 var errAgain = errors.New("the connection was made again")
 
-var _ wire.Bus = (*Conn)(nil)
+var (
+	_ wire.Bus  = (*Conn)(nil)
+	_ wire.Desk = (*Conn)(nil)
+)
 
 // Connect returns a connection. It does not fail because no server answers:
 // then the connection is down until one does. It fails for options that can
@@ -264,6 +267,39 @@ func (c *Conn) Subscribe(subject string, handle func(subject string, data []byte
 		case <-time.After(time.Second):
 		}
 	}, nil
+}
+
+// Answer implements [wire.Desk].
+func (c *Conn) Answer(subject string, handle func([]byte) []byte) (func(), error) {
+	s, err := c.nc.Subscribe(subject, func(m *nats.Msg) {
+		if err := m.Respond(handle(m.Data)); err != nil {
+			c.log.Warn("answer not sent", slog.String("subject", subject), slog.Any("error", err))
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("subscribe to %s: %w", subject, err)
+	}
+	return func() {
+		if err := s.Unsubscribe(); err != nil {
+			c.log.Debug("closed with its connection", slog.String("subject", subject))
+		}
+	}, nil
+}
+
+// ErrNobody says that nobody answers on a subject.
+var ErrNobody = errors.New("nobody answers")
+
+// Ask returns the answer to a question. It returns ErrNobody where nobody answers the
+// subject, and ctx's error where no answer came.
+func (c *Conn) Ask(ctx context.Context, subject string, question []byte) ([]byte, error) {
+	m, err := c.nc.RequestWithContext(ctx, subject, question)
+	if errors.Is(err, nats.ErrNoResponders) {
+		err = ErrNobody
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask on %s: %w", subject, err)
+	}
+	return m.Data, nil
 }
 
 // WithDomain returns the same connection for the buckets of another JetStream

@@ -13,6 +13,7 @@ package regional
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -33,8 +34,9 @@ import (
 type Options struct {
 	Config   Config
 	Params   wire.Params
-	Edges    wire.Bus // to the edges
-	Global   wire.Bus // to global; may be the same
+	Edges    wire.Bus  // to the edges
+	Global   wire.Bus  // to global; may be the same
+	Desk     wire.Desk // where operators ask, on the edges' side
 	Docs     node.Documents
 	Lease    wire.Leadership
 	Promises wire.PromiseStore
@@ -165,6 +167,11 @@ func (s *Server) lead(ctx context.Context, l wire.Leading) error {
 		return err
 	}
 	defer stopGrants()
+	stopDesk, err := s.Desk.Answer(wire.ForgetSubject(s.Config.DataCenter), func(question []byte) []byte { return s.forget(agg, question) })
+	if err != nil {
+		return err
+	}
+	defer stopDesk()
 
 	store := newStorer(ctx, s.Promises, s.log)
 	defer store.stop()
@@ -281,6 +288,34 @@ func (s *Server) pump(agg *slots.Aggregator, store *storer) time.Duration {
 		s.metrics.count("report", err, s.log)
 	}
 	return max(time.Millisecond, due.Sub(now))
+}
+
+// forget answers an operator who says that an edge has ended.
+func (s *Server) forget(agg *slots.Aggregator, question []byte) []byte {
+	var ask wire.ForgetAsk
+	var out wire.ForgetAnswer
+	err := json.Unmarshal(question, &ask)
+	if err == nil {
+		err = wire.CheckName(ask.Edge)
+	}
+	if err == nil {
+		var f slots.Forgotten
+		s.mu.Lock()
+		f, err = agg.Forget(s.Clock.Now(), ask.Edge, ask.Inc)
+		s.mu.Unlock()
+		out.Done = fmt.Sprintf("%d processes of %s have ended; what they held (%d sessions) counts for %v at most", len(f.Incs), ask.Edge, f.Sessions, f.Within)
+	}
+	if err != nil {
+		out = wire.ForgetAnswer{Error: err.Error()}
+		s.log.Warn("an edge was not forgotten", slog.Any("error", err))
+	} else {
+		s.log.Warn("an operator declared an edge ended", slog.String("edge", ask.Edge), slog.String("result", out.Done))
+	}
+	answer, err := json.Marshal(out)
+	if err != nil {
+		s.log.Error("answer not written", slog.Any("error", err))
+	}
+	return answer
 }
 
 // drain takes what is in the inbox.

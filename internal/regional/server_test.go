@@ -2,6 +2,8 @@ package regional_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"os"
@@ -122,7 +124,7 @@ func (s *site) regional(name string) *candidate {
 	}
 	conn, clock, reg := s.connect(name), node.NewClock(), prometheus.NewPedanticRegistry()
 	r, err := regional.New(regional.Options{
-		Config: cfg, Params: wire.DefaultParams(), Edges: conn, Global: conn, Clock: clock, Reg: reg, Log: quiet,
+		Config: cfg, Params: wire.DefaultParams(), Edges: conn, Global: conn, Desk: conn, Clock: clock, Reg: reg, Log: quiet,
 		Docs:     natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument, node.MembersDocument),
 		Lease:    natsbus.NewLease(conn, "regional.dublin", name, 1, clock.Now).Bootstrap(cfg.Bootstrap),
 		Promises: natsbus.NewPromises(conn, "dublin", 1),
@@ -248,6 +250,50 @@ func TestAnEdgeGoesOverToWhoeverLeads(t *testing.T) {
 }
 
 // What is no message is refused and counted, and leadership goes on.
+// Two processes that bear one name are told of on both sides, and served both.
+func TestTwoEdgesOfOneNameAreTold(t *testing.T) {
+	s := newSite(t)
+	s.global()
+	r := s.regional("one")
+	one, other := s.edge(), s.edge()
+	eventually(t, "both have a lease", func() bool { return leased(one)() && leased(other)() })
+	for name, ready := range map[string]func() node.Readiness{"the regional": r.Ready, "one edge": one.Ready, "the other": other.Ready} {
+		eventually(t, name+" has an alarm", func() bool { return strings.Contains(strings.Join(ready().Alarms, " "), "give ") })
+	}
+}
+
+// An operator who says that an edge has ended is answered by whoever leads; an edge that
+// is heard is not forgotten.
+func TestOnlyWhoIsSilentIsForgotten(t *testing.T) {
+	s := newSite(t)
+	s.global()
+	r := s.regional("one")
+	e := s.edge()
+	eventually(t, "the edge has a lease", leased(e))
+	for question, want := range map[string]string{
+		`{"edge": "edge-1"}`: "forget edge-1: it is heard, so it has not ended",
+		`{"edge": "edge-2"}`: "forget edge-2: no silent process of that name is known",
+		`{"edge": "*"}`:      `must be 1 to 64 characters of a-z, 0-9, - and _, got "*"`,
+		`nonsense`:           "invalid character 'o' in literal null (expecting 'u')",
+	} {
+		data, err := r.conn.Ask(t.Context(), wire.ForgetSubject("dublin"), []byte(question))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var answer wire.ForgetAnswer
+		if err := json.Unmarshal(data, &answer); err != nil {
+			t.Fatal(err)
+		}
+		if answer.Done != "" || answer.Error != want {
+			t.Errorf("%s: %q %q, want %q", question, answer.Done, answer.Error, want)
+		}
+	}
+	r.stop()
+	if _, err := s.connect("operator").Ask(t.Context(), wire.ForgetSubject("dublin"), []byte(`{"edge": "edge-1"}`)); !errors.Is(err, natsbus.ErrNobody) {
+		t.Errorf("nobody leads: %v, want %v", err, natsbus.ErrNobody)
+	}
+}
+
 func TestNonsenseIsRefused(t *testing.T) {
 	s := newSite(t)
 	r := s.regional("one")

@@ -21,6 +21,7 @@ type Faults struct {
 	Zombies                             bool // a leader that is replaced lives on for a while and believes to lead
 	Twins                               bool // another process begins that bears an edge's name
 	Folders                             bool // an edge that ended begins in a folder that is empty, or that was moved
+	Forget                              bool // an operator declares an edge ended: one that has, or one that is cut off
 	Forever                             bool // an edge, or a whole data centre, never comes back
 	CutEdge, CutRegion                  bool // in one direction or both
 	CutPair                             bool // between two processes, whatever they reach of others
@@ -102,6 +103,7 @@ const (
 	loseCentre
 	twinEdge
 	moveFolder
+	forgetEdge
 	cutEdge
 	cutRegion
 	cutPair
@@ -192,6 +194,7 @@ func (f *Faults) kinds() []faultKind {
 		{f.Rollback, rollBack, 3},
 		{f.Twins, twinEdge, 3},
 		{f.Folders, moveFolder, 3},
+		{f.Forget, forgetEdge, 6},
 		{f.Keys, rotateKeys, 1},
 		{f.Members, changeMembers, 4},
 		{f.Members, oldLeader, 3},
@@ -299,6 +302,8 @@ func (w *World) goWrong(f *fault) {
 		}
 		w.crashEdge(i, f.last, false)
 		w.moveFolder(w.edges[i], f)
+	case forgetEdge:
+		w.forget(int32(f.who % len(w.edges)))
 	case loseCentre:
 		w.loseCentre(f.who % len(w.regions))
 	case crashRegion:
@@ -456,6 +461,24 @@ func (w *World) crashEdge(i int32, d time.Duration, forever bool) {
 		return
 	}
 	w.in(d, func() { w.reviveEdge(i) })
+}
+
+// forget lets an operator declare that the newest process of an edge has ended, which
+// the aggregator refuses where it hears that process. It may be wrong: then
+// what that one renews meanwhile is counted nowhere.
+func (w *World) forget(i int32) {
+	n := w.edges[i]
+	agg := w.regions[n.region].newest()
+	if agg.gone || agg.asleep > w.now {
+		return
+	}
+	inc := n.core.Status(n.clock.read(w.now)).Inc
+	if _, err := agg.core.Forget(agg.clock.read(w.now), n.name, inc); err != nil {
+		return
+	}
+	w.tell("#%d %s is declared ended (it has: %v)", w.telling, w.name(n), n.down)
+	n.forgotten = !n.down
+	w.runRegion(agg.id)
 }
 
 // moveFolder lets the next process of an edge find an empty folder, or a copy of the

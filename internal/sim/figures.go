@@ -41,6 +41,12 @@ func Figures() []Figure {
 			f.Bound = "an edge that is silent for longer than its lease may be renewing: what was last seen there counts until one session after it is back"
 			return f
 		}},
+		{"use of T, 4 of 10 edges killed for good, serve, told after 10 s; from session_duration + 60 s on", ">= 0.95", func() Finding { return killedForGood(0.95, true) }},
+		{"use of T, 4 of 10 edges killed for good, serve, nobody tells; from session_duration + 60 s on", "", func() Finding {
+			f := killedForGood(0, false)
+			f.Bound = "an edge that is silent may be renewing: what it held counts until lost_after, unless somebody who knows says that it has ended"
+			return f
+		}},
 		{centre + "serve", ">= 0.95", func() Finding { return useOf(0.95, false, cutOneCentre) }},
 		{centre + "cap", ">= 0.95", func() Finding { return useOf(0.95, true, cutOneCentre) }},
 		{"use of T, coordinator dead for 10 min, serve", ">= 0.97", func() Finding { return useOf(0.97, false, loseGlobal) }},
@@ -109,6 +115,24 @@ func crashEveryEdge(later time.Duration) func(w *World) {
 			w.in(at+later, func() { w.startEdge(int32(i)) })
 		}
 	}
+}
+
+// killedForGood ends four of ten edges, which never come back. An operator may know.
+func killedForGood(goal float64, told bool) Finding {
+	c := busy(1)
+	c.Centres, c.Edges, c.Length = 2, 5, fill+10*time.Minute
+	w := New(c)
+	w.in(fill, func() {
+		for _, i := range []int32{0, 1, 5, 6} {
+			w.crashEdge(i, 0, true)
+			if told {
+				w.in(10*time.Second, func() { w.forget(i) })
+			}
+		}
+	})
+	w.measureFrom(fill + c.Session + time.Minute)
+	r := w.Run()
+	return Finding{Seen: fmt.Sprintf("%.4f", r.UseT), Met: r.UseT >= goal, Fault: r.Fault}
 }
 
 func cutOneCentre(w *World) { w.cutCentre(0, 12*time.Minute) }

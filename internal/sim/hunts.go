@@ -133,6 +133,7 @@ func Twins(seed uint64) Config {
 	f := &c.Faults
 	f.Every, f.Last = 5*time.Second, time.Duration(15+rng.IntN(30))*time.Second
 	f.Twins, f.Folders, f.CutEdge, f.CrashRegion = true, rng.IntN(2) == 0, rng.IntN(2) == 0, rng.IntN(3) == 0
+	f.Forget, f.CrashEdge = rng.IntN(2) == 0, rng.IntN(2) == 0
 	return c
 }
 

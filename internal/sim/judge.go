@@ -241,8 +241,10 @@ func (j *judge) follow(w *World, id uint64, edge int32) {
 	if !known {
 		s.edge = edge
 	}
-	s.moved = s.moved || s.edge != edge
-	s.away = s.away || !n.core.Leased(n.clock.read(w.now))
+	leased := n.core.Leased(n.clock.read(w.now))
+	n.forgotten = n.forgotten && !leased
+	s.moved = s.moved || s.edge != edge || n.forgotten // whom nobody reckons with any more
+	s.away = s.away || !leased
 	j.stamps[id] = s
 	if !was && s.away && s.moved {
 		j.moved++

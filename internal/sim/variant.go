@@ -133,6 +133,7 @@ var enemies = []enemy{
 	{"zombies", false, func(c *Config) { c.Faults.Zombies = false }},
 	{"twins", true, func(c *Config) { c.Faults.Twins = false }},
 	{"folders", true, func(c *Config) { c.Faults.Folders = false }},
+	{"forget", true, func(c *Config) { c.Faults.Forget = false }},
 	{"forever", true, func(c *Config) { c.Faults.Forever = false }},
 	{"cut-edge", true, func(c *Config) { c.Faults.CutEdge = false }},
 	{"cut-region", true, func(c *Config) { c.Faults.CutRegion = false }},

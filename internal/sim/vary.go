@@ -124,7 +124,7 @@ func (c *Config) enableFaults(rng *rand.Rand) {
 		f.Vague = fleet.MaxError + time.Duration(rng.Float64()*float64(most)).Round(time.Millisecond)
 	}
 	f.Members, f.Forsake = some(0.3), some(0.3)
-	f.Twins, f.Folders = some(0.2), some(0.2)
+	f.Twins, f.Folders, f.Forget = some(0.2), some(0.2), some(0.2)
 }
 
 // thenCalm lets nothing go wrong after the length of the run so far, and adds the

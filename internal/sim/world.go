@@ -226,18 +226,19 @@ type regionProc struct {
 
 type edgeNode struct {
 	proc
-	name    string
-	region  int32
-	folder  fleet.Lives // its data folder, which lies at place
-	place   fleet.Place
-	edition uint64
-	core    *admission.Engine
-	keys    *ticket.Codec // nil where tickets are not sealed
-	down    bool          // between two lives
-	lost    bool          // for good
-	synced  bool          // was told fleet time in this life: visitors are sent here
-	cutUp   int64         // nothing reaches the regional until then
-	cutDown int64         // nothing comes from it until then
+	name      string
+	region    int32
+	folder    fleet.Lives // its data folder, which lies at place
+	place     fleet.Place
+	edition   uint64
+	core      *admission.Engine
+	keys      *ticket.Codec // nil where tickets are not sealed
+	down      bool          // between two lives
+	lost      bool          // for good
+	forgotten bool          // declared ended, and was not heard since
+	synced    bool          // was told fleet time in this life: visitors are sent here
+	cutUp     int64         // nothing reaches the regional until then
+	cutDown   int64         // nothing comes from it until then
 }
 
 // newest returns the coordinator with the highest term.
@@ -372,7 +373,7 @@ func (w *World) newPlace() fleet.Place {
 func (w *World) startEdge(i int32) {
 	n := w.edges[i]
 	past, _ := n.folder.Succeed(n.place)
-	n.down, n.synced, n.edition = false, false, w.edition
+	n.down, n.synced, n.forgotten, n.edition = false, false, false, w.edition
 	n.keys = w.keys.newest
 	n.core = admission.New(admission.Config{
 		Edge: n.name, DC: w.regions[n.region].name, Params: w.cfg.Params, Limits: admission.DefaultLimits(), Past: past, Rand: w.fork(),

@@ -55,6 +55,7 @@ type edge struct {
 	first     uint64     // newest grant to anybody when it was adopted
 	claimed   uint64     // the same when another one told that it has ended; 0 for nobody
 	claimedAt fleet.Time // no later than then
+	forgotten bool       // an operator told that it has ended
 	belied    bool       // it was heard since
 	twin      bool       // another one of its name lives too
 	needs     uint64     // version of Durable to be stored before it gets a lease

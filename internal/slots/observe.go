@@ -259,7 +259,7 @@ func (a *Aggregator) advance(now fleet.Mono) {
 				a.holdUntil = max(a.holdUntil, a.lastBreath(now, a.latest(now)))
 			}
 		case lost:
-			if e.ended == 0 && a.succeeded(e) {
+			if e.ended == 0 && a.hasEnded(e) {
 				e.ended = now
 			}
 			switch over := synced && ft.Add(-fleet.Guard).Second() > a.holdUntil; {

@@ -350,6 +350,28 @@ func TestRule5SilenceIsNotEmptiness(t *testing.T) {
 			arrive d1x n=20
 			arrive d2 n=20
 			advance 5s clicking=2s`,
+		"an edge that was declared ended may be served for a session": `
+			fleet total=10 rate=600 session=20s edges=2
+			advance 2s
+			arrive d1 n=6
+			advance 5s clicking=2s
+			cut d1
+			advance 4s clicking=2s
+			crash d1 # its last tickets live on
+			forget d1
+			click v1 v2 v3 v4 v5 v6 at=d2
+			arrive d2 n=20
+			advance 5s`,
+		"an edge is not forgotten while it has a lease": `
+			fleet total=10 rate=600 session=20s edges=2
+			advance 2s
+			arrive d1 n=6
+			advance 5s clicking=2s
+			cut d1
+			forget d1
+			advance 40s clicking=2s
+			arrive d2 n=20
+			advance 5s`,
 		"a silent edge goes by its own clock": `
 			fleet total=10 rate=120 session=20s drift=190
 			advance 2s
@@ -429,6 +451,27 @@ func TestRule5WhatWasGivenUpCountsOnceItIsHeard(t *testing.T) {
 	}
 	if l := core.Ledger(r.id); l.Active < int64(w.active(r, nil)) {
 		t.Errorf("%d sessions are counted of %d", l.Active, w.active(r, nil))
+	}
+}
+
+// By how much an edge that was declared ended may exceed T, if it lives, is told.
+func TestRule5WhatWasForgottenIsTold(t *testing.T) {
+	w := tale(t, `
+		fleet total=10 rate=600 session=20s edges=2
+		advance 2s
+		arrive d1 n=6
+		advance 5s clicking=2s
+		cut d1
+		excuse # it is alive when it is declared ended
+		advance 10s clicking=2s
+		forget d1
+		advance 40s clicking=2s
+		arrive d2 n=20
+		advance 5s clicking=2s`)
+	r := w.rooms[0]
+	l := w.sites[0].newest().core.Ledger(r.id)
+	if over := int64(w.active(r, nil)) - 10; over <= 0 || l.Excess < over {
+		t.Errorf("%d sessions beyond T, %d are told", over, l.Excess)
 	}
 }
 

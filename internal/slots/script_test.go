@@ -42,6 +42,7 @@ import (
 //	disk dublin stops|goes         writes of an aggregator wait
 //	limits total=5 rate=10         room settings change
 //	remove sale, add extra total=… rate=…
+//	forget d1 [all]                an operator says that the process has ended, or all of its name
 //	excuse                         from here on sessions beyond T are allowed, as the prose explains
 //	ledger [root|dublin|d1 …]      the books: T/R throughout
 //	time                           by how much the clocks are off, and how sure they are
@@ -297,6 +298,19 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		e := w.twin(s.edge(t, d, words[0]), arg("name", ""))
 		s.folder(t, d, e, is)
 		w.startEdge(e)
+	case "forget":
+		e := s.edge(t, d, words[0])
+		n := e.site.newest()
+		inc := e.core.Status(e.read(w.now)).Inc
+		if is("all") {
+			inc = 0
+		}
+		switch f, err := n.core.Forget(n.read(w.now), e.bears, inc); {
+		case err != nil:
+			s.printf("%v", err)
+		default:
+			s.printf("%d ended, %d sessions count for %v at most", len(f.Incs), f.Sessions, f.Within)
+		}
 	case "disk":
 		_, _, site := s.links(t, d, words[0])
 		site.diskless = is("stops")

@@ -82,7 +82,7 @@ func (a *Aggregator) presume(now fleet.Mono, e *edge) {
 		}
 		acc.phantomUntil = max(acc.phantomUntil, breath+b.unknownLife())
 		acc.stampLife = max(acc.stampLife, b.longest(now))
-		if !b.Cap && (!a.succeeded(e) || e.unheard) && !mutant.On(mutant.NoFreeze) {
+		if !b.Cap && (!a.hasEnded(e) || e.unheard) && !mutant.On(mutant.NoFreeze) {
 			a.freeze(b, e, acc)
 		}
 		acc.dirty, b.dirty, b.stale = true, true, true
@@ -193,14 +193,18 @@ func (a *Aggregator) mourn(now fleet.Mono, e *edge) {
 	if a.clock.Err(now) == fleet.Unsynced && !mutant.On(mutant.TimelessThaw) {
 		return
 	}
-	ended := a.succeeded(e)
+	ended, thawed := a.hasEnded(e), false
 	for _, b := range a.order {
 		if acc := e.accounts[b.ID]; acc != nil && acc.silent && (ended || e.silent > b.lostWait()) {
-			if !ended {
+			if !ended || (e.forgotten && !mutant.On(mutant.ForgetUnmetered)) {
 				b.strays(e, acc.phantom+acc.frozen+acc.frozenBlind) // it may be alive all the same
 			}
 			a.thaw(now, e, b, acc)
+			thawed = true
 		}
+	}
+	if thawed && e.state == dead {
+		a.enrol(e) // the next aggregator need not wait for what has ended
 	}
 }
 

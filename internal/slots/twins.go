@@ -11,14 +11,14 @@ import (
 // This file tells processes apart that bear one edge's name: who has succeeded whom,
 // and who is another edge.
 
-// succeeded reports whether an edge has ended: a process of its name told that it uses
-// the data folder which that edge used, and the edge was not heard since. The name
-// alone proves nothing: two processes may have got one by mistake.
-func (a *Aggregator) succeeded(e *edge) bool {
+// hasEnded reports whether an edge has ended: a process of its name told that it uses
+// the data folder which that edge used, or an operator told so, and the edge was not
+// heard since. The name alone proves nothing: two processes may have got one by mistake.
+func (a *Aggregator) hasEnded(e *edge) bool {
 	if e.belied && !mutant.On(mutant.BeliedEnded) {
 		return false
 	}
-	return slices.ContainsFunc(a.edges, func(o *edge) bool {
+	return e.forgotten || slices.ContainsFunc(a.edges, func(o *edge) bool {
 		return o.name == e.name && o.state != awaiting && o.state != lost && o.proves(e)
 	})
 }

@@ -25,6 +25,14 @@ type Bus interface {
 	Subscribe(subject string, handle func(subject string, data []byte)) (cancel func(), err error)
 }
 
+// Desk answers questions that are asked on the bus. Its methods are safe for
+// concurrent use.
+type Desk interface {
+	// Answer calls handle with every question on subject, one at a time, and sends
+	// what it returns to who asked, until cancel is called.
+	Answer(subject string, handle func(question []byte) (answer []byte)) (cancel func(), err error)
+}
+
 // Leadership is the right to lead under one name, for which any number of
 // candidates may stand.
 type Leadership interface {

@@ -11,6 +11,7 @@ import (
 //	vestibule.v1.<dc>.grant.<edge>     regional to edge
 //	vestibule.v1.global.report.<dc>    regional to global
 //	vestibule.v1.global.grant.<dc>     global to regional
+//	vestibule.v1.<dc>.forget           an operator asks the leading regional
 const prefix = "vestibule.v1."
 
 // Root is the token that stands for global; no data centre may be called so.
@@ -25,6 +26,22 @@ func GrantSubject(parent, name string) string { return prefix + parent + ".grant
 
 // Reports is the subject by which a parent hears all its children.
 func Reports(parent string) string { return prefix + parent + ".report.*" }
+
+// ForgetSubject is where the leading regional of a data centre takes an operator's word
+// that an edge has ended: see ForgetAsk.
+func ForgetSubject(dc string) string { return prefix + dc + ".forget" }
+
+// ForgetAsk asks for an edge to be forgotten; it and ForgetAnswer travel as JSON.
+type ForgetAsk struct {
+	Edge string `json:"edge"`
+	Inc  uint64 `json:"incarnation,string,omitempty"` // 0 for all silent ones of the name
+}
+
+// ForgetAnswer says what became of it; one of the two is empty.
+type ForgetAnswer struct {
+	Done  string `json:"done,omitempty"`
+	Error string `json:"error,omitempty"`
+}
 
 // CheckName reports what is wrong with the name of a data centre or an edge:
 // it must be 1 to 64 characters of a-z, 0-9, - and _, and not Root.

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"vestibule/internal/natsbus"
+	"vestibule/internal/wire"
+)
+
+// forgetAsk returns what is asked of the regional, or all that is wrong with it.
+func (c *fleetConfig) forgetAsk(edge string) (wire.ForgetAsk, error) {
+	ask := wire.ForgetAsk{Edge: edge}
+	var errs []error
+	if err := wire.CheckName(edge); err != nil {
+		errs = append(errs, fmt.Errorf("EDGE: %w", err))
+	}
+	if err := wire.CheckName(c.DC); err != nil {
+		errs = append(errs, fmt.Errorf("dc: %w", err))
+	}
+	if c.Inc != "" {
+		var err error
+		if ask.Inc, err = strconv.ParseUint(c.Inc, 16, 64); err != nil || ask.Inc == 0 {
+			errs = append(errs, fmt.Errorf("incarnation: must be a hexadecimal number above zero, got %q", c.Inc))
+		}
+	}
+	return ask, errors.Join(errs...)
+}
+
+// forget asks the regional that leads dc to take an edge for ended, and prints its answer.
+func forget(ctx context.Context, conn *natsbus.Conn, dc string, ask wire.ForgetAsk, out io.Writer) error {
+	question, err := json.Marshal(ask)
+	if err != nil {
+		return err
+	}
+	data, err := conn.Ask(ctx, wire.ForgetSubject(dc), question)
+	if errors.Is(err, natsbus.ErrNobody) {
+		return fmt.Errorf("no regional leads %s here, or it is older than this command: is this the NATS of the data centre's edges?", dc)
+	}
+	if err != nil {
+		return err
+	}
+	var answer wire.ForgetAnswer
+	if err := json.Unmarshal(data, &answer); err != nil {
+		return fmt.Errorf("answer: %w", err)
+	}
+	if answer.Error != "" {
+		return errors.New(answer.Error)
+	}
+	_, err = fmt.Fprintln(out, answer.Done)
+	return err
+}
