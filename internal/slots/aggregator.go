@@ -249,8 +249,10 @@ func (a *Aggregator) newEdge(name string, inc uint64) *edge {
 func (e *edge) account(id room.ID) *account {
 	acc := e.accounts[id]
 	if acc == nil {
-		acc = &account{dirty: true, viewDirty: true}
+		acc = &account{edge: e, room: id}
 		e.accounts[id] = acc
+		acc.news()
+		acc.viewNews()
 	}
 	return acc
 }
@@ -283,7 +285,7 @@ func (a *Aggregator) SetRooms(now fleet.Mono, rooms []RoomConfig) {
 	for _, e := range a.edges {
 		for _, b := range a.order {
 			if acc := e.accounts[b.ID]; acc != nil || e.state == alive {
-				e.account(b.ID).dirty = true
+				e.account(b.ID).news()
 			}
 		}
 	}

@@ -61,7 +61,9 @@ type edge struct {
 	needs     uint64     // version of Durable to be stored before it gets a lease
 	due       bool       // an answer is owed
 
+	push     bool // there is news that cannot wait for its next report
 	accounts map[room.ID]*account
+	open     []*account // those of which it may have to be told something; see account.news
 }
 
 // account is what one edge incarnation holds and has counted in one room.
@@ -102,12 +104,35 @@ type account struct {
 	stampLife    int64 // seconds for which the silent edge may stamp tickets: what it was last told
 	kept         int64 // presumed when the silent edge was given up: no late word of it lessens that until phantomUntil
 
+	edge *edge
+	room room.ID
+
 	changedAt uint64      // first grant that carried the newest change
 	viewAt    uint64      // the same for the room's view
 	ends      wire.Outbox // what the edge is to know of sessions that ended
-	dirty     bool
-	viewDirty bool
-	push      bool // the news cannot wait for the edge's next report
+	unsaid    bool        // something changed since the last grant; set by news
+	unshown   bool        // so did the room's view; set by viewNews
+	open      bool        // it is in edge.open
+}
+
+// news notes that the edge is to be told of the account. Grants look at no others:
+// most edges have nothing to hear of most rooms.
+func (a *account) news() {
+	a.unsaid = true
+	a.list()
+}
+
+// viewNews notes that the edge is to be told of the room's view.
+func (a *account) viewNews() {
+	a.unshown = true
+	a.list()
+}
+
+func (a *account) list() {
+	if !a.open {
+		a.open = true
+		a.edge.open = append(a.edge.open, a)
+	}
 }
 
 // unseen returns how many people joined there and are expected to return for the

@@ -88,7 +88,7 @@ func (a *Aggregator) end(b *books, e wire.End, edge bool) {
 	for _, e := range a.edges {
 		if acc := e.accounts[b.ID]; acc != nil {
 			m.closed = !acc.ends.Add(m.End, m.n) || m.closed // who is not told may renew it
-			acc.dirty = true
+			acc.news()
 		}
 	}
 }
@@ -99,7 +99,7 @@ func (ms *marks) tell(acc *account) {
 	for _, m := range ms.order {
 		if m.n != 0 {
 			acc.ends.Add(m.End, m.n)
-			acc.dirty = true
+			acc.news()
 		}
 	}
 }

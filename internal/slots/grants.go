@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -68,14 +69,7 @@ func (a *Aggregator) atErr(now fleet.Mono) time.Duration { return a.clock.Err(no
 // grant returns what edge e is to be told, if anything: an answer that is owed,
 // or news that cannot wait for its next report.
 func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
-	push := false
-	for _, b := range a.order {
-		if acc := e.accounts[b.ID]; acc != nil && acc.push {
-			push = true
-			break
-		}
-	}
-	if !e.due && !push {
+	if !e.due && !e.push {
 		return nil
 	}
 	e.due = false
@@ -92,18 +86,25 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 		return wire.NewGrantPacker(head).Grants()
 	}
 	pack := wire.NewGrantPacker(head)
-	for _, b := range a.order {
-		acc := e.account(b.ID)
-		acc.push = false
-		acc.ends.Acked(e.told)
-		if acc.dirty {
-			acc.dirty, acc.changedAt = false, a.said
+	e.push = false
+	if len(e.accounts) < len(a.order) { // rooms that it has not heard of
+		for _, b := range a.order {
+			e.account(b.ID)
 		}
-		if acc.viewDirty {
-			acc.viewDirty, acc.viewAt = false, a.said
+	}
+	slices.SortFunc(e.open, func(x, y *account) int { return cmp.Compare(x.room, y.room) })
+	e.open = slices.DeleteFunc(e.open, func(acc *account) bool {
+		b := a.rooms[acc.room]
+		acc.ends.Acked(e.told)
+		if acc.unsaid {
+			acc.unsaid, acc.changedAt = false, a.said
+		}
+		if acc.unshown {
+			acc.unshown, acc.viewAt = false, a.said
 		}
 		if acc.changedAt <= e.acked && acc.viewAt <= e.acked {
-			continue
+			acc.open = acc.ends.Len() > 0
+			return !acc.open
 		}
 		g := wire.RoomGrant{
 			Room: b.ID, Granted: acc.granted, RateGranted: acc.rateGranted, RenewCeil: acc.renewCeil,
@@ -114,7 +115,8 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 			g.View = b.view
 		}
 		pack.Add(g)
-	}
+		return false
+	})
 	return pack.Grants()
 }
 
@@ -233,7 +235,8 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 		for i, c := range claims {
 			g := gifts[i]
 			// Held visitors and starving edges cannot wait.
-			c.acc.push = c.acc.push || (g.give > 0 && g.idle < g.need) || (g.keep < g.idle && (short || b.starved || scarce))
+			e := c.acc.edge
+			e.push = e.push || (g.give > 0 && g.idle < g.need) || (g.keep < g.idle && (short || b.starved || scarce))
 			if side.rate {
 				c.acc.raise(&c.acc.rateGranted, uint64(g.give))
 				c.acc.set(c.acc.keep, uint64(g.keep), c.acc.life)
@@ -287,14 +290,14 @@ func (a *Aggregator) covered(b *books) bool {
 func (a *account) set(keep, rateKeep uint64, life uint32) {
 	if a.keep != keep || a.rateKeep != rateKeep || a.life != life {
 		a.keep, a.rateKeep, a.life = keep, rateKeep, life
-		a.dirty = true
+		a.news()
 	}
 }
 
 func (a *account) raise(counter *uint64, n uint64) {
 	if n > 0 {
 		*counter += n
-		a.dirty = true
+		a.news()
 	}
 }
 
@@ -406,8 +409,8 @@ func (a *Aggregator) show(b *books, v *wire.View) {
 	b.view = v
 	for _, e := range a.edges {
 		if acc := e.accounts[b.ID]; acc != nil {
-			acc.viewDirty = true
-			acc.push = acc.push || acc.parkedN > 0
+			acc.viewNews()
+			e.push = e.push || acc.parkedN > 0
 		}
 	}
 }

@@ -347,8 +347,11 @@ func (a *Aggregator) gather(now fleet.Mono) {
 	heard, silent := false, false
 	for _, e := range a.edges {
 		heard = heard || e.state == alive || e.state == joining
+		if e.state != dead || silent {
+			continue
+		}
 		for _, acc := range e.accounts {
-			silent = silent || (e.state == dead && acc.silent)
+			silent = silent || acc.silent
 		}
 	}
 	switch {

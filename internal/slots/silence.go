@@ -36,8 +36,13 @@ func (a *Aggregator) longestLife(now fleet.Mono) time.Duration {
 	life := int64(0)
 	for _, b := range a.order {
 		life = max(life, b.longest(now))
-		for _, e := range a.edges {
-			if acc := e.accounts[b.ID]; acc != nil && acc.silent {
+	}
+	for _, e := range a.edges {
+		if e.state == alive || e.state == joining {
+			continue // nothing is presumed of it
+		}
+		for _, acc := range e.accounts {
+			if acc.silent {
 				life = max(life, acc.stampLife)
 			}
 		}
@@ -85,7 +90,8 @@ func (a *Aggregator) presume(now fleet.Mono, e *edge) {
 		if !b.Cap && (!a.hasEnded(e) || e.unheard) && !mutant.On(mutant.NoFreeze) {
 			a.freeze(b, e, acc)
 		}
-		acc.dirty, b.dirty, b.stale = true, true, true
+		b.dirty, b.stale = true, true
+		acc.news()
 	}
 	a.due = now
 }
@@ -234,7 +240,8 @@ func (a *Aggregator) keepVigil(now fleet.Mono, e *edge) {
 		}
 		acc := e.account(b.ID)
 		acc.phantom, acc.silent, acc.stampLife = free, true, life
-		acc.dirty, b.dirty, b.stale = true, true, true
+		b.dirty, b.stale = true, true
+		acc.news()
 	}
 	e.state = a.graveOf(e)
 }
@@ -329,7 +336,8 @@ func (a *Aggregator) settle(now fleet.Mono, e *edge, bye bool) {
 			seen = max(seen, acc.report.Granted)
 		}
 		acc.granted = min(acc.granted, seen)
-		acc.dirty, b.dirty, b.stale = true, true, true
+		b.dirty, b.stale = true, true
+		acc.news()
 	}
 	if bye {
 		e.state = left

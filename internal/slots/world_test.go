@@ -455,6 +455,11 @@ func (w *world) runAgg(n *aggProc) {
 		return
 	}
 	now := n.read(w.now)
+	defer func() {
+		if text := slots.Overlooked(n.core, now); text != "" {
+			w.fail("%s/%d overlooks: %s", s.name, n.term, text)
+		}
+	}()
 	if n.core.GrantsDue() <= now {
 		for _, g := range n.core.Grants(now) {
 			w.watchGrant(n, g)

@@ -1,0 +1,130 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"vestibule/internal/admission"
+	"vestibule/internal/fleet"
+	"vestibule/internal/room"
+	"vestibule/internal/slots"
+	"vestibule/internal/wire"
+)
+
+// BenchmarkIdle is what the cores of one data centre of 50 edges, and of global, use
+// of a core while nobody comes to any of 1,000 rooms: the share of virtual time that
+// they take, without the encoding of messages and the network.
+func BenchmarkIdle(b *testing.B) {
+	for b.Loop() {
+		f := newIdle(1000, 50)
+		f.run(20 * time.Second) // leases, first rights
+		f.global, f.regional, f.edge = 0, 0, 0
+		const length = 60 * time.Second
+		f.run(length)
+		share := func(d time.Duration) float64 { return 100 * d.Seconds() / length.Seconds() }
+		b.ReportMetric(share(f.edge)/50, "%edge")
+		b.ReportMetric(share(f.regional), "%regional")
+		b.ReportMetric(share(f.global), "%global")
+	}
+}
+
+// idle is a fleet in which nothing happens, and the time that its cores took.
+type idle struct {
+	now    fleet.Mono
+	alloc  *slots.Allocator
+	agg    *slots.Aggregator
+	edges  []*admission.Engine
+	byName map[string]*admission.Engine
+
+	global, regional, edge time.Duration
+}
+
+func newIdle(rooms, edges int) *idle {
+	p := wire.DefaultParams()
+	f := &idle{now: 1, byName: map[string]*admission.Engine{}}
+	var books []slots.RoomConfig
+	var doors []admission.Room
+	for i := range rooms {
+		id := room.IDOf(fmt.Sprint("room-", i))
+		books = append(books, slots.RoomConfig{ID: id, Total: 1000, Rate: 600, Session: 5 * time.Minute, LostWait: time.Hour})
+		doors = append(doors, admission.Room{ID: id, Session: 5 * time.Minute})
+	}
+	slices.SortFunc(books, func(a, b slots.RoomConfig) int { return int(int64(a.ID>>1) - int64(b.ID>>1)) })
+	f.alloc = slots.NewAllocator(f.now, slots.AllocatorConfig{Term: wire.Term{N: 1, Nonce: 1}, Centres: []string{"dublin"}, Params: p, Bootstrap: true})
+	f.agg = slots.NewAggregator(f.now, slots.AggregatorConfig{DC: "dublin", Term: wire.Term{N: 1, Nonce: 1}, Params: p, Bootstrap: true}, wire.Durable{})
+	f.alloc.SetRooms(f.now, books)
+	f.agg.SetRooms(f.now, books)
+	for i := range edges {
+		name := fmt.Sprintf("edge-%02d", i)
+		e := admission.New(admission.Config{Edge: name, DC: "dublin", Params: p, Limits: admission.DefaultLimits(), Rand: rand.New(rand.NewPCG(1, uint64(i)))})
+		e.SetRooms(f.now, doors)
+		f.edges, f.byName[name] = append(f.edges, e), e
+	}
+	return f
+}
+
+// timed adds how long do takes to the sum.
+func timed(sum *time.Duration, do func()) {
+	begun := time.Now()
+	do()
+	*sum += time.Since(begun)
+}
+
+const wallAtStart = fleet.Time(1_700_000_000_000)
+
+func (f *idle) run(length time.Duration) {
+	for end := f.now.Add(length); f.now < end; f.now = f.now.Add(10 * time.Millisecond) {
+		now := f.now
+		f.alloc.SetLease(now.Add(time.Minute))
+		f.agg.SetLease(now.Add(time.Minute))
+		timed(&f.global, func() { f.alloc.SetTime(now, wallAtStart.Add(time.Duration(now))) })
+		for _, e := range f.edges {
+			if e.Due() > now {
+				continue
+			}
+			var reports []wire.Report
+			timed(&f.edge, func() { reports = e.Report(now) })
+			timed(&f.regional, func() {
+				for _, m := range reports {
+					f.agg.Observe(now, m)
+				}
+			})
+		}
+		if d, unsaved := f.agg.Unsaved(); unsaved {
+			timed(&f.regional, func() { f.agg.Saved(now, d.Version) })
+		}
+		var grants, lent []wire.Grant
+		var up []wire.Report
+		timed(&f.regional, func() {
+			if f.agg.GrantsDue() <= now {
+				grants = f.agg.Grants(now)
+			}
+			if f.agg.ReportDue() <= now {
+				up = f.agg.Report(now)
+			}
+		})
+		timed(&f.edge, func() {
+			for _, g := range grants {
+				e := f.byName[g.To]
+				e.Apply(now, g)
+				e.Release(now, nil)
+			}
+		})
+		timed(&f.global, func() {
+			for _, m := range up {
+				f.alloc.Observe(now, m)
+			}
+			if f.alloc.GrantsDue() <= now {
+				lent = f.alloc.Grants(now)
+			}
+		})
+		timed(&f.regional, func() {
+			for _, g := range lent {
+				f.agg.Apply(now, g)
+			}
+		})
+	}
+}

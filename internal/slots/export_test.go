@@ -1,0 +1,31 @@
+package slots
+
+import (
+	"fmt"
+
+	"vestibule/internal/fleet"
+)
+
+// Overlooked returns what the aggregator would have to tell or to give back and does
+// not see, because it looks only at what changed; "" for nothing. It is to be called
+// after Grants and after Report.
+func Overlooked(a *Aggregator, now fleet.Mono) string {
+	for _, e := range a.edges {
+		listed := map[*account]bool{}
+		for _, acc := range e.open {
+			listed[acc] = true
+		}
+		for id, acc := range e.accounts {
+			if acc.open != listed[acc] || acc.edge != e || acc.room != id {
+				return fmt.Sprintf("%s, room %x: open %v, listed %v", e.name, uint64(id), acc.open, listed[acc])
+			}
+			if !acc.open && (acc.unsaid || acc.unshown || acc.changedAt > e.acked || acc.viewAt > e.acked || acc.ends.Len() > 0) {
+				return fmt.Sprintf("%s is not told of room %x", e.name, uint64(id))
+			}
+			if acc.silent && (e.state == alive || e.state == joining) {
+				return fmt.Sprintf("%s is heard and presumed silent in room %x", e.name, uint64(id))
+			}
+		}
+	}
+	return ""
+}
