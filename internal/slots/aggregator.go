@@ -86,7 +86,8 @@ type Aggregator struct {
 	surprise  string // the last of them
 	twins     uint64 // how often an edge was found to live beside another one of its name
 
-	due fleet.Mono // of the next Grants
+	due  fleet.Mono // of the next Grants
+	last bearings   // as it was last looked at what to give back
 }
 
 // books are the ledger of the data centre in one room.
@@ -125,6 +126,8 @@ type books struct {
 	waiting   line.Histogram
 	starved   bool   // somebody is parked whom no right in the data centre serves
 	stale     bool   // something changed since rights were last divided
+	divided   bool   // they were, since it was last looked at what to give back
+	unsure    bool   // something was presumed then, which ends by time alone
 	dirty     bool   // something changed since the last report to global
 	changedAt uint64 // first report to global that carried the newest change
 }

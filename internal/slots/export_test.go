@@ -8,8 +8,13 @@ import (
 
 // Overlooked returns what the aggregator would have to tell or to give back and does
 // not see, because it looks only at what changed; "" for nothing. It is to be called
-// after Grants and after Report.
-func Overlooked(a *Aggregator, now fleet.Mono) string {
+// after Grants and, where a report was just made, with reported.
+func Overlooked(a *Aggregator, now fleet.Mono, reported bool) string {
+	for _, b := range a.order {
+		if n, rate := a.surplus(now, b); reported && (n > 0 || rate > 0) {
+			return fmt.Sprintf("%d and %d rights of room %x are not given back", n, rate, uint64(b.ID))
+		}
+	}
 	for _, e := range a.edges {
 		listed := map[*account]bool{}
 		for _, acc := range e.open {

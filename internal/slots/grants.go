@@ -29,7 +29,7 @@ func (a *Aggregator) Grants(now fleet.Mono) []wire.Grant {
 	a.advance(now)
 	for _, b := range a.order {
 		if lapsed := b.Cap && !b.stopped && !a.up.leased(now); b.stale || lapsed {
-			b.stale = false
+			b.stale, b.divided = false, true
 			a.divide(now, b)
 		}
 	}

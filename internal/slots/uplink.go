@@ -78,9 +78,12 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 		Members: a.knownMembers(),
 	}
 	pack := wire.NewReportPacker(head)
-	busy := false
+	busy, turned := false, a.turned(now)
 	for _, b := range a.order {
-		a.giveBack(now, b)
+		if turned || b.dirty || b.stale || b.divided || b.unsure {
+			a.giveBack(now, b)
+			b.divided, b.unsure = false, a.presumes(b)
+		}
 		if b.marks.up.Len() > 0 && b.changedAt <= u.acked {
 			b.dirty = true
 		}
@@ -99,26 +102,69 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 	return pack.Reports()
 }
 
+// bearings are what decides about giving back beside the books of a room.
+type bearings struct {
+	blank, recovering, gathering, isolated, deaf bool
+
+	edges []edgeBearing
+}
+
+type edgeBearing struct {
+	edge  *edge
+	state edgeState
+}
+
+// turned reports whether the bearings changed since the last call: then every room
+// is looked at, else those whose books changed.
+func (a *Aggregator) turned(now fleet.Mono) bool {
+	is := bearings{blank: a.up.blank, recovering: a.recovering(), gathering: a.gathering, isolated: a.isolated(now), deaf: a.up.unanswered(now, deaf)}
+	was := &a.last
+	if is.blank == was.blank && is.recovering == was.recovering && is.gathering == was.gathering && is.isolated == was.isolated && is.deaf == was.deaf &&
+		slices.EqualFunc(was.edges, a.edges, func(b edgeBearing, e *edge) bool { return b.edge == e && b.state == e.state }) {
+		return false
+	}
+	is.edges = was.edges[:0]
+	for _, e := range a.edges {
+		is.edges = append(is.edges, edgeBearing{e, e.state})
+	}
+	*was = is
+	return true
+}
+
+// presumes reports whether anything in the books of a room is presumed.
+func (a *Aggregator) presumes(b *books) bool {
+	return slices.ContainsFunc(a.edges, func(e *edge) bool {
+		acc := e.accounts[b.ID]
+		return acc != nil && (acc.phantom != 0 || acc.frozen != 0 || acc.frozenBlind != 0 || acc.kept != 0)
+	})
+}
+
 // giveBack returns free rights beyond what global wants kept here. The rights
 // that lie idle at the edges come back first through their own targets.
 func (a *Aggregator) giveBack(now fleet.Mono, b *books) {
+	n, rate := a.surplus(now, b)
+	if n > 0 {
+		b.returned += uint64(n)
+		b.dirty = true
+	}
+	if rate > 0 {
+		b.rateReturned += uint64(rate)
+		b.dirty = true
+	}
+}
+
+// surplus returns how many free rights of T and of R are to go back; none where
+// that is not positive.
+func (a *Aggregator) surplus(now fleet.Mono, b *books) (n, rate int64) {
 	if a.up.blank || a.recovering() {
-		return
+		return 0, 0
 	}
 	keep, rateKeep := a.keep(b, now)
 	if b.declared && !mutant.On(mutant.DeclaredUsed) {
 		keep, rateKeep = 0, 0
 	}
-	free, idle := a.free(b), a.edgeIdle(b)
-	if n := min(free, free+idle-keep); n > 0 {
-		b.returned += uint64(n)
-		b.dirty = true
-	}
-	rfree, ridle := a.rateFree(b), a.edgeRateIdle(b)
-	if n := min(rfree, rfree+ridle-rateKeep); n > 0 {
-		b.rateReturned += uint64(n)
-		b.dirty = true
-	}
+	free, rfree := a.free(b), a.rateFree(b)
+	return min(free, free+a.edgeIdle(b)-keep), min(rfree, rfree+a.edgeRateIdle(b)-rateKeep)
 }
 
 // keep returns how many idle rights the data centre is to have: all of a room

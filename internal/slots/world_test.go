@@ -455,8 +455,9 @@ func (w *world) runAgg(n *aggProc) {
 		return
 	}
 	now := n.read(w.now)
+	reported := false
 	defer func() {
-		if text := slots.Overlooked(n.core, now); text != "" {
+		if text := slots.Overlooked(n.core, now, reported); text != "" {
 			w.fail("%s/%d overlooks: %s", s.name, n.term, text)
 		}
 	}()
@@ -472,6 +473,7 @@ func (w *world) runAgg(n *aggProc) {
 	}
 	if n.core.ReportDue() <= now {
 		for _, m := range n.core.Report(now) {
+			reported = true
 			w.watchReport(n, m)
 			w.send(&s.up, func() {
 				for _, r := range w.roots {
