@@ -14,7 +14,7 @@ TOOLS          := $(CURDIR)/.tools
 PACKAGES := chromium curl wrk nginx
 
 # Knobs: make sim SEEDS=5000 FIRST=1, make fuzz FUZZTIME=1m, make run ARGS="--total-active-users 10",
-# make chaos SEED=7 LENGTH=10m, make takeover KILLS=25.
+# make chaos SEED=7 LENGTH=10m, make takeover KILLS=25, make crowd ONLY=rush.
 SEEDS    ?= 500
 SMALL    ?= 10000
 FIRST    ?= 1
@@ -24,6 +24,7 @@ SEED     ?= 1
 LENGTH   ?= 5m
 KILLS    ?= 25
 ARGS     ?=
+ONLY     ?=
 
 .PHONY: help
 help: ## list the targets
@@ -66,6 +67,10 @@ takeover: ## kill the leading global and a leading regional KILLS times each, an
 .PHONY: costs
 costs: ## break one thing after the other, and tell for how long nobody comes in
 	$(GO) run ./internal/chaos -seed $(SEED) -costs -visitors 600 -new-users-per-minute 6000
+
+.PHONY: crowd
+crowd: ## let crowds of real clients come to four edges, and compare what they are told with what happens (6 minutes)
+	$(GO) run ./internal/crowd -only "$(ONLY)"
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## style, package direction, no clocks and no chance in the cores

@@ -26,6 +26,7 @@ type meters struct {
 	early           int     // served a waiting page although they asked within session_duration of their last page
 	told            float64 // estimates that people were shown, summed
 	tellings        int
+	words           *Words // nil where nobody listens
 }
 
 // outcome is what somebody was told at joining, and what became of it, in seconds.
@@ -60,6 +61,9 @@ func (m *meters) entered(w *World, v *visitor, d admission.Decision) {
 	if v.queued || len(m.waits) > 0 {
 		m.waits = append(m.waits, wait)
 	}
+	if v.heard != nil {
+		m.words.Entered(v.heard, time.Duration(v.came), time.Duration(w.now))
+	}
 	if v.told.high > 0 {
 		v.told.actual = wait
 		m.outcomes = append(m.outcomes, v.told)
@@ -88,6 +92,12 @@ func (m *meters) waitingPage(w *World, v *visitor, d admission.Decision) {
 	if d.Known && !v.robot {
 		m.told += d.Wait.Seconds()
 		m.tellings++
+	}
+	if v.heard != nil {
+		v.heard.Hear(Telling{
+			At: time.Duration(w.now), Answer: true, Known: d.Known, Wait: d.Wait, Low: d.Low, High: d.High,
+			Ahead: d.Ahead, Next: d.Ahead == 0, Longer: d.Longer,
+		})
 	}
 	if v.queued {
 		return

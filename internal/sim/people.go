@@ -61,7 +61,8 @@ type visitor struct {
 	copied bool  // plays with the cookie of somebody else
 	queued bool  // was shown the waiting page at least once
 	hold   *admission.Visit
-	told   outcome // at joining; high is 0 for nothing
+	told   outcome  // at joining; high is 0 for nothing
+	heard  *Hearing // where the meters listen; else nil
 }
 
 // arrivals draws the moments at which visitors come: a Poisson process whose
@@ -142,6 +143,9 @@ func (w *World) newcomer(centre int32) int32 {
 	*v = visitor{gen: v.gen + 1, centre: centre, came: w.now, leaves: math.MaxInt64, pages: w.pages()}
 	v.edge = w.anyEdge(centre)
 	v.robot = p.Robots > 0 && w.rng.Float64() < p.Robots
+	if w.meters.words != nil {
+		v.heard = &Hearing{}
+	}
 	if p.Patience > 0 {
 		v.leaves = w.now + int64(w.rng.ExpFloat64()*float64(p.Patience))
 	}

@@ -1,0 +1,297 @@
+// Command crowd lets real HTTP clients, each with cookies and connections of its
+// own, come to four real edges in two data centres, and compares what everybody
+// is told with what then happens. It prints the figures of each scenario beside
+// their goals, and exits with 1 where somebody did not come in. `make crowd` runs
+// it. The same measures on virtual time: vestibule simulate figures --only crowd.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"vestibule/internal/sim"
+)
+
+func main() {
+	var only string
+	var dir string
+	var trace bool
+	flag.StringVar(&only, "only", "", "only scenarios whose name contains this")
+	flag.StringVar(&dir, "dir", "", "folder for the binary, data and logs; empty for one that is deleted after a good run")
+	flag.BoolVar(&trace, "trace", false, "print what every twentieth visitor is told")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, only, dir, trace, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "crowd:", err)
+		os.Exit(1) //nolint:gocritic // nothing is deferred that matters now
+	}
+}
+
+func run(ctx context.Context, only, dir string, trace bool, out io.Writer) (err error) {
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "vestibule-crowd-"); err != nil {
+			return err
+		}
+		defer func() {
+			if err == nil {
+				err = os.RemoveAll(dir)
+			} else {
+				err = fmt.Errorf("%w (logs and data are in %s)", err, dir)
+			}
+		}()
+	}
+	site, err := openSite()
+	if err != nil {
+		return err
+	}
+	defer site.Close() //nolint:errcheck // it listens no more
+	t, err := plant(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer t.stop()
+	var scenarios []scenario
+	for i, c := range sim.Crowds() {
+		scenarios = append(scenarios, scenario{c, fmt.Sprintf("crowd-%d", i)})
+	}
+	if err := writeRooms(t.Rooms, site.addr, scenarios); err != nil {
+		return err
+	}
+	if err := t.ready(ctx, scenarios); err != nil {
+		return err
+	}
+	// Three run beside each other, so that all is over within six minutes.
+	lanes := make([][]*scenario, 3)
+	chosen := 0
+	for i := range scenarios {
+		if s := &scenarios[i]; strings.Contains(s.Name, only) {
+			lanes[i%len(lanes)] = append(lanes[i%len(lanes)], s)
+			chosen++
+		}
+	}
+	if chosen == 0 {
+		return fmt.Errorf("-only: no scenario's name contains %q", only)
+	}
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	for _, lane := range lanes {
+		all.Go(func() {
+			for _, s := range lane {
+				words, e := s.play(ctx, t, trace)
+				mu.Lock()
+				fmt.Fprintf(out, "%s\n    %s\n    goals: error <= %.2f, range covers 0.72 to 0.88, \"next\" in vain 0, rises 0\n", s.title(), words, s.Error)
+				if e != nil {
+					errs = append(errs, fmt.Errorf("%s: %w", s.Name, e))
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// scenario is a crowd that comes to a room of its own.
+type scenario struct {
+	sim.Crowd
+	room string
+}
+
+func (s *scenario) title() string {
+	return fmt.Sprintf("%s (T %d, R %d, sessions of %v)", s.Name, s.Total, s.Rate, s.Session)
+}
+
+// host is the name under which the scenario's room is reached.
+func (s *scenario) host() string { return s.room + ".example" }
+
+// play lets the crowd come, and returns what it heard once everybody is inside.
+func (s *scenario) play(ctx context.Context, t *tree, trace bool) (*sim.Words, error) {
+	ctx, stop := context.WithTimeout(ctx, s.Over+5*time.Minute)
+	defer stop()
+	words := &sim.Words{}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	missing := 0
+	rng := rand.New(rand.NewPCG(1, uint64(s.People)))
+	begin := time.Now()
+	for i := range s.People {
+		at := time.Duration(rng.Int64N(int64(s.Over)))
+		p := s.person(t, rand.New(rand.NewPCG(uint64(i), uint64(s.People))), begin, i%2 == 0)
+		p.trace = trace && i%20 < 2
+		p.number = i
+		all.Go(func() {
+			defer p.client.CloseIdleConnections()
+			if !pause(ctx, at) {
+				return
+			}
+			joined, entered, ok := p.come(ctx)
+			mu.Lock()
+			switch {
+			case !ok:
+				missing++
+			case at >= s.From:
+				words.Entered(&p.heard, joined, entered)
+			}
+			mu.Unlock()
+			if ok {
+				p.browse(ctx)
+			}
+		})
+	}
+	all.Wait()
+	if missing > 0 {
+		return words, fmt.Errorf("%d of %d people did not come in", missing, s.People)
+	}
+	return words, nil
+}
+
+// pause waits; false where ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// site is the site behind the waiting room.
+type site struct {
+	*http.Server
+	addr string
+}
+
+const siteHeader = "X-Crowd-Site"
+
+func openSite() (*site, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s := &site{addr: l.Addr().String(), Server: &http.Server{
+		ReadHeaderTimeout: 5 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(siteHeader, "1")
+			io.WriteString(w, "You are in.\n") //nolint:errcheck // the edge went away: its visitor will tell
+		}),
+	}}
+	go func() {
+		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			panic(err) // the run is worth nothing without it
+		}
+	}()
+	return s, nil
+}
+
+// tree is the running waiting room: vestibule demo, with rooms of our own.
+type tree struct {
+	Edges []struct{ URL, Metrics string }
+	Rooms string
+
+	cmd *exec.Cmd
+}
+
+// plant builds and starts the waiting room.
+func plant(ctx context.Context, dir string) (*tree, error) {
+	binary := filepath.Join(dir, "vestibule")
+	if text, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "vestibule/cmd/vestibule").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("go build: %w\n%s", err, text)
+	}
+	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close() //nolint:errcheck // the process writes to it
+	t := &tree{}
+	t.cmd = exec.Command(binary, "demo", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "data"), "--edges", "2")
+	t.cmd.Stderr = log
+	t.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us; we stop it
+	stdout, err := t.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := t.cmd.Start(); err != nil {
+		return nil, err
+	}
+	for lines := bufio.NewScanner(stdout); lines.Scan(); {
+		if text, ok := strings.CutPrefix(lines.Text(), "READY "); ok {
+			if err := json.Unmarshal([]byte(text), t); err != nil {
+				return nil, errors.Join(err, t.stop())
+			}
+			return t, nil
+		}
+	}
+	return nil, errors.Join(errors.New("the waiting room did not start: see its log"), t.stop())
+}
+
+func (t *tree) stop() error {
+	if err := t.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	return t.cmd.Wait()
+}
+
+// writeRooms gives every scenario a room.
+func writeRooms(file, origin string, scenarios []scenario) error {
+	var b strings.Builder
+	b.WriteString("rooms:\n")
+	for i := range scenarios {
+		s := &scenarios[i]
+		fmt.Fprintf(&b, "  - {name: %s, host: %s, path: /, total_active_users: %d, new_users_per_minute: %d, session_duration: %v, origin: \"http://%s\"}\n",
+			s.room, s.host(), s.Total, s.Rate, s.Session, origin)
+	}
+	if err := os.WriteFile(file+".new", []byte(b.String()), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
+}
+
+// ready waits until every edge lets people into every room, and until what was
+// used up by asking is free again.
+func (t *tree) ready(ctx context.Context, scenarios []scenario) error {
+	ctx, stop := context.WithTimeout(ctx, 30*time.Second)
+	defer stop()
+	for _, e := range t.Edges {
+		for i := range scenarios {
+			for {
+				req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.URL+"/.well-known/vestibule/events?room="+scenarios[i].room, nil)
+				if err != nil {
+					return err
+				}
+				req.Host = scenarios[i].host()
+				resp, err := http.DefaultClient.Do(req)
+				if err == nil {
+					resp.Body.Close() //nolint:errcheck // nothing is in it
+					if resp.StatusCode == http.StatusNoContent {
+						break // it knows the room, and nobody waits
+					}
+				}
+				if !pause(ctx, 100*time.Millisecond) {
+					return fmt.Errorf("edge %s does not serve %s: %w", e.URL, scenarios[i].host(), ctx.Err())
+				}
+			}
+		}
+	}
+	pause(ctx, 3*time.Second) // rights are on their way to the edges
+	return nil
+}

@@ -1,0 +1,332 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/line"
+	"vestibule/internal/sim"
+	"vestibule/internal/wire"
+)
+
+// person is somebody with a browser, or an app, of their own.
+type person struct {
+	s       *scenario
+	t       *tree
+	rng     *rand.Rand
+	begin   time.Time // when the scenario began
+	page    bool      // a browser with script: on the event stream, as page.js is; else an app that polls
+	edge    int
+	client  *http.Client
+	cookies map[string]string
+	heard   sim.Hearing
+	trace   bool
+	number  int
+}
+
+func (s *scenario) person(t *tree, rng *rand.Rand, begin time.Time, page bool) *person {
+	return &person{
+		s: s, t: t, rng: rng, begin: begin, page: page, edge: rng.IntN(len(t.Edges)), cookies: map[string]string{},
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2, DisableCompression: true}, Timeout: 40 * time.Second},
+	}
+}
+
+func (p *person) since() time.Duration { return time.Since(p.begin) }
+
+// news is the vestibule object of the JSON form; see docs/WAITING-PAGE.md.
+type news struct {
+	State           string
+	PeopleAhead     uint64
+	Counting        bool
+	WaitTimeKnown   bool
+	WaitTimeSeconds float64
+	WaitTimeLowSeconds, WaitTimeHighSeconds,
+	RetryAfterSeconds float64
+	WaitTimeLonger bool
+	JoinedAt       time.Time
+}
+
+// ask sends one request; inside reports that the site itself answered.
+func (p *person) ask(ctx context.Context, poll bool) (n news, inside bool, err error) {
+	if p.rng.IntN(5) == 0 { // a balancer sends the next request elsewhere
+		p.edge = p.rng.IntN(len(p.t.Edges))
+	}
+	req, err := p.request(ctx, "/")
+	if err != nil {
+		return n, false, err
+	}
+	req.Header.Set("Accept", "application/json")
+	if poll {
+		req.Header.Set("Vestibule-Poll", "1")
+	}
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return n, false, err
+	}
+	defer resp.Body.Close() //nolint:errcheck // it was read
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return n, false, err
+	}
+	for _, c := range resp.Cookies() {
+		p.cookies[c.Name] = c.Value
+	}
+	if resp.Header.Get(siteHeader) != "" {
+		return n, true, nil
+	}
+	var said struct{ Vestibule news }
+	if err := json.Unmarshal(body, &said); err != nil || said.Vestibule.State == "" {
+		return n, false, fmt.Errorf("status %d, %.60q", resp.StatusCode, body)
+	}
+	return said.Vestibule, false, nil
+}
+
+func (p *person) request(ctx context.Context, path string) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.t.Edges[p.edge].URL+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Host = p.s.host()
+	for name, value := range p.cookies {
+		req.AddCookie(&http.Cookie{Name: name, Value: value})
+	}
+	return req, nil
+}
+
+// hear notes what is shown.
+func (p *person) hear(n *news, answer bool) {
+	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+	const rounded = time.Second / 2 // what is told is in whole seconds
+	t := sim.Telling{
+		At: p.since(), Answer: answer, Known: n.WaitTimeKnown, Wait: seconds(n.WaitTimeSeconds),
+		Low: seconds(n.WaitTimeLowSeconds) - rounded, High: seconds(n.WaitTimeHighSeconds) + rounded,
+		Ahead: n.PeopleAhead, Counting: n.Counting, Next: n.State == "next", Longer: n.WaitTimeLonger,
+	}
+	p.heard.Hear(t)
+	if p.trace {
+		by := "stream"
+		if answer {
+			by = "answer"
+		}
+		fmt.Printf("TRACE %s #%d %6.2f %s: %s counting=%v ahead %d known=%v wait %.0f (%.0f-%.0f) longer=%v retry %.0f\n",
+			p.s.Name, p.number, p.since().Seconds(), by, n.State, n.Counting, n.PeopleAhead, n.WaitTimeKnown, n.WaitTimeSeconds, n.WaitTimeLowSeconds, n.WaitTimeHighSeconds, n.WaitTimeLonger, n.RetryAfterSeconds)
+	}
+}
+
+// come waits until the person is inside.
+func (p *person) come(ctx context.Context) (joined, entered time.Duration, ok bool) {
+	joined = p.since()
+	n, inside, err := p.ask(ctx, false)
+	for err != nil && pause(ctx, time.Second) {
+		n, inside, err = p.ask(ctx, false)
+	}
+	if err == nil && !inside {
+		p.hear(&n, true)
+		if p.page {
+			inside = p.watch(ctx, n)
+		} else {
+			inside = p.poll(ctx, n)
+		}
+	}
+	if p.trace && inside {
+		fmt.Printf("TRACE %s #%d %6.2f inside after %.2f\n", p.s.Name, p.number, p.since().Seconds(), (p.since() - joined).Seconds())
+	}
+	return joined, p.since(), inside && ctx.Err() == nil
+}
+
+// poll asks when told to, as an app does.
+func (p *person) poll(ctx context.Context, n news) bool {
+	for pause(ctx, time.Duration(n.RetryAfterSeconds*float64(time.Second))) {
+		next, inside, err := p.ask(ctx, false)
+		if inside {
+			return true
+		}
+		if err != nil {
+			continue
+		}
+		n = next
+		p.hear(&n, true)
+	}
+	return false
+}
+
+// watch does as page.js does: it hears from the event stream, works out the own
+// place, and asks to stay in line and when the turn is near.
+func (p *person) watch(ctx context.Context, n news) bool {
+	ctx, stop := context.WithCancel(ctx)
+	casts := make(chan cast, 1)
+	done := make(chan struct{})
+	go func() { p.stream(ctx, casts, p.edge); close(done) }()
+	defer func() { stop(); <-done }()
+
+	near, said := false, time.Time{}
+	var due time.Time
+	later := func(s float64) {
+		if !near && time.Since(said) < 12*time.Second {
+			s = max(s, 15+p.rng.Float64()*10)
+		}
+		due = time.Now().Add(time.Duration(s * float64(time.Second)))
+	}
+	later(n.RetryAfterSeconds)
+	for {
+		timer := time.NewTimer(time.Until(due))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		case c := <-casts:
+			timer.Stop()
+			said = time.Now()
+			shown, ok := c.placed(&n)
+			if !ok {
+				continue
+			}
+			n = shown
+			p.hear(&n, false)
+			was := near
+			if near = c.near(&n); near && !was {
+				later(.05 + p.rng.Float64()*.45)
+			}
+		case <-timer.C:
+			sent := time.Now()
+			next, inside, err := p.ask(ctx, true)
+			switch {
+			case err != nil:
+				later(2)
+				continue
+			case inside || next.State == "entering" || next.State == "reload":
+				for !inside {
+					if _, inside, err = p.ask(ctx, false); err != nil && !pause(ctx, time.Second) {
+						return false
+					}
+				}
+				return true
+			}
+			if n.WaitTimeKnown && next.WaitTimeKnown && !next.WaitTimeLonger && !n.Counting {
+				next.WaitTimeSeconds = min(next.WaitTimeSeconds, n.WaitTimeSeconds)
+				next.WaitTimeLowSeconds = min(next.WaitTimeLowSeconds, n.WaitTimeLowSeconds)
+				next.WaitTimeHighSeconds = min(next.WaitTimeHighSeconds, n.WaitTimeHighSeconds)
+			}
+			n = next
+			p.hear(&n, true)
+			if near && time.Since(sent) > 5*time.Second {
+				later(.1)
+			} else {
+				later(n.RetryAfterSeconds)
+			}
+		}
+	}
+}
+
+// cast is a message of the event stream.
+type cast struct {
+	At                   int64
+	Horizon, Park, Slots int64
+	Paces, Line          []float64
+	Unseen, Theta        float64
+	PausedBy             string
+}
+
+// stream hands on what the event stream says, until ctx ends or the stream.
+func (p *person) stream(ctx context.Context, out chan<- cast, edge int) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.t.Edges[edge].URL+"/.well-known/vestibule/events?room="+p.s.room, nil)
+	if err != nil {
+		return
+	}
+	req.Host = p.s.host()
+	for name, value := range p.cookies {
+		req.AddCookie(&http.Cookie{Name: name, Value: value})
+	}
+	resp, err := (&http.Client{Transport: p.client.Transport}).Do(req)
+	if err != nil {
+		return
+	}
+	defer resp.Body.Close() //nolint:errcheck // nothing more is read
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		text, ok := strings.CutPrefix(lines.Text(), "data: ")
+		var c cast
+		if !ok || json.Unmarshal([]byte(text), &c) != nil || c.Line == nil {
+			continue
+		}
+		select {
+		case out <- c:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// view returns what the message says, as nodes know it.
+func (c *cast) view() *wire.View {
+	v := &wire.View{
+		At: fleet.Time(c.At), Horizon: fleet.Time(c.Horizon), Park: fleet.Time(c.Park), Slots: c.Slots, Unseen: c.Unseen, Theta: c.Theta,
+	}
+	for i := 0; i+1 < len(c.Paces); i += 2 {
+		v.Paces = append(v.Paces, line.Pace{For: time.Duration(c.Paces[i] * float64(time.Second)), Mu: c.Paces[i+1]})
+	}
+	var h line.Histogram
+	end := int64(0)
+	for i := 0; i+2 < len(c.Line); i += 3 {
+		s := line.Slice{Start: fleet.Time(end + int64(c.Line[i])), Width: int64(c.Line[i+1]), N: c.Line[i+2]}
+		h = append(h, s)
+		end = int64(s.End())
+	}
+	v.Line = line.NewDigest(h)
+	return v
+}
+
+// placed returns what page.js shows after a message.
+func (c *cast) placed(now *news) (news, bool) {
+	if now.State != "queued" && now.State != "next" && now.State != "paused" {
+		return *now, false
+	}
+	s, v := *now, c.view()
+	joined := fleet.TimeOf(now.JoinedAt)
+	ahead := math.Round(v.Ahead(joined))
+	wait, ok := line.Estimate(ahead, v.Paces, v.Theta)
+	w, f := wait.Seconds(), 1.0
+	if now.WaitTimeKnown {
+		if f = min(1, w/now.WaitTimeSeconds); math.IsNaN(f) {
+			f = 0
+		}
+	}
+	s.State = "next"
+	if ahead > 0 {
+		s.State = "queued"
+	}
+	s.PeopleAhead, s.WaitTimeKnown = uint64(ahead), ok
+	if now.WaitTimeKnown {
+		s.WaitTimeSeconds, s.WaitTimeLowSeconds, s.WaitTimeHighSeconds = f*now.WaitTimeSeconds, f*now.WaitTimeLowSeconds, f*now.WaitTimeHighSeconds
+	} else {
+		s.WaitTimeSeconds, s.WaitTimeLowSeconds, s.WaitTimeHighSeconds = w, w, w
+	}
+	return s, true
+}
+
+// near reports whether the turn is near.
+func (c *cast) near(now *news) bool {
+	return c.PausedBy == "" && now.JoinedAt.UnixMilli() <= max(c.Horizon, c.Park)
+}
+
+// browse looks at a few pages.
+func (p *person) browse(ctx context.Context) {
+	for p.rng.Float64() > 1/p.s.Pages {
+		if !pause(ctx, time.Duration(p.rng.ExpFloat64()*float64(p.s.Think))) {
+			return
+		}
+		if _, inside, err := p.ask(ctx, false); err == nil && !inside {
+			return // the session has ended: the person goes home
+		}
+	}
+}

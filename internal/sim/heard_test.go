@@ -1,0 +1,44 @@
+package sim
+
+import (
+	"testing"
+	"time"
+)
+
+// TestWordsCountWhatWentWrong: each of the things that may not be told is counted,
+// and nothing else.
+func TestWordsCountWhatWentWrong(t *testing.T) {
+	const s = time.Second
+	answer := func(at, wait time.Duration, ahead uint64) Telling {
+		return Telling{At: at, Answer: true, Known: true, Wait: wait, Low: wait * 9 / 10, High: wait * 11 / 10, Ahead: ahead}
+	}
+	with := func(x Telling, change func(*Telling)) Telling { change(&x); return x }
+	for _, c := range []struct {
+		why               string
+		told              []Telling
+		in                time.Duration
+		err               float64
+		inside            bool
+		vain, wait, ahead int
+	}{
+		{"as it was told", []Telling{answer(0, 60*s, 30), answer(20*s, 40*s, 20), answer(40*s, 20*s, 10)}, 60 * s, 0, true, 0, 0, 0},
+		{"the second answer may say more", []Telling{answer(0, 30*s, 15), answer(2*s, 58*s, 30)}, 60 * s, 0.5, false, 0, 0, 0},
+		{"the third may not", []Telling{answer(0, 60*s, 30), answer(2*s, 58*s, 29), answer(4*s, 70*s, 31)}, 60 * s, 0, true, 0, 1, 1},
+		{"but with the word", []Telling{answer(0, 60*s, 30), answer(2*s, 58*s, 29), with(answer(4*s, 90*s, 41), func(t *Telling) { t.Longer = true })}, 60 * s, 0, true, 0, 0, 0},
+		{"a stream may not either", []Telling{answer(0, 60*s, 30), answer(2*s, 58*s, 29), with(answer(3*s, 58*s, 30), func(t *Telling) { t.Answer = false })}, 60 * s, 0, true, 0, 0, 1},
+		{"counting, then known", []Telling{{Answer: true, Counting: true}, answer(2*s, 58*s, 29)}, 60 * s, 0, true, 0, 0, 0},
+		{"next, and soon in", []Telling{answer(0, 20*s, 10), with(answer(15*s, s, 0), func(t *Telling) { t.Next = true })}, 20 * s, 0, true, 0, 0, 0},
+		{"next, and waits", []Telling{with(answer(0, 20*s, 0), func(t *Telling) { t.Next = true })}, 20 * s, 0, true, 1, 0, 0},
+	} {
+		var h Hearing
+		for _, x := range c.told {
+			h.Hear(x)
+		}
+		var w Words
+		w.Entered(&h, 0, c.in)
+		wait, ahead := w.Rises()
+		if e := w.Error(); e < c.err-1e-9 || e > c.err+1e-9 || (w.Covered() == 1) != c.inside || w.NextInVain() != c.vain || wait != c.wait || ahead != c.ahead {
+			t.Errorf("%s: %s", c.why, &w)
+		}
+	}
+}
