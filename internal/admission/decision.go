@@ -95,14 +95,16 @@ type Decision struct {
 	Ticket  ticket.Ticket // what the visitor carries from now on
 
 	// For visitors who are not let in.
-	Ahead   uint64        // people without a slot who stand in front
-	Waiting uint64        // people waiting in the room
-	Wait    time.Duration // estimated, 0 if unknown
-	Low     time.Duration // four of five waits that are estimated so lie between Low
-	High    time.Duration // and High
-	Longer  bool          // the wait that is told was raised in the last minutes: the page says so
-	Known   bool          // there is an estimate
-	Retry   time.Duration // come back after; also how long a Hold may last
+	Counting bool          // how many stand in front is not known yet: Ahead is who was counted so far, and nothing is forecast
+	Next     bool          // let in within seconds
+	Ahead    uint64        // people without a slot who stand in front
+	Waiting  uint64        // people waiting in the room
+	Wait     time.Duration // estimated, 0 if unknown
+	Low      time.Duration // four of five waits that are estimated so lie between Low
+	High     time.Duration // and High
+	Longer   bool          // the wait that is told was raised in the last minutes: the page says so
+	Known    bool          // there is an estimate
+	Retry    time.Duration // come back after; also how long a Hold may last
 }
 
 // Enters reports whether the request goes to the origin.

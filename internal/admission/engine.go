@@ -257,13 +257,10 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 	return d
 }
 
-// queued notes that somebody joined the line, and what was forecast.
+// queued notes that somebody joined the line.
 func (r *roomState) queued(ft fleet.Time, d *Decision) {
 	r.young.issued(ft, d.Ticket.Joined)
 	r.dirty = true
-	if d.Known && d.Ticket.Forecast == 0 {
-		d.Ticket.Forecast = max(1, uint32(d.Wait.Seconds()+0.5))
-	}
 }
 
 // Waits reports whether t is a place in the line of the room as it is: the
@@ -359,6 +356,7 @@ func (e *Engine) checkIn(r *roomState, ft fleet.Time, t *ticket.Ticket) {
 	t.Answer = r.answers
 	if !came { // never counted yet: nothing to take back
 		t.Flags |= ticket.Returned
+		t.Wait, t.High, t.Ahead = 0, 0, 0 // what was told before the line was known binds nobody
 		t.Seen = seen
 		r.joined++
 		r.young.returned(ft, t.Joined)
@@ -523,7 +521,7 @@ func (e *Engine) decide(now fleet.Mono, ft fleet.Time, err time.Duration, r *roo
 		d.Reason = Drains
 	case t.Joined > r.horizon():
 		d.Reason = Behind
-		if t.Flags&ticket.Returned != 0 && t.Joined <= r.view.Park {
+		if t.Flags&ticket.Returned != 0 && t.Joined <= r.view.Park && t.Ahead|t.High != 0 { // else there is something to be told first
 			d.Verdict = Hold
 		}
 	default:
@@ -613,20 +611,26 @@ func (r *roomState) move(m wire.Move) {
 // position tells where the visitor stands, for how long, and when to ask
 // again.
 func (e *Engine) position(ft fleet.Time, r *roomState, d *Decision) {
-	v := r.view
+	v, t := r.view, &d.Ticket
+	back := t.Flags&ticket.Returned != 0
 	p := &e.cfg.Params
-	d.Retry = p.Refresh
+	d.Retry, d.Counting = p.Refresh, v == nil
+	first := v == nil
 	if v != nil {
-		d.Ahead = uint64(v.Ahead(d.Ticket.Joined) + 0.5)
+		place := v.Place(t.Joined, back)
+		d.Ahead = uint64(max(0, place) + 0.5)
 		d.Waiting = uint64(v.Waiting() + 0.5)
-		d.Wait, d.Known = line.Estimate(float64(d.Ahead), v.Paces, v.Theta)
-		d.Low, d.High = d.Wait, d.Wait
-		if d.Known {
-			d.Low, d.High = v.Ranges.Of(d.Wait)
+		first = d.Ahead == 0
+		if d.Counting = counting(ft, v, t); !d.Counting {
+			if d.Wait, d.Known = v.Wait(place); d.Known {
+				d.Low, d.High = v.Ranges.Of(d.Wait)
+				d.Next = v.Next(t.Joined, place)
+			}
 			d.keepWord(ft)
+			d.forecast(ft)
 		}
 	}
-	if d.Ahead == 0 || d.Ticket.Flags&ticket.Returned == 0 { // who has yet to be counted is to be soon
+	if first || !back { // who has yet to be counted is to be soon
 		d.Retry = p.Nearest
 	} else if d.Known {
 		d.Retry = min(max(d.Wait/4, p.Nearest), p.Refresh)

@@ -113,8 +113,9 @@ func view(n float64, horizon, park fleet.Time) *wire.View {
 // at returns the reading of the clock after d.
 func at(d time.Duration) fleet.Mono { return fleet.Mono(0).Add(time.Hour + d) }
 
-// waiting returns a ticket that joined so long before day and came back.
+// waiting returns a ticket that joined so long before day, came back, and was told of
+// a wait.
 func waiting(id uint64, ago time.Duration) ticket.Ticket {
 	joined := day.Add(time.Hour - ago)
-	return ticket.Ticket{ID: id, Joined: joined, Seen: uint32(day.Add(time.Hour).Second()) - 5, Flags: ticket.Returned}
+	return ticket.Ticket{ID: id, Joined: joined, Seen: uint32(day.Add(time.Hour).Second()) - 5, Wait: 60, High: 90, Flags: ticket.Returned}
 }

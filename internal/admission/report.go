@@ -122,8 +122,9 @@ func (r *roomState) report(now fleet.Mono, ft fleet.Time, l *link) wire.RoomRepo
 		Want:      r.want, ParkedN: uint64(len(r.parked)), Movers: uint64(len(r.movers)),
 		Active:   uint64(max(0, r.sessions.live)),
 		Admitted: r.admitted, Joined: r.joined, Entered: r.entered,
-		Waiting: r.wait.histogram(), Unseen: r.young.expected(ft), Outcomes: r.outcomes.Outcomes(),
+		Waiting: r.wait.histogram(), Outcomes: r.outcomes.Outcomes(),
 	}
+	out.Unseen, out.Young = r.young.expected(ft)
 	if len(r.moves) > 0 {
 		out.Moves = append([]wire.Move(nil), r.moves...)
 	}

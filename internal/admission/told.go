@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
 )
 
 const (
@@ -19,22 +21,70 @@ const (
 
 // keepWord keeps what is told from getting worse, visit by visit: the estimate moves
 // a little with every view, and somebody who waits wants to see it go down. The
-// ticket carries what was told last, so that any edge can keep to it.
+// ticket carries what was told last, so that any edge can keep to it. What is told
+// is what the ticket can hold: whole seconds, and a low end in parts of the wait.
 func (d *Decision) keepWord(ft fleet.Time) {
 	t := &d.Ticket
-	wait, high := time.Duration(t.Wait)*time.Second, time.Duration(t.High)*time.Second
-	if t.High > 0 {
-		if d.High > high+max(raiseFrom, high/raisePart) {
-			t.Longer = uint32(ft.Second())
-		} else {
-			d.High = min(d.High, high)
-			d.Wait = min(d.Wait, wait)
-			d.Low = min(d.Low, d.Wait)
+	raised := false
+	if d.Known {
+		d.Wait, d.High = d.Wait.Round(time.Second), d.High.Round(time.Second)
+		if high := time.Duration(t.High) * time.Second; t.High > 0 {
+			if raised = d.High > high+max(raiseFrom, high/raisePart); raised {
+				t.Longer = uint32(ft.Second())
+			} else {
+				d.Wait, d.High = min(d.Wait, time.Duration(t.Wait)*time.Second), min(d.High, high)
+				if t.Ahead > 0 { // else the word is an older edge's, who kept no low end
+					d.Low = min(d.Low, t.LowEnd())
+				}
+			}
 		}
+		d.High = max(d.High, d.Wait, time.Second) // 0 would be nothing told
+		t.Wait, t.High = uint32(d.Wait/time.Second), uint32(d.High/time.Second)
+		d.Low = t.PutLowEnd(min(d.Low, d.Wait))
 	}
-	t.Wait, t.High = wholeSeconds(d.Wait), max(1, wholeSeconds(d.High))
+	if t.Ahead > 0 && !raised {
+		d.Ahead = min(d.Ahead, uint64(t.Ahead-1))
+	}
+	if t.Ahead = 0; d.Ahead < ticket.MaxAhead {
+		t.Ahead = uint32(d.Ahead) + 1
+	}
 	d.Longer = t.Longer > 0 && ft.Second()-int64(t.Longer) < int64(longerFor/time.Second)
 }
 
-// wholeSeconds rounds up: nothing is told that is shorter than it is.
-func wholeSeconds(d time.Duration) uint32 { return uint32((d + time.Second - 1) / time.Second) }
+// forecast notes what is told first of the whole wait, so that the ranges learn from
+// what comes of it. Who was told nothing for long, because nobody was let in, is no
+// measure.
+func (d *Decision) forecast(ft fleet.Time) {
+	t := &d.Ticket
+	if waited := ft.Sub(t.Joined); d.Known && t.Forecast == 0 && waited < forecastBy {
+		t.Forecast = max(1, uint32((d.Wait+max(0, waited)).Seconds()+0.5))
+	}
+}
+
+// counting reports whether it is not known yet where somebody stands: nobody can be
+// told more than reports have brought.
+//
+//   - The view knows of no line, or is older than the place.
+//   - Too many of those in front have joined after what the view knows: how many
+//     is supposed from how many came in the seconds before.
+func counting(ft fleet.Time, v *wire.View, t *ticket.Ticket) bool {
+	if ft.Sub(t.Joined) > countFor {
+		return false
+	}
+	if t.Flags&ticket.Returned != 0 {
+		return !v.Queues() || v.At < t.Joined.Add(countLag)
+	}
+	return !v.Queues() || v.Supposed(t.Joined) > supposedMost*max(1, v.Line.Total())
+}
+
+const (
+	forecastBy = 10 * time.Second
+
+	// countFor is for how long after joining people are told that they are being
+	// counted, at most.
+	countFor = 8 * time.Second
+	// countLag is how old the newest reports in a view are.
+	countLag = 500 * time.Millisecond
+	// supposedMost is the part of the people in front that may be supposed.
+	supposedMost = 0.15
+)

@@ -7,11 +7,12 @@ import (
 	"pgregory.net/rapid"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/ticket"
 )
 
-// TestWhatIsToldRisesOnlyWithAWord: from one visit to the next neither the wait
-// nor its upper end gets longer, unless the page says that it did; and then it did
-// by much.
+// TestWhatIsToldRisesOnlyWithAWord: from one visit to the next neither the wait, nor
+// its ends, nor the number of people ahead rises, unless the page says that the wait
+// did; and then it did by much. Tickets are sealed between the visits.
 func TestWhatIsToldRisesOnlyWithAWord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var d Decision
@@ -20,31 +21,38 @@ func TestWhatIsToldRisesOnlyWithAWord(t *testing.T) {
 			now = now.Add(time.Duration(rapid.IntRange(0, 400).Draw(t, "later")) * time.Second)
 			before := d
 			d.Low = time.Duration(rapid.IntRange(0, 5000).Draw(t, "low")) * time.Second
-			d.Wait = d.Low + time.Duration(rapid.IntRange(0, 600).Draw(t, "wait"))*time.Second
-			d.High = d.Wait + time.Duration(rapid.IntRange(0, 600).Draw(t, "high"))*time.Second
+			d.Wait = d.Low + time.Duration(rapid.IntRange(0, 600_000).Draw(t, "wait"))*time.Millisecond
+			d.High = d.Wait + time.Duration(rapid.IntRange(0, 600_000).Draw(t, "high"))*time.Millisecond
+			d.Ahead = rapid.Uint64Range(0, 3*ticket.MaxAhead).Draw(t, "ahead")
+			d.Known = rapid.IntRange(0, 9).Draw(t, "known") > 0
 			real := d
 			d.keepWord(now)
-			if d.Low > d.Wait || d.Wait > d.High {
-				t.Fatalf("%v, between %v and %v", d.Wait, d.Low, d.High)
+			if d.Ahead > real.Ahead || (i == 0 && d.Ahead != real.Ahead) {
+				t.Fatalf("told %d ahead, and it is %d", d.Ahead, real.Ahead)
 			}
-			if d.Wait > real.Wait || d.High > real.High {
-				t.Fatalf("told %v up to %v, and it is %v up to %v", d.Wait, d.High, real.Wait, real.High)
+			rose := before.Ticket.Ahead > 0 && d.Ahead > before.Ahead
+			if d.Known {
+				if d.Low > d.Wait || d.Wait > d.High {
+					t.Fatalf("%v, between %v and %v", d.Wait, d.Low, d.High)
+				}
+				if d.Wait > real.Wait+time.Second/2 || d.High > max(time.Second, real.High+time.Second/2) || d.Low > real.Low {
+					t.Fatalf("told %v, %v to %v, and it is %v, %v to %v", d.Wait, d.Low, d.High, real.Wait, real.Low, real.High)
+				}
+				if told := before.Ticket; told.High == 0 {
+					if d.Wait < real.Wait-time.Second/2 || d.High < real.High-time.Second/2 || d.Longer {
+						t.Fatalf("the first word: %+v of %+v", d, real)
+					}
+				} else if high := time.Duration(told.High) * time.Second; d.Wait > time.Duration(told.Wait)*time.Second || d.High > high || d.Low > told.LowEnd() && told.Ahead > 0 {
+					rose = true
+					if d.High <= high+high/5 || d.High <= high+time.Minute {
+						t.Fatalf("raised from %v to %v, which is not worth it", high, d.High)
+					}
+				} else if real.High > high*6/5+time.Minute+2*time.Second {
+					t.Fatalf("%v is told although it is %v", d.High, real.High)
+				}
 			}
-			if i == 0 {
-				if d.Wait != real.Wait || d.High != real.High || d.Longer {
-					t.Fatalf("the first word: %+v", d)
-				}
-				continue
-			}
-			if rose := d.Wait > before.Wait+time.Second || d.High > before.High+time.Second; rose {
-				if !d.Longer || int64(d.Ticket.Longer) != now.Second() {
-					t.Fatalf("told %v up to %v, then %v up to %v without a word", before.Wait, before.High, d.Wait, d.High)
-				}
-				if d.High <= before.High+before.High/5 || d.High <= before.High+time.Minute {
-					t.Fatalf("raised from %v to %v, which is not worth it", before.High, d.High)
-				}
-			} else if real.High > before.High*6/5+time.Minute+2*time.Second {
-				t.Fatalf("%v is told although it is %v", d.High, real.High)
+			if rose && (!d.Longer || int64(d.Ticket.Longer) != now.Second()) {
+				t.Fatalf("told %v up to %v, %d ahead, then %v up to %v, %d ahead without a word", before.Wait, before.High, before.Ahead, d.Wait, d.High, d.Ahead)
 			}
 		}
 	})
@@ -54,7 +62,7 @@ func TestWhatIsToldRisesOnlyWithAWord(t *testing.T) {
 func TestTheWordFades(t *testing.T) {
 	var d Decision
 	tell := func(at fleet.Time, wait time.Duration) bool {
-		d.Low, d.Wait, d.High = wait, wait, wait
+		d.Low, d.Wait, d.High, d.Known = wait, wait, wait, true
 		d.keepWord(at)
 		return d.Longer
 	}

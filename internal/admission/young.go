@@ -1,6 +1,9 @@
 package admission
 
-import "vestibule/internal/fleet"
+import (
+	"vestibule/internal/fleet"
+	"vestibule/internal/line"
+)
 
 // young knows how many people joined in each of the last seconds, and how many of
 // them have returned since. Only who returned is counted as waiting: a flood of
@@ -9,7 +12,7 @@ import "vestibule/internal/fleet"
 // told of, in the share in which others returned a moment before.
 //
 // Visitors who return to another edge are missed here and surplus there: the sum
-// over all edges is right.
+// over all edges is right, second by second.
 type young struct {
 	newest int64 // second of the newest cell
 	cells  [youngCells]youngCell
@@ -68,8 +71,9 @@ func (y *young) issued(now, joined fleet.Time) { y.joined(now, joined).issued++ 
 // returned notes that somebody who joined then has returned.
 func (y *young) returned(now, joined fleet.Time) { y.joined(now, joined).returned++ }
 
-// expected returns how many people have joined and are yet to return.
-func (y *young) expected(now fleet.Time) float64 {
+// expected returns how many people have joined and are yet to return, and by join
+// time: below zero where more returned here than joined here.
+func (y *young) expected(now fleet.Time) (float64, line.Histogram) {
 	y.advance(now)
 	issued, returned := youngPrior, youngPrior
 	for i := int64(youngWait); i < youngCells; i++ {
@@ -79,9 +83,19 @@ func (y *young) expected(now fleet.Time) float64 {
 	}
 	share := min(1, float64(returned)/float64(issued))
 	sum := 0.0
-	for i := range int64(youngWait) {
+	var h line.Histogram
+	for i := int64(youngWait) - 1; i >= 0; i-- {
 		c := y.cell(y.newest - i)
-		sum += share*float64(c.issued) - float64(c.returned)
+		n := share*float64(c.issued) - float64(c.returned)
+		if sum += n; n == 0 {
+			continue
+		}
+		slice := line.Slice{Start: fleet.Time((y.newest - i) * 1000), Width: 1000, N: n}
+		if i == 0 { // in coarse steps, so that the sums of many edges stay short
+			const step = 250
+			slice.Width = min(1000, max(0, int64(now-slice.Start))/step*step+step)
+		}
+		h = append(h, slice)
 	}
-	return max(0, sum)
+	return max(0, sum), h
 }

@@ -41,7 +41,10 @@ func TestYoungCountsWhoIsToBeExpected(t *testing.T) {
 			for range c.robots(s) {
 				y.issued(now, now)
 			}
-			got := y.expected(now)
+			got, by := y.expected(now)
+			if math.Abs(max(0, by.Total())-got) > 1e-6 || (len(by) > 0 && by[len(by)-1].End() > now.Add(time.Second)) {
+				t.Fatalf("%s: second %d: %.1f expected, by join time %v", c.why, s, got, by)
+			}
 			settled := (s > youngWait+1 && s < 30) || s > 30+youngWait+youngTrial
 			if c.why == "a flood of robots" && s >= 30 && s <= 30+youngWait {
 				continue // whether a rush is one of people is not known before they return
@@ -50,7 +53,7 @@ func TestYoungCountsWhoIsToBeExpected(t *testing.T) {
 				t.Errorf("%s: second %d: %.1f expected, %d are on the way", c.why, s, got, waiting)
 			}
 		}
-		if got := y.expected(day.Add(time.Hour)); got != 0 {
+		if got, by := y.expected(day.Add(time.Hour)); got != 0 || by != nil {
 			t.Errorf("%s: %.1f expected an hour later", c.why, got)
 		}
 	}

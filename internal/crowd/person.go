@@ -13,9 +13,8 @@ import (
 	"time"
 
 	"vestibule/internal/fleet"
-	"vestibule/internal/line"
 	"vestibule/internal/sim"
-	"vestibule/internal/wire"
+	"vestibule/internal/waiting"
 )
 
 // person is somebody with a browser, or an app, of their own.
@@ -47,6 +46,7 @@ type news struct {
 	State           string
 	PeopleAhead     uint64
 	Counting        bool
+	Answer          uint8
 	WaitTimeKnown   bool
 	WaitTimeSeconds float64
 	WaitTimeLowSeconds, WaitTimeHighSeconds,
@@ -163,7 +163,7 @@ func (p *person) poll(ctx context.Context, n news) bool {
 // place, and asks to stay in line and when the turn is near.
 func (p *person) watch(ctx context.Context, n news) bool {
 	ctx, stop := context.WithCancel(ctx)
-	casts := make(chan cast, 1)
+	casts := make(chan *waiting.Broadcast, 1)
 	done := make(chan struct{})
 	go func() { p.stream(ctx, casts, p.edge); close(done) }()
 	defer func() { stop(); <-done }()
@@ -183,17 +183,15 @@ func (p *person) watch(ctx context.Context, n news) bool {
 		case <-ctx.Done():
 			timer.Stop()
 			return false
-		case c := <-casts:
+		case b := <-casts:
 			timer.Stop()
 			said = time.Now()
-			shown, ok := c.placed(&n)
-			if !ok {
-				continue
+			if s, ok := placed(b, &n); ok {
+				n = s
+				p.hear(&n, false)
 			}
-			n = shown
-			p.hear(&n, false)
 			was := near
-			if near = c.near(&n); near && !was {
+			if near = isNear(b, &n); near && !was {
 				later(.05 + p.rng.Float64()*.45)
 			}
 		case <-timer.C:
@@ -211,10 +209,13 @@ func (p *person) watch(ctx context.Context, n news) bool {
 				}
 				return true
 			}
-			if n.WaitTimeKnown && next.WaitTimeKnown && !next.WaitTimeLonger && !n.Counting {
-				next.WaitTimeSeconds = min(next.WaitTimeSeconds, n.WaitTimeSeconds)
-				next.WaitTimeLowSeconds = min(next.WaitTimeLowSeconds, n.WaitTimeLowSeconds)
-				next.WaitTimeHighSeconds = min(next.WaitTimeHighSeconds, n.WaitTimeHighSeconds)
+			if n.Answer != 0 && !n.Counting && !next.WaitTimeLonger {
+				next.PeopleAhead = min(next.PeopleAhead, n.PeopleAhead)
+				if n.WaitTimeKnown && next.WaitTimeKnown {
+					next.WaitTimeSeconds = min(next.WaitTimeSeconds, n.WaitTimeSeconds)
+					next.WaitTimeLowSeconds = min(next.WaitTimeLowSeconds, n.WaitTimeLowSeconds)
+					next.WaitTimeHighSeconds = min(next.WaitTimeHighSeconds, n.WaitTimeHighSeconds)
+				}
 			}
 			n = next
 			p.hear(&n, true)
@@ -227,17 +228,8 @@ func (p *person) watch(ctx context.Context, n news) bool {
 	}
 }
 
-// cast is a message of the event stream.
-type cast struct {
-	At                   int64
-	Horizon, Park, Slots int64
-	Paces, Line          []float64
-	Unseen, Theta        float64
-	PausedBy             string
-}
-
 // stream hands on what the event stream says, until ctx ends or the stream.
-func (p *person) stream(ctx context.Context, out chan<- cast, edge int) {
+func (p *person) stream(ctx context.Context, out chan<- *waiting.Broadcast, edge int) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.t.Edges[edge].URL+"/.well-known/vestibule/events?room="+p.s.room, nil)
 	if err != nil {
 		return
@@ -255,57 +247,38 @@ func (p *person) stream(ctx context.Context, out chan<- cast, edge int) {
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		text, ok := strings.CutPrefix(lines.Text(), "data: ")
-		var c cast
-		if !ok || json.Unmarshal([]byte(text), &c) != nil || c.Line == nil {
+		b, err := waiting.ReadBroadcast([]byte(text))
+		if !ok || err != nil {
 			continue
 		}
 		select {
-		case out <- c:
+		case out <- b:
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// view returns what the message says, as nodes know it.
-func (c *cast) view() *wire.View {
-	v := &wire.View{
-		At: fleet.Time(c.At), Horizon: fleet.Time(c.Horizon), Park: fleet.Time(c.Park), Slots: c.Slots, Unseen: c.Unseen, Theta: c.Theta,
-	}
-	for i := 0; i+1 < len(c.Paces); i += 2 {
-		v.Paces = append(v.Paces, line.Pace{For: time.Duration(c.Paces[i] * float64(time.Second)), Mu: c.Paces[i+1]})
-	}
-	var h line.Histogram
-	end := int64(0)
-	for i := 0; i+2 < len(c.Line); i += 3 {
-		s := line.Slice{Start: fleet.Time(end + int64(c.Line[i])), Width: int64(c.Line[i+1]), N: c.Line[i+2]}
-		h = append(h, s)
-		end = int64(s.End())
-	}
-	v.Line = line.NewDigest(h)
-	return v
-}
-
 // placed returns what page.js shows after a message.
-func (c *cast) placed(now *news) (news, bool) {
-	if now.State != "queued" && now.State != "next" && now.State != "paused" {
+func placed(b *waiting.Broadcast, now *news) (news, bool) {
+	v := b.View
+	if v == nil || now.Counting || now.State != "queued" && now.State != "next" {
 		return *now, false
 	}
-	s, v := *now, c.view()
-	joined := fleet.TimeOf(now.JoinedAt)
-	ahead := math.Round(v.Ahead(joined))
-	wait, ok := line.Estimate(ahead, v.Paces, v.Theta)
+	s, joined := *now, fleet.TimeOf(now.JoinedAt)
+	place := v.Place(joined, true)
+	wait, ok := v.Wait(place)
 	w, f := wait.Seconds(), 1.0
 	if now.WaitTimeKnown {
 		if f = min(1, w/now.WaitTimeSeconds); math.IsNaN(f) {
 			f = 0
 		}
 	}
-	s.State = "next"
-	if ahead > 0 {
-		s.State = "queued"
+	s.State = "queued"
+	if v.Next(joined, place) {
+		s.State = "next"
 	}
-	s.PeopleAhead, s.WaitTimeKnown = uint64(ahead), ok
+	s.PeopleAhead, s.WaitTimeKnown = min(now.PeopleAhead, uint64(math.Round(max(0, place)))), ok
 	if now.WaitTimeKnown {
 		s.WaitTimeSeconds, s.WaitTimeLowSeconds, s.WaitTimeHighSeconds = f*now.WaitTimeSeconds, f*now.WaitTimeLowSeconds, f*now.WaitTimeHighSeconds
 	} else {
@@ -314,9 +287,9 @@ func (c *cast) placed(now *news) (news, bool) {
 	return s, true
 }
 
-// near reports whether the turn is near.
-func (c *cast) near(now *news) bool {
-	return c.PausedBy == "" && now.JoinedAt.UnixMilli() <= max(c.Horizon, c.Park)
+// isNear reports whether the turn is near.
+func isNear(b *waiting.Broadcast, now *news) bool {
+	return b.View != nil && b.PausedBy == "" && fleet.TimeOf(now.JoinedAt) <= max(b.View.Horizon, b.View.Park)
 }
 
 // browse looks at a few pages.

@@ -56,6 +56,20 @@ func Estimate(ahead float64, paces []Pace, theta float64) (wait time.Duration, o
 	return 0, false
 }
 
+// Entered returns how many people will enter within d.
+func Entered(paces []Pace, d time.Duration) float64 {
+	n := 0.0
+	for i, p := range paces {
+		part := min(d, p.For)
+		if i == len(paces)-1 {
+			part = d
+		}
+		n += part.Seconds() * max(0, p.Mu)
+		d -= part
+	}
+	return n
+}
+
 // cut returns so many seconds, MaxWait at most.
 func cut(s float64) time.Duration {
 	if !(s < MaxWait.Seconds()) {

@@ -303,6 +303,24 @@ func (d *Digest) Before(t fleet.Time) float64 {
 	return d.before[i-1] + s.N*min(1, float64(t-s.Start)/float64(s.Width))
 }
 
+// Ahead returns how many people stand in front of somebody who joined at t: as
+// [Digest.Before], but where the line holds that person too, nobody stands in front
+// of themselves.
+func (d *Digest) Ahead(t fleet.Time, counted bool) float64 {
+	n := d.Before(t)
+	if d == nil || !counted {
+		return n
+	}
+	i, found := slices.BinarySearchFunc(d.slices, t, func(s Slice, t fleet.Time) int { return cmp.Compare(s.Start, t) })
+	if found || i == 0 {
+		return n
+	}
+	if s := d.slices[i-1]; t < s.End() {
+		n -= min(1, s.N) * float64(t-s.Start) / float64(s.Width)
+	}
+	return n
+}
+
 // Open is the horizon of a room in which nobody queues: later than every join
 // time.
 const Open = fleet.Time(1 << 60)

@@ -36,7 +36,7 @@ func (h *Hearing) Hear(t Telling) {
 	if h.answers >= 2 {
 		h.steps++
 		l := &h.last
-		if t.Known && l.Known && !t.Longer && (t.Wait > l.Wait+time.Second || t.High > l.High+time.Second || t.Low > l.Low+time.Second) {
+		if t.Known && l.Known && !t.Longer && (t.Wait > l.Wait || t.High > l.High || t.Low > l.Low) {
 			h.wait++
 		}
 		if !t.Counting && !l.Counting && !t.Longer && t.Ahead > l.Ahead {

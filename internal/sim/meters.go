@@ -45,6 +45,9 @@ func (m *meters) begin(*World) { *m = meters{verdicts: map[admission.Reason]int{
 
 // putOut notes that somebody who was inside is to wait.
 func (m *meters) putOut(w *World, v *visitor) {
+	if v.heard != nil {
+		v.heard = &Hearing{}
+	}
 	if w.now-v.served < int64(w.cfg.Session) {
 		m.early++
 	}
@@ -96,7 +99,7 @@ func (m *meters) waitingPage(w *World, v *visitor, d admission.Decision) {
 	if v.heard != nil {
 		v.heard.Hear(Telling{
 			At: time.Duration(w.now), Answer: true, Known: d.Known, Wait: d.Wait, Low: d.Low, High: d.High,
-			Ahead: d.Ahead, Next: d.Ahead == 0, Longer: d.Longer,
+			Ahead: d.Ahead, Counting: d.Counting, Next: d.Next, Longer: d.Longer,
 		})
 	}
 	if v.queued {

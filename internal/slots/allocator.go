@@ -117,7 +117,7 @@ type loan struct {
 	ends               wire.Outbox
 	admitted           uint64
 	joined, entered    uint64
-	unseen             float64
+	young              line.Histogram
 	outcomes           line.Outcomes
 	told               bool // the counters above have a beginning
 	waiting            line.Histogram
@@ -285,7 +285,7 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 			} else if d.void && r.Gen < l.gen { // it is alive, and was given up
 				l.astray = max(l.astray, int64(r.Granted)-int64(r.Returned))
 			}
-			a.take(d, l, r)
+			a.take(d, l, r, m.AsOf)
 		}
 		if complete {
 			d.adopted = true
@@ -297,7 +297,7 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 		r := &m.Rooms[i]
 		a.pool(r.Room).stale = true
 		l := a.loan(d, r.Room)
-		a.take(d, l, r)
+		a.take(d, l, r, m.AsOf)
 	}
 }
 
@@ -310,7 +310,7 @@ func (a *Allocator) find(name string) *centre {
 }
 
 // take brings what a data centre says of a room into the books.
-func (a *Allocator) take(d *centre, l *loan, r *wire.RoomReport) {
+func (a *Allocator) take(d *centre, l *loan, r *wire.RoomReport, asOf fleet.Time) {
 	p := a.pool(r.Room)
 	if !d.blank && r.Gen == l.gen {
 		if !d.adopted {
@@ -327,7 +327,7 @@ func (a *Allocator) take(d *centre, l *loan, r *wire.RoomReport) {
 		l.rateIdle, l.rateSeen = r.RateIdle, r.RateGranted
 	}
 	l.want, l.parkedN, l.parked, l.active = r.Want, r.ParkedN, r.Parked, r.Active
-	l.waiting, l.arrivals = r.Waiting, r.Arrivals
+	l.waiting, l.arrivals, l.young = r.Waiting, r.Arrivals, youngOf(r, asOf)
 	l.movers, l.excess = r.Movers, r.Excess
 	if l.active <= uint64(max(0, l.held())) {
 		l.astray = 0
@@ -345,7 +345,7 @@ func (a *Allocator) take(d *centre, l *loan, r *wire.RoomReport) {
 	p.joined += gain(&l.joined, r.Joined)
 	p.entered += gain(&l.entered, r.Entered)
 	p.outcomes.Gain(l.outcomes, r.Outcomes)
-	l.outcomes, l.unseen = r.Outcomes, r.Unseen
+	l.outcomes = r.Outcomes
 }
 
 // complete reports whether the books of every data centre are known for the

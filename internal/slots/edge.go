@@ -135,13 +135,23 @@ func (a *account) list() {
 	}
 }
 
-// unseen returns how many people joined there and are expected to return for the
-// first time.
-func (a *account) unseen() float64 {
+// young returns the people who joined there and are expected to return for the first
+// time, by join time.
+func (a *account) young(asOf fleet.Time) line.Histogram {
 	if a.report == nil {
-		return 0
+		return nil
 	}
-	return a.report.Unseen
+	return youngOf(a.report, asOf)
+}
+
+// youngOf returns who is expected to return for the first time. Who was released
+// before join times were told says how many they are, of the last seconds.
+func youngOf(r *wire.RoomReport, asOf fleet.Time) line.Histogram {
+	const lately = 3000
+	if len(r.Young) == 0 && r.Unseen > 0 {
+		return line.Histogram{{Start: asOf - lately, Width: lately, N: r.Unseen}}
+	}
+	return r.Young
 }
 
 // credit returns the rights that the edge may still spend.

@@ -390,7 +390,7 @@ func (a *Aggregator) localView(now fleet.Mono, b *books) *wire.View {
 	for _, e := range a.edges {
 		if acc := e.accounts[b.ID]; acc != nil && e.state == alive {
 			x.wanted += float64(acc.want + acc.parkedN)
-			x.unseen += acc.unseen()
+			x.young = append(x.young, acc.young(e.asOf))
 			parked = append(parked, acc.parked)
 		}
 	}

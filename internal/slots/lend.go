@@ -111,7 +111,7 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 		supply = free // a debt is paid with what lies idle
 		rate   = rfree
 		active = uint64(0)
-		unseen = 0.0
+		young  []line.Histogram
 		wanted = 0.0
 		parked [][]fleet.Time
 	)
@@ -130,7 +130,7 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 		if to == lendAll {
 			open = append(open, len(loans))
 			wanted += float64(l.want + l.parkedN)
-			unseen += l.unseen
+			young = append(young, l.young)
 			parked = append(parked, l.parked)
 		}
 		how = append(how, to)
@@ -160,7 +160,7 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 		lines:  lines,
 		supply: supply, rate: rate, total: int64(p.Total), limit: int64(p.Rate),
 		tally:  tally{life: time.Duration(wire.Life(p.Session)) * time.Second, active: active},
-		wanted: wanted, unseen: unseen, parked: mergeTimes(parked, math.MaxInt), debt: debt,
+		wanted: wanted, young: young, parked: mergeTimes(parked, math.MaxInt), debt: debt,
 	})
 	if len(loans) == 0 {
 		return

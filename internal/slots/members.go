@@ -151,7 +151,7 @@ func (a *Allocator) void(p *pool, l *loan, strays bool) {
 	l.granted, l.returned, l.rateGranted, l.rateReturned = 0, 0, 0, 0
 	l.idle, l.idleSeen, l.rateIdle, l.rateSeen = 0, 0, 0, 0
 	l.want, l.parkedN, l.parked, l.movers, l.active = 0, 0, nil, 0, 0
-	l.waiting, l.unseen = nil, 0
+	l.waiting, l.young = nil, nil
 	l.dirty = true
 	p.stale = true
 }

@@ -290,6 +290,7 @@ func (a *Aggregator) roomReport(now fleet.Mono, b *books) wire.RoomReport {
 		Excess: uint64(b.excess()), Outcomes: t.outcomes,
 	}
 	lines := make([]line.Histogram, 0, len(a.edges))
+	young := make([]line.Histogram, 0, len(a.edges))
 	parked := make([][]fleet.Time, 0, len(a.edges))
 	for _, e := range a.edges {
 		acc := e.accounts[b.ID]
@@ -299,7 +300,7 @@ func (a *Aggregator) roomReport(now fleet.Mono, b *books) wire.RoomReport {
 		r.Want += acc.want
 		r.ParkedN += acc.parkedN
 		r.Movers += acc.movers
-		r.Unseen += acc.unseen()
+		young = append(young, acc.young(e.asOf))
 		parked = append(parked, acc.parked)
 		if acc.report != nil {
 			lines = append(lines, acc.report.Waiting)
@@ -309,6 +310,8 @@ func (a *Aggregator) roomReport(now fleet.Mono, b *books) wire.RoomReport {
 		}
 	}
 	r.Parked = mergeTimes(parked, wire.MaxParked)
+	r.Young = line.Sum(young...).Compact(wire.MaxSlices)
+	r.Unseen = max(0, r.Young.Total())
 	b.waiting = line.Sum(lines...).Clamp().Compact(wire.MaxSlices)
 	r.Waiting = b.waiting
 	b.flow.sample(now, &t, b.waiting.Total())

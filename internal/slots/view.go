@@ -171,10 +171,10 @@ type prospect struct {
 	lines        []line.Histogram // who waits, of each child
 	supply, rate int64            // idle rights of T and of R
 	total, limit int64            // of which so many exist
-	unseen       float64
-	parked       []fleet.Time // join times of people held at the edges, ascending
-	wanted       float64      // rights that newcomers want by the next report
-	debt         bool         // more is lent than a lowered limit allows: nobody may enter
+	young        []line.Histogram // who is expected to return for the first time, of each child
+	parked       []fleet.Time     // join times of people held at the edges, ascending
+	wanted       float64          // rights that newcomers want by the next report
+	debt         bool             // more is lent than a lowered limit allows: nobody may enter
 	tally        tally
 }
 
@@ -192,6 +192,20 @@ func (x *prospect) people() float64 {
 	return n
 }
 
+// expect adds to the line who has joined of late and is yet to return, and tells
+// how many people join per second.
+func (x *prospect) expect(ft fleet.Time, h line.Histogram, waiting float64) (all line.Histogram, joining float64) {
+	young := line.Sum(x.young...).Clamp()
+	if n, most := young.Total(), waiting+float64(x.total)*rush; n > most {
+		for i := range young {
+			young[i].N *= most / n
+		}
+	}
+	all = line.Sum(h, young)
+	const lag, span = 750, 2000 // ms: what is newer than reports are is not known; of what is known, the newest
+	return all, (all.Before(ft-lag) - all.Before(ft-lag-span)) * 1000 / span
+}
+
 // open reports whether everybody may enter, where so many people wait.
 func (x *prospect) open(waiting float64) bool {
 	return !x.debt && (waiting < 0.5 || float64(min(x.supply, x.rate)) >= waiting+x.wanted)
@@ -203,17 +217,18 @@ func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
 	// The horizon follows the limit that binds: slots of the other are no use.
 	avail := min(x.supply, x.rate)
 	waiting := x.people()
-	whole := line.Sum(x.lines...).Compact(wire.MaxSlices)
+	all := line.Sum(x.lines...)
+	whole := all.Compact(wire.MaxSlices)
+	all, joining := x.expect(ft, all, waiting)
 	x.flow.sample(now, &x.tally, waiting)
 	v := &wire.View{
 		At: ft, Horizon: line.Open, Park: line.Open,
 		Slots: avail, Active: x.tally.active,
-		Mu:     x.flow.mu(now, x.tally.admitted),
-		Theta:  x.flow.theta(now, &x.tally, waiting),
-		Line:   line.NewDigest(whole),
-		Unseen: min(x.unseen, waiting+float64(x.total)*rush),
+		Mu:    x.flow.mu(now, x.tally.admitted),
+		Theta: x.flow.theta(now, &x.tally, waiting),
+		Line:  line.NewDigest(all.Compact(wire.MaxSlices)), Joining: joining,
 	}
-	if waiting >= 0.5 || x.unseen >= 0.5 || x.debt {
+	if v.Line.Total() >= 0.5 || x.debt {
 		v.Paces, v.Ranges = x.flow.foresee(now, line.Limits{Total: float64(x.total), PerMinute: float64(x.limit), Free: float64(max(0, avail))})
 	}
 	if x.debt {
@@ -277,7 +292,7 @@ func sameView(a, b *wire.View) bool {
 	if a.Horizon != b.Horizon || a.Park != b.Park || a.Slots != b.Slots || a.Active != b.Active {
 		return false
 	}
-	if !alike(a.Mu, b.Mu) || !alike(a.Theta, b.Theta) || !alike(a.Unseen, b.Unseen) || len(a.Paces) != len(b.Paces) {
+	if !alike(a.Mu, b.Mu) || !alike(a.Theta, b.Theta) || !alike(a.Joining, b.Joining) || len(a.Paces) != len(b.Paces) {
 		return false
 	}
 	for i := range a.Paces {

@@ -15,6 +15,7 @@ package ticket
 
 import (
 	"encoding/binary"
+	"time"
 
 	"vestibule/internal/fleet"
 )
@@ -62,6 +63,8 @@ type Ticket struct {
 	Forecast uint32     // seconds of wait that were forecast at joining, 0 for none
 	Wait     uint32     // seconds of wait that the visitor was told last,
 	High     uint32     // and at most; 0 for nothing told
+	Ahead    uint32     // people ahead that were told last, and one more, MaxAhead at most; 0 for nothing told. As Low, of who waits only
+	Low      uint16     // the low end that was told last, in parts of Wait: see LowEnd
 	Longer   uint32     // Unix second at which the wait that is told was raised last, 0 for never
 	Answer   uint8      // of the answer that brought the ticket to who waits: tells pages of one visitor apart
 	Flags    Flags
@@ -102,6 +105,55 @@ func Better(a, b *Ticket, now fleet.Time) bool {
 // plainSize is the length of a ticket before it is sealed.
 const plainSize = 8 + 6 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 1 + 1
 
+// LowEnd returns the low end of the wait that was told last.
+func (t *Ticket) LowEnd() time.Duration {
+	return time.Duration(t.Wait) * time.Second * time.Duration(t.Low) / lowParts
+}
+
+// PutLowEnd notes the low end of t.Wait that is to be told, and returns what the
+// ticket can hold of it, which is at most that.
+func (t *Ticket) PutLowEnd(d time.Duration) time.Duration {
+	if t.Low = 0; t.Wait > 0 {
+		whole := time.Duration(t.Wait) * time.Second
+		t.Low = uint16(min(lowParts, (max(0, d)*lowParts+lowParts)/whole)) // what LowEnd returned stays as it is
+	}
+	return min(d, t.LowEnd())
+}
+
+// Wait and High are told in seconds of a day at most: of the 32 bits of each, the
+// upper 15 hold Ahead and Low of who waits. Who does not know that takes both for a
+// wait of years, and so keeps to no earlier word.
+const (
+	waitBits = 17
+	restBits = 32 - waitBits
+	lowBits  = 9
+	lowParts = 1<<lowBits - 1
+
+	// MaxAhead is the largest Ahead that a ticket can hold.
+	MaxAhead = 1<<(2*restBits-lowBits) - 1
+)
+
+// told packs what a visitor who waits was told last.
+func (t *Ticket) told() (wait, high uint32) {
+	if t.IsAdmitted() {
+		return t.Wait, t.High
+	}
+	const most = 1<<waitBits - 1
+	rest := min(t.Ahead, MaxAhead)<<lowBits | uint32(min(t.Low, lowParts))
+	return rest>>restBits<<waitBits | min(t.Wait, most), rest<<waitBits | min(t.High, most)
+}
+
+// untold is the inverse of told.
+func (t *Ticket) untold() {
+	if t.IsAdmitted() {
+		return
+	}
+	const most = 1<<waitBits - 1
+	rest := t.Wait>>waitBits<<restBits | t.High>>waitBits
+	t.Ahead, t.Low = rest>>lowBits, uint16(rest&lowParts)
+	t.Wait, t.High = t.Wait&most, t.High&most
+}
+
 // joinedMax bounds Joined: 48 bits of milliseconds, the year 10889.
 const joinedMax = 1<<48 - 1
 
@@ -117,8 +169,9 @@ func (t *Ticket) put(p *[plainSize]byte) {
 	binary.BigEndian.PutUint32(p[26:], uint32(t.Home))
 	binary.BigEndian.PutUint32(p[30:], t.Epoch)
 	binary.BigEndian.PutUint32(p[34:], t.Forecast)
-	binary.BigEndian.PutUint32(p[38:], t.Wait)
-	binary.BigEndian.PutUint32(p[42:], t.High)
+	wait, high := t.told()
+	binary.BigEndian.PutUint32(p[38:], wait)
+	binary.BigEndian.PutUint32(p[42:], high)
 	binary.BigEndian.PutUint32(p[46:], t.Longer)
 	p[50], p[51] = t.Answer, uint8(t.Flags)
 }
@@ -140,5 +193,6 @@ func (t *Ticket) get(p *[plainSize]byte) bool {
 		Answer:   p[50],
 		Flags:    Flags(p[51]),
 	}
+	t.untold()
 	return t.ID != 0 && t.Flags < flagsEnd && (t.Admitted != 0) == (t.Until != 0)
 }

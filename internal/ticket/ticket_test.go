@@ -75,6 +75,11 @@ func genTicket(t *rapid.T) Ticket {
 	if rapid.Bool().Draw(t, "admitted") {
 		tk.Admitted = rapid.Uint32Min(1).Draw(t, "at")
 		tk.Until = rapid.Uint32Min(1).Draw(t, "until")
+	} else { // only who waits is told anything, of a day at most
+		const day = 1<<waitBits - 1
+		tk.Wait, tk.High = tk.Wait&day, tk.High&day
+		tk.Ahead = rapid.Uint32Max(MaxAhead).Draw(t, "ahead")
+		tk.Low = rapid.Uint16Max(lowParts).Draw(t, "low")
 	}
 	return tk
 }
@@ -534,4 +539,41 @@ func TestARingContinuesAnother(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestWhatWasToldFitsBesideTheWait: release 0.1.0 reads a wait of years where people
+// ahead are noted, so it keeps to no word; of what it writes itself nothing else is
+// read here.
+func TestWhatWasToldFitsBesideTheWait(t *testing.T) {
+	tk := Ticket{ID: 1, Wait: 600, High: 700, Ahead: 1201, Low: 400}
+	if wait, high := tk.told(); wait < 1<<waitBits || wait&(1<<waitBits-1) != 600 || high < 1<<waitBits || high&(1<<waitBits-1) != 700 {
+		t.Errorf("%d and %d s are written", wait, high)
+	}
+	old := Ticket{ID: 1, Wait: 86400, High: 86400}
+	if wait, high := old.told(); wait != 86400 || high != 86400 {
+		t.Errorf("%d and %d s are written for a ticket of 0.1.0", wait, high)
+	}
+	if old.untold(); old.Wait != 86400 || old.High != 86400 || old.Ahead != 0 || old.Low != 0 {
+		t.Errorf("of a ticket of 0.1.0 is read %+v", old)
+	}
+	in := Ticket{ID: 1, Admitted: 1, Until: 2, Wait: 1 << 31, High: 1 << 30}
+	if in.untold(); in.Wait != 1<<31 || in.High != 1<<30 || in.Ahead != 0 {
+		t.Errorf("of an admitted ticket is read %+v", in)
+	}
+}
+
+// TestTheLowEndStaysAsItWasTold: noted again it is the same, and never more than was
+// to be told.
+func TestTheLowEndStaysAsItWasTold(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tk := Ticket{Wait: rapid.Uint32Range(0, 86400).Draw(t, "wait")}
+		want := time.Duration(rapid.Int64Range(0, int64(tk.Wait)).Draw(t, "low")) * time.Second
+		got := tk.PutLowEnd(want)
+		if got > want || got < want-time.Duration(tk.Wait)*time.Second/lowParts-time.Second {
+			t.Fatalf("%v of %d s is told as %v", want, tk.Wait, got)
+		}
+		if again := tk.PutLowEnd(got); again != got || tk.LowEnd() != got {
+			t.Fatalf("%v becomes %v", got, again)
+		}
+	})
 }

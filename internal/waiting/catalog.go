@@ -52,6 +52,7 @@ type messages struct {
 	QueuedText     string `json:"queued_text"`
 	QueuedRandom   string `json:"queued_random"`
 	QueuedLonger   string `json:"queued_longer"`
+	QueuedCounting string `json:"queued_counting"`
 	Next           string `json:"next"`
 	NextText       string `json:"next_text"`
 	Entering       string `json:"entering"`
@@ -451,6 +452,8 @@ func (c *catalog) text(v *Visitor) string {
 		return c.byKey["paused_"+v.pausedBy()]
 	case Queued:
 		switch {
+		case v.counting():
+			return c.msg.QueuedCounting
 		case v.longer():
 			return c.msg.QueuedLonger
 		case v.method() == "random":

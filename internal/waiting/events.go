@@ -1,8 +1,11 @@
 package waiting
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
 	"strconv"
+	"time"
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/line"
@@ -51,12 +54,55 @@ func AppendBroadcast(dst []byte, b *Broadcast) []byte {
 		}
 		dst = append(dst, ']')
 		dst = appendFloat(append(dst, `,"unseen":`...), v.Unseen)
+		dst = appendFloat(append(dst, `,"joining":`...), v.Joining)
 		dst = appendFloat(append(dst, `,"theta":`...), v.Theta)
 		dst = append(dst, `,"line":[`...)
 		dst = appendLine(dst, v.Line.Histogram())
 		dst = append(dst, ']')
 	}
 	return append(dst, "}\n\n"...)
+}
+
+// ReadBroadcast reads a message of an event stream, without the "data: " before it:
+// what AppendBroadcast wrote, but for what was rounded.
+func ReadBroadcast(data []byte) (*Broadcast, error) {
+	var m struct {
+		At                     fleet.Time
+		PausedBy               string
+		Horizon, Park          fleet.Time
+		Slots                  int64
+		Paces, Line            []float64
+		Unseen, Joining, Theta float64
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, err
+	}
+	b := &Broadcast{Now: m.At, PausedBy: m.PausedBy}
+	if m.Line == nil {
+		return b, nil
+	}
+	if len(m.Paces)%2 != 0 || len(m.Line)%3 != 0 {
+		return nil, fmt.Errorf("paces must be pairs and line threes, got %d and %d numbers", len(m.Paces), len(m.Line))
+	}
+	v := &wire.View{At: m.At, Horizon: m.Horizon, Park: m.Park, Slots: m.Slots, Unseen: m.Unseen, Joining: m.Joining, Theta: m.Theta}
+	if v.Horizon == maxDate {
+		v.Horizon = line.Open
+	}
+	if v.Park == maxDate {
+		v.Park = line.Open
+	}
+	for i := 0; i < len(m.Paces); i += 2 {
+		v.Paces = append(v.Paces, line.Pace{For: time.Duration(m.Paces[i] * float64(time.Second)), Mu: m.Paces[i+1]})
+	}
+	var h line.Histogram
+	end := fleet.Time(0)
+	for i := 0; i < len(m.Line); i += 3 {
+		h = append(h, line.Slice{Start: end + fleet.Time(m.Line[i]), Width: max(1, int64(m.Line[i+1])), N: m.Line[i+2]})
+		end = h[len(h)-1].End()
+	}
+	v.Line = line.NewDigest(h)
+	b.View = v
+	return b, nil
 }
 
 // appendLine writes three numbers per slice: milliseconds from the end of the

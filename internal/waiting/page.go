@@ -172,7 +172,7 @@ func (p *Page) Render(dst []byte, v *Visitor) []byte {
 
 var variables = map[string]variable{
 	"title": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
-		if v.State() == Queued {
+		if v.State() == Queued && !v.counting() {
 			dst = append(dst, '(')
 			dst = c.appendNumber(dst, v.Decision.Ahead)
 			dst = append(dst, ") "...)
@@ -203,7 +203,12 @@ var variables = map[string]variable{
 		}
 		return strconv.AppendInt(dst, int64(percent), 10)
 	},
-	"ahead": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return c.appendNumber(dst, v.Decision.Ahead) },
+	"ahead": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
+		if v.counting() {
+			return append(dst, "–"...)
+		}
+		return c.appendNumber(dst, v.Decision.Ahead)
+	},
 	"wait": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
 		if v.State() == Next {
 			return append(dst, c.msg.WaitNow...)

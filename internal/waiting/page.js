@@ -39,12 +39,12 @@ function clock(time, how) { return new Intl.DateTimeFormat(lang, how).format(new
 function put(id, text) { var e = $(id); if (e.textContent != text) e.textContent = text }
 
 // Showing. Times run by the server's clock: skew is how far ours is from it.
-var skew = 0, state = "", told = { state: now.state, ahead: now.peopleAhead, at: Date.now() };
+var skew = 0, state = "", told = { state: now.state, ahead: now.peopleAhead, counting: now.counting, at: Date.now() };
 function show(s) {
 	now = s;
 	if (s.state == "moment") return turn(s.state, words.offline_text);
 	skew = Date.now() - Date.parse(s.updatedAt);
-	put("ahead", count.format(s.peopleAhead));
+	put("ahead", s.counting ? "–" : count.format(s.peopleAhead));
 	put("wait", wait(s));
 	put("total", count.format(s.peopleWaiting));
 	put("kept", span(s.placeKeptSeconds));
@@ -55,14 +55,14 @@ function show(s) {
 	var bar = s.progressPercent < 0 ? "" : s.progressPercent;
 	vr.dataset.bar = bar;
 	if (bar !== "") $("bar").value = bar;
-	turn(s.state, s.state == "paused" ? words["paused_" + s.pausedBy] : s.state == "queued" && s.waitTimeLonger ? words.queued_longer : s.state == "queued" && s.queueingMethod == "random" ? words.queued_random : words[s.state + "_text"]);
+	turn(s.state, s.state == "paused" ? words["paused_" + s.pausedBy] : s.state == "queued" && s.counting ? words.queued_counting : s.state == "queued" && s.waitTimeLonger ? words.queued_longer : s.state == "queued" && s.queueingMethod == "random" ? words.queued_random : words[s.state + "_text"]);
 	tick();
 }
 function turn(to, text) {
 	state = vr.dataset.state = to;
 	put("head", words[to]);
 	put("text", text);
-	document.title = (to == "queued" ? "(" + count.format(now.peopleAhead) + ") " : "") + words[to];
+	document.title = (to == "queued" && !now.counting ? "(" + count.format(now.peopleAhead) + ") " : "") + words[to];
 	tell(to, text);
 }
 function tick() {
@@ -74,10 +74,10 @@ function tick() {
 // state; half of the people gone; otherwise every five minutes.
 function tell(to, text) {
 	var ahead = now.peopleAhead, late = Date.now() - told.at > 300000 && ahead != told.ahead;
-	var longer = now.waitTimeLonger && !told.longer;
-	if (to == told.state && (to != "queued" || ahead > told.ahead / 2 && !late && !longer)) return;
-	told = { state: to, ahead: ahead, at: Date.now(), longer: now.waitTimeLonger };
-	$("say").textContent = words[to] + ". " + (to == "queued" ? (longer ? text + " " : "") + words.ahead + ": " + count.format(ahead) + ". " + words.wait + ": " + wait(now) : text);
+	var longer = now.waitTimeLonger && !told.longer, counted = told.counting && !now.counting;
+	if (to == told.state && (to != "queued" || now.counting || ahead > told.ahead / 2 && !late && !longer && !counted)) return;
+	told = { state: to, ahead: ahead, at: Date.now(), longer: now.waitTimeLonger, counting: now.counting };
+	$("say").textContent = words[to] + ". " + (to == "queued" && !now.counting ? (longer ? text + " " : "") + words.ahead + ": " + count.format(ahead) + ". " + words.wait + ": " + wait(now) : text);
 }
 
 // The turn has come.
@@ -145,35 +145,53 @@ function hush() { if (source) source.close(); source = null; said = 0; near = fa
 function placed(n) {
 	if (entering || !n.line || "queued next paused".indexOf(now.state) < 0) return;
 	if (fails) return;
-	var s = Object.assign({}, now), joined = Date.parse(now.joinedAt), ahead = 0, total = 0, from = 0, l = n.line, was = near;
-	for (var i = 0; i < l.length; i += 3) {
-		from += l[i];
-		ahead += l[i + 2] * Math.min(1, Math.max(0, (joined - from) / l[i + 1]));
-		total += l[i + 2];
-		from += l[i + 1];
-	}
-	ahead += n.unseen * Math.min(3, Math.max(0, 1 + ((joined - n.at) / 1000 + .5) / 3));
-	ahead = Math.max(0, Math.round(ahead - Math.max(0, n.slots)));
-	var w = lasts(ahead, n.paces, n.theta), known = now.waitTimeKnown;
-	// What is told never rises here: only the answer to a question does that, with the reason.
+	var joined = Date.parse(now.joinedAt), was = near;
+	if (!now.counting) show(shown(n, joined)); // else the answer to the next question tells more
+	near = !n.pausedBy && joined <= Math.max(n.horizon, n.park);
+	// Timers of pages in the background are slow; messages are not.
+	if (near && !was) later(.05 + Math.random() * .45); else if (due && Date.now() > due) ask();
+}
+// shown returns what the page shows after a message. What is told never rises here:
+// only the answer to a question does that, with the reason.
+function shown(n, joined) {
+	var s = Object.assign({}, now), p = place(n, joined), known = now.waitTimeKnown, w = p.wait;
 	var f = known ? Math.min(1, w / now.waitTimeSeconds) || 0 : 1;
 	var waited = Math.max(0, n.at - joined) / 1000;
 	if (n.pausedBy) {
 		s.state = "paused";
 		s.pausedBy = n.pausedBy;
-	} else if (now.state != "paused" || now.pausedBy == "system") s.state = ahead ? "queued" : "next";
+	} else if (now.state != "paused" || now.pausedBy == "system") s.state = p.next ? "next" : "queued";
 	s.updatedAt = new Date(n.at).toISOString();
-	s.peopleAhead = ahead;
-	s.peopleWaiting = Math.max(Math.round(total + n.unseen), ahead + 1);
+	s.peopleAhead = Math.min(now.peopleAhead, Math.round(Math.max(0, p.ahead)));
+	s.peopleWaiting = Math.max(Math.round(p.total), s.peopleAhead + 1);
 	s.waitTimeKnown = isFinite(w) && s.state != "paused";
 	s.waitTimeLowSeconds = f * (known ? now.waitTimeLowSeconds : w);
 	s.waitTimeHighSeconds = f * (known ? now.waitTimeHighSeconds : w);
 	w = s.waitTimeSeconds = f * (known ? now.waitTimeSeconds : w);
 	s.progressPercent = s.waitTimeKnown && s.state == "queued" ? Math.floor(100 * waited / Math.max(1, waited + w)) : -1;
-	show(s);
-	near = !n.pausedBy && joined <= Math.max(n.horizon, n.park);
-	// Timers of pages in the background are slow; messages are not.
-	if (near && !was) later(.05 + Math.random() * .45); else if (due && Date.now() > due) ask();
+	return s;
+}
+// The arithmetic of places, as in internal/wire/view.go and internal/line/estimate.go;
+// testdata/places.json holds both to the same.
+// place returns what a message says of somebody who joined then: people ahead (below
+// zero where there are slots to spare), people in all, seconds to wait, and whether
+// the turn is sure to come within seconds.
+function place(n, joined) {
+	var ahead = 0, total = n.unseen, from = 0, l = n.line, since = (joined - n.at) / 1000 + .5;
+	for (var i = 0; i < l.length; i += 3) {
+		from += l[i];
+		var part = Math.min(1, Math.max(0, (joined - from) / l[i + 1]));
+		ahead += part * (l[i + 2] - (part < 1 ? Math.min(1, l[i + 2]) : 0)); // nobody stands in front of themselves
+		total += l[i + 2];
+		from += l[i + 1];
+	}
+	ahead += n.unseen * Math.min(3, Math.max(0, 1 + since / 3)) + (n.joining || 0) * Math.min(5, Math.max(0, since)) - Math.max(0, n.slots);
+	var soon = entered(n.paces, 8);
+	return {
+		ahead: ahead, total: total,
+		wait: ahead > -1 ? lasts(ahead + .5, n.paces, n.theta) : n.paces.length ? 0 : Infinity,
+		next: n.horizon < 8.64e15 && joined <= Math.max(n.horizon, n.park) && soon > 0 && Math.max(0, ahead) <= soon - 2.5 * Math.sqrt(soon)
+	};
 }
 // lasts returns for how many seconds so many people ahead will take, at paces of so
 // many seconds and people a second each, if a share gives up each second.
@@ -181,11 +199,22 @@ function lasts(ahead, paces, theta) {
 	for (var i = 0, t = 0; i < paces.length; i += 2) {
 		var d = paces[i], mu = paces[i + 1], end = i + 2 == paces.length, s = theta > 0 ? Math.log1p(theta * ahead / mu) / theta : ahead / mu;
 		if (mu > 0 && (end || s <= d)) return Math.min(86400, t + s);
-		t += d;
+		if (end) break;
+		if ((t += d) >= 86400) return 86400;
 		ahead = Math.max(0, theta > 0 ? ahead - (ahead + mu / theta) * (1 - Math.exp(-theta * d)) : ahead - mu * d);
 	}
 	return Infinity;
 }
+// entered returns how many people will enter within so many seconds.
+function entered(paces, within) {
+	for (var i = 0, n = 0; i < paces.length; i += 2) {
+		var d = i + 2 == paces.length ? within : Math.min(within, paces[i]);
+		n += d * paces[i + 1];
+		within -= d;
+	}
+	return n;
+}
+// End of the arithmetic.
 function ask() {
 	if (asking || entering) return;
 	if (!navigator.cookieEnabled) return reload();
@@ -208,11 +237,15 @@ function heard(s) {
 	if (s.state == "entering") return enter();
 	// What was told stands, but cannot be told anew for a moment.
 	if (s.state == "moment") { turn(s.state, words.offline_text); return later(s.retryAfterSeconds) }
-	// The stream may have told less since than the ticket remembers.
-	if (now.waitTimeKnown && s.waitTimeKnown && !s.waitTimeLonger) ["Low", "", "High"].forEach(function (end) {
-		end = "waitTime" + end + "Seconds";
-		s[end] = Math.min(s[end], now[end]);
-	});
+	// The stream may have told less since than the ticket remembers. What was told
+	// before the visitor was counted binds nobody.
+	if (now.answer && !now.counting && !s.waitTimeLonger) {
+		s.peopleAhead = Math.min(s.peopleAhead, now.peopleAhead);
+		if (now.waitTimeKnown && s.waitTimeKnown) ["Low", "", "High"].forEach(function (end) {
+			end = "waitTime" + end + "Seconds";
+			s[end] = Math.min(s[end], now[end]);
+		});
+	}
 	show(s);
 	// Whose question was held for as long as may be has the turn near.
 	later(near && Date.now() - sent > 5000 ? .1 : s.retryAfterSeconds);

@@ -24,7 +24,7 @@ func makeSamples() []Sample {
 		v := Visitor{Now: now, Grace: 5 * time.Minute, Room: "sale", Decision: admission.Decision{
 			Low: 8 * time.Minute, High: 11 * time.Minute,
 			Reason: admission.Behind, Ahead: 1234, Waiting: 20_000, Wait: 10 * time.Minute, Known: true, Retry: 20 * time.Second,
-			Ticket: ticket.Ticket{ID: 1, Joined: now.Add(-395 * time.Second)},
+			Ticket: ticket.Ticket{ID: 1, Joined: now.Add(-395 * time.Second), Answer: 7},
 		}}
 		change(&v)
 		return v
@@ -36,6 +36,11 @@ func makeSamples() []Sample {
 			v.Decision.Low, v.Decision.High = 0, 0
 		})},
 		{"queued-unknown", line(func(v *Visitor) { v.Decision.Known, v.Decision.Wait = false, 0 })},
+		{"queued-counting", line(func(v *Visitor) {
+			v.Decision.Counting, v.Decision.Known, v.Decision.Ahead, v.Decision.Waiting, v.Decision.Retry = true, false, 12, 40, 2*time.Second
+			v.Decision.Wait, v.Decision.Low, v.Decision.High, v.Decision.Ticket.Joined = 0, 0, 0, now
+			v.Decision.Ticket.Answer = 0
+		})},
 		{"queued-million", line(func(v *Visitor) {
 			v.Decision.Ahead, v.Decision.Waiting, v.Decision.Wait = 1_234_567, 2_000_000, 30*time.Hour
 			v.Decision.Low, v.Decision.High = 26*time.Hour, 33*time.Hour
@@ -45,7 +50,9 @@ func makeSamples() []Sample {
 		{"lost-away", line(func(v *Visitor) { v.Decision.Fresh, v.Decision.Ticket.Joined = admission.Lost, now })},
 		{"lost-expired", line(func(v *Visitor) { v.Decision.Fresh, v.Decision.Ticket.Joined = admission.Expired, now })},
 		{"lost-void", line(func(v *Visitor) { v.Decision.Fresh, v.Decision.Ticket.Joined = admission.Void, now })},
-		{"next", line(func(v *Visitor) { v.Decision.Ahead, v.Decision.Wait, v.Decision.Retry = 0, 0, 2*time.Second })},
+		{"next", line(func(v *Visitor) {
+			v.Decision.Ahead, v.Decision.Next, v.Decision.Wait, v.Decision.Retry = 0, true, 0, 2*time.Second
+		})},
 		{"entering", line(func(v *Visitor) { v.Decision.Verdict, v.Decision.Ahead = admission.Admit, 0 })},
 		{"paused-system", line(func(v *Visitor) { v.Decision.Reason = admission.Isolated })},
 		{"paused-operator", line(func(v *Visitor) { v.QueueAll, v.Message = true, "We let the next people in at 17:00." })},

@@ -38,7 +38,7 @@ type State uint8
 // The states of a visitor.
 const (
 	Queued   State = iota // people stand in front
-	Next                  // nobody stands in front
+	Next                  // let in within seconds
 	Entering              // the turn has come
 	Paused                // nobody is let in, for a reason that is not the line
 	Closed                // nobody is let in, and there is no line
@@ -67,7 +67,7 @@ func (v *Visitor) State() State {
 		return Before
 	case v.pausedBy() != "":
 		return Paused
-	case v.Decision.Ahead == 0:
+	case v.Decision.Next:
 		return Next
 	}
 	return Queued
@@ -117,6 +117,9 @@ func (v *Visitor) waits() bool { s := v.State(); return s == Queued || s == Next
 
 // known reports whether there is an estimate that may be shown.
 func (v *Visitor) known() bool { return v.Decision.Known && v.waits() }
+
+// counting reports whether the visitor is to be told that the place is being counted.
+func (v *Visitor) counting() bool { return v.State() == Queued && v.Decision.Counting }
 
 // wait returns the estimate, 0 where none may be shown.
 func (v *Visitor) wait() time.Duration {

@@ -334,6 +334,7 @@ var values = sortValues([]value{
 	{"state", func(v *Visitor) any { return v.State().String() }},
 	{"pausedBy", func(v *Visitor) any { return v.shownPause() }},
 	{"placeLost", func(v *Visitor) any { return v.lost() }},
+	{"counting", func(v *Visitor) any { return v.counting() }},
 	{"peopleAhead", func(v *Visitor) any { return v.Decision.Ahead }},
 	{"peopleWaiting", func(v *Visitor) any { return v.total() }},
 	{"waitTimeLow", func(v *Visitor) any { low, _ := v.span(); return int64(low / time.Minute) }},

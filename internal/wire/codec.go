@@ -101,7 +101,7 @@ func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 		Want: r.Want, ParkedN: r.ParkedN,
 		Active: r.Active, Admitted: r.Admitted, Joined: r.Joined, Entered: r.Entered,
 		Waiting: packLine(r.Waiting), Movers: r.Movers, Excess: r.Excess, Ends: packEnds(r.Ends),
-		Unseen: r.Unseen, Outcomes: packOutcomes(r.Outcomes),
+		Unseen: r.Unseen, Young: packLine(r.Young), Outcomes: packOutcomes(r.Outcomes),
 	}
 	if n := len(r.Sessions); n > 0 {
 		s := &wirepb.Sessions{Until: make([]uint32, n), Stamped: make([]uint64, n), Consumed: make([]uint64, n)}
@@ -178,6 +178,9 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 	}
 	if r.Unseen = p.GetUnseen(); !isCount(r.Unseen) {
 		return fmt.Errorf("unseen: must be a number of people, got %v", r.Unseen)
+	}
+	if r.Young, err = unpackLine(p.GetYoung()); err != nil {
+		return fmt.Errorf("young: %w", err)
 	}
 	if n := len(p.GetOutcomes()); n > line.OutcomesLen {
 		return fmt.Errorf("outcomes: at most %d, got %d", line.OutcomesLen, n)
@@ -394,7 +397,7 @@ func packView(v *View) *wirepb.View {
 	}
 	p := &wirepb.View{
 		Version: v.Version, AtMs: int64(v.At), HorizonMs: int64(v.Horizon), ParkMs: int64(v.Park),
-		Slots: v.Slots, Active: v.Active, Mu: v.Mu, Theta: v.Theta, Line: packLine(v.Line.Histogram()), Unseen: v.Unseen,
+		Slots: v.Slots, Active: v.Active, Mu: v.Mu, Theta: v.Theta, Line: packLine(v.Line.Histogram()), Unseen: v.Unseen, Joining: v.Joining,
 	}
 	for _, c := range v.Paces {
 		p.PaceMs, p.PaceMu = append(p.PaceMs, uint64(max(0, c.For.Milliseconds()))), append(p.PaceMu, c.Mu)
@@ -414,7 +417,7 @@ func unpackView(p *wirepb.View) (*View, error) {
 	for _, f := range []struct {
 		name string
 		rate float64
-	}{{"mu", p.Mu}, {"theta", p.Theta}, {"unseen", p.Unseen}} {
+	}{{"mu", p.Mu}, {"theta", p.Theta}, {"unseen", p.Unseen}, {"joining", p.Joining}} {
 		if !isCount(f.rate) {
 			return nil, fmt.Errorf("%s: must be a rate, got %v", f.name, f.rate)
 		}
@@ -425,7 +428,7 @@ func unpackView(p *wirepb.View) (*View, error) {
 	}
 	v := &View{
 		Version: p.Version, At: fleet.Time(p.AtMs), Horizon: fleet.Time(p.HorizonMs), Park: fleet.Time(p.ParkMs),
-		Slots: p.Slots, Active: p.Active, Mu: p.Mu, Theta: p.Theta, Line: line.NewDigest(h), Unseen: p.Unseen,
+		Slots: p.Slots, Active: p.Active, Mu: p.Mu, Theta: p.Theta, Line: line.NewDigest(h), Unseen: p.Unseen, Joining: p.Joining,
 	}
 	if len(p.PaceMs) != len(p.PaceMu) || len(p.PaceMs) > line.MaxPaces {
 		return nil, fmt.Errorf("paces: columns must be equally long and hold at most %d phases", line.MaxPaces)

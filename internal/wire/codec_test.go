@@ -40,7 +40,7 @@ var goldenReport = Report{
 		Admitted: 50, Joined: 12, Entered: 4,
 		Waiting:  line.Histogram{{Start: day - 120_000, Width: 1000, N: 2}, {Start: day - 119_000, Width: 60_000, N: -1.5}, {Start: day - 30_000, Width: 1, N: 7}},
 		Arrivals: []Minute{{Start: day.Minute() - 60_000, N: 45}, {Start: day.Minute(), N: 55}},
-		Unseen:   2.5, Outcomes: line.Outcomes(nil).Add(time.Minute, time.Minute).Add(time.Minute, time.Hour),
+		Unseen:   2.5, Young: line.Histogram{{Start: day, Width: 1000, N: 4}, {Start: day + 1000, Width: 250, N: -1.5}}, Outcomes: line.Outcomes(nil).Add(time.Minute, time.Minute).Add(time.Minute, time.Hour),
 	}},
 }
 
@@ -52,7 +52,7 @@ var goldenGrant = Grant{
 		{Room: room.IDOf("tickets"), Gen: 1, Granted: 600, RateGranted: 300, RenewCeil: 12, Life: 330, Keep: 20, RateKeep: 10, Confirmed: true, Returned: 44, RateReturned: 2, Ends: []End{{ID: 82, Home: 9, Until: 1622133301, Kind: Cleared}}, View: &View{
 			Version: 8, At: day, Horizon: day - 90_000, Park: line.Open, Slots: -1, Active: 201, Mu: 0.5, Theta: 1.0 / 1800,
 			Line:   line.NewDigest(line.Histogram{{Start: day - 120_000, Width: 60_000, N: 2}}),
-			Unseen: 3, Paces: []line.Pace{{For: 90 * time.Second, Mu: 2}, {Mu: 0.5}},
+			Unseen: 3, Joining: 2.25, Paces: []line.Pace{{For: 90 * time.Second, Mu: 2}, {Mu: 0.5}},
 			Ranges: line.Ranges{{Low: 0.5, High: 2}, {Low: 0.8, High: 1.2}, {Low: 0.9, High: 1.1}, {Low: 0.95, High: 1.05}},
 		}},
 		{Room: room.IDOf("vaccine")},

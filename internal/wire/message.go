@@ -113,6 +113,7 @@ type RoomReport struct {
 	Entered  uint64         // cumulative admissions of tickets that counted as waiting
 	Waiting  line.Histogram // live, returned tickets by join time
 	Unseen   float64        // people expected to return for the first time; 0 or more
+	Young    line.Histogram // Unseen by join time; where people return to other edges, single slices may be below zero
 	Outcomes line.Outcomes  // what became of forecasts, cumulative
 	Arrivals []Minute       // distinct visitors of the last minutes
 }
@@ -287,7 +288,8 @@ type View struct {
 	Mu      float64 // people admitted per second, of late
 	Theta   float64 // share of those waiting who give up per second
 	Line    *line.Digest
-	Unseen  float64     // people who joined in the last seconds and are not in Line yet
+	Unseen  float64     // people who joined in the last seconds and are not in Line: of coordinators of release 0.1.0
 	Paces   []line.Pace // how fast people will be admitted; at most line.MaxPaces
+	Joining float64     // people who join per second, of late: those that reports have yet to tell of
 	Ranges  line.Ranges // between what waits are, by what was forecast
 }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"math"
 	"time"
 
 	"vestibule/internal/fleet"
@@ -15,31 +16,60 @@ func (v *View) Newcomer() (wait time.Duration, ok bool) {
 	if !v.Queues() {
 		return 0, true
 	}
-	return line.Estimate(v.Ahead(v.At), v.Paces, v.Theta)
+	return v.Wait(v.Place(v.At, false))
 }
 
-// Ahead returns how many people stand in front of somebody who joined at the
-// given time, and will not be let in at once.
-func (v *View) Ahead(joined fleet.Time) float64 {
-	return max(0, v.Line.Before(joined)+v.Unseen*unseenBefore(joined.Sub(v.At))-max(0, float64(v.Slots)))
+// Place returns how many people stand in front of somebody who joined at the given
+// time. Those who will be let in at once are taken off: it is below zero where
+// there is a slot to spare. counted says that the person is in the line already.
+func (v *View) Place(joined fleet.Time, counted bool) float64 {
+	return v.Line.Ahead(joined, counted) + v.Supposed(joined) - max(0, float64(v.Slots))
 }
+
+// Supposed returns how many people in front of somebody who joined then are only
+// supposed to be there, because others came in the seconds before.
+func (v *View) Supposed(joined fleet.Time) float64 {
+	since := joined.Sub(v.At) + reportLag
+	return v.Unseen*min(3, max(0, 1+since.Seconds()/unseenFor.Seconds())) + v.Joining*min(5, max(0, since.Seconds()))
+}
+
+// Wait returns the estimate for somebody at that place. The n-th to enter does so
+// when the model, in which people flow, has let in half a person less: that is the
+// median where they come and go one by one.
+func (v *View) Wait(place float64) (wait time.Duration, ok bool) {
+	if place <= -1 {
+		return 0, len(v.Paces) > 0
+	}
+	return line.Estimate(place+0.5, v.Paces, v.Theta)
+}
+
+// Next reports whether somebody who joined then, at that place, is sure to be let in
+// within seconds: the turn is near, and so many people will enter within
+// [nextWithin] that even with bad luck this one is among them.
+func (v *View) Next(joined fleet.Time, place float64) bool {
+	if !v.Queues() || joined > max(v.Horizon, v.Park) {
+		return false
+	}
+	n := line.Entered(v.Paces, nextWithin)
+	return max(0, place) <= n-badLuck*math.Sqrt(n) && n > 0
+}
+
+const (
+	nextWithin = 8 * time.Second
+	// badLuck is by how many standard deviations of their number fewer people may
+	// enter than is expected.
+	badLuck = 2.5
+)
 
 // Waiting returns how many people wait.
 func (v *View) Waiting() float64 { return v.Line.Total() + v.Unseen }
 
 const (
 	// unseenFor is about how long people are in line before they return for the
-	// first time, and unseenLag how old reports are on average when a view is made.
+	// first time, and reportLag how old reports are on average when a view is made.
 	unseenFor = 3 * time.Second
-	unseenLag = 500 * time.Millisecond
+	reportLag = 500 * time.Millisecond
 )
-
-// unseenBefore returns the part of the unseen people who joined before somebody
-// who joined so long after the view was made; more than 1 where people will have
-// gone on joining since.
-func unseenBefore(since time.Duration) float64 {
-	return min(3, max(0, 1+(since+unseenLag).Seconds()/unseenFor.Seconds()))
-}
 
 // HorizonAge returns how long before now those joined who may enter; 0 while
 // nobody queues.

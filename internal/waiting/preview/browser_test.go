@@ -344,7 +344,7 @@ func TestNewsInABrowser(t *testing.T) {
 	}
 	hear(func(v *waiting.Visitor) { v.QueueAll = true })
 	waitFor(t, ctx, `document.getElementById("say").textContent == "The line is paused. The organiser has paused the line. Your place is kept."`)
-	hear(func(v *waiting.Visitor) { v.Decision.Ahead = 0 })
+	hear(func(v *waiting.Visitor) { v.Decision.Ahead, v.Decision.Next = 0, true })
 	waitFor(t, ctx, `document.title == "You are next"`)
 
 	s.play(func(s *site) { s.down = true })
@@ -380,5 +380,35 @@ func TestTheKeyboardReachesEverything(t *testing.T) {
 	}
 	if got := strings.Join(reached, " "); got != "sound notify SUMMARY BUTTON" {
 		t.Errorf("reached %s", got)
+	}
+}
+
+// TestPlacesInABrowser holds the page's arithmetic of places against the same file as
+// TestPlaces in the package above.
+func TestPlacesInABrowser(t *testing.T) {
+	ctx := browsertest.Open(t)
+	script, err := os.ReadFile("../page.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	places, err := os.ReadFile("../testdata/places.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, ok := strings.Cut(string(script), "// The arithmetic of places")
+	sums, _, ok2 := strings.Cut(after, "// End of the arithmetic.")
+	if !ok || !ok2 {
+		t.Fatal("page.js does not say where its arithmetic of places begins and ends")
+	}
+	wrong := browsertest.See(t, ctx, chromedp.Evaluate[string](`(function () {
+//`+sums+`
+	var near = function (a, b) { return Math.abs(a - b) <= 1e-6 * (1 + Math.abs(b)) }, all = `+string(places)+`;
+	return JSON.stringify(all.map(function (x) {
+		var p = place(x.message, x.joined), wait = isFinite(p.wait) ? p.wait : -1;
+		return near(p.ahead, x.ahead) && near(p.total, x.total) && near(wait, x.wait) && p.next == x.next ? null : [p, x];
+	}).filter(Boolean));
+})()`))
+	if wrong != "[]" {
+		t.Errorf("the page's script finds otherwise than the view (found, wanted): %s", wrong)
 	}
 }

@@ -366,6 +366,7 @@ type RoomReport struct {
 	Ends             *Ends                  `protobuf:"bytes,28,opt,name=ends,proto3" json:"ends,omitempty"`
 	Unseen           float64                `protobuf:"fixed64,29,opt,name=unseen,proto3" json:"unseen,omitempty"`
 	Outcomes         []uint64               `protobuf:"varint,30,rep,packed,name=outcomes,proto3" json:"outcomes,omitempty"` // cumulative, class by class; zeros at the end left out
+	Young            *Line                  `protobuf:"bytes,31,opt,name=young,proto3" json:"young,omitempty"`               // of unseen, by join time
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -606,6 +607,13 @@ func (x *RoomReport) GetUnseen() float64 {
 func (x *RoomReport) GetOutcomes() []uint64 {
 	if x != nil {
 		return x.Outcomes
+	}
+	return nil
+}
+
+func (x *RoomReport) GetYoung() *Line {
+	if x != nil {
+		return x.Young
 	}
 	return nil
 }
@@ -1249,6 +1257,7 @@ type View struct {
 	PaceMu        []float64              `protobuf:"fixed64,12,rep,packed,name=pace_mu,json=paceMu,proto3" json:"pace_mu,omitempty"`
 	RangeLow      []float64              `protobuf:"fixed64,13,rep,packed,name=range_low,json=rangeLow,proto3" json:"range_low,omitempty"` // one of each per class
 	RangeHigh     []float64              `protobuf:"fixed64,14,rep,packed,name=range_high,json=rangeHigh,proto3" json:"range_high,omitempty"`
+	Joining       float64                `protobuf:"fixed64,15,opt,name=joining,proto3" json:"joining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1381,6 +1390,13 @@ func (x *View) GetRangeHigh() []float64 {
 	return nil
 }
 
+func (x *View) GetJoining() float64 {
+	if x != nil {
+		return x.Joining
+	}
+	return 0
+}
+
 var File_vestibule_wire_v1_wire_proto protoreflect.FileDescriptor
 
 const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
@@ -1412,7 +1428,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"recovering\x123\n" +
 	"\x05rooms\x18\x10 \x03(\v2\x1d.vestibule.wire.v1.RoomReportR\x05rooms\x12\x18\n" +
 	"\amembers\x18\x18 \x01(\x04R\amembers\x12\x1a\n" +
-	"\bsucceeds\x18\x13 \x03(\x06R\bsucceeds\"\x95\a\n" +
+	"\bsucceeds\x18\x13 \x03(\x06R\bsucceeds\"\xc4\a\n" +
 	"\n" +
 	"RoomReport\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
@@ -1447,7 +1463,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x06excess\x18\x1b \x01(\x04R\x06excess\x12+\n" +
 	"\x04ends\x18\x1c \x01(\v2\x17.vestibule.wire.v1.EndsR\x04ends\x12\x16\n" +
 	"\x06unseen\x18\x1d \x01(\x01R\x06unseen\x12\x1a\n" +
-	"\boutcomes\x18\x1e \x03(\x04R\boutcomes\"T\n" +
+	"\boutcomes\x18\x1e \x03(\x04R\boutcomes\x12-\n" +
+	"\x05young\x18\x1f \x01(\v2\x17.vestibule.wire.v1.LineR\x05young\"T\n" +
 	"\x04Ends\x12\x0e\n" +
 	"\x02id\x18\x01 \x03(\x06R\x02id\x12\x12\n" +
 	"\x04home\x18\x02 \x03(\aR\x04home\x12\x14\n" +
@@ -1506,7 +1523,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	" \x01(\x04R\frateReturned\x12+\n" +
 	"\x04view\x18\v \x01(\v2\x17.vestibule.wire.v1.ViewR\x04view\x12\x1c\n" +
 	"\tconfirmed\x18\f \x01(\bR\tconfirmed\x12+\n" +
-	"\x04ends\x18\r \x01(\v2\x17.vestibule.wire.v1.EndsR\x04ends\"\xf4\x02\n" +
+	"\x04ends\x18\r \x01(\v2\x17.vestibule.wire.v1.EndsR\x04ends\"\x8e\x03\n" +
 	"\x04View\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\x12\x1d\n" +
@@ -1524,7 +1541,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\apace_mu\x18\f \x03(\x01R\x06paceMu\x12\x1b\n" +
 	"\trange_low\x18\r \x03(\x01R\brangeLow\x12\x1d\n" +
 	"\n" +
-	"range_high\x18\x0e \x03(\x01R\trangeHigh*r\n" +
+	"range_high\x18\x0e \x03(\x01R\trangeHigh\x12\x18\n" +
+	"\ajoining\x18\x0f \x01(\x01R\ajoining*r\n" +
 	"\aVerdict\x12\x17\n" +
 	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fVERDICT_ADOPTED\x10\x01\x12\x13\n" +
@@ -1566,17 +1584,18 @@ var file_vestibule_wire_v1_wire_proto_depIdxs = []int32{
 	6,  // 3: vestibule.wire.v1.RoomReport.moves:type_name -> vestibule.wire.v1.Moves
 	7,  // 4: vestibule.wire.v1.RoomReport.waiting:type_name -> vestibule.wire.v1.Line
 	4,  // 5: vestibule.wire.v1.RoomReport.ends:type_name -> vestibule.wire.v1.Ends
-	1,  // 6: vestibule.wire.v1.Grant.from:type_name -> vestibule.wire.v1.Term
-	0,  // 7: vestibule.wire.v1.Grant.verdict:type_name -> vestibule.wire.v1.Verdict
-	9,  // 8: vestibule.wire.v1.Grant.rooms:type_name -> vestibule.wire.v1.RoomGrant
-	10, // 9: vestibule.wire.v1.RoomGrant.view:type_name -> vestibule.wire.v1.View
-	4,  // 10: vestibule.wire.v1.RoomGrant.ends:type_name -> vestibule.wire.v1.Ends
-	7,  // 11: vestibule.wire.v1.View.line:type_name -> vestibule.wire.v1.Line
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	7,  // 6: vestibule.wire.v1.RoomReport.young:type_name -> vestibule.wire.v1.Line
+	1,  // 7: vestibule.wire.v1.Grant.from:type_name -> vestibule.wire.v1.Term
+	0,  // 8: vestibule.wire.v1.Grant.verdict:type_name -> vestibule.wire.v1.Verdict
+	9,  // 9: vestibule.wire.v1.Grant.rooms:type_name -> vestibule.wire.v1.RoomGrant
+	10, // 10: vestibule.wire.v1.RoomGrant.view:type_name -> vestibule.wire.v1.View
+	4,  // 11: vestibule.wire.v1.RoomGrant.ends:type_name -> vestibule.wire.v1.Ends
+	7,  // 12: vestibule.wire.v1.View.line:type_name -> vestibule.wire.v1.Line
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_vestibule_wire_v1_wire_proto_init() }

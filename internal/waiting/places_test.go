@@ -1,0 +1,116 @@
+package waiting_test
+
+import (
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/line"
+	"vestibule/internal/waiting"
+	"vestibule/internal/wire"
+)
+
+// vector is a message of an event stream, and what it says of somebody who joined
+// then. The page's script is held against the same in the tests of preview.
+type vector struct {
+	Message json.RawMessage `json:"message"`
+	Joined  int64           `json:"joined"`
+	Ahead   float64         `json:"ahead"`
+	Total   float64         `json:"total"`
+	Wait    float64         `json:"wait"` // seconds, -1 for unknown
+	Next    bool            `json:"next"`
+}
+
+func (x *vector) work(t *testing.T) {
+	t.Helper()
+	b, err := waiting.ReadBroadcast(x.Message)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, joined := b.View, fleet.Time(x.Joined)
+	x.Ahead, x.Total = v.Place(joined, true), v.Waiting()
+	wait, ok := v.Wait(x.Ahead)
+	if x.Wait = wait.Seconds(); !ok {
+		x.Wait = -1
+	}
+	x.Next = v.Next(joined, x.Ahead)
+}
+
+// drawVector draws a message as they are sent, and a place in its line.
+func drawVector(t *testing.T, rng *rand.Rand) vector {
+	const start = fleet.Time(1_790_000_000_000)
+	v := &wire.View{At: start + 600_000, Horizon: start + fleet.Time(rng.IntN(600_000)), Slots: int64(rng.IntN(40) - 30), Theta: rng.Float64() / 300}
+	v.Park = v.Horizon + fleet.Time(rng.IntN(60_000))
+	if rng.IntN(8) == 0 {
+		v.Horizon, v.Park = line.Open, line.Open
+	}
+	for range rng.IntN(5) {
+		v.Paces = append(v.Paces, line.Pace{For: time.Duration(rng.IntN(90_000)) * time.Millisecond, Mu: math.Floor(100*rng.ExpFloat64()) / 10})
+	}
+	var h line.Histogram
+	for at := start + fleet.Time(rng.IntN(600_000)); at < v.At; at += fleet.Time(1000 * (1 + rng.IntN(20))) {
+		h = append(h, line.Slice{Start: at, Width: 1000, N: float64(rng.IntN(60)) / 10})
+	}
+	v.Line = line.NewDigest(h)
+	switch rng.IntN(3) {
+	case 0:
+		v.Unseen = float64(rng.IntN(50))
+	case 1:
+		v.Joining = float64(rng.IntN(200)) / 10
+	}
+	b := strings.TrimSpace(string(waiting.AppendBroadcast(nil, &waiting.Broadcast{Now: v.At, View: v})))
+	return vector{Message: json.RawMessage(strings.TrimPrefix(b, "data: ")), Joined: int64(v.At) - int64(rng.ExpFloat64()*200_000) + 2000}
+}
+
+// TestPlaces holds the arithmetic of places against the file that the page's script
+// is held against.
+func TestPlaces(t *testing.T) {
+	const file = "testdata/places.json"
+	if *rewrite {
+		rng := rand.New(rand.NewPCG(1, 2))
+		var all []string
+		for range 120 {
+			x := drawVector(t, rng)
+			x.work(t)
+			text, err := json.Marshal(&x)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, string(text))
+		}
+		if err := os.WriteFile(file, []byte("[\n"+strings.Join(all, ",\n")+"\n]\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []vector
+	if err := json.Unmarshal(data, &all); err != nil {
+		t.Fatal(err)
+	}
+	next, known := 0, 0
+	for _, want := range all {
+		got := want
+		got.work(t)
+		near := func(a, b float64) bool { return math.Abs(a-b) <= 1e-6*(1+math.Abs(b)) }
+		if !near(got.Ahead, want.Ahead) || !near(got.Total, want.Total) || !near(got.Wait, want.Wait) || got.Next != want.Next {
+			t.Errorf("%+v\nwant %+v", got, want)
+		}
+		if want.Next {
+			next++
+		}
+		if want.Wait > 0 {
+			known++
+		}
+	}
+	if len(all) < 100 || next < 5 || known < 30 {
+		t.Errorf("%d places, of which %d are next and %d wait for a known time: too few", len(all), next, known)
+	}
+}
