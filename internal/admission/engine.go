@@ -506,6 +506,7 @@ func (r *roomState) firm(ft fleet.Time, err time.Duration) bool {
 func (e *Engine) decide(now fleet.Mono, ft fleet.Time, err time.Duration, r *roomState, d *Decision) {
 	t := &d.Ticket
 	p := &e.cfg.Params
+	soon := false
 	switch {
 	case r.paused:
 		d.Reason = OriginDown
@@ -521,8 +522,10 @@ func (e *Engine) decide(now fleet.Mono, ft fleet.Time, err time.Duration, r *roo
 		d.Reason = Drains
 	case t.Joined > r.horizon():
 		d.Reason = Behind
-		if t.Flags&ticket.Returned != 0 && t.Joined <= r.view.Park && t.Ahead|t.High != 0 { // else there is something to be told first
+		if near := t.Flags&ticket.Returned != 0 && t.Joined <= r.view.Park; near && t.Ahead|t.High != 0 {
 			d.Verdict = Hold
+		} else if near { // who was told nothing yet is told first, and held next
+			soon = true
 		}
 	default:
 		r.demand.tries++
@@ -537,6 +540,9 @@ func (e *Engine) decide(now fleet.Mono, ft fleet.Time, err time.Duration, r *roo
 		d.Verdict, d.Reason = Queue, Crowded
 	}
 	e.position(ft, r, d)
+	if soon {
+		d.Retry = p.Nearest / 2
+	}
 	if d.Verdict == Hold {
 		d.Retry = p.Knock
 		if t.Flags&ticket.Returned != 0 {
