@@ -119,6 +119,10 @@ figures: ## what the simulator's experiments show, each beside its goal (minutes
 bench: packages ## the figures of the README, each beside its goal
 	$(GO) run ./internal/bench -benchtime $(BENCHTIME)
 
+.PHONY: scale
+scale: ## what 1,000 rooms and 50 edges cost the built binaries while nobody comes, and 10,000 rooms at the start (two minutes)
+	$(GO) run ./internal/bench -scale 1000
+
 .PHONY: screenshots
 screenshots: packages ## pictures of the waiting page in every state, for a phone and a desktop, into docs/images
 	@mkdir -p docs/images

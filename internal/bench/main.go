@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"vestibule/internal/room"
 	"vestibule/internal/waiting"
@@ -46,6 +47,7 @@ var figures = []figure{
 	{"FreedSlot/stream", "a free slot to the next visitor inside, 50 slots, 300 in line, two data centres: on the event stream", "p99 <= 2 s"},
 	{"FreedSlot/polling", "the same without script", "p99 <= 1.5 refreshes"},
 	{"GlobalSync", "global: one sync, 20 data centres x 100 rooms x 120 buckets", "linear in what changed"},
+	{"Idle", "1,000 rooms x 50 edges, nobody comes: the cores' share of a core", "<= 1 % each (%edge, %regional, %global)"},
 	{"SessionMemory", "regional: memory per session, one million of them", "<= 64 B"},
 	{"WaitingMemory", "all servers: memory per person who waits, a million against ten thousand", "0 B"},
 	{"SyncSize", "report of a data centre to global, a million people waiting", "<= 65536 B"},
@@ -56,8 +58,17 @@ var packages = []string{"./internal/admission", "./internal/allinone", "./intern
 
 func main() {
 	benchtime := flag.String("benchtime", "1s", "as for go test")
+	rooms := flag.Int("scale", 0, "instead: what so many rooms cost the built binaries")
+	edges := flag.Int("edges", 50, "with -scale: of the data centre")
+	watch := flag.Duration("watch", 30*time.Second, "with -scale: for how long idle nodes are watched")
 	flag.Parse()
-	if err := run(context.Background(), os.Stdout, *benchtime); err != nil {
+	err := error(nil)
+	if *rooms > 0 {
+		err = scale(context.Background(), os.Stdout, *rooms, *edges, *watch)
+	} else {
+		err = run(context.Background(), os.Stdout, *benchtime)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
