@@ -10,7 +10,8 @@
 // only, and there are no includes, templates or environment variables.
 //
 // The only knob is [MaxBytes], the largest file that is read: about a hundred
-// bytes go to a room in its shortest form, three hundred in a common one.
+// bytes go to a room in its shortest form, three hundred in a common one, so ten
+// thousand rooms fit.
 package roomfile
 
 import (
