@@ -21,6 +21,7 @@ type Config struct {
 	Proxies        []string          `mapstructure:"trusted_proxies" doc:"addresses or prefixes whose X-Forwarded-For and X-Forwarded-Proto are believed"`
 	ForwardHeaders []string          `mapstructure:"forward_headers" doc:"headers of visitors that reach the site although some sites take them for path, host, scheme or address"`
 	Held           HeldConfig        `mapstructure:"held"`
+	Connections    ConnectionsConfig `mapstructure:"connections"`
 	Events         EventsConfig      `mapstructure:"events"`
 	Recent         int               `mapstructure:"recent_tickets" doc:"tickets per room whose newest stamp is remembered, for replies that were lost"`
 	Timeouts       TimeoutConfig     `mapstructure:"timeouts"`
@@ -37,6 +38,11 @@ type TLSConfig struct {
 type HeldConfig struct {
 	Total  int `mapstructure:"total" doc:"requests held open per room"`
 	Prefix int `mapstructure:"per_prefix" doc:"requests held open per address prefix (IPv4 /24, IPv6 /56)"`
+}
+
+// ConnectionsConfig bounds the connections of visitors.
+type ConnectionsConfig struct {
+	Total int `mapstructure:"total" doc:"connections of visitors to this edge, 0 for as many as the limit of open files allows"`
 }
 
 // EventsConfig bounds the event streams of waiting pages.
@@ -103,6 +109,7 @@ func (c *Config) Validate() []error {
 	}{
 		{"held.total", c.Held.Total, 0, 1 << 20},
 		{"held.per_prefix", c.Held.Prefix, 1, 1 << 20},
+		{"connections.total", c.Connections.Total, 0, 1 << 20},
 		{"events.total", c.Events.Total, 0, 1 << 20},
 		{"events.per_prefix", c.Events.Prefix, 1, 1 << 20},
 		{"recent_tickets", c.Recent, 0, 1 << 24},

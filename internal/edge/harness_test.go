@@ -388,6 +388,8 @@ type stage struct {
 	params wire.Params
 	log    *slog.Logger
 
+	maxFiles int
+
 	cancel context.CancelFunc
 	ended  chan error
 }
@@ -413,7 +415,7 @@ func newStage(t testing.TB, change func(*stage)) *stage {
 	}
 	var err error
 	st.server, err = New(Options{
-		Config: st.cfg, Params: st.params, Bus: st.bus, Docs: st.docs, Reg: st.reg, Log: st.log,
+		Config: st.cfg, Params: st.params, Bus: st.bus, Docs: st.docs, Reg: st.reg, Log: st.log, MaxFiles: st.maxFiles,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -17,23 +17,25 @@ import (
 // metrics are what an edge counts. State is read from the engine when it is
 // asked for, see collector.
 type metrics struct {
-	ratio       *prometheus.HistogramVec
-	tickets     *prometheus.CounterVec
-	knocks      *prometheus.CounterVec
-	holds       prometheus.Histogram
-	reports     *prometheus.CounterVec
-	grants      *prometheus.CounterVec
-	sync        prometheus.Histogram
-	requests    *prometheus.CounterVec
-	origins     prometheus.Counter
-	panics      prometheus.Counter
-	quits       prometheus.Counter
-	clockJumps  prometheus.Counter
-	streams     prometheus.Gauge
-	streamEnds  *prometheus.CounterVec
-	events      *prometheus.CounterVec
-	broadcasts  prometheus.Histogram
-	ticketCount [ticketKinds]prometheus.Counter
+	ratio                       *prometheus.HistogramVec
+	tickets                     *prometheus.CounterVec
+	knocks                      *prometheus.CounterVec
+	holds                       prometheus.Histogram
+	reports                     *prometheus.CounterVec
+	grants                      *prometheus.CounterVec
+	sync                        prometheus.Histogram
+	requests                    *prometheus.CounterVec
+	origins                     prometheus.Counter
+	panics                      prometheus.Counter
+	quits                       prometheus.Counter
+	clockJumps                  prometheus.Counter
+	connections, connectionsMax prometheus.Gauge
+	connectionsRefused          prometheus.Counter
+	streams                     prometheus.Gauge
+	streamEnds                  *prometheus.CounterVec
+	events                      *prometheus.CounterVec
+	broadcasts                  prometheus.Histogram
+	ticketCount                 [ticketKinds]prometheus.Counter
 
 	series node.RoomSeries
 	other  counts // of the rooms that have no series of their own
@@ -92,6 +94,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		Name: "vestibule_edge_event_broadcast_seconds", Help: "How long it took to write one message to every event stream of a room.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
 	})
+	m.connections = prometheus.NewGauge(prometheus.GaugeOpts{Name: "vestibule_edge_connections", Help: "Connections of visitors that are open."})
+	m.connectionsMax = prometheus.NewGauge(prometheus.GaugeOpts{Name: "vestibule_edge_connections_limit", Help: "Connections of visitors that may be open: by connections.total, or by the limit of open files."})
+	m.connectionsRefused = counter("vestibule_edge_connections_refused_total", "Connections of visitors that were refused because as many were open as may be, and none was idle.")
+	reg.MustRegister(m.connections, m.connectionsMax, m.connectionsRefused)
 	reg.MustRegister(m.streams, m.streamEnds, m.events, m.broadcasts)
 	for _, r := range []string{endGone, endSlow, endReplaced, endOver, endStopped} {
 		m.streamEnds.WithLabelValues(r)

@@ -59,16 +59,18 @@ func (f *forward) setTickets(h http.Header) {
 
 type forwardKey struct{}
 
-// newProxy returns a proxy that tells what became of the requests that it passes on.
-func newProxy(t TimeoutConfig, headers *headerRules, m *metrics, log *slog.Logger, answers, fails func(*pulse)) *proxy {
+// newProxy returns a proxy with at most so many connections to origins. It tells what
+// became of the requests that it passes on.
+func newProxy(t TimeoutConfig, conns int, headers *headerRules, m *metrics, log *slog.Logger, answers, fails func(*pulse)) *proxy {
 	dialer := &net.Dialer{Timeout: t.Dial, KeepAlive: 30 * time.Second, Control: refuseAddr}
 	transport := &http.Transport{
 		Proxy:                 nil, // never one from the environment
-		DialContext:           dialer.DialContext,
+		DialContext:           capDials(conns, dialer.DialContext),
 		ForceAttemptHTTP2:     true,
 		DisableCompression:    true, // what the origin sends goes out as it is
-		MaxIdleConns:          4096,
-		MaxIdleConnsPerHost:   512,
+		MaxIdleConns:          max(1, min(4096, conns/2)),
+		MaxIdleConnsPerHost:   min(512, conns),
+		MaxConnsPerHost:       conns, // beyond it requests wait
 		IdleConnTimeout:       90 * time.Second,
 		TLSHandshakeTimeout:   5 * time.Second,
 		ResponseHeaderTimeout: t.Response,

@@ -48,6 +48,8 @@ type Options struct {
 	Docs   node.Documents
 	Reg    prometheus.Registerer
 	Log    *slog.Logger
+
+	MaxFiles int // that may be open, 0 to ask the system
 }
 
 // Server is one edge.
@@ -63,6 +65,8 @@ type Server struct {
 	metrics *metrics
 	clients *clients
 	streams *streams
+	files   files
+	conns   *connections
 	proxy   *proxy
 	scratch sync.Pool
 	langs   waiting.Picker
@@ -128,8 +132,17 @@ func New(o Options) (_ *Server, err error) {
 	if s.clients, err = newClients(proxies, o.Config.Held.Prefix, o.Config.Events.Prefix); err != nil {
 		return nil, err
 	}
-	s.streams = newStreams(o.Config.Events.Total, s.clients.streams, s.metrics)
-	s.proxy = newProxy(o.Config.Timeouts, newHeaderRules(o.Config.ForwardHeaders), s.metrics, s.log, s.originAnswers, s.originFails)
+	limit := o.MaxFiles
+	if limit == 0 {
+		if limit, err = node.MaxFiles(); err != nil {
+			return nil, fmt.Errorf("limit of open files: %w", err)
+		}
+	}
+	s.files = shareFiles(limit, o.Config.Connections.Total, o.Config.Events.Total)
+	s.files.tell(s.log, &s.cfg)
+	s.conns = newConnections(s.files.visitors, s.metrics, s.log)
+	s.streams = newStreams(s.files.streams, s.clients.streams, s.metrics)
+	s.proxy = newProxy(o.Config.Timeouts, s.files.origins, newHeaderRules(o.Config.ForwardHeaders), s.metrics, s.log, s.originAnswers, s.originFails)
 	s.site.Store(&site{})
 	if s.fleet, err = node.NewFleet(o.Config.DataDir, o.Docs, s.log, o.Reg, s.refresh); err != nil {
 		return nil, err
@@ -264,10 +277,11 @@ func (s *Server) Run(ctx context.Context) error {
 		l := s.listeners[i]
 		g.Go(func() error {
 			var err error
+			capped := cappedListener{l, s.conns}
 			if l.tls {
-				err = srv.ServeTLS(patientListener{l}, "", "")
+				err = srv.ServeTLS(patientListener{capped}, "", "")
 			} else {
-				err = srv.Serve(l)
+				err = srv.Serve(capped)
 			}
 			if errors.Is(err, http.ErrServerClosed) {
 				return nil
@@ -294,6 +308,7 @@ func (s *Server) Run(ctx context.Context) error {
 	})
 	err = g.Wait()
 	s.upgrades.Wait()
+	s.conns.refusing.Wait()
 	stopPump()
 	<-pumped
 	s.sayGoodbye()
@@ -314,6 +329,7 @@ func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 			Handler:           s,
 			ReadHeaderTimeout: s.cfg.Timeouts.Header,
 			IdleTimeout:       s.cfg.Timeouts.Idle,
+			ConnState:         s.conns.state,
 			BaseContext:       func(net.Listener) context.Context { return base },
 			MaxHeaderBytes:    16 << 10,
 			ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),

@@ -1,0 +1,244 @@
+package edge
+
+import (
+	"container/list"
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Every connection takes one of the files that the process may have open, and a
+// process that has none left hears nobody: neither visitors nor whoever asks for its
+// health. So they are shared out at the start, and each use keeps within its share.
+
+// files are the shares of one edge.
+type files struct {
+	limit    int // of the process
+	visitors int // connections of visitors
+	streams  int // of those, event streams
+	origins  int // connections to origins
+}
+
+// keepFree is what nobody takes: for NATS, the listeners, health and metrics, the files
+// of data_dir and the log, and answers to those who are refused.
+const keepFree = 64
+
+// shareFiles divides limit files; the configuration may ask for less than the shares
+// of connections and streams (0 connections: the share).
+func shareFiles(limit, connections, streams int) files {
+	rest := max(limit-keepFree, limit/2)
+	f := files{limit: limit, visitors: max(4, rest*2/3)}
+	f.origins = max(2, rest-f.visitors)
+	if connections > 0 {
+		f.visitors = min(f.visitors, connections)
+	}
+	f.streams = min(streams, f.visitors*3/4) // who asks for a page, or holds none, must come through
+	return f
+}
+
+// tell logs where the limit is lower than what the configuration asks for.
+func (f *files) tell(log *slog.Logger, cfg *Config) {
+	if f.visitors >= cfg.Connections.Total && f.streams >= cfg.Events.Total {
+		return
+	}
+	log.Warn("few files may be open: connections and event streams are capped below what the configuration asks for; raise the limit of open files (ulimit -n)",
+		slog.Int("limit", f.limit), slog.Int("connections", f.visitors), slog.Int("event_streams", f.streams), slog.Int("connections_to_origins", f.origins),
+		slog.Int("event_streams_asked_for", cfg.Events.Total))
+}
+
+// connections are those of visitors, up to a cap. Where it is reached, the one that
+// has been idle for longest makes room for the next; where none is idle, the next is
+// told to come back and closed. It is safe for concurrent use.
+type connections struct {
+	max     int
+	metrics *metrics
+	log     *slog.Logger
+
+	mu   sync.Mutex
+	open int
+	idle *list.List // of *visitorConn, longest idle first
+
+	refusals chan struct{} // a place for each that is being refused
+	refusing sync.WaitGroup
+}
+
+func newConnections(limit int, m *metrics, log *slog.Logger) *connections {
+	m.connectionsMax.Set(float64(limit))
+	return &connections{max: limit, metrics: m, log: log, idle: list.New(), refusals: make(chan struct{}, keepFree/2)}
+}
+
+// visitorConn is one of them.
+type visitorConn struct {
+	*net.TCPConn
+	of     *connections
+	place  *list.Element // in idle; under of.mu
+	closed bool          // under of.mu
+}
+
+// Close gives the place of the connection free; it may be called again.
+func (c *visitorConn) Close() error {
+	c.of.mu.Lock()
+	if !c.closed {
+		c.closed = true
+		c.of.open--
+		c.of.metrics.connections.Dec()
+		c.of.busy(c)
+	}
+	c.of.mu.Unlock()
+	return c.TCPConn.Close()
+}
+
+// busy takes a connection out of the idle ones. The caller holds the lock.
+func (x *connections) busy(c *visitorConn) {
+	if c.place != nil {
+		x.idle.Remove(c.place)
+		c.place = nil
+	}
+}
+
+// take returns the connection with a place, nil where there is none.
+func (x *connections) take(c *net.TCPConn) *visitorConn {
+	for {
+		x.mu.Lock()
+		if x.open < x.max {
+			x.open++
+			x.mu.Unlock()
+			x.metrics.connections.Inc()
+			return &visitorConn{TCPConn: c, of: x}
+		}
+		var oldest *visitorConn
+		if e := x.idle.Front(); e != nil {
+			oldest = e.Value.(*visitorConn)
+		}
+		x.mu.Unlock()
+		if oldest == nil {
+			return nil
+		}
+		x.close(oldest)
+	}
+}
+
+func (x *connections) close(c net.Conn) {
+	if err := c.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		x.log.Debug("close", slog.Any("error", err))
+	}
+}
+
+// state is [http.Server.ConnState]: it knows which connections are idle.
+func (x *connections) state(conn net.Conn, s http.ConnState) {
+	if t, ok := conn.(*tls.Conn); ok {
+		conn = t.NetConn()
+	}
+	if d, ok := conn.(*drippingConn); ok {
+		conn = d.Conn
+	}
+	c, ok := conn.(*visitorConn)
+	if !ok {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.busy(c)
+	if s == http.StateIdle && !c.closed {
+		c.place = x.idle.PushBack(c)
+	}
+}
+
+// refused is what is said to who finds no place. Browsers come back by themselves.
+const refused = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 61\r\n" +
+	"Retry-After: 5\r\nRefresh: 5\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n" +
+	"Too many people are here at the moment. Please wait a moment."
+
+// refuse ends a connection for which there is no place, with a word where it speaks
+// without TLS.
+func (x *connections) refuse(c *net.TCPConn, secure bool) {
+	x.metrics.connectionsRefused.Inc()
+	select {
+	case x.refusals <- struct{}{}:
+	default:
+		secure = true // no time for words
+	}
+	if secure {
+		x.close(c)
+		return
+	}
+	x.refusing.Go(func() {
+		defer func() { <-x.refusals }()
+		defer x.close(c)
+		if err := c.SetDeadline(time.Now().Add(time.Second)); err != nil {
+			return
+		}
+		// What was sent is read, or closing would take the answer away.
+		var buf [4 << 10]byte
+		if _, err := c.Read(buf[:]); err == nil {
+			if _, err := c.Write([]byte(refused)); err != nil {
+				x.log.Debug("refusal not written", slog.Any("error", err))
+			}
+		}
+	})
+}
+
+// cappedListener accepts connections as long as there are places.
+type cappedListener struct {
+	listener
+	all *connections
+}
+
+func (l cappedListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c, ok := conn.(*net.TCPConn)
+		if !ok {
+			return conn, nil
+		}
+		if v := l.all.take(c); v != nil {
+			return v, nil
+		}
+		l.all.refuse(c, l.tls)
+	}
+}
+
+// errOriginsFull says that as many connections to origins are open as may be.
+var errOriginsFull = errors.New("as many connections to origins are open as the limit of open files allows")
+
+// capDials has dial make at most n connections that are open at the same time.
+func capDials(n int, dial func(context.Context, string, string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
+	places := make(chan struct{}, n)
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		select {
+		case places <- struct{}{}:
+		default:
+			return nil, errOriginsFull
+		}
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			<-places
+			return nil, err
+		}
+		c, ok := conn.(*net.TCPConn)
+		if !ok {
+			<-places
+			return conn, nil
+		}
+		return &originConn{TCPConn: c, free: sync.OnceFunc(func() { <-places })}, nil
+	}
+}
+
+// originConn is a connection to an origin that gives its place free.
+type originConn struct {
+	*net.TCPConn
+	free func()
+}
+
+func (c *originConn) Close() error {
+	defer c.free()
+	return c.TCPConn.Close()
+}

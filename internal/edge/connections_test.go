@@ -1,0 +1,168 @@
+package edge
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/ticket"
+)
+
+func TestFilesAreSharedOut(t *testing.T) {
+	for _, tc := range []struct {
+		limit, connections, streams int
+		want                        files
+	}{
+		{1024, 0, 20_000, files{1024, 640, 480, 320}},
+		{1024, 100, 20_000, files{1024, 100, 75, 320}},
+		{1 << 20, 0, 20_000, files{1 << 20, 699_008, 20_000, 349_504}},
+		{256, 0, 0, files{256, 128, 0, 64}},
+		{16, 0, 9, files{16, 5, 3, 3}},
+	} {
+		got := shareFiles(tc.limit, tc.connections, tc.streams)
+		if got != tc.want {
+			t.Errorf("of %d: %+v, want %+v", tc.limit, got, tc.want)
+		}
+		if tc.limit >= 256 && got.visitors+got.origins+keepFree > tc.limit {
+			t.Errorf("of %d: more than all", tc.limit)
+		}
+	}
+}
+
+// talk sends one request over a connection that stays open, and returns the status of
+// the answer, 0 where the edge closed it.
+func talk(t *testing.T, c net.Conn, header string) int {
+	t.Helper()
+	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(c, "GET /about HTTP/1.1\r\nHost: shop.example\r\n"+header+"\r\n"); err != nil {
+		return 0
+	}
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.ECONNRESET) {
+			t.Error(err)
+		}
+		return 0
+	}
+	if _, err := io.Copy(io.Discard, res.Body); err != nil {
+		t.Error(err)
+	}
+	return res.StatusCode
+}
+
+func (st *stage) dial() net.Conn {
+	st.t.Helper()
+	c, err := net.Dial("tcp", st.addr(0))
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	st.t.Cleanup(func() { c.Close() }) //nolint:errcheck // it may be closed already
+	return c
+}
+
+// Where the cap of connections is reached, the one that is idle for longest gives way;
+// where all are busy, the next is told so.
+func TestIdleConnectionsGiveWay(t *testing.T) {
+	st := open(t, func(st *stage) { st.cfg.Connections.Total = 3 })
+	var conns []net.Conn
+	for range 4 {
+		c := st.dial()
+		if code := talk(t, c, ""); code != http.StatusOK {
+			t.Fatalf("connection %d: %d", len(conns), code)
+		}
+		conns = append(conns, c)
+		n := min(len(conns), 3)
+		eventually(t, "it is idle", func() bool {
+			st.server.conns.mu.Lock()
+			defer st.server.conns.mu.Unlock()
+			return st.server.conns.idle.Len() == n && st.server.conns.open == n
+		})
+	}
+	if code := talk(t, conns[0], ""); code != 0 {
+		t.Errorf("the one that was idle for longest: %d", code)
+	}
+	for i := 1; i < 4; i++ {
+		if code := talk(t, conns[i], ""); code != http.StatusOK {
+			t.Errorf("connection %d: %d", i, code)
+		}
+	}
+
+	// All busy.
+	begun, let := make(chan struct{}, 3), make(chan struct{})
+	st.origin.serves(func(http.ResponseWriter, *http.Request) { begun <- struct{}{}; <-let })
+	done := make(chan int, 3)
+	for i := 1; i < 4; i++ {
+		go func() { done <- talk(t, conns[i], "") }()
+		<-begun
+	}
+	if code := talk(t, st.dial(), ""); code != http.StatusServiceUnavailable {
+		t.Errorf("one too many: %d", code)
+	}
+	if r := st.server.Ready(); !r.Ready {
+		t.Errorf("not ready: %v", r.Reasons)
+	}
+	close(let)
+	for range 3 {
+		if code := <-done; code != http.StatusOK {
+			t.Errorf("who was there before: %d", code)
+		}
+	}
+	if n := metric1(t, st, "vestibule_edge_connections_refused_total"); n != 1 {
+		t.Errorf("%v refused", n)
+	}
+	for _, c := range conns {
+		c.Close() //nolint:errcheck // as in dial
+	}
+	eventually(t, "no place is taken", func() bool { return metric1(t, st, "vestibule_edge_connections") == 0 })
+}
+
+// A thousand who want a stream at an edge with few files: some get one, all others
+// poll, and pages are answered throughout.
+func TestFewFilesLeaveRoomForPages(t *testing.T) {
+	st := open(t, func(st *stage) { st.maxFiles = 128 }) // 42 connections, 31 streams
+	st.up.queue(sale, 1000, 1)
+	codes := map[int]int{}
+	for id := range 60 {
+		place := ticket.Ticket{ID: uint64(id) + 1, Joined: fleet.TimeOf(time.Now()), Seen: uint32(time.Now().Unix()), Flags: ticket.Returned}
+		c := st.dial()
+		if _, err := io.WriteString(c, "GET "+eventsPath+"?room=sale HTTP/1.1\r\nHost: sale.example\r\nCookie: "+st.seal("sale", place)+"\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatalf("stream %d: %v", id, err)
+		}
+		codes[res.StatusCode]++
+		if a := st.visitor().get("http://sale.example/"); a.StatusCode != http.StatusOK || !strings.Contains(a.body, "You are in line") {
+			t.Fatalf("a page beside %d streams: %d", id+1, a.StatusCode)
+		}
+	}
+	if codes[http.StatusOK] != 31 || codes[http.StatusServiceUnavailable] != 29 {
+		t.Errorf("streams: %v, want 31 and 29 told to poll", codes)
+	}
+}
+
+// metric1 returns the value of a metric without labels.
+func metric1(t testing.TB, st *stage, name string) float64 {
+	t.Helper()
+	families, err := st.reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.Metric[0].GetCounter().GetValue() + f.Metric[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
