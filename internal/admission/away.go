@@ -65,6 +65,7 @@ func (r *roomState) uncount(t *ticket.Ticket) {
 	if !r.recount(t) {
 		r.wait.add(t.Joined, t.Seen, -1)
 	}
+	r.counted.drop(t.ID)
 }
 
 // recount forgets that the page of a ticket went away. It reports whether the
@@ -102,7 +103,10 @@ func (e *Engine) Away(now fleet.Mono, id room.ID, t ticket.Ticket, answer uint8)
 	r := e.rooms[id]
 	ft, _ := e.time(now)
 	r.wait.advance(ft)
-	if !r.cameBack(&t) || !r.wait.live(t.Seen) {
+	if t.Flags&ticket.Returned == 0 {
+		r.newest(&t)
+	}
+	if t.Flags&ticket.Returned == 0 || !r.wait.live(t.Seen) {
 		return false // counted nowhere
 	}
 	if m, ok := r.away.marks[t.ID]; ok && r.wait.live(m.seen) {
@@ -130,12 +134,16 @@ func (e *Engine) Abandon(now fleet.Mono, v *Visit) bool {
 	}
 	was, t := &v.Brought, &v.Ticket
 	v.Decision = Decision{Verdict: Queue, Reason: GaveUp, Ticket: *was}
-	if was.ID != t.ID || was.Flags&ticket.Returned == 0 {
-		return true // counted nowhere, or for the first time: see cameBack
+	if was.ID != t.ID || was.Flags&ticket.Returned == 0 || t.Flags&ticket.Returned == 0 {
+		return true // counted nowhere, or for the first time: see newest
+	}
+	if k := r.counted.get(t.ID); k.seen != 0 && k != (showing{seen: t.Seen, answer: t.Answer}) {
+		return true // another request of this ticket was counted since
 	}
 	ft, _ := e.time(now)
 	r.wait.advance(ft)
 	r.wait.add(t.Joined, t.Seen, -1)
 	r.wait.add(t.Joined, was.Seen, 1)
+	r.counted.put(t.ID, showing{seen: was.Seen, answer: was.Answer})
 	return true
 }

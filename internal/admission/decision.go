@@ -114,7 +114,7 @@ func (d *Decision) Enters() bool { return d.Verdict == Serve || d.Verdict == Adm
 // how long it took; ok is false for everybody else.
 func (d *Decision) Outcome() (forecast, actual time.Duration, ok bool) {
 	t := &d.Ticket
-	if d.Verdict != Admit || d.Reason != Slot || t.Forecast == 0 || t.Flags&ticket.Returned == 0 {
+	if d.Verdict != Admit || d.Reason != Slot || t.Forecast == 0 || !t.Waited() {
 		return 0, 0, false
 	}
 	return time.Duration(t.Forecast) * time.Second, max(0, (fleet.Time(t.Admitted) * 1000).Sub(t.Joined)), true

@@ -126,7 +126,7 @@ func (e *Engine) Quit(now fleet.Mono, id room.ID, t ticket.Ticket) bool {
 	}
 	r.end(end)
 	r.ends.Add(end, 0)
-	r.recent.drop(t.ID)
+	r.recent.put(t.ID, stamped{until: over})
 	r.dirty = true
 	e.link.hurry(now, e.cfg.Params.ReportGap)
 	return true
@@ -135,7 +135,8 @@ func (e *Engine) Quit(now fleet.Mono, id room.ID, t ticket.Ticket) bool {
 // quitLine ends a place in the line.
 func (e *Engine) quitLine(r *roomState, ft fleet.Time, t *ticket.Ticket) bool {
 	r.wait.advance(ft)
-	if t.IsAdmitted() || !r.cameBack(t) || r.ended.covers(t.ID, ticket.Nobody, t.Seen) != 0 {
+	r.newest(t)
+	if t.IsAdmitted() || t.Flags&ticket.Returned == 0 || r.ended.covers(t.ID, ticket.Nobody, t.Seen) != 0 {
 		return false // nobody has counted it, or not any more
 	}
 	r.uncount(t)
@@ -200,7 +201,7 @@ func (e *Engine) moveIn(now fleet.Mono, ft fleet.Time, err time.Duration, r *roo
 	r.spent++
 	delete(r.movers, t.ID)
 	r.move(wire.Move{ID: t.ID, Until: until})
-	r.recent.put(t.ID, until)
+	r.stamp(ft, t.ID, until)
 	end := wire.End{ID: t.ID, Home: uint32(t.Home), Until: t.Until, Kind: wire.Moved}
 	r.end(end) // for the next regional: it matters if the visitor leaves soon
 	r.ends.Add(end, 0)

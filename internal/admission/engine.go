@@ -97,13 +97,14 @@ type roomState struct {
 	movers movers
 
 	wait     waitBook
-	answers  uint8  // the newest ticket.Answer
-	firsts   recent // when a ticket that comes back for the first time was counted
+	answers  uint8           // the newest ticket.Answer
+	counted  recent[showing] // as which version a ticket that waits was counted last
 	away     aways
 	young    young
 	outcomes line.OutcomeCounter
 	parked   parked
-	recent   recent
+	tabs     tabs
+	recent   recent[stamped]
 	arrivals [wire.MaxMinutes]wire.Minute
 	admitted uint64
 	joined   uint64
@@ -153,7 +154,7 @@ func (e *Engine) SetRooms(now fleet.Mono, rooms []Room) {
 	for _, r := range rooms {
 		s := e.rooms[r.ID]
 		if s == nil {
-			s = &roomState{firstMove: 1, recent: recent{limit: e.cfg.Limits.Recent}, firsts: recent{limit: min(e.cfg.Limits.Waiting, maxFirsts)}, away: aways{limit: e.cfg.Limits.Waiting}}
+			s = &roomState{firstMove: 1, recent: recent[stamped]{limit: e.cfg.Limits.Recent}, counted: recent[showing]{limit: min(e.cfg.Limits.Waiting, maxShowings)}, away: aways{limit: e.cfg.Limits.Waiting}}
 			e.rooms[r.ID] = s
 			e.order = append(e.order, s)
 		}
@@ -188,8 +189,10 @@ func (e *Engine) Pause(now fleet.Mono, id room.ID, paused bool) {
 // their old tickets they would be admitted and turned away at the next request.
 func (e *Engine) void(now fleet.Mono, r *roomState, epoch uint32) {
 	ft, _ := e.time(now)
+	r.tabs = nil
 	for _, v := range r.parked {
 		v.Ticket = e.newTicket(ft, epoch)
+		r.tabs.add(v.Ticket.ID)
 	}
 	heap.Init(&r.parked)
 }
@@ -234,9 +237,9 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 		fresh = Gone
 	case t.Valid(e.judges(now, ft, err, home)):
 		return e.serve(now, ft, err, r, t)
-	case e.known(now, ft, err, r, t.ID) != 0:
+	case e.known(now, ft, err, r, t.ID) != 0 && r.kept(ft, &t):
 		return e.repeat(now, ft, err, r, t)
-	case t.IsAdmitted():
+	case t.IsAdmitted() || r.recent.get(t.ID) != (stamped{}): // also a place that became a session
 		fresh = Expired
 	case r.lapsed(ft, &t):
 		fresh = Lost
@@ -252,14 +255,17 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 	d.Ticket = t
 	e.decide(now, ft, err, r, &d)
 	if d.Verdict == Queue && fresh != Kept && synced {
-		r.queued(ft, &d)
+		r.queued(ft, &d, fresh == Newcomer)
 	}
 	return d
 }
 
-// queued notes that somebody joined the line.
-func (r *roomState) queued(ft fleet.Time, d *Decision) {
-	r.young.issued(ft, d.Ticket.Joined)
+// queued notes that somebody joined the line. Only newcomers
+// are expected to return: an old ticket can be shown any number of times.
+func (r *roomState) queued(ft fleet.Time, d *Decision, newcomer bool) {
+	if newcomer {
+		r.young.issued(ft, d.Ticket.Joined)
+	}
 	r.dirty = true
 }
 
@@ -271,8 +277,8 @@ func (e *Engine) Waits(now fleet.Mono, id room.ID, t ticket.Ticket) bool {
 	if r == nil || r.gone || t.ID == 0 || t.Epoch != r.Epoch || t.IsAdmitted() {
 		return false
 	}
-	ft, err := e.time(now)
-	return r.ended.of(&t) != wire.Left && e.known(now, ft, err, r, t.ID) == 0 && !r.lapsed(ft, &t)
+	ft, _ := e.time(now)
+	return r.ended.of(&t) != wire.Left && r.recent.get(t.ID) == (stamped{}) && !r.lapsed(ft, &t)
 }
 
 // lapsed reports whether the place of t is lost: its visitor was not there for
@@ -282,21 +288,51 @@ func (r *roomState) lapsed(ft fleet.Time, t *ticket.Ticket) bool {
 	return ft.Second()-int64(t.Seen) > windowsKept*windowLen+int64(r.Grace/time.Second)
 }
 
+// stamped is what an edge remembers of a session that it stamped: the newest expiry
+// second, and when it stamped it first.
+type stamped struct{ until, since uint32 }
+
+// over is the expiry second that is remembered of a session that was ended.
+const over = 1
+
+// stamp remembers that the session of a ticket was stamped until second until.
+func (r *roomState) stamp(ft fleet.Time, id uint64, until uint32) {
+	since := r.recent.get(id).since
+	if since == 0 {
+		since = uint32(ft.Second())
+	}
+	r.recent.put(id, stamped{until, since})
+}
+
 // known returns the expiry second of the newest stamp that this edge gave the
 // ticket, if the session is still valid; else 0.
 func (e *Engine) known(now fleet.Mono, ft fleet.Time, err time.Duration, r *roomState, id uint64) uint32 {
-	until := r.recent.get(id)
+	until := r.recent.get(id).until
 	if int64(until)*1000 <= int64(e.judges(now, ft, err, e.home)) {
 		return 0
 	}
 	return until
 }
 
+// kept reports whether t may be what the browser has of a session that this edge knows
+// to be valid, because replies were lost. They are not lost for a whole session: who
+// still shows the place two sessions after the turn, or a pass a session after its end,
+// keeps an old ticket.
+func (r *roomState) kept(ft fleet.Time, t *ticket.Ticket) bool {
+	if r.life == 0 {
+		return true
+	}
+	if t.IsAdmitted() {
+		return ft.Second() < int64(t.Until+r.life)
+	}
+	return ft.Second() < int64(r.recent.get(t.ID).since+2*r.life)
+}
+
 // repeat answers a ticket without a session whose visitor has one all the
 // same: the reply that told so was lost, or this is another request of the
 // same page. It is charged once, and may be renewed as any session.
 func (e *Engine) repeat(now fleet.Mono, ft fleet.Time, err time.Duration, r *roomState, t ticket.Ticket) Decision {
-	t.Until, t.Home = r.recent.get(t.ID), e.home
+	t.Until, t.Home = r.recent.get(t.ID).until, e.home
 	if t.Admitted == 0 {
 		t.Admitted = uint32(ft.Second())
 	}
@@ -338,28 +374,39 @@ func (e *Engine) newID() uint64 {
 	}
 }
 
-// checkIn counts a ticket that came back: among those who wait, in the window
-// of this poll, and among the distinct visitors of this minute.
+// checkIn counts a ticket that waits: among those who wait, in the window of this
+// poll, and among the distinct visitors of this minute.
+//
+// Nobody is counted at the first touch: a new ticket is counted when it comes back,
+// and so is one that was away for so long that nobody counts it any more. The first
+// question of such a ticket stamps it anew, and the next one counts it. So an old
+// version of a ticket, however often and wherever it is shown, adds nothing. Within
+// the live windows a version is counted once at each edge.
 func (e *Engine) checkIn(r *roomState, ft fleet.Time, t *ticket.Ticket) {
 	seen := uint32(ft.Second())
 	if r.wait.advance(ft) {
 		r.dirty = true
 	}
-	if t.Flags&ticket.Returned == 0 {
-		defer r.firsts.put(t.ID, seen)
+	if r.wait.over(t.Seen) && !mutant.On(mutant.ReplayCounts) {
+		t.Flags &^= ticket.Returned
+		t.Seen = seen
+		if t.Answer != 0 { // it was counted before: who joined is counted once
+			t.Answer = r.nextAnswer()
+		}
+		return
 	}
-	came := r.cameBack(t)
+	r.newest(t)
 	before := *t
-	if r.answers++; r.answers == 0 {
-		r.answers = 1 // a new ticket has none
-	}
-	t.Answer = r.answers
-	if !came { // never counted yet: nothing to take back
+	t.Answer = r.nextAnswer()
+	defer func() { r.counted.put(t.ID, showing{seen: t.Seen, answer: t.Answer}) }()
+	if before.Flags&ticket.Returned == 0 { // counted nowhere: nothing to take back
 		t.Flags |= ticket.Returned
 		t.Wait, t.High, t.Ahead = 0, 0, 0 // what was told before the line was known binds nobody
 		t.Seen = seen
-		r.joined++
-		r.young.returned(ft, t.Joined)
+		if before.Answer == 0 {
+			r.joined++
+			r.young.returned(ft, t.Joined)
+		}
 		r.wait.add(t.Joined, seen, 1)
 		r.arrive(ft)
 		return
@@ -380,23 +427,33 @@ func (e *Engine) checkIn(r *roomState, ft fleet.Time, t *ticket.Ticket) {
 	t.Seen = max(t.Seen, seen)
 }
 
-// maxFirsts is how many first questions are remembered per room: those of a few
-// seconds, in which a browser may ask again before it has heard.
-const maxFirsts = 1 << 11
+func (r *roomState) nextAnswer() uint8 {
+	if r.answers++; r.answers == 0 {
+		r.answers = 1 // a new ticket has none
+	}
+	return r.answers
+}
 
-// cameBack reports whether t was counted when it came back. That the visitor has
-// not heard of it (the answer is on its way, or lost) does not make it another one.
-func (r *roomState) cameBack(t *ticket.Ticket) bool {
-	if t.Flags&ticket.Returned != 0 {
-		return true
+// showing is the version of a ticket that was counted last.
+type showing struct {
+	seen   uint32
+	answer uint8
+}
+
+// maxShowings is of how many tickets per room that is remembered: of those who asked
+// within the last seconds, where many wait. A version that is shown again after so
+// many others have asked is counted again; as everybody asks every 20 s at least, each
+// such ticket adds less than four in maxShowings to the number of those who wait.
+const maxShowings = 1 << 14
+
+// newest makes of a version of a ticket the newest one that was counted here: that
+// the visitor has not heard of it (the answer is on its way, or lost), or shows an old
+// one, does not make it another visitor.
+func (r *roomState) newest(t *ticket.Ticket) {
+	if k := r.counted.get(t.ID); k.seen != 0 && r.wait.live(k.seen) && (t.Flags&ticket.Returned == 0 || k.seen > t.Seen) {
+		t.Flags |= ticket.Returned
+		t.Seen, t.Answer = k.seen, k.answer
 	}
-	seen := r.firsts.get(t.ID)
-	if seen == 0 || !r.wait.live(seen) {
-		return false
-	}
-	t.Flags |= ticket.Returned
-	t.Seen = seen
-	return true
 }
 
 // arrive counts a distinct visitor of the minute of ft.
@@ -433,7 +490,7 @@ func (e *Engine) serve(now fleet.Mono, ft fleet.Time, err time.Duration, r *room
 		return d
 	}
 	from := t.Until
-	known := r.recent.get(t.ID)
+	known := r.recent.get(t.ID).until
 	if known > from {
 		// The same old ticket again: its newest stamp is counted already.
 		from = known
@@ -449,7 +506,7 @@ func (e *Engine) serve(now fleet.Mono, ft fleet.Time, err time.Duration, r *room
 		r.sessions.consume(from)
 		r.sessions.stamp(until)
 		r.move(wire.Move{ID: t.ID, From: from, Until: until})
-		r.recent.put(t.ID, until)
+		r.stamp(ft, t.ID, until)
 		if int64(t.Seen)/60 != ft.Second()/60 {
 			r.arrive(ft)
 		}
@@ -536,7 +593,7 @@ func (e *Engine) decide(now fleet.Mono, ft fleet.Time, err time.Duration, r *roo
 		}
 		d.Verdict, d.Reason = Hold, Full
 	}
-	if d.Verdict == Hold && len(r.parked) >= e.cfg.Limits.Held {
+	if d.Verdict == Hold && (len(r.parked) >= e.cfg.Limits.Held || r.tabs[t.ID] >= heldPerTicket) {
 		d.Verdict, d.Reason = Queue, Crowded
 	}
 	e.position(ft, r, d)
@@ -583,15 +640,17 @@ func (e *Engine) charge(now fleet.Mono, ft fleet.Time, err time.Duration, r *roo
 	}
 	r.rate.use(now)
 	r.admitted++
-	if t.Flags&ticket.Returned != 0 {
+	if t.Waited() {
 		r.entered++
+	}
+	if t.Flags&ticket.Returned != 0 {
 		r.uncount(t)
 	} else {
 		r.arrive(ft)
 	}
 	t.Admitted, t.Until, t.Home, t.Seen = second, until, e.home, second
 	r.move(wire.Move{ID: t.ID, Until: until})
-	r.recent.put(t.ID, until)
+	r.stamp(ft, t.ID, until)
 	r.dirty = true
 	d.Verdict, d.Reason, d.Reseal = Admit, Slot, true
 	if forecast, actual, ok := d.Outcome(); ok {
@@ -657,6 +716,7 @@ func (e *Engine) position(ft fleet.Time, r *roomState, d *Decision) {
 func (e *Engine) Hold(now fleet.Mono, v *Visit) {
 	r := e.rooms[v.Room]
 	heap.Push(&r.parked, v)
+	r.tabs.add(v.Ticket.ID)
 	r.dirty = true
 	e.link.hurry(now, e.cfg.Params.ReportGap)
 }
@@ -682,6 +742,7 @@ func (e *Engine) Release(now fleet.Mono, out []*Visit) []*Visit {
 			} else if !e.charge(now, ft, err, r, &d) {
 				break
 			}
+			r.tabs.remove(v.Ticket.ID)
 			r.parked.remove(v)
 			r.dirty = true
 			v.Decision = d
@@ -696,6 +757,7 @@ func (r *roomState) letGo(v *Visit) bool {
 	if r == nil || v.index < 0 || v.index >= len(r.parked) || r.parked[v.index] != v {
 		return false
 	}
+	r.tabs.remove(v.Ticket.ID)
 	r.parked.remove(v)
 	r.dirty = true
 	return true
@@ -717,7 +779,7 @@ func (e *Engine) GiveUp(now fleet.Mono, v *Visit) bool {
 	}
 	e.position(ft, r, &d)
 	if !back {
-		r.queued(ft, &d)
+		r.queued(ft, &d, v.Brought.ID == 0)
 	}
 	if d.Ticket.Joined <= r.horizon() || r.view.Park >= d.Ticket.Joined {
 		d.Retry = e.cfg.Params.Nearest / 2 // the turn is near: back at once

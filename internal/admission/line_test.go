@@ -168,7 +168,7 @@ func TestAPollerIsCountedOnceAndWhoLeavesDropsOut(t *testing.T) {
 		people := make([]visitor, rapid.IntRange(1, 12).Draw(t, "people"))
 		for i := range people {
 			people[i].joined = day + fleet.Time(rng.IntN(60_000))
-			people[i].next = people[i].joined
+			people[i].next, people[i].seen = people[i].joined, uint32(people[i].joined.Second())
 		}
 		e := Engine{}
 		for now := day; now < day+400_000; now += 500 {
@@ -270,7 +270,14 @@ func TestWhoIsAdmittedOrAwayTooLongWaitsNoMore(t *testing.T) {
 	if d.Fresh != Kept || d.Ticket.Joined != b.Joined {
 		t.Errorf("back within the grace: %d, joined %v, want the place of %v", d.Fresh, d.Ticket.Joined, b.Joined)
 	}
-	if got := r.hear(at(299 * time.Second)).Rooms[0]; got.Waiting.Total() != 1 || got.Joined != 2 {
+	if again := e.Arrive(at(299*time.Second), sale, b); again.Fresh != Kept || again.Ticket.Seen != d.Ticket.Seen {
+		t.Errorf("the old ticket again: %+v, want %+v", again.Ticket, d.Ticket)
+	}
+	if got := r.hear(at(299 * time.Second)).Rooms[0]; got.Waiting.Total() != 0 {
+		t.Errorf("%v wait, want nobody until the new version is shown", got.Waiting.Total())
+	}
+	e.Arrive(at(301*time.Second), sale, d.Ticket)
+	if got := r.hear(at(301 * time.Second)).Rooms[0]; got.Waiting.Total() != 1 || got.Joined != 2 {
 		t.Errorf("back within the grace: %v wait, %d joined", got.Waiting.Total(), got.Joined)
 	}
 }
@@ -365,5 +372,80 @@ func TestArrivalsKeepTheLastMinutes(t *testing.T) {
 		if n := uint64((m.Start-day.Minute())/60_000) + 1; m.N != n || n < 3 {
 			t.Errorf("%v: %d visitors, want %d", m.Start, m.N, n)
 		}
+	}
+}
+
+// TestATicketIsOneVisitorHoweverOftenItIsShown shows old versions of one ticket at two
+// edges: of long ago they add nobody, and of late once at each.
+func TestATicketIsOneVisitorHoweverOftenItIsShown(t *testing.T) {
+	var edges [2]*Engine
+	var parents [2]*regional
+	for i := range edges {
+		edges[i], parents[i] = awayEdge(t, uint64(i), 1000)
+		parents[i].queueing(at(0))
+	}
+	early := edges[0].Arrive(at(0), sale, ticket.Ticket{}).Ticket // before it was ever counted
+	counted := edges[0].Arrive(at(2*time.Second), sale, early).Ticket
+	show := func(from, to time.Duration, most int64, versions ...ticket.Ticket) {
+		t.Helper()
+		for d := from; d < to; d += 100 * time.Millisecond {
+			sum := int64(0)
+			for i, e := range edges {
+				if d%time.Second == 0 {
+					parents[i].lease(at(d))
+				}
+				for _, k := range versions {
+					if got := e.Arrive(at(d), sale, k); got.Fresh != Kept || got.Ticket.Joined != k.Joined {
+						t.Fatalf("after %v: the place is lost: %d", d, got.Fresh)
+					}
+				}
+				sum += max(0, e.Ledger(at(d), sale).Waiting)
+			}
+			if sum > most {
+				t.Fatalf("after %v: %d people wait, want %d at most", d, sum, most)
+			}
+		}
+	}
+	show(2*time.Second, 100*time.Second, 2, early, counted)
+	show(200*time.Second, 300*time.Second, 0, early, counted)
+	if got := parents[0].hear(at(300 * time.Second)).Rooms[0]; got.Joined != 1 || got.Unseen > 0 {
+		t.Errorf("%d joined, %v are expected", got.Joined, got.Unseen)
+	}
+	// The newest version is somebody who waits.
+	back := edges[1].Arrive(at(301*time.Second), sale, counted).Ticket
+	if back = edges[1].Arrive(at(303*time.Second), sale, back).Ticket; edges[1].Ledger(at(303*time.Second), sale).Waiting != 1 {
+		t.Error("who is back is not counted")
+	}
+	show(304*time.Second, 310*time.Second, 2, early, counted, back)
+}
+
+// TestTheTabsOfOneVisitorAreHeldAsOne: many requests of one ticket are one person at
+// the head of the line, a few are held, and all enter by one right.
+func TestTheTabsOfOneVisitorAreHeldAsOne(t *testing.T) {
+	e, r := newEdge(t, at(0), 0, 0)
+	k, other := waiting(7, time.Minute), waiting(8, 30*time.Second)
+	var held []*Visit
+	crowded := 0
+	for _, place := range append(slices.Repeat([]ticket.Ticket{k}, 20), other) {
+		switch d := e.Arrive(at(0), sale, place); {
+		case d.Verdict == Hold:
+			held = append(held, &Visit{Room: sale, Ticket: d.Ticket, Brought: place})
+			e.Hold(at(0), held[len(held)-1])
+		case d.Reason == Crowded:
+			crowded++
+		default:
+			t.Fatalf("%v (%v)", d.Verdict, d.Reason)
+		}
+	}
+	if got := r.hear(at(0)).Rooms[0]; got.ParkedN != 2 || len(got.Parked) != 2 || crowded != 20-heldPerTicket {
+		t.Errorf("%d parked, %v, %d are to ask again", got.ParkedN, got.Parked, crowded)
+	}
+	e.GiveUp(at(time.Second), held[0])
+	r.grant(at(time.Second), 1, 1)
+	if out := e.Release(at(time.Second), nil); len(out) != heldPerTicket-1 {
+		t.Errorf("%d are let in, want all that are held of the first", len(out))
+	}
+	if got := r.hear(at(2 * time.Second)).Rooms[0]; got.Spent != 1 || got.ParkedN != 1 || len(got.Parked) != 1 {
+		t.Errorf("%d spent, %d parked", got.Spent, got.ParkedN)
 	}
 }

@@ -57,7 +57,8 @@ func (p *parked) Pop() any {
 
 func (p *parked) remove(v *Visit) { heap.Remove(p, v.index) }
 
-// oldest appends the join times of the n visits that joined first, ascending.
+// oldest appends the join times of the n visitors who joined first, ascending: each
+// once, however many requests of one ticket are held.
 func (p parked) oldest(out []fleet.Time, n int) []fleet.Time {
 	if len(p) == 0 || n == 0 {
 		return out
@@ -65,14 +66,37 @@ func (p parked) oldest(out []fleet.Time, n int) []fleet.Time {
 	// Walk the heap from its root with a small heap of candidates.
 	front := candidates{p: p, at: make([]int, 0, 2*n+1)}
 	heap.Push(&front, 0)
+	last := uint64(0) // requests of one ticket come one after the other
 	for len(out) < n && front.Len() > 0 {
 		i := heap.Pop(&front).(int)
-		out = append(out, p[i].Ticket.Joined)
+		if t := &p[i].Ticket; len(out) == 0 || t.ID != last {
+			out, last = append(out, t.Joined), t.ID
+		}
 		for c := 2*i + 1; c <= 2*i+2 && c < len(p); c++ {
 			heap.Push(&front, c)
 		}
 	}
 	return out
+}
+
+// heldPerTicket is how many requests of one ticket are held at once: the tabs of one
+// visitor. The others ask again.
+const heldPerTicket = 8
+
+// tabs counts the requests that are held, by ticket.
+type tabs map[uint64]int
+
+func (m *tabs) add(id uint64) {
+	if *m == nil {
+		*m = tabs{}
+	}
+	(*m)[id]++
+}
+
+func (m tabs) remove(id uint64) {
+	if m[id]--; m[id] <= 0 {
+		delete(m, id)
+	}
 }
 
 type candidates struct {

@@ -1,39 +1,40 @@
 package admission
 
-// recent remembers the newest expiry second stamped for a ticket, for the last
-// so many tickets, so that a request repeated with the old cookie (a lost
-// reply, parallel requests of one page) is answered with the same new ticket
-// and counted once. Bounded: the oldest entry makes room.
-type recent struct {
+// recent remembers one value per ticket, for the last so many tickets, so that a
+// request repeated with an older cookie (a lost reply, parallel requests of one page,
+// a copy) is answered as what it is, and counted once. Bounded: the oldest entry makes
+// room. The zero value of V stands for nothing.
+type recent[V any] struct {
 	limit int
 	index map[uint64]int32
-	ring  []recentEntry
+	ring  []recentEntry[V]
 	next  int
 }
 
-type recentEntry struct {
+type recentEntry[V any] struct {
 	id    uint64
-	until uint32
+	value V
 }
 
-// get returns the newest expiry second known for the ticket, 0 for none.
-func (r *recent) get(id uint64) uint32 {
+// get returns what is remembered of the ticket, the zero value for nothing.
+func (r *recent[V]) get(id uint64) (v V) {
 	if i, ok := r.index[id]; ok {
-		return r.ring[i].until
+		return r.ring[i].value
 	}
-	return 0
+	return v
 }
 
 // drop makes the ticket unknown.
-func (r *recent) drop(id uint64) {
+func (r *recent[V]) drop(id uint64) {
 	if i, ok := r.index[id]; ok {
-		r.ring[i].until = 0 // keeps its place until that is needed
+		var none V
+		r.ring[i].value = none // keeps its place until that is needed
 	}
 }
 
-func (r *recent) put(id uint64, until uint32) {
+func (r *recent[V]) put(id uint64, v V) {
 	if i, ok := r.index[id]; ok {
-		r.ring[i].until = until
+		r.ring[i].value = v
 		return
 	}
 	if r.limit == 0 {
@@ -44,12 +45,12 @@ func (r *recent) put(id uint64, until uint32) {
 			r.index = make(map[uint64]int32)
 		}
 		r.index[id] = int32(len(r.ring))
-		r.ring = append(r.ring, recentEntry{id: id, until: until})
+		r.ring = append(r.ring, recentEntry[V]{id: id, value: v})
 		return
 	}
 	e := &r.ring[r.next]
 	delete(r.index, e.id)
-	*e = recentEntry{id: id, until: until}
+	*e = recentEntry[V]{id: id, value: v}
 	r.index[id] = int32(r.next)
 	r.next = (r.next + 1) % len(r.ring)
 }

@@ -119,7 +119,7 @@ func (r *roomState) report(now fleet.Mono, ft fleet.Time, l *link) wire.RoomRepo
 		Sessions:  r.sessions.report(),
 		FirstMove: r.firstMove,
 		Ends:      r.ends.Take(seq, l.acked),
-		Want:      r.want, ParkedN: uint64(len(r.parked)), Movers: uint64(len(r.movers)),
+		Want:      r.want, ParkedN: uint64(len(r.tabs)), Movers: uint64(len(r.movers)),
 		Active:   uint64(max(0, r.sessions.live)),
 		Admitted: r.admitted, Joined: r.joined, Entered: r.entered,
 		Waiting: r.wait.histogram(), Outcomes: r.outcomes.Outcomes(),

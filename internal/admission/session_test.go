@@ -370,7 +370,7 @@ func TestRightsOfRUsedUnderAnEarlierTenureAreOwedForAWindow(t *testing.T) {
 func TestRecentRemembersTheNewestTickets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(0, 5).Draw(t, "limit")
-		r := recent{limit: limit}
+		r := recent[uint32]{limit: limit}
 		type entry struct {
 			id    uint64
 			until uint32

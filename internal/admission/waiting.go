@@ -94,6 +94,9 @@ func (w *waitBook) live(seen uint32) bool {
 	return n <= w.newest && n > w.newest-windowsKept
 }
 
+// over reports whether the window of a poll at second seen has dropped out.
+func (w *waitBook) over(seen uint32) bool { return windowOf(int64(seen)) <= w.newest-windowsKept }
+
 // add moves the count of the ticket that joined at join by n (1 or -1) in the
 // window of second seen, if that window is live.
 func (w *waitBook) add(join fleet.Time, seen uint32, n int32) {

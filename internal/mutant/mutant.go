@@ -106,6 +106,7 @@ const (
 	AnyRoomsTicket
 	EpochIgnored
 	UnknownKeyOverwritten
+	ReplayCounts
 
 	count
 )
@@ -201,6 +202,7 @@ var list = [count]Mutant{
 	AnyRoomsTicket:        {Name: "any-rooms-ticket", Rule: 10, Says: "a ticket opens in every room"},
 	EpochIgnored:          {Name: "epoch-ignored", Rule: 10, Says: "tickets of an earlier epoch are good"},
 	UnknownKeyOverwritten: {Name: "unknown-key-overwritten", Rule: 10, Says: "a ticket under a key that an edge has not heard of is none, and its visitor gets another"},
+	ReplayCounts:          {Name: "replay-counts", Rule: 10, Says: "a ticket that was away counts as somebody who waits at its first touch"},
 }
 
 // Variable names the environment variable that chooses a mutant for a process, in

@@ -67,6 +67,8 @@ func Figures() []Figure {
 		{"serve, an edge is cut off and its visitors go elsewhere and back: sessions above T, as many as told at most", "<= told <= moved", awayAndBack},
 		{"one hour without NATS, serve: errors or waiting pages seen by people inside", "0", hourAlone},
 		{"10,000 cookie-less hits/s for 2 min beside 1,000 people: change of throughput / of the estimate", "< 5 % / < 5 %", flood},
+		{"1,000 replays/s of 100 old tickets over four edges for 5 min beside 450 people who wait: change of throughput / of people told of for each who waits / of the estimate for each", ">= -5 % / <= 5 % / <= 5 %", func() Finding { return replayed(100, 1000) }},
+		{"one old ticket 20 times a second: the same", ">= -5 % / <= 5 % / <= 5 %", func() Finding { return replayed(1, 20) }},
 		{"50 requests of one page at once over 4 edges: sessions counted", "1", parallelAsOne},
 		{"forecast at joining over simulated sales: median of its error / share of waits inside the range", "<= 0.10 / 0.80 +- 0.05", func() Finding { return forecasts(40) }},
 		{"crowds, what people are told: error of the first estimate against its goal, coverage off 0.8 by, told to be next in vain, rises without the word", "<= 1, <= 0.08, 0, 0", func() Finding { return crowds(8) }},
@@ -380,6 +382,54 @@ func flood() Finding {
 	return Finding{
 		Seen: fmt.Sprintf("%+.1f %% / %+.1f %% (%d hits)", 100*people, 100*told, hits),
 		Met:  math.Abs(people) < 0.05 && math.Abs(told) < 0.05,
+	}
+}
+
+// replayed shows old tickets beside half a thousand people who wait, and compares the
+// minutes in which that happens with the same minutes without it. A single ticket is
+// one of somebody who waits. What is told is held against how many really wait: a few
+// of the tickets are good, and take the slots that they stand for.
+func replayed(tickets int, perSecond float64) Finding {
+	type seen struct{ let, people, told, real float64 }
+	const length = 5 * time.Minute
+	run := func(s *seen, seed uint64, attack bool) (shown int, fault string) {
+		c := busy(seed)
+		c.Centres, c.Edges = 2, 2
+		c.Demand.PerMinute, c.People.Patience = 1150, 3*time.Minute
+		c.Length = fill + length
+		w := New(c)
+		w.measureFrom(fill)
+		old := &replays{from: fill, until: fill + length, perSecond: perSecond}
+		w.in(fill-30*time.Second, func() {
+			if old.tickets = w.oldTickets((tickets + 3) / 4); tickets == 1 {
+				old.tickets = old.tickets[2:3]
+			}
+		})
+		if attack {
+			w.replay(old)
+		}
+		r := w.Run()
+		m := &w.meters
+		s.let += float64(m.inside - m.robots)
+		s.people, s.told, s.real = s.people+m.people, s.told+m.told, s.real+m.real
+		return old.shown, r.Fault
+	}
+	var with, without seen
+	shown := 0
+	for seed := range uint64(6) {
+		_, fault := run(&without, seed+1, false)
+		n, fault2 := run(&with, seed+1, true)
+		if fault+fault2 != "" {
+			return Finding{Fault: fault + fault2}
+		}
+		shown += n
+	}
+	let := with.let/without.let - 1
+	people := with.people/with.real/(without.people/without.real) - 1
+	told := with.told/with.real/(without.told/without.real) - 1
+	return Finding{
+		Seen: fmt.Sprintf("%+.1f %% / %+.1f %% / %+.1f %% (%d shown)", 100*let, 100*people, 100*told, shown),
+		Met:  let >= -0.05 && people <= 0.05 && told <= 0.05,
 	}
 }
 

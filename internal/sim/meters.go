@@ -25,6 +25,7 @@ type meters struct {
 	robots          int     // of those let in
 	early           int     // served a waiting page although they asked within session_duration of their last page
 	told            float64 // estimates that people were shown, summed
+	people, real    float64 // people waiting that they were told of, and who waited in that moment, summed
 	tellings        int
 	words           *Words // nil where nobody listens
 }
@@ -94,6 +95,8 @@ func (m *meters) waitingPage(w *World, v *visitor, d admission.Decision) {
 	m.verdicts[d.Reason]++
 	if d.Known && !v.robot {
 		m.told += d.Wait.Seconds()
+		m.people += float64(d.Waiting)
+		m.real += float64(w.judge.waiting)
 		m.tellings++
 	}
 	if v.heard != nil {

@@ -426,6 +426,12 @@ func (w *World) release(edge int32) {
 	n := w.edges[edge]
 	for _, h := range n.core.Release(n.clock.read(w.now), nil) {
 		i := h.Data.(int32)
+		if i < 0 { // nobody of ours: see replay
+			if h.Decision.Enters() {
+				w.judge.issued(w, &visitor{edge: edge}, h.Decision)
+			}
+			continue
+		}
 		w.visitors[i].hold = nil
 		w.answer(i, &h.Decision)
 	}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"vestibule/internal/admission"
 	"vestibule/internal/ticket"
 )
 
@@ -113,6 +114,74 @@ func (w *World) bring(c *crowd) {
 		w.in(time.Duration(c.rng.ExpFloat64()/c.perSecond*1e9), next)
 	}
 	w.in(c.from, next)
+}
+
+// replays show tickets again and again, each at any edge, by clients that keep no
+// answer.
+type replays struct {
+	from, until time.Duration
+	perSecond   float64
+	tickets     []ticket.Ticket // may still be filled in before from
+	shown       int
+}
+
+func (w *World) replay(p *replays) {
+	rng := rand.New(rand.NewPCG(w.cfg.Seed, 0x7265706c6179))
+	var next func()
+	next = func() {
+		if w.now > int64(p.until) {
+			return
+		}
+		k := int32(rng.IntN(len(w.edges)))
+		n, t := w.edges[k], p.tickets[rng.IntN(len(p.tickets))]
+		p.shown++
+		switch d := n.core.Arrive(n.clock.read(w.now), w.room, t); {
+		case d.Enters():
+			w.judge.issued(w, &visitor{edge: k}, d)
+		case d.Verdict == admission.Hold:
+			w.holdFor(k, &admission.Visit{Room: w.room, Ticket: d.Ticket, Brought: t, Data: int32(-1)}, time.Duration(rng.Int64N(int64(5*time.Second))))
+		}
+		w.wakeEdge(k)
+		w.in(time.Duration(rng.ExpFloat64()/p.perSecond*1e9), next)
+	}
+	w.in(p.from, next)
+}
+
+// holdFor lets an edge hold a request whose client hangs up after d.
+func (w *World) holdFor(edge int32, v *admission.Visit, d time.Duration) {
+	n := w.edges[edge]
+	n.core.Hold(n.clock.read(w.now), v)
+	w.in(d, func() { n.core.Abandon(n.clock.read(w.now), v) })
+}
+
+// oldTickets returns n tickets of each kind that somebody may have kept: of places
+// and of sessions that are good, of sessions that are over, and of an earlier epoch.
+// Their visitors are gone.
+func (w *World) oldTickets(n int) (out []ticket.Ticket) {
+	var waiting, inside []ticket.Ticket
+	for i := range w.visitors {
+		v := &w.visitors[i]
+		t := v.pass.ticket
+		switch {
+		case v.robot || t.ID == 0 || v.hold != nil:
+		case v.inside && t.Valid(w.fleetTime()) && len(inside) < n:
+			inside = append(inside, t)
+			w.end(int32(i))
+		case !v.inside && v.queued && t.Flags&ticket.Returned != 0 && len(waiting) < n:
+			waiting = append(waiting, t)
+			w.judge.waits(v, false)
+			w.end(int32(i))
+		}
+	}
+	for range n {
+		t := w.foreign()
+		t.Epoch = w.epoch + 1
+		out = append(out, t)
+		t = w.foreign()
+		t.Epoch, t.Admitted, t.Until, t.Home = w.epoch, t.Seen-200, t.Seen-100, ticket.DCOf(w.regions[0].name)
+		out = append(out, t)
+	}
+	return append(append(out, waiting...), inside...)
 }
 
 // noCookies is the behaviour of robots: they keep nothing and never come back.

@@ -42,8 +42,8 @@ func DCOf(name string) DC {
 type Flags uint8
 
 const (
-	// Returned says that the visitor came back with the ticket at least once:
-	// only then is it counted among the people who wait (two touches).
+	// Returned says that the ticket is counted among the people who wait, or was a
+	// moment ago: the visitor came back with it (two touches).
 	Returned Flags = 1 << iota
 
 	// flagsEnd marks the first bit without a meaning; a ticket that sets it or
@@ -66,12 +66,16 @@ type Ticket struct {
 	Ahead    uint32     // people ahead that were told last, and one more, MaxAhead at most; 0 for nothing told. As Low, of who waits only
 	Low      uint16     // the low end that was told last, in parts of Wait: see LowEnd
 	Longer   uint32     // Unix second at which the wait that is told was raised last, 0 for never
-	Answer   uint8      // of the answer that brought the ticket to who waits: tells pages of one visitor apart
+	Answer   uint8      // of the answer that brought the ticket to who waits: tells pages of one visitor apart; 0 before it was ever counted
 	Flags    Flags
 }
 
 // IsAdmitted reports whether the ticket is a session's, valid or expired.
 func (t *Ticket) IsAdmitted() bool { return t.Until != 0 }
+
+// Waited reports whether the ticket was counted among the people who wait at least
+// once: the visitor came back with it.
+func (t *Ticket) Waited() bool { return t.Flags&Returned != 0 || t.Answer != 0 }
 
 // Valid reports whether the ticket holds a session that is valid at now.
 func (t *Ticket) Valid(now fleet.Time) bool {

@@ -93,4 +93,5 @@ var plan = map[mutant.ID]killer{
 	mutant.AnyRoomsTicket:        {"edge.TestRule10", ""},
 	mutant.EpochIgnored:          {"edge.TestRule10", ""},
 	mutant.UnknownKeyOverwritten: {"edge.TestRule10", ""},
+	mutant.ReplayCounts:          {"admission.TestATicketIsOneVisitorHoweverOftenItIsShown", ""},
 }
