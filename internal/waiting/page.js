@@ -190,7 +190,7 @@ function place(n, joined) {
 	return {
 		ahead: ahead, total: total,
 		wait: ahead > -1 ? lasts(ahead + .5, n.paces, n.theta) : n.paces.length ? 0 : Infinity,
-		next: n.horizon < 8.64e15 && joined <= Math.max(n.horizon, n.park) && soon > 0 && Math.max(0, ahead) <= soon - 2.5 * Math.sqrt(soon)
+		next: n.horizon < 8.64e15 && joined <= Math.min(Math.max(n.horizon, n.park), n.at - 2000) && soon > 0 && Math.max(0, ahead) <= soon - 2.5 * Math.sqrt(soon)
 	};
 }
 // lasts returns for how many seconds so many people ahead will take, at paces of so

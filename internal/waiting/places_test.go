@@ -56,6 +56,13 @@ func drawVector(t *testing.T, rng *rand.Rand) vector {
 	for at := start + fleet.Time(rng.IntN(600_000)); at < v.At; at += fleet.Time(1000 * (1 + rng.IntN(20))) {
 		h = append(h, line.Slice{Start: at, Width: 1000, N: float64(rng.IntN(60)) / 10})
 	}
+	joined := v.At - fleet.Time(rng.ExpFloat64()*200_000) + 2000
+	if rng.IntN(3) == 0 { // around the places that are next
+		joined = v.At - fleet.Time(rng.IntN(4000))
+		v.Horizon, v.Park = joined+fleet.Time(rng.IntN(3000)-1000), v.At
+		v.Slots = int64(line.Histogram(h).Before(joined)) - int64(rng.IntN(3))
+		v.Paces = []line.Pace{{Mu: math.Floor(30*rng.Float64()) / 10}}
+	}
 	v.Line = line.NewDigest(h)
 	switch rng.IntN(3) {
 	case 0:
@@ -64,7 +71,7 @@ func drawVector(t *testing.T, rng *rand.Rand) vector {
 		v.Joining = float64(rng.IntN(200)) / 10
 	}
 	b := strings.TrimSpace(string(waiting.AppendBroadcast(nil, &waiting.Broadcast{Now: v.At, View: v})))
-	return vector{Message: json.RawMessage(strings.TrimPrefix(b, "data: ")), Joined: int64(v.At) - int64(rng.ExpFloat64()*200_000) + 2000}
+	return vector{Message: json.RawMessage(strings.TrimPrefix(b, "data: ")), Joined: int64(joined)}
 }
 
 // TestPlaces holds the arithmetic of places against the file that the page's script
@@ -74,7 +81,7 @@ func TestPlaces(t *testing.T) {
 	if *rewrite {
 		rng := rand.New(rand.NewPCG(1, 2))
 		var all []string
-		for range 120 {
+		for range 240 {
 			x := drawVector(t, rng)
 			x.work(t)
 			text, err := json.Marshal(&x)

@@ -47,7 +47,7 @@ func (v *View) Wait(place float64) (wait time.Duration, ok bool) {
 // within seconds: the turn is near, and so many people will enter within
 // [nextWithin] that even with bad luck this one is among them.
 func (v *View) Next(joined fleet.Time, place float64) bool {
-	if !v.Queues() || joined > max(v.Horizon, v.Park) {
+	if !v.Queues() || joined > min(max(v.Horizon, v.Park), v.At.Add(-settled)) {
 		return false
 	}
 	n := line.Entered(v.Paces, nextWithin)
@@ -56,6 +56,9 @@ func (v *View) Next(joined fleet.Time, place float64) bool {
 
 const (
 	nextWithin = 8 * time.Second
+	// settled is after what time a view knows who took a slot: at the opening, slots
+	// that have just been taken look as if they were free.
+	settled = 2 * time.Second
 	// badLuck is by how many standard deviations of their number fewer people may
 	// enter than is expected.
 	badLuck = 2.5
