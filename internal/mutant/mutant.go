@@ -39,6 +39,7 @@ const (
 	NegativesDropped
 	DoublesWithoutBase
 	TimeOnTrust
+	NegativeRoundsLater
 
 	// Rule 5: silence is never emptiness.
 	NoHold
@@ -60,6 +61,7 @@ const (
 	LateWordOfTheDead
 	RosterForgotten
 	EmptyStoreIsNew
+	GoneForgotten
 
 	// Rule 6: partition_policy.
 	CapRenews
@@ -140,6 +142,7 @@ var list = [count]Mutant{
 	NegativesDropped:     {Name: "negatives-dropped", Rule: 4, Says: "a second that counts less than none is clamped when it is freed"},
 	DoublesWithoutBase:   {Name: "doubles-without-base", Rule: 4, Says: "what led up to the first stamping known is cancelled as a double"},
 	TimeOnTrust:          {Name: "time-on-trust", Rule: 4, Says: "a coordinator believes the time of a data centre that is unsure of it"},
+	NegativeRoundsLater:  {Name: "negative-rounds-later", Rule: 4, Says: "on a coarser grid a ticket renewed away is subtracted for longer"},
 
 	NoHold:            {Name: "no-hold", Rule: 5, Says: "edges that a new aggregator awaits hold up nothing"},
 	LostIsFree:        {Name: "lost-is-free", Rule: 5, Says: "an edge that a new aggregator awaited in vain holds up nothing any more"},
@@ -160,6 +163,7 @@ var list = [count]Mutant{
 	LateWordOfTheDead: {Name: "late-word-of-the-dead", Rule: 5, Says: "what was presumed of a process that ended is forgotten when it is given up"},
 	RosterForgotten:   {Name: "roster-forgotten", Rule: 5, Says: "a new aggregator awaits no edge of its predecessor"},
 	EmptyStoreIsNew:   {Name: "empty-store-is-new", Rule: 5, Says: "a store that lost its memory counts as a new data centre"},
+	GoneForgotten:     {Name: "gone-forgotten", Rule: 5, Says: "edges that are gone for good are struck from the roster with what they left"},
 
 	CapRenews:       {Name: "cap-renews", Rule: 6, Says: "under cap an isolated edge renews"},
 	NoRegionalLease: {Name: "no-regional-lease", Rule: 6, Says: "under cap a data centre goes on when global's lease has ended"},

@@ -2,9 +2,11 @@ package natsbus
 
 import (
 	"context"
-	"encoding/json"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -15,25 +17,34 @@ import (
 
 // Promises are what a data centre must remember across its aggregators: whom
 // it follows, and its roster of edges.
+//
+// They are one value, the head, written by compare-and-set: that is the fence. What
+// does not fit into it lies in sections, values of their own that the head names.
+// Sections are written before the head that names them and never again: their names
+// hold the term of who wrote them, so that nobody who was replaced can touch those of
+// its successor. One that no head names any more is removed.
 type Promises struct {
 	conn     *Conn
 	dc       string
 	replicas int
 
 	kv  jetstream.KeyValue
-	val promiseValue
+	val wire.Promises
 	rev uint64
+
+	pieces   map[*wire.RosterRoom][][]byte // of rooms that were encoded before
+	sections map[[sha256.Size]byte]string  // key of every section that is stored, by its sum
+	number   uint64                        // of the newest section written; its name is never used again
+	swept    time.Time                     // when the sections were counted
 }
 
 var _ wire.PromiseStore = (*Promises)(nil)
 
-type promiseValue struct {
-	Owner   wire.Term    `json:"owner"`
-	Write   uint64       `json:"write"`
-	Durable wire.Durable `json:"durable"`
-}
-
 const promisesBucket = "vestibule_promises"
+
+// sweepEvery is how often it is looked which sections there are: some that nobody
+// names, of who ended between writing and naming them, and none missing.
+const sweepEvery = time.Minute
 
 // NewPromises returns the promises of data centre dc; replicas is for the
 // bucket, if it has to be made.
@@ -52,17 +63,22 @@ func (p *Promises) Open(ctx context.Context, term wire.Term) (wire.Durable, erro
 		e, err := kv.Get(ctx, p.dc)
 		switch {
 		case errors.Is(err, jetstream.ErrKeyNotFound):
-			p.val, p.rev = promiseValue{}, 0
+			p.val, p.rev = wire.Promises{}, 0
 		case err != nil:
 			return wire.Durable{}, fmt.Errorf("promises of %s: %w", p.dc, err)
 		default:
-			p.val, p.rev = promiseValue{}, e.Revision()
-			if err := json.Unmarshal(e.Value(), &p.val); err != nil {
+			val, err := wire.DecodePromises(e.Value())
+			if err != nil {
 				return wire.Durable{}, fmt.Errorf("promises of %s: %w", p.dc, err)
 			}
+			p.val, p.rev = *val, e.Revision()
 		}
 		if p.val.Owner.N > term.N {
 			return wire.Durable{}, &wire.FencedError{Term: p.val.Owner.N}
+		}
+		p.pieces, p.sections = map[*wire.RosterRoom][][]byte{}, map[[sha256.Size]byte]string{}
+		if err := p.readSections(ctx); err != nil {
+			return wire.Durable{}, fmt.Errorf("promises of %s: %w", p.dc, err)
 		}
 		// The read may have been stale: only this write decides, and it makes
 		// every older owner's next write fail.
@@ -84,6 +100,55 @@ func (p *Promises) Open(ctx context.Context, term wire.Term) (wire.Durable, erro
 	}
 }
 
+// missingWait is for how long a section is looked for that the head names: a replica
+// may be behind.
+const missingWait = time.Second
+
+// readSections brings the sections in that the head names. Where one is lost, what it
+// held is not known: an unknown past goes on the roster.
+func (p *Promises) readSections(ctx context.Context) error {
+	for _, s := range p.val.Sections {
+		err := p.readSection(ctx, s)
+		if err == nil {
+			p.sections[s.Sum] = s.Key
+			continue
+		}
+		if !errors.Is(err, errSectionLost) {
+			return err
+		}
+		p.conn.log.Error("part of the promises is lost: nobody is let in until every session that may exist has ended",
+			slog.String("dc", p.dc), slog.Any("error", err))
+		p.val.Durable.LoseTrack()
+	}
+	p.val.Sections = nil
+	return nil
+}
+
+var errSectionLost = errors.New("section lost")
+
+func (p *Promises) readSection(ctx context.Context, s wire.Section) error {
+	for begun := time.Now(); ; {
+		e, err := p.kv.Get(ctx, s.Key)
+		if err == nil {
+			if err = p.val.Join(s, e.Value()); err != nil {
+				return fmt.Errorf("%w: %w", errSectionLost, err)
+			}
+			return nil
+		}
+		if !errors.Is(err, jetstream.ErrKeyNotFound) {
+			return err
+		}
+		if time.Since(begun) > missingWait {
+			return fmt.Errorf("%w: %s", errSectionLost, s.Key)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
 // errWriteAgain says that a write was refused and the next one may not be.
 var errWriteAgain = errors.New("write again")
 
@@ -93,23 +158,131 @@ func (p *Promises) Put(ctx context.Context, d wire.Durable) error {
 	return p.write(ctx)
 }
 
+// encode returns the head, after every section that it names has been stored.
+func (p *Promises) encode(ctx context.Context) ([]byte, error) {
+	p.val.Sections = nil
+	if data, fits, err := wire.EncodePlain(&p.val); err != nil || fits {
+		return data, err
+	}
+	var pieces [][]byte
+	kept := map[*wire.RosterRoom][][]byte{}
+	for i := range p.val.Durable.Roster {
+		e := &p.val.Durable.Roster[i]
+		if len(e.Rooms) == 0 {
+			continue
+		}
+		mine, known := p.pieces[&e.Rooms[0]]
+		if !known {
+			var err error
+			if mine, err = wire.Pieces(e); err != nil {
+				return nil, err
+			}
+		}
+		kept[&e.Rooms[0]] = mine
+		pieces = append(pieces, mine...)
+	}
+	p.pieces = kept
+	for _, content := range wire.CutSections(pieces) {
+		data, sum, err := wire.PackSection(content)
+		if err != nil {
+			return nil, err
+		}
+		key, stored := p.sections[sum]
+		if !stored {
+			p.number++
+			key = fmt.Sprintf("%s.%d-%016x.%d", p.dc, p.val.Owner.N, p.val.Owner.Nonce, p.number)
+			if _, err := p.kv.Put(ctx, key, data); err != nil {
+				return nil, fmt.Errorf("section: %w", err)
+			}
+			p.sections[sum] = key
+		}
+		p.val.Sections = append(p.val.Sections, wire.Section{Key: key, Sum: sum})
+	}
+	return wire.EncodeHead(&p.val)
+}
+
+// sweep removes the sections that the head, just written, does not name. Those of a
+// higher term are somebody's who has replaced us.
+func (p *Promises) sweep(ctx context.Context) {
+	named := map[string]bool{}
+	for _, s := range p.val.Sections {
+		named[s.Key] = true
+	}
+	var gone []string
+	for sum, key := range p.sections {
+		if !named[key] {
+			gone = append(gone, key)
+			delete(p.sections, sum)
+		}
+	}
+	if time.Since(p.swept) > sweepEvery {
+		p.swept = time.Now()
+		gone = append(gone, p.leftovers(ctx, named)...)
+	}
+	if len(gone) == 0 {
+		return
+	}
+	js, err := p.conn.jetStream()
+	if err != nil {
+		p.conn.log.Debug("sections not removed", slog.Any("error", err))
+		return
+	}
+	stream, err := js.Stream(ctx, "KV_"+promisesBucket)
+	for _, key := range gone {
+		if err == nil { // a deletion would leave a mark for ever
+			err = stream.Purge(ctx, jetstream.WithPurgeSubject("$KV."+promisesBucket+"."+key))
+		}
+	}
+	if err != nil {
+		p.conn.log.Debug("sections not removed", slog.Any("error", err))
+		p.swept = time.Time{} // the next sweep looks for them
+	}
+}
+
+// leftovers returns the sections of this data centre that nobody names: of earlier
+// terms, or of this one.
+func (p *Promises) leftovers(ctx context.Context, named map[string]bool) (gone []string) {
+	keys, err := p.kv.ListKeysFiltered(ctx, p.dc+".>")
+	if err != nil {
+		p.conn.log.Debug("sections not listed", slog.Any("error", err))
+		return nil
+	}
+	there := map[string]bool{}
+	for key := range keys.Keys() {
+		there[key] = true
+		var n, nonce, number uint64
+		_, err := fmt.Sscanf(strings.TrimPrefix(key, p.dc+"."), "%d-%x.%d", &n, &nonce, &number)
+		ours := n == p.val.Owner.N && nonce == p.val.Owner.Nonce
+		if err == nil && !named[key] && (n < p.val.Owner.N || ours) {
+			gone = append(gone, key)
+		}
+	}
+	for sum, key := range p.sections {
+		if named[key] && !there[key] {
+			p.conn.log.Error("the store has lost part of the promises; it is written again", slog.String("section", key))
+			delete(p.sections, sum)
+		}
+	}
+	return gone
+}
+
 func (p *Promises) write(ctx context.Context) error {
 	if !p.conn.Connected() {
 		return fmt.Errorf("promises of %s: %w", p.dc, wire.ErrDown)
 	}
 	p.val.Write++
-	data, err := json.Marshal(p.val)
-	if err != nil {
-		return fmt.Errorf("promises of %s: %w", p.dc, err)
-	}
+	data, err := p.encode(ctx)
 	var rev uint64
-	if p.rev == 0 {
+	switch {
+	case err != nil:
+	case p.rev == 0:
 		rev, err = p.kv.Create(ctx, p.dc, data)
-	} else {
+	default:
 		rev, err = p.kv.Update(ctx, p.dc, data, p.rev)
 	}
 	if err == nil {
 		p.rev = rev
+		p.sweep(ctx)
 		return nil
 	}
 	if errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -118,6 +291,7 @@ func (p *Promises) write(ctx context.Context) error {
 			return fmt.Errorf("promises of %s: %w", p.dc, berr)
 		}
 		p.kv, p.rev = kv, 0
+		clear(p.sections) // lost with it
 		return fmt.Errorf("promises of %s: the store has lost them all: %w", p.dc, errWriteAgain)
 	}
 	if !errors.Is(err, jetstream.ErrKeyExists) {
@@ -128,18 +302,20 @@ func (p *Promises) write(ctx context.Context) error {
 	if errors.Is(gerr, jetstream.ErrKeyNotFound) {
 		// Nobody has opened them since, or they would be there: ours are the newest.
 		p.rev = 0
+		clear(p.sections)
 		return fmt.Errorf("promises of %s: the store has lost them: %w", p.dc, errWriteAgain)
 	}
 	if gerr != nil {
 		return fmt.Errorf("promises of %s: %w", p.dc, gerr)
 	}
-	var have promiseValue
-	if err := json.Unmarshal(e.Value(), &have); err != nil {
-		return fmt.Errorf("promises of %s: %w", p.dc, err)
+	have, derr := wire.DecodePromises(e.Value())
+	if derr != nil {
+		return fmt.Errorf("promises of %s: %w", p.dc, derr)
 	}
 	if have.Owner.N < p.val.Owner.N {
 		// The store came back older than we are. The next compare-and-set decides.
 		p.rev = e.Revision()
+		clear(p.sections) // newer than it, maybe
 		return fmt.Errorf("promises of %s: the store holds those of term %d, older than ours: %w", p.dc, have.Owner.N, errWriteAgain)
 	}
 	if have.Owner != p.val.Owner && !mutant.On(mutant.StoreNotFencing) {

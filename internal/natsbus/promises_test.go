@@ -2,7 +2,11 @@ package natsbus_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"vestibule/internal/natsbus"
+	"vestibule/internal/room"
 	"vestibule/internal/wire"
 )
 
@@ -171,5 +176,122 @@ func TestAPromiseIsKeptAcrossAWriteThatTimedOut(t *testing.T) {
 	next := natsbus.NewPromises(connect(t, s.URL(), "next"), "dublin", 1)
 	if d, err := next.Open(within(t), wire.Term{N: 2, Nonce: 2}); err != nil || d.Version != 2 {
 		t.Errorf("the successor reads version %d, %v; want 2", d.Version, err)
+	}
+}
+
+// many returns promises of edges that left sessions of half an hour in a hundred rooms.
+func many(version uint64, edges int) wire.Durable {
+	d := wire.Durable{Version: version, Promise: wire.Term{N: 7, Nonce: 1}}
+	rng := rand.New(rand.NewPCG(version, 1))
+	for e := range edges {
+		r := wire.RosterEntry{Edge: fmt.Sprintf("pod-%d-%d", version, e), Inc: rng.Uint64(), Dead: true, Left: true}
+		for i := range 100 {
+			rr := wire.RosterRoom{Room: room.ID(i + 1)}
+			for s := range uint32(1820) {
+				rr.Sessions = append(rr.Sessions, wire.Expiry{Until: 1622133300 + s, Stamped: rng.Uint64N(30), Consumed: rng.Uint64N(2)})
+			}
+			r.Rooms = append(r.Rooms, rr)
+		}
+		d.Roster = append(d.Roster, r)
+	}
+	return d
+}
+
+// keysOf returns the keys of the promises and the size of the largest value.
+func (s *site) keysOf(t *testing.T, kv jetstream.KeyValue) (keys []string, largest int) {
+	list, err := kv.ListKeys(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key := range list.Keys() {
+		e, err := kv.Get(within(t), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys, largest = append(keys, key), max(largest, len(e.Value()))
+	}
+	slices.Sort(keys)
+	return keys, largest
+}
+
+// What gone edges left behind lies in sections of a bounded size: whoever comes next
+// reads all of it, what is over is removed, and one that is lost is an unknown past.
+func TestLargePromisesLieInSections(t *testing.T) {
+	s := newSite(t)
+	p := natsbus.NewPromises(connect(t, s.URL(), "one"), "dublin", 1)
+	if _, err := p.Open(within(t), wire.Term{N: 1, Nonce: 11}); err != nil {
+		t.Fatal(err)
+	}
+	js, kv := s.bucket("vestibule_promises")
+	sections := func() []string {
+		keys, largest := s.keysOf(t, kv)
+		if largest > wire.MaxStored {
+			t.Errorf("a value of %d bytes, want %d at most", largest, wire.MaxStored)
+		}
+		return slices.DeleteFunc(keys, func(key string) bool { return key == "dublin" })
+	}
+	put := func(p *natsbus.Promises, d wire.Durable) {
+		t.Helper()
+		if err := p.Put(within(t), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, second := many(1, 2), many(2, 1)
+	put(p, first)
+	before := sections()
+	if len(before) < 2 {
+		t.Fatalf("sections %v, want several", before)
+	}
+	first.Version++
+	put(p, first)
+	if after := sections(); !slices.Equal(before, after) {
+		t.Errorf("what has not changed is written again: %v, before %v", after, before)
+	}
+	put(p, second)
+	after := sections()
+	for _, key := range after {
+		if slices.Contains(before, key) {
+			t.Errorf("section %s is there still", key)
+		}
+	}
+
+	next := natsbus.NewPromises(connect(t, s.URL(), "two"), "dublin", 1)
+	got, err := next.Open(within(t), wire.Term{N: 2, Nonce: 22})
+	if diff := cmp.Diff(second, got); err != nil || diff != "" {
+		t.Fatalf("the successor reads otherwise: %v\n%s", err, diff)
+	}
+	if kept := sections(); !slices.Equal(after, kept) {
+		t.Errorf("the successor has %v, want what the predecessor wrote: %v", kept, after)
+	}
+	// Who was replaced writes a section before it learns so; nobody names it.
+	if err := p.Put(within(t), many(3, 1)); !errors.Is(err, wire.ErrFenced) {
+		t.Errorf("the predecessor writes: %v", err)
+	}
+	for _, key := range after {
+		if _, err := kv.Get(within(t), key); err != nil {
+			t.Errorf("section %s that the successor names: %v", key, err)
+		}
+	}
+
+	stream, err := js.Stream(within(t), "KV_vestibule_promises")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(within(t), jetstream.WithPurgeSubject("$KV.vestibule_promises."+after[0])); err != nil {
+		t.Fatal(err)
+	}
+	third := natsbus.NewPromises(connect(t, s.URL(), "three"), "dublin", 1)
+	got, err = third.Open(within(t), wire.Term{N: 3, Nonce: 33})
+	if err != nil || !slices.ContainsFunc(got.Roster, func(r wire.RosterEntry) bool { return r.Edge == wire.UnknownPast }) {
+		t.Errorf("a section is lost, and the roster says nothing of it: %d entries, %v", len(got.Roster), err)
+	}
+	// Small ones are in one value again, as release 0.1.0 reads them.
+	put(third, durable(9))
+	if left := sections(); len(left) != 0 {
+		t.Errorf("sections %v are left over", left)
+	}
+	e, err := kv.Get(within(t), "dublin")
+	if err != nil || !json.Valid(e.Value()) {
+		t.Errorf("small promises are stored as %d bytes that are no JSON (%v)", len(e.Value()), err)
 	}
 }

@@ -26,7 +26,7 @@ type metrics struct {
 	heard       atomic.Int64 // reading of the clock at the newest grant
 	series      node.RoomSeries
 
-	leading, term, syncAge, lag, edges, twins                                 *prometheus.Desc
+	leading, term, unsaved, syncAge, lag, edges, twins                        *prometheus.Desc
 	held, rateHeld, free, rateFree, active, presumed, credit, waiting, parked *prometheus.Desc
 	keep, copied, excess, movers                                              *prometheus.Desc
 }
@@ -52,6 +52,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		}),
 		leading:  d("vestibule_regional_leading", "1 while this regional leads its data centre."),
 		term:     d("vestibule_regional_term", "Fencing number of the current leadership; 0 while not leading."),
+		unsaved:  d("vestibule_regional_promises_unsaved_seconds", "For how long promises could not be stored; 0 while they can."),
 		syncAge:  d("vestibule_regional_sync_age_seconds", "Time since global was last heard."),
 		lag:      d("vestibule_regional_watermark_lag_seconds", "How far the watermark is behind fleet time: what all live edges have reported."),
 		edges:    d("vestibule_regional_edges", "Incarnations of edges in the books, by state.", "state"),
@@ -96,7 +97,7 @@ func (m *metrics) count(what string, err error, log *slog.Logger) {
 // Describe implements [prometheus.Collector].
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		m.leading, m.term, m.syncAge, m.lag, m.edges, m.twins, m.held, m.rateHeld, m.free, m.rateFree,
+		m.leading, m.term, m.unsaved, m.syncAge, m.lag, m.edges, m.twins, m.held, m.rateHeld, m.free, m.rateFree,
 		m.active, m.presumed, m.credit, m.waiting, m.parked, m.keep, m.copied, m.excess, m.movers,
 	} {
 		ch <- d
@@ -115,6 +116,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(m.leading, leading)
 	gauge(m.term, float64(st.Region.Term.N))
+	unsaved, _ := m.s.unsaved.now()
+	gauge(m.unsaved, unsaved.Seconds())
 	gauge(m.syncAge, m.s.now().Sub(fleet.Mono(m.heard.Load())).Seconds())
 	if !st.Leading {
 		return

@@ -58,7 +58,8 @@ type Server struct {
 	twins uint64            // edges of one name that were told of
 
 	minTerm atomic.Uint64
-	fresh   bool // while leading: that the data centre is new was said, and believed
+	fresh   bool    // while leading: that the data centre is new was said, and believed
+	unsaved trouble // with storing promises
 }
 
 // New returns a server; it leads and answers once it Runs.
@@ -173,7 +174,7 @@ func (s *Server) lead(ctx context.Context, l wire.Leading) error {
 	}
 	defer stopDesk()
 
-	store := newStorer(ctx, s.Promises, s.log)
+	store := newStorer(ctx, s.Promises, &s.unsaved, s.log)
 	defer store.stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -354,8 +355,52 @@ func (s *Server) flush(agg *slots.Aggregator) error {
 // needs them.
 const storeAgain = 5 * time.Second
 
+// storeTime bounds one attempt.
+const storeTime = 5 * time.Second
+
+// trouble is why something does not work that is tried again, and since when. It is
+// safe for concurrent use.
+type trouble struct {
+	mu    sync.Mutex
+	since time.Time
+	why   string
+}
+
+// note takes note of an outcome, nil for success, and reports whether that is news.
+func (t *trouble) note(err error) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil {
+		t.since, t.why = time.Time{}, ""
+		return false
+	}
+	if t.since.IsZero() {
+		t.since = time.Now()
+	}
+	news := t.why != err.Error()
+	t.why = err.Error()
+	return news
+}
+
+// now returns for how long there has been trouble, 0 for none, and why.
+func (t *trouble) now() (time.Duration, string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.since.IsZero() {
+		return 0, ""
+	}
+	return time.Since(t.since), t.why
+}
+
+// A write that failed is tried again soon, and ever less often.
+const (
+	storeSoon = 50 * time.Millisecond
+	storeLate = 2 * time.Second
+)
+
 // storer writes promises one at a time, always the newest.
 type storer struct {
+	trouble *trouble
 	want    chan wire.Durable
 	results chan stored
 	offered uint64
@@ -369,9 +414,9 @@ type stored struct {
 	err     error
 }
 
-func newStorer(ctx context.Context, store wire.PromiseStore, log *slog.Logger) *storer {
+func newStorer(ctx context.Context, store wire.PromiseStore, trouble *trouble, log *slog.Logger) *storer {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &storer{want: make(chan wire.Durable, 1), results: make(chan stored, 1), cancel: cancel, done: make(chan struct{})}
+	w := &storer{trouble: trouble, want: make(chan wire.Durable, 1), results: make(chan stored, 1), cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
 		again := time.NewTicker(storeAgain)
@@ -395,11 +440,12 @@ func newStorer(ctx context.Context, store wire.PromiseStore, log *slog.Logger) *
 // write stores d, trying until it is stored, overtaken by a newer one, or the
 // term is over.
 func (w *storer) write(ctx context.Context, store wire.PromiseStore, d wire.Durable, log *slog.Logger) {
-	for {
-		try, cancel := context.WithTimeout(ctx, 2*time.Second)
+	for wait := storeSoon; ; wait = min(2*wait, storeLate) {
+		try, cancel := context.WithTimeout(ctx, storeTime)
 		err := store.Put(try, d)
 		cancel()
 		if err == nil || errors.Is(err, wire.ErrFenced) {
+			w.trouble.note(nil)
 			w.last = d
 			select {
 			case w.results <- stored{d.Version, err}:
@@ -410,12 +456,17 @@ func (w *storer) write(ctx context.Context, store wire.PromiseStore, d wire.Dura
 		if ctx.Err() != nil {
 			return // the term ends; its last act is to store what is left
 		}
-		log.Warn("promises not stored yet", slog.Any("error", err))
+		if w.trouble.note(err) {
+			log.Warn("promises not stored yet: no edge that is new gets a lease", slog.Any("error", err))
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case d = <-w.want:
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(wait):
+		}
+		select {
+		case d = <-w.want: // something newer by now
+		default:
 		}
 	}
 }
@@ -437,6 +488,7 @@ func (w *storer) offer(d wire.Durable) {
 func (w *storer) stop() {
 	w.cancel()
 	<-w.done
+	w.trouble.note(nil) // the next leader's
 }
 
 // Status is the state of a regional, for /status.
@@ -493,6 +545,9 @@ func (s *Server) Ready() node.Readiness {
 	}
 	if t := st.Refused; !t.Zero() {
 		r.Alarms = append(r.Alarms, fmt.Sprintf("global of term %d is not followed: it knows no list of data centres, and the list was changed", t.N))
+	}
+	if d, why := s.unsaved.now(); d > time.Second {
+		r.Alarms = append(r.Alarms, fmt.Sprintf("promises have not been stored for %v, edges that are new get no lease: %s", d.Round(time.Second), why))
 	}
 	r.Ready = len(r.Reasons) == 0
 	return r

@@ -22,6 +22,7 @@ type Faults struct {
 	Twins                               bool // another process begins that bears an edge's name
 	Folders                             bool // an edge that ended begins in a folder that is empty, or that was moved
 	Forget                              bool // an operator declares an edge ended: one that has, or one that is cut off
+	Ephemeral                           bool // an edge ends as it is told to, and another one with a new name takes its place
 	Forever                             bool // an edge, or a whole data centre, never comes back
 	CutEdge, CutRegion                  bool // in one direction or both
 	CutPair                             bool // between two processes, whatever they reach of others
@@ -119,6 +120,7 @@ const (
 	changeMembers
 	oldLeader
 	rollBackMembers
+	renewEdge
 )
 
 // fault is one thing that goes wrong. Everything about it is drawn beforehand,
@@ -199,6 +201,7 @@ func (f *Faults) kinds() []faultKind {
 		{f.Members, changeMembers, 4},
 		{f.Members, oldLeader, 3},
 		{f.Members, rollBackMembers, 1},
+		{f.Ephemeral, renewEdge, 6},
 	} {
 		for range k.n {
 			if k.on {
@@ -379,6 +382,8 @@ func (w *World) goWrong(f *fault) {
 		w.oldLeader(f)
 	case rollBackMembers:
 		w.rollBackMembers(f)
+	case renewEdge:
+		w.renewEdge(f)
 	}
 }
 
@@ -517,6 +522,20 @@ func (w *World) twinEdge(f *fault) {
 		w.tell("the other %s ends", w.name(n))
 		w.crashEdge(i, 0, true)
 	})
+}
+
+// renewEdge lets an edge end as it is told to; another one takes its place, under a
+// name that was never there.
+func (w *World) renewEdge(f *fault) {
+	i := int32(f.who % len(w.edges))
+	n := w.edges[i]
+	if n.down || n.asleep > w.now {
+		return
+	}
+	w.leaveEdge(i)
+	w.renewed++
+	n.name, n.folder, n.place = fmt.Sprintf("edge%d-%d", int(i)%w.cfg.Edges+1, w.renewed), fleet.Lives{}, w.newPlace()
+	w.in(f.last, func() { w.reviveEdge(i) })
 }
 
 func (w *World) reviveEdge(i int32) {

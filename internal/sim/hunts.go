@@ -59,6 +59,9 @@ func Takeovers(seed uint64) Config {
 	f.CrashRegion, f.CrashGlobal, f.Zombies, f.Disk = true, true, true, true
 	f.CrashEdge, f.CutPair, f.Rollback = rng.IntN(2) == 0, rng.IntN(3) == 0, rng.IntN(3) == 0
 	f.Astray, f.Tardy, f.Late = 0.1, 0.1, 6*time.Second
+	if rng.IntN(3) == 0 {
+		f.Ephemeral, c.GoneAbove = true, 1+rng.IntN(20)
+	}
 	return c
 }
 

@@ -134,6 +134,7 @@ var enemies = []enemy{
 	{"twins", true, func(c *Config) { c.Faults.Twins = false }},
 	{"folders", true, func(c *Config) { c.Faults.Folders = false }},
 	{"forget", true, func(c *Config) { c.Faults.Forget = false }},
+	{"ephemeral", true, func(c *Config) { c.Faults.Ephemeral = false }},
 	{"forever", true, func(c *Config) { c.Faults.Forever = false }},
 	{"cut-edge", true, func(c *Config) { c.Faults.CutEdge = false }},
 	{"cut-region", true, func(c *Config) { c.Faults.CutRegion = false }},

@@ -49,6 +49,9 @@ type Config struct {
 
 	below int // the judge convicts so far below T: for the test of shrinking
 
+	// GoneAbove is slots.AggregatorConfig.GoneAbove.
+	GoneAbove int
+
 	// Calm is when everything that can be mended is; from then on nothing goes
 	// wrong, and the fleet has to recover (see calmDown). 0 for never.
 	Calm time.Duration
@@ -136,6 +139,7 @@ type World struct {
 	olderLegacy bool
 	olderFor    time.Duration
 
+	renewed int // edges that took the place of others
 	faults  []fault
 	telling int    // number of the fault that happens
 	folders uint64 // data folders that there were
@@ -331,7 +335,7 @@ func (w *World) startRegion(i int32, bootstrap bool) {
 	n.clock = w.clock()
 	r.owner = n.term
 	n.core = slots.NewAggregator(n.clock.read(w.now), slots.AggregatorConfig{
-		DC: r.name, Term: wire.Term{N: n.term, Nonce: w.rng.Uint64()}, Params: w.cfg.Params, Bootstrap: bootstrap,
+		DC: r.name, Term: wire.Term{N: n.term, Nonce: w.rng.Uint64()}, Params: w.cfg.Params, Bootstrap: bootstrap, GoneAbove: w.cfg.GoneAbove,
 	}, r.stored.Clone())
 	n.core.SetLease(fleet.Never)
 	n.core.SetRooms(n.clock.read(w.now), w.rooms())

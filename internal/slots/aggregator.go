@@ -32,6 +32,17 @@ type AggregatorConfig struct {
 	// admitted anybody. Without it, an aggregator that finds nothing stored
 	// waits until whatever there may have been has expired.
 	Bootstrap bool
+
+	// GoneAbove is how many seconds of sessions of edges that left may stand on the
+	// roster one by one before they are summed; 0 for what is fit.
+	GoneAbove int
+}
+
+func (c *AggregatorConfig) goneAbove() int {
+	if c.GoneAbove > 0 {
+		return c.GoneAbove
+	}
+	return goneAbove
 }
 
 // Aggregator is the core of one data centre's regional: the child of global
@@ -78,9 +89,10 @@ type Aggregator struct {
 	durable wire.Durable
 	saved   uint64 // newest version known to be stored
 
-	members      Members // as this node knows them
-	membersNeeds uint64  // version of the durable that tells their version
-	membersSaved uint64  // the version that is stored
+	members      Members    // as this node knows them
+	membersNeeds uint64     // version of the durable that tells their version
+	membersSaved uint64     // the version that is stored
+	folded       fleet.Mono // when it was last looked for edges that are gone
 
 	surprises uint64 // edges that came with what nothing stored tells of
 	surprise  string // the last of them
@@ -195,8 +207,8 @@ func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *A
 		// Nothing stored: a new data centre, or a store that lost its memory. It
 		// goes on the roster: a successor that finds some edges there must not take
 		// them for all there were.
-		a.newEdge(unknownPast, 0).recv = now
-		a.durable.Roster = append(a.durable.Roster, wire.RosterEntry{Edge: unknownPast})
+		a.newEdge(wire.UnknownPast, 0).recv = now
+		a.durable.LoseTrack()
 	}
 	for i := range stored.Roster {
 		r := &stored.Roster[i]
@@ -206,7 +218,9 @@ func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *A
 		e := a.newEdge(r.Edge, r.Inc)
 		e.tenure, e.recv, e.state, e.heir = r.Tenure, now, awaiting, true
 		if r.Dead {
-			e.state = dead
+			if e.state, e.gone = dead, r.Gone; r.Left || r.Edge == wire.Gone {
+				e.state = left
+			}
 			for _, rr := range r.Rooms {
 				b := a.books(rr.Room)
 				acc := e.account(rr.Room)
@@ -236,10 +250,6 @@ func oldest(d *wire.Durable, id room.ID) (first uint32, ok bool) {
 	}
 	return first, ok
 }
-
-// unknownPast stands for edges that there may have been. No edge can be called
-// so.
-const unknownPast = "(unknown past)"
 
 func (a *Aggregator) newEdge(name string, inc uint64) *edge {
 	a.nums++
@@ -413,7 +423,7 @@ func (a *Aggregator) Saved(now fleet.Mono, version uint64) {
 
 // enrol writes an incarnation's place on the roster; the edge waits for it.
 func (a *Aggregator) enrol(e *edge) {
-	entry := wire.RosterEntry{Edge: e.name, Inc: e.inc, Tenure: e.tenure, Dead: e.state == dead || e.state == left}
+	entry := wire.RosterEntry{Edge: e.name, Inc: e.inc, Tenure: e.tenure, Dead: e.state == dead || e.state == left, Left: e.state == left, Gone: slices.Clone(e.gone)}
 	if entry.Dead {
 		for _, b := range a.order {
 			acc := e.accounts[b.ID]
@@ -426,6 +436,9 @@ func (a *Aggregator) enrol(e *edge) {
 				RatePhantom: b.rateOf(e),
 			})
 		}
+	}
+	if e.name == wire.Gone {
+		entry.Rooms = goneRooms(entry.Rooms)
 	}
 	a.durable = a.durable.Clone()
 	if life := uint32(a.longestLife(a.advanced) / time.Second); a.saved >= a.lifeNeeds && life < a.durable.Life {

@@ -61,7 +61,9 @@ type edge struct {
 	needs     uint64     // version of Durable to be stored before it gets a lease
 	due       bool       // an answer is owed
 
-	push     bool // there is news that cannot wait for its next report
+	push bool            // there is news that cannot wait for its next report
+	gone []wire.GoneEdge // of wire.Gone: whose sessions are summed in it
+
 	accounts map[room.ID]*account
 	open     []*account // those of which it may have to be told something; see account.news
 }

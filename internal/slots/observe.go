@@ -28,8 +28,8 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 	}
 	e := a.find(m.From, m.Inc)
 	if e == nil || e.state == awaiting || e.state == lost {
-		if !m.Join {
-			if e == nil {
+		if gone := e == nil && a.summed(m.From, m.Inc); gone || !m.Join {
+			if e == nil && !gone {
 				a.lateWord(&m)
 			}
 			a.forgotten(now, m)
@@ -293,6 +293,7 @@ func (a *Aggregator) advance(now fleet.Mono) {
 	a.advanced = now
 	a.meetTwins()
 	a.gather(now)
+	a.foldGone(now)
 	a.edges = slices.DeleteFunc(a.edges, func(e *edge) bool {
 		if e.state != left && e.state != dead {
 			return false

@@ -118,6 +118,9 @@ func (a *Aggregator) freeze(b *books, e *edge, acc *account) {
 			}
 		}
 	}
+	if sum := a.find(wire.Gone, 0); a.wentBefore(e) && sum.accounts[b.ID] != nil && !mutant.On(mutant.PredecessorsAge) {
+		blind += sum.accounts[b.ID].stamped(&b.counts) // which of them are its own nobody knows any more
+	}
 	acc.frozenBlind = max(acc.frozenBlind, blind)
 	for i := range b.ids.slots {
 		ent := &b.ids.slots[i]

@@ -103,15 +103,7 @@ func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 		Waiting: packLine(r.Waiting), Movers: r.Movers, Excess: r.Excess, Ends: packEnds(r.Ends),
 		Unseen: r.Unseen, Young: packLine(r.Young), Outcomes: packOutcomes(r.Outcomes),
 	}
-	if n := len(r.Sessions); n > 0 {
-		s := &wirepb.Sessions{Until: make([]uint32, n), Stamped: make([]uint64, n), Consumed: make([]uint64, n)}
-		last := uint32(0)
-		for i, e := range r.Sessions {
-			s.Until[i], s.Stamped[i], s.Consumed[i] = e.Until-last, e.Stamped, e.Consumed
-			last = e.Until
-		}
-		p.Sessions = s
-	}
+	p.Sessions = packSessions(r.Sessions)
 	if n := len(r.Moves); n > 0 || r.FirstMove != 0 {
 		s := &wirepb.Moves{First: r.FirstMove, Id: make([]uint64, n), From: make([]int32, n), Until: make([]int32, n)}
 		if n > 0 {
@@ -195,6 +187,20 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 		r.Arrivals = append(r.Arrivals, Minute{Start: fleet.Time(t), N: p.GetArrivalsN()[i]})
 	}
 	return nil
+}
+
+func packSessions(sessions []Expiry) *wirepb.Sessions {
+	n := len(sessions)
+	if n == 0 {
+		return nil
+	}
+	s := &wirepb.Sessions{Until: make([]uint32, n), Stamped: make([]uint64, n), Consumed: make([]uint64, n)}
+	last := uint32(0)
+	for i, e := range sessions {
+		s.Until[i], s.Stamped[i], s.Consumed[i] = e.Until-last, e.Stamped, e.Consumed
+		last = e.Until
+	}
+	return s
 }
 
 func unpackSessions(p *wirepb.Sessions) ([]Expiry, error) {

@@ -68,11 +68,19 @@ func TestGoldenMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	stored, err := encodeHead(&goldenPromises)
+	if err != nil {
+		t.Fatal(err)
+	}
+	promises, err := inflate(stored)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, g := range []struct {
 		name string
 		data []byte
 		msg  proto.Message
-	}{{"report", report, &wirepb.Report{}}, {"grant", grant, &wirepb.Grant{}}} {
+	}{{"report", report, &wirepb.Report{}}, {"grant", grant, &wirepb.Grant{}}, {"promises", promises, &wirepb.Promises{}}} {
 		bin := filepath.Join("testdata", g.name+".v1.binpb")
 		if *rewrite {
 			if err := proto.Unmarshal(g.data, g.msg); err != nil {
@@ -113,6 +121,10 @@ func TestGoldenMessages(t *testing.T) {
 	gotGrant, err := DecodeGrant(grant)
 	if diff := cmp.Diff(&goldenGrant, gotGrant, cmp.AllowUnexported(line.Digest{})); diff != "" || err != nil {
 		t.Errorf("grant came back otherwise (%v):\n%s", err, diff)
+	}
+	gotPromises, err := DecodePromises(stored)
+	if diff := cmp.Diff(&goldenPromises, gotPromises); diff != "" || err != nil {
+		t.Errorf("promises came back otherwise (%v):\n%s", err, diff)
 	}
 }
 

@@ -9,7 +9,11 @@ import (
 // Durable is what an aggregator's successor must know: whom the data centre
 // has promised to follow, and which edges may still hold sessions that only
 // their own reports can account for. It is stored before anything is done that
-// relies on it. A Durable that was handed out is never changed.
+// relies on it. A Durable that was handed out is never changed, nor is any room
+// of its roster.
+//
+// As JSON it is what release 0.1.0 reads and writes: fields that came later are left
+// out there (see EncodePromises).
 type Durable struct {
 	Version uint64 // grows with every change within a term
 	Promise Term
@@ -21,6 +25,12 @@ type Durable struct {
 	// that a leader who tells no version is not to be followed.
 	Members uint64
 	Changed bool
+
+	// HoldUntil is the Unix second of fleet time up to which nothing is freed,
+	// because nobody knew fleet time and this one was a guess; 0 for none.
+	HoldUntil int64 `json:"-"`
+
+	Unknown []byte `json:"-"` // fields of a newer version, kept when it is written again
 }
 
 // RosterEntry is one incarnation of an edge.
@@ -30,7 +40,33 @@ type RosterEntry struct {
 	Tenure uint64
 	Dead   bool         // nothing more will come of it than is written here
 	Rooms  []RosterRoom // of a dead one
+
+	Left   bool       `json:"-"` // a dead one that said goodbye: its numbers are exact
+	Leased int64      `json:"-"` // Unix second after which it certainly had no lease; 0 where that is not known
+	Until  int64      `json:"-"` // Unix second after which no ticket that it stamped under a lease is valid; 0 where that is not known
+	Ended  int64      `json:"-"` // Unix second by which its process had certainly ended; 0 where that is not known
+	Waited uint32     `json:"-"` // seconds of its silence in which other edges were heard
+	Gone   []GoneEdge `json:"-"` // of the entry called Gone: whose sessions are summed in it
+
+	Unknown []byte `json:"-"`
 }
+
+// GoneEdge is an incarnation whose sessions were added to those of others that are
+// gone.
+type GoneEdge struct {
+	Edge  string
+	Inc   uint64
+	Until int64 // Unix second after which none of its sessions is valid
+}
+
+// Names on a roster that no edge can have.
+const (
+	// Gone is the entry of edges that are gone for good: the sum of their sessions.
+	Gone = "(gone)"
+
+	// UnknownPast stands for edges that there may have been.
+	UnknownPast = "(unknown past)"
+)
 
 // RosterRoom is what a dead incarnation left behind in one room.
 type RosterRoom struct {
@@ -40,10 +76,21 @@ type RosterRoom struct {
 	PhantomUntil int64 // Unix second
 	Silent       bool  // the edge may still be renewing them: they do not age
 	RatePhantom  int64 // rights of R that it may have used in its last 60 s
+	RateUntil    int64 `json:"-"` // Unix second after which none of those counts; 0 where that is not known
+
+	Unknown []byte `json:"-"`
 }
 
 // Clone returns a copy whose roster may be changed.
 func (d Durable) Clone() Durable {
 	d.Roster = slices.Clone(d.Roster)
 	return d
+}
+
+// LoseTrack puts the unknown past on the roster: part of what was stored is lost.
+func (d *Durable) LoseTrack() {
+	d.Version = max(d.Version, 1)
+	if !slices.ContainsFunc(d.Roster, func(r RosterEntry) bool { return r.Edge == UnknownPast }) {
+		d.Roster = append(slices.Clone(d.Roster), RosterEntry{Edge: UnknownPast})
+	}
 }

@@ -51,6 +51,9 @@ var plan = map[mutant.ID]killer{
 	mutant.LateWordOfTheDead: {"slots.TestRule5", "serve"},
 	mutant.RosterForgotten:   {"slots.TestRule5", "takeovers"},
 	mutant.EmptyStoreIsNew:   {"slots.TestRule5", ""},
+	mutant.GoneForgotten:     {"slots.TestGoneEdgesAreSummed", "takeovers"},
+
+	mutant.NegativeRoundsLater: {"slots.TestACoarserGridNeverCountsLess", ""},
 
 	mutant.CapRenews:       {"slots.TestRule6", "expiry"},
 	mutant.NoRegionalLease: {"slots.TestRule6", "cutoff"},

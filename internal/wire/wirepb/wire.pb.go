@@ -1397,6 +1397,554 @@ func (x *View) GetJoining() float64 {
 	return 0
 }
 
+// Promises is what a data centre keeps across its aggregators, as it is stored: the
+// head, which names the sections that hold what gone edges left behind.
+type Promises struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Owner         *Term                  `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`  // the aggregator that may write
+	Write         uint64                 `protobuf:"varint,3,opt,name=write,proto3" json:"write,omitempty"` // grows with every write of the owner
+	Durable       *Durable               `protobuf:"bytes,4,opt,name=durable,proto3" json:"durable,omitempty"`
+	Sections      []*Section             `protobuf:"bytes,5,rep,name=sections,proto3" json:"sections,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Promises) Reset() {
+	*x = Promises{}
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Promises) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Promises) ProtoMessage() {}
+
+func (x *Promises) ProtoReflect() protoreflect.Message {
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Promises.ProtoReflect.Descriptor instead.
+func (*Promises) Descriptor() ([]byte, []int) {
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Promises) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Promises) GetOwner() *Term {
+	if x != nil {
+		return x.Owner
+	}
+	return nil
+}
+
+func (x *Promises) GetWrite() uint64 {
+	if x != nil {
+		return x.Write
+	}
+	return 0
+}
+
+func (x *Promises) GetDurable() *Durable {
+	if x != nil {
+		return x.Durable
+	}
+	return nil
+}
+
+func (x *Promises) GetSections() []*Section {
+	if x != nil {
+		return x.Sections
+	}
+	return nil
+}
+
+// Section names one value beside the head.
+type Section struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Sum           []byte                 `protobuf:"bytes,2,opt,name=sum,proto3" json:"sum,omitempty"` // SHA-256 of its content, before compression
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Section) Reset() {
+	*x = Section{}
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Section) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Section) ProtoMessage() {}
+
+func (x *Section) ProtoReflect() protoreflect.Message {
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Section.ProtoReflect.Descriptor instead.
+func (*Section) Descriptor() ([]byte, []int) {
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Section) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Section) GetSum() []byte {
+	if x != nil {
+		return x.Sum
+	}
+	return nil
+}
+
+// PromiseSection is its content: more rooms of roster entries that the head names.
+type PromiseSection struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Roster        []*RosterEntry         `protobuf:"bytes,1,rep,name=roster,proto3" json:"roster,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PromiseSection) Reset() {
+	*x = PromiseSection{}
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PromiseSection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PromiseSection) ProtoMessage() {}
+
+func (x *PromiseSection) ProtoReflect() protoreflect.Message {
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PromiseSection.ProtoReflect.Descriptor instead.
+func (*PromiseSection) Descriptor() ([]byte, []int) {
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *PromiseSection) GetRoster() []*RosterEntry {
+	if x != nil {
+		return x.Roster
+	}
+	return nil
+}
+
+// Durable is what the successor of an aggregator must know.
+type Durable struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Promise       *Term                  `protobuf:"bytes,2,opt,name=promise,proto3" json:"promise,omitempty"`
+	LifeS         uint32                 `protobuf:"varint,3,opt,name=life_s,json=lifeS,proto3" json:"life_s,omitempty"`
+	Roster        []*RosterEntry         `protobuf:"bytes,4,rep,name=roster,proto3" json:"roster,omitempty"`
+	HoldUntilS    int64                  `protobuf:"varint,5,opt,name=hold_until_s,json=holdUntilS,proto3" json:"hold_until_s,omitempty"`
+	Members       uint64                 `protobuf:"varint,6,opt,name=members,proto3" json:"members,omitempty"`
+	Changed       bool                   `protobuf:"varint,7,opt,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Durable) Reset() {
+	*x = Durable{}
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Durable) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Durable) ProtoMessage() {}
+
+func (x *Durable) ProtoReflect() protoreflect.Message {
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Durable.ProtoReflect.Descriptor instead.
+func (*Durable) Descriptor() ([]byte, []int) {
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Durable) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Durable) GetPromise() *Term {
+	if x != nil {
+		return x.Promise
+	}
+	return nil
+}
+
+func (x *Durable) GetLifeS() uint32 {
+	if x != nil {
+		return x.LifeS
+	}
+	return 0
+}
+
+func (x *Durable) GetRoster() []*RosterEntry {
+	if x != nil {
+		return x.Roster
+	}
+	return nil
+}
+
+func (x *Durable) GetHoldUntilS() int64 {
+	if x != nil {
+		return x.HoldUntilS
+	}
+	return 0
+}
+
+func (x *Durable) GetMembers() uint64 {
+	if x != nil {
+		return x.Members
+	}
+	return 0
+}
+
+func (x *Durable) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
+// RosterEntry is one incarnation of an edge.
+type RosterEntry struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Edge          string                 `protobuf:"bytes,1,opt,name=edge,proto3" json:"edge,omitempty"`
+	Inc           uint64                 `protobuf:"fixed64,2,opt,name=inc,proto3" json:"inc,omitempty"`
+	Tenure        uint64                 `protobuf:"varint,3,opt,name=tenure,proto3" json:"tenure,omitempty"`
+	Dead          bool                   `protobuf:"varint,4,opt,name=dead,proto3" json:"dead,omitempty"`
+	Left          bool                   `protobuf:"varint,5,opt,name=left,proto3" json:"left,omitempty"`
+	Rooms         []*RosterRoom          `protobuf:"bytes,6,rep,name=rooms,proto3" json:"rooms,omitempty"`
+	LeasedS       int64                  `protobuf:"varint,7,opt,name=leased_s,json=leasedS,proto3" json:"leased_s,omitempty"`
+	UntilS        int64                  `protobuf:"varint,8,opt,name=until_s,json=untilS,proto3" json:"until_s,omitempty"`
+	EndedS        int64                  `protobuf:"varint,9,opt,name=ended_s,json=endedS,proto3" json:"ended_s,omitempty"`
+	WaitedS       uint32                 `protobuf:"varint,10,opt,name=waited_s,json=waitedS,proto3" json:"waited_s,omitempty"`
+	Gone          []*GoneEdge            `protobuf:"bytes,11,rep,name=gone,proto3" json:"gone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RosterEntry) Reset() {
+	*x = RosterEntry{}
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RosterEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RosterEntry) ProtoMessage() {}
+
+func (x *RosterEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RosterEntry.ProtoReflect.Descriptor instead.
+func (*RosterEntry) Descriptor() ([]byte, []int) {
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *RosterEntry) GetEdge() string {
+	if x != nil {
+		return x.Edge
+	}
+	return ""
+}
+
+func (x *RosterEntry) GetInc() uint64 {
+	if x != nil {
+		return x.Inc
+	}
+	return 0
+}
+
+func (x *RosterEntry) GetTenure() uint64 {
+	if x != nil {
+		return x.Tenure
+	}
+	return 0
+}
+
+func (x *RosterEntry) GetDead() bool {
+	if x != nil {
+		return x.Dead
+	}
+	return false
+}
+
+func (x *RosterEntry) GetLeft() bool {
+	if x != nil {
+		return x.Left
+	}
+	return false
+}
+
+func (x *RosterEntry) GetRooms() []*RosterRoom {
+	if x != nil {
+		return x.Rooms
+	}
+	return nil
+}
+
+func (x *RosterEntry) GetLeasedS() int64 {
+	if x != nil {
+		return x.LeasedS
+	}
+	return 0
+}
+
+func (x *RosterEntry) GetUntilS() int64 {
+	if x != nil {
+		return x.UntilS
+	}
+	return 0
+}
+
+func (x *RosterEntry) GetEndedS() int64 {
+	if x != nil {
+		return x.EndedS
+	}
+	return 0
+}
+
+func (x *RosterEntry) GetWaitedS() uint32 {
+	if x != nil {
+		return x.WaitedS
+	}
+	return 0
+}
+
+func (x *RosterEntry) GetGone() []*GoneEdge {
+	if x != nil {
+		return x.Gone
+	}
+	return nil
+}
+
+// RosterRoom is what a dead incarnation left behind in one room.
+type RosterRoom struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Room          uint64                 `protobuf:"fixed64,1,opt,name=room,proto3" json:"room,omitempty"`
+	Sessions      *Sessions              `protobuf:"bytes,2,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	Phantom       int64                  `protobuf:"zigzag64,3,opt,name=phantom,proto3" json:"phantom,omitempty"`
+	PhantomUntilS int64                  `protobuf:"varint,4,opt,name=phantom_until_s,json=phantomUntilS,proto3" json:"phantom_until_s,omitempty"`
+	Silent        bool                   `protobuf:"varint,5,opt,name=silent,proto3" json:"silent,omitempty"`
+	RatePhantom   int64                  `protobuf:"zigzag64,6,opt,name=rate_phantom,json=ratePhantom,proto3" json:"rate_phantom,omitempty"`
+	RateUntilS    int64                  `protobuf:"varint,7,opt,name=rate_until_s,json=rateUntilS,proto3" json:"rate_until_s,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RosterRoom) Reset() {
+	*x = RosterRoom{}
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RosterRoom) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RosterRoom) ProtoMessage() {}
+
+func (x *RosterRoom) ProtoReflect() protoreflect.Message {
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RosterRoom.ProtoReflect.Descriptor instead.
+func (*RosterRoom) Descriptor() ([]byte, []int) {
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *RosterRoom) GetRoom() uint64 {
+	if x != nil {
+		return x.Room
+	}
+	return 0
+}
+
+func (x *RosterRoom) GetSessions() *Sessions {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+func (x *RosterRoom) GetPhantom() int64 {
+	if x != nil {
+		return x.Phantom
+	}
+	return 0
+}
+
+func (x *RosterRoom) GetPhantomUntilS() int64 {
+	if x != nil {
+		return x.PhantomUntilS
+	}
+	return 0
+}
+
+func (x *RosterRoom) GetSilent() bool {
+	if x != nil {
+		return x.Silent
+	}
+	return false
+}
+
+func (x *RosterRoom) GetRatePhantom() int64 {
+	if x != nil {
+		return x.RatePhantom
+	}
+	return 0
+}
+
+func (x *RosterRoom) GetRateUntilS() int64 {
+	if x != nil {
+		return x.RateUntilS
+	}
+	return 0
+}
+
+// GoneEdge is an incarnation whose sessions are summed with others'.
+type GoneEdge struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Edge          string                 `protobuf:"bytes,1,opt,name=edge,proto3" json:"edge,omitempty"`
+	Inc           uint64                 `protobuf:"fixed64,2,opt,name=inc,proto3" json:"inc,omitempty"`
+	UntilS        int64                  `protobuf:"varint,3,opt,name=until_s,json=untilS,proto3" json:"until_s,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GoneEdge) Reset() {
+	*x = GoneEdge{}
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GoneEdge) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GoneEdge) ProtoMessage() {}
+
+func (x *GoneEdge) ProtoReflect() protoreflect.Message {
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GoneEdge.ProtoReflect.Descriptor instead.
+func (*GoneEdge) Descriptor() ([]byte, []int) {
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *GoneEdge) GetEdge() string {
+	if x != nil {
+		return x.Edge
+	}
+	return ""
+}
+
+func (x *GoneEdge) GetInc() uint64 {
+	if x != nil {
+		return x.Inc
+	}
+	return 0
+}
+
+func (x *GoneEdge) GetUntilS() int64 {
+	if x != nil {
+		return x.UntilS
+	}
+	return 0
+}
+
 var File_vestibule_wire_v1_wire_proto protoreflect.FileDescriptor
 
 const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
@@ -1542,7 +2090,54 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\trange_low\x18\r \x03(\x01R\brangeLow\x12\x1d\n" +
 	"\n" +
 	"range_high\x18\x0e \x03(\x01R\trangeHigh\x12\x18\n" +
-	"\ajoining\x18\x0f \x01(\x01R\ajoining*r\n" +
+	"\ajoining\x18\x0f \x01(\x01R\ajoining\"\xd7\x01\n" +
+	"\bPromises\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\x12-\n" +
+	"\x05owner\x18\x02 \x01(\v2\x17.vestibule.wire.v1.TermR\x05owner\x12\x14\n" +
+	"\x05write\x18\x03 \x01(\x04R\x05write\x124\n" +
+	"\adurable\x18\x04 \x01(\v2\x1a.vestibule.wire.v1.DurableR\adurable\x126\n" +
+	"\bsections\x18\x05 \x03(\v2\x1a.vestibule.wire.v1.SectionR\bsections\"-\n" +
+	"\aSection\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x10\n" +
+	"\x03sum\x18\x02 \x01(\fR\x03sum\"H\n" +
+	"\x0ePromiseSection\x126\n" +
+	"\x06roster\x18\x01 \x03(\v2\x1e.vestibule.wire.v1.RosterEntryR\x06roster\"\xfb\x01\n" +
+	"\aDurable\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x121\n" +
+	"\apromise\x18\x02 \x01(\v2\x17.vestibule.wire.v1.TermR\apromise\x12\x15\n" +
+	"\x06life_s\x18\x03 \x01(\rR\x05lifeS\x126\n" +
+	"\x06roster\x18\x04 \x03(\v2\x1e.vestibule.wire.v1.RosterEntryR\x06roster\x12 \n" +
+	"\fhold_until_s\x18\x05 \x01(\x03R\n" +
+	"holdUntilS\x12\x18\n" +
+	"\amembers\x18\x06 \x01(\x04R\amembers\x12\x18\n" +
+	"\achanged\x18\a \x01(\bR\achanged\"\xc1\x02\n" +
+	"\vRosterEntry\x12\x12\n" +
+	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x10\n" +
+	"\x03inc\x18\x02 \x01(\x06R\x03inc\x12\x16\n" +
+	"\x06tenure\x18\x03 \x01(\x04R\x06tenure\x12\x12\n" +
+	"\x04dead\x18\x04 \x01(\bR\x04dead\x12\x12\n" +
+	"\x04left\x18\x05 \x01(\bR\x04left\x123\n" +
+	"\x05rooms\x18\x06 \x03(\v2\x1d.vestibule.wire.v1.RosterRoomR\x05rooms\x12\x19\n" +
+	"\bleased_s\x18\a \x01(\x03R\aleasedS\x12\x17\n" +
+	"\auntil_s\x18\b \x01(\x03R\x06untilS\x12\x17\n" +
+	"\aended_s\x18\t \x01(\x03R\x06endedS\x12\x19\n" +
+	"\bwaited_s\x18\n" +
+	" \x01(\rR\awaitedS\x12/\n" +
+	"\x04gone\x18\v \x03(\v2\x1b.vestibule.wire.v1.GoneEdgeR\x04gone\"\xf8\x01\n" +
+	"\n" +
+	"RosterRoom\x12\x12\n" +
+	"\x04room\x18\x01 \x01(\x06R\x04room\x127\n" +
+	"\bsessions\x18\x02 \x01(\v2\x1b.vestibule.wire.v1.SessionsR\bsessions\x12\x18\n" +
+	"\aphantom\x18\x03 \x01(\x12R\aphantom\x12&\n" +
+	"\x0fphantom_until_s\x18\x04 \x01(\x03R\rphantomUntilS\x12\x16\n" +
+	"\x06silent\x18\x05 \x01(\bR\x06silent\x12!\n" +
+	"\frate_phantom\x18\x06 \x01(\x12R\vratePhantom\x12 \n" +
+	"\frate_until_s\x18\a \x01(\x03R\n" +
+	"rateUntilS\"I\n" +
+	"\bGoneEdge\x12\x12\n" +
+	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x10\n" +
+	"\x03inc\x18\x02 \x01(\x06R\x03inc\x12\x17\n" +
+	"\auntil_s\x18\x03 \x01(\x03R\x06untilS*r\n" +
 	"\aVerdict\x12\x17\n" +
 	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fVERDICT_ADOPTED\x10\x01\x12\x13\n" +
@@ -1563,19 +2158,26 @@ func file_vestibule_wire_v1_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_vestibule_wire_v1_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_vestibule_wire_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_vestibule_wire_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_vestibule_wire_v1_wire_proto_goTypes = []any{
-	(Verdict)(0),       // 0: vestibule.wire.v1.Verdict
-	(*Term)(nil),       // 1: vestibule.wire.v1.Term
-	(*Report)(nil),     // 2: vestibule.wire.v1.Report
-	(*RoomReport)(nil), // 3: vestibule.wire.v1.RoomReport
-	(*Ends)(nil),       // 4: vestibule.wire.v1.Ends
-	(*Sessions)(nil),   // 5: vestibule.wire.v1.Sessions
-	(*Moves)(nil),      // 6: vestibule.wire.v1.Moves
-	(*Line)(nil),       // 7: vestibule.wire.v1.Line
-	(*Grant)(nil),      // 8: vestibule.wire.v1.Grant
-	(*RoomGrant)(nil),  // 9: vestibule.wire.v1.RoomGrant
-	(*View)(nil),       // 10: vestibule.wire.v1.View
+	(Verdict)(0),           // 0: vestibule.wire.v1.Verdict
+	(*Term)(nil),           // 1: vestibule.wire.v1.Term
+	(*Report)(nil),         // 2: vestibule.wire.v1.Report
+	(*RoomReport)(nil),     // 3: vestibule.wire.v1.RoomReport
+	(*Ends)(nil),           // 4: vestibule.wire.v1.Ends
+	(*Sessions)(nil),       // 5: vestibule.wire.v1.Sessions
+	(*Moves)(nil),          // 6: vestibule.wire.v1.Moves
+	(*Line)(nil),           // 7: vestibule.wire.v1.Line
+	(*Grant)(nil),          // 8: vestibule.wire.v1.Grant
+	(*RoomGrant)(nil),      // 9: vestibule.wire.v1.RoomGrant
+	(*View)(nil),           // 10: vestibule.wire.v1.View
+	(*Promises)(nil),       // 11: vestibule.wire.v1.Promises
+	(*Section)(nil),        // 12: vestibule.wire.v1.Section
+	(*PromiseSection)(nil), // 13: vestibule.wire.v1.PromiseSection
+	(*Durable)(nil),        // 14: vestibule.wire.v1.Durable
+	(*RosterEntry)(nil),    // 15: vestibule.wire.v1.RosterEntry
+	(*RosterRoom)(nil),     // 16: vestibule.wire.v1.RosterRoom
+	(*GoneEdge)(nil),       // 17: vestibule.wire.v1.GoneEdge
 }
 var file_vestibule_wire_v1_wire_proto_depIdxs = []int32{
 	1,  // 0: vestibule.wire.v1.Report.seen:type_name -> vestibule.wire.v1.Term
@@ -1591,11 +2193,20 @@ var file_vestibule_wire_v1_wire_proto_depIdxs = []int32{
 	10, // 10: vestibule.wire.v1.RoomGrant.view:type_name -> vestibule.wire.v1.View
 	4,  // 11: vestibule.wire.v1.RoomGrant.ends:type_name -> vestibule.wire.v1.Ends
 	7,  // 12: vestibule.wire.v1.View.line:type_name -> vestibule.wire.v1.Line
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	1,  // 13: vestibule.wire.v1.Promises.owner:type_name -> vestibule.wire.v1.Term
+	14, // 14: vestibule.wire.v1.Promises.durable:type_name -> vestibule.wire.v1.Durable
+	12, // 15: vestibule.wire.v1.Promises.sections:type_name -> vestibule.wire.v1.Section
+	15, // 16: vestibule.wire.v1.PromiseSection.roster:type_name -> vestibule.wire.v1.RosterEntry
+	1,  // 17: vestibule.wire.v1.Durable.promise:type_name -> vestibule.wire.v1.Term
+	15, // 18: vestibule.wire.v1.Durable.roster:type_name -> vestibule.wire.v1.RosterEntry
+	16, // 19: vestibule.wire.v1.RosterEntry.rooms:type_name -> vestibule.wire.v1.RosterRoom
+	17, // 20: vestibule.wire.v1.RosterEntry.gone:type_name -> vestibule.wire.v1.GoneEdge
+	5,  // 21: vestibule.wire.v1.RosterRoom.sessions:type_name -> vestibule.wire.v1.Sessions
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_vestibule_wire_v1_wire_proto_init() }
@@ -1609,7 +2220,7 @@ func file_vestibule_wire_v1_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_vestibule_wire_v1_wire_proto_rawDesc), len(file_vestibule_wire_v1_wire_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   10,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,201 @@
+package slots
+
+import (
+	"slices"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
+	"vestibule/internal/room"
+	"vestibule/internal/wire"
+)
+
+// This file is what becomes of edges that are gone for good. Each leaves its sessions
+// behind, by room and second of expiry, until they expire. A fleet whose edges come and
+// go under ever new names would fill its roster with them: so beyond a bound they are
+// summed under one entry, wire.Gone, and struck.
+//
+// Invariant: the head-count stays what it was, second by second.
+
+// goneAbove is how many seconds of sessions of edges that left stand on the roster one
+// by one: so many fit into what release 0.1.0 reads (see wire.EncodePlain).
+const goneAbove = 1000
+
+// goneSeconds is how many seconds of sessions of all rooms are stored of the sum;
+// where there are more, they are stored on a coarser grid.
+const goneSeconds = 1 << 18
+
+// foldEvery is how often it is looked whether there is something to sum up.
+const foldEvery = 5 * time.Second
+
+// foldGone sums up the sessions of edges that left, where there are many.
+func (a *Aggregator) foldGone(now fleet.Mono) {
+	if now.Sub(a.folded) < foldEvery && a.folded != 0 {
+		return
+	}
+	a.folded = now
+	n := 0
+	var gone []*edge
+	for _, e := range a.edges {
+		if e.state != left || e.name == wire.Gone {
+			continue
+		}
+		for _, acc := range e.accounts {
+			n += len(acc.sessions)
+		}
+		if a.settled(now, e) {
+			gone = append(gone, e)
+		}
+	}
+	if n <= a.cfg.goneAbove() || len(gone) == 0 {
+		return
+	}
+	sum := a.find(wire.Gone, 0)
+	if sum == nil {
+		sum = a.newEdge(wire.Gone, 0)
+		sum.state, sum.recv, sum.heir = left, now, true
+	}
+	for _, e := range gone {
+		if a.fold(sum, e); mutant.On(mutant.GoneForgotten) {
+			sum.accounts = map[room.ID]*account{}
+		}
+	}
+	a.edges = slices.DeleteFunc(a.edges, func(e *edge) bool { return slices.Contains(gone, e) })
+	sum.gone = slices.DeleteFunc(sum.gone, func(g wire.GoneEdge) bool { return g.Until < a.watermark.Second() })
+	a.enrol(sum)
+	for _, e := range gone {
+		a.strike(e)
+	}
+}
+
+// settled reports whether nothing more will be heard of an edge that left, and nothing
+// is presumed of it.
+func (a *Aggregator) settled(now fleet.Mono, e *edge) bool {
+	if e.due || now.Sub(e.recv) < foldEvery {
+		return false // the answer to its goodbye is owed, or its last words are under way
+	}
+	for _, b := range a.order {
+		if acc := e.accounts[b.ID]; acc != nil && acc.silent {
+			return false
+		}
+	}
+	return true
+}
+
+// fold adds what an edge left behind to the sum.
+func (a *Aggregator) fold(sum, e *edge) {
+	last := int64(0)
+	for _, b := range a.order {
+		acc := e.accounts[b.ID]
+		if acc == nil {
+			continue
+		}
+		to := sum.account(b.ID)
+		if n := acc.presumed(&b.counts); n > 0 { // counted until then, like sessions that end then
+			b.counts.add(acc.phantomUntil, n)
+			to.sessions = addSessions(to.sessions, []wire.Expiry{{Until: uint32(acc.phantomUntil), Stamped: uint64(n)}}, b.counts.freed)
+			last = max(last, acc.phantomUntil)
+		}
+		net := make([]wire.Expiry, 0, len(acc.sessions))
+		for _, s := range acc.sessions {
+			if n := int64(s.Stamped) - int64(s.Consumed); n > 0 {
+				net = append(net, wire.Expiry{Until: s.Until, Stamped: uint64(n)})
+			} else if n < 0 {
+				net = append(net, wire.Expiry{Until: s.Until, Consumed: uint64(-n)})
+			}
+			last = max(last, int64(s.Until))
+		}
+		to.sessions = addSessions(to.sessions, net, b.counts.freed)
+		for i := range b.ratePhantoms {
+			if p := &b.ratePhantoms[i]; p.edge == e.num {
+				p.edge = sum.num
+			}
+		}
+		b.dirty, b.stale = true, true
+	}
+	sum.gone = append(sum.gone, wire.GoneEdge{Edge: e.name, Inc: e.inc, Until: last})
+}
+
+// addSessions returns the sum of two lists by second, without what is freed.
+func addSessions(x, y []wire.Expiry, freed int64) []wire.Expiry {
+	out := make([]wire.Expiry, 0, len(x)+len(y))
+	for i, j := 0, 0; i < len(x) || j < len(y); {
+		var s wire.Expiry
+		switch {
+		case j == len(y) || (i < len(x) && x[i].Until < y[j].Until):
+			s, i = x[i], i+1
+		case i == len(x) || y[j].Until < x[i].Until:
+			s, j = y[j], j+1
+		default:
+			s = wire.Expiry{Until: x[i].Until, Stamped: x[i].Stamped + y[j].Stamped, Consumed: x[i].Consumed + y[j].Consumed}
+			i, j = i+1, j+1
+		}
+		if int64(s.Until) >= freed {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// wentBefore reports whether sessions of a process that an edge has succeeded may be in
+// the sum of those that are gone.
+func (a *Aggregator) wentBefore(e *edge) bool {
+	sum := a.find(wire.Gone, 0)
+	return sum != nil && slices.ContainsFunc(sum.gone, func(g wire.GoneEdge) bool {
+		return g.Edge == e.name && g.Until >= a.watermark.Second()
+	})
+}
+
+// summed reports whether an incarnation's sessions are in the sum: whatever is heard of
+// it now was said long ago.
+func (a *Aggregator) summed(name string, inc uint64) bool {
+	sum := a.find(wire.Gone, 0)
+	return sum != nil && slices.ContainsFunc(sum.gone, func(g wire.GoneEdge) bool { return g.Edge == name && g.Inc == inc })
+}
+
+// goneRooms returns what is stored of the sum: by the second, or where that is much by
+// so many seconds that it is not.
+func goneRooms(rooms []wire.RosterRoom) []wire.RosterRoom {
+	n := 0
+	for i := range rooms {
+		n += len(rooms[i].Sessions)
+	}
+	grid := uint32(1)
+	for ; n/int(grid) > goneSeconds; grid *= 2 {
+	}
+	if grid > 1 {
+		for i := range rooms {
+			rooms[i].Sessions = coarsen(rooms[i].Sessions, grid)
+		}
+	}
+	return rooms
+}
+
+// coarsen returns sessions on a grid of so many seconds: fewer entries that never
+// count less. A session that ends later counts for longer; a ticket that was renewed
+// away stops being subtracted sooner. Moved the other way, either would be taken for
+// over while it is valid (rights.md 3.10).
+func coarsen(sessions []wire.Expiry, grid uint32) []wire.Expiry {
+	var up, down []wire.Expiry
+	add := func(list []wire.Expiry, s wire.Expiry) []wire.Expiry {
+		if n := len(list); n > 0 && list[n-1].Until == s.Until {
+			list[n-1].Stamped += s.Stamped
+			list[n-1].Consumed += s.Consumed
+			return list
+		}
+		return append(list, s)
+	}
+	for _, s := range sessions {
+		if s.Stamped > 0 {
+			up = add(up, wire.Expiry{Until: (s.Until + grid - 1) / grid * grid, Stamped: s.Stamped})
+		}
+		if s.Consumed > 0 {
+			at := s.Until / grid * grid
+			if mutant.On(mutant.NegativeRoundsLater) {
+				at = (s.Until + grid - 1) / grid * grid
+			}
+			down = add(down, wire.Expiry{Until: at, Consumed: s.Consumed})
+		}
+	}
+	return addSessions(up, down, 0)
+}

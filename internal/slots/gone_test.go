@@ -1,0 +1,193 @@
+package slots
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/room"
+	"vestibule/internal/wire"
+)
+
+// atLeast returns how many sessions count where everything before a second is freed.
+func atLeast(sessions []wire.Expiry, freed uint32) (n int64) {
+	for _, s := range sessions {
+		if s.Until >= freed {
+			n += int64(s.Stamped) - int64(s.Consumed)
+		}
+	}
+	return n
+}
+
+// TestACoarserGridNeverCountsLess: whatever is freed, the seconds of a sum that are
+// stored on a coarser grid count as many sessions as the seconds themselves at least, and in
+// the end the same.
+func TestACoarserGridNeverCountsLess(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var exact []wire.Expiry
+		until := uint32(1_622_133_200)
+		for range rapid.IntRange(0, 60).Draw(t, "seconds") {
+			until += uint32(rapid.IntRange(1, 9).Draw(t, "gap"))
+			exact = append(exact, wire.Expiry{
+				Until: until, Stamped: uint64(rapid.IntRange(0, 5).Draw(t, "stamped")), Consumed: uint64(rapid.IntRange(0, 5).Draw(t, "consumed")),
+			})
+		}
+		grid := uint32(1) << rapid.IntRange(1, 6).Draw(t, "grid")
+		coarse := coarsen(exact, grid)
+		for i, s := range coarse {
+			if i > 0 && s.Until <= coarse[i-1].Until {
+				t.Fatalf("second %d after %d", s.Until, coarse[i-1].Until)
+			}
+		}
+		if a, b := atLeast(exact, 0), atLeast(coarse, 0); a != b {
+			t.Fatalf("%d sessions are %d on a grid of %d s", a, b, grid)
+		}
+		for freed := uint32(1_622_133_100); freed < until+100; freed++ {
+			if a, b := atLeast(exact, freed), atLeast(coarse, freed); b < a {
+				t.Fatalf("from %d on %d sessions count, on a grid of %d s %d", freed, a, grid, b)
+			}
+		}
+	})
+}
+
+// comers are edges that come and go, at one aggregator after the other.
+type comers struct {
+	t    *testing.T
+	now  fleet.Mono
+	term uint64
+	agg  *Aggregator
+	seq  uint64
+	rng  *rand.Rand
+	room room.ID
+}
+
+const comersDay = fleet.Time(1_622_133_200_000)
+
+func (c *comers) time() fleet.Time { return comersDay.Add(c.now.Sub(fleet.Mono(time.Hour))) }
+
+func (c *comers) lead(stored wire.Durable) {
+	c.term++
+	c.agg = NewAggregator(c.now, AggregatorConfig{
+		DC: "dublin", Term: wire.Term{N: c.term, Nonce: c.term}, Params: wire.DefaultParams(), Bootstrap: true, GoneAbove: 1,
+	}, stored)
+	c.agg.SetLease(fleet.Never)
+	c.agg.SetRooms(c.now, []RoomConfig{{ID: c.room, Total: 1000, Rate: 1000, Session: time.Minute, LostWait: 15 * time.Minute}})
+	c.step(0)
+}
+
+// step lets d pass; what is to be stored is.
+func (c *comers) step(d time.Duration) {
+	c.now = c.now.Add(d)
+	c.agg.advance(c.now)
+	c.agg.Grants(c.now)
+	if d, ok := c.agg.Unsaved(); ok {
+		c.agg.Saved(c.now, d.Version)
+	}
+}
+
+func (c *comers) say(name string, inc uint64, m wire.Report) {
+	c.seq++
+	m.From, m.Inc, m.Tenure, m.Seq, m.Parts = name, inc, 1, c.seq, 1
+	m.Seen, m.Sent, m.AsOf = wire.Term{N: c.term, Nonce: c.term}, c.now, c.time()
+	c.agg.Observe(c.now, m)
+}
+
+// sessions draws what an edge counted of a minute.
+func (c *comers) sessions() []wire.Expiry {
+	var out []wire.Expiry
+	for s := range int64(20) {
+		e := wire.Expiry{Until: uint32(c.time().Second() + 30 + 2*s), Stamped: c.rng.Uint64N(4)}
+		e.Consumed = c.rng.Uint64N(3)
+		out = append(out, e)
+	}
+	return out
+}
+
+// visit lets an edge come, count and go; it returns its report as it joined.
+func (c *comers) visit(name string, inc uint64) {
+	c.say(name, inc, wire.Report{Join: true})
+	c.step(time.Second)
+	c.say(name, inc, wire.Report{Final: true, Bye: true, Rooms: []wire.RoomReport{{Room: c.room, Sessions: c.sessions()}}})
+	c.step(time.Second)
+}
+
+// TestGoneEdgesAreSummed: edges that come under ever new names and go leave one entry on
+// the roster, and every session counts as before, second by second, also at a successor.
+func TestGoneEdgesAreSummed(t *testing.T) {
+	for seed := range uint64(20) {
+		c := &comers{t: t, now: fleet.Mono(time.Hour), rng: rand.New(rand.NewPCG(seed, 1)), room: room.IDOf("sale")}
+		c.lead(wire.Durable{})
+		c.say("stays", 1, wire.Report{Join: true}) // or nobody would be heard
+		var want []wire.Expiry
+		for i := range uint64(12) {
+			c.visit(fmt.Sprintf("pod-%d", i), 100+i)
+			c.say("stays", 1, wire.Report{})
+		}
+		for _, e := range c.agg.edges {
+			if acc := e.accounts[c.room]; acc != nil {
+				want = addSessions(want, acc.sessions, c.agg.rooms[c.room].counts.freed)
+			}
+		}
+		before := c.agg.Ledger(c.room).Active
+		for range 6 {
+			c.say("stays", 1, wire.Report{})
+			c.step(time.Second)
+		}
+		if n := len(c.agg.durable.Roster); n > 2 {
+			t.Fatalf("seed %d: %d entries on the roster, want who stays and the sum of all others", seed, n)
+		}
+		c.say("pod-3", 103, wire.Report{Join: true}) // under way for long
+		c.step(0)
+		if c.agg.find("pod-3", 103) != nil {
+			t.Fatalf("seed %d: a late word of an edge that is gone is taken for a new one", seed)
+		}
+		if got := c.agg.Ledger(c.room).Active; got != before && before > 0 && atLeast(want, uint32(c.agg.rooms[c.room].counts.freed)) != got {
+			t.Fatalf("seed %d: %d sessions count, before they were summed %d", seed, got, before)
+		}
+		c.lead(c.agg.durable.Clone())
+		for freed := uint32(c.time().Second()); freed < uint32(c.time().Second())+100; freed++ {
+			var sum []wire.Expiry
+			for _, e := range c.agg.edges {
+				if acc := e.accounts[c.room]; acc != nil {
+					sum = addSessions(sum, acc.sessions, 0)
+				}
+			}
+			if got, want := atLeast(sum, freed), atLeast(want, freed); got != want {
+				t.Fatalf("seed %d: the successor counts %d sessions from %d on, want %d", seed, got, freed, want)
+			}
+		}
+	}
+}
+
+// TestASilentEdgeMayRenewWhatIsSummed: under serve an edge that nobody hears may renew the
+// sessions of the process before it, also where they are summed with others'.
+func TestASilentEdgeMayRenewWhatIsSummed(t *testing.T) {
+	c := &comers{t: t, now: fleet.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale")}
+	c.lead(wire.Durable{})
+	stay := func(d time.Duration) {
+		for range d / time.Second {
+			c.say("stays", 1, wire.Report{})
+			c.step(time.Second)
+		}
+	}
+	c.say("stays", 1, wire.Report{Join: true})
+	c.say("edge", 1, wire.Report{Join: true})
+	c.step(time.Second)
+	life := uint32(c.time().Second()) + 60
+	c.say("edge", 1, wire.Report{Final: true, Bye: true, Rooms: []wire.RoomReport{{Room: c.room, Sessions: []wire.Expiry{{Until: life, Stamped: 7}, {Until: life + 1, Stamped: 1}}}}})
+	stay(12 * time.Second)
+	if c.agg.find("edge", 1) != nil {
+		t.Fatal("who left is not summed")
+	}
+	c.lead(c.agg.durable.Clone())
+	c.say("stays", 1, wire.Report{Join: true})
+	c.say("edge", 2, wire.Report{Join: true, Rooms: []wire.RoomReport{{Room: c.room}}})
+	stay(90 * time.Second)
+	if got := c.agg.Ledger(c.room).Active; got < 8 {
+		t.Errorf("%d sessions are reckoned with, want the 8 that a silent edge may be renewing", got)
+	}
+}

@@ -1,0 +1,363 @@
+package wire
+
+import (
+	"bytes"
+	"compress/flate"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"google.golang.org/protobuf/proto"
+
+	"vestibule/internal/room"
+	"vestibule/internal/wire/wirepb"
+)
+
+// Promises are a [Durable] as it is stored: under the fence of its owner, in one
+// value, the head, or where it is large in a head and sections.
+type Promises struct {
+	Owner    Term   // the aggregator that may write
+	Write    uint64 // grows with every write of the owner
+	Durable  Durable
+	Sections []Section // hold the rooms of the roster's entries; none where the head holds them
+
+	Unknown []byte // fields of a newer version, kept when they are written again
+}
+
+// Section names one value beside the head by its key and the sum of its content.
+type Section struct {
+	Key string
+	Sum [sha256.Size]byte
+}
+
+// Bounds of stored promises, in bytes.
+const (
+	// MaxPlain is up to which size promises are stored as release 0.1.0 reads them.
+	MaxPlain = 64 << 10
+
+	// MaxStored bounds every value.
+	MaxStored = 256 << 10
+
+	// cutSection is at which size a section is cut, before compression: none grows
+	// by being compressed by more than a few bytes.
+	cutSection = 192 << 10
+
+	maxInflated = 16 << 20 // of one value
+	maxRoster   = 1 << 16
+	maxSections = 1 << 12
+)
+
+// storedMagic begins a head or section that is no JSON. Release 0.1.0 cannot read it,
+// says so, and does not lead.
+const storedMagic = "VSP1"
+
+// ErrTooLarge says that promises do not fit into what may be stored.
+var ErrTooLarge = fmt.Errorf("promises: a value may have at most %d bytes", MaxStored)
+
+// plainPromises are promises as release 0.1.0 stores them. Full is everything, as
+// that release does not know it: it drops the field with its first write.
+type plainPromises struct {
+	Owner   Term    `json:"owner"`
+	Write   uint64  `json:"write"`
+	Durable Durable `json:"durable"`
+	Full    []byte  `json:"full,omitempty"`
+}
+
+// EncodePlain returns the promises in one value that release 0.1.0 can read, too,
+// and false where they do not fit into MaxPlain bytes.
+func EncodePlain(p *Promises) ([]byte, bool, error) {
+	seconds := 0
+	for i := range p.Durable.Roster {
+		for _, r := range p.Durable.Roster[i].Rooms {
+			seconds += len(r.Sessions)
+		}
+	}
+	if seconds*32 > MaxPlain { // no entry is shorter
+		return nil, false, nil
+	}
+	whole := *p
+	whole.Sections = nil
+	full, err := encodeHead(&whole)
+	if err != nil {
+		return nil, false, err
+	}
+	data, err := json.Marshal(plainPromises{Owner: p.Owner, Write: p.Write, Durable: p.Durable, Full: full})
+	return data, len(data) <= MaxPlain, err
+}
+
+// EncodeHead returns the head of promises whose rooms lie in sections. It returns
+// [ErrTooLarge] where that is too large.
+func EncodeHead(p *Promises) ([]byte, error) {
+	head := *p
+	head.Durable = p.Durable.Clone()
+	for i := range head.Durable.Roster {
+		head.Durable.Roster[i].Rooms = nil
+	}
+	data, err := encodeHead(&head)
+	if err == nil && len(data) > MaxStored {
+		err = fmt.Errorf("%w: the head has %d", ErrTooLarge, len(data))
+	}
+	return data, err
+}
+
+func encodeHead(p *Promises) ([]byte, error) {
+	m := &wirepb.Promises{Version: Version, Owner: packTerm(p.Owner), Write: p.Write, Durable: packDurable(&p.Durable)}
+	for _, s := range p.Sections {
+		m.Sections = append(m.Sections, &wirepb.Section{Key: s.Key, Sum: bytes.Clone(s.Sum[:])})
+	}
+	m.ProtoReflect().SetUnknown(p.Unknown)
+	data, err := stable.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return deflate(data)
+}
+
+// stable encodes equal messages equally.
+var stable = proto.MarshalOptions{Deterministic: true}
+
+// DecodePromises reads a head, or promises that a node of release 0.1.0 has stored.
+// The rooms that lie in sections are brought in by [Promises.Join]. The error names
+// the field and the rule; it is [ErrVersion] for another version.
+func DecodePromises(data []byte) (*Promises, error) {
+	if !bytes.HasPrefix(data, []byte(storedMagic)) {
+		var plain plainPromises
+		if err := json.Unmarshal(data, &plain); err != nil {
+			return nil, fmt.Errorf("promises: %w", err)
+		}
+		if len(plain.Full) > 0 {
+			p, err := decodeHead(plain.Full)
+			if err == nil {
+				p.Owner, p.Write = plain.Owner, plain.Write
+			}
+			return p, err
+		}
+		return &Promises{Owner: plain.Owner, Write: plain.Write, Durable: plain.Durable}, nil
+	}
+	return decodeHead(data)
+}
+
+func decodeHead(data []byte) (*Promises, error) {
+	raw, err := inflate(data)
+	if err != nil {
+		return nil, fmt.Errorf("promises: %w", err)
+	}
+	var m wirepb.Promises
+	if err := proto.Unmarshal(raw, &m); err != nil {
+		return nil, fmt.Errorf("promises: %w", err)
+	}
+	if m.Version != Version {
+		return nil, fmt.Errorf("promises: %w: %d", ErrVersion, m.Version)
+	}
+	if len(m.Sections) > maxSections {
+		return nil, fmt.Errorf("promises: sections: at most %d, got %d", maxSections, len(m.Sections))
+	}
+	p := &Promises{Owner: unpackTerm(m.Owner), Write: m.Write, Unknown: unknownOf(&m)}
+	for i, s := range m.Sections {
+		if len(s.GetSum()) != sha256.Size || s.GetKey() == "" || len(s.GetKey()) > 2*maxName {
+			return nil, fmt.Errorf("promises: sections[%d]: must have a key of 1 to %d bytes and a sum of %d", i, 2*maxName, sha256.Size)
+		}
+		p.Sections = append(p.Sections, Section{Key: s.GetKey(), Sum: [sha256.Size]byte(s.GetSum())})
+	}
+	if p.Durable, err = unpackDurable(m.Durable); err != nil {
+		return nil, fmt.Errorf("promises: durable: %w", err)
+	}
+	return p, nil
+}
+
+// Pieces returns the rooms of a roster entry encoded for sections, each piece of no
+// more than a section holds. Pieces may be joined to one section in any order.
+func Pieces(e *RosterEntry) ([][]byte, error) {
+	var out [][]byte
+	part := wirepb.RosterEntry{Edge: e.Edge, Inc: e.Inc}
+	size := 0
+	cut := func() error {
+		if len(part.Rooms) == 0 {
+			return nil
+		}
+		data, err := stable.Marshal(&wirepb.PromiseSection{Roster: []*wirepb.RosterEntry{&part}})
+		out, part.Rooms, size = append(out, data), nil, 0
+		return err
+	}
+	for i := range e.Rooms {
+		r := packRosterRoom(&e.Rooms[i])
+		n := proto.Size(r)
+		if size+n > cutSection {
+			if err := cut(); err != nil {
+				return nil, err
+			}
+		}
+		part.Rooms, size = append(part.Rooms, r), size+n
+	}
+	return out, cut()
+}
+
+// CutSections joins pieces to sections, before compression.
+func CutSections(pieces [][]byte) [][]byte {
+	var out [][]byte
+	for _, p := range pieces {
+		if n := len(out); n == 0 || len(out[n-1])+len(p) > cutSection {
+			out = append(out, nil)
+		}
+		last := &out[len(out)-1]
+		*last = append(*last, p...)
+	}
+	return out
+}
+
+// PackSection returns a section as it is stored, and its sum.
+func PackSection(content []byte) (data []byte, sum [sha256.Size]byte, err error) {
+	if data, err = deflate(content); err == nil && len(data) > MaxStored {
+		err = fmt.Errorf("%w: a section has %d", ErrTooLarge, len(data))
+	}
+	return data, sha256.Sum256(content), err
+}
+
+// Join brings the rooms of a section into the roster. It fails where data is not
+// what the head names.
+func (p *Promises) Join(s Section, data []byte) error {
+	raw, err := inflate(data)
+	if err != nil {
+		return fmt.Errorf("section %s: %w", s.Key, err)
+	}
+	if sha256.Sum256(raw) != s.Sum {
+		return fmt.Errorf("section %s: it is not the one that the head names", s.Key)
+	}
+	var m wirepb.PromiseSection
+	if err := proto.Unmarshal(raw, &m); err != nil {
+		return fmt.Errorf("section %s: %w", s.Key, err)
+	}
+	at := map[GoneEdge]int{}
+	for i, e := range p.Durable.Roster {
+		at[GoneEdge{Edge: e.Edge, Inc: e.Inc}] = i
+	}
+	for _, part := range m.Roster {
+		i, ok := at[GoneEdge{Edge: part.GetEdge(), Inc: part.GetInc()}]
+		if !ok {
+			return fmt.Errorf("section %s: %q is not on the roster", s.Key, part.GetEdge())
+		}
+		rooms, err := unpackRosterRooms(part.Rooms)
+		if err != nil {
+			return fmt.Errorf("section %s: %q: %w", s.Key, part.GetEdge(), err)
+		}
+		p.Durable.Roster[i].Rooms = append(p.Durable.Roster[i].Rooms, rooms...)
+	}
+	return nil
+}
+
+func packDurable(d *Durable) *wirepb.Durable {
+	m := &wirepb.Durable{Version: d.Version, Promise: packTerm(d.Promise), LifeS: d.Life, HoldUntilS: d.HoldUntil, Members: d.Members, Changed: d.Changed}
+	for i := range d.Roster {
+		e := &d.Roster[i]
+		r := &wirepb.RosterEntry{
+			Edge: e.Edge, Inc: e.Inc, Tenure: e.Tenure, Dead: e.Dead, Left: e.Left,
+			LeasedS: e.Leased, UntilS: e.Until, EndedS: e.Ended, WaitedS: e.Waited,
+		}
+		for j := range e.Rooms {
+			r.Rooms = append(r.Rooms, packRosterRoom(&e.Rooms[j]))
+		}
+		for _, g := range e.Gone {
+			r.Gone = append(r.Gone, &wirepb.GoneEdge{Edge: g.Edge, Inc: g.Inc, UntilS: g.Until})
+		}
+		r.ProtoReflect().SetUnknown(e.Unknown)
+		m.Roster = append(m.Roster, r)
+	}
+	m.ProtoReflect().SetUnknown(d.Unknown)
+	return m
+}
+
+func packRosterRoom(r *RosterRoom) *wirepb.RosterRoom {
+	m := &wirepb.RosterRoom{
+		Room: uint64(r.Room), Sessions: packSessions(r.Sessions), Phantom: r.Phantom, PhantomUntilS: r.PhantomUntil,
+		Silent: r.Silent, RatePhantom: r.RatePhantom, RateUntilS: r.RateUntil,
+	}
+	m.ProtoReflect().SetUnknown(r.Unknown)
+	return m
+}
+
+// unpackDurable reads what packDurable wrote. An empty one is the zero Durable.
+func unpackDurable(m *wirepb.Durable) (Durable, error) {
+	d := Durable{
+		Version: m.GetVersion(), Promise: unpackTerm(m.GetPromise()), Life: m.GetLifeS(), HoldUntil: m.GetHoldUntilS(),
+		Members: m.GetMembers(), Changed: m.GetChanged(),
+		Unknown: unknownOf(m),
+	}
+	if n := len(m.GetRoster()); n > maxRoster {
+		return d, fmt.Errorf("roster: at most %d, got %d", maxRoster, n)
+	}
+	for i, r := range m.GetRoster() {
+		e := RosterEntry{
+			Edge: r.GetEdge(), Inc: r.GetInc(), Tenure: r.GetTenure(), Dead: r.GetDead(), Left: r.GetLeft(),
+			Leased: r.GetLeasedS(), Until: r.GetUntilS(), Ended: r.GetEndedS(), Waited: r.GetWaitedS(), Unknown: unknownOf(r),
+		}
+		if e.Edge == "" || len(e.Edge) > maxName {
+			return d, fmt.Errorf("roster[%d]: edge: must have 1 to %d bytes, got %d", i, maxName, len(e.Edge))
+		}
+		var err error
+		if e.Rooms, err = unpackRosterRooms(r.GetRooms()); err != nil {
+			return d, fmt.Errorf("roster[%d]: %w", i, err)
+		}
+		if n := len(r.GetGone()); n > maxRoster {
+			return d, fmt.Errorf("roster[%d]: gone: at most %d, got %d", i, maxRoster, n)
+		}
+		for _, g := range r.GetGone() {
+			e.Gone = append(e.Gone, GoneEdge{Edge: g.GetEdge(), Inc: g.GetInc(), Until: g.GetUntilS()})
+		}
+		d.Roster = append(d.Roster, e)
+	}
+	return d, nil
+}
+
+func unpackRosterRooms(rooms []*wirepb.RosterRoom) ([]RosterRoom, error) {
+	if len(rooms) > maxRooms {
+		return nil, fmt.Errorf("rooms: at most %d, got %d", maxRooms, len(rooms))
+	}
+	var out []RosterRoom
+	for i, m := range rooms {
+		sessions, err := unpackSessions(m.GetSessions())
+		if err != nil {
+			return nil, fmt.Errorf("rooms[%d]: %w", i, err)
+		}
+		out = append(out, RosterRoom{
+			Room: room.ID(m.GetRoom()), Sessions: sessions, Phantom: m.GetPhantom(), PhantomUntil: m.GetPhantomUntilS(),
+			Silent: m.GetSilent(), RatePhantom: m.GetRatePhantom(), RateUntil: m.GetRateUntilS(), Unknown: unknownOf(m),
+		})
+	}
+	return out, nil
+}
+
+// unknownOf returns the fields of a message that only a newer version knows; nil for
+// none.
+func unknownOf(m proto.Message) []byte {
+	return bytes.Clone(m.ProtoReflect().GetUnknown())
+}
+
+func deflate(data []byte) ([]byte, error) {
+	var out bytes.Buffer
+	out.WriteString(storedMagic)
+	w, err := flate.NewWriter(&out, flate.BestSpeed)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(data); err != nil {
+		return nil, err
+	}
+	err = w.Close()
+	return out.Bytes(), err
+}
+
+var errNotStored = errors.New("it does not begin as what is stored here does")
+
+func inflate(data []byte) ([]byte, error) {
+	rest, ok := bytes.CutPrefix(data, []byte(storedMagic))
+	if !ok {
+		return nil, errNotStored
+	}
+	out, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(rest)), maxInflated+1))
+	if err == nil && len(out) > maxInflated {
+		err = fmt.Errorf("more than %d bytes once it is inflated", maxInflated)
+	}
+	return out, err
+}

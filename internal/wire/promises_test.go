@@ -1,0 +1,240 @@
+package wire
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"vestibule/internal/room"
+	"vestibule/internal/wire/wirepb"
+)
+
+var goldenPromises = Promises{
+	Owner: Term{N: 1_763_800_000, Nonce: 0xfeed}, Write: 12,
+	Durable: Durable{
+		Version: 7, Promise: Term{N: 9, Nonce: 0xbeef}, Life: 330, Members: 3, Changed: true, HoldUntil: 1622133400,
+		Roster: []RosterEntry{
+			{Edge: Gone, Dead: true, Left: true, Gone: []GoneEdge{{Edge: "edge-0", Inc: 1, Until: 1622133500}}, Rooms: []RosterRoom{
+				{Room: room.IDOf("tickets"), Sessions: []Expiry{{Until: 1622133300, Stamped: 20}, {Until: 1622133301, Consumed: 3}}},
+			}},
+			{Edge: "edge-1", Inc: 0x1122334455667788, Tenure: 2},
+			{Edge: "edge-1", Inc: 0x1122334455667789, Tenure: 3, Leased: 1622133205, Until: 1622133540, Ended: 1622133210},
+			{Edge: "edge-2", Inc: 5, Tenure: 1, Dead: true, Waited: 40, Rooms: []RosterRoom{{
+				Room: room.IDOf("tickets"), Sessions: []Expiry{{Until: 1622133310, Stamped: 9, Consumed: 1}},
+				Phantom: 4, PhantomUntil: 1622133540, Silent: true, RatePhantom: 2, RateUntil: 1622133270,
+			}}},
+		},
+	},
+	Sections: []Section{{Key: "dublin.1763800000-000000000000feed.1", Sum: sha256.Sum256([]byte("content"))}},
+}
+
+// oldPromises is what release 0.1.0 reads and writes, as it stands there.
+type oldPromises struct {
+	Owner   Term   `json:"owner"`
+	Write   uint64 `json:"write"`
+	Durable struct {
+		Version uint64
+		Promise Term
+		Life    uint32
+		Roster  []struct {
+			Edge   string
+			Inc    uint64
+			Tenure uint64
+			Dead   bool
+			Rooms  []struct {
+				Room         room.ID
+				Sessions     []Expiry
+				Phantom      int64
+				PhantomUntil int64
+				Silent       bool
+				RatePhantom  int64
+			}
+		}
+	} `json:"durable"`
+}
+
+// TestPromisesAreReadByRelease010AndBack: as long as they are small, that release reads
+// what it knows; what it writes is read here, without what it does not know. Large
+// ones it refuses to read, and so it does not lead.
+func TestPromisesAreReadByRelease010AndBack(t *testing.T) {
+	p := goldenPromises
+	p.Sections = nil
+	data, fits, err := EncodePlain(&p)
+	if err != nil || !fits {
+		t.Fatalf("small promises do not fit: %v", err)
+	}
+	if got, err := DecodePromises(data); err != nil || !cmp.Equal(&p, got) {
+		t.Errorf("they came back otherwise (%v):\n%s", err, cmp.Diff(&p, got))
+	}
+	var old oldPromises
+	if err := json.Unmarshal(data, &old); err != nil {
+		t.Fatal(err)
+	}
+	entries := old.Durable.Roster
+	if old.Owner != p.Owner || old.Write != p.Write || old.Durable.Life != 330 || len(entries) != 4 ||
+		!cmp.Equal(entries[0].Rooms[0].Sessions, p.Durable.Roster[0].Rooms[0].Sessions) || entries[3].Rooms[0].Phantom != 4 || !entries[3].Rooms[0].Silent {
+		t.Errorf("release 0.1.0 reads %+v", old)
+	}
+	old.Durable.Life = 400
+	if data, err = json.Marshal(old); err != nil {
+		t.Fatal(err)
+	}
+	got, err := DecodePromises(data)
+	if err != nil || got.Durable.Life != 400 || len(got.Durable.Roster) != 4 || got.Durable.Roster[2].Until != 0 || got.Durable.Roster[3].Rooms[0].PhantomUntil != 1622133540 {
+		t.Errorf("what release 0.1.0 writes is read as %+v, %v", got, err)
+	}
+	head, err := EncodeHead(&p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(head, &old); err == nil {
+		t.Error("release 0.1.0 reads a head whose rooms it cannot find")
+	}
+}
+
+// TestFieldsOfANewerVersionStay: what is not known here is written again as it was.
+func TestFieldsOfANewerVersionStay(t *testing.T) {
+	news := protowire.AppendString(protowire.AppendTag(nil, 999, protowire.BytesType), "news")
+	p := goldenPromises
+	p.Unknown = news
+	p.Durable = p.Durable.Clone()
+	p.Durable.Unknown = news
+	p.Durable.Roster[1].Unknown = news
+	for _, encode := range []func() ([]byte, error){
+		func() ([]byte, error) { return EncodeHead(&p) },
+		func() ([]byte, error) { data, _, err := EncodePlain(&p); return data, err },
+	} {
+		data, err := encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := DecodePromises(data)
+		if err != nil || !bytes.Equal(got.Unknown, news) || !bytes.Equal(got.Durable.Unknown, news) || !bytes.Equal(got.Durable.Roster[1].Unknown, news) {
+			t.Errorf("fields of a newer version are lost: %+v, %v", got, err)
+		}
+	}
+}
+
+// large returns promises with so many seconds of sessions in each of so many rooms.
+func large(edges, rooms, seconds int) *Promises {
+	rng := rand.New(rand.NewPCG(1, 2))
+	p := &Promises{Owner: Term{N: 4, Nonce: 5}, Durable: Durable{Version: 3, Life: 1820}}
+	for e := range edges {
+		r := RosterEntry{Edge: "pod-" + strings.Repeat("x", e%20), Inc: uint64(e) + 1, Dead: true, Left: true}
+		for range rooms {
+			rr := RosterRoom{Room: room.ID(rng.Uint64())}
+			for s := range seconds {
+				rr.Sessions = append(rr.Sessions, Expiry{Until: 1622133300 + uint32(s), Stamped: rng.Uint64N(40), Consumed: rng.Uint64N(2)})
+			}
+			r.Rooms = append(r.Rooms, rr)
+		}
+		p.Durable.Roster = append(p.Durable.Roster, r)
+	}
+	return p
+}
+
+// TestLargePromisesLieInSections: no value is larger than it may be, what is read is what
+// was written, and a section that is not the one named is noticed.
+func TestLargePromisesLieInSections(t *testing.T) {
+	for _, p := range []*Promises{large(1, 100, 1820), large(40, 100, 30), large(2, 2, 16000)} {
+		if _, fits, err := EncodePlain(p); fits || err != nil {
+			t.Fatalf("large promises fit into %d bytes: %v", MaxPlain, err)
+		}
+		var pieces [][]byte
+		for i := range p.Durable.Roster {
+			more, err := Pieces(&p.Durable.Roster[i])
+			if err != nil {
+				t.Fatal(err)
+			}
+			pieces = append(pieces, more...)
+		}
+		var stored [][]byte
+		for i, content := range CutSections(pieces) {
+			data, sum, err := PackSection(content)
+			if err != nil || len(data) > MaxStored {
+				t.Fatalf("section %d has %d bytes: %v", i, len(data), err)
+			}
+			stored = append(stored, data)
+			p.Sections = append(p.Sections, Section{Key: string(rune('a' + i)), Sum: sum})
+		}
+		head, err := EncodeHead(p)
+		if err != nil || len(head) > MaxStored {
+			t.Fatalf("the head has %d bytes: %v", len(head), err)
+		}
+		got, err := DecodePromises(head)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range got.Sections {
+			if len(stored) > 1 {
+				if err := got.Join(s, stored[(i+1)%len(stored)]); err == nil {
+					t.Error("another section is taken for the one named")
+				}
+			}
+			if err := got.Join(s, stored[i][:len(stored[i])-1]); err == nil {
+				t.Error("half a section is taken for a whole one")
+			}
+			if err := got.Join(s, stored[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := encodeHead(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := encodeHead(got); err != nil || !bytes.Equal(again, want) {
+			t.Errorf("%d edges came back otherwise: %v", len(got.Durable.Roster), err)
+		}
+	}
+	many := large(30_000, 0, 0)
+	for i := range many.Durable.Roster {
+		many.Durable.Roster[i].Edge = strings.Repeat("abcdefgh", i%8) + string(rune('a'+i%26))
+		many.Durable.Roster[i].Inc = rand.New(rand.NewPCG(uint64(i), 1)).Uint64()
+	}
+	if _, err := EncodeHead(many); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("a head that is too large is stored: %v", err)
+	}
+}
+
+func TestForeignPromisesAreRefused(t *testing.T) {
+	pack := func(change func(m *wirepb.Promises)) []byte {
+		m := &wirepb.Promises{Version: Version, Durable: packDurable(&goldenPromises.Durable)}
+		change(m)
+		raw, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := deflate(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	for rule, data := range map[string][]byte{
+		"invalid character":             []byte("VSP2 of another time"),
+		"unexpected EOF":                []byte(storedMagic),
+		"version not spoken: 2":         pack(func(m *wirepb.Promises) { m.Version = 2 }),
+		"sections[0]: must have a key":  pack(func(m *wirepb.Promises) { m.Sections = []*wirepb.Section{{Key: "a", Sum: []byte{1}}} }),
+		"roster[1]: edge: must have 1":  pack(func(m *wirepb.Promises) { m.Durable.Roster[1].Edge = "" }),
+		"sessions: seconds must ascend": pack(func(m *wirepb.Promises) { m.Durable.Roster[0].Rooms[0].Sessions.Until[1] = 0 }),
+	} {
+		if _, err := DecodePromises(data); err == nil || !strings.Contains(err.Error(), rule) {
+			t.Errorf("%q: %v", rule, err)
+		}
+	}
+	bomb, err := deflate(make([]byte, maxInflated+1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := DecodePromises(bomb); err == nil || !strings.Contains(err.Error(), "inflated") {
+		t.Errorf("%d bytes that become %d: %v", len(bomb), maxInflated+1, err)
+	}
+}
