@@ -62,6 +62,7 @@ const (
 	RosterForgotten
 	EmptyStoreIsNew
 	GoneForgotten
+	WaitForgotten
 
 	// Rule 6: partition_policy.
 	CapRenews
@@ -85,6 +86,7 @@ const (
 	StoreNotFencing
 	LeaseBeforeRoster
 	NoRosterOnRevival
+	WaitKept
 	TenureIgnored
 	EndOfOldTenure
 	ZombieHeard
@@ -163,6 +165,7 @@ var list = [count]Mutant{
 	LateWordOfTheDead: {Name: "late-word-of-the-dead", Rule: 5, Says: "what was presumed of a process that ended is forgotten when it is given up"},
 	RosterForgotten:   {Name: "roster-forgotten", Rule: 5, Says: "a new aggregator awaits no edge of its predecessor"},
 	EmptyStoreIsNew:   {Name: "empty-store-is-new", Rule: 5, Says: "a store that lost its memory counts as a new data centre"},
+	WaitForgotten:     {Name: "wait-forgotten", Rule: 5, Says: "every new aggregator begins to wait for silent edges anew"},
 	GoneForgotten:     {Name: "gone-forgotten", Rule: 5, Says: "edges that are gone for good are struck from the roster with what they left"},
 
 	CapRenews:       {Name: "cap-renews", Rule: 6, Says: "under cap an isolated edge renews"},
@@ -183,6 +186,7 @@ var list = [count]Mutant{
 	PromiseUnsaved:       {Name: "promise-unsaved", Rule: 8, Says: "a data centre acts on a promise that is not stored"},
 	StoreNotFencing:      {Name: "store-not-fencing", Rule: 8, Says: "the store takes writes of an owner that was replaced"},
 	LeaseBeforeRoster:    {Name: "lease-before-roster", Rule: 8, Says: "an edge gets its lease before the roster that names it is stored"},
+	WaitKept:             {Name: "wait-kept", Rule: 8, Says: "an edge that has a lease again stays on the roster as one whose wait is over"},
 	NoRosterOnRevival:    {Name: "no-roster-on-revival", Rule: 8, Says: "an edge that comes back stays dead on the roster"},
 	TenureIgnored:        {Name: "tenure-ignored", Rule: 8, Says: "an edge acts on grants of a tenure that is over"},
 	EndOfOldTenure:       {Name: "end-of-old-tenure", Rule: 8, Says: "the end of an older tenure is taken for that of the newer one"},

@@ -58,6 +58,7 @@ type Aggregator struct {
 	clock   fleet.Clock
 	guessed bool // fleet time is a guess of global's: it may be far from what it was
 	started fleet.Mono
+	guess   int64      // Unix second of fleet time at which it was guessed
 	until   fleet.Mono // own leadership: nothing is sent from here on
 
 	up       uplink
@@ -150,6 +151,7 @@ type ratePhantom struct {
 	edge  edgeNum
 	n     int64
 	until fleet.Mono
+	end   int64 // Unix second after which they are over as well, as a predecessor knew; 0 for unknown
 }
 
 // phantomRate takes n rights of R of an edge for used until now.
@@ -217,6 +219,10 @@ func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *A
 		}
 		e := a.newEdge(r.Edge, r.Inc)
 		e.tenure, e.recv, e.state, e.heir = r.Tenure, now, awaiting, true
+		e.waited, e.silent = r.Waited, time.Duration(r.Waited)*time.Second
+		if !mutant.On(mutant.WaitForgotten) {
+			e.leased, e.until, e.ended = r.Leased, r.Until, r.Ended
+		}
 		if r.Dead {
 			if e.state, e.gone = dead, r.Gone; r.Left || r.Edge == wire.Gone {
 				e.state = left
@@ -233,6 +239,9 @@ func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *A
 				acc.phantom, acc.phantomUntil, acc.silent, acc.stampLife = rr.Phantom, rr.PhantomUntil, rr.Silent, int64(a.pastLife)
 				// When they were used is not known here: the window begins anew.
 				b.phantomRate(e, rr.RatePhantom, now)
+				if n := len(b.ratePhantoms); rr.RatePhantom > 0 && n > 0 {
+					b.ratePhantoms[n-1].end = rr.RateUntil
+				}
 			}
 		}
 	}
@@ -423,7 +432,10 @@ func (a *Aggregator) Saved(now fleet.Mono, version uint64) {
 
 // enrol writes an incarnation's place on the roster; the edge waits for it.
 func (a *Aggregator) enrol(e *edge) {
-	entry := wire.RosterEntry{Edge: e.name, Inc: e.inc, Tenure: e.tenure, Dead: e.state == dead || e.state == left, Left: e.state == left, Gone: slices.Clone(e.gone)}
+	entry := wire.RosterEntry{Edge: e.name, Inc: e.inc, Tenure: e.tenure, Dead: e.state == dead || e.state == left, Left: e.state == left, Gone: slices.Clone(e.gone), Waited: e.waited}
+	if mutant.On(mutant.WaitKept) {
+		entry.Leased, entry.Until = e.leased, e.until
+	}
 	if entry.Dead {
 		for _, b := range a.order {
 			acc := e.accounts[b.ID]
@@ -433,7 +445,7 @@ func (a *Aggregator) enrol(e *edge) {
 			entry.Rooms = append(entry.Rooms, wire.RosterRoom{
 				Room: b.ID, Sessions: slices.Clone(acc.sessions),
 				Phantom: acc.phantom + acc.frozen + acc.frozenBlind + acc.kept, PhantomUntil: acc.phantomUntil, Silent: acc.silent,
-				RatePhantom: b.rateOf(e),
+				RatePhantom: b.rateOf(e), RateUntil: a.rateUntil(b, e),
 			})
 		}
 	}
@@ -452,6 +464,16 @@ func (a *Aggregator) enrol(e *edge) {
 	}
 	a.durable.Version++
 	e.needs = a.durable.Version
+}
+
+// patch changes what the roster tells of an incarnation, which it goes on to be what
+// it is.
+func (a *Aggregator) patch(e *edge, change func(r *wire.RosterEntry)) {
+	if i := a.rosterIndex(e); i >= 0 {
+		a.durable = a.durable.Clone()
+		change(&a.durable.Roster[i])
+		a.durable.Version++
+	}
 }
 
 // strike takes an incarnation off the roster: nothing of it is counted any more.

@@ -40,9 +40,12 @@ type edge struct {
 	recv   fleet.Mono    // when its newest report came; when the awaiting began
 	echo   fleet.Mono    // Sent of that report
 	silent time.Duration // since its lease lapsed, while other edges were heard
-	lostAt fleet.Mono    // when it was given up after a takeover
-	vigil  bool          // given up, and what it may go on renewing is presumed
-	ended  fleet.Mono    // while lost: when a process that has succeeded it was heard
+	vigil  bool          // given up after a takeover, and what it may go on renewing is presumed
+
+	// What it is waited for, as long as it is not heard: see wire.RosterEntry. A
+	// successor goes on with it.
+	leased, until, ended int64
+	waited               uint32 // as it is on the roster
 
 	acked   uint64 // newest grant it has taken
 	told    uint64 // the same, with all that it did before taken by us

@@ -63,6 +63,7 @@ type comers struct {
 	seq  uint64
 	rng  *rand.Rand
 	room room.ID
+	cap  bool
 }
 
 const comersDay = fleet.Time(1_622_133_200_000)
@@ -75,7 +76,7 @@ func (c *comers) lead(stored wire.Durable) {
 		DC: "dublin", Term: wire.Term{N: c.term, Nonce: c.term}, Params: wire.DefaultParams(), Bootstrap: true, GoneAbove: 1,
 	}, stored)
 	c.agg.SetLease(fleet.Never)
-	c.agg.SetRooms(c.now, []RoomConfig{{ID: c.room, Total: 1000, Rate: 1000, Session: time.Minute, LostWait: 15 * time.Minute}})
+	c.agg.SetRooms(c.now, []RoomConfig{{ID: c.room, Total: 1000, Rate: 1000, Session: time.Minute, Cap: c.cap, LostWait: 15 * time.Minute}})
 	c.step(0)
 }
 
@@ -189,5 +190,62 @@ func TestASilentEdgeMayRenewWhatIsSummed(t *testing.T) {
 	stay(90 * time.Second)
 	if got := c.agg.Ledger(c.room).Active; got < 8 {
 		t.Errorf("%d sessions are reckoned with, want the 8 that a silent edge may be renewing", got)
+	}
+}
+
+// TestWaitsGoOnAcrossTakeovers: an edge that never comes back is waited for once, however
+// often the aggregator is replaced meanwhile; one that had a lease again is waited for
+// anew.
+func TestWaitsGoOnAcrossTakeovers(t *testing.T) {
+	start := func() *comers {
+		c := &comers{t: t, now: fleet.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale"), cap: true}
+		c.lead(wire.Durable{})
+		for _, name := range []string{"stays", "goes"} {
+			c.say(name, 1, wire.Report{Join: true})
+		}
+		return c
+	}
+	// until returns for how long the next aggregators wait for "goes", each for so long.
+	until := func(c *comers, each time.Duration) time.Duration {
+		begun := c.now
+		for c.now.Sub(begun) < 10*time.Minute {
+			c.lead(c.agg.durable.Clone())
+			c.say("stays", 1, wire.Report{Join: true})
+			for range each / time.Second {
+				c.agg.clock.Set(c.now, c.time(), 0)
+				if !c.agg.recovering() {
+					return c.now.Sub(begun)
+				}
+				c.say("stays", 1, wire.Report{})
+				c.step(time.Second)
+			}
+		}
+		t.Fatal("it is waited for, for ever")
+		return 0
+	}
+	calm := until(start(), time.Hour)
+	if calm < time.Minute {
+		t.Fatalf("%v are waited for sessions of a minute", calm)
+	}
+	if flapping := until(start(), 5*time.Second); flapping > calm+5*time.Second {
+		t.Errorf("with a takeover every 5 s it is waited for %v, want %v as without", flapping, calm)
+	}
+	c := start()
+	c.lead(c.agg.durable.Clone())
+	for range 4 {
+		c.agg.clock.Set(c.now, c.time(), 0)
+		c.say("stays", 1, wire.Report{Join: true})
+		c.step(time.Second)
+	}
+	if e := c.agg.find("goes", 1); e.until == 0 {
+		t.Fatal("nobody knows until when it is to be waited for")
+	}
+	for range 40 { // it comes back, and stamps tickets
+		c.say("goes", 1, wire.Report{Join: true})
+		c.say("stays", 1, wire.Report{})
+		c.step(time.Second)
+	}
+	if again := until(c, 5*time.Second); again < calm-5*time.Second {
+		t.Errorf("an edge that had a lease until a moment ago is waited for %v, want %v", again, calm)
 	}
 }

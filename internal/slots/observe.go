@@ -125,6 +125,10 @@ func (a *Aggregator) adopt(now fleet.Mono, e *edge, m wire.Report) {
 		e.state = alive
 	}
 	e.tenure = m.Tenure
+	if !mutant.On(mutant.WaitKept) {
+		e.leased, e.until, e.ended = 0, 0, 0 // it may have a lease again
+	}
+	e.waited, e.silent = 0, 0
 	e.parts = wire.Parts{}
 	e.recv, e.first = now, a.said
 	for _, o := range a.edges {
@@ -247,23 +251,22 @@ func (a *Aggregator) advance(now fleet.Mono) {
 		wm = ft.Add(-fleet.Guard)
 	}
 	lease := a.lapseAfter()
-	// Where nobody knew the time any more, what there was before is waited out by
-	// our own clock.
-	a.hold = a.guessed && now.Sub(a.started) < fleet.Stretch(fleet.Stretch(a.longestLife(now)+2*time.Second))+a.patience()
+	a.hold = a.holdsGuess(now, ft, synced)
 	for _, e := range a.edges {
 		switch e.state {
 		case awaiting:
 			a.hold = !mutant.On(mutant.NoHold)
-			if synced && now.Sub(e.recv) > a.patience() {
-				e.state, e.lostAt = lost, now
-				a.holdUntil = max(a.holdUntil, a.lastBreath(now, a.latest(now)))
+			if synced && a.awaitedInVain(now, ft, e) {
+				e.state = lost
+				a.holdUntil = max(a.holdUntil, e.until)
 			}
 		case lost:
-			if e.ended == 0 && a.hasEnded(e) {
-				e.ended = now
+			if e.ended == 0 && synced && a.hasEnded(e) {
+				e.ended = a.latest(now).Second() + 1
+				a.patch(e, func(r *wire.RosterEntry) { r.Ended = e.ended })
 			}
 			switch over := synced && ft.Add(-fleet.Guard).Second() > a.holdUntil; {
-			case !over || now.Sub(e.lostAt) <= fleet.Stretch(fleet.Stretch(wire.RateWindow)):
+			case !over || ft.Second() <= e.leased+int64(wire.RateWindow/time.Second)+1:
 				a.hold = !mutant.On(mutant.NoHold)
 			case e.vigil:
 				a.mourn(now, e)
@@ -321,7 +324,9 @@ func (a *Aggregator) advance(now fleet.Mono) {
 		a.closeMarks(b)
 		a.tellEnds(now, b)
 		if n := len(b.ratePhantoms); n > 0 {
-			b.ratePhantoms = slices.DeleteFunc(b.ratePhantoms, func(p ratePhantom) bool { return now >= p.until })
+			b.ratePhantoms = slices.DeleteFunc(b.ratePhantoms, func(p ratePhantom) bool {
+				return now >= p.until || (p.end != 0 && synced && a.durable.HoldUntil == 0 && ft.Second() > p.end)
+			})
 			b.stale = b.stale || len(b.ratePhantoms) != n
 		}
 	}

@@ -19,6 +19,9 @@ import (
 // may be.
 func (a *Aggregator) lastBreath(now fleet.Mono, asOf fleet.Time) int64 {
 	life := int64(a.longestLife(now) / time.Second)
+	if now < a.pastTill {
+		life = max(life, int64(a.pastLife)) // also before the room set is known
+	}
 	return asOf.Add(fleet.Stretch(a.cfg.Params.EdgeLease)+2*fleet.MaxError).Second() + 2 + life
 }
 
@@ -192,13 +195,106 @@ func (a *Aggregator) heardElse(now fleet.Mono) time.Duration {
 	return 0
 }
 
+// waitedEvery is how often it is stored for how long an edge has been silent while
+// others were heard, in seconds.
+const waitedEvery = 5
+
+// countSilence counts for how long an edge has been silent while others were heard.
+func (a *Aggregator) countSilence(now fleet.Mono, e *edge) {
+	e.silent += a.heardElse(now)
+	if s := uint32(min(e.silent/time.Second, math.MaxUint32)); s >= e.waited+waitedEvery {
+		e.waited = s
+		a.patch(e, func(r *wire.RosterEntry) { r.Waited = s })
+	}
+}
+
+// past reports whether a second of fleet time is certainly over.
+func (a *Aggregator) past(now fleet.Mono, second int64) bool {
+	ft, synced := a.earliest(now)
+	return synced && ft.Second() > second
+}
+
+// rateUntil returns the Unix second after which no right of R counts that is taken for
+// used by an edge; 0 where the time is not known.
+func (a *Aggregator) rateUntil(b *books, e *edge) int64 {
+	now := a.advanced
+	if a.clock.Err(now) == fleet.Unsynced {
+		return 0
+	}
+	left := time.Duration(0)
+	for _, p := range b.ratePhantoms {
+		if p.edge == e.num {
+			left = max(left, p.until.Sub(now))
+		}
+	}
+	return a.latest(now).Add(fleet.Stretch(left)).Second() + 1
+}
+
+// Waits. What an aggregator waits for is told in fleet time and stored, so that its
+// successors go on waiting where it ended: leaders that are replaced all the time would
+// never have waited for anything.
+
+// settleTime is how long a new aggregator waits for the edges of its predecessor before
+// it stores until when it may have to wait for those that are missing: most are back by then.
+const settleTime = time.Second
+
+// awaitedInVain reports whether an edge of a predecessor is given up: it had no lease
+// any more for certain, and had the time to come back. The first aggregator that awaits it
+// notes after which second it had none, and after which no ticket is valid that it stamped
+// under one. Both hold for every successor until the edge is adopted, which takes them off
+// the roster before it gets a lease.
+func (a *Aggregator) awaitedInVain(now fleet.Mono, ft fleet.Time, e *edge) bool {
+	if e.leased == 0 && now.Sub(a.started) > settleTime {
+		end := a.latest(now).Add(ownerLease) // of all predecessors
+		e.leased = end.Add(fleet.Stretch(a.cfg.Params.EdgeLease)+2*fleet.MaxError).Second() + 1
+		e.until = a.lastBreath(now, end)
+		a.patch(e, func(r *wire.RosterEntry) { r.Leased, r.Until = e.leased, e.until })
+	}
+	return e.leased != 0 && (now.Sub(e.recv) > a.patience() || ft.Second() > e.leased)
+}
+
+// holdsGuess reports whether nothing may be freed yet because nobody knew the time any
+// more: what there was before is waited out by the time that was guessed.
+func (a *Aggregator) holdsGuess(now fleet.Mono, ft fleet.Time, synced bool) bool {
+	d := &a.durable
+	if a.guessed && synced {
+		if a.guess == 0 {
+			a.guess = a.latest(now).Second() + 1
+		}
+		if end := a.guess + int64((a.longestLife(now)+2*time.Second+a.patience())/time.Second) + 1; end > d.HoldUntil {
+			d.HoldUntil = end
+			d.Version++
+		}
+	}
+	if d.HoldUntil != 0 && synced && ft.Second() > d.HoldUntil && !a.guessed {
+		d.HoldUntil = 0 // stored with the next change
+	}
+	return d.HoldUntil != 0 && (!synced || ft.Second() <= d.HoldUntil)
+}
+
+// corrected takes note that the time which was guessed gave way to the fleet's: what was
+// reckoned by the guess is reckoned anew.
+func (a *Aggregator) corrected() {
+	a.guess, a.holdUntil = 0, 0
+	a.durable.HoldUntil = 0
+	a.durable.Version++
+	for _, e := range a.edges {
+		if e.state == lost && !e.vigil {
+			e.state = awaiting
+		}
+		if e.state == awaiting {
+			e.leased, e.until, e.ended = 0, 0, 0
+		}
+	}
+}
+
 // mourn declares a silent edge lost once lost_after has passed in which other
 // edges were heard. Silence of all is our own isolation and starts no clock. One
 // that another process has succeeded has ended: what it might have gone
 // on renewing has stopped, and ages from here. When here is nobody can say who does
 // not know the time.
 func (a *Aggregator) mourn(now fleet.Mono, e *edge) {
-	e.silent += a.heardElse(now)
+	a.countSilence(now, e)
 	if a.clock.Err(now) == fleet.Unsynced && !mutant.On(mutant.TimelessThaw) {
 		return
 	}
@@ -224,11 +320,11 @@ func (a *Aggregator) mourn(now fleet.Mono, e *edge) {
 // would be free without it.
 func (a *Aggregator) keepVigil(now fleet.Mono, e *edge) {
 	switch {
-	case mutant.On(mutant.LostIsStill), e.ended != 0 && now.Sub(e.ended) > fleet.Stretch(fleet.Stretch(a.longestLife(now)+2*time.Second)):
+	case mutant.On(mutant.LostIsStill), e.ended != 0 && a.past(now, e.ended+int64(a.longestLife(now)/time.Second)+2):
 		e.state = left
 		return
 	case a.up.blank: // nor is it known what there is to be free
-		e.silent += a.heardElse(now)
+		a.countSilence(now, e)
 		if wait := a.longestLostWait(); wait == 0 || e.silent > wait {
 			e.state = left
 		}

@@ -406,7 +406,10 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 	}
 	if g.Echo != 0 && !a.askEdges(now) && !a.doubts(now, &g) {
 		if unknown := a.clock.Err(now) == fleet.Unsynced; a.clock.Sync(now, g.Echo, g.Dwell, g.At, g.AtErr) {
-			a.guessed = g.Guess && (unknown || a.guessed)
+			was := a.guessed
+			if a.guessed = g.Guess && (unknown || a.guessed); was && !a.guessed {
+				a.corrected()
+			}
 		}
 	}
 	if g.AtErr == fleet.Unsynced && a.clock.Err(now) <= fleet.Rough {

@@ -90,7 +90,7 @@ func (d Durable) Clone() Durable {
 // LoseTrack puts the unknown past on the roster: part of what was stored is lost.
 func (d *Durable) LoseTrack() {
 	d.Version = max(d.Version, 1)
-	if !slices.ContainsFunc(d.Roster, func(r RosterEntry) bool { return r.Edge == UnknownPast }) {
-		d.Roster = append(slices.Clone(d.Roster), RosterEntry{Edge: UnknownPast})
-	}
+	// One that is there was perhaps waited for already.
+	d.Roster = slices.DeleteFunc(slices.Clone(d.Roster), func(r RosterEntry) bool { return r.Edge == UnknownPast })
+	d.Roster = append(d.Roster, RosterEntry{Edge: UnknownPast})
 }

@@ -51,6 +51,7 @@ var plan = map[mutant.ID]killer{
 	mutant.LateWordOfTheDead: {"slots.TestRule5", "serve"},
 	mutant.RosterForgotten:   {"slots.TestRule5", "takeovers"},
 	mutant.EmptyStoreIsNew:   {"slots.TestRule5", ""},
+	mutant.WaitForgotten:     {"slots.TestWaitsGoOnAcrossTakeovers", ""},
 	mutant.GoneForgotten:     {"slots.TestGoneEdgesAreSummed", "takeovers"},
 
 	mutant.NegativeRoundsLater: {"slots.TestACoarserGridNeverCountsLess", ""},
@@ -73,6 +74,7 @@ var plan = map[mutant.ID]killer{
 	mutant.PromiseUnsaved:       {"slots.TestRule8", ""},
 	mutant.StoreNotFencing:      {"slots.TestRule8 natsbus.TestPromisesReachTheSuccessor", ""},
 	mutant.LeaseBeforeRoster:    {"slots.TestRule8", ""},
+	mutant.WaitKept:             {"slots.TestWaitsGoOnAcrossTakeovers", ""},
 	mutant.NoRosterOnRevival:    {"slots.TestRule8", "guests"},
 	mutant.TenureIgnored:        {"admission.TestAGrantThatIsNotForUsOrNotNewChangesNothing", ""},
 	mutant.EndOfOldTenure:       {"slots.TestRule8", ""},

@@ -1,0 +1,74 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+)
+
+// flappingLeaders ends every process of a full room at once, and compares how long nobody
+// comes in with and without leaders that are replaced all the time afterwards.
+func flappingLeaders() Finding {
+	f := Finding{Met: true}
+	for i, capped := range []bool{true, false} {
+		calm, fault := coldStart(capped, false)
+		flapping, other := coldStart(capped, true)
+		if f.Fault == "" {
+			f.Fault = fault + other
+		}
+		if i > 0 {
+			f.Seen += " / "
+		}
+		f.Seen += fmt.Sprintf("%.1f s (%.1f s without)", (flapping - calm).Seconds(), calm.Seconds())
+		f.Met = f.Met && calm > 0 && flapping > 0 && flapping-calm <= 10*time.Second
+	}
+	return f
+}
+
+// coldStart ends everything at once, lets it begin anew, and returns after how long the
+// next visitor came in; 0 for nobody. Where leaders flap, global and every regional are replaced
+// every ten seconds for five minutes.
+func coldStart(capped, flap bool) (first time.Duration, fault string) {
+	c := Defaults()
+	c.Centres, c.Edges, c.Length, c.Cap = 2, 3, 12*time.Minute, capped
+	c.Total, c.Rate, c.Session = 100, 600, time.Minute
+	c.People.Think = 10 * time.Second
+	c.Demand.PerMinute = 200
+	w := New(c)
+	const cut, every, takeover = 3 * time.Minute, 10 * time.Second, 1500 * time.Millisecond
+	begin := int64(0)
+	w.in(cut, func() {
+		for i := range w.edges {
+			w.endEdge(int32(i))
+		}
+		for _, r := range w.regions {
+			r.newest().gone = true
+		}
+		w.newest().gone = true
+		w.in(5*time.Second, func() {
+			begin = w.now
+			before := w.meters.inside
+			w.startGlobal(false)
+			for i := range w.regions {
+				w.startRegion(int32(i), false)
+			}
+			for i := range w.edges {
+				w.reviveEdge(int32(i))
+			}
+			w.each(50*time.Millisecond, func() {
+				if first == 0 && w.meters.inside > before {
+					first = time.Duration(w.now - begin)
+				}
+			})
+			for at := every; flap && at <= 5*time.Minute; at += every {
+				w.in(at, func() {
+					w.endGlobal(takeover)
+					for i := range w.regions {
+						w.endRegion(int32(i), takeover)
+					}
+				})
+			}
+		})
+	})
+	fault = w.Run().Fault
+	return first, fault
+}
