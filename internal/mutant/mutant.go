@@ -61,6 +61,7 @@ const (
 	LateWordOfTheDead
 	RosterForgotten
 	EmptyStoreIsNew
+	OwnMemoryTrusted
 	GoneForgotten
 	WaitForgotten
 
@@ -166,6 +167,7 @@ var list = [count]Mutant{
 	RosterForgotten:   {Name: "roster-forgotten", Rule: 5, Says: "a new aggregator awaits no edge of its predecessor"},
 	EmptyStoreIsNew:   {Name: "empty-store-is-new", Rule: 5, Says: "a store that lost its memory counts as a new data centre"},
 	WaitForgotten:     {Name: "wait-forgotten", Rule: 5, Says: "every new aggregator begins to wait for silent edges anew"},
+	OwnMemoryTrusted:  {Name: "own-memory-trusted", Rule: 5, Says: "over an empty store an aggregator takes what it stored last for all there was, whoever led since"},
 	GoneForgotten:     {Name: "gone-forgotten", Rule: 5, Says: "edges that are gone for good are struck from the roster with what they left"},
 
 	CapRenews:       {Name: "cap-renews", Rule: 6, Says: "under cap an isolated edge renews"},

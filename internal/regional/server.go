@@ -60,6 +60,10 @@ type Server struct {
 	minTerm atomic.Uint64
 	fresh   bool    // while leading: that the data centre is new was said, and believed
 	unsaved trouble // with storing promises
+
+	// What was to be stored when this process led last, for a store that was lost since.
+	own     wire.Durable
+	ownTerm uint64
 }
 
 // New returns a server; it leads and answers once it Runs.
@@ -126,11 +130,14 @@ func (s *Server) lead(ctx context.Context, l wire.Leading) error {
 		s.fresh = fresh
 	}
 	if stored.Version == 0 && !s.fresh {
-		s.log.Warn("nothing is stored of this data centre: nobody is let in until every session that may exist has ended")
+		s.log.Warn("nothing is stored of this data centre: nobody is let in until every session that may exist has ended, or every edge tells that it followed nobody since this process led",
+			slog.Bool("led", s.own.Version > 0))
 	}
 	agg := slots.NewAggregator(s.Clock.Now(), slots.AggregatorConfig{
 		DC: s.Config.DataCenter, Term: l.Term, Params: s.Params, Bootstrap: s.fresh,
+		Own: s.own, OwnTerm: s.ownTerm,
 	}, stored)
+	defer func() { s.own, s.ownTerm = agg.Durable(), l.Term.N }()
 	agg.SetLease(l.Until)
 	s.tellDocuments(agg)
 	s.mu.Lock()

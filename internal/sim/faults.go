@@ -34,6 +34,7 @@ type Faults struct {
 	Remove                              bool // the room is removed and put back
 	Disk                                bool // stores are slow, and writes fail, or happen and are not acknowledged
 	Blank                               bool // a data centre's store loses its memory
+	Wipe                                bool // a data centre's store is lost with its leader, who is followed by somebody who led before
 	Rollback                            bool // the coordinator's lease is restored from a backup: a term comes again
 	Keys                                bool // keys are rotated
 	Members                             bool // data centres are added and drained, coordinators go by older lists, the store's list comes back older

@@ -16,6 +16,7 @@ var Hunts = []Hunt{
 	{"cutoff", Cutoff},
 	{"serve", CutoffServe},
 	{"guests", Guests},
+	{"memory", Memory},
 	{"fleet", Fleet},
 	{"twins", Twins},
 }
@@ -137,6 +138,17 @@ func Twins(seed uint64) Config {
 	f.Every, f.Last = 5*time.Second, time.Duration(15+rng.IntN(30))*time.Second
 	f.Twins, f.Folders, f.CutEdge, f.CrashRegion = true, rng.IntN(2) == 0, rng.IntN(2) == 0, rng.IntN(3) == 0
 	f.Forget, f.CrashEdge = rng.IntN(2) == 0, rng.IntN(2) == 0
+	return c
+}
+
+// Memory lets stores lose their memory while aggregators are replaced: whoever leads
+// next led before, not always last.
+func Memory(seed uint64) Config {
+	c, rng := prey(seed, 1, 2, 15*time.Second)
+	f := &c.Faults
+	f.Every, f.Last = time.Duration(2+rng.IntN(3))*time.Second, 4*time.Second
+	f.CrashRegion, f.CrashEdge, f.Wipe, f.Zombies = true, true, true, rng.IntN(2) == 0
+	f.CutEdge = rng.IntN(2) == 0
 	return c
 }
 

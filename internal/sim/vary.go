@@ -119,6 +119,7 @@ func (c *Config) enableFaults(rng *rand.Rand) {
 	f.CutPair, f.Forever, f.Session = some(0.3), some(0.15), some(0.2)
 	f.Epoch, f.Remove, f.Blank, f.Rollback = some(0.15), some(0.15), some(0.1), some(0.3)
 	f.Keys = c.Network.Sealed && some(0.7)
+	f.Wipe = some(0.1)
 	if f.Ephemeral = some(0.2); f.Ephemeral {
 		c.GoneAbove = 1 + rng.IntN(60)
 	}

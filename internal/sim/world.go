@@ -334,8 +334,13 @@ func (w *World) startRegion(i int32, bootstrap bool) {
 	n := &regionProc{id: int32(len(w.aggs)), region: i, term: uint64(len(r.procs)) + 1, edition: w.edition}
 	n.clock = w.clock()
 	r.owner = n.term
+	if w.cfg.Faults.Wipe && !bootstrap && !w.calm && w.chaos.IntN(3) == 0 {
+		w.tell("the store of %s is lost", r.name)
+		r.forget()
+	}
+	own, ownTerm := w.ownMemory(r)
 	n.core = slots.NewAggregator(n.clock.read(w.now), slots.AggregatorConfig{
-		DC: r.name, Term: wire.Term{N: n.term, Nonce: w.rng.Uint64()}, Params: w.cfg.Params, Bootstrap: bootstrap, GoneAbove: w.cfg.GoneAbove,
+		DC: r.name, Term: wire.Term{N: n.term, Nonce: w.rng.Uint64()}, Params: w.cfg.Params, Bootstrap: bootstrap, GoneAbove: w.cfg.GoneAbove, Own: own, OwnTerm: ownTerm,
 	}, r.stored.Clone())
 	n.core.SetLease(fleet.Never)
 	n.core.SetRooms(n.clock.read(w.now), w.rooms())
@@ -371,6 +376,16 @@ func (w *World) newEdge(region int32, name string, folder fleet.Lives, clone boo
 func (w *World) newPlace() fleet.Place {
 	w.folders++
 	return fleet.Place{Inode: w.folders, Boot: "boot"}
+}
+
+// ownMemory returns what the process remembers that is about to lead a data centre whose
+// store is empty: often it led there before, and was replaced since by others or not.
+func (w *World) ownMemory(r *region) (wire.Durable, uint64) {
+	if r.stored.Version != 0 || len(r.procs) == 0 || w.chaos.IntN(4) == 0 {
+		return wire.Durable{}, 0
+	}
+	n := r.procs[len(r.procs)-1-w.chaos.IntN(min(3, len(r.procs)))]
+	return n.core.Durable(), n.term
 }
 
 // startEdge begins a life of an edge.

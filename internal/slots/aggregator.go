@@ -33,6 +33,12 @@ type AggregatorConfig struct {
 	// waits until whatever there may have been has expired.
 	Bootstrap bool
 
+	// Own is what the process that leads now would have stored when it led last, under
+	// the term OwnTerm; the zero Durable for nothing. It matters only where nothing is
+	// stored: see witness.
+	Own     wire.Durable
+	OwnTerm uint64
+
 	// GoneAbove is how many seconds of sessions of edges that left may stand on the
 	// roster one by one before they are summed; 0 for what is fit.
 	GoneAbove int
@@ -90,10 +96,14 @@ type Aggregator struct {
 	durable wire.Durable
 	saved   uint64 // newest version known to be stored
 
-	members      Members    // as this node knows them
-	membersNeeds uint64     // version of the durable that tells their version
-	membersSaved uint64     // the version that is stored
-	folded       fleet.Mono // when it was last looked for edges that are gone
+	members      Members         // as this node knows them
+	membersNeeds uint64          // version of the durable that tells their version
+	membersSaved uint64          // the version that is stored
+	witnesses    []wire.GoneEdge // edges that are yet to tell whom they followed
+	heirs        int             // how many there were
+	rival        bool            // an edge followed somebody else since we led last
+
+	folded fleet.Mono // when it was last looked for edges that are gone
 
 	surprises uint64 // edges that came with what nothing stored tells of
 	surprise  string // the last of them
@@ -195,6 +205,15 @@ const maxStrays = 256
 // the zero Durable if there was none. Until SetLease the aggregator sends
 // nothing.
 func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *Aggregator {
+	own := stored.Version == 0 && cfg.Own.Version > 0
+	if own {
+		stored = cfg.Own.Clone()
+		// Who did not know everything then cannot know it now.
+		own = !slices.ContainsFunc(stored.Roster, func(r wire.RosterEntry) bool { return r.Edge == wire.UnknownPast })
+		if stored.LoseTrack(); mutant.On(mutant.OwnMemoryTrusted) {
+			stored.Roster = stored.Roster[:len(stored.Roster)-1]
+		}
+	}
 	a := &Aggregator{cfg: cfg, home: wire.HomeOf(cfg.DC), rooms: map[room.ID]*books{}, durable: stored.Clone(), started: now, due: now}
 	a.durable.Version++
 	a.up.seen = stored.Promise
@@ -214,6 +233,9 @@ func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *A
 	}
 	for i := range stored.Roster {
 		r := &stored.Roster[i]
+		if own && !r.Dead && r.Edge != wire.UnknownPast {
+			a.witnesses, a.heirs = append(a.witnesses, wire.GoneEdge{Edge: r.Edge, Inc: r.Inc}), a.heirs+1
+		}
 		if !r.Dead && mutant.On(mutant.RosterForgotten) {
 			continue
 		}
@@ -387,6 +409,9 @@ func (b *books) longest(now fleet.Mono) int64 {
 	}
 	return int64(max(b.life, b.lifeMax))
 }
+
+// Durable returns what is to be stored, whether it is or not.
+func (a *Aggregator) Durable() wire.Durable { return a.durable.Clone() }
 
 // SetLease tells until when this aggregator leads its data centre, by its own
 // clock. From then on it sends nothing.

@@ -64,6 +64,9 @@ type comers struct {
 	rng  *rand.Rand
 	room room.ID
 	cap  bool
+
+	own     wire.Durable
+	ownTerm uint64
 }
 
 const comersDay = fleet.Time(1_622_133_200_000)
@@ -74,6 +77,7 @@ func (c *comers) lead(stored wire.Durable) {
 	c.term++
 	c.agg = NewAggregator(c.now, AggregatorConfig{
 		DC: "dublin", Term: wire.Term{N: c.term, Nonce: c.term}, Params: wire.DefaultParams(), Bootstrap: true, GoneAbove: 1,
+		Own: c.own, OwnTerm: c.ownTerm,
 	}, stored)
 	c.agg.SetLease(fleet.Never)
 	c.agg.SetRooms(c.now, []RoomConfig{{ID: c.room, Total: 1000, Rate: 1000, Session: time.Minute, Cap: c.cap, LostWait: 15 * time.Minute}})
@@ -248,4 +252,59 @@ func TestWaitsGoOnAcrossTakeovers(t *testing.T) {
 	if again := until(c, 5*time.Second); again < calm-5*time.Second {
 		t.Errorf("an edge that had a lease until a moment ago is waited for %v, want %v", again, calm)
 	}
+}
+
+// TestOwnMemoryOverAnEmptyStore: an aggregator that finds nothing stored goes on by what it
+// stored when it led last, once every edge that may have had a lease tells that it followed
+// nobody else. One that is missing, or who followed a rival, leaves an unknown past.
+func TestOwnMemoryOverAnEmptyStore(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		knows bool // in time
+		heard func(c *comers)
+	}{
+		{"everybody followed us last", true, func(c *comers) { c.witness("one", 1, 1); c.witness("two", 1, 1) }},
+		{"an edge is missing", false, func(c *comers) { c.witness("one", 1, 1) }},
+		{"an edge followed a rival", false, func(c *comers) { c.witness("one", 1, 1); c.witness("two", 1, 2) }},
+		{"an edge that nobody knows followed a rival", false, func(c *comers) {
+			c.witness("one", 1, 1)
+			c.witness("two", 1, 1)
+			c.witness("three", 1, 2)
+		}},
+		{"another process of the name", false, func(c *comers) { c.witness("one", 1, 1); c.witness("two", 9, 1) }},
+	} {
+		c := &comers{t: t, now: fleet.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale"), cap: true}
+		c.lead(wire.Durable{})
+		for _, name := range []string{"one", "two"} {
+			c.say(name, 1, wire.Report{Join: true})
+			c.step(time.Second)
+		}
+		c.own, c.ownTerm, c.term = c.agg.Durable(), 1, 5 // a rival led under 2
+		c.lead(wire.Durable{})
+		if !c.agg.recovering() {
+			t.Errorf("%s: nothing is waited for at first", tc.name)
+		}
+		tc.heard(c)
+		for range 10 {
+			c.agg.clock.Set(c.now, c.time(), 0)
+			for _, e := range []string{"one", "two"} {
+				c.say(e, 1, wire.Report{Join: true})
+			}
+			c.step(time.Second)
+		}
+		if got := !c.agg.recovering(); got != tc.knows {
+			t.Errorf("%s: it knows what there was: %v, want %v", tc.name, got, tc.knows)
+		}
+		if tc.knows { // and learns better later
+			c.witness("four", 1, 3)
+			if c.step(time.Second); !c.agg.recovering() {
+				t.Errorf("%s: a rival had led, and nothing is waited for", tc.name)
+			}
+		}
+	}
+}
+
+// witness lets an edge tell whom it followed.
+func (c *comers) witness(name string, inc, followed uint64) {
+	c.agg.Observe(c.now, wire.Report{From: name, Inc: inc, Tenure: 1, Seq: 1, Parts: 1, Seen: wire.Term{N: followed, Nonce: followed}, Sent: c.now, AsOf: c.time()})
 }

@@ -20,6 +20,9 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 		a.fencedBy = m.Seen.N
 		return
 	}
+	if m.Seen != a.cfg.Term {
+		a.witness(now, &m)
+	}
 	if m.Seen != a.cfg.Term && !mutant.On(mutant.NoAdoptionHandshake) {
 		// Adopting an edge that a predecessor can still grant to would count
 		// what that one grants nowhere: first the promise, then the books.
@@ -252,6 +255,7 @@ func (a *Aggregator) advance(now fleet.Mono) {
 	}
 	lease := a.lapseAfter()
 	a.hold = a.holdsGuess(now, ft, synced)
+	a.forgetPast(now)
 	for _, e := range a.edges {
 		switch e.state {
 		case awaiting:

@@ -1,6 +1,9 @@
 package slots
 
 import (
+	"slices"
+
+	"vestibule/internal/fleet"
 	"vestibule/internal/mutant"
 	"vestibule/internal/wire"
 )
@@ -57,3 +60,38 @@ func (a *Aggregator) lateWord(m *wire.Report) {
 // Surprises returns how many edges came with sessions or rights that nothing
 // stored tells of, and the last of them. The shell is to raise an alarm.
 func (a *Aggregator) Surprises() (n uint64, edge string) { return a.surprises, a.surprise }
+
+// witness takes note of whom an edge followed. Where the store is empty, the process that
+// led last knows everything that was stored, unless a rival led since: in a store that is
+// lost now, where it adopted edges and lent to them. It cannot have without their
+// promise, which they tell. So where each edge that may have had a lease tells that it
+// followed us last, and nobody turns up who followed somebody newer, there is no unknown
+// past.
+func (a *Aggregator) witness(now fleet.Mono, m *wire.Report) {
+	switch {
+	case a.cfg.OwnTerm == 0 || a.rival:
+	case m.Seen.N > a.cfg.OwnTerm:
+		if a.rival = true; a.find(wire.UnknownPast, 0) == nil && a.heirs > 0 {
+			// Taken for none already.
+			a.newEdge(wire.UnknownPast, 0).recv = now
+			a.durable = a.durable.Clone()
+			a.durable.LoseTrack()
+			a.durable.Version++
+			a.surprises++
+			a.surprise = m.From
+		}
+	case m.Seen.N == a.cfg.OwnTerm:
+		a.witnesses = slices.DeleteFunc(a.witnesses, func(w wire.GoneEdge) bool { return w.Edge == m.From && w.Inc == m.Inc })
+	}
+}
+
+// forgetPast takes the unknown past off the roster once it is known. Before that, edges that
+// nobody here knows have the time to turn up.
+func (a *Aggregator) forgetPast(now fleet.Mono) {
+	if a.heirs == 0 || a.rival || len(a.witnesses) > 0 || now.Sub(a.started) <= a.patience() {
+		return
+	}
+	if e := a.find(wire.UnknownPast, 0); e != nil && !e.vigil {
+		e.state = left
+	}
+}

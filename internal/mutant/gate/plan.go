@@ -52,6 +52,7 @@ var plan = map[mutant.ID]killer{
 	mutant.RosterForgotten:   {"slots.TestRule5", "takeovers"},
 	mutant.EmptyStoreIsNew:   {"slots.TestRule5", ""},
 	mutant.WaitForgotten:     {"slots.TestWaitsGoOnAcrossTakeovers", ""},
+	mutant.OwnMemoryTrusted:  {"slots.TestOwnMemoryOverAnEmptyStore", "memory"},
 	mutant.GoneForgotten:     {"slots.TestGoneEdgesAreSummed", "takeovers"},
 
 	mutant.NegativeRoundsLater: {"slots.TestACoarserGridNeverCountsLess", ""},
