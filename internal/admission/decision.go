@@ -83,6 +83,7 @@ const (
 	Lost                  // its visitor was not there for longer than the grace
 	Void                  // the room's epoch has changed
 	Gone                  // the visitor left, or was put out
+	Copied                // somebody else goes on with a copy of the session's ticket
 )
 
 // Decision is what the engine answers for one request. It is a plain value:

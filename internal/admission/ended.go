@@ -180,6 +180,7 @@ func (e *Engine) moveIn(now fleet.Mono, ft fleet.Time, err time.Duration, r *roo
 		// It came a moment ago and the reply was lost, or this is another request.
 		t.Home, t.Until, t.Seen = e.home, known, uint32(ft.Second())
 		d.Reseal = true
+		e.descend(t)
 		return
 	}
 	if !e.link.leased(now) || r.gone || r.ended.covers(t.ID, e.home, until) != 0 {
@@ -208,6 +209,7 @@ func (e *Engine) moveIn(now fleet.Mono, ft fleet.Time, err time.Duration, r *roo
 	t.Home, t.Until, t.Seen = e.home, until, uint32(ft.Second())
 	r.dirty = true
 	d.Reseal = true
+	e.descend(t)
 	if r.credit() <= r.want/2 {
 		e.link.hurry(now, e.cfg.Params.ReportGap)
 	}

@@ -105,6 +105,8 @@ type roomState struct {
 	parked   parked
 	tabs     tabs
 	recent   recent[stamped]
+	suspects recent[suspect]
+	copied   uint64 // sessions whose ticket was found to be copied
 	arrivals [wire.MaxMinutes]wire.Minute
 	admitted uint64
 	joined   uint64
@@ -154,7 +156,7 @@ func (e *Engine) SetRooms(now fleet.Mono, rooms []Room) {
 	for _, r := range rooms {
 		s := e.rooms[r.ID]
 		if s == nil {
-			s = &roomState{firstMove: 1, recent: recent[stamped]{limit: e.cfg.Limits.Recent}, counted: recent[showing]{limit: min(e.cfg.Limits.Waiting, maxShowings)}, away: aways{limit: e.cfg.Limits.Waiting}}
+			s = &roomState{firstMove: 1, recent: recent[stamped]{limit: e.cfg.Limits.Recent}, suspects: recent[suspect]{limit: min(e.cfg.Limits.Recent, maxSuspects)}, counted: recent[showing]{limit: min(e.cfg.Limits.Waiting, maxShowings)}, away: aways{limit: e.cfg.Limits.Waiting}}
 			e.rooms[r.ID] = s
 			e.order = append(e.order, s)
 		}
@@ -236,9 +238,15 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 	case end == wire.Left:
 		fresh = Gone
 	case t.Valid(e.judges(now, ft, err, home)):
-		return e.serve(now, ft, err, r, t)
+		if d := e.serve(now, ft, err, r, t); d.Fresh != Copied {
+			return d
+		}
+		fresh = Copied
 	case e.known(now, ft, err, r, t.ID) != 0 && r.kept(ft, &t):
-		return e.repeat(now, ft, err, r, t)
+		if d := e.repeat(now, ft, err, r, t); d.Fresh != Copied {
+			return d
+		}
+		fresh = Copied
 	case t.IsAdmitted() || r.recent.get(t.ID) != (stamped{}): // also a place that became a session
 		fresh = Expired
 	case r.lapsed(ft, &t):
@@ -290,18 +298,21 @@ func (r *roomState) lapsed(ft fleet.Time, t *ticket.Ticket) bool {
 
 // stamped is what an edge remembers of a session that it stamped: the newest expiry
 // second, and when it stamped it first.
-type stamped struct{ until, since uint32 }
+type stamped struct {
+	until, since uint32
+	lineage
+}
 
 // over is the expiry second that is remembered of a session that was ended.
 const over = 1
 
 // stamp remembers that the session of a ticket was stamped until second until.
 func (r *roomState) stamp(ft fleet.Time, id uint64, until uint32) {
-	since := r.recent.get(id).since
-	if since == 0 {
-		since = uint32(ft.Second())
+	s := r.recent.get(id)
+	if s.until = until; s.since == 0 {
+		s.since = uint32(ft.Second())
 	}
-	r.recent.put(id, stamped{until, since})
+	r.recent.put(id, s)
 }
 
 // known returns the expiry second of the newest stamp that this edge gave the
@@ -336,8 +347,14 @@ func (e *Engine) repeat(now fleet.Mono, ft fleet.Time, err time.Duration, r *roo
 	if t.Admitted == 0 {
 		t.Admitted = uint32(ft.Second())
 	}
-	d := e.serve(now, ft, err, r, t)
-	d.Reason, d.Reseal = Repeated, true
+	if r.copyOf(ft, &t) {
+		return Decision{Fresh: Copied}
+	}
+	d := e.renew(now, ft, err, r, t)
+	if d.Reason = Repeated; !d.Reseal {
+		d.Reseal = true
+		e.descend(&d.Ticket)
+	}
 	return d
 }
 
@@ -468,8 +485,22 @@ func (r *roomState) arrive(ft fleet.Time) {
 }
 
 // serve answers a visitor who holds a valid session, and renews it where it is
-// due and allowed.
+// due and allowed. The decision is empty but for Fresh where the ticket is a copy that
+// is not to be renewed.
 func (e *Engine) serve(now fleet.Mono, ft fleet.Time, err time.Duration, r *roomState, t ticket.Ticket) Decision {
+	if t.Home != ticket.Nobody && r.due(ft, err, &t) && r.copyOf(ft, &t) {
+		return Decision{Fresh: Copied}
+	}
+	return e.renew(now, ft, err, r, t)
+}
+
+// due reports whether the ticket of a session is so old that it is to be renewed.
+func (r *roomState) due(ft fleet.Time, err time.Duration, t *ticket.Ticket) bool {
+	return r.life != 0 && stampTime(ft, err)+1+r.life >= t.Until+wire.RenewAfter(r.life) && err != fleet.Unsynced
+}
+
+// renew serves a session, and renews it where it is due and allowed.
+func (e *Engine) renew(now fleet.Mono, ft fleet.Time, err time.Duration, r *roomState, t ticket.Ticket) Decision {
 	d := Decision{Verdict: Serve, Reason: Session, Ticket: t}
 	until := stampTime(ft, err) + 1 + r.life
 	after := wire.RenewAfter(r.life)
@@ -477,7 +508,7 @@ func (e *Engine) serve(now fleet.Mono, ft fleet.Time, err time.Duration, r *room
 		e.prolong(now, ft, r, &d)
 		return d
 	}
-	if r.life == 0 || until < t.Until+after || err == fleet.Unsynced {
+	if !r.due(ft, err, &t) {
 		return d
 	}
 	if t.Home != e.home && !mutant.On(mutant.RenewForeign) {
@@ -522,6 +553,7 @@ func (e *Engine) serve(now fleet.Mono, ft fleet.Time, err time.Duration, r *room
 	d.Ticket.Until = from
 	d.Ticket.Seen = uint32(ft.Second())
 	d.Reseal = true
+	e.descend(&d.Ticket)
 	return d
 }
 
@@ -649,6 +681,7 @@ func (e *Engine) charge(now fleet.Mono, ft fleet.Time, err time.Duration, r *roo
 		r.arrive(ft)
 	}
 	t.Admitted, t.Until, t.Home, t.Seen = second, until, e.home, second
+	e.descend(t)
 	r.move(wire.Move{ID: t.ID, Until: until})
 	r.stamp(ft, t.ID, until)
 	r.dirty = true
@@ -738,7 +771,10 @@ func (e *Engine) Release(now fleet.Mono, out []*Visit) []*Visit {
 			d := Decision{Ticket: v.Ticket}
 			if e.known(now, ft, err, r, v.Ticket.ID) != 0 {
 				// Another request with this ticket went in while this one was held.
-				d = e.repeat(now, ft, err, r, v.Ticket)
+				if d = e.repeat(now, ft, err, r, v.Ticket); d.Fresh == Copied {
+					d.Reason, d.Reseal, d.Ticket = GaveUp, true, e.newTicket(ft, r.Epoch)
+					e.position(ft, r, &d)
+				}
 			} else if !e.charge(now, ft, err, r, &d) {
 				break
 			}

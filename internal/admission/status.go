@@ -22,6 +22,7 @@ type Ledger struct {
 	Admitted                  uint64
 	LetIn                     uint64 // without a right, while isolated
 	Guests                    int    // sessions of other edges that were renewed without a lease, since there was one: nobody may count them
+	Copied                    uint64 // sessions whose ticket was found to be copied
 	Paused                    bool   // nobody is admitted, see Engine.Pause
 	Life                      uint32
 	View                      *wire.View
@@ -41,7 +42,7 @@ func (e *Engine) Ledger(now fleet.Mono, id room.ID) Ledger {
 		RateGranted: r.rate.granted, RateReturned: r.rate.returned, RateIdle: r.rate.idle(now),
 		Renewed: r.renewed, RenewCeil: r.renewCeil, Keep: r.keep, RateKeep: r.rateKeep,
 		Sessions: r.sessions.live, Held: len(r.parked), Waiting: r.wait.sum, Admitted: r.admitted,
-		LetIn: r.letIn, Guests: r.guests, Paused: r.paused,
+		LetIn: r.letIn, Guests: r.guests, Copied: r.copied, Paused: r.paused,
 		Life: r.life, View: r.view,
 	}
 }

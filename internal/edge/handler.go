@@ -103,6 +103,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var inside []stay
 	f.revoke = func() { s.revoke(inside) }
+	asked := s.clock.Now()
+	f.late = func() {
+		if s.clock.Now().Sub(asked) > lateAnswer {
+			s.sealLate(f)
+		}
+	}
 	until := fleet.Mono(0)
 	rooms := m.Rooms()
 	if len(rooms) == 0 {
@@ -138,6 +144,27 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w, r = s.patient(w, r.WithContext(ctx))
 	s.proxy.ServeHTTP(w, r)
+}
+
+// lateAnswer is after how long an answer of the site may reach a browser that has gone
+// on with newer tickets: half of the time for which answers are reckoned to be under way.
+const lateAnswer = admission.InFlight * time.Second / 2
+
+// sealLate seals the tickets of an answer anew that took the site long.
+func (s *Server) sealLate(f *forward) {
+	sc := s.scratch.Get().(*scratch)
+	defer s.scratch.Put(sc)
+	now, i := s.now(), index(f.secure)
+	byHeader := len(f.tickets) > 0
+	f.cookies, f.tickets = nil, nil
+	for _, h := range f.handed {
+		h.ticket.Late()
+		sc.cookie = appendCookie(sc.cookie[:0], h.rs, i, now, &h.ticket, sc.ticket)
+		f.cookies = append(f.cookies, string(sc.cookie))
+		if byHeader {
+			f.tickets = append(f.tickets, ticketOf(h.rs, i, f.cookies[len(f.cookies)-1]))
+		}
+	}
 }
 
 // rawTarget returns path and query as they stood in the request line.
@@ -206,6 +233,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, rs *roomSite, f *
 		sc.cookie = appendCookie(sc.cookie[:0], rs, i, ft, &d.Ticket, sc.ticket)
 		if len(sc.cookie) > 0 {
 			f.cookies = append(f.cookies, string(sc.cookie))
+			f.handed = append(f.handed, handed{rs, d.Ticket})
 			if byHeader {
 				f.tickets = append(f.tickets, ticketOf(rs, i, f.cookies[len(f.cookies)-1]))
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/room"
 	"vestibule/internal/ticket"
 )
 
@@ -466,5 +467,65 @@ func TestPassThrough(t *testing.T) {
 	}
 	if a := st.visitor().get("http://shop.example/vip"); a.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("inside: %d", a.StatusCode)
+	}
+}
+
+// TestACopyOfATicketIsFound: two clients with copies of one session's ticket renew it in
+// turns, each in a line of its own. One of them is a newcomer soon.
+func TestACopyOfATicketIsFound(t *testing.T) {
+	st := open(t, nil)
+	v := st.visitor()
+	v.Jar = nil
+	eventually(t, "sessions are renewed", func() bool {
+		old := session(8)
+		old.Until -= 60
+		return cookieOf(v.get("http://sale.example/", "Cookie", st.seal("sale", old)), ticket.CookieName("sale", false)) != nil
+	})
+	stamps := [2]uint32{1, 2}
+	found := 0
+	for i := range 30 {
+		k := session(7)
+		k.Until -= 60 // due to be renewed
+		line := uint32(i % 2)
+		stamp := stamps[line] + 2
+		k.Stamp, k.Parent, k.Root = stamp, stamps[line], 1+line
+		stamps[line] = stamp
+		a := v.get("http://sale.example/", "Cookie", st.seal("sale", k))
+		var got ticket.Ticket
+		if c := cookieOf(a, ticket.CookieName("sale", false)); c != nil {
+			codec, err := ticket.NewCodec(st.ring, room.IDOf("sale"), ticket.CookieName("sale", false))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := codec.Open(&got, c.Value, ticket.NewScratch([32]byte{1})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got.ID != 7 && got.ID != 0 {
+			found++
+		}
+	}
+	if n := metric(t, st, "vestibule_edge_copied_tickets_total", "room", "sale"); found == 0 || found > 20 || n != float64(found) {
+		t.Errorf("%d of 30 requests are a newcomer's, %v told", found, n)
+	}
+}
+
+// TestASlowAnswerBringsALateTicket: the browser may have gone on with newer ones.
+func TestASlowAnswerBringsALateTicket(t *testing.T) {
+	st := open(t, nil)
+	f := &forward{handed: []handed{{st.server.site.Load().rooms[0], ticket.Ticket{ID: 7, Admitted: 1, Until: 1 << 31, Stamp: 5, Parent: 4, Root: 3}}}, tickets: []string{"x"}}
+	st.server.sealLate(f)
+	rs := f.handed[0].rs
+	codec, err := ticket.NewCodec(st.ring, rs.ID, rs.cookie[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, _, _ := strings.Cut(strings.TrimPrefix(f.cookies[0], rs.cookie[0]+"="), ";")
+	var got ticket.Ticket
+	if err := codec.Open(&got, value, ticket.NewScratch([32]byte{1})); err != nil || got.ID != 7 || got.Stamp != 5 || got.Parent != 0 || got.Root != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if len(f.tickets) != 1 || !strings.Contains(f.tickets[0], value) {
+		t.Errorf("%q", f.tickets)
 	}
 }

@@ -34,10 +34,18 @@ type forward struct {
 	secure  bool
 	cookies []string // tickets that the answer carries, as Set-Cookie
 	tickets []string // the same for clients without cookies, as Vestibule-Ticket
+	handed  []handed // the same, to be sealed anew
+	late    func()   // makes of both what a slow answer brings
 	poll    bool     // the waiting page asks for news: nothing is forwarded
 
 	// revoke ends the sessions that let the request in: the origin may ask for it.
 	revoke func()
+}
+
+// handed is a ticket that an answer brings.
+type handed struct {
+	rs     *roomSite
+	ticket ticket.Ticket
 }
 
 // By this header of its answer an origin puts the visitor out: the session ends
@@ -93,6 +101,9 @@ func newProxy(t TimeoutConfig, conns int, headers *headerRules, m *metrics, log 
 			if f, ok := r.Request.Context().Value(forwardKey{}).(*forward); ok && len(f.cookies) > 0 {
 				// Here and not before: an informational answer (103) would have
 				// taken them along and left none for the final one.
+				if f.late != nil {
+					f.late()
+				}
 				f.setTickets(r.Header)
 				keepPrivate(r.Header)
 			}

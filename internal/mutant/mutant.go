@@ -112,6 +112,7 @@ const (
 	EpochIgnored
 	UnknownKeyOverwritten
 	ReplayCounts
+	CopyRenews
 
 	count
 )
@@ -213,6 +214,7 @@ var list = [count]Mutant{
 	EpochIgnored:          {Name: "epoch-ignored", Rule: 10, Says: "tickets of an earlier epoch are good"},
 	UnknownKeyOverwritten: {Name: "unknown-key-overwritten", Rule: 10, Says: "a ticket under a key that an edge has not heard of is none, and its visitor gets another"},
 	ReplayCounts:          {Name: "replay-counts", Rule: 10, Says: "a ticket that was away counts as somebody who waits at its first touch"},
+	CopyRenews:            {Name: "copy-renews", Rule: 10, Says: "a copy of a session's ticket is renewed like any"},
 }
 
 // Variable names the environment variable that chooses a mutant for a process, in

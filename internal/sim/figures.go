@@ -3,10 +3,13 @@ package sim
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 
+	"vestibule/internal/admission"
 	"vestibule/internal/room"
+	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
 )
 
@@ -69,6 +72,8 @@ func Figures() []Figure {
 		{"10,000 cookie-less hits/s for 2 min beside 1,000 people: change of throughput / of the estimate", "< 5 % / < 5 %", flood},
 		{"1,000 replays/s of 100 old tickets over four edges for 5 min beside 450 people who wait: change of throughput / of people told of for each who waits / of the estimate for each", ">= -5 % / <= 5 % / <= 5 %", func() Finding { return replayed(100, 1000) }},
 		{"one old ticket 20 times a second: the same", ">= -5 % / <= 5 % / <= 5 %", func() Finding { return replayed(1, 20) }},
+		{"50 clients with one waiting ticket over 4 edges, sessions of 60 s: of them inside 15 s / 60 s / 120 s after its turn, each at one edge", "1, or 1 + the rights that are free", func() Finding { return copies(false) }},
+		{"the same, at any edge with every request", "1, or 1 + the rights that are free", func() Finding { return copies(true) }},
 		{"50 requests of one page at once over 4 edges: sessions counted", "1", parallelAsOne},
 		{"forecast at joining over simulated sales: median of its error / share of waits inside the range", "<= 0.10 / 0.80 +- 0.05", func() Finding { return forecasts(40) }},
 		{"crowds, what people are told: error of the first estimate against its goal, coverage off 0.8 by, told to be next in vain, rises without the word", "<= 1, <= 0.08, 0, 0", func() Finding { return crowds(8) }},
@@ -431,6 +436,67 @@ func replayed(tickets int, perSecond float64) Finding {
 	return Finding{
 		Seen: fmt.Sprintf("%+.1f %% / %+.1f %% / %+.1f %% (%d shown)", 100*let, 100*people, 100*told, shown),
 		Met:  let >= -0.05 && people <= 0.05 && told <= 0.05,
+	}
+}
+
+// copies gives one ticket of somebody whose turn is near to 50 clients, who go on by
+// themselves, in a room that others fill.
+func copies(roam bool) Finding {
+	c := Defaults()
+	c.Centres, c.Edges, c.Length = 1, 4, 8*time.Minute
+	c.Total, c.Rate, c.Session, c.Demand.PerMinute = 100, 6000, time.Minute, 200
+	c.People.Think = 10 * time.Second
+	w := New(c)
+	place := w.foreign()
+	jars := make([]ticket.Ticket, 50)
+	rng := rand.New(rand.NewPCG(1, 0x636f7079))
+	entered := int64(0)
+	inside := func() (n int) {
+		for _, t := range jars {
+			if t.ID == place.ID && t.Valid(w.fleetTime()) {
+				n++
+			}
+		}
+		return n
+	}
+	var seen [3]int
+	var ask func(i int)
+	ask = func(i int) {
+		k := int32(i % 4)
+		if roam {
+			k = int32(rng.IntN(4))
+		}
+		n := w.edges[k]
+		d := n.core.Arrive(n.clock.read(w.now), w.room, jars[i])
+		w.wakeEdge(k)
+		next := time.Second + time.Duration(rng.Int64N(int64(time.Second)))
+		switch {
+		case d.Enters():
+			w.judge.issued(w, &visitor{edge: k}, d)
+			next = 5*time.Second + time.Duration(rng.Int64N(int64(10*time.Second)))
+			if entered == 0 && d.Ticket.ID == place.ID {
+				entered = w.now
+				for j, later := range []time.Duration{15 * time.Second, time.Minute, 2 * time.Minute} {
+					w.in(later, func() { seen[j] = inside() })
+				}
+			}
+		case d.Verdict == admission.Hold:
+			w.holdFor(k, &admission.Visit{Room: w.room, Ticket: d.Ticket, Brought: jars[i], Data: int32(-1)}, 0)
+		}
+		jars[i] = d.Ticket
+		w.in(next, func() { ask(i) })
+	}
+	w.in(3*time.Minute, func() {
+		place.Joined, place.Epoch, place.Seen = w.fleetTime().Add(-time.Minute), w.epoch, uint32(w.fleetTime().Second())
+		for i := range jars {
+			jars[i] = place
+			ask(i)
+		}
+	})
+	r := w.Run()
+	return Finding{
+		Seen: fmt.Sprintf("%d / %d / %d", seen[0], seen[1], seen[2]), Met: entered > 0 && seen[2] <= 1, Fault: r.Fault,
+		Bound: "each edge follows one line of copies by itself: what edges know of copies is not told to others",
 	}
 }
 

@@ -66,9 +66,20 @@ type Ticket struct {
 	Ahead    uint32     // people ahead that were told last, and one more, MaxAhead at most; 0 for nothing told. As Low, of who waits only
 	Low      uint16     // the low end that was told last, in parts of Wait: see LowEnd
 	Longer   uint32     // Unix second at which the wait that is told was raised last, 0 for never
-	Answer   uint8      // of the answer that brought the ticket to who waits: tells pages of one visitor apart; 0 before it was ever counted
-	Flags    Flags
+
+	// Of a session's ticket only, in the place of Forecast, Wait and High, which are
+	// not needed any more. They tell copies of one ticket apart.
+	Stamp  uint32 // random, of this version; 0 where an older node issued it
+	Parent uint32 // Stamp of the version that was shown for it; 0 where that was the place
+	Root   uint32 // Stamp of the first version after the place, or after a late one; all that follow have it
+
+	Answer uint8 // of the answer that brought the ticket to who waits: tells pages of one visitor apart; 0 before it was ever counted
+	Flags  Flags
 }
+
+// Late makes of the ticket of a session one that an answer brings which took long: the
+// browser may have gone on with others meanwhile, so nothing follows from its descent.
+func (t *Ticket) Late() { t.Parent, t.Root = 0, 0 }
 
 // IsAdmitted reports whether the ticket is a session's, valid or expired.
 func (t *Ticket) IsAdmitted() bool { return t.Until != 0 }
@@ -172,8 +183,12 @@ func (t *Ticket) put(p *[plainSize]byte) {
 	binary.BigEndian.PutUint32(p[22:], t.Until)
 	binary.BigEndian.PutUint32(p[26:], uint32(t.Home))
 	binary.BigEndian.PutUint32(p[30:], t.Epoch)
-	binary.BigEndian.PutUint32(p[34:], t.Forecast)
+	forecast := t.Forecast
 	wait, high := t.told()
+	if t.IsAdmitted() {
+		forecast, wait, high = t.Stamp, t.Parent, t.Root
+	}
+	binary.BigEndian.PutUint32(p[34:], forecast)
 	binary.BigEndian.PutUint32(p[38:], wait)
 	binary.BigEndian.PutUint32(p[42:], high)
 	binary.BigEndian.PutUint32(p[46:], t.Longer)
@@ -198,5 +213,9 @@ func (t *Ticket) get(p *[plainSize]byte) bool {
 		Flags:    Flags(p[51]),
 	}
 	t.untold()
+	if t.IsAdmitted() {
+		t.Stamp, t.Parent, t.Root = t.Forecast, t.Wait, t.High
+		t.Forecast, t.Wait, t.High = 0, 0, 0
+	}
 	return t.ID != 0 && t.Flags < flagsEnd && (t.Admitted != 0) == (t.Until != 0)
 }

@@ -61,23 +61,22 @@ func scratch(seed byte) *Scratch { return NewScratch(sha256.Sum256([]byte{seed})
 
 func genTicket(t *rapid.T) Ticket {
 	tk := Ticket{
-		ID:       rapid.Uint64Min(1).Draw(t, "id"),
-		Joined:   fleet.Time(rapid.Int64Range(0, joinedMax).Draw(t, "joined")),
-		Seen:     rapid.Uint32().Draw(t, "seen"),
-		Home:     DC(rapid.Uint32().Draw(t, "home")),
-		Epoch:    rapid.Uint32().Draw(t, "epoch"),
-		Forecast: rapid.Uint32().Draw(t, "forecast"),
-		Wait:     rapid.Uint32().Draw(t, "wait"),
-		High:     rapid.Uint32().Draw(t, "high"),
-		Longer:   rapid.Uint32().Draw(t, "longer"),
-		Flags:    Flags(rapid.Uint16Range(0, uint16(flagsEnd-1)).Draw(t, "flags")),
+		ID:     rapid.Uint64Min(1).Draw(t, "id"),
+		Joined: fleet.Time(rapid.Int64Range(0, joinedMax).Draw(t, "joined")),
+		Seen:   rapid.Uint32().Draw(t, "seen"),
+		Home:   DC(rapid.Uint32().Draw(t, "home")),
+		Epoch:  rapid.Uint32().Draw(t, "epoch"),
+		Longer: rapid.Uint32().Draw(t, "longer"),
+		Flags:  Flags(rapid.Uint16Range(0, uint16(flagsEnd-1)).Draw(t, "flags")),
 	}
+	told := [3]uint32{rapid.Uint32().Draw(t, "forecast or stamp"), rapid.Uint32().Draw(t, "wait or parent"), rapid.Uint32().Draw(t, "high or root")}
 	if rapid.Bool().Draw(t, "admitted") {
 		tk.Admitted = rapid.Uint32Min(1).Draw(t, "at")
 		tk.Until = rapid.Uint32Min(1).Draw(t, "until")
+		tk.Stamp, tk.Parent, tk.Root = told[0], told[1], told[2]
 	} else { // only who waits is told anything, of a day at most
 		const day = 1<<waitBits - 1
-		tk.Wait, tk.High = tk.Wait&day, tk.High&day
+		tk.Forecast, tk.Wait, tk.High = told[0], told[1]&day, told[2]&day
 		tk.Ahead = rapid.Uint32Max(MaxAhead).Draw(t, "ahead")
 		tk.Low = rapid.Uint16Max(lowParts).Draw(t, "low")
 	}
@@ -427,7 +426,7 @@ func TestFormatIsPinned(t *testing.T) {
 	if got := DCOf("nairobi"); got != 0x1ab64bd9 {
 		t.Errorf("DCOf(nairobi) = %#x", uint32(got))
 	}
-	want := Ticket{ID: 0x0123456789abcdef, Joined: day + 250, Seen: 1, Admitted: 2, Until: 3, Home: DCOf("nairobi"), Epoch: 4, Forecast: 5, Wait: 6, High: 7, Longer: 8, Flags: Returned}
+	want := Ticket{ID: 0x0123456789abcdef, Joined: day + 250, Seen: 1, Admitted: 2, Until: 3, Home: DCOf("nairobi"), Epoch: 4, Stamp: 5, Parent: 6, Root: 7, Longer: 8, Flags: Returned}
 	const value = "AQAAAAHmQPf0vrAjmG_-wUxpIfZZd6AfpI6R4pD8BQubPpRdAUQ1JVvCsNP2dDwNtpDfXE_ZCkpKo7ibVmphnHpnPgJmcmIPnHyupGvNuzxkEMPvAA"
 	if got := string(testCodec(t, testRing(t, 1), "tickets").Seal(nil, day.Add(-24*time.Hour), &want, scratch(8))); got != value {
 		t.Errorf("sealed as %q", got)

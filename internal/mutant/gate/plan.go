@@ -100,4 +100,5 @@ var plan = map[mutant.ID]killer{
 	mutant.EpochIgnored:          {"edge.TestRule10", ""},
 	mutant.UnknownKeyOverwritten: {"edge.TestRule10", ""},
 	mutant.ReplayCounts:          {"admission.TestATicketIsOneVisitorHoweverOftenItIsShown", ""},
+	mutant.CopyRenews:            {"admission.TestCopiesOfATicketAreNotFreeEntries", ""},
 }
