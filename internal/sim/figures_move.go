@@ -87,3 +87,34 @@ func (w *World) excessTold() int64 {
 	}
 	return n
 }
+
+// changingFleet lets a data centre leave a busy fleet and come back ten times, while
+// coordinators of this release and of 0.1.0, who go by the list of before, take over in
+// turn.
+func changingFleet() Finding {
+	c := Defaults()
+	c.Length = 48 * time.Hour
+	c.Total, c.Rate, c.Session = 400, 600, 30*time.Second
+	c.People.Think, c.Demand.PerMinute = 5*time.Second, 900
+	w := New(c)
+	w.runFor(time.Minute)
+	for turn := range 10 {
+		w.drainCentre(2)
+		for all, _ := w.listed(); len(all) == 3 && !w.judge.broken(); all, _ = w.listed() {
+			w.runFor(10 * time.Second)
+		}
+		w.takeOver(2*time.Second, w.members.store-1, turn%2 == 0) // by a list in which it drains
+		w.runFor(30 * time.Second)
+		w.takeOver(2*time.Second, 0, false)
+		w.runFor(20 * time.Second)
+		w.addCentre(2)
+		w.runFor(20 * time.Second)
+		w.takeOver(2*time.Second, w.members.store-1, turn%2 == 1) // by one without it
+		w.runFor(30 * time.Second)
+		w.takeOver(2*time.Second, 0, false)
+		w.runFor(30 * time.Second)
+	}
+	r := w.result()
+	t, rate := float64(w.judge.peak)/float64(c.Total), float64(w.judge.peakRate)/float64(c.Rate)
+	return Finding{Seen: fmt.Sprintf("%.3f / %.3f", t, rate), Met: t <= 1 && rate <= 1, Fault: r.Fault}
+}

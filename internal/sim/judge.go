@@ -41,7 +41,6 @@ type judge struct {
 	rateSince    int64 // true time since which nothing is lent beyond a lowered R
 
 	peakRate int
-	minute   window // admissions of the last 60 s
 
 	waiting int // people who wait, truly
 
@@ -142,7 +141,7 @@ func (j *judge) issued(w *World, v *visitor, d admission.Decision) {
 	if !w.cfg.Faults.any() && int64(until)*1000 <= int64(w.fleetTime())-250 {
 		j.fail(w, "a ticket that expired at %d was served at %d", until, w.fleetTime()/1000)
 	}
-	if d.Verdict == admission.Admit && !j.centres[w.edges[v.edge].region].forsaken {
+	if d.Verdict == admission.Admit {
 		j.admit(w, w.edges[v.edge].region)
 	}
 	home := j.homeOf(d.Ticket.Home)
@@ -276,9 +275,8 @@ func (m *window) count(now int64) int {
 
 // admit notes an admission and checks the window that ends with it.
 func (j *judge) admit(w *World, dc int32) {
-	j.minute.add(w.now)
 	j.centres[dc].minute.add(w.now)
-	n := j.minute.count(w.now)
+	n := j.rate(w.now)
 	j.peakRate = max(j.peakRate, n)
 	if n > j.limit {
 		j.fail(w, "%d admissions in 60 s, the limit is %d", n, j.limit)
@@ -286,7 +284,15 @@ func (j *judge) admit(w *World, dc int32) {
 }
 
 // rate returns the admissions of the last 60 s.
-func (j *judge) rate(now int64) int { return j.minute.count(now) }
+func (j *judge) rate(now int64) int {
+	n := 0
+	for i := range j.centres {
+		if c := &j.centres[i]; !c.forsaken {
+			n += c.minute.count(now)
+		}
+	}
+	return n
+}
 
 // tick lets tickets expire. A session is over once no edge that visitors are
 // sent to would accept its ticket any more. It is called where it matters, which

@@ -55,6 +55,17 @@ func (w *World) endGlobal(d time.Duration) {
 	w.in(d, func() { w.startGlobal(false) })
 }
 
+// takeOver ends the coordinator; another begins after d that goes by a version of the
+// list of data centres, as it stands in the store for 0, and is of release 0.1.0 or not.
+func (w *World) takeOver(d time.Duration, version int, legacy bool) {
+	w.tell("the coordinator crashes")
+	w.newest().gone = true
+	w.in(d, func() {
+		w.older, w.olderLegacy, w.olderFor = version, legacy, time.Hour
+		w.startGlobal(false)
+	})
+}
+
 // cutCentre cuts a data centre off from global for d.
 func (w *World) cutCentre(i int32, d time.Duration) {
 	w.tell("%s is cut off for %v", w.regions[i].name, d)

@@ -33,6 +33,9 @@ import (
 //	status                           the edges as their regionals see them
 //	cut region 1 for=12m             a data centre and global do not hear each other
 //	cut all for=1h                   nobody hears anybody
+//	fleet add 3, fleet drain 2       the list of data centres changes; remove 2 takes one off by force
+//	fleet                            the list as it is, and who leads by which
+//	takeover [list=1] [release=0.1.0] the coordinator ends; the next, two seconds later, goes by that version of the list
 //	home                             everybody inside goes home
 //	books                            what is counted in the data centres
 //	count                            the same of all, to the last session
@@ -118,6 +121,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 		c.Session = length(arg("session", "30s"))
 		c.Centres, c.Edges = number(arg("centres", "3")), number(arg("edges", "2"))
 		c.Cap = arg("policy", "serve") == "cap"
+		c.Listed = number(arg("listed", "0"))
 		c.Demand.PerMinute = share(arg("demand", "0"))
 		c.People.Pages, c.People.Think = share(arg("pages", "6")), length(arg("think", "5s"))
 		c.People.Stay = share(arg("stay", "0.7"))
@@ -156,6 +160,26 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 			w.endRegion(int32(number(word(1))-1), after)
 		case "global":
 			w.endGlobal(after)
+		default:
+			d.Fatalf(t, "no %q", word(0))
+		}
+
+	case "takeover":
+		w.takeOver(2*time.Second, number(arg("list", "0")), arg("release", "") == "0.1.0")
+
+	case "fleet":
+		if len(words) == 0 {
+			s.fleet()
+			break
+		}
+		i := number(word(1)) - 1
+		switch word(0) {
+		case "add":
+			w.addCentre(i)
+		case "drain":
+			w.drainCentre(i)
+		case "remove":
+			w.removeCentre(i, true)
 		default:
 			d.Fatalf(t, "no %q", word(0))
 		}
@@ -233,6 +257,36 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 
 	default:
 		d.Fatalf(t, "unknown command %q", d.Cmd)
+	}
+}
+
+// fleet tells the list of data centres, and how they stand by it.
+func (s *story) fleet() {
+	w := s.w
+	list := w.members.at(w.members.store)
+	var names []string
+	for _, m := range list.List {
+		state := "active"
+		if m.Draining {
+			state = "draining"
+		}
+		names = append(names, m.Name+" "+state)
+	}
+	s.printf("version %d lists %s", list.Version, strings.Join(names, ", "))
+	g := w.newest()
+	switch l := g.core.Totals(w.room); {
+	case g.legacy:
+		s.printf("the coordinator is of release 0.1.0 and knows %s; complete books: %v", strings.Join(g.names, ", "), l.Complete)
+	default:
+		s.printf("the coordinator knows version %d, strangers %v; complete books: %v", g.core.Members(), g.core.Strangers(), l.Complete)
+	}
+	for _, r := range w.regions {
+		st := r.newest().core.Status(r.newest().clock.read(w.now))
+		follows := "follows it"
+		if st.Follows.N != g.term {
+			follows = "does not follow it"
+		}
+		s.printf("%s knows version %d, is %v, %s", r.name, st.Members, st.Standing, follows)
 	}
 }
 

@@ -11,6 +11,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -29,6 +30,7 @@ import (
 type Config struct {
 	Seed    uint64
 	Centres int           // data centres
+	Listed  int           // how many of them found the fleet; 0 for all
 	Edges   int           // edges in each
 	Length  time.Duration // of the run
 	Params  wire.Params
@@ -266,7 +268,7 @@ func New(cfg Config) *World {
 	w.judge.begin(w)
 	w.meters.begin(w)
 	w.keys.begin(w)
-	w.members.begin(cfg.Centres)
+	w.members.begin(cmp.Or(cfg.Listed, cfg.Centres))
 	w.arrivals.begin(w)
 
 	w.startGlobal(true)

@@ -110,6 +110,8 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 		shares = make([]float64, 0, len(a.centres))
 		supply = free // a debt is paid with what lies idle
 		rate   = rfree
+		kept   = int64(0) // of that, what stays where it is
+		rkept  = int64(0)
 		active = uint64(0)
 		young  []line.Histogram
 		wanted = 0.0
@@ -129,6 +131,11 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 		to := a.lendingTo(now, d)
 		if to == lendAll {
 			open = append(open, len(loans))
+		}
+		// Who waits where nobody is let in holds nobody up, and is early elsewhere.
+		var waiting line.Histogram
+		if to == lendAll || (to == lendKept && l.held() > 0) { // there people are let in
+			waiting = l.waiting
 			wanted += float64(l.want + l.parkedN)
 			young = append(young, l.young)
 			parked = append(parked, l.parked)
@@ -136,11 +143,12 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 		how = append(how, to)
 		homes = append(homes, d)
 		loans = append(loans, l)
-		lines = append(lines, l.waiting)
+		lines = append(lines, waiting)
 		shares = append(shares, l.share(ft))
-		if to != lendKept {
-			supply += max(0, l.idleNow())
-			rate += max(0, l.rateIdleNow())
+		supply += max(0, l.idleNow())
+		rate += max(0, l.rateIdleNow())
+		if to == lendKept {
+			kept, rkept = kept+max(0, l.idleNow()), rkept+max(0, l.rateIdleNow())
 		}
 	}
 	floorShares(shares)
@@ -175,7 +183,7 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 	for _, side := range []struct {
 		n     int64
 		keeps []int
-	}{{supply, keeps}, {rate, rkeeps}} {
+	}{{supply - kept, keeps}, {rate - rkept, rkeeps}} {
 		for k, part := range spread(int(side.n), view, pick(loans, open), pick(lines, open), pick(shares, open)) {
 			side.keeps[open[k]] = part
 		}
@@ -187,7 +195,7 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 		case p.gone:
 			keep, rkeep = 0, 0
 		case how[i] == lendKept:
-			keep, rkeep = max(0, idle), max(0, ridle)
+			keep, rkeep = max(0, l.held()), max(0, l.rateHeld()) // one in as one goes
 		case how[i] == lendAll && !starved && view.Horizon == line.Open && !few(int(min(supply, rate)), len(open)):
 			// Rights that lie a little off do no harm while nobody misses them.
 			keep, rkeep = settle(keep, idle), settle(rkeep, ridle)

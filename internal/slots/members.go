@@ -221,10 +221,10 @@ const (
 
 func (a *Allocator) lendingTo(now fleet.Mono, d *centre) lending {
 	switch {
-	case !d.listed:
-		return lendNone
-	case a.outdated():
+	case a.outdated() && !d.draining:
 		return lendKept
+	case a.outdated() || !d.listed:
+		return lendNone
 	case d.draining:
 		return lendMovers
 	case !a.entered(now, d):
