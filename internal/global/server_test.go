@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -368,6 +369,64 @@ func TestKeysAreRotated(t *testing.T) {
 	ring := f.Ring()
 	if ring.Keys[0] != old.Keys[0] || ring.Version != 2 || ring.Keys[1].SealFrom < now.Add(ticket.MinRotation) {
 		t.Errorf("rotated to version %d, sealing from %v", ring.Version, ring.Keys[1].SealFrom)
+	}
+}
+
+// Bootstrap is believed once: of who leads after somebody else it is not true any more.
+func TestBootstrapIsBelievedOnce(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	file := roomsFile(t, 5, "", "a")
+	first := stand(t, s, "one", file, nil)
+	complete := func(c *candidate) bool { return c.Status().Rooms["a"].Complete }
+	eventually(t, "nobody has to be waited for", func() bool { return complete(first) })
+	dir := t.TempDir()
+	for _, name := range []string{"two", "three"} { // in one folder
+		first.stop()
+		first = stand(t, s, name, file, func(c *global.Config) { c.DataDir = dir })
+		eventually(t, name+" leads and knows the rooms", func() bool { return first.leads() && first.Status().Rooms["a"].Total == 5 })
+		if complete(first) {
+			t.Errorf("%s takes a data centre that it has not heard for one that holds nothing", name)
+		}
+	}
+}
+
+// A data centre that nobody listed is told so, counted, and an alarm.
+func TestADataCentreThatNobodyListed(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	c := stand(t, s, "one", roomsFile(t, 5, "", "a"), nil)
+	conn := connect(t, s, "stranger")
+	eventually(t, "it leads", c.leads)
+	var standing atomic.Int64
+	standing.Store(-1)
+	cancel, err := conn.Subscribe(wire.GrantSubject(wire.Root, "lima"), func(_ string, data []byte) {
+		g, err := wire.DecodeGrant(data)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		standing.Store(int64(g.Standing))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cancel()
+	seq := uint64(0)
+	eventually(t, "it is told that it is not listed", func() bool {
+		seq++
+		data, err := wire.EncodeReport(&wire.Report{From: "lima", Inc: 1, Seq: seq, Parts: 1, Sent: 1, Join: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn.Publish(wire.ReportSubject(wire.Root, "lima"), data) == nil && standing.Load() == int64(wire.Unlisted)
+	})
+	const alarm = "data centre lima is heard and in no list, nobody is let in there: vestibule fleet add lima"
+	if alarms := c.Ready().Alarms; !slices.Contains(alarms, alarm) {
+		t.Errorf("alarms: %q", alarms)
+	}
+	if n := value(t, c, "vestibule_global_unlisted_data_centers"); n != 1 {
+		t.Errorf("the metric says %v", n)
 	}
 }
 

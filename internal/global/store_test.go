@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"vestibule/internal/global"
 	"vestibule/internal/natsbus/embedded"
 	"vestibule/internal/node"
+	"vestibule/internal/slots"
 	"vestibule/internal/ticket"
 )
 
@@ -129,6 +131,60 @@ func TestTheStoreIsGivenBackWhatItLost(t *testing.T) {
 			})
 			eventually(t, "no alarm is left", func() bool { return len(f.Alarms()) == 0 && len(c.Ready().Alarms) == 0 })
 		})
+	}
+}
+
+// The list of data centres too: an older one, or none, is replaced by the one that
+// the leading global knows.
+func TestTheStoreIsGivenBackTheListOfDataCentres(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	c := stand(t, s, "one", roomsFile(t, 5, "", "a"), nil)
+	eventually(t, "it leads, and the bucket is there", func() bool { return c.leads() && c.Status().Rooms["a"].Total == 5 })
+	kv, err := operator(t, s).KeyValue(within(t), bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := node.NewMembers(time.Now(), []string{"dublin"})
+	newest, err := old.Add(time.Now(), "lima")
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(m *node.Members) {
+		t.Helper()
+		data, err := node.EncodeMembers(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := kv.Put(within(t), node.MembersDocument, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(newest)
+	listed := func() bool {
+		return slices.ContainsFunc(c.Status().Rooms["a"].Centres, func(d slots.CentreLedger) bool { return d.Name == "lima" })
+	}
+	eventually(t, "it goes by the list without a restart", listed)
+	for what, spoil := range map[string]func(){
+		"older": func() { put(old) },
+		"gone": func() {
+			if err := kv.Delete(within(t), node.MembersDocument); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		spoil()
+		eventually(t, what+": the store holds the list again", func() bool {
+			e, err := kv.Get(within(t), node.MembersDocument)
+			if err != nil {
+				return false
+			}
+			m, err := node.DecodeMembers(e.Value())
+			return err == nil && m.Version == newest.Version && len(c.Ready().Alarms) == 0
+		})
+		if !listed() {
+			t.Errorf("%s: it went back to the older list", what)
+		}
 	}
 }
 

@@ -67,6 +67,7 @@ type candidate struct {
 	ahead   atomic.Int64 // of its clock, as after a machine was frozen
 	renewed atomic.Int64
 	behind  atomic.Int64 // times that it led with a store that had forgotten
+	before  atomic.Int64 // times that it was told that somebody had led before
 	resign  chan struct{}
 	minTerm atomic.Uint64
 	stop    func()
@@ -97,6 +98,9 @@ func standWith(t *testing.T, r *throne, url, name string, replicas int) *candida
 			r.enter(name, lead.Term.N)
 			if lead.Behind {
 				c.behind.Add(1)
+			}
+			if lead.Before {
+				c.before.Add(1)
 			}
 			defer r.leave(name)
 			until := lead.Until
@@ -147,7 +151,7 @@ func TestOneLeadsAndAnotherFollowsWhenItStops(t *testing.T) {
 	a := stand(t, r, s.URL(), "a")
 	r.leads("a")
 	b := stand(t, r, s.URL(), "b")
-	stand(t, r, s.URL(), "c")
+	c := stand(t, r, s.URL(), "c")
 	a.renews(t, 5) // longer than one lease: the others keep waiting
 	if r.count() != 1 {
 		t.Fatalf("led: %v", r.reigns)
@@ -158,7 +162,9 @@ func TestOneLeadsAndAnotherFollowsWhenItStops(t *testing.T) {
 	if took := time.Since(begun); took > natsbus.LeaseLength {
 		t.Errorf("a lease that was given up was waited for: %v", took)
 	}
-	_ = b
+	if a.before.Load() != 0 || b.before.Load()+c.before.Load() != 1 {
+		t.Errorf("somebody had led before: the first was told so %d times, its successor %d times", a.before.Load(), b.before.Load()+c.before.Load())
+	}
 }
 
 func TestWhoReturnsEarlyResigns(t *testing.T) {

@@ -277,7 +277,7 @@ func (a *Allocator) nothingOut(d *centre) bool {
 func (a *Allocator) Unfounded() bool {
 	newest, _ := a.Newest()
 	return a.members == 0 && newest == 0 && !slices.ContainsFunc(a.centres, func(d *centre) bool {
-		return d.listed && !d.told() && !(a.cfg.Bootstrap && !d.heard)
+		return d.listed && !d.told()
 	})
 }
 
