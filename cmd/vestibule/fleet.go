@@ -187,8 +187,8 @@ func (f *fleetList) change(ctx context.Context, change func(time.Time, *node.Mem
 		if err != nil {
 			return err
 		}
-		if st != nil && st.Newest > m.Version {
-			return fmt.Errorf("the store came back older: it holds version %d of the list, and a data centre knows version %d; start a global that knows it first, it gives the store back what it lost", m.Version, st.Newest)
+		if st != nil && max(st.Version, st.Newest) > m.Version {
+			return fmt.Errorf("the store came back older: it holds version %d of the list, and the fleet knows version %d; a global that knows that one gives it back to the store", m.Version, max(st.Version, st.Newest))
 		}
 		next, err := change(time.Now(), m)
 		if err != nil {

@@ -92,8 +92,10 @@ func TestTheFleetIsChangedByCommands(t *testing.T) {
 	s.does(node.ExitOK, "it is what data_centers lists", "trust-config")
 
 	// A store that came back older is not written over.
-	s.put(node.MembersStatusDocument, node.MembersStatus{At: time.Now(), Newest: 1 << 60})
-	s.does(node.ExitError, "the store came back older", "add", "lima")
+	for _, st := range []node.MembersStatus{{At: time.Now(), Newest: 1 << 60}, {At: time.Now(), Version: 1 << 60}} {
+		s.put(node.MembersStatusDocument, st)
+		s.does(node.ExitError, "the store came back older", "add", "lima")
+	}
 }
 
 func TestTheFleetCommandsUsage(t *testing.T) {

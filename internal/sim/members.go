@@ -180,6 +180,7 @@ func (w *World) tendMembers(n *globalProc) {
 func (w *World) changeMembers(f *fault) {
 	i := f.who % len(w.regions)
 	switch {
+	case w.members.store != len(w.members.versions): // the commands refuse a store that came back older
 	case f.x < 0.1 && w.cfg.Faults.Forsake && !w.regions[i].lost:
 		w.removeCentre(i, true)
 	case f.x < 0.55:

@@ -28,7 +28,8 @@ import (
 //     silent for so long that under partition_policy cap nothing of before is valid.
 //   - A data centre that nobody listed is heard like any other, and what it holds
 //     counts. Where the books were complete without it before, its own are voided
-//     instead, as for one that was given up.
+//     instead, as for one that was given up. So they are where it is taken off
+//     without having been heard for long; one that is heard drains.
 //   - One that is to go leaves the list when all that it held has come back and it
 //     knows that it drains. So no older list lends to it unheard.
 //
@@ -74,7 +75,9 @@ func (a *Allocator) SetMembers(now fleet.Mono, m Members) {
 	for _, d := range a.centres {
 		if d.listed && m.Find(d.name) == wire.Unlisted {
 			d.listed, d.draining = false, false
-			a.disown(d)
+			if newest, _ := a.Newest(); newest <= m.Version && now.Sub(d.recv) > a.cfg.Params.RegionalLease {
+				a.disown(d) // else what it holds goes on to count, as of one that nobody listed
+			}
 		}
 	}
 	a.centres = slices.DeleteFunc(a.centres, func(d *centre) bool { return !d.listed && !d.heard })

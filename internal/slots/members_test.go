@@ -289,7 +289,8 @@ func TestRule9ADrainingDataCentreLeavesWithNothing(t *testing.T) {
 	}
 }
 
-// A data centre that was taken off by force counts as excess with what it held.
+// What a data centre holds that was taken off by force counts on while it is heard, and
+// comes back. Of one that is not heard it is lent again, and told as excess.
 func TestRule9TakenOffByForceIsExcess(t *testing.T) {
 	r := newRoster(t, 2, true, founding("dublin", "lima"))
 	r.add("dublin", "lima")
@@ -299,9 +300,20 @@ func TestRule9TakenOffByForceIsExcess(t *testing.T) {
 	r.exchange(2)
 	held := r.held("lima")
 	r.root.SetMembers(r.now, slots.Members{Version: 2, Changed: true, List: []slots.Member{{Name: "dublin"}}})
+	if l := r.root.Ledger(sale); l.Excess != 0 || r.held("lima") != held || l.Free+r.held("dublin")+held > rosterTotal {
+		t.Fatalf("while it is heard: %d held before, %+v", held, l)
+	}
+	r.lead(3, true, founding("dublin", "lima"))
+	r.exchange(4)
+	held = r.held("lima")
+	lima.deaf = true
+	r.now = r.now.Add(2 * time.Minute)
+	r.exchange(2)
+	r.root.SetMembers(r.now, slots.Members{Version: 2, Changed: true, List: []slots.Member{{Name: "dublin"}}})
 	if l := r.root.Ledger(sale); held == 0 || l.Excess != held || r.held("lima") != 0 {
 		t.Fatalf("%d held before, %+v", held, l)
 	}
+	lima.deaf = false
 	r.exchange(2)
 	if l := r.root.Ledger(sale); l.Excess != 3 {
 		t.Fatalf("when it told what it has: %+v", l)
