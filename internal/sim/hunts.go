@@ -121,6 +121,7 @@ func Guests(seed uint64) Config {
 // some who go by older lists, or know none of them.
 func Fleet(seed uint64) Config {
 	c, rng := prey(seed, 2+int(seed%2), 2, 10*time.Second)
+	c.Listed = c.Centres - 1
 	f := &c.Faults
 	f.Every, f.Last = time.Duration(2+rng.IntN(4))*time.Second, time.Duration(5+rng.IntN(15))*time.Second
 	f.Members, f.CrashGlobal, f.CutRegion = true, true, rng.IntN(2) == 0

@@ -44,10 +44,10 @@ func (w *World) writeMembers(change func(m *slots.Members)) {
 // publishMembers tells every node of the list that the store holds, each in its own
 // time, and some of them late.
 func (w *World) publishMembers() {
-	version := w.members.store
+	version, slow := w.members.store, w.slowDocs
 	delay := func() time.Duration {
 		mean := 300 * time.Millisecond
-		if w.chaos.IntN(3) == 0 && !w.calm {
+		if (w.chaos.IntN(3) == 0 || slow) && !w.calm {
 			mean = 5 * time.Second
 		}
 		return time.Duration(w.chaos.ExpFloat64() * float64(mean))
@@ -197,8 +197,25 @@ func (w *World) changeMembers(f *fault) {
 
 // oldLeader is a fault: the coordinator crashes, and its successor goes by an older
 // list, for a while: a candidate whose store was restored, or one of release 0.1.0,
-// with an older configuration.
+// with an older configuration. In half of the cases a data centre was added a moment
+// before, and few have heard of it.
 func (w *World) oldLeader(f *fault) {
+	if f.x < 0.5 && !f.alone {
+		soon := *f
+		soon.x, soon.y = 1, f.y/2
+		before := w.members.store
+		w.slowDocs = true
+		w.changeMembers(&fault{who: f.who, x: 1})
+		w.slowDocs = false
+		if w.members.store > before {
+			w.in(time.Second+time.Duration(f.y*float64(2*time.Second)), func() {
+				if !w.calm {
+					w.oldLeader(&soon)
+				}
+			})
+			return
+		}
+	}
 	n := w.newest()
 	if n.gone {
 		return

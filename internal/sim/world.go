@@ -137,7 +137,8 @@ type World struct {
 	keys    keys
 
 	members     membership
-	older       int // version of the list that the next coordinator goes by; 0 for what the store holds
+	slowDocs    bool // a change of the list reaches most nodes late
+	older       int  // version of the list that the next coordinator goes by; 0 for what the store holds
 	olderLegacy bool
 	olderFor    time.Duration
 

@@ -90,7 +90,7 @@ var plan = map[mutant.ID]killer{
 
 	mutant.OldListLeads:        {"slots.TestRule9", "fleet"},
 	mutant.UnlistedIgnored:     {"slots.TestRule9", ""},
-	mutant.NewcomerLentEarly:   {"slots.TestRule9", "fleet"},
+	mutant.NewcomerLentEarly:   {"slots.TestRule9", ""},
 	mutant.DrainForgets:        {"slots.TestRule9", "fleet"},
 	mutant.UnversionedFollowed: {"slots.TestRule9", "fleet"},
 
