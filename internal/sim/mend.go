@@ -265,11 +265,15 @@ func (w *World) leftOver() string {
 	root := w.newest().core.Ledger(w.room)
 	lost, presumed, vigil := false, false, false
 	held, rate := int64(0), int64(0)
-	for i, r := range w.regions {
-		if r.lost { // its rights come back when it is reclaimed
+	for _, r := range w.regions {
+		if r.lost { // its rights come back when it is reclaimed; it may be off the list
 			lost = true
-			held += root.Centres[i].Held
-			rate += root.Centres[i].RateHeld
+			for _, c := range root.Centres {
+				if c.Name == r.name {
+					held += c.Held
+					rate += c.RateHeld
+				}
+			}
 			continue
 		}
 		l := r.newest().core.Ledger(w.room)
