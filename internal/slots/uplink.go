@@ -390,9 +390,6 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 		// stored before the first word under it.
 		u.seen, u.joined, u.acked, u.asked, u.grants = g.From, false, 0, now, wire.Parts{}
 		u.refused = wire.Term{}
-		for _, b := range a.order { // nothing goes back before it has said what is to stay
-			b.keep, b.rateKeep = math.MaxInt64, math.MaxInt64
-		}
 		a.durable = a.durable.Clone()
 		a.durable.Promise = g.From
 		a.durable.Version++
