@@ -258,8 +258,13 @@ func (p *publisher) publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	renamed := p.fleet.Set().Renamed(p.doc)
 	if _, err := p.docs.Put(ctx, node.RoomsDocument, data, revision); err != nil {
 		return err
+	}
+	for name, old := range renamed {
+		p.log.Warn("a room was renamed: its tickets are worth nothing any more, and everybody in it begins anew",
+			slog.String("room", name), slog.String("before", old))
 	}
 	p.log.Info("rooms published", slog.Uint64("version", version+1), slog.Int("rooms", len(p.doc.Rooms)), slog.Int("sections", len(p.packed.Sections())))
 	return nil

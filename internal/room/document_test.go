@@ -150,3 +150,17 @@ func TestNewSetAtTheLimit(t *testing.T) {
 		t.Errorf("%d rooms", len(s.Rooms()))
 	}
 }
+
+func TestRenamed(t *testing.T) {
+	set, err := NewSet(Document{Rooms: []Settings{valid("a", "x.test", "/a"), valid("b", "x.test", "/b")}}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := Document{Rooms: []Settings{valid("a", "x.test", "/a"), valid("sale", "X.test", "/b"), valid("new", "x.test", "/c")}}
+	if got, want := set.Renamed(next), map[string]string{"sale": "b"}; !cmp.Equal(got, want) {
+		t.Errorf("renamed %v, want %v", got, want)
+	}
+	if got := (*Set)(nil).Renamed(next); len(got) != 0 {
+		t.Errorf("renamed %v where there was no set", got)
+	}
+}

@@ -241,3 +241,20 @@ func (t *tree) findBytes(path []byte) *cover {
 	}
 	return best
 }
+
+// Renamed returns, for the rooms of d that the set covers under another name, the old
+// name by the new one: the same host and path. A room is known by its name, so
+// everybody in one that is renamed begins anew.
+func (s *Set) Renamed(d Document) map[string]string {
+	old, out := map[Route]string{}, map[string]string{}
+	for _, r := range s.Rooms() {
+		old[Route{Host: r.Host, Path: r.Path}] = r.Name
+	}
+	d = d.WithDefaults()
+	for _, r := range d.Rooms {
+		if name := old[Route{Host: r.Host, Path: r.Path}]; name != "" && name != r.Name {
+			out[r.Name] = name
+		}
+	}
+	return out
+}
