@@ -51,6 +51,9 @@ type Lease struct {
 	fresh bool   // nobody ever led: the operator says so
 	met   bool   // somebody led while we watched
 	term  uint64 // highest one met
+
+	namesake leaseValue // a lease under our own name that is not ours, as last seen
+	beats    int        // how often it was renewed while we watched; below zero once that was told
 }
 
 // leaseValue is what the key holds. The nonce tells after a write that timed
@@ -166,6 +169,7 @@ func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(cont
 					return nil
 				}
 				l.met, l.term = true, max(l.term, seen.Term)
+				l.meetNamesake(seen)
 				take = err == nil && seen.Leader == "" // given up
 				timer.Reset(patience)
 			}
@@ -193,6 +197,21 @@ func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(cont
 			l.log.Debug("lease not taken", slog.Any("error", err))
 			timer.Reset(patience)
 		}
+	}
+}
+
+// meetNamesake warns, once, of a rival that bears our name: a lease under it that goes
+// on being renewed is not that of the process before this one. Both stand as any two
+// candidates do, because what tells leases apart is their nonce.
+func (l *Lease) meetNamesake(seen leaseValue) {
+	was := l.namesake
+	l.namesake = seen
+	if seen.Leader != l.me || l.me == "" || seen.Nonce != was.Nonce || seen.Beat == was.Beat || l.beats < 0 {
+		return
+	}
+	if l.beats++; l.beats >= 3 {
+		l.beats = -1
+		l.log.Warn("another process with this one's name leads: give every candidate a name and a data_dir of its own", slog.String("name", l.me))
 	}
 }
 

@@ -2,6 +2,9 @@ package natsbus_test
 
 import (
 	"context"
+	"errors"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -165,6 +168,58 @@ func TestOneLeadsAndAnotherFollowsWhenItStops(t *testing.T) {
 	if a.before.Load() != 0 || b.before.Load()+c.before.Load() != 1 {
 		t.Errorf("somebody had led before: the first was told so %d times, its successor %d times", a.before.Load(), b.before.Load()+c.before.Load())
 	}
+}
+
+// Two candidates of one name stand as any two do, and the second says what is wrong.
+func TestANamesakeThatLeadsIsTold(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	r := &throne{t: t}
+	one := stand(t, r, s.URL(), "one")
+	r.leads("one")
+	logged := &lockedBuffer{}
+	conn, err := natsbus.Connect(natsbus.Options{URL: s.URL(), Name: "two", Log: slog.New(slog.NewTextHandler(logged, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err := natsbus.NewLease(conn, "throne", "one", 1, node.NewClock().Now).Run(ctx, func() uint64 { return 0 }, func(context.Context, wire.Leading) {
+			t.Error("two of one name lead")
+		})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("stood until %v", err)
+		}
+	}()
+	one.renews(t, 5)
+	eventually(t, "it is told", func() bool { return strings.Contains(logged.String(), "another process with this one's name leads") })
+	one.renews(t, 5)
+	if n := strings.Count(logged.String(), "another process with this one's name leads"); n != 1 {
+		t.Errorf("told %d times", n)
+	}
+	cancel()
+	receive(t, "it stops", done)
+}
+
+// lockedBuffer is what a log is written to and read from at once.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf strings.Builder
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
 }
 
 func TestWhoReturnsEarlyResigns(t *testing.T) {
