@@ -41,9 +41,9 @@ const (
 	// are no browser's.
 	surePoints, maxPoints = 4, 12
 
-	// After so many seconds without a change a point is forgotten,
+	// After so many seconds without a change a point is forgotten.
 	pointFor = 8
-	// and after so many the lines that were left.
+	// After so many seconds the lines that were left are forgotten.
 	suspicion = 300
 
 	// maxSuspects is for how many sessions per room all this is remembered.

@@ -375,6 +375,7 @@ func (t *Tree) startEdge(x *tier, o *Options, dc, name, listen string) error {
 	dbg.Links.Add("nats", conn)
 	cfg := edge.DefaultConfig()
 	cfg.DataDir, cfg.DataCenter, cfg.Name, cfg.Listen = filepath.Join(o.DataDir, dc+"-"+name), dc, name, listen
+	cfg.Connections.Total, cfg.Events.Total = 4000, 2500 // all edges share the files that one process may open
 	s, err := edge.New(edge.Options{
 		Config: cfg, Params: o.Params, Bus: conn, Reg: dbg.Registry, Log: o.Log,
 		Docs: natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument),

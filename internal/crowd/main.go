@@ -61,12 +61,12 @@ func run(ctx context.Context, only, dir string, trace bool, out io.Writer) (err 
 	if err != nil {
 		return err
 	}
-	defer site.Close() //nolint:errcheck // it listens no more
+	defer site.Close() // it listens no more
 	t, err := plant(ctx, dir)
 	if err != nil {
 		return err
 	}
-	defer t.stop()
+	defer func() { err = errors.Join(err, t.stop()) }()
 	var scenarios []scenario
 	for i, c := range sim.Crowds() {
 		scenarios = append(scenarios, scenario{c, fmt.Sprintf("crowd-%d", i)})
@@ -221,7 +221,7 @@ func plant(ctx context.Context, dir string) (*tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close() //nolint:errcheck // the process writes to it
+	defer log.Close() // the process writes to it
 	t := &tree{}
 	t.cmd = exec.Command(binary, "demo", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "data"), "--edges", "2")
 	t.cmd.Stderr = log
@@ -281,7 +281,7 @@ func (t *tree) ready(ctx context.Context, scenarios []scenario) error {
 				req.Host = scenarios[i].host()
 				resp, err := http.DefaultClient.Do(req)
 				if err == nil {
-					resp.Body.Close() //nolint:errcheck // nothing is in it
+					resp.Body.Close() // nothing is in it
 					if resp.StatusCode == http.StatusNoContent {
 						break // it knows the room, and nobody waits
 					}

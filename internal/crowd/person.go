@@ -72,7 +72,7 @@ func (p *person) ask(ctx context.Context, poll bool) (n news, inside bool, err e
 	if err != nil {
 		return n, false, err
 	}
-	defer resp.Body.Close() //nolint:errcheck // it was read
+	defer resp.Body.Close() // it was read
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return n, false, err
@@ -242,7 +242,7 @@ func (p *person) stream(ctx context.Context, out chan<- *waiting.Broadcast, edge
 	if err != nil {
 		return
 	}
-	defer resp.Body.Close() //nolint:errcheck // nothing more is read
+	defer resp.Body.Close() // nothing more is read
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {

@@ -65,7 +65,7 @@ func (st *stage) dial() net.Conn {
 	if err != nil {
 		st.t.Fatal(err)
 	}
-	st.t.Cleanup(func() { c.Close() }) //nolint:errcheck // it may be closed already
+	st.t.Cleanup(func() { c.Close() }) // it may be closed already
 	return c
 }
 
@@ -120,7 +120,7 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 		t.Errorf("%v refused", n)
 	}
 	for _, c := range conns {
-		c.Close() //nolint:errcheck // as in dial
+		c.Close() // as in dial
 	}
 	eventually(t, "no place is taken", func() bool { return metric1(t, st, "vestibule_edge_connections") == 0 })
 }

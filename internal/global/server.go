@@ -292,7 +292,7 @@ func (s *Server) tellMembers() {
 	alarms := c.alarms()
 	for _, a := range alarms {
 		if !slices.Contains(s.told, a) {
-			s.log.Error(a)
+			s.log.Error("the list of data centres", slog.String("alarm", a))
 		}
 	}
 	if len(alarms) == 0 && len(s.told) > 0 {

@@ -21,5 +21,5 @@ func MaxFiles() (int, error) {
 			l = more
 		}
 	}
-	return int(min(uint64(l.Cur), math.MaxInt32)), nil
+	return int(min(l.Cur, math.MaxInt32)), nil
 }

@@ -103,15 +103,15 @@ func changingFleet() Finding {
 		for all, _ := w.listed(); len(all) == 3 && !w.judge.broken(); all, _ = w.listed() {
 			w.runFor(10 * time.Second)
 		}
-		w.takeOver(2*time.Second, w.members.store-1, turn%2 == 0) // by a list in which it drains
+		w.takeOver(w.members.store-1, turn%2 == 0) // by a list in which it drains
 		w.runFor(30 * time.Second)
-		w.takeOver(2*time.Second, 0, false)
+		w.takeOver(0, false)
 		w.runFor(20 * time.Second)
 		w.addCentre(2)
 		w.runFor(20 * time.Second)
-		w.takeOver(2*time.Second, w.members.store-1, turn%2 == 1) // by one without it
+		w.takeOver(w.members.store-1, turn%2 == 1) // by one without it
 		w.runFor(30 * time.Second)
-		w.takeOver(2*time.Second, 0, false)
+		w.takeOver(0, false)
 		w.runFor(30 * time.Second)
 	}
 	r := w.result()

@@ -15,9 +15,6 @@ type membership struct {
 	store    int             // version that the store holds
 }
 
-// newest returns the newest version there ever was.
-func (m *membership) newest() *slots.Members { return &m.versions[len(m.versions)-1] }
-
 // at returns a version.
 func (m *membership) at(version int) slots.Members { return m.versions[version-1] }
 
@@ -144,10 +141,10 @@ func (w *World) addCentre(i int) bool {
 // removeCentre takes a data centre off the list. forsaken says that an operator did
 // it, whatever it may hold: then its sessions may be above T, and the judge leaves
 // them out until it has been heard for long.
-func (w *World) removeCentre(i int, forsaken bool) bool {
+func (w *World) removeCentre(i int, forsaken bool) {
 	all, active := w.listed()
 	if !slices.Contains(all, i) || (forsaken && (len(active) < 2 || !slices.Contains(active, i))) {
-		return false
+		return
 	}
 	w.tell("#%d %s is taken off, by version %d of the list (by force: %v)", w.telling, centreName(i), len(w.members.versions)+1, forsaken)
 	if forsaken {
@@ -157,7 +154,6 @@ func (w *World) removeCentre(i int, forsaken bool) bool {
 		k := memberNamed(m, centreName(i))
 		m.List = slices.Delete(m.List, k, k+1)
 	})
-	return true
 }
 
 func memberNamed(m *slots.Members, name string) int {

@@ -55,12 +55,12 @@ func (w *World) endGlobal(d time.Duration) {
 	w.in(d, func() { w.startGlobal(false) })
 }
 
-// takeOver ends the coordinator; another begins after d that goes by a version of the
+// takeOver ends the coordinator; another begins two seconds later that goes by a version of the
 // list of data centres, as it stands in the store for 0, and is of release 0.1.0 or not.
-func (w *World) takeOver(d time.Duration, version int, legacy bool) {
+func (w *World) takeOver(version int, legacy bool) {
 	w.tell("the coordinator crashes")
 	w.newest().gone = true
-	w.in(d, func() {
+	w.in(2*time.Second, func() {
 		w.older, w.olderLegacy, w.olderFor = version, legacy, time.Hour
 		w.startGlobal(false)
 	})

@@ -165,7 +165,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 		}
 
 	case "takeover":
-		w.takeOver(2*time.Second, number(arg("list", "0")), arg("release", "") == "0.1.0")
+		w.takeOver(number(arg("list", "0")), arg("release", "") == "0.1.0")
 
 	case "fleet":
 		if len(words) == 0 {

@@ -58,7 +58,7 @@ func (a *Aggregator) claimed(now fleet.Mono, e *edge) {
 // So the folder has lied, as that of a machine that was cloned while it ran does. What
 // the edge did meanwhile was counted nowhere.
 func (a *Aggregator) belie(e *edge, m *wire.Report) {
-	if e.claimed == 0 || e.belied || (m.Acked < e.claimed && !(knows(m) && least(m) > e.claimedAt)) {
+	if e.claimed == 0 || e.belied || (m.Acked < e.claimed && (!knows(m) || least(m) <= e.claimedAt)) {
 		return
 	}
 	e.belied = true

@@ -60,7 +60,7 @@ func drawVector(t *testing.T, rng *rand.Rand) vector {
 	if rng.IntN(3) == 0 { // around the places that are next
 		joined = v.At - fleet.Time(rng.IntN(4000))
 		v.Horizon, v.Park = joined+fleet.Time(rng.IntN(3000)-1000), v.At
-		v.Slots = int64(line.Histogram(h).Before(joined)) - int64(rng.IntN(3))
+		v.Slots = int64(h.Before(joined)) - int64(rng.IntN(3))
 		v.Paces = []line.Pace{{Mu: math.Floor(30*rng.Float64()) / 10}}
 	}
 	v.Line = line.NewDigest(h)
