@@ -50,7 +50,11 @@ func TestBrowser(t *testing.T) {
 	if err := chromedp.Do(ctx, chromedp.Navigate(tree.Info.Edges[1].URL), chromedp.WaitVisible(chromedp.CSS("dl"))); err != nil {
 		t.Fatal(err)
 	}
-	title, text := browsertest.See(t, ctx, chromedp.Title()), browsertest.See(t, ctx, chromedp.Text(chromedp.CSS("main")))
+	title, text := browsertest.See(t, ctx, chromedp.Title()), ""
+	eventually(t, "the place is counted", func() bool { // no number is told before
+		text = browsertest.See(t, ctx, chromedp.Text(chromedp.CSS("main")))
+		return turned.Load() || !strings.Contains(text, "is being counted")
+	})
 	background := map[string]string{}
 	for _, scheme := range []string{"light", "dark"} {
 		browsertest.See(t, ctx, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
