@@ -58,7 +58,7 @@ e2e: ## hundreds of visitors (curl) against the built binaries as separate proce
 
 .PHONY: chaos
 chaos: $(TOOLS)/toxiproxy/server ## kill, stop, cut off and slow the built binaries for LENGTH, by SEED, while people come
-	$(GO) run ./internal/chaos -seed $(SEED) -length $(LENGTH) -toxiproxy $<
+	$(GO) run ./internal/chaos -seed $(SEED) -length $(LENGTH) $(ARGS) -toxiproxy $<
 
 .PHONY: takeover
 takeover: ## kill the leading global and a leading regional KILLS times each, and measure

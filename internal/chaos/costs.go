@@ -55,7 +55,7 @@ func costs(ctx context.Context, o options, network network, out io.Writer) (err 
 		return err
 	}
 	j := &journal{out: io.Discard, d: d, done: map[string]int{}}
-	people := &crowdOfPeople{d: d, edges: d.of("edge", ""), life: o.session*11/10 + 2*time.Second}
+	people := &crowdOfPeople{d: d, life: o.session*11/10 + 2*time.Second}
 	come, home := context.WithCancel(ctx)
 	var crowd sync.WaitGroup
 	defer crowd.Wait()

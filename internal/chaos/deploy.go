@@ -25,13 +25,18 @@ type deployment struct {
 	zero  time.Time
 	site  *site
 	dcs   []string
-	nodes []*node // in the order in which they were started
-	urls  string  // of the NATS servers
+	urls  string // of the NATS servers
 	gates map[string]*gateway
 	ask   *http.Client
+	keys  keys
 
 	mu    sync.Mutex
-	edits int // of the rooms file
+	nodes []*node        // in the order in which they were started, also those that are gone for good
+	names map[string]int // edges ever, by place
+	edits int            // of the rooms file
+
+	changing sync.Mutex // held while a data centre comes or goes
+	listed   bool       // the third data centre is there; guarded by mu
 }
 
 // since returns the time since the deployment began.
@@ -45,7 +50,7 @@ const host = "shop.example" // of the room
 // deploy starts everything and waits until all edges can admit.
 func deploy(ctx context.Context, o options, network network, s shape) (*deployment, error) {
 	d := &deployment{
-		o: o, net: network, zero: time.Now(), dcs: places[:2],
+		o: o, net: network, zero: time.Now(), dcs: places[:2], names: map[string]int{},
 		ask: &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}},
 	}
 	var err error
@@ -62,14 +67,27 @@ func deploy(ctx context.Context, o options, network network, s shape) (*deployme
 	}
 	// Bootstrap is true at the very first start only: who asserted it starts anew
 	// without it, before anybody comes.
-	for _, n := range d.nodes {
+	for _, n := range d.here() {
 		if len(n.first) > 0 {
 			if err := errors.Join(n.end(syscall.SIGTERM), n.start()); err != nil {
 				return d, err
 			}
 		}
 	}
-	return d, d.settled(ctx, 60*time.Second)
+	if err := d.settled(ctx, 60*time.Second); err != nil || !o.changes {
+		return d, err
+	}
+	// Data centres come and go by the list, which the leader founds.
+	return d, d.wait(60*time.Second, func() error {
+		if ctx.Err() != nil {
+			return nil
+		}
+		out, err := d.command(ctx, "fleet", "list")
+		if err != nil {
+			return fmt.Errorf("fleet list: %w: %s", err, out)
+		}
+		return nil
+	})
 }
 
 // startNATS starts three servers, one in every place.
@@ -91,6 +109,9 @@ func (d *deployment) startNATS() error {
 	d.urls = strings.Join(clients, ",")
 	for i, place := range places {
 		name := fmt.Sprintf("nats-%d", i+1)
+		if err := d.net.disk(filepath.Join(d.o.dir, name)); err != nil {
+			return err
+		}
 		config, err := write(d.o.dir, name+".conf", `
 server_name: %s
 listen: %q
@@ -120,6 +141,7 @@ rooms:
     total_active_users: %d
     new_users_per_minute: %d
     session_duration: %v
+    lost_after: 1m
     origin: %s
   - name: %s
     host: second.example
@@ -140,19 +162,6 @@ func (d *deployment) startTree(s shape) error {
 		return err
 	}
 	rooms := filepath.Join(d.o.dir, "rooms.yaml")
-	common := func(place, name string) string {
-		return fmt.Sprintf("name: %s\ndata_dir: %s\nmetrics: {listen: %q}\nlog: {level: info}\n", name, filepath.Join(d.o.dir, place+"-"+name), d.net.addr(place)+":0")
-	}
-	launch := func(role, place, name, config string, first ...string) error {
-		file, err := write(d.o.dir, place+"-"+name+".yaml", "%s%s", common(place, name), config)
-		if err != nil {
-			return err
-		}
-		return d.add(&node{
-			name: place + "/" + name, role: role, place: place, first: first,
-			argv: []string{filepath.Join(d.o.dir, "bin", role), "--config", file},
-		})
-	}
 	bootstrap := func(i int) []string {
 		if i == 0 {
 			return []string{"--bootstrap"}
@@ -160,7 +169,7 @@ func (d *deployment) startTree(s shape) error {
 		return nil
 	}
 	for i := range s.globals {
-		err := launch("global", places[i%len(places)], fmt.Sprintf("global-%d", i+1),
+		_, err := d.launch("global", places[i%len(places)], fmt.Sprintf("global-%d", i+1),
 			fmt.Sprintf("data_centers: [%s]\nrooms: %s\nnats: {url: %q}\n", strings.Join(d.dcs, ", "), rooms, d.natsFor(places[i%len(places)])), bootstrap(i)...)
 		if err != nil {
 			return err
@@ -173,22 +182,14 @@ func (d *deployment) startTree(s shape) error {
 	}
 	for _, dc := range d.dcs {
 		for i := range s.regionals {
-			err := launch("regional", dc, fmt.Sprintf("regional-%d", i+1), fmt.Sprintf("data_center: %s\nnats: {url: %q}\n", dc, d.natsFor(dc)), bootstrap(i)...)
-			if err != nil {
+			if err := d.launchRegional(dc, i, bootstrap(i)...); err != nil {
 				return err
-			}
-			if i == 0 {
-				if err := d.wait(20*time.Second, func() error { _, err := d.leader("regional", dc); return err }); err != nil {
-					return err
-				}
 			}
 		}
 	}
-	for i := range s.edges {
+	for range s.edges {
 		for _, dc := range d.dcs {
-			err := launch("edge", dc, fmt.Sprintf("edge-%d", i+1), fmt.Sprintf(
-				"data_center: %s\nlisten: %q\nnats: {url: %q}\nheld: {per_prefix: 65536}\n", dc, d.net.addr(dc)+":0", d.natsFor(dc)))
-			if err != nil {
+			if _, err := d.launchEdge(dc); err != nil {
 				return err
 			}
 		}
@@ -196,19 +197,55 @@ func (d *deployment) startTree(s shape) error {
 	return nil
 }
 
+// launch starts a node of ours for the first time.
+func (d *deployment) launch(role, place, name, config string, first ...string) (*node, error) {
+	file, err := write(d.o.dir, place+"-"+name+".yaml", "name: %s\ndata_dir: %s\nmetrics: {listen: %q}\nlog: {level: info}\n%s",
+		name, filepath.Join(d.o.dir, place+"-"+name), d.net.addr(place)+":0", config)
+	if err != nil {
+		return nil, err
+	}
+	n := &node{
+		name: place + "/" + name, role: role, place: place, first: first,
+		argv: []string{filepath.Join(d.o.dir, "bin", role), "--config", file},
+	}
+	return n, d.add(n)
+}
+
+// launchRegional starts a regional. The first one of a data centre has to lead before
+// there are others.
+func (d *deployment) launchRegional(dc string, i int, first ...string) error {
+	_, err := d.launch("regional", dc, fmt.Sprintf("regional-%d", i+1), fmt.Sprintf("data_center: %s\nnats: {url: %q}\n", dc, d.natsFor(dc)), first...)
+	if err != nil || i > 0 {
+		return err
+	}
+	return d.wait(20*time.Second, func() error { _, err := d.leader("regional", dc); return err })
+}
+
+// launchEdge starts an edge under a name that no edge of the place had before.
+func (d *deployment) launchEdge(dc string) (*node, error) {
+	d.mu.Lock()
+	d.names[dc]++
+	name := fmt.Sprintf("edge-%d", d.names[dc])
+	d.mu.Unlock()
+	return d.launch("edge", dc, name, fmt.Sprintf(
+		"data_center: %s\nlisten: %q\nnats: {url: %q}\nheld: {per_prefix: 65536}\n", dc, d.net.addr(dc)+":0", d.natsFor(dc)))
+}
+
 // add starts a node for the first time.
 func (d *deployment) add(n *node) error {
 	n.fleet = d
 	n.log = filepath.Join(d.o.dir, strings.ReplaceAll(n.name, "/", "-")+".log")
+	d.mu.Lock()
 	for _, o := range d.nodes {
 		if o.role == n.role {
 			n.number++
 		}
 	}
+	d.nodes = append(d.nodes, n)
+	d.mu.Unlock()
 	if err := n.start(n.first...); err != nil {
 		return err
 	}
-	d.nodes = append(d.nodes, n)
 	if n.role == "nats" && n.number == len(places)-1 {
 		return d.wait(20*time.Second, d.natsUp)
 	}
@@ -229,15 +266,22 @@ func (d *deployment) natsUp() error {
 	return nil
 }
 
-// of returns the nodes of a role, in a place ("" for all).
+// ever returns all nodes that there were.
+func (d *deployment) ever() []*node {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.nodes)
+}
+
+// here returns the nodes that are not gone for good.
+func (d *deployment) here() []*node {
+	return slices.DeleteFunc(d.ever(), func(n *node) bool { return n.gone.Load() })
+}
+
+// of returns the nodes of a role that are not gone for good, in a place ("" for
+// all).
 func (d *deployment) of(role, place string) []*node {
-	var out []*node
-	for _, n := range d.nodes {
-		if n.role == role && (place == "" || n.place == place) {
-			out = append(out, n)
-		}
-	}
-	return out
+	return slices.DeleteFunc(d.here(), func(n *node) bool { return n.role != role || (place != "" && n.place != place) })
 }
 
 // wait asks again until there is no error or limit has passed.
@@ -261,12 +305,16 @@ func (d *deployment) settled(ctx context.Context, limit time.Duration) error {
 		if _, err := d.leader("global", ""); err != nil {
 			return err
 		}
-		for _, dc := range d.dcs {
+		serving := d.serving()
+		for _, dc := range serving {
 			if _, err := d.leader("regional", dc); err != nil {
 				return err
 			}
 		}
 		for _, e := range d.of("edge", "") {
+			if !slices.Contains(serving, e.place) {
+				continue
+			}
 			ready, isolated, err := d.ready(e)
 			if err != nil {
 				return err
@@ -286,7 +334,7 @@ func (d *deployment) informed() error {
 	d.mu.Lock()
 	newest := d.second()
 	d.mu.Unlock()
-	for _, n := range d.nodes {
+	for _, n := range d.here() {
 		if !n.ours() {
 			continue
 		}
@@ -352,11 +400,15 @@ func (d *deployment) chronicle(ctx context.Context) (err error) {
 		case <-ctx.Done():
 		case <-tick.C:
 		}
-		lines := make([]string, len(d.nodes))
+		nodes := d.here()
+		lines := make([]string, len(nodes))
 		var all sync.WaitGroup
-		for i, n := range d.nodes {
+		for i, n := range nodes {
 			if !n.ours() {
 				continue
+			}
+			if err := d.keys.learnFrom(n); err != nil {
+				return fmt.Errorf("keys of %s: %w", n.name, err)
 			}
 			at := d.since()
 			all.Go(func() {
@@ -382,7 +434,7 @@ func (d *deployment) chronicle(ctx context.Context) (err error) {
 func (d *deployment) stop() error {
 	var errs []error
 	var all sync.WaitGroup
-	for _, n := range slices.Backward(d.nodes) {
+	for _, n := range slices.Backward(d.ever()) {
 		_ = n.signal(syscall.SIGCONT) // it may have ended
 		all.Go(func() {
 			if err := n.end(syscall.SIGKILL); err != nil {

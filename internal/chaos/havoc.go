@@ -21,14 +21,20 @@ import (
 type act uint8
 
 const (
-	actKill   act = iota // SIGKILL, and a new process after a while
-	actStop              // SIGSTOP, and SIGCONT after a while
-	actWipe              // an edge is killed and begins anew without its folder
-	actCut               // packets from one place to another vanish
-	actPart              // packets vanish both ways between a place and all others
-	actNarrow            // little comes through to a place
-	actLate              // every message between NATS and the nodes of a place is late
-	actEdit              // the rooms file is changed
+	actKill    act = iota // SIGKILL, and a new process after a while
+	actStop               // SIGSTOP, and SIGCONT after a while
+	actWipe               // an edge is killed and begins anew without its folder
+	actCut                // packets from one place to another vanish
+	actPart               // packets vanish both ways between a place and all others
+	actNarrow             // little comes through to a place
+	actLate               // every message between NATS and the nodes of a place is late
+	actEdit               // the rooms file is changed
+	actReplace            // an edge ends for good, and one of another name begins
+	actRotate             // the keys are rotated
+	actFill               // the disk of a NATS server is full for a while
+	actLose               // all that NATS stored is lost, and nothing else
+	actTwin               // an edge is copied, and both live
+	actMember             // the third data centre comes, or goes
 )
 
 // fault is one thing that is to go wrong, as drawn.
@@ -45,10 +51,12 @@ type fault struct {
 }
 
 // What comes after the last fault. Where an edge died together with whoever knew
-// its books, what it may have used is waited out: sixty seconds for R.
+// its books, what it may have used is waited out: sixty seconds for R. One that is
+// gone for good without a goodbye is waited for as long as lost_after, and then for
+// the end of its sessions.
 const (
 	wholeWithin = 30 * time.Second  // every edge can admit and everything has a leader
-	againWithin = 100 * time.Second // people come in again in every data centre
+	againWithin = 150 * time.Second // people come in again in every data centre
 )
 
 // stormLength is how long faults happen in one go. Then everything heals, and has
@@ -59,9 +67,32 @@ const stormLength = 40 * time.Second
 // firstGap lies between the faults of the first storm: at least twenty fit.
 const firstGap = 1300 * time.Millisecond
 
+// kinds are the faults that there are: of links, of late messages, and changes of the
+// fleet itself.
+type kinds struct{ links, late, changes bool }
+
+// change makes a fault one of the fleet itself.
+func (f *fault) change(rng *rand.Rand, links bool) {
+	switch n := rng.IntN(20); {
+	case n < 4:
+		f.act = actRotate
+	case n < 8:
+		f.act, f.role = actReplace, "edge"
+	case n < 11 && links:
+		f.act, f.role = actFill, "nats"
+		f.lasts *= 3
+	case n < 12:
+		f.act, f.role = actLose, "nats"
+	case n < 16:
+		f.act, f.role = actTwin, "edge"
+	default:
+		f.act = actMember
+	}
+}
+
 // plan draws the faults of one storm, gap apart in the mean. Every role is killed and stopped; stops
 // take the place of what cannot be done to links and messages.
-func plan(rng *rand.Rand, length, gap time.Duration, dcs []string, links, late bool) []fault {
+func plan(rng *rand.Rand, length, gap time.Duration, dcs []string, k kinds) []fault {
 	roles := []string{"edge", "edge", "edge", "regional", "regional", "global", "global", "nats"}
 	var out []fault
 	for at := time.Duration(0); at < length; {
@@ -73,6 +104,8 @@ func plan(rng *rand.Rand, length, gap time.Duration, dcs []string, links, late b
 			f.lasts *= 4 // longer than every lease
 		}
 		switch n := rng.IntN(100); {
+		case k.changes && rng.IntN(5) == 0:
+			f.change(rng, k.links)
 		case n < 5:
 			f.act = actEdit
 		case n < 43:
@@ -80,7 +113,7 @@ func plan(rng *rand.Rand, length, gap time.Duration, dcs []string, links, late b
 			if f.role == "edge" && rng.IntN(4) == 0 {
 				f.act = actWipe
 			}
-		case n < 58 || (!links && (n < 84 || !late)):
+		case n < 58 || (!k.links && (n < 84 || !k.late)):
 			f.act = actStop
 		case n < 70:
 			f.act = actCut
@@ -88,7 +121,7 @@ func plan(rng *rand.Rand, length, gap time.Duration, dcs []string, links, late b
 			f.place, f.to = places[from], places[(from+1+rng.IntN(len(places)-1))%len(places)]
 		case n < 78:
 			f.act, f.place = actPart, places[rng.IntN(len(places))]
-		case n < 84 || !late:
+		case n < 84 || !k.late:
 			f.act = actNarrow
 		default:
 			f.act = actLate
@@ -127,6 +160,13 @@ func (d *deployment) do(ctx context.Context, f fault, j *journal, links *links) 
 		return links.do(ctx, f, j)
 	case actEdit:
 		return d.edit(j)
+	case actRotate:
+		return d.rotate(ctx, j)
+	case actLose:
+		return d.loseStore(ctx, f.lasts, j)
+	case actMember:
+		return d.member(ctx, j)
+	case actReplace, actFill, actTwin:
 	case actKill, actStop, actWipe:
 	}
 	n := d.victim(f)
@@ -135,6 +175,15 @@ func (d *deployment) do(ctx context.Context, f fault, j *journal, links *links) 
 		return nil
 	}
 	defer n.free()
+	switch f.act {
+	case actReplace:
+		return d.replace(ctx, n, j)
+	case actTwin:
+		return d.twin(ctx, n, f, j)
+	case actFill:
+		return d.fillDisk(ctx, n, f.lasts, j)
+	default:
+	}
 	what := n.name
 	if f.leader && (f.role == "global" || f.role == "regional") {
 		what += ", which leads"
@@ -162,7 +211,12 @@ func (d *deployment) do(ctx context.Context, f fault, j *journal, links *links) 
 		return err
 	}
 	sleep(ctx, f.lasts)
+	var ended []uint64
 	if f.act == actWipe {
+		var err error
+		if ended, err = n.incarnations(); err != nil {
+			return err
+		}
 		if err := os.RemoveAll(n.dataDir()); err != nil {
 			return err
 		}
@@ -171,21 +225,13 @@ func (d *deployment) do(ctx context.Context, f fault, j *journal, links *links) 
 	if err := d.wait(20*time.Second, func() error { return n.start() }); err != nil {
 		return err
 	}
-	if f.role == "edge" {
-		err := d.wait(45*time.Second, func() error {
-			if ctx.Err() != nil {
-				return nil
-			}
-			ready, _, err := d.ready(n)
-			if err == nil && !ready {
-				err = fmt.Errorf("%s does not get ready", n.name)
-			}
-			return err
-		})
-		if err != nil {
+	if f.role == "edge" && slices.Contains(d.serving(), n.place) {
+		if err := d.admits(ctx, n); err != nil {
 			return err
 		}
-		n.up.Store(true)
+		if len(ended) > 0 { // nothing proves any more that they have
+			d.forget(ctx, n, j, ended...)
+		}
 	}
 	well()
 	return nil
@@ -404,7 +450,7 @@ func (d *deployment) calm(ctx context.Context, people *crowdOfPeople, j *journal
 	c.whole = d.since() - healed
 	j.tell("", "every edge is ready, one global and one regional per data centre lead: %.1f s later", c.whole.Seconds())
 	err = d.wait(againWithin-c.whole, func() error {
-		for _, dc := range d.dcs {
+		for _, dc := range d.serving() {
 			if ctx.Err() == nil && people.entered(dc, healed) < enough {
 				return fmt.Errorf("%v after the last fault: %w in %s", againWithin, errNobody, dc)
 			}
@@ -437,7 +483,7 @@ func havoc(ctx context.Context, o options, network network, out io.Writer) (err 
 		o.seed, o.length, o.total, o.rate, o.session, o.visitors,
 		len(d.of("edge", "")), len(d.of("regional", "")), len(d.of("global", "")), len(d.of("nats", "")))
 
-	people := &crowdOfPeople{d: d, edges: d.of("edge", ""), life: o.session*11/10 + 2*time.Second}
+	people := &crowdOfPeople{d: d, life: o.session*11/10 + 2*time.Second}
 	watch, ended := context.WithCancel(ctx)
 	defer ended()
 	var stood []span
@@ -460,7 +506,7 @@ func havoc(ctx context.Context, o options, network network, out io.Writer) (err 
 	sleep(come, 5*time.Second) // people come in first
 	gap := firstGap
 	for len(trouble) == 0 && come.Err() == nil && (len(calms) == 0 || d.since()-j.base < o.length) {
-		faults := plan(rng, min(stormLength, o.length), gap, d.dcs, network.links(), o.toxiproxy != "")
+		faults := plan(rng, min(stormLength, o.length), gap, d.where(), kinds{network.links(), o.toxiproxy != "", o.changes})
 		j.tell("", "storm: %d faults", len(faults))
 		if err := d.storm(come, faults, j, links); err != nil {
 			trouble = append(trouble, err)
@@ -475,7 +521,7 @@ func havoc(ctx context.Context, o options, network network, out io.Writer) (err 
 	}
 	home()
 	crowd.Wait()
-	for _, n := range d.nodes {
+	for _, n := range d.here() {
 		trouble = append(trouble, n.died())
 	}
 	ended()
@@ -490,8 +536,12 @@ func havoc(ctx context.Context, o options, network network, out io.Writer) (err 
 // report judges and tells.
 func report(out io.Writer, d *deployment, people *crowdOfPeople, j *journal, stood []span, calms []calm) error {
 	c := court{total: d.o.total, rate: d.o.rate, wall: d.zero, stalls: stood}
-	for _, e := range people.edges {
+	for _, e := range d.edgesEver() {
 		c.outages = append(c.outages, e.outages)
+	}
+	tickets, err := d.keys.reader()
+	if err != nil {
+		return err
 	}
 	stays := make([]stay, len(people.stays))
 	for i, s := range people.stays {
@@ -499,6 +549,9 @@ func report(out io.Writer, d *deployment, people *crowdOfPeople, j *journal, sto
 		for k := range s.requests {
 			r := &s.requests[k]
 			r.arrived = d.site.arrived(i, k)
+			if r.outcome == waiting {
+				r.joined = tickets.joined(r.ticket)
+			}
 		}
 	}
 	v := c.judge(stays, d.o.session)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"vestibule/internal/fleet"
 )
 
 // outcome is what a person got for a request.
@@ -29,6 +31,9 @@ type request struct {
 	detail   string // of what failed
 	maxAge   int    // seconds for which the cookie in the answer is good, 0 for none
 	gaveUp   bool   // the person did not want to wait for an answer
+
+	ticket string     // in the answer, as it was sealed
+	joined fleet.Time // of that ticket, of somebody who waits; 0 for none
 }
 
 // stay is everything that was asked with one ticket, from the first request of
@@ -94,6 +99,7 @@ func (c *court) judge(stays []stay, session time.Duration) verdict {
 		known := time.Duration(0) // end of the session, as far as the person knew
 		last := time.Duration(0)  // the newest page was sent for
 		var ended time.Duration   // when the person was put out
+		var place fleet.Time      // of the person in the line
 		reqs := slices.Clone(stays[i].requests)
 		slices.SortStableFunc(reqs, func(a, b request) int { return cmp.Compare(a.received, b.received) })
 		for k := range reqs {
@@ -113,6 +119,12 @@ func (c *court) judge(stays []stay, session time.Duration) verdict {
 				last = max(last, r.sent)
 			case waiting:
 				v.waits++
+				if known == 0 && r.joined != 0 {
+					if place != 0 && r.joined != place {
+						v.breaks("stay %d: lost its place at %.3f s at edge %d: joined %v, now %v", i, r.received.Seconds(), r.edge, place, r.joined)
+					}
+					place = r.joined
+				}
 				switch {
 				case known == 0 || r.sent < last:
 				case r.received < known-unleased:

@@ -166,11 +166,12 @@ func TestJudge(t *testing.T) {
 // same for the same seed, and nothing that needs links or
 // toxiproxy where there is none.
 func TestPlan(t *testing.T) {
-	dcs := places[:2]
+	dcs := places
 	acts, killed := map[act]int{}, map[string]int{}
 	for seed := range uint64(200) {
 		draw := func(links, late bool) []fault {
-			return plan(rand.New(rand.NewPCG(seed, 1)), stormLength, firstGap, dcs, links, late)
+			k := kinds{links, late, true}
+			return plan(rand.New(rand.NewPCG(seed, 1)), stormLength, firstGap, dcs, k)
 		}
 		faults := draw(true, true)
 		if !reflect.DeepEqual(faults, draw(true, true)) {
@@ -190,7 +191,7 @@ func TestPlan(t *testing.T) {
 		}
 		for _, late := range []bool{false, true} {
 			for _, f := range draw(false, late) {
-				if f.act == actCut || f.act == actPart || f.act == actNarrow || (f.act == actLate && !late) {
+				if f.act == actCut || f.act == actPart || f.act == actNarrow || f.act == actFill || (f.act == actLate && !late) {
 					t.Errorf("seed %d: %+v without links, toxiproxy %v", seed, f, late)
 				}
 			}
@@ -201,7 +202,7 @@ func TestPlan(t *testing.T) {
 			}
 		}
 	}
-	if len(acts) != 8 || len(killed) != 4 {
+	if len(acts) != 14 || len(killed) != 4 {
 		t.Errorf("acts %v, killed %v: something never happens", acts, killed)
 	}
 }

@@ -41,6 +41,7 @@ type options struct {
 	keep     bool
 	inside   bool // we are the process inside the namespaces
 	plain    bool // run without namespaces
+	changes  bool // the fleet itself changes
 
 	toxiproxy string
 }
@@ -65,6 +66,7 @@ func main() {
 	f.BoolVar(&o.costs, "costs", false, "instead: break one thing after the other, and tell for how long nobody comes in")
 	f.StringVar(&o.dir, "dir", "", "folder for binaries, data and logs; empty for one that is deleted after a good run")
 	f.BoolVar(&o.plain, "no-namespaces", false, "run on the loopback interface: no link is cut or narrowed")
+	f.BoolVar(&o.changes, "changes", false, "let the fleet itself change too: data centres come and go, edges are replaced and copied, keys are rotated, disks are full, the store is lost")
 	f.StringVar(&o.toxiproxy, "toxiproxy", "", "the toxiproxy server that makes messages late; empty for none")
 	f.BoolVar(&o.inside, "inside", false, "for the command's own use")
 	if err := f.Parse(os.Args[1:]); err != nil {
@@ -135,7 +137,7 @@ func build(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(bin, 0o700); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", bin, "vestibule/cmd/edge", "vestibule/cmd/global", "vestibule/cmd/regional", "github.com/nats-io/nats-server/v2")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", bin, "vestibule/cmd/edge", "vestibule/cmd/global", "vestibule/cmd/regional", "vestibule/cmd/vestibule", "github.com/nats-io/nats-server/v2")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, text)
 	}

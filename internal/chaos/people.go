@@ -19,9 +19,8 @@ import (
 
 // crowdOfPeople are all who come.
 type crowdOfPeople struct {
-	d     *deployment
-	edges []*node
-	life  time.Duration // of a ticket
+	d    *deployment
+	life time.Duration // of a ticket
 
 	mu     sync.Mutex
 	stays  []*stay
@@ -86,7 +85,7 @@ func (p *person) live(ctx context.Context) {
 	defer p.client.CloseIdleConnections()
 	for ctx.Err() == nil {
 		p.cookies = map[string]string{}
-		p.home = p.c.d.dcs[p.rng.IntN(len(p.c.d.dcs))]
+		p.home = p.somewhere()
 		p.edge = nil
 		p.visit(ctx)
 		p.pause(ctx, time.Second, 15*time.Second)
@@ -154,7 +153,7 @@ func (p *person) comeBack(ctx context.Context) {
 // choose keeps the edge, mostly.
 func (p *person) choose(in bool) {
 	if other := p.rng.IntN(100); other < 3 || other < 6 && !in {
-		p.home = p.c.d.dcs[p.rng.IntN(len(p.c.d.dcs))]
+		p.home = p.somewhere()
 		p.edge = nil
 	} else if other < 12 {
 		p.edge = nil
@@ -163,7 +162,8 @@ func (p *person) choose(in bool) {
 		return
 	}
 	var near, far []*node
-	for _, e := range p.c.edges {
+	edges := p.c.d.of("edge", "")
+	for _, e := range edges {
 		switch {
 		case !e.up.Load():
 		case e.place == p.home:
@@ -176,9 +176,15 @@ func (p *person) choose(in bool) {
 		near = far
 	}
 	if len(near) == 0 {
-		near = p.c.edges
+		near = edges
 	}
 	p.edge = near[p.rng.IntN(len(near))]
+}
+
+// somewhere returns a data centre.
+func (p *person) somewhere() string {
+	dcs := p.c.d.serving()
+	return dcs[p.rng.IntN(len(dcs))]
 }
 
 // impatient says for how long the person waits for an answer, 0 for as long as
@@ -206,7 +212,7 @@ func (p *person) ask(ctx context.Context, patience time.Duration) request {
 func (p *person) burst(ctx context.Context) {
 	var all sync.WaitGroup
 	var edges []*node
-	for _, e := range p.c.edges {
+	for _, e := range p.c.d.of("edge", "") {
 		if e.place == p.edge.place && e.up.Load() {
 			edges = append(edges, e, e)
 		}
@@ -271,6 +277,7 @@ func (p *person) fetch(ctx context.Context, n int, e *node, cookie string, a *an
 	for _, c := range resp.Cookies() {
 		a.set[c.Name] = c.Value
 		a.maxAge = c.MaxAge
+		a.ticket = c.Value
 	}
 	if resp.StatusCode == http.StatusOK && resp.Header.Get(siteHeader) != "" {
 		a.outcome = page

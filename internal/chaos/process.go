@@ -31,6 +31,7 @@ type node struct {
 	url     atomic.Value // string: where people reach it
 	metrics atomic.Value // string
 	up      atomic.Bool  // a load balancer would send people there
+	gone    atomic.Bool  // for good: nothing of its name comes back
 
 	mu      sync.Mutex
 	life    *life

@@ -89,7 +89,7 @@ func takeovers(ctx context.Context, o options, network network, out io.Writer) (
 		}
 		defer stop()
 	}
-	people := &crowdOfPeople{d: d, edges: d.of("edge", ""), life: o.session*11/10 + 2*time.Second}
+	people := &crowdOfPeople{d: d, life: o.session*11/10 + 2*time.Second}
 	come, home := context.WithCancel(ctx)
 	var crowd sync.WaitGroup
 	defer crowd.Wait()
