@@ -49,7 +49,7 @@ packages: ## install the Debian packages that tests need and that are missing
 
 .PHONY: test
 test: packages ## run every test with the race detector, then the end-to-end run
-	$(GO) test -race $$($(GO) list ./... | grep -v /internal/e2e)
+	$(GO) test -race -timeout 20m $$($(GO) list ./... | grep -v /internal/e2e)
 	$(MAKE) --no-print-directory e2e
 
 .PHONY: e2e

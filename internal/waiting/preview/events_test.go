@@ -46,6 +46,7 @@ func TestTheStreamInABrowser(t *testing.T) {
 	joined := me.Decision.Ticket.Joined
 	// Of 800 people half joined before me, and 210 long before.
 	b := waiting.Broadcast{Now: me.Now, View: &wire.View{
+		At:      me.Now,
 		Horizon: joined - 60_000, Park: joined - 30_000, Slots: 10, Paces: []line.Pace{{Mu: 2}}, Line: line.NewDigest(line.Histogram{
 			{Start: joined - 600_000, Width: 1000, N: 210}, {Start: joined - 20_000, Width: 40_000, N: 800},
 		}),
@@ -72,11 +73,11 @@ func TestTheStreamInABrowser(t *testing.T) {
 		t.Errorf("the progress is %v %%", got)
 	}
 	say(func() { b.View.Slots, b.View.Theta = 0, .001 })
-	shown("ahead", "610")
 	say(func() { b.PausedBy = waiting.PausedBySystem })
 	shown("head", "The line is paused")
+	shown("ahead", "600") // ten more are no reason to take back what was told
 	say(func() { b.PausedBy, b.View.Slots = "", 700 })
-	shown("head", "You are next")
+	shown("ahead", "0") // and yet not next: it is nobody's turn who joined then
 	if n := asked(); n != 0 {
 		t.Errorf("the page asked %d times although nothing concerned it", n)
 	}
