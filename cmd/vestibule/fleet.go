@@ -24,7 +24,7 @@ type fleetConfig struct {
 	Force bool              `mapstructure:"force" doc:"remove: whatever the data centre may hold; its sessions may be above the limit until they end"`
 	Wait  time.Duration     `mapstructure:"wait" doc:"how long to try to reach NATS"`
 	DC    string            `mapstructure:"dc" doc:"forget: data centre of the edge"`
-	Inc   string            `mapstructure:"incarnation" doc:"forget: only this process of the edge, as /status of the regional shows it (hexadecimal); without it all that are silent"`
+	Inc   string            `mapstructure:"incarnation" doc:"forget: only this process of the edge, the number Inc in /status of the regional; without it all that are silent"`
 }
 
 // Validate implements [node.Config].
@@ -42,8 +42,8 @@ const fleetUsage = `usage: vestibule fleet list|add NAME|drain NAME|remove NAME|
   add NAME       list a data centre; one that drains stays
   drain NAME     let nobody in there any more; it leaves the list by itself when
                  all that it holds has come back
-  remove NAME    take a data centre off that will not come back (needs --force
-                 while anything of it may be out)
+  remove NAME    take a data centre off that will not come back (needs --force:
+                 its sessions may be above the limit until they end)
   trust-config   say that data_centers in every global's configuration is this list:
                  globals of release 0.1.0 are followed again
   forget EDGE    say that an edge of data centre --dc has ended for good: what it held
@@ -52,6 +52,7 @@ const fleetUsage = `usage: vestibule fleet list|add NAME|drain NAME|remove NAME|
                  off, goes on renewing sessions that nobody counts
 
 No global needs to run, but for forget the regional that leads. The list is changed in the store by compare-and-set.
+vestibule fleet list --help shows the flags. A file for --config has the section nats and nothing else.
 
 `
 
@@ -68,6 +69,9 @@ func fleet(args []string, stdout, stderr io.Writer) error {
 	switch verb {
 	case "list", "trust-config":
 	case "add", "drain", "remove", "forget":
+		if len(rest) > 0 && (rest[0] == "--help" || rest[0] == "-h") {
+			break
+		}
 		if len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
 			what := "a data centre"
 			if verb == "forget" {
@@ -116,7 +120,10 @@ func fleet(args []string, stdout, stderr io.Writer) error {
 	for !conn.Connected() {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("NATS at %s does not answer within %v", cfg.NATS.URL, cfg.Wait)
+			if why := conn.Refused(); why != "" {
+				return fmt.Errorf("NATS at %s refuses this user (see --nats-creds, --nats-cert): %s", cfg.NATS.URL, why)
+			}
+			return fmt.Errorf("NATS at %s does not answer within %v (see --nats-url, --wait)", cfg.NATS.URL, cfg.Wait)
 		case <-tick.C:
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+
 	"vestibule/internal/natsbus"
 	"vestibule/internal/natsbus/embedded"
 	"vestibule/internal/node"
@@ -114,6 +116,26 @@ func TestTheFleetCommandsUsage(t *testing.T) {
 	}
 	var out bytes.Buffer
 	if code := run([]string{"fleet", "list", "--nats-url", "nats://127.0.0.1:1", "--wait", "100ms"}, &out, &out); code != node.ExitError || !strings.Contains(out.String(), "does not answer within 100ms") {
+		t.Errorf("exit %d, %s", code, out.String())
+	}
+}
+
+// Who may not connect is told so, and not that nobody answers.
+func TestTheFleetCommandsTellThatTheyAreRefused(t *testing.T) {
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, Username: "operator", Password: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(15 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	var out bytes.Buffer
+	if code := run([]string{"fleet", "list", "--nats-url", s.ClientURL(), "--wait", "2s"}, &out, &out); code != node.ExitError || !strings.Contains(out.String(), "refuses this user (see --nats-creds") {
 		t.Errorf("exit %d, %s", code, out.String())
 	}
 }

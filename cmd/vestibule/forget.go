@@ -24,8 +24,8 @@ func (c *fleetConfig) forgetAsk(edge string) (wire.ForgetAsk, error) {
 	}
 	if c.Inc != "" {
 		var err error
-		if ask.Inc, err = strconv.ParseUint(c.Inc, 16, 64); err != nil || ask.Inc == 0 {
-			errs = append(errs, fmt.Errorf("incarnation: must be a hexadecimal number above zero, got %q", c.Inc))
+		if ask.Inc, err = strconv.ParseUint(c.Inc, 10, 64); err != nil || ask.Inc == 0 {
+			errs = append(errs, fmt.Errorf("incarnation: must be a whole number above zero, got %q", c.Inc))
 		}
 	}
 	return ask, errors.Join(errs...)

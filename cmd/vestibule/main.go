@@ -1,7 +1,7 @@
 // Command vestibule is the one command for people: it runs a whole waiting room
 // in one process (demo), rehearses one on virtual time (simulate), shows waiting
-// pages before visitors see them (preview), and runs a site to put behind the
-// edges while trying them out (origin).
+// pages before visitors see them (preview), changes the list of data centres
+// (fleet), and runs a site to put behind the edges while trying them out (origin).
 package main
 
 import (
@@ -23,7 +23,7 @@ var commands = []command{
 	{"demo", "run a whole waiting room in one process, with a site behind it", demo},
 	{"simulate", "run a fleet and its visitors on virtual time and judge it", simulate},
 	{"preview", "show a waiting page in every state and language, or say what is wrong with it", previewPage},
-	{"fleet", "show, add, drain and remove the data centres of a fleet", fleet},
+	{"fleet", "show and change the data centres of a fleet, or forget an edge that is gone", fleet},
 	{"origin", "run a site that counts who is in, to put behind edges", origin},
 }
 

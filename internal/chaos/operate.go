@@ -71,7 +71,7 @@ func (d *deployment) forget(ctx context.Context, n *node, j *journal, incarnatio
 	if len(incarnations) > 0 {
 		which = nil
 		for _, inc := range incarnations {
-			which = append(which, []string{"--incarnation", strconv.FormatUint(inc, 16)})
+			which = append(which, []string{"--incarnation", strconv.FormatUint(inc, 10)})
 		}
 	}
 	for _, w := range which {
