@@ -146,7 +146,7 @@ func fleet(args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 	}
-	return f.change(ctx, func(now time.Time, m *node.Members) (*node.Members, error) { return m.Remove(now, name) })
+	return f.change(ctx, func(now time.Time, m *node.Members) (*node.Members, error) { return m.RemoveByForce(now, name) })
 }
 
 // fleetList is the list in the store.
@@ -297,6 +297,9 @@ func (f *fleetList) list(ctx context.Context) error {
 	}
 	if !m.Changed {
 		fmt.Fprint(f.out, "; it is what data_centers lists")
+	}
+	if len(m.Forced) > 0 {
+		fmt.Fprintf(f.out, "\ntaken off by force, and may have sessions yet: %s", strings.Join(m.Forced, ", "))
 	}
 	_, err = fmt.Fprintln(f.out)
 	return err

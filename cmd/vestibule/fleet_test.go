@@ -90,7 +90,7 @@ func TestTheFleetIsChangedByCommands(t *testing.T) {
 	s.does(node.ExitOK, "lima         draining  7            3            5         0", "list")
 	s.does(node.ExitOK, "oslo         unlisted  2", "list")
 	s.does(node.ExitOK, "lima         active", "add", "lima")
-	s.does(node.ExitOK, "version", "remove", "lima", "--force")
+	s.does(node.ExitOK, "taken off by force, and may have sessions yet: lima", "remove", "lima", "--force")
 	s.does(node.ExitOK, "it is what data_centers lists", "trust-config")
 
 	// A store that came back older is not written over.

@@ -37,7 +37,7 @@ func (p *publisher) tendMembers(ctx context.Context, now time.Time, c *census) e
 		next = node.NewMembers(now, p.founders)
 	case own == nil:
 		return nil // it is founded when every data centre was heard; or the watch is about to bring it
-	case have != nil && have.Version > own.Version, have != nil && have.Version == own.Version && len(c.drained) == 0:
+	case have != nil && have.Version > own.Version, have != nil && have.Version == own.Version && len(c.drained)+len(c.released) == 0:
 		return nil
 	case have != nil && have.Version == own.Version && own.Version == c.members:
 		for _, name := range c.drained {
@@ -45,6 +45,10 @@ func (p *publisher) tendMembers(ctx context.Context, now time.Time, c *census) e
 				return err
 			}
 			p.log.Info("data centre has drained and leaves the list", slog.String("dc", name))
+		}
+		for _, name := range c.released {
+			next = next.Release(now, name)
+			p.log.Info("nothing is out any more of a data centre that was taken off by force", slog.String("dc", name))
 		}
 	case have != nil && have.Version == own.Version:
 		return nil // who drained is known when the allocator has the list

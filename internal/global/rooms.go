@@ -121,7 +121,7 @@ func (p *publisher) run(ctx context.Context, now func() fleet.Time) {
 		if wall.Sub(repaired) > repairEvery && len(p.fleet.Alarms()) > 0 {
 			keysAt, roomsAt, membersAt, repaired = time.Time{}, time.Time{}, time.Time{}, wall
 		}
-		if c := p.census(); wall.After(membersAt) || len(c.drained) > 0 {
+		if c := p.census(); wall.After(membersAt) || len(c.drained)+len(c.released) > 0 {
 			err := p.tendMembers(ctx, wall, &c)
 			if err == nil && !c.unfounded {
 				membersAt = wall.Add(storeEvery)

@@ -253,6 +253,7 @@ type census struct {
 	by        string
 	unfounded bool
 	drained   []string
+	released  []string // taken off by force, and nothing of them is out
 	strangers []string
 	centres   []slots.CentreTotals
 }
@@ -266,7 +267,7 @@ func (s *Server) census() census {
 	now := s.Clock.Now()
 	c := census{
 		leads: true, members: s.alloc.Members(), unfounded: s.alloc.Unfounded(),
-		drained: s.alloc.Drained(now), strangers: s.alloc.Strangers(), centres: s.alloc.Centres(now),
+		drained: s.alloc.Drained(now), released: s.alloc.Released(now), strangers: s.alloc.Strangers(), centres: s.alloc.Centres(now),
 	}
 	c.newest, c.by = s.alloc.Newest()
 	return c

@@ -103,6 +103,7 @@ const (
 	UnlistedIgnored
 	NewcomerLentEarly
 	DrainForgets
+	ForcedForgotten
 	UnversionedFollowed
 
 	// Rule 10: nothing a visitor sends opens a room.
@@ -205,6 +206,7 @@ var list = [count]Mutant{
 	OldListLeads:        {Name: "old-list-leads", Rule: 9, Says: "a coordinator lends by a list of data centres that is older than one it was told of"},
 	UnlistedIgnored:     {Name: "unlisted-ignored", Rule: 9, Says: "what a data centre that nobody listed holds is not counted"},
 	NewcomerLentEarly:   {Name: "newcomer-lent-early", Rule: 9, Says: "a data centre that was added is lent to before the others know of it"},
+	ForcedForgotten:     {Name: "forced-forgotten", Rule: 9, Says: "a new coordinator does not wait for a data centre that was taken off by force and may hold rights"},
 	DrainForgets:        {Name: "drain-forgets", Rule: 9, Says: "a data centre that drains leaves the list while it holds rights"},
 	UnversionedFollowed: {Name: "unversioned-followed", Rule: 9, Says: "a data centre follows a coordinator of an earlier release although the list was changed since"},
 

@@ -33,6 +33,11 @@ type Members struct {
 	Changed bool `json:"changed"`
 
 	List []Member `json:"data_centers"`
+
+	// Forced names the data centres that were taken off by force and may hold rights:
+	// a new coordinator waits for their word. The leading global takes a name off when
+	// nothing of it can be out.
+	Forced []string `json:"forced,omitempty"`
 }
 
 // Member is one data centre.
@@ -101,6 +106,15 @@ func (m *Members) validate() error {
 		}
 		names = append(names, d.Name)
 	}
+	if n := len(m.Forced); n > maxMembers {
+		return fmt.Errorf("forced: must be at most %d, got %d", maxMembers, n)
+	}
+	for i, name := range m.Forced {
+		if err := CheckMember(name, names); err != nil {
+			return fmt.Errorf("forced[%d]: %w", i, err)
+		}
+		names = append(names, name)
+	}
 	return nil
 }
 
@@ -135,7 +149,7 @@ func versionAfter(have uint64, now time.Time) uint64 {
 
 // next returns a copy to be changed, under a new version.
 func (m *Members) next(now time.Time) *Members {
-	return &Members{Version: versionAfter(m.Version, now), Changed: true, List: slices.Clone(m.List)}
+	return &Members{Version: versionAfter(m.Version, now), Changed: true, List: slices.Clone(m.List), Forced: slices.Clone(m.Forced)}
 }
 
 // Find returns the place of a data centre in the list, -1 for none.
@@ -163,6 +177,7 @@ func (m *Members) Add(now time.Time, name string) (*Members, error) {
 	if len(m.List) >= maxMembers {
 		return nil, fmt.Errorf("data_centers: must be at most %d", maxMembers)
 	}
+	next.Forced = slices.DeleteFunc(next.Forced, func(o string) bool { return ticket.DCOf(o) == ticket.DCOf(name) })
 	next.List = append(next.List, Member{Name: name, State: Active, Since: next.Version})
 	return next, nil
 }
@@ -195,6 +210,28 @@ func (m *Members) Remove(now time.Time, name string) (*Members, error) {
 	return next, nil
 }
 
+// RemoveByForce returns the list without a data centre that may hold rights.
+func (m *Members) RemoveByForce(now time.Time, name string) (*Members, error) {
+	next, err := m.Remove(now, name)
+	if err == nil && len(next.Forced) >= maxMembers {
+		err = fmt.Errorf("forced: must be at most %d", maxMembers)
+	}
+	if err != nil {
+		return nil, err
+	}
+	next.Forced = append(next.Forced, name)
+	return next, nil
+}
+
+// Release returns the list in which nobody waits any more for a data centre that was
+// taken off by force.
+func (m *Members) Release(now time.Time, name string) *Members {
+	next := m.next(now)
+	next.Changed = m.Changed
+	next.Forced = slices.DeleteFunc(next.Forced, func(o string) bool { return o == name })
+	return next
+}
+
 // TrustConfig returns the list with the word of the operator that data_centers in
 // every configuration of global lists the same.
 func (m *Members) TrustConfig(now time.Time) *Members {
@@ -208,7 +245,7 @@ func (m *Members) Ledger() slots.Members {
 	if m == nil {
 		return slots.Members{}
 	}
-	out := slots.Members{Version: m.Version, Changed: m.Changed}
+	out := slots.Members{Version: m.Version, Changed: m.Changed, Forced: m.Forced}
 	for _, d := range m.List {
 		out.List = append(out.List, slots.Member{Name: d.Name, Draining: d.State == Draining, Since: d.Since})
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,7 @@ func TestMembersThatBreakARuleAreRefused(t *testing.T) {
 		`{"version":1,"changed":false,"data_centers":[{"name":"a","state":"active"},{"name":"a","state":"active"}]}`: `data_centers[1]: "a" must differ from "a"`,
 		`{"version":1,"changed":false,"data_centers":[{"name":"a","state":"gone"}]}`:                                 "data_centers[0]: state: must be active or draining",
 		`{"version":1,"changed":false,"data_centers":[{"name":"a","state":"active","since":2}]}`:                     "data_centers[0]: since: must be at most version 1",
+		`{"version":1,"changed":true,"data_centers":[{"name":"a","state":"active"}],"forced":["a"]}`:                 `forced[0]: "a" must differ from "a"`,
 		`{"version":1,"colour":"blue","data_centers":[{"name":"a","state":"active"}]}`:                               "unknown field",
 		`{"version":1,"changed":false,"data_centers":[{"name":"a","state":"active"}]}{}`:                             "data after the document",
 	} {
@@ -82,6 +84,19 @@ func TestChangesOfTheMembers(t *testing.T) {
 	}
 	if plain := gone.TrustConfig(june); plain.Changed || plain.Version <= gone.Version {
 		t.Errorf("as configured: %+v", plain)
+	}
+	forced, err := drained.RemoveByForce(june, "lima")
+	if err != nil || forced.Find("lima") >= 0 || !slices.Equal(forced.Ledger().Forced, []string{"lima"}) || len(drained.Forced) != 0 {
+		t.Errorf("taken off by force: %+v, %v", forced, err)
+	}
+	if again, err := DecodeMembers(members(t, forced)); err != nil || !slices.Equal(again.Forced, forced.Forced) {
+		t.Errorf("read back: %+v, %v", again, err)
+	}
+	if back, err := forced.Add(june, "lima"); err != nil || len(back.Forced) != 0 {
+		t.Errorf("added again: %+v, %v", back, err)
+	}
+	if over := forced.Release(june, "lima"); len(over.Forced) != 0 || len(over.List) != 2 || over.Version <= forced.Version {
+		t.Errorf("when nothing is out: %+v", over)
 	}
 	for what, f := range map[string]func() (*Members, error){
 		"is in the list already":         func() (*Members, error) { return m.Add(june, "dublin") },

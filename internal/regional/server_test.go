@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +28,7 @@ import (
 	"vestibule/internal/node"
 	"vestibule/internal/regional"
 	"vestibule/internal/room"
+	"vestibule/internal/slots"
 	"vestibule/internal/wire"
 )
 
@@ -376,6 +378,43 @@ func (c *candidate) counter(name string) (sum float64) {
 		}
 	}
 	return sum
+}
+
+// That a data centre is new is believed of the first who leads it. Where somebody led
+// before and nothing is stored, the store was lost: what there may have been is waited
+// for, though the configuration says bootstrap.
+func TestBootstrapIsBelievedOnce(t *testing.T) {
+	s := newSite(t)
+	waits := func(r *candidate) bool {
+		return slices.ContainsFunc(r.Status().Region.Edges, func(e slots.EdgeStatus) bool { return e.Name == wire.UnknownPast })
+	}
+	first := s.regional("one")
+	eventually(t, "the first leads", first.leads)
+	if waits(first) {
+		t.Error("a new data centre waits for what there may have been")
+	}
+	first.stop()
+	nc, err := nats.Connect("", nats.InProcessServer(s.nats))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv, err := js.KeyValue(t.Context(), "vestibule_promises")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kv.Purge(t.Context(), "dublin"); err != nil {
+		t.Fatal(err)
+	}
+	second := s.regional("two")
+	eventually(t, "the second leads", second.leads)
+	if !waits(second) {
+		t.Error("the second believes that the data centre is new")
+	}
 }
 
 // A store of promises that is emptied while a regional leads knows them again

@@ -57,6 +57,12 @@ type Faults struct {
 // any reports whether anything goes wrong at all.
 func (f *Faults) any() bool { return f.Every > 0 }
 
+// cutsCentres reports whether a data centre may be out of a coordinator's reach for
+// longer than its lease.
+func (f *Faults) cutsCentres() bool {
+	return f.CutRegion || f.CutPair || f.Stop || f.Forever || f.Rollback || f.Disk
+}
+
 func (f *Faults) drift() float64 {
 	if f.Clocks {
 		return 100e-6 // either way: 200 ppm between two

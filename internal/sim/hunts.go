@@ -18,6 +18,7 @@ var Hunts = []Hunt{
 	{"guests", Guests},
 	{"memory", Memory},
 	{"fleet", Fleet},
+	{"forced", Forced},
 	{"twins", Twins},
 }
 
@@ -126,6 +127,17 @@ func Fleet(seed uint64) Config {
 	f.Every, f.Last = time.Duration(2+rng.IntN(4))*time.Second, time.Duration(5+rng.IntN(15))*time.Second
 	f.Members, f.CrashGlobal, f.CutRegion = true, true, rng.IntN(2) == 0
 	f.CrashRegion, f.Forsake = rng.IntN(3) == 0, rng.IntN(3) == 0
+	return c
+}
+
+// Forced takes data centres off by force that are heard all the while, while
+// coordinators and aggregators are replaced: nothing of them is lent twice.
+func Forced(seed uint64) Config {
+	c, rng := prey(seed, 2+int(seed%2), 2, 10*time.Second)
+	f := &c.Faults
+	f.Every, f.Last = time.Duration(2+rng.IntN(3))*time.Second, 3*time.Second
+	f.Members, f.Forsake, f.CrashGlobal = true, true, true
+	f.CrashRegion = rng.IntN(2) == 0
 	return c
 }
 

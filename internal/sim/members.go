@@ -30,7 +30,7 @@ func (m *membership) begin(centres int) {
 // under a version above all there were, since versions are never below the date.
 func (w *World) writeMembers(change func(m *slots.Members)) {
 	next := w.members.at(w.members.store)
-	next.List = slices.Clone(next.List)
+	next.List, next.Forced = slices.Clone(next.List), slices.Clone(next.Forced)
 	next.Version, next.Changed = uint64(len(w.members.versions))+1, true
 	change(&next)
 	w.members.versions = append(w.members.versions, next)
@@ -134,25 +134,29 @@ func (w *World) addCentre(i int) bool {
 			return
 		}
 		m.List = append(m.List, slots.Member{Name: centreName(i), Since: version})
+		m.Forced = slices.DeleteFunc(m.Forced, func(name string) bool { return name == centreName(i) })
 	})
 	return true
 }
 
 // removeCentre takes a data centre off the list. forsaken says that an operator did
 // it, whatever it may hold: then its sessions may be above T, and the judge leaves
-// them out until it has been heard for long.
+// them out until it has been heard for long. Where nobody is ever out of reach, they
+// are counted all the while.
 func (w *World) removeCentre(i int, forsaken bool) {
 	all, active := w.listed()
 	if !slices.Contains(all, i) || (forsaken && (len(active) < 2 || !slices.Contains(active, i))) {
 		return
 	}
 	w.tell("#%d %s is taken off, by version %d of the list (by force: %v)", w.telling, centreName(i), len(w.members.versions)+1, forsaken)
-	if forsaken {
+	if forsaken && w.cfg.Faults.cutsCentres() {
 		w.judge.forsake(w, i)
 	}
 	w.writeMembers(func(m *slots.Members) {
 		k := memberNamed(m, centreName(i))
-		m.List = slices.Delete(m.List, k, k+1)
+		if m.List = slices.Delete(m.List, k, k+1); forsaken {
+			m.Forced = append(m.Forced, centreName(i))
+		}
 	})
 }
 
@@ -170,6 +174,23 @@ func (w *World) tendMembers(n *globalProc) {
 		w.telling = 0
 		w.removeCentre(slices.IndexFunc(w.regions, func(r *region) bool { return r.name == name }), false)
 	}
+	if names := n.core.Released(n.clock.read(w.now)); len(names) > 0 && n.members == w.members.store {
+		w.tell("nobody waits any more for %v, taken off by force", names)
+		w.writeMembers(func(m *slots.Members) {
+			m.Forced = slices.DeleteFunc(m.Forced, func(name string) bool { return slices.Contains(names, name) })
+		})
+	}
+}
+
+// forsakeOften is how often a change of the list takes a data centre off by force.
+func (w *World) forsakeOften() float64 {
+	switch {
+	case !w.cfg.Faults.Forsake:
+		return 0
+	case !w.cfg.Faults.cutsCentres():
+		return 0.4
+	}
+	return 0.1
 }
 
 // changeMembers is a fault: the list changes.
@@ -177,7 +198,7 @@ func (w *World) changeMembers(f *fault) {
 	i := f.who % len(w.regions)
 	switch {
 	case w.members.store != len(w.members.versions): // the commands refuse a store that came back older
-	case f.x < 0.1 && w.cfg.Faults.Forsake && !w.regions[i].lost:
+	case f.x < w.forsakeOften() && !w.regions[i].lost:
 		w.removeCentre(i, true)
 	case f.x < 0.55:
 		_ = w.drainCentre(i) || w.addCentre(i)

@@ -57,6 +57,7 @@ type centre struct {
 
 	listed   bool   // it is in the list of members
 	draining bool   // it is to leave the list
+	forced   bool   // it was taken off the list by force, and may hold rights
 	since    uint64 // version of the list that added it
 	knows    uint64 // newest version of the list that is stored for it, as it told
 	void     bool   // its books begin in this term: what it held before was lent to others
@@ -407,7 +408,7 @@ func (a *Allocator) reclaim(now fleet.Mono) {
 		}
 		for _, p := range a.order {
 			wait := p.LostWait
-			if p.Cap {
+			if p.Cap || d.forced { // of that one an operator says that it goes on renewing nothing
 				wait = a.reclaimAfter(p)
 			} else if wait == 0 || (!a.othersHeard(now, d) && !mutant.On(mutant.IsolationIsDeath)) {
 				continue

@@ -32,6 +32,9 @@ import (
 //     without having been heard for long; one that is heard drains.
 //   - One that is to go leaves the list when all that it held has come back and it
 //     knows that it drains. So no older list lends to it unheard.
+//   - One that was taken off by force is named beside the list until it told that
+//     nothing of it is out, or nothing of it can be valid. A new coordinator waits for
+//     it as long as that, so that a takeover gives nothing of it to others.
 //
 // A coordinator of release 0.1.0 knows no versions. A data centre whose list was
 // changed does not promise to follow one that tells none (see Aggregator.Apply).
@@ -41,6 +44,7 @@ type Members struct {
 	Version uint64 // grows with every change; 0 for the list of a configuration
 	Changed bool   // not what every configuration of global lists: who tells no version is not followed
 	List    []Member
+	Forced  []string // names that were taken off by force, and may hold rights
 }
 
 // Member is one data centre of the list.
@@ -73,6 +77,7 @@ func (a *Allocator) SetMembers(now fleet.Mono, m Members) {
 	}
 	a.members = m.Version
 	for _, d := range a.centres {
+		d.forced = slices.Contains(m.Forced, d.name) && !mutant.On(mutant.ForcedForgotten)
 		if d.listed && m.Find(d.name) == wire.Unlisted {
 			d.listed, d.draining = false, false
 			if newest, _ := a.Newest(); newest <= m.Version && now.Sub(d.recv) > a.cfg.Params.RegionalLease {
@@ -80,7 +85,15 @@ func (a *Allocator) SetMembers(now fleet.Mono, m Members) {
 			}
 		}
 	}
-	a.centres = slices.DeleteFunc(a.centres, func(d *centre) bool { return !d.listed && !d.heard })
+	for _, name := range m.Forced {
+		if a.find(name) == nil && !mutant.On(mutant.ForcedForgotten) {
+			d := a.newCentre(now, name)
+			if d.forced = true; a.counted {
+				a.disown(d)
+			}
+		}
+	}
+	a.centres = slices.DeleteFunc(a.centres, func(d *centre) bool { return !d.listed && !d.heard && !d.forced })
 	for _, member := range m.List {
 		d := a.find(member.Name)
 		if d == nil {
@@ -240,7 +253,7 @@ func (a *Allocator) lendingTo(now fleet.Mono, d *centre) lending {
 func (a *Allocator) Strangers() []string {
 	var out []string
 	for _, d := range a.centres {
-		if !d.listed {
+		if !d.listed && d.heard {
 			out = append(out, d.name)
 		}
 	}
@@ -255,6 +268,24 @@ func (a *Allocator) Drained(now fleet.Mono) []string {
 		switch {
 		case !d.listed || !d.draining || a.outdated():
 		case mutant.On(mutant.DrainForgets), d.told() && now.Sub(d.recv) < quiet && d.knows >= a.members && a.nothingOut(d):
+			out = append(out, d.name)
+		}
+	}
+	return out
+}
+
+// Released returns the data centres that were taken off by force and need not be
+// named any more: they told that nothing of them is out, or were silent for so long
+// that nothing can be.
+func (a *Allocator) Released(now fleet.Mono) []string {
+	var out []string
+	for _, d := range a.centres {
+		if !d.forced || a.outdated() {
+			continue
+		}
+		told := d.told() && now.Sub(d.recv) < quiet && a.nothingOut(d)
+		over := len(a.order) > 0 && !slices.ContainsFunc(a.order, func(p *pool) bool { return now.Sub(d.recv) <= a.reclaimAfter(p) })
+		if told || over {
 			out = append(out, d.name)
 		}
 	}

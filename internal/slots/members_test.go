@@ -320,6 +320,62 @@ func TestRule9TakenOffByForceIsExcess(t *testing.T) {
 	}
 }
 
+// A coordinator that takes over right after a removal by force waits for the one that
+// was taken off: what it holds counts when it is heard, however late, and is lent to
+// others only when nothing of it can be valid. Then nobody names it any more.
+func TestRule9TakenOffByForceCountsForTheNext(t *testing.T) {
+	gone := slots.Members{Version: 2, Changed: true, List: []slots.Member{{Name: "dublin"}}, Forced: []string{"lima"}}
+	r := newRoster(t, 2, true, founding("dublin", "lima"))
+	r.add("dublin", "lima")
+	r.exchange(4)
+	dublin, lima := r.centres["dublin"], r.centres["lima"]
+	lima.active, lima.keepsBack, dublin.knows = 30, true, 1
+	r.exchange(2)
+	held := r.held("lima")
+	r.root.SetMembers(r.now, gone)
+	dublin.knows = 2
+	for _, late := range []int{0, 20} { // reports of the others that come first
+		r.lead(r.term.N+1, false, gone)
+		lima.deaf = true
+		r.exchange(late)
+		if l := r.root.Ledger(sale); late > 0 && (l.Complete || l.Free+r.held("dublin") > rosterTotal-held) {
+			t.Fatalf("before it is heard: %+v", l)
+		}
+		lima.deaf = false
+		r.exchange(3)
+		if l := r.root.Ledger(sale); !l.Complete || r.held("lima") != held || l.Excess != 0 || l.Free+r.held("dublin")+held != rosterTotal {
+			t.Fatalf("it held %d, and is heard after %d reports of the others: %+v", held, late, l)
+		}
+		if got := r.root.Released(r.now); len(got) != 0 {
+			t.Fatalf("%v named no more", got)
+		}
+	}
+	// One that never comes back is over when its tickets are.
+	r.lead(r.term.N+1, false, gone)
+	lima.deaf = true
+	r.exchange(60)
+	if l := r.root.Ledger(sale); l.Complete || len(r.root.Released(r.now)) != 0 {
+		t.Fatalf("30 s after the takeover: %+v", l)
+	}
+	for range 3 { // a lease, and a session with a tenth
+		r.now = r.now.Add(time.Minute)
+		r.exchange(2)
+	}
+	if l := r.root.Ledger(sale); !l.Complete || l.Free+r.held("dublin") != rosterTotal {
+		t.Fatalf("when nothing of it can be valid: %+v", l)
+	}
+	if got := r.root.Released(r.now); !slices.Equal(got, []string{"lima"}) {
+		t.Errorf("named no more: %v", got)
+	}
+	// So is one that says that nothing is out.
+	lima.deaf, lima.active, lima.granted, lima.rate, lima.rateBack = false, 0, lima.returned, 0, 0
+	r.lead(r.term.N+1, false, gone)
+	r.exchange(3)
+	if got := r.root.Released(r.now); !slices.Equal(got, []string{"lima"}) {
+		t.Errorf("named no more: %v, %+v", got, r.root.Ledger(sale))
+	}
+}
+
 // A list of a configuration becomes the first stored one once everybody in it was
 // heard and knows none.
 func TestTheFirstListIsStoredWhenEverybodyKnowsNone(t *testing.T) {

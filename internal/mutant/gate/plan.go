@@ -91,6 +91,7 @@ var plan = map[mutant.ID]killer{
 	mutant.OldListLeads:        {"slots.TestRule9", "fleet"},
 	mutant.UnlistedIgnored:     {"slots.TestRule9", ""},
 	mutant.NewcomerLentEarly:   {"slots.TestRule9", ""},
+	mutant.ForcedForgotten:     {"slots.TestRule9", "forced"},
 	mutant.DrainForgets:        {"slots.TestRule9", "fleet"},
 	mutant.UnversionedFollowed: {"slots.TestRule9", "fleet"},
 
