@@ -243,7 +243,7 @@ func TestSmuggling(t *testing.T) {
 }
 
 // requestsSeen returns what the site saw and forgets it.
-func (o *origin) requestsSeen() []*http.Request {
+func (o *auditor) requestsSeen() []*http.Request {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	seen := o.seen

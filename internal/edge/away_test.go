@@ -5,10 +5,11 @@ import (
 	"net/http"
 	"testing"
 
+	"vestibule/internal/gate"
 	"vestibule/internal/ticket"
 )
 
-const awayURL = "http://sale.example" + awayPath + "?room=sale"
+const awayURL = "http://sale.example" + gate.AwayPath + "?room=sale"
 
 // TestGoingAway: a page that goes away takes its visitor out of the count and ends
 // the stream; the place is kept, and a question counts the visitor again, once.
@@ -49,7 +50,7 @@ func TestGoingAway(t *testing.T) {
 		t.Errorf("%d are counted after a reload", n)
 	}
 	eventually(t, "the page that was reloaded listens, and only that", func() bool { return st.onStream() == 1 })
-	v.ask(http.MethodPost, "http://sale.example"+awayPath, "") // an app, which has one page and one room
+	v.ask(http.MethodPost, "http://sale.example"+gate.AwayPath, "") // an app, which has one page and one room
 	if n := waits(); n != 0 {
 		t.Errorf("%d are counted after the app went away", n)
 	}
@@ -79,11 +80,11 @@ func TestGoingAwayIsRefusedTo(t *testing.T) {
 		{"a link", http.MethodGet, awayURL, nil, http.StatusMethodNotAllowed},
 		{"a page of another site", http.MethodPost, awayURL, []string{"Origin", "http://evil.example"}, http.StatusForbidden},
 		{"a form of another site", http.MethodPost, awayURL, []string{"Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
-		{"a host that is not ours", http.MethodPost, "http://other.example" + awayPath, nil, http.StatusMisdirectedRequest},
+		{"a host that is not ours", http.MethodPost, "http://other.example" + gate.AwayPath, nil, http.StatusMisdirectedRequest},
 		{"a room that is not there", http.MethodPost, awayURL + "nowhere", nil, http.StatusNotFound},
 		{"a question that cannot be", http.MethodPost, awayURL + "&answer=256", nil, http.StatusBadRequest},
 		{"no question", http.MethodPost, awayURL + "&answer=", nil, http.StatusBadRequest},
-		{"a visitor of another room", http.MethodPost, "http://sale.example" + awayPath + "?room=vip", nil, http.StatusNoContent},
+		{"a visitor of another room", http.MethodPost, "http://sale.example" + gate.AwayPath + "?room=vip", nil, http.StatusNoContent},
 		{"an older page", http.MethodPost, awayURL + "&answer=0", nil, http.StatusNoContent},
 	} {
 		if a := v.ask(c.method, c.url, "", append(c.header, "Cookie", in)...); a.StatusCode != c.status {

@@ -48,8 +48,7 @@ func benchmark(b *testing.B, st *stage, host, path, cookie string, code int) {
 // without any network.
 func BenchmarkServeAdmitted(b *testing.B) {
 	st := open(b, nil)
-	st.server.proxy.Transport = instantly{}
-	st.server.proxy.Rewrite = st.server.proxy.rewrite
+	st.server.proxy.trip = instantly{}
 	benchmark(b, st, "sale.example", "/tickets?show=1", st.seal("sale", session(7)), http.StatusOK)
 }
 

@@ -3,10 +3,11 @@ package edge
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
+	"vestibule/internal/clientaddr"
 	"vestibule/internal/node"
+	"vestibule/internal/origin"
 	"vestibule/internal/wire"
 )
 
@@ -98,10 +99,10 @@ func (c *Config) Validate() []error {
 		errs = append(errs, node.CheckFile("tls.cert", c.TLS.Cert)...)
 		errs = append(errs, node.CheckFile("tls.key", c.TLS.Key)...)
 	}
-	if _, err := parsePrefixes(c.Proxies); err != nil {
+	if _, err := clientaddr.ParseProxies(c.Proxies); err != nil {
 		errs = append(errs, fmt.Errorf("trusted_proxies: %w", err))
 	}
-	errs = append(errs, checkForward(c.ForwardHeaders)...)
+	errs = append(errs, origin.CheckForward(c.ForwardHeaders)...)
 	for _, n := range []struct {
 		key      string
 		n        int
@@ -133,23 +134,4 @@ func (c *Config) Validate() []error {
 		}
 	}
 	return errs
-}
-
-// parsePrefixes reads addresses and prefixes.
-func parsePrefixes(list []string) ([]netip.Prefix, error) {
-	var out []netip.Prefix
-	var errs []error
-	for _, s := range list {
-		if a, err := netip.ParseAddr(s); err == nil {
-			out = append(out, netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()))
-			continue
-		}
-		p, err := netip.ParsePrefix(s)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("must be an address or a prefix, got %q", s))
-			continue
-		}
-		out = append(out, p.Masked())
-	}
-	return out, errors.Join(errs...)
 }

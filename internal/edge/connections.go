@@ -3,13 +3,14 @@ package edge
 import (
 	"container/list"
 	"context"
-	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"sync"
 	"time"
+
+	"vestibule/internal/live"
 )
 
 // Every connection takes one of the files that the process may have open, and a
@@ -131,13 +132,7 @@ func (x *connections) close(c net.Conn) {
 
 // state is [http.Server.ConnState]: it knows which connections are idle.
 func (x *connections) state(conn net.Conn, s http.ConnState) {
-	if t, ok := conn.(*tls.Conn); ok {
-		conn = t.NetConn()
-	}
-	if d, ok := conn.(*drippingConn); ok {
-		conn = d.Conn
-	}
-	c, ok := conn.(*visitorConn)
+	c, ok := live.Socket(conn).(*visitorConn)
 	if !ok {
 		return
 	}

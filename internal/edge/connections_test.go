@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/gate"
 	"vestibule/internal/ticket"
 )
 
@@ -134,7 +135,7 @@ func TestFewFilesLeaveRoomForPages(t *testing.T) {
 	for id := range 60 {
 		place := ticket.Ticket{ID: uint64(id) + 1, Joined: fleet.TimeOf(time.Now()), Seen: uint32(time.Now().Unix()), Flags: ticket.Returned}
 		c := st.dial()
-		if _, err := io.WriteString(c, "GET "+eventsPath+"?room=sale HTTP/1.1\r\nHost: sale.example\r\nCookie: "+st.seal("sale", place)+"\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(c, "GET "+gate.EventsPath+"?room=sale HTTP/1.1\r\nHost: sale.example\r\nCookie: "+st.seal("sale", place)+"\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		res, err := http.ReadResponse(bufio.NewReader(c), nil)

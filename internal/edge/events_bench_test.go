@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/gate"
 	"vestibule/internal/line"
 	"vestibule/internal/node"
 	"vestibule/internal/wire"
@@ -51,12 +52,12 @@ func benchmarkStreams(b *testing.B, secure bool) {
 	st := newStage(b, func(st *stage) {
 		st.cfg.Events = EventsConfig{Total: n, Prefix: n}
 		st.params.Knock = time.Millisecond
+		st.castEvery = time.Hour // the benchmark tells
 		if secure {
 			st.withTLS()
 			pair(b, st.cfg.TLS, 1)
 		}
 	})
-	st.server.streams.every = time.Hour // the benchmark casts
 	st.up = newParent(b, st.bus, sale, vip)
 	st.docs.offer(node.RoomsDocument, roomsDocument(b, 1, document(st.origin.URL)))
 	st.docs.offer(node.KeysDocument, keysDocument(b, st.ring))
@@ -118,9 +119,10 @@ func benchmarkStreams(b *testing.B, secure bool) {
 	size := 0
 	for b.Loop() {
 		news()
-		size = len(st.server.message(sale))
+		msg, _ := st.server.gate.Message(sale, 0)
+		size = len(msg)
 		used, begun := cpuTime(b), time.Now()
-		st.server.streams.cast(st.server.tell)
+		st.server.hub.Broadcast(st.server.gate.Message)
 		cpu += cpuTime(b) - used
 		at, err := strconv.ParseInt(heard(), 10, 64)
 		if err != nil {
@@ -233,7 +235,7 @@ func listenTo(addr string, secure bool, cookie string, got func()) error {
 	if secure {
 		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true, ServerName: "sale.example"}) //nolint:gosec // the test's own certificate
 	}
-	if _, err := fmt.Fprintf(conn, "GET %s?room=sale HTTP/1.1\r\nHost: sale.example\r\nCookie: %s\r\n\r\n", eventsPath, cookie); err != nil {
+	if _, err := fmt.Fprintf(conn, "GET %s?room=sale HTTP/1.1\r\nHost: sale.example\r\nCookie: %s\r\n\r\n", gate.EventsPath, cookie); err != nil {
 		return err
 	}
 	buf := make([]byte, 2048)

@@ -2,38 +2,28 @@ package edge
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"pgregory.net/rapid"
-
+	"vestibule/internal/admission"
 	"vestibule/internal/fleet"
+	"vestibule/internal/gate"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
 	"vestibule/internal/ticket"
 )
 
-const streamURL = "http://sale.example" + eventsPath + "?room=sale"
+const streamURL = "http://sale.example" + gate.EventsPath + "?room=sale"
 
 // onStream counts the event streams that are open.
 func (st *stage) onStream() int {
-	e := st.server.streams
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.open
+	return st.server.hub.Open()
 }
 
 // inLine returns the ticket of somebody who joined a minute ago and came back.
@@ -159,7 +149,7 @@ func TestAPageHearsUntilItsTurn(t *testing.T) {
 				v.Jar = nil
 			}
 			if v.Jar == nil {
-				header = []string{ticketHeader, v.get(page, ticketHeader, "new").Header.Get(ticketHeader)}
+				header = []string{gate.TicketHeader, v.get(page, gate.TicketHeader, "new").Header.Get(gate.TicketHeader)}
 			} else {
 				v.get(page)
 			}
@@ -192,9 +182,7 @@ func TestAPageHearsUntilItsTurn(t *testing.T) {
 // there is one slot one comes in, the first in line, and is charged once.
 func TestAsManyEnterAsThereAreSlots(t *testing.T) {
 	st := open(t, func(st *stage) { st.params.Hold, st.params.Knock = time.Hour, time.Hour })
-	for range 1000 { // what the regional gave is used
-		st.server.arrive(st.server.site.Load().rooms[st.index("sale")], ticket.Ticket{})
-	}
+	st.fill(sale, 1000)
 	st.up.queue(sale, 10, 1)
 	spent := st.server.Status().Rooms["sale"].Spent
 	entered := make(chan int, 3)
@@ -207,7 +195,7 @@ func TestAsManyEnterAsThereAreSlots(t *testing.T) {
 		l := v.listen(streamURL)
 		go func() {
 			l.until("the turn is near", func(_ string, told map[string]any) bool { return told["park"].(float64) >= float64(place.Joined) })
-			if a := v.get(saleURL, "Accept", "application/json", pollHeader, "1"); a.told(t).Ours["state"] == "entering" {
+			if a := v.get(saleURL, "Accept", "application/json", gate.PollHeader, "1"); a.told(t).Ours["state"] == "entering" {
 				if a := v.get(saleURL); a.body != "the site" {
 					t.Errorf("inside: %.60q", a.body)
 				}
@@ -255,13 +243,13 @@ func TestWhoMayListen(t *testing.T) {
 		{"another method", http.MethodPost, streamURL, []string{"Cookie", cookie}, http.StatusMethodNotAllowed},
 		{"a page of another site", http.MethodGet, streamURL, []string{"Cookie", cookie, "Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
 		{"a page of another origin", http.MethodGet, streamURL, []string{"Cookie", cookie, "Origin", "http://evil.example"}, http.StatusForbidden},
-		{"no room", http.MethodGet, "http://sale.example" + eventsPath, []string{"Cookie", cookie}, http.StatusNotFound},
-		{"a room that there is not", http.MethodGet, "http://sale.example" + eventsPath + "?room=x", []string{"Cookie", cookie}, http.StatusNotFound},
-		{"a host that there is not", http.MethodGet, "http://x.example" + eventsPath + "?room=sale", []string{"Cookie", cookie}, http.StatusMisdirectedRequest},
+		{"no room", http.MethodGet, "http://sale.example" + gate.EventsPath, []string{"Cookie", cookie}, http.StatusNotFound},
+		{"a room that there is not", http.MethodGet, "http://sale.example" + gate.EventsPath + "?room=x", []string{"Cookie", cookie}, http.StatusNotFound},
+		{"a host that there is not", http.MethodGet, "http://x.example" + gate.EventsPath + "?room=sale", []string{"Cookie", cookie}, http.StatusMisdirectedRequest},
 		{"nobody", http.MethodGet, streamURL, nil, http.StatusNoContent},
 		{"somebody inside", http.MethodGet, streamURL, []string{"Cookie", st.seal("sale", session(9))}, http.StatusNoContent},
 		{"a place of an earlier epoch", http.MethodGet, streamURL, []string{"Cookie", st.seal("sale", void)}, http.StatusNoContent},
-		{"a ticket of another room", http.MethodGet, "http://sale.example" + eventsPath + "?room=vip", []string{"Cookie", cookie}, http.StatusNoContent},
+		{"a ticket of another room", http.MethodGet, "http://sale.example" + gate.EventsPath + "?room=vip", []string{"Cookie", cookie}, http.StatusNoContent},
 	} {
 		if a := v.ask(tc.method, tc.url, "", tc.header...); a.StatusCode != tc.want {
 			t.Errorf("%s: %d, want %d", tc.name, a.StatusCode, tc.want)
@@ -305,7 +293,7 @@ func TestStreamsEnd(t *testing.T) {
 	st.up.queue(vip, 10, 1)
 	v := st.visitor()
 	v.Jar = nil
-	const vipStream = "http://shop.example" + eventsPath + "?room=vip"
+	const vipStream = "http://shop.example" + gate.EventsPath + "?room=vip"
 
 	place := st.seal("sale", inLine(7))
 	l := v.listen(streamURL, "Cookie", place)
@@ -373,177 +361,7 @@ func TestAStreamTellsOfAPause(t *testing.T) {
 	v.Jar = nil
 	l := v.listen(streamURL, "Cookie", st.seal("sale", inLine(7)))
 	l.until("no pause", func(_ string, told map[string]any) bool { return told["pausedBy"] == nil })
-	st.server.mu.Lock()
-	st.server.eng.Lapse(st.server.clock.Now())
-	st.server.mu.Unlock()
+	st.engine(func(now fleet.Mono, eng *admission.Engine) { eng.Lapse(now) })
 	st.up.silence()
 	l.until("a pause", func(_ string, told map[string]any) bool { return told["pausedBy"] == "system" })
-}
-
-// A client that does not read makes nobody wait: it skips messages, never
-// half of one, and hears the newest once it reads again.
-func TestASlowReaderSkips(t *testing.T) {
-	if !canDrip {
-		t.Skip("sockets cannot be written without waiting on this system")
-	}
-	dir := t.TempDir()
-	cfg := TLSConfig{Cert: dir + "/cert.pem", Key: dir + "/key.pem"}
-	pair(t, cfg, 1)
-	cert, err := tls.LoadX509KeyPair(cfg.Cert, cfg.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, secure := range []bool{false, true} {
-		t.Run("TLS "+strconv.FormatBool(secure), func(t *testing.T) {
-			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer ln.Close()
-			accepted := make(chan net.Conn, 1)
-			go func() {
-				defer close(accepted)
-				if !secure {
-					if c, err := ln.Accept(); err == nil {
-						accepted <- c
-					}
-					return
-				}
-				c, err := patientListener{ln}.Accept()
-				if err != nil {
-					return
-				}
-				s := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}}) //nolint:gosec // a test
-				if s.HandshakeContext(context.Background()) == nil {
-					accepted <- s
-				}
-			}()
-			var client net.Conn
-			if client, err = net.Dial("tcp", ln.Addr().String()); err != nil {
-				t.Fatal(err)
-			}
-			defer client.Close()
-			if secure {
-				client = tls.Client(client, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the test's own certificate
-				if err := client.(*tls.Conn).HandshakeContext(context.Background()); err != nil {
-					t.Fatal(err)
-				}
-			}
-			conn, ok := <-accepted
-			if !ok {
-				t.Fatal("nothing was accepted")
-			}
-			p, err := newPipe(conn)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer p.end()
-			message := func(n int) []byte {
-				return append(bytes.Repeat([]byte(strconv.Itoa(n%10)), 5000), '\n')
-			}
-			sent, skips := 0, 0
-			for n := 0; skips < 100; n++ {
-				skipped, err := p.send(message(n))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if skipped {
-					skips++
-				} else {
-					sent++
-				}
-			}
-			if !p.alive() {
-				t.Error("who does not read is taken to be gone")
-			}
-			r := bufio.NewReader(client)
-			whole := func() byte {
-				line, err := r.ReadBytes('\n')
-				if err != nil || len(line) != 5001 || bytes.Count(line, line[:1]) != 5000 {
-					t.Fatalf("%d bytes that are no message: %v", len(line), err)
-				}
-				return line[0]
-			}
-			// The last message may be half on its way.
-			for range sent - 1 {
-				whole()
-			}
-			eventually(t, "the newest is taken", func() bool {
-				skipped, err := p.send(message(7))
-				if err != nil {
-					t.Fatal(err)
-				}
-				return !skipped
-			})
-			whole()
-			if c := whole(); c != '7' {
-				t.Errorf("the newest message is %c", c)
-			}
-			if err := client.Close(); err != nil {
-				t.Fatal(err)
-			}
-			eventually(t, "it is noticed that the client is gone", func() bool { return !p.alive() })
-		})
-	}
-}
-
-// nothing is an outlet that takes everything.
-type nothing struct{ ended *int }
-
-func (nothing) send([]byte) (bool, error) { return false, nil }
-func (nothing) alive() bool               { return true }
-func (n nothing) end()                    { *n.ended++ }
-
-// TestStreamsComeAndGo opens and ends streams at random beside a twin that knows
-// who has one.
-func TestStreamsComeAndGo(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		q, err := newQuota(1000)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e := newStreams(1000, q, newMetrics(prometheus.NewRegistry()))
-		twin := map[place]*stream{}
-		ended, begun := 0, 0
-		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			p := place{[]room.ID{sale, vip}[rapid.IntRange(0, 1).Draw(t, "room")], rapid.Uint64Range(1, 6).Draw(t, "id")}
-			switch rapid.IntRange(0, 3).Draw(t, "do") {
-			case 0, 1:
-				s := &stream{place: p, out: nothing{&ended}}
-				if err := errors.Join(e.reserve(s.from), e.add(s, 0, nil, func() error { return nil })); err != nil {
-					t.Fatal(err)
-				}
-				twin[p] = s
-				begun++
-			case 2:
-				e.over(p)
-				delete(twin, p)
-			default:
-				if s := twin[p]; s != nil {
-					e.gone(s, endGone)
-					e.gone(s, endGone)
-					delete(twin, p)
-				}
-			}
-			if rapid.Bool().Draw(t, "bury") {
-				e.bury()
-			}
-			members := 0
-			for id, c := range e.rooms {
-				for at, s := range c.members {
-					if s.at != at || s.room != id || twin[s.place] != s || e.places[s.place] != s {
-						t.Fatalf("member %d of %d is %+v", at, id, s)
-					}
-				}
-				members += len(c.members)
-			}
-			if members != len(twin) || len(e.places) != len(twin) || e.open != len(twin)+len(e.ending) {
-				t.Fatalf("%d members, %d places, %d open of %d", members, len(e.places), e.open, len(twin))
-			}
-		}
-		e.stop()
-		if e.open != 0 || ended != begun || q.open.Len() != 0 || len(e.rooms) != 0 {
-			t.Fatalf("%d open and %d of %d ended after stopping", e.open, ended, begun)
-		}
-	})
 }

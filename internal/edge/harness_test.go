@@ -8,11 +8,11 @@ import (
 	"encoding/hex"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
-	"net/http/httputil"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"vestibule/internal/admission"
 	"vestibule/internal/fleet"
 	"vestibule/internal/line"
 	"vestibule/internal/node"
@@ -222,7 +223,7 @@ func (p *parent) silence() {
 
 // origin is a site that audits: every request it sees must have been decided
 // by the edge, once.
-type origin struct {
+type auditor struct {
 	dead atomic.Bool // accepts connections and says nothing
 	*httptest.Server
 	t      testing.TB
@@ -236,8 +237,8 @@ type origin struct {
 
 const auditHeader = "X-Vestibule-Decision"
 
-func newOrigin(t testing.TB) *origin {
-	o := &origin{t: t, secret: make([]byte, 32), nonces: map[string]bool{}}
+func newOrigin(t testing.TB) *auditor {
+	o := &auditor{t: t, secret: make([]byte, 32), nonces: map[string]bool{}}
 	if _, err := crand.Read(o.secret); err != nil {
 		t.Fatal(err)
 	}
@@ -245,28 +246,36 @@ func newOrigin(t testing.TB) *origin {
 	return o
 }
 
-func (o *origin) sign(nonce string) string {
+func (o *auditor) sign(nonce string) string {
 	m := hmac.New(sha256.New, o.secret)
 	m.Write([]byte(nonce))
 	return nonce + "." + hex.EncodeToString(m.Sum(nil))
 }
 
-// stamp has the edge sign each request that it forwards after a decision.
-func (o *origin) stamp(next func(*httputil.ProxyRequest)) func(*httputil.ProxyRequest) {
-	return func(p *httputil.ProxyRequest) {
-		next(p) // panics without a decision
-		if p.Out.Header.Get(auditHeader) != "" {
-			o.t.Errorf("%s of a visitor was forwarded", auditHeader)
-		}
-		var b [8]byte
-		if _, err := crand.Read(b[:]); err != nil {
-			o.t.Error(err)
-		}
-		p.Out.Header.Set(auditHeader, o.sign(hex.EncodeToString(b[:])))
-	}
+// stamping signs each request that the proxy passes on: it does so only for an
+// outcome that enters.
+type stamping struct {
+	http.RoundTripper
+	o *auditor
 }
 
-func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s stamping) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Header.Get(auditHeader) != "" {
+		s.o.t.Errorf("%s of a visitor was forwarded", auditHeader)
+	}
+	var b [8]byte
+	if _, err := crand.Read(b[:]); err != nil {
+		s.o.t.Error(err)
+	}
+	r = r.Clone(r.Context())
+	r.Header.Set(auditHeader, s.o.sign(hex.EncodeToString(b[:])))
+	return s.RoundTripper.RoundTrip(r)
+}
+
+// audit has the origin see which requests the edge let in.
+func (st *stage) audit() { st.server.proxy.trip = stamping{st.server.proxy.transport, st.origin} }
+
+func (o *auditor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if o.dead.Load() {
 		conn, _, err := w.(http.Hijacker).Hijack()
 		if err != nil {
@@ -305,21 +314,21 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serves sets what the site answers with.
-func (o *origin) serves(h http.HandlerFunc) {
+func (o *auditor) serves(h http.HandlerFunc) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.handle = h
 }
 
 // requests returns how many requests the site saw.
-func (o *origin) requests() int {
+func (o *auditor) requests() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.seen)
 }
 
 // last returns the newest request that the site saw.
-func (o *origin) last() *http.Request {
+func (o *auditor) last() *http.Request {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.seen) == 0 {
@@ -381,14 +390,16 @@ type stage struct {
 	bus    *bus
 	docs   *shelf
 	up     *parent // nil where a test brings its own
-	origin *origin
+	origin *auditor
 	ring   ticket.Keyring
 	reg    *prometheus.Registry
 	cfg    Config
 	params wire.Params
 	log    *slog.Logger
 
-	maxFiles int
+	maxFiles  int
+	castEvery time.Duration
+	chance    rand.Source
 
 	cancel context.CancelFunc
 	ended  chan error
@@ -415,12 +426,12 @@ func newStage(t testing.TB, change func(*stage)) *stage {
 	}
 	var err error
 	st.server, err = New(Options{
-		Config: st.cfg, Params: st.params, Bus: st.bus, Docs: st.docs, Reg: st.reg, Log: st.log, MaxFiles: st.maxFiles,
+		Config: st.cfg, Params: st.params, Bus: st.bus, Docs: st.docs, Reg: st.reg, Log: st.log, MaxFiles: st.maxFiles, EventsEvery: st.castEvery, Rand: st.chance,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	st.server.proxy.Rewrite = st.origin.stamp(st.server.proxy.Rewrite)
+	st.audit()
 	return st
 }
 
@@ -436,6 +447,16 @@ func (st *stage) start() *stage {
 		}
 	})
 	return st
+}
+
+// engine has do use the engine of the edge.
+func (st *stage) engine(do func(now fleet.Mono, eng *admission.Engine)) { st.server.gate.With(do) }
+
+// fill has n newcomers arrive in a room, who take what rights there are.
+func (st *stage) fill(id room.ID, n int) {
+	for range n {
+		st.engine(func(now fleet.Mono, eng *admission.Engine) { eng.Arrive(now, id, ticket.Ticket{}) })
+	}
 }
 
 // stop stops the edge, once, and returns what Run did.

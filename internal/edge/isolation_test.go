@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"vestibule/internal/admission"
+	"vestibule/internal/fleet"
 	"vestibule/internal/node"
 	"vestibule/internal/room"
 	"vestibule/internal/ticket"
@@ -66,9 +67,7 @@ func TestIsolationAsTheRoomsSay(t *testing.T) {
 
 	st.up.silence()
 	st.bus.down.Store(true)
-	now := st.server.lock()
-	st.server.eng.Lapse(now) // the lease is an hour
-	st.server.mu.Unlock()
+	st.engine(func(now fleet.Mono, eng *admission.Engine) { eng.Lapse(now) }) // the lease is an hour
 	eventually(t, "the isolation is told", func() bool { return said.has("level=WARN msg=\"isolated: without a lease") })
 	if !st.server.Status().Isolated || !said.has("rooms_open=1 rooms_closed=1") {
 		t.Errorf("status %+v", st.server.Status().Status)
@@ -118,8 +117,8 @@ func TestAnOlderStoreIsAnAlarmAndChangesNothing(t *testing.T) {
 	d.Rooms = d.Rooms[:1]
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 4, d))
 	eventually(t, "the alarm", func() bool { return len(st.server.Ready().Alarms) == 1 })
-	if r := st.server.Ready(); !r.Ready || len(st.server.site.Load().rooms) != 2 {
-		t.Errorf("%+v with %d rooms", r, len(st.server.site.Load().rooms))
+	if r := st.server.Ready(); !r.Ready || len(st.server.Status().Rooms) != 2 {
+		t.Errorf("%+v with %d rooms", r, len(st.server.Status().Rooms))
 	}
 	if n := metric(t, st, "vestibule_document_alarm", "document", node.RoomsDocument); n != 1 {
 		t.Errorf("the gauge says %v", n)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/gate"
 	"vestibule/internal/node"
 	"vestibule/internal/ticket"
 )
@@ -46,7 +47,7 @@ func cutOff(t *testing.T) (st *stage, newest ticket.Keyring) {
 // moment reports what is wrong with an answer that should ask for patience.
 func (a answer) moment(t *testing.T, what string) {
 	t.Helper()
-	if a.StatusCode != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" || len(a.Header["Set-Cookie"]) > 0 || a.Header.Get(ticketHeader) != "" {
+	if a.StatusCode != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" || len(a.Header["Set-Cookie"]) > 0 || a.Header.Get(gate.TicketHeader) != "" {
 		t.Errorf("%s: %d, retry after %q, cookies %v", what, a.StatusCode, a.Header.Get("Retry-After"), a.Header["Set-Cookie"])
 	}
 }
@@ -66,8 +67,8 @@ func TestRule10ATicketUnderANewerKeyIsNotReplaced(t *testing.T) {
 			t.Errorf("%s: the page says %.300q", what, a.body)
 		}
 		for name, header := range map[string][]string{
-			"the page's question": {"Cookie", cookie, "Accept", "application/json", pollHeader, "1"},
-			"an app":              {"Accept", "application/json", ticketHeader, "sale=" + value},
+			"the page's question": {"Cookie", cookie, "Accept", "application/json", gate.PollHeader, "1"},
+			"an app":              {"Accept", "application/json", gate.TicketHeader, "sale=" + value},
 		} {
 			a := st.visitor().get("http://sale.example/", header...)
 			a.moment(t, what+", "+name)
@@ -81,9 +82,9 @@ func TestRule10ATicketUnderANewerKeyIsNotReplaced(t *testing.T) {
 				t.Errorf("%s, %s: %v, %.300q", what, name, err, a.body)
 			}
 		}
-		st.visitor().ask(http.MethodPost, "http://sale.example"+leavePath, "", "Cookie", cookie, "Accept", "text/html").moment(t, what+", leaving")
-		st.visitor().get("http://sale.example"+eventsPath+"?room=sale", "Cookie", cookie).moment(t, what+", listening")
-		if a := st.visitor().ask(http.MethodPost, "http://sale.example"+awayPath, "", "Cookie", cookie); len(a.Header["Set-Cookie"]) > 0 {
+		st.visitor().ask(http.MethodPost, "http://sale.example"+gate.LeavePath, "", "Cookie", cookie, "Accept", "text/html").moment(t, what+", leaving")
+		st.visitor().get("http://sale.example"+gate.EventsPath+"?room=sale", "Cookie", cookie).moment(t, what+", listening")
+		if a := st.visitor().ask(http.MethodPost, "http://sale.example"+gate.AwayPath, "", "Cookie", cookie); len(a.Header["Set-Cookie"]) > 0 {
 			t.Errorf("%s, going away: cookies %v", what, a.Header["Set-Cookie"])
 		}
 	}
@@ -154,14 +155,14 @@ func TestAnEdgeWithoutTheTimeIsNotReady(t *testing.T) {
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, document(st.origin.URL)))
 	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
 	st.start()
-	eventually(t, "rooms and keys are there", func() bool { return st.server.site.Load().ready })
+	eventually(t, "rooms and keys are there", func() bool { return len(st.server.gate.Unready()) == 1 })
 	if r := st.server.Ready(); r.Ready || !strings.Contains(strings.Join(r.Reasons, ";"), "fleet time was never told") {
 		t.Errorf("ready: %+v", r)
 	}
 	v := st.visitor()
 	v.get("http://sale.example/").moment(t, "somebody new")
 	v.get("http://sale.example/", "Accept", "application/json").moment(t, "an app")
-	v.get("http://sale.example/", "Accept", "application/json", pollHeader, "1").moment(t, "the page's question")
+	v.get("http://sale.example/", "Accept", "application/json", gate.PollHeader, "1").moment(t, "the page's question")
 	ended := session(9)
 	ended.Until = ended.Admitted - 60
 	v.get("http://sale.example/", "Cookie", st.seal("sale", ended)).moment(t, "a session that seems to have ended")

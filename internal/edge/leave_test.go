@@ -5,12 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"vestibule/internal/gate"
 	"vestibule/internal/node"
 	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
 )
 
-const leaveURL = "http://sale.example" + leavePath
+const leaveURL = "http://sale.example" + gate.LeavePath
 
 // TestLeaving: who says so is out at once, for good, and the browser forgets the
 // ticket; a copy of it is worth nothing here.
@@ -54,7 +55,7 @@ func TestLeavingIsRefusedTo(t *testing.T) {
 		{"a form of another site", http.MethodPost, leaveURL, []string{"Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
 		{"a page of a sister site", http.MethodPost, leaveURL, []string{"Sec-Fetch-Site", "same-site"}, http.StatusForbidden},
 		{"an opaque origin", http.MethodPost, leaveURL, []string{"Origin", "null"}, http.StatusForbidden},
-		{"a host that is not ours", http.MethodPost, "http://other.example" + leavePath, nil, http.StatusMisdirectedRequest},
+		{"a host that is not ours", http.MethodPost, "http://other.example" + gate.LeavePath, nil, http.StatusMisdirectedRequest},
 		{"a room that is not there", http.MethodPost, leaveURL + "?room=nowhere", nil, http.StatusNotFound},
 	} {
 		v := st.visitor()

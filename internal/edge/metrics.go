@@ -1,324 +1,45 @@
 package edge
 
-import (
-	"sync"
-	"sync/atomic"
-	"time"
+import "github.com/prometheus/client_golang/prometheus"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"vestibule/internal/admission"
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
-	"vestibule/internal/node"
-	"vestibule/internal/room"
-)
-
-// metrics are what an edge counts. State is read from the engine when it is
-// asked for, see collector.
+// metrics are what the shell of an edge counts; gate and live count the rest.
 type metrics struct {
-	ratio                       *prometheus.HistogramVec
-	tickets                     *prometheus.CounterVec
-	knocks                      *prometheus.CounterVec
-	holds                       prometheus.Histogram
 	reports                     *prometheus.CounterVec
 	grants                      *prometheus.CounterVec
 	sync                        prometheus.Histogram
-	requests                    *prometheus.CounterVec
 	origins                     prometheus.Counter
 	panics                      prometheus.Counter
-	quits                       prometheus.Counter
-	clockJumps                  prometheus.Counter
 	connections, connectionsMax prometheus.Gauge
 	connectionsRefused          prometheus.Counter
-	streams                     prometheus.Gauge
-	streamEnds                  *prometheus.CounterVec
-	events                      *prometheus.CounterVec
-	broadcasts                  prometheus.Histogram
-	ticketCount                 [ticketKinds]prometheus.Counter
-
-	series node.RoomSeries
-	other  counts // of the rooms that have no series of their own
-	mu     sync.Mutex
-	rooms  map[string]*roomCounters
 }
-
-// What a request brought for a ticket.
-const (
-	ticketNone = iota
-	ticketOK
-	ticketMalformed
-	ticketKey
-	ticketOldKey
-	ticketSeal
-	ticketKinds
-)
-
-var ticketKindNames = [ticketKinds]string{"none", "ok", "malformed", "unknown_key", "dropped_key", "broken_seal"}
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
-	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	results := func(name, help string, all ...string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"result"})
+		for _, r := range all {
+			v.WithLabelValues(r)
+		}
+		return v
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
 	m := &metrics{
-		rooms: map[string]*roomCounters{},
-		ratio: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "vestibule_estimate_ratio", Help: "Waits that are over, as a part of what was told at joining; both lengthened by five seconds.",
-			Buckets: []float64{.25, .5, .75, .8, .9, .95, 1, 1.05, 1.1, 1.2, 1.25, 1.5, 2, 4},
-		}, []string{"room"}),
-		tickets: vec("vestibule_edge_tickets_total", "Tickets that requests for a room brought, by what became of them.", "result"),
-		knocks:  vec("vestibule_edge_knocks_total", "Requests that were held for a right, by how it ended.", "outcome"),
-		holds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "vestibule_edge_hold_seconds", Help: "How long requests were held open for a right.",
-			Buckets: []float64{.005, .01, .025, .05, .1, .2, .5, 1, 2.5, 5, 10, 25, 60},
-		}),
-		reports: vec("vestibule_edge_reports_total", "Reports to the regional, by result.", "result"),
-		grants:  vec("vestibule_edge_grants_total", "Grants from the regional, by result.", "result"),
+		reports: results("vestibule_edge_reports_total", "Reports to the regional, by result.", "sent", "down", "failed"),
+		grants:  results("vestibule_edge_grants_total", "Grants from the regional, by result.", "applied", "invalid"),
 		sync: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "vestibule_edge_sync_duration_seconds", Help: "Round trip of a report and the grant that answers it.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
 		}),
-		requests:   vec("vestibule_edge_requests_total", "Requests that no room decided, by what became of them.", "result"),
-		origins:    counter("vestibule_edge_origin_errors_total", "Requests that an origin did not answer."),
-		quits:      counter("vestibule_edge_left_total", "Sessions and places in the line that ended because their visitors said so, or the origin."),
-		panics:     counter("vestibule_edge_panics_total", "Requests that ended in a panic; none of them was forwarded after it."),
-		clockJumps: counter("vestibule_edge_clock_jumps_total", "Times that the machine was asleep or its wall clock was set forward; the lease was given up."),
+		origins:            counter("vestibule_edge_origin_errors_total", "Requests that an origin did not answer."),
+		panics:             counter("vestibule_edge_panics_total", "Requests that ended in a panic; none of them was forwarded after it."),
+		connections:        gauge("vestibule_edge_connections", "Connections of visitors that are open."),
+		connectionsMax:     gauge("vestibule_edge_connections_limit", "Connections of visitors that may be open: by connections.total, or by the limit of open files."),
+		connectionsRefused: counter("vestibule_edge_connections_refused_total", "Connections of visitors that were refused because as many were open as may be, and none was idle."),
 	}
-	m.streams = prometheus.NewGauge(prometheus.GaugeOpts{Name: "vestibule_edge_event_streams", Help: "Event streams of waiting pages that are open."})
-	m.streamEnds = vec("vestibule_edge_event_streams_ended_total", "Event streams that ended, by why.", "reason")
-	m.events = vec("vestibule_edge_events_total", "Messages for event streams, by what became of them.", "result")
-	m.broadcasts = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "vestibule_edge_event_broadcast_seconds", Help: "How long it took to write one message to every event stream of a room.",
-		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
-	})
-	m.connections = prometheus.NewGauge(prometheus.GaugeOpts{Name: "vestibule_edge_connections", Help: "Connections of visitors that are open."})
-	m.connectionsMax = prometheus.NewGauge(prometheus.GaugeOpts{Name: "vestibule_edge_connections_limit", Help: "Connections of visitors that may be open: by connections.total, or by the limit of open files."})
-	m.connectionsRefused = counter("vestibule_edge_connections_refused_total", "Connections of visitors that were refused because as many were open as may be, and none was idle.")
-	reg.MustRegister(m.connections, m.connectionsMax, m.connectionsRefused)
-	reg.MustRegister(m.streams, m.streamEnds, m.events, m.broadcasts)
-	for _, r := range []string{endGone, endSlow, endReplaced, endOver, endStopped} {
-		m.streamEnds.WithLabelValues(r)
-	}
-	for _, r := range []string{"sent", "skipped"} {
-		m.events.WithLabelValues(r)
-	}
-	reg.MustRegister(m.ratio, m.tickets, m.knocks, m.holds, m.reports, m.grants, m.sync, m.requests, m.origins, m.quits, m.panics, m.clockJumps)
-	m.other.label = node.OtherRooms
-	for i, name := range ticketKindNames {
-		m.ticketCount[i] = m.tickets.WithLabelValues(name)
-	}
-	for _, o := range []string{"admitted", "queued", "left"} {
-		m.knocks.WithLabelValues(o)
-	}
-	for _, r := range []string{"sent", "down", "failed"} {
-		m.reports.WithLabelValues(r)
-	}
-	for _, r := range []string{"applied", "invalid"} {
-		m.grants.WithLabelValues(r)
-	}
-	for _, r := range []string{"passed", "unknown_host", "refused_path", "refused_method", "refused_upgrade", "refused_origin", "unknown_room", "left", "away", "away_stale", "refused_away", "not_ready", "ticket_unread", "time_unknown", "stream", "stream_capped", "stream_nobody"} {
-		m.requests.WithLabelValues(r)
-	}
+	reg.MustRegister(m.reports, m.grants, m.sync, m.origins, m.panics, m.connections, m.connectionsMax, m.connectionsRefused)
 	return m
-}
-
-// roomCounters are the counters of one room. They have no series, and take no
-// memory, before the first request is decided.
-type roomCounters struct {
-	m    *metrics
-	name string
-	own  atomic.Pointer[counts]
-}
-
-// counts are what is shown under one label.
-type counts struct {
-	label     string
-	decisions [admission.NumVerdicts][admission.NumReasons]atomic.Uint64
-	letIn     atomic.Uint64
-	copied    atomic.Uint64
-}
-
-// room returns the counters of a room, the same ones as long as it is there.
-func (m *metrics) room(name string) *roomCounters {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	c := m.rooms[name]
-	if c == nil {
-		c = &roomCounters{m: m, name: name}
-		m.rooms[name] = c
-	}
-	return c
-}
-
-func (c *roomCounters) count(d *admission.Decision) {
-	own := c.own.Load()
-	if own == nil {
-		own = c.open()
-	}
-	own.decisions[d.Verdict][d.Reason].Add(1)
-	if d.Reason == admission.Uncounted {
-		own.letIn.Add(1)
-	}
-	if d.Fresh == admission.Copied {
-		own.copied.Add(1)
-	}
-	if forecast, actual, ok := d.Outcome(); ok {
-		c.observe(own, line.Ratio(forecast, actual))
-	}
-}
-
-// open begins the series of a room. What is counted of a room that is gone by now
-// is shown nowhere.
-func (c *roomCounters) open() *counts {
-	c.m.mu.Lock()
-	defer c.m.mu.Unlock()
-	if own := c.own.Load(); own != nil {
-		return own
-	}
-	own := &counts{label: c.name}
-	if c.m.rooms[c.name] == c && c.m.series.Label(c.name, true) == node.OtherRooms {
-		own = &c.m.other
-	}
-	c.own.Store(own)
-	return own
-}
-
-func (c *roomCounters) observe(own *counts, ratio float64) {
-	c.m.mu.Lock()
-	defer c.m.mu.Unlock()
-	if c.m.rooms[c.name] == c {
-		c.m.ratio.WithLabelValues(own.label).Observe(ratio)
-	}
-}
-
-// keep drops the counters of rooms that are not in set.
-func (m *metrics) keep(set *room.Set) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for name := range m.rooms {
-		if set.ByName(name) == nil {
-			delete(m.rooms, name)
-			m.ratio.DeleteLabelValues(name)
-		}
-	}
-	m.series.Keep(set)
-}
-
-// counted returns what was counted, one entry for every label.
-func (m *metrics) counted() []*counts {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	out := []*counts{&m.other}
-	for _, c := range m.rooms {
-		if own := c.own.Load(); own != nil && own != &m.other {
-			out = append(out, own)
-		}
-	}
-	return out
-}
-
-// collector reads the state of the engine when metrics are asked for.
-type collector struct {
-	s *Server
-
-	decisions, letIn, copied                                                      *prometheus.Desc
-	leased, timeError, syncAge                                                    *prometheus.Desc
-	credit, rateIdle, held, keep, sessions, estimate, horizon, mu, paused, guests *prometheus.Desc
-}
-
-func newCollector(s *Server) *collector {
-	d := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, labels, nil)
-	}
-	return &collector{
-		s:         s,
-		decisions: d("vestibule_edge_decisions_total", "Requests decided, by room, verdict and reason.", "room", "verdict", "reason"),
-		letIn:     d("vestibule_edge_uncounted_admissions_total", "Newcomers let in without a right because the edge was isolated and the room says on_isolation: open.", "room"),
-		copied:    d("vestibule_edge_copied_tickets_total", "Requests with a copy of a session's ticket that somebody else goes on with; each was a newcomer's.", "room"),
-		leased:    d("vestibule_edge_lease_remaining_seconds", "For how long this edge may still admit without hearing from its regional; 0 without a lease."),
-		timeError: d("vestibule_edge_time_error_seconds", "Bound on the error of fleet time as this edge knows it; +Inf before it was ever told."),
-		syncAge:   d("vestibule_edge_sync_age_seconds", "Time since the newest grant was applied."),
-		credit:    d("vestibule_edge_budget", "Rights of total_active_users in hand and not spent.", "room"),
-		rateIdle:  d("vestibule_edge_rate_rights", "Rights of new_users_per_minute in hand and not used in the last 60 s.", "room"),
-		keep:      d("vestibule_edge_budget_target", "Idle rights of total_active_users that the regional wants kept here.", "room"),
-		held:      d("vestibule_edge_held_requests", "Requests held open for their turn.", "room"),
-		sessions:  d("vestibule_edge_sessions", "Tickets stamped here minus tickets renewed away here; its sum over edges is the head-count.", "room"),
-		estimate:  d("vestibule_edge_estimate_seconds", "Estimated wait that a newcomer is told; absent without an estimate.", "room"),
-		horizon:   d("vestibule_edge_horizon_age_seconds", "How long ago those joined who may enter now; 0 while nobody queues.", "room"),
-		guests:    d("vestibule_edge_guest_sessions", "Sessions of other edges that this one renewed since it lost its lease: nobody counts them until it is heard.", "room"),
-		paused:    d("vestibule_edge_admissions_paused", "1 while nobody is let in because the origin does not answer, 0 otherwise.", "room"),
-		mu:        d("vestibule_edge_admission_rate", "Admissions per second in the whole room, of late.", "room"),
-	}
-}
-
-// Describe implements [prometheus.Collector].
-func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		c.leased, c.timeError, c.syncAge, c.credit, c.rateIdle, c.keep, c.held, c.sessions, c.estimate, c.horizon, c.mu, c.paused, c.guests,
-		c.decisions, c.letIn, c.copied,
-	} {
-		ch <- d
-	}
-}
-
-// Collect implements [prometheus.Collector].
-func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	s := c.s
-	st := s.Status()
-	gauge(c.leased, max(0, st.LeaseRemaining.Seconds()))
-	gauge(c.timeError, timeError(st.TimeError))
-	gauge(c.syncAge, st.SyncAge.Seconds())
-	counter := func(d *prometheus.Desc, n uint64, labels ...string) {
-		if n > 0 {
-			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
-		}
-	}
-	for _, own := range s.metrics.counted() {
-		for _, v := range admission.Verdicts() {
-			for _, r := range admission.Reasons() {
-				counter(c.decisions, own.decisions[v][r].Load(), own.label, v.String(), r.String())
-			}
-		}
-		counter(c.letIn, own.letIn.Load(), own.label)
-		counter(c.copied, own.copied.Load(), own.label)
-	}
-	rooms := node.NewRoomMetrics(ch)
-	defer rooms.Close()
-	for name, r := range st.Rooms {
-		v := r.View
-		busy := r.Sessions != 0 || r.Held > 0 || r.Waiting != 0 || r.Guests > 0 || r.Paused || (v != nil && v.Queues())
-		name = s.metrics.series.Label(name, busy)
-		rooms.Gauge(c.credit, float64(r.Credit()), name)
-		rooms.Gauge(c.rateIdle, float64(r.RateIdle), name)
-		rooms.Gauge(c.keep, float64(r.Keep), name)
-		rooms.Gauge(c.held, float64(r.Held), name)
-		rooms.Gauge(c.sessions, float64(r.Sessions), name)
-		paused := 0.0
-		if r.Paused {
-			paused = 1
-		}
-		rooms.Gauge(c.paused, paused, name)
-		rooms.Gauge(c.guests, float64(r.Guests), name)
-		if v != nil {
-			if wait, ok := v.Newcomer(); ok {
-				rooms.Own(c.estimate, wait.Seconds(), name)
-			}
-			rooms.Own(c.horizon, v.HorizonAge(st.Time).Seconds(), name)
-			rooms.Gauge(c.mu, v.Mu, name)
-		}
-	}
-}
-
-// timeError turns a bound into seconds; none is infinite.
-func timeError(d time.Duration) float64 {
-	if d == fleet.Unsynced {
-		return inf
-	}
-	return d.Seconds()
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"vestibule/internal/gate"
 	"vestibule/internal/node"
 	"vestibule/internal/ticket"
 )
@@ -119,7 +120,7 @@ func TestTheGraceIsTold(t *testing.T) {
 	if a := st.visitor().get(saleURL); !strings.Contains(a.body, `<dd id="kept">20 minutes</dd>`) {
 		t.Errorf("the page: %s", a.body)
 	}
-	now := st.server.now()
+	now := st.server.Status().Time
 	place := ticket.Ticket{ID: 7, Joined: now.Add(-time.Hour), Seen: uint32(now.Second()) - 1200, Flags: ticket.Returned}
 	said := st.visitor().get(saleURL, "Accept", "application/json", "Cookie", st.seal("sale", place)).told(t)
 	if said.Ours["placeKeptSeconds"] != 1200.0 || said.Ours["lost"] != "" || said.Ours["joinedAt"] != place.Joined.Std().Format("2006-01-02T15:04:05.000Z07:00") {
@@ -186,12 +187,12 @@ func TestLeavingTheLineByThePage(t *testing.T) {
 
 	app := st.visitor()
 	app.Jar = nil
-	place := app.get(saleURL, ticketHeader, "new").Header.Get(ticketHeader)
-	place = app.get(saleURL, ticketHeader, place).Header.Get(ticketHeader) // counted from now on
-	if a := app.ask(http.MethodPost, leave, "", ticketHeader, place); a.StatusCode != http.StatusNoContent {
+	place := app.get(saleURL, gate.TicketHeader, "new").Header.Get(gate.TicketHeader)
+	place = app.get(saleURL, gate.TicketHeader, place).Header.Get(gate.TicketHeader) // counted from now on
+	if a := app.ask(http.MethodPost, leave, "", gate.TicketHeader, place); a.StatusCode != http.StatusNoContent {
 		t.Errorf("leaving by header: %d", a.StatusCode)
 	}
-	if a := app.get(saleURL, ticketHeader, place, "Accept", "application/json").told(t); a.Ours["lost"] != "left" {
+	if a := app.get(saleURL, gate.TicketHeader, place, "Accept", "application/json").told(t); a.Ours["lost"] != "left" {
 		t.Errorf("after leaving: %v", a.Ours)
 	}
 }

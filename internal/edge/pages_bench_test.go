@@ -48,7 +48,7 @@ func BenchmarkPages(b *testing.B) {
 	}
 	static, worker := startNginx(b, tools, len(page.body))
 	place := inLine(7)
-	place.Joined = st.server.now()
+	place.Joined = st.server.Status().Time
 	back := "Cookie: " + st.seal("sale", place)
 
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))

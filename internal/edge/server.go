@@ -1,14 +1,8 @@
 // Package edge is the shell of one edge: the HTTP server that visitors reach.
 //
-// One request: the room is found by host and path, the ticket is opened, the
-// engine decides from memory, and the request goes to the origin or is answered
-// with the waiting page. No request waits for the network but those held for a
-// right, which a grant ends. One goroutine, the pump, reports to the regional
-// when the engine says that it is due; grants are applied as they arrive.
-//
-// Locks: Server.mu guards the engine and nothing else; it is held for the time
-// of one decision, report or grant, never across I/O. streams.mu guards who has
-// an event stream; neither is taken under the other.
+// One request: a front reads it, the gate decides, and the front passes it on to the
+// site, answers it, or opens an event stream. One goroutine, the pump, reports to the
+// regional when the engine says that it is due; grants are applied as they arrive.
 package edge
 
 import (
@@ -17,28 +11,26 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"vestibule/internal/admission"
+	"vestibule/internal/clientaddr"
 	"vestibule/internal/fleet"
+	"vestibule/internal/gate"
+	"vestibule/internal/live"
 	"vestibule/internal/node"
+	"vestibule/internal/origin"
 	"vestibule/internal/room"
-	"vestibule/internal/ticket"
-	"vestibule/internal/waiting"
 	"vestibule/internal/wire"
 )
-
-var inf = math.Inf(1)
 
 // Options are what a server is made of.
 type Options struct {
@@ -49,7 +41,9 @@ type Options struct {
 	Reg    prometheus.Registerer
 	Log    *slog.Logger
 
-	MaxFiles int // that may be open, 0 to ask the system
+	MaxFiles    int           // that may be open, 0 to ask the system
+	EventsEvery time.Duration // between two messages of an event stream, 0 for a second
+	Rand        rand.Source   // nil for one with a random seed
 }
 
 // Server is one edge.
@@ -58,27 +52,18 @@ type Server struct {
 	params  wire.Params
 	bus     wire.Bus
 	log     *slog.Logger
-	clock   *node.Clock
 	fleet   *node.Fleet
 	folder  *node.Folder
 	lives   []uint64 // incarnations that the folder tells of; the pump's, after New
 	metrics *metrics
-	clients *clients
-	streams *streams
+	proxies clientaddr.Proxies
+	gate    *gate.Gate
+	hub     *live.Hub
+	monitor *origin.Monitor
+	proxy   *proxy
 	files   files
 	conns   *connections
-	proxy   *proxy
-	scratch sync.Pool
-	langs   waiting.Picker
-
-	mu    sync.Mutex
-	eng   *admission.Engine
-	jumps uint64 // of the clock, as of the last time under mu
-
-	site    atomic.Pointer[site]
 	kick    chan struct{} // the pump is to look at the engine
-	told    atomic.Bool   // fleet time was known well enough once: places are kept since
-	granted atomic.Int64  // reading of the clock at the newest grant, 0 before
 
 	listeners []listener
 	upgrades  sync.WaitGroup // connections that were upgraded; Shutdown does not wait for those
@@ -92,18 +77,12 @@ type listener struct {
 // New returns a server whose listeners are open; it answers once it Runs. The data_dir
 // is its own until Run returns.
 func New(o Options) (_ *Server, err error) {
-	proxies, err := parsePrefixes(o.Config.Proxies)
-	if err != nil {
-		return nil, fmt.Errorf("trusted_proxies: %w", err)
-	}
-	var seed [32]byte
-	if _, err := crand.Read(seed[:]); err != nil {
-		return nil, fmt.Errorf("random seed: %w", err)
-	}
 	s := &Server{
-		cfg: o.Config, params: o.Params, bus: o.Bus, clock: node.NewClock(),
-		log:     o.Log.With(slog.String("edge", o.Config.Name), slog.String("dc", o.Config.DataCenter)),
-		metrics: newMetrics(o.Reg), kick: make(chan struct{}, 1),
+		cfg: o.Config, params: o.Params, bus: o.Bus, metrics: newMetrics(o.Reg), kick: make(chan struct{}, 1),
+		log: o.Log.With(slog.String("edge", o.Config.Name), slog.String("dc", o.Config.DataCenter)),
+	}
+	if s.proxies, err = clientaddr.ParseProxies(o.Config.Proxies); err != nil {
+		return nil, fmt.Errorf("trusted_proxies: %w", err)
 	}
 	if s.folder, err = node.OpenFolder(o.Config.DataDir); err != nil {
 		return nil, err
@@ -113,25 +92,6 @@ func New(o Options) (_ *Server, err error) {
 			err = errors.Join(err, s.folder.Close())
 		}
 	}()
-	s.scratch.New = func() any {
-		var seed [32]byte
-		if _, err := crand.Read(seed[:]); err != nil {
-			panic(err) // documented never to happen
-		}
-		return &scratch{ticket: ticket.NewScratch(seed)}
-	}
-	s.eng = admission.New(admission.Config{
-		Edge: o.Config.Name, DC: o.Config.DataCenter, Params: o.Params,
-		Limits: admission.Limits{Held: o.Config.Held.Total, Recent: o.Config.Recent, Waiting: admission.DefaultLimits().Waiting},
-		Rand:   rand.New(rand.NewChaCha8(seed)),
-		Past:   s.folder.Succeeds(s.log),
-	})
-	s.keepLives(s.eng.Incarnations())
-	now, wall := s.clock.Read()
-	s.eng.Guess(now, fleet.TimeOf(wall))
-	if s.clients, err = newClients(proxies, o.Config.Held.Prefix, o.Config.Events.Prefix); err != nil {
-		return nil, err
-	}
 	limit := o.MaxFiles
 	if limit == 0 {
 		if limit, err = node.MaxFiles(); err != nil {
@@ -141,18 +101,49 @@ func New(o Options) (_ *Server, err error) {
 	s.files = shareFiles(limit, o.Config.Connections.Total, o.Config.Events.Total)
 	s.files.tell(s.log, &s.cfg)
 	s.conns = newConnections(s.files.visitors, s.metrics, s.log)
-	s.streams = newStreams(s.files.streams, s.clients.streams, s.metrics)
-	s.proxy = newProxy(o.Config.Timeouts, s.files.origins, newHeaderRules(o.Config.ForwardHeaders), s.metrics, s.log, s.originAnswers, s.originFails)
-	s.site.Store(&site{})
-	if s.fleet, err = node.NewFleet(o.Config.DataDir, o.Docs, s.log, o.Reg, s.refresh); err != nil {
+	if s.hub, err = live.New(live.Options{Max: s.files.streams, PerPrefix: o.Config.Events.Prefix, Every: o.EventsEvery, Reg: o.Reg}); err != nil {
+		return nil, fmt.Errorf("events.per_prefix: %w", err)
+	}
+	clock := node.NewClock()
+	if s.gate, err = s.newGate(o, clock); err != nil {
 		return nil, err
 	}
-	s.refresh()
-	o.Reg.MustRegister(newCollector(s))
+	s.gate.With(func(_ fleet.Mono, eng *admission.Engine) { s.keepLives(eng.Incarnations()) })
+	transport := newTransport(o.Config.Timeouts, s.files.origins)
+	s.monitor = &origin.Monitor{Transport: transport, Origins: s.gate.Origins, Now: clock.Now, Changed: s.gate.Pause, Log: s.log}
+	s.proxy = &proxy{
+		transport: transport, trip: transport, headers: origin.NewHeaderRules(o.Config.ForwardHeaders), monitor: s.monitor, buffers: newBuffers(),
+		errors: s.metrics.origins, log: s.log, quiet: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	if s.fleet, err = node.NewFleet(o.Config.DataDir, o.Docs, s.log, o.Reg, func() { s.gate.Use(s.fleet) }); err != nil {
+		return nil, err
+	}
+	s.gate.Use(s.fleet)
 	if err := s.listen(); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// newGate returns the gate, with an engine that goes on where the data folder tells.
+func (s *Server) newGate(o Options, clock *node.Clock) (*gate.Gate, error) {
+	chance := o.Rand
+	if chance == nil {
+		var seed [32]byte
+		if _, err := crand.Read(seed[:]); err != nil {
+			return nil, fmt.Errorf("random seed: %w", err)
+		}
+		chance = rand.NewChaCha8(seed)
+	}
+	return gate.New(gate.Options{
+		Engine: admission.Config{
+			Edge: o.Config.Name, DC: o.Config.DataCenter, Params: o.Params,
+			Limits: admission.Limits{Held: o.Config.Held.Total, Recent: o.Config.Recent, Waiting: admission.DefaultLimits().Waiting},
+			Rand:   rand.New(chance),
+			Past:   s.folder.Succeeds(s.log),
+		},
+		HeldPerPrefix: o.Config.Held.Prefix, Clock: clock, Wake: s.wake, Finish: s.hub.Finish, Reg: o.Reg, Log: s.log,
+	})
 }
 
 // keepLives stores which incarnations use the folder, before the regional hears of the
@@ -202,42 +193,12 @@ func (s *Server) URL() string {
 	return "http://" + l.Addr().String()
 }
 
-// refresh takes over rooms and keys that have changed.
-func (s *Server) refresh() {
-	next := buildSite(s.fleet, s.metrics, s.site.Load(), s.log)
-	rooms := make([]admission.Room, len(next.rooms))
-	for i, r := range next.rooms {
-		rooms[i] = admission.Room{
-			ID: r.ID, Epoch: r.Epoch, Cap: r.PartitionPolicy == room.PolicyCap,
-			Probation: r.Probation, Grace: r.Grace, Session: r.SessionDuration, OnIsolation: r.OnIsolation, IsolationLimit: r.IsolationLimit,
-		}
-	}
-	s.site.Store(next)
-	s.mu.Lock()
-	s.eng.SetRooms(s.clock.Now(), rooms)
-	s.mu.Unlock()
-	s.pauseRooms()
-}
-
 // wake makes the pump look at the engine.
 func (s *Server) wake() {
 	select {
 	case s.kick <- struct{}{}:
 	default:
 	}
-}
-
-// lock locks the engine and returns the present. A machine that was asleep
-// does not believe its lease any more.
-func (s *Server) lock() fleet.Mono {
-	s.mu.Lock()
-	now := s.clock.Now()
-	if j := s.clock.Jumps(); j != s.jumps {
-		s.jumps = j
-		s.metrics.clockJumps.Inc()
-		s.eng.Lapse(now)
-	}
-	return now
 }
 
 // Run serves visitors until ctx ends; then it answers what is in flight, cuts
@@ -266,11 +227,11 @@ func (s *Server) Run(ctx context.Context) error {
 	}()
 	g.Go(func() error { return node.IgnoreEnd(ctx, s.fleet.Run(ctx)) })
 	g.Go(func() error {
-		s.streams.run(ctx, s.tell)
+		s.hub.Run(ctx, s.gate.Message)
 		return nil
 	})
 	g.Go(func() error {
-		s.watchOrigins(ctx)
+		s.monitor.Run(ctx)
 		return nil
 	})
 	for i, srv := range servers {
@@ -279,7 +240,7 @@ func (s *Server) Run(ctx context.Context) error {
 			var err error
 			capped := cappedListener{l, s.conns}
 			if l.tls {
-				err = srv.ServeTLS(patientListener{capped}, "", "")
+				err = srv.ServeTLS(live.Listener{Listener: capped}, "", "")
 			} else {
 				err = srv.Serve(capped)
 			}
@@ -292,7 +253,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.log.Info("edge up", slog.String("url", s.URL()))
 	g.Go(func() error {
 		<-ctx.Done()
-		s.releaseAll()
+		s.gate.Drain()
 		grace, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Shutdown)
 		defer cancel()
 		for _, srv := range servers {
@@ -362,28 +323,26 @@ func (s *Server) pump(ctx context.Context) {
 		case <-timer.C:
 		case <-s.kick:
 		}
-		now := s.lock()
+		was, hadTwin := isolated, twin
+		var due, present fleet.Mono
 		var reports []wire.Report
-		again := reported.Add(s.params.ReportFast)
-		silent := fleet.Mono(s.granted.Load()) < reported
-		if s.eng.Due() <= now || silent && again <= now {
-			reports = s.eng.Report(now)
-			reported, silent = now, true
-			again = now.Add(s.params.ReportFast)
-		}
-		due := s.eng.Due()
-		if silent {
-			due = min(due, again)
-		}
-		was := isolated
-		isolated = s.eng.Isolated(now)
-		hadTwin := twin
-		twin = s.eng.Status(now).Twin
 		incs := s.lives
-		if len(reports) > 0 {
-			incs = s.eng.Incarnations()
-		}
-		s.mu.Unlock()
+		s.gate.With(func(now fleet.Mono, eng *admission.Engine) {
+			again, silent := reported.Add(s.params.ReportFast), s.gate.LastGrant() < reported
+			if eng.Due() <= now || silent && again <= now {
+				reports = eng.Report(now)
+				reported, silent = now, true
+				again = now.Add(s.params.ReportFast)
+			}
+			present, due = now, eng.Due()
+			if silent {
+				due = min(due, again)
+			}
+			isolated, twin = eng.Isolated(now), eng.Status(now).Twin
+			if len(reports) > 0 {
+				incs = eng.Incarnations()
+			}
+		})
 		s.keepLives(incs)
 		if isolated != was {
 			s.tellIsolation(isolated)
@@ -394,7 +353,7 @@ func (s *Server) pump(ctx context.Context) {
 			s.log.Info("no other process reports under this edge's name any more")
 		}
 		s.send(reports)
-		timer.Reset(max(time.Millisecond, due.Sub(now)))
+		timer.Reset(max(time.Millisecond, due.Sub(present)))
 	}
 }
 
@@ -402,10 +361,9 @@ func (s *Server) pump(ctx context.Context) {
 // newcomers.
 func (s *Server) tellIsolation(isolated bool) {
 	st := s.Status()
-	policies, letIn := map[string]int{}, uint64(0)
-	for _, r := range s.site.Load().rooms {
-		policies[r.OnIsolation]++
-		letIn += st.Rooms[r.Name].LetIn
+	policies, letIn := s.gate.Policies(), uint64(0)
+	for _, r := range st.Rooms {
+		letIn += r.LetIn
 	}
 	log := s.log.With(
 		slog.Int("rooms_hold", policies[room.IsolationHold]), slog.Int("rooms_open", policies[room.IsolationOpen]),
@@ -445,80 +403,24 @@ func (s *Server) onGrant(_ string, data []byte) {
 		return
 	}
 	s.metrics.grants.WithLabelValues("applied").Inc()
-	now := s.apply(g)
-	s.granted.Store(int64(max(now, 1)))
+	now := s.gate.Apply(g)
 	if g.Echo != 0 && now >= g.Echo {
 		s.metrics.sync.Observe((now.Sub(g.Echo) - g.Dwell).Seconds())
 	}
 	s.wake()
 }
 
-func (s *Server) apply(g *wire.Grant) fleet.Mono {
-	now := s.lock()
-	defer s.mu.Unlock()
-	s.eng.Apply(now, *g)
-	if !s.told.Load() && s.eng.TimeError(now) <= fleet.Rough {
-		s.told.Store(true)
-	}
-	for _, v := range s.eng.Release(now, nil) {
-		close(v.Data.(chan struct{}))
-	}
-	return now
-}
-
-// releaseAll sends everybody who is held back to the waiting page: the edge
-// stops.
-func (s *Server) releaseAll() {
-	s.mu.Lock()
-	held := s.eng.Drain(s.clock.Now())
-	s.mu.Unlock()
-	for _, v := range held {
-		close(v.Data.(chan struct{}))
-	}
-}
-
 // sayGoodbye gives all rights back, so that nothing has to be presumed of this
 // edge.
 func (s *Server) sayGoodbye() {
-	now := s.lock()
-	reports := s.eng.Leave(now)
-	s.mu.Unlock()
+	var reports []wire.Report
+	s.gate.With(func(now fleet.Mono, eng *admission.Engine) { reports = eng.Leave(now) })
 	s.send(reports)
 	s.log.Info("edge down")
 }
 
-// Status is the state of the edge, for /status and metrics.
-type Status struct {
-	admission.Status
-	LeaseRemaining time.Duration
-	TimeError      time.Duration
-	SyncAge        time.Duration // since the newest grant; since the start before the first
-	Rooms          map[string]admission.Ledger
-}
-
-// Status returns the state of the edge.
-func (s *Server) Status() Status {
-	site := s.site.Load()
-	st := Status{Rooms: make(map[string]admission.Ledger, len(site.rooms))}
-	for rooms := range slices.Chunk(site.rooms, statusChunk) { // visitors are waiting for the lock
-		now := s.lock()
-		for _, r := range rooms {
-			st.Rooms[r.Name] = s.eng.Ledger(now, r.ID)
-		}
-		s.mu.Unlock()
-	}
-	now := s.lock()
-	defer s.mu.Unlock()
-	st.Status, st.TimeError = s.eng.Status(now), s.eng.TimeError(now)
-	if st.Leased {
-		st.LeaseRemaining = st.LeaseEnd.Sub(now)
-	}
-	st.SyncAge = now.Sub(fleet.Mono(s.granted.Load()))
-	return st
-}
-
-// statusChunk is how many rooms are looked at in one go.
-const statusChunk = 256
+// Status returns the state of the edge, for /status and metrics.
+func (s *Server) Status() gate.Status { return s.gate.Status() }
 
 // maxSkew is how far the machine's clock may be from fleet time before
 // something is wrong with one of them.
@@ -531,25 +433,11 @@ const twinAlarm = "another process reports under this edge's name: give every ed
 // regional does not make an edge unready: who is inside goes on. But one that has
 // never been told the time gives newcomers no place, and others may.
 func (s *Server) Ready() node.Readiness {
-	site := s.site.Load()
-	now := s.lock()
-	st := s.eng.Status(now)
-	s.mu.Unlock()
-	r := node.Readiness{Isolated: !st.Leased || !st.Sure, Alarms: s.fleet.Alarms()}
+	var st admission.Status
+	s.gate.With(func(now fleet.Mono, eng *admission.Engine) { st = eng.Status(now) })
+	r := node.Readiness{Isolated: !st.Leased || !st.Sure, Alarms: s.fleet.Alarms(), Reasons: s.gate.Unready()}
 	if st.Twin {
 		r.Alarms = append(r.Alarms, twinAlarm)
-	}
-	if site.set == nil {
-		r.Reasons = append(r.Reasons, "no room set yet")
-	}
-	if len(s.fleet.Ring().Keys) == 0 {
-		r.Reasons = append(r.Reasons, "no keys yet")
-	}
-	if !s.told.Load() {
-		r.Reasons = append(r.Reasons, "fleet time was never told: no place can be kept")
-	}
-	if !site.ready && len(r.Reasons) == 0 {
-		r.Reasons = append(r.Reasons, "keys cannot be used")
 	}
 	if st.Synced {
 		if skew := st.Time.Sub(fleet.TimeOf(time.Now())); skew > maxSkew || skew < -maxSkew {

@@ -11,7 +11,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/big"
 	"math/rand/v2"
@@ -24,20 +23,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"vestibule/internal/admission"
 	"vestibule/internal/fleet"
 	"vestibule/internal/node"
 	"vestibule/internal/room"
-	"vestibule/internal/ticket"
 )
 
 func TestAnEdgeIsNotReadyWithoutRoomsAndKeys(t *testing.T) {
 	st := newStage(t, nil)
 	st.up = newParent(t, st.bus, sale, vip)
 	st.start()
-	eventually(t, "the edge is told the time", st.server.told.Load)
+	eventually(t, "the edge is told the time", st.server.gate.Told)
 	refused := func(want ...string) {
 		t.Helper()
 		r := st.server.Ready()
@@ -50,7 +46,7 @@ func TestAnEdgeIsNotReadyWithoutRoomsAndKeys(t *testing.T) {
 	}
 	refused("no room set yet", "no keys yet")
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, document(st.origin.URL)))
-	eventually(t, "rooms are here", func() bool { return st.server.site.Load().set != nil })
+	eventually(t, "rooms are here", func() bool { return st.server.gate.Rooms() != nil })
 	refused("no keys yet")
 	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
 	eventually(t, "the edge is ready", func() bool { return st.server.Ready().Ready })
@@ -74,12 +70,12 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 	again := newStage(t, func(s *stage) { s.cfg.DataDir, s.ring = st.cfg.DataDir, st.ring })
 	again.bus.down.Store(true)
 	again.origin.Config.Handler = st.origin // the rooms name the first origin
-	again.server.proxy.Rewrite = st.origin.stamp(again.server.proxy.rewrite)
+	again.server.proxy.trip = stamping{again.server.proxy.transport, st.origin}
 	again.start()
 	check := func(reason admission.Reason) {
 		t.Helper()
 		r := again.server.Ready()
-		if r.Ready != again.server.told.Load() || !r.Isolated {
+		if r.Ready != again.server.gate.Told() || !r.Isolated {
 			t.Errorf("readiness %+v", r)
 		}
 		v := again.visitor()
@@ -101,7 +97,7 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 			t.Errorf("no decision for the reason %s", reason)
 		}
 	}
-	if again.server.told.Load() {
+	if again.server.gate.Told() {
 		t.Error("who has told it the time?")
 	}
 	check(admission.Unsure)
@@ -161,34 +157,13 @@ func TestIdleRoomsShareTheirSeries(t *testing.T) {
 	if own("vestibule_edge_sessions") != 1 || own("vestibule_edge_decisions_total") != 1 || own("vestibule_edge_budget") == 0 {
 		t.Error("a room with a visitor has no series")
 	}
-	site := st.server.site.Load()
+	rooms := st.server.gate.Rooms()
 	d := document(st.origin.URL)
 	d.Rooms[0].TotalActiveUsers++
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 2, d))
-	eventually(t, "the rooms are new", func() bool { return st.server.site.Load() != site })
+	eventually(t, "the rooms are new", func() bool { return st.server.gate.Rooms() != rooms })
 	if own("vestibule_edge_decisions_total") != 1 {
 		t.Error("a change of the rooms lost what was counted")
-	}
-}
-
-// Beyond so many busy rooms the rest are counted together, also once they went.
-func TestSeriesAreBounded(t *testing.T) {
-	m := newMetrics(prometheus.NewRegistry())
-	for i := range node.MaxRoomSeries + 10 {
-		m.room(fmt.Sprint("r", i)).count(&admission.Decision{Verdict: admission.Serve, Reason: admission.Session})
-	}
-	all := m.counted()
-	if n := len(all); n != node.MaxRoomSeries+1 {
-		t.Errorf("%d labels", n)
-	}
-	if n := m.other.decisions[admission.Serve][admission.Session].Load(); n != 10 {
-		t.Errorf("%d requests of other rooms", n)
-	}
-	late := m.room("r0")
-	m.keep(nil)
-	late.count(&admission.Decision{Verdict: admission.Serve, Reason: admission.Session}) // a request that was in flight
-	if n := len(m.counted()); n != 1 || m.other.decisions[admission.Serve][admission.Session].Load() != 10 {
-		t.Errorf("%d labels once all rooms went", n)
 	}
 }
 
@@ -204,7 +179,7 @@ func TestRoomsChangeWhileServing(t *testing.T) {
 	st.up.queue(sale, 12, 1)
 	st.docs.offer(node.RoomsDocument, []byte("{"))
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 2, d))
-	eventually(t, "the rooms are new", func() bool { return len(st.server.site.Load().rooms) == 1 })
+	eventually(t, "the rooms are new", func() bool { return len(st.server.gate.Rooms().Rooms()) == 1 })
 	a := st.visitor().get("http://sale.example/")
 	if a.StatusCode != http.StatusAccepted || a.body != "<p>12 before you</p>" || a.Header.Get("Content-Length") == "" {
 		t.Errorf("got %d %q", a.StatusCode, a.body)
@@ -219,7 +194,7 @@ func TestRoomsChangeWhileServing(t *testing.T) {
 	in := st.seal("sale", session(7))
 	d.Rooms[0].Epoch = 1
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 3, d))
-	eventually(t, "the epoch is new", func() bool { return st.server.site.Load().rooms[0].Epoch == 1 })
+	eventually(t, "the epoch is new", func() bool { return st.server.gate.Rooms().Rooms()[0].Epoch == 1 })
 	if a := st.visitor().get("http://sale.example/", "Cookie", in); a.body == "the site" {
 		t.Error("a ticket of the epoch before still enters")
 	}
@@ -285,14 +260,16 @@ func (f *faulty) Uint64() uint64 {
 	return f.Source.Uint64()
 }
 
+// panicking is a way to origins with a fault.
+type panicking struct{}
+
+func (panicking) RoundTrip(*http.Request) (*http.Response, error) { panic("a fault for this test") }
+
 // A panic is this request's alone: 500, never forwarded, and the next request
 // finds the edge as it was.
 func TestAPanicIsOneRequestsAlone(t *testing.T) {
 	src := &faulty{Source: rand.NewPCG(1, 2)}
-	st := newStage(t, nil)
-	st.server.eng = admission.New(admission.Config{
-		Edge: st.cfg.Name, DC: dc, Params: st.params, Limits: admission.Limits{Held: 10, Recent: 10}, Rand: rand.New(src),
-	})
+	st := newStage(t, func(st *stage) { st.chance = src })
 	st.up = newParent(t, st.bus, sale, vip)
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, document(st.origin.URL)))
 	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
@@ -314,8 +291,7 @@ func TestAPanicIsOneRequestsAlone(t *testing.T) {
 		t.Errorf("the next request: %d %q", a.StatusCode, a.body)
 	}
 	// After a slot was charged: the visitor has it all the same.
-	st.server.proxy.Rewrite = nil
-	st.server.proxy.Director = func(*http.Request) { panic("a fault for this test") }
+	st.server.proxy.trip = panicking{}
 	a := st.visitor().get("http://sale.example/")
 	if a.StatusCode != http.StatusInternalServerError || cookieOf(a, "vestibule-sale") == nil {
 		t.Errorf("got %d, cookies %v", a.StatusCode, a.Cookies())
@@ -336,9 +312,7 @@ func TestStoppingAnswersEverybody(t *testing.T) {
 	v, h := st.visitor(), st.visitor()
 	go func() { inside <- v.get("http://shop.example/about") }()
 	<-entered
-	for range 1000 {
-		st.server.arrive(st.server.site.Load().rooms[st.index("sale")], ticket.Ticket{})
-	}
+	st.fill(sale, 1000)
 	go func() { held <- h.get("http://sale.example/") }()
 	eventually(t, "one is held", func() bool { return st.server.Status().Rooms["sale"].Held == 1 })
 	st.cancel()

@@ -1,9 +1,11 @@
-package edge
+package origin
 
 import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"vestibule/internal/ticket"
 )
 
 // A request is decided by its request line, its Host and its connection. Some
@@ -65,15 +67,15 @@ var (
 	}
 )
 
-// headerRules tell which headers of a visitor reach a site. They are immutable.
-type headerRules struct {
+// HeaderRules tell which headers of a visitor reach a site. They are immutable.
+type HeaderRules struct {
 	out     map[string]bool // taken out by name
 	forward map[string]bool // let through, whatever else says
 }
 
-// newHeaderRules returns the rules that let the headers named in forward through.
-func newHeaderRules(forward []string) *headerRules {
-	h := &headerRules{out: map[string]bool{}, forward: map[string]bool{}}
+// NewHeaderRules returns the rules that let the headers named in forward through.
+func NewHeaderRules(forward []string) *HeaderRules {
+	h := &HeaderRules{out: map[string]bool{}, forward: map[string]bool{}}
 	for _, table := range [][]string{pathHeaders, methodHeaders, hostHeaders, schemeHeaders, addressHeaders} {
 		for _, name := range table {
 			h.out[name] = true
@@ -85,9 +87,9 @@ func newHeaderRules(forward []string) *headerRules {
 	return h
 }
 
-// strip takes out of a request's header what a site could take for more than a
+// Strip takes out of a request's header what a site could take for more than a
 // header.
-func (h *headerRules) strip(header http.Header) {
+func (h *HeaderRules) Strip(header http.Header) {
 	for name := range header {
 		if h.refuses(name) {
 			delete(header, name)
@@ -95,7 +97,7 @@ func (h *headerRules) strip(header http.Header) {
 	}
 }
 
-func (h *headerRules) refuses(name string) bool {
+func (h *HeaderRules) refuses(name string) bool {
 	switch {
 	case hasFamily(name, ownFamilies):
 		return true
@@ -127,8 +129,8 @@ func hasFamily(name string, families []string) bool {
 	return false
 }
 
-// checkForward returns the faults of a list of headers to let through.
-func checkForward(list []string) []error {
+// CheckForward returns the faults of a list of headers to let through.
+func CheckForward(list []string) []error {
 	var errs []error
 	for i, name := range list {
 		canonical := http.CanonicalHeaderKey(name)
@@ -157,4 +159,71 @@ func isToken(name string) bool {
 		}
 	}
 	return name != ""
+}
+
+// StripTickets takes our tickets out of the Cookie headers: they are the
+// visitor's credentials toward the edge, not the origin's business.
+func StripTickets(h http.Header) {
+	lines := h["Cookie"]
+	kept := lines[:0]
+	for _, l := range lines {
+		if strings.Contains(l, ticket.CookieStem) {
+			var parts []string
+			for part := range strings.SplitSeq(l, ";") {
+				part = strings.TrimSpace(part)
+				name, _, _ := strings.Cut(part, "=")
+				if part != "" && !ticket.IsCookieName(strings.TrimSpace(name)) {
+					parts = append(parts, part)
+				}
+			}
+			l = strings.Join(parts, "; ")
+		}
+		if l != "" {
+			kept = append(kept, l)
+		}
+	}
+	if len(kept) == 0 {
+		h.Del("Cookie")
+		return
+	}
+	h["Cookie"] = kept
+}
+
+// StripSetCookies takes cookies that are named like our tickets out of an
+// origin's answer: whoever can make the origin set a cookie could otherwise
+// take a visitor's place away.
+func StripSetCookies(h http.Header) {
+	lines := h["Set-Cookie"]
+	kept := lines[:0]
+	for _, l := range lines {
+		name, _, _ := strings.Cut(l, "=")
+		if !ticket.IsCookieName(strings.TrimSpace(name)) {
+			kept = append(kept, l)
+		}
+	}
+	if len(kept) == 0 {
+		h.Del("Set-Cookie")
+		return
+	}
+	h["Set-Cookie"] = kept
+}
+
+// KeepPrivate forbids shared caches to keep an answer, because it carries one
+// visitor's ticket. What the origin asks of the browser's own cache stands.
+func KeepPrivate(h http.Header) {
+	kept := []string{"private"}
+	for _, line := range h["Cache-Control"] {
+		for d := range strings.SplitSeq(line, ",") {
+			d = strings.TrimSpace(d)
+			name, _, _ := strings.Cut(strings.ToLower(d), "=")
+			switch name {
+			case "", "public", "private", "s-maxage", "proxy-revalidate":
+			default:
+				kept = append(kept, d)
+			}
+		}
+	}
+	h.Set("Cache-Control", strings.Join(kept, ", "))
+	h.Del("Surrogate-Control")
+	h.Del("Cdn-Cache-Control")
 }

@@ -1,32 +1,38 @@
-package edge
+package gate
 
 import (
 	"log/slog"
+	"maps"
 	"net/url"
+	"slices"
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/node"
+	"vestibule/internal/origin"
 	"vestibule/internal/room"
 	"vestibule/internal/ticket"
 	"vestibule/internal/waiting"
 )
 
-// site is everything that a request is judged by, made anew with every change
+// snapshot is everything that a request is judged by, made anew with every change
 // of rooms or keys and swapped in one step. It is immutable.
-type site struct {
+type snapshot struct {
 	set     *room.Set
+	keys    bool // there are some
 	ready   bool // there are rooms and keys
-	rooms   []*roomSite
-	origins map[string]*pulse // by the text in the room set
+	rooms   []*roomState
+	origins map[string]*origin.Origin // by the text in the room set
+
+	keysAreNewest func() bool // the store has just confirmed the ring
 }
 
-// roomSite is one room of a site.
-type roomSite struct {
+// roomState is one room of a snapshot.
+type roomState struct {
 	*room.Room
 	cookie   [2]string // name without and with TLS
 	codec    [2]*ticket.Codec
 	page     *waiting.Page
-	pulse    *pulse       // of its origin
+	origin   *origin.Origin
 	lang     waiting.Lang // for visitors who name no language that we have
 	counters *roomCounters
 	sealFrom fleet.Time // from when the ring has a key to seal with
@@ -40,14 +46,15 @@ func index(secure bool) int {
 	return 0
 }
 
-// buildSite makes a site of what the fleet was told. Pages that were made for
-// the site before are used again.
-func buildSite(f *node.Fleet, m *metrics, old *site, log *slog.Logger) *site {
+// newSnapshot makes a snapshot of what the fleet was told. What is known of the
+// origins of the one before goes on.
+func newSnapshot(f *node.Fleet, m *metrics, old *snapshot, log *slog.Logger) *snapshot {
 	set, ring := f.Set(), f.Ring()
-	s := &site{set: set, ready: set != nil && len(ring.Keys) > 0, origins: map[string]*pulse{}}
+	keys := len(ring.Keys) > 0
+	s := &snapshot{set: set, keys: keys, ready: set != nil && keys, origins: map[string]*origin.Origin{}, keysAreNewest: f.KeysAreNewest}
 	for _, r := range set.Rooms() {
-		rs := &roomSite{Room: r, page: waiting.Builtin(), lang: waiting.LangOf(r.DefaultLanguage), counters: m.room(r.Name)}
-		if len(ring.Keys) > 0 {
+		rs := &roomState{Room: r, page: waiting.Builtin(), lang: waiting.LangOf(r.DefaultLanguage), counters: m.room(r.Name)}
+		if keys {
 			rs.sealFrom = ring.Keys[0].SealFrom
 		}
 		for _, secure := range []bool{false, true} {
@@ -65,31 +72,35 @@ func buildSite(f *node.Fleet, m *metrics, old *site, log *slog.Logger) *site {
 			rs.page = customPage(f, r, log)
 		}
 		s.rooms = append(s.rooms, rs)
-		rs.pulse = s.addOrigin(r.Origin, old)
+		rs.origin = s.addOrigin(r.Origin, old)
 	}
-	for _, origin := range set.Origins() {
-		s.addOrigin(origin, old)
+	for _, text := range set.Origins() {
+		s.addOrigin(text, old)
 	}
 	m.keep(set)
 	return s
 }
 
-// addOrigin returns the pulse of an origin, the same as in the site before; nil for
-// none.
-func (s *site) addOrigin(text string, old *site) *pulse {
+// addOrigin returns an origin, the same as in the snapshot before; nil for none.
+func (s *snapshot) addOrigin(text string, old *snapshot) *origin.Origin {
 	u, err := url.Parse(text)
 	if err != nil || text == "" { // the room set was validated
 		return nil
 	}
-	p := s.origins[text]
-	if p == nil && old != nil {
-		p = old.origins[text]
+	o := s.origins[text]
+	if o == nil && old != nil {
+		o = old.origins[text]
 	}
-	if p == nil {
-		p = &pulse{url: u}
+	if o == nil {
+		o = origin.New(u)
 	}
-	s.origins[text] = p
-	return p
+	s.origins[text] = o
+	return o
+}
+
+// Origins returns all sites behind the gate.
+func (g *Gate) Origins() []*origin.Origin {
+	return slices.Collect(maps.Values(g.rooms.Load().origins))
 }
 
 // customPage returns the operator's page of a room, or the built-in one where

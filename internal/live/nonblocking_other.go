@@ -1,15 +1,15 @@
 //go:build !unix
 
-package edge
+package live
 
 import (
 	"errors"
 	"syscall"
 )
 
-// canDrip tells that sockets cannot be written without waiting: every stream
+// CanTakeOver tells that sockets cannot be written without waiting: every stream
 // has its goroutine here.
-const canDrip = false
+const CanTakeOver = false
 
 func writeNow(syscall.RawConn, []byte) (int, error) { return 0, errors.ErrUnsupported }
 

@@ -3,9 +3,6 @@ package edge
 import (
 	"net/http"
 	"testing"
-	"time"
-
-	"vestibule/internal/fleet"
 )
 
 // TestAnOriginThatDoesNotAnswerPausesAdmissions: people inside get its errors, who
@@ -47,34 +44,5 @@ func TestAnOriginThatDoesNotAnswerPausesAdmissions(t *testing.T) {
 	eventually(t, "people are let in", func() bool { return !st.server.Status().Rooms["sale"].Paused })
 	if a := waits.get(saleURL); a.body != "the site" {
 		t.Errorf("when it answers again: %.60q", a.body)
-	}
-}
-
-func TestPulse(t *testing.T) {
-	const second = fleet.Mono(time.Second)
-	for _, c := range []struct {
-		why  string
-		play func(p *pulse) bool
-		down bool
-	}{
-		{"nothing happened", func(*pulse) bool { return false }, false},
-		{"two requests failed", func(p *pulse) bool { return p.fails(0) || p.fails(5*second) }, false},
-		{"three failed in one moment, as in a restart", func(p *pulse) bool { return p.fails(0) || p.fails(1) || p.fails(2) }, false},
-		{"three failed in two seconds", func(p *pulse) bool { return !p.fails(0) && !p.fails(1) && p.fails(2*second) }, true},
-		{"and a fourth", func(p *pulse) bool { return !p.fails(0) && !p.fails(1) && p.fails(2*second) && !p.fails(3*second) }, true},
-		{"one of them was answered", func(p *pulse) bool { return p.fails(0) || p.fails(1) || p.answers() || p.fails(2*second) }, false},
-		{"it answers again", func(p *pulse) bool {
-			p.fails(0)
-			p.fails(1)
-			return !p.fails(2*second) || !p.answers() || p.answers()
-		}, false},
-	} {
-		p := &pulse{}
-		if news := c.play(p); news != c.down {
-			t.Errorf("%s: told wrongly that it fell or came back", c.why)
-		}
-		if p.isDown() != c.down {
-			t.Errorf("%s: down %v", c.why, p.isDown())
-		}
 	}
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package edge
+package live
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// canDrip tells that sockets can be written without waiting.
-const canDrip = true
+// CanTakeOver tells that sockets can be written without waiting.
+const CanTakeOver = true
 
 // attempt is one system call on a socket, made so that the runtime neither waits
 // for the socket nor allocates anything.

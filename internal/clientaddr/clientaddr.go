@@ -1,0 +1,134 @@
+// Package clientaddr tells where a request comes from, and caps what one
+// neighbourhood of addresses may hold open.
+package clientaddr
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+)
+
+// Proxies are the addresses whose word is believed about whom they speak for.
+type Proxies []netip.Prefix
+
+// ParseProxies reads addresses and prefixes, and returns all faults at once.
+func ParseProxies(list []string) (Proxies, error) {
+	var out Proxies
+	var errs []error
+	for _, s := range list {
+		if a, err := netip.ParseAddr(s); err == nil {
+			out = append(out, netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()))
+			continue
+		}
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("must be an address or a prefix, got %q", s))
+			continue
+		}
+		out = append(out, p.Masked())
+	}
+	return out, errors.Join(errs...)
+}
+
+func (p Proxies) trusted(a netip.Addr) bool {
+	return slices.ContainsFunc(p, func(q netip.Prefix) bool { return q.Contains(a) })
+}
+
+// Client returns the visitor's address, and whether the visitor came over TLS:
+// by the connection itself (peer is host:port, secure its TLS), or by the word of
+// listed proxies, whose X-Forwarded-For lines are read from right to left up to the
+// first that is not listed. The address is invalid where peer is none.
+func (p Proxies) Client(peer string, secure bool, forwardedFor, forwardedProto []string) (netip.Addr, bool) {
+	ap, err := netip.ParseAddrPort(peer)
+	if err != nil {
+		return netip.Addr{}, secure
+	}
+	addr := ap.Addr().Unmap()
+	if len(p) == 0 || !p.trusted(addr) {
+		return addr, secure
+	}
+	if len(forwardedProto) == 1 {
+		secure = strings.EqualFold(forwardedProto[0], "https")
+	}
+	list := strings.Split(strings.Join(forwardedFor, ","), ",")
+	for _, text := range slices.Backward(list) {
+		a, err := netip.ParseAddr(strings.TrimSpace(text))
+		if err != nil {
+			break
+		}
+		addr = a.Unmap()
+		if !p.trusted(addr) {
+			break
+		}
+	}
+	return addr, secure
+}
+
+// Prefix is what is capped together: an IPv4 /24 or an IPv6 /56.
+func Prefix(a netip.Addr) netip.Prefix {
+	bits := 24
+	if a.Is6() {
+		bits = 56
+	}
+	p, err := a.Prefix(bits)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return p
+}
+
+// maxPrefixes bounds the neighbourhoods remembered; the one that was quiet for
+// longest is forgotten first, which only loosens its cap.
+const maxPrefixes = 1 << 16
+
+// Quota counts what neighbourhoods have open of one kind, up to a cap for each. It is
+// safe for concurrent use.
+type Quota struct {
+	mu   sync.Mutex
+	open *simplelru.LRU[netip.Prefix, int]
+	max  int
+}
+
+// NewQuota returns a quota of so many for each neighbourhood.
+func NewQuota(perPrefix int) (*Quota, error) {
+	open, err := simplelru.NewLRU[netip.Prefix, int](maxPrefixes, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &Quota{open: open, max: perPrefix}, nil
+}
+
+// Take reports whether one more may be open; then it is to be given back by Give.
+func (q *Quota) Take(p netip.Prefix) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n, _ := q.open.Get(p)
+	if n >= q.max {
+		return false
+	}
+	q.open.Add(p, n+1)
+	return true
+}
+
+// Give gives one back.
+func (q *Quota) Give(p netip.Prefix) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if n, ok := q.open.Peek(p); ok && n > 1 {
+		q.open.Add(p, n-1)
+	} else {
+		q.open.Remove(p)
+	}
+}
+
+// Prefixes returns how many neighbourhoods have something open.
+func (q *Quota) Prefixes() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.open.Len()
+}

@@ -1,0 +1,135 @@
+package edge
+
+import (
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	"vestibule/internal/clientaddr"
+	"vestibule/internal/gate"
+	"vestibule/internal/live"
+)
+
+// stream opens an event stream for a visitor who waits.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
+	st := &live.Stream{Place: o.Stay.Place(), From: clientaddr.Prefix(o.Client)}
+	if err := s.hub.Reserve(st.From); err != nil {
+		w.Header().Set("Retry-After", "60")
+		s.refuse(w, r, o, "stream_capped", "No event stream is free. Please poll.", http.StatusServiceUnavailable)
+		return
+	}
+	s.gate.Count("stream")
+	b := &beginning{stay: o.Stay, epoch: o.Epoch, msg: s.hub.Latest(o.Stay.Room)}
+	if b.msg == nil {
+		b.msg, _ = s.gate.Message(o.Stay.Room, o.Epoch) // of a room that is gone by now it is empty
+	}
+	// Who loses the stream comes back by itself, not at the same moment as all
+	// others.
+	b.head = append(strconv.AppendInt([]byte("retry: "), 2000+rand.Int64N(4000), 10), "\n\n"...)
+	b.head = append(b.head, b.msg...)
+	if r.ProtoMajor == 1 && live.CanTakeOver {
+		s.takeOver(w, st, b)
+		return
+	}
+	s.post(w, r, o, st, b)
+}
+
+// beginning is what a stream begins with.
+type beginning struct {
+	stay  gate.Stay
+	epoch uint32
+	msg   []byte // the newest message of the room
+	head  []byte // the same, and what comes before it
+}
+
+// subscribe begins a stream, or gives its place back.
+func (s *Server) subscribe(st *live.Stream, b *beginning, begin func() error) error {
+	if err := s.hub.Add(st, b.epoch, b.msg, begin); err != nil {
+		s.hub.Release(st.From)
+		return err
+	}
+	if !s.gate.Waits(&b.stay) { // since a moment ago: whoever ended it found no stream
+		s.hub.Finish(st.Place)
+	}
+	return nil
+}
+
+// takeOver begins a stream on a connection that carries nothing else. It costs
+// no goroutine.
+func (s *Server) takeOver(w http.ResponseWriter, st *live.Stream, b *beginning) {
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		s.hub.Release(st.From)
+		s.log.Error("connection not taken over", slog.Any("error", err))
+		http.Error(w, "No event stream is possible here.", http.StatusInternalServerError)
+		return
+	}
+	p, err := live.TakeOver(conn)
+	if err == nil && buffered.Reader.Buffered() > 0 {
+		err = errors.New("the client goes on before it is answered")
+	}
+	if err != nil {
+		s.hub.Release(st.From)
+	} else {
+		st.Subscriber = p
+		err = s.subscribe(st, b, func() error {
+			answer := "HTTP/1.1 200 OK\r\nDate: " + time.Now().UTC().Format(http.TimeFormat) + "\r\nContent-Type: text/event-stream\r\n" +
+				"Cache-Control: private, no-store\r\nX-Accel-Buffering: no\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+			_, err := p.Send(append([]byte(answer), b.head...))
+			return err
+		})
+	}
+	if err == nil {
+		return
+	}
+	s.log.Debug("event stream not begun", slog.Any("error", err))
+	if err := conn.Close(); err != nil {
+		s.log.Debug("close", slog.Any("error", err))
+	}
+}
+
+// post serves a stream by an ordinary answer, until either side ends it.
+func (s *Server) post(w http.ResponseWriter, r *http.Request, o *gate.Outcome, st *live.Stream, b *beginning) {
+	box := make(live.Slot, 1)
+	st.Subscriber = box
+	if err := s.subscribe(st, b, func() error { return nil }); err != nil {
+		s.refuse(w, r, o, "not_ready", "This edge stops.", http.StatusServiceUnavailable)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "private, no-store")
+	h.Set("X-Accel-Buffering", "no")
+	h.Set("X-Content-Type-Options", "nosniff")
+	rc := http.NewResponseController(w)
+	write := func(msg []byte) bool {
+		rc.SetWriteDeadline(time.Now().Add(live.StuckAfter)) //nolint:errcheck // as in hurryBody
+		_, err := w.Write(msg)
+		if err == nil {
+			err = rc.Flush()
+		}
+		rc.SetWriteDeadline(time.Time{}) //nolint:errcheck // as in hurryBody
+		if err != nil {
+			s.log.Debug("event stream cut off", slog.Any("error", err))
+			s.hub.Drop(st, live.Slow)
+		}
+		return err == nil
+	}
+	if !write(b.head) {
+		return
+	}
+	for {
+		select {
+		case <-r.Context().Done():
+			s.hub.Drop(st, live.Gone)
+			return
+		case msg, ok := <-box:
+			if !ok || !write(msg) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package gate
+
+import (
+	crand "crypto/rand"
+	"encoding/base64"
+	"math/rand/v2"
+	"strconv"
+
+	"vestibule/internal/room"
+	"vestibule/internal/waiting"
+)
+
+// newsReload tells a page to ask for itself: it has no ticket.
+const newsReload = "reload"
+
+// Refuse makes of o an answer in plain words to a request that no room decides. why is
+// one of those that the metric knows.
+func (o *Outcome) Refuse(why, text string, status int) {
+	o.gate.Count(why)
+	o.Kind, o.Status, o.Close = Answered, status, status == statusMethodNotAllowed || status == statusBadRequest
+	o.set("Cache-Control", "no-store")
+	o.set("Content-Type", "text/plain; charset=utf-8")
+	o.set("X-Content-Type-Options", "nosniff")
+	o.Body = append(append(o.Body[:0], text...), '\n')
+}
+
+// Count counts a request that no room decides.
+func (g *Gate) Count(why string) { g.metrics.requests.WithLabelValues(why).Inc() }
+
+// answerNothing answers that it is done.
+func (o *Outcome) answerNothing() {
+	o.Kind, o.Status = Answered, statusNoContent
+	o.set("Cache-Control", "no-store")
+}
+
+// answer makes of o what the edge itself has to say to a visitor; Body is there.
+func (o *Outcome) answer(status int, contentType string) {
+	o.Kind, o.Status = Answered, status
+	o.set("Content-Type", contentType)
+	o.set("Cache-Control", "private, no-store")
+	o.set("Vary", "Accept, Accept-Language")
+	o.set("X-Content-Type-Options", "nosniff")
+	o.set("Referrer-Policy", "same-origin")
+}
+
+// show answers with the waiting page, or with the same as JSON.
+func (g *Gate) show(r *Request, o *Outcome, rm *roomState, status int, v *waiting.Visitor) {
+	v.Room, v.Message = rm.Name, rm.QueueMessage
+	page := rm.page
+	if !v.Moment {
+		v.Grace = rm.Grace
+	} else if page.IsCustom() { // it knows no state but that of people with a place
+		page = waiting.Builtin()
+	}
+	v.Lang = g.langs.Pick(r.Languages, rm.lang)
+	v.Back = rejoin(rm.Room, r.Host)
+	retry := ""
+	if n := v.Retry(); n > 0 {
+		retry = strconv.FormatInt(n, 10)
+		o.set("Retry-After", retry)
+	}
+	if waiting.PrefersJSON(r.Accept) {
+		o.Body = waiting.AppendJSON(o.Body[:0], v)
+		o.answer(status, "application/json")
+		return
+	}
+	if page.IsCustom() {
+		v.Nonce = nonce()
+		if retry != "" {
+			o.set("Refresh", retry) // the built-in page knows by itself
+		}
+	}
+	o.set("Content-Language", v.Lang.Code())
+	o.set("Content-Security-Policy", page.Policy(v.Nonce))
+	o.Body = page.Render(o.Body[:0], v)
+	o.answer(status, "text/html; charset=utf-8")
+}
+
+// showMoment asks a visitor to come back in a moment, because this edge cannot tell
+// which place the visitor has, or give one that is kept. Nothing is counted, and no
+// ticket is given or taken back.
+func (g *Gate) showMoment(r *Request, o *Outcome, rm *roomState, why string) {
+	g.Count(why)
+	near := g.params.Nearest
+	v := &waiting.Visitor{Moment: true, Now: g.now()}
+	v.Decision.Retry = near + rand.N(near) // not everybody at once
+	g.show(r, o, rm, statusServiceUnavailable, v)
+}
+
+// showNews answers a waiting page to which there is no more to tell than what to do.
+func (o *Outcome) showNews(state string) {
+	o.Body = waiting.AppendNews(o.Body[:0], state)
+	o.answer(statusOK, "application/json")
+}
+
+// nonce returns a word that nobody can guess, for one answer.
+func nonce() string {
+	var b [16]byte
+	if _, err := crand.Read(b[:]); err != nil {
+		panic(err) // documented never to happen
+	}
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// rejoin returns the path under which a room is reached on a host.
+func rejoin(r *room.Room, rawHost string) string {
+	if host, ok := room.CanonicalHost(rawHost); ok && host != r.Host {
+		for _, route := range r.AdditionalRoutes {
+			if route.Host == host {
+				return route.Path
+			}
+		}
+	}
+	return r.Path
+}

@@ -1,0 +1,232 @@
+package gate
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"time"
+
+	"vestibule/internal/admission"
+	"vestibule/internal/clientaddr"
+	"vestibule/internal/fleet"
+	"vestibule/internal/ticket"
+	"vestibule/internal/waiting"
+)
+
+// Methods of requests, as HTTP spells them.
+const (
+	methodGet  = "GET"
+	methodHead = "HEAD"
+	methodPost = "POST"
+)
+
+// methods that are served. Others are refused before anything is decided:
+// CONNECT would tunnel past every decision.
+var methods = map[string]bool{
+	methodGet: true, methodHead: true, methodPost: true, "PUT": true, "PATCH": true, "DELETE": true, "OPTIONS": true,
+}
+
+// What answers of the edge itself say, as HTTP numbers it.
+const (
+	statusOK                 = 200
+	statusNoContent          = 204
+	statusBadRequest         = 400
+	statusForbidden          = 403
+	statusNotFound           = 404
+	statusMethodNotAllowed   = 405
+	statusMisdirected        = 421
+	statusServiceUnavailable = 503
+)
+
+// Paths that the edge answers itself, on every host, all with ?room=NAME where the
+// host has several rooms.
+const (
+	// LeavePath is where a visitor gives up a session or a place in the line: POST.
+	LeavePath = "/.well-known/vestibule/leave"
+
+	// AwayPath is where a waiting page says that it goes away: POST, with answer=N
+	// as the page was told. The visitor keeps the place, and is counted no more until
+	// the next question.
+	AwayPath = "/.well-known/vestibule/away"
+
+	// EventsPath is where a waiting page hears of its place: GET.
+	EventsPath = "/.well-known/vestibule/events"
+)
+
+// Decide fills o with what is to be done about r. It waits where a visitor is held for a
+// right, until ctx ends at most. If it panics, [Outcome.Tickets] are to be given to
+// the visitor all the same: a slot may have been charged.
+func (g *Gate) Decide(ctx context.Context, r *Request, o *Outcome) {
+	o.Client, o.Secure = r.Client, r.Secure
+	if !methods[r.Method] {
+		o.Refuse("refused_method", "This method is not served here.", statusMethodNotAllowed)
+		return
+	}
+	if up := r.Upgrade; len(up) > 0 && (len(up) > 1 || !strings.EqualFold(up[0], "websocket") || r.Method != methodGet) {
+		o.Refuse("refused_upgrade", "Only websocket upgrades are served here.", statusBadRequest)
+		return
+	}
+	rooms := g.rooms.Load()
+	if !rooms.ready {
+		o.set("Retry-After", "2")
+		o.Refuse("not_ready", "Starting up. Please try again in a moment.", statusServiceUnavailable)
+		return
+	}
+	path, query, _ := strings.Cut(r.Target, "?")
+	switch path {
+	case LeavePath:
+		g.leave(r, o, rooms, query)
+	case AwayPath:
+		g.away(r, o, rooms, query)
+	case EventsPath:
+		g.listen(r, o, rooms, query)
+	default:
+		g.enter(ctx, r, o, rooms, path)
+	}
+}
+
+// enter decides about a request for a site.
+func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapshot, path string) {
+	m := rooms.set.Match(r.Host, path)
+	switch {
+	case !m.Known:
+		o.Refuse("unknown_host", "This host is not served here.", statusMisdirected)
+		return
+	case m.Refuse:
+		o.Refuse("refused_path", "This path can be read in more than one way.", statusBadRequest)
+		return
+	}
+	if o.Origin = rooms.origins[m.Target()]; o.Origin == nil {
+		o.Refuse("unknown_host", "No origin serves this host.", statusMisdirected)
+		return
+	}
+	in := m.Rooms()
+	if len(in) == 0 {
+		g.metrics.passed.Inc()
+	}
+	poll := r.Poll && (r.Method == methodGet || r.Method == methodHead)
+	for _, rm := range in {
+		if !g.admit(ctx, r, o, rooms, rooms.rooms[rm.Index], poll) {
+			return
+		}
+	}
+	if poll {
+		// The page only wanted to know; it asks for the site itself next.
+		o.giveTickets()
+		o.showNews(waiting.Entering.String())
+		return
+	}
+	o.Kind = Enters
+}
+
+// admit decides about a request in one room. Where the visitor may not enter, o says
+// what to answer.
+func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapshot, rm *roomState, poll bool) bool {
+	t, byHeader, unread := g.openBest(r, o, rooms, rm)
+	if unread {
+		o.giveTickets()
+		g.showMoment(r, o, rm, "ticket_unread")
+		return false
+	}
+	if poll && t.ID == 0 && g.told.Load() {
+		// A page without a ticket would be somebody new with every question, and
+		// each might be charged a slot that nobody uses.
+		o.showNews(newsReload)
+		return false
+	}
+	d, now, hurry := g.arrive(rm, t)
+	if hurry {
+		g.wake()
+	}
+	if d.Verdict == admission.Hold {
+		d = g.hold(ctx, rm, r.Client, t, d)
+		now = g.now() // it may have been half a minute
+	}
+	rm.counters.count(&d)
+	if d.Reseal {
+		o.seal(rm, now, d.Ticket, byHeader)
+	}
+	stay := Stay{rm.ID, d.Ticket}
+	if d.Verdict == admission.Admit {
+		g.finish(stay.Place())
+	}
+	if d.Enters() {
+		o.inside = append(o.inside, stay)
+		return true
+	}
+	o.giveTickets()
+	status := rm.QueueingStatus
+	if d.Reason == admission.Closed {
+		status = statusServiceUnavailable
+	} else if d.Fresh != admission.Kept && !d.Reseal {
+		// The engine has no time to stamp a place with: it would not be kept.
+		g.showMoment(r, o, rm, "time_unknown")
+		return false
+	}
+	g.show(r, o, rm, status, &waiting.Visitor{Decision: d, Now: now})
+	return false
+}
+
+// arrive asks the engine about one request. The lock is given up even where the
+// engine panics: one broken request must not hold up all others.
+func (g *Gate) arrive(rm *roomState, t ticket.Ticket) (d admission.Decision, now fleet.Time, hurry bool) {
+	m := g.lock()
+	defer g.mu.Unlock()
+	d = g.eng.Arrive(m, rm.ID, t)
+	return d, g.eng.Time(m), g.eng.Due() <= m
+}
+
+// hold keeps the request open until a right comes, the engine's patience ends
+// or the visitor leaves.
+func (g *Gate) hold(ctx context.Context, rm *roomState, client netip.Addr, brought ticket.Ticket, d admission.Decision) admission.Decision {
+	prefix := clientaddr.Prefix(client)
+	if !g.held.Take(prefix) {
+		// Retry told how long to hold; a poll is what is asked for now, and not
+		// by everybody in the same moment.
+		near := g.params.Nearest
+		d.Verdict, d.Reason, d.Retry = admission.Queue, admission.Crowded, near+rand.N(near)
+		return d
+	}
+	defer g.held.Give(prefix)
+	done := make(chan struct{})
+	v := &admission.Visit{Room: rm.ID, Ticket: d.Ticket, Brought: brought, Data: done}
+	start := g.startHold(v)
+	g.wake()
+
+	timer := time.NewTimer(d.Retry)
+	defer timer.Stop()
+	outcome, end := "queued", (*admission.Engine).GiveUp
+	select {
+	case <-done:
+	case <-timer.C:
+	case <-ctx.Done():
+		outcome, end = "left", (*admission.Engine).Abandon
+	}
+	now, gaveUp := g.endHold(v, end)
+	if !gaveUp {
+		<-done // Release has taken it; the channel is closed or about to be
+		if v.Decision.Enters() {
+			outcome = "admitted"
+		}
+	}
+	g.metrics.knocks.WithLabelValues(outcome).Inc()
+	g.metrics.holds.Observe(now.Sub(start).Seconds())
+	return v.Decision
+}
+
+// startHold hands a visit to the engine, and answers those that may enter by it.
+func (g *Gate) startHold(v *admission.Visit) fleet.Mono {
+	now := g.lock()
+	defer g.mu.Unlock()
+	g.eng.Hold(now, v)
+	g.release(now)
+	return now
+}
+
+// endHold takes a visit back from the engine.
+func (g *Gate) endHold(v *admission.Visit, end func(*admission.Engine, fleet.Mono, *admission.Visit) bool) (fleet.Mono, bool) {
+	now := g.lock()
+	defer g.mu.Unlock()
+	return now, end(g.eng, now, v)
+}

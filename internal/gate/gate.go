@@ -1,0 +1,269 @@
+// Package gate decides about the requests of visitors, apart from any transport: it
+// finds the rooms of a request, opens the tickets that it brings, asks the engine, and
+// says whether the request goes to the site or what the visitor is answered. Fronts
+// (net/http in package edge) turn what they read into a [Request], and do what the
+// [Outcome] says.
+//
+// No decision waits for the network, but those of visitors who are held for a right:
+// they wait for a grant, for at most the engine's patience.
+//
+// Gate.mu guards the engine and nothing else; it is held for the time of one decision,
+// report or grant, never across I/O.
+package gate
+
+import (
+	crand "crypto/rand"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vestibule/internal/admission"
+	"vestibule/internal/clientaddr"
+	"vestibule/internal/fleet"
+	"vestibule/internal/live"
+	"vestibule/internal/node"
+	"vestibule/internal/room"
+	"vestibule/internal/ticket"
+	"vestibule/internal/waiting"
+	"vestibule/internal/wire"
+)
+
+// Options are what a gate is made of.
+type Options struct {
+	Engine        admission.Config
+	HeldPerPrefix int // requests held for one neighbourhood of addresses
+	Clock         *node.Clock
+	Wake          func()           // the engine has something to report; must not wait
+	Finish        func(live.Place) // who had this place waits no more; must not wait
+	Reg           prometheus.Registerer
+	Log           *slog.Logger
+}
+
+// Gate decides for one edge. It is safe for concurrent use.
+type Gate struct {
+	params  wire.Params
+	clock   *node.Clock
+	wake    func()
+	finish  func(live.Place)
+	held    *clientaddr.Quota
+	metrics *metrics
+	log     *slog.Logger
+	langs   waiting.Picker
+	pool    sync.Pool // of *Outcome
+
+	mu    sync.Mutex
+	eng   *admission.Engine
+	jumps uint64 // of the clock, as of the last time under mu
+
+	rooms   atomic.Pointer[snapshot]
+	told    atomic.Bool  // fleet time was known well enough once: places are kept since
+	granted atomic.Int64 // reading of the clock at the newest grant, 0 before
+}
+
+// New returns a gate that knows no rooms yet: see [Gate.Use].
+func New(o Options) (*Gate, error) {
+	held, err := clientaddr.NewQuota(o.HeldPerPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("held.per_prefix: %w", err)
+	}
+	g := &Gate{
+		params: o.Engine.Params, clock: o.Clock, wake: o.Wake, finish: o.Finish, held: held,
+		metrics: newMetrics(o.Reg), log: o.Log, eng: admission.New(o.Engine),
+	}
+	g.pool.New = func() any {
+		var seed [32]byte
+		if _, err := crand.Read(seed[:]); err != nil {
+			panic(err) // documented never to happen
+		}
+		return &Outcome{gate: g, seals: ticket.NewScratch(seed)}
+	}
+	g.rooms.Store(&snapshot{})
+	now, wall := g.clock.Read()
+	g.eng.Guess(now, fleet.TimeOf(wall))
+	o.Reg.MustRegister(newCollector(g))
+	return g, nil
+}
+
+// Use takes over the rooms, keys and pages that f was told.
+func (g *Gate) Use(f *node.Fleet) {
+	next := newSnapshot(f, g.metrics, g.rooms.Load(), g.log)
+	rooms := make([]admission.Room, len(next.rooms))
+	for i, r := range next.rooms {
+		rooms[i] = admission.Room{
+			ID: r.ID, Epoch: r.Epoch, Cap: r.PartitionPolicy == room.PolicyCap,
+			Probation: r.Probation, Grace: r.Grace, Session: r.SessionDuration, OnIsolation: r.OnIsolation, IsolationLimit: r.IsolationLimit,
+		}
+	}
+	g.rooms.Store(next)
+	g.mu.Lock()
+	g.eng.SetRooms(g.clock.Now(), rooms)
+	g.mu.Unlock()
+	g.Pause()
+}
+
+// Pause tells the engine which rooms let nobody in because their origin is down.
+func (g *Gate) Pause() {
+	g.With(func(now fleet.Mono, eng *admission.Engine) {
+		for _, rm := range g.rooms.Load().rooms {
+			eng.Pause(now, rm.ID, rm.origin.Down())
+		}
+	})
+	g.wake()
+}
+
+// lock locks the engine and returns the present. A machine that was asleep
+// does not believe its lease any more.
+func (g *Gate) lock() fleet.Mono {
+	g.mu.Lock()
+	now := g.clock.Now()
+	if j := g.clock.Jumps(); j != g.jumps {
+		g.jumps = j
+		g.metrics.clockJumps.Inc()
+		g.eng.Lapse(now)
+	}
+	return now
+}
+
+// With has do use the engine; nobody else does meanwhile.
+func (g *Gate) With(do func(now fleet.Mono, eng *admission.Engine)) {
+	now := g.lock()
+	defer g.mu.Unlock()
+	do(now, g.eng)
+}
+
+// now returns fleet time as the engine knows it.
+func (g *Gate) now() fleet.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.eng.Time(g.clock.Now())
+}
+
+// Apply takes over what the regional says, and answers the held visitors who may enter
+// now. It returns the reading of the clock.
+func (g *Gate) Apply(grant *wire.Grant) fleet.Mono {
+	now := g.lock()
+	defer g.mu.Unlock()
+	g.eng.Apply(now, *grant)
+	if !g.told.Load() && g.eng.TimeError(now) <= fleet.Rough {
+		g.told.Store(true)
+	}
+	g.release(now)
+	g.granted.Store(int64(max(now, 1)))
+	return now
+}
+
+// release answers the held visitors who may enter. The caller holds the lock.
+func (g *Gate) release(now fleet.Mono) {
+	for _, v := range g.eng.Release(now, nil) {
+		close(v.Data.(chan struct{}))
+	}
+}
+
+// LastGrant returns the reading of the clock at the newest grant, 0 before the first.
+func (g *Gate) LastGrant() fleet.Mono { return fleet.Mono(g.granted.Load()) }
+
+// Drain sends everybody who is held to the waiting page: the edge stops.
+func (g *Gate) Drain() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, v := range g.eng.Drain(g.clock.Now()) {
+		close(v.Data.(chan struct{}))
+	}
+}
+
+// Told reports whether fleet time was ever known well enough to keep a place.
+func (g *Gate) Told() bool { return g.told.Load() }
+
+// Unready returns why nobody can be decided about here, nil where everybody can.
+func (g *Gate) Unready() []string {
+	var reasons []string
+	rooms := g.rooms.Load()
+	if rooms.set == nil {
+		reasons = append(reasons, "no room set yet")
+	}
+	if !rooms.keys {
+		reasons = append(reasons, "no keys yet")
+	}
+	if !g.told.Load() {
+		reasons = append(reasons, "fleet time was never told: no place can be kept")
+	}
+	if !rooms.ready && len(reasons) == 0 {
+		reasons = append(reasons, "keys cannot be used")
+	}
+	return reasons
+}
+
+// Message returns what everybody who waits in a room is to be told now; ok is false
+// once the room is gone, or all places in its line are void.
+func (g *Gate) Message(id room.ID, epoch uint32) (msg []byte, ok bool) {
+	for _, r := range g.rooms.Load().rooms {
+		if r.ID == id && r.Epoch == epoch {
+			return g.message(id), true
+		}
+	}
+	return nil, false
+}
+
+func (g *Gate) message(id room.ID) []byte {
+	now := g.lock()
+	st, l := g.eng.Status(now), g.eng.Ledger(now, id)
+	g.mu.Unlock()
+	b := &waiting.Broadcast{Now: st.Time, View: l.View}
+	switch {
+	case l.Paused:
+		b.PausedBy = waiting.PausedBySite
+	case !st.Leased || !st.Sure:
+		b.PausedBy = waiting.PausedBySystem
+	}
+	return waiting.AppendBroadcast(nil, b)
+}
+
+// Status is the state of the gate, for /status and metrics.
+type Status struct {
+	admission.Status
+	LeaseRemaining time.Duration
+	TimeError      time.Duration
+	SyncAge        time.Duration // since the newest grant; since the start before the first
+	Rooms          map[string]admission.Ledger
+}
+
+// statusChunk is how many rooms are looked at in one go.
+const statusChunk = 256
+
+// Status returns the state of the gate.
+func (g *Gate) Status() Status {
+	all := g.rooms.Load().rooms
+	st := Status{Rooms: make(map[string]admission.Ledger, len(all))}
+	for rooms := range slices.Chunk(all, statusChunk) { // visitors are waiting for the lock
+		g.With(func(now fleet.Mono, eng *admission.Engine) {
+			for _, r := range rooms {
+				st.Rooms[r.Name] = eng.Ledger(now, r.ID)
+			}
+		})
+	}
+	g.With(func(now fleet.Mono, eng *admission.Engine) {
+		st.Status, st.TimeError = eng.Status(now), eng.TimeError(now)
+		if st.Leased {
+			st.LeaseRemaining = st.LeaseEnd.Sub(now)
+		}
+		st.SyncAge = now.Sub(g.LastGrant())
+	})
+	return st
+}
+
+// Rooms returns the rooms that requests are decided by, nil before there are any.
+func (g *Gate) Rooms() *room.Set { return g.rooms.Load().set }
+
+// Policies returns how many rooms have each policy of isolation.
+func (g *Gate) Policies() map[string]int {
+	policies := map[string]int{}
+	for _, r := range g.rooms.Load().rooms {
+		policies[r.OnIsolation]++
+	}
+	return policies
+}

@@ -1,0 +1,184 @@
+package gate
+
+import (
+	"net/netip"
+	"time"
+
+	"vestibule/internal/admission"
+	"vestibule/internal/fleet"
+	"vestibule/internal/live"
+	"vestibule/internal/origin"
+	"vestibule/internal/room"
+	"vestibule/internal/ticket"
+)
+
+const (
+	// TicketHeader carries tickets of clients that keep no cookies, in both
+	// directions, as name=ticket. A client that sends it without a ticket, with
+	// any value, gets one. It never carries what a browser holds in a cookie,
+	// which scripts of the site are not to read.
+	TicketHeader = "Vestibule-Ticket"
+
+	// PollHeader marks the question of a waiting page for news. It never reaches
+	// an origin.
+	PollHeader = "Vestibule-Poll"
+)
+
+// Request is what a decision goes by. Header fields are given line by line, as they
+// came.
+type Request struct {
+	Host   string // and port, as the visitor named them
+	Target string // path and query as in the request line
+	Method string
+	Body   bool // there is one, or may be
+
+	Client netip.Addr // the visitor's; invalid if unknown
+	Secure bool       // the visitor came over TLS
+
+	Cookies   []string // Cookie
+	Tickets   []string // TicketHeader; nil for none
+	Accept    []string
+	Upgrade   []string
+	Languages string // Accept-Language
+	FetchSite string // Sec-Fetch-Site
+	Origin    string
+	Poll      bool // PollHeader is there
+}
+
+// Kind is what is to be done about a request.
+type Kind uint8
+
+// The zero Kind is Answered: a request is not forwarded unless somebody said so.
+const (
+	Answered Kind = iota // the visitor is given Status, Header and Body
+	Enters               // the request goes to Origin
+	Listens              // the visitor is given an event stream
+)
+
+// Field is one line of a header.
+type Field struct{ Name, Value string }
+
+// Outcome is what is to be done about one request. It is used by one goroutine at a
+// time, from [Gate.Begin] to [Outcome.End].
+type Outcome struct {
+	Kind Kind
+
+	// What the visitor is answered. A body is not sent with a HEAD request.
+	Status int
+	Header []Field
+	Body   []byte
+	Close  bool // the connection is to end with the answer
+
+	Origin *origin.Origin // to which the request goes
+	Client netip.Addr     // the visitor's, as the request had it
+	Secure bool           // as the request had it
+
+	Stay  Stay   // of which the visitor wants to hear
+	Epoch uint32 // of its room
+
+	gate   *Gate
+	asked  fleet.Mono // when the request came
+	inside []Stay     // the sessions that let the request in
+	sealed []sealed   // tickets that the answer brings
+	seals  *ticket.Scratch
+	cookie []byte
+}
+
+// Stay is one visitor in one room: a session, or a place in the line.
+type Stay struct {
+	Room   room.ID
+	Ticket ticket.Ticket
+}
+
+// Place returns the place of the stay.
+func (s *Stay) Place() live.Place { return live.Place{Room: s.Room, Ticket: s.Ticket.ID} }
+
+// sealed is a ticket that an answer brings.
+type sealed struct {
+	room     *roomState
+	ticket   ticket.Ticket
+	cookie   string // as Set-Cookie has it
+	byHeader bool   // the client goes by TicketHeader
+}
+
+// Begin returns an outcome for one request.
+func (g *Gate) Begin() *Outcome {
+	o := g.pool.Get().(*Outcome)
+	o.asked = g.clock.Now()
+	return o
+}
+
+// End gives back what the outcome used; it must not be used any more.
+func (o *Outcome) End() {
+	clear(o.Header)
+	clear(o.inside)
+	clear(o.sealed)
+	*o = Outcome{
+		Header: o.Header[:0], Body: o.Body[:0], gate: o.gate, inside: o.inside[:0], sealed: o.sealed[:0], seals: o.seals, cookie: o.cookie[:0],
+	}
+	o.gate.pool.Put(o)
+}
+
+// set adds a line to the header of the answer.
+func (o *Outcome) set(name, value string) { o.Header = append(o.Header, Field{name, value}) }
+
+// inFlight is after how long an answer of the site may reach a browser that has gone
+// on with newer tickets: half of the time for which answers are reckoned to be under
+// way.
+const inFlight = admission.InFlight * time.Second / 2
+
+// Tickets returns the visitor's tickets as lines of the answer's header. They are for
+// the final answer of the site and not for an informational one. Those of an answer
+// that took the site long are sealed as such.
+func (o *Outcome) Tickets() []Field {
+	if len(o.sealed) == 0 {
+		return nil
+	}
+	if o.Kind == Enters && o.gate.clock.Now().Sub(o.asked) > inFlight {
+		o.sealLate()
+	}
+	var out []Field
+	for i := range o.sealed {
+		out = append(out, Field{"Set-Cookie", o.sealed[i].cookie})
+	}
+	for i := range o.sealed {
+		if s := &o.sealed[i]; s.byHeader {
+			out = append(out, Field{TicketHeader, s.room.headerOf(s.cookie, o.Secure)})
+		}
+	}
+	return out
+}
+
+func (o *Outcome) sealLate() {
+	now := o.gate.now()
+	for i := range o.sealed {
+		s := &o.sealed[i]
+		s.ticket.Late()
+		if cookie := o.appendCookie(s.room, now, &s.ticket); len(cookie) > 0 {
+			s.cookie = string(cookie)
+		}
+	}
+}
+
+// giveTickets adds the tickets to the header of an answer.
+func (o *Outcome) giveTickets() { o.Header = append(o.Header, o.Tickets()...) }
+
+// SessionLeft returns how much is left of the shortest of the sessions that let the
+// request in, by the time of the fleet; ok is false where none did.
+func (o *Outcome) SessionLeft() (left time.Duration, ok bool) {
+	if len(o.inside) == 0 {
+		return 0, false
+	}
+	until := o.inside[0].Ticket.Until
+	for i := range o.inside {
+		until = min(until, o.inside[i].Ticket.Until)
+	}
+	return fleet.Time(int64(until) * 1000).Sub(o.gate.now()), true
+}
+
+// Revoke ends the sessions that let the request in, because the site asks for it.
+func (o *Outcome) Revoke() {
+	for i := range o.inside {
+		o.gate.quit(&o.inside[i])
+	}
+}

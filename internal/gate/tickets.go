@@ -1,0 +1,168 @@
+package gate
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
+	"vestibule/internal/ticket"
+)
+
+// openBest reads the tickets that a request brings for a room and returns the
+// best, the zero Ticket for none. Those of the [TicketHeader] count where there is
+// no cookie of the name; byHeader tells that the client goes by that header. unread
+// tells that the visitor may have a better one, under a key that this node does not
+// know: it must not be replaced.
+func (g *Gate) openBest(r *Request, o *Outcome, rooms *snapshot, rm *roomState) (best ticket.Ticket, byHeader, unread bool) {
+	i := index(r.Secure)
+	op := opening{g: g, rm: rm, i: i, seals: o.seals}
+	for _, line := range r.Cookies {
+		for value := range ticket.Values(line, rm.cookie[i]) {
+			if !op.try(value) {
+				break
+			}
+		}
+	}
+	if r.Tickets != nil && op.tried == 0 {
+		byHeader = true
+		for _, line := range r.Tickets {
+			for pair := range strings.SplitSeq(line, ",") {
+				name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
+				if name == rm.Name && !op.try(value) {
+					break
+				}
+			}
+		}
+	}
+	if op.tried == 0 {
+		g.metrics.ticketCount[ticketNone].Inc()
+	}
+	unread = op.newer && g.mayLackKeys(rooms, rm.codec[i]) && (op.best.Epoch != rm.Epoch || !op.best.Valid(g.now()))
+	return op.best, byHeader, unread
+}
+
+// mayLackKeys reports whether there may be tickets under keys that this node has not
+// heard of: its ring is old enough, and the store has not just confirmed it.
+func (g *Gate) mayLackKeys(rooms *snapshot, c *ticket.Codec) bool {
+	if mutant.On(mutant.UnknownKeyOverwritten) {
+		return false
+	}
+	return (!g.told.Load() || c.Behind(g.now())) && !rooms.keysAreNewest()
+}
+
+// opening looks for the best ticket of one request.
+type opening struct {
+	g     *Gate
+	rm    *roomState
+	i     int
+	seals *ticket.Scratch
+	best  ticket.Ticket
+	tried int
+	newer bool // there is one under a key newer than ours
+	now   fleet.Time
+}
+
+// try opens one more value. It reports false where enough were tried.
+func (o *opening) try(value string) bool {
+	if o.tried++; o.tried > ticket.MaxRead {
+		return false
+	}
+	var t ticket.Ticket
+	err := o.rm.codec[o.i].Open(&t, value, o.seals)
+	o.g.metrics.ticketCount[ticketKind(err)].Inc()
+	if err != nil && mutant.On(mutant.BadCookieAdmits) {
+		o.best = ticket.Ticket{ID: 1, Epoch: o.rm.Epoch, Admitted: 1, Until: math.MaxUint32}
+		return false
+	}
+	if err != nil {
+		o.newer = o.newer || errors.Is(err, ticket.ErrKey)
+		return true
+	}
+	best := &o.best
+	if best.ID != 0 && o.now == 0 {
+		o.now = o.g.now()
+	}
+	// One of an earlier epoch is worth nothing, whatever it holds.
+	if current := t.Epoch == o.rm.Epoch; best.ID != 0 && current != (best.Epoch == o.rm.Epoch) {
+		if current {
+			*best = t
+		}
+		return true
+	}
+	if ticket.Better(&t, best, o.now) {
+		*best = t
+	}
+	return true
+}
+
+func ticketKind(err error) int {
+	switch {
+	case err == nil:
+		return ticketOK
+	case errors.Is(err, ticket.ErrKey):
+		return ticketKey
+	case errors.Is(err, ticket.ErrOldKey):
+		return ticketOldKey
+	case errors.Is(err, ticket.ErrSeal):
+		return ticketSeal
+	}
+	return ticketMalformed
+}
+
+// brings reports whether a request has a cookie of this name.
+func (r *Request) brings(name string) bool {
+	for _, line := range r.Cookies {
+		for range ticket.Values(line, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// seal keeps a ticket for the answer; nothing where the node has no key to seal with.
+func (o *Outcome) seal(rm *roomState, now fleet.Time, t ticket.Ticket, byHeader bool) {
+	if cookie := o.appendCookie(rm, now, &t); len(cookie) > 0 {
+		o.sealed = append(o.sealed, sealed{rm, t, string(cookie), byHeader})
+	}
+}
+
+// waitingAge is how long a browser keeps a waiting ticket, in seconds; the place
+// itself is kept for the grace only.
+const waitingAge = 24 * 60 * 60
+
+// appendCookie returns the Set-Cookie line of a ticket, valid until the next call;
+// nothing where the node has no key to seal with.
+func (o *Outcome) appendCookie(rm *roomState, now fleet.Time, t *ticket.Ticket) []byte {
+	i := index(o.Secure)
+	dst := append(o.cookie[:0], rm.cookie[i]...)
+	dst = append(dst, '=')
+	n := len(dst)
+	// A first key that is stamped a little ahead of our clock seals all the same:
+	// a visitor whose slot is charged must not go without a ticket.
+	dst = rm.codec[i].Seal(dst, max(now, rm.sealFrom), t, o.seals)
+	o.cookie = dst
+	if len(dst) == n {
+		return nil
+	}
+	age := int64(waitingAge)
+	if t.IsAdmitted() {
+		age = max(1, int64(t.Until)-now.Second())
+	}
+	dst = append(dst, "; Path=/; Max-Age="...)
+	dst = strconv.AppendInt(dst, age, 10)
+	dst = append(dst, cookieAttributes[i]...)
+	o.cookie = dst
+	return dst
+}
+
+// cookieAttributes are those of every cookie of ours, without and with TLS.
+var cookieAttributes = [2]string{"; HttpOnly; SameSite=Lax", "; HttpOnly; SameSite=Lax; Secure"}
+
+// headerOf returns the ticket in a Set-Cookie line as [TicketHeader] has it.
+func (rm *roomState) headerOf(cookie string, secure bool) string {
+	value, _, _ := strings.Cut(cookie[len(rm.cookie[index(secure)])+1:], ";")
+	return rm.Name + "=" + value
+}

@@ -1,0 +1,197 @@
+package live
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http/httptest"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"pgregory.net/rapid"
+
+	"vestibule/internal/room"
+)
+
+// eventually waits for what the other side of a connection brings about.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	late := time.After(20 * time.Second)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// A client that does not read makes nobody wait: it skips messages, never
+// half of one, and hears the newest once it reads again.
+func TestASlowReaderSkips(t *testing.T) {
+	if !CanTakeOver {
+		t.Skip("sockets cannot be written without waiting on this system")
+	}
+	other := httptest.NewTLSServer(nil)
+	cert := other.TLS.Certificates[0]
+	other.Close()
+	for _, secure := range []bool{false, true} {
+		t.Run("TLS "+strconv.FormatBool(secure), func(t *testing.T) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ln.Close()
+			accepted := make(chan net.Conn, 1)
+			go func() {
+				defer close(accepted)
+				if !secure {
+					if c, err := ln.Accept(); err == nil {
+						accepted <- c
+					}
+					return
+				}
+				c, err := Listener{ln}.Accept()
+				if err != nil {
+					return
+				}
+				s := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}}) //nolint:gosec // a test
+				if s.HandshakeContext(context.Background()) == nil {
+					accepted <- s
+				}
+			}()
+			var client net.Conn
+			if client, err = net.Dial("tcp", ln.Addr().String()); err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			if secure {
+				client = tls.Client(client, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the test's own certificate
+				if err := client.(*tls.Conn).HandshakeContext(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			conn, ok := <-accepted
+			if !ok {
+				t.Fatal("nothing was accepted")
+			}
+			p, err := TakeOver(conn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			message := func(n int) []byte {
+				return append(bytes.Repeat([]byte(strconv.Itoa(n%10)), 5000), '\n')
+			}
+			sent, skips := 0, 0
+			for n := 0; skips < 100; n++ {
+				skipped, err := p.Send(message(n))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if skipped {
+					skips++
+				} else {
+					sent++
+				}
+			}
+			if !p.Alive() {
+				t.Error("who does not read is taken to be gone")
+			}
+			r := bufio.NewReader(client)
+			whole := func() byte {
+				line, err := r.ReadBytes('\n')
+				if err != nil || len(line) != 5001 || bytes.Count(line, line[:1]) != 5000 {
+					t.Fatalf("%d bytes that are no message: %v", len(line), err)
+				}
+				return line[0]
+			}
+			// The last message may be half on its way.
+			for range sent - 1 {
+				whole()
+			}
+			eventually(t, "the newest is taken", func() bool {
+				skipped, err := p.Send(message(7))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return !skipped
+			})
+			whole()
+			if c := whole(); c != '7' {
+				t.Errorf("the newest message is %c", c)
+			}
+			if err := client.Close(); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "it is noticed that the client is gone", func() bool { return !p.Alive() })
+		})
+	}
+}
+
+// nothing is a subscriber that takes everything.
+type nothing struct{ ended *int }
+
+func (nothing) Send([]byte) (bool, error) { return false, nil }
+func (nothing) Alive() bool               { return true }
+func (n nothing) Close()                  { *n.ended++ }
+
+// TestStreamsComeAndGo opens and ends streams at random beside a twin that knows
+// who has one.
+func TestStreamsComeAndGo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		e, err := New(Options{Max: 1000, PerPrefix: 1000, Reg: prometheus.NewRegistry()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		twin := map[Place]*Stream{}
+		ended, begun := 0, 0
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			p := Place{[]room.ID{room.IDOf("sale"), room.IDOf("vip")}[rapid.IntRange(0, 1).Draw(t, "room")], rapid.Uint64Range(1, 6).Draw(t, "id")}
+			switch rapid.IntRange(0, 3).Draw(t, "do") {
+			case 0, 1:
+				s := &Stream{Place: p, Subscriber: nothing{&ended}}
+				if err := errors.Join(e.Reserve(s.From), e.Add(s, 0, nil, func() error { return nil })); err != nil {
+					t.Fatal(err)
+				}
+				twin[p] = s
+				begun++
+			case 2:
+				e.Finish(p)
+				delete(twin, p)
+			default:
+				if s := twin[p]; s != nil {
+					e.Drop(s, Gone)
+					e.Drop(s, Gone)
+					delete(twin, p)
+				}
+			}
+			if rapid.Bool().Draw(t, "reap") {
+				e.reap()
+			}
+			members := 0
+			for id, c := range e.rooms {
+				for at, s := range c.members {
+					if s.at != at || s.Room != id || twin[s.Place] != s || e.places[s.Place] != s {
+						t.Fatalf("member %d of %d is %+v", at, id, s)
+					}
+				}
+				members += len(c.members)
+			}
+			if members != len(twin) || len(e.places) != len(twin) || e.open != len(twin)+len(e.ending) {
+				t.Fatalf("%d members, %d places, %d open of %d", members, len(e.places), e.open, len(twin))
+			}
+		}
+		e.stop()
+		if e.open != 0 || ended != begun || e.quota.Prefixes() != 0 || len(e.rooms) != 0 {
+			t.Fatalf("%d open and %d of %d ended after stopping", e.open, ended, begun)
+		}
+	})
+}
