@@ -13,6 +13,9 @@ TOOLS          := $(CURDIR)/.tools
 # generator, and a server to stand beside.
 PACKAGES := chromium curl wrk nginx
 
+# The last release: its tag, and its commit for clones without tags.
+RELEASE := v0.1.0 a13bbb9
+
 # Knobs: make sim SEEDS=5000 FIRST=1, make fuzz FUZZTIME=1m, make run ARGS="--total-active-users 10",
 # make chaos SEED=7 LENGTH=10m, make takeover KILLS=25, make crowd ONLY=rush.
 SEEDS    ?= 500
@@ -75,6 +78,10 @@ takeover: ## kill the leading global and a leading regional KILLS times each, an
 .PHONY: costs
 costs: ## break one thing after the other, and tell for how long nobody comes in
 	$(GO) run ./internal/chaos -seed $(SEED) -costs -visitors 600 -new-users-per-minute 6000
+
+.PHONY: upgrade
+upgrade: ## replace a fleet of the last release node by node by this build, and back, while people come (four minutes)
+	$(GO) run ./internal/chaos -seed $(SEED) -upgrade "$(RELEASE)" -cache $(TOOLS) -visitors 600 $(ARGS)
 
 .PHONY: crowd
 crowd: ## let crowds of real clients come to four edges, and compare what they are told with what happens (6 minutes)

@@ -170,7 +170,7 @@ func (d *deployment) startTree(s shape) error {
 	}
 	for i := range s.globals {
 		_, err := d.launch("global", places[i%len(places)], fmt.Sprintf("global-%d", i+1),
-			fmt.Sprintf("data_centers: [%s]\nrooms: %s\nnats: {url: %q}\n", strings.Join(d.dcs, ", "), rooms, d.natsFor(places[i%len(places)])), bootstrap(i)...)
+			fmt.Sprintf("data_centers: [%s]\nrooms: %s\nkey_rotation: 0s\nnats: {url: %q}\n", strings.Join(d.dcs, ", "), rooms, d.natsFor(places[i%len(places)])), bootstrap(i)...)
 		if err != nil {
 			return err
 		}
@@ -206,7 +206,7 @@ func (d *deployment) launch(role, place, name, config string, first ...string) (
 	}
 	n := &node{
 		name: place + "/" + name, role: role, place: place, first: first,
-		argv: []string{filepath.Join(d.o.dir, "bin", role), "--config", file},
+		argv: []string{filepath.Join(d.o.firstBinaries(), role), "--config", file},
 	}
 	return n, d.add(n)
 }

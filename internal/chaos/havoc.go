@@ -535,7 +535,7 @@ func havoc(ctx context.Context, o options, network network, out io.Writer) (err 
 
 // report judges and tells.
 func report(out io.Writer, d *deployment, people *crowdOfPeople, j *journal, stood []span, calms []calm) error {
-	c := court{total: d.o.total, rate: d.o.rate, wall: d.zero, stalls: stood}
+	c := court{total: d.o.total, rate: d.o.rate, wall: d.zero, stalls: stood, planned: d.o.upgrade != ""}
 	for _, e := range d.edgesEver() {
 		c.outages = append(c.outages, e.outages)
 	}

@@ -46,6 +46,7 @@ type court struct {
 	wall        time.Time // at offset zero
 	outages     [][]span  // of each edge: killed, or standing still
 	stalls      []span    // in which the machine stood still
+	planned     bool      // nothing is broken but that nodes are replaced: nobody is to notice
 }
 
 // transit is how much later than the decision the site may see a request that
@@ -131,6 +132,9 @@ func (c *court) judge(stays []stay, session time.Duration) verdict {
 					v.breaks("stay %d: the waiting page at %.3f s from edge %d, though its session lasts until %.3f s at least", i, r.received.Seconds(), r.edge, known.Seconds())
 				case r.received < last+session-unleased:
 					v.unrenewed++
+					if c.planned {
+						v.breaks("stay %d: put out at %.3f s by edge %d, %.3f s after its last page", i, r.received.Seconds(), r.edge, (r.received - last).Seconds())
+					}
 				}
 				if known > 0 && ended == 0 {
 					ended = r.received
@@ -145,6 +149,9 @@ func (c *court) judge(stays []stay, session time.Duration) verdict {
 					v.breaks("stay %d: %s at %.3f s from edge %d, which was well, inside a session", i, r.detail, r.received.Seconds(), r.edge)
 				default:
 					v.errors[r.detail]++
+					if c.planned {
+						v.breaks("stay %d: %s at %.3f s from edge %d, which was well", i, r.detail, r.received.Seconds(), r.edge)
+					}
 				}
 			}
 		}

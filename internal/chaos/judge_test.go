@@ -48,6 +48,7 @@ func TestJudge(t *testing.T) {
 		stays   []stay
 		outages []span // of edge 0
 		stalls  []span
+		planned bool
 		broken  []string
 		check   func(v verdict) bool
 	}{
@@ -128,6 +129,12 @@ func TestJudge(t *testing.T) {
 			check: func(v verdict) bool { return v.errors["status 502"] == 1 },
 		},
 		{
+			name:    "where nodes are only replaced, nobody is put out early and nobody sees an error",
+			planned: true,
+			stays:   []stay{visitor(asked(page, 1, 11), asked(page, 9, 0), asked(waiting, 12.5, 0)), visitor(asked(failed, 6, 0))},
+			broken:  []string{"stay 0: put out at 12.520 s by edge 0, 3.520 s after its last page", "stay 1: status 502 at 6.020 s from edge 0, which was well"},
+		},
+		{
 			name: "an answer that is lost is a session and an admission all the same",
 			stays: []stay{
 				visitor(lost(asked(page, 1, 0))), visitor(asked(page, 2, 11)), visitor(asked(page, 3, 11)),
@@ -145,7 +152,7 @@ func TestJudge(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			judge := court{total: 2, rate: 3, wall: time.Unix(1000, 0), outages: [][]span{c.outages, nil}, stalls: c.stalls}
+			judge := court{total: 2, rate: 3, wall: time.Unix(1000, 0), outages: [][]span{c.outages, nil}, stalls: c.stalls, planned: c.planned}
 			v := judge.judge(c.stays, 10*time.Second)
 			if len(v.broken) != len(c.broken) {
 				t.Fatalf("broken: %q, want %q", v.broken, c.broken)

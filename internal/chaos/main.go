@@ -43,6 +43,9 @@ type options struct {
 	plain    bool // run without namespaces
 	changes  bool // the fleet itself changes
 
+	upgrade string // git revisions of the last release
+	cache   string // where its binaries are kept
+
 	toxiproxy string
 }
 
@@ -64,6 +67,8 @@ func main() {
 	f.DurationVar(&o.session, "session-duration", 15*time.Second, "session_duration of the room")
 	f.IntVar(&o.takeover, "takeover", 0, "instead: kill the leading global and the leading regional this often each, and measure")
 	f.BoolVar(&o.costs, "costs", false, "instead: break one thing after the other, and tell for how long nobody comes in")
+	f.StringVar(&o.upgrade, "upgrade", "", "instead: replace a fleet of the first of these git revisions that there is node by node by this build, and back")
+	f.StringVar(&o.cache, "cache", ".tools", "with -upgrade: the folder in which that release's binaries are kept")
 	f.StringVar(&o.dir, "dir", "", "folder for binaries, data and logs; empty for one that is deleted after a good run")
 	f.BoolVar(&o.plain, "no-namespaces", false, "run on the loopback interface: no link is cut or narrowed")
 	f.BoolVar(&o.changes, "changes", false, "let the fleet itself change too: data centres come and go, edges are replaced and copied, keys are rotated, disks are full, the store is lost")
@@ -88,6 +93,18 @@ func run(o options, out io.Writer) int {
 	if o.inside {
 		return inside(ctx, o, out)
 	}
+	old := ""
+	if o.upgrade != "" {
+		var err error
+		old, err = release(ctx, o.upgrade, o.cache)
+		if errors.Is(err, errNoRelease) {
+			fmt.Fprintf(out, "NOTHING WAS TRIED: %v. A clone with the whole history has it.\n", err)
+			return 0
+		}
+		if err != nil {
+			return say(out, err)
+		}
+	}
 	o.keep = o.dir != ""
 	if o.dir == "" {
 		dir, err := os.MkdirTemp("", "vestibule-chaos-")
@@ -97,6 +114,9 @@ func run(o options, out io.Writer) int {
 		o.dir = dir
 	}
 	if err := build(ctx, o.dir); err != nil {
+		return say(out, err)
+	}
+	if err := o.bring(old); err != nil {
 		return say(out, err)
 	}
 	code := exitNoNetwork
@@ -200,6 +220,8 @@ func play(ctx context.Context, o options, net network, out io.Writer) int {
 	switch {
 	case o.takeover > 0:
 		err = takeovers(ctx, o, net, out)
+	case o.upgrade != "":
+		err = upgrades(ctx, o, net, out)
 	case o.costs:
 		err = costs(ctx, o, net, out)
 	default:

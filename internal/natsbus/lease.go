@@ -125,9 +125,28 @@ func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(cont
 	if err != nil {
 		return fmt.Errorf("%w: %w", errShut, err)
 	}
+	t, err := l.take(ctx, kv, again, minTerm)
+	if err != nil {
+		return err
+	}
+	l.lead(ctx, kv, t.value, t.rev, t.sent, t.behind, lead)
+	return nil
+}
+
+// taken is a lease that was taken.
+type taken struct {
+	value  leaseValue
+	rev    uint64
+	sent   fleet.Mono // when it was asked for
+	behind bool       // the store did not know of a term that was seen
+}
+
+// take watches the key until it may be taken, and takes it. The watch ends with it: who
+// leads does not read it, and nats.go keeps what nobody reads.
+func (l *Lease) take(ctx context.Context, kv jetstream.KeyValue, again <-chan struct{}, minTerm func() uint64) (taken, error) {
 	w, err := kv.Watch(ctx, l.name)
 	if err != nil {
-		return fmt.Errorf("watch lease: %w", err)
+		return taken{}, fmt.Errorf("watch lease: %w", err)
 	}
 	defer func() {
 		if err := w.Stop(); err != nil {
@@ -148,13 +167,13 @@ func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(cont
 		take := false
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return taken{}, ctx.Err()
 		case <-again:
-			return errAgain
+			return taken{}, errAgain
 		case e, ok := <-w.Updates():
 			switch {
 			case !ok:
-				return errors.New("watch lease: ended by the server")
+				return taken{}, errors.New("watch lease: ended by the server")
 			case e == nil: // everything there was has been told
 				take = l.fresh && rev == 0 && !l.met && !l.conn.link.broken()
 			default:
@@ -165,8 +184,7 @@ func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(cont
 				}
 				if tried.Nonce != 0 && seen == tried && l.now() < sent.Add(fleet.Shrink(LeaseLength)) {
 					// Our write had happened: it succeeded, only its answer was lost.
-					l.lead(ctx, kv, seen, rev, sent, behind, lead)
-					return nil
+					return taken{seen, rev, sent, behind}, nil
 				}
 				l.met, l.term = true, max(l.term, seen.Term)
 				l.meetNamesake(seen)
@@ -186,10 +204,9 @@ func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(cont
 		next, err := l.write(ctx, kv, mine, rev, LeaseLength/3)
 		switch {
 		case err == nil:
-			l.lead(ctx, kv, mine, next, sent, behind, lead)
-			return nil
+			return taken{mine, next, sent, behind}, nil
 		case errors.Is(err, jetstream.ErrKeyExists):
-			return errors.New("somebody was faster") // or the watch is behind: a new one is not
+			return taken{}, errors.New("somebody was faster") // or the watch is behind: a new one is not
 		default:
 			// It may have been written. Wait: either the watch shows it, or it was
 			// not.

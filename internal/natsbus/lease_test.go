@@ -222,6 +222,30 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
+// TestWhoLeadsWatchesNoMore: what a leader does not read would be kept for it for as long
+// as it leads, and its reader in the NATS library would never end.
+func TestWhoLeadsWatchesNoMore(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	r := &throne{t: t}
+	a := stand(t, r, s.URL(), "a")
+	r.leads("a")
+	a.renews(t, 1)
+	nc, err := nats.Connect(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "nobody watches the lease", func() bool {
+		stream, err := js.Stream(t.Context(), "KV_vestibule_leases")
+		return err == nil && stream.CachedInfo().State.Consumers == 0
+	})
+}
+
 func TestWhoReturnsEarlyResigns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

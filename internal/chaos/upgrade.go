@@ -1,0 +1,273 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// errNoRelease says that the history does not hold the release, as in a shallow clone.
+var errNoRelease = errors.New("the history holds no such release")
+
+// release builds the binaries of the first of these git revisions that there is, once,
+// and returns their folder in the cache.
+func release(ctx context.Context, revisions, cache string) (string, error) {
+	commit := ""
+	for _, r := range strings.Fields(revisions) {
+		out, err := exec.CommandContext(ctx, "git", "rev-parse", "--verify", "--quiet", r+"^{commit}").Output()
+		if err == nil {
+			commit = strings.TrimSpace(string(out))
+			break
+		}
+	}
+	if commit == "" {
+		return "", fmt.Errorf("%w: %s", errNoRelease, revisions)
+	}
+	cache, err := filepath.Abs(cache)
+	if err != nil {
+		return "", err
+	}
+	done := filepath.Join(cache, "release-"+commit[:12])
+	if _, err := os.Stat(done); err == nil {
+		return done, nil
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp(cache, "release-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir) // a temporary directory
+	source, bin := filepath.Join(dir, "source"), filepath.Join(dir, "bin")
+	if err := errors.Join(os.Mkdir(source, 0o755), os.Mkdir(bin, 0o755)); err != nil {
+		return "", err
+	}
+	for _, argv := range [][]string{
+		{"git", "archive", "--output", filepath.Join(dir, "source.tar"), commit},
+		{"tar", "-x", "-f", filepath.Join(dir, "source.tar"), "-C", source},
+		{"go", "build", "-C", source, "-o", bin, "./cmd/edge", "./cmd/global", "./cmd/regional"},
+	} {
+		if text, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("%s: %w\n%s", strings.Join(argv, " "), err, text)
+		}
+	}
+	return done, os.Rename(bin, done)
+}
+
+// oldBinaries and newBinaries are where a deployment has the two builds, and
+// firstBinaries those with which it begins.
+func (o *options) oldBinaries() string { return filepath.Join(o.dir, "old") }
+func (o *options) newBinaries() string { return filepath.Join(o.dir, "bin") }
+
+// bring puts the last release's binaries where oldBinaries says; "" for none.
+func (o *options) bring(old string) error {
+	if old == "" {
+		return nil
+	}
+	if err := os.Remove(o.oldBinaries()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.Symlink(old, o.oldBinaries())
+}
+
+func (o *options) firstBinaries() string {
+	if o.upgrade != "" {
+		return o.oldBinaries()
+	}
+	return o.newBinaries()
+}
+
+// pass replaces every node of a fleet by another build, in an order.
+type pass struct {
+	what  string
+	back  bool     // to the last release
+	roles []string // one after the other; none for all nodes in an order that is drawn
+	kill  bool     // every second global and regional is killed; an edge of the last release proves no end (decision 32)
+}
+
+// passes are what `make upgrade` does: there and back as the book says, and there once
+// more in any order.
+var passes = []pass{
+	{what: "to the new build as the book says: edges, regionals, globals", roles: []string{"edge", "regional", "global"}},
+	{what: "back as the book says: globals, regionals, edges", back: true, roles: []string{"global", "regional", "edge"}},
+	{what: "to the new build in any order, every second global and regional is killed", kill: true},
+	{what: "back with globals last: regionals, edges, globals", back: true, roles: []string{"regional", "edge", "global"}},
+}
+
+// upgrades replaces a fleet of the last release node by node by the new build, and
+// back, while people come, wait and are inside.
+func upgrades(ctx context.Context, o options, network network, out io.Writer) (err error) {
+	d, err := deploy(ctx, o, network, shape{globals: 3, regionals: 2, edges: 2})
+	defer func() {
+		if d != nil {
+			err = errors.Join(err, d.stop())
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	j := &journal{out: out, d: d, base: d.since(), done: map[string]int{}}
+	people := &crowdOfPeople{d: d, life: o.session*11/10 + 2*time.Second}
+	watch, ended := context.WithCancel(ctx)
+	defer ended()
+	var stood []span
+	var chronicle error
+	var watching, crowd sync.WaitGroup
+	watching.Go(func() { stood = d.stalls(watch) })
+	watching.Go(func() { chronicle = d.chronicle(watch) })
+	come, home := context.WithCancel(ctx)
+	defer home()
+	for i := range o.visitors {
+		p := people.person(o.seed, i)
+		crowd.Go(func() {
+			p.pause(come, 0, 10*time.Second)
+			p.live(come)
+		})
+	}
+	rng := rand.New(rand.NewPCG(o.seed, 3))
+	sleep(come, o.session) // the room is full, and people wait
+	var trouble []error
+	var calms []calm
+	for _, p := range passes {
+		begun := d.since()
+		c, err := d.pass(come, rng, p, people, j)
+		if calms = append(calms, c); err != nil {
+			trouble = append(trouble, fmt.Errorf("%s: %w", p.what, err))
+			break
+		}
+		for _, dc := range d.dcs {
+			j.tell("", "longest time in which nobody came in, %s: %.1f s", dc, people.drought(dc, begun, d.since()).Seconds())
+		}
+	}
+	home()
+	crowd.Wait()
+	for _, n := range d.here() {
+		trouble = append(trouble, n.died())
+	}
+	ended()
+	watching.Wait()
+	trouble = append(trouble, chronicle)
+	if ctx.Err() != nil {
+		return errors.Join(errors.New("interrupted"), errors.Join(trouble...))
+	}
+	return errors.Join(errors.Join(trouble...), report(out, d, people, j, stood, calms))
+}
+
+// pass does one pass. In its middle keys are rotated and rooms changed, and a fleet of
+// both builds goes on until it seals with the new key.
+func (d *deployment) pass(ctx context.Context, rng *rand.Rand, p pass, people *crowdOfPeople, j *journal) (calm, error) {
+	j.tell("", "%s", p.what)
+	var nodes []*node
+	for _, role := range p.roles {
+		nodes = append(nodes, d.of(role, "")...)
+	}
+	if len(p.roles) == 0 {
+		nodes = slices.DeleteFunc(d.here(), func(n *node) bool { return !n.ours() })
+		rng.Shuffle(len(nodes), func(i, k int) { nodes[i], nodes[k] = nodes[k], nodes[i] })
+	}
+	for i, n := range nodes {
+		if i == len(nodes)/2 {
+			if err := d.rotate(ctx, j); err != nil {
+				return calm{}, err
+			}
+			if err := d.edit(j); err != nil {
+				return calm{}, err
+			}
+			sleep(ctx, known+time.Second) // the new key seals
+		}
+		s := syscall.SIGTERM
+		if p.kill && n.role != "edge" && i%2 == 0 {
+			s = syscall.SIGKILL
+		}
+		if err := d.exchange(ctx, n, p.back, s, j); err != nil {
+			return calm{}, err
+		}
+		if ctx.Err() != nil {
+			return calm{}, ctx.Err()
+		}
+	}
+	return d.calm(ctx, people, j)
+}
+
+// exchange ends a node and starts the other build in its place, with the same
+// configuration and the same folder.
+func (d *deployment) exchange(ctx context.Context, n *node, back bool, s syscall.Signal, j *journal) error {
+	bin, to := d.o.newBinaries(), "new"
+	if back {
+		bin, to = d.o.oldBinaries(), "old"
+	}
+	n.claim() // nobody else does anything to nodes
+	defer n.free()
+	n.up.Store(false)
+	well := n.unwell()
+	if err := n.end(s); err != nil {
+		return err
+	}
+	n.argv[0] = filepath.Join(bin, n.role)
+	// A port that was free may be taken in the meantime by a connection.
+	if err := d.wait(20*time.Second, func() error { return n.start() }); err != nil {
+		return err
+	}
+	if n.role == "edge" {
+		if err := d.admits(ctx, n); err != nil {
+			return err
+		}
+	}
+	well()
+	j.tell("replaced "+n.role, "%-4s     %s (%v)", to, n.name, s)
+	if err := d.settled(ctx, wholeWithin); err != nil {
+		return err
+	}
+	return d.wait(wholeWithin, func() error {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return d.reckoned()
+	})
+}
+
+// reckoned tells whether every data centre is lent rights and knows what all of its
+// edges hold: the book says to wait for it before the next node is replaced.
+func (d *deployment) reckoned() error {
+	for _, dc := range d.dcs {
+		n, err := d.leader("regional", dc)
+		if err != nil {
+			return err
+		}
+		var s struct {
+			Region struct {
+				Leased bool
+				Edges  []struct{ Name, State string }
+			}
+		}
+		if err := d.get(text(&n.metrics)+"/status", &s); err != nil {
+			return err
+		}
+		alive := 0
+		for _, e := range s.Region.Edges {
+			switch e.State {
+			case "alive":
+				alive++
+			case "awaiting", "joining":
+				return fmt.Errorf("%s: %s is %s", n.name, e.Name, e.State)
+			}
+		}
+		if edges := len(d.of("edge", dc)); !s.Region.Leased || alive != edges {
+			return fmt.Errorf("%s: under a lease of global %v, %d of %d edges are alive", n.name, s.Region.Leased, alive, edges)
+		}
+	}
+	return nil
+}
