@@ -42,14 +42,16 @@ func shareFiles(limit, connections, streams int) files {
 	return f
 }
 
-// tell logs where the limit is lower than what the configuration asks for.
+// tell logs where the limit, and not the configuration, is what holds connections or
+// event streams down.
 func (f *files) tell(log *slog.Logger, cfg *Config) {
-	if f.visitors >= cfg.Connections.Total && f.streams >= cfg.Events.Total {
+	asked := shareFiles(1<<30, cfg.Connections.Total, cfg.Events.Total)
+	if f.visitors >= cfg.Connections.Total && f.streams >= asked.streams {
 		return
 	}
 	log.Warn("few files may be open: connections and event streams are capped below what the configuration asks for; raise the limit of open files (ulimit -n)",
 		slog.Int("limit", f.limit), slog.Int("connections", f.visitors), slog.Int("event_streams", f.streams), slog.Int("connections_to_origins", f.origins),
-		slog.Int("event_streams_asked_for", cfg.Events.Total))
+		slog.Int("event_streams_asked_for", asked.streams))
 }
 
 // connections are those of visitors, up to a cap. Where it is reached, the one that

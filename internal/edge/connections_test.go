@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -33,6 +34,28 @@ func TestFilesAreSharedOut(t *testing.T) {
 		}
 		if tc.limit >= 256 && got.visitors+got.origins+keepFree > tc.limit {
 			t.Errorf("of %d: more than all", tc.limit)
+		}
+	}
+}
+
+// The warning that few files may be open is for who can do something about it: not
+// where the configuration itself asks for few connections.
+func TestFewFilesAreToldOf(t *testing.T) {
+	for _, tc := range []struct {
+		limit, connections, streams int
+		want                        bool
+	}{
+		{1024, 0, 20_000, true},
+		{1024, 700, 0, true},
+		{1024, 600, 450, false},
+		{1 << 20, 0, 20_000, false},
+		{1 << 20, 1000, 20_000, false}, // 750 streams, because connections.total says so
+	} {
+		var log strings.Builder
+		f := shareFiles(tc.limit, tc.connections, tc.streams)
+		f.tell(slog.New(slog.NewTextHandler(&log, nil)), &Config{Connections: ConnectionsConfig{Total: tc.connections}, Events: EventsConfig{Total: tc.streams}})
+		if got := log.Len() > 0; got != tc.want {
+			t.Errorf("%+v: %q", tc, log.String())
 		}
 	}
 }
@@ -126,7 +149,7 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 	eventually(t, "no place is taken", func() bool { return metric1(t, st, "vestibule_edge_connections") == 0 })
 }
 
-// A thousand who want a stream at an edge with few files: some get one, all others
+// Sixty who want a stream at an edge with few files: half of them get one, the others
 // poll, and pages are answered throughout.
 func TestFewFilesLeaveRoomForPages(t *testing.T) {
 	st := open(t, func(st *stage) { st.maxFiles = 128 }) // 42 connections, 31 streams
