@@ -266,8 +266,7 @@ func writeRooms(file, origin string, scenarios []scenario) error {
 	return os.Rename(file+".new", file)
 }
 
-// ready waits until every edge lets people into every room, and until what was
-// used up by asking is free again.
+// ready waits until every edge knows every room, and a moment longer for the rights.
 func (t *tree) ready(ctx context.Context, scenarios []scenario) error {
 	ctx, stop := context.WithTimeout(ctx, 30*time.Second)
 	defer stop()
