@@ -16,14 +16,14 @@ func (e *Engine) Isolated(now fleet.Mono) bool {
 
 // isolated decides as the room says for an edge that is cut off. It reports
 // false where the room says nothing else than that newcomers are held, or has let
-// in as many as it may.
+// in as many as it may, or where the data centre drains or is in no list.
 func (e *Engine) isolated(ft fleet.Time, r *roomState, d *Decision) bool {
 	switch r.OnIsolation {
 	case room.IsolationClosed:
 		d.Reason = Closed
 		return true
 	case room.IsolationOpen:
-		return e.letIn(ft, r, d)
+		return e.link.standing == wire.Listed && e.letIn(ft, r, d)
 	}
 	return false
 }

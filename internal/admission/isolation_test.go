@@ -65,6 +65,22 @@ func TestNewcomersAtAnIsolatedEdge(t *testing.T) {
 	}
 }
 
+// Where the data centre drains nobody is let in, also not by an edge that was cut off
+// since: its regional may have been stopped before it.
+func TestAnIsolatedEdgeOfADataCentreThatDrains(t *testing.T) {
+	e, r := newEdge(t, at(0), 10, 10)
+	r.standing = wire.Draining
+	r.grant(at(0), 10, 10)
+	e.SetRooms(at(0), isolation(room.IsolationOpen, 5))
+	e.Report(at(3 * time.Second))
+	if d := e.Arrive(at(isolated), sale, ticket.Ticket{}); d.Verdict != Queue || d.Reason != Isolated {
+		t.Errorf("somebody new: %v (%v)", d.Verdict, d.Reason)
+	}
+	if d := e.Arrive(at(isolated), sale, inside(8, 200)); d.Verdict != Serve {
+		t.Errorf("who is inside gets %v", d.Verdict)
+	}
+}
+
 // What an isolated edge lets in appears in no number of the ledger: what the
 // edge reports afterwards is what it would have reported without them, but for
 // who waits.
