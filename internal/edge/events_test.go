@@ -17,6 +17,7 @@ import (
 	"vestibule/internal/gate"
 	"vestibule/internal/node"
 	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
 )
 
 const streamURL = "http://sale.example" + gate.EventsPath + "?room=sale"
@@ -352,8 +353,7 @@ func TestStreamsOverHTTP2EndWithTheEdge(t *testing.T) {
 	}
 }
 
-// An edge without a lease says so, and what has not changed is not said every
-// second.
+// An edge without a lease, or in a data centre that drains, says that nobody is let in.
 func TestAStreamTellsOfAPause(t *testing.T) {
 	st := open(t, func(st *stage) { st.params.Isolation = time.Hour })
 	st.up.queue(sale, 10, 1)
@@ -361,6 +361,10 @@ func TestAStreamTellsOfAPause(t *testing.T) {
 	v.Jar = nil
 	l := v.listen(streamURL, "Cookie", st.seal("sale", inLine(7)))
 	l.until("no pause", func(_ string, told map[string]any) bool { return told["pausedBy"] == nil })
+	st.up.stand(wire.Draining)
+	l.until("the data centre drains", func(_ string, told map[string]any) bool { return told["pausedBy"] == "system" })
+	st.up.stand(wire.Listed)
+	l.until("it stays after all", func(_ string, told map[string]any) bool { return told["pausedBy"] == nil })
 	st.engine(func(now fleet.Mono, eng *admission.Engine) { eng.Lapse(now) })
 	st.up.silence()
 	l.until("a pause", func(_ string, told map[string]any) bool { return told["pausedBy"] == "system" })

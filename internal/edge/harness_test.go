@@ -134,6 +134,8 @@ type parent struct {
 
 	lease time.Duration
 	mute  bool // hears and says nothing
+
+	standing wire.Standing
 }
 
 func newParent(t testing.TB, b *bus, rooms ...room.ID) *parent {
@@ -166,6 +168,7 @@ func (p *parent) say() {
 	g := wire.Grant{
 		To: p.last.From, Inc: p.last.Inc, Tenure: p.last.Tenure, From: p.term, Seq: p.seq + 1, Parts: 1,
 		Acked: p.last.Seq, Echo: max(p.last.Sent, 1), At: fleet.TimeOf(time.Now()), Lease: p.lease,
+		Standing: p.standing,
 	}
 	switch {
 	case p.last.Seen != p.term:
@@ -212,6 +215,13 @@ func (p *parent) view(id room.ID, n, mu float64, horizon, park fleet.Time) {
 		Version: p.seq + 1, At: at, Horizon: horizon, Park: park, Mu: mu, Paces: []line.Pace{{Mu: mu}},
 		Line: line.NewDigest(line.Histogram{{Start: at - 120_000, Width: 60_000, N: n}}),
 	}
+	p.say()
+}
+
+func (p *parent) stand(s wire.Standing) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.standing = s
 	p.say()
 }
 

@@ -217,7 +217,7 @@ func (g *Gate) message(id room.ID) []byte {
 	switch {
 	case l.Paused:
 		b.PausedBy = waiting.PausedBySite
-	case !st.Leased || !st.Sure:
+	case !st.Leased || !st.Sure || st.Standing != wire.Listed:
 		b.PausedBy = waiting.PausedBySystem
 	}
 	return waiting.AppendBroadcast(nil, b)
