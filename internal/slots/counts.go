@@ -1,6 +1,8 @@
 package slots
 
 import (
+	"time"
+
 	"vestibule/internal/fleet"
 	"vestibule/internal/mutant"
 )
@@ -23,10 +25,16 @@ const maxSpan = 1 << 14
 
 // begin sets where counting starts, once: a minute before now, which is older
 // than anything that a live edge can still accept. An edge that does not know
-// the time yet has stamped nothing.
+// the time yet has stamped nothing. Where counting began so long ago that tickets
+// of now would not fit into the ring, because what is stored is of hours ago, it
+// lets go of the seconds that expired hours ago.
 func (c *counts) begin(now fleet.Time) {
-	if c.freed == 0 && now > 0 {
-		c.freed = now.Second() - 60
+	switch start := now.Second() - 60; {
+	case now <= 0:
+	case c.freed == 0:
+		c.freed = start
+	case start-c.freed > maxSpan/2:
+		c.free(now.Add(-maxSpan / 2 * time.Second))
 	}
 }
 

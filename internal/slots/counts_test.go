@@ -3,11 +3,13 @@ package slots
 import (
 	"slices"
 	"testing"
+	"time"
 	"unsafe"
 
 	"pgregory.net/rapid"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/room"
 	"vestibule/internal/wire"
 )
 
@@ -75,6 +77,23 @@ func TestCountsAreBounded(t *testing.T) {
 	c.free(day.Add(3600e9))
 	if c.sum != 7 {
 		t.Error("it was forgotten within the hour")
+	}
+}
+
+// TestCountsBegunLongAgo: seconds of hours ago, as a stored roster may tell them, take no
+// place from those of now, and what may still be valid stays counted.
+func TestCountsBegunLongAgo(t *testing.T) {
+	for _, ago := range []int64{0, 3600, 2 * 3600, 4 * 3600, 24 * 3600, 365 * 86400} {
+		var c counts
+		now := day.Add(365 * 86400e9)
+		c.begin(now.Add(-time.Duration(ago) * time.Second))
+		c.add(c.freed+10, 3)
+		c.begin(now)
+		c.add(now.Second()+int64(wire.Life(room.MaxSession)), 7)
+		c.free(now.Add(3600e9))
+		if c.sum != 7 {
+			t.Errorf("begun %d s ago: %d counted, want the 7 of now", ago, c.sum)
+		}
 	}
 }
 
