@@ -14,6 +14,7 @@ var (
 	ErrHeard    = errors.New("it is heard, so it has not ended")
 	ErrNotKnown = errors.New("no silent process of that name is known")
 	ErrAwaited  = errors.New("it is waited for, because this aggregator has just begun: ask again in some seconds")
+	ErrReplaced = errors.New("this aggregator does not lead any more: ask again in some seconds")
 	ErrTimeless = errors.New("this aggregator does not know the time yet: ask again in some seconds")
 )
 
@@ -31,8 +32,11 @@ type Forgotten struct {
 // is heard. It returns one of the errors above where nothing can be forgotten: an edge
 // that is heard has not ended.
 func (a *Aggregator) Forget(now fleet.Mono, name string, inc uint64) (Forgotten, error) {
-	a.advance(now)
 	var out Forgotten
+	if !a.leads(now) {
+		return out, fmt.Errorf("forget %s: %w", name, ErrReplaced)
+	}
+	a.advance(now)
 	heard, waits := false, false
 	if a.clock.Err(now) == fleet.Unsynced {
 		return out, fmt.Errorf("forget %s: %w", name, ErrTimeless)

@@ -69,9 +69,9 @@ func (a *Aggregator) foldGone(now fleet.Mono) {
 }
 
 // settled reports whether nothing more will be heard of an edge that left, and nothing
-// is presumed of it.
+// is presumed of it. Of one that was given up without a goodbye more may be heard.
 func (a *Aggregator) settled(now fleet.Mono, e *edge) bool {
-	if e.due || now.Sub(e.recv) < foldEvery {
+	if e.vigil || e.due || now.Sub(e.recv) < foldEvery {
 		return false // the answer to its goodbye is owed, or its last words are under way
 	}
 	for _, b := range a.order {
