@@ -105,6 +105,7 @@ const (
 	DrainForgets
 	ForcedForgotten
 	UnversionedFollowed
+	BootstrapInsists
 
 	// Rule 10: nothing a visitor sends opens a room.
 	BadCookieAdmits
@@ -209,6 +210,7 @@ var list = [count]Mutant{
 	ForcedForgotten:     {Name: "forced-forgotten", Rule: 9, Says: "a new coordinator does not wait for a data centre that was taken off by force and may hold rights"},
 	DrainForgets:        {Name: "drain-forgets", Rule: 9, Says: "a data centre that drains leaves the list while it holds rights"},
 	UnversionedFollowed: {Name: "unversioned-followed", Rule: 9, Says: "a data centre follows a coordinator of an earlier release although the list was changed since"},
+	BootstrapInsists:    {Name: "bootstrap-insists", Rule: 9, Says: "a fleet or data centre that was said to be new is taken for new whatever data centres and edges tell"},
 
 	BadCookieAdmits:       {Name: "bad-cookie-admits", Rule: 10, Says: "a cookie that does not open is a pass"},
 	PanicPasses:           {Name: "panic-passes", Rule: 10, Says: "a request on which the edge panics goes to the origin"},

@@ -58,7 +58,7 @@ type Server struct {
 	twins uint64            // edges of one name that were told of
 
 	minTerm atomic.Uint64
-	fresh   bool    // while leading: that the data centre is new was said, and believed
+	fresh   bool    // that the data centre is new was said, and believed; until something is stored
 	unsaved trouble // with storing promises
 
 	// What was to be stored when this process led last, for a store that was lost since.
@@ -123,11 +123,10 @@ func (s *Server) lead(ctx context.Context, l wire.Leading) error {
 		}
 		return fmt.Errorf("open promises: %w", err)
 	}
-	// What was said of a data centre that begins is true until it has stored something.
-	if fresh := s.Config.Bootstrap && (!l.Before || s.fresh); fresh != s.Config.Bootstrap && stored.Version == 0 {
+	// What was said of a data centre that begins is true until something is stored.
+	s.fresh = s.Config.Bootstrap && stored.Version == 0 && (!l.Before || s.fresh)
+	if s.Config.Bootstrap && stored.Version == 0 && !s.fresh {
 		s.log.Error("bootstrap is not believed: somebody led this data centre before, and what was stored of it is lost")
-	} else {
-		s.fresh = fresh
 	}
 	if stored.Version == 0 && !s.fresh {
 		s.log.Warn("nothing is stored of this data centre: nobody is let in until every session that may exist has ended, or every edge tells that it followed nobody since this process led",
@@ -205,6 +204,7 @@ func (s *Server) lead(ctx context.Context, l wire.Leading) error {
 			if r.err != nil {
 				return fmt.Errorf("store promises: %w", r.err)
 			}
+			s.fresh = false
 			s.mu.Lock()
 			agg.Saved(s.Clock.Now(), r.version)
 			s.mu.Unlock()
@@ -348,13 +348,20 @@ func (s *Server) flush(agg *slots.Aggregator) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	for ctx.Err() == nil {
+	for {
 		err := s.Promises.Put(ctx, d)
+		if err == nil {
+			s.fresh = false
+		}
 		if err == nil || errors.Is(err, wire.ErrFenced) {
 			return err
 		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("store promises as the last act: %w", err)
+		case <-time.After(storeSoon):
+		}
 	}
-	return ctx.Err()
 }
 
 // storeAgain is how often promises are stored that are stored already: a store

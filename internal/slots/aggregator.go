@@ -29,8 +29,9 @@ type AggregatorConfig struct {
 	Params wire.Params
 
 	// Bootstrap asserts that this data centre is new: that no edge of it ever
-	// admitted anybody. Without it, an aggregator that finds nothing stored
-	// waits until whatever there may have been has expired.
+	// admitted anybody, and nothing was ever stored. Without it, or once an edge tells
+	// otherwise, an aggregator that finds nothing stored waits until whatever there
+	// may have been has expired.
 	Bootstrap bool
 
 	// Own is what the process that leads now would have stored when it led last, under
@@ -102,6 +103,7 @@ type Aggregator struct {
 	witnesses    []wire.GoneEdge // edges that are yet to tell whom they followed
 	heirs        int             // how many there were
 	rival        bool            // an edge followed somebody else since we led last
+	begins       bool            // the data centre is new, as the operator says
 
 	folded fleet.Mono // when it was last looked for edges that are gone
 
@@ -205,7 +207,7 @@ const maxStrays = 256
 // the zero Durable if there was none. Until SetLease the aggregator sends
 // nothing.
 func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *Aggregator {
-	own := stored.Version == 0 && cfg.Own.Version > 0
+	own := stored.Version == 0 && cfg.Own.Version > 0 && !cfg.Bootstrap
 	if own {
 		stored = cfg.Own.Clone()
 		// Who did not know everything then cannot know it now.
@@ -224,6 +226,7 @@ func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *A
 	// The predecessor and its edges may have gone on for a while.
 	a.pastTill = now.Add(fleet.Stretch(time.Duration(a.pastLife)*time.Second + time.Minute))
 	a.up.blank = true
+	a.begins = stored.Version == 0 && cfg.Bootstrap && !mutant.On(mutant.BootstrapInsists)
 	if stored.Version == 0 && !cfg.Bootstrap && !mutant.On(mutant.EmptyStoreIsNew) {
 		// Nothing stored: a new data centre, or a store that lost its memory. It
 		// goes on the roster: a successor that finds some edges there must not take

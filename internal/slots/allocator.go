@@ -19,7 +19,8 @@ type AllocatorConfig struct {
 	Params  wire.Params
 
 	// Bootstrap asserts that nothing was ever lent and no ticket of any room
-	// exists: a data centre that has not been heard holds nothing.
+	// exists: a data centre that has not been heard holds nothing. It is believed
+	// until one that is heard tells otherwise.
 	Bootstrap bool
 }
 
@@ -153,6 +154,7 @@ type pool struct {
 	notBefore fleet.Mono // nothing is reclaimed earlier: tickets of a longer session_duration may be valid
 
 	spare, rateSpare int64 // while not complete: what came back in this term and was not lent again
+	debt, rateDebt   int64 // by how much more than the limits was lent when the books were complete last; 0 or less
 
 	admitted, joined, entered uint64
 	outcomes                  line.OutcomeCounter
@@ -277,6 +279,10 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 		if (m.Blank && !mutant.On(mutant.BlankBelieved)) || !m.Join {
 			return
 		}
+		if a.cfg.Bootstrap && a.hasBegun(&m) && !mutant.On(mutant.BootstrapInsists) {
+			a.cfg.Bootstrap = false
+			a.restale()
+		}
 		for i := range m.Rooms {
 			r := &m.Rooms[i]
 			a.pool(r.Room).stale = true
@@ -300,6 +306,13 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 		l := a.loan(d, r.Room)
 		a.take(d, l, r, m.AsOf)
 	}
+}
+
+// hasBegun reports whether a data centre tells, as it joins, that it was lent rights
+// before, or that there is a list of data centres that this coordinator does not know.
+func (a *Allocator) hasBegun(m *wire.Report) bool {
+	return (m.Members > 0 && a.members == 0) ||
+		slices.ContainsFunc(m.Rooms, func(r wire.RoomReport) bool { return r.Granted > 0 || r.Active > 0 })
 }
 
 func (a *Allocator) find(name string) *centre {
@@ -380,7 +393,7 @@ func (a *Allocator) confirms(p *pool, l *loan) bool {
 func (a *Allocator) free(p *pool) (free, rate int64) {
 	if !a.complete(p) {
 		if a.outdated() {
-			return min(0, p.spare), min(0, p.rateSpare)
+			return p.debt, p.rateDebt
 		}
 		return p.spare, p.rateSpare
 	}

@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -64,6 +65,7 @@ type comers struct {
 	rng  *rand.Rand
 	room room.ID
 	cap  bool
+	old  bool // nobody says that the data centre is new
 
 	own     wire.Durable
 	ownTerm uint64
@@ -76,7 +78,7 @@ func (c *comers) time() fleet.Time { return comersDay.Add(c.now.Sub(fleet.Mono(t
 func (c *comers) lead(stored wire.Durable) {
 	c.term++
 	c.agg = NewAggregator(c.now, AggregatorConfig{
-		DC: "dublin", Term: wire.Term{N: c.term, Nonce: c.term}, Params: wire.DefaultParams(), Bootstrap: true, GoneAbove: 1,
+		DC: "dublin", Term: wire.Term{N: c.term, Nonce: c.term}, Params: wire.DefaultParams(), Bootstrap: !c.old, GoneAbove: 1,
 		Own: c.own, OwnTerm: c.ownTerm,
 	}, stored)
 	c.agg.SetLease(fleet.Never)
@@ -279,7 +281,7 @@ func TestOwnMemoryOverAnEmptyStore(t *testing.T) {
 			c.say(name, 1, wire.Report{Join: true})
 			c.step(time.Second)
 		}
-		c.own, c.ownTerm, c.term = c.agg.Durable(), 1, 5 // a rival led under 2
+		c.own, c.ownTerm, c.term, c.old = c.agg.Durable(), 1, 5, true // a rival led under 2
 		c.lead(wire.Durable{})
 		if !c.agg.recovering() {
 			t.Errorf("%s: nothing is waited for at first", tc.name)
@@ -301,6 +303,96 @@ func TestOwnMemoryOverAnEmptyStore(t *testing.T) {
 				t.Errorf("%s: a rival had led, and nothing is waited for", tc.name)
 			}
 		}
+	}
+}
+
+// TestWhoWasReplacedForgetsNobody: what is said to an aggregator whose lease is over would
+// not reach its successor.
+func TestWhoWasReplacedForgetsNobody(t *testing.T) {
+	c := &comers{t: t, now: fleet.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale")}
+	c.lead(wire.Durable{})
+	c.say("stays", 1, wire.Report{Join: true})
+	c.say("goes", 1, wire.Report{Join: true, Rooms: []wire.RoomReport{{Room: c.room, Sessions: c.sessions()}}})
+	for range 10 {
+		c.agg.clock.Set(c.now, c.time(), 0)
+		c.say("stays", 1, wire.Report{})
+		c.step(time.Second)
+	}
+	c.agg.SetLease(c.now)
+	if _, err := c.agg.Forget(c.now, "goes", 0); !errors.Is(err, ErrReplaced) {
+		t.Errorf("%v, want %v", err, ErrReplaced)
+	}
+	c.agg.SetLease(fleet.Never)
+	if _, err := c.agg.Forget(c.now, "goes", 0); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestANewDataCentre: an aggregator that is told that its data centre is new waits for
+// nothing, also when it led for a moment before and stored nothing; until an edge turns up
+// that followed somebody else.
+func TestANewDataCentre(t *testing.T) {
+	for _, flaps := range []int{0, 1, 3} {
+		c := &comers{t: t, now: fleet.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale")}
+		c.term = 3
+		c.lead(wire.Durable{})
+		for range flaps {
+			c.own, c.ownTerm, c.term = c.agg.Durable(), c.term, c.term+3
+			c.lead(wire.Durable{})
+		}
+		if flaps > 0 {
+			c.witness("one", 1, c.ownTerm) // it promised, and was told no more
+		}
+		c.say("one", 1, wire.Report{Join: true})
+		c.agg.clock.Set(c.now, c.time(), 0)
+		if c.step(time.Second); c.agg.recovering() {
+			t.Errorf("after %d terms in which nothing was stored, something is waited for", flaps)
+		}
+		c.witness("two", 1, c.ownTerm+1)
+		if c.step(time.Second); !c.agg.recovering() {
+			t.Errorf("after %d terms, an edge followed somebody in a data centre that was said to be new, and nothing is waited for", flaps)
+		}
+		if d, _ := c.agg.Unsaved(); d.Version > 0 {
+			t.Error("the unknown past is not stored")
+		}
+		if n, _ := c.agg.Surprises(); n != 1 {
+			t.Errorf("%d alarms, want 1", n)
+		}
+	}
+}
+
+// TestWhoWasGivenUpIsNotSummed: an edge that nobody heard after a takeover said no goodbye.
+// When it is heard after all, its sessions count at once, whoever else was summed.
+func TestWhoWasGivenUpIsNotSummed(t *testing.T) {
+	c := &comers{t: t, now: fleet.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale")}
+	c.lead(wire.Durable{})
+	c.say("stays", 1, wire.Report{Join: true})
+	c.say("cut", 1, wire.Report{Join: true})
+	c.step(time.Second)
+	c.lead(c.agg.durable.Clone())
+	c.agg.up.blank = false // global told what there is to hold
+	c.agg.rooms[c.room].granted = 100
+	c.say("stays", 1, wire.Report{Join: true})
+	stay := func(d time.Duration) {
+		for range d / time.Second {
+			c.agg.clock.Set(c.now, c.time(), 0)
+			c.say("stays", 1, wire.Report{})
+			c.step(time.Second)
+		}
+	}
+	stay(16*time.Minute + 30*time.Second) // a session, and lost_after
+	for i := range uint64(3) {
+		c.visit("pod", 100+i)
+		stay(2 * time.Second)
+	}
+	stay(10 * time.Second)
+	if c.agg.find("pod", 100) != nil || c.agg.find("pod", 102) != nil {
+		t.Fatal("who left is not summed")
+	}
+	before := c.agg.rooms[c.room].counts.sum
+	c.say("cut", 1, wire.Report{Join: true, Rooms: []wire.RoomReport{{Room: c.room, Sessions: []wire.Expiry{{Until: uint32(c.time().Second()) + 60, Stamped: 7}}}}})
+	if got := c.agg.rooms[c.room].counts.sum; got != before+7 {
+		t.Errorf("%d sessions are counted, want %d", got, before+7)
 	}
 }
 

@@ -100,6 +100,7 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 	free, rfree := a.free(p)
 	if a.complete(p) { // what a lowered limit took is not to be lent when books are missing again
 		p.spare, p.rateSpare = min(p.spare, free), min(p.rateSpare, rfree)
+		p.debt, p.rateDebt = min(0, free), min(0, rfree)
 	}
 	var (
 		homes  []*centre

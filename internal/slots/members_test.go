@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/line"
 	"vestibule/internal/slots"
 	"vestibule/internal/wire"
 )
@@ -165,6 +166,60 @@ func TestRule9AnOlderListLendsNothing(t *testing.T) {
 	r.exchange(4)
 	if l := r.root.Ledger(sale); !l.Complete || l.Free+r.held("dublin")+r.held("nairobi") != rosterTotal-40 {
 		t.Fatalf("with the newer list and its third data centre: %+v", l)
+	}
+}
+
+// Where everything was lent by a list that is now known to be older, each data centre
+// keeps what it has, and people go on entering there.
+func TestAnOlderListLeavesEveryDataCentreWhatItHolds(t *testing.T) {
+	old := founding("dublin", "nairobi")
+	r := newRoster(t, 2, false, old)
+	r.add("dublin", "nairobi")
+	for _, c := range r.centres {
+		c.knows = 1
+	}
+	r.exchange(4)
+	for _, c := range r.centres {
+		c.active = 5
+	}
+	r.exchange(4)
+	held := r.held("dublin") + r.held("nairobi")
+	r.centres["dublin"].knows = 2
+	r.exchange(4)
+	l := r.root.Ledger(sale)
+	if now := r.held("dublin") + r.held("nairobi"); held == 0 || now != held || l.Free > 0 || l.Complete {
+		t.Errorf("%d held, %d before: %+v", now, held, l)
+	}
+	if l.View.Horizon != line.Open {
+		t.Errorf("nobody may enter: %+v", l.View)
+	}
+}
+
+// A coordinator is told that the fleet is new, and a data centre that is heard knows
+// better: it holds rights of before, or knows a list. One that is not heard yet may
+// hold rights as well.
+func TestRule9BootstrapIsBelievedUntilSomebodyKnowsBetter(t *testing.T) {
+	for name, dublin := range map[string]member{
+		"it holds rights":              {granted: 60, active: 50},
+		"it held rights, all are back": {granted: 60, returned: 60},
+		"it knows a list":              {knows: 5},
+	} {
+		r := newRoster(t, 2, true, slots.Members{List: founding("dublin", "nairobi").List})
+		r.centres["dublin"] = &dublin
+		dublin.name = "dublin"
+		held := int64(dublin.granted - dublin.returned)
+		r.exchange(2)
+		r.root.SetMembers(r.now, with(founding("dublin", "nairobi"), 6))
+		r.exchange(4)
+		if l := r.root.Ledger(sale); l.Complete || r.held("dublin") > held {
+			t.Errorf("%s: nairobi was not heard, and dublin is lent %d: %+v", name, r.held("dublin"), l)
+		}
+	}
+	r := newRoster(t, 2, true, slots.Members{List: founding("dublin", "nairobi").List})
+	r.add("dublin")
+	r.exchange(4)
+	if !r.root.Ledger(sale).Complete || r.held("dublin") == 0 {
+		t.Error("nobody knows better, and the fleet does not begin")
 	}
 }
 

@@ -66,12 +66,13 @@ func (a *Aggregator) Surprises() (n uint64, edge string) { return a.surprises, a
 // lost now, where it adopted edges and lent to them. It cannot have without their
 // promise, which they tell. So where each edge that may have had a lease tells that it
 // followed us last, and nobody turns up who followed somebody newer, there is no unknown
-// past.
+// past. Nor is there one where the operator says that the data centre is new, until an
+// edge turns up that followed somebody.
 func (a *Aggregator) witness(now fleet.Mono, m *wire.Report) {
 	switch {
-	case a.cfg.OwnTerm == 0 || a.rival:
+	case a.rival || (a.cfg.OwnTerm == 0 && !a.begins):
 	case m.Seen.N > a.cfg.OwnTerm:
-		if a.rival = true; a.find(wire.UnknownPast, 0) == nil && a.heirs > 0 {
+		if a.rival = true; a.find(wire.UnknownPast, 0) == nil && (a.heirs > 0 || a.begins) {
 			// Taken for none already.
 			a.newEdge(wire.UnknownPast, 0).recv = now
 			a.durable = a.durable.Clone()

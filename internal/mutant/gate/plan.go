@@ -94,6 +94,7 @@ var plan = map[mutant.ID]killer{
 	mutant.ForcedForgotten:     {"slots.TestRule9", "forced"},
 	mutant.DrainForgets:        {"slots.TestRule9", "fleet"},
 	mutant.UnversionedFollowed: {"slots.TestRule9", "fleet"},
+	mutant.BootstrapInsists:    {"slots.TestRule9Bootstrap slots.TestANewDataCentre", ""},
 
 	mutant.BadCookieAdmits:       {"edge.TestRule10", ""},
 	mutant.PanicPasses:           {"edge.TestAPanicIsOneRequestsAlone", ""},
