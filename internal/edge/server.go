@@ -217,6 +217,11 @@ func (s *Server) Run(ctx context.Context) error {
 		return errors.Join(err, s.closeListeners())
 	}
 	defer cancel()
+	stopHanding, err := s.fleet.Hand(s.bus, s.cfg.DataCenter, node.KeysDocument)
+	if err != nil {
+		return errors.Join(err, s.closeListeners())
+	}
+	defer stopHanding()
 	g, ctx := errgroup.WithContext(ctx)
 	pumping, stopPump := context.WithCancel(context.Background())
 	defer stopPump()

@@ -30,7 +30,7 @@ func (p *publisher) tendMembers(ctx context.Context, now time.Time, c *census) e
 			return fmt.Errorf("the store holds no list of data centres that can be read: %w", err)
 		}
 	}
-	own := p.fleet.Members()
+	own := p.copies.newest(p.fleet.Members())
 	next := own
 	switch {
 	case own == nil && have == nil && c.unfounded:

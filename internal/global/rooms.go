@@ -94,6 +94,12 @@ type publisher struct {
 	status   []byte        // what was told of them last
 	statusAt time.Time
 
+	bus     wire.Bus
+	copies  *copies
+	askedAt time.Time // when nodes were asked last
+	asking  time.Time // since when they are, 0 while they cannot be
+	joined  uint64    // version of the newest ring that was told to be made of two
+
 	rotate time.Duration // age at which the newest key is followed by another, 0 for never
 
 	stamp  string // of the file and its pages as they were read last
@@ -118,10 +124,15 @@ func (p *publisher) run(ctx context.Context, now func() fleet.Time) {
 	repaired := time.Time{}
 	for keysAt, roomsAt, membersAt := (time.Time{}), (time.Time{}), (time.Time{}); ; {
 		wall := time.Now()
+		if p.copies.fresh() {
+			keysAt, roomsAt, membersAt = time.Time{}, time.Time{}, time.Time{}
+		}
 		if wall.Sub(repaired) > repairEvery && len(p.fleet.Alarms()) > 0 {
 			keysAt, roomsAt, membersAt, repaired = time.Time{}, time.Time{}, time.Time{}, wall
 		}
-		if c := p.census(); wall.After(membersAt) || len(c.drained)+len(c.released) > 0 {
+		c := p.census()
+		p.ask(wall, &c)
+		if wall.After(membersAt) || len(c.drained)+len(c.released) > 0 {
 			err := p.tendMembers(ctx, wall, &c)
 			if err == nil && !c.unfounded {
 				membersAt = wall.Add(storeEvery)
@@ -241,8 +252,9 @@ func (p *publisher) publish(ctx context.Context) error {
 		return err
 	}
 	// A store that came back older is overtaken. So is one that was lost together
-	// with what this node knew: no version is below the date.
-	own := p.fleet.Set().Version()
+	// with what this node knew: nodes tell which versions they know, and none is below
+	// the date.
+	own := max(p.fleet.Set().Version(), p.copies.roomsVersion())
 	version := max(own, uint64(max(0, time.Now().UnixMilli()-1)))
 	if stored != nil {
 		have, same, err := p.packed.Holds(stored)
@@ -321,8 +333,9 @@ func (p *publisher) publishParts(ctx context.Context) error {
 // nothing names them: a node that is slow may still be reading them.
 const unnamedFor = time.Hour
 
-// ensureKeys makes the first keys of a fleet that has none, gives the store back
-// the keys that it lost, and adds the next key when the one before comes into use.
+// ensureKeys makes the first keys of a fleet of which no node that can be heard has any,
+// gives the store back the keys that it lost, makes two rings one, and adds the next key
+// when the one before comes into use.
 func (p *publisher) ensureKeys(ctx context.Context, now fleet.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -330,24 +343,17 @@ func (p *publisher) ensureKeys(ctx context.Context, now fleet.Time) error {
 	if err != nil {
 		return err
 	}
-	ring, publish := p.fleet.Ring(), true
-	if stored == nil && len(ring.Keys) == 0 && !p.fresh {
-		p.log.Warn("no keys in the store or in data_dir: making the first ones; nodes that have others will refuse these")
-	}
+	have := ticket.Keyring{}
 	if stored != nil {
-		have, err := ticket.DecodeKeyring(stored)
-		if err != nil && len(ring.Keys) == 0 {
+		if have, err = ticket.DecodeKeyring(stored); err != nil && len(p.fleet.Ring().Keys) == 0 {
 			return fmt.Errorf("the store holds no keys that can be read: %w", err)
 		}
-		switch {
-		case err != nil || ring.Newer(have):
-		case !have.Continues(ring), have.Version == ring.Version && !slices.Equal(have.Keys, ring.Keys):
-			// Somebody without our keys began anew. Ours are known, those are not.
-			ring.Version = have.Version + 1
-		default:
-			ring, publish = have, false
-		}
 	}
+	ring, err := p.known(have, now)
+	if err != nil {
+		return err
+	}
+	publish := ring.Version != have.Version || !slices.Equal(ring.Keys, have.Keys)
 	if ring.Due(now, p.rotate) {
 		if ring, err = ring.Rotate(now, p.rotate, rand.Reader); err != nil {
 			return err

@@ -75,6 +75,11 @@ func New(o Options) (*Server, error) {
 
 // Run stands for leadership, and leads, until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
+	stop, err := s.fleet.Hand(s.Bus, wire.Root, node.KeysDocument, node.MembersDocument, node.RoomsDocument)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return node.IgnoreEnd(ctx, s.fleet.Run(ctx)) })
 	g.Go(func() error {
@@ -144,7 +149,13 @@ func (s *Server) lead(ctx context.Context, l wire.Leading) error {
 	defer background.Wait()
 	scope, end := context.WithCancel(ctx)
 	defer end()
-	p := &publisher{docs: s.Docs, fleet: s.fleet, file: s.Config.Rooms, fresh: fresh, census: s.census, founders: s.Config.DataCenters, rotate: s.Config.KeyRotation, log: s.log, metrics: s.metrics}
+	heard := &copies{log: s.log}
+	deaf, err := s.Bus.Subscribe(wire.Copies, heard.take)
+	if err != nil {
+		return err
+	}
+	defer deaf()
+	p := &publisher{docs: s.Docs, bus: s.Bus, copies: heard, fleet: s.fleet, file: s.Config.Rooms, fresh: fresh, census: s.census, founders: s.Config.DataCenters, rotate: s.Config.KeyRotation, log: s.log, metrics: s.metrics}
 	background.Go(func() { p.run(scope, func() fleet.Time { return fleet.TimeOf(time.Now()) }) })
 
 	timer := time.NewTimer(0)

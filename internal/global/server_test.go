@@ -118,8 +118,25 @@ func (c *candidate) leads() bool { return c.Status().Leading }
 // reader is a node that follows what is published.
 func reader(t *testing.T, s *embedded.Server) *node.Fleet {
 	t.Helper()
-	conn := connect(t, s, "reader")
-	f, err := node.NewFleet(t.TempDir(), natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument), quiet, prometheus.NewRegistry(), func() {})
+	return follow(t, connect(t, s, "reader"), t.TempDir(), node.RoomsDocument, node.KeysDocument)
+}
+
+// regional is a node of Dublin with a folder, that hands to global what it knows.
+func regional(t *testing.T, s *embedded.Server, dir string) *node.Fleet {
+	t.Helper()
+	conn := connect(t, s, "regional")
+	f := follow(t, conn, dir, node.RoomsDocument, node.KeysDocument, node.MembersDocument)
+	stop, err := f.Hand(conn, "dublin", node.KeysDocument, node.MembersDocument, node.RoomsDocument)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	return f
+}
+
+func follow(t *testing.T, conn *natsbus.Conn, dir string, docs ...string) *node.Fleet {
+	t.Helper()
+	f, err := node.NewFleet(dir, natsbus.NewDocuments(conn, 0, docs...), quiet, prometheus.NewRegistry(), func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,10 @@ import (
 	"vestibule/internal/global"
 	"vestibule/internal/natsbus/embedded"
 	"vestibule/internal/node"
+	"vestibule/internal/room"
 	"vestibule/internal/slots"
 	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
 )
 
 const bucket = "vestibule_documents"
@@ -188,94 +190,156 @@ func TestTheStoreIsGivenBackTheListOfDataCentres(t *testing.T) {
 	}
 }
 
-// Everything of global is lost with the store; the nodes know more. The rooms file
-// wins, by a version above all that were ever seen. The keys do not: the nodes
-// keep theirs, and say so, until the operator hands them to global.
-func TestAGlobalThatKnowsNothingDoesNotSilentlyGoBack(t *testing.T) {
+// Everything of global is lost with the store; a node that lives knows more. Its keys and
+// its list of data centres come back, and a node that begins meanwhile never has others.
+// The rooms file wins, by a version above all that were ever seen.
+func TestWhoLivesKnowsWhatTheStoreLost(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	file := roomsFile(t, 5, "", "a")
-	first, f := stand(t, s, "one", file, nil), reader(t, s)
-	for n := range 5 {
-		writeRooms(t, file, 10+n, "", "a")
-		eventually(t, "the rooms are known", func() bool { return total(f.Set(), "a") == 10+n })
-	}
-	eventually(t, "the keys are known", func() bool { return len(f.Ring().Keys) == 2 })
-	// Two rotations, so that keys made anew are older.
-	js, ring := operator(t, s), f.Ring()
-	ring.Version += 2
-	data, err := ticket.EncodeKeyring(ring)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first.stop()
+	first, f := stand(t, s, "one", file, nil), regional(t, s, t.TempDir())
+	eventually(t, "rooms and keys are known", func() bool { return total(f.Set(), "a") == 5 && len(f.Ring().Keys) == 2 })
+	js := operator(t, s)
 	kv, err := js.KeyValue(within(t), bucket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := kv.Put(within(t), node.KeysDocument, data); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "they are rotated", func() bool { return f.Ring().Version == ring.Version })
-	if err := js.DeleteKeyValue(within(t), bucket); err != nil {
-		t.Fatal(err)
-	}
-
-	before := f.Set().Version()
-	second := stand(t, s, "two", roomsFile(t, 99, "", "a"), nil)
-	eventually(t, "the rooms file wins", func() bool { return total(f.Set(), "a") == 99 })
-	if v := f.Set().Version(); v <= before {
-		t.Errorf("version %d after %d", v, before)
-	}
-	eventually(t, "the keys are refused", func() bool { return f.Alarm(node.KeysDocument) != "" && f.Alarm(node.RoomsDocument) == "" })
-	if got := f.Ring(); got.Version != ring.Version || got.Keys[0] != ring.Keys[0] {
-		t.Errorf("the keys in use are of version %d", got.Version)
-	}
-
-	// The operator copies a node's keys into global's folder.
-	second.stop()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "keys.json"), data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	stand(t, s, "three", roomsFile(t, 99, "", "a"), func(c *global.Config) { c.DataDir = dir })
-	eventually(t, "the store holds the keys in use", func() bool { return len(f.Alarms()) == 0 })
-	if got := f.Ring(); got.Version != ring.Version {
-		t.Errorf("keys of version %d, want %d", got.Version, ring.Version)
-	}
-}
-
-// Keys that were begun anew and rotated until their version is higher are not
-// believed either: the leading global, who has the others, replaces them.
-func TestKeysThatWereBegunAnewAreReplaced(t *testing.T) {
-	t.Parallel()
-	s := serve(t)
-	stand(t, s, "one", roomsFile(t, 5, "", "a"), nil)
-	f := reader(t, s)
-	eventually(t, "the keys are known", func() bool { return len(f.Ring().Keys) == 2 && f.Set() != nil })
-	ours := f.Ring()
-	other := ticket.Keyring{}
-	for i := range 3 {
-		var err error
-		if other, err = other.Rotate(fleet.TimeOf(time.Now().Add(time.Duration(i-5)*time.Hour)), time.Hour, zeros{}); err != nil {
+	put := func(doc string, data []byte, err error) {
+		t.Helper()
+		if err == nil {
+			_, err = kv.Put(within(t), doc, data)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	data, err := ticket.EncodeKeyring(other)
+	list, err := node.NewMembers(time.Now(), []string{"dublin"}).Add(time.Now(), "lima")
 	if err != nil {
 		t.Fatal(err)
 	}
-	kv, err := operator(t, s).KeyValue(within(t), bucket)
+	members, err := node.EncodeMembers(list)
+	put(node.MembersDocument, members, err)
+	eventually(t, "the list is known", func() bool { return f.Members() != nil && f.Members().Version == list.Version })
+	first.stop()
+	ahead := f.Set().Version() + uint64(time.Hour/time.Millisecond) // by a clock that was ahead
+	_, rooms, err := node.DecodeRooms(store(t, js)[node.RoomsDocument])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := kv.Put(within(t), node.KeysDocument, data); err != nil {
+	data, err := node.EncodeRooms(ahead, rooms)
+	put(node.RoomsDocument, data, err)
+	eventually(t, "the newest rooms are known", func() bool { return f.Set().Version() == ahead })
+	for _, name := range []string{bucket, "vestibule_leases"} {
+		if err := js.DeleteKeyValue(within(t), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	empty := reader(t, s)
+	second := stand(t, s, "two", roomsFile(t, 99, "", "a"), func(c *global.Config) { c.Bootstrap = false })
+	ring := f.Ring()
+	eventually(t, "the store holds everything again", func() bool {
+		if r := empty.Ring(); len(r.Keys) > 0 && r.Keys[0] != ring.Keys[0] {
+			t.Fatal("a node that begins has foreign keys")
+		}
+		return len(empty.Ring().Keys) > 0 && total(f.Set(), "a") == 99 && len(f.Alarms()) == 0 && len(second.Ready().Alarms) == 0
+	})
+	if v := f.Set().Version(); v <= ahead {
+		t.Errorf("rooms of version %d after %d", v, ahead)
+	}
+	if got := f.Ring(); got.Version != ring.Version || got.Keys[0] != ring.Keys[0] {
+		t.Errorf("keys of version %d, want %d", got.Version, ring.Version)
+	}
+	e, err := kv.Get(within(t), node.MembersDocument)
+	if err != nil || !slices.Equal(e.Value(), members) {
+		t.Errorf("the store does not hold the list of data centres: %v", err)
+	}
+}
+
+// A global that nobody tells of keys makes the first ones, once it has asked for long
+// enough.
+func TestFirstKeysAreAskedForFirst(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	conn := connect(t, s, "listener")
+	asked := make(chan []byte, 64)
+	stop, err := conn.Subscribe(wire.AskSubject, func(_ string, data []byte) { asked <- data })
+	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "they are refused", func() bool { return f.Alarm(node.KeysDocument) != "" })
-	eventually(t, "they are replaced", func() bool { return f.Ring().Version > other.Version && len(f.Alarms()) == 0 })
-	if got := f.Ring(); got.Keys[0] != ours.Keys[0] || len(got.Keys) != 2 {
-		t.Errorf("%d keys, not those of before", len(got.Keys))
+	defer stop()
+	f := reader(t, s)
+	begun := time.Now()
+	stand(t, s, "one", roomsFile(t, 5, "", "a"), func(c *global.Config) { c.Bootstrap = false })
+	eventually(t, "keys are made", func() bool { return len(f.Ring().Keys) == 2 })
+	if d := time.Since(begun); len(asked) < 5 || d < 5*time.Second {
+		t.Errorf("keys are made after %v, and after asking %d times", d, len(asked))
+	}
+}
+
+// Two rings were begun apart: what is sealed under either can be opened everywhere then,
+// and one of them seals. It does not matter whether the other one is met in the store or
+// at a node.
+func TestTwoRingsBecomeOneRing(t *testing.T) {
+	t.Parallel()
+	for name, meet := range map[string]func(t *testing.T, s *embedded.Server, data []byte){
+		"in the store": func(t *testing.T, s *embedded.Server, data []byte) {
+			kv, err := operator(t, s).KeyValue(within(t), bucket)
+			if err == nil {
+				_, err = kv.Put(within(t), node.KeysDocument, data)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		},
+		"at a node": func(t *testing.T, s *embedded.Server, data []byte) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "keys.json"), data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			regional(t, s, dir)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t)
+			stand(t, s, "one", roomsFile(t, 5, "", "a"), nil)
+			f := reader(t, s)
+			eventually(t, "the keys are known", func() bool { return len(f.Ring().Keys) == 2 && f.Set() != nil })
+			ours := f.Ring()
+			other := ticket.Keyring{}
+			for i := range 3 { // until their version is higher
+				var err error
+				if other, err = other.Rotate(fleet.TimeOf(time.Now().Add(time.Duration(i-2)*time.Hour)), time.Hour, zeros{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			data, err := ticket.EncodeKeyring(other)
+			if err != nil {
+				t.Fatal(err)
+			}
+			now := fleet.TimeOf(time.Now())
+			var sealed []string
+			for _, ring := range []ticket.Keyring{ours, other} {
+				c, err := ticket.NewCodec(ring, room.IDOf("a"), "c")
+				if err != nil {
+					t.Fatal(err)
+				}
+				sealed = append(sealed, string(c.Seal(nil, now, &ticket.Ticket{ID: 7, Joined: now}, ticket.NewScratch([32]byte{1}))))
+			}
+			meet(t, s, data)
+			eventually(t, "both are one", func() bool { return len(f.Ring().Keys) > 2 && len(f.Alarms()) == 0 })
+			c, err := ticket.NewCodec(f.Ring(), room.IDOf("a"), "c")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, value := range sealed {
+				var got ticket.Ticket
+				if err := c.Open(&got, value, &ticket.Scratch{}); err != nil || got.ID != 7 {
+					t.Errorf("a ticket of ring %d is lost: %v", i, err)
+				}
+			}
+		})
 	}
 }
 

@@ -176,6 +176,12 @@ func (d *Documents) watchOnce(ctx context.Context, handle func(key string, data 
 	if err != nil {
 		return false, err
 	}
+	// Read before the watch begins: a store that takes the place of this one at any
+	// moment from now on is noticed.
+	seen, err := stampOf(open, kv)
+	if err != nil {
+		return false, fmt.Errorf("watch documents: %w", err)
+	}
 	// A copy: the call rewrites the keys in place, and a second watch would fail.
 	w, err := kv.WatchFiltered(ctx, slices.Clone(d.watched))
 	if err != nil {
@@ -188,7 +194,6 @@ func (d *Documents) watchOnce(ctx context.Context, handle func(key string, data 
 	}()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	var seen stamp
 	revisions := map[string]uint64{} // of the documents that are there
 	whole := false
 	for {

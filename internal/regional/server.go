@@ -85,6 +85,11 @@ func New(o Options) (*Server, error) {
 
 // Run stands for leadership, and leads, until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
+	stop, err := s.fleet.Hand(s.Global, s.Config.DataCenter, node.KeysDocument, node.MembersDocument, node.RoomsDocument)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return node.IgnoreEnd(ctx, s.fleet.Run(ctx)) })
 	g.Go(func() error {

@@ -90,7 +90,12 @@ func (c *Codec) Ready(now fleet.Time) bool { return c.sealer(now) != nil }
 // key newer than all of the ring. There are none before the newest comes into use:
 // only then another is made, and it waits for a rotation.
 func (c *Codec) Behind(now fleet.Time) bool {
-	return len(c.keys) > 0 && c.keys[len(c.keys)-1].sealFrom <= now
+	for i := len(c.keys) - 1; i >= 0; i-- {
+		if from := c.keys[i].sealFrom; from < opensOnly {
+			return from <= now
+		}
+	}
+	return false
 }
 
 // sealer returns the newest key that every node may be expected to know.

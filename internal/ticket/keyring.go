@@ -2,6 +2,9 @@ package ticket
 
 import (
 	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,7 +43,20 @@ func (Secret) LogValue() slog.Value { return slog.StringValue("[secret]") }
 type Key struct {
 	ID       uint32     `json:"id"`
 	Secret   Secret     `json:"secret"`
-	SealFrom fleet.Time `json:"seal_from"` // sealing begins then; opening is allowed at once
+	SealFrom fleet.Time `json:"seal_from"` // sealing begins then, at opensOnly never; opening is allowed at once
+}
+
+// opensOnly is the SealFrom of a key of another ring: see [Keyring.Join].
+const opensOnly fleet.Time = 1 << 53
+
+// newest returns the newest key that seals or is to seal.
+func (r Keyring) newest() Key {
+	for _, k := range slices.Backward(r.Keys) {
+		if k.SealFrom < opensOnly {
+			return k
+		}
+	}
+	return Key{}
 }
 
 // Keyring is the fleet's root keys, oldest first. The zero value is empty: a
@@ -72,12 +88,13 @@ func (r Keyring) Rotate(now fleet.Time, interval time.Duration, random io.Reader
 	}
 	next := Keyring{Version: r.Version + 1, Keys: slices.Clone(r.Keys)}
 	if len(r.Keys) == 0 {
-		next.Keys = append(next.Keys, Key{ID: 1, SealFrom: now})
+		// Numbered by the date: keys of two rings have different numbers.
+		next.Keys = append(next.Keys, Key{ID: uint32(max(1, now.Second())), SealFrom: now})
 	}
-	if newest := next.Keys[len(next.Keys)-1]; newest.SealFrom > now {
+	if next.newest().SealFrom > now {
 		return r, ErrTooSoon
 	} else if interval > 0 {
-		next.Keys = append(next.Keys, Key{ID: newest.ID + 1, SealFrom: now.Add(interval)})
+		next.Keys = append(next.Keys, Key{ID: next.Keys[len(next.Keys)-1].ID + 1, SealFrom: now.Add(interval)})
 	}
 	for i := range next.Keys {
 		if k := &next.Keys[i]; k.Secret == (Secret{}) {
@@ -95,7 +112,85 @@ func (r Keyring) Rotate(now fleet.Time, interval time.Duration, random io.Reader
 // Due reports whether a ring whose keys are rotated at intervals (0 for never) is to
 // be rotated at now.
 func (r Keyring) Due(now fleet.Time, interval time.Duration) bool {
-	return len(r.Keys) == 0 || interval > 0 && now >= r.Keys[len(r.Keys)-1].SealFrom
+	return len(r.Keys) == 0 || interval > 0 && now >= r.newest().SealFrom
+}
+
+// Join returns what becomes of r where nodes are heard that hold o. Of two rings of which
+// one came of the other by rotations it is the newer one. Of two that were begun apart
+// the older one goes on, and the key that the other one seals with only opens tickets, so
+// that nobody loses a place; a key with the number of one that is kept is left out. The
+// version of such a ring tells every node, also of release 0.1.0, to take it.
+func (r Keyring) Join(o Keyring, now fleet.Time) Keyring {
+	shared := slices.ContainsFunc(o.Keys, r.has)
+	switch {
+	case len(o.Keys) == 0, o.Version == r.Version && slices.Equal(o.Keys, r.Keys):
+		return r
+	case len(r.Keys) == 0:
+		return o
+	case shared && r.Newer(o) && r.Continues(o), !shared && r.dropped(o):
+		return r
+	case shared && o.Newer(r) && o.Continues(r), !shared && o.dropped(r):
+		return o
+	}
+	seals, opens := r, o
+	if o.Keys[0].SealFrom < r.Keys[0].SealFrom {
+		seals, opens = o, r
+	}
+	// In the order in which they are needed: what nodes seal with and will, and what
+	// they did.
+	at := seals.sealing(now)
+	wanted := slices.Clone(seals.Keys[at:min(at+2, len(seals.Keys))])
+	foreign := slices.Clone(opens.Keys[:opens.sealing(now)+1])
+	slices.Reverse(foreign)
+	for i := range foreign {
+		if foreign[i].ID > seals.Keys[at].ID {
+			foreign[i].SealFrom = opensOnly
+		}
+	}
+	past := slices.Clone(seals.Keys[:at])
+	slices.Reverse(past)
+	wanted = append(append(append(wanted, foreign[0]), past...), foreign[1:]...)
+	joined := Keyring{Version: max(r.Version, o.Version) + MaxKeys}
+	for _, k := range wanted {
+		if len(joined.Keys) < MaxKeys && !slices.ContainsFunc(joined.Keys, func(h Key) bool { return h.ID == k.ID }) {
+			joined.Keys = append(joined.Keys, k)
+		}
+	}
+	slices.SortFunc(joined.Keys, func(a, b Key) int { return cmp.Compare(a.ID, b.ID) })
+	return joined
+}
+
+// has reports whether k is a key of the ring.
+func (r Keyring) has(k Key) bool {
+	return slices.ContainsFunc(r.Keys, func(h Key) bool { return h.ID == k.ID && h.Secret == k.Secret })
+}
+
+// dropped reports whether r may have come of o and dropped all its keys since.
+func (r Keyring) dropped(o Keyring) bool {
+	return r.Version >= o.Version+MaxKeys-1 && o.newest().SealFrom < r.Keys[0].SealFrom
+}
+
+// sealing returns the place of the key that is sealed with at now, 0 for none.
+func (r Keyring) sealing(now fleet.Time) int {
+	for i, k := range slices.Backward(r.Keys) {
+		if k.SealFrom <= now {
+			return i
+		}
+	}
+	return 0
+}
+
+// Sum tells rings apart without telling anything of their keys, "" for an empty one.
+func (r Keyring) Sum() (string, error) {
+	if len(r.Keys) == 0 {
+		return "", nil
+	}
+	data, err := EncodeKeyring(r)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:]), nil
 }
 
 // Newer reports whether r may replace o on a node that holds o: a ring that

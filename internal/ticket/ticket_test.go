@@ -334,6 +334,105 @@ func TestKeyMaterialIsNotPrinted(t *testing.T) {
 	}
 }
 
+// ringOf is a ring that was begun at a time and rotated so often.
+func ringOf(t *testing.T, begun fleet.Time, rotations int, secrets byte) Keyring {
+	t.Helper()
+	src := &stream{n: secrets}
+	r, err := Keyring{}.Rotate(begun, time.Hour, src)
+	for i := range rotations {
+		if err == nil {
+			r, err = r.Rotate(begun.Add(time.Duration(i+1)*time.Hour), time.Hour, src)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Two rings that were begun apart become one: the older one seals as before, and what
+// nodes of either have sealed can be opened, also after the next rotation.
+func TestTwoRingsBecomeOne(t *testing.T) {
+	now := day.Add(30 * time.Minute)
+	for name, tc := range map[string]struct{ older, younger Keyring }{
+		"a new one beside an old one":   {ringOf(t, day.Add(-20*time.Hour), 20, 1), ringOf(t, day, 0, 101)},
+		"beside one that never rotated": {ringOf(t, day.Add(-time.Hour/3), 0, 1), ringOf(t, day, 0, 101)},
+		"the older one is of release 0.1.0": {
+			func() Keyring {
+				r := ringOf(t, day.Add(-5*time.Hour), 5, 1)
+				for i := range r.Keys {
+					r.Keys[i].ID = uint32(3 + i)
+				}
+				return r
+			}(), ringOf(t, day, 0, 101),
+		},
+		"the younger one is": {ringOf(t, day.Add(-2*time.Hour), 2, 1), func() Keyring {
+			r := ringOf(t, day, 0, 101)
+			r.Keys[0].ID, r.Keys[1].ID = 1, 2
+			return r
+		}()},
+	} {
+		joined := tc.younger.Join(tc.older, now)
+		if other := tc.older.Join(tc.younger, now); !slices.Equal(joined.Keys, other.Keys) || joined.Version != other.Version {
+			t.Errorf("%s: it matters who joins whom", name)
+		}
+		if joined.Keys[joined.sealing(now)] != tc.older.Keys[tc.older.sealing(now)] {
+			t.Errorf("%s: the older ring does not go on sealing", name)
+		}
+		data, err := EncodeKeyring(joined)
+		if err == nil {
+			_, err = DecodeKeyring(data)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		rotated, err := joined.Rotate(joined.newest().SealFrom, time.Hour, &stream{n: 200})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, r := range []Keyring{tc.older, tc.younger} {
+			if !joined.Newer(r) || !joined.Continues(r) {
+				t.Errorf("%s: a node refuses what two rings became", name)
+			}
+			if again := joined.Join(r, now); again.Version != joined.Version {
+				t.Errorf("%s: they are joined again", name)
+			}
+			value := string(testCodec(t, r, "tickets").Seal(nil, now, &Ticket{ID: 7, Joined: now}, scratch(9)))
+			for when, ring := range map[string]Keyring{"joined": joined, "and rotated": rotated} {
+				if r.Keys[0].ID == 1 && when != "joined" {
+					continue // the lowest numbers go first
+				}
+				var got Ticket
+				if err := testCodec(t, ring, "tickets").Open(&got, value, scratch(9)); err != nil || got.ID != 7 {
+					t.Errorf("%s, %s: a ticket of one of the rings is lost: %v", name, when, err)
+				}
+			}
+		}
+		if c := testCodec(t, joined, "tickets"); c.Behind(now) || !c.Behind(joined.newest().SealFrom) {
+			t.Errorf("%s: a key that only opens is taken for the newest that seals", name)
+		}
+	}
+}
+
+// A ring is not joined with what it came of, however long ago.
+func TestARingIsNotJoinedWithItsPast(t *testing.T) {
+	ring := ringOf(t, day.Add(-20*time.Hour), 20, 1)
+	for n := range 20 {
+		past := ringOf(t, day.Add(-20*time.Hour), n, 1)
+		if got := ring.Join(past, day); !slices.Equal(got.Keys, ring.Keys) {
+			t.Errorf("joined with itself of %d rotations ago", 20-n)
+		}
+		if got := past.Join(ring, day); !slices.Equal(got.Keys, ring.Keys) {
+			t.Errorf("of %d rotations ago it does not become what it is", 20-n)
+		}
+	}
+	for _, r := range []Keyring{ring.Join(Keyring{}, day), Keyring{}.Join(ring, day)} {
+		if !slices.Equal(r.Keys, ring.Keys) {
+			t.Error("an empty ring changes it")
+		}
+	}
+}
+
 func TestKeyringIsStoredWhole(t *testing.T) {
 	r := testRing(t, MaxKeys+2)
 	if len(r.Keys) != MaxKeys {
@@ -356,7 +455,7 @@ func TestKeyringIsStoredWhole(t *testing.T) {
 		{"trailing data", `{"version":1,"keys":[]} x`, "after"},
 		{"short secret", `{"version":1,"keys":[{"id":1,"secret":"AAAA","seal_from":0}]}`, "32 bytes"},
 		{"empty secret", `{"version":1,"keys":[{"id":1,"secret":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","seal_from":0}]}`, "secret: must not be empty"},
-		{"ids in disorder", strings.Replace(string(data), `"id":5`, `"id":4`, 1), "must grow"},
+		{"ids in disorder", strings.Replace(string(data), fmt.Sprintf(`"id":%d`, r.Keys[1].ID), fmt.Sprintf(`"id":%d`, r.Keys[0].ID), 1), "must grow"},
 		{"too many keys", `{"keys":[` + strings.Repeat(`{"id":1},`, MaxKeys) + `{"id":1}]}`, "at most 4"},
 	} {
 		if _, err := DecodeKeyring([]byte(tc.data)); err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -428,11 +527,15 @@ func TestFormatIsPinned(t *testing.T) {
 	}
 	want := Ticket{ID: 0x0123456789abcdef, Joined: day + 250, Seen: 1, Admitted: 2, Until: 3, Home: DCOf("nairobi"), Epoch: 4, Stamp: 5, Parent: 6, Root: 7, Longer: 8, Flags: Returned}
 	const value = "AQAAAAHmQPf0vrAjmG_-wUxpIfZZd6AfpI6R4pD8BQubPpRdAUQ1JVvCsNP2dDwNtpDfXE_ZCkpKo7ibVmphnHpnPgJmcmIPnHyupGvNuzxkEMPvAA"
-	if got := string(testCodec(t, testRing(t, 1), "tickets").Seal(nil, day.Add(-24*time.Hour), &want, scratch(8))); got != value {
+	ring := testRing(t, 1)
+	for i := range ring.Keys {
+		ring.Keys[i].ID = uint32(i + 1)
+	}
+	if got := string(testCodec(t, ring, "tickets").Seal(nil, day.Add(-24*time.Hour), &want, scratch(8))); got != value {
 		t.Errorf("sealed as %q", got)
 	}
 	var got Ticket
-	if err := testCodec(t, testRing(t, 1), "tickets").Open(&got, value, scratch(8)); err != nil || got != want {
+	if err := testCodec(t, ring, "tickets").Open(&got, value, scratch(8)); err != nil || got != want {
 		t.Errorf("Open = %+v, %v; want %+v", got, err, want)
 	}
 }

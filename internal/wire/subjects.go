@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"strings"
 )
 
 // Subjects carry identity, so that what a role may say and hear can be an
@@ -12,6 +13,9 @@ import (
 //	vestibule.v1.global.report.<dc>    regional to global
 //	vestibule.v1.global.grant.<dc>     global to regional
 //	vestibule.v1.<dc>.forget           an operator asks the leading regional
+//	vestibule.v1.global.ask            the leading global asks every node: see CopyAsk
+//	vestibule.v1.global.copy.<document>.<dc>
+//	                                   a node tells what the leading global lacks
 const prefix = "vestibule.v1."
 
 // Root is the token that stands for global; no data centre may be called so.
@@ -41,6 +45,39 @@ type ForgetAsk struct {
 type ForgetAnswer struct {
 	Done  string `json:"done,omitempty"`
 	Error string `json:"error,omitempty"`
+}
+
+// AskSubject is where the leading global tells what it knows of the documents that all
+// nodes keep, so that those who know more hand it over: see CopyAsk.
+const AskSubject = prefix + Root + ".ask"
+
+// CopySubject is where nodes of a data centre, or of Root, hand a document to the leading
+// global. Nobody else may hear what is said there: it holds keys.
+func CopySubject(document, dc string) string { return prefix + Root + ".copy." + document + "." + dc }
+
+// Copies is the subject by which the leading global hears all documents that it is handed.
+const Copies = prefix + Root + ".copy.*.*"
+
+// CopyOf returns the document and the data centre of which a subject that matches Copies
+// tells; ok is false for any other.
+func CopyOf(subject string) (document, dc string, ok bool) {
+	rest, ok := strings.CutPrefix(subject, prefix+Root+".copy.")
+	if ok {
+		document, dc, ok = strings.Cut(rest, ".")
+	}
+	return document, dc, ok
+}
+
+// CopyAsk is what the leading global knows; it travels as JSON.
+type CopyAsk struct {
+	Keys    string `json:"keys"`    // sum of the key ring, "" for none
+	Rooms   uint64 `json:"rooms"`   // version of the rooms
+	Members uint64 `json:"members"` // version of the list of data centres
+}
+
+// RoomsCopy is what is handed over of the rooms; it travels as JSON.
+type RoomsCopy struct {
+	Version uint64 `json:"version"`
 }
 
 // CheckName reports what is wrong with the name of a data centre or an edge:
