@@ -187,9 +187,12 @@ func (p *publisher) look(ctx context.Context) {
 	p.seen = stamp
 	if stamp != p.stamp && settled {
 		doc, pages, err := readRooms(p.file)
+		if p.stampNow() != stamp { // changed while it was read: this is neither version
+			p.stamp = "changing"
+			return
+		}
+		// Pages may be named that were not before.
 		p.pages = pages
-		// Pages may be named that were not before. A change meanwhile is seen in
-		// the next look.
 		p.seen = p.stampNow()
 		p.stamp = p.seen
 		if err != nil {
