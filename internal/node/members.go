@@ -193,6 +193,9 @@ func (m *Members) Drain(now time.Time, name string) (*Members, error) {
 	}
 	next := m.next(now)
 	next.List[i].State = Draining
+	if !slices.ContainsFunc(next.List, func(d Member) bool { return d.State == Active }) {
+		return nil, fmt.Errorf("data centre %q is the last one that lets people in: add another first", name)
+	}
 	return next, nil
 }
 

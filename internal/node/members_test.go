@@ -99,10 +99,17 @@ func TestChangesOfTheMembers(t *testing.T) {
 		t.Errorf("when nothing is out: %+v", over)
 	}
 	for what, f := range map[string]func() (*Members, error){
-		"is in the list already":         func() (*Members, error) { return m.Add(june, "dublin") },
-		"must be 1 to 64 characters":     func() (*Members, error) { return m.Add(june, "Lima") },
-		"no such data centre":            func() (*Members, error) { return m.Drain(june, "lima") },
-		"it drains already":              func() (*Members, error) { return drained.Drain(june, "lima") },
+		"is in the list already":     func() (*Members, error) { return m.Add(june, "dublin") },
+		"must be 1 to 64 characters": func() (*Members, error) { return m.Add(june, "Lima") },
+		"no such data centre":        func() (*Members, error) { return m.Drain(june, "lima") },
+		"it drains already":          func() (*Members, error) { return drained.Drain(june, "lima") },
+		"last one that lets people in": func() (*Members, error) {
+			m, err := NewMembers(june, []string{"a", "b"}).Drain(june, "a")
+			if err != nil {
+				return nil, err
+			}
+			return m.Drain(june, "b")
+		},
 		"no such data centre in the":     func() (*Members, error) { return m.Remove(june, "lima") },
 		"is the last one: a fleet has":   func() (*Members, error) { return NewMembers(june, []string{"a"}).Remove(june, "a") },
 		"must differ from \"nairobi\", ": func() (*Members, error) { return nil, CheckMember("nairobi", []string{"nairobi"}) },
