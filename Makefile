@@ -155,6 +155,7 @@ generate: $(TOOLS)/buf $(TOOLS)/protoc-gen-go ## make the generated code anew
 golden: ## write the golden files anew; read the difference before you commit it
 	$(GO) test ./internal/wire -rewrite
 	$(GO) test ./internal/waiting -rewrite
+	$(GO) test ./internal/room -run TestTheReferenceIsTheSchema -rewrite
 
 $(TOOLS)/golangci-lint:
 	GOBIN=$(TOOLS) $(GO) install $(GOLANGCI_LINT)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -15,104 +16,142 @@ import (
 // MaxDocumentBytes bounds the encoded form of a document.
 const MaxDocumentBytes = 16 << 20
 
-// documentJSON and its parts are the published form of a document. Every field
-// is written always, so that nodes with other defaults read the same.
-type documentJSON struct {
-	Rooms []settingsJSON `json:"rooms"`
-	Hosts []hostJSON     `json:"hosts"`
-}
-
-type hostJSON struct {
-	Name   string `json:"name"`
-	Origin string `json:"origin"`
-}
-
-type routeJSON struct {
-	Host string `json:"host"`
-	Path string `json:"path"`
-}
-
-type settingsJSON struct {
-	Name              string      `json:"name"`
-	Host              string      `json:"host"`
-	Path              string      `json:"path"`
-	AdditionalRoutes  []routeJSON `json:"additional_routes"`
-	TotalActiveUsers  int         `json:"total_active_users"`
-	NewUsersPerMinute int         `json:"new_users_per_minute"`
-	SessionDuration   string      `json:"session_duration"`
-	Probation         string      `json:"probation"`
-	Grace             string      `json:"grace"`
-	PartitionPolicy   string      `json:"partition_policy"`
-	LostAfter         string      `json:"lost_after"`
-	OnIsolation       string      `json:"on_isolation"`
-	IsolationLimit    int         `json:"isolation_limit"`
-	Origin            string      `json:"origin"`
-	QueueingStatus    int         `json:"queueing_status_code"`
-	WaitingPage       string      `json:"waiting_page"`
-	DefaultLanguage   string      `json:"default_template_language"`
-	QueueMessage      string      `json:"queue_message"`
-	Epoch             uint32      `json:"epoch"`
-}
-
 // EncodeDocument returns doc as JSON, in the order of doc; equal documents
 // give equal bytes. It neither validates doc nor fills in defaults. It fails
 // when a text is not UTF-8 and when the result would exceed MaxDocumentBytes.
+//
+// Every setting of version 1 is written always, so that nodes with other defaults read
+// the same. A newer one is written where it differs from its default: nodes with an
+// older table read a document that does not use it. One that does says which version it
+// was written by, and which one its readers need.
 func EncodeDocument(doc Document) ([]byte, error) {
-	out := documentJSON{Rooms: make([]settingsJSON, len(doc.Rooms)), Hosts: make([]hostJSON, len(doc.Hosts))}
-	for i, s := range doc.Rooms {
-		routes := make([]routeJSON, len(s.AdditionalRoutes))
-		for j, r := range s.AdditionalRoutes {
-			routes[j] = routeJSON(r)
-			if !utf8.ValidString(r.Host + r.Path) {
-				return nil, fmt.Errorf("encode rooms: %s: additional_routes[%d]: not UTF-8", item(i), j)
-			}
-		}
-		if !utf8.ValidString(s.Name + s.Host + s.Path + s.Origin + s.WaitingPage + s.DefaultLanguage + s.QueueMessage + s.PartitionPolicy + s.OnIsolation) {
-			return nil, fmt.Errorf("encode rooms: %s: not UTF-8", item(i))
-		}
-		out.Rooms[i] = settingsJSON{
-			Name:              s.Name,
-			Host:              s.Host,
-			Path:              s.Path,
-			AdditionalRoutes:  routes,
-			TotalActiveUsers:  s.TotalActiveUsers,
-			NewUsersPerMinute: s.NewUsersPerMinute,
-			SessionDuration:   s.SessionDuration.String(),
-			Probation:         s.Probation.String(),
-			Grace:             s.Grace.String(),
-			PartitionPolicy:   s.PartitionPolicy,
-			LostAfter:         s.LostAfter.String(),
-			OnIsolation:       s.OnIsolation,
-			IsolationLimit:    s.IsolationLimit,
-			Origin:            s.Origin,
-			QueueingStatus:    s.QueueingStatus,
-			WaitingPage:       s.WaitingPage,
-			DefaultLanguage:   s.DefaultLanguage,
-			QueueMessage:      s.QueueMessage,
-			Epoch:             s.Epoch,
-		}
+	e := encoder{}
+	version, needs := doc.schema()
+	e.raw("{")
+	if version > 1 {
+		e.raw(`"version":` + strconv.Itoa(version) + `,"needs":` + strconv.Itoa(needs) + ",")
 	}
+	e.raw(`"rooms":[`)
+	for i := range doc.Rooms {
+		e.comma(i)
+		e.at = item(i)
+		e.settings(&doc.Rooms[i])
+	}
+	e.raw(`],"hosts":[`)
 	for i, h := range doc.Hosts {
-		if !utf8.ValidString(h.Name + h.Origin) {
-			return nil, fmt.Errorf("encode rooms: hosts[%d]: not UTF-8", i)
+		e.comma(i)
+		e.at = fmt.Sprintf("hosts[%d]", i)
+		e.raw(`{"name":`)
+		e.text(h.Name)
+		e.raw(`,"origin":`)
+		e.text(h.Origin)
+		e.raw("}")
+	}
+	e.raw("]}")
+	switch {
+	case e.err != nil:
+		return nil, fmt.Errorf("encode rooms: %w", e.err)
+	case len(e.out) > MaxDocumentBytes:
+		return nil, fmt.Errorf("encode rooms: %d bytes, at most %d allowed", len(e.out), MaxDocumentBytes)
+	}
+	return e.out, nil
+}
+
+// schema returns the newest version of the table that doc uses, and the newest without
+// which it is not understood.
+func (d Document) schema() (version, needs int) {
+	version, needs = 1, 1
+	for i := range Schema {
+		t := &Schema[i]
+		if t.Since == 1 || !slices.ContainsFunc(d.Rooms, func(s Settings) bool { return !t.isDefault(&s) }) {
+			continue
 		}
-		out.Hosts[i] = hostJSON(h)
+		version = max(version, t.Since)
+		if !t.Soft {
+			needs = max(needs, t.Since)
+		}
 	}
-	data, err := json.Marshal(out)
-	if err != nil {
-		return nil, fmt.Errorf("encode rooms: %w", err)
+	return version, needs
+}
+
+// encoder writes a document.
+type encoder struct {
+	out []byte
+	at  string // what is written, for errors
+	err error
+}
+
+func (e *encoder) raw(s string) { e.out = append(e.out, s...) }
+
+func (e *encoder) comma(i int) {
+	if i > 0 {
+		e.raw(",")
 	}
-	if len(data) > MaxDocumentBytes {
-		return nil, fmt.Errorf("encode rooms: %d bytes, at most %d allowed", len(data), MaxDocumentBytes)
+}
+
+func (e *encoder) text(s string) {
+	if !utf8.ValidString(s) && e.err == nil {
+		e.err = errors.New(e.at + ": not UTF-8")
 	}
-	return data, nil
+	data, err := json.Marshal(s)
+	if err != nil && e.err == nil {
+		e.err = err
+	}
+	e.out = append(e.out, data...)
+}
+
+func (e *encoder) settings(s *Settings) {
+	e.raw("{")
+	n := 0
+	for i := range Schema {
+		t := &Schema[i]
+		if t.Since > 1 && t.isDefault(s) {
+			continue
+		}
+		e.comma(n)
+		n++
+		e.raw(`"` + t.Key + `":`)
+		switch f := t.Field(s).(type) {
+		case *string:
+			e.text(*f)
+		case *int:
+			e.out = strconv.AppendInt(e.out, int64(*f), 10)
+		case *uint32:
+			e.out = strconv.AppendUint(e.out, uint64(*f), 10)
+		case *bool:
+			e.out = strconv.AppendBool(e.out, *f)
+		case *time.Duration:
+			e.text(f.String())
+		case *[]Route:
+			e.routes(*f)
+		}
+	}
+	e.raw("}")
+}
+
+func (e *encoder) routes(all []Route) {
+	room := e.at
+	e.raw("[")
+	for i, r := range all {
+		e.comma(i)
+		e.at = fmt.Sprintf("%s: additional_routes[%d]", room, i)
+		e.raw(`{"host":`)
+		e.text(r.Host)
+		e.raw(`,"path":`)
+		e.text(r.Path)
+		e.raw("}")
+	}
+	e.raw("]")
+	e.at = room
 }
 
 // DecodeDocument reads what EncodeDocument wrote. It is strict where
 // encoding/json is lenient: unknown and duplicate fields, names in another
 // letter case, null, numbers that are not plain integers in range and trailing
 // data are errors that name the field, such as "rooms[2].epoch". The field
-// rooms is required; other absent fields are left zero. The document is not
+// rooms is required; other absent fields are left zero. Settings that it does not know
+// are left out of a document that was written by a newer table and does not need it;
+// one that needs a newer table is refused. The document is not
 // validated but for the length of its lists: [NewSet] does that.
 func DecodeDocument(data []byte) (Document, error) {
 	doc, err := decodeDocument(data)
@@ -129,11 +168,22 @@ func decodeDocument(data []byte) (doc Document, err error) {
 	if !utf8.Valid(data) {
 		return doc, errors.New("not UTF-8") // encoding/json would replace the bytes silently
 	}
-	r := reader{json.NewDecoder(bytes.NewReader(data))}
+	r := &reader{dec: json.NewDecoder(bytes.NewReader(data))}
 	r.dec.UseNumber()
 	hasRooms := false
 	err = r.object("", func(at, key string) (bool, error) {
 		switch key {
+		case "version":
+			return true, r.whole(at, &r.version)
+		case "needs":
+			needs := 0
+			if err := r.whole(at, &needs); err != nil {
+				return true, err
+			}
+			if needs > SchemaVersion {
+				return true, fmt.Errorf("%s: the rooms use settings of version %d, this node knows version %d: update it", at, needs, SchemaVersion)
+			}
+			return true, nil
 		case "rooms":
 			hasRooms = true
 			return true, r.array(at, MaxRooms, func(at string) error {
@@ -164,61 +214,44 @@ func decodeDocument(data []byte) (doc Document, err error) {
 
 // reader reads a document token by token.
 type reader struct {
-	dec *json.Decoder
+	dec     *json.Decoder
+	version int // of the table that wrote the document, 0 before it is told
 }
 
-func (r reader) settings(at string) (s Settings, err error) {
+func (r *reader) settings(at string) (s Settings, err error) {
 	err = r.object(at, func(at, key string) (bool, error) {
-		switch key {
-		case "name":
-			return true, r.text(at, &s.Name)
-		case "host":
-			return true, r.text(at, &s.Host)
-		case "path":
-			return true, r.text(at, &s.Path)
-		case "additional_routes":
+		t, ok := SettingByKey(key)
+		if !ok {
+			if r.version <= SchemaVersion {
+				return false, nil
+			}
+			return true, r.skip(at)
+		}
+		switch f := t.Field(&s).(type) {
+		case *string:
+			return true, r.text(at, f)
+		case *int:
+			return true, r.whole(at, f)
+		case *uint32:
+			return true, r.epoch(at, f)
+		case *bool:
+			return true, r.flag(at, f)
+		case *time.Duration:
+			return true, r.duration(at, f)
+		case *[]Route:
 			return true, r.array(at, MaxRoutes, func(at string) error {
 				route, err := r.route(at)
-				s.AdditionalRoutes = append(s.AdditionalRoutes, route)
+				*f = append(*f, route)
 				return err
 			})
-		case "total_active_users":
-			return true, r.whole(at, &s.TotalActiveUsers)
-		case "new_users_per_minute":
-			return true, r.whole(at, &s.NewUsersPerMinute)
-		case "session_duration":
-			return true, r.duration(at, &s.SessionDuration)
-		case "probation":
-			return true, r.duration(at, &s.Probation)
-		case "grace":
-			return true, r.duration(at, &s.Grace)
-		case "partition_policy":
-			return true, r.text(at, &s.PartitionPolicy)
-		case "lost_after":
-			return true, r.duration(at, &s.LostAfter)
-		case "on_isolation":
-			return true, r.text(at, &s.OnIsolation)
-		case "isolation_limit":
-			return true, r.whole(at, &s.IsolationLimit)
-		case "origin":
-			return true, r.text(at, &s.Origin)
-		case "queueing_status_code":
-			return true, r.whole(at, &s.QueueingStatus)
-		case "waiting_page":
-			return true, r.text(at, &s.WaitingPage)
-		case "default_template_language":
-			return true, r.text(at, &s.DefaultLanguage)
-		case "queue_message":
-			return true, r.text(at, &s.QueueMessage)
-		case "epoch":
-			return true, r.epoch(at, &s.Epoch)
+		default:
+			panic(fmt.Sprintf("room: a setting of type %T", f))
 		}
-		return false, nil
 	})
 	return s, err
 }
 
-func (r reader) route(at string) (route Route, err error) {
+func (r *reader) route(at string) (route Route, err error) {
 	err = r.object(at, func(at, key string) (bool, error) {
 		switch key {
 		case "host":
@@ -231,7 +264,7 @@ func (r reader) route(at string) (route Route, err error) {
 	return route, err
 }
 
-func (r reader) host(at string) (h Host, err error) {
+func (r *reader) host(at string) (h Host, err error) {
 	err = r.object(at, func(at, key string) (bool, error) {
 		switch key {
 		case "name":
@@ -246,7 +279,7 @@ func (r reader) host(at string) (h Host, err error) {
 
 // object reads an object. It calls field with each key, which must read the
 // value or say that it does not know the key.
-func (r reader) object(at string, field func(at, key string) (known bool, err error)) error {
+func (r *reader) object(at string, field func(at, key string) (known bool, err error)) error {
 	if err := r.open(at, '{', "an object"); err != nil {
 		return err
 	}
@@ -278,7 +311,7 @@ func (r reader) object(at string, field func(at, key string) (known bool, err er
 }
 
 // array reads a list of at most most elements.
-func (r reader) array(at string, most int, element func(at string) error) error {
+func (r *reader) array(at string, most int, element func(at string) error) error {
 	if err := r.open(at, '[', "a list"); err != nil {
 		return err
 	}
@@ -294,7 +327,7 @@ func (r reader) array(at string, most int, element func(at string) error) error 
 	return fail(at, err)
 }
 
-func (r reader) open(at string, want json.Delim, what string) error {
+func (r *reader) open(at string, want json.Delim, what string) error {
 	tok, err := r.dec.Token()
 	if err != nil {
 		return fail(at, err)
@@ -305,7 +338,7 @@ func (r reader) open(at string, want json.Delim, what string) error {
 	return nil
 }
 
-func (r reader) text(at string, to *string) error {
+func (r *reader) text(at string, to *string) error {
 	tok, err := r.dec.Token()
 	if err != nil {
 		return fail(at, err)
@@ -318,7 +351,7 @@ func (r reader) text(at string, to *string) error {
 	return nil
 }
 
-func (r reader) integer(at string, low, high int64) (int64, error) {
+func (r *reader) integer(at string, low, high int64) (int64, error) {
 	tok, err := r.dec.Token()
 	if err != nil {
 		return 0, fail(at, err)
@@ -334,19 +367,38 @@ func (r reader) integer(at string, low, high int64) (int64, error) {
 	return v, nil
 }
 
-func (r reader) whole(at string, to *int) error {
+func (r *reader) whole(at string, to *int) error {
 	v, err := r.integer(at, math.MinInt, math.MaxInt)
 	*to = int(v)
 	return err
 }
 
-func (r reader) epoch(at string, to *uint32) error {
+func (r *reader) epoch(at string, to *uint32) error {
 	v, err := r.integer(at, 0, math.MaxUint32)
 	*to = uint32(v)
 	return err
 }
 
-func (r reader) duration(at string, to *time.Duration) error {
+func (r *reader) flag(at string, to *bool) error {
+	tok, err := r.dec.Token()
+	if err != nil {
+		return fail(at, err)
+	}
+	v, ok := tok.(bool)
+	if !ok {
+		return mismatch(at, "true or false")
+	}
+	*to = v
+	return nil
+}
+
+// skip reads over a value of whatever kind.
+func (r *reader) skip(at string) error {
+	var v json.RawMessage
+	return fail(at, r.dec.Decode(&v))
+}
+
+func (r *reader) duration(at string, to *time.Duration) error {
 	var s string
 	if err := r.text(at, &s); err != nil {
 		return err

@@ -69,60 +69,12 @@ type Route struct {
 	Path string // "" means "/"
 }
 
-// Settings is what an operator says about one room. The zero value of a field
-// with a default means the default, see [Settings.WithDefaults].
-type Settings struct {
-	Name              string        // 1 to 64 of A-Z a-z 0-9 _ -
-	Host              string        // as in Route
-	Path              string        // as in Route
-	AdditionalRoutes  []Route       // at most 64
-	TotalActiveUsers  int           // T: sessions valid at any moment, 1 to 2147483647
-	NewUsersPerMinute int           // R: admissions in any 60 seconds, 1 to 2147483647
-	SessionDuration   time.Duration // since the visitor's last request, 5s to 1h in whole seconds, default 5m
-	Probation         time.Duration // a session's first stamp, until the second request: 10s to 1h in whole seconds, default 1m
-	Grace             time.Duration // for which a visitor who waits and is not there keeps the place: 10s to 1h in whole seconds, default 5m
-	PartitionPolicy   string        // what a node that is cut off does for sessions: serve (default) or cap
-	LostAfter         time.Duration // under serve, a node silent for so long is taken for lost: 1m to 24h in whole seconds, default 15m
-	OnIsolation       string        // what newcomers meet at an edge that is cut off: hold (default), open or closed
-	IsolationLimit    int           // newcomers that one edge lets in per isolation: at least 1 where OnIsolation is open
-	Origin            string        // absolute URL, http or https, no path
-	QueueingStatus    int           // HTTP status of the waiting page: 200 (default), 202 or 429
-	WaitingPage       string        // file name of a custom page, "" for the built-in one
-	DefaultLanguage   string        // of the waiting page for visitors who ask for none that it has: one of [Languages], default en-US
-	QueueMessage      string        // the operator's word to everybody who waits, "" for none
-	Epoch             uint32        // raised to void every ticket of the room
-}
-
 // WithDefaults returns s with its defaults filled in and its hosts and origin
 // in canonical spelling. What is not valid is left as it stands, for
 // [Settings.Validate] to name. The result shares no memory with s.
 func (s Settings) WithDefaults() Settings {
-	if s.Path == "" {
-		s.Path = DefaultPath
-	}
-	if s.SessionDuration == 0 {
-		s.SessionDuration = DefaultSession
-	}
-	if s.PartitionPolicy == "" {
-		s.PartitionPolicy = DefaultPolicy
-	}
-	if s.Probation == 0 {
-		s.Probation = DefaultProbation
-	}
-	if s.Grace == 0 {
-		s.Grace = DefaultGrace
-	}
-	if s.LostAfter == 0 {
-		s.LostAfter = DefaultLost
-	}
-	if s.OnIsolation == "" {
-		s.OnIsolation = DefaultIsolation
-	}
-	if s.QueueingStatus == 0 {
-		s.QueueingStatus = DefaultQueueingStatus
-	}
-	if s.DefaultLanguage == "" {
-		s.DefaultLanguage = DefaultLanguage
+	for i := range Schema {
+		Schema[i].fill(&s)
 	}
 	s.Host = spellHost(s.Host)
 	s.Origin = spellOrigin(s.Origin)

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // Validate returns everything wrong with s, in the order in which the fields
@@ -20,34 +19,28 @@ func (s Settings) Validate() Faults {
 			fs = append(fs, Fault{Field: field, Rule: rule})
 		}
 	}
-	add("name", checkRoomName(s.Name))
-	add("host", checkHost(s.Host))
-	_, rule := pathKey(s.Path)
-	add("path", rule)
-	if n := len(s.AdditionalRoutes); n > MaxRoutes {
-		add("additional_routes", fmt.Sprintf("must be at most %d, got %d", MaxRoutes, n))
-	} else {
-		for i, r := range s.AdditionalRoutes {
-			add(routeField(i+1, "host"), checkHost(r.Host))
-			_, rule := pathKey(r.Path)
-			add(routeField(i+1, "path"), rule)
+	for i := range Schema {
+		t := &Schema[i]
+		switch {
+		case t.Rule != nil:
+			add(t.Key, t.Rule(&s))
+		case t.Key == "additional_routes":
+			s.checkRoutes(add)
 		}
 	}
-	add("total_active_users", checkRate(s.TotalActiveUsers))
-	add("new_users_per_minute", checkRate(s.NewUsersPerMinute))
-	add("session_duration", checkSession(s.SessionDuration))
-	add("probation", checkProbation(s.Probation))
-	add("grace", checkGrace(s.Grace))
-	add("partition_policy", checkOneOf(s.PartitionPolicy, PolicyServe, PolicyCap))
-	add("lost_after", checkLost(s.LostAfter))
-	add("on_isolation", checkOneOf(s.OnIsolation, IsolationHold, IsolationOpen, IsolationClosed))
-	add("isolation_limit", checkIsolationLimit(s.IsolationLimit, s.OnIsolation))
-	add("origin", checkOrigin(s.Origin))
-	add("queueing_status_code", checkStatus(s.QueueingStatus))
-	add("waiting_page", checkPageName(s.WaitingPage))
-	add("default_template_language", checkOneOf(s.DefaultLanguage, Languages...))
-	add("queue_message", checkMessage(s.QueueMessage))
 	return fs
+}
+
+func (s *Settings) checkRoutes(add func(field, rule string)) {
+	if n := len(s.AdditionalRoutes); n > MaxRoutes {
+		add("additional_routes", fmt.Sprintf("must be at most %d, got %d", MaxRoutes, n))
+		return
+	}
+	for i, r := range s.AdditionalRoutes {
+		add(routeField(i+1, "host"), checkHost(r.Host))
+		_, rule := pathKey(r.Path)
+		add(routeField(i+1, "path"), rule)
+	}
 }
 
 // routeField names a field of the i-th route of a room; route 0 is the room's own.
@@ -74,47 +67,17 @@ func isLetterOrDigit(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
 }
 
-func checkRate(n int) string {
-	if n < 1 || n > MaxRate {
-		return fmt.Sprintf("must be 1 to %d, got %d", MaxRate, n)
-	}
-	return ""
-}
-
-func checkSession(d time.Duration) string {
-	if d < MinSession || d > MaxSession || d%time.Second != 0 {
-		return fmt.Sprintf("must be 5s to 1h in whole seconds, got %v", d)
-	}
-	return ""
-}
-
 func checkOneOf(s string, all ...string) string {
 	if slices.Contains(all, s) {
 		return ""
 	}
+	return "must be " + alternatives(all) + got(s)
+}
+
+// alternatives lists words: a, b or c.
+func alternatives(all []string) string {
 	last := len(all) - 1
-	return "must be " + strings.Join(all[:last], ", ") + " or " + all[last] + got(s)
-}
-
-func checkProbation(d time.Duration) string {
-	if d < MinProbation || d > MaxProbation || d%time.Second != 0 {
-		return fmt.Sprintf("must be 10s to 1h in whole seconds, got %v", d)
-	}
-	return ""
-}
-
-func checkGrace(d time.Duration) string {
-	if d < MinGrace || d > MaxGrace || d%time.Second != 0 {
-		return fmt.Sprintf("must be 10s to 1h in whole seconds, got %v", d)
-	}
-	return ""
-}
-
-func checkLost(d time.Duration) string {
-	if d < MinLost || d > MaxLost || d%time.Second != 0 {
-		return fmt.Sprintf("must be 1m to 24h in whole seconds, got %v", d)
-	}
-	return ""
+	return strings.Join(all[:last], ", ") + " or " + all[last]
 }
 
 // checkIsolationLimit asks for a limit where one is needed, so that nobody opens

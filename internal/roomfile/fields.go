@@ -42,43 +42,60 @@ func (p *parser) document(root *yaml.Node) (doc room.Document) {
 
 func (p *parser) room(n *yaml.Node, at place) (s room.Settings) {
 	p.names[at.item] = nameOf(n)
-	present := p.mapping(n, at, "a mapping", []field{
-		{"name", p.text(&s.Name)},
-		{"host", p.text(&s.Host)},
-		{"path", p.text(&s.Path)},
-		{"additional_routes", func(v *yaml.Node, at place) {
-			p.list(v, at, room.MaxRoutes, func(v *yaml.Node, i int) {
-				s.AdditionalRoutes = append(s.AdditionalRoutes, p.route(v, at.index(i)))
-			})
-		}},
-		{"total_active_users", p.whole(&s.TotalActiveUsers)},
-		{"new_users_per_minute", p.whole(&s.NewUsersPerMinute)},
-		{"session_duration", p.duration(&s.SessionDuration, "must be 5s to 1h in whole seconds, got 0s")},
-		{"probation", p.duration(&s.Probation, "must be 10s to 1h in whole seconds, got 0s")},
-		{"grace", p.duration(&s.Grace, "must be 10s to 1h in whole seconds, got 0s")},
-		{"partition_policy", p.text(&s.PartitionPolicy)},
-		{"lost_after", p.duration(&s.LostAfter, "must be 1m to 24h in whole seconds, got 0s")},
-		{"on_isolation", p.text(&s.OnIsolation)},
-		{"isolation_limit", p.whole(&s.IsolationLimit)},
-		{"origin", p.text(&s.Origin)},
-		{"queueing_status_code", func(v *yaml.Node, at place) {
-			p.whole(&s.QueueingStatus)(v, at)
-			if s.QueueingStatus == 0 && !p.bad[at] {
-				// Package room takes zero for "not written".
-				p.fault(v.Line, at, "must be 200, 202 or 429, got 0")
-			}
-		}},
-		{"waiting_page", p.text(&s.WaitingPage)},
-		{"default_template_language", p.text(&s.DefaultLanguage)},
-		{"queue_message", p.text(&s.QueueMessage)},
-		{"epoch", p.epoch(&s.Epoch)},
-	})
-	for _, key := range []string{"total_active_users", "new_users_per_minute"} {
-		if here := at.key(key); present != nil && !present[key] && !p.bad[here] && !p.bad[at] {
+	fields := make([]field, len(room.Schema))
+	for i := range room.Schema {
+		fields[i] = field{room.Schema[i].Key, p.setting(&room.Schema[i], &s)}
+	}
+	present := p.mapping(n, at, "a mapping", fields)
+	for i := range room.Schema {
+		t := &room.Schema[i]
+		if _, number := t.Field(&s).(*int); !number || !t.Required() {
+			continue
+		}
+		if here := at.key(t.Key); present != nil && !present[t.Key] && !p.bad[here] && !p.bad[at] {
 			p.fault(n.Line, here, "is required") // package room could only say "got 0"
 		}
 	}
 	return s
+}
+
+// setting reads the value of one setting into a room.
+func (p *parser) setting(t *room.Setting, s *room.Settings) reader {
+	var read reader
+	switch to := t.Field(s).(type) {
+	case *string:
+		return p.text(to)
+	case *int:
+		read = p.whole(to)
+	case *uint32:
+		return p.epoch(to)
+	case *bool:
+		return p.flag(to)
+	case *time.Duration:
+		read = p.duration(to)
+	case *[]room.Route:
+		return func(v *yaml.Node, at place) {
+			p.list(v, at, room.MaxRoutes, func(v *yaml.Node, i int) { *to = append(*to, p.route(v, at.index(i))) })
+		}
+	default:
+		panic(fmt.Sprintf("roomfile: a setting of type %T", to))
+	}
+	return func(v *yaml.Node, at place) {
+		read(v, at)
+		if t.Default != nil && !p.bad[at] && isZero(t.Field(s)) {
+			p.fault(v.Line, at, t.Rule(s)) // package room takes zero for "not written"
+		}
+	}
+}
+
+func isZero(field any) bool {
+	switch f := field.(type) {
+	case *int:
+		return *f == 0
+	case *time.Duration:
+		return *f == 0
+	}
+	return false
 }
 
 func (p *parser) route(n *yaml.Node, at place) (r room.Route) {
@@ -170,8 +187,17 @@ func (p *parser) epoch(to *uint32) reader {
 	}
 }
 
-// duration reads a duration; zero is what the rule says of it.
-func (p *parser) duration(to *time.Duration, zero string) reader {
+func (p *parser) flag(to *bool) reader {
+	return func(v *yaml.Node, at place) {
+		if v.Kind != yaml.ScalarNode || v.ShortTag() != "!!bool" || (v.Value != "true" && v.Value != "false") {
+			p.fault(v.Line, at, "must be true or false, got "+kindOf(v))
+			return
+		}
+		*to = v.Value == "true"
+	}
+}
+
+func (p *parser) duration(to *time.Duration) reader {
 	return func(v *yaml.Node, at place) {
 		if v.Kind == yaml.ScalarNode && plainDigits(v.Value) {
 			p.fault(v.Line, at, fmt.Sprintf("must have a unit: write %ss or %sm", clip(v.Value), clip(v.Value)))
@@ -182,14 +208,10 @@ func (p *parser) duration(to *time.Duration, zero string) reader {
 			return
 		}
 		d, err := time.ParseDuration(v.Value)
-		switch {
-		case err != nil:
+		if err != nil {
 			p.fault(v.Line, at, "must be a duration such as 5m or 90s, got "+kindOf(v))
-		case d == 0:
-			// Package room takes zero for "not written".
-			p.fault(v.Line, at, zero)
-		default:
-			*to = d
+			return
 		}
+		*to = d
 	}
 }

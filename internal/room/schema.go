@@ -1,0 +1,274 @@
+package room
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Settings is what an operator says about one room. What each field means and may be
+// is in [Schema]; the zero value of a field with a default means the default.
+type Settings struct {
+	Name              string
+	Host              string
+	Path              string
+	AdditionalRoutes  []Route
+	TotalActiveUsers  int // T
+	NewUsersPerMinute int // R
+	SessionDuration   time.Duration
+	Probation         time.Duration
+	Grace             time.Duration
+	PartitionPolicy   string
+	LostAfter         time.Duration
+	OnIsolation       string
+	IsolationLimit    int
+	Origin            string
+	QueueingStatus    int
+	WaitingPage       string
+	DefaultLanguage   string
+	QueueMessage      string
+	Epoch             uint32
+}
+
+// Setting is one line of the table that everything else about settings is made of:
+// the stored document, rooms.yaml, defaults, validation, the reference for operators.
+type Setting struct {
+	Key     string // in rooms.yaml and in documents
+	Since   int    // version of the table that has it; what is older is always written
+	Soft    bool   // a node with an older table may go on without it
+	Default any    // of the field's type; nil where the zero value is taken as it is
+	Bounds  string // what it may be, as in "must be …"; "" where Rule says more
+	Doc     string // what it does, one or two sentences of Markdown
+
+	// Field returns where a room keeps it: a *string, *int, *uint32, *bool,
+	// *time.Duration or *[]Route. A *bool has no default but false.
+	Field func(*Settings) any
+
+	// Rule returns what is wrong with it, "" for nothing. Defaults are filled in
+	// already. Routes have rules of their own.
+	Rule func(*Settings) string
+}
+
+// SchemaVersion is the version of [Schema]: the newest Since in it. Version 1 is that of
+// release 0.1.0, which refuses documents with any newer setting.
+const SchemaVersion = 1
+
+// Schema is the table of a room's settings, in the order in which they are documented,
+// written and checked. To add one: a field in [Settings], a line here, a line where
+// it acts, and a test of that.
+var Schema = []Setting{
+	{
+		Key: "name", Since: 1, Doc: "Part of the cookie's name. A renamed room is another room.",
+		Bounds: fmt.Sprintf("1 to %d of A-Z a-z 0-9 _ -", MaxName),
+		Field:  func(s *Settings) any { return &s.Name }, Rule: func(s *Settings) string { return checkRoomName(s.Name) },
+	},
+	{
+		Key: "host", Since: 1, Doc: "The host that visitors ask for.",
+		Bounds: "a bare name or an IP address: no scheme, no port, no wildcard",
+		Field:  func(s *Settings) any { return &s.Host }, Rule: func(s *Settings) string { return checkHost(s.Host) },
+	},
+	{
+		Key: "path", Since: 1, Default: "/", Doc: "Covers itself and everything below it: `/sale` covers `/sale/a` and not `/sales`.",
+		Bounds: fmt.Sprintf("at most %d bytes that mean the same to every site", MaxPath),
+		Field:  func(s *Settings) any { return &s.Path }, Rule: func(s *Settings) string { _, rule := pathKey(s.Path); return rule },
+	},
+	{
+		Key: "additional_routes", Since: 1, Doc: "More `{host, path}` that the room covers.",
+		Bounds: fmt.Sprintf("at most %d", MaxRoutes),
+		Field:  func(s *Settings) any { return &s.AdditionalRoutes },
+	},
+	whole("total_active_users", 1, MaxRate, func(s *Settings) *int { return &s.TotalActiveUsers },
+		"T: sessions that are valid at any moment."),
+	whole("new_users_per_minute", 1, MaxRate, func(s *Settings) *int { return &s.NewUsersPerMinute },
+		"R: admissions in any 60 seconds."),
+	duration("session_duration", MinSession, MaxSession, DefaultSession, func(s *Settings) *time.Duration { return &s.SessionDuration },
+		"A session ends so long after its visitor's last request."),
+	duration("probation", MinProbation, MaxProbation, DefaultProbation, func(s *Settings) *time.Duration { return &s.Probation },
+		"An admission is stamped for so long, and for the whole `session_duration` with the visitor's second request: who takes a slot and "+
+			"goes away gives it back soon. Set it to `session_duration` where one page is all that people look at."),
+	duration("grace", MinGrace, MaxGrace, DefaultGrace, func(s *Settings) *time.Duration { return &s.Grace },
+		"A visitor who waits and is not there keeps the place for so long."),
+	choice("partition_policy", DefaultPolicy, func(s *Settings) *string { return &s.PartitionPolicy },
+		"What a node does for sessions that is cut off, see below.", PolicyServe, PolicyCap),
+	duration("lost_after", MinLost, MaxLost, DefaultLost, func(s *Settings) *time.Duration { return &s.LostAfter },
+		"Under `serve`, a node that is silent for so long while others of its kind are heard is taken for lost, and what it held is lent again."),
+	choice("on_isolation", DefaultIsolation, func(s *Settings) *string { return &s.OnIsolation },
+		"What newcomers meet at an edge that is cut off, see below.", IsolationHold, IsolationOpen, IsolationClosed),
+	{
+		Key: "isolation_limit", Since: 1, Doc: "Newcomers that one edge lets in per isolation where `on_isolation` is `open`.",
+		Bounds: fmt.Sprintf("0 to %d, at least 1 with open", MaxRate),
+		Field:  func(s *Settings) any { return &s.IsolationLimit },
+		Rule:   func(s *Settings) string { return checkIsolationLimit(s.IsolationLimit, s.OnIsolation) },
+	},
+	{
+		Key: "origin", Since: 1, Doc: "The site.", Bounds: "an absolute http or https URL without a path",
+		Field: func(s *Settings) any { return &s.Origin }, Rule: func(s *Settings) string { return checkOrigin(s.Origin) },
+	},
+	{
+		Key: "queueing_status_code", Since: 1, Default: DefaultQueueingStatus, Doc: "HTTP status of the waiting page.", Bounds: "200, 202 or 429",
+		Field: func(s *Settings) any { return &s.QueueingStatus }, Rule: func(s *Settings) string { return checkStatus(s.QueueingStatus) },
+	},
+	{
+		Key: "waiting_page", Since: 1, Doc: "A file beside the rooms file: a style for the built-in page, or a page of your own.", Bounds: "a file name",
+		Field: func(s *Settings) any { return &s.WaitingPage }, Rule: func(s *Settings) string { return checkPageName(s.WaitingPage) },
+	},
+	{
+		Key: "default_template_language", Since: 1, Default: DefaultLanguage, Bounds: "a language of the page, see WAITING-PAGE.md",
+		Doc:   "For visitors whose browser names no language that the page has.",
+		Field: func(s *Settings) any { return &s.DefaultLanguage }, Rule: func(s *Settings) string { return checkOneOf(s.DefaultLanguage, Languages...) },
+	},
+	{
+		Key: "queue_message", Since: 1, Doc: "The operator's word to everybody who waits.", Bounds: fmt.Sprintf("at most %d bytes", MaxMessage),
+		Field: func(s *Settings) any { return &s.QueueMessage }, Rule: func(s *Settings) string { return checkMessage(s.QueueMessage) },
+	},
+	{
+		Key: "epoch", Since: 1, Doc: "Raised to void every ticket of the room.", Bounds: "0 to 4294967295",
+		Field: func(s *Settings) any { return &s.Epoch },
+	},
+}
+
+// whole is a number from low to high. It must be written.
+func whole(key string, low, high int, field func(*Settings) *int, doc string) Setting {
+	return Setting{
+		Key: key, Since: 1, Doc: doc, Bounds: fmt.Sprintf("%d to %d", low, high), Field: func(s *Settings) any { return field(s) },
+		Rule: func(s *Settings) string {
+			if n := *field(s); n < low || n > high {
+				return fmt.Sprintf("must be %d to %d, got %d", low, high, n)
+			}
+			return ""
+		},
+	}
+}
+
+// duration is whole seconds from low to high.
+func duration(key string, low, high, byDefault time.Duration, field func(*Settings) *time.Duration, doc string) Setting {
+	bounds := short(low) + " to " + short(high) + " in whole seconds"
+	return Setting{
+		Key: key, Since: 1, Default: byDefault, Doc: doc, Bounds: bounds, Field: func(s *Settings) any { return field(s) },
+		Rule: func(s *Settings) string {
+			if d := *field(s); d < low || d > high || d%time.Second != 0 {
+				return fmt.Sprintf("must be %s, got %v", bounds, d)
+			}
+			return ""
+		},
+	}
+}
+
+// choice is one of several words.
+func choice(key, byDefault string, field func(*Settings) *string, doc string, all ...string) Setting {
+	return Setting{
+		Key: key, Since: 1, Default: byDefault, Doc: doc, Bounds: alternatives(all), Field: func(s *Settings) any { return field(s) },
+		Rule: func(s *Settings) string { return checkOneOf(*field(s), all...) },
+	}
+}
+
+// short is d without parts that are zero: 5m and not 5m0s.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return s
+}
+
+// SettingByKey returns the line of a setting; ok is false where there is none.
+func SettingByKey(key string) (s Setting, ok bool) {
+	i, ok := byKey[key]
+	if !ok {
+		return Setting{}, false
+	}
+	return Schema[i], true
+}
+
+var byKey = func() map[string]int {
+	m := make(map[string]int, len(Schema))
+	for i := range Schema {
+		m[Schema[i].Key] = i
+	}
+	return m
+}()
+
+// Required reports whether the setting has to be written.
+func (t *Setting) Required() bool {
+	return t.Default == nil && t.Rule != nil && t.Rule(&Settings{}) != ""
+}
+
+// fill sets the default where nothing is written.
+func (t *Setting) fill(s *Settings) {
+	if t.Default == nil || !t.isZero(s) {
+		return
+	}
+	switch f := t.Field(s).(type) {
+	case *string:
+		*f = t.Default.(string)
+	case *int:
+		*f = t.Default.(int)
+	case *time.Duration:
+		*f = t.Default.(time.Duration)
+	default:
+		panic(fmt.Sprintf("room: a %T has no default", f))
+	}
+}
+
+// isZero reports whether a room says nothing of the setting.
+func (t *Setting) isZero(s *Settings) bool {
+	switch f := t.Field(s).(type) {
+	case *string:
+		return *f == ""
+	case *int:
+		return *f == 0
+	case *uint32:
+		return *f == 0
+	case *bool:
+		return !*f
+	case *time.Duration:
+		return *f == 0
+	case *[]Route:
+		return len(*f) == 0
+	default:
+		panic(fmt.Sprintf("room: a setting of type %T", f))
+	}
+}
+
+// isDefault reports whether a room says of the setting what it would without a word.
+func (t *Setting) isDefault(s *Settings) bool {
+	switch f := t.Field(s).(type) {
+	case *string:
+		return *f == "" || t.Default == *f
+	case *int:
+		return *f == 0 || t.Default == *f
+	case *time.Duration:
+		return *f == 0 || t.Default == *f
+	default:
+		return t.isZero(s)
+	}
+}
+
+// Reference returns the table as Markdown, for operators.
+func Reference() string {
+	var b strings.Builder
+	b.WriteString("| key | default | may be | meaning |\n|---|---|---|---|\n")
+	for i := range Schema {
+		t := &Schema[i]
+		byDefault := "–"
+		switch d := t.Default.(type) {
+		case time.Duration:
+			byDefault = "`" + short(d) + "`"
+		case nil:
+			if t.Required() {
+				byDefault = "required"
+			}
+		default:
+			byDefault = fmt.Sprintf("`%v`", d)
+		}
+		doc := t.Doc
+		if t.Since > 1 {
+			doc += fmt.Sprintf(" Since version %d of the table.", t.Since)
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", t.Key, byDefault, t.Bounds, doc)
+	}
+	return b.String()
+}
