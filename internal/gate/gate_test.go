@@ -3,6 +3,7 @@ package gate
 import (
 	crand "crypto/rand"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -79,5 +80,120 @@ func TestASlowAnswerBringsALateTicket(t *testing.T) {
 			t.Errorf("late %v: %q", late, fields)
 		}
 		o.End()
+	}
+}
+
+// told returns a fleet and offers it rooms and keys.
+func told(t testing.TB) (f *node.Fleet, rooms func(version uint64, names ...string), keys func(ticket.Keyring)) {
+	t.Helper()
+	f, err := node.NewFleet(t.TempDir(), nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	offer := func(doc string, data []byte, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Offer(t.Context(), doc, data)
+	}
+	rooms = func(version uint64, names ...string) {
+		t.Helper()
+		var doc room.Document
+		for _, n := range names {
+			doc.Rooms = append(doc.Rooms, room.Settings{
+				Name: n, Host: n + ".example", TotalActiveUsers: 1, NewUsersPerMinute: 1,
+				SessionDuration: room.MinSession, Origin: "http://127.0.0.1:1",
+			}.WithDefaults())
+		}
+		packed, err := node.PackRooms(doc, 64<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := packed.Head(version)
+		offer(node.RoomsDocument, data, err)
+	}
+	keys = func(ring ticket.Keyring) {
+		t.Helper()
+		data, err := ticket.EncodeKeyring(ring)
+		offer(node.KeysDocument, data, err)
+	}
+	return f, rooms, keys
+}
+
+// TestCodecsAreDerivedOncePerKeys: a change of rooms derives those of new rooms only, a
+// change of keys all.
+func TestCodecsAreDerivedOncePerKeys(t *testing.T) {
+	f, rooms, keys := told(t)
+	m, log := newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)
+	now := fleet.TimeOf(time.Now())
+	ring, err := ticket.Keyring{}.Rotate(now.Add(-48*time.Hour), 24*time.Hour, crand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rooms(1, "a", "b")
+	empty := newSnapshot(f, m, &snapshot{}, log)
+	keys(ring)
+	first := newSnapshot(f, m, empty, log)
+	rooms(2, "b", "c")
+	second := newSnapshot(f, m, first, log)
+	if ring, err = ring.Rotate(now, 24*time.Hour, crand.Reader); err != nil {
+		t.Fatal(err)
+	}
+	keys(ring)
+	third := newSnapshot(f, m, second, log)
+	of := func(s *snapshot, name string) *roomState {
+		t.Helper()
+		for _, r := range s.rooms {
+			if r.Name == name {
+				return r
+			}
+		}
+		t.Fatalf("no room %s", name)
+		return nil
+	}
+	if !first.ready || !second.ready || !third.ready {
+		t.Fatal("rooms and keys, and not ready")
+	}
+	if of(second, "b").codec != of(first, "b").codec || of(second, "b").cookie != of(first, "b").cookie {
+		t.Error("codecs are derived anew where the keys are the same")
+	}
+	if of(first, "b").codec == of(empty, "b").codec || of(third, "b").codec == of(second, "b").codec {
+		t.Error("codecs stay where the keys have changed")
+	}
+	scratch := ticket.NewScratch([32]byte{1})
+	for _, name := range []string{"b", "c"} {
+		want, err := ticket.NewCodec(ring, room.IDOf(name), ticket.CookieName(name, true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for when, s := range map[string]*snapshot{"before": second, "after": third} {
+			var got ticket.Ticket
+			sealed := of(s, name).codec[index(true)].Seal(nil, now, &ticket.Ticket{ID: 9}, scratch)
+			if err := want.Open(&got, string(sealed), scratch); err != nil || got.ID != 9 {
+				t.Errorf("room %s, %s the rotation: %+v, %v", name, when, got, err)
+			}
+		}
+	}
+}
+
+// BenchmarkRoomsChange is what one change of the rooms document costs an edge of 1,000
+// rooms, once it is read.
+func BenchmarkRoomsChange(b *testing.B) {
+	f, rooms, keys := told(b)
+	ring, err := ticket.Keyring{}.Rotate(fleet.TimeOf(time.Now().Add(-time.Hour)), 24*time.Hour, crand.Reader)
+	if err != nil {
+		b.Fatal(err)
+	}
+	names := make([]string, 1000)
+	for i := range names {
+		names[i] = fmt.Sprint("room-", i)
+	}
+	rooms(1, names...)
+	keys(ring)
+	m, log := newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)
+	s := newSnapshot(f, m, &snapshot{}, log)
+	for b.Loop() {
+		s = newSnapshot(f, m, s, log)
 	}
 }

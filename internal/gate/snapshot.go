@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"errors"
 	"log/slog"
 	"maps"
 	"net/url"
@@ -18,6 +19,7 @@ import (
 // of rooms or keys and swapped in one step. It is immutable.
 type snapshot struct {
 	set     *room.Set
+	ring    ticket.Keyring
 	keys    bool // there are some
 	ready   bool // there are rooms and keys
 	rooms   []*roomState
@@ -47,26 +49,28 @@ func index(secure bool) int {
 }
 
 // newSnapshot makes a snapshot of what the fleet was told. What is known of the
-// origins of the one before goes on.
+// origins of the one before goes on, and so do the codecs of its rooms while the keys
+// are the same: to derive them anew takes more time than all the rest.
 func newSnapshot(f *node.Fleet, m *metrics, old *snapshot, log *slog.Logger) *snapshot {
 	set, ring := f.Set(), f.Ring()
 	keys := len(ring.Keys) > 0
-	s := &snapshot{set: set, keys: keys, ready: set != nil && keys, origins: map[string]*origin.Origin{}, keysAreNewest: f.KeysAreNewest}
+	s := &snapshot{set: set, ring: ring, keys: keys, ready: set != nil && keys, origins: map[string]*origin.Origin{}, keysAreNewest: f.KeysAreNewest}
+	known := map[string]*roomState{}
+	if old != nil && old.ready && slices.Equal(old.ring.Keys, ring.Keys) {
+		for _, rs := range old.rooms {
+			known[rs.Name] = rs
+		}
+	}
 	for _, r := range set.Rooms() {
 		rs := &roomState{Room: r, page: waiting.Builtin(), lang: waiting.LangOf(r.DefaultLanguage), counters: m.room(r.Name)}
 		if keys {
 			rs.sealFrom = ring.Keys[0].SealFrom
 		}
-		for _, secure := range []bool{false, true} {
-			i := index(secure)
-			rs.cookie[i] = ticket.CookieName(r.Name, secure)
-			codec, err := ticket.NewCodec(ring, r.ID, rs.cookie[i])
-			if err != nil { // a key that no cipher takes; decoding the ring refuses those
-				log.Error("keys cannot be used", slog.String("room", r.Name), slog.Any("error", err))
-				s.ready = false
-				codec = &ticket.Codec{}
-			}
-			rs.codec[i] = codec
+		if had := known[r.Name]; had != nil {
+			rs.cookie, rs.codec = had.cookie, had.codec
+		} else if err := rs.deriveCodecs(ring); err != nil { // a key that no cipher takes; decoding the ring refuses those
+			log.Error("keys cannot be used", slog.String("room", r.Name), slog.Any("error", err))
+			s.ready = false
 		}
 		if r.WaitingPage != "" {
 			rs.page = customPage(f, r, log)
@@ -79,6 +83,23 @@ func newSnapshot(f *node.Fleet, m *metrics, old *snapshot, log *slog.Logger) *sn
 	}
 	m.keep(set)
 	return s
+}
+
+// deriveCodecs makes the cookie names and codecs of the room. On an error they open
+// nothing and cannot seal.
+func (rs *roomState) deriveCodecs(ring ticket.Keyring) error {
+	var errs []error
+	for _, secure := range []bool{false, true} {
+		i := index(secure)
+		rs.cookie[i] = ticket.CookieName(rs.Name, secure)
+		codec, err := ticket.NewCodec(ring, rs.ID, rs.cookie[i])
+		if err != nil {
+			errs = append(errs, err)
+			codec = &ticket.Codec{}
+		}
+		rs.codec[i] = codec
+	}
+	return errors.Join(errs...)
 }
 
 // addOrigin returns an origin, the same as in the snapshot before; nil for none.
