@@ -80,7 +80,7 @@ costs: ## break one thing after the other, and tell for how long nobody comes in
 	$(GO) run ./internal/chaos -seed $(SEED) -costs -visitors 600 -new-users-per-minute 6000
 
 .PHONY: upgrade
-upgrade: ## replace a fleet of the last release node by node by this build, and back, while people come (four minutes)
+upgrade: ## replace a fleet of the last release node by node by this build, and back, while people come (3 to 4 minutes)
 	$(GO) run ./internal/chaos -seed $(SEED) -upgrade "$(RELEASE)" -cache $(TOOLS) -visitors 600 $(ARGS)
 
 .PHONY: crowd

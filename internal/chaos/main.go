@@ -45,6 +45,7 @@ type options struct {
 
 	upgrade string // git revisions of the last release
 	cache   string // where its binaries are kept
+	passes  int    // of the upgrade
 
 	toxiproxy string
 }
@@ -69,6 +70,7 @@ func main() {
 	f.BoolVar(&o.costs, "costs", false, "instead: break one thing after the other, and tell for how long nobody comes in")
 	f.StringVar(&o.upgrade, "upgrade", "", "instead: replace a fleet of the first of these git revisions that there is node by node by this build, and back")
 	f.StringVar(&o.cache, "cache", ".tools", "with -upgrade: the folder in which that release's binaries are kept")
+	f.IntVar(&o.passes, "passes", 3, "with -upgrade: there by the book, back by the book, there in any order with kills, back with globals last; 1 to 4 of these")
 	f.StringVar(&o.dir, "dir", "", "folder for binaries, data and logs; empty for one that is deleted after a good run")
 	f.BoolVar(&o.plain, "no-namespaces", false, "run on the loopback interface: no link is cut or narrowed")
 	f.BoolVar(&o.changes, "changes", false, "let the fleet itself change too: data centres come and go, edges are replaced and copied, keys are rotated, disks are full, the store is lost")
@@ -80,8 +82,8 @@ func main() {
 		}
 		os.Exit(exitUsage)
 	}
-	if f.NArg() > 0 || o.length < 5*time.Second || o.visitors < 1 || o.total < 1 || o.rate < 1 || o.session < 5*time.Second {
-		fmt.Fprintln(os.Stderr, "chaos: -length must be at least 5s, -session-duration 5s, the other numbers above zero")
+	if f.NArg() > 0 || o.length < 5*time.Second || o.visitors < 1 || o.total < 1 || o.rate < 1 || o.session < 5*time.Second || o.passes < 1 || o.passes > len(passes) {
+		fmt.Fprintln(os.Stderr, "chaos: -length must be at least 5s, -session-duration 5s, the other numbers above zero, -passes at most 4")
 		os.Exit(exitUsage)
 	}
 	os.Exit(run(o, os.Stdout))

@@ -25,7 +25,7 @@ var errNoRelease = errors.New("the history holds no such release")
 // and returns their folder in the cache.
 func release(ctx context.Context, revisions, cache string) (string, error) {
 	commit := ""
-	for _, r := range strings.Fields(revisions) {
+	for r := range strings.FieldsSeq(revisions) {
 		out, err := exec.CommandContext(ctx, "git", "rev-parse", "--verify", "--quiet", r+"^{commit}").Output()
 		if err == nil {
 			commit = strings.TrimSpace(string(out))
@@ -98,8 +98,8 @@ type pass struct {
 	kill  bool     // every second global and regional is killed; an edge of the last release proves no end (decision 32)
 }
 
-// passes are what `make upgrade` does: there and back as the book says, and there once
-// more in any order.
+// passes are what `make upgrade` does: there and back as the book says, and there in any
+// order; the last one only where it is asked for.
 var passes = []pass{
 	{what: "to the new build as the book says: edges, regionals, globals", roles: []string{"edge", "regional", "global"}},
 	{what: "back as the book says: globals, regionals, edges", back: true, roles: []string{"global", "regional", "edge"}},
@@ -141,7 +141,7 @@ func upgrades(ctx context.Context, o options, network network, out io.Writer) (e
 	sleep(come, o.session) // the room is full, and people wait
 	var trouble []error
 	var calms []calm
-	for _, p := range passes {
+	for _, p := range passes[:o.passes] {
 		begun := d.since()
 		c, err := d.pass(come, rng, p, people, j)
 		if calms = append(calms, c); err != nil {

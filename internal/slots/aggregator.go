@@ -488,6 +488,7 @@ func (a *Aggregator) enrol(e *edge) {
 	if i < 0 {
 		a.durable.Roster = append(a.durable.Roster, entry)
 	} else {
+		entry.Keep(&a.durable.Roster[i])
 		a.durable.Roster[i] = entry
 	}
 	a.durable.Version++

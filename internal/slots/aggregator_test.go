@@ -177,6 +177,40 @@ func TestARosterIsCountedWhole(t *testing.T) {
 	}
 }
 
+// TestARosterKeepsWhatANewerReleaseWrote: a successor of this release writes an edge's entry
+// anew as the edge joins and as it says goodbye, and leaves in it what it does not know.
+func TestARosterKeepsWhatANewerReleaseWrote(t *testing.T) {
+	const day = 1622133200
+	now, sale, term := fleet.Mono(time.Hour), room.IDOf("sale"), wire.Term{N: 2, Nonce: 1}
+	agg := slots.NewAggregator(now, slots.AggregatorConfig{DC: "dublin", Term: term, Params: wire.DefaultParams()}, wire.Durable{
+		Version: 1, Life: 330, Unknown: []byte("durable"), Roster: []wire.RosterEntry{{Edge: "d1", Inc: 7, Tenure: 1, Unknown: []byte("entry")}},
+	})
+	agg.SetLease(fleet.Never)
+	r := wire.Report{
+		From: "d1", Inc: 7, Tenure: 1, Seq: 1, Parts: 1, Seen: term, Join: true, Sent: now, AsOf: fleet.Time(day * 1000),
+		Rooms: []wire.RoomReport{{Room: sale, Sessions: []wire.Expiry{{Until: day + 11, Stamped: 1}}}},
+	}
+	written := map[bool]int{} // by whether the edge has ended
+	for i := range 4 {
+		agg.Observe(now, r)
+		agg.Grants(now)
+		d, ok := agg.Unsaved()
+		if ok {
+			agg.Saved(now, d.Version)
+		}
+		if d = agg.Durable(); string(d.Unknown) != "durable" || len(d.Roster) != 1 || string(d.Roster[0].Unknown) != "entry" {
+			t.Fatalf("after report %d: %+v", i+1, d)
+		}
+		written[d.Roster[0].Dead]++
+		now = now.Add(100 * time.Millisecond)
+		r.Seq, r.Sent, r.AsOf, r.Join, r.Final = r.Seq+1, now, r.AsOf.Add(100*time.Millisecond), false, i >= 1
+		r.Bye = r.Final
+	}
+	if written[true] == 0 || written[false] == 0 {
+		t.Errorf("the entry was written %d times with the edge there and %d times once it had ended", written[false], written[true])
+	}
+}
+
 // TestARoomThatIsGoneIsPresumedToo: an aggregator that began after a room was
 // removed does not know for how long its tickets live.
 func TestARoomThatIsGoneIsPresumedToo(t *testing.T) {

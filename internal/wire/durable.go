@@ -51,6 +51,20 @@ type RosterEntry struct {
 	Unknown []byte `json:"-"`
 }
 
+// Keep takes over what only a newer release knows of the same incarnation.
+func (e *RosterEntry) Keep(old *RosterEntry) {
+	e.Unknown = old.Unknown
+	known := map[room.ID][]byte{}
+	for i := range old.Rooms {
+		if u := old.Rooms[i].Unknown; u != nil {
+			known[old.Rooms[i].Room] = u
+		}
+	}
+	for i := range e.Rooms {
+		e.Rooms[i].Unknown = known[e.Rooms[i].Room]
+	}
+}
+
 // GoneEdge is an incarnation whose sessions were added to those of others that are
 // gone.
 type GoneEdge struct {

@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,6 +103,62 @@ func TestPromisesAreReadByRelease010AndBack(t *testing.T) {
 	}
 }
 
+// TestPromisesAreStoredAsRelease010StoresThem: the file is what release 0.1.0 wrote of the
+// golden promises. What is stored now is that and two things more, which it drops: the
+// list of data centres, and everything once more as it is known here.
+func TestPromisesAreStoredAsRelease010StoresThem(t *testing.T) {
+	old, err := os.ReadFile(filepath.Join("testdata", "promises.v0.1.0.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, fits, err := EncodePlain(&goldenPromises)
+	if err != nil || !fits {
+		t.Fatalf("small promises do not fit: %v", err)
+	}
+	fields := func(data []byte) map[string]map[string]json.RawMessage {
+		t.Helper()
+		var whole map[string]json.RawMessage
+		if err := json.Unmarshal(data, &whole); err != nil {
+			t.Fatal(err)
+		}
+		var durable map[string]json.RawMessage
+		if err := json.Unmarshal(whole["durable"], &durable); err != nil {
+			t.Fatal(err)
+		}
+		delete(whole, "durable")
+		return map[string]map[string]json.RawMessage{"": whole, "durable": durable}
+	}
+	now, then := fields(data), fields(old)
+	for where, more := range map[string][]string{"": {"full"}, "durable": {"Members", "Changed"}} {
+		for _, name := range more {
+			if now[where][name] == nil {
+				t.Errorf("%s %s is not stored", where, name)
+			}
+			delete(now[where], name)
+		}
+	}
+	if diff := cmp.Diff(then, now); diff != "" {
+		t.Errorf("stored otherwise than release 0.1.0 stores it:\n%s", diff)
+	}
+	p, err := DecodePromises(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := goldenPromises.Durable.Clone()
+	want.Members, want.Changed, want.HoldUntil = 0, false, 0
+	for i := range want.Roster {
+		e := &want.Roster[i]
+		e.Left, e.Leased, e.Until, e.Ended, e.Waited, e.Gone = false, 0, 0, 0, 0, nil
+		e.Rooms = slices.Clone(e.Rooms)
+		for k := range e.Rooms {
+			e.Rooms[k].RateUntil = 0
+		}
+	}
+	if diff := cmp.Diff(&Promises{Owner: goldenPromises.Owner, Write: goldenPromises.Write, Durable: want}, p); diff != "" {
+		t.Errorf("what release 0.1.0 wrote is read otherwise:\n%s", diff)
+	}
+}
+
 // TestFieldsOfANewerVersionStay: what is not known here is written again as it was.
 func TestFieldsOfANewerVersionStay(t *testing.T) {
 	news := protowire.AppendString(protowire.AppendTag(nil, 999, protowire.BytesType), "news")
@@ -120,6 +179,17 @@ func TestFieldsOfANewerVersionStay(t *testing.T) {
 		if err != nil || !bytes.Equal(got.Unknown, news) || !bytes.Equal(got.Durable.Unknown, news) || !bytes.Equal(got.Durable.Roster[1].Unknown, news) {
 			t.Errorf("fields of a newer version are lost: %+v, %v", got, err)
 		}
+	}
+}
+
+// TestAnEntryThatIsWrittenAnewKeepsThem also in its rooms, each its own.
+func TestAnEntryThatIsWrittenAnewKeepsThem(t *testing.T) {
+	old := RosterEntry{Edge: "d1", Unknown: []byte("entry"), Rooms: []RosterRoom{{Room: 1, Unknown: []byte("one")}, {Room: 2}, {Room: 3, Unknown: []byte("three")}}}
+	next := RosterEntry{Edge: "d1", Dead: true, Rooms: []RosterRoom{{Room: 3, Phantom: 1}, {Room: 4}, {Room: 2}}}
+	next.Keep(&old)
+	want := RosterEntry{Edge: "d1", Dead: true, Unknown: []byte("entry"), Rooms: []RosterRoom{{Room: 3, Phantom: 1, Unknown: []byte("three")}, {Room: 4}, {Room: 2}}}
+	if diff := cmp.Diff(want, next); diff != "" {
+		t.Error(diff)
 	}
 }
 
