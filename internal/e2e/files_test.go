@@ -1,0 +1,239 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"vestibule/internal/node"
+)
+
+// The edge may have fewFiles files open, and so many pages ask it for an event stream.
+const (
+	fewFiles = 512
+	pages    = 1200
+)
+
+// TestFewFilesMayBeOpen: more pages want an event stream than the edge may have files.
+// It caps them, says so at its start and in its metrics, and whoever asks for its
+// health hears that it is well, all the time.
+func TestFewFilesMayBeOpen(t *testing.T) {
+	if most, err := node.MaxFiles(); err != nil || most < 2*pages {
+		t.Skipf("this process may have %d files open (%v), and opens %d connections", most, err, pages)
+	}
+	bin, dir := build(t), t.TempDir()
+	origin := start(t, filepath.Join(bin, "vestibule"), "origin", "--listen", "127.0.0.1:0")
+	rooms := file(t, dir, "rooms.yaml", `
+rooms:
+  - name: sale
+    host: 127.0.0.1
+    total_active_users: 1
+    new_users_per_minute: 60
+    session_duration: 5m
+    origin: %s
+`, origin.at["url"])
+	global := start(t, filepath.Join(bin, "global"), "--config", file(t, dir, "global.yaml", `
+data_dir: %s
+data_centers: [nairobi]
+rooms: %s
+bootstrap: true
+nats: {embedded: true, listen: "127.0.0.1:0"}
+`, filepath.Join(dir, "global"), rooms))
+	start(t, filepath.Join(bin, "regional"), "--config", file(t, dir, "regional.yaml", `
+data_dir: %s
+data_center: nairobi
+bootstrap: true
+nats: {url: %q}
+`, filepath.Join(dir, "regional"), global.at["nats"]))
+	edge := start(t, "/bin/sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, fewFiles), filepath.Join(bin, "edge"), "--config", file(t, dir, "edge.yaml", `
+data_dir: %s
+data_center: nairobi
+name: edge-1
+listen: 127.0.0.1:0
+nats: {url: %q}
+held: {per_prefix: 65536}
+events: {per_prefix: 65536}
+`, filepath.Join(dir, "edge"), global.at["nats"]))
+	until(t, "the edge is ready", func() bool { return ready(edge.at["metrics"]) })
+	if log := edge.logs(); !strings.Contains(log, "few files may be open") || !strings.Contains(log, fmt.Sprint("limit=", fewFiles)) {
+		t.Errorf("the edge says nothing about its limit:\n%s", log)
+	}
+
+	// Whoever asks for its health: a connection of its own each time.
+	watch, ended := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	asked, worst, unwell := 0, time.Duration(0), []string(nil)
+	watching.Go(func() {
+		for watch.Err() == nil {
+			begun := time.Now()
+			code := statusOf(edge.at["metrics"] + "/readyz")
+			if asked++; code != http.StatusOK {
+				unwell = append(unwell, fmt.Sprintf("status %d after %v", code, time.Since(begun)))
+			}
+			worst = max(worst, time.Since(begun))
+			pause(watch, 50*time.Millisecond)
+		}
+	})
+	defer watching.Wait()
+	defer ended()
+
+	tickets := queueUp(t, edge.at["url"])
+	conns, got := make([]net.Conn, len(tickets)), map[string]int{}
+	defer func() {
+		for _, c := range conns {
+			if c != nil {
+				c.Close()
+			}
+		}
+	}()
+	for i, cookie := range tickets {
+		var result string
+		conns[i], result = listen(strings.TrimPrefix(edge.at["url"], "http://"), cookie)
+		got[result]++
+	}
+	limit, open, streams := gauge(t, edge, "vestibule_edge_connections_limit"), gauge(t, edge, "vestibule_edge_connections"), gauge(t, edge, "vestibule_edge_event_streams")
+	refused := gauge(t, edge, "vestibule_edge_connections_refused_total")
+	t.Logf("%d files; %d pages ask for a stream: %v; %d streams, %d of %d connections open, %d refused", fewFiles, pages, got, streams, open, limit, refused)
+	if limit == 0 || limit >= fewFiles || open > limit || streams == 0 || streams > limit*3/4 {
+		t.Errorf("%d streams and %d connections are open, the limit is %d of %d files", streams, open, limit, fewFiles)
+	}
+	if got["200"] != streams {
+		t.Errorf("%d pages have a stream, the edge counts %d", got["200"], streams)
+	}
+	if code := statusOf(edge.at["url"] + "/"); code != http.StatusOK {
+		t.Errorf("a newcomer gets status %d", code)
+	}
+	for _, c := range conns {
+		if c != nil {
+			c.Close()
+		}
+	}
+	until(t, "the streams of pages that went are over", func() bool { return gauge(t, edge, "vestibule_edge_event_streams") == 0 })
+	if code := statusOf(edge.at["url"] + "/"); code != http.StatusOK {
+		t.Errorf("a newcomer gets status %d once all streams are over", code)
+	}
+	ended()
+	watching.Wait()
+	t.Logf("/readyz was asked %d times, the slowest answer took %.0f ms", asked, float64(worst)/float64(time.Millisecond))
+	if len(unwell) > 0 || asked == 0 {
+		t.Errorf("of %d questions after its health these were not answered well: %v", asked, unwell)
+	}
+}
+
+// until polls for at most 20 s.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// answer asks over a connection of its own and returns the status, 0 for none.
+func statusOf(url string) int {
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get(url)
+	if err != nil {
+		return 0
+	}
+	defer resp.Body.Close() // nothing of it is kept
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		return 0
+	}
+	return resp.StatusCode
+}
+
+// queueUp fills the room and returns the tickets of so many who wait.
+func queueUp(t *testing.T, url string) []string {
+	t.Helper()
+	if code := statusOf(url + "/"); code != http.StatusOK {
+		t.Fatalf("the first visitor gets status %d", code)
+	}
+	out := make([]string, pages)
+	faults := make([]error, len(out))
+	var all sync.WaitGroup
+	const at = 20 // a time
+	for first := range at {
+		all.Go(func() {
+			client := http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{}}
+			defer client.CloseIdleConnections()
+			for i := first; i < len(out); i += at {
+				resp, err := client.Get(url + "/")
+				if err != nil {
+					faults[i] = err
+					return
+				}
+				if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+					faults[i] = err
+				}
+				resp.Body.Close()
+				for _, c := range resp.Cookies() {
+					out[i] = c.Name + "=" + c.Value
+				}
+				if resp.Header.Get("Retry-After") == "" || out[i] == "" {
+					faults[i] = fmt.Errorf("visitor %d does not wait: status %d", i, resp.StatusCode)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for _, err := range faults {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+// listen asks for an event stream over a connection of its own, which it leaves open,
+// and returns the status, or why there is none.
+func listen(addr, cookie string) (net.Conn, string) {
+	c, err := net.DialTimeout("tcp", addr, 5*time.Second)
+	if err != nil {
+		return nil, "not connected"
+	}
+	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		return c, err.Error()
+	}
+	_, err = fmt.Fprintf(c, "GET /.well-known/vestibule/events?room=sale HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: %s\r\n\r\n", cookie)
+	if err != nil {
+		return c, "closed"
+	}
+	line, err := bufio.NewReader(c).ReadString('\n')
+	words := strings.Fields(line)
+	if err != nil || len(words) < 2 {
+		return c, "no answer"
+	}
+	return c, words[1]
+}
+
+// gauge returns a metric without labels, 0 where there is none.
+func gauge(t *testing.T, p *process, name string) int {
+	t.Helper()
+	client := http.Client{Timeout: 5 * time.Second}
+	resp, err := client.Get(p.at["metrics"] + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close() // all of it is read
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if text, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
+			n, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return int(n)
+		}
+	}
+	return 0
+}
