@@ -25,7 +25,7 @@ type metrics struct {
 	trouble      trouble
 
 	strangers, outdated, unpublished                                *prometheus.Desc
-	leading, term, skew                                             *prometheus.Desc
+	leaseTrouble, leading, term, skew                               *prometheus.Desc
 	limit, rateLimit, active, slots, waiting, mu, theta, estimate   *prometheus.Desc
 	horizon, complete, free, rateFree, held, rateHeld, idle, excess *prometheus.Desc
 }
@@ -45,6 +45,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		unpublished:  d("vestibule_global_unpublished_seconds", "For how long the document could not be published, 0 where it is or this candidate does not lead.", "document"),
 		strangers:    d("vestibule_global_unlisted_data_centers", "Data centres that are heard and not in the list: nobody is let in there."),
 		outdated:     d("vestibule_global_members_outdated", "1 while a data centre knows a newer list of data centres than this leader: nothing is lent."),
+		leaseTrouble: d("vestibule_global_lease_trouble_seconds", "For how long the store has taken nobody's lease although it can be reached; 0 where it takes them."),
 		leading:      d("vestibule_global_leading", "1 while this candidate leads."),
 		term:         d("vestibule_global_term", "Fencing number of the current leadership; 0 while not leading."),
 		skew:         d("vestibule_global_clock_skew_seconds", "This machine's clock minus fleet time."),
@@ -74,7 +75,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 
 func (m *metrics) descs() []*prometheus.Desc {
 	return []*prometheus.Desc{
-		m.strangers, m.outdated, m.unpublished, m.leading, m.term, m.skew, m.limit, m.rateLimit, m.active, m.slots, m.waiting, m.mu, m.theta, m.estimate,
+		m.strangers, m.outdated, m.unpublished, m.leaseTrouble, m.leading, m.term, m.skew, m.limit, m.rateLimit, m.active, m.slots, m.waiting, m.mu, m.theta, m.estimate,
 		m.horizon, m.complete, m.free, m.rateFree, m.held, m.rateHeld, m.idle, m.excess,
 	}
 }
@@ -178,6 +179,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	c := m.s.census()
 	gauge(m.strangers, float64(len(c.strangers)))
 	gauge(m.outdated, truth(c.outdated()))
+	trouble, _ := m.s.Lease.Trouble()
+	gauge(m.leaseTrouble, trouble.Seconds())
 	gauge(m.leading, truth(st.Leading))
 	gauge(m.term, float64(st.Term.N))
 	gauge(m.skew, st.Skew.Seconds())

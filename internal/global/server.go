@@ -316,7 +316,7 @@ func (s *Server) tellMembers() {
 // Ready tells whether this candidate leads, or stands by to lead.
 func (s *Server) Ready() node.Readiness {
 	c := s.census()
-	r := node.Readiness{Ready: true, Alarms: slices.Concat(s.fleet.Alarms(), s.metrics.trouble.alarms(), c.alarms())}
+	r := node.Readiness{Ready: true, Alarms: slices.Concat(node.LeaseAlarms(s.Lease), s.fleet.Alarms(), s.metrics.trouble.alarms(), c.alarms())}
 	if s.fleet.Set() == nil {
 		r.Ready, r.Reasons = false, append(r.Reasons, "no room set published yet")
 	}

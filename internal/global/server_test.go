@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
@@ -51,7 +52,7 @@ func serve(t *testing.T) *embedded.Server {
 	return s
 }
 
-func connect(t *testing.T, s *embedded.Server, name string) *natsbus.Conn {
+func connect(t *testing.T, s nats.InProcessConnProvider, name string) *natsbus.Conn {
 	t.Helper()
 	c, err := natsbus.Connect(natsbus.Options{InProcess: s, Name: name, Log: quiet})
 	if err != nil {
@@ -80,7 +81,7 @@ type candidate struct {
 	stop func()
 }
 
-func stand(t *testing.T, s *embedded.Server, name, rooms string, change func(*global.Config)) *candidate {
+func stand(t *testing.T, s nats.InProcessConnProvider, name, rooms string, change func(*global.Config)) *candidate {
 	t.Helper()
 	cfg := global.DefaultConfig()
 	cfg.Name, cfg.DataDir, cfg.Rooms, cfg.DataCenters, cfg.Bootstrap = name, t.TempDir(), rooms, []string{"dublin"}, true

@@ -6,9 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -32,7 +34,7 @@ func within(t *testing.T) context.Context {
 }
 
 // operator reaches the store as an operator does.
-func operator(t *testing.T, s *embedded.Server) jetstream.JetStream {
+func operator(t *testing.T, s nats.InProcessConnProvider) jetstream.JetStream {
 	t.Helper()
 	nc, err := nats.Connect("", nats.InProcessServer(s))
 	if err != nil {
@@ -254,6 +256,47 @@ func TestWhoLivesKnowsWhatTheStoreLost(t *testing.T) {
 	if err != nil || !slices.Equal(e.Value(), members) {
 		t.Errorf("the store does not hold the list of data centres: %v", err)
 	}
+}
+
+// Where JetStream has no room for a lease, nobody can lead: that is an alarm at every
+// candidate, with the reason of the store. Where there is room again, they go on.
+func TestAStoreThatTakesNoLeasesIsAnAlarm(t *testing.T) {
+	t.Parallel()
+	const most = 4 << 20
+	s, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: most})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("no server")
+	}
+	file := roomsFile(t, 5, "", "a")
+	both := []*candidate{stand(t, s, "one", file, nil), stand(t, s, "two", file, nil)}
+	leads := func() bool { return both[0].leads() != both[1].leads() }
+	eventually(t, "one of them leads", leads)
+	js := operator(t, s)
+	filler, err := js.CreateStream(within(t), jetstream.StreamConfig{Name: "filler", Subjects: []string{"filler"}})
+	for err == nil {
+		_, err = js.Publish(within(t), "filler", make([]byte, 256<<10))
+	}
+	for err = nil; err == nil; { // to the last byte
+		_, err = js.Publish(within(t), "filler", []byte("x"))
+	}
+	for _, c := range both {
+		eventually(t, "there is an alarm", func() bool {
+			return !c.leads() && value(t, c, "vestibule_global_lease_trouble_seconds") > 0 && slices.ContainsFunc(c.Ready().Alarms, func(a string) bool {
+				return strings.Contains(a, "nobody can lead") && strings.Contains(a, "resource")
+			})
+		})
+	}
+	if err := filler.Purge(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "one of them leads again, and no alarm is left", func() bool {
+		return leads() && len(both[0].Ready().Alarms)+len(both[1].Ready().Alarms) == 0
+	})
 }
 
 // A global that nobody tells of keys makes the first ones, once it has asked for long

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -52,6 +53,8 @@ type Lease struct {
 	met   bool   // somebody led while we watched
 	term  uint64 // highest one met
 
+	trouble trouble // with writing
+
 	namesake leaseValue // a lease under our own name that is not ours, as last seen
 	beats    int        // how often it was renewed while we watched; below zero once that was told
 }
@@ -92,6 +95,41 @@ var errExpired = fmt.Errorf("%w: it could not be renewed", ErrLeaseLost)
 
 var _ wire.Leadership = (*Lease)(nil)
 
+// trouble is why the store takes no lease, and since when. It is safe for concurrent use.
+type trouble struct {
+	mu    sync.Mutex
+	since time.Time
+	why   string
+}
+
+// note takes note of how a write ended, nil for well. Who is cut off, or was slower than
+// a rival, learns nothing of the store by it.
+func (t *trouble) note(err error) {
+	if errors.Is(err, wire.ErrDown) || errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, context.Canceled) {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil {
+		t.since, t.why = time.Time{}, ""
+		return
+	}
+	if t.since.IsZero() {
+		t.since = time.Now()
+	}
+	t.why = err.Error()
+}
+
+// Trouble implements [wire.Leadership].
+func (l *Lease) Trouble() (time.Duration, string) {
+	l.trouble.mu.Lock()
+	defer l.trouble.mu.Unlock()
+	if l.trouble.since.IsZero() {
+		return 0, ""
+	}
+	return time.Since(l.trouble.since), l.trouble.why
+}
+
 // Run implements [wire.Leadership].
 func (l *Lease) Run(ctx context.Context, minTerm func() uint64, lead func(context.Context, wire.Leading)) error {
 	said := false // that the store cannot be opened
@@ -123,6 +161,7 @@ func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(cont
 	defer cancel()
 	kv, err := l.conn.bucket(open, leasesBucket, l.replicas)
 	if err != nil {
+		l.trouble.note(err)
 		return fmt.Errorf("%w: %w", errShut, err)
 	}
 	t, err := l.take(ctx, kv, again, minTerm)
@@ -177,6 +216,7 @@ func (l *Lease) take(ctx context.Context, kv jetstream.KeyValue, again <-chan st
 			case e == nil: // everything there was has been told
 				take = l.fresh && rev == 0 && !l.met && !l.conn.link.broken()
 			default:
+				before := seen
 				rev, seen = e.Revision(), leaseValue{}
 				err := json.Unmarshal(e.Value(), &seen)
 				if err != nil && len(e.Value()) > 0 {
@@ -185,6 +225,9 @@ func (l *Lease) take(ctx context.Context, kv jetstream.KeyValue, again <-chan st
 				if tried.Nonce != 0 && seen == tried && l.now() < sent.Add(fleet.Shrink(LeaseLength)) {
 					// Our write had happened: it succeeded, only its answer was lost.
 					return taken{seen, rev, sent, behind}, nil
+				}
+				if before.Nonce != 0 && seen != before {
+					l.trouble.note(nil) // somebody else writes
 				}
 				l.met, l.term = true, max(l.term, seen.Term)
 				l.meetNamesake(seen)
@@ -243,9 +286,12 @@ func (l *Lease) write(ctx context.Context, kv jetstream.KeyValue, v leaseValue, 
 	try, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if rev == 0 {
-		return kv.Create(try, l.name, data)
+		rev, err = kv.Create(try, l.name, data)
+	} else {
+		rev, err = kv.Update(try, l.name, data, rev)
 	}
-	return kv.Update(try, l.name, data, rev)
+	l.trouble.note(err)
+	return rev, err
 }
 
 // lead is leadership: everything in it ends when the lease does. What leads has

@@ -1,9 +1,13 @@
 package node
 
 import (
+	"fmt"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"vestibule/internal/wire"
 )
 
 // Link is what is watched of a connection to NATS.
@@ -64,3 +68,14 @@ func (l *Links) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(l.connected, prometheus.GaugeValue, up, l.keys[i])
 	}
 }
+
+// LeaseAlarms returns the alarm that the store takes no leases, where it has taken none
+// for longer than replacing a server takes.
+func LeaseAlarms(l wire.Leadership) []string {
+	if d, why := l.Trouble(); d > leaseAlarmAfter {
+		return []string{fmt.Sprintf("the store has taken no lease for %v, nobody can lead: %s (where a disk was full, restart nats-server once there is room)", d.Round(time.Second), why)}
+	}
+	return nil
+}
+
+const leaseAlarmAfter = 3 * time.Second

@@ -26,7 +26,7 @@ type metrics struct {
 	heard       atomic.Int64 // reading of the clock at the newest grant
 	series      node.RoomSeries
 
-	leading, term, unsaved, syncAge, lag, edges, twins                        *prometheus.Desc
+	leaseTrouble, leading, term, unsaved, syncAge, lag, edges, twins          *prometheus.Desc
 	held, rateHeld, free, rateFree, active, presumed, credit, waiting, parked *prometheus.Desc
 	keep, copied, excess, movers                                              *prometheus.Desc
 }
@@ -50,26 +50,27 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 			Name: "vestibule_regional_sync_duration_seconds", Help: "Round trip of a report to global and the grant that answers it.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .2, .4, .8, 2},
 		}),
-		leading:  d("vestibule_regional_leading", "1 while this regional leads its data centre."),
-		term:     d("vestibule_regional_term", "Fencing number of the current leadership; 0 while not leading."),
-		unsaved:  d("vestibule_regional_promises_unsaved_seconds", "For how long promises could not be stored; 0 while they can."),
-		syncAge:  d("vestibule_regional_sync_age_seconds", "Time since global was last heard."),
-		lag:      d("vestibule_regional_watermark_lag_seconds", "How far the watermark is behind fleet time: what all live edges have reported."),
-		edges:    d("vestibule_regional_edges", "Incarnations of edges in the books, by state.", "state"),
-		twins:    d("vestibule_regional_twin_edges", "Edges that live beside another one of their name."),
-		held:     d("vestibule_regional_allotment", "Rights of total_active_users that this data centre holds.", "room"),
-		rateHeld: d("vestibule_regional_rate_allotment", "Rights of new_users_per_minute that this data centre holds.", "room"),
-		free:     d("vestibule_regional_free", "Rights of total_active_users held here that neither a session nor an edge has; negative is a debt.", "room"),
-		rateFree: d("vestibule_regional_rate_free", "Rights of new_users_per_minute held here that no edge has.", "room"),
-		active:   d("vestibule_regional_active", "Sessions reckoned with, counted and presumed.", "room"),
-		presumed: d("vestibule_regional_presumed", "Sessions presumed because an edge fell silent.", "room"),
-		credit:   d("vestibule_regional_credit", "Rights lent to edges and not known to be spent.", "room"),
-		waiting:  d("vestibule_regional_waiting", "People waiting in this data centre.", "room"),
-		parked:   d("vestibule_regional_parked", "Visitors held at the edges for their turn.", "room"),
-		keep:     d("vestibule_regional_allotment_target", "Idle rights of total_active_users that global wants kept here.", "room"),
-		excess:   d("vestibule_regional_excess_sessions", "Sessions that edges which cannot be heard may have beyond those counted.", "room"),
-		movers:   d("vestibule_regional_movers", "Visitors inside whose session another data centre holds, waiting for a right here.", "room"),
-		copied:   d("vestibule_regional_copied_tickets_total", "Tickets seen living in two places; they are counted twice.", "room"),
+		leaseTrouble: d("vestibule_regional_lease_trouble_seconds", "For how long the store has taken nobody's lease although it can be reached; 0 where it takes them."),
+		leading:      d("vestibule_regional_leading", "1 while this regional leads its data centre."),
+		term:         d("vestibule_regional_term", "Fencing number of the current leadership; 0 while not leading."),
+		unsaved:      d("vestibule_regional_promises_unsaved_seconds", "For how long promises could not be stored; 0 while they can."),
+		syncAge:      d("vestibule_regional_sync_age_seconds", "Time since global was last heard."),
+		lag:          d("vestibule_regional_watermark_lag_seconds", "How far the watermark is behind fleet time: what all live edges have reported."),
+		edges:        d("vestibule_regional_edges", "Incarnations of edges in the books, by state.", "state"),
+		twins:        d("vestibule_regional_twin_edges", "Edges that live beside another one of their name."),
+		held:         d("vestibule_regional_allotment", "Rights of total_active_users that this data centre holds.", "room"),
+		rateHeld:     d("vestibule_regional_rate_allotment", "Rights of new_users_per_minute that this data centre holds.", "room"),
+		free:         d("vestibule_regional_free", "Rights of total_active_users held here that neither a session nor an edge has; negative is a debt.", "room"),
+		rateFree:     d("vestibule_regional_rate_free", "Rights of new_users_per_minute held here that no edge has.", "room"),
+		active:       d("vestibule_regional_active", "Sessions reckoned with, counted and presumed.", "room"),
+		presumed:     d("vestibule_regional_presumed", "Sessions presumed because an edge fell silent.", "room"),
+		credit:       d("vestibule_regional_credit", "Rights lent to edges and not known to be spent.", "room"),
+		waiting:      d("vestibule_regional_waiting", "People waiting in this data centre.", "room"),
+		parked:       d("vestibule_regional_parked", "Visitors held at the edges for their turn.", "room"),
+		keep:         d("vestibule_regional_allotment_target", "Idle rights of total_active_users that global wants kept here.", "room"),
+		excess:       d("vestibule_regional_excess_sessions", "Sessions that edges which cannot be heard may have beyond those counted.", "room"),
+		movers:       d("vestibule_regional_movers", "Visitors inside whose session another data centre holds, waiting for a right here.", "room"),
+		copied:       d("vestibule_regional_copied_tickets_total", "Tickets seen living in two places; they are counted twice.", "room"),
 	}
 	reg.MustRegister(m.dropped, m.regressions, m.surprises, m.invalid, m.sent, m.sync, m)
 	for _, what := range []string{"report", "grant"} {
@@ -97,7 +98,7 @@ func (m *metrics) count(what string, err error, log *slog.Logger) {
 // Describe implements [prometheus.Collector].
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		m.leading, m.term, m.unsaved, m.syncAge, m.lag, m.edges, m.twins, m.held, m.rateHeld, m.free, m.rateFree,
+		m.leaseTrouble, m.leading, m.term, m.unsaved, m.syncAge, m.lag, m.edges, m.twins, m.held, m.rateHeld, m.free, m.rateFree,
 		m.active, m.presumed, m.credit, m.waiting, m.parked, m.keep, m.copied, m.excess, m.movers,
 	} {
 		ch <- d
@@ -114,6 +115,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	if st.Leading {
 		leading = 1
 	}
+	trouble, _ := m.s.Lease.Trouble()
+	gauge(m.leaseTrouble, trouble.Seconds())
 	gauge(m.leading, leading)
 	gauge(m.term, float64(st.Region.Term.N))
 	unsaved, _ := m.s.unsaved.now()

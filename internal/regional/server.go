@@ -122,6 +122,9 @@ func (s *Server) lead(ctx context.Context, l wire.Leading) error {
 	}
 	jumps := s.Clock.Jumps()
 	stored, err := s.Promises.Open(ctx, l.Term)
+	if !errors.Is(err, wire.ErrFenced) && ctx.Err() == nil {
+		s.unsaved.note(err)
+	}
 	if err != nil {
 		if by, ok := errors.AsType[*wire.FencedError](err); ok {
 			s.minTerm.Store(max(by.Term, s.minTerm.Load())) // the leases are behind the promises
@@ -382,8 +385,13 @@ const storeTime = 5 * time.Second
 type trouble struct {
 	mu    sync.Mutex
 	since time.Time
+	last  time.Time // when it failed last
 	why   string
 }
+
+// troubleFor is how long after the last failure there still is trouble: somebody else
+// may lead since.
+const troubleFor = 30 * time.Second
 
 // note takes note of an outcome, nil for success, and reports whether that is news.
 func (t *trouble) note(err error) bool {
@@ -396,6 +404,7 @@ func (t *trouble) note(err error) bool {
 	if t.since.IsZero() {
 		t.since = time.Now()
 	}
+	t.last = time.Now()
 	news := t.why != err.Error()
 	t.why = err.Error()
 	return news
@@ -405,7 +414,7 @@ func (t *trouble) note(err error) bool {
 func (t *trouble) now() (time.Duration, string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.since.IsZero() {
+	if t.since.IsZero() || time.Since(t.last) > troubleFor {
 		return 0, ""
 	}
 	return time.Since(t.since), t.why
@@ -543,7 +552,7 @@ func (s *Server) Ready() node.Readiness {
 		_, twins = s.agg.Twins()
 	}
 	s.mu.Unlock()
-	r := node.Readiness{Isolated: st.Isolated, Alarms: s.fleet.Alarms()}
+	r := node.Readiness{Isolated: st.Isolated, Alarms: append(node.LeaseAlarms(s.Lease), s.fleet.Alarms()...)}
 	for _, name := range twins {
 		r.Alarms = append(r.Alarms, fmt.Sprintf("two processes bear the name of edge %s: give one of them another name, and remove its data_dir if that was copied", name))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"vestibule/internal/fleet"
 )
@@ -42,6 +43,10 @@ type Leadership interface {
 	// given up, and Run stands again. minTerm is asked before every candidature
 	// for a term number that must be exceeded, whatever a store remembers.
 	Run(ctx context.Context, minTerm func() uint64, lead func(context.Context, Leading)) error
+
+	// Trouble returns for how long the store has taken nobody's lease although it can be
+	// reached, as far as this candidate knows, and why; 0 where it takes them.
+	Trouble() (time.Duration, string)
 }
 
 // Leading is one time of leadership.
