@@ -56,6 +56,10 @@ packages: ## install the Debian packages that tests need and that are missing
 # a time, whatever the number of cores.
 CORES := fleet line mutant room roomfile sim slots admission ticket waiting wire
 
+.PHONY: quick
+quick: ## test the cores and the decision about a request, without a browser, a network or the simulator
+	$(GO) test $(patsubst %,./internal/%,$(filter-out mutant sim waiting,$(CORES)) gate clientaddr origin live)
+
 .PHONY: test
 test: packages ## run every test, those of whatever has goroutines with the race detector, then the end-to-end run
 	$(GO) test $(CORES:%=./internal/%)
