@@ -1,6 +1,7 @@
 package room
 
 import (
+	"fmt"
 	"os"
 	"reflect"
 	"strings"
@@ -52,7 +53,7 @@ func TestTheSchemaNamesEveryField(t *testing.T) {
 func TestSettingsOfLaterVersions(t *testing.T) {
 	i, j := byKey["grace"], byKey["queue_message"]
 	defer func(a, b Setting) { Schema[i], Schema[j] = a, b }(Schema[i], Schema[j])
-	Schema[i].Since, Schema[j].Since, Schema[j].Soft = 2, 3, true
+	Schema[i].Since, Schema[j].Since, Schema[j].Soft = SchemaVersion+1, SchemaVersion+2, true
 
 	doc := Document{Rooms: []Settings{{Name: "a"}, {Name: "b"}}}.WithDefaults()
 	says := func(want ...string) []byte {
@@ -70,11 +71,11 @@ func TestSettingsOfLaterVersions(t *testing.T) {
 	}
 	says("!version", "!needs", "!grace", "!queue_message")
 	doc.Rooms[1].QueueMessage = "Hello."
-	says(`{"version":3,"needs":1,`, "!grace", "queue_message")
+	says(fmt.Sprintf(`{"version":%d,"needs":1,`, SchemaVersion+2), "!grace", "queue_message")
 	doc.Rooms[0].Grace *= 2
-	data := says(`{"version":3,"needs":2,`, `"grace":"10m0s"`)
+	data := says(fmt.Sprintf(`{"version":%d,"needs":%d,`, SchemaVersion+2, SchemaVersion+1), `"grace":"10m0s"`)
 
-	if _, err := DecodeDocument(data); err == nil || !strings.Contains(err.Error(), "settings of version 2, this node knows version 1") {
+	if _, err := DecodeDocument(data); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("settings of version %d, this node knows version %d", SchemaVersion+1, SchemaVersion)) {
 		t.Errorf("a document that needs more than this node knows: %v", err)
 	}
 	doc.Rooms[0].Grace = 0
