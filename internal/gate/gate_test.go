@@ -65,8 +65,10 @@ func TestASlowAnswerBringsALateTicket(t *testing.T) {
 		o.Kind = Enters
 		o.seal(rm, g.now(), ticket.Ticket{ID: 7, Admitted: 1, Until: 1 << 31, Stamp: 5, Parent: 4, Root: 3}, true)
 		if late {
-			o.asked = o.asked.Add(-inFlight - time.Second)
+			o.sealed[0].at = o.sealed[0].at.Add(-inFlight - time.Second)
 		}
+		// Of another room, in which the visitor was held until now.
+		o.seal(rm, g.now(), ticket.Ticket{ID: 8, Admitted: 1, Until: 1 << 31, Stamp: 6, Parent: 4, Root: 3}, false)
 		fields := o.Tickets()
 		value, _, _ := strings.Cut(strings.TrimPrefix(fields[0].Value, name+"="), ";")
 		var got ticket.Ticket
@@ -76,8 +78,12 @@ func TestASlowAnswerBringsALateTicket(t *testing.T) {
 		if late != (got.Parent == 0 && got.Root == 0) || got.ID != 7 || got.Stamp != 5 {
 			t.Errorf("late %v: %+v", late, got)
 		}
-		if len(fields) != 2 || fields[1] != (Field{TicketHeader, "sale=" + value}) {
+		if len(fields) != 3 || fields[2] != (Field{TicketHeader, "sale=" + value}) {
 			t.Errorf("late %v: %q", late, fields)
+		}
+		value, _, _ = strings.Cut(strings.TrimPrefix(fields[1].Value, name+"="), ";")
+		if err := codec.Open(&got, value, ticket.NewScratch([32]byte{1})); err != nil || got.ID != 8 || got.Parent != 4 || got.Root != 3 {
+			t.Errorf("late %v: of the room in which the visitor was held: %+v, %v", late, got, err)
 		}
 		o.End()
 	}

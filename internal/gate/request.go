@@ -77,7 +77,6 @@ type Outcome struct {
 	Epoch uint32 // of its room
 
 	gate   *Gate
-	asked  fleet.Mono // when the request came
 	inside []Stay     // the sessions that let the request in
 	sealed []sealed   // tickets that the answer brings
 	seals  *ticket.Scratch
@@ -99,12 +98,13 @@ type sealed struct {
 	ticket   ticket.Ticket
 	cookie   string // as Set-Cookie has it
 	byHeader bool   // the client goes by TicketHeader
+
+	at fleet.Mono // when it was decided about: the visitor may have been held before
 }
 
 // Begin returns an outcome for one request.
 func (g *Gate) Begin() *Outcome {
 	o := g.pool.Get().(*Outcome)
-	o.asked = g.clock.Now()
 	return o
 }
 
@@ -134,7 +134,7 @@ func (o *Outcome) Tickets() []Field {
 	if len(o.sealed) == 0 {
 		return nil
 	}
-	if o.Kind == Enters && o.gate.clock.Now().Sub(o.asked) > inFlight {
+	if o.Kind == Enters {
 		o.sealLate()
 	}
 	var out []Field
@@ -149,12 +149,16 @@ func (o *Outcome) Tickets() []Field {
 	return out
 }
 
+// sealLate seals those tickets anew that were decided about long ago.
 func (o *Outcome) sealLate() {
-	now := o.gate.now()
+	present := o.gate.clock.Now()
 	for i := range o.sealed {
 		s := &o.sealed[i]
+		if present.Sub(s.at) <= inFlight {
+			continue
+		}
 		s.ticket.Late()
-		if cookie := o.appendCookie(s.room, now, &s.ticket); len(cookie) > 0 {
+		if cookie := o.appendCookie(s.room, o.gate.now(), &s.ticket); len(cookie) > 0 {
 			s.cookie = string(cookie)
 		}
 	}

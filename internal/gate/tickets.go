@@ -125,7 +125,7 @@ func (r *Request) brings(name string) bool {
 // seal keeps a ticket for the answer; nothing where the node has no key to seal with.
 func (o *Outcome) seal(rm *roomState, now fleet.Time, t ticket.Ticket, byHeader bool) {
 	if cookie := o.appendCookie(rm, now, &t); len(cookie) > 0 {
-		o.sealed = append(o.sealed, sealed{rm, t, string(cookie), byHeader})
+		o.sealed = append(o.sealed, sealed{rm, t, string(cookie), byHeader, o.gate.clock.Now()})
 	}
 }
 
