@@ -207,6 +207,7 @@ const maxStrays = 256
 // the zero Durable if there was none. Until SetLease the aggregator sends
 // nothing.
 func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *Aggregator {
+	told := stored.Members // what is not stored may not be told
 	own := stored.Version == 0 && cfg.Own.Version > 0 && !cfg.Bootstrap
 	if own {
 		stored = cfg.Own.Clone()
@@ -219,7 +220,7 @@ func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *A
 	a := &Aggregator{cfg: cfg, home: wire.HomeOf(cfg.DC), rooms: map[room.ID]*books{}, durable: stored.Clone(), started: now, due: now}
 	a.durable.Version++
 	a.up.seen = stored.Promise
-	a.membersSaved = stored.Members
+	a.membersSaved = told
 	if a.pastLife = stored.Life; mutant.On(mutant.LifeForgotten) {
 		a.pastLife = 0
 	}

@@ -75,8 +75,8 @@ func (a *Aggregator) settled(now fleet.Mono, e *edge) bool {
 		return false // the answer to its goodbye is owed, or its last words are under way
 	}
 	for _, b := range a.order {
-		if acc := e.accounts[b.ID]; acc != nil && acc.silent {
-			return false
+		if acc := e.accounts[b.ID]; acc != nil && (acc.silent || b.counts.freed == 0) {
+			return false // or counting has not begun
 		}
 	}
 	return true

@@ -328,6 +328,80 @@ func TestWhoWasReplacedForgetsNobody(t *testing.T) {
 	}
 }
 
+// TestASumCountsWhereNothingWasCounted: what is presumed of who left counts on when it is
+// summed, also in a room of which no session was ever told.
+func TestASumCountsWhereNothingWasCounted(t *testing.T) {
+	c := &comers{t: t, now: fleet.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale")}
+	other, now := room.IDOf("other"), c.time().Second()
+	c.lead(wire.Durable{Version: 1, Life: 66, Roster: []wire.RosterEntry{
+		{Edge: "waits", Inc: 1}, // holds up the watermark
+		{Edge: "left", Inc: 1, Dead: true, Left: true, Rooms: []wire.RosterRoom{
+			{Room: c.room, Sessions: []wire.Expiry{{Until: uint32(now) + 50, Stamped: 1}, {Until: uint32(now) + 51, Stamped: 1}}},
+			{Room: other, Phantom: 5, PhantomUntil: now + 90},
+		}},
+	}})
+	c.say("stays", 1, wire.Report{Join: true})
+	summed := false
+	for range 80 {
+		c.agg.clock.Set(c.now, c.time(), 0)
+		c.say("stays", 1, wire.Report{})
+		c.step(time.Second)
+		summed = summed || c.agg.find("left", 1) == nil
+		if got := c.agg.Ledger(other).Active; got != 5 {
+			t.Fatalf("%v after the start %d sessions count, want 5 (summed: %v)", c.now.Sub(fleet.Mono(time.Hour)), got, summed)
+		}
+	}
+	if !summed {
+		t.Error("nothing was summed")
+	}
+}
+
+// TestALateWordOutlivesTheAggregator: what was given up and is heard counts at the
+// successor as well.
+func TestALateWordOutlivesTheAggregator(t *testing.T) {
+	c := &comers{t: t, now: fleet.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale")}
+	c.lead(wire.Durable{})
+	c.say("stays", 1, wire.Report{Join: true})
+	c.step(time.Second)
+	for range 3 { // told until it begins anew
+		c.say("late", 1, wire.Report{Rooms: []wire.RoomReport{{Room: c.room, Sessions: []wire.Expiry{{Until: uint32(c.time().Second()) + 60, Stamped: 7}}}}})
+		c.step(0)
+	}
+	before := c.agg.Ledger(c.room).Active
+	c.lead(c.agg.durable.Clone())
+	if got := c.agg.Ledger(c.room).Active; before != 7 || got != before {
+		t.Errorf("%d sessions count, %d before the takeover, want 7", got, before)
+	}
+}
+
+// TestAGuessThatWasCorrectedIsNotWaitedBy: what was waited for by a time that was
+// guessed is waited for anew by the fleet's, also by a successor.
+func TestAGuessThatWasCorrectedIsNotWaitedBy(t *testing.T) {
+	c := &comers{t: t, now: fleet.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale"), cap: true}
+	c.lead(wire.Durable{})
+	for _, name := range []string{"stays", "goes"} {
+		c.say(name, 1, wire.Report{Join: true})
+	}
+	c.step(time.Second)
+	c.lead(c.agg.durable.Clone())
+	c.agg.clock.Set(c.now, c.time().Add(-10*time.Minute), 0)
+	for range 5 {
+		c.step(time.Second)
+	}
+	if c.agg.find("goes", 1).leased == 0 {
+		t.Fatal("nobody knows until when it is to be waited for")
+	}
+	c.agg.corrected()
+	c.lead(c.agg.durable.Clone())
+	c.agg.clock.Set(c.now, c.time(), 0)
+	for i := range 10 {
+		c.step(time.Second)
+		if !c.agg.recovering() {
+			t.Fatalf("%d s after the time was corrected an edge is not waited for any more", i)
+		}
+	}
+}
+
 // TestANewDataCentre: an aggregator that is told that its data centre is new waits for
 // nothing, also when it led for a moment before and stored nothing; until an edge turns up
 // that followed somebody else.

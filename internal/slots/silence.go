@@ -276,8 +276,13 @@ func (a *Aggregator) holdsGuess(now fleet.Mono, ft fleet.Time, synced bool) bool
 // reckoned by the guess is reckoned anew.
 func (a *Aggregator) corrected() {
 	a.guess, a.holdUntil = 0, 0
+	a.durable = a.durable.Clone()
 	a.durable.HoldUntil = 0
 	a.durable.Version++
+	for i := range a.durable.Roster { // of a guess a successor could not tell
+		r := &a.durable.Roster[i]
+		r.Leased, r.Until, r.Ended = 0, 0, 0
+	}
 	for _, e := range a.edges {
 		if e.state == lost && !e.vigil {
 			e.state = awaiting

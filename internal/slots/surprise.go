@@ -48,12 +48,19 @@ func (a *Aggregator) lateWord(m *wire.Report) {
 		e = a.newEdge(lateName, m.Inc)
 		e.state = left
 	}
+	news := false
 	for i := range m.Rooms {
 		b := a.books(m.Rooms[i].Room)
 		b.found(m.Inc)
 		b.counts.begin(max(least(m), a.watermark))
-		e.account(b.ID).takeSessions(&b.counts, m.Rooms[i].Sessions)
+		acc := e.account(b.ID)
+		before := acc.sessions
+		acc.takeSessions(&b.counts, m.Rooms[i].Sessions)
+		news = news || !slices.Equal(before, acc.sessions)
 		b.dirty, b.stale = true, true
+	}
+	if news {
+		a.enrol(e)
 	}
 }
 
