@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -24,6 +25,7 @@ type fleetConfig struct {
 	Force bool              `mapstructure:"force" doc:"remove: whatever the data centre may hold; its sessions may be above the limit until they end"`
 	Wait  time.Duration     `mapstructure:"wait" doc:"how long to try to reach NATS"`
 	DC    string            `mapstructure:"dc" doc:"forget: data centre of the edge"`
+	All   bool              `mapstructure:"all" doc:"forget: in place of EDGE: every edge of the data centre that is not heard"`
 	Inc   string            `mapstructure:"incarnation" doc:"forget: only this process of the edge, the number Inc in /status of the regional; without it all that are silent"`
 }
 
@@ -36,7 +38,7 @@ func (c *fleetConfig) Validate() []error {
 	return errs
 }
 
-const fleetUsage = `usage: vestibule fleet list|add NAME|drain NAME|remove NAME|trust-config|forget EDGE [flags]
+const fleetUsage = `usage: vestibule fleet list|add NAME|drain NAME|remove NAME|trust-config|forget EDGE|forget --all [flags]
 
   list           the data centres of the fleet, and what they have out
   add NAME       list a data centre; one that drains stays
@@ -50,6 +52,8 @@ const fleetUsage = `usage: vestibule fleet list|add NAME|drain NAME|remove NAME|
                  counts until it would have expired, not until lost_after. Refused
                  for one that is heard. Only with evidence: an edge that lives on, cut
                  off, goes on renewing sessions that nobody counts
+  forget --all   say so of every edge of data centre --dc that is not heard, also of
+                 those that a lost store told of
 
 No global needs to run, but for forget the regional that leads. The list is changed in the store by compare-and-set.
 vestibule fleet list --help shows the flags. A file for --config has the section nats and nothing else.
@@ -69,8 +73,8 @@ func fleet(args []string, stdout, stderr io.Writer) error {
 	switch verb {
 	case "list", "trust-config":
 	case "add", "drain", "remove", "forget":
-		if len(rest) > 0 && (rest[0] == "--help" || rest[0] == "-h") {
-			break
+		if len(rest) > 0 && (rest[0] == "--help" || rest[0] == "-h") || (verb == "forget" && slices.Contains(rest, "--all")) {
+			break // all edges that are not heard have no name
 		}
 		if len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
 			what := "a data centre"

@@ -14,10 +14,13 @@ import (
 
 // forgetAsk returns what is asked of the regional, or all that is wrong with it.
 func (c *fleetConfig) forgetAsk(edge string) (wire.ForgetAsk, error) {
-	ask := wire.ForgetAsk{Edge: edge}
+	ask := wire.ForgetAsk{Edge: edge, All: c.All}
 	var errs []error
-	if err := wire.CheckName(edge); err != nil {
+	if err := wire.CheckName(edge); err != nil && !c.All {
 		errs = append(errs, fmt.Errorf("EDGE: %w", err))
+	}
+	if c.All && (edge != "" || c.Inc != "") {
+		errs = append(errs, errors.New("all: names every edge that is not heard, so EDGE and incarnation must be left out"))
 	}
 	if err := wire.CheckName(c.DC); err != nil {
 		errs = append(errs, fmt.Errorf("dc: %w", err))

@@ -56,6 +56,8 @@ type Server struct {
 
 	told []string // what was logged last of the data centres that are wrong
 
+	awaited []string // data centres of which was logged that their books are waited for
+
 	minTerm atomic.Uint64
 }
 
@@ -267,6 +269,7 @@ type census struct {
 	released  []string // taken off by force, and nothing of them is out
 	strangers []string
 	centres   []slots.CentreTotals
+	unknown   []slots.Unknown
 }
 
 func (s *Server) census() census {
@@ -279,6 +282,7 @@ func (s *Server) census() census {
 	c := census{
 		leads: true, members: s.alloc.Members(), unfounded: s.alloc.Unfounded(),
 		drained: s.alloc.Drained(now), released: s.alloc.Released(now), strangers: s.alloc.Strangers(), centres: s.alloc.Centres(now),
+		unknown: s.alloc.Unknown(now),
 	}
 	c.newest, c.by = s.alloc.Newest()
 	return c
@@ -298,9 +302,41 @@ func (c *census) alarms() []string {
 	return out
 }
 
+// waits returns whose books are waited for, for people.
+func (c *census) waits() []string {
+	var out []string
+	for _, u := range c.unknown {
+		why := "is heard, and waits for something itself: see the alarms of its regional's /readyz"
+		if !u.Alive {
+			until := ""
+			if u.Until != 0 {
+				until = ", at most until " + time.UnixMilli(int64(u.Until)).UTC().Format("15:04:05") + " UTC while others are"
+			}
+			why = fmt.Sprintf("is not heard%s; if it will not come back: vestibule fleet remove %s --force", until, u.Name)
+		}
+		out = append(out, fmt.Sprintf("only what comes back is lent, because nobody knows what data centre %s holds: it %s", u.Name, why))
+	}
+	return out
+}
+
+// tellWaits logs whose books are waited for when that changes.
+func (s *Server) tellWaits(c *census) {
+	var names []string
+	for i, u := range c.unknown {
+		if names = append(names, u.Name); !slices.Contains(s.awaited, u.Name) {
+			s.log.Warn("waiting", slog.String("alarm", c.waits()[i]))
+		}
+	}
+	if len(names) == 0 && len(s.awaited) > 0 && c.leads {
+		s.log.Info("what every data centre holds is known")
+	}
+	s.awaited = names
+}
+
 // tellMembers logs what is wrong with the list of data centres, once.
 func (s *Server) tellMembers() {
 	c := s.census()
+	s.tellWaits(&c)
 	alarms := c.alarms()
 	for _, a := range alarms {
 		if !slices.Contains(s.told, a) {
@@ -316,7 +352,7 @@ func (s *Server) tellMembers() {
 // Ready tells whether this candidate leads, or stands by to lead.
 func (s *Server) Ready() node.Readiness {
 	c := s.census()
-	r := node.Readiness{Ready: true, Alarms: slices.Concat(node.LeaseAlarms(s.Lease), s.fleet.Alarms(), s.metrics.trouble.alarms(), c.alarms())}
+	r := node.Readiness{Ready: true, Alarms: slices.Concat(node.LeaseAlarms(s.Lease), s.fleet.Alarms(), s.metrics.trouble.alarms(), c.alarms(), c.waits())}
 	if s.fleet.Set() == nil {
 		r.Ready, r.Reasons = false, append(r.Reasons, "no room set published yet")
 	}

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,6 +57,9 @@ type Server struct {
 	mu    sync.Mutex
 	agg   *slots.Aggregator // nil while not leading
 	twins uint64            // edges of one name that were told of
+
+	waits  []slots.Wait // what was said to be waited for
+	looked fleet.Mono   // when it was last looked
 
 	minTerm atomic.Uint64
 	fresh   bool    // that the data centre is new was said, and believed; until something is stored
@@ -148,7 +152,7 @@ func (s *Server) lead(ctx context.Context, l wire.Leading) error {
 	agg.SetLease(l.Until)
 	s.tellDocuments(agg)
 	s.mu.Lock()
-	s.agg, s.twins = agg, 0
+	s.agg, s.twins, s.waits = agg, 0, nil
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
@@ -281,6 +285,7 @@ func (s *Server) pump(agg *slots.Aggregator, store *storer) time.Duration {
 				slog.Any("edges", names))
 		}
 	}
+	s.tellWaits(now, agg)
 	if agg.ReportDue() <= now {
 		reports = agg.Report(now)
 	}
@@ -311,7 +316,7 @@ func (s *Server) forget(agg *slots.Aggregator, question []byte) []byte {
 	var ask wire.ForgetAsk
 	var out wire.ForgetAnswer
 	err := json.Unmarshal(question, &ask)
-	if err == nil {
+	if err == nil && (!ask.All || ask.Edge != "") {
 		err = wire.CheckName(ask.Edge)
 	}
 	if err == nil {
@@ -319,13 +324,17 @@ func (s *Server) forget(agg *slots.Aggregator, question []byte) []byte {
 		s.mu.Lock()
 		f, err = agg.Forget(s.Clock.Now(), ask.Edge, ask.Inc)
 		s.mu.Unlock()
-		out.Done = fmt.Sprintf("%d processes of %s have ended; what they held (%d sessions) counts for %v at most", len(f.Incs), ask.Edge, f.Sessions, f.Within)
+		who := ask.Edge
+		if ask.All {
+			who = "edges that are not heard"
+		}
+		out.Done = fmt.Sprintf("%d processes of %s have ended; what they held (%d sessions are known of) counts for %v at most", len(f.Incs), who, f.Sessions, f.Within.Round(time.Second))
 	}
 	if err != nil {
 		out = wire.ForgetAnswer{Error: err.Error()}
 		s.log.Warn("an edge was not forgotten", slog.Any("error", err))
 	} else {
-		s.log.Warn("an operator declared an edge ended", slog.String("edge", ask.Edge), slog.String("result", out.Done))
+		s.log.Warn("an operator declared an edge ended", slog.String("edge", ask.Edge), slog.Bool("all", ask.All), slog.String("result", out.Done))
 	}
 	answer, err := json.Marshal(out)
 	if err != nil {
@@ -523,6 +532,7 @@ func (w *storer) stop() {
 type Status struct {
 	Leading bool
 	Region  slots.RegionStatus
+	Waits   []slots.Wait
 	Rooms   map[string]slots.RegionLedger
 }
 
@@ -534,7 +544,7 @@ func (s *Server) Status() Status {
 	if s.agg == nil {
 		return st
 	}
-	st.Region = s.agg.Status(s.Clock.Now())
+	st.Region, st.Waits = s.agg.Status(s.Clock.Now()), s.agg.Waits(s.Clock.Now())
 	for _, r := range s.fleet.Set().Rooms() {
 		st.Rooms[r.Name] = s.agg.Ledger(r.ID)
 	}
@@ -545,11 +555,13 @@ func (s *Server) Status() Status {
 func (s *Server) Ready() node.Readiness {
 	var st slots.RegionStatus
 	var twins []string
+	var waits []slots.Wait
 	s.mu.Lock()
 	leading := s.agg != nil
 	if leading {
 		st = s.agg.Status(s.Clock.Now())
 		_, twins = s.agg.Twins()
+		waits = s.agg.Waits(s.Clock.Now())
 	}
 	s.mu.Unlock()
 	r := node.Readiness{Isolated: st.Isolated, Alarms: append(node.LeaseAlarms(s.Lease), s.fleet.Alarms()...)}
@@ -574,11 +586,71 @@ func (s *Server) Ready() node.Readiness {
 	if t := st.Refused; !t.Zero() {
 		r.Alarms = append(r.Alarms, fmt.Sprintf("global of term %d is not followed: it knows no list of data centres, and the list was changed", t.N))
 	}
+	for _, w := range waits {
+		r.Alarms = append(r.Alarms, s.waitAlarm(&w))
+	}
 	if d, why := s.unsaved.now(); d > time.Second {
 		r.Alarms = append(r.Alarms, fmt.Sprintf("promises have not been stored for %v, edges that are new get no lease: %s", d.Round(time.Second), why))
 	}
 	r.Ready = len(r.Reasons) == 0
 	return r
+}
+
+// waitAlarm says what is waited for, until when, and what would end it.
+func (s *Server) waitAlarm(w *slots.Wait) string {
+	dc := s.Config.DataCenter
+	until := "until "
+	if w.Until != 0 {
+		until += time.UnixMilli(int64(w.Until)).UTC().Format("15:04:05") + " UTC at most, or until "
+	}
+	what := "nobody is let in here"
+	if !w.Closed {
+		what = fmt.Sprintf("%d slots stay unused", w.Sessions)
+	}
+	edge := fmt.Sprintf("edge %s (incarnation %d)", w.Edge, w.Inc)
+	end := fmt.Sprintf("; if it has ended: vestibule fleet forget %s --dc %s", w.Edge, dc)
+	if w.Edge == wire.UnknownPast {
+		edge, end = "any edge that the store has lost", fmt.Sprintf("; if every edge that lives is heard: vestibule fleet forget --all --dc %s", dc)
+	}
+	if w.Ended {
+		end = "; it has ended, and this is for what it let in before"
+	}
+	switch w.Why {
+	case slots.WaitTime:
+		return what + ": neither global nor an edge has told fleet time"
+	case slots.WaitBooks:
+		return what + ": global has not told yet what this data centre holds, see the alarms of its /readyz"
+	case slots.WaitEdge:
+		return fmt.Sprintf("%s %s%s is heard: nobody else knows what it counted%s", what, until, edge, end)
+	case slots.WaitSessions:
+		return fmt.Sprintf("%s %s%s is heard: it may go on renewing sessions%s", what, until, edge, end)
+	}
+	return fmt.Sprintf("%s, for reason %d", what, w.Why)
+}
+
+// lookEvery is how often it is looked whether there is something new to wait for.
+const lookEvery = time.Second
+
+// tellWaits logs what is waited for when that changes.
+func (s *Server) tellWaits(now fleet.Mono, agg *slots.Aggregator) {
+	if s.looked != 0 && now.Sub(s.looked) < lookEvery {
+		return
+	}
+	s.looked = now
+	waits := agg.Waits(now)
+	key := func(w slots.Wait) slots.Wait { return slots.Wait{Why: w.Why, Edge: w.Edge, Inc: w.Inc, Ended: w.Ended} }
+	for i := range waits {
+		if !slices.Contains(s.waits, key(waits[i])) {
+			s.log.Warn("waiting", slog.String("alarm", s.waitAlarm(&waits[i])))
+		}
+	}
+	if len(waits) == 0 && len(s.waits) > 0 {
+		s.log.Info("nothing is waited for any more")
+	}
+	s.waits = s.waits[:0]
+	for _, w := range waits {
+		s.waits = append(s.waits, key(w))
+	}
 }
 
 // now is for metrics.

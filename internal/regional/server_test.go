@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -50,8 +51,9 @@ func eventually(t *testing.T, what string, ok func() bool) time.Duration {
 
 // site is one data centre, dublin, with global, on one NATS server.
 type site struct {
-	t    *testing.T
-	nats *embedded.Server
+	t     *testing.T
+	nats  *embedded.Server
+	edges []*natsbus.Conn
 }
 
 func newSite(t *testing.T) *site {
@@ -61,7 +63,7 @@ func newSite(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Stop)
-	return &site{t, s}
+	return &site{t: t, nats: s}
 }
 
 func (s *site) connect(name string) *natsbus.Conn {
@@ -142,6 +144,7 @@ func (s *site) edge() *edge.Server {
 	cfg := edge.DefaultConfig()
 	cfg.Name, cfg.DataCenter, cfg.DataDir, cfg.Listen = "edge-1", "dublin", s.t.TempDir(), "127.0.0.1:0"
 	conn := s.connect("edge-1")
+	s.edges = append(s.edges, conn)
 	e, err := edge.New(edge.Options{
 		Config: cfg, Params: wire.DefaultParams(), Bus: conn, Reg: prometheus.NewRegistry(), Log: quiet,
 		Docs: natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument),
@@ -275,6 +278,7 @@ func TestOnlyWhoIsSilentIsForgotten(t *testing.T) {
 	for question, want := range map[string]string{
 		`{"edge": "edge-1"}`: "forget edge-1: it is heard, so it has not ended",
 		`{"edge": "edge-2"}`: "forget edge-2: no silent process of that name is known",
+		`{"edge": ""}`:       `must be 1 to 64 characters of a-z, 0-9, - and _, got ""`,
 		`{"edge": "*"}`:      `must be 1 to 64 characters of a-z, 0-9, - and _, got "*"`,
 		`nonsense`:           "invalid character 'o' in literal null (expecting 'u')",
 	} {
@@ -290,10 +294,53 @@ func TestOnlyWhoIsSilentIsForgotten(t *testing.T) {
 			t.Errorf("%s: %q %q, want %q", question, answer.Done, answer.Error, want)
 		}
 	}
+	if done := forget(t, r, `{"edge": "", "all": true}`); !strings.HasPrefix(done, "0 processes of edges that are not heard have ended") {
+		t.Errorf("all that are silent, where nobody is: %q", done)
+	}
 	r.stop()
 	if _, err := s.connect("operator").Ask(t.Context(), wire.ForgetSubject("dublin"), []byte(`{"edge": "edge-1"}`)); !errors.Is(err, natsbus.ErrNobody) {
 		t.Errorf("nobody leads: %v, want %v", err, natsbus.ErrNobody)
 	}
+}
+
+// forget asks for edges to be forgotten, and returns what the leader says that it did.
+func forget(t *testing.T, r *candidate, question string) string {
+	t.Helper()
+	data, err := r.conn.Ask(t.Context(), wire.ForgetSubject("dublin"), []byte(question))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answer wire.ForgetAnswer
+	if err := json.Unmarshal(data, &answer); err != nil || answer.Error != "" {
+		t.Fatal(answer.Error, err)
+	}
+	return answer.Done
+}
+
+// A successor that misses an edge says whom it waits for, until when, and what would end
+// it; an operator who says that the edge has ended is answered meanwhile.
+func TestARegionalSaysWhomItWaitsFor(t *testing.T) {
+	s := newSite(t)
+	s.global()
+	one, two := s.regional("one"), s.regional("two")
+	e := s.edge()
+	eventually(t, "the edge has a lease", leased(e))
+	was, next := one, two
+	if two.leads() {
+		was, next = two, one
+	}
+	s.edges[0].Close() // it is cut off
+	was.conn.Close()
+	eventually(t, "the successor leads", next.leads)
+	alarms := func() string { return strings.Join(next.Ready().Alarms, "\n") }
+	waits := regexp.MustCompile(`nobody is let in here until ..:..:.. UTC at most, or until edge edge-1 .*vestibule fleet forget edge-1 --dc dublin`)
+	eventually(t, "it says that it waits", func() bool { return waits.MatchString(alarms()) })
+	if done := forget(t, next, `{"edge": "edge-1"}`); !strings.HasPrefix(done, "1 processes of edge-1 have ended") {
+		t.Error(done)
+	}
+	eventually(t, "it knows that the edge has ended", func() bool {
+		return strings.Contains(alarms(), "it has ended, and this is for what it let in before")
+	})
 }
 
 func TestNonsenseIsRefused(t *testing.T) {

@@ -368,13 +368,13 @@ func (a *Allocator) complete(p *pool) bool {
 	if a.outdated() {
 		return false
 	}
-	for _, d := range a.centres {
-		if l := d.loans[p.ID]; d.adopted || d.void || (l != nil && l.reclaimed) || (a.cfg.Bootstrap && !d.heard) || mutant.On(mutant.FreeIsLimit) {
-			continue
-		}
-		return false
-	}
-	return true
+	return !slices.ContainsFunc(a.centres, func(d *centre) bool { return a.awaits(p, d) })
+}
+
+// awaits reports whether it is not known what a data centre holds of a room.
+func (a *Allocator) awaits(p *pool, d *centre) bool {
+	l := d.loans[p.ID]
+	return !d.adopted && !d.void && (l == nil || !l.reclaimed) && (!a.cfg.Bootstrap || d.heard) && !mutant.On(mutant.FreeIsLimit)
 }
 
 // confirms reports whether the limits are kept with the books as they are. Books

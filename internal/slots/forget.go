@@ -13,12 +13,11 @@ import (
 var (
 	ErrHeard    = errors.New("it is heard, so it has not ended")
 	ErrNotKnown = errors.New("no silent process of that name is known")
-	ErrAwaited  = errors.New("it is waited for, because this aggregator has just begun: ask again in some seconds")
 	ErrReplaced = errors.New("this aggregator does not lead any more: ask again in some seconds")
 	ErrTimeless = errors.New("this aggregator does not know the time yet: ask again in some seconds")
 )
 
-// Forgotten is what became of declaring an edge ended.
+// Forgotten is what became of declaring edges ended.
 type Forgotten struct {
 	Incs     []uint64      // incarnations that were declared ended
 	Sessions int64         // that are reckoned with still, in all rooms
@@ -26,37 +25,39 @@ type Forgotten struct {
 }
 
 // Forget takes an operator's word that an edge has ended: the incarnation inc, or with
-// 0 all silent incarnations of the name. What it stamped under partition_policy serve
-// may be valid for as long as if it had been renewed a moment ago, and counts until then;
-// by how much sessions may exceed that if the edge is alive after all is told as excess until it
-// is heard. It returns one of the errors above where nothing can be forgotten: an edge
-// that is heard has not ended.
+// 0 all silent incarnations of the name, or with an empty name every edge that is not
+// heard, also those that nothing stored tells of. What it stamped under partition_policy
+// serve may be valid for as long as if it had been renewed a moment ago, and counts until
+// then; by how much sessions may exceed that if the edge is alive after all is told as
+// excess until it is heard. One that a new aggregator still waits for is waited for no less
+// for it, but not for longer than for one that has ended. It returns one of the errors
+// above where nothing can be forgotten: an edge that is heard has not ended.
 func (a *Aggregator) Forget(now fleet.Mono, name string, inc uint64) (Forgotten, error) {
 	var out Forgotten
 	if !a.leads(now) {
 		return out, fmt.Errorf("forget %s: %w", name, ErrReplaced)
 	}
 	a.advance(now)
-	heard, waits := false, false
+	heard := false
 	if a.clock.Err(now) == fleet.Unsynced {
 		return out, fmt.Errorf("forget %s: %w", name, ErrTimeless)
 	}
 	for _, e := range a.edges {
-		if e.name != name || (inc != 0 && e.inc != inc) {
+		if (name != "" && e.name != name) || (inc != 0 && e.inc != inc) {
 			continue
 		}
 		switch {
 		case (e.state == alive || e.state == joining) && !mutant.On(mutant.ForgetTheLiving):
 			heard = true
 			continue
-		case e.state == awaiting:
-			waits = true
-			continue
 		case e.state == left:
 			continue // it has ended as far as we are concerned
 		}
 		e.forgotten = true
 		a.claimed(now, e)
+		if e.ended == 0 && (e.state == awaiting || e.state == lost) {
+			a.endedNow(now, e)
+		}
 		if out.Incs = append(out.Incs, e.inc); mutant.On(mutant.ForgottenIsFree) {
 			e.accounts, e.state = nil, left
 		}
@@ -67,16 +68,17 @@ func (a *Aggregator) Forget(now fleet.Mono, name string, inc uint64) (Forgotten,
 		}
 	}
 	switch {
-	case len(out.Incs) > 0:
+	case len(out.Incs) > 0 || name == "":
 	case heard:
 		return out, fmt.Errorf("forget %s: %w", name, ErrHeard)
-	case waits:
-		return out, fmt.Errorf("forget %s: %w", name, ErrAwaited)
 	default:
 		return out, fmt.Errorf("forget %s: %w", name, ErrNotKnown)
 	}
-	out.Within = a.longestLife(now) + 3*time.Second
 	a.advance(now)
+	out.Within = a.longestLife(now) + 3*time.Second
+	if closed := a.closedUntil(now); closed > 0 {
+		out.Within = max(out.Within, closed.Sub(a.clock.Now(now)))
+	}
 	a.restale()
 	a.due = now
 	return out, nil

@@ -1,6 +1,8 @@
 package slots
 
 import (
+	"time"
+
 	"vestibule/internal/fleet"
 	"vestibule/internal/room"
 	"vestibule/internal/wire"
@@ -160,6 +162,49 @@ func (a *Allocator) Ledger(id room.ID) RootLedger {
 		l.Centres = append(l.Centres, c)
 	}
 	return l
+}
+
+// Unknown is a data centre whose books a coordinator waits for. Until it knows them it lends
+// only what has come back.
+type Unknown struct {
+	Name  string
+	Heard time.Duration // ago; since the term began where it was not heard
+	Alive bool          // it is heard: its regional waits for something
+	Until fleet.Time    // when it is given up at the latest; 0 where nobody can tell
+}
+
+// Unknown returns whose books the coordinator waits for at now. It changes nothing.
+func (a *Allocator) Unknown(now fleet.Mono) []Unknown {
+	if now.Sub(a.started) < unsaid {
+		return nil
+	}
+	var out []Unknown
+	for _, d := range a.centres {
+		blocks, wait := false, time.Duration(0)
+		for _, p := range a.order {
+			if !a.awaits(p, d) {
+				continue
+			}
+			blocks = true
+			if p.Cap {
+				wait = max(wait, a.reclaimAfter(p))
+			} else {
+				wait = max(wait, p.LostWait)
+			}
+		}
+		if !blocks {
+			continue
+		}
+		u := Unknown{Name: d.name, Heard: now.Sub(d.recv), Alive: d.heard && now.Sub(d.recv) <= quiet}
+		if !d.heard && u.Heard <= quiet {
+			continue // it has yet to find us
+		}
+		if !u.Alive && wait > 0 && a.clock.Err(now) != fleet.Unsynced {
+			u.Until = a.clock.Now(now).Add(max(0, wait-u.Heard))
+		}
+		out = append(out, u)
+	}
+	return out
 }
 
 // Time returns fleet time.

@@ -266,8 +266,7 @@ func (a *Aggregator) advance(now fleet.Mono) {
 			}
 		case lost:
 			if e.ended == 0 && synced && a.hasEnded(e) {
-				e.ended = a.latest(now).Second() + 1
-				a.patch(e, func(r *wire.RosterEntry) { r.Ended = e.ended })
+				a.endedNow(now, e)
 			}
 			switch over := synced && ft.Add(-fleet.Guard).Second() > a.holdUntil; {
 			case !over || ft.Second() <= e.leased+int64(wire.RateWindow/time.Second)+1:

@@ -43,6 +43,7 @@ import (
 //	limits total=5 rate=10         room settings change
 //	remove sale, add extra total=… rate=…
 //	forget d1 [all]                an operator says that the process has ended, or all of its name
+//	waits dublin                   what its aggregator waits for
 //	excuse                         from here on sessions beyond T are allowed, as the prose explains
 //	ledger [root|dublin|d1 …]      the books: T/R throughout
 //	time                           by how much the clocks are off, and how sure they are
@@ -310,6 +311,16 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 			s.printf("%v", err)
 		default:
 			s.printf("%d ended, %d sessions count for %v at most", len(f.Incs), f.Sessions, f.Within)
+		}
+	case "waits":
+		_, _, site := s.links(t, d, words[0])
+		n := site.newest()
+		for _, x := range n.core.Waits(n.read(w.now)) {
+			text := "until it is heard"
+			if x.Until != 0 {
+				text = fmt.Sprintf("for %.0fs", x.Until.Sub(w.fleetTime()).Seconds())
+			}
+			s.printf("%s %s: closed %v, %d sessions, known to have ended %v", text, x.Edge, x.Closed, x.Sessions, x.Ended)
 		}
 	case "disk":
 		_, _, site := s.links(t, d, words[0])

@@ -177,7 +177,11 @@ func (a *Aggregator) thaw(now fleet.Mono, e *edge, b *books, acc *account) {
 	acc.drop(&b.counts)
 	acc.kept += acc.phantom + acc.frozen + acc.frozenBlind
 	acc.phantom, acc.frozen, acc.frozenBlind, acc.silent = 0, 0, 0, false
-	acc.phantomUntil = max(acc.phantomUntil, a.latest(now).Second()+2+max(b.longest(now), acc.stampLife)+b.unknownLife())
+	end := a.latest(now).Second()
+	if e.ended != 0 {
+		end = e.ended // so it goes on across takeovers
+	}
+	acc.phantomUntil = max(acc.phantomUntil, end+2+max(b.longest(now), acc.stampLife)+b.unknownLife())
 	acc.stampLife = 0
 	for i := range b.ids.slots {
 		if ent := &b.ids.slots[i]; ent.frozen() && ent.edge() == e.num {
@@ -189,10 +193,15 @@ func (a *Aggregator) thaw(now fleet.Mono, e *edge, b *books, acc *account) {
 
 // heardElse returns for how long since the last look edges were heard.
 func (a *Aggregator) heardElse(now fleet.Mono) time.Duration {
-	if mutant.On(mutant.IsolationIsDeath) || slices.ContainsFunc(a.edges, func(o *edge) bool { return o.state == alive }) {
+	if a.anyHeard() || mutant.On(mutant.IsolationIsDeath) {
 		return now.Sub(a.advanced)
 	}
 	return 0
+}
+
+// anyHeard reports whether any edge is heard: silence of all is our own isolation.
+func (a *Aggregator) anyHeard() bool {
+	return slices.ContainsFunc(a.edges, func(o *edge) bool { return o.state == alive })
 }
 
 // waitedEvery is how often it is stored for how long an edge has been silent while
@@ -245,12 +254,17 @@ const settleTime = time.Second
 // the roster before it gets a lease.
 func (a *Aggregator) awaitedInVain(now fleet.Mono, ft fleet.Time, e *edge) bool {
 	if e.leased == 0 && now.Sub(a.started) > settleTime {
-		end := a.latest(now).Add(ownerLease) // of all predecessors
-		e.leased = end.Add(fleet.Stretch(a.cfg.Params.EdgeLease)+2*fleet.MaxError).Second() + 1
-		e.until = a.lastBreath(now, end)
+		e.leased, e.until = a.leaseLeft(now)
 		a.patch(e, func(r *wire.RosterEntry) { r.Leased, r.Until = e.leased, e.until })
 	}
 	return e.leased != 0 && (now.Sub(e.recv) > a.patience() || ft.Second() > e.leased)
+}
+
+// leaseLeft returns the last second in which an edge of a predecessor can have a lease,
+// and the last one in which a ticket can be valid that it stamped under one.
+func (a *Aggregator) leaseLeft(now fleet.Mono) (leased, until int64) {
+	end := a.latest(now).Add(ownerLease) // of all predecessors
+	return end.Add(fleet.Stretch(a.cfg.Params.EdgeLease)+2*fleet.MaxError).Second() + 1, a.lastBreath(now, end)
 }
 
 // holdsGuess reports whether nothing may be freed yet because nobody knew the time any
@@ -327,6 +341,7 @@ func (a *Aggregator) keepVigil(now fleet.Mono, e *edge) {
 	switch {
 	case mutant.On(mutant.LostIsStill), e.ended != 0 && a.past(now, e.ended+int64(a.longestLife(now)/time.Second)+2):
 		e.state = left
+		a.meterForgotten(e)
 		return
 	case a.up.blank: // nor is it known what there is to be free
 		a.countSilence(now, e)
@@ -348,6 +363,23 @@ func (a *Aggregator) keepVigil(now fleet.Mono, e *edge) {
 		acc.news()
 	}
 	e.state = a.graveOf(e)
+}
+
+// meterForgotten tells as excess what an edge may go on renewing that an operator declared
+// ended, and of which nobody knows what it held: all that nobody else has.
+func (a *Aggregator) meterForgotten(e *edge) {
+	if !e.forgotten || mutant.On(mutant.ForgetUnmetered) {
+		return
+	}
+	for _, b := range a.order {
+		n := a.reckoned(b)
+		if a.up.blank {
+			n = int64(b.Total) - a.active(b)
+		}
+		if !b.Cap {
+			b.strays(e, n)
+		}
+	}
 }
 
 // graveOf returns the state of an edge that is reckoned with as long as anything

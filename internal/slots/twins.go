@@ -12,15 +12,22 @@ import (
 // and who is another edge.
 
 // hasEnded reports whether an edge has ended: a process of its name told that it uses
-// the data folder which that edge used, or an operator told so, and the edge was not
-// heard since. The name alone proves nothing: two processes may have got one by mistake.
+// the data folder which that edge used, or an operator told so, to us or to a predecessor,
+// and the edge was not heard since. The name alone proves nothing: two processes may have
+// got one by mistake.
 func (a *Aggregator) hasEnded(e *edge) bool {
 	if e.belied && !mutant.On(mutant.BeliedEnded) {
 		return false
 	}
-	return e.forgotten || slices.ContainsFunc(a.edges, func(o *edge) bool {
+	return e.forgotten || e.ended != 0 || slices.ContainsFunc(a.edges, func(o *edge) bool {
 		return o.name == e.name && o.state != awaiting && o.state != lost && o.proves(e)
 	})
+}
+
+// endedNow notes for all successors that an edge of a predecessor has ended by now.
+func (a *Aggregator) endedNow(now fleet.Mono, e *edge) {
+	e.ended = a.latest(now).Second() + 1
+	a.patch(e, func(r *wire.RosterEntry) { r.Ended = e.ended })
 }
 
 // proves reports whether o has told that e ended before it began.

@@ -38,6 +38,7 @@ func ForgetSubject(dc string) string { return prefix + dc + ".forget" }
 // ForgetAsk asks for an edge to be forgotten; it and ForgetAnswer travel as JSON.
 type ForgetAsk struct {
 	Edge string `json:"edge"`
+	All  bool   `json:"all,omitempty"`                // every edge that is not heard, in place of one name
 	Inc  uint64 `json:"incarnation,string,omitempty"` // 0 for all silent ones of the name
 }
 
