@@ -37,6 +37,8 @@ type deployment struct {
 
 	changing sync.Mutex // held while a data centre comes or goes
 	listed   bool       // the third data centre is there; guarded by mu
+
+	unforgotten [][]string // commands that nobody answered; guarded by mu
 }
 
 // since returns the time since the deployment began.

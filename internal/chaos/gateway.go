@@ -76,7 +76,14 @@ func (d *deployment) natsFor(place string) string {
 // much, half more or less, each way. It keeps their order, as a connection does.
 func (g *gateway) late(by time.Duration) (heal func() error, err error) {
 	heal = func() error {
-		return g.each(func(toxics, stream string) error { return g.call(http.MethodDelete, toxics+"/"+stream, nil) })
+		return g.each(func(toxics, stream string) (err error) {
+			for range 3 { // it waits for what is under way, at times for longer than we do
+				if err = g.call(http.MethodDelete, toxics+"/"+stream, nil); err == nil || errors.Is(err, errNoToxic) {
+					return nil
+				}
+			}
+			return err
+		})
 	}
 	return heal, g.each(func(toxics, stream string) error {
 		return g.call(http.MethodPost, toxics, map[string]any{
@@ -97,6 +104,9 @@ func (g *gateway) each(do func(toxics, stream string) error) error {
 	return errors.Join(errs...)
 }
 
+// errNoToxic says that what is to be deleted is not there.
+var errNoToxic = errors.New("toxiproxy: no such toxic")
+
 // call asks toxiproxy for something.
 func (g *gateway) call(method, path string, body any) (err error) {
 	var text []byte
@@ -114,7 +124,11 @@ func (g *gateway) call(method, path string, body any) (err error) {
 		return err
 	}
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
-	if err == nil && resp.StatusCode >= 300 {
+	switch {
+	case err != nil:
+	case method == http.MethodDelete && resp.StatusCode == http.StatusNotFound:
+		err = errNoToxic
+	case resp.StatusCode >= 300:
 		err = fmt.Errorf("toxiproxy: %s %s: %s: %s", method, path, resp.Status, answer)
 	}
 	return errors.Join(err, resp.Body.Close())

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"vestibule/internal/slots"
 )
 
 // act is what a fault does.
@@ -50,13 +52,22 @@ type fault struct {
 	pick   int           // else this one, or the next that is not in trouble
 }
 
-// What comes after the last fault. Where an edge died together with whoever knew
-// its books, what it may have used is waited out: sixty seconds for R. One that is
-// gone for good without a goodbye is waited for as long as lost_after, and then for
-// the end of its sessions.
+// What comes after the last fault. Where an edge died together with whoever knew its
+// books, what it may have used is waited out, sixty seconds for R, and nodes say until when;
+// whatever else there was, people come in again soon.
 const (
 	wholeWithin = 30 * time.Second  // every edge can admit and everything has a leader
-	againWithin = 150 * time.Second // people come in again in every data centre
+	againWithin = 30 * time.Second  // people come in again in every data centre
+	afterWait   = 15 * time.Second  // the same, after what nodes said that they wait for
+	longestWait = 150 * time.Second // no node may say that it waits for longer
+)
+
+// usedAfter is how long after people come in again the limits are looked at, usedFor for
+// how long, and useGoal how much of T or of R has to be in use then.
+const (
+	usedAfter = 15 * time.Second
+	usedFor   = 10 * time.Second
+	useGoal   = 0.95
 )
 
 // stormLength is how long faults happen in one go. Then everything heals, and has
@@ -225,7 +236,7 @@ func (d *deployment) do(ctx context.Context, f fault, j *journal, links *links) 
 	if err := d.wait(20*time.Second, func() error { return n.start() }); err != nil {
 		return err
 	}
-	if f.role == "edge" && slices.Contains(d.serving(), n.place) {
+	if f.role == "edge" {
 		if err := d.admits(ctx, n); err != nil {
 			return err
 		}
@@ -285,6 +296,9 @@ type links struct {
 	cuts map[[2]string]int
 	heal map[[2]string]func() error
 	slow map[slowness]bool
+
+	since    func() time.Duration
+	narrowed map[string][]span // when the way to a place was narrow: connections to its edges, and theirs to the site, take seconds
 }
 
 // slowness is a place and what makes it slow.
@@ -294,7 +308,7 @@ type slowness struct {
 }
 
 func newLinks(d *deployment) *links {
-	return &links{net: d.net, gates: d.gates, cuts: map[[2]string]int{}, heal: map[[2]string]func() error{}, slow: map[slowness]bool{}}
+	return &links{net: d.net, gates: d.gates, cuts: map[[2]string]int{}, heal: map[[2]string]func() error{}, slow: map[slowness]bool{}, since: d.since, narrowed: map[string][]span{}}
 }
 
 func (l *links) do(ctx context.Context, f fault, j *journal) error {
@@ -343,9 +357,13 @@ func (l *links) slowDown(ctx context.Context, f fault, j *journal) error {
 	if err != nil {
 		return err
 	}
+	begun := l.since()
 	sleep(ctx, f.lasts)
 	err = heal()
 	l.mu.Lock()
+	if f.act == actNarrow {
+		l.narrowed[f.place] = append(l.narrowed[f.place], span{begun, l.since()})
+	}
 	l.slow[key] = false
 	l.mu.Unlock()
 	return err
@@ -438,7 +456,11 @@ func (d *deployment) storm(ctx context.Context, faults []fault, j *journal, link
 
 // calm is how everything came right again after a storm, counted from the end of
 // its last fault.
-type calm struct{ whole, again time.Duration }
+type calm struct {
+	whole, again time.Duration
+	waits        time.Duration // until when nodes said that they wait
+	use          float64       // of T or of R, whichever was used more
+}
 
 // calm waits until everything is right again.
 func (d *deployment) calm(ctx context.Context, people *crowdOfPeople, j *journal) (c calm, err error) {
@@ -449,10 +471,21 @@ func (d *deployment) calm(ctx context.Context, people *crowdOfPeople, j *journal
 	}
 	c.whole = d.since() - healed
 	j.tell("", "every edge is ready, one global and one regional per data centre lead: %.1f s later", c.whole.Seconds())
-	err = d.wait(againWithin-c.whole, func() error {
+	until, err := d.lookAround(ctx, j)
+	if err != nil {
+		return c, err
+	}
+	if c.waits = max(0, until-healed); c.waits > 0 {
+		j.tell("", "nodes say that they wait until %.1f s after the last fault", c.waits.Seconds())
+	}
+	if c.waits > longestWait {
+		return c, fmt.Errorf("nodes say that they wait until %v after the last fault, %v is the most", c.waits, longestWait)
+	}
+	within := max(againWithin, c.waits+afterWait)
+	err = d.wait(within-(d.since()-healed), func() error {
 		for _, dc := range d.serving() {
 			if ctx.Err() == nil && people.entered(dc, healed) < enough {
-				return fmt.Errorf("%v after the last fault: %w in %s", againWithin, errNobody, dc)
+				return fmt.Errorf("%v after the last fault: %w in %s", within, errNobody, dc)
 			}
 		}
 		return nil
@@ -462,8 +495,46 @@ func (d *deployment) calm(ctx context.Context, people *crowdOfPeople, j *journal
 	}
 	c.again = d.since() - healed
 	j.tell("", "people come in again in every data centre: %.1f s later", c.again.Seconds())
-	sleep(ctx, 5*time.Second)
 	return c, nil
+}
+
+// filled waits until the limits should be used again, and tells whether they are.
+func (d *deployment) filled(ctx context.Context, people *crowdOfPeople, j *journal) (use float64, err error) {
+	sleep(ctx, usedAfter)
+	if use, err = d.use(ctx, people); err != nil || ctx.Err() != nil {
+		return use, err
+	}
+	j.tell("", "%.3f of T or of R is used", use)
+	if use < useGoal {
+		err = fmt.Errorf("only %.3f of T or of R is used when everything is back, the goal is %.2f", use, useGoal)
+	}
+	return use, err
+}
+
+// use returns how much of T is held by sessions that are counted, or how much of R was
+// used in the last minute, whichever is more, in the mean over a while.
+func (d *deployment) use(ctx context.Context, people *crowdOfPeople) (float64, error) {
+	sum, n := 0.0, 0
+	for begun := d.since(); d.since()-begun < usedFor && ctx.Err() == nil; sleep(ctx, 500*time.Millisecond) {
+		counted, admitted := int64(0), 0
+		for _, dc := range places {
+			if admitted += people.entered(dc, d.since()-time.Minute); len(d.of("regional", dc)) == 0 {
+				continue
+			}
+			r, err := d.leader("regional", dc)
+			if err != nil {
+				return 0, err
+			}
+			var s struct{ Rooms map[string]slots.RegionLedger }
+			if err := d.get(text(&r.metrics)+"/status", &s); err != nil {
+				return 0, err
+			}
+			counted += s.Rooms["shop"].Active - s.Rooms["shop"].Presumed
+		}
+		sum += max(float64(counted)/float64(d.o.total), float64(admitted)/float64(d.o.rate))
+		n++
+	}
+	return sum / float64(max(1, n)), nil
 }
 
 // havoc is a whole run.
@@ -513,6 +584,9 @@ func havoc(ctx context.Context, o options, network network, out io.Writer) (err 
 			break
 		}
 		c, err := d.calm(come, people, j)
+		if err == nil {
+			c.use, err = d.filled(come, people, j)
+		}
 		calms = append(calms, c)
 		if err != nil {
 			trouble = append(trouble, err)
@@ -530,14 +604,14 @@ func havoc(ctx context.Context, o options, network network, out io.Writer) (err 
 	if ctx.Err() != nil {
 		return errors.Join(errors.New("interrupted"), errors.Join(trouble...))
 	}
-	return errors.Join(errors.Join(trouble...), report(out, d, people, j, stood, calms))
+	return errors.Join(errors.Join(trouble...), report(out, d, people, j, links, stood, calms))
 }
 
 // report judges and tells.
-func report(out io.Writer, d *deployment, people *crowdOfPeople, j *journal, stood []span, calms []calm) error {
+func report(out io.Writer, d *deployment, people *crowdOfPeople, j *journal, links *links, stood []span, calms []calm) error {
 	c := court{total: d.o.total, rate: d.o.rate, wall: d.zero, stalls: stood, planned: d.o.upgrade != ""}
 	for _, e := range d.edgesEver() {
-		c.outages = append(c.outages, e.outages)
+		c.outages = append(c.outages, slices.Concat(e.outages, links.narrowed[e.place]))
 	}
 	tickets, err := d.keys.reader()
 	if err != nil {
@@ -582,7 +656,7 @@ func report(out io.Writer, d *deployment, people *crowdOfPeople, j *journal, sto
 	}
 	row("the machine stood still", "%d times, longest %.2f s", len(stood), longest.Seconds())
 	for _, c := range calms {
-		row("after a storm: whole, people come in again", "%.1f s, %.1f s", c.whole.Seconds(), c.again.Seconds())
+		row("after a storm: whole, people come in again", "%.1f s, %.1f s (nodes said that they wait until %.1f s); use %.3f", c.whole.Seconds(), c.again.Seconds(), c.waits.Seconds(), c.use)
 	}
 	if len(v.broken) == 0 {
 		row("promises", "kept")

@@ -44,7 +44,7 @@ type stay struct{ requests []request }
 type court struct {
 	total, rate int
 	wall        time.Time // at offset zero
-	outages     [][]span  // of each edge: killed, or standing still
+	outages     [][]span  // of each edge: killed, standing still, or behind a narrow link
 	stalls      []span    // in which the machine stood still
 	planned     bool      // nothing is broken but that nodes are replaced: nobody is to notice
 }
@@ -195,7 +195,8 @@ func (c *court) expiry(decided time.Duration, maxAge int) time.Duration {
 	return second.Add(time.Duration(maxAge)*time.Second).Sub(c.wall) - clockError
 }
 
-// unwell reports whether an edge was killed or standing still in a stretch of time.
+// unwell reports whether an edge was killed, standing still or behind a narrow link in a
+// stretch of time.
 func (c *court) unwell(edge int, from, to time.Duration) bool {
 	return slices.ContainsFunc(c.outages[edge], func(s span) bool { return s.touches(from, to) })
 }

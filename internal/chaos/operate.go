@@ -24,6 +24,7 @@ import (
 	"vestibule/internal/natsbus"
 	shared "vestibule/internal/node"
 	"vestibule/internal/room"
+	"vestibule/internal/slots"
 	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
 )
@@ -55,38 +56,117 @@ func (d *deployment) replace(ctx context.Context, n *node, j *journal) error {
 		return err
 	}
 	j.tell("replaced edge", "replace  %s by %s", n.name, next.name)
-	if slices.Contains(d.serving(), next.place) {
-		if err := d.admits(ctx, next); err != nil {
-			return err
-		}
+	if err := d.admits(ctx, next); err != nil {
+		return err
 	}
 	d.forget(ctx, n, j)
 	return nil
 }
 
 // forget tells the regional that processes of an edge have ended of which it may not
-// have heard the end: all of the name where none are named.
+// have heard the end: all of the name where none are named. Where nobody answers, an
+// operator tries again when nothing is broken any more.
 func (d *deployment) forget(ctx context.Context, n *node, j *journal, incarnations ...uint64) {
-	which := [][]string{{}}
+	args := []string{"fleet", "forget", strings.TrimPrefix(n.name, n.place+"/"), "--dc", n.place}
+	which := [][]string{args}
 	if len(incarnations) > 0 {
 		which = nil
 		for _, inc := range incarnations {
-			which = append(which, []string{"--incarnation", strconv.FormatUint(inc, 10)})
+			which = append(which, append(slices.Clone(args), "--incarnation", strconv.FormatUint(inc, 10)))
 		}
 	}
 	for _, w := range which {
-		out := ""
-		err := d.wait(8*time.Second, func() (err error) {
-			if ctx.Err() == nil {
-				args := []string{"fleet", "forget", strings.TrimPrefix(n.name, n.place+"/"), "--dc", n.place}
-				out, err = d.command(ctx, append(args, w...)...)
+		if out, err := d.command(ctx, w...); err != nil {
+			j.tell("", "(%s is not forgotten yet: %s)", n.name, strings.TrimSpace(out))
+			d.mu.Lock()
+			d.unforgotten = append(d.unforgotten, w)
+			d.mu.Unlock()
+		}
+	}
+}
+
+// lookAround does what an operator does after a storm: what could not be forgotten is
+// forgotten now, and where a data centre waits for edges that are not heard although all
+// that there are are, it is told so. It returns until when nodes say that they wait.
+func (d *deployment) lookAround(ctx context.Context, j *journal) (until time.Duration, err error) {
+	d.mu.Lock()
+	again := d.unforgotten
+	d.unforgotten = nil
+	d.mu.Unlock()
+	for _, args := range again {
+		err := d.wait(wholeWithin, func() error {
+			out, err := d.command(ctx, args...)
+			if text := strings.TrimSpace(out); err != nil && !strings.Contains(text, "no silent process") && ctx.Err() == nil {
+				return fmt.Errorf("vestibule %s: %s", strings.Join(args, " "), text)
+			}
+			return nil
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	for _, dc := range d.serving() {
+		// Who comes back does so within seconds; whoever is awaited then is gone.
+		missed := func(w slots.Wait) bool { return w.Edge != "" && !w.Ended }
+		err := d.wait(settling, func() error {
+			waits, err := d.waits(dc)
+			if err == nil && ctx.Err() == nil && slices.ContainsFunc(waits, missed) {
+				return errMissed
 			}
 			return err
 		})
+		if !errors.Is(err, errMissed) {
+			if err != nil {
+				return 0, err
+			}
+			continue
+		}
+		out, err := d.command(ctx, "fleet", "forget", "--all", "--dc", dc)
+		if err != nil && ctx.Err() == nil {
+			return 0, fmt.Errorf("fleet forget --all --dc %s: %s", dc, strings.TrimSpace(out))
+		}
+		j.tell("forgot", "forget   whoever is not heard in %s: %s", dc, strings.TrimSpace(out))
+	}
+	for _, dc := range d.serving() {
+		waits, err := d.waits(dc)
 		if err != nil {
-			j.tell("", "(%s is not forgotten: %s)", n.name, strings.TrimSpace(out))
+			return 0, err
+		}
+		for _, w := range waits {
+			if !w.Closed {
+				continue
+			}
+			if w.Until == 0 && w.Why != slots.WaitBooks { // that one another says, who has them
+				return 0, fmt.Errorf("%s waits for %q and does not say until when", dc, w.Edge)
+			}
+			if at := time.UnixMilli(int64(w.Until)).Sub(d.zero); at > until {
+				until = at
+			}
 		}
 	}
+	return until, nil
+}
+
+// errMissed says that a data centre waits for an edge.
+var errMissed = errors.New("an edge is not heard")
+
+// settling is for how long after a storm nodes find each other again.
+const settling = 8 * time.Second
+
+// waits returns what a data centre waits for, by the word of its regional.
+func (d *deployment) waits(dc string) (waits []slots.Wait, err error) {
+	err = d.wait(wholeWithin, func() error {
+		n, err := d.leader("regional", dc)
+		if err != nil {
+			return err
+		}
+		var s struct{ Waits []slots.Wait }
+		if err = d.get(text(&n.metrics)+"/status", &s); err == nil {
+			waits = s.Waits
+		}
+		return err
+	})
+	return waits, err
 }
 
 // incarnations returns what the folder of an edge tells of its processes.
@@ -139,10 +219,8 @@ func (d *deployment) twin(ctx context.Context, n *node, f fault, j *journal) err
 	if err := d.add(t); err != nil {
 		return err
 	}
-	if slices.Contains(d.serving(), t.place) {
-		if err := d.admits(ctx, t); err != nil {
-			return err
-		}
+	if err := d.admits(ctx, t); err != nil {
+		return err
 	}
 	sleep(ctx, f.lasts)
 	if still {
@@ -221,12 +299,12 @@ func (d *deployment) come(ctx context.Context, j *journal) error {
 		return nil
 	}
 	j.tell("added data centre", "add      %s", third)
+	d.list(true)
 	for _, e := range d.of("edge", third) {
 		if err := d.admits(ctx, e); err != nil {
 			return err
 		}
 	}
-	d.list(true)
 	return nil
 }
 
@@ -264,10 +342,11 @@ func (d *deployment) goAway(ctx context.Context, j *journal) error {
 	return err
 }
 
-// admits waits until an edge that was started is ready, and sends people there.
+// admits waits until an edge that was started is ready, and sends people there; where
+// its data centre lets nobody in, it does neither.
 func (d *deployment) admits(ctx context.Context, n *node) error {
 	err := d.wait(45*time.Second, func() error {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || !slices.Contains(d.serving(), n.place) {
 			return nil
 		}
 		ready, _, err := d.ready(n)
@@ -276,7 +355,7 @@ func (d *deployment) admits(ctx context.Context, n *node) error {
 		}
 		return err
 	})
-	if err == nil {
+	if err == nil && ctx.Err() == nil && slices.Contains(d.serving(), n.place) {
 		n.up.Store(true)
 	}
 	return err

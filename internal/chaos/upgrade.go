@@ -163,7 +163,7 @@ func upgrades(ctx context.Context, o options, network network, out io.Writer) (e
 	if ctx.Err() != nil {
 		return errors.Join(errors.New("interrupted"), errors.Join(trouble...))
 	}
-	return errors.Join(errors.Join(trouble...), report(out, d, people, j, stood, calms))
+	return errors.Join(errors.Join(trouble...), report(out, d, people, j, newLinks(d), stood, calms))
 }
 
 // pass does one pass. In its middle keys are rotated and rooms changed, and a fleet of
