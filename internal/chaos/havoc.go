@@ -471,31 +471,49 @@ func (d *deployment) calm(ctx context.Context, people *crowdOfPeople, j *journal
 	}
 	c.whole = d.since() - healed
 	j.tell("", "every edge is ready, one global and one regional per data centre lead: %.1f s later", c.whole.Seconds())
-	until, err := d.lookAround(ctx, j)
-	if err != nil {
-		return c, err
-	}
-	if c.waits = max(0, until-healed); c.waits > 0 {
-		j.tell("", "nodes say that they wait until %.1f s after the last fault", c.waits.Seconds())
-	}
-	if c.waits > longestWait {
-		return c, fmt.Errorf("nodes say that they wait until %v after the last fault, %v is the most", c.waits, longestWait)
-	}
-	within := max(againWithin, c.waits+afterWait)
-	err = d.wait(within-(d.since()-healed), func() error {
-		for _, dc := range d.serving() {
-			if ctx.Err() == nil && people.entered(dc, healed) < enough {
-				return fmt.Errorf("%v after the last fault: %w in %s", within, errNobody, dc)
-			}
-		}
-		return nil
-	})
-	if err != nil {
+	if err := d.comeAgain(ctx, people, j, healed, &c); err != nil {
 		return c, err
 	}
 	c.again = d.since() - healed
 	j.tell("", "people come in again in every data centre: %.1f s later", c.again.Seconds())
 	return c, nil
+}
+
+// lookEvery is how often an operator looks what nodes wait for: a leader that is replaced
+// after the storm has something else to say.
+const lookEvery = 5 * time.Second
+
+// comeAgain waits until people come in again in every data centre.
+func (d *deployment) comeAgain(ctx context.Context, people *crowdOfPeople, j *journal, healed time.Duration, c *calm) error {
+	for looked := time.Duration(0); ctx.Err() == nil; sleep(ctx, 100*time.Millisecond) {
+		empty := ""
+		for _, dc := range d.serving() {
+			if people.entered(dc, healed) < enough {
+				empty = dc
+			}
+		}
+		if empty == "" {
+			return nil
+		}
+		if looked == 0 || d.since()-looked > lookEvery {
+			until, err := d.lookAround(ctx, j)
+			if err != nil {
+				return err
+			}
+			if waits := until - healed; waits > c.waits+time.Second {
+				c.waits = waits
+				j.tell("", "nodes say that they wait until %.1f s after the last fault", waits.Seconds())
+			}
+			looked = d.since()
+		}
+		if c.waits > longestWait {
+			return fmt.Errorf("nodes say that they wait until %v after the last fault, %v is the most", c.waits, longestWait)
+		}
+		if within := max(againWithin, c.waits+afterWait); d.since()-healed > within {
+			return fmt.Errorf("%v after the last fault: %w in %s", within, errNobody, empty)
+		}
+	}
+	return ctx.Err()
 }
 
 // filled waits until the limits should be used again, and tells whether they are.
