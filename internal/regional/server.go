@@ -125,6 +125,9 @@ func (s *Server) lead(ctx context.Context, l wire.Leading) error {
 		s.metrics.regressions.Inc()
 	}
 	jumps := s.Clock.Jumps()
+	if !l.Before {
+		s.fresh = s.Config.Bootstrap // it stays true where the promises cannot be opened under this lease
+	}
 	stored, err := s.Promises.Open(ctx, l.Term)
 	if !errors.Is(err, wire.ErrFenced) && ctx.Err() == nil {
 		s.unsaved.note(err)

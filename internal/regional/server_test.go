@@ -54,6 +54,8 @@ type site struct {
 	t     *testing.T
 	nats  *embedded.Server
 	edges []*natsbus.Conn
+
+	promises func(wire.PromiseStore) wire.PromiseStore // what regionals have in place of it; nil for itself
 }
 
 func newSite(t *testing.T) *site {
@@ -127,11 +129,15 @@ func (s *site) regional(name string) *candidate {
 		s.t.Fatal(errs)
 	}
 	conn, clock, reg := s.connect(name), node.NewClock(), prometheus.NewPedanticRegistry()
+	var promises wire.PromiseStore = natsbus.NewPromises(conn, "dublin", 1)
+	if s.promises != nil {
+		promises = s.promises(promises)
+	}
 	r, err := regional.New(regional.Options{
 		Config: cfg, Params: wire.DefaultParams(), Edges: conn, Global: conn, Desk: conn, Clock: clock, Reg: reg, Log: quiet,
 		Docs:     natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument, node.MembersDocument),
 		Lease:    natsbus.NewLease(conn, "regional.dublin", name, 1, clock.Now).Bootstrap(cfg.Bootstrap),
-		Promises: natsbus.NewPromises(conn, "dublin", 1),
+		Promises: promises,
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -341,6 +347,36 @@ func TestARegionalSaysWhomItWaitsFor(t *testing.T) {
 	eventually(t, "it knows that the edge has ended", func() bool {
 		return strings.Contains(alarms(), "it has ended, and this is for what it let in before")
 	})
+}
+
+// shutOnce is a store of promises that cannot be opened the first time.
+type shutOnce struct {
+	wire.PromiseStore
+	opened bool
+}
+
+func (s *shutOnce) Open(ctx context.Context, t wire.Term) (wire.Durable, error) {
+	if !s.opened {
+		s.opened = true
+		return wire.Durable{}, wire.ErrDown
+	}
+	return s.PromiseStore.Open(ctx, t)
+}
+
+// A data centre that begins is new also where its first leader could not open the promises.
+func TestAFounderMayLoseItsFirstLease(t *testing.T) {
+	s := newSite(t)
+	s.promises = func(p wire.PromiseStore) wire.PromiseStore { return &shutOnce{PromiseStore: p} }
+	s.global()
+	r := s.regional("one")
+	e := s.edge()
+	eventually(t, "the edge has a lease", leased(e))
+	eventually(t, "the data centre has joined", func() bool { return r.Status().Region.Joined })
+	for _, e := range r.Status().Region.Edges {
+		if e.Name == wire.UnknownPast {
+			t.Error("nothing was ever stored, and the store is taken for one that is lost")
+		}
+	}
 }
 
 func TestNonsenseIsRefused(t *testing.T) {
