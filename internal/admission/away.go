@@ -65,7 +65,7 @@ func (r *roomState) uncount(t *ticket.Ticket) {
 	if !r.recount(t) {
 		r.wait.add(t.Joined, t.Seen, -1)
 	}
-	r.counted.drop(t.ID)
+	r.counted.Drop(t.ID)
 }
 
 // recount forgets that the page of a ticket went away. It reports whether the
@@ -137,13 +137,13 @@ func (e *Engine) Abandon(now fleet.Mono, v *Visit) bool {
 	if was.ID != t.ID || was.Flags&ticket.Returned == 0 || t.Flags&ticket.Returned == 0 {
 		return true // counted nowhere, or for the first time: see newest
 	}
-	if k := r.counted.get(t.ID); k.seen != 0 && k != (showing{seen: t.Seen, answer: t.Answer}) {
+	if k := r.counted.Get(t.ID); k.seen != 0 && k != (showing{seen: t.Seen, answer: t.Answer}) {
 		return true // another request of this ticket was counted since
 	}
 	ft, _ := e.time(now)
 	r.wait.advance(ft)
 	r.wait.add(t.Joined, t.Seen, -1)
 	r.wait.add(t.Joined, was.Seen, 1)
-	r.counted.put(t.ID, showing{seen: was.Seen, answer: was.Answer})
+	r.counted.Put(t.ID, showing{seen: was.Seen, answer: was.Answer})
 	return true
 }

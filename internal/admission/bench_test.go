@@ -81,7 +81,7 @@ func BenchmarkDecideRenewal(b *testing.B) {
 	value := string(c.Seal(nil, day, &old, s))
 	b.ReportAllocs()
 	for b.Loop() {
-		state.recent.put(old.ID, stamped{until: old.Until}) // as if its last stamp were old
+		state.recent.Put(old.ID, stamped{until: old.Until}) // as if its last stamp were old
 		state.moves = state.moves[:0]                       // as if reported
 		var got ticket.Ticket
 		if err := c.Open(&got, value, s); err != nil {

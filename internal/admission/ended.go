@@ -126,7 +126,7 @@ func (e *Engine) Quit(now fleet.Mono, id room.ID, t ticket.Ticket) bool {
 	}
 	r.end(end)
 	r.ends.Add(end, 0)
-	r.recent.put(t.ID, stamped{until: over})
+	r.recent.Put(t.ID, stamped{until: over})
 	r.dirty = true
 	e.link.hurry(now, e.cfg.Params.ReportGap)
 	return true

@@ -9,6 +9,7 @@ import (
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/line"
+	"vestibule/internal/lineage"
 	"vestibule/internal/mutant"
 	"vestibule/internal/room"
 	"vestibule/internal/ticket"
@@ -92,21 +93,22 @@ type roomState struct {
 	firstMove uint64 // number of moves[0]
 	sentMoves []moveMark
 
-	ended  ended       // sessions that ended before their tickets expire
-	ends   wire.Outbox // those that ended here, for the regional
+	ended  ended                 // sessions that ended before their tickets expire
+	ends   wire.Outbox[wire.End] // those that ended here, for the regional
 	movers movers
 
 	wait     waitBook
-	answers  uint8           // the newest ticket.Answer
-	counted  recent[showing] // as which version a ticket that waits was counted last
+	answers  uint8                   // the newest ticket.Answer
+	counted  lineage.Recent[showing] // as which version a ticket that waits was counted last
 	away     aways
 	young    young
 	outcomes line.OutcomeCounter
 	parked   parked
 	tabs     tabs
-	recent   recent[stamped]
-	suspects recent[suspect]
-	copied   uint64 // sessions whose ticket was found to be copied
+	recent   lineage.Recent[stamped]
+	lines    lineage.Book           // of the versions that were shown here to be renewed
+	copied   uint64                 // sessions whose ticket was found to be copied
+	found    wire.Outbox[wire.Line] // those, for the regional
 	arrivals [wire.MaxMinutes]wire.Minute
 	admitted uint64
 	joined   uint64
@@ -156,7 +158,7 @@ func (e *Engine) SetRooms(now fleet.Mono, rooms []Room) {
 	for _, r := range rooms {
 		s := e.rooms[r.ID]
 		if s == nil {
-			s = &roomState{firstMove: 1, recent: recent[stamped]{limit: e.cfg.Limits.Recent}, suspects: recent[suspect]{limit: min(e.cfg.Limits.Recent, maxSuspects)}, counted: recent[showing]{limit: min(e.cfg.Limits.Waiting, maxShowings)}, away: aways{limit: e.cfg.Limits.Waiting}}
+			s = &roomState{firstMove: 1, recent: lineage.NewRecent[stamped](e.cfg.Limits.Recent), lines: lineage.NewBook(e.cfg.Limits.Recent, lineage.InFlight), counted: lineage.NewRecent[showing](min(e.cfg.Limits.Waiting, maxShowings)), away: aways{limit: e.cfg.Limits.Waiting}}
 			e.rooms[r.ID] = s
 			e.order = append(e.order, s)
 		}
@@ -247,7 +249,7 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 			return d
 		}
 		fresh = Copied
-	case t.IsAdmitted() || r.recent.get(t.ID) != (stamped{}): // also a place that became a session
+	case t.IsAdmitted() || r.recent.Get(t.ID) != (stamped{}): // also a place that became a session
 		fresh = Expired
 	case r.lapsed(ft, &t):
 		fresh = Lost
@@ -286,7 +288,7 @@ func (e *Engine) Waits(now fleet.Mono, id room.ID, t ticket.Ticket) bool {
 		return false
 	}
 	ft, _ := e.time(now)
-	return r.ended.of(&t) != wire.Left && r.recent.get(t.ID) == (stamped{}) && !r.lapsed(ft, &t)
+	return r.ended.of(&t) != wire.Left && r.recent.Get(t.ID) == (stamped{}) && !r.lapsed(ft, &t)
 }
 
 // lapsed reports whether the place of t is lost: its visitor was not there for
@@ -300,7 +302,6 @@ func (r *roomState) lapsed(ft fleet.Time, t *ticket.Ticket) bool {
 // second, and when it stamped it first.
 type stamped struct {
 	until, since uint32
-	lineage
 }
 
 // over is the expiry second that is remembered of a session that was ended.
@@ -308,17 +309,17 @@ const over = 1
 
 // stamp remembers that the session of a ticket was stamped until second until.
 func (r *roomState) stamp(ft fleet.Time, id uint64, until uint32) {
-	s := r.recent.get(id)
+	s := r.recent.Get(id)
 	if s.until = until; s.since == 0 {
 		s.since = uint32(ft.Second())
 	}
-	r.recent.put(id, s)
+	r.recent.Put(id, s)
 }
 
 // known returns the expiry second of the newest stamp that this edge gave the
 // ticket, if the session is still valid; else 0.
 func (e *Engine) known(now fleet.Mono, ft fleet.Time, err time.Duration, r *roomState, id uint64) uint32 {
-	until := r.recent.get(id).until
+	until := r.recent.Get(id).until
 	if int64(until)*1000 <= int64(e.judges(now, ft, err, e.home)) {
 		return 0
 	}
@@ -336,18 +337,18 @@ func (r *roomState) kept(ft fleet.Time, t *ticket.Ticket) bool {
 	if t.IsAdmitted() {
 		return ft.Second() < int64(t.Until+r.life)
 	}
-	return ft.Second() < int64(r.recent.get(t.ID).since+2*r.life)
+	return ft.Second() < int64(r.recent.Get(t.ID).since+2*r.life)
 }
 
 // repeat answers a ticket without a session whose visitor has one all the
 // same: the reply that told so was lost, or this is another request of the
 // same page. It is charged once, and may be renewed as any session.
 func (e *Engine) repeat(now fleet.Mono, ft fleet.Time, err time.Duration, r *roomState, t ticket.Ticket) Decision {
-	t.Until, t.Home = r.recent.get(t.ID).until, e.home
+	t.Until, t.Home = r.recent.Get(t.ID).until, e.home
 	if t.Admitted == 0 {
 		t.Admitted = uint32(ft.Second())
 	}
-	if r.copyOf(ft, &t) {
+	if e.copyOf(now, ft, r, &t) {
 		return Decision{Fresh: Copied}
 	}
 	d := e.renew(now, ft, err, r, t)
@@ -415,7 +416,7 @@ func (e *Engine) checkIn(r *roomState, ft fleet.Time, t *ticket.Ticket) {
 	r.newest(t)
 	before := *t
 	t.Answer = r.nextAnswer()
-	defer func() { r.counted.put(t.ID, showing{seen: t.Seen, answer: t.Answer}) }()
+	defer func() { r.counted.Put(t.ID, showing{seen: t.Seen, answer: t.Answer}) }()
 	if before.Flags&ticket.Returned == 0 { // counted nowhere: nothing to take back
 		t.Flags |= ticket.Returned
 		t.Wait, t.High, t.Ahead = 0, 0, 0 // what was told before the line was known binds nobody
@@ -467,7 +468,7 @@ const maxShowings = 1 << 14
 // the visitor has not heard of it (the answer is on its way, or lost), or shows an old
 // one, does not make it another visitor.
 func (r *roomState) newest(t *ticket.Ticket) {
-	if k := r.counted.get(t.ID); k.seen != 0 && r.wait.live(k.seen) && (t.Flags&ticket.Returned == 0 || k.seen > t.Seen) {
+	if k := r.counted.Get(t.ID); k.seen != 0 && r.wait.live(k.seen) && (t.Flags&ticket.Returned == 0 || k.seen > t.Seen) {
 		t.Flags |= ticket.Returned
 		t.Seen, t.Answer = k.seen, k.answer
 	}
@@ -488,7 +489,7 @@ func (r *roomState) arrive(ft fleet.Time) {
 // due and allowed. The decision is empty but for Fresh where the ticket is a copy that
 // is not to be renewed.
 func (e *Engine) serve(now fleet.Mono, ft fleet.Time, err time.Duration, r *roomState, t ticket.Ticket) Decision {
-	if t.Home != ticket.Nobody && r.due(ft, err, &t) && r.copyOf(ft, &t) {
+	if t.Home != ticket.Nobody && r.due(ft, err, &t) && e.copyOf(now, ft, r, &t) {
 		return Decision{Fresh: Copied}
 	}
 	return e.renew(now, ft, err, r, t)
@@ -521,7 +522,7 @@ func (e *Engine) renew(now fleet.Mono, ft fleet.Time, err time.Duration, r *room
 		return d
 	}
 	from := t.Until
-	known := r.recent.get(t.ID).until
+	known := r.recent.Get(t.ID).until
 	if known > from {
 		// The same old ticket again: its newest stamp is counted already.
 		from = known
@@ -536,7 +537,7 @@ func (e *Engine) renew(now fleet.Mono, ft fleet.Time, err time.Duration, r *room
 		r.renewed++
 		r.sessions.consume(from)
 		r.sessions.stamp(until)
-		r.move(wire.Move{ID: t.ID, From: from, Until: until})
+		r.move(wire.Move{ID: t.ID, From: from, Until: until, Shown: version(&t)})
 		r.stamp(ft, t.ID, until)
 		if int64(t.Seen)/60 != ft.Second()/60 {
 			r.arrive(ft)
@@ -555,6 +556,45 @@ func (e *Engine) renew(now fleet.Mono, ft fleet.Time, err time.Duration, r *room
 	d.Reseal = true
 	e.descend(&d.Ticket)
 	return d
+}
+
+// version returns which version of its session's ticket t is.
+func version(t *ticket.Ticket) lineage.Version {
+	if t.Stamp == 0 {
+		return lineage.Version{}
+	}
+	return lineage.Version{Stamp: t.Stamp, Parent: t.Parent, Root: t.Root, Seen: t.Seen}
+}
+
+// copyOf reports whether t, a version of a session that is to be renewed, is a copy
+// that somebody else goes on with. Otherwise what follows from it is of the line that
+// is followed.
+func (e *Engine) copyOf(now fleet.Mono, ft fleet.Time, r *roomState, t *ticket.Ticket) bool {
+	v := version(t)
+	switch r.lines.Shown(uint32(ft.Second()), t.ID, &v, wire.RenewAfter(r.life), r.life) {
+	case lineage.Copy:
+		return !mutant.On(mutant.CopyRenews)
+	case lineage.Found:
+		r.copied++
+		r.found.Add(wire.Line{ID: t.ID, Stamp: r.lines.Followed(t.ID)}, 0)
+		r.dirty = true
+		e.link.hurry(now, e.cfg.Params.ReportGap)
+	}
+	if v.Stamp != 0 {
+		t.Root = v.Root
+	}
+	return false
+}
+
+// descend makes of t the next version of its session's ticket.
+func (e *Engine) descend(t *ticket.Ticket) {
+	t.Parent = t.Stamp
+	for t.Stamp = 0; t.Stamp == 0 || t.Stamp == t.Parent; {
+		t.Stamp = e.cfg.Rand.Uint32()
+	}
+	if t.Root == 0 {
+		t.Root = t.Stamp
+	}
 }
 
 // mayRenew reports whether one more renewal keeps the promise to report no

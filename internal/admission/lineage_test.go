@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"vestibule/internal/lineage"
 	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
 )
@@ -81,7 +82,7 @@ func TestNoBrowserIsTakenForACopy(tt *testing.T) {
 				}
 				a := answer{pass: d.Ticket}
 				if rng.Float64() < slow {
-					if late := time.Duration(rng.Int64N(int64(session / 3))); late > InFlight*time.Second/2 {
+					if late := time.Duration(rng.Int64N(int64(session / 3))); late > lineage.InFlight*time.Second/2 {
 						a.pass.Late()
 						a.there = late
 					}

@@ -119,6 +119,7 @@ func (r *roomState) report(now fleet.Mono, ft fleet.Time, l *link) wire.RoomRepo
 		Sessions:  r.sessions.report(),
 		FirstMove: r.firstMove,
 		Ends:      r.ends.Take(seq, l.acked),
+		Copied:    r.found.Take(seq, l.acked),
 		Want:      r.want, ParkedN: uint64(len(r.tabs)), Movers: uint64(len(r.movers)),
 		Active:   uint64(max(0, r.sessions.live)),
 		Admitted: r.admitted, Joined: r.joined, Entered: r.entered,
@@ -189,6 +190,9 @@ func (e *Engine) Apply(now fleet.Mono, g wire.Grant) {
 			for _, end := range g.Rooms[i].Ends {
 				r.end(end)
 			}
+			for _, o := range g.Rooms[i].Lines {
+				r.lines.Decide(uint32(e.Time(now).Second()), o.ID, o.Stamp, g.Rooms[i].Life)
+			}
 		}
 	}
 
@@ -234,6 +238,7 @@ func (e *Engine) Apply(now fleet.Mono, g wire.Grant) {
 		r.sessions.forget(g.Watermark)
 		r.ackMoves(l.acked)
 		r.ends.Acked(l.acked)
+		r.found.Acked(l.acked)
 		r.ended.forget(g.Watermark)
 	}
 }
@@ -302,6 +307,7 @@ func (e *Engine) reborn(now fleet.Mono) {
 		r.sessions = sessions{}
 		r.moves, r.firstMove, r.sentMoves = nil, 1, nil
 		r.ends.Again()
+		r.found.Again()
 		r.admitted, r.joined, r.entered = 0, 0, 0
 		r.dirty, r.changedAt = true, 0
 	}

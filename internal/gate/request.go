@@ -4,8 +4,8 @@ import (
 	"net/netip"
 	"time"
 
-	"vestibule/internal/admission"
 	"vestibule/internal/fleet"
+	"vestibule/internal/lineage"
 	"vestibule/internal/live"
 	"vestibule/internal/origin"
 	"vestibule/internal/room"
@@ -125,7 +125,7 @@ func (o *Outcome) set(name, value string) { o.Header = append(o.Header, Field{na
 // inFlight is after how long an answer of the site may reach a browser that has gone
 // on with newer tickets: half of the time for which answers are reckoned to be under
 // way.
-const inFlight = admission.InFlight * time.Second / 2
+const inFlight = lineage.InFlight * time.Second / 2
 
 // Tickets returns the visitor's tickets as lines of the answer's header. They are for
 // the final answer of the site and not for an informational one. Those of an answer

@@ -115,6 +115,7 @@ const (
 	UnknownKeyOverwritten
 	ReplayCounts
 	CopyRenews
+	EdgesFollowAlone
 
 	count
 )
@@ -219,6 +220,7 @@ var list = [count]Mutant{
 	UnknownKeyOverwritten: {Name: "unknown-key-overwritten", Rule: 10, Says: "a ticket under a key that an edge has not heard of is none, and its visitor gets another"},
 	ReplayCounts:          {Name: "replay-counts", Rule: 10, Says: "a ticket that was away counts as somebody who waits at its first touch"},
 	CopyRenews:            {Name: "copy-renews", Rule: 10, Says: "a copy of a session's ticket is renewed like any"},
+	EdgesFollowAlone:      {Name: "edges-follow-alone", Rule: 10, Says: "each edge follows a line of copies of its own"},
 }
 
 // Variable names the environment variable that chooses a mutant for a process, in

@@ -3,6 +3,8 @@ package sim
 import (
 	"testing"
 	"time"
+
+	"vestibule/internal/wire"
 )
 
 // TestNobodyIsPutOutOfAFullRoomOfShortSessions is the room in which the ceiling of
@@ -12,6 +14,25 @@ func TestNobodyIsPutOutOfAFullRoomOfShortSessions(t *testing.T) {
 		early, use, fault := shortSessions(total, 2*time.Minute, false)
 		if early > 0 || use < 0.98 || fault != "" {
 			t.Errorf("T %d: %d people put out, use of T %.4f, want 0 and 0.98 or more; %s", total, early, use, fault)
+		}
+	}
+}
+
+// TestCopiesAtEdgesOfTheirOwn: each edge is shown one copy of a ticket, and sees nothing
+// that a browser would not do.
+func TestCopiesAtEdgesOfTheirOwn(t *testing.T) {
+	if f := copies(4, false); !f.Met || f.Fault != "" {
+		t.Errorf("inside after 15 s / 30 s / 60 s / 120 s: %s, want one from 60 s on; %s", f.Seen, f.Fault)
+	}
+}
+
+// TestABrowserWithManyTabsStaysInside at four edges, behind a balancer that sends each
+// request to any of them.
+func TestABrowserWithManyTabsStaysInside(t *testing.T) {
+	for _, session := range []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute} {
+		out, twice, fault := tabs(7, session)
+		if life := time.Duration(wire.Life(session)) * time.Second; out > 0 || twice > life || fault != "" {
+			t.Errorf("sessions of %v: put out %d times, counted twice for %v, want never, and %v at most; %s", session, out, twice, life, fault)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/line"
+	"vestibule/internal/lineage"
 	"vestibule/internal/mutant"
 	"vestibule/internal/room"
 	"vestibule/internal/wire"
@@ -131,6 +132,8 @@ type books struct {
 	counts counts
 	ids    sessionIDs
 	copied uint64 // tickets seen living in two places, cumulative
+	lines  lineage.Book
+	only   []decided // which lines of copied tickets go on, oldest first
 	marks  marks
 	astray []astray
 
@@ -310,7 +313,7 @@ func (e *edge) account(id room.ID) *account {
 func (a *Aggregator) books(id room.ID) *books {
 	b := a.rooms[id]
 	if b == nil {
-		b = &books{RoomConfig: RoomConfig{ID: id}, gone: true, dirty: true, lifeMax: a.pastLife, lifeTill: a.pastTill}
+		b = &books{RoomConfig: RoomConfig{ID: id}, gone: true, dirty: true, lifeMax: a.pastLife, lifeTill: a.pastTill, lines: lineage.NewBook(maxLines, 0)}
 		a.rooms[id] = b
 		a.order = append(a.order, b)
 		slices.SortFunc(a.order, func(x, y *books) int { return cmp.Compare(x.ID, y.ID) })

@@ -116,7 +116,7 @@ type loan struct {
 	active             uint64
 	excess             uint64 // as its aggregator tells
 	astray             int64  // held when it was given up, and may be in use there still
-	ends               wire.Outbox
+	ends               wire.Outbox[wire.End]
 	admitted           uint64
 	joined, entered    uint64
 	young              line.Histogram

@@ -112,12 +112,13 @@ type account struct {
 	edge *edge
 	room room.ID
 
-	changedAt uint64      // first grant that carried the newest change
-	viewAt    uint64      // the same for the room's view
-	ends      wire.Outbox // what the edge is to know of sessions that ended
-	unsaid    bool        // something changed since the last grant; set by news
-	unshown   bool        // so did the room's view; set by viewNews
-	open      bool        // it is in edge.open
+	changedAt uint64                 // first grant that carried the newest change
+	viewAt    uint64                 // the same for the room's view
+	ends      wire.Outbox[wire.End]  // what the edge is to know of sessions that ended
+	lines     wire.Outbox[wire.Line] // the same of copied tickets
+	unsaid    bool                   // something changed since the last grant; set by news
+	unshown   bool                   // so did the room's view; set by viewNews
+	open      bool                   // it is in edge.open
 }
 
 // news notes that the edge is to be told of the account. Grants look at no others:

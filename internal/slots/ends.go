@@ -20,9 +20,9 @@ type marks struct {
 	n     uint64 // number of the newest
 	order []*mark
 	byKey map[markKey]*mark
-	up    wire.Outbox // to global
-	news  bool        // in up, since tellEnds
-	blind uint32      // moves here that there was no room for: their old tickets are valid until then
+	up    wire.Outbox[wire.End] // to global
+	news  bool                  // in up, since tellEnds
+	blind uint32                // moves here that there was no room for: their old tickets are valid until then
 }
 
 type markKey struct {
@@ -95,7 +95,7 @@ func (a *Aggregator) end(b *books, e wire.End, edge bool) {
 
 // tell owes an edge all that is known.
 func (ms *marks) tell(acc *account) {
-	acc.ends = wire.Outbox{}
+	acc.ends = wire.Outbox[wire.End]{}
 	for _, m := range ms.order {
 		if m.n != 0 {
 			acc.ends.Add(m.End, m.n)
@@ -109,6 +109,7 @@ func (ms *marks) tell(acc *account) {
 func (e *edge) endsAgain() {
 	for _, acc := range e.accounts {
 		acc.ends.Again()
+		acc.lines.Again()
 	}
 }
 

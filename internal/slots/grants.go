@@ -96,6 +96,7 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 	e.open = slices.DeleteFunc(e.open, func(acc *account) bool {
 		b := a.rooms[acc.room]
 		acc.ends.Acked(e.told)
+		acc.lines.Acked(e.told)
 		if acc.unsaid {
 			acc.unsaid, acc.changedAt = false, a.said
 		}
@@ -103,13 +104,13 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 			acc.unshown, acc.viewAt = false, a.said
 		}
 		if acc.changedAt <= e.acked && acc.viewAt <= e.acked {
-			acc.open = acc.ends.Len() > 0
+			acc.open = acc.ends.Len()+acc.lines.Len() > 0
 			return !acc.open
 		}
 		g := wire.RoomGrant{
 			Room: b.ID, Granted: acc.granted, RateGranted: acc.rateGranted, RenewCeil: acc.renewCeil,
 			Keep: acc.keep, RateKeep: acc.rateKeep, Life: acc.life,
-			Ends: acc.ends.Take(a.said, e.told),
+			Ends: acc.ends.Take(a.said, e.told), Lines: acc.lines.Take(a.said, e.told),
 		}
 		if acc.viewAt > e.acked {
 			g.View = b.view

@@ -170,6 +170,7 @@ func (a *Aggregator) take(now fleet.Mono, e *edge, m wire.Report, complete bool)
 		acc.want, acc.parked, acc.parkedN, acc.movers = r.Want, r.Parked, r.ParkedN, r.Movers
 		if acc.report == nil {
 			b.marks.tell(acc) // before it may act in the room
+			b.tellLines(acc, upTo(&m))
 		}
 		acc.report = r
 		if !acc.told { // what an edge did under a predecessor is not counted again
@@ -183,6 +184,7 @@ func (a *Aggregator) take(now fleet.Mono, e *edge, m wire.Report, complete bool)
 		b.outcomes.Gain(acc.outcomes, r.Outcomes)
 		acc.outcomes = r.Outcomes
 		a.takeMoves(e, b, acc, r, least(&m), upTo(&m))
+		a.takeCopied(b, r, upTo(&m))
 		for _, end := range r.Ends {
 			a.end(b, end, true)
 		}
@@ -233,6 +235,7 @@ func (a *Aggregator) takeMoves(e *edge, b *books, acc *account, r *wire.RoomRepo
 		if b.ids.take(&b.counts, m, e.num, limit) {
 			b.copied++
 		}
+		a.takeShown(b, acc, m, upTo)
 		if !acc.silent {
 			continue
 		}

@@ -71,7 +71,7 @@ type Ticket struct {
 	// not needed any more. They tell copies of one ticket apart.
 	Stamp  uint32 // random, of this version; 0 where an older node issued it
 	Parent uint32 // Stamp of the version that was shown for it; 0 where that was the place
-	Root   uint32 // Stamp of the first version after the place, or after a late one; all that follow have it
+	Root   uint32 // Stamp of the first version after the place, or what a line of copies was given that goes on; all that follow have it
 
 	Answer uint8 // of the answer that brought the ticket to who waits: tells pages of one visitor apart; 0 before it was ever counted
 	Flags  Flags
@@ -79,7 +79,12 @@ type Ticket struct {
 
 // Late makes of the ticket of a session one that an answer brings which took long: the
 // browser may have gone on with others meanwhile, so nothing follows from its descent.
-func (t *Ticket) Late() { t.Parent, t.Root = 0, 0 }
+// It has no parent, like a first version, but that is its own root.
+func (t *Ticket) Late() {
+	if t.Parent = 0; t.Root == t.Stamp {
+		t.Root = 0
+	}
+}
 
 // IsAdmitted reports whether the ticket is a session's, valid or expired.
 func (t *Ticket) IsAdmitted() bool { return t.Until != 0 }

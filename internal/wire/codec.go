@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/line"
+	"vestibule/internal/lineage"
 	"vestibule/internal/room"
 	"vestibule/internal/wire/wirepb"
 )
@@ -101,7 +103,7 @@ func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 		Want: r.Want, ParkedN: r.ParkedN,
 		Active: r.Active, Admitted: r.Admitted, Joined: r.Joined, Entered: r.Entered,
 		Waiting: packLine(r.Waiting), Movers: r.Movers, Excess: r.Excess, Ends: packEnds(r.Ends),
-		Unseen: r.Unseen, Young: packLine(r.Young), Outcomes: packOutcomes(r.Outcomes),
+		Unseen: r.Unseen, Young: packLine(r.Young), Outcomes: packOutcomes(r.Outcomes), Copied: packLines(r.Copied),
 	}
 	p.Sessions = packSessions(r.Sessions)
 	if n := len(r.Moves); n > 0 || r.FirstMove != 0 {
@@ -114,6 +116,14 @@ func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 			if m.From != 0 {
 				if s.From[i] = int32(m.From - s.Base); s.From[i] <= 0 {
 					s.From[i]-- // 0 is an admission
+				}
+			}
+		}
+		if slices.ContainsFunc(r.Moves, func(m Move) bool { return m.Shown.Stamp != 0 }) {
+			s.Stamp, s.Parent, s.Root, s.Seen = make([]uint32, n), make([]uint32, n), make([]uint32, n), make([]int32, n)
+			for i := range r.Moves {
+				if v := &r.Moves[i].Shown; v.Stamp != 0 {
+					s.Stamp[i], s.Parent[i], s.Root[i], s.Seen[i] = v.Stamp, v.Parent, v.Root, int32(v.Seen-s.Base)
 				}
 			}
 		}
@@ -153,6 +163,9 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 	}
 	if r.Ends, err = unpackEnds(p.GetEnds()); err != nil {
 		return err
+	}
+	if r.Copied, err = unpackLines(p.GetCopied()); err != nil {
+		return fmt.Errorf("copied: %w", err)
 	}
 	if n := len(p.GetParkedMs()); n > MaxParked {
 		return fmt.Errorf("parked: at most %d, got %d", MaxParked, n)
@@ -228,6 +241,10 @@ func unpackMoves(p *wirepb.Moves) (uint64, []Move, error) {
 	if n != len(p.GetFrom()) || n != len(p.GetUntil()) || n > MaxMoves {
 		return 0, nil, fmt.Errorf("moves: columns must be equally long and hold at most %d moves", MaxMoves)
 	}
+	shown := len(p.GetStamp())
+	if shown != len(p.GetParent()) || shown != len(p.GetRoot()) || shown != len(p.GetSeen()) || (shown != 0 && shown != n) {
+		return 0, nil, errors.New("moves: columns of versions must be empty or as long as the others")
+	}
 	if n == 0 {
 		return p.GetFirst(), nil, nil
 	}
@@ -239,9 +256,39 @@ func unpackMoves(p *wirepb.Moves) (uint64, []Move, error) {
 		} else if d < 0 {
 			m.From = p.GetBase() + uint32(d+1)
 		}
+		if shown > 0 && p.GetStamp()[i] != 0 {
+			m.Shown = lineage.Version{Stamp: p.GetStamp()[i], Parent: p.GetParent()[i], Root: p.GetRoot()[i], Seen: p.GetBase() + uint32(p.GetSeen()[i])}
+		}
 		out[i] = m
 	}
 	return p.GetFirst(), out, nil
+}
+
+func packLines(lines []Line) *wirepb.Lines {
+	n := len(lines)
+	if n == 0 {
+		return nil
+	}
+	p := &wirepb.Lines{Id: make([]uint64, n), Stamp: make([]uint32, n)}
+	for i, l := range lines {
+		p.Id[i], p.Stamp[i] = l.ID, l.Stamp
+	}
+	return p
+}
+
+func unpackLines(p *wirepb.Lines) ([]Line, error) {
+	n := len(p.GetId())
+	if n != len(p.GetStamp()) || n > MaxEnds {
+		return nil, fmt.Errorf("lines: columns must be equally long and hold at most %d", MaxEnds)
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	out := make([]Line, n)
+	for i := range out {
+		out[i] = Line{ID: p.GetId()[i], Stamp: p.GetStamp()[i]}
+	}
+	return out, nil
 }
 
 func packEnds(ends []End) *wirepb.Ends {
@@ -330,7 +377,7 @@ func EncodeGrant(g *Grant) ([]byte, error) {
 		p.Rooms[i] = &wirepb.RoomGrant{
 			Room: uint64(r.Room), Gen: r.Gen, Granted: r.Granted, RateGranted: r.RateGranted, RenewCeil: r.RenewCeil,
 			LifeS: r.Life, Keep: r.Keep, RateKeep: r.RateKeep, Returned: r.Returned, RateReturned: r.RateReturned,
-			View: packView(r.View), Confirmed: r.Confirmed, Ends: packEnds(r.Ends),
+			View: packView(r.View), Confirmed: r.Confirmed, Ends: packEnds(r.Ends), Lines: packLines(r.Lines),
 		}
 	}
 	return proto.Marshal(p)
@@ -379,6 +426,9 @@ func DecodeGrant(data []byte) (*Grant, error) {
 			return nil, fmt.Errorf("grant: rooms[%d]: view: %w", i, err)
 		}
 		if g.Rooms[i].Ends, err = unpackEnds(r.GetEnds()); err != nil {
+			return nil, fmt.Errorf("grant: rooms[%d]: %w", i, err)
+		}
+		if g.Rooms[i].Lines, err = unpackLines(r.GetLines()); err != nil {
 			return nil, fmt.Errorf("grant: rooms[%d]: %w", i, err)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/line"
+	"vestibule/internal/lineage"
 	"vestibule/internal/room"
 	"vestibule/internal/wire/wirepb"
 )
@@ -33,9 +34,10 @@ var goldenReport = Report{
 		Renewed: 9, RenewCeil: 12,
 		Sessions:  []Expiry{{Until: 1622133300, Stamped: 20, Consumed: 3}, {Until: 1622133301, Stamped: 30, Consumed: 0}, {Until: 1622133310, Stamped: 9, Consumed: 1}},
 		FirstMove: 58,
-		Moves:     []Move{{ID: 77, Until: 1622133310}, {ID: 78, From: 1622133280, Until: 1622133310}, {ID: 79, From: 1622133310, Until: 1622133311}},
+		Moves:     []Move{{ID: 77, Until: 1622133310}, {ID: 78, From: 1622133280, Until: 1622133310}, {ID: 79, From: 1622133310, Until: 1622133311, Shown: lineage.Version{Stamp: 0xa1, Parent: 0xa0, Root: 0x9f, Seen: 1622133250}}},
 		Want:      5, Parked: []fleet.Time{day - 90_000, day - 89_999, day - 10}, ParkedN: 3,
 		Ends:   []End{{ID: 80, Home: 0xd0b11, Until: 1622133290, Kind: Moved}, {ID: 81, Home: 7, Until: 1622133300, Kind: Left}},
+		Copied: []Line{{ID: 79, Stamp: 0xa1}},
 		Movers: 2, Excess: 3,
 		Admitted: 50, Joined: 12, Entered: 4,
 		Waiting:  line.Histogram{{Start: day - 120_000, Width: 1000, N: 2}, {Start: day - 119_000, Width: 60_000, N: -1.5}, {Start: day - 30_000, Width: 1, N: 7}},
@@ -49,7 +51,7 @@ var goldenGrant = Grant{
 	Dwell: 3 * time.Millisecond, At: day, AtErr: 41 * time.Millisecond, Guess: true, Twin: true, Lease: time.Minute, Basis: true,
 	Verdict: Adopted, Watermark: day - 250,
 	Rooms: []RoomGrant{
-		{Room: room.IDOf("tickets"), Gen: 1, Granted: 600, RateGranted: 300, RenewCeil: 12, Life: 330, Keep: 20, RateKeep: 10, Confirmed: true, Returned: 44, RateReturned: 2, Ends: []End{{ID: 82, Home: 9, Until: 1622133301, Kind: Cleared}}, View: &View{
+		{Room: room.IDOf("tickets"), Gen: 1, Granted: 600, RateGranted: 300, RenewCeil: 12, Life: 330, Keep: 20, RateKeep: 10, Confirmed: true, Returned: 44, RateReturned: 2, Ends: []End{{ID: 82, Home: 9, Until: 1622133301, Kind: Cleared}}, Lines: []Line{{ID: 79, Stamp: 0xa1}}, View: &View{
 			Version: 8, At: day, Horizon: day - 90_000, Park: line.Open, Slots: -1, Active: 201, Mu: 0.5, Theta: 1.0 / 1800,
 			Line:   line.NewDigest(line.Histogram{{Start: day - 120_000, Width: 60_000, N: 2}}),
 			Unseen: 3, Joining: 2.25, Paces: []line.Pace{{For: 90 * time.Second, Mu: 2}, {Mu: 0.5}},

@@ -17,6 +17,7 @@ import (
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/line"
+	"vestibule/internal/lineage"
 	"vestibule/internal/room"
 	"vestibule/internal/ticket"
 )
@@ -97,7 +98,8 @@ type RoomReport struct {
 	Sessions  []Expiry
 	FirstMove uint64 // number of Moves[0], counted from 1 per incarnation and room
 	Moves     []Move
-	Ends      []End // told until acknowledged
+	Ends      []End  // told until acknowledged
+	Copied    []Line // tickets found to be copied, and the line that is followed there; told until acknowledged
 
 	// Policy: who wants in.
 	Movers  uint64       // visitors inside whose session another data centre holds, waiting for a right here
@@ -144,6 +146,15 @@ type Move struct {
 	ID    uint64
 	From  uint32 // expiry second of the ticket presented
 	Until uint32 // expiry second of the ticket issued
+
+	Shown lineage.Version // of a renewal: the version that was shown; the zero Version where it is not known
+}
+
+// Line says which of the copies of a session's ticket goes on: what descends from the
+// version Stamp.
+type Line struct {
+	ID    uint64
+	Stamp uint32
 }
 
 // End says that a session ends before its tickets expire: the tickets with this
@@ -271,7 +282,8 @@ type RoomGrant struct {
 	Returned     uint64
 	RateReturned uint64
 
-	Ends []End // told until acknowledged
+	Ends  []End  // told until acknowledged
+	Lines []Line // of copied tickets, to edges: nobody else goes on with them; told until acknowledged
 
 	View *View // nil where nothing changed since the child's Acked
 }

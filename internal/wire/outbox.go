@@ -1,48 +1,48 @@
 package wire
 
-// Outbox holds ends that are told with every message until one that carried
+// Outbox holds ends or lines that are told with every message until one that carried
 // them is acknowledged. Bounded by MaxEnds: what does not fit is not told,
 // which costs use of the limit and no safety. The zero value is empty.
-type Outbox struct {
-	queue []queued
+type Outbox[T End | Line] struct {
+	queue []queued[T]
 }
 
-type queued struct {
-	end  End
+type queued[T End | Line] struct {
+	told T
 	n    uint64 // number given by Add
 	sent uint64 // Seq of the first message that carried it, 0 before
 }
 
 // Add puts e into the box under number n; numbers ascend. It reports false for
 // a full box.
-func (o *Outbox) Add(e End, n uint64) bool {
+func (o *Outbox[T]) Add(e T, n uint64) bool {
 	if len(o.queue) >= MaxEnds {
 		return false
 	}
-	o.queue = append(o.queue, queued{end: e, n: n})
+	o.queue = append(o.queue, queued[T]{told: e, n: n})
 	return true
 }
 
 // Take returns what message seq is to carry: all that no message up to acked
 // has brought over.
-func (o *Outbox) Take(seq, acked uint64) []End {
+func (o *Outbox[T]) Take(seq, acked uint64) []T {
 	o.Acked(acked)
 	if len(o.queue) == 0 {
 		return nil
 	}
-	out := make([]End, len(o.queue))
+	out := make([]T, len(o.queue))
 	for i := range o.queue {
 		q := &o.queue[i]
 		if q.sent == 0 {
 			q.sent = seq
 		}
-		out[i] = q.end
+		out[i] = q.told
 	}
 	return out
 }
 
 // Acked drops what messages up to acked have brought over.
-func (o *Outbox) Acked(acked uint64) {
+func (o *Outbox[T]) Acked(acked uint64) {
 	n := 0
 	for n < len(o.queue) && o.queue[n].sent != 0 && o.queue[n].sent <= acked {
 		n++
@@ -54,7 +54,7 @@ func (o *Outbox) Acked(acked uint64) {
 
 // Again tells everything anew: the other side is another one, which has
 // acknowledged nothing.
-func (o *Outbox) Again() {
+func (o *Outbox[T]) Again() {
 	for i := range o.queue {
 		o.queue[i].sent = 0
 	}
@@ -62,7 +62,7 @@ func (o *Outbox) Again() {
 
 // First returns the number of the oldest end that is still to be told; ok is
 // false for an empty box.
-func (o *Outbox) First() (n uint64, ok bool) {
+func (o *Outbox[T]) First() (n uint64, ok bool) {
 	if len(o.queue) == 0 {
 		return 0, false
 	}
@@ -70,4 +70,4 @@ func (o *Outbox) First() (n uint64, ok bool) {
 }
 
 // Len returns how many ends are still to be told.
-func (o *Outbox) Len() int { return len(o.queue) }
+func (o *Outbox[T]) Len() int { return len(o.queue) }

@@ -103,4 +103,5 @@ var plan = map[mutant.ID]killer{
 	mutant.UnknownKeyOverwritten: {"edge.TestRule10", ""},
 	mutant.ReplayCounts:          {"admission.TestATicketIsOneVisitorHoweverOftenItIsShown", ""},
 	mutant.CopyRenews:            {"admission.TestCopiesOfATicketAreNotFreeEntries", ""},
+	mutant.EdgesFollowAlone:      {"sim.TestCopiesAtEdgesOfTheirOwn", ""},
 }

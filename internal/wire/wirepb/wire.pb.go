@@ -367,6 +367,7 @@ type RoomReport struct {
 	Unseen           float64                `protobuf:"fixed64,29,opt,name=unseen,proto3" json:"unseen,omitempty"`
 	Outcomes         []uint64               `protobuf:"varint,30,rep,packed,name=outcomes,proto3" json:"outcomes,omitempty"` // cumulative, class by class; zeros at the end left out
 	Young            *Line                  `protobuf:"bytes,31,opt,name=young,proto3" json:"young,omitempty"`               // of unseen, by join time
+	Copied           *Lines                 `protobuf:"bytes,36,opt,name=copied,proto3" json:"copied,omitempty"`             // tickets found to be copied, and the line that is followed (edges)
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -618,6 +619,13 @@ func (x *RoomReport) GetYoung() *Line {
 	return nil
 }
 
+func (x *RoomReport) GetCopied() *Lines {
+	if x != nil {
+		return x.Copied
+	}
+	return nil
+}
+
 // Ends are sessions that end before their tickets expire.
 type Ends struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -750,12 +758,17 @@ func (x *Sessions) GetConsumed() []uint64 {
 
 // Moves are single stampings of tickets.
 type Moves struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	First         uint64                 `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"` // number of the first
-	Base          uint32                 `protobuf:"varint,2,opt,name=base,proto3" json:"base,omitempty"`   // Unix second that the columns below count from
-	Id            []uint64               `protobuf:"fixed64,3,rep,packed,name=id,proto3" json:"id,omitempty"`
-	From          []int32                `protobuf:"zigzag32,4,rep,packed,name=from,proto3" json:"from,omitempty"` // base + 1 + from; 0 is an admission
-	Until         []int32                `protobuf:"zigzag32,5,rep,packed,name=until,proto3" json:"until,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	First uint64                 `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"` // number of the first
+	Base  uint32                 `protobuf:"varint,2,opt,name=base,proto3" json:"base,omitempty"`   // Unix second that the columns below count from
+	Id    []uint64               `protobuf:"fixed64,3,rep,packed,name=id,proto3" json:"id,omitempty"`
+	From  []int32                `protobuf:"zigzag32,4,rep,packed,name=from,proto3" json:"from,omitempty"` // base + 1 + from; 0 is an admission
+	Until []int32                `protobuf:"zigzag32,5,rep,packed,name=until,proto3" json:"until,omitempty"`
+	// The versions that were shown, zeros for none; without any the columns are empty.
+	Stamp         []uint32 `protobuf:"fixed32,6,rep,packed,name=stamp,proto3" json:"stamp,omitempty"`
+	Parent        []uint32 `protobuf:"fixed32,7,rep,packed,name=parent,proto3" json:"parent,omitempty"`
+	Root          []uint32 `protobuf:"fixed32,8,rep,packed,name=root,proto3" json:"root,omitempty"`
+	Seen          []int32  `protobuf:"zigzag32,9,rep,packed,name=seen,proto3" json:"seen,omitempty"` // base + seen
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -825,6 +838,87 @@ func (x *Moves) GetUntil() []int32 {
 	return nil
 }
 
+func (x *Moves) GetStamp() []uint32 {
+	if x != nil {
+		return x.Stamp
+	}
+	return nil
+}
+
+func (x *Moves) GetParent() []uint32 {
+	if x != nil {
+		return x.Parent
+	}
+	return nil
+}
+
+func (x *Moves) GetRoot() []uint32 {
+	if x != nil {
+		return x.Root
+	}
+	return nil
+}
+
+func (x *Moves) GetSeen() []int32 {
+	if x != nil {
+		return x.Seen
+	}
+	return nil
+}
+
+// Lines are those of copied tickets that go on.
+type Lines struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            []uint64               `protobuf:"fixed64,1,rep,packed,name=id,proto3" json:"id,omitempty"`
+	Stamp         []uint32               `protobuf:"fixed32,2,rep,packed,name=stamp,proto3" json:"stamp,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Lines) Reset() {
+	*x = Lines{}
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Lines) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Lines) ProtoMessage() {}
+
+func (x *Lines) ProtoReflect() protoreflect.Message {
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Lines.ProtoReflect.Descriptor instead.
+func (*Lines) Descriptor() ([]byte, []int) {
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Lines) GetId() []uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *Lines) GetStamp() []uint32 {
+	if x != nil {
+		return x.Stamp
+	}
+	return nil
+}
+
 // Line is a histogram of join times.
 type Line struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -837,7 +931,7 @@ type Line struct {
 
 func (x *Line) Reset() {
 	*x = Line{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[6]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -849,7 +943,7 @@ func (x *Line) String() string {
 func (*Line) ProtoMessage() {}
 
 func (x *Line) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[6]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -862,7 +956,7 @@ func (x *Line) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Line.ProtoReflect.Descriptor instead.
 func (*Line) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{6}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Line) GetStartMs() []int64 {
@@ -917,7 +1011,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[7]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -929,7 +1023,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[7]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -942,7 +1036,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{7}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Grant) GetVersion() uint32 {
@@ -1115,13 +1209,14 @@ type RoomGrant struct {
 	View          *View                  `protobuf:"bytes,11,opt,name=view,proto3" json:"view,omitempty"`
 	Confirmed     bool                   `protobuf:"varint,12,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
 	Ends          *Ends                  `protobuf:"bytes,13,opt,name=ends,proto3" json:"ends,omitempty"`
+	Lines         *Lines                 `protobuf:"bytes,16,opt,name=lines,proto3" json:"lines,omitempty"` // of copied tickets, to edges
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RoomGrant) Reset() {
 	*x = RoomGrant{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[8]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1133,7 +1228,7 @@ func (x *RoomGrant) String() string {
 func (*RoomGrant) ProtoMessage() {}
 
 func (x *RoomGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[8]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1146,7 +1241,7 @@ func (x *RoomGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoomGrant.ProtoReflect.Descriptor instead.
 func (*RoomGrant) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{8}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RoomGrant) GetRoom() uint64 {
@@ -1240,6 +1335,13 @@ func (x *RoomGrant) GetEnds() *Ends {
 	return nil
 }
 
+func (x *RoomGrant) GetLines() *Lines {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
 // View is a room as the coordinator sees it.
 type View struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1264,7 +1366,7 @@ type View struct {
 
 func (x *View) Reset() {
 	*x = View{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[9]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1276,7 +1378,7 @@ func (x *View) String() string {
 func (*View) ProtoMessage() {}
 
 func (x *View) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[9]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1289,7 +1391,7 @@ func (x *View) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use View.ProtoReflect.Descriptor instead.
 func (*View) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{9}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *View) GetVersion() uint64 {
@@ -1412,7 +1514,7 @@ type Promises struct {
 
 func (x *Promises) Reset() {
 	*x = Promises{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[10]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1424,7 +1526,7 @@ func (x *Promises) String() string {
 func (*Promises) ProtoMessage() {}
 
 func (x *Promises) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[10]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1437,7 +1539,7 @@ func (x *Promises) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Promises.ProtoReflect.Descriptor instead.
 func (*Promises) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{10}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Promises) GetVersion() uint32 {
@@ -1486,7 +1588,7 @@ type Section struct {
 
 func (x *Section) Reset() {
 	*x = Section{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[11]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1498,7 +1600,7 @@ func (x *Section) String() string {
 func (*Section) ProtoMessage() {}
 
 func (x *Section) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[11]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1511,7 +1613,7 @@ func (x *Section) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Section.ProtoReflect.Descriptor instead.
 func (*Section) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{11}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Section) GetKey() string {
@@ -1538,7 +1640,7 @@ type PromiseSection struct {
 
 func (x *PromiseSection) Reset() {
 	*x = PromiseSection{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[12]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1550,7 +1652,7 @@ func (x *PromiseSection) String() string {
 func (*PromiseSection) ProtoMessage() {}
 
 func (x *PromiseSection) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[12]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1563,7 +1665,7 @@ func (x *PromiseSection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromiseSection.ProtoReflect.Descriptor instead.
 func (*PromiseSection) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{12}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PromiseSection) GetRoster() []*RosterEntry {
@@ -1589,7 +1691,7 @@ type Durable struct {
 
 func (x *Durable) Reset() {
 	*x = Durable{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[13]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1601,7 +1703,7 @@ func (x *Durable) String() string {
 func (*Durable) ProtoMessage() {}
 
 func (x *Durable) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[13]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1614,7 +1716,7 @@ func (x *Durable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Durable.ProtoReflect.Descriptor instead.
 func (*Durable) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{13}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Durable) GetVersion() uint64 {
@@ -1686,7 +1788,7 @@ type RosterEntry struct {
 
 func (x *RosterEntry) Reset() {
 	*x = RosterEntry{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[14]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1698,7 +1800,7 @@ func (x *RosterEntry) String() string {
 func (*RosterEntry) ProtoMessage() {}
 
 func (x *RosterEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[14]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1711,7 +1813,7 @@ func (x *RosterEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterEntry.ProtoReflect.Descriptor instead.
 func (*RosterEntry) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{14}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RosterEntry) GetEdge() string {
@@ -1807,7 +1909,7 @@ type RosterRoom struct {
 
 func (x *RosterRoom) Reset() {
 	*x = RosterRoom{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[15]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +1921,7 @@ func (x *RosterRoom) String() string {
 func (*RosterRoom) ProtoMessage() {}
 
 func (x *RosterRoom) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[15]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +1934,7 @@ func (x *RosterRoom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterRoom.ProtoReflect.Descriptor instead.
 func (*RosterRoom) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{15}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RosterRoom) GetRoom() uint64 {
@@ -1896,7 +1998,7 @@ type GoneEdge struct {
 
 func (x *GoneEdge) Reset() {
 	*x = GoneEdge{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[16]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1908,7 +2010,7 @@ func (x *GoneEdge) String() string {
 func (*GoneEdge) ProtoMessage() {}
 
 func (x *GoneEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[16]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1921,7 +2023,7 @@ func (x *GoneEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GoneEdge.ProtoReflect.Descriptor instead.
 func (*GoneEdge) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{16}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GoneEdge) GetEdge() string {
@@ -1976,7 +2078,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"recovering\x123\n" +
 	"\x05rooms\x18\x10 \x03(\v2\x1d.vestibule.wire.v1.RoomReportR\x05rooms\x12\x18\n" +
 	"\amembers\x18\x18 \x01(\x04R\amembers\x12\x1a\n" +
-	"\bsucceeds\x18\x13 \x03(\x06R\bsucceeds\"\xc4\a\n" +
+	"\bsucceeds\x18\x13 \x03(\x06R\bsucceeds\"\xf6\a\n" +
 	"\n" +
 	"RoomReport\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
@@ -2012,7 +2114,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x04ends\x18\x1c \x01(\v2\x17.vestibule.wire.v1.EndsR\x04ends\x12\x16\n" +
 	"\x06unseen\x18\x1d \x01(\x01R\x06unseen\x12\x1a\n" +
 	"\boutcomes\x18\x1e \x03(\x04R\boutcomes\x12-\n" +
-	"\x05young\x18\x1f \x01(\v2\x17.vestibule.wire.v1.LineR\x05young\"T\n" +
+	"\x05young\x18\x1f \x01(\v2\x17.vestibule.wire.v1.LineR\x05young\x120\n" +
+	"\x06copied\x18$ \x01(\v2\x18.vestibule.wire.v1.LinesR\x06copied\"T\n" +
 	"\x04Ends\x12\x0e\n" +
 	"\x02id\x18\x01 \x03(\x06R\x02id\x12\x12\n" +
 	"\x04home\x18\x02 \x03(\aR\x04home\x12\x14\n" +
@@ -2021,13 +2124,20 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\bSessions\x12\x14\n" +
 	"\x05until\x18\x01 \x03(\rR\x05until\x12\x18\n" +
 	"\astamped\x18\x02 \x03(\x04R\astamped\x12\x1a\n" +
-	"\bconsumed\x18\x03 \x03(\x04R\bconsumed\"k\n" +
+	"\bconsumed\x18\x03 \x03(\x04R\bconsumed\"\xc1\x01\n" +
 	"\x05Moves\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x04R\x05first\x12\x12\n" +
 	"\x04base\x18\x02 \x01(\rR\x04base\x12\x0e\n" +
 	"\x02id\x18\x03 \x03(\x06R\x02id\x12\x12\n" +
 	"\x04from\x18\x04 \x03(\x11R\x04from\x12\x14\n" +
-	"\x05until\x18\x05 \x03(\x11R\x05until\"J\n" +
+	"\x05until\x18\x05 \x03(\x11R\x05until\x12\x14\n" +
+	"\x05stamp\x18\x06 \x03(\aR\x05stamp\x12\x16\n" +
+	"\x06parent\x18\a \x03(\aR\x06parent\x12\x12\n" +
+	"\x04root\x18\b \x03(\aR\x04root\x12\x12\n" +
+	"\x04seen\x18\t \x03(\x11R\x04seen\"-\n" +
+	"\x05Lines\x12\x0e\n" +
+	"\x02id\x18\x01 \x03(\x06R\x02id\x12\x14\n" +
+	"\x05stamp\x18\x02 \x03(\aR\x05stamp\"J\n" +
 	"\x04Line\x12\x19\n" +
 	"\bstart_ms\x18\x01 \x03(\x12R\astartMs\x12\x19\n" +
 	"\bwidth_ms\x18\x02 \x03(\x04R\awidthMs\x12\f\n" +
@@ -2055,7 +2165,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05guess\x18\x13 \x01(\bR\x05guess\x12\x18\n" +
 	"\amembers\x18\x18 \x01(\x04R\amembers\x12\x1a\n" +
 	"\bstanding\x18\x19 \x01(\rR\bstanding\x12\x12\n" +
-	"\x04twin\x18\x14 \x01(\bR\x04twin\"\x8e\x03\n" +
+	"\x04twin\x18\x14 \x01(\bR\x04twin\"\xbe\x03\n" +
 	"\tRoomGrant\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
 	"\x03gen\x18\x02 \x01(\x04R\x03gen\x12\x18\n" +
@@ -2071,7 +2181,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	" \x01(\x04R\frateReturned\x12+\n" +
 	"\x04view\x18\v \x01(\v2\x17.vestibule.wire.v1.ViewR\x04view\x12\x1c\n" +
 	"\tconfirmed\x18\f \x01(\bR\tconfirmed\x12+\n" +
-	"\x04ends\x18\r \x01(\v2\x17.vestibule.wire.v1.EndsR\x04ends\"\x8e\x03\n" +
+	"\x04ends\x18\r \x01(\v2\x17.vestibule.wire.v1.EndsR\x04ends\x12.\n" +
+	"\x05lines\x18\x10 \x01(\v2\x18.vestibule.wire.v1.LinesR\x05lines\"\x8e\x03\n" +
 	"\x04View\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\x12\x1d\n" +
@@ -2158,7 +2269,7 @@ func file_vestibule_wire_v1_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_vestibule_wire_v1_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_vestibule_wire_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_vestibule_wire_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_vestibule_wire_v1_wire_proto_goTypes = []any{
 	(Verdict)(0),           // 0: vestibule.wire.v1.Verdict
 	(*Term)(nil),           // 1: vestibule.wire.v1.Term
@@ -2167,46 +2278,49 @@ var file_vestibule_wire_v1_wire_proto_goTypes = []any{
 	(*Ends)(nil),           // 4: vestibule.wire.v1.Ends
 	(*Sessions)(nil),       // 5: vestibule.wire.v1.Sessions
 	(*Moves)(nil),          // 6: vestibule.wire.v1.Moves
-	(*Line)(nil),           // 7: vestibule.wire.v1.Line
-	(*Grant)(nil),          // 8: vestibule.wire.v1.Grant
-	(*RoomGrant)(nil),      // 9: vestibule.wire.v1.RoomGrant
-	(*View)(nil),           // 10: vestibule.wire.v1.View
-	(*Promises)(nil),       // 11: vestibule.wire.v1.Promises
-	(*Section)(nil),        // 12: vestibule.wire.v1.Section
-	(*PromiseSection)(nil), // 13: vestibule.wire.v1.PromiseSection
-	(*Durable)(nil),        // 14: vestibule.wire.v1.Durable
-	(*RosterEntry)(nil),    // 15: vestibule.wire.v1.RosterEntry
-	(*RosterRoom)(nil),     // 16: vestibule.wire.v1.RosterRoom
-	(*GoneEdge)(nil),       // 17: vestibule.wire.v1.GoneEdge
+	(*Lines)(nil),          // 7: vestibule.wire.v1.Lines
+	(*Line)(nil),           // 8: vestibule.wire.v1.Line
+	(*Grant)(nil),          // 9: vestibule.wire.v1.Grant
+	(*RoomGrant)(nil),      // 10: vestibule.wire.v1.RoomGrant
+	(*View)(nil),           // 11: vestibule.wire.v1.View
+	(*Promises)(nil),       // 12: vestibule.wire.v1.Promises
+	(*Section)(nil),        // 13: vestibule.wire.v1.Section
+	(*PromiseSection)(nil), // 14: vestibule.wire.v1.PromiseSection
+	(*Durable)(nil),        // 15: vestibule.wire.v1.Durable
+	(*RosterEntry)(nil),    // 16: vestibule.wire.v1.RosterEntry
+	(*RosterRoom)(nil),     // 17: vestibule.wire.v1.RosterRoom
+	(*GoneEdge)(nil),       // 18: vestibule.wire.v1.GoneEdge
 }
 var file_vestibule_wire_v1_wire_proto_depIdxs = []int32{
 	1,  // 0: vestibule.wire.v1.Report.seen:type_name -> vestibule.wire.v1.Term
 	3,  // 1: vestibule.wire.v1.Report.rooms:type_name -> vestibule.wire.v1.RoomReport
 	5,  // 2: vestibule.wire.v1.RoomReport.sessions:type_name -> vestibule.wire.v1.Sessions
 	6,  // 3: vestibule.wire.v1.RoomReport.moves:type_name -> vestibule.wire.v1.Moves
-	7,  // 4: vestibule.wire.v1.RoomReport.waiting:type_name -> vestibule.wire.v1.Line
+	8,  // 4: vestibule.wire.v1.RoomReport.waiting:type_name -> vestibule.wire.v1.Line
 	4,  // 5: vestibule.wire.v1.RoomReport.ends:type_name -> vestibule.wire.v1.Ends
-	7,  // 6: vestibule.wire.v1.RoomReport.young:type_name -> vestibule.wire.v1.Line
-	1,  // 7: vestibule.wire.v1.Grant.from:type_name -> vestibule.wire.v1.Term
-	0,  // 8: vestibule.wire.v1.Grant.verdict:type_name -> vestibule.wire.v1.Verdict
-	9,  // 9: vestibule.wire.v1.Grant.rooms:type_name -> vestibule.wire.v1.RoomGrant
-	10, // 10: vestibule.wire.v1.RoomGrant.view:type_name -> vestibule.wire.v1.View
-	4,  // 11: vestibule.wire.v1.RoomGrant.ends:type_name -> vestibule.wire.v1.Ends
-	7,  // 12: vestibule.wire.v1.View.line:type_name -> vestibule.wire.v1.Line
-	1,  // 13: vestibule.wire.v1.Promises.owner:type_name -> vestibule.wire.v1.Term
-	14, // 14: vestibule.wire.v1.Promises.durable:type_name -> vestibule.wire.v1.Durable
-	12, // 15: vestibule.wire.v1.Promises.sections:type_name -> vestibule.wire.v1.Section
-	15, // 16: vestibule.wire.v1.PromiseSection.roster:type_name -> vestibule.wire.v1.RosterEntry
-	1,  // 17: vestibule.wire.v1.Durable.promise:type_name -> vestibule.wire.v1.Term
-	15, // 18: vestibule.wire.v1.Durable.roster:type_name -> vestibule.wire.v1.RosterEntry
-	16, // 19: vestibule.wire.v1.RosterEntry.rooms:type_name -> vestibule.wire.v1.RosterRoom
-	17, // 20: vestibule.wire.v1.RosterEntry.gone:type_name -> vestibule.wire.v1.GoneEdge
-	5,  // 21: vestibule.wire.v1.RosterRoom.sessions:type_name -> vestibule.wire.v1.Sessions
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	8,  // 6: vestibule.wire.v1.RoomReport.young:type_name -> vestibule.wire.v1.Line
+	7,  // 7: vestibule.wire.v1.RoomReport.copied:type_name -> vestibule.wire.v1.Lines
+	1,  // 8: vestibule.wire.v1.Grant.from:type_name -> vestibule.wire.v1.Term
+	0,  // 9: vestibule.wire.v1.Grant.verdict:type_name -> vestibule.wire.v1.Verdict
+	10, // 10: vestibule.wire.v1.Grant.rooms:type_name -> vestibule.wire.v1.RoomGrant
+	11, // 11: vestibule.wire.v1.RoomGrant.view:type_name -> vestibule.wire.v1.View
+	4,  // 12: vestibule.wire.v1.RoomGrant.ends:type_name -> vestibule.wire.v1.Ends
+	7,  // 13: vestibule.wire.v1.RoomGrant.lines:type_name -> vestibule.wire.v1.Lines
+	8,  // 14: vestibule.wire.v1.View.line:type_name -> vestibule.wire.v1.Line
+	1,  // 15: vestibule.wire.v1.Promises.owner:type_name -> vestibule.wire.v1.Term
+	15, // 16: vestibule.wire.v1.Promises.durable:type_name -> vestibule.wire.v1.Durable
+	13, // 17: vestibule.wire.v1.Promises.sections:type_name -> vestibule.wire.v1.Section
+	16, // 18: vestibule.wire.v1.PromiseSection.roster:type_name -> vestibule.wire.v1.RosterEntry
+	1,  // 19: vestibule.wire.v1.Durable.promise:type_name -> vestibule.wire.v1.Term
+	16, // 20: vestibule.wire.v1.Durable.roster:type_name -> vestibule.wire.v1.RosterEntry
+	17, // 21: vestibule.wire.v1.RosterEntry.rooms:type_name -> vestibule.wire.v1.RosterRoom
+	18, // 22: vestibule.wire.v1.RosterEntry.gone:type_name -> vestibule.wire.v1.GoneEdge
+	5,  // 23: vestibule.wire.v1.RosterRoom.sessions:type_name -> vestibule.wire.v1.Sessions
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_vestibule_wire_v1_wire_proto_init() }
@@ -2220,7 +2334,7 @@ func file_vestibule_wire_v1_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_vestibule_wire_v1_wire_proto_rawDesc), len(file_vestibule_wire_v1_wire_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
