@@ -439,6 +439,6 @@ func (w *World) release(edge int32) {
 
 // end forgets a visitor; the ticket lives on in the judge's books.
 func (w *World) end(i int32) {
-	w.visitors[i].gen++
+	w.visitors[i] = visitor{gen: w.visitors[i].gen + 1}
 	w.free = append(w.free, i)
 }
