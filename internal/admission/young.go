@@ -27,7 +27,9 @@ const (
 	youngTrial = 12
 	youngCells = youngWait + youngTrial
 
-	// Before anybody joined everybody is expected, with the weight of ten who did.
+	// Before anybody joined everybody is expected, with the weight of ten who did. The
+	// weight fades as people join: in a flood of who does not return it would be people
+	// at every edge whom nobody ever saw.
 	youngPrior = 10
 )
 
@@ -75,13 +77,14 @@ func (y *young) returned(now, joined fleet.Time) { y.joined(now, joined).returne
 // time: below zero where more returned here than joined here.
 func (y *young) expected(now fleet.Time) (float64, line.Histogram) {
 	y.advance(now)
-	issued, returned := youngPrior, youngPrior
+	issued, returned := 0.0, 0.0
 	for i := int64(youngWait); i < youngCells; i++ {
 		c := y.cell(y.newest - i)
-		issued += int(c.issued)
-		returned += int(c.returned)
+		issued += float64(c.issued)
+		returned += float64(c.returned)
 	}
-	share := min(1, float64(returned)/float64(issued))
+	prior := youngPrior * youngPrior / (youngPrior + issued)
+	share := min(1, (returned+prior)/(issued+prior))
 	sum := 0.0
 	var h line.Histogram
 	for i := int64(youngWait) - 1; i >= 0; i-- {

@@ -58,3 +58,28 @@ func TestYoungCountsWhoIsToBeExpected(t *testing.T) {
 		}
 	}
 }
+
+// TestRobotsAreNobodyAtASmallEdge: where few people join, what is expected of a flood
+// before anybody was seen to return must not be people at every edge.
+func TestRobotsAreNobodyAtASmallEdge(t *testing.T) {
+	for _, robots := range []int{0, 100, 1000} {
+		var y young
+		sum, n := 0.0, 0
+		for s := range 120 {
+			now := day.Add(time.Duration(s) * time.Second)
+			for range robots {
+				y.issued(now, now)
+			}
+			y.issued(now, now) // one person a second, back after two
+			if s >= 2 {
+				y.returned(now, now.Add(-2*time.Second))
+			}
+			if got, _ := y.expected(now); s > 30 {
+				sum, n = sum+got, n+1
+			}
+		}
+		if mean := sum / float64(n); mean < 1 || mean > 3 {
+			t.Errorf("%d robots a second: %.1f people are expected, want 2", robots, mean)
+		}
+	}
+}

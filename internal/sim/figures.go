@@ -400,7 +400,7 @@ func flood() Finding {
 // one of somebody who waits. What is told is held against how many really wait: a few
 // of the tickets are good, and take the slots that they stand for.
 func replayed(tickets int, perSecond float64) Finding {
-	type seen struct{ let, people, told, real float64 }
+	type seen struct{ let, people, told, real, tellings float64 }
 	const length = 5 * time.Minute
 	run := func(s *seen, seed uint64, attack bool) (shown int, fault string) {
 		c := busy(seed)
@@ -421,7 +421,7 @@ func replayed(tickets int, perSecond float64) Finding {
 		r := w.Run()
 		m := &w.meters
 		s.let += float64(m.inside - m.robots)
-		s.people, s.told, s.real = s.people+m.people, s.told+m.told, s.real+m.real
+		s.people, s.told, s.real, s.tellings = s.people+m.people, s.told+m.told, s.real+m.real, s.tellings+float64(m.tellings)
 		return old.shown, r.Fault
 	}
 	var with, without seen
@@ -437,9 +437,12 @@ func replayed(tickets int, perSecond float64) Finding {
 	let := with.let/without.let - 1
 	people := with.people/with.real/(without.people/without.real) - 1
 	told := with.told/with.real/(without.told/without.real) - 1
+	raw := func(a, b float64) float64 { return 100 * (a/with.tellings/(b/without.tellings) - 1) }
 	return Finding{
 		Seen: fmt.Sprintf("%+.1f %% / %+.1f %% / %+.1f %% (%d shown)", 100*let, 100*people, 100*told, shown),
 		Met:  let >= -0.05 && people <= 0.05 && told <= 0.05,
+		Bound: fmt.Sprintf("against the runs without replays: %+.1f %% told of, %+.1f %% estimate, %+.1f %% really waiting",
+			raw(with.people, without.people), raw(with.told, without.told), raw(with.real, without.real)),
 	}
 }
 
