@@ -75,7 +75,7 @@ func TestASlowAnswerBringsALateTicket(t *testing.T) {
 		if err := codec.Open(&got, value, ticket.NewScratch([32]byte{1})); err != nil {
 			t.Fatal(err)
 		}
-		if late != (got.Parent == 0 && got.Root == 0) || got.ID != 7 || got.Stamp != 5 {
+		if late != (got.Parent == 0) || got.Root != 3 || got.ID != 7 || got.Stamp != 5 {
 			t.Errorf("late %v: %+v", late, got)
 		}
 		if len(fields) != 3 || fields[2] != (Field{TicketHeader, "sale=" + value}) {
