@@ -151,16 +151,17 @@ const (
 	// outside is the share of waits that is to be outside of the range.
 	outside = 0.2
 	// learn is by how much one wait moves the share that is aimed for.
-	learn = 0.002
+	learn = 0.001
 	// spreadMemory is how many waits of a class are remembered, on average.
-	spreadMemory = 1000
-	// priorOutcomes is how many waits the supposition weighs.
-	priorOutcomes = 50
+	spreadMemory = 3000
+	// priorOutcomes is how many waits the supposition weighs. The waits of a minute are wrong
+	// together: the first some hundred tell little more than one.
+	priorOutcomes = 500
 )
 
 // prior is between what logarithms of the ratio four of five waits lie, before
 // anything is known, by class.
-var prior = [classes]float64{0.13, 0.08, 0.08, 0.08}
+var prior = [classes]float64{0.05, 0.04, 0.04, 0.04}
 
 // Take learns from all outcomes counted so far, and keeps them: they must not be
 // changed.

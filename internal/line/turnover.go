@@ -27,7 +27,8 @@ type Turnover struct {
 	seen             bool
 	at               fleet.Mono
 	active, admitted float64
-	owed             float64 // sessions that appeared without being admitted, not yet believed
+	outlived         fleet.Mono // when sessions began to last longer than the life of a ticket
+	owed             float64    // sessions that appeared without being admitted, not yet believed
 
 	beyond, ended float64 // session-seconds beyond life, sessions that ended; both fade
 }
@@ -62,7 +63,7 @@ func (u *Turnover) Observe(now fleet.Mono, life time.Duration, active, admitted 
 		*u = Turnover{life: life, step: max(minStep, life/turnLife)}
 	}
 	if !u.seen {
-		u.seen, u.at, u.admitted, u.newest = true, now, admitted, int64(now)/int64(u.step)
+		u.seen, u.at, u.admitted, u.newest, u.outlived = true, now, admitted, int64(now)/int64(u.step), now
 	}
 	dt := max(0, now.Sub(u.at).Seconds())
 	fade := math.Exp(-dt / max(5*time.Minute, 2*life).Seconds())
@@ -83,6 +84,9 @@ func (u *Turnover) Observe(now fleet.Mono, life time.Duration, active, admitted 
 		u.owed = 0
 	}
 	u.at, u.active, u.admitted = now, active, admitted
+	if active-u.young < 1 {
+		u.outlived = now
+	}
 }
 
 // turn opens the cells up to number n.
@@ -121,18 +125,27 @@ func (u *Turnover) spread(n float64) {
 // Stay returns how long a slot stays taken on average.
 func (u *Turnover) Stay() time.Duration {
 	l := u.life.Seconds()
-	s := l + (u.beyond+priorEnds*priorBeyond*l)/(u.ended+priorEnds)
+	weight := priorEnds + u.unsettled()
+	s := l + (u.beyond+weight*priorBeyond*l)/(u.ended+weight)
 	return time.Duration(max(s, l/20) * float64(time.Second))
+}
+
+// unsettled returns how many are inside for longer than a ticket lives, of whom it cannot be
+// known yet for how long: the first who leave are those who stay least, so they are no measure for
+// the others. It fades as time passes.
+func (u *Turnover) unsettled() float64 {
+	return max(0, u.active-u.young) * math.Exp(-2*max(0, u.at.Sub(u.outlived).Seconds())/u.life.Seconds())
 }
 
 // Doubt returns by how much a stay may differ from what is supposed, as a
 // logarithm, where sessions are what bounds those who enter: a fifth before any
-// session has ended, and next to nothing once some hundred have.
+// session has ended, and next to nothing once some hundred have and others are not
+// unsettled.
 func (u *Turnover) Doubt(x Limits) float64 {
 	if !u.seen || x.Total/u.Stay().Seconds() > x.PerMinute/60 {
 		return 0
 	}
-	const few = 30
+	few := 30 + u.unsettled()
 	return 0.2 * few / (few + max(0, u.ended))
 }
 
@@ -161,7 +174,7 @@ func (u *Turnover) Paces(x Limits) []Pace {
 	for i := int64(0); byWindow && i < window-1; i++ {
 		used += *u.cell(&began, n-i)
 	}
-	var c curve
+	entered := make([]float64, 0, horizon/minStep+lives*turnCells) // on the stack
 	for range max(lives*cells, int64(horizon/u.step)) {
 		n++
 		gone := 0.0
@@ -182,48 +195,57 @@ func (u *Turnover) Paces(x Limits) []Pace {
 		}
 		inside += enter
 		*u.cell(&began, n) = enter
-		c.add(dt, enter)
+		entered = append(entered, enter)
 	}
-	return c.end(min(x.Total/stay, x.PerMinute/60))
+	return paced(entered, dt, Pace{Mu: min(x.Total/stay, x.PerMinute/60)})
 }
 
 // MaxPaces is how many phases are told at most.
 const MaxPaces = 16
 
-// curve turns what happens step by step into few steady phases, so that nowhere
-// the people who entered by then are off by much more than one and two in a
-// hundred of them.
+// paced turns how many enter in each step of dt seconds into few steady phases, and
+// the one after them. Nowhere are the people who entered by then off by much more than one and
+// two in a hundred of them, or by a small multiple of that where the phases would be too
+// many: a rush comes back a minute later in all its bursts, and the phases must reach to the end.
+func paced(entered []float64, dt float64, steady Pace) []Pace {
+	for scale := 1.0; ; scale *= 1.2 {
+		c := curve{slack: scale}
+		for _, n := range entered {
+			c.add(dt, n)
+		}
+		if c.close(); len(c.paces) < MaxPaces {
+			return append(c.paces, steady)
+		}
+	}
+}
+
+// curve is the phases up to now. Of too many it keeps no more than the first.
 type curve struct {
-	paces          []Pace
-	t, n           float64 // now
-	fromT, fromN   float64 // where the phase began
-	lowest, highst float64 // pace that it may have
+	slack           float64
+	paces           []Pace
+	t, n            float64 // now
+	fromT, fromN    float64 // where the phase began
+	lowest, highest float64 // pace that it may have
 }
 
 func (c *curve) add(dt, n float64) {
 	t, sum := c.t+dt, c.n+n
-	slack := 1 + 0.02*sum
+	slack := c.slack * (1 + 0.02*sum)
 	lo, hi := (sum-slack-c.fromN)/(t-c.fromT), (sum+slack-c.fromN)/(t-c.fromT)
 	if c.t > c.fromT {
-		lo, hi = max(lo, c.lowest), min(hi, c.highst)
-		if lo > hi && len(c.paces) < MaxPaces-2 {
+		lo, hi = max(lo, c.lowest), min(hi, c.highest)
+		if lo > hi {
 			c.close()
 			lo, hi = (n-slack)/dt, (n+slack)/dt
 		}
 	}
-	c.lowest, c.highst, c.t, c.n = lo, hi, t, sum
+	c.lowest, c.highest, c.t, c.n = lo, hi, t, sum
 }
 
 // close ends the phase here and now.
 func (c *curve) close() {
-	if d := c.t - c.fromT; d > 0 {
+	if d := c.t - c.fromT; d > 0 && len(c.paces) < MaxPaces {
 		c.paces = append(c.paces, Pace{For: time.Duration(d * float64(time.Second)), Mu: (c.n - c.fromN) / d})
 	}
 	c.fromT, c.fromN = c.t, c.n
-}
-
-// end returns the phases, and then the steady one.
-func (c *curve) end(steady float64) []Pace {
-	c.close()
-	return append(c.paces, Pace{Mu: steady})
 }

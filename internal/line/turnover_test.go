@@ -189,3 +189,42 @@ func TestTurnoverBeginsInTheMiddle(t *testing.T) {
 		t.Errorf("%.0f within a minute, of some %v", n, 1000*60/116)
 	}
 }
+
+// TestARushComesBackInAllItsBursts: who entered in bursts gives the rights of R back in the
+// same bursts a minute later, and the forecast follows them to the last.
+func TestARushComesBackInAllItsBursts(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	const rate = 352
+	var u Turnover
+	var used []float64 // when, in seconds
+	at := 0.0
+	u.Observe(0, 40*time.Second, 0, 0)
+	look := func() {
+		at += 0.6
+		u.Observe(fleet.Mono(at*float64(time.Second)), 40*time.Second, float64(len(used)), float64(len(used)))
+	}
+	for len(used) < rate {
+		for range min(rate-len(used), 2*rng.IntN(2)*rng.IntN(12)) {
+			used = append(used, at)
+		}
+		look()
+	}
+	for range 10 {
+		look()
+	}
+	paces := u.Paces(Limits{Total: 10 * rate, PerMinute: rate})
+	if len(paces) > MaxPaces {
+		t.Errorf("%d phases", len(paces))
+	}
+	for d := 1.0; d < 60; d++ {
+		want := 0.0
+		for _, s := range used {
+			if s+60 <= at+d {
+				want++
+			}
+		}
+		if got := entered(paces, d); math.Abs(got-want) > 0.1*rate {
+			t.Fatalf("within %v s %v rights come back, foreseen %.0f: %v", d, want, got, paces)
+		}
+	}
+}

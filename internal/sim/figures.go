@@ -81,6 +81,7 @@ func Figures() []Figure {
 		{"50 requests of one page at once over 4 edges: sessions counted", "1", parallelAsOne},
 		{"forecast at joining over simulated sales: median of its error / share of waits inside the range", "<= 0.10 / 0.80 +- 0.05", func() Finding { return forecasts(40) }},
 		{"crowds, what people are told: error of the first estimate against its goal, coverage off 0.8 by, told to be next in vain, rises without the word", "<= 1, <= 0.08, 0, 0", func() Finding { return crowds(8) }},
+		{"rushes into 90 rooms drawn at random: share of waits inside the range, bound by T / by R", "0.80 +- 0.08", func() Finding { return anyCrowds(90) }},
 		{"after a cold start the leaders are replaced every 10 s for 5 min: first admission later by, cap / serve", "<= 10 s", flappingLeaders},
 		{"50 visitors/s who take a slot and leave: throughput left to the others", ">= 80 %", abandoners},
 	}

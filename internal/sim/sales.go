@@ -194,6 +194,42 @@ func crowds(seeds int) Finding {
 	return f
 }
 
+// anyCrowd draws a rush into a room. Two of three are bound by T.
+func anyCrowd(seed uint64) (x Crowd, byRate bool) {
+	rng := rand.New(rand.NewPCG(seed, 0x63726f77))
+	x = Crowd{Total: 100 + rng.IntN(400), Session: time.Duration(15+rng.IntN(45)) * time.Second}
+	x.Pages, x.Think = between(rng, 2, 6), time.Duration(between(rng, 2, 10)*float64(time.Second))
+	x.People, x.Over = int(float64(x.Total)*between(rng, 1.5, 4)), time.Duration(15+rng.IntN(45))*time.Second
+	x.Rate, byRate = 30*x.Total, seed%3 == 2
+	if byRate {
+		x.Total, x.Rate = 2*x.People, x.Total
+	}
+	return x, byRate
+}
+
+// anyCrowds lets crowds come to rooms of every kind. In the first rush of a room nobody can
+// know for how long people stay there: the range is right if it is over many rooms.
+func anyCrowds(seeds int) Finding {
+	var byT, byR Words
+	for seed := range uint64(seeds) {
+		x, byRate := anyCrowd(seed)
+		w := x.gather(seed + 1)
+		if r := w.result(); r.Fault != "" {
+			return Finding{Fault: fmt.Sprintf("seed %d: %s", seed, r.Fault)}
+		}
+		if byRate {
+			byR.Add(w.meters.words)
+		} else {
+			byT.Add(w.meters.words)
+		}
+	}
+	return Finding{
+		Seen:  fmt.Sprintf("%.2f / %.2f", byT.Covered(), byR.Covered()),
+		Met:   math.Abs(byT.Covered()-0.8) <= 0.08 && math.Abs(byR.Covered()-0.8) <= 0.08,
+		Bound: fmt.Sprintf("bound by T: %s\n    bound by R: %s", &byT, &byR),
+	}
+}
+
 // gather lets the crowd come and go in.
 func (x *Crowd) gather(seed uint64) *World {
 	c := Defaults()
