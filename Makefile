@@ -83,6 +83,10 @@ takeover: ## kill the leading global and a leading regional KILLS times each, an
 costs: ## break one thing after the other, and tell for how long nobody comes in
 	$(GO) run ./internal/chaos -seed $(SEED) -costs -visitors 600 -new-users-per-minute 6000
 
+.PHONY: lost
+lost: ## lose the machine of global with all that is stored, and tell for how long nobody comes in
+	$(GO) run ./internal/chaos -seed $(SEED) -lost -visitors 600 -new-users-per-minute 6000 -session-duration 40s
+
 .PHONY: upgrade
 upgrade: ## replace a fleet of the last release node by node by this build, and back, while people come (3 to 4 minutes)
 	$(GO) run ./internal/chaos -seed $(SEED) -upgrade "$(RELEASE)" -cache $(TOOLS) -visitors 600 $(ARGS)

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -98,6 +100,86 @@ func costs(ctx context.Context, o options, network network, out io.Writer) (err 
 		fmt.Fprintf(out, "%-36s %6.1f s nobody came in %6.1f s nobody came in\n", append([]any{f.what}, dry...)...)
 	}
 	return nil
+}
+
+// lostGoal is within which people come in again once the machine of global is lost.
+const lostGoal = 30 * time.Second
+
+// lost loses the one machine of a small fleet on which global runs, with NATS in its
+// process and all that is stored, and starts it anew with nothing but its configuration
+// and the rooms file. An edge begins on an empty disk meanwhile. It demands that people
+// come in again within lostGoal of the loss, that no key but those of before is known
+// anywhere, and everything that havoc does.
+func lost(ctx context.Context, o options, network network, out io.Writer) (err error) {
+	d, err := deploy(ctx, o, network, shape{globals: 1, regionals: 1, edges: 2, embedded: true})
+	defer func() {
+		if d != nil {
+			err = errors.Join(err, d.stop())
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	j := &journal{out: out, d: d, base: d.since(), done: map[string]int{}}
+	people := &crowdOfPeople{d: d, life: o.session*11/10 + 2*time.Second}
+	watch, ended := context.WithCancel(ctx)
+	defer ended()
+	var stood []span
+	var chronicle error
+	var watching, crowd sync.WaitGroup
+	watching.Go(func() { stood = d.stalls(watch) })
+	watching.Go(func() { chronicle = d.chronicle(watch) })
+	come, home := context.WithCancel(ctx)
+	defer home()
+	for i := range o.visitors {
+		p := people.person(o.seed, i)
+		crowd.Go(func() {
+			p.pause(come, 0, 10*time.Second)
+			p.live(come)
+		})
+	}
+	sleep(ctx, 2*o.session) // the room is full, and people come and go
+	before := d.keys.count()
+	global := d.of("global", "")[0]
+	begun := d.since()
+	j.tell("lost the machine of global", "lose     %s with NATS and all that was stored, for 2 s", global.name)
+	err = global.end(syscall.SIGKILL)
+	if err == nil {
+		sleep(ctx, 2*time.Second)
+		err = errors.Join(os.RemoveAll(global.dataDir()), global.start())
+	}
+	if err == nil {
+		var e *node
+		if e, err = d.launchEdge(d.dcs[0]); err == nil {
+			j.tell("", "%s begins with an empty folder", e.name)
+			err = d.admits(ctx, e)
+		}
+	}
+	var c calm
+	healed := d.since()
+	if err == nil {
+		c, err = d.calm(ctx, people, j)
+	}
+	sleep(ctx, o.session)
+	home()
+	crowd.Wait()
+	ended()
+	watching.Wait()
+	if err = errors.Join(err, chronicle, ctx.Err()); err != nil {
+		return err
+	}
+	err = report(out, d, people, j, stood, []calm{c})
+	again := healed - begun + c.again
+	fmt.Fprintf(out, "  %-44s %.1f s / %.0f s\n", "lost until people come in everywhere / goal", again.Seconds(), lostGoal.Seconds())
+	if again > lostGoal {
+		err = errors.Join(err, fmt.Errorf("people came in again after %v", again))
+	}
+	after := d.keys.count()
+	fmt.Fprintf(out, "  %-44s %d / %d\n", "keys ever known to any node / before", after, before)
+	if after != before {
+		err = errors.Join(err, errors.New("keys were made anew"))
+	}
+	return err
 }
 
 // drought returns the longest time in which nobody came in, in a data centre.

@@ -45,7 +45,10 @@ type deployment struct {
 func (d *deployment) since() time.Duration { return time.Since(d.zero) }
 
 // shape says how many processes of each role a deployment has.
-type shape struct{ globals, regionals, edges int }
+type shape struct {
+	globals, regionals, edges int
+	embedded                  bool // the one global has NATS in its process
+}
 
 const host = "shop.example" // of the room
 
@@ -59,7 +62,11 @@ func deploy(ctx context.Context, o options, network network, s shape) (*deployme
 	if d.site, err = openSite(network.addr(hub), d.since); err != nil {
 		return nil, err
 	}
-	for _, f := range []func() error{d.startNATS, d.startGateways, func() error { return d.startTree(s) }} {
+	servers := d.startNATS
+	if s.embedded {
+		servers = d.embedNATS
+	}
+	for _, f := range []func() error{servers, d.startGateways, func() error { return d.startTree(s) }} {
 		if err := f(); err != nil {
 			return d, err
 		}
@@ -90,6 +97,13 @@ func deploy(ctx context.Context, o options, network network, s shape) (*deployme
 		}
 		return nil
 	})
+}
+
+// embedNATS says where the server will be that global has in its process.
+func (d *deployment) embedNATS() error {
+	port, err := d.net.port(places[0], 0)
+	d.urls = "nats://" + join(d.net.addr(places[0]), port)
+	return err
 }
 
 // startNATS starts three servers, one in every place.
@@ -171,8 +185,12 @@ func (d *deployment) startTree(s shape) error {
 		return nil
 	}
 	for i := range s.globals {
+		nats := fmt.Sprintf("{url: %q}", d.natsFor(places[i%len(places)]))
+		if s.embedded {
+			nats = fmt.Sprintf("{embedded: true, listen: %q}", strings.TrimPrefix(d.urls, "nats://"))
+		}
 		_, err := d.launch("global", places[i%len(places)], fmt.Sprintf("global-%d", i+1),
-			fmt.Sprintf("data_centers: [%s]\nrooms: %s\nkey_rotation: 0s\nnats: {url: %q}\n", strings.Join(d.dcs, ", "), rooms, d.natsFor(places[i%len(places)])), bootstrap(i)...)
+			fmt.Sprintf("data_centers: [%s]\nrooms: %s\nkey_rotation: 0s\nnats: %s\n", strings.Join(d.dcs, ", "), rooms, nats), bootstrap(i)...)
 		if err != nil {
 			return err
 		}

@@ -37,6 +37,7 @@ type options struct {
 	session  time.Duration
 	takeover int
 	costs    bool
+	lost     bool
 	dir      string
 	keep     bool
 	inside   bool // we are the process inside the namespaces
@@ -71,6 +72,7 @@ func main() {
 	f.StringVar(&o.upgrade, "upgrade", "", "instead: replace a fleet of the first of these git revisions that there is node by node by this build, and back")
 	f.StringVar(&o.cache, "cache", ".tools", "with -upgrade: the folder in which that release's binaries are kept")
 	f.IntVar(&o.passes, "passes", 3, "with -upgrade: there by the book, back by the book, there in any order with kills, back with globals last; 1 to 4 of these")
+	f.BoolVar(&o.lost, "lost", false, "instead: lose the machine of global with NATS and all that is stored, and tell for how long nobody comes in")
 	f.StringVar(&o.dir, "dir", "", "folder for binaries, data and logs; empty for one that is deleted after a good run")
 	f.BoolVar(&o.plain, "no-namespaces", false, "run on the loopback interface: no link is cut or narrowed")
 	f.BoolVar(&o.changes, "changes", false, "let the fleet itself change too: data centres come and go, edges are replaced and copied, keys are rotated, disks are full, the store is lost")
@@ -224,6 +226,8 @@ func play(ctx context.Context, o options, net network, out io.Writer) int {
 		err = takeovers(ctx, o, net, out)
 	case o.upgrade != "":
 		err = upgrades(ctx, o, net, out)
+	case o.lost:
+		err = lost(ctx, o, net, out)
 	case o.costs:
 		err = costs(ctx, o, net, out)
 	default:

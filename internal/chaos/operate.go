@@ -457,6 +457,13 @@ func (k *keys) learn(ring ticket.Keyring) {
 	}
 }
 
+// count returns how many keys there ever were.
+func (k *keys) count() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.ring.Keys)
+}
+
 // learnFrom adds the keys that a node keeps.
 func (k *keys) learnFrom(n *node) error {
 	data, err := os.ReadFile(filepath.Join(n.dataDir(), shared.KeysDocument+".json"))
