@@ -168,7 +168,7 @@ func lost(ctx context.Context, o options, network network, out io.Writer) (err e
 	if err = errors.Join(err, chronicle, ctx.Err()); err != nil {
 		return err
 	}
-	err = report(out, d, people, j, stood, []calm{c})
+	err = report(out, d, people, j, newLinks(d), stood, []calm{c})
 	again := healed - begun + c.again
 	fmt.Fprintf(out, "  %-44s %.1f s / %.0f s\n", "lost until people come in everywhere / goal", again.Seconds(), lostGoal.Seconds())
 	if again > lostGoal {

@@ -62,6 +62,7 @@ const (
 	RosterForgotten
 	EmptyStoreIsNew
 	OwnMemoryTrusted
+	RivalUnseen
 	GoneForgotten
 	WaitForgotten
 
@@ -172,6 +173,7 @@ var list = [count]Mutant{
 	EmptyStoreIsNew:   {Name: "empty-store-is-new", Rule: 5, Says: "a store that lost its memory counts as a new data centre"},
 	WaitForgotten:     {Name: "wait-forgotten", Rule: 5, Says: "every new aggregator begins to wait for silent edges anew"},
 	OwnMemoryTrusted:  {Name: "own-memory-trusted", Rule: 5, Says: "over an empty store an aggregator takes what it stored last for all there was, whoever led since"},
+	RivalUnseen:       {Name: "rival-unseen", Rule: 5, Says: "over an empty store an aggregator goes by its own memory although it saw somebody else lead since"},
 	GoneForgotten:     {Name: "gone-forgotten", Rule: 5, Says: "edges that are gone for good are struck from the roster with what they left"},
 
 	CapRenews:       {Name: "cap-renews", Rule: 6, Says: "under cap an isolated edge renews"},

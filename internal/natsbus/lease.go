@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
 	"vestibule/internal/wire"
 )
 
@@ -54,6 +55,8 @@ type Lease struct {
 	term  uint64 // highest one met
 
 	trouble trouble // with writing
+	led     uint64  // nonce of the lease that this candidate had last, 0 for none
+	rival   bool    // a lease of somebody else was seen since
 
 	namesake leaseValue // a lease under our own name that is not ours, as last seen
 	beats    int        // how often it was renewed while we watched; below zero once that was told
@@ -230,6 +233,7 @@ func (l *Lease) take(ctx context.Context, kv jetstream.KeyValue, again <-chan st
 					l.trouble.note(nil) // somebody else writes
 				}
 				l.met, l.term = true, max(l.term, seen.Term)
+				l.rival = l.rival || seen.Nonce != l.led && !mutant.On(mutant.RivalUnseen)
 				l.meetNamesake(seen)
 				take = err == nil && seen.Leader == "" // given up
 				timer.Reset(patience)
@@ -305,15 +309,15 @@ func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, v leaseValue, r
 	defer expiry.Stop()
 	extends := make(chan fleet.Mono, 1)
 	done := make(chan struct{})
-	before := l.met || l.term > 0
-	l.met, l.term = true, v.Term
+	before, rival := l.met || l.term > 0, l.rival
+	l.met, l.term, l.led, l.rival = true, v.Term, v.Nonce, false
 	l.log.Info("leading", slog.Uint64("term", v.Term))
 	if behind {
 		l.log.Error("the store did not know of a term that was seen: it lost writes, or came back older")
 	}
 	go func() {
 		defer close(done)
-		lead(scope, wire.Leading{Term: wire.Term{N: v.Term, Nonce: v.Nonce}, Until: until, Extends: extends, Behind: behind, Before: before})
+		lead(scope, wire.Leading{Term: wire.Term{N: v.Term, Nonce: v.Nonce}, Until: until, Extends: extends, Behind: behind, Before: before, Rival: rival})
 	}()
 	rev, err := l.hold(ctx, kv, v, rev, until, tenure{scope, expiry, extends, done})
 	if err != nil {

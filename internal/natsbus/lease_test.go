@@ -71,6 +71,7 @@ type candidate struct {
 	renewed atomic.Int64
 	behind  atomic.Int64 // times that it led with a store that had forgotten
 	before  atomic.Int64 // times that it was told that somebody had led before
+	rivals  atomic.Int64 // times that it was told that somebody else had led since it did
 	resign  chan struct{}
 	minTerm atomic.Uint64
 	stop    func()
@@ -104,6 +105,9 @@ func standWith(t *testing.T, r *throne, url, name string, replicas int) *candida
 			}
 			if lead.Before {
 				c.before.Add(1)
+			}
+			if lead.Rival {
+				c.rivals.Add(1)
 			}
 			defer r.leave(name)
 			until := lead.Until
@@ -167,6 +171,39 @@ func TestOneLeadsAndAnotherFollowsWhenItStops(t *testing.T) {
 	}
 	if a.before.Load() != 0 || b.before.Load()+c.before.Load() != 1 {
 		t.Errorf("somebody had led before: the first was told so %d times, its successor %d times", a.before.Load(), b.before.Load()+c.before.Load())
+	}
+}
+
+// Who leads again is told whether somebody else led since.
+func TestWhoLedBetweenIsTold(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	r := &throne{t: t}
+	a := stand(t, r, s.URL(), "a")
+	r.leads("a")
+	again := func(c *candidate) {
+		t.Helper()
+		n := r.count()
+		c.resign <- struct{}{}
+		eventually(t, "somebody leads", func() bool { return r.count() > n && r.now() != "" })
+	}
+	again(a)
+	again(a)
+	if n := a.rivals.Load(); n != 0 {
+		t.Fatalf("nobody else led, and it was told so %d times", n)
+	}
+	b := stand(t, r, s.URL(), "b")
+	for r.now() != "b" {
+		again(a)
+	}
+	if b.rivals.Load() != 1 {
+		t.Error("who leads for the first time was not told of the one before")
+	}
+	for r.now() != "a" {
+		again(b)
+	}
+	if n := a.rivals.Load(); n != 1 {
+		t.Errorf("somebody else led once, and it was told so %d times", n)
 	}
 }
 

@@ -128,6 +128,9 @@ func (s *Server) lead(ctx context.Context, l wire.Leading) error {
 	if !l.Before {
 		s.fresh = s.Config.Bootstrap // it stays true where the promises cannot be opened under this lease
 	}
+	if l.Rival { // what was stored since is not known here
+		s.own, s.ownTerm = wire.Durable{}, 0
+	}
 	stored, err := s.Promises.Open(ctx, l.Term)
 	if !errors.Is(err, wire.ErrFenced) && ctx.Err() == nil {
 		s.unsaved.note(err)

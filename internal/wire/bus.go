@@ -56,6 +56,7 @@ type Leading struct {
 	Extends <-chan fleet.Mono // every extension of Until; a newer one replaces one not taken yet
 	Behind  bool              // the store did not know of a term that was seen: it lost writes
 	Before  bool              // somebody led under this name before: what is said of a fleet that begins is not true
+	Rival   bool              // somebody else led since this candidate did, as far as it watched
 }
 
 // ErrChanged says that a document was changed by somebody else since it was

@@ -53,6 +53,7 @@ var plan = map[mutant.ID]killer{
 	mutant.EmptyStoreIsNew:   {"slots.TestRule5", ""},
 	mutant.WaitForgotten:     {"slots.TestWaitsGoOnAcrossTakeovers", ""},
 	mutant.OwnMemoryTrusted:  {"slots.TestOwnMemoryOverAnEmptyStore", "memory"},
+	mutant.RivalUnseen:       {"natsbus.TestWhoLedBetweenIsTold", ""},
 	mutant.GoneForgotten:     {"slots.TestGoneEdgesAreSummed", "takeovers"},
 
 	mutant.NegativeRoundsLater: {"slots.TestACoarserGridNeverCountsLess", ""},
