@@ -51,10 +51,12 @@ var figures = []figure{
 	{"SessionMemory", "regional: memory per session, one million of them", "<= 64 B"},
 	{"WaitingMemory", "all servers: memory per person who waits, a million against ten thousand", "0 B"},
 	{"SyncSize", "report of a data centre to global, a million people waiting", "<= 65536 B"},
+	{"EdgesComeAndGo", "1,000 edges come and go in an hour, 100 rooms, sessions of 30 min: largest value stored, longest wait for a lease", "<= 256 KiB, <= 5 s"},
+	{"Takeover", "nobody leads after a leader of three died", "<= 2 s"},
 	{"World", "simulator", ">= 1,000,000 events/s"},
 }
 
-var packages = []string{"./internal/admission", "./internal/allinone", "./internal/edge", "./internal/room", "./internal/sim", "./internal/slots", "./internal/ticket", "./internal/waiting"}
+var packages = []string{"./internal/admission", "./internal/allinone", "./internal/edge", "./internal/natsbus", "./internal/room", "./internal/sim", "./internal/slots", "./internal/ticket", "./internal/waiting"}
 
 func main() {
 	benchtime := flag.String("benchtime", "1s", "as for go test")
