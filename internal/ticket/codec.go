@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/mutant"
@@ -90,9 +91,9 @@ func (c *Codec) Ready(now fleet.Time) bool { return c.sealer(now) != nil }
 // key newer than all of the ring. There are none before the newest comes into use:
 // only then another is made, and it waits for a rotation.
 func (c *Codec) Behind(now fleet.Time) bool {
-	for i := len(c.keys) - 1; i >= 0; i-- {
-		if from := c.keys[i].sealFrom; from < opensOnly {
-			return from <= now
+	for _, k := range slices.Backward(c.keys) {
+		if k.sealFrom < opensOnly {
+			return k.sealFrom <= now
 		}
 	}
 	return false
