@@ -109,7 +109,7 @@ func (d *deployment) lookAround(ctx context.Context, j *journal) (until time.Dur
 		// Who comes back does so within seconds; whoever is awaited then is gone.
 		missed := func(w slots.Wait) bool { return w.Edge != "" && !w.Ended }
 		err := d.wait(settling, func() error {
-			waits, err := d.waits(dc)
+			waits, _, err := d.waits(dc)
 			if err == nil && ctx.Err() == nil && slices.ContainsFunc(waits, missed) {
 				return errMissed
 			}
@@ -128,7 +128,7 @@ func (d *deployment) lookAround(ctx context.Context, j *journal) (until time.Dur
 		j.tell("forgot", "forget   whoever is not heard in %s: %s", dc, strings.TrimSpace(out))
 	}
 	for _, dc := range d.serving() {
-		waits, err := d.waits(dc)
+		waits, now, err := d.waits(dc)
 		if err != nil {
 			return 0, err
 		}
@@ -139,9 +139,7 @@ func (d *deployment) lookAround(ctx context.Context, j *journal) (until time.Dur
 			if w.Until == 0 && w.Why != slots.WaitBooks { // that one another says, who has them
 				return 0, fmt.Errorf("%s waits for %q and does not say until when", dc, w.Edge)
 			}
-			if at := time.UnixMilli(int64(w.Until)).Sub(d.zero); at > until {
-				until = at
-			}
+			until = max(until, d.since()+w.Until.Sub(now))
 		}
 	}
 	return until, nil
@@ -153,20 +151,23 @@ var errMissed = errors.New("an edge is not heard")
 // settling is for how long after a storm nodes find each other again.
 const settling = 8 * time.Second
 
-// waits returns what a data centre waits for, by the word of its regional.
-func (d *deployment) waits(dc string) (waits []slots.Wait, err error) {
+// waits returns what a data centre waits for, by the word of its regional, and fleet time.
+func (d *deployment) waits(dc string) (waits []slots.Wait, now fleet.Time, err error) {
 	err = d.wait(wholeWithin, func() error {
 		n, err := d.leader("regional", dc)
 		if err != nil {
 			return err
 		}
-		var s struct{ Waits []slots.Wait }
+		var s struct {
+			Waits  []slots.Wait
+			Region slots.RegionStatus
+		}
 		if err = d.get(text(&n.metrics)+"/status", &s); err == nil {
-			waits = s.Waits
+			waits, now = s.Waits, s.Region.Time
 		}
 		return err
 	})
-	return waits, err
+	return waits, now, err
 }
 
 // incarnations returns what the folder of an edge tells of its processes.
