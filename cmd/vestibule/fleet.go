@@ -38,7 +38,7 @@ func (c *fleetConfig) Validate() []error {
 	return errs
 }
 
-const fleetUsage = `usage: vestibule fleet list|add NAME|drain NAME|remove NAME|trust-config|forget EDGE|forget --all [flags]
+const fleetUsage = `usage: vestibule fleet list|add NAME|drain NAME|remove NAME|trust-config|forget EDGE|forget --all|rejoin NAME [flags]
 
   list           the data centres of the fleet, and what they have out
   add NAME       list a data centre; one that drains stays
@@ -54,8 +54,11 @@ const fleetUsage = `usage: vestibule fleet list|add NAME|drain NAME|remove NAME|
                  off, goes on renewing sessions that nobody counts
   forget --all   say so of every edge of data centre --dc that is not heard, also of
                  those that a lost store told of
+  rejoin NAME    say that the data centre whose NATS this is, and which is taken for a
+                 copy, is the one of the list: its store was lost with every edge that
+                 ran. Only with evidence: if the other one lives, both hold its rights
 
-No global needs to run, but for forget the regional that leads. The list is changed in the store by compare-and-set.
+No global needs to run, but for forget and rejoin the regional that leads. The list is changed in the store by compare-and-set.
 vestibule fleet list --help shows the flags. A file for --config has the section nats and nothing else.
 
 `
@@ -72,7 +75,7 @@ func fleet(args []string, stdout, stderr io.Writer) error {
 	verb, rest, name := args[0], args[1:], ""
 	switch verb {
 	case "list", "trust-config":
-	case "add", "drain", "remove", "forget":
+	case "add", "drain", "remove", "forget", "rejoin":
 		if len(rest) > 0 && (rest[0] == "--help" || rest[0] == "-h") || (verb == "forget" && slices.Contains(rest, "--all")) {
 			break // all edges that are not heard have no name
 		}
@@ -131,8 +134,18 @@ func fleet(args []string, stdout, stderr io.Writer) error {
 		case <-tick.C:
 		}
 	}
-	if verb == "forget" {
-		return forget(ctx, conn, cfg.DC, ask, stdout)
+	switch verb {
+	case "forget":
+		question, err := json.Marshal(ask)
+		if err != nil {
+			return err
+		}
+		return askRegional(ctx, conn, cfg.DC, wire.ForgetSubject(cfg.DC), question, stdout)
+	case "rejoin":
+		if err := wire.CheckName(name); err != nil {
+			return fmt.Errorf("NAME: %w", err)
+		}
+		return askRegional(ctx, conn, name, wire.RejoinSubject(name), nil, stdout)
 	}
 	f := &fleetList{docs: natsbus.NewDocuments(conn, 0), out: stdout}
 	switch verb {
@@ -264,7 +277,9 @@ func (f *fleetList) list(ctx context.Context) error {
 	told := map[string]node.CentreState{}
 	if st != nil {
 		for _, c := range st.List {
-			told[c.Name] = c
+			if c.State != wire.Unlisted.String() {
+				told[c.Name] = c
+			}
 		}
 	}
 	line := func(name, state string) {
@@ -284,9 +299,15 @@ func (f *fleetList) list(ctx context.Context) error {
 	}
 	if st != nil {
 		for _, c := range st.List {
-			if _, left := told[c.Name]; left && c.State == wire.Unlisted.String() {
-				line(c.Name, c.State)
+			if c.State != wire.Unlisted.String() {
+				continue
 			}
+			state := c.State
+			if m.Find(c.Name) >= 0 {
+				state += fmt.Sprintf(" copy, site %016x", c.Site)
+			}
+			told[c.Name] = c
+			line(c.Name, state)
 		}
 	}
 	if err := w.Flush(); err != nil {
@@ -303,7 +324,11 @@ func (f *fleetList) list(ctx context.Context) error {
 		fmt.Fprint(f.out, "; it is what data_centers lists")
 	}
 	if len(m.Forced) > 0 {
-		fmt.Fprintf(f.out, "\ntaken off by force, and may have sessions yet: %s", strings.Join(m.Forced, ", "))
+		names := make([]string, len(m.Forced))
+		for i, d := range m.Forced {
+			names[i] = d.Name
+		}
+		fmt.Fprintf(f.out, "\ntaken off by force, and may have sessions yet: %s", strings.Join(names, ", "))
 	}
 	_, err = fmt.Fprintln(f.out)
 	return err

@@ -34,13 +34,9 @@ func (c *fleetConfig) forgetAsk(edge string) (wire.ForgetAsk, error) {
 	return ask, errors.Join(errs...)
 }
 
-// forget asks the regional that leads dc to take an edge for ended, and prints its answer.
-func forget(ctx context.Context, conn *natsbus.Conn, dc string, ask wire.ForgetAsk, out io.Writer) error {
-	question, err := json.Marshal(ask)
-	if err != nil {
-		return err
-	}
-	data, err := conn.Ask(ctx, wire.ForgetSubject(dc), question)
+// askRegional asks the regional that leads dc on a subject of operators, and prints its answer.
+func askRegional(ctx context.Context, conn *natsbus.Conn, dc, subject string, question []byte, out io.Writer) error {
+	data, err := conn.Ask(ctx, subject, question)
 	if errors.Is(err, natsbus.ErrNobody) {
 		return fmt.Errorf("no regional leads %s here, or it is older than this command: is this the NATS of the data centre's edges?", dc)
 	}

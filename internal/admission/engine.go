@@ -370,7 +370,7 @@ func (e *Engine) Judges(now fleet.Mono, home ticket.DC) fleet.Time {
 }
 
 func (e *Engine) judges(now fleet.Mono, ft fleet.Time, err time.Duration, home ticket.DC) fleet.Time {
-	if (home == e.home && e.link.leased(now)) || mutant.On(mutant.NoJudgeMargin) {
+	if (e.owns(home) && e.link.leased(now)) || mutant.On(mutant.NoJudgeMargin) {
 		return ft
 	}
 	margin := 2 * fleet.MaxError
@@ -378,6 +378,13 @@ func (e *Engine) judges(now fleet.Mono, ft fleet.Time, err time.Duration, home t
 		margin = fleet.MaxError + err
 	}
 	return ft.Add(margin)
+}
+
+// owns reports whether sessions of a home are counted by this edge's regional. In a copy of a
+// data centre they are not: the other one does not wait for this edge, nor hears what
+// it renews.
+func (e *Engine) owns(home ticket.DC) bool {
+	return home == e.home && (!e.link.copied || mutant.On(mutant.CopyOwns))
 }
 
 func (e *Engine) newTicket(ft fleet.Time, epoch uint32) ticket.Ticket {
@@ -512,8 +519,8 @@ func (e *Engine) renew(now fleet.Mono, ft fleet.Time, err time.Duration, r *room
 	if !r.due(ft, err, &t) {
 		return d
 	}
-	if t.Home != e.home && !mutant.On(mutant.RenewForeign) {
-		if r.firm(ft, err) {
+	if !e.owns(t.Home) && !mutant.On(mutant.RenewForeign) {
+		if t.Home != e.home && r.firm(ft, err) {
 			e.moveIn(now, ft, err, r, until, &d)
 		}
 		return d

@@ -24,6 +24,8 @@ type link struct {
 	acked  uint64     // newest report that seen took whole
 
 	standing wire.Standing // of the data centre in the fleet, as seen told
+	site     uint64        // of the data centre, for an aggregator that lost its store
+	copied   bool          // it may be a copy: sessions of its home are another's
 
 	leaseEnd fleet.Mono // 0 before the first lease of the tenure
 	retired  bool       // the tenure's lease has lapsed

@@ -41,7 +41,7 @@ func (e *Engine) report(now fleet.Mono, bye bool) []wire.Report {
 	}
 	head := wire.Report{
 		From: e.cfg.Edge, Inc: l.inc, Tenure: l.tenure, Seq: l.seq, Sent: now, AsOf: ft, AsOfErr: e.clock.Err(now),
-		Seen: l.seen, Acked: l.grants.Done(), Join: !l.joined, Final: l.retired, Bye: bye,
+		Seen: l.seen, Acked: l.grants.Done(), Join: !l.joined, Final: l.retired, Bye: bye, Site: l.site,
 	}
 	if !l.joined {
 		head.Succeeds = e.past
@@ -220,7 +220,10 @@ func (e *Engine) Apply(now fleet.Mono, g wire.Grant) {
 	if (g.Tenure != l.tenure && !mutant.On(mutant.TenureIgnored)) || l.retired {
 		return
 	}
-	l.joined, l.standing = true, g.Standing
+	l.joined, l.standing, l.copied = true, g.Standing, g.Copied
+	if g.Site != 0 {
+		l.site = g.Site
+	}
 	for i := range g.Rooms {
 		e.applyRoom(now, &g.Rooms[i])
 	}

@@ -224,6 +224,31 @@ func TestASessionEndsEarlierWhereNobodyWaitsForThisClock(t *testing.T) {
 	}
 }
 
+// In a copy of a data centre nobody waits for this clock, nor counts what is renewed here,
+// although the sessions are of the same home by name.
+func TestInACopyNothingOfItsHomeIsItsOwn(t *testing.T) {
+	e, r := newEdge(t, at(0), 10, 10)
+	home := ticket.DCOf("nairobi")
+	old := inside(7, 2)
+	for _, copied := range []bool{true, false} {
+		r.say(at(0), wire.Grant{Copied: copied, Site: 5})
+		want := present
+		if copied {
+			want += 500
+		}
+		if got := e.Judges(at(0), home); got != want {
+			t.Errorf("copied %v: judges at %v, want %v", copied, got, want)
+		}
+		d := e.Arrive(at(0), sale, old)
+		if d.Verdict != Serve || (d.Ticket.Until > old.Until) == copied {
+			t.Errorf("copied %v: %v until %d, it was %d", copied, d.Verdict, d.Ticket.Until, old.Until)
+		}
+	}
+	if got := r.hear(at(time.Second)).Site; got != 5 {
+		t.Errorf("it remembers site %d", got)
+	}
+}
+
 // TestTicketsAreCountedInWhateverOrderTheirSecondsCome: a new edge meets the
 // sessions that others admitted, the one that ends next after the one that ends
 // last.

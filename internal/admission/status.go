@@ -53,6 +53,8 @@ type Status struct {
 	Follows     wire.Term
 	Joined      bool
 	Standing    wire.Standing // of the data centre in the fleet, as the regional told last
+	Site        uint64        // of the data centre, as the regional told; 0 for unknown
+	Copied      bool          // the data centre may be a copy of another one: nothing of its home is renewed here
 	Twin        bool          // another process bears the same name, and the regional hears both
 	Leased      bool
 	LeaseEnd    fleet.Mono
@@ -66,7 +68,7 @@ type Status struct {
 func (e *Engine) Status(now fleet.Mono) Status {
 	t, err := e.time(now)
 	return Status{
-		Inc: e.link.inc, Tenure: e.link.tenure, Follows: e.link.seen, Joined: e.link.joined, Standing: e.link.standing,
+		Inc: e.link.inc, Tenure: e.link.tenure, Follows: e.link.seen, Joined: e.link.joined, Standing: e.link.standing, Site: e.link.site, Copied: e.link.copied,
 		Leased: e.link.leased(now), LeaseEnd: e.link.leaseEnd, Isolated: e.Isolated(now),
 		Twin: e.link.twin, Synced: err != fleet.Unsynced, Sure: err <= fleet.Rough, Time: t,
 	}

@@ -35,9 +35,14 @@ func (p *publisher) tendMembers(ctx context.Context, now time.Time, c *census) e
 	switch {
 	case own == nil && have == nil && c.unfounded:
 		next = node.NewMembers(now, p.founders)
+		for _, d := range c.unproven {
+			if i := next.Find(d.Name); i >= 0 {
+				next.List[i].Site = d.Site
+			}
+		}
 	case own == nil:
 		return nil // it is founded when every data centre was heard; or the watch is about to bring it
-	case have != nil && have.Version > own.Version, have != nil && have.Version == own.Version && len(c.drained)+len(c.released) == 0:
+	case have != nil && have.Version > own.Version, have != nil && have.Version == own.Version && !c.changes():
 		return nil
 	case have != nil && have.Version == own.Version && own.Version == c.members:
 		for _, name := range c.drained {
@@ -45,6 +50,10 @@ func (p *publisher) tendMembers(ctx context.Context, now time.Time, c *census) e
 				return err
 			}
 			p.log.Info("data centre has drained and leaves the list", slog.String("dc", name))
+		}
+		for _, d := range c.unproven {
+			next = next.Prove(now, d.Name, d.Site)
+			p.log.Info("the list of data centres holds a site", slog.String("dc", d.Name), node.Site(d.Site))
 		}
 		for _, name := range c.released {
 			next = next.Release(now, name)
@@ -76,7 +85,7 @@ func (p *publisher) tellStatus(ctx context.Context, now time.Time) error {
 	}
 	for _, d := range c.centres {
 		st.List = append(st.List, node.CentreState{
-			Name: d.Name, State: d.Standing.String(), Told: d.Told, Held: d.Held, RateHeld: d.RateHeld, Sessions: d.Sessions, Excess: d.Excess,
+			Name: d.Name, Site: d.Site, State: d.Standing.String(), Told: d.Told, Held: d.Held, RateHeld: d.RateHeld, Sessions: d.Sessions, Excess: d.Excess,
 		})
 	}
 	same, err := json.Marshal(st)

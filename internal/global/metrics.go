@@ -177,7 +177,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		gauge(m.unpublished, m.trouble.since(doc).Seconds(), doc)
 	}
 	c := m.s.census()
-	gauge(m.strangers, float64(len(c.strangers)))
+	gauge(m.strangers, float64(len(c.strangers)+len(c.copies)))
 	gauge(m.outdated, truth(c.outdated()))
 	trouble, _ := m.s.Lease.Trouble()
 	gauge(m.leaseTrouble, trouble.Seconds())

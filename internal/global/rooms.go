@@ -132,7 +132,7 @@ func (p *publisher) run(ctx context.Context, now func() fleet.Time) {
 		}
 		c := p.census()
 		p.ask(wall, &c)
-		if wall.After(membersAt) || len(c.drained)+len(c.released) > 0 {
+		if wall.After(membersAt) || c.changes() {
 			err := p.tendMembers(ctx, wall, &c)
 			if err == nil && !c.unfounded {
 				membersAt = wall.Add(storeEvery)

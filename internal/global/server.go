@@ -266,7 +266,9 @@ type census struct {
 	by        string
 	unfounded bool
 	drained   []string
-	released  []string // taken off by force, and nothing of them is out
+	released  []string      // taken off by force, and nothing of them is out
+	unproven  []slots.Proof // members whose site the list does not hold
+	copies    []slots.Proof
 	strangers []string
 	centres   []slots.CentreTotals
 	unknown   []slots.Unknown
@@ -281,11 +283,16 @@ func (s *Server) census() census {
 	now := s.Clock.Now()
 	c := census{
 		leads: true, members: s.alloc.Members(), unfounded: s.alloc.Unfounded(),
-		drained: s.alloc.Drained(now), released: s.alloc.Released(now), strangers: s.alloc.Strangers(), centres: s.alloc.Centres(now),
+		drained: s.alloc.Drained(now), released: s.alloc.Released(now), unproven: s.alloc.Unproven(), copies: s.alloc.Copies(), strangers: s.alloc.Strangers(), centres: s.alloc.Centres(now),
 		unknown: s.alloc.Unknown(now),
 	}
 	c.newest, c.by = s.alloc.Newest()
 	return c
+}
+
+// changes reports whether the leader has something to change in the list.
+func (c *census) changes() bool {
+	return len(c.drained)+len(c.released) > 0 || (c.members > 0 && len(c.unproven) > 0)
 }
 
 func (c *census) outdated() bool { return c.newest > c.members }
@@ -295,6 +302,9 @@ func (c *census) alarms() []string {
 	var out []string
 	if c.outdated() {
 		out = append(out, fmt.Sprintf("%s knows version %d of the list of data centres, this global version %d: nothing is lent until it is known here", c.by, c.newest, c.members))
+	}
+	for _, d := range c.copies {
+		out = append(out, fmt.Sprintf("another data centre bears the name %s (site %016x), nobody is let in there: give it another name; if it is the one of the list and its store was lost: vestibule fleet rejoin %s at its NATS", d.Name, d.Site, d.Name))
 	}
 	for _, name := range c.strangers {
 		out = append(out, fmt.Sprintf("data centre %s is heard and in no list, nobody is let in there: vestibule fleet add %s", name, name))

@@ -448,6 +448,70 @@ func TestADataCentreThatNobodyListed(t *testing.T) {
 	}
 }
 
+// The sites of those that found the list stand in it; another data centre of one's name is
+// told that it is not listed, raises an alarm, and does not replace the other.
+func TestADataCentreThatBearsAnothersName(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	c := stand(t, s, "one", roomsFile(t, 5, "", "a"), func(cfg *global.Config) { cfg.DataCenters = []string{"lima"} })
+	conn := connect(t, s, "lima")
+	eventually(t, "it leads", c.leads)
+	var term atomic.Pointer[wire.Term]
+	var standings [2]atomic.Int64 // of incarnations 1 and 2
+	cancel, err := conn.Subscribe(wire.GrantSubject(wire.Root, "lima"), func(_ string, data []byte) {
+		g, err := wire.DecodeGrant(data)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		term.Store(&g.From)
+		standings[g.Inc-1].Store(1 + int64(g.Standing))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cancel()
+	seq := uint64(0)
+	report := func(inc, site uint64) {
+		seq++
+		m := wire.Report{From: "lima", Inc: inc, Site: site, Seq: seq, Parts: 1, Sent: 1, Join: true}
+		if seen := term.Load(); seen != nil {
+			m.Seen = *seen
+		}
+		data, err := wire.EncodeReport(&m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Publish(wire.ReportSubject(wire.Root, "lima"), data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	docs := natsbus.NewDocuments(conn, 0)
+	eventually(t, "the list holds its site", func() bool {
+		report(1, 7)
+		data, _, err := docs.Get(t.Context(), node.MembersDocument)
+		if err != nil || data == nil {
+			return false
+		}
+		m, err := node.DecodeMembers(data)
+		return err == nil && m.List[0].Site == 7
+	})
+	const alarm = "another data centre bears the name lima (site 0000000000000008), nobody is let in there"
+	eventually(t, "an alarm", func() bool {
+		report(1, 7)
+		report(2, 8)
+		return slices.ContainsFunc(c.Ready().Alarms, func(a string) bool { return strings.HasPrefix(a, alarm) })
+	})
+	eventually(t, "both are told", func() bool {
+		report(1, 7)
+		report(2, 8)
+		return standings[0].Load() == 1+int64(wire.Listed) && standings[1].Load() == 1+int64(wire.Unlisted)
+	})
+	if n := value(t, c, "vestibule_global_unlisted_data_centers"); n != 1 {
+		t.Errorf("the metric says %v", n)
+	}
+}
+
 // What is no report is refused and counted.
 func TestNonsenseIsRefused(t *testing.T) {
 	s := serve(t)

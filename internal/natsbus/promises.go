@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,6 +37,7 @@ type Promises struct {
 	sections map[[sha256.Size]byte]string  // key of every section that is stored, by its sum
 	number   uint64                        // of the newest section written; its name is never used again
 	swept    time.Time                     // when the sections were counted
+	site     uint64                        // that the store holds beside the head; 0 for none
 }
 
 var _ wire.PromiseStore = (*Promises)(nil)
@@ -76,6 +78,9 @@ func (p *Promises) Open(ctx context.Context, term wire.Term) (wire.Durable, erro
 		if p.val.Owner.N > term.N {
 			return wire.Durable{}, &wire.FencedError{Term: p.val.Owner.N}
 		}
+		if err := p.readSite(ctx); err != nil {
+			return wire.Durable{}, fmt.Errorf("promises of %s: %w", p.dc, err)
+		}
 		p.pieces, p.sections = map[*wire.RosterRoom][][]byte{}, map[[sha256.Size]byte]string{}
 		if err := p.readSections(ctx); err != nil {
 			return wire.Durable{}, fmt.Errorf("promises of %s: %w", p.dc, err)
@@ -98,6 +103,39 @@ func (p *Promises) Open(ctx context.Context, term wire.Term) (wire.Durable, erro
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// siteKey is where the site lies beside the head: release 0.1.0 writes the head without.
+func (p *Promises) siteKey() string { return p.dc + ".site" }
+
+// readSite brings in the site, where the head does not tell it.
+func (p *Promises) readSite(ctx context.Context) error {
+	e, err := p.kv.Get(ctx, p.siteKey())
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		p.site = 0
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if p.site, err = strconv.ParseUint(string(e.Value()), 16, 64); err != nil {
+		return fmt.Errorf("site: must be a hexadecimal number: %w", err)
+	}
+	if p.val.Durable.Site == 0 {
+		p.val.Durable.Site = p.site
+	}
+	return nil
+}
+
+// writeSite stores the site where it is another one than the store holds.
+func (p *Promises) writeSite(ctx context.Context) error {
+	if site := p.val.Durable.Site; site != 0 && site != p.site {
+		if _, err := p.kv.Put(ctx, p.siteKey(), strconv.AppendUint(nil, site, 16)); err != nil {
+			return err
+		}
+		p.site = site
+	}
+	return nil
 }
 
 // missingWait is for how long a section is looked for that the head names: a replica
@@ -257,6 +295,9 @@ func (p *Promises) leftovers(ctx context.Context, named map[string]bool) (gone [
 			gone = append(gone, key)
 		}
 	}
+	if !there[p.siteKey()] {
+		p.site = 0 // it is written again
+	}
 	for sum, key := range p.sections {
 		if named[key] && !there[key] {
 			p.conn.log.Error("the store has lost part of the promises; it is written again", slog.String("section", key))
@@ -271,6 +312,9 @@ func (p *Promises) write(ctx context.Context) error {
 		return fmt.Errorf("promises of %s: %w", p.dc, wire.ErrDown)
 	}
 	p.val.Write++
+	if err := p.writeSite(ctx); err != nil {
+		return fmt.Errorf("promises of %s: site: %w", p.dc, err)
+	}
 	data, err := p.encode(ctx)
 	var rev uint64
 	switch {
@@ -292,6 +336,7 @@ func (p *Promises) write(ctx context.Context) error {
 		}
 		p.kv, p.rev = kv, 0
 		clear(p.sections) // lost with it
+		p.site = 0
 		return fmt.Errorf("promises of %s: the store has lost them all: %w", p.dc, errWriteAgain)
 	}
 	if !errors.Is(err, jetstream.ErrKeyExists) {
@@ -303,6 +348,7 @@ func (p *Promises) write(ctx context.Context) error {
 		// Nobody has opened them since, or they would be there: ours are the newest.
 		p.rev = 0
 		clear(p.sections)
+		p.site = 0
 		return fmt.Errorf("promises of %s: the store has lost them: %w", p.dc, errWriteAgain)
 	}
 	if gerr != nil {
@@ -316,6 +362,7 @@ func (p *Promises) write(ctx context.Context) error {
 		// The store came back older than we are. The next compare-and-set decides.
 		p.rev = e.Revision()
 		clear(p.sections) // newer than it, maybe
+		p.site = 0
 		return fmt.Errorf("promises of %s: the store holds those of term %d, older than ours: %w", p.dc, have.Owner.N, errWriteAgain)
 	}
 	if have.Owner != p.val.Owner && !mutant.On(mutant.StoreNotFencing) {

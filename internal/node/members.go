@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -37,7 +38,7 @@ type Members struct {
 	// Forced names the data centres that were taken off by force and may hold rights:
 	// a new coordinator waits for their word. The leading global takes a name off when
 	// nothing of it can be out.
-	Forced []string `json:"forced,omitempty"`
+	Forced []Forced `json:"forced,omitempty"`
 }
 
 // Member is one data centre.
@@ -45,7 +46,13 @@ type Member struct {
 	Name  string      `json:"name"`
 	State MemberState `json:"state"`
 	Site  uint64      `json:"site,omitempty"`  // tells copied data centres apart; 0 for unknown
-	Since uint64      `json:"since,omitempty"` // version that added it; 0 for those of the first list
+	Since uint64      `json:"since,omitempty"` // version that added it, or told its site; 0 for those of the first list
+}
+
+// Forced is a data centre that was taken off by force.
+type Forced struct {
+	Name string `json:"name"`
+	Site uint64 `json:"site,omitempty"`
 }
 
 // MemberState is what is to become of a data centre. The set is closed.
@@ -109,11 +116,11 @@ func (m *Members) validate() error {
 	if n := len(m.Forced); n > maxMembers {
 		return fmt.Errorf("forced: must be at most %d, got %d", maxMembers, n)
 	}
-	for i, name := range m.Forced {
-		if err := CheckMember(name, names); err != nil {
+	for i, d := range m.Forced {
+		if err := CheckMember(d.Name, names); err != nil {
 			return fmt.Errorf("forced[%d]: %w", i, err)
 		}
-		names = append(names, name)
+		names = append(names, d.Name)
 	}
 	return nil
 }
@@ -177,8 +184,14 @@ func (m *Members) Add(now time.Time, name string) (*Members, error) {
 	if len(m.List) >= maxMembers {
 		return nil, fmt.Errorf("data_centers: must be at most %d", maxMembers)
 	}
-	next.Forced = slices.DeleteFunc(next.Forced, func(o string) bool { return ticket.DCOf(o) == ticket.DCOf(name) })
-	next.List = append(next.List, Member{Name: name, State: Active, Since: next.Version})
+	d := Member{Name: name, State: Active, Since: next.Version}
+	next.Forced = slices.DeleteFunc(next.Forced, func(o Forced) bool {
+		if o.Name == name { // the same comes back
+			d.Site = o.Site
+		}
+		return ticket.DCOf(o.Name) == ticket.DCOf(name)
+	})
+	next.List = append(next.List, d)
 	return next, nil
 }
 
@@ -215,6 +228,7 @@ func (m *Members) Remove(now time.Time, name string) (*Members, error) {
 
 // RemoveByForce returns the list without a data centre that may hold rights.
 func (m *Members) RemoveByForce(now time.Time, name string) (*Members, error) {
+	i := m.Find(name)
 	next, err := m.Remove(now, name)
 	if err == nil && len(next.Forced) >= maxMembers {
 		err = fmt.Errorf("forced: must be at most %d", maxMembers)
@@ -222,7 +236,7 @@ func (m *Members) RemoveByForce(now time.Time, name string) (*Members, error) {
 	if err != nil {
 		return nil, err
 	}
-	next.Forced = append(next.Forced, name)
+	next.Forced = append(next.Forced, Forced{Name: name, Site: m.List[i].Site})
 	return next, nil
 }
 
@@ -231,7 +245,18 @@ func (m *Members) RemoveByForce(now time.Time, name string) (*Members, error) {
 func (m *Members) Release(now time.Time, name string) *Members {
 	next := m.next(now)
 	next.Changed = m.Changed
-	next.Forced = slices.DeleteFunc(next.Forced, func(o string) bool { return o == name })
+	next.Forced = slices.DeleteFunc(next.Forced, func(o Forced) bool { return o.Name == name })
+	return next
+}
+
+// Prove returns the list that holds the site of a data centre, which had none. Rights are
+// lent to it when the others know.
+func (m *Members) Prove(now time.Time, name string, site uint64) *Members {
+	next := m.next(now)
+	next.Changed = m.Changed
+	if i := next.Find(name); i >= 0 && next.List[i].Site == 0 {
+		next.List[i].Site, next.List[i].Since = site, next.Version
+	}
 	return next
 }
 
@@ -248,9 +273,12 @@ func (m *Members) Ledger() slots.Members {
 	if m == nil {
 		return slots.Members{}
 	}
-	out := slots.Members{Version: m.Version, Changed: m.Changed, Forced: m.Forced}
+	out := slots.Members{Version: m.Version, Changed: m.Changed}
+	for _, d := range m.Forced {
+		out.Forced = append(out.Forced, slots.Member{Name: d.Name, Site: d.Site})
+	}
 	for _, d := range m.List {
-		out.List = append(out.List, slots.Member{Name: d.Name, Draining: d.State == Draining, Since: d.Since})
+		out.List = append(out.List, slots.Member{Name: d.Name, Draining: d.State == Draining, Since: d.Since, Site: d.Site})
 	}
 	return out
 }
@@ -266,6 +294,7 @@ type MembersStatus struct {
 // CentreState is one data centre, summed over all rooms.
 type CentreState struct {
 	Name     string `json:"name"`
+	Site     uint64 `json:"site,omitempty"`
 	State    string `json:"state"` // active, draining or unlisted
 	Told     bool   `json:"told"`  // it says what it holds, and was heard in the last seconds
 	Held     int64  `json:"held"`  // rights of total_active_users
@@ -273,3 +302,6 @@ type CentreState struct {
 	Sessions uint64 `json:"sessions"`
 	Excess   int64  `json:"excess"` // sessions that may be valid beyond those rights
 }
+
+// Site is a data centre's site in logs.
+func Site(site uint64) slog.Attr { return slog.String("site", fmt.Sprintf("%016x", site)) }

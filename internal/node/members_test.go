@@ -52,7 +52,7 @@ func TestMembersThatBreakARuleAreRefused(t *testing.T) {
 		`{"version":1,"changed":false,"data_centers":[{"name":"a","state":"active"},{"name":"a","state":"active"}]}`: `data_centers[1]: "a" must differ from "a"`,
 		`{"version":1,"changed":false,"data_centers":[{"name":"a","state":"gone"}]}`:                                 "data_centers[0]: state: must be active or draining",
 		`{"version":1,"changed":false,"data_centers":[{"name":"a","state":"active","since":2}]}`:                     "data_centers[0]: since: must be at most version 1",
-		`{"version":1,"changed":true,"data_centers":[{"name":"a","state":"active"}],"forced":["a"]}`:                 `forced[0]: "a" must differ from "a"`,
+		`{"version":1,"changed":true,"data_centers":[{"name":"a","state":"active"}],"forced":[{"name":"a"}]}`:        `forced[0]: "a" must differ from "a"`,
 		`{"version":1,"colour":"blue","data_centers":[{"name":"a","state":"active"}]}`:                               "unknown field",
 		`{"version":1,"changed":false,"data_centers":[{"name":"a","state":"active"}]}{}`:                             "data after the document",
 	} {
@@ -85,14 +85,18 @@ func TestChangesOfTheMembers(t *testing.T) {
 	if plain := gone.TrustConfig(june); plain.Changed || plain.Version <= gone.Version {
 		t.Errorf("as configured: %+v", plain)
 	}
-	forced, err := drained.RemoveByForce(june, "lima")
-	if err != nil || forced.Find("lima") >= 0 || !slices.Equal(forced.Ledger().Forced, []string{"lima"}) || len(drained.Forced) != 0 {
+	proven := drained.Prove(june, "lima", 7)
+	if d := proven.List[2]; d.Site != 7 || d.Since != proven.Version || !slices.Equal(proven.Prove(june, "lima", 8).List, proven.List) {
+		t.Errorf("with its site: %+v", proven)
+	}
+	forced, err := proven.RemoveByForce(june, "lima")
+	if err != nil || forced.Find("lima") >= 0 || !slices.Equal(forced.Forced, []Forced{{"lima", 7}}) || len(drained.Forced) != 0 {
 		t.Errorf("taken off by force: %+v, %v", forced, err)
 	}
 	if again, err := DecodeMembers(members(t, forced)); err != nil || !slices.Equal(again.Forced, forced.Forced) {
 		t.Errorf("read back: %+v, %v", again, err)
 	}
-	if back, err := forced.Add(june, "lima"); err != nil || len(back.Forced) != 0 {
+	if back, err := forced.Add(june, "lima"); err != nil || len(back.Forced) != 0 || back.List[2].Site != 7 {
 		t.Errorf("added again: %+v, %v", back, err)
 	}
 	if over := forced.Release(june, "lima"); len(over.Forced) != 0 || len(over.List) != 2 || over.Version <= forced.Version {

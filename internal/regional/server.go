@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -119,6 +120,17 @@ const inboxSize = 4096
 // errClock says that the machine was asleep while leading.
 var errClock = errors.New("the machine was asleep: its lease cannot be believed")
 
+// errRejoins says that an operator wants the data centre to go on as the one of the list.
+var errRejoins = errors.New("the data centre goes on as the one of the list")
+
+// newSite draws a number that tells data centres apart.
+func newSite() (site uint64) {
+	for site == 0 {
+		site = rand.Uint64()
+	}
+	return site
+}
+
 // lead drives an aggregator of its own for one term.
 func (s *Server) lead(ctx context.Context, l wire.Leading) error {
 	if l.Behind {
@@ -152,7 +164,7 @@ func (s *Server) lead(ctx context.Context, l wire.Leading) error {
 	}
 	agg := slots.NewAggregator(s.Clock.Now(), slots.AggregatorConfig{
 		DC: s.Config.DataCenter, Term: l.Term, Params: s.Params, Bootstrap: s.fresh,
-		Own: s.own, OwnTerm: s.ownTerm,
+		Own: s.own, OwnTerm: s.ownTerm, Site: newSite(),
 	}, stored)
 	defer func() { s.own, s.ownTerm = agg.Durable(), l.Term.N }()
 	agg.SetLease(l.Until)
@@ -197,6 +209,11 @@ func (s *Server) lead(ctx context.Context, l wire.Leading) error {
 		return err
 	}
 	defer stopDesk()
+	stopRejoin, err := s.Desk.Answer(wire.RejoinSubject(s.Config.DataCenter), func([]byte) []byte { return s.rejoin(agg) })
+	if err != nil {
+		return err
+	}
+	defer stopRejoin()
 
 	store := newStorer(ctx, s.Promises, &s.unsaved, s.log)
 	defer store.stop()
@@ -233,6 +250,10 @@ func (s *Server) lead(ctx context.Context, l wire.Leading) error {
 		if by, fenced := agg.Fenced(); fenced {
 			s.minTerm.Store(max(by, s.minTerm.Load()))
 			return wire.ErrFenced
+		}
+		if s.rejoins(agg) {
+			store.stop()
+			return errors.Join(errRejoins, s.flush(agg))
 		}
 		timer.Reset(s.pump(agg, store))
 	}
@@ -347,6 +368,29 @@ func (s *Server) forget(agg *slots.Aggregator, question []byte) []byte {
 		s.log.Error("answer not written", slog.Any("error", err))
 	}
 	return answer
+}
+
+// rejoin answers an operator who says that this data centre is the one of the list.
+func (s *Server) rejoin(agg *slots.Aggregator) []byte {
+	s.mu.Lock()
+	err := agg.Rejoin()
+	s.mu.Unlock()
+	out := wire.ForgetAnswer{Done: fmt.Sprintf("%s goes on as the data centre of the list; what was out counts until it ends", s.Config.DataCenter)}
+	if err != nil {
+		out = wire.ForgetAnswer{Error: err.Error()}
+	}
+	s.log.Warn("an operator said that this is the data centre of the list", slog.Any("error", err))
+	answer, err := json.Marshal(out)
+	if err != nil {
+		s.log.Error("answer not written", slog.Any("error", err))
+	}
+	return answer
+}
+
+func (s *Server) rejoins(agg *slots.Aggregator) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return agg.Rejoins()
 }
 
 // drain takes what is in the inbox.
@@ -582,9 +626,12 @@ func (s *Server) Ready() node.Readiness {
 		list := m.Ledger()
 		standing = list.Find(s.Config.DataCenter)
 	}
-	switch standing {
-	case wire.Listed:
-	case wire.Draining:
+	switch {
+	case st.Copy != 0:
+		r.Reasons = append(r.Reasons, fmt.Sprintf("another data centre bears the name %s (site %016x, this one is %016x), nobody is let in here: give one of them another name; if this is the one of the list and its store was lost: vestibule fleet rejoin %s",
+			s.Config.DataCenter, st.Copy, st.Site, s.Config.DataCenter))
+	case standing == wire.Listed:
+	case standing == wire.Draining:
 		r.Alarms = append(r.Alarms, "the data centre drains: nobody is let in here")
 	default:
 		r.Reasons = append(r.Reasons, fmt.Sprintf("data centre %s is not in the fleet's list, nobody is let in here: vestibule fleet add %s", s.Config.DataCenter, s.Config.DataCenter))

@@ -500,6 +500,51 @@ func TestBootstrapIsBelievedOnce(t *testing.T) {
 	}
 }
 
+// A data centre whose name the list gives to another site says so and is not ready; on an
+// operator's word it leads anew as the one of the list.
+func TestACopiedDataCentreSaysSo(t *testing.T) {
+	s := newSite(t)
+	r := s.regional("one")
+	eventually(t, "it leads, with a site of its own", func() bool { return r.Status().Region.Site != 0 })
+	own, term := r.Status().Region.Site, r.Status().Region.Term.N
+	operator := s.connect("operator")
+	answer := func() (a wire.ForgetAnswer) {
+		data, err := operator.Ask(t.Context(), wire.RejoinSubject("dublin"), nil)
+		if err == nil {
+			err = json.Unmarshal(data, &a)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	if a := answer(); !strings.Contains(a.Error, "no other data centre of this name") {
+		t.Errorf("with nobody else: %+v", a)
+	}
+	m := node.NewMembers(time.Now(), []string{"dublin"})
+	m.List[0].Site = own + 1
+	data, err := node.EncodeMembers(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := natsbus.NewDocuments(operator, 1).Put(t.Context(), node.MembersDocument, data, 0); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it says that it is a copy", func() bool {
+		ready := r.Ready()
+		return !ready.Ready && slices.ContainsFunc(ready.Reasons, func(why string) bool {
+			return strings.HasPrefix(why, "another data centre bears the name dublin") && strings.Contains(why, "vestibule fleet rejoin dublin")
+		})
+	})
+	if a := answer(); a.Error != "" {
+		t.Fatal(a.Error)
+	}
+	eventually(t, "it leads as the one of the list", func() bool {
+		st := r.Status().Region
+		return st.Term.N > term && st.Site == own+1 && st.Copy == 0
+	})
+}
+
 // A store of promises that is emptied while a regional leads knows them again
 // before a successor needs them.
 func TestPromisesAreStoredAgain(t *testing.T) {

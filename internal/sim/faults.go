@@ -38,6 +38,7 @@ type Faults struct {
 	Rollback                            bool // the coordinator's lease is restored from a backup: a term comes again
 	Keys                                bool // keys are rotated
 	Members                             bool // data centres are added and drained, coordinators go by older lists, the store's list comes back older
+	Copies                              bool // data centres are copied, with their names, onto other NATS
 	Forsake                             bool // with Members: data centres are taken off by force, and live on
 	Clocks                              bool // wall clocks are off by up to five minutes, monotonic ones drift at the bound
 
@@ -128,6 +129,7 @@ const (
 	oldLeader
 	rollBackMembers
 	renewEdge
+	copyCentre
 )
 
 // fault is one thing that goes wrong. Everything about it is drawn beforehand,
@@ -209,6 +211,7 @@ func (f *Faults) kinds() []faultKind {
 		{f.Members, oldLeader, 3},
 		{f.Members, rollBackMembers, 1},
 		{f.Ephemeral, renewEdge, 6},
+		{f.Copies, copyCentre, 4},
 	} {
 		for range k.n {
 			if k.on {
@@ -315,7 +318,7 @@ func (w *World) goWrong(f *fault) {
 	case forgetEdge:
 		w.forget(int32(f.who % len(w.edges)))
 	case loseCentre:
-		w.loseCentre(f.who % len(w.regions))
+		w.loseCentre(f.who % w.cfg.Centres)
 	case crashRegion:
 		i := int32(f.who % len(w.regions))
 		r := w.regions[i]
@@ -391,6 +394,8 @@ func (w *World) goWrong(f *fault) {
 		w.rollBackMembers(f)
 	case renewEdge:
 		w.renewEdge(f)
+	case copyCentre:
+		w.copyCentre(f)
 	}
 }
 
@@ -556,7 +561,7 @@ func (w *World) reviveEdge(i int32) {
 func (w *World) loseCentre(i int) {
 	left := 0
 	for _, r := range w.regions {
-		if !r.lost {
+		if !r.lost && !r.copied {
 			left++
 		}
 	}

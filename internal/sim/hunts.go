@@ -20,6 +20,7 @@ var Hunts = []Hunt{
 	{"fleet", Fleet},
 	{"forced", Forced},
 	{"twins", Twins},
+	{"copies", Copies},
 }
 
 // Hunt is one of them.
@@ -138,6 +139,22 @@ func Forced(seed uint64) Config {
 	f.Every, f.Last = time.Duration(2+rng.IntN(3))*time.Second, 3*time.Second
 	f.Members, f.Forsake, f.CrashGlobal = true, true, true
 	f.CrashRegion = rng.IntN(2) == 0
+	return c
+}
+
+// Copies copies data centres onto other NATS, while coordinators and aggregators are replaced
+// and stores lose their memory.
+func Copies(seed uint64) Config {
+	c, rng := prey(seed, 1+int(seed%3), 2, 10*time.Second)
+	if c.People.Pages, c.People.Stay = 12, 0.8; c.Centres > 1 {
+		c.Listed = c.Centres - rng.IntN(2)
+	}
+	f := &c.Faults
+	f.Every, f.Last = time.Duration(2+rng.IntN(4))*time.Second, time.Duration(5+rng.IntN(30))*time.Second
+	f.Copies, f.CrashRegion, f.CrashGlobal = true, rng.IntN(2) == 0, true
+	f.Wipe, f.Blank, f.CrashEdge = rng.IntN(3) == 0, rng.IntN(3) == 0, rng.IntN(3) == 0
+	f.CutRegion, f.CutEdge, f.Clocks = rng.IntN(3) == 0, rng.IntN(3) == 0, rng.IntN(2) == 0
+	f.Members = c.Centres > 1 && rng.IntN(2) == 0
 	return c
 }
 

@@ -104,6 +104,13 @@ func (j *judge) begin(w *World) {
 	j.follows = !w.cfg.Cap || w.cfg.Faults.Policy
 }
 
+// copied makes room for a data centre that bears the name of another one. Whatever tickets
+// of that home say, they are the other's.
+func (j *judge) copied(name string) {
+	j.centres = append(j.centres, truth{home: ticket.DCOf(name), until: map[uint64]uint32{}, bucket: map[int64][]uint64{}})
+	j.lines = append(j.lines, deed{})
+}
+
 func (j *judge) broken() bool { return j.fault != "" || j.excused != "" }
 
 func (j *judge) fail(w *World, format string, args ...any) {
@@ -509,6 +516,9 @@ func (j *judge) whole(w *World) {
 			continue
 		}
 		if !l.known {
+			if w.regions[i].copied {
+				continue // nothing is lent to it
+			}
 			return
 		}
 		sum += l.held

@@ -1,9 +1,12 @@
 package sim
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
+	"vestibule/internal/fleet"
 	"vestibule/internal/slots"
 	"vestibule/internal/wire"
 )
@@ -18,10 +21,10 @@ type membership struct {
 // at returns a version.
 func (m *membership) at(version int) slots.Members { return m.versions[version-1] }
 
-func (m *membership) begin(centres int) {
+func (m *membership) begin(w *World, centres int) {
 	first := slots.Members{Version: 1}
 	for i := range centres {
-		first.List = append(first.List, slots.Member{Name: centreName(i)})
+		first.List = append(first.List, slots.Member{Name: centreName(i), Site: w.siteOf(int32(i), 0)})
 	}
 	m.versions, m.store = []slots.Members{first}, 1
 }
@@ -96,7 +99,7 @@ func (w *World) tellRegion(i int32, version int) {
 // which those that do not drain.
 func (w *World) listed() (all, active []int) {
 	list := w.members.at(w.members.store)
-	for i, r := range w.regions {
+	for i, r := range w.regions[:w.cfg.Centres] {
 		switch list.Find(r.name) {
 		case wire.Listed:
 			all, active = append(all, i), append(active, i)
@@ -133,8 +136,14 @@ func (w *World) addCentre(i int) bool {
 			m.List[k].Draining = false
 			return
 		}
-		m.List = append(m.List, slots.Member{Name: centreName(i), Since: version})
-		m.Forced = slices.DeleteFunc(m.Forced, func(name string) bool { return name == centreName(i) })
+		d := slots.Member{Name: centreName(i), Since: version}
+		m.Forced = slices.DeleteFunc(m.Forced, func(o slots.Member) bool {
+			if o.Name == d.Name {
+				d.Site = o.Site
+			}
+			return o.Name == d.Name
+		})
+		m.List = append(m.List, d)
 	})
 	return true
 }
@@ -154,9 +163,10 @@ func (w *World) removeCentre(i int, forsaken bool) {
 	}
 	w.writeMembers(func(m *slots.Members) {
 		k := memberNamed(m, centreName(i))
-		if m.List = slices.Delete(m.List, k, k+1); forsaken {
-			m.Forced = append(m.Forced, centreName(i))
+		if forsaken {
+			m.Forced = append(m.Forced, slots.Member{Name: m.List[k].Name, Site: m.List[k].Site})
 		}
+		m.List = slices.Delete(m.List, k, k+1)
 	})
 }
 
@@ -174,10 +184,21 @@ func (w *World) tendMembers(n *globalProc) {
 		w.telling = 0
 		w.removeCentre(slices.IndexFunc(w.regions, func(r *region) bool { return r.name == name }), false)
 	}
+	if proofs := n.core.Unproven(); len(proofs) > 0 && n.members == w.members.store {
+		for _, p := range proofs {
+			w.tell("the list holds the site of %s", p.Name)
+		}
+		w.writeMembers(func(m *slots.Members) {
+			for _, p := range proofs {
+				k := memberNamed(m, p.Name)
+				m.List[k].Site, m.List[k].Since = p.Site, m.Version
+			}
+		})
+	}
 	if names := n.core.Released(n.clock.read(w.now)); len(names) > 0 && n.members == w.members.store {
 		w.tell("nobody waits any more for %v, taken off by force", names)
 		w.writeMembers(func(m *slots.Members) {
-			m.Forced = slices.DeleteFunc(m.Forced, func(name string) bool { return slices.Contains(names, name) })
+			m.Forced = slices.DeleteFunc(m.Forced, func(o slots.Member) bool { return slices.Contains(names, o.Name) })
 		})
 	}
 }
@@ -195,7 +216,7 @@ func (w *World) forsakeOften() float64 {
 
 // changeMembers is a fault: the list changes.
 func (w *World) changeMembers(f *fault) {
-	i := f.who % len(w.regions)
+	i := f.who % w.cfg.Centres
 	switch {
 	case w.members.store != len(w.members.versions): // the commands refuse a store that came back older
 	case f.x < w.forsakeOften() && !w.regions[i].lost:
@@ -203,8 +224,8 @@ func (w *World) changeMembers(f *fault) {
 	case f.x < 0.55:
 		_ = w.drainCentre(i) || w.addCentre(i)
 	default:
-		for k := range w.regions {
-			if w.addCentre((i + k) % len(w.regions)) {
+		for k := range w.cfg.Centres {
+			if w.addCentre((i + k) % w.cfg.Centres) {
 				return
 			}
 		}
@@ -285,11 +306,81 @@ func (w *World) rollBackMembers(f *fault) {
 // mendMembers lists every data centre that is left.
 func (w *World) mendMembers() {
 	w.members.store = len(w.members.versions)
-	for i, r := range w.regions {
+	for i, r := range w.regions[:w.cfg.Centres] {
 		if !r.lost {
 			w.telling = 0
 			w.addCentre(i)
 		}
 	}
 	w.publishMembers()
+}
+
+// siteOf returns the site that an aggregator of a data centre makes where it knows none.
+func (w *World) siteOf(i int32, aggregator int) uint64 {
+	return rand.New(rand.NewPCG(w.cfg.Seed^uint64(i+1)<<32, uint64(aggregator))).Uint64() | 1
+}
+
+// mostCopies bounds how many copied data centres there are at once.
+const mostCopies = 2
+
+// copyCentre is a fault: the configuration of a data centre is used for another one, with its
+// names, over a NATS of its own. It ends when the fault does. A list that holds no site of
+// that data centre yet cannot tell which of them is the copy.
+func (w *World) copyCentre(f *fault) {
+	i := f.who % w.cfg.Centres
+	r, list := w.regions[i], w.members.at(w.members.store)
+	k := memberNamed(&list, r.name)
+	if r.lost || w.copies >= mostCopies || k < 0 || list.List[k].Site == 0 {
+		return
+	}
+	w.copies++
+	c := &region{name: r.name, copied: true, members: w.members.store}
+	if f.other%3 > 0 { // its terms are of a later date; else of an earlier one
+		c.before = r.newest().term + uint64(f.other%2)
+	}
+	n := int32(len(w.regions))
+	w.regions = append(w.regions, c)
+	w.isTouched = append(w.isTouched, false)
+	w.judge.copied(r.name)
+	w.tell("#%d %s is copied, for %v (bootstrap %v, terms from %d)", f.number, r.name, f.last, f.x < 0.5, c.before+1)
+	w.startRegion(n, f.x < 0.5)
+	for k := range 1 + f.other%2 {
+		w.newEdge(n, fmt.Sprintf("edge%d", k+1), fleet.Lives{}, false)
+	}
+	w.in(f.last, func() { w.endCopy(n) })
+}
+
+// endCopy ends a copied data centre.
+func (w *World) endCopy(i int32) {
+	c := w.regions[i]
+	if c.lost {
+		return
+	}
+	w.tell("the copy of %s ends", c.name)
+	w.copies--
+	c.lost = true
+	for _, n := range c.procs {
+		n.gone = true
+	}
+	w.telling = 0
+	for _, k := range c.edges {
+		w.crashEdge(k, 0, true)
+	}
+}
+
+// rejoinAfter is how long after a leader began somebody says that its data centre is the one
+// of the list.
+const rejoinAfter = 20 * time.Second
+
+// rejoin lets an operator see that a data centre lost its store and everybody who knew
+// its site.
+func (w *World) rejoin(i int32) {
+	r := w.regions[i]
+	n := r.newest()
+	if r.copied || r.lost || n.gone || n.asleep > w.now || n.core.Rejoin() != nil {
+		return
+	}
+	w.tell("%s is said to be the data centre of the list", r.name)
+	r.stored, n.gone = n.core.Durable(), true
+	w.startRegion(i, false)
 }

@@ -61,6 +61,9 @@ func (w *World) calmDown() {
 		w.globals[i].gone = true
 	}
 	for i, r := range w.regions {
+		if r.copied {
+			w.endCopy(int32(i))
+		}
 		if r.cutUp, r.cutDown = 0, 0; r.lost {
 			continue
 		}
@@ -70,6 +73,7 @@ func (w *World) calmDown() {
 		for _, n := range r.procs[:len(r.procs)-1] {
 			n.gone = true
 		}
+		w.rejoin(int32(i))
 	}
 	for i, n := range w.edges {
 		n.cutUp, n.cutDown = 0, 0
@@ -146,7 +150,7 @@ func (w *World) timeLost() bool {
 		return true
 	}
 	for _, r := range w.regions {
-		if n := r.newest(); !r.lost && wrong(n.core.Status(n.clock.read(w.now)).Time) {
+		if n := r.newest(); !r.lost && !r.copied && wrong(n.core.Status(n.clock.read(w.now)).Time) {
 			return true
 		}
 	}
@@ -193,7 +197,7 @@ func (w *World) homeless() string {
 func (w *World) unknown() string {
 	g := w.newest()
 	lost := false
-	for _, r := range w.regions {
+	for _, r := range w.regions[:w.cfg.Centres] {
 		if lost = lost || r.lost; r.lost {
 			continue
 		}
@@ -265,7 +269,7 @@ func (w *World) leftOver() string {
 	root := w.newest().core.Ledger(w.room)
 	lost, presumed, vigil := false, false, false
 	held, rate := int64(0), int64(0)
-	for _, r := range w.regions {
+	for _, r := range w.regions[:w.cfg.Centres] {
 		if r.lost { // its rights come back when it is reclaimed; it may be off the list
 			lost = true
 			for _, c := range root.Centres {

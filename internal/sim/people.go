@@ -217,6 +217,13 @@ func (w *World) pick() int32 {
 
 func (w *World) anyEdge(centre int32) int32 {
 	edges := w.regions[centre].edges
+	if w.copies > 0 && w.rng.IntN(3) == 0 {
+		for _, r := range w.regions[w.cfg.Centres:] { // the load balancer knows the copy as well
+			if !r.lost && r.name == w.regions[centre].name {
+				edges = r.edges
+			}
+		}
+	}
 	return edges[w.rng.IntN(len(edges))]
 }
 

@@ -151,6 +151,7 @@ var enemies = []enemy{
 	{"keys", true, func(c *Config) { c.Faults.Keys = false }},
 	{"members", true, func(c *Config) { c.Faults.Members = false }},
 	{"forsake", true, func(c *Config) { c.Faults.Forsake = false }},
+	{"copies", true, func(c *Config) { c.Faults.Copies = false }},
 	{"disk", false, func(c *Config) { c.Faults.Disk = false }},
 	{"clocks", false, func(c *Config) { c.Faults.Clocks = false }},
 	{"vague", false, func(c *Config) { c.Faults.Vague = 0 }},

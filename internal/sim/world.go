@@ -147,6 +147,7 @@ type World struct {
 	telling int    // number of the fault that happens
 	folders uint64 // data folders that there were
 	twins   int    // edges beside those that there should be
+	copies  int    // data centres beside those that there should be
 	pairs   []pairCut
 	calm    bool
 	mend    mending
@@ -212,6 +213,8 @@ type region struct {
 	cutDown int64  // nothing comes from global until then
 	lost    bool   // it never comes back
 	members int    // version of the list of data centres on its disk
+	copied  bool   // it bears the name of another one, which it was copied from
+	before  uint64 // terms that its leases begin above
 }
 
 // forget makes the store lose its memory. Who owns it is known to the lease.
@@ -269,12 +272,12 @@ func New(cfg Config) *World {
 	w.judge.begin(w)
 	w.meters.begin(w)
 	w.keys.begin(w)
-	w.members.begin(cmp.Or(cfg.Listed, cfg.Centres))
+	w.members.begin(w, cmp.Or(cfg.Listed, cfg.Centres))
 	w.arrivals.begin(w)
 
 	w.startGlobal(true)
 	for i := range cfg.Centres {
-		w.regions = append(w.regions, &region{name: centreName(i)})
+		w.regions = append(w.regions, &region{name: centreName(i), stored: wire.Durable{Site: w.siteOf(int32(i), 0)}})
 		w.startRegion(int32(i), true)
 	}
 	for i := range cfg.Centres {
@@ -334,7 +337,7 @@ func (w *World) startGlobal(bootstrap bool) {
 // store, which fences those before it, and reads what they left.
 func (w *World) startRegion(i int32, bootstrap bool) {
 	r := w.regions[i]
-	n := &regionProc{id: int32(len(w.aggs)), region: i, term: uint64(len(r.procs)) + 1, edition: w.edition}
+	n := &regionProc{id: int32(len(w.aggs)), region: i, term: r.before + uint64(len(r.procs)) + 1, edition: w.edition}
 	n.clock = w.clock()
 	r.owner = n.term
 	if w.cfg.Faults.Wipe && !bootstrap && !w.calm && w.chaos.IntN(3) == 0 {
@@ -344,6 +347,7 @@ func (w *World) startRegion(i int32, bootstrap bool) {
 	own, ownTerm := w.ownMemory(r)
 	n.core = slots.NewAggregator(n.clock.read(w.now), slots.AggregatorConfig{
 		DC: r.name, Term: wire.Term{N: n.term, Nonce: w.rng.Uint64()}, Params: w.cfg.Params, Bootstrap: bootstrap, GoneAbove: w.cfg.GoneAbove, Own: own, OwnTerm: ownTerm,
+		Site: w.siteOf(i, len(r.procs)),
 	}, r.stored.Clone())
 	n.core.SetLease(fleet.Never)
 	n.core.SetRooms(n.clock.read(w.now), w.rooms())
@@ -353,6 +357,7 @@ func (w *World) startRegion(i int32, bootstrap bool) {
 	n.core.SetMembers(n.clock.read(w.now), w.members.at(n.members))
 	r.procs = append(r.procs, n)
 	w.aggs = append(w.aggs, n)
+	w.in(rejoinAfter, func() { w.rejoin(i) })
 	if n.members < w.members.store {
 		w.in(time.Duration(w.chaos.ExpFloat64()*float64(300*time.Millisecond)), func() { w.tellRegion(n.id, w.members.store) })
 	}
@@ -697,7 +702,7 @@ func (w *World) runGlobal(i int32) {
 			for k, r := range w.regions {
 				if r.name == g.To {
 					if n.legacy {
-						g.Members, g.Standing = 0, wire.Listed
+						g.Members, g.Standing, g.Site = 0, wire.Listed, 0
 					}
 					w.cfg.Faults.vague(&g, k)
 					w.send(event{kind: evGrant, node: -1 - int32(k), gen: uint64(i), msg: &g}, w.cfg.Network.WAN, r.cutDown)
@@ -786,8 +791,8 @@ func (w *World) takeReport(e *event) {
 			}
 			m := *m
 			if n.legacy {
-				if m.Members = 0; !slices.Contains(n.names, m.From) {
-					continue
+				if m.Members, m.Site = 0, 0; !slices.Contains(n.names, m.From) || w.regions[w.aggs[e.gen].region].copied {
+					continue // it could not tell a copy from the one that it was copied from
 				}
 			}
 			w.hear(&n.proc, func() {

@@ -41,6 +41,10 @@ type AggregatorConfig struct {
 	Own     wire.Durable
 	OwnTerm uint64
 
+	// Site tells this data centre from others of its name where nothing stored and no
+	// edge does: chance. 0 for none: then it is told apart from nobody.
+	Site uint64
+
 	// GoneAbove is how many seconds of sessions of edges that left may stand on the
 	// roster one by one before they are summed; 0 for what is fit.
 	GoneAbove int
@@ -101,6 +105,10 @@ type Aggregator struct {
 	members      Members         // as this node knows them
 	membersNeeds uint64          // version of the durable that tells their version
 	membersSaved uint64          // the version that is stored
+	siteNeeds    uint64          // version of the durable that tells the site
+	siteSaved    uint64          // the site that is stored, and told
+	siteMade     bool            // of a data centre of which nothing was stored and nobody knew anything
+	rejoins      bool            // it is to lead anew, as the data centre of the list
 	witnesses    []wire.GoneEdge // edges that are yet to tell whom they followed
 	heirs        int             // how many there were
 	rival        bool            // an edge followed somebody else since we led last
@@ -210,7 +218,7 @@ const maxStrays = 256
 // the zero Durable if there was none. Until SetLease the aggregator sends
 // nothing.
 func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *Aggregator {
-	told := stored.Members // what is not stored may not be told
+	told, site := stored.Members, stored.Site // what is not stored may not be told
 	own := stored.Version == 0 && cfg.Own.Version > 0 && !cfg.Bootstrap
 	if own {
 		stored = cfg.Own.Clone()
@@ -224,6 +232,14 @@ func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *A
 	a.durable.Version++
 	a.up.seen = stored.Promise
 	a.membersSaved = told
+	switch {
+	case site != 0:
+		a.durable.Site, a.siteSaved = site, site
+	case stored.Site != 0: // as this process remembers it
+		a.siteNeeds = a.durable.Version
+	case stored.Version > 0 || cfg.Bootstrap:
+		a.makeSite(stored.Version == 0)
+	}
 	if a.pastLife = stored.Life; mutant.On(mutant.LifeForgotten) {
 		a.pastLife = 0
 	}
@@ -374,8 +390,8 @@ func (a *Aggregator) knownMembers() uint64 {
 // standing returns how the data centre stands in the newest list that it, or the
 // coordinator that it follows, knows.
 func (a *Aggregator) standing() wire.Standing {
-	if a.members.Version > a.up.members {
-		return a.members.Find(a.cfg.DC)
+	if a.members.Version > a.up.members || a.isCopy() {
+		return a.members.Standing(a.cfg.DC, a.durable.Site)
 	}
 	return a.up.standing
 }
@@ -451,6 +467,9 @@ func (a *Aggregator) Saved(now fleet.Mono, version uint64) {
 	}
 	if a.saved >= a.membersNeeds {
 		a.membersSaved = a.durable.Members
+	}
+	if a.saved >= a.siteNeeds {
+		a.siteSaved = a.durable.Site
 	}
 	for _, e := range a.edges {
 		if e.state == joining && a.saved >= e.needs {

@@ -59,7 +59,9 @@ type centre struct {
 	listed   bool   // it is in the list of members
 	draining bool   // it is to leave the list
 	forced   bool   // it was taken off the list by force, and may hold rights
-	since    uint64 // version of the list that added it
+	since    uint64 // version of the list that added it, or told its site
+	site     uint64 // as it told, or as the list holds it; 0 for unknown
+	recorded uint64 // as the list holds it
 	knows    uint64 // newest version of the list that is stored for it, as it told
 	void     bool   // its books begin in this term: what it held before was lent to others
 
@@ -239,9 +241,9 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 		a.fenced = m.Seen.N
 		return
 	}
-	d := a.find(m.From)
+	d := a.of(m.From, m.Site)
 	if d == nil {
-		d = a.stranger(now, m.From)
+		d = a.stranger(now, m.From, m.Site)
 	}
 	if d == nil || (m.Inc < d.inc && !mutant.On(mutant.ZombieHeard)) {
 		return // one too many that nobody listed, or a zombie
@@ -259,6 +261,10 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 		return
 	}
 	d.recv, d.echo, d.heard, d.due = now, m.Sent, true, true
+	if d.site == 0 && m.Site != 0 {
+		d.site = m.Site
+		a.restale()
+	}
 	a.learnTime(now, d, &m)
 	if d.knows != m.Members {
 		d.knows = m.Members
@@ -315,12 +321,9 @@ func (a *Allocator) hasBegun(m *wire.Report) bool {
 		slices.ContainsFunc(m.Rooms, func(r wire.RoomReport) bool { return r.Granted > 0 || r.Active > 0 })
 }
 
-func (a *Allocator) find(name string) *centre {
-	i, ok := slices.BinarySearchFunc(a.centres, name, func(d *centre, name string) int { return cmp.Compare(d.name, name) })
-	if !ok {
-		return nil
-	}
-	return a.centres[i]
+// place returns where the data centres of a name begin.
+func (a *Allocator) place(name string) (i int, ok bool) {
+	return slices.BinarySearchFunc(a.centres, name, func(d *centre, name string) int { return cmp.Compare(d.name, name) })
 }
 
 // take brings what a data centre says of a room into the books.
@@ -373,8 +376,12 @@ func (a *Allocator) complete(p *pool) bool {
 
 // awaits reports whether it is not known what a data centre holds of a room.
 func (a *Allocator) awaits(p *pool, d *centre) bool {
+	if a.unproven(d) {
+		return true
+	}
+	// Nothing was lent to a copy.
 	l := d.loans[p.ID]
-	return !d.adopted && !d.void && (l == nil || !l.reclaimed) && (!a.cfg.Bootstrap || d.heard) && !mutant.On(mutant.FreeIsLimit)
+	return !d.adopted && a.copyOf(d) == nil && !d.void && (l == nil || !l.reclaimed) && (!a.cfg.Bootstrap || d.heard) && !mutant.On(mutant.FreeIsLimit)
 }
 
 // confirms reports whether the limits are kept with the books as they are. Books

@@ -260,14 +260,19 @@ func (b *books) excess() int64 {
 type relay struct {
 	end     wire.End
 	left    bool // every other data centre has to answer
-	cleared []string
+	cleared []*centre
 }
 
 // relay passes an end on that data centre d told: a move to the home that is to
 // forget the session, a leave to everybody else, and their answers to the home
 // once all of them have given theirs.
 func (a *Allocator) relay(p *pool, d *centre, e wire.End) {
-	home := slices.IndexFunc(a.centres, func(o *centre) bool { return wire.HomeOf(o.name) == e.Home })
+	home := -1
+	for i, o := range a.centres {
+		if wire.HomeOf(o.name) == e.Home && (home < 0 || o.listed) {
+			home = i
+		}
+	}
 	if home < 0 {
 		return
 	}
@@ -297,8 +302,8 @@ func (a *Allocator) relay(p *pool, d *centre, e wire.End) {
 			}
 		}
 	}
-	if e.Kind == wire.Cleared && !slices.Contains(r.cleared, d.name) {
-		r.cleared = append(r.cleared, d.name)
+	if e.Kind == wire.Cleared && !slices.Contains(r.cleared, d) {
+		r.cleared = append(r.cleared, d)
 	}
 	if r.left && len(r.cleared) >= len(a.centres)-1 {
 		r.left = false

@@ -78,7 +78,7 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 		To: e.name, Inc: e.inc, Tenure: e.tenure, From: a.cfg.Term, Seq: a.said,
 		Acked: e.parts.Done(), Echo: e.echo, Dwell: now.Sub(e.recv),
 		At: a.clock.Now(now), AtErr: a.atErr(now), Lease: a.cfg.Params.EdgeLease,
-		Watermark: a.watermark, Twin: e.twin, Standing: a.standing(),
+		Watermark: a.watermark, Twin: e.twin, Standing: a.standing(), Site: a.siteSaved, Copied: a.mayBeCopy(),
 	}
 	if e.state != alive {
 		e.endsAgain()

@@ -64,6 +64,8 @@ type RegionStatus struct {
 	Follows   wire.Term // global's
 	Refused   wire.Term // a coordinator that is not followed, because it knows no list of data centres
 	Standing  wire.Standing
+	Site      uint64 // that is stored; 0 for none yet
+	Copy      uint64 // site of the data centre that the list holds under this name, where it is another one; else 0
 	Members   uint64 // version of the list that is stored for this data centre
 	Joined    bool
 	Leased    bool // under the lease of global
@@ -93,6 +95,9 @@ func (a *Aggregator) Status(now fleet.Mono) RegionStatus {
 	s := RegionStatus{
 		Term: a.cfg.Term, Follows: a.up.seen, Refused: a.up.refused, Standing: a.standing(), Members: a.membersSaved, Joined: a.up.joined, Leased: a.up.leased(now),
 		Isolated: a.isolated(now), Time: a.clock.Now(now), TimeError: int64(a.clock.Err(now)), Watermark: a.watermark,
+	}
+	if s.Site = a.siteSaved; a.isCopy() {
+		s.Copy = a.members.Site(a.cfg.DC)
 	}
 	for _, e := range a.edges {
 		s.Edges = append(s.Edges, EdgeStatus{Name: e.name, Inc: e.inc, State: edgeStates[e.state], AsOf: e.asOf, Heard: e.recv, Twin: e.twin})

@@ -56,7 +56,7 @@ func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant
 		To: d.name, Inc: d.inc, From: a.cfg.Term, Seq: d.grantSeq,
 		Acked: d.parts.Done(), Echo: d.echo, Dwell: now.Sub(d.recv),
 		At: ft, AtErr: atErr, Guess: a.guessed, Lease: a.cfg.Params.RegionalLease,
-		Members: a.members, Standing: d.standing(),
+		Members: a.members, Standing: d.standing(), Site: d.site,
 	}
 	if d.promise || !d.adopted {
 		for _, l := range d.loans {

@@ -1,7 +1,6 @@
 package slots
 
 import (
-	"cmp"
 	"slices"
 
 	"vestibule/internal/fleet"
@@ -44,14 +43,32 @@ type Members struct {
 	Version uint64 // grows with every change; 0 for the list of a configuration
 	Changed bool   // not what every configuration of global lists: who tells no version is not followed
 	List    []Member
-	Forced  []string // names that were taken off by force, and may hold rights
+	Forced  []Member // taken off by force, and may hold rights; names and sites
 }
 
 // Member is one data centre of the list.
 type Member struct {
 	Name     string
 	Draining bool   // nobody is let in; it leaves the list when all that it holds has come back
-	Since    uint64 // version that added it; 0 for those that founded the fleet
+	Since    uint64 // version that added it, or told its site; 0 for those that founded the fleet
+	Site     uint64 // tells it from others of its name; 0 where it was not heard yet
+}
+
+// Site returns the site of a data centre in the list, 0 for unknown.
+func (m *Members) Site(name string) uint64 {
+	if i := slices.IndexFunc(m.List, func(o Member) bool { return o.Name == name }); i >= 0 {
+		return m.List[i].Site
+	}
+	return 0
+}
+
+// Standing returns that of the data centre which has a site, 0 for unknown: another one
+// of its name is not listed.
+func (m *Members) Standing(name string, site uint64) wire.Standing {
+	if s := m.Site(name); s != 0 && site != 0 && s != site {
+		return wire.Unlisted
+	}
+	return m.Find(name)
 }
 
 // Find returns the standing of a data centre.
@@ -77,27 +94,38 @@ func (a *Allocator) SetMembers(now fleet.Mono, m Members) {
 	}
 	a.members = m.Version
 	for _, d := range a.centres {
-		d.forced = slices.Contains(m.Forced, d.name) && !mutant.On(mutant.ForcedForgotten)
-		if d.listed && m.Find(d.name) == wire.Unlisted {
-			d.listed, d.draining = false, false
+		d.forced = false
+		if d.listed && m.Standing(d.name, d.site) == wire.Unlisted {
+			d.listed, d.draining, d.recorded = false, false, 0
 			if newest, _ := a.Newest(); newest <= m.Version && now.Sub(d.recv) > a.cfg.Params.RegionalLease {
 				a.disown(d) // else what it holds goes on to count, as of one that nobody listed
 			}
 		}
 	}
-	for _, name := range m.Forced {
-		if a.find(name) == nil && !mutant.On(mutant.ForcedForgotten) {
-			d := a.newCentre(now, name)
-			if d.forced = true; a.counted {
+	for _, member := range m.Forced {
+		if mutant.On(mutant.ForcedForgotten) {
+			break
+		}
+		d := a.of(member.Name, member.Site)
+		if d == nil {
+			d = a.newCentre(now, member.Name)
+			if a.counted {
 				a.disown(d)
 			}
+		}
+		d.forced = true
+		if member.Site != 0 {
+			d.site = member.Site
 		}
 	}
 	a.centres = slices.DeleteFunc(a.centres, func(d *centre) bool { return !d.listed && !d.heard && !d.forced })
 	for _, member := range m.List {
-		d := a.find(member.Name)
+		d := a.of(member.Name, member.Site)
 		if d == nil {
 			d = a.newCentre(now, member.Name)
+		}
+		if d.recorded = member.Site; member.Site != 0 {
+			d.site = member.Site
 		}
 		if !d.listed && !d.adopted && a.counted {
 			a.disown(d) // the books were complete without it
@@ -115,7 +143,8 @@ func (a *Allocator) SetMembers(now fleet.Mono, m Members) {
 // accepted nowhere.
 func (a *Allocator) newCentre(now fleet.Mono, name string) *centre {
 	d := &centre{name: name, recv: now, loans: map[room.ID]*loan{}}
-	i, _ := slices.BinarySearchFunc(a.centres, d, func(x, y *centre) int { return cmp.Compare(x.name, y.name) })
+	i, _ := a.place(name)
+	i += len(a.named(name)) // the oldest comes first
 	a.centres = slices.Insert(a.centres, i, d)
 	for _, p := range a.order {
 		for _, r := range p.relays {
@@ -127,9 +156,9 @@ func (a *Allocator) newCentre(now fleet.Mono, name string) *centre {
 	return d
 }
 
-// stranger opens the books of a data centre that nobody listed; nil where there are
-// too many.
-func (a *Allocator) stranger(now fleet.Mono, name string) *centre {
+// stranger opens the books of a data centre that nobody listed, or that is not the one
+// of its name that is; nil where there are too many.
+func (a *Allocator) stranger(now fleet.Mono, name string, site uint64) *centre {
 	n := 0
 	for _, d := range a.centres {
 		if !d.listed {
@@ -140,7 +169,7 @@ func (a *Allocator) stranger(now fleet.Mono, name string) *centre {
 		return nil
 	}
 	d := a.newCentre(now, name)
-	if a.counted {
+	if d.site = site; a.counted {
 		a.disown(d)
 	}
 	a.restale()
@@ -243,7 +272,7 @@ func (a *Allocator) lendingTo(now fleet.Mono, d *centre) lending {
 		return lendNone
 	case d.draining:
 		return lendMovers
-	case !a.entered(now, d):
+	case !a.entered(now, d), a.unproven(d):
 		return lendKept
 	}
 	return lendAll
@@ -253,7 +282,7 @@ func (a *Allocator) lendingTo(now fleet.Mono, d *centre) lending {
 func (a *Allocator) Strangers() []string {
 	var out []string
 	for _, d := range a.centres {
-		if !d.listed && d.heard {
+		if !d.listed && d.heard && a.copyOf(d) == nil {
 			out = append(out, d.name)
 		}
 	}
@@ -318,6 +347,7 @@ func (a *Allocator) Unfounded() bool {
 // CentreTotals is what one data centre has out, summed over all rooms.
 type CentreTotals struct {
 	Name           string
+	Site           uint64 // 0 for unknown
 	Standing       wire.Standing
 	Told           bool // it says what it holds, and was heard lately
 	Held, RateHeld int64
@@ -329,7 +359,7 @@ type CentreTotals struct {
 func (a *Allocator) Centres(now fleet.Mono) []CentreTotals {
 	out := make([]CentreTotals, 0, len(a.centres))
 	for _, d := range a.centres {
-		t := CentreTotals{Name: d.name, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < quiet}
+		t := CentreTotals{Name: d.name, Site: d.site, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < quiet}
 		for _, l := range d.loans {
 			t.Held += l.held()
 			t.RateHeld += l.rateHeld()

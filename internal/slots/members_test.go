@@ -1,6 +1,7 @@
 package slots_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -24,6 +25,8 @@ type roster struct {
 // member is a data centre as its coordinator hears it.
 type member struct {
 	name      string
+	site, inc uint64
+	blank     bool
 	gen, seq  uint64
 	acked     uint64
 	granted   uint64
@@ -63,7 +66,7 @@ func (r *roster) lead(n uint64, bootstrap bool, m slots.Members) {
 
 func (r *roster) add(names ...string) {
 	for _, name := range names {
-		r.centres[name] = &member{name: name}
+		r.centres[name] = &member{name: name, inc: 1}
 	}
 }
 
@@ -83,8 +86,10 @@ func (r *roster) exchange(n int) {
 		}
 		r.root.SetTime(r.now, fleet.TimeOf(time.Date(2021, 5, 27, 16, 0, 0, 0, time.UTC)).Add(r.now.Sub(0)))
 		for _, g := range r.root.Grants(r.now) {
-			if c := r.centres[g.To]; !c.deaf {
-				c.apply(g)
+			for _, c := range r.centres {
+				if c.name == g.To && c.inc == g.Inc && !c.deaf && (g.Site == 0 || c.site == 0 || c.site == g.Site) {
+					c.apply(g)
+				}
 			}
 		}
 		r.now = r.now.Add(500 * time.Millisecond)
@@ -104,7 +109,7 @@ func (c *member) report(r *roster) {
 		RateGranted: c.rate, RateReturned: c.rateBack, RateIdle: c.rate - c.rateBack, Want: 20,
 	}
 	r.root.Observe(r.now, wire.Report{
-		From: c.name, Inc: 1, Seq: c.seq, Parts: 1, Sent: r.now, Seen: r.term, Acked: c.acked, Join: !c.joined, Members: c.knows,
+		From: c.name, Inc: c.inc, Site: c.site, Blank: c.blank, Seq: c.seq, Parts: 1, Sent: r.now, Seen: r.term, Acked: c.acked, Join: !c.joined, Members: c.knows,
 		Rooms: []wire.RoomReport{room},
 	})
 }
@@ -114,7 +119,7 @@ func (c *member) apply(g wire.Grant) {
 	if g.Verdict != wire.Adopted {
 		return
 	}
-	c.joined = true
+	c.joined, c.blank = true, c.blank && !g.Basis
 	for _, room := range g.Rooms {
 		if room.Gen > c.gen {
 			c.gen, c.granted, c.returned, c.rate, c.rateBack = room.Gen, c.active, 0, 0, 0
@@ -124,13 +129,18 @@ func (c *member) apply(g wire.Grant) {
 	}
 }
 
+// held returns what the coordinator says that all of a name hold; -1 for none.
 func (r *roster) held(name string) int64 {
+	sum, known := int64(0), false
 	for _, c := range r.root.Ledger(sale).Centres {
 		if c.Name == name {
-			return c.Held
+			sum, known = sum+c.Held, true
 		}
 	}
-	return -1
+	if !known {
+		return -1
+	}
+	return sum
 }
 
 func founding(names ...string) slots.Members {
@@ -379,7 +389,7 @@ func TestRule9TakenOffByForceIsExcess(t *testing.T) {
 // was taken off: what it holds counts when it is heard, however late, and is lent to
 // others only when nothing of it can be valid. Then nobody names it any more.
 func TestRule9TakenOffByForceCountsForTheNext(t *testing.T) {
-	gone := slots.Members{Version: 2, Changed: true, List: []slots.Member{{Name: "dublin"}}, Forced: []string{"lima"}}
+	gone := slots.Members{Version: 2, Changed: true, List: []slots.Member{{Name: "dublin"}}, Forced: []slots.Member{{Name: "lima"}}}
 	r := newRoster(t, 2, true, founding("dublin", "lima"))
 	r.add("dublin", "lima")
 	r.exchange(4)
@@ -428,6 +438,212 @@ func TestRule9TakenOffByForceCountsForTheNext(t *testing.T) {
 	r.exchange(3)
 	if got := r.root.Released(r.now); !slices.Equal(got, []string{"lima"}) {
 		t.Errorf("named no more: %v, %+v", got, r.root.Ledger(sale))
+	}
+}
+
+// sited is a fleet of dublin and lima, of which lima's site is 7, as the list says.
+func sited(t *testing.T, n uint64, bootstrap bool) (*roster, slots.Members) {
+	m := founding("dublin", "lima")
+	m.List[0].Site, m.List[1].Site = 3, 7
+	r := newRoster(t, n, bootstrap, m)
+	r.add("dublin", "lima")
+	for _, c := range r.centres {
+		c.site, c.knows = m.Site(c.name), 1
+	}
+	return r, m
+}
+
+// copied adds a data centre that bears lima's name, with a newer aggregator and a store of
+// its own.
+func (r *roster) copied() *member {
+	r.add("lima, copied")
+	c := r.centres["lima, copied"]
+	c.name, c.inc, c.site, c.blank, c.knows = "lima", 9, 8, true, 1
+	return c
+}
+
+// A copied data centre is not the successor of the one that it was copied from: it is
+// told that it is not listed, is given no books, and the other one goes on.
+func TestRule9ACopyIsNotTheMember(t *testing.T) {
+	r, _ := sited(t, 2, true)
+	r.exchange(4)
+	lima := r.centres["lima"]
+	lima.active = 30
+	r.exchange(2)
+	held := r.held("lima")
+	c := r.copied()
+	r.exchange(4)
+	c.blank = false // it reckons what its edges have: nothing
+	r.exchange(4)
+	if c.standing != wire.Unlisted || c.granted != 0 || c.keep != 0 {
+		t.Errorf("the copy is %v, and was lent %d", c.standing, c.granted)
+	}
+	if got := r.root.Copies(); !slices.Equal(got, []slots.Proof{{Name: "lima", Site: 8}}) || len(r.root.Strangers()) != 0 {
+		t.Errorf("copies %v, strangers %v", got, r.root.Strangers())
+	}
+	if l := r.root.Ledger(sale); !l.Complete || lima.standing != wire.Listed || r.held("lima") < 30 || l.Free+r.held("dublin")+r.held("lima") != rosterTotal {
+		t.Errorf("the original is %v, held %d: %+v", lima.standing, held, l)
+	}
+}
+
+// A new coordinator that hears the copy first goes by the list: it waits for the member. A
+// copy that knows no books, or that is silent, holds up nobody.
+func TestRule9ACopyThatIsHeardFirstIsNotTheMember(t *testing.T) {
+	r, m := sited(t, 2, true)
+	r.exchange(4)
+	lima, c := r.centres["lima"], r.copied()
+	lima.active, lima.keepsBack = 30, true
+	r.exchange(2)
+	held := r.held("lima")
+	r.lead(3, false, m)
+	lima.deaf = true
+	r.exchange(6)
+	if l := r.root.Ledger(sale); l.Complete || l.Free+r.held("dublin") > rosterTotal-held {
+		t.Fatalf("with the copy only: %+v", l)
+	}
+	lima.deaf = false
+	r.exchange(4)
+	if l := r.root.Ledger(sale); !l.Complete || r.held("lima") < 30 || l.Free+r.held("dublin")+r.held("lima") != rosterTotal || c.granted != 0 {
+		t.Fatalf("with both: %+v", l)
+	}
+}
+
+// A member whose site the list does not hold is the first that is heard, and lent nothing
+// before the list holds it; if it is the wrong one, nothing was lent twice.
+func TestRule9AMemberIsLentToOnceTheListHoldsItsSite(t *testing.T) {
+	r, m := sited(t, 2, true)
+	r.exchange(4)
+	lima := r.centres["lima"]
+	lima.active, lima.keepsBack = 30, true
+	r.exchange(2)
+	held, c := r.held("lima"), r.copied()
+	c.blank, lima.deaf = false, true
+	siteless := slots.Members{Version: 1, List: slices.Clone(m.List)}
+	siteless.List[1].Site = 0
+	r.lead(3, false, siteless)
+	r.exchange(6)
+	if l := r.root.Ledger(sale); l.Complete || l.Free+r.held("dublin") > rosterTotal-held || c.granted != 0 {
+		t.Fatalf("the copy is believed: %+v", l)
+	}
+	if got := r.root.Unproven(); !slices.Equal(got, []slots.Proof{{Name: "lima", Site: 8}}) {
+		t.Fatalf("the list is to hold %v", got)
+	}
+	// Another coordinator had written the right one.
+	m.Version, lima.deaf = 2, false
+	r.root.SetMembers(r.now, m)
+	r.exchange(4)
+	if l := r.root.Ledger(sale); !l.Complete || r.held("lima") < 30 || l.Free+r.held("dublin")+r.held("lima") != rosterTotal || len(r.root.Unproven()) != 0 {
+		t.Fatalf("with the newer list: %+v", l)
+	}
+}
+
+// What a data centre tells before its site is stored would be told by another site after
+// a restart. Where nothing is stored its edges are asked first.
+func TestRule9TheSiteIsStoredBeforeItIsTold(t *testing.T) {
+	begin := func(bootstrap bool, stored wire.Durable) (*slots.Aggregator, fleet.Mono) {
+		now := fleet.Mono(time.Hour)
+		a := slots.NewAggregator(now, slots.AggregatorConfig{
+			DC: "lima", Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: bootstrap, Site: 5,
+		}, stored)
+		a.SetLease(fleet.Never)
+		return a, now
+	}
+	tells := func(a *slots.Aggregator, now fleet.Mono) (site uint64, any bool) {
+		out := a.Report(now)
+		if len(out) == 0 {
+			return 0, false
+		}
+		return out[0].Site, true
+	}
+	save := func(a *slots.Aggregator, now fleet.Mono) wire.Durable {
+		d, _ := a.Unsaved()
+		a.Saved(now, d.Version)
+		return d
+	}
+	for what, c := range map[string]struct {
+		bootstrap bool
+		stored    wire.Durable
+		edge      uint64 // tells this site
+		want      uint64
+		after     time.Duration
+	}{
+		"a new data centre":                      {bootstrap: true, want: 5},
+		"one that ran release 0.1.0":             {stored: wire.Durable{Version: 9}, want: 5},
+		"one that has a site":                    {stored: wire.Durable{Version: 9, Site: 7}, want: 7},
+		"a store that lost all but the site":     {stored: wire.Durable{Site: 7}, want: 7},
+		"a store that was lost, with an edge":    {edge: 7, want: 7},
+		"a store that was lost, without edges":   {want: 5, after: 10 * time.Second},
+		"an edge of another site changes none":   {bootstrap: true, edge: 7, want: 5},
+		"an edge that never heard a site is one": {edge: 0, want: 5, after: 10 * time.Second},
+	} {
+		a, now := begin(c.bootstrap, c.stored)
+		if _, any := tells(a, now); any != (c.stored.Site != 0) {
+			t.Errorf("%s: says something: %v", what, any)
+		}
+		a.Observe(now, wire.Report{From: "edge1", Inc: 1, Tenure: 1, Seq: 1, Parts: 1, Sent: 1, Join: true, Site: c.edge})
+		save(a, now)
+		if c.after > 0 {
+			if _, any := tells(a, now); any {
+				t.Errorf("%s: says something before it waited for its edges", what)
+			}
+			now = now.Add(c.after)
+			if _, any := tells(a, now); any {
+				t.Errorf("%s: tells a site that is not stored", what)
+			}
+		}
+		d := save(a, now)
+		if site, _ := tells(a, now); site != c.want || (d.Site != 0 && d.Site != c.want) || a.Status(now).Site != c.want {
+			t.Errorf("%s: tells site %d, stores %d, want %d", what, site, d.Site, c.want)
+		}
+	}
+}
+
+// A copy knows by the list that it is one: it lets nobody in, and takes nothing of its home
+// for its own. An operator's word makes it the one of the list.
+func TestRule9ACopyRejoinsByWord(t *testing.T) {
+	now := fleet.Mono(time.Hour)
+	a := slots.NewAggregator(now, slots.AggregatorConfig{DC: "lima", Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: true, Site: 5}, wire.Durable{})
+	a.SetLease(fleet.Never)
+	save := func() wire.Durable {
+		d, _ := a.Unsaved()
+		a.Saved(now, d.Version)
+		return d
+	}
+	save()
+	edge := func() wire.Grant {
+		a.Observe(now, wire.Report{From: "edge1", Inc: 1, Tenure: 1, Seq: uint64(now), Parts: 1, Sent: now, Seen: wire.Term{N: 1, Nonce: 1}, Join: true})
+		save()
+		now = now.Add(time.Second)
+		for _, g := range a.Grants(now) {
+			return g
+		}
+		t.Fatal("no answer to the edge")
+		return wire.Grant{}
+	}
+	if g := edge(); !g.Copied || g.Site != 5 {
+		t.Errorf("before anybody said who it is: %+v", g)
+	}
+	if err := a.Rejoin(); !errors.Is(err, slots.ErrNoCopy) {
+		t.Errorf("rejoins without another: %v", err)
+	}
+	list := slots.Members{Version: 2, Changed: true, List: []slots.Member{{Name: "lima", Site: 5}}}
+	a.SetMembers(now, list)
+	if g := edge(); g.Copied || g.Standing != wire.Listed {
+		t.Errorf("as the one of the list: %+v", g)
+	}
+	list = slots.Members{Version: 3, Changed: true, List: []slots.Member{{Name: "lima", Site: 7}}}
+	a.SetMembers(now, list)
+	if g := edge(); !g.Copied || g.Standing != wire.Unlisted || a.Status(now).Copy != 7 {
+		t.Errorf("as a copy: %+v, %+v", g, a.Status(now))
+	}
+	if err := a.Rejoin(); err != nil || !a.Rejoins() {
+		t.Fatalf("%v, rejoins %v", err, a.Rejoins())
+	}
+	if out := a.Report(now); len(out) != 0 {
+		t.Errorf("it goes on: %+v", out)
+	}
+	if d := save(); d.Site != 7 {
+		t.Errorf("stores site %d", d.Site)
 	}
 }
 

@@ -20,6 +20,7 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 		a.fencedBy = m.Seen.N
 		return
 	}
+	a.learnSite(now, m.Site)
 	if m.Seen != a.cfg.Term {
 		a.witness(now, &m)
 	}

@@ -64,6 +64,12 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 	if !u.joined || a.clock.Err(now) == fleet.Unsynced {
 		u.due = now.Add(a.cfg.Params.SyncFast)
 	}
+	if a.durable.Site == 0 && now.Sub(a.started) > a.patience() {
+		a.makeSite(true) // no edge is there that knew it
+	}
+	if a.cfg.Site != 0 && a.siteSaved == 0 && !mutant.On(mutant.SiteUnsaved) {
+		return nil
+	}
 	if !a.leads(now) || (a.saved < u.promised && !mutant.On(mutant.PromiseUnsaved)) {
 		return nil // what was promised is not stored yet
 	}
@@ -75,7 +81,7 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 	head := wire.Report{
 		From: a.cfg.DC, Inc: a.cfg.Term.N, Seq: u.seq, Sent: now, AsOf: a.clock.Now(now), AsOfErr: a.clock.Err(now),
 		Seen: u.seen, Acked: u.grants.Done(), Join: !u.joined, Blank: u.blank, Recovering: a.recovering() || a.gathering,
-		Members: a.knownMembers(),
+		Members: a.knownMembers(), Site: a.siteSaved,
 	}
 	pack := wire.NewReportPacker(head)
 	busy, turned := false, a.turned(now)
@@ -372,7 +378,7 @@ func mergeTimes(lists [][]fleet.Time, most int) []fleet.Time {
 // applied, changes nothing.
 func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 	u := &a.up
-	if g.To != a.cfg.DC || g.Inc != a.cfg.Term.N || a.fencedBy != 0 {
+	if g.To != a.cfg.DC || g.Inc != a.cfg.Term.N || a.fencedBy != 0 || a.isOther(g.Site) {
 		return
 	}
 	lower := g.From.N < u.seen.N || (g.From.N == u.seen.N && g.From != u.seen)

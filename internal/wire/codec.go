@@ -33,7 +33,7 @@ func EncodeReport(m *Report) ([]byte, error) {
 		Version: Version, From: m.From, Inc: m.Inc, Tenure: m.Tenure, Seq: m.Seq, Part: m.Part, Parts: m.Parts,
 		SentNs: int64(m.Sent), AsOfMs: int64(m.AsOf), AsOfErrNs: uint64(max(0, m.AsOfErr)), Seen: packTerm(m.Seen), Acked: m.Acked,
 		Join: m.Join, Final: m.Final, Bye: m.Bye, Blank: m.Blank, Recovering: m.Recovering, Succeeds: m.Succeeds,
-		Members: m.Members,
+		Members: m.Members, Site: m.Site,
 		Rooms:   make([]*wirepb.RoomReport, len(m.Rooms)),
 	}
 	for i := range m.Rooms {
@@ -56,7 +56,7 @@ func DecodeReport(data []byte) (*Report, error) {
 		From: p.From, Inc: p.Inc, Tenure: p.Tenure, Seq: p.Seq, Part: p.Part, Parts: p.Parts,
 		Sent: fleet.Mono(p.SentNs), AsOf: fleet.Time(p.AsOfMs), AsOfErr: time.Duration(p.AsOfErrNs), Seen: unpackTerm(p.Seen), Acked: p.Acked,
 		Join: p.Join, Final: p.Final, Bye: p.Bye, Blank: p.Blank, Recovering: p.Recovering, Succeeds: p.Succeeds,
-		Members: p.Members,
+		Members: p.Members, Site: p.Site,
 	}
 	if err := checkHead(m.From, m.Part, m.Parts, len(p.Rooms)); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
@@ -369,7 +369,7 @@ func EncodeGrant(g *Grant) ([]byte, error) {
 		Version: Version, To: g.To, Inc: g.Inc, Tenure: g.Tenure, From: packTerm(g.From), Seq: g.Seq, Part: g.Part, Parts: g.Parts,
 		Acked: g.Acked, EchoNs: int64(g.Echo), DwellNs: uint64(max(0, g.Dwell)), AtMs: int64(g.At), AtErrNs: uint64(max(0, g.AtErr)),
 		LeaseNs: uint64(max(0, g.Lease)), Guess: g.Guess, Twin: g.Twin, Basis: g.Basis, Verdict: wirepb.Verdict(g.Verdict) + 1, WatermarkMs: int64(g.Watermark),
-		Members: g.Members, Standing: uint32(g.Standing),
+		Members: g.Members, Standing: uint32(g.Standing), Site: g.Site, Copied: g.Copied,
 		Rooms: make([]*wirepb.RoomGrant, len(g.Rooms)),
 	}
 	for i := range g.Rooms {
@@ -410,7 +410,7 @@ func DecodeGrant(data []byte) (*Grant, error) {
 		To: p.To, Inc: p.Inc, Tenure: p.Tenure, From: unpackTerm(p.From), Seq: p.Seq, Part: p.Part, Parts: p.Parts,
 		Acked: p.Acked, Echo: fleet.Mono(p.EchoNs), Dwell: time.Duration(p.DwellNs), At: fleet.Time(p.AtMs), AtErr: time.Duration(p.AtErrNs),
 		Lease: time.Duration(p.LeaseNs), Guess: p.Guess, Twin: p.Twin, Basis: p.Basis, Verdict: Verdict(p.Verdict - 1), Watermark: fleet.Time(p.WatermarkMs),
-		Members: p.Members, Standing: Standing(p.Standing),
+		Members: p.Members, Standing: Standing(p.Standing), Site: p.Site, Copied: p.Copied,
 	}
 	if len(p.Rooms) > 0 {
 		g.Rooms = make([]RoomGrant, len(p.Rooms))

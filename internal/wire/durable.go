@@ -26,6 +26,10 @@ type Durable struct {
 	Members uint64
 	Changed bool
 
+	// Site tells this data centre from others of its name; 0 before it is made.
+	// Release 0.1.0 drops it: the store keeps it in a value of its own as well.
+	Site uint64 `json:"-"`
+
 	// HoldUntil is the Unix second of fleet time up to which nothing is freed,
 	// because nobody knew fleet time and this one was a guess; 0 for none.
 	HoldUntil int64 `json:"-"`

@@ -64,6 +64,11 @@ type Report struct {
 	// for the data centre (regionals); 0 where none is known.
 	Members uint64
 
+	// Site tells data centres of one name apart: it is made once for the store of a
+	// data centre, and its nodes remember it. 0 where it is not known, and from
+	// release 0.1.0.
+	Site uint64
+
 	// Succeeds lists incarnations of the same edge that ended before this one
 	// began, as its data folder proves, newest last, at most MaxSucceeds. Told
 	// until the report is taken (edges).
@@ -213,6 +218,8 @@ type Grant struct {
 	Members   uint64     // version of the list of data centres that global goes by; 0 where it goes by its configuration
 	Standing  Standing   // of the child's data centre in that list
 	Twin      bool       // another child bears the same name, and both live
+	Site      uint64     // of the data centre that is meant, or that the edge belongs to; 0 for unknown
+	Copied    bool       // to edges: the data centre is, or may be, a copy: sessions of its home are another's
 	Rooms     []RoomGrant
 }
 

@@ -248,7 +248,7 @@ func (p *Promises) Join(s Section, data []byte) error {
 }
 
 func packDurable(d *Durable) *wirepb.Durable {
-	m := &wirepb.Durable{Version: d.Version, Promise: packTerm(d.Promise), LifeS: d.Life, HoldUntilS: d.HoldUntil, Members: d.Members, Changed: d.Changed}
+	m := &wirepb.Durable{Version: d.Version, Promise: packTerm(d.Promise), LifeS: d.Life, HoldUntilS: d.HoldUntil, Members: d.Members, Changed: d.Changed, Site: d.Site}
 	for i := range d.Roster {
 		e := &d.Roster[i]
 		r := &wirepb.RosterEntry{
@@ -281,7 +281,7 @@ func packRosterRoom(r *RosterRoom) *wirepb.RosterRoom {
 func unpackDurable(m *wirepb.Durable) (Durable, error) {
 	d := Durable{
 		Version: m.GetVersion(), Promise: unpackTerm(m.GetPromise()), Life: m.GetLifeS(), HoldUntil: m.GetHoldUntilS(),
-		Members: m.GetMembers(), Changed: m.GetChanged(),
+		Members: m.GetMembers(), Changed: m.GetChanged(), Site: m.GetSite(),
 		Unknown: unknownOf(m),
 	}
 	if n := len(m.GetRoster()); n > maxRoster {

@@ -81,6 +81,11 @@ type RoomsCopy struct {
 	Version uint64 `json:"version"`
 }
 
+// RejoinSubject is where the leading regional of a data centre takes an operator's word
+// that it is the data centre of the list, whose store was lost; it answers with a
+// ForgetAnswer.
+func RejoinSubject(dc string) string { return prefix + dc + ".rejoin" }
+
 // CheckName reports what is wrong with the name of a data centre or an edge:
 // it must be 1 to 64 characters of a-z, 0-9, - and _, and not Root.
 func CheckName(name string) error {

@@ -158,6 +158,7 @@ type Report struct {
 	Recovering    bool                   `protobuf:"varint,18,opt,name=recovering,proto3" json:"recovering,omitempty"`
 	Rooms         []*RoomReport          `protobuf:"bytes,16,rep,name=rooms,proto3" json:"rooms,omitempty"`
 	Members       uint64                 `protobuf:"varint,24,opt,name=members,proto3" json:"members,omitempty"`           // newest version of the list of data centres that is stored here (regionals)
+	Site          uint64                 `protobuf:"fixed64,25,opt,name=site,proto3" json:"site,omitempty"`                // the data centre's, as its store keeps it; 0 for unknown
 	Succeeds      []uint64               `protobuf:"fixed64,19,rep,packed,name=succeeds,proto3" json:"succeeds,omitempty"` // incarnations that ended before this one began, newest last
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -322,6 +323,13 @@ func (x *Report) GetRooms() []*RoomReport {
 func (x *Report) GetMembers() uint64 {
 	if x != nil {
 		return x.Members
+	}
+	return 0
+}
+
+func (x *Report) GetSite() uint64 {
+	if x != nil {
+		return x.Site
 	}
 	return 0
 }
@@ -1005,6 +1013,8 @@ type Grant struct {
 	Members       uint64                 `protobuf:"varint,24,opt,name=members,proto3" json:"members,omitempty"`   // version of the list of data centres that global goes by
 	Standing      uint32                 `protobuf:"varint,25,opt,name=standing,proto3" json:"standing,omitempty"` // of the data centre: 0 listed, 1 draining, 2 not listed
 	Twin          bool                   `protobuf:"varint,20,opt,name=twin,proto3" json:"twin,omitempty"`         // another child bears the same name
+	Site          uint64                 `protobuf:"fixed64,26,opt,name=site,proto3" json:"site,omitempty"`        // of the data centre that is meant
+	Copied        bool                   `protobuf:"varint,27,opt,name=copied,proto3" json:"copied,omitempty"`     // the data centre may be a copy of another one (to edges)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1189,6 +1199,20 @@ func (x *Grant) GetStanding() uint32 {
 func (x *Grant) GetTwin() bool {
 	if x != nil {
 		return x.Twin
+	}
+	return false
+}
+
+func (x *Grant) GetSite() uint64 {
+	if x != nil {
+		return x.Site
+	}
+	return 0
+}
+
+func (x *Grant) GetCopied() bool {
+	if x != nil {
+		return x.Copied
 	}
 	return false
 }
@@ -1685,6 +1709,7 @@ type Durable struct {
 	HoldUntilS    int64                  `protobuf:"varint,5,opt,name=hold_until_s,json=holdUntilS,proto3" json:"hold_until_s,omitempty"`
 	Members       uint64                 `protobuf:"varint,6,opt,name=members,proto3" json:"members,omitempty"`
 	Changed       bool                   `protobuf:"varint,7,opt,name=changed,proto3" json:"changed,omitempty"`
+	Site          uint64                 `protobuf:"fixed64,8,opt,name=site,proto3" json:"site,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1766,6 +1791,13 @@ func (x *Durable) GetChanged() bool {
 		return x.Changed
 	}
 	return false
+}
+
+func (x *Durable) GetSite() uint64 {
+	if x != nil {
+		return x.Site
+	}
+	return 0
 }
 
 // RosterEntry is one incarnation of an edge.
@@ -2054,7 +2086,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x1cvestibule/wire/v1/wire.proto\x12\x11vestibule.wire.v1\"*\n" +
 	"\x04Term\x12\f\n" +
 	"\x01n\x18\x01 \x01(\x04R\x01n\x12\x14\n" +
-	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\x90\x04\n" +
+	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\xa4\x04\n" +
 	"\x06Report\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x10\n" +
@@ -2077,7 +2109,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"recovering\x18\x12 \x01(\bR\n" +
 	"recovering\x123\n" +
 	"\x05rooms\x18\x10 \x03(\v2\x1d.vestibule.wire.v1.RoomReportR\x05rooms\x12\x18\n" +
-	"\amembers\x18\x18 \x01(\x04R\amembers\x12\x1a\n" +
+	"\amembers\x18\x18 \x01(\x04R\amembers\x12\x12\n" +
+	"\x04site\x18\x19 \x01(\x06R\x04site\x12\x1a\n" +
 	"\bsucceeds\x18\x13 \x03(\x06R\bsucceeds\"\xf6\a\n" +
 	"\n" +
 	"RoomReport\x12\x12\n" +
@@ -2141,7 +2174,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x04Line\x12\x19\n" +
 	"\bstart_ms\x18\x01 \x03(\x12R\astartMs\x12\x19\n" +
 	"\bwidth_ms\x18\x02 \x03(\x04R\awidthMs\x12\f\n" +
-	"\x01n\x18\x03 \x03(\x02R\x01n\"\xdd\x04\n" +
+	"\x01n\x18\x03 \x03(\x02R\x01n\"\x89\x05\n" +
 	"\x05Grant\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x10\n" +
@@ -2165,7 +2198,9 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05guess\x18\x13 \x01(\bR\x05guess\x12\x18\n" +
 	"\amembers\x18\x18 \x01(\x04R\amembers\x12\x1a\n" +
 	"\bstanding\x18\x19 \x01(\rR\bstanding\x12\x12\n" +
-	"\x04twin\x18\x14 \x01(\bR\x04twin\"\xbe\x03\n" +
+	"\x04twin\x18\x14 \x01(\bR\x04twin\x12\x12\n" +
+	"\x04site\x18\x1a \x01(\x06R\x04site\x12\x16\n" +
+	"\x06copied\x18\x1b \x01(\bR\x06copied\"\xbe\x03\n" +
 	"\tRoomGrant\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
 	"\x03gen\x18\x02 \x01(\x04R\x03gen\x12\x18\n" +
@@ -2212,7 +2247,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x10\n" +
 	"\x03sum\x18\x02 \x01(\fR\x03sum\"H\n" +
 	"\x0ePromiseSection\x126\n" +
-	"\x06roster\x18\x01 \x03(\v2\x1e.vestibule.wire.v1.RosterEntryR\x06roster\"\xfb\x01\n" +
+	"\x06roster\x18\x01 \x03(\v2\x1e.vestibule.wire.v1.RosterEntryR\x06roster\"\x8f\x02\n" +
 	"\aDurable\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x121\n" +
 	"\apromise\x18\x02 \x01(\v2\x17.vestibule.wire.v1.TermR\apromise\x12\x15\n" +
@@ -2221,7 +2256,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\fhold_until_s\x18\x05 \x01(\x03R\n" +
 	"holdUntilS\x12\x18\n" +
 	"\amembers\x18\x06 \x01(\x04R\amembers\x12\x18\n" +
-	"\achanged\x18\a \x01(\bR\achanged\"\xc1\x02\n" +
+	"\achanged\x18\a \x01(\bR\achanged\x12\x12\n" +
+	"\x04site\x18\b \x01(\x06R\x04site\"\xc1\x02\n" +
 	"\vRosterEntry\x12\x12\n" +
 	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x10\n" +
 	"\x03inc\x18\x02 \x01(\x06R\x03inc\x12\x16\n" +

@@ -1,0 +1,149 @@
+package slots
+
+import (
+	"errors"
+	"fmt"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
+	"vestibule/internal/wire"
+)
+
+// This file is about two data centres of one name: the configuration of one was
+// copied, with its names, onto another NATS. Either would be taken for the successor of
+// the other, and given its books: what they hold would be spent twice (decision 46).
+//
+// A site tells them apart: a number, made once, that the store of a data centre keeps.
+// Its edges remember it while they run, so that an aggregator that finds the store lost
+// hears it from them. The list of data centres holds the site of every member, and
+// the coordinator keeps books for each site. Only the one of the list is lent to.
+
+// makeSite begins a site of its own. made says that this data centre may be a copy.
+func (a *Aggregator) makeSite(made bool) {
+	if a.cfg.Site != 0 {
+		a.setSite(a.cfg.Site)
+		a.siteMade = made
+	}
+}
+
+func (a *Aggregator) setSite(site uint64) {
+	a.durable = a.durable.Clone()
+	a.durable.Site = site
+	a.durable.Version++
+	a.siteNeeds, a.siteSaved = a.durable.Version, 0
+}
+
+// learnSite takes the word of an edge for the site, where nothing is stored.
+func (a *Aggregator) learnSite(now fleet.Mono, site uint64) {
+	if site != 0 && a.durable.Site == 0 && a.cfg.Site != 0 && !mutant.On(mutant.EdgesSiteless) {
+		a.setSite(site)
+		a.up.hurry(now, 0)
+	}
+}
+
+// isCopy reports whether the list holds another site under this name.
+func (a *Aggregator) isCopy() bool { return a.isOther(a.members.Site(a.cfg.DC)) }
+
+// isOther reports whether a site is that of another data centre.
+func (a *Aggregator) isOther(site uint64) bool {
+	return site != 0 && a.durable.Site != 0 && site != a.durable.Site && !mutant.On(mutant.SitesMerged)
+}
+
+// mayBeCopy reports whether sessions of this home may be another data centre's: it is a
+// copy, or began with nothing and has no word from the coordinator yet.
+func (a *Aggregator) mayBeCopy() bool {
+	known := a.members.Site(a.cfg.DC) != 0 || (a.up.joined && a.up.standing != wire.Unlisted)
+	return a.isCopy() || (a.siteMade && !known)
+}
+
+// ErrNoCopy says that the list holds no other site under the name.
+var ErrNoCopy = errors.New("the list of data centres holds no other data centre of this name: nothing is to be done")
+
+// Rejoin takes an operator's word that this data centre is the one of the list, whose
+// store was lost with everybody who knew its site. Once what Unsaved returns is stored,
+// the shell is to lead anew (see Rejoins): it is then taken for the successor, and goes on
+// with the books of before. It returns ErrNoCopy where that is so already.
+func (a *Aggregator) Rejoin() error {
+	if !a.isCopy() {
+		return fmt.Errorf("data centre %s: %w", a.cfg.DC, ErrNoCopy)
+	}
+	a.setSite(a.members.Site(a.cfg.DC))
+	a.rejoins = true
+	a.until = 0
+	return nil
+}
+
+// Rejoins reports whether Rejoin was called: this aggregator does nothing any more.
+func (a *Aggregator) Rejoins() bool { return a.rejoins }
+
+// of returns the data centre that a report of this name and site is from; nil for one
+// that is not known. Site 0 is that of release 0.1.0, which speaks for the member.
+func (a *Allocator) of(name string, site uint64) *centre {
+	var best *centre
+	for _, d := range a.named(name) {
+		switch {
+		case site != 0 && d.site == site:
+			return d
+		case (site == 0 || d.site == 0 || mutant.On(mutant.SitesMerged)) && (best == nil || d.listed):
+			best = d
+		}
+	}
+	return best
+}
+
+// named returns the data centres of a name.
+func (a *Allocator) named(name string) []*centre {
+	i, _ := a.place(name)
+	k := i
+	for k < len(a.centres) && a.centres[k].name == name {
+		k++
+	}
+	return a.centres[i:k]
+}
+
+// copyOf returns the member whose name a data centre bears that is not listed; nil for
+// none. The member's site is in the list.
+func (a *Allocator) copyOf(d *centre) *centre {
+	for _, o := range a.named(d.name) {
+		if o != d && !d.listed && o.listed && o.recorded != 0 {
+			return o
+		}
+	}
+	return nil
+}
+
+// unproven reports whether a member tells a site that the list does not hold: it may be
+// a copy of the one whose books are awaited.
+func (a *Allocator) unproven(d *centre) bool {
+	return a.members != 0 && d.listed && d.site != d.recorded && !mutant.On(mutant.UnprovenLent)
+}
+
+// Proof is the site that a data centre tells.
+type Proof struct {
+	Name string
+	Site uint64
+}
+
+// Unproven returns the sites that members tell and the list does not hold yet, by name.
+// Where several bear one name, it is the one that was heard first in this term.
+func (a *Allocator) Unproven() []Proof {
+	var out []Proof
+	for _, d := range a.centres {
+		if d.listed && d.site != 0 && d.recorded == 0 {
+			out = append(out, Proof{d.name, d.site})
+		}
+	}
+	return out
+}
+
+// Copies returns the data centres that bear the name of a member and are not the one
+// of the list, by name.
+func (a *Allocator) Copies() []Proof {
+	var out []Proof
+	for _, d := range a.centres {
+		if d.heard && a.copyOf(d) != nil {
+			out = append(out, Proof{d.name, d.site})
+		}
+	}
+	return out
+}
