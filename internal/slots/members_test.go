@@ -636,6 +636,13 @@ func TestRule9ACopyRejoinsByWord(t *testing.T) {
 	if g := edge(); !g.Copied || g.Standing != wire.Unlisted || a.Status(now).Copy != 7 {
 		t.Errorf("as a copy: %+v, %+v", g, a.Status(now))
 	}
+	for site, heard := range map[uint64]bool{0: false, 7: false, 5: true} {
+		term := wire.Term{N: 3 + site, Nonce: 1}
+		a.Apply(now, wire.Grant{To: "lima", Inc: 1, From: term, Seq: 1, Parts: 1, Verdict: wire.Promise, Members: 3, Site: site})
+		if got := a.Status(now).Follows == term; got != heard {
+			t.Errorf("a copy follows who means site %d: %v", site, got)
+		}
+	}
 	if err := a.Rejoin(); err != nil || !a.Rejoins() {
 		t.Fatalf("%v, rejoins %v", err, a.Rejoins())
 	}

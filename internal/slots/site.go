@@ -49,6 +49,10 @@ func (a *Aggregator) isOther(site uint64) bool {
 	return site != 0 && a.durable.Site != 0 && site != a.durable.Site && !mutant.On(mutant.SitesMerged)
 }
 
+// notMeant reports whether a grant that names a site is for another data centre. A
+// coordinator of release 0.1.0 names none, and may mean the one of the list.
+func (a *Aggregator) notMeant(site uint64) bool { return a.isOther(site) || (site == 0 && a.isCopy()) }
+
 // mayBeCopy reports whether sessions of this home may be another data centre's: it is a
 // copy, or began with nothing and has no word from the coordinator yet.
 func (a *Aggregator) mayBeCopy() bool {

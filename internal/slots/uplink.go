@@ -378,7 +378,7 @@ func mergeTimes(lists [][]fleet.Time, most int) []fleet.Time {
 // applied, changes nothing.
 func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 	u := &a.up
-	if g.To != a.cfg.DC || g.Inc != a.cfg.Term.N || a.fencedBy != 0 || a.isOther(g.Site) {
+	if g.To != a.cfg.DC || g.Inc != a.cfg.Term.N || a.fencedBy != 0 || a.notMeant(g.Site) {
 		return
 	}
 	lower := g.From.N < u.seen.N || (g.From.N == u.seen.N && g.From != u.seen)
