@@ -65,6 +65,7 @@ const (
 	RivalUnseen
 	GoneForgotten
 	WaitForgotten
+	TornIsWhole
 
 	// Rule 6: partition_policy.
 	CapRenews
@@ -176,6 +177,7 @@ var list = [count]Mutant{
 	LateWordOfTheDead: {Name: "late-word-of-the-dead", Rule: 5, Says: "what was presumed of a process that ended is forgotten when it is given up"},
 	RosterForgotten:   {Name: "roster-forgotten", Rule: 5, Says: "a new aggregator awaits no edge of its predecessor"},
 	EmptyStoreIsNew:   {Name: "empty-store-is-new", Rule: 5, Says: "a store that lost its memory counts as a new data centre"},
+	TornIsWhole:       {Name: "torn-is-whole", Rule: 5, Says: "promises of which a section was lost are taken for all there were"},
 	WaitForgotten:     {Name: "wait-forgotten", Rule: 5, Says: "every new aggregator begins to wait for silent edges anew"},
 	OwnMemoryTrusted:  {Name: "own-memory-trusted", Rule: 5, Says: "over an empty store an aggregator takes what it stored last for all there was, whoever led since"},
 	RivalUnseen:       {Name: "rival-unseen", Rule: 5, Says: "over an empty store an aggregator goes by its own memory although it saw somebody else lead since"},

@@ -156,7 +156,7 @@ func (p *Promises) readSections(ctx context.Context) error {
 		}
 		p.conn.log.Error("part of the promises is lost: nobody is let in until every session that may exist has ended",
 			slog.String("dc", p.dc), slog.Any("error", err))
-		p.val.Durable.LoseTrack()
+		p.val.Lose()
 	}
 	p.val.Sections = nil
 	return nil

@@ -33,6 +33,8 @@ type Faults struct {
 	Epoch                               bool // the room's epoch is raised
 	Remove                              bool // the room is removed and put back
 	Disk                                bool // stores are slow, and writes fail, or happen and are not acknowledged
+	Fail                                bool // stores fail for as long as a fault lasts
+	Torn                                bool // a store has lost part of what it held when somebody begins to lead
 	Blank                               bool // a data centre's store loses its memory
 	Wipe                                bool // a data centre's store is lost with its leader, who is followed by somebody who led before
 	Rollback                            bool // the coordinator's lease is restored from a backup: a term comes again
@@ -130,6 +132,7 @@ const (
 	rollBackMembers
 	renewEdge
 	copyCentre
+	failStore
 )
 
 // fault is one thing that goes wrong. Everything about it is drawn beforehand,
@@ -212,6 +215,7 @@ func (f *Faults) kinds() []faultKind {
 		{f.Members, rollBackMembers, 1},
 		{f.Ephemeral, renewEdge, 6},
 		{f.Copies, copyCentre, 4},
+		{f.Fail, failStore, 3},
 	} {
 		for range k.n {
 			if k.on {
@@ -323,13 +327,20 @@ func (w *World) goWrong(f *fault) {
 		i := int32(f.who % len(w.regions))
 		r := w.regions[i]
 		if n := r.newest(); !n.gone && !r.lost {
-			w.replace(f, &n.proc, n.core, r.name+"'s aggregator", func() bool {
+			who := r.name + "'s aggregator"
+			var next func() bool
+			next = func() bool {
+				if r.failing > w.now { // it cannot open the promises
+					w.succeed(time.Duration(r.failing-w.now)+time.Second, who, next)
+					return false
+				}
 				if r.lost {
 					return false
 				}
 				w.startRegion(i, false)
 				return true
-			})
+			}
+			w.replace(f, &n.proc, n.core, who, next)
 		}
 	case crashGlobal, rollBack:
 		if n := w.newest(); !n.gone {
@@ -396,6 +407,10 @@ func (w *World) goWrong(f *fault) {
 		w.renewEdge(f)
 	case copyCentre:
 		w.copyCentre(f)
+	case failStore:
+		r := w.regions[f.who%len(w.regions)]
+		w.tell("#%d nothing can be stored in %s for %v", f.number, r.name, f.last)
+		r.failing = max(r.failing, w.until(f))
 	}
 }
 

@@ -21,6 +21,7 @@ var Hunts = []Hunt{
 	{"forced", Forced},
 	{"twins", Twins},
 	{"copies", Copies},
+	{"stores", Stores},
 }
 
 // Hunt is one of them.
@@ -155,6 +156,21 @@ func Copies(seed uint64) Config {
 	f.Wipe, f.Blank, f.CrashEdge = rng.IntN(3) == 0, rng.IntN(3) == 0, rng.IntN(3) == 0
 	f.CutRegion, f.CutEdge, f.Clocks = rng.IntN(3) == 0, rng.IntN(3) == 0, rng.IntN(2) == 0
 	f.Members = c.Centres > 1 && rng.IntN(2) == 0
+	return c
+}
+
+// Stores fail for long and lose parts of what they hold, while edges end and aggregators are
+// replaced.
+func Stores(seed uint64) Config {
+	c, rng := prey(seed, 1+rng20(seed)%2, 3, 15*time.Second)
+	c.People.Pages, c.People.Think, c.People.Stay = 12, 3*time.Second, 0.3
+	f := &c.Faults
+	f.Every, f.Last = time.Duration(2+rng.IntN(3))*time.Second, time.Duration(3+rng.IntN(10))*time.Second
+	f.CrashRegion, f.CrashEdge, f.Fail, f.Torn = true, true, rng.IntN(3) > 0, rng.IntN(3) > 0
+	f.Zombies, f.CutEdge, f.Ephemeral = rng.IntN(2) == 0, rng.IntN(2) == 0, rng.IntN(2) == 0
+	if f.Ephemeral {
+		c.GoneAbove = 1 + rng.IntN(20)
+	}
 	return c
 }
 

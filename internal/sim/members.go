@@ -377,7 +377,7 @@ const rejoinAfter = 20 * time.Second
 func (w *World) rejoin(i int32) {
 	r := w.regions[i]
 	n := r.newest()
-	if r.copied || r.lost || n.gone || n.asleep > w.now || n.core.Rejoin() != nil {
+	if r.copied || r.lost || n.gone || n.asleep > w.now || r.failing > w.now || n.core.Rejoin() != nil {
 		return
 	}
 	w.tell("%s is said to be the data centre of the list", r.name)

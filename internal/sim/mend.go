@@ -64,6 +64,7 @@ func (w *World) calmDown() {
 		if r.copied {
 			w.endCopy(int32(i))
 		}
+		r.failing = 0
 		if r.cutUp, r.cutDown = 0, 0; r.lost {
 			continue
 		}

@@ -129,7 +129,7 @@ func (c *Config) enableFaults(rng *rand.Rand) {
 	}
 	f.Members, f.Forsake = some(0.3), some(0.3)
 	f.Twins, f.Folders, f.Forget = some(0.2), some(0.2), some(0.2)
-	f.Copies = some(0.2)
+	f.Copies, f.Fail, f.Torn = some(0.2), some(0.2), some(0.15)
 }
 
 // thenCalm lets nothing go wrong after the length of the run so far, and adds the

@@ -213,6 +213,7 @@ type region struct {
 	cutDown int64  // nothing comes from global until then
 	lost    bool   // it never comes back
 	members int    // version of the list of data centres on its disk
+	failing int64  // until then nothing is stored, and nobody can begin to lead
 	copied  bool   // it bears the name of another one, which it was copied from
 	before  uint64 // terms that its leases begin above
 }
@@ -343,6 +344,9 @@ func (w *World) startRegion(i int32, bootstrap bool) {
 	if w.cfg.Faults.Wipe && !bootstrap && !w.calm && w.chaos.IntN(3) == 0 {
 		w.tell("the store of %s is lost", r.name)
 		r.forget()
+	}
+	if w.cfg.Faults.Torn && !bootstrap && !w.calm && w.chaos.IntN(3) == 0 {
+		w.tear(r)
 	}
 	own, ownTerm := w.ownMemory(r)
 	n.core = slots.NewAggregator(n.clock.read(w.now), slots.AggregatorConfig{
@@ -634,6 +638,22 @@ func (w *World) write(i int32, d wire.Durable, delay int64) {
 	w.plan(event{at: w.now + delay, kind: evStored, node: i, msg: d})
 }
 
+// tear lets the store lose sections of what it holds of gone edges: what is read then is
+// what a node reads.
+func (w *World) tear(r *region) {
+	p, torn := wire.Promises{Durable: r.stored.Clone()}, ""
+	for i := range p.Durable.Roster {
+		if e := &p.Durable.Roster[i]; len(e.Rooms) > 0 && w.chaos.IntN(2) == 0 {
+			e.Rooms, torn = nil, e.Edge
+		}
+	}
+	if torn != "" {
+		w.tell("the store of %s loses what it held of %s, and maybe others", r.name, torn)
+		p.Lose()
+		r.stored = p.Durable
+	}
+}
+
 // takeStored is the moment at which a write happens, or is refused.
 func (w *World) takeStored(e *event) {
 	n := w.aggs[e.node]
@@ -650,7 +670,9 @@ func (w *World) takeStored(e *event) {
 		return
 	}
 	failing := w.cfg.Faults.Disk && !w.calm && w.chaos.IntN(10) == 0
-	if !failing || w.chaos.IntN(2) == 0 { // else it failed and nothing happened, or nobody was told
+	if r.failing > w.now {
+		failing = true
+	} else if !failing || w.chaos.IntN(2) == 0 { // else it failed and nothing happened, or nobody was told
 		r.stored = d
 	}
 	if n.gone {

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"vestibule/internal/mutant"
 	"vestibule/internal/room"
 	"vestibule/internal/wire/wirepb"
 )
@@ -245,6 +246,13 @@ func (p *Promises) Join(s Section, data []byte) error {
 		p.Durable.Roster[i].Rooms = append(p.Durable.Roster[i].Rooms, rooms...)
 	}
 	return nil
+}
+
+// Lose takes note that a section which the head names is lost: what it held is not known.
+func (p *Promises) Lose() {
+	if !mutant.On(mutant.TornIsWhole) {
+		p.Durable.LoseTrack()
+	}
 }
 
 func packDurable(d *Durable) *wirepb.Durable {

@@ -51,6 +51,7 @@ var plan = map[mutant.ID]killer{
 	mutant.LateWordOfTheDead: {"slots.TestRule5", "serve"},
 	mutant.RosterForgotten:   {"slots.TestRule5", "takeovers"},
 	mutant.EmptyStoreIsNew:   {"slots.TestRule5", ""},
+	mutant.TornIsWhole:       {"natsbus.TestLargePromisesLieInSections", "stores"},
 	mutant.WaitForgotten:     {"slots.TestWaitsGoOnAcrossTakeovers", ""},
 	mutant.OwnMemoryTrusted:  {"slots.TestOwnMemoryOverAnEmptyStore", "memory"},
 	mutant.RivalUnseen:       {"natsbus.TestWhoLedBetweenIsTold", ""},
