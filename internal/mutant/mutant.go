@@ -120,6 +120,7 @@ const (
 	AnyRoomsTicket
 	EpochIgnored
 	UnknownKeyOverwritten
+	NeverBehind
 	ReplayCounts
 	CopyRenews
 	EdgesFollowAlone
@@ -231,6 +232,7 @@ var list = [count]Mutant{
 	PanicPasses:           {Name: "panic-passes", Rule: 10, Says: "a request on which the edge panics goes to the origin"},
 	AnyRoomsTicket:        {Name: "any-rooms-ticket", Rule: 10, Says: "a ticket opens in every room"},
 	EpochIgnored:          {Name: "epoch-ignored", Rule: 10, Says: "tickets of an earlier epoch are good"},
+	NeverBehind:           {Name: "never-behind", Rule: 10, Says: "an edge that was cut off takes itself to know every key"},
 	UnknownKeyOverwritten: {Name: "unknown-key-overwritten", Rule: 10, Says: "a ticket under a key that an edge has not heard of is none, and its visitor gets another"},
 	ReplayCounts:          {Name: "replay-counts", Rule: 10, Says: "a ticket that was away counts as somebody who waits at its first touch"},
 	CopyRenews:            {Name: "copy-renews", Rule: 10, Says: "a copy of a session's ticket is renewed like any"},

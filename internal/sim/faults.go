@@ -209,7 +209,7 @@ func (f *Faults) kinds() []faultKind {
 		{f.Twins, twinEdge, 3},
 		{f.Folders, moveFolder, 3},
 		{f.Forget, forgetEdge, 6},
-		{f.Keys, rotateKeys, 1},
+		{f.Keys, rotateKeys, 2},
 		{f.Members, changeMembers, 4},
 		{f.Members, oldLeader, 3},
 		{f.Members, rollBackMembers, 1},

@@ -22,6 +22,7 @@ var Hunts = []Hunt{
 	{"twins", Twins},
 	{"copies", Copies},
 	{"stores", Stores},
+	{"keys", Keys},
 }
 
 // Hunt is one of them.
@@ -171,6 +172,18 @@ func Stores(seed uint64) Config {
 	if f.Ephemeral {
 		c.GoneAbove = 1 + rng.IntN(20)
 	}
+	return c
+}
+
+// Keys are rotated while edges and data centres are cut off, for longer than a rotation.
+func Keys(seed uint64) Config {
+	c, rng := prey(seed, 1+rng20(seed)%2, 3, 15*time.Second)
+	c.Cap, c.Network.Sealed = rng.IntN(2) == 0, true
+	c.People.Pages, c.People.Think, c.People.Stay = 12, 3*time.Second, 0.3
+	f := &c.Faults
+	f.Every, f.Last = time.Duration(3+rng.IntN(5))*time.Second, time.Duration(10+rng.IntN(50))*time.Second
+	f.Keys, f.CutEdge, f.CutRegion = true, true, rng.IntN(2) == 0
+	f.CrashEdge, f.CrashRegion = rng.IntN(3) == 0, rng.IntN(3) == 0
 	return c
 }
 

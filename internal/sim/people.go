@@ -268,8 +268,8 @@ func (w *World) quit(v *visitor) {
 	if p == 0 || v.copied || v.shared || w.rng.Float64() >= p || !w.reachable(n) {
 		return
 	}
-	t := w.open(n, &v.pass)
-	if n.core.Quit(n.clock.read(w.now), w.room, t) { // also a session that it does not know of: a lost reply
+	t, known := w.open(n, &v.pass)
+	if known && n.core.Quit(n.clock.read(w.now), w.room, t) { // also a session that it does not know of: a lost reply
 		w.judge.quits(w, t.ID)
 	}
 	w.wakeEdge(v.edge)
@@ -286,7 +286,11 @@ func (w *World) parallel(v *visitor, n int) {
 		if !w.reachable(e) {
 			continue
 		}
-		d := e.core.Arrive(e.clock.read(w.now), w.room, w.open(e, &v.pass))
+		t, known := w.open(e, &v.pass)
+		if !known {
+			continue
+		}
+		d := e.core.Arrive(e.clock.read(w.now), w.room, t)
 		w.wakeEdge(k)
 		w.touch(e.region)
 		if !d.Enters() {
@@ -325,7 +329,13 @@ func (w *World) request(i int32) {
 		n = w.edges[v.edge]
 	}
 	now := n.clock.read(w.now)
-	d := n.core.Arrive(now, w.room, w.open(n, &v.pass))
+	t, known := w.open(n, &v.pass)
+	if !known {
+		v.gen++
+		w.plan(event{at: w.now + int64(time.Second) + w.rng.Int64N(int64(time.Second)), kind: evVisit, node: i, gen: v.gen})
+		return
+	}
+	d := n.core.Arrive(now, w.room, t)
 	w.touch(n.region)
 	if d.Verdict == admission.Hold {
 		h := &admission.Visit{Room: w.room, Ticket: d.Ticket, Data: i}

@@ -107,6 +107,7 @@ var plan = map[mutant.ID]killer{
 	mutant.PanicPasses:           {"edge.TestAPanicIsOneRequestsAlone", ""},
 	mutant.AnyRoomsTicket:        {"edge.TestRule10", ""},
 	mutant.EpochIgnored:          {"edge.TestRule10", ""},
+	mutant.NeverBehind:           {"ticket.TestWhoMissesAKeyKnowsIt", "keys"},
 	mutant.UnknownKeyOverwritten: {"edge.TestRule10", ""},
 	mutant.ReplayCounts:          {"admission.TestATicketIsOneVisitorHoweverOftenItIsShown", ""},
 	mutant.CopyRenews:            {"admission.TestCopiesOfATicketAreNotFreeEntries", ""},
