@@ -600,6 +600,12 @@ func (w *World) runRegion(i int32) {
 		n.gone = true
 		return
 	}
+	if n.core.Rejoins() && !r.lost {
+		w.tell("%s goes on under another site", r.name)
+		r.stored, n.gone = n.core.Durable(), true
+		w.startRegion(n.region, false)
+		return
+	}
 	now := n.clock.read(w.now)
 	w.touch(n.region)
 	if n.core.GrantsDue() <= now {

@@ -573,7 +573,7 @@ func TestRule9TheSiteIsStoredBeforeItIsTold(t *testing.T) {
 		"a store that lost all but the site":     {stored: wire.Durable{Site: 7}, want: 7},
 		"a store that was lost, with an edge":    {edge: 7, want: 7},
 		"a store that was lost, without edges":   {want: 5, after: 10 * time.Second},
-		"an edge of another site changes none":   {bootstrap: true, edge: 7, want: 5},
+		"an edge of another site changes none":   {stored: wire.Durable{Version: 9, Site: 5}, edge: 7, want: 5},
 		"an edge that never heard a site is one": {edge: 0, want: 5, after: 10 * time.Second},
 	} {
 		a, now := begin(c.bootstrap, c.stored)
@@ -594,6 +594,27 @@ func TestRule9TheSiteIsStoredBeforeItIsTold(t *testing.T) {
 		d := save(a, now)
 		if site, _ := tells(a, now); site != c.want || (d.Site != 0 && d.Site != c.want) || a.Status(now).Site != c.want {
 			t.Errorf("%s: tells site %d, stores %d, want %d", what, site, d.Site, c.want)
+		}
+	}
+}
+
+// That a data centre is new is said by a start script also when its store was lost: an edge
+// that knows its site is believed, and it leads anew with that one. Not where the list
+// holds the one that was made.
+func TestRule9AnEdgeKnowsBetterThanBootstrap(t *testing.T) {
+	for _, listed := range []uint64{0, 5, 7} {
+		now := fleet.Mono(time.Hour)
+		a := slots.NewAggregator(now, slots.AggregatorConfig{DC: "lima", Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: true, Site: 5}, wire.Durable{})
+		a.SetLease(fleet.Never)
+		if listed != 0 {
+			a.SetMembers(now, slots.Members{Version: 2, List: []slots.Member{{Name: "lima", Site: listed}}})
+		}
+		d, _ := a.Unsaved()
+		a.Saved(now, d.Version)
+		a.Observe(now, wire.Report{From: "edge1", Inc: 1, Tenure: 1, Seq: 1, Parts: 1, Sent: 1, Join: true, Site: 7})
+		d = a.Durable()
+		if changes := listed != 5; a.Rejoins() != changes || (d.Site == 7) != changes || (d.Site == 5) == changes {
+			t.Errorf("the list holds %d: leads anew %v, with site %d", listed, a.Rejoins(), d.Site)
 		}
 	}
 }

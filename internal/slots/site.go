@@ -33,13 +33,27 @@ func (a *Aggregator) setSite(site uint64) {
 	a.siteNeeds, a.siteSaved = a.durable.Version, 0
 }
 
-// learnSite takes the word of an edge for the site, where nothing is stored.
+// learnSite takes the word of an edge for the site, where nothing was stored. That a data
+// centre is new is believed until then: what was told as such cannot be unsaid, so it
+// leads anew.
 func (a *Aggregator) learnSite(now fleet.Mono, site uint64) {
-	if site != 0 && a.durable.Site == 0 && a.cfg.Site != 0 && !mutant.On(mutant.EdgesSiteless) {
+	if site == 0 || a.cfg.Site == 0 || site == a.durable.Site || mutant.On(mutant.EdgesSiteless) {
+		return
+	}
+	switch {
+	case a.durable.Site == 0:
 		a.setSite(site)
 		a.up.hurry(now, 0)
+	case a.siteMade && a.members.Site(a.cfg.DC) != a.durable.Site:
+		a.setSite(site)
+		a.siteMade = false
+		a.leadAnew()
 	}
 }
+
+// leadAnew ends what the aggregator does; the shell stores what is unsaved and begins
+// another term.
+func (a *Aggregator) leadAnew() { a.rejoins, a.until = true, 0 }
 
 // isCopy reports whether the list holds another site under this name.
 func (a *Aggregator) isCopy() bool { return a.isOther(a.members.Site(a.cfg.DC)) }
@@ -72,12 +86,12 @@ func (a *Aggregator) Rejoin() error {
 		return fmt.Errorf("data centre %s: %w", a.cfg.DC, ErrNoCopy)
 	}
 	a.setSite(a.members.Site(a.cfg.DC))
-	a.rejoins = true
-	a.until = 0
+	a.leadAnew()
 	return nil
 }
 
-// Rejoins reports whether Rejoin was called: this aggregator does nothing any more.
+// Rejoins reports whether the data centre goes on under another site: this aggregator does
+// nothing any more.
 func (a *Aggregator) Rejoins() bool { return a.rejoins }
 
 // of returns the data centre that a report of this name and site is from; nil for one
