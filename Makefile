@@ -139,7 +139,7 @@ figures: ## what the simulator's experiments show, each beside its goal (minutes
 	bin/vestibule simulate figures
 
 .PHONY: bench
-bench: packages ## the figures of the README, each beside its goal
+bench: packages ## the figures of docs/FIGURES.md, each beside its goal
 	$(GO) run ./internal/bench -benchtime $(BENCHTIME)
 
 .PHONY: scale

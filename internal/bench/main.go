@@ -1,4 +1,4 @@
-// Command bench runs the benchmarks whose figures the README shows and prints
+// Command bench runs the benchmarks whose figures docs/FIGURES.md shows and prints
 // each beside its goal. It judges nothing: a figure depends on the machine.
 package main
 

@@ -18,7 +18,7 @@ import (
 	"vestibule/internal/wire"
 )
 
-// takeoverGoal is what the design asks for.
+// takeoverGoal is how long a takeover may take.
 const takeoverGoal = 2 * time.Second
 
 // listener hears every grant, as anybody on NATS does.

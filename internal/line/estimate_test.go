@@ -18,7 +18,7 @@ func TestEstimate(t *testing.T) {
 		want             time.Duration
 		known            bool
 	}{
-		{"60 ahead, 30 a minute: the two minutes of the design", 60, 0.5, 0, 2 * time.Minute, true},
+		{"60 ahead, 30 a minute: two minutes", 60, 0.5, 0, 2 * time.Minute, true},
 		{"nobody ahead", 0, 0.5, 0, 0, true},
 		{"nobody ahead and nobody enters", 0, 0, 0, 0, false},
 		{"nobody enters", 60, 0, 0, 0, false},

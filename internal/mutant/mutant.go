@@ -11,7 +11,7 @@ package mutant
 // ID is one mutant; the zero value is none.
 type ID uint8
 
-// The mutants, by the rule that they remove (design: rules of the hard limit).
+// The mutants, by the rule that they remove (docs/RIGHTS.md).
 const (
 	None ID = iota
 

@@ -11,7 +11,7 @@ import (
 )
 
 // mending is the second half of a run: nothing goes wrong any more, and the
-// fleet has to be as good as new (design section 12).
+// fleet has to be as good as new .
 type mending struct {
 	began     int64
 	recovered int64 // when every edge had a lease again; 0 for not yet
@@ -24,7 +24,7 @@ type mending struct {
 }
 
 // adoption is how long after the last fault every edge has a lease again: the
-// longest that an edge of a predecessor is waited for (rights.md La + Le), and two
+// longest that an edge of a predecessor is waited for, and two
 // seconds.
 const adoption = 9 * time.Second
 

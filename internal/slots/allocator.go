@@ -443,7 +443,7 @@ func (a *Allocator) reclaim(now fleet.Mono) {
 }
 
 // reclaimAfter returns how long after its last word a data centre cannot hold
-// a valid session of the room (rights.md 3.5): its leader's lease, its own,
+// a valid session of the room (docs/RIGHTS.md): its leader's lease, its own,
 // its edges', and the life of a ticket, all on clocks that drift.
 func (a *Allocator) reclaimAfter(p *pool) time.Duration {
 	if mutant.On(mutant.ReclaimEarly) {

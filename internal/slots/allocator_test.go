@@ -76,8 +76,8 @@ func (l *lender) expect(what string, dc string, granted, keep uint64) {
 	}
 }
 
-// TestRightsLieWhereTwoMinutesAgoSaysTheyAreWanted is the worked example of the
-// design, from what data centres report to what they are told: a thousand of
+// TestRightsLieWhereTwoMinutesAgoSaysTheyAreWanted is worked out by hand,
+// from what data centres report to what they are told: a thousand of
 // 1,250 slots are divided, a fifth stays at the root.
 func TestRightsLieWhereTwoMinutesAgoSaysTheyAreWanted(t *testing.T) {
 	visitors := map[string]map[string]uint64{

@@ -13,7 +13,7 @@ import (
 	"vestibule/internal/wire"
 )
 
-// judge holds the nodes to the invariants of the ledger (docs: rights.md 3.9)
+// judge holds the nodes to the invariants of the ledger (docs/RIGHTS.md, invariants)
 // after every step:
 //
 //	HC1  no more sessions are valid than T; HC2 no more admissions in 60 s than R

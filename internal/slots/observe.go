@@ -403,7 +403,7 @@ const (
 	lapseMargin = 200 * time.Millisecond
 
 	// ownerLease is how long a predecessor may have gone on leading after
-	// this term was won (rights.md La).
+	// this term was won.
 	ownerLease = 4 * time.Second
 )
 

@@ -35,7 +35,7 @@ var (
 	nairobi = minutes(map[string]float64{"15:54": 2, "15:55": 30, "15:56": 20})
 )
 
-// The worked numbers of the design, section 8.
+// Numbers worked out by hand.
 func TestTheNumbersOfTheDesign(t *testing.T) {
 	t.Run("16:33:20, at 16:31 Nairobi 50 and Dublin 50, 1000 slots: 500 and 500", func(t *testing.T) {
 		if got := Split(1000, []float64{50, 50}); !slices.Equal(got, []int{500, 500}) {
