@@ -158,6 +158,11 @@ func (p *parent) hear(_ string, data []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.mute {
+		for _, o := range r.Rooms { // the line that the edge follows goes on
+			if g := p.held[o.Room]; g != nil && len(o.Copied) > 0 {
+				g.Lines = o.Copied
+			}
+		}
 		p.last = *r
 		p.say()
 	}
