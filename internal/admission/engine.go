@@ -586,6 +586,7 @@ func (e *Engine) copyOf(now fleet.Mono, ft fleet.Time, r *roomState, t *ticket.T
 		r.found.Add(wire.Line{ID: t.ID, Stamp: r.lines.Followed(t.ID)}, 0)
 		r.dirty = true
 		e.link.hurry(now, e.cfg.Params.ReportGap)
+	case lineage.Fine:
 	}
 	if v.Stamp != 0 {
 		t.Root = v.Root

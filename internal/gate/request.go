@@ -77,8 +77,8 @@ type Outcome struct {
 	Epoch uint32 // of its room
 
 	gate   *Gate
-	inside []Stay     // the sessions that let the request in
-	sealed []sealed   // tickets that the answer brings
+	inside []Stay   // the sessions that let the request in
+	sealed []sealed // tickets that the answer brings
 	seals  *ticket.Scratch
 	cookie []byte
 }

@@ -34,7 +34,7 @@ func EncodeReport(m *Report) ([]byte, error) {
 		SentNs: int64(m.Sent), AsOfMs: int64(m.AsOf), AsOfErrNs: uint64(max(0, m.AsOfErr)), Seen: packTerm(m.Seen), Acked: m.Acked,
 		Join: m.Join, Final: m.Final, Bye: m.Bye, Blank: m.Blank, Recovering: m.Recovering, Succeeds: m.Succeeds,
 		Members: m.Members, Site: m.Site,
-		Rooms:   make([]*wirepb.RoomReport, len(m.Rooms)),
+		Rooms: make([]*wirepb.RoomReport, len(m.Rooms)),
 	}
 	for i := range m.Rooms {
 		p.Rooms[i] = packRoomReport(&m.Rooms[i])
