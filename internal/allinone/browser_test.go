@@ -185,7 +185,7 @@ func TestAPageThatGoesAway(t *testing.T) {
 			joined := chromedp.Evaluate[string](`document.getElementById("joined").dateTime || document.getElementById("joined").textContent`)
 			var place string
 			var told [2]bool // that the page goes away: by closing it, by going on to another page
-			for round := 0; round < 8 && !(told[0] && told[1]); round++ {
+			for round := 0; round < 8 && (!told[0] || !told[1]); round++ {
 				tab, closeTab := chromedp.NewContext(ctx)
 				defer closeTab()
 				do(tab, chromedp.Navigate(edge), waiting)

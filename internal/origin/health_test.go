@@ -18,8 +18,12 @@ func TestDownAndBack(t *testing.T) {
 		{"two requests failed", func(p *Origin) bool { return p.unanswered(0) || p.unanswered(5*second) }, false},
 		{"three failed in one moment, as in a restart", func(p *Origin) bool { return p.unanswered(0) || p.unanswered(1) || p.unanswered(2) }, false},
 		{"three failed in two seconds", func(p *Origin) bool { return !p.unanswered(0) && !p.unanswered(1) && p.unanswered(2*second) }, true},
-		{"and a fourth", func(p *Origin) bool { return !p.unanswered(0) && !p.unanswered(1) && p.unanswered(2*second) && !p.unanswered(3*second) }, true},
-		{"one of them was answered", func(p *Origin) bool { return p.unanswered(0) || p.unanswered(1) || p.answered() || p.unanswered(2*second) }, false},
+		{"and a fourth", func(p *Origin) bool {
+			return !p.unanswered(0) && !p.unanswered(1) && p.unanswered(2*second) && !p.unanswered(3*second)
+		}, true},
+		{"one of them was answered", func(p *Origin) bool {
+			return p.unanswered(0) || p.unanswered(1) || p.answered() || p.unanswered(2*second)
+		}, false},
 		{"it answers again", func(p *Origin) bool {
 			p.unanswered(0)
 			p.unanswered(1)
