@@ -21,7 +21,7 @@ var Hunts = []Hunt{
 	{"forced", Forced, 0},
 	{"twins", Twins, 0},
 	{"copies", Copies, 0},
-	{"stores", Stores, 1}, // seed 31: a session that is presumed too little of, found and not mended yet
+	{"stores", Stores, 1}, // seed 31, found and not mended yet: edges with names of their own end while aggregators are replaced, under cap
 	{"keys", Keys, 0},
 }
 
