@@ -4,7 +4,10 @@
 // by seed while people come: processes are killed, stopped and started again,
 // links between data centres are cut and healed, one way or both. It prints what
 // it did and what the people and the site saw, beside what is promised, and exits
-// with 1 where a promise broke. `make chaos` and `make takeover` run it.
+// with 1 where a promise broke: a limit, somebody put out or without the place, people
+// who do not come in again within what the nodes told. How much of the limits is used then
+// depends on the machine too: it is told beside its goal, and fails a run with -strict.
+// `make chaos` and `make takeover` run it.
 //
 // Everything runs in a process, network and mount namespace of its own, in which
 // every data centre has a network namespace: nothing of it can outlive the
@@ -43,6 +46,7 @@ type options struct {
 	inside   bool // we are the process inside the namespaces
 	plain    bool // run without namespaces
 	changes  bool // the fleet itself changes
+	strict   bool // figures below their goals fail the run
 
 	upgrade string // git revisions of the last release
 	cache   string // where its binaries are kept
@@ -76,6 +80,7 @@ func main() {
 	f.StringVar(&o.dir, "dir", "", "folder for binaries, data and logs; empty for one that is deleted after a good run")
 	f.BoolVar(&o.plain, "no-namespaces", false, "run on the loopback interface: no link is cut or narrowed")
 	f.BoolVar(&o.changes, "changes", false, "let the fleet itself change too: data centres come and go, edges are replaced and copied, keys are rotated, disks are full, the store is lost")
+	f.BoolVar(&o.strict, "strict", false, "fail where a figure that depends on the machine too is below its goal: use of T or of R after a storm, time after a loss")
 	f.StringVar(&o.toxiproxy, "toxiproxy", "", "the toxiproxy server that makes messages late; empty for none")
 	f.BoolVar(&o.inside, "inside", false, "for the command's own use")
 	if err := f.Parse(os.Args[1:]); err != nil {
