@@ -203,30 +203,64 @@ func (l cappedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// errOriginsFull says that as many connections to origins are open as may be.
-var errOriginsFull = errors.New("as many connections to origins are open as the limit of open files allows")
+// errOriginsFull says that no connection to an origin came free in time.
+var errOriginsFull = errors.New("as many connections to origins are open as the limit of open files allows, and all are busy")
 
-// capDials has dial make at most n connections that are open at the same time.
-func capDials(n int, dial func(context.Context, string, string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
-	places := make(chan struct{}, n)
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		select {
-		case places <- struct{}{}:
-		default:
-			return nil, errOriginsFull
-		}
-		conn, err := dial(ctx, network, addr)
-		if err != nil {
-			<-places
-			return nil, err
-		}
-		c, ok := conn.(*net.TCPConn)
-		if !ok {
-			<-places
-			return conn, nil
-		}
-		return &originConn{TCPConn: c, free: sync.OnceFunc(func() { <-places })}, nil
+// originDials opens connections to origins, so many at most that are open at the same
+// time. Who finds none free waits for timeouts.dial. It is safe for concurrent use.
+type originDials struct {
+	dial    func(context.Context, string, string) (net.Conn, error)
+	wait    time.Duration
+	places  chan struct{}
+	metrics *metrics
+}
+
+func newOriginDials(n int, wait time.Duration, m *metrics, dial func(context.Context, string, string) (net.Conn, error)) *originDials {
+	m.originConnectionsMax.Set(float64(n))
+	return &originDials{dial: dial, wait: wait, places: make(chan struct{}, n), metrics: m}
+}
+
+// take waits for a place.
+func (d *originDials) take(ctx context.Context) error {
+	select {
+	case d.places <- struct{}{}:
+		return nil
+	default:
 	}
+	d.metrics.originWaits.Inc()
+	late := time.NewTimer(d.wait)
+	defer late.Stop()
+	select {
+	case d.places <- struct{}{}:
+		return nil
+	case <-late.C:
+		return errOriginsFull
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// DialContext is [http.Transport.DialContext].
+func (d *originDials) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	if err := d.take(ctx); err != nil {
+		return nil, err
+	}
+	d.metrics.originConnections.Inc()
+	free := sync.OnceFunc(func() {
+		d.metrics.originConnections.Dec()
+		<-d.places
+	})
+	conn, err := d.dial(ctx, network, addr)
+	if err != nil {
+		free()
+		return nil, err
+	}
+	c, ok := conn.(*net.TCPConn)
+	if !ok {
+		free()
+		return conn, nil
+	}
+	return &originConn{TCPConn: c, free: free}, nil
 }
 
 // originConn is a connection to an origin that gives its place free.

@@ -175,6 +175,46 @@ func TestFewFilesLeaveRoomForPages(t *testing.T) {
 	}
 }
 
+// Where every connection to origins is busy, the next request waits a moment, and is told
+// to come back. That is no fault of the origin: its rooms stay open.
+func TestBusyConnectionsToTheOriginAreNoFaultOfIt(t *testing.T) {
+	st := open(t, func(st *stage) {
+		st.maxFiles = 16 // 3 connections to origins
+		st.cfg.Timeouts.Dial = 50 * time.Millisecond
+	})
+	begun, let := make(chan struct{}, 3), make(chan struct{})
+	st.origin.serves(func(http.ResponseWriter, *http.Request) { begun <- struct{}{}; <-let })
+	done := make(chan int, 3)
+	for range 3 {
+		c := st.dial()
+		go func() { done <- talk(t, c, "") }()
+		<-begun
+	}
+	a := st.visitor().get("http://shop.example/about")
+	if a.StatusCode != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" {
+		t.Errorf("one too many: %d, Retry-After %q", a.StatusCode, a.Header.Get("Retry-After"))
+	}
+	for name, want := range map[string]float64{"connections": 3, "connections_limit": 3, "waits_total": 1, "full_total": 1, "errors_total": 0} {
+		if got := metric1(t, st, "vestibule_edge_origin_"+name); got != want {
+			t.Errorf("vestibule_edge_origin_%s: %v, want %v", name, got, want)
+		}
+	}
+	for _, o := range st.server.gate.Origins() {
+		if o.Down() {
+			t.Errorf("%s counts as down", o.URL)
+		}
+	}
+	close(let)
+	for range 3 {
+		if code := <-done; code != http.StatusOK {
+			t.Errorf("who was there before: %d", code)
+		}
+	}
+	if a := st.visitor().get("http://shop.example/about"); a.StatusCode != http.StatusOK {
+		t.Errorf("afterwards: %d", a.StatusCode)
+	}
+}
+
 // metric1 returns the value of a metric without labels.
 func metric1(t testing.TB, st *stage, name string) float64 {
 	t.Helper()

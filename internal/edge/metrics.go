@@ -11,6 +11,9 @@ type metrics struct {
 	panics                      prometheus.Counter
 	connections, connectionsMax prometheus.Gauge
 	connectionsRefused          prometheus.Counter
+	originConnections           prometheus.Gauge
+	originConnectionsMax        prometheus.Gauge
+	originWaits, originsFull    prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -34,12 +37,17 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "vestibule_edge_sync_duration_seconds", Help: "Round trip of a report and the grant that answers it.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
 		}),
-		origins:            counter("vestibule_edge_origin_errors_total", "Requests that an origin did not answer."),
-		panics:             counter("vestibule_edge_panics_total", "Requests that ended in a panic; none of them was forwarded after it."),
-		connections:        gauge("vestibule_edge_connections", "Connections of visitors that are open."),
-		connectionsMax:     gauge("vestibule_edge_connections_limit", "Connections of visitors that may be open: by connections.total, or by the limit of open files."),
-		connectionsRefused: counter("vestibule_edge_connections_refused_total", "Connections of visitors that were refused because as many were open as may be, and none was idle."),
+		origins:              counter("vestibule_edge_origin_errors_total", "Requests that an origin did not answer."),
+		panics:               counter("vestibule_edge_panics_total", "Requests that ended in a panic; none of them was forwarded after it."),
+		connections:          gauge("vestibule_edge_connections", "Connections of visitors that are open."),
+		connectionsMax:       gauge("vestibule_edge_connections_limit", "Connections of visitors that may be open: by connections.total, or by the limit of open files."),
+		connectionsRefused:   counter("vestibule_edge_connections_refused_total", "Connections of visitors that were refused because as many were open as may be, and none was idle."),
+		originConnections:    gauge("vestibule_edge_origin_connections", "Connections to origins that are open."),
+		originConnectionsMax: gauge("vestibule_edge_origin_connections_limit", "Connections to origins that may be open, by the limit of open files."),
+		originWaits:          counter("vestibule_edge_origin_waits_total", "Connections to origins that had to wait because as many were open as may be."),
+		originsFull:          counter("vestibule_edge_origin_full_total", "Requests that were told to come back because no connection to an origin came free in time."),
 	}
-	reg.MustRegister(m.reports, m.grants, m.sync, m.origins, m.panics, m.connections, m.connectionsMax, m.connectionsRefused)
+	reg.MustRegister(m.reports, m.grants, m.sync, m.origins, m.panics, m.connections, m.connectionsMax, m.connectionsRefused,
+		m.originConnections, m.originConnectionsMax, m.originWaits, m.originsFull)
 	return m
 }

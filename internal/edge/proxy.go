@@ -15,8 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"vestibule/internal/gate"
 	"vestibule/internal/origin"
 	"vestibule/internal/room"
@@ -30,7 +28,7 @@ type proxy struct {
 	headers   *origin.HeaderRules
 	monitor   *origin.Monitor
 	buffers   *buffers
-	errors    prometheus.Counter // requests that no origin answered
+	metrics   *metrics
 	log       *slog.Logger
 	quiet     *log.Logger
 }
@@ -43,16 +41,15 @@ const (
 )
 
 // newTransport returns the way to origins, with at most so many connections.
-func newTransport(t TimeoutConfig, conns int) *http.Transport {
+func newTransport(t TimeoutConfig, conns int, m *metrics) *http.Transport {
 	dialer := &net.Dialer{Timeout: t.Dial, KeepAlive: 30 * time.Second, Control: refuseAddr}
 	return &http.Transport{
 		Proxy:                 nil, // never one from the environment
-		DialContext:           capDials(conns, dialer.DialContext),
+		DialContext:           newOriginDials(conns, t.Dial, m, dialer.DialContext).DialContext,
 		ForceAttemptHTTP2:     true,
 		DisableCompression:    true, // what the origin sends goes out as it is
 		MaxIdleConns:          max(1, min(4096, conns/2)),
 		MaxIdleConnsPerHost:   min(512, conns),
-		MaxConnsPerHost:       conns, // beyond it requests wait
 		IdleConnTimeout:       90 * time.Second,
 		TLSHandshakeTimeout:   5 * time.Second,
 		ResponseHeaderTimeout: t.Response,
@@ -103,14 +100,26 @@ func (x passage) failed(w http.ResponseWriter, r *http.Request, err error) {
 		w.WriteHeader(499) // the visitor has gone; nobody reads this
 		return
 	}
-	x.errors.Inc()
+	if errors.Is(err, errOriginsFull) { // says nothing about the origin
+		x.metrics.originsFull.Inc()
+		addFields(w.Header(), x.outcome.Tickets())
+		w.Header().Set("Retry-After", "5")
+		plain(w, http.StatusServiceUnavailable, "Too many people are here at the moment. Please try again.")
+		return
+	}
+	x.metrics.origins.Inc()
 	x.log.Warn("origin does not answer", slog.String("host", r.Host), slog.Any("error", err))
 	x.monitor.Unanswered(x.outcome.Origin)
 	addFields(w.Header(), x.outcome.Tickets())
+	plain(w, http.StatusBadGateway, "The site does not answer at the moment. Please try again.")
+}
+
+// plain answers with a sentence.
+func plain(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusBadGateway)
-	fmt.Fprintln(w, "The site does not answer at the moment. Please try again.")
+	w.WriteHeader(code)
+	fmt.Fprintln(w, text)
 }
 
 // refuseAddr stops connections to addresses that no origin has: whatever a

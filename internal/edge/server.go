@@ -55,6 +55,7 @@ type Server struct {
 	fleet   *node.Fleet
 	folder  *node.Folder
 	lives   []uint64 // incarnations that the folder tells of; the pump's, after New
+	unkept  bool     // the folder could not be written the last time; the pump's, after New
 	metrics *metrics
 	proxies clientaddr.Proxies
 	gate    *gate.Gate
@@ -109,11 +110,11 @@ func New(o Options) (_ *Server, err error) {
 		return nil, err
 	}
 	s.gate.With(func(_ fleet.Mono, eng *admission.Engine) { s.keepLives(eng.Incarnations()) })
-	transport := newTransport(o.Config.Timeouts, s.files.origins)
+	transport := newTransport(o.Config.Timeouts, s.files.origins, s.metrics)
 	s.monitor = &origin.Monitor{Transport: transport, Origins: s.gate.Origins, Now: clock.Now, Changed: s.gate.Pause, Log: s.log}
 	s.proxy = &proxy{
 		transport: transport, trip: transport, headers: origin.NewHeaderRules(o.Config.ForwardHeaders), monitor: s.monitor, buffers: newBuffers(),
-		errors: s.metrics.origins, log: s.log, quiet: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		metrics: s.metrics, log: s.log, quiet: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	if s.fleet, err = node.NewFleet(o.Config.DataDir, o.Docs, s.log, o.Reg, func() { s.gate.Use(s.fleet) }); err != nil {
 		return nil, err
@@ -147,15 +148,23 @@ func (s *Server) newGate(o Options, clock *node.Clock) (*gate.Gate, error) {
 }
 
 // keepLives stores which incarnations use the folder, before the regional hears of the
-// newest. Where it cannot be stored, the next process proves nothing about it.
+// newest. Where it cannot be stored, the next process proves nothing about it, and it is
+// tried again with the next report.
 func (s *Server) keepLives(incs []uint64) {
 	if slices.Equal(s.lives, incs) {
 		return
 	}
-	s.lives = incs
-	if err := s.folder.Keep(incs); err != nil {
+	err := s.folder.Keep(incs)
+	switch {
+	case err == nil:
+		s.lives = incs
+		if s.unkept {
+			s.log.Info("the data_dir can be written again")
+		}
+	case !s.unkept:
 		s.log.Warn("what this process holds when it is killed will count until lost_after: its data_dir cannot be written", slog.Any("error", err))
 	}
+	s.unkept = err != nil
 }
 
 // listen opens the listeners.
