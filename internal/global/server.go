@@ -309,8 +309,17 @@ func (c *census) alarms() []string {
 	for _, name := range c.strangers {
 		out = append(out, fmt.Sprintf("data centre %s is heard and in no list, nobody is let in there: vestibule fleet add %s", name, name))
 	}
+	for _, d := range c.centres {
+		waited := slices.ContainsFunc(c.unknown, func(u slots.Unknown) bool { return u.Name == d.Name }) // told by waits
+		if d.Heard > silentFor && d.Standing != wire.Unlisted && !waited {
+			out = append(out, fmt.Sprintf("data centre %s is in the list and has not been heard for over a minute: see whether its regional runs, has this name and reaches NATS; if it will not come: vestibule fleet remove %s", d.Name, d.Name))
+		}
+	}
 	return out
 }
+
+// silentFor is how long a data centre of the list may be silent before that is an alarm.
+const silentFor = time.Minute
 
 // waits returns whose books are waited for, for people.
 func (c *census) waits() []string {

@@ -2,6 +2,7 @@ package slots
 
 import (
 	"slices"
+	"time"
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/mutant"
@@ -349,7 +350,8 @@ type CentreTotals struct {
 	Name           string
 	Site           uint64 // 0 for unknown
 	Standing       wire.Standing
-	Told           bool // it says what it holds, and was heard lately
+	Told           bool          // it says what it holds, and was heard lately
+	Heard          time.Duration // how long ago; since the term began or it was added, where it was not
 	Held, RateHeld int64
 	Sessions       uint64
 	Excess         int64 // sessions that may be valid beyond what it holds
@@ -359,7 +361,7 @@ type CentreTotals struct {
 func (a *Allocator) Centres(now fleet.Mono) []CentreTotals {
 	out := make([]CentreTotals, 0, len(a.centres))
 	for _, d := range a.centres {
-		t := CentreTotals{Name: d.name, Site: d.site, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < quiet}
+		t := CentreTotals{Name: d.name, Site: d.site, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < quiet, Heard: now.Sub(d.recv)}
 		for _, l := range d.loans {
 			t.Held += l.held()
 			t.RateHeld += l.rateHeld()

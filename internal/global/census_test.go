@@ -1,0 +1,41 @@
+package global
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"vestibule/internal/slots"
+	"vestibule/internal/wire"
+)
+
+// A data centre of the list that is silent is an alarm, once: not where something that it
+// may hold is waited for, which is told anyway, and not where it is to stay away.
+func TestSilentDataCentresRaiseAnAlarm(t *testing.T) {
+	c := census{
+		leads: true,
+		centres: []slots.CentreTotals{
+			{Name: "dublin", Heard: time.Second},
+			{Name: "lima", Heard: 2 * time.Minute},
+			{Name: "nairobi", Heard: 2 * time.Minute},
+			{Name: "oslo", Heard: 2 * time.Minute, Standing: wire.Draining},
+			{Name: "quito", Heard: 2 * time.Minute, Standing: wire.Unlisted},
+		},
+		unknown: []slots.Unknown{{Name: "nairobi", Heard: 2 * time.Minute}},
+	}
+	var names []string
+	for _, a := range c.alarms() {
+		name, _, ok := strings.Cut(strings.TrimPrefix(a, "data centre "), " is in the list and has not been heard")
+		if !ok {
+			t.Errorf("alarm: %q", a)
+		}
+		names = append(names, name)
+	}
+	if want := []string{"lima", "oslo"}; !slices.Equal(names, want) {
+		t.Errorf("alarms for %q, want %q", names, want)
+	}
+	if w := c.waits(); len(w) != 1 || !strings.Contains(w[0], "nairobi") {
+		t.Errorf("waits: %q", w)
+	}
+}
