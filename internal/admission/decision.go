@@ -92,6 +92,7 @@ type Decision struct {
 	Verdict Verdict
 	Reason  Reason
 	Fresh   Fresh
+	Counted bool          // who waits was not counted here before
 	Reseal  bool          // Ticket differs from the one that was brought
 	Ticket  ticket.Ticket // what the visitor carries from now on
 

@@ -260,7 +260,7 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 	if fresh != Kept {
 		t = e.newTicket(ft, r.Epoch)
 	} else if synced {
-		e.checkIn(r, ft, &t)
+		d.Counted = e.checkIn(r, ft, &t)
 	}
 	d.Ticket = t
 	e.decide(now, ft, err, r, &d)
@@ -406,8 +406,9 @@ func (e *Engine) newID() uint64 {
 // and so is one that was away for so long that nobody counts it any more. The first
 // question of such a ticket stamps it anew, and the next one counts it. So an old
 // version of a ticket, however often and wherever it is shown, adds nothing. Within
-// the live windows a version is counted once at each edge.
-func (e *Engine) checkIn(r *roomState, ft fleet.Time, t *ticket.Ticket) {
+// the live windows a version is counted once at each edge. It reports whether somebody
+// was counted who was not counted here before; nobody is whose ticket is Uncounted.
+func (e *Engine) checkIn(r *roomState, ft fleet.Time, t *ticket.Ticket) (anew bool) {
 	seen := uint32(ft.Second())
 	if r.wait.advance(ft) {
 		r.dirty = true
@@ -418,9 +419,15 @@ func (e *Engine) checkIn(r *roomState, ft fleet.Time, t *ticket.Ticket) {
 		if t.Answer != 0 { // it was counted before: who joined is counted once
 			t.Answer = r.nextAnswer()
 		}
-		return
+		return false
 	}
 	r.newest(t)
+	if k := r.counted.Get(t.ID); k.seen == 0 || !r.wait.live(k.seen) {
+		if t.Uncounted && !mutant.On(mutant.NetworkCountsAny) {
+			return false
+		}
+		anew = true
+	}
 	before := *t
 	t.Answer = r.nextAnswer()
 	defer func() { r.counted.Put(t.ID, showing{seen: t.Seen, answer: t.Answer}) }()
@@ -434,7 +441,7 @@ func (e *Engine) checkIn(r *roomState, ft fleet.Time, t *ticket.Ticket) {
 		}
 		r.wait.add(t.Joined, seen, 1)
 		r.arrive(ft)
-		return
+		return anew
 	}
 	// A ticket seen by an edge whose clock is ahead is counted there, in a window
 	// that has not begun here.
@@ -450,6 +457,7 @@ func (e *Engine) checkIn(r *roomState, ft fleet.Time, t *ticket.Ticket) {
 		r.arrive(ft)
 	}
 	t.Seen = max(t.Seen, seen)
+	return anew
 }
 
 func (r *roomState) nextAnswer() uint8 {
@@ -776,7 +784,7 @@ func (e *Engine) position(ft fleet.Time, r *roomState, d *Decision) {
 			d.forecast(ft)
 		}
 	}
-	if first || !back { // who has yet to be counted is to be soon
+	if first || (!back && !t.Uncounted) { // who has yet to be counted is to be soon
 		d.Retry = p.Nearest
 	} else if d.Known {
 		d.Retry = min(max(d.Wait/4, p.Nearest), p.Refresh)

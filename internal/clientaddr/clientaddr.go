@@ -132,3 +132,45 @@ func (q *Quota) Prefixes() int {
 	defer q.mu.Unlock()
 	return q.open.Len()
 }
+
+// Rate counts what neighbourhoods do per minute, up to a cap for each. It is safe for
+// concurrent use.
+type Rate struct {
+	mu   sync.Mutex
+	done *simplelru.LRU[netip.Prefix, minute]
+	max  int
+}
+
+type minute struct {
+	number int64
+	n      int
+}
+
+// NewRate returns a rate of so many a minute for each neighbourhood.
+func NewRate(perPrefix int) (*Rate, error) {
+	done, err := simplelru.NewLRU[netip.Prefix, minute](maxPrefixes, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &Rate{done: done, max: perPrefix}, nil
+}
+
+// Full reports whether p has done as much as it may in the minute of this number.
+func (r *Rate) Full(number int64, p netip.Prefix) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m, _ := r.done.Peek(p)
+	return m.number == number && m.n >= r.max
+}
+
+// Add notes that p has done it once more.
+func (r *Rate) Add(number int64, p netip.Prefix) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m, _ := r.done.Get(p)
+	if m.number != number {
+		m = minute{number: number}
+	}
+	m.n++
+	r.done.Add(p, m)
+}

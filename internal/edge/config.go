@@ -22,6 +22,7 @@ type Config struct {
 	Proxies        []string          `mapstructure:"trusted_proxies" doc:"addresses or prefixes whose X-Forwarded-For and X-Forwarded-Proto are believed"`
 	ForwardHeaders []string          `mapstructure:"forward_headers" doc:"headers of visitors that reach the site although some sites take them for path, host, scheme or address"`
 	Held           HeldConfig        `mapstructure:"held"`
+	Waiting        WaitingConfig     `mapstructure:"waiting"`
 	Connections    ConnectionsConfig `mapstructure:"connections"`
 	Events         EventsConfig      `mapstructure:"events"`
 	Recent         int               `mapstructure:"recent_tickets" doc:"tickets per room whose newest stamp is remembered, for replies that were lost"`
@@ -39,6 +40,11 @@ type TLSConfig struct {
 type HeldConfig struct {
 	Total  int `mapstructure:"total" doc:"requests held open per room"`
 	Prefix int `mapstructure:"per_prefix" doc:"requests held open per address prefix (IPv4 /24, IPv6 /56)"`
+}
+
+// WaitingConfig bounds what one neighbourhood adds to those who wait.
+type WaitingConfig struct {
+	Prefix int `mapstructure:"per_prefix" doc:"visitors counted anew among those who wait, per minute and address prefix (IPv4 /24, IPv6 /56)"`
 }
 
 // ConnectionsConfig bounds the connections of visitors.
@@ -64,12 +70,13 @@ type TimeoutConfig struct {
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
 	return Config{
-		Base:   node.DefaultBase("edge"),
-		Listen: ":8080",
-		NATS:   node.DefaultClient(),
-		Held:   HeldConfig{Total: 4096, Prefix: 256},
-		Events: EventsConfig{Total: 20_000, Prefix: 1024},
-		Recent: 1 << 16,
+		Base:    node.DefaultBase("edge"),
+		Listen:  ":8080",
+		NATS:    node.DefaultClient(),
+		Held:    HeldConfig{Total: 4096, Prefix: 256},
+		Waiting: WaitingConfig{Prefix: 6000},
+		Events:  EventsConfig{Total: 20_000, Prefix: 1024},
+		Recent:  1 << 16,
 		Timeouts: TimeoutConfig{
 			Header: 5 * time.Second, Idle: time.Minute, Dial: 3 * time.Second, Response: time.Minute, Shutdown: 5 * time.Second,
 		},
@@ -110,6 +117,7 @@ func (c *Config) Validate() []error {
 	}{
 		{"held.total", c.Held.Total, 0, 1 << 20},
 		{"held.per_prefix", c.Held.Prefix, 1, 1 << 20},
+		{"waiting.per_prefix", c.Waiting.Prefix, 1, 1 << 20},
 		{"connections.total", c.Connections.Total, 0, 1 << 20},
 		{"events.total", c.Events.Total, 0, 1 << 20},
 		{"events.per_prefix", c.Events.Prefix, 1, 1 << 20},

@@ -1,11 +1,13 @@
 package edge
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"vestibule/internal/admission"
 	"vestibule/internal/fleet"
 	"vestibule/internal/room"
 	"vestibule/internal/ticket"
@@ -47,4 +49,28 @@ func TestRule10NothingAVisitorSendsOpensARoom(t *testing.T) {
 	if a := st.visitor().get("http://sale.example/", "Cookie", "vestibule-sale="+good); a.body != "the site" {
 		t.Errorf("a good ticket: %d %.40q", a.StatusCode, a.body)
 	}
+}
+
+// TestANetworkAddsSoManyToTheLine: further visitors of one neighbourhood of addresses
+// keep their places and are not counted; others are.
+func TestANetworkAddsSoManyToTheLine(t *testing.T) {
+	st := open(t, func(st *stage) { st.cfg.Proxies, st.cfg.Waiting.Prefix = []string{"127.0.0.1"}, 3 })
+	st.up.queue(sale, 10, 1)
+	come := func(address string) {
+		v := st.visitor()
+		for range 3 {
+			if a := v.get("http://sale.example/", "X-Forwarded-For", address); !strings.Contains(a.body, "You are in line") {
+				t.Fatalf("%s: %d %.40q", address, a.StatusCode, a.body)
+			}
+		}
+	}
+	for i := range 10 {
+		come(fmt.Sprintf("203.0.113.%d", i))
+	}
+	come("198.51.100.1")
+	st.engine(func(now fleet.Mono, eng *admission.Engine) {
+		if n := eng.Ledger(now, sale).Waiting; n != 4 {
+			t.Errorf("%d are counted, want 3 of the one network and 1 of the other", n)
+		}
+	})
 }

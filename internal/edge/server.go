@@ -143,7 +143,7 @@ func (s *Server) newGate(o Options, clock *node.Clock) (*gate.Gate, error) {
 			Rand:   rand.New(chance),
 			Past:   s.folder.Succeeds(s.log),
 		},
-		HeldPerPrefix: o.Config.Held.Prefix, Clock: clock, Wake: s.wake, Finish: s.hub.Finish, Reg: o.Reg, Log: s.log,
+		HeldPerPrefix: o.Config.Held.Prefix, NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.wake, Finish: s.hub.Finish, Reg: o.Reg, Log: s.log,
 	})
 }
 

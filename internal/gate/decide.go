@@ -135,7 +135,7 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		o.showNews(newsReload)
 		return false
 	}
-	d, now, hurry := g.arrive(rm, t)
+	d, now, hurry := g.arrive(rm, r.Client, t)
 	if hurry {
 		g.wake()
 	}
@@ -170,10 +170,19 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 
 // arrive asks the engine about one request. The lock is given up even where the
 // engine panics: one broken request must not hold up all others.
-func (g *Gate) arrive(rm *roomState, t ticket.Ticket) (d admission.Decision, now fleet.Time, hurry bool) {
+func (g *Gate) arrive(rm *roomState, client netip.Addr, t ticket.Ticket) (d admission.Decision, now fleet.Time, hurry bool) {
 	m := g.lock()
 	defer g.mu.Unlock()
+	if t.ID == 0 || t.IsAdmitted() {
+		d = g.eng.Arrive(m, rm.ID, t)
+		return d, g.eng.Time(m), g.eng.Due() <= m
+	}
+	minute, prefix := int64(m)/int64(time.Minute), clientaddr.Prefix(client)
+	t.Uncounted = g.waiting.Full(minute, prefix)
 	d = g.eng.Arrive(m, rm.ID, t)
+	if d.Ticket.Uncounted = false; d.Counted {
+		g.waiting.Add(minute, prefix)
+	}
 	return d, g.eng.Time(m), g.eng.Due() <= m
 }
 

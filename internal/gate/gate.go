@@ -37,6 +37,7 @@ import (
 type Options struct {
 	Engine        admission.Config
 	HeldPerPrefix int // requests held for one neighbourhood of addresses
+	NewPerPrefix  int // visitors of one neighbourhood who are counted anew among those who wait, per minute
 	Clock         *node.Clock
 	Wake          func()           // the engine has something to report; must not wait
 	Finish        func(live.Place) // who had this place waits no more; must not wait
@@ -51,6 +52,7 @@ type Gate struct {
 	wake    func()
 	finish  func(live.Place)
 	held    *clientaddr.Quota
+	waiting *clientaddr.Rate
 	metrics *metrics
 	log     *slog.Logger
 	langs   waiting.Picker
@@ -71,8 +73,12 @@ func New(o Options) (*Gate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("held.per_prefix: %w", err)
 	}
+	counted, err := clientaddr.NewRate(o.NewPerPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("waiting.per_prefix: %w", err)
+	}
 	g := &Gate{
-		params: o.Engine.Params, clock: o.Clock, wake: o.Wake, finish: o.Finish, held: held,
+		params: o.Engine.Params, clock: o.Clock, wake: o.Wake, finish: o.Finish, held: held, waiting: counted,
 		metrics: newMetrics(o.Reg), log: o.Log, eng: admission.New(o.Engine),
 	}
 	g.pool.New = func() any {

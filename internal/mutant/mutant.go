@@ -124,6 +124,7 @@ const (
 	ReplayCounts
 	CopyRenews
 	EdgesFollowAlone
+	NetworkCountsAny
 
 	count
 )
@@ -236,6 +237,7 @@ var list = [count]Mutant{
 	UnknownKeyOverwritten: {Name: "unknown-key-overwritten", Rule: 10, Says: "a ticket under a key that an edge has not heard of is none, and its visitor gets another"},
 	ReplayCounts:          {Name: "replay-counts", Rule: 10, Says: "a ticket that was away counts as somebody who waits at its first touch"},
 	CopyRenews:            {Name: "copy-renews", Rule: 10, Says: "a copy of a session's ticket is renewed like any"},
+	NetworkCountsAny:      {Name: "network-counts-any", Rule: 10, Says: "one network adds any number of people to those who wait"},
 	EdgesFollowAlone:      {Name: "edges-follow-alone", Rule: 10, Says: "each edge follows a line of copies of its own"},
 }
 

@@ -75,6 +75,10 @@ type Ticket struct {
 
 	Answer uint8 // of the answer that brought the ticket to who waits: tells pages of one visitor apart; 0 before it was ever counted
 	Flags  Flags
+
+	// Uncounted is not sealed: whoever hands the ticket to the engine asks that its visitor
+	// be not counted anew among those who wait.
+	Uncounted bool
 }
 
 // Late makes of the ticket of a session one that an answer brings which took long: the

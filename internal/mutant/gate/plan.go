@@ -111,5 +111,6 @@ var plan = map[mutant.ID]killer{
 	mutant.UnknownKeyOverwritten: {"edge.TestRule10", ""},
 	mutant.ReplayCounts:          {"admission.TestATicketIsOneVisitorHoweverOftenItIsShown", ""},
 	mutant.CopyRenews:            {"admission.TestCopiesOfATicketAreNotFreeEntries", ""},
+	mutant.NetworkCountsAny:      {"edge.TestANetworkAddsSoManyToTheLine", ""},
 	mutant.EdgesFollowAlone:      {"sim.TestCopiesAtEdgesOfTheirOwn", ""},
 }
