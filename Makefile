@@ -29,6 +29,13 @@ KILLS    ?= 25
 ARGS     ?=
 ONLY     ?=
 
+# The image: its name, what its labels tell, and what it is built for.
+IMAGE    ?= vestibule
+VERSION  ?= $(shell git describe --tags --always --dirty)
+REVISION ?= $(shell git rev-parse HEAD)
+CREATED  ?= $(shell git log -1 --format=%ct)
+ARCH     ?= $(shell $(GO) env GOARCH)
+
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +43,16 @@ help: ## list the targets
 .PHONY: build
 build: ## build all binaries, stripped, into bin/
 	$(GO) build -trimpath -ldflags '-s -w' -o bin/ ./cmd/...
+
+.PHONY: image-files
+image-files:
+	@rm -rf bin/image bin/data && mkdir -p bin/image bin/data
+	CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -buildid=' -o bin/image/ ./cmd/... github.com/nats-io/nats-server/v2
+
+.PHONY: image
+image: image-files ## write the container image to bin/vestibule-image.tar, and load it where a Docker engine answers
+	$(GO) run ./internal/image -name $(IMAGE):$(VERSION) -version $(VERSION) -revision $(REVISION) -created $(CREATED) -arch $(ARCH)
+	@if docker info >/dev/null 2>&1; then docker load --input bin/vestibule-image.tar; fi
 
 .PHONY: run
 run: build ## the whole tree in one process, with a demo site behind it

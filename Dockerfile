@@ -1,0 +1,24 @@
+# The image of all programs: edge, regional, global, vestibule, and the nats-server that
+# they are tested with. FROM scratch: nothing else is in it, no shell either.
+#
+# `make image` builds the files into bin/image, writes bin/vestibule-image.tar without any
+# engine, and loads it where a Docker engine answers. This file is for builders that want
+# one, after `make image-files`:
+#
+#     docker build --tag vestibule:VERSION --build-arg VERSION=VERSION --build-arg REVISION=COMMIT .
+FROM scratch
+
+ARG VERSION=
+ARG REVISION=
+LABEL org.opencontainers.image.title="vestibule"
+LABEL org.opencontainers.image.description="A waiting room that holds a hard limit across regions: edge, regional, global, the vestibule command and nats-server."
+LABEL org.opencontainers.image.version=$VERSION
+LABEL org.opencontainers.image.revision=$REVISION
+
+COPY bin/image/ /
+COPY --chown=65532:65532 bin/data/ /data/
+
+# No name: the image has no list of users.
+USER 65532:65532
+WORKDIR /
+ENTRYPOINT ["/vestibule"]

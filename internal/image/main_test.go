@@ -1,0 +1,214 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var programs = map[string]string{"edge": "an edge", "global": "a global", "vestibule": "a command"}
+
+func testOptions(t *testing.T) *options {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range programs {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &options{files: dir, name: "vestibule:v1", version: "v1", revision: "abc", created: time.Unix(1795000000, 0).UTC(), arch: "amd64"}
+}
+
+// readTar returns the headers and contents of a tar.
+func readTar(t *testing.T, r io.Reader) (map[string]*tar.Header, map[string][]byte) {
+	t.Helper()
+	headers, contents := map[string]*tar.Header{}, map[string][]byte{}
+	for tr := tar.NewReader(r); ; {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			return headers, contents
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(tr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		headers[h.Name], contents[h.Name] = h, data
+	}
+}
+
+// blob returns the blob that a descriptor names, whose length and sum must be right.
+func blob(t *testing.T, files map[string][]byte, d descriptor) []byte {
+	t.Helper()
+	data, ok := files[blobPath(d.Digest)]
+	if !ok {
+		t.Fatalf("no blob %s", d.Digest)
+	}
+	if sum := sha256.Sum256(data); "sha256:"+hex.EncodeToString(sum[:]) != d.Digest || len(data) != d.Size {
+		t.Errorf("blob %s: has sum %x and %d bytes, want %d", d.Digest, sum, len(data), d.Size)
+	}
+	return data
+}
+
+func TestTheImageHoldsTogether(t *testing.T) {
+	o := testOptions(t)
+	data, digest, err := build(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, files := readTar(t, bytes.NewReader(data))
+	if got := string(files["oci-layout"]); got != `{"imageLayoutVersion":"1.0.0"}` {
+		t.Errorf("oci-layout: %s", got)
+	}
+	var top index
+	var m manifest
+	var c config
+	decode := func(data []byte, v any) {
+		t.Helper()
+		d := json.NewDecoder(bytes.NewReader(data))
+		d.DisallowUnknownFields()
+		if err := d.Decode(v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	decode(files["index.json"], &top)
+	if len(top.Manifests) != 1 || top.Manifests[0].Digest != digest {
+		t.Fatalf("index: %+v, want %s", top, digest)
+	}
+	decode(blob(t, files, top.Manifests[0]), &m)
+	decode(blob(t, files, m.Config), &c)
+
+	if c.Config.User != "65532:65532" {
+		t.Errorf("user: got %q", c.Config.User)
+	}
+	if diff := cmp.Diff([]string{"/vestibule"}, c.Config.Entrypoint); diff != "" {
+		t.Error(diff)
+	}
+	if c.Architecture != "amd64" || c.OS != "linux" {
+		t.Errorf("platform: %+v", c.platform)
+	}
+	if got := c.Config.Labels["org.opencontainers.image.revision"]; got != "abc" {
+		t.Errorf("label revision: got %q", got)
+	}
+	if len(m.Layers) != len(programs)+1 || len(c.RootFS.DiffIDs) != len(m.Layers) || len(c.History) != len(m.Layers) {
+		t.Fatalf("%d layers, %d sums, %d steps", len(m.Layers), len(c.RootFS.DiffIDs), len(c.History))
+	}
+	seen := map[string]string{}
+	for i, l := range m.Layers {
+		z, err := gzip.NewReader(bytes.NewReader(blob(t, files, l)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain, err := io.ReadAll(z)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sum := sha256.Sum256(plain); "sha256:"+hex.EncodeToString(sum[:]) != c.RootFS.DiffIDs[i] {
+			t.Errorf("layer %d: sum %x, want %s", i, sum, c.RootFS.DiffIDs[i])
+		}
+		headers, contents := readTar(t, bytes.NewReader(plain))
+		for name, h := range headers {
+			seen[name] = string(contents[name])
+			if name == "data/" {
+				if h.Uid != user || h.Gid != user || h.Mode != 0o700 {
+					t.Errorf("%s: %d:%d %o", name, h.Uid, h.Gid, h.Mode)
+				}
+				continue
+			}
+			if h.Uid != 0 || h.Gid != 0 || h.Mode != 0o555 || !h.ModTime.Equal(o.created) {
+				t.Errorf("%s: %d:%d %o %v", name, h.Uid, h.Gid, h.Mode, h.ModTime)
+			}
+		}
+	}
+	want := map[string]string{"data/": ""}
+	for name, content := range programs {
+		want[name] = content
+	}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Error(diff)
+	}
+
+	var docker []dockerManifest
+	decode(files["manifest.json"], &docker)
+	if len(docker) != 1 || docker[0].Config != blobPath(m.Config.Digest) || len(docker[0].Layers) != len(m.Layers) {
+		t.Errorf("manifest.json: %+v", docker)
+	}
+}
+
+func TestTheSameFilesMakeTheSameImage(t *testing.T) {
+	one, first, err := build(testOptions(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := testOptions(t) // other files with the same content, in another folder
+	later := time.Now().Add(time.Hour)
+	if err := os.Chtimes(filepath.Join(o.files, "edge"), later, later); err != nil {
+		t.Fatal(err)
+	}
+	two, second, err := build(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first != second || !bytes.Equal(one, two) {
+		t.Errorf("built twice: %s and %s", first, second)
+	}
+	if err := os.WriteFile(filepath.Join(o.files, "edge"), []byte("another edge"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, third, err := build(o); err != nil || third == first {
+		t.Errorf("other files make %s too (%v)", third, err)
+	}
+}
+
+func TestOnlyPlainFiles(t *testing.T) {
+	o := testOptions(t)
+	if err := os.Symlink("edge", filepath.Join(o.files, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := build(o); err == nil || !strings.Contains(err.Error(), "link must be a plain file") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The Dockerfile makes the same image: every line of it that says something is here.
+func TestTheDockerfileSaysTheSame(t *testing.T) {
+	text, err := os.ReadFile("../../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			got = append(got, line)
+		}
+	}
+	want := []string{
+		"FROM scratch",
+		"ARG VERSION=", "ARG REVISION=",
+		fmt.Sprintf("LABEL %stitle=%q", annotation, title),
+		fmt.Sprintf("LABEL %sdescription=%q", annotation, description),
+		"LABEL " + annotation + "version=$VERSION", "LABEL " + annotation + "revision=$REVISION",
+		"COPY bin/image/ /",
+		fmt.Sprintf("COPY --chown=%d:%d bin/%s/ /%s/", user, user, dataDir, dataDir),
+		fmt.Sprintf("USER %d:%d", user, user), "WORKDIR /",
+		fmt.Sprintf("ENTRYPOINT [%q]", entrypoint),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
