@@ -37,6 +37,7 @@ const (
 	ClockBehindWatermark
 	NoJudgeMargin
 	NegativesDropped
+	NegativesInherited
 	DoublesWithoutBase
 	TimeOnTrust
 	NegativeRoundsLater
@@ -156,6 +157,7 @@ var list = [count]Mutant{
 	ClockBehindWatermark: {Name: "clock-behind-watermark", Rule: 4, Says: "an edge's clock may read less than the watermark it was told"},
 	NoJudgeMargin:        {Name: "no-judge-margin", Rule: 4, Says: "an edge that nobody waits for judges sessions by its clock as it stands"},
 	NegativesDropped:     {Name: "negatives-dropped", Rule: 4, Says: "a second that counts less than none is clamped when it is freed"},
+	NegativesInherited:   {Name: "negatives-inherited", Rule: 4, Says: "a new aggregator subtracts tickets renewed away whose stamps its predecessor has freed"},
 	DoublesWithoutBase:   {Name: "doubles-without-base", Rule: 4, Says: "what led up to the first stamping known is cancelled as a double"},
 	TimeOnTrust:          {Name: "time-on-trust", Rule: 4, Says: "a coordinator believes the time of a data centre that is unsure of it"},
 	NegativeRoundsLater:  {Name: "negative-rounds-later", Rule: 4, Says: "on a coarser grid a ticket renewed away is subtracted for longer"},

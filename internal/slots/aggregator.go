@@ -2,6 +2,7 @@ package slots
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -85,6 +86,7 @@ type Aggregator struct {
 	trips     trips      // of their answers
 	advanced  fleet.Mono // when the books were last moved to the present
 	watermark fleet.Time
+	passed    int64      // Unix second before which somebody else may have freed any; see counts.head
 	alone     bool       // no edge is heard
 	together  fleet.Mono // when those are supposed to be back who fell silent together
 	gathering bool       // until then some of them are waited for
@@ -228,7 +230,7 @@ func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *A
 			stored.Roster = stored.Roster[:len(stored.Roster)-1]
 		}
 	}
-	a := &Aggregator{cfg: cfg, home: wire.HomeOf(cfg.DC), rooms: map[room.ID]*books{}, durable: stored.Clone(), started: now, due: now}
+	a := &Aggregator{cfg: cfg, home: wire.HomeOf(cfg.DC), rooms: map[room.ID]*books{}, durable: stored.Clone(), passed: math.MaxInt64, started: now, due: now}
 	a.durable.Version++
 	a.up.seen = stored.Promise
 	a.membersSaved = told

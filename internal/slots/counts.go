@@ -64,6 +64,23 @@ func (c *counts) grow() {
 	c.ring = ring
 }
 
+// head returns the head-count, where a predecessor may have freed any second before
+// passed. What it freed, its edges have dropped, also what they stamped; the roster may
+// still tell of tickets of that second which others renewed away: -1 without its +1.
+// Counted from where the predecessor's border was the sum is right. Where that was nobody
+// knows, so it is the largest sum from any second on.
+func (c *counts) head(passed int64) int64 {
+	most, rest := c.sum, c.sum
+	if mutant.On(mutant.NegativesInherited) {
+		return most
+	}
+	for s := c.freed; s < min(passed, c.freed+int64(len(c.ring))); s++ {
+		rest -= c.ring[s&int64(len(c.ring)-1)]
+		most = max(most, rest)
+	}
+	return most
+}
+
 // free lets go of every second whose tickets no live edge can touch again:
 // those that expired a guard before the watermark.
 func (c *counts) free(watermark fleet.Time) {

@@ -170,6 +170,46 @@ func TestGoneEdgesAreSummed(t *testing.T) {
 	}
 }
 
+// TestRule4APredecessorFreed: tickets that were renewed away are still on the roster when
+// those who stamped them have dropped the second, as their aggregator had freed it. A
+// successor that has freed nothing yet counts no session less for that.
+func TestRule4APredecessorFreed(t *testing.T) {
+	c := &comers{t: t, now: fleet.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale"), cap: true}
+	c.lead(wire.Durable{})
+	first := uint32(c.time().Second()) + 20
+	rooms := func(s ...wire.Expiry) []wire.RoomReport { return []wire.RoomReport{{Room: c.room, Sessions: s}} }
+	c.say("stamps", 1, wire.Report{Join: true})
+	c.say("renews", 1, wire.Report{Join: true})
+	c.step(time.Second)
+	mine := []wire.Expiry{{Until: first, Stamped: 2}, {Until: first + 40, Stamped: 1}}
+	c.say("stamps", 1, wire.Report{Rooms: rooms(mine...)})
+	c.say("renews", 1, wire.Report{Final: true, Bye: true, Rooms: rooms(wire.Expiry{Until: first, Consumed: 2}, wire.Expiry{Until: first + 40, Stamped: 2})})
+	for range 30 {
+		c.say("stamps", 1, wire.Report{Rooms: rooms(mine...)})
+		c.step(time.Second)
+	}
+	if got := c.agg.Ledger(c.room); got.Active != 3 || got.Freed <= int64(first) {
+		t.Fatalf("%d sessions, freed up to %d: want 3, and what was renewed away to be freed", got.Active, got.Freed-int64(first))
+	}
+	c.lead(c.agg.durable.Clone())
+	c.say("stamps", 1, wire.Report{Join: true, Rooms: rooms(mine[1:]...)})
+	// One that is new and knows no time yet: nothing is freed until it does.
+	c.agg.Observe(c.now, wire.Report{From: "new", Inc: 1, Tenure: 1, Join: true, Seen: wire.Term{N: c.term, Nonce: c.term}, AsOfErr: fleet.Unsynced, Seq: 1, Parts: 1, Sent: c.now})
+	c.step(0)
+	if got := c.agg.Ledger(c.room).Active; c.agg.recovering() || got != 3 {
+		t.Errorf("a successor that waits for nobody (%v) counts %d sessions, want 3", !c.agg.recovering(), got)
+	}
+	for range 3 {
+		c.agg.clock.Set(c.now, c.time(), 0)
+		c.say("stamps", 1, wire.Report{})
+		c.say("new", 1, wire.Report{})
+		c.step(time.Second)
+	}
+	if got := c.agg.Ledger(c.room); got.Active != 3 || got.Freed < c.agg.passed {
+		t.Errorf("%d sessions, freed up to %d of %d: want 3, and its own border", got.Active, got.Freed, c.agg.passed)
+	}
+}
+
 // TestASilentEdgeMayRenewWhatIsSummed: under serve an edge that nobody hears may renew the
 // sessions of the process before it, also where they are summed with others'.
 func TestASilentEdgeMayRenewWhatIsSummed(t *testing.T) {

@@ -44,7 +44,7 @@ func (a *Aggregator) Ledger(id room.ID) RegionLedger {
 		Keep: b.keep, RateKeep: b.rateKeep,
 		Settled: !a.up.blank && !a.recovering(), Declared: b.declared, Waiting: b.waiting.Total(), Copied: b.copied, Excess: b.excess(), Freed: b.counts.freed, Gen: b.gen, View: b.view,
 	}
-	l.Presumed = l.Active - b.counts.sum
+	l.Presumed = l.Active - b.counts.head(a.passed)
 	for _, e := range a.edges {
 		acc := e.accounts[b.ID]
 		if acc == nil || (e.state != alive && e.state != joining) {

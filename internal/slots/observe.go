@@ -144,6 +144,7 @@ func (a *Aggregator) adopt(now fleet.Mono, e *edge, m wire.Report) {
 	e.asOf, e.least = max(m.AsOf, a.watermark), max(least(&m), a.watermark)
 	e.upTo, e.timed = upTo(&m), knows(&m)
 	a.enrol(e)
+	a.passed = math.MaxInt64 // up to now it may have been told another's watermark
 	for _, b := range a.order {
 		b.found(e.inc)
 	}
@@ -316,14 +317,21 @@ func (a *Aggregator) advance(now fleet.Mono) {
 		a.strike(e)
 		return true
 	})
-	if !a.hold && wm > a.watermark && wm != math.MaxInt64 {
+	passed := a.passed
+	if passed == math.MaxInt64 && synced {
+		a.passed = a.latest(now).Add(fleet.MaxError).Second() + 1
+	}
+	frees := !a.hold && wm > a.watermark && wm != math.MaxInt64
+	if frees {
 		a.watermark = wm
-		for _, b := range a.order {
-			before := b.counts.sum
+	}
+	for _, b := range a.order {
+		before := b.counts.head(passed)
+		if frees {
 			b.counts.free(wm)
-			if b.counts.sum != before {
-				b.dirty, b.stale = true, true
-			}
+		}
+		if b.counts.head(a.passed) != before {
+			b.dirty, b.stale = true, true
 		}
 	}
 	for _, b := range a.order {

@@ -289,7 +289,7 @@ func (a *Aggregator) holdsGuess(now fleet.Mono, ft fleet.Time, synced bool) bool
 // corrected takes note that the time which was guessed gave way to the fleet's: what was
 // reckoned by the guess is reckoned anew.
 func (a *Aggregator) corrected() {
-	a.guess, a.holdUntil = 0, 0
+	a.guess, a.holdUntil, a.passed = 0, 0, math.MaxInt64
 	a.durable = a.durable.Clone()
 	a.durable.HoldUntil = 0
 	a.durable.Version++

@@ -211,7 +211,7 @@ func (b *books) rateHeld() int64 { return int64(b.rateGranted) - int64(b.rateRet
 
 // active returns how many sessions are reckoned with: counted and presumed.
 func (a *Aggregator) active(b *books) int64 {
-	n := b.counts.sum
+	n := b.counts.head(a.passed)
 	for _, e := range a.edges {
 		if acc := e.accounts[b.ID]; acc != nil {
 			n += acc.presumed(&b.counts)
