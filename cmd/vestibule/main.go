@@ -40,6 +40,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 		}
 		return node.ExitOK
 	}
+	if args[0] == "--version" || args[0] == "version" {
+		fmt.Fprintf(stdout, "vestibule %s\n", node.BuildVersion())
+		return node.ExitOK
+	}
 	for _, c := range commands {
 		if c.name != args[0] {
 			continue
@@ -59,7 +63,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 }
 
 func usage(w io.Writer) {
-	fmt.Fprint(w, "Vestibule is a waiting room that holds a hard limit across data centres.\n\nusage: vestibule COMMAND [flags]; vestibule COMMAND --help tells more\n\n")
+	fmt.Fprint(w, "Vestibule is a waiting room that holds a hard limit across data centres.\n\nusage: vestibule COMMAND [flags]; vestibule COMMAND --help tells more; vestibule --version\n\n")
 	for _, c := range commands {
 		fmt.Fprintf(w, "  %-10s %s\n", c.name, c.what)
 	}

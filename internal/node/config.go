@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/spf13/viper"
 
 	"vestibule/internal/natsbus"
+	"vestibule/internal/room"
 )
 
 // Base is the part of the configuration that all nodes share.
@@ -52,6 +54,13 @@ func (c *ClientConfig) Options(name string, log *slog.Logger) natsbus.Options {
 // Validate returns everything that is wrong with the keys below prefix.
 func (c *ClientConfig) Validate(prefix string) []error {
 	var errs []error
+	for server := range strings.SplitSeq(c.URL, ",") {
+		u, err := url.Parse(strings.TrimSpace(server))
+		if c.URL != "" && (err != nil || u.Host == "" || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme)) {
+			errs = append(errs, fmt.Errorf("%s.url: must be addresses such as nats://host:4222 (nats, tls, ws or wss), separated by commas; one is not", prefix))
+			break // it may hold a password
+		}
+	}
 	if (c.Cert == "") != (c.Key == "") {
 		errs = append(errs, fmt.Errorf("%[1]s.cert, %[1]s.key: must be given together", prefix))
 	}
@@ -267,7 +276,60 @@ func unknownKey(key string, value any, keys []field) error {
 			return fmt.Errorf("%s: must be a section of keys, such as %s", key, k.key)
 		}
 	}
-	return fmt.Errorf("%s: unknown key", key)
+	return fmt.Errorf("%s: unknown key%s", key, meant(key, keys))
+}
+
+// meant adds the key that was probably meant to a message about an unknown one. A key
+// of the right name in the wrong section counts.
+func meant(key string, keys []field) string {
+	names := make([]string, len(keys))
+	for i, k := range keys {
+		names[i] = k.key
+	}
+	s := room.Suggest(key, names)
+	for _, name := range names {
+		if s == "" && name[strings.LastIndexByte(name, '.')+1:] == key[strings.LastIndexByte(key, '.')+1:] {
+			s = name
+		}
+	}
+	if s == "" {
+		return ""
+	}
+	return fmt.Sprintf(", did you mean %q?", s)
+}
+
+// envKey returns the variable of the environment that sets a key.
+func envKey(key string) string {
+	return "VESTIBULE_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+}
+
+// link matches what Kubernetes puts into the environment of every pod for a service
+// called vestibule-something.
+var link = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_.*)?$|_PORT$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$`)
+
+// strayVariables returns a fault for every variable of the environment that looks like a key of cfg
+// and is none. An empty one is as good as none.
+func strayVariables(cfg Config, environ []string) []error {
+	keys := fields(reflect.ValueOf(cfg).Elem(), "")
+	var faults []error
+	for _, pair := range environ {
+		name, text, _ := strings.Cut(pair, "=")
+		rest, ours := strings.CutPrefix(name, "VESTIBULE_")
+		if !ours || text == "" || rest == "CONFIG" || link.MatchString(name) || slices.ContainsFunc(keys, func(k field) bool { return envKey(k.key) == name }) {
+			continue
+		}
+		known := make([]string, len(keys))
+		for i, k := range keys {
+			known[i] = strings.ToLower(envKey(k.key))
+		}
+		rule := ""
+		if s := room.Suggest(strings.ToLower(name), known); s != "" {
+			rule = fmt.Sprintf(", did you mean %q?", strings.ToUpper(s))
+		}
+		faults = append(faults, fmt.Errorf("%s: unknown key in the environment%s", name, rule))
+	}
+	slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return faults
 }
 
 // set gives the field what was found for it: the type that YAML told, or the

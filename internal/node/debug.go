@@ -47,6 +47,7 @@ func NewDebug(listen, title string, log *slog.Logger, ready func() Readiness, st
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
+	RegisterBuild(d.Registry)
 	d.Links = NewLinks(d.Registry)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(d.Registry, promhttp.HandlerOpts{

@@ -82,7 +82,7 @@ func TestEveryFaultIsToldAtOnceByItsKey(t *testing.T) {
 			"on: must be true or false, got 3", "n: must be a whole number, got 1.5",
 			"wait: must be a duration with its unit, such as 500ms or 5s, got 7", "list: must be a list of texts, got map[a:b]",
 		}},
-		"unknown":  {"nam: x\ndeeper: {nme: x}\n", []string{"deeper.nme: unknown key", "nam: unknown key"}},
+		"unknown":  {"nam: x\ndeeper: {nme: x}\n", []string{`deeper.nme: unknown key, did you mean "deeper.name"?`, `nam: unknown key, did you mean "name"?`}},
 		"section":  {"deeper: x\n", []string{"deeper: must be a section of keys, such as deeper.name"}},
 		"rules":    {"name: ''\ndata_dir: ''\nlog: {level: x, format: y}\nmetrics: {listen: x}\n", []string{`log.level: must be debug, info, warn or error, got "x"`, `log.format: must be text or json, got "y"`, "data_dir: must not be empty", `metrics.listen: must be host:port, got "x"`, "name: must not be empty"}},
 		"nothing":  {"", nil},

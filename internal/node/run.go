@@ -9,7 +9,12 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"slices"
 	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	// The image has no certificates to trust by default: these are for machines that
 	// have none, and for no others.
@@ -26,7 +31,16 @@ const (
 // Main is what the main functions of all tiers do: load the configuration,
 // answer --check-config, and run until a signal. It returns the exit code.
 func Main[C Config](command string, cfg C, base *Base, args []string, stdout, stderr io.Writer, run func(context.Context, *slog.Logger) error) int {
+	if slices.Contains(args, "--version") {
+		fmt.Fprintf(stdout, "%s %s\n", command, BuildVersion())
+		return ExitOK
+	}
 	check, err := Load(command, cfg, args, stderr)
+	if faults, told := errors.AsType[ConfigError](err); err == nil || told {
+		if faults = append(faults, strayVariables(cfg, os.Environ())...); len(faults) > 0 {
+			err = faults
+		}
+	}
 	switch {
 	case errors.Is(err, ErrHelp):
 		return ExitOK
@@ -48,6 +62,42 @@ func Main[C Config](command string, cfg C, base *Base, args []string, stdout, st
 		return ExitError
 	}
 	return ExitOK
+}
+
+// BuildVersion returns the version of this program, its commit and its Go release, as the
+// toolchain noted them; "unknown" for a part that it did not.
+func BuildVersion() string {
+	b := readBuild()
+	return fmt.Sprintf("%s (commit %s, %s)", b.version, b.commit, b.goVersion)
+}
+
+type build struct{ version, commit, goVersion string }
+
+func readBuild() build {
+	b := build{"unknown", "unknown", runtime.Version()}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	if info.Main.Version != "" {
+		b.version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			b.commit = s.Value
+		}
+	}
+	return b
+}
+
+// RegisterBuild puts the metric on reg that tells which program runs.
+func RegisterBuild(reg prometheus.Registerer) {
+	b := readBuild()
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "vestibule_build_info", Help: "Always 1; the labels tell which program runs.",
+	}, []string{"version", "commit", "go"})
+	reg.MustRegister(info)
+	info.WithLabelValues(b.version, b.commit, b.goVersion).Set(1)
 }
 
 // Announce prints where a node is found: a line for people and, for scripts, a

@@ -270,19 +270,6 @@ func TestParseBounds(t *testing.T) {
 	}
 }
 
-func TestSuggest(t *testing.T) {
-	fields := []field{{key: "path"}, {key: "host"}, {key: "total_active_users"}, {key: "queueing_status_code"}}
-	for key, want := range map[string]string{
-		"paht": "path", "PATH": "path", "pat": "path", "pathh": "path", "hosts": "host", "total-active-users": "total_active_users",
-		"totalActiveUsers": "total_active_users", "queuing_status_code": "queueing_status_code",
-		"": "", "x": "", "pots": "", "status": "", "queue": "", strings.Repeat("path", 20): "",
-	} {
-		if got := suggest(key, fields); got != want {
-			t.Errorf("suggest(%q) = %q, want %q", key, got, want)
-		}
-	}
-}
-
 // TestParseReadsWhatItMeans writes random valid documents as YAML and reads
 // them back.
 func TestParseReadsWhatItMeans(t *testing.T) {

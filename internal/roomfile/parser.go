@@ -113,7 +113,7 @@ func (p *parser) mapping(n *yaml.Node, at place, what string, fields []field) ma
 		f := find(fields, k.Value)
 		if f == nil {
 			rule := "unknown key"
-			if s := suggest(k.Value, fields); s != "" {
+			if s := room.Suggest(k.Value, keysOf(fields)); s != "" {
 				rule += fmt.Sprintf(", did you mean %q?", s)
 				meant = append(meant, s)
 			}
@@ -157,6 +157,14 @@ func (p *parser) list(n *yaml.Node, at place, most int, element func(v *yaml.Nod
 	for i, v := range n.Content {
 		element(v, i)
 	}
+}
+
+func keysOf(fields []field) []string {
+	keys := make([]string, len(fields))
+	for i := range fields {
+		keys[i] = fields[i].key
+	}
+	return keys
 }
 
 func find(fields []field, key string) *field {
@@ -204,47 +212,4 @@ func clip(s string) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:most], "") + "…"
-}
-
-// suggest returns the key that somebody who wrote key may have meant, "" when
-// none is close.
-func suggest(key string, fields []field) string {
-	const longest = 40 // of a key worth comparing
-	if len(key) > longest {
-		return ""
-	}
-	best, most := "", 1+len(key)/6 // edits that still count as a slip
-	for _, f := range fields {
-		if d := distance(strings.ToLower(strings.ReplaceAll(key, "-", "_")), f.key); d <= most {
-			best, most = f.key, d-1
-		}
-	}
-	return best
-}
-
-// distance returns how many letters must be put in, taken out, changed or
-// swapped with their neighbour to make b of a.
-func distance(a, b string) int {
-	rows := make([][]int, len(a)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		rows[i][0] = i
-	}
-	for j := range rows[0] {
-		rows[0][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		for j := 1; j <= len(b); j++ {
-			change := 1
-			if a[i-1] == b[j-1] {
-				change = 0
-			}
-			d := min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+change)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				d = min(d, rows[i-2][j-2]+1)
-			}
-			rows[i][j] = d
-		}
-	}
-	return rows[len(a)][len(b)]
 }

@@ -1,0 +1,46 @@
+package room
+
+import "strings"
+
+// Suggest returns the one of the known keys that somebody who wrote key may have meant,
+// "" where none is close.
+func Suggest(key string, known []string) string {
+	const longest = 40 // of a key worth comparing
+	if len(key) > longest {
+		return ""
+	}
+	best, most := "", 1+len(key)/6 // edits that still count as a slip
+	for _, k := range known {
+		if d := distance(strings.ToLower(strings.ReplaceAll(key, "-", "_")), k); d <= most {
+			best, most = k, d-1
+		}
+	}
+	return best
+}
+
+// distance returns how many letters must be put in, taken out, changed or
+// swapped with their neighbour to make b of a.
+func distance(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			change := 1
+			if a[i-1] == b[j-1] {
+				change = 0
+			}
+			d := min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+change)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				d = min(d, rows[i-2][j-2]+1)
+			}
+			rows[i][j] = d
+		}
+	}
+	return rows[len(a)][len(b)]
+}
