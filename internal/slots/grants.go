@@ -121,34 +121,16 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 	return pack.Grants()
 }
 
-// claim is what one edge may be given in the division of one room.
-type claim struct {
-	acc    *account
-	heir   bool
-	need   int // rights that visitors held there can use now
-	moving int // rights of T for visitors inside who move here from another data centre
-}
-
-// needs returns the rights of T or of R that visitors at the edge can use now.
-func (c *claim) needs(rate bool) int64 {
-	if rate {
-		return int64(c.need) // who moves in was admitted already, elsewhere
-	}
-	return int64(c.need + c.moving)
-}
-
 // divide decides what every edge may hold in room b. It raises granted and
 // renewCeil, and states through keep what is to come back; it never takes.
 func (a *Aggregator) divide(now fleet.Mono, b *books) {
-	var claims []claim
-	var weights []float64 // equal
+	var to []*account
 	for _, e := range a.edges {
 		if e.state == alive {
-			claims = append(claims, claim{acc: e.account(b.ID), heir: e.heir})
-			weights = append(weights, 1)
+			to = append(to, e.account(b.ID))
 		}
 	}
-	if len(claims) == 0 {
+	if len(to) == 0 {
 		return
 	}
 	if a.stop(now, b); b.stopped || b.gone {
@@ -156,8 +138,8 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 		if b.stopped {
 			life = 0
 		}
-		for _, c := range claims {
-			c.acc.set(0, 0, life)
+		for _, acc := range to {
+			acc.set(0, 0, life)
 		}
 		return
 	}
@@ -165,94 +147,31 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 		// Renewals add no session. But an edge that is new may not know yet which
 		// sessions ended: those that were there before tell.
 		if awaited := slices.ContainsFunc(a.edges, func(e *edge) bool { return e.state == awaiting }); awaited {
-			claims = slices.DeleteFunc(claims, func(c claim) bool { return !c.heir })
+			to = slices.DeleteFunc(to, func(acc *account) bool { return !acc.edge.heir })
 		}
-		a.allowRenewals(b, claims)
+		a.allowRenewals(b, to)
 		return
 	}
-	debt, rdebt := min(0, a.free(b)), min(0, a.rateFree(b))
-	free, rfree := max(0, a.free(b)), max(0, a.rateFree(b))
-	if b.declared && !mutant.On(mutant.DeclaredUsed) {
-		free, rfree = 0, 0 // they go back to global
+	d := division{free: a.free(b), rateFree: a.rateFree(b), declared: b.declared, closed: a.standing() != wire.Listed}
+	d.keep, d.rateKeep = a.keep(b, now)
+	d.horizon = a.localView(now, b).Horizon
+	for _, acc := range to {
+		d.claims = append(d.claims, claim{
+			idle: acc.idle(), rateIdle: acc.rateIdleNow(),
+			want: acc.want, parked: acc.parked, parkedN: acc.parkedN, movers: acc.movers,
+		})
 	}
-	// A debt is paid with what lies idle at the edges.
-	supply, rsupply := max(0, free+debt+a.edgeIdle(b)), max(0, rfree+rdebt+a.edgeRateIdle(b))
-	mayKeep, mayRateKeep := a.keep(b, now)
-	closed := a.standing() != wire.Listed                         // nobody is let in: without rights of R nobody can be
-	scarce := closed || supply > mayKeep || rsupply > mayRateKeep // global wants some back
-	horizon := a.localView(now, b).Horizon
-	open := horizon == line.Open && !closed
-
-	// Held visitors come first, with all there is; what global wants back is
-	// taken from what would lie idle.
-	moved := firstInside(claims, supply)
-	held := 0
-	if !closed {
-		held = firstInLine(claims, horizon, min(supply-moved, rsupply))
+	push := d.divide()
+	b.starved = d.starved
+	for i, acc := range to {
+		t, r := d.claims[i].gifts[ofT], d.claims[i].gifts[ofR]
+		acc.raise(&acc.granted, uint64(t.give))
+		acc.raise(&acc.rateGranted, uint64(r.give))
+		acc.set(uint64(t.keep), uint64(r.keep), acc.life)
+		acc.edge.push = acc.edge.push || push[i]
 	}
-	b.starved = int64(held) > min(supply-moved, rsupply)
-	var wants []int
-	for _, c := range claims {
-		w := 0
-		if open {
-			w = int(c.acc.want)
-		}
-		wants = append(wants, w)
-	}
-	short := false // a held visitor waits for a right that is not in hand
-	for _, side := range []struct {
-		supply, free, keep int64
-		rate               bool
-	}{{supply, free, mayKeep, false}, {rsupply, rfree, mayRateKeep, true}} {
-		used := int64(0)
-		for i := range claims {
-			used += claims[i].needs(side.rate)
-		}
-		rest := min(side.supply, side.keep) - used
-		parts := Fill(int(max(0, rest)), wants, weights)
-		for _, w := range wants {
-			rest -= int64(w)
-		}
-		spare := int64(0)
-		if open && rest >= 2*int64(len(claims)) {
-			spare = 1 // plenty: nobody's first visitor shall have to wait for a question
-		}
-		type gift struct{ idle, need, keep, give int64 }
-		gifts := make([]gift, len(claims))
-		for i, c := range claims {
-			g := gift{idle: c.acc.idle(), need: c.needs(side.rate) + int64(parts[i])}
-			if side.rate {
-				g.idle = c.acc.rateIdleNow()
-			}
-			g.keep = g.need + spare
-			if open && !b.starved && !scarce && rest >= 2*int64(len(claims)) {
-				g.keep = max(g.keep, min(g.idle, 4*g.keep+2)) // no hurry to take back a little more than is needed
-			}
-			g.give = min(max(0, g.keep-g.idle), side.free)
-			side.free -= g.give
-			short = short || g.idle+g.give < c.needs(side.rate)
-			gifts[i] = g
-		}
-		for i, c := range claims {
-			g := gifts[i]
-			// Held visitors and starving edges cannot wait.
-			e := c.acc.edge
-			e.push = e.push || (g.give > 0 && g.idle < g.need) || (g.keep < g.idle && (short || b.starved || scarce))
-			if side.rate {
-				c.acc.raise(&c.acc.rateGranted, uint64(g.give))
-				c.acc.set(c.acc.keep, uint64(g.keep), c.acc.life)
-			} else {
-				c.acc.raise(&c.acc.granted, uint64(g.give))
-				c.acc.set(uint64(g.keep), c.acc.rateKeep, c.acc.life)
-			}
-		}
-	}
-	a.allowRenewals(b, claims)
-	moving := int64(0)
-	for _, c := range claims {
-		moving += int64(c.acc.movers)
-	}
-	if b.starved || short || moving > moved || (free > 0 && supply > mayKeep) || (rfree > 0 && rsupply > mayRateKeep) {
+	a.allowRenewals(b, to)
+	if d.knock {
 		a.up.hurry(now, a.cfg.Params.SyncGap) // knock at global, or bring what it waits for
 		b.dirty = true
 	}
@@ -302,66 +221,24 @@ func (a *account) raise(counter *uint64, n uint64) {
 	}
 }
 
-// firstInside gives those who are inside and move here their rights of T, before
-// anybody outside, and returns how many that are.
-func firstInside(claims []claim, supply int64) (n int64) {
-	for i := range claims {
-		c := &claims[i]
-		c.moving = int(min(int64(c.acc.movers), supply-n))
-		n += int64(c.moving)
-	}
-	return n
-}
-
-// firstInLine gives each of n rights to the edge that holds the visitor who
-// joined first among those up to the horizon, and returns how many visitors
-// there are to give to.
-func firstInLine(claims []claim, horizon fleet.Time, n int64) int {
-	type head struct {
-		joined fleet.Time
-		claim  int
-	}
-	var line []head
-	total := 0
-	for i, c := range claims {
-		listed := 0
-		for _, joined := range c.acc.parked {
-			if joined > horizon {
-				break
-			}
-			line = append(line, head{joined, i})
-			listed++
-		}
-		if listed == len(c.acc.parked) && c.acc.parkedN > uint64(listed) {
-			total += int(c.acc.parkedN) - listed // more are held than were named
-		}
-	}
-	total += len(line)
-	slices.SortStableFunc(line, func(a, b head) int { return int(a.joined - b.joined) })
-	for _, h := range line[:min(int64(len(line)), max(0, n))] {
-		claims[h.claim].need++
-	}
-	return total
-}
-
 // allowRenewals raises the ceilings of renewals: to twice what an edge made since
 // its last report, and at least to what comes due there until the next one is
 // answered. A session can be renewed once in [wire.RenewAfter] and no more, so the
 // ceilings together are bounded by what all can need in that time, or by a fiftieth of
 // the rights where that is more: it is what has to be presumed if edges fall silent.
 // The bound is shared evenly, so that no edge is left without.
-func (a *Aggregator) allowRenewals(b *books, claims []claim) {
+func (a *Aggregator) allowRenewals(b *books, to []*account) {
 	life := a.stamps(b)
 	sessions := max(1, b.counts.sum)
 	due := int(float64(sessions) * renewAnswer.Seconds() / float64(wire.RenewAfter(life)))
-	wants := make([]int, len(claims))
-	for i, c := range claims {
-		wants[i] = int(min(int64(max(2*int(c.acc.renewed-c.acc.renewedBefore), due/len(claims))+4), sessions))
+	wants := make([]int, len(to))
+	for i, acc := range to {
+		wants[i] = int(min(int64(max(2*int(acc.renewed-acc.renewedBefore), due/len(to))+4), sessions))
 	}
-	bound := max(len(claims)+due, int(b.held()/50))
-	for i, part := range Fill(bound, wants, ones(len(claims))) {
+	bound := max(len(to)+due, int(b.held()/50))
+	for i, part := range Fill(bound, wants, ones(len(to))) {
 		// An edge that went on renewing while it was isolated begins where it is now.
-		acc := claims[i].acc
+		acc := to[i]
 		if ceil := acc.renewed + uint64(part); ceil > acc.renewCeil {
 			acc.raise(&acc.renewCeil, ceil-acc.renewCeil)
 		}
