@@ -3,12 +3,14 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"vestibule/internal/global"
 	"vestibule/internal/node/nodetest"
+	"vestibule/internal/room"
 )
 
 func TestMain(m *testing.M) {
@@ -32,9 +34,26 @@ func TestExampleFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	rooms, err := os.ReadFile("rooms.example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Chdir(t.TempDir()) // where the rooms file is that the example names
-	if err := os.WriteFile("rooms.yaml", []byte("rooms: []\n"), 0o600); err != nil {
+	if err := os.WriteFile("rooms.yaml", rooms, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	nodetest.Example(t, "global", example, global.DefaultConfig, "data_centers")
+}
+
+// The example of a rooms file shows every setting.
+func TestExampleRoomsAreWhole(t *testing.T) {
+	rooms, err := os.ReadFile("rooms.example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range room.Schema {
+		if key := room.Schema[i].Key; !regexp.MustCompile(`(?m)^ +(- |# )?` + key + `:`).Match(rooms) {
+			t.Errorf("rooms.example.yaml does not show %s", key)
+		}
+	}
 }
