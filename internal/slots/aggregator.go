@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"vestibule/internal/fleet"
-	"vestibule/internal/line"
 	"vestibule/internal/lineage"
 	"vestibule/internal/mutant"
 	"vestibule/internal/room"
@@ -86,7 +85,7 @@ type Aggregator struct {
 	trips     trips      // of their answers
 	advanced  fleet.Mono // when the books were last moved to the present
 	watermark fleet.Time
-	passed    int64      // Unix second before which somebody else may have freed any; see counts.head
+	passed    int64      // of all counts
 	alone     bool       // no edge is heard
 	together  fleet.Mono // when those are supposed to be back who fell silent together
 	gathering bool       // until then some of them are waited for
@@ -124,83 +123,6 @@ type Aggregator struct {
 
 	due  fleet.Mono // of the next Grants
 	last bearings   // as it was last looked at what to give back
-}
-
-// books are the ledger of the data centre in one room.
-type books struct {
-	RoomConfig
-	gone bool // no longer in the room set
-
-	stopped bool // edges were told to stamp nothing
-
-	gen                       uint64 // raised by global when it voids the books
-	declared                  bool   // the numbers below are an upper bound; see declare
-	granted, returned         uint64 // T: from global, back to global
-	rateGranted, rateReturned uint64 // R
-	keep, rateKeep            uint64
-
-	counts counts
-	ids    sessionIDs
-	copied uint64 // tickets seen living in two places, cumulative
-	lines  lineage.Book
-	only   []decided // which lines of copied tickets go on, oldest first
-	marks  marks
-	astray []astray
-
-	life     uint32 // for which edges stamp now
-	lifeMax  uint32 // longest that may still be out there
-	lifeTill fleet.Mono
-
-	ratePhantoms []ratePhantom
-
-	view      *wire.View
-	viewed    fleet.Mono
-	flow      flow
-	pace      pace
-	admitted  uint64
-	joined    uint64
-	entered   uint64
-	outcomes  line.OutcomeCounter
-	waiting   line.Histogram
-	starved   bool   // somebody is parked whom no right in the data centre serves
-	stale     bool   // something changed since rights were last divided
-	divided   bool   // they were, since it was last looked at what to give back
-	unsure    bool   // something was presumed then, which ends by time alone
-	dirty     bool   // something changed since the last report to global
-	changedAt uint64 // first report to global that carried the newest change
-}
-
-// ratePhantom is rights of R that an edge may have used under a tenure that is
-// over, until the end of its lease.
-type ratePhantom struct {
-	edge  edgeNum
-	n     int64
-	until fleet.Mono
-	end   int64 // Unix second after which they are over as well, as a predecessor knew; 0 for unknown
-}
-
-// phantomRate takes n rights of R of an edge for used until now.
-func (b *books) phantomRate(e *edge, n int64, now fleet.Mono) {
-	if n > 0 && !mutant.On(mutant.NoRatePhantoms) {
-		until := now.Add(fleet.Stretch(fleet.Stretch(wire.RateWindow)))
-		b.ratePhantoms = append(b.ratePhantoms, ratePhantom{edge: e.num, n: n, until: until})
-	}
-}
-
-// rateOf returns the rights of R that are taken for used by an edge.
-func (b *books) rateOf(e *edge) int64 {
-	n := int64(0)
-	for _, p := range b.ratePhantoms {
-		if p.edge == e.num {
-			n += p.n
-		}
-	}
-	return n
-}
-
-// countsOn reports whether an edge still matters to the books.
-func (b *books) countsOn(e *edge, acc *account) bool {
-	return acc.holds(&b.counts) || b.rateOf(e) > 0
 }
 
 // stray is somebody who is owed an answer without being in the books.
@@ -276,7 +198,7 @@ func NewAggregator(now fleet.Mono, cfg AggregatorConfig, stored wire.Durable) *A
 			}
 			for _, rr := range r.Rooms {
 				b := a.books(rr.Room)
-				acc := e.account(rr.Room)
+				acc := b.account(e)
 				// Counted from so early that no ticket which may be stamped from now on
 				// expires before it: what is stored was stamped before now.
 				if first, ok := oldest(&stored, rr.Room); ok {
@@ -309,21 +231,20 @@ func oldest(d *wire.Durable, id room.ID) (first uint32, ok bool) {
 
 func (a *Aggregator) newEdge(name string, inc uint64) *edge {
 	a.nums++
-	e := &edge{name: name, inc: inc, num: a.nums, accounts: map[room.ID]*account{}}
+	e := &edge{name: name, inc: inc, num: a.nums}
 	i, _ := slices.BinarySearchFunc(a.edges, e, compareEdges)
 	a.edges = slices.Insert(a.edges, i, e)
 	return e
 }
 
-func (e *edge) account(id room.ID) *account {
-	acc := e.accounts[id]
-	if acc == nil {
-		acc = &account{edge: e, room: id}
-		e.accounts[id] = acc
-		acc.news()
-		acc.viewNews()
+// close closes the accounts of an edge.
+func (a *Aggregator) close(e *edge) {
+	for _, b := range a.order {
+		if i, ok := slices.BinarySearchFunc(b.accounts, e, compareAccount); ok {
+			b.accounts = slices.Delete(b.accounts, i, i+1)
+		}
 	}
-	return acc
+	e.rooms, e.open = 0, nil
 }
 
 // books returns the ledger of a room, which it makes if need be: reports may
@@ -331,7 +252,8 @@ func (e *edge) account(id room.ID) *account {
 func (a *Aggregator) books(id room.ID) *books {
 	b := a.rooms[id]
 	if b == nil {
-		b = &books{RoomConfig: RoomConfig{ID: id}, gone: true, dirty: true, lifeMax: a.pastLife, lifeTill: a.pastTill, lines: lineage.NewBook(maxLines, 0)}
+		b = &books{RoomConfig: RoomConfig{ID: id}, home: a.home, gone: true, dirty: true, lifeMax: a.pastLife, lifeTill: a.pastTill, lines: lineage.NewBook(maxLines, 0)}
+		b.counts.passed = a.passed
 		a.rooms[id] = b
 		a.order = append(a.order, b)
 		slices.SortFunc(a.order, func(x, y *books) int { return cmp.Compare(x.ID, y.ID) })
@@ -353,8 +275,8 @@ func (a *Aggregator) SetRooms(now fleet.Mono, rooms []RoomConfig) {
 	a.promiseLife(now)
 	for _, e := range a.edges {
 		for _, b := range a.order {
-			if acc := e.accounts[b.ID]; acc != nil || e.state == alive {
-				e.account(b.ID).news()
+			if acc := b.of(e); acc != nil || e.state == alive {
+				b.account(e).news()
 			}
 		}
 	}
@@ -398,20 +320,6 @@ func (a *Aggregator) standing() wire.Standing {
 	return a.up.standing
 }
 
-// setLife changes for how long tickets are stamped. What was stamped for
-// longer, or may still be by an edge that has not heard, is reckoned with
-// until it is over.
-func (b *books) setLife(now fleet.Mono, life uint32) {
-	if life == b.life {
-		return
-	}
-	if b.life > life {
-		b.lifeMax = max(b.lifeMax, b.life)
-		b.lifeTill = max(b.lifeTill, now.Add(time.Duration(b.life)*time.Second+time.Minute))
-	}
-	b.life = life
-}
-
 // promiseLife sees to it that the successor will know for how long tickets may be
 // valid: nothing is stamped for longer than what is stored.
 func (a *Aggregator) promiseLife(now fleet.Mono) {
@@ -425,15 +333,6 @@ func (a *Aggregator) promiseLife(now fleet.Mono) {
 
 // stamps returns for how long the edges may stamp tickets of a room now.
 func (a *Aggregator) stamps(b *books) uint32 { return min(b.life, a.lifeSaved) }
-
-// longest returns the longest life that a ticket out there may have been
-// stamped for.
-func (b *books) longest(now fleet.Mono) int64 {
-	if now >= b.lifeTill {
-		b.lifeMax = 0
-	}
-	return int64(max(b.life, b.lifeMax))
-}
 
 // Durable returns what is to be stored, whether it is or not.
 func (a *Aggregator) Durable() wire.Durable { return a.durable.Clone() }
@@ -491,14 +390,18 @@ func (a *Aggregator) enrol(e *edge) {
 	}
 	if entry.Dead {
 		for _, b := range a.order {
-			acc := e.accounts[b.ID]
+			acc := b.of(e)
 			if acc == nil || !b.countsOn(e, acc) || mutant.On(mutant.RosterForgetsPhantoms) {
 				continue
+			}
+			rateUntil := int64(0)
+			if a.clock.Err(a.advanced) != fleet.Unsynced {
+				rateUntil = b.rateUntil(e, a.advanced, a.latest(a.advanced))
 			}
 			entry.Rooms = append(entry.Rooms, wire.RosterRoom{
 				Room: b.ID, Sessions: slices.Clone(acc.sessions),
 				Phantom: acc.phantom + acc.frozen + acc.frozenBlind + acc.kept, PhantomUntil: acc.phantomUntil, Silent: acc.silent,
-				RatePhantom: b.rateOf(e), RateUntil: a.rateUntil(b, e),
+				RatePhantom: b.rateOf(e), RateUntil: rateUntil,
 			})
 		}
 	}

@@ -17,6 +17,8 @@ type counts struct {
 	freed int64 // first second not freed; everything before it is gone for good
 	ring  []int64
 	sum   int64
+
+	passed int64 // before this second somebody else may have freed any; see head
 }
 
 // maxSpan bounds the ring, in seconds: far above the life of any ticket. What
@@ -64,17 +66,16 @@ func (c *counts) grow() {
 	c.ring = ring
 }
 
-// head returns the head-count, where a predecessor may have freed any second before
-// passed. What it freed, its edges have dropped, also what they stamped; the roster may
+// head returns the head-count, where a predecessor may have freed seconds. What it freed, its edges have dropped, also what they stamped; the roster may
 // still tell of tickets of that second which others renewed away: -1 without its +1.
 // Counted from where the predecessor's border was the sum is right. Where that was nobody
 // knows, so it is the largest sum from any second on.
-func (c *counts) head(passed int64) int64 {
+func (c *counts) head() int64 {
 	most, rest := c.sum, c.sum
 	if mutant.On(mutant.NegativesInherited) {
 		return most
 	}
-	for s := c.freed; s < min(passed, c.freed+int64(len(c.ring))); s++ {
+	for s := c.freed; s < min(c.passed, c.freed+int64(len(c.ring))); s++ {
 		rest -= c.ring[s&int64(len(c.ring)-1)]
 		most = max(most, rest)
 	}

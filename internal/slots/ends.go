@@ -39,7 +39,7 @@ type mark struct {
 
 // end takes note that a session ended; edge says that an edge told it, not
 // global.
-func (a *Aggregator) end(b *books, e wire.End, edge bool) {
+func (b *books) end(e wire.End, edge bool) {
 	if int64(e.Until) < b.counts.freed {
 		return // expired
 	}
@@ -52,14 +52,14 @@ func (a *Aggregator) end(b *books, e wire.End, edge bool) {
 		return
 	}
 	if m != nil && e.Until <= m.Until && e.Kind <= m.Kind {
-		if !edge && m.closed && m.Home != a.home {
+		if !edge && m.closed && m.Home != b.home {
 			ms.clear(m) // global has forgotten the answer
 		}
 		return
 	}
 	if m == nil {
 		if len(ms.order) >= wire.MaxEnds {
-			if e.Kind == wire.Moved && e.Home != a.home {
+			if e.Kind == wire.Moved && e.Home != b.home {
 				ms.blind = max(ms.blind, e.Until)
 			}
 			return
@@ -74,7 +74,7 @@ func (a *Aggregator) end(b *books, e wire.End, edge bool) {
 		ms.order = append(slices.DeleteFunc(ms.order, func(o *mark) bool { return o == m }), m) // by number
 	}
 	m.Until, m.Kind, m.closed, m.cleared = max(m.Until, e.Until), max(m.Kind, e.Kind), false, false
-	home := m.Home == a.home
+	home := m.Home == b.home
 	if (edge && !home) || (home && m.Kind == wire.Left) {
 		ms.up.Add(m.End, 0)
 		ms.news, b.dirty = true, true
@@ -85,11 +85,9 @@ func (a *Aggregator) end(b *books, e wire.End, edge bool) {
 	}
 	ms.n++
 	m.n = ms.n
-	for _, e := range a.edges {
-		if acc := e.accounts[b.ID]; acc != nil {
-			m.closed = !acc.ends.Add(m.End, m.n) || m.closed // who is not told may renew it
-			acc.news()
-		}
+	for _, acc := range b.accounts {
+		m.closed = !acc.ends.Add(m.End, m.n) || m.closed // who is not told may renew it
+		acc.news()
 	}
 }
 
@@ -107,7 +105,7 @@ func (ms *marks) tell(acc *account) {
 // endsAgain tells everything anew: the edge is about to acknowledge a grant that
 // carries none of it.
 func (e *edge) endsAgain() {
-	for _, acc := range e.accounts {
+	for _, acc := range e.open {
 		acc.ends.Again()
 		acc.lines.Again()
 	}
@@ -121,41 +119,26 @@ func (ms *marks) clear(m *mark) {
 	ms.news = true
 }
 
-// endGap is how many SyncGaps lie between reports that ends alone hurry: a slot is
-// waited for, and ends of a tenth of a second go together.
-const endGap = 5
-
-// tellEnds has the report to global be made soon, where there are ends to tell.
-func (a *Aggregator) tellEnds(now fleet.Mono, b *books) {
-	if b.marks.news {
-		b.marks.news = false
-		a.up.hurry(now, endGap*a.cfg.Params.SyncGap)
-	}
-}
-
-// closeMarks finds the marks that every edge knows and draws the conclusion.
-func (a *Aggregator) closeMarks(b *books) {
+// closeMarks finds the marks that every edge knows, up to number known, and draws the
+// conclusion.
+func (b *books) closeMarks(known, acked uint64, watermark fleet.Time) {
 	ms := &b.marks
-	if len(ms.order) == 0 {
-		return
-	}
-	ms.up.Acked(a.up.acked)
-	known := a.markedUpTo(b)
+	ms.up.Acked(acked)
 	for _, m := range ms.order {
 		switch {
 		case m.closed || (m.n > known && !mutant.On(mutant.EndBeforeKnown)):
-		case m.Home != a.home:
+		case m.Home != b.home:
 			ms.clear(m)
 			b.dirty = true
 		case m.Kind == wire.Moved || m.cleared || mutant.On(mutant.LeftUncleared):
 			m.closed = true
 			if m.Kind == wire.Moved || !ms.older(m) || mutant.On(mutant.OlderTicketForgotten) {
-				a.finish(b, m)
+				b.finish(m)
 			}
 		}
 	}
 	ms.order = slices.DeleteFunc(ms.order, func(m *mark) bool {
-		if fleet.Time(int64(m.Until)*1000).Add(markMargin) > a.watermark {
+		if fleet.Time(int64(m.Until)*1000).Add(markMargin) > watermark {
 			return false
 		}
 		delete(ms.byKey, markKey{m.ID, m.Home})
@@ -182,7 +165,7 @@ func (a *Aggregator) markedUpTo(b *books) uint64 {
 		return 0
 	}
 	for _, e := range a.edges {
-		acc := e.accounts[b.ID]
+		acc := b.of(e)
 		switch {
 		case e.state == left:
 		case e.state != alive || acc == nil || acc.report == nil:
@@ -202,7 +185,7 @@ func (a *Aggregator) markedUpTo(b *books) uint64 {
 // the session's tickets are counted, once at its newest expiry second at least.
 // Where that lies beyond the mark it has begun anew; where it is not known, or
 // the tickets went on to a silent edge, it stays counted until it expires.
-func (a *Aggregator) finish(b *books, m *mark) {
+func (b *books) finish(m *mark) {
 	ent := b.ids.find(m.ID)
 	if ent == nil || ent.frozen() || ent.until > m.Until || int64(ent.until) < b.counts.freed {
 		return
@@ -254,79 +237,4 @@ func (b *books) excess() int64 {
 		n += s.n
 	}
 	return n
-}
-
-// relay is one end on its way between data centres.
-type relay struct {
-	end     wire.End
-	left    bool // every other data centre has to answer
-	cleared []*centre
-}
-
-// relay passes an end on that data centre d told: a move to the home that is to
-// forget the session, a leave to everybody else, and their answers to the home
-// once all of them have given theirs.
-func (a *Allocator) relay(p *pool, d *centre, e wire.End) {
-	home := -1
-	for i, o := range a.centres {
-		if wire.HomeOf(o.name) == e.Home && (home < 0 || o.listed) {
-			home = i
-		}
-	}
-	if home < 0 {
-		return
-	}
-	key := e
-	if e.Kind == wire.Cleared {
-		key.Kind = wire.Left
-	}
-	r := p.relays[key]
-	if r == nil {
-		if e.Kind == wire.Cleared || len(p.relays) >= wire.MaxEnds {
-			return
-		}
-		r = &relay{end: e}
-		if p.relays == nil {
-			p.relays = map[wire.End]*relay{}
-		}
-		p.relays[key] = r
-		if e.Kind == wire.Moved || d != a.centres[home] {
-			a.pass(p, a.centres[home], e)
-		}
-	}
-	if e.Kind == wire.Left && d == a.centres[home] && !r.left {
-		r.left = true
-		for _, o := range a.centres {
-			if o != d {
-				a.pass(p, o, e)
-			}
-		}
-	}
-	if e.Kind == wire.Cleared && !slices.Contains(r.cleared, d) {
-		r.cleared = append(r.cleared, d)
-	}
-	if r.left && len(r.cleared) >= len(a.centres)-1 {
-		r.left = false
-		end := r.end
-		end.Kind = wire.Cleared
-		a.pass(p, a.centres[home], end)
-	}
-}
-
-// pass owes a data centre an end.
-func (a *Allocator) pass(p *pool, d *centre, e wire.End) {
-	l := a.loan(d, p.ID)
-	l.ends.Add(e, 0)
-	l.dirty = true
-}
-
-// forgetRelays drops what has expired.
-func (a *Allocator) forgetRelays(ft fleet.Time) {
-	for _, p := range a.order {
-		for key, r := range p.relays {
-			if ft > fleet.Time(int64(r.end.Until)*1000).Add(markMargin) {
-				delete(p.relays, key)
-			}
-		}
-	}
 }

@@ -20,8 +20,14 @@ func Overlooked(a *Aggregator, now fleet.Mono, reported bool) string {
 		for _, acc := range e.open {
 			listed[acc] = true
 		}
-		for id, acc := range e.accounts {
-			if acc.open != listed[acc] || acc.edge != e || acc.room != id {
+		n := 0
+		for id, b := range a.rooms {
+			acc := b.of(e)
+			if acc == nil {
+				continue
+			}
+			n++
+			if acc.open != listed[acc] || acc.edge != e || acc.books != b {
 				return fmt.Sprintf("%s, room %x: open %v, listed %v", e.name, uint64(id), acc.open, listed[acc])
 			}
 			if !acc.open && (acc.unsaid || acc.unshown || acc.changedAt > e.acked || acc.viewAt > e.acked || acc.ends.Len() > 0) {

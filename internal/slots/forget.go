@@ -59,10 +59,11 @@ func (a *Aggregator) Forget(now fleet.Mono, name string, inc uint64) (Forgotten,
 			a.endedNow(now, e)
 		}
 		if out.Incs = append(out.Incs, e.inc); mutant.On(mutant.ForgottenIsFree) {
-			e.accounts, e.state = nil, left
+			a.close(e)
+			e.state = left
 		}
 		for _, b := range a.order {
-			if acc := e.accounts[b.ID]; acc != nil {
+			if acc := b.of(e); acc != nil {
 				out.Sessions += acc.presumed(&b.counts)
 			}
 		}

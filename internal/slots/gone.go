@@ -6,7 +6,6 @@ import (
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/mutant"
-	"vestibule/internal/room"
 	"vestibule/internal/wire"
 )
 
@@ -40,8 +39,10 @@ func (a *Aggregator) foldGone(now fleet.Mono) {
 		if e.state != left || e.name == wire.Gone {
 			continue
 		}
-		for _, acc := range e.accounts {
-			n += len(acc.sessions)
+		for _, b := range a.order {
+			if acc := b.of(e); acc != nil {
+				n += len(acc.sessions)
+			}
 		}
 		if a.settled(now, e) {
 			gone = append(gone, e)
@@ -57,10 +58,13 @@ func (a *Aggregator) foldGone(now fleet.Mono) {
 	}
 	for _, e := range gone {
 		if a.fold(sum, e); mutant.On(mutant.GoneForgotten) {
-			sum.accounts = map[room.ID]*account{}
+			a.close(sum)
 		}
 	}
 	a.edges = slices.DeleteFunc(a.edges, func(e *edge) bool { return slices.Contains(gone, e) })
+	for _, e := range gone {
+		a.close(e)
+	}
 	sum.gone = slices.DeleteFunc(sum.gone, func(g wire.GoneEdge) bool { return g.Until < a.watermark.Second() })
 	a.enrol(sum)
 	for _, e := range gone {
@@ -75,7 +79,7 @@ func (a *Aggregator) settled(now fleet.Mono, e *edge) bool {
 		return false // the answer to its goodbye is owed, or its last words are under way
 	}
 	for _, b := range a.order {
-		if acc := e.accounts[b.ID]; acc != nil && (acc.silent || b.counts.freed == 0) {
+		if acc := b.of(e); acc != nil && (acc.silent || b.counts.freed == 0) {
 			return false // or counting has not begun
 		}
 	}
@@ -86,11 +90,11 @@ func (a *Aggregator) settled(now fleet.Mono, e *edge) bool {
 func (a *Aggregator) fold(sum, e *edge) {
 	last := int64(0)
 	for _, b := range a.order {
-		acc := e.accounts[b.ID]
+		acc := b.of(e)
 		if acc == nil {
 			continue
 		}
-		to := sum.account(b.ID)
+		to := b.account(sum)
 		if n := acc.presumed(&b.counts); n > 0 { // counted until then, like sessions that end then
 			b.counts.add(acc.phantomUntil, n)
 			to.sessions = addSessions(to.sessions, []wire.Expiry{{Until: uint32(acc.phantomUntil), Stamped: uint64(n)}}, b.counts.freed)

@@ -135,7 +135,7 @@ func TestGoneEdgesAreSummed(t *testing.T) {
 			c.say("stays", 1, wire.Report{})
 		}
 		for _, e := range c.agg.edges {
-			if acc := e.accounts[c.room]; acc != nil {
+			if acc := c.agg.rooms[c.room].of(e); acc != nil {
 				want = addSessions(want, acc.sessions, c.agg.rooms[c.room].counts.freed)
 			}
 		}
@@ -159,7 +159,7 @@ func TestGoneEdgesAreSummed(t *testing.T) {
 		for freed := uint32(c.time().Second()); freed < uint32(c.time().Second())+100; freed++ {
 			var sum []wire.Expiry
 			for _, e := range c.agg.edges {
-				if acc := e.accounts[c.room]; acc != nil {
+				if acc := c.agg.rooms[c.room].of(e); acc != nil {
 					sum = addSessions(sum, acc.sessions, 0)
 				}
 			}

@@ -2,13 +2,11 @@ package slots
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"time"
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/line"
-	"vestibule/internal/mutant"
 	"vestibule/internal/wire"
 )
 
@@ -87,14 +85,14 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 	}
 	pack := wire.NewGrantPacker(head)
 	e.push = false
-	if len(e.accounts) < len(a.order) { // rooms that it has not heard of
+	if e.rooms < len(a.order) { // rooms that it has not heard of
 		for _, b := range a.order {
-			e.account(b.ID)
+			b.account(e)
 		}
 	}
-	slices.SortFunc(e.open, func(x, y *account) int { return cmp.Compare(x.room, y.room) })
+	slices.SortFunc(e.open, func(x, y *account) int { return cmp.Compare(x.books.ID, y.books.ID) })
 	e.open = slices.DeleteFunc(e.open, func(acc *account) bool {
-		b := a.rooms[acc.room]
+		b := acc.books
 		acc.ends.Acked(e.told)
 		acc.lines.Acked(e.told)
 		if acc.unsaid {
@@ -127,13 +125,13 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 	var to []*account
 	for _, e := range a.edges {
 		if e.state == alive {
-			to = append(to, e.account(b.ID))
+			to = append(to, b.account(e))
 		}
 	}
 	if len(to) == 0 {
 		return
 	}
-	if a.stop(now, b); b.stopped || b.gone {
+	if b.stop(a.up.leased(now), !a.up.blank); b.stopped || b.gone {
 		life := a.stamps(b)
 		if b.stopped {
 			life = 0
@@ -149,12 +147,13 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 		if awaited := slices.ContainsFunc(a.edges, func(e *edge) bool { return e.state == awaiting }); awaited {
 			to = slices.DeleteFunc(to, func(acc *account) bool { return !acc.edge.heir })
 		}
-		a.allowRenewals(b, to)
+		b.allowRenewals(to, a.stamps(b))
 		return
 	}
-	d := division{free: a.free(b), rateFree: a.rateFree(b), declared: b.declared, closed: a.standing() != wire.Listed}
-	d.keep, d.rateKeep = a.keep(b, now)
-	d.horizon = a.localView(now, b).Horizon
+	d := division{declared: b.declared, closed: a.standing() != wire.Listed}
+	d.free, d.rateFree = a.free(b)
+	d.keep, d.rateKeep = a.up.keep(b, now)
+	d.horizon = a.view(now, b, d.free, d.rateFree).Horizon
 	for _, acc := range to {
 		d.claims = append(d.claims, claim{
 			idle: acc.idle(), rateIdle: acc.rateIdleNow(),
@@ -170,127 +169,23 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 		acc.set(uint64(t.keep), uint64(r.keep), acc.life)
 		acc.edge.push = acc.edge.push || push[i]
 	}
-	a.allowRenewals(b, to)
+	b.allowRenewals(to, a.stamps(b))
 	if d.knock {
 		a.up.hurry(now, a.cfg.Params.SyncGap) // knock at global, or bring what it waits for
 		b.dirty = true
 	}
 }
 
-// stop sees to it that nothing is stamped under partition_policy cap once the
-// lease of global has ended, because it will give these rights to others. What
-// lies at the edges comes back meanwhile. When the lease begins anew, stamping
-// goes on as soon as no edge holds more than the books cover: they may have been
-// voided.
-func (a *Aggregator) stop(now fleet.Mono, b *books) {
-	switch {
-	case b.Cap && !a.up.leased(now) && !mutant.On(mutant.NoRegionalLease):
-		b.stopped = true
-	case b.stopped && (a.covered(b) || mutant.On(mutant.ResumeUncovered)):
-		b.stopped = false
-	}
-}
+var openView = wire.View{Horizon: line.Open, Park: line.Open}
 
-// covered reports whether what edges may still spend is in the books.
-func (a *Aggregator) covered(b *books) bool {
-	if a.up.blank {
-		return false
-	}
-	credit, rate := int64(0), int64(0)
-	for _, e := range a.edges {
-		if acc := e.accounts[b.ID]; acc != nil && (e.state == alive || e.state == joining) {
-			credit += max(0, acc.credit())
-			rate += max(0, acc.rateHeld())
-		}
-	}
-	return (credit == 0 || a.reckoned(b) >= 0) && (rate == 0 || a.rateReckoned(b) >= 0)
-}
-
-// set states what the edge is to keep; it marks the account where that is news.
-func (a *account) set(keep, rateKeep uint64, life uint32) {
-	if a.keep != keep || a.rateKeep != rateKeep || a.life != life {
-		a.keep, a.rateKeep, a.life = keep, rateKeep, life
-		a.news()
-	}
-}
-
-func (a *account) raise(counter *uint64, n uint64) {
-	if n > 0 {
-		*counter += n
-		a.news()
-	}
-}
-
-// allowRenewals raises the ceilings of renewals: to twice what an edge made since
-// its last report, and at least to what comes due there until the next one is
-// answered. A session can be renewed once in [wire.RenewAfter] and no more, so the
-// ceilings together are bounded by what all can need in that time, or by a fiftieth of
-// the rights where that is more: it is what has to be presumed if edges fall silent.
-// The bound is shared evenly, so that no edge is left without.
-func (a *Aggregator) allowRenewals(b *books, to []*account) {
-	life := a.stamps(b)
-	sessions := max(1, b.counts.sum)
-	due := int(float64(sessions) * renewAnswer.Seconds() / float64(wire.RenewAfter(life)))
-	wants := make([]int, len(to))
-	for i, acc := range to {
-		wants[i] = int(min(int64(max(2*int(acc.renewed-acc.renewedBefore), due/len(to))+4), sessions))
-	}
-	bound := max(len(to)+due, int(b.held()/50))
-	for i, part := range Fill(bound, wants, ones(len(to))) {
-		// An edge that went on renewing while it was isolated begins where it is now.
-		acc := to[i]
-		if ceil := acc.renewed + uint64(part); ceil > acc.renewCeil {
-			acc.raise(&acc.renewCeil, ceil-acc.renewCeil)
-		}
-		acc.set(acc.keep, acc.rateKeep, life)
-	}
-}
-
-// renewAnswer is how long it takes, where nothing is lost, until an edge whose ceiling
-// comes near has a higher one.
-const renewAnswer = 100 * time.Millisecond
-
-// localView returns the view that rights are divided by: global's, or the data
-// centre's own where global has not been heard for long.
-func (a *Aggregator) localView(now fleet.Mono, b *books) *wire.View {
+// view returns the view that rights are divided by: global's, or the data centre's own
+// where global has not been heard for long.
+func (a *Aggregator) view(now fleet.Mono, b *books, free, rateFree int64) *wire.View {
 	if b.view == nil {
 		return &openView
 	}
-	if !a.isolated(now) || now.Sub(b.viewed) < viewGap {
-		return b.view
-	}
-	x := prospect{
-		flow: &b.flow, pace: &b.pace, lines: []line.Histogram{b.waiting},
-		supply: max(0, a.free(b)) + a.edgeIdle(b), rate: max(0, a.rateFree(b)) + a.edgeRateIdle(b),
-		total: b.held(), limit: b.rateHeld(), tally: a.tally(b),
-	}
-	var parked [][]fleet.Time
-	for _, e := range a.edges {
-		if acc := e.accounts[b.ID]; acc != nil && e.state == alive {
-			x.wanted += float64(acc.want + acc.parkedN)
-			x.young = append(x.young, acc.young(e.asOf))
-			parked = append(parked, acc.parked)
-		}
-	}
-	x.parked = mergeTimes(parked, math.MaxInt)
-	v := x.view(now, a.clock.Now(now))
-	v.Version = b.view.Version + 1
-	b.viewed = now
-	if !sameView(b.view, v) {
-		a.show(b, v)
+	if a.up.isolated(now) {
+		b.ownView(now, a.clock.Now(now), free, rateFree)
 	}
 	return b.view
 }
-
-// show makes v the view of the room and owes it to the edges.
-func (a *Aggregator) show(b *books, v *wire.View) {
-	b.view = v
-	for _, e := range a.edges {
-		if acc := e.accounts[b.ID]; acc != nil {
-			acc.viewNews()
-			e.push = e.push || acc.parkedN > 0
-		}
-	}
-}
-
-var openView = wire.View{Horizon: line.Open, Park: line.Open}

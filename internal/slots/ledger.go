@@ -40,13 +40,14 @@ func (a *Aggregator) Ledger(id room.ID) RegionLedger {
 	l := RegionLedger{
 		Granted: b.granted, Returned: b.returned,
 		RateGranted: b.rateGranted, RateReturned: b.rateReturned,
-		Free: a.free(b), RateFree: a.rateFree(b), Active: a.active(b),
-		Keep: b.keep, RateKeep: b.rateKeep,
+		Active: b.active(),
+		Keep:   b.keep, RateKeep: b.rateKeep,
 		Settled: !a.up.blank && !a.recovering(), Declared: b.declared, Waiting: b.waiting.Total(), Copied: b.copied, Excess: b.excess(), Freed: b.counts.freed, Gen: b.gen, View: b.view,
 	}
-	l.Presumed = l.Active - b.counts.head(a.passed)
+	l.Free, l.RateFree = a.free(b)
+	l.Presumed = l.Active - b.counts.head()
 	for _, e := range a.edges {
-		acc := e.accounts[b.ID]
+		acc := b.of(e)
 		if acc == nil || (e.state != alive && e.state != joining) {
 			continue
 		}
@@ -94,7 +95,7 @@ var edgeStates = map[edgeState]string{
 func (a *Aggregator) Status(now fleet.Mono) RegionStatus {
 	s := RegionStatus{
 		Term: a.cfg.Term, Follows: a.up.seen, Refused: a.up.refused, Standing: a.standing(), Members: a.membersSaved, Joined: a.up.joined, Leased: a.up.leased(now),
-		Isolated: a.isolated(now), Time: a.clock.Now(now), TimeError: int64(a.clock.Err(now)), Watermark: a.watermark,
+		Isolated: a.up.isolated(now), Time: a.clock.Now(now), TimeError: int64(a.clock.Err(now)), Watermark: a.watermark,
 	}
 	if s.Site = a.siteSaved; a.isCopy() {
 		s.Copy = a.members.Site(a.cfg.DC)

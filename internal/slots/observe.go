@@ -85,7 +85,7 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 // freed that was not over for it, everything that it renews is counted.
 func (a *Aggregator) exact(e *edge, m *wire.Report) bool {
 	for _, b := range a.order {
-		if e.accounts[b.ID] != nil && !b.Cap && m.AsOf.Second() < b.counts.freed-1 && !mutant.On(mutant.LateFinalWord) {
+		if b.of(e) != nil && !b.Cap && m.AsOf.Second() < b.counts.freed-1 && !mutant.On(mutant.LateFinalWord) {
 			return false
 		}
 	}
@@ -144,7 +144,7 @@ func (a *Aggregator) adopt(now fleet.Mono, e *edge, m wire.Report) {
 	e.asOf, e.least = max(m.AsOf, a.watermark), max(least(&m), a.watermark)
 	e.upTo, e.timed = upTo(&m), knows(&m)
 	a.enrol(e)
-	a.passed = math.MaxInt64 // up to now it may have been told another's watermark
+	a.setPassed(math.MaxInt64) // up to now it may have been told another's watermark
 	for _, b := range a.order {
 		b.found(e.inc)
 	}
@@ -156,96 +156,13 @@ func (a *Aggregator) take(now fleet.Mono, e *edge, m wire.Report, complete bool)
 		r := &m.Rooms[i]
 		b := a.books(r.Room)
 		b.counts.begin(max(least(&m), a.watermark))
-		acc := e.account(r.Room)
-		acc.takeSessions(&b.counts, r.Sessions)
-		acc.granted = max(acc.granted, r.Granted) // after a takeover: what the predecessor granted
-		acc.renewCeil = max(acc.renewCeil, r.RenewCeil)
-		if m.Tenure == e.tenure && e.state != dead && e.state != left { // rights of R stay behind with their tenure
-			acc.rateGranted = max(acc.rateGranted, r.RateGranted)
-			acc.rateReturned = max(acc.rateReturned, r.RateReturned)
-			acc.rateIdle, acc.rateSeen = r.RateIdle, r.RateGranted
-		}
-		acc.spent = max(acc.spent, r.Spent)
-		acc.returned = max(acc.returned, r.Returned)
-		acc.renewedBefore = acc.renewed
-		acc.renewed = max(acc.renewed, r.Renewed)
-		acc.want, acc.parked, acc.parkedN, acc.movers = r.Want, r.Parked, r.ParkedN, r.Movers
-		if acc.report == nil {
-			b.marks.tell(acc) // before it may act in the room
-			b.tellLines(acc, upTo(&m))
-		}
-		acc.report = r
-		if !acc.told { // what an edge did under a predecessor is not counted again
-			acc.told = true
-			acc.admitted, acc.joined, acc.entered, acc.outcomes = r.Admitted, r.Joined, r.Entered, r.Outcomes
-			b.phantomRate(e, int64(r.RateOwed), now)
-		}
-		b.admitted += gain(&acc.admitted, r.Admitted)
-		b.joined += gain(&acc.joined, r.Joined)
-		b.entered += gain(&acc.entered, r.Entered)
-		b.outcomes.Gain(acc.outcomes, r.Outcomes)
-		acc.outcomes = r.Outcomes
-		a.takeMoves(e, b, acc, r, least(&m), upTo(&m))
-		a.takeCopied(b, r, upTo(&m))
-		for _, end := range r.Ends {
-			a.end(b, end, true)
-		}
-		a.tellEnds(now, b)
-		b.dirty, b.stale = true, true
+		b.take(now, e, &m, r)
+		a.up.tellEnds(now, b, a.cfg.Params.SyncGap)
 	}
 	if complete {
 		e.asOf, e.least = max(e.asOf, m.AsOf), max(e.least, least(&m))
 		e.upTo, e.timed = max(e.upTo, upTo(&m)), knows(&m)
 		e.told = e.acked
-	}
-}
-
-// gain raises a cumulative counter and returns by how much.
-func gain(have *uint64, now uint64) uint64 {
-	if now <= *have {
-		return 0
-	}
-	d := now - *have
-	*have = now
-	return d
-}
-
-// takeMoves follows the tickets that were stamped, and cancels doubles. The report was
-// written between least and upTo.
-func (a *Aggregator) takeMoves(e *edge, b *books, acc *account, r *wire.RoomReport, least, upTo fleet.Time) {
-	if r.FirstMove > acc.moves+1 {
-		acc.missed += r.FirstMove - acc.moves - 1
-		acc.missedUntil = max(e.upTo, upTo).Second() + 2 + int64(b.life)
-		acc.moves = r.FirstMove - 1
-	}
-	limit := 2*int(b.granted-b.returned) + 1024
-	for i, m := range r.Moves {
-		n := r.FirstMove + uint64(i)
-		if n <= acc.moves {
-			continue
-		}
-		acc.moves = n
-		ent := b.ids.find(m.ID)
-		silent := ent != nil && ent.frozen()
-		if silent {
-			if ent.edge() != e.num && m.Until <= ent.until {
-				continue // told late: it went on to the silent edge
-			}
-			// The session of a silent edge turned up here: no need to guess.
-			a.unfreeze(b, ent, e)
-		}
-		if b.ids.take(&b.counts, m, e.num, limit) {
-			b.copied++
-		}
-		a.takeShown(b, acc, m, upTo)
-		if !acc.silent {
-			continue
-		}
-		// It is the silent edge that tells, of long ago. It may have renewed since what
-		// was valid then, also where that second is freed by now.
-		if ent = b.ids.find(m.ID); ent != nil && !ent.frozen() && ent.edge() == e.num && (silent || int64(ent.until) >= least.Second()) {
-			acc.freeze(&b.counts, ent)
-		}
 	}
 }
 
@@ -310,15 +227,15 @@ func (a *Aggregator) advance(now fleet.Mono) {
 			return false
 		}
 		for _, b := range a.order {
-			if acc := e.accounts[b.ID]; acc != nil && b.countsOn(e, acc) {
+			if acc := b.of(e); acc != nil && b.countsOn(e, acc) {
 				return false
 			}
 		}
 		a.strike(e)
+		a.close(e)
 		return true
 	})
-	passed := a.passed
-	if passed == math.MaxInt64 && synced {
+	if a.passed == math.MaxInt64 && synced {
 		a.passed = a.latest(now).Add(fleet.MaxError).Second() + 1
 	}
 	frees := !a.hold && wm > a.watermark && wm != math.MaxInt64
@@ -326,18 +243,21 @@ func (a *Aggregator) advance(now fleet.Mono) {
 		a.watermark = wm
 	}
 	for _, b := range a.order {
-		before := b.counts.head(passed)
+		before := b.counts.head()
+		b.counts.passed = a.passed
 		if frees {
 			b.counts.free(wm)
 		}
-		if b.counts.head(a.passed) != before {
+		if b.counts.head() != before {
 			b.dirty, b.stale = true, true
 		}
 	}
 	for _, b := range a.order {
-		a.expire(now, b)
-		a.closeMarks(b)
-		a.tellEnds(now, b)
+		b.expire(now, a.up.leaseEnd, a.cfg.Params.EdgeLease)
+		if len(b.marks.order) > 0 {
+			b.closeMarks(a.markedUpTo(b), a.up.acked, a.watermark)
+		}
+		a.up.tellEnds(now, b, a.cfg.Params.SyncGap)
 		if n := len(b.ratePhantoms); n > 0 {
 			b.ratePhantoms = slices.DeleteFunc(b.ratePhantoms, func(p ratePhantom) bool {
 				return now >= p.until || (p.end != 0 && synced && a.durable.HoldUntil == 0 && ft.Second() > p.end)
@@ -371,8 +291,9 @@ func (a *Aggregator) gather(now fleet.Mono) {
 		if e.state != dead || silent {
 			continue
 		}
-		for _, acc := range e.accounts {
-			silent = silent || acc.silent
+		for _, b := range a.order {
+			acc := b.of(e)
+			silent = silent || (acc != nil && acc.silent)
 		}
 	}
 	switch {
@@ -385,24 +306,6 @@ func (a *Aggregator) gather(now fleet.Mono) {
 	if a.gathering = silent && now < a.together; was && !a.gathering {
 		a.restale()
 	}
-}
-
-// expire voids the books of a room under partition_policy cap once the data
-// centre has been without its lease for so long that none of its sessions can
-// be valid: global reclaims the rights a little later, and a new leader of it
-// may not know.
-func (a *Aggregator) expire(now fleet.Mono, b *books) {
-	if !b.Cap || a.up.leaseEnd == 0 || b.held() <= 0 {
-		return
-	}
-	life := max(time.Duration(b.longest(now))*time.Second, wire.RateWindow)
-	// Its edges stopped one edge lease after ours ended; two seconds are for
-	// the rounding of expiry and for clocks that are wrong as far as they may.
-	if now.Sub(a.up.leaseEnd) < fleet.Stretch(a.cfg.Params.EdgeLease+life+2*time.Second) {
-		return
-	}
-	b.returned, b.rateReturned = b.granted, b.rateGranted
-	b.dirty, b.stale = true, true
 }
 
 const (
@@ -420,4 +323,24 @@ func (a *Aggregator) recovering() bool {
 	return !mutant.On(mutant.NoHold) && slices.ContainsFunc(a.edges, func(e *edge) bool {
 		return e.state == awaiting || (e.state == lost && !e.vigil && !mutant.On(mutant.LostIsFree))
 	})
+}
+
+// setPassed tells all rooms before which second somebody else may have freed any.
+func (a *Aggregator) setPassed(second int64) {
+	a.passed = second
+	for _, b := range a.order {
+		b.counts.passed = second
+	}
+}
+
+// free returns the rights of T and of R that neither a session nor an edge holds. Below 0
+// more is reckoned with than is held: a debt, which drains.
+func (a *Aggregator) free(b *books) (t, rate int64) {
+	if a.up.blank || a.recovering() {
+		return 0, 0 // sessions may exist that nobody has told us of yet
+	}
+	if t, rate = b.reckoned(); a.gathering {
+		t = 0
+	}
+	return t, rate
 }

@@ -7,7 +7,6 @@ import (
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/mutant"
-	"vestibule/internal/room"
 	"vestibule/internal/wire"
 )
 
@@ -25,15 +24,6 @@ func (a *Aggregator) lastBreath(now fleet.Mono, asOf fleet.Time) int64 {
 	return asOf.Add(fleet.Stretch(a.cfg.Params.EdgeLease)+2*fleet.MaxError).Second() + 2 + life
 }
 
-// unknownLife returns how long tickets may live of a room that is gone, and was
-// before we began: nobody has told us.
-func (b *books) unknownLife() int64 {
-	if b.life != 0 {
-		return 0
-	}
-	return int64(wire.Life(room.MaxSession))
-}
-
 // longestLife returns the longest that any ticket of the data centre may be valid.
 func (a *Aggregator) longestLife(now fleet.Mono) time.Duration {
 	life := int64(0)
@@ -44,8 +34,8 @@ func (a *Aggregator) longestLife(now fleet.Mono) time.Duration {
 		if e.state == alive || e.state == joining {
 			continue // nothing is presumed of it
 		}
-		for _, acc := range e.accounts {
-			if acc.silent {
+		for _, b := range a.order {
+			if acc := b.of(e); acc != nil && acc.silent {
 				life = max(life, acc.stampLife)
 			}
 		}
@@ -58,7 +48,7 @@ func (a *Aggregator) longestLife(now fleet.Mono) time.Duration {
 func (a *Aggregator) lapse(now fleet.Mono, e *edge) {
 	e.state = dead
 	for _, b := range a.order {
-		acc := e.accounts[b.ID]
+		acc := b.of(e)
 		if acc == nil {
 			continue
 		}
@@ -78,8 +68,12 @@ func (a *Aggregator) presume(now fleet.Mono, e *edge) {
 		since = a.latest(now)
 	}
 	breath := a.lastBreath(now, since)
+	var gone *edge
+	if a.wentBefore(e) {
+		gone = a.find(wire.Gone, 0)
+	}
 	for _, b := range a.order {
-		acc := e.accounts[b.ID]
+		acc := b.of(e)
 		if acc == nil {
 			continue
 		}
@@ -91,104 +85,12 @@ func (a *Aggregator) presume(now fleet.Mono, e *edge) {
 		acc.phantomUntil = max(acc.phantomUntil, breath+b.unknownLife())
 		acc.stampLife = max(acc.stampLife, b.longest(now))
 		if !b.Cap && (!a.hasEnded(e) || e.unheard) && !mutant.On(mutant.NoFreeze) {
-			a.freeze(b, e, acc)
+			b.freeze(acc, gone)
 		}
 		b.dirty, b.stale = true, true
 		acc.news()
 	}
 	a.due = now
-}
-
-// freeze takes the sessions that were last seen at a silent edge out of the
-// ageing: under partition_policy serve it goes on renewing them. So it does those of
-// the processes of its name that were there before it and are silent, whose visitors
-// come to it. For that the name is enough: to freeze too many is safe, and one that
-// lives tells of its sessions itself.
-func (a *Aggregator) freeze(b *books, e *edge, acc *account) {
-	acc.silent = true
-	here := []edgeNum{e.num}
-	blind := acc.unfollowed(&b.counts, e.least)
-	for _, old := range a.edges {
-		if old.name != e.name || old.num >= e.num || old.state == alive || old.state == joining || mutant.On(mutant.PredecessorsAge) {
-			continue
-		}
-		here = append(here, old.num)
-		if was := old.accounts[b.ID]; was != nil && !was.silent {
-			if blind += was.presumed(&b.counts); was.report == nil { // nobody has told us of its sessions one by one
-				blind += was.stamped(&b.counts)
-			} else {
-				blind += was.unfollowed(&b.counts, old.least)
-			}
-		}
-	}
-	if sum := a.find(wire.Gone, 0); a.wentBefore(e) && sum.accounts[b.ID] != nil && !mutant.On(mutant.PredecessorsAge) {
-		blind += sum.accounts[b.ID].stamped(&b.counts) // which of them are its own nobody knows any more
-	}
-	acc.frozenBlind = max(acc.frozenBlind, blind)
-	for i := range b.ids.slots {
-		ent := &b.ids.slots[i]
-		if ent.id != 0 && !ent.frozen() && int64(ent.until) >= b.counts.freed && slices.Contains(here, ent.edge()) {
-			ent.at(e.num)
-			acc.freeze(&b.counts, ent)
-		}
-	}
-}
-
-// unfollowed returns how many sessions an edge that reported at least last may have of
-// which no move was told: each of them was stamped once at least.
-func (a *account) unfollowed(c *counts, least fleet.Time) int64 {
-	if a.missedUntil < min(c.freed, least.Second()) {
-		return 0
-	}
-	return min(int64(a.missed), a.stamped(c))
-}
-
-// drop forgets what was kept once it has expired.
-func (a *account) drop(c *counts) {
-	if a.phantomUntil < c.freed {
-		a.kept = 0
-	}
-}
-
-// freeze takes one session out of the ageing.
-func (a *account) freeze(c *counts, ent *idEntry) {
-	ent.freeze(true)
-	c.add(int64(ent.until), -1)
-	a.frozen++
-}
-
-// unfreeze puts a session back into the ageing: edge by told of it.
-func (a *Aggregator) unfreeze(b *books, ent *idEntry, by *edge) {
-	ent.freeze(false)
-	b.counts.add(int64(ent.until), 1)
-	for _, e := range a.edges {
-		if e.num == ent.edge() {
-			e.account(b.ID).frozen--
-			if e != by {
-				b.strays(e, 1) // it may go back there, and nobody would tell
-			}
-		}
-	}
-}
-
-// thaw ends the freezing: the silent edge is known to have stopped. Its
-// sessions end no later than if they had been renewed a moment ago.
-func (a *Aggregator) thaw(now fleet.Mono, e *edge, b *books, acc *account) {
-	acc.drop(&b.counts)
-	acc.kept += acc.phantom + acc.frozen + acc.frozenBlind
-	acc.phantom, acc.frozen, acc.frozenBlind, acc.silent = 0, 0, 0, false
-	end := a.latest(now).Second()
-	if e.ended != 0 {
-		end = e.ended // so it goes on across takeovers
-	}
-	acc.phantomUntil = max(acc.phantomUntil, end+2+max(b.longest(now), acc.stampLife)+b.unknownLife())
-	acc.stampLife = 0
-	for i := range b.ids.slots {
-		if ent := &b.ids.slots[i]; ent.frozen() && ent.edge() == e.num {
-			*ent = idEntry{id: ent.id} // still occupies its slot, means nothing
-		}
-	}
-	b.dirty = true
 }
 
 // heardElse returns for how long since the last look edges were heard.
@@ -221,22 +123,6 @@ func (a *Aggregator) countSilence(now fleet.Mono, e *edge) {
 func (a *Aggregator) past(now fleet.Mono, second int64) bool {
 	ft, synced := a.earliest(now)
 	return synced && ft.Second() > second
-}
-
-// rateUntil returns the Unix second after which no right of R counts that is taken for
-// used by an edge; 0 where the time is not known.
-func (a *Aggregator) rateUntil(b *books, e *edge) int64 {
-	now := a.advanced
-	if a.clock.Err(now) == fleet.Unsynced {
-		return 0
-	}
-	left := time.Duration(0)
-	for _, p := range b.ratePhantoms {
-		if p.edge == e.num {
-			left = max(left, p.until.Sub(now))
-		}
-	}
-	return a.latest(now).Add(fleet.Stretch(left)).Second() + 1
 }
 
 // Waits. What an aggregator waits for is told in fleet time and stored, so that its
@@ -289,7 +175,8 @@ func (a *Aggregator) holdsGuess(now fleet.Mono, ft fleet.Time, synced bool) bool
 // corrected takes note that the time which was guessed gave way to the fleet's: what was
 // reckoned by the guess is reckoned anew.
 func (a *Aggregator) corrected() {
-	a.guess, a.holdUntil, a.passed = 0, 0, math.MaxInt64
+	a.guess, a.holdUntil = 0, 0
+	a.setPassed(math.MaxInt64)
 	a.durable = a.durable.Clone()
 	a.durable.HoldUntil = 0
 	a.durable.Version++
@@ -318,12 +205,16 @@ func (a *Aggregator) mourn(now fleet.Mono, e *edge) {
 		return
 	}
 	ended, thawed := a.hasEnded(e), false
+	end := a.latest(now).Second()
+	if e.ended != 0 {
+		end = e.ended // so it goes on across takeovers
+	}
 	for _, b := range a.order {
-		if acc := e.accounts[b.ID]; acc != nil && acc.silent && (ended || e.silent > b.lostWait()) {
+		if acc := b.of(e); acc != nil && acc.silent && (ended || e.silent > b.lostWait()) {
 			if !ended || (e.forgotten && !mutant.On(mutant.ForgetUnmetered)) {
 				b.strays(e, acc.phantom+acc.frozen+acc.frozenBlind) // it may be alive all the same
 			}
-			a.thaw(now, e, b, acc)
+			b.thaw(now, acc, end)
 			thawed = true
 		}
 	}
@@ -353,11 +244,11 @@ func (a *Aggregator) keepVigil(now fleet.Mono, e *edge) {
 	e.vigil = true
 	life := int64(a.longestLife(now) / time.Second)
 	for _, b := range a.order {
-		free := a.reckoned(b)
+		free, _ := b.reckoned()
 		if b.Cap || free <= 0 {
 			continue
 		}
-		acc := e.account(b.ID)
+		acc := b.account(e)
 		acc.phantom, acc.silent, acc.stampLife = free, true, life
 		b.dirty, b.stale = true, true
 		acc.news()
@@ -372,9 +263,9 @@ func (a *Aggregator) meterForgotten(e *edge) {
 		return
 	}
 	for _, b := range a.order {
-		n := a.reckoned(b)
+		n, _ := b.reckoned()
 		if a.up.blank {
-			n = int64(b.Total) - a.active(b)
+			n = int64(b.Total) - b.active()
 		}
 		if !b.Cap {
 			b.strays(e, n)
@@ -386,7 +277,7 @@ func (a *Aggregator) meterForgotten(e *edge) {
 // is presumed of it.
 func (a *Aggregator) graveOf(e *edge) edgeState {
 	for _, b := range a.order {
-		if acc := e.accounts[b.ID]; acc != nil && acc.silent {
+		if acc := b.of(e); acc != nil && acc.silent {
 			return lost
 		}
 	}
@@ -407,12 +298,12 @@ func (a *Aggregator) endVigil(e *edge) {
 		}
 	}
 	for _, b := range a.order {
-		acc := e.accounts[b.ID]
+		acc := b.of(e)
 		if acc == nil || !acc.silent {
 			continue
 		}
 		if other != nil {
-			to := other.account(b.ID)
+			to := b.account(other)
 			to.phantom += acc.phantom
 			to.silent, to.stampLife = true, max(to.stampLife, acc.stampLife)
 		}
@@ -433,24 +324,12 @@ func (a *Aggregator) longestLostWait() time.Duration {
 	return wait
 }
 
-// lostWait returns lost_after; the default of a room that went before anybody
-// told us.
-func (b *books) lostWait() time.Duration {
-	switch {
-	case b.LostWait > 0:
-		return b.LostWait
-	case b.gone:
-		return room.DefaultLost
-	}
-	return math.MaxInt64
-}
-
 // settle takes the exact numbers of an edge whose tenure is over: nothing is
 // presumed any more, and it may begin a new tenure.
 func (a *Aggregator) settle(now fleet.Mono, e *edge, bye bool) {
 	for _, b := range a.order {
 		b.found(e.inc)
-		acc := e.accounts[b.ID]
+		acc := b.of(e)
 		if acc == nil {
 			continue
 		}
@@ -477,9 +356,11 @@ func (a *Aggregator) settle(now fleet.Mono, e *edge, bye bool) {
 	}
 	if bye {
 		e.state = left
-		for _, acc := range e.accounts {
-			acc.returned = max(acc.returned, acc.granted-acc.spent)
-			acc.want, acc.parked, acc.parkedN, acc.movers = 0, nil, 0, 0
+		for _, b := range a.order {
+			if acc := b.of(e); acc != nil {
+				acc.returned = max(acc.returned, acc.granted-acc.spent)
+				acc.want, acc.parked, acc.parkedN, acc.movers = 0, nil, 0, 0
+			}
 		}
 		a.enrol(e)
 		return

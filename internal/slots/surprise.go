@@ -53,7 +53,7 @@ func (a *Aggregator) lateWord(m *wire.Report) {
 		b := a.books(m.Rooms[i].Room)
 		b.found(m.Inc)
 		b.counts.begin(max(least(m), a.watermark))
-		acc := e.account(b.ID)
+		acc := b.account(e)
 		before := acc.sessions
 		acc.takeSessions(&b.counts, m.Rooms[i].Sessions)
 		news = news || !slices.Equal(before, acc.sessions)

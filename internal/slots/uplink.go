@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"vestibule/internal/fleet"
-	"vestibule/internal/line"
 	"vestibule/internal/mutant"
 	"vestibule/internal/wire"
 )
@@ -46,6 +45,34 @@ func (u *uplink) hurry(now fleet.Mono, gap time.Duration) {
 
 // leased reports whether global reckons with this data centre going on.
 func (u *uplink) leased(now fleet.Mono) bool { return now < u.leaseEnd }
+
+// keep returns how many idle rights the data centre is to have: all of a room
+// that went are to go back, and none while global cannot hear of it.
+func (u *uplink) keep(b *books, now fleet.Mono) (keep, rate int64) {
+	switch {
+	case b.gone:
+		return 0, 0
+	case u.isolated(now), u.unanswered(now, deaf):
+		return math.MaxInt64, math.MaxInt64
+	}
+	return int64(b.keep), int64(b.rateKeep)
+}
+
+func (u *uplink) isolated(now fleet.Mono) bool {
+	return now.Sub(u.heard) > isolation || u.unanswered(now, isolationUnsaid)
+}
+
+// endGap is how many SyncGaps lie between reports that ends alone hurry: a slot is
+// waited for, and ends of a tenth of a second go together.
+const endGap = 5
+
+// tellEnds has the report to global be made soon, where there are ends to tell.
+func (u *uplink) tellEnds(now fleet.Mono, b *books, gap time.Duration) {
+	if b.marks.news {
+		b.marks.news = false
+		u.hurry(now, endGap*gap)
+	}
+}
 
 // ReportDue returns when the next report to global is to be made.
 func (a *Aggregator) ReportDue() fleet.Mono {
@@ -87,8 +114,8 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 	busy, turned := false, a.turned(now)
 	for _, b := range a.order {
 		if turned || b.dirty || b.stale || b.divided || b.unsure {
-			a.giveBack(now, b)
-			b.divided, b.unsure = false, a.presumes(b)
+			b.giveBack(a.surplus(now, b))
+			b.divided, b.unsure = false, b.presumes()
 		}
 		if b.marks.up.Len() > 0 && b.changedAt <= u.acked {
 			b.dirty = true
@@ -100,7 +127,8 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 		if u.joined && b.changedAt <= u.acked {
 			continue
 		}
-		r := a.roomReport(now, b)
+		free, rateFree := a.free(b)
+		r := b.report(now, free, rateFree)
 		r.Ends = b.marks.up.Take(u.seq, u.acked)
 		pack.Add(r)
 	}
@@ -123,7 +151,7 @@ type edgeBearing struct {
 // turned reports whether the bearings changed since the last call: then every room
 // is looked at, else those whose books changed.
 func (a *Aggregator) turned(now fleet.Mono) bool {
-	is := bearings{blank: a.up.blank, recovering: a.recovering(), gathering: a.gathering, isolated: a.isolated(now), deaf: a.up.unanswered(now, deaf)}
+	is := bearings{blank: a.up.blank, recovering: a.recovering(), gathering: a.gathering, isolated: a.up.isolated(now), deaf: a.up.unanswered(now, deaf)}
 	was := &a.last
 	if is.blank == was.blank && is.recovering == was.recovering && is.gathering == was.gathering && is.isolated == was.isolated && is.deaf == was.deaf &&
 		slices.EqualFunc(was.edges, a.edges, func(b edgeBearing, e *edge) bool { return b.edge == e && b.state == e.state }) {
@@ -137,52 +165,19 @@ func (a *Aggregator) turned(now fleet.Mono) bool {
 	return true
 }
 
-// presumes reports whether anything in the books of a room is presumed.
-func (a *Aggregator) presumes(b *books) bool {
-	return slices.ContainsFunc(a.edges, func(e *edge) bool {
-		acc := e.accounts[b.ID]
-		return acc != nil && (acc.phantom != 0 || acc.frozen != 0 || acc.frozenBlind != 0 || acc.kept != 0)
-	})
-}
-
-// giveBack returns free rights beyond what global wants kept here. The rights
-// that lie idle at the edges come back first through their own targets.
-func (a *Aggregator) giveBack(now fleet.Mono, b *books) {
-	n, rate := a.surplus(now, b)
-	if n > 0 {
-		b.returned += uint64(n)
-		b.dirty = true
-	}
-	if rate > 0 {
-		b.rateReturned += uint64(rate)
-		b.dirty = true
-	}
-}
-
 // surplus returns how many free rights of T and of R are to go back; none where
 // that is not positive.
 func (a *Aggregator) surplus(now fleet.Mono, b *books) (n, rate int64) {
 	if a.up.blank || a.recovering() {
 		return 0, 0
 	}
-	keep, rateKeep := a.keep(b, now)
+	keep, rateKeep := a.up.keep(b, now)
 	if b.declared && !mutant.On(mutant.DeclaredUsed) {
 		keep, rateKeep = 0, 0
 	}
-	free, rfree := a.free(b), a.rateFree(b)
-	return min(free, free+a.edgeIdle(b)-keep), min(rfree, rfree+a.edgeRateIdle(b)-rateKeep)
-}
-
-// keep returns how many idle rights the data centre is to have: all of a room
-// that went are to go back, and none while global cannot hear of it.
-func (a *Aggregator) keep(b *books, now fleet.Mono) (keep, rate int64) {
-	switch {
-	case b.gone:
-		return 0, 0
-	case a.isolated(now), a.up.unanswered(now, deaf):
-		return math.MaxInt64, math.MaxInt64
-	}
-	return int64(b.keep), int64(b.rateKeep)
+	free, rfree := a.free(b)
+	idle, ridle := b.idle()
+	return min(free, free+idle-keep), min(rfree, rfree+ridle-rateKeep)
 }
 
 const (
@@ -196,182 +191,9 @@ const (
 	isolationUnsaid = 2500 * time.Millisecond
 )
 
-func (a *Aggregator) isolated(now fleet.Mono) bool {
-	return now.Sub(a.up.heard) > isolation || a.up.unanswered(now, isolationUnsaid)
-}
-
 // unanswered reports whether global has owed an answer for longer than d.
 func (u *uplink) unanswered(now fleet.Mono, d time.Duration) bool {
 	return u.acked < u.seq && now.Sub(u.asked) > d
-}
-
-// held returns the rights of T in the data centre, rateHeld those of R.
-func (b *books) held() int64     { return int64(b.granted) - int64(b.returned) }
-func (b *books) rateHeld() int64 { return int64(b.rateGranted) - int64(b.rateReturned) }
-
-// active returns how many sessions are reckoned with: counted and presumed.
-func (a *Aggregator) active(b *books) int64 {
-	n := b.counts.head(a.passed)
-	for _, e := range a.edges {
-		if acc := e.accounts[b.ID]; acc != nil {
-			n += acc.presumed(&b.counts)
-		}
-	}
-	return n
-}
-
-// free returns the rights of T that neither a session nor an edge holds. It is
-// negative where more is reckoned with than is held: a debt, which drains.
-func (a *Aggregator) free(b *books) int64 {
-	if a.up.blank || a.recovering() || a.gathering {
-		return 0 // sessions may exist that nobody has told us of yet
-	}
-	return a.reckoned(b)
-}
-
-// reckoned is free by what is known so far.
-func (a *Aggregator) reckoned(b *books) int64 {
-	n := b.held() - a.active(b)
-	for _, e := range a.edges {
-		if acc := e.accounts[b.ID]; acc != nil && (e.state == alive || e.state == joining) {
-			n -= max(0, acc.credit())
-		}
-	}
-	return n
-}
-
-// rateFree is free for the rights of R.
-func (a *Aggregator) rateFree(b *books) int64 {
-	if a.up.blank || a.recovering() {
-		return 0
-	}
-	return a.rateReckoned(b)
-}
-
-func (a *Aggregator) rateReckoned(b *books) int64 {
-	n := b.rateHeld()
-	for _, e := range a.edges {
-		if acc := e.accounts[b.ID]; acc != nil && (e.state == alive || e.state == joining) {
-			n -= max(0, acc.rateHeld())
-		}
-	}
-	for _, p := range b.ratePhantoms {
-		n -= p.n
-	}
-	return n
-}
-
-// edgeIdle returns the rights of T that lie unused at the edges, edgeRateIdle
-// those of R, as far as reported.
-func (a *Aggregator) edgeIdle(b *books) int64 {
-	n := int64(0)
-	for _, e := range a.edges {
-		if acc := e.accounts[b.ID]; acc != nil && e.state == alive {
-			n += acc.idle()
-		}
-	}
-	return n
-}
-
-func (a *Aggregator) edgeRateIdle(b *books) int64 {
-	n := int64(0)
-	for _, e := range a.edges {
-		if acc := e.accounts[b.ID]; acc != nil && e.state == alive {
-			n += acc.rateIdleNow()
-		}
-	}
-	return n
-}
-
-func (a *Aggregator) roomReport(now fleet.Mono, b *books) wire.RoomReport {
-	t := a.tally(b)
-	r := wire.RoomReport{
-		Room: b.ID, Gen: b.gen, Declared: b.declared,
-		Granted: b.granted, Returned: b.returned,
-		RateGranted: b.rateGranted, RateReturned: b.rateReturned,
-		Idle:     uint64(max(0, a.free(b)) + a.edgeIdle(b)),
-		RateIdle: uint64(max(0, a.rateFree(b)) + a.edgeRateIdle(b)),
-		Active:   t.active,
-		Admitted: t.admitted, Joined: t.joined, Entered: t.entered,
-		Excess: uint64(b.excess()), Outcomes: t.outcomes,
-	}
-	lines := make([]line.Histogram, 0, len(a.edges))
-	young := make([]line.Histogram, 0, len(a.edges))
-	parked := make([][]fleet.Time, 0, len(a.edges))
-	for _, e := range a.edges {
-		acc := e.accounts[b.ID]
-		if acc == nil || e.state != alive {
-			continue
-		}
-		r.Want += acc.want
-		r.ParkedN += acc.parkedN
-		r.Movers += acc.movers
-		young = append(young, acc.young(e.asOf))
-		parked = append(parked, acc.parked)
-		if acc.report != nil {
-			lines = append(lines, acc.report.Waiting)
-			for _, m := range acc.report.Arrivals {
-				r.Arrivals = addMinute(r.Arrivals, m)
-			}
-		}
-	}
-	r.Parked = mergeTimes(parked, wire.MaxParked)
-	r.Young = line.Sum(young...).Compact(wire.MaxSlices)
-	r.Unseen = max(0, r.Young.Total())
-	b.waiting = line.Sum(lines...).Clamp().Compact(wire.MaxSlices)
-	r.Waiting = b.waiting
-	b.flow.sample(now, &t, b.waiting.Total())
-	slices.SortFunc(r.Arrivals, func(x, y wire.Minute) int { return int(x.Start - y.Start) })
-	if n := len(r.Arrivals); n > wire.MaxMinutes {
-		r.Arrivals = r.Arrivals[n-wire.MaxMinutes:]
-	}
-	return r
-}
-
-// tally returns how the room stands in this data centre.
-func (a *Aggregator) tally(b *books) tally {
-	return tally{
-		life: time.Duration(b.life) * time.Second, active: uint64(max(0, a.active(b))),
-		admitted: b.admitted, joined: b.joined, entered: b.entered, outcomes: b.outcomes.Outcomes(),
-	}
-}
-
-// addMinute adds the visitors of m to the few minutes that there are.
-func addMinute(minutes []wire.Minute, m wire.Minute) []wire.Minute {
-	for i := range minutes {
-		if minutes[i].Start == m.Start {
-			minutes[i].N += m.N
-			return minutes
-		}
-	}
-	return append(minutes, m)
-}
-
-// mergeTimes returns the first join times of several lists, each ascending, at
-// most so many. What it returns is not to be changed.
-func mergeTimes(lists [][]fleet.Time, most int) []fleet.Time {
-	switch len(lists) {
-	case 0:
-		return nil
-	case 1:
-		return lists[0][:min(len(lists[0]), most)]
-	}
-	a, b := mergeTimes(lists[:len(lists)/2], most), mergeTimes(lists[len(lists)/2:], most)
-	switch {
-	case len(a) == 0:
-		return b
-	case len(b) == 0:
-		return a
-	}
-	out := make([]fleet.Time, 0, min(len(a)+len(b), most))
-	for len(out) < cap(out) {
-		if len(b) == 0 || (len(a) > 0 && a[0] <= b[0]) {
-			out, a = append(out, a[0]), a[1:]
-		} else {
-			out, b = append(out, b[0]), b[1:]
-		}
-	}
-	return out
 }
 
 // Apply takes what global said. A grant of a lower term, or older than one
@@ -439,7 +261,10 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 		// Global has no books of ours. If we have none either, what our edges
 		// have told us is all there is to hold.
 		if u.blank && !a.recovering() {
-			a.declare()
+			u.blank = false
+			for _, b := range a.order {
+				b.declare()
+			}
 		}
 		u.hurry(now, a.cfg.Params.SyncGap)
 		return
@@ -455,11 +280,7 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 			return
 		}
 		for i := range g.Rooms {
-			b := a.books(g.Rooms[i].Room)
-			b.gen, b.declared = g.Rooms[i].Gen, !g.Rooms[i].Confirmed
-			b.granted, b.returned = g.Rooms[i].Granted, g.Rooms[i].Returned
-			b.rateGranted, b.rateReturned = g.Rooms[i].RateGranted, g.Rooms[i].RateReturned
-			b.dirty, b.stale = true, true
+			a.books(g.Rooms[i].Room).adopt(&g.Rooms[i])
 		}
 		if !complete {
 			return
@@ -468,7 +289,9 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 	}
 	u.joined = true
 	for i := range g.Rooms {
-		a.applyRoom(now, &g.Rooms[i])
+		if a.books(g.Rooms[i].Room).apply(&g.Rooms[i]) {
+			u.hurry(now, a.cfg.Params.SyncGap)
+		}
 	}
 	if complete && g.Lease > 0 && g.Echo != 0 {
 		was := u.leased(now)
@@ -476,67 +299,6 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 		if !was {
 			a.restale()
 		}
-	}
-}
-
-func (a *Aggregator) applyRoom(now fleet.Mono, g *wire.RoomGrant) {
-	b := a.books(g.Room)
-	if g.Gen < b.gen {
-		return // of books that were voided since
-	}
-	if g.Gen > b.gen {
-		// Global has given our rights to others, long after it had last heard
-		// of us. Sessions that still exist are more than we hold now; nothing
-		// is granted until they have gone.
-		if b.declared = false; !mutant.On(mutant.VoidAgain) {
-			b.gen = g.Gen
-		}
-		b.granted, b.returned, b.rateGranted, b.rateReturned = 0, 0, 0, 0
-		b.dirty = true
-	}
-	if b.declared && g.Confirmed {
-		b.declared, b.dirty = false, true
-	}
-	if g.Granted > b.granted || g.RateGranted > b.rateGranted {
-		b.dirty = true
-	}
-	b.granted = max(b.granted, g.Granted)
-	b.rateGranted = max(b.rateGranted, g.RateGranted)
-	if g.Keep < b.keep || g.RateKeep < b.rateKeep {
-		a.up.hurry(now, a.cfg.Params.SyncGap) // somebody else wants what lies idle here
-	}
-	b.keep, b.rateKeep = g.Keep, g.RateKeep
-	b.stale = true
-	for _, end := range g.Ends {
-		a.end(b, end, false)
-	}
-	if g.View != nil {
-		a.show(b, g.View)
-	}
-}
-
-// declare makes books out of what the edges hold and count: nobody knows how
-// much was lent. They cover every session and every right at an edge, so global
-// lends no more than T and R beside them. But they cover what is only presumed
-// as well, and doubles, and so may be more than was ever lent: until global has
-// seen that all books together keep the limits, nothing in them is used twice.
-func (a *Aggregator) declare() {
-	a.up.blank = false
-	for _, b := range a.order {
-		held, rate := a.active(b), int64(0)
-		for _, e := range a.edges {
-			if acc := e.accounts[b.ID]; acc != nil && (e.state == alive || e.state == joining) {
-				held += max(0, acc.credit())
-				rate += max(0, acc.rateHeld())
-			}
-		}
-		for _, p := range b.ratePhantoms {
-			rate += p.n
-		}
-		b.granted, b.returned = uint64(max(0, held)), 0
-		b.rateGranted, b.rateReturned = uint64(rate), 0
-		b.declared = true
-		b.dirty, b.stale = true, true
 	}
 }
 

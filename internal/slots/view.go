@@ -322,3 +322,30 @@ func alike(a, b float64) bool {
 	d := a - b
 	return d*d <= 1e-4*(a*a+b*b)
 }
+
+// mergeTimes returns the first join times of several lists, each ascending, at
+// most so many. What it returns is not to be changed.
+func mergeTimes(lists [][]fleet.Time, most int) []fleet.Time {
+	switch len(lists) {
+	case 0:
+		return nil
+	case 1:
+		return lists[0][:min(len(lists[0]), most)]
+	}
+	a, b := mergeTimes(lists[:len(lists)/2], most), mergeTimes(lists[len(lists)/2:], most)
+	switch {
+	case len(a) == 0:
+		return b
+	case len(b) == 0:
+		return a
+	}
+	out := make([]fleet.Time, 0, min(len(a)+len(b), most))
+	for len(out) < cap(out) {
+		if len(b) == 0 || (len(a) > 0 && a[0] <= b[0]) {
+			out, a = append(out, a[0]), a[1:]
+		} else {
+			out, b = append(out, b[0]), b[1:]
+		}
+	}
+	return out
+}

@@ -62,7 +62,7 @@ func (a *Aggregator) Waits(now fleet.Mono) []Wait {
 		case e.state == dead || e.state == lost:
 			left := time.Duration(0)
 			for _, b := range a.order {
-				if acc := e.accounts[b.ID]; acc != nil && acc.silent {
+				if acc := b.of(e); acc != nil && acc.silent {
 					w.Why = WaitSessions
 					w.Sessions += acc.presumed(&b.counts)
 					left = max(left, b.lostWait()-e.silent)

@@ -1,0 +1,225 @@
+package slots
+
+import (
+	"slices"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/line"
+	"vestibule/internal/mutant"
+	"vestibule/internal/wire"
+)
+
+// account is what one edge incarnation holds and has counted in one room.
+//
+// Invariant, for an edge that is alive: its credit is granted-spent-returned,
+// and of what it has not reported it can have spent no more than that and
+// renewed no more than renewCeil-renewed.
+type account struct {
+	// Written here, cumulative, never lowered within a tenure: the most that was
+	// ever sent.
+	granted, rateGranted, renewCeil uint64
+	keep, rateKeep                  uint64
+	life                            uint32
+
+	// As last reported.
+	spent, returned, renewed uint64
+	rateReturned             uint64
+	rateIdle, rateSeen       uint64 // idle at the edge when it had seen so many granted
+	sessions                 []wire.Expiry
+	moves                    uint64 // number of the newest move taken
+	missed                   uint64 // moves that were never told
+	missedUntil              int64  // Unix second after which no ticket of them is valid
+	want, parkedN, movers    uint64
+	parked                   []fleet.Time
+	renewedBefore            uint64 // renewed as of the report before
+	admitted                 uint64
+	joined, entered          uint64
+	outcomes                 line.Outcomes
+	told                     bool             // the counters above have a beginning
+	report                   *wire.RoomReport // the advisory rest of it
+
+	// Presumed about an edge that is not alive.
+	phantom      int64 // sessions, counted until phantomUntil
+	phantomUntil int64 // Unix second
+	silent       bool  // it may go on renewing (partition_policy serve): nothing presumed of it ages
+	frozen       int64 // sessions last seen at the silent edge
+	frozenBlind  int64 // more of them, whose moves nobody told
+	stampLife    int64 // seconds for which the silent edge may stamp tickets: what it was last told
+	kept         int64 // presumed when the silent edge was given up: no late word of it lessens that until phantomUntil
+
+	edge  *edge
+	books *books
+
+	changedAt uint64                 // first grant that carried the newest change
+	viewAt    uint64                 // the same for the room's view
+	ends      wire.Outbox[wire.End]  // what the edge is to know of sessions that ended
+	lines     wire.Outbox[wire.Line] // the same of copied tickets
+	unsaid    bool                   // something changed since the last grant; set by news
+	unshown   bool                   // so did the room's view; set by viewNews
+	open      bool                   // it is in edge.open
+}
+
+// news notes that the edge is to be told of the account. Grants look at no others:
+// most edges have nothing to hear of most rooms.
+func (a *account) news() {
+	a.unsaid = true
+	a.list()
+}
+
+// viewNews notes that the edge is to be told of the room's view.
+func (a *account) viewNews() {
+	a.unshown = true
+	a.list()
+}
+
+func (a *account) list() {
+	if !a.open {
+		a.open = true
+		a.edge.open = append(a.edge.open, a)
+	}
+}
+
+// young returns the people who joined there and are expected to return for the first
+// time, by join time.
+func (a *account) young(asOf fleet.Time) line.Histogram {
+	if a.report == nil {
+		return nil
+	}
+	return youngOf(a.report, asOf)
+}
+
+// youngOf returns who is expected to return for the first time. Who was released
+// before join times were told says how many they are, of the last seconds.
+func youngOf(r *wire.RoomReport, asOf fleet.Time) line.Histogram {
+	const lately = 3000
+	if len(r.Young) == 0 && r.Unseen > 0 {
+		return line.Histogram{{Start: asOf - lately, Width: lately, N: r.Unseen}}
+	}
+	return r.Young
+}
+
+// credit returns the rights that the edge may still spend.
+func (a *account) credit() int64 {
+	return int64(a.granted) - int64(a.spent) - int64(a.returned)
+}
+
+// rateHeld returns the rights of R that the edge holds, idle or busy.
+func (a *account) rateHeld() int64 { return int64(a.rateGranted) - int64(a.rateReturned) }
+
+// rateIdleNow returns the rights of R that lie unused, as far as known.
+func (a *account) rateIdleNow() int64 {
+	return int64(a.rateIdle) + int64(a.rateGranted) - int64(a.rateSeen)
+}
+
+// idle returns the credit that lies unused, as far as known.
+func (a *account) idle() int64 { return max(0, a.credit()) }
+
+// takeSessions replaces the vectors of the account by the newest report and
+// counts the difference.
+func (a *account) takeSessions(c *counts, next []wire.Expiry) {
+	old := a.sessions
+	merged := make([]wire.Expiry, 0, len(next))
+	for i, j := 0, 0; i < len(old) || j < len(next); {
+		switch {
+		case j == len(next) || (i < len(old) && old[i].Until < next[j].Until):
+			// The edge forgets a second once our watermark has passed it. One
+			// that is not freed here yet stays as it was.
+			if int64(old[i].Until) >= c.freed {
+				merged = append(merged, old[i])
+			}
+			i++
+		case i == len(old) || next[j].Until < old[i].Until:
+			c.add(int64(next[j].Until), int64(next[j].Stamped)-int64(next[j].Consumed))
+			merged = append(merged, next[j])
+			j++
+		default:
+			o, n := old[i], next[j]
+			// Counters grow; a smaller one can only be a fault, and is not believed.
+			n.Stamped, n.Consumed = max(n.Stamped, o.Stamped), max(n.Consumed, o.Consumed)
+			c.add(int64(n.Until), int64(n.Stamped-o.Stamped)-int64(n.Consumed-o.Consumed))
+			merged = append(merged, n)
+			i++
+			j++
+		}
+	}
+	a.sessions = merged
+}
+
+// presumed returns the sessions that are counted without having been reported.
+func (a *account) presumed(c *counts) int64 {
+	n := a.phantom + a.frozen + a.frozenBlind
+	if a.phantomUntil < c.freed {
+		if a.silent {
+			return n
+		}
+		return 0
+	}
+	if mutant.On(mutant.LateWordOfTheDead) {
+		return n
+	}
+	return n + a.kept
+}
+
+// stamped returns how many tickets the edge stamped that may still be valid.
+func (a *account) stamped(c *counts) int64 {
+	n := int64(0)
+	for _, s := range a.sessions {
+		if int64(s.Until) >= c.freed {
+			n += int64(s.Stamped)
+		}
+	}
+	return n
+}
+
+// holds reports whether the account still matters to the head-count.
+func (a *account) holds(c *counts) bool {
+	return a.presumed(c) > 0 || slices.ContainsFunc(a.sessions, func(s wire.Expiry) bool { return int64(s.Until) >= c.freed })
+}
+
+// unfollowed returns how many sessions an edge that reported at least last may have of
+// which no move was told: each of them was stamped once at least.
+func (a *account) unfollowed(c *counts, least fleet.Time) int64 {
+	if a.missedUntil < min(c.freed, least.Second()) {
+		return 0
+	}
+	return min(int64(a.missed), a.stamped(c))
+}
+
+// drop forgets what was kept once it has expired.
+func (a *account) drop(c *counts) {
+	if a.phantomUntil < c.freed {
+		a.kept = 0
+	}
+}
+
+// freeze takes one session out of the ageing.
+func (a *account) freeze(c *counts, ent *idEntry) {
+	ent.freeze(true)
+	c.add(int64(ent.until), -1)
+	a.frozen++
+}
+
+// set states what the edge is to keep; it marks the account where that is news.
+func (a *account) set(keep, rateKeep uint64, life uint32) {
+	if a.keep != keep || a.rateKeep != rateKeep || a.life != life {
+		a.keep, a.rateKeep, a.life = keep, rateKeep, life
+		a.news()
+	}
+}
+
+func (a *account) raise(counter *uint64, n uint64) {
+	if n > 0 {
+		*counter += n
+		a.news()
+	}
+}
+
+// gain raises a cumulative counter and returns by how much.
+func gain(have *uint64, now uint64) uint64 {
+	if now <= *have {
+		return 0
+	}
+	d := now - *have
+	*have = now
+	return d
+}

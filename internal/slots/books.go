@@ -1,0 +1,312 @@
+package slots
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/line"
+	"vestibule/internal/lineage"
+	"vestibule/internal/mutant"
+	"vestibule/internal/room"
+	"vestibule/internal/wire"
+)
+
+// books are the ledger of the data centre in one room.
+type books struct {
+	RoomConfig
+	home uint32 // the data centre's number in tickets
+	gone bool   // no longer in the room set
+
+	stopped bool // edges were told to stamp nothing
+
+	gen                       uint64 // raised by global when it voids the books
+	declared                  bool   // the numbers below are an upper bound; see declare
+	granted, returned         uint64 // T: from global, back to global
+	rateGranted, rateReturned uint64 // R
+	keep, rateKeep            uint64
+
+	accounts []*account // by name and incarnation of their edges
+
+	counts counts
+	ids    sessionIDs
+	copied uint64 // tickets seen living in two places, cumulative
+	lines  lineage.Book
+	only   []decided // which lines of copied tickets go on, oldest first
+	marks  marks
+	astray []astray
+
+	life     uint32 // for which edges stamp now
+	lifeMax  uint32 // longest that may still be out there
+	lifeTill fleet.Mono
+
+	ratePhantoms []ratePhantom
+
+	view      *wire.View
+	viewed    fleet.Mono
+	flow      flow
+	pace      pace
+	admitted  uint64
+	joined    uint64
+	entered   uint64
+	outcomes  line.OutcomeCounter
+	waiting   line.Histogram
+	starved   bool   // somebody is parked whom no right in the data centre serves
+	stale     bool   // something changed since rights were last divided
+	divided   bool   // they were, since it was last looked at what to give back
+	unsure    bool   // something was presumed then, which ends by time alone
+	dirty     bool   // something changed since the last report to global
+	changedAt uint64 // first report to global that carried the newest change
+}
+
+// ratePhantom is rights of R that an edge may have used under a tenure that is
+// over, until the end of its lease.
+type ratePhantom struct {
+	edge  edgeNum
+	n     int64
+	until fleet.Mono
+	end   int64 // Unix second after which they are over as well, as a predecessor knew; 0 for unknown
+}
+
+// of returns the account of an edge, nil where it has none in the room.
+func (b *books) of(e *edge) *account {
+	i, ok := slices.BinarySearchFunc(b.accounts, e, compareAccount)
+	if !ok {
+		return nil
+	}
+	return b.accounts[i]
+}
+
+// account returns the account of an edge, which it opens if need be.
+func (b *books) account(e *edge) *account {
+	i, ok := slices.BinarySearchFunc(b.accounts, e, compareAccount)
+	if !ok {
+		acc := &account{edge: e, books: b}
+		b.accounts = slices.Insert(b.accounts, i, acc)
+		e.rooms++
+		acc.news()
+		acc.viewNews()
+	}
+	return b.accounts[i]
+}
+
+func compareAccount(acc *account, e *edge) int { return compareEdges(acc.edge, e) }
+
+// held returns the rights of T in the data centre, rateHeld those of R.
+func (b *books) held() int64 { return int64(b.granted) - int64(b.returned) }
+
+func (b *books) rateHeld() int64 { return int64(b.rateGranted) - int64(b.rateReturned) }
+
+// active returns how many sessions are reckoned with: counted and presumed.
+func (b *books) active() int64 {
+	n := b.counts.head()
+	for _, acc := range b.accounts {
+		n += acc.presumed(&b.counts)
+	}
+	return n
+}
+
+// lent returns the rights of T and of R that edges may be spending, which is what they have
+// and is not known to be spent, and what they hold.
+func (b *books) lent() (credit, rate int64) {
+	for _, acc := range b.accounts {
+		if acc.edge.heard() {
+			credit += max(0, acc.credit())
+			rate += max(0, acc.rateHeld())
+		}
+	}
+	return credit, rate
+}
+
+// reckoned returns the rights of T and of R that neither a session, nor an edge, nor what
+// is presumed holds, by what is known so far.
+func (b *books) reckoned() (t, rate int64) {
+	credit, lent := b.lent()
+	t, rate = b.held()-b.active()-credit, b.rateHeld()-lent
+	for _, p := range b.ratePhantoms {
+		rate -= p.n
+	}
+	return t, rate
+}
+
+// idle returns the rights of T and of R that lie unused at the edges, as far as reported.
+func (b *books) idle() (t, rate int64) {
+	for _, acc := range b.accounts {
+		if acc.edge.state == alive {
+			t += acc.idle()
+			rate += acc.rateIdleNow()
+		}
+	}
+	return t, rate
+}
+
+// presumes reports whether anything in the books of a room is presumed.
+func (b *books) presumes() bool {
+	return slices.ContainsFunc(b.accounts, func(acc *account) bool {
+		return acc.phantom != 0 || acc.frozen != 0 || acc.frozenBlind != 0 || acc.kept != 0
+	})
+}
+
+// tally returns how the room stands in this data centre.
+func (b *books) tally() tally {
+	return tally{
+		life: time.Duration(b.life) * time.Second, active: uint64(max(0, b.active())),
+		admitted: b.admitted, joined: b.joined, entered: b.entered, outcomes: b.outcomes.Outcomes(),
+	}
+}
+
+// phantomRate takes n rights of R of an edge for used until now.
+func (b *books) phantomRate(e *edge, n int64, now fleet.Mono) {
+	if n > 0 && !mutant.On(mutant.NoRatePhantoms) {
+		until := now.Add(fleet.Stretch(fleet.Stretch(wire.RateWindow)))
+		b.ratePhantoms = append(b.ratePhantoms, ratePhantom{edge: e.num, n: n, until: until})
+	}
+}
+
+// rateOf returns the rights of R that are taken for used by an edge.
+func (b *books) rateOf(e *edge) int64 {
+	n := int64(0)
+	for _, p := range b.ratePhantoms {
+		if p.edge == e.num {
+			n += p.n
+		}
+	}
+	return n
+}
+
+// countsOn reports whether an edge still matters to the books.
+func (b *books) countsOn(e *edge, acc *account) bool {
+	return acc.holds(&b.counts) || b.rateOf(e) > 0
+}
+
+// setLife changes for how long tickets are stamped. What was stamped for
+// longer, or may still be by an edge that has not heard, is reckoned with
+// until it is over.
+func (b *books) setLife(now fleet.Mono, life uint32) {
+	if life == b.life {
+		return
+	}
+	if b.life > life {
+		b.lifeMax = max(b.lifeMax, b.life)
+		b.lifeTill = max(b.lifeTill, now.Add(time.Duration(b.life)*time.Second+time.Minute))
+	}
+	b.life = life
+}
+
+// longest returns the longest life that a ticket out there may have been
+// stamped for.
+func (b *books) longest(now fleet.Mono) int64 {
+	if now >= b.lifeTill {
+		b.lifeMax = 0
+	}
+	return int64(max(b.life, b.lifeMax))
+}
+
+// unknownLife returns how long tickets may live of a room that is gone, and was
+// before we began: nobody has told us.
+func (b *books) unknownLife() int64 {
+	if b.life != 0 {
+		return 0
+	}
+	return int64(wire.Life(room.MaxSession))
+}
+
+// lostWait returns lost_after; the default of a room that went before anybody
+// told us.
+func (b *books) lostWait() time.Duration {
+	switch {
+	case b.LostWait > 0:
+		return b.LostWait
+	case b.gone:
+		return room.DefaultLost
+	}
+	return math.MaxInt64
+}
+
+// stop sees to it that nothing is stamped under partition_policy cap once the
+// lease of global has ended, because it will give these rights to others. What
+// lies at the edges comes back meanwhile. When the lease begins anew, stamping
+// goes on as soon as no edge holds more than the books cover: they may have been
+// voided.
+func (b *books) stop(leased, known bool) {
+	switch {
+	case b.Cap && !leased && !mutant.On(mutant.NoRegionalLease):
+		b.stopped = true
+	case b.stopped && ((known && b.covered()) || mutant.On(mutant.ResumeUncovered)):
+		b.stopped = false
+	}
+}
+
+// covered reports whether what edges may still spend is in the books.
+func (b *books) covered() bool {
+	t, rate := b.reckoned()
+	credit, lent := b.lent()
+	return (credit == 0 || t >= 0) && (lent == 0 || rate >= 0)
+}
+
+// allowRenewals raises the ceilings of renewals: to twice what an edge made since
+// its last report, and at least to what comes due there until the next one is
+// answered. A session can be renewed once in [wire.RenewAfter] and no more, so the
+// ceilings together are bounded by what all can need in that time, or by a fiftieth of
+// the rights where that is more: it is what has to be presumed if edges fall silent.
+// The bound is shared evenly, so that no edge is left without.
+func (b *books) allowRenewals(to []*account, life uint32) {
+	sessions := max(1, b.counts.sum)
+	due := int(float64(sessions) * renewAnswer.Seconds() / float64(wire.RenewAfter(life)))
+	wants := make([]int, len(to))
+	for i, acc := range to {
+		wants[i] = int(min(int64(max(2*int(acc.renewed-acc.renewedBefore), due/len(to))+4), sessions))
+	}
+	bound := max(len(to)+due, int(b.held()/50))
+	for i, part := range Fill(bound, wants, ones(len(to))) {
+		// An edge that went on renewing while it was isolated begins where it is now.
+		acc := to[i]
+		if ceil := acc.renewed + uint64(part); ceil > acc.renewCeil {
+			acc.raise(&acc.renewCeil, ceil-acc.renewCeil)
+		}
+		acc.set(acc.keep, acc.rateKeep, life)
+	}
+}
+
+// renewAnswer is how long it takes, where nothing is lost, until an edge whose ceiling
+// comes near has a higher one.
+const renewAnswer = 100 * time.Millisecond
+
+// show makes v the view of the room and owes it to the edges.
+func (b *books) show(v *wire.View) {
+	b.view = v
+	for _, acc := range b.accounts {
+		acc.viewNews()
+		acc.edge.push = acc.edge.push || acc.parkedN > 0
+	}
+}
+
+// ownView makes the view of the room by what is known in the data centre alone, where so
+// many rights are free.
+func (b *books) ownView(now fleet.Mono, ft fleet.Time, free, rateFree int64) {
+	if now.Sub(b.viewed) < viewGap {
+		return
+	}
+	idle, ridle := b.idle()
+	x := prospect{
+		flow: &b.flow, pace: &b.pace, lines: []line.Histogram{b.waiting},
+		supply: max(0, free) + idle, rate: max(0, rateFree) + ridle,
+		total: b.held(), limit: b.rateHeld(), tally: b.tally(),
+	}
+	var parked [][]fleet.Time
+	for _, acc := range b.accounts {
+		if acc.edge.state == alive {
+			x.wanted += float64(acc.want + acc.parkedN)
+			x.young = append(x.young, acc.young(acc.edge.asOf))
+			parked = append(parked, acc.parked)
+		}
+	}
+	x.parked = mergeTimes(parked, math.MaxInt)
+	v := x.view(now, ft)
+	v.Version = b.view.Version + 1
+	b.viewed = now
+	if !sameView(b.view, v) {
+		b.show(v)
+	}
+}

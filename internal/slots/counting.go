@@ -1,0 +1,84 @@
+package slots
+
+import (
+	"vestibule/internal/fleet"
+	"vestibule/internal/wire"
+)
+
+// take brings the numbers of a room of a report into its books.
+func (b *books) take(now fleet.Mono, e *edge, m *wire.Report, r *wire.RoomReport) {
+	acc := b.account(e)
+	acc.takeSessions(&b.counts, r.Sessions)
+	acc.granted = max(acc.granted, r.Granted) // after a takeover: what the predecessor granted
+	acc.renewCeil = max(acc.renewCeil, r.RenewCeil)
+	if m.Tenure == e.tenure && e.state != dead && e.state != left { // rights of R stay behind with their tenure
+		acc.rateGranted = max(acc.rateGranted, r.RateGranted)
+		acc.rateReturned = max(acc.rateReturned, r.RateReturned)
+		acc.rateIdle, acc.rateSeen = r.RateIdle, r.RateGranted
+	}
+	acc.spent = max(acc.spent, r.Spent)
+	acc.returned = max(acc.returned, r.Returned)
+	acc.renewedBefore = acc.renewed
+	acc.renewed = max(acc.renewed, r.Renewed)
+	acc.want, acc.parked, acc.parkedN, acc.movers = r.Want, r.Parked, r.ParkedN, r.Movers
+	if acc.report == nil {
+		b.marks.tell(acc) // before it may act in the room
+		b.tellLines(acc, upTo(m))
+	}
+	acc.report = r
+	if !acc.told { // what an edge did under a predecessor is not counted again
+		acc.told = true
+		acc.admitted, acc.joined, acc.entered, acc.outcomes = r.Admitted, r.Joined, r.Entered, r.Outcomes
+		b.phantomRate(e, int64(r.RateOwed), now)
+	}
+	b.admitted += gain(&acc.admitted, r.Admitted)
+	b.joined += gain(&acc.joined, r.Joined)
+	b.entered += gain(&acc.entered, r.Entered)
+	b.outcomes.Gain(acc.outcomes, r.Outcomes)
+	acc.outcomes = r.Outcomes
+	b.takeMoves(acc, r, least(m), upTo(m))
+	b.takeCopied(r, upTo(m))
+	for _, end := range r.Ends {
+		b.end(end, true)
+	}
+	b.dirty, b.stale = true, true
+}
+
+// takeMoves follows the tickets that were stamped, and cancels doubles. The report was
+// written between least and upTo.
+func (b *books) takeMoves(acc *account, r *wire.RoomReport, least, upTo fleet.Time) {
+	if r.FirstMove > acc.moves+1 {
+		acc.missed += r.FirstMove - acc.moves - 1
+		acc.missedUntil = max(acc.edge.upTo, upTo).Second() + 2 + int64(b.life)
+		acc.moves = r.FirstMove - 1
+	}
+	limit := 2*int(b.granted-b.returned) + 1024
+	for i, m := range r.Moves {
+		n := r.FirstMove + uint64(i)
+		if n <= acc.moves {
+			continue
+		}
+		acc.moves = n
+		ent := b.ids.find(m.ID)
+		silent := ent != nil && ent.frozen()
+		if silent {
+			if ent.edge() != acc.edge.num && m.Until <= ent.until {
+				continue // told late: it went on to the silent edge
+			}
+			// The session of a silent edge turned up here: no need to guess.
+			b.unfreeze(ent, acc.edge)
+		}
+		if b.ids.take(&b.counts, m, acc.edge.num, limit) {
+			b.copied++
+		}
+		b.takeShown(acc, m, upTo)
+		if !acc.silent {
+			continue
+		}
+		// It is the silent edge that tells, of long ago. It may have renewed since what
+		// was valid then, also where that second is freed by now.
+		if ent = b.ids.find(m.ID); ent != nil && !ent.frozen() && ent.edge() == acc.edge.num && (silent || int64(ent.until) >= least.Second()) {
+			acc.freeze(&b.counts, ent)
+		}
+	}
+}

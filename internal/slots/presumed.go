@@ -1,0 +1,89 @@
+package slots
+
+import (
+	"slices"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
+)
+
+// freeze takes the sessions that were last seen at a silent edge out of the
+// ageing: under partition_policy serve it goes on renewing them. So it does those of
+// the processes of its name that were there before it and are silent, whose visitors
+// come to it. For that the name is enough: to freeze too many is safe, and one that
+// lives tells of its sessions itself. gone is where those of a process that went before it
+// may be summed, nil where they are not.
+func (b *books) freeze(acc *account, gone *edge) {
+	e := acc.edge
+	acc.silent = true
+	here := []edgeNum{e.num}
+	blind := acc.unfollowed(&b.counts, e.least)
+	for _, was := range b.accounts {
+		old := was.edge
+		if old.name != e.name || old.num >= e.num || old.heard() || mutant.On(mutant.PredecessorsAge) {
+			continue
+		}
+		here = append(here, old.num)
+		if !was.silent {
+			if blind += was.presumed(&b.counts); was.report == nil { // nobody has told us of its sessions one by one
+				blind += was.stamped(&b.counts)
+			} else {
+				blind += was.unfollowed(&b.counts, old.least)
+			}
+		}
+	}
+	if gone != nil && b.of(gone) != nil && !mutant.On(mutant.PredecessorsAge) {
+		blind += b.of(gone).stamped(&b.counts) // which of them are its own nobody knows any more
+	}
+	acc.frozenBlind = max(acc.frozenBlind, blind)
+	for i := range b.ids.slots {
+		ent := &b.ids.slots[i]
+		if ent.id != 0 && !ent.frozen() && int64(ent.until) >= b.counts.freed && slices.Contains(here, ent.edge()) {
+			ent.at(e.num)
+			acc.freeze(&b.counts, ent)
+		}
+	}
+}
+
+// unfreeze puts a session back into the ageing: edge by told of it.
+func (b *books) unfreeze(ent *idEntry, by *edge) {
+	ent.freeze(false)
+	b.counts.add(int64(ent.until), 1)
+	for _, acc := range b.accounts {
+		if acc.edge.num == ent.edge() {
+			acc.frozen--
+			if acc.edge != by {
+				b.strays(acc.edge, 1) // it may go back there, and nobody would tell
+			}
+		}
+	}
+}
+
+// thaw ends the freezing: the silent edge is known to have stopped. Its
+// sessions end no later than if they had been renewed a moment ago.
+func (b *books) thaw(now fleet.Mono, acc *account, end int64) {
+	acc.drop(&b.counts)
+	acc.kept += acc.phantom + acc.frozen + acc.frozenBlind
+	acc.phantom, acc.frozen, acc.frozenBlind, acc.silent = 0, 0, 0, false
+	acc.phantomUntil = max(acc.phantomUntil, end+2+max(b.longest(now), acc.stampLife)+b.unknownLife())
+	acc.stampLife = 0
+	for i := range b.ids.slots {
+		if ent := &b.ids.slots[i]; ent.frozen() && ent.edge() == acc.edge.num {
+			*ent = idEntry{id: ent.id} // still occupies its slot, means nothing
+		}
+	}
+	b.dirty = true
+}
+
+// rateUntil returns the Unix second after which no right of R counts that is taken for
+// used by an edge, where latest is what fleet time is at most.
+func (b *books) rateUntil(e *edge, now fleet.Mono, latest fleet.Time) int64 {
+	left := time.Duration(0)
+	for _, p := range b.ratePhantoms {
+		if p.edge == e.num {
+			left = max(left, p.until.Sub(now))
+		}
+	}
+	return latest.Add(fleet.Stretch(left)).Second() + 1
+}
