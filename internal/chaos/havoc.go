@@ -66,9 +66,11 @@ const (
 // how long, and useGoal how much of T or of R should be in use then. That depends on the
 // machine as well: it is a figure, told beside its goal, and fails a run with -strict only.
 const (
-	usedAfter = 15 * time.Second
+	usedAfter = 20 * time.Second
 	usedFor   = 10 * time.Second
 	useGoal   = 0.95
+
+	sampleEvery = 500 * time.Millisecond
 )
 
 // stormLength is how long faults happen in one go. Then everything heals, and has
@@ -502,9 +504,18 @@ func (d *deployment) calm(ctx context.Context, people *crowdOfPeople, j *journal
 // after the storm has something else to say.
 const lookEvery = 5 * time.Second
 
-// comeAgain waits until people come in again in every data centre.
+// comeAgain waits until people come in again in every data centre. The time in which the
+// limits are used up is not counted: those of one data centre may have taken all there was,
+// and the others' turn comes as sessions end.
 func (d *deployment) comeAgain(ctx context.Context, people *crowdOfPeople, j *journal, healed time.Duration, c *calm) error {
+	full, at := time.Duration(0), d.since()
 	for looked := time.Duration(0); ctx.Err() == nil; sleep(ctx, 100*time.Millisecond) {
+		if passed := d.since() - at; passed > sampleEvery {
+			at += passed
+			if used, ok := d.whatIsUsed(people); ok && used >= useGoal {
+				full += passed
+			}
+		}
 		empty := ""
 		for _, dc := range d.serving() {
 			if people.entered(dc, healed) < enough {
@@ -528,7 +539,7 @@ func (d *deployment) comeAgain(ctx context.Context, people *crowdOfPeople, j *jo
 		if c.waits > longestWait {
 			return fmt.Errorf("nodes say that they wait until %v after the last fault, %v is the most", c.waits, longestWait)
 		}
-		within := max(againWithin, c.waits+afterWait)
+		within := min(max(againWithin, c.waits+afterWait)+full, longestWait)
 		if d.o.upgrade != "" { // nothing was lost: where R is used up elsewhere, a data centre has its turn later
 			within = longestWait
 		}
@@ -540,41 +551,48 @@ func (d *deployment) comeAgain(ctx context.Context, people *crowdOfPeople, j *jo
 }
 
 // filled waits until the limits should be used again, and tells how far they are.
-func (d *deployment) filled(ctx context.Context, people *crowdOfPeople, j *journal, c *calm) error {
+func (d *deployment) filled(ctx context.Context, people *crowdOfPeople, j *journal, c *calm) {
 	sleep(ctx, usedAfter)
-	use, err := d.use(ctx, people)
-	if err != nil || ctx.Err() != nil {
-		return err
+	use := d.use(ctx, people)
+	if ctx.Err() != nil {
+		return
 	}
 	c.use, c.measured = use, true
 	j.tell("", "%.3f of T or of R is used, the goal is %.2f", use, useGoal)
-	return nil
 }
 
-// use returns how much of T is held by sessions that are counted, or how much of R was
-// used in the last minute, whichever is more, in the mean over a while.
-func (d *deployment) use(ctx context.Context, people *crowdOfPeople) (float64, error) {
-	sum, n := 0.0, 0
-	for begun := d.since(); d.since()-begun < usedFor && ctx.Err() == nil; sleep(ctx, 500*time.Millisecond) {
-		counted, admitted := int64(0), 0
-		for _, dc := range places {
-			if admitted += people.entered(dc, d.since()-time.Minute); len(d.of("regional", dc)) == 0 {
-				continue
-			}
-			r, err := d.leader("regional", dc)
-			if err != nil {
-				return 0, err
-			}
-			var s struct{ Rooms map[string]slots.RegionLedger }
-			if err := d.get(text(&r.metrics)+"/status", &s); err != nil {
-				return 0, err
-			}
-			counted += s.Rooms["shop"].Active - s.Rooms["shop"].Presumed
+// whatIsUsed returns how much is used now of the limit of which more is: of T by sessions
+// that the regionals count, without what they only presume, or of R by people who came in
+// within the last minute. It reports false where a regional does not tell.
+func (d *deployment) whatIsUsed(people *crowdOfPeople) (used float64, ok bool) {
+	counted, admitted := int64(0), 0
+	for _, dc := range places {
+		if admitted += people.entered(dc, d.since()-time.Minute); len(d.of("regional", dc)) == 0 {
+			continue
 		}
-		sum += max(float64(counted)/float64(d.o.total), float64(admitted)/float64(d.o.rate))
-		n++
+		r, err := d.leader("regional", dc)
+		if err != nil {
+			return 0, false
+		}
+		var s struct{ Rooms map[string]slots.RegionLedger }
+		if err := d.get(text(&r.metrics)+"/status", &s); err != nil {
+			return 0, false
+		}
+		counted += s.Rooms["shop"].Active - s.Rooms["shop"].Presumed
 	}
-	return sum / float64(max(1, n)), nil
+	return max(float64(counted)/float64(d.o.total), float64(admitted)/float64(d.o.rate)), true
+}
+
+// use returns the mean over a while of what is used, where anybody tells.
+func (d *deployment) use(ctx context.Context, people *crowdOfPeople) float64 {
+	sum, n := 0.0, 0
+	for begun := d.since(); d.since()-begun < usedFor && ctx.Err() == nil; sleep(ctx, sampleEvery) {
+		if used, ok := d.whatIsUsed(people); ok {
+			sum += used
+			n++
+		}
+	}
+	return sum / float64(max(1, n))
 }
 
 // havoc is a whole run.
@@ -625,7 +643,7 @@ func havoc(ctx context.Context, o options, network network, out io.Writer) (err 
 		}
 		c, err := d.calm(come, people, j)
 		if err == nil {
-			err = d.filled(come, people, j, &c)
+			d.filled(come, people, j, &c)
 		}
 		calms = append(calms, c)
 		if err != nil {

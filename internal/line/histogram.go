@@ -84,6 +84,24 @@ func (h Histogram) At(n float64) fleet.Time {
 	return last
 }
 
+// Without returns the histogram without one person for each of these join times,
+// which ascend; no slice falls below nobody.
+func (h Histogram) Without(joined []fleet.Time) Histogram {
+	if len(joined) == 0 {
+		return h
+	}
+	out := slices.Clone(h)
+	for i := range out {
+		for len(joined) > 0 && joined[0] < out[i].End() {
+			if joined[0] >= out[i].Start {
+				out[i].N = max(min(out[i].N, 0), out[i].N-1)
+			}
+			joined = joined[1:]
+		}
+	}
+	return out
+}
+
 // Head returns the first slices of h, as many as it takes to hold n people.
 func (h Histogram) Head(n float64) Histogram {
 	for i, s := range h {

@@ -2,6 +2,7 @@ package line
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -323,5 +324,17 @@ func TestADigestThatWasNeverSentIsAnEmptyLine(t *testing.T) {
 		if d.Total() != 0 || d.Before(Open) != 0 || len(d.Histogram()) != 0 {
 			t.Errorf("%v people, %v of them before the end of time", d.Total(), d.Before(Open))
 		}
+	}
+}
+
+func TestWithoutTakesEachPersonOnce(t *testing.T) {
+	h := Histogram{{Start: 0, Width: 1000, N: 2}, {Start: 2000, Width: 1000, N: 1}, {Start: 3000, Width: 1000, N: -1}}
+	got := h.Without([]fleet.Time{-5, 10, 20, 30, 1500, 2000, 3999, 9000})
+	want := Histogram{{Start: 0, Width: 1000, N: 0}, {Start: 2000, Width: 1000, N: 0}, {Start: 3000, Width: 1000, N: -1}}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if h[0].N != 2 {
+		t.Error("the line itself changed")
 	}
 }

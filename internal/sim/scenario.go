@@ -96,6 +96,23 @@ func (w *World) goHome() {
 	}
 }
 
+// goAway lets everybody who waits in a data centre go away without a word. The line
+// tells of them until they are missed.
+func (w *World) goAway(centre int32) {
+	for i := range w.visitors {
+		v := &w.visitors[i]
+		if v.inside || v.centre != centre || v.pass.ticket.ID == 0 {
+			continue
+		}
+		if n := w.edges[v.edge]; v.hold != nil {
+			n.core.Abandon(n.clock.read(w.now), v.hold)
+			w.wakeEdge(v.edge)
+		}
+		w.judge.waits(v, false)
+		w.end(int32(i))
+	}
+}
+
 // crowd is who comes on top of the demand.
 type crowd struct {
 	from, until time.Duration

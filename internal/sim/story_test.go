@@ -37,6 +37,7 @@ import (
 //	fleet                            the list as it is, and who leads by which
 //	takeover [list=1] [release=0.1.0] the coordinator ends; the next, two seconds later, goes by that version of the list
 //	home                             everybody inside goes home
+//	gone 2                           everybody who waits in a data centre goes away without a word
 //	books                            what is counted in the data centres
 //	count                            the same of all, to the last session
 //	ask ann at=1 [reply=lost]        somebody asks for a page; repeated by n=50 at=1,2,3,4
@@ -227,6 +228,9 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 
 	case "home":
 		w.goHome()
+
+	case "gone":
+		w.goAway(int32(number(word(0)) - 1))
 
 	case "books":
 		for _, r := range w.regions {

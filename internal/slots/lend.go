@@ -266,10 +266,14 @@ const quiet = 10 * time.Second
 // spread returns how many of n idle rights each data centre is to have. When
 // nobody queues, what visitors want by the next report comes first, the rest is
 // divided by share but for the reserve; when somebody does, rights go to where
-// the oldest people wait.
+// people are held who use them at once, then to where the oldest wait.
 func spread(n int, view *wire.View, loans []*loan, lines []line.Histogram, shares []float64) []int {
 	if view.Horizon != line.Open {
-		return Place(n, lines, shares)
+		held, heldN := make([][]fleet.Time, len(loans)), make([]uint64, len(loans))
+		for i, l := range loans {
+			held[i], heldN[i] = l.parked, l.parkedN
+		}
+		return PlaceHeld(n, held, heldN, lines, shares)
 	}
 	wants := make([]int, len(loans))
 	for i, l := range loans {

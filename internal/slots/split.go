@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"vestibule/internal/fleet"
 	"vestibule/internal/line"
 )
 
@@ -166,6 +167,46 @@ func Place(n int, lines []line.Histogram, shares []float64) []int {
 		}
 	}
 	for d, part := range Split(n, shares) {
+		parts[d] += part
+	}
+	return parts
+}
+
+// PlaceHeld divides n slots among data centres: first to those whose visitors are
+// held at an edge and use a right at once, in the order in which they joined, then as
+// [Place] does by who waits besides. held[i] are the join times of the oldest who are held in data centre i,
+// ascending, and heldN[i] is how many are held there in all. The parts sum to max(n, 0).
+//
+// A line tells of people who may never come again: they left, or ask elsewhere now, and
+// are missed only after a while. Rights that are put before them lie idle meanwhile.
+func PlaceHeld(n int, held [][]fleet.Time, heldN []uint64, lines []line.Histogram, shares []float64) []int {
+	parts := make([]int, len(lines))
+	for n > 0 {
+		first := -1
+		for d := range held {
+			if k := parts[d]; k < len(held[d]) && (first < 0 || held[d][k] < held[first][parts[first]]) {
+				first = d
+			}
+		}
+		if first < 0 {
+			break
+		}
+		parts[first]++
+		n--
+	}
+	more := make([]int, len(lines)) // who is held without being named
+	weights := make([]float64, len(lines))
+	absent := make([]line.Histogram, len(lines))
+	for d := range lines {
+		more[d] = max(0, int(heldN[d])-len(held[d]))
+		weights[d] = float64(more[d])
+		absent[d] = lines[d].Without(held[d])
+	}
+	for d, part := range Fill(n, more, weights) {
+		parts[d] += part
+		n -= part
+	}
+	for d, part := range Place(n, absent, shares) {
 		parts[d] += part
 	}
 	return parts

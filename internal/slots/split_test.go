@@ -187,3 +187,59 @@ func TestPlaceGivesEverySlotOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestPlaceHeldPutsRightsBeforePeopleWhoAreThere tells small cases whose parts can be reckoned
+// by hand: in each the oldest in the line of the second data centre may never come.
+func TestPlaceHeldPutsRightsBeforePeopleWhoAreThere(t *testing.T) {
+	old := line.Histogram{{Start: 0, Width: 1000, N: 10}}
+	young := line.Histogram{{Start: 5000, Width: 1000, N: 4}}
+	at := func(ms ...fleet.Time) []fleet.Time { return ms }
+	for _, c := range []struct {
+		name  string
+		n     int
+		held  [][]fleet.Time
+		heldN []uint64
+		lines []line.Histogram
+		want  []int
+	}{
+		{"nobody is held", 4, [][]fleet.Time{nil, nil}, []uint64{0, 0}, []line.Histogram{young, old}, []int{0, 4}},
+		{"who is held comes first", 3, [][]fleet.Time{at(5100, 5200, 5300), nil}, []uint64{3, 0}, []line.Histogram{young, old}, []int{3, 0}},
+		{"of those who are held the oldest", 2, [][]fleet.Time{at(5100, 5200), at(100)}, []uint64{2, 1}, []line.Histogram{young, old}, []int{1, 1}},
+		{"the rest goes by the line", 6, [][]fleet.Time{at(5100, 5200), nil}, []uint64{2, 0}, []line.Histogram{young, old}, []int{2, 4}},
+		{"nobody is counted twice", 14, [][]fleet.Time{at(5100, 5200), nil}, []uint64{2, 0}, []line.Histogram{young, old}, []int{4, 10}},
+		{"more are held than are named", 5, [][]fleet.Time{at(5100), nil}, []uint64{4, 0}, []line.Histogram{young, old}, []int{4, 1}},
+		{"nothing to divide", 0, [][]fleet.Time{at(5100), nil}, []uint64{1, 0}, []line.Histogram{young, old}, []int{0, 0}},
+	} {
+		if got := PlaceHeld(c.n, c.held, c.heldN, c.lines, []float64{1, 1}); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestPlaceHeldGivesEverySlotOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(-2, 300).Draw(t, "n")
+		k := rapid.IntRange(1, 4).Draw(t, "k")
+		lines, shares := make([]line.Histogram, k), make([]float64, k)
+		held, heldN := make([][]fleet.Time, k), make([]uint64, k)
+		for d := range lines {
+			shares[d] = rapid.Float64Range(0, 1).Draw(t, "share")
+			lines[d] = line.Histogram{{Start: 0, Width: 60_000, N: float64(rapid.IntRange(-3, 80).Draw(t, "people"))}}
+			for _, at := range rapid.SliceOfN(rapid.Int64Range(0, 70_000), 0, 30).Draw(t, "held") {
+				held[d] = append(held[d], fleet.Time(at))
+			}
+			slices.Sort(held[d])
+			heldN[d] = uint64(rapid.IntRange(0, 60).Draw(t, "heldN"))
+		}
+		sum := 0
+		for _, p := range PlaceHeld(n, held, heldN, lines, shares) {
+			if p < 0 {
+				t.Fatal("a negative part")
+			}
+			sum += p
+		}
+		if sum != max(n, 0) {
+			t.Fatalf("parts sum to %d, want %d", sum, n)
+		}
+	})
+}
