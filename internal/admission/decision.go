@@ -77,13 +77,14 @@ type Fresh uint8
 
 // What became of the ticket.
 const (
-	Kept     Fresh = iota // the ticket that was brought is the one in the decision
-	Newcomer              // no ticket was brought
-	Expired               // the session it held had ended
-	Lost                  // its visitor was not there for longer than the grace
-	Void                  // the room's epoch has changed
-	Gone                  // the visitor left, or was put out
-	Copied                // somebody else goes on with a copy of the session's ticket
+	Kept      Fresh = iota // the ticket that was brought is the one in the decision
+	Newcomer               // no ticket was brought
+	Expired                // the session it held had ended
+	Lost                   // its visitor was not there for longer than the grace
+	Void                   // the room's epoch has changed
+	Gone                   // the visitor left, or was put out
+	Copied                 // somebody else goes on with a copy of the session's ticket
+	Elsewhere              // the session is bound to another network
 )
 
 // Decision is what the engine answers for one request. It is a plain value:

@@ -202,7 +202,7 @@ func (e *Engine) moveIn(now fleet.Mono, ft fleet.Time, err time.Duration, r *roo
 	r.spent++
 	delete(r.movers, t.ID)
 	r.move(wire.Move{ID: t.ID, Until: until})
-	r.stamp(ft, t.ID, until)
+	r.stamp(ft, t, until)
 	end := wire.End{ID: t.ID, Home: uint32(t.Home), Until: t.Until, Kind: wire.Moved}
 	r.end(end) // for the next regional: it matters if the visitor leaves soon
 	r.ends.Add(end, 0)

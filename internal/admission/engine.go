@@ -195,7 +195,7 @@ func (e *Engine) void(now fleet.Mono, r *roomState, epoch uint32) {
 	ft, _ := e.time(now)
 	r.tabs = nil
 	for _, v := range r.parked {
-		v.Ticket = e.newTicket(ft, epoch)
+		v.Ticket = e.newTicket(ft, epoch, v.Ticket.Network)
 		r.tabs.add(v.Ticket.ID)
 	}
 	heap.Init(&r.parked)
@@ -240,15 +240,17 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 	case end == wire.Left:
 		fresh = Gone
 	case t.Valid(e.judges(now, ft, err, home)):
-		if d := e.serve(now, ft, err, r, t); d.Fresh != Copied {
+		d := e.serve(now, ft, err, r, t)
+		if d.Fresh == Kept {
 			return d
 		}
-		fresh = Copied
+		fresh = d.Fresh
 	case e.known(now, ft, err, r, t.ID) != 0 && r.kept(ft, &t):
-		if d := e.repeat(now, ft, err, r, t); d.Fresh != Copied {
+		d := e.repeat(now, ft, err, r, t)
+		if d.Fresh == Kept {
 			return d
 		}
-		fresh = Copied
+		fresh = d.Fresh
 	case t.IsAdmitted() || r.recent.Get(t.ID) != (stamped{}): // also a place that became a session
 		fresh = Expired
 	case r.lapsed(ft, &t):
@@ -257,9 +259,16 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 	// Before fleet time was ever told there is nothing to stamp a place with,
 	// and nothing to count a check-in by.
 	d := Decision{Fresh: fresh, Reseal: synced}
-	if fresh != Kept {
-		t = e.newTicket(ft, r.Epoch)
-	} else if synced {
+	switch {
+	case fresh == Elsewhere:
+		own, inside := e.derive(now, ft, err, r, &t)
+		if inside.Enters() {
+			return inside
+		}
+		t = own
+	case fresh != Kept:
+		t = e.newTicket(ft, r.Epoch, t.Network)
+	case synced:
 		d.Counted = e.checkIn(r, ft, &t)
 	}
 	d.Ticket = t
@@ -302,18 +311,19 @@ func (r *roomState) lapsed(ft fleet.Time, t *ticket.Ticket) bool {
 // second, and when it stamped it first.
 type stamped struct {
 	until, since uint32
+	net          uint32 // as ticket.Ticket has it
 }
 
 // over is the expiry second that is remembered of a session that was ended.
 const over = 1
 
 // stamp remembers that the session of a ticket was stamped until second until.
-func (r *roomState) stamp(ft fleet.Time, id uint64, until uint32) {
-	s := r.recent.Get(id)
-	if s.until = until; s.since == 0 {
+func (r *roomState) stamp(ft fleet.Time, t *ticket.Ticket, until uint32) {
+	s := r.recent.Get(t.ID)
+	if s.until, s.net = until, t.Net; s.since == 0 {
 		s.since = uint32(ft.Second())
 	}
-	r.recent.Put(id, s)
+	r.recent.Put(t.ID, s)
 }
 
 // known returns the expiry second of the newest stamp that this edge gave the
@@ -342,9 +352,14 @@ func (r *roomState) kept(ft fleet.Time, t *ticket.Ticket) bool {
 
 // repeat answers a ticket without a session whose visitor has one all the
 // same: the reply that told so was lost, or this is another request of the
-// same page. It is charged once, and may be renewed as any session.
+// same page. It is charged once, and may be renewed as any session. The decision is
+// empty but for Fresh as that of serve.
 func (e *Engine) repeat(now fleet.Mono, ft fleet.Time, err time.Duration, r *roomState, t ticket.Ticket) Decision {
-	t.Until, t.Home = r.recent.Get(t.ID).until, e.home
+	s := r.recent.Get(t.ID)
+	if elsewhere(&t, s.net) {
+		return Decision{Fresh: Elsewhere}
+	}
+	t.Until, t.Home, t.Net = s.until, e.home, s.net
 	if t.Admitted == 0 {
 		t.Admitted = uint32(ft.Second())
 	}
@@ -387,8 +402,31 @@ func (e *Engine) owns(home ticket.DC) bool {
 	return home == e.home && (!e.link.copied || mutant.On(mutant.CopyOwns))
 }
 
-func (e *Engine) newTicket(ft fleet.Time, epoch uint32) ticket.Ticket {
-	return ticket.Ticket{ID: e.newID(), Joined: ft, Seen: uint32(ft.Second()), Epoch: epoch}
+func (e *Engine) newTicket(ft fleet.Time, epoch uint32, in ticket.Network) ticket.Ticket {
+	return ticket.Ticket{ID: e.newID(), Joined: ft, Seen: uint32(ft.Second()), Epoch: epoch, Network: in}
+}
+
+// elsewhere reports whether a ticket whose session is bound to net is shown in another
+// network.
+func elsewhere(t *ticket.Ticket, net uint32) bool {
+	return ticket.Elsewhere(t.ID, net, t.Network) && !mutant.On(mutant.BindingIgnored)
+}
+
+// derive returns a place for who shows t in another network than its session is bound
+// to, or lets in who has been let in by it. The place is the same at every edge, however
+// often t is shown there, so that many requests are one visitor; once it was used or
+// left, it is another one.
+func (e *Engine) derive(now fleet.Mono, ft fleet.Time, err time.Duration, r *roomState, t *ticket.Ticket) (own ticket.Ticket, inside Decision) {
+	anew := e.newTicket(ft, r.Epoch, t.Network)
+	own = anew
+	own.ID = ticket.Derive(t.ID, t.Network)
+	if e.known(now, ft, err, r, own.ID) != 0 && r.kept(ft, &own) {
+		inside = e.repeat(now, ft, err, r, own)
+	}
+	if r.recent.Get(own.ID) != (stamped{}) || r.ended.of(&own) == wire.Left {
+		return anew, inside
+	}
+	return own, inside
 }
 
 func (e *Engine) newID() uint64 {
@@ -502,8 +540,11 @@ func (r *roomState) arrive(ft fleet.Time) {
 
 // serve answers a visitor who holds a valid session, and renews it where it is
 // due and allowed. The decision is empty but for Fresh where the ticket is a copy that
-// is not to be renewed.
+// is not to be renewed, or is shown in another network than it is bound to.
 func (e *Engine) serve(now fleet.Mono, ft fleet.Time, err time.Duration, r *roomState, t ticket.Ticket) Decision {
+	if elsewhere(&t, t.Net) {
+		return Decision{Fresh: Elsewhere}
+	}
 	if t.Home != ticket.Nobody && r.due(ft, err, &t) && e.copyOf(now, ft, r, &t) {
 		return Decision{Fresh: Copied}
 	}
@@ -553,7 +594,7 @@ func (e *Engine) renew(now fleet.Mono, ft fleet.Time, err time.Duration, r *room
 		r.sessions.consume(from)
 		r.sessions.stamp(until)
 		r.move(wire.Move{ID: t.ID, From: from, Until: until, Shown: version(&t)})
-		r.stamp(ft, t.ID, until)
+		r.stamp(ft, &t, until)
 		if int64(t.Seen)/60 != ft.Second()/60 {
 			r.arrive(ft)
 		}
@@ -737,9 +778,10 @@ func (e *Engine) charge(now fleet.Mono, ft fleet.Time, err time.Duration, r *roo
 		r.arrive(ft)
 	}
 	t.Admitted, t.Until, t.Home, t.Seen = second, until, e.home, second
+	t.BindSession()
 	e.descend(t)
 	r.move(wire.Move{ID: t.ID, Until: until})
-	r.stamp(ft, t.ID, until)
+	r.stamp(ft, t, until)
 	r.dirty = true
 	d.Verdict, d.Reason, d.Reseal = Admit, Slot, true
 	if forecast, actual, ok := d.Outcome(); ok {
@@ -827,8 +869,8 @@ func (e *Engine) Release(now fleet.Mono, out []*Visit) []*Visit {
 			d := Decision{Ticket: v.Ticket}
 			if e.known(now, ft, err, r, v.Ticket.ID) != 0 {
 				// Another request with this ticket went in while this one was held.
-				if d = e.repeat(now, ft, err, r, v.Ticket); d.Fresh == Copied {
-					d.Reason, d.Reseal, d.Ticket = GaveUp, true, e.newTicket(ft, r.Epoch)
+				if d = e.repeat(now, ft, err, r, v.Ticket); d.Fresh != Kept {
+					d.Reason, d.Reseal, d.Ticket = GaveUp, true, e.newTicket(ft, r.Epoch, v.Ticket.Network)
 					e.position(ft, r, &d)
 				}
 			} else if !e.charge(now, ft, err, r, &d) {

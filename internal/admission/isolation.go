@@ -44,6 +44,7 @@ func (e *Engine) letIn(ft fleet.Time, r *roomState, d *Decision) bool {
 	}
 	second := uint32(ft.Second())
 	t.Admitted, t.Until, t.Home, t.Seen = second, second+1+wire.Life(r.Session), ticket.Nobody, second
+	t.BindSession()
 	d.Verdict, d.Reason, d.Reseal = Admit, Uncounted, true
 	return true
 }

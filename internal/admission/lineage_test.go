@@ -162,3 +162,122 @@ func TestCopiesOfATicketAreNotFreeEntries(t *testing.T) {
 		}
 	}
 }
+
+// TestASessionIsBoundToItsNetwork: a session's ticket is good in the network in which the
+// session began, for as long as it lasts. Whoever shows it elsewhere, or the place that
+// became it, is one newcomer in each network, and takes a right. Who waits may be
+// anywhere.
+func TestASessionIsBoundToItsNetwork(t *testing.T) {
+	const home, away, strict = ticket.Network(0x1d0e_0002), ticket.Network(0xa3a4_0004), ticket.Network(0x1d0e_0003)
+	in := func(k ticket.Ticket, n ticket.Network) ticket.Ticket { k.Network = n; return k }
+	begin := func(t *testing.T, where ticket.Network) (*Engine, *regional, ticket.Ticket, ticket.Ticket) {
+		e, r := newEdge(t, at(0), 2, 9)
+		place := waiting(7, time.Minute)
+		d := e.Arrive(at(0), sale, in(place, where))
+		if d.Verdict != Admit || (d.Ticket.Net != 0) != (where != 0) {
+			t.Fatalf("%v as %+v", d.Verdict, d.Ticket)
+		}
+		return e, r, place, d.Ticket
+	}
+	t.Run("who stays in the network", func(t *testing.T) {
+		e, r, place, pass := begin(t, home)
+		net := pass.Net
+		if d := e.Arrive(at(time.Second), sale, in(place, home)); d.Reason != Repeated || d.Ticket.Net != net {
+			t.Errorf("an answer that was lost: %v (%v) as %+v", d.Verdict, d.Reason, d.Ticket)
+		}
+		renewed := 0
+		for now := time.Duration(0); now < 30*time.Minute; now += 20 * time.Second {
+			r.lease(at(now))
+			d := e.Arrive(at(now), sale, in(pass, home))
+			if d.Verdict != Serve || d.Ticket.Net != net || d.Ticket.ID != 7 {
+				t.Fatalf("after %v: %v as %+v", now, d.Verdict, d.Ticket)
+			}
+			if d.Reseal {
+				pass = d.Ticket
+				renewed++
+			}
+		}
+		if got := e.Ledger(at(30*time.Minute), sale); renewed < 10 || got.Spent != 1 || got.Sessions != 1 {
+			t.Errorf("renewed %d times: %+v", renewed, got)
+		}
+	})
+	t.Run("elsewhere", func(t *testing.T) {
+		e, _, place, pass := begin(t, home)
+		for i := range 50 { // many requests at once, with the session or the place, take one right
+			k := pass
+			if i%2 == 1 {
+				k = place
+			}
+			d := e.Arrive(at(2*time.Second), sale, in(k, away))
+			if d.Ticket.ID != ticket.Derive(7, away) || d.Ticket.Net != ticket.Bind(d.Ticket.ID, away) || !d.Enters() {
+				t.Fatalf("%v (%d) as %+v", d.Verdict, d.Fresh, d.Ticket)
+			}
+		}
+		if got := e.Ledger(at(2*time.Second), sale); got.Spent != 2 || got.Admitted != 2 {
+			t.Errorf("%d rights are spent by %d who were admitted, want 2", got.Spent, got.Admitted)
+		}
+		third := ticket.Network(0x77_0006)
+		d := e.Arrive(at(2*time.Second), sale, in(pass, third))
+		if d.Fresh != Elsewhere || d.Enters() || d.Ticket.ID != ticket.Derive(7, third) || d.Ticket.Joined != e.Time(at(2*time.Second)) {
+			t.Errorf("no right is left: %v (%d) as %+v", d.Verdict, d.Fresh, d.Ticket)
+		}
+		if d := e.Arrive(at(3*time.Second), sale, in(d.Ticket, home)); d.Fresh != Kept {
+			t.Errorf("the place that was given is not good in another network: %d", d.Fresh)
+		}
+		if d := e.Arrive(at(3*time.Second), sale, in(pass, home)); d.Verdict != Serve || d.Ticket.ID != 7 {
+			t.Errorf("the session: %v as %+v", d.Verdict, d.Ticket)
+		}
+	})
+	t.Run("one person in the line", func(t *testing.T) {
+		e, r, _, pass := begin(t, home)
+		r.held.View = view(100, day.Add(time.Minute), 0)
+		r.grant(at(time.Second), 0, 0)
+		e.Arrive(at(time.Second), sale, ticket.Ticket{})  // takes the other right
+		before := e.Ledger(at(time.Second), sale).Waiting // the place was counted at another edge
+		var place ticket.Ticket
+		for range 20 {
+			place = e.Arrive(at(time.Second), sale, in(pass, away)).Ticket
+		}
+		if n := e.Ledger(at(time.Second), sale).Waiting - before; n != 0 {
+			t.Errorf("%d wait before anybody came back", n)
+		}
+		for i := range 20 { // from wherever
+			place = e.Arrive(at(3*time.Second), sale, in(place, ticket.Network(2*i+2))).Ticket
+		}
+		if n := e.Ledger(at(3*time.Second), sale).Waiting - before; n != 1 {
+			t.Errorf("%d wait, want 1", n)
+		}
+	})
+	t.Run("held while it went in elsewhere", func(t *testing.T) {
+		e, r := newEdge(t, at(0), 0, 9)
+		place := waiting(7, time.Minute)
+		var held [2]*Visit
+		for i, n := range []ticket.Network{home, away} {
+			d := e.Arrive(at(0), sale, in(place, n))
+			if d.Verdict != Hold {
+				t.Fatalf("%v", d.Verdict)
+			}
+			held[i] = &Visit{Room: sale, Ticket: d.Ticket, Brought: in(place, n)}
+			e.Hold(at(0), held[i])
+		}
+		r.grant(at(0), 1, 0)
+		if out := e.Release(at(0), nil); len(out) != 2 {
+			t.Fatalf("%d are released", len(out))
+		}
+		enters, other := held[0].Decision, held[1].Decision
+		if !enters.Enters() {
+			enters, other = other, enters
+		}
+		if !enters.Enters() || other.Enters() || other.Fresh != Elsewhere || other.Ticket.ID == 7 {
+			t.Errorf("%+v and %+v", enters, other)
+		}
+	})
+	t.Run("a room that is bound otherwise now", func(t *testing.T) {
+		for _, tc := range []struct{ began, now ticket.Network }{{home, 0}, {home, strict}, {strict, away}, {0, away}} {
+			e, _, _, pass := begin(t, tc.began)
+			if d := e.Arrive(at(time.Second), sale, in(pass, tc.now)); d.Verdict != Serve {
+				t.Errorf("begun in %#x, shown in %#x: %v", tc.began, tc.now, d.Verdict)
+			}
+		}
+	})
+}

@@ -109,7 +109,11 @@ func (m *machine) took(t *rapid.T, brought ticket.Ticket, d Decision, before Led
 			t.Fatalf("renewed above the promise: %+v, leased %v", before, status.Leased)
 		}
 		m.renewed++
-		m.count(max(brought.Until, m.newest[brought.ID]), 0, 1)
+		from := m.newest[d.Ticket.ID]
+		if brought.ID == d.Ticket.ID { // else it was shown in another network, by somebody who is inside there
+			from = max(from, brought.Until)
+		}
+		m.count(from, 0, 1)
 		m.count(d.Ticket.Until, 1, 0)
 	default:
 		t.Fatalf("renewed %d times for one request", after.Renewed-before.Renewed)
@@ -117,10 +121,16 @@ func (m *machine) took(t *rapid.T, brought ticket.Ticket, d Decision, before Led
 	if !d.Enters() {
 		return
 	}
-	if d.Ticket.Until < brought.Until {
+	if ticket.Elsewhere(d.Ticket.ID, d.Ticket.Net, brought.Network) {
+		t.Fatalf("%v in network %d with %+v", d.Verdict, brought.Network, d.Ticket)
+	}
+	if brought.IsAdmitted() && brought.ID == d.Ticket.ID && brought.Net != d.Ticket.Net {
+		t.Fatalf("bound to %#x, was %#x", d.Ticket.Net, brought.Net)
+	}
+	if d.Ticket.ID == brought.ID && d.Ticket.Until < brought.Until {
 		t.Fatalf("the session was shortened from %d to %d", brought.Until, d.Ticket.Until)
 	}
-	if d.Ticket.Until > brought.Until {
+	if d.Ticket.ID != brought.ID || d.Ticket.Until > brought.Until {
 		m.newest[d.Ticket.ID] = max(m.newest[d.Ticket.ID], d.Ticket.Until)
 	}
 	duration := time.Duration(m.books.Life) * time.Second * 10 / 11
@@ -135,6 +145,7 @@ func (m *machine) arrive(t *rapid.T) {
 	if n := len(m.cookies); n > 0 && rapid.IntRange(0, 3).Draw(t, "cookie") > 0 {
 		brought = m.cookies[rapid.IntRange(0, n-1).Draw(t, "which")]
 	}
+	brought.Network = ticket.Network(rapid.SampledFrom([]uint64{0, 2, 2, 2, 4, 3}).Draw(t, "network"))
 	before, status := m.e.Ledger(m.now, sale), m.e.Status(m.now)
 	d := m.e.Arrive(m.now, sale, brought)
 	m.took(t, brought, d, before, status)
@@ -184,6 +195,9 @@ func (m *machine) release(t *rapid.T) {
 			}
 		}
 		d := v.Decision
+		if d.Fresh == Elsewhere && d.Verdict == Queue && d.Ticket.ID != v.Ticket.ID {
+			continue // another request went in, in another network
+		}
 		if !d.Enters() || !status.Leased || !status.Sure {
 			t.Fatalf("released %v under %+v", d.Verdict, status)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"vestibule/internal/admission"
 	"vestibule/internal/fleet"
+	"vestibule/internal/node"
 	"vestibule/internal/room"
 	"vestibule/internal/ticket"
 )
@@ -73,4 +74,67 @@ func TestANetworkAddsSoManyToTheLine(t *testing.T) {
 			t.Errorf("%d are counted, want 3 of the one network and 1 of the other", n)
 		}
 	})
+}
+
+// TestTicketBinding: where a session's ticket is good, by the address that a trusted proxy
+// tells; and in the room's setting nobody loses the session by staying where it began.
+func TestTicketBinding(t *testing.T) {
+	const v4, v6 = "203.0.113.1", "2001:db8:1:200::1"
+	for _, tc := range []struct {
+		binding, began, shown string
+		good                  bool
+	}{
+		{room.BindingNone, v4, "198.51.100.1", true},
+		{room.BindingNetwork, v4, v4, true},
+		{room.BindingNetwork, v4, "203.0.113.99", true},
+		{room.BindingNetwork, v4, "203.0.114.1", false},
+		{room.BindingNetwork, v4, v6, false},
+		{room.BindingNetwork, v4, "::ffff:203.0.113.7", true},
+		{room.BindingNetwork, v6, "2001:db8:1:2ff::9", true},
+		{room.BindingNetwork, v6, "2001:db8:1:300::9", false},
+		{room.BindingStrict, v4, v4, true},
+		{room.BindingStrict, v4, "203.0.113.2", false},
+		{room.BindingStrict, v6, v6, true},
+		{room.BindingStrict, v6, "2001:db8:1:200::2", false},
+	} {
+		name := fmt.Sprintf("%s %s %s", tc.binding, tc.began, tc.shown)
+		st := newStage(t, func(st *stage) { st.cfg.Proxies = []string{"127.0.0.1"} })
+		st.up = newParent(t, st.bus, sale, vip)
+		d := document(st.origin.URL)
+		d.Rooms[0].TicketBinding = tc.binding
+		st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
+		st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+		st.start()
+		st.adopted()
+		st.up.grant(sale, 1, 10)
+		v := st.visitor()
+		var first answer
+		eventually(t, "the visitor is let in", func() bool {
+			first = v.get("http://sale.example/", "X-Forwarded-For", tc.began)
+			return first.body == "the site"
+		})
+		cookie := ticket.CookieName("sale", false)
+		pass := ""
+		for _, c := range v.Jar.Cookies(first.Request.URL) {
+			if c.Name == cookie {
+				pass = c.Name + "=" + c.Value
+			}
+		}
+		v.Jar = nil
+		for range 3 { // no right is left, so who is not inside waits
+			a := v.get("http://sale.example/", "X-Forwarded-For", tc.shown, "Cookie", pass)
+			if good := a.body == "the site"; good != tc.good {
+				t.Errorf("%s: %d %.40q", name, a.StatusCode, a.body)
+			}
+			if a := v.get("http://sale.example/", "X-Forwarded-For", tc.began, "Cookie", pass); a.body != "the site" {
+				t.Errorf("%s: who stays where the session began: %d %.40q", name, a.StatusCode, a.body)
+			}
+		}
+		if n := metric(t, st, "vestibule_edge_elsewhere_tickets_total", "room", "sale"); (n == 3) == tc.good {
+			t.Errorf("%s: %v tickets from elsewhere", name, n)
+		}
+		if err := st.stop(); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -140,7 +140,10 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		g.wake()
 	}
 	if d.Verdict == admission.Hold {
-		d = g.hold(ctx, rm, r.Client, t, d)
+		fresh := d.Fresh
+		if d = g.hold(ctx, rm, r.Client, t, d); d.Fresh == admission.Kept {
+			d.Fresh = fresh // what became of the ticket that was brought
+		}
 		now = g.now() // it may have been half a minute
 	}
 	rm.counters.count(&d)
@@ -171,6 +174,7 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 // arrive asks the engine about one request. The lock is given up even where the
 // engine panics: one broken request must not hold up all others.
 func (g *Gate) arrive(rm *roomState, client netip.Addr, t ticket.Ticket) (d admission.Decision, now fleet.Time, hurry bool) {
+	t.Network = rm.network(client)
 	m := g.lock()
 	defer g.mu.Unlock()
 	if t.ID == 0 || t.IsAdmitted() {

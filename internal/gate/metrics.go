@@ -104,6 +104,7 @@ type counts struct {
 	decisions [admission.NumVerdicts][admission.NumReasons]atomic.Uint64
 	letIn     atomic.Uint64
 	copied    atomic.Uint64
+	elsewhere atomic.Uint64
 }
 
 // room returns the counters of a room, the same ones as long as it is there.
@@ -127,8 +128,12 @@ func (c *roomCounters) count(d *admission.Decision) {
 	if d.Reason == admission.Uncounted {
 		own.letIn.Add(1)
 	}
-	if d.Fresh == admission.Copied {
+	switch d.Fresh {
+	case admission.Copied:
 		own.copied.Add(1)
+	case admission.Elsewhere:
+		own.elsewhere.Add(1)
+	case admission.Kept, admission.Newcomer, admission.Expired, admission.Lost, admission.Void, admission.Gone:
 	}
 	if forecast, actual, ok := d.Outcome(); ok {
 		c.observe(own, line.Ratio(forecast, actual))
@@ -189,7 +194,7 @@ func (m *metrics) counted() []*counts {
 type collector struct {
 	g *Gate
 
-	decisions, letIn, copied                                                      *prometheus.Desc
+	decisions, letIn, copied, elsewhere                                           *prometheus.Desc
 	leased, timeError, syncAge                                                    *prometheus.Desc
 	credit, rateIdle, held, keep, sessions, estimate, horizon, mu, paused, guests *prometheus.Desc
 }
@@ -203,6 +208,7 @@ func newCollector(g *Gate) *collector {
 		decisions: d("vestibule_edge_decisions_total", "Requests decided, by room, verdict and reason.", "room", "verdict", "reason"),
 		letIn:     d("vestibule_edge_uncounted_admissions_total", "Newcomers let in without a right because the edge was isolated and the room says on_isolation: open.", "room"),
 		copied:    d("vestibule_edge_copied_tickets_total", "Requests with a copy of a session's ticket that somebody else goes on with; each was a newcomer's.", "room"),
+		elsewhere: d("vestibule_edge_elsewhere_tickets_total", "Requests with a session's ticket from another network than it is bound to (ticket_binding); each was a newcomer's.", "room"),
 		leased:    d("vestibule_edge_lease_remaining_seconds", "For how long this edge may still admit without hearing from its regional; 0 without a lease."),
 		timeError: d("vestibule_edge_time_error_seconds", "Bound on the error of fleet time as this edge knows it; +Inf before it was ever told."),
 		syncAge:   d("vestibule_edge_sync_age_seconds", "Time since the newest grant was applied."),
@@ -223,7 +229,7 @@ func newCollector(g *Gate) *collector {
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.leased, c.timeError, c.syncAge, c.credit, c.rateIdle, c.keep, c.held, c.sessions, c.estimate, c.horizon, c.mu, c.paused, c.guests,
-		c.decisions, c.letIn, c.copied,
+		c.decisions, c.letIn, c.copied, c.elsewhere,
 	} {
 		ch <- d
 	}
@@ -251,6 +257,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		}
 		counter(c.letIn, own.letIn.Load(), own.label)
 		counter(c.copied, own.copied.Load(), own.label)
+		counter(c.elsewhere, own.elsewhere.Load(), own.label)
 	}
 	rooms := node.NewRoomMetrics(ch)
 	defer rooms.Close()

@@ -1,13 +1,18 @@
 package gate
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"math"
+	"net/netip"
 	"strconv"
 	"strings"
 
+	"vestibule/internal/clientaddr"
 	"vestibule/internal/fleet"
 	"vestibule/internal/mutant"
+	"vestibule/internal/room"
 	"vestibule/internal/ticket"
 )
 
@@ -96,6 +101,24 @@ func (o *opening) try(value string) bool {
 		*best = t
 	}
 	return true
+}
+
+// network returns what stands for where a client is in the tickets of a room. All
+// clients whose address is not known are in one network.
+func (rm *roomState) network(client netip.Addr) ticket.Network {
+	var in netip.Prefix
+	way := ticket.Network(0)
+	switch rm.TicketBinding {
+	case room.BindingNetwork:
+		in = clientaddr.Prefix(client)
+	case room.BindingStrict:
+		in, way = netip.PrefixFrom(client.WithZone(""), client.BitLen()), 1
+	default:
+		return 0
+	}
+	at := in.Addr().As16()
+	sum := sha256.Sum256(append(at[:], byte(in.Bits())))
+	return ticket.Network(binary.BigEndian.Uint64(sum[:])&^1|2) | way
 }
 
 func ticketKind(err error) int {

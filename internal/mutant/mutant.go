@@ -126,6 +126,7 @@ const (
 	CopyRenews
 	EdgesFollowAlone
 	NetworkCountsAny
+	BindingIgnored
 
 	count
 )
@@ -240,6 +241,7 @@ var list = [count]Mutant{
 	ReplayCounts:          {Name: "replay-counts", Rule: 10, Says: "a ticket that was away counts as somebody who waits at its first touch"},
 	CopyRenews:            {Name: "copy-renews", Rule: 10, Says: "a copy of a session's ticket is renewed like any"},
 	NetworkCountsAny:      {Name: "network-counts-any", Rule: 10, Says: "one network adds any number of people to those who wait"},
+	BindingIgnored:        {Name: "binding-ignored", Rule: 10, Says: "a session's ticket is good in any network, whatever the room says"},
 	EdgesFollowAlone:      {Name: "edges-follow-alone", Rule: 10, Says: "each edge follows a line of copies of its own"},
 }
 

@@ -132,6 +132,7 @@ func TestDocumentRoundTrip(t *testing.T) {
 				OnIsolation: text.Draw(t, "isolation"), IsolationLimit: rapid.Int().Draw(t, "limit"), Origin: text.Draw(t, "origin"),
 				QueueingStatus: rapid.Int().Draw(t, "status"), WaitingPage: text.Draw(t, "page"),
 				DefaultLanguage: text.Draw(t, "language"), QueueMessage: text.Draw(t, "message"), Epoch: rapid.Uint32().Draw(t, "epoch"),
+				TicketBinding: rapid.SampledFrom([]string{"", BindingNetwork, BindingStrict, "<&>"}).Draw(t, "binding"),
 			}
 			for range rapid.IntRange(0, 2).Draw(t, "routes") {
 				s.AdditionalRoutes = append(s.AdditionalRoutes, Route{text.Draw(t, "host"), text.Draw(t, "path")})

@@ -28,6 +28,7 @@ type Settings struct {
 	DefaultLanguage   string
 	QueueMessage      string
 	Epoch             uint32
+	TicketBinding     string
 }
 
 // Setting is one line of the table that everything else about settings is made of:
@@ -51,7 +52,7 @@ type Setting struct {
 
 // SchemaVersion is the version of [Schema]: the newest Since in it. Version 1 is that of
 // release 0.1.0, which refuses documents with any newer setting.
-const SchemaVersion = 1
+const SchemaVersion = 2
 
 // Schema is the table of a room's settings, in the order in which they are documented,
 // written and checked. To add one: a field in [Settings], a line here, a line where
@@ -125,6 +126,14 @@ var Schema = []Setting{
 		Key: "epoch", Since: 1, Doc: "Raised to void every ticket of the room.", Bounds: "0 to 4294967295",
 		Field: func(s *Settings) any { return &s.Epoch },
 	},
+	since(2, choice("ticket_binding", DefaultBinding, func(s *Settings) *string { return &s.TicketBinding },
+		"Where the ticket of a session is good, see below.", BindingNone, BindingNetwork, BindingStrict)),
+}
+
+// since is s in a later version of the table than the first.
+func since(version int, s Setting) Setting {
+	s.Since = version
+	return s
 }
 
 // whole is a number from low to high. It must be written.

@@ -87,7 +87,7 @@ func TestSettingsOfLaterVersions(t *testing.T) {
 	got, err := DecodeDocument([]byte(unknown))
 	doc.Rooms[1].QueueMessage, doc.Rooms[0].Grace = "", 0
 	for i := range doc.Rooms {
-		doc.Rooms[i].Grace = 0 // not written
+		doc.Rooms[i].Grace, doc.Rooms[i].TicketBinding = 0, "" // not written
 		doc.Rooms[i].AdditionalRoutes = nil
 	}
 	if diff := cmp.Diff(doc.Rooms, got.Rooms); err != nil || diff != "" {

@@ -38,6 +38,13 @@ const (
 	IsolationClosed = "closed" // they are told to come back later
 )
 
+// What [Settings.TicketBinding] may be.
+const (
+	BindingNone    = "none"    // a session's ticket is good wherever it is shown
+	BindingNetwork = "network" // in the neighbourhood of addresses in which the session began
+	BindingStrict  = "strict"  // at the address at which it began
+)
+
 // What [Settings.WithDefaults] fills in.
 const (
 	DefaultPath           = "/"
@@ -49,6 +56,7 @@ const (
 	DefaultGrace          = 5 * time.Minute
 	DefaultLost           = 15 * time.Minute
 	DefaultIsolation      = IsolationHold
+	DefaultBinding        = BindingNone
 )
 
 // ID names a room on the wire and in tickets: a hash of its name, so that it

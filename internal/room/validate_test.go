@@ -67,6 +67,11 @@ func TestValidateFields(t *testing.T) {
 			map[string]string{"Cap": `must be serve or cap, got "Cap"`, "hold": "must be serve or cap", " ": "must be serve or cap"},
 		},
 		{
+			"ticket_binding", func(s *Settings, v string) { s.TicketBinding = v },
+			[]string{"", "none", "network", "strict"},
+			map[string]string{"None": `must be none, network or strict, got "None"`, "soft": "must be none, network or strict"},
+		},
+		{
 			"default_template_language", func(s *Settings, v string) { s.DefaultLanguage = v },
 			[]string{"", "en-US", "ar-EG", "vi-VN"},
 			map[string]string{"de": `tl-PH, th-TH, uk-UA or vi-VN, got "de"`, "DE-de": "must be", " ": "must be"},
@@ -201,6 +206,7 @@ func TestValidateAll(t *testing.T) {
 		Host: "a:80", Path: "x", AdditionalRoutes: []Route{{"ok.example", "/y"}, {"", "z"}},
 		SessionDuration: time.Second, QueueingStatus: 500, WaitingPage: "..", DefaultLanguage: "x", QueueMessage: "\x00",
 		Probation: time.Second, Grace: time.Second, PartitionPolicy: "x", LostAfter: time.Second, OnIsolation: "x", IsolationLimit: -1,
+		TicketBinding: "x",
 	}
 	var got []string
 	for _, f := range s.Validate() {
@@ -209,7 +215,7 @@ func TestValidateAll(t *testing.T) {
 	want := []string{
 		"name", "host", "path", "additional_routes[1].host", "additional_routes[1].path", "total_active_users", "new_users_per_minute",
 		"session_duration", "probation", "grace", "partition_policy", "lost_after", "on_isolation", "isolation_limit", "origin", "queueing_status_code", "waiting_page",
-		"default_template_language", "queue_message",
+		"default_template_language", "queue_message", "ticket_binding",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("faults of %v", got)
@@ -226,7 +232,7 @@ func TestWithDefaults(t *testing.T) {
 	got := in.WithDefaults()
 	want := Settings{
 		Host: "shop.example", Path: "/", SessionDuration: 5 * time.Minute, QueueingStatus: 200, Origin: "http://shop.internal",
-		Probation: time.Minute, Grace: 5 * time.Minute, PartitionPolicy: "serve", LostAfter: 15 * time.Minute, OnIsolation: "hold", DefaultLanguage: "en-US",
+		Probation: time.Minute, Grace: 5 * time.Minute, PartitionPolicy: "serve", LostAfter: 15 * time.Minute, OnIsolation: "hold", DefaultLanguage: "en-US", TicketBinding: "none",
 		AdditionalRoutes: []Route{{"::1", "/"}, {"no good", "/x"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

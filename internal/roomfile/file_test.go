@@ -31,19 +31,19 @@ func TestParse(t *testing.T) {
 				TotalActiveUsers: 1000, NewUsersPerMinute: 600, SessionDuration: 5 * time.Minute,
 				Probation: 90 * time.Second, Grace: 10 * time.Minute, PartitionPolicy: "cap", LostAfter: 20 * time.Minute, OnIsolation: "open", IsolationLimit: 50,
 				Origin: "http://10.0.0.5:8080", QueueingStatus: 200, WaitingPage: "page.html",
-				DefaultLanguage: "de-DE", QueueMessage: "Doors open at noon, and not before.",
+				DefaultLanguage: "de-DE", QueueMessage: "Doors open at noon, and not before.", TicketBinding: "network",
 			},
 			{
 				Name: "2027", Host: "shop.example.com", Path: "/2027",
 				TotalActiveUsers: 50, NewUsersPerMinute: 10, SessionDuration: 5 * time.Minute,
 				Probation: time.Minute, Grace: 5 * time.Minute, PartitionPolicy: "serve", LostAfter: 15 * time.Minute, OnIsolation: "hold",
-				Origin: "http://10.0.0.6", QueueingStatus: 200, DefaultLanguage: "en-US",
+				Origin: "http://10.0.0.6", QueueingStatus: 200, DefaultLanguage: "en-US", TicketBinding: "none",
 			},
 			{
 				Name: "backup", Host: "shop.example.com", Path: "/backup",
 				TotalActiveUsers: 50, NewUsersPerMinute: 10, SessionDuration: 5 * time.Minute,
 				Probation: time.Minute, Grace: 5 * time.Minute, PartitionPolicy: "serve", LostAfter: 15 * time.Minute, OnIsolation: "hold",
-				Origin: "http://10.0.0.6", QueueingStatus: 200, DefaultLanguage: "en-US",
+				Origin: "http://10.0.0.6", QueueingStatus: 200, DefaultLanguage: "en-US", TicketBinding: "none",
 			},
 		},
 		Hosts: []room.Host{
@@ -296,6 +296,7 @@ func TestParseReadsWhatItMeans(t *testing.T) {
 				DefaultLanguage: rapid.SampledFrom(room.Languages).Draw(t, "language"),
 				QueueMessage:    rapid.StringMatching(`[a-z <>&'"{}:#-]*[a-z]`).Draw(t, "message"),
 				QueueingStatus:  rapid.SampledFrom([]int{200, 202, 429}).Draw(t, "status"), Epoch: rapid.Uint32().Draw(t, "epoch"),
+				TicketBinding: rapid.SampledFrom([]string{"none", "network", "strict"}).Draw(t, "binding"),
 			}
 			want.Rooms = append(want.Rooms, s)
 			lines := []string{
@@ -305,7 +306,7 @@ func TestParseReadsWhatItMeans(t *testing.T) {
 				"on_isolation: " + s.OnIsolation, fmt.Sprintf("isolation_limit: %d", s.IsolationLimit),
 				"default_template_language: " + s.DefaultLanguage, fmt.Sprintf("queue_message: %q", s.QueueMessage),
 				fmt.Sprintf("session_duration: %v", s.SessionDuration), "origin: 'http://o'",
-				fmt.Sprintf("queueing_status_code: %d", s.QueueingStatus), fmt.Sprintf("epoch: %d", s.Epoch),
+				fmt.Sprintf("queueing_status_code: %d", s.QueueingStatus), fmt.Sprintf("epoch: %d", s.Epoch), "ticket_binding: " + s.TicketBinding,
 			}
 			lines = rapid.Permutation(lines).Draw(t, "order")
 			b.WriteString("  - " + strings.Join(lines, "\n    ") + "\n")

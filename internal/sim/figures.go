@@ -77,6 +77,8 @@ func Figures() []Figure {
 		{"50 clients with one waiting ticket over 4 edges, sessions of 60 s: of them inside 15 s / 30 s / 60 s / 120 s after its turn, each at one edge", "1 after 60 s", func() Finding { return copies(50, false) }},
 		{"the same, at any edge with every request", "1 after 60 s", func() Finding { return copies(50, true) }},
 		{"the same with 4 clients, each at an edge of its own", "1 after 60 s", func() Finding { return copies(4, false) }},
+		{"50 clients with one waiting ticket in 10 networks, any of 4 edges, sessions of 60 s: inside with it 15 s / 30 s / 60 s / 120 s after its turn by ticket_binding", "fewer than with none; 1 after 60 s", func() Finding { return boundCopies(false) }},
+		{"the same, the ticket of a session", "fewer than with none; 1 after 60 s", func() Finding { return boundCopies(true) }},
 		{"a browser for an hour: 20 tabs, 50 requests at once, every tenth answer lost, others late, any edge with every request; sessions of 10 s / 60 s / 5 min: put out; counted twice for at most", "0; the life of a ticket", manyTabs},
 		{"50 requests of one page at once over 4 edges: sessions counted", "1", parallelAsOne},
 		{"forecast at joining over simulated sales: median of its error / share of waits inside the range", "<= 0.10 / 0.80 +- 0.05", func() Finding { return forecasts(40) }},
@@ -450,6 +452,44 @@ func replayed(tickets int, perSecond float64) Finding {
 // copies gives one ticket of somebody whose turn is near to many clients, who go on by
 // themselves, in a room that others fill.
 func copies(clients int, roam bool) Finding {
+	seen, fault := copyInside(clients, roam, false, func(int) ticket.Network { return 0 })
+	return Finding{
+		Seen: fmt.Sprintf("%d / %d / %d / %d", seen[0], seen[1], seen[2], seen[3]), Met: seen[2] == 1 && seen[3] == 1, Fault: fault,
+	}
+}
+
+// boundCopies compares what becomes of copies by whether tickets are bound: not at all,
+// to networks of five clients each, to the address of each client.
+func boundCopies(session bool) Finding {
+	f := Finding{Met: true}
+	var none [4]int
+	for i, bind := range []struct {
+		name string
+		of   func(client int) ticket.Network
+	}{
+		{"none", func(int) ticket.Network { return 0 }},
+		{"network", func(client int) ticket.Network { return ticket.Network(2 + 2*(client%10)) }},
+		{"strict", func(client int) ticket.Network { return ticket.Network(3 + 2*client) }},
+	} {
+		seen, fault := copyInside(50, true, session, bind.of)
+		if f.Fault = fault; fault != "" {
+			return f
+		}
+		if i == 0 {
+			none = seen
+		} else {
+			f.Seen += "; "
+		}
+		f.Seen += fmt.Sprintf("%s %d / %d / %d / %d", bind.name, seen[0], seen[1], seen[2], seen[3])
+		f.Met = f.Met && (i == 0 || seen[0] < none[0]) && seen[2] == 1 && seen[3] == 1
+	}
+	return f
+}
+
+// copyInside returns how many of the clients are inside with the ticket that they were
+// given, 15 s, 30 s, 60 s and 120 s after the first of them came in: the place that it was
+// before, or the session.
+func copyInside(clients int, roam, session bool, network func(client int) ticket.Network) (seen [4]int, fault string) {
 	c := Defaults()
 	c.Centres, c.Edges, c.Length = 1, 4, 12*time.Minute
 	c.Total, c.Rate, c.Session, c.Demand.PerMinute = 100, 6000, time.Minute, 200
@@ -467,7 +507,7 @@ func copies(clients int, roam bool) Finding {
 		}
 		return n
 	}
-	seen := [4]int{-1, -1, -1, -1}
+	seen = [4]int{-1, -1, -1, -1}
 	var ask func(i int)
 	ask = func(i int) {
 		k := int32(i % 4)
@@ -475,6 +515,7 @@ func copies(clients int, roam bool) Finding {
 			k = int32(rng.IntN(4))
 		}
 		n := w.edges[k]
+		jars[i].Network = network(i)
 		d := n.core.Arrive(n.clock.read(w.now), w.room, jars[i])
 		w.wakeEdge(k)
 		next := time.Second + time.Duration(rng.Int64N(int64(time.Second)))
@@ -487,6 +528,10 @@ func copies(clients int, roam bool) Finding {
 				for j, later := range []time.Duration{15 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute} {
 					w.in(later, func() { seen[j] = inside() })
 				}
+				for j := 1; session && j < clients; j++ {
+					jars[j] = d.Ticket
+					w.in(time.Duration(rng.Int64N(int64(2*time.Second))), func() { ask(j) })
+				}
 			}
 		case d.Verdict == admission.Hold:
 			w.holdFor(k, &admission.Visit{Room: w.room, Ticket: d.Ticket, Brought: jars[i], Data: int32(-1)}, 500*time.Millisecond)
@@ -497,14 +542,13 @@ func copies(clients int, roam bool) Finding {
 	w.in(3*time.Minute, func() {
 		place.Joined, place.Epoch, place.Seen = w.fleetTime().Add(-time.Minute), w.epoch, uint32(w.fleetTime().Second())
 		for i := range jars {
-			jars[i] = place
-			ask(i)
+			if jars[i] = place; i == 0 || !session {
+				ask(i)
+			}
 		}
 	})
-	r := w.Run()
-	return Finding{
-		Seen: fmt.Sprintf("%d / %d / %d / %d", seen[0], seen[1], seen[2], seen[3]), Met: seen[2] == 1 && seen[3] == 1, Fault: r.Fault,
-	}
+	fault = w.Run().Fault
+	return seen, fault
 }
 
 // manyTabs lets browsers ask for many things at once, from a network that changes, and

@@ -36,7 +36,7 @@ const hunt = 8 * time.Minute
 // Storm is a small world in which anything goes wrong, for longer.
 func Storm(seed uint64) Config {
 	c := Small(seed)
-	c.Length = hunt
+	c.Length, c.People.Bound, c.People.Roam = hunt, false, 0
 	return c
 }
 

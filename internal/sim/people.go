@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"vestibule/internal/admission"
+	"vestibule/internal/ticket"
 )
 
 // Demand is how many visitors come.
@@ -36,6 +37,8 @@ type People struct {
 	Drop     float64       // share of requests before which the visitor drops every cookie
 	Burst    float64       // share of pages that ask for fifty things at once
 	Quit     float64       // share of those who leave the site that say so
+	Bound    bool          // tickets are bound to networks
+	Roam     float64       // share of requests before which the visitor turns up in another network, where tickets are bound
 }
 
 // DefaultPeople returns visitors who look at six pages, one every 20 s.
@@ -59,10 +62,13 @@ type visitor struct {
 	served int64 // when it was let in or served last
 	shared bool  // somebody else plays with its cookie
 	copied bool  // plays with the cookie of somebody else
-	queued bool  // was shown the waiting page at least once
-	hold   *admission.Visit
-	told   outcome  // at joining; high is 0 for nothing
-	heard  *Hearing // where the meters listen; else nil
+	roamed bool  // was in more than one network
+
+	network ticket.Network // 0 where tickets are not bound
+	queued  bool           // was shown the waiting page at least once
+	hold    *admission.Visit
+	told    outcome  // at joining; high is 0 for nothing
+	heard   *Hearing // where the meters listen; else nil
 }
 
 // arrivals draws the moments at which visitors come: a Poisson process whose
@@ -141,7 +147,7 @@ func (w *World) newcomer(centre int32) int32 {
 	p := &w.cfg.People
 	v := &w.visitors[i]
 	*v = visitor{gen: v.gen + 1, centre: centre, came: w.now, leaves: math.MaxInt64, pages: w.pages()}
-	v.edge = w.anyEdge(centre)
+	v.edge, v.network = w.anyEdge(centre), w.anyNetwork()
 	v.robot = p.Robots > 0 && w.rng.Float64() < p.Robots
 	if w.meters.words != nil {
 		v.heard = &Hearing{}
@@ -173,7 +179,7 @@ func (w *World) copyPass(i int32) {
 		gen: v.gen + 1, centre: int32(w.rng.IntN(w.cfg.Centres)), came: w.now, leaves: from.leaves, pages: w.pages(),
 		pass: from.pass, old: from.old, inside: from.inside, copied: true,
 	}
-	v.edge = w.anyEdge(v.centre)
+	v.edge, v.network = w.anyEdge(v.centre), w.anyNetwork()
 	w.plan(event{at: w.now + w.rng.Int64N(2*int64(w.cfg.People.Think)+1), kind: evVisit, node: k, gen: v.gen})
 }
 
@@ -183,6 +189,9 @@ func (w *World) stray(v *visitor) {
 	if p.Move > 0 && w.rng.Float64() < p.Move {
 		v.centre = int32(w.rng.IntN(w.cfg.Centres))
 		v.edge = w.anyEdge(v.centre)
+	}
+	if p.Roam > 0 && w.rng.Float64() < p.Roam {
+		v.network, v.roamed = w.anyNetwork(), true
 	}
 	if p.Drop > 0 && w.rng.Float64() < p.Drop {
 		v.pass, v.old = pass{}, pass{}
@@ -197,6 +206,21 @@ func (w *World) stray(v *visitor) {
 			v.old = v.pass
 		}
 	}
+}
+
+// anyNetwork draws one of a few networks, where tickets are bound.
+func (w *World) anyNetwork() ticket.Network {
+	if !w.cfg.People.Bound {
+		return 0
+	}
+	return ticket.Network(2 + 2*w.rng.IntN(8))
+}
+
+// brings returns the ticket that visitor v shows at an edge, as open does.
+func (w *World) brings(n *edgeNode, v *visitor) (t ticket.Ticket, known bool) {
+	t, known = w.open(n, &v.pass)
+	t.Network = v.network
+	return t, known
 }
 
 // pages draws how many pages somebody looks at: geometric, at least one.
@@ -268,7 +292,7 @@ func (w *World) quit(v *visitor) {
 	if p == 0 || v.copied || v.shared || w.rng.Float64() >= p || !w.reachable(n) {
 		return
 	}
-	t, known := w.open(n, &v.pass)
+	t, known := w.brings(n, v)
 	if known && n.core.Quit(n.clock.read(w.now), w.room, t) { // also a session that it does not know of: a lost reply
 		w.judge.quits(w, t.ID)
 	}
@@ -286,7 +310,7 @@ func (w *World) parallel(v *visitor, n int) {
 		if !w.reachable(e) {
 			continue
 		}
-		t, known := w.open(e, &v.pass)
+		t, known := w.brings(e, v)
 		if !known {
 			continue
 		}
@@ -329,13 +353,16 @@ func (w *World) request(i int32) {
 		n = w.edges[v.edge]
 	}
 	now := n.clock.read(w.now)
-	t, known := w.open(n, &v.pass)
+	t, known := w.brings(n, v)
 	if !known {
 		v.gen++
 		w.plan(event{at: w.now + int64(time.Second) + w.rng.Int64N(int64(time.Second)), kind: evVisit, node: i, gen: v.gen})
 		return
 	}
 	d := n.core.Arrive(now, w.room, t)
+	if d.Fresh == admission.Elsewhere && !v.roamed && !v.shared && !v.copied {
+		w.judge.fail(w, "%s takes somebody for a copy who was in one network all the while", w.name(n))
+	}
 	w.touch(n.region)
 	if d.Verdict == admission.Hold {
 		h := &admission.Visit{Room: w.room, Ticket: d.Ticket, Data: i}

@@ -41,6 +41,8 @@ import (
 //	books                            what is counted in the data centres
 //	count                            the same of all, to the last session
 //	ask ann at=1 [reply=lost]        somebody asks for a page; repeated by n=50 at=1,2,3,4
+//	copy ann bob                     somebody else has the same ticket
+//	... network=2                    asks in this network, where tickets are bound; 0 where they are not
 //
 // The judge of the world looks on at every event. What is told is coarse, in the
 // manner in which people would tell it: who changes a timer somewhere shall not
@@ -256,8 +258,11 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 		n, presumed := w.counted()
 		s.printf("%d sessions are valid, %d are counted, %d of them presumed", w.sessions(), n, presumed)
 
+	case "copy":
+		s.people[word(1)] = s.people[word(0)]
+
 	case "ask":
-		s.ask(word(0), strings.Split(arg("at", "1"), ","), number(arg("n", "1")), arg("reply", "") == "lost", number)
+		s.ask(word(0), strings.Split(arg("at", "1"), ","), number(arg("n", "1")), arg("reply", "") == "lost", ticket.Network(2*number(arg("network", "0"))), number)
 
 	default:
 		d.Fatalf(t, "unknown command %q", d.Cmd)
@@ -351,7 +356,7 @@ func some(part float64) string {
 }
 
 // ask sends n requests of somebody at once to the named edges in turn.
-func (s *story) ask(who string, at []string, n int, lost bool, number func(string) int) {
+func (s *story) ask(who string, at []string, n int, lost bool, network ticket.Network, number func(string) int) {
 	w := s.w
 	v := &visitor{}
 	brought, known := s.people[who]
@@ -359,6 +364,7 @@ func (s *story) ask(who string, at []string, n int, lost bool, number func(strin
 		brought = w.foreign()
 		s.people[who] = brought
 	}
+	brought.Network = network
 	var told []string
 	for k := range n {
 		i := int32(number(at[k%len(at)]) - 1)

@@ -168,6 +168,7 @@ var enemies = []enemy{
 	{"lost", false, func(c *Config) { c.People.Lost = 0 }},
 	{"move", false, func(c *Config) { c.People.Move = 0 }},
 	{"copy", false, func(c *Config) { c.People.Copy = 0 }},
+	{"bound", false, func(c *Config) { c.People.Bound, c.People.Roam = false, 0 }},
 	{"old", false, func(c *Config) { c.People.Old = 0 }},
 	{"drop", false, func(c *Config) { c.People.Drop = 0 }},
 	{"burst", false, func(c *Config) { c.People.Burst = 0 }},

@@ -71,6 +71,7 @@ func Vary(seed uint64) Config {
 	if some(0.5) {
 		c.Probation = length(5*time.Second, 2*time.Minute).Round(time.Second)
 	}
+	p.bind(seed)
 	return c
 }
 
@@ -85,6 +86,14 @@ func (p *People) enemies(rng *rand.Rand, often float64) {
 		if x < often {
 			*e.share = e.most * y
 		}
+	}
+}
+
+// bind draws whether tickets are bound to networks, and how often people change those.
+func (p *People) bind(seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 0x62696e64))
+	if rng.Float64() < 0.2 {
+		p.Bound, p.Roam = true, rng.Float64()/5
 	}
 }
 
@@ -195,5 +204,6 @@ func Small(seed uint64) Config {
 	c.Faults.Last = []time.Duration{300 * time.Millisecond, 3 * time.Second, 10 * time.Second, 30 * time.Second}[rng.IntN(4)]
 	c.enableFaults(rng)
 	c.thenCalm()
+	p.bind(seed)
 	return c
 }

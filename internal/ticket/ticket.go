@@ -65,7 +65,7 @@ type Ticket struct {
 	High     uint32     // and at most; 0 for nothing told
 	Ahead    uint32     // people ahead that were told last, and one more, MaxAhead at most; 0 for nothing told. As Low, of who waits only
 	Low      uint16     // the low end that was told last, in parts of Wait: see LowEnd
-	Longer   uint32     // Unix second at which the wait that is told was raised last, 0 for never
+	Longer   uint32     // Unix second at which the wait that is told was raised last, 0 for never; of who waits only
 
 	// Of a session's ticket only, in the place of Forecast, Wait and High, which are
 	// not needed any more. They tell copies of one ticket apart.
@@ -73,11 +73,14 @@ type Ticket struct {
 	Parent uint32 // Stamp of the version that was shown for it; 0 where that was the place
 	Root   uint32 // Stamp of the first version after the place, or what a line of copies was given that goes on; all that follow have it
 
+	Net uint32 // the network that the session is bound to, see Bind; 0 for none. In the place of Longer
+
 	Answer uint8 // of the answer that brought the ticket to who waits: tells pages of one visitor apart; 0 before it was ever counted
 	Flags  Flags
 
-	// Uncounted is not sealed: whoever hands the ticket to the engine asks that its visitor
-	// be not counted anew among those who wait.
+	// What follows is not sealed. Whoever hands the ticket to the engine says where it is
+	// shown, and may ask that its visitor be not counted anew among those who wait.
+	Network   Network
 	Uncounted bool
 }
 
@@ -200,7 +203,11 @@ func (t *Ticket) put(p *[plainSize]byte) {
 	binary.BigEndian.PutUint32(p[34:], forecast)
 	binary.BigEndian.PutUint32(p[38:], wait)
 	binary.BigEndian.PutUint32(p[42:], high)
-	binary.BigEndian.PutUint32(p[46:], t.Longer)
+	longer := t.Longer
+	if t.Net != 0 {
+		longer = t.Net
+	}
+	binary.BigEndian.PutUint32(p[46:], longer)
 	p[50], p[51] = t.Answer, uint8(t.Flags)
 }
 
@@ -225,6 +232,9 @@ func (t *Ticket) get(p *[plainSize]byte) bool {
 	if t.IsAdmitted() {
 		t.Stamp, t.Parent, t.Root = t.Forecast, t.Wait, t.High
 		t.Forecast, t.Wait, t.High = 0, 0, 0
+		if t.Longer >= bound { // a lower one was left there by an older node
+			t.Net, t.Longer = t.Longer, 0
+		}
 	}
 	return t.ID != 0 && t.Flags < flagsEnd && (t.Admitted != 0) == (t.Until != 0)
 }

@@ -3,6 +3,7 @@ package ticket
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -73,6 +74,9 @@ func genTicket(t *rapid.T) Ticket {
 	if rapid.Bool().Draw(t, "admitted") {
 		tk.Admitted = rapid.Uint32Min(1).Draw(t, "at")
 		tk.Until = rapid.Uint32Min(1).Draw(t, "until")
+		if tk.Longer >= bound {
+			tk.Net, tk.Longer = tk.Longer, 0
+		}
 		tk.Stamp, tk.Parent, tk.Root = told[0], told[1], told[2]
 	} else { // only who waits is told anything, of a day at most
 		const day = 1<<waitBits - 1
@@ -537,6 +541,55 @@ func TestFormatIsPinned(t *testing.T) {
 	var got Ticket
 	if err := testCodec(t, ring, "tickets").Open(&got, value, scratch(8)); err != nil || got != want {
 		t.Errorf("Open = %+v, %v; want %+v", got, err, want)
+	}
+}
+
+// A ticket that is bound opens where nobody knows of that: what it is bound to is where
+// release 0.1.0 has the second at which the wait was raised, of which a session's
+// ticket has no use.
+func TestWhatASessionIsBoundToIsInThePlaceOfLonger(t *testing.T) {
+	const here, there, strict = Network(0x5eed0001_00000002), Network(0x5eed0003_00000004), Network(0x5eed0001_00000003)
+	tk := Ticket{ID: 7, Admitted: 2, Until: 3, Longer: 8, Network: here}
+	tk.BindSession()
+	if tk.Net != Bind(7, here) || tk.Net < bound || tk.Longer != 0 {
+		t.Fatalf("bound as %+v", tk)
+	}
+	var p [plainSize]byte
+	tk.put(&p)
+	if n := binary.BigEndian.Uint32(p[46:]); n != tk.Net {
+		t.Errorf("sealed as %#x, want %#x", n, tk.Net)
+	}
+	var got Ticket
+	tk.Network = 0
+	if !got.get(&p) || got != tk {
+		t.Errorf("opened as %+v, want %+v", got, tk)
+	}
+	for _, tc := range []struct {
+		net  uint32
+		in   Network
+		want bool
+	}{
+		{tk.Net, here, false},
+		{tk.Net, there, true},
+		{tk.Net, 0, false},      // tickets are not bound any more
+		{tk.Net, strict, false}, // or otherwise
+		{0, there, false},       // the session began before they were
+	} {
+		if got := Elsewhere(7, tc.net, tc.in); got != tc.want {
+			t.Errorf("bound to %#x, shown in %#x: elsewhere %v", tc.net, tc.in, got)
+		}
+	}
+	if a, b := Derive(7, here), Derive(7, there); a == b || a == 7 || a != Derive(7, here) || a == Derive(8, here) {
+		t.Errorf("derived %d and %d", a, b)
+	}
+	same := 0
+	for n := range Network(1 << 16) {
+		if Bind(7, n<<1|2) == Bind(7, here) {
+			same++
+		}
+	}
+	if same > 1 {
+		t.Errorf("%d of 65,536 networks are taken for one", same)
 	}
 }
 

@@ -99,7 +99,7 @@ func (v *Visitor) pausedBy() string {
 // lost returns what became of the place that the visitor had, "" for nothing.
 func (v *Visitor) lost() string {
 	switch v.Decision.Fresh {
-	case admission.Expired, admission.Copied:
+	case admission.Expired, admission.Copied, admission.Elsewhere:
 		return "expired"
 	case admission.Lost:
 		return "away"

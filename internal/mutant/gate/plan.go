@@ -113,5 +113,6 @@ var plan = map[mutant.ID]killer{
 	mutant.ReplayCounts:          {"admission.TestATicketIsOneVisitorHoweverOftenItIsShown", ""},
 	mutant.CopyRenews:            {"admission.TestCopiesOfATicketAreNotFreeEntries", ""},
 	mutant.NetworkCountsAny:      {"edge.TestANetworkAddsSoManyToTheLine", ""},
+	mutant.BindingIgnored:        {"admission.TestASessionIsBoundToItsNetwork", ""},
 	mutant.EdgesFollowAlone:      {"sim.TestCopiesAtEdgesOfTheirOwn", ""},
 }
