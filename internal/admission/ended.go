@@ -150,7 +150,14 @@ func (e *Engine) quitLine(r *roomState, ft fleet.Time, t *ticket.Ticket) bool {
 // movers are visitors inside whose session another data centre holds and who
 // wait for a right here, by ticket id. What is free is theirs before anybody
 // who waits outside. Bounded: who does not fit keeps the old ticket.
-type movers map[uint64]fleet.Mono
+type movers map[uint64]mover
+
+// mover is when somebody who waits for a right was here last, and until when the session
+// is valid elsewhere.
+type mover struct {
+	seen  fleet.Mono
+	until uint32
+}
 
 const (
 	maxMovers = 1 << 12
@@ -158,11 +165,12 @@ const (
 	moverWait = 30 * time.Second
 )
 
-// prune lets go of those who did not come back; it reports whether anybody went.
-func (m movers) prune(now fleet.Mono) bool {
+// prune lets go of those who did not come back, and of those whose session has ended
+// meanwhile: it cannot move any more. It reports whether anybody went.
+func (m movers) prune(now fleet.Mono, ft fleet.Time) bool {
 	n := len(m)
-	for id, seen := range m {
-		if now.Sub(seen) > moverWait {
+	for id, v := range m {
+		if now.Sub(v.seen) > moverWait || int64(v.until) < ft.Second() {
 			delete(m, id)
 		}
 	}
@@ -196,7 +204,7 @@ func (e *Engine) moveIn(now fleet.Mono, ft fleet.Time, err time.Duration, r *roo
 		} else if !ok {
 			return
 		}
-		r.movers[t.ID] = now
+		r.movers[t.ID] = mover{now, t.Until}
 		return
 	}
 	r.spent++

@@ -96,6 +96,21 @@ func TestWhoMovesComesBeforeWhoWaits(t *testing.T) {
 	}
 }
 
+// TestNoRightIsKeptForASessionThatHasEnded: its visitor cannot move any more.
+func TestNoRightIsKeptForASessionThatHasEnded(t *testing.T) {
+	const left = 3
+	e, r := newEdge(t, at(0), 0, 5)
+	e.Arrive(at(0), sale, abroad(7, left))
+	r.hear(at(0))
+	r.grant(at(0), 1, 0)
+	for s := time.Duration(0); s <= left+1; s++ {
+		r.lease(at(s * time.Second))
+	}
+	if d := e.Arrive(at((left+1)*time.Second), sale, waiting(8, time.Minute)); d.Verdict != Admit {
+		t.Errorf("after its end: %v, want let in", d.Verdict)
+	}
+}
+
 // TestWhoLeavesIsAcceptedNoMore, here from the moment, elsewhere as soon as it
 // is told; and saying so twice changes nothing.
 func TestWhoLeavesIsAcceptedNoMore(t *testing.T) {

@@ -55,7 +55,7 @@ func (e *Engine) report(now fleet.Mono, bye bool) []wire.Report {
 		if r.young.advance(ft) {
 			r.dirty = true
 		}
-		if r.movers.prune(now) {
+		if r.movers.prune(now, ft) {
 			r.dirty = true
 		}
 		if want := r.demand.sampleAt(now, e.cfg.Params.ReportFast); want != r.want {
