@@ -62,13 +62,15 @@ const (
 	longestWait = 150 * time.Second // no node may say that it waits for longer
 )
 
-// usedAfter is how long after people come in again the limits are looked at, usedFor for
-// how long, and useGoal how much of T or of R should be in use then. That depends on the
-// machine as well: it is a figure, told beside its goal, and fails a run with -strict only.
+// usedAfter is how long after people come in again, and nothing is presumed any more of
+// processes that died (presumedFor at most), the limits are looked at, usedFor for how long,
+// and useGoal how much of T or of R should be in use then. That depends on the machine as
+// well: it is a figure, told beside its goal, and fails a run with -strict only.
 const (
-	usedAfter = 20 * time.Second
-	usedFor   = 10 * time.Second
-	useGoal   = 0.95
+	usedAfter   = 20 * time.Second
+	presumedFor = 90 * time.Second // after the last fault: R's window and a lease, and some seconds
+	usedFor     = 10 * time.Second
+	useGoal     = 0.95
 
 	sampleEvery = 500 * time.Millisecond
 )
@@ -550,8 +552,17 @@ func (d *deployment) comeAgain(ctx context.Context, people *crowdOfPeople, j *jo
 	return ctx.Err()
 }
 
-// filled waits until the limits should be used again, and tells how far they are.
-func (d *deployment) filled(ctx context.Context, people *crowdOfPeople, j *journal, c *calm) {
+// filled waits until the limits should be used again, and tells how far they are. As long
+// as something is presumed of processes that died, not everything is back.
+func (d *deployment) filled(ctx context.Context, people *crowdOfPeople, j *journal, healed time.Duration, c *calm) {
+	for ; ctx.Err() == nil && d.since()-healed < presumedFor; sleep(ctx, sampleEvery) {
+		if s, ok := d.books(); ok && s.Presumed == 0 && s.RatePresumed == 0 {
+			break
+		}
+	}
+	if d.since()-healed > c.again+lookEvery {
+		j.tell("", "nothing is presumed of whoever died: %.1f s after the last fault", (d.since() - healed).Seconds())
+	}
 	sleep(ctx, usedAfter)
 	use := d.use(ctx, people)
 	if ctx.Err() != nil {
@@ -561,26 +572,37 @@ func (d *deployment) filled(ctx context.Context, people *crowdOfPeople, j *journ
 	j.tell("", "%.3f of T or of R is used, the goal is %.2f", use, useGoal)
 }
 
-// whatIsUsed returns how much is used now of the limit of which more is: of T by sessions
-// that the regionals count, without what they only presume, or of R by people who came in
-// within the last minute. It reports false where a regional does not tell.
-func (d *deployment) whatIsUsed(people *crowdOfPeople) (used float64, ok bool) {
-	counted, admitted := int64(0), 0
+// books returns what the regionals count and presume together. It reports false where one
+// does not tell.
+func (d *deployment) books() (sum slots.RegionLedger, ok bool) {
 	for _, dc := range places {
-		if admitted += people.entered(dc, d.since()-time.Minute); len(d.of("regional", dc)) == 0 {
+		if len(d.of("regional", dc)) == 0 {
 			continue
 		}
 		r, err := d.leader("regional", dc)
 		if err != nil {
-			return 0, false
+			return sum, false
 		}
 		var s struct{ Rooms map[string]slots.RegionLedger }
 		if err := d.get(text(&r.metrics)+"/status", &s); err != nil {
-			return 0, false
+			return sum, false
 		}
-		counted += s.Rooms["shop"].Active - s.Rooms["shop"].Presumed
+		l := s.Rooms["shop"]
+		sum.Active, sum.Presumed, sum.RatePresumed = sum.Active+l.Active, sum.Presumed+l.Presumed, sum.RatePresumed+l.RatePresumed
 	}
-	return max(float64(counted)/float64(d.o.total), float64(admitted)/float64(d.o.rate)), true
+	return sum, true
+}
+
+// whatIsUsed returns how much is used now of the limit of which more is: of T by sessions
+// that the regionals count, without what they only presume, or of R by people who came in
+// within the last minute. It reports false where a regional does not tell.
+func (d *deployment) whatIsUsed(people *crowdOfPeople) (used float64, ok bool) {
+	admitted := 0
+	for _, dc := range places {
+		admitted += people.entered(dc, d.since()-time.Minute)
+	}
+	s, ok := d.books()
+	return max(float64(s.Active-s.Presumed)/float64(d.o.total), float64(admitted)/float64(d.o.rate)), ok
 }
 
 // use returns the mean over a while of what is used, where anybody tells.
@@ -643,7 +665,7 @@ func havoc(ctx context.Context, o options, network network, out io.Writer) (err 
 		}
 		c, err := d.calm(come, people, j)
 		if err == nil {
-			d.filled(come, people, j, &c)
+			d.filled(come, people, j, d.since()-c.again, &c)
 		}
 		calms = append(calms, c)
 		if err != nil {

@@ -16,6 +16,7 @@ type RegionLedger struct {
 	Free, RateFree            int64
 	Active                    int64 // sessions counted and presumed
 	Presumed                  int64 // of which presumed
+	RatePresumed              int64 // rights of R that edges which are gone are taken to have used within the window
 	Credit                    int64 // lent to edges and not known to be spent
 	Keep, RateKeep            uint64
 	Want                      uint64
@@ -46,6 +47,9 @@ func (a *Aggregator) Ledger(id room.ID) RegionLedger {
 	}
 	l.Free, l.RateFree = a.free(b)
 	l.Presumed = l.Active - b.counts.head()
+	for _, p := range b.ratePhantoms {
+		l.RatePresumed += p.n
+	}
 	for _, e := range a.edges {
 		acc := b.of(e)
 		if acc == nil || (e.state != alive && e.state != joining) {
