@@ -8,6 +8,7 @@ import (
 // TestWordsCountWhatWentWrong: each of the things that may not be told is counted,
 // and nothing else.
 func TestWordsCountWhatWentWrong(t *testing.T) {
+	t.Parallel()
 	const s = time.Second
 	answer := func(at, wait time.Duration, ahead uint64) Telling {
 		return Telling{At: at, Answer: true, Known: true, Wait: wait, Low: wait * 9 / 10, High: wait * 11 / 10, Ahead: ahead}

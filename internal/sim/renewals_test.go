@@ -10,6 +10,7 @@ import (
 // TestNobodyIsPutOutOfAFullRoomOfShortSessions is the room in which the ceiling of
 // renewals, as a part of the rights, rounded to nothing.
 func TestNobodyIsPutOutOfAFullRoomOfShortSessions(t *testing.T) {
+	t.Parallel()
 	for _, total := range []int{50, 100, 200, 400} {
 		early, use, fault := shortSessions(total, 2*time.Minute, false)
 		if early > 0 || use < 0.98 || fault != "" {
@@ -21,6 +22,7 @@ func TestNobodyIsPutOutOfAFullRoomOfShortSessions(t *testing.T) {
 // TestCopiesAtEdgesOfTheirOwn: each edge is shown one copy of a ticket, and sees nothing
 // that a browser would not do.
 func TestCopiesAtEdgesOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	if f := copies(4, false); !f.Met || f.Fault != "" {
 		t.Errorf("inside after 15 s / 30 s / 60 s / 120 s: %s, want one from 60 s on; %s", f.Seen, f.Fault)
 	}
@@ -29,6 +31,7 @@ func TestCopiesAtEdgesOfTheirOwn(t *testing.T) {
 // TestABrowserWithManyTabsStaysInside at four edges, behind a balancer that sends each
 // request to any of them.
 func TestABrowserWithManyTabsStaysInside(t *testing.T) {
+	t.Parallel()
 	for _, session := range []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute} {
 		out, twice, fault := tabs(7, session)
 		if life := time.Duration(wire.Life(session)) * time.Second; out > 0 || twice > life || fault != "" {

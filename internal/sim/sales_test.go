@@ -5,6 +5,7 @@ import "testing"
 // TestForecastsInASale: people who join a sale are told about as long as it then
 // takes. The figures over many sales are in "vestibule simulate figures".
 func TestForecastsInASale(t *testing.T) {
+	t.Parallel()
 	for _, seed := range []uint64{8, 9} {
 		s := sellOut(seed)
 		if s.result.Fault != "" {

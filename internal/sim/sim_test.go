@@ -1,13 +1,21 @@
 package sim
 
 import (
+	"os"
+	"runtime/debug"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"vestibule/internal/admission"
 	"vestibule/internal/ticket"
 )
+
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // worlds are small, and die young
+	os.Exit(m.Run())
+}
 
 // saturated is a room of T 2,000 with sessions of five minutes that more
 // people want to enter than can.
@@ -18,6 +26,7 @@ func saturated(seed uint64) Config {
 }
 
 func TestNoLimitIsExceededByVariedFleets(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(8) { // `make sim` runs hundreds
 		if r := New(Vary(seed)).Run(); r.Fault != "" {
 			t.Errorf("%s\nreplay: vestibule simulate --vary --seed %d", r.Fault, seed)
@@ -26,6 +35,7 @@ func TestNoLimitIsExceededByVariedFleets(t *testing.T) {
 }
 
 func TestNoLimitIsExceededWhateverBreaks(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(8) {
 		if r := New(VaryFaults(seed)).Run(); r.Fault != "" {
 			t.Errorf("%s\nreplay: vestibule simulate --vary --faults --trace --seed %d", r.Fault, seed)
@@ -33,21 +43,35 @@ func TestNoLimitIsExceededWhateverBreaks(t *testing.T) {
 	}
 }
 
+// TestEqualSeedsGiveEqualRuns runs every world twice at once: with the race detector
+// it also shows that worlds, and the cores in them, share nothing. That takes long, so
+// -short leaves it at small ones.
 func TestEqualSeedsGiveEqualRuns(t *testing.T) {
-	for _, draw := range []func(uint64) Config{Vary, VaryFaults, Small} {
+	t.Parallel()
+	profiles := Profiles
+	if testing.Short() {
+		profiles = Profiles[2:]
+	}
+	for _, p := range profiles {
 		for _, seed := range []uint64{3, 86} {
-			first, second := New(draw(seed)).Run(), New(draw(seed)).Run()
-			if first.Table() != second.Table() {
-				t.Errorf("seed %d: two runs differ:\n%s\n%s", seed, first.Table(), second.Table())
+			var tables [2]string
+			var both sync.WaitGroup
+			for i := range tables {
+				both.Go(func() { tables[i] = New(p.Draw(seed)).Run().Table() })
+			}
+			both.Wait()
+			if tables[0] != tables[1] {
+				t.Errorf("%s, seed %d: two runs differ:\n%s\n%s", p.Flags, seed, tables[0], tables[1])
 			}
 		}
 	}
-	if New(Vary(3)).Run().Table() == New(Vary(4)).Run().Table() {
+	if New(Small(3)).Run().Table() == New(Small(4)).Run().Table() {
 		t.Error("different seeds give the same run")
 	}
 }
 
 func TestTheLimitsAreUsedUp(t *testing.T) {
+	t.Parallel()
 	r := New(saturated(1)).Run()
 	t.Log("\n" + r.Table())
 	if r.Fault != "" {
@@ -65,6 +89,7 @@ func TestTheLimitsAreUsedUp(t *testing.T) {
 }
 
 func TestNobodyQueuesWhereThereIsRoom(t *testing.T) {
+	t.Parallel()
 	c := saturated(2)
 	c.Demand.PerMinute, c.Rate = 200, 2000
 	r := New(c).Run()
@@ -76,6 +101,7 @@ func TestNobodyQueuesWhereThereIsRoom(t *testing.T) {
 // TestTimeIsLearnedOverAWayOfSeconds: every way to global takes two to six seconds there
 // and back. Nobody came in, for ever.
 func TestTimeIsLearnedOverAWayOfSeconds(t *testing.T) {
+	t.Parallel()
 	c := Defaults()
 	c.Centres, c.Edges, c.Length, c.Session = 2, 2, 6*time.Minute, 30*time.Second
 	c.Total, c.Rate, c.Demand.PerMinute = 40, 400, 200
@@ -92,6 +118,7 @@ func TestTimeIsLearnedOverAWayOfSeconds(t *testing.T) {
 }
 
 func TestASpikeIntoOneDataCentre(t *testing.T) {
+	t.Parallel()
 	c := saturated(3)
 	c.Demand = Demand{PerMinute: 100, Spikes: []Spike{{At: 2 * time.Minute, Ramp: 10 * time.Second, Length: time.Minute, PerMinute: 2000, Centre: 2}}}
 	c.Total, c.Rate = 5000, 4000
@@ -103,6 +130,7 @@ func TestASpikeIntoOneDataCentre(t *testing.T) {
 }
 
 func TestMessagesSurviveTheWire(t *testing.T) {
+	t.Parallel()
 	c := saturated(4)
 	c.Length = 4 * time.Minute
 	plain := New(c).Run()
@@ -119,6 +147,7 @@ func TestMessagesSurviveTheWire(t *testing.T) {
 // TestTheJudgeSees plays what must never happen: a judge who cannot convict is
 // no use.
 func TestTheJudgeSees(t *testing.T) {
+	t.Parallel()
 	enter := func(w *World, id uint64, until int64) {
 		w.judge.issued(w, &visitor{}, admission.Decision{
 			Verdict: admission.Admit, Ticket: ticket.Ticket{ID: id, Until: uint32(until), Home: w.judge.centres[0].home},
@@ -179,6 +208,7 @@ func TestTheJudgeSees(t *testing.T) {
 }
 
 func TestFaultsOfAnExperimentAreNamedAtOnce(t *testing.T) {
+	t.Parallel()
 	c := Config{Centres: 0, Edges: 501, Total: 0, Network: Network{Loss: 2}}
 	errs := c.Validate()
 	for _, field := range []string{"data-centers", "edges", "minutes", "total-active-users", "new-users-per-minute", "session-duration", "pages", "think", "loss"} {

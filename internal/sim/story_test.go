@@ -48,7 +48,9 @@ import (
 // manner in which people would tell it: who changes a timer somewhere shall not
 // have to read numbers that chance has moved.
 func TestStories(t *testing.T) {
+	t.Parallel()
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		t.Parallel()
 		s := &story{people: map[string]ticket.Ticket{}}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			s.out.Reset()

@@ -204,10 +204,11 @@ func (c *Config) Describe() string {
 		policy = "cap"
 	}
 	var with []string
+	whole := fmt.Sprint(*c)
 	for _, e := range enemies {
 		without := *c
 		e.off(&without)
-		if fmt.Sprint(without) != fmt.Sprint(*c) {
+		if fmt.Sprint(without) != whole {
 			with = append(with, e.name)
 		}
 	}
