@@ -220,7 +220,7 @@ type reader struct {
 
 func (r *reader) settings(at string) (s Settings, err error) {
 	err = r.object(at, func(at, key string) (bool, error) {
-		t, ok := SettingByKey(key)
+		t, ok := settingByKey(key)
 		if !ok {
 			if r.version <= SchemaVersion {
 				return false, nil

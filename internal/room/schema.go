@@ -183,8 +183,8 @@ func short(d time.Duration) string {
 	return s
 }
 
-// SettingByKey returns the line of a setting; ok is false where there is none.
-func SettingByKey(key string) (s Setting, ok bool) {
+// settingByKey returns the line of a setting; ok is false where there is none.
+func settingByKey(key string) (s Setting, ok bool) {
 	i, ok := byKey[key]
 	if !ok {
 		return Setting{}, false
@@ -207,7 +207,7 @@ func (t *Setting) Required() bool {
 
 // fill sets the default where nothing is written.
 func (t *Setting) fill(s *Settings) {
-	if t.Default == nil || !t.isZero(s) {
+	if t.Default == nil || !t.IsZero(s) {
 		return
 	}
 	switch f := t.Field(s).(type) {
@@ -222,8 +222,8 @@ func (t *Setting) fill(s *Settings) {
 	}
 }
 
-// isZero reports whether a room says nothing of the setting.
-func (t *Setting) isZero(s *Settings) bool {
+// IsZero reports whether a room says nothing of the setting.
+func (t *Setting) IsZero(s *Settings) bool {
 	switch f := t.Field(s).(type) {
 	case *string:
 		return *f == ""
@@ -252,7 +252,7 @@ func (t *Setting) isDefault(s *Settings) bool {
 	case *time.Duration:
 		return *f == 0 || t.Default == *f
 	default:
-		return t.isZero(s)
+		return t.IsZero(s)
 	}
 }
 

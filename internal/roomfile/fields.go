@@ -82,20 +82,10 @@ func (p *parser) setting(t *room.Setting, s *room.Settings) reader {
 	}
 	return func(v *yaml.Node, at place) {
 		read(v, at)
-		if t.Default != nil && !p.bad[at] && isZero(t.Field(s)) {
+		if t.Default != nil && !p.bad[at] && t.IsZero(s) {
 			p.fault(v.Line, at, t.Rule(s)) // package room takes zero for "not written"
 		}
 	}
-}
-
-func isZero(field any) bool {
-	switch f := field.(type) {
-	case *int:
-		return *f == 0
-	case *time.Duration:
-		return *f == 0
-	}
-	return false
 }
 
 func (p *parser) route(n *yaml.Node, at place) (r room.Route) {
