@@ -182,11 +182,7 @@ func StripTickets(h http.Header) {
 			kept = append(kept, l)
 		}
 	}
-	if len(kept) == 0 {
-		h.Del("Cookie")
-		return
-	}
-	h["Cookie"] = kept
+	keep(h, "Cookie", kept)
 }
 
 // StripSetCookies takes cookies that are named like our tickets out of an
@@ -201,11 +197,16 @@ func StripSetCookies(h http.Header) {
 			kept = append(kept, l)
 		}
 	}
-	if len(kept) == 0 {
-		h.Del("Set-Cookie")
+	keep(h, "Set-Cookie", kept)
+}
+
+// keep sets all lines of a header, and takes the header out where there are none.
+func keep(h http.Header, name string, lines []string) {
+	if len(lines) == 0 {
+		h.Del(name)
 		return
 	}
-	h["Set-Cookie"] = kept
+	h[name] = lines
 }
 
 // KeepPrivate forbids shared caches to keep an answer, because it carries one
