@@ -61,8 +61,11 @@ func (c *copies) take(subject string, data []byte) {
 
 func (c *copies) takeKeys(dc string, data []byte) error {
 	ring, err := ticket.DecodeKeyring(data)
-	if err != nil || ring.Version > maxVersion {
-		return errors.Join(err, errVersion)
+	switch {
+	case err != nil:
+		return err
+	case ring.Version > maxVersion:
+		return errVersion
 	}
 	joined := c.ring.Join(ring, fleet.TimeOf(time.Now()))
 	if joined.Version == c.ring.Version {
@@ -78,8 +81,11 @@ func (c *copies) takeKeys(dc string, data []byte) error {
 
 func (c *copies) takeMembers(dc string, data []byte) error {
 	m, err := node.DecodeMembers(data)
-	if err != nil || m.Version > maxVersion {
-		return errors.Join(err, errVersion)
+	switch {
+	case err != nil:
+		return err
+	case m.Version > maxVersion:
+		return errVersion
 	}
 	if c.members == nil || m.Version > c.members.Version {
 		c.members, c.news = m, true
