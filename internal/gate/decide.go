@@ -209,21 +209,21 @@ func (g *Gate) hold(ctx context.Context, rm *roomState, client netip.Addr, broug
 
 	timer := time.NewTimer(d.Retry)
 	defer timer.Stop()
-	outcome, end := "queued", (*admission.Engine).GiveUp
+	outcome, end := knockQueued, (*admission.Engine).GiveUp
 	select {
 	case <-done:
 	case <-timer.C:
 	case <-ctx.Done():
-		outcome, end = "left", (*admission.Engine).Abandon
+		outcome, end = knockLeft, (*admission.Engine).Abandon
 	}
 	now, gaveUp := g.endHold(v, end)
 	if !gaveUp {
 		<-done // Release has taken it; the channel is closed or about to be
 		if v.Decision.Enters() {
-			outcome = "admitted"
+			outcome = knockAdmitted
 		}
 	}
-	g.metrics.knocks.WithLabelValues(outcome).Inc()
+	g.metrics.knocks[outcome].Inc()
 	g.metrics.holds.Observe(now.Sub(start).Seconds())
 	return v.Decision
 }

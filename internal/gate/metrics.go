@@ -19,10 +19,10 @@ import (
 // asked for, see collector.
 type metrics struct {
 	ratio       *prometheus.HistogramVec
-	knocks      *prometheus.CounterVec
+	knocks      [knockEnds]prometheus.Counter
 	holds       prometheus.Histogram
-	requests    *prometheus.CounterVec
-	passed      prometheus.Counter // of requests: those outside of all rooms
+	requests    map[string]prometheus.Counter // by result
+	passed      prometheus.Counter            // of requests: those outside of all rooms
 	quits       prometheus.Counter
 	clockJumps  prometheus.Counter
 	ticketCount [ticketKinds]prometheus.Counter
@@ -46,6 +46,16 @@ const (
 
 var ticketKindNames = [ticketKinds]string{"none", "ok", "malformed", "unknown_key", "dropped_key", "broken_seal"}
 
+// How a request that was held for a right ends.
+const (
+	knockAdmitted = iota
+	knockQueued
+	knockLeft
+	knockEnds
+)
+
+var knockEndNames = [knockEnds]string{"admitted", "queued", "left"}
+
 func newMetrics(reg prometheus.Registerer) *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -59,28 +69,29 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "vestibule_estimate_ratio", Help: "Waits that are over, as a part of what was told at joining; both lengthened by five seconds.",
 			Buckets: []float64{.25, .5, .75, .8, .9, .95, 1, 1.05, 1.1, 1.2, 1.25, 1.5, 2, 4},
 		}, []string{"room"}),
-		knocks: vec("vestibule_edge_knocks_total", "Requests that were held for a right, by how it ended.", "outcome"),
 		holds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "vestibule_edge_hold_seconds", Help: "How long requests were held open for a right.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .2, .5, 1, 2.5, 5, 10, 25, 60},
 		}),
-		requests:   vec("vestibule_edge_requests_total", "Requests that no room decided, by what became of them.", "result"),
+		requests:   map[string]prometheus.Counter{},
 		quits:      counter("vestibule_edge_left_total", "Sessions and places in the line that ended because their visitors said so, or the origin."),
 		clockJumps: counter("vestibule_edge_clock_jumps_total", "Times that the machine was asleep or its wall clock was set forward; the lease was given up."),
 	}
 	tickets := vec("vestibule_edge_tickets_total", "Tickets that requests for a room brought, by what became of them.", "result")
-	reg.MustRegister(m.ratio, tickets, m.knocks, m.holds, m.requests, m.quits, m.clockJumps)
+	knocks := vec("vestibule_edge_knocks_total", "Requests that were held for a right, by how it ended.", "outcome")
+	requests := vec("vestibule_edge_requests_total", "Requests that no room decided, by what became of them.", "result")
+	reg.MustRegister(m.ratio, tickets, knocks, m.holds, requests, m.quits, m.clockJumps)
 	m.other.label = node.OtherRooms
 	for i, name := range ticketKindNames {
 		m.ticketCount[i] = tickets.WithLabelValues(name)
 	}
-	for _, o := range []string{"admitted", "queued", "left"} {
-		m.knocks.WithLabelValues(o)
+	for i, name := range knockEndNames {
+		m.knocks[i] = knocks.WithLabelValues(name)
 	}
 	for _, r := range results {
-		m.requests.WithLabelValues(r)
+		m.requests[r] = requests.WithLabelValues(r)
 	}
-	m.passed = m.requests.WithLabelValues("passed")
+	m.passed = m.requests["passed"]
 	return m
 }
 
