@@ -27,9 +27,7 @@ func TestBrowser(t *testing.T) {
 	ctx := browsertest.Open(t)
 	tree, _ := grow(t, 1, 60, 8*time.Second)
 	first, second := newBrowser(t), newBrowser(t)
-	if !first.open(tree.Info.Edges[0].URL).inside {
-		t.Fatal("the first visitor is not in")
-	}
+	first.enters(tree.Info.Edges[0].URL)
 	if second.open(tree.Info.Edges[0].URL).inside {
 		t.Fatal("came in beyond T")
 	}
@@ -100,9 +98,7 @@ func TestOnePlacePerBrowser(t *testing.T) {
 	ctx := browsertest.Open(t)
 	// Nobody else is let in meanwhile, and nobody is held until then.
 	tree, _ := grow(t, 1, 60, 10*time.Minute, func(o *Options) { o.Params.Hold = 100 * time.Millisecond })
-	if !newBrowser(t).open(tree.Info.Edges[0].URL).inside {
-		t.Fatal("the first visitor is not in")
-	}
+	newBrowser(t).enters(tree.Info.Edges[0].URL)
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
 	do := func(ctx context.Context, steps ...chromedp.Action[chromedp.Void]) {
@@ -159,9 +155,7 @@ func TestAPageThatGoesAway(t *testing.T) {
 				edit(t, tree, "- name: demo\n", "- name: demo\n    waiting_page: page.html\n")
 			}
 			edge := tree.Info.Edges[0].URL
-			if !newBrowser(t).open(edge).inside {
-				t.Fatal("the first visitor is not in")
-			}
+			newBrowser(t).enters(edge)
 			if page != "" {
 				eventually(t, "the edge has the page", func() bool {
 					resp, err := http.Get(edge)

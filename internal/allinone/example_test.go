@@ -17,9 +17,7 @@ func TestExampleClient(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	tree, _ := grow(t, 1, 60, 5*time.Second)
-	if !newBrowser(t).open(tree.Info.Edges[0].URL).inside {
-		t.Fatal("the first visitor is not in")
-	}
+	newBrowser(t).enters(tree.Info.Edges[0].URL)
 	out, err := exec.CommandContext(t.Context(), binary, tree.Info.Edges[0].URL).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -180,12 +180,7 @@ log: {level: warn}
 `, filepath.Join(tr.dir, "another"), tr.nats)
 	begun := time.Now()
 	e := start(t, filepath.Join(bin, "edge"), "--config", config)
-	for !ready(e.at["metrics"]) {
-		if time.Since(begun) > 20*time.Second {
-			t.Fatal("one more edge does not get ready")
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	until(t, "one more edge is ready", func() bool { return ready(e.at["metrics"]) })
 	took := time.Since(begun)
 	e.stop(t)
 	return took
@@ -249,14 +244,8 @@ log: {level: warn}
 		tr.site = append(tr.site, urls)
 	}
 	tr.nodes = append(tr.nodes, edges...)
-	deadline := time.Now().Add(20 * time.Second)
 	for _, e := range edges {
-		for !ready(e.at["metrics"]) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s is not ready", e.name)
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
+		until(t, e.name+" is ready", func() bool { return ready(e.at["metrics"]) })
 	}
 	return tr
 }

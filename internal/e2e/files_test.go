@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"vestibule/internal/node"
+	"vestibule/internal/testkit"
 )
 
 // The edge may have fewFiles files open, and so many pages ask it for an event stream.
@@ -129,15 +130,7 @@ events: {per_prefix: 65536}
 	}
 }
 
-// until polls for at most 20 s.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
+var until = testkit.Eventually
 
 // answer asks over a connection of its own and returns the status, 0 for none.
 func statusOf(url string) int {

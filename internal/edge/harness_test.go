@@ -27,6 +27,7 @@ import (
 	"vestibule/internal/line"
 	"vestibule/internal/node"
 	"vestibule/internal/room"
+	"vestibule/internal/testkit"
 	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
 )
@@ -506,20 +507,7 @@ func (st *stage) adopted() {
 	})
 }
 
-// eventually waits for what other goroutines bring about.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	late := time.After(20 * time.Second)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
+var eventually = testkit.Eventually
 
 // visitor is a browser: it reaches the edge under whatever host it asks for.
 type visitor struct {

@@ -1,7 +1,6 @@
 package global_test
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -20,18 +19,14 @@ import (
 	"vestibule/internal/node"
 	"vestibule/internal/room"
 	"vestibule/internal/slots"
+	"vestibule/internal/testkit"
 	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
 )
 
 const bucket = "vestibule_documents"
 
-func within(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
+var within = testkit.Within
 
 // operator reaches the store as an operator does.
 func operator(t *testing.T, s nats.InProcessConnProvider) jetstream.JetStream {

@@ -10,28 +10,15 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"
 
 	"vestibule/internal/room"
+	"vestibule/internal/testkit"
 )
 
-// eventually waits for what the other side of a connection brings about.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	late := time.After(20 * time.Second)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
+var eventually = testkit.Eventually
 
 // A client that does not read makes nobody wait: it skips messages, never
 // half of one, and hears the newest once it reads again.

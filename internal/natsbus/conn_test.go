@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"vestibule/internal/natsbus"
+	"vestibule/internal/testkit"
 	"vestibule/internal/wire"
 )
 
@@ -55,7 +56,7 @@ func TestSubscribersHearWhatIsPublishedInOrder(t *testing.T) {
 	}
 	for i := range 20 {
 		want := heard{fmt.Sprint("vestibule.v1.dublin.report.edge-", i), string([]byte{byte(i)})}
-		if got := receive(t, "a report", ch); got != want {
+		if got := testkit.Receive(t, "a report", ch); got != want {
 			t.Fatalf("heard %q, want %q", got, want)
 		}
 	}
@@ -84,14 +85,14 @@ func TestAHandlerHasEndedWhenCancelReturns(t *testing.T) {
 	if err := a.Publish("x", nil); err != nil {
 		t.Fatal(err)
 	}
-	receive(t, "the handler is called", entered)
+	testkit.Receive(t, "the handler is called", entered)
 	canceled := make(chan bool)
 	go func() {
 		cancel()
 		canceled <- running.Load()
 	}()
 	close(leave)
-	if receive(t, "cancel returns", canceled) {
+	if testkit.Receive(t, "cancel returns", canceled) {
 		t.Error("the handler was running when cancel had returned")
 	}
 }
@@ -114,7 +115,7 @@ func TestNothingIsSentLate(t *testing.T) {
 	if err := a.Publish("x", []byte("new")); err != nil {
 		t.Fatal(err)
 	}
-	if got := receive(t, "the subscription has outlived the server", ch); got.data != "new" {
+	if got := testkit.Receive(t, "the subscription has outlived the server", ch); got.data != "new" {
 		t.Errorf("heard %q first", got.data)
 	}
 }
@@ -136,7 +137,7 @@ func TestNodesMayStartBeforeTheirServer(t *testing.T) {
 	if err := a.Publish("x", nil); err != nil {
 		t.Fatal(err)
 	}
-	receive(t, "a message", ch)
+	testkit.Receive(t, "a message", ch)
 	if a.URL() != s.URL() {
 		t.Errorf("connected to %s, want %s", a.URL(), s.URL())
 	}

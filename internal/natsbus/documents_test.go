@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"vestibule/internal/natsbus"
+	"vestibule/internal/testkit"
 	"vestibule/internal/wire"
 )
 
@@ -47,7 +48,7 @@ func follow(t *testing.T, d *natsbus.Documents, all bool) <-chan [2]string {
 	}()
 	t.Cleanup(func() {
 		cancel()
-		if err := receive(t, "Watch ends with its context", done); !errors.Is(err, context.Canceled) {
+		if err := testkit.Receive(t, "Watch ends with its context", done); !errors.Is(err, context.Canceled) {
 			t.Errorf("Watch: %v", err)
 		}
 	})
@@ -81,18 +82,18 @@ func TestAWatchTellsWhatIsThereAndEveryChange(t *testing.T) {
 	d := natsbus.NewDocuments(connect(t, s.URL(), "writer"), 1)
 	rev := put(t, d, "rooms", "one", 0)
 	put(t, d, "other", "nobody asked", 0)
-	if got := receive(t, "the document", early); got != [2]string{"rooms", "one"} {
+	if got := testkit.Receive(t, "the document", early); got != [2]string{"rooms", "one"} {
 		t.Errorf("told %v", got)
 	}
 	late := watch(t, reader)
-	if got := receive(t, "the document", late); got != [2]string{"rooms", "one"} {
+	if got := testkit.Receive(t, "the document", late); got != [2]string{"rooms", "one"} {
 		t.Errorf("told %v", got)
 	}
 	put(t, d, "rooms", "two", rev)
 	put(t, d, "keys", "k", 0)
 	for _, ch := range []<-chan [2]string{early, late} {
 		for _, want := range [][2]string{{"rooms", "two"}, {"keys", "k"}} {
-			if got := receive(t, "the change", ch); got != want {
+			if got := testkit.Receive(t, "the change", ch); got != want {
 				t.Errorf("told %v, want %v", got, want)
 			}
 		}
@@ -107,25 +108,25 @@ func TestAWatchTellsEverythingAgainAfterTheServerWasAway(t *testing.T) {
 	writer := connect(t, s.URL(), "writer")
 	d := natsbus.NewDocuments(writer, 1)
 	rev := put(t, d, "rooms", "one", 0)
-	receive(t, "the document", ch)
+	testkit.Receive(t, "the document", ch)
 
 	path.up.hold() // connections that come now get nowhere
 	path.cut()
 	rev = put(t, d, "rooms", "two", rev)
 	path.up.free()
-	if got := receive(t, "what was missed", ch); got[1] != "two" {
+	if got := testkit.Receive(t, "what was missed", ch); got[1] != "two" {
 		t.Errorf("told %v, want two", got)
 	}
 
 	s.Stop()
 	eventually(t, "the writer sees it", func() bool { return !writer.Connected() })
 	s.start()
-	if got := receive(t, "all again", ch); got[1] != "two" {
+	if got := testkit.Receive(t, "all again", ch); got[1] != "two" {
 		t.Errorf("told %v, want two", got)
 	}
 	eventually(t, "the writer is back", func() bool { return writer.Connected() })
 	put(t, d, "rooms", "three", rev)
-	if got := receive(t, "the change", ch); got[1] != "three" {
+	if got := testkit.Receive(t, "the change", ch); got[1] != "three" {
 		t.Errorf("told %v, want three", got)
 	}
 }
@@ -136,7 +137,7 @@ func TestAWatchSurvivesAServerThatForgotEverything(t *testing.T) {
 	writer := connect(t, s.URL(), "writer")
 	d := natsbus.NewDocuments(writer, 1)
 	put(t, d, "rooms", "one", 0)
-	receive(t, "the document", ch)
+	testkit.Receive(t, "the document", ch)
 	s.Stop()
 	eventually(t, "the writer sees it", func() bool { return !writer.Connected() })
 	s.forget()
@@ -146,7 +147,7 @@ func TestAWatchSurvivesAServerThatForgotEverything(t *testing.T) {
 		_, err := d.Put(within(t), "rooms", []byte("reborn"), 0)
 		return err == nil
 	})
-	if got := receive(t, "the new document", ch); got[1] != "reborn" {
+	if got := testkit.Receive(t, "the new document", ch); got[1] != "reborn" {
 		t.Errorf("told %v", got)
 	}
 }
@@ -207,12 +208,12 @@ func TestAWatchTellsThatTheStoreCameBackOlderOrEmptier(t *testing.T) {
 			put(t, d, "rooms", "two", put(t, d, "rooms", "one", 0))
 			ch := watchAll(t, natsbus.NewDocuments(connect(t, s.URL(), "reader"), 0, "rooms", "keys"))
 			for range 2 {
-				receive(t, "what is there", ch)
+				testkit.Receive(t, "what is there", ch)
 			}
 			js, kv := s.bucket(bucket)
 			c.spoil(t, js, kv)
 			for {
-				if got := receive(t, "what became of the rooms", ch); got[0] == "rooms" {
+				if got := testkit.Receive(t, "what became of the rooms", ch); got[0] == "rooms" {
 					if got != c.want {
 						t.Errorf("told %q, want %q", got, c.want)
 					}
@@ -230,14 +231,14 @@ func TestAWatchTellsWhatIsMissingFromTheStart(t *testing.T) {
 	early := watchAll(t, natsbus.NewDocuments(connect(t, s.URL(), "reader"), 0, "rooms", "keys")) // no bucket
 	want := map[[2]string]bool{{"rooms", gone}: true, {"keys", gone}: true}
 	for range 2 {
-		if got := receive(t, "what is missing", early); !want[got] {
+		if got := testkit.Receive(t, "what is missing", early); !want[got] {
 			t.Errorf("told %q", got)
 		}
 	}
 	put(t, natsbus.NewDocuments(connect(t, s.URL(), "writer"), 1), "rooms", "one", 0)
 	late := watchAll(t, natsbus.NewDocuments(connect(t, s.URL(), "reader"), 0, "rooms", "keys"))
 	for _, want := range [][2]string{{"rooms", "one"}, {"keys", gone}} {
-		if got := receive(t, "the document", late); got != want {
+		if got := testkit.Receive(t, "the document", late); got != want {
 			t.Errorf("told %q, want %q", got, want)
 		}
 	}

@@ -1,18 +1,19 @@
 package natsbus_test
 
 import (
-	"context"
 	"log/slog"
 	"net"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
 	"vestibule/internal/natsbus"
 	"vestibule/internal/natsbus/embedded"
+	"vestibule/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -73,36 +74,24 @@ func connect(t *testing.T, url, name string) *natsbus.Conn {
 	return c
 }
 
-// eventually waits until ok is true.
-func eventually(t *testing.T, what string, ok func() bool) {
+// jetStream reaches a server's store as an operator does.
+func jetStream(t testing.TB, url string) jetstream.JetStream {
 	t.Helper()
-	deadline := time.Now().Add(15 * time.Second)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-		time.Sleep(2 * time.Millisecond)
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
 }
 
-// receive takes one value within a time in which it must have come.
-func receive[T any](t *testing.T, what string, ch <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(15 * time.Second):
-		t.Fatalf("never: %s", what)
-		panic("not reached")
-	}
-}
+var eventually = testkit.Eventually
 
-func within(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
+var within = testkit.Within
 
 // link is a network path to a server, on which either direction can be held up:
 // what is sent meanwhile arrives when it is let go.

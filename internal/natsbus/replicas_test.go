@@ -9,9 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"vestibule/internal/natsbus"
 	"vestibule/internal/natsbus/embedded"
 	"vestibule/internal/node"
@@ -21,16 +18,7 @@ import (
 // replicas returns with how many replicas the bucket of the documents was made.
 func replicas(t *testing.T, url string) int {
 	t.Helper()
-	nc, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := js.Stream(t.Context(), "KV_vestibule_documents")
+	s, err := jetStream(t, url).Stream(t.Context(), "KV_vestibule_documents")
 	if err != nil {
 		t.Fatal(err)
 	}

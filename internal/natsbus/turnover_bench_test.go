@@ -39,9 +39,7 @@ func BenchmarkEdgesComeAndGo(b *testing.B) {
 			b.Fatal(err)
 		}
 		term := wire.Term{N: 1, Nonce: 1}
-		for !conn.Connected() {
-			time.Sleep(time.Millisecond)
-		}
+		eventually(b, "the regional is connected", conn.Connected)
 		promises := natsbus.NewPromises(conn, "dublin", 1)
 		if _, err := promises.Open(b.Context(), term); err != nil {
 			b.Fatal(err)

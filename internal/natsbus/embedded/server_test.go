@@ -13,6 +13,7 @@ import (
 	"vestibule/internal/natsbus"
 	"vestibule/internal/natsbus/embedded"
 	"vestibule/internal/node"
+	"vestibule/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -33,14 +34,7 @@ func start(t *testing.T, o embedded.Options) *embedded.Server {
 	return s
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
+var eventually = testkit.Eventually
 
 // What keeps a server from running is told, at once and with the reason.
 func TestAServerThatCannotRunSaysWhy(t *testing.T) {

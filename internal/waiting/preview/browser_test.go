@@ -21,6 +21,7 @@ import (
 
 	"vestibule/internal/browsertest"
 	"vestibule/internal/room"
+	"vestibule/internal/testkit"
 	"vestibule/internal/waiting"
 )
 
@@ -213,19 +214,7 @@ func waitFor(t *testing.T, ctx context.Context, expression string) {
 	})
 }
 
-func poll(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(30 * time.Second)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
+var poll = testkit.Eventually
 
 // What the script writes is what the server wrote, in every language: numbers,
 // plural forms and durations come from two libraries.
