@@ -68,10 +68,12 @@ packages: ## install the Debian packages that tests need and that are missing
 	else echo "not installed:$$missing (tests that need them say so and are skipped)"; fi
 
 # The cores, the page and the simulator run in one goroutine, as lint sees to: the race
-# detector can find nothing there, and would make them ten times slower. It watches the shells,
-# which call them from many, and one simulated world. Tests of shells mostly wait: six of them at
-# a time, whatever the number of cores.
+# detector can find nothing there, and would make them ten times slower. Nor is it of use to tests
+# that only start programs or look at pages. It watches the shells, which call the cores from many
+# goroutines, and two simulated worlds beside each other. Tests of shells mostly wait: three
+# packages and six tests of each at a time, whatever the number of cores.
 CORES := fleet line mutant room roomfile sim slots admission ticket waiting wire
+PLAIN := $(CORES:%=vestibule/internal/%) vestibule/internal/waiting/preview vestibule/cmd
 
 .PHONY: quick
 quick: ## test the cores and the decision about a request, without a browser, a network or the simulator
@@ -79,9 +81,9 @@ quick: ## test the cores and the decision about a request, without a browser, a 
 
 .PHONY: test
 test: packages ## run every test, those of whatever has goroutines with the race detector, then the end-to-end run
-	$(GO) test $(CORES:%=./internal/%)
-	$(GO) test -race -parallel 6 -timeout 20m $$($(GO) list ./... | grep -v -x -e vestibule/internal/e2e $(CORES:%=-e vestibule/internal/%))
-	$(GO) test -race -run 'TestEqualSeedsGiveEqualRuns' ./internal/sim
+	$(GO) test -timeout 20m $(PLAIN)
+	$(GO) test -race -p 3 -parallel 6 -timeout 20m $$($(GO) list ./... | grep -v -x -e vestibule/internal/e2e $(PLAIN:%=-e %))
+	$(GO) test -race -short -run TestEqualSeedsGiveEqualRuns ./internal/sim
 	$(MAKE) --no-print-directory e2e
 
 .PHONY: e2e
@@ -122,17 +124,19 @@ lint: $(TOOLS)/golangci-lint ## style, package direction, no clocks and no chanc
 # exceeded" when its time is over (go.dev/issue/75804). That alone is let pass, and said;
 # whatever names an input, panics or fails otherwise is not.
 .PHONY: fuzz
-fuzz: ## fuzz every parser for FUZZTIME
-	@mkdir -p $(TOOLS); log=$(TOOLS)/fuzz.log; \
-	for f in $$(grep -rho --include='*_test.go' '^func Fuzz[A-Za-z]*' internal | sed 's/func //' | sort); do \
-		p=./$$(dirname $$(grep -rl --include='*_test.go' "^func $$f(" internal)); \
-		echo "$$p $$f"; \
-		if ! $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$p >$$log 2>&1; then \
-			if grep -A1 '^--- FAIL' $$log | tail -1 | grep -qx ' *context deadline exceeded' && ! grep -q 'Failing input\|panic' $$log; \
-			then echo "its time was over in the middle of a run (go.dev/issue/75804); nothing was found"; \
-			else cat $$log; rm -f $$log; exit 1; fi; \
-		fi; \
-		grep -h '^fuzz: elapsed' $$log | tail -1; rm -f $$log; done
+fuzz: ## fuzz every parser for FUZZTIME, as many at a time as there are cores
+	@mkdir -p $(TOOLS)/fuzz; grep -rho --include='*_test.go' '^func Fuzz[A-Za-z]*' internal | sed 's/func //' | sort | \
+	xargs -P $$(getconf _NPROCESSORS_ONLN) -I '{}' $(MAKE) --no-print-directory fuzz-one ONLY='{}'
+
+.PHONY: fuzz-one
+fuzz-one:
+	@log=$(TOOLS)/fuzz/$(ONLY).log; p=./$$(dirname $$(grep -rl --include='*_test.go' '^func $(ONLY)(' internal)); \
+	if ! $(GO) test -run '^$$' -fuzz '^$(ONLY)$$' -parallel 1 -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$p >$$log 2>&1; then \
+		if grep -A1 '^--- FAIL' $$log | tail -1 | grep -qx ' *context deadline exceeded' && ! grep -q 'Failing input\|panic' $$log; \
+		then echo "$(ONLY): its time was over in the middle of a run (go.dev/issue/75804); nothing was found"; \
+		else echo "$$p $(ONLY)"; cat $$log; exit 1; fi; \
+	fi; \
+	echo "$$p $(ONLY): $$(grep -h '^fuzz: elapsed' $$log | tail -1)"; rm -f $$log
 
 .PHONY: sim
 sim: ## hold the promises over SEEDS varied fleets without and with faults, and SMALL small worlds, from seed FIRST

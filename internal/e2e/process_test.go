@@ -41,7 +41,7 @@ func build(t *testing.T) string {
 	}
 	bin = dir
 	start := time.Now()
-	out, err := exec.Command("go", "build", "-o", dir, "../../cmd/...").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", dir, "../../cmd/...").CombinedOutput()
 	if err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}

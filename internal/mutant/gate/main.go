@@ -105,24 +105,32 @@ func (g *gate) run(ctx context.Context) (err error) {
 			}
 		}
 	}
+	build := []string{"test", "-c", "-tags", "mutants", "-ldflags", "-s -w", "-o", g.dir + string(filepath.Separator)}
 	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
-		cmd := exec.CommandContext(ctx, "go", "test", "-c", "-tags", "mutants", "-o", filepath.Join(g.dir, pkg), "./internal/"+pkg)
-		cmd.Stderr = os.Stderr
-		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("build the tests of %s: %w", pkg, err)
-		}
+		build = append(build, "./internal/"+pkg)
+	}
+	cmd := exec.CommandContext(ctx, "go", build...)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("build the tests: %w", err)
 	}
 	var faults []error
 	if g.only == "" || g.only == "none" {
 		faults = g.clean(ctx, tests)
 	}
+	var all []mutant.Mutant
+	for _, m := range mutant.All() {
+		if g.only == "" || g.only == m.Name {
+			all = append(all, m)
+		}
+	}
+	// The tests are processes of their own, as many at a time as there are cores. Worlds
+	// are played in this process, which can have one mutant at a time.
+	verdicts := g.noticed(ctx, all)
 	killed := 0
 	fmt.Fprintf(g.out, "%-24s %-4s  %-70s %s\n", "mutant", "rule", "test", "worlds")
-	for _, m := range mutant.All() {
-		if g.only != "" && g.only != m.Name {
-			continue
-		}
-		if err := g.kill(ctx, m); err != nil {
+	for i, m := range all {
+		if err := g.kill(m, verdicts[i]); err != nil {
 			faults = append(faults, err)
 			continue
 		}
@@ -130,6 +138,45 @@ func (g *gate) run(ctx context.Context) (err error) {
 	}
 	fmt.Fprintf(g.out, "%d mutants killed in %v, %d seeds of %v in each world\n", killed, time.Since(start).Round(time.Second), g.seeds, 8*time.Minute)
 	return errors.Join(faults...)
+}
+
+// verdict is what the tests of a plan say of a mutant.
+type verdict struct {
+	failed   []string // which noticed, by package
+	survived bool     // some did not
+	err      error
+}
+
+// noticed runs the tests of all mutants' plans.
+func (g *gate) noticed(ctx context.Context, all []mutant.Mutant) []verdict {
+	out := make([]verdict, len(all))
+	parallel(len(all), func(i int) {
+		v := &out[i]
+		for pkg, test := range plan[all[i].ID].each() {
+			failed, err := g.test(ctx, all[i].ID, pkg, test)
+			if err != nil {
+				v.err = fmt.Errorf("%s: %w", all[i].Name, err)
+				return
+			}
+			v.survived = v.survived || failed == ""
+			v.failed = append(v.failed, pkg+"."+failed)
+		}
+	})
+	return out
+}
+
+// parallel calls f with every number below n, for as many at a time as there are cores.
+func parallel(n int, f func(i int)) {
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), n) {
+		workers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
+	}
+	workers.Wait()
 }
 
 // each returns the tests of a plan by package.
@@ -145,15 +192,18 @@ func (k killer) each() iter.Seq2[string, string] {
 
 // clean demands that nothing is noticed where every rule is in force.
 func (g *gate) clean(ctx context.Context, tests map[string][]string) (faults []error) {
-	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
-		slices.Sort(tests[pkg])
-		failed, err := g.test(ctx, mutant.None, pkg, strings.Join(tests[pkg], "|"))
+	packages := slices.Sorted(maps.Keys(tests))
+	found := make([]error, len(packages))
+	parallel(len(packages), func(i int) {
+		pkg := packages[i]
+		failed, err := g.test(ctx, mutant.None, pkg, strings.Join(slices.Sorted(slices.Values(tests[pkg])), "|"))
 		if err == nil && failed != "" {
 			err = fmt.Errorf("%s of %s fails with all rules in force", failed, pkg)
 		}
-		if err != nil {
-			faults = append(faults, err)
-		}
+		found[i] = err
+	})
+	if err := errors.Join(found...); err != nil {
+		faults = append(faults, err)
 	}
 	for _, h := range sim.Hunts {
 		kills := g.hunt(h, true)
@@ -165,22 +215,17 @@ func (g *gate) clean(ctx context.Context, tests map[string][]string) (faults []e
 	return faults
 }
 
-// kill demands that everything in the plan of m notices it.
-func (g *gate) kill(ctx context.Context, m mutant.Mutant) error {
+// kill demands that everything in the plan of m notices it. v is what its tests say.
+func (g *gate) kill(m mutant.Mutant, v verdict) error {
 	k, ok := plan[m.ID]
 	if !ok {
 		return fmt.Errorf("%s has no plan", m.Name)
 	}
-	survived := false
-	var tests, worlds []string
-	for pkg, test := range k.each() {
-		failed, err := g.test(ctx, m.ID, pkg, test)
-		if err != nil {
-			return fmt.Errorf("%s: %w", m.Name, err)
-		}
-		survived = survived || failed == ""
-		tests = append(tests, pkg+"."+failed)
+	if v.err != nil {
+		return v.err
 	}
+	survived := v.survived
+	var worlds []string
 	mutant.Set(m.ID)
 	defer mutant.Set(mutant.None)
 	for _, h := range sim.Hunts {
@@ -198,7 +243,7 @@ func (g *gate) kill(ctx context.Context, m mutant.Mutant) error {
 			worlds = append(worlds, h.Name+" "+kills[0])
 		}
 	}
-	fmt.Fprintf(g.out, "%-24s %-4d  %-70s %s\n", m.Name, m.Rule, strings.Join(tests, " "), strings.Join(worlds, ", "))
+	fmt.Fprintf(g.out, "%-24s %-4d  %-70s %s\n", m.Name, m.Rule, strings.Join(v.failed, " "), strings.Join(worlds, ", "))
 	if survived {
 		return fmt.Errorf("%s survives: %s, and not everything noticed that should: %s %s", m.Name, m.Says, k.tests, k.hunt)
 	}
@@ -210,9 +255,9 @@ var failure = regexp.MustCompile(`--- FAIL: (\S+)`)
 // test runs tests of a package against a mutant and returns the name of the last
 // one that failed, the most particular, "" for none.
 func (g *gate) test(ctx context.Context, id mutant.ID, pkg, pattern string) (failed string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(g.dir, pkg), "-test.run", "^("+pattern+")", "-test.failfast")
+	cmd := exec.CommandContext(ctx, filepath.Join(g.dir, pkg+".test"), "-test.run", "^("+pattern+")", "-test.failfast")
 	cmd.Dir = filepath.Join("internal", pkg)
 	cmd.Env = os.Environ()
 	if id != mutant.None {
@@ -244,24 +289,16 @@ func (g *gate) test(ctx context.Context, id mutant.ID, pkg, pattern string) (fai
 // promise was broken. Without all it stops at the first.
 func (g *gate) hunt(h sim.Hunt, all bool) []string {
 	found := make([]string, g.seeds)
-	var next atomic.Int64
 	var stop atomic.Bool
-	var workers sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), g.seeds) {
-		workers.Go(func() {
-			for !stop.Load() {
-				i := int(next.Add(1)) - 1
-				if i >= g.seeds {
-					return
-				}
-				if fault := play(h, uint64(i+1)); fault != "" {
-					found[i] = fmt.Sprintf("seed %d: %s", i+1, fault)
-					stop.Store(!all)
-				}
-			}
-		})
-	}
-	workers.Wait()
+	parallel(g.seeds, func(i int) {
+		if stop.Load() {
+			return
+		}
+		if fault := play(h, uint64(i+1)); fault != "" {
+			found[i] = fmt.Sprintf("seed %d: %s", i+1, fault)
+			stop.Store(!all)
+		}
+	})
 	return slices.DeleteFunc(found, func(s string) bool { return s == "" })
 }
 
