@@ -344,11 +344,11 @@ func (d *deployment) goAway(ctx context.Context, j *journal) error {
 }
 
 // admits waits until an edge that was started is ready, and sends people there; where
-// its data centre lets nobody in, it does neither.
+// its data centre lets nobody in, or the edge ends for good meanwhile, it does neither.
 func (d *deployment) admits(ctx context.Context, n *node) error {
 	err := d.wait(45*time.Second, func() error {
-		if ctx.Err() != nil || !slices.Contains(d.serving(), n.place) {
-			return nil
+		if ctx.Err() != nil || n.gone.Load() || !slices.Contains(d.serving(), n.place) {
+			return nil // it was replaced meanwhile, or nobody is let in there
 		}
 		ready, _, err := d.ready(n)
 		if err == nil && !ready {
@@ -356,7 +356,7 @@ func (d *deployment) admits(ctx context.Context, n *node) error {
 		}
 		return err
 	})
-	if err == nil && ctx.Err() == nil && slices.Contains(d.serving(), n.place) {
+	if err == nil && ctx.Err() == nil && !n.gone.Load() && slices.Contains(d.serving(), n.place) {
 		n.up.Store(true)
 	}
 	return err
