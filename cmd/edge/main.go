@@ -29,7 +29,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 func serve(ctx context.Context, cfg edge.Config, stdout io.Writer, log *slog.Logger) error {
 	var closer node.Closer
 	defer closer.Close(log)
-	conn, err := natsbus.Connect(cfg.NATS.Options(cfg.DataCenter+"-"+cfg.Name, log))
+	conn, err := natsbus.Connect(cfg.NATS.Options(cfg.DataCenter+"-"+cfg.Name, natsbus.NodeInbox(natsbus.RoleEdge, cfg.DataCenter, cfg.Name), log))
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,8 @@ func serve(ctx context.Context, cfg regional.Config, stdout io.Writer, log *slog
 	var closer node.Closer
 	defer closer.Close(log)
 	name := cfg.DataCenter + "-" + cfg.Name
-	edges, server, err := embedded.Join(name, cfg.DataDir, &cfg.NATS, &closer, log)
+	inbox := natsbus.NodeInbox(natsbus.RoleRegional, cfg.DataCenter, cfg.Name)
+	edges, server, err := embedded.Join(name, inbox, cfg.DataDir, &cfg.NATS, &closer, log)
 	if err != nil {
 		return err
 	}
@@ -41,7 +42,7 @@ func serve(ctx context.Context, cfg regional.Config, stdout io.Writer, log *slog
 	case cfg.Upstream.URL == "" && cfg.Upstream.Domain != "":
 		up = edges.WithDomain(cfg.Upstream.Domain)
 	case cfg.Upstream.URL != "":
-		if up, err = natsbus.Connect(cfg.Upstream.Options(name+"-up", log)); err != nil {
+		if up, err = natsbus.Connect(cfg.Upstream.Options(name+"-up", inbox, log)); err != nil {
 			return err
 		}
 		closer.Add("connection to global", up.Close)

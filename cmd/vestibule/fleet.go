@@ -115,7 +115,7 @@ func fleet(args []string, stdout, stderr io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	log := node.NewLogger(stderr, node.LogConfig{Level: "error", Format: "text"})
-	conn, err := natsbus.Connect(cfg.NATS.Options("vestibule-fleet", log))
+	conn, err := natsbus.Connect(cfg.NATS.Options("vestibule-fleet", natsbus.OperatorInbox, log))
 	if err != nil {
 		return err
 	}

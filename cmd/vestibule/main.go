@@ -1,7 +1,7 @@
 // Command vestibule is the one command for people: it runs a whole waiting room
 // in one process (demo), rehearses one on virtual time (simulate), shows waiting
 // pages before visitors see them (preview), changes the list of data centres
-// (fleet), and runs a site to put behind the edges while trying them out (origin).
+// (fleet), writes the configuration of NATS with credentials (nats-config), and runs a site to put behind the edges while trying them out (origin).
 package main
 
 import (
@@ -24,6 +24,7 @@ var commands = []command{
 	{"simulate", "run a fleet and its visitors on virtual time and judge it", simulate},
 	{"preview", "show a waiting page in every state and language, or say what is wrong with it", previewPage},
 	{"fleet", "show and change the data centres of a fleet, or forget an edge that is gone", fleet},
+	{"nats-config", "write NATS servers' configuration with a user and certificate for every node", natsConfig},
 	{"origin", "run a site that counts who is in, to put behind edges", origin},
 }
 
@@ -65,6 +66,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 func usage(w io.Writer) {
 	fmt.Fprint(w, "Vestibule is a waiting room that holds a hard limit across data centres.\n\nusage: vestibule COMMAND [flags]; vestibule COMMAND --help tells more; vestibule --version\n\n")
 	for _, c := range commands {
-		fmt.Fprintf(w, "  %-10s %s\n", c.name, c.what)
+		fmt.Fprintf(w, "  %-11s %s\n", c.name, c.what)
 	}
 }

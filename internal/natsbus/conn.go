@@ -12,10 +12,12 @@
 package natsbus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,7 +31,8 @@ import (
 // Options say how to reach NATS.
 type Options struct {
 	URL   string // one or several, separated by commas
-	Name  string // of this node: shown by the server, and part of its inbox
+	Name  string // of this node, shown by the server
+	Inbox string // below which answers arrive, "" for the name: see NodeInbox
 	Creds string // file with user credentials, "" for none
 	CA    string // file with the certificates to trust, "" for the system's
 	Cert  string // client certificate and key files, "" for none
@@ -136,7 +139,7 @@ func Connect(o Options) (*Conn, error) {
 	ln := &link{again: make(chan struct{}), closed: make(chan struct{}), watched: make(chan struct{})}
 	opts := []nats.Option{
 		nats.Name("vestibule " + o.Name),
-		nats.CustomInboxPrefix("_INBOX_" + o.Name),
+		nats.CustomInboxPrefix(inboxPrefix + cmp.Or(o.Inbox, o.Name)),
 		nats.ReconnectBufSize(-1),
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1),
@@ -272,6 +275,11 @@ func (c *Conn) Subscribe(subject string, handle func(subject string, data []byte
 // Answer implements [wire.Desk].
 func (c *Conn) Answer(subject string, handle func([]byte) []byte) (func(), error) {
 	s, err := c.nc.Subscribe(subject, func(m *nats.Msg) {
+		// Who asks names the subject of the answer: none of those that nodes or stores hear.
+		if !strings.HasPrefix(m.Reply, "_INBOX") {
+			c.log.Warn("question refused: the answer is wanted elsewhere than in an inbox", slog.String("subject", subject), slog.String("reply", m.Reply))
+			return
+		}
 		if err := m.Respond(handle(m.Data)); err != nil {
 			c.log.Warn("answer not sent", slog.String("subject", subject), slog.Any("error", err))
 		}
@@ -394,4 +402,13 @@ func (c *Conn) bucket(ctx context.Context, name string, replicas int) (jetstream
 		return nil, fmt.Errorf("bucket %s: %w", name, err)
 	}
 	return kv, nil
+}
+
+// stream returns the stream that keeps the KV bucket of that name, which is there.
+func (c *Conn) stream(ctx context.Context, bucket string) (jetstream.Stream, error) {
+	js, err := c.jetStream()
+	if err != nil {
+		return nil, err
+	}
+	return js.Stream(ctx, "KV_"+bucket)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -182,20 +181,24 @@ func (d *Documents) watchOnce(ctx context.Context, handle func(key string, data 
 	if err != nil {
 		return false, fmt.Errorf("watch documents: %w", err)
 	}
-	// A copy: the call rewrites the keys in place, and a second watch would fail.
-	w, err := kv.WatchFiltered(ctx, slices.Clone(d.watched))
+	stream, err := d.conn.stream(open, documentsBucket)
 	if err != nil {
 		return false, fmt.Errorf("watch documents: %w", err)
 	}
-	defer func() {
-		if err := w.Stop(); err != nil {
-			d.conn.log.Debug("watch did not end cleanly", slog.Any("error", err))
+	revisions := map[string]uint64{} // of the documents that are there
+	told := map[string]uint64{}      // revision of the newest that was told of each, also that it was deleted
+	for _, key := range d.watched {
+		if err := d.poll(ctx, stream, key, handle, revisions, told); err != nil {
+			return false, fmt.Errorf("watch documents: %w", err)
 		}
-	}()
+		if told[key] == 0 {
+			handle(key, nil)
+		}
+	}
+	ask := time.NewTicker(askEvery)
+	defer ask.Stop()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	revisions := map[string]uint64{} // of the documents that are there
-	whole := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -216,29 +219,41 @@ func (d *Documents) watchOnce(ctx context.Context, handle func(key string, data 
 				return true, errOther
 			}
 			seen = now
-		case e, ok := <-w.Updates():
-			if !ok {
-				return true, errors.New("watch documents: ended by the server")
-			}
-			switch {
-			case e == nil: // everything that was there has been told
-				for _, key := range d.watched {
-					if revisions[key] == 0 && !whole {
-						handle(key, nil)
-					}
+		case <-ask.C:
+			for _, key := range d.watched {
+				if err := d.poll(ctx, stream, key, handle, revisions, told); err != nil {
+					d.conn.log.Debug("document not asked for", slog.String("document", key), slog.Any("error", err))
 				}
-				whole = true
-			case e.Operation() != jetstream.KeyValuePut:
-				delete(revisions, e.Key())
-				if whole {
-					handle(e.Key(), nil)
-				}
-			default:
-				revisions[e.Key()] = e.Revision()
-				handle(e.Key(), e.Value())
 			}
 		}
 	}
+}
+
+// askEvery is how often a watch asks for what is newer than it knows. It asks, and is
+// not told: whoever may make a consumer chooses on which subject its messages arrive,
+// which no list of permissions can bound, so nodes that visitors reach make none.
+const askEvery = 500 * time.Millisecond
+
+// poll tells the newest state of a document, where it is newer than told.
+func (d *Documents) poll(ctx context.Context, stream jetstream.Stream, key string, handle func(string, []byte), revisions, told map[string]uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	m, err := stream.GetMsg(ctx, told[key]+1, jetstream.WithGetMsgSubject("$KV."+documentsBucket+"."+key))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("document %s: %w", key, err)
+	}
+	told[key] = m.Sequence
+	if m.Header.Get("KV-Operation") != "" || m.Header.Get(jetstream.MarkerReasonHeader) != "" { // deleted
+		delete(revisions, key)
+		handle(key, nil)
+		return nil
+	}
+	revisions[key] = m.Sequence
+	handle(key, m.Data)
+	return nil
 }
 
 // lookEvery is how often a watch looks whether the store is still the one that

@@ -44,10 +44,10 @@ type ClientConfig struct {
 	Domain string `mapstructure:"domain" doc:"JetStream domain, where it is not the server's own"`
 }
 
-// Options returns how a node called name connects.
-func (c *ClientConfig) Options(name string, log *slog.Logger) natsbus.Options {
+// Options returns how a node called name connects, which hears its answers below inbox.
+func (c *ClientConfig) Options(name, inbox string, log *slog.Logger) natsbus.Options {
 	return natsbus.Options{
-		URL: c.URL, Name: name, Creds: c.Creds, CA: c.CA, Cert: c.Cert, Key: c.Key, Domain: c.Domain, Log: log,
+		URL: c.URL, Name: name, Inbox: inbox, Creds: c.Creds, CA: c.CA, Cert: c.Cert, Key: c.Key, Domain: c.Domain, Log: log,
 	}
 }
 

@@ -103,11 +103,11 @@ func Start(o Options) (*Server, error) {
 const startTimeout = 10 * time.Second
 
 // Join starts the server that cfg asks for, or none, and connects a node called
-// name to it or to the servers that cfg names. What it acquires it adds to
+// name, with that inbox, to it or to the servers that cfg names. What it acquires it adds to
 // closer. The server keeps its data below dir. It returns the connection and
 // where other processes reach the server that it started, "" for nowhere.
-func Join(name, dir string, cfg *node.ServerConfig, closer *node.Closer, log *slog.Logger) (*natsbus.Conn, string, error) {
-	opts := cfg.Options(name, log)
+func Join(name, inbox, dir string, cfg *node.ServerConfig, closer *node.Closer, log *slog.Logger) (*natsbus.Conn, string, error) {
+	opts := cfg.Options(name, inbox, log)
 	url := ""
 	if cfg.Embedded {
 		server, err := Start(Options{

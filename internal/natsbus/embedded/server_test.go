@@ -79,7 +79,7 @@ func TestJoin(t *testing.T) {
 		url    bool
 	}{{"", false}, {"127.0.0.1:0", true}} {
 		var closer node.Closer
-		conn, url, err := embedded.Join("n", t.TempDir(), &node.ServerConfig{Embedded: true, Listen: c.listen, Replicas: 1}, &closer, quiet)
+		conn, url, err := embedded.Join("n", "n", t.TempDir(), &node.ServerConfig{Embedded: true, Listen: c.listen, Replicas: 1}, &closer, quiet)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"vestibule/internal/natsbus"
+	"vestibule/internal/natsconf"
+	"vestibule/internal/node"
+	"vestibule/internal/wire"
+)
+
+const natsConfigUsage = `usage: vestibule nats-config write|provision [flags]
+
+  write          write the configuration of NATS servers in which every node is a user
+                 of its own that may say and hear only what its role does: for global
+                 and for each data centre a nats.conf, certificates, and the same as
+                 objects for Kubernetes. Written anew, it keeps its authority
+  provision      make the buckets of global or a data centre, where they are missing:
+                 no node may. Run it as the user provision of that place
+
+vestibule nats-config write --help shows the flags.
+
+`
+
+// natsConfigWrite says what is written. Names of nodes may be ranges: edge-0..9.
+type natsConfigWrite struct {
+	Out         string        `mapstructure:"out" doc:"folder to write to; its ca.key can make any user: keep it safe"`
+	DataCenters []string      `mapstructure:"data_centers" doc:"names of the data centres"`
+	Globals     []string      `mapstructure:"globals" doc:"names of the globals; global-0..2 means three"`
+	Regionals   []string      `mapstructure:"regionals" doc:"names of the regionals of every data centre"`
+	Edges       []string      `mapstructure:"edges" doc:"names of the edges of every data centre; more than run is fine"`
+	Servers     int           `mapstructure:"servers" doc:"NATS servers of every place: 1, 3 or 5"`
+	Routes      string        `mapstructure:"routes" doc:"host of server {n} of {place}, from 0"`
+	ServerNames []string      `mapstructure:"server_names" doc:"hosts and addresses by which the servers of {place} are reached"`
+	Hub         []string      `mapstructure:"hub" doc:"host:port on which global's servers take those of data centres"`
+	CertDir     string        `mapstructure:"cert_dir" doc:"where a server of {place} finds its certificates; empty for where they are written"`
+	StoreDir    string        `mapstructure:"store_dir" doc:"where a server of {place} keeps JetStream"`
+	Valid       time.Duration `mapstructure:"valid" doc:"life of the certificates"`
+	CACert      string        `mapstructure:"ca_cert" doc:"certificate of an authority of your own (PEM); empty for one that is made"`
+	CAKey       string        `mapstructure:"ca_key" doc:"its ECDSA key (PEM, PKCS 8)"`
+}
+
+// plan returns what is to be written.
+func (c *natsConfigWrite) plan() (*natsconf.Plan, []error) {
+	p := &natsconf.Plan{
+		DataCenters: c.DataCenters, Servers: c.Servers, Routes: c.Routes, Names: c.ServerNames, Hub: c.Hub,
+		CertDir: c.CertDir, StoreDir: c.StoreDir, Valid: c.Valid,
+	}
+	var errs []error
+	for _, l := range []struct {
+		key  string
+		from []string
+		to   *[]string
+	}{{"globals", c.Globals, &p.Globals}, {"regionals", c.Regionals, &p.Regionals}, {"edges", c.Edges, &p.Edges}} {
+		var err error
+		if *l.to, err = natsconf.Expand(l.from); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", l.key, err))
+		}
+	}
+	if p.CertDir == "" {
+		dir, err := filepath.Abs(filepath.Join(c.Out, "{place}", "servers"))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("out: %w", err))
+		}
+		p.CertDir = dir
+	}
+	return p, errs
+}
+
+// Validate implements [node.Config].
+func (c *natsConfigWrite) Validate() []error {
+	p, errs := c.plan()
+	errs = append(errs, p.Validate()...)
+	if c.Out == "" {
+		errs = append(errs, errors.New("out: must not be empty"))
+	}
+	if (c.CACert == "") != (c.CAKey == "") {
+		errs = append(errs, errors.New("ca_cert, ca_key: must be given together"))
+	}
+	errs = append(errs, node.CheckFile("ca_cert", c.CACert)...)
+	return append(errs, node.CheckFile("ca_key", c.CAKey)...)
+}
+
+// natsConfigProvision says which buckets are made, and where.
+type natsConfigProvision struct {
+	NATS     node.ClientConfig `mapstructure:"nats"`
+	Place    string            `mapstructure:"place" doc:"global, or a data centre"`
+	Replicas int               `mapstructure:"replicas" doc:"of the buckets: 0 for 3 on a cluster and 1 on a single server, or 1, 3 or 5"`
+	Wait     time.Duration     `mapstructure:"wait" doc:"how long to try"`
+}
+
+// Validate implements [node.Config].
+func (c *natsConfigProvision) Validate() []error {
+	errs := c.NATS.Validate("nats")
+	if err := wire.CheckName(c.Place); err != nil && c.Place != wire.Root {
+		errs = append(errs, fmt.Errorf("place: %w", err))
+	}
+	if c.Replicas != 0 && c.Replicas != 1 && c.Replicas != 3 && c.Replicas != 5 {
+		errs = append(errs, fmt.Errorf("replicas: must be 0, 1, 3 or 5, got %d", c.Replicas))
+	}
+	if c.Wait <= 0 {
+		errs = append(errs, fmt.Errorf("wait: must be above 0, got %v", c.Wait))
+	}
+	return errs
+}
+
+// natsConfig writes configurations of NATS servers and makes buckets.
+func natsConfig(args []string, stdout, stderr io.Writer) error {
+	verb := "help"
+	if len(args) > 0 {
+		verb = args[0]
+	}
+	write := natsConfigWrite{
+		Globals: []string{"global-0..2"}, Regionals: []string{"regional-0..1"}, Edges: []string{"edge-0..19"},
+		Servers: 3, Routes: "nats-{n}.nats.vestibule-{place}.svc",
+		ServerNames: []string{"nats", "nats.vestibule-{place}.svc", "*.nats.vestibule-{place}.svc", "localhost", "127.0.0.1", "::1"},
+		Hub:         []string{"nats.vestibule-global.svc:7422"}, StoreDir: "/data", Valid: 365 * 24 * time.Hour,
+	}
+	provision := natsConfigProvision{NATS: node.DefaultClient(), Wait: time.Minute}
+	var cfg node.Config
+	run := func() error { return writeNATS(&write, stdout) }
+	switch verb {
+	case "write":
+		cfg = &write
+	case "provision":
+		cfg, run = &provision, func() error { return provisionNATS(&provision, stdout, stderr) }
+	case "help", "--help", "-h":
+		fmt.Fprint(stdout, natsConfigUsage)
+		if len(args) == 0 {
+			return node.ErrUsage
+		}
+		return errHelp
+	default:
+		fmt.Fprintf(stderr, "vestibule nats-config: unknown command %q (see vestibule nats-config --help)\n", verb)
+		return node.ErrUsage
+	}
+	switch check, err := node.Load("vestibule nats-config "+verb, cfg, args[1:], stdout); {
+	case errors.Is(err, node.ErrHelp):
+		return errHelp
+	case errors.Is(err, node.ErrUsage):
+		return err
+	case err != nil:
+		fmt.Fprintf(stderr, "vestibule nats-config %s: the configuration is not valid:\n%v\n", verb, err)
+		return node.ErrUsage
+	case check:
+		return nil
+	}
+	return run()
+}
+
+// writeNATS writes all files.
+func writeNATS(c *natsConfigWrite, stdout io.Writer) error {
+	p, errs := c.plan()
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	now := time.Now()
+	ca, err := c.authority(now)
+	if err != nil {
+		return err
+	}
+	files, err := p.Files(now, ca)
+	if err != nil {
+		return err
+	}
+	if c.CACert == "" {
+		key, err := ca.KeyPEM()
+		if err != nil {
+			return err
+		}
+		files = append(files, natsconf.File{Path: "ca.key", Data: key, Secret: true})
+	}
+	for _, f := range files {
+		name, mode := filepath.Join(c.Out, f.Path), os.FileMode(0o644)
+		if f.Secret {
+			mode = 0o600
+		}
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil { //nolint:gosec // what is secret says so itself
+			return err
+		}
+		// A new file takes the place of an old one: a server may be reading it.
+		if err := os.WriteFile(name+".new", f.Data, mode); err != nil {
+			return err
+		}
+		if err := os.Rename(name+".new", name); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(stdout, "%s: NATS servers of global, %s\n", c.Out, strings.Join(c.DataCenters, ", "))
+	return err
+}
+
+// authority returns the one that is named, or that was made before, or a new one.
+func (c *natsConfigWrite) authority(now time.Time) (*natsconf.Authority, error) {
+	cert, key := c.CACert, c.CAKey
+	if cert == "" {
+		cert, key = filepath.Join(c.Out, "ca.crt"), filepath.Join(c.Out, "ca.key")
+		if _, err := os.Stat(key); errors.Is(err, os.ErrNotExist) {
+			return natsconf.NewAuthority(rand.Reader, now)
+		}
+	}
+	certPEM, err := os.ReadFile(cert)
+	if err != nil {
+		return nil, err
+	}
+	keyPEM, err := os.ReadFile(key)
+	if err != nil {
+		return nil, err
+	}
+	ca, err := natsconf.LoadAuthority(certPEM, keyPEM)
+	if err != nil {
+		return nil, fmt.Errorf("%s, %s: %w", cert, key, err)
+	}
+	return ca, nil
+}
+
+// provisionNATS makes the buckets of a place. It tries until they are there: the
+// servers may be about to find each other.
+func provisionNATS(c *natsConfigProvision, stdout, stderr io.Writer) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, c.Wait)
+	defer cancel()
+	log := node.NewLogger(stderr, node.LogConfig{Level: "error", Format: "text"})
+	conn, err := natsbus.Connect(c.NATS.Options("vestibule-provision", natsbus.NodeInbox(natsbus.RoleProvision, c.Place, string(natsbus.RoleProvision)), log))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	replicas := c.Replicas
+	if replicas == 0 {
+		replicas = natsbus.Auto
+	}
+	var all []string
+	for {
+		err := wire.ErrDown
+		if conn.Connected() {
+			var made []string
+			try, done := context.WithTimeout(ctx, 10*time.Second)
+			made, err = conn.Provision(try, c.Place, replicas)
+			done()
+			all = append(all, made...)
+		}
+		if err == nil {
+			_, err = fmt.Fprintf(stdout, "buckets of %s: %s; made now: %s\n", c.Place, strings.Join(natsbus.Buckets(c.Place), ", "), strings.Join(all, ", "))
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			if why := conn.Refused(); why != "" {
+				err = errors.New(why)
+			}
+			return fmt.Errorf("not within %v: %w", c.Wait, err)
+		case <-time.After(250 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,352 @@
+package natsconf_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"vestibule/internal/natsbus"
+	"vestibule/internal/wire"
+)
+
+// who is a user of the fleet.
+type who struct {
+	role        natsbus.Role
+	place, name string
+}
+
+func (w who) String() string { return w.name + "@" + w.place }
+
+// users lists one user of each kind that an attacker may be, and the others whom it
+// may attack.
+func (f *fleet) users() []who {
+	out := []who{
+		{natsbus.RoleGlobal, wire.Root, "global-0"}, {natsbus.RoleOperator, wire.Root, "operator"}, {natsbus.RoleProvision, wire.Root, "provision"},
+	}
+	for _, dc := range f.plan.DataCenters {
+		out = append(out, who{natsbus.RoleRegional, dc, "regional-0"}, who{natsbus.RoleOperator, dc, "operator"}, who{natsbus.RoleProvision, dc, "provision"})
+		for _, name := range f.plan.Edges {
+			out = append(out, who{natsbus.RoleEdge, dc, name})
+		}
+	}
+	return out
+}
+
+// concrete returns a subject that a pattern matches.
+func concrete(pattern string) string {
+	pattern = strings.ReplaceAll(pattern, ".*", ".edge-1")
+	if rest, ok := strings.CutSuffix(pattern, ".>"); ok {
+		return rest + ".x"
+	}
+	return pattern
+}
+
+func allowed(subject string, by []string) bool {
+	return slices.ContainsFunc(by, func(pattern string) bool { return server.SubjectsCollide(subject, pattern) })
+}
+
+// heard is what the witnesses of all places heard that nobody may have said.
+type heard struct {
+	mu  sync.Mutex
+	all []string
+}
+
+const marker = "ATTACK"
+
+var domains = regexp.MustCompile(`^\$JS\.[a-z]+\.API\.`)
+
+// stray reports whether a message can only come of an attack: it is marked, or it is
+// a store's answer on a subject on which no store answers.
+func stray(m *nats.Msg) bool {
+	if strings.Contains(string(m.Data), marker) {
+		return true
+	}
+	stored := m.Header.Get("Nats-Stream") != "" || strings.Contains(string(m.Data), "io.nats.jetstream.api")
+	return stored && !strings.HasPrefix(m.Subject, "_INBOX.") && !strings.HasPrefix(m.Subject, "_R_.") && !strings.HasPrefix(m.Subject, "$JS.")
+}
+
+func TestNobodyMaySayOrHearWhatIsAnothers(t *testing.T) {
+	f := start(t)
+	f.tree(40)
+	eventually(t, "a visitor is let in", func() bool { return strings.Contains(f.visit("nairobi edge-0"), inside) })
+
+	var strays heard
+	witnesses := map[string]*nats.Conn{}
+	for place := range f.servers {
+		c, _, err := f.dial(place, filepath.Join(f.dir, "witness.crt"), filepath.Join(f.dir, "witness.key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Subscribe(">", func(m *nats.Msg) {
+			if stray(m) {
+				strays.mu.Lock()
+				defer strays.mu.Unlock()
+				strays.all = append(strays.all, place+": "+m.Subject)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		witnesses[place] = c
+	}
+	eventually(t, "the list of data centres is stored", func() bool { return strings.Contains(f.stored(witnesses), "global members revision") })
+	before := f.stored(witnesses)
+	told := map[string]int{}
+	for _, w := range f.users() {
+		t.Run(w.String(), func(t *testing.T) {
+			tried := f.attack(t, w, witnesses)
+			t.Logf("%d attempts", tried)
+			told[string(w.role)] += tried
+		})
+	}
+	total := 0
+	for _, n := range told {
+		total += n
+	}
+	t.Logf("%d attempts: %v", total, told)
+	if total < 60 {
+		t.Errorf("%d attempts are too few", total)
+	}
+	strays.mu.Lock()
+	if len(strays.all) > 0 {
+		t.Errorf("%d were delivered, such as %v", len(strays.all), strays.all[:min(10, len(strays.all))])
+	}
+	strays.mu.Unlock()
+	if after := f.stored(witnesses); after != before {
+		t.Errorf("what is stored was\n%s\nand is\n%s", before, after)
+	}
+	eventually(t, "a visitor is let in", func() bool { return strings.Contains(f.visit("dublin edge-1"), inside) })
+
+	// The witnesses hear what is said, or this test could not fail.
+	for place, c := range witnesses {
+		if err := c.Publish("vestibule.v1."+place+".grant.nobody", []byte(marker)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "witnesses hear", func() bool {
+		strays.mu.Lock()
+		defer strays.mu.Unlock()
+		return len(strays.all) >= len(witnesses)
+	})
+}
+
+// stored tells what the stores hold, but for what changes by itself: the beats of
+// leases, promises that are written again, the status of the list.
+func (f *fleet) stored(witnesses map[string]*nats.Conn) string {
+	f.t.Helper()
+	var b strings.Builder
+	for _, place := range append([]string{wire.Root}, f.plan.DataCenters...) {
+		js, err := witnesses[place].JetStream()
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		for info := range js.StreamsInfo() {
+			fmt.Fprintf(&b, "%s %s made %v %v", place, info.Config.Name, info.Created, info.Config.Subjects)
+			if info.Config.RePublish != nil || len(info.Config.Sources) > 0 {
+				fmt.Fprint(&b, " changed")
+			}
+			fmt.Fprintln(&b)
+		}
+		for _, bucket := range natsbus.Buckets(place) {
+			kv, err := js.KeyValue(bucket)
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			keys, err := kv.Keys()
+			if err != nil && !errors.Is(err, nats.ErrNoKeysFound) {
+				f.t.Fatal(err)
+			}
+			slices.Sort(keys)
+			for _, key := range keys {
+				e, err := kv.Get(key)
+				if err != nil {
+					f.t.Fatal(err)
+				}
+				switch {
+				case key == "members.status":
+				case bucket == "vestibule_promises" && !strings.Contains(key, "."): // written again, by its owner alone
+					fmt.Fprintf(&b, "%s %s of %d bytes or so\n", place, key, len(e.Value())/1000)
+				case bucket == "vestibule_leases":
+					lease, _, _ := strings.Cut(string(e.Value()), `"beat"`)
+					fmt.Fprintf(&b, "%s %s %s\n", place, key, lease)
+				default:
+					fmt.Fprintf(&b, "%s %s revision %d\n", place, key, e.Revision())
+				}
+			}
+		}
+	}
+	return b.String()
+}
+
+// attack lets one user try what it may not, and returns how many attempts it made.
+func (f *fleet) attack(t *testing.T, w who, witnesses map[string]*nats.Conn) (tried int) {
+	cert, key, _ := f.credentials(w.role, w.place, w.name)
+
+	// At the servers of other places it is nobody.
+	for place := range f.servers {
+		if place == w.place {
+			continue
+		}
+		tried++
+		if c, _, err := f.dial(place, cert, key); err == nil {
+			t.Errorf("let in at %s as %v", place, c.Opts.User)
+		}
+	}
+	c, complaints, err := f.dial(w.place, cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine := natsbus.Allow(w.role, w.place, w.name)
+
+	// Whatever others may say and hear, and subjects of servers and stores.
+	var say, hear []string
+	for _, other := range f.users() {
+		a := natsbus.Allow(other.role, other.place, other.name)
+		for _, s := range a.Publish {
+			say = append(say, concrete(s))
+		}
+		hear = append(hear, a.Subscribe...)
+		for _, s := range a.Subscribe {
+			say = append(say, concrete(s))
+		}
+	}
+	for _, bucket := range []string{"documents", "leases", "promises"} {
+		stream := "KV_vestibule_" + bucket
+		for _, domain := range []string{"$JS.API.", "$JS.hub.API.", "$JS.documents.API.", "$JS.nairobi.API.", "$JS.dublin.API."} {
+			say = append(say,
+				domain+"STREAM.DELETE."+stream, domain+"STREAM.PURGE."+stream, domain+"STREAM.UPDATE."+stream, domain+"STREAM.MSG.DELETE."+stream,
+				domain+"STREAM.MSG.GET."+stream, domain+"STREAM.CREATE.attack", domain+"STREAM.SNAPSHOT."+stream, domain+"CONSUMER.CREATE."+stream,
+				domain+"CONSUMER.CREATE."+stream+".attack", domain+"CONSUMER.CREATE."+stream+".attack.$KV.vestibule_"+bucket+".x.y", domain+"CONSUMER.DURABLE.CREATE."+stream+".attack")
+		}
+		say = append(say, "$KV.vestibule_"+bucket+".keys", "$KV.vestibule_"+bucket+".global", "$KV.vestibule_"+bucket+".regional.dublin", "$KV.vestibule_"+bucket+".dublin")
+		hear = append(hear, "$KV.vestibule_"+bucket+".>")
+	}
+	hear = append(hear, ">", "*.>", "vestibule.>", "vestibule.v1.*.grant.*", "vestibule.v1.global.copy.>", "_INBOX.>", "_INBOX.*.*.*.>", "$JS.>", "$SYS.>", "$KV.>", "$JS.API.>")
+	slices.Sort(say)
+	slices.Sort(hear)
+
+	refused := func(what, subject string) {
+		t.Helper()
+		// A server takes its own domain's name off before it looks.
+		mapped := domains.ReplaceAllString(subject, "$$JS.API.")
+		if err := c.Flush(); err != nil {
+			t.Fatalf("%s %s: %v", what, subject, err)
+		}
+		for {
+			select {
+			case err := <-complaints:
+				if strings.Contains(err.Error(), `"`+subject+`"`) || strings.Contains(err.Error(), `"`+mapped+`"`) {
+					return
+				}
+			case <-time.After(4 * time.Second):
+				t.Fatalf("%s was not refused: %s", what, subject)
+			}
+		}
+	}
+	for _, s := range slices.Compact(say) {
+		if allowed(s, mine.Publish) || allowed(strings.Replace(s, "$JS."+domainOf(w.place)+".API.", "$JS.API.", 1), mine.Publish) {
+			continue
+		}
+		tried++
+		// A consumer that would deliver to another's grants, were it made.
+		body := fmt.Sprintf(`{"stream_name":"KV_vestibule_documents","config":{"description":%q,"deliver_subject":"vestibule.v1.dublin.grant.edge-1","ack_policy":"none","deliver_policy":"all"}}`, marker)
+		if err := c.PublishRequest(s, "_INBOX."+natsbus.NodeInbox(w.role, w.place, w.name)+".x", []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+		refused("saying", s)
+	}
+	for _, s := range slices.Compact(hear) {
+		if slices.Contains(mine.Subscribe, s) {
+			continue
+		}
+		tried++
+		sub, err := c.SubscribeSync(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused("hearing", s)
+		if err := sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrBadSubscription) {
+			t.Fatal(err)
+		}
+	}
+
+	// Nobody chooses where a server's answer goes: what it may ask, aimed at what is
+	// another's. The last is aimed at its own inbox; when that came, all have been answered.
+	aims := []string{
+		"vestibule.v1.dublin.grant.edge-1", "vestibule.v1.nairobi.report.edge-1", "vestibule.v1.global.grant.dublin", "vestibule.v1.global.report.dublin",
+		"vestibule.v1.global.copy.keys.dublin", "$KV.vestibule_documents.rooms", "$KV.vestibule_documents.keys", "$KV.vestibule_leases.global",
+		"$KV.vestibule_leases.regional.dublin", "$KV.vestibule_promises.dublin", "$KV.vestibule_promises.nairobi", "$JS.API.STREAM.PURGE.KV_vestibule_promises",
+	}
+	ask := slices.IndexFunc(mine.Publish, func(s string) bool { return strings.Contains(s, "API.STREAM.INFO.") })
+	if ask < 0 || w.role == natsbus.RoleGlobal || w.role == natsbus.RoleProvision {
+		return tried // it asks no store, or what it may change includes what it could aim at
+	}
+	questions := map[string]string{mine.Publish[ask]: ""}
+	for _, s := range mine.Publish {
+		// A regional's own store is its own to write.
+		if strings.Contains(s, ".DIRECT.GET.") && !strings.HasPrefix(s, "$JS.API.") {
+			s = strings.TrimSuffix(concrete(s), ".x")
+			if !strings.Contains(s, ".$KV.") {
+				questions[s] = `{"last_by_subj":"$KV.vestibule_documents.keys"}`
+			} else {
+				questions[s] = ""
+			}
+		}
+	}
+	for question, body := range questions {
+		for _, aim := range aims {
+			if allowed(aim, mine.Publish) {
+				continue // it may say so itself
+			}
+			if aim == wire.GrantSubject(wire.Root, w.place) || aim == wire.ReportSubject(wire.Root, w.place) {
+				continue // of its own data centre: what is stored gets there, and is refused as no message (decision 56)
+			}
+			tried++
+			if err := c.PublishRequest(question, aim, []byte(body)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		own, err := c.SubscribeSync("_INBOX." + inbox(w) + ".>")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.PublishRequest(question, "_INBOX."+inbox(w)+".last", []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := own.NextMsg(10 * time.Second); err != nil {
+			t.Errorf("%s is not answered: %v", question, err)
+		}
+	}
+	for _, c := range witnesses {
+		if err := c.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return tried
+}
+
+// domainOf returns the JetStream domain of the servers of a place.
+func domainOf(place string) string {
+	if place == wire.Root {
+		return "hub"
+	}
+	return place
+}
+
+func inbox(w who) string {
+	if w.role == natsbus.RoleOperator {
+		return natsbus.OperatorInbox
+	}
+	return natsbus.NodeInbox(w.role, w.place, w.name)
+}

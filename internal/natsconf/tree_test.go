@@ -1,0 +1,385 @@
+package natsconf_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vestibule/internal/edge"
+	"vestibule/internal/global"
+	"vestibule/internal/natsbus"
+	"vestibule/internal/natsconf"
+	"vestibule/internal/node"
+	"vestibule/internal/regional"
+	"vestibule/internal/wire"
+)
+
+// record keeps what nodes log.
+type record struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (r *record) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.b.Write(p)
+}
+
+// lines returns the lines that hold a word.
+func (r *record) lines(word string) (out []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for line := range strings.Lines(r.b.String()) {
+		if strings.Contains(strings.ToLower(line), word) {
+			out = append(out, strings.TrimSpace(line))
+		}
+	}
+	return out
+}
+
+// fleet is NATS servers as they were written, with a tree of nodes over them.
+type fleet struct {
+	t       *testing.T
+	dir     string
+	plan    *natsconf.Plan
+	ca      *natsconf.Authority
+	servers map[string]*server.Server
+	urls    map[string]string
+	log     record
+	logger  *slog.Logger
+	edges   map[string]*edge.Server // by data centre and name
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(60 * time.Second); !ok(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// inside is what the site answers.
+const inside = "8d3f: you are inside"
+
+// witness is a user of a test, who may hear and say everything in every main account.
+const witness = "witness"
+
+func testPlan(dir string) *natsconf.Plan {
+	return &natsconf.Plan{
+		DataCenters: []string{"nairobi", "dublin"}, Globals: []string{"global-0"}, Regionals: []string{"regional-0"}, Edges: []string{"edge-0", "edge-1"},
+		Servers: 1, Names: []string{"localhost", "127.0.0.1"}, Hub: []string{"127.0.0.1:7422"},
+		CertDir: filepath.Join(dir, "{place}", "servers"), StoreDir: filepath.Join(dir, "store-{place}"), Valid: time.Hour,
+	}
+}
+
+// start writes the configuration, runs the servers from it, and makes the buckets.
+func start(t *testing.T) *fleet {
+	t.Helper()
+	f := &fleet{t: t, dir: t.TempDir(), servers: map[string]*server.Server{}, urls: map[string]string{}, edges: map[string]*edge.Server{}}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log("what nodes logged:\n" + strings.Join(f.log.lines(""), "\n"))
+		}
+	})
+	f.logger = slog.New(slog.NewTextHandler(&f.log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	f.plan = testPlan(f.dir)
+	if errs := f.plan.Validate(); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	var err error
+	if f.ca, err = natsconf.NewAuthority(rand.Reader, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	files, err := f.plan.Files(time.Now(), f.ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		f.write(file.Path, file.Data)
+	}
+	cert, key, err := f.ca.Issue(rand.Reader, time.Now(), time.Hour, []string{witness})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.write("witness.crt", cert)
+	f.write("witness.key", key)
+	hub := f.serve(wire.Root, nil)
+	for _, dc := range f.plan.DataCenters {
+		f.serve(dc, hub)
+	}
+	eventually(t, "data centres join global's servers", func() bool { return f.servers[wire.Root].NumLeafNodes() == len(f.plan.DataCenters) })
+	for place := range f.servers {
+		conn := f.node(natsbus.RoleProvision, place, "provision", "")
+		made, err := conn.Provision(t.Context(), place, natsbus.Auto)
+		if err != nil || len(made) != 2 {
+			t.Fatalf("buckets of %s: made %v: %v", place, made, err)
+		}
+	}
+	return f
+}
+
+func (f *fleet) write(name string, data []byte) {
+	f.t.Helper()
+	name = filepath.Join(f.dir, name)
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := os.WriteFile(name, data, 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// serve runs the server of a place on ports that are free, and returns where it takes
+// leaf nodes.
+func (f *fleet) serve(place string, hub *url.URL) *url.URL {
+	f.t.Helper()
+	f.t.Setenv("NATS_SERVER_NAME", "nats-"+place)
+	o, err := server.ProcessConfigFile(filepath.Join(f.dir, place, "nats.conf"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	o.Host, o.Port, o.HTTPHost, o.HTTPPort, o.NoSigs, o.NoLog = "127.0.0.1", server.RANDOM_PORT, "127.0.0.1", server.RANDOM_PORT, true, true
+	if hub == nil {
+		o.LeafNode.Host, o.LeafNode.Port = "127.0.0.1", server.RANDOM_PORT
+	} else {
+		o.LeafNode.Remotes[0].URLs = []*url.URL{hub}
+	}
+	var main *server.Account
+	for _, a := range o.Accounts {
+		if a.Name == "VESTIBULE" {
+			main = a
+		}
+	}
+	o.Users = append(o.Users, &server.User{Username: witness, Account: main})
+	s, err := server.NewServer(o)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	s.Start()
+	f.t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(20 * time.Second) {
+		f.t.Fatalf("server of %s is not ready", place)
+	}
+	f.servers[place], f.urls[place] = s, "tls://"+s.Addr().String()
+	if hub != nil {
+		return nil
+	}
+	v, err := s.Varz(nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return &url.URL{Scheme: "tls", Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(v.LeafNode.Port))}
+}
+
+// credentials returns the files of a user.
+func (f *fleet) credentials(role natsbus.Role, place, name string) (cert, key, ca string) {
+	dir := string(role)
+	switch role {
+	case natsbus.RoleEdge, natsbus.RoleRegional, natsbus.RoleGlobal:
+		dir += "s"
+	case natsbus.RoleLeaf:
+		dir, name = "servers", "leaf"
+	case natsbus.RoleOperator, natsbus.RoleProvision:
+	}
+	return filepath.Join(f.dir, place, dir, name+".crt"), filepath.Join(f.dir, place, dir, name+".key"), filepath.Join(f.dir, "ca.crt")
+}
+
+// node returns the connection of a node, as the programs make it.
+func (f *fleet) node(role natsbus.Role, place, name, domain string) *natsbus.Conn {
+	f.t.Helper()
+	cert, key, ca := f.credentials(role, place, name)
+	inbox := natsbus.NodeInbox(role, place, name)
+	if role == natsbus.RoleOperator {
+		inbox = natsbus.OperatorInbox
+	}
+	c, err := natsbus.Connect(natsbus.Options{URL: f.urls[place], Name: name, Inbox: inbox, Cert: cert, Key: key, CA: ca, Domain: domain, Log: f.logger})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(c.Close)
+	eventually(f.t, name+" of "+place+" is let in", c.Connected)
+	return c
+}
+
+// run runs a node until the test ends.
+func (f *fleet) run(run func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	f.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			f.t.Error(err)
+		}
+	})
+}
+
+// tree runs global, a regional in each data centre and its edges, before a site.
+func (f *fleet) tree(total int) {
+	t := f.t
+	t.Helper()
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, inside) }))
+	t.Cleanup(site.Close)
+	f.write("rooms.yaml", fmt.Appendf(nil, `rooms:
+  - {name: shop, host: 127.0.0.1, path: /, total_active_users: %d, new_users_per_minute: 600, session_duration: 5m, origin: "%s"}
+`, total, site.URL))
+
+	gc := global.DefaultConfig()
+	gc.Name, gc.DataDir, gc.Rooms, gc.DataCenters, gc.Bootstrap = "global-0", t.TempDir(), filepath.Join(f.dir, "rooms.yaml"), f.plan.DataCenters, true
+	conn, clock := f.node(natsbus.RoleGlobal, wire.Root, gc.Name, ""), node.NewClock()
+	g, err := global.New(global.Options{
+		Config: gc, Params: wire.DefaultParams(), Bus: conn, Clock: clock, Reg: prometheus.NewRegistry(), Log: f.logger,
+		Docs:  natsbus.NewDocuments(conn, natsbus.Auto, node.RoomsDocument, node.KeysDocument, node.MembersDocument),
+		Lease: natsbus.NewLease(conn, wire.Root, gc.Name, natsbus.Auto, clock.Now).Bootstrap(true),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.run(g.Run)
+
+	for _, dc := range f.plan.DataCenters {
+		rc := regional.DefaultConfig()
+		rc.Name, rc.DataCenter, rc.DataDir, rc.Bootstrap = "regional-0", dc, t.TempDir(), true
+		conn, clock := f.node(natsbus.RoleRegional, dc, rc.Name, ""), node.NewClock()
+		up := conn.WithDomain(natsbus.DocumentsDomain)
+		r, err := regional.New(regional.Options{
+			Config: rc, Params: wire.DefaultParams(), Edges: conn, Global: up, Desk: conn, Clock: clock, Reg: prometheus.NewRegistry(), Log: f.logger,
+			Docs:     natsbus.NewDocuments(up, 0, node.RoomsDocument, node.KeysDocument, node.MembersDocument),
+			Lease:    natsbus.NewLease(conn, "regional."+dc, rc.Name, natsbus.Auto, clock.Now).Bootstrap(true),
+			Promises: natsbus.NewPromises(conn, dc, natsbus.Auto),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.run(r.Run)
+		for _, name := range f.plan.Edges {
+			ec := edge.DefaultConfig()
+			ec.Name, ec.DataCenter, ec.DataDir, ec.Listen = name, dc, t.TempDir(), "127.0.0.1:0"
+			conn := f.node(natsbus.RoleEdge, dc, name, natsbus.DocumentsDomain)
+			e, err := edge.New(edge.Options{
+				Config: ec, Params: wire.DefaultParams(), Bus: conn, Reg: prometheus.NewRegistry(), Log: f.logger,
+				Docs: natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.run(e.Run)
+			f.edges[dc+" "+name] = e
+		}
+	}
+	for name, e := range f.edges {
+		eventually(t, "edge "+name+" is ready", func() bool { r := e.Ready(); return r.Ready && !r.Isolated })
+	}
+}
+
+// visit returns what a newcomer meets at an edge.
+func (f *fleet) visit(edge string) string {
+	f.t.Helper()
+	c := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	a, err := c.Get(f.edges[edge].URL() + "/")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer a.Body.Close()
+	body, err := io.ReadAll(a.Body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return string(body)
+}
+
+// dial returns a plain connection with the certificate of a user, and what the
+// server complains of.
+func (f *fleet) dial(place, cert, key string) (*nats.Conn, chan error, error) {
+	complaints := make(chan error, 1000)
+	c, err := nats.Connect(f.urls[place], nats.ClientCert(cert, key), nats.RootCAs(filepath.Join(f.dir, "ca.crt")),
+		nats.NoReconnect(), nats.Timeout(10*time.Second),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { complaints <- err }))
+	if err == nil {
+		f.t.Cleanup(c.Close)
+	}
+	return c, complaints, err
+}
+
+func TestATreeRunsWithCredentials(t *testing.T) {
+	f := start(t)
+	// A section of promises that nobody names any more: the regional sweeps it away.
+	w, _, err := f.dial("nairobi", filepath.Join(f.dir, "witness.crt"), filepath.Join(f.dir, "witness.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	js, err := w.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	promises, err := js.KeyValue("vestibule_promises")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := promises.Put("nairobi.1-0000000000000001.1", []byte("left")); err != nil {
+		t.Fatal(err)
+	}
+
+	f.tree(4)
+	for name := range f.edges {
+		eventually(t, "a visitor is let in at "+name, func() bool { return strings.Contains(f.visit(name), inside) })
+	}
+	eventually(t, "a visitor waits when the site is full", func() bool { return !strings.Contains(f.visit("dublin edge-0"), inside) })
+	eventually(t, "the section is removed", func() bool {
+		_, err := promises.Get("nairobi.1-0000000000000001.1")
+		return err == nats.ErrKeyNotFound //nolint:errorlint // what Get returns
+	})
+
+	// Rooms that change reach every edge.
+	data, err := os.ReadFile(filepath.Join(f.dir, "rooms.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.write("rooms.yaml", bytes.Replace(data, []byte("total_active_users: 4"), []byte("total_active_users: 40"), 1))
+	for name := range f.edges {
+		eventually(t, "there is room again at "+name, func() bool { return strings.Contains(f.visit(name), inside) })
+	}
+
+	// An operator reads and writes the list of data centres, and asks a regional.
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	docs := natsbus.NewDocuments(f.node(natsbus.RoleOperator, wire.Root, "operator", natsbus.DocumentsDomain), 0)
+	var list []byte
+	var revision uint64
+	eventually(t, "the list of data centres is there", func() bool {
+		list, revision, err = docs.Get(ctx, node.MembersDocument)
+		return err == nil && list != nil
+	})
+	if _, err := docs.Put(ctx, node.MembersDocument, list, revision); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := f.node(natsbus.RoleOperator, "dublin", "operator", "").Ask(ctx, wire.ForgetSubject("dublin"), []byte(`{"edge":"nobody"}`))
+	if err != nil || !bytes.Contains(answer, []byte("error")) {
+		t.Fatalf("answer of the regional: %q, %v", answer, err)
+	}
+
+	if got := f.log.lines("permissions violation"); len(got) > 0 {
+		t.Errorf("nodes asked for what they may not: %d, the first: %s", len(got), got[0])
+	}
+}
