@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -136,9 +137,7 @@ func TestTheImageHoldsTogether(t *testing.T) {
 		}
 	}
 	want := map[string]string{"data/": ""}
-	for name, content := range programs {
-		want[name] = content
-	}
+	maps.Copy(want, programs)
 	if diff := cmp.Diff(want, seen); diff != "" {
 		t.Error(diff)
 	}

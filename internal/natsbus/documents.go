@@ -18,6 +18,7 @@ type Documents struct {
 	conn     *Conn
 	replicas int
 	watched  []string
+	wrote    chan struct{} // a document was written by this node: Watch asks at once
 }
 
 const documentsBucket = "vestibule_documents"
@@ -26,7 +27,7 @@ const documentsBucket = "vestibule_documents"
 // named. replicas is for the bucket, if it has to be made; 0 for nodes that only
 // read.
 func NewDocuments(conn *Conn, replicas int, watched ...string) *Documents {
-	return &Documents{conn: conn, replicas: replicas, watched: watched}
+	return &Documents{conn: conn, replicas: replicas, watched: watched, wrote: make(chan struct{}, 1)}
 }
 
 // Get returns a document and its revision, (nil, 0) if there is none. What it
@@ -65,6 +66,10 @@ func (d *Documents) Put(ctx context.Context, key string, data []byte, revision u
 	}
 	if err != nil {
 		return 0, fmt.Errorf("document %s: %w", key, err)
+	}
+	select {
+	case d.wrote <- struct{}{}:
+	default: // it is about to ask
 	}
 	return next, nil
 }
@@ -220,10 +225,11 @@ func (d *Documents) watchOnce(ctx context.Context, handle func(key string, data 
 			}
 			seen = now
 		case <-ask.C:
-			for _, key := range d.watched {
-				if err := d.poll(ctx, stream, key, handle, revisions, told); err != nil {
-					d.conn.log.Debug("document not asked for", slog.String("document", key), slog.Any("error", err))
-				}
+		case <-d.wrote:
+		}
+		for _, key := range d.watched {
+			if err := d.poll(ctx, stream, key, handle, revisions, told); err != nil {
+				d.conn.log.Debug("document not asked for", slog.String("document", key), slog.Any("error", err))
 			}
 		}
 	}

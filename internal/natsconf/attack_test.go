@@ -178,7 +178,7 @@ func (f *fleet) stored(witnesses map[string]*nats.Conn) string {
 				case bucket == "vestibule_promises" && !strings.Contains(key, "."): // written again, by its owner alone
 					fmt.Fprintf(&b, "%s %s of %d bytes or so\n", place, key, len(e.Value())/1000)
 				case bucket == "vestibule_leases":
-					lease, _, _ := strings.Cut(string(e.Value()), `"beat"`)
+					lease, _, _ := strings.Cut(string(e.Value()), `"nonce"`) // a leader that was held up leads anew
 					fmt.Fprintf(&b, "%s %s %s\n", place, key, lease)
 				default:
 					fmt.Fprintf(&b, "%s %s revision %d\n", place, key, e.Revision())

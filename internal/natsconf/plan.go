@@ -280,6 +280,18 @@ func folder(role natsbus.Role) string {
 	return string(role) + "s"
 }
 
+// Folders lists the folders of files that there are, in all places.
+func (p *Plan) Folders() []string {
+	out := []string{serversDir}
+	for _, place := range p.places() {
+		for _, u := range p.users(place) {
+			out = append(out, folder(u.role))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // Files returns all that is to be written: for each place the servers' configuration,
 // a folder of certificates for the servers and one for each role, and the same as
 // objects for Kubernetes.
