@@ -7,6 +7,9 @@ GOLANGCI_LINT  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 BUF            := github.com/bufbuild/buf/cmd/buf@v1.57.2
 PROTOC_GEN_GO  := google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
 TOXIPROXY      := github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0
+KUSTOMIZE      := sigs.k8s.io/kustomize/kustomize/v5@v5.7.1
+KUBE_VALIDATE  := sigs.k8s.io/kubectl-validate@v0.0.4
+KUBE_SCORE     := github.com/zegl/kube-score/cmd/kube-score@v1.20.0
 TOOLS          := $(CURDIR)/.tools
 
 # Debian packages that tests and benchmarks drive: a browser, an HTTP client, a load
@@ -176,6 +179,19 @@ screenshots: packages ## pictures of the waiting page in every state, for a phon
 lighthouse: build packages ## what Lighthouse (npm) thinks of the waiting page
 	internal/waiting/preview/lighthouse.sh
 
+# Kubernetes knows no newer version than 1.30 offline. The first run builds the tools: ten minutes of one core.
+.PHONY: k8s-check
+k8s-check: $(TOOLS)/kustomize $(TOOLS)/kubectl-validate $(TOOLS)/kube-score ## build the Kubernetes overlays and validate them, their configurations and the alert rules
+	@command -v promtool >/dev/null || $(MAKE) --no-print-directory packages PACKAGES=prometheus
+	@mkdir -p $(TOOLS)/k8s
+	@set -e; for o in deploy/k8s/overlays/*; do out=$(TOOLS)/k8s/$$(basename $$o).yaml; \
+		$(TOOLS)/kustomize build $$o >$$out; $(TOOLS)/kubectl-validate --version 1.30 $$out; \
+		$(TOOLS)/kube-score score --output-format ci $$out >$$out.score || { grep CRITICAL $$out.score; exit 1; }; done; \
+	for c in deploy/k8s/components/*; do d=$(TOOLS)/k8s/with-$$(basename $$c); mkdir -p $$d; \
+		printf 'resources: [../../../deploy/k8s/overlays/nairobi]\ncomponents: [../../../%s]\n' $$c >$$d/kustomization.yaml; \
+		$(TOOLS)/kustomize build $$d >$$d.yaml; done
+	$(GO) test -count=1 ./deploy
+
 .PHONY: generate
 generate: $(TOOLS)/buf $(TOOLS)/protoc-gen-go ## make the generated code anew
 	cd internal/wire/proto && PATH="$(TOOLS):$$PATH" $(TOOLS)/buf lint && PATH="$(TOOLS):$$PATH" $(TOOLS)/buf generate
@@ -194,3 +210,9 @@ $(TOOLS)/protoc-gen-go:
 	GOBIN=$(TOOLS) $(GO) install $(PROTOC_GEN_GO)
 $(TOOLS)/toxiproxy/server:
 	GOBIN=$(TOOLS)/toxiproxy $(GO) install $(TOXIPROXY)
+$(TOOLS)/kustomize:
+	GOBIN=$(TOOLS) $(GO) install $(KUSTOMIZE)
+$(TOOLS)/kubectl-validate:
+	GOBIN=$(TOOLS) $(GO) install $(KUBE_VALIDATE)
+$(TOOLS)/kube-score:
+	GOBIN=$(TOOLS) $(GO) install $(KUBE_SCORE)

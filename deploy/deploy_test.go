@@ -1,0 +1,283 @@
+// Package deploy holds what runs Vestibule on Kubernetes and under systemd.
+package deploy
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"vestibule/internal/edge"
+	"vestibule/internal/global"
+	"vestibule/internal/natsconf"
+	"vestibule/internal/node"
+	"vestibule/internal/regional"
+)
+
+// kustomization is what these tests read of one.
+type kustomization struct {
+	Resources          []string `yaml:"resources"`
+	ConfigMapGenerator []struct {
+		Name     string
+		Files    []string
+		Literals []string
+	} `yaml:"configMapGenerator"`
+}
+
+// configs collects the ConfigMaps of an overlay: files by name of the map, and
+// variables.
+func configs(t *testing.T, dir string, files map[string]string, env map[string]string) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, "kustomization.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var k kustomization
+	if err := yaml.Unmarshal(data, &k); err != nil {
+		t.Fatalf("%s: %v", dir, err)
+	}
+	for _, g := range k.ConfigMapGenerator {
+		for _, f := range g.Files {
+			files[g.Name] = filepath.Join(dir, f)
+		}
+		for _, l := range g.Literals {
+			key, value, _ := strings.Cut(l, "=")
+			env[key] = value
+		}
+	}
+	for _, r := range k.Resources {
+		if !strings.HasSuffix(r, ".yaml") {
+			configs(t, filepath.Join(dir, r), files, env)
+		}
+	}
+}
+
+// Every ConfigMap with a configuration passes the check that the programs make, with
+// the variables that its overlay sets.
+func TestConfigurations(t *testing.T) {
+	some := filepath.Join(t.TempDir(), "some.pem")
+	if err := os.WriteFile(some, []byte("of the pod"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	overlays, err := filepath.Glob("k8s/overlays/*")
+	if err != nil || len(overlays) < 3 {
+		t.Fatalf("overlays: %v, %v", overlays, err)
+	}
+	checked := 0
+	for _, dir := range overlays {
+		files, env := map[string]string{}, map[string]string{}
+		configs(t, dir, files, env)
+		for app, file := range files {
+			t.Run(filepath.Base(dir)+"/"+app, func(t *testing.T) {
+				var cfg node.Config
+				switch app {
+				case "edge":
+					c := edge.DefaultConfig()
+					cfg = &c
+				case "regional":
+					c := regional.DefaultConfig()
+					cfg = &c
+				case "global":
+					c := global.DefaultConfig()
+					cfg = &c
+					t.Setenv("VESTIBULE_ROOMS", files["rooms"])
+				case "rooms":
+					return // checked with global
+				default:
+					t.Fatalf("no program is called %s", app)
+				}
+				checked++
+				for key, value := range env {
+					t.Setenv(key, value)
+				}
+				t.Setenv("VESTIBULE_NAME", app+"-0")
+				// Files of the pod, which its Secrets hold.
+				for _, key := range []string{"CA", "CERT", "KEY"} {
+					t.Setenv("VESTIBULE_NATS_"+key, some)
+				}
+				if _, err := node.Load(app, cfg, []string{"--config", file}, os.Stderr); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	if checked != 5 {
+		t.Errorf("%d configurations were checked, want those of two data centres and of global", checked)
+	}
+}
+
+// What pods mount is what `vestibule nats-config` writes.
+func TestSecretsAndNames(t *testing.T) {
+	var text strings.Builder
+	walk(t, "k8s", func(name string, data []byte) {
+		if strings.HasSuffix(name, ".yaml") {
+			text.Write(data)
+		}
+	})
+	got := map[string]bool{}
+	for _, m := range regexp.MustCompile(`secretName: ([a-z-]+)`).FindAllStringSubmatch(text.String(), -1) {
+		got[m[1]] = true
+	}
+	p := &natsconf.Plan{DataCenters: []string{"nairobi"}, Globals: []string{"global-0"}, Regionals: []string{"regional-0"}, Edges: []string{"edge-0"}}
+	want := p.Folders()
+	for name := range got {
+		if !slices.Contains(want, strings.TrimPrefix(name, "nats-")) {
+			t.Errorf("nobody makes the secret %s", name)
+		}
+	}
+	if len(got) != 5 {
+		t.Errorf("secrets: %v", got)
+	}
+	// The highest name has credentials: nats-config makes edge-0 to edge-19.
+	if !strings.Contains(text.String(), "maxReplicas: 20\n") {
+		t.Error("maxReplicas is not the number of edges that nats-config writes by default")
+	}
+}
+
+var metric = regexp.MustCompile(`vestibule_[a-z_]+`)
+
+// exprs returns every expression of the rules and the board, by where it stands.
+func exprs(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	var rules struct {
+		Spec struct {
+			Groups []struct {
+				Rules []struct{ Alert, Expr string }
+			}
+		}
+	}
+	data, err := os.ReadFile("k8s/components/monitoring/rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(data, &rules); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range rules.Spec.Groups {
+		for _, r := range g.Rules {
+			out["alert "+r.Alert] = r.Expr
+		}
+	}
+	var board struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if data, err = os.ReadFile("k8s/components/monitoring/board.json"); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &board); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range board.Panels {
+		for _, target := range p.Targets {
+			out["panel "+p.Title] = target.Expr
+		}
+	}
+	if len(out) < 20 {
+		t.Fatalf("%d expressions", len(out))
+	}
+	return out
+}
+
+// Rules and board ask for metrics that there are.
+func TestMetricsOfRulesAndBoard(t *testing.T) {
+	doc, err := os.ReadFile("../docs/METRICS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for where, expr := range exprs(t) {
+		for _, name := range metric.FindAllString(expr, -1) {
+			if !strings.Contains(string(doc), "| `"+strings.TrimSuffix(name, "_bucket")+"` |") {
+				t.Errorf("%s: no metric is called %s", where, name)
+			}
+		}
+	}
+}
+
+// Prometheus takes the rules, and the board's expressions as rules.
+func TestRulesForPrometheus(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("promtool is not installed: make k8s-check installs it")
+	}
+	dir := t.TempDir()
+	data, err := os.ReadFile("k8s/components/monitoring/rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r struct{ Spec yaml.Node }
+	if err := yaml.Unmarshal(data, &r); err != nil {
+		t.Fatal(err)
+	}
+	spec, err := yaml.Marshal(&r.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	b.WriteString("groups:\n  - name: all\n    rules:\n")
+	n := 0
+	for _, expr := range exprs(t) {
+		fmt.Fprintf(&b, "      - {record: \"test:%d\", expr: %q}\n", n, expr)
+		n++
+	}
+	for name, text := range map[string]string{"rules.yaml": string(spec), "all.yaml": b.String()} {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command(promtool, "check", "rules", "--lint-fatal", file).CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	}
+}
+
+// Units start what there is, with flags that there are.
+func TestUnits(t *testing.T) {
+	n := 0
+	walk(t, "systemd", func(name string, data []byte) {
+		n++
+		app := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(name), "vestibule-"), "@.service")
+		for _, want := range []string{
+			"ExecStart=/usr/local/bin/" + app + " --config /etc/vestibule/" + app + "-%i.yaml\n",
+			"StateDirectory=vestibule/" + app + "-%i\n",
+		} {
+			if !strings.Contains(string(data), want) {
+				t.Errorf("%s: lacks %s", name, want)
+			}
+		}
+		if _, err := os.Stat("../cmd/" + app + "/main.go"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	})
+	if n != 3 {
+		t.Errorf("%d units", n)
+	}
+}
+
+func walk(t *testing.T, dir string, visit func(name string, data []byte)) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(name)
+		if err == nil {
+			visit(name, data)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
