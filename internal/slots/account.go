@@ -223,3 +223,11 @@ func gain(have *uint64, now uint64) uint64 {
 	*have = now
 	return d
 }
+
+// noRate forgets the rights of R, which stay behind with a tenure.
+func (a *account) noRate() {
+	a.rateGranted, a.rateReturned, a.rateIdle, a.rateSeen = 0, 0, 0, 0
+}
+
+// noAsk forgets who asked for rights.
+func (a *account) noAsk() { a.want, a.parked, a.parkedN, a.movers = 0, nil, 0, 0 }

@@ -310,3 +310,14 @@ func (b *books) ownView(now fleet.Mono, ft fleet.Time, free, rateFree int64) {
 		b.show(v)
 	}
 }
+
+// expireRate drops rights of R that were taken for used and cannot count any more. Where
+// fleet time ft is not sure, only those of which that is known without it.
+func (b *books) expireRate(now fleet.Mono, ft fleet.Time, unsure bool) {
+	if n := len(b.ratePhantoms); n > 0 {
+		b.ratePhantoms = slices.DeleteFunc(b.ratePhantoms, func(p ratePhantom) bool {
+			return now >= p.until || (p.end != 0 && !unsure && ft.Second() > p.end)
+		})
+		b.stale = b.stale || len(b.ratePhantoms) != n
+	}
+}

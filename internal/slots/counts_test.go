@@ -145,11 +145,11 @@ func TestSessionIDsStayWithinTheirBounds(t *testing.T) {
 // are not those of the first.
 func TestEveryIncarnationHasANumberOfItsOwn(t *testing.T) {
 	var a Aggregator
-	first := a.newEdge("edge", 1).num
-	a.nums = 1<<16 - 1
+	first := a.roster.add("edge", 1).num
+	a.roster.nums = 1<<16 - 1
 	for range 3 {
-		if e := a.newEdge("edge", 2); e.num == first || e.num == 0 {
-			t.Fatalf("incarnation %d is told apart by %d, as the first by %d", a.nums, e.num, first)
+		if e := a.roster.add("edge", 2); e.num == first || e.num == 0 {
+			t.Fatalf("incarnation %d is told apart by %d, as the first by %d", a.roster.nums, e.num, first)
 		}
 	}
 	var e idEntry

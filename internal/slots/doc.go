@@ -17,6 +17,11 @@
 //	parent:  Observe(now, wire.Report)     Grants(now) []wire.Grant
 //	child:   Report(now) []wire.Report     Apply(now, wire.Grant)
 //
+// Inside an Aggregator, a roster tells which edges there are, their lives what becomes of
+// them and what is presumed of whom nobody hears, and the books of every room what its
+// edges have and counted. What a successor is to know is stored; the uplink is the bond with
+// global. How the free rights of a room are divided among edges is a division.
+//
 // How many rights go where ([Place], [Fill], [Split]) is policy and never part
 // of safety. Nothing here reads a clock, does I/O or starts a goroutine; an
 // Aggregator and an Allocator each belong to one goroutine.

@@ -2,6 +2,7 @@ package slots
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"vestibule/internal/fleet"
@@ -9,6 +10,22 @@ import (
 )
 
 // edgeState is how one incarnation of an edge stands in the aggregator's books.
+//
+//	from      to        when                                                         who
+//	awaiting  joining   it is heard, and has promised to follow us                   adopt
+//	          lost      it was awaited in vain                                       giveUp
+//	          dead      the roster of a predecessor says so                          restore
+//	          left      the same; or it has ended, and its sessions are counted      restore, forgetPast, add of a sum
+//	joining   alive     its place on the roster is stored                            enter
+//	          dead      its lease lapsed                                             lapse
+//	          joining   it told the exact numbers of its tenure, and begins another  revive
+//	          left      it said goodbye                                              leave
+//	alive     dead, joining, left as from joining
+//	dead      joining, left       as from joining
+//	lost      joining   it is heard after all                                        adopt
+//	          left      nothing is presumed of it any more                           bury, keepVigil
+//	          awaiting  the time by which it was given up was a wrong guess          corrected
+//	left      joining   it lives after all, and told its exact numbers               revive
 type edgeState uint8
 
 const (
@@ -19,6 +36,27 @@ const (
 	lost                      // awaited in vain: nobody knows what it counted
 	left                      // said goodbye, or aged out: only its counted sessions remain
 )
+
+// transitions are the states that follow each. Who stays what it is makes none.
+var transitions = [...][]edgeState{
+	awaiting: {joining, lost, dead, left},
+	joining:  {alive, dead, left},
+	alive:    {joining, dead, left},
+	dead:     {joining, left},
+	lost:     {joining, left, awaiting},
+	left:     {joining},
+}
+
+// impossible is told of transitions that cannot be. Tests panic.
+var impossible = func(e *edge, to edgeState) {}
+
+// become makes a transition.
+func (e *edge) become(to edgeState) {
+	if e.state != to && !slices.Contains(transitions[e.state], to) {
+		impossible(e, to)
+	}
+	e.state = to
+}
 
 // edge is one incarnation of an edge in the books of its aggregator.
 type edge struct {

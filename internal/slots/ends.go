@@ -157,29 +157,6 @@ func (ms *marks) older(m *mark) bool {
 // centres' clocks may be wrong as far as they may.
 const markMargin = 4 * fleet.MaxError
 
-// markedUpTo returns up to which number every edge that may act knows the marks.
-// One that is silent, or still awaited, knows nothing.
-func (a *Aggregator) markedUpTo(b *books) uint64 {
-	known := b.marks.n
-	if a.up.blank {
-		return 0
-	}
-	for _, e := range a.edges {
-		acc := b.of(e)
-		switch {
-		case e.state == left:
-		case e.state != alive || acc == nil || acc.report == nil:
-			return 0
-		default:
-			acc.ends.Acked(e.told)
-			if n, ok := acc.ends.First(); ok {
-				known = min(known, n-1)
-			}
-		}
-	}
-	return known
-}
-
 // finish takes a session that ended out of the head-count. Every edge has told
 // all that it stamped before it knew the mark, and stamps nothing since: so all
 // the session's tickets are counted, once at its newest expiry second at least.

@@ -10,18 +10,18 @@ import (
 // not see, because it looks only at what changed; "" for nothing. It is to be called
 // after Grants and, where a report was just made, with reported.
 func Overlooked(a *Aggregator, now fleet.Mono, reported bool) string {
-	for _, b := range a.order {
+	for _, b := range a.rooms.list {
 		if n, rate := a.surplus(now, b); reported && (n > 0 || rate > 0) {
 			return fmt.Sprintf("%d and %d rights of room %x are not given back", n, rate, uint64(b.ID))
 		}
 	}
-	for _, e := range a.edges {
+	for _, e := range a.roster.edges {
 		listed := map[*account]bool{}
 		for _, acc := range e.open {
 			listed[acc] = true
 		}
 		n := 0
-		for id, b := range a.rooms {
+		for id, b := range a.rooms.byID {
 			acc := b.of(e)
 			if acc == nil {
 				continue
@@ -39,4 +39,10 @@ func Overlooked(a *Aggregator, now fleet.Mono, reported bool) string {
 		}
 	}
 	return ""
+}
+
+func init() {
+	impossible = func(e *edge, to edgeState) {
+		panic(fmt.Sprintf("%s %x is %s and cannot become %s", e.name, e.inc, edgeStates[e.state], edgeStates[to]))
+	}
 }

@@ -39,33 +39,31 @@ func (a *Aggregator) Forget(now fleet.Mono, name string, inc uint64) (Forgotten,
 	}
 	a.advance(now)
 	heard := false
-	if a.clock.Err(now) == fleet.Unsynced {
+	if !a.clock.synced(now) {
 		return out, fmt.Errorf("forget %s: %w", name, ErrTimeless)
 	}
-	for _, e := range a.edges {
+	for _, e := range a.roster.edges {
 		if (name != "" && e.name != name) || (inc != 0 && e.inc != inc) {
 			continue
 		}
 		switch {
-		case (e.state == alive || e.state == joining) && !mutant.On(mutant.ForgetTheLiving):
+		case e.heard() && !mutant.On(mutant.ForgetTheLiving):
 			heard = true
 			continue
 		case e.state == left:
 			continue // it has ended as far as we are concerned
 		}
 		e.forgotten = true
-		a.claimed(now, e)
+		a.roster.claimed(e, a.lives.latest(now))
 		if e.ended == 0 && (e.state == awaiting || e.state == lost) {
-			a.endedNow(now, e)
+			a.lives.endedNow(now, e)
 		}
 		if out.Incs = append(out.Incs, e.inc); mutant.On(mutant.ForgottenIsFree) {
-			a.close(e)
-			e.state = left
+			a.rooms.close(e)
+			e.become(left)
 		}
-		for _, b := range a.order {
-			if acc := b.of(e); acc != nil {
-				out.Sessions += acc.presumed(&b.counts)
-			}
+		for b, acc := range a.rooms.accounts(e) {
+			out.Sessions += acc.presumed(&b.counts)
 		}
 	}
 	switch {
@@ -76,11 +74,11 @@ func (a *Aggregator) Forget(now fleet.Mono, name string, inc uint64) (Forgotten,
 		return out, fmt.Errorf("forget %s: %w", name, ErrNotKnown)
 	}
 	a.advance(now)
-	out.Within = a.longestLife(now) + 3*time.Second
+	out.Within = a.rooms.longestLife(now) + 3*time.Second
 	if closed := a.closedUntil(now); closed > 0 {
 		out.Within = max(out.Within, closed.Sub(a.clock.Now(now)))
 	}
-	a.restale()
+	a.rooms.restale()
 	a.due = now
 	return out, nil
 }

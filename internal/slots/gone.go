@@ -28,58 +28,57 @@ const goneSeconds = 1 << 18
 const foldEvery = 5 * time.Second
 
 // foldGone sums up the sessions of edges that left, where there are many.
-func (a *Aggregator) foldGone(now fleet.Mono) {
-	if now.Sub(a.folded) < foldEvery && a.folded != 0 {
+func (l *lives) foldGone(now fleet.Mono) {
+	if now.Sub(l.folded) < foldEvery && l.folded != 0 {
 		return
 	}
-	a.folded = now
+	l.folded = now
 	n := 0
 	var gone []*edge
-	for _, e := range a.edges {
+	for _, e := range l.roster.edges {
 		if e.state != left || e.name == wire.Gone {
 			continue
 		}
-		for _, b := range a.order {
-			if acc := b.of(e); acc != nil {
-				n += len(acc.sessions)
-			}
+		for _, acc := range l.rooms.accounts(e) {
+			n += len(acc.sessions)
 		}
-		if a.settled(now, e) {
+		if l.settled(now, e) {
 			gone = append(gone, e)
 		}
 	}
-	if n <= a.cfg.goneAbove() || len(gone) == 0 {
+	if n <= l.goneAbove || len(gone) == 0 {
 		return
 	}
-	sum := a.find(wire.Gone, 0)
+	sum := l.roster.find(wire.Gone, 0)
 	if sum == nil {
-		sum = a.newEdge(wire.Gone, 0)
-		sum.state, sum.recv, sum.heir = left, now, true
+		sum = l.roster.add(wire.Gone, 0)
+		sum.recv, sum.heir = now, true
+		sum.become(left)
 	}
 	for _, e := range gone {
-		if a.fold(sum, e); mutant.On(mutant.GoneForgotten) {
-			a.close(sum)
+		if l.fold(sum, e); mutant.On(mutant.GoneForgotten) {
+			l.rooms.close(sum)
 		}
 	}
-	a.edges = slices.DeleteFunc(a.edges, func(e *edge) bool { return slices.Contains(gone, e) })
+	l.roster.edges = slices.DeleteFunc(l.roster.edges, func(e *edge) bool { return slices.Contains(gone, e) })
 	for _, e := range gone {
-		a.close(e)
+		l.rooms.close(e)
 	}
-	sum.gone = slices.DeleteFunc(sum.gone, func(g wire.GoneEdge) bool { return g.Until < a.watermark.Second() })
-	a.enrol(sum)
+	sum.gone = slices.DeleteFunc(sum.gone, func(g wire.GoneEdge) bool { return g.Until < l.rooms.watermark.Second() })
+	l.enrol(sum)
 	for _, e := range gone {
-		a.strike(e)
+		l.stored.strike(e)
 	}
 }
 
 // settled reports whether nothing more will be heard of an edge that left, and nothing
 // is presumed of it. Of one that was given up without a goodbye more may be heard.
-func (a *Aggregator) settled(now fleet.Mono, e *edge) bool {
+func (l *lives) settled(now fleet.Mono, e *edge) bool {
 	if e.vigil || e.due || now.Sub(e.recv) < foldEvery {
 		return false // the answer to its goodbye is owed, or its last words are under way
 	}
-	for _, b := range a.order {
-		if acc := b.of(e); acc != nil && (acc.silent || b.counts.freed == 0) {
+	for b, acc := range l.rooms.accounts(e) {
+		if acc.silent || b.counts.freed == 0 {
 			return false // or counting has not begun
 		}
 	}
@@ -87,13 +86,9 @@ func (a *Aggregator) settled(now fleet.Mono, e *edge) bool {
 }
 
 // fold adds what an edge left behind to the sum.
-func (a *Aggregator) fold(sum, e *edge) {
+func (l *lives) fold(sum, e *edge) {
 	last := int64(0)
-	for _, b := range a.order {
-		acc := b.of(e)
-		if acc == nil {
-			continue
-		}
+	for b, acc := range l.rooms.accounts(e) {
 		to := b.account(sum)
 		if n := acc.presumed(&b.counts); n > 0 { // counted until then, like sessions that end then
 			b.counts.add(acc.phantomUntil, n)
@@ -139,22 +134,6 @@ func addSessions(x, y []wire.Expiry, freed int64) []wire.Expiry {
 		}
 	}
 	return out
-}
-
-// wentBefore reports whether sessions of a process that an edge has succeeded may be in
-// the sum of those that are gone.
-func (a *Aggregator) wentBefore(e *edge) bool {
-	sum := a.find(wire.Gone, 0)
-	return sum != nil && slices.ContainsFunc(sum.gone, func(g wire.GoneEdge) bool {
-		return g.Edge == e.name && g.Until >= a.watermark.Second()
-	})
-}
-
-// summed reports whether an incarnation's sessions are in the sum: whatever is heard of
-// it now was said long ago.
-func (a *Aggregator) summed(name string, inc uint64) bool {
-	sum := a.find(wire.Gone, 0)
-	return sum != nil && slices.ContainsFunc(sum.gone, func(g wire.GoneEdge) bool { return g.Edge == name && g.Inc == inc })
 }
 
 // goneRooms returns what is stored of the sum: by the second, or where that is much by

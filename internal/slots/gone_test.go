@@ -134,9 +134,9 @@ func TestGoneEdgesAreSummed(t *testing.T) {
 			c.visit(fmt.Sprintf("pod-%d", i), 100+i)
 			c.say("stays", 1, wire.Report{})
 		}
-		for _, e := range c.agg.edges {
-			if acc := c.agg.rooms[c.room].of(e); acc != nil {
-				want = addSessions(want, acc.sessions, c.agg.rooms[c.room].counts.freed)
+		for _, e := range c.agg.roster.edges {
+			if acc := c.agg.rooms.byID[c.room].of(e); acc != nil {
+				want = addSessions(want, acc.sessions, c.agg.rooms.byID[c.room].counts.freed)
 			}
 		}
 		before := c.agg.Ledger(c.room).Active
@@ -144,22 +144,22 @@ func TestGoneEdgesAreSummed(t *testing.T) {
 			c.say("stays", 1, wire.Report{})
 			c.step(time.Second)
 		}
-		if n := len(c.agg.durable.Roster); n > 2 {
+		if n := len(c.agg.stored.durable.Roster); n > 2 {
 			t.Fatalf("seed %d: %d entries on the roster, want who stays and the sum of all others", seed, n)
 		}
 		c.say("pod-3", 103, wire.Report{Join: true}) // under way for long
 		c.step(0)
-		if c.agg.find("pod-3", 103) != nil {
+		if c.agg.roster.find("pod-3", 103) != nil {
 			t.Fatalf("seed %d: a late word of an edge that is gone is taken for a new one", seed)
 		}
-		if got := c.agg.Ledger(c.room).Active; got != before && before > 0 && atLeast(want, uint32(c.agg.rooms[c.room].counts.freed)) != got {
+		if got := c.agg.Ledger(c.room).Active; got != before && before > 0 && atLeast(want, uint32(c.agg.rooms.byID[c.room].counts.freed)) != got {
 			t.Fatalf("seed %d: %d sessions count, before they were summed %d", seed, got, before)
 		}
-		c.lead(c.agg.durable.Clone())
+		c.lead(c.agg.stored.durable.Clone())
 		for freed := uint32(c.time().Second()); freed < uint32(c.time().Second())+100; freed++ {
 			var sum []wire.Expiry
-			for _, e := range c.agg.edges {
-				if acc := c.agg.rooms[c.room].of(e); acc != nil {
+			for _, e := range c.agg.roster.edges {
+				if acc := c.agg.rooms.byID[c.room].of(e); acc != nil {
 					sum = addSessions(sum, acc.sessions, 0)
 				}
 			}
@@ -191,13 +191,13 @@ func TestRule4APredecessorFreed(t *testing.T) {
 	if got := c.agg.Ledger(c.room); got.Active != 3 || got.Freed <= int64(first) {
 		t.Fatalf("%d sessions, freed up to %d: want 3, and what was renewed away to be freed", got.Active, got.Freed-int64(first))
 	}
-	c.lead(c.agg.durable.Clone())
+	c.lead(c.agg.stored.durable.Clone())
 	c.say("stamps", 1, wire.Report{Join: true, Rooms: rooms(mine[1:]...)})
 	// One that is new and knows no time yet: nothing is freed until it does.
 	c.agg.Observe(c.now, wire.Report{From: "new", Inc: 1, Tenure: 1, Join: true, Seen: wire.Term{N: c.term, Nonce: c.term}, AsOfErr: fleet.Unsynced, Seq: 1, Parts: 1, Sent: c.now})
 	c.step(0)
-	if got := c.agg.Ledger(c.room).Active; c.agg.recovering() || got != 3 {
-		t.Errorf("a successor that waits for nobody (%v) counts %d sessions, want 3", !c.agg.recovering(), got)
+	if got := c.agg.Ledger(c.room).Active; c.agg.roster.recovering() || got != 3 {
+		t.Errorf("a successor that waits for nobody (%v) counts %d sessions, want 3", !c.agg.roster.recovering(), got)
 	}
 	for range 3 {
 		c.agg.clock.Set(c.now, c.time(), 0)
@@ -205,8 +205,8 @@ func TestRule4APredecessorFreed(t *testing.T) {
 		c.say("new", 1, wire.Report{})
 		c.step(time.Second)
 	}
-	if got := c.agg.Ledger(c.room); got.Active != 3 || got.Freed < c.agg.passed {
-		t.Errorf("%d sessions, freed up to %d of %d: want 3, and its own border", got.Active, got.Freed, c.agg.passed)
+	if got := c.agg.Ledger(c.room); got.Active != 3 || got.Freed < c.agg.rooms.passed {
+		t.Errorf("%d sessions, freed up to %d of %d: want 3, and its own border", got.Active, got.Freed, c.agg.rooms.passed)
 	}
 }
 
@@ -227,10 +227,10 @@ func TestASilentEdgeMayRenewWhatIsSummed(t *testing.T) {
 	life := uint32(c.time().Second()) + 60
 	c.say("edge", 1, wire.Report{Final: true, Bye: true, Rooms: []wire.RoomReport{{Room: c.room, Sessions: []wire.Expiry{{Until: life, Stamped: 7}, {Until: life + 1, Stamped: 1}}}}})
 	stay(12 * time.Second)
-	if c.agg.find("edge", 1) != nil {
+	if c.agg.roster.find("edge", 1) != nil {
 		t.Fatal("who left is not summed")
 	}
-	c.lead(c.agg.durable.Clone())
+	c.lead(c.agg.stored.durable.Clone())
 	c.say("stays", 1, wire.Report{Join: true})
 	c.say("edge", 2, wire.Report{Join: true, Rooms: []wire.RoomReport{{Room: c.room}}})
 	stay(90 * time.Second)
@@ -255,11 +255,11 @@ func TestWaitsGoOnAcrossTakeovers(t *testing.T) {
 	until := func(c *comers, each time.Duration) time.Duration {
 		begun := c.now
 		for c.now.Sub(begun) < 10*time.Minute {
-			c.lead(c.agg.durable.Clone())
+			c.lead(c.agg.stored.durable.Clone())
 			c.say("stays", 1, wire.Report{Join: true})
 			for range each / time.Second {
 				c.agg.clock.Set(c.now, c.time(), 0)
-				if !c.agg.recovering() {
+				if !c.agg.roster.recovering() {
 					return c.now.Sub(begun)
 				}
 				c.say("stays", 1, wire.Report{})
@@ -277,13 +277,13 @@ func TestWaitsGoOnAcrossTakeovers(t *testing.T) {
 		t.Errorf("with a takeover every 5 s it is waited for %v, want %v as without", flapping, calm)
 	}
 	c := start()
-	c.lead(c.agg.durable.Clone())
+	c.lead(c.agg.stored.durable.Clone())
 	for range 4 {
 		c.agg.clock.Set(c.now, c.time(), 0)
 		c.say("stays", 1, wire.Report{Join: true})
 		c.step(time.Second)
 	}
-	if e := c.agg.find("goes", 1); e.until == 0 {
+	if e := c.agg.roster.find("goes", 1); e.until == 0 {
 		t.Fatal("nobody knows until when it is to be waited for")
 	}
 	for range 40 { // it comes back, and stamps tickets
@@ -323,7 +323,7 @@ func TestOwnMemoryOverAnEmptyStore(t *testing.T) {
 		}
 		c.own, c.ownTerm, c.term, c.old = c.agg.Durable(), 1, 5, true // a rival led under 2
 		c.lead(wire.Durable{})
-		if !c.agg.recovering() {
+		if !c.agg.roster.recovering() {
 			t.Errorf("%s: nothing is waited for at first", tc.name)
 		}
 		tc.heard(c)
@@ -334,12 +334,12 @@ func TestOwnMemoryOverAnEmptyStore(t *testing.T) {
 			}
 			c.step(time.Second)
 		}
-		if got := !c.agg.recovering(); got != tc.knows {
+		if got := !c.agg.roster.recovering(); got != tc.knows {
 			t.Errorf("%s: it knows what there was: %v, want %v", tc.name, got, tc.knows)
 		}
 		if tc.knows { // and learns better later
 			c.witness("four", 1, 3)
-			if c.step(time.Second); !c.agg.recovering() {
+			if c.step(time.Second); !c.agg.roster.recovering() {
 				t.Errorf("%s: a rival had led, and nothing is waited for", tc.name)
 			}
 		}
@@ -386,7 +386,7 @@ func TestASumCountsWhereNothingWasCounted(t *testing.T) {
 		c.agg.clock.Set(c.now, c.time(), 0)
 		c.say("stays", 1, wire.Report{})
 		c.step(time.Second)
-		summed = summed || c.agg.find("left", 1) == nil
+		summed = summed || c.agg.roster.find("left", 1) == nil
 		if got := c.agg.Ledger(other).Active; got != 5 {
 			t.Fatalf("%v after the start %d sessions count, want 5 (summed: %v)", c.now.Sub(fleet.Mono(time.Hour)), got, summed)
 		}
@@ -408,7 +408,7 @@ func TestALateWordOutlivesTheAggregator(t *testing.T) {
 		c.step(0)
 	}
 	before := c.agg.Ledger(c.room).Active
-	c.lead(c.agg.durable.Clone())
+	c.lead(c.agg.stored.durable.Clone())
 	if got := c.agg.Ledger(c.room).Active; before != 7 || got != before {
 		t.Errorf("%d sessions count, %d before the takeover, want 7", got, before)
 	}
@@ -423,20 +423,20 @@ func TestAGuessThatWasCorrectedIsNotWaitedBy(t *testing.T) {
 		c.say(name, 1, wire.Report{Join: true})
 	}
 	c.step(time.Second)
-	c.lead(c.agg.durable.Clone())
+	c.lead(c.agg.stored.durable.Clone())
 	c.agg.clock.Set(c.now, c.time().Add(-10*time.Minute), 0)
 	for range 5 {
 		c.step(time.Second)
 	}
-	if c.agg.find("goes", 1).leased == 0 {
+	if c.agg.roster.find("goes", 1).leased == 0 {
 		t.Fatal("nobody knows until when it is to be waited for")
 	}
-	c.agg.corrected()
-	c.lead(c.agg.durable.Clone())
+	c.agg.lives.corrected()
+	c.lead(c.agg.stored.durable.Clone())
 	c.agg.clock.Set(c.now, c.time(), 0)
 	for i := range 10 {
 		c.step(time.Second)
-		if !c.agg.recovering() {
+		if !c.agg.roster.recovering() {
 			t.Fatalf("%d s after the time was corrected an edge is not waited for any more", i)
 		}
 	}
@@ -459,11 +459,11 @@ func TestANewDataCentre(t *testing.T) {
 		}
 		c.say("one", 1, wire.Report{Join: true})
 		c.agg.clock.Set(c.now, c.time(), 0)
-		if c.step(time.Second); c.agg.recovering() {
+		if c.step(time.Second); c.agg.roster.recovering() {
 			t.Errorf("after %d terms in which nothing was stored, something is waited for", flaps)
 		}
 		c.witness("two", 1, c.ownTerm+1)
-		if c.step(time.Second); !c.agg.recovering() {
+		if c.step(time.Second); !c.agg.roster.recovering() {
 			t.Errorf("after %d terms, an edge followed somebody in a data centre that was said to be new, and nothing is waited for", flaps)
 		}
 		if d, _ := c.agg.Unsaved(); d.Version > 0 {
@@ -483,9 +483,9 @@ func TestWhoWasGivenUpIsNotSummed(t *testing.T) {
 	c.say("stays", 1, wire.Report{Join: true})
 	c.say("cut", 1, wire.Report{Join: true})
 	c.step(time.Second)
-	c.lead(c.agg.durable.Clone())
+	c.lead(c.agg.stored.durable.Clone())
 	c.agg.up.blank = false // global told what there is to hold
-	c.agg.rooms[c.room].granted = 100
+	c.agg.rooms.byID[c.room].granted = 100
 	c.say("stays", 1, wire.Report{Join: true})
 	stay := func(d time.Duration) {
 		for range d / time.Second {
@@ -500,12 +500,12 @@ func TestWhoWasGivenUpIsNotSummed(t *testing.T) {
 		stay(2 * time.Second)
 	}
 	stay(10 * time.Second)
-	if c.agg.find("pod", 100) != nil || c.agg.find("pod", 102) != nil {
+	if c.agg.roster.find("pod", 100) != nil || c.agg.roster.find("pod", 102) != nil {
 		t.Fatal("who left is not summed")
 	}
-	before := c.agg.rooms[c.room].counts.sum
+	before := c.agg.rooms.byID[c.room].counts.sum
 	c.say("cut", 1, wire.Report{Join: true, Rooms: []wire.RoomReport{{Room: c.room, Sessions: []wire.Expiry{{Until: uint32(c.time().Second()) + 60, Stamped: 7}}}}})
-	if got := c.agg.rooms[c.room].counts.sum; got != before+7 {
+	if got := c.agg.rooms.byID[c.room].counts.sum; got != before+7 {
 		t.Errorf("%d sessions are counted, want %d", got, before+7)
 	}
 }
@@ -513,4 +513,19 @@ func TestWhoWasGivenUpIsNotSummed(t *testing.T) {
 // witness lets an edge tell whom it followed.
 func (c *comers) witness(name string, inc, followed uint64) {
 	c.agg.Observe(c.now, wire.Report{From: name, Inc: inc, Tenure: 1, Seq: 1, Parts: 1, Seen: wire.Term{N: followed, Nonce: followed}, Sent: c.now, AsOf: c.time()})
+}
+
+// TestEdgesChangeAsTheTableSays: a transition that the table of edgeState does not have is a
+// fault.
+func TestEdgesChangeAsTheTableSays(t *testing.T) {
+	for from, to := range map[edgeState]edgeState{awaiting: alive, joining: lost, alive: awaiting, dead: alive, lost: dead, left: alive} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("an edge that is %s became %s", edgeStates[from], edgeStates[to])
+				}
+			}()
+			(&edge{name: "d1", state: from}).become(to)
+		}()
+	}
 }

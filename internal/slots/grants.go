@@ -25,44 +25,32 @@ func (a *Aggregator) Grants(now fleet.Mono) []wire.Grant {
 		return nil
 	}
 	a.advance(now)
-	for _, b := range a.order {
+	for _, b := range a.rooms.list {
 		if lapsed := b.Cap && !b.stopped && !a.up.leased(now); b.stale || lapsed {
 			b.stale, b.divided = false, true
 			a.divide(now, b)
 		}
 	}
 	var out []wire.Grant
-	for _, s := range a.strays {
-		a.askTime(now)
-		if e := a.find(s.name, s.inc); e != nil {
+	for _, s := range a.roster.strays {
+		a.ask(now)
+		if e := a.roster.find(s.name, s.inc); e != nil {
 			e.endsAgain()
 		}
 		out = append(out, wire.Grant{
-			To: s.name, Inc: s.inc, Tenure: s.tenure, From: a.cfg.Term, Seq: a.said, Parts: 1,
-			Echo: s.echo, Dwell: now.Sub(s.recv), At: a.clock.Now(now), AtErr: a.atErr(now),
-			Verdict: s.verdict, Watermark: a.watermark,
+			To: s.name, Inc: s.inc, Tenure: s.tenure, From: a.cfg.Term, Seq: a.roster.said, Parts: 1,
+			Echo: s.echo, Dwell: now.Sub(s.recv), At: a.clock.Now(now), AtErr: a.clock.Err(now),
+			Verdict: s.verdict, Watermark: a.rooms.watermark,
 		})
 	}
-	a.strays = a.strays[:0]
-	for _, e := range a.edges {
+	a.roster.strays = a.roster.strays[:0]
+	for _, e := range a.roster.edges {
 		if e.state == alive || ((e.state == dead || e.state == left) && e.due) {
 			out = append(out, a.grant(now, e)...)
 		}
 	}
 	return out
 }
-
-// askTime numbers the next grant, and remembers it where its answer may tell
-// fleet time.
-func (a *Aggregator) askTime(now fleet.Mono) {
-	a.said++
-	if a.clock.Err(now) == fleet.Unsynced {
-		a.probes = remember(a.probes, probe{seq: a.said, at: now})
-	}
-}
-
-// atErr returns the error bound of the aggregator's own clock, for its edges.
-func (a *Aggregator) atErr(now fleet.Mono) time.Duration { return a.clock.Err(now) }
 
 // grant returns what edge e is to be told, if anything: an answer that is owed,
 // or news that cannot wait for its next report.
@@ -71,12 +59,12 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 		return nil
 	}
 	e.due = false
-	a.askTime(now)
+	a.ask(now)
 	head := wire.Grant{
-		To: e.name, Inc: e.inc, Tenure: e.tenure, From: a.cfg.Term, Seq: a.said,
+		To: e.name, Inc: e.inc, Tenure: e.tenure, From: a.cfg.Term, Seq: a.roster.said,
 		Acked: e.parts.Done(), Echo: e.echo, Dwell: now.Sub(e.recv),
-		At: a.clock.Now(now), AtErr: a.atErr(now), Lease: a.cfg.Params.EdgeLease,
-		Watermark: a.watermark, Twin: e.twin, Standing: a.standing(), Site: a.siteSaved, Copied: a.mayBeCopy(),
+		At: a.clock.Now(now), AtErr: a.clock.Err(now), Lease: a.cfg.Params.EdgeLease,
+		Watermark: a.rooms.watermark, Twin: e.twin, Standing: a.member.standing(&a.up), Site: a.stored.site, Copied: a.member.mayBeCopy(&a.up),
 	}
 	if e.state != alive {
 		e.endsAgain()
@@ -85,8 +73,8 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 	}
 	pack := wire.NewGrantPacker(head)
 	e.push = false
-	if e.rooms < len(a.order) { // rooms that it has not heard of
-		for _, b := range a.order {
+	if e.rooms < len(a.rooms.list) { // rooms that it has not heard of
+		for _, b := range a.rooms.list {
 			b.account(e)
 		}
 	}
@@ -96,10 +84,10 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 		acc.ends.Acked(e.told)
 		acc.lines.Acked(e.told)
 		if acc.unsaid {
-			acc.unsaid, acc.changedAt = false, a.said
+			acc.unsaid, acc.changedAt = false, a.roster.said
 		}
 		if acc.unshown {
-			acc.unshown, acc.viewAt = false, a.said
+			acc.unshown, acc.viewAt = false, a.roster.said
 		}
 		if acc.changedAt <= e.acked && acc.viewAt <= e.acked {
 			acc.open = acc.ends.Len()+acc.lines.Len() > 0
@@ -108,7 +96,7 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 		g := wire.RoomGrant{
 			Room: b.ID, Granted: acc.granted, RateGranted: acc.rateGranted, RenewCeil: acc.renewCeil,
 			Keep: acc.keep, RateKeep: acc.rateKeep, Life: acc.life,
-			Ends: acc.ends.Take(a.said, e.told), Lines: acc.lines.Take(a.said, e.told),
+			Ends: acc.ends.Take(a.roster.said, e.told), Lines: acc.lines.Take(a.roster.said, e.told),
 		}
 		if acc.viewAt > e.acked {
 			g.View = b.view
@@ -123,7 +111,7 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 // renewCeil, and states through keep what is to come back; it never takes.
 func (a *Aggregator) divide(now fleet.Mono, b *books) {
 	var to []*account
-	for _, e := range a.edges {
+	for _, e := range a.roster.edges {
 		if e.state == alive {
 			to = append(to, b.account(e))
 		}
@@ -141,16 +129,16 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 		}
 		return
 	}
-	if a.up.blank || a.recovering() {
+	if a.up.blank || a.roster.recovering() {
 		// Renewals add no session. But an edge that is new may not know yet which
 		// sessions ended: those that were there before tell.
-		if awaited := slices.ContainsFunc(a.edges, func(e *edge) bool { return e.state == awaiting }); awaited {
+		if awaited := slices.ContainsFunc(a.roster.edges, func(e *edge) bool { return e.state == awaiting }); awaited {
 			to = slices.DeleteFunc(to, func(acc *account) bool { return !acc.edge.heir })
 		}
 		b.allowRenewals(to, a.stamps(b))
 		return
 	}
-	d := division{declared: b.declared, closed: a.standing() != wire.Listed}
+	d := division{declared: b.declared, closed: a.member.standing(&a.up) != wire.Listed}
 	d.free, d.rateFree = a.free(b)
 	d.keep, d.rateKeep = a.up.keep(b, now)
 	d.horizon = a.view(now, b, d.free, d.rateFree).Horizon
@@ -188,4 +176,10 @@ func (a *Aggregator) view(now fleet.Mono, b *books, free, rateFree int64) *wire.
 		b.ownView(now, a.clock.Now(now), free, rateFree)
 	}
 	return b.view
+}
+
+// ask numbers the next grant, whose answer may tell fleet time.
+func (a *Aggregator) ask(now fleet.Mono) {
+	a.roster.said++
+	a.clock.ask(now, a.roster.said)
 }

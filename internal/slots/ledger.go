@@ -34,7 +34,7 @@ type RegionLedger struct {
 
 // Ledger returns the state of a room; the zero value for an unknown one.
 func (a *Aggregator) Ledger(id room.ID) RegionLedger {
-	b := a.rooms[id]
+	b := a.rooms.byID[id]
 	if b == nil {
 		return RegionLedger{}
 	}
@@ -43,14 +43,14 @@ func (a *Aggregator) Ledger(id room.ID) RegionLedger {
 		RateGranted: b.rateGranted, RateReturned: b.rateReturned,
 		Active: b.active(),
 		Keep:   b.keep, RateKeep: b.rateKeep,
-		Settled: !a.up.blank && !a.recovering(), Declared: b.declared, Waiting: b.waiting.Total(), Copied: b.copied, Excess: b.excess(), Freed: b.counts.freed, Gen: b.gen, View: b.view,
+		Settled: !a.up.blank && !a.roster.recovering(), Declared: b.declared, Waiting: b.waiting.Total(), Copied: b.copied, Excess: b.excess(), Freed: b.counts.freed, Gen: b.gen, View: b.view,
 	}
 	l.Free, l.RateFree = a.free(b)
 	l.Presumed = l.Active - b.counts.head()
 	for _, p := range b.ratePhantoms {
 		l.RatePresumed += p.n
 	}
-	for _, e := range a.edges {
+	for _, e := range a.roster.edges {
 		acc := b.of(e)
 		if acc == nil || (e.state != alive && e.state != joining) {
 			continue
@@ -98,13 +98,13 @@ var edgeStates = map[edgeState]string{
 // Status returns the state of the aggregator at now.
 func (a *Aggregator) Status(now fleet.Mono) RegionStatus {
 	s := RegionStatus{
-		Term: a.cfg.Term, Follows: a.up.seen, Refused: a.up.refused, Standing: a.standing(), Members: a.membersSaved, Joined: a.up.joined, Leased: a.up.leased(now),
-		Isolated: a.up.isolated(now), Time: a.clock.Now(now), TimeError: int64(a.clock.Err(now)), Watermark: a.watermark,
+		Term: a.cfg.Term, Follows: a.up.seen, Refused: a.up.refused, Standing: a.member.standing(&a.up), Members: a.stored.members, Joined: a.up.joined, Leased: a.up.leased(now),
+		Isolated: a.up.isolated(now), Time: a.clock.Now(now), TimeError: int64(a.clock.Err(now)), Watermark: a.rooms.watermark,
 	}
-	if s.Site = a.siteSaved; a.isCopy() {
-		s.Copy = a.members.Site(a.cfg.DC)
+	if s.Site = a.stored.site; a.member.isCopy() {
+		s.Copy = a.member.list.Site(a.cfg.DC)
 	}
-	for _, e := range a.edges {
+	for _, e := range a.roster.edges {
 		s.Edges = append(s.Edges, EdgeStatus{Name: e.name, Inc: e.inc, State: edgeStates[e.state], AsOf: e.asOf, Heard: e.recv, Twin: e.twin})
 	}
 	return s
@@ -114,7 +114,7 @@ func (a *Aggregator) Status(now fleet.Mono) RegionStatus {
 func (a *Aggregator) Leased(now fleet.Mono) bool { return a.up.leased(now) }
 
 // Synced reports whether the aggregator knows fleet time at now.
-func (a *Aggregator) Synced(now fleet.Mono) bool { return a.clock.Err(now) != fleet.Unsynced }
+func (a *Aggregator) Synced(now fleet.Mono) bool { return a.clock.synced(now) }
 
 // RootLedger is one room at the root at one moment.
 type RootLedger struct {

@@ -6,7 +6,30 @@ import (
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/mutant"
+	"vestibule/internal/wire"
 )
+
+// lapse takes the rights of R of an edge whose lease is over for used until then; nobody
+// there asks for anything.
+func (b *books) lapse(acc *account, until fleet.Mono) {
+	b.phantomRate(acc.edge, acc.rateHeld(), until)
+	acc.noRate()
+	acc.noAsk()
+	b.dirty = true
+}
+
+// presume counts what a lapsed edge may have spent and renewed without a word, until breath.
+func (b *books) presume(now fleet.Mono, acc *account, breath int64) {
+	renewals := int64(acc.renewCeil) - int64(acc.renewed)
+	acc.drop(&b.counts)
+	if acc.phantom = max(0, acc.credit()) + max(0, renewals); mutant.On(mutant.NoPhantoms) {
+		acc.phantom = 0
+	}
+	acc.phantomUntil = max(acc.phantomUntil, breath+b.unknownLife())
+	acc.stampLife = max(acc.stampLife, b.longest(now))
+	b.dirty, b.stale = true, true
+	acc.news()
+}
 
 // freeze takes the sessions that were last seen at a silent edge out of the
 // ageing: under partition_policy serve it goes on renewing them. So it does those of
@@ -77,8 +100,12 @@ func (b *books) thaw(now fleet.Mono, acc *account, end int64) {
 }
 
 // rateUntil returns the Unix second after which no right of R counts that is taken for
-// used by an edge, where latest is what fleet time is at most.
+// used by an edge, where latest is what fleet time is at most; 0 where that is
+// not known.
 func (b *books) rateUntil(e *edge, now fleet.Mono, latest fleet.Time) int64 {
+	if latest == 0 {
+		return 0
+	}
 	left := time.Duration(0)
 	for _, p := range b.ratePhantoms {
 		if p.edge == e.num {
@@ -86,4 +113,50 @@ func (b *books) rateUntil(e *edge, now fleet.Mono, latest fleet.Time) int64 {
 		}
 	}
 	return latest.Add(fleet.Stretch(left)).Second() + 1
+}
+
+// settle takes the exact numbers of an edge whose tenure is over: nothing is presumed any
+// more.
+func (b *books) settle(now fleet.Mono, acc *account) {
+	b.phantomRate(acc.edge, acc.rateHeld(), now) // used before the end of the tenure, which is past
+	acc.noRate()
+	if acc.silent {
+		for i := range b.ids.slots {
+			if ent := &b.ids.slots[i]; ent.frozen() && ent.edge() == acc.edge.num {
+				ent.freeze(false)
+				b.counts.add(int64(ent.until), 1)
+			}
+		}
+	}
+	acc.phantom, acc.frozen, acc.frozenBlind, acc.silent, acc.stampLife = 0, 0, 0, false, 0
+	// What was granted and never reached the edge belongs to the tenure that is
+	// over, and may have been presumed spent, forgotten and lent again since.
+	seen := acc.spent + acc.returned
+	if acc.report != nil {
+		seen = max(seen, acc.report.Granted)
+	}
+	acc.granted = min(acc.granted, seen)
+	b.dirty, b.stale = true, true
+	acc.news()
+}
+
+// entry returns what a successor is to know of an edge that is not heard.
+func (b *books) entry(acc *account, now fleet.Mono, latest fleet.Time) wire.RosterRoom {
+	return wire.RosterRoom{
+		Room: b.ID, Sessions: slices.Clone(acc.sessions),
+		Phantom: acc.phantom + acc.frozen + acc.frozenBlind + acc.kept, PhantomUntil: acc.phantomUntil, Silent: acc.silent,
+		RatePhantom: b.rateOf(acc.edge), RateUntil: b.rateUntil(acc.edge, now, latest),
+	}
+}
+
+// restore takes what a predecessor knew of an edge; tickets lived for life seconds at most.
+func (b *books) restore(now fleet.Mono, e *edge, r *wire.RosterRoom, life int64) {
+	acc := b.account(e)
+	acc.takeSessions(&b.counts, r.Sessions)
+	acc.phantom, acc.phantomUntil, acc.silent, acc.stampLife = r.Phantom, r.PhantomUntil, r.Silent, life
+	// When they were used is not known here: the window begins anew.
+	b.phantomRate(e, r.RatePhantom, now)
+	if n := len(b.ratePhantoms); r.RatePhantom > 0 && n > 0 {
+		b.ratePhantoms[n-1].end = r.RateUntil
+	}
 }

@@ -18,35 +18,74 @@ import (
 // hears it from them. The list of data centres holds the site of every member, and
 // the coordinator keeps books for each site. Only the one of the list is lent to.
 
+// membership is what a data centre knows of the list of data centres, and of itself.
+type membership struct {
+	dc     string
+	chance uint64  // for a site of its own; 0 for none
+	list   Members // as this node knows it
+	made   bool    // its site is that of a data centre of which nothing was stored and nobody knew anything
+	stored *stored
+}
+
 // makeSite begins a site of its own. made says that this data centre may be a copy.
-func (a *Aggregator) makeSite(made bool) {
-	if a.cfg.Site != 0 {
-		a.setSite(a.cfg.Site)
-		a.siteMade = made
+func (m *membership) makeSite(made bool) {
+	if m.chance != 0 {
+		m.stored.setSite(m.chance)
+		m.made = made
 	}
 }
 
-func (a *Aggregator) setSite(site uint64) {
-	a.durable = a.durable.Clone()
-	a.durable.Site = site
-	a.durable.Version++
-	a.siteNeeds, a.siteSaved = a.durable.Version, 0
+// isCopy reports whether the list holds another site under this name.
+func (m *membership) isCopy() bool { return m.isOther(m.list.Site(m.dc)) }
+
+// isOther reports whether a site is that of another data centre.
+func (m *membership) isOther(site uint64) bool {
+	return site != 0 && m.stored.durable.Site != 0 && site != m.stored.durable.Site && !mutant.On(mutant.SitesMerged)
+}
+
+// notMeant reports whether a grant that names a site is for another data centre. A
+// coordinator of release 0.1.0 names none, and may mean the one of the list.
+func (m *membership) notMeant(site uint64) bool { return m.isOther(site) || (site == 0 && m.isCopy()) }
+
+// mayBeCopy reports whether sessions of this home may be another data centre's: it is a
+// copy, or began with nothing and has no word from the coordinator yet.
+func (m *membership) mayBeCopy(u *uplink) bool {
+	known := m.list.Site(m.dc) != 0 || (u.joined && u.standing != wire.Unlisted)
+	return m.isCopy() || (m.made && !known)
+}
+
+// known returns the version of the list that global is told of. A list that
+// every configuration holds is that of a coordinator who goes by its own.
+func (m *membership) known(u *uplink) uint64 {
+	if u.joined && u.members == 0 && !m.stored.durable.Changed {
+		return 0
+	}
+	return m.stored.members
+}
+
+// standing returns how the data centre stands in the newest list that it, or the
+// coordinator that it follows, knows.
+func (m *membership) standing(u *uplink) wire.Standing {
+	if m.list.Version > u.members || m.isCopy() {
+		return m.list.Standing(m.dc, m.stored.durable.Site)
+	}
+	return u.standing
 }
 
 // learnSite takes the word of an edge for the site, where nothing was stored. That a data
 // centre is new is believed until then: what was told as such cannot be unsaid, so it
 // leads anew.
 func (a *Aggregator) learnSite(now fleet.Mono, site uint64) {
-	if site == 0 || a.cfg.Site == 0 || site == a.durable.Site || mutant.On(mutant.EdgesSiteless) {
+	if site == 0 || a.cfg.Site == 0 || site == a.stored.durable.Site || mutant.On(mutant.EdgesSiteless) {
 		return
 	}
 	switch {
-	case a.durable.Site == 0:
-		a.setSite(site)
+	case a.stored.durable.Site == 0:
+		a.stored.setSite(site)
 		a.up.hurry(now, 0)
-	case a.siteMade && a.members.Site(a.cfg.DC) != a.durable.Site:
-		a.setSite(site)
-		a.siteMade = false
+	case a.member.made && a.member.list.Site(a.cfg.DC) != a.stored.durable.Site:
+		a.stored.setSite(site)
+		a.member.made = false
 		a.leadAnew()
 	}
 }
@@ -54,25 +93,6 @@ func (a *Aggregator) learnSite(now fleet.Mono, site uint64) {
 // leadAnew ends what the aggregator does; the shell stores what is unsaved and begins
 // another term.
 func (a *Aggregator) leadAnew() { a.rejoins, a.until = true, 0 }
-
-// isCopy reports whether the list holds another site under this name.
-func (a *Aggregator) isCopy() bool { return a.isOther(a.members.Site(a.cfg.DC)) }
-
-// isOther reports whether a site is that of another data centre.
-func (a *Aggregator) isOther(site uint64) bool {
-	return site != 0 && a.durable.Site != 0 && site != a.durable.Site && !mutant.On(mutant.SitesMerged)
-}
-
-// notMeant reports whether a grant that names a site is for another data centre. A
-// coordinator of release 0.1.0 names none, and may mean the one of the list.
-func (a *Aggregator) notMeant(site uint64) bool { return a.isOther(site) || (site == 0 && a.isCopy()) }
-
-// mayBeCopy reports whether sessions of this home may be another data centre's: it is a
-// copy, or began with nothing and has no word from the coordinator yet.
-func (a *Aggregator) mayBeCopy() bool {
-	known := a.members.Site(a.cfg.DC) != 0 || (a.up.joined && a.up.standing != wire.Unlisted)
-	return a.isCopy() || (a.siteMade && !known)
-}
 
 // ErrNoCopy says that the list holds no other site under the name.
 var ErrNoCopy = errors.New("the list of data centres holds no other data centre of this name: nothing is to be done")
@@ -82,10 +102,10 @@ var ErrNoCopy = errors.New("the list of data centres holds no other data centre 
 // the shell is to lead anew (see Rejoins): it is then taken for the successor, and goes on
 // with the books of before. It returns ErrNoCopy where that is so already.
 func (a *Aggregator) Rejoin() error {
-	if !a.isCopy() {
+	if !a.member.isCopy() {
 		return fmt.Errorf("data centre %s: %w", a.cfg.DC, ErrNoCopy)
 	}
-	a.setSite(a.members.Site(a.cfg.DC))
+	a.stored.setSite(a.member.list.Site(a.cfg.DC))
 	a.leadAnew()
 	return nil
 }

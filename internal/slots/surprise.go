@@ -13,18 +13,18 @@ import (
 // edge before its first lease: so either the store has lost what was stored, or the
 // edge was declared lost and was alive. Whatever it holds was counted nowhere
 // until now.
-func (a *Aggregator) surprised(m *wire.Report) bool {
-	past := max(least(m), a.watermark)
+func (r *roster) surprised(m *wire.Report, watermark fleet.Time) bool {
+	past := max(least(m), watermark)
 	for i := range m.Rooms {
-		r := &m.Rooms[i]
+		rr := &m.Rooms[i]
 		// A report that was under way for long tells of rights that are gone.
-		held := r.Granted > r.Spent+r.Returned && past == least(m)
-		for _, s := range r.Sessions {
+		held := rr.Granted > rr.Spent+rr.Returned && past == least(m)
+		for _, s := range rr.Sessions {
 			held = held || (s.Stamped > s.Consumed && int64(s.Until)*1000 > int64(past))
 		}
 		if held {
-			a.surprises++
-			a.surprise = m.From
+			r.surprises++
+			r.surprise = m.From
 			return true
 		}
 	}
@@ -39,20 +39,20 @@ const lateName = "(late word)"
 // thought to have ended, and is alive. It is told to begin anew, and its books were
 // closed when the last second of them was freed: whatever it tells of since was counted
 // nowhere.
-func (a *Aggregator) lateWord(m *wire.Report) {
-	e := a.find(lateName, m.Inc)
+func (l *lives) lateWord(m *wire.Report) {
+	e := l.roster.find(lateName, m.Inc)
 	if e == nil {
-		if !a.surprised(m) || mutant.On(mutant.LateWordUncounted) {
+		if !l.roster.surprised(m, l.rooms.watermark) || mutant.On(mutant.LateWordUncounted) {
 			return
 		}
-		e = a.newEdge(lateName, m.Inc)
-		e.state = left
+		e = l.roster.add(lateName, m.Inc)
+		e.become(left)
 	}
 	news := false
 	for i := range m.Rooms {
-		b := a.books(m.Rooms[i].Room)
+		b := l.rooms.open(m.Rooms[i].Room)
 		b.found(m.Inc)
-		b.counts.begin(max(least(m), a.watermark))
+		b.counts.begin(max(least(m), l.rooms.watermark))
 		acc := b.account(e)
 		before := acc.sessions
 		acc.takeSessions(&b.counts, m.Rooms[i].Sessions)
@@ -60,13 +60,15 @@ func (a *Aggregator) lateWord(m *wire.Report) {
 		b.dirty, b.stale = true, true
 	}
 	if news {
-		a.enrol(e)
+		l.enrol(e)
 	}
 }
 
 // Surprises returns how many edges came with sessions or rights that nothing
 // stored tells of, and the last of them. The shell is to raise an alarm.
-func (a *Aggregator) Surprises() (n uint64, edge string) { return a.surprises, a.surprise }
+func (a *Aggregator) Surprises() (n uint64, edge string) {
+	return a.roster.surprises, a.roster.surprise
+}
 
 // witness takes note of whom an edge followed. Where the store is empty, the process that
 // led last knows everything that was stored, unless a rival led since: in a store that is
@@ -75,31 +77,29 @@ func (a *Aggregator) Surprises() (n uint64, edge string) { return a.surprises, a
 // followed us last, and nobody turns up who followed somebody newer, there is no unknown
 // past. Nor is there one where the operator says that the data centre is new, until an
 // edge turns up that followed somebody.
-func (a *Aggregator) witness(now fleet.Mono, m *wire.Report) {
+func (r *roster) witness(now fleet.Mono, m *wire.Report, s *stored) {
 	switch {
-	case a.rival || (a.cfg.OwnTerm == 0 && !a.begins):
-	case m.Seen.N > a.cfg.OwnTerm:
-		if a.rival = true; a.find(wire.UnknownPast, 0) == nil && (a.heirs > 0 || a.begins) {
+	case r.rival || (r.ownTerm == 0 && !r.begins):
+	case m.Seen.N > r.ownTerm:
+		if r.rival = true; r.find(wire.UnknownPast, 0) == nil && (r.heirs > 0 || r.begins) {
 			// Taken for none already.
-			a.newEdge(wire.UnknownPast, 0).recv = now
-			a.durable = a.durable.Clone()
-			a.durable.LoseTrack()
-			a.durable.Version++
-			a.surprises++
-			a.surprise = m.From
+			r.add(wire.UnknownPast, 0).recv = now
+			s.change(func(d *wire.Durable) { d.LoseTrack() })
+			r.surprises++
+			r.surprise = m.From
 		}
-	case m.Seen.N == a.cfg.OwnTerm:
-		a.witnesses = slices.DeleteFunc(a.witnesses, func(w wire.GoneEdge) bool { return w.Edge == m.From && w.Inc == m.Inc })
+	case m.Seen.N == r.ownTerm:
+		r.witnesses = slices.DeleteFunc(r.witnesses, func(w wire.GoneEdge) bool { return w.Edge == m.From && w.Inc == m.Inc })
 	}
 }
 
 // forgetPast takes the unknown past off the roster once it is known. Before that, edges that
 // nobody here knows have the time to turn up.
-func (a *Aggregator) forgetPast(now fleet.Mono) {
-	if a.heirs == 0 || a.rival || len(a.witnesses) > 0 || now.Sub(a.started) <= a.patience() {
+func (l *lives) forgetPast(now fleet.Mono) {
+	if l.roster.heirs == 0 || l.roster.rival || len(l.roster.witnesses) > 0 || now.Sub(l.clock.started) <= l.patience() {
 		return
 	}
-	if e := a.find(wire.UnknownPast, 0); e != nil && !e.vigil {
-		e.state = left
+	if e := l.roster.find(wire.UnknownPast, 0); e != nil && !e.vigil {
+		e.become(left)
 	}
 }

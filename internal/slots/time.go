@@ -93,21 +93,6 @@ func (a *Allocator) knownBetter(err time.Duration) bool {
 // leader's to be another one and not the same, told late.
 const timeApart = time.Second
 
-// learnTime learns fleet time from the edges where global has not told it yet,
-// in the same way as a new leader of global does (see Allocator.learnTime).
-func (a *Aggregator) learnTime(now fleet.Mono, m *wire.Report) {
-	if a.clock.Err(now) != fleet.Unsynced {
-		a.probes = nil
-		return
-	}
-	trip, ok := answered(a.probes, now, m)
-	since := now.Sub(a.started)
-	ok = ok && a.trips.usable(trip)
-	if ok && (max(trip, m.AsOfErr) <= fleet.MaxError || (knows(m) && since > time.Second)) {
-		a.clock.Set(now, m.AsOf.Add(trip/2), trip/2+m.AsOfErr)
-	}
-}
-
 // answered returns how long ago the grant was sent that m answers, where m tells
 // the time and that was not long ago.
 func answered(probes []probe, now fleet.Mono, m *wire.Report) (trip time.Duration, ok bool) {
@@ -158,48 +143,21 @@ func upTo(m *wire.Report) fleet.Time {
 // knows reports whether a report was written by somebody who knew the time.
 func knows(m *wire.Report) bool { return m.AsOf > 0 && m.AsOfErr <= fleet.Rough }
 
-// earliest returns what fleet time is at least, by a clock that may be wrong as
-// far as it knows; ok is false for one that does not know at all.
-func (a *Aggregator) earliest(now fleet.Mono) (t fleet.Time, ok bool) {
-	t, err := a.clock.Read(now)
-	if err == fleet.Unsynced {
-		return 0, false
-	}
-	return t.Add(-err), true
-}
-
-// latest returns what fleet time is at most, by a clock that may be wrong as far as
-// it knows. Where that does not know at all, it is by the newest that any edge has
-// told, which may have been under way for long.
-func (a *Aggregator) latest(now fleet.Mono) fleet.Time {
-	if t, err := a.clock.Read(now); err != fleet.Unsynced {
-		return t.Add(err)
-	}
-	t := a.watermark
-	for _, e := range a.edges {
-		if e.asOf > 0 {
-			t = max(t, e.upTo.Add(fleet.Stretch(now.Sub(e.recv))))
-		}
-	}
-	return t.Add(fleet.MaxError)
-}
-
 // askEdges reports whether a new aggregator is still to learn fleet time from its
 // edges, for as long as one that runs may take to tell. They have lived through it, where a new leader of global may have heard
 // nobody yet and be guessing: told in good faith, a time ahead of the fleet's
 // would end sessions that are valid.
 func (a *Aggregator) askEdges(now fleet.Mono) bool {
-	return a.clock.Err(now) == fleet.Unsynced && now.Sub(a.started) < a.cfg.Params.EdgeLease &&
-		slices.ContainsFunc(a.edges, func(e *edge) bool { return e.state == awaiting || (e.heir && e.timed) })
+	return !a.clock.synced(now) && now.Sub(a.clock.started) < a.cfg.Params.EdgeLease &&
+		slices.ContainsFunc(a.roster.edges, func(e *edge) bool { return e.state == awaiting || (e.heir && e.timed) })
 }
 
 // doubts reports whether global tells another time than the fleet's, as far as we
 // know that. It may be guessing, and have said so before it heard ours: our next
 // report sets it right. Only if it insists, it must be us.
-func (a *Aggregator) doubts(now fleet.Mono, g *wire.Grant) bool {
-	u := &a.up
+func (u *uplink) doubts(now fleet.Mono, c *clock, g *wire.Grant) bool {
 	trip := max(0, now.Sub(g.Echo))
-	ours, err := a.clock.Read(now)
+	ours, err := c.Read(now)
 	apart := timeApart + min(err, fleet.Rough)
 	if g.AtErr <= fleet.Rough {
 		apart += g.AtErr
@@ -211,6 +169,5 @@ func (a *Aggregator) doubts(now fleet.Mono, g *wire.Grant) bool {
 	if !u.doubting {
 		u.doubting, u.doubt = true, now
 	}
-	u.hurry(now, a.cfg.Params.SyncGap)
 	return now.Sub(u.doubt) < timeWait
 }

@@ -15,19 +15,19 @@ import (
 // the data folder which that edge used, or an operator told so, to us or to a predecessor,
 // and the edge was not heard since. The name alone proves nothing: two processes may have
 // got one by mistake.
-func (a *Aggregator) hasEnded(e *edge) bool {
+func (r *roster) hasEnded(e *edge) bool {
 	if e.belied && !mutant.On(mutant.BeliedEnded) {
 		return false
 	}
-	return e.forgotten || e.ended != 0 || slices.ContainsFunc(a.edges, func(o *edge) bool {
+	return e.forgotten || e.ended != 0 || slices.ContainsFunc(r.edges, func(o *edge) bool {
 		return o.name == e.name && o.state != awaiting && o.state != lost && o.proves(e)
 	})
 }
 
 // endedNow notes for all successors that an edge of a predecessor has ended by now.
-func (a *Aggregator) endedNow(now fleet.Mono, e *edge) {
-	e.ended = a.latest(now).Second() + 1
-	a.patch(e, func(r *wire.RosterEntry) { r.Ended = e.ended })
+func (l *lives) endedNow(now fleet.Mono, e *edge) {
+	e.ended = l.latest(now).Second() + 1
+	l.stored.patch(e, func(r *wire.RosterEntry) { r.Ended = e.ended })
 }
 
 // proves reports whether o has told that e ended before it began.
@@ -37,26 +37,26 @@ func (o *edge) proves(e *edge) bool {
 
 // claim takes note of which incarnations an edge tells that they have ended. From
 // here on a word of one of them that was written later belies it.
-func (a *Aggregator) claim(now fleet.Mono, by *edge, m *wire.Report) {
+func (l *lives) claim(now fleet.Mono, by *edge, m *wire.Report) {
 	if len(m.Succeeds) == 0 || slices.Equal(by.succeeds, m.Succeeds) {
 		return
 	}
 	by.succeeds = m.Succeeds
-	for _, e := range a.edges {
+	for _, e := range l.roster.edges {
 		if e.name == by.name && by.proves(e) {
-			a.claimed(now, e)
+			l.roster.claimed(e, l.latest(now))
 		}
 	}
-	for _, b := range a.order {
-		for _, inc := range m.Succeeds {
-			b.found(inc)
-		}
+	for _, inc := range m.Succeeds {
+		l.rooms.found(inc)
 	}
 }
 
-func (a *Aggregator) claimed(now fleet.Mono, e *edge) {
+// claimed takes note that an incarnation has ended, as another one or an operator tells;
+// latest is what fleet time is at most.
+func (r *roster) claimed(e *edge, latest fleet.Time) {
 	if e.claimed == 0 {
-		e.claimed, e.claimedAt = a.said+1, a.latest(now)
+		e.claimed, e.claimedAt = r.said+1, latest
 	}
 }
 
@@ -64,30 +64,30 @@ func (a *Aggregator) claimed(now fleet.Mono, e *edge) {
 // ended: it answers a grant that was sent later, or was written later by every clock.
 // So the folder has lied, as that of a machine that was cloned while it ran does. What
 // the edge did meanwhile was counted nowhere.
-func (a *Aggregator) belie(e *edge, m *wire.Report) {
+func (r *roster) belie(e *edge, m *wire.Report) {
 	if e.claimed == 0 || e.belied || (m.Acked < e.claimed && (!knows(m) || least(m) <= e.claimedAt)) {
 		return
 	}
 	e.belied = true
-	a.surprises++
-	a.surprise = e.name
+	r.surprises++
+	r.surprise = e.name
 }
 
 // meetTwins finds the edges of one name that live beside each other: each has answered
 // what was sent after the other one was known.
-func (a *Aggregator) meetTwins() {
-	for i, n := 0, 0; i < len(a.edges); i = n {
-		for n = i + 1; n < len(a.edges) && a.edges[n].name == a.edges[i].name; {
+func (r *roster) meetTwins() {
+	for i, n := 0, 0; i < len(r.edges); i = n {
+		for n = i + 1; n < len(r.edges) && r.edges[n].name == r.edges[i].name; {
 			n++
 		}
-		same := a.edges[i:n]
+		same := r.edges[i:n]
 		for _, e := range same {
 			was := e.twin
 			e.twin = e.state == alive && slices.ContainsFunc(same, func(o *edge) bool {
 				return o != e && o.state == alive && o.acked > e.first && e.acked > o.first
 			})
 			if e.twin && !was {
-				a.twins++
+				r.twins++
 				e.due = true // it is told at once
 			}
 		}
@@ -97,10 +97,10 @@ func (a *Aggregator) meetTwins() {
 // Twins returns how often an edge was found to live beside another one of its name,
 // and the names of those that do now. The shell is to raise an alarm.
 func (a *Aggregator) Twins() (met uint64, names []string) {
-	for _, e := range a.edges {
+	for _, e := range a.roster.edges {
 		if e.twin && !slices.Contains(names, e.name) {
 			names = append(names, e.name)
 		}
 	}
-	return a.twins, names
+	return a.roster.twins, names
 }

@@ -88,16 +88,16 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 	u := &a.up
 	u.reported = now
 	u.due = now.Add(a.cfg.Params.SyncIdle)
-	if !u.joined || a.clock.Err(now) == fleet.Unsynced {
+	if !u.joined || !a.clock.synced(now) {
 		u.due = now.Add(a.cfg.Params.SyncFast)
 	}
-	if a.durable.Site == 0 && now.Sub(a.started) > a.patience() {
-		a.makeSite(true) // no edge is there that knew it
+	if a.stored.durable.Site == 0 && now.Sub(a.clock.started) > a.lives.patience() {
+		a.member.makeSite(true) // no edge is there that knew it
 	}
-	if a.cfg.Site != 0 && a.siteSaved == 0 && !mutant.On(mutant.SiteUnsaved) {
+	if a.cfg.Site != 0 && a.stored.site == 0 && !mutant.On(mutant.SiteUnsaved) {
 		return nil
 	}
-	if !a.leads(now) || (a.saved < u.promised && !mutant.On(mutant.PromiseUnsaved)) {
+	if !a.leads(now) || (a.stored.saved < u.promised && !mutant.On(mutant.PromiseUnsaved)) {
 		return nil // what was promised is not stored yet
 	}
 	a.advance(now)
@@ -107,12 +107,12 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 	u.seq++
 	head := wire.Report{
 		From: a.cfg.DC, Inc: a.cfg.Term.N, Seq: u.seq, Sent: now, AsOf: a.clock.Now(now), AsOfErr: a.clock.Err(now),
-		Seen: u.seen, Acked: u.grants.Done(), Join: !u.joined, Blank: u.blank, Recovering: a.recovering() || a.gathering,
-		Members: a.knownMembers(), Site: a.siteSaved,
+		Seen: u.seen, Acked: u.grants.Done(), Join: !u.joined, Blank: u.blank, Recovering: a.roster.recovering() || a.lives.gathering,
+		Members: a.member.known(&a.up), Site: a.stored.site,
 	}
 	pack := wire.NewReportPacker(head)
 	busy, turned := false, a.turned(now)
-	for _, b := range a.order {
+	for _, b := range a.rooms.list {
 		if turned || b.dirty || b.stale || b.divided || b.unsure {
 			b.giveBack(a.surplus(now, b))
 			b.divided, b.unsure = false, b.presumes()
@@ -151,14 +151,14 @@ type edgeBearing struct {
 // turned reports whether the bearings changed since the last call: then every room
 // is looked at, else those whose books changed.
 func (a *Aggregator) turned(now fleet.Mono) bool {
-	is := bearings{blank: a.up.blank, recovering: a.recovering(), gathering: a.gathering, isolated: a.up.isolated(now), deaf: a.up.unanswered(now, deaf)}
+	is := bearings{blank: a.up.blank, recovering: a.roster.recovering(), gathering: a.lives.gathering, isolated: a.up.isolated(now), deaf: a.up.unanswered(now, deaf)}
 	was := &a.last
 	if is.blank == was.blank && is.recovering == was.recovering && is.gathering == was.gathering && is.isolated == was.isolated && is.deaf == was.deaf &&
-		slices.EqualFunc(was.edges, a.edges, func(b edgeBearing, e *edge) bool { return b.edge == e && b.state == e.state }) {
+		slices.EqualFunc(was.edges, a.roster.edges, func(b edgeBearing, e *edge) bool { return b.edge == e && b.state == e.state }) {
 		return false
 	}
 	is.edges = was.edges[:0]
-	for _, e := range a.edges {
+	for _, e := range a.roster.edges {
 		is.edges = append(is.edges, edgeBearing{e, e.state})
 	}
 	*was = is
@@ -168,7 +168,7 @@ func (a *Aggregator) turned(now fleet.Mono) bool {
 // surplus returns how many free rights of T and of R are to go back; none where
 // that is not positive.
 func (a *Aggregator) surplus(now fleet.Mono, b *books) (n, rate int64) {
-	if a.up.blank || a.recovering() {
+	if a.up.blank || a.roster.recovering() {
 		return 0, 0
 	}
 	keep, rateKeep := a.up.keep(b, now)
@@ -200,14 +200,14 @@ func (u *uplink) unanswered(now fleet.Mono, d time.Duration) bool {
 // applied, changes nothing.
 func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 	u := &a.up
-	if g.To != a.cfg.DC || g.Inc != a.cfg.Term.N || a.fencedBy != 0 || a.notMeant(g.Site) {
+	if g.To != a.cfg.DC || g.Inc != a.cfg.Term.N || a.fencedBy != 0 || a.member.notMeant(g.Site) {
 		return
 	}
 	lower := g.From.N < u.seen.N || (g.From.N == u.seen.N && g.From != u.seen)
 	if lower && !mutant.On(mutant.CentreFollowsAnybody) && !mutant.On(mutant.NoFencing) {
 		return
 	}
-	if g.From != u.seen && g.Members == 0 && a.durable.Changed && !mutant.On(mutant.UnversionedFollowed) {
+	if g.From != u.seen && g.Members == 0 && a.stored.durable.Changed && !mutant.On(mutant.UnversionedFollowed) {
 		// It may know fewer data centres than there are. Whom we follow already did
 		// not lend to those without our word.
 		u.refused = g.From
@@ -218,41 +218,28 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 		// stored before the first word under it.
 		u.seen, u.joined, u.acked, u.asked, u.grants = g.From, false, 0, now, wire.Parts{}
 		u.refused = wire.Term{}
-		a.durable = a.durable.Clone()
-		a.durable.Promise = g.From
-		a.durable.Version++
-		u.promised = a.durable.Version
+		u.promised = a.stored.change(func(d *wire.Durable) { d.Promise = g.From })
 		u.hurry(now, 0)
 		return
 	}
-	if a.saved < u.promised && !mutant.On(mutant.PromiseUnsaved) {
+	if a.stored.saved < u.promised && !mutant.On(mutant.PromiseUnsaved) {
 		return
 	}
 	fresh, complete := u.grants.Take(g.Seq, g.Part, g.Parts)
 	if !fresh {
 		return
 	}
-	if g.Echo != 0 && !a.askEdges(now) && !a.doubts(now, &g) {
-		if unknown := a.clock.Err(now) == fleet.Unsynced; a.clock.Sync(now, g.Echo, g.Dwell, g.At, g.AtErr) {
-			was := a.guessed
-			if a.guessed = g.Guess && (unknown || a.guessed); was && !a.guessed {
-				a.corrected()
-			}
-		}
-	}
-	if g.AtErr == fleet.Unsynced && a.clock.Err(now) <= fleet.Rough {
-		u.hurry(now, a.cfg.Params.SyncGap) // a new leader believes our time only if it is told at once
-	}
+	a.hearTime(now, &g)
 	if g.Acked > u.acked {
 		u.acked, u.asked = g.Acked, now
 	}
 	u.heard = now
 	a.due = now
 	if u.members != g.Members || u.standing != g.Standing {
-		was := a.standing()
+		was := a.member.standing(&a.up)
 		u.members, u.standing = g.Members, g.Standing
-		if a.standing() != was {
-			a.restale()
+		if a.member.standing(&a.up) != was {
+			a.rooms.restale()
 		}
 	}
 
@@ -260,9 +247,9 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 	case wire.Promise:
 		// Global has no books of ours. If we have none either, what our edges
 		// have told us is all there is to hold.
-		if u.blank && !a.recovering() {
+		if u.blank && !a.roster.recovering() {
 			u.blank = false
-			for _, b := range a.order {
+			for _, b := range a.rooms.list {
 				b.declare()
 			}
 		}
@@ -280,7 +267,7 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 			return
 		}
 		for i := range g.Rooms {
-			a.books(g.Rooms[i].Room).adopt(&g.Rooms[i])
+			a.rooms.open(g.Rooms[i].Room).adopt(&g.Rooms[i])
 		}
 		if !complete {
 			return
@@ -289,7 +276,7 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 	}
 	u.joined = true
 	for i := range g.Rooms {
-		if a.books(g.Rooms[i].Room).apply(&g.Rooms[i]) {
+		if a.rooms.open(g.Rooms[i].Room).apply(&g.Rooms[i]) {
 			u.hurry(now, a.cfg.Params.SyncGap)
 		}
 	}
@@ -297,14 +284,24 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 		was := u.leased(now)
 		u.leaseEnd = max(u.leaseEnd, g.Echo.Add(fleet.Shrink(g.Lease)))
 		if !was {
-			a.restale()
+			a.rooms.restale()
 		}
 	}
 }
 
-// restale makes the next Grants look at every room again.
-func (a *Aggregator) restale() {
-	for _, b := range a.order {
-		b.stale = true
+// hearTime takes the time that global tells, unless it is in doubt.
+func (a *Aggregator) hearTime(now fleet.Mono, g *wire.Grant) {
+	u := &a.up
+	if g.Echo != 0 && !a.askEdges(now) {
+		wait := u.doubts(now, &a.clock, g)
+		if u.doubting {
+			u.hurry(now, a.cfg.Params.SyncGap)
+		}
+		if !wait && a.clock.hear(now, g) {
+			a.lives.corrected()
+		}
+	}
+	if g.AtErr == fleet.Unsynced && a.clock.Err(now) <= fleet.Rough {
+		u.hurry(now, a.cfg.Params.SyncGap) // a new leader believes our time only if it is told at once
 	}
 }

@@ -1,0 +1,171 @@
+package slots
+
+import (
+	"cmp"
+	"iter"
+	"math"
+	"slices"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/lineage"
+	"vestibule/internal/room"
+	"vestibule/internal/wire"
+)
+
+// rooms are the books of all rooms of a data centre.
+type rooms struct {
+	byID map[room.ID]*books
+	list []*books // by ID
+	home uint32   // the data centre's number in tickets
+
+	watermark fleet.Time // all that every edge did before it is told
+	passed    int64      // second before which somebody else may have freed any; see counts.head
+	pastLife  uint32     // longest life of a ticket that a predecessor allowed, which may be out there
+	pastTill  fleet.Mono // until then
+}
+
+// open returns the books of a room, which it makes if need be: reports may
+// name a room before our own room set does, or after.
+func (r *rooms) open(id room.ID) *books {
+	b := r.byID[id]
+	if b == nil {
+		b = &books{RoomConfig: RoomConfig{ID: id}, home: r.home, gone: true, dirty: true, lifeMax: r.pastLife, lifeTill: r.pastTill, lines: lineage.NewBook(maxLines, 0)}
+		b.counts.passed = r.passed
+		r.byID[id] = b
+		r.list = append(r.list, b)
+		slices.SortFunc(r.list, func(x, y *books) int { return cmp.Compare(x.ID, y.ID) })
+	}
+	return b
+}
+
+// close closes the accounts of an edge.
+func (r *rooms) close(e *edge) {
+	for _, b := range r.list {
+		if i, ok := slices.BinarySearchFunc(b.accounts, e, compareAccount); ok {
+			b.accounts = slices.Delete(b.accounts, i, i+1)
+		}
+	}
+	e.rooms, e.open = 0, nil
+}
+
+// set replaces the room set.
+func (r *rooms) set(now fleet.Mono, all []RoomConfig) {
+	for _, b := range r.list {
+		b.gone = true
+	}
+	for _, c := range all {
+		b := r.open(c.ID)
+		b.RoomConfig, b.gone, b.dirty = c, false, true
+		b.setLife(now, wire.Life(c.Session))
+	}
+}
+
+// longestLife returns the longest that any ticket of the data centre may be valid.
+func (r *rooms) longestLife(now fleet.Mono) time.Duration {
+	life := int64(0)
+	for _, b := range r.list {
+		life = max(life, b.longest(now))
+		for _, acc := range b.accounts {
+			if acc.silent && !acc.edge.heard() { // of one that is heard nothing is presumed
+				life = max(life, acc.stampLife)
+			}
+		}
+	}
+	return time.Duration(life) * time.Second
+}
+
+// lastBreath returns the last expiry second of a ticket that somebody silent
+// since asOf may have stamped: one lease later, by a clock as wrong as a clock
+// may be.
+func (r *rooms) lastBreath(now fleet.Mono, asOf fleet.Time, lease time.Duration) int64 {
+	life := int64(r.longestLife(now) / time.Second)
+	if now < r.pastTill {
+		life = max(life, int64(r.pastLife)) // also before the room set is known
+	}
+	return asOf.Add(fleet.Stretch(lease)+2*fleet.MaxError).Second() + 2 + life
+}
+
+// longestLostWait returns the longest lost_after of any room under serve, 0 where
+// there is none.
+func (r *rooms) longestLostWait() time.Duration {
+	wait := time.Duration(0)
+	for _, b := range r.list {
+		if !b.Cap {
+			wait = max(wait, b.lostWait())
+		}
+	}
+	return wait
+}
+
+// setPassed tells all rooms before which second somebody else may have freed any.
+func (r *rooms) setPassed(second int64) {
+	r.passed = second
+	for _, b := range r.list {
+		b.counts.passed = second
+	}
+}
+
+// restale makes the next Grants look at every room again.
+func (r *rooms) restale() {
+	for _, b := range r.list {
+		b.stale = true
+	}
+}
+
+// accounts returns the accounts of an edge, by room.
+func (r *rooms) accounts(e *edge) iter.Seq2[*books, *account] {
+	return func(yield func(*books, *account) bool) {
+		for _, b := range r.list {
+			if acc := b.of(e); acc != nil && !yield(b, acc) {
+				return
+			}
+		}
+	}
+}
+
+// silent reports whether an edge may go on renewing sessions of any room.
+func (r *rooms) silent(e *edge) bool {
+	for _, acc := range r.accounts(e) {
+		if acc.silent {
+			return true
+		}
+	}
+	return false
+}
+
+// counted reports whether anything of an edge still counts.
+func (r *rooms) counted(e *edge) bool {
+	for b, acc := range r.accounts(e) {
+		if b.countsOn(e, acc) {
+			return true
+		}
+	}
+	return false
+}
+
+// found takes note that an incarnation is heard again, or has ended.
+func (r *rooms) found(inc uint64) {
+	for _, b := range r.list {
+		b.found(inc)
+	}
+}
+
+// free moves the watermark to wm, unless nothing is to be freed, and frees what it has
+// passed.
+func (r *rooms) free(wm fleet.Time, hold bool) {
+	frees := !hold && wm > r.watermark && wm != math.MaxInt64
+	if frees {
+		r.watermark = wm
+	}
+	for _, b := range r.list {
+		before := b.counts.head()
+		b.counts.passed = r.passed
+		if frees {
+			b.counts.free(wm)
+		}
+		if b.counts.head() != before {
+			b.dirty, b.stale = true, true
+		}
+	}
+}

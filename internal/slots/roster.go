@@ -1,0 +1,130 @@
+package slots
+
+import (
+	"slices"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
+	"vestibule/internal/wire"
+)
+
+// roster is which incarnations of edges are in the books of an aggregator, and what it knows
+// of who they are.
+type roster struct {
+	edges  []*edge // by name and incarnation
+	nums   edgeNum // newest short name
+	strays []stray
+	said   uint64 // Seq of the newest grant to any edge: who is forgotten and returns hears no older one
+
+	ownTerm   uint64          // under which this process led last
+	witnesses []wire.GoneEdge // edges that are yet to tell whom they followed
+	heirs     int             // how many there were
+	rival     bool            // an edge followed somebody else since we led last
+	begins    bool            // the data centre is new, as the operator says
+
+	surprises uint64 // edges that came with what nothing stored tells of
+	surprise  string // the last of them
+	twins     uint64 // how often an edge was found to live beside another one of its name
+}
+
+// stray is somebody who is owed an answer without being in the books.
+type stray struct {
+	name    string
+	inc     uint64
+	tenure  uint64
+	echo    fleet.Mono
+	recv    fleet.Mono
+	verdict wire.Verdict
+}
+
+const maxStrays = 256
+
+// add opens the books of an incarnation.
+func (r *roster) add(name string, inc uint64) *edge {
+	r.nums++
+	e := &edge{name: name, inc: inc, num: r.nums}
+	i, _ := slices.BinarySearchFunc(r.edges, e, compareEdges)
+	r.edges = slices.Insert(r.edges, i, e)
+	return e
+}
+
+// find returns an incarnation, nil where it is not in the books.
+func (r *roster) find(name string, inc uint64) *edge {
+	i, ok := slices.BinarySearchFunc(r.edges, &edge{name: name, inc: inc}, compareEdges)
+	if !ok {
+		return nil
+	}
+	return r.edges[i]
+}
+
+// answer owes a reply to somebody who is not in the books, or not yet.
+func (r *roster) answer(now fleet.Mono, m wire.Report, v wire.Verdict) {
+	s := stray{name: m.From, inc: m.Inc, tenure: m.Tenure, echo: m.Sent, recv: now, verdict: v}
+	if i := slices.IndexFunc(r.strays, func(o stray) bool { return o.name == m.From && o.inc == m.Inc }); i >= 0 {
+		r.strays[i] = s
+	} else if len(r.strays) < maxStrays {
+		r.strays = append(r.strays, s)
+	}
+}
+
+// recovering reports whether edges of a predecessor are still awaited.
+func (r *roster) recovering() bool {
+	return !mutant.On(mutant.NoHold) && slices.ContainsFunc(r.edges, func(e *edge) bool {
+		return e.state == awaiting || (e.state == lost && !e.vigil && !mutant.On(mutant.LostIsFree))
+	})
+}
+
+// anyHeard reports whether any edge is heard: silence of all is our own isolation.
+func (r *roster) anyHeard() bool {
+	return slices.ContainsFunc(r.edges, func(o *edge) bool { return o.state == alive })
+}
+
+// wentBefore reports whether sessions of a process that an edge has succeeded may be in
+// the sum of those that are gone.
+func (r *roster) wentBefore(e *edge, now int64) bool {
+	sum := r.find(wire.Gone, 0)
+	return sum != nil && slices.ContainsFunc(sum.gone, func(g wire.GoneEdge) bool {
+		return g.Edge == e.name && g.Until >= now
+	})
+}
+
+// summed reports whether an incarnation's sessions are in the sum: whatever is heard of
+// it now was said long ago.
+func (r *roster) summed(name string, inc uint64) bool {
+	sum := r.find(wire.Gone, 0)
+	return sum != nil && slices.ContainsFunc(sum.gone, func(g wire.GoneEdge) bool { return g.Edge == name && g.Inc == inc })
+}
+
+// marked returns up to which number every edge that may act knows the marks.
+// One that is silent, or still awaited, knows nothing.
+func (r *roster) marked(b *books) uint64 {
+	known := b.marks.n
+	for _, e := range r.edges {
+		acc := b.of(e)
+		switch {
+		case e.state == left:
+		case e.state != alive || acc == nil || acc.report == nil:
+			return 0
+		default:
+			acc.ends.Acked(e.told)
+			if n, ok := acc.ends.First(); ok {
+				known = min(known, n-1)
+			}
+		}
+	}
+	return known
+}
+
+// remove takes incarnations out of the books.
+func (r *roster) remove(gone func(e *edge) bool) { r.edges = slices.DeleteFunc(r.edges, gone) }
+
+// newest returns the newest time that any edge has told, which may have been under way for
+// long.
+func (r *roster) newest(now fleet.Mono) (t fleet.Time) {
+	for _, e := range r.edges {
+		if e.asOf > 0 {
+			t = max(t, e.upTo.Add(fleet.Stretch(now.Sub(e.recv))))
+		}
+	}
+	return t
+}

@@ -1,0 +1,110 @@
+package slots
+
+import (
+	"slices"
+
+	"vestibule/internal/wire"
+)
+
+// stored is what the successor of an aggregator is to know, and how much of that is stored.
+// What relies on a part of it waits until that part is.
+type stored struct {
+	durable wire.Durable
+	saved   uint64 // newest version known to be stored
+
+	lifeNeeds    uint64 // version that tells the longest life of tickets
+	life         uint32 // the longest that is stored
+	membersNeeds uint64 // version that tells which list of data centres is known
+	members      uint64 // the one that is stored
+	siteNeeds    uint64 // version that tells the site
+	site         uint64 // the one that is stored, and told; 0 for none
+}
+
+// change makes a new version, and returns its number.
+func (s *stored) change(f func(d *wire.Durable)) uint64 {
+	s.durable = s.durable.Clone()
+	f(&s.durable)
+	s.durable.Version++
+	return s.durable.Version
+}
+
+// unsaved returns what is to be stored, if anything.
+func (s *stored) unsaved() (wire.Durable, bool) {
+	if s.durable.Version <= s.saved {
+		return wire.Durable{}, false
+	}
+	return s.durable.Clone(), true
+}
+
+// save takes note that a version is stored. It reports whether tickets may live longer
+// now.
+func (s *stored) save(version uint64) (longer bool) {
+	s.saved = version
+	if longer = s.saved >= s.lifeNeeds && s.life < s.durable.Life; longer {
+		s.life = s.durable.Life
+	}
+	if s.saved >= s.membersNeeds {
+		s.members = s.durable.Members
+	}
+	if s.saved >= s.siteNeeds {
+		s.site = s.durable.Site
+	}
+	return longer
+}
+
+// promiseLife sees to it that the successor will know for how long tickets may be
+// valid: nothing is stamped for longer than what is stored.
+func (s *stored) promiseLife(life uint32) {
+	if life > s.durable.Life {
+		s.lifeNeeds = s.change(func(d *wire.Durable) { d.Life = life })
+	}
+}
+
+// setMembers notes the version of the list of data centres.
+func (s *stored) setMembers(m *Members) {
+	if d := &s.durable; m.Version > d.Members || (m.Version == d.Members && m.Changed != d.Changed) {
+		s.membersNeeds = s.change(func(d *wire.Durable) { d.Members, d.Changed = m.Version, m.Changed })
+	}
+}
+
+// setSite notes a new site, which is not told before it is stored.
+func (s *stored) setSite(site uint64) {
+	s.siteNeeds = s.change(func(d *wire.Durable) { d.Site = site })
+	s.site = 0
+}
+
+// enrol writes an incarnation's place on the roster, and returns the version that tells
+// it. No ticket lives for longer than life seconds.
+func (s *stored) enrol(entry wire.RosterEntry, life uint32) uint64 {
+	return s.change(func(d *wire.Durable) {
+		if s.saved >= s.lifeNeeds && life < d.Life {
+			d.Life, s.life = life, life // what was longer is over
+		}
+		i := s.index(entry.Edge, entry.Inc)
+		if i < 0 {
+			d.Roster = append(d.Roster, entry)
+			return
+		}
+		entry.Keep(&d.Roster[i])
+		d.Roster[i] = entry
+	})
+}
+
+// patch changes what the roster tells of an incarnation, which it goes on to be what
+// it is.
+func (s *stored) patch(e *edge, change func(r *wire.RosterEntry)) {
+	if i := s.index(e.name, e.inc); i >= 0 {
+		s.change(func(d *wire.Durable) { change(&d.Roster[i]) })
+	}
+}
+
+// strike takes an incarnation off the roster: nothing of it is counted any more.
+func (s *stored) strike(e *edge) {
+	if i := s.index(e.name, e.inc); i >= 0 {
+		s.change(func(d *wire.Durable) { d.Roster = slices.Delete(d.Roster, i, i+1) })
+	}
+}
+
+func (s *stored) index(name string, inc uint64) int {
+	return slices.IndexFunc(s.durable.Roster, func(r wire.RosterEntry) bool { return r.Edge == name && r.Inc == inc })
+}
