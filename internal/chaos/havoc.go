@@ -227,6 +227,9 @@ func (d *deployment) do(ctx context.Context, f fault, j *journal, links *links) 
 		return err
 	}
 	sleep(ctx, f.lasts)
+	if n.gone.Load() { // its copy was taken away meanwhile
+		return nil
+	}
 	var ended []uint64
 	if f.act == actWipe {
 		var err error
