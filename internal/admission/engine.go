@@ -369,6 +369,7 @@ func (e *Engine) repeat(now fleet.Mono, ft fleet.Time, err time.Duration, r *roo
 	d := e.renew(now, ft, err, r, t)
 	if d.Reason = Repeated; !d.Reseal {
 		d.Reseal = true
+		d.Ticket.Seen = uint32(ft.Second()) // of this version
 		e.descend(&d.Ticket)
 	}
 	return d

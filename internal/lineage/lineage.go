@@ -15,6 +15,8 @@ package lineage
 import (
 	"cmp"
 	"slices"
+
+	"vestibule/internal/mutant"
 )
 
 // Version is what is known of one version of a session's ticket; the zero Version is
@@ -45,6 +47,29 @@ type line struct {
 	root uint32 // 0 after a late version
 	cur  uint32 // the newest version of it that was shown to be renewed
 	prev uint32 // the one before
+
+	// When cur was shown last, and the version that was shown before it, of whatever
+	// line: Unix seconds.
+	at     uint32
+	other  uint32
+	lastAt uint32
+}
+
+// elsewhere reports whether v had been in a browser before another version was shown
+// that is not on its way any more: the browser that showed it has v no more.
+func (l *line) elsewhere(now uint32, v *Version) bool {
+	after := func(stamp, at uint32) bool {
+		return stamp != 0 && stamp != v.Stamp && now >= at+InFlight && at >= v.Seen+InFlight
+	}
+	return (after(l.cur, l.at) || after(l.other, l.lastAt)) && !mutant.On(mutant.GapsForgiven)
+}
+
+// next goes on with version v.
+func (l *line) next(now uint32, v *Version) {
+	*l = line{root: v.Root, cur: v.Stamp, prev: v.Parent, at: now, other: l.cur, lastAt: l.at}
+	if v.late() {
+		l.root = 0
+	}
 }
 
 // suspect is a session whose line was changed.
@@ -118,8 +143,12 @@ func (b *Book) Shown(now uint32, id uint64, v *Version, after, life uint32) (f F
 		v.Root = s.root
 	}
 	switch fresh := l == (line{}); {
-	case fresh && v.Stamp == 0, !fresh && v.Stamp == l.cur:
-		return Fine // the place, or the same version again: requests made at once, or a lost answer
+	case fresh && v.Stamp == 0:
+		return Fine
+	case !fresh && v.Stamp == l.cur: // again: requests made at once, or a lost answer
+		l.at = max(l.at, now)
+		b.lines.Put(id, l)
+		return Fine
 	case fresh, v.Stamp != 0 && v.Parent == l.cur:
 	case s.found != 0:
 		return Fine // it is being decided which line goes on
@@ -134,10 +163,7 @@ func (b *Book) Shown(now uint32, id uint64, v *Version, after, life uint32) (f F
 			return Fine
 		}
 	}
-	l = line{root: v.Root, cur: v.Stamp, prev: v.Parent}
-	if late {
-		l.root = 0
-	}
+	l.next(now, v)
 	b.lines.Put(id, l)
 	return Fine
 }
@@ -226,8 +252,13 @@ func (b *Book) astray(now uint32, id uint64, l *line, s *suspect, v *Version, la
 		case after > InFlight: // otherwise answers on their way may be renewed several times
 			s.points++
 		}
-	case late || l.root == 0, v.Root == l.root && v.Parent != l.prev:
-		return false // late, or renewed elsewhere meanwhile
+	case late || l.root == 0:
+		return false
+	case v.Root == l.root && v.Parent != l.prev:
+		if !l.elsewhere(now, v) {
+			return false // renewed elsewhere meanwhile
+		}
+		s.points += surePoints
 	}
 	switch {
 	case v.Stamp == 0:

@@ -127,6 +127,7 @@ const (
 	EdgesFollowAlone
 	NetworkCountsAny
 	BindingIgnored
+	GapsForgiven
 
 	count
 )
@@ -241,6 +242,7 @@ var list = [count]Mutant{
 	ReplayCounts:          {Name: "replay-counts", Rule: 10, Says: "a ticket that was away counts as somebody who waits at its first touch"},
 	CopyRenews:            {Name: "copy-renews", Rule: 10, Says: "a copy of a session's ticket is renewed like any"},
 	NetworkCountsAny:      {Name: "network-counts-any", Rule: 10, Says: "one network adds any number of people to those who wait"},
+	GapsForgiven:          {Name: "gaps-forgiven", Rule: 10, Says: "a version whose parent nobody told of is no copy's, though another one was shown since it arrived"},
 	BindingIgnored:        {Name: "binding-ignored", Rule: 10, Says: "a session's ticket is good in any network, whatever the room says"},
 	EdgesFollowAlone:      {Name: "edges-follow-alone", Rule: 10, Says: "each edge follows a line of copies of its own"},
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
 )
 
@@ -28,12 +29,23 @@ func TestCopiesAtEdgesOfTheirOwn(t *testing.T) {
 	}
 }
 
+// TestCopiesOfASessionAtAnyEdge: each edge is shown a part of what happens, and the
+// regional hears only of versions for which a session was renewed.
+func TestCopiesOfASessionAtAnyEdge(t *testing.T) {
+	for _, clients := range []int{4, 12} {
+		seen, fault := copyInside(clients, true, true, func(int) ticket.Network { return 0 })
+		if seen[0] != clients || seen[3] != 1 || fault != "" {
+			t.Errorf("of %d clients inside after 15 s / 30 s / 60 s / 120 s: %v, want one in the end; %s", clients, seen, fault)
+		}
+	}
+}
+
 // TestABrowserWithManyTabsStaysInside at four edges, behind a balancer that sends each
 // request to any of them.
 func TestABrowserWithManyTabsStaysInside(t *testing.T) {
 	t.Parallel()
 	for _, session := range []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute} {
-		out, twice, fault := tabs(7, session)
+		out, twice, _, fault := tabs(7, session)
 		if life := time.Duration(wire.Life(session)) * time.Second; out > 0 || twice > life || fault != "" {
 			t.Errorf("sessions of %v: put out %d times, counted twice for %v, want never, and %v at most; %s", session, out, twice, life, fault)
 		}

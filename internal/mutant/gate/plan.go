@@ -113,6 +113,7 @@ var plan = map[mutant.ID]killer{
 	mutant.ReplayCounts:          {"admission.TestATicketIsOneVisitorHoweverOftenItIsShown", ""},
 	mutant.CopyRenews:            {"admission.TestCopiesOfATicketAreNotFreeEntries", ""},
 	mutant.NetworkCountsAny:      {"edge.TestANetworkAddsSoManyToTheLine", ""},
+	mutant.GapsForgiven:          {"sim.TestCopiesOfASessionAtAnyEdge", ""},
 	mutant.BindingIgnored:        {"admission.TestASessionIsBoundToItsNetwork", ""},
 	mutant.EdgesFollowAlone:      {"sim.TestCopiesAtEdgesOfTheirOwn", ""},
 }
