@@ -218,16 +218,18 @@ func (g *gate) clean(ctx context.Context, tests map[string][]string) (faults []e
 // kill demands that everything in the plan of m notices it. v is what its tests say.
 func (g *gate) kill(m mutant.Mutant, v verdict) error {
 	k, ok := plan[m.ID]
-	if !ok {
+	switch {
+	case !ok:
 		return fmt.Errorf("%s has no plan", m.Name)
-	}
-	if v.err != nil {
+	case v.err != nil:
 		return v.err
+	case v.survived:
+		return fmt.Errorf("%s survives: %s, and of %s only these noticed: %v", m.Name, m.Says, k.tests, v.failed)
 	}
-	survived := v.survived
-	var worlds []string
 	mutant.Set(m.ID)
 	defer mutant.Set(mutant.None)
+	var worlds []string
+	survived := false
 	for _, h := range sim.Hunts {
 		if !g.all && h.Name != k.hunt {
 			continue
