@@ -113,7 +113,7 @@ func NewAggregator(now fleet.Mono, cfg AggregatorConfig, old wire.Durable) *Aggr
 	}
 	// The predecessor and its edges may have gone on for a while.
 	a.rooms.pastTill = now.Add(fleet.Stretch(time.Duration(a.rooms.pastLife)*time.Second + time.Minute))
-	a.up.blank = true
+	a.up.params, a.up.blank = cfg.Params, true
 	a.roster.ownTerm = cfg.OwnTerm
 	a.lives = lives{params: cfg.Params, goneAbove: cfg.goneAbove(), rooms: &a.rooms, roster: &a.roster, stored: &a.stored, clock: &a.clock}
 	a.roster.begins = old.Version == 0 && cfg.Bootstrap && !mutant.On(mutant.BootstrapInsists)
@@ -140,7 +140,7 @@ func (a *Aggregator) SetRooms(now fleet.Mono, rooms []RoomConfig) {
 			}
 		}
 	}
-	a.up.hurry(now, a.cfg.Params.SyncGap)
+	a.up.hurry(now, 1)
 	a.due = now
 }
 
@@ -152,7 +152,7 @@ func (a *Aggregator) SetMembers(now fleet.Mono, m Members) {
 	}
 	a.member.list = m
 	a.stored.setMembers(&m)
-	a.up.hurry(now, a.cfg.Params.SyncGap)
+	a.up.hurry(now, 1)
 	a.due = now
 	a.rooms.restale()
 }
@@ -189,5 +189,5 @@ func (a *Aggregator) Saved(now fleet.Mono, version uint64) {
 	}
 	a.lives.enter()
 	a.due = now
-	a.up.hurry(now, a.cfg.Params.SyncGap)
+	a.up.hurry(now, 1)
 }

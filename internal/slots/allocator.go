@@ -282,28 +282,7 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 		a.restale()
 	}
 	if !d.adopted {
-		if (m.Blank && !mutant.On(mutant.BlankBelieved)) || !m.Join {
-			return
-		}
-		if a.cfg.Bootstrap && a.hasBegun(&m) && !mutant.On(mutant.BootstrapInsists) {
-			a.cfg.Bootstrap = false
-			a.restale()
-		}
-		for i := range m.Rooms {
-			r := &m.Rooms[i]
-			a.pool(r.Room).stale = true
-			l := a.loan(d, r.Room)
-			if !l.reclaimed {
-				l.gen = r.Gen
-			} else if d.void && r.Gen < l.gen { // it is alive, and was given up
-				l.astray = max(l.astray, int64(r.Granted)-int64(r.Returned))
-			}
-			a.take(d, l, r, m.AsOf)
-		}
-		if complete {
-			d.adopted = true
-			a.restale()
-		}
+		a.adopt(d, &m, complete)
 		return
 	}
 	for i := range m.Rooms {
@@ -311,6 +290,32 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 		a.pool(r.Room).stale = true
 		l := a.loan(d, r.Room)
 		a.take(d, l, r, m.AsOf)
+	}
+}
+
+// adopt takes the books of a data centre that has promised to follow us.
+func (a *Allocator) adopt(d *centre, m *wire.Report, complete bool) {
+	if (m.Blank && !mutant.On(mutant.BlankBelieved)) || !m.Join {
+		return
+	}
+	if a.cfg.Bootstrap && a.hasBegun(m) && !mutant.On(mutant.BootstrapInsists) {
+		a.cfg.Bootstrap = false
+		a.restale()
+	}
+	for i := range m.Rooms {
+		r := &m.Rooms[i]
+		a.pool(r.Room).stale = true
+		l := a.loan(d, r.Room)
+		if !l.reclaimed {
+			l.gen = r.Gen
+		} else if d.void && r.Gen < l.gen { // it is alive, and was given up
+			l.astray = max(l.astray, int64(r.Granted)-int64(r.Returned))
+		}
+		a.take(d, l, r, m.AsOf)
+	}
+	if complete {
+		d.adopted = true
+		a.restale()
 	}
 }
 

@@ -187,6 +187,9 @@ func (b *books) setLife(now fleet.Mono, life uint32) {
 	if life == b.life {
 		return
 	}
+	if now >= b.lifeTill {
+		b.lifeMax = 0
+	}
 	if b.life > life {
 		b.lifeMax = max(b.lifeMax, b.life)
 		b.lifeTill = max(b.lifeTill, now.Add(time.Duration(b.life)*time.Second+time.Minute))
@@ -198,7 +201,7 @@ func (b *books) setLife(now fleet.Mono, life uint32) {
 // stamped for.
 func (b *books) longest(now fleet.Mono) int64 {
 	if now >= b.lifeTill {
-		b.lifeMax = 0
+		return int64(b.life)
 	}
 	return int64(max(b.life, b.lifeMax))
 }

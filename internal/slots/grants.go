@@ -159,7 +159,7 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 	}
 	b.allowRenewals(to, a.stamps(b))
 	if d.knock {
-		a.up.hurry(now, a.cfg.Params.SyncGap) // knock at global, or bring what it waits for
+		a.up.hurry(now, 1) // knock at global, or bring what it waits for
 		b.dirty = true
 	}
 }

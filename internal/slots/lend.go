@@ -93,6 +93,118 @@ func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant
 	return pack.Grants()
 }
 
+// survey is one room at the moment in which its rights are lent.
+type survey struct {
+	homes  []*centre // data centres whose rights can be moved now
+	loans  []*loan
+	how    []lending
+	open   []int            // those that are lent to
+	lines  []line.Histogram // who waits there and is let in
+	shares []float64        // of all visitors
+	moving []int            // rights of T for who is inside already and moves
+
+	free, rateFree int64 // at the root
+	supply, rate   int64 // the same and what lies idle; a debt is paid with that
+	kept, rateKept int64 // of it, what stays where it is
+	debt           bool  // more is lent than there is
+	starved        bool  // somebody waits for a right that does not lie where he is
+
+	active uint64
+	wanted float64
+	young  []line.Histogram
+	parked [][]fleet.Time
+}
+
+// survey looks at a room of which so much is free.
+func (a *Allocator) survey(now fleet.Mono, ft fleet.Time, p *pool, free, rateFree int64) *survey {
+	s := &survey{free: free, rateFree: rateFree, supply: free, rate: rateFree}
+	for _, d := range a.centres {
+		l := d.loans[p.ID]
+		if l != nil {
+			s.active += l.active
+		}
+		if !d.adopted || d.blank || d.recovering || now.Sub(d.recv) > quiet {
+			continue // what it holds cannot be moved now, nor could it use more
+		}
+		if l == nil {
+			l = a.loan(d, p.ID)
+		}
+		s.add(d, l, a.lendingTo(now, d), l.share(ft))
+	}
+	floorShares(s.shares)
+	// Who is inside already and moves comes before everybody outside.
+	movers := int64(0)
+	for i, l := range s.loans {
+		s.moving = append(s.moving, 0)
+		if s.how[i] <= lendMovers {
+			s.moving[i] = int(l.movers)
+			movers += int64(l.movers)
+		}
+		s.starved = s.starved || s.how[i] <= lendMovers && int64(l.movers) > l.idleNow() ||
+			s.how[i] == lendAll && int64(l.parkedN) > min(l.idleNow(), l.rateIdleNow())
+	}
+	s.moving = Fill(int(max(0, s.supply)), s.moving, s.shares)
+	s.supply -= movers
+	s.debt = min(s.supply, s.rate) < 0
+	s.supply, s.rate = max(0, s.supply), max(0, s.rate)
+	return s
+}
+
+// add takes a data centre into the survey.
+func (s *survey) add(d *centre, l *loan, how lending, share float64) {
+	if how == lendAll {
+		s.open = append(s.open, len(s.loans))
+	}
+	// Who waits where nobody is let in holds nobody up, and is early elsewhere.
+	var waiting line.Histogram
+	if how == lendAll || (how == lendKept && l.held() > 0) { // there people are let in
+		waiting = l.waiting
+		s.wanted += float64(l.want + l.parkedN)
+		s.young = append(s.young, l.young)
+		s.parked = append(s.parked, l.parked)
+	}
+	s.how = append(s.how, how)
+	s.homes = append(s.homes, d)
+	s.loans = append(s.loans, l)
+	s.lines = append(s.lines, waiting)
+	s.shares = append(s.shares, share)
+	s.supply += max(0, l.idleNow())
+	s.rate += max(0, l.rateIdleNow())
+	if how == lendKept {
+		s.kept, s.rateKept = s.kept+max(0, l.idleNow()), s.rateKept+max(0, l.rateIdleNow())
+	}
+}
+
+// keeps returns how many idle rights each data centre is to have of n.
+func (s *survey) keeps(n int64, view *wire.View) []int {
+	keeps := make([]int, len(s.loans))
+	for k, part := range spread(int(n), view, pick(s.loans, s.open), pick(s.lines, s.open), pick(s.shares, s.open)) {
+		keeps[s.open[k]] = part
+	}
+	return keeps
+}
+
+// gift returns how many idle rights data centre i is to have where so many were found to be
+// fit, and how many it is lent.
+func (s *survey) gift(p *pool, view *wire.View, i int, keep, rkeep int64) (give, rgive, k, rk int64) {
+	l := s.loans[i]
+	idle, ridle := l.idleNow(), l.rateIdleNow()
+	switch {
+	case p.gone:
+		keep, rkeep = 0, 0
+	case s.how[i] == lendKept:
+		keep, rkeep = max(0, l.held()), max(0, l.rateHeld()) // one in as one goes
+	case s.how[i] == lendAll && !s.starved && view.Horizon == line.Open && !few(int(min(s.supply, s.rate)), len(s.open)):
+		// Rights that lie a little off do no harm while nobody misses them.
+		keep, rkeep = settle(keep, idle), settle(rkeep, ridle)
+	}
+	if s.how[i] < lendKept {
+		give, rgive = min(max(0, keep-idle), max(0, s.free)), min(max(0, rkeep-ridle), max(0, s.rateFree))
+	}
+	s.free, s.rateFree = s.free-give, s.rateFree-rgive
+	return give, rgive, keep, rkeep
+}
+
 // lend looks at one room: who may enter up to when, and how many idle rights
 // each data centre is to have. It lends what is free and states what is to
 // come back.
@@ -102,121 +214,33 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 		p.spare, p.rateSpare = min(p.spare, free), min(p.rateSpare, rfree)
 		p.debt, p.rateDebt = min(0, free), min(0, rfree)
 	}
-	var (
-		homes  []*centre
-		how    []lending
-		open   []int // those that are lent to
-		loans  []*loan
-		lines  []line.Histogram
-		shares = make([]float64, 0, len(a.centres))
-		supply = free // a debt is paid with what lies idle
-		rate   = rfree
-		kept   = int64(0) // of that, what stays where it is
-		rkept  = int64(0)
-		active = uint64(0)
-		young  []line.Histogram
-		wanted = 0.0
-		parked [][]fleet.Time
-	)
-	for _, d := range a.centres {
-		l := d.loans[p.ID]
-		if l != nil {
-			active += l.active
-		}
-		if !d.adopted || d.blank || d.recovering || now.Sub(d.recv) > quiet {
-			continue // what it holds cannot be moved now, nor could it use more
-		}
-		if l == nil {
-			l = a.loan(d, p.ID)
-		}
-		to := a.lendingTo(now, d)
-		if to == lendAll {
-			open = append(open, len(loans))
-		}
-		// Who waits where nobody is let in holds nobody up, and is early elsewhere.
-		var waiting line.Histogram
-		if to == lendAll || (to == lendKept && l.held() > 0) { // there people are let in
-			waiting = l.waiting
-			wanted += float64(l.want + l.parkedN)
-			young = append(young, l.young)
-			parked = append(parked, l.parked)
-		}
-		how = append(how, to)
-		homes = append(homes, d)
-		loans = append(loans, l)
-		lines = append(lines, waiting)
-		shares = append(shares, l.share(ft))
-		supply += max(0, l.idleNow())
-		rate += max(0, l.rateIdleNow())
-		if to == lendKept {
-			kept, rkept = kept+max(0, l.idleNow()), rkept+max(0, l.rateIdleNow())
-		}
-	}
-	floorShares(shares)
-	// Who is inside already and moves comes before everybody outside.
-	moving, movers := make([]int, len(loans)), int64(0)
-	for i, l := range loans {
-		if how[i] <= lendMovers {
-			moving[i] = int(l.movers)
-			movers += int64(l.movers)
-		}
-	}
-	moving = Fill(int(max(0, supply)), moving, shares)
-	supply -= movers
-	debt := min(supply, rate) < 0
-	supply, rate = max(0, supply), max(0, rate)
+	s := a.survey(now, ft, p, free, rfree)
 	view := a.look(now, ft, p, prospect{
-		lines:  lines,
-		supply: supply, rate: rate, total: int64(p.Total), limit: int64(p.Rate),
-		tally:  tally{life: time.Duration(wire.Life(p.Session)) * time.Second, active: active},
-		wanted: wanted, young: young, parked: mergeTimes(parked, math.MaxInt), debt: debt,
+		lines:  s.lines,
+		supply: s.supply, rate: s.rate, total: int64(p.Total), limit: int64(p.Rate),
+		tally:  tally{life: time.Duration(wire.Life(p.Session)) * time.Second, active: s.active},
+		wanted: s.wanted, young: s.young, parked: mergeTimes(s.parked, math.MaxInt), debt: s.debt,
 	})
-	if len(loans) == 0 {
+	if len(s.loans) == 0 {
 		return
 	}
-	starved := false
-	for i, l := range loans {
+	keeps, rkeeps := s.keeps(s.supply-s.kept, view), s.keeps(s.rate-s.rateKept, view)
+	for i, l := range s.loans {
 		l.dirty = l.dirty || l.declared // it waits to be confirmed
-		starved = starved || how[i] <= lendMovers && int64(l.movers) > l.idleNow() ||
-			how[i] == lendAll && int64(l.parkedN) > min(l.idleNow(), l.rateIdleNow())
-	}
-	keeps, rkeeps := make([]int, len(loans)), make([]int, len(loans))
-	for _, side := range []struct {
-		n     int64
-		keeps []int
-	}{{supply - kept, keeps}, {rate - rkept, rkeeps}} {
-		for k, part := range spread(int(side.n), view, pick(loans, open), pick(lines, open), pick(shares, open)) {
-			side.keeps[open[k]] = part
-		}
-	}
-	for i, l := range loans {
-		keep, rkeep := int64(keeps[i]+moving[i]), int64(rkeeps[i])
 		idle, ridle := l.idleNow(), l.rateIdleNow()
-		switch {
-		case p.gone:
-			keep, rkeep = 0, 0
-		case how[i] == lendKept:
-			keep, rkeep = max(0, l.held()), max(0, l.rateHeld()) // one in as one goes
-		case how[i] == lendAll && !starved && view.Horizon == line.Open && !few(int(min(supply, rate)), len(open)):
-			// Rights that lie a little off do no harm while nobody misses them.
-			keep, rkeep = settle(keep, idle), settle(rkeep, ridle)
-		}
-		give, rgive := min(max(0, keep-idle), max(0, free)), min(max(0, rkeep-ridle), max(0, rfree))
-		if how[i] >= lendKept {
-			give, rgive = 0, 0
-		}
-		free, rfree = free-give, rfree-rgive
+		give, rgive, keep, rkeep := s.gift(p, view, i, int64(keeps[i]+s.moving[i]), int64(rkeeps[i]))
 		if !mutant.On(mutant.SpareTwice) {
 			p.spare, p.rateSpare = p.spare-give, p.rateSpare-rgive
 		}
+		push := keep < idle && (s.starved || view.Horizon != line.Open)
 		if give > 0 || rgive > 0 {
 			l.granted += uint64(give)
 			l.rateGranted += uint64(rgive)
 			l.dirty = true
-			homes[i].push = homes[i].push || l.parkedN+l.movers > 0 || int64(l.want) > min(idle, ridle) || view.Horizon != line.Open
+			push = push || l.parkedN+l.movers > 0 || int64(l.want) > min(idle, ridle) || view.Horizon != line.Open
 			a.counted = a.counted || a.complete(p)
 		}
-		homes[i].push = homes[i].push || (keep < idle && (starved || view.Horizon != line.Open))
+		s.homes[i].push = s.homes[i].push || push
 		l.set(uint64(keep), uint64(rkeep))
 	}
 }

@@ -97,7 +97,7 @@ func (a *Aggregator) take(now fleet.Mono, e *edge, m wire.Report, complete bool)
 		b := a.rooms.open(r.Room)
 		b.counts.begin(max(least(&m), a.rooms.watermark))
 		b.take(now, e, &m, r)
-		a.up.tellEnds(now, b, a.cfg.Params.SyncGap)
+		a.up.tellEnds(now, b)
 	}
 	if complete {
 		e.asOf, e.least = max(e.asOf, m.AsOf), max(e.least, least(&m))
@@ -125,7 +125,7 @@ func (a *Aggregator) advance(now fleet.Mono) {
 			}
 			b.closeMarks(known, a.up.acked, a.rooms.watermark)
 		}
-		a.up.tellEnds(now, b, a.cfg.Params.SyncGap)
+		a.up.tellEnds(now, b)
 		b.expireRate(now, ft, held)
 	}
 }

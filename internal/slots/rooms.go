@@ -169,3 +169,10 @@ func (r *rooms) free(wm fleet.Time, hold bool) {
 		}
 	}
 }
+
+// declare makes books of every room out of what the edges hold and count.
+func (r *rooms) declare() {
+	for _, b := range r.list {
+		b.declare()
+	}
+}

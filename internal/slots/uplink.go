@@ -15,6 +15,8 @@ import (
 // Invariants: seen never goes back to a lower term, and is stored before
 // anything is said or done under it; while blank nothing is free.
 type uplink struct {
+	params wire.Params
+
 	seen     wire.Term
 	promised uint64 // version of the Durable that holds seen
 	joined   bool   // seen has our books, or we have its
@@ -39,8 +41,9 @@ type uplink struct {
 	busy     bool
 }
 
-func (u *uplink) hurry(now fleet.Mono, gap time.Duration) {
-	u.due = min(u.due, max(now, u.reported.Add(gap)))
+// hurry makes the next report due as soon as the least gap allows, or so many of them.
+func (u *uplink) hurry(now fleet.Mono, gaps int) {
+	u.due = min(u.due, max(now, u.reported.Add(time.Duration(gaps)*u.params.SyncGap)))
 }
 
 // leased reports whether global reckons with this data centre going on.
@@ -67,11 +70,42 @@ func (u *uplink) isolated(now fleet.Mono) bool {
 const endGap = 5
 
 // tellEnds has the report to global be made soon, where there are ends to tell.
-func (u *uplink) tellEnds(now fleet.Mono, b *books, gap time.Duration) {
+func (u *uplink) tellEnds(now fleet.Mono, b *books) {
 	if b.marks.news {
 		b.marks.news = false
-		u.hurry(now, endGap*gap)
+		u.hurry(now, endGap)
 	}
+}
+
+// follow reports whether a grant is from the coordinator that the data centre follows, and
+// may be used. Another one is promised to be followed first, unless it is older, or may know
+// fewer data centres than there are.
+func (u *uplink) follow(now fleet.Mono, g *wire.Grant, s *stored) bool {
+	lower := g.From.N < u.seen.N || (g.From.N == u.seen.N && g.From != u.seen)
+	if lower && !mutant.On(mutant.CentreFollowsAnybody) && !mutant.On(mutant.NoFencing) {
+		return false
+	}
+	if g.From == u.seen {
+		return s.saved >= u.promised || mutant.On(mutant.PromiseUnsaved)
+	}
+	if g.Members == 0 && s.durable.Changed && !mutant.On(mutant.UnversionedFollowed) {
+		u.refused = g.From // whom we follow already did not lend to those without our word
+		return false
+	}
+	// The promise: nothing older can raise our books from here. It is stored before the
+	// first word under it.
+	u.seen, u.joined, u.acked, u.asked, u.grants = g.From, false, 0, now, wire.Parts{}
+	u.refused = wire.Term{}
+	u.promised = s.change(func(d *wire.Durable) { d.Promise = g.From })
+	u.hurry(now, 0)
+	return false
+}
+
+// lease prolongs the lease of global. It reports whether there was none.
+func (u *uplink) lease(now fleet.Mono, g *wire.Grant) (begins bool) {
+	begins = !u.leased(now)
+	u.leaseEnd = max(u.leaseEnd, g.Echo.Add(fleet.Shrink(g.Lease)))
+	return begins
 }
 
 // ReportDue returns when the next report to global is to be made.
@@ -196,33 +230,28 @@ func (u *uplink) unanswered(now fleet.Mono, d time.Duration) bool {
 	return u.acked < u.seq && now.Sub(u.asked) > d
 }
 
+// hearTime takes the time that global tells, unless it is in doubt.
+func (a *Aggregator) hearTime(now fleet.Mono, g *wire.Grant) {
+	u := &a.up
+	if g.Echo != 0 && !a.askEdges(now) {
+		wait := u.doubts(now, &a.clock, g)
+		if u.doubting {
+			u.hurry(now, 1)
+		}
+		if !wait && a.clock.hear(now, g) {
+			a.lives.corrected()
+		}
+	}
+	if g.AtErr == fleet.Unsynced && a.clock.Err(now) <= fleet.Rough {
+		u.hurry(now, 1) // a new leader believes our time only if it is told at once
+	}
+}
+
 // Apply takes what global said. A grant of a lower term, or older than one
 // applied, changes nothing.
 func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 	u := &a.up
-	if g.To != a.cfg.DC || g.Inc != a.cfg.Term.N || a.fencedBy != 0 || a.member.notMeant(g.Site) {
-		return
-	}
-	lower := g.From.N < u.seen.N || (g.From.N == u.seen.N && g.From != u.seen)
-	if lower && !mutant.On(mutant.CentreFollowsAnybody) && !mutant.On(mutant.NoFencing) {
-		return
-	}
-	if g.From != u.seen && g.Members == 0 && a.stored.durable.Changed && !mutant.On(mutant.UnversionedFollowed) {
-		// It may know fewer data centres than there are. Whom we follow already did
-		// not lend to those without our word.
-		u.refused = g.From
-		return
-	}
-	if g.From != u.seen {
-		// The promise: nothing older can raise our books from here. It is
-		// stored before the first word under it.
-		u.seen, u.joined, u.acked, u.asked, u.grants = g.From, false, 0, now, wire.Parts{}
-		u.refused = wire.Term{}
-		u.promised = a.stored.change(func(d *wire.Durable) { d.Promise = g.From })
-		u.hurry(now, 0)
-		return
-	}
-	if a.stored.saved < u.promised && !mutant.On(mutant.PromiseUnsaved) {
+	if g.To != a.cfg.DC || g.Inc != a.cfg.Term.N || a.fencedBy != 0 || a.member.notMeant(g.Site) || !u.follow(now, &g, &a.stored) {
 		return
 	}
 	fresh, complete := u.grants.Take(g.Seq, g.Part, g.Parts)
@@ -235,35 +264,32 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 	}
 	u.heard = now
 	a.due = now
-	if u.members != g.Members || u.standing != g.Standing {
-		was := a.member.standing(&a.up)
-		u.members, u.standing = g.Members, g.Standing
-		if a.member.standing(&a.up) != was {
-			a.rooms.restale()
-		}
+	was := a.member.standing(u)
+	u.members, u.standing = g.Members, g.Standing
+	if a.member.standing(u) != was {
+		a.rooms.restale()
 	}
-
 	switch g.Verdict {
 	case wire.Promise:
 		// Global has no books of ours. If we have none either, what our edges
 		// have told us is all there is to hold.
 		if u.blank && !a.roster.recovering() {
 			u.blank = false
-			for _, b := range a.rooms.list {
-				b.declare()
-			}
+			a.rooms.declare()
 		}
-		u.hurry(now, a.cfg.Params.SyncGap)
-		return
+		u.hurry(now, 1)
 	case wire.Adopted:
-	case wire.Fenced, wire.Dead:
-		return // said to edges only
-	default:
-		return
+		a.adopted(now, &g, complete)
+	case wire.Fenced, wire.Dead: // said to edges only
 	}
+}
+
+// adopted takes the books that global has, where ours are lost, and what it lends.
+func (a *Aggregator) adopted(now fleet.Mono, g *wire.Grant, complete bool) {
+	u := &a.up
 	if u.blank {
 		if !g.Basis {
-			u.hurry(now, a.cfg.Params.SyncGap)
+			u.hurry(now, 1)
 			return
 		}
 		for i := range g.Rooms {
@@ -277,31 +303,10 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 	u.joined = true
 	for i := range g.Rooms {
 		if a.rooms.open(g.Rooms[i].Room).apply(&g.Rooms[i]) {
-			u.hurry(now, a.cfg.Params.SyncGap)
+			u.hurry(now, 1)
 		}
 	}
-	if complete && g.Lease > 0 && g.Echo != 0 {
-		was := u.leased(now)
-		u.leaseEnd = max(u.leaseEnd, g.Echo.Add(fleet.Shrink(g.Lease)))
-		if !was {
-			a.rooms.restale()
-		}
-	}
-}
-
-// hearTime takes the time that global tells, unless it is in doubt.
-func (a *Aggregator) hearTime(now fleet.Mono, g *wire.Grant) {
-	u := &a.up
-	if g.Echo != 0 && !a.askEdges(now) {
-		wait := u.doubts(now, &a.clock, g)
-		if u.doubting {
-			u.hurry(now, a.cfg.Params.SyncGap)
-		}
-		if !wait && a.clock.hear(now, g) {
-			a.lives.corrected()
-		}
-	}
-	if g.AtErr == fleet.Unsynced && a.clock.Err(now) <= fleet.Rough {
-		u.hurry(now, a.cfg.Params.SyncGap) // a new leader believes our time only if it is told at once
+	if complete && g.Lease > 0 && g.Echo != 0 && u.lease(now, g) {
+		a.rooms.restale()
 	}
 }
