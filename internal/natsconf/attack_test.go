@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"vestibule/internal/natsbus"
+	"vestibule/internal/testkit"
 	"vestibule/internal/wire"
 )
 
@@ -77,7 +78,7 @@ func stray(m *nats.Msg) bool {
 func TestNobodyMaySayOrHearWhatIsAnothers(t *testing.T) {
 	f := start(t)
 	f.tree(40)
-	eventually(t, "a visitor is let in", func() bool { return strings.Contains(f.visit("nairobi edge-0"), inside) })
+	testkit.Eventually(t, "a visitor is let in", func() bool { return strings.Contains(f.visit("nairobi edge-0"), inside) })
 
 	var strays heard
 	witnesses := map[string]*nats.Conn{}
@@ -100,7 +101,7 @@ func TestNobodyMaySayOrHearWhatIsAnothers(t *testing.T) {
 		}
 		witnesses[place] = c
 	}
-	eventually(t, "the list of data centres is stored", func() bool { return strings.Contains(f.stored(witnesses), "global members revision") })
+	testkit.Eventually(t, "the list of data centres is stored", func() bool { return strings.Contains(f.stored(witnesses), "global members revision") })
 	before := f.stored(witnesses)
 	told := map[string]int{}
 	for _, w := range f.users() {
@@ -126,7 +127,7 @@ func TestNobodyMaySayOrHearWhatIsAnothers(t *testing.T) {
 	if after := f.stored(witnesses); after != before {
 		t.Errorf("what is stored was\n%s\nand is\n%s", before, after)
 	}
-	eventually(t, "a visitor is let in", func() bool { return strings.Contains(f.visit("dublin edge-1"), inside) })
+	testkit.Eventually(t, "a visitor is let in", func() bool { return strings.Contains(f.visit("dublin edge-1"), inside) })
 
 	// The witnesses hear what is said, or this test could not fail.
 	for place, c := range witnesses {
@@ -134,7 +135,7 @@ func TestNobodyMaySayOrHearWhatIsAnothers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "witnesses hear", func() bool {
+	testkit.Eventually(t, "witnesses hear", func() bool {
 		strays.mu.Lock()
 		defer strays.mu.Unlock()
 		return len(strays.all) >= len(witnesses)

@@ -29,6 +29,7 @@ import (
 	"vestibule/internal/natsconf"
 	"vestibule/internal/node"
 	"vestibule/internal/regional"
+	"vestibule/internal/testkit"
 	"vestibule/internal/wire"
 )
 
@@ -67,16 +68,6 @@ type fleet struct {
 	log     record
 	logger  *slog.Logger
 	edges   map[string]*edge.Server // by data centre and name
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !ok(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
 }
 
 // inside is what the site answers.
@@ -128,7 +119,7 @@ func start(t *testing.T) *fleet {
 	for _, dc := range f.plan.DataCenters {
 		f.serve(dc, hub)
 	}
-	eventually(t, "data centres join global's servers", func() bool { return f.servers[wire.Root].NumLeafNodes() == len(f.plan.DataCenters) })
+	testkit.Eventually(t, "data centres join global's servers", func() bool { return f.servers[wire.Root].NumLeafNodes() == len(f.plan.DataCenters) })
 	for place := range f.servers {
 		conn := f.node(natsbus.RoleProvision, place, "provision", "")
 		made, err := conn.Provision(t.Context(), place, natsbus.Auto)
@@ -160,6 +151,7 @@ func (f *fleet) serve(place string, hub *url.URL) *url.URL {
 		f.t.Fatal(err)
 	}
 	o.Host, o.Port, o.HTTPHost, o.HTTPPort, o.NoSigs, o.NoLog = "127.0.0.1", server.RANDOM_PORT, "127.0.0.1", server.RANDOM_PORT, true, true
+	o.SyncAlways = false // no test stops the machine, and three servers that wait for one disk lose leases
 	if hub == nil {
 		o.LeafNode.Host, o.LeafNode.Port = "127.0.0.1", server.RANDOM_PORT
 	} else {
@@ -218,7 +210,7 @@ func (f *fleet) node(role natsbus.Role, place, name, domain string) *natsbus.Con
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(c.Close)
-	eventually(f.t, name+" of "+place+" is let in", c.Connected)
+	testkit.Eventually(f.t, name+" of "+place+" is let in", c.Connected)
 	return c
 }
 
@@ -289,7 +281,7 @@ func (f *fleet) tree(total int) {
 		}
 	}
 	for name, e := range f.edges {
-		eventually(t, "edge "+name+" is ready", func() bool { r := e.Ready(); return r.Ready && !r.Isolated })
+		testkit.Eventually(t, "edge "+name+" is ready", func() bool { r := e.Ready(); return r.Ready && !r.Isolated })
 	}
 }
 
@@ -343,10 +335,10 @@ func TestATreeRunsWithCredentials(t *testing.T) {
 
 	f.tree(4)
 	for name := range f.edges {
-		eventually(t, "a visitor is let in at "+name, func() bool { return strings.Contains(f.visit(name), inside) })
+		testkit.Eventually(t, "a visitor is let in at "+name, func() bool { return strings.Contains(f.visit(name), inside) })
 	}
-	eventually(t, "a visitor waits when the site is full", func() bool { return !strings.Contains(f.visit("dublin edge-0"), inside) })
-	eventually(t, "the section is removed", func() bool {
+	testkit.Eventually(t, "a visitor waits when the site is full", func() bool { return !strings.Contains(f.visit("dublin edge-0"), inside) })
+	testkit.Eventually(t, "the section is removed", func() bool {
 		_, err := promises.Get("nairobi.1-0000000000000001.1")
 		return err == nats.ErrKeyNotFound //nolint:errorlint // what Get returns
 	})
@@ -358,7 +350,7 @@ func TestATreeRunsWithCredentials(t *testing.T) {
 	}
 	f.write("rooms.yaml", bytes.Replace(data, []byte("total_active_users: 4"), []byte("total_active_users: 40"), 1))
 	for name := range f.edges {
-		eventually(t, "there is room again at "+name, func() bool { return strings.Contains(f.visit(name), inside) })
+		testkit.Eventually(t, "there is room again at "+name, func() bool { return strings.Contains(f.visit(name), inside) })
 	}
 
 	// An operator reads and writes the list of data centres, and asks a regional.
@@ -367,7 +359,7 @@ func TestATreeRunsWithCredentials(t *testing.T) {
 	docs := natsbus.NewDocuments(f.node(natsbus.RoleOperator, wire.Root, "operator", natsbus.DocumentsDomain), 0)
 	var list []byte
 	var revision uint64
-	eventually(t, "the list of data centres is there", func() bool {
+	testkit.Eventually(t, "the list of data centres is there", func() bool {
 		list, revision, err = docs.Get(ctx, node.MembersDocument)
 		return err == nil && list != nil
 	})
