@@ -40,10 +40,36 @@ func (d Document) WithDefaults() Document {
 // each in order, with what is wrong between rooms named at the later one. An
 // empty result means that [NewSet] will take d.
 func (d Document) Validate() Faults {
-	return d.validate(IDOf)
+	return d.validate(IDOf, Labels{})
 }
 
-func (d Document) validate(idOf func(string) ID) Faults {
+// ValidateAs is Validate for a document that somebody else's rooms and hosts are part of:
+// faults name each as the labels say.
+func (d Document) ValidateAs(l Labels) Faults {
+	return d.validate(IDOf, l)
+}
+
+// Labels name the rooms and hosts of a document, by their index, as Item of a [Fault] and
+// inside its Rule. Without one it is "rooms[2]" or "hosts[0]".
+type Labels struct {
+	Room, Host func(i int) string
+}
+
+func (l Labels) room(i int) string {
+	if l.Room == nil {
+		return item(i)
+	}
+	return l.Room(i)
+}
+
+func (l Labels) host(i int) string {
+	if l.Host == nil {
+		return fmt.Sprintf("hosts[%d]", i)
+	}
+	return l.Host(i)
+}
+
+func (d Document) validate(idOf func(string) ID, l Labels) Faults {
 	// Before anything else, so that an absurd document costs nothing.
 	switch {
 	case len(d.Rooms) > MaxRooms:
@@ -53,6 +79,7 @@ func (d Document) validate(idOf func(string) ID) Faults {
 	}
 	c := checker{
 		doc:     d.WithDefaults(),
+		labels:  l,
 		names:   make(map[string]int, len(d.Rooms)),
 		ids:     make(map[ID]int, len(d.Rooms)),
 		routes:  make(map[Route]int, len(d.Rooms)),
@@ -70,6 +97,7 @@ func (d Document) validate(idOf func(string) ID) Faults {
 // checker goes through a document once and remembers what it met.
 type checker struct {
 	doc     Document
+	labels  Labels
 	faults  Faults
 	names   map[string]int        // room name -> index of its first room
 	ids     map[ID]int            // the same by ID
@@ -80,20 +108,24 @@ type checker struct {
 type hostOrigin struct {
 	origin string
 	entry  bool // from the hosts list, which ends all argument
-	first  int  // else from this room
+	first  int  // the index of that entry, or of the room
 	warned bool
 }
 
 func (c *checker) host(i int) {
 	h := c.doc.Hosts[i]
 	add := func(field, rule string) {
-		c.faults = append(c.faults, Fault{Item: fmt.Sprintf("hosts[%d]", i), Name: clip(h.Name), Field: field, Rule: rule})
+		c.faults = append(c.faults, Fault{Item: c.labels.host(i), Name: clip(h.Name), Field: field, Rule: rule})
 	}
 	hostRule, originRule := checkHost(h.Name), checkOrigin(h.Origin)
 	if hostRule != "" {
 		add("name", hostRule)
-	} else if c.origins[h.Name].entry {
-		add("name", "has an entry already")
+	} else if o := c.origins[h.Name]; o.entry {
+		rule := "has an entry already"
+		if c.labels.Host != nil {
+			rule += ": " + c.labels.host(o.first)
+		}
+		add("name", rule)
 	}
 	if originRule != "" {
 		add("origin", originRule)
@@ -101,14 +133,14 @@ func (c *checker) host(i int) {
 	if hostRule == "" {
 		// Also when the origin is bad: it has been named once, and the rooms
 		// of the host are not at fault.
-		c.origins[h.Name] = hostOrigin{origin: h.Origin, entry: true}
+		c.origins[h.Name] = hostOrigin{origin: h.Origin, entry: true, first: i}
 	}
 }
 
 func (c *checker) room(i int, idOf func(string) ID) {
 	s := &c.doc.Rooms[i]
 	add := func(field, rule string) {
-		c.faults = append(c.faults, Fault{Item: item(i), Name: clip(s.Name), Field: field, Rule: rule})
+		c.faults = append(c.faults, Fault{Item: c.labels.room(i), Name: clip(s.Name), Field: field, Rule: rule})
 	}
 	bad := make(map[string]bool)
 	for _, f := range s.Validate() {
@@ -117,7 +149,7 @@ func (c *checker) room(i int, idOf func(string) ID) {
 	}
 	if !bad["name"] {
 		if j, ok := c.names[s.Name]; ok {
-			add("name", fmt.Sprintf("is the name of %s already", item(j)))
+			add("name", fmt.Sprintf("is the name of %s already", c.labels.room(j)))
 		} else {
 			c.names[s.Name] = i
 			id := idOf(s.Name)
@@ -176,7 +208,7 @@ func (c *checker) origin(i int, host, origin string, add func(field, rule string
 }
 
 func (c *checker) label(i int) string {
-	return fmt.Sprintf("%s %q", item(i), c.doc.Rooms[i].Name)
+	return fmt.Sprintf("%s %q", c.labels.room(i), c.doc.Rooms[i].Name)
 }
 
 func item(i int) string { return fmt.Sprintf("rooms[%d]", i) }

@@ -89,7 +89,7 @@ hosts[2] "x.test": name: has an entry already`},
 // TestIDsAreUnique uses a hash that collides, since SHA-256 will not.
 func TestIDsAreUnique(t *testing.T) {
 	doc := Document{Rooms: []Settings{valid("a", "x.test", "/a"), valid("b", "x.test", "/b")}}
-	fs := doc.validate(func(string) ID { return 1 })
+	fs := doc.validate(func(string) ID { return 1 }, Labels{})
 	if len(fs) != 1 || fs[0].String() != `rooms[1] "b": name: has the same ID as rooms[0] "a", choose another` {
 		t.Errorf("faults %v", fs)
 	}

@@ -3,6 +3,7 @@ package room
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"reflect"
 	"slices"
 	"time"
 )
@@ -102,4 +103,14 @@ func (s *Settings) routes() []Route {
 	all := make([]Route, 0, 1+len(s.AdditionalRoutes))
 	all = append(all, Route{Host: s.Host, Path: s.Path})
 	return append(all, s.AdditionalRoutes...)
+}
+
+// Equal reports whether s and o say the same once their defaults are filled in.
+func (s Settings) Equal(o Settings) bool {
+	s, o = s.WithDefaults(), o.WithDefaults()
+	if !slices.Equal(s.AdditionalRoutes, o.AdditionalRoutes) {
+		return false
+	}
+	s.AdditionalRoutes, o.AdditionalRoutes = nil, nil // none and an empty list are the same
+	return reflect.DeepEqual(s, o)
 }
