@@ -44,7 +44,7 @@ func serve(ctx context.Context, cfg global.Config, stdout io.Writer, log *slog.L
 	dbg.Links.Add("nats", conn)
 	s, err = global.New(global.Options{
 		Config: cfg, Params: wire.DefaultParams(), Bus: conn, Clock: clock, Reg: dbg.Registry, Log: log,
-		Docs:  natsbus.NewDocuments(conn, cfg.NATS.BucketReplicas(), node.RoomsDocument, node.KeysDocument, node.MembersDocument),
+		Docs:  natsbus.NewDocuments(conn, cfg.NATS.BucketReplicas(), global.Watched...),
 		Lease: natsbus.NewLease(conn, wire.Root, cfg.Name, cfg.NATS.BucketReplicas(), clock.Now).Bootstrap(cfg.Bootstrap),
 	})
 	if err != nil {

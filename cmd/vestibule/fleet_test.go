@@ -14,6 +14,7 @@ import (
 	"vestibule/internal/natsbus"
 	"vestibule/internal/natsbus/embedded"
 	"vestibule/internal/node"
+	"vestibule/internal/roomstore"
 )
 
 // fleetStore is a NATS that holds what the commands look at.
@@ -69,7 +70,7 @@ func (s *fleetStore) does(code int, said string, args ...string) {
 // The list of data centres is changed by commands, without any global.
 func TestTheFleetIsChangedByCommands(t *testing.T) {
 	s := newFleetStore(t)
-	s.put(node.PageDocument("none"), 1) // a bucket without a list
+	s.put(roomstore.PageDocument("none"), 1) // a bucket without a list
 	s.does(node.ExitError, "holds no list of data centres yet", "list")
 	s.does(node.ExitError, "holds no list of data centres yet", "add", "lima")
 	s.put(node.MembersDocument, node.NewMembers(time.Now(), []string{"nairobi", "dublin"}))

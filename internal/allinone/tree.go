@@ -315,7 +315,7 @@ func (t *Tree) startGlobal(x *tier, o *Options, fresh bool) error {
 	clock := node.NewClock()
 	s, err := global.New(global.Options{
 		Config: cfg, Params: o.Params, Bus: conn, Clock: clock, Reg: dbg.Registry, Log: o.Log,
-		Docs:  natsbus.NewDocuments(conn, 1, node.RoomsDocument, node.KeysDocument, node.MembersDocument),
+		Docs:  natsbus.NewDocuments(conn, 1, global.Watched...),
 		Lease: natsbus.NewLease(conn, wire.Root, cfg.Name, 1, clock.Now).Bootstrap(cfg.Bootstrap),
 	})
 	if err != nil {

@@ -28,6 +28,7 @@ import (
 	"vestibule/internal/node"
 	"vestibule/internal/room"
 	"vestibule/internal/testkit"
+	"vestibule/internal/roomstore"
 	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
 )
@@ -374,7 +375,7 @@ func document(origin string) room.Document {
 
 func roomsDocument(t testing.TB, version uint64, d room.Document) []byte {
 	t.Helper()
-	data, err := node.EncodeRooms(version, d.WithDefaults())
+	data, err := roomstore.EncodeRooms(version, d.WithDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"vestibule/internal/gate"
 	"vestibule/internal/node"
+	"vestibule/internal/roomstore"
 	"vestibule/internal/ticket"
 )
 
@@ -248,8 +249,8 @@ func TestCustomPagesAreServedWithANonce(t *testing.T) {
 	st := newStage(t, nil)
 	st.up = newParent(t, st.bus, sale, vip)
 	d := document(st.origin.URL)
-	d.Rooms[0].WaitingPage = node.PageHash([]byte(text))
-	st.docs.pages.Store(node.PageDocument(d.Rooms[0].WaitingPage), []byte(text))
+	d.Rooms[0].WaitingPage = roomstore.Hash([]byte(text))
+	st.docs.pages.Store(roomstore.PageDocument(d.Rooms[0].WaitingPage), []byte(text))
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
 	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
 	st.start()

@@ -27,6 +27,7 @@ import (
 	"vestibule/internal/fleet"
 	"vestibule/internal/node"
 	"vestibule/internal/room"
+	"vestibule/internal/roomstore"
 )
 
 func TestAnEdgeIsNotReadyWithoutRoomsAndKeys(t *testing.T) {
@@ -172,10 +173,10 @@ func TestIdleRoomsShareTheirSeries(t *testing.T) {
 func TestRoomsChangeWhileServing(t *testing.T) {
 	st := open(t, nil)
 	page := []byte("<p>{{peopleAhead}} before you</p>")
-	st.docs.pages.Store(node.PageDocument(node.PageHash(page)), page)
+	st.docs.pages.Store(roomstore.PageDocument(roomstore.Hash(page)), page)
 	d := document(st.origin.URL)
 	d.Rooms = d.Rooms[:1]
-	d.Rooms[0].QueueingStatus, d.Rooms[0].WaitingPage = 202, node.PageHash(page)
+	d.Rooms[0].QueueingStatus, d.Rooms[0].WaitingPage = 202, roomstore.Hash(page)
 	st.up.queue(sale, 12, 1)
 	st.docs.offer(node.RoomsDocument, []byte("{"))
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 2, d))

@@ -16,6 +16,7 @@ import (
 	"vestibule/internal/live"
 	"vestibule/internal/node"
 	"vestibule/internal/room"
+	"vestibule/internal/roomstore"
 	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
 )
@@ -112,11 +113,7 @@ func told(t testing.TB) (f *node.Fleet, rooms func(version uint64, names ...stri
 				SessionDuration: room.MinSession, Origin: "http://127.0.0.1:1",
 			}.WithDefaults())
 		}
-		packed, err := node.PackRooms(doc, 64<<20)
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := packed.Head(version)
+		data, err := roomstore.EncodeRooms(version, doc)
 		offer(node.RoomsDocument, data, err)
 	}
 	keys = func(ring ticket.Keyring) {

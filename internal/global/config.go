@@ -16,7 +16,7 @@ type Config struct {
 	node.Base   `mapstructure:",squash"`
 	Name        string            `mapstructure:"name" doc:"name of this candidate; several may stand"`
 	DataCenters []string          `mapstructure:"data_centers" doc:"names of the data centres that found the fleet; later the list is changed with vestibule fleet"`
-	Rooms       string            `mapstructure:"rooms" doc:"YAML file with the rooms; changes are taken while running"`
+	Rooms       string            `mapstructure:"rooms" doc:"YAML file with the rooms; changes are taken while running; empty for none: the rooms are those that the store has"`
 	KeyRotation time.Duration     `mapstructure:"key_rotation" doc:"time for which one ticket key seals before the next takes its place, 0 for ever"`
 	NATS        node.ServerConfig `mapstructure:"nats"`
 	Bootstrap   bool              `mapstructure:"bootstrap" doc:"assert that nothing was ever lent: do not wait for data centres that have not been heard; not believed once somebody led, or a list of data centres exists"`
@@ -48,7 +48,7 @@ func (c *Config) Validate() []error {
 		errs = append(errs, fmt.Errorf("key_rotation: must be 0 or at least %v, got %v", ticket.MinRotation, c.KeyRotation))
 	}
 	if c.Rooms == "" {
-		return append(errs, errors.New("rooms: must name a file"))
+		return errs
 	}
 	if _, _, err := readRooms(c.Rooms); err != nil {
 		for _, fault := range split(err) {

@@ -1,7 +1,6 @@
 package global
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -18,6 +17,7 @@ import (
 	"vestibule/internal/node"
 	"vestibule/internal/room"
 	"vestibule/internal/roomfile"
+	"vestibule/internal/roomstore"
 	"vestibule/internal/ticket"
 	"vestibule/internal/waiting/checkpage"
 	"vestibule/internal/wire"
@@ -26,21 +26,27 @@ import (
 // Documents is where global publishes what every node follows.
 type Documents interface {
 	node.Documents
-
-	// Put writes a document that was at revision when it was read, 0 for one
-	// that did not exist. It returns wire.ErrChanged if it no longer is; any
-	// other error leaves open whether it was written.
-	Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error)
-
-	// Limit returns how many bytes a document may have.
-	Limit() int
-
-	// List returns when the documents that match a pattern ("page.*") were written.
-	List(ctx context.Context, pattern string) (map[string]time.Time, error)
-
-	// Delete removes a document.
-	Delete(ctx context.Context, key string) error
+	roomstore.Documents
 }
+
+// watched lets the store of rooms look at what is watched.
+type watched struct {
+	Documents
+	store *roomstore.Store
+}
+
+func (w watched) Watch(ctx context.Context, handle func(key string, data []byte)) error {
+	return w.Documents.Watch(ctx, func(key string, data []byte) {
+		if key == roomstore.OwnedDocument {
+			w.store.Offer(data)
+			return
+		}
+		handle(key, data)
+	})
+}
+
+// Watched are the documents that a global watches.
+var Watched = []string{node.RoomsDocument, roomstore.OwnedDocument, node.KeysDocument, node.MembersDocument}
 
 // readRooms reads and checks the rooms file and the pages that it names. In the
 // document pages are named by their content, in the map by their file.
@@ -70,21 +76,22 @@ func readRooms(file string) (room.Document, map[string][]byte, error) {
 			faults = append(faults, fmt.Errorf("rooms[%d] %q: waiting_page: %w", i, r.Name, err))
 			continue
 		}
-		r.WaitingPage = node.PageHash(page)
+		r.WaitingPage = roomstore.Hash(page)
 	}
 	if len(faults) == 0 { // what no store can take is refused here, not when it is to be stored
-		_, err = node.PackRooms(doc, node.SectionBytes)
+		_, err = roomstore.Pack(1, doc, roomstore.SectionBytes)
 		faults = append(faults, err)
 	}
 	return doc, pages, errors.Join(faults...)
 }
 
-// publisher keeps the store as the rooms file says, and makes the first keys.
-// Only a leader runs one.
+// publisher keeps the file's part of the rooms in the store as the rooms file says, and makes
+// the first keys. Only a leader runs one.
 type publisher struct {
 	docs    Documents
+	rooms   *roomstore.Store
 	fleet   *node.Fleet
-	file    string
+	file    string // "" for none
 	log     *slog.Logger
 	metrics *metrics
 	fresh   bool // the operator says that the fleet begins
@@ -102,15 +109,14 @@ type publisher struct {
 
 	rotate time.Duration // age at which the newest key is followed by another, 0 for never
 
-	stamp  string // of the file and its pages as they were read last
-	seen   string // of them as they were seen last
-	again  bool   // what was read is not published yet, as far as is known
-	good   bool   // what was read last is sound
-	doc    room.Document
-	packed *node.PackedRooms // doc, for values of limit bytes; nil before it was needed
-	limit  int
-	large  bool              // it cannot be stored
-	pages  map[string][]byte // by file
+	stamp     string // of the file and its pages as they were read last
+	seen      string // of them as they were seen last
+	again     bool   // what was read is not published yet, as far as is known
+	good      bool   // what was read last is sound
+	doc       room.Document
+	beaten    bool              // it cannot be stored, or does not go with rooms of the API
+	pages     map[string][]byte // by file
+	published uint64            // version of the rooms that was published last, or was there
 }
 
 // lookEvery is how often the rooms file is looked at.
@@ -151,7 +157,7 @@ func (p *publisher) run(ctx context.Context, now func() fleet.Time) {
 			p.tell(node.KeysDocument, err)
 		}
 		if wall.After(roomsAt) {
-			p.again = p.good // what was published once may have been lost since
+			p.again = true // what was published once may have been lost since
 			roomsAt = wall.Add(storeEvery)
 		}
 		p.look(ctx)
@@ -178,32 +184,15 @@ func (p *publisher) tell(doc string, err error) {
 	}
 }
 
-// look reads the file if it has changed and publishes it if it is sound. A file
+// look reads the file if it has changed, and publishes it if it is sound. A file
 // that was just changed is left alone until it is seen twice as it is: it may be
 // half written, and half a file may be a valid one with fewer rooms.
 func (p *publisher) look(ctx context.Context) {
-	stamp := p.stampNow()
-	settled := stamp == p.seen || p.stamp == ""
-	p.seen = stamp
-	if stamp != p.stamp && settled {
-		doc, pages, err := readRooms(p.file)
-		if p.stampNow() != stamp { // changed while it was read: this is neither version
-			p.stamp = "changing"
-			return
-		}
-		// Pages may be named that were not before.
-		p.pages = pages
-		p.seen = p.stampNow()
-		p.stamp = p.seen
-		if err != nil {
-			p.again, p.good, p.large = false, false, false
-			p.metrics.roomsValid.Set(0)
-			p.metrics.roomsRefused.Inc()
-			p.log.Error("rooms refused, the last good ones stay", slog.String("file", p.file), slog.Any("error", err))
-			return
-		}
-		p.metrics.roomsValid.Set(1)
-		p.doc, p.packed, p.again, p.good, p.large = doc, nil, true, true, false
+	if p.file != "" {
+		p.read()
+	}
+	if known := p.rooms.Known(); known != nil && known.Version != p.published {
+		p.again = true // somebody else changed rooms: nodes may not have been told
 	}
 	if !p.again {
 		return
@@ -211,14 +200,47 @@ func (p *publisher) look(ctx context.Context) {
 	err := p.publish(ctx)
 	p.tell(node.RoomsDocument, err)
 	p.again = err != nil
-	if _, large := errors.AsType[*node.TooLargeError](err); large != p.large {
-		p.large = large // what cannot be stored is not in force, however long it is tried
+	_, large := errors.AsType[*roomstore.TooLargeError](err)
+	faults, refused := errors.AsType[room.Faults](err)
+	if p.good && (large || refused) != p.beaten {
+		p.beaten = large || refused // not in force, however long it is tried
 		p.metrics.roomsValid.Set(1)
-		if large {
+		if p.beaten {
 			p.metrics.roomsValid.Set(0)
 			p.metrics.roomsRefused.Inc()
 		}
+		for _, f := range faults {
+			p.log.Error("rooms refused, the last good ones stay", slog.String("file", p.file), slog.Any("error", f))
+		}
 	}
+}
+
+// read reads the file if it has changed.
+func (p *publisher) read() {
+	stamp := p.stampNow()
+	settled := stamp == p.seen || p.stamp == ""
+	p.seen = stamp
+	if stamp == p.stamp || !settled {
+		return
+	}
+	doc, pages, err := readRooms(p.file)
+	if p.stampNow() != stamp { // changed while it was read: this is neither version
+		p.stamp = "changing"
+		return
+	}
+	// Pages may be named that were not before.
+	p.pages = pages
+	p.seen = p.stampNow()
+	p.stamp = p.seen
+	if err != nil {
+		p.again, p.good, p.beaten = false, false, false
+		p.metrics.roomsValid.Set(0)
+		p.metrics.roomsRefused.Inc()
+		p.log.Error("rooms refused, the last good ones stay", slog.String("file", p.file), slog.Any("error", err))
+		return
+	}
+	p.metrics.roomsValid.Set(1)
+	p.doc, p.again, p.good, p.beaten = doc, true, true, false
 }
 
 // stampNow tells versions of the file and of its pages apart.
@@ -235,106 +257,39 @@ func (p *publisher) stampNow() string {
 	return stamp.String()
 }
 
-// publish writes the document where the store or this node has another one: first
-// what it names, then itself.
+// publish makes the file's part of the rooms what the file says, where that is sound, and gives the
+// store back what it lost.
 func (p *publisher) publish(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, publishWithin)
-	defer cancel()
-	if limit := p.docs.Limit(); p.packed == nil || p.limit != limit {
-		packed, err := node.PackRooms(p.doc, limit)
-		if err != nil {
-			return err
-		}
-		p.packed, p.limit = packed, limit
-	}
-	if err := p.publishParts(ctx); err != nil {
-		return err
-	}
-	stored, revision, err := p.docs.Get(ctx, node.RoomsDocument)
-	if err != nil {
-		return err
-	}
-	// A store that came back older is overtaken. So is one that was lost together
-	// with what this node knew: nodes tell which versions they know, and none is below
-	// the date.
-	own := max(p.fleet.Set().Version(), p.copies.roomsVersion())
-	version := max(own, uint64(max(0, time.Now().UnixMilli()-1)))
-	if stored != nil {
-		have, same, err := p.packed.Holds(stored)
-		if err != nil {
-			p.log.Error("the store holds no rooms that can be read; they are replaced", slog.Any("error", err))
-		}
-		if err == nil && same && have >= own && p.fleet.Alarm(node.RoomsDocument) == "" {
+	before := p.rooms.Known()
+	renamed := p.fleet.Set().Renamed(p.doc)
+	state, err := p.rooms.Publish(ctx, roomstore.File, p.fleet.Alarm(node.RoomsDocument) != "", func(d *roomstore.Draft) error {
+		if !p.good {
 			return nil
 		}
-		version = max(version, have)
-	}
-	data, err := p.packed.Head(version + 1)
+		for name, page := range p.pages {
+			d.AddPage("waiting_page "+filepath.Base(name), page)
+		}
+		d.Set(p.doc)
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	renamed := p.fleet.Set().Renamed(p.doc)
-	if _, err := p.docs.Put(ctx, node.RoomsDocument, data, revision); err != nil {
-		return err
+	p.published = state.Version
+	if before != nil && before.Version == state.Version {
+		return nil
 	}
 	for name, old := range renamed {
 		p.log.Warn("a room was renamed: its tickets are worth nothing any more, and everybody in it begins anew",
 			slog.String("room", name), slog.String("before", old))
 	}
-	p.log.Info("rooms published", slog.Uint64("version", version+1), slog.Int("rooms", len(p.doc.Rooms)), slog.Int("sections", len(p.packed.Sections())))
+	changed := len(state.Rooms)
+	if before != nil {
+		changed = len(roomstore.Diff(before, state))
+	}
+	p.log.Info("rooms published", slog.Uint64("version", state.Version), slog.Int("rooms", len(state.Rooms)), slog.Int("changed", changed))
 	return nil
 }
-
-// publishWithin bounds one attempt to publish the rooms.
-const publishWithin = 10 * time.Second
-
-// publishParts writes the pages and sections that the store lacks, and deletes those
-// that nothing names any more. Neither ever changes under its name, unless somebody
-// spoiled it: then there is an alarm.
-func (p *publisher) publishParts(ctx context.Context) error {
-	parts := maps.Clone(p.packed.Sections())
-	if parts == nil {
-		parts = map[string][]byte{}
-	}
-	for name, page := range p.pages {
-		if len(page) > p.limit {
-			return &node.TooLargeError{What: "waiting_page " + filepath.Base(name), Size: len(page), Limit: p.limit}
-		}
-		parts[node.PageDocument(node.PageHash(page))] = page
-	}
-	stored, err := p.docs.List(ctx, "*.*")
-	if err != nil {
-		return err
-	}
-	doubted := p.fleet.Alarm(node.RoomsDocument) != ""
-	for _, key := range slices.Sorted(maps.Keys(parts)) {
-		if _, there := stored[key]; there && !doubted {
-			continue
-		}
-		have, revision, err := p.docs.Get(ctx, key)
-		if err != nil {
-			return err
-		}
-		if bytes.Equal(have, parts[key]) {
-			continue
-		}
-		if _, err := p.docs.Put(ctx, key, parts[key], revision); err != nil && !errors.Is(err, wire.ErrChanged) {
-			return err // ErrChanged: somebody else has just written it
-		}
-	}
-	for key, at := range stored {
-		if parts[key] == nil && node.StoredByContent(key) && time.Since(at) > unnamedFor {
-			if err := p.docs.Delete(ctx, key); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// unnamedFor is how old pages and sections are at least that are deleted because
-// nothing names them: a node that is slow may still be reading them.
-const unnamedFor = time.Hour
 
 // ensureKeys makes the first keys of a fleet of which no node that can be heard has any,
 // gives the store back the keys that it lost, makes two rings one, and adds the next key

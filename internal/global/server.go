@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,7 @@ import (
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/node"
+	"vestibule/internal/roomstore"
 	"vestibule/internal/slots"
 	"vestibule/internal/wire"
 )
@@ -46,6 +48,8 @@ type Server struct {
 	Options
 	log     *slog.Logger
 	fleet   *node.Fleet
+	rooms   *roomstore.Store
+	heard   atomic.Pointer[copies] // by the publisher, while it leads
 	metrics *metrics
 	changed chan struct{} // the room set has changed
 
@@ -65,14 +69,29 @@ type Server struct {
 func New(o Options) (*Server, error) {
 	s := &Server{Options: o, changed: make(chan struct{}, 1), log: o.Log.With(slog.String("global", o.Config.Name))}
 	s.metrics = newMetrics(o.Reg, s)
+	if o.Config.Rooms == "" {
+		s.metrics.roomsValid.Set(1) // nothing is refused
+	}
+	s.rooms = roomstore.New(roomstore.Options{
+		Docs: o.Docs, Copy: filepath.Join(o.Config.DataDir, roomstore.OwnedDocument+".json"), Log: s.log, Floor: s.newestRooms, Keep: node.WriteFile,
+	})
 	var err error
-	s.fleet, err = node.NewFleet(o.Config.DataDir, o.Docs, s.log, o.Reg, func() {
+	s.fleet, err = node.NewFleet(o.Config.DataDir, watched{o.Docs, s.rooms}, s.log, o.Reg, func() {
 		select {
 		case s.changed <- struct{}{}:
 		default:
 		}
 	})
 	return s, err
+}
+
+// newestRooms returns the newest version of the rooms that a node is known to have.
+func (s *Server) newestRooms() uint64 {
+	v := s.fleet.Set().Version()
+	if heard := s.heard.Load(); heard != nil {
+		v = max(v, heard.roomsVersion())
+	}
+	return v
 }
 
 // Run stands for leadership, and leads, until ctx ends.
@@ -84,6 +103,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return node.IgnoreEnd(ctx, s.fleet.Run(ctx)) })
+	g.Go(func() error { return node.IgnoreEnd(ctx, s.rooms.Run(ctx)) })
 	g.Go(func() error {
 		return node.IgnoreEnd(ctx, s.Lease.Run(ctx, s.minTerm.Load, func(ctx context.Context, l wire.Leading) {
 			if err := s.lead(ctx, l); err != nil && ctx.Err() == nil {
@@ -157,7 +177,9 @@ func (s *Server) lead(ctx context.Context, l wire.Leading) error {
 		return err
 	}
 	defer deaf()
-	p := &publisher{docs: s.Docs, bus: s.Bus, copies: heard, fleet: s.fleet, file: s.Config.Rooms, fresh: fresh, census: s.census, founders: s.Config.DataCenters, rotate: s.Config.KeyRotation, log: s.log, metrics: s.metrics}
+	s.heard.Store(heard)
+	defer s.heard.Store(nil)
+	p := &publisher{docs: s.Docs, rooms: s.rooms, bus: s.Bus, copies: heard, fleet: s.fleet, file: s.Config.Rooms, fresh: fresh, census: s.census, founders: s.Config.DataCenters, rotate: s.Config.KeyRotation, log: s.log, metrics: s.metrics}
 	background.Go(func() { p.run(scope, func() fleet.Time { return fleet.TimeOf(time.Now()) }) })
 
 	timer := time.NewTimer(0)
@@ -372,6 +394,9 @@ func (s *Server) tellMembers() {
 func (s *Server) Ready() node.Readiness {
 	c := s.census()
 	r := node.Readiness{Ready: true, Alarms: slices.Concat(node.LeaseAlarms(s.Lease), s.fleet.Alarms(), s.metrics.trouble.alarms(), c.alarms(), c.waits())}
+	if why := s.rooms.Alarm(); why != "" {
+		r.Alarms = append(r.Alarms, "the store's rooms with their owners are not used: "+why)
+	}
 	if s.fleet.Set() == nil {
 		r.Ready, r.Reasons = false, append(r.Reasons, "no room set published yet")
 	}

@@ -85,7 +85,7 @@ func stand(t *testing.T, s nats.InProcessConnProvider, name, rooms string, chang
 	conn, clock, reg := connect(t, s, name), node.NewClock(), prometheus.NewPedanticRegistry()
 	srv, err := global.New(global.Options{
 		Config: cfg, Params: wire.DefaultParams(), Bus: conn, Clock: clock, Reg: reg, Log: quiet,
-		Docs:  natsbus.NewDocuments(conn, 1, node.RoomsDocument, node.KeysDocument, node.MembersDocument),
+		Docs:  natsbus.NewDocuments(conn, 1, global.Watched...),
 		Lease: natsbus.NewLease(conn, wire.Root, name, 1, clock.Now).Bootstrap(cfg.Bootstrap),
 	})
 	if err != nil {

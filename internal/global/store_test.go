@@ -18,6 +18,7 @@ import (
 	"vestibule/internal/natsbus/embedded"
 	"vestibule/internal/node"
 	"vestibule/internal/room"
+	"vestibule/internal/roomstore"
 	"vestibule/internal/slots"
 	"vestibule/internal/testkit"
 	"vestibule/internal/ticket"
@@ -121,7 +122,7 @@ func TestTheStoreIsGivenBackWhatItLost(t *testing.T) {
 					t.Fatalf("went back to %d of version %d, keys %d", total(f.Set(), "a"), f.Set().Version(), f.Ring().Version)
 				}
 				held := store(t, js)
-				v, _, err := node.DecodeRooms(held[node.RoomsDocument])
+				v, _, err := roomstore.DecodeRooms(held[node.RoomsDocument])
 				if err != nil || v < version {
 					return false
 				}
@@ -219,11 +220,11 @@ func TestWhoLivesKnowsWhatTheStoreLost(t *testing.T) {
 	eventually(t, "the list is known", func() bool { return f.Members() != nil && f.Members().Version == list.Version })
 	first.stop()
 	ahead := f.Set().Version() + uint64(time.Hour/time.Millisecond) // by a clock that was ahead
-	_, rooms, err := node.DecodeRooms(store(t, js)[node.RoomsDocument])
+	_, rooms, err := roomstore.DecodeRooms(store(t, js)[node.RoomsDocument])
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := node.EncodeRooms(ahead, rooms)
+	data, err := roomstore.EncodeRooms(ahead, rooms)
 	put(node.RoomsDocument, data, err)
 	eventually(t, "the newest rooms are known", func() bool { return f.Set().Version() == ahead })
 	for _, name := range []string{bucket, "vestibule_leases"} {

@@ -84,8 +84,8 @@ func (d *Documents) Limit() int {
 	return limit - 1<<10 // for the headers
 }
 
-// List returns when the documents that match a pattern ("page.*") were written.
-func (d *Documents) List(ctx context.Context, pattern string) (map[string]time.Time, error) {
+// List returns the documents that match a pattern ("page.*").
+func (d *Documents) List(ctx context.Context, pattern string) (map[string]wire.Written, error) {
 	kv, err := d.conn.bucket(ctx, documentsBucket, d.replicas)
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (d *Documents) List(ctx context.Context, pattern string) (map[string]time.T
 			d.conn.log.Debug("list did not end cleanly", slog.Any("error", err))
 		}
 	}()
-	out := map[string]time.Time{}
+	out := map[string]wire.Written{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -113,18 +113,23 @@ func (d *Documents) List(ctx context.Context, pattern string) (map[string]time.T
 			if e == nil { // all have been told
 				return out, nil
 			}
-			out[e.Key()] = e.Created()
+			out[e.Key()] = wire.Written{At: e.Created(), Revision: e.Revision()}
 		}
 	}
 }
 
-// Delete removes a document. It leaves nothing behind but a mark of a few bytes.
-func (d *Documents) Delete(ctx context.Context, key string) error {
+// Delete removes a document that is still at revision. It leaves nothing behind but a mark of
+// a few bytes. It returns [wire.ErrChanged] where the document was written since.
+func (d *Documents) Delete(ctx context.Context, key string, revision uint64) error {
 	kv, err := d.conn.bucket(ctx, documentsBucket, d.replicas)
 	if err != nil {
 		return err
 	}
-	if err := kv.Delete(ctx, key); err != nil {
+	err = kv.Delete(ctx, key, jetstream.LastRevision(revision))
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
+		return fmt.Errorf("document %s: %w", key, wire.ErrChanged)
+	}
+	if err != nil {
 		return fmt.Errorf("document %s: %w", key, err)
 	}
 	return nil

@@ -2,8 +2,6 @@ package node
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,18 +16,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vestibule/internal/room"
+	"vestibule/internal/roomstore"
 	"vestibule/internal/slots"
 	"vestibule/internal/ticket"
 )
 
 // The documents that global publishes and every node watches.
 const (
-	RoomsDocument = "rooms"
+	RoomsDocument = roomstore.RoomsDocument
 	KeysDocument  = "keys"
 )
-
-// PageDocument names the page with the content hash.
-func PageDocument(hash string) string { return "page." + hash }
 
 // followed lists the documents of which a node may keep a last good copy.
 var followed = []string{RoomsDocument, KeysDocument, MembersDocument}
@@ -303,7 +299,7 @@ func (f *Fleet) offerRooms(ctx context.Context, turn uint64, data []byte) {
 		f.log.Error("pages missing, the built-in one is shown", slog.Any("pages", f.missing))
 	}
 	if o.sections != nil { // the copy on disk is whole, and of the form that every release reads
-		if data, err = EncodeRooms(o.version, o.doc); err != nil {
+		if data, err = roomstore.EncodeRooms(o.version, o.doc); err != nil {
 			f.log.Error("last good copy not written", slog.String("document", RoomsDocument), slog.Any("error", err))
 			f.changed()
 			return
@@ -330,7 +326,7 @@ func (f *Fleet) refuses(doc string, err error) bool {
 
 // taken keeps a copy of a document that is in use from now on, and tells.
 func (f *Fleet) taken(doc string, data []byte) {
-	if err := writeFile(f.file(doc), data); err != nil {
+	if err := WriteFile(f.file(doc), data); err != nil {
 		f.log.Error("last good copy not written", slog.String("document", doc), slog.Any("error", err))
 	}
 	f.log.Info("document taken", slog.String("document", doc), slog.Uint64("rooms", f.set.Load().Version()), slog.Uint64("keys", f.ring.Load().Version))
@@ -438,7 +434,7 @@ func (f *Fleet) take(doc string, data []byte) error {
 	}
 	switch doc {
 	case RoomsDocument:
-		version, d, err := DecodeRooms(data)
+		version, d, err := roomstore.DecodeRooms(data)
 		if err != nil {
 			return err
 		}
@@ -545,34 +541,26 @@ func atOnce(items []string, do func(i int, item string)) {
 }
 
 func (f *Fleet) fetchPage(ctx context.Context, hash string) ([]byte, error) {
-	file := f.file(PageDocument(hash))
+	file := f.file(roomstore.PageDocument(hash))
 	page, err := os.ReadFile(file)
-	if err == nil && PageHash(page) == hash {
+	if err == nil && roomstore.Hash(page) == hash {
 		return page, nil
 	}
-	if page, _, err = f.docs.Get(ctx, PageDocument(hash)); err != nil {
+	if page, _, err = f.docs.Get(ctx, roomstore.PageDocument(hash)); err != nil {
 		return nil, err
 	}
-	if PageHash(page) != hash {
+	if roomstore.Hash(page) != hash {
 		return nil, errors.New("the store has no page with this content")
 	}
-	if err := writeFile(file, page); err != nil {
+	if err := WriteFile(file, page); err != nil {
 		f.log.Error("page not kept", slog.Any("error", err))
 	}
 	return page, nil
 }
 
-// PageHash returns the name of a page's content.
-func PageHash(page []byte) string { return contentHash(page) }
-
-func contentHash(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:16])
-}
-
-// writeFile replaces a file in one step, so that a crash leaves the old one or
+// WriteFile replaces a file in one step, so that a crash leaves the old one or
 // the new one. The content may hold keys: only the owner may read it.
-func writeFile(name string, data []byte) error {
+func WriteFile(name string, data []byte) error {
 	tmp, err := os.CreateTemp(filepath.Dir(name), ".new-*")
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/room"
+	"vestibule/internal/roomstore"
 	"vestibule/internal/slots"
 	"vestibule/internal/ticket"
 )
@@ -64,7 +65,7 @@ func rooms(t *testing.T, version uint64, page string, names ...string) []byte {
 			SessionDuration: room.MinSession, Origin: "http://127.0.0.1:1", WaitingPage: page,
 		}.WithDefaults())
 	}
-	data, err := EncodeRooms(version, d)
+	data, err := roomstore.EncodeRooms(version, d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,14 +251,14 @@ func TestAChangeThatCannotBeKeptIsTakenAllTheSame(t *testing.T) {
 
 func TestPagesComeWithTheRoomsThatNameThem(t *testing.T) {
 	page := []byte("<html>wait</html>")
-	hash := PageHash(page)
-	docs := shelf{PageDocument(hash): []byte("something else")}
+	hash := roomstore.Hash(page)
+	docs := shelf{roomstore.PageDocument(hash): []byte("something else")}
 	f := follow(t, t.TempDir(), docs)
 	f.Offer(t.Context(), RoomsDocument, rooms(t, 1, hash, "a"))
 	if f.Page(hash) != nil || f.changes != 1 || f.Set() == nil {
 		t.Fatal("a page that is not what it is called was taken, or the rooms were not")
 	}
-	docs[PageDocument(hash)] = page
+	docs[roomstore.PageDocument(hash)] = page
 	f.Offer(t.Context(), RoomsDocument, rooms(t, 2, hash, "a"))
 	if string(f.Page(hash)) != string(page) {
 		t.Fatal("the page was not fetched")

@@ -90,7 +90,7 @@ func (f *Folder) read(name string, into any) error {
 func (f *Folder) write(name string, v any) error {
 	data, err := json.Marshal(v)
 	if err == nil {
-		err = writeFile(filepath.Join(f.dir, name), data)
+		err = WriteFile(filepath.Join(f.dir, name), data)
 	}
 	if err != nil {
 		return fmt.Errorf("data_dir: %s: %w", name, err)

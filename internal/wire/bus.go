@@ -59,6 +59,12 @@ type Leading struct {
 	Rival   bool              // somebody else led since this candidate did, as far as it watched
 }
 
+// Written is when a document was written, and its revision since.
+type Written struct {
+	At       time.Time
+	Revision uint64
+}
+
 // ErrChanged says that a document was changed by somebody else since it was
 // read: nothing was written.
 var ErrChanged = errors.New("document changed meanwhile")

@@ -1,0 +1,497 @@
+package roomstore
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"vestibule/internal/room"
+)
+
+// The keys of the store. PROTOCOL.md has their forms.
+const (
+	// RoomsDocument is what every node follows, also those of release 0.1.0.
+	RoomsDocument = "rooms"
+
+	// OwnedDocument is the state: the rooms with their owners. Writers compare and set it.
+	OwnedDocument = "rooms.owned"
+
+	sectionPrefix = "section."
+	pagePrefix    = "page."
+)
+
+// SectionDocument names the section with this content hash.
+func SectionDocument(hash string) string { return sectionPrefix + hash }
+
+// PageDocument names the page with this content hash.
+func PageDocument(hash string) string { return pagePrefix + hash }
+
+// byContent reports whether a key is named by its content: a page or a section.
+func byContent(key string) bool {
+	return strings.HasPrefix(key, sectionPrefix) || strings.HasPrefix(key, pagePrefix)
+}
+
+// Hash names a content.
+func Hash(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:16])
+}
+
+const (
+	// MaxSections bounds the sections of a document.
+	MaxSections = 256
+
+	// SectionBytes is how large a compressed section may be.
+	SectionBytes = 256 << 10
+
+	// partBytes is how large a part is meant to be before it is compressed: a change of one
+	// room writes one part.
+	partBytes = 128 << 10
+
+	// MaxUnpacked bounds what all sections of a document may unpack to: the rooms and
+	// their marks.
+	MaxUnpacked = room.MaxDocumentBytes + 8<<20
+
+	// maxChanges is how many ids of changes a state remembers, so that a writer who was not
+	// told whether its change was written can find out.
+	maxChanges = 128
+
+	// maxVersion bounds versions, revisions and times: what JSON numbers hold everywhere.
+	maxVersion = 1 << 53
+
+	// format is the newest form of the owned document that this build reads.
+	format = 1
+)
+
+// TooLargeError says that something cannot be stored because of its size.
+type TooLargeError struct {
+	What        string
+	Size, Limit int // bytes
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("%s: %d bytes, at most %d can be stored", e.What, e.Size, e.Limit)
+}
+
+// Head is the rooms document as it is stored: plain as long as it fits one value, else the names
+// of its sections. Release 0.1.0 reads the plain form only.
+type Head struct {
+	Version  uint64          `json:"version"`
+	Document json.RawMessage `json:"document,omitempty"`
+	Sections []string        `json:"sections,omitempty"`
+}
+
+// EncodeRooms returns the plain rooms document.
+func EncodeRooms(version uint64, d room.Document) ([]byte, error) {
+	data, err := room.EncodeDocument(d)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(Head{Version: version, Document: data})
+}
+
+// DecodeRooms reads a plain rooms document.
+func DecodeRooms(data []byte) (uint64, room.Document, error) {
+	h, err := DecodeHead(data)
+	if err != nil {
+		return 0, room.Document{}, err
+	}
+	if len(h.Sections) > 0 {
+		return 0, room.Document{}, errors.New("rooms document: sections: must be absent here")
+	}
+	doc, err := room.DecodeDocument(h.Document)
+	return h.Version, doc, err
+}
+
+// DecodeHead reads a rooms document of either form. It does not read the document in it.
+func DecodeHead(data []byte) (Head, error) {
+	var h Head
+	if err := strictly(data, &h); err != nil {
+		return h, fmt.Errorf("rooms document: %w", err)
+	}
+	switch {
+	case h.Version == 0:
+		return h, errors.New("rooms document: version: must be at least 1")
+	case len(h.Document) > 0 && len(h.Sections) > 0:
+		return h, errors.New("rooms document: sections: must be absent beside a document")
+	case len(h.Sections) > MaxSections:
+		return h, fmt.Errorf("rooms document: sections: must be at most %d, got %d", MaxSections, len(h.Sections))
+	}
+	return h, nil
+}
+
+// strictly reads one JSON value without unknown fields.
+func strictly(data []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("data after the document")
+	}
+	return nil
+}
+
+// owned is the owned document as it is stored.
+type owned struct {
+	Format   int      `json:"format"`
+	Version  uint64   `json:"version"`
+	Changes  []string `json:"changes,omitempty"`  // ids, the newest last
+	Content  []byte   `json:"content,omitempty"`  // one part, compressed
+	Sections []string `json:"sections,omitempty"` // or the content hashes of parts
+}
+
+// NewerError says that a newer build wrote a document that this one cannot read.
+type NewerError struct{ Format int }
+
+func (e *NewerError) Error() string {
+	return fmt.Sprintf("rooms.owned: format: %d, this build reads up to %d: update it", e.Format, format)
+}
+
+func decodeOwned(data []byte) (owned, error) {
+	var o owned
+	var f struct {
+		Format int `json:"format"`
+	}
+	if err := json.Unmarshal(data, &f); err == nil && f.Format > format {
+		return o, &NewerError{f.Format}
+	}
+	err := strictly(data, &o)
+	switch {
+	case err != nil:
+	case o.Format < 1:
+		err = errors.New("format: must be at least 1")
+	case o.Version == 0 || o.Version > maxVersion:
+		err = errors.New("version: must be 1 to 2^53")
+	case (len(o.Content) > 0) == (len(o.Sections) > 0):
+		err = errors.New("content, sections: exactly one must be there")
+	case len(o.Sections) > MaxSections:
+		err = fmt.Errorf("sections: must be at most %d, got %d", MaxSections, len(o.Sections))
+	case len(o.Changes) > maxChanges:
+		err = fmt.Errorf("changes: must be at most %d, got %d", maxChanges, len(o.Changes))
+	}
+	if err != nil {
+		return o, fmt.Errorf("rooms.owned: %w", err)
+	}
+	return o, nil
+}
+
+// part is a share of a state as it is stored: the rooms and hosts of which the leading bits of
+// the ID are the same. It is not modified.
+type part struct {
+	rooms []*Room
+	hosts []*Host
+	hash  string // of the content
+	size  int    // bytes of it
+	data  []byte // the content, compressed
+}
+
+// content is what a part holds. A node reads the document alone.
+type content struct {
+	Rooms    []mark          `json:"rooms"` // as in the document
+	Hosts    []mark          `json:"hosts"`
+	Document json.RawMessage `json:"document"`
+}
+
+type mark struct {
+	Owner    Owner  `json:"owner"`
+	Created  int64  `json:"created"`
+	Changed  int64  `json:"changed"`
+	Revision uint64 `json:"revision"`
+}
+
+func encodePart(rooms []*Room, hosts []*Host) (*part, error) {
+	doc, err := room.EncodeDocument(document(rooms, hosts))
+	if err != nil {
+		return nil, err
+	}
+	c := content{Rooms: []mark{}, Hosts: []mark{}, Document: doc}
+	for _, r := range rooms {
+		c.Rooms = append(c.Rooms, mark(r.Mark))
+	}
+	for _, h := range hosts {
+		c.Hosts = append(c.Hosts, mark(h.Mark))
+	}
+	plain, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write(plain); err != nil {
+		return nil, err
+	}
+	if err := z.Close(); err != nil {
+		return nil, err
+	}
+	return &part{rooms: rooms, hosts: hosts, hash: Hash(plain), size: len(plain), data: b.Bytes()}, nil
+}
+
+// unpack returns at most so many bytes of what was compressed.
+func unpack(data []byte, most int) ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	plain, err := io.ReadAll(io.LimitReader(z, int64(most)+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(plain) > most:
+		return nil, fmt.Errorf("more than %d bytes", MaxUnpacked)
+	}
+	return plain, nil
+}
+
+var errContent = errors.New("another content than its name says")
+
+// DecodeSection reads the rooms and hosts of a section with this content hash. It makes at most
+// so many bytes of it, and tells how many.
+func DecodeSection(hash string, data []byte, most int) (d room.Document, size int, err error) {
+	plain, err := unpack(data, most)
+	if err != nil {
+		return d, 0, err
+	}
+	if Hash(plain) != hash {
+		return d, 0, errContent
+	}
+	var c struct {
+		Document json.RawMessage `json:"document"`
+	}
+	if err := json.Unmarshal(plain, &c); err != nil {
+		return d, 0, err
+	}
+	d, err = room.DecodeDocument(c.Document)
+	return d, len(plain), err
+}
+
+// decodePart reads a part, of which hash is the content hash where it is known.
+func decodePart(hash string, data []byte, most int) (*part, error) {
+	plain, err := unpack(data, most)
+	if err != nil {
+		return nil, err
+	}
+	p := &part{hash: Hash(plain), size: len(plain), data: data}
+	if hash != "" && p.hash != hash {
+		return nil, errContent
+	}
+	var c content
+	if err := strictly(plain, &c); err != nil {
+		return nil, err
+	}
+	doc, err := room.DecodeDocument(c.Document)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.Rooms) != len(doc.Rooms) || len(c.Hosts) != len(doc.Hosts) {
+		return nil, errors.New("rooms, hosts: not as many as in the document")
+	}
+	for i, m := range slices.Concat(c.Rooms, c.Hosts) {
+		if !m.Owner.valid() || m.Created < 0 || m.Created > maxVersion || m.Changed < 0 || m.Changed > maxVersion || m.Revision == 0 || m.Revision > maxVersion {
+			return nil, fmt.Errorf("rooms, hosts: entry %d: owner %q, created %d, changed %d, revision %d: out of bounds", i, m.Owner, m.Created, m.Changed, m.Revision)
+		}
+	}
+	doc = doc.WithDefaults()
+	for i, s := range doc.Rooms {
+		p.rooms = append(p.rooms, &Room{Mark(c.Rooms[i]), s})
+	}
+	for i, h := range doc.Hosts {
+		p.hosts = append(p.hosts, &Host{Mark(c.Hosts[i]), h})
+	}
+	return p, nil
+}
+
+// assemble returns the state that an owned document names. part returns the part of a content
+// hash, of at most so many bytes.
+func (o *owned) assemble(get func(hash string, most int) (*part, error)) (*State, error) {
+	s := &State{Version: o.Version, changes: o.Changes, sections: len(o.Sections) > 0}
+	left := MaxUnpacked
+	add := func(p *part) {
+		left -= p.size
+		s.parts = append(s.parts, p)
+		s.Rooms, s.Hosts = append(s.Rooms, p.rooms...), append(s.Hosts, p.hosts...)
+	}
+	if len(o.Content) > 0 {
+		p, err := decodePart("", o.Content, left)
+		if err != nil {
+			return nil, fmt.Errorf("rooms.owned: content: %w", err)
+		}
+		add(p)
+	}
+	for _, hash := range o.Sections {
+		p, err := get(hash, left)
+		if err != nil {
+			return nil, fmt.Errorf("rooms.owned: section %s: %w", hash, err)
+		}
+		add(p)
+		if max(len(s.Rooms), len(s.Hosts)) > room.MaxRooms || left < 0 {
+			return nil, fmt.Errorf("rooms.owned: more than %d rooms or hosts, or %d bytes", room.MaxRooms, MaxUnpacked)
+		}
+	}
+	s.sort()
+	return s, nil
+}
+
+// packed is a state ready to be stored.
+type packed struct {
+	parts []*part
+	rooms []byte // the rooms document
+	owned []byte // the owned document
+	whole bool   // the one part lies in the owned document, and is no section
+}
+
+// envelopeBytes is more than a rooms document takes beside what it holds.
+const envelopeBytes = 128
+
+// pack makes s ready for a store whose values have at most limit bytes. Parts of reuse that
+// did not change are not made again. An error of type [*TooLargeError] says that s cannot
+// be stored.
+func pack(s *State, limit int, reuse []*part) (*packed, error) {
+	parts, err := divide(s, min(limit, SectionBytes), reuse)
+	if err != nil {
+		return nil, err
+	}
+	p := &packed{parts: parts}
+	size := 0 // of the document, or a little more
+	for _, part := range parts {
+		size += part.size
+	}
+	rooms := Head{Version: s.Version}
+	if size <= 4*limit || size > room.MaxDocumentBytes { // else it does not fit one value, whatever the marks take
+		doc, err := room.EncodeDocument(s.Document())
+		if err != nil {
+			return nil, err
+		}
+		if len(doc)+envelopeBytes <= limit {
+			rooms.Document = doc
+		}
+	}
+	o := owned{Format: format, Version: s.Version, Changes: s.changes}
+	p.whole = rooms.Document != nil && len(parts) == 1 && 2*len(parts[0].data)+8<<10 <= limit
+	if p.whole {
+		o.Content = parts[0].data
+	} else {
+		for _, part := range parts {
+			o.Sections = append(o.Sections, part.hash)
+		}
+	}
+	if rooms.Document == nil {
+		rooms.Sections = o.Sections
+	}
+	if p.rooms, err = json.Marshal(rooms); err != nil {
+		return nil, err
+	}
+	if p.owned, err = json.Marshal(o); err != nil {
+		return nil, err
+	}
+	if n := max(len(p.rooms), len(p.owned)); n > limit {
+		return nil, &TooLargeError{fmt.Sprintf("rooms: the list of %d compressed parts", len(parts)), n, limit}
+	}
+	return p, nil
+}
+
+// divide returns the parts of s: so many, a power of two, that each has a small size and fits
+// limit.
+func divide(s *State, limit int, reuse []*part) ([]*part, error) {
+	if n := len(reuse); n > 0 && n&(n-1) == 0 {
+		parts, size, err := divideInto(s, n, limit, reuse)
+		if err != nil {
+			return nil, err
+		}
+		if parts != nil && size/n <= 2*partBytes && (n == 1 || size/n >= partBytes/4) {
+			return parts, nil
+		}
+	}
+	doc, err := room.EncodeDocument(s.Document())
+	if err != nil {
+		return nil, err // more than MaxDocumentBytes, or not UTF-8
+	}
+	n := 1
+	for n < MaxSections && len(doc)/n > partBytes {
+		n *= 2
+	}
+	for ; ; n *= 2 {
+		parts, largest, err := divideInto(s, n, limit, nil)
+		if err != nil || parts != nil {
+			return parts, err
+		}
+		if n >= MaxSections {
+			return nil, &TooLargeError{fmt.Sprintf("rooms: the largest of %d compressed parts of a document of %d bytes", n, len(doc)), largest, limit}
+		}
+	}
+}
+
+// divideInto returns n parts and the size of all before they are compressed, or nil and the
+// compressed size of one that is larger than limit.
+func divideInto(s *State, n, limit int, reuse []*part) (parts []*part, size int, err error) {
+	rooms, hosts := make([][]*Room, n), make([][]*Host, n)
+	of := func(name string) uint64 { return uint64(room.IDOf(name)) >> 32 * uint64(n) >> 32 }
+	for _, r := range s.Rooms {
+		rooms[of(r.Name)] = append(rooms[of(r.Name)], r)
+	}
+	for _, h := range s.Hosts {
+		hosts[of(h.Name)] = append(hosts[of(h.Name)], h)
+	}
+	parts = make([]*part, n)
+	for i := range parts {
+		if reuse != nil && slices.Equal(reuse[i].rooms, rooms[i]) && slices.Equal(reuse[i].hosts, hosts[i]) {
+			parts[i] = reuse[i]
+		} else if parts[i], err = encodePart(rooms[i], hosts[i]); err != nil {
+			return nil, 0, err
+		}
+		if len(parts[i].data) > limit {
+			return nil, len(parts[i].data), nil
+		}
+		size += parts[i].size
+	}
+	return parts, size, nil
+}
+
+// Pack returns what a store whose values have at most limit bytes holds of a document that
+// nobody but a rooms file wrote, by key: the rooms document, and the sections that it names. A [*TooLargeError]
+// says that it cannot be stored.
+func Pack(version uint64, d room.Document, limit int) (map[string][]byte, error) {
+	s := imported(d, 1)
+	s.Version = version
+	p, err := pack(s, limit, nil)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]byte{RoomsDocument: p.rooms}
+	if !p.whole {
+		for _, part := range p.parts {
+			out[SectionDocument(part.hash)] = part.data
+		}
+	}
+	return out, nil
+}
+
+// encodeCopy returns a state as one value of any size, for the copy on disk.
+func encodeCopy(s *State) ([]byte, error) {
+	p, err := encodePart(s.Rooms, s.Hosts)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(owned{Format: format, Version: s.Version, Changes: s.changes, Content: p.data})
+}
+
+// decodeCopy reads what encodeCopy wrote.
+func decodeCopy(data []byte) (*State, error) {
+	o, err := decodeOwned(data)
+	if err != nil {
+		return nil, err
+	}
+	s, err := o.assemble(func(string, int) (*part, error) { return nil, errors.New("a copy has no sections") })
+	if err == nil {
+		s.parts = nil // the store has others
+	}
+	return s, err
+}

@@ -1,0 +1,382 @@
+package roomstore
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"vestibule/internal/room"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// many returns so many rooms as an operator may have them, with hosts that no
+// compression makes smaller.
+func many(n int) room.Document {
+	rng := rand.New(rand.NewPCG(1, 2))
+	text := func(n int) string {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = "abcdefghijklmnopqrstuvwxyz0123456789"[rng.IntN(36)]
+		}
+		return string(b)
+	}
+	var d room.Document
+	for i := range n {
+		d.Rooms = append(d.Rooms, room.Settings{
+			Name: fmt.Sprintf("shop-%d-%s", i, text(6)), Host: text(12) + "." + text(8) + ".example", Path: "/" + text(5) + "/tickets",
+			TotalActiveUsers: 1 + rng.IntN(100_000), NewUsersPerMinute: 1 + rng.IntN(10_000),
+			Origin: fmt.Sprintf("http://10.%d.%d.%d:8080", rng.IntN(200), rng.IntN(200), rng.IntN(200)),
+		}.WithDefaults())
+	}
+	return d
+}
+
+// 10,000 rooms of two owners fit a store whose messages are those of the embedded server, and a
+// change of one room writes one part of them.
+func TestTenThousandRoomsFit(t *testing.T) {
+	const limit = 400<<10 - 1<<10
+	d := many(room.MaxRooms)
+	file, api := d, d
+	file.Rooms, api.Rooms = d.Rooms[:6000], d.Rooms[6000:]
+	s := written(t, set(file), put(api.Rooms...))
+	s.Version = 1 << 41
+	first, err := pack(s, limit, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	total, largest := 0, 0
+	for _, p := range first.parts {
+		total, largest = total+len(p.data), max(largest, len(p.data))
+	}
+	if max(largest, len(first.owned), len(first.rooms)) > limit || first.whole {
+		t.Errorf("%d bytes in a value, the limit is %d", max(largest, len(first.owned), len(first.rooms)), limit)
+	}
+	plain, err := room.EncodeDocument(s.Document())
+	if err != nil {
+		t.Fatal(err)
+	}
+	draft := NewDraft(s, API)
+	one := api.Rooms[7]
+	one.TotalActiveUsers++
+	put(one)(draft)
+	next, err := draft.Apply(5, 1<<41+1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := pack(next, limit, first.parts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh := 0
+	for i, p := range second.parts {
+		if p != first.parts[i] {
+			fresh++
+		}
+	}
+	if fresh != 1 {
+		t.Errorf("a change of one room writes %d of %d parts", fresh, len(second.parts))
+	}
+	t.Logf("%d rooms: %d bytes plain, %d compressed in %d parts of at most %d; rooms.owned %d, rooms %d bytes",
+		len(s.Rooms), len(plain), total, len(first.parts), largest, len(first.owned), len(first.rooms))
+	got := stored(t, second)
+	if len(got.Rooms) != room.MaxRooms || got.Room(one.Name).TotalActiveUsers != one.TotalActiveUsers || got.Room(one.Name).Revision != next.Version {
+		t.Errorf("%d rooms, %+v", len(got.Rooms), got.Room(one.Name))
+	}
+}
+
+// stored returns what a store that holds p says.
+func stored(t testing.TB, p *packed) *State {
+	t.Helper()
+	o, err := decodeOwned(p.owned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := o.assemble(func(hash string, most int) (*part, error) {
+		for _, part := range p.parts {
+			if part.hash == hash {
+				return decodePart(hash, part.data, most)
+			}
+		}
+		return nil, errLate
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestStoredAndReadBack(t *testing.T) {
+	for _, n := range []int{0, 1, 40, 900, 1500} {
+		for _, limit := range []int{8 << 10, 400 << 10, 1 << 20} {
+			s := written(t, set(many(n)), put(shop("api", 5)), func(d *Draft) {
+				doc := many(n)
+				doc.Hosts = []room.Host{{Name: "h.example", Origin: "http://10.0.0.2"}}
+				d.Set(doc)
+			})
+			p, err := pack(s, limit, nil)
+			if err != nil {
+				t.Fatalf("%d rooms, %d bytes: %v", n, limit, err)
+			}
+			got := stored(t, p)
+			if got.Version != s.Version || got.String() != s.String() || !slices.EqualFunc(got.Rooms, s.Rooms, func(a, b *Room) bool { return a.Mark == b.Mark && a.Equal(b.Settings) }) {
+				t.Errorf("%d rooms, %d bytes: read back %d, not what was stored", n, limit, len(got.Rooms))
+			}
+			// What nodes read is the same rooms, without owners: as 0.1.0 reads them where they fit.
+			h, err := DecodeHead(p.rooms)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := EncodeRooms(s.Version, s.Document())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if plain := h.Document != nil; plain != (len(want) < limit) || (plain && !bytes.Equal(p.rooms, want)) {
+				t.Errorf("%d rooms, %d bytes: plain is %t, %d bytes", n, limit, plain, len(want))
+			}
+			v := view{rooms: p.rooms}
+			s.parts = p.parts
+			if !v.says(s) || v.says(written(t, set(shops("other")))) {
+				t.Errorf("%d rooms, %d bytes: what the rooms document says is not seen", n, limit)
+			}
+			back, err := encodeCopy(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := decodeCopy(back); err != nil || got.String() != s.String() || got.Version != s.Version {
+				t.Errorf("%d rooms: the copy on disk: %v", n, err)
+			}
+		}
+	}
+}
+
+func TestWhatCannotBeStoredIsToldWithItsSize(t *testing.T) {
+	_, err := Pack(1, many(300), 1000)
+	if large, ok := errors.AsType[*TooLargeError](err); !ok || large.Limit != 1000 || large.Size <= 1000 {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The stored form stays as it is: golden files hold what a store has.
+func TestGoldenFiles(t *testing.T) {
+	s := written(t, func(d *Draft) {
+		doc := shops("arena", "theatre")
+		doc.Hosts = []room.Host{{Name: "arena.example", Origin: "http://10.0.0.2"}}
+		d.Set(doc)
+	}, put(shop("club", 7)))
+	s.changes = []string{"CHANGEONE", "CHANGETWO"}
+	for name, limit := range map[string]int{"whole": 1 << 20, "sections": 1000} {
+		p, err := pack(s, limit, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (name == "whole") != p.whole {
+			t.Fatalf("%s: whole is %t", name, p.whole)
+		}
+		files := map[string][]byte{name + ".owned.json": p.owned, name + ".rooms.json": p.rooms}
+		for i, part := range p.parts {
+			plain, err := unpack(part.data, MaxUnpacked)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files[fmt.Sprintf("%s.%d.part.json", name, i)] = plain
+			files[fmt.Sprintf("%s.%d.part.gz", name, i)] = part.data
+		}
+		for file, data := range files {
+			file = filepath.Join("testdata", file)
+			if *update {
+				if err := os.MkdirAll("testdata", 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(file, data, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// How well gzip compresses may change, not what it holds.
+			if strings.HasSuffix(file, ".gz") || strings.HasSuffix(file, "whole.owned.json") {
+				continue
+			}
+			if !bytes.Equal(data, want) {
+				t.Errorf("%s: got\n%s\nwant\n%s", file, data, want)
+			}
+		}
+		read := func(file string) []byte {
+			data, err := os.ReadFile(filepath.Join("testdata", file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return data
+		}
+		o, err := decodeOwned(read(name + ".owned.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := o.assemble(func(hash string, most int) (*part, error) {
+			for i, part := range p.parts {
+				if part.hash == hash {
+					return decodePart(hash, read(fmt.Sprintf("%s.%d.part.gz", name, i)), most)
+				}
+			}
+			return nil, errLate
+		})
+		if err != nil || got.String() != s.String() || got.Version != s.Version || !slices.Equal(got.changes, s.changes) {
+			t.Errorf("%s: read %v, %v", name, got, err)
+		}
+	}
+}
+
+func compressed(t testing.TB, plain []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write(plain); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestWhatIsNoStateIsRefused(t *testing.T) {
+	const doc = `"document":{"rooms":[],"hosts":[]}`
+	whole := func(plain string) string {
+		data, err := json.Marshal(owned{Format: 1, Version: 1, Content: compressed(t, []byte(plain))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	bomb, err := json.Marshal(owned{Format: 1, Version: 1, Content: compressed(t, make([]byte, 8*MaxUnpacked))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	room := `{"rooms":[%s],"hosts":[],"document":{"rooms":[{"name":"a"}],"hosts":[]}}`
+	for _, c := range []struct{ data, want string }{
+		{"", "EOF"},
+		{"{}", "format: must be"},
+		{`{"format":1}`, "version: must be"},
+		{`{"format":1,"version":18014398509481984,"sections":["a"]}`, "version: must be"},
+		{`{"format":1,"version":1}`, "exactly one"},
+		{`{"format":1,"version":1,"content":"AA==","sections":["a"]}`, "exactly one"},
+		{`{"format":1,"version":1,"content":"AA=="}`, "content:"},
+		{`{"format":1,"version":1,"sections":["a"],"more":1}`, "unknown field"},
+		{`{"format":1,"version":1,"sections":["a"]}{}`, "data after"},
+		{`{"format":2,"version":1,"more":true}`, "update it"},
+		{`{"format":1,"version":1,"sections":["` + strings.Repeat(`a","`, MaxSections) + `a"]}`, "at most 256"},
+		{`{"format":1,"version":1,"changes":["` + strings.Repeat(`a","`, maxChanges) + `a"],"sections":["a"]}`, "at most 128"},
+		{whole(`{` + doc + `,"more":1}`), "unknown field"},
+		{whole(`{"rooms":[{"owner":"file","created":1,"changed":1,"revision":1}],` + doc + `}`), "not as many"},
+		{whole(fmt.Sprintf(room, `{"owner":"nobody","created":1,"changed":1,"revision":1}`)), `owner "nobody"`},
+		{whole(fmt.Sprintf(room, `{"owner":"api","created":-1,"changed":1,"revision":1}`)), "out of bounds"},
+		{whole(fmt.Sprintf(room, `{"owner":"api","created":1,"changed":1,"revision":0}`)), "out of bounds"},
+		{string(bomb), "more than"},
+	} {
+		if _, err := decodeCopy([]byte(c.data)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%.80s: %v, want %q", c.data, err, c.want)
+		}
+	}
+	if _, err := decodeCopy([]byte(whole(fmt.Sprintf(room, `{"owner":"api","created":1,"changed":1,"revision":1}`)))); err != nil {
+		t.Errorf("a good one: %v", err)
+	}
+}
+
+// Sections together are bounded too, however small each is.
+func TestManySmallBombsAreBounded(t *testing.T) {
+	plain := []byte(`{"rooms":[],"hosts":[],"document":{"rooms":[],"hosts":[]}` + strings.Repeat(" ", 1<<20) + `}`)
+	data := compressed(t, plain)
+	hash := Hash(plain)
+	o := owned{Format: 1, Version: 1, Sections: slices.Repeat([]string{hash}, 200)}
+	made := 0
+	_, err := o.assemble(func(_ string, most int) (*part, error) {
+		p, err := decodePart(hash, data, most)
+		if err == nil {
+			made += p.size
+		}
+		return p, err
+	})
+	if err == nil || made > MaxUnpacked {
+		t.Errorf("%d bytes were made of %d, %v", made, 200*len(data), err)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	s := written(f, set(many(3)), put(shop("api", 5)))
+	for _, limit := range []int{1 << 20, 1000} {
+		p, err := pack(s, limit, nil)
+		if err != nil {
+			f.Fatal(err)
+		}
+		plain, err := unpack(p.parts[0].data, MaxUnpacked)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(p.owned, plain)
+	}
+	f.Fuzz(func(t *testing.T, head, plain []byte) {
+		if len(plain) > 1<<20 {
+			return
+		}
+		data := compressed(t, plain)
+		o, err := decodeOwned(head)
+		if err != nil {
+			o = owned{Format: 1, Version: 1, Content: data}
+		}
+		got, err := o.assemble(func(string, int) (*part, error) { return decodePart("", data, MaxUnpacked) })
+		if err != nil {
+			return
+		}
+		// What is read can be written, and is the same then.
+		again, err := encodeCopy(got)
+		if err != nil {
+			return // more than a document may have
+		}
+		back, err := decodeCopy(again)
+		if err != nil || back.String() != got.String() {
+			t.Errorf("read %v, wrote %v, %v", got, back, err)
+		}
+	})
+}
+
+func BenchmarkChangeOfOneOf(b *testing.B) {
+	for _, n := range []int{10, 1000, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			d := many(n)
+			s := written(b, set(room.Document{}), put(d.Rooms...))
+			p, err := pack(s, 400<<10, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			s.parts = p.parts
+			for i := 0; b.Loop(); i++ {
+				r := d.Rooms[i%n]
+				r.TotalActiveUsers = 1 + i%100_000
+				draft := NewDraft(s, API)
+				put(r)(draft)
+				next, err := draft.Apply(int64(i), s.Version+1)
+				if err != nil {
+					b.Fatal(err)
+				}
+				p, err := pack(next, 400<<10, s.parts)
+				if err != nil {
+					b.Fatal(err)
+				}
+				next.parts = p.parts
+				s = next
+			}
+		})
+	}
+}

@@ -1,0 +1,12 @@
+// Package roomstore keeps the rooms of a fleet in the store, with an owner for each: the rooms
+// file of the leading global, or the API at any candidate.
+//
+// A [State] is all rooms and hosts at one version. A [Draft] changes what one owner has of it and
+// checks the whole by every rule between rooms. Both are values, without clock or I/O.
+// [Store] reads a state, lets a writer draft a change, and writes it compare-and-set; where
+// somebody else wrote first it begins again. Then it writes the rooms document that every
+// node follows, which is made of the state alone.
+//
+// What is stored is compressed and divided into parts of about 128 KiB of JSON, under names made
+// of their content: a change of one of 10,000 rooms writes one part.
+package roomstore

@@ -1,0 +1,644 @@
+package roomstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"vestibule/internal/room"
+	"vestibule/internal/wire"
+)
+
+// shelf is a store in memory. before, where there is one, is called before every operation; what
+// it returns is what becomes of it.
+type shelf struct {
+	limit  int
+	before func(op, key string) fate
+
+	mu       sync.Mutex
+	docs     map[string]entry
+	past     map[string]entry // the one before, which a stale answer tells
+	revision uint64
+	wrote    func(key string, data []byte) // called with every write that was made
+}
+
+type entry struct {
+	data     []byte
+	revision uint64
+	at       time.Time
+}
+
+type fate int
+
+const (
+	done   fate = iota
+	failed      // and nothing was done
+	silent      // it was done, and nobody says so
+	stale       // the answer is the one before
+)
+
+var errShelf = errors.New("the shelf does not answer")
+
+func newShelf() *shelf {
+	return &shelf{limit: 1 << 20, docs: map[string]entry{}, past: map[string]entry{}}
+}
+
+func (s *shelf) fate(op, key string) fate {
+	if s.before == nil {
+		return done
+	}
+	return s.before(op, key)
+}
+
+func (s *shelf) Limit() int { return s.limit }
+
+func (s *shelf) Get(_ context.Context, key string) ([]byte, uint64, error) {
+	f := s.fate("get", key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.docs[key]
+	switch f {
+	case done:
+	case stale:
+		e = s.past[key]
+	default:
+		return nil, 0, errShelf
+	}
+	return e.data, e.revision, nil
+}
+
+func (s *shelf) Put(_ context.Context, key string, data []byte, revision uint64) (uint64, error) {
+	f := s.fate("put", key)
+	if f == failed {
+		return 0, errShelf
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	have := s.docs[key]
+	if have.revision != revision {
+		return 0, wire.ErrChanged
+	}
+	if s.wrote != nil {
+		s.wrote(key, data)
+	}
+	s.revision++
+	s.past[key] = have
+	s.docs[key] = entry{slices.Clone(data), s.revision, time.Now()}
+	if f == silent {
+		return 0, errShelf
+	}
+	return s.revision, nil
+}
+
+func (s *shelf) List(context.Context, string) (map[string]wire.Written, error) {
+	if s.fate("list", "") != done {
+		return nil, errShelf
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[string]wire.Written{}
+	for key, e := range s.docs {
+		if strings.Contains(key, ".") {
+			out[key] = wire.Written{At: e.at, Revision: e.revision}
+		}
+	}
+	return out, nil
+}
+
+func (s *shelf) Delete(_ context.Context, key string, revision uint64) error {
+	if s.fate("delete", key) != done {
+		return errShelf
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.docs[key].revision != revision {
+		return wire.ErrChanged
+	}
+	delete(s.docs, key)
+	return nil
+}
+
+// lose empties the shelf; revisions begin anew.
+func (s *shelf) lose() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.docs, s.past, s.revision = map[string]entry{}, map[string]entry{}, 0
+}
+
+func newStore(docs Documents, file string) *Store {
+	return New(Options{Docs: docs, Copy: file, Log: slog.New(slog.DiscardHandler), Floor: func() uint64 { return 0 }, Keep: func(file string, data []byte) error {
+		return os.WriteFile(file, data, 0o600)
+	}})
+}
+
+// change puts rooms for the API, or fails the test.
+func change(t testing.TB, s *Store, rooms ...room.Settings) *State {
+	t.Helper()
+	state, err := s.Change(context.Background(), API, func(d *Draft) error {
+		for _, r := range rooms {
+			if err := d.Put(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+func publish(t testing.TB, s *Store, doc room.Document) *State {
+	t.Helper()
+	state, err := s.Publish(context.Background(), File, false, func(d *Draft) error { d.Set(doc); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+// told returns what a node reads on the shelf: the version and the rooms.
+func told(t testing.TB, s *shelf) (uint64, string) {
+	t.Helper()
+	h, err := DecodeHead(s.docs[RoomsDocument].data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc room.Document
+	if h.Document != nil {
+		if doc, err = room.DecodeDocument(h.Document); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, hash := range h.Sections {
+		d, _, err := DecodeSection(hash, s.docs[SectionDocument(hash)].data, MaxUnpacked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc.Rooms, doc.Hosts = append(doc.Rooms, d.Rooms...), append(doc.Hosts, d.Hosts...)
+	}
+	if _, err := room.NewSet(doc, h.Version); err != nil {
+		t.Errorf("nodes are told rooms that break a rule: %v", err)
+	}
+	var names []string
+	for _, r := range doc.Rooms {
+		names = append(names, fmt.Sprintf("%s=%d", r.Name, r.TotalActiveUsers))
+	}
+	slices.Sort(names)
+	return h.Version, strings.Join(names, " ")
+}
+
+func want(t testing.TB, s *shelf, rooms string) {
+	t.Helper()
+	if _, got := told(t, s); got != rooms {
+		t.Errorf("nodes are told %q, want %q", got, rooms)
+	}
+}
+
+func TestTwoSourcesOneSet(t *testing.T) {
+	docs := newShelf()
+	leader, other := newStore(docs, ""), newStore(docs, "")
+	publish(t, leader, shops("a"))
+	want(t, docs, "a=5")
+	change(t, other, shop("x", 7)) // by a candidate that does not lead
+	want(t, docs, "a=5 x=7")
+	publish(t, leader, shops("a", "b"))
+	want(t, docs, "a=5 b=5 x=7")
+	version, _ := told(t, docs)
+	revision := docs.revision
+	publish(t, leader, shops("b", "a"))
+	change(t, other, shop("x", 7))
+	if v, _ := told(t, docs); v != version || docs.revision != revision {
+		t.Errorf("nothing changed: version %d after %d, %d writes", v, version, docs.revision-revision)
+	}
+	// Refused as a whole, with both named; what was there stays.
+	_, err := leader.Publish(t.Context(), File, false, func(d *Draft) error { d.Set(shops("b", "x", "c")); return nil })
+	if err == nil || !strings.Contains(err.Error(), `rooms[1] "x": name: is the name of a room of the API already`) {
+		t.Errorf("a name that the API has: %v", err)
+	}
+	want(t, docs, "a=5 b=5 x=7")
+	// Without a file the rooms stay, until somebody takes them over.
+	if _, err := leader.Publish(t.Context(), File, false, func(*Draft) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Change(t.Context(), API, func(d *Draft) error { d.TakeOver(); return d.Delete("a") }); err != nil {
+		t.Fatal(err)
+	}
+	want(t, docs, "b=5 x=7")
+}
+
+// A store of release 0.1.0 has rooms without owners: those of its file. A leader of that release
+// that comes between publishes its file alone; what the API has is not lost by it.
+func TestAStoreOfTheFirstRelease(t *testing.T) {
+	docs := newShelf()
+	put := func(version uint64, d room.Document) {
+		t.Helper()
+		data, err := EncodeRooms(version, d.WithDefaults())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := docs.Put(t.Context(), RoomsDocument, data, docs.docs[RoomsDocument].revision); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ahead := uint64(time.Now().Add(time.Hour).UnixMilli())
+	put(ahead, shops("a", "b"))
+	other := newStore(docs, "")
+	state := change(t, other, shop("x", 7))
+	want(t, docs, "a=5 b=5 x=7")
+	if r := state.Room("a"); r == nil || r.Owner != File || state.Version <= ahead {
+		t.Errorf("%v of version %d after %d", state, state.Version, ahead)
+	}
+	leader := newStore(docs, "")
+	publish(t, leader, shops("a", "c"))
+	want(t, docs, "a=5 c=5 x=7")
+	version, _ := told(t, docs)
+	put(version+100, shops("a", "c")) // by the old leader
+	if got := publish(t, leader, shops("a", "c")); got.Version <= version+100 {
+		t.Errorf("version %d does not follow %d", got.Version, version+100)
+	}
+	want(t, docs, "a=5 c=5 x=7")
+}
+
+func TestWhatTheStoreLostIsGivenBack(t *testing.T) {
+	for name, limit := range map[string]int{"whole": 1 << 20, "sections": 2000} {
+		t.Run(name, func(t *testing.T) {
+			docs := newShelf()
+			docs.limit = limit
+			file := filepath.Join(t.TempDir(), "rooms.owned.json")
+			s := newStore(docs, file)
+			publish(t, s, shops("a", "b"))
+			old := map[string]entry{OwnedDocument: docs.docs[OwnedDocument], RoomsDocument: docs.docs[RoomsDocument]}
+			before := change(t, s, shop("x", 7))
+			s.keep()
+			restarted := func() *Store { return newStore(docs, file) }
+			for what, spoil := range map[string]func(){
+				"everything":    docs.lose,
+				"the owners":    func() { delete(docs.docs, OwnedDocument) },
+				"the rooms":     func() { delete(docs.docs, RoomsDocument) },
+				"the last hour": func() { docs.docs[OwnedDocument], docs.docs[RoomsDocument] = old[OwnedDocument], old[RoomsDocument] },
+				"its senses":    func() { docs.docs[OwnedDocument] = entry{[]byte("{"), 9999, time.Now()} },
+				"a section": func() {
+					for key := range docs.docs {
+						if byContent(key) {
+							delete(docs.docs, key)
+						}
+					}
+				},
+			} {
+				for who, s := range map[string]*Store{"who lives": s, "who was restarted": restarted()} {
+					if what == "a section" && who == "who was restarted" {
+						continue // nobody but who wrote them has them; its copy is of the same version, and may not be written over
+					}
+					s.take(t.Context(), docs.docs[OwnedDocument].data) // as its watch tells it
+					spoil()
+					publish(t, s, shops("a", "b"))
+					want(t, docs, "a=5 b=5 x=7")
+					if r := s.Known().Room("x"); r.Owner != API || r.Mark != before.Room("x").Mark {
+						t.Errorf("%s, given back by %s: %+v", what, who, r.Mark)
+					}
+					s.keep()
+					old[OwnedDocument], old[RoomsDocument] = docs.docs[OwnedDocument], docs.docs[RoomsDocument]
+					publish(t, s, room.Document{Rooms: []room.Settings{shop("a", 6), shop("b", 5)}})
+					publish(t, s, shops("a", "b"))
+					s.keep()
+				}
+			}
+		})
+	}
+}
+
+// What is named by its content is deleted an hour after it was written last, if nothing names it.
+func TestWhatNothingNamesIsDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		docs := newShelf()
+		docs.limit = 2000
+		s := newStore(docs, "")
+		parts := func() (n int) {
+			for key := range docs.docs {
+				if byContent(key) {
+					n++
+				}
+			}
+			return n
+		}
+		publish(t, s, shops("a", "b"))
+		page := func(content string) {
+			_, err := s.Publish(context.Background(), File, false, func(d *Draft) error {
+				r := shop("a", 5)
+				r.WaitingPage = d.AddPage("page.html", []byte(content))
+				d.Set(room.Document{Rooms: []room.Settings{r, shop("b", 5)}})
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		page("one")
+		page("two")
+		if n := parts(); n != 5 { // two pages, three sections
+			t.Errorf("%d parts at once", n)
+		}
+		time.Sleep(unnamedFor + time.Second)
+		page("two")
+		if n := parts(); n != 2 {
+			t.Errorf("%d parts an hour later", n)
+		}
+		want(t, docs, "a=5 b=5")
+		// A part is written again by who needs it again, while another leader is about to delete it.
+		page("one")
+		page("three")
+		time.Sleep(unnamedFor + time.Second)
+		other := newStore(docs, "")
+		docs.before = func(op, key string) fate {
+			if op == "delete" && key == PageDocument(Hash([]byte("one"))) {
+				docs.before = nil
+				if _, err := other.Change(context.Background(), API, func(d *Draft) error {
+					r := shop("x", 5)
+					r.WaitingPage = d.AddPage("page.html", []byte("one"))
+					return d.Put(r)
+				}); err != nil {
+					t.Error(err)
+				}
+			}
+			return done
+		}
+		page("three")
+		if docs.before != nil || docs.docs[PageDocument(Hash([]byte("one")))].data == nil {
+			t.Error("a page that is needed again was deleted")
+		}
+	})
+}
+
+// An answer that is lost is found out: the change is made once, and told as made.
+func TestAChangeWithoutAnAnswerIsMadeOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, bad := range []fate{failed, silent} {
+			docs := newShelf()
+			s := newStore(docs, "")
+			publish(t, s, shops("a"))
+			change(t, s, shop("x", 1))
+			for _, key := range []string{OwnedDocument, RoomsDocument} {
+				_, before := told(t, docs)
+				times := 0
+				docs.before = func(op, k string) fate {
+					if op == "put" && k == key && times == 0 {
+						times++
+						return bad
+					}
+					return done
+				}
+				calls := 0
+				state, err := s.Change(context.Background(), API, func(d *Draft) error {
+					calls++
+					r := d.Room("x").Settings
+					r.TotalActiveUsers++ // not the same twice
+					return d.Put(r)
+				})
+				if err != nil || times != 1 {
+					t.Fatalf("%s %d: %v", key, bad, err)
+				}
+				docs.before = nil
+				publish(t, s, shops("a"))
+				if _, after := told(t, docs); after == before || after != fmt.Sprintf("a=5 x=%d", state.Room("x").TotalActiveUsers) {
+					t.Errorf("%s %d: %s, then %s", key, bad, before, after)
+				}
+			}
+			want(t, docs, "a=5 x=3")
+		}
+		docs := newShelf()
+		s := newStore(docs, "")
+		publish(t, s, shops("a"))
+		docs.before = func(op, key string) fate {
+			if op == "put" && key == OwnedDocument {
+				docs.before = func(string, string) fate { return failed }
+				return silent
+			}
+			return done
+		}
+		if _, err := s.Change(context.Background(), API, put2(shop("x", 1))); !errors.Is(err, ErrUnknown) {
+			t.Errorf("of a store that says nothing any more: %v", err)
+		}
+		docs.before = nil
+		publish(t, s, shops("a"))
+		want(t, docs, "a=5 x=1")
+	})
+}
+
+func put2(rooms ...room.Settings) func(*Draft) error {
+	return func(d *Draft) error {
+		for _, r := range rooms {
+			if err := d.Put(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// TestInterleavings: whatever happens between any two operations of a writer, in whatever store,
+// no acknowledged change is lost, none is made twice, each changes its owner's part alone, nodes
+// are told valid sets of growing versions, and the last word is what everybody knows.
+func TestInterleavings(t *testing.T) {
+	rapid.Check(t, interleave)
+}
+
+func interleave(rt *rapid.T) {
+	docs := newShelf()
+	docs.limit = rapid.SampledFrom([]int{1 << 20, 2500}).Draw(rt, "limit")
+	stores := []*Store{newStore(docs, ""), newStore(docs, ""), newStore(docs, "")}
+	now := time.UnixMilli(1_000_000)
+	for _, s := range stores {
+		s.now = func() time.Time { return now }
+		s.pause = func(context.Context, time.Duration) { now = now.Add(time.Millisecond) }
+	}
+	var last *State
+	var toldVersion uint64
+	docs.wrote = func(key string, data []byte) {
+		switch key {
+		case OwnedDocument:
+			o, err := decodeOwned(data)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			next, err := o.assemble(func(hash string, most int) (*part, error) {
+				return decodePart(hash, docs.docs[SectionDocument(hash)].data, most)
+			})
+			if err != nil {
+				rt.Fatalf("a state is written before its parts: %v", err)
+			}
+			if last != nil {
+				if next.Version <= last.Version {
+					rt.Fatalf("version %d after %d", next.Version, last.Version)
+				}
+				owners := map[Owner]bool{}
+				for _, c := range Diff(last, next) {
+					for _, r := range []*Room{c.Before, c.After} {
+						if r != nil {
+							owners[r.Owner] = true
+						}
+					}
+				}
+				if len(owners) > 1 {
+					rt.Fatalf("one change of two owners' rooms: %v to %v", last, next)
+				}
+			}
+			last = next
+		case RoomsDocument:
+			h, err := DecodeHead(data)
+			if err != nil || h.Version <= toldVersion {
+				rt.Fatalf("nodes are told version %d after %d, %v", h.Version, toldVersion, err)
+			}
+			toldVersion = h.Version
+			var doc room.Document
+			if h.Document != nil {
+				if doc, err = room.DecodeDocument(h.Document); err != nil {
+					rt.Fatal(err)
+				}
+			}
+			for _, hash := range h.Sections {
+				d, _, err := DecodeSection(hash, docs.docs[SectionDocument(hash)].data, MaxUnpacked)
+				if err != nil {
+					rt.Fatalf("nodes are told of a section that is not there: %v", err)
+				}
+				doc.Rooms, doc.Hosts = append(doc.Rooms, d.Rooms...), append(doc.Hosts, d.Hosts...)
+			}
+			if _, err := room.NewSet(doc, h.Version); err != nil {
+				rt.Fatalf("nodes are told rooms that break a rule: %v", err)
+			}
+		}
+	}
+	names := []string{"a", "b", "c", "d"}
+	acked := map[string]int{} // by room of the API: changes that were told as made
+	maybe := map[string]int{} // and of which that is not known
+	var fileDoc room.Document // the last one that was told as published
+	fileSure := true          // and no other publication was under way
+	began, open := 0, 0       // publications
+	depth := 0
+	var step func()
+	step = func() { //nolint:staticcheck // it calls itself
+		depth++
+		defer func() { depth-- }()
+		s := stores[rapid.IntRange(0, len(stores)-1).Draw(rt, "store")]
+		select {
+		case s.turn <- struct{}{}: // else it waits for the one that is in the middle of something
+			<-s.turn
+		default:
+			return
+		}
+		if rapid.Bool().Draw(rt, "file") {
+			var doc room.Document
+			for _, n := range names {
+				switch rapid.IntRange(0, 3).Draw(rt, n) {
+				case 0:
+					doc.Rooms = append(doc.Rooms, shop(n, 5))
+				case 1:
+					doc.Rooms = append(doc.Rooms, shop(n, 6))
+				}
+			}
+			began++
+			open++
+			mine, doubted := began, rapid.Bool().Draw(rt, "doubted")
+			_, err := s.Publish(context.Background(), File, doubted, func(d *Draft) error { d.Set(doc); return nil })
+			open--
+			if _, refused := errors.AsType[room.Faults](err); !refused {
+				fileDoc, fileSure = doc, err == nil && began == mine && open == 0
+			}
+			return
+		}
+		n := rapid.SampledFrom(names).Draw(rt, "room")
+		host := rapid.SampledFrom(names).Draw(rt, "host")
+		_, err := s.Change(context.Background(), API, func(d *Draft) error {
+			r := d.Room(n)
+			if r == nil {
+				fresh := shop(n, 1)
+				fresh.Host = host + ".example"
+				return d.Put(fresh)
+			}
+			up := r.Settings
+			up.TotalActiveUsers++
+			return d.Put(up)
+		})
+		rt.Logf("store %p, room %s: %v", s, n, err)
+		_, owned := errors.AsType[*OwnedError](err)
+		_, refused := errors.AsType[room.Faults](err)
+		switch {
+		case err == nil:
+			acked[n]++
+		case errors.Is(err, ErrUnknown):
+			maybe[n]++
+		case owned, refused:
+		default: // not made
+		}
+	}
+	ops := 0
+	docs.before = func(op, key string) fate {
+		if op == "get" && byContent(key) {
+			return done // these are read by several goroutines
+		}
+		if ops++; ops > 400 {
+			return done
+		}
+		switch rapid.IntRange(0, 11).Draw(rt, "fate") {
+		case 0:
+			return failed
+		case 1:
+			if op == "put" {
+				return silent
+			}
+			return stale
+		case 2, 3:
+			if depth < 3 {
+				step()
+			}
+		}
+		return done
+	}
+	for range rapid.IntRange(1, 8).Draw(rt, "steps") {
+		step()
+	}
+	docs.before = nil
+	leader := stores[0]
+	if !fileSure {
+		fileDoc = room.Document{}
+	}
+	state, err := leader.Publish(context.Background(), File, false, func(d *Draft) error {
+		if !fileSure {
+			d.Set(fileDoc)
+		}
+		return nil
+	})
+	if err != nil {
+		rt.Fatal(err)
+	}
+	for _, n := range names {
+		got := 0
+		if r := state.Room(n); r != nil && r.Owner == API {
+			got = r.TotalActiveUsers
+		}
+		if got < acked[n] || got > acked[n]+maybe[n] {
+			rt.Fatalf("room %s was changed %d times, %d were told as made, of %d that is not known", n, got, acked[n], maybe[n])
+		}
+	}
+	if fileSure {
+		for _, r := range fileDoc.Rooms {
+			if have := state.Room(r.Name); have == nil || have.Owner != File || !have.Equal(r) {
+				rt.Fatalf("%s of the file is not in force", r.Name)
+			}
+		}
+	}
+	if state.Version != 0 && toldVersion != state.Version {
+		rt.Fatalf("nodes are told version %d, the state is %d", toldVersion, state.Version)
+	}
+}
