@@ -27,8 +27,8 @@ import (
 	"vestibule/internal/line"
 	"vestibule/internal/node"
 	"vestibule/internal/room"
-	"vestibule/internal/testkit"
 	"vestibule/internal/roomstore"
+	"vestibule/internal/testkit"
 	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
 )
