@@ -242,7 +242,7 @@ func (f *fleet) tree(total int) {
 	conn, clock := f.node(natsbus.RoleGlobal, wire.Root, gc.Name, ""), node.NewClock()
 	g, err := global.New(global.Options{
 		Config: gc, Params: wire.DefaultParams(), Bus: conn, Clock: clock, Reg: prometheus.NewRegistry(), Log: f.logger,
-		Docs:  natsbus.NewDocuments(conn, natsbus.Auto, node.RoomsDocument, node.KeysDocument, node.MembersDocument),
+		Docs:  natsbus.NewDocuments(conn, natsbus.Auto, global.Watched...),
 		Lease: natsbus.NewLease(conn, wire.Root, gc.Name, natsbus.Auto, clock.Now).Bootstrap(true),
 	})
 	if err != nil {

@@ -149,11 +149,15 @@ type owned struct {
 	Sections []string `json:"sections,omitempty"` // or the content hashes of parts
 }
 
-// NewerError says that a newer build wrote a document that this one cannot read.
-type NewerError struct{ Format int }
+// NewerError says that a newer build wrote what this one cannot read, or could not write again
+// without loss.
+type NewerError struct {
+	What       string // "format", or "settings" of the table of rooms
+	Have, Know int
+}
 
 func (e *NewerError) Error() string {
-	return fmt.Sprintf("rooms.owned: format: %d, this build reads up to %d: update it", e.Format, format)
+	return fmt.Sprintf("rooms.owned: %s: version %d, this build knows version %d: update it", e.What, e.Have, e.Know)
 }
 
 func decodeOwned(data []byte) (owned, error) {
@@ -162,7 +166,7 @@ func decodeOwned(data []byte) (owned, error) {
 		Format int `json:"format"`
 	}
 	if err := json.Unmarshal(data, &f); err == nil && f.Format > format {
-		return o, &NewerError{f.Format}
+		return o, &NewerError{"format", f.Format, format}
 	}
 	err := strictly(data, &o)
 	switch {
@@ -286,6 +290,13 @@ func decodePart(hash string, data []byte, most int) (*part, error) {
 	var c content
 	if err := strictly(plain, &c); err != nil {
 		return nil, err
+	}
+	var table struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(c.Document, &table); err == nil && table.Version > room.SchemaVersion {
+		// A node may leave out settings that it does not know; who writes would lose them.
+		return nil, &NewerError{"settings", table.Version, room.SchemaVersion}
 	}
 	doc, err := room.DecodeDocument(c.Document)
 	if err != nil {

@@ -283,6 +283,7 @@ func TestWhatIsNoStateIsRefused(t *testing.T) {
 		{whole(fmt.Sprintf(room, `{"owner":"nobody","created":1,"changed":1,"revision":1}`)), `owner "nobody"`},
 		{whole(fmt.Sprintf(room, `{"owner":"api","created":-1,"changed":1,"revision":1}`)), "out of bounds"},
 		{whole(fmt.Sprintf(room, `{"owner":"api","created":1,"changed":1,"revision":0}`)), "out of bounds"},
+		{whole(`{"rooms":[],"hosts":[],"document":{"version":99,"needs":1,"rooms":[],"hosts":[]}}`), "settings: version 99"},
 		{string(bomb), "more than"},
 	} {
 		if _, err := decodeCopy([]byte(c.data)); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -603,10 +603,11 @@ func (s *Store) found(ctx context.Context, rooms []byte) (*State, error) {
 			state = imported(d, h.Version)
 		}
 	}
+	_, newer := errors.AsType[*NewerError](err)
 	switch {
 	case err == nil:
 		return state, nil
-	case ctx.Err() != nil || errors.Is(err, errLate):
+	case newer || ctx.Err() != nil || errors.Is(err, errLate):
 		return nil, err
 	}
 	s.Log.Error("the store holds no rooms that can be read; they are replaced", slog.Any("error", err))
