@@ -697,7 +697,7 @@ func (e *Engine) decide(now fleet.Mono, ft fleet.Time, err time.Duration, r *roo
 	switch {
 	case r.paused:
 		d.Reason = OriginDown
-	case e.Isolated(now) && e.isolated(ft, r, d):
+	case !e.link.leased(now) && e.Isolated(now) && e.isolated(ft, r, d):
 		if d.Verdict == Admit {
 			return
 		}

@@ -8,10 +8,10 @@ import (
 )
 
 // Isolated reports whether the edge has been without a lease for so long that
-// on_isolation applies. Nothing in a request can bring that about.
+// on_isolation applies. Nothing in a request can bring that about, nor does asking for it.
 func (e *Engine) Isolated(now fleet.Mono) bool {
 	l := &e.link
-	return !l.leased(now) && l.alone != 0 && now.Sub(l.alone) >= e.cfg.Params.Isolation
+	return !e.Leased(now) && l.alone != 0 && now.Sub(l.alone) >= e.cfg.Params.Isolation
 }
 
 // isolated decides as the room says for an edge that is cut off. It reports
@@ -55,7 +55,7 @@ func (e *Engine) letIn(ft fleet.Time, r *roomState, d *Decision) bool {
 func (e *Engine) prolong(now fleet.Mono, ft fleet.Time, r *roomState, d *Decision) {
 	life := wire.Life(r.Session)
 	until := uint32(ft.Second()) + 1 + life
-	if r.OnIsolation == room.IsolationOpen && until >= d.Ticket.Until+wire.RenewAfter(life) && e.Isolated(now) {
+	if r.OnIsolation == room.IsolationOpen && until >= d.Ticket.Until+wire.RenewAfter(life) && !e.link.leased(now) && e.Isolated(now) {
 		d.Ticket.Until, d.Ticket.Seen, d.Reseal = until, uint32(ft.Second()), true
 	}
 }

@@ -30,6 +30,22 @@ func cutOff(t *testing.T, policy string, limit int) (*Engine, *regional) {
 	return e, r
 }
 
+// TestWhoLooksOnChangesNothing: a lease that ended is noticed by the edge, not by who asks
+// for its state.
+func TestWhoLooksOnChangesNothing(t *testing.T) {
+	e, _ := newEdge(t, at(0), 10, 10)
+	e.SetRooms(at(0), isolation(room.IsolationOpen, 5))
+	for _, now := range []time.Duration{3 * time.Second, isolated, 2 * isolated} {
+		if st := e.Status(at(now)); st.Leased || st.Isolated || e.Isolated(at(now)) {
+			t.Errorf("at %v: %+v, want no lease, and nobody to have noticed", now, st)
+		}
+	}
+	e.Report(at(3 * time.Second))
+	if !e.Isolated(at(isolated)) || !e.Status(at(isolated)).Isolated {
+		t.Error("it noticed 10 s ago, and is not isolated")
+	}
+}
+
 const (
 	notYet   = 13*time.Second - 1 // not isolated yet: the lease ended at 3 s
 	isolated = 13 * time.Second

@@ -26,7 +26,7 @@ func TestALeaseEndsCountedFromTheSendingOfTheReport(t *testing.T) {
 	if !e.Status(end-1).Leased || e.Status(end).Leased {
 		t.Error("the lease does not end when it ends")
 	}
-	if e.Status(at(0)).Leased {
+	if e.Report(end); e.Status(at(0)).Leased { // noticed once
 		t.Error("a clock that went back revives a lease")
 	}
 }

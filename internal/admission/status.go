@@ -64,12 +64,12 @@ type Status struct {
 	Time        fleet.Time // fleet time, or the machine's guess at it
 }
 
-// Status returns the state of the bond at now.
+// Status returns the state of the bond at now. It changes nothing.
 func (e *Engine) Status(now fleet.Mono) Status {
 	t, err := e.time(now)
 	return Status{
 		Inc: e.link.inc, Tenure: e.link.tenure, Follows: e.link.seen, Joined: e.link.joined, Standing: e.link.standing, Site: e.link.site, Copied: e.link.copied,
-		Leased: e.link.leased(now), LeaseEnd: e.link.leaseEnd, Isolated: e.Isolated(now),
+		Leased: e.Leased(now), LeaseEnd: e.link.leaseEnd, Isolated: e.Isolated(now),
 		Twin: e.link.twin, Synced: err != fleet.Unsynced, Sure: err <= fleet.Rough, Time: t,
 	}
 }
