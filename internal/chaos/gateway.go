@@ -76,21 +76,25 @@ func (d *deployment) natsFor(place string) string {
 // much, half more or less, each way. It keeps their order, as a connection does.
 func (g *gateway) late(by time.Duration) (heal func() error, err error) {
 	heal = func() error {
-		return g.each(func(toxics, stream string) (err error) {
-			for range 3 { // it waits for what is under way, at times for longer than we do
-				if err = g.call(http.MethodDelete, toxics+"/"+stream, nil); err == nil || errors.Is(err, errNoToxic) {
-					return nil
-				}
-			}
-			return err
-		})
+		return g.each(func(toxics, stream string) error { return g.insist(http.MethodDelete, toxics+"/"+stream, nil) })
 	}
 	return heal, g.each(func(toxics, stream string) error {
-		return g.call(http.MethodPost, toxics, map[string]any{
+		return g.insist(http.MethodPost, toxics, map[string]any{
 			"name": stream, "type": "latency", "stream": stream, "toxicity": 1,
 			"attributes": map[string]int64{"latency": by.Milliseconds(), "jitter": by.Milliseconds() / 2},
 		})
 	})
+}
+
+// insist makes a change of toxics, and tries again where no answer came: toxiproxy waits
+// for what is under way, at times for longer than we do.
+func (g *gateway) insist(method, path string, body any) (err error) {
+	for range 3 {
+		if err = g.call(method, path, body); err == nil || errors.Is(err, errDone) {
+			return nil
+		}
+	}
+	return err
 }
 
 // each does something to both directions of every proxy.
@@ -104,8 +108,8 @@ func (g *gateway) each(do func(toxics, stream string) error) error {
 	return errors.Join(errs...)
 }
 
-// errNoToxic says that what is to be deleted is not there.
-var errNoToxic = errors.New("toxiproxy: no such toxic")
+// errDone says that what is to be deleted is not there, or what is to be made is.
+var errDone = errors.New("toxiproxy: done already")
 
 // call asks toxiproxy for something.
 func (g *gateway) call(method, path string, body any) (err error) {
@@ -126,8 +130,8 @@ func (g *gateway) call(method, path string, body any) (err error) {
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
 	switch {
 	case err != nil:
-	case method == http.MethodDelete && resp.StatusCode == http.StatusNotFound:
-		err = errNoToxic
+	case method == http.MethodDelete && resp.StatusCode == http.StatusNotFound, method == http.MethodPost && resp.StatusCode == http.StatusConflict:
+		err = errDone
 	case resp.StatusCode >= 300:
 		err = fmt.Errorf("toxiproxy: %s %s: %s: %s", method, path, resp.Status, answer)
 	}
