@@ -15,7 +15,6 @@ import (
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
-
 	// The image has no certificates to trust by default: these are for machines that
 	// have none, and for no others.
 	_ "golang.org/x/crypto/x509roots/fallback"

@@ -116,8 +116,11 @@ func stored(t testing.TB, p *packed) *State {
 }
 
 func TestStoredAndReadBack(t *testing.T) {
-	for _, n := range []int{0, 1, 40, 900, 1500} {
+	for _, n := range []int{0, 1, 40, 900} {
 		for _, limit := range []int{8 << 10, 400 << 10, 1 << 20} {
+			if n*1000 > limit*4 { // slow, and like the others
+				continue
+			}
 			s := written(t, set(many(n)), put(shop("api", 5)), func(d *Draft) {
 				doc := many(n)
 				doc.Hosts = []room.Host{{Name: "h.example", Origin: "http://10.0.0.2"}}
@@ -260,7 +263,7 @@ func TestWhatIsNoStateIsRefused(t *testing.T) {
 		}
 		return string(data)
 	}
-	bomb, err := json.Marshal(owned{Format: 1, Version: 1, Content: compressed(t, make([]byte, 8*MaxUnpacked))})
+	bomb, err := json.Marshal(owned{Format: 1, Version: 1, Content: compressed(t, make([]byte, MaxUnpacked+1))})
 	if err != nil {
 		t.Fatal(err)
 	}

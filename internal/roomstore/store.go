@@ -556,13 +556,11 @@ func (s *Store) sections(ctx context.Context, hashes []string) (map[string][]byt
 	if got == nil {
 		got = map[string][]byte{}
 	}
+	missing := slices.DeleteFunc(slices.Clone(hashes), func(hash string) bool { return got[hash] != nil })
 	var g errgroup.Group
 	g.SetLimit(8)
 	var mu sync.Mutex
-	for _, hash := range hashes {
-		if got[hash] != nil {
-			continue
-		}
+	for _, hash := range missing {
 		g.Go(func() error {
 			data, _, err := s.get(ctx, SectionDocument(hash))
 			if err == nil && data == nil {
