@@ -39,6 +39,12 @@ func (p Proxies) trusted(a netip.Addr) bool {
 	return slices.ContainsFunc(p, func(q netip.Prefix) bool { return q.Contains(a) })
 }
 
+// Trusts reports whether the word of peer (host:port) is believed.
+func (p Proxies) Trusts(peer string) bool {
+	ap, err := netip.ParseAddrPort(peer)
+	return err == nil && p.trusted(ap.Addr().Unmap())
+}
+
 // Client returns the visitor's address, and whether the visitor came over TLS:
 // by the connection itself (peer is host:port, secure its TLS), or by the word of
 // listed proxies, whose X-Forwarded-For lines are read from right to left up to the

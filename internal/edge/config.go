@@ -20,6 +20,7 @@ type Config struct {
 	TLS            TLSConfig         `mapstructure:"tls"`
 	NATS           node.ClientConfig `mapstructure:"nats"`
 	Proxies        []string          `mapstructure:"trusted_proxies" doc:"addresses or prefixes whose X-Forwarded-For and X-Forwarded-Proto are believed"`
+	Front          FrontConfig       `mapstructure:"front_auth"`
 	ForwardHeaders []string          `mapstructure:"forward_headers" doc:"headers of visitors that reach the site although some sites take them for path, host, scheme or address"`
 	Held           HeldConfig        `mapstructure:"held"`
 	Waiting        WaitingConfig     `mapstructure:"waiting"`
@@ -73,6 +74,7 @@ func DefaultConfig() Config {
 		Base:    node.DefaultBase("edge"),
 		Listen:  ":8080",
 		NATS:    node.DefaultClient(),
+		Front:   FrontConfig{Form: formHeaders, Prefix: "/decide", Redirect: "@site", Hold: 500 * time.Millisecond},
 		Held:    HeldConfig{Total: 4096, Prefix: 256},
 		Waiting: WaitingConfig{Prefix: 6000},
 		Events:  EventsConfig{Total: 20_000, Prefix: 1024},
@@ -92,9 +94,10 @@ func (c *Config) Validate() []error {
 	if err := wire.CheckName(c.DataCenter); err != nil {
 		errs = append(errs, fmt.Errorf("data_center: %w", err))
 	}
-	if c.Listen == "" && c.TLS.Listen == "" {
-		errs = append(errs, errors.New("listen, tls.listen: at least one must be given"))
+	if c.Listen == "" && c.TLS.Listen == "" && c.Front.Listen == "" {
+		errs = append(errs, errors.New("listen, tls.listen, front_auth.listen: at least one must be given"))
 	}
+	errs = append(errs, c.Front.validate(c.Proxies)...)
 	if c.Listen != "" {
 		errs = append(errs, node.CheckAddr("listen", c.Listen)...)
 	}

@@ -72,7 +72,8 @@ type Server struct {
 
 type listener struct {
 	net.Listener
-	tls bool
+	tls     bool
+	handler http.Handler
 }
 
 // New returns a server whose listeners are open; it answers once it Runs. The data_dir
@@ -170,9 +171,10 @@ func (s *Server) keepLives(incs []uint64) {
 // listen opens the listeners.
 func (s *Server) listen() error {
 	for _, l := range []struct {
-		addr string
-		tls  bool
-	}{{s.cfg.Listen, false}, {s.cfg.TLS.Listen, true}} {
+		addr    string
+		tls     bool
+		handler http.Handler
+	}{{s.cfg.Listen, false, s}, {s.cfg.TLS.Listen, true, s}, {s.cfg.Front.Listen, false, &front{s}}} {
 		if l.addr == "" {
 			continue
 		}
@@ -180,7 +182,7 @@ func (s *Server) listen() error {
 		if err != nil {
 			return errors.Join(fmt.Errorf("listen: %w", err), s.closeListeners())
 		}
-		s.listeners = append(s.listeners, listener{ln, l.tls})
+		s.listeners = append(s.listeners, listener{ln, l.tls, l.handler})
 	}
 	return nil
 }
@@ -301,7 +303,7 @@ func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 	var out []*http.Server
 	for _, l := range s.listeners {
 		srv := &http.Server{
-			Handler:           s,
+			Handler:           l.handler,
 			ReadHeaderTimeout: s.cfg.Timeouts.Header,
 			IdleTimeout:       s.cfg.Timeouts.Idle,
 			ConnState:         s.conns.state,

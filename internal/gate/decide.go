@@ -54,6 +54,13 @@ const (
 	EventsPath = "/.well-known/vestibule/events"
 )
 
+// Answers reports whether the edge answers a request for this path and query itself,
+// whichever room or site is meant.
+func Answers(target string) bool {
+	path, _, _ := strings.Cut(target, "?")
+	return path == LeavePath || path == AwayPath || path == EventsPath
+}
+
 // Decide fills o with what is to be done about r. It waits where a visitor is held for a
 // right, until ctx ends at most. If it panics, [Outcome.Tickets] are to be given to
 // the visitor all the same: a slot may have been charged.
@@ -141,7 +148,7 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	}
 	if d.Verdict == admission.Hold {
 		fresh := d.Fresh
-		if d = g.hold(ctx, rm, r.Client, t, d); d.Fresh == admission.Kept {
+		if d = g.hold(ctx, rm, r, t, d); d.Fresh == admission.Kept {
 			d.Fresh = fresh // what became of the ticket that was brought
 		}
 		now = g.now() // it may have been half a minute
@@ -190,10 +197,10 @@ func (g *Gate) arrive(rm *roomState, client netip.Addr, t ticket.Ticket) (d admi
 	return d, g.eng.Time(m), g.eng.Due() <= m
 }
 
-// hold keeps the request open until a right comes, the engine's patience ends
-// or the visitor leaves.
-func (g *Gate) hold(ctx context.Context, rm *roomState, client netip.Addr, brought ticket.Ticket, d admission.Decision) admission.Decision {
-	prefix := clientaddr.Prefix(client)
+// hold keeps the request open until a right comes, the engine's patience or the
+// request's ends, or the visitor leaves.
+func (g *Gate) hold(ctx context.Context, rm *roomState, r *Request, brought ticket.Ticket, d admission.Decision) admission.Decision {
+	prefix := clientaddr.Prefix(r.Client)
 	if !g.held.Take(prefix) {
 		// Retry told how long to hold; a poll is what is asked for now, and not
 		// by everybody in the same moment.
@@ -207,7 +214,11 @@ func (g *Gate) hold(ctx context.Context, rm *roomState, client netip.Addr, broug
 	start := g.startHold(v)
 	g.wake()
 
-	timer := time.NewTimer(d.Retry)
+	patience := d.Retry
+	if r.Patience > 0 {
+		patience = min(patience, r.Patience)
+	}
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	outcome, end := knockQueued, (*admission.Engine).GiveUp
 	select {

@@ -43,6 +43,10 @@ type Request struct {
 	FetchSite string // Sec-Fetch-Site
 	Origin    string
 	Poll      bool // PollHeader is there
+
+	// Patience is how long the visitor is held for a right at most; 0 for as long as
+	// the engine says.
+	Patience time.Duration
 }
 
 // Kind is what is to be done about a request.

@@ -118,6 +118,8 @@ const (
 	// Rule 10: nothing a visitor sends opens a room.
 	BadCookieAdmits
 	PanicPasses
+	FrontTakesFirst
+	FrontWaitsAsItIs
 	AnyRoomsTicket
 	EpochIgnored
 	UnknownKeyOverwritten
@@ -235,6 +237,8 @@ var list = [count]Mutant{
 
 	BadCookieAdmits:       {Name: "bad-cookie-admits", Rule: 10, Says: "a cookie that does not open is a pass"},
 	PanicPasses:           {Name: "panic-passes", Rule: 10, Says: "a request on which the edge panics goes to the origin"},
+	FrontTakesFirst:       {Name: "front-takes-first", Rule: 10, Says: "of two lines that tell the edge which request a front asks about, the first is believed"},
+	FrontWaitsAsItIs:      {Name: "front-waits-as-it-is", Rule: 10, Says: "a waiting page with status 200 is told to a front as it is, which takes it for an admission"},
 	AnyRoomsTicket:        {Name: "any-rooms-ticket", Rule: 10, Says: "a ticket opens in every room"},
 	EpochIgnored:          {Name: "epoch-ignored", Rule: 10, Says: "tickets of an earlier epoch are good"},
 	NeverBehind:           {Name: "never-behind", Rule: 10, Says: "an edge that was cut off takes itself to know every key"},

@@ -106,6 +106,8 @@ var plan = map[mutant.ID]killer{
 
 	mutant.BadCookieAdmits:       {"edge.TestRule10", ""},
 	mutant.PanicPasses:           {"edge.TestAPanicIsOneRequestsAlone", ""},
+	mutant.FrontTakesFirst:       {"edge.TestRule10AFront", ""},
+	mutant.FrontWaitsAsItIs:      {"edge.TestRule10AFront", ""},
 	mutant.AnyRoomsTicket:        {"edge.TestRule10", ""},
 	mutant.EpochIgnored:          {"edge.TestRule10", ""},
 	mutant.NeverBehind:           {"ticket.TestWhoMissesAKeyKnowsIt", "keys"},

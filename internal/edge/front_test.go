@@ -1,0 +1,460 @@
+package edge
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"vestibule/internal/gate"
+	"vestibule/internal/node"
+	"vestibule/internal/ticket"
+)
+
+// openFront starts an edge whose decision service speaks a form. The site behind its own
+// proxy is not to be asked.
+func openFront(t testing.TB, form string, change func(*stage)) *stage {
+	t.Helper()
+	st := open(t, func(st *stage) {
+		st.cfg.Listen, st.cfg.Front.Listen, st.cfg.Front.Form, st.cfg.Proxies = "", "127.0.0.1:0", form, []string{"127.0.0.1"}
+		if change != nil {
+			change(st)
+		}
+	})
+	t.Cleanup(func() {
+		if n := st.origin.requests(); n > 0 {
+			t.Errorf("the edge passed on %d requests by itself", n)
+		}
+	})
+	return st
+}
+
+// question asks as a front of a form does, about a GET over http by a visitor at
+// 203.0.113.9. Of header, names that are there already are replaced, and left out where the
+// value is "-"; a name with + in front is added.
+func (st *stage) question(form, method, host, target string, header ...string) answer {
+	st.t.Helper()
+	lines := map[string][]string{"X-Forwarded-For": {"203.0.113.9"}, "X-Forwarded-Proto": {"http"}}
+	line := method + " " + target
+	switch form {
+	case formHeaders:
+		line = "GET /decide?x=/vip"
+		lines["X-Forwarded-Method"], lines["X-Forwarded-Host"], lines["X-Forwarded-Uri"], host = []string{method}, []string{host}, []string{target}, "edge.internal"
+	case formPrefix:
+		line = method + " /decide" + target
+	}
+	for i := 0; i < len(header); i += 2 {
+		name, value := header[i], header[i+1]
+		switch {
+		case strings.HasPrefix(name, "+"):
+			lines[name[1:]] = append(lines[name[1:]], value)
+		case value == "-":
+			delete(lines, name)
+		case name == "line":
+			line = value
+		default:
+			lines[name] = []string{value}
+		}
+	}
+	text := line + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n"
+	for name, values := range lines {
+		for _, v := range values {
+			text += name + ": " + v + "\r\n"
+		}
+	}
+	c, err := net.Dial("tcp", st.addr(0))
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, text+"\r\n"); err != nil {
+		st.t.Fatal(err)
+	}
+	res, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: strings.SplitN(line, " ", 2)[0]})
+	if err != nil {
+		st.t.Fatalf("%q: %v", text, err)
+	}
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	return answer{res, string(body)}
+}
+
+// admitted reports whether a front of a form lets the request enter, and whether all
+// that it may judge by says the same.
+func admitted(t testing.TB, form string, a answer) bool {
+	t.Helper()
+	says := a.Header.Get("Vestibule-Decision") == "admit"
+	if a.Header.Get("Vestibule-Decision") != "wait" && !says && !strings.HasPrefix(a.body, "400 Bad Request") { // which net/http says by itself
+		t.Errorf("the decision is %q", a.Header["Vestibule-Decision"])
+	}
+	if redirect := a.Header.Get("X-Accel-Redirect"); form == formAccel && (redirect == "@site") != says || form != formAccel && redirect != "" {
+		t.Errorf("%s: %v is redirected to %q", form, says, redirect)
+	}
+	if ok := a.StatusCode < 300; form != formAccel && ok != says || says && a.StatusCode != http.StatusOK {
+		t.Errorf("%s: status %d, decision %v", form, a.StatusCode, says)
+	}
+	return says
+}
+
+var forms = []string{formHeaders, formAccel, formPrefix}
+
+// A visitor waits, is let in, is renewed and leaves, in every form.
+func TestAFrontAsksAboutEachRequest(t *testing.T) {
+	for _, form := range forms {
+		t.Run(form, func(t *testing.T) {
+			t.Parallel()
+			st := openFront(t, form, nil)
+			st.up.queue(sale, 10, 1)
+			a := st.question(form, "GET", "sale.example", "/tickets?show=1", "Accept", "text/html")
+			if admitted(t, form, a) || !strings.Contains(a.body, "You are in line") || a.Header.Get("Retry-After") == "" || len(a.Header["Set-Cookie"]) != 1 {
+				t.Fatalf("%d %v %.80q", a.StatusCode, a.Header, a.body)
+			}
+			if want := map[bool]int{true: http.StatusOK, false: http.StatusTooManyRequests}[form == formAccel]; a.StatusCode != want {
+				t.Errorf("who waits is answered by %d, want %d", a.StatusCode, want)
+			}
+			in := st.seal("sale", session(7))
+			for range 2 {
+				a = st.question(form, "POST", "sale.example", "/buy", "Cookie", "theirs=1; "+in)
+				if !admitted(t, form, a) || a.body != "" || a.Header.Get("Content-Type") != "" {
+					t.Fatalf("who is inside: %d %v %.80q", a.StatusCode, a.Header, a.body)
+				}
+				if form == formAccel && a.Header.Get("Cache-Control") != "" {
+					t.Errorf("the site's Cache-Control would be %v", a.Header["Cache-Control"])
+				}
+			}
+			// A poll of who may enter is news for the page, and no admission.
+			a = st.question(form, "GET", "sale.example", "/", "Cookie", in, gate.PollHeader, "1", "Accept", "application/json")
+			if admitted(t, form, a) || !strings.Contains(a.body, `"entering"`) {
+				t.Errorf("a poll: %d %v %.80q", a.StatusCode, a.Header, a.body)
+			}
+			a = st.question(form, "GET", "sale.example", "/", gate.PollHeader, "1", "Accept", "application/json")
+			if admitted(t, form, a) || !strings.Contains(a.body, `"reload"`) {
+				t.Errorf("a poll without a ticket: %d %v %.80q", a.StatusCode, a.Header, a.body)
+			}
+			if a = st.question(form, "GET", "shop.example", "/about"); !admitted(t, form, a) {
+				t.Errorf("outside of all rooms: %d", a.StatusCode)
+			}
+			if a = st.question(form, "GET", "sale.example", "/", gate.TicketHeader, "sale"); a.Header.Get(gate.TicketHeader) == "" {
+				t.Errorf("a client without cookies gets no ticket: %v", a.Header)
+			}
+			for range 2 {
+				a = st.question(formAccel, "POST", "sale.example", gate.LeavePath, "Cookie", in)
+				if a.StatusCode != http.StatusNoContent || a.Header.Get("Vestibule-Decision") == "admit" {
+					t.Fatalf("leaving: %d %.80q", a.StatusCode, a.body)
+				}
+			}
+			if a = st.question(form, "GET", "sale.example", "/", "Cookie", in); admitted(t, form, a) {
+				t.Error("who has left is let in")
+			}
+		})
+	}
+}
+
+// A newcomer who finds a right is admitted with one cookie, which opens the next request. A
+// renewal reaches the visitor too.
+func TestAFrontIsGivenTheTicket(t *testing.T) {
+	for _, form := range forms {
+		t.Run(form, func(t *testing.T) {
+			t.Parallel()
+			st := openFront(t, form, nil)
+			var a answer
+			eventually(t, "a newcomer is let in", func() bool {
+				a = st.question(form, "GET", "sale.example", "/")
+				return admitted(t, form, a)
+			})
+			for range 2 {
+				cookie := cookieOf(a, ticket.CookieName("sale", false))
+				if cookie == nil || len(a.Header["Set-Cookie"]) != 1 {
+					t.Fatalf("cookies: %v", a.Header["Set-Cookie"])
+				}
+				old := session(7)
+				old.Seen -= 200
+				old.Admitted -= 200
+				old.Until -= 200
+				a = st.question(form, "GET", "sale.example", "/", "Cookie", st.seal("sale", old))
+				if !admitted(t, form, a) {
+					t.Fatalf("not renewed: %d", a.StatusCode)
+				}
+			}
+			a = st.question(form, "GET", "sale.example", "/", "X-Forwarded-Proto", "https")
+			if c := a.Header.Get("Set-Cookie"); !strings.HasPrefix(c, "__Host-") || !strings.Contains(c, "Secure") {
+				t.Errorf("over TLS the cookie is %q", c)
+			}
+		})
+	}
+}
+
+// Whoever is not listed, and whatever does not name one request in one way, is refused and never let in (rule 10 of the
+// hard limit); nor is a waiting page an admission, whatever status the room gives it.
+func TestRule10AFrontIsToldNothingButTheDecision(t *testing.T) {
+	for _, form := range forms {
+		t.Run(form, func(t *testing.T) {
+			t.Parallel()
+			st := openFront(t, form, nil)
+			in := st.seal("sale", session(7))
+			st.up.queue(sale, 10, 1)
+			for what, header := range map[string][]string{
+				"two addresses":               {"+X-Forwarded-For", "198.51.100.1"},
+				"no address":                  {"X-Forwarded-For", "-"},
+				"an empty address":            {"X-Forwarded-For", ""},
+				"no address at the end":       {"X-Forwarded-For", "203.0.113.9, unknown"},
+				"two schemes":                 {"+X-Forwarded-Proto", "https"},
+				"no scheme":                   {"X-Forwarded-Proto", "-"},
+				"a list of schemes":           {"X-Forwarded-Proto", "https,http"},
+				"a scheme that is none":       {"X-Forwarded-Proto", "gopher"},
+				"another path":                {"+X-Forwarded-Uri", "/about"},
+				"another host":                {"+X-Forwarded-Host", "shop.example"},
+				"another method":              {"+X-Forwarded-Method", "PUT"},
+				"a path of another host":      {"X-Forwarded-Uri", "http://shop.example/about"},
+				"the edge's own path":         {"X-Forwarded-Uri", gate.LeavePath},
+				"the edge's own path, asking": {"X-Forwarded-Uri", gate.EventsPath + "?room=sale"},
+			} {
+				a := st.question(form, "GET", "sale.example", "/tickets", append(header, "Cookie", in)...)
+				if admitted(t, form, a) || a.StatusCode != http.StatusBadRequest {
+					t.Errorf("%s: %d %.80q", what, a.StatusCode, a.body)
+				}
+			}
+			left := [][]string{}
+			switch form {
+			case formHeaders:
+				for _, name := range []string{"X-Forwarded-Uri", "X-Forwarded-Host", "X-Forwarded-Method"} {
+					left = append(left, []string{name, "-"})
+				}
+				left = append(left, []string{"line", "POST " + gate.LeavePath})
+			case formPrefix:
+				left = append(left, []string{"line", "GET /tickets"}, []string{"line", "GET /decide"}, []string{"line", "GET /decidetickets"}, []string{"line", "GET /decide" + gate.LeavePath})
+			}
+			for _, header := range left {
+				a := st.question(form, "GET", "sale.example", "/tickets", append(header, "Cookie", in)...)
+				if admitted(t, form, a) || a.StatusCode != http.StatusBadRequest {
+					t.Errorf("%v: %d %.80q", header, a.StatusCode, a.body)
+				}
+			}
+			if n := metric(t, st, "vestibule_edge_requests_total", "result", "refused_front"); n < 14 {
+				t.Errorf("%v questions are counted as refused", n)
+			}
+			// The second line of a doubled header decides nothing either.
+			for _, name := range []string{"X-Forwarded-Host", "X-Forwarded-Uri"} {
+				a := st.question(form, "GET", "shop.example", "/about", "+"+name, map[string]string{"X-Forwarded-Host": "sale.example", "X-Forwarded-Uri": "/vip"}[name])
+				if admitted(t, form, a) {
+					t.Errorf("doubled %s: let in", name)
+				}
+			}
+			for _, method := range []string{"GET", "HEAD", "POST", "OPTIONS"} {
+				if a := st.question(form, method, "sale.example", "/"); admitted(t, form, a) || a.Header.Get("Retry-After") == "" {
+					t.Errorf("%s of who waits: %d %v", method, a.StatusCode, a.Header)
+				}
+			}
+			if a := st.question(form, "GET", "sale.example", "/tickets", "Cookie", in); !admitted(t, form, a) {
+				t.Errorf("who is inside, asked about properly: %d %.80q", a.StatusCode, a.body)
+			}
+		})
+	}
+}
+
+func TestAFrontThatIsNotListedIsRefused(t *testing.T) {
+	st := openFront(t, formHeaders, func(st *stage) { st.cfg.Proxies = []string{"10.0.0.0/8"} })
+	in := st.seal("sale", session(7))
+	for _, a := range []answer{
+		st.question(formHeaders, "GET", "sale.example", "/", "Cookie", in),
+		st.question(formAccel, "POST", "sale.example", gate.LeavePath, "Cookie", in),
+	} {
+		if a.StatusCode != http.StatusForbidden || !strings.Contains(a.body, "trusted_proxies") || admitted(t, formHeaders, a) {
+			t.Errorf("%d %.80q", a.StatusCode, a.body)
+		}
+	}
+}
+
+// What an attacker may spell is judged by the raw target, in every form.
+func TestNoSpellingOfThePathPassesAFront(t *testing.T) {
+	for _, form := range forms {
+		t.Run(form, func(t *testing.T) {
+			t.Parallel()
+			st := openFront(t, form, nil)
+			st.up.queue(vip, 10, 1)
+			for _, path := range vipSpellings {
+				if form == formPrefix && !strings.HasPrefix(path, "/") {
+					continue // Envoy sends the path alone
+				}
+				a := st.question(form, "GET", "shop.example", path)
+				if admitted(t, form, a) || a.StatusCode != http.StatusTooManyRequests && a.StatusCode != http.StatusBadRequest {
+					t.Errorf("%s: %d %.60q", path, a.StatusCode, a.body)
+				}
+			}
+			for _, host := range []string{"evil.example", "sale.example,shop.example", "shop.example..", "127.0.0.1", "shop.example:http", "x@shop.example", "shop.example/"} {
+				if a := st.question(form, "GET", host, "/about"); admitted(t, form, a) {
+					t.Errorf("host %q: let in", host)
+				}
+			}
+			for _, method := range []string{"TRACE", "get", "PROPFIND", "PURGE"} {
+				if a := st.question(form, method, "shop.example", "/about"); admitted(t, form, a) {
+					t.Errorf("method %s: let in", method)
+				}
+			}
+			for _, upgrade := range []string{"h2c", "websocket, h2c", "TLS/1.0"} {
+				if a := st.question(form, "GET", "shop.example", "/about", "Upgrade", upgrade); admitted(t, form, a) {
+					t.Errorf("upgrade to %s: let in", upgrade)
+				}
+			}
+		})
+	}
+}
+
+// TestAFrontIsNotKeptWaiting: fronts give up after a moment, so nobody is held for longer.
+func TestAFrontIsNotKeptWaiting(t *testing.T) {
+	st := openFront(t, formHeaders, func(st *stage) {
+		st.cfg.Front.Hold = 10 * time.Millisecond
+		st.params.Knock, st.params.Hold = time.Hour, time.Hour
+	})
+	st.fill(sale, 1000)
+	a := st.question(formHeaders, "GET", "sale.example", "/") // within an hour
+	if admitted(t, formHeaders, a) || len(a.Header["Set-Cookie"]) != 1 {
+		t.Errorf("%d %v", a.StatusCode, a.Header)
+	}
+}
+
+// TestAFrontHandsOnOneCookie: where two rooms gate a request, it waits for the second ticket until the next.
+func TestAFrontHandsOnOneCookie(t *testing.T) {
+	st := newStage(t, func(st *stage) {
+		st.cfg.Listen, st.cfg.Front.Listen, st.cfg.Proxies = "", "127.0.0.1:0", []string{"127.0.0.1"}
+	})
+	st.up = newParent(t, st.bus, sale, vip)
+	d := document(st.origin.URL)
+	d.Rooms[0].Host, d.Rooms[0].Path = "shop.example", "/sale"
+	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.start()
+	st.adopted()
+	st.up.grant(sale, 100, 100)
+	st.up.grant(vip, 100, 100)
+	const both = "/sale/..%2fvip"
+	var jar []string
+	for range 2 {
+		a := st.question(formHeaders, "GET", "shop.example", both, "Cookie", strings.Join(jar, "; "))
+		if !admitted(t, formHeaders, a) || len(a.Header["Set-Cookie"]) != 1 {
+			t.Fatalf("%d %v", a.StatusCode, a.Header)
+		}
+		cookie, _, _ := strings.Cut(a.Header.Get("Set-Cookie"), ";")
+		jar = append(jar, cookie)
+	}
+	names := map[string]bool{}
+	for _, c := range jar {
+		name, _, _ := strings.Cut(c, "=")
+		names[name] = true
+	}
+	if len(names) != 2 {
+		t.Errorf("after two requests there are tickets of %v", names)
+	}
+}
+
+// Event streams of pages that were shown through a front come through it as well.
+func TestAFrontPassesStreamsOn(t *testing.T) {
+	for _, form := range forms {
+		t.Run(form, func(t *testing.T) {
+			t.Parallel()
+			st := openFront(t, form, func(st *stage) { st.castEvery = 10 * time.Millisecond })
+			st.up.queue(sale, 10, 1)
+			a := st.question(form, "GET", "sale.example", "/")
+			place, _, _ := strings.Cut(a.Header.Get("Set-Cookie"), ";")
+			r := httptest.NewRequest(http.MethodGet, gate.EventsPath+"?room=sale", nil)
+			r.Header = http.Header{"X-Forwarded-For": {"203.0.113.9"}, "X-Forwarded-Proto": {"http"}, "Cookie": {place}}
+			r.RequestURI, r.Host = "", "sale.example"
+			r.URL = &url.URL{Scheme: "http", Host: st.addr(0), Path: gate.EventsPath, RawQuery: "room=sale"}
+			ctx := r.WithContext(t.Context())
+			res, err := http.DefaultTransport.RoundTrip(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			text := bufio.NewScanner(res.Body)
+			for text.Scan() && !strings.HasPrefix(text.Text(), "data:") {
+			}
+			if !strings.Contains(text.Text(), `"line"`) || res.StatusCode != http.StatusOK {
+				t.Errorf("%d %q", res.StatusCode, text.Text())
+			}
+		})
+	}
+}
+
+// ledger is the site behind a front, which knows of every request that the edge let in: each
+// that it sees must have been decided, by the method, host and target that it sees, once.
+type ledger struct {
+	t    testing.TB
+	form string
+
+	mu    sync.Mutex
+	let   map[string]int
+	seen  []*http.Request
+	serve http.HandlerFunc
+}
+
+// watch has the ledger know what a handler lets in.
+func (l *ledger) watch(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(&noting{w, l, r}, r) })
+}
+
+type noting struct {
+	http.ResponseWriter
+	l *ledger
+	r *http.Request
+}
+
+func (n *noting) Unwrap() http.ResponseWriter { return n.ResponseWriter }
+
+func (n *noting) WriteHeader(code int) {
+	h := n.Header()
+	admits := code == http.StatusOK && h.Get(decisionHeader) == "admit"
+	if n.l.form == formAccel {
+		admits = h.Get("X-Accel-Redirect") != ""
+	}
+	if admits {
+		about := n.r.Method + " " + n.r.Host + " " + n.r.RequestURI
+		if n.l.form == formHeaders {
+			about = n.r.Header.Get("X-Forwarded-Method") + " " + n.r.Header.Get("X-Forwarded-Host") + " " + n.r.Header.Get("X-Forwarded-Uri")
+		}
+		n.l.mu.Lock()
+		n.l.let[about]++
+		n.l.mu.Unlock()
+	}
+	n.ResponseWriter.WriteHeader(code)
+}
+
+func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	about := r.Method + " " + r.Host + " " + rawTarget(r)
+	l.mu.Lock()
+	if l.let[about] == 0 {
+		l.t.Errorf("%s reached the site undecided", about)
+	}
+	l.let[about]--
+	l.seen = append(l.seen, r)
+	serve := l.serve
+	l.mu.Unlock()
+	if serve != nil {
+		serve(w, r)
+		return
+	}
+	io.WriteString(w, "the site") //nolint:errcheck // the answer is checked by who asked
+}
+
+// took returns what the site saw and forgets it.
+func (l *ledger) took() []*http.Request {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	seen := l.seen
+	l.seen = nil
+	return seen
+}
+
+func (l *ledger) serves(h http.HandlerFunc) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.serve = h
+}
