@@ -49,7 +49,7 @@ func serve(ctx context.Context, cfg edge.Config, stdout io.Writer, log *slog.Log
 		return err
 	}
 	if err := node.Announce(stdout, fmt.Sprintf("edge %s of %s: visitors %s, metrics %s", cfg.Name, cfg.DataCenter, s.URL(), dbg.URL()), map[string]string{
-		"tier": "edge", "dc": cfg.DataCenter, "name": cfg.Name, "url": s.URL(), "metrics": dbg.URL(),
+		"tier": "edge", "dc": cfg.DataCenter, "name": cfg.Name, "url": s.URL(), "front": s.FrontURL(), "metrics": dbg.URL(),
 	}); err != nil {
 		return err
 	}
