@@ -332,7 +332,7 @@ func TestAHeldVisitorIsLetInByAGrant(t *testing.T) {
 	v := st.visitor()
 	v.Timeout = 0
 	st.fill(sale, 1000)
-	go func() { done <- v.get("http://sale.example/") }()
+	go func() { done <- v.get("http://sale.example/", "Accept", "application/json") }()
 	eventually(t, "the visitor is held", func() bool { return st.server.Status().Rooms["sale"].Held == 1 })
 	if st.origin.requests() != 0 {
 		t.Fatal("let in without a right")
@@ -346,6 +346,25 @@ func TestAHeldVisitorIsLetInByAGrant(t *testing.T) {
 	}
 }
 
+// A browser shows nothing while it loads a page: who is next sees the page within a second,
+// and the page's questions are held.
+func TestAPageLoadIsNotHeldForLong(t *testing.T) {
+	st := open(t, func(st *stage) { st.params.Hold, st.params.Knock = time.Hour, time.Hour })
+	st.fill(sale, 1000)
+	v := st.visitor()
+	begun := time.Now()
+	a := v.get("http://sale.example/") // times out in a stage that holds it
+	if retry, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || retry < 2 || retry > 4 || !strings.Contains(a.body, "You are next") {
+		t.Errorf("after %v: Retry-After %q, %.80q", time.Since(begun), a.Header.Get("Retry-After"), a.body)
+	}
+	if a := v.get("http://sale.example/"); !strings.Contains(a.body, "You are next") { // with a ticket
+		t.Errorf("the second time: %.80q", a.body)
+	}
+	if n := st.server.Status().Rooms["sale"].Held; n != 0 {
+		t.Errorf("%d held", n)
+	}
+}
+
 // One neighbourhood cannot hold all places; whoever comes on top polls, and
 // not in the same second as all others.
 func TestHeldRequestsAreCapped(t *testing.T) {
@@ -354,7 +373,7 @@ func TestHeldRequestsAreCapped(t *testing.T) {
 	done := make(chan answer, 1)
 	first := st.visitor()
 	first.Timeout = 0
-	go func() { done <- first.get("http://sale.example/") }()
+	go func() { done <- first.get("http://sale.example/", "Accept", "application/json") }()
 	eventually(t, "one is held", func() bool { return st.server.Status().Rooms["sale"].Held == 1 })
 	a := st.visitor().get("http://sale.example/")
 	if retry, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || retry < 2 || retry > 4 || !strings.Contains(a.body, "You are next") {
@@ -363,7 +382,7 @@ func TestHeldRequestsAreCapped(t *testing.T) {
 	st.up.grant(sale, 1, 1)
 	<-done
 	// The place of who was held is free again.
-	go func() { done <- st.visitor().get("http://sale.example/") }()
+	go func() { done <- st.visitor().get("http://sale.example/", "Accept", "application/json") }()
 	eventually(t, "another one is held", func() bool { return st.server.Status().Rooms["sale"].Held == 1 })
 	st.up.grant(sale, 1, 1)
 	<-done

@@ -314,7 +314,7 @@ func TestStoppingAnswersEverybody(t *testing.T) {
 	go func() { inside <- v.get("http://shop.example/about") }()
 	<-entered
 	st.fill(sale, 1000)
-	go func() { held <- h.get("http://sale.example/") }()
+	go func() { held <- h.get("http://sale.example/", "Accept", "application/json") }()
 	eventually(t, "one is held", func() bool { return st.server.Status().Rooms["sale"].Held == 1 })
 	st.cancel()
 	if a := <-held; a.StatusCode != http.StatusOK || a.Header.Get("Retry-After") == "" {

@@ -197,9 +197,20 @@ func (g *Gate) arrive(rm *roomState, client netip.Addr, t ticket.Ticket) (d admi
 	return d, g.eng.Time(m), g.eng.Due() <= m
 }
 
+// navigation is for how long at most the load of a page is held: a browser shows nothing
+// meanwhile, and the page that it gets asks by itself.
+const navigation = 900 * time.Millisecond
+
 // hold keeps the request open until a right comes, the engine's patience or the
 // request's ends, or the visitor leaves.
 func (g *Gate) hold(ctx context.Context, rm *roomState, r *Request, brought ticket.Ticket, d admission.Decision) admission.Decision {
+	patience, asks := d.Retry, r.Poll || waiting.PrefersJSON(r.Accept)
+	if r.Patience > 0 {
+		patience = min(patience, r.Patience)
+	}
+	if !asks {
+		patience = min(patience, navigation)
+	}
 	prefix := clientaddr.Prefix(r.Client)
 	if !g.held.Take(prefix) {
 		// Retry told how long to hold; a poll is what is asked for now, and not
@@ -214,10 +225,6 @@ func (g *Gate) hold(ctx context.Context, rm *roomState, r *Request, brought tick
 	start := g.startHold(v)
 	g.wake()
 
-	patience := d.Retry
-	if r.Patience > 0 {
-		patience = min(patience, r.Patience)
-	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	outcome, end := knockQueued, (*admission.Engine).GiveUp
@@ -233,6 +240,10 @@ func (g *Gate) hold(ctx context.Context, rm *roomState, r *Request, brought tick
 		if v.Decision.Enters() {
 			outcome = knockAdmitted
 		}
+	} else if near := g.params.Nearest; !asks && v.Decision.Retry < near {
+		// Who is held asks again at once; a browser without the page's script would load
+		// the page every second for as long as its visitor is next.
+		v.Decision.Retry = near + rand.N(near)
 	}
 	g.metrics.knocks[outcome].Inc()
 	g.metrics.holds.Observe(now.Sub(start).Seconds())
