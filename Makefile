@@ -13,8 +13,8 @@ KUBE_SCORE     := github.com/zegl/kube-score/cmd/kube-score@v1.20.0
 TOOLS          := $(CURDIR)/.tools
 
 # Debian packages that tests and benchmarks drive: a browser, an HTTP client, a load
-# generator, and a server to stand beside.
-PACKAGES := chromium curl wrk nginx
+# generator, a server to stand beside, and balancers to stand behind.
+PACKAGES := chromium curl wrk nginx haproxy
 
 # The last release: its tag, and its commit for clones without tags.
 RELEASE := v0.1.0 a13bbb9
@@ -29,6 +29,7 @@ BENCHTIME ?= 1s
 SEED     ?= 1
 LENGTH   ?= 5m
 KILLS    ?= 25
+RATE     ?= 2000
 ARGS     ?=
 ONLY     ?=
 
@@ -92,6 +93,10 @@ test: packages ## run every test, those of whatever has goroutines with the race
 .PHONY: e2e
 e2e: ## hundreds of visitors (curl) against the built binaries as separate processes
 	$(GO) test -count=1 -v -timeout 10m ./internal/e2e
+
+.PHONY: drain
+drain: packages ## end edges with SIGTERM behind HAProxy and nginx at RATE requests a second, and count those that fail (goal: 0)
+	$(GO) test -count=1 -v -run TestDrain ./internal/e2e -args -drain-rate $(RATE)
 
 .PHONY: chaos
 chaos: $(TOOLS)/toxiproxy/server ## kill, stop, cut off and slow the built binaries for LENGTH, by SEED, while people come

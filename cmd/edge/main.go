@@ -54,7 +54,12 @@ func serve(ctx context.Context, cfg edge.Config, stdout io.Writer, log *slog.Log
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return dbg.Run(ctx) })
-	g.Go(func() error { return s.Run(ctx) })
+	watched, unwatch := context.WithCancel(context.Background()) // while it drains, too: it is not ready then
+	defer unwatch()
+	g.Go(func() error { return dbg.Run(watched) })
+	g.Go(func() error {
+		defer unwatch()
+		return s.Run(ctx)
+	})
 	return g.Wait()
 }

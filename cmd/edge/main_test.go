@@ -1,13 +1,22 @@
 package main
 
 import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
 	"os"
+	"os/exec"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"vestibule/internal/edge"
 	"vestibule/internal/node/nodetest"
+	"vestibule/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -24,6 +33,65 @@ func TestCommandLine(t *testing.T) {
 		}
 		return os.WriteFile(env.Getenv("WORK")+"/example.yaml", example, 0o600)
 	}})
+}
+
+// SIGTERM drains: the edge says so and goes on; a second one ends it at once. Ctrl-C does not
+// wait.
+func TestSignals(t *testing.T) {
+	begin := func() (cmd *exec.Cmd, at map[string]string) {
+		cmd = exec.Command("edge", "--name", "edge-1", "--data-center", "nairobi", "--data-dir", t.TempDir(), "--listen", "127.0.0.1:0",
+			"--metrics-listen", "127.0.0.1:0", "--nats-url", "nats://127.0.0.1:1", "--drain-delay", "1h")
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		lines := bufio.NewScanner(stdout)
+		for lines.Scan() {
+			if text, ok := strings.CutPrefix(lines.Text(), "LISTENING "); ok {
+				if err := json.Unmarshal([]byte(text), &at); err != nil {
+					t.Fatal(err)
+				}
+				return cmd, at
+			}
+		}
+		t.Fatal("the edge did not start")
+		return nil, nil
+	}
+	reasons := func(at map[string]string) string {
+		r, err := http.Get(at["metrics"] + "/readyz")
+		if err != nil {
+			return ""
+		}
+		defer r.Body.Close()
+		body, err := io.ReadAll(r.Body)
+		if err != nil || r.StatusCode != http.StatusServiceUnavailable {
+			return ""
+		}
+		return string(body)
+	}
+	signal := func(cmd *exec.Cmd, s os.Signal) {
+		if err := cmd.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd, at := begin()
+	testkit.Eventually(t, "it is not ready, because nobody told it of rooms", func() bool { return strings.Contains(reasons(at), "no room set yet") })
+	signal(cmd, syscall.SIGTERM)
+	testkit.Eventually(t, "it drains", func() bool { return strings.Contains(reasons(at), `"draining"`) })
+	signal(cmd, syscall.SIGTERM)
+	var exit *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != -1 {
+		t.Errorf("after the second signal: %v", err)
+	}
+	cmd, _ = begin()
+	signal(cmd, os.Interrupt)
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after an interrupt: %v", err)
+	}
 }
 
 func TestExampleFile(t *testing.T) {

@@ -176,6 +176,7 @@ data_center: nairobi
 name: another
 listen: 127.0.0.1:0
 nats: {url: %q}
+drain_delay: 0s
 log: {level: warn}
 `, filepath.Join(tr.dir, "another"), tr.nats)
 	begun := time.Now()
@@ -236,6 +237,7 @@ data_center: %s
 name: %s
 listen: 127.0.0.1:0
 nats: {url: %q}
+drain_delay: 0s
 log: {level: warn}
 `, filepath.Join(dir, dc+"-"+name), dc, name, global.at["nats"]))
 			edges = append(edges, e)

@@ -28,6 +28,7 @@ type Config struct {
 	Events         EventsConfig      `mapstructure:"events"`
 	Recent         int               `mapstructure:"recent_tickets" doc:"tickets per room whose newest stamp is remembered, for replies that were lost"`
 	Timeouts       TimeoutConfig     `mapstructure:"timeouts"`
+	DrainDelay     time.Duration     `mapstructure:"drain_delay" doc:"for load balancers to notice that this edge is not ready, between SIGTERM and the end of its listeners"`
 }
 
 // TLSConfig is the TLS listener.
@@ -82,6 +83,7 @@ func DefaultConfig() Config {
 		Timeouts: TimeoutConfig{
 			Header: 5 * time.Second, Idle: time.Minute, Dial: 3 * time.Second, Response: time.Minute, Shutdown: 5 * time.Second,
 		},
+		DrainDelay: 5 * time.Second,
 	}
 }
 
@@ -143,6 +145,9 @@ func (c *Config) Validate() []error {
 		if d.d < 100*time.Millisecond || d.d > time.Hour {
 			errs = append(errs, fmt.Errorf("%s: must be 100ms to 1h, got %v", d.key, d.d))
 		}
+	}
+	if c.DrainDelay < 0 || c.DrainDelay > time.Hour {
+		errs = append(errs, fmt.Errorf("drain_delay: must be 0s to 1h, got %v", c.DrainDelay))
 	}
 	return errs
 }

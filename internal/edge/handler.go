@@ -84,7 +84,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, o *gate.Outcome)
 	s.hurryBody(w, r)
 	h := w.Header()
 	addFields(h, o.Header)
-	if o.Close {
+	if o.Close || s.draining.Load() {
 		h.Set("Connection", "close")
 	}
 	if o.Status != http.StatusNoContent {

@@ -418,7 +418,7 @@ type stage struct {
 	castEvery time.Duration
 	chance    rand.Source
 
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	ended  chan error
 }
 
@@ -455,7 +455,7 @@ func newStage(t testing.TB, change func(*stage)) *stage {
 // start runs the edge until the test ends.
 func (st *stage) start() *stage {
 	st.t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancelCause(context.Background())
 	st.cancel, st.ended = cancel, make(chan error, 1)
 	go func() { st.ended <- st.server.Run(ctx) }()
 	st.t.Cleanup(func() {
@@ -478,7 +478,7 @@ func (st *stage) fill(id room.ID, n int) {
 
 // stop stops the edge, once, and returns what Run did.
 func (st *stage) stop() error {
-	st.cancel()
+	st.cancel(nil)
 	err := <-st.ended
 	st.ended <- nil
 	return err

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,7 +22,7 @@ func (s *Server) patient(w http.ResponseWriter, r *http.Request) (http.ResponseW
 		b.until(time.Now().Add(b.patience)) // also where the origin answers without having read it
 		r.Body = b
 	}
-	return &patientWriter{ResponseWriter: w, rc: rc, patience: s.cfg.Timeouts.Idle, clear: r.ProtoMajor >= 2}, r
+	return &patientWriter{ResponseWriter: w, rc: rc, patience: s.cfg.Timeouts.Idle, clear: r.ProtoMajor >= 2, draining: &s.draining}, r
 }
 
 // hurryBody bounds how long an answer that does not come from the origin waits
@@ -80,9 +81,19 @@ type patientWriter struct {
 	rc       *http.ResponseController
 	patience time.Duration
 	clear    bool // HTTP/2: the deadline ends the stream even when nothing is written
+	draining *atomic.Bool
 }
 
 func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader has the connection end with the answer while the edge drains; over HTTP/2,
+// once its other streams have ended.
+func (w *patientWriter) WriteHeader(code int) {
+	if code >= http.StatusOK && w.draining.Load() {
+		w.Header().Set("Connection", "close")
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
 
 func (w *patientWriter) Write(p []byte) (int, error) {
 	defer w.extend()()

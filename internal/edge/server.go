@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -66,6 +67,8 @@ type Server struct {
 	conns   *connections
 	kick    chan struct{} // the pump is to look at the engine
 
+	draining  atomic.Bool // it stops: see drain
+	after     func(time.Duration) <-chan time.Time
 	listeners []listener
 	upgrades  sync.WaitGroup // connections that were upgraded; Shutdown does not wait for those
 }
@@ -80,7 +83,7 @@ type listener struct {
 // is its own until Run returns.
 func New(o Options) (_ *Server, err error) {
 	s := &Server{
-		cfg: o.Config, params: o.Params, bus: o.Bus, metrics: newMetrics(o.Reg), kick: make(chan struct{}, 1),
+		cfg: o.Config, params: o.Params, bus: o.Bus, metrics: newMetrics(o.Reg), kick: make(chan struct{}, 1), after: time.After,
 		log: o.Log.With(slog.String("edge", o.Config.Name), slog.String("dc", o.Config.DataCenter)),
 	}
 	if s.proxies, err = clientaddr.ParseProxies(o.Config.Proxies); err != nil {
@@ -212,9 +215,11 @@ func (s *Server) wake() {
 	}
 }
 
-// Run serves visitors until ctx ends; then it answers what is in flight, cuts
-// the connections that were upgraded, gives its rights back and returns.
+// Run serves visitors until ctx ends, and where the cause is [node.ErrTerminated], not
+// being ready, for drain_delay more; then it ends event streams, answers what is in
+// flight, cuts the connections that were upgraded, gives its rights back and returns.
 func (s *Server) Run(ctx context.Context) error {
+	asked := ctx
 	defer s.closeFolder()
 	defer s.proxy.transport.CloseIdleConnections()
 	base, cut := context.WithCancel(context.Background())
@@ -234,6 +239,8 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	defer stopHanding()
 	g, ctx := errgroup.WithContext(ctx)
+	serving, halt := context.WithCancel(context.Background()) // while it drains, too
+	defer halt()
 	pumping, stopPump := context.WithCancel(context.Background())
 	defer stopPump()
 	pumped := make(chan struct{})
@@ -241,13 +248,13 @@ func (s *Server) Run(ctx context.Context) error {
 		defer close(pumped)
 		s.pump(pumping)
 	}()
-	g.Go(func() error { return node.IgnoreEnd(ctx, s.fleet.Run(ctx)) })
+	g.Go(func() error { return node.IgnoreEnd(serving, s.fleet.Run(serving)) })
 	g.Go(func() error {
-		s.hub.Run(ctx, s.gate.Message)
+		s.hub.Run(serving, s.gate.Message)
 		return nil
 	})
 	g.Go(func() error {
-		s.monitor.Run(ctx)
+		s.monitor.Run(serving)
 		return nil
 	})
 	for i, srv := range servers {
@@ -269,17 +276,10 @@ func (s *Server) Run(ctx context.Context) error {
 	s.log.Info("edge up", slog.String("url", s.URL()))
 	g.Go(func() error {
 		<-ctx.Done()
+		s.drain(asked)
+		halt() // pages come back by themselves, to an edge that listens
 		s.gate.Drain()
-		grace, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Shutdown)
-		defer cancel()
-		for _, srv := range servers {
-			if err := srv.Shutdown(grace); err != nil {
-				s.log.Warn("requests were cut off", slog.Any("error", err))
-				if err := srv.Close(); err != nil {
-					s.log.Debug("close", slog.Any("error", err))
-				}
-			}
-		}
+		s.shutDown(servers)
 		cut()
 		return nil
 	})
@@ -290,6 +290,38 @@ func (s *Server) Run(ctx context.Context) error {
 	<-pumped
 	s.sayGoodbye()
 	return err
+}
+
+// drain lets balancers notice that this edge is not ready any more, before its listeners
+// close: whoever they still send meanwhile is served, and every answer ends its
+// connection, so that the next request goes elsewhere.
+func (s *Server) drain(asked context.Context) {
+	s.draining.Store(true)
+	delay := s.cfg.DrainDelay
+	if delay == 0 || !errors.Is(context.Cause(asked), node.ErrTerminated) {
+		return
+	}
+	s.log.Info("draining", slog.Duration("drain_delay", delay))
+	<-s.after(delay)
+}
+
+// shutDown closes the listeners, and ends connections once they are answered, or after
+// timeouts.shutdown.
+func (s *Server) shutDown(servers []*http.Server) {
+	grace, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Shutdown)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, srv := range servers {
+		all.Go(func() {
+			if err := srv.Shutdown(grace); err != nil {
+				s.log.Warn("requests were cut off", slog.Any("error", err))
+				if err := srv.Close(); err != nil {
+					s.log.Debug("close", slog.Any("error", err))
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 func (s *Server) closeFolder() {
@@ -452,6 +484,9 @@ func (s *Server) Ready() node.Readiness {
 	var st admission.Status
 	s.gate.With(func(now fleet.Mono, eng *admission.Engine) { st = eng.Status(now) })
 	r := node.Readiness{Isolated: !st.Leased || !st.Sure, Alarms: s.fleet.Alarms(), Reasons: s.gate.Unready()}
+	if s.draining.Load() {
+		r.Reasons = append(r.Reasons, "draining")
+	}
 	if st.Twin {
 		r.Alarms = append(r.Alarms, twinAlarm)
 	}

@@ -316,7 +316,7 @@ func TestStoppingAnswersEverybody(t *testing.T) {
 	st.fill(sale, 1000)
 	go func() { held <- h.get("http://sale.example/", "Accept", "application/json") }()
 	eventually(t, "one is held", func() bool { return st.server.Status().Rooms["sale"].Held == 1 })
-	st.cancel()
+	st.cancel(nil)
 	if a := <-held; a.StatusCode != http.StatusOK || a.Header.Get("Retry-After") == "" {
 		t.Errorf("who was held got %d", a.StatusCode)
 	}

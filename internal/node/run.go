@@ -27,6 +27,10 @@ const (
 	ExitUsage = 2 // it did not run: the command line or the configuration is wrong
 )
 
+// ErrTerminated is the cause of the end of a program's context where it was told to end by
+// SIGTERM, as supervisors do. Whoever interrupts it (SIGINT) sits before it and waits.
+var ErrTerminated = errors.New("terminated")
+
 // Main is what the main functions of all tiers do: load the configuration,
 // answer --check-config, and run until a signal. It returns the exit code.
 func Main[C Config](command string, cfg C, base *Base, args []string, stdout, stderr io.Writer, run func(context.Context, *slog.Logger) error) int {
@@ -53,7 +57,7 @@ func Main[C Config](command string, cfg C, base *Base, args []string, stdout, st
 		return ExitOK
 	}
 	log := NewLogger(stderr, base.Log)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal()
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends a process that does not stop
 	if err := run(ctx, log); err != nil {
@@ -61,6 +65,20 @@ func Main[C Config](command string, cfg C, base *Base, args []string, stdout, st
 		return ExitError
 	}
 	return ExitOK
+}
+
+// untilSignal returns a context that ends with the first SIGINT or, with the cause
+// [ErrTerminated], SIGTERM. After stop a signal does what it does to any process.
+func untilSignal() (ctx context.Context, stop func()) {
+	terminated, stopTerms := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	base, end := context.WithCancelCause(context.Background())
+	context.AfterFunc(terminated, func() { end(ErrTerminated) })
+	ctx, stopInterrupts := signal.NotifyContext(base, os.Interrupt)
+	return ctx, func() {
+		stopInterrupts()
+		stopTerms()
+		end(nil)
+	}
 }
 
 // BuildVersion returns the version of this program, its commit and its Go release, as the

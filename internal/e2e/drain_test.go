@@ -1,0 +1,291 @@
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// drainRate is how many requests a second the people of TestDrain make; `make drain`
+// has them make more.
+var drainRate = flag.Int("drain-rate", 200, "requests per second that TestDrain makes")
+
+// TestDrain ends edges with SIGTERM and starts them again, one after the other, behind
+// balancers and under load. Behind HAProxy, which asks for their health and repeats
+// nothing, no request fails. nginx asks for no health and learns from a connection that
+// is refused; it repeats a GET elsewhere, so none of these fails.
+func TestDrain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes half a minute; `make e2e` runs it")
+	}
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "the site") //nolint:errcheck // who asked looks at the answer
+	}))
+	t.Cleanup(site.Close)
+	bin, dir := build(t), t.TempDir()
+	global := start(t, filepath.Join(bin, "global"), "--config", file(t, dir, "global.yaml", `
+data_dir: %s
+data_centers: [nairobi]
+rooms: %s
+bootstrap: true
+nats: {embedded: true, listen: "127.0.0.1:0"}
+`, filepath.Join(dir, "global"), file(t, dir, "rooms.yaml", `
+rooms:
+  - name: sale
+    host: 127.0.0.1
+    total_active_users: 10000
+    new_users_per_minute: 100000
+    session_duration: 5m
+    origin: %s
+`, site.URL)))
+	start(t, filepath.Join(bin, "regional"), "--config", file(t, dir, "regional.yaml", `
+data_dir: %s
+data_center: nairobi
+bootstrap: true
+nats: {url: %q}
+`, filepath.Join(dir, "regional"), global.at["nats"]))
+	var edges [2]drained
+	for i := range edges {
+		e := &edges[i]
+		e.addr, e.metrics = freeAddr(t), freeAddr(t)
+		name := fmt.Sprintf("edge-%d", i+1)
+		config := file(t, dir, name+".yaml", `
+data_dir: %s
+data_center: nairobi
+name: %s
+listen: %s
+nats: {url: %q}
+metrics: {listen: %q}
+drain_delay: 2s
+`, filepath.Join(dir, name), name, e.addr, global.at["nats"], e.metrics)
+		e.start = func() { e.process = start(t, filepath.Join(bin, "edge"), "--config", config) }
+		e.start()
+	}
+	for i := range edges {
+		until(t, "an edge is ready", edges[i].ready)
+	}
+
+	t.Run("HAProxy", func(t *testing.T) {
+		addr := freeAddr(t)
+		var servers strings.Builder
+		for i, e := range edges {
+			_, port, err := net.SplitHostPort(e.metrics)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(&servers, "  server edge-%d %s check port %s\n", i+1, e.addr, port)
+		}
+		balance(t, addr, "haproxy", "-db", "-f", file(t, dir, "haproxy.cfg", `
+global
+  nbthread 1
+defaults
+  mode http
+  timeout connect 2s
+  timeout client 30s
+  timeout server 30s
+  retries 0
+frontend visitors
+  bind %s
+  default_backend edges
+backend edges
+  balance roundrobin
+  option httpchk GET /readyz
+  http-check expect status 200
+  default-server inter 250ms fall 1 rise 1
+%s`, addr, servers.String()))
+		l := roll(t, "http://"+addr, *drainRate, edges[:])
+		l.report(t, "HAProxy with health checks, retries 0")
+		if n := len(l.faults[http.MethodGet]) + len(l.faults[http.MethodPost]); n > 0 {
+			t.Errorf("%d requests failed", n)
+		}
+	})
+	t.Run("nginx", func(t *testing.T) {
+		addr := freeAddr(t)
+		user, temp, servers := "", "", ""
+		if os.Getuid() == 0 {
+			user = "user root;" // the folder is ours alone
+		}
+		for _, name := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+			temp += name + "_temp_path " + filepath.Join(dir, name) + "; "
+		}
+		for _, e := range edges {
+			servers += "server " + e.addr + " max_fails=1 fail_timeout=1s; "
+		}
+		balance(t, addr, "nginx", "-p", dir, "-e", "stderr", "-c", file(t, dir, "nginx.conf", `daemon off; worker_processes 1; %s pid %s/nginx.pid; error_log stderr crit;
+events { worker_connections 4096; }
+http {
+	%s access_log off; keepalive_requests 1000000000;
+	upstream edges { %s keepalive 64; }
+	server {
+		listen %s;
+		location / {
+			proxy_pass http://edges; proxy_http_version 1.1;
+			proxy_set_header Connection ""; proxy_set_header Host $host;
+		}
+	}
+}
+`, user, dir, temp, servers, addr))
+		l := roll(t, "http://"+addr, *drainRate, edges[:])
+		l.report(t, "nginx, which asks for no health")
+		if n := len(l.faults[http.MethodGet]); n > 0 {
+			t.Errorf("%d GET requests failed", n)
+		}
+	})
+}
+
+// drained is an edge that ends and starts again at the same addresses.
+type drained struct {
+	*process
+	addr, metrics string
+	start         func()
+}
+
+func (e *drained) ready() bool { return ready("http://" + e.metrics) }
+
+// freeAddr returns an address at which nobody listens at the moment.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// balance runs a balancer until the test ends.
+func balance(t *testing.T, addr, program string, args ...string) {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		t.Skipf("%s is not installed", program)
+	}
+	cmd := exec.Command(path, args...)
+	cmd.SysProcAttr = alone()
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) //nolint:errcheck // it may have ended
+		cmd.Wait()                                      //nolint:errcheck // it was killed
+	})
+	until(t, program+" passes requests on", func() bool {
+		r, err := http.Get("http://" + addr + "/")
+		return err == nil && r.Body.Close() == nil && r.StatusCode == http.StatusOK
+	})
+}
+
+// load is what became of the requests of people who are inside.
+type load struct {
+	mu     sync.Mutex
+	begun  time.Time
+	asked  map[string]int      // by method
+	faults map[string][]string // likewise
+	took   time.Duration
+}
+
+// roll ends every edge and starts it again, one after the other, under rate requests a
+// second, of which every tenth is a POST.
+func roll(t *testing.T, url string, rate int, edges []drained) *load {
+	t.Helper()
+	l := &load{begun: time.Now(), asked: map[string]int{}, faults: map[string][]string{}}
+	people := max(10, rate/20)
+	tr := &http.Transport{MaxIdleConnsPerHost: people}
+	defer tr.CloseIdleConnections()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var all sync.WaitGroup
+	for i := range people {
+		jar, err := cookiejar.New(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &http.Client{Transport: tr, Jar: jar, Timeout: 10 * time.Second}
+		all.Go(func() { l.visit(ctx, c, url, i, people, rate) })
+	}
+	const calm = 2 * time.Second
+	pause(ctx, calm)
+	for i := range edges {
+		edges[i].stop(t)
+		pause(ctx, calm)
+		edges[i].start()
+		until(t, "an edge is back", edges[i].ready)
+		pause(ctx, calm)
+	}
+	stop()
+	all.Wait()
+	l.took = time.Since(l.begun)
+	return l
+}
+
+// visit makes the requests of the i-th of so many people until ctx ends.
+func (l *load) visit(ctx context.Context, c *http.Client, url string, i, people, rate int) {
+	every := time.Duration(people) * time.Second / time.Duration(rate)
+	next := time.Now().Add(every * time.Duration(i) / time.Duration(people))
+	for n := i; ; n++ {
+		pause(ctx, time.Until(next))
+		if ctx.Err() != nil {
+			return
+		}
+		next = next.Add(every)
+		method := http.MethodGet
+		if n%10 == 0 {
+			method = http.MethodPost
+		}
+		err := visitOnce(c, method, url)
+		l.mu.Lock()
+		l.asked[method]++
+		if err != nil {
+			l.faults[method] = append(l.faults[method], fmt.Sprintf("%.3f s: %v", time.Since(l.begun).Seconds(), err))
+		}
+		l.mu.Unlock()
+	}
+}
+
+func visitOnce(c *http.Client, method, url string) error {
+	r, err := http.NewRequest(method, url+"/", strings.NewReader("a cart")) //nolint:noctx // what was asked is answered
+	if err != nil {
+		return err
+	}
+	if method == http.MethodGet {
+		r.Body, r.ContentLength = nil, 0
+	}
+	// A POST on an idle connection that the balancer closes is not repeated by net/http.
+	r.GetBody = nil
+	res, err := c.Do(r)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err == nil && (res.StatusCode != http.StatusOK || string(body) != "the site") {
+		err = fmt.Errorf("%s: %.60q", res.Status, body)
+	}
+	return err
+}
+
+func (l *load) report(t *testing.T, what string) {
+	t.Helper()
+	get, post := l.asked[http.MethodGet], l.asked[http.MethodPost]
+	t.Logf("two edges ended with SIGTERM behind %s:\n  %d requests in %.1f s (%.0f/s); failed: %d of %d GET, %d of %d POST (goal: 0)", what,
+		get+post, l.took.Seconds(), float64(get+post)/l.took.Seconds(), len(l.faults[http.MethodGet]), get, len(l.faults[http.MethodPost]), post)
+	for method, faults := range l.faults {
+		for _, f := range faults[:min(len(faults), 5)] {
+			t.Logf("  %s failed at %s", method, f)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package edge
+
+import (
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"vestibule/internal/node"
+	"vestibule/internal/testkit"
+)
+
+// An edge that is told to end is not ready from that moment on. It serves whoever comes
+// meanwhile, lets newcomers in, and ends the connection with each answer; streams go on.
+// After drain_delay they end, nobody is listened to, and the regional hears goodbye.
+func TestAnEdgeDrainsBeforeItStops(t *testing.T) {
+	st := open(t, nil)
+	st.up.queue(vip, 10, 1)
+	delays, over := make(chan time.Duration, 1), make(chan time.Time)
+	st.server.after = func(d time.Duration) <-chan time.Time {
+		delays <- d
+		return over
+	}
+	inside, newcomer, pages := st.visitor(), st.visitor(), st.visitor()
+	if a := inside.get("http://sale.example/"); a.body != "the site" || a.Close {
+		t.Fatalf("before: %d %.60q, the connection ends: %v", a.StatusCode, a.body, a.Close)
+	}
+	page := st.visitor()
+	page.Jar = nil
+	l := page.listen("http://shop.example/.well-known/vestibule/events?room=vip", "Cookie", st.seal("vip", inLine(7)))
+
+	st.cancel(node.ErrTerminated)
+	if d := testkit.Receive(t, "the edge drains", delays); d != st.cfg.DrainDelay || d == 0 {
+		t.Errorf("it drains for %v", d)
+	}
+	if r := st.server.Ready(); r.Ready || !slices.Contains(r.Reasons, "draining") {
+		t.Errorf("readiness: %+v", r)
+	}
+	for _, c := range []struct {
+		who  string
+		a    answer
+		code int
+		body string
+	}{
+		{"somebody inside, on the old connection", inside.get("http://sale.example/"), http.StatusOK, "the site"},
+		{"the same, on a new one", inside.get("http://sale.example/"), http.StatusOK, "the site"},
+		{"a newcomer", newcomer.get("http://sale.example/"), http.StatusOK, "the site"},
+		{"somebody who waits", pages.get("http://shop.example/vip"), http.StatusTooManyRequests, "You are in line"},
+		{"a form", pages.ask(http.MethodPost, "http://shop.example/about", "a=b"), http.StatusOK, "the site"},
+	} {
+		if c.a.StatusCode != c.code || !strings.Contains(c.a.body, c.body) || !c.a.Close {
+			t.Errorf("%s: %d %.60q, the connection ends: %v", c.who, c.a.StatusCode, c.a.body, c.a.Close)
+		}
+	}
+	l.until("a message while the edge drains", func(string, map[string]any) bool { return true })
+
+	close(over)
+	for _, _, more := l.next(); more; _, _, more = l.next() {
+	}
+	if err := st.stop(); err != nil {
+		t.Error(err)
+	}
+	if c, err := net.Dial("tcp", st.addr(0)); err == nil {
+		c.Close() // it should not be there
+		t.Error("an edge that has stopped listens")
+	}
+	st.up.mu.Lock()
+	defer st.up.mu.Unlock()
+	if !st.up.last.Bye {
+		t.Errorf("the last report: %+v", st.up.last)
+	}
+}
+
+// Over HTTP/2 a connection ends once its streams have.
+func TestAnEdgeDrainsHTTP2(t *testing.T) {
+	st := open(t, func(st *stage) {
+		st.withTLS()
+		pair(t, st.cfg.TLS, 1)
+	})
+	draining, over := make(chan bool), make(chan time.Time)
+	st.server.after = func(time.Duration) <-chan time.Time {
+		close(draining)
+		return over
+	}
+	v := st.secure(true)
+	if a := v.get("https://sale.example/"); a.ProtoMajor != 2 || a.body != "the site" {
+		t.Fatalf("%s %d", a.Proto, a.StatusCode)
+	}
+	st.cancel(node.ErrTerminated)
+	testkit.Receive(t, "the edge drains", draining)
+	if a := v.get("https://sale.example/"); a.body != "the site" {
+		t.Errorf("on the old connection: %d %.60q", a.StatusCode, a.body)
+	}
+	eventually(t, "the connection ends", func() bool { return metric1(t, st, "vestibule_edge_connections") == 0 })
+	if a := v.get("https://sale.example/"); a.body != "the site" {
+		t.Errorf("on a new one: %d %.60q", a.StatusCode, a.body)
+	}
+	close(over)
+}
+
+// Without a signal, or by an interrupt, an edge stops at once; so does one whose
+// configuration says so.
+func TestAnEdgeStopsAtOnce(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		delay time.Duration
+		cause error
+	}{{"interrupted", time.Hour, nil}, {"drain_delay: 0s", 0, node.ErrTerminated}} {
+		t.Run(tc.name, func(t *testing.T) {
+			st := open(t, func(st *stage) { st.cfg.DrainDelay = tc.delay })
+			st.server.after = func(d time.Duration) <-chan time.Time {
+				t.Errorf("it drains for %v", d)
+				return time.After(0)
+			}
+			st.cancel(tc.cause)
+			if err := st.stop(); err != nil {
+				t.Error(err)
+			}
+			if r := st.server.Ready(); r.Ready || !slices.Contains(r.Reasons, "draining") {
+				t.Errorf("readiness: %+v", r)
+			}
+		})
+	}
+}
