@@ -108,6 +108,9 @@ func (f *front) admit(w http.ResponseWriter, o *gate.Outcome) {
 	h := w.Header()
 	h.Set(decisionHeader, "admit")
 	h.Set("Content-Length", "0")
+	if f.draining.Load() {
+		h.Set("Connection", "close")
+	}
 	tickets := o.Tickets()
 	if f.cfg.Front.Form == formAccel {
 		// No Cache-Control: nginx would have it stand in the site's answer.
