@@ -81,8 +81,8 @@ func BenchmarkDecideRenewal(b *testing.B) {
 	value := string(c.Seal(nil, day, &old, s))
 	b.ReportAllocs()
 	for b.Loop() {
-		state.recent.Put(old.ID, stamped{until: old.Until}) // as if its last stamp were old
-		state.moves = state.moves[:0]                       // as if reported
+		state.tickets.recent.Put(old.ID, stamped{until: old.Until}) // as if its last stamp were old
+		state.moves.list = state.moves.list[:0]                     // as if reported
 		var got ticket.Ticket
 		if err := c.Open(&got, value, s); err != nil {
 			b.Fatal(err)
@@ -134,8 +134,8 @@ func BenchmarkDecideAdmission(b *testing.B) {
 	dst := make([]byte, 0, ticket.ValueSize)
 	b.ReportAllocs()
 	for b.Loop() {
-		if len(state.moves) == cap(state.moves) {
-			state.moves = state.moves[:0] // as if reported
+		if len(state.moves.list) == cap(state.moves.list) {
+			state.moves.list = state.moves.list[:0] // as if reported
 		}
 		d := e.Arrive(at(0), sale, ticket.Ticket{})
 		if d.Verdict != Admit {

@@ -13,8 +13,8 @@ import (
 	"vestibule/internal/wire"
 )
 
-// isolation is a room that says what newcomers meet at an isolated edge.
-func isolation(policy string, limit int) []Room {
+// isolating is a room that says what newcomers meet at an isolated edge.
+func isolating(policy string, limit int) []Room {
 	return []Room{{ID: sale, Session: session * time.Second, OnIsolation: policy, IsolationLimit: limit}}
 }
 
@@ -22,7 +22,7 @@ func isolation(policy string, limit int) []Room {
 func cutOff(t *testing.T, policy string, limit int) (*Engine, *regional) {
 	t.Helper()
 	e, r := newEdge(t, at(0), 10, 10)
-	e.SetRooms(at(0), isolation(policy, limit))
+	e.SetRooms(at(0), isolating(policy, limit))
 	e.Report(at(3 * time.Second))
 	if e.Status(at(3 * time.Second)).Leased {
 		t.Fatal("the lease did not end")
@@ -34,7 +34,7 @@ func cutOff(t *testing.T, policy string, limit int) (*Engine, *regional) {
 // for its state.
 func TestWhoLooksOnChangesNothing(t *testing.T) {
 	e, _ := newEdge(t, at(0), 10, 10)
-	e.SetRooms(at(0), isolation(room.IsolationOpen, 5))
+	e.SetRooms(at(0), isolating(room.IsolationOpen, 5))
 	for _, now := range []time.Duration{3 * time.Second, isolated, 2 * isolated} {
 		if st := e.Status(at(now)); st.Leased || st.Isolated || e.Isolated(at(now)) {
 			t.Errorf("at %v: %+v, want no lease, and nobody to have noticed", now, st)
@@ -87,7 +87,7 @@ func TestAnIsolatedEdgeOfADataCentreThatDrains(t *testing.T) {
 	e, r := newEdge(t, at(0), 10, 10)
 	r.standing = wire.Draining
 	r.grant(at(0), 10, 10)
-	e.SetRooms(at(0), isolation(room.IsolationOpen, 5))
+	e.SetRooms(at(0), isolating(room.IsolationOpen, 5))
 	e.Report(at(3 * time.Second))
 	if d := e.Arrive(at(isolated), sale, ticket.Ticket{}); d.Verdict != Queue || d.Reason != Isolated {
 		t.Errorf("somebody new: %v (%v)", d.Verdict, d.Reason)
@@ -194,14 +194,14 @@ func TestAnIsolationHasOneLimit(t *testing.T) {
 	// Nothing that happens in between gives the edge another round: the rooms are
 	// published again, the regional answers that it has forgotten the edge, the
 	// machine sleeps.
-	e.SetRooms(at(isolated), isolation(room.IsolationOpen, 3))
+	e.SetRooms(at(isolated), isolating(room.IsolationOpen, 3))
 	e.Lapse(at(isolated))
 	r.hear(at(isolated))
 	r.say(at(isolated), wire.Grant{Verdict: wire.Dead})
 	if n := letIn(60 * time.Second); n != 0 {
 		t.Errorf("the same isolation: %d more", n)
 	}
-	e.SetRooms(at(60*time.Second), isolation(room.IsolationOpen, 5))
+	e.SetRooms(at(60*time.Second), isolating(room.IsolationOpen, 5))
 	if n := letIn(60 * time.Second); n != 2 {
 		t.Errorf("a limit that was raised by two: %d more", n)
 	}
@@ -227,7 +227,7 @@ func TestTimeThatPassedUnseenIsNoIsolation(t *testing.T) {
 		"slept":   func(e *Engine, now fleet.Mono) { e.Lapse(now) },
 	} {
 		e, _ := newEdge(t, at(0), 10, 10)
-		e.SetRooms(at(0), isolation(room.IsolationOpen, 3))
+		e.SetRooms(at(0), isolating(room.IsolationOpen, 3))
 		wakes := at(time.Hour)
 		pause(e, wakes)
 		for _, after := range []time.Duration{0, 10*time.Second - 1} {
@@ -250,7 +250,7 @@ func TestAnEdgeThatNeverHadALease(t *testing.T) {
 		if d := e.Arrive(at(time.Hour), sale, ticket.Ticket{}); d.Reason != Unknown {
 			t.Errorf("without rooms: %v", d.Reason)
 		}
-		e.SetRooms(at(time.Hour), isolation(policy, 1))
+		e.SetRooms(at(time.Hour), isolating(policy, 1))
 		if d := e.Arrive(at(time.Hour+10*time.Second-1), sale, ticket.Ticket{}); d.Reason != Unsure {
 			t.Errorf("%s: at first %v", policy, d.Reason)
 		}

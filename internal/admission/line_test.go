@@ -2,7 +2,6 @@ package admission
 
 import (
 	"cmp"
-	"container/heap"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -19,21 +18,21 @@ func byJoining(a, b *Visit) int {
 	return cmp.Or(cmp.Compare(a.Ticket.Joined, b.Ticket.Joined), cmp.Compare(a.Ticket.ID, b.Ticket.ID))
 }
 
-// TestParkedEqualsASortedList parks, releases and gives up at random beside a
+// TestHeldEqualsASortedList holds, releases and gives up at random beside a
 // twin that sorts all visits each time.
-func TestParkedEqualsASortedList(t *testing.T) {
+func TestHeldEqualsASortedList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var p parked
+		var h held
 		var twin []*Visit
 		for id := range rapid.Uint64Range(1, 60).Draw(t, "steps") {
 			switch {
 			case len(twin) == 0 || rapid.IntRange(0, 2).Draw(t, "do") > 0:
 				v := &Visit{Ticket: ticket.Ticket{ID: id, Joined: fleet.Time(rapid.Int64Range(0, 9).Draw(t, "joined"))}}
-				heap.Push(&p, v)
+				h.add(v)
 				twin = append(twin, v)
 			default:
 				i := rapid.IntRange(0, len(twin)-1).Draw(t, "who")
-				p.remove(twin[i])
+				h.remove(twin[i])
 				if twin[i].index != -1 {
 					t.Fatalf("removed, and yet at %d", twin[i].index)
 				}
@@ -41,21 +40,21 @@ func TestParkedEqualsASortedList(t *testing.T) {
 			}
 			slices.SortFunc(twin, byJoining)
 			n := rapid.IntRange(0, 70).Draw(t, "n")
-			got := p.oldest(nil, n)
-			if len(got) != min(n, len(twin)) || len(p) != len(twin) {
-				t.Fatalf("%d oldest of %d", len(got), len(p))
+			got := h.visits.oldest(nil, n)
+			if len(got) != min(n, len(twin)) || len(h.visits) != len(twin) {
+				t.Fatalf("%d oldest of %d", len(got), len(h.visits))
 			}
 			for i, joined := range got {
 				if joined != twin[i].Ticket.Joined {
 					t.Fatalf("place %d joined at %d, want %d", i, joined, twin[i].Ticket.Joined)
 				}
 			}
-			for i, v := range p {
+			for i, v := range h.visits {
 				if v.index != i {
 					t.Fatalf("visit at %d believes to be at %d", i, v.index)
 				}
 			}
-			if len(twin) > 0 && p[0] != twin[0] {
+			if len(twin) > 0 && h.visits[0] != twin[0] {
 				t.Fatal("not the one who joined first comes first")
 			}
 		}
@@ -170,7 +169,6 @@ func TestAPollerIsCountedOnceAndWhoLeavesDropsOut(t *testing.T) {
 			people[i].joined = day + fleet.Time(rng.IntN(60_000))
 			people[i].next, people[i].seen = people[i].joined, uint32(people[i].joined.Second())
 		}
-		e := Engine{}
 		for now := day; now < day+400_000; now += 500 {
 			for i := range people {
 				p := &people[i]
@@ -179,13 +177,13 @@ func TestAPollerIsCountedOnceAndWhoLeavesDropsOut(t *testing.T) {
 				}
 				where := rng.IntN(2)
 				ft := now + fleet.Time(where)*ahead
-				r := roomState{wait: books[where]}
+				q := queue{wait: books[where]}
 				k := ticket.Ticket{ID: uint64(i + 1), Joined: p.joined, Seen: p.seen}
 				if p.polled != 0 {
 					k.Flags = ticket.Returned
 				}
-				e.checkIn(&r, ft, &k)
-				books[where], p.seen, p.polled = r.wait, k.Seen, now
+				q.checkIn(ft, &k)
+				books[where], p.seen, p.polled = q.wait, k.Seen, now
 				p.next = now + 15_000 + fleet.Time(rng.IntN(10_000))
 				p.gone = rng.IntN(10) == 0
 			}
@@ -219,14 +217,13 @@ func TestAPollerIsCountedOnceAndWhoLeavesDropsOut(t *testing.T) {
 // TestAPollSeenByAClockAheadIsNotCountedTwice: two requests of one page reach
 // two edges, and for one of them the next window has begun.
 func TestAPollSeenByAClockAheadIsNotCountedTwice(t *testing.T) {
-	var e Engine
-	var behind, ahead roomState
+	var behind, ahead queue
 	border := fleet.Time(windowOf(day.Second()) * windowLen * 1000)
 	k := ticket.Ticket{ID: 1, Joined: day - 60_000, Seen: uint32(border.Second()) - 20, Flags: ticket.Returned}
 	behind.wait.advance(border - 20_000)
 	behind.wait.add(k.Joined, k.Seen, 1)
-	e.checkIn(&ahead, border+10, &k)
-	e.checkIn(&behind, border-40, &k)
+	ahead.checkIn(border+10, &k)
+	behind.checkIn(border-40, &k)
 	for _, after := range []fleet.Time{0, 45_000, 55_000} { // the last two: where it was counted first is over
 		behind.wait.advance(border + after)
 		ahead.wait.advance(border + after)
@@ -358,13 +355,15 @@ func TestALineOfManySecondsFitsAReport(t *testing.T) {
 }
 
 func TestArrivalsKeepTheLastMinutes(t *testing.T) {
-	var r roomState
+	var q queue
 	for m := range fleet.Time(wire.MaxMinutes + 2) {
 		for range m + 1 {
-			r.arrive(day.Minute() + m*60_000)
+			q.arrive(day.Minute() + m*60_000)
 		}
 	}
-	got := r.report(0, day, &link{seq: 1, joined: true}).Arrivals
+	var out wire.RoomReport
+	q.tell(day, &out)
+	got := out.Arrivals
 	if len(got) != wire.MaxMinutes {
 		t.Fatalf("%v", got)
 	}

@@ -49,14 +49,40 @@ func (l *link) born(rng *rand.Rand) {
 	l.twin = false
 }
 
-// leased reports whether the edge may act on its rights at now. A lease that
-// has lapsed is never believed again, not even by a clock that went back.
-func (l *link) leased(now fleet.Mono) bool {
+// check retires a lease that has ended, and reports whether the edge may act on its
+// rights at now. A lease that has lapsed is never believed again, not even by a clock
+// that went back.
+func (l *link) check(now fleet.Mono) bool {
 	if l.leaseEnd != 0 && now >= l.leaseEnd && !l.retired && !mutant.On(mutant.LeaseForever) {
-		l.retired = true
-		l.left(now)
+		l.retire(now)
 	}
 	return l.leaseEnd != 0 && !l.retired
+}
+
+// leased reports whether the edge may act on its rights at now. It is for those
+// who look on: unlike check it changes nothing.
+func (l *link) leased(now fleet.Mono) bool {
+	return l.leaseEnd != 0 && !l.retired && now < l.leaseEnd
+}
+
+// retire ends the lease, and with it the tenure.
+func (l *link) retire(now fleet.Mono) {
+	l.retired = true
+	l.left(now)
+}
+
+// extend takes a lease that a grant gives, counted from the sending of the report that
+// it answers. It reports whether the edge has a lease by it.
+func (l *link) extend(now fleet.Mono, g *wire.Grant) bool {
+	if g.Lease <= 0 || g.Echo == 0 {
+		return false
+	}
+	from := g.Echo
+	if mutant.On(mutant.LeaseFromReceipt) {
+		from = now
+	}
+	l.leaseEnd = max(l.leaseEnd, from.Add(fleet.Shrink(g.Lease)))
+	return now < l.leaseEnd
 }
 
 // left notes that there is no lease from now on. The moment counts at which that

@@ -400,8 +400,8 @@ func (m *machine) check(t *rapid.T) {
 	if st.LeaseEnd != 0 && !st.Leased {
 		m.lapsed[key] = true
 	}
-	if len(m.e.rooms[sale].moves) > int(m.spent+m.renewed) {
-		t.Fatalf("%d moves of %d", len(m.e.rooms[sale].moves), m.spent+m.renewed)
+	if len(m.e.rooms[sale].moves.list) > int(m.spent+m.renewed) {
+		t.Fatalf("%d moves of %d", len(m.e.rooms[sale].moves.list), m.spent+m.renewed)
 	}
 }
 

@@ -101,21 +101,21 @@ func TestATicketIsRenewedOnlyWhereItIsDueAndAllowed(t *testing.T) {
 	}{
 		{"20 s old", func(*Engine, *regional) {}, 311, true},
 		{"younger than that", func(*Engine, *regional) {}, 312, false},
-		{"the ceiling is reached", func(e *Engine, r *regional) { e.rooms[sale].renewed = e.rooms[sale].renewCeil }, 10, false},
+		{"the ceiling is reached", func(e *Engine, r *regional) { e.rooms[sale].rights.renewed = e.rooms[sale].rights.renewCeil }, 10, false},
 		{"isolated under serve", func(e *Engine, _ *regional) { e.Lapse(at(0)) }, 10, true},
 		{"isolated under serve, above the ceiling", func(e *Engine, _ *regional) {
 			e.Lapse(at(0))
-			e.rooms[sale].renewed = e.rooms[sale].renewCeil
+			e.rooms[sale].rights.renewed = e.rooms[sale].rights.renewCeil
 		}, 10, true},
 		{"isolated under cap", func(e *Engine, _ *regional) {
 			e.SetRooms(at(0), []Room{{ID: sale, Cap: true}})
 			e.Lapse(at(0))
 		}, 10, false},
 		{"under a lease and cap", func(e *Engine, _ *regional) { e.SetRooms(at(0), []Room{{ID: sale, Cap: true}}) }, 10, true},
-		{"fleet time is not known well", func(e *Engine, _ *regional) { e.clock.Set(at(0), present, time.Minute) }, 10, true},
-		{"the lease is of before fleet time was known", func(e *Engine, _ *regional) { e.clock = fleet.Clock{} }, 10, false},
-		{"no life was granted", func(e *Engine, _ *regional) { e.rooms[sale].life = 0 }, 10, false},
-		{"the life was shortened: nobody's session is", func(e *Engine, _ *regional) { e.rooms[sale].life = 60 }, 100, false},
+		{"fleet time is not known well", func(e *Engine, _ *regional) { e.edge.clock.Set(at(0), present, time.Minute) }, 10, true},
+		{"the lease is of before fleet time was known", func(e *Engine, _ *regional) { e.edge.clock = fleet.Clock{} }, 10, false},
+		{"no life was granted", func(e *Engine, _ *regional) { e.rooms[sale].life.full = 0 }, 10, false},
+		{"the life was shortened: nobody's session is", func(e *Engine, _ *regional) { e.rooms[sale].life.full = 60 }, 100, false},
 	} {
 		e, r := newEdge(t, at(0), 10, 10)
 		c.given(e, r)
@@ -181,11 +181,11 @@ func TestAnUnsureClockStampsForLess(t *testing.T) {
 	} {
 		e, r := newEdge(t, at(0), 10, 10)
 		e.SetRooms(at(0), []Room{{ID: sale, Probation: c.probation}})
-		e.rooms[sale].life = c.life
+		e.rooms[sale].life.full = c.life
 		_ = r
 		second := uint32(present.Second())
-		e.clock = fleet.Clock{}
-		e.clock.Set(at(0), present, c.err)
+		e.edge.clock = fleet.Clock{}
+		e.edge.clock.Set(at(0), present, c.err)
 
 		d := e.Arrive(at(0), sale, ticket.Ticket{})
 		first := c.life
@@ -269,7 +269,7 @@ func TestTicketsAreCountedInWhateverOrderTheirSecondsCome(t *testing.T) {
 			stamp := rapid.Bool().Draw(t, "stamp")
 			ok := false
 			if stamp {
-				ok = s.stamp(until)
+				ok = s.issue(until)
 				c.Stamped++
 				live++
 			} else {
@@ -307,17 +307,17 @@ func TestTicketsAreCountedInWhateverOrderTheirSecondsCome(t *testing.T) {
 
 func TestSecondsTooFarApartAreRefusedAndNothingIsCharged(t *testing.T) {
 	var s sessions
-	s.stamp(10_000)
+	s.issue(10_000)
 	for _, far := range []uint32{10_000 + maxSpan, 10_000 - maxSpan, 4_000_000_000, 0} {
-		if s.stamp(far) || s.consume(far) {
+		if s.issue(far) || s.consume(far) {
 			t.Errorf("second %d was counted beside second 10000", far)
 		}
 	}
-	if !s.stamp(10_000+maxSpan-1) || s.live != 2 {
+	if !s.issue(10_000+maxSpan-1) || s.live != 2 {
 		t.Errorf("%d sessions", s.live)
 	}
 	e, _ := newEdge(t, at(0), 10, 10)
-	e.rooms[sale].sessions.stamp(later(24 * time.Hour)) // as if left over from another time
+	e.rooms[sale].sessions.issue(later(24 * time.Hour)) // as if left over from another time
 	before := e.Ledger(at(0), sale)
 	if d := e.Arrive(at(0), sale, ticket.Ticket{}); d.Verdict != Hold || e.Ledger(at(0), sale) != before {
 		t.Errorf("%v although the session cannot be counted: %+v", d.Verdict, e.Ledger(at(0), sale))
@@ -399,7 +399,7 @@ func TestWhoIsForgottenIsChargedAgain(t *testing.T) {
 	e, _ := newEdge(t, at(0), 5000, 5000)
 	old := waiting(7, time.Minute)
 	e.Arrive(at(0), sale, old)
-	for id := range uint64(e.cfg.Limits.Recent) {
+	for id := range uint64(e.edge.cfg.Limits.Recent) {
 		e.Arrive(at(0), sale, waiting(1000+id, time.Minute))
 	}
 	if d := e.Arrive(at(0), sale, old); d.Verdict != Admit {

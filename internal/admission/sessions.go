@@ -80,8 +80,8 @@ func (s *sessions) fold(base int64) {
 	s.ring[base&mask].stamped += left
 }
 
-// stamp counts one ticket issued with expiry second until.
-func (s *sessions) stamp(until uint32) bool {
+// issue counts one ticket issued with expiry second until.
+func (s *sessions) issue(until uint32) bool {
 	c := s.at(int64(until))
 	if c == nil {
 		return false

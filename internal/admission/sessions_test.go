@@ -24,7 +24,7 @@ func TestFoldedSecondsAreNeverCountedForLess(t *testing.T) {
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			now += rapid.Int64Range(0, 700).Draw(t, "pause")
 			until := uint32(now + 600)
-			if !s.stamp(until) {
+			if !s.issue(until) {
 				t.Fatalf("second %d cannot be counted in [%d, %d)", until, s.base, s.end)
 			}
 			truth[int64(until)]++

@@ -5,6 +5,7 @@ import (
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/room"
+	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
 )
 
@@ -37,13 +38,14 @@ func (e *Engine) Ledger(now fleet.Mono, id room.ID) Ledger {
 	if r == nil {
 		return Ledger{}
 	}
+	k := &r.rights
 	return Ledger{
-		Granted: r.granted, Spent: r.spent, Returned: r.returned,
-		RateGranted: r.rate.granted, RateReturned: r.rate.returned, RateIdle: r.rate.idle(now),
-		Renewed: r.renewed, RenewCeil: r.renewCeil, Keep: r.keep, RateKeep: r.rateKeep,
-		Sessions: r.sessions.live, Held: len(r.parked), Waiting: r.wait.sum, Admitted: r.admitted,
-		LetIn: r.letIn, Guests: r.guests, Copied: r.copied, Paused: r.paused,
-		Life: r.life, View: r.view,
+		Granted: k.granted, Spent: k.spent, Returned: k.returned,
+		RateGranted: k.rate.granted, RateReturned: k.rate.returned, RateIdle: k.rate.idle(now),
+		Renewed: k.renewed, RenewCeil: k.renewCeil, Keep: k.keep, RateKeep: k.rateKeep,
+		Sessions: r.sessions.live, Held: len(r.held.visits), Waiting: r.queue.wait.sum, Admitted: r.admitted,
+		LetIn: r.alone.letIn, Guests: r.alone.guests, Copied: r.tickets.copied, Paused: r.paused,
+		Life: r.life.full, View: r.view,
 	}
 }
 
@@ -66,31 +68,65 @@ type Status struct {
 
 // Status returns the state of the bond at now. It changes nothing.
 func (e *Engine) Status(now fleet.Mono) Status {
-	t, err := e.time(now)
+	m, l := e.edge.at(now), &e.edge.link
 	return Status{
-		Inc: e.link.inc, Tenure: e.link.tenure, Follows: e.link.seen, Joined: e.link.joined, Standing: e.link.standing, Site: e.link.site, Copied: e.link.copied,
-		Leased: e.Leased(now), LeaseEnd: e.link.leaseEnd, Isolated: e.Isolated(now),
-		Twin: e.link.twin, Synced: err != fleet.Unsynced, Sure: err <= fleet.Rough, Time: t,
+		Inc: l.inc, Tenure: l.tenure, Follows: l.seen, Joined: l.joined, Standing: l.standing, Site: l.site, Copied: l.copied,
+		Leased: l.leased(now), LeaseEnd: l.leaseEnd, Isolated: e.edge.isolated(now),
+		Twin: l.twin, Synced: m.synced(), Sure: m.bound <= fleet.Rough, Time: m.time,
 	}
 }
 
-// Leased reports whether the edge may act on its rights at now. It is for those
-// who look on: unlike the engine's own look, it changes nothing.
-func (e *Engine) Leased(now fleet.Mono) bool {
-	l := &e.link
-	return l.leaseEnd != 0 && !l.retired && now < l.leaseEnd
-}
+// Isolated reports whether the edge has been without a lease for so long that
+// on_isolation applies. Nothing in a request can bring that about, nor does asking for it.
+func (e *Engine) Isolated(now fleet.Mono) bool { return e.edge.isolated(now) }
+
+// Leased reports whether the edge may act on its rights at now. It changes nothing.
+func (e *Engine) Leased(now fleet.Mono) bool { return e.edge.link.leased(now) }
 
 // Spendable returns the rights of T and of R that the edge could use at now:
 // none without a lease, or where it may stamp no ticket.
 func (e *Engine) Spendable(now fleet.Mono, id room.ID) (credit, rate uint64) {
 	r := e.rooms[id]
-	if r == nil || r.life == 0 || !e.Leased(now) {
+	if r == nil || r.life.full == 0 || !e.edge.link.leased(now) {
 		return 0, 0
 	}
-	return r.credit(), r.rate.idle(now)
+	return r.rights.credit(), r.rights.rate.idle(now)
 }
 
-// TimeError returns the bound on the error of fleet time, fleet.Unsynced
+// Waits reports whether t is a place in the line of the room as it is: the
+// visitor need not be given another and holds no session. Nothing is counted by
+// it.
+func (e *Engine) Waits(now fleet.Mono, id room.ID, t ticket.Ticket) bool {
+	r := e.rooms[id]
+	return r != nil && r.waits(now, &t)
+}
+
+// Ended returns how the session of ticket t ended before its time, as far as this
+// edge knows: wire.Left where it is refused, wire.Moved where it is served and
+// not renewed, 0 otherwise.
+func (e *Engine) Ended(id room.ID, t ticket.Ticket) wire.EndKind {
+	r := e.rooms[id]
+	if r == nil {
+		return 0
+	}
+	return r.ended.of(&t)
+}
+
+// Judges returns the fleet time by which the end of a session with the given
+// home is judged here. At home and under a lease that is our own: the regional
+// frees no second that we have not reported past. Otherwise nobody waits for
+// us, and the clocks that are waited for may be ahead of ours by what both may
+// be wrong: so the session ends earlier.
+func (e *Engine) Judges(now fleet.Mono, home ticket.DC) fleet.Time {
+	return e.edge.judges(e.edge.at(now), home)
+}
+
+// Time returns what the engine takes fleet time to be.
+func (e *Engine) Time(now fleet.Mono) fleet.Time {
+	m := e.edge.at(now)
+	return m.time
+}
+
+// TimeBound returns by how much fleet time may be wrong at most, fleet.Unsynced
 // before it was ever told.
-func (e *Engine) TimeError(now fleet.Mono) time.Duration { return e.clock.Err(now) }
+func (e *Engine) TimeBound(now fleet.Mono) time.Duration { return e.edge.clock.Err(now) }

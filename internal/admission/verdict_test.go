@@ -92,7 +92,7 @@ func TestEveryVerdict(t *testing.T) {
 		}, "somebody who joined earlier", waiting(7, time.Minute), Admit, Slot, Kept},
 		{"as many are held as may be", func(e *Engine, r *regional) {
 			spent(e, r)
-			for id := range e.cfg.Limits.Held {
+			for id := range e.edge.cfg.Limits.Held {
 				e.Hold(now, &Visit{Room: sale, Ticket: waiting(uint64(1000+id), time.Minute)})
 			}
 		}, "somebody new", ticket.Ticket{}, Queue, Crowded, Newcomer},
@@ -106,11 +106,11 @@ func TestEveryVerdict(t *testing.T) {
 		{"the edge is told to lapse", func(e *Engine, r *regional) { e.Lapse(now) }, "a visitor with a session", inside(7, 100), Serve, Session, Kept},
 		{"the edge is told to lapse", func(e *Engine, r *regional) { e.Lapse(now) }, "a visitor whose session other clocks may have ended", inside(7, 0), Queue, Isolated, Expired},
 		{"the edge is isolated and the room closed then", func(e *Engine, r *regional) {
-			e.SetRooms(now, isolation(room.IsolationClosed, 0))
+			e.SetRooms(now, isolating(room.IsolationClosed, 0))
 			e.Lapse(now.Add(-time.Minute))
 		}, "somebody new", ticket.Ticket{}, Queue, Closed, Newcomer},
 		{"the edge is isolated and the room open then", func(e *Engine, r *regional) {
-			e.SetRooms(now, isolation(room.IsolationOpen, 1))
+			e.SetRooms(now, isolating(room.IsolationOpen, 1))
 			e.Lapse(now.Add(-time.Minute))
 		}, "somebody who waited", waiting(7, time.Minute), Admit, Uncounted, Kept},
 		{"the site does not answer", func(e *Engine, r *regional) { e.Pause(now, sale, true) }, "somebody new", ticket.Ticket{}, Queue, OriginDown, Newcomer},
@@ -122,8 +122,8 @@ func TestEveryVerdict(t *testing.T) {
 			e.Pause(now, 4711, true) // no such room
 		}, "somebody who waited", waiting(7, time.Minute), Admit, Slot, Kept},
 		{"fleet time is not known well", func(e *Engine, r *regional) {
-			e.clock = fleet.Clock{}
-			e.clock.Set(now, present, fleet.Rough+1)
+			e.edge.clock = fleet.Clock{}
+			e.edge.clock.Set(now, present, fleet.Rough+1)
 		}, "somebody new", ticket.Ticket{}, Queue, Unsure, Newcomer},
 		{"this ticket was admitted a moment ago", func(e *Engine, r *regional) { e.Arrive(now, sale, waiting(7, time.Minute)) }, "the same ticket again", waiting(7, time.Minute), Serve, Repeated, Kept},
 	} {
@@ -218,7 +218,7 @@ func TestAnEdgeThatWasToldNothingServesAndAdmitsNobody(t *testing.T) {
 	if st := e.Status(now); st.Synced || st.Sure || st.Leased || st.Joined || st.Time != present {
 		t.Errorf("%+v", st)
 	}
-	if e.TimeError(now) != fleet.Unsynced || e.Ledger(now, 99) != (Ledger{}) {
+	if e.TimeBound(now) != fleet.Unsynced || e.Ledger(now, 99) != (Ledger{}) {
 		t.Error("knows a time or a room that it was not told")
 	}
 }

@@ -155,7 +155,7 @@ func (g *Gate) Apply(grant *wire.Grant) fleet.Mono {
 	now := g.lock()
 	defer g.mu.Unlock()
 	g.eng.Apply(now, *grant)
-	if !g.told.Load() && g.eng.TimeError(now) <= fleet.Rough {
+	if !g.told.Load() && g.eng.TimeBound(now) <= fleet.Rough {
 		g.told.Store(true)
 	}
 	g.release(now)
@@ -253,7 +253,7 @@ func (g *Gate) Status() Status {
 		})
 	}
 	g.With(func(now fleet.Mono, eng *admission.Engine) {
-		st.Status, st.TimeError = eng.Status(now), eng.TimeError(now)
+		st.Status, st.TimeError = eng.Status(now), eng.TimeBound(now)
 		if st.Leased {
 			st.LeaseRemaining = st.LeaseEnd.Sub(now)
 		}

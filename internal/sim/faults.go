@@ -104,43 +104,48 @@ func (w *World) slowDisk() int64 {
 }
 
 // faultKind is a way in which things go wrong.
-type faultKind uint8
+type faultKind struct {
+	weight int // how much more often than others
+	drawn  func(*Faults) bool
+	happen func(*World, *fault)
+}
 
-const (
-	crashEdge faultKind = iota
-	crashRegion
-	crashGlobal
-	loseEdge
-	loseCentre
-	twinEdge
-	moveFolder
-	forgetEdge
-	cutEdge
-	cutRegion
-	cutPair
-	stopProcess
-	editLimits
-	editSession
-	editPolicy
-	raiseEpoch
-	removeRoom
-	blankStore
-	rollBack
-	rotateKeys
-	changeMembers
-	oldLeader
-	rollBackMembers
-	renewEdge
-	copyCentre
-	failStore
-)
+// faultKinds lists them all, in the order in which they are drawn from.
+var faultKinds = []faultKind{
+	{3, func(f *Faults) bool { return f.CrashEdge }, (*World).crashAnEdge},
+	{3, func(f *Faults) bool { return f.CrashRegion }, (*World).crashAnAggregator},
+	{3, func(f *Faults) bool { return f.CrashGlobal }, (*World).crashTheCoordinator},
+	{1, func(f *Faults) bool { return f.Forever }, (*World).loseAnEdge},
+	{1, func(f *Faults) bool { return f.Forever }, (*World).loseACentre},
+	{3, func(f *Faults) bool { return f.CutEdge }, (*World).cutAnEdge},
+	{3, func(f *Faults) bool { return f.CutRegion }, (*World).cutACentre},
+	{3, func(f *Faults) bool { return f.CutPair }, (*World).cutPair},
+	{3, func(f *Faults) bool { return f.Stop }, (*World).stop},
+	{3, func(f *Faults) bool { return f.Limits }, (*World).changeLimits},
+	{2, func(f *Faults) bool { return f.Session }, (*World).editSession},
+	{2, func(f *Faults) bool { return f.Policy }, (*World).editPolicy},
+	{1, func(f *Faults) bool { return f.Epoch }, (*World).raiseEpoch},
+	{1, func(f *Faults) bool { return f.Remove }, (*World).removeRoom},
+	{1, func(f *Faults) bool { return f.Blank }, (*World).blankStore},
+	{3, func(f *Faults) bool { return f.Rollback }, (*World).rollBackLease},
+	{3, func(f *Faults) bool { return f.Twins }, (*World).twinEdge},
+	{3, func(f *Faults) bool { return f.Folders }, (*World).changeFolder},
+	{6, func(f *Faults) bool { return f.Forget }, (*World).forgetAnEdge},
+	{2, func(f *Faults) bool { return f.Keys }, (*World).rotate},
+	{4, func(f *Faults) bool { return f.Members }, (*World).changeMembers},
+	{3, func(f *Faults) bool { return f.Members }, (*World).oldLeader},
+	{1, func(f *Faults) bool { return f.Members }, (*World).rollBackMembers},
+	{6, func(f *Faults) bool { return f.Ephemeral }, (*World).renewEdge},
+	{4, func(f *Faults) bool { return f.Copies }, (*World).copyCentre},
+	{3, func(f *Faults) bool { return f.Fail }, (*World).failStore},
+}
 
 // fault is one thing that goes wrong. Everything about it is drawn beforehand,
 // so that it stays the same when others are left out.
 type fault struct {
 	number int
 	at     int64
-	kind   faultKind
+	kind   *faultKind
 	who    int           // which edge, data centre or process: taken modulo how many there are
 	other  int           // at the other end
 	last   time.Duration // how long
@@ -183,44 +188,16 @@ func (f *Faults) draw(seed uint64, length time.Duration) []fault {
 	return out
 }
 
-func (f *Faults) kinds() []faultKind {
-	var out []faultKind
-	for _, k := range []struct {
-		on   bool
-		kind faultKind
-		n    int
-	}{
-		{f.CrashEdge, crashEdge, 3},
-		{f.CrashRegion, crashRegion, 3},
-		{f.CrashGlobal, crashGlobal, 3},
-		{f.Forever, loseEdge, 1},
-		{f.Forever, loseCentre, 1},
-		{f.CutEdge, cutEdge, 3},
-		{f.CutRegion, cutRegion, 3},
-		{f.CutPair, cutPair, 3},
-		{f.Stop, stopProcess, 3},
-		{f.Limits, editLimits, 3},
-		{f.Session, editSession, 2},
-		{f.Policy, editPolicy, 2},
-		{f.Epoch, raiseEpoch, 1},
-		{f.Remove, removeRoom, 1},
-		{f.Blank, blankStore, 1},
-		{f.Rollback, rollBack, 3},
-		{f.Twins, twinEdge, 3},
-		{f.Folders, moveFolder, 3},
-		{f.Forget, forgetEdge, 6},
-		{f.Keys, rotateKeys, 2},
-		{f.Members, changeMembers, 4},
-		{f.Members, oldLeader, 3},
-		{f.Members, rollBackMembers, 1},
-		{f.Ephemeral, renewEdge, 6},
-		{f.Copies, copyCentre, 4},
-		{f.Fail, failStore, 3},
-	} {
-		for range k.n {
-			if k.on {
-				out = append(out, k.kind)
-			}
+// kinds returns the faults that there are, each as often as its weight says.
+func (f *Faults) kinds() []*faultKind {
+	var out []*faultKind
+	for i := range faultKinds {
+		k := &faultKinds[i]
+		if !k.drawn(f) {
+			continue
+		}
+		for range k.weight {
+			out = append(out, k)
 		}
 	}
 	return out
@@ -305,113 +282,126 @@ func (w *World) goWrong(f *fault) {
 		return
 	}
 	w.telling = f.number
-	switch f.kind {
-	case crashEdge:
-		w.crashEdge(int32(f.who%len(w.edges)), f.last, false)
-	case loseEdge:
-		w.crashEdge(int32(f.who%len(w.edges)), 0, true)
-	case twinEdge:
-		w.twinEdge(f)
-	case moveFolder:
-		i := int32(f.who % len(w.edges))
-		if w.edges[i].lost || w.edges[i].down {
-			return
-		}
-		w.crashEdge(i, f.last, false)
-		w.moveFolder(w.edges[i], f)
-	case forgetEdge:
-		w.forget(int32(f.who % len(w.edges)))
-	case loseCentre:
-		w.loseCentre(f.who % w.cfg.Centres)
-	case crashRegion:
-		i := int32(f.who % len(w.regions))
-		r := w.regions[i]
-		if n := r.newest(); !n.gone && !r.lost {
-			who := r.name + "'s aggregator"
-			var next func() bool
-			next = func() bool {
-				if r.failing > w.now { // it cannot open the promises
-					w.succeed(time.Duration(r.failing-w.now)+time.Second, who, next)
-					return false
-				}
-				if r.lost {
-					return false
-				}
-				w.startRegion(i, false)
-				return true
-			}
-			w.replace(f, &n.proc, n.core, who, next)
-		}
-	case crashGlobal, rollBack:
-		if n := w.newest(); !n.gone {
-			if f.kind == rollBack {
-				w.rolled = 1 + uint64(f.x*float64(w.lease))
-				w.tell("#%d the coordinators' lease comes back from a backup: the next term is %d", f.number, w.rolled)
-			}
-			w.pending++
-			w.replace(f, &n.proc, n.core, "the coordinator", w.nextGlobal)
-		}
-	case cutEdge:
-		n := w.edges[f.who%len(w.edges)]
-		w.tell("#%d %s is cut off for %v (up %v, down %v)", f.number, w.name(n), f.last, f.up, f.down)
-		w.cut(f, &n.cutUp, &n.cutDown)
-	case cutRegion:
-		r := w.regions[f.who%len(w.regions)]
-		w.tell("#%d %s is cut off for %v (up %v, down %v)", f.number, r.name, f.last, f.up, f.down)
-		w.cut(f, &r.cutUp, &r.cutDown)
-	case cutPair:
-		w.cutPair(f)
-	case stopProcess:
-		w.stop(f)
-	case editLimits:
-		w.changeLimits(f)
-	case editSession:
-		w.cfg.Session = max(5*time.Second, time.Duration(float64(w.judge.first.session)*(0.4+1.6*f.x)).Round(time.Second))
-		w.tell("#%d session_duration is now %v", f.number, w.cfg.Session)
-		w.publish()
-	case editPolicy:
-		w.cfg.Cap = f.x < 0.5
-		w.tell("#%d partition_policy cap: %v", f.number, w.cfg.Cap)
-		w.publish()
-	case raiseEpoch:
-		w.epoch++
-		w.tell("#%d the room's epoch is now %d", f.number, w.epoch)
-		w.publish()
-	case removeRoom:
-		if w.removed {
-			return
-		}
-		w.tell("#%d the room is removed for %v", f.number, f.last)
-		w.removed = true
-		w.publish()
-		w.in(f.last, func() {
-			if w.removed {
-				w.tell("#%d the room is put back", f.number)
-				w.removed = false
-				w.publish()
-			}
-		})
-	case blankStore:
-		r := w.regions[f.who%len(w.regions)]
-		w.tell("#%d the store of %s loses its memory", f.number, r.name)
-		r.forget()
-	case rotateKeys:
-		w.rotate(f)
-	case changeMembers:
-		w.changeMembers(f)
-	case oldLeader:
-		w.oldLeader(f)
-	case rollBackMembers:
-		w.rollBackMembers(f)
-	case renewEdge:
-		w.renewEdge(f)
-	case copyCentre:
-		w.copyCentre(f)
-	case failStore:
-		r := w.regions[f.who%len(w.regions)]
-		w.tell("#%d nothing can be stored in %s for %v", f.number, r.name, f.last)
-		r.failing = max(r.failing, w.until(f))
+	f.kind.happen(w, f)
+}
+
+func (w *World) crashAnEdge(f *fault) { w.crashEdge(int32(f.who%len(w.edges)), f.last, false) }
+
+func (w *World) loseAnEdge(f *fault) { w.crashEdge(int32(f.who%len(w.edges)), 0, true) }
+
+func (w *World) forgetAnEdge(f *fault) { w.forget(int32(f.who % len(w.edges))) }
+
+func (w *World) loseACentre(f *fault) { w.loseCentre(f.who % w.cfg.Centres) }
+
+// changeFolder ends an edge's process; the next one finds another data folder.
+func (w *World) changeFolder(f *fault) {
+	i := int32(f.who % len(w.edges))
+	if w.edges[i].lost || w.edges[i].down {
+		return
 	}
+	w.crashEdge(i, f.last, false)
+	w.moveFolder(w.edges[i], f)
+}
+
+// crashAnAggregator ends the leading aggregator of a data centre; another one takes over.
+func (w *World) crashAnAggregator(f *fault) {
+	i := int32(f.who % len(w.regions))
+	r := w.regions[i]
+	n := r.newest()
+	if n.gone || r.lost {
+		return
+	}
+	who := r.name + "'s aggregator"
+	var next func() bool
+	next = func() bool {
+		if r.failing > w.now { // it cannot open the promises
+			w.succeed(time.Duration(r.failing-w.now)+time.Second, who, next)
+			return false
+		}
+		if r.lost {
+			return false
+		}
+		w.startRegion(i, false)
+		return true
+	}
+	w.replace(f, &n.proc, n.core, who, next)
+}
+
+// crashTheCoordinator ends the leading coordinator; another one takes over.
+func (w *World) crashTheCoordinator(f *fault) {
+	if n := w.newest(); !n.gone {
+		w.pending++
+		w.replace(f, &n.proc, n.core, "the coordinator", w.nextGlobal)
+	}
+}
+
+// rollBackLease does so over a lease that comes from a backup.
+func (w *World) rollBackLease(f *fault) {
+	if w.newest().gone {
+		return
+	}
+	w.rolled = 1 + uint64(f.x*float64(w.lease))
+	w.tell("#%d the coordinators' lease comes back from a backup: the next term is %d", f.number, w.rolled)
+	w.crashTheCoordinator(f)
+}
+
+func (w *World) cutAnEdge(f *fault) {
+	n := w.edges[f.who%len(w.edges)]
+	w.tell("#%d %s is cut off for %v (up %v, down %v)", f.number, w.name(n), f.last, f.up, f.down)
+	w.cut(f, &n.cutUp, &n.cutDown)
+}
+
+func (w *World) cutACentre(f *fault) {
+	r := w.regions[f.who%len(w.regions)]
+	w.tell("#%d %s is cut off for %v (up %v, down %v)", f.number, r.name, f.last, f.up, f.down)
+	w.cut(f, &r.cutUp, &r.cutDown)
+}
+
+func (w *World) editSession(f *fault) {
+	w.cfg.Session = max(5*time.Second, time.Duration(float64(w.judge.first.session)*(0.4+1.6*f.x)).Round(time.Second))
+	w.tell("#%d session_duration is now %v", f.number, w.cfg.Session)
+	w.publish()
+}
+
+func (w *World) editPolicy(f *fault) {
+	w.cfg.Cap = f.x < 0.5
+	w.tell("#%d partition_policy cap: %v", f.number, w.cfg.Cap)
+	w.publish()
+}
+
+func (w *World) raiseEpoch(f *fault) {
+	w.epoch++
+	w.tell("#%d the room's epoch is now %d", f.number, w.epoch)
+	w.publish()
+}
+
+// removeRoom takes the room out of the set for a while.
+func (w *World) removeRoom(f *fault) {
+	if w.removed {
+		return
+	}
+	w.tell("#%d the room is removed for %v", f.number, f.last)
+	w.removed = true
+	w.publish()
+	w.in(f.last, func() {
+		if w.removed {
+			w.tell("#%d the room is put back", f.number)
+			w.removed = false
+			w.publish()
+		}
+	})
+}
+
+func (w *World) blankStore(f *fault) {
+	r := w.regions[f.who%len(w.regions)]
+	w.tell("#%d the store of %s loses its memory", f.number, r.name)
+	r.forget()
+}
+
+func (w *World) failStore(f *fault) {
+	r := w.regions[f.who%len(w.regions)]
+	w.tell("#%d nothing can be stored in %s for %v", f.number, r.name, f.last)
+	r.failing = max(r.failing, w.until(f))
 }
 
 func (w *World) name(n *edgeNode) string { return n.name + " of " + w.regions[n.region].name }

@@ -878,7 +878,7 @@ func (w *World) takeGrant(e *event) {
 		}
 		n.core.Apply(n.clock.read(w.now), *g)
 		n.keep()
-		n.synced = n.synced || n.core.TimeError(n.clock.read(w.now)) != fleet.Unsynced
+		n.synced = n.synced || n.core.TimeBound(n.clock.read(w.now)) != fleet.Unsynced
 		w.touch(n.region)
 		w.release(i)
 		w.runEdge(i)

@@ -22,57 +22,101 @@ type Visit struct {
 	index int // in the heap, -1 when not held
 }
 
-// parked holds visits ordered by who joined first; the ticket's random id
-// breaks ties, so that the order does not depend on arrival at this edge.
-type parked []*Visit
+// held are the requests of a room that are held open.
+type held struct {
+	visits visitHeap
+	tabs   tabs
+}
 
-func (p parked) Len() int { return len(p) }
-func (p parked) Less(i, j int) bool {
-	a, b := &p[i].Ticket, &p[j].Ticket
+// add holds v.
+func (h *held) add(v *Visit) {
+	heap.Push(&h.visits, v)
+	h.tabs.add(v.Ticket.ID)
+}
+
+// remove ends the holding of v; false where it is not held.
+func (h *held) remove(v *Visit) bool {
+	if v.index < 0 || v.index >= len(h.visits) || h.visits[v.index] != v {
+		return false
+	}
+	h.tabs.remove(v.Ticket.ID)
+	heap.Remove(&h.visits, v.index)
+	return true
+}
+
+// full reports whether no other request of a ticket is to be held.
+func (h *held) full(id uint64, limit int) bool {
+	return len(h.visits) >= limit || h.tabs[id] >= heldPerTicket
+}
+
+// before reports whether somebody is held who joined before t.
+func (h *held) before(t *ticket.Ticket) bool {
+	if len(h.visits) == 0 {
+		return false
+	}
+	o := &h.visits[0].Ticket
+	return o.Joined < t.Joined || (o.Joined == t.Joined && o.ID < t.ID)
+}
+
+// renew gives those who are held new places.
+func (h *held) renew(place func(in ticket.Network) ticket.Ticket) {
+	h.tabs = nil
+	for _, v := range h.visits {
+		v.Ticket = place(v.Ticket.Network)
+		h.tabs.add(v.Ticket.ID)
+	}
+	heap.Init(&h.visits)
+}
+
+// visitHeap is ordered by who joined first; the ticket's random id
+// breaks ties, so that the order does not depend on arrival at this edge.
+type visitHeap []*Visit
+
+func (h visitHeap) Len() int { return len(h) }
+func (h visitHeap) Less(i, j int) bool {
+	a, b := &h[i].Ticket, &h[j].Ticket
 	if a.Joined != b.Joined {
 		return a.Joined < b.Joined
 	}
 	return a.ID < b.ID
 }
 
-func (p parked) Swap(i, j int) {
-	p[i], p[j] = p[j], p[i]
-	p[i].index, p[j].index = i, j
+func (h visitHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
 }
 
-func (p *parked) Push(x any) {
+func (h *visitHeap) Push(x any) {
 	v := x.(*Visit)
-	v.index = len(*p)
-	*p = append(*p, v)
+	v.index = len(*h)
+	*h = append(*h, v)
 }
 
-func (p *parked) Pop() any {
-	old := *p
+func (h *visitHeap) Pop() any {
+	old := *h
 	v := old[len(old)-1]
 	old[len(old)-1] = nil
-	*p = old[:len(old)-1]
+	*h = old[:len(old)-1]
 	v.index = -1
 	return v
 }
 
-func (p *parked) remove(v *Visit) { heap.Remove(p, v.index) }
-
 // oldest appends the join times of the n visitors who joined first, ascending: each
 // once, however many requests of one ticket are held.
-func (p parked) oldest(out []fleet.Time, n int) []fleet.Time {
-	if len(p) == 0 || n == 0 {
+func (h visitHeap) oldest(out []fleet.Time, n int) []fleet.Time {
+	if len(h) == 0 || n == 0 {
 		return out
 	}
 	// Walk the heap from its root with a small heap of candidates.
-	front := candidates{p: p, at: make([]int, 0, 2*n+1)}
+	front := candidates{h: h, at: make([]int, 0, 2*n+1)}
 	heap.Push(&front, 0)
 	last := uint64(0) // requests of one ticket come one after the other
 	for len(out) < n && front.Len() > 0 {
 		i := heap.Pop(&front).(int)
-		if t := &p[i].Ticket; len(out) == 0 || t.ID != last {
+		if t := &h[i].Ticket; len(out) == 0 || t.ID != last {
 			out, last = append(out, t.Joined), t.ID
 		}
-		for c := 2*i + 1; c <= 2*i+2 && c < len(p); c++ {
+		for c := 2*i + 1; c <= 2*i+2 && c < len(h); c++ {
 			heap.Push(&front, c)
 		}
 	}
@@ -100,12 +144,12 @@ func (m tabs) remove(id uint64) {
 }
 
 type candidates struct {
-	p  parked
+	h  visitHeap
 	at []int
 }
 
 func (c *candidates) Len() int           { return len(c.at) }
-func (c *candidates) Less(i, j int) bool { return c.p.Less(c.at[i], c.at[j]) }
+func (c *candidates) Less(i, j int) bool { return c.h.Less(c.at[i], c.at[j]) }
 func (c *candidates) Swap(i, j int)      { c.at[i], c.at[j] = c.at[j], c.at[i] }
 func (c *candidates) Push(x any)         { c.at = append(c.at, x.(int)) }
 func (c *candidates) Pop() any {

@@ -9,9 +9,9 @@ import (
 	"vestibule/internal/fleet"
 )
 
-// TestYoungCountsWhoIsToBeExpected lets people join who are back two seconds
+// TestWhoIsToReturnIsExpected lets people join who are back two seconds
 // later, among others who never are, and compares with who is really on the way.
-func TestYoungCountsWhoIsToBeExpected(t *testing.T) {
+func TestWhoIsToReturnIsExpected(t *testing.T) {
 	for _, c := range []struct {
 		why            string
 		people, robots func(second int) int
@@ -23,37 +23,37 @@ func TestYoungCountsWhoIsToBeExpected(t *testing.T) {
 		{"robots at all times", func(int) int { return 20 }, func(int) int { return 100 }},
 	} {
 		rng := rand.New(rand.NewPCG(1, 2))
-		var y young
+		var p pendingReturns
 		back := map[int][]fleet.Time{} // by second, who returns
 		waiting := 0
 		for s := range 120 {
 			now := day.Add(time.Duration(s) * time.Second)
 			for _, joined := range back[s] {
-				y.returned(now, joined)
+				p.returned(now, joined)
 				waiting--
 			}
 			for range c.people(s) {
-				y.issued(now, now)
+				p.issued(now, now)
 				then := s + 2 + rng.IntN(2)
 				back[then] = append(back[then], now)
 				waiting++
 			}
 			for range c.robots(s) {
-				y.issued(now, now)
+				p.issued(now, now)
 			}
-			got, by := y.expected(now)
+			got, by := p.expected(now)
 			if math.Abs(max(0, by.Total())-got) > 1e-6 || (len(by) > 0 && by[len(by)-1].End() > now.Add(time.Second)) {
 				t.Fatalf("%s: second %d: %.1f expected, by join time %v", c.why, s, got, by)
 			}
-			settled := (s > youngWait+1 && s < 30) || s > 30+youngWait+youngTrial
-			if c.why == "a flood of robots" && s >= 30 && s <= 30+youngWait {
+			settled := (s > returnWait+1 && s < 30) || s > 30+returnWait+returnTrial
+			if c.why == "a flood of robots" && s >= 30 && s <= 30+returnWait {
 				continue // whether a rush is one of people is not known before they return
 			}
 			if math.Abs(got-float64(waiting)) > 0.25*float64(waiting)+15 && (settled || c.why == "a rush") {
 				t.Errorf("%s: second %d: %.1f expected, %d are on the way", c.why, s, got, waiting)
 			}
 		}
-		if got, by := y.expected(day.Add(time.Hour)); got != 0 || by != nil {
+		if got, by := p.expected(day.Add(time.Hour)); got != 0 || by != nil {
 			t.Errorf("%s: %.1f expected an hour later", c.why, got)
 		}
 	}
@@ -63,18 +63,18 @@ func TestYoungCountsWhoIsToBeExpected(t *testing.T) {
 // before anybody was seen to return must not be people at every edge.
 func TestRobotsAreNobodyAtASmallEdge(t *testing.T) {
 	for _, robots := range []int{0, 100, 1000} {
-		var y young
+		var p pendingReturns
 		sum, n := 0.0, 0
 		for s := range 120 {
 			now := day.Add(time.Duration(s) * time.Second)
 			for range robots {
-				y.issued(now, now)
+				p.issued(now, now)
 			}
-			y.issued(now, now) // one person a second, back after two
+			p.issued(now, now) // one person a second, back after two
 			if s >= 2 {
-				y.returned(now, now.Add(-2*time.Second))
+				p.returned(now, now.Add(-2*time.Second))
 			}
-			if got, _ := y.expected(now); s > 30 {
+			if got, _ := p.expected(now); s > 30 {
 				sum, n = sum+got, n+1
 			}
 		}

@@ -30,7 +30,7 @@ func awayEdge(t testing.TB, seed uint64, limit int) (*Engine, *regional) {
 }
 
 func counted(e *Engine, now fleet.Mono) int64 {
-	w := &e.rooms[sale].wait
+	w := &e.rooms[sale].queue.wait
 	w.advance(e.Time(now))
 	return w.sum
 }
@@ -66,10 +66,10 @@ func TestWhoGoesAwayIsCountedNoMore(t *testing.T) {
 	k = ask(k)
 	other := ask(ask(ticket.Ticket{}))
 	want(2, "two who came back")
-	e.rooms[sale].dirty = false
+	e.rooms[sale].queue.changed = false
 	away(k, k.Answer, true)
 	want(1, "one is closed")
-	if !e.rooms[sale].dirty {
+	if !e.rooms[sale].queue.changed {
 		t.Error("nobody is told")
 	}
 	away(k, k.Answer, false)
@@ -334,7 +334,7 @@ func TestTheCountOfThoseWhoGoAwayIsExact(t *testing.T) {
 				g := pick(idle)
 				r.lease(now)
 				r.grant(now, 1, 1)
-				if len(e.rooms[sale].parked) > 0 {
+				if len(e.rooms[sale].held.visits) > 0 {
 					for _, v := range e.Release(now, nil) {
 						for _, o := range guests {
 							if o.visit == v {
@@ -353,14 +353,14 @@ func TestTheCountOfThoseWhoGoAwayIsExact(t *testing.T) {
 				now = now.Add(time.Duration(rapid.IntRange(0, 25_000).Draw(rt, "ms")) * time.Millisecond)
 			},
 			"": func(*rapid.T) {
-				e.rooms[sale].wait.advance(e.Time(now))
+				e.rooms[sale].queue.wait.advance(e.Time(now))
 				want, newest := map[int64]float64{}, windowOf(second())
 				for _, g := range guests {
 					if g.there && windowOf(g.last) > newest-windowsKept {
 						want[g.ticket.Joined.Second()]++
 					}
 				}
-				got := e.rooms[sale].wait.histogram()
+				got := e.rooms[sale].queue.wait.histogram()
 				for _, s := range got {
 					if join := s.Start.Second(); want[join] != s.N {
 						rt.Fatalf("%v are counted who joined at %d, want %v", s.N, join, want[join])
@@ -434,7 +434,7 @@ func TestAWrongCountHealsInAMinute(t *testing.T) {
 func TestWhatIsKnownOfThoseWhoGoAwayIsBounded(t *testing.T) {
 	const limit = 100
 	e, _ := awayEdge(t, 1, limit)
-	a := &e.rooms[sale].away
+	a := &e.rooms[sale].queue.away
 	for minute := range 5 {
 		now := at(time.Duration(minute) * time.Minute)
 		var all []ticket.Ticket
@@ -446,8 +446,8 @@ func TestWhatIsKnownOfThoseWhoGoAwayIsBounded(t *testing.T) {
 				gone++
 			}
 		}
-		if n := counted(e, now); gone != limit || n != limit || len(a.marks) > limit || len(a.order) > limit {
-			t.Fatalf("minute %d: %d of %d went away, %d are counted; %d and %d are remembered", minute, gone, 2*limit, n, len(a.marks), len(a.order))
+		if n := counted(e, now); gone != limit || n != limit || len(a.byID) > limit || len(a.order) > limit {
+			t.Fatalf("minute %d: %d of %d went away, %d are counted; %d and %d are remembered", minute, gone, 2*limit, n, len(a.byID), len(a.order))
 		}
 		if minute%2 > 0 {
 			continue // nobody comes back

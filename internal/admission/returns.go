@@ -5,7 +5,7 @@ import (
 	"vestibule/internal/line"
 )
 
-// young knows how many people joined in each of the last seconds, and how many of
+// pendingReturns knows how many people joined in each of the last seconds, and how many of
 // them have returned since. Only who returned is counted as waiting: a flood of
 // visitors without cookies is nobody. But people who join in a rush would all be
 // told of an empty line until they return; so those who are to be expected are
@@ -13,87 +13,87 @@ import (
 //
 // Visitors who return to another edge are missed here and surplus there: the sum
 // over all edges is right, second by second.
-type young struct {
+type pendingReturns struct {
 	newest int64 // second of the newest cell
-	cells  [youngCells]youngCell
+	cells  [returnCells]returnCell
 }
 
-type youngCell struct{ issued, returned uint32 }
+type returnCell struct{ issued, returned uint32 }
 
 const (
 	// Who keeps a cookie is back within so many seconds, or is not expected.
-	youngWait = 4
+	returnWait = 4
 	// Of those who joined so many seconds before that the share is taken.
-	youngTrial = 12
-	youngCells = youngWait + youngTrial
+	returnTrial = 12
+	returnCells = returnWait + returnTrial
 
 	// Before anybody joined everybody is expected, with the weight of ten who did. The
 	// weight fades as people join: in a flood of who does not return it would be people
 	// at every edge whom nobody ever saw.
-	youngPrior = 10
+	returnPrior = 10
 )
 
 // advance moves the book to now, and reports whether there is anything in it.
-func (y *young) advance(now fleet.Time) bool {
+func (p *pendingReturns) advance(now fleet.Time) bool {
 	s := now.Second()
-	if s-y.newest > youngCells {
-		y.newest = s - youngCells
+	if s-p.newest > returnCells {
+		p.newest = s - returnCells
 	}
-	for y.newest < s {
-		y.newest++
-		*y.cell(y.newest) = youngCell{}
+	for p.newest < s {
+		p.newest++
+		*p.cell(p.newest) = returnCell{}
 	}
-	return y.issuedSince(youngWait) > 0
+	return p.issuedSince(returnWait) > 0
 }
 
-func (y *young) issuedSince(seconds int64) (n uint32) {
+func (p *pendingReturns) issuedSince(seconds int64) (n uint32) {
 	for i := range seconds {
-		n += y.cell(y.newest - i).issued
+		n += p.cell(p.newest - i).issued
 	}
 	return n
 }
 
-func (y *young) cell(second int64) *youngCell {
-	return &y.cells[(second%youngCells+youngCells)%youngCells]
+func (p *pendingReturns) cell(second int64) *returnCell {
+	return &p.cells[(second%returnCells+returnCells)%returnCells]
 }
 
 // joined returns the cell of those who joined then; of somebody who joined too long
 // ago, one that nobody looks at.
-func (y *young) joined(now, then fleet.Time) *youngCell {
-	y.advance(now)
-	if s := then.Second(); s <= y.newest && s > y.newest-youngCells {
-		return y.cell(s)
+func (p *pendingReturns) joined(now, then fleet.Time) *returnCell {
+	p.advance(now)
+	if s := then.Second(); s <= p.newest && s > p.newest-returnCells {
+		return p.cell(s)
 	}
-	return &youngCell{}
+	return &returnCell{}
 }
 
 // issued notes that somebody joined then, a moment ago.
-func (y *young) issued(now, joined fleet.Time) { y.joined(now, joined).issued++ }
+func (p *pendingReturns) issued(now, joined fleet.Time) { p.joined(now, joined).issued++ }
 
 // returned notes that somebody who joined then has returned.
-func (y *young) returned(now, joined fleet.Time) { y.joined(now, joined).returned++ }
+func (p *pendingReturns) returned(now, joined fleet.Time) { p.joined(now, joined).returned++ }
 
 // expected returns how many people have joined and are yet to return, and by join
 // time: below zero where more returned here than joined here.
-func (y *young) expected(now fleet.Time) (float64, line.Histogram) {
-	y.advance(now)
+func (p *pendingReturns) expected(now fleet.Time) (float64, line.Histogram) {
+	p.advance(now)
 	issued, returned := 0.0, 0.0
-	for i := int64(youngWait); i < youngCells; i++ {
-		c := y.cell(y.newest - i)
+	for i := int64(returnWait); i < returnCells; i++ {
+		c := p.cell(p.newest - i)
 		issued += float64(c.issued)
 		returned += float64(c.returned)
 	}
-	prior := youngPrior * youngPrior / (youngPrior + issued)
+	prior := returnPrior * returnPrior / (returnPrior + issued)
 	share := min(1, (returned+prior)/(issued+prior))
 	sum := 0.0
 	var h line.Histogram
-	for i := int64(youngWait) - 1; i >= 0; i-- {
-		c := y.cell(y.newest - i)
+	for i := int64(returnWait) - 1; i >= 0; i-- {
+		c := p.cell(p.newest - i)
 		n := share*float64(c.issued) - float64(c.returned)
 		if sum += n; n == 0 {
 			continue
 		}
-		slice := line.Slice{Start: fleet.Time((y.newest - i) * 1000), Width: 1000, N: n}
+		slice := line.Slice{Start: fleet.Time((p.newest - i) * 1000), Width: 1000, N: n}
 		if i == 0 { // in coarse steps, so that the sums of many edges stay short
 			const step = 250
 			slice.Width = min(1000, max(0, int64(now-slice.Start))/step*step+step)

@@ -26,7 +26,7 @@ func TestWhatIsToldRisesOnlyWithAWord(t *testing.T) {
 			d.Ahead = rapid.Uint64Range(0, 3*ticket.MaxAhead).Draw(t, "ahead")
 			d.Known = rapid.IntRange(0, 9).Draw(t, "known") > 0
 			real := d
-			d.keepWord(now)
+			d.keepMonotone(now)
 			if d.Ahead > real.Ahead || (i == 0 && d.Ahead != real.Ahead) {
 				t.Fatalf("told %d ahead, and it is %d", d.Ahead, real.Ahead)
 			}
@@ -63,7 +63,7 @@ func TestTheWordFades(t *testing.T) {
 	var d Decision
 	tell := func(at fleet.Time, wait time.Duration) bool {
 		d.Low, d.Wait, d.High, d.Known = wait, wait, wait, true
-		d.keepWord(at)
+		d.keepMonotone(at)
 		return d.Longer
 	}
 	if tell(day, 10*time.Minute) || !tell(day.Add(time.Minute), 20*time.Minute) {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/line"
 	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
 )
@@ -19,11 +20,56 @@ const (
 	longerFor = 5 * time.Minute
 )
 
-// keepWord keeps what is told from getting worse, visit by visit: the estimate moves
+// position tells where the visitor stands by view v (nil for none yet), for how long, and
+// when to ask again.
+func (e *edge) position(ft fleet.Time, v *wire.View, d *Decision) {
+	t := &d.Ticket
+	back := t.Flags&ticket.Returned != 0
+	p := &e.cfg.Params
+	d.Retry, d.Counting = p.Refresh, v == nil
+	first := v == nil
+	if v != nil {
+		place := v.Place(t.Joined, back)
+		d.Ahead = uint64(max(0, place) + 0.5)
+		d.Waiting = uint64(v.Waiting() + 0.5)
+		first = d.Ahead == 0
+		if d.Counting = counting(ft, v, t); !d.Counting {
+			if d.Wait, d.Known = v.Wait(place); d.Known {
+				d.Low, d.High = v.Ranges.Of(d.Wait)
+				d.Next = v.Next(t.Joined, place)
+			}
+			d.keepMonotone(ft)
+			d.forecast(ft)
+		}
+	}
+	if first || (!back && !t.Uncounted) { // who has yet to be counted is to be soon
+		d.Retry = p.Nearest
+	} else if d.Known {
+		d.Retry = min(max(d.Wait/4, p.Nearest), p.Refresh)
+	}
+	if d.Reason == Closed {
+		d.Retry = p.Refresh
+	}
+	if d.Reason == Isolated || d.Reason == Unsure || d.Reason == OriginDown || d.Reason == Drains {
+		d.Retry = p.Nearest * 2
+	}
+	// A quarter of jitter either way, so that polls do not come in herds.
+	d.Retry = d.Retry*3/4 + time.Duration(e.cfg.Rand.Int64N(int64(d.Retry)/2+1))
+}
+
+// horizon returns the join time up to which visitors may enter.
+func horizon(v *wire.View) fleet.Time {
+	if v == nil {
+		return line.Open
+	}
+	return v.Horizon
+}
+
+// keepMonotone keeps what is told from getting worse, visit by visit: the estimate moves
 // a little with every view, and somebody who waits wants to see it go down. The
 // ticket carries what was told last, so that any edge can keep to it. What is told
 // is what the ticket can hold: whole seconds, and a low end in parts of the wait.
-func (d *Decision) keepWord(ft fleet.Time) {
+func (d *Decision) keepMonotone(ft fleet.Time) {
 	t := &d.Ticket
 	raised := false
 	if d.Known {
@@ -33,7 +79,7 @@ func (d *Decision) keepWord(ft fleet.Time) {
 				t.Longer = uint32(ft.Second())
 			} else {
 				d.Wait, d.High = min(d.Wait, time.Duration(t.Wait)*time.Second), min(d.High, high)
-				if t.Ahead > 0 { // else the word is an older edge's, who kept no low end
+				if t.Ahead > 0 { // else it was told by an older edge, which kept no low end
 					d.Low = min(d.Low, t.LowEnd())
 				}
 			}

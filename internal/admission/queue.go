@@ -1,0 +1,243 @@
+package admission
+
+import (
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/lineage"
+	"vestibule/internal/mutant"
+	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
+)
+
+// queue counts the people who wait in a room at this edge, and who comes.
+type queue struct {
+	wait     waitBook
+	answers  uint8                   // the newest ticket.Answer
+	counted  lineage.Recent[showing] // as which version a ticket that waits was counted last
+	away     departures
+	returns  pendingReturns
+	arrivals [wire.MaxMinutes]wire.Minute
+	joined   uint64
+	changed  bool // something is to be reported
+}
+
+func newQueue(limit int) queue {
+	return queue{counted: lineage.NewRecent[showing](min(limit, maxShowings)), away: departures{limit: limit}}
+}
+
+// showing is the version of a ticket that was counted last.
+type showing struct {
+	seen   uint32
+	answer uint8
+}
+
+// maxShowings is of how many tickets per room that is remembered: of those who asked
+// within the last seconds, where many wait. A version that is shown again after so
+// many others have asked is counted again; as everybody asks every 20 s at least, each
+// such ticket adds less than four in maxShowings to the number of those who wait.
+const maxShowings = 1 << 14
+
+// lapsed reports whether the place of t is lost: its visitor was not there for
+// longer than the grace. A place is counted for as long as its visitor is there,
+// so the grace begins when it is counted no more.
+func lapsed(ft fleet.Time, t *ticket.Ticket, grace time.Duration) bool {
+	return ft.Second()-int64(t.Seen) > windowsKept*windowLen+int64(grace/time.Second)
+}
+
+// enqueued notes that somebody joined the line. Only newcomers
+// are expected to return: an old ticket can be shown any number of times.
+func (q *queue) enqueued(ft fleet.Time, joined fleet.Time, newcomer bool) {
+	if newcomer {
+		q.returns.issued(ft, joined)
+	}
+	q.changed = true
+}
+
+// advance moves the counts to now.
+func (q *queue) advance(ft fleet.Time) {
+	if q.wait.advance(ft) {
+		q.changed = true
+	}
+	if q.returns.advance(ft) {
+		q.changed = true
+	}
+}
+
+// checkIn counts a ticket that waits: among those who wait, in the window of this
+// poll, and among the distinct visitors of this minute.
+//
+// Nobody is counted at the first touch: a new ticket is counted when it comes back,
+// and so is one that was away for so long that nobody counts it any more. The first
+// question of such a ticket stamps it anew, and the next one counts it. So an old
+// version of a ticket, however often and wherever it is shown, adds nothing. Within
+// the live windows a version is counted once at each edge. It reports whether somebody
+// was counted who was not counted here before; nobody is whose ticket is Uncounted.
+func (q *queue) checkIn(ft fleet.Time, t *ticket.Ticket) (anew bool) {
+	seen := uint32(ft.Second())
+	if q.wait.advance(ft) {
+		q.changed = true
+	}
+	if q.wait.over(t.Seen) && !mutant.On(mutant.ReplayCounts) {
+		t.Flags &^= ticket.Returned
+		t.Seen = seen
+		if t.Answer != 0 { // it was counted before: who joined is counted once
+			t.Answer = q.nextAnswer()
+		}
+		return false
+	}
+	q.newest(t)
+	if k := q.counted.Get(t.ID); k.seen == 0 || !q.wait.live(k.seen) {
+		if t.Uncounted && !mutant.On(mutant.NetworkCountsAny) {
+			return false
+		}
+		anew = true
+	}
+	before := *t
+	t.Answer = q.nextAnswer()
+	defer func() { q.counted.Put(t.ID, showing{seen: t.Seen, answer: t.Answer}) }()
+	if before.Flags&ticket.Returned == 0 { // counted nowhere: nothing to take back
+		t.Flags |= ticket.Returned
+		t.Wait, t.High, t.Ahead = 0, 0, 0 // what was told before the line was known binds nobody
+		t.Seen = seen
+		if before.Answer == 0 {
+			q.joined++
+			q.returns.returned(ft, t.Joined)
+		}
+		q.wait.add(t.Joined, seen, 1)
+		q.arrive(ft)
+		return anew
+	}
+	// A ticket seen by an edge whose clock is ahead is counted there, in a window
+	// that has not begun here.
+	if q.recount(&before) {
+		q.wait.add(t.Joined, seen, 1)
+		q.changed = true
+	} else if windowOf(int64(t.Seen)) < windowOf(int64(seen)) {
+		q.wait.add(t.Joined, t.Seen, -1)
+		q.wait.add(t.Joined, seen, 1)
+		q.changed = true
+	}
+	if int64(t.Seen)/60 < int64(seen)/60 {
+		q.arrive(ft)
+	}
+	t.Seen = max(t.Seen, seen)
+	return anew
+}
+
+func (q *queue) nextAnswer() uint8 {
+	if q.answers++; q.answers == 0 {
+		q.answers = 1 // a new ticket has none
+	}
+	return q.answers
+}
+
+// newest makes of a version of a ticket the newest one that was counted here: that
+// the visitor has not heard of it (the answer is on its way, or lost), or shows an old
+// one, does not make it another visitor.
+func (q *queue) newest(t *ticket.Ticket) {
+	if k := q.counted.Get(t.ID); k.seen != 0 && q.wait.live(k.seen) && (t.Flags&ticket.Returned == 0 || k.seen > t.Seen) {
+		t.Flags |= ticket.Returned
+		t.Seen, t.Answer = k.seen, k.answer
+	}
+}
+
+// arrive counts a distinct visitor of the minute of ft.
+func (q *queue) arrive(ft fleet.Time) {
+	m := ft.Minute()
+	slot := &q.arrivals[int64(m)/60_000%wire.MaxMinutes]
+	if slot.Start != m {
+		*slot = wire.Minute{Start: m}
+	}
+	slot.N++
+	q.changed = true
+}
+
+// enters takes somebody out of the line who is let in, and counts the visitor if
+// nobody has.
+func (q *queue) enters(ft fleet.Time, t *ticket.Ticket) {
+	if t.Flags&ticket.Returned != 0 {
+		q.uncount(t)
+	} else {
+		q.arrive(ft)
+	}
+}
+
+// uncount takes a ticket that came back out of the book, if it is in there.
+func (q *queue) uncount(t *ticket.Ticket) {
+	if !q.recount(t) {
+		q.wait.add(t.Joined, t.Seen, -1)
+	}
+	q.counted.Drop(t.ID)
+}
+
+// recount forgets that the page of a ticket went away. It reports whether the
+// ticket is counted nowhere. Where it was counted anew before its page was said to
+// go away (the page that went was an older one, and told late), that is undone.
+func (q *queue) recount(t *ticket.Ticket) (nowhere bool) {
+	d, ok := q.away.take(t.ID)
+	if !ok || !q.wait.live(d.seen) {
+		return false
+	}
+	if !d.older(t) {
+		return true
+	}
+	q.wait.add(t.Joined, d.seen, 1)
+	return false
+}
+
+// depart takes somebody whose page went away out of the count; false where nobody is
+// counted.
+func (q *queue) depart(ft fleet.Time, t *ticket.Ticket) bool {
+	q.wait.advance(ft)
+	if t.Flags&ticket.Returned == 0 {
+		q.newest(t)
+	}
+	if t.Flags&ticket.Returned == 0 || !q.wait.live(t.Seen) {
+		return false // counted nowhere
+	}
+	if d, ok := q.away.byID[t.ID]; ok && q.wait.live(d.seen) {
+		if !d.older(t) {
+			return false
+		}
+		q.wait.add(t.Joined, d.seen, 1) // as in recount
+		q.away.take(t.ID)
+	}
+	if !q.away.put(t.ID, departure{seen: t.Seen, answer: t.Answer}, &q.wait) {
+		return false
+	}
+	q.wait.add(t.Joined, t.Seen, -1)
+	q.changed = true
+	return true
+}
+
+// moved reports whether a visitor who brought was is counted as the ticket t of the
+// answer says.
+func (q *queue) moved(was, t *ticket.Ticket) bool {
+	if was.ID != t.ID || was.Flags&ticket.Returned == 0 || t.Flags&ticket.Returned == 0 {
+		return false // counted nowhere, or for the first time: see newest
+	}
+	k := q.counted.Get(t.ID)
+	return k.seen == 0 || k == (showing{seen: t.Seen, answer: t.Answer}) // else another request of this ticket was counted since
+}
+
+// undo counts a visitor who did not take the answer with t as the ticket was says that
+// was brought; see moved.
+func (q *queue) undo(ft fleet.Time, was, t *ticket.Ticket) {
+	q.wait.advance(ft)
+	q.wait.add(t.Joined, t.Seen, -1)
+	q.wait.add(t.Joined, was.Seen, 1)
+	q.counted.Put(t.ID, showing{seen: was.Seen, answer: was.Answer})
+}
+
+// tell writes into a report who waits, and who came.
+func (q *queue) tell(ft fleet.Time, out *wire.RoomReport) {
+	out.Joined = q.joined
+	out.Waiting = q.wait.histogram()
+	out.Unseen, out.Young = q.returns.expected(ft)
+	for _, m := range q.arrivals {
+		if m.N > 0 {
+			out.Arrivals = append(out.Arrivals, m)
+		}
+	}
+}

@@ -1,0 +1,301 @@
+package admission
+
+import (
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/line"
+	"vestibule/internal/mutant"
+	"vestibule/internal/room"
+	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
+)
+
+// Room is what an engine needs to know of a room; everything else about it
+// is the shell's business.
+type Room struct {
+	ID    room.ID
+	Epoch uint32
+	Cap   bool // partition_policy cap: renew nothing without a lease
+
+	Session        time.Duration // session_duration, for sessions without a right
+	OnIsolation    string        // one of room.Isolation…; "" holds
+	IsolationLimit int           // newcomers let in per isolation, where OnIsolation is open
+
+	// Probation is for how long an admission is stamped at first, in whole
+	// seconds; the second request lengthens it to the full session. 0 stamps in
+	// full at once.
+	Probation time.Duration
+
+	// Grace is for how long a visitor who waits and is not there keeps the place;
+	// 0 means room.DefaultGrace. Who asked within the last minute is there.
+	Grace time.Duration
+}
+
+// roomState is an edge's admission to one room. Its parts keep their own numbers; it
+// decides, and charges what it decided to them in one step.
+//
+// Invariant: every admission is in rights.spent, rights.rate, sessions and moves or in
+// none of them.
+type roomState struct {
+	Room
+	edge   *edge
+	gone   bool // no longer in the room set: nothing is admitted, rights go back
+	paused bool // nobody is admitted for now, rights go back
+	life   life
+
+	rights   rights
+	sessions sessions // what is told of those inside
+	moves    moveLog
+	tickets  tickets               // of those inside
+	ended    ended                 // sessions that ended before their tickets expire
+	ends     wire.Outbox[wire.End] // those that ended here, for the regional
+	movers   movers
+	alone    isolation
+
+	queue    queue
+	held     held
+	view     *wire.View
+	outcomes line.OutcomeCounter
+	admitted uint64
+	entered  uint64
+
+	dirty     bool   // something is to be reported
+	changedAt uint64 // first report that carried the newest change
+}
+
+func newRoomState(e *edge) *roomState {
+	l := &e.cfg.Limits
+	return &roomState{edge: e, moves: moveLog{first: 1}, tickets: newTickets(l.Recent), queue: newQueue(l.Waiting)}
+}
+
+// set takes the room's settings. Where its epoch has changed, those who are held are
+// given new places: with their old tickets they would be admitted and turned away at
+// the next request.
+func (r *roomState) set(now fleet.Mono, settings Room) {
+	if r.Epoch != settings.Epoch {
+		m := r.edge.at(now)
+		r.held.renew(func(in ticket.Network) ticket.Ticket { return r.edge.newTicket(m.time, settings.Epoch, in) })
+	}
+	if settings.Grace == 0 {
+		settings.Grace = room.DefaultGrace
+	}
+	r.Room, r.gone, r.dirty = settings, false, true
+	r.life.probation = uint32((settings.Probation + time.Second - 1) / time.Second)
+}
+
+// arrive decides about one request; see Engine.Arrive.
+func (r *roomState) arrive(m moment, t ticket.Ticket) Decision {
+	fresh := Kept
+	end := r.ended.of(&t)
+	home := t.Home
+	if end == wire.Moved {
+		home = ticket.Nobody // its right is elsewhere: nobody waits for us to forget it
+	}
+	switch {
+	case t.ID == 0:
+		fresh = Newcomer
+	case t.Epoch != r.Epoch && !mutant.On(mutant.EpochIgnored):
+		fresh = Void
+	case end == wire.Left:
+		fresh = Gone
+	case t.Valid(r.edge.judges(m, home)):
+		d := r.serve(m, t)
+		if d.Fresh == Kept {
+			return d
+		}
+		fresh = d.Fresh
+	case r.known(m, t.ID) != 0 && r.tickets.kept(m.time, &t, r.life.full):
+		d := r.repeat(m, t)
+		if d.Fresh == Kept {
+			return d
+		}
+		fresh = d.Fresh
+	case t.IsAdmitted() || r.tickets.used(t.ID): // also a place that became a session
+		fresh = Expired
+	case lapsed(m.time, &t, r.Grace):
+		fresh = Lost
+	}
+	// Before fleet time was ever told there is nothing to stamp a place with,
+	// and nothing to count a check-in by.
+	d := Decision{Fresh: fresh, Reseal: m.synced()}
+	switch {
+	case fresh == Elsewhere:
+		own, inside := r.derive(m, &t)
+		if inside.Enters() {
+			return inside
+		}
+		t = own
+	case fresh != Kept:
+		t = r.edge.newTicket(m.time, r.Epoch, t.Network)
+	case m.synced():
+		d.Counted = r.queue.checkIn(m.time, &t)
+	}
+	d.Ticket = t
+	r.decide(m, &d)
+	if d.Verdict == Queue && fresh != Kept && m.synced() {
+		r.queue.enqueued(m.time, d.Ticket.Joined, fresh == Newcomer)
+	}
+	return d
+}
+
+// waits reports whether t is a place in the line; see Engine.Waits.
+func (r *roomState) waits(now fleet.Mono, t *ticket.Ticket) bool {
+	if r.gone || t.ID == 0 || t.Epoch != r.Epoch || t.IsAdmitted() {
+		return false
+	}
+	m := r.edge.at(now)
+	return r.ended.of(t) != wire.Left && !r.tickets.used(t.ID) && !lapsed(m.time, t, r.Grace)
+}
+
+// decide fills in the verdict for a visitor without a session.
+func (r *roomState) decide(m moment, d *Decision) {
+	t := &d.Ticket
+	p := &r.edge.cfg.Params
+	soon := false
+	switch {
+	case r.paused:
+		d.Reason = OriginDown
+	case !r.edge.link.check(m.now) && r.edge.isolated(m.now) && r.decideAlone(m, d):
+		if d.Verdict == Admit {
+			return
+		}
+	case !r.life.firm(m):
+		d.Reason = Unsure
+	case !r.edge.link.check(m.now):
+		d.Reason = Isolated
+	case r.edge.link.standing != wire.Listed:
+		d.Reason = Drains
+	case t.Joined > horizon(r.view):
+		d.Reason = Behind
+		if near := t.Flags&ticket.Returned != 0 && t.Joined <= r.view.Park; near && t.Ahead|t.High != 0 {
+			d.Verdict = Hold
+		} else if near { // who was told nothing yet is told first, and held next
+			soon = true
+		}
+	default:
+		r.rights.demand.tries++
+		if !r.held.before(t) && r.charge(m, d) {
+			return
+		}
+		d.Verdict, d.Reason = Hold, Full
+	}
+	if d.Verdict == Hold && r.held.full(t.ID, r.edge.cfg.Limits.Held) {
+		d.Verdict, d.Reason = Queue, Crowded
+	}
+	r.edge.position(m.time, r.view, d)
+	if soon {
+		d.Retry = p.Nearest / 2
+	}
+	if d.Verdict == Hold {
+		d.Retry = p.Knock
+		if t.Flags&ticket.Returned != 0 {
+			d.Retry = p.Hold
+		}
+	}
+}
+
+// charge admits the visitor of d if a right of T and a right of R are in hand.
+// Everything that accounts for the session changes in this one step.
+func (r *roomState) charge(m moment, d *Decision) bool {
+	if r.gone || (r.rights.credit() <= uint64(len(r.movers)) && !mutant.On(mutant.NoRight)) || (r.rights.rate.idle(m.now) == 0 && !mutant.On(mutant.NoRateRight)) {
+		return false
+	}
+	t := &d.Ticket
+	second := m.second()
+	until := m.stampTime() + 1 + r.life.first()
+	if r.life.full == 0 || !r.sessions.issue(until) {
+		return false
+	}
+	if !mutant.On(mutant.ChargeLate) {
+		r.rights.spent++
+	}
+	r.rights.rate.use(m.now)
+	r.admitted++
+	if t.Waited() {
+		r.entered++
+	}
+	r.queue.enters(m.time, t)
+	t.Admitted, t.Until, t.Home, t.Seen = second, until, r.edge.home, second
+	t.BindSession()
+	r.edge.descend(t)
+	r.moves.add(wire.Move{ID: t.ID, Until: until})
+	r.tickets.remember(second, t, until)
+	r.dirty = true
+	d.Verdict, d.Reason, d.Reseal = Admit, Slot, true
+	if forecast, actual, ok := d.Outcome(); ok {
+		r.outcomes.Add(forecast, actual)
+	}
+	if r.rights.low() {
+		r.edge.hurry(m.now) // refill before dry
+	}
+	return true
+}
+
+// hold keeps a request; see Engine.Hold.
+func (r *roomState) hold(now fleet.Mono, v *Visit) {
+	r.held.add(v)
+	r.dirty = true
+	r.edge.hurry(now)
+}
+
+// letGo ends the holding of v; false where it is not held.
+func (r *roomState) letGo(v *Visit) bool {
+	if r == nil || !r.held.remove(v) {
+		return false
+	}
+	r.dirty = true
+	return true
+}
+
+// release decides about held visits whose turn has come; see Engine.Release.
+func (r *roomState) release(m moment, out []*Visit) []*Visit {
+	for len(r.held.visits) > 0 && !r.paused && r.life.firm(m) {
+		v := r.held.visits[0]
+		if v.Ticket.Joined > horizon(r.view) {
+			break
+		}
+		d := Decision{Ticket: v.Ticket}
+		if r.known(m, v.Ticket.ID) != 0 {
+			// Another request with this ticket went in while this one was held.
+			if d = r.repeat(m, v.Ticket); d.Fresh != Kept {
+				d.Reason, d.Reseal, d.Ticket = GaveUp, true, r.edge.newTicket(m.time, r.Epoch, v.Ticket.Network)
+				r.edge.position(m.time, r.view, &d)
+			}
+		} else if !r.charge(m, &d) {
+			break
+		}
+		r.letGo(v)
+		v.Decision = d
+		out = append(out, v)
+	}
+	return out
+}
+
+// giveUp decides that the visitor of v, who is held no more, goes on waiting.
+func (r *roomState) giveUp(m moment, v *Visit) {
+	d := Decision{Verdict: Queue, Reason: GaveUp, Reseal: true, Ticket: v.Ticket}
+	back := d.Ticket.Flags&ticket.Returned != 0
+	if back {
+		r.queue.checkIn(m.time, &d.Ticket)
+	}
+	r.edge.position(m.time, r.view, &d)
+	if !back {
+		r.queue.enqueued(m.time, d.Ticket.Joined, v.Brought.ID == 0)
+	}
+	if d.Ticket.Joined <= horizon(r.view) || r.view.Park >= d.Ticket.Joined {
+		d.Retry = r.edge.cfg.Params.Nearest / 2 // the turn is near: back at once
+	}
+	v.Decision = d
+}
+
+// abandon counts the visitor of v, who is held no more and did not wait for the answer,
+// as the ticket says that was brought.
+func (r *roomState) abandon(now fleet.Mono, v *Visit) {
+	was, t := &v.Brought, &v.Ticket
+	v.Decision = Decision{Verdict: Queue, Reason: GaveUp, Ticket: *was}
+	if r.queue.moved(was, t) {
+		m := r.edge.at(now)
+		r.queue.undo(m.time, was, t)
+	}
+}

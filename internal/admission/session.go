@@ -1,0 +1,182 @@
+package admission
+
+import (
+	"vestibule/internal/mutant"
+	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
+)
+
+// known returns the expiry second of the newest stamp that this edge gave the
+// ticket, if the session is still valid; else 0.
+func (r *roomState) known(m moment, id uint64) uint32 {
+	until := r.tickets.recent.Get(id).until
+	if int64(until)*1000 <= int64(r.edge.judges(m, r.edge.home)) {
+		return 0
+	}
+	return until
+}
+
+// repeat answers a ticket without a session whose visitor has one all the
+// same: the reply that told so was lost, or this is another request of the
+// same page. It is charged once, and may be renewed as any session. The decision is
+// empty but for Fresh as that of serve.
+func (r *roomState) repeat(m moment, t ticket.Ticket) Decision {
+	s := r.tickets.recent.Get(t.ID)
+	if elsewhere(&t, s.net) {
+		return Decision{Fresh: Elsewhere}
+	}
+	t.Until, t.Home, t.Net = s.until, r.edge.home, s.net
+	if t.Admitted == 0 {
+		t.Admitted = m.second()
+	}
+	if r.copyOf(m, &t) {
+		return Decision{Fresh: Copied}
+	}
+	d := r.renew(m, t)
+	if d.Reason = Repeated; !d.Reseal {
+		d.Reseal = true
+		d.Ticket.Seen = m.second() // of this version
+		r.edge.descend(&d.Ticket)
+	}
+	return d
+}
+
+// derive returns a place for who shows t in another network than its session is bound
+// to, or lets in who has been let in by it. The place is the same at every edge, however
+// often t is shown there, so that many requests are one visitor; once it was used or
+// left, it is another one.
+func (r *roomState) derive(m moment, t *ticket.Ticket) (own ticket.Ticket, inside Decision) {
+	anew := r.edge.newTicket(m.time, r.Epoch, t.Network)
+	own = anew
+	own.ID = ticket.Derive(t.ID, t.Network)
+	if r.known(m, own.ID) != 0 && r.tickets.kept(m.time, &own, r.life.full) {
+		inside = r.repeat(m, own)
+	}
+	if r.tickets.used(own.ID) || r.ended.of(&own) == wire.Left {
+		return anew, inside
+	}
+	return own, inside
+}
+
+// serve answers a visitor who holds a valid session, and renews it where it is
+// due and allowed. The decision is empty but for Fresh where the ticket is a copy that
+// is not to be renewed, or is shown in another network than it is bound to.
+func (r *roomState) serve(m moment, t ticket.Ticket) Decision {
+	if elsewhere(&t, t.Net) {
+		return Decision{Fresh: Elsewhere}
+	}
+	if t.Home != ticket.Nobody && r.life.due(m, &t) && r.copyOf(m, &t) {
+		return Decision{Fresh: Copied}
+	}
+	return r.renew(m, t)
+}
+
+// copyOf reports whether t, a version of a session that is to be renewed, is a copy
+// that somebody else goes on with.
+func (r *roomState) copyOf(m moment, t *ticket.Ticket) bool {
+	isCopy, found := r.tickets.show(m.second(), t, r.life.full)
+	if found {
+		r.dirty = true
+		r.edge.hurry(m.now)
+	}
+	return isCopy
+}
+
+// renew serves a session, and renews it where it is due and allowed.
+func (r *roomState) renew(m moment, t ticket.Ticket) Decision {
+	d := Decision{Verdict: Serve, Reason: Session, Ticket: t}
+	if t.Home == ticket.Nobody {
+		r.prolong(m, &d)
+		return d
+	}
+	if !r.life.due(m, &t) {
+		return d
+	}
+	until := m.stampTime() + 1 + r.life.full
+	if !r.edge.owns(t.Home) && !mutant.On(mutant.RenewForeign) {
+		if t.Home != r.edge.home && r.life.firm(m) {
+			r.moveIn(m, until, &d)
+		}
+		return d
+	}
+	if r.ended.of(&t) == wire.Moved {
+		return d
+	}
+	from := t.Until
+	known := r.tickets.recent.Get(t.ID).until
+	if known > from {
+		// The same old ticket again: its newest stamp is counted already.
+		from = known
+	}
+	if until >= from+wire.RenewAfter(r.life.full) && r.rights.mayRenew(r.edge.link.check(m.now), r.Cap) {
+		if r.sessions.at(int64(from)) == nil || r.sessions.at(int64(until)) == nil {
+			return d
+		}
+		if known < from && !r.edge.link.check(m.now) {
+			r.alone.guests++
+		}
+		r.rights.renewed++
+		r.sessions.consume(from)
+		r.sessions.issue(until)
+		r.moves.add(wire.Move{ID: t.ID, From: from, Until: until, Shown: version(&t)})
+		r.tickets.remember(m.second(), &t, until)
+		if int64(t.Seen)/60 != m.time.Second()/60 {
+			r.queue.arrive(m.time)
+		}
+		r.dirty = true
+		from = until
+		if r.rights.nearCeiling() {
+			r.edge.hurry(m.now)
+		}
+	}
+	if from == t.Until {
+		return d
+	}
+	d.Ticket.Until = from
+	d.Ticket.Seen = m.second()
+	d.Reseal = true
+	r.edge.descend(&d.Ticket)
+	return d
+}
+
+// quit ends what the visitor with ticket t has in the room; see Engine.Quit.
+func (r *roomState) quit(m moment, t ticket.Ticket) bool {
+	if known := r.known(m, t.ID); known > t.Until && (t.Until == 0 || t.Home == r.edge.home) {
+		t.Until, t.Home = known, r.edge.home
+	}
+	if !t.Valid(m.time) {
+		return r.quitLine(m, &t)
+	}
+	if r.ended.of(&t) == wire.Left || r.ends.Len() == wire.MaxEnds {
+		return false
+	}
+	end := wire.End{ID: t.ID, Home: uint32(t.Home), Until: t.Until, Kind: wire.Left}
+	if t.Home == ticket.Nobody {
+		// In no books, and so nobody is told. It is enough that we refuse it.
+		if len(r.ended) < 2*wire.MaxEnds {
+			r.ended.note(end)
+		}
+		return true
+	}
+	r.ended.note(end)
+	r.ends.Add(end, 0)
+	r.tickets.recent.Put(t.ID, stamped{until: over})
+	r.dirty = true
+	r.edge.hurry(m.now)
+	return true
+}
+
+// quitLine ends a place in the line.
+func (r *roomState) quitLine(m moment, t *ticket.Ticket) bool {
+	r.queue.wait.advance(m.time)
+	r.queue.newest(t)
+	if t.IsAdmitted() || t.Flags&ticket.Returned == 0 || r.ended.covers(t.ID, ticket.Nobody, t.Seen) != 0 {
+		return false // nobody has counted it, or not any more
+	}
+	r.queue.uncount(t)
+	if len(r.ended) < 2*wire.MaxEnds {
+		r.ended.note(wire.End{ID: t.ID, Home: uint32(ticket.Nobody), Until: m.second() + windowsKept*windowLen, Kind: wire.Left})
+	}
+	r.dirty = true
+	return true
+}
