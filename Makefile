@@ -13,8 +13,8 @@ KUBE_SCORE     := github.com/zegl/kube-score/cmd/kube-score@v1.20.0
 TOOLS          := $(CURDIR)/.tools
 
 # Debian packages that tests and benchmarks drive: a browser, an HTTP client, a load
-# generator, a server to stand beside, and balancers to stand behind.
-PACKAGES := chromium curl wrk nginx haproxy
+# generator, a server to stand beside, balancers to stand behind, and servers that ask the edge (deploy/fronts).
+PACKAGES := chromium curl wrk nginx haproxy caddy
 
 # The last release: its tag, and its commit for clones without tags.
 RELEASE := v0.1.0 a13bbb9
@@ -206,6 +206,7 @@ golden: ## write the golden files anew; read the difference before you commit it
 	$(GO) test ./internal/wire -rewrite
 	$(GO) test ./internal/waiting -rewrite
 	$(GO) test ./internal/room -run TestTheReferenceIsTheSchema -rewrite
+	$(GO) test ./internal/origin -run TestFrontsTakeTheSameHeadersOut -rewrite
 
 $(TOOLS)/golangci-lint:
 	GOBIN=$(TOOLS) $(GO) install $(GOLANGCI_LINT)

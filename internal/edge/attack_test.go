@@ -18,7 +18,8 @@ import (
 // status of every answer until the edge closes, and what came of the last.
 func (st *stage) raw(text string) (codes []int, last string) {
 	st.t.Helper()
-	c, err := net.Dial("tcp", st.addr(0))
+	st.sent++
+	c, err := net.Dial("tcp", st.entrance())
 	if err != nil {
 		st.t.Fatal(err)
 	}
@@ -33,7 +34,7 @@ func (st *stage) raw(text string) (codes []int, last string) {
 	for {
 		res, err := http.ReadResponse(br, nil)
 		if err != nil {
-			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && len(codes) == 0 {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && len(codes) == 0 && st.door == "" {
 				st.t.Errorf("no answer to %.80q: %v", text, err)
 			}
 			return codes, last
@@ -76,13 +77,16 @@ func TestNoSpellingOfThePathPassesTheRoom(t *testing.T) {
 	}
 }
 
+// oddTargets are those of which servers may make something else, outside of all rooms.
+var oddTargets = []string{
+	"/", "/about", "/a%2fb", "/a%2Fb?x=%zz&y;z", "//a//b", "///", "/a/./b", "/a/../b", "/a;b=1", "/a%20b", "/%C3%A9", "/%c3%a9", "/a?", "/a??b", "/a?b?c",
+	"/a!$&'()*+,;=:@", "/a{b}|c^`", `/a"<b>`, "/é", "//a%2fb?c", "/vips", "/a:80/b", "/?http://x/", "/a#b",
+}
+
 // What passes goes out byte for byte: the origin may tell spellings apart.
 func TestTargetsAreForwardedUnchanged(t *testing.T) {
 	st := open(t, nil)
-	for _, target := range []string{
-		"/", "/about", "/a%2fb", "/a%2Fb?x=%zz&y;z", "//a//b", "///", "/a/./b", "/a/../b", "/a;b=1", "/a%20b", "/%C3%A9", "/%c3%a9", "/a?", "/a??b", "/a?b?c",
-		"/a!$&'()*+,;=:@", "/a{b}|c^`", `/a"<b>`, "/é", "//a%2fb?c", "/vips", "/a:80/b", "/?http://x/", "/a#b",
-	} {
+	for _, target := range oddTargets {
 		codes, body := st.raw(request("GET "+target+" HTTP/1.1", "shop.example"))
 		if !slices.Equal(codes, []int{200}) {
 			t.Errorf("%s: %v %.60q", target, codes, body)
@@ -200,17 +204,14 @@ func TestMethodsAndUpgradesThatAreRefused(t *testing.T) {
 	}
 }
 
-// A request hidden in another is either refused with it or decided by itself;
-// the origin's audit sees to it that none arrives undecided.
-func TestSmuggling(t *testing.T) {
-	st := open(t, nil)
-	st.up.queue(vip, 10, 1)
+// smuggled are requests for what no room covers, which hide one for the room vip.
+func smuggled() map[string]string {
 	hidden := request("GET /vip HTTP/1.1", "shop.example")
 	post := func(headers ...string) string {
 		return "POST /about HTTP/1.1\r\nHost: shop.example\r\n" + strings.Join(headers, "\r\n") + "\r\n\r\n"
 	}
 	chunk := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(hidden), hidden)
-	for name, text := range map[string]string{
+	return map[string]string{
 		"CL.TE":                post(fmt.Sprintf("Content-Length: %d", 5+len(hidden)), "Transfer-Encoding: chunked") + "0\r\n\r\n" + hidden,
 		"TE.CL":                post("Content-Length: 4", "Transfer-Encoding: chunked", "Connection: close") + chunk,
 		"TE.TE":                post("Transfer-Encoding: chunked", "Transfer-Encoding: identity", "Connection: close") + "0\r\n\r\n" + hidden,
@@ -232,7 +233,15 @@ func TestSmuggling(t *testing.T) {
 		"trailer":              post("Transfer-Encoding: chunked", "Trailer: X-Forwarded-For", "Connection: close") + "0\r\nX-Forwarded-For: 6.6.6.6\r\n\r\n",
 		"HTTP/1.0 chunked":     "POST /about HTTP/1.0\r\nHost: shop.example\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + hidden,
 		"HTTP/0.9":             "GET /vip\r\n" + hidden,
-	} {
+	}
+}
+
+// A request hidden in another is either refused with it or decided by itself;
+// the origin's audit sees to it that none arrives undecided.
+func TestSmuggling(t *testing.T) {
+	st := open(t, nil)
+	st.up.queue(vip, 10, 1)
+	for name, text := range smuggled() {
 		st.raw(text)
 		for _, r := range st.origin.requestsSeen() {
 			if !strings.HasPrefix(r.RequestURI, "/about") {

@@ -394,6 +394,8 @@ type ledger struct {
 	let   map[string]int
 	seen  []*http.Request
 	serve http.HandlerFunc
+
+	undecided int // requests that nobody let in
 }
 
 // watch has the ledger know what a handler lets in.
@@ -431,6 +433,7 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	about := r.Method + " " + r.Host + " " + rawTarget(r)
 	l.mu.Lock()
 	if l.let[about] == 0 {
+		l.undecided++
 		l.t.Errorf("%s reached the site undecided", about)
 	}
 	l.let[about]--

@@ -417,6 +417,9 @@ type stage struct {
 	maxFiles  int
 	castEvery time.Duration
 	chance    rand.Source
+	door      string                          // where visitors come, if not to the edge itself
+	watch     func(http.Handler) http.Handler // what is asked at the first listener
+	sent      int                             // raw requests
 
 	cancel context.CancelCauseFunc
 	ended  chan error
@@ -449,6 +452,10 @@ func newStage(t testing.TB, change func(*stage)) *stage {
 		t.Fatal(err)
 	}
 	st.audit()
+	if st.watch != nil {
+		l := &st.server.listeners[0]
+		l.handler = st.watch(l.handler)
+	}
 	return st
 }
 
@@ -518,6 +525,14 @@ type visitor struct {
 
 func (st *stage) addr(i int) string { return st.server.listeners[i].Addr().String() }
 
+// entrance returns where visitors come.
+func (st *stage) entrance() string {
+	if st.door != "" {
+		return st.door
+	}
+	return st.addr(0)
+}
+
 func (st *stage) visitor() *visitor {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -525,7 +540,7 @@ func (st *stage) visitor() *visitor {
 	}
 	tr := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "tcp", st.addr(0))
+			return (&net.Dialer{}).DialContext(ctx, "tcp", st.entrance())
 		},
 		DisableCompression: true,
 	}

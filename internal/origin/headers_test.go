@@ -1,14 +1,22 @@
 package origin
 
 import (
+	"flag"
 	"net/http"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 )
+
+var rewrite = flag.Bool("rewrite", false, "write the lists of deploy/fronts anew")
+
+var tables = [][]string{pathHeaders, methodHeaders, hostHeaders, schemeHeaders, addressHeaders}
 
 // The tables are looked up as net/http spells names.
 func TestTheTablesOfHeadersAreCanonical(t *testing.T) {
 	rules := NewHeaderRules(nil)
-	for _, table := range [][]string{pathHeaders, methodHeaders, hostHeaders, schemeHeaders, addressHeaders, edgeHeaders} {
+	for _, table := range append(tables, edgeHeaders) {
 		for _, name := range table {
 			if http.CanonicalHeaderKey(name) != name {
 				t.Errorf("%s is spelled %s", name, http.CanonicalHeaderKey(name))
@@ -19,5 +27,89 @@ func TestTheTablesOfHeadersAreCanonical(t *testing.T) {
 		if hasFamily(name, headerFamilies) {
 			t.Errorf("%s is of a family already", name)
 		}
+	}
+}
+
+// nginx knows no families of headers. These are what is known of them.
+var familyMembers = []string{
+	"Forwarded", "Forwarded-For", "Forwarded-Host", "Forwarded-Proto", "Proxy-Client-Ip", "Proxy-Host", "Proxy-Url", "Wl-Proxy-Client-Ip", "Wl-Proxy-Ssl",
+	"X-Arr-Ssl", "X-Envoy-External-Address", "X-Envoy-Original-Host", "X-Envoy-Original-Path", "X-Forward-For", "X-Forwarded", "X-Forwarded-By",
+	"X-Forwarded-Method", "X-Forwarded-Path", "X-Forwarded-Port", "X-Forwarded-Prefix", "X-Forwarded-Protocol", "X-Forwarded-Scheme", "X-Forwarded-Server",
+	"X-Forwarded-Ssl", "X-Forwarded-Uri", "X-Forwarder-For", "X-Middleware-Prefetch", "X-Middleware-Rewrite", "X-Middleware-Subrequest",
+	"X-Original-For", "X-Original-Forwarded-For", "X-Original-Host", "X-Original-Method", "X-Original-Path", "X-Original-Proto", "X-Original-Remote-Addr",
+	"X-Original-Scheme", "X-Original-Uri", "X-Original-Url", "X-Rewrite-Path", "X-Rewrite-Uri", "X-Rewrite-Url",
+	"Vestibule-Command", "Vestibule-Decision", "Vestibule-Poll", "Vestibule-Proof", "Vestibule-Ticket", "X-Vestibule-Decision",
+}
+
+// Snippets for servers in front of the site take out what the edge takes out. `make golden`
+// writes their lists.
+func TestFrontsTakeTheSameHeadersOut(t *testing.T) {
+	rules := NewHeaderRules(nil)
+	names := slices.Sorted(slices.Values(slices.Concat(tables...)))
+	for _, name := range familyMembers {
+		if http.CanonicalHeaderKey(name) != name || !rules.refuses(name) {
+			t.Errorf("%s is of no family", name)
+		}
+	}
+	families := append(slices.Clone(headerFamilies), ownFamilies...)
+	const note = "made of internal/origin/headers.go: make golden"
+
+	var nginx strings.Builder
+	nginx.WriteString("# Headers that some sites take for the path, the method, the host, the scheme or the address of a request, and ours.\n# " + note + "\n")
+	for _, name := range slices.Sorted(slices.Values(append(slices.Clone(names), familyMembers...))) {
+		nginx.WriteString("proxy_set_header " + name + " \"\";\n")
+	}
+	same(t, "nginx/vestibule-strip.conf", "", "", nginx.String())
+
+	var list, prefixes strings.Builder
+	for _, name := range names {
+		list.WriteString("\t[\"" + strings.ToLower(name) + "\"] = true,\n")
+	}
+	for _, family := range families {
+		prefixes.WriteString("\t\"" + strings.ToLower(family) + "\",\n")
+	}
+	same(t, "haproxy/vestibule.lua", "-- "+note+"\n", "-- end\n", list.String())
+	same(t, "haproxy/vestibule.lua", "-- made of the families\n", "-- end\n", prefixes.String())
+
+	var caddy strings.Builder
+	for _, family := range headerFamilies { // ours are for the edge, and taken out behind it
+		caddy.WriteString("\trequest_header -" + family + "*\n")
+	}
+	for _, c := range "_.!#$%&'+^`|~" {
+		caddy.WriteString("\trequest_header \"-*" + string(c) + "*\"\n")
+	}
+	for _, name := range names {
+		caddy.WriteString("\trequest_header -" + name + "\n")
+	}
+	same(t, "caddy/vestibule.caddy", "# "+note+"\n", "# end\n", caddy.String())
+}
+
+// same holds a part of a file, between two lines, or all of it, to what it is to be.
+func same(t *testing.T, name, from, to, want string) {
+	t.Helper()
+	name = "../../deploy/fronts/" + name
+	data, err := os.ReadFile(name)
+	if err != nil && !*rewrite {
+		t.Fatal(err)
+	}
+	before, got, after := "", string(data), ""
+	if from != "" {
+		var ok, closed bool
+		before, got, ok = strings.Cut(got, from)
+		got, after, closed = strings.Cut(got, to)
+		if !ok || !closed {
+			t.Fatalf("%s has no %q", name, from)
+		}
+		before, after = before+from, to+after
+	}
+	if got == want {
+		return
+	}
+	if !*rewrite {
+		t.Errorf("%s is not what it is made of: make golden", name)
+		return
+	}
+	if err := os.WriteFile(name, []byte(before+want+after), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

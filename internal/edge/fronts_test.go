@@ -1,0 +1,500 @@
+package edge
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"vestibule/internal/gate"
+	"vestibule/internal/ticket"
+)
+
+// These tests drive real servers with the files of deploy/fronts.
+
+// program is one server that asks the edge.
+type program struct {
+	name, form string
+	config     func(t *testing.T, dir, addr, edge, site string) (args, env []string)
+}
+
+var programs = []program{
+	{"nginx", formAccel, nginxConfig},
+	{"haproxy", formHeaders, haproxyConfig},
+	{"caddy", formHeaders, caddyConfig},
+}
+
+// copied copies files of deploy/fronts.
+func copied(t *testing.T, dir, from string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		data, err := os.ReadFile(filepath.Join("../../deploy/fronts", from, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func written(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	name = filepath.Join(dir, name)
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func nginxConfig(t *testing.T, dir, addr, edge, site string) (args, env []string) {
+	copied(t, dir, "nginx", "vestibule-http.conf", "vestibule-server.conf", "vestibule-strip.conf")
+	user, temp := "", ""
+	if os.Getuid() == 0 {
+		user = "user root;" // the folder is ours alone
+	}
+	for _, name := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		temp += name + "_temp_path " + filepath.Join(dir, name) + "; "
+	}
+	return []string{"-p", dir, "-e", "stderr", "-c", written(t, dir, "nginx.conf", `daemon off; worker_processes 1; `+user+` pid `+dir+`/pid; error_log stderr crit;
+events { worker_connections 512; }
+http {
+	`+temp+` access_log off;
+	upstream vestibule { server `+edge+`; keepalive 8; keepalive_timeout 30s; }
+	upstream site { server `+site+`; }
+	include vestibule-http.conf;
+	server { listen `+addr+`; include vestibule-server.conf; }
+}
+`)}, nil
+}
+
+func haproxyConfig(t *testing.T, dir, addr, edge, site string) (args, env []string) {
+	copied(t, dir, "haproxy", "haproxy.cfg", "vestibule.lua")
+	return []string{"-db", "-f", filepath.Join(dir, "haproxy.cfg")}, []string{
+		"VESTIBULE_BIND=" + addr, "VESTIBULE_EDGE=" + edge, "VESTIBULE_SITE=" + site, "VESTIBULE_LUA=" + filepath.Join(dir, "vestibule.lua"),
+	}
+}
+
+func caddyConfig(t *testing.T, dir, addr, edge, site string) (args, env []string) {
+	copied(t, dir, "caddy", "vestibule.caddy")
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := written(t, dir, "Caddyfile", `{
+	admin off
+	auto_https off
+	default_bind 127.0.0.1
+	log {
+		level ERROR
+	}
+}
+import vestibule.caddy
+http://:`+port+` {
+	import vestibule
+}
+`)
+	return []string{"run", "--config", file, "--adapter", "caddyfile"}, []string{"HOME=" + dir, "VESTIBULE_EDGE=" + edge, "VESTIBULE_SITE=" + site}
+}
+
+// throughFronts runs a test with each server that is installed, in front of a site of its own.
+func throughFronts(t *testing.T, test func(t *testing.T, st *stage, site *ledger)) {
+	for _, p := range programs {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			file, err := exec.LookPath(p.name)
+			if err != nil {
+				file, err = exec.LookPath("/usr/sbin/" + p.name) // on the path of root alone
+			}
+			if err != nil {
+				t.Skipf("%s is not installed: make packages", p.name)
+			}
+			site := &ledger{t: t, form: p.form, let: map[string]int{}}
+			behind := httptest.NewServer(site)
+			t.Cleanup(behind.Close)
+			st := openFront(t, p.form, func(st *stage) {
+				st.castEvery = 10 * time.Millisecond
+				st.watch = site.watch
+			})
+			edge := st.addr(0)
+			st.door = startFront(t, p, file, edge, behind.Listener.Addr().String())
+			test(t, st, site)
+			t.Logf("%s: %d raw requests; %d reached the site undecided", p.name, st.sent, site.undecided)
+		})
+	}
+}
+
+// startFront starts a server and returns where it listens. A port that was free may be taken by then.
+func startFront(t *testing.T, p program, file, edge, site string) string {
+	t.Helper()
+	for range 5 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := l.Addr().String()
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		args, env := p.config(t, dir, addr, edge, site)
+		cmd := exec.Command(file, args...)
+		var said strings.Builder
+		cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), dir, &said, &said
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		up := false
+		eventually(t, p.name+" listens or ends", func() bool {
+			select {
+			case err := <-ended:
+				ended <- err
+				return true
+			default:
+			}
+			c, err := net.Dial("tcp", addr)
+			if err == nil {
+				up = c.Close() == nil
+			}
+			return up
+		})
+		if up {
+			t.Cleanup(func() {
+				cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it may have ended
+				select {
+				case <-ended:
+				case <-time.After(5 * time.Second):
+					cmd.Process.Kill() //nolint:errcheck // as above
+					<-ended
+				}
+				if t.Failed() {
+					t.Log(said.String())
+				}
+			})
+			return addr
+		}
+		if !strings.Contains(strings.ToLower(said.String()), "address already in use") && !strings.Contains(said.String(), "cannot bind") {
+			t.Fatalf("%s ends: %s", p.name, said.String())
+		}
+	}
+	t.Fatalf("%s finds no port", p.name)
+	return ""
+}
+
+// A visitor waits with the page and the cookie, hears the stream, is let in, is renewed and leaves.
+func TestAVisitOfASiteBehindAFront(t *testing.T) {
+	throughFronts(t, func(t *testing.T, st *stage, site *ledger) {
+		st.up.queue(sale, 10, 1)
+		v := st.visitor()
+		var a answer
+		for range 2 {
+			a = v.get("http://sale.example/tickets?show=1", "Accept", "text/html")
+			if !strings.Contains(a.body, "You are in line") || a.Header.Get("Retry-After") == "" || !strings.Contains(a.Header.Get("Cache-Control"), "no-store") {
+				t.Fatalf("%d %v %.80q", a.StatusCode, a.Header, a.body)
+			}
+			if c := a.Header["Set-Cookie"]; len(c) != 1 || !strings.HasPrefix(c[0], "vestibule-sale=") {
+				t.Fatalf("cookies: %v", c)
+			}
+		}
+		if a = v.get("http://sale.example/", "Accept", "application/json", gate.PollHeader, "1"); !strings.Contains(a.body, `"queued"`) {
+			t.Errorf("a poll: %d %.80q", a.StatusCode, a.body)
+		}
+		r, err := http.NewRequest(http.MethodGet, "http://sale.example"+gate.EventsPath+"?room=sale", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := v.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, messages := bufio.NewScanner(res.Body), 0
+		for messages < 2 && text.Scan() {
+			if strings.HasPrefix(text.Text(), "data:") && strings.Contains(text.Text(), `"line"`) {
+				messages++
+				st.up.queue(sale, 20, 1)
+			}
+		}
+		if err := res.Body.Close(); err != nil || messages < 2 {
+			t.Errorf("the stream: %d, %d messages, %v", res.StatusCode, messages, err)
+		}
+		if n := len(site.took()); n > 0 {
+			t.Errorf("%d requests reached the site", n)
+		}
+
+		// The turn comes.
+		st.up.view(sale, 10, 1, 1<<50, 0)
+		eventually(t, "the visitor is let in", func() bool {
+			a = v.get("http://sale.example/", "Accept", "application/json", gate.PollHeader, "1")
+			return strings.Contains(a.body, `"entering"`)
+		})
+		site.serves(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			w.Header().Add("Set-Cookie", "theirs=1")
+			w.Header().Set("Cache-Control", "public, max-age=60")
+			w.Header().Set("Vestibule-Command", "keep")
+			w.WriteHeader(http.StatusCreated)
+			fmt.Fprintf(w, "%s %s", r.Method, body)
+		})
+		a = v.ask(http.MethodPost, "http://sale.example/buy?x=%zz", "a=b", "Content-Type", "text/plain", "X-App", "1")
+		if a.StatusCode != http.StatusCreated || a.body != "POST a=b" || a.Header.Get("Vestibule-Command") != "" {
+			t.Fatalf("%d %v %q", a.StatusCode, a.Header, a.body)
+		}
+		seen := site.took()
+		if len(seen) != 1 || seen[0].Header.Get("X-App") != "1" || seen[0].Header.Get("X-Forwarded-For") != "127.0.0.1" ||
+			seen[0].Header.Get("X-Forwarded-Proto") != "http" || seen[0].Header.Get("X-Forwarded-Host") != "sale.example" {
+			t.Errorf("the site saw %v", seen)
+		}
+
+		// A renewal comes with the site's answer, beside the site's own cookie; the answer is not for shared caches then.
+		old := session(7)
+		old.Seen, old.Admitted, old.Until = old.Seen-200, old.Admitted-200, old.Until-200
+		w := st.visitor()
+		w.Jar = nil
+		a = w.get("http://sale.example/", "Cookie", "a=b; "+st.seal("sale", old)+"; c=d")
+		if c := cookieOf(a, ticket.CookieName("sale", false)); c == nil || c.MaxAge < 250 || cookieOf(a, "theirs") == nil {
+			t.Errorf("cookies of a renewal: %q", a.Header["Set-Cookie"])
+		}
+		if !strings.Contains(strings.Join(a.Header["Cache-Control"], ","), "private") {
+			t.Errorf("a ticket may be cached: %q", a.Header["Cache-Control"])
+		}
+		if seen := site.took(); len(seen) == 1 && strings.Contains(seen[0].Header.Get("Cookie"), "vestibule-sale") && p(t) != "caddy" {
+			t.Errorf("the site gets the ticket: %q", seen[0].Header["Cookie"])
+		} else if len(seen) != 1 || !strings.Contains(seen[0].Header.Get("Cookie"), "a=b") || !strings.Contains(seen[0].Header.Get("Cookie"), "c=d") {
+			t.Errorf("the site does not get its cookies: %v", seen)
+		}
+		if a = v.get("http://shop.example/about"); a.Header.Get("Cache-Control") != "public, max-age=60" {
+			t.Errorf("outside of all rooms Cache-Control is %q", a.Header["Cache-Control"])
+		}
+		a = w.get("http://sale.example/", gate.TicketHeader, "sale")
+		if a.StatusCode != http.StatusCreated || !strings.HasPrefix(a.Header.Get(gate.TicketHeader), "sale=") {
+			t.Errorf("a client without cookies: %d %v", a.StatusCode, a.Header)
+		}
+
+		in := st.seal("sale", session(9))
+		if a = w.get("http://sale.example/", "Cookie", in); a.StatusCode != http.StatusCreated {
+			t.Fatalf("who is inside: %d", a.StatusCode)
+		}
+		if a = w.ask(http.MethodPost, leaveURL, "", "Cookie", in, "Origin", "http://evil.example"); a.StatusCode != http.StatusForbidden {
+			t.Errorf("another site makes a visitor leave: %d", a.StatusCode)
+		}
+		if a = w.ask(http.MethodPost, leaveURL, "", "Cookie", in, "Origin", "http://sale.example"); a.StatusCode != http.StatusNoContent || cookieOf(a, ticket.CookieName("sale", false)) == nil {
+			t.Errorf("leaving: %d %v", a.StatusCode, a.Header)
+		}
+		st.up.queue(sale, 10, 1)
+		if a = w.get("http://sale.example/", "Cookie", in); a.StatusCode == http.StatusCreated {
+			t.Error("who has left is inside")
+		}
+	})
+}
+
+// p returns by which server a test goes.
+func p(t *testing.T) string { return t.Name()[strings.LastIndexByte(t.Name(), '/')+1:] }
+
+// What attackers send to the proxy does not pass a front either: paths, hosts, methods, upgrades, tickets, requests in
+// requests. The ledger sees to it that the site gets nothing that was not decided as it stands.
+func TestNothingUnadmittedPassesAFront(t *testing.T) {
+	throughFronts(t, func(t *testing.T, st *stage, site *ledger) {
+		st.up.queue(vip, 10, 1)
+		st.up.queue(sale, 10, 1)
+		nothing := func(what string) {
+			t.Helper()
+			for _, r := range site.took() {
+				t.Errorf("%s: %s %s %s reached the site", what, r.Method, r.Host, r.RequestURI)
+			}
+		}
+		for _, path := range vipSpellings {
+			st.raw(request("GET "+path+" HTTP/1.1", "shop.example"))
+			nothing(path)
+			if strings.HasPrefix(path, "/") { // the edge's own paths are no way around
+				st.raw(request("GET /.well-known/vestibule/../.."+path+" HTTP/1.1", "shop.example"))
+				nothing("from the edge's own path to " + path)
+			}
+		}
+		for _, path := range []string{
+			"/.well-known/vestibule/events/../../../vip", "/.well-known/vestibule/leave/..%2f..%2f..%2fvip", "/vip/../.well-known/vestibule/events", "/%2ewell-known/vestibule/../../vip",
+			"/vip?/.well-known/vestibule/events", "/.well-known/vestibule/events%2f..%2f..%2f..%2fvip", "/vip;/.well-known/vestibule/events", "@site", "/@site", "/decide", "*",
+		} {
+			for _, host := range []string{"shop.example", "sale.example"} {
+				st.raw(request("GET "+path+" HTTP/1.1", host))
+				for _, r := range site.took() {
+					if host == "sale.example" || strings.Contains(path, "vip") {
+						t.Errorf("%s of %s reached the site as %s", path, host, r.RequestURI)
+					}
+				}
+			}
+		}
+		for _, host := range []string{
+			"sale.example", "SALE.Example", "sale.example.", "sale.example:80", "Sale.Example.:8443", "sale.example:", "evil.example", "", "sale.example,shop.example",
+			"shop.example..", ".shop.example", "127.0.0.1", "[::1]", "shop.example:http", "x@shop.example", "shop.example/", "shop example", "shop.example\x00", "shöp.example",
+		} {
+			st.raw(request("GET / HTTP/1.1", host))
+			for _, r := range site.took() {
+				if r.Host != "shop.example" || !strings.Contains(host, r.Host) { // which no room covers there
+					t.Errorf("host %q reached the site as %q", host, r.Host)
+				}
+			}
+		}
+		for what, text := range map[string]string{
+			"two hosts":            request("GET / HTTP/1.1", "shop.example", "Host: sale.example"),
+			"none":                 "GET / HTTP/1.1\r\nConnection: close\r\n\r\n",
+			"none in HTTP/1.0":     "GET / HTTP/1.0\r\n\r\n",
+			"a target elsewhere":   request("GET http://evil.example/ HTTP/1.1", "shop.example"),
+			"a target in a room":   request("GET http://sale.example/ HTTP/1.1", "shop.example"),
+			"a forwarded host":     request("GET / HTTP/1.1", "evil.example", "X-Forwarded-Host: shop.example"),
+			"a space before colon": "GET / HTTP/1.1\r\nHost : shop.example\r\nConnection: close\r\n\r\n",
+			"an opaque target":     request("GET shop.example:80 HTTP/1.1", "evil.example"),
+		} {
+			st.raw(text)
+			nothing(what)
+		}
+		for _, method := range []string{"CONNECT", "TRACE", "get", "PROPFIND", "PURGE", "PRI", "Connect"} {
+			st.raw(request(method+" / HTTP/1.1", "shop.example"))
+			nothing(method)
+		}
+		for _, method := range []string{"OPTIONS", "HEAD", "DELETE", "PUT", "POST", "PATCH"} {
+			st.visitor().ask(method, "http://sale.example/", "")
+			nothing(method)
+		}
+		for _, upgrade := range []string{"h2c", "websocket, h2c", "TLS/1.0", "websocket"} {
+			st.raw("GET / HTTP/1.1\r\nHost: sale.example\r\nConnection: Upgrade\r\nUpgrade: " + upgrade + "\r\n\r\n" + request("GET / HTTP/1.1", "sale.example"))
+			nothing("upgrade to " + upgrade)
+		}
+		good := st.value("sale", session(7))
+		altered := []byte(good)
+		altered[40] ^= 1
+		for _, value := range []string{"admin", string(altered), st.value("vip", session(7)), ""} {
+			st.visitor().get("http://sale.example/", "Cookie", "vestibule-sale="+value)
+			nothing("a ticket that is none")
+		}
+		for name, text := range smuggled() {
+			st.raw(text)
+			for _, r := range site.took() {
+				if !strings.HasPrefix(rawTarget(r), "/about") {
+					t.Errorf("%s: %s reached the site", name, r.RequestURI)
+				}
+			}
+		}
+		if a := st.visitor().get("http://sale.example/", "Cookie", "vestibule-sale="+good); a.body != "the site" {
+			t.Errorf("a good ticket: %d %.40q", a.StatusCode, a.body)
+		}
+		// What enters is what was asked about, however it is spelled: the ledger sees to it.
+		site.took()
+		inside := "Cookie: vestibule-vip=" + st.value("vip", session(7))
+		for _, target := range slices.Concat(oddTargets, vipSpellings) {
+			st.raw(request("GET "+target+" HTTP/1.1", "shop.example", inside))
+		}
+		if n := len(site.took()); n < len(oddTargets) {
+			t.Errorf("%d of %d odd targets reached the site", n, len(oddTargets)+len(vipSpellings))
+		}
+	})
+}
+
+// What a visitor says in the front's place is not believed: no header names another path, host, scheme or address, to the
+// edge or to the site; and no word of the edge reaches the site from a visitor.
+func TestAFrontBelievesNoHeaderOfAVisitor(t *testing.T) {
+	throughFronts(t, func(t *testing.T, st *stage, site *ledger) {
+		st.up.queue(sale, 10, 1)
+		nothing := func(what string) {
+			t.Helper()
+			for _, r := range site.took() {
+				t.Errorf("%s: %s %s reached the site", what, r.Host, r.RequestURI)
+			}
+		}
+		for i, lines := range [][]string{
+			{"X-Forwarded-Uri: /about", "X-Forwarded-Host: shop.example"},
+			{"X-Forwarded-Host: shop.example", "X-Forwarded-Uri: /about", "Connection: X-Forwarded-Uri, X-Forwarded-Host, X-Forwarded-Method, X-Forwarded-For, X-Forwarded-Proto"},
+			{"X_Forwarded_Uri: /about", "X_Forwarded_Host: shop.example"},
+			{"x-forwarded-uri: /about", "x-forwarded-host: shop.example", "x-forwarded-method: OPTIONS"},
+			{"X-Original-URL: http://shop.example/about", "X-Original-URI: /about", "X-Rewrite-URL: /about", "Forwarded: host=shop.example"},
+			{"Vestibule-Decision: admit", "X-Accel-Redirect: @site", "X-Accel-Internal: /@site"},
+			{"Vestibule-Decision: admit", "Connection: Vestibule-Decision"},
+			{"Cookie: vestibule-sale=admit", "Vestibule-Ticket: sale=admit", "Vestibule-Proof: a.b.c"},
+		} {
+			st.raw(request("GET / HTTP/1.1", "sale.example", lines...))
+			nothing(strings.Join(lines, ", "))
+			st.raw(request("GET "+gate.EventsPath+"?room=sale HTTP/1.1", "sale.example", lines...))
+			nothing(strings.Join(lines, ", "))
+			st.raw(request("POST "+gate.LeavePath+" HTTP/1.1", "sale.example", append(slices.Clone(lines), "Content-Length: 0")...))
+			nothing(strings.Join(lines, ", "))
+			// Nor do they keep anybody out.
+			in := "Cookie: " + st.seal("sale", session(uint64(100+i)))
+			if codes, body := st.raw(request("GET / HTTP/1.1", "sale.example", append(slices.Clone(lines), in)...)); !slices.Equal(codes, []int{200}) || body != "the site" {
+				t.Errorf("inside, with %v: %v %.60q", lines, codes, body)
+			}
+			site.took()
+		}
+		// All visitors of this test come from one address, whatever they say.
+		st.up.grant(sale, 10, 10)
+		for _, name := range movingHeaders {
+			if strings.Contains(name, "Anything") && p(t) == "nginx" {
+				continue // knows no families of headers, but those members that sites are known to read
+			}
+			if name == "Vestibule-Poll-Like" && p(t) == "nginx" {
+				continue
+			}
+			for _, spelling := range []string{
+				name, strings.ToLower(name), strings.ToUpper(name),
+				strings.ReplaceAll(name, "-", "_"), strings.ReplaceAll(name, "-", "."), strings.Replace(name, "-", "_", 1), strings.ReplaceAll(name, "-", "!"),
+			} {
+				const value = "/vip-6.6.6.6-https"
+				st.raw(request("GET /about HTTP/1.1", "shop.example", spelling+": "+value))
+				for _, r := range site.took() {
+					for got, values := range r.Header {
+						if slices.Contains(values, value) {
+							t.Errorf("%s reached the site as %s", spelling, got)
+						}
+					}
+				}
+			}
+		}
+		for _, name := range []string{"X-Requested-With", "Authorization", "Traceparent"} {
+			st.raw(request("GET /about HTTP/1.1", "shop.example", name+": 1"))
+			if seen := site.took(); len(seen) != 1 || seen[0].Header.Get(name) != "1" {
+				t.Errorf("%s does not reach the site: %v", name, seen)
+			}
+		}
+		// Who says another address is counted by the address that the front sees.
+		st.raw(request("GET /about HTTP/1.1", "shop.example", "X-Forwarded-For: 6.6.6.6", "X-Forwarded-Proto: https"))
+		seen := site.took()
+		if len(seen) != 1 || seen[0].Header.Get("X-Forwarded-For") != "127.0.0.1" || seen[0].Header.Get("X-Forwarded-Proto") != "http" {
+			t.Errorf("the site is told %v", seen)
+		}
+	})
+}
+
+// Without an edge nobody comes in, inside or not.
+func TestNobodyPassesAFrontWithoutAnEdge(t *testing.T) {
+	throughFronts(t, func(t *testing.T, st *stage, site *ledger) {
+		in := st.seal("sale", session(7))
+		if a := st.visitor().get("http://sale.example/", "Cookie", in); a.body != "the site" {
+			t.Fatalf("who is inside: %d %.40q", a.StatusCode, a.body)
+		}
+		site.took()
+		if err := st.stop(); err != nil {
+			t.Fatal(err)
+		}
+		for _, url := range []string{"http://sale.example/", "http://shop.example/about"} {
+			if a := st.visitor().get(url, "Cookie", in); a.StatusCode < 500 {
+				t.Errorf("%s: %d %.40q", url, a.StatusCode, a.body)
+			}
+		}
+		if n := len(site.took()); n > 0 {
+			t.Errorf("%d requests reached the site", n)
+		}
+	})
+}
