@@ -29,7 +29,7 @@ var plan = map[mutant.ID]killer{
 	mutant.ClockBehindWatermark: {"admission.TestFleetTimeIsNeverBehindTheWatermark", ""},
 	mutant.NoJudgeMargin:        {"admission.TestASessionEndsEarlierWhereNobodyWaitsForThisClock", ""},
 	mutant.NegativesDropped:     {"slots.TestRule4", "guests"},
-	mutant.NegativesInherited:   {"slots.TestRule4APredecessor", "stores"},
+	mutant.NegativesInherited:   {"slots.TestRule4APredecessor", ""},
 	mutant.DoublesWithoutBase:   {"slots.TestRule4", "guests"},
 	mutant.TimeOnTrust:          {"slots.TestATimeThatNobodyIsSureOf", ""},
 
