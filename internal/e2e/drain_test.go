@@ -23,6 +23,9 @@ import (
 // has them make more.
 var drainRate = flag.Int("drain-rate", 200, "requests per second that TestDrain makes")
 
+// balancer is from where HAProxy connects to edges, by the PROXY protocol.
+const balancer = "127.0.0.2"
+
 // TestDrain ends edges with SIGTERM and starts them again, one after the other, behind
 // balancers and under load. Behind HAProxy, which asks for their health and repeats
 // nothing, no request fails. nginx asks for no health and learns from a connection that
@@ -31,7 +34,10 @@ func TestDrain(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes half a minute; `make e2e` runs it")
 	}
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if from := r.Header.Get("X-Forwarded-For"); from == balancer {
+			t.Errorf("a visitor has the address of the balancer")
+		}
 		io.WriteString(w, "the site") //nolint:errcheck // who asked looks at the answer
 	}))
 	t.Cleanup(site.Close)
@@ -70,7 +76,8 @@ listen: %s
 nats: {url: %q}
 metrics: {listen: %q}
 drain_delay: 2s
-`, filepath.Join(dir, name), name, e.addr, global.at["nats"], e.metrics)
+proxy_protocol: {trusted: [%s]}
+`, filepath.Join(dir, name), name, e.addr, global.at["nats"], e.metrics, balancer)
 		e.start = func() { e.process = start(t, filepath.Join(bin, "edge"), "--config", config) }
 		e.start()
 	}
@@ -86,7 +93,7 @@ drain_delay: 2s
 			if err != nil {
 				t.Fatal(err)
 			}
-			fmt.Fprintf(&servers, "  server edge-%d %s check port %s\n", i+1, e.addr, port)
+			fmt.Fprintf(&servers, "  server edge-%d %s source %s send-proxy-v2 check port %s\n", i+1, e.addr, balancer, port)
 		}
 		balance(t, addr, "haproxy", "-db", "-f", file(t, dir, "haproxy.cfg", `
 global

@@ -14,21 +14,28 @@ import (
 // Config is the configuration of an edge.
 type Config struct {
 	node.Base      `mapstructure:",squash"`
-	Name           string            `mapstructure:"name" doc:"name of this edge, unique in its data centre"`
-	DataCenter     string            `mapstructure:"data_center" doc:"data centre that this edge belongs to"`
-	Listen         string            `mapstructure:"listen" doc:"host:port for visitors without TLS, empty for none"`
-	TLS            TLSConfig         `mapstructure:"tls"`
-	NATS           node.ClientConfig `mapstructure:"nats"`
-	Proxies        []string          `mapstructure:"trusted_proxies" doc:"addresses or prefixes whose X-Forwarded-For and X-Forwarded-Proto are believed"`
-	Front          FrontConfig       `mapstructure:"front_auth"`
-	ForwardHeaders []string          `mapstructure:"forward_headers" doc:"headers of visitors that reach the site although some sites take them for path, host, scheme or address"`
-	Held           HeldConfig        `mapstructure:"held"`
-	Waiting        WaitingConfig     `mapstructure:"waiting"`
-	Connections    ConnectionsConfig `mapstructure:"connections"`
-	Events         EventsConfig      `mapstructure:"events"`
-	Recent         int               `mapstructure:"recent_tickets" doc:"tickets per room whose newest stamp is remembered, for replies that were lost"`
-	Timeouts       TimeoutConfig     `mapstructure:"timeouts"`
-	DrainDelay     time.Duration     `mapstructure:"drain_delay" doc:"for load balancers to notice that this edge is not ready, between SIGTERM and the end of its listeners"`
+	Name           string              `mapstructure:"name" doc:"name of this edge, unique in its data centre"`
+	DataCenter     string              `mapstructure:"data_center" doc:"data centre that this edge belongs to"`
+	Listen         string              `mapstructure:"listen" doc:"host:port for visitors without TLS, empty for none"`
+	TLS            TLSConfig           `mapstructure:"tls"`
+	NATS           node.ClientConfig   `mapstructure:"nats"`
+	Proxies        []string            `mapstructure:"trusted_proxies" doc:"addresses or prefixes whose X-Forwarded-For and X-Forwarded-Proto are believed"`
+	Front          FrontConfig         `mapstructure:"front_auth"`
+	ProxyProtocol  ProxyProtocolConfig `mapstructure:"proxy_protocol"`
+	ForwardHeaders []string            `mapstructure:"forward_headers" doc:"headers of visitors that reach the site although some sites take them for path, host, scheme or address"`
+	Held           HeldConfig          `mapstructure:"held"`
+	Waiting        WaitingConfig       `mapstructure:"waiting"`
+	Connections    ConnectionsConfig   `mapstructure:"connections"`
+	Events         EventsConfig        `mapstructure:"events"`
+	Recent         int                 `mapstructure:"recent_tickets" doc:"tickets per room whose newest stamp is remembered, for replies that were lost"`
+	Timeouts       TimeoutConfig       `mapstructure:"timeouts"`
+	DrainDelay     time.Duration       `mapstructure:"drain_delay" doc:"for load balancers to notice that this edge is not ready, between SIGTERM and the end of its listeners"`
+}
+
+// ProxyProtocolConfig says whose connections begin with a PROXY header.
+type ProxyProtocolConfig struct {
+	Trusted   []string `mapstructure:"trusted" doc:"addresses or prefixes of load balancers whose connections all begin with a PROXY header, empty for none"`
+	Untrusted string   `mapstructure:"untrusted" doc:"what becomes of a PROXY header of any other address: refuse or ignore"`
 }
 
 // TLSConfig is the TLS listener.
@@ -72,14 +79,15 @@ type TimeoutConfig struct {
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
 	return Config{
-		Base:    node.DefaultBase("edge"),
-		Listen:  ":8080",
-		NATS:    node.DefaultClient(),
-		Front:   FrontConfig{Form: formHeaders, Prefix: "/decide", Redirect: "@site", Hold: 500 * time.Millisecond},
-		Held:    HeldConfig{Total: 4096, Prefix: 256},
-		Waiting: WaitingConfig{Prefix: 6000},
-		Events:  EventsConfig{Total: 20_000, Prefix: 1024},
-		Recent:  1 << 16,
+		Base:          node.DefaultBase("edge"),
+		Listen:        ":8080",
+		NATS:          node.DefaultClient(),
+		Front:         FrontConfig{Form: formHeaders, Prefix: "/decide", Redirect: "@site", Hold: 500 * time.Millisecond},
+		ProxyProtocol: ProxyProtocolConfig{Untrusted: headersRefused},
+		Held:          HeldConfig{Total: 4096, Prefix: 256},
+		Waiting:       WaitingConfig{Prefix: 6000},
+		Events:        EventsConfig{Total: 20_000, Prefix: 1024},
+		Recent:        1 << 16,
 		Timeouts: TimeoutConfig{
 			Header: 5 * time.Second, Idle: time.Minute, Dial: 3 * time.Second, Response: time.Minute, Shutdown: 5 * time.Second,
 		},
@@ -113,6 +121,12 @@ func (c *Config) Validate() []error {
 	}
 	if _, err := clientaddr.ParseProxies(c.Proxies); err != nil {
 		errs = append(errs, fmt.Errorf("trusted_proxies: %w", err))
+	}
+	if _, err := clientaddr.ParseProxies(c.ProxyProtocol.Trusted); err != nil {
+		errs = append(errs, fmt.Errorf("proxy_protocol.trusted: %w", err))
+	}
+	if u := c.ProxyProtocol.Untrusted; u != headersRefused && u != headersIgnored {
+		errs = append(errs, fmt.Errorf("proxy_protocol.untrusted: must be %s or %s, got %q", headersRefused, headersIgnored, u))
 	}
 	errs = append(errs, origin.CheckForward(c.ForwardHeaders)...)
 	for _, n := range []struct {

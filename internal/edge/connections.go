@@ -78,9 +78,10 @@ func newConnections(limit int, m *metrics, log *slog.Logger) *connections {
 // visitorConn is one of them.
 type visitorConn struct {
 	*net.TCPConn
-	of     *connections
-	place  *list.Element // in idle; under of.mu
-	closed bool          // under of.mu
+	of      *connections
+	preface *preface      // a PROXY header, nil where none is looked for
+	place   *list.Element // in idle; under of.mu
+	closed  bool          // under of.mu
 }
 
 // Close gives the place of the connection free; it may be called again.
@@ -197,6 +198,9 @@ func (l cappedListener) Accept() (net.Conn, error) {
 			return conn, nil
 		}
 		if v := l.all.take(c); v != nil {
+			if l.headers != nil {
+				v.preface = &preface{rules: l.headers}
+			}
 			return v, nil
 		}
 		l.all.refuse(c, l.tls)

@@ -14,6 +14,7 @@ type metrics struct {
 	originConnections           prometheus.Gauge
 	originConnectionsMax        prometheus.Gauge
 	originWaits, originsFull    prometheus.Counter
+	proxyHeaders                [headerResults]prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -47,7 +48,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		originWaits:          counter("vestibule_edge_origin_waits_total", "Connections to origins that had to wait because as many were open as may be."),
 		originsFull:          counter("vestibule_edge_origin_full_total", "Requests that were told to come back because no connection to an origin came free in time."),
 	}
-	reg.MustRegister(m.reports, m.grants, m.sync, m.origins, m.panics, m.connections, m.connectionsMax, m.connectionsRefused,
+	headers := results("vestibule_edge_proxy_headers_total", "Connections at listeners that take PROXY headers, by what they began with.", headerResultNames[:]...)
+	for i, name := range headerResultNames {
+		m.proxyHeaders[i] = headers.WithLabelValues(name)
+	}
+	reg.MustRegister(headers, m.reports, m.grants, m.sync, m.origins, m.panics, m.connections, m.connectionsMax, m.connectionsRefused,
 		m.originConnections, m.originConnectionsMax, m.originWaits, m.originsFull)
 	return m
 }

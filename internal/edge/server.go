@@ -59,6 +59,7 @@ type Server struct {
 	unkept  bool     // the folder could not be written the last time; the pump's, after New
 	metrics *metrics
 	proxies clientaddr.Proxies
+	headers *proxyHeaders
 	gate    *gate.Gate
 	hub     *live.Hub
 	monitor *origin.Monitor
@@ -77,6 +78,7 @@ type listener struct {
 	net.Listener
 	tls     bool
 	handler http.Handler
+	headers *proxyHeaders // nil where connections begin with none
 }
 
 // New returns a server whose listeners are open; it answers once it Runs. The data_dir
@@ -88,6 +90,9 @@ func New(o Options) (_ *Server, err error) {
 	}
 	if s.proxies, err = clientaddr.ParseProxies(o.Config.Proxies); err != nil {
 		return nil, fmt.Errorf("trusted_proxies: %w", err)
+	}
+	if s.headers, err = newProxyHeaders(&s.cfg, s.metrics, s.log); err != nil {
+		return nil, err
 	}
 	if s.folder, err = node.OpenFolder(o.Config.DataDir); err != nil {
 		return nil, err
@@ -177,7 +182,8 @@ func (s *Server) listen() error {
 		addr    string
 		tls     bool
 		handler http.Handler
-	}{{s.cfg.Listen, false, s}, {s.cfg.TLS.Listen, true, s}, {s.cfg.Front.Listen, false, &front{s}}} {
+		headers *proxyHeaders
+	}{{s.cfg.Listen, false, s, s.headers}, {s.cfg.TLS.Listen, true, s, s.headers}, {s.cfg.Front.Listen, false, &front{s}, nil}} {
 		if l.addr == "" {
 			continue
 		}
@@ -185,7 +191,7 @@ func (s *Server) listen() error {
 		if err != nil {
 			return errors.Join(fmt.Errorf("listen: %w", err), s.closeListeners())
 		}
-		s.listeners = append(s.listeners, listener{ln, l.tls, l.handler})
+		s.listeners = append(s.listeners, listener{ln, l.tls, l.handler, l.headers})
 	}
 	return nil
 }

@@ -1,0 +1,279 @@
+package edge
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pires/go-proxyproto"
+
+	"vestibule/internal/clientaddr"
+)
+
+// A load balancer that passes connections on, and not requests, tells in front of each
+// whose it is: the PROXY protocol. A header is believed of listed addresses only, and one
+// that is missing there is no visitor's connection. Framing and the rules are here; what
+// lies in a header is read by the library.
+
+// What becomes of PROXY headers of addresses that are not listed.
+const (
+	headersRefused = "refuse"
+	headersIgnored = "ignore"
+)
+
+// proxyHeaders are the rules for all connections of an edge. It is safe for concurrent use.
+type proxyHeaders struct {
+	trusted clientaddr.Proxies
+	ignore  bool          // of others: they are read and mean nothing
+	wait    time.Duration // for a whole header
+	metrics *metrics
+	log     *slog.Logger
+	told    [headerResults]atomic.Bool // of a first fault of each kind
+}
+
+// newProxyHeaders returns the rules, nil for none.
+func newProxyHeaders(c *Config, m *metrics, log *slog.Logger) (*proxyHeaders, error) {
+	if len(c.ProxyProtocol.Trusted) == 0 {
+		return nil, nil
+	}
+	trusted, err := clientaddr.ParseProxies(c.ProxyProtocol.Trusted)
+	if err != nil {
+		return nil, fmt.Errorf("proxy_protocol.trusted: %w", err)
+	}
+	return &proxyHeaders{trusted: trusted, ignore: c.ProxyProtocol.Untrusted == headersIgnored, wait: c.Timeouts.Header, metrics: m, log: log}, nil
+}
+
+// What a connection begins with.
+const (
+	headerProxied   = iota // a header that tells whose it is
+	headerLocal            // a header of a proxy that speaks for itself
+	headerNone             // none, of an address that is not listed
+	headerIgnored          // one, of an address that is not listed
+	headerRefused          // the same, and the connection is closed
+	headerMissing          // none, of a listed address; closed
+	headerMalformed        // one that cannot be read, or tells of no TCP connection; closed
+	headerLate             // it did not come in time; closed
+	headerResults
+)
+
+var headerResultNames = [headerResults]string{"proxied", "local", "none", "ignored", "refused", "missing", "malformed", "late"}
+
+// preface is what stands before the first byte of a visitor on one connection. It is read
+// by whoever first asks for a byte or an address: the connection's own goroutine.
+type preface struct {
+	rules *proxyHeaders
+	once  sync.Once
+	from  net.Addr // the visitor's, nil for the peer's own
+	rest  []byte   // was read, and is the visitor's
+	err   error
+}
+
+// RemoteAddr returns the visitor's address: the peer's, or what a listed peer tells.
+func (c *visitorConn) RemoteAddr() net.Addr {
+	if c.preface != nil {
+		c.preface.read(c.TCPConn)
+		if c.preface.from != nil {
+			return c.preface.from
+		}
+	}
+	return c.TCPConn.RemoteAddr()
+}
+
+// Read returns what the visitor sends.
+func (c *visitorConn) Read(b []byte) (int, error) {
+	p := c.preface
+	if p == nil {
+		return c.TCPConn.Read(b)
+	}
+	p.read(c.TCPConn)
+	if p.err != nil {
+		return 0, p.err
+	}
+	if len(p.rest) > 0 {
+		n := copy(b, p.rest)
+		p.rest = p.rest[n:]
+		return n, nil
+	}
+	return c.TCPConn.Read(b)
+}
+
+// read reads the preface of a connection, once.
+func (p *preface) read(c *net.TCPConn) {
+	p.once.Do(func() {
+		peer, ok := c.RemoteAddr().(*net.TCPAddr)
+		listed := ok && p.rules.trusted.Trusts(peer.String())
+		if p.err = c.SetReadDeadline(time.Now().Add(p.rules.wait)); p.err != nil {
+			return
+		}
+		header, rest, err := readHeader(c, listed)
+		result := headerNone
+		switch {
+		case errors.Is(err, io.EOF): // as of balancers that only look whether somebody listens
+		case err != nil:
+			result = headerFault(err)
+		case header == nil:
+			p.rest = rest
+		case !listed && p.rules.ignore:
+			result = headerIgnored
+		case !listed:
+			result, err = headerRefused, errNotListed
+		case header.Command.IsLocal():
+			result = headerLocal
+		default:
+			result, p.from = headerProxied, header.SourceAddr
+		}
+		p.rules.count(result, peer, err)
+		if err != nil {
+			p.err = io.EOF // for net/http: it is closed without a word
+			return
+		}
+		p.err = c.SetReadDeadline(time.Time{})
+	})
+}
+
+var (
+	errNoHeader  = errors.New("a PROXY header is required of this address, and there is none")
+	errMalformed = errors.New("a PROXY header that cannot be read")
+	errNotListed = errors.New("a PROXY header of an address that proxy_protocol.trusted does not name")
+)
+
+func headerFault(err error) int {
+	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
+		return headerLate
+	}
+	if errors.Is(err, errMalformed) {
+		return headerMalformed
+	}
+	return headerMissing
+}
+
+// count counts what a connection began with. The first fault of each kind is told loudly:
+// a balancer that is set up otherwise than the edge serves nobody.
+func (x *proxyHeaders) count(result int, peer net.Addr, err error) {
+	x.metrics.proxyHeaders[result].Inc()
+	if err == nil || errors.Is(err, io.EOF) {
+		return
+	}
+	level := slog.LevelDebug
+	if x.told[result].CompareAndSwap(false, true) {
+		level = slog.LevelWarn
+	}
+	x.log.Log(context.Background(), level, "connection closed for its PROXY header", slog.Any("peer", peer), slog.Any("error", err))
+}
+
+// The first bytes of headers, and bounds of their lengths.
+var (
+	signatureV1 = []byte("PROXY ")
+	signatureV2 = proxyproto.SIGV2
+)
+
+const (
+	maxHeaderV1  = 107
+	headerV2Head = 16      // signature, version and command, family, length
+	maxHeaderV2  = 4 << 10 // addresses and what a balancer adds, such as a certificate
+)
+
+// readHeader reads a PROXY header, version 1 or 2, and not a byte more. Where there is
+// none, and none is required, it returns the bytes that it read to know that. Faults are
+// errNoHeader, errMalformed, and those of r: io.EOF where it ended before it was clear
+// whether there is a header, and one is required.
+func readHeader(r io.Reader, required bool) (header *proxyproto.Header, rest []byte, err error) {
+	head := make([]byte, 0, len(signatureV2)) // as short as the shortest header, at most
+	for len(head) < cap(head) && mayBeHeader(head) {
+		n, err := r.Read(head[len(head):cap(head)])
+		head = head[:len(head)+n]
+		if err != nil && len(head) < cap(head) {
+			if required || !errors.Is(err, io.EOF) {
+				return nil, nil, err
+			}
+			return nil, head, nil // the reader says the same again
+		}
+	}
+	var raw []byte
+	switch {
+	case bytes.Equal(head, signatureV2):
+		raw, err = frameV2(r, head)
+	case bytes.HasPrefix(head, signatureV1):
+		raw, err = frameV1(r, head)
+	case required:
+		return nil, nil, errNoHeader
+	default:
+		return nil, head, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	header, err = parseHeader(raw)
+	return header, nil, err
+}
+
+// mayBeHeader reports whether a header may begin like this.
+func mayBeHeader(head []byte) bool {
+	return bytes.HasPrefix(signatureV2, head) || bytes.HasPrefix(signatureV1, head) || bytes.HasPrefix(head, signatureV1)
+}
+
+// frameV1 reads the rest of a line.
+func frameV1(r io.Reader, line []byte) ([]byte, error) {
+	for b := make([]byte, 1); !bytes.HasSuffix(line, []byte("\r\n")); line = append(line, b...) {
+		if len(line) == maxHeaderV1 || bytes.ContainsAny(line, "\n") {
+			return nil, errMalformed
+		}
+		if _, err := io.ReadFull(r, b); err != nil {
+			return nil, cutShort(err)
+		}
+	}
+	return line, nil
+}
+
+// frameV2 reads as many bytes as a header says that it has.
+func frameV2(r io.Reader, head []byte) ([]byte, error) {
+	raw := append(head, make([]byte, headerV2Head-len(head))...)
+	if _, err := io.ReadFull(r, raw[len(head):]); err != nil {
+		return nil, cutShort(err)
+	}
+	length := int(raw[14])<<8 | int(raw[15])
+	if length > maxHeaderV2 {
+		return nil, errMalformed
+	}
+	raw = append(raw, make([]byte, length)...)
+	if _, err := io.ReadFull(r, raw[headerV2Head:]); err != nil {
+		return nil, cutShort(err)
+	}
+	return raw, nil
+}
+
+// cutShort makes of the end of a connection within a header what that is.
+func cutShort(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errMalformed
+	}
+	return err
+}
+
+// parseHeader reads a whole header. It takes less than the library does: nothing but
+// connections over TCP, and of version 1 no line with more or other words than it has.
+func parseHeader(raw []byte) (*proxyproto.Header, error) {
+	in := bytes.NewReader(raw)
+	buffered := bufio.NewReaderSize(in, headerV2Head+maxHeaderV2)
+	h, err := proxyproto.Read(buffered)
+	if err != nil || in.Len() > 0 || buffered.Buffered() > 0 {
+		return nil, errMalformed
+	}
+	switch {
+	case h.Command.IsLocal():
+		return h, nil
+	case h.TransportProtocol != proxyproto.TCPv4 && h.TransportProtocol != proxyproto.TCPv6:
+		return nil, errMalformed
+	case h.Version == 1 && bytes.Count(raw, []byte(" ")) != 5:
+		return nil, errMalformed
+	}
+	return h, nil
+}
