@@ -1,0 +1,121 @@
+package global
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"vestibule/internal/slots"
+	"vestibule/internal/wire"
+)
+
+// census is what the publisher needs to know of the allocator.
+type census struct {
+	leads     bool
+	members   uint64 // version of the list in use
+	newest    uint64 // told by a data centre
+	by        string
+	unfounded bool
+	drained   []string
+	released  []string      // taken off by force, and nothing of them is out
+	unproven  []slots.Proof // members whose site the list does not hold
+	copies    []slots.Proof
+	strangers []string
+	centres   []slots.CentreTotals
+	unknown   []slots.Unknown
+}
+
+func (s *Server) census() census {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.alloc == nil {
+		return census{}
+	}
+	now := s.Clock.Now()
+	c := census{
+		leads: true, members: s.alloc.Members(), unfounded: s.alloc.Unfounded(),
+		drained: s.alloc.Drained(now), released: s.alloc.Released(now), unproven: s.alloc.Unproven(), copies: s.alloc.Copies(), strangers: s.alloc.Strangers(), centres: s.alloc.Centres(now),
+		unknown: s.alloc.Unknown(now),
+	}
+	c.newest, c.by = s.alloc.Newest()
+	return c
+}
+
+// changes reports whether the leader has something to change in the list.
+func (c *census) changes() bool {
+	return len(c.drained)+len(c.released) > 0 || (c.members > 0 && len(c.unproven) > 0)
+}
+
+func (c *census) outdated() bool { return c.newest > c.members }
+
+// alarms returns what is wrong with the list of data centres, for people.
+func (c *census) alarms() []string {
+	var out []string
+	if c.outdated() {
+		out = append(out, fmt.Sprintf("%s knows version %d of the list of data centres, this global version %d: nothing is lent until it is known here", c.by, c.newest, c.members))
+	}
+	for _, d := range c.copies {
+		out = append(out, fmt.Sprintf("another data centre bears the name %s (site %016x), nobody is let in there: give it another name; if it is the one of the list and its store was lost: vestibule fleet rejoin %s at its NATS", d.Name, d.Site, d.Name))
+	}
+	for _, name := range c.strangers {
+		out = append(out, fmt.Sprintf("data centre %s is heard and in no list, nobody is let in there: vestibule fleet add %s", name, name))
+	}
+	for _, d := range c.centres {
+		waited := slices.ContainsFunc(c.unknown, func(u slots.Unknown) bool { return u.Name == d.Name }) // told by waits
+		if d.Heard > silentFor && d.Standing != wire.Unlisted && !waited {
+			out = append(out, fmt.Sprintf("data centre %s is in the list and has not been heard for over a minute: see whether its regional runs, has this name and reaches NATS; if it will not come: vestibule fleet remove %s", d.Name, d.Name))
+		}
+	}
+	return out
+}
+
+// silentFor is how long a data centre of the list may be silent before that is an alarm.
+const silentFor = time.Minute
+
+// waits returns whose books are waited for, for people.
+func (c *census) waits() []string {
+	var out []string
+	for _, u := range c.unknown {
+		why := "is heard, and waits for something itself: see the alarms of its regional's /readyz"
+		if !u.Alive {
+			until := ""
+			if u.Until != 0 {
+				until = ", at most until " + time.UnixMilli(int64(u.Until)).UTC().Format("15:04:05") + " UTC while others are"
+			}
+			why = fmt.Sprintf("is not heard%s; if it will not come back: vestibule fleet remove %s --force", until, u.Name)
+		}
+		out = append(out, fmt.Sprintf("only what comes back is lent, because nobody knows what data centre %s holds: it %s", u.Name, why))
+	}
+	return out
+}
+
+// tellWaits logs whose books are waited for when that changes.
+func (s *Server) tellWaits(c *census) {
+	var names []string
+	for i, u := range c.unknown {
+		if names = append(names, u.Name); !slices.Contains(s.awaited, u.Name) {
+			s.log.Warn("waiting", slog.String("alarm", c.waits()[i]))
+		}
+	}
+	if len(names) == 0 && len(s.awaited) > 0 && c.leads {
+		s.log.Info("what every data centre holds is known")
+	}
+	s.awaited = names
+}
+
+// tellMembers logs what is wrong with the list of data centres, once.
+func (s *Server) tellMembers() {
+	c := s.census()
+	s.tellWaits(&c)
+	alarms := c.alarms()
+	for _, a := range alarms {
+		if !slices.Contains(s.told, a) {
+			s.log.Error("the list of data centres", slog.String("alarm", a))
+		}
+	}
+	if len(alarms) == 0 && len(s.told) > 0 {
+		s.log.Info("the list of data centres is as it should be again")
+	}
+	s.told = alarms
+}

@@ -1,0 +1,135 @@
+package global
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/node"
+	"vestibule/internal/slots"
+	"vestibule/internal/wire"
+)
+
+// tellEvery is how often this machine's clock is offered as the source of fleet time,
+// and looked whether something is wrong with the list of data centres.
+const tellEvery = time.Second
+
+// lead drives an allocator of its own for one term.
+func (s *Server) lead(ctx context.Context, t *node.Term) error {
+	fresh := s.Config.Bootstrap && !t.Before && s.fleet.Members() == nil
+	if s.Config.Bootstrap && !fresh {
+		s.log.Warn("bootstrap is not believed: somebody led before, or a list of data centres exists")
+	}
+	alloc := slots.NewAllocator(s.Clock.Now(), slots.AllocatorConfig{
+		Term: t.Term, Centres: s.Config.DataCenters, Params: s.Params, Bootstrap: fresh,
+	})
+	t.Brief(alloc)
+	s.show(alloc, t.Term)
+	defer s.show(nil, wire.Term{})
+	stop, err := s.Bus.Subscribe(wire.Reports(wire.Root), func(_ string, data []byte) {
+		m, err := wire.DecodeReport(data)
+		if err != nil {
+			s.metrics.invalid.Inc()
+			s.log.Warn("report refused", slog.Any("error", err))
+			return
+		}
+		t.Offer(func() { s.observe(alloc, m) })
+	})
+	if err != nil {
+		return err
+	}
+	defer stop()
+	stopPublishing, err := s.publish(ctx, fresh)
+	if err != nil {
+		return err
+	}
+	defer stopPublishing()
+
+	s.setTime(alloc)
+	told := s.Clock.Now()
+	return t.Drive(ctx, alloc, &s.mu, func() (time.Duration, error) {
+		now := s.Clock.Now()
+		if now.Sub(told) >= tellEvery {
+			s.setTime(alloc)
+			s.tellMembers()
+			told = now
+		}
+		return min(s.pump(alloc), tellEvery-now.Sub(told)), nil
+	})
+}
+
+// show lets /status, metrics and the publisher look at the allocator of a term, nil for none.
+func (s *Server) show(alloc *slots.Allocator, term wire.Term) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.alloc, s.term = alloc, term
+}
+
+// publish keeps rooms, keys and the list of data centres in the store as they should be,
+// beside the ledger, until stop has returned.
+func (s *Server) publish(ctx context.Context, fresh bool) (stop func(), err error) {
+	heard := &copies{log: s.log}
+	deaf, err := s.Bus.Subscribe(wire.Copies, heard.take)
+	if err != nil {
+		return nil, err
+	}
+	s.heard.Store(heard)
+	p := &publisher{
+		docs: s.Docs, rooms: s.rooms, bus: s.Bus, copies: heard, fleet: s.fleet, file: s.Config.Rooms, fresh: fresh, census: s.census,
+		founders: s.Config.DataCenters, rotate: s.Config.KeyRotation, log: s.log, metrics: s.metrics,
+	}
+	ctx, end := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { p.run(ctx, func() fleet.Time { return fleet.TimeOf(time.Now()) }) })
+	return func() {
+		s.heard.Store(nil)
+		deaf()
+		end()
+		running.Wait()
+	}, nil
+}
+
+// observe takes a report of a data centre.
+func (s *Server) observe(alloc *slots.Allocator, m *wire.Report) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	alloc.Observe(s.Clock.Now(), *m)
+}
+
+// setTime offers this machine's clock as the source of fleet time.
+func (s *Server) setTime(alloc *slots.Allocator) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, wall := s.Clock.Read()
+	s.skew = alloc.SetTime(now, fleet.TimeOf(wall))
+}
+
+// pump sends what is due and returns how long nothing will be.
+func (s *Server) pump(alloc *slots.Allocator) time.Duration {
+	s.mu.Lock()
+	now := s.Clock.Now()
+	var grants []wire.Grant
+	if alloc.GrantsDue() <= now {
+		grants = alloc.Grants(now)
+	}
+	due := alloc.GrantsDue()
+	s.mu.Unlock()
+	node.SendGrants(s.Bus, wire.Root, grants, s.sent)
+	return max(time.Millisecond, due.Sub(now))
+}
+
+// sent counts a grant by what became of it.
+func (s *Server) sent(err error) {
+	switch {
+	case err == nil:
+		s.metrics.sent.WithLabelValues("sent").Inc()
+	case errors.Is(err, wire.ErrDown):
+		s.metrics.sent.WithLabelValues("down").Inc()
+	default:
+		s.metrics.sent.WithLabelValues("failed").Inc()
+		s.log.Warn("grant not sent", slog.Any("error", err))
+	}
+}

@@ -1,0 +1,168 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/slots"
+	"vestibule/internal/wire"
+)
+
+// won is a leadership that is won at once, as often as it is stood for.
+type won struct {
+	wire.Leadership
+	terms   int
+	extends chan fleet.Mono
+	above   []uint64 // what each candidature was to exceed
+}
+
+func (w *won) Run(ctx context.Context, minTerm func() uint64, lead func(context.Context, wire.Leading)) error {
+	for range w.terms {
+		w.above = append(w.above, minTerm())
+		lead(ctx, wire.Leading{Term: wire.Term{N: minTerm() + 1}, Until: 1, Extends: w.extends, Behind: true})
+	}
+	return nil
+}
+
+// toldLedger is a ledger that remembers what it was told.
+type toldLedger struct {
+	until fleet.Mono
+	rooms int // times
+	by    uint64
+}
+
+func (l *toldLedger) SetLease(until fleet.Mono)               { l.until = until }
+func (l *toldLedger) SetRooms(fleet.Mono, []slots.RoomConfig) { l.rooms++ }
+func (l *toldLedger) SetMembers(fleet.Mono, slots.Members)    {}
+func (l *toldLedger) Fenced() (by uint64, fenced bool)        { return l.by, l.by != 0 }
+func (w *won) candidate(t *testing.T) (*Candidate, *Fleet)    { return w.candidateOf(t, NewClock()) }
+func (w *won) candidateOf(t *testing.T, c *Clock) (*Candidate, *Fleet) {
+	t.Helper()
+	f, err := NewFleet(t.TempDir(), nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewCandidate(CandidateOptions{
+		Lease: w, Clock: c, Log: slog.New(slog.DiscardHandler), Inbox: 2,
+		Dropped: prometheus.NewCounter(prometheus.CounterOpts{Name: "d"}), Regressions: prometheus.NewCounter(prometheus.CounterOpts{Name: "r"}),
+	}), f
+}
+
+var errBroken = errors.New("broken")
+
+// A term ends for every reason that its leader may have, and a leader that met a newer
+// term stands for one above it.
+func TestWhyATermEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		happens func(*Term, *toldLedger, *Clock) error // when pumped first
+		want    error
+		above   uint64 // at the next candidature
+	}{
+		"pump": {func(*Term, *toldLedger, *Clock) error { return errBroken }, errBroken, 0},
+		"outcome": {func(t *Term, _ *toldLedger, _ *Clock) error {
+			t.Outcome(context.Background(), func() error { return errBroken })
+			return nil
+		}, errBroken, 0},
+		"fenced": {func(t *Term, l *toldLedger, _ *Clock) error { t.Offer(func() { l.by = 7 }); return nil }, wire.ErrFenced, 7},
+		"asleep": {func(_ *Term, _ *toldLedger, c *Clock) error {
+			c.skew.Add(-int64(time.Hour))
+			c.Now()
+			return nil
+		}, ErrAsleep, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, clock := &won{terms: 2}, NewClock()
+			candidate, f := w.candidateOf(t, clock)
+			var lock sync.Mutex
+			var got []error
+			err := candidate.Run(t.Context(), f, func(ctx context.Context, term *Term) error {
+				if len(got) == 1 {
+					got = append(got, nil)
+					return nil
+				}
+				l, pumped := &toldLedger{}, false
+				err := term.Drive(ctx, l, &lock, func() (time.Duration, error) {
+					if pumped {
+						return time.Millisecond, nil
+					}
+					pumped = true
+					return time.Millisecond, c.happens(term, l, clock)
+				})
+				got = append(got, err)
+				return err
+			})
+			if err != nil || !errors.Is(got[0], c.want) {
+				t.Errorf("the term ended with %v (%v), want %v", got[0], err, c.want)
+			}
+			if want := []uint64{0, c.above}; !slices.Equal(w.above, want) {
+				t.Errorf("stood for terms above %v, want %v", w.above, want)
+			}
+			if n := testutil.ToFloat64(candidate.Regressions); n != 2 {
+				t.Errorf("%v terms were led from a store that was behind, want 2", n)
+			}
+		})
+	}
+}
+
+// What happens reaches the ledger, in order, as much of it as the inbox takes; and the
+// end of the lease is no error.
+func TestALeaderTellsItsLedger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &won{terms: 1, extends: make(chan fleet.Mono, 1)}
+		candidate, f := w.candidate(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		l, taken := &toldLedger{}, []int{}
+		var lock sync.Mutex
+		var pumps atomic.Int64
+		var led error
+		done := make(chan error, 1)
+		go func() {
+			done <- candidate.Run(ctx, f, func(ctx context.Context, term *Term) error {
+				term.Brief(l)
+				for i := range 3 {
+					term.Offer(func() { taken = append(taken, i) })
+				}
+				led = term.Drive(ctx, l, &lock, func() (time.Duration, error) {
+					pumps.Add(1)
+					return time.Hour, nil
+				})
+				return led
+			})
+		}()
+		synctest.Wait()
+		if l.until != 1 || l.rooms != 1 || !slices.Equal(taken, []int{0, 1}) || testutil.ToFloat64(candidate.Dropped) != 1 || pumps.Load() < 2 {
+			t.Errorf("lease until %d, rooms told %d times, taken %v, %v dropped, pumped %d times; want 1, 1, [0 1], 1, 2 at least",
+				l.until, l.rooms, taken, testutil.ToFloat64(candidate.Dropped), pumps.Load())
+		}
+		before := pumps.Load()
+		w.extends <- 9
+		candidate.Changed()
+		candidate.Changed() // once more before it was looked at: nothing new
+		synctest.Wait()
+		if l.until != 9 || l.rooms < 2 || pumps.Load() != before+int64(l.rooms) {
+			t.Errorf("lease until %d, rooms told %d times, pumped %d times more", l.until, l.rooms, pumps.Load()-before)
+		}
+		before = pumps.Load()
+		time.Sleep(time.Hour) // nothing was due for so long
+		synctest.Wait()
+		if pumps.Load() != before+1 {
+			t.Errorf("pumped %d times within an hour in which nothing was due, want once", pumps.Load()-before)
+		}
+		cancel()
+		if err := <-done; err != nil || led != nil {
+			t.Errorf("the lease ended with %v, %v", err, led)
+		}
+	})
+}

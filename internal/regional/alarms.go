@@ -1,0 +1,118 @@
+package regional
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/node"
+	"vestibule/internal/slots"
+	"vestibule/internal/wire"
+)
+
+// Ready tells whether this regional leads, or stands by to lead.
+func (s *Server) Ready() node.Readiness {
+	var st slots.RegionStatus
+	var twins []string
+	var waits []slots.Wait
+	s.mu.Lock()
+	leading := s.agg != nil
+	if leading {
+		st = s.agg.Status(s.Clock.Now())
+		_, twins = s.agg.Twins()
+		waits = s.agg.Waits(s.Clock.Now())
+	}
+	s.mu.Unlock()
+	r := node.Readiness{Isolated: st.Isolated, Alarms: append(node.LeaseAlarms(s.Lease), s.fleet.Alarms()...)}
+	for _, name := range twins {
+		r.Alarms = append(r.Alarms, fmt.Sprintf("two processes bear the name of edge %s: give one of them another name, and remove its data_dir if that was copied", name))
+	}
+	if s.fleet.Set() == nil {
+		r.Reasons = append(r.Reasons, "no room set yet")
+	}
+	standing := st.Standing
+	if m := s.fleet.Members(); !leading && m != nil {
+		list := m.Ledger()
+		standing = list.Find(s.Config.DataCenter)
+	}
+	switch {
+	case st.Copy != 0:
+		r.Reasons = append(r.Reasons, fmt.Sprintf("another data centre bears the name %s (site %016x, this one is %016x), nobody is let in here: give one of them another name; if this is the one of the list and its store was lost: vestibule fleet rejoin %s",
+			s.Config.DataCenter, st.Copy, st.Site, s.Config.DataCenter))
+	case standing == wire.Listed:
+	case standing == wire.Draining:
+		r.Alarms = append(r.Alarms, "the data centre drains: nobody is let in here")
+	default:
+		r.Reasons = append(r.Reasons, fmt.Sprintf("data centre %s is not in the fleet's list, nobody is let in here: vestibule fleet add %s", s.Config.DataCenter, s.Config.DataCenter))
+	}
+	if t := st.Refused; !t.Zero() {
+		r.Alarms = append(r.Alarms, fmt.Sprintf("global of term %d is not followed: it knows no list of data centres, and the list was changed", t.N))
+	}
+	for _, w := range waits {
+		r.Alarms = append(r.Alarms, s.waitAlarm(&w))
+	}
+	if d, why := s.unsaved.now(); d > time.Second {
+		r.Alarms = append(r.Alarms, fmt.Sprintf("promises have not been stored for %v, edges that are new get no lease: %s", d.Round(time.Second), why))
+	}
+	r.Ready = len(r.Reasons) == 0
+	return r
+}
+
+// waitAlarm says what is waited for, until when, and what would end it.
+func (s *Server) waitAlarm(w *slots.Wait) string {
+	dc := s.Config.DataCenter
+	until := "until "
+	if w.Until != 0 {
+		until += time.UnixMilli(int64(w.Until)).UTC().Format("15:04:05") + " UTC at most, or until "
+	}
+	what := "nobody is let in here"
+	if !w.Closed {
+		what = fmt.Sprintf("%d slots stay unused", w.Sessions)
+	}
+	edge := fmt.Sprintf("edge %s (incarnation %d)", w.Edge, w.Inc)
+	end := fmt.Sprintf("; if it has ended: vestibule fleet forget %s --dc %s", w.Edge, dc)
+	if w.Edge == wire.UnknownPast {
+		edge, end = "any edge that the store has lost", fmt.Sprintf("; if every edge that lives is heard: vestibule fleet forget --all --dc %s", dc)
+	}
+	if w.Ended {
+		end = "; it has ended, and this is for what it let in before"
+	}
+	switch w.Why {
+	case slots.WaitTime:
+		return what + ": neither global nor an edge has told fleet time"
+	case slots.WaitBooks:
+		return what + ": global has not told yet what this data centre holds, see the alarms of its /readyz"
+	case slots.WaitEdge:
+		return fmt.Sprintf("%s %s%s is heard: nobody else knows what it counted%s", what, until, edge, end)
+	case slots.WaitSessions:
+		return fmt.Sprintf("%s %s%s is heard: it may go on renewing sessions%s", what, until, edge, end)
+	}
+	return fmt.Sprintf("%s, for reason %d", what, w.Why)
+}
+
+// lookEvery is how often it is looked whether there is something new to wait for.
+const lookEvery = time.Second
+
+// tellWaits logs what is waited for when that changes.
+func (s *Server) tellWaits(now fleet.Mono, agg *slots.Aggregator) {
+	if s.looked != 0 && now.Sub(s.looked) < lookEvery {
+		return
+	}
+	s.looked = now
+	waits := agg.Waits(now)
+	key := func(w slots.Wait) slots.Wait { return slots.Wait{Why: w.Why, Edge: w.Edge, Inc: w.Inc, Ended: w.Ended} }
+	for i := range waits {
+		if !slices.Contains(s.waits, key(waits[i])) {
+			s.log.Warn("waiting", slog.String("alarm", s.waitAlarm(&waits[i])))
+		}
+	}
+	if len(waits) == 0 && len(s.waits) > 0 {
+		s.log.Info("nothing is waited for any more")
+	}
+	s.waits = s.waits[:0]
+	for _, w := range waits {
+		s.waits = append(s.waits, key(w))
+	}
+}

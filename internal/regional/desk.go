@@ -1,0 +1,60 @@
+package regional
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"vestibule/internal/slots"
+	"vestibule/internal/wire"
+)
+
+// forget answers an operator who says that an edge has ended.
+func (s *Server) forget(agg *slots.Aggregator, question []byte) []byte {
+	var ask wire.ForgetAsk
+	var out wire.ForgetAnswer
+	err := json.Unmarshal(question, &ask)
+	if err == nil && (!ask.All || ask.Edge != "") {
+		err = wire.CheckName(ask.Edge)
+	}
+	if err == nil {
+		var f slots.Forgotten
+		s.mu.Lock()
+		f, err = agg.Forget(s.Clock.Now(), ask.Edge, ask.Inc)
+		s.mu.Unlock()
+		who := ask.Edge
+		if ask.All {
+			who = "edges that are not heard"
+		}
+		out.Done = fmt.Sprintf("%d processes of %s have ended; what they held (%d sessions are known of) counts for %v at most", len(f.Incs), who, f.Sessions, f.Within.Round(time.Second))
+	}
+	if err != nil {
+		out = wire.ForgetAnswer{Error: err.Error()}
+		s.log.Warn("an edge was not forgotten", slog.Any("error", err))
+	} else {
+		s.log.Warn("an operator declared an edge ended", slog.String("edge", ask.Edge), slog.Bool("all", ask.All), slog.String("result", out.Done))
+	}
+	answer, err := json.Marshal(out)
+	if err != nil {
+		s.log.Error("answer not written", slog.Any("error", err))
+	}
+	return answer
+}
+
+// rejoin answers an operator who says that this data centre is the one of the list.
+func (s *Server) rejoin(agg *slots.Aggregator) []byte {
+	s.mu.Lock()
+	err := agg.Rejoin()
+	s.mu.Unlock()
+	out := wire.ForgetAnswer{Done: fmt.Sprintf("%s goes on as the data centre of the list; what was out counts until it ends", s.Config.DataCenter)}
+	if err != nil {
+		out = wire.ForgetAnswer{Error: err.Error()}
+	}
+	s.log.Warn("an operator said that this is the data centre of the list", slog.Any("error", err))
+	answer, err := json.Marshal(out)
+	if err != nil {
+		s.log.Error("answer not written", slog.Any("error", err))
+	}
+	return answer
+}

@@ -1,0 +1,222 @@
+package regional
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"vestibule/internal/node"
+	"vestibule/internal/slots"
+	"vestibule/internal/wire"
+)
+
+// errRejoins says that an operator wants the data centre to go on as the one of the list.
+var errRejoins = errors.New("the data centre goes on as the one of the list")
+
+// newSite draws a number that tells data centres apart.
+func newSite() (site uint64) {
+	for site == 0 {
+		site = rand.Uint64()
+	}
+	return site
+}
+
+// lead drives an aggregator of its own for one term.
+func (s *Server) lead(ctx context.Context, t *node.Term) error {
+	agg, err := s.open(ctx, t)
+	if err != nil {
+		return err
+	}
+	defer func() { s.own, s.ownTerm = agg.Durable(), t.Term.N }()
+	t.Brief(agg)
+	s.show(agg)
+	defer s.show(nil)
+	var heard node.Closer
+	defer heard.Close(s.log)
+	if err := s.listen(agg, t, &heard); err != nil {
+		return err
+	}
+	store := newStorer(ctx, s.Promises, &s.unsaved, s.log, func(ctx context.Context, version uint64, err error) {
+		t.Outcome(ctx, func() error { return s.saved(agg, version, err) })
+	})
+	defer store.stop()
+	err = t.Drive(ctx, agg, &s.mu, func() (time.Duration, error) {
+		if s.rejoins(agg) {
+			store.stop()
+			return 0, errors.Join(errRejoins, s.flush(agg))
+		}
+		return s.pump(agg, store), nil
+	})
+	if err != nil {
+		return err
+	}
+	// What the edges said last as they stopped is worth storing.
+	store.stop()
+	t.Drain()
+	return s.flush(agg)
+}
+
+// open returns the aggregator of a term, over what is stored of the data centre.
+func (s *Server) open(ctx context.Context, t *node.Term) (*slots.Aggregator, error) {
+	if !t.Before {
+		s.fresh = s.Config.Bootstrap // it stays true where the promises cannot be opened under this lease
+	}
+	if t.Rival { // what was stored since is not known here
+		s.own, s.ownTerm = wire.Durable{}, 0
+	}
+	stored, err := s.Promises.Open(ctx, t.Term)
+	if !errors.Is(err, wire.ErrFenced) && ctx.Err() == nil {
+		s.unsaved.note(err)
+	}
+	if err != nil {
+		if by, ok := errors.AsType[*wire.FencedError](err); ok {
+			t.Above(by.Term) // the leases are behind the promises
+		}
+		return nil, fmt.Errorf("open promises: %w", err)
+	}
+	// What was said of a data centre that begins is true until something is stored.
+	s.fresh = s.Config.Bootstrap && stored.Version == 0 && (!t.Before || s.fresh)
+	if s.Config.Bootstrap && stored.Version == 0 && !s.fresh {
+		s.log.Error("bootstrap is not believed: somebody led this data centre before, and what was stored of it is lost")
+	}
+	if stored.Version == 0 && !s.fresh {
+		s.log.Warn("nothing is stored of this data centre: nobody is let in until every session that may exist has ended, or every edge tells that it followed nobody since this process led",
+			slog.Bool("led", s.own.Version > 0))
+	}
+	return slots.NewAggregator(s.Clock.Now(), slots.AggregatorConfig{
+		DC: s.Config.DataCenter, Term: t.Term, Params: s.Params, Bootstrap: s.fresh,
+		Own: s.own, OwnTerm: s.ownTerm, Site: newSite(),
+	}, stored), nil
+}
+
+// show lets /status and metrics look at an aggregator, nil for none.
+func (s *Server) show(agg *slots.Aggregator) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.agg = agg
+	if agg != nil {
+		s.twins, s.waits = 0, nil
+	}
+}
+
+// listen brings in what edges, global and operators say, until what it adds to c is closed.
+func (s *Server) listen(agg *slots.Aggregator, t *node.Term, c *node.Closer) error {
+	dc := s.Config.DataCenter
+	stop, err := s.Edges.Subscribe(wire.Reports(dc), func(_ string, data []byte) {
+		if m, err := wire.DecodeReport(data); s.understood("report", err) {
+			t.Offer(func() { s.observe(agg, m) })
+		}
+	})
+	if err != nil {
+		return err
+	}
+	c.Add("reports", stop)
+	stop, err = s.Global.Subscribe(wire.GrantSubject(wire.Root, dc), func(_ string, data []byte) {
+		if g, err := wire.DecodeGrant(data); s.understood("grant", err) {
+			t.Offer(func() { s.apply(agg, g) })
+		}
+	})
+	if err != nil {
+		return err
+	}
+	c.Add("grants", stop)
+	if stop, err = s.Desk.Answer(wire.ForgetSubject(dc), func(question []byte) []byte { return s.forget(agg, question) }); err != nil {
+		return err
+	}
+	c.Add("desk: forget", stop)
+	if stop, err = s.Desk.Answer(wire.RejoinSubject(dc), func([]byte) []byte { return s.rejoin(agg) }); err != nil {
+		return err
+	}
+	c.Add("desk: rejoin", stop)
+	return nil
+}
+
+func (s *Server) understood(what string, err error) bool {
+	if err == nil {
+		return true
+	}
+	s.metrics.invalid.WithLabelValues(what).Inc()
+	s.log.Warn("message refused", slog.Any("error", err))
+	return false
+}
+
+// observe takes a report of an edge.
+func (s *Server) observe(agg *slots.Aggregator, m *wire.Report) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, _ := agg.Surprises()
+	agg.Observe(s.Clock.Now(), *m)
+	if n, edge := agg.Surprises(); n != before {
+		s.metrics.surprises.Inc()
+		s.log.Error("an edge came with sessions or rights that nothing stored tells of: the store lost writes, or the edge was declared lost and was alive",
+			slog.String("edge", edge))
+	}
+}
+
+// apply takes a grant of global.
+func (s *Server) apply(agg *slots.Aggregator, g *wire.Grant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.Clock.Now()
+	agg.Apply(now, *g)
+	if g.Echo != 0 && now >= g.Echo {
+		s.metrics.heard.Store(int64(now))
+		s.metrics.sync.Observe((now.Sub(g.Echo) - g.Dwell).Seconds())
+	}
+}
+
+// saved tells the aggregator that a version is stored, or ends the term.
+func (s *Server) saved(agg *slots.Aggregator, version uint64, err error) error {
+	if err != nil {
+		return fmt.Errorf("store promises: %w", err)
+	}
+	s.fresh = false
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	agg.Saved(s.Clock.Now(), version)
+	return nil
+}
+
+// pump sends what is due, hands over what is to be stored, and returns how long
+// nothing will be due.
+func (s *Server) pump(agg *slots.Aggregator, store *storer) time.Duration {
+	s.mu.Lock()
+	now := s.Clock.Now()
+	var grants []wire.Grant
+	var reports []wire.Report
+	if agg.GrantsDue() <= now {
+		grants = agg.Grants(now)
+		if n, names := agg.Twins(); n != s.twins {
+			s.twins = n
+			s.log.Error("two processes bear one edge's name, and neither has succeeded the other: they are counted as two edges; give one of them another name, and remove its data_dir if that was copied",
+				slog.Any("edges", names))
+		}
+	}
+	s.tellWaits(now, agg)
+	if agg.ReportDue() <= now {
+		reports = agg.Report(now)
+	}
+	if d, ok := agg.Unsaved(); ok {
+		store.offer(d)
+	}
+	due := min(agg.GrantsDue(), agg.ReportDue())
+	s.mu.Unlock()
+	node.SendGrants(s.Edges, s.Config.DataCenter, grants, func(err error) { s.metrics.count("grant", err, s.log) })
+	for i := range reports {
+		data, err := wire.EncodeReport(&reports[i])
+		if err == nil {
+			err = s.Global.Publish(wire.ReportSubject(wire.Root, s.Config.DataCenter), data)
+		}
+		s.metrics.count("report", err, s.log)
+	}
+	return max(time.Millisecond, due.Sub(now))
+}
+
+func (s *Server) rejoins(agg *slots.Aggregator) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return agg.Rejoins()
+}

@@ -1,0 +1,178 @@
+package regional
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"vestibule/internal/slots"
+	"vestibule/internal/wire"
+)
+
+// storeAgain is how often promises are stored that are stored already: a store
+// that was emptied or put back meanwhile is to know them again before a successor
+// needs them.
+const storeAgain = 5 * time.Second
+
+// storeTime bounds one attempt.
+const storeTime = 5 * time.Second
+
+// trouble is why something does not work that is tried again, and since when. It is
+// safe for concurrent use.
+type trouble struct {
+	mu    sync.Mutex
+	since time.Time
+	last  time.Time // when it failed last
+	why   string
+}
+
+// troubleFor is how long after the last failure there still is trouble: somebody else
+// may lead since.
+const troubleFor = 30 * time.Second
+
+// note takes note of an outcome, nil for success, and reports whether that is news.
+func (t *trouble) note(err error) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil {
+		t.since, t.why = time.Time{}, ""
+		return false
+	}
+	if t.since.IsZero() {
+		t.since = time.Now()
+	}
+	t.last = time.Now()
+	news := t.why != err.Error()
+	t.why = err.Error()
+	return news
+}
+
+// now returns for how long there has been trouble, 0 for none, and why.
+func (t *trouble) now() (time.Duration, string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.since.IsZero() || time.Since(t.last) > troubleFor {
+		return 0, ""
+	}
+	return time.Since(t.since), t.why
+}
+
+// A write that failed is tried again soon, and ever less often.
+const (
+	storeSoon = 50 * time.Millisecond
+	storeLate = 2 * time.Second
+)
+
+// storer writes promises one at a time, always the newest.
+type storer struct {
+	trouble *trouble
+	want    chan wire.Durable
+	saved   func(ctx context.Context, version uint64, err error) // what became of a write; waits until ctx ends at most
+	offered uint64
+	last    wire.Durable // stored, and stored again from time to time
+	cancel  context.CancelFunc
+	done    chan struct{}
+}
+
+func newStorer(ctx context.Context, store wire.PromiseStore, trouble *trouble, log *slog.Logger, saved func(context.Context, uint64, error)) *storer {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &storer{trouble: trouble, want: make(chan wire.Durable, 1), saved: saved, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		again := time.NewTicker(storeAgain)
+		defer again.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case d := <-w.want:
+				w.write(ctx, store, d, log)
+			case <-again.C:
+				if w.last.Version > 0 {
+					w.write(ctx, store, w.last, log)
+				}
+			}
+		}
+	}()
+	return w
+}
+
+// write stores d, trying until it is stored, overtaken by a newer one, or the
+// term is over.
+func (w *storer) write(ctx context.Context, store wire.PromiseStore, d wire.Durable, log *slog.Logger) {
+	for wait := storeSoon; ; wait = min(2*wait, storeLate) {
+		try, cancel := context.WithTimeout(ctx, storeTime)
+		err := store.Put(try, d)
+		cancel()
+		if err == nil || errors.Is(err, wire.ErrFenced) {
+			w.trouble.note(nil)
+			w.last = d
+			w.saved(ctx, d.Version, err)
+			return
+		}
+		if ctx.Err() != nil {
+			return // the term ends; its last act is to store what is left
+		}
+		if w.trouble.note(err) {
+			log.Warn("promises not stored yet: no edge that is new gets a lease", slog.Any("error", err))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		select {
+		case d = <-w.want: // something newer by now
+		default:
+		}
+	}
+}
+
+// offer hands over what is to be stored; an older one that was not begun is
+// replaced.
+func (w *storer) offer(d wire.Durable) {
+	if d.Version <= w.offered {
+		return
+	}
+	w.offered = d.Version
+	select {
+	case <-w.want:
+	default:
+	}
+	w.want <- d
+}
+
+func (w *storer) stop() {
+	w.cancel()
+	<-w.done
+	w.trouble.note(nil) // the next leader's
+}
+
+// flush stores what is not stored yet, as the last act of a term.
+func (s *Server) flush(agg *slots.Aggregator) error {
+	s.mu.Lock()
+	d, ok := agg.Unsaved()
+	s.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	for {
+		err := s.Promises.Put(ctx, d)
+		if err == nil {
+			s.fresh = false
+		}
+		if err == nil || errors.Is(err, wire.ErrFenced) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("store promises as the last act: %w", err)
+		case <-time.After(storeSoon):
+		}
+	}
+}
