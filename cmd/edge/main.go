@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"os"
 
-	"golang.org/x/sync/errgroup"
-
 	"vestibule/internal/edge"
 	"vestibule/internal/natsbus"
 	"vestibule/internal/node"
@@ -34,32 +32,14 @@ func serve(ctx context.Context, cfg edge.Config, stdout io.Writer, log *slog.Log
 		return err
 	}
 	closer.Add("connection", conn.Close)
-	var s *edge.Server
-	dbg, err := node.NewDebug(cfg.Metrics.Listen, "Vestibule edge "+cfg.DataCenter+" "+cfg.Name, log,
-		func() node.Readiness { return s.Ready() }, func() any { return s.Status() })
+	n, err := edge.NewNode(cfg, wire.DefaultParams(), conn, log)
 	if err != nil {
 		return err
 	}
-	dbg.Links.Add("nats", conn)
-	s, err = edge.New(edge.Options{
-		Config: cfg, Params: wire.DefaultParams(), Bus: conn, Reg: dbg.Registry, Log: log,
-		Docs: natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument),
-	})
-	if err != nil {
-		return err
-	}
-	if err := node.Announce(stdout, fmt.Sprintf("edge %s of %s: visitors %s, metrics %s", cfg.Name, cfg.DataCenter, s.URL(), dbg.URL()), map[string]string{
-		"tier": "edge", "dc": cfg.DataCenter, "name": cfg.Name, "url": s.URL(), "front": s.FrontURL(), "metrics": dbg.URL(),
+	if err := node.Announce(stdout, fmt.Sprintf("edge %s of %s: visitors %s, metrics %s", cfg.Name, cfg.DataCenter, n.URL(), n.Debug.URL()), map[string]string{
+		"tier": "edge", "dc": cfg.DataCenter, "name": cfg.Name, "url": n.URL(), "front": n.FrontURL(), "metrics": n.Debug.URL(),
 	}); err != nil {
 		return err
 	}
-	g, ctx := errgroup.WithContext(ctx)
-	watched, unwatch := context.WithCancel(context.Background()) // while it drains, too: it is not ready then
-	defer unwatch()
-	g.Go(func() error { return dbg.Run(watched) })
-	g.Go(func() error {
-		defer unwatch()
-		return s.Run(ctx)
-	})
-	return g.Wait()
+	return n.Run(ctx)
 }

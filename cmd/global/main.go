@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"os"
 
-	"golang.org/x/sync/errgroup"
-
 	"vestibule/internal/global"
 	"vestibule/internal/natsbus"
 	"vestibule/internal/natsbus/embedded"
@@ -34,29 +32,14 @@ func serve(ctx context.Context, cfg global.Config, stdout io.Writer, log *slog.L
 	if err != nil {
 		return err
 	}
-	clock := node.NewClock()
-	var s *global.Server
-	dbg, err := node.NewDebug(cfg.Metrics.Listen, "Vestibule global", log,
-		func() node.Readiness { return s.Ready() }, func() any { return s.Status() })
+	n, err := global.NewNode(cfg, wire.DefaultParams(), conn, log)
 	if err != nil {
 		return err
 	}
-	dbg.Links.Add("nats", conn)
-	s, err = global.New(global.Options{
-		Config: cfg, Params: wire.DefaultParams(), Bus: conn, Clock: clock, Reg: dbg.Registry, Log: log,
-		Docs:  natsbus.NewDocuments(conn, cfg.NATS.BucketReplicas(), global.Watched...),
-		Lease: natsbus.NewLease(conn, wire.Root, cfg.Name, cfg.NATS.BucketReplicas(), clock.Now).Bootstrap(cfg.Bootstrap),
-	})
-	if err != nil {
-		return err
-	}
-	if err := node.Announce(stdout, fmt.Sprintf("global %s: metrics %s", cfg.Name, dbg.URL()), map[string]string{
-		"tier": "global", "name": cfg.Name, "metrics": dbg.URL(), "nats": server,
+	if err := node.Announce(stdout, fmt.Sprintf("global %s: metrics %s", cfg.Name, n.Debug.URL()), map[string]string{
+		"tier": "global", "name": cfg.Name, "metrics": n.Debug.URL(), "nats": server,
 	}); err != nil {
 		return err
 	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return dbg.Run(ctx) })
-	g.Go(func() error { return s.Run(ctx) })
-	return g.Wait()
+	return n.Run(ctx)
 }

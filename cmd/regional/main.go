@@ -10,8 +10,6 @@ import (
 	"log/slog"
 	"os"
 
-	"golang.org/x/sync/errgroup"
-
 	"vestibule/internal/natsbus"
 	"vestibule/internal/natsbus/embedded"
 	"vestibule/internal/node"
@@ -47,33 +45,14 @@ func serve(ctx context.Context, cfg regional.Config, stdout io.Writer, log *slog
 		}
 		closer.Add("connection to global", up.Close)
 	}
-	clock := node.NewClock()
-	var s *regional.Server
-	dbg, err := node.NewDebug(cfg.Metrics.Listen, "Vestibule regional "+cfg.DataCenter, log,
-		func() node.Readiness { return s.Ready() }, func() any { return s.Status() })
+	n, err := regional.NewNode(cfg, wire.DefaultParams(), edges, up, log)
 	if err != nil {
 		return err
 	}
-	dbg.Links.Add("nats", edges)
-	if cfg.Upstream.URL != "" {
-		dbg.Links.Add("upstream", up)
-	}
-	s, err = regional.New(regional.Options{
-		Config: cfg, Params: wire.DefaultParams(), Edges: edges, Global: up, Desk: edges, Clock: clock, Reg: dbg.Registry, Log: log,
-		Docs:     natsbus.NewDocuments(up, 0, node.RoomsDocument, node.KeysDocument, node.MembersDocument),
-		Lease:    natsbus.NewLease(edges, "regional."+cfg.DataCenter, cfg.Name, cfg.NATS.BucketReplicas(), clock.Now).Bootstrap(cfg.Bootstrap),
-		Promises: natsbus.NewPromises(edges, cfg.DataCenter, cfg.NATS.BucketReplicas()),
-	})
-	if err != nil {
-		return err
-	}
-	if err := node.Announce(stdout, fmt.Sprintf("regional %s of %s: metrics %s", cfg.Name, cfg.DataCenter, dbg.URL()), map[string]string{
-		"tier": "regional", "dc": cfg.DataCenter, "name": cfg.Name, "metrics": dbg.URL(), "nats": server,
+	if err := node.Announce(stdout, fmt.Sprintf("regional %s of %s: metrics %s", cfg.Name, cfg.DataCenter, n.Debug.URL()), map[string]string{
+		"tier": "regional", "dc": cfg.DataCenter, "name": cfg.Name, "metrics": n.Debug.URL(), "nats": server,
 	}); err != nil {
 		return err
 	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return dbg.Run(ctx) })
-	g.Go(func() error { return s.Run(ctx) })
-	return g.Wait()
+	return n.Run(ctx)
 }

@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -131,7 +130,7 @@ type Tree struct {
 	log    *slog.Logger
 	closer node.Closer
 	nats   *embedded.Server
-	edges  []*edge.Server
+	edges  []*edge.Node
 	tiers  []*tier // in the order in which they stop
 }
 
@@ -264,67 +263,21 @@ func (t *Tree) connect(name string, log *slog.Logger) (*natsbus.Conn, error) {
 	return c, nil
 }
 
-// debug starts what every node has: its listener for people who watch.
-func (t *Tree) debug(x *tier, title string, log *slog.Logger, ready func() node.Readiness, status func() any) (*node.Debug, error) {
-	d, err := node.NewDebug("127.0.0.1:0", title, log, ready, status)
-	if err != nil {
-		return nil, err
-	}
-	x.g.Go(func() error { return d.Run(x.ctx) })
-	return d, nil
-}
-
-// late calls a function that is known only after the one who asks.
-type late[T any] struct {
-	mu sync.Mutex
-	f  func() T
-}
-
-func (l *late[T]) set(f func() T) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.f = f
-}
-
-func (l *late[T]) call() T {
-	l.mu.Lock()
-	f := l.f
-	l.mu.Unlock()
-	if f == nil {
-		var zero T
-		return zero
-	}
-	return f()
-}
-
 func (t *Tree) startGlobal(x *tier, o *Options, fresh bool) error {
 	log := o.Log.With(slog.String("node", "global"))
 	conn, err := t.connect("global-1", log)
 	if err != nil {
 		return err
 	}
-	var ready late[node.Readiness]
-	var status late[any]
-	dbg, err := t.debug(x, "Vestibule global", log, ready.call, status.call)
-	if err != nil {
-		return err
-	}
-	dbg.Links.Add("nats", conn)
 	cfg := global.DefaultConfig()
 	cfg.DataDir, cfg.DataCenters, cfg.Rooms, cfg.Bootstrap = filepath.Join(o.DataDir, "global"), o.DataCenters, t.Info.Rooms, fresh
-	clock := node.NewClock()
-	s, err := global.New(global.Options{
-		Config: cfg, Params: o.Params, Bus: conn, Clock: clock, Reg: dbg.Registry, Log: o.Log,
-		Docs:  natsbus.NewDocuments(conn, 1, global.Watched...),
-		Lease: natsbus.NewLease(conn, wire.Root, cfg.Name, 1, clock.Now).Bootstrap(cfg.Bootstrap),
-	})
+	cfg.NATS.Replicas = 1
+	n, err := global.NewNode(cfg, o.Params, conn, log)
 	if err != nil {
 		return err
 	}
-	ready.set(s.Ready)
-	status.set(func() any { return s.Status() })
-	x.g.Go(func() error { return s.Run(x.ctx) })
-	t.Info.Global = NodeInfo{Name: cfg.Name, Metrics: dbg.URL()}
+	x.g.Go(func() error { return n.Run(x.ctx) })
+	t.Info.Global = NodeInfo{Name: cfg.Name, Metrics: n.Debug.URL()}
 	return nil
 }
 
@@ -334,29 +287,15 @@ func (t *Tree) startRegional(x *tier, o *Options, dc string, fresh bool) error {
 	if err != nil {
 		return err
 	}
-	var ready late[node.Readiness]
-	var status late[any]
-	dbg, err := t.debug(x, "Vestibule regional "+dc, log, ready.call, status.call)
-	if err != nil {
-		return err
-	}
-	dbg.Links.Add("nats", conn)
 	cfg := regional.DefaultConfig()
 	cfg.DataDir, cfg.DataCenter, cfg.Bootstrap = filepath.Join(o.DataDir, dc), dc, fresh
-	clock := node.NewClock()
-	s, err := regional.New(regional.Options{
-		Config: cfg, Params: o.Params, Edges: conn, Global: conn, Desk: conn, Clock: clock, Reg: dbg.Registry, Log: o.Log,
-		Docs:     natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument, node.MembersDocument),
-		Lease:    natsbus.NewLease(conn, "regional."+dc, cfg.Name, 1, clock.Now).Bootstrap(cfg.Bootstrap),
-		Promises: natsbus.NewPromises(conn, dc, 1),
-	})
+	cfg.NATS.Replicas = 1
+	n, err := regional.NewNode(cfg, o.Params, conn, conn, log)
 	if err != nil {
 		return err
 	}
-	ready.set(s.Ready)
-	status.set(func() any { return s.Status() })
-	x.g.Go(func() error { return s.Run(x.ctx) })
-	t.Info.Regionals = append(t.Info.Regionals, NodeInfo{DC: dc, Name: cfg.Name, Metrics: dbg.URL()})
+	x.g.Go(func() error { return n.Run(x.ctx) })
+	t.Info.Regionals = append(t.Info.Regionals, NodeInfo{DC: dc, Name: cfg.Name, Metrics: n.Debug.URL()})
 	return nil
 }
 
@@ -366,28 +305,16 @@ func (t *Tree) startEdge(x *tier, o *Options, dc, name, listen string) error {
 	if err != nil {
 		return err
 	}
-	var ready late[node.Readiness]
-	var status late[any]
-	dbg, err := t.debug(x, "Vestibule edge "+dc+" "+name, log, ready.call, status.call)
-	if err != nil {
-		return err
-	}
-	dbg.Links.Add("nats", conn)
 	cfg := edge.DefaultConfig()
 	cfg.DataDir, cfg.DataCenter, cfg.Name, cfg.Listen = filepath.Join(o.DataDir, dc+"-"+name), dc, name, listen
 	cfg.Connections.Total, cfg.Events.Total = 4000, 2500 // all edges share the files that one process may open
-	s, err := edge.New(edge.Options{
-		Config: cfg, Params: o.Params, Bus: conn, Reg: dbg.Registry, Log: o.Log,
-		Docs: natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument),
-	})
+	n, err := edge.NewNode(cfg, o.Params, conn, log)
 	if err != nil {
 		return err
 	}
-	ready.set(s.Ready)
-	status.set(func() any { return s.Status() })
-	x.g.Go(func() error { return s.Run(x.ctx) })
-	t.edges = append(t.edges, s)
-	t.Info.Edges = append(t.Info.Edges, EdgeInfo{DC: dc, Name: name, URL: s.URL(), Metrics: dbg.URL()})
+	x.g.Go(func() error { return n.Run(x.ctx) })
+	t.edges = append(t.edges, n)
+	t.Info.Edges = append(t.Info.Edges, EdgeInfo{DC: dc, Name: name, URL: n.URL(), Metrics: n.Debug.URL()})
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
 )
 
 // Readiness is what /readyz answers.
@@ -30,28 +31,33 @@ type Readiness struct {
 type Debug struct {
 	Registry *prometheus.Registry
 	Links    *Links // what is refused there is among the alarms
-	server   *http.Server
 	listener net.Listener
+	title    string
 	log      *slog.Logger
 }
 
-// NewDebug opens the listener. title names the node on the front page; ready
-// and status are asked on every request and must be safe for concurrent use.
-func NewDebug(listen, title string, log *slog.Logger, ready func() Readiness, status func() any) (*Debug, error) {
+// NewDebug opens the listener; it answers once it Runs. title names the node on the front
+// page.
+func NewDebug(listen, title string, log *slog.Logger) (*Debug, error) {
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
 		return nil, fmt.Errorf("metrics.listen: %w", err)
 	}
-	d := &Debug{Registry: prometheus.NewRegistry(), listener: l, log: log}
+	d := &Debug{Registry: prometheus.NewRegistry(), listener: l, title: title, log: log}
 	d.Registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	RegisterBuild(d.Registry)
 	d.Links = NewLinks(d.Registry)
+	return d, nil
+}
+
+// handler answers for a node. ready and status are asked on every request.
+func (d *Debug) handler(ready func() Readiness, status func() any) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(d.Registry, promhttp.HandlerOpts{
-		Registry: d.Registry, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		Registry: d.Registry, ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelWarn),
 	}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { d.say(w, http.StatusOK, map[string]bool{"alive": true}) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -71,15 +77,11 @@ func NewDebug(listen, title string, log *slog.Logger, ready func() Readiness, st
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		if _, err := fmt.Fprintf(w, "<!doctype html><title>%[1]s</title><h1>%[1]s</h1><ul><li><a href=metrics>metrics</a><li><a href=status>status</a><li><a href=readyz>readyz</a><li><a href=healthz>healthz</a><li><a href=debug/pprof/>pprof</a></ul>", html.EscapeString(title)); err != nil {
-			log.Debug("front page not written", slog.Any("error", err))
+		if _, err := fmt.Fprintf(w, "<!doctype html><title>%[1]s</title><h1>%[1]s</h1><ul><li><a href=metrics>metrics</a><li><a href=status>status</a><li><a href=readyz>readyz</a><li><a href=healthz>healthz</a><li><a href=debug/pprof/>pprof</a></ul>", html.EscapeString(d.title)); err != nil {
+			d.log.Debug("front page not written", slog.Any("error", err))
 		}
 	})
-	d.server = &http.Server{
-		Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
-	return d, nil
+	return mux
 }
 
 func (d *Debug) say(w http.ResponseWriter, code int, v any) {
@@ -96,20 +98,31 @@ func (d *Debug) say(w http.ResponseWriter, code int, v any) {
 // URL returns where the listener answers.
 func (d *Debug) URL() string { return "http://" + d.listener.Addr().String() }
 
-// Run serves until ctx ends.
-func (d *Debug) Run(ctx context.Context) error {
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		<-ctx.Done()
-		if err := d.server.Close(); err != nil {
-			d.log.Debug("metrics listener", slog.Any("error", err))
-		}
-	}()
-	err := d.server.Serve(d.listener)
-	if !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("metrics listener: %w", err)
+// Close closes a listener that is not to Run.
+func (d *Debug) Close() error { return d.listener.Close() }
+
+// Run runs a node and answers for it until it has ended, also while it drains: at the end of
+// ctx, or because the node or the listener fails. ready and status must be safe for
+// concurrent use.
+func (d *Debug) Run(ctx context.Context, run func(context.Context) error, ready func() Readiness, status func() any) error {
+	server := &http.Server{
+		Handler: d.handler(ready, status), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute,
+		ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
 	}
-	<-stopped
-	return nil
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		defer func() {
+			if err := server.Close(); err != nil {
+				d.log.Debug("metrics listener", slog.Any("error", err))
+			}
+		}()
+		return run(ctx)
+	})
+	g.Go(func() error {
+		if err := server.Serve(d.listener); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("metrics listener: %w", err)
+		}
+		return nil
+	})
+	return g.Wait()
 }

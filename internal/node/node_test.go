@@ -166,15 +166,20 @@ func TestWhatWasAcquiredLastIsReleasedFirst(t *testing.T) {
 
 func TestTheDebugListenerAnswers(t *testing.T) {
 	ready := Readiness{Reasons: []string{"no keys yet"}}
-	d, err := NewDebug("127.0.0.1:0", "A <node>", slog.New(slog.DiscardHandler),
-		func() Readiness { return ready }, func() any { return map[string]int{"edges": 3} })
+	d, err := NewDebug("127.0.0.1:0", "A <node>", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.Registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "of_the_node", Help: "h"}))
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- d.Run(ctx) }()
+	done, drained := make(chan error, 1), make(chan struct{})
+	go func() {
+		done <- d.Run(ctx, func(ctx context.Context) error {
+			<-ctx.Done()
+			<-drained
+			return errors.New("ended")
+		}, func() Readiness { return ready }, func() any { return map[string]int{"edges": 3} })
+	}()
 	client := &http.Client{}
 	get := func(path string) (int, string) {
 		t.Helper()
@@ -214,13 +219,17 @@ func TestTheDebugListenerAnswers(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &r); err != nil || code != 200 || !r.Isolated {
 		t.Errorf("isolated: %d %s, %v", code, body, err)
 	}
-	if _, err := NewDebug(strings.TrimPrefix(d.URL(), "http://"), "", slog.New(slog.DiscardHandler), nil, nil); err == nil {
+	if _, err := NewDebug(strings.TrimPrefix(d.URL(), "http://"), "", slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("two listeners at one address")
 	}
-	client.CloseIdleConnections()
 	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
+	if code, body := get("/healthz"); code != 200 {
+		t.Errorf("while it drains: %d %s", code, body)
+	}
+	client.CloseIdleConnections()
+	close(drained)
+	if err := <-done; err == nil || err.Error() != "ended" {
+		t.Errorf("it ended with %v, not as the node did", err)
 	}
 }
 

@@ -1,0 +1,39 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"vestibule/internal/natsbus"
+	"vestibule/internal/node"
+	"vestibule/internal/wire"
+)
+
+// Node is an edge with its listener for people and machines that watch it.
+type Node struct {
+	*Server
+	Debug *node.Debug
+}
+
+// NewNode returns the edge of cfg, which reaches its regional and the documents by conn.
+func NewNode(cfg Config, params wire.Params, conn *natsbus.Conn, log *slog.Logger) (*Node, error) {
+	dbg, err := node.NewDebug(cfg.Metrics.Listen, "Vestibule edge "+cfg.DataCenter+" "+cfg.Name, log)
+	if err != nil {
+		return nil, err
+	}
+	dbg.Links.Add("nats", conn)
+	s, err := New(Options{
+		Config: cfg, Params: params, Bus: conn, Reg: dbg.Registry, Log: log,
+		Docs: natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument),
+	})
+	if err != nil {
+		return nil, errors.Join(err, dbg.Close())
+	}
+	return &Node{s, dbg}, nil
+}
+
+// Run runs an edge and its listener until ctx ends, or one of them fails.
+func (n *Node) Run(ctx context.Context) error {
+	return n.Debug.Run(ctx, n.Server.Run, n.Ready, func() any { return n.Status() })
+}

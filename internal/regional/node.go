@@ -1,0 +1,46 @@
+package regional
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"vestibule/internal/natsbus"
+	"vestibule/internal/node"
+	"vestibule/internal/wire"
+)
+
+// Node is a regional with its listener for people and machines that watch it.
+type Node struct {
+	*Server
+	Debug *node.Debug
+}
+
+// NewNode returns the regional of cfg. It reaches its edges and its store by edges, global and
+// the documents by up, which may be the same connection.
+func NewNode(cfg Config, params wire.Params, edges, up *natsbus.Conn, log *slog.Logger) (*Node, error) {
+	dbg, err := node.NewDebug(cfg.Metrics.Listen, "Vestibule regional "+cfg.DataCenter, log)
+	if err != nil {
+		return nil, err
+	}
+	dbg.Links.Add("nats", edges)
+	if cfg.Upstream.URL != "" {
+		dbg.Links.Add("upstream", up)
+	}
+	clock, replicas := node.NewClock(), cfg.NATS.BucketReplicas()
+	s, err := New(Options{
+		Config: cfg, Params: params, Edges: edges, Global: up, Desk: edges, Clock: clock, Reg: dbg.Registry, Log: log,
+		Docs:     natsbus.NewDocuments(up, 0, node.RoomsDocument, node.KeysDocument, node.MembersDocument),
+		Lease:    natsbus.NewLease(edges, "regional."+cfg.DataCenter, cfg.Name, replicas, clock.Now).Bootstrap(cfg.Bootstrap),
+		Promises: natsbus.NewPromises(edges, cfg.DataCenter, replicas),
+	})
+	if err != nil {
+		return nil, errors.Join(err, dbg.Close())
+	}
+	return &Node{s, dbg}, nil
+}
+
+// Run runs a regional and its listener until ctx ends, or one of them fails.
+func (n *Node) Run(ctx context.Context) error {
+	return n.Debug.Run(ctx, n.Server.Run, n.Ready, func() any { return n.Status() })
+}
