@@ -18,12 +18,9 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"vestibule/internal/wire"
 )
@@ -54,73 +51,6 @@ type Conn struct {
 	link   *link
 }
 
-// link is the state of a connection as its handlers have told it. The client
-// itself cannot be asked: while it tries to connect again it holds its lock, for
-// seconds where packets vanish, and whoever asks waits with it.
-type link struct {
-	up atomic.Bool
-
-	mu      sync.Mutex
-	refused string        // why the server does not let this node in, "" where that is not the trouble
-	again   chan struct{} // closed when the connection is made again
-	times   int           // that it was
-
-	close   sync.Once
-	closed  chan struct{}
-	watched chan struct{} // closed when nobody watches for the first connection any more
-}
-
-// next returns a channel that is closed when the connection is made again.
-func (l *link) next() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.again
-}
-
-// broken reports whether the connection was ever made again.
-func (l *link) broken() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.times > 0
-}
-
-func (l *link) first() {
-	l.up.Store(true)
-	l.refuse("")
-}
-
-func (l *link) made() {
-	l.up.Store(true)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.refused = ""
-	close(l.again)
-	l.again = make(chan struct{})
-	l.times++
-}
-
-// refuse notes why the server does not let this node in, "" where it does or is not
-// reached, and reports whether that is news.
-func (l *link) refuse(why string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	news := why != l.refused
-	l.refused = why
-	return news
-}
-
-// refuses reports whether an error of the connection says that the server does not
-// know this node, or no longer.
-func refuses(err error) bool {
-	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) ||
-		errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
-}
-
-// errAgain says that a watch ended because the connection was made again. A
-// watch would find out by itself only after many missed heartbeats, and never
-// that a server came back without what it had stored.
-var errAgain = errors.New("the connection was made again")
-
 var (
 	_ wire.Bus  = (*Conn)(nil)
 	_ wire.Desk = (*Conn)(nil)
@@ -131,55 +61,23 @@ var (
 // never work.
 func Connect(o Options) (*Conn, error) {
 	log := o.Log.With(slog.String("component", "nats"))
-	state := func(up bool) {
-		if o.OnState != nil {
-			o.OnState(up)
-		}
-	}
-	ln := &link{again: make(chan struct{}), closed: make(chan struct{}), watched: make(chan struct{})}
-	opts := []nats.Option{
-		nats.Name("vestibule " + o.Name),
-		nats.CustomInboxPrefix(inboxPrefix + cmp.Or(o.Inbox, o.Name)),
+	ln := &link{again: make(chan struct{}), closed: make(chan struct{}), watched: make(chan struct{}), log: log, told: o.OnState}
+	opts := append(ln.options(),
+		nats.Name("vestibule "+o.Name),
+		nats.CustomInboxPrefix(inboxPrefix+cmp.Or(o.Inbox, o.Name)),
 		nats.ReconnectBufSize(-1),
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1),
 		// A server that does not know this node's user may learn of it later: its
 		// configuration is read again.
 		nats.IgnoreAuthErrorAbort(),
-		nats.ReconnectWait(200 * time.Millisecond),
+		nats.ReconnectWait(200*time.Millisecond),
 		nats.ReconnectJitter(100*time.Millisecond, 300*time.Millisecond),
-		nats.PingInterval(5 * time.Second),
+		nats.PingInterval(5*time.Second),
 		nats.MaxPingsOutstanding(2),
-		nats.Timeout(2 * time.Second),
-		nats.FlusherTimeout(2 * time.Second),
-		nats.ConnectHandler(func(*nats.Conn) { log.Info("connected"); ln.first(); state(true) }),
-		nats.ReconnectHandler(func(*nats.Conn) { log.Info("connected again"); ln.made(); state(true) }),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			ln.up.Store(false)
-			if err != nil {
-				log.Warn("connection lost", slog.Any("error", err))
-			}
-			state(false)
-		}),
-		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { // it is not reached
-			ln.refuse("")
-			log.Debug("not connected again", slog.Any("error", err))
-		}),
-		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) {
-			subject := ""
-			if s != nil {
-				subject = s.Subject
-			}
-			if refuses(err) {
-				if ln.refuse(err.Error()) {
-					log.Error("the server refuses this node, which goes on asking", slog.Any("error", err))
-				}
-				log.Debug("refused", slog.Any("error", err))
-				return
-			}
-			log.Warn("asynchronous error", slog.String("subject", subject), slog.Any("error", err))
-		}),
-	}
+		nats.Timeout(2*time.Second),
+		nats.FlusherTimeout(2*time.Second),
+	)
 	if o.Creds != "" {
 		opts = append(opts, nats.UserCredentials(o.Creds))
 	}
@@ -203,32 +101,9 @@ func Connect(o Options) (*Conn, error) {
 		ln.up.Store(true)
 		close(ln.watched)
 	} else {
-		go c.watchFirst(func(err error) {
-			if ln.refuse(err.Error()) {
-				log.Error("the server refuses this node, which goes on asking", slog.Any("error", err))
-			}
-		})
+		go ln.watchFirst(nc.LastError)
 	}
 	return c, nil
-}
-
-// watchFirst tells of refusals before there ever was a connection: the client calls
-// nobody for them. It may wait for the client's lock, see link.
-func (c *Conn) watchFirst(refused func(error)) {
-	defer close(c.link.watched)
-	tick := time.NewTicker(250 * time.Millisecond)
-	defer tick.Stop()
-	for !c.link.up.Load() {
-		if err := c.nc.LastError(); err != nil && refuses(err) && !c.link.up.Load() {
-			refused(err)
-		}
-		select {
-		case <-c.link.closed:
-			return
-		case <-tick.C:
-		}
-	}
-	c.link.refuse("")
 }
 
 // Publish implements [wire.Bus].
@@ -342,73 +217,4 @@ func (c *Conn) Close() {
 	c.nc.Close()
 	c.link.close.Do(func() { close(c.link.closed) })
 	<-c.link.watched
-}
-
-// jetStream returns the JetStream of the connection's domain.
-func (c *Conn) jetStream() (jetstream.JetStream, error) {
-	if c.domain != "" {
-		return jetstream.NewWithDomain(c.nc, c.domain)
-	}
-	return jetstream.New(c.nc)
-}
-
-// Auto as a number of replicas is three on a cluster and one on a server that is
-// alone. A cluster has three servers at least: JetStream needs most of them for
-// every write, so that two are worse than one.
-const Auto = -1
-
-// alone is what a JetStream server that is no part of a cluster says of replicas.
-// Nothing else tells for certain: a single server with a leaf node has the name of a
-// cluster too, and a bucket of another domain is kept by other servers than those
-// connected to.
-const alone jetstream.ErrorCode = 10074
-
-// makeBucket makes a bucket with the given number of replicas. A cluster that lacks
-// servers for three is an error as ever, not a reason to keep one copy.
-func makeBucket(ctx context.Context, js jetstream.JetStream, name string, replicas int) (jetstream.KeyValue, error) {
-	config := jetstream.KeyValueConfig{
-		Bucket: name, Description: "vestibule", Storage: jetstream.FileStorage, Replicas: replicas, History: 1,
-	}
-	if replicas != Auto {
-		return js.CreateKeyValue(ctx, config)
-	}
-	config.Replicas = 3
-	kv, err := js.CreateKeyValue(ctx, config)
-	if api, ok := errors.AsType[jetstream.JetStreamError](err); ok && api.APIError() != nil && api.APIError().ErrorCode == alone {
-		config.Replicas = 1
-		return js.CreateKeyValue(ctx, config)
-	}
-	return kv, err
-}
-
-// bucket opens the KV bucket of that name, making it with the given number of
-// replicas (or [Auto]) if there is none; replicas 0 only opens.
-func (c *Conn) bucket(ctx context.Context, name string, replicas int) (jetstream.KeyValue, error) {
-	if !c.Connected() {
-		return nil, fmt.Errorf("bucket %s: %w", name, wire.ErrDown)
-	}
-	js, err := c.jetStream()
-	if err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", name, err)
-	}
-	kv, err := js.KeyValue(ctx, name)
-	if errors.Is(err, jetstream.ErrBucketNotFound) && replicas != 0 {
-		kv, err = makeBucket(ctx, js, name, replicas)
-		if errors.Is(err, jetstream.ErrBucketExists) { // somebody was faster
-			kv, err = js.KeyValue(ctx, name)
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", name, err)
-	}
-	return kv, nil
-}
-
-// stream returns the stream that keeps the KV bucket of that name, which is there.
-func (c *Conn) stream(ctx context.Context, bucket string) (jetstream.Stream, error) {
-	js, err := c.jetStream()
-	if err != nil {
-		return nil, err
-	}
-	return js.Stream(ctx, "KV_"+bucket)
 }

@@ -2,19 +2,15 @@ package natsbus
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
 	"vestibule/internal/wire"
 )
 
@@ -98,41 +94,6 @@ var errExpired = fmt.Errorf("%w: it could not be renewed", ErrLeaseLost)
 
 var _ wire.Leadership = (*Lease)(nil)
 
-// trouble is why the store takes no lease, and since when. It is safe for concurrent use.
-type trouble struct {
-	mu    sync.Mutex
-	since time.Time
-	why   string
-}
-
-// note takes note of how a write ended, nil for well. Who is cut off, or was slower than
-// a rival, learns nothing of the store by it.
-func (t *trouble) note(err error) {
-	if errors.Is(err, wire.ErrDown) || errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, context.Canceled) {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if err == nil {
-		t.since, t.why = time.Time{}, ""
-		return
-	}
-	if t.since.IsZero() {
-		t.since = time.Now()
-	}
-	t.why = err.Error()
-}
-
-// Trouble implements [wire.Leadership].
-func (l *Lease) Trouble() (time.Duration, string) {
-	l.trouble.mu.Lock()
-	defer l.trouble.mu.Unlock()
-	if l.trouble.since.IsZero() {
-		return 0, ""
-	}
-	return time.Since(l.trouble.since), l.trouble.why
-}
-
 // Run implements [wire.Leadership].
 func (l *Lease) Run(ctx context.Context, minTerm func() uint64, lead func(context.Context, wire.Leading)) error {
 	said := false // that the store cannot be opened
@@ -157,128 +118,6 @@ func (l *Lease) Run(ctx context.Context, minTerm func() uint64, lead func(contex
 	}
 }
 
-// stand watches the key until it may be taken, takes it, and leads.
-func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(context.Context, wire.Leading)) error {
-	again := l.conn.link.next()
-	open, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	kv, err := l.conn.bucket(open, leasesBucket, l.replicas)
-	if err != nil {
-		l.trouble.note(err)
-		return fmt.Errorf("%w: %w", errShut, err)
-	}
-	t, err := l.take(ctx, kv, again, minTerm)
-	if err != nil {
-		return err
-	}
-	l.lead(ctx, kv, t.value, t.rev, t.sent, t.behind, lead)
-	return nil
-}
-
-// taken is a lease that was taken.
-type taken struct {
-	value  leaseValue
-	rev    uint64
-	sent   fleet.Mono // when it was asked for
-	behind bool       // the store did not know of a term that was seen
-}
-
-// take watches the key until it may be taken, and takes it. The watch ends with it: who
-// leads does not read it, and nats.go keeps what nobody reads.
-func (l *Lease) take(ctx context.Context, kv jetstream.KeyValue, again <-chan struct{}, minTerm func() uint64) (taken, error) {
-	w, err := kv.Watch(ctx, l.name)
-	if err != nil {
-		return taken{}, fmt.Errorf("watch lease: %w", err)
-	}
-	defer func() {
-		if err := w.Stop(); err != nil {
-			l.log.Debug("watch did not end cleanly", slog.Any("error", err))
-		}
-	}()
-	var (
-		seen     leaseValue
-		behind   bool
-		tried    leaseValue // the newest that we wrote without hearing what became of it
-		sent     fleet.Mono // when we did
-		rev      uint64
-		patience = fleet.Stretch(fleet.Stretch(LeaseLength)) + rivalMargin
-		timer    = time.NewTimer(patience)
-	)
-	defer timer.Stop()
-	for {
-		take := false
-		select {
-		case <-ctx.Done():
-			return taken{}, ctx.Err()
-		case <-again:
-			return taken{}, errAgain
-		case e, ok := <-w.Updates():
-			switch {
-			case !ok:
-				return taken{}, errors.New("watch lease: ended by the server")
-			case e == nil: // everything there was has been told
-				take = l.fresh && rev == 0 && !l.met && !l.conn.link.broken()
-			default:
-				before := seen
-				rev, seen = e.Revision(), leaseValue{}
-				err := json.Unmarshal(e.Value(), &seen)
-				if err != nil && len(e.Value()) > 0 {
-					l.log.Error("the key holds no lease; it is taken over if it stays so", slog.Any("error", err))
-				}
-				if tried.Nonce != 0 && seen == tried && l.now() < sent.Add(fleet.Shrink(LeaseLength)) {
-					// Our write had happened: it succeeded, only its answer was lost.
-					return taken{seen, rev, sent, behind}, nil
-				}
-				if before.Nonce != 0 && seen != before {
-					l.trouble.note(nil) // somebody else writes
-				}
-				l.met, l.term = true, max(l.term, seen.Term)
-				l.rival = l.rival || seen.Nonce != l.led && !mutant.On(mutant.RivalUnseen)
-				l.meetNamesake(seen)
-				take = err == nil && seen.Leader == "" // given up
-				timer.Reset(patience)
-			}
-		case <-timer.C:
-			take = true
-		}
-		if !take {
-			continue
-		}
-		known := max(l.term, minTerm())
-		behind = known > seen.Term
-		mine := leaseValue{Leader: l.me, Nonce: nonce(), Term: max(known+1, seen.Term+1, date())}
-		sent = l.now()
-		next, err := l.write(ctx, kv, mine, rev, LeaseLength/3)
-		switch {
-		case err == nil:
-			return taken{mine, next, sent, behind}, nil
-		case errors.Is(err, jetstream.ErrKeyExists):
-			return taken{}, errors.New("somebody was faster") // or the watch is behind: a new one is not
-		default:
-			// It may have been written. Wait: either the watch shows it, or it was
-			// not.
-			tried = mine
-			l.log.Debug("lease not taken", slog.Any("error", err))
-			timer.Reset(patience)
-		}
-	}
-}
-
-// meetNamesake warns, once, of a rival that bears our name: a lease under it that goes
-// on being renewed is not that of the process before this one. Both stand as any two
-// candidates do, because what tells leases apart is their nonce.
-func (l *Lease) meetNamesake(seen leaseValue) {
-	was := l.namesake
-	l.namesake = seen
-	if seen.Leader != l.me || l.me == "" || seen.Nonce != was.Nonce || seen.Beat == was.Beat || l.beats < 0 {
-		return
-	}
-	if l.beats++; l.beats >= 3 {
-		l.beats = -1
-		l.log.Warn("another process with this one's name leads: give every candidate a name and a data_dir of its own", slog.String("name", l.me))
-	}
-}
-
 func (l *Lease) write(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, limit time.Duration) (uint64, error) {
 	if !l.conn.Connected() {
 		return 0, wire.ErrDown
@@ -300,10 +139,11 @@ func (l *Lease) write(ctx context.Context, kv jetstream.KeyValue, v leaseValue, 
 
 // lead is leadership: everything in it ends when the lease does. What leads has
 // ended before the lease is given up.
-func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, sent fleet.Mono, behind bool, lead func(context.Context, wire.Leading)) {
+func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, t taken, lead func(context.Context, wire.Leading)) {
+	v := t.value
 	scope, end := context.WithCancel(ctx)
 	defer end()
-	until := sent.Add(fleet.Shrink(LeaseLength))
+	until := t.sent.Add(fleet.Shrink(LeaseLength))
 	// By its own timer, so that no write that hangs can put the end off.
 	expiry := time.AfterFunc(until.Sub(l.now()), end)
 	defer expiry.Stop()
@@ -312,14 +152,14 @@ func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, v leaseValue, r
 	before, rival := l.met || l.term > 0, l.rival
 	l.met, l.term, l.led, l.rival = true, v.Term, v.Nonce, false
 	l.log.Info("leading", slog.Uint64("term", v.Term))
-	if behind {
+	if t.behind {
 		l.log.Error("the store did not know of a term that was seen: it lost writes, or came back older")
 	}
 	go func() {
 		defer close(done)
-		lead(scope, wire.Leading{Term: wire.Term{N: v.Term, Nonce: v.Nonce}, Until: until, Extends: extends, Behind: behind, Before: before, Rival: rival})
+		lead(scope, wire.Leading{Term: wire.Term{N: v.Term, Nonce: v.Nonce}, Until: until, Extends: extends, Behind: t.behind, Before: before, Rival: rival})
 	}()
-	rev, err := l.hold(ctx, kv, v, rev, until, tenure{scope, expiry, extends, done})
+	rev, err := l.hold(ctx, kv, v, t.rev, until, tenure{scope, expiry, extends, done})
 	if err != nil {
 		l.log.Warn("no longer leading", slog.Uint64("term", v.Term), slog.Any("error", err))
 	}
@@ -408,16 +248,4 @@ func (l *Lease) giveUp(kv jetstream.KeyValue, v leaseValue, rev uint64) {
 		l.log.Debug("lease not given up", slog.Any("error", err))
 	}
 	l.log.Info("leadership ended", slog.Uint64("term", v.Term))
-}
-
-// date returns the present in seconds, for terms.
-func date() uint64 { return uint64(max(0, time.Now().Unix())) }
-
-// nonce returns a random number that no other write has.
-func nonce() uint64 {
-	var b [8]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		panic(err) // documented never to happen
-	}
-	return binary.BigEndian.Uint64(b[:])
 }

@@ -1,0 +1,80 @@
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"vestibule/internal/wire"
+)
+
+// jetStream returns the JetStream of the connection's domain.
+func (c *Conn) jetStream() (jetstream.JetStream, error) {
+	if c.domain != "" {
+		return jetstream.NewWithDomain(c.nc, c.domain)
+	}
+	return jetstream.New(c.nc)
+}
+
+// Auto as a number of replicas is three on a cluster and one on a server that is
+// alone. A cluster has three servers at least: JetStream needs most of them for
+// every write, so that two are worse than one.
+const Auto = -1
+
+// alone is what a JetStream server that is no part of a cluster says of replicas.
+// Nothing else tells for certain: a single server with a leaf node has the name of a
+// cluster too, and a bucket of another domain is kept by other servers than those
+// connected to.
+const alone jetstream.ErrorCode = 10074
+
+// makeBucket makes a bucket with the given number of replicas. A cluster that lacks
+// servers for three is an error as ever, not a reason to keep one copy.
+func makeBucket(ctx context.Context, js jetstream.JetStream, name string, replicas int) (jetstream.KeyValue, error) {
+	config := jetstream.KeyValueConfig{
+		Bucket: name, Description: "vestibule", Storage: jetstream.FileStorage, Replicas: replicas, History: 1,
+	}
+	if replicas != Auto {
+		return js.CreateKeyValue(ctx, config)
+	}
+	config.Replicas = 3
+	kv, err := js.CreateKeyValue(ctx, config)
+	if api, ok := errors.AsType[jetstream.JetStreamError](err); ok && api.APIError() != nil && api.APIError().ErrorCode == alone {
+		config.Replicas = 1
+		return js.CreateKeyValue(ctx, config)
+	}
+	return kv, err
+}
+
+// bucket opens the KV bucket of that name, making it with the given number of
+// replicas (or [Auto]) if there is none; replicas 0 only opens.
+func (c *Conn) bucket(ctx context.Context, name string, replicas int) (jetstream.KeyValue, error) {
+	if !c.Connected() {
+		return nil, fmt.Errorf("bucket %s: %w", name, wire.ErrDown)
+	}
+	js, err := c.jetStream()
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", name, err)
+	}
+	kv, err := js.KeyValue(ctx, name)
+	if errors.Is(err, jetstream.ErrBucketNotFound) && replicas != 0 {
+		kv, err = makeBucket(ctx, js, name, replicas)
+		if errors.Is(err, jetstream.ErrBucketExists) { // somebody was faster
+			kv, err = js.KeyValue(ctx, name)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", name, err)
+	}
+	return kv, nil
+}
+
+// stream returns the stream that keeps the KV bucket of that name, which is there.
+func (c *Conn) stream(ctx context.Context, bucket string) (jetstream.Stream, error) {
+	js, err := c.jetStream()
+	if err != nil {
+		return nil, err
+	}
+	return js.Stream(ctx, "KV_"+bucket)
+}

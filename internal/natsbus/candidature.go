@@ -1,0 +1,218 @@
+package natsbus
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
+	"vestibule/internal/wire"
+)
+
+// trouble is why the store takes no lease, and since when. It is safe for concurrent use.
+type trouble struct {
+	mu    sync.Mutex
+	since time.Time
+	why   string
+}
+
+// note takes note of how a write ended, nil for well. Who is cut off, or was slower than
+// a rival, learns nothing of the store by it.
+func (t *trouble) note(err error) {
+	if errors.Is(err, wire.ErrDown) || errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, context.Canceled) {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil {
+		t.since, t.why = time.Time{}, ""
+		return
+	}
+	if t.since.IsZero() {
+		t.since = time.Now()
+	}
+	t.why = err.Error()
+}
+
+// Trouble implements [wire.Leadership].
+func (l *Lease) Trouble() (time.Duration, string) {
+	l.trouble.mu.Lock()
+	defer l.trouble.mu.Unlock()
+	if l.trouble.since.IsZero() {
+		return 0, ""
+	}
+	return time.Since(l.trouble.since), l.trouble.why
+}
+
+// stand watches the key until it may be taken, takes it, and leads.
+func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(context.Context, wire.Leading)) error {
+	again := l.conn.link.next()
+	open, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	kv, err := l.conn.bucket(open, leasesBucket, l.replicas)
+	if err != nil {
+		l.trouble.note(err)
+		return fmt.Errorf("%w: %w", errShut, err)
+	}
+	t, err := l.take(ctx, kv, again, minTerm)
+	if err != nil {
+		return err
+	}
+	l.lead(ctx, kv, t, lead)
+	return nil
+}
+
+// taken is a lease that was taken.
+type taken struct {
+	value  leaseValue
+	rev    uint64
+	sent   fleet.Mono // when it was asked for
+	behind bool       // the store did not know of a term that was seen
+}
+
+// candidature is what a candidate has seen of the key, and written to it.
+type candidature struct {
+	*Lease
+	kv    jetstream.KeyValue
+	seen  leaseValue
+	rev   uint64      // of what was seen, 0 for no key
+	tried *taken      // the newest that we wrote without hearing what became of it, nil for none
+	timer *time.Timer // when the key may be taken, as it has not changed
+}
+
+// patience is how long a rival waits for a sign of life.
+var patience = fleet.Stretch(fleet.Stretch(LeaseLength)) + rivalMargin
+
+// take watches the key until it may be taken, and takes it. The watch ends with it: who
+// leads does not read it, and nats.go keeps what nobody reads.
+func (l *Lease) take(ctx context.Context, kv jetstream.KeyValue, again <-chan struct{}, minTerm func() uint64) (taken, error) {
+	w, err := kv.Watch(ctx, l.name)
+	if err != nil {
+		return taken{}, fmt.Errorf("watch lease: %w", err)
+	}
+	defer func() {
+		if err := w.Stop(); err != nil {
+			l.log.Debug("watch did not end cleanly", slog.Any("error", err))
+		}
+	}()
+	c := &candidature{Lease: l, kv: kv, timer: time.NewTimer(patience)}
+	defer c.timer.Stop()
+	for {
+		free := false
+		select {
+		case <-ctx.Done():
+			return taken{}, ctx.Err()
+		case <-again:
+			return taken{}, errAgain
+		case e, ok := <-w.Updates():
+			switch {
+			case !ok:
+				return taken{}, errors.New("watch lease: ended by the server")
+			case e == nil: // everything there was has been told
+				free = l.fresh && c.rev == 0 && !l.met && !l.conn.link.broken()
+			default:
+				won, given := c.see(e)
+				if won != nil {
+					return *won, nil
+				}
+				free = given
+			}
+		case <-c.timer.C:
+			free = true
+		}
+		if !free {
+			continue
+		}
+		won, err := c.try(ctx, minTerm())
+		if err != nil {
+			return taken{}, err
+		}
+		if won != nil {
+			return *won, nil
+		}
+	}
+}
+
+// see takes note of what the key holds. It returns the lease where that is what we wrote,
+// and whether the leader has given it up.
+func (c *candidature) see(e jetstream.KeyValueEntry) (won *taken, given bool) {
+	before := c.seen
+	c.rev, c.seen = e.Revision(), leaseValue{}
+	err := json.Unmarshal(e.Value(), &c.seen)
+	if err != nil && len(e.Value()) > 0 {
+		c.log.Error("the key holds no lease; it is taken over if it stays so", slog.Any("error", err))
+	}
+	if c.tried != nil && c.seen == c.tried.value && c.now() < c.tried.sent.Add(fleet.Shrink(LeaseLength)) {
+		// Our write had happened: it succeeded, only its answer was lost.
+		c.tried.rev = c.rev
+		return c.tried, false
+	}
+	if before.Nonce != 0 && c.seen != before {
+		c.trouble.note(nil) // somebody else writes
+	}
+	c.met, c.term = true, max(c.term, c.seen.Term)
+	c.rival = c.rival || c.seen.Nonce != c.led && !mutant.On(mutant.RivalUnseen)
+	c.meetNamesake(c.seen)
+	c.timer.Reset(patience)
+	return nil, err == nil && c.seen.Leader == ""
+}
+
+// try writes a lease of ours in place of what was seen, for a term above minTerm, and
+// returns it where that is certain. An error says that the watch is of no use any more.
+func (c *candidature) try(ctx context.Context, minTerm uint64) (*taken, error) {
+	known := max(c.term, minTerm)
+	t := &taken{
+		value:  leaseValue{Leader: c.me, Nonce: nonce(), Term: max(known+1, c.seen.Term+1, date())},
+		sent:   c.now(),
+		behind: known > c.seen.Term,
+	}
+	var err error
+	t.rev, err = c.write(ctx, c.kv, t.value, c.rev, LeaseLength/3)
+	switch {
+	case err == nil:
+		return t, nil
+	case errors.Is(err, jetstream.ErrKeyExists):
+		return nil, errors.New("somebody was faster") // or the watch is behind: a new one is not
+	}
+	// It may have been written. Wait: either the watch shows it, or it was not.
+	c.tried = t
+	c.log.Debug("lease not taken", slog.Any("error", err))
+	c.timer.Reset(patience)
+	return nil, nil
+}
+
+// meetNamesake warns, once, of a rival that bears our name: a lease under it that goes
+// on being renewed is not that of the process before this one. Both stand as any two
+// candidates do, because what tells leases apart is their nonce.
+func (l *Lease) meetNamesake(seen leaseValue) {
+	was := l.namesake
+	l.namesake = seen
+	if seen.Leader != l.me || l.me == "" || seen.Nonce != was.Nonce || seen.Beat == was.Beat || l.beats < 0 {
+		return
+	}
+	if l.beats++; l.beats >= 3 {
+		l.beats = -1
+		l.log.Warn("another process with this one's name leads: give every candidate a name and a data_dir of its own", slog.String("name", l.me))
+	}
+}
+
+// date returns the present in seconds, for terms.
+func date() uint64 { return uint64(max(0, time.Now().Unix())) }
+
+// nonce returns a random number that no other write has.
+func nonce() uint64 {
+	var b [8]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		panic(err) // documented never to happen
+	}
+	return binary.BigEndian.Uint64(b[:])
+}
