@@ -1,0 +1,206 @@
+package roomstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"slices"
+	"time"
+
+	"vestibule/internal/wire"
+)
+
+// ErrUnknown says that it is not known whether a change was made.
+var ErrUnknown = errors.New("whether the change was made is not known")
+
+// errConflict says that somebody else wrote first.
+var errConflict = errors.New("somebody else wrote first")
+
+// changeWithin bounds one change with all its tries.
+const changeWithin = 15 * time.Second
+
+// Change makes one change of what an owner has. edit is called with what there is, and again
+// where somebody else wrote meanwhile; it must do the same each time and must not keep the
+// draft. An error of edit, [room.Faults] and [*TooLargeError] mean that nothing was
+// changed, [ErrUnknown] says that this is not known; nil says that the change is durable, and every node
+// is told of it or will be within seconds.
+func (s *Store) Change(ctx context.Context, by Owner, edit func(*Draft) error) (*State, error) {
+	return s.change(ctx, by, edit, nil)
+}
+
+// Publish is Change for the leader, who answers for the store: what it lost is given back,
+// a rooms document that says something else than the state is replaced, and parts that nothing
+// names any more are deleted. doubted says that this node refuses what the store holds.
+func (s *Store) Publish(ctx context.Context, by Owner, doubted bool, edit func(*Draft) error) (*State, error) {
+	ctx, cancel := context.WithTimeout(ctx, changeWithin)
+	defer cancel()
+	parts, err := s.Docs.List(ctx, "*.*")
+	if err != nil {
+		return nil, err
+	}
+	state, err := s.change(ctx, by, edit, &stock{parts: parts, doubted: doubted})
+	if err != nil {
+		return nil, err
+	}
+	return state, s.tidy(ctx, parts)
+}
+
+// stock is what the leader knows of the parts in the store.
+type stock struct {
+	parts   map[string]wire.Written
+	doubted bool
+}
+
+func (s *Store) change(ctx context.Context, by Owner, edit func(*Draft) error, have *stock) (*State, error) {
+	ctx, cancel := context.WithTimeout(ctx, changeWithin)
+	defer cancel()
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	id, fresh := rand.Text()[:16], have != nil
+	var unsure *State // over which it was tried without an answer whether it was written
+	seen := uint64(0) // the newest version that was read
+	for try := 0; ; try++ {
+		v, err := s.look(ctx, fresh)
+		if err == nil && v.state.Version < seen {
+			err = errConflict // a stale answer
+		}
+		if err == nil {
+			seen = v.state.Version
+			switch {
+			case unsure != nil && slices.Contains(v.state.changes, id):
+				return v.state, nil // it was written, though nobody said so
+			case unsure != nil && !unsure.precedes(v.state):
+				return nil, ErrUnknown
+			}
+			var next *State
+			if next, err = s.attempt(ctx, v, id, by, edit, have); err == nil {
+				return next, nil
+			}
+		}
+		refused, _ := errors.AsType[*refusal](err)
+		_, newer := errors.AsType[*NewerError](err)
+		switch {
+		case refused != nil && v.fresh && unsure != nil: // it may have been refused for what it did itself
+			return nil, fmt.Errorf("%w: %w", ErrUnknown, refused.err)
+		case refused != nil && v.fresh:
+			return nil, refused.err
+		case refused != nil, errors.Is(err, errConflict): // others wrote, or what was remembered may be old
+		case newer, have != nil: // the leader tries again anyway
+			return nil, err
+		default:
+			if errors.Is(err, ErrUnknown) && unsure == nil {
+				unsure = v.state
+			}
+			s.Log.Debug("change not made yet", slog.Any("error", err))
+		}
+		fresh = true
+		s.forget()
+		if s.pause(ctx, time.Duration(try)*mathrand.N(5*time.Millisecond)); ctx.Err() != nil {
+			if unsure != nil && !errors.Is(err, ErrUnknown) {
+				err = fmt.Errorf("%w: %w", ErrUnknown, err)
+			}
+			return nil, err
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// precedes reports whether everything that was changed since s is among the changes that
+// next remembers.
+func (s *State) precedes(next *State) bool {
+	if len(s.changes) == 0 {
+		return len(next.changes) < maxChanges
+	}
+	return slices.Contains(next.changes, s.changes[len(s.changes)-1])
+}
+
+// refusal is what makes a change impossible, whatever happens.
+type refusal struct{ err error }
+
+func (e *refusal) Error() string { return e.err.Error() }
+
+func (e *refusal) Unwrap() error { return e.err }
+
+// forget makes the next change read the store.
+func (s *Store) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = nil
+}
+
+// attempt makes the change over what was seen.
+func (s *Store) attempt(ctx context.Context, v *view, id string, by Owner, edit func(*Draft) error, have *stock) (*State, error) {
+	doubted := have != nil && have.doubted
+	now, floor, limit := s.now().UnixMilli(), s.Floor(), s.Docs.Limit()
+	above := max(v.state.Version, v.version, floor, uint64(max(0, now-1)))
+	d := NewDraft(v.state, by)
+	if err := edit(d); err != nil {
+		return nil, &refusal{err}
+	}
+	next, err := d.Apply(now, above+1)
+	if err != nil {
+		return nil, &refusal{err}
+	}
+	if next.Version == 0 {
+		return next, nil // nobody has written anything yet
+	}
+	stands := next == v.state && v.stored && !doubted // what is stored need not be written
+	if stands && have != nil {
+		// Where nodes know more, or the rooms document says something else in this version or
+		// a newer one, nobody would take this version.
+		same := v.says(next)
+		if same && v.version >= max(next.Version, floor) {
+			return next, s.restore(ctx, next, d, have)
+		}
+		stands = v.version < next.Version && floor <= next.Version
+	}
+	if !stands {
+		changes := append(slices.Clone(v.state.changes), id)
+		next = &State{Version: above + 1, Rooms: next.Rooms, Hosts: next.Hosts, changes: changes[max(0, len(changes)-maxChanges):]}
+	}
+	reuse := v.state.parts
+	if doubted {
+		reuse = nil
+	}
+	p, err := pack(next, limit, reuse)
+	if err != nil {
+		return nil, &refusal{err}
+	}
+	if err := s.putParts(ctx, v, p, d, limit, have); err != nil {
+		return nil, err
+	}
+	after := &view{state: next, stored: true, revision: v.revision, present: v.present, version: v.version, roomsRev: v.roomsRev}
+	if !stands {
+		next.parts, next.sections = p.parts, !p.whole
+		switch after.revision, err = s.put(ctx, OwnedDocument, p.owned, v.revision); {
+		case errors.Is(err, wire.ErrChanged):
+			return nil, errConflict
+		case err != nil:
+			return nil, fmt.Errorf("%w: %w", ErrUnknown, err)
+		}
+		after.present = next.present()
+	}
+	// From here on the change is made: what fails now is made good by the leader.
+	err = s.tell(ctx, after, p.rooms)
+	s.learn(next, after, err == nil)
+	if err != nil {
+		s.Log.Warn("rooms are changed, and nodes are not told yet", slog.Uint64("version", next.Version), slog.Any("error", err))
+		if have != nil {
+			return nil, err
+		}
+	}
+	return next, nil
+}

@@ -1,0 +1,218 @@
+package roomstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"vestibule/internal/room"
+)
+
+// view is what the store holds, as far as it was read.
+type view struct {
+	state    *State          // the newest of what is stored and what is known; never nil
+	stored   bool            // the store holds exactly that
+	revision uint64          // of the owned document
+	present  map[string]bool // content hashes of the parts that the stored one names
+
+	rooms    []byte // the rooms document; nil for none, or where it is known without reading
+	version  uint64 // of it, 0 where it cannot be read
+	roomsRev uint64 // revision of it
+
+	fresh bool // read from the store just now
+}
+
+// says reports whether the rooms document that was read says what a state does.
+func (v *view) says(s *State) bool {
+	h, err := DecodeHead(v.rooms)
+	if err != nil {
+		return false
+	}
+	if len(h.Sections) > 0 {
+		return slices.EqualFunc(s.parts, h.Sections, func(p *part, hash string) bool { return p.hash == hash })
+	}
+	d, err := room.DecodeDocument(h.Document)
+	if err != nil {
+		return false
+	}
+	have := imported(d, 1)
+	return slices.EqualFunc(s.Rooms, have.Rooms, func(a, b *Room) bool { return a.Equal(b.Settings) }) &&
+		slices.EqualFunc(s.Hosts, have.Hosts, func(a, b *Host) bool { return a.Host == b.Host })
+}
+
+// present returns the content hashes of the sections of a state as it is stored.
+func (s *State) present() map[string]bool {
+	out := map[string]bool{}
+	if s.sections {
+		for _, p := range s.parts {
+			out[p.hash] = true
+		}
+	}
+	return out
+}
+
+// readRooms fills in what the store holds of the rooms document.
+func (s *Store) readRooms(ctx context.Context, v *view) (err error) {
+	if v.rooms, v.roomsRev, err = s.get(ctx, RoomsDocument); err != nil {
+		return err
+	}
+	v.version = 0
+	if v.rooms == nil {
+		return nil
+	}
+	h, err := DecodeHead(v.rooms)
+	if err != nil {
+		s.Log.Error("the store holds no rooms that can be read; they are replaced", slog.Any("error", err))
+		return nil
+	}
+	v.version = h.Version
+	return nil
+}
+
+// look returns what the store holds, by memory where nobody else is known to have written.
+func (s *Store) look(ctx context.Context, fresh bool) (*view, error) {
+	s.mu.Lock()
+	known, last := s.known, s.last
+	s.mu.Unlock()
+	if last != nil && !fresh {
+		v := *last
+		return &v, nil
+	}
+	data, revision, err := s.get(ctx, OwnedDocument)
+	if err != nil {
+		return nil, err
+	}
+	v := &view{revision: revision, fresh: true}
+	if err := s.readRooms(ctx, v); err != nil {
+		return nil, err
+	}
+	if data != nil {
+		o, err := decodeOwned(data)
+		if err == nil {
+			v.state, err = s.assemble(ctx, &o, known)
+		}
+		_, newer := errors.AsType[*NewerError](err)
+		switch {
+		case err == nil:
+			v.stored, v.present = true, v.state.present()
+		case known == nil, newer, o.Version > known.Version:
+			// Never written over: it may only be late.
+			return nil, err
+		default:
+			s.Log.Error("the store holds no rooms.owned that can be read; they are replaced", slog.Any("error", err))
+		}
+	}
+	if known != nil && (v.state == nil || v.state.Version < known.Version) {
+		v.state, v.stored = known, false // it came back older, or the answer is stale: then nothing can be written over it
+	}
+	if v.state == nil {
+		if v.state, err = s.found(ctx, v.rooms); err != nil {
+			return nil, err
+		}
+	}
+	return v, nil
+}
+
+// errLate says that the store does not hold yet what a document names.
+var errLate = errors.New("not in the store yet")
+
+// assemble returns the state that an owned document holds, made of parts of the one that is
+// known and of what the store has.
+func (s *Store) assemble(ctx context.Context, o *owned, known *State) (*State, error) {
+	had := map[string]*part{}
+	if known != nil && known.parts != nil {
+		if known.Version == o.Version && slices.Equal(known.changes, o.Changes) {
+			return known, nil
+		}
+		for _, p := range known.parts {
+			had[p.hash] = p
+		}
+	}
+	got, err := s.sections(ctx, slices.DeleteFunc(slices.Clone(o.Sections), func(hash string) bool { return had[hash] != nil }))
+	if err != nil {
+		return nil, fmt.Errorf("rooms.owned: %w", err)
+	}
+	state, err := o.assemble(func(hash string, most int) (*part, error) {
+		if p := had[hash]; p != nil {
+			return p, nil
+		}
+		return decodePart(hash, got[hash], most)
+	})
+	if err == nil {
+		s.mu.Lock()
+		s.partly = nil
+		s.mu.Unlock()
+	}
+	return state, err
+}
+
+// sections reads sections, a few at a time. Those that it got stay for the next try where it did
+// not get all.
+func (s *Store) sections(ctx context.Context, hashes []string) (map[string][]byte, error) {
+	s.mu.Lock()
+	got := maps.Clone(s.partly)
+	s.mu.Unlock()
+	if got == nil {
+		got = map[string][]byte{}
+	}
+	missing := slices.DeleteFunc(slices.Clone(hashes), func(hash string) bool { return got[hash] != nil })
+	var g errgroup.Group
+	g.SetLimit(8)
+	var mu sync.Mutex
+	for _, hash := range missing {
+		g.Go(func() error {
+			data, _, err := s.get(ctx, SectionDocument(hash))
+			if err == nil && data == nil {
+				err = errLate
+			}
+			if err != nil {
+				return fmt.Errorf("section %s: %w", hash, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			got[hash] = data
+			return nil
+		})
+	}
+	err := g.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.partly = nil; err != nil {
+		maps.DeleteFunc(got, func(hash string, _ []byte) bool { return !slices.Contains(hashes, hash) })
+		s.partly = got
+	}
+	return got, err
+}
+
+// found returns the state of a store that has no owners: that of a fleet that begins, or was
+// of release 0.1.0.
+func (s *Store) found(ctx context.Context, rooms []byte) (*State, error) {
+	h, err := DecodeHead(rooms)
+	if rooms == nil || err != nil {
+		return &State{}, nil //nolint:nilerror // readRooms has told of it
+	}
+	var state *State
+	if len(h.Sections) > 0 { // they know the owners
+		state, err = s.assemble(ctx, &owned{Format: format, Version: h.Version, Sections: h.Sections}, nil)
+	} else {
+		var d room.Document
+		if d, err = room.DecodeDocument(h.Document); err == nil {
+			state = imported(d, h.Version)
+		}
+	}
+	_, newer := errors.AsType[*NewerError](err)
+	switch {
+	case err == nil:
+		return state, nil
+	case newer || ctx.Err() != nil || errors.Is(err, errLate):
+		return nil, err
+	}
+	s.Log.Error("the store holds no rooms that can be read; they are replaced", slog.Any("error", err))
+	return &State{}, nil
+}

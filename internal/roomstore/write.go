@@ -1,0 +1,144 @@
+package roomstore
+
+import (
+	"context"
+	"errors"
+	"maps"
+	mathrand "math/rand/v2"
+	"slices"
+	"time"
+
+	"vestibule/internal/wire"
+)
+
+// putParts writes what p and the draft need and the store may not have.
+func (s *Store) putParts(ctx context.Context, v *view, p *packed, d *Draft, limit int, have *stock) error {
+	for name, page := range d.pages {
+		if len(page.content) > limit {
+			return &refusal{&TooLargeError{page.label, len(page.content), limit}}
+		}
+		if err := s.putPart(ctx, PageDocument(name), page.content, have); err != nil {
+			return err
+		}
+	}
+	if p.whole {
+		return nil
+	}
+	for _, part := range p.parts {
+		listed := have
+		if !v.present[part.hash] {
+			listed = nil // what the stored state does not name may be deleted at any moment
+		} else if have == nil {
+			continue
+		}
+		if err := s.putPart(ctx, SectionDocument(part.hash), part.data, listed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restore writes what a state consists of and the store lost.
+func (s *Store) restore(ctx context.Context, state *State, d *Draft, have *stock) error {
+	for name, page := range d.pages {
+		if err := s.putPart(ctx, PageDocument(name), page.content, have); err != nil {
+			return err
+		}
+	}
+	if !state.sections {
+		return nil
+	}
+	for _, p := range state.parts {
+		if err := s.putPart(ctx, SectionDocument(p.hash), p.data, have); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putPart writes what is named by its content, unless the leader's list has it. What is there
+// already is written again, so that it is not deleted as something that nothing names.
+func (s *Store) putPart(ctx context.Context, key string, data []byte, have *stock) error {
+	if have != nil && !have.doubted {
+		if _, there := have.parts[key]; there {
+			return nil
+		}
+	}
+	_, err := s.put(ctx, key, data, 0)
+	for range 3 {
+		if !errors.Is(err, wire.ErrChanged) {
+			return err
+		}
+		_, revision, e := s.get(ctx, key)
+		if e != nil {
+			return e
+		}
+		_, err = s.put(ctx, key, data, revision)
+	}
+	if errors.Is(err, wire.ErrChanged) {
+		return nil // others write the same again and again
+	}
+	return err
+}
+
+// tell writes the rooms document, unless the store has one of that version or a newer one. It
+// fills in what the store holds then.
+func (s *Store) tell(ctx context.Context, v *view, rooms []byte) error {
+	for try := 0; ; try++ {
+		if v.version >= v.state.Version && v.version != 0 {
+			return nil // by a later change, which knew of this one
+		}
+		revision, err := s.put(ctx, RoomsDocument, rooms, v.roomsRev)
+		if err == nil {
+			v.version, v.roomsRev = v.state.Version, revision
+			return nil
+		}
+		if !errors.Is(err, wire.ErrChanged) || try == 20 {
+			return err
+		}
+		if err := s.readRooms(ctx, v); err != nil {
+			return err
+		}
+		s.pause(ctx, time.Duration(try)*mathrand.N(time.Millisecond))
+	}
+}
+
+// unnamedFor is how old pages and sections are at least that are deleted because
+// nothing names them: a node that is slow may still be reading them.
+const unnamedFor = time.Hour
+
+// tidy deletes what is named by its content and nothing names any more. A part that was
+// written again since it was listed stays.
+func (s *Store) tidy(ctx context.Context, parts map[string]wire.Written) error {
+	old := maps.Clone(parts)
+	maps.DeleteFunc(old, func(key string, w wire.Written) bool {
+		return !byContent(key) || time.Since(w.At) <= unnamedFor
+	})
+	if len(old) == 0 {
+		return nil
+	}
+	v, err := s.look(ctx, true) // after the list: who names a part from now on writes it first
+	if err != nil {
+		return err
+	}
+	if !v.stored {
+		return nil
+	}
+	for _, p := range v.state.parts {
+		delete(old, SectionDocument(p.hash))
+	}
+	for _, r := range v.state.Rooms {
+		delete(old, PageDocument(r.WaitingPage))
+	}
+	if h, err := DecodeHead(v.rooms); err == nil {
+		for _, hash := range h.Sections {
+			delete(old, SectionDocument(hash))
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(old)) {
+		if err := s.Docs.Delete(ctx, key, old[key].Revision); err != nil && !errors.Is(err, wire.ErrChanged) {
+			return err
+		}
+	}
+	return nil
+}
