@@ -107,3 +107,20 @@ func firstLine(name string) string {
 	line, _, _ := strings.Cut(string(data), "\n")
 	return strings.TrimSpace(line)
 }
+
+// WriteFile replaces a file in one step, so that a crash leaves the old one or
+// the new one. The content may hold keys: only the owner may read it.
+func WriteFile(name string, data []byte) error {
+	tmp, err := os.CreateTemp(filepath.Dir(name), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name()) // gone already when all went well
+	if _, err := tmp.Write(data); err != nil {
+		return errors.Join(err, tmp.Close())
+	}
+	if err := errors.Join(tmp.Chmod(0o600), tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), name)
+}

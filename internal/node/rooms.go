@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
 	"vestibule/internal/room"
 	"vestibule/internal/roomstore"
+	"vestibule/internal/slots"
 )
 
 func sortDocument(d *room.Document) {
@@ -134,4 +136,62 @@ func (f *Fleet) takeRooms(o roomsOffer) error {
 	f.version.WithLabelValues(RoomsDocument).Set(float64(o.version))
 	f.keepPages(nil)
 	return nil
+}
+
+// offerRooms is Offer for the rooms. What they consist of is read from the store
+// before anything is locked; what was overtaken meanwhile is dropped.
+func (f *Fleet) offerRooms(ctx context.Context, turn uint64, data []byte) {
+	var o roomsOffer
+	var err error
+	pages := map[string][]byte{}
+	if data != nil {
+		if o, err = f.readRooms(ctx, data); err == nil {
+			pages = f.fetchPages(ctx, o.pages(*f.pages.Load()))
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if turn != f.turn {
+		return
+	}
+	if late, ok := errors.AsType[*lateError](err); ok {
+		f.late = data
+		f.raise(RoomsDocument, late.Error())
+		return
+	}
+	f.late = nil
+	before := f.set.Load()
+	switch {
+	case err != nil:
+	case data == nil:
+		err = f.take(RoomsDocument, nil)
+	default:
+		err = f.takeRooms(o)
+	}
+	if f.refuses(RoomsDocument, err) || f.set.Load() == before {
+		return
+	}
+	if f.keepPages(pages); len(f.missing) > 0 {
+		f.log.Error("pages missing, the built-in one is shown", slog.Any("pages", f.missing))
+	}
+	if o.sections != nil { // the copy on disk is whole, and of the form that every release reads
+		if data, err = roomstore.EncodeRooms(o.version, o.doc); err != nil {
+			f.log.Error("last good copy not written", slog.String("document", RoomsDocument), slog.Any("error", err))
+			f.changed()
+			return
+		}
+	}
+	f.taken(RoomsDocument, data)
+}
+
+// LedgerRooms returns what the ledger needs to know of the rooms of a set.
+func LedgerRooms(set *room.Set) []slots.RoomConfig {
+	var out []slots.RoomConfig
+	for _, r := range set.Rooms() {
+		out = append(out, slots.RoomConfig{
+			ID: r.ID, Total: uint64(r.TotalActiveUsers), Rate: uint64(r.NewUsersPerMinute), Session: r.SessionDuration,
+			Cap: r.PartitionPolicy == room.PolicyCap, LostWait: r.LostAfter,
+		})
+	}
+	return out
 }

@@ -127,3 +127,11 @@ func Announce(w io.Writer, people string, addresses any) error {
 	_, err = fmt.Fprintf(w, "%s\nLISTENING %s\n", people, line)
 	return err
 }
+
+// IgnoreEnd turns the end of ctx into no error.
+func IgnoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,94 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"vestibule/internal/roomstore"
+)
+
+// Page returns the custom page with this content hash, nil where this node
+// does not have it yet.
+func (f *Fleet) Page(hash string) []byte {
+	return (*f.pages.Load())[hash]
+}
+
+// keepPages makes the pages that the room set names those in use, of what there
+// was and what was got, and notes which are missing.
+func (f *Fleet) keepPages(got map[string][]byte) {
+	have, need := *f.pages.Load(), map[string][]byte{}
+	f.missing = nil
+	for _, r := range f.set.Load().Rooms() {
+		hash := r.WaitingPage
+		if hash == "" || need[hash] != nil {
+			continue
+		}
+		page := have[hash]
+		if page == nil {
+			page = got[hash]
+		}
+		if page != nil {
+			need[hash] = page
+		} else if !slices.Contains(f.missing, hash) {
+			f.missing = append(f.missing, hash)
+		}
+	}
+	f.pages.Store(&need)
+}
+
+// fetchPages returns those of the pages that can be had within a second, from disk
+// or from the store. The rooms of the others show the built-in page meanwhile.
+func (f *Fleet) fetchPages(ctx context.Context, hashes []string) map[string][]byte {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var mu sync.Mutex
+	got := map[string][]byte{}
+	atOnce(hashes, func(_ int, hash string) {
+		page, err := f.fetchPage(ctx, hash)
+		if err != nil {
+			f.log.Debug("page not had", slog.String("page", hash), slog.Any("error", err))
+			return
+		}
+		mu.Lock()
+		got[hash] = page
+		mu.Unlock()
+	})
+	return got
+}
+
+// atOnce calls do with every item, a few at a time.
+func atOnce(items []string, do func(i int, item string)) {
+	var g sync.WaitGroup
+	slots := make(chan struct{}, 8)
+	for i, item := range items {
+		slots <- struct{}{}
+		g.Go(func() {
+			do(i, item)
+			<-slots
+		})
+	}
+	g.Wait()
+}
+
+func (f *Fleet) fetchPage(ctx context.Context, hash string) ([]byte, error) {
+	file := f.file(roomstore.PageDocument(hash))
+	page, err := os.ReadFile(file)
+	if err == nil && roomstore.Hash(page) == hash {
+		return page, nil
+	}
+	if page, _, err = f.docs.Get(ctx, roomstore.PageDocument(hash)); err != nil {
+		return nil, err
+	}
+	if roomstore.Hash(page) != hash {
+		return nil, errors.New("the store has no page with this content")
+	}
+	if err := WriteFile(file, page); err != nil {
+		f.log.Error("page not kept", slog.Any("error", err))
+	}
+	return page, nil
+}
