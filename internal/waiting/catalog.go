@@ -10,12 +10,9 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/text/feature/plural"
 	"golang.org/x/text/language"
-	"golang.org/x/text/message"
-	"golang.org/x/text/number"
 
 	"vestibule/internal/room"
 )
@@ -135,10 +132,6 @@ const (
 	days
 	units
 )
-
-// maxDigits bounds the numbers that are grouped as the language does; no count
-// of people has more digits.
-const maxDigits = 18
 
 // pluralNames are the categories as catalog files spell them.
 var pluralNames = [...]string{plural.Other: "other", plural.Zero: "zero", plural.One: "one", plural.Two: "two", plural.Few: "few", plural.Many: "many"}
@@ -288,145 +281,6 @@ func (c *catalog) single(name string) bool {
 		}
 	}
 	return n == 1
-}
-
-func (c *catalog) form(n uint64) plural.Form {
-	if n < uint64(len(c.small)) {
-		return c.small[n]
-	}
-	return c.cardinal(n)
-}
-
-func (c *catalog) cardinal(n uint64) plural.Form {
-	return plural.Cardinal.MatchPlural(c.tag, int(n%10_000_000), 0, 0, 0, 0)
-}
-
-// nativeDigits are the digits of languages that do not write 0 to 9, as their
-// browsers do; the library takes 0 to 9 unless told.
-var nativeDigits = map[string]string{"ar-EG": "arab", "fa-IR": "arabext"}
-
-// learnNumbers finds out how the language writes whole numbers, once, so that
-// rendering only has to append.
-func (c *catalog) learnNumbers() {
-	tag := c.tag
-	if digits := nativeDigits[c.code]; digits != "" {
-		var err error
-		if tag, err = tag.SetTypeForKey("nu", digits); err != nil {
-			panic("waiting page: " + c.code + ": " + err.Error())
-		}
-	}
-	p := message.NewPrinter(tag)
-	for d := range c.digits {
-		c.digits[d] = p.Sprint(number.Decimal(d))
-	}
-	one := c.digits[1]
-	for n, value := 1, int64(1); n <= maxDigits; n, value = n+1, value*10+1 {
-		// 1, 11, 111, …: what is left of the digits are the separators.
-		c.groups[n] = strings.Split(p.Sprint(number.Decimal(value)), one)[:n]
-	}
-	// Where the library is behind today's CLDR, which browsers follow: the number
-	// must not change its face when the script takes over.
-	switch c.code {
-	case "es-ES", "it-IT", "pl-PL", "bg-BG", "lv-LV", "hu-HU", "sl-SI":
-		c.groups[4] = make([]string, 4) // four digits are not grouped
-	case "fr-FR":
-		for _, separators := range c.groups {
-			for i, s := range separators {
-				if s != "" {
-					separators[i] = "\u202f"
-				}
-			}
-		}
-	}
-}
-
-// appendNumber writes a number with the digits and the groups of the language.
-func (c *catalog) appendNumber(dst []byte, n uint64) []byte {
-	var digits [20]byte
-	i := len(digits)
-	for {
-		i--
-		digits[i] = byte(n % 10)
-		if n /= 10; n == 0 {
-			break
-		}
-	}
-	rest := digits[i:]
-	for i, d := range rest {
-		if len(rest) <= maxDigits {
-			dst = append(dst, c.groups[len(rest)][i]...)
-		}
-		dst = append(dst, c.digits[d]...)
-	}
-	return dst
-}
-
-// appendUnit writes "5 minutes".
-func (c *catalog) appendUnit(dst []byte, u unit, n uint64) []byte {
-	f := &c.units[u][c.form(n)]
-	dst = append(dst, f.before...)
-	if !f.bare {
-		dst = c.appendNumber(dst, n)
-	}
-	return append(dst, f.after...)
-}
-
-// appendRange writes "8–11 minutes", in the plural form of the upper end.
-func (c *catalog) appendRange(dst []byte, u unit, low, high uint64) []byte {
-	if low >= high {
-		return c.appendUnit(dst, u, high)
-	}
-	f := &c.units[u][c.form(high)]
-	if f.bare {
-		f = &c.units[u][plural.Other]
-	}
-	dst = append(dst, f.before...)
-	dst = c.appendNumber(dst, low)
-	dst = append(dst, "–"...)
-	dst = c.appendNumber(dst, high)
-	return append(dst, f.after...)
-}
-
-// appendSpan writes a duration in its largest unit, and the next one below an
-// hour count that is small.
-func (c *catalog) appendSpan(dst []byte, d time.Duration) []byte {
-	s := uint64(max(0, d) / time.Second)
-	switch {
-	case s < 60:
-		return c.appendUnit(dst, seconds, s)
-	case s < 3600:
-		return c.appendUnit(dst, minutes, s/60)
-	case s < 48*3600:
-		dst = c.appendUnit(dst, hours, s/3600)
-		if m := s % 3600 / 60; m > 0 && s < 10*3600 {
-			dst = append(dst, ' ')
-			dst = c.appendUnit(dst, minutes, m)
-		}
-		return dst
-	}
-	return c.appendUnit(dst, days, s/(24*3600))
-}
-
-// appendWait writes an estimate as coarsely as it is known: minutes up to two
-// hours, then hours. A range is rounded outwards.
-func (c *catalog) appendWait(dst []byte, v *Visitor) []byte {
-	low, high := v.span()
-	switch {
-	case !v.known():
-		return append(dst, c.msg.WaitUnknown...)
-	case high < 45*time.Second:
-		return append(dst, c.msg.WaitShort...)
-	case low >= 24*time.Hour:
-		return append(dst, c.msg.WaitLong...)
-	}
-	u, size := minutes, time.Minute
-	if high > 2*time.Hour {
-		u, size = hours, time.Hour
-	}
-	if low >= high {
-		return c.appendUnit(dst, u, uint64((high+size/2)/size))
-	}
-	return c.appendRange(dst, u, uint64(low/size), uint64((high+size-1)/size))
 }
 
 // lost returns why the place that the visitor had does not count any more, ""

@@ -1,0 +1,191 @@
+package waiting
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// parseTemplate compiles a page; the error tells every fault with its line.
+func parseTemplate(text string) (*template, error) {
+	p := parser{rest: text, line: 1, atStart: true}
+	if err := p.parse("", 1); err != nil {
+		p.errs = append(p.errs, err)
+	}
+	if err := errors.Join(p.errs...); err != nil {
+		return nil, err
+	}
+	return &template{steps: p.steps}, nil
+}
+
+type parser struct {
+	rest    string
+	line    int
+	atStart bool // rest begins a line
+	depth   int
+	steps   []step
+	errs    []error
+}
+
+// maxDepth bounds sections inside sections.
+const maxDepth = 32
+
+// add adds a stretch of text. The scripts that the page calls are the
+// operator's own, so their tags get the nonce by which browsers tell them from
+// what others may have slipped in.
+func (p *parser) add(text string) {
+	for {
+		i := endOfScriptTagName(text)
+		if i < 0 {
+			break
+		}
+		p.steps = append(p.steps, step{kind: stepText, text: text[:i]}, step{kind: stepNonce})
+		text = text[i:]
+	}
+	if text != "" {
+		p.steps = append(p.steps, step{kind: stepText, text: text})
+	}
+}
+
+// endOfScriptTagName returns where the first "<script" of a tag ends, -1 for
+// none.
+func endOfScriptTagName(text string) int {
+	const tag = "<script"
+	for i := 0; i+len(tag) < len(text); i++ {
+		if text[i] == '<' && strings.EqualFold(text[i:i+len(tag)], tag) && strings.IndexByte(" \t\r\n/>", text[i+len(tag)]) >= 0 {
+			return i + len(tag)
+		}
+	}
+	return -1
+}
+
+// tag is what stands between two stretches of text.
+type tag struct {
+	text string // without what opens and closes it; never empty
+	end  string // that closed it
+	line int    // on which it begins
+}
+
+// next adds the text up to the next tag, and returns that; ok is false at the end of the
+// page.
+func (p *parser) next() (t tag, ok bool, err error) {
+	before, after, ok := strings.Cut(p.rest, "{{")
+	p.line += strings.Count(before, "\n")
+	if !ok {
+		p.add(before)
+		p.rest = ""
+		return t, false, nil
+	}
+	t.line, t.end = p.line, "}}"
+	if strings.HasPrefix(after, "{") {
+		t.end = "}}}"
+	}
+	text, rest, ok := strings.Cut(after, t.end)
+	if !ok {
+		return t, false, fmt.Errorf("line %d: tag is not closed", p.line)
+	}
+	p.line += strings.Count(text, "\n")
+	t.text = strings.TrimSpace(text)
+	if t.text == "" || t.text == "{" {
+		return t, false, fmt.Errorf("line %d: tag is empty", t.line)
+	}
+	alone := false
+	if strings.IndexByte("#^/!", t.text[0]) >= 0 {
+		before, rest, alone = p.takeLine(before, rest)
+	}
+	p.add(before)
+	p.rest, p.atStart = rest, alone
+	return t, true, nil
+}
+
+// takeLine takes the line of a tag away with it if the tag, between before and rest, stands
+// alone on it: a section, its end or a comment.
+func (p *parser) takeLine(before, rest string) (left, right string, alone bool) {
+	lead := before[strings.LastIndexByte(before, '\n')+1:]
+	if strings.Trim(lead, " \t") != "" || (lead == before && !p.atStart) {
+		return before, rest, false
+	}
+	left = before[:len(before)-len(lead)]
+	trail := strings.TrimLeft(rest, " \t")
+	switch {
+	case rest == "":
+		return left, rest, true
+	case strings.HasPrefix(trail, "\n"):
+		p.line++
+		return left, trail[1:], true
+	case strings.HasPrefix(trail, "\r\n"):
+		p.line++
+		return left, trail[2:], true
+	}
+	return before, rest, false // also where only blanks follow: before the end of the page they are text, says the library
+}
+
+// parse reads up to the end of the section called name, which begins on line
+// begun, or of the page.
+func (p *parser) parse(name string, begun int) error {
+	for {
+		t, ok, err := p.next()
+		switch {
+		case err != nil:
+			return err
+		case !ok && name != "":
+			return fmt.Errorf("line %d: section {{#%s}} is not closed", begun, name)
+		case !ok:
+			return nil
+		}
+		switch sigil := t.text[0]; sigil {
+		case '!':
+		case '#', '^':
+			if err := p.section(sigil, strings.TrimSpace(t.text[1:]), t.line); err != nil {
+				return err
+			}
+		case '/':
+			if end := strings.TrimSpace(t.text[1:]); end != name {
+				return fmt.Errorf("line %d: {{/%s}} closes nothing that is open here", t.line, end)
+			}
+			return nil
+		case '>':
+			p.errs = append(p.errs, fmt.Errorf("line %d: {{%s}}: partials are not supported, a page is one file", t.line, t.text))
+		case '=':
+			return fmt.Errorf("line %d: {{%s}}: other delimiters are not supported", t.line, t.text)
+		case '{':
+			if t.end != "}}}" {
+				return fmt.Errorf("line %d: {{{ is closed by }}} only, and has no blank inside", t.line)
+			}
+			p.variable(stepRaw, strings.TrimSpace(t.text[1:]), t.line)
+		case '&':
+			p.variable(stepRaw, strings.TrimSpace(t.text[1:]), t.line)
+		default:
+			p.variable(stepValue, t.text, t.line)
+		}
+	}
+}
+
+func (p *parser) section(sigil byte, name string, line int) error {
+	kind := stepSection
+	if sigil == '^' {
+		kind = stepInverted
+	}
+	at := len(p.steps)
+	p.variable(kind, name, line)
+	if p.depth++; p.depth > maxDepth {
+		return fmt.Errorf("line %d: sections more than %d deep", line, maxDepth)
+	}
+	if err := p.parse(name, line); err != nil {
+		return err
+	}
+	p.depth--
+	if at < len(p.steps) && p.steps[at].kind == kind {
+		p.steps[at].skip = len(p.steps) - at - 1
+	}
+	return nil
+}
+
+func (p *parser) variable(kind stepKind, name string, line int) {
+	i, ok := findValue(name)
+	if !ok {
+		p.errs = append(p.errs, fmt.Errorf("line %d: {{%s}}: no such variable", line, name))
+		return
+	}
+	p.steps = append(p.steps, step{kind: kind, text: name, value: i})
+}
