@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"vestibule/internal/fleet"
-	"vestibule/internal/line"
 	"vestibule/internal/mutant"
 	"vestibule/internal/room"
 	"vestibule/internal/wire"
@@ -100,74 +99,6 @@ func remember(probes []probe, p probe) []probe {
 	return append(probes, p)
 }
 
-// loan is what one data centre holds of one room, and what it said of it.
-type loan struct {
-	gen                       uint64
-	granted, returned         uint64
-	rateGranted, rateReturned uint64
-	reclaimed                 bool // voided in this term without the data centre's word
-	declared                  bool // an upper bound, reckoned by a data centre that does not know
-
-	keep, rateKeep uint64
-
-	idle, idleSeen     uint64 // idle rights when it had seen so many granted
-	rateIdle, rateSeen uint64
-	want, parkedN      uint64
-	parked             []fleet.Time
-	movers             uint64
-	active             uint64
-	excess             uint64 // as its aggregator tells
-	astray             int64  // held when it was given up, and may be in use there still
-	ends               wire.Outbox[wire.End]
-	admitted           uint64
-	joined, entered    uint64
-	young              line.Histogram
-	outcomes           line.Outcomes
-	told               bool // the counters above have a beginning
-	waiting            line.Histogram
-	arrivals           []wire.Minute
-
-	changedAt, viewAt uint64
-	dirty, viewDirty  bool
-}
-
-func (l *loan) held() int64     { return int64(l.granted) - int64(l.returned) }
-func (l *loan) rateHeld() int64 { return int64(l.rateGranted) - int64(l.rateReturned) }
-
-// idleNow returns the rights that lie idle in the data centre, as far as known.
-func (l *loan) idleNow() int64 { return int64(l.idle) + int64(l.granted) - int64(l.idleSeen) }
-
-func (l *loan) rateIdleNow() int64 {
-	return int64(l.rateIdle) + int64(l.rateGranted) - int64(l.rateSeen)
-}
-
-func (l *loan) set(keep, rateKeep uint64) {
-	if l.keep != keep || l.rateKeep != rateKeep {
-		l.keep, l.rateKeep = keep, rateKeep
-		l.dirty = true
-	}
-}
-
-// pool is one room in the allocator's books.
-type pool struct {
-	RoomConfig
-	gone bool
-
-	notBefore fleet.Mono // nothing is reclaimed earlier: tickets of a longer session_duration may be valid
-
-	spare, rateSpare int64 // while not complete: what came back in this term and was not lent again
-	debt, rateDebt   int64 // by how much more than the limits was lent when the books were complete last; 0 or less
-
-	admitted, joined, entered uint64
-	outcomes                  line.OutcomeCounter
-	flow                      flow
-	pace                      pace
-	view                      *wire.View
-	viewed                    fleet.Mono
-	stale                     bool
-	relays                    map[wire.End]*relay
-}
-
 // NewAllocator returns the allocator of a new term. Until SetLease it sends
 // nothing.
 func NewAllocator(now fleet.Mono, cfg AllocatorConfig) *Allocator {
@@ -197,29 +128,6 @@ func (a *Allocator) SetRooms(now fleet.Mono, rooms []RoomConfig) {
 		p.RoomConfig, p.gone, p.stale = r, false, true
 	}
 	a.due = now
-}
-
-func (a *Allocator) pool(id room.ID) *pool {
-	p := a.rooms[id]
-	if p == nil {
-		p = &pool{RoomConfig: RoomConfig{ID: id}, gone: true, stale: true}
-		a.rooms[id] = p
-		a.order = append(a.order, p)
-		slices.SortFunc(a.order, func(x, y *pool) int { return cmp.Compare(x.ID, y.ID) })
-	}
-	return p
-}
-
-func (a *Allocator) loan(d *centre, id room.ID) *loan {
-	l := d.loans[id]
-	if l == nil {
-		l = &loan{dirty: true, viewDirty: true}
-		d.loans[id] = l
-		if d.void {
-			a.void(a.pool(id), l, false)
-		}
-	}
-	return l
 }
 
 // SetLease tells until when this allocator leads, by its own clock. From then

@@ -1,0 +1,155 @@
+package wire
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/line"
+	"vestibule/internal/room"
+	"vestibule/internal/wire/wirepb"
+)
+
+// EncodeGrant returns the message as it travels.
+func EncodeGrant(g *Grant) ([]byte, error) {
+	p := &wirepb.Grant{
+		Version: Version, To: g.To, Inc: g.Inc, Tenure: g.Tenure, From: packTerm(g.From), Seq: g.Seq, Part: g.Part, Parts: g.Parts,
+		Acked: g.Acked, EchoNs: int64(g.Echo), DwellNs: uint64(max(0, g.Dwell)), AtMs: int64(g.At), AtErrNs: uint64(max(0, g.AtErr)),
+		LeaseNs: uint64(max(0, g.Lease)), Guess: g.Guess, Twin: g.Twin, Basis: g.Basis, Verdict: wirepb.Verdict(g.Verdict) + 1, WatermarkMs: int64(g.Watermark),
+		Members: g.Members, Standing: uint32(g.Standing), Site: g.Site, Copied: g.Copied,
+		Rooms: make([]*wirepb.RoomGrant, len(g.Rooms)),
+	}
+	for i := range g.Rooms {
+		r := &g.Rooms[i]
+		p.Rooms[i] = &wirepb.RoomGrant{
+			Room: uint64(r.Room), Gen: r.Gen, Granted: r.Granted, RateGranted: r.RateGranted, RenewCeil: r.RenewCeil,
+			LifeS: r.Life, Keep: r.Keep, RateKeep: r.RateKeep, Returned: r.Returned, RateReturned: r.RateReturned,
+			View: packView(r.View), Confirmed: r.Confirmed, Ends: packEnds(r.Ends), Lines: packLines(r.Lines),
+		}
+	}
+	return proto.Marshal(p)
+}
+
+// DecodeGrant reads a message; errors as DecodeReport.
+func DecodeGrant(data []byte) (*Grant, error) {
+	var p wirepb.Grant
+	if err := proto.Unmarshal(data, &p); err != nil {
+		return nil, fmt.Errorf("grant: %w", err)
+	}
+	if p.Version != Version {
+		return nil, fmt.Errorf("grant: %w: %d", ErrVersion, p.Version)
+	}
+	if err := checkHead(p.To, p.Part, p.Parts, len(p.Rooms)); err != nil {
+		return nil, fmt.Errorf("grant: %w", err)
+	}
+	if p.Verdict < wirepb.Verdict_VERDICT_ADOPTED || p.Verdict > wirepb.Verdict_VERDICT_DEAD {
+		return nil, fmt.Errorf("grant: verdict: unknown %d", p.Verdict)
+	}
+	for _, d := range []struct {
+		name string
+		ns   uint64
+	}{{"dwell", p.DwellNs}, {"at_err", p.AtErrNs}, {"lease", p.LeaseNs}} {
+		if d.ns > math.MaxInt64 {
+			return nil, fmt.Errorf("grant: %s: must be at most %d ns, got %d", d.name, int64(math.MaxInt64), d.ns)
+		}
+	}
+	g := &Grant{
+		To: p.To, Inc: p.Inc, Tenure: p.Tenure, From: unpackTerm(p.From), Seq: p.Seq, Part: p.Part, Parts: p.Parts,
+		Acked: p.Acked, Echo: fleet.Mono(p.EchoNs), Dwell: time.Duration(p.DwellNs), At: fleet.Time(p.AtMs), AtErr: time.Duration(p.AtErrNs),
+		Lease: time.Duration(p.LeaseNs), Guess: p.Guess, Twin: p.Twin, Basis: p.Basis, Verdict: Verdict(p.Verdict - 1), Watermark: fleet.Time(p.WatermarkMs),
+		Members: p.Members, Standing: Standing(p.Standing), Site: p.Site, Copied: p.Copied,
+	}
+	if len(p.Rooms) > 0 {
+		g.Rooms = make([]RoomGrant, len(p.Rooms))
+	}
+	for i, r := range p.Rooms {
+		g.Rooms[i] = RoomGrant{
+			Room: room.ID(r.GetRoom()), Gen: r.GetGen(), Granted: r.GetGranted(), RateGranted: r.GetRateGranted(), RenewCeil: r.GetRenewCeil(),
+			Life: r.GetLifeS(), Keep: r.GetKeep(), RateKeep: r.GetRateKeep(), Returned: r.GetReturned(), RateReturned: r.GetRateReturned(),
+			Confirmed: r.GetConfirmed(),
+		}
+		var err error
+		if g.Rooms[i].View, err = unpackView(r.GetView()); err != nil {
+			return nil, fmt.Errorf("grant: rooms[%d]: view: %w", i, err)
+		}
+		if g.Rooms[i].Ends, err = unpackEnds(r.GetEnds()); err != nil {
+			return nil, fmt.Errorf("grant: rooms[%d]: %w", i, err)
+		}
+		if g.Rooms[i].Lines, err = unpackLines(r.GetLines()); err != nil {
+			return nil, fmt.Errorf("grant: rooms[%d]: %w", i, err)
+		}
+	}
+	return g, nil
+}
+
+func packOutcomes(o line.Outcomes) []uint64 {
+	for n := len(o); n > 0; n-- {
+		if o[n-1] != 0 {
+			return o[:n:n]
+		}
+	}
+	return nil
+}
+
+func packView(v *View) *wirepb.View {
+	if v == nil {
+		return nil
+	}
+	p := &wirepb.View{
+		Version: v.Version, AtMs: int64(v.At), HorizonMs: int64(v.Horizon), ParkMs: int64(v.Park),
+		Slots: v.Slots, Active: v.Active, Mu: v.Mu, Theta: v.Theta, Line: packLine(v.Line.Histogram()), Unseen: v.Unseen, Joining: v.Joining,
+	}
+	for _, c := range v.Paces {
+		p.PaceMs, p.PaceMu = append(p.PaceMs, uint64(max(0, c.For.Milliseconds()))), append(p.PaceMu, c.Mu)
+	}
+	if v.Ranges != (line.Ranges{}) {
+		for _, r := range v.Ranges {
+			p.RangeLow, p.RangeHigh = append(p.RangeLow, r.Low), append(p.RangeHigh, r.High)
+		}
+	}
+	return p
+}
+
+func unpackView(p *wirepb.View) (*View, error) {
+	if p == nil {
+		return nil, nil
+	}
+	for _, f := range []struct {
+		name string
+		rate float64
+	}{{"mu", p.Mu}, {"theta", p.Theta}, {"unseen", p.Unseen}, {"joining", p.Joining}} {
+		if !isCount(f.rate) {
+			return nil, fmt.Errorf("%s: must be a rate, got %v", f.name, f.rate)
+		}
+	}
+	h, err := unpackLine(p.Line)
+	if err != nil {
+		return nil, fmt.Errorf("line: %w", err)
+	}
+	v := &View{
+		Version: p.Version, At: fleet.Time(p.AtMs), Horizon: fleet.Time(p.HorizonMs), Park: fleet.Time(p.ParkMs),
+		Slots: p.Slots, Active: p.Active, Mu: p.Mu, Theta: p.Theta, Line: line.NewDigest(h), Unseen: p.Unseen, Joining: p.Joining,
+	}
+	if len(p.PaceMs) != len(p.PaceMu) || len(p.PaceMs) > line.MaxPaces {
+		return nil, fmt.Errorf("paces: columns must be equally long and hold at most %d phases", line.MaxPaces)
+	}
+	for i, ms := range p.PaceMs {
+		if ms > maxTime || !isCount(p.PaceMu[i]) {
+			return nil, fmt.Errorf("paces[%d]: must be a time and a rate, got %d ms and %v", i, ms, p.PaceMu[i])
+		}
+		v.Paces = append(v.Paces, line.Pace{For: time.Duration(min(ms, uint64(line.MaxWait.Milliseconds()))) * time.Millisecond, Mu: p.PaceMu[i]})
+	}
+	if n := len(p.RangeLow); n != len(p.RangeHigh) || (n != 0 && n != len(v.Ranges)) {
+		return nil, fmt.Errorf("ranges: columns must be equally long and hold none or %d classes", len(v.Ranges))
+	}
+	for i, low := range p.RangeLow {
+		if !(low > 0 && low <= p.RangeHigh[i]) || math.IsInf(p.RangeHigh[i], 0) {
+			return nil, fmt.Errorf("ranges[%d]: must be above 0 and ascend, got %v to %v", i, low, p.RangeHigh[i])
+		}
+		v.Ranges[i] = line.Range{Low: low, High: p.RangeHigh[i]}
+	}
+	return v, nil
+}
