@@ -72,25 +72,10 @@ func fleet(args []string, stdout, stderr io.Writer) error {
 		}
 		return errHelp
 	}
-	verb, rest, name := args[0], args[1:], ""
-	switch verb {
-	case "list", "trust-config":
-	case "add", "drain", "remove", "forget", "rejoin":
-		if len(rest) > 0 && (rest[0] == "--help" || rest[0] == "-h") || (verb == "forget" && slices.Contains(rest, "--all")) {
-			break // all edges that are not heard have no name
-		}
-		if len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
-			what := "a data centre"
-			if verb == "forget" {
-				what = "an edge"
-			}
-			fmt.Fprintf(stderr, "vestibule fleet %s: needs the NAME of %s (see vestibule fleet --help)\n", verb, what)
-			return node.ErrUsage
-		}
-		name, rest = rest[0], rest[1:]
-	default:
-		fmt.Fprintf(stderr, "vestibule fleet: unknown command %q (see vestibule fleet --help)\n", verb)
-		return node.ErrUsage
+	verb := args[0]
+	name, rest, err := fleetName(verb, args[1:], stderr)
+	if err != nil {
+		return err
 	}
 	cfg := fleetConfig{NATS: node.DefaultClient(), Wait: 5 * time.Second}
 	switch check, err := node.Load("vestibule fleet "+verb, &cfg, rest, stdout); {
@@ -106,7 +91,6 @@ func fleet(args []string, stdout, stderr io.Writer) error {
 	}
 	var ask wire.ForgetAsk
 	if verb == "forget" {
-		var err error
 		if ask, err = cfg.forgetAsk(name); err != nil {
 			fmt.Fprintf(stderr, "vestibule fleet forget: %v\n", err)
 			return node.ErrUsage
@@ -122,17 +106,8 @@ func fleet(args []string, stdout, stderr io.Writer) error {
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, cfg.Wait)
 	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !conn.Connected() {
-		select {
-		case <-ctx.Done():
-			if why := conn.Refused(); why != "" {
-				return fmt.Errorf("NATS at %s refuses this user (see --nats-creds, --nats-cert): %s", cfg.NATS.URL, why)
-			}
-			return fmt.Errorf("NATS at %s does not answer within %v (see --nats-url, --wait)", cfg.NATS.URL, cfg.Wait)
-		case <-tick.C:
-		}
+	if err := cfg.await(ctx, conn); err != nil {
+		return err
 	}
 	switch verb {
 	case "forget":
@@ -148,6 +123,59 @@ func fleet(args []string, stdout, stderr io.Writer) error {
 		return askRegional(ctx, conn, name, wire.RejoinSubject(name), nil, stdout)
 	}
 	f := &fleetList{docs: natsbus.NewDocuments(conn, 0), out: stdout}
+	return f.do(ctx, verb, name, cfg.Force)
+}
+
+// fleetName returns the name that a verb is about, "" where it needs none, and the
+// arguments after it.
+func fleetName(verb string, args []string, stderr io.Writer) (name string, rest []string, err error) {
+	switch verb {
+	case "list", "trust-config":
+		return "", args, nil
+	case "add", "drain", "remove", "forget", "rejoin":
+	default:
+		fmt.Fprintf(stderr, "vestibule fleet: unknown command %q (see vestibule fleet --help)\n", verb)
+		return "", nil, node.ErrUsage
+	}
+	if len(args) > 0 && (args[0] == "--help" || args[0] == "-h") || (verb == "forget" && slices.Contains(args, "--all")) {
+		return "", args, nil // all edges that are not heard have no name
+	}
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
+		what := "a data centre"
+		if verb == "forget" {
+			what = "an edge"
+		}
+		fmt.Fprintf(stderr, "vestibule fleet %s: needs the NAME of %s (see vestibule fleet --help)\n", verb, what)
+		return "", nil, node.ErrUsage
+	}
+	return args[0], args[1:], nil
+}
+
+// await returns when there is a connection, or why there is none when ctx ends.
+func (c *fleetConfig) await(ctx context.Context, conn *natsbus.Conn) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !conn.Connected() {
+		select {
+		case <-ctx.Done():
+			if why := conn.Refused(); why != "" {
+				return fmt.Errorf("NATS at %s refuses this user (see --nats-creds, --nats-cert): %s", c.NATS.URL, why)
+			}
+			return fmt.Errorf("NATS at %s does not answer within %v (see --nats-url, --wait)", c.NATS.URL, c.Wait)
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// fleetList is the list in the store.
+type fleetList struct {
+	docs *natsbus.Documents
+	out  io.Writer
+}
+
+// do shows the list, or changes it and shows what it is now.
+func (f *fleetList) do(ctx context.Context, verb, name string, force bool) error {
 	switch verb {
 	case "list":
 		return f.list(ctx)
@@ -158,18 +186,12 @@ func fleet(args []string, stdout, stderr io.Writer) error {
 	case "drain":
 		return f.change(ctx, func(now time.Time, m *node.Members) (*node.Members, error) { return m.Drain(now, name) })
 	}
-	if !cfg.Force {
+	if !force {
 		if err := f.mayRemove(ctx, name); err != nil {
 			return err
 		}
 	}
 	return f.change(ctx, func(now time.Time, m *node.Members) (*node.Members, error) { return m.RemoveByForce(now, name) })
-}
-
-// fleetList is the list in the store.
-type fleetList struct {
-	docs *natsbus.Documents
-	out  io.Writer
 }
 
 // errUnfounded says that no list is stored.
