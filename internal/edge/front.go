@@ -43,6 +43,9 @@ const (
 // decisionHeader tells a front whether a request enters: admit, or anything else.
 const decisionHeader = "Vestibule-Decision"
 
+// Lines of headers that are the same in every answer, and changed by nobody.
+var saysAdmit, saysWait, nothing, noStore = []string{"admit"}, []string{"wait"}, []string{"0"}, []string{"no-store"}
+
 func (c *FrontConfig) validate(proxies []string) []error {
 	if c.Listen == "" {
 		return nil
@@ -76,7 +79,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	o := f.gate.Begin()
 	defer o.End()
 	defer f.recovered(w, r, o)
-	w.Header().Set(decisionHeader, "wait") // until the gate says otherwise
+	w.Header()[decisionHeader] = saysWait // until the gate says otherwise
 	q, err := f.question(r)
 	if err != nil {
 		status := http.StatusBadRequest
@@ -106,17 +109,16 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // admit tells the front that the request enters.
 func (f *front) admit(w http.ResponseWriter, o *gate.Outcome) {
 	h := w.Header()
-	h.Set(decisionHeader, "admit")
-	h.Set("Content-Length", "0")
+	h[decisionHeader], h["Content-Length"] = saysAdmit, nothing
 	if f.draining.Load() {
 		h.Set("Connection", "close")
 	}
 	tickets := o.Tickets()
 	if f.cfg.Front.Form == formAccel {
 		// No Cache-Control: nginx would have it stand in the site's answer.
-		h.Set("X-Accel-Redirect", f.cfg.Front.Redirect)
+		h["X-Accel-Redirect"] = []string{f.cfg.Front.Redirect}
 	} else {
-		h.Set("Cache-Control", "no-store")
+		h["Cache-Control"] = noStore
 		tickets = firstOfEach(tickets)
 	}
 	addFields(h, tickets)

@@ -37,8 +37,17 @@ func (s *Server) request(r *http.Request) *gate.Request {
 	return &gate.Request{
 		Host: r.Host, Target: rawTarget(r), Method: r.Method, Body: hasBody(r), Client: client, Secure: secure,
 		Cookies: h["Cookie"], Tickets: h[gate.TicketHeader], Accept: h["Accept"], Upgrade: h["Upgrade"],
-		Languages: h.Get("Accept-Language"), FetchSite: h.Get("Sec-Fetch-Site"), Origin: h.Get("Origin"), Poll: h.Get(gate.PollHeader) != "",
+		Languages: first(h["Accept-Language"]), FetchSite: first(h["Sec-Fetch-Site"]), Origin: first(h["Origin"]), Poll: first(h[gate.PollHeader]) != "",
 	}
+}
+
+// first returns the first line of a header, as Header.Get does, which makes the name
+// canonical each time.
+func first(lines []string) string {
+	if len(lines) == 0 {
+		return ""
+	}
+	return lines[0]
 }
 
 // rawTarget returns path and query as they stood in the request line.

@@ -26,8 +26,38 @@ import (
 // that serves a file of the same size. wrk asks from the other core. Rounds of each
 // take turns, and medians are told: the machine may have other work.
 func BenchmarkPages(b *testing.B) {
+	tools := needs(b, "nginx", "wrk", "taskset")
+	st := open(b, func(st *stage) { st.params.Refresh = time.Hour })
+	st.up.queue(sale, 1234, 2)
+	page := st.visitor().get(saleURL)
+	if !strings.Contains(page.body, "1,234") || len(page.Header["Set-Cookie"]) != 1 {
+		b.Fatalf("%d %v", page.StatusCode, page.Header)
+	}
+	static, worker := startNginx(b, tools, len(page.body))
+	place := inLine(7)
+	place.Joined = st.server.Status().Time
+	back := "Cookie: " + st.seal("sale", place)
+
+	const html = "Accept: text/html"
+	sides := []*side{
+		{name: "newcomers", url: "http://" + st.addr(0) + "/", header: []string{html}, pid: os.Getpid()},
+		{name: "back", url: "http://" + st.addr(0) + "/", header: []string{back}, pid: os.Getpid()},
+		{name: "nginx", url: static, header: []string{html}, pid: worker},
+	}
+	takeTurns(b, tools, sides)
+	for _, s := range sides[:2] {
+		// By processor time: wrk has one core too, and cannot keep nginx busy.
+		b.ReportMetric(median(sides[2].cpus)/median(s.cpus), s.name+"-of-nginx")
+	}
+	b.ReportMetric(float64(len(page.body)), "B/page")
+	b.ReportMetric(0, "ns/op")
+}
+
+// needs returns where programs are that a benchmark drives, and skips it where one is
+// missing.
+func needs(b *testing.B, names ...string) map[string]string {
 	tools := map[string]string{}
-	for _, name := range []string{"nginx", "wrk", "taskset"} {
+	for _, name := range names {
 		path, err := exec.LookPath(name)
 		if err != nil && name == "nginx" {
 			path, err = exec.LookPath("/usr/sbin/nginx") // on the path of root alone
@@ -40,26 +70,16 @@ func BenchmarkPages(b *testing.B) {
 	if runtime.NumCPU() < 2 {
 		b.Skip("there is one core only, and wrk needs one too")
 	}
-	st := open(b, func(st *stage) { st.params.Refresh = time.Hour })
-	st.up.queue(sale, 1234, 2)
-	page := st.visitor().get(saleURL)
-	if !strings.Contains(page.body, "1,234") || len(page.Header["Set-Cookie"]) != 1 {
-		b.Fatalf("%d %v", page.StatusCode, page.Header)
-	}
-	static, worker := startNginx(b, tools, len(page.body))
-	place := inLine(7)
-	place.Joined = st.server.Status().Time
-	back := "Cookie: " + st.seal("sale", place)
+	return tools
+}
 
+// takeTurns asks the sides in turns, this process on the first core, and reports the
+// medians.
+func takeTurns(b *testing.B, tools map[string]string, sides []*side) {
+	b.Helper()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	pin(b, tools["taskset"], "0")
 	defer pin(b, tools["taskset"], "0-"+strconv.Itoa(runtime.NumCPU()-1))
-	const html = "Accept: text/html"
-	sides := []*side{
-		{name: "newcomers", url: "http://" + st.addr(0) + "/", header: html, pid: os.Getpid()},
-		{name: "back", url: "http://" + st.addr(0) + "/", header: back, pid: os.Getpid()},
-		{name: "nginx", url: static, header: html, pid: worker},
-	}
 	for _, s := range sides {
 		s.load(b, tools)
 	}
@@ -76,19 +96,14 @@ func BenchmarkPages(b *testing.B) {
 		b.ReportMetric(median(s.rates), s.name+"/s")
 		b.ReportMetric(median(s.cpus)*1e6, s.name+"-us-cpu")
 	}
-	for _, s := range sides[:2] {
-		// By processor time: wrk has one core too, and cannot keep nginx busy.
-		b.ReportMetric(median(sides[2].cpus)/median(s.cpus), s.name+"-of-nginx")
-	}
-	b.ReportMetric(float64(len(page.body)), "B/page")
-	b.ReportMetric(0, "ns/op")
 }
 
 // side is one of those who are asked.
 type side struct {
-	name, url, header string
-	pid               int
-	rates, cpus       []float64
+	name, url   string
+	header      []string
+	pid         int
+	rates, cpus []float64
 }
 
 var (
@@ -102,8 +117,11 @@ func (s *side) load(b *testing.B, tools map[string]string) (rate, cpu float64) {
 	b.Helper()
 	used := cpuOf(b, s.pid)
 	var out bytes.Buffer
-	wrk := exec.CommandContext(b.Context(), tools["taskset"], "-c", "1", tools["wrk"], "-t1", "-c64",
-		"-d1s", "-H", "Host: sale.example", "-H", "User-Agent: bench", "-H", s.header, s.url)
+	args := []string{"-c", "1", tools["wrk"], "-t1", "-c64", "-d1s", "-H", "Host: sale.example", "-H", "User-Agent: bench"}
+	for _, line := range s.header {
+		args = append(args, "-H", line)
+	}
+	wrk := exec.CommandContext(b.Context(), tools["taskset"], append(args, s.url)...)
 	wrk.Stdout, wrk.Stderr = &out, &out
 	if err := wrk.Run(); err != nil {
 		b.Fatalf("%v: %s", err, out.String())
@@ -118,6 +136,40 @@ func (s *side) load(b *testing.B, tools map[string]string) (rate, cpu float64) {
 		b.Fatal(err)
 	}
 	return rate, (cpuOf(b, s.pid) - used) / n
+}
+
+// BenchmarkFrontAuth is how many questions of fronts about people who are inside the edge
+// answers per second from one core, beside an answer of 200 to the same requests by the
+// same server.
+func BenchmarkFrontAuth(b *testing.B) {
+	tools := needs(b, "wrk", "taskset")
+	static := openFront(b, formHeaders, func(st *stage) {
+		st.watch = func(http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Length", "0")
+				w.WriteHeader(http.StatusOK)
+			})
+		}
+	})
+	var sides []*side
+	for _, form := range []string{formHeaders, formAccel} {
+		st := openFront(b, form, nil)
+		st.up.queue(sale, 10, 1)
+		header := []string{
+			"Cookie: theirs=1; " + st.seal("sale", session(7)), "Accept: text/html", "Accept-Language: en", "X-Forwarded-For: 203.0.113.9", "X-Forwarded-Proto: http",
+		}
+		if form == formHeaders {
+			header = append(header, "X-Forwarded-Method: GET", "X-Forwarded-Host: sale.example", "X-Forwarded-Uri: /tickets?show=1")
+		}
+		sides = append(sides, &side{name: form, url: "http://" + st.addr(0) + "/tickets?show=1", header: header, pid: os.Getpid()},
+			&side{name: "static-" + form, url: "http://" + static.addr(0) + "/tickets?show=1", header: header, pid: os.Getpid()})
+	}
+	takeTurns(b, tools, sides)
+	for i := 0; i < len(sides); i += 2 {
+		// By processor time: wrk has one core too.
+		b.ReportMetric(median(sides[i+1].cpus)/median(sides[i].cpus), sides[i].name+"-of-static")
+	}
+	b.ReportMetric(0, "ns/op")
 }
 
 // cpuOf returns the seconds of processor time that a process has used.
