@@ -250,7 +250,10 @@ func (f *fleetList) change(ctx context.Context, change func(time.Time, *node.Mem
 		case err != nil:
 			return fmt.Errorf("it is not known whether the list was changed, see vestibule fleet list: %w", err)
 		}
-		return f.list(ctx)
+		if err := f.list(ctx); err != nil {
+			fmt.Fprintf(f.out, "the list was changed, and is version %d; it cannot be shown now: %v\n", next.Version, err)
+		}
+		return nil
 	}
 }
 

@@ -238,7 +238,8 @@ func (d *deployment) launchRegional(dc string, i int, first ...string) error {
 	if err != nil || i > 0 {
 		return err
 	}
-	return d.wait(20*time.Second, func() error { _, err := d.leader("regional", dc); return err })
+	// Nobody leads while a disk of NATS is full, as a storm may have it.
+	return d.wait(time.Minute, func() error { _, err := d.leader("regional", dc); return err })
 }
 
 // launchEdge starts an edge under a name that no edge of the place had before.

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -271,6 +272,23 @@ func (d *deployment) command(ctx context.Context, args ...string) (string, error
 	return string(out), err
 }
 
+// changes adds a data centre to the list, or drains it, and returns what the command said and
+// whether that was done. Where the store gives no answer, the change may
+// have been made all the same: the list says so as soon as it can be read.
+func (d *deployment) changes(ctx context.Context, verb, dc string) (said string, done bool) {
+	said, err := d.command(ctx, "fleet", verb, dc)
+	if err == nil {
+		return said, true
+	}
+	active := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(dc) + `\s+` + string(shared.Active))
+	err = d.wait(time.Minute, func() error {
+		list, err := d.command(ctx, "fleet", "list")
+		done = active.MatchString(list) == (verb == "add")
+		return err
+	})
+	return strings.TrimSpace(said), done && err == nil
+}
+
 // member lets the third data centre come, or go.
 func (d *deployment) member(ctx context.Context, j *journal) error {
 	if !d.changing.TryLock() {
@@ -295,8 +313,8 @@ func (d *deployment) come(ctx context.Context, j *journal) error {
 			}
 		}
 	}
-	if out, err := d.command(ctx, "fleet", "add", third); err != nil {
-		j.tell("", "(%s is not added: %s)", third, strings.TrimSpace(out))
+	if out, done := d.changes(ctx, "add", third); !done {
+		j.tell("", "(%s is not added: %s)", third, out)
 		return nil
 	}
 	j.tell("added data centre", "add      %s", third)
@@ -314,8 +332,8 @@ func (d *deployment) come(ctx context.Context, j *journal) error {
 const drainWithin = 2 * time.Minute
 
 func (d *deployment) goAway(ctx context.Context, j *journal) error {
-	if out, err := d.command(ctx, "fleet", "drain", third); err != nil {
-		j.tell("", "(%s does not drain: %s)", third, strings.TrimSpace(out))
+	if out, done := d.changes(ctx, "drain", third); !done {
+		j.tell("", "(%s does not drain: %s)", third, out)
 		return nil
 	}
 	j.tell("drained data centre", "drain    %s", third)
