@@ -477,6 +477,64 @@ func TestAFrontBelievesNoHeaderOfAVisitor(t *testing.T) {
 	})
 }
 
+// A websocket of who is inside goes through, to the site that it was asked about; who waits gets none.
+func TestWebsocketsPassFronts(t *testing.T) {
+	throughFronts(t, func(t *testing.T, st *stage, site *ledger) {
+		st.up.queue(sale, 10, 1)
+		site.serves(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Upgrade") != "websocket" {
+				t.Errorf("the site is asked for %q", r.Header["Upgrade"])
+				return
+			}
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\n") //nolint:errcheck // checked by who asked
+			io.Copy(conn, conn)                                                                                                                      //nolint:errcheck // as above
+		})
+		upgrade := func(cookie string) (*http.Response, net.Conn, *bufio.Reader) {
+			c, err := net.Dial("tcp", st.door)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(c, "GET /live HTTP/1.1\r\nHost: sale.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nCookie: "+cookie+"\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			br := bufio.NewReader(c)
+			res, err := http.ReadResponse(br, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return res, c, br
+		}
+		res, c, br := upgrade(st.seal("sale", session(7)))
+		defer c.Close()
+		if res.StatusCode != http.StatusSwitchingProtocols {
+			t.Fatalf("who is inside: %d %v", res.StatusCode, res.Header)
+		}
+		if _, err := io.WriteString(c, "ping\n"); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := br.ReadString('\n'); got != "ping\n" {
+			t.Errorf("got %q, %v", got, err)
+		}
+		res, c, _ = upgrade("a=b")
+		defer c.Close()
+		if res.StatusCode == http.StatusSwitchingProtocols {
+			t.Error("who waits has a websocket")
+		}
+		if n := len(site.took()); n != 1 {
+			t.Errorf("the site saw %d requests", n)
+		}
+	})
+}
+
 // Without an edge nobody comes in, inside or not.
 func TestNobodyPassesAFrontWithoutAnEdge(t *testing.T) {
 	throughFronts(t, func(t *testing.T, st *stage, site *ledger) {
