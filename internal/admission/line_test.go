@@ -72,8 +72,8 @@ func TestWhoJoinedFirstIsReleasedFirst(t *testing.T) {
 	}
 	slices.SortFunc(held, byJoining)
 	rep := r.hear(at(0)).Rooms[0]
-	if rep.ParkedN != 90 || len(rep.Parked) != 90 {
-		t.Errorf("%d of %d parked are told", len(rep.Parked), rep.ParkedN)
+	if rep.HeldPeople != 90 || len(rep.HeldJoined) != 90 {
+		t.Errorf("%d of %d parked are told", len(rep.HeldJoined), rep.HeldPeople)
 	}
 	r.queueing(at(0)) // joined 20 s ago or earlier: may enter
 	turn := 0
@@ -436,15 +436,15 @@ func TestTheTabsOfOneVisitorAreHeldAsOne(t *testing.T) {
 			t.Fatalf("%v (%v)", d.Verdict, d.Reason)
 		}
 	}
-	if got := r.hear(at(0)).Rooms[0]; got.ParkedN != 2 || len(got.Parked) != 2 || crowded != 20-heldPerTicket {
-		t.Errorf("%d parked, %v, %d are to ask again", got.ParkedN, got.Parked, crowded)
+	if got := r.hear(at(0)).Rooms[0]; got.HeldPeople != 2 || len(got.HeldJoined) != 2 || crowded != 20-heldPerTicket {
+		t.Errorf("%d parked, %v, %d are to ask again", got.HeldPeople, got.HeldJoined, crowded)
 	}
 	e.GiveUp(at(time.Second), held[0])
 	r.grant(at(time.Second), 1, 1)
 	if out := e.Release(at(time.Second), nil); len(out) != heldPerTicket-1 {
 		t.Errorf("%d are let in, want all that are held of the first", len(out))
 	}
-	if got := r.hear(at(2 * time.Second)).Rooms[0]; got.Spent != 1 || got.ParkedN != 1 || len(got.Parked) != 1 {
-		t.Errorf("%d spent, %d parked", got.Spent, got.ParkedN)
+	if got := r.hear(at(2 * time.Second)).Rooms[0]; got.Spent != 1 || got.HeldPeople != 1 || len(got.HeldJoined) != 1 {
+		t.Errorf("%d spent, %d parked", got.Spent, got.HeldPeople)
 	}
 }

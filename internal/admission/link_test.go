@@ -248,7 +248,7 @@ func TestADeadIncarnationStartsANewOne(t *testing.T) {
 	if got.Granted != 0 || got.Spent != 0 || got.Returned != 0 || got.RateGranted != 0 || len(got.Sessions) != 0 || len(got.Moves) != 0 || got.FirstMove != 1 || got.Admitted != 0 {
 		t.Errorf("the new incarnation counts what the old one did: %+v", got)
 	}
-	if got.ParkedN != 1 || got.RateOwed != 1 || next.AsOf < rep.AsOf {
+	if got.HeldPeople != 1 || got.RateOwed != 1 || next.AsOf < rep.AsOf {
 		t.Errorf("who is held, what is owed or the time was lost: %+v", got)
 	}
 	if s := e.Arrive(at(0), sale, d.Ticket); s.Verdict != Serve {
@@ -279,7 +279,7 @@ func TestLeavingReturnsEverything(t *testing.T) {
 		t.Errorf("%d are held after draining", len(again))
 	}
 	rep := e.Leave(at(0))[0]
-	if got := rep.Rooms[0]; !rep.Bye || !rep.Final || got.Granted != got.Spent+got.Returned || got.RateReturned != 9 || got.ParkedN != 0 {
+	if got := rep.Rooms[0]; !rep.Bye || !rep.Final || got.Granted != got.Spent+got.Returned || got.RateReturned != 9 || got.HeldPeople != 0 {
 		t.Errorf("bye %v, final %v: %+v", rep.Bye, rep.Final, got)
 	}
 	if d := e.Arrive(at(0), sale, ticket.Ticket{}); d.Verdict != Queue {

@@ -234,7 +234,7 @@ func (q *queue) undo(ft fleet.Time, was, t *ticket.Ticket) {
 func (q *queue) tell(ft fleet.Time, out *wire.RoomReport) {
 	out.Joined = q.joined
 	out.Waiting = q.wait.histogram()
-	out.Unseen, out.Young = q.returns.expected(ft)
+	out.Unseen, out.Pending = q.returns.expected(ft)
 	for _, m := range q.arrivals {
 		if m.N > 0 {
 			out.Arrivals = append(out.Arrivals, m)

@@ -98,7 +98,7 @@ func (r *roomState) report(now fleet.Mono, ft fleet.Time) wire.RoomReport {
 		Sessions: r.sessions.report(),
 		Ends:     r.ends.Take(l.seq, l.acked),
 		Copied:   r.tickets.found.Take(l.seq, l.acked),
-		ParkedN:  uint64(len(r.held.tabs)), Movers: uint64(len(r.movers)),
+		HeldPeople:  uint64(len(r.held.tabs)), Movers: uint64(len(r.movers)),
 		Active:   uint64(max(0, r.sessions.live)),
 		Admitted: r.admitted, Entered: r.entered,
 		Outcomes: r.outcomes.Outcomes(),
@@ -107,9 +107,9 @@ func (r *roomState) report(now fleet.Mono, ft fleet.Time) wire.RoomReport {
 	r.queue.tell(ft, &out)
 	out.FirstMove, out.Moves = r.moves.take(l.seq)
 	if r.paused { // a right here would serve nobody
-		out.Want, out.ParkedN = 0, 0
+		out.Want, out.HeldPeople = 0, 0
 	} else if len(r.held.visits) > 0 {
-		out.Parked = r.held.visits.oldest(nil, wire.MaxParked)
+		out.HeldJoined = r.held.visits.oldest(nil, wire.MaxHeld)
 	}
 	if !l.joined {
 		// A new regional knows only what its edges remember.

@@ -166,7 +166,7 @@ func TestEveryVerdict(t *testing.T) {
 	if out := e.Release(now, nil); len(out) > 0 {
 		t.Errorf("let in %d while the site does not answer", len(out))
 	}
-	if told := r.hear(now).Rooms[0]; told.ParkedN != 0 || told.Want != 0 || len(told.Parked) > 0 {
+	if told := r.hear(now).Rooms[0]; told.HeldPeople != 0 || told.Want != 0 || len(told.HeldJoined) > 0 {
 		t.Errorf("wishes for rights while the site does not answer: %+v", told)
 	}
 	e.Pause(now, sale, false)

@@ -23,7 +23,7 @@ func durable(version uint64) wire.Durable {
 	return wire.Durable{
 		Version: version, Promise: wire.Term{N: 7, Nonce: 1<<63 + version},
 		Roster: []wire.RosterEntry{{Edge: "edge-1", Inc: 1<<63 + 5, Tenure: 3, Dead: true, Rooms: []wire.RosterRoom{{
-			Room: 9, Sessions: []wire.Expiry{{Until: 1234, Stamped: 5}}, Phantom: -2, PhantomUntil: 99, Silent: true,
+			Room: 9, Sessions: []wire.Expiry{{Until: 1234, Stamped: 5}}, Presumed: -2, PresumedUntil: 99, Silent: true,
 		}}}},
 	}
 }

@@ -147,10 +147,10 @@ func (s *Server) understood(what string, err error) bool {
 func (s *Server) observe(agg *slots.Aggregator, m *wire.Report) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before, _ := agg.Surprises()
+	before, _ := agg.UnknownEdges()
 	agg.Observe(s.Clock.Now(), *m)
-	if n, edge := agg.Surprises(); n != before {
-		s.metrics.surprises.Inc()
+	if n, edge := agg.UnknownEdges(); n != before {
+		s.metrics.unknownEdges.Inc()
 		s.log.Error("an edge came with sessions or rights that nothing stored tells of: the store lost writes, or the edge was declared lost and was alive",
 			slog.String("edge", edge))
 	}

@@ -18,17 +18,17 @@ type metrics struct {
 	s       *Server
 	dropped prometheus.Counter
 
-	regressions prometheus.Counter
-	surprises   prometheus.Counter
-	invalid     *prometheus.CounterVec
-	sent        *prometheus.CounterVec
-	sync        prometheus.Histogram
-	heard       atomic.Int64 // reading of the clock at the newest grant
-	series      node.RoomSeries
+	regressions  prometheus.Counter
+	unknownEdges prometheus.Counter
+	invalid      *prometheus.CounterVec
+	sent         *prometheus.CounterVec
+	sync         prometheus.Histogram
+	heard        atomic.Int64 // reading of the clock at the newest grant
+	series       node.RoomSeries
 
-	leaseTrouble, leading, term, unsaved, syncAge, lag, edges, twins          *prometheus.Desc
-	held, rateHeld, free, rateFree, active, presumed, credit, waiting, parked *prometheus.Desc
-	keep, copied, excess, movers                                              *prometheus.Desc
+	leaseTrouble, leading, term, unsaved, syncAge, lag, edges, twins              *prometheus.Desc
+	held, rateHeld, free, rateFree, active, presumed, credit, waiting, heldPeople *prometheus.Desc
+	keep, copied, excess, movers                                                  *prometheus.Desc
 }
 
 func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
@@ -41,7 +41,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		regressions: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "vestibule_regional_store_regressions_total", Help: "Times that this regional came to lead from a store that did not know of a term that was seen.",
 		}),
-		surprises: prometheus.NewCounter(prometheus.CounterOpts{
+		unknownEdges: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "vestibule_regional_unknown_edges_total", Help: "Edges that came with sessions or rights that nothing stored tells of.",
 		}),
 		invalid: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_regional_messages_refused_total", Help: "Messages that could not be understood."}, []string{"message"}),
@@ -66,13 +66,13 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		presumed:     d("vestibule_regional_presumed", "Sessions presumed because an edge fell silent.", "room"),
 		credit:       d("vestibule_regional_credit", "Rights lent to edges and not known to be spent.", "room"),
 		waiting:      d("vestibule_regional_waiting", "People waiting in this data centre.", "room"),
-		parked:       d("vestibule_regional_parked", "Visitors held at the edges for their turn.", "room"),
+		heldPeople:   d("vestibule_regional_parked", "Visitors held at the edges for their turn.", "room"),
 		keep:         d("vestibule_regional_allotment_target", "Idle rights of total_active_users that global wants kept here.", "room"),
 		excess:       d("vestibule_regional_excess_sessions", "Sessions that edges which cannot be heard may have beyond those counted.", "room"),
 		movers:       d("vestibule_regional_movers", "Visitors inside whose session another data centre holds, waiting for a right here.", "room"),
 		copied:       d("vestibule_regional_copied_tickets_total", "Tickets seen living in two places; they are counted twice.", "room"),
 	}
-	reg.MustRegister(m.dropped, m.regressions, m.surprises, m.invalid, m.sent, m.sync, m)
+	reg.MustRegister(m.dropped, m.regressions, m.unknownEdges, m.invalid, m.sent, m.sync, m)
 	for _, what := range []string{"report", "grant"} {
 		m.invalid.WithLabelValues(what)
 		for _, result := range []string{"sent", "down", "failed"} {
@@ -99,7 +99,7 @@ func (m *metrics) count(what string, err error, log *slog.Logger) {
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		m.leaseTrouble, m.leading, m.term, m.unsaved, m.syncAge, m.lag, m.edges, m.twins, m.held, m.rateHeld, m.free, m.rateFree,
-		m.active, m.presumed, m.credit, m.waiting, m.parked, m.keep, m.copied, m.excess, m.movers,
+		m.active, m.presumed, m.credit, m.waiting, m.heldPeople, m.keep, m.copied, m.excess, m.movers,
 	} {
 		ch <- d
 	}
@@ -141,7 +141,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	rooms := node.NewRoomMetrics(ch)
 	defer rooms.Close()
 	for name, l := range st.Rooms {
-		busy := l.Active != 0 || l.Waiting != 0 || l.Parked > 0 || l.Movers > 0 || l.Excess != 0 || l.Free < 0 || l.RateFree < 0 || l.Copied > 0
+		busy := l.Active != 0 || l.Waiting != 0 || l.HeldPeople > 0 || l.Movers > 0 || l.Excess != 0 || l.Free < 0 || l.RateFree < 0 || l.Copied > 0
 		name = m.series.Label(name, busy)
 		rooms.Gauge(m.held, float64(l.Granted)-float64(l.Returned), name)
 		rooms.Gauge(m.rateHeld, float64(l.RateGranted)-float64(l.RateReturned), name)
@@ -151,7 +151,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		rooms.Gauge(m.presumed, float64(l.Presumed), name)
 		rooms.Gauge(m.credit, float64(l.Credit), name)
 		rooms.Gauge(m.waiting, l.Waiting, name)
-		rooms.Gauge(m.parked, float64(l.Parked), name)
+		rooms.Gauge(m.heldPeople, float64(l.HeldPeople), name)
 		rooms.Gauge(m.keep, float64(l.Keep), name)
 		rooms.Gauge(m.excess, float64(l.Excess), name)
 		rooms.Gauge(m.movers, float64(l.Movers), name)

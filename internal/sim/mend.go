@@ -204,7 +204,7 @@ func (w *World) unknown() string {
 		}
 		n := r.newest()
 		st := n.core.Status(n.clock.read(w.now))
-		if w.keepsVigil(st) {
+		if w.holdsForLost(st) {
 			lost = true
 			continue
 		}
@@ -218,9 +218,9 @@ func (w *World) unknown() string {
 	return ""
 }
 
-// keepsVigil reports whether a data centre whose books nobody knows waits until
+// holdsForLost reports whether a data centre whose books nobody knows waits until
 // lost_after for an edge that may be renewing alone.
-func (w *World) keepsVigil(st slots.RegionStatus) bool {
+func (w *World) holdsForLost(st slots.RegionStatus) bool {
 	return (!w.cfg.Cap || w.cfg.Faults.Remove) && slices.ContainsFunc(st.Edges, func(e slots.EdgeStatus) bool { return e.State == "lost" })
 }
 
@@ -268,7 +268,7 @@ func (w *World) settleUp() {
 // leftOver says which rights are neither idle nor where they should be.
 func (w *World) leftOver() string {
 	root := w.newest().core.Ledger(w.room)
-	lost, presumed, vigil := false, false, false
+	lost, presumed, lostHold := false, false, false
 	held, rate := int64(0), int64(0)
 	for _, r := range w.regions[:w.cfg.Centres] {
 		if r.lost { // its rights come back when it is reclaimed; it may be off the list
@@ -294,7 +294,7 @@ func (w *World) leftOver() string {
 		}
 		granted, rateGranted := int64(l.Granted)-int64(l.Returned), int64(l.RateGranted)-int64(l.RateReturned)
 		st := r.newest().core.Status(r.newest().clock.read(w.now))
-		vigil = vigil || w.keepsVigil(st)
+		lostHold = lostHold || w.holdsForLost(st)
 		for _, e := range st.Edges {
 			silent = silent || e.State == "dead" || e.State == "lost" // or a process of long ago was heard late, and may be there
 		}
@@ -310,7 +310,7 @@ func (w *World) leftOver() string {
 		held += granted
 		rate += rateGranted
 	}
-	if presumed || ((lost || vigil) && !root.Complete) {
+	if presumed || ((lost || lostHold) && !root.Complete) {
 		return ""
 	}
 	if held+root.Free != int64(w.cfg.Total) || rate+root.RateFree != int64(w.cfg.Rate) {

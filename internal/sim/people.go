@@ -183,8 +183,8 @@ func (w *World) copyPass(i int32) {
 	w.plan(event{at: w.now + w.rng.Int64N(2*int64(w.cfg.People.Think)+1), kind: evVisit, node: k, gen: v.gen})
 }
 
-// stray lets visitor v do before a request what browsers and visitors do.
-func (w *World) stray(v *visitor) {
+// misbehave lets visitor v do before a request what browsers and visitors do.
+func (w *World) misbehave(v *visitor) {
 	p := &w.cfg.People
 	if p.Move > 0 && w.rng.Float64() < p.Move {
 		v.centre = int32(w.rng.IntN(w.cfg.Centres))
@@ -275,7 +275,7 @@ func (w *World) visit(i int32, gen uint64) {
 		v.edge = w.anyEdge(v.centre)
 	}
 	if !w.calm {
-		w.stray(v)
+		w.misbehave(v)
 		if p := &w.cfg.People; v.inside && p.Parallel > 0 && w.rng.Float64() < p.Parallel {
 			w.parallel(v, 1+w.rng.IntN(7))
 		} else if p.Burst > 0 && w.rng.Float64() < p.Burst {

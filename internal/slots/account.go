@@ -29,8 +29,8 @@ type account struct {
 	moves                    uint64 // number of the newest move taken
 	missed                   uint64 // moves that were never told
 	missedUntil              int64  // Unix second after which no ticket of them is valid
-	want, parkedN, movers    uint64
-	parked                   []fleet.Time
+	want, heldPeople, movers uint64
+	heldJoined               []fleet.Time
 	renewedBefore            uint64 // renewed as of the report before
 	admitted                 uint64
 	joined, entered          uint64
@@ -39,13 +39,13 @@ type account struct {
 	report                   *wire.RoomReport // the advisory rest of it
 
 	// Presumed about an edge that is not alive.
-	phantom      int64 // sessions, counted until phantomUntil
-	phantomUntil int64 // Unix second
-	silent       bool  // it may go on renewing (partition_policy serve): nothing presumed of it ages
-	frozen       int64 // sessions last seen at the silent edge
-	frozenBlind  int64 // more of them, whose moves nobody told
-	stampLife    int64 // seconds for which the silent edge may stamp tickets: what it was last told
-	kept         int64 // presumed when the silent edge was given up: no late word of it lessens that until phantomUntil
+	presumedSpent int64 // sessions, counted until presumedUntil
+	presumedUntil int64 // Unix second
+	silent        bool  // it may go on renewing (partition_policy serve): nothing presumed of it ages
+	pinned        int64 // sessions last seen at the silent edge
+	pinnedUntold  int64 // more of them, whose moves nobody told
+	stampLife     int64 // seconds for which the silent edge may stamp tickets: what it was last told
+	presumedLost  int64 // presumed when the silent edge was given up: no late report of it lessens that until presumedUntil
 
 	edge  *edge
 	books *books
@@ -79,23 +79,23 @@ func (a *account) list() {
 	}
 }
 
-// young returns the people who joined there and are expected to return for the first
+// pending returns the people who joined there and are expected to return for the first
 // time, by join time.
-func (a *account) young(asOf fleet.Time) line.Histogram {
+func (a *account) pending(asOf fleet.Time) line.Histogram {
 	if a.report == nil {
 		return nil
 	}
-	return youngOf(a.report, asOf)
+	return pendingOf(a.report, asOf)
 }
 
-// youngOf returns who is expected to return for the first time. Who was released
+// pendingOf returns who is expected to return for the first time. Who was released
 // before join times were told says how many they are, of the last seconds.
-func youngOf(r *wire.RoomReport, asOf fleet.Time) line.Histogram {
+func pendingOf(r *wire.RoomReport, asOf fleet.Time) line.Histogram {
 	const lately = 3000
-	if len(r.Young) == 0 && r.Unseen > 0 {
+	if len(r.Pending) == 0 && r.Unseen > 0 {
 		return line.Histogram{{Start: asOf - lately, Width: lately, N: r.Unseen}}
 	}
-	return r.Young
+	return r.Pending
 }
 
 // credit returns the rights that the edge may still spend.
@@ -147,8 +147,8 @@ func (a *account) takeSessions(c *counts, next []wire.Expiry) {
 
 // presumed returns the sessions that are counted without having been reported.
 func (a *account) presumed(c *counts) int64 {
-	n := a.phantom + a.frozen + a.frozenBlind
-	if a.phantomUntil < c.freed {
+	n := a.presumedSpent + a.pinned + a.pinnedUntold
+	if a.presumedUntil < c.freed {
 		if a.silent {
 			return n
 		}
@@ -157,7 +157,7 @@ func (a *account) presumed(c *counts) int64 {
 	if mutant.On(mutant.LateWordOfTheDead) {
 		return n
 	}
-	return n + a.kept
+	return n + a.presumedLost
 }
 
 // stamped returns how many tickets the edge stamped that may still be valid.
@@ -187,16 +187,16 @@ func (a *account) unfollowed(c *counts, least fleet.Time) int64 {
 
 // drop forgets what was kept once it has expired.
 func (a *account) drop(c *counts) {
-	if a.phantomUntil < c.freed {
-		a.kept = 0
+	if a.presumedUntil < c.freed {
+		a.presumedLost = 0
 	}
 }
 
-// freeze takes one session out of the ageing.
-func (a *account) freeze(c *counts, ent *idEntry) {
-	ent.freeze(true)
+// pin takes one session out of the ageing.
+func (a *account) pin(c *counts, ent *idEntry) {
+	ent.pin(true)
 	c.add(int64(ent.until), -1)
-	a.frozen++
+	a.pinned++
 }
 
 // set states what the edge is to keep; it marks the account where that is news.
@@ -230,4 +230,4 @@ func (a *account) noRate() {
 }
 
 // noAsk forgets who asked for rights.
-func (a *account) noAsk() { a.want, a.parked, a.parkedN, a.movers = 0, nil, 0, 0 }
+func (a *account) noAsk() { a.want, a.heldJoined, a.heldPeople, a.movers = 0, nil, 0, 0 }

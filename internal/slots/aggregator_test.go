@@ -47,8 +47,8 @@ func TestAStoreThatCameBackOlderIsNoticed(t *testing.T) {
 			agg.Observe(now, m)
 			m.Seq++
 		}
-		if n, edge := agg.Surprises(); n != c.want || (n > 0) != (edge == "d1") {
-			t.Errorf("%s: %d surprises (%q), want %d", c.what, n, edge, c.want)
+		if n, edge := agg.UnknownEdges(); n != c.want || (n > 0) != (edge == "d1") {
+			t.Errorf("%s: %d unknownEdges (%q), want %d", c.what, n, edge, c.want)
 		}
 	}
 }

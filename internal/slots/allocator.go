@@ -217,7 +217,7 @@ func (a *Allocator) adopt(d *centre, m *wire.Report, complete bool) {
 		if !l.reclaimed {
 			l.gen = r.Gen
 		} else if d.void && r.Gen < l.gen { // it is alive, and was given up
-			l.astray = max(l.astray, int64(r.Granted)-int64(r.Returned))
+			l.unreturned = max(l.unreturned, int64(r.Granted)-int64(r.Returned))
 		}
 		a.take(d, l, r, m.AsOf)
 	}
@@ -256,13 +256,13 @@ func (a *Allocator) take(d *centre, l *loan, r *wire.RoomReport, asOf fleet.Time
 		l.idle, l.idleSeen = r.Idle, r.Granted
 		l.rateIdle, l.rateSeen = r.RateIdle, r.RateGranted
 	}
-	l.want, l.parkedN, l.parked, l.active = r.Want, r.ParkedN, r.Parked, r.Active
-	l.waiting, l.arrivals, l.young = r.Waiting, r.Arrivals, youngOf(r, asOf)
+	l.want, l.heldPeople, l.heldJoined, l.active = r.Want, r.HeldPeople, r.HeldJoined, r.Active
+	l.waiting, l.arrivals, l.pending = r.Waiting, r.Arrivals, pendingOf(r, asOf)
 	l.movers, l.excess = r.Movers, r.Excess
 	if l.active <= uint64(max(0, l.held())) {
-		l.astray = 0
-	} else if l.astray > 0 {
-		l.astray = int64(l.active) - l.held()
+		l.unreturned = 0
+	} else if l.unreturned > 0 {
+		l.unreturned = int64(l.active) - l.held()
 	}
 	for _, e := range r.Ends {
 		a.relay(p, d, e)

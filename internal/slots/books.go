@@ -29,19 +29,19 @@ type books struct {
 
 	accounts []*account // by name and incarnation of their edges
 
-	counts counts
-	ids    sessionIDs
-	copied uint64 // tickets seen living in two places, cumulative
-	lines  lineage.Book
-	only   []decided // which lines of copied tickets go on, oldest first
-	marks  marks
-	astray []astray
+	counts       counts
+	ids          sessionIDs
+	copied       uint64 // tickets seen living in two places, cumulative
+	lines        lineage.Book
+	only         []decided // which lines of copied tickets go on, oldest first
+	terminations terminations
+	beyond       []beyond
 
 	life     uint32 // for which edges stamp now
 	lifeMax  uint32 // longest that may still be out there
 	lifeTill fleet.Mono
 
-	ratePhantoms []ratePhantom
+	presumedRates []presumedRate
 
 	view      *wire.View
 	viewed    fleet.Mono
@@ -52,7 +52,7 @@ type books struct {
 	entered   uint64
 	outcomes  line.OutcomeCounter
 	waiting   line.Histogram
-	starved   bool   // somebody is parked whom no right in the data centre serves
+	starved   bool   // somebody is held whom no right in the data centre serves
 	stale     bool   // something changed since rights were last divided
 	divided   bool   // they were, since it was last looked at what to give back
 	unsure    bool   // something was presumed then, which ends by time alone
@@ -60,9 +60,9 @@ type books struct {
 	changedAt uint64 // first report to global that carried the newest change
 }
 
-// ratePhantom is rights of R that an edge may have used under a tenure that is
+// presumedRate is rights of R that an edge may have used under a tenure that is
 // over, until the end of its lease.
-type ratePhantom struct {
+type presumedRate struct {
 	edge  edgeNum
 	n     int64
 	until fleet.Mono
@@ -124,7 +124,7 @@ func (b *books) lent() (credit, rate int64) {
 func (b *books) reckoned() (t, rate int64) {
 	credit, lent := b.lent()
 	t, rate = b.held()-b.active()-credit, b.rateHeld()-lent
-	for _, p := range b.ratePhantoms {
+	for _, p := range b.presumedRates {
 		rate -= p.n
 	}
 	return t, rate
@@ -144,7 +144,7 @@ func (b *books) idle() (t, rate int64) {
 // presumes reports whether anything in the books of a room is presumed.
 func (b *books) presumes() bool {
 	return slices.ContainsFunc(b.accounts, func(acc *account) bool {
-		return acc.phantom != 0 || acc.frozen != 0 || acc.frozenBlind != 0 || acc.kept != 0
+		return acc.presumedSpent != 0 || acc.pinned != 0 || acc.pinnedUntold != 0 || acc.presumedLost != 0
 	})
 }
 
@@ -156,18 +156,18 @@ func (b *books) tally() tally {
 	}
 }
 
-// phantomRate takes n rights of R of an edge for used until now.
-func (b *books) phantomRate(e *edge, n int64, now fleet.Mono) {
-	if n > 0 && !mutant.On(mutant.NoRatePhantoms) {
+// presumeRate takes n rights of R of an edge for used until now.
+func (b *books) presumeRate(e *edge, n int64, now fleet.Mono) {
+	if n > 0 && !mutant.On(mutant.NoRatePresumed) {
 		until := now.Add(fleet.Stretch(fleet.Stretch(wire.RateWindow)))
-		b.ratePhantoms = append(b.ratePhantoms, ratePhantom{edge: e.num, n: n, until: until})
+		b.presumedRates = append(b.presumedRates, presumedRate{edge: e.num, n: n, until: until})
 	}
 }
 
 // rateOf returns the rights of R that are taken for used by an edge.
 func (b *books) rateOf(e *edge) int64 {
 	n := int64(0)
-	for _, p := range b.ratePhantoms {
+	for _, p := range b.presumedRates {
 		if p.edge == e.num {
 			n += p.n
 		}
@@ -281,7 +281,7 @@ func (b *books) show(v *wire.View) {
 	b.view = v
 	for _, acc := range b.accounts {
 		acc.viewNews()
-		acc.edge.push = acc.edge.push || acc.parkedN > 0
+		acc.edge.push = acc.edge.push || acc.heldPeople > 0
 	}
 }
 
@@ -297,15 +297,15 @@ func (b *books) ownView(now fleet.Mono, ft fleet.Time, free, rateFree int64) {
 		supply: max(0, free) + idle, rate: max(0, rateFree) + ridle,
 		total: b.held(), limit: b.rateHeld(), tally: b.tally(),
 	}
-	var parked [][]fleet.Time
+	var heldJoined [][]fleet.Time
 	for _, acc := range b.accounts {
 		if acc.edge.state == alive {
-			x.wanted += float64(acc.want + acc.parkedN)
-			x.young = append(x.young, acc.young(acc.edge.asOf))
-			parked = append(parked, acc.parked)
+			x.wanted += float64(acc.want + acc.heldPeople)
+			x.pending = append(x.pending, acc.pending(acc.edge.asOf))
+			heldJoined = append(heldJoined, acc.heldJoined)
 		}
 	}
-	x.parked = mergeTimes(parked, math.MaxInt)
+	x.heldJoined = mergeTimes(heldJoined, math.MaxInt)
 	v := x.view(now, ft)
 	v.Version = b.view.Version + 1
 	b.viewed = now
@@ -317,10 +317,10 @@ func (b *books) ownView(now fleet.Mono, ft fleet.Time, free, rateFree int64) {
 // expireRate drops rights of R that were taken for used and cannot count any more. Where
 // fleet time ft is not sure, only those of which that is known without it.
 func (b *books) expireRate(now fleet.Mono, ft fleet.Time, unsure bool) {
-	if n := len(b.ratePhantoms); n > 0 {
-		b.ratePhantoms = slices.DeleteFunc(b.ratePhantoms, func(p ratePhantom) bool {
+	if n := len(b.presumedRates); n > 0 {
+		b.presumedRates = slices.DeleteFunc(b.presumedRates, func(p presumedRate) bool {
 			return now >= p.until || (p.end != 0 && !unsure && ft.Second() > p.end)
 		})
-		b.stale = b.stale || len(b.ratePhantoms) != n
+		b.stale = b.stale || len(b.presumedRates) != n
 	}
 }

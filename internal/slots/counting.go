@@ -20,16 +20,16 @@ func (b *books) take(now fleet.Mono, e *edge, m *wire.Report, r *wire.RoomReport
 	acc.returned = max(acc.returned, r.Returned)
 	acc.renewedBefore = acc.renewed
 	acc.renewed = max(acc.renewed, r.Renewed)
-	acc.want, acc.parked, acc.parkedN, acc.movers = r.Want, r.Parked, r.ParkedN, r.Movers
+	acc.want, acc.heldJoined, acc.heldPeople, acc.movers = r.Want, r.HeldJoined, r.HeldPeople, r.Movers
 	if acc.report == nil {
-		b.marks.tell(acc) // before it may act in the room
+		b.terminations.tell(acc) // before it may act in the room
 		b.tellLines(acc, upTo(m))
 	}
 	acc.report = r
 	if !acc.told { // what an edge did under a predecessor is not counted again
 		acc.told = true
 		acc.admitted, acc.joined, acc.entered, acc.outcomes = r.Admitted, r.Joined, r.Entered, r.Outcomes
-		b.phantomRate(e, int64(r.RateOwed), now)
+		b.presumeRate(e, int64(r.RateOwed), now)
 	}
 	b.admitted += gain(&acc.admitted, r.Admitted)
 	b.joined += gain(&acc.joined, r.Joined)
@@ -60,13 +60,13 @@ func (b *books) takeMoves(acc *account, r *wire.RoomReport, least, upTo fleet.Ti
 		}
 		acc.moves = n
 		ent := b.ids.find(m.ID)
-		silent := ent != nil && ent.frozen()
+		silent := ent != nil && ent.pinned()
 		if silent {
 			if ent.edge() != acc.edge.num && m.Until <= ent.until {
 				continue // told late: it went on to the silent edge
 			}
 			// The session of a silent edge turned up here: no need to guess.
-			b.unfreeze(ent, acc.edge)
+			b.unpin(ent, acc.edge)
 		}
 		if b.ids.take(&b.counts, m, acc.edge.num, limit) {
 			b.copied++
@@ -77,8 +77,8 @@ func (b *books) takeMoves(acc *account, r *wire.RoomReport, least, upTo fleet.Ti
 		}
 		// It is the silent edge that tells, of long ago. It may have renewed since what
 		// was valid then, also where that second is freed by now.
-		if ent = b.ids.find(m.ID); ent != nil && !ent.frozen() && ent.edge() == acc.edge.num && (silent || int64(ent.until) >= least.Second()) {
-			acc.freeze(&b.counts, ent)
+		if ent = b.ids.find(m.ID); ent != nil && !ent.pinned() && ent.edge() == acc.edge.num && (silent || int64(ent.until) >= least.Second()) {
+			acc.pin(&b.counts, ent)
 		}
 	}
 }

@@ -154,12 +154,12 @@ func TestEveryIncarnationHasANumberOfItsOwn(t *testing.T) {
 	}
 	var e idEntry
 	for _, n := range []edgeNum{1, 1<<16 + 1, 1<<31 - 1} {
-		for _, frozen := range []bool{true, false} {
+		for _, pinned := range []bool{true, false} {
 			if e.at(n); e.edge() != n {
 				t.Errorf("edge %d is kept as %d", n, e.edge())
 			}
-			if e.freeze(frozen); e.edge() != n || e.frozen() != frozen {
-				t.Errorf("edge %d, frozen %v, is kept as %d, %v", n, frozen, e.edge(), e.frozen())
+			if e.pin(pinned); e.edge() != n || e.pinned() != pinned {
+				t.Errorf("edge %d, pinned %v, is kept as %d, %v", n, pinned, e.edge(), e.pinned())
 			}
 		}
 	}

@@ -20,7 +20,7 @@ type division struct {
 
 	// Found on the way.
 	scarce  bool // global wants some back
-	starved bool // somebody is parked whom no right in the data centre serves
+	starved bool // somebody is held whom no right in the data centre serves
 	short   bool // a held visitor waits for a right that is not in hand
 	knock   bool // global is to hear of it soon
 }
@@ -29,8 +29,8 @@ type division struct {
 type claim struct {
 	idle, rateIdle int64        // rights that lie unused there
 	want           uint64       // rights that newcomers there will want by its next report
-	parked         []fleet.Time // join times of visitors held there, ascending
-	parkedN        uint64       // how many those are; not all of them are named
+	heldJoined     []fleet.Time // join times of visitors held there, ascending
+	heldPeople     uint64       // how many those are; not all of them are named
 	movers         uint64       // visitors inside who move there from another data centre
 
 	need   int // rights that visitors held there can use now
@@ -156,15 +156,15 @@ func firstInLine(claims []claim, horizon fleet.Time, n int64) int {
 	total := 0
 	for i, c := range claims {
 		listed := 0
-		for _, joined := range c.parked {
+		for _, joined := range c.heldJoined {
 			if joined > horizon {
 				break
 			}
 			line = append(line, head{joined, i})
 			listed++
 		}
-		if listed == len(c.parked) && c.parkedN > uint64(listed) {
-			total += int(c.parkedN) - listed // more are held than were named
+		if listed == len(c.heldJoined) && c.heldPeople > uint64(listed) {
+			total += int(c.heldPeople) - listed // more are held than were named
 		}
 	}
 	total += len(line)

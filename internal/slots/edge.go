@@ -23,7 +23,7 @@ import (
 //	alive     dead, joining, left as from joining
 //	dead      joining, left       as from joining
 //	lost      joining   it is heard after all                                        adopt
-//	          left      nothing is presumed of it any more                           bury, keepVigil
+//	          left      nothing is presumed of it any more                           reap, holdLost
 //	          awaiting  the time by which it was given up was a wrong guess          corrected
 //	left      joining   it lives after all, and told its exact numbers               revive
 type edgeState uint8
@@ -64,27 +64,27 @@ type edge struct {
 	inc  uint64
 	num  edgeNum // short name for the table of session ids
 
-	state  edgeState
-	tenure uint64
-	parts  wire.Parts    // of its reports
-	asOf   fleet.Time    // it has reported everything up to here, by the clock that it judges by
-	least  fleet.Time    // it was no earlier then
-	upTo   fleet.Time    // it was no later when it reported last
-	timed  bool          // it knew the time then: it cannot have learned it since
-	recv   fleet.Mono    // when its newest report came; when the awaiting began
-	echo   fleet.Mono    // Sent of that report
-	silent time.Duration // since its lease lapsed, while other edges were heard
-	vigil  bool          // given up after a takeover, and what it may go on renewing is presumed
+	state    edgeState
+	tenure   uint64
+	parts    wire.Parts    // of its reports
+	asOf     fleet.Time    // it has reported everything up to here, by the clock that it judges by
+	least    fleet.Time    // it was no earlier then
+	upTo     fleet.Time    // it was no later when it reported last
+	timed    bool          // it knew the time then: it cannot have learned it since
+	recv     fleet.Mono    // when its newest report came; when the awaiting began
+	echo     fleet.Mono    // Sent of that report
+	silent   time.Duration // since its lease lapsed, while other edges were heard
+	lostHold bool          // given up after a takeover, and what it may go on renewing is presumed
 
 	// What it is waited for, as long as it is not heard: see wire.RosterEntry. A
 	// successor goes on with it.
 	leased, until, ended int64
 	waited               uint32 // as it is on the roster
 
-	acked   uint64 // newest grant it has taken
-	told    uint64 // the same, with all that it did before taken by us
-	heir    bool   // it was there before this aggregator
-	unheard bool   // since its tenure began: it may be going on without a lease
+	acked     uint64 // newest grant it has taken
+	told      uint64 // the same, with all that it did before taken by us
+	recovered bool   // it was there before this aggregator
+	unheard   bool   // since its tenure began: it may be going on without a lease
 
 	// Who bears its name. A process that used the same data folder after it has
 	// succeeded it, which is a proof; any other is another edge.

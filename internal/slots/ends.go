@@ -8,29 +8,29 @@ import (
 	"vestibule/internal/wire"
 )
 
-// marks are the sessions of a room that ended before their tickets expire, in
+// terminations are the sessions of a room that ended before their tickets expire, in
 // the books of one data centre: each is told to every edge, and once no edge can
 // renew (moved) or accept (left) its tickets any more, the home takes the session
 // out of its head-count, exactly once.
 //
-// Nothing of this is needed for safety. A mark that is lost, with an aggregator
+// Nothing of this is needed for safety. A termination that is lost, with an aggregator
 // or for want of room, leaves the session counted until its tickets expire; a
-// new aggregator counts it again, and learns the marks from its edges.
-type marks struct {
-	n     uint64 // number of the newest
-	order []*mark
-	byKey map[markKey]*mark
-	up    wire.Outbox[wire.End] // to global
-	news  bool                  // in up, since tellEnds
-	blind uint32                // moves here that there was no room for: their old tickets are valid until then
+// new aggregator counts it again, and learns the terminations from its edges.
+type terminations struct {
+	n       uint64 // number of the newest
+	order   []*termination
+	byKey   map[terminationKey]*termination
+	up      wire.Outbox[wire.End] // to global
+	news    bool                  // in up, since tellEnds
+	dropped uint32                // moves here that there was no room for: their old tickets are valid until then
 }
 
-type markKey struct {
+type terminationKey struct {
 	id   uint64
 	home uint32
 }
 
-type mark struct {
+type termination struct {
 	wire.End
 	n       uint64 // for the edges; 0 for one that is not theirs
 	closed  bool   // nothing more is to be done about it
@@ -43,8 +43,8 @@ func (b *books) end(e wire.End, edge bool) {
 	if int64(e.Until) < b.counts.freed {
 		return // expired
 	}
-	ms := &b.marks
-	m := ms.byKey[markKey{e.ID, e.Home}]
+	ts := &b.terminations
+	m := ts.byKey[terminationKey{e.ID, e.Home}]
 	if e.Kind == wire.Cleared {
 		if m != nil && m.Kind == wire.Left && m.Until <= e.Until {
 			m.cleared = true
@@ -53,38 +53,38 @@ func (b *books) end(e wire.End, edge bool) {
 	}
 	if m != nil && e.Until <= m.Until && e.Kind <= m.Kind {
 		if !edge && m.closed && m.Home != b.home {
-			ms.clear(m) // global has forgotten the answer
+			ts.clear(m) // global has forgotten the answer
 		}
 		return
 	}
 	if m == nil {
-		if len(ms.order) >= wire.MaxEnds {
+		if len(ts.order) >= wire.MaxEnds {
 			if e.Kind == wire.Moved && e.Home != b.home {
-				ms.blind = max(ms.blind, e.Until)
+				ts.dropped = max(ts.dropped, e.Until)
 			}
 			return
 		}
-		m = &mark{End: e}
-		if ms.byKey == nil {
-			ms.byKey = map[markKey]*mark{}
+		m = &termination{End: e}
+		if ts.byKey == nil {
+			ts.byKey = map[terminationKey]*termination{}
 		}
-		ms.byKey[markKey{e.ID, e.Home}] = m
-		ms.order = append(ms.order, m)
+		ts.byKey[terminationKey{e.ID, e.Home}] = m
+		ts.order = append(ts.order, m)
 	} else {
-		ms.order = append(slices.DeleteFunc(ms.order, func(o *mark) bool { return o == m }), m) // by number
+		ts.order = append(slices.DeleteFunc(ts.order, func(o *termination) bool { return o == m }), m) // by number
 	}
 	m.Until, m.Kind, m.closed, m.cleared = max(m.Until, e.Until), max(m.Kind, e.Kind), false, false
 	home := m.Home == b.home
 	if (edge && !home) || (home && m.Kind == wire.Left) {
-		ms.up.Add(m.End, 0)
-		ms.news, b.dirty = true, true
+		ts.up.Add(m.End, 0)
+		ts.news, b.dirty = true, true
 	}
 	if !home && m.Kind == wire.Moved {
 		m.closed = true // the home's business
 		return
 	}
-	ms.n++
-	m.n = ms.n
+	ts.n++
+	m.n = ts.n
 	for _, acc := range b.accounts {
 		m.closed = !acc.ends.Add(m.End, m.n) || m.closed // who is not told may renew it
 		acc.news()
@@ -92,9 +92,9 @@ func (b *books) end(e wire.End, edge bool) {
 }
 
 // tell owes an edge all that is known.
-func (ms *marks) tell(acc *account) {
+func (ts *terminations) tell(acc *account) {
 	acc.ends = wire.Outbox[wire.End]{}
-	for _, m := range ms.order {
+	for _, m := range ts.order {
 		if m.n != 0 {
 			acc.ends.Add(m.End, m.n)
 			acc.news()
@@ -111,37 +111,37 @@ func (e *edge) endsAgain() {
 	}
 }
 
-func (ms *marks) clear(m *mark) {
+func (ts *terminations) clear(m *termination) {
 	m.closed = true
 	end := m.End
 	end.Kind = wire.Cleared
-	ms.up.Add(end, 0)
-	ms.news = true
+	ts.up.Add(end, 0)
+	ts.news = true
 }
 
-// closeMarks finds the marks that every edge knows, up to number known, and draws the
+// closeTerminations finds the terminations that every edge knows, up to number known, and draws the
 // conclusion.
-func (b *books) closeMarks(known, acked uint64, watermark fleet.Time) {
-	ms := &b.marks
-	ms.up.Acked(acked)
-	for _, m := range ms.order {
+func (b *books) closeTerminations(known, acked uint64, watermark fleet.Time) {
+	ts := &b.terminations
+	ts.up.Acked(acked)
+	for _, m := range ts.order {
 		switch {
 		case m.closed || (m.n > known && !mutant.On(mutant.EndBeforeKnown)):
 		case m.Home != b.home:
-			ms.clear(m)
+			ts.clear(m)
 			b.dirty = true
 		case m.Kind == wire.Moved || m.cleared || mutant.On(mutant.LeftUncleared):
 			m.closed = true
-			if m.Kind == wire.Moved || !ms.older(m) || mutant.On(mutant.OlderTicketForgotten) {
+			if m.Kind == wire.Moved || !ts.older(m) || mutant.On(mutant.OlderTicketForgotten) {
 				b.finish(m)
 			}
 		}
 	}
-	ms.order = slices.DeleteFunc(ms.order, func(m *mark) bool {
-		if fleet.Time(int64(m.Until)*1000).Add(markMargin) > watermark {
+	ts.order = slices.DeleteFunc(ts.order, func(m *termination) bool {
+		if fleet.Time(int64(m.Until)*1000).Add(terminationMargin) > watermark {
 			return false
 		}
-		delete(ms.byKey, markKey{m.ID, m.Home})
+		delete(ts.byKey, terminationKey{m.ID, m.Home})
 		return true
 	})
 }
@@ -149,22 +149,22 @@ func (b *books) closeMarks(known, acked uint64, watermark fleet.Time) {
 // older reports whether tickets of the session that another data centre stamped
 // before it came here may still be accepted: they are covered by what is counted
 // here, also when the visitor has left.
-func (ms *marks) older(m *mark) bool {
-	return m.Until <= ms.blind || slices.ContainsFunc(ms.order, func(o *mark) bool { return o.ID == m.ID && o.Home != m.Home })
+func (ts *terminations) older(m *termination) bool {
+	return m.Until <= ts.dropped || slices.ContainsFunc(ts.order, func(o *termination) bool { return o.ID == m.ID && o.Home != m.Home })
 }
 
-// markMargin is how long after its tickets expired a mark is kept: other data
+// terminationMargin is how long after its tickets expired a termination is kept: other data
 // centres' clocks may be wrong as far as they may.
-const markMargin = 4 * fleet.MaxError
+const terminationMargin = 4 * fleet.MaxError
 
 // finish takes a session that ended out of the head-count. Every edge has told
-// all that it stamped before it knew the mark, and stamps nothing since: so all
+// all that it stamped before it knew the termination, and stamps nothing since: so all
 // the session's tickets are counted, once at its newest expiry second at least.
-// Where that lies beyond the mark it has begun anew; where it is not known, or
+// Where that lies beyond the termination it has begun anew; where it is not known, or
 // the tickets went on to a silent edge, it stays counted until it expires.
-func (b *books) finish(m *mark) {
+func (b *books) finish(m *termination) {
 	ent := b.ids.find(m.ID)
-	if ent == nil || ent.frozen() || ent.until > m.Until || int64(ent.until) < b.counts.freed {
+	if ent == nil || ent.pinned() || ent.until > m.Until || int64(ent.until) < b.counts.freed {
 		return
 	}
 	b.counts.add(int64(ent.until), -1)
@@ -172,31 +172,31 @@ func (b *books) finish(m *mark) {
 	b.dirty, b.stale = true, true
 }
 
-// astray is how many sessions an edge that cannot be heard may have beyond those
+// beyond is how many sessions an edge that cannot be heard may have beyond those
 // that are counted: tickets that turned up elsewhere since, and all its sessions
 // once it was given up. It stays until the edge, or its successor, is heard.
-type astray struct {
+type beyond struct {
 	inc uint64
 	n   int64
 }
 
-// maxAstray bounds the edges that are remembered so.
-const maxAstray = 256
+// maxBeyond bounds the edges that are remembered so.
+const maxBeyond = 256
 
-func (b *books) strays(e *edge, n int64) {
+func (b *books) addExcess(e *edge, n int64) {
 	if n <= 0 {
 		return
 	}
-	for i := range b.astray {
-		if b.astray[i].inc == e.inc {
-			b.astray[i].n += n
+	for i := range b.beyond {
+		if b.beyond[i].inc == e.inc {
+			b.beyond[i].n += n
 			return
 		}
 	}
-	if len(b.astray) < maxAstray {
-		b.astray = append(b.astray, astray{inc: e.inc, n: n})
+	if len(b.beyond) < maxBeyond {
+		b.beyond = append(b.beyond, beyond{inc: e.inc, n: n})
 	} else {
-		b.astray[maxAstray-1].n += n
+		b.beyond[maxBeyond-1].n += n
 	}
 	b.dirty = true
 }
@@ -204,13 +204,13 @@ func (b *books) strays(e *edge, n int64) {
 // found takes note that an incarnation is heard again, or has ended: what it has is
 // counted.
 func (b *books) found(inc uint64) {
-	b.astray = slices.DeleteFunc(b.astray, func(s astray) bool { return s.inc == inc })
+	b.beyond = slices.DeleteFunc(b.beyond, func(s beyond) bool { return s.inc == inc })
 }
 
 // excess returns how many sessions may be valid beyond those counted.
 func (b *books) excess() int64 {
 	n := int64(0)
-	for _, s := range b.astray {
+	for _, s := range b.beyond {
 		n += s.n
 	}
 	return n

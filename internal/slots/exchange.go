@@ -27,17 +27,17 @@ func (b *books) report(now fleet.Mono, free, rateFree int64) wire.RoomReport {
 		Excess: uint64(b.excess()), Outcomes: t.outcomes,
 	}
 	lines := make([]line.Histogram, 0, len(b.accounts))
-	young := make([]line.Histogram, 0, len(b.accounts))
-	parked := make([][]fleet.Time, 0, len(b.accounts))
+	pending := make([]line.Histogram, 0, len(b.accounts))
+	heldJoined := make([][]fleet.Time, 0, len(b.accounts))
 	for _, acc := range b.accounts {
 		if acc.edge.state != alive {
 			continue
 		}
 		r.Want += acc.want
-		r.ParkedN += acc.parkedN
+		r.HeldPeople += acc.heldPeople
 		r.Movers += acc.movers
-		young = append(young, acc.young(acc.edge.asOf))
-		parked = append(parked, acc.parked)
+		pending = append(pending, acc.pending(acc.edge.asOf))
+		heldJoined = append(heldJoined, acc.heldJoined)
 		if acc.report != nil {
 			lines = append(lines, acc.report.Waiting)
 			for _, m := range acc.report.Arrivals {
@@ -45,9 +45,9 @@ func (b *books) report(now fleet.Mono, free, rateFree int64) wire.RoomReport {
 			}
 		}
 	}
-	r.Parked = mergeTimes(parked, wire.MaxParked)
-	r.Young = line.Sum(young...).Compact(wire.MaxSlices)
-	r.Unseen = max(0, r.Young.Total())
+	r.HeldJoined = mergeTimes(heldJoined, wire.MaxHeld)
+	r.Pending = line.Sum(pending...).Compact(wire.MaxSlices)
+	r.Unseen = max(0, r.Pending.Total())
 	b.waiting = line.Sum(lines...).Clamp().Compact(wire.MaxSlices)
 	r.Waiting = b.waiting
 	b.flow.sample(now, &t, b.waiting.Total())
@@ -131,7 +131,7 @@ func (b *books) adopt(g *wire.RoomGrant) {
 // seen that all books together keep the limits, nothing in them is used twice.
 func (b *books) declare() {
 	credit, rate := b.lent()
-	for _, p := range b.ratePhantoms {
+	for _, p := range b.presumedRates {
 		rate += p.n
 	}
 	b.granted, b.returned = uint64(max(0, b.active()+credit)), 0

@@ -52,7 +52,7 @@ func (l *lives) foldGone(now fleet.Mono) {
 	sum := l.roster.find(wire.Gone, 0)
 	if sum == nil {
 		sum = l.roster.add(wire.Gone, 0)
-		sum.recv, sum.heir = now, true
+		sum.recv, sum.recovered = now, true
 		sum.become(left)
 	}
 	for _, e := range gone {
@@ -74,7 +74,7 @@ func (l *lives) foldGone(now fleet.Mono) {
 // settled reports whether nothing more will be heard of an edge that left, and nothing
 // is presumed of it. Of one that was given up without a goodbye more may be heard.
 func (l *lives) settled(now fleet.Mono, e *edge) bool {
-	if e.vigil || e.due || now.Sub(e.recv) < foldEvery {
+	if e.lostHold || e.due || now.Sub(e.recv) < foldEvery {
 		return false // the answer to its goodbye is owed, or its last words are under way
 	}
 	for b, acc := range l.rooms.accounts(e) {
@@ -91,9 +91,9 @@ func (l *lives) fold(sum, e *edge) {
 	for b, acc := range l.rooms.accounts(e) {
 		to := b.account(sum)
 		if n := acc.presumed(&b.counts); n > 0 { // counted until then, like sessions that end then
-			b.counts.add(acc.phantomUntil, n)
-			to.sessions = addSessions(to.sessions, []wire.Expiry{{Until: uint32(acc.phantomUntil), Stamped: uint64(n)}}, b.counts.freed)
-			last = max(last, acc.phantomUntil)
+			b.counts.add(acc.presumedUntil, n)
+			to.sessions = addSessions(to.sessions, []wire.Expiry{{Until: uint32(acc.presumedUntil), Stamped: uint64(n)}}, b.counts.freed)
+			last = max(last, acc.presumedUntil)
 		}
 		net := make([]wire.Expiry, 0, len(acc.sessions))
 		for _, s := range acc.sessions {
@@ -105,8 +105,8 @@ func (l *lives) fold(sum, e *edge) {
 			last = max(last, int64(s.Until))
 		}
 		to.sessions = addSessions(to.sessions, net, b.counts.freed)
-		for i := range b.ratePhantoms {
-			if p := &b.ratePhantoms[i]; p.edge == e.num {
+		for i := range b.presumedRates {
+			if p := &b.presumedRates[i]; p.edge == e.num {
 				p.edge = sum.num
 			}
 		}

@@ -377,7 +377,7 @@ func TestASumCountsWhereNothingWasCounted(t *testing.T) {
 		{Edge: "waits", Inc: 1}, // holds up the watermark
 		{Edge: "left", Inc: 1, Dead: true, Left: true, Rooms: []wire.RosterRoom{
 			{Room: c.room, Sessions: []wire.Expiry{{Until: uint32(now) + 50, Stamped: 1}, {Until: uint32(now) + 51, Stamped: 1}}},
-			{Room: other, Phantom: 5, PhantomUntil: now + 90},
+			{Room: other, Presumed: 5, PresumedUntil: now + 90},
 		}},
 	}})
 	c.say("stays", 1, wire.Report{Join: true})
@@ -469,7 +469,7 @@ func TestANewDataCentre(t *testing.T) {
 		if d, _ := c.agg.Unsaved(); d.Version > 0 {
 			t.Error("the unknown past is not stored")
 		}
-		if n, _ := c.agg.Surprises(); n != 1 {
+		if n, _ := c.agg.UnknownEdges(); n != 1 {
 			t.Errorf("%d alarms, want 1", n)
 		}
 	}

@@ -32,7 +32,7 @@ func (a *Aggregator) Grants(now fleet.Mono) []wire.Grant {
 		}
 	}
 	var out []wire.Grant
-	for _, s := range a.roster.strays {
+	for _, s := range a.roster.unadopted {
 		a.ask(now)
 		if e := a.roster.find(s.name, s.inc); e != nil {
 			e.endsAgain()
@@ -43,7 +43,7 @@ func (a *Aggregator) Grants(now fleet.Mono) []wire.Grant {
 			Verdict: s.verdict, Watermark: a.rooms.watermark,
 		})
 	}
-	a.roster.strays = a.roster.strays[:0]
+	a.roster.unadopted = a.roster.unadopted[:0]
 	for _, e := range a.roster.edges {
 		if e.state == alive || ((e.state == dead || e.state == left) && e.due) {
 			out = append(out, a.grant(now, e)...)
@@ -133,7 +133,7 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 		// Renewals add no session. But an edge that is new may not know yet which
 		// sessions ended: those that were there before tell.
 		if awaited := slices.ContainsFunc(a.roster.edges, func(e *edge) bool { return e.state == awaiting }); awaited {
-			to = slices.DeleteFunc(to, func(acc *account) bool { return !acc.edge.heir })
+			to = slices.DeleteFunc(to, func(acc *account) bool { return !acc.edge.recovered })
 		}
 		b.allowRenewals(to, a.stamps(b))
 		return
@@ -145,7 +145,7 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 	for _, acc := range to {
 		d.claims = append(d.claims, claim{
 			idle: acc.idle(), rateIdle: acc.rateIdleNow(),
-			want: acc.want, parked: acc.parked, parkedN: acc.parkedN, movers: acc.movers,
+			want: acc.want, heldJoined: acc.heldJoined, heldPeople: acc.heldPeople, movers: acc.movers,
 		})
 	}
 	push := d.divide()

@@ -25,7 +25,7 @@ type idEntry struct {
 	until uint32
 	prev  uint32
 	base  uint32 // what the first stamping known here consumed; 0 if that was the admission
-	place uint32 // see edge and frozen: 31 bits and one, so that an entry stays at 24 bytes
+	place uint32 // see edge and pinned: 31 bits and one, so that an entry stays at 24 bytes
 }
 
 // edgeNum is the short name of one incarnation of an edge. It is never used
@@ -35,12 +35,12 @@ type edgeNum uint32
 // edge returns which edge stamped the ticket.
 func (e *idEntry) edge() edgeNum { return edgeNum(e.place >> 1) }
 
-// frozen reports whether that edge is silent: then the session is counted as
-// frozen, not by its second.
-func (e *idEntry) frozen() bool { return e.place&1 != 0 }
+// pinned reports whether that edge is silent: then the session is counted as
+// pinned, not by its second.
+func (e *idEntry) pinned() bool { return e.place&1 != 0 }
 
 func (e *idEntry) at(n edgeNum) { e.place = uint32(n)<<1 | e.place&1 }
-func (e *idEntry) freeze(on bool) {
+func (e *idEntry) pin(on bool) {
 	if e.place &^= 1; on {
 		e.place |= 1
 	}
@@ -106,14 +106,14 @@ func (t *sessionIDs) put(e idEntry) {
 func (t *sessionIDs) rebuild(freed int64) {
 	live := 0
 	for i := range t.slots {
-		if e := &t.slots[i]; e.id != 0 && (e.frozen() || int64(e.until) >= freed) {
+		if e := &t.slots[i]; e.id != 0 && (e.pinned() || int64(e.until) >= freed) {
 			live++
 		}
 	}
 	old := t.slots
 	t.slots, t.n = make([]idEntry, 2*live+64), 0 // half as many again fit before the next rebuild
 	for _, e := range old {
-		if e.id != 0 && (e.frozen() || int64(e.until) >= freed) {
+		if e.id != 0 && (e.pinned() || int64(e.until) >= freed) {
 			t.put(e)
 		}
 	}
@@ -139,7 +139,7 @@ func (t *sessionIDs) take(c *counts, m wire.Move, edge edgeNum, limit int) (copi
 		t.insert(fresh, c.freed, limit)
 		return false
 	}
-	if !e.frozen() && int64(e.until) < c.freed {
+	if !e.pinned() && int64(e.until) < c.freed {
 		*e = fresh
 		return false
 	}

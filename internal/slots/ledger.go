@@ -20,7 +20,7 @@ type RegionLedger struct {
 	Credit                    int64 // lent to edges and not known to be spent
 	Keep, RateKeep            uint64
 	Want                      uint64
-	Parked                    uint64
+	HeldPeople                uint64
 	Waiting                   float64
 	Copied                    uint64 // tickets seen living in two places
 	Excess                    int64  // sessions that may be valid beyond those counted
@@ -47,7 +47,7 @@ func (a *Aggregator) Ledger(id room.ID) RegionLedger {
 	}
 	l.Free, l.RateFree = a.free(b)
 	l.Presumed = l.Active - b.counts.head()
-	for _, p := range b.ratePhantoms {
+	for _, p := range b.presumedRates {
 		l.RatePresumed += p.n
 	}
 	for _, e := range a.roster.edges {
@@ -57,7 +57,7 @@ func (a *Aggregator) Ledger(id room.ID) RegionLedger {
 		}
 		l.Credit += max(0, acc.credit())
 		l.Want += acc.want
-		l.Parked += acc.parkedN
+		l.HeldPeople += acc.heldPeople
 		l.Movers += acc.movers
 	}
 	return l
@@ -136,7 +136,7 @@ type CentreLedger struct {
 	Idle, RateIdle int64
 	Keep, RateKeep uint64
 	Active, Want   uint64
-	Parked         uint64
+	HeldPeople     uint64
 	Gen            uint64
 }
 
@@ -162,12 +162,12 @@ func (a *Allocator) Ledger(id room.ID) RootLedger {
 	for _, d := range a.centres {
 		c := CentreLedger{Name: d.name, Adopted: d.adopted, Standing: d.standing()}
 		if n := d.loans[id]; n != nil {
-			c.Excess = n.astray + int64(n.excess)
+			c.Excess = n.unreturned + int64(n.excess)
 			l.Excess += c.Excess
 			c.Held, c.RateHeld = n.held(), n.rateHeld()
 			c.Idle, c.RateIdle = n.idleNow(), n.rateIdleNow()
 			c.Keep, c.RateKeep = n.keep, n.rateKeep
-			c.Active, c.Want, c.Parked, c.Gen = n.active, n.want, n.parkedN, n.gen
+			c.Active, c.Want, c.HeldPeople, c.Gen = n.active, n.want, n.heldPeople, n.gen
 		}
 		l.Centres = append(l.Centres, c)
 	}

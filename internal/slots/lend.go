@@ -109,10 +109,10 @@ type survey struct {
 	debt           bool  // more is lent than there is
 	starved        bool  // somebody waits for a right that does not lie where he is
 
-	active uint64
-	wanted float64
-	young  []line.Histogram
-	parked [][]fleet.Time
+	active     uint64
+	wanted     float64
+	pending    []line.Histogram
+	heldJoined [][]fleet.Time
 }
 
 // survey looks at a room of which so much is free.
@@ -141,7 +141,7 @@ func (a *Allocator) survey(now fleet.Mono, ft fleet.Time, p *pool, free, rateFre
 			movers += int64(l.movers)
 		}
 		s.starved = s.starved || s.how[i] <= lendMovers && int64(l.movers) > l.idleNow() ||
-			s.how[i] == lendAll && int64(l.parkedN) > min(l.idleNow(), l.rateIdleNow())
+			s.how[i] == lendAll && int64(l.heldPeople) > min(l.idleNow(), l.rateIdleNow())
 	}
 	s.moving = Fill(int(max(0, s.supply)), s.moving, s.shares)
 	s.supply -= movers
@@ -159,9 +159,9 @@ func (s *survey) add(d *centre, l *loan, how lending, share float64) {
 	var waiting line.Histogram
 	if how == lendAll || (how == lendKept && l.held() > 0) { // there people are let in
 		waiting = l.waiting
-		s.wanted += float64(l.want + l.parkedN)
-		s.young = append(s.young, l.young)
-		s.parked = append(s.parked, l.parked)
+		s.wanted += float64(l.want + l.heldPeople)
+		s.pending = append(s.pending, l.pending)
+		s.heldJoined = append(s.heldJoined, l.heldJoined)
 	}
 	s.how = append(s.how, how)
 	s.homes = append(s.homes, d)
@@ -219,7 +219,7 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 		lines:  s.lines,
 		supply: s.supply, rate: s.rate, total: int64(p.Total), limit: int64(p.Rate),
 		tally:  tally{life: time.Duration(wire.Life(p.Session)) * time.Second, active: s.active},
-		wanted: s.wanted, young: s.young, parked: mergeTimes(s.parked, math.MaxInt), debt: s.debt,
+		wanted: s.wanted, pending: s.pending, heldJoined: mergeTimes(s.heldJoined, math.MaxInt), debt: s.debt,
 	})
 	if len(s.loans) == 0 {
 		return
@@ -237,7 +237,7 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 			l.granted += uint64(give)
 			l.rateGranted += uint64(rgive)
 			l.dirty = true
-			push = push || l.parkedN+l.movers > 0 || int64(l.want) > min(idle, ridle) || view.Horizon != line.Open
+			push = push || l.heldPeople+l.movers > 0 || int64(l.want) > min(idle, ridle) || view.Horizon != line.Open
 			a.counted = a.counted || a.complete(p)
 		}
 		s.homes[i].push = s.homes[i].push || push
@@ -295,13 +295,13 @@ func spread(n int, view *wire.View, loans []*loan, lines []line.Histogram, share
 	if view.Horizon != line.Open {
 		held, heldN := make([][]fleet.Time, len(loans)), make([]uint64, len(loans))
 		for i, l := range loans {
-			held[i], heldN[i] = l.parked, l.parkedN
+			held[i], heldN[i] = l.heldJoined, l.heldPeople
 		}
 		return PlaceHeld(n, held, heldN, lines, shares)
 	}
 	wants := make([]int, len(loans))
 	for i, l := range loans {
-		wants[i] = int(l.want + l.parkedN)
+		wants[i] = int(l.want + l.heldPeople)
 	}
 	parts := Fill(n, wants, shares)
 	for _, part := range parts {

@@ -64,7 +64,7 @@ func (l *lives) advance(now fleet.Mono, blank bool) (watermark fleet.Time, lapse
 				}
 			}
 		case dead:
-			l.mourn(now, e)
+			l.expireLost(now, e)
 		case left:
 		}
 	}
@@ -88,7 +88,7 @@ func (l *lives) advance(now fleet.Mono, blank bool) (watermark fleet.Time, lapse
 
 // adopt opens the books of an edge that has promised to follow us.
 func (l *lives) adopt(now fleet.Mono, e *edge, m wire.Report) {
-	l.endVigil(e)
+	l.endLostHold(e)
 	e.become(joining)
 	if mutant.On(mutant.LeaseBeforeRoster) {
 		e.become(alive)
@@ -185,7 +185,7 @@ func (l *lives) enrol(e *edge) {
 			latest = l.latest(l.advanced)
 		}
 		for b, acc := range l.rooms.accounts(e) {
-			if b.countsOn(e, acc) && !mutant.On(mutant.RosterForgetsPhantoms) {
+			if b.countsOn(e, acc) && !mutant.On(mutant.RosterForgetsPresumed) {
 				entry.Rooms = append(entry.Rooms, b.entry(acc, l.advanced, latest))
 			}
 		}
@@ -244,13 +244,13 @@ func (l *lives) restore(now fleet.Mono, old *wire.Durable, own bool) {
 		r := &old.Roster[i]
 		if own && !r.Dead && r.Edge != wire.UnknownPast {
 			l.roster.witnesses = append(l.roster.witnesses, wire.GoneEdge{Edge: r.Edge, Inc: r.Inc})
-			l.roster.heirs++
+			l.roster.recoveredEdges++
 		}
 		if !r.Dead && mutant.On(mutant.RosterForgotten) {
 			continue
 		}
 		e := l.roster.add(r.Edge, r.Inc)
-		e.tenure, e.recv, e.heir = r.Tenure, now, true
+		e.tenure, e.recv, e.recovered = r.Tenure, now, true
 		e.waited, e.silent = r.Waited, time.Duration(r.Waited)*time.Second
 		if !mutant.On(mutant.WaitForgotten) {
 			e.leased, e.until, e.ended = r.Leased, r.Until, r.Ended

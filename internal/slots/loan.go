@@ -22,16 +22,16 @@ type loan struct {
 
 	idle, idleSeen     uint64 // idle rights when it had seen so many granted
 	rateIdle, rateSeen uint64
-	want, parkedN      uint64
-	parked             []fleet.Time
+	want, heldPeople   uint64
+	heldJoined         []fleet.Time
 	movers             uint64
 	active             uint64
 	excess             uint64 // as its aggregator tells
-	astray             int64  // held when it was given up, and may be in use there still
+	unreturned         int64  // held when it was given up, and may be in use there still
 	ends               wire.Outbox[wire.End]
 	admitted           uint64
 	joined, entered    uint64
-	young              line.Histogram
+	pending            line.Histogram
 	outcomes           line.Outcomes
 	told               bool // the counters above have a beginning
 	waiting            line.Histogram
@@ -41,7 +41,7 @@ type loan struct {
 	dirty, viewDirty  bool
 }
 
-func (l *loan) held() int64     { return int64(l.granted) - int64(l.returned) }
+func (l *loan) held() int64 { return int64(l.granted) - int64(l.returned) }
 
 func (l *loan) rateHeld() int64 { return int64(l.rateGranted) - int64(l.rateReturned) }
 

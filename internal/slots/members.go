@@ -186,18 +186,18 @@ func (a *Allocator) disown(d *centre) {
 	}
 }
 
-// void closes the books of a loan; what comes of older ones does not count. strays
+// void closes the books of a loan; what comes of older ones does not count. inUse
 // says that the data centre may be alive all the same.
-func (a *Allocator) void(p *pool, l *loan, strays bool) {
+func (a *Allocator) void(p *pool, l *loan, inUse bool) {
 	l.reclaimed = true
-	if strays {
-		l.astray += max(0, l.held())
+	if inUse {
+		l.unreturned += max(0, l.held())
 	}
 	l.gen = max(l.gen, a.cfg.Term.N<<16) + 1 // above every one of an earlier term
 	l.granted, l.returned, l.rateGranted, l.rateReturned = 0, 0, 0, 0
 	l.idle, l.idleSeen, l.rateIdle, l.rateSeen = 0, 0, 0, 0
-	l.want, l.parkedN, l.parked, l.movers, l.active = 0, 0, nil, 0, 0
-	l.waiting, l.young = nil, nil
+	l.want, l.heldPeople, l.heldJoined, l.movers, l.active = 0, 0, nil, 0, 0
+	l.waiting, l.pending = nil, nil
 	l.dirty = true
 	p.stale = true
 }
@@ -328,7 +328,7 @@ func (d *centre) told() bool { return d.adopted && !d.blank && !d.recovering && 
 func (a *Allocator) nothingOut(d *centre) bool {
 	for _, p := range a.order {
 		l := d.loans[p.ID]
-		if l != nil && (l.held() != 0 || l.rateHeld() != 0 || l.active != 0 || l.excess != 0 || l.astray != 0) {
+		if l != nil && (l.held() != 0 || l.rateHeld() != 0 || l.active != 0 || l.excess != 0 || l.unreturned != 0) {
 			return false
 		}
 	}
@@ -366,7 +366,7 @@ func (a *Allocator) Centres(now fleet.Mono) []CentreTotals {
 			t.Held += l.held()
 			t.RateHeld += l.rateHeld()
 			t.Sessions += l.active
-			t.Excess += l.astray + int64(l.excess)
+			t.Excess += l.unreturned + int64(l.excess)
 		}
 		out = append(out, t)
 	}

@@ -39,7 +39,7 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 			return
 		}
 		if e == nil {
-			a.roster.surprised(&m, a.rooms.watermark)
+			a.roster.unknownEdge(&m, a.rooms.watermark)
 			e = a.roster.add(m.From, m.Inc)
 		}
 		a.lives.adopt(now, e, m)
@@ -118,12 +118,12 @@ func (a *Aggregator) advance(now fleet.Mono) {
 	held := !synced || a.stored.durable.HoldUntil != 0
 	for _, b := range a.rooms.list {
 		b.expire(now, a.up.leaseEnd, a.cfg.Params.EdgeLease)
-		if len(b.marks.order) > 0 {
+		if len(b.terminations.order) > 0 {
 			known := uint64(0)
 			if !a.up.blank {
 				known = a.roster.marked(b)
 			}
-			b.closeMarks(known, a.up.acked, a.rooms.watermark)
+			b.closeTerminations(known, a.up.acked, a.rooms.watermark)
 		}
 		a.up.tellEnds(now, b)
 		b.expireRate(now, ft, held)

@@ -12,7 +12,7 @@ import (
 // lapse takes the rights of R of an edge whose lease is over for used until then; nobody
 // there asks for anything.
 func (b *books) lapse(acc *account, until fleet.Mono) {
-	b.phantomRate(acc.edge, acc.rateHeld(), until)
+	b.presumeRate(acc.edge, acc.rateHeld(), until)
 	acc.noRate()
 	acc.noAsk()
 	b.dirty = true
@@ -22,22 +22,22 @@ func (b *books) lapse(acc *account, until fleet.Mono) {
 func (b *books) presume(now fleet.Mono, acc *account, breath int64) {
 	renewals := int64(acc.renewCeil) - int64(acc.renewed)
 	acc.drop(&b.counts)
-	if acc.phantom = max(0, acc.credit()) + max(0, renewals); mutant.On(mutant.NoPhantoms) {
-		acc.phantom = 0
+	if acc.presumedSpent = max(0, acc.credit()) + max(0, renewals); mutant.On(mutant.NothingPresumed) {
+		acc.presumedSpent = 0
 	}
-	acc.phantomUntil = max(acc.phantomUntil, breath+b.unknownLife())
+	acc.presumedUntil = max(acc.presumedUntil, breath+b.unknownLife())
 	acc.stampLife = max(acc.stampLife, b.longest(now))
 	b.dirty, b.stale = true, true
 	acc.news()
 }
 
-// freeze takes the sessions that were last seen at a silent edge out of the
+// pin takes the sessions that were last seen at a silent edge out of the
 // ageing: under partition_policy serve it goes on renewing them. So it does those of
 // the processes of its name that were there before it and are silent, whose visitors
-// come to it. For that the name is enough: to freeze too many is safe, and one that
+// come to it. For that the name is enough: to pin too many is safe, and one that
 // lives tells of its sessions itself. gone is where those of a process that went before it
 // may be summed, nil where they are not.
-func (b *books) freeze(acc *account, gone *edge) {
+func (b *books) pin(acc *account, gone *edge) {
 	e := acc.edge
 	acc.silent = true
 	here := []edgeNum{e.num}
@@ -59,40 +59,40 @@ func (b *books) freeze(acc *account, gone *edge) {
 	if gone != nil && b.of(gone) != nil && !mutant.On(mutant.PredecessorsAge) {
 		blind += b.of(gone).stamped(&b.counts) // which of them are its own nobody knows any more
 	}
-	acc.frozenBlind = max(acc.frozenBlind, blind)
+	acc.pinnedUntold = max(acc.pinnedUntold, blind)
 	for i := range b.ids.slots {
 		ent := &b.ids.slots[i]
-		if ent.id != 0 && !ent.frozen() && int64(ent.until) >= b.counts.freed && slices.Contains(here, ent.edge()) {
+		if ent.id != 0 && !ent.pinned() && int64(ent.until) >= b.counts.freed && slices.Contains(here, ent.edge()) {
 			ent.at(e.num)
-			acc.freeze(&b.counts, ent)
+			acc.pin(&b.counts, ent)
 		}
 	}
 }
 
-// unfreeze puts a session back into the ageing: edge by told of it.
-func (b *books) unfreeze(ent *idEntry, by *edge) {
-	ent.freeze(false)
+// unpin puts a session back into the ageing: edge by told of it.
+func (b *books) unpin(ent *idEntry, by *edge) {
+	ent.pin(false)
 	b.counts.add(int64(ent.until), 1)
 	for _, acc := range b.accounts {
 		if acc.edge.num == ent.edge() {
-			acc.frozen--
+			acc.pinned--
 			if acc.edge != by {
-				b.strays(acc.edge, 1) // it may go back there, and nobody would tell
+				b.addExcess(acc.edge, 1) // it may go back there, and nobody would tell
 			}
 		}
 	}
 }
 
-// thaw ends the freezing: the silent edge is known to have stopped. Its
+// unpinAll ends the pinning: the silent edge is known to have stopped. Its
 // sessions end no later than if they had been renewed a moment ago.
-func (b *books) thaw(now fleet.Mono, acc *account, end int64) {
+func (b *books) unpinAll(now fleet.Mono, acc *account, end int64) {
 	acc.drop(&b.counts)
-	acc.kept += acc.phantom + acc.frozen + acc.frozenBlind
-	acc.phantom, acc.frozen, acc.frozenBlind, acc.silent = 0, 0, 0, false
-	acc.phantomUntil = max(acc.phantomUntil, end+2+max(b.longest(now), acc.stampLife)+b.unknownLife())
+	acc.presumedLost += acc.presumedSpent + acc.pinned + acc.pinnedUntold
+	acc.presumedSpent, acc.pinned, acc.pinnedUntold, acc.silent = 0, 0, 0, false
+	acc.presumedUntil = max(acc.presumedUntil, end+2+max(b.longest(now), acc.stampLife)+b.unknownLife())
 	acc.stampLife = 0
 	for i := range b.ids.slots {
-		if ent := &b.ids.slots[i]; ent.frozen() && ent.edge() == acc.edge.num {
+		if ent := &b.ids.slots[i]; ent.pinned() && ent.edge() == acc.edge.num {
 			*ent = idEntry{id: ent.id} // still occupies its slot, means nothing
 		}
 	}
@@ -107,7 +107,7 @@ func (b *books) rateUntil(e *edge, now fleet.Mono, latest fleet.Time) int64 {
 		return 0
 	}
 	left := time.Duration(0)
-	for _, p := range b.ratePhantoms {
+	for _, p := range b.presumedRates {
 		if p.edge == e.num {
 			left = max(left, p.until.Sub(now))
 		}
@@ -118,17 +118,17 @@ func (b *books) rateUntil(e *edge, now fleet.Mono, latest fleet.Time) int64 {
 // settle takes the exact numbers of an edge whose tenure is over: nothing is presumed any
 // more.
 func (b *books) settle(now fleet.Mono, acc *account) {
-	b.phantomRate(acc.edge, acc.rateHeld(), now) // used before the end of the tenure, which is past
+	b.presumeRate(acc.edge, acc.rateHeld(), now) // used before the end of the tenure, which is past
 	acc.noRate()
 	if acc.silent {
 		for i := range b.ids.slots {
-			if ent := &b.ids.slots[i]; ent.frozen() && ent.edge() == acc.edge.num {
-				ent.freeze(false)
+			if ent := &b.ids.slots[i]; ent.pinned() && ent.edge() == acc.edge.num {
+				ent.pin(false)
 				b.counts.add(int64(ent.until), 1)
 			}
 		}
 	}
-	acc.phantom, acc.frozen, acc.frozenBlind, acc.silent, acc.stampLife = 0, 0, 0, false, 0
+	acc.presumedSpent, acc.pinned, acc.pinnedUntold, acc.silent, acc.stampLife = 0, 0, 0, false, 0
 	// What was granted and never reached the edge belongs to the tenure that is
 	// over, and may have been presumed spent, forgotten and lent again since.
 	seen := acc.spent + acc.returned
@@ -144,8 +144,8 @@ func (b *books) settle(now fleet.Mono, acc *account) {
 func (b *books) entry(acc *account, now fleet.Mono, latest fleet.Time) wire.RosterRoom {
 	return wire.RosterRoom{
 		Room: b.ID, Sessions: slices.Clone(acc.sessions),
-		Phantom: acc.phantom + acc.frozen + acc.frozenBlind + acc.kept, PhantomUntil: acc.phantomUntil, Silent: acc.silent,
-		RatePhantom: b.rateOf(acc.edge), RateUntil: b.rateUntil(acc.edge, now, latest),
+		Presumed: acc.presumedSpent + acc.pinned + acc.pinnedUntold + acc.presumedLost, PresumedUntil: acc.presumedUntil, Silent: acc.silent,
+		PresumedRate: b.rateOf(acc.edge), RateUntil: b.rateUntil(acc.edge, now, latest),
 	}
 }
 
@@ -153,10 +153,10 @@ func (b *books) entry(acc *account, now fleet.Mono, latest fleet.Time) wire.Rost
 func (b *books) restore(now fleet.Mono, e *edge, r *wire.RosterRoom, life int64) {
 	acc := b.account(e)
 	acc.takeSessions(&b.counts, r.Sessions)
-	acc.phantom, acc.phantomUntil, acc.silent, acc.stampLife = r.Phantom, r.PhantomUntil, r.Silent, life
+	acc.presumedSpent, acc.presumedUntil, acc.silent, acc.stampLife = r.Presumed, r.PresumedUntil, r.Silent, life
 	// When they were used is not known here: the window begins anew.
-	b.phantomRate(e, r.RatePhantom, now)
-	if n := len(b.ratePhantoms); r.RatePhantom > 0 && n > 0 {
-		b.ratePhantoms[n-1].end = r.RateUntil
+	b.presumeRate(e, r.PresumedRate, now)
+	if n := len(b.presumedRates); r.PresumedRate > 0 && n > 0 {
+		b.presumedRates[n-1].end = r.RateUntil
 	}
 }

@@ -75,7 +75,7 @@ func (a *Allocator) pass(p *pool, d *centre, e wire.End) {
 func (a *Allocator) forgetRelays(ft fleet.Time) {
 	for _, p := range a.order {
 		for key, r := range p.relays {
-			if ft > fleet.Time(int64(r.end.Until)*1000).Add(markMargin) {
+			if ft > fleet.Time(int64(r.end.Until)*1000).Add(terminationMargin) {
 				delete(p.relays, key)
 			}
 		}

@@ -75,10 +75,10 @@ func (r *rooms) longestLife(now fleet.Mono) time.Duration {
 	return time.Duration(life) * time.Second
 }
 
-// lastBreath returns the last expiry second of a ticket that somebody silent
+// maxExpiry returns the last expiry second of a ticket that somebody silent
 // since asOf may have stamped: one lease later, by a clock as wrong as a clock
 // may be.
-func (r *rooms) lastBreath(now fleet.Mono, asOf fleet.Time, lease time.Duration) int64 {
+func (r *rooms) maxExpiry(now fleet.Mono, asOf fleet.Time, lease time.Duration) int64 {
 	life := int64(r.longestLife(now) / time.Second)
 	if now < r.pastTill {
 		life = max(life, int64(r.pastLife)) // also before the room set is known

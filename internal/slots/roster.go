@@ -11,24 +11,24 @@ import (
 // roster is which incarnations of edges are in the books of an aggregator, and what it knows
 // of who they are.
 type roster struct {
-	edges  []*edge // by name and incarnation
-	nums   edgeNum // newest short name
-	strays []stray
-	said   uint64 // Seq of the newest grant to any edge: who is forgotten and returns hears no older one
+	edges     []*edge // by name and incarnation
+	nums      edgeNum // newest short name
+	unadopted []unadopted
+	said      uint64 // Seq of the newest grant to any edge: who is forgotten and returns hears no older one
 
-	ownTerm   uint64          // under which this process led last
-	witnesses []wire.GoneEdge // edges that are yet to tell whom they followed
-	heirs     int             // how many there were
-	rival     bool            // an edge followed somebody else since we led last
-	begins    bool            // the data centre is new, as the operator says
+	ownTerm        uint64          // under which this process led last
+	witnesses      []wire.GoneEdge // edges that are yet to tell whom they followed
+	recoveredEdges int             // how many there were
+	rival          bool            // an edge followed somebody else since we led last
+	begins         bool            // the data centre is new, as the operator says
 
-	surprises uint64 // edges that came with what nothing stored tells of
-	surprise  string // the last of them
-	twins     uint64 // how often an edge was found to live beside another one of its name
+	unknownEdges uint64 // edges that came with what nothing stored tells of
+	lastUnknown  string // the last of them
+	twins        uint64 // how often an edge was found to live beside another one of its name
 }
 
-// stray is somebody who is owed an answer without being in the books.
-type stray struct {
+// unadopted is somebody who is owed an answer without being in the books.
+type unadopted struct {
 	name    string
 	inc     uint64
 	tenure  uint64
@@ -37,7 +37,7 @@ type stray struct {
 	verdict wire.Verdict
 }
 
-const maxStrays = 256
+const maxUnadopted = 256
 
 // add opens the books of an incarnation.
 func (r *roster) add(name string, inc uint64) *edge {
@@ -59,18 +59,18 @@ func (r *roster) find(name string, inc uint64) *edge {
 
 // answer owes a reply to somebody who is not in the books, or not yet.
 func (r *roster) answer(now fleet.Mono, m wire.Report, v wire.Verdict) {
-	s := stray{name: m.From, inc: m.Inc, tenure: m.Tenure, echo: m.Sent, recv: now, verdict: v}
-	if i := slices.IndexFunc(r.strays, func(o stray) bool { return o.name == m.From && o.inc == m.Inc }); i >= 0 {
-		r.strays[i] = s
-	} else if len(r.strays) < maxStrays {
-		r.strays = append(r.strays, s)
+	s := unadopted{name: m.From, inc: m.Inc, tenure: m.Tenure, echo: m.Sent, recv: now, verdict: v}
+	if i := slices.IndexFunc(r.unadopted, func(o unadopted) bool { return o.name == m.From && o.inc == m.Inc }); i >= 0 {
+		r.unadopted[i] = s
+	} else if len(r.unadopted) < maxUnadopted {
+		r.unadopted = append(r.unadopted, s)
 	}
 }
 
 // recovering reports whether edges of a predecessor are still awaited.
 func (r *roster) recovering() bool {
 	return !mutant.On(mutant.NoHold) && slices.ContainsFunc(r.edges, func(e *edge) bool {
-		return e.state == awaiting || (e.state == lost && !e.vigil && !mutant.On(mutant.LostIsFree))
+		return e.state == awaiting || (e.state == lost && !e.lostHold && !mutant.On(mutant.LostIsFree))
 	})
 }
 
@@ -95,10 +95,10 @@ func (r *roster) summed(name string, inc uint64) bool {
 	return sum != nil && slices.ContainsFunc(sum.gone, func(g wire.GoneEdge) bool { return g.Edge == name && g.Inc == inc })
 }
 
-// marked returns up to which number every edge that may act knows the marks.
+// marked returns up to which number every edge that may act knows the terminations.
 // One that is silent, or still awaited, knows nothing.
 func (r *roster) marked(b *books) uint64 {
-	known := b.marks.n
+	known := b.terminations.n
 	for _, e := range r.edges {
 		acc := b.of(e)
 		switch {

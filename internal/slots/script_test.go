@@ -579,8 +579,8 @@ func (s *script) status() {
 				edges = append(edges, is)
 			}
 			slices.Sort(edges)
-			if n, who := n.core.Surprises(); n > 0 {
-				what += fmt.Sprintf(", surprised %d times, by %s", n, who)
+			if n, who := n.core.UnknownEdges(); n > 0 {
+				what += fmt.Sprintf(", unknownEdge %d times, by %s", n, who)
 			}
 			s.printf("%s/%d %s; edges: %s", c.name, n.term, what, strings.Join(edges, ", "))
 		}

@@ -33,7 +33,7 @@ func (l *lives) presume(now fleet.Mono, e *edge) {
 	if !e.timed { // our answer told it the time, and nobody has told us what it did with it
 		since = l.latest(now)
 	}
-	breath := l.rooms.lastBreath(now, since, l.params.EdgeLease)
+	breath := l.rooms.maxExpiry(now, since, l.params.EdgeLease)
 	var gone *edge
 	if l.roster.wentBefore(e, l.rooms.watermark.Second()) {
 		gone = l.roster.find(wire.Gone, 0)
@@ -41,8 +41,8 @@ func (l *lives) presume(now fleet.Mono, e *edge) {
 	renews := !l.roster.hasEnded(e) || e.unheard
 	for b, acc := range l.rooms.accounts(e) {
 		b.presume(now, acc, breath)
-		if !b.Cap && renews && !mutant.On(mutant.NoFreeze) {
-			b.freeze(acc, gone)
+		if !b.Cap && renews && !mutant.On(mutant.NoPin) {
+			b.pin(acc, gone)
 		}
 	}
 }
@@ -59,17 +59,17 @@ func (l *lives) countSilence(now fleet.Mono, e *edge) {
 	}
 }
 
-// mourn declares a silent edge lost once lost_after has passed in which other
+// expireLost declares a silent edge lost once lost_after has passed in which other
 // edges were heard. Silence of all is our own isolation and starts no clock. One
 // that another process has succeeded has ended: what it might have gone
 // on renewing has stopped, and ages from here. When here is nobody can say who does
 // not know the time.
-func (l *lives) mourn(now fleet.Mono, e *edge) {
+func (l *lives) expireLost(now fleet.Mono, e *edge) {
 	l.countSilence(now, e)
-	if !l.clock.synced(now) && !mutant.On(mutant.TimelessThaw) {
+	if !l.clock.synced(now) && !mutant.On(mutant.TimelessUnpin) {
 		return
 	}
-	ended, thawed := l.roster.hasEnded(e), false
+	ended, unpinned := l.roster.hasEnded(e), false
 	end := l.latest(now).Second()
 	if e.ended != 0 {
 		end = e.ended // so it goes on across takeovers
@@ -77,13 +77,13 @@ func (l *lives) mourn(now fleet.Mono, e *edge) {
 	for b, acc := range l.rooms.accounts(e) {
 		if acc.silent && (ended || e.silent > b.lostWait()) {
 			if !ended || (e.forgotten && !mutant.On(mutant.ForgetUnmetered)) {
-				b.strays(e, acc.phantom+acc.frozen+acc.frozenBlind) // it may be alive all the same
+				b.addExcess(e, acc.presumedSpent+acc.pinned+acc.pinnedUntold) // it may be alive all the same
 			}
-			b.thaw(now, acc, end)
-			thawed = true
+			b.unpinAll(now, acc, end)
+			unpinned = true
 		}
 	}
-	if thawed && e.state == dead {
+	if unpinned && e.state == dead {
 		l.enrol(e) // the next aggregator need not wait for what has ended
 	}
 }
@@ -103,22 +103,22 @@ func (l *lives) stillLost(now fleet.Mono, ft fleet.Time, synced bool, e *edge, b
 	switch over := synced && ft.Add(-fleet.Guard).Second() > l.holdUntil; {
 	case !over || ft.Second() <= e.leased+int64(wire.RateWindow/time.Second)+1:
 		l.hold = !mutant.On(mutant.NoHold)
-	case e.vigil:
-		l.mourn(now, e)
-		l.bury(e)
+	case e.lostHold:
+		l.expireLost(now, e)
+		l.reap(e)
 	case l.rooms.watermark.Add(-fleet.Guard).Second() > l.holdUntil:
 		// The seconds of it are freed as well: until then a session that it admitted and
 		// others have renewed since is counted as -1 and +1, which is nothing.
-		l.keepVigil(now, e, blank)
+		l.holdLost(now, e, blank)
 	}
 }
 
-// keepVigil goes on reckoning with an edge that nobody has heard since the
+// holdLost goes on reckoning with an edge that nobody has heard since the
 // aggregator began, although all that it stamped under a lease has expired: under
 // partition_policy serve it may be renewing sessions alone. How many nobody can
 // tell. But everybody else's are counted by now, so it cannot be more than what
 // would be free without it.
-func (l *lives) keepVigil(now fleet.Mono, e *edge, blank bool) {
+func (l *lives) holdLost(now fleet.Mono, e *edge, blank bool) {
 	switch {
 	case mutant.On(mutant.LostIsStill), e.ended != 0 && l.clock.past(now, e.ended+int64(l.rooms.longestLife(now)/time.Second)+2):
 		e.become(left)
@@ -131,7 +131,7 @@ func (l *lives) keepVigil(now fleet.Mono, e *edge, blank bool) {
 		}
 		return
 	}
-	e.vigil = true
+	e.lostHold = true
 	life := int64(l.rooms.longestLife(now) / time.Second)
 	for _, b := range l.rooms.list {
 		free, _ := b.reckoned()
@@ -139,11 +139,11 @@ func (l *lives) keepVigil(now fleet.Mono, e *edge, blank bool) {
 			continue
 		}
 		acc := b.account(e)
-		acc.phantom, acc.silent, acc.stampLife = free, true, life
+		acc.presumedSpent, acc.silent, acc.stampLife = free, true, life
 		b.dirty, b.stale = true, true
 		acc.news()
 	}
-	l.bury(e)
+	l.reap(e)
 }
 
 // meterForgotten tells as excess what an edge may go on renewing that an operator declared
@@ -158,28 +158,28 @@ func (l *lives) meterForgotten(e *edge, blank bool) {
 			n = int64(b.Total) - b.active()
 		}
 		if !b.Cap {
-			b.strays(e, n)
+			b.addExcess(e, n)
 		}
 	}
 }
 
-// bury ends the reckoning with a lost edge, unless it may go on renewing.
-func (l *lives) bury(e *edge) {
+// reap ends the reckoning with a lost edge, unless it may go on renewing.
+func (l *lives) reap(e *edge) {
 	if !l.rooms.silent(e) {
 		e.become(left)
 	}
 }
 
-// endVigil takes note that an edge is heard after all. What was presumed may
+// endLostHold takes note that an edge is heard after all. What was presumed may
 // have been another's, who is not.
-func (l *lives) endVigil(e *edge) {
-	if !e.vigil {
+func (l *lives) endLostHold(e *edge) {
+	if !e.lostHold {
 		return
 	}
-	e.vigil = false
+	e.lostHold = false
 	var other *edge
 	for _, o := range l.roster.edges {
-		if o != e && o.state == lost && o.vigil {
+		if o != e && o.state == lost && o.lostHold {
 			other = o
 		}
 	}
@@ -189,10 +189,10 @@ func (l *lives) endVigil(e *edge) {
 		}
 		if other != nil {
 			to := b.account(other)
-			to.phantom += acc.phantom
+			to.presumedSpent += acc.presumedSpent
 			to.silent, to.stampLife = true, max(to.stampLife, acc.stampLife)
 		}
-		acc.phantom, acc.silent, acc.stampLife = 0, false, 0
+		acc.presumedSpent, acc.silent, acc.stampLife = 0, false, 0
 		b.dirty, b.stale = true, true
 	}
 }

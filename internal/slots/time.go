@@ -149,7 +149,7 @@ func knows(m *wire.Report) bool { return m.AsOf > 0 && m.AsOfErr <= fleet.Rough 
 // would end sessions that are valid.
 func (a *Aggregator) askEdges(now fleet.Mono) bool {
 	return !a.clock.synced(now) && now.Sub(a.clock.started) < a.cfg.Params.EdgeLease &&
-		slices.ContainsFunc(a.roster.edges, func(e *edge) bool { return e.state == awaiting || (e.heir && e.timed) })
+		slices.ContainsFunc(a.roster.edges, func(e *edge) bool { return e.state == awaiting || (e.recovered && e.timed) })
 }
 
 // doubts reports whether global tells another time than the fleet's, as far as we

@@ -69,8 +69,8 @@ func (r *roster) belie(e *edge, m *wire.Report) {
 		return
 	}
 	e.belied = true
-	r.surprises++
-	r.surprise = e.name
+	r.unknownEdges++
+	r.lastUnknown = e.name
 }
 
 // meetTwins finds the edges of one name that live beside each other: each has answered

@@ -71,8 +71,8 @@ const endGap = 5
 
 // tellEnds has the report to global be made soon, where there are ends to tell.
 func (u *uplink) tellEnds(now fleet.Mono, b *books) {
-	if b.marks.news {
-		b.marks.news = false
+	if b.terminations.news {
+		b.terminations.news = false
 		u.hurry(now, endGap)
 	}
 }
@@ -151,7 +151,7 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 			b.giveBack(a.surplus(now, b))
 			b.divided, b.unsure = false, b.presumes()
 		}
-		if b.marks.up.Len() > 0 && b.changedAt <= u.acked {
+		if b.terminations.up.Len() > 0 && b.changedAt <= u.acked {
 			b.dirty = true
 		}
 		if b.dirty {
@@ -163,7 +163,7 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 		}
 		free, rateFree := a.free(b)
 		r := b.report(now, free, rateFree)
-		r.Ends = b.marks.up.Take(u.seq, u.acked)
+		r.Ends = b.terminations.up.Take(u.seq, u.acked)
 		pack.Add(r)
 	}
 	u.busy = busy

@@ -171,8 +171,8 @@ type prospect struct {
 	lines        []line.Histogram // who waits, of each child
 	supply, rate int64            // idle rights of T and of R
 	total, limit int64            // of which so many exist
-	young        []line.Histogram // who is expected to return for the first time, of each child
-	parked       []fleet.Time     // join times of people held at the edges, ascending
+	pending      []line.Histogram // who is expected to return for the first time, of each child
+	heldJoined   []fleet.Time     // join times of people held at the edges, ascending
 	wanted       float64          // rights that newcomers want by the next report
 	debt         bool             // more is lent than a lowered limit allows: nobody may enter
 	tally        tally
@@ -195,13 +195,13 @@ func (x *prospect) people() float64 {
 // expect adds to the line who has joined of late and is yet to return, and tells
 // how many people join per second.
 func (x *prospect) expect(ft fleet.Time, h line.Histogram, waiting float64) (all line.Histogram, joining float64) {
-	young := line.Sum(x.young...).Clamp()
-	if n, most := young.Total(), waiting+float64(x.total)*rush; n > most {
-		for i := range young {
-			young[i].N *= most / n
+	pending := line.Sum(x.pending...).Clamp()
+	if n, most := pending.Total(), waiting+float64(x.total)*rush; n > most {
+		for i := range pending {
+			pending[i].N *= most / n
 		}
 	}
-	all = line.Sum(h, young)
+	all = line.Sum(h, pending)
 	const lag, span = 750, 2000 // ms: what is newer than reports are is not known; of what is known, the newest
 	return all, (all.Before(ft-lag) - all.Before(ft-lag-span)) * 1000 / span
 }
@@ -253,12 +253,12 @@ func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
 	// stands in front of them without being there is passed, and goes first on
 	// coming back. Where too few are there, the line itself tells how far to call.
 	called := float64(avail) + x.pace.factor*paceAhead*v.Mu
-	if n := int(called + 0.5); n < len(x.parked) {
-		v.Horizon = x.parked[n]
+	if n := int(called + 0.5); n < len(x.heldJoined) {
+		v.Horizon = x.heldJoined[n]
 	} else {
 		v.Horizon = whole.At(called)
-		if n := len(x.parked); n > 0 {
-			v.Horizon = max(v.Horizon, x.parked[n-1])
+		if n := len(x.heldJoined); n > 0 {
+			v.Horizon = max(v.Horizon, x.heldJoined[n-1])
 		}
 	}
 	if x.pace.stalled >= stall {

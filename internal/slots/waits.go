@@ -56,7 +56,7 @@ func (a *Aggregator) Waits(now fleet.Mono) []Wait {
 	for _, e := range a.roster.edges {
 		w := Wait{Edge: e.name, Inc: e.inc, Ended: a.roster.hasEnded(e)}
 		switch {
-		case e.state == awaiting || (e.state == lost && !e.vigil):
+		case e.state == awaiting || (e.state == lost && !e.lostHold):
 			if w.Why, w.Closed = WaitEdge, true; synced {
 				w.Until = a.lives.awaitedUntil(now, e, a.up.blank)
 			}
@@ -119,7 +119,7 @@ func (l *lives) awaitedInVain(now fleet.Mono, ft fleet.Time, e *edge) bool {
 // and the last one in which a ticket can be valid that it stamped under one.
 func (l *lives) leaseLeft(now fleet.Mono) (leased, until int64) {
 	end := l.latest(now).Add(ownerLease) // of all predecessors
-	return end.Add(fleet.Stretch(l.params.EdgeLease)+2*fleet.MaxError).Second() + 1, l.rooms.lastBreath(now, end, l.params.EdgeLease)
+	return end.Add(fleet.Stretch(l.params.EdgeLease)+2*fleet.MaxError).Second() + 1, l.rooms.maxExpiry(now, end, l.params.EdgeLease)
 }
 
 // awaitedUntil returns for how long an edge of a predecessor is waited for at most: until
@@ -172,7 +172,7 @@ func (l *lives) corrected() {
 		}
 	})
 	for _, e := range l.roster.edges {
-		if e.state == lost && !e.vigil {
+		if e.state == lost && !e.lostHold {
 			e.become(awaiting)
 		}
 		if e.state == awaiting {

@@ -100,10 +100,10 @@ func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 		Granted: r.Granted, Returned: r.Returned, Spent: r.Spent, Idle: r.Idle,
 		RateGranted: r.RateGranted, RateReturned: r.RateReturned, RateIdle: r.RateIdle, RateOwed: r.RateOwed,
 		Renewed: r.Renewed, RenewCeil: r.RenewCeil,
-		Want: r.Want, ParkedN: r.ParkedN,
+		Want: r.Want, ParkedN: r.HeldPeople,
 		Active: r.Active, Admitted: r.Admitted, Joined: r.Joined, Entered: r.Entered,
 		Waiting: packLine(r.Waiting), Movers: r.Movers, Excess: r.Excess, Ends: packEnds(r.Ends),
-		Unseen: r.Unseen, Young: packLine(r.Young), Outcomes: packOutcomes(r.Outcomes), Copied: packLines(r.Copied),
+		Unseen: r.Unseen, Young: packLine(r.Pending), Outcomes: packOutcomes(r.Outcomes), Copied: packLines(r.Copied),
 	}
 	p.Sessions = packSessions(r.Sessions)
 	if n := len(r.Moves); n > 0 || r.FirstMove != 0 {
@@ -129,10 +129,10 @@ func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 		}
 		p.Moves = s
 	}
-	if n := len(r.Parked); n > 0 {
+	if n := len(r.HeldJoined); n > 0 {
 		p.ParkedMs = make([]int64, n)
 		last := fleet.Time(0)
-		for i, t := range r.Parked {
+		for i, t := range r.HeldJoined {
 			p.ParkedMs[i] = int64(t - last)
 			last = t
 		}
@@ -150,7 +150,7 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 		Granted: p.GetGranted(), Returned: p.GetReturned(), Spent: p.GetSpent(), Idle: p.GetIdle(),
 		RateGranted: p.GetRateGranted(), RateReturned: p.GetRateReturned(), RateIdle: p.GetRateIdle(), RateOwed: p.GetRateOwed(),
 		Renewed: p.GetRenewed(), RenewCeil: p.GetRenewCeil(),
-		Want: p.GetWant(), ParkedN: p.GetParkedN(),
+		Want: p.GetWant(), HeldPeople: p.GetParkedN(),
 		Active: p.GetActive(), Admitted: p.GetAdmitted(), Joined: p.GetJoined(), Entered: p.GetEntered(),
 		Movers: p.GetMovers(), Excess: p.GetExcess(),
 	}
@@ -167,16 +167,16 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 	if r.Copied, err = unpackLines(p.GetCopied()); err != nil {
 		return fmt.Errorf("copied: %w", err)
 	}
-	if n := len(p.GetParkedMs()); n > MaxParked {
-		return fmt.Errorf("parked: at most %d, got %d", MaxParked, n)
+	if n := len(p.GetParkedMs()); n > MaxHeld {
+		return fmt.Errorf("parked: at most %d, got %d", MaxHeld, n)
 	}
 	last := int64(0)
 	for _, d := range p.GetParkedMs() {
 		last += d
-		if len(r.Parked) > 0 && d < 0 {
+		if len(r.HeldJoined) > 0 && d < 0 {
 			return errors.New("parked: join times must not decrease")
 		}
-		r.Parked = append(r.Parked, fleet.Time(last))
+		r.HeldJoined = append(r.HeldJoined, fleet.Time(last))
 	}
 	if r.Waiting, err = unpackLine(p.GetWaiting()); err != nil {
 		return fmt.Errorf("waiting: %w", err)
@@ -184,7 +184,7 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 	if r.Unseen = p.GetUnseen(); !isCount(r.Unseen) {
 		return fmt.Errorf("unseen: must be a number of people, got %v", r.Unseen)
 	}
-	if r.Young, err = unpackLine(p.GetYoung()); err != nil {
+	if r.Pending, err = unpackLine(p.GetYoung()); err != nil {
 		return fmt.Errorf("young: %w", err)
 	}
 	if n := len(p.GetOutcomes()); n > line.OutcomesLen {

@@ -35,14 +35,14 @@ var goldenReport = Report{
 		Sessions:  []Expiry{{Until: 1622133300, Stamped: 20, Consumed: 3}, {Until: 1622133301, Stamped: 30, Consumed: 0}, {Until: 1622133310, Stamped: 9, Consumed: 1}},
 		FirstMove: 58,
 		Moves:     []Move{{ID: 77, Until: 1622133310}, {ID: 78, From: 1622133280, Until: 1622133310}, {ID: 79, From: 1622133310, Until: 1622133311, Shown: lineage.Version{Stamp: 0xa1, Parent: 0xa0, Root: 0x9f, Seen: 1622133250}}},
-		Want:      5, Parked: []fleet.Time{day - 90_000, day - 89_999, day - 10}, ParkedN: 3,
+		Want:      5, HeldJoined: []fleet.Time{day - 90_000, day - 89_999, day - 10}, HeldPeople: 3,
 		Ends:   []End{{ID: 80, Home: 0xd0b11, Until: 1622133290, Kind: Moved}, {ID: 81, Home: 7, Until: 1622133300, Kind: Left}},
 		Copied: []Line{{ID: 79, Stamp: 0xa1}},
 		Movers: 2, Excess: 3,
 		Admitted: 50, Joined: 12, Entered: 4,
 		Waiting:  line.Histogram{{Start: day - 120_000, Width: 1000, N: 2}, {Start: day - 119_000, Width: 60_000, N: -1.5}, {Start: day - 30_000, Width: 1, N: 7}},
 		Arrivals: []Minute{{Start: day.Minute() - 60_000, N: 45}, {Start: day.Minute(), N: 55}},
-		Unseen:   2.5, Young: line.Histogram{{Start: day, Width: 1000, N: 4}, {Start: day + 1000, Width: 250, N: -1.5}}, Outcomes: line.Outcomes(nil).Add(time.Minute, time.Minute).Add(time.Minute, time.Hour),
+		Unseen:   2.5, Pending: line.Histogram{{Start: day, Width: 1000, N: 4}, {Start: day + 1000, Width: 250, N: -1.5}}, Outcomes: line.Outcomes(nil).Add(time.Minute, time.Minute).Add(time.Minute, time.Hour),
 	}},
 }
 
@@ -185,7 +185,7 @@ func TestForeignMessagesAreRefused(t *testing.T) {
 		{"the same second twice", report(func(p *wirepb.Report) { p.Rooms[0].Sessions.Until[1] = 0 }), "must ascend"},
 		{"seconds beyond 32 bits", report(func(p *wirepb.Report) { p.Rooms[0].Sessions.Until[1] = 1<<32 - 1 }), "must ascend"},
 		{"moves without ids", report(func(p *wirepb.Report) { p.Rooms[0].Moves.Id = nil }), "moves: columns"},
-		{"too many parked", report(func(p *wirepb.Report) { p.Rooms[0].ParkedMs = make([]int64, MaxParked+1) }), "parked: at most"},
+		{"too many parked", report(func(p *wirepb.Report) { p.Rooms[0].ParkedMs = make([]int64, MaxHeld+1) }), "parked: at most"},
 		{"parked in disorder", report(func(p *wirepb.Report) { p.Rooms[0].ParkedMs[1] = -1 }), "parked: join times"},
 		{"slices that overlap", report(func(p *wirepb.Report) { p.Rooms[0].Waiting.StartMs[1] = -1 }), "slices must ascend"},
 		{"an empty slice", report(func(p *wirepb.Report) { p.Rooms[0].Waiting.WidthMs[1] = 0 }), "at least 1 ms"},
@@ -238,7 +238,7 @@ func genReport(t *rapid.T) Report {
 		at := fleet.Time(0)
 		for range rapid.IntRange(0, 10).Draw(t, "parked") {
 			at += fleet.Time(rapid.Int64Range(0, 1e9).Draw(t, "ms"))
-			r.Parked = append(r.Parked, at)
+			r.HeldJoined = append(r.HeldJoined, at)
 		}
 		at = 0
 		for range rapid.IntRange(0, 10).Draw(t, "line") {
@@ -273,8 +273,8 @@ func TestALargeRoomStaysSmallOnTheWire(t *testing.T) {
 	for i := range MaxSlices {
 		r.Waiting = append(r.Waiting, line.Slice{Start: day + fleet.Time(i*28_000), Width: 28_000, N: 1e6 / MaxSlices})
 	}
-	for i := range MaxParked {
-		r.Parked = append(r.Parked, day+fleet.Time(i*500))
+	for i := range MaxHeld {
+		r.HeldJoined = append(r.HeldJoined, day+fleet.Time(i*500))
 	}
 	data, err := EncodeReport(&Report{From: "dublin", Parts: 1, Rooms: []RoomReport{r}})
 	if err != nil {

@@ -88,13 +88,13 @@ const (
 
 // RosterRoom is what a dead incarnation left behind in one room.
 type RosterRoom struct {
-	Room         room.ID
-	Sessions     []Expiry
-	Phantom      int64 // sessions presumed, counted until PhantomUntil
-	PhantomUntil int64 // Unix second
-	Silent       bool  // the edge may still be renewing them: they do not age
-	RatePhantom  int64 // rights of R that it may have used in its last 60 s
-	RateUntil    int64 `json:"-"` // Unix second after which none of those counts; 0 where that is not known
+	Room          room.ID
+	Sessions      []Expiry
+	Presumed      int64 `json:"Phantom"`      // sessions, counted until PresumedUntil
+	PresumedUntil int64 `json:"PhantomUntil"` // Unix second
+	Silent        bool  // the edge may still be renewing them: they do not age
+	PresumedRate  int64 `json:"RatePhantom"` // rights of R that it may have used in its last 60 s
+	RateUntil     int64 `json:"-"`           // Unix second after which none of those counts; 0 where that is not known
 
 	Unknown []byte `json:"-"`
 }

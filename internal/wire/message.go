@@ -107,10 +107,10 @@ type RoomReport struct {
 	Copied    []Line // tickets found to be copied, and the line that is followed there; told until acknowledged
 
 	// Policy: who wants in.
-	Movers  uint64       // visitors inside whose session another data centre holds, waiting for a right here
-	Want    uint64       // rights that the demand of the next interval needs
-	Parked  []fleet.Time // join times of the oldest parked visitors, ascending, at most MaxParked
-	ParkedN uint64       // all parked visitors
+	Movers     uint64       // visitors inside whose session another data centre holds, waiting for a right here
+	Want       uint64       // rights that the demand of the next interval needs
+	HeldJoined []fleet.Time // join times of the oldest held visitors, ascending, at most MaxHeld
+	HeldPeople uint64       // all held visitors
 
 	// Advisory: what is shown and shared by.
 	Active   uint64         // regionals: sessions counted
@@ -120,14 +120,14 @@ type RoomReport struct {
 	Entered  uint64         // cumulative admissions of tickets that counted as waiting
 	Waiting  line.Histogram // live, returned tickets by join time
 	Unseen   float64        // people expected to return for the first time; 0 or more
-	Young    line.Histogram // Unseen by join time; where people return to other edges, single slices may be below zero
+	Pending  line.Histogram // Unseen by join time; where people return to other edges, single slices may be below zero
 	Outcomes line.Outcomes  // what became of forecasts, cumulative
 	Arrivals []Minute       // distinct visitors of the last minutes
 }
 
 // Bounds of a report, so that no message grows without limit.
 const (
-	MaxParked   = 128 // join times in RoomReport.Parked
+	MaxHeld     = 128 // join times in RoomReport.HeldJoined
 	MaxMoves    = 4096
 	MaxSlices   = 256  // slices of a line in a report or view
 	MaxEnds     = 4096 // ends of a room in a report or grant, and that are remembered

@@ -278,8 +278,8 @@ func packDurable(d *Durable) *wirepb.Durable {
 
 func packRosterRoom(r *RosterRoom) *wirepb.RosterRoom {
 	m := &wirepb.RosterRoom{
-		Room: uint64(r.Room), Sessions: packSessions(r.Sessions), Phantom: r.Phantom, PhantomUntilS: r.PhantomUntil,
-		Silent: r.Silent, RatePhantom: r.RatePhantom, RateUntilS: r.RateUntil,
+		Room: uint64(r.Room), Sessions: packSessions(r.Sessions), Phantom: r.Presumed, PhantomUntilS: r.PresumedUntil,
+		Silent: r.Silent, RatePhantom: r.PresumedRate, RateUntilS: r.RateUntil,
 	}
 	m.ProtoReflect().SetUnknown(r.Unknown)
 	return m
@@ -329,8 +329,8 @@ func unpackRosterRooms(rooms []*wirepb.RosterRoom) ([]RosterRoom, error) {
 			return nil, fmt.Errorf("rooms[%d]: %w", i, err)
 		}
 		out = append(out, RosterRoom{
-			Room: room.ID(m.GetRoom()), Sessions: sessions, Phantom: m.GetPhantom(), PhantomUntil: m.GetPhantomUntilS(),
-			Silent: m.GetSilent(), RatePhantom: m.GetRatePhantom(), RateUntil: m.GetRateUntilS(), Unknown: unknownOf(m),
+			Room: room.ID(m.GetRoom()), Sessions: sessions, Presumed: m.GetPhantom(), PresumedUntil: m.GetPhantomUntilS(),
+			Silent: m.GetSilent(), PresumedRate: m.GetRatePhantom(), RateUntil: m.GetRateUntilS(), Unknown: unknownOf(m),
 		})
 	}
 	return out, nil

@@ -32,7 +32,7 @@ var goldenPromises = Promises{
 			{Edge: "edge-1", Inc: 0x1122334455667789, Tenure: 3, Leased: 1622133205, Until: 1622133540, Ended: 1622133210},
 			{Edge: "edge-2", Inc: 5, Tenure: 1, Dead: true, Waited: 40, Rooms: []RosterRoom{{
 				Room: room.IDOf("tickets"), Sessions: []Expiry{{Until: 1622133310, Stamped: 9, Consumed: 1}},
-				Phantom: 4, PhantomUntil: 1622133540, Silent: true, RatePhantom: 2, RateUntil: 1622133270,
+				Presumed: 4, PresumedUntil: 1622133540, Silent: true, PresumedRate: 2, RateUntil: 1622133270,
 			}}},
 		},
 	},
@@ -91,7 +91,7 @@ func TestPromisesAreReadByRelease010AndBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := DecodePromises(data)
-	if err != nil || got.Durable.Life != 400 || len(got.Durable.Roster) != 4 || got.Durable.Roster[2].Until != 0 || got.Durable.Roster[3].Rooms[0].PhantomUntil != 1622133540 {
+	if err != nil || got.Durable.Life != 400 || len(got.Durable.Roster) != 4 || got.Durable.Roster[2].Until != 0 || got.Durable.Roster[3].Rooms[0].PresumedUntil != 1622133540 {
 		t.Errorf("what release 0.1.0 writes is read as %+v, %v", got, err)
 	}
 	head, err := EncodeHead(&p)
@@ -185,9 +185,9 @@ func TestFieldsOfANewerVersionStay(t *testing.T) {
 // TestAnEntryThatIsWrittenAnewKeepsThem also in its rooms, each its own.
 func TestAnEntryThatIsWrittenAnewKeepsThem(t *testing.T) {
 	old := RosterEntry{Edge: "d1", Unknown: []byte("entry"), Rooms: []RosterRoom{{Room: 1, Unknown: []byte("one")}, {Room: 2}, {Room: 3, Unknown: []byte("three")}}}
-	next := RosterEntry{Edge: "d1", Dead: true, Rooms: []RosterRoom{{Room: 3, Phantom: 1}, {Room: 4}, {Room: 2}}}
+	next := RosterEntry{Edge: "d1", Dead: true, Rooms: []RosterRoom{{Room: 3, Presumed: 1}, {Room: 4}, {Room: 2}}}
 	next.Keep(&old)
-	want := RosterEntry{Edge: "d1", Dead: true, Unknown: []byte("entry"), Rooms: []RosterRoom{{Room: 3, Phantom: 1, Unknown: []byte("three")}, {Room: 4}, {Room: 2}}}
+	want := RosterEntry{Edge: "d1", Dead: true, Unknown: []byte("entry"), Rooms: []RosterRoom{{Room: 3, Presumed: 1, Unknown: []byte("three")}, {Room: 4}, {Room: 2}}}
 	if diff := cmp.Diff(want, next); diff != "" {
 		t.Error(diff)
 	}

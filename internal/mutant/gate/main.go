@@ -5,7 +5,7 @@
 // noticed where all rules are in force. Build it with the tag mutants:
 //
 //	go run -tags mutants ./internal/mutant/gate
-//	go run -tags mutants ./internal/mutant/gate -mutant no-phantoms -hunt expiry -seed 3
+//	go run -tags mutants ./internal/mutant/gate -mutant nothing-presumed -hunt expiry -seed 3
 package main
 
 import (

@@ -20,10 +20,10 @@ var plan = map[mutant.ID]killer{
 
 	mutant.NoRenewalCeiling: {"slots.TestRule2", "expiry"},
 
-	mutant.NoPhantoms:            {"slots.TestRule3", "expiry"},
-	mutant.NoRatePhantoms:        {"slots.TestRule3", "expiry"},
+	mutant.NothingPresumed:            {"slots.TestRule3", "expiry"},
+	mutant.NoRatePresumed:        {"slots.TestRule3", "expiry"},
 	mutant.LateFinalWord:         {"slots.TestRule3", ""},
-	mutant.RosterForgetsPhantoms: {"slots.TestRule3", "takeovers"},
+	mutant.RosterForgetsPresumed: {"slots.TestRule3", "takeovers"},
 
 	mutant.AgeByClock:           {"slots.TestRule4", "expiry"},
 	mutant.ClockBehindWatermark: {"admission.TestFleetTimeIsNeverBehindTheWatermark", ""},
@@ -37,7 +37,7 @@ var plan = map[mutant.ID]killer{
 	mutant.LostIsFree:        {"slots.TestRule5", "takeovers"},
 	mutant.LostIsStill:       {"slots.TestRule5", ""},
 	mutant.LifeForgotten:     {"slots.TestRule5", ""},
-	mutant.NoFreeze:          {"slots.TestRule5", "serve"},
+	mutant.NoPin:          {"slots.TestRule5", "serve"},
 	mutant.PredecessorsAge:   {"slots.TestRule5", ""},
 	mutant.TwinSucceeds:      {"slots.TestRule5", "twins"},
 	mutant.CopyProves:        {"slots.TestRule5 node.TestACopiedFolderProvesNothing", "twins"},
@@ -47,7 +47,7 @@ var plan = map[mutant.ID]killer{
 	mutant.ForgetUnmetered:   {"slots.TestRule5", ""},
 	mutant.ForgottenIsFree:   {"slots.TestRule5", "twins"},
 	mutant.StampsAdrift:      {"slots.TestRule5", ""},
-	mutant.TimelessThaw:      {"slots.TestRule5", ""},
+	mutant.TimelessUnpin:      {"slots.TestRule5", ""},
 	mutant.IsolationIsDeath:  {"slots.TestRule5", ""},
 	mutant.LateWordOfTheDead: {"slots.TestRule5", "serve"},
 	mutant.RosterForgotten:   {"slots.TestRule5", "takeovers"},

@@ -8,12 +8,12 @@ import (
 	"vestibule/internal/wire"
 )
 
-// surprised notes an edge whose incarnation nobody knows, and that all the same
+// unknownEdge notes an edge whose incarnation nobody knows, and that all the same
 // holds rights or sessions that may still be valid. The roster tells of every
 // edge before its first lease: so either the store has lost what was stored, or the
 // edge was declared lost and was alive. Whatever it holds was counted nowhere
 // until now.
-func (r *roster) surprised(m *wire.Report, watermark fleet.Time) bool {
+func (r *roster) unknownEdge(m *wire.Report, watermark fleet.Time) bool {
 	past := max(least(m), watermark)
 	for i := range m.Rooms {
 		rr := &m.Rooms[i]
@@ -23,8 +23,8 @@ func (r *roster) surprised(m *wire.Report, watermark fleet.Time) bool {
 			held = held || (s.Stamped > s.Consumed && int64(s.Until)*1000 > int64(past))
 		}
 		if held {
-			r.surprises++
-			r.surprise = m.From
+			r.unknownEdges++
+			r.lastUnknown = m.From
 			return true
 		}
 	}
@@ -42,7 +42,7 @@ const lateName = "(late word)"
 func (l *lives) lateWord(m *wire.Report) {
 	e := l.roster.find(lateName, m.Inc)
 	if e == nil {
-		if !l.roster.surprised(m, l.rooms.watermark) || mutant.On(mutant.LateWordUncounted) {
+		if !l.roster.unknownEdge(m, l.rooms.watermark) || mutant.On(mutant.LateWordUncounted) {
 			return
 		}
 		e = l.roster.add(lateName, m.Inc)
@@ -64,10 +64,10 @@ func (l *lives) lateWord(m *wire.Report) {
 	}
 }
 
-// Surprises returns how many edges came with sessions or rights that nothing
+// UnknownEdges returns how many edges came with sessions or rights that nothing
 // stored tells of, and the last of them. The shell is to raise an alarm.
-func (a *Aggregator) Surprises() (n uint64, edge string) {
-	return a.roster.surprises, a.roster.surprise
+func (a *Aggregator) UnknownEdges() (n uint64, edge string) {
+	return a.roster.unknownEdges, a.roster.lastUnknown
 }
 
 // witness takes note of whom an edge followed. Where the store is empty, the process that
@@ -81,12 +81,12 @@ func (r *roster) witness(now fleet.Mono, m *wire.Report, s *stored) {
 	switch {
 	case r.rival || (r.ownTerm == 0 && !r.begins):
 	case m.Seen.N > r.ownTerm:
-		if r.rival = true; r.find(wire.UnknownPast, 0) == nil && (r.heirs > 0 || r.begins) {
+		if r.rival = true; r.find(wire.UnknownPast, 0) == nil && (r.recoveredEdges > 0 || r.begins) {
 			// Taken for none already.
 			r.add(wire.UnknownPast, 0).recv = now
 			s.change(func(d *wire.Durable) { d.LoseTrack() })
-			r.surprises++
-			r.surprise = m.From
+			r.unknownEdges++
+			r.lastUnknown = m.From
 		}
 	case m.Seen.N == r.ownTerm:
 		r.witnesses = slices.DeleteFunc(r.witnesses, func(w wire.GoneEdge) bool { return w.Edge == m.From && w.Inc == m.Inc })
@@ -96,10 +96,10 @@ func (r *roster) witness(now fleet.Mono, m *wire.Report, s *stored) {
 // forgetPast takes the unknown past off the roster once it is known. Before that, edges that
 // nobody here knows have the time to turn up.
 func (l *lives) forgetPast(now fleet.Mono) {
-	if l.roster.heirs == 0 || l.roster.rival || len(l.roster.witnesses) > 0 || now.Sub(l.clock.started) <= l.patience() {
+	if l.roster.recoveredEdges == 0 || l.roster.rival || len(l.roster.witnesses) > 0 || now.Sub(l.clock.started) <= l.patience() {
 		return
 	}
-	if e := l.roster.find(wire.UnknownPast, 0); e != nil && !e.vigil {
+	if e := l.roster.find(wire.UnknownPast, 0); e != nil && !e.lostHold {
 		e.become(left)
 	}
 }
