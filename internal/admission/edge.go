@@ -136,7 +136,7 @@ func (e *edge) hear(now fleet.Mono, g *wire.Grant) (fresh, complete bool) {
 		return false, false
 	}
 	if g.Echo != 0 {
-		e.clock.Sync(now, g.Echo, g.Dwell, g.At, g.AtErr)
+		e.clock.Sync(now, g.Echo, g.Dwell, g.At, g.AtBound)
 	}
 	if !mutant.On(mutant.ClockBehindWatermark) {
 		e.clock.Floor(g.Watermark)

@@ -41,7 +41,7 @@ func (e *Engine) report(now fleet.Mono, bye bool) []wire.Report {
 		l.due = now.Add(e.edge.cfg.Params.ReportFast)
 	}
 	head := wire.Report{
-		From: e.edge.cfg.Edge, Inc: l.inc, Tenure: l.tenure, Seq: l.seq, Sent: now, AsOf: ft, AsOfErr: e.edge.clock.Err(now),
+		From: e.edge.cfg.Edge, Inc: l.inc, Tenure: l.tenure, Seq: l.seq, Sent: now, AsOf: ft, AsOfBound: e.edge.clock.Bound(now),
 		Seen: l.seen, Acked: l.grants.Done(), Join: !l.joined, Final: l.retired, Bye: bye, Site: l.site,
 	}
 	if !l.joined {
@@ -94,11 +94,11 @@ func (r *roomState) prepare(now fleet.Mono, ft fleet.Time, leased bool) {
 func (r *roomState) report(now fleet.Mono, ft fleet.Time) wire.RoomReport {
 	l := &r.edge.link
 	out := wire.RoomReport{
-		Room:     r.ID,
-		Sessions: r.sessions.report(),
-		Ends:     r.ends.Take(l.seq, l.acked),
-		Copied:   r.tickets.found.Take(l.seq, l.acked),
-		HeldPeople:  uint64(len(r.held.tabs)), Movers: uint64(len(r.movers)),
+		Room:       r.ID,
+		Sessions:   r.sessions.report(),
+		Ends:       r.ends.Take(l.seq, l.acked),
+		Copied:     r.tickets.found.Take(l.seq, l.acked),
+		HeldPeople: uint64(len(r.held.tabs)), Movers: uint64(len(r.movers)),
 		Active:   uint64(max(0, r.sessions.live)),
 		Admitted: r.admitted, Entered: r.entered,
 		Outcomes: r.outcomes.Outcomes(),

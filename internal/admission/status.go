@@ -129,4 +129,4 @@ func (e *Engine) Time(now fleet.Mono) fleet.Time {
 
 // TimeBound returns by how much fleet time may be wrong at most, fleet.Unsynced
 // before it was ever told.
-func (e *Engine) TimeBound(now fleet.Mono) time.Duration { return e.edge.clock.Err(now) }
+func (e *Engine) TimeBound(now fleet.Mono) time.Duration { return e.edge.clock.Bound(now) }

@@ -52,9 +52,9 @@ func Shrink(d time.Duration) time.Duration { return d - time.Duration(float64(d)
 // watermark given to Floor, whatever the parent says.
 type Clock struct {
 	synced bool
-	base   Mono          // reading at which offset and err were learned
+	base   Mono          // reading at which offset and bound were learned
 	offset int64         // fleet nanoseconds minus mono nanoseconds
-	err    time.Duration // error bound at base
+	bound  time.Duration // by how much the estimate may be wrong at base
 	last   Time          // newest time handed out
 	slow   int           // answers in a row that took longer than MaxTrip
 }
@@ -62,11 +62,11 @@ type Clock struct {
 // Set makes the clock a source of fleet time: at reading now it is t exactly.
 // Used by the coordinator, which has nobody to learn from. Setting the clock
 // back makes fleet time stand still until it has caught up.
-func (c *Clock) Set(now Mono, t Time, err time.Duration) {
+func (c *Clock) Set(now Mono, t Time, bound time.Duration) {
 	c.synced = true
 	c.base = now
 	c.offset = int64(t)*1e6 - int64(now)
-	c.err = err
+	c.bound = bound
 }
 
 // Sync learns from one round trip (Cristian's algorithm with the parent's
@@ -94,14 +94,14 @@ func (c *Clock) Sync(now, sent Mono, dwell time.Duration, at Time, parentErr tim
 	if rtt < 0 { // drift over a long dwell: the round trip was shorter than the clocks can tell
 		rtt = 0
 	}
-	err := rtt/2 + time.Duration(float64(now.Sub(sent))*Drift) + parentErr + rounding
-	if known := c.known(now); c.synced && err > known+min(now.Sub(c.base)/100, max(Guard/2, known/4)) {
+	bound := rtt/2 + time.Duration(float64(now.Sub(sent))*Drift) + parentErr + rounding
+	if known := c.known(now); c.synced && bound > known+min(now.Sub(c.base)/100, max(Guard/2, known/4)) {
 		return false
 	}
 	c.synced = true
 	c.base = now
 	c.offset = int64(at)*1e6 + int64(rtt/2) - int64(now)
-	c.err = err
+	c.bound = bound
 	return true
 }
 
@@ -126,18 +126,18 @@ func (c *Clock) Now(now Mono) Time {
 	return t
 }
 
-// Read returns what Now and Err return.
-func (c *Clock) Read(now Mono) (t Time, err time.Duration) {
+// Read returns what Now and Bound return.
+func (c *Clock) Read(now Mono) (t Time, bound time.Duration) {
 	if !c.synced {
 		return c.last, Unsynced
 	}
-	err = c.known(now)
+	bound = c.known(now)
 	if t = c.estimate(now); t >= c.last {
 		c.last = t
 	} else {
-		err += time.Duration(c.last-t) * time.Millisecond
+		bound += time.Duration(c.last-t) * time.Millisecond
 	}
-	return c.last, err
+	return c.last, bound
 }
 
 // Floor makes sure that the clock never again reads less than t.
@@ -147,10 +147,10 @@ func (c *Clock) Floor(t Time) {
 	}
 }
 
-// Err returns the bound on the error of Now at the reading now; it grows with
+// Bound returns the bound on the error of Now at the reading now; it grows with
 // drift since the last sample, and by as much as Now stands still ahead of what
 // the clock has learned since. A clock never synced answers Unsynced.
-func (c *Clock) Err(now Mono) time.Duration {
+func (c *Clock) Bound(now Mono) time.Duration {
 	if !c.synced {
 		return Unsynced
 	}
@@ -160,20 +160,20 @@ func (c *Clock) Err(now Mono) time.Duration {
 
 // known is the error of the estimate itself.
 func (c *Clock) known(now Mono) time.Duration {
-	return c.err + time.Duration(float64(now.Sub(c.base))*Drift)
+	return c.bound + time.Duration(float64(now.Sub(c.base))*Drift)
 }
 
 // estimate is what the clock would read if it could go back.
 func (c *Clock) estimate(now Mono) Time { return Time(floorDiv(int64(now)+c.offset, 1e6)) }
 
 // Certain returns what fleet time is at least where a clock reads t, wrong by no more
-// than err, but for the error that everybody allows for; of a clock that was never set,
+// than bound, but for the error that everybody allows for; of a clock that was never set,
 // t itself.
-func Certain(t Time, err time.Duration) Time {
-	if err <= MaxError || err == Unsynced {
+func Certain(t Time, bound time.Duration) Time {
+	if bound <= MaxError || bound == Unsynced {
 		return t
 	}
-	return t.Add(MaxError - err)
+	return t.Add(MaxError - bound)
 }
 
 // Settle makes a source surer of a time that it learned from somebody unsure, as the
@@ -181,6 +181,6 @@ func Certain(t Time, err time.Duration) Time {
 // maxRate of the time since the last call of this or of Slew. Others may go by the
 // time that it was learned from, wrong the other way; their bounds grow as fast.
 func (c *Clock) Settle(now Mono, maxRate float64) {
-	c.err = max(0, c.err-time.Duration(float64(now.Sub(c.base))*maxRate))
+	c.bound = max(0, c.bound-time.Duration(float64(now.Sub(c.base))*maxRate))
 	c.base = now
 }

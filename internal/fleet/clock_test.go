@@ -40,7 +40,7 @@ func TestTheErrorBoundHolds(t *testing.T) {
 			for i := range nodes {
 				n := &nodes[i]
 				m := n.read(real)
-				bound := n.Err(m)
+				bound := n.Bound(m)
 				got := n.Now(m)
 				if got < n.last {
 					t.Fatalf("node %d: fleet time went back from %v to %v", i, n.last, got)
@@ -71,7 +71,7 @@ func TestTheErrorBoundHolds(t *testing.T) {
 			got := p.read(real)
 			real += delay.Draw(t, "dwell")
 			answered := p.read(real)
-			at, bound := p.Now(answered), p.Err(answered)
+			at, bound := p.Now(answered), p.Bound(answered)
 			real += delay.Draw(t, "down")
 			believed := c.known(c.read(real))
 			slack := min(c.read(real).Sub(c.base)/100, Guard/2)
@@ -92,10 +92,10 @@ func TestTheErrorBoundHolds(t *testing.T) {
 
 func TestAClockThatWasNeverSetKnowsNothingButItsFloor(t *testing.T) {
 	var c Clock
-	if c.Now(5) != 0 || c.Err(5) != Unsynced {
-		t.Errorf("reads %v, error %v", c.Now(5), c.Err(5))
+	if c.Now(5) != 0 || c.Bound(5) != Unsynced {
+		t.Errorf("reads %v, error %v", c.Now(5), c.Bound(5))
 	}
-	if c.Slew(5, 1000, 1) != 0 || c.Err(5) != Unsynced {
+	if c.Slew(5, 1000, 1) != 0 || c.Bound(5) != Unsynced {
 		t.Error("a clock that was never set cannot be slewed")
 	}
 	c.Floor(700)
@@ -135,20 +135,20 @@ func TestWithoutNewSamplesTheErrorGrowsUntilTheClockIsUnsure(t *testing.T) {
 	var c Clock
 	c.Sync(Mono(40*time.Millisecond), 0, 0, 1000, 0)
 	start := Mono(40 * time.Millisecond)
-	first := c.Err(start)
+	first := c.Bound(start)
 	if first < 20*time.Millisecond || first > 23*time.Millisecond {
 		t.Errorf("a round trip of 40 ms leaves %v", first)
 	}
 	hour := start.Add(time.Hour)
-	if grown := c.Err(hour) - first; grown != 720*time.Millisecond {
+	if grown := c.Bound(hour) - first; grown != 720*time.Millisecond {
 		t.Errorf("the bound grew by %v in an hour, want 200 ppm", grown)
 	}
 	end := start.Add(time.Duration(float64(Rough-first) / Drift))
-	if c.Err(end.Add(-time.Second)) >= Rough || c.Err(end.Add(time.Second)) <= Rough {
-		t.Errorf("sure until %v, want %v", c.Err(end), Rough)
+	if c.Bound(end.Add(-time.Second)) >= Rough || c.Bound(end.Add(time.Second)) <= Rough {
+		t.Errorf("sure until %v, want %v", c.Bound(end), Rough)
 	}
 	// Now even a poor sample is better than what is left of the good one.
-	if !c.Sync(hour, hour.Add(-400*time.Millisecond), 0, 3_601_000, 0) || c.Err(hour) > MaxError {
+	if !c.Sync(hour, hour.Add(-400*time.Millisecond), 0, 3_601_000, 0) || c.Bound(hour) > MaxError {
 		t.Error("a sample of 400 ms was not taken after an hour")
 	}
 }
@@ -182,7 +182,7 @@ func TestADwellLongerThanTheRoundTripCountsAsNone(t *testing.T) {
 	if got := c.Now(Mono(10 * time.Second)); got != 5000 {
 		t.Errorf("reads %d, want what the parent said", int64(got))
 	}
-	if got := c.Err(Mono(10 * time.Second)); got < 2*time.Millisecond {
+	if got := c.Bound(Mono(10 * time.Second)); got < 2*time.Millisecond {
 		t.Errorf("the bound %v leaves no room for drift over the dwell", got)
 	}
 }
@@ -245,7 +245,7 @@ func TestAWayThatIsAlwaysLong(t *testing.T) {
 			continue
 		}
 		off := time.Duration(c.estimate(now)-at(now)) * time.Millisecond
-		if err := c.Err(now); err < off.Abs() || err < trip/2 || err > trip {
+		if err := c.Bound(now); err < off.Abs() || err < trip/2 || err > trip {
 			t.Errorf("the clock is off by %v and sure to %v", off, err)
 		}
 	}
@@ -256,8 +256,8 @@ func TestAWayThatIsAlwaysLong(t *testing.T) {
 		if i%(SlowTrips-1) == 0 {
 			rtt = MaxTrip
 		}
-		if short.Sync(now, now.Add(-rtt), 0, at(now), 0); short.Err(now) > MaxTrip {
-			t.Fatalf("a late answer among shorter ones was taken: sure to %v", short.Err(now))
+		if short.Sync(now, now.Add(-rtt), 0, at(now), 0); short.Bound(now) > MaxTrip {
+			t.Fatalf("a late answer among shorter ones was taken: sure to %v", short.Bound(now))
 		}
 	}
 }

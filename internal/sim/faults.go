@@ -76,11 +76,11 @@ func (f *Faults) drift() float64 {
 // vague makes of a grant what a data centre would hear that has gone by a clock of its
 // own for long. A coordinator that took over such a time is as unsure itself.
 func (f *Faults) vague(g *wire.Grant, centre int) {
-	if f.Vague == 0 || g.AtErr > fleet.MaxError {
+	if f.Vague == 0 || g.AtBound > fleet.MaxError {
 		return
 	}
 	g.At = g.At.Add(f.Vague * time.Duration(1-2*(centre%2)))
-	g.AtErr += f.Vague
+	g.AtBound += f.Vague
 }
 
 // wall draws how far a machine's wall clock is off.

@@ -61,22 +61,22 @@ type centre struct {
 	since    uint64 // version of the list that added it, or told its site
 	site     uint64 // as it told, or as the list holds it; 0 for unknown
 	recorded uint64 // as the list holds it
-	knows    uint64 // newest version of the list that is stored for it, as it told
+	stored   uint64 // newest version of the list that is stored for it, as it told
 	void     bool   // its books begin in this term: what it held before was lent to others
 
-	parts    wire.Parts
-	recv     fleet.Mono // of its newest report; the start of the term before the first
-	heard    bool
-	echo     fleet.Mono
-	acked    uint64
-	grantSeq uint64
-	due      bool    // an answer is owed
-	push     bool    // there is news that cannot wait for the next report
-	probes   []probe // grants sent while the allocator could learn the time
-	trips    trips   // of their answers
-	other    bool    // it has a fleet time that is not ours
-	timed    bool    // it knows a fleet time
-	timeErr  time.Duration
+	parts     wire.Parts
+	recv      fleet.Mono // of its newest report; the start of the term before the first
+	heard     bool
+	echo      fleet.Mono
+	acked     uint64
+	grantSeq  uint64
+	due       bool    // an answer is owed
+	push      bool    // there is news that cannot wait for the next report
+	probes    []probe // grants sent while the allocator could learn the time
+	trips     trips   // of their answers
+	other     bool    // it has a fleet time that is not ours
+	timed     bool    // it knows a fleet time
+	timeBound time.Duration
 
 	loans map[room.ID]*loan
 }
@@ -174,8 +174,8 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 		a.restale()
 	}
 	a.learnTime(now, d, &m)
-	if d.knows != m.Members {
-		d.knows = m.Members
+	if d.stored != m.Members {
+		d.stored = m.Members
 		a.restale()
 	}
 	a.due = now

@@ -20,26 +20,26 @@ type clock struct {
 // learn learns fleet time from the edges where global has not told it yet,
 // in the same way as a new leader of global does (see Allocator.learnTime).
 func (c *clock) learn(now fleet.Mono, m *wire.Report) {
-	if c.Err(now) != fleet.Unsynced {
+	if c.Bound(now) != fleet.Unsynced {
 		c.probes = nil
 		return
 	}
 	trip, ok := answered(c.probes, now, m)
 	since := now.Sub(c.started)
 	ok = ok && c.trips.usable(trip)
-	if ok && (max(trip, m.AsOfErr) <= fleet.MaxError || (knows(m) && since > time.Second)) {
-		c.Set(now, m.AsOf.Add(trip/2), trip/2+m.AsOfErr)
+	if ok && (max(trip, m.AsOfBound) <= fleet.MaxError || (isSynced(m) && since > time.Second)) {
+		c.Set(now, m.AsOf.Add(trip/2), trip/2+m.AsOfBound)
 	}
 }
 
 // earliest returns what fleet time is at least, by a clock that may be wrong as
 // far as it knows; ok is false for one that does not know at all.
 func (c *clock) earliest(now fleet.Mono) (t fleet.Time, ok bool) {
-	t, err := c.Read(now)
-	if err == fleet.Unsynced {
+	t, bound := c.Read(now)
+	if bound == fleet.Unsynced {
 		return 0, false
 	}
-	return t.Add(-err), true
+	return t.Add(-bound), true
 }
 
 // past reports whether a second of fleet time is certainly over.
@@ -56,12 +56,12 @@ func (c *clock) ask(now fleet.Mono, seq uint64) {
 }
 
 // synced reports whether fleet time is known.
-func (c *clock) synced(now fleet.Mono) bool { return c.Err(now) != fleet.Unsynced }
+func (c *clock) synced(now fleet.Mono) bool { return c.Bound(now) != fleet.Unsynced }
 
 // hear takes the time that global tells. It reports whether that corrected a guess.
 func (c *clock) hear(now fleet.Mono, g *wire.Grant) (corrected bool) {
 	was, unknown := c.guessed, !c.synced(now)
-	if !c.Sync(now, g.Echo, g.Dwell, g.At, g.AtErr) {
+	if !c.Sync(now, g.Echo, g.Dwell, g.At, g.AtBound) {
 		return false
 	}
 	c.guessed = g.Guess && (unknown || was)

@@ -27,9 +27,9 @@ type decided struct {
 
 // takeShown looks at the version of a ticket that an edge renewed: it may be a copy of
 // one that others go on with at other edges. What is told late says nothing.
-func (b *books) takeShown(acc *account, m wire.Move, upTo fleet.Time) {
+func (b *books) takeShown(acc *account, m wire.Move, latest fleet.Time) {
 	made := m.Until - 1 - acc.life
-	if m.Shown.Stamp == 0 || b.life == 0 || acc.life == 0 || upTo.Second()-int64(made) > lineage.InFlight || mutant.On(mutant.EdgesFollowAlone) {
+	if m.Shown.Stamp == 0 || b.life == 0 || acc.life == 0 || latest.Second()-int64(made) > lineage.InFlight || mutant.On(mutant.EdgesFollowAlone) {
 		return
 	}
 	if b.lines.Shown(made, m.ID, &m.Shown, wire.RenewAfter(acc.life), acc.life) == lineage.Found {
@@ -39,8 +39,8 @@ func (b *books) takeShown(acc *account, m wire.Move, upTo fleet.Time) {
 
 // takeCopied decides about the tickets that an edge found to be copied. Edges that find
 // it at the same time follow the line of whoever told first.
-func (b *books) takeCopied(r *wire.RoomReport, upTo fleet.Time) {
-	now := uint32(upTo.Second())
+func (b *books) takeCopied(r *wire.RoomReport, latest fleet.Time) {
+	now := uint32(latest.Second())
 	for _, l := range r.Copied {
 		if mutant.On(mutant.EdgesFollowAlone) || slices.ContainsFunc(b.only, func(d decided) bool { return d.ID == l.ID && now < d.at+2*lineage.InFlight }) {
 			continue

@@ -23,7 +23,7 @@ func (b *books) take(now fleet.Mono, e *edge, m *wire.Report, r *wire.RoomReport
 	acc.want, acc.heldJoined, acc.heldPeople, acc.movers = r.Want, r.HeldJoined, r.HeldPeople, r.Movers
 	if acc.report == nil {
 		b.terminations.tell(acc) // before it may act in the room
-		b.tellLines(acc, upTo(m))
+		b.tellLines(acc, latest(m))
 	}
 	acc.report = r
 	if !acc.told { // what an edge did under a predecessor is not counted again
@@ -36,8 +36,8 @@ func (b *books) take(now fleet.Mono, e *edge, m *wire.Report, r *wire.RoomReport
 	b.entered += gain(&acc.entered, r.Entered)
 	b.outcomes.Gain(acc.outcomes, r.Outcomes)
 	acc.outcomes = r.Outcomes
-	b.takeMoves(acc, r, least(m), upTo(m))
-	b.takeCopied(r, upTo(m))
+	b.takeMoves(acc, r, earliest(m), latest(m))
+	b.takeCopied(r, latest(m))
 	for _, end := range r.Ends {
 		b.end(end, true)
 	}
@@ -45,11 +45,11 @@ func (b *books) take(now fleet.Mono, e *edge, m *wire.Report, r *wire.RoomReport
 }
 
 // takeMoves follows the tickets that were stamped, and cancels doubles. The report was
-// written between least and upTo.
-func (b *books) takeMoves(acc *account, r *wire.RoomReport, least, upTo fleet.Time) {
+// written between earliest and latest.
+func (b *books) takeMoves(acc *account, r *wire.RoomReport, earliest, latest fleet.Time) {
 	if r.FirstMove > acc.moves+1 {
 		acc.missed += r.FirstMove - acc.moves - 1
-		acc.missedUntil = max(acc.edge.upTo, upTo).Second() + 2 + int64(b.life)
+		acc.missedUntil = max(acc.edge.latest, latest).Second() + 2 + int64(b.life)
 		acc.moves = r.FirstMove - 1
 	}
 	limit := 2*int(b.granted-b.returned) + 1024
@@ -71,13 +71,13 @@ func (b *books) takeMoves(acc *account, r *wire.RoomReport, least, upTo fleet.Ti
 		if b.ids.take(&b.counts, m, acc.edge.num, limit) {
 			b.copied++
 		}
-		b.takeShown(acc, m, upTo)
+		b.takeShown(acc, m, latest)
 		if !acc.silent {
 			continue
 		}
 		// It is the silent edge that tells, of long ago. It may have renewed since what
 		// was valid then, also where that second is freed by now.
-		if ent = b.ids.find(m.ID); ent != nil && !ent.pinned() && ent.edge() == acc.edge.num && (silent || int64(ent.until) >= least.Second()) {
+		if ent = b.ids.find(m.ID); ent != nil && !ent.pinned() && ent.edge() == acc.edge.num && (silent || int64(ent.until) >= earliest.Second()) {
 			acc.pin(&b.counts, ent)
 		}
 	}

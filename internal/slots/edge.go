@@ -68,8 +68,8 @@ type edge struct {
 	tenure   uint64
 	parts    wire.Parts    // of its reports
 	asOf     fleet.Time    // it has reported everything up to here, by the clock that it judges by
-	least    fleet.Time    // it was no earlier then
-	upTo     fleet.Time    // it was no later when it reported last
+	earliest fleet.Time    // it was no earlier then
+	latest   fleet.Time    // it was no later when it reported last
 	timed    bool          // it knew the time then: it cannot have learned it since
 	recv     fleet.Mono    // when its newest report came; when the awaiting began
 	echo     fleet.Mono    // Sent of that report

@@ -194,7 +194,7 @@ func TestRule4APredecessorFreed(t *testing.T) {
 	c.lead(c.agg.stored.durable.Clone())
 	c.say("stamps", 1, wire.Report{Join: true, Rooms: rooms(mine[1:]...)})
 	// One that is new and knows no time yet: nothing is freed until it does.
-	c.agg.Observe(c.now, wire.Report{From: "new", Inc: 1, Tenure: 1, Join: true, Seen: wire.Term{N: c.term, Nonce: c.term}, AsOfErr: fleet.Unsynced, Seq: 1, Parts: 1, Sent: c.now})
+	c.agg.Observe(c.now, wire.Report{From: "new", Inc: 1, Tenure: 1, Join: true, Seen: wire.Term{N: c.term, Nonce: c.term}, AsOfBound: fleet.Unsynced, Seq: 1, Parts: 1, Sent: c.now})
 	c.step(0)
 	if got := c.agg.Ledger(c.room).Active; c.agg.roster.recovering() || got != 3 {
 		t.Errorf("a successor that waits for nobody (%v) counts %d sessions, want 3", !c.agg.roster.recovering(), got)

@@ -39,7 +39,7 @@ func (a *Aggregator) Grants(now fleet.Mono) []wire.Grant {
 		}
 		out = append(out, wire.Grant{
 			To: s.name, Inc: s.inc, Tenure: s.tenure, From: a.cfg.Term, Seq: a.roster.said, Parts: 1,
-			Echo: s.echo, Dwell: now.Sub(s.recv), At: a.clock.Now(now), AtErr: a.clock.Err(now),
+			Echo: s.echo, Dwell: now.Sub(s.recv), At: a.clock.Now(now), AtBound: a.clock.Bound(now),
 			Verdict: s.verdict, Watermark: a.rooms.watermark,
 		})
 	}
@@ -63,7 +63,7 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 	head := wire.Grant{
 		To: e.name, Inc: e.inc, Tenure: e.tenure, From: a.cfg.Term, Seq: a.roster.said,
 		Acked: e.parts.Done(), Echo: e.echo, Dwell: now.Sub(e.recv),
-		At: a.clock.Now(now), AtErr: a.clock.Err(now), Lease: a.cfg.Params.EdgeLease,
+		At: a.clock.Now(now), AtBound: a.clock.Bound(now), Lease: a.cfg.Params.EdgeLease,
 		Watermark: a.rooms.watermark, Twin: e.twin, Standing: a.member.standing(&a.up), Site: a.stored.site, Copied: a.member.mayBeCopy(&a.up),
 	}
 	if e.state != alive {

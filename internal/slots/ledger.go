@@ -76,7 +76,7 @@ type RegionStatus struct {
 	Leased    bool // under the lease of global
 	Isolated  bool
 	Time      fleet.Time
-	TimeError int64 // nanoseconds
+	TimeBound time.Duration // by how much Time may be wrong at most
 	Watermark fleet.Time
 	Edges     []EdgeStatus
 }
@@ -99,7 +99,7 @@ var edgeStates = map[edgeState]string{
 func (a *Aggregator) Status(now fleet.Mono) RegionStatus {
 	s := RegionStatus{
 		Term: a.cfg.Term, Follows: a.up.seen, Refused: a.up.refused, Standing: a.member.standing(&a.up), Members: a.stored.members, Joined: a.up.joined, Leased: a.up.leased(now),
-		Isolated: a.up.isolated(now), Time: a.clock.Now(now), TimeError: int64(a.clock.Err(now)), Watermark: a.rooms.watermark,
+		Isolated: a.up.isolated(now), Time: a.clock.Now(now), TimeBound: a.clock.Bound(now), Watermark: a.rooms.watermark,
 	}
 	if s.Site = a.stored.site; a.member.isCopy() {
 		s.Copy = a.member.list.Site(a.cfg.DC)
@@ -209,7 +209,7 @@ func (a *Allocator) Unknown(now fleet.Mono) []Unknown {
 		if !d.heard && u.Heard <= quiet {
 			continue // it has yet to find us
 		}
-		if !u.Alive && wait > 0 && a.clock.Err(now) != fleet.Unsynced {
+		if !u.Alive && wait > 0 && a.clock.Bound(now) != fleet.Unsynced {
 			u.Until = a.clock.Now(now).Add(max(0, wait-u.Heard))
 		}
 		out = append(out, u)

@@ -45,17 +45,17 @@ func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant
 	}
 	d.due, d.push = false, false
 	d.grantSeq++
-	atErr := a.clock.Err(now)
-	if atErr == fleet.Unsynced || a.guessed {
+	atBound := a.clock.Bound(now)
+	if atBound == fleet.Unsynced || a.guessed {
 		d.probes = remember(d.probes, probe{seq: d.grantSeq, at: now})
 	}
 	if d.other {
-		atErr = fleet.Unsynced
+		atBound = fleet.Unsynced
 	}
 	head := wire.Grant{
 		To: d.name, Inc: d.inc, From: a.cfg.Term, Seq: d.grantSeq,
 		Acked: d.parts.Done(), Echo: d.echo, Dwell: now.Sub(d.recv),
-		At: ft, AtErr: atErr, Guess: a.guessed, Lease: a.cfg.Params.RegionalLease,
+		At: ft, AtBound: atBound, Guess: a.guessed, Lease: a.cfg.Params.RegionalLease,
 		Members: a.members, Standing: d.standing(), Site: d.site,
 	}
 	if d.promise || !d.adopted {

@@ -60,7 +60,7 @@ func (l *lives) advance(now fleet.Mono, blank bool) (watermark fleet.Time, lapse
 			if !mutant.On(mutant.AgeByClock) {
 				wm = min(wm, e.asOf)
 				if !synced {
-					wm = min(wm, e.least)
+					wm = min(wm, e.earliest)
 				}
 			}
 		case dead:
@@ -106,8 +106,8 @@ func (l *lives) adopt(now fleet.Mono, e *edge, m wire.Report) {
 		}
 	}
 	// A new edge has touched nothing, and is told the watermark before it may.
-	e.asOf, e.least = max(m.AsOf, l.rooms.watermark), max(least(&m), l.rooms.watermark)
-	e.upTo, e.timed = upTo(&m), knows(&m)
+	e.asOf, e.earliest = max(m.AsOf, l.rooms.watermark), max(earliest(&m), l.rooms.watermark)
+	e.latest, e.timed = latest(&m), isSynced(&m)
 	l.enrol(e)
 	l.rooms.setPassed(math.MaxInt64) // up to now it may have been told another's watermark
 	l.rooms.found(e.inc)
@@ -231,8 +231,8 @@ func (l *lives) patience() time.Duration { return l.lapseAfter() + ownerLease }
 // it knows. Where that does not know at all, it is by the newest that any edge has
 // told, which may have been under way for long.
 func (l *lives) latest(now fleet.Mono) fleet.Time {
-	if t, err := l.clock.Read(now); err != fleet.Unsynced {
-		return t.Add(err)
+	if t, bound := l.clock.Read(now); bound != fleet.Unsynced {
+		return t.Add(bound)
 	}
 	return max(l.rooms.watermark, l.roster.newest(now)).Add(fleet.MaxError)
 }

@@ -206,8 +206,8 @@ func (a *Allocator) void(p *pool, l *loan, inUse bool) {
 // told, and which one did.
 func (a *Allocator) Newest() (version uint64, by string) {
 	for _, d := range a.centres {
-		if d.listed && d.knows > version {
-			version, by = d.knows, d.name
+		if d.listed && d.stored > version {
+			version, by = d.stored, d.name
 		}
 	}
 	return version, by
@@ -235,9 +235,9 @@ func (a *Allocator) entered(now fleet.Mono, d *centre) bool {
 			older++
 		}
 		switch {
-		case o.knows < d.since && o.heard && now.Sub(o.recv) < a.cfg.Params.RegionalLease:
+		case o.stored < d.since && o.heard && now.Sub(o.recv) < a.cfg.Params.RegionalLease:
 			return false
-		case o.knows >= d.since && o.since < d.since:
+		case o.stored >= d.since && o.since < d.since:
 			know++
 		}
 	}
@@ -297,7 +297,7 @@ func (a *Allocator) Drained(now fleet.Mono) []string {
 	for _, d := range a.centres {
 		switch {
 		case !d.listed || !d.draining || a.outdated():
-		case mutant.On(mutant.DrainForgets), d.told() && now.Sub(d.recv) < quiet && d.knows >= a.members && a.nothingOut(d):
+		case mutant.On(mutant.DrainForgets), d.told() && now.Sub(d.recv) < quiet && d.stored >= a.members && a.nothingOut(d):
 			out = append(out, d.name)
 		}
 	}

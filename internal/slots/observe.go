@@ -95,13 +95,13 @@ func (a *Aggregator) take(now fleet.Mono, e *edge, m wire.Report, complete bool)
 	for i := range m.Rooms {
 		r := &m.Rooms[i]
 		b := a.rooms.open(r.Room)
-		b.counts.begin(max(least(&m), a.rooms.watermark))
+		b.counts.begin(max(earliest(&m), a.rooms.watermark))
 		b.take(now, e, &m, r)
 		a.up.tellEnds(now, b)
 	}
 	if complete {
-		e.asOf, e.least = max(e.asOf, m.AsOf), max(e.least, least(&m))
-		e.upTo, e.timed = max(e.upTo, upTo(&m)), knows(&m)
+		e.asOf, e.earliest = max(e.asOf, m.AsOf), max(e.earliest, earliest(&m))
+		e.latest, e.timed = max(e.latest, latest(&m)), isSynced(&m)
 		e.told = e.acked
 	}
 }

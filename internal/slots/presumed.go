@@ -41,7 +41,7 @@ func (b *books) pin(acc *account, gone *edge) {
 	e := acc.edge
 	acc.silent = true
 	here := []edgeNum{e.num}
-	blind := acc.unfollowed(&b.counts, e.least)
+	untold := acc.unfollowed(&b.counts, e.earliest)
 	for _, was := range b.accounts {
 		old := was.edge
 		if old.name != e.name || old.num >= e.num || old.heard() || mutant.On(mutant.PredecessorsAge) {
@@ -49,17 +49,17 @@ func (b *books) pin(acc *account, gone *edge) {
 		}
 		here = append(here, old.num)
 		if !was.silent {
-			if blind += was.presumed(&b.counts); was.report == nil { // nobody has told us of its sessions one by one
-				blind += was.stamped(&b.counts)
+			if untold += was.presumed(&b.counts); was.report == nil { // nobody has told us of its sessions one by one
+				untold += was.stamped(&b.counts)
 			} else {
-				blind += was.unfollowed(&b.counts, old.least)
+				untold += was.unfollowed(&b.counts, old.earliest)
 			}
 		}
 	}
 	if gone != nil && b.of(gone) != nil && !mutant.On(mutant.PredecessorsAge) {
-		blind += b.of(gone).stamped(&b.counts) // which of them are its own nobody knows any more
+		untold += b.of(gone).stamped(&b.counts) // which of them are its own nobody knows any more
 	}
-	acc.pinnedUntold = max(acc.pinnedUntold, blind)
+	acc.pinnedUntold = max(acc.pinnedUntold, untold)
 	for i := range b.ids.slots {
 		ent := &b.ids.slots[i]
 		if ent.id != 0 && !ent.pinned() && int64(ent.until) >= b.counts.freed && slices.Contains(here, ent.edge()) {

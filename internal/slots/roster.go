@@ -123,7 +123,7 @@ func (r *roster) remove(gone func(e *edge) bool) { r.edges = slices.DeleteFunc(r
 func (r *roster) newest(now fleet.Mono) (t fleet.Time) {
 	for _, e := range r.edges {
 		if e.asOf > 0 {
-			t = max(t, e.upTo.Add(fleet.Stretch(now.Sub(e.recv))))
+			t = max(t, e.latest.Add(fleet.Stretch(now.Sub(e.recv))))
 		}
 	}
 	return t

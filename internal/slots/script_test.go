@@ -535,7 +535,7 @@ func (s *script) time() {
 	for _, c := range w.sites {
 		n := c.newest()
 		st := n.core.Status(n.read(w.now))
-		say(c.name, st.Time, time.Duration(st.TimeError))
+		say(c.name, st.Time, st.TimeBound)
 	}
 	for _, e := range w.edges {
 		if !e.gone {

@@ -29,7 +29,7 @@ func (l *lives) lapse(now fleet.Mono, e *edge) {
 
 // presume counts what a lapsed edge may have spent and renewed without a word.
 func (l *lives) presume(now fleet.Mono, e *edge) {
-	since := e.upTo
+	since := e.latest
 	if !e.timed { // our answer told it the time, and nobody has told us what it did with it
 		since = l.latest(now)
 	}

@@ -15,8 +15,8 @@ import (
 // the machine's once everybody has had a chance to
 // speak. It returns how far fleet time is from the machine's.
 func (a *Allocator) SetTime(now fleet.Mono, wall fleet.Time) time.Duration {
-	if err := a.clock.Err(now); err != fleet.Unsynced {
-		if err > fleet.MaxError {
+	if bound := a.clock.Bound(now); bound != fleet.Unsynced {
+		if bound > fleet.MaxError {
 			a.clock.Settle(now, slewRate) // instead: what everybody allows for is one of both
 		}
 		return a.clock.Slew(now, wall, slewRate)
@@ -54,13 +54,13 @@ const slewRate = 100e-6
 // A time that was only the machine's gives way to the fleet's as soon as a data
 // centre turns up that knows one; until its answer is there it is not told ours.
 func (a *Allocator) learnTime(now fleet.Mono, d *centre, m *wire.Report) {
-	unknown := a.clock.Err(now) == fleet.Unsynced
+	unknown := a.clock.Bound(now) == fleet.Unsynced
 	if !unknown && !a.guessed {
 		d.probes, d.other = nil, false
 		return
 	}
 	// Who knew may have ended since, and with it the only one.
-	if d.timed, d.timeErr = knows(m), m.AsOfErr; !d.timed {
+	if d.timed, d.timeBound = isSynced(m), m.AsOfBound; !d.timed {
 		d.other = false // nor has it a time that is not ours: it is told ours
 		return
 	}
@@ -73,20 +73,20 @@ func (a *Allocator) learnTime(now fleet.Mono, d *centre, m *wire.Report) {
 	since := now.Sub(a.started) // at first only a good answer will do
 	ok = ok && (trip <= fleet.Guard || (trip <= fleet.MaxError && since > time.Second) || since > timeWait)
 	ok = ok && d.trips.usable(trip)
-	ok = ok && (m.AsOfErr <= fleet.MaxError || (since > timeWait && !a.knownBetter(m.AsOfErr)) || since > 2*timeWait)
+	ok = ok && (m.AsOfBound <= fleet.MaxError || (since > timeWait && !a.knownBetter(m.AsOfBound)) || since > 2*timeWait)
 	if ok {
 		a.clock, a.guessed = fleet.Clock{}, false
-		err := trip / 2
-		if m.AsOfErr > fleet.MaxError && !mutant.On(mutant.TimeOnTrust) {
-			err += m.AsOfErr
+		bound := trip / 2
+		if m.AsOfBound > fleet.MaxError && !mutant.On(mutant.TimeOnTrust) {
+			bound += m.AsOfBound
 		}
-		a.clock.Set(now, m.AsOf.Add(trip/2), err)
+		a.clock.Set(now, m.AsOf.Add(trip/2), bound)
 	}
 }
 
 // knownBetter reports whether a data centre was heard that is surer of the time.
-func (a *Allocator) knownBetter(err time.Duration) bool {
-	return slices.ContainsFunc(a.centres, func(d *centre) bool { return d.timed && d.timeErr+fleet.Guard < err })
+func (a *Allocator) knownBetter(bound time.Duration) bool {
+	return slices.ContainsFunc(a.centres, func(d *centre) bool { return d.timed && d.timeBound+fleet.Guard < bound })
 }
 
 // timeApart is by how much the time of a data centre must differ from the
@@ -122,26 +122,26 @@ func (t *trips) usable(trip time.Duration) bool {
 	return t.slow >= fleet.SlowTrips
 }
 
-// least returns the time that a report was written at, at the earliest; of somebody
+// earliest returns the time that a report was written at, at the earliest; of somebody
 // sure, what it says, as everybody allows for so much error.
-func least(m *wire.Report) fleet.Time {
-	if m.AsOfErr > fleet.MaxError {
-		return max(0, m.AsOf.Add(-min(m.AsOfErr, 24*time.Hour)))
+func earliest(m *wire.Report) fleet.Time {
+	if m.AsOfBound > fleet.MaxError {
+		return max(0, m.AsOf.Add(-min(m.AsOfBound, 24*time.Hour)))
 	}
 	return m.AsOf
 }
 
-// upTo returns the time that a report was written at, at the latest; of one who did not
+// latest returns the time that a report was written at, at the latest; of one who did not
 // know the time, what it took for it.
-func upTo(m *wire.Report) fleet.Time {
-	if m.AsOfErr > fleet.MaxError && knows(m) {
-		return m.AsOf.Add(m.AsOfErr)
+func latest(m *wire.Report) fleet.Time {
+	if m.AsOfBound > fleet.MaxError && isSynced(m) {
+		return m.AsOf.Add(m.AsOfBound)
 	}
 	return m.AsOf
 }
 
-// knows reports whether a report was written by somebody who knew the time.
-func knows(m *wire.Report) bool { return m.AsOf > 0 && m.AsOfErr <= fleet.Rough }
+// isSynced reports whether a report was written by somebody who knew the time.
+func isSynced(m *wire.Report) bool { return m.AsOf > 0 && m.AsOfBound <= fleet.Rough }
 
 // askEdges reports whether a new aggregator is still to learn fleet time from its
 // edges, for as long as one that runs may take to tell. They have lived through it, where a new leader of global may have heard
@@ -157,12 +157,12 @@ func (a *Aggregator) askEdges(now fleet.Mono) bool {
 // report sets it right. Only if it insists, it must be us.
 func (u *uplink) doubts(now fleet.Mono, c *clock, g *wire.Grant) bool {
 	trip := max(0, now.Sub(g.Echo))
-	ours, err := c.Read(now)
-	apart := timeApart + min(err, fleet.Rough)
-	if g.AtErr <= fleet.Rough {
-		apart += g.AtErr
+	ours, bound := c.Read(now)
+	apart := timeApart + min(bound, fleet.Rough)
+	if g.AtBound <= fleet.Rough {
+		apart += g.AtBound
 	}
-	if err > fleet.Rough || (g.At < ours.Add(apart) && g.At > ours.Add(-trip-apart)) {
+	if bound > fleet.Rough || (g.At < ours.Add(apart) && g.At > ours.Add(-trip-apart)) {
 		u.doubting = false
 		return false
 	}

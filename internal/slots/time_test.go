@@ -24,11 +24,11 @@ func TestADataCentreThatForgotTheTimeIsToldIt(t *testing.T) {
 		t.Fatal("no answer")
 		return wire.Grant{}
 	}
-	if g := report(1, wall.Add(-time.Minute)); g.AtErr != fleet.Unsynced {
-		t.Errorf("who knows another time is told the leader's guess, sure to %v", g.AtErr)
+	if g := report(1, wall.Add(-time.Minute)); g.AtBound != fleet.Unsynced {
+		t.Errorf("who knows another time is told the leader's guess, sure to %v", g.AtBound)
 	}
-	if g := report(2, 0); g.AtErr == fleet.Unsynced || g.At < wall {
-		t.Errorf("who knows no time is told %v, sure to %v", g.At, g.AtErr)
+	if g := report(2, 0); g.AtBound == fleet.Unsynced || g.At < wall {
+		t.Errorf("who knows no time is told %v, sure to %v", g.At, g.AtBound)
 	}
 }
 
@@ -45,7 +45,7 @@ func TestATimeThatNobodyIsSureOf(t *testing.T) {
 		seq++
 		a.Observe(now, wire.Report{
 			From: name, Inc: 1, Seq: seq, Parts: 1, Sent: now, Seen: wire.Term{N: 3}, Acked: a.of(name, 0).grantSeq, Join: true,
-			AsOf: wall.Add(now.Sub(start)), AsOfErr: unsure[name],
+			AsOf: wall.Add(now.Sub(start)), AsOfBound: unsure[name],
 		})
 		for _, g := range a.Grants(now) {
 			if g.To == name {
@@ -61,14 +61,14 @@ func TestATimeThatNobodyIsSureOf(t *testing.T) {
 		}
 	}
 	least := unsure["nairobi"]
-	if g := hear("dublin"); g.AtErr < least || g.AtErr > least+fleet.MaxError {
-		t.Fatalf("taken from somebody who is unsure by %v, it is told to %v", least, g.AtErr)
+	if g := hear("dublin"); g.AtBound < least || g.AtBound > least+fleet.MaxError {
+		t.Fatalf("taken from somebody who is unsure by %v, it is told to %v", least, g.AtBound)
 	}
 	after := func(d time.Duration) time.Duration {
 		for end := now.Add(d); now < end; now = now.Add(time.Second) {
 			a.SetTime(now, wall)
 		}
-		return hear("dublin").AtErr
+		return hear("dublin").AtBound
 	}
 	if err := after(time.Hour); err < least-time.Duration(float64(time.Hour)*slewRate) || err > least-300*time.Millisecond {
 		t.Errorf("after an hour it is told to %v", err)

@@ -65,7 +65,7 @@ func (r *roster) claimed(e *edge, latest fleet.Time) {
 // So the folder has lied, as that of a machine that was cloned while it ran does. What
 // the edge did meanwhile was counted nowhere.
 func (r *roster) belie(e *edge, m *wire.Report) {
-	if e.claimed == 0 || e.belied || (m.Acked < e.claimed && (!knows(m) || least(m) <= e.claimedAt)) {
+	if e.claimed == 0 || e.belied || (m.Acked < e.claimed && (!isSynced(m) || earliest(m) <= e.claimedAt)) {
 		return
 	}
 	e.belied = true

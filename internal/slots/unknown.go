@@ -14,11 +14,11 @@ import (
 // edge was declared lost and was alive. Whatever it holds was counted nowhere
 // until now.
 func (r *roster) unknownEdge(m *wire.Report, watermark fleet.Time) bool {
-	past := max(least(m), watermark)
+	past := max(earliest(m), watermark)
 	for i := range m.Rooms {
 		rr := &m.Rooms[i]
 		// A report that was under way for long tells of rights that are gone.
-		held := rr.Granted > rr.Spent+rr.Returned && past == least(m)
+		held := rr.Granted > rr.Spent+rr.Returned && past == earliest(m)
 		for _, s := range rr.Sessions {
 			held = held || (s.Stamped > s.Consumed && int64(s.Until)*1000 > int64(past))
 		}
@@ -52,7 +52,7 @@ func (l *lives) lateWord(m *wire.Report) {
 	for i := range m.Rooms {
 		b := l.rooms.open(m.Rooms[i].Room)
 		b.found(m.Inc)
-		b.counts.begin(max(least(m), l.rooms.watermark))
+		b.counts.begin(max(earliest(m), l.rooms.watermark))
 		acc := b.account(e)
 		before := acc.sessions
 		acc.takeSessions(&b.counts, m.Rooms[i].Sessions)

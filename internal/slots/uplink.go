@@ -140,7 +140,7 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 	}
 	u.seq++
 	head := wire.Report{
-		From: a.cfg.DC, Inc: a.cfg.Term.N, Seq: u.seq, Sent: now, AsOf: a.clock.Now(now), AsOfErr: a.clock.Err(now),
+		From: a.cfg.DC, Inc: a.cfg.Term.N, Seq: u.seq, Sent: now, AsOf: a.clock.Now(now), AsOfBound: a.clock.Bound(now),
 		Seen: u.seen, Acked: u.grants.Done(), Join: !u.joined, Blank: u.blank, Recovering: a.roster.recovering() || a.lives.gathering,
 		Members: a.member.known(&a.up), Site: a.stored.site,
 	}
@@ -242,7 +242,7 @@ func (a *Aggregator) hearTime(now fleet.Mono, g *wire.Grant) {
 			a.lives.corrected()
 		}
 	}
-	if g.AtErr == fleet.Unsynced && a.clock.Err(now) <= fleet.Rough {
+	if g.AtBound == fleet.Unsynced && a.clock.Bound(now) <= fleet.Rough {
 		u.hurry(now, 1) // a new leader believes our time only if it is told at once
 	}
 }

@@ -39,22 +39,22 @@ func (t Term) Zero() bool { return t == Term{} }
 // Report is what a child says to its parent: an edge to its regional, a
 // regional to global.
 type Report struct {
-	From    string        // name of the edge or of the data centre
-	Inc     uint64        // incarnation: new with every start of the process
-	Tenure  uint64        // lease tenure within the incarnation; 0 before the first
-	Seq     uint64        // grows with every report of the incarnation
-	Part    uint32        // this message's place among those of the same Seq, from 0
-	Parts   uint32        // how many messages carry this Seq
-	Sent    fleet.Mono    // the child's monotonic clock at sending: echoed, never compared
-	AsOf    fleet.Time    // the child's fleet time, read after everything that is reported; 0 where it knows none
-	AsOfErr time.Duration // what it may be wrong by
-	Seen    Term          // the parent that the child has promised to follow
-	Acked   uint64        // newest Grant.Seq of that parent that was applied
-	Join    bool          // complete state for a parent that has not adopted the child
-	Final   bool          // edges: the lease has lapsed, nothing is admitted under this tenure any more
-	Bye     bool          // edges: the process ends; implies Final
-	Blank   bool          // regionals: the books were lost with a predecessor; the numbers of T and R in Rooms mean nothing
-	Rooms   []RoomReport
+	From      string        // name of the edge or of the data centre
+	Inc       uint64        // incarnation: new with every start of the process
+	Tenure    uint64        // lease tenure within the incarnation; 0 before the first
+	Seq       uint64        // grows with every report of the incarnation
+	Part      uint32        // this message's place among those of the same Seq, from 0
+	Parts     uint32        // how many messages carry this Seq
+	Sent      fleet.Mono    // the child's monotonic clock at sending: echoed, never compared
+	AsOf      fleet.Time    // the child's fleet time, read after everything that is reported; 0 where it knows none
+	AsOfBound time.Duration // what it may be wrong by
+	Seen      Term          // the parent that the child has promised to follow
+	Acked     uint64        // newest Grant.Seq of that parent that was applied
+	Join      bool          // complete state for a parent that has not adopted the child
+	Final     bool          // edges: the lease has lapsed, nothing is admitted under this tenure any more
+	Bye       bool          // edges: the process ends; implies Final
+	Blank     bool          // regionals: the books were lost with a predecessor; the numbers of T and R in Rooms mean nothing
+	Rooms     []RoomReport
 
 	// Recovering says that edges of a predecessor are still awaited (regionals):
 	// whatever is lent now lies unused until they are heard or given up.
@@ -209,7 +209,7 @@ type Grant struct {
 	Echo      fleet.Mono    // Report.Sent of the newest report received; 0 for none
 	Dwell     time.Duration // since that report was received
 	At        fleet.Time    // the parent's fleet time
-	AtErr     time.Duration // its error bound
+	AtBound   time.Duration // its error bound
 	Guess     bool          // it is the parent's machine's: nobody in the fleet knew the time
 	Lease     time.Duration // the child may act until Echo + Lease, once all parts have arrived; 0 extends nothing
 	Basis     bool          // a blank regional starts from the numbers in Rooms; a room not named holds nothing
