@@ -152,7 +152,7 @@ var list = [count]Mutant{
 
 	NoRenewalCeiling: {Name: "no-renewal-ceiling", Rule: 2, Says: "an edge renews as often as it likes without a word"},
 
-	NothingPresumed:            {Name: "nothing-presumed", Rule: 3, Says: "nothing is presumed of an edge whose lease has lapsed"},
+	NothingPresumed:       {Name: "nothing-presumed", Rule: 3, Says: "nothing is presumed of an edge whose lease has lapsed"},
 	NoRatePresumed:        {Name: "no-rate-presumed", Rule: 3, Says: "rights of R of an edge whose lease has lapsed are lent again at once"},
 	LateFinalWord:         {Name: "late-final-word", Rule: 3, Says: "a final report is the truth however late it arrives"},
 	RosterForgetsPresumed: {Name: "roster-forgets-presumed", Rule: 3, Says: "the next aggregator does not learn what was presumed"},
@@ -170,7 +170,7 @@ var list = [count]Mutant{
 	LostIsFree:        {Name: "lost-is-free", Rule: 5, Says: "an edge that a new aggregator awaited in vain holds up nothing any more"},
 	LostIsStill:       {Name: "lost-is-still", Rule: 5, Says: "an edge that a new aggregator awaited in vain is taken to have stopped renewing, under serve too"},
 	LifeForgotten:     {Name: "life-forgotten", Rule: 5, Says: "a new aggregator knows only the session_duration that is in force"},
-	NoPin:          {Name: "no-pin", Rule: 5, Says: "under serve the sessions of a silent edge age"},
+	NoPin:             {Name: "no-pin", Rule: 5, Says: "under serve the sessions of a silent edge age"},
 	PredecessorsAge:   {Name: "predecessors-age", Rule: 5, Says: "under serve a silent edge renews no sessions that the process before it stamped"},
 	TwinSucceeds:      {Name: "twin-succeeds", Rule: 5, Says: "any newer process of an edge's name has succeeded it"},
 	CopyProves:        {Name: "copy-proves", Rule: 5, Says: "a copy of a data folder proves what the folder does"},
@@ -180,7 +180,7 @@ var list = [count]Mutant{
 	ForgetUnmetered:   {Name: "forget-unmetered", Rule: 5, Says: "what an edge may go on renewing that an operator declared ended is told nowhere"},
 	ForgottenIsFree:   {Name: "forgotten-is-free", Rule: 5, Says: "what an edge held that an operator declared ended is free at once"},
 	StampsAdrift:      {Name: "stamps-adrift", Rule: 5, Says: "an edge that is unsure of the time stamps by its clock as it stands"},
-	TimelessUnpin:      {Name: "timeless-unpin", Rule: 5, Says: "what a silent edge that has ended may have renewed is waited for by an aggregator that does not know the time"},
+	TimelessUnpin:     {Name: "timeless-unpin", Rule: 5, Says: "what a silent edge that has ended may have renewed is waited for by an aggregator that does not know the time"},
 	IsolationIsDeath:  {Name: "isolation-is-death", Rule: 5, Says: "silence of all starts the clock of lost_after"},
 	LateWordOfTheDead: {Name: "late-word-of-the-dead", Rule: 5, Says: "what was presumed of a process that ended is forgotten when it is given up"},
 	RosterForgotten:   {Name: "roster-forgotten", Rule: 5, Says: "a new aggregator awaits no edge of its predecessor"},

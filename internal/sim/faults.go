@@ -44,9 +44,9 @@ type Faults struct {
 	Forsake                             bool // with Members: data centres are taken off by force, and live on
 	Clocks                              bool // wall clocks are off by up to five minutes, monotonic ones drift at the bound
 
-	Astray float64       // share of messages that arrive twice
-	Tardy  float64       // share of messages that are late
-	Late   time.Duration // by at most so much
+	Doubled float64       // share of messages that arrive twice
+	Tardy   float64       // share of messages that are late
+	Late    time.Duration // by at most so much
 
 	// Vague is how unsure of fleet time the data centres are, and by how much they
 	// differ, to and fro in turn: as after hours in which nobody led.
@@ -91,7 +91,7 @@ func (f *Faults) wall(rng *rand.Rand) time.Duration {
 	return time.Duration((rng.Float64()*2 - 1) * float64(5*time.Minute))
 }
 
-func (f *Faults) astray(rng *rand.Rand) bool { return f.Astray > 0 && rng.Float64() < f.Astray }
+func (f *Faults) doubled(rng *rand.Rand) bool { return f.Doubled > 0 && rng.Float64() < f.Doubled }
 
 func (f *Faults) late(rng *rand.Rand) bool { return f.Tardy > 0 && rng.Float64() < f.Tardy }
 

@@ -154,7 +154,7 @@ type Result struct {
 	Forecast                        float64       // median of |actual-forecast|/actual
 	Excess                          int           // most sessions beyond T, of visitors who moved away from a silent edge
 	Recovery                        time.Duration // from the last fault until every edge had a lease; 0 where there was none
-	MendedUse                       float64       // use of the limit that bound, under full demand after the last fault
+	RecoveredUse                    float64       // use of the limit that bound, under full demand after the last fault
 	Reasons                         map[admission.Reason]int
 }
 
@@ -167,9 +167,9 @@ func (w *World) result() *Result {
 		Saturated: time.Duration(m.saturated) * sampleGap, Reasons: m.verdicts,
 	}
 	r.Excess = max(0, w.judge.excess)
-	if w.mend.recovered > 0 {
-		r.Recovery = time.Duration(w.mend.recovered - w.mend.began)
-		r.MendedUse = w.mend.use / float64(max(1, w.mend.seconds))
+	if w.recovery.recovered > 0 {
+		r.Recovery = time.Duration(w.recovery.recovered - w.recovery.began)
+		r.RecoveredUse = w.recovery.use / float64(max(1, w.recovery.seconds))
 	}
 	if m.saturated > 0 {
 		n := float64(m.saturated)

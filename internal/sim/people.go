@@ -263,9 +263,9 @@ func (w *World) visit(i int32, gen uint64) {
 		w.end(i)
 		return
 	}
-	if w.mend.quiet || (v.inside && v.pages == 0) {
+	if w.recovery.quiet || (v.inside && v.pages == 0) {
 		w.judge.waits(v, false)
-		if v.inside && !w.mend.quiet {
+		if v.inside && !w.recovery.quiet {
 			w.quit(v)
 		}
 		w.end(i)

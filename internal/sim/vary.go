@@ -118,7 +118,7 @@ func (c *Config) enableFaults(rng *rand.Rand) {
 	f.Zombies, f.CutEdge, f.CutRegion = some(0.5), some(0.5), some(0.5)
 	f.Stop, f.Limits, f.Disk, f.Clocks = some(0.4), some(0.3), some(0.4), some(0.4)
 	if some(0.5) {
-		f.Astray, f.Tardy, f.Late = rng.Float64()*0.1, rng.Float64()*0.1, time.Duration(1+rng.IntN(10000))*time.Millisecond
+		f.Doubled, f.Tardy, f.Late = rng.Float64()*0.1, rng.Float64()*0.1, time.Duration(1+rng.IntN(10000))*time.Millisecond
 	}
 	if some(0.3) {
 		c.Params.RegionalLease = 10 * time.Second
@@ -149,7 +149,7 @@ func (c *Config) thenCalm() {
 		longest *= 2
 	}
 	c.Faults.Until, c.Calm = c.Length, c.Length
-	c.Length += mendLength(longest, c.Faults.Vague)
+	c.Length += recoveryLength(longest, c.Faults.Vague)
 }
 
 // Small returns a small world drawn from seed: a few edges, few slots, short

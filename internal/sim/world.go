@@ -142,15 +142,15 @@ type World struct {
 	olderLegacy bool
 	olderFor    time.Duration
 
-	renewed int // edges that took the place of others
-	faults  []fault
-	telling int    // number of the fault that happens
-	folders uint64 // data folders that there were
-	twins   int    // edges beside those that there should be
-	copies  int    // data centres beside those that there should be
-	pairs   []pairCut
-	calm    bool
-	mend    mending
+	renewed  int // edges that took the place of others
+	faults   []fault
+	telling  int    // number of the fault that happens
+	folders  uint64 // data folders that there were
+	twins    int    // edges beside those that there should be
+	copies   int    // data centres beside those that there should be
+	pairs    []pairCut
+	calm     bool
+	recovery recovery
 
 	touched   []int32 // data centres whose books the event may have changed
 	isTouched []bool
@@ -776,7 +776,7 @@ func (w *World) send(e event, mean time.Duration, cut int64) {
 		w.plan(e)
 		return
 	}
-	if w.cfg.Faults.astray(w.chaos) {
+	if w.cfg.Faults.doubled(w.chaos) {
 		again := e
 		again.at += w.chaos.Int64N(int64(w.cfg.Faults.Late) + 1)
 		w.plan(again)

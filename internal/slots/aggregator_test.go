@@ -48,7 +48,7 @@ func TestAStoreThatCameBackOlderIsNoticed(t *testing.T) {
 			m.Seq++
 		}
 		if n, edge := agg.UnknownEdges(); n != c.want || (n > 0) != (edge == "d1") {
-			t.Errorf("%s: %d unknownEdges (%q), want %d", c.what, n, edge, c.want)
+			t.Errorf("%s: %d unknown edges (%q), want %d", c.what, n, edge, c.want)
 		}
 	}
 }

@@ -20,8 +20,8 @@ import (
 // ends badly without its rule; `make mutants` takes the rules out one by one and
 // sees to that.
 
-// tale plays a story. After every step the judge has to be content.
-func tale(t *testing.T, text string) *world {
+// scenario plays one. After every step the judge has to be content.
+func scenario(t *testing.T, text string) *world {
 	t.Helper()
 	s := &script{}
 	lines := bufio.NewScanner(strings.NewReader(text))
@@ -42,17 +42,17 @@ func tale(t *testing.T, text string) *world {
 	return s.w
 }
 
-// tales plays stories that have nothing to do with each other.
-func tales(t *testing.T, all map[string]string) {
+// scenarios plays stories that have nothing to do with each other.
+func scenarios(t *testing.T, all map[string]string) {
 	for name, text := range all {
-		t.Run(name, func(t *testing.T) { tale(t, text) })
+		t.Run(name, func(t *testing.T) { scenario(t, text) })
 	}
 }
 
 // An edge admits only with a right in hand, under a valid lease, charging it in
 // the same step.
 func TestRule1ARightInHandUnderALeaseInOneStep(t *testing.T) {
-	tales(t, map[string]string{
+	scenarios(t, map[string]string{
 		"more visitors than slots": `
 			fleet total=10 rate=60 edges=2
 			advance 2s
@@ -98,7 +98,7 @@ func TestRule1ARightInHandUnderALeaseInOneStep(t *testing.T) {
 
 // What an edge has not reported is limited in advance.
 func TestRule2UnreportedRenewalsAreBounded(t *testing.T) {
-	tale(t, `
+	scenario(t, `
 		fleet total=40 rate=600 session=10s edges=2 policy=cap
 		advance 2s
 		arrive d1 n=20
@@ -111,7 +111,7 @@ func TestRule2UnreportedRenewalsAreBounded(t *testing.T) {
 // When an edge's lease lapses, what it may have done counts until it would have
 // expired, or until its final report replaces the guess by the truth.
 func TestRule3PresumedSpent(t *testing.T) {
-	tales(t, map[string]string{
+	scenarios(t, map[string]string{
 		"a slot given away without a word": `
 			fleet total=20 rate=120 edges=2 policy=cap
 			advance 2s
@@ -161,7 +161,7 @@ func TestRule3PresumedSpent(t *testing.T) {
 // A second is freed only when every live edge has reported past the moment at
 // which its own clock would still accept tickets of it.
 func TestRule4NothingIsFreedByAClockAlone(t *testing.T) {
-	tales(t, map[string]string{
+	scenarios(t, map[string]string{
 		"renewed at the last moment, and not reported": `
 			fleet total=4 rate=60 session=10s policy=cap
 			advance 2s
@@ -192,7 +192,7 @@ func TestRule4NothingIsFreedByAClockAlone(t *testing.T) {
 
 // Silence is never read as emptiness.
 func TestRule5SilenceIsNotEmptiness(t *testing.T) {
-	tales(t, map[string]string{
+	scenarios(t, map[string]string{
 		"under serve an edge goes on": `
 			fleet total=20 rate=120 session=20s edges=2
 			advance 2s
@@ -429,7 +429,7 @@ func TestRule5SilenceIsNotEmptiness(t *testing.T) {
 // What was given up and is alive counts from the moment at which it is heard: nobody
 // is let in beside it.
 func TestRule5WhatWasGivenUpCountsOnceItIsHeard(t *testing.T) {
-	w := tale(t, `
+	w := scenario(t, `
 		fleet total=10 rate=600 session=20s edges=2 lost_after=1m
 		advance 2s
 		arrive d1 n=6
@@ -447,7 +447,7 @@ func TestRule5WhatWasGivenUpCountsOnceItIsHeard(t *testing.T) {
 	}
 	core := w.sites[0].newest().core
 	if n, edge := core.UnknownEdges(); n != 1 || edge != "d1" {
-		t.Errorf("%d unknownEdges, the last by %q, want one by d1", n, edge)
+		t.Errorf("%d unknown edges, the last by %q, want one by d1", n, edge)
 	}
 	if l := core.Ledger(r.id); l.Active < int64(w.active(r, nil)) {
 		t.Errorf("%d sessions are counted of %d", l.Active, w.active(r, nil))
@@ -456,7 +456,7 @@ func TestRule5WhatWasGivenUpCountsOnceItIsHeard(t *testing.T) {
 
 // By how much an edge that was declared ended may exceed T, if it lives, is told.
 func TestRule5WhatWasForgottenIsTold(t *testing.T) {
-	w := tale(t, `
+	w := scenario(t, `
 		fleet total=10 rate=600 session=20s edges=2
 		advance 2s
 		arrive d1 n=6
@@ -476,7 +476,7 @@ func TestRule5WhatWasForgottenIsTold(t *testing.T) {
 }
 
 func TestRule6Cap(t *testing.T) {
-	tales(t, map[string]string{
+	scenarios(t, map[string]string{
 		"an isolated edge renews nothing": `
 			fleet total=10 rate=60 session=10s edges=2 policy=cap
 			advance 2s
@@ -521,7 +521,7 @@ func TestRule6Cap(t *testing.T) {
 
 // A ticket from another data centre is served without renewal.
 func TestRule7AwayFromHomeNothingIsRenewed(t *testing.T) {
-	tale(t, `
+	scenario(t, `
 		fleet total=4 rate=60 session=10s centres=dublin,nairobi policy=cap
 		advance 2s
 		arrive d1 ann # until the 13th second
@@ -536,7 +536,7 @@ func TestRule7AwayFromHomeNothingIsRenewed(t *testing.T) {
 // A session that moves takes a right of its new home, and a slot is free only when
 // no edge renews, or accepts, what held it.
 func TestRule7MovesAndGoodbyes(t *testing.T) {
-	tales(t, map[string]string{
+	scenarios(t, map[string]string{
 		"who moves takes a right": `
 			fleet total=2 rate=60 session=1m centres=dublin,nairobi policy=cap
 			advance 2s
@@ -589,7 +589,7 @@ func TestRule7MovesAndGoodbyes(t *testing.T) {
 // A node never acts on a message of a lower term or tenure than it has promised,
 // and promises are stored before they are relied on.
 func TestRule8Fencing(t *testing.T) {
-	tales(t, map[string]string{
+	scenarios(t, map[string]string{
 		"an old join is not the edge": `
 			fleet total=10 rate=60 policy=cap
 			catch d1 up
@@ -752,7 +752,7 @@ func TestRule8GlobalHearsTheNewestAggregator(t *testing.T) {
 // A new coordinator may have lost everything: it lends only what it has seen come
 // back, until it knows all books.
 func TestRule9ACoordinatorWithoutMemory(t *testing.T) {
-	tales(t, map[string]string{
+	scenarios(t, map[string]string{
 		"while one data centre is not heard": `
 			fleet total=20 rate=120 session=20s centres=dublin,nairobi policy=cap
 			advance 2s

@@ -580,7 +580,7 @@ func (s *script) status() {
 			}
 			slices.Sort(edges)
 			if n, who := n.core.UnknownEdges(); n > 0 {
-				what += fmt.Sprintf(", unknownEdge %d times, by %s", n, who)
+				what += fmt.Sprintf(", %d unknown edges, the last %s", n, who)
 			}
 			s.printf("%s/%d %s; edges: %s", c.name, n.term, what, strings.Join(edges, ", "))
 		}

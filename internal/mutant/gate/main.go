@@ -5,7 +5,7 @@
 // noticed where all rules are in force. Build it with the tag mutants:
 //
 //	go run -tags mutants ./internal/mutant/gate
-//	go run -tags mutants ./internal/mutant/gate -mutant nothing-presumed -hunt expiry -seed 3
+//	go run -tags mutants ./internal/mutant/gate -mutant nothing-presumed -target expiry -seed 3
 package main
 
 import (
@@ -36,17 +36,17 @@ import (
 func main() {
 	g := gate{out: os.Stdout, proof: map[string]int{}}
 	flag.StringVar(&g.only, "mutant", "", "one mutant, by its name; none for all rules in force")
-	flag.IntVar(&g.seeds, "seeds", 32, "seeds of every hunt, from 1")
-	flag.BoolVar(&g.all, "all", false, "go on after the first seed that kills, and through every hunt: counts for the documents")
-	hunt := flag.String("hunt", "", "with -mutant: play one world of this hunt and tell what happens in it")
-	seed := flag.Uint64("seed", 1, "with -hunt: which")
+	flag.IntVar(&g.seeds, "seeds", 32, "seeds of every target, from 1")
+	flag.BoolVar(&g.all, "all", false, "go on after the first seed that kills, and through every target: counts for the documents")
+	target := flag.String("target", "", "with -mutant: play one world of this target and tell what happens in it")
+	seed := flag.Uint64("seed", 1, "with -target: which")
 	flag.Parse()
 	debug.SetGCPercent(400) // worlds are small, and die young
 	err := errors.New("built without the tag mutants: go run -tags mutants ./internal/mutant/gate")
 	switch {
 	case !mutant.Built:
-	case *hunt != "":
-		err = g.replay(*hunt, *seed)
+	case *target != "":
+		err = g.replay(*target, *seed)
 	default:
 		err = g.run(context.Background())
 	}
@@ -63,11 +63,11 @@ type gate struct {
 	all   bool
 	dir   string // of the test binaries
 
-	proof map[string]int // by hunt: the last seed that a mutant was noticed in
+	proof map[string]int // by target: the last seed that a mutant was noticed in
 }
 
 // replay plays one world and tells what goes wrong in it.
-func (g *gate) replay(hunt string, seed uint64) error {
+func (g *gate) replay(target string, seed uint64) error {
 	if g.only != "" && g.only != "none" {
 		i := slices.IndexFunc(mutant.All(), func(m mutant.Mutant) bool { return m.Name == g.only })
 		if i < 0 {
@@ -75,7 +75,7 @@ func (g *gate) replay(hunt string, seed uint64) error {
 		}
 		mutant.Set(mutant.All()[i].ID)
 	}
-	h, err := find(hunt)
+	h, err := find(target)
 	if err != nil {
 		return err
 	}
@@ -85,12 +85,12 @@ func (g *gate) replay(hunt string, seed uint64) error {
 	return nil
 }
 
-func find(name string) (sim.Hunt, error) {
-	i := slices.IndexFunc(sim.Hunts, func(h sim.Hunt) bool { return h.Name == name })
+func find(name string) (sim.Target, error) {
+	i := slices.IndexFunc(sim.Targets, func(h sim.Target) bool { return h.Name == name })
 	if i < 0 {
-		return sim.Hunt{}, fmt.Errorf("no hunt is called %q", name)
+		return sim.Target{}, fmt.Errorf("no target is called %q", name)
 	}
-	return sim.Hunts[i], nil
+	return sim.Targets[i], nil
 }
 
 func (g *gate) run(ctx context.Context) (err error) {
@@ -213,12 +213,12 @@ func (g *gate) cleanTests(ctx context.Context, tests map[string][]string) []erro
 // cleanWorlds demands the same of the worlds in which mutants were noticed; of all, where
 // that is the only thing asked for.
 func (g *gate) cleanWorlds() (faults []error) {
-	for _, h := range sim.Hunts {
+	for _, h := range sim.Targets {
 		seeds := g.seeds
 		if g.only == "" && !g.all {
 			seeds = g.proof[h.Name]
 		}
-		kills := g.hunt(h, seeds, true)
+		kills := g.target(h, seeds, true)
 		for _, k := range kills {
 			faults = append(faults, fmt.Errorf("%s breaks a promise with all rules in force: seed %d: %s", h.Name, k.seed, k.fault))
 		}
@@ -242,13 +242,13 @@ func (g *gate) kill(m mutant.Mutant, v verdict) error {
 	defer mutant.Set(mutant.None)
 	var worlds []string
 	survived := false
-	for _, h := range sim.Hunts {
-		if !g.all && h.Name != k.hunt {
+	for _, h := range sim.Targets {
+		if !g.all && h.Name != k.target {
 			continue
 		}
-		kills := g.hunt(h, g.seeds, g.all)
+		kills := g.target(h, g.seeds, g.all)
 		switch {
-		case len(kills) == 0 && h.Name == k.hunt:
+		case len(kills) == 0 && h.Name == k.target:
 			survived = true
 			worlds = append(worlds, h.Name+" does not notice")
 		case len(kills) > 0 && g.all:
@@ -261,7 +261,7 @@ func (g *gate) kill(m mutant.Mutant, v verdict) error {
 	}
 	fmt.Fprintf(g.out, "%-24s %-4d  %-70s %s\n", m.Name, m.Rule, strings.Join(v.failed, " "), strings.Join(worlds, ", "))
 	if survived {
-		return fmt.Errorf("%s survives: %s, and not everything noticed that should: %s %s", m.Name, m.Says, k.tests, k.hunt)
+		return fmt.Errorf("%s survives: %s, and not everything noticed that should: %s %s", m.Name, m.Says, k.tests, k.target)
 	}
 	return nil
 }
@@ -307,9 +307,9 @@ type noted struct {
 	fault string
 }
 
-// hunt plays worlds of h, several at a time, from seed 1, and tells in which of them a
+// target plays worlds of h, several at a time, from seed 1, and tells in which of them a
 // promise was broken. Without all it stops at the first.
-func (g *gate) hunt(h sim.Hunt, seeds int, all bool) []noted {
+func (g *gate) target(h sim.Target, seeds int, all bool) []noted {
 	found := make([]noted, seeds)
 	var stop atomic.Bool
 	parallel(seeds, func(i int) {
@@ -326,7 +326,7 @@ func (g *gate) hunt(h sim.Hunt, seeds int, all bool) []noted {
 
 // play plays one world and returns the promise that was broken in it. A node that
 // panics was noticed too.
-func play(h sim.Hunt, seed uint64) (fault string) {
+func play(h sim.Target, seed uint64) (fault string) {
 	defer func() {
 		if p := recover(); p != nil {
 			fault = fmt.Sprintf("panic: %v", p)

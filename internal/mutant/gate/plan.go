@@ -4,8 +4,8 @@ import "vestibule/internal/mutant"
 
 // killer is what has to notice that a rule is missing.
 type killer struct {
-	tests string // packages and names of tests, or how the names of several begin
-	hunt  string // name of the simulated worlds; "" for none
+	tests  string // packages and names of tests, or how the names of several begin
+	target string // name of the simulated worlds; "" for none
 }
 
 // plan says for every mutant what kills it: always a named test, and a
@@ -20,7 +20,7 @@ var plan = map[mutant.ID]killer{
 
 	mutant.NoRenewalCeiling: {"slots.TestRule2", "expiry"},
 
-	mutant.NothingPresumed:            {"slots.TestRule3", "expiry"},
+	mutant.NothingPresumed:       {"slots.TestRule3", "expiry"},
 	mutant.NoRatePresumed:        {"slots.TestRule3", "expiry"},
 	mutant.LateFinalWord:         {"slots.TestRule3", ""},
 	mutant.RosterForgetsPresumed: {"slots.TestRule3", "takeovers"},
@@ -37,7 +37,7 @@ var plan = map[mutant.ID]killer{
 	mutant.LostIsFree:        {"slots.TestRule5", "takeovers"},
 	mutant.LostIsStill:       {"slots.TestRule5", ""},
 	mutant.LifeForgotten:     {"slots.TestRule5", ""},
-	mutant.NoPin:          {"slots.TestRule5", "serve"},
+	mutant.NoPin:             {"slots.TestRule5", "serve"},
 	mutant.PredecessorsAge:   {"slots.TestRule5", ""},
 	mutant.TwinSucceeds:      {"slots.TestRule5", "twins"},
 	mutant.CopyProves:        {"slots.TestRule5 node.TestACopiedFolderProvesNothing", "twins"},
@@ -47,7 +47,7 @@ var plan = map[mutant.ID]killer{
 	mutant.ForgetUnmetered:   {"slots.TestRule5", ""},
 	mutant.ForgottenIsFree:   {"slots.TestRule5", "twins"},
 	mutant.StampsAdrift:      {"slots.TestRule5", ""},
-	mutant.TimelessUnpin:      {"slots.TestRule5", ""},
+	mutant.TimelessUnpin:     {"slots.TestRule5", ""},
 	mutant.IsolationIsDeath:  {"slots.TestRule5", ""},
 	mutant.LateWordOfTheDead: {"slots.TestRule5", "serve"},
 	mutant.RosterForgotten:   {"slots.TestRule5", "takeovers"},

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Hunts are small worlds of eight minutes, each full of what one part of the
+// Targets are small worlds of eight minutes, each full of what one part of the
 // protocol is there for: `make mutants` looks in them for rules that are
 // missing. Whatever breaks a promise in one of them without a mutant is a fault
 // of the nodes.
-var Hunts = []Hunt{
+var Targets = []Target{
 	{"storm", Storm},
 	{"takeovers", Takeovers},
 	{"expiry", ExpiryEdge},
@@ -25,26 +25,26 @@ var Hunts = []Hunt{
 	{"keys", Keys},
 }
 
-// Hunt is one of them.
-type Hunt struct {
+// Target is one of them.
+type Target struct {
 	Name string
 	Draw func(seed uint64) Config
 }
 
-const hunt = 8 * time.Minute
+const targetLength = 8 * time.Minute
 
 // Storm is a small world in which anything goes wrong, for longer.
 func Storm(seed uint64) Config {
 	c := Small(seed)
-	c.Length, c.People.Bound, c.People.Roam = hunt, false, 0
+	c.Length, c.People.Bound, c.People.Roam = targetLength, false, 0
 	return c
 }
 
-// prey is where a hunt begins: few slots, short sessions, more people than fit.
-func prey(seed uint64, centres, edges int, session time.Duration) (Config, *rand.Rand) {
+// tight is where a target begins: few slots, short sessions, more people than fit.
+func tight(seed uint64, centres, edges int, session time.Duration) (Config, *rand.Rand) {
 	rng := rand.New(rand.NewPCG(seed, 0x68756e74))
 	c := Defaults()
-	c.Seed, c.Strict, c.Length, c.Cap = seed, true, hunt, true
+	c.Seed, c.Strict, c.Length, c.Cap = seed, true, targetLength, true
 	c.Centres, c.Edges, c.Session = centres, edges, session
 	c.Total = 4 + rng.IntN(24)
 	c.Rate = c.Total * 4
@@ -58,12 +58,12 @@ func prey(seed uint64, centres, edges int, session time.Duration) (Config, *rand
 // once, while those that were replaced live on, writes are slow, and messages of
 // before arrive late or twice.
 func Takeovers(seed uint64) Config {
-	c, rng := prey(seed, 2, 2, 15*time.Second)
+	c, rng := tight(seed, 2, 2, 15*time.Second)
 	f := &c.Faults
 	f.Every, f.Last = time.Duration(1+rng.IntN(4))*time.Second, 3*time.Second
 	f.CrashRegion, f.CrashGlobal, f.Zombies, f.Disk = true, true, true, true
 	f.CrashEdge, f.CutPair, f.Rollback = rng.IntN(2) == 0, rng.IntN(3) == 0, rng.IntN(3) == 0
-	f.Astray, f.Tardy, f.Late = 0.1, 0.1, 6*time.Second
+	f.Doubled, f.Tardy, f.Late = 0.1, 0.1, 6*time.Second
 	if rng.IntN(3) == 0 {
 		f.Ephemeral, c.GoneAbove = true, 1+rng.IntN(20)
 	}
@@ -73,7 +73,7 @@ func Takeovers(seed uint64) Config {
 // ExpiryEdge lets reports be slow, within the lease, while sessions are renewed
 // at the last moment by clocks that disagree.
 func ExpiryEdge(seed uint64) Config {
-	c, rng := prey(seed, 1, 3, 10*time.Second)
+	c, rng := tight(seed, 1, 3, 10*time.Second)
 	c.People.Think, c.People.Stay = time.Duration(5+rng.IntN(4))*time.Second, 0.3
 	c.Network.LAN = time.Duration(1+rng.IntN(80)) * time.Millisecond
 	f := &c.Faults
@@ -85,7 +85,7 @@ func ExpiryEdge(seed uint64) Config {
 
 // Cutoff cuts data centres off for longer than their rights are theirs.
 func Cutoff(seed uint64) Config {
-	c, rng := prey(seed, 2, 2, time.Duration(10+rng20(seed))*time.Second)
+	c, rng := tight(seed, 2, 2, time.Duration(10+rng20(seed))*time.Second)
 	c.Params.RegionalLease = 8 * time.Second
 	f := &c.Faults
 	f.Every, f.Last = 15*time.Second, time.Minute
@@ -96,7 +96,7 @@ func Cutoff(seed uint64) Config {
 // CutoffServe does it under partition_policy serve, with edges that end or fall
 // silent, and words of them that arrive late.
 func CutoffServe(seed uint64) Config {
-	c, rng := prey(seed, 1+rng20(seed)%2, 3, 10*time.Second)
+	c, rng := tight(seed, 1+rng20(seed)%2, 3, 10*time.Second)
 	c.Cap = false
 	c.People.Pages, c.People.Think, c.People.Stay = 15, 2*time.Second, 0.95 // they go on where they are
 	f := &c.Faults
@@ -110,7 +110,7 @@ func CutoffServe(seed uint64) Config {
 // replies, copy cookies and turn up elsewhere, and a network that loses the lists
 // of what they did.
 func Guests(seed uint64) Config {
-	c, rng := prey(seed, 2, 3, 10*time.Second)
+	c, rng := tight(seed, 2, 3, 10*time.Second)
 	p := &c.People
 	p.Think, p.Stay = 3*time.Second, 0.2
 	p.Parallel, p.Lost, p.Move, p.Copy = rng.Float64(), 0.05, 0.1, 0.05
@@ -124,7 +124,7 @@ func Guests(seed uint64) Config {
 // Fleet adds and drains data centres all the time, while coordinators are replaced by
 // some who go by older lists, or know none of them.
 func Fleet(seed uint64) Config {
-	c, rng := prey(seed, 2+int(seed%2), 2, 10*time.Second)
+	c, rng := tight(seed, 2+int(seed%2), 2, 10*time.Second)
 	c.Listed = c.Centres - 1
 	f := &c.Faults
 	f.Every, f.Last = time.Duration(2+rng.IntN(4))*time.Second, time.Duration(5+rng.IntN(15))*time.Second
@@ -136,7 +136,7 @@ func Fleet(seed uint64) Config {
 // Forced takes data centres off by force that are heard all the while, while
 // coordinators and aggregators are replaced: nothing of them is lent twice.
 func Forced(seed uint64) Config {
-	c, rng := prey(seed, 2+int(seed%2), 2, 10*time.Second)
+	c, rng := tight(seed, 2+int(seed%2), 2, 10*time.Second)
 	f := &c.Faults
 	f.Every, f.Last = time.Duration(2+rng.IntN(3))*time.Second, 3*time.Second
 	f.Members, f.Forsake, f.CrashGlobal = true, true, true
@@ -147,7 +147,7 @@ func Forced(seed uint64) Config {
 // Copies copies data centres onto other NATS, while coordinators and aggregators are replaced
 // and stores lose their memory.
 func Copies(seed uint64) Config {
-	c, rng := prey(seed, 1+int(seed%3), 2, 10*time.Second)
+	c, rng := tight(seed, 1+int(seed%3), 2, 10*time.Second)
 	if c.People.Pages, c.People.Stay = 12, 0.8; c.Centres > 1 {
 		c.Listed = c.Centres - rng.IntN(2)
 	}
@@ -163,7 +163,7 @@ func Copies(seed uint64) Config {
 // Stores fail for long and lose parts of what they hold, while edges end and aggregators are
 // replaced.
 func Stores(seed uint64) Config {
-	c, rng := prey(seed, 1+rng20(seed)%2, 3, 15*time.Second)
+	c, rng := tight(seed, 1+rng20(seed)%2, 3, 15*time.Second)
 	c.People.Pages, c.People.Think, c.People.Stay = 12, 3*time.Second, 0.3
 	f := &c.Faults
 	f.Every, f.Last = time.Duration(2+rng.IntN(3))*time.Second, time.Duration(3+rng.IntN(10))*time.Second
@@ -177,7 +177,7 @@ func Stores(seed uint64) Config {
 
 // Keys are rotated while edges and data centres are cut off, for longer than a rotation.
 func Keys(seed uint64) Config {
-	c, rng := prey(seed, 1+rng20(seed)%2, 3, 15*time.Second)
+	c, rng := tight(seed, 1+rng20(seed)%2, 3, 15*time.Second)
 	c.Cap, c.Network.Sealed = rng.IntN(2) == 0, true
 	c.People.Pages, c.People.Think, c.People.Stay = 12, 3*time.Second, 0.3
 	f := &c.Faults
@@ -190,7 +190,7 @@ func Keys(seed uint64) Config {
 // Twins starts processes that bear other edges' names, in empty folders and in copies,
 // while those edges are cut off or have ended, under partition_policy serve.
 func Twins(seed uint64) Config {
-	c, rng := prey(seed, 1+rng20(seed)%2, 2, 10*time.Second)
+	c, rng := tight(seed, 1+rng20(seed)%2, 2, 10*time.Second)
 	c.Cap = false
 	c.People.Pages, c.People.Think, c.People.Stay = 15, 2*time.Second, 0.95 // they go on where they are
 	f := &c.Faults
@@ -203,7 +203,7 @@ func Twins(seed uint64) Config {
 // Memory lets stores lose their memory while aggregators are replaced: whoever leads
 // next led before, not always last.
 func Memory(seed uint64) Config {
-	c, rng := prey(seed, 1, 2, 15*time.Second)
+	c, rng := tight(seed, 1, 2, 15*time.Second)
 	f := &c.Faults
 	f.Every, f.Last = time.Duration(2+rng.IntN(3))*time.Second, 4*time.Second
 	f.CrashRegion, f.CrashEdge, f.Wipe, f.Zombies = true, true, true, rng.IntN(2) == 0

@@ -10,9 +10,9 @@ import (
 	"vestibule/internal/wire"
 )
 
-// mending is the second half of a run: nothing goes wrong any more, and the
-// fleet has to be as good as new .
-type mending struct {
+// recovery is the second half of a run: nothing goes wrong any more, and the
+// fleet has to be as good as new.
+type recovery struct {
 	began     int64
 	recovered int64 // when every edge had a lease again; 0 for not yet
 	whole     int64 // when every data centre had, too, and all books were known
@@ -28,9 +28,9 @@ type mending struct {
 // seconds.
 const adoption = 9 * time.Second
 
-// mendLength returns how long the second half takes: until everybody is at home,
+// recoveryLength returns how long the second half takes: until everybody is at home,
 // sessions have come and gone under full demand, and all have ended again.
-func mendLength(longest, vague time.Duration) time.Duration {
+func recoveryLength(longest, vague time.Duration) time.Duration {
 	life := time.Duration(wire.Life(longest)) * time.Second
 	return adoption + fullDemand + life + max(life, wire.RateWindow) + 12*time.Second + 6*vague
 }
@@ -45,7 +45,7 @@ const fullDemand = 10 * time.Second
 func (w *World) calmDown() {
 	w.tell("nothing goes wrong any more")
 	w.calm = true
-	w.mend.began = w.now
+	w.recovery.began = w.now
 	w.pairs = nil
 	first := w.judge.first
 	w.cfg.Total, w.cfg.Rate, w.cfg.Session, w.removed = first.total, first.rate, first.session, false
@@ -93,18 +93,18 @@ func (w *World) calmDown() {
 	// what the edge had counted before all of it is over.
 	deadline := adoption + life + wire.RateWindow + 3*time.Second
 	w.in(deadline, func() {
-		if w.mend.whole == 0 && !w.timeLost() {
-			w.judge.fail(w, "%v after the last fault %s", deadline, w.mend.wrong)
+		if w.recovery.whole == 0 && !w.timeLost() {
+			w.judge.fail(w, "%v after the last fault %s", deadline, w.recovery.wrong)
 		}
 	})
 	w.in(adoption+life, func() { w.measure(fullDemand) })
 	w.in(adoption+life+fullDemand, w.goQuiet)
 	for s := range 6 {
-		w.in(mendLength(w.longest(), w.cfg.Faults.Vague)-time.Second-time.Duration(s)*time.Second, w.settleUp)
+		w.in(recoveryLength(w.longest(), w.cfg.Faults.Vague)-time.Second-time.Duration(s)*time.Second, w.settleUp)
 	}
-	w.in(mendLength(w.longest(), w.cfg.Faults.Vague)-500*time.Millisecond, func() {
-		if !w.mend.settled && !w.timeLost() {
-			w.judge.fail(w, "nobody is left, and %s", w.mend.wrong)
+	w.in(recoveryLength(w.longest(), w.cfg.Faults.Vague)-500*time.Millisecond, func() {
+		if !w.recovery.settled && !w.timeLost() {
+			w.judge.fail(w, "nobody is left, and %s", w.recovery.wrong)
 		}
 	})
 }
@@ -114,14 +114,14 @@ func (w *World) calmDown() {
 // newer one, each of the data centres' in turn. Nobody has a lease before the one
 // who stays has begun, so its time counts.
 func (w *World) atHome() {
-	if w.mend.recovered != 0 || w.timeLost() {
+	if w.recovery.recovered != 0 || w.timeLost() {
 		return
 	}
 	if rest := w.newest().began + int64(adoption) - w.now; rest > 0 {
 		w.in(time.Duration(rest), w.atHome)
 		return
 	}
-	w.judge.fail(w, "%v after the last fault %s", time.Duration(w.now-w.mend.began), w.mend.wrong)
+	w.judge.fail(w, "%v after the last fault %s", time.Duration(w.now-w.recovery.began), w.recovery.wrong)
 }
 
 // longest returns the longest session_duration that the run has seen.
@@ -165,7 +165,7 @@ func (w *World) timeLost() bool {
 
 // recover looks whether every node has found its place again.
 func (w *World) recover() {
-	m := &w.mend
+	m := &w.recovery
 	since := time.Duration(w.now - m.began)
 	if m.recovered == 0 {
 		if m.wrong = w.homeless(); m.wrong != "" {
@@ -226,11 +226,11 @@ func (w *World) holdsForLost(st slots.RegionStatus) bool {
 
 // measure samples the use of the limit that binds, once a second.
 func (w *World) measure(left time.Duration) {
-	if left <= 0 || w.mend.quiet {
+	if left <= 0 || w.recovery.quiet {
 		return
 	}
 	w.judge.tick(w)
-	m := &w.mend
+	m := &w.recovery
 	m.seconds++
 	m.use += max(float64(w.judge.active)/float64(w.cfg.Total), float64(w.judge.rate(w.now))/float64(w.cfg.Rate))
 	w.in(time.Second, func() { w.measure(left - time.Second) })
@@ -238,8 +238,8 @@ func (w *World) measure(left time.Duration) {
 
 // goQuiet lets everybody go.
 func (w *World) goQuiet() {
-	w.tell("everybody goes; %.2f of the limits were used", w.mend.use/float64(max(1, w.mend.seconds)))
-	w.mend.quiet = true
+	w.tell("everybody goes; %.2f of the limits were used", w.recovery.use/float64(max(1, w.recovery.seconds)))
+	w.recovery.quiet = true
 	w.cfg.Demand.PerMinute = 0
 	w.arrivals.begin(w)
 	for i := range w.visitors {
@@ -258,11 +258,11 @@ func (w *World) goQuiet() {
 
 // settleUp looks whether all rights lie idle, where they can be used.
 func (w *World) settleUp() {
-	if w.mend.settled {
+	if w.recovery.settled {
 		return
 	}
-	w.mend.wrong = w.leftOver()
-	w.mend.settled = w.mend.wrong == ""
+	w.recovery.wrong = w.leftOver()
+	w.recovery.settled = w.recovery.wrong == ""
 }
 
 // leftOver says which rights are neither idle nor where they should be.
