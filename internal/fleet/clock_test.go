@@ -74,7 +74,7 @@ func TestTheErrorBoundHolds(t *testing.T) {
 			at, bound := p.Now(answered), p.Bound(answered)
 			real += delay.Draw(t, "down")
 			believed := c.known(c.read(real))
-			slack := min(c.read(real).Sub(c.base)/100, Guard/2)
+			slack := min(c.read(real).Sub(c.base)/100, max(Guard/2, believed/4))
 			known := c.synced
 			taken := c.Sync(c.read(real), sent, answered.Sub(got), at, bound)
 			if after := c.known(c.read(real)); known && after > believed+slack {
