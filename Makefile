@@ -76,7 +76,7 @@ packages: ## install the Debian packages that tests need and that are missing
 # that only start programs or look at pages. It watches the shells, which call the cores from many
 # goroutines, and two simulated worlds beside each other. Tests of shells mostly wait: three
 # packages and six tests of each at a time, whatever the number of cores.
-CORES := fleet line mutant room roomfile sim slots admission ticket waiting wire
+CORES := fleet line mutant proof room roomfile sim slots admission ticket waiting wire
 PLAIN := $(CORES:%=vestibule/internal/%) vestibule/internal/waiting/preview vestibule/cmd
 
 .PHONY: quick

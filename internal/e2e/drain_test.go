@@ -121,30 +121,18 @@ backend edges
 	})
 	t.Run("nginx", func(t *testing.T) {
 		addr := freeAddr(t)
-		user, temp, servers := "", "", ""
-		if os.Getuid() == 0 {
-			user = "user root;" // the folder is ours alone
-		}
-		for _, name := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
-			temp += name + "_temp_path " + filepath.Join(dir, name) + "; "
-		}
+		servers := ""
 		for _, e := range edges {
 			servers += "server " + e.addr + " max_fails=1 fail_timeout=1s; "
 		}
-		balance(t, addr, "nginx", "-p", dir, "-e", "stderr", "-c", file(t, dir, "nginx.conf", `daemon off; worker_processes 1; %s pid %s/nginx.pid; error_log stderr crit;
-events { worker_connections 4096; }
-http {
-	%s access_log off; keepalive_requests 1000000000;
-	upstream edges { %s keepalive 64; }
+		balance(t, addr, "nginx", nginxArgs(t, dir, "nginx.conf", fmt.Sprintf(`upstream edges { %s keepalive 64; }
 	server {
 		listen %s;
 		location / {
 			proxy_pass http://edges; proxy_http_version 1.1;
 			proxy_set_header Connection ""; proxy_set_header Host $host;
 		}
-	}
-}
-`, user, dir, temp, servers, addr))
+	}`, servers, addr))...)
 		l := roll(t, "http://"+addr, *drainRate, edges[:])
 		l.report(t, "nginx, which asks for no health")
 		if n := len(l.faults[http.MethodGet]); n > 0 {
@@ -176,6 +164,16 @@ func freeAddr(t *testing.T) string {
 // balance runs a balancer until the test ends.
 func balance(t *testing.T, addr, program string, args ...string) {
 	t.Helper()
+	serve(t, program, args...)
+	until(t, program+" passes requests on", func() bool {
+		r, err := http.Get("http://" + addr + "/")
+		return err == nil && r.Body.Close() == nil && r.StatusCode == http.StatusOK
+	})
+}
+
+// serve runs a server that is not ours until the test ends.
+func serve(t *testing.T, program string, args ...string) {
+	t.Helper()
 	path, err := exec.LookPath(program)
 	if err != nil {
 		t.Skipf("%s is not installed", program)
@@ -189,10 +187,6 @@ func balance(t *testing.T, addr, program string, args ...string) {
 	t.Cleanup(func() {
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) //nolint:errcheck // it may have ended
 		cmd.Wait()                                      //nolint:errcheck // it was killed
-	})
-	until(t, program+" passes requests on", func() bool {
-		r, err := http.Get("http://" + addr + "/")
-		return err == nil && r.Body.Close() == nil && r.StatusCode == http.StatusOK
 	})
 }
 

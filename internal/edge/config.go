@@ -23,6 +23,7 @@ type Config struct {
 	Front          FrontConfig         `mapstructure:"front_auth"`
 	ProxyProtocol  ProxyProtocolConfig `mapstructure:"proxy_protocol"`
 	ForwardHeaders []string            `mapstructure:"forward_headers" doc:"headers of visitors that reach the site although some sites take them for path, host, scheme or address"`
+	Proof          ProofConfig         `mapstructure:"proof"`
 	Held           HeldConfig          `mapstructure:"held"`
 	Waiting        WaitingConfig       `mapstructure:"waiting"`
 	Connections    ConnectionsConfig   `mapstructure:"connections"`
@@ -36,6 +37,12 @@ type Config struct {
 type ProxyProtocolConfig struct {
 	Trusted   []string `mapstructure:"trusted" doc:"addresses or prefixes of load balancers whose connections all begin with a PROXY header, empty for none"`
 	Untrusted string   `mapstructure:"untrusted" doc:"what becomes of a PROXY header of any other address: refuse or ignore"`
+}
+
+// ProofConfig says whether sites are told by a signed header that a request passed here.
+type ProofConfig struct {
+	Enabled    bool `mapstructure:"enabled" doc:"whether requests to sites carry a proof (Vestibule-Proof) that they passed an edge"`
+	Remembered int  `mapstructure:"remembered" doc:"proofs that are remembered, one for each session; others are signed anew with each request"`
 }
 
 // TLSConfig is the TLS listener.
@@ -84,6 +91,7 @@ func DefaultConfig() Config {
 		NATS:          node.DefaultClient(),
 		Front:         FrontConfig{Form: formHeaders, Prefix: "/decide", Redirect: "@site", Hold: 500 * time.Millisecond},
 		ProxyProtocol: ProxyProtocolConfig{Untrusted: headersRefused},
+		Proof:         ProofConfig{Remembered: 1 << 16},
 		Held:          HeldConfig{Total: 4096, Prefix: 256},
 		Waiting:       WaitingConfig{Prefix: 6000},
 		Events:        EventsConfig{Total: 20_000, Prefix: 1024},
@@ -141,6 +149,7 @@ func (c *Config) Validate() []error {
 		{"events.total", c.Events.Total, 0, 1 << 20},
 		{"events.per_prefix", c.Events.Prefix, 1, 1 << 20},
 		{"recent_tickets", c.Recent, 0, 1 << 24},
+		{"proof.remembered", c.Proof.Remembered, 1, 1 << 22},
 	} {
 		if n.n < n.min || n.n > n.max {
 			errs = append(errs, fmt.Errorf("%s: must be %d to %d, got %d", n.key, n.min, n.max, n.n))

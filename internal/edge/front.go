@@ -119,6 +119,9 @@ func (f *front) admit(w http.ResponseWriter, o *gate.Outcome) {
 		h["X-Accel-Redirect"] = []string{f.cfg.Front.Redirect}
 	} else {
 		h["Cache-Control"] = noStore
+		if proof := o.Proof(); proof != "" {
+			h.Set(gate.ProofHeader, proof) // for the front to send to the site, and to nobody else
+		}
 		tickets = firstOfEach(tickets)
 	}
 	addFields(h, tickets)

@@ -36,7 +36,7 @@ func (s *Server) request(r *http.Request) *gate.Request {
 	client, secure := s.proxies.Client(r.RemoteAddr, r.TLS != nil, h["X-Forwarded-For"], h["X-Forwarded-Proto"])
 	return &gate.Request{
 		Host: r.Host, Target: rawTarget(r), Method: r.Method, Body: hasBody(r), Client: client, Secure: secure,
-		Cookies: h["Cookie"], Tickets: h[gate.TicketHeader], Accept: h["Accept"], Upgrade: h["Upgrade"],
+		Cookies: h["Cookie"], Tickets: h[gate.TicketHeader], Proofs: h[gate.ProofHeader], Accept: h["Accept"], Upgrade: h["Upgrade"],
 		Languages: first(h["Accept-Language"]), FetchSite: first(h["Sec-Fetch-Site"]), Origin: first(h["Origin"]), Poll: first(h[gate.PollHeader]) != "",
 	}
 }

@@ -80,6 +80,7 @@ func (x passage) answered(r *http.Response) error {
 	x.monitor.Answered(x.outcome.Origin)
 	origin.StripSetCookies(r.Header)
 	r.Header.Del(gate.TicketHeader)
+	r.Header.Del(gate.ProofHeader)
 	command := r.Header.Get(commandHeader)
 	r.Header.Del(commandHeader)
 	// Here and not before: an informational answer (103) would have taken them along
@@ -156,6 +157,9 @@ func (x passage) rewrite(p *httputil.ProxyRequest) {
 	out.Trailer = nil
 	x.headers.Strip(out.Header)
 	origin.StripTickets(out.Header)
+	if proof := x.outcome.Proof(); proof != "" { // a visitor's own was stripped
+		out.Header.Set(gate.ProofHeader, proof)
+	}
 	if client := x.outcome.Client; client.IsValid() {
 		out.Header.Set("X-Forwarded-For", client.String())
 	}

@@ -152,8 +152,16 @@ func (s *Server) newGate(o Options, clock *node.Clock) (*gate.Gate, error) {
 			Rand:   rand.New(chance),
 			Past:   s.folder.Succeeds(s.log),
 		},
-		HeldPerPrefix: o.Config.Held.Prefix, NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.wake, Finish: s.hub.Finish, Reg: o.Reg, Log: s.log,
+		Proofs: s.proofs(), HeldPerPrefix: o.Config.Held.Prefix, NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.wake, Finish: s.hub.Finish, Reg: o.Reg, Log: s.log,
 	})
+}
+
+// proofs returns how many proofs are remembered, 0 where none are made.
+func (s *Server) proofs() int {
+	if !s.cfg.Proof.Enabled {
+		return 0
+	}
+	return s.cfg.Proof.Remembered
 }
 
 // keepLives stores which incarnations use the folder, before the regional hears of the

@@ -58,7 +58,7 @@ const (
 // whichever room or site is meant.
 func Answers(target string) bool {
 	path, _, _ := strings.Cut(target, "?")
-	return path == LeavePath || path == AwayPath || path == EventsPath
+	return path == LeavePath || path == AwayPath || path == EventsPath || path == KeysPath || path == VerifyPath
 }
 
 // Decide fills o with what is to be done about r. It waits where a visitor is held for a
@@ -88,6 +88,10 @@ func (g *Gate) Decide(ctx context.Context, r *Request, o *Outcome) {
 		g.away(r, o, rooms, query)
 	case EventsPath:
 		g.listen(r, o, rooms, query)
+	case KeysPath:
+		g.publishKeys(r, o, rooms)
+	case VerifyPath:
+		g.verify(r, o, rooms, query)
 	default:
 		g.enter(ctx, r, o, rooms, path)
 	}
@@ -162,7 +166,7 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		g.finish(stay.Place())
 	}
 	if d.Enters() {
-		o.inside = append(o.inside, stay)
+		o.inside, o.decided = append(o.inside, stay), now
 		return true
 	}
 	o.giveTickets()

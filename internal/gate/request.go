@@ -37,6 +37,7 @@ type Request struct {
 
 	Cookies   []string // Cookie
 	Tickets   []string // TicketHeader; nil for none
+	Proofs    []string // ProofHeader
 	Accept    []string
 	Upgrade   []string
 	Languages string // Accept-Language
@@ -81,10 +82,11 @@ type Outcome struct {
 	Epoch uint32 // of its room
 
 	gate   *Gate
-	inside []Stay   // the sessions that let the request in
-	sealed []sealed // tickets that the answer brings
-	seals  *ticket.Scratch
-	cookie []byte
+	inside  []Stay     // the sessions that let the request in
+	decided fleet.Time // when the last of them did
+	sealed  []sealed   // tickets that the answer brings
+	seals   *ticket.Scratch
+	cookie  []byte
 }
 
 // Stay is one visitor in one room: a session, or a place in the line.

@@ -24,6 +24,7 @@ type snapshot struct {
 	ready   bool // there are rooms and keys
 	rooms   []*roomState
 	origins map[string]*origin.Origin // by the text in the room set
+	proofs  *proofs                   // nil where none are made
 
 	keysAreNewest func() bool // the store has just confirmed the ring
 }

@@ -1,0 +1,145 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"vestibule/internal/testkit"
+)
+
+// TestSitesAskForAProof runs the examples of deploy/examples behind an edge: who comes by
+// the edge sees the site, and who goes around it to the site's own address does not,
+// whatever is sent along.
+func TestSitesAskForAProof(t *testing.T) {
+	bin, dir := build(t), t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "site"), "../../deploy/examples/go").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	sites := map[string]string{"go": freeAddr(t), "express": freeAddr(t), "nginx": freeAddr(t)}
+	rooms, visitors := "rooms:\n", freeAddr(t)
+	proofs := make(chan string, 100)
+	tells := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if p := r.Header.Get("Vestibule-Proof"); p != "" {
+			proofs <- p
+		}
+	}))
+	t.Cleanup(tells.Close)
+	for name, addr := range map[string]string{"go": sites["go"], "express": sites["express"], "nginx": sites["nginx"], "tells": tells.Listener.Addr().String()} {
+		rooms += fmt.Sprintf("  - {name: %s, host: 127.0.0.1, path: /%s, total_active_users: 100, new_users_per_minute: 1000, origin: \"http://%s\"}\n", name, name, addr)
+	}
+	rooms += fmt.Sprintf("hosts: [{name: 127.0.0.1, origin: %q}]\n", tells.URL)
+	global := start(t, filepath.Join(bin, "global"), "--config", file(t, dir, "global.yaml", `
+data_dir: %s
+data_centers: [nairobi]
+rooms: %s
+bootstrap: true
+nats: {embedded: true, listen: "127.0.0.1:0"}
+`, filepath.Join(dir, "global"), file(t, dir, "rooms.yaml", "%s", rooms)))
+	start(t, filepath.Join(bin, "regional"), "--config", file(t, dir, "regional.yaml", `
+data_dir: %s
+data_center: nairobi
+bootstrap: true
+nats: {url: %q}
+`, filepath.Join(dir, "regional"), global.at["nats"]))
+	edge := start(t, filepath.Join(bin, "edge"), "--config", file(t, dir, "edge.yaml", `
+data_dir: %s
+data_center: nairobi
+name: edge-1
+listen: %s
+nats: {url: %q}
+drain_delay: 0s
+proof: {enabled: true}
+`, filepath.Join(dir, "edge"), visitors, global.at["nats"]))
+	until(t, "the edge is ready", func() bool { return ready(edge.at["metrics"]) })
+	// A good proof, for another site.
+	until(t, "a visitor comes in by the edge", func() bool {
+		r, err := http.Get("http://" + visitors + "/tells")
+		return err == nil && r.Body.Close() == nil && len(proofs) > 0
+	})
+	stolen := testkit.Receive(t, "the site is given a proof", proofs)
+	keys := "http://" + visitors + "/.well-known/vestibule/jwks.json"
+
+	t.Run("go", func(t *testing.T) {
+		addr := sites["go"]
+		serve(t, filepath.Join(dir, "site"), "--listen", addr, "--keys", keys, "--audience", "http://"+addr, "--room", "go")
+		guarded(t, visitors, addr, "go", stolen)
+	})
+	t.Run("express", func(t *testing.T) {
+		addr := sites["express"]
+		serve(t, "node", "../../deploy/examples/express/site.js", addr[strings.LastIndexByte(addr, ':')+1:], keys, "http://"+addr, "express")
+		guarded(t, visitors, addr, "express", stolen)
+	})
+	t.Run("nginx", func(t *testing.T) {
+		addr := sites["nginx"]
+		conf, err := os.ReadFile("../../deploy/examples/nginx/site.conf")
+		if err != nil {
+			t.Fatal(err)
+		}
+		site := filepath.Join(dir, "www")
+		if err := os.MkdirAll(site, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		file(t, site, "nginx", "the site")
+		server := strings.NewReplacer("EDGE/", visitors+"/", "room=ROOM", "room=nginx", "=AUDIENCE", "=http://"+addr, "root SITE", "root "+site).Replace(string(conf))
+		serve(t, "nginx", nginxArgs(t, dir, "site.conf", fmt.Sprintf("server { listen %s; %s }", addr, server))...)
+		guarded(t, visitors, addr, "nginx", stolen)
+	})
+}
+
+// guarded tries a site by the edge and around it, also with a proof for another site.
+func guarded(t *testing.T, edge, site, path, stolen string) {
+	t.Helper()
+	ask := func(addr string, proofs ...string) (int, string) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+"/"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header["Vestibule-Proof"] = proofs
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.StatusCode, string(body)
+	}
+	until(t, "the site answers", func() bool { code, _ := ask(site); return code != 0 })
+	until(t, "a visitor comes in by the edge", func() bool { code, body := ask(edge); return code == http.StatusOK && body == "the site" })
+	if code, body := ask(edge, "mine"); code != http.StatusOK || body != "the site" {
+		t.Errorf("by the edge, with a proof of the visitor's own: %d %.60q", code, body)
+	}
+	for _, proofs := range [][]string{nil, {""}, {"mine"}, {stolen}, {stolen, stolen}} {
+		if code, body := ask(site, proofs...); code != http.StatusForbidden || body == "the site" {
+			t.Errorf("around the edge with %q: %d %.60q", proofs, code, body)
+		}
+	}
+}
+
+// nginxArgs writes a configuration of nginx with these servers, and returns how to run it.
+func nginxArgs(t *testing.T, dir, name, http string) []string {
+	t.Helper()
+	user, temp := "", ""
+	if os.Getuid() == 0 {
+		user = "user root;" // the folder is ours alone
+	}
+	for _, name := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		temp += name + "_temp_path " + filepath.Join(dir, name) + "; "
+	}
+	return []string{"-p", dir, "-e", "stderr", "-c", file(t, dir, name, `daemon off; worker_processes 1; %s pid %s/%s.pid; error_log stderr crit;
+events { worker_connections 4096; }
+http {
+	%s access_log off; keepalive_requests 1000000000;
+	%s
+}
+`, user, dir, name, temp, http)}
+}

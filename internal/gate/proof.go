@@ -1,0 +1,251 @@
+package gate
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/url"
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/origin"
+	"vestibule/internal/proof"
+	"vestibule/internal/room"
+	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
+)
+
+// ProofHeader carries a proof to a site, and from a site that asks about it at
+// [VerifyPath]. No visitor's reaches a site, and none of a site's reaches a visitor.
+const ProofHeader = "Vestibule-Proof"
+
+const (
+	// KeysPath is where sites get the keys that proofs are signed with: GET.
+	KeysPath = "/.well-known/vestibule/jwks.json"
+
+	// VerifyPath is where sites ask whether a proof is good: GET, with the proof in
+	// [ProofHeader], ?room=NAME and ?audience=ORIGIN where these are to be right.
+	VerifyPath = "/.well-known/vestibule/verify"
+)
+
+// keysFor is for how long sites may keep the keys: less than a key is known before
+// anybody signs with it ([ticket.MinRotation]).
+const keysFor = "public, max-age=300"
+
+// proofs are the proofs of one ring, those that were made of late among them: to sign
+// takes longer than to decide. It is safe for concurrent use.
+type proofs struct {
+	keys  *proof.Keys
+	first fleet.Time // from when there is a key to sign with
+
+	mu   sync.Mutex
+	made *simplelru.LRU[proofOf, madeProof]
+}
+
+// proofOf is what a proof is made of. A session that is renewed gets another.
+type proofOf struct {
+	origin *origin.Origin
+	room   room.ID // 0 outside of all rooms
+	ticket uint64
+	until  uint32
+	epoch  uint32
+}
+
+type madeProof struct {
+	text string
+	till fleet.Time // it is given again until then
+}
+
+// takeProofs gives a snapshot its keys for proofs, those of the one before while the ring
+// is the same.
+func (g *Gate) takeProofs(next, old *snapshot) {
+	if g.proofs == 0 || !next.keys {
+		return
+	}
+	if old.proofs != nil && slices.Equal(old.ring.Keys, next.ring.Keys) {
+		next.proofs = old.proofs
+		return
+	}
+	var err error
+	if next.proofs, err = newProofs(next.ring, g.proofs); err != nil {
+		g.log.Error("keys cannot be used", slog.Any("error", err))
+		next.ready = false
+	}
+}
+
+func newProofs(ring ticket.Keyring, remembered int) (*proofs, error) {
+	keys, err := proof.NewKeys(ring)
+	if err != nil {
+		return nil, err
+	}
+	made, err := simplelru.NewLRU[proofOf, madeProof](remembered, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &proofs{keys: keys, first: ring.Keys[0].SealFrom, made: made}, nil
+}
+
+// Proof returns what tells the site that this request, which enters, passed an edge;
+// empty where the edge makes no proofs.
+func (o *Outcome) Proof() string {
+	rooms := o.gate.rooms.Load()
+	p := rooms.proofs
+	if p == nil || o.Kind != Enters {
+		return ""
+	}
+	of, now := proofOf{origin: o.Origin}, o.decided
+	var t *ticket.Ticket
+	if len(o.inside) > 0 {
+		st := &o.inside[0]
+		t = &st.Ticket
+		of.room, of.ticket, of.until, of.epoch = st.Room, t.ID, t.Until, t.Epoch
+	} else {
+		now = o.gate.now()
+	}
+	p.mu.Lock()
+	m, ok := p.made.Get(of)
+	p.mu.Unlock()
+	if ok && now < m.till {
+		return m.text
+	}
+	text, err := o.gate.makeProof(rooms, of, t, max(now, p.first))
+	if err != nil {
+		o.gate.log.Error("no proof for the site", slog.Any("error", err))
+	}
+	return text
+}
+
+// makeProof makes a proof and remembers it.
+func (g *Gate) makeProof(rooms *snapshot, of proofOf, t *ticket.Ticket, now fleet.Time) (string, error) {
+	audience := of.origin.URL.String()
+	var text string
+	var c proof.Claims
+	var err error
+	if t == nil {
+		text, c, err = rooms.proofs.keys.Outside(now, audience)
+	} else {
+		rm := rooms.byID(of.room)
+		if rm == nil { // it was taken away since the request was decided
+			return "", nil
+		}
+		text, c, err = rooms.proofs.keys.Inside(now, audience, rm.Room, t)
+	}
+	if err != nil {
+		return "", err
+	}
+	m := madeProof{text, fleet.Time(c.Expires * 1000)}
+	if t == nil || c.Expires < int64(t.Until) {
+		m.till = m.till.Add(-proof.Life / 5) // the site is to have a while left of it
+	}
+	rooms.proofs.mu.Lock()
+	rooms.proofs.made.Add(of, m)
+	rooms.proofs.mu.Unlock()
+	return text, nil
+}
+
+func (s *snapshot) byID(id room.ID) *roomState {
+	for _, rm := range s.rooms {
+		if rm.ID == id {
+			return rm
+		}
+	}
+	return nil
+}
+
+// asksForProof refuses what is not a question of a site about proofs.
+func (g *Gate) asksForProof(r *Request, o *Outcome, rooms *snapshot) bool {
+	switch {
+	case rooms.proofs == nil:
+		o.Refuse("no_proofs", "This edge makes no proofs: proof.enabled.", statusNotFound)
+		return false
+	case r.Method != methodGet && r.Method != methodHead:
+		o.set("Allow", "GET, HEAD")
+		o.Refuse("refused_method", "This takes a GET.", statusMethodNotAllowed)
+		return false
+	}
+	return true
+}
+
+// publishKeys answers with the keys that proofs are signed with.
+func (g *Gate) publishKeys(r *Request, o *Outcome, rooms *snapshot) {
+	if !g.asksForProof(r, o, rooms) {
+		return
+	}
+	g.Count("proof_keys")
+	o.Kind, o.Status = Answered, statusOK
+	o.set("Content-Type", "application/jwk-set+json")
+	o.set("Cache-Control", keysFor)
+	o.set("X-Content-Type-Options", "nosniff")
+	o.Body = append(o.Body[:0], rooms.proofs.keys.Set()...)
+}
+
+// verdict is the answer to a site that asks about a proof.
+type verdict struct {
+	Passed   bool   `json:"passed"` // the request passed an edge, as the site expects
+	Inside   bool   `json:"inside"` // as a session's that goes on
+	Reason   string `json:"reason,omitempty"`
+	Audience string `json:"audience,omitempty"`
+	Room     string `json:"room,omitempty"`
+	Ticket   string `json:"ticket,omitempty"`
+	Admitted int64  `json:"admitted,omitempty"`
+	Expires  int64  `json:"expires,omitempty"`
+}
+
+// verify answers a site that asks whether the session of a proof is inside: 200, or 403.
+func (g *Gate) verify(r *Request, o *Outcome, rooms *snapshot, query string) {
+	if !g.asksForProof(r, o, rooms) {
+		return
+	}
+	v := g.judge(r, rooms, query)
+	why, status := "verified", statusOK
+	if !v.Passed {
+		why, status = "unverified", statusForbidden
+	}
+	g.Count(why)
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // texts, numbers and truth values
+	}
+	o.Body = append(o.Body[:0], data...)
+	o.Kind, o.Status = Answered, status
+	o.set("Content-Type", "application/json")
+	o.set("Cache-Control", "no-store")
+	o.set("X-Content-Type-Options", "nosniff")
+}
+
+func (g *Gate) judge(r *Request, rooms *snapshot, query string) verdict {
+	values, err := url.ParseQuery(query)
+	if err != nil || len(values["room"]) > 1 || len(values["audience"]) > 1 {
+		return verdict{Reason: "room, audience: must be given once at most"}
+	}
+	if len(r.Proofs) != 1 {
+		return verdict{Reason: "one " + ProofHeader + " must be given"}
+	}
+	c, t, err := rooms.proofs.keys.Check(g.now(), r.Proofs[0])
+	switch {
+	case err != nil:
+		return verdict{Reason: err.Error()}
+	case values.Has("audience") && c.Audience != values.Get("audience"):
+		return verdict{Reason: "for another audience"}
+	case values.Has("room") && c.Room != values.Get("room"):
+		return verdict{Reason: "of another room"}
+	}
+	v := verdict{Passed: true, Audience: c.Audience, Room: c.Room, Ticket: c.Subject, Admitted: c.Admitted, Expires: c.Expires}
+	if c.Room == "" {
+		return v
+	}
+	if rm := rooms.set.ByName(c.Room); rm == nil || rm.Epoch != c.Epoch || g.ended(rm.ID, t) {
+		return verdict{Reason: "the session has ended"}
+	}
+	v.Inside = true
+	return v
+}
+
+// ended reports whether a session ended before its time, as far as this edge knows.
+func (g *Gate) ended(id room.ID, t ticket.Ticket) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.eng.Ended(id, t) == wire.Left
+}
