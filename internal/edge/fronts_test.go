@@ -25,8 +25,12 @@ import (
 // program is one server that asks the edge.
 type program struct {
 	name, form string
-	config     func(t *testing.T, dir, addr, edge, site string) (args, env []string)
+	config     func(t *testing.T, dir string, at places) (args, env []string)
 }
+
+// places are the addresses that a server goes by, and its certificate and key where it
+// speaks TLS and HTTP/2.
+type places struct{ visitors, edge, site, cert string }
 
 var programs = []program{
 	{"nginx", formAccel, nginxConfig},
@@ -57,9 +61,12 @@ func written(t *testing.T, dir, name, text string) string {
 	return name
 }
 
-func nginxConfig(t *testing.T, dir, addr, edge, site string) (args, env []string) {
+func nginxConfig(t *testing.T, dir string, at places) (args, env []string) {
 	copied(t, dir, "nginx", "vestibule-http.conf", "vestibule-server.conf", "vestibule-strip.conf")
-	user, temp := "", ""
+	user, temp, tls := "", "", ""
+	if at.cert != "" {
+		tls = " ssl http2; ssl_certificate " + at.cert + "; ssl_certificate_key " + at.cert
+	}
 	if os.Getuid() == 0 {
 		user = "user root;" // the folder is ours alone
 	}
@@ -70,26 +77,38 @@ func nginxConfig(t *testing.T, dir, addr, edge, site string) (args, env []string
 events { worker_connections 512; }
 http {
 	`+temp+` access_log off;
-	upstream vestibule { server `+edge+`; keepalive 8; keepalive_timeout 30s; }
-	upstream site { server `+site+`; }
+	upstream vestibule { server `+at.edge+`; keepalive 8; keepalive_timeout 30s; }
+	upstream site { server `+at.site+`; }
 	include vestibule-http.conf;
-	server { listen `+addr+`; include vestibule-server.conf; }
+	server { listen `+at.visitors+tls+`; include vestibule-server.conf; }
 }
 `)}, nil
 }
 
-func haproxyConfig(t *testing.T, dir, addr, edge, site string) (args, env []string) {
+func haproxyConfig(t *testing.T, dir string, at places) (args, env []string) {
 	copied(t, dir, "haproxy", "haproxy.cfg", "vestibule.lua")
+	if at.cert != "" {
+		const plain = `bind "$VESTIBULE_BIND"`
+		data, err := os.ReadFile(filepath.Join(dir, "haproxy.cfg"))
+		if err != nil || strings.Count(string(data), plain) != 1 {
+			t.Fatalf("haproxy.cfg: %v", err)
+		}
+		written(t, dir, "haproxy.cfg", strings.Replace(string(data), plain, plain+" ssl crt "+at.cert+" alpn h2,http/1.1", 1))
+	}
 	return []string{"-db", "-f", filepath.Join(dir, "haproxy.cfg")}, []string{
-		"VESTIBULE_BIND=" + addr, "VESTIBULE_EDGE=" + edge, "VESTIBULE_SITE=" + site, "VESTIBULE_LUA=" + filepath.Join(dir, "vestibule.lua"),
+		"VESTIBULE_BIND=" + at.visitors, "VESTIBULE_EDGE=" + at.edge, "VESTIBULE_SITE=" + at.site, "VESTIBULE_LUA=" + filepath.Join(dir, "vestibule.lua"),
 	}
 }
 
-func caddyConfig(t *testing.T, dir, addr, edge, site string) (args, env []string) {
+func caddyConfig(t *testing.T, dir string, at places) (args, env []string) {
 	copied(t, dir, "caddy", "vestibule.caddy")
-	_, port, err := net.SplitHostPort(addr)
+	_, port, err := net.SplitHostPort(at.visitors)
 	if err != nil {
 		t.Fatal(err)
+	}
+	scheme, tls := "http", ""
+	if at.cert != "" {
+		scheme, tls = "https", "tls "+at.cert+" "+at.cert
 	}
 	file := written(t, dir, "Caddyfile", `{
 	admin off
@@ -100,15 +119,16 @@ func caddyConfig(t *testing.T, dir, addr, edge, site string) (args, env []string
 	}
 }
 import vestibule.caddy
-http://:`+port+` {
+`+scheme+`://:`+port+` {
+	`+tls+`
 	import vestibule
 }
 `)
-	return []string{"run", "--config", file, "--adapter", "caddyfile"}, []string{"HOME=" + dir, "VESTIBULE_EDGE=" + edge, "VESTIBULE_SITE=" + site}
+	return []string{"run", "--config", file, "--adapter", "caddyfile"}, []string{"HOME=" + dir, "VESTIBULE_EDGE=" + at.edge, "VESTIBULE_SITE=" + at.site}
 }
 
 // throughFronts runs a test with each server that is installed, in front of a site of its own.
-func throughFronts(t *testing.T, test func(t *testing.T, st *stage, site *ledger)) {
+func throughFronts(t *testing.T, tls bool, test func(t *testing.T, st *stage, site *ledger)) {
 	for _, p := range programs {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
@@ -126,16 +146,36 @@ func throughFronts(t *testing.T, test func(t *testing.T, st *stage, site *ledger
 				st.castEvery = 10 * time.Millisecond
 				st.watch = site.watch
 			})
-			edge := st.addr(0)
-			st.door = startFront(t, p, file, edge, behind.Listener.Addr().String())
+			at := places{edge: st.addr(0), site: behind.Listener.Addr().String()}
+			if tls {
+				at.cert = both(t)
+			}
+			st.door = startFront(t, p, file, at)
 			test(t, st, site)
 			t.Logf("%s: %d raw requests; %d reached the site undecided", p.name, st.sent, site.undecided)
 		})
 	}
 }
 
+// both writes a certificate and its key into one file.
+func both(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	cfg := TLSConfig{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
+	pair(t, cfg, 1)
+	text := ""
+	for _, name := range []string{cfg.Cert, cfg.Key} {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += string(data)
+	}
+	return written(t, dir, "both.pem", text)
+}
+
 // startFront starts a server and returns where it listens. A port that was free may be taken by then.
-func startFront(t *testing.T, p program, file, edge, site string) string {
+func startFront(t *testing.T, p program, file string, at places) string {
 	t.Helper()
 	for range 5 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -147,7 +187,8 @@ func startFront(t *testing.T, p program, file, edge, site string) string {
 			t.Fatal(err)
 		}
 		dir := t.TempDir()
-		args, env := p.config(t, dir, addr, edge, site)
+		at.visitors = addr
+		args, env := p.config(t, dir, at)
 		cmd := exec.Command(file, args...)
 		var said strings.Builder
 		cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), dir, &said, &said
@@ -195,7 +236,7 @@ func startFront(t *testing.T, p program, file, edge, site string) string {
 
 // A visitor waits with the page and the cookie, hears the stream, is let in, is renewed and leaves.
 func TestAVisitOfASiteBehindAFront(t *testing.T) {
-	throughFronts(t, func(t *testing.T, st *stage, site *ledger) {
+	throughFronts(t, false, func(t *testing.T, st *stage, site *ledger) {
 		st.up.queue(sale, 10, 1)
 		v := st.visitor()
 		var a answer
@@ -308,7 +349,7 @@ func p(t *testing.T) string { return t.Name()[strings.LastIndexByte(t.Name(), '/
 // What attackers send to the proxy does not pass a front either: paths, hosts, methods, upgrades, tickets, requests in
 // requests. The ledger sees to it that the site gets nothing that was not decided as it stands.
 func TestNothingUnadmittedPassesAFront(t *testing.T) {
-	throughFronts(t, func(t *testing.T, st *stage, site *ledger) {
+	throughFronts(t, false, func(t *testing.T, st *stage, site *ledger) {
 		st.up.queue(vip, 10, 1)
 		st.up.queue(sale, 10, 1)
 		nothing := func(what string) {
@@ -407,7 +448,7 @@ func TestNothingUnadmittedPassesAFront(t *testing.T) {
 // What a visitor says in the front's place is not believed: no header names another path, host, scheme or address, to the
 // edge or to the site; and no word of the edge reaches the site from a visitor.
 func TestAFrontBelievesNoHeaderOfAVisitor(t *testing.T) {
-	throughFronts(t, func(t *testing.T, st *stage, site *ledger) {
+	throughFronts(t, false, func(t *testing.T, st *stage, site *ledger) {
 		st.up.queue(sale, 10, 1)
 		nothing := func(what string) {
 			t.Helper()
@@ -479,7 +520,7 @@ func TestAFrontBelievesNoHeaderOfAVisitor(t *testing.T) {
 
 // A websocket of who is inside goes through, to the site that it was asked about; who waits gets none.
 func TestWebsocketsPassFronts(t *testing.T) {
-	throughFronts(t, func(t *testing.T, st *stage, site *ledger) {
+	throughFronts(t, false, func(t *testing.T, st *stage, site *ledger) {
 		st.up.queue(sale, 10, 1)
 		site.serves(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Upgrade") != "websocket" {
@@ -535,9 +576,56 @@ func TestWebsocketsPassFronts(t *testing.T) {
 	})
 }
 
+// Over TLS and HTTP/2 the cookie is one for TLS, and the raw target is judged as well.
+func TestFrontsSpeakTLSAndHTTP2(t *testing.T) {
+	throughFronts(t, true, func(t *testing.T, st *stage, site *ledger) {
+		st.up.queue(sale, 10, 1)
+		st.up.queue(vip, 10, 1)
+		for _, http2 := range []bool{true, false} {
+			v := st.secure(http2)
+			a := v.get("https://sale.example/", "Accept", "text/html")
+			if c := a.Header.Get("Set-Cookie"); a.ProtoMajor == 2 != http2 || !strings.HasPrefix(c, "__Host-vestibule-sale=") || !strings.Contains(c, "; Secure") || !strings.Contains(a.body, "You are in line") {
+				t.Fatalf("HTTP/%d, %d, %q, %.80q", a.ProtoMajor, a.StatusCode, c, a.body)
+			}
+			v.Jar = nil
+			if a = v.get("https://sale.example/", "Cookie", st.seal("sale", session(7))); a.body == "the site" {
+				t.Error("a ticket without TLS is good over TLS")
+			}
+			if n := len(site.took()); n > 0 {
+				t.Errorf("%d requests reached the site", n)
+			}
+			in := st.sealTLS("sale", session(map[bool]uint64{true: 8, false: 9}[http2]))
+			if a = v.get("https://sale.example/", "Cookie", "a=b; "+in, "X-Forwarded-Proto", "http"); a.body != "the site" {
+				t.Errorf("who is inside: %d %.80q", a.StatusCode, a.body)
+			}
+			if seen := site.took(); len(seen) != 1 || seen[0].Header.Get("X-Forwarded-Proto") != "https" {
+				t.Errorf("the site saw %v", seen)
+			}
+			if a = v.ask(http.MethodPost, "https://sale.example"+gate.LeavePath, "", "Cookie", in, "Origin", "https://sale.example"); a.StatusCode != http.StatusNoContent {
+				t.Errorf("leaving: %d %.80q", a.StatusCode, a.body)
+			}
+			for _, path := range vipSpellings {
+				if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.Contains(path, "#") || strings.Contains(path, "%u") {
+					continue // net/http does not send these, or asks again and again where the stream is reset
+				}
+				r, err := http.NewRequest(http.MethodGet, "https://shop.example/", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				path, r.URL.RawQuery, _ = strings.Cut(path, "?")
+				r.URL.Opaque = path
+				v.do(r)
+				for _, r := range site.took() {
+					t.Errorf("%s reached the site as %s", path, r.RequestURI)
+				}
+			}
+		}
+	})
+}
+
 // Without an edge nobody comes in, inside or not.
 func TestNobodyPassesAFrontWithoutAnEdge(t *testing.T) {
-	throughFronts(t, func(t *testing.T, st *stage, site *ledger) {
+	throughFronts(t, false, func(t *testing.T, st *stage, site *ledger) {
 		in := st.seal("sale", session(7))
 		if a := st.visitor().get("http://sale.example/", "Cookie", in); a.body != "the site" {
 			t.Fatalf("who is inside: %d %.40q", a.StatusCode, a.body)
