@@ -153,7 +153,7 @@ func (b *Book) Shown(now uint32, id uint64, v *Version, after, life uint32) (f F
 	case s.found != 0:
 		return Fine // it is being decided which line goes on
 	default:
-		if b.astray(now, id, &l, &s, v, late, after) {
+		if b.diverges(now, id, &l, &s, v, late, after) {
 			if f = Found; b.wait == 0 {
 				b.Decide(now, id, l.cur, life)
 			}
@@ -234,9 +234,9 @@ func (s *suspect) sure(now uint32, v *Version, l *line) bool {
 	return false
 }
 
-// astray takes note of a version that does not continue the line l, and reports
+// diverges takes note of a version that does not continue the line l, and reports
 // whether the ticket is known to be copied by now.
-func (b *Book) astray(now uint32, id uint64, l *line, s *suspect, v *Version, late bool, after uint32) bool {
+func (b *Book) diverges(now uint32, id uint64, l *line, s *suspect, v *Version, late bool, after uint32) bool {
 	if now >= s.turned+suspicion {
 		*s = suspect{until: s.until, from: s.from, root: s.root}
 	}

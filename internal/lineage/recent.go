@@ -1,20 +1,21 @@
 package lineage
 
-import "iter"
-
-// Recent remembers one value per ticket, for the last so many tickets. Bounded: the
-// oldest entry makes room. The zero value of V stands for nothing; a Recent without
-// a limit remembers nothing.
+// Recent remembers one value per ticket, for the tickets of the last so many that were
+// put. Bounded: the one that was put longest ago makes room. The zero value of V stands
+// for nothing; a Recent without a limit remembers nothing. Unlike golang-lru it allocates
+// nothing once it is full (decision 8).
 type Recent[V any] struct {
-	limit int
-	index map[uint64]int32
-	ring  []recentEntry[V]
-	next  int
+	limit   int
+	index   map[uint64]int32
+	entries []recentEntry[V]
+	newest  int32
 }
 
+// recentEntry is part of a circle: newer than the newest entry is the oldest.
 type recentEntry[V any] struct {
-	id    uint64
-	value V
+	id           uint64
+	older, newer int32
+	value        V
 }
 
 // NewRecent returns a memory of limit tickets.
@@ -23,7 +24,7 @@ func NewRecent[V any](limit int) Recent[V] { return Recent[V]{limit: limit} }
 // Get returns what is remembered of the ticket, the zero value for nothing.
 func (r *Recent[V]) Get(id uint64) (v V) {
 	if i, ok := r.index[id]; ok {
-		return r.ring[i].value
+		return r.entries[i].value
 	}
 	return v
 }
@@ -32,41 +33,53 @@ func (r *Recent[V]) Get(id uint64) (v V) {
 func (r *Recent[V]) Drop(id uint64) {
 	if i, ok := r.index[id]; ok {
 		var none V
-		r.ring[i].value = none // keeps its place until that is needed
-	}
-}
-
-// All yields what is remembered, always in the same order for the same past.
-func (r *Recent[V]) All() iter.Seq2[uint64, V] {
-	return func(yield func(uint64, V) bool) {
-		for i := range r.ring {
-			if e := &r.ring[i]; !yield(e.id, e.value) {
-				return
-			}
-		}
+		r.entries[i].value = none // keeps its place until that is needed
 	}
 }
 
 // Put remembers v of the ticket from now on.
 func (r *Recent[V]) Put(id uint64, v V) {
-	if i, ok := r.index[id]; ok {
-		r.ring[i].value = v
+	i, ok := r.index[id]
+	switch {
+	case ok:
+		r.renew(i)
+	case r.limit == 0:
 		return
-	}
-	if r.limit == 0 {
-		return
-	}
-	if len(r.ring) < r.limit { // memory comes with use: most rooms are small
+	case len(r.entries) < r.limit: // memory comes with use: most rooms are small
 		if r.index == nil {
 			r.index = make(map[uint64]int32)
 		}
-		r.index[id] = int32(len(r.ring))
-		r.ring = append(r.ring, recentEntry[V]{id: id, value: v})
+		i = int32(len(r.entries))
+		r.entries = append(r.entries, recentEntry[V]{older: i, newer: i})
+		r.link(i)
+	default:
+		i = r.entries[r.newest].newer
+		delete(r.index, r.entries[i].id)
+		r.newest = i
+	}
+	e := &r.entries[i]
+	if e.value = v; !ok {
+		e.id, r.index[id] = id, i
+	}
+}
+
+// renew makes entry i the newest.
+func (r *Recent[V]) renew(i int32) {
+	if i == r.newest {
 		return
 	}
-	e := &r.ring[r.next]
-	delete(r.index, e.id)
-	*e = recentEntry[V]{id: id, value: v}
-	r.index[id] = int32(r.next)
-	r.next = (r.next + 1) % len(r.ring)
+	e := &r.entries[i]
+	r.entries[e.older].newer, r.entries[e.newer].older = e.newer, e.older
+	r.link(i)
+}
+
+// link puts entry i behind the newest.
+func (r *Recent[V]) link(i int32) {
+	if len(r.entries) > 1 {
+		n := &r.entries[r.newest]
+		r.entries[i].older, r.entries[i].newer = r.newest, n.newer
+		r.entries[n.newer].older = i
+		n.newer = i
+	}
+	r.newest = i
 }
