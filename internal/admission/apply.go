@@ -22,7 +22,7 @@ func (e *Engine) Apply(now fleet.Mono, g wire.Grant) {
 	if !e.obeys(now, &g) {
 		return
 	}
-	l := &e.edge.link
+	l := &e.edge.up
 	l.joined, l.standing, l.copied = true, g.Standing, g.Copied
 	if g.Site != 0 {
 		l.site = g.Site
@@ -43,8 +43,8 @@ func (e *Engine) Apply(now fleet.Mono, g wire.Grant) {
 // obeys follows the verdict of a grant, and reports whether the edge is to act on what
 // else it says.
 func (e *Engine) obeys(now fleet.Mono, g *wire.Grant) bool {
-	l := &e.edge.link
-	switch g.Verdict {
+	l := &e.edge.up
+	switch g.Adoption {
 	case wire.Promise:
 		return false
 	case wire.Dead:
@@ -96,7 +96,7 @@ func (r *roomState) apply(now fleet.Mono, g *wire.RoomGrant) {
 
 // forget drops what the regional has taken and what every live edge has reported past.
 func (r *roomState) forget(watermark fleet.Time) {
-	acked := r.edge.link.acked
+	acked := r.edge.up.acked
 	r.sessions.forget(watermark)
 	r.moves.acked(acked)
 	r.ends.Acked(acked)
@@ -108,7 +108,7 @@ func (r *roomState) forget(watermark fleet.Time) {
 // numbers. Rights of T go on; those of R stayed behind with the old tenure,
 // where they age.
 func (e *Engine) revive(now fleet.Mono, tenure uint64) {
-	l := &e.edge.link
+	l := &e.edge.up
 	l.tenure, l.retired, l.leaseEnd = tenure, false, 0
 	for _, r := range e.order {
 		r.rights.rate.owe(&r.rights.past, now)
@@ -119,7 +119,7 @@ func (e *Engine) revive(now fleet.Mono, tenure uint64) {
 // reborn starts a new incarnation: the regional has forgotten this one, and
 // everything it counted has aged out.
 func (e *Engine) reborn(now fleet.Mono) {
-	l := &e.edge.link
+	l := &e.edge.up
 	l.left(now)
 	e.edge.past = e.edge.incarnations()
 	l.born(e.edge.cfg.Rand)

@@ -17,7 +17,7 @@ type edge struct {
 	home  ticket.DC
 	clock fleet.Clock
 	guess fleet.Clock // the machine's own clock: good enough to serve by before the first answer
-	link  link
+	up    uplink
 	past  []uint64 // incarnations before this one that have ended, the newest last
 }
 
@@ -55,19 +55,19 @@ func (m *moment) stampTime() uint32 {
 }
 
 // hurry makes the next report due as soon as the least gap allows.
-func (e *edge) hurry(now fleet.Mono) { e.link.hurry(now, e.cfg.Params.ReportGap) }
+func (e *edge) hurry(now fleet.Mono) { e.up.hurry(now, e.cfg.Params.ReportGap) }
 
 // owns reports whether sessions of a home are counted by this edge's regional. In a copy of a
 // data centre they are not: the other one does not wait for this edge, nor hears what
 // it renews.
 func (e *edge) owns(home ticket.DC) bool {
-	return home == e.home && (!e.link.copied || mutant.On(mutant.CopyOwns))
+	return home == e.home && (!e.up.copied || mutant.On(mutant.CopyOwns))
 }
 
 // judges returns the fleet time by which the end of a session with the given home is
 // judged here; see Engine.Judges.
 func (e *edge) judges(m moment, home ticket.DC) fleet.Time {
-	if (e.owns(home) && e.link.check(m.now)) || mutant.On(mutant.NoJudgeMargin) {
+	if (e.owns(home) && e.up.check(m.now)) || mutant.On(mutant.NoJudgeMargin) {
 		return m.time
 	}
 	margin := 2 * fleet.MaxError
@@ -80,7 +80,7 @@ func (e *edge) judges(m moment, home ticket.DC) fleet.Time {
 // isolated reports whether the edge has been without a lease for so long that
 // on_isolation applies. It changes nothing.
 func (e *edge) isolated(now fleet.Mono) bool {
-	l := &e.link
+	l := &e.up
 	return !l.leased(now) && l.alone != 0 && now.Sub(l.alone) >= e.cfg.Params.Isolation
 }
 
@@ -110,14 +110,14 @@ func (e *edge) descend(t *ticket.Ticket) {
 
 // incarnations returns those that whoever succeeds this process may tell of, its own last.
 func (e *edge) incarnations() []uint64 {
-	return fleet.Newest(append(slices.Clone(e.past), e.link.inc))
+	return fleet.Newest(append(slices.Clone(e.past), e.up.inc))
 }
 
 // hear takes what a grant says to the edge apart from rooms. fresh tells whether the
 // grant is one to listen to that was not taken before, complete whether with it
 // everything has come that the parent has said.
 func (e *edge) hear(now fleet.Mono, g *wire.Grant) (fresh, complete bool) {
-	l := &e.link
+	l := &e.up
 	if g.To != e.cfg.Edge || g.Inc != l.inc {
 		return false, false
 	}

@@ -45,7 +45,7 @@ type Engine struct {
 // once.
 func New(cfg Config) *Engine {
 	e := &edge{cfg: cfg, home: ticket.DCOf(cfg.DC), past: fleet.Newest(cfg.Past)}
-	e.link.born(cfg.Rand)
+	e.up.born(cfg.Rand)
 	return &Engine{edge: e, rooms: map[room.ID]*roomState{}}
 }
 
@@ -75,8 +75,8 @@ func (e *Engine) SetRooms(now fleet.Mono, rooms []Room) {
 		r.set(now, settings)
 	}
 	slices.SortFunc(e.order, func(a, b *roomState) int { return cmp.Compare(a.ID, b.ID) })
-	if len(rooms) > 0 && !e.edge.link.check(now) {
-		e.edge.link.left(now) // from here on there is something to be isolated with
+	if len(rooms) > 0 && !e.edge.up.check(now) {
+		e.edge.up.left(now) // from here on there is something to be isolated with
 	}
 	e.edge.hurry(now)
 }
@@ -96,7 +96,7 @@ func (e *Engine) Pause(now fleet.Mono, id room.ID, paused bool) {
 // Lapse gives the lease up: the machine was asleep, so that the clock cannot
 // be believed. A new tenure begins with the next exchange.
 func (e *Engine) Lapse(now fleet.Mono) {
-	if l := &e.edge.link; l.leaseEnd != 0 {
+	if l := &e.edge.up; l.leaseEnd != 0 {
 		l.retire(now)
 		l.hurry(now, 0)
 	}
@@ -122,7 +122,7 @@ func (e *Engine) Hold(now fleet.Mono, v *Visit) { e.rooms[v.Room].hold(now, v) }
 // slice is valid until the next call.
 func (e *Engine) Release(now fleet.Mono, out []*Visit) []*Visit {
 	m := e.edge.at(now)
-	if !e.edge.link.check(now) || e.edge.link.standing != wire.Listed {
+	if !e.edge.up.check(now) || e.edge.up.standing != wire.Listed {
 		return out
 	}
 	for _, r := range e.order {

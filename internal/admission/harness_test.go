@@ -42,7 +42,7 @@ func newEdge(t testing.TB, now fleet.Mono, credit, rate uint64) (*Engine, *regio
 	e.SetRooms(now, []Room{{ID: sale}})
 	r := &regional{t: t, e: e, term: wire.Term{N: 1, Nonce: 7}, held: wire.RoomGrant{Room: sale, Life: 330}}
 	r.hear(now)
-	r.say(now, wire.Grant{Verdict: wire.Promise})
+	r.say(now, wire.Grant{Adoption: wire.Promise})
 	r.hear(now)
 	if !r.last.Join || r.last.Seen != r.term {
 		t.Fatalf("the promise is not reported: %+v", r.last)

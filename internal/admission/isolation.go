@@ -22,7 +22,7 @@ func (r *roomState) decideAlone(m moment, d *Decision) bool {
 		d.Reason = Closed
 		return true
 	case room.IsolationOpen:
-		return r.edge.link.standing == wire.Listed && r.letIn(m, d)
+		return r.edge.up.standing == wire.Listed && r.letIn(m, d)
 	}
 	return false
 }
@@ -54,15 +54,15 @@ func (r *roomState) letIn(m moment, d *Decision) bool {
 func (r *roomState) prolong(m moment, d *Decision) {
 	life := wire.Life(r.Session)
 	until := m.second() + 1 + life
-	if r.OnIsolation == room.IsolationOpen && until >= d.Ticket.Until+wire.RenewAfter(life) && !r.edge.link.check(m.now) && r.edge.isolated(m.now) {
+	if r.OnIsolation == room.IsolationOpen && until >= d.Ticket.Until+wire.RenewAfter(life) && !r.edge.up.check(m.now) && r.edge.isolated(m.now) {
 		d.Ticket.Until, d.Ticket.Seen, d.Reseal = until, m.second(), true
 	}
 }
 
 // rejoined notes that the edge has a lease again.
 func (e *Engine) rejoined() {
-	again := e.edge.link.alone != 0
-	e.edge.link.alone = 0
+	again := e.edge.up.alone != 0
+	e.edge.up.alone = 0
 	for _, r := range e.order {
 		r.alone.guests = 0
 		if again {

@@ -299,15 +299,15 @@ func (m *machine) answer(t *rapid.T) {
 		Dwell: m.now.Sub(m.report.Sent), At: day + fleet.Time(m.now/1e6), Tenure: m.tenure,
 	}
 	if !m.joined {
-		g.Verdict = wire.Promise
+		g.Adoption = wire.Promise
 		m.sent = append(m.sent, g)
 		return
 	}
 	switch rapid.IntRange(0, 60).Draw(t, "verdict") {
 	case 0:
-		g.Verdict = wire.Dead
+		g.Adoption = wire.Dead
 	case 1:
-		g.Verdict = wire.Fenced
+		g.Adoption = wire.Fenced
 	default:
 		if m.report.Final && m.report.Tenure == m.tenure {
 			m.tenure++
@@ -356,7 +356,7 @@ func (m *machine) deliver(t *rapid.T) {
 		t.Fatal("went back to a lower term")
 	}
 	if after.Inc != before.Inc {
-		if g.Verdict != wire.Dead || g.Inc != before.Inc || g.From != after.Follows {
+		if g.Adoption != wire.Dead || g.Inc != before.Inc || g.From != after.Follows {
 			t.Fatalf("began a new incarnation after %+v", g)
 		}
 		m.begin()

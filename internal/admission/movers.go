@@ -53,7 +53,7 @@ func (r *roomState) moveIn(m moment, until uint32, d *Decision) {
 		r.edge.descend(t)
 		return
 	}
-	if !r.edge.link.check(m.now) || r.gone || r.ended.covers(t.ID, home, until) != 0 {
+	if !r.edge.up.check(m.now) || r.gone || r.ended.covers(t.ID, home, until) != 0 {
 		return
 	}
 	if (r.rights.credit() == 0 && !mutant.On(mutant.MoveWithoutRight)) || !r.sessions.issue(until) {

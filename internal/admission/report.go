@@ -9,7 +9,7 @@ import (
 // Due returns when the next report is to be made. It may be in the past, and
 // comes nearer with Arrive, Hold, GiveUp and Apply.
 func (e *Engine) Due() fleet.Mono {
-	l := &e.edge.link
+	l := &e.edge.up
 	if l.busy {
 		return min(l.due, l.reported.Add(e.edge.cfg.Params.ReportFast))
 	}
@@ -26,12 +26,12 @@ func (e *Engine) Report(now fleet.Mono) []wire.Report { return e.report(now, fal
 // regional need presume nothing. The caller has stopped asking the engine for
 // decisions.
 func (e *Engine) Leave(now fleet.Mono) []wire.Report {
-	e.edge.link.retired = true
+	e.edge.up.retired = true
 	return e.report(now, true)
 }
 
 func (e *Engine) report(now fleet.Mono, bye bool) []wire.Report {
-	l := &e.edge.link
+	l := &e.edge.up
 	ft := e.edge.clock.Now(now)
 	leased := l.check(now)
 	l.seq++
@@ -65,7 +65,7 @@ func (e *Engine) report(now fleet.Mono, bye bool) []wire.Report {
 // want kept; all of them once the lease has lapsed, because nothing can be admitted
 // with them.
 func (r *roomState) prepare(now fleet.Mono, ft fleet.Time, leased bool) {
-	l := &r.edge.link
+	l := &r.edge.up
 	if r.queue.advance(ft); r.queue.changed {
 		r.queue.changed, r.dirty = false, true
 	}
@@ -92,7 +92,7 @@ func (r *roomState) prepare(now fleet.Mono, ft fleet.Time, leased bool) {
 
 // report returns the room's part of the report that is being made.
 func (r *roomState) report(now fleet.Mono, ft fleet.Time) wire.RoomReport {
-	l := &r.edge.link
+	l := &r.edge.up
 	out := wire.RoomReport{
 		Room:       r.ID,
 		Sessions:   r.sessions.report(),

@@ -156,15 +156,15 @@ func (r *roomState) decide(m moment, d *Decision) {
 	switch {
 	case r.paused:
 		d.Reason = OriginDown
-	case !r.edge.link.check(m.now) && r.edge.isolated(m.now) && r.decideAlone(m, d):
+	case !r.edge.up.check(m.now) && r.edge.isolated(m.now) && r.decideAlone(m, d):
 		if d.Verdict == Admit {
 			return
 		}
 	case !r.life.firm(m):
 		d.Reason = Unsure
-	case !r.edge.link.check(m.now):
+	case !r.edge.up.check(m.now):
 		d.Reason = Isolated
-	case r.edge.link.standing != wire.Listed:
+	case r.edge.up.standing != wire.Listed:
 		d.Reason = Drains
 	case t.Joined > horizon(r.view):
 		d.Reason = Behind

@@ -108,11 +108,11 @@ func (r *roomState) renew(m moment, t ticket.Ticket) Decision {
 		// The same old ticket again: its newest stamp is counted already.
 		from = known
 	}
-	if until >= from+wire.RenewAfter(r.life.full) && r.rights.mayRenew(r.edge.link.check(m.now), r.Cap) {
+	if until >= from+wire.RenewAfter(r.life.full) && r.rights.mayRenew(r.edge.up.check(m.now), r.Cap) {
 		if r.sessions.at(int64(from)) == nil || r.sessions.at(int64(until)) == nil {
 			return d
 		}
-		if known < from && !r.edge.link.check(m.now) {
+		if known < from && !r.edge.up.check(m.now) {
 			r.alone.guests++
 		}
 		r.rights.renewed++

@@ -258,7 +258,7 @@ func TestTicketsAreCountedInWhateverOrderTheirSecondsCome(t *testing.T) {
 		twin := map[uint32]wire.Expiry{}
 		live := int64(0)
 		forgotten := int64(0)
-		second := rapid.Uint32Range(5000, 5000+maxSpan-1)
+		second := rapid.Uint32Range(5000, 5000+maxExpirySpan-1)
 		for range rapid.IntRange(1, 80).Draw(t, "tickets") {
 			until := second.Draw(t, "until")
 			if int64(until) < forgotten {
@@ -282,7 +282,7 @@ func TestTicketsAreCountedInWhateverOrderTheirSecondsCome(t *testing.T) {
 			}
 			twin[until] = c
 			if rapid.IntRange(0, 9).Draw(t, "watermark") == 0 {
-				wm := fleet.Time(rapid.Int64Range(5000, 5000+maxSpan).Draw(t, "wm") * 1000)
+				wm := fleet.Time(rapid.Int64Range(5000, 5000+maxExpirySpan).Draw(t, "wm") * 1000)
 				s.forget(wm)
 				for b, c := range twin {
 					if fleet.Time(int64(b)*1000).Add(fleet.Guard) <= wm {
@@ -308,12 +308,12 @@ func TestTicketsAreCountedInWhateverOrderTheirSecondsCome(t *testing.T) {
 func TestSecondsTooFarApartAreRefusedAndNothingIsCharged(t *testing.T) {
 	var s sessions
 	s.issue(10_000)
-	for _, far := range []uint32{10_000 + maxSpan, 10_000 - maxSpan, 4_000_000_000, 0} {
+	for _, far := range []uint32{10_000 + maxExpirySpan, 10_000 - maxExpirySpan, 4_000_000_000, 0} {
 		if s.issue(far) || s.consume(far) {
 			t.Errorf("second %d was counted beside second 10000", far)
 		}
 	}
-	if !s.issue(10_000+maxSpan-1) || s.live != 2 {
+	if !s.issue(10_000+maxExpirySpan-1) || s.live != 2 {
 		t.Errorf("%d sessions", s.live)
 	}
 	e, _ := newEdge(t, at(0), 10, 10)

@@ -18,8 +18,8 @@ type sessions struct {
 
 type sessionCount struct{ stamped, consumed uint32 }
 
-// maxSpan bounds the ring, in seconds: twice the longest life of a ticket.
-const maxSpan = 1 << 13
+// maxExpirySpan bounds the ring, in seconds: twice the longest life of a ticket.
+const maxExpirySpan = 1 << 13
 
 // at returns the counters of second until, or nil if it lies outside what can
 // still be counted. The second b lies at index b mod length, so that seconds
@@ -39,7 +39,7 @@ func (s *sessions) at(until int64) *sessionCount {
 
 // grow doubles the ring until it has room for span seconds.
 func (s *sessions) grow(span int64) bool {
-	if span > maxSpan {
+	if span > maxExpirySpan {
 		return false
 	}
 	size := int64(len(s.ring))

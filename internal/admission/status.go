@@ -68,7 +68,7 @@ type Status struct {
 
 // Status returns the state of the bond at now. It changes nothing.
 func (e *Engine) Status(now fleet.Mono) Status {
-	m, l := e.edge.at(now), &e.edge.link
+	m, l := e.edge.at(now), &e.edge.up
 	return Status{
 		Inc: l.inc, Tenure: l.tenure, Follows: l.seen, Joined: l.joined, Standing: l.standing, Site: l.site, Copied: l.copied,
 		Leased: l.leased(now), LeaseEnd: l.leaseEnd, Isolated: e.edge.isolated(now),
@@ -81,13 +81,13 @@ func (e *Engine) Status(now fleet.Mono) Status {
 func (e *Engine) Isolated(now fleet.Mono) bool { return e.edge.isolated(now) }
 
 // Leased reports whether the edge may act on its rights at now. It changes nothing.
-func (e *Engine) Leased(now fleet.Mono) bool { return e.edge.link.leased(now) }
+func (e *Engine) Leased(now fleet.Mono) bool { return e.edge.up.leased(now) }
 
 // Spendable returns the rights of T and of R that the edge could use at now:
 // none without a lease, or where it may stamp no ticket.
 func (e *Engine) Spendable(now fleet.Mono, id room.ID) (credit, rate uint64) {
 	r := e.rooms[id]
-	if r == nil || r.life.full == 0 || !e.edge.link.leased(now) {
+	if r == nil || r.life.full == 0 || !e.edge.up.leased(now) {
 		return 0, 0
 	}
 	return r.rights.credit(), r.rights.rate.idle(now)

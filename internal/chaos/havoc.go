@@ -505,9 +505,9 @@ func (d *deployment) calm(ctx context.Context, people *crowdOfPeople, j *journal
 	return c, nil
 }
 
-// lookEvery is how often an operator looks what nodes wait for: a leader that is replaced
+// operatorEvery is how often an operator looks what nodes wait for: a leader that is replaced
 // after the storm has something else to say.
-const lookEvery = 5 * time.Second
+const operatorEvery = 5 * time.Second
 
 // comeAgain waits until people come in again in every data centre. The time in which the
 // limits are used up is not counted: those of one data centre may have taken all there was,
@@ -530,7 +530,7 @@ func (d *deployment) comeAgain(ctx context.Context, people *crowdOfPeople, j *jo
 		if empty == "" {
 			return nil
 		}
-		if looked == 0 || d.since()-looked > lookEvery {
+		if looked == 0 || d.since()-looked > operatorEvery {
 			until, err := d.lookAround(ctx, j)
 			if err != nil {
 				return err
@@ -563,7 +563,7 @@ func (d *deployment) filled(ctx context.Context, people *crowdOfPeople, j *journ
 			break
 		}
 	}
-	if d.since()-healed > c.again+lookEvery {
+	if d.since()-healed > c.again+operatorEvery {
 		j.tell("", "nothing is presumed of whoever died: %.1f s after the last fault", (d.since() - healed).Seconds())
 	}
 	sleep(ctx, usedAfter)

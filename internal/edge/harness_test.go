@@ -179,12 +179,12 @@ func (p *parent) say() {
 	}
 	switch {
 	case p.last.Seen != p.term:
-		g.Verdict, g.Lease = wire.Promise, 0
+		g.Adoption, g.Lease = wire.Promise, 0
 	case p.last.Final:
 		g.Tenure++ // adopted again at once
 		g.Lease = 0
 	}
-	if g.Verdict == wire.Adopted {
+	if g.Adoption == wire.Adopted {
 		for _, r := range p.held {
 			g.Rooms = append(g.Rooms, *r)
 		}

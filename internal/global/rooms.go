@@ -119,12 +119,12 @@ type publisher struct {
 	published uint64            // version of the rooms that was published last, or was there
 }
 
-// lookEvery is how often the rooms file is looked at.
-const lookEvery = 250 * time.Millisecond
+// fileEvery is how often the rooms file is looked at.
+const fileEvery = 250 * time.Millisecond
 
 // run follows the file until ctx ends.
 func (p *publisher) run(ctx context.Context, now func() fleet.Time) {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(fileEvery)
 	defer tick.Stop()
 	defer p.metrics.trouble.end()
 	repaired := time.Time{}

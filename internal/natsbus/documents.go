@@ -207,7 +207,7 @@ func (d *Documents) watchOnce(ctx context.Context, handle func(key string, data 
 	}
 	ask := time.NewTicker(askEvery)
 	defer ask.Stop()
-	look := time.NewTicker(lookEvery)
+	look := time.NewTicker(storeEvery)
 	defer look.Stop()
 	for {
 		select {
@@ -267,9 +267,9 @@ func (d *Documents) poll(ctx context.Context, stream jetstream.Stream, key strin
 	return nil
 }
 
-// lookEvery is how often a watch looks whether the store is still the one that
+// storeEvery is how often a watch looks whether the store is still the one that
 // it watches: it would not be told of one that was emptied or put back.
-const lookEvery = 5 * time.Second
+const storeEvery = 5 * time.Second
 
 // errOther says that the store is no longer the one that was watched.
 var errOther = errors.New("watch documents: the store is another one")

@@ -92,12 +92,12 @@ func (s *Server) waitAlarm(w *slots.Wait) string {
 	return fmt.Sprintf("%s, for reason %d", what, w.Why)
 }
 
-// lookEvery is how often it is looked whether there is something new to wait for.
-const lookEvery = time.Second
+// alarmEvery is how often it is looked whether there is something new to wait for.
+const alarmEvery = time.Second
 
 // tellWaits logs what is waited for when that changes.
 func (s *Server) tellWaits(now fleet.Mono, agg *slots.Aggregator) {
-	if s.looked != 0 && now.Sub(s.looked) < lookEvery {
+	if s.looked != 0 && now.Sub(s.looked) < alarmEvery {
 		return
 	}
 	s.looked = now

@@ -60,19 +60,19 @@ func TestAStoreThatCameBackOlderIsNoticed(t *testing.T) {
 func TestALateJoinIsNotTheEdge(t *testing.T) {
 	for _, tt := range []struct {
 		final bool
-		want  wire.Verdict
+		want  wire.Adoption
 	}{{false, wire.Fenced}, {true, wire.Dead}} {
 		now := fleet.Mono(time.Hour)
 		term := wire.Term{N: 2, Nonce: 1}
 		agg := slots.NewAggregator(now, slots.AggregatorConfig{DC: "dublin", Term: term, Params: wire.DefaultParams(), Bootstrap: true}, wire.Durable{})
 		agg.SetLease(fleet.Never)
-		last := func() wire.Verdict {
+		last := func() wire.Adoption {
 			if d, ok := agg.Unsaved(); ok {
 				agg.Saved(now, d.Version)
 			}
-			v := wire.Verdict(99)
+			v := wire.Adoption(99)
 			for _, g := range agg.Grants(now) {
-				v = g.Verdict
+				v = g.Adoption
 			}
 			return v
 		}
@@ -115,7 +115,7 @@ func TestAnEdgeThatFellSilentBeforeItToldTheTime(t *testing.T) {
 		agg.Apply(now, g)
 		save()
 	}
-	global(wire.Grant{Verdict: wire.Promise}) // promised
+	global(wire.Grant{Adoption: wire.Promise}) // promised
 	global(wire.Grant{Basis: true})
 	global(wire.Grant{Rooms: []wire.RoomGrant{{Room: sale, Confirmed: true, Granted: 10, RateGranted: 60, Keep: 10, RateKeep: 60}}})
 

@@ -234,8 +234,8 @@ func (a *Allocator) hasBegun(m *wire.Report) bool {
 		slices.ContainsFunc(m.Rooms, func(r wire.RoomReport) bool { return r.Granted > 0 || r.Active > 0 })
 }
 
-// place returns where the data centres of a name begin.
-func (a *Allocator) place(name string) (i int, ok bool) {
+// search returns where the data centres of a name begin.
+func (a *Allocator) search(name string) (i int, ok bool) {
 	return slices.BinarySearchFunc(a.centres, name, func(d *centre, name string) int { return cmp.Compare(d.name, name) })
 }
 

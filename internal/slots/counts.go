@@ -21,9 +21,9 @@ type counts struct {
 	passed int64 // before this second somebody else may have freed any; see head
 }
 
-// maxSpan bounds the ring, in seconds: far above the life of any ticket. What
+// ringSpan bounds the ring, in seconds: far above the life of any ticket. What
 // claims to expire later is counted at the bound.
-const maxSpan = 1 << 14
+const ringSpan = 1 << 14
 
 // begin sets where counting starts, once: a minute before now, which is older
 // than anything that a live edge can still accept. An edge that does not know
@@ -35,8 +35,8 @@ func (c *counts) begin(now fleet.Time) {
 	case now <= 0:
 	case c.freed == 0:
 		c.freed = start
-	case start-c.freed > maxSpan/2:
-		c.free(now.Add(-maxSpan / 2 * time.Second))
+	case start-c.freed > ringSpan/2:
+		c.free(now.Add(-ringSpan / 2 * time.Second))
 	}
 }
 
@@ -45,7 +45,7 @@ func (c *counts) add(second int64, n int64) {
 	if second < c.freed || n == 0 {
 		return
 	}
-	second = min(second, c.freed+maxSpan-1)
+	second = min(second, c.freed+ringSpan-1)
 	for second >= c.freed+int64(len(c.ring)) {
 		c.grow()
 	}

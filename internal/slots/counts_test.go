@@ -30,7 +30,7 @@ func TestCountsAgreeWithAMap(t *testing.T) {
 		wm := day
 		for range rapid.IntRange(1, 80).Draw(t, "steps") {
 			if rapid.IntRange(0, 3).Draw(t, "what") > 0 {
-				second := freed + rapid.Int64Range(-100, maxSpan-1).Draw(t, "second")
+				second := freed + rapid.Int64Range(-100, ringSpan-1).Draw(t, "second")
 				if rapid.Bool().Draw(t, "near") {
 					second = freed + rapid.Int64Range(-3, 130).Draw(t, "near second")
 				}
@@ -71,7 +71,7 @@ func TestCountsAreBounded(t *testing.T) {
 	var c counts
 	c.begin(day)
 	c.add(day.Second()+100*365*86400, 7)
-	if len(c.ring) > maxSpan || c.sum != 7 {
+	if len(c.ring) > ringSpan || c.sum != 7 {
 		t.Errorf("%d seconds, %d counted", len(c.ring), c.sum)
 	}
 	c.free(day.Add(3600e9))

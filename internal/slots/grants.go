@@ -40,7 +40,7 @@ func (a *Aggregator) Grants(now fleet.Mono) []wire.Grant {
 		out = append(out, wire.Grant{
 			To: s.name, Inc: s.inc, Tenure: s.tenure, From: a.cfg.Term, Seq: a.roster.said, Parts: 1,
 			Echo: s.echo, Dwell: now.Sub(s.recv), At: a.clock.Now(now), AtBound: a.clock.Bound(now),
-			Verdict: s.verdict, Watermark: a.rooms.watermark,
+			Adoption: s.adoption, Watermark: a.rooms.watermark,
 		})
 	}
 	a.roster.unadopted = a.roster.unadopted[:0]
@@ -68,7 +68,7 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 	}
 	if e.state != alive {
 		e.endsAgain()
-		head.Verdict, head.Lease = wire.Fenced, 0
+		head.Adoption, head.Lease = wire.Fenced, 0
 		return wire.NewGrantPacker(head).Grants()
 	}
 	pack := wire.NewGrantPacker(head)

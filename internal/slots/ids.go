@@ -21,11 +21,11 @@ type sessionIDs struct {
 }
 
 type idEntry struct {
-	id    uint64
-	until uint32
-	prev  uint32
-	base  uint32 // what the first stamping known here consumed; 0 if that was the admission
-	place uint32 // see edge and pinned: 31 bits and one, so that an entry stays at 24 bytes
+	id     uint64
+	until  uint32
+	prev   uint32
+	base   uint32 // what the first stamping known here consumed; 0 if that was the admission
+	holder uint32 // see edge and pinned: 31 bits and one, so that an entry stays at 24 bytes
 }
 
 // edgeNum is the short name of one incarnation of an edge. It is never used
@@ -33,16 +33,16 @@ type idEntry struct {
 type edgeNum uint32
 
 // edge returns which edge stamped the ticket.
-func (e *idEntry) edge() edgeNum { return edgeNum(e.place >> 1) }
+func (e *idEntry) edge() edgeNum { return edgeNum(e.holder >> 1) }
 
 // pinned reports whether that edge is silent: then the session is counted as
 // pinned, not by its second.
-func (e *idEntry) pinned() bool { return e.place&1 != 0 }
+func (e *idEntry) pinned() bool { return e.holder&1 != 0 }
 
-func (e *idEntry) at(n edgeNum) { e.place = uint32(n)<<1 | e.place&1 }
+func (e *idEntry) at(n edgeNum) { e.holder = uint32(n)<<1 | e.holder&1 }
 func (e *idEntry) pin(on bool) {
-	if e.place &^= 1; on {
-		e.place |= 1
+	if e.holder &^= 1; on {
+		e.holder |= 1
 	}
 }
 
@@ -134,7 +134,7 @@ func (t *sessionIDs) rebuild(freed int64) {
 // correct, only adds to the count.
 func (t *sessionIDs) take(c *counts, m wire.Move, edge edgeNum, limit int) (copied bool) {
 	e := t.find(m.ID)
-	fresh := idEntry{id: m.ID, until: m.Until, prev: m.From, base: m.From, place: uint32(edge) << 1}
+	fresh := idEntry{id: m.ID, until: m.Until, prev: m.From, base: m.From, holder: uint32(edge) << 1}
 	if e == nil {
 		t.insert(fresh, c.freed, limit)
 		return false

@@ -62,7 +62,7 @@ func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant
 		for _, l := range d.loans {
 			l.ends.Again() // what is acknowledged now carries none of it
 		}
-		head.Verdict, head.Lease = wire.Promise, 0
+		head.Adoption, head.Lease = wire.Promise, 0
 		return wire.NewGrantPacker(head).Grants()
 	}
 	head.Basis = d.blank

@@ -144,7 +144,7 @@ func (a *Allocator) SetMembers(now fleet.Mono, m Members) {
 // accepted nowhere.
 func (a *Allocator) newCentre(now fleet.Mono, name string) *centre {
 	d := &centre{name: name, recv: now, loans: map[room.ID]*loan{}}
-	i, _ := a.place(name)
+	i, _ := a.search(name)
 	i += len(a.named(name)) // the oldest comes first
 	a.centres = slices.Insert(a.centres, i, d)
 	for _, p := range a.order {

@@ -116,7 +116,7 @@ func (c *member) report(r *roster) {
 
 func (c *member) apply(g wire.Grant) {
 	c.acked, c.heard, c.standing, c.told = g.Seq, true, g.Standing, g.Members
-	if g.Verdict != wire.Adopted {
+	if g.Adoption != wire.Adopted {
 		return
 	}
 	c.joined, c.blank = true, c.blank && !g.Basis
@@ -659,7 +659,7 @@ func TestRule9ACopyRejoinsByWord(t *testing.T) {
 	}
 	for site, heard := range map[uint64]bool{0: false, 7: false, 5: true} {
 		term := wire.Term{N: 3 + site, Nonce: 1}
-		a.Apply(now, wire.Grant{To: "lima", Inc: 1, From: term, Seq: 1, Parts: 1, Verdict: wire.Promise, Members: 3, Site: site})
+		a.Apply(now, wire.Grant{To: "lima", Inc: 1, From: term, Seq: 1, Parts: 1, Adoption: wire.Promise, Members: 3, Site: site})
 		if got := a.Status(now).Follows == term; got != heard {
 			t.Errorf("a copy follows who means site %d: %v", site, got)
 		}
@@ -719,12 +719,12 @@ func TestRule9WhoKnowsNoListIsNotFollowed(t *testing.T) {
 		a = slots.NewAggregator(now, cfg, d)
 		a.SetLease(fleet.Never)
 		old, known := wire.Term{N: 7, Nonce: 7}, wire.Term{N: 8, Nonce: 8}
-		a.Apply(now, wire.Grant{To: "lima", Inc: 2, From: old, Seq: 1, Parts: 1, Verdict: wire.Promise})
+		a.Apply(now, wire.Grant{To: "lima", Inc: 2, From: old, Seq: 1, Parts: 1, Adoption: wire.Promise})
 		st := a.Status(now)
 		if (st.Follows == old) == changed || (st.Refused == old) != changed {
 			t.Errorf("changed %v: follows %v, refuses %v", changed, st.Follows, st.Refused)
 		}
-		a.Apply(now, wire.Grant{To: "lima", Inc: 2, From: known, Seq: 1, Parts: 1, Verdict: wire.Promise, Members: 4})
+		a.Apply(now, wire.Grant{To: "lima", Inc: 2, From: known, Seq: 1, Parts: 1, Adoption: wire.Promise, Members: 4})
 		if st := a.Status(now); st.Follows != known || !st.Refused.Zero() {
 			t.Errorf("changed %v: one that knows a list is not followed: %+v", changed, st)
 		}

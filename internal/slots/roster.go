@@ -29,12 +29,12 @@ type roster struct {
 
 // unadopted is somebody who is owed an answer without being in the books.
 type unadopted struct {
-	name    string
-	inc     uint64
-	tenure  uint64
-	echo    fleet.Mono
-	recv    fleet.Mono
-	verdict wire.Verdict
+	name     string
+	inc      uint64
+	tenure   uint64
+	echo     fleet.Mono
+	recv     fleet.Mono
+	adoption wire.Adoption
 }
 
 const maxUnadopted = 256
@@ -58,8 +58,8 @@ func (r *roster) find(name string, inc uint64) *edge {
 }
 
 // answer owes a reply to somebody who is not in the books, or not yet.
-func (r *roster) answer(now fleet.Mono, m wire.Report, v wire.Verdict) {
-	s := unadopted{name: m.From, inc: m.Inc, tenure: m.Tenure, echo: m.Sent, recv: now, verdict: v}
+func (r *roster) answer(now fleet.Mono, m wire.Report, v wire.Adoption) {
+	s := unadopted{name: m.From, inc: m.Inc, tenure: m.Tenure, echo: m.Sent, recv: now, adoption: v}
 	if i := slices.IndexFunc(r.unadopted, func(o unadopted) bool { return o.name == m.From && o.inc == m.Inc }); i >= 0 {
 		r.unadopted[i] = s
 	} else if len(r.unadopted) < maxUnadopted {

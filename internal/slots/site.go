@@ -131,7 +131,7 @@ func (a *Allocator) of(name string, site uint64) *centre {
 
 // named returns the data centres of a name.
 func (a *Allocator) named(name string) []*centre {
-	i, _ := a.place(name)
+	i, _ := a.search(name)
 	k := i
 	for k < len(a.centres) && a.centres[k].name == name {
 		k++

@@ -269,7 +269,7 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 	if a.member.standing(u) != was {
 		a.rooms.restale()
 	}
-	switch g.Verdict {
+	switch g.Adoption {
 	case wire.Promise:
 		// Global has no books of ours. If we have none either, what our edges
 		// have told us is all there is to hold.

@@ -49,7 +49,7 @@ var goldenReport = Report{
 var goldenGrant = Grant{
 	To: "nairobi", Inc: 4, From: Term{N: 9, Nonce: 0xfeed}, Seq: 12, Part: 1, Parts: 2, Acked: 40, Echo: 987654321,
 	Dwell: 3 * time.Millisecond, At: day, AtBound: 41 * time.Millisecond, Guess: true, Twin: true, Lease: time.Minute, Basis: true,
-	Verdict: Adopted, Watermark: day - 250,
+	Adoption: Adopted, Watermark: day - 250,
 	Rooms: []RoomGrant{
 		{Room: room.IDOf("tickets"), Gen: 1, Granted: 600, RateGranted: 300, RenewCeil: 12, Life: 330, Keep: 20, RateKeep: 10, Confirmed: true, Returned: 44, RateReturned: 2, Ends: []End{{ID: 82, Home: 9, Until: 1622133301, Kind: Cleared}}, Lines: []Line{{ID: 79, Stamp: 0xa1}}, View: &View{
 			Version: 8, At: day, Horizon: day - 90_000, Park: line.Open, Slots: -1, Active: 201, Mu: 0.5, Theta: 1.0 / 1800,

@@ -213,7 +213,7 @@ type Grant struct {
 	Guess     bool          // it is the parent's machine's: nobody in the fleet knew the time
 	Lease     time.Duration // the child may act until Echo + Lease, once all parts have arrived; 0 extends nothing
 	Basis     bool          // a blank regional starts from the numbers in Rooms; a room not named holds nothing
-	Verdict   Verdict
+	Adoption  Adoption
 	Watermark fleet.Time // every live child has reported past it
 	Members   uint64     // version of the list of data centres that global goes by; 0 where it goes by its configuration
 	Standing  Standing   // of the child's data centre in that list
@@ -246,19 +246,19 @@ func (s Standing) String() string {
 	return "unknown"
 }
 
-// Verdict is how the child stands in the parent's books.
-type Verdict uint8
+// Adoption is how the child stands in the parent's books.
+type Adoption uint8
 
-// The verdicts. The set is closed: a child that hears another one ignores the
+// What it may be. The set is closed: a child that hears another one ignores the
 // message.
 const (
-	Adopted Verdict = iota // the numbers in Rooms hold
-	Promise                // promise to follow From first, then join; Rooms is empty
-	Fenced                 // the tenure lapsed: report Final
-	Dead                   // the incarnation is forgotten: start a new one
+	Adopted Adoption = iota // the numbers in Rooms hold
+	Promise                 // promise to follow From first, then join; Rooms is empty
+	Fenced                  // the tenure lapsed: report Final
+	Dead                    // the incarnation is forgotten: start a new one
 )
 
-func (v Verdict) String() string {
+func (v Adoption) String() string {
 	switch v {
 	case Adopted:
 		return "adopted"

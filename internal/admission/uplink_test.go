@@ -12,7 +12,7 @@ import (
 
 // state is everything about an edge that a message may change.
 func state(e *Engine, now fleet.Mono) [3]any {
-	return [3]any{e.Ledger(now, sale), e.Status(now), e.edge.link}
+	return [3]any{e.Ledger(now, sale), e.Status(now), e.edge.up}
 }
 
 func TestALeaseEndsCountedFromTheSendingOfTheReport(t *testing.T) {
@@ -62,7 +62,7 @@ func TestTheFinalReportEndsATenure(t *testing.T) {
 	e, r := newEdge(t, at(0), 10, 10)
 	e.Arrive(at(0), sale, ticket.Ticket{})
 	r.hear(at(0))
-	r.say(at(0), wire.Grant{Verdict: wire.Fenced})
+	r.say(at(0), wire.Grant{Adoption: wire.Fenced})
 	if d := e.Arrive(at(0), sale, ticket.Ticket{}); d.Reason != Isolated {
 		t.Errorf("fenced, and yet %v (%v)", d.Verdict, d.Reason)
 	}
@@ -100,8 +100,8 @@ func TestAParentIsFollowedUpwardOnly(t *testing.T) {
 		before := state(e, at(0))
 		mine := r.term
 		r.term = term
-		for _, v := range []wire.Verdict{wire.Adopted, wire.Promise, wire.Fenced, wire.Dead} {
-			r.say(at(0), wire.Grant{Verdict: v, Lease: time.Hour, Watermark: present + 1e6, Rooms: []wire.RoomGrant{{Room: sale, Granted: 1000, Life: 1}}})
+		for _, v := range []wire.Adoption{wire.Adopted, wire.Promise, wire.Fenced, wire.Dead} {
+			r.say(at(0), wire.Grant{Adoption: v, Lease: time.Hour, Watermark: present + 1e6, Rooms: []wire.RoomGrant{{Room: sale, Granted: 1000, Life: 1}}})
 		}
 		r.term = mine
 		if got := state(e, at(0)); got != before {
@@ -113,7 +113,7 @@ func TestAParentIsFollowedUpwardOnly(t *testing.T) {
 	}
 
 	r.term = wire.Term{N: 2, Nonce: 9}
-	r.say(at(0), wire.Grant{Verdict: wire.Promise})
+	r.say(at(0), wire.Grant{Adoption: wire.Promise})
 	if st := e.Status(at(0)); st.Follows != r.term || st.Joined || !st.Leased {
 		t.Errorf("%+v, want the promise, and the old lease for as long as it lasts", st)
 	}
@@ -152,18 +152,18 @@ func TestAGrantThatIsNotForUsOrNotNewChangesNothing(t *testing.T) {
 		"that came before":                   func(g *wire.Grant) { g.Seq = 100 },
 		"older than one applied":             func(g *wire.Grant) { g.Seq = 99 },
 		"that is no part of itself":          func(g *wire.Grant) { g.Part = 1 },
-		"with a verdict of a newer protocol": func(g *wire.Grant) { g.Verdict = 9 },
+		"with a verdict of a newer protocol": func(g *wire.Grant) { g.Adoption = 9 },
 	} {
 		before := e.Ledger(at(0), sale)
-		end := e.edge.link.leaseEnd
+		end := e.edge.up.leaseEnd
 		last = base
 		last.Seq, last.Lease = 200, time.Hour
 		last.Rooms = []wire.RoomGrant{{Room: sale, Granted: 900, RateGranted: 900, RenewCeil: 900, Life: 1}}
 		change(&last)
-		grants := e.edge.link.grants
+		grants := e.edge.up.grants
 		e.Apply(at(0), last)
-		e.edge.link.grants = grants
-		if got := e.Ledger(at(0), sale); got != before || e.edge.link.leaseEnd != end {
+		e.edge.up.grants = grants
+		if got := e.Ledger(at(0), sale); got != before || e.edge.up.leaseEnd != end {
 			t.Errorf("a grant %s changed %+v to %+v", why, before, got)
 		}
 	}
@@ -236,7 +236,7 @@ func TestADeadIncarnationStartsANewOne(t *testing.T) {
 	e.Hold(at(0), &Visit{Room: sale, Ticket: waiting(9, time.Minute)})
 	rep := r.hear(at(0))
 	old := r.inc
-	r.say(at(0), wire.Grant{Verdict: wire.Dead})
+	r.say(at(0), wire.Grant{Adoption: wire.Dead})
 	if e.Due() > at(0) {
 		t.Error("the new incarnation is not reported at once")
 	}

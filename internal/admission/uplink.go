@@ -9,11 +9,11 @@ import (
 	"vestibule/internal/wire"
 )
 
-// link is the edge's side of its bond with the regional.
+// uplink is the edge's side of its bond with the regional.
 //
 // Invariants: seen never goes back to a lower term; a lease that lapsed stays
 // lapsed for its tenure; nothing is admitted while retired.
-type link struct {
+type uplink struct {
 	inc    uint64 // this life of the process, or of what replaced it when it was forgotten
 	tenure uint64 // of the lease within inc, from 1
 	seq    uint64 // of the newest report
@@ -38,7 +38,7 @@ type link struct {
 	twin bool // the regional hears another process that bears our name
 }
 
-func (l *link) born(rng *rand.Rand) {
+func (l *uplink) born(rng *rand.Rand) {
 	for l.inc = 0; l.inc == 0; {
 		l.inc = rng.Uint64()
 	}
@@ -52,7 +52,7 @@ func (l *link) born(rng *rand.Rand) {
 // check retires a lease that has ended, and reports whether the edge may act on its
 // rights at now. A lease that has lapsed is never believed again, not even by a clock
 // that went back.
-func (l *link) check(now fleet.Mono) bool {
+func (l *uplink) check(now fleet.Mono) bool {
 	if l.leaseEnd != 0 && now >= l.leaseEnd && !l.retired && !mutant.On(mutant.LeaseForever) {
 		l.retire(now)
 	}
@@ -61,19 +61,19 @@ func (l *link) check(now fleet.Mono) bool {
 
 // leased reports whether the edge may act on its rights at now. It is for those
 // who look on: unlike check it changes nothing.
-func (l *link) leased(now fleet.Mono) bool {
+func (l *uplink) leased(now fleet.Mono) bool {
 	return l.leaseEnd != 0 && !l.retired && now < l.leaseEnd
 }
 
 // retire ends the lease, and with it the tenure.
-func (l *link) retire(now fleet.Mono) {
+func (l *uplink) retire(now fleet.Mono) {
 	l.retired = true
 	l.left(now)
 }
 
 // extend takes a lease that a grant gives, counted from the sending of the report that
 // it answers. It reports whether the edge has a lease by it.
-func (l *link) extend(now fleet.Mono, g *wire.Grant) bool {
+func (l *uplink) extend(now fleet.Mono, g *wire.Grant) bool {
 	if g.Lease <= 0 || g.Echo == 0 {
 		return false
 	}
@@ -88,20 +88,20 @@ func (l *link) extend(now fleet.Mono, g *wire.Grant) bool {
 // left notes that there is no lease from now on. The moment counts at which that
 // is noticed, so that a process that stood still is not taken for one that was
 // cut off all the while.
-func (l *link) left(now fleet.Mono) {
+func (l *uplink) left(now fleet.Mono) {
 	if l.alone == 0 {
 		l.alone = max(now, 1)
 	}
 }
 
 // hurry makes the next report due as soon as the least gap allows.
-func (l *link) hurry(now fleet.Mono, gap time.Duration) {
+func (l *uplink) hurry(now fleet.Mono, gap time.Duration) {
 	l.due = min(l.due, max(now, l.reported.Add(gap)))
 }
 
 // follow promises the parent t. It reports false for a parent that must not be
 // listened to: one with a lower term, or another one with the same.
-func (l *link) follow(t wire.Term) bool {
+func (l *uplink) follow(t wire.Term) bool {
 	if t.N < l.seen.N || (t.N == l.seen.N && t != l.seen) {
 		return mutant.On(mutant.EdgeFollowsAnybody) || mutant.On(mutant.NoFencing)
 	}
