@@ -99,7 +99,7 @@ const (
 	// Rule 9: the coordinator may have lost everything.
 	FreeIsLimit
 	AdoptWithoutPromise
-	DeclaredUsed
+	ReconstructedUsed
 	SpareTwice
 	BlankBelieved
 	OldListLeads
@@ -218,7 +218,7 @@ var list = [count]Mutant{
 
 	FreeIsLimit:         {Name: "free-is-limit", Rule: 9, Says: "a new coordinator takes for free whatever it does not know to be lent"},
 	AdoptWithoutPromise: {Name: "adopt-without-promise", Rule: 9, Says: "a coordinator adopts books that another one may still raise"},
-	DeclaredUsed:        {Name: "declared-used", Rule: 9, Says: "books that were only reckoned are used at once"},
+	ReconstructedUsed:   {Name: "reconstructed-used", Rule: 9, Says: "books that were only reckoned are used at once"},
 	SpareTwice:          {Name: "spare-twice", Rule: 9, Says: "what came back is lent more than once while books are missing"},
 	BlankBelieved:       {Name: "blank-believed", Rule: 9, Says: "a data centre without books is taken to hold nothing"},
 

@@ -235,7 +235,7 @@ func (w *World) books() {
 			l, st := n.core.Ledger(w.room), n.core.Status(now)
 			w.tell("  aggregator %d, list %d, %s, follows %d (leased %v): granted %d/%d returned %d/%d free %d/%d credit %d active %d presumed %d, settled %v, declared %v, generation %d, watermark %v ago",
 				n.term, n.members, st.Standing, st.Follows.N, st.Leased, l.Granted, l.RateGranted, l.Returned, l.RateReturned, l.Free, l.RateFree, l.Credit, l.Active, l.Presumed,
-				l.Settled, l.Declared, l.Gen, w.fleetTime().Sub(st.Watermark))
+				l.Settled, l.Reconstructed, l.Gen, w.fleetTime().Sub(st.Watermark))
 			for _, e := range st.Edges {
 				w.tell("    %s %016x %s, as of %v ago, heard %v ago", e.Name, e.Inc, e.State, w.fleetTime().Sub(e.AsOf), now.Sub(e.Heard))
 			}

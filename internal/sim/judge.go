@@ -472,7 +472,7 @@ func (j *judge) centre(w *World, i int) {
 	}
 	line.held = int64(l.Granted) - int64(l.Returned)
 	line.rate = int64(l.RateGranted) - int64(l.RateReturned)
-	line.known = !l.Declared
+	line.known = !l.Reconstructed
 	if (w.cfg.Cap || w.cfg.Faults.Policy) && !n.core.Leased(n.clock.read(w.now)) {
 		line.known = false // global may have given its rights to others
 	}

@@ -302,7 +302,7 @@ func (w *World) leftOver() string {
 		// it may in a room of which an aggregator knew nothing, because it was removed.
 		kept := silent && (!w.cfg.Cap || w.cfg.Faults.Remove) && idle+l.Presumed >= granted
 		if kept {
-			presumed = presumed || l.Declared // more may be presumed than there ever was: nothing of it is lent until lost_after
+			presumed = presumed || l.Reconstructed // more may be presumed than there ever was: nothing of it is lent until lost_after
 		}
 		if (idle != granted && !kept) || rateIdle != rateGranted {
 			return fmt.Sprintf("%s holds %d/%d, of which %d/%d can be used (counted %d, of which presumed %d)", r.name, granted, rateGranted, idle, rateIdle, l.Active, l.Presumed)

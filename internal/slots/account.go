@@ -214,8 +214,8 @@ func (a *account) raise(counter *uint64, n uint64) {
 	}
 }
 
-// gain raises a cumulative counter and returns by how much.
-func gain(have *uint64, now uint64) uint64 {
+// growth raises a cumulative counter and returns by how much.
+func growth(have *uint64, now uint64) uint64 {
 	if now <= *have {
 		return 0
 	}

@@ -116,7 +116,7 @@ func TestAnEdgeThatFellSilentBeforeItToldTheTime(t *testing.T) {
 		save()
 	}
 	global(wire.Grant{Adoption: wire.Promise}) // promised
-	global(wire.Grant{Basis: true})
+	global(wire.Grant{Baseline: true})
 	global(wire.Grant{Rooms: []wire.RoomGrant{{Room: sale, Confirmed: true, Granted: 10, RateGranted: 60, Keep: 10, RateKeep: 60}}})
 
 	agg.Observe(now, wire.Report{

@@ -248,8 +248,8 @@ func (a *Allocator) take(d *centre, l *loan, r *wire.RoomReport, asOf fleet.Time
 			l.granted, l.rateGranted = max(l.granted, r.Granted), max(l.rateGranted, r.RateGranted)
 			l.returned, l.rateReturned = max(l.returned, r.Returned), max(l.rateReturned, r.RateReturned)
 		}
-		back, rateBack := int64(gain(&l.returned, r.Returned)), int64(gain(&l.rateReturned, r.RateReturned))
-		if l.declared = r.Declared; !l.declared || mutant.On(mutant.DeclaredUsed) {
+		back, rateBack := int64(growth(&l.returned, r.Returned)), int64(growth(&l.rateReturned, r.RateReturned))
+		if l.reconstructed = r.Reconstructed; !l.reconstructed || mutant.On(mutant.ReconstructedUsed) {
 			p.spare += back
 			p.rateSpare += rateBack
 		} // else: what comes back may never have been lent
@@ -271,9 +271,9 @@ func (a *Allocator) take(d *centre, l *loan, r *wire.RoomReport, asOf fleet.Time
 		l.told = true
 		l.admitted, l.joined, l.entered, l.outcomes = r.Admitted, r.Joined, r.Entered, r.Outcomes
 	}
-	p.admitted += gain(&l.admitted, r.Admitted)
-	p.joined += gain(&l.joined, r.Joined)
-	p.entered += gain(&l.entered, r.Entered)
+	p.admitted += growth(&l.admitted, r.Admitted)
+	p.joined += growth(&l.joined, r.Joined)
+	p.entered += growth(&l.entered, r.Entered)
 	p.outcomes.Gain(l.outcomes, r.Outcomes)
 	l.outcomes = r.Outcomes
 }
@@ -298,10 +298,10 @@ func (a *Allocator) awaits(p *pool, d *centre) bool {
 }
 
 // confirms reports whether the limits are kept with the books as they are. Books
-// that were only declared hold no less than is out there, so then nothing is
+// that were only reconstructed hold no less than is out there, so then nothing is
 // lent twice.
 func (a *Allocator) confirms(p *pool, l *loan) bool {
-	if !l.declared {
+	if !l.reconstructed {
 		return true
 	}
 	free, rate := a.free(p)

@@ -22,7 +22,7 @@ type books struct {
 	stopped bool // edges were told to stamp nothing
 
 	gen                       uint64 // raised by global when it voids the books
-	declared                  bool   // the numbers below are an upper bound; see declare
+	reconstructed             bool   // the numbers below are an upper bound; see reconstruct
 	granted, returned         uint64 // T: from global, back to global
 	rateGranted, rateReturned uint64 // R
 	keep, rateKeep            uint64
@@ -46,7 +46,7 @@ type books struct {
 	view      *wire.View
 	viewed    fleet.Mono
 	flow      flow
-	pace      pace
+	gain      gain
 	admitted  uint64
 	joined    uint64
 	entered   uint64
@@ -293,7 +293,7 @@ func (b *books) ownView(now fleet.Mono, ft fleet.Time, free, rateFree int64) {
 	}
 	idle, ridle := b.idle()
 	x := prospect{
-		flow: &b.flow, pace: &b.pace, lines: []line.Histogram{b.waiting},
+		flow: &b.flow, gain: &b.gain, lines: []line.Histogram{b.waiting},
 		supply: max(0, free) + idle, rate: max(0, rateFree) + ridle,
 		total: b.held(), limit: b.rateHeld(), tally: b.tally(),
 	}

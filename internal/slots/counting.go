@@ -31,9 +31,9 @@ func (b *books) take(now fleet.Mono, e *edge, m *wire.Report, r *wire.RoomReport
 		acc.admitted, acc.joined, acc.entered, acc.outcomes = r.Admitted, r.Joined, r.Entered, r.Outcomes
 		b.presumeRate(e, int64(r.RateOwed), now)
 	}
-	b.admitted += gain(&acc.admitted, r.Admitted)
-	b.joined += gain(&acc.joined, r.Joined)
-	b.entered += gain(&acc.entered, r.Entered)
+	b.admitted += growth(&acc.admitted, r.Admitted)
+	b.joined += growth(&acc.joined, r.Joined)
+	b.entered += growth(&acc.entered, r.Entered)
 	b.outcomes.Gain(acc.outcomes, r.Outcomes)
 	acc.outcomes = r.Outcomes
 	b.takeMoves(acc, r, earliest(m), latest(m))

@@ -13,7 +13,7 @@ import (
 type division struct {
 	free, rateFree int64 // of T and of R; below 0 is a debt
 	keep, rateKeep int64 // idle rights that global lets the data centre keep
-	declared       bool  // what is free goes back to global
+	reconstructed  bool  // what is free goes back to global
 	closed         bool  // nobody is let in
 	horizon        fleet.Time
 	claims         []claim
@@ -61,7 +61,7 @@ func (c *claim) needs(side int) int64 {
 // wait for their next report.
 func (d *division) divide() (push []bool) {
 	free, rfree := max(0, d.free), max(0, d.rateFree)
-	if d.declared && !mutant.On(mutant.DeclaredUsed) {
+	if d.reconstructed && !mutant.On(mutant.ReconstructedUsed) {
 		free, rfree = 0, 0 // they go back to global
 	}
 	supply, rsupply := free+min(0, d.free), rfree+min(0, d.rateFree)

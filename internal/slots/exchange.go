@@ -17,7 +17,7 @@ func (b *books) report(now fleet.Mono, free, rateFree int64) wire.RoomReport {
 	t := b.tally()
 	idle, ridle := b.idle()
 	r := wire.RoomReport{
-		Room: b.ID, Gen: b.gen, Declared: b.declared,
+		Room: b.ID, Gen: b.gen, Reconstructed: b.reconstructed,
 		Granted: b.granted, Returned: b.returned,
 		RateGranted: b.rateGranted, RateReturned: b.rateReturned,
 		Idle:     uint64(max(0, free) + idle),
@@ -90,14 +90,14 @@ func (b *books) apply(g *wire.RoomGrant) (hurry bool) {
 		// Global has given our rights to others, long after it had last heard
 		// of us. Sessions that still exist are more than we hold now; nothing
 		// is granted until they have gone.
-		if b.declared = false; !mutant.On(mutant.VoidAgain) {
+		if b.reconstructed = false; !mutant.On(mutant.VoidAgain) {
 			b.gen = g.Gen
 		}
 		b.granted, b.returned, b.rateGranted, b.rateReturned = 0, 0, 0, 0
 		b.dirty = true
 	}
-	if b.declared && g.Confirmed {
-		b.declared, b.dirty = false, true
+	if b.reconstructed && g.Confirmed {
+		b.reconstructed, b.dirty = false, true
 	}
 	if g.Granted > b.granted || g.RateGranted > b.rateGranted {
 		b.dirty = true
@@ -118,25 +118,25 @@ func (b *books) apply(g *wire.RoomGrant) (hurry bool) {
 
 // adopt takes the books that global has of the room, as ours are lost.
 func (b *books) adopt(g *wire.RoomGrant) {
-	b.gen, b.declared = g.Gen, !g.Confirmed
+	b.gen, b.reconstructed = g.Gen, !g.Confirmed
 	b.granted, b.returned = g.Granted, g.Returned
 	b.rateGranted, b.rateReturned = g.RateGranted, g.RateReturned
 	b.dirty, b.stale = true, true
 }
 
-// declare makes books out of what the edges hold and count: nobody knows how
+// reconstruct makes books out of what the edges hold and count: nobody knows how
 // much was lent. They cover every session and every right at an edge, so global
 // lends no more than T and R beside them. But they cover what is only presumed
 // as well, and doubles, and so may be more than was ever lent: until global has
 // seen that all books together keep the limits, nothing in them is used twice.
-func (b *books) declare() {
+func (b *books) reconstruct() {
 	credit, rate := b.lent()
 	for _, p := range b.presumedRates {
 		rate += p.n
 	}
 	b.granted, b.returned = uint64(max(0, b.active()+credit)), 0
 	b.rateGranted, b.rateReturned = uint64(rate), 0
-	b.declared = true
+	b.reconstructed = true
 	b.dirty, b.stale = true, true
 }
 

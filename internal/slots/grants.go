@@ -138,7 +138,7 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 		b.allowRenewals(to, a.stamps(b))
 		return
 	}
-	d := division{declared: b.declared, closed: a.member.standing(&a.up) != wire.Listed}
+	d := division{reconstructed: b.reconstructed, closed: a.member.standing(&a.up) != wire.Listed}
 	d.free, d.rateFree = a.free(b)
 	d.keep, d.rateKeep = a.up.keep(b, now)
 	d.horizon = a.view(now, b, d.free, d.rateFree).Horizon

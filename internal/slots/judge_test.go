@@ -272,7 +272,7 @@ func (w *world) judgeRoom(r *roomTruth) {
 			known = false
 			continue
 		}
-		if l.Declared || (w.cap && !n.core.Status(n.read(w.now)).Leased) {
+		if l.Reconstructed || (w.cap && !n.core.Status(n.read(w.now)).Leased) {
 			known = false // they may be more than was lent, or lent to others again
 		}
 		held, rheld := int64(l.Granted)-int64(l.Returned), int64(l.RateGranted)-int64(l.RateReturned)

@@ -28,7 +28,7 @@ type RegionLedger struct {
 	Freed                     int64  // first expiry second still counted
 	Gen                       uint64
 	Settled                   bool // the books are known: nothing of a predecessor is awaited
-	Declared                  bool // they were reckoned, and are not confirmed yet
+	Reconstructed             bool // they were reckoned, and are not confirmed yet
 	View                      *wire.View
 }
 
@@ -43,7 +43,7 @@ func (a *Aggregator) Ledger(id room.ID) RegionLedger {
 		RateGranted: b.rateGranted, RateReturned: b.rateReturned,
 		Active: b.active(),
 		Keep:   b.keep, RateKeep: b.rateKeep,
-		Settled: !a.up.blank && !a.roster.recovering(), Declared: b.declared, Waiting: b.waiting.Total(), Copied: b.copied, Excess: b.excess(), Freed: b.counts.freed, Gen: b.gen, View: b.view,
+		Settled: !a.up.blank && !a.roster.recovering(), Reconstructed: b.reconstructed, Waiting: b.waiting.Total(), Copied: b.copied, Excess: b.excess(), Freed: b.counts.freed, Gen: b.gen, View: b.view,
 	}
 	l.Free, l.RateFree = a.free(b)
 	l.Presumed = l.Active - b.counts.head()

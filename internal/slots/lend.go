@@ -27,7 +27,7 @@ func (a *Allocator) Grants(now fleet.Mono) []wire.Grant {
 	ft := a.clock.Now(now)
 	a.forgetRelays(ft)
 	for _, p := range a.order {
-		if p.stale || (p.queues() && p.pace.due(now)) {
+		if p.stale || (p.queues() && p.gain.due(now)) {
 			p.stale = false
 			a.lend(now, ft, p)
 		}
@@ -65,7 +65,7 @@ func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant
 		head.Adoption, head.Lease = wire.Promise, 0
 		return wire.NewGrantPacker(head).Grants()
 	}
-	head.Basis = d.blank
+	head.Baseline = d.blank
 	pack := wire.NewGrantPacker(head)
 	for _, p := range a.order {
 		l := a.loan(d, p.ID)
@@ -226,7 +226,7 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 	}
 	keeps, rkeeps := s.keeps(s.supply-s.kept, view), s.keeps(s.rate-s.rateKept, view)
 	for i, l := range s.loans {
-		l.dirty = l.dirty || l.declared // it waits to be confirmed
+		l.dirty = l.dirty || l.reconstructed // it waits to be confirmed
 		idle, ridle := l.idleNow(), l.rateIdleNow()
 		give, rgive, keep, rkeep := s.gift(p, view, i, int64(keeps[i]+s.moving[i]), int64(rkeeps[i]))
 		if !mutant.On(mutant.SpareTwice) {
@@ -260,7 +260,7 @@ func (p *pool) queues() bool { return p.view != nil && p.view.Horizon != line.Op
 // look remakes the view of the room where it is time to, and sees to it that
 // the data centres are told.
 func (a *Allocator) look(now fleet.Mono, ft fleet.Time, p *pool, x prospect) *wire.View {
-	x.flow, x.pace = &p.flow, &p.pace
+	x.flow, x.gain = &p.flow, &p.gain
 	x.tally.admitted, x.tally.joined, x.tally.entered, x.tally.outcomes = p.admitted, p.joined, p.entered, p.outcomes.Outcomes()
 	old := p.view
 	if old != nil && (old.Horizon == line.Open) == x.open(x.people()) && now.Sub(p.viewed) < viewGap {

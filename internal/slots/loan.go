@@ -16,7 +16,7 @@ type loan struct {
 	granted, returned         uint64
 	rateGranted, rateReturned uint64
 	reclaimed                 bool // voided in this term without the data centre's word
-	declared                  bool // an upper bound, reckoned by a data centre that does not know
+	reconstructed             bool // an upper bound, reckoned by a data centre that does not know
 
 	keep, rateKeep uint64
 
@@ -72,7 +72,7 @@ type pool struct {
 	admitted, joined, entered uint64
 	outcomes                  line.OutcomeCounter
 	flow                      flow
-	pace                      pace
+	gain                      gain
 	view                      *wire.View
 	viewed                    fleet.Mono
 	stale                     bool

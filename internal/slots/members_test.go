@@ -119,7 +119,7 @@ func (c *member) apply(g wire.Grant) {
 	if g.Adoption != wire.Adopted {
 		return
 	}
-	c.joined, c.blank = true, c.blank && !g.Basis
+	c.joined, c.blank = true, c.blank && !g.Baseline
 	for _, room := range g.Rooms {
 		if room.Gen > c.gen {
 			c.gen, c.granted, c.returned, c.rate, c.rateBack = room.Gen, c.active, 0, 0, 0

@@ -170,9 +170,9 @@ func (r *rooms) free(wm fleet.Time, hold bool) {
 	}
 }
 
-// declare makes books of every room out of what the edges hold and count.
-func (r *rooms) declare() {
+// reconstruct makes books of every room out of what the edges hold and count.
+func (r *rooms) reconstruct() {
 	for _, b := range r.list {
-		b.declare()
+		b.reconstruct()
 	}
 }

@@ -206,7 +206,7 @@ func (a *Aggregator) surplus(now fleet.Mono, b *books) (n, rate int64) {
 		return 0, 0
 	}
 	keep, rateKeep := a.up.keep(b, now)
-	if b.declared && !mutant.On(mutant.DeclaredUsed) {
+	if b.reconstructed && !mutant.On(mutant.ReconstructedUsed) {
 		keep, rateKeep = 0, 0
 	}
 	free, rfree := a.free(b)
@@ -275,7 +275,7 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 		// have told us is all there is to hold.
 		if u.blank && !a.roster.recovering() {
 			u.blank = false
-			a.rooms.declare()
+			a.rooms.reconstruct()
 		}
 		u.hurry(now, 1)
 	case wire.Adopted:
@@ -288,7 +288,7 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 func (a *Aggregator) adopted(now fleet.Mono, g *wire.Grant, complete bool) {
 	u := &a.up
 	if u.blank {
-		if !g.Basis {
+		if !g.Baseline {
 			u.hurry(now, 1)
 			return
 		}

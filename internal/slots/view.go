@@ -8,11 +8,11 @@ import (
 	"vestibule/internal/wire"
 )
 
-// pace decides how far ahead of the free slots people are called to the door.
+// gain decides how far ahead of the free slots people are called to the door.
 // Too few, and a slot waits for its visitor; too many, and somebody who joined
 // later enters first. The factor grows while slots lie idle and shrinks while
 // they do not.
-type pace struct {
+type gain struct {
 	factor  float64
 	at      fleet.Mono
 	entered uint64     // admissions as of the last step
@@ -22,17 +22,17 @@ type pace struct {
 
 const (
 	viewGap   = 200 * time.Millisecond // least time between views, unless a queue begins or ends
-	paceStep  = 500 * time.Millisecond
-	paceAhead = 1.0  // seconds of admissions called at factor 1
+	gainStep  = 500 * time.Millisecond
+	gainAhead = 1.0  // seconds of admissions called at factor 1
 	parkAhead = 12.0 // seconds of admissions held at the edges
 	idleAim   = 0.004
 	stall     = 20 // steps in which nobody comes, after which people are called by whole slices of the line
 )
 
-func (c *pace) due(now fleet.Mono) bool { return now.Sub(c.at) >= paceStep }
+func (c *gain) due(now fleet.Mono) bool { return now.Sub(c.at) >= gainStep }
 
 // step adjusts the factor to the idle share of the limit that binds.
-func (c *pace) step(now fleet.Mono, idle float64, admitted uint64) {
+func (c *gain) step(now fleet.Mono, idle float64, admitted uint64) {
 	if !c.due(now) {
 		return
 	}
@@ -167,7 +167,7 @@ func (f *flow) theta(now fleet.Mono, t *tally, waiting float64) float64 {
 // centre, at one moment.
 type prospect struct {
 	flow         *flow
-	pace         *pace
+	gain         *gain
 	lines        []line.Histogram // who waits, of each child
 	supply, rate int64            // idle rights of T and of R
 	total, limit int64            // of which so many exist
@@ -234,7 +234,7 @@ func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
 	if x.debt {
 		// Whoever was called would take each right that becomes free before it
 		// can go back, and the limit would stay as it was for ever.
-		x.pace.step(now, 0, x.tally.admitted)
+		x.gain.step(now, 0, x.tally.admitted)
 		v.Horizon = 0
 		if hold := parkAhead*v.Mu + 1; hold < waiting {
 			v.Park = whole.At(hold)
@@ -242,17 +242,17 @@ func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
 		return v
 	}
 	if x.open(waiting) {
-		x.pace.step(now, 0, x.tally.admitted)
-		x.pace.reached = 0
+		x.gain.step(now, 0, x.tally.admitted)
+		x.gain.reached = 0
 		return v
 	}
 	idle := min(part(x.supply, x.total), part(x.rate, x.limit))
-	x.pace.step(now, idle, x.tally.admitted)
+	x.gain.step(now, idle, x.tally.admitted)
 	// Those who will be let in before the next view reaches the edges are
 	// called by the place of people who are there, held at an edge: whoever
 	// stands in front of them without being there is passed, and goes first on
 	// coming back. Where too few are there, the line itself tells how far to call.
-	called := float64(avail) + x.pace.factor*paceAhead*v.Mu
+	called := float64(avail) + x.gain.factor*gainAhead*v.Mu
 	if n := int(called + 0.5); n < len(x.heldJoined) {
 		v.Horizon = x.heldJoined[n]
 	} else {
@@ -261,13 +261,13 @@ func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
 			v.Horizon = max(v.Horizon, x.heldJoined[n-1])
 		}
 	}
-	if x.pace.stalled >= stall {
+	if x.gain.stalled >= stall {
 		// Nobody comes. Where in a slice its people joined is not known: when a
 		// crowd came in one instant, the place between them that is called by
 		// number may have nobody before it.
-		x.pace.reached = max(x.pace.reached, sliceEnd(whole, v.Horizon))
+		x.gain.reached = max(x.gain.reached, sliceEnd(whole, v.Horizon))
 	}
-	v.Horizon = max(v.Horizon, x.pace.reached)
+	v.Horizon = max(v.Horizon, x.gain.reached)
 	hold := max(whole.Before(v.Horizon), called) + parkAhead*v.Mu + 1
 	if hold < waiting {
 		v.Park = whole.At(hold)

@@ -96,7 +96,7 @@ func unpackTerm(p *wirepb.Term) Term { return Term{N: p.GetN(), Nonce: p.GetNonc
 
 func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 	p := &wirepb.RoomReport{
-		Room: uint64(r.Room), Gen: r.Gen, Declared: r.Declared,
+		Room: uint64(r.Room), Gen: r.Gen, Declared: r.Reconstructed,
 		Granted: r.Granted, Returned: r.Returned, Spent: r.Spent, Idle: r.Idle,
 		RateGranted: r.RateGranted, RateReturned: r.RateReturned, RateIdle: r.RateIdle, RateOwed: r.RateOwed,
 		Renewed: r.Renewed, RenewCeil: r.RenewCeil,
@@ -146,7 +146,7 @@ func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 
 func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 	*r = RoomReport{
-		Room: room.ID(p.GetRoom()), Gen: p.GetGen(), Declared: p.GetDeclared(),
+		Room: room.ID(p.GetRoom()), Gen: p.GetGen(), Reconstructed: p.GetDeclared(),
 		Granted: p.GetGranted(), Returned: p.GetReturned(), Spent: p.GetSpent(), Idle: p.GetIdle(),
 		RateGranted: p.GetRateGranted(), RateReturned: p.GetRateReturned(), RateIdle: p.GetRateIdle(), RateOwed: p.GetRateOwed(),
 		Renewed: p.GetRenewed(), RenewCeil: p.GetRenewCeil(),

@@ -18,7 +18,7 @@ func EncodeGrant(g *Grant) ([]byte, error) {
 	p := &wirepb.Grant{
 		Version: Version, To: g.To, Inc: g.Inc, Tenure: g.Tenure, From: packTerm(g.From), Seq: g.Seq, Part: g.Part, Parts: g.Parts,
 		Acked: g.Acked, EchoNs: int64(g.Echo), DwellNs: uint64(max(0, g.Dwell)), AtMs: int64(g.At), AtErrNs: uint64(max(0, g.AtBound)),
-		LeaseNs: uint64(max(0, g.Lease)), Guess: g.Guess, Twin: g.Twin, Basis: g.Basis, Verdict: wirepb.Verdict(g.Adoption) + 1, WatermarkMs: int64(g.Watermark),
+		LeaseNs: uint64(max(0, g.Lease)), Guess: g.Guess, Twin: g.Twin, Basis: g.Baseline, Verdict: wirepb.Verdict(g.Adoption) + 1, WatermarkMs: int64(g.Watermark),
 		Members: g.Members, Standing: uint32(g.Standing), Site: g.Site, Copied: g.Copied,
 		Rooms: make([]*wirepb.RoomGrant, len(g.Rooms)),
 	}
@@ -59,7 +59,7 @@ func DecodeGrant(data []byte) (*Grant, error) {
 	g := &Grant{
 		To: p.To, Inc: p.Inc, Tenure: p.Tenure, From: unpackTerm(p.From), Seq: p.Seq, Part: p.Part, Parts: p.Parts,
 		Acked: p.Acked, Echo: fleet.Mono(p.EchoNs), Dwell: time.Duration(p.DwellNs), At: fleet.Time(p.AtMs), AtBound: time.Duration(p.AtErrNs),
-		Lease: time.Duration(p.LeaseNs), Guess: p.Guess, Twin: p.Twin, Basis: p.Basis, Adoption: Adoption(p.Verdict - 1), Watermark: fleet.Time(p.WatermarkMs),
+		Lease: time.Duration(p.LeaseNs), Guess: p.Guess, Twin: p.Twin, Baseline: p.Basis, Adoption: Adoption(p.Verdict - 1), Watermark: fleet.Time(p.WatermarkMs),
 		Members: p.Members, Standing: Standing(p.Standing), Site: p.Site, Copied: p.Copied,
 	}
 	if len(p.Rooms) > 0 {

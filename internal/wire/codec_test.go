@@ -30,7 +30,7 @@ var goldenReport = Report{
 	From: "edge-1", Inc: 0x1122334455667788, Tenure: 2, Seq: 41, Part: 0, Parts: 1, Sent: 987654321, AsOf: day, AsOfBound: 21 * time.Millisecond, Succeeds: []uint64{0x0102030405060708, 0x1112131415161718},
 	Seen: Term{N: 3, Nonce: 0xabcdef}, Acked: 40, Join: true,
 	Rooms: []RoomReport{{
-		Room: room.IDOf("tickets"), Declared: true, Granted: 60, Returned: 4, Spent: 50, RateGranted: 30, RateReturned: 2, RateIdle: 7, RateOwed: 5,
+		Room: room.IDOf("tickets"), Reconstructed: true, Granted: 60, Returned: 4, Spent: 50, RateGranted: 30, RateReturned: 2, RateIdle: 7, RateOwed: 5,
 		Renewed: 9, RenewCeil: 12,
 		Sessions:  []Expiry{{Until: 1622133300, Stamped: 20, Consumed: 3}, {Until: 1622133301, Stamped: 30, Consumed: 0}, {Until: 1622133310, Stamped: 9, Consumed: 1}},
 		FirstMove: 58,
@@ -48,7 +48,7 @@ var goldenReport = Report{
 
 var goldenGrant = Grant{
 	To: "nairobi", Inc: 4, From: Term{N: 9, Nonce: 0xfeed}, Seq: 12, Part: 1, Parts: 2, Acked: 40, Echo: 987654321,
-	Dwell: 3 * time.Millisecond, At: day, AtBound: 41 * time.Millisecond, Guess: true, Twin: true, Lease: time.Minute, Basis: true,
+	Dwell: 3 * time.Millisecond, At: day, AtBound: 41 * time.Millisecond, Guess: true, Twin: true, Lease: time.Minute, Baseline: true,
 	Adoption: Adopted, Watermark: day - 250,
 	Rooms: []RoomGrant{
 		{Room: room.IDOf("tickets"), Gen: 1, Granted: 600, RateGranted: 300, RenewCeil: 12, Life: 330, Keep: 20, RateKeep: 10, Confirmed: true, Returned: 44, RateReturned: 2, Ends: []End{{ID: 82, Home: 9, Until: 1622133301, Kind: Cleared}}, Lines: []Line{{ID: 79, Stamp: 0xa1}}, View: &View{

@@ -80,10 +80,10 @@ type RoomReport struct {
 	Room room.ID
 	Gen  uint64 // regionals: generation of the books, see RoomGrant.Gen
 
-	// Declared says that Granted and RateGranted are reckoned from what the
+	// Reconstructed says that Granted and RateGranted are reckoned from what the
 	// edges hold and count, because nobody knows the books: an upper bound of
 	// what the data centre may hold. Nothing is used again until Confirmed.
-	Declared bool
+	Reconstructed bool
 
 	// Rights of T. Held by the child: Granted - Returned.
 	Granted  uint64 // newest RoomGrant.Granted applied
@@ -212,7 +212,7 @@ type Grant struct {
 	AtBound   time.Duration // its error bound
 	Guess     bool          // it is the parent's machine's: nobody in the fleet knew the time
 	Lease     time.Duration // the child may act until Echo + Lease, once all parts have arrived; 0 extends nothing
-	Basis     bool          // a blank regional starts from the numbers in Rooms; a room not named holds nothing
+	Baseline  bool          // a blank regional starts from the numbers in Rooms; a room not named holds nothing
 	Adoption  Adoption
 	Watermark fleet.Time // every live child has reported past it
 	Members   uint64     // version of the list of data centres that global goes by; 0 where it goes by its configuration
@@ -276,7 +276,7 @@ func (v Adoption) String() string {
 type RoomGrant struct {
 	Room        room.ID
 	Gen         uint64 // to regionals: a higher one than the books have voids them; it is applied once
-	Confirmed   bool   // to regionals: these books are known, or the limits are kept with the declared ones
+	Confirmed   bool   // to regionals: these books are known, or the limits are kept with the reconstructed ones
 	Granted     uint64 // rights of T ever granted, written by the parent
 	RateGranted uint64 // rights of R ever granted
 	RenewCeil   uint64 // renewals that may ever be made

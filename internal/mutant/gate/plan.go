@@ -87,7 +87,7 @@ var plan = map[mutant.ID]killer{
 
 	mutant.FreeIsLimit:         {"slots.TestRule9", "takeovers"},
 	mutant.AdoptWithoutPromise: {"slots.TestRule8", ""},
-	mutant.DeclaredUsed:        {"slots.TestRule9", ""},
+	mutant.ReconstructedUsed:   {"slots.TestRule9", ""},
 	mutant.SpareTwice:          {"slots.TestRule9", "takeovers"},
 	mutant.BlankBelieved:       {"slots.TestRule9", "takeovers"},
 
