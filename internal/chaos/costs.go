@@ -108,7 +108,7 @@ const lostGoal = 30 * time.Second
 // lost loses the one machine of a small fleet on which global runs, with NATS in its
 // process and all that is stored, and starts it anew with nothing but its configuration
 // and the rooms file. An edge begins on an empty disk meanwhile. It demands that no key
-// but those of before is known anywhere and everything that havoc does, and with -strict
+// but those of before is known anywhere and everything that a run with faults does, and with -strict
 // that people come in again within lostGoal of the loss.
 func lost(ctx context.Context, o options, network network, out io.Writer) (err error) {
 	d, err := deploy(ctx, o, network, shape{globals: 1, regionals: 1, edges: 2, embedded: true})

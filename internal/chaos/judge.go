@@ -40,8 +40,8 @@ type request struct {
 // the person until the ticket was worth nothing any more.
 type stay struct{ requests []request }
 
-// court is what the judge must know beside what people saw.
-type court struct {
+// checker is what the judge must know beside what people saw.
+type checker struct {
 	total, rate int
 	wall        time.Time // at offset zero
 	outages     [][]span  // of each edge: killed, standing still, or behind a narrow link
@@ -91,7 +91,7 @@ func (v *verdict) breaks(format string, args ...any) {
 // which the site saw its first request until the second that its cookie names,
 // and an admission as within a window only if request and arrival both are. So
 // what it calls broken is broken.
-func (c *court) judge(stays []stay, session time.Duration) verdict {
+func (c *checker) judge(stays []stay, session time.Duration) verdict {
 	v := verdict{errors: map[string]int{}}
 	var sure []span    // in which a session was valid
 	var entries []span // in which an admission was decided
@@ -180,7 +180,7 @@ func (c *court) judge(stays []stay, session time.Duration) verdict {
 
 // decided returns the earliest moment at which an edge can have decided about a
 // request that reached the site.
-func (c *court) decided(r *request) time.Duration {
+func (c *checker) decided(r *request) time.Duration {
 	if r.arrived == 0 || c.unwell(r.edge, r.sent, r.arrived) || c.stood(r.sent, r.arrived) {
 		return r.sent
 	}
@@ -190,19 +190,19 @@ func (c *court) decided(r *request) time.Duration {
 // expiry returns the moment until which a session is valid for certain, whose
 // cookie was made at the earliest at a moment and is good for so many seconds:
 // it ends on a whole second of fleet time.
-func (c *court) expiry(decided time.Duration, maxAge int) time.Duration {
+func (c *checker) expiry(decided time.Duration, maxAge int) time.Duration {
 	second := c.wall.Add(decided - clockError).Truncate(time.Second)
 	return second.Add(time.Duration(maxAge)*time.Second).Sub(c.wall) - clockError
 }
 
 // unwell reports whether an edge was killed, standing still or behind a narrow link in a
 // stretch of time.
-func (c *court) unwell(edge int, from, to time.Duration) bool {
+func (c *checker) unwell(edge int, from, to time.Duration) bool {
 	return slices.ContainsFunc(c.outages[edge], func(s span) bool { return s.touches(from, to) })
 }
 
 // stood reports whether the machine stood still in a stretch of time.
-func (c *court) stood(from, to time.Duration) bool {
+func (c *checker) stood(from, to time.Duration) bool {
 	return slices.ContainsFunc(c.stalls, func(s span) bool { return s.touches(from, to) })
 }
 

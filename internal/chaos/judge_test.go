@@ -152,7 +152,7 @@ func TestJudge(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			judge := court{total: 2, rate: 3, wall: time.Unix(1000, 0), outages: [][]span{c.outages, nil}, stalls: c.stalls, planned: c.planned}
+			judge := checker{total: 2, rate: 3, wall: time.Unix(1000, 0), outages: [][]span{c.outages, nil}, stalls: c.stalls, planned: c.planned}
 			v := judge.judge(c.stays, 10*time.Second)
 			if len(v.broken) != len(c.broken) {
 				t.Fatalf("broken: %q, want %q", v.broken, c.broken)

@@ -236,7 +236,7 @@ func play(ctx context.Context, o options, net network, out io.Writer) int {
 	case o.costs:
 		err = costs(ctx, o, net, out)
 	default:
-		err = havoc(ctx, o, net, out)
+		err = faultRun(ctx, o, net, out)
 	}
 	if err != nil {
 		return say(out, err)

@@ -620,8 +620,8 @@ func (d *deployment) use(ctx context.Context, people *crowdOfPeople) float64 {
 	return sum / float64(max(1, n))
 }
 
-// havoc is a whole run.
-func havoc(ctx context.Context, o options, network network, out io.Writer) (err error) {
+// faultRun is a whole run with faults.
+func faultRun(ctx context.Context, o options, network network, out io.Writer) (err error) {
 	d, err := deploy(ctx, o, network, shape{globals: 3, regionals: 2, edges: 2})
 	defer func() {
 		if d != nil {
@@ -692,7 +692,7 @@ func havoc(ctx context.Context, o options, network network, out io.Writer) (err 
 
 // report judges and tells.
 func report(out io.Writer, d *deployment, people *crowdOfPeople, j *journal, links *links, stood []span, calms []calm) error {
-	c := court{total: d.o.total, rate: d.o.rate, wall: d.zero, stalls: stood, planned: d.o.upgrade != ""}
+	c := checker{total: d.o.total, rate: d.o.rate, wall: d.zero, stalls: stood, planned: d.o.upgrade != ""}
 	for _, e := range d.edgesEver() {
 		c.outages = append(c.outages, slices.Concat(e.outages, links.narrowed[e.place]))
 	}
