@@ -119,10 +119,10 @@ func (f *front) admit(w http.ResponseWriter, o *gate.Outcome) {
 		h["X-Accel-Redirect"] = []string{f.cfg.Front.Redirect}
 	} else {
 		h["Cache-Control"] = noStore
-		if proof := o.Proof(); proof != "" {
-			h.Set(gate.ProofHeader, proof) // for the front to send to the site, and to nobody else
-		}
 		tickets = firstOfEach(tickets)
+	}
+	if proof := o.Proof(); proof != "" {
+		h[gate.ProofHeader] = []string{proof} // for the front to send to the site, and to nobody else
 	}
 	addFields(h, tickets)
 	w.WriteHeader(http.StatusOK)

@@ -129,6 +129,11 @@ import vestibule.caddy
 
 // throughFronts runs a test with each server that is installed, in front of a site of its own.
 func throughFronts(t *testing.T, tls bool, test func(t *testing.T, st *stage, site *ledger)) {
+	throughFrontsOf(t, tls, func(*stage) {}, test)
+}
+
+// throughFrontsOf is throughFronts with another edge.
+func throughFrontsOf(t *testing.T, tls bool, change func(*stage), test func(t *testing.T, st *stage, site *ledger)) {
 	for _, p := range programs {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
@@ -145,6 +150,7 @@ func throughFronts(t *testing.T, tls bool, test func(t *testing.T, st *stage, si
 			st := openFront(t, p.form, func(st *stage) {
 				st.castEvery = 10 * time.Millisecond
 				st.watch = site.watch
+				change(st)
 			})
 			at := places{edge: st.addr(0), site: behind.Listener.Addr().String()}
 			if tls {
@@ -297,7 +303,7 @@ func TestAVisitOfASiteBehindAFront(t *testing.T) {
 		}
 		seen := site.took()
 		if len(seen) != 1 || seen[0].Header.Get("X-App") != "1" || seen[0].Header.Get("X-Forwarded-For") != "127.0.0.1" ||
-			seen[0].Header.Get("X-Forwarded-Proto") != "http" || seen[0].Header.Get("X-Forwarded-Host") != "sale.example" {
+			seen[0].Header[gate.ProofHeader] != nil || seen[0].Header.Get("X-Forwarded-Proto") != "http" || seen[0].Header.Get("X-Forwarded-Host") != "sale.example" {
 			t.Errorf("the site saw %v", seen)
 		}
 
@@ -619,6 +625,44 @@ func TestFrontsSpeakTLSAndHTTP2(t *testing.T) {
 					t.Errorf("%s reached the site as %s", path, r.RequestURI)
 				}
 			}
+		}
+	})
+}
+
+// The site gets the edge's proof and no other, and the visitor gets none; and the site may ask about it through the front.
+func TestFrontsSendTheProofOn(t *testing.T) {
+	throughFrontsOf(t, false, proving, func(t *testing.T, st *stage, site *ledger) {
+		v := st.visitor()
+		v.Jar = nil
+		site.serves(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set(gate.ProofHeader, r.Header.Get(gate.ProofHeader)) // a site that tells everything
+		})
+		for _, url := range []string{"http://sale.example/", "http://shop.example/about"} {
+			a := v.get(url, "Cookie", st.seal("sale", session(7)), gate.ProofHeader, "mine", "Connection", gate.ProofHeader)
+			seen := site.took()
+			if len(seen) != 1 || len(a.Header.Values(gate.ProofHeader)) > 0 {
+				t.Fatalf("%d %v, the site saw %v", a.StatusCode, a.Header, seen)
+			}
+			proofs := seen[0].Header.Values(gate.ProofHeader)
+			if len(proofs) != 1 || strings.Count(proofs[0], ".") != 2 {
+				t.Fatalf("%s: the site has the proofs %q", url, proofs)
+			}
+			if a = v.get(strings.TrimSuffix(url, "about")+gate.VerifyPath[1:], gate.ProofHeader, proofs[0]); a.StatusCode != http.StatusOK {
+				t.Errorf("%s: the proof is answered by %d %.80q", url, a.StatusCode, a.body)
+			}
+		}
+		if a := v.get("http://sale.example" + gate.KeysPath); a.StatusCode != http.StatusOK || !strings.Contains(a.body, "keys") {
+			t.Errorf("the keys: %d %.80q", a.StatusCode, a.body)
+		}
+		st.up.queue(sale, 10, 1)
+		if a := v.get("http://sale.example/", gate.ProofHeader, "mine"); a.Header.Get(gate.ProofHeader) != "" {
+			t.Errorf("who waits gets %q", a.Header.Get(gate.ProofHeader))
+		}
+		for _, path := range []string{"/.well-known/vestibule/../vestibule/none", "/.well-known/vestibule/none", "/decide"} {
+			if a := v.get("http://shop.example"+path, "X-Forwarded-Uri", "/about", "X-Forwarded-Method", "GET", "X-Forwarded-Host", "shop.example"); a.Header.Get(gate.ProofHeader) != "" {
+				t.Errorf("by %s a visitor gets %q", path, a.Header.Get(gate.ProofHeader))
+			}
+			site.took()
 		}
 	})
 }

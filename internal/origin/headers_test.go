@@ -38,7 +38,7 @@ var familyMembers = []string{
 	"X-Forwarded-Ssl", "X-Forwarded-Uri", "X-Forwarder-For", "X-Middleware-Prefetch", "X-Middleware-Rewrite", "X-Middleware-Subrequest",
 	"X-Original-For", "X-Original-Forwarded-For", "X-Original-Host", "X-Original-Method", "X-Original-Path", "X-Original-Proto", "X-Original-Remote-Addr",
 	"X-Original-Scheme", "X-Original-Uri", "X-Original-Url", "X-Rewrite-Path", "X-Rewrite-Uri", "X-Rewrite-Url",
-	"Vestibule-Command", "Vestibule-Decision", "Vestibule-Poll", "Vestibule-Proof", "Vestibule-Ticket", "X-Vestibule-Decision",
+	"Vestibule-Command", "Vestibule-Decision", "Vestibule-Poll", "Vestibule-Ticket", "X-Vestibule-Decision",
 }
 
 // Snippets for servers in front of the site take out what the edge takes out. `make golden`

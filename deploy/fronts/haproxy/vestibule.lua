@@ -62,6 +62,10 @@ core.register_action("vestibule-ask", { "http-req" }, function(txn)
 		if ticket then
 			txn:set_var("txn.vestibule_ticket", ticket)
 		end
+		local proof = all(answer.headers, "vestibule-proof")[1]
+		if proof then
+			txn:set_var("txn.vestibule_proof", proof)
+		end
 		return
 	end
 	local reply = txn:reply({ status = answer.status })
