@@ -72,6 +72,35 @@ func TestFlagsBeatEnvironmentBeatsFileBeatsDefaults(t *testing.T) {
 	}
 }
 
+// A list replaces the default whole, and leaves the default as it is for others.
+func TestListsAreReplacedWhole(t *testing.T) {
+	for name, c := range map[string]struct {
+		yaml, env string
+		want      []string
+	}{
+		"file":        {"list: [a]\n", "", []string{"a"}},
+		"longer":      {"list: [a, b, c, d]\n", "", []string{"a", "b", "c", "d"}},
+		"empty":       {"list: []\n", "", []string{}},
+		"default":     {"n: 1\n", "", []string{"x", "y", "z"}},
+		"environment": {"list: [a]\n", " b c, ,d,", []string{"b c", "d"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.env != "" {
+				t.Setenv("VESTIBULE_LIST", c.env)
+			}
+			shared := []string{"x", "y", "z"}
+			cfg := defaults()
+			cfg.List = shared
+			if _, err := Load("sample", &cfg, []string{"--config", write(t, c.yaml)}, io.Discard); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(cfg.List, c.want) || !slices.Equal(shared, []string{"x", "y", "z"}) {
+				t.Errorf("the list is %q, want %q; the default is %q now", cfg.List, c.want, shared)
+			}
+		})
+	}
+}
+
 func TestEveryFaultIsToldAtOnceByItsKey(t *testing.T) {
 	for name, c := range map[string]struct {
 		yaml string
@@ -86,7 +115,8 @@ func TestEveryFaultIsToldAtOnceByItsKey(t *testing.T) {
 		"section":  {"deeper: x\n", []string{"deeper: must be a section of keys, such as deeper.name"}},
 		"rules":    {"name: ''\ndata_dir: ''\nlog: {level: x, format: y}\nmetrics: {listen: x}\n", []string{`log.level: must be debug, info, warn or error, got "x"`, `log.format: must be text or json, got "y"`, "data_dir: must not be empty", `metrics.listen: must be host:port, got "x"`, "name: must not be empty"}},
 		"nothing":  {"", nil},
-		"numerals": {"name: 42\nn: '12'\n", nil},
+		"numerals": {"name: 42\nn: '12'\nlist: [a]\nlog:\n", nil},
+		"texts":    {"n: '1_0'\nwait: '7'\non: 'yes'\nlist: [a, 1]\n", []string{"on: must be true or false, got yes", "n: must be a whole number, got 1_0", "wait: must be a duration with its unit, such as 500ms or 5s, got 7", "list: must be a list of texts, got 1 in it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := defaults()

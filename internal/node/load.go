@@ -1,0 +1,320 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+
+	"vestibule/internal/room"
+)
+
+// ErrUsage says that the process is to end without running: the command line
+// was not understood and has been told so.
+var ErrUsage = errors.New("usage")
+
+// ErrHelp says that the process is to end without running: help was asked for
+// and has been given.
+var ErrHelp = errors.New("help")
+
+// ConfigError is everything that is wrong with a configuration.
+type ConfigError []error
+
+func (e ConfigError) Error() string {
+	lines := make([]string, len(e))
+	for i, err := range e {
+		lines[i] = err.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Config is a configuration that can check itself.
+type Config interface {
+	// Validate returns everything that is wrong, each error naming the key and
+	// the rule.
+	Validate() []error
+}
+
+// Load fills cfg, which holds the defaults, from the file named by --config,
+// from the environment (VESTIBULE_ and the key in capitals, _ for a dot) and
+// from flags (the key with - for a dot and _), each stronger than the one
+// before. It returns a ConfigError with all faults at once, ErrUsage or ErrHelp.
+// check is true where --check-config asked only for the faults.
+func Load(command string, cfg Config, args []string, out io.Writer) (check bool, err error) {
+	keys := fields(reflect.ValueOf(cfg).Elem(), "")
+	v := viper.New()
+	v.SetEnvPrefix("VESTIBULE")
+	v.SetEnvKeyReplacer(strings.NewReplacer(".", "_"))
+	v.AutomaticEnv()
+
+	flags := pflag.NewFlagSet(command, pflag.ContinueOnError)
+	flags.SortFlags = false
+	flags.SetOutput(out)
+	file := flags.String("config", "", "YAML configuration file")
+	flags.BoolVar(&check, "check-config", false, "report every fault of the configuration and exit: 0 for none, else 2")
+	if err := bind(v, flags, keys); err != nil {
+		return false, err
+	}
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			return false, ErrHelp
+		}
+		fmt.Fprintf(out, "%s: %v (see --help)\n", command, err)
+		return false, ErrUsage
+	}
+	if flags.NArg() > 0 {
+		fmt.Fprintf(out, "%s: unexpected argument %q (see --help)\n", command, flags.Arg(0))
+		return false, ErrUsage
+	}
+	var faults ConfigError
+	if *file == "" {
+		*file = os.Getenv("VESTIBULE_CONFIG")
+	}
+	if *file != "" {
+		v.SetConfigFile(*file)
+		v.SetConfigType("yaml")
+		if err := v.ReadInConfig(); err != nil {
+			return check, ConfigError{fmt.Errorf("config: %w", err)}
+		}
+	}
+	for _, key := range v.AllKeys() {
+		if !slices.ContainsFunc(keys, func(k field) bool { return k.key == key }) {
+			if err := unknownKey(key, v.Get(key), keys); err != nil {
+				faults = append(faults, err)
+			}
+		}
+	}
+	slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	for _, k := range keys {
+		got := v.Get(k.key)
+		if got == nil {
+			continue // something else stands where its section should
+		}
+		if err := v.UnmarshalKey(k.key, k.value.Addr().Interface(), strictly); err != nil {
+			if in, ok := errors.AsType[elementError](err); ok {
+				got = in
+			}
+			faults = append(faults, fmt.Errorf("%s: must be %s, got %v", k.key, rules[k.value.Type()], got))
+		}
+	}
+	faults = append(faults, cfg.Validate()...)
+	if len(faults) > 0 {
+		return check, faults
+	}
+	return check, nil
+}
+
+// bind makes a flag for every key and has it, the environment and the default looked at.
+func bind(v *viper.Viper, flags *pflag.FlagSet, keys []field) error {
+	for _, k := range keys {
+		v.SetDefault(k.key, k.value.Interface())
+		name := strings.NewReplacer(".", "-", "_", "-").Replace(k.key)
+		switch d := k.value.Interface().(type) {
+		case bool:
+			flags.Bool(name, d, k.doc)
+		case int:
+			flags.Int(name, d, k.doc)
+		case time.Duration:
+			flags.Duration(name, d, k.doc)
+		case []string:
+			flags.StringSlice(name, d, k.doc)
+		default:
+			flags.String(name, fmt.Sprint(d), k.doc)
+		}
+		if err := v.BindPFlag(k.key, flags.Lookup(name)); err != nil {
+			return fmt.Errorf("flag %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// unknownKey says what is wrong with a key that the configuration does not have:
+// nothing, where it is a section in which nothing is written.
+func unknownKey(key string, value any, keys []field) error {
+	for _, k := range keys {
+		if strings.HasPrefix(k.key, key+".") {
+			if _, defaults := value.(map[string]any); defaults || value == nil {
+				return nil
+			}
+			return fmt.Errorf("%s: must be a section of keys, such as %s", key, k.key)
+		}
+	}
+	return fmt.Errorf("%s: unknown key%s", key, meant(key, keys))
+}
+
+// meant adds the key that was probably meant to a message about an unknown one. A key
+// of the right name in the wrong section counts.
+func meant(key string, keys []field) string {
+	names := make([]string, len(keys))
+	for i, k := range keys {
+		names[i] = k.key
+	}
+	s := room.Suggest(key, names)
+	for _, name := range names {
+		if s == "" && name[strings.LastIndexByte(name, '.')+1:] == key[strings.LastIndexByte(key, '.')+1:] {
+			s = name
+		}
+	}
+	if s == "" {
+		return ""
+	}
+	return fmt.Sprintf(", did you mean %q?", s)
+}
+
+// envKey returns the variable of the environment that sets a key.
+func envKey(key string) string {
+	return "VESTIBULE_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+}
+
+// link matches what Kubernetes puts into the environment of every pod for a service
+// called vestibule-something.
+var link = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_.*)?$|_PORT$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$`)
+
+// strayVariables returns a fault for every variable of the environment that looks like a key of cfg
+// and is none. An empty one is as good as none.
+func strayVariables(cfg Config, environ []string) []error {
+	keys := fields(reflect.ValueOf(cfg).Elem(), "")
+	var faults []error
+	for _, pair := range environ {
+		name, text, _ := strings.Cut(pair, "=")
+		rest, ours := strings.CutPrefix(name, "VESTIBULE_")
+		if !ours || text == "" || rest == "CONFIG" || link.MatchString(name) || slices.ContainsFunc(keys, func(k field) bool { return envKey(k.key) == name }) {
+			continue
+		}
+		known := make([]string, len(keys))
+		for i, k := range keys {
+			known[i] = strings.ToLower(envKey(k.key))
+		}
+		rule := ""
+		if s := room.Suggest(strings.ToLower(name), known); s != "" {
+			rule = fmt.Sprintf(", did you mean %q?", strings.ToUpper(s))
+		}
+		faults = append(faults, fmt.Errorf("%s: unknown key in the environment%s", name, rule))
+	}
+	slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return faults
+}
+
+// rules say what a key of a type must be.
+var rules = map[reflect.Type]string{
+	reflect.TypeFor[string]():        "text",
+	reflect.TypeFor[bool]():          "true or false",
+	reflect.TypeFor[int]():           "a whole number",
+	reflect.TypeFor[time.Duration](): "a duration with its unit, such as 500ms or 5s",
+	reflect.TypeFor[[]string]():      "a list of texts",
+}
+
+var errType = errors.New("of another type")
+
+// elementError is errType for an element of a list.
+type elementError struct{ element any }
+
+func (e elementError) Error() string { return fmt.Sprintf("%v in it", e.element) }
+
+// strictly makes the decoder take what YAML told as it is, and the text of the environment
+// or of a flag as the type of the key says.
+func strictly(c *mapstructure.DecoderConfig) {
+	c.WeaklyTypedInput, c.ZeroFields = false, true // the decoder would write into the default of a list
+	c.DecodeHook = mapstructure.DecodeHookFuncValue(func(from, to reflect.Value) (any, error) {
+		raw := from.Interface()
+		text, isText := raw.(string)
+		_, isDuration := raw.(time.Duration)
+		switch to.Interface().(type) {
+		case string:
+			if from.CanInt() || from.CanFloat() {
+				return fmt.Sprint(raw), nil
+			}
+		case bool:
+			if isText {
+				return strconv.ParseBool(text)
+			}
+		case int:
+			if isText {
+				return strconv.Atoi(text)
+			}
+			if !from.CanInt() {
+				return nil, errType // 1.5 would be 1
+			}
+		case time.Duration:
+			if isText {
+				return time.ParseDuration(text)
+			}
+			if !isDuration {
+				return nil, errType // 7 would be 7ns
+			}
+		case []string:
+			if isText {
+				list := strings.Split(text, ",")
+				for i := range list {
+					list[i] = strings.TrimSpace(list[i])
+				}
+				return slices.DeleteFunc(list, func(s string) bool { return s == "" }), nil
+			}
+			list, _ := raw.([]any)
+			for _, e := range list {
+				if _, ok := e.(string); !ok {
+					return nil, elementError{e}
+				}
+			}
+		}
+		return raw, nil
+	})
+}
+
+// field is one leaf of a configuration struct.
+type field struct {
+	key   string
+	doc   string
+	value reflect.Value
+}
+
+// fields lists the leaves of a configuration struct by their dotted keys.
+func fields(v reflect.Value, prefix string) []field {
+	var out []field
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		tag, opts, _ := strings.Cut(f.Tag.Get("mapstructure"), ",")
+		if strings.Contains(opts, "squash") {
+			out = append(out, fields(v.Field(i), prefix)...)
+			continue
+		}
+		if tag == "" {
+			continue
+		}
+		if f.Type.Kind() == reflect.Struct {
+			out = append(out, fields(v.Field(i), prefix+tag+".")...)
+			continue
+		}
+		out = append(out, field{key: prefix + tag, doc: f.Tag.Get("doc"), value: v.Field(i)})
+	}
+	return out
+}
+
+// Keys lists every key of a configuration, for the test that keeps the example
+// files whole.
+func Keys(cfg Config) []string {
+	var out []string
+	for _, f := range fields(reflect.ValueOf(cfg).Elem(), "") {
+		out = append(out, f.key)
+	}
+	return out
+}
+
+// Values returns the value of every key of a configuration.
+func Values(cfg Config) map[string]any {
+	out := map[string]any{}
+	for _, f := range fields(reflect.ValueOf(cfg).Elem(), "") {
+		out[f.key] = f.value.Interface()
+	}
+	return out
+}
