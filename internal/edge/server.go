@@ -12,8 +12,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
-	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -29,7 +27,6 @@ import (
 	"vestibule/internal/live"
 	"vestibule/internal/node"
 	"vestibule/internal/origin"
-	"vestibule/internal/room"
 	"vestibule/internal/wire"
 )
 
@@ -72,13 +69,6 @@ type Server struct {
 	after     func(time.Duration) <-chan time.Time
 	listeners []listener
 	upgrades  sync.WaitGroup // connections that were upgraded; Shutdown does not wait for those
-}
-
-type listener struct {
-	net.Listener
-	tls     bool
-	handler http.Handler
-	headers *proxyHeaders // nil where connections begin with none
 }
 
 // New returns a server whose listeners are open; it answers once it Runs. The data_dir
@@ -184,51 +174,6 @@ func (s *Server) keepLives(incs []uint64) {
 	s.unkept = err != nil
 }
 
-// listen opens the listeners.
-func (s *Server) listen() error {
-	for _, l := range []struct {
-		addr    string
-		tls     bool
-		handler http.Handler
-		headers *proxyHeaders
-	}{{s.cfg.Listen, false, s, s.headers}, {s.cfg.TLS.Listen, true, s, s.headers}, {s.cfg.Front.Listen, false, &front{s}, nil}} {
-		if l.addr == "" {
-			continue
-		}
-		ln, err := net.Listen("tcp", l.addr)
-		if err != nil {
-			return errors.Join(fmt.Errorf("listen: %w", err), s.closeListeners())
-		}
-		s.listeners = append(s.listeners, listener{ln, l.tls, l.handler, l.headers})
-	}
-	return nil
-}
-
-func (s *Server) closeListeners() error {
-	var errs []error
-	for _, l := range s.listeners {
-		errs = append(errs, l.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// URL returns where visitors reach this edge.
-func (s *Server) URL() string {
-	l := s.listeners[0]
-	if l.tls {
-		return "https://" + l.Addr().String()
-	}
-	return "http://" + l.Addr().String()
-}
-
-// wake makes the pump look at the engine.
-func (s *Server) wake() {
-	select {
-	case s.kick <- struct{}{}:
-	default:
-	}
-}
-
 // Run serves visitors until ctx ends, and where the cause is [node.ErrTerminated], not
 // being ready, for drain_delay more; then it ends event streams, answers what is in
 // flight, cuts the connections that were upgraded, gives its rights back and returns.
@@ -272,20 +217,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return nil
 	})
 	for i, srv := range servers {
-		l := s.listeners[i]
-		g.Go(func() error {
-			var err error
-			capped := cappedListener{l, s.conns}
-			if l.tls {
-				err = srv.ServeTLS(live.Listener{Listener: capped}, "", "")
-			} else {
-				err = srv.Serve(capped)
-			}
-			if errors.Is(err, http.ErrServerClosed) {
-				return nil
-			}
-			return fmt.Errorf("serve %s: %w", l.Addr(), err)
-		})
+		g.Go(func() error { return s.serve(srv, s.listeners[i]) })
 	}
 	s.log.Info("edge up", slog.String("url", s.URL()))
 	g.Go(func() error {
@@ -319,166 +251,10 @@ func (s *Server) drain(asked context.Context) {
 	<-s.after(delay)
 }
 
-// shutDown closes the listeners, and ends connections once they are answered, or after
-// timeouts.shutdown.
-func (s *Server) shutDown(servers []*http.Server) {
-	grace, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Shutdown)
-	defer cancel()
-	var all sync.WaitGroup
-	for _, srv := range servers {
-		all.Go(func() {
-			if err := srv.Shutdown(grace); err != nil {
-				s.log.Warn("requests were cut off", slog.Any("error", err))
-				if err := srv.Close(); err != nil {
-					s.log.Debug("close", slog.Any("error", err))
-				}
-			}
-		})
-	}
-	all.Wait()
-}
-
 func (s *Server) closeFolder() {
 	if err := s.folder.Close(); err != nil {
 		s.log.Warn("data_dir stays locked until this process ends", slog.Any("error", err))
 	}
-}
-
-// servers returns one server per listener; what they serve ends with base.
-func (s *Server) servers(base context.Context) ([]*http.Server, error) {
-	var out []*http.Server
-	for _, l := range s.listeners {
-		srv := &http.Server{
-			Handler:           l.handler,
-			ReadHeaderTimeout: s.cfg.Timeouts.Header,
-			IdleTimeout:       s.cfg.Timeouts.Idle,
-			ConnState:         s.conns.state,
-			BaseContext:       func(net.Listener) context.Context { return base },
-			MaxHeaderBytes:    16 << 10,
-			ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-			HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100},
-		}
-		if l.tls {
-			cert, err := newCertificate(s.cfg.TLS, s.log, time.Now)
-			if err != nil {
-				return nil, err
-			}
-			srv.TLSConfig = tlsConfig(cert)
-		}
-		out = append(out, srv)
-	}
-	return out, nil
-}
-
-// pump reports to the regional whenever the engine says that it is time. A report
-// that is not answered is soon followed by another, so that a new regional hears of
-// an idle edge before the lease lapses.
-func (s *Server) pump(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	isolated, twin := false, false
-	var reported fleet.Mono // when the newest report was made
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		case <-s.kick:
-		}
-		was, hadTwin := isolated, twin
-		var due, present fleet.Mono
-		var reports []wire.Report
-		incs := s.lives
-		s.gate.With(func(now fleet.Mono, eng *admission.Engine) {
-			again, silent := reported.Add(s.params.ReportFast), s.gate.LastGrant() < reported
-			if eng.Due() <= now || silent && again <= now {
-				reports = eng.Report(now)
-				reported, silent = now, true
-				again = now.Add(s.params.ReportFast)
-			}
-			present, due = now, eng.Due()
-			if silent {
-				due = min(due, again)
-			}
-			isolated, twin = eng.Isolated(now), eng.Status(now).Twin
-			if len(reports) > 0 {
-				incs = eng.Incarnations()
-			}
-		})
-		s.keepLives(incs)
-		if isolated != was {
-			s.tellIsolation(isolated)
-		}
-		if twin && !hadTwin {
-			s.log.Error(twinAlarm)
-		} else if hadTwin && !twin {
-			s.log.Info("no other process reports under this edge's name any more")
-		}
-		s.send(reports)
-		timer.Reset(max(time.Millisecond, due.Sub(present)))
-	}
-}
-
-// tellIsolation logs that an isolation began or ended, and what it means for
-// newcomers.
-func (s *Server) tellIsolation(isolated bool) {
-	st := s.Status()
-	policies, letIn := s.gate.Policies(), uint64(0)
-	for _, r := range st.Rooms {
-		letIn += r.LetIn
-	}
-	log := s.log.With(
-		slog.Int("rooms_hold", policies[room.IsolationHold]), slog.Int("rooms_open", policies[room.IsolationOpen]),
-		slog.Int("rooms_closed", policies[room.IsolationClosed]), slog.Uint64("let_in_without_a_right", letIn))
-	if isolated {
-		log.Warn("isolated: without a lease for longer than a moment")
-	} else {
-		log.Info("no longer isolated")
-	}
-}
-
-func (s *Server) send(reports []wire.Report) {
-	for i := range reports {
-		data, err := wire.EncodeReport(&reports[i])
-		if err == nil {
-			err = s.bus.Publish(wire.ReportSubject(s.cfg.DataCenter, s.cfg.Name), data)
-		}
-		switch {
-		case err == nil:
-			s.metrics.reports.WithLabelValues("sent").Inc()
-		case errors.Is(err, wire.ErrDown):
-			s.metrics.reports.WithLabelValues("down").Inc()
-		default:
-			s.metrics.reports.WithLabelValues("failed").Inc()
-			s.log.Warn("report not sent", slog.Any("error", err))
-		}
-	}
-}
-
-// onGrant applies what the regional says, and answers the held visitors who
-// may enter now.
-func (s *Server) onGrant(_ string, data []byte) {
-	g, err := wire.DecodeGrant(data)
-	if err != nil {
-		s.metrics.grants.WithLabelValues("invalid").Inc()
-		s.log.Warn("grant refused", slog.Any("error", err))
-		return
-	}
-	s.metrics.grants.WithLabelValues("applied").Inc()
-	now := s.gate.Apply(g)
-	if g.Echo != 0 && now >= g.Echo {
-		s.metrics.sync.Observe((now.Sub(g.Echo) - g.Dwell).Seconds())
-	}
-	s.wake()
-}
-
-// sayGoodbye gives all rights back, so that nothing has to be presumed of this
-// edge.
-func (s *Server) sayGoodbye() {
-	var reports []wire.Report
-	s.gate.With(func(now fleet.Mono, eng *admission.Engine) { reports = eng.Leave(now) })
-	s.send(reports)
-	s.log.Info("edge down")
 }
 
 // Status returns the state of the edge, for /status and metrics.

@@ -1,0 +1,117 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"vestibule/internal/live"
+)
+
+type listener struct {
+	net.Listener
+	tls     bool
+	handler http.Handler
+	headers *proxyHeaders // nil where connections begin with none
+}
+
+// listen opens the listeners.
+func (s *Server) listen() error {
+	for _, l := range []struct {
+		addr    string
+		tls     bool
+		handler http.Handler
+		headers *proxyHeaders
+	}{{s.cfg.Listen, false, s, s.headers}, {s.cfg.TLS.Listen, true, s, s.headers}, {s.cfg.Front.Listen, false, &front{s}, nil}} {
+		if l.addr == "" {
+			continue
+		}
+		ln, err := net.Listen("tcp", l.addr)
+		if err != nil {
+			return errors.Join(fmt.Errorf("listen: %w", err), s.closeListeners())
+		}
+		s.listeners = append(s.listeners, listener{ln, l.tls, l.handler, l.headers})
+	}
+	return nil
+}
+
+func (s *Server) closeListeners() error {
+	var errs []error
+	for _, l := range s.listeners {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// URL returns where visitors reach this edge.
+func (s *Server) URL() string {
+	l := s.listeners[0]
+	if l.tls {
+		return "https://" + l.Addr().String()
+	}
+	return "http://" + l.Addr().String()
+}
+
+// servers returns one server per listener; what they serve ends with base.
+func (s *Server) servers(base context.Context) ([]*http.Server, error) {
+	var out []*http.Server
+	for _, l := range s.listeners {
+		srv := &http.Server{
+			Handler:           l.handler,
+			ReadHeaderTimeout: s.cfg.Timeouts.Header,
+			IdleTimeout:       s.cfg.Timeouts.Idle,
+			ConnState:         s.conns.state,
+			BaseContext:       func(net.Listener) context.Context { return base },
+			MaxHeaderBytes:    16 << 10,
+			ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+			HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100},
+		}
+		if l.tls {
+			cert, err := newCertificate(s.cfg.TLS, s.log, time.Now)
+			if err != nil {
+				return nil, err
+			}
+			srv.TLSConfig = tlsConfig(cert)
+		}
+		out = append(out, srv)
+	}
+	return out, nil
+}
+
+// serve serves what comes in at a listener until the server is shut down.
+func (s *Server) serve(srv *http.Server, l listener) (err error) {
+	capped := cappedListener{l, s.conns}
+	if l.tls {
+		err = srv.ServeTLS(live.Listener{Listener: capped}, "", "")
+	} else {
+		err = srv.Serve(capped)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve %s: %w", l.Addr(), err)
+}
+
+// shutDown closes the listeners, and ends connections once they are answered, or after
+// timeouts.shutdown.
+func (s *Server) shutDown(servers []*http.Server) {
+	grace, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Shutdown)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, srv := range servers {
+		all.Go(func() {
+			if err := srv.Shutdown(grace); err != nil {
+				s.log.Warn("requests were cut off", slog.Any("error", err))
+				if err := srv.Close(); err != nil {
+					s.log.Debug("close", slog.Any("error", err))
+				}
+			}
+		})
+	}
+	all.Wait()
+}

@@ -1,0 +1,132 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"vestibule/internal/admission"
+	"vestibule/internal/fleet"
+	"vestibule/internal/room"
+	"vestibule/internal/wire"
+)
+
+// wake makes the pump look at the engine.
+func (s *Server) wake() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// pump reports to the regional whenever the engine says that it is time. A report
+// that is not answered is soon followed by another, so that a new regional hears of
+// an idle edge before the lease lapses.
+func (s *Server) pump(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	isolated, twin := false, false
+	var reported fleet.Mono // when the newest report was made
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-s.kick:
+		}
+		was, hadTwin := isolated, twin
+		var due, present fleet.Mono
+		var reports []wire.Report
+		incs := s.lives
+		s.gate.With(func(now fleet.Mono, eng *admission.Engine) {
+			again, silent := reported.Add(s.params.ReportFast), s.gate.LastGrant() < reported
+			if eng.Due() <= now || silent && again <= now {
+				reports = eng.Report(now)
+				reported, silent = now, true
+				again = now.Add(s.params.ReportFast)
+			}
+			present, due = now, eng.Due()
+			if silent {
+				due = min(due, again)
+			}
+			isolated, twin = eng.Isolated(now), eng.Status(now).Twin
+			if len(reports) > 0 {
+				incs = eng.Incarnations()
+			}
+		})
+		s.keepLives(incs)
+		if isolated != was {
+			s.tellIsolation(isolated)
+		}
+		if twin && !hadTwin {
+			s.log.Error(twinAlarm)
+		} else if hadTwin && !twin {
+			s.log.Info("no other process reports under this edge's name any more")
+		}
+		s.send(reports)
+		timer.Reset(max(time.Millisecond, due.Sub(present)))
+	}
+}
+
+// tellIsolation logs that an isolation began or ended, and what it means for
+// newcomers.
+func (s *Server) tellIsolation(isolated bool) {
+	st := s.Status()
+	policies, letIn := s.gate.Policies(), uint64(0)
+	for _, r := range st.Rooms {
+		letIn += r.LetIn
+	}
+	log := s.log.With(
+		slog.Int("rooms_hold", policies[room.IsolationHold]), slog.Int("rooms_open", policies[room.IsolationOpen]),
+		slog.Int("rooms_closed", policies[room.IsolationClosed]), slog.Uint64("let_in_without_a_right", letIn))
+	if isolated {
+		log.Warn("isolated: without a lease for longer than a moment")
+	} else {
+		log.Info("no longer isolated")
+	}
+}
+
+func (s *Server) send(reports []wire.Report) {
+	for i := range reports {
+		data, err := wire.EncodeReport(&reports[i])
+		if err == nil {
+			err = s.bus.Publish(wire.ReportSubject(s.cfg.DataCenter, s.cfg.Name), data)
+		}
+		switch {
+		case err == nil:
+			s.metrics.reports.WithLabelValues("sent").Inc()
+		case errors.Is(err, wire.ErrDown):
+			s.metrics.reports.WithLabelValues("down").Inc()
+		default:
+			s.metrics.reports.WithLabelValues("failed").Inc()
+			s.log.Warn("report not sent", slog.Any("error", err))
+		}
+	}
+}
+
+// onGrant applies what the regional says, and answers the held visitors who
+// may enter now.
+func (s *Server) onGrant(_ string, data []byte) {
+	g, err := wire.DecodeGrant(data)
+	if err != nil {
+		s.metrics.grants.WithLabelValues("invalid").Inc()
+		s.log.Warn("grant refused", slog.Any("error", err))
+		return
+	}
+	s.metrics.grants.WithLabelValues("applied").Inc()
+	now := s.gate.Apply(g)
+	if g.Echo != 0 && now >= g.Echo {
+		s.metrics.sync.Observe((now.Sub(g.Echo) - g.Dwell).Seconds())
+	}
+	s.wake()
+}
+
+// sayGoodbye gives all rights back, so that nothing has to be presumed of this
+// edge.
+func (s *Server) sayGoodbye() {
+	var reports []wire.Report
+	s.gate.With(func(now fleet.Mono, eng *admission.Engine) { reports = eng.Leave(now) })
+	s.send(reports)
+	s.log.Info("edge down")
+}
