@@ -46,7 +46,11 @@ func (l *toldLedger) SetLease(until fleet.Mono)               { l.until = until 
 func (l *toldLedger) SetRooms(fleet.Mono, []slots.RoomConfig) { l.rooms++ }
 func (l *toldLedger) SetMembers(fleet.Mono, slots.Members)    {}
 func (l *toldLedger) Fenced() (by uint64, fenced bool)        { return l.by, l.by != 0 }
-func (w *won) candidate(t *testing.T) (*Candidate, *Fleet)    { return w.candidateOf(t, NewClock()) }
+
+func (w *won) candidate(t *testing.T) (*Candidate, *Fleet) {
+	return w.candidateOf(t, NewClock())
+}
+
 func (w *won) candidateOf(t *testing.T, c *Clock) (*Candidate, *Fleet) {
 	t.Helper()
 	f, err := NewFleet(t.TempDir(), nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), nil)
@@ -55,7 +59,7 @@ func (w *won) candidateOf(t *testing.T, c *Clock) (*Candidate, *Fleet) {
 	}
 	return NewCandidate(CandidateOptions{
 		Lease: w, Clock: c, Log: slog.New(slog.DiscardHandler), Inbox: 2,
-		Dropped: prometheus.NewCounter(prometheus.CounterOpts{Name: "d"}), Regressions: prometheus.NewCounter(prometheus.CounterOpts{Name: "r"}),
+		Dropped: prometheus.NewCounter(prometheus.CounterOpts{Name: "dropped_total", Help: "h"}), Regressions: prometheus.NewCounter(prometheus.CounterOpts{Name: "regressions_total", Help: "h"}),
 	}), f
 }
 
