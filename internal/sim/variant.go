@@ -52,7 +52,12 @@ func (v *Variant) Config() Config {
 		c.Length = time.Duration(v.Minutes * float64(time.Minute))
 	}
 	if v.Centres > 0 {
-		c.Centres = v.Centres
+		c.Centres, c.Listed = v.Centres, min(c.Listed, v.Centres)
+		for i := range c.Demand.Spikes { // who would have come to one that is not there comes anywhere
+			if s := &c.Demand.Spikes[i]; s.Centre > v.Centres {
+				s.Centre = 0
+			}
+		}
 	}
 	if v.Edges > 0 {
 		c.Edges = v.Edges

@@ -80,6 +80,25 @@ func enemiesOf(c Config) []string {
 	return strings.Fields(with)
 }
 
+// TestNobodyComesToADataCentreThatWasTakenOut: where fewer are asked for than were drawn.
+func TestNobodyComesToADataCentreThatWasTakenOut(t *testing.T) {
+	t.Parallel()
+	for _, profile := range Profiles {
+		for seed := range uint64(50) {
+			v := Variant{Profile: profile, Seed: seed, Centres: 1}
+			c := v.Config()
+			for _, s := range c.Demand.Spikes {
+				if s.Centre > c.Centres {
+					t.Errorf("%s, seed %d: a spike comes to data centre %d of %d", profile.Flags, seed, s.Centre, c.Centres)
+				}
+			}
+			if c.Listed > c.Centres {
+				t.Errorf("%s, seed %d: %d data centres of %d are listed", profile.Flags, seed, c.Listed, c.Centres)
+			}
+		}
+	}
+}
+
 func TestNumbersOfFaults(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"none", "3", "3,7,12"} {
