@@ -44,6 +44,7 @@ var figures = []figure{
 	{"ServeQueued", "a whole waiting page", "-"},
 	{"Pages", "waiting pages with a fresh ticket from one core, to newcomers and to who is back, beside nginx and a file of that size", ">= 0.3 of nginx"},
 	{"FrontAuth", "questions of fronts about who is inside, from one core, beside a 200 by the same server", ">= 0.8 of it"},
+	{"Fronts", "nginx and HAProxy, that ask the edge and that do not, with edge and site on one core", "-"},
 	{"RenderPage", "rendering the waiting page for one visitor", "<= 5 us, <= 3 allocs"},
 	{"RenderJSON", "the same as JSON", "-"},
 	{"EventStreams/plain", "20,000 event streams, or what the file limit allows, HTTP/1.1", "<= 4 KiB each (aim 1), last client <= 250 ms, <= 8 us CPU per message"},

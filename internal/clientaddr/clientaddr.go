@@ -61,15 +61,19 @@ func (p Proxies) Client(peer string, secure bool, forwardedFor, forwardedProto [
 	if len(forwardedProto) == 1 {
 		secure = strings.EqualFold(forwardedProto[0], "https")
 	}
-	list := strings.Split(strings.Join(forwardedFor, ","), ",")
-	for _, text := range slices.Backward(list) {
-		a, err := netip.ParseAddr(strings.TrimSpace(text))
-		if err != nil {
-			break
-		}
-		addr = a.Unmap()
-		if !p.trusted(addr) {
-			break
+	for _, line := range slices.Backward(forwardedFor) {
+		for more := true; more; {
+			comma := strings.LastIndexByte(line, ',')
+			a, err := netip.ParseAddr(strings.TrimSpace(line[comma+1:]))
+			if err != nil {
+				return addr, secure
+			}
+			if addr = a.Unmap(); !p.trusted(addr) {
+				return addr, secure
+			}
+			if more = comma >= 0; more {
+				line = line[:comma]
+			}
 		}
 	}
 	return addr, secure

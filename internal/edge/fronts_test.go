@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -25,12 +26,17 @@ import (
 // program is one server that asks the edge.
 type program struct {
 	name, form string
-	config     func(t *testing.T, dir string, at places) (args, env []string)
+	config     func(t testing.TB, dir string, at places) (args, env []string)
 }
 
 // places are the addresses that a server goes by, and its certificate and key where it
 // speaks TLS and HTTP/2.
-type places struct{ visitors, edge, site, cert string }
+type places struct {
+	visitors, edge, site, cert string
+
+	alone bool // the edge is not asked
+	core  int  // on which the server runs, from 1; 0 for all
+}
 
 var programs = []program{
 	{"nginx", formAccel, nginxConfig},
@@ -38,8 +44,20 @@ var programs = []program{
 	{"caddy", formHeaders, caddyConfig},
 }
 
+// find returns where the server is, and skips a test where it is not installed.
+func (p *program) find(t testing.TB) string {
+	file, err := exec.LookPath(p.name)
+	if err != nil {
+		file, err = exec.LookPath("/usr/sbin/" + p.name) // on the path of root alone
+	}
+	if err != nil {
+		t.Skipf("%s is not installed: make packages", p.name)
+	}
+	return file
+}
+
 // copied copies files of deploy/fronts.
-func copied(t *testing.T, dir, from string, names ...string) {
+func copied(t testing.TB, dir, from string, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		data, err := os.ReadFile(filepath.Join("../../deploy/fronts", from, name))
@@ -52,7 +70,7 @@ func copied(t *testing.T, dir, from string, names ...string) {
 	}
 }
 
-func written(t *testing.T, dir, name, text string) string {
+func written(t testing.TB, dir, name, text string) string {
 	t.Helper()
 	name = filepath.Join(dir, name)
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
@@ -61,9 +79,12 @@ func written(t *testing.T, dir, name, text string) string {
 	return name
 }
 
-func nginxConfig(t *testing.T, dir string, at places) (args, env []string) {
+func nginxConfig(t testing.TB, dir string, at places) (args, env []string) {
 	copied(t, dir, "nginx", "vestibule-http.conf", "vestibule-server.conf", "vestibule-strip.conf")
-	user, temp, tls := "", "", ""
+	user, temp, tls, http, server := "", "", "", "include vestibule-http.conf;", "include vestibule-server.conf;"
+	if at.alone {
+		http, server = "", `location / { proxy_pass http://site; proxy_http_version 1.1; proxy_set_header Host $host; proxy_set_header Connection ""; }`
+	}
 	if at.cert != "" {
 		tls = " ssl http2; ssl_certificate " + at.cert + "; ssl_certificate_key " + at.cert
 	}
@@ -77,16 +98,23 @@ func nginxConfig(t *testing.T, dir string, at places) (args, env []string) {
 events { worker_connections 512; }
 http {
 	`+temp+` access_log off;
-	upstream vestibule { server `+at.edge+`; keepalive 8; keepalive_timeout 30s; }
-	upstream site { server `+at.site+`; }
-	include vestibule-http.conf;
-	server { listen `+at.visitors+tls+`; include vestibule-server.conf; }
+	upstream vestibule { server `+at.edge+`; keepalive 64; keepalive_timeout 30s; }
+	upstream site { server `+at.site+`; keepalive 64; }
+	`+http+`
+	server { listen `+at.visitors+tls+`; `+server+` }
 }
 `)}, nil
 }
 
-func haproxyConfig(t *testing.T, dir string, at places) (args, env []string) {
+func haproxyConfig(t testing.TB, dir string, at places) (args, env []string) {
 	copied(t, dir, "haproxy", "haproxy.cfg", "vestibule.lua")
+	if at.alone {
+		data, err := os.ReadFile(filepath.Join(dir, "haproxy.cfg"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		written(t, dir, "haproxy.cfg", regexp.MustCompile(`.*(lua\.|txn\.).*\n`).ReplaceAllString(string(data), ""))
+	}
 	if at.cert != "" {
 		const plain = `bind "$VESTIBULE_BIND"`
 		data, err := os.ReadFile(filepath.Join(dir, "haproxy.cfg"))
@@ -100,7 +128,7 @@ func haproxyConfig(t *testing.T, dir string, at places) (args, env []string) {
 	}
 }
 
-func caddyConfig(t *testing.T, dir string, at places) (args, env []string) {
+func caddyConfig(t testing.TB, dir string, at places) (args, env []string) {
 	copied(t, dir, "caddy", "vestibule.caddy")
 	_, port, err := net.SplitHostPort(at.visitors)
 	if err != nil {
@@ -137,13 +165,7 @@ func throughFrontsOf(t *testing.T, tls bool, change func(*stage), test func(t *t
 	for _, p := range programs {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			file, err := exec.LookPath(p.name)
-			if err != nil {
-				file, err = exec.LookPath("/usr/sbin/" + p.name) // on the path of root alone
-			}
-			if err != nil {
-				t.Skipf("%s is not installed: make packages", p.name)
-			}
+			file := p.find(t)
 			site := &ledger{t: t, form: p.form, let: map[string]int{}}
 			behind := httptest.NewServer(site)
 			t.Cleanup(behind.Close)
@@ -181,7 +203,7 @@ func both(t *testing.T) string {
 }
 
 // startFront starts a server and returns where it listens. A port that was free may be taken by then.
-func startFront(t *testing.T, p program, file string, at places) string {
+func startFront(t testing.TB, p program, file string, at places) string {
 	t.Helper()
 	for range 5 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -196,18 +218,23 @@ func startFront(t *testing.T, p program, file string, at places) string {
 		at.visitors = addr
 		args, env := p.config(t, dir, at)
 		cmd := exec.Command(file, args...)
+		if at.core > 0 {
+			cmd = exec.Command("taskset", append([]string{"-c", fmt.Sprint(at.core - 1), file}, args...)...)
+		}
 		var said strings.Builder
 		cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), dir, &said, &said
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		ended := make(chan error, 1)
-		go func() { ended <- cmd.Wait() }()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			cmd.Wait() //nolint:errcheck // it is told to end, or says why it ends
+		}()
 		up := false
 		eventually(t, p.name+" listens or ends", func() bool {
 			select {
-			case err := <-ended:
-				ended <- err
+			case <-ended:
 				return true
 			default:
 			}

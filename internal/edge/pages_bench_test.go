@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -168,6 +169,29 @@ func BenchmarkFrontAuth(b *testing.B) {
 	for i := 0; i < len(sides); i += 2 {
 		// By processor time: wrk has one core too.
 		b.ReportMetric(median(sides[i+1].cpus)/median(sides[i].cpus), sides[i].name+"-of-static")
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkFronts is how many requests of who is inside nginx and HAProxy pass on per
+// second from one core, which edge and site have too, when they ask the edge and when they
+// do not.
+func BenchmarkFronts(b *testing.B) {
+	tools := needs(b, "wrk", "taskset")
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "the site") }))
+	b.Cleanup(site.Close)
+	var sides []*side
+	for _, p := range programs[:2] {
+		st := openFront(b, p.form, nil)
+		at := places{edge: st.addr(0), site: site.Listener.Addr().String(), core: 1}
+		header := []string{"Cookie: theirs=1; " + st.seal("sale", session(7)), "Accept: text/html"}
+		sides = append(sides, &side{name: p.name, url: "http://" + startFront(b, p, p.find(b), at) + "/", header: header, pid: os.Getpid()})
+		at.alone = true
+		sides = append(sides, &side{name: p.name + "-alone", url: "http://" + startFront(b, p, p.find(b), at) + "/", header: header, pid: os.Getpid()})
+	}
+	takeTurns(b, tools, sides)
+	for i := 0; i < len(sides); i += 2 {
+		b.ReportMetric(median(sides[i].rates)/median(sides[i+1].rates), sides[i].name+"-of-alone")
 	}
 	b.ReportMetric(0, "ns/op")
 }

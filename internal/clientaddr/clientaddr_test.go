@@ -1,0 +1,36 @@
+package clientaddr
+
+import "testing"
+
+func TestClient(t *testing.T) {
+	p, err := ParseProxies([]string{"10.0.0.0/8", "2001:db8::1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		peer      string
+		forwarded []string
+		want      string
+	}{
+		{"203.0.113.1:1", []string{"198.51.100.1"}, "203.0.113.1"},
+		{"10.0.0.1:1", nil, "10.0.0.1"},
+		{"10.0.0.1:1", []string{""}, "10.0.0.1"},
+		{"10.0.0.1:1", []string{"198.51.100.1"}, "198.51.100.1"},
+		{"10.0.0.1:1", []string{"6.6.6.6, 198.51.100.1"}, "198.51.100.1"},
+		{"10.0.0.1:1", []string{"6.6.6.6, 198.51.100.1 ,10.0.0.2"}, "198.51.100.1"},
+		{"10.0.0.1:1", []string{"6.6.6.6", "198.51.100.1", "10.0.0.2,10.0.0.3"}, "198.51.100.1"},
+		{"10.0.0.1:1", []string{"6.6.6.6", "unknown, 10.0.0.2"}, "10.0.0.2"},
+		{"10.0.0.1:1", []string{"6.6.6.6,", "10.0.0.2"}, "10.0.0.2"},
+		{"10.0.0.1:1", []string{"10.0.0.4", "10.0.0.2"}, "10.0.0.4"},
+		{"[2001:db8::1]:1", []string{"::ffff:198.51.100.1"}, "198.51.100.1"},
+	} {
+		if got, _ := p.Client(tc.peer, false, tc.forwarded, nil); got.String() != tc.want {
+			t.Errorf("%s %q: %s, want %s", tc.peer, tc.forwarded, got, tc.want)
+		}
+	}
+	for peer, want := range map[string]bool{"10.1.2.3:4": true, "[2001:db8::1]:4": true, "[::ffff:10.0.0.1]:4": true, "11.0.0.1:4": false, "[2001:db8::2]:4": false, "": false, "unix:": false} {
+		if got := p.Trusts(peer); got != want {
+			t.Errorf("%q is trusted: %v", peer, got)
+		}
+	}
+}
