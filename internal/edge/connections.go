@@ -62,9 +62,10 @@ type connections struct {
 	metrics *metrics
 	log     *slog.Logger
 
-	mu   sync.Mutex
-	open int
-	idle *list.List // of *visitorConn, longest idle first
+	mu    sync.Mutex
+	open  int
+	fresh int        // of those, nothing was read yet
+	idle  *list.List // of *visitorConn, longest idle first
 
 	refusals chan struct{} // a place for each that is being refused
 	refusing sync.WaitGroup
@@ -81,6 +82,7 @@ type visitorConn struct {
 	of      *connections
 	preface *preface      // a PROXY header, nil where none is looked for
 	place   *list.Element // in idle; under of.mu
+	fresh   bool          // nothing was read of it yet; under of.mu
 	closed  bool          // under of.mu
 }
 
@@ -92,6 +94,7 @@ func (c *visitorConn) Close() error {
 		c.of.open--
 		c.of.metrics.connections.Dec()
 		c.of.busy(c)
+		c.of.known(c)
 	}
 	c.of.mu.Unlock()
 	return c.TCPConn.Close()
@@ -105,15 +108,48 @@ func (x *connections) busy(c *visitorConn) {
 	}
 }
 
+// known takes a connection out of the fresh ones. The caller holds the lock.
+func (x *connections) known(c *visitorConn) {
+	if c.fresh {
+		c.fresh = false
+		x.fresh--
+	}
+}
+
+// settle waits until something was read of every connection, for settleFor at most.
+// net/http closes those that come later than its end without an answer.
+func (x *connections) settle() {
+	over := time.NewTimer(settleFor)
+	defer over.Stop()
+	tick := time.NewTicker(settleFor / 200)
+	defer tick.Stop()
+	for {
+		x.mu.Lock()
+		n := x.fresh
+		x.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		select {
+		case <-over.C:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+const settleFor = time.Second
+
 // take returns the connection with a place, nil where there is none.
 func (x *connections) take(c *net.TCPConn) *visitorConn {
 	for {
 		x.mu.Lock()
 		if x.open < x.max {
 			x.open++
+			x.fresh++
 			x.mu.Unlock()
 			x.metrics.connections.Inc()
-			return &visitorConn{TCPConn: c, of: x}
+			return &visitorConn{TCPConn: c, of: x, fresh: true}
 		}
 		var oldest *visitorConn
 		if e := x.idle.Front(); e != nil {
@@ -142,6 +178,9 @@ func (x *connections) state(conn net.Conn, s http.ConnState) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.busy(c)
+	if s != http.StateNew {
+		x.known(c)
+	}
 	if s == http.StateIdle && !c.closed {
 		c.place = x.idle.PushBack(c)
 	}
@@ -184,12 +223,62 @@ func (x *connections) refuse(c *net.TCPConn, secure bool) {
 // cappedListener accepts connections as long as there are places.
 type cappedListener struct {
 	listener
-	all *connections
+	all  *connections
+	last *queued
+}
+
+// queued is what happens at the end of a listener. It is safe for concurrent use.
+type queued struct {
+	mu      sync.Mutex
+	conns   []*net.TCPConn // were waiting to be accepted
+	stopped bool           // nobody else comes
+	closed  chan struct{}
+}
+
+// Stop has nobody else come; what was waiting to be accepted is accepted still. Accept
+// waits then, until the listener is closed.
+func (l cappedListener) Stop() {
+	l.last.mu.Lock()
+	defer l.last.mu.Unlock()
+	tcp, ok := l.Listener.(*net.TCPListener)
+	if !ok {
+		return
+	}
+	var err error
+	if l.last.conns, l.last.stopped, err = stopListening(tcp); err != nil {
+		l.all.log.Debug("connections that wait to be accepted are reset", slog.Any("error", err))
+	}
+}
+
+// Close ends the listener. It is called once.
+func (l cappedListener) Close() error {
+	close(l.last.closed)
+	return l.listener.Close()
+}
+
+// next returns a connection that was waiting when the listener stopped, or how it ended.
+func (q *queued) next(err error) (net.Conn, error) {
+	q.mu.Lock()
+	if len(q.conns) > 0 {
+		defer q.mu.Unlock()
+		c := q.conns[0]
+		q.conns = q.conns[1:]
+		return c, nil
+	}
+	stopped := q.stopped
+	q.mu.Unlock()
+	if stopped {
+		<-q.closed
+	}
+	return nil, err
 }
 
 func (l cappedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.listener.Accept()
+		if err != nil {
+			conn, err = l.last.next(err)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -1,12 +1,17 @@
 package edge
 
 import (
+	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"vestibule/internal/node"
 	"vestibule/internal/testkit"
@@ -122,5 +127,55 @@ func TestAnEdgeStopsAtOnce(t *testing.T) {
 				t.Errorf("readiness: %+v", r)
 			}
 		})
+	}
+}
+
+// Who was connected by the system when a listener ends is served still, and nobody after.
+func TestWhoWaitsToBeAcceptedIsServed(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("other systems than Linux reset what waits to be accepted")
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newMetrics(prometheus.NewRegistry())
+	l := cappedListener{listener{Listener: ln}, newConnections(10, m, slog.New(slog.DiscardHandler)), &queued{closed: make(chan struct{})}}
+	var clients []net.Conn
+	for range 3 {
+		c, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		clients = append(clients, c)
+	}
+	l.Stop()
+	if c, err := net.Dial("tcp", ln.Addr().String()); err == nil {
+		c.Close() // it should not be there
+		t.Error("it listens still")
+	}
+	for range clients {
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, c.RemoteAddr().String()); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := l.Accept(); err == nil {
+		t.Errorf("one too many: %v", c.RemoteAddr())
+	}
+	for _, c := range clients {
+		want := c.LocalAddr().String()
+		b := make([]byte, len(want))
+		if _, err := io.ReadFull(c, b); err != nil || string(b) != want {
+			t.Errorf("%s hears %q, %v", want, b, err)
+		}
 	}
 }

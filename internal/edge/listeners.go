@@ -84,12 +84,11 @@ func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 }
 
 // serve serves what comes in at a listener until the server is shut down.
-func (s *Server) serve(srv *http.Server, l listener) (err error) {
-	capped := cappedListener{l, s.conns}
+func (s *Server) serve(srv *http.Server, l cappedListener) (err error) {
 	if l.tls {
-		err = srv.ServeTLS(live.Listener{Listener: capped}, "", "")
+		err = srv.ServeTLS(live.Listener{Listener: l}, "", "")
 	} else {
-		err = srv.Serve(capped)
+		err = srv.Serve(l)
 	}
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil

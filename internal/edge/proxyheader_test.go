@@ -3,6 +3,7 @@ package edge
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -216,8 +217,7 @@ func TestAPROXYHeaderBeforeTLS(t *testing.T) {
 		st.cfg.ProxyProtocol.Trusted = []string{"127.0.0.1"}
 	})
 	v := st.secure(true)
-	v.Transport.(*http.Transport).DialContext = nil
-	v.Transport.(*http.Transport).Dial = func(string, string) (net.Conn, error) {
+	v.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
 		c, err := net.Dial("tcp", st.addr(0))
 		if err == nil {
 			_, err = io.WriteString(c, headerOf(t, 2, "192.0.2.7:4711"))

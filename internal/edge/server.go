@@ -216,13 +216,20 @@ func (s *Server) Run(ctx context.Context) error {
 		s.monitor.Run(serving)
 		return nil
 	})
+	var ends []cappedListener
 	for i, srv := range servers {
-		g.Go(func() error { return s.serve(srv, s.listeners[i]) })
+		l := cappedListener{s.listeners[i], s.conns, &queued{closed: make(chan struct{})}}
+		ends = append(ends, l)
+		g.Go(func() error { return s.serve(srv, l) })
 	}
 	s.log.Info("edge up", slog.String("url", s.URL()))
 	g.Go(func() error {
 		<-ctx.Done()
 		s.drain(asked)
+		for _, l := range ends {
+			l.Stop()
+		}
+		s.conns.settle()
 		halt() // pages come back by themselves, to an edge that listens
 		s.gate.Drain()
 		s.shutDown(servers)

@@ -81,7 +81,7 @@ type Outcome struct {
 	Stay  Stay   // of which the visitor wants to hear
 	Epoch uint32 // of its room
 
-	gate   *Gate
+	gate    *Gate
 	inside  []Stay     // the sessions that let the request in
 	decided fleet.Time // when the last of them did
 	sealed  []sealed   // tickets that the answer brings

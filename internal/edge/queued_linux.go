@@ -1,0 +1,44 @@
+package edge
+
+import (
+	"errors"
+	"net"
+	"os"
+	"syscall"
+)
+
+// stopListening ends a listener and returns the connections that the system had accepted
+// by then and nobody has taken: whoever made them was told that there is somebody, and has
+// perhaps asked already. Closing the listener would reset them. stopped is false where
+// it goes on.
+func stopListening(l *net.TCPListener) (conns []*net.TCPConn, stopped bool, err error) {
+	raw, err := l.SyscallConn()
+	if err != nil {
+		return nil, false, err
+	}
+	var taken []int
+	var end error
+	err = raw.Control(func(fd uintptr) {
+		for {
+			conn, _, err := syscall.Accept4(int(fd), syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC)
+			if errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.ECONNABORTED) {
+				continue
+			}
+			if err != nil {
+				break // EAGAIN: that was all
+			}
+			taken = append(taken, conn)
+		}
+		end = syscall.Shutdown(int(fd), syscall.SHUT_RD) // at once: from here on nobody is accepted
+	})
+	errs := []error{err, end}
+	for _, fd := range taken {
+		f := os.NewFile(uintptr(fd), "connection")
+		conn, connErr := net.FileConn(f)
+		errs = append(errs, connErr, f.Close())
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			conns = append(conns, tcp)
+		}
+	}
+	return conns, err == nil && end == nil, errors.Join(errs...)
+}
