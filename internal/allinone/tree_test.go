@@ -258,16 +258,16 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestRestart: what the fleet knew is there again, and the folder is not taken
-// for a fresh one.
+// TestRestart: what the fleet knew is there again, the folder is not taken for a fresh one,
+// and nobody waits for what edges held that have said goodbye.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	jar := newBrowser(t)
-	for range 2 {
+	for range 3 {
 		tree, err := Start(Options{
-			DataCenters: []string{"nairobi"}, Edges: 1, Listen: "127.0.0.1:0", DataDir: dir,
-			TotalActiveUsers: 2, NewUsersPerMinute: 60, SessionDuration: time.Minute, Params: wire.DefaultParams(),
+			DataCenters: []string{"nairobi", "dublin"}, Edges: 2, Listen: "127.0.0.1:0", DataDir: dir,
+			TotalActiveUsers: 20, NewUsersPerMinute: 600, SessionDuration: 10 * time.Minute, Params: wire.DefaultParams(),
 			Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
@@ -279,6 +279,9 @@ func TestRestart(t *testing.T) {
 			err = ctx.Err()
 		}
 		cancel()
+		for _, e := range tree.Info.Edges {
+			newBrowser(t).enters(e.URL)
+		}
 		if e := tree.Stop(); e != nil {
 			t.Error(e)
 		}

@@ -72,6 +72,13 @@ func (b *bus) Publish(subject string, data []byte) error {
 	return nil
 }
 
+func (b *bus) Flush(context.Context) error {
+	if b.down.Load() {
+		return wire.ErrDown
+	}
+	return nil
+}
+
 func (b *bus) Subscribe(pattern string, handle func(string, []byte)) (func(), error) {
 	s := &subscription{pattern: pattern, handle: handle}
 	b.mu.Lock()

@@ -122,11 +122,20 @@ func (s *Server) onGrant(_ string, data []byte) {
 	s.wake()
 }
 
+// goodbyeTime bounds how long a goodbye may take to leave.
+const goodbyeTime = time.Second
+
 // sayGoodbye gives all rights back, so that nothing has to be presumed of this
 // edge.
 func (s *Server) sayGoodbye() {
 	var reports []wire.Report
 	s.gate.With(func(now fleet.Mono, eng *admission.Engine) { reports = eng.Leave(now) })
 	s.send(reports)
+	// Who stops everything stops the regional next.
+	ctx, cancel := context.WithTimeout(context.Background(), goodbyeTime)
+	defer cancel()
+	if err := s.bus.Flush(ctx); err != nil {
+		s.log.Warn("the goodbye may be lost: the regional presumes for a while what this edge held", slog.Any("error", err))
+	}
 	s.log.Info("edge down")
 }

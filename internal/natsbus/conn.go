@@ -147,6 +147,24 @@ func (c *Conn) Subscribe(subject string, handle func(subject string, data []byte
 	}, nil
 }
 
+// Flush implements [wire.Bus]. A server handles what one connection sends in the order of
+// sending, and so does this process with what it is sent.
+func (c *Conn) Flush(ctx context.Context) error {
+	if err := c.nc.FlushWithContext(ctx); err != nil {
+		return fmt.Errorf("flush: %w", err)
+	}
+	handled := make(chan struct{})
+	if err := c.nc.Barrier(func() { close(handled) }); err != nil {
+		return fmt.Errorf("flush: %w", err)
+	}
+	select {
+	case <-handled:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("flush: %w", ctx.Err())
+	}
+}
+
 // Answer implements [wire.Desk].
 func (c *Conn) Answer(subject string, handle func([]byte) []byte) (func(), error) {
 	s, err := c.nc.Subscribe(subject, func(m *nats.Msg) {

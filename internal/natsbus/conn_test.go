@@ -1,8 +1,10 @@
 package natsbus_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"testing"
 
@@ -64,6 +66,44 @@ func TestSubscribersHearWhatIsPublishedInOrder(t *testing.T) {
 	cancel() // once more is harmless
 	if len(ch) != 0 {
 		t.Errorf("heard %v too", <-ch)
+	}
+}
+
+// What somebody had sent before is handled when Flush returns: the last words of an edge
+// count with a regional that stops right after it.
+func TestFlushWaitsForWhatOthersHaveSent(t *testing.T) {
+	s := newSite(t)
+	a, b := connect(t, s.URL(), "a"), connect(t, s.URL(), "b")
+	var handled atomic.Int64
+	cancel, err := b.Subscribe(wire.Reports("dublin"), func(string, []byte) {
+		runtime.Gosched() // a handler that is not done at once
+		handled.Add(1)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cancel()
+	ctx := within(t)
+	if err := b.Flush(ctx); err != nil { // the server knows of the subscription
+		t.Fatal(err)
+	}
+	for i := 1; i <= 50; i++ {
+		for range 100 {
+			if err := a.Publish(wire.ReportSubject("dublin", "edge-1"), []byte("bye")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(a.Flush(ctx), b.Flush(ctx)); err != nil {
+			t.Fatal(err)
+		}
+		if n := handled.Load(); n != int64(100*i) {
+			t.Fatalf("%d of %d are handled", n, 100*i)
+		}
+	}
+	gone, stop := context.WithCancel(ctx)
+	stop()
+	if err := b.Flush(gone); err == nil {
+		t.Error("flushed without any time")
 	}
 }
 

@@ -55,8 +55,21 @@ func (s *Server) lead(ctx context.Context, t *node.Term) error {
 	}
 	// What the edges said last as they stopped is worth storing.
 	store.stop()
+	s.hearOut()
 	t.Drain()
 	return s.flush(agg)
+}
+
+// lastWords bounds how long a leader that stops waits for what edges have said already.
+const lastWords = 500 * time.Millisecond
+
+// hearOut waits for what edges that have stopped before have said.
+func (s *Server) hearOut() {
+	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+	defer cancel()
+	if err := s.Edges.Flush(ctx); err != nil {
+		s.log.Debug("what edges said last is not heard", slog.Any("error", err))
+	}
 }
 
 // open returns the aggregator of a term, over what is stored of the data centre.

@@ -24,6 +24,10 @@ type Bus interface {
 	// cancel is called; handle may not be running any more when cancel returns.
 	// The subject may hold a wildcard; handle gets the one it was sent on.
 	Subscribe(subject string, handle func(subject string, data []byte)) (cancel func(), err error)
+
+	// Flush waits until whatever was published here before has left, and what others had
+	// published until then was handled here. It gives up when ctx ends.
+	Flush(ctx context.Context) error
 }
 
 // Desk answers questions that are asked on the bus. Its methods are safe for
