@@ -116,12 +116,13 @@ var (
 	joinedIn = regexp.MustCompile(`<time id="joined" datetime="([^"]*)"`)
 )
 
-// try opens the page behind an edge.
-func (b *browser) try(ctx context.Context, edge string) (page, error) {
+// try opens the page behind an edge, or asks for one of these types.
+func (b *browser) try(ctx context.Context, edge string, accept ...string) (page, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, edge+"/", http.NoBody)
 	if err != nil {
 		return page{}, err
 	}
+	req.Header["Accept"] = accept
 	resp, err := b.Do(req)
 	if err != nil {
 		return page{}, err
@@ -168,11 +169,11 @@ func (b *browser) enters(edge string) {
 	eventually(b.t, "a visitor is in where there is room", func() bool { return b.open(edge).inside })
 }
 
-// wait does what the waiting page says until the browser is in.
+// wait does as the waiting page, whose questions are held, until the browser is in.
 func (b *browser) wait(ctx context.Context, edge string) (time.Duration, error) {
 	begun := time.Now()
 	for {
-		p, err := b.try(ctx, edge)
+		p, err := b.try(ctx, edge, "application/json")
 		if err != nil || p.inside {
 			return time.Since(begun), err
 		}

@@ -264,6 +264,9 @@ func (p *person) fetch(ctx context.Context, n int, e *node, cookie string, a *an
 	req.Header.Set(visitHeader, visitID(p.id, n))
 	if cookie != "" {
 		req.Header.Set("Cookie", cookie)
+		if p.id%4 != 0 { // asks as the page does; every fourth has a browser without script
+			req.Header.Set("Accept", "application/json")
+		}
 	}
 	resp, err := p.client.Do(req)
 	if err != nil {
