@@ -265,7 +265,8 @@ func TestRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	jar := newBrowser(t)
-	for range 3 {
+	for i := range 3 {
+		begun := time.Now()
 		tree, err := Start(Options{
 			DataCenters: []string{"nairobi", "dublin"}, Edges: 2, Listen: "127.0.0.1:0", DataDir: dir,
 			TotalActiveUsers: 20, NewUsersPerMinute: 600, SessionDuration: 10 * time.Minute, Params: wire.DefaultParams(),
@@ -283,6 +284,7 @@ func TestRestart(t *testing.T) {
 		for _, e := range tree.Info.Edges {
 			newBrowser(t).enters(e.URL)
 		}
+		t.Logf("start %d: newcomers are in at every edge after %v", i+1, time.Since(begun).Round(10*time.Millisecond))
 		if e := tree.Stop(); e != nil {
 			t.Error(e)
 		}

@@ -41,11 +41,11 @@ func TestASlowReaderSkips(t *testing.T) {
 				defer close(accepted)
 				if !secure {
 					if c, err := ln.Accept(); err == nil {
-						accepted <- c
+						accepted <- wrapped{c.(*net.TCPConn)}
 					}
 					return
 				}
-				c, err := Listener{ln}.Accept()
+				c, err := Listener{wrapping{ln}}.Accept()
 				if err != nil {
 					return
 				}
@@ -88,6 +88,9 @@ func TestASlowReaderSkips(t *testing.T) {
 				} else {
 					sent++
 				}
+			}
+			if sent > 200 { // 1 MB: the client's own buffer is the larger part
+				t.Errorf("%d messages are kept for a client that does not read", sent)
 			}
 			if !p.Alive() {
 				t.Error("who does not read is taken to be gone")
@@ -181,4 +184,17 @@ func TestStreamsComeAndGo(t *testing.T) {
 			t.Fatalf("%d open and %d of %d ended after stopping", e.open, ended, begun)
 		}
 	})
+}
+
+// wrapped is a connection as the edge's listeners give it.
+type wrapped struct{ *net.TCPConn }
+
+type wrapping struct{ net.Listener }
+
+func (l wrapping) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return wrapped{c.(*net.TCPConn)}, nil
 }

@@ -118,9 +118,9 @@ func TakeOver(conn net.Conn) (*Conn, error) {
 	if p.writer, err = newNonBlocking(socket); err != nil {
 		return nil, err
 	}
-	if tcp, ok := socket.(*net.TCPConn); ok {
+	if b, ok := socket.(interface{ SetWriteBuffer(bytes int) error }); ok {
 		// A reader that went away without a word is noticed once this is full.
-		if err := tcp.SetWriteBuffer(sendBuffer); err != nil {
+		if err := b.SetWriteBuffer(sendBuffer); err != nil {
 			return nil, err
 		}
 	}
