@@ -67,8 +67,9 @@ packages: ## install the Debian packages that tests need and that are missing
 	@missing=; for p in $(PACKAGES); do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
-		apt-get install -y --no-install-recommends $$missing >/dev/null || \
-		{ apt-get update >/dev/null && apt-get install -y --no-install-recommends $$missing >/dev/null; }; \
+		apt-get install -y --no-install-recommends $$missing >/dev/null || { apt-get update >/dev/null; \
+		for p in $$missing; do apt-get install -y --no-install-recommends $$p >/dev/null || \
+		echo "not installed: $$p (tests that need it say so and are skipped)"; done; }; \
 	else echo "not installed:$$missing (tests that need them say so and are skipped)"; fi
 
 # The cores, the page and the simulator run in one goroutine, as lint sees to: the race
