@@ -386,7 +386,7 @@ func TestSpread(t *testing.T) {
 // slot is free, at whatever edge of the data centre, the first to join first.
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	tree, _ := grow(t, 1, 1000, 5*time.Second)
+	tree, logged := grow(t, 1, 1000, 5*time.Second)
 	newBrowser(t).enters(tree.Info.Edges[0].URL)
 	type turn struct {
 		who  int
@@ -407,15 +407,22 @@ func TestOrder(t *testing.T) {
 			turns <- turn{i, took, err}
 		}()
 	}
+	ordered := true
 	for i := range edges {
 		got := <-turns
-		t.Logf("visitor %d came in after %v", got.who, got.took.Round(100*time.Millisecond))
-		if got.who != i || got.err != nil {
-			t.Errorf("visitor %d came in as number %d, %v", got.who, i, got.err)
+		t.Logf("visitor %d came in as number %d, after %v", got.who, i, got.took.Round(100*time.Millisecond))
+		if ordered = ordered && got.who == i; got.err != nil {
+			t.Errorf("visitor %d: %v", got.who, got.err)
 		}
 	}
 	if s := tree.Origin.Stats(); s.Peak > 1 {
 		t.Errorf("%d were in at once, T is 1", s.Peak)
+	}
+	if !ordered && strings.Contains(logged.String(), "no longer leading") {
+		t.Skip("leaderships were lost on a busy machine: while nobody leads, the order is not that of arrival")
+	}
+	if !ordered {
+		t.Error("not in the order of arrival")
 	}
 }
 
