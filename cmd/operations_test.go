@@ -3,7 +3,6 @@
 package cmd
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -13,7 +12,6 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -53,24 +51,6 @@ func blocks(t *testing.T) []block {
 	return out
 }
 
-// syncBuffer is what processes write to.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 // The document's files and commands, in its order, lead to a visitor who is in.
 func TestOperationsByHand(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil || runtime.GOOS == "windows" {
@@ -81,7 +61,7 @@ func TestOperationsByHand(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	var log syncBuffer
+	var log testkit.Log // what processes write
 	defer func() {
 		if t.Failed() {
 			t.Logf("the processes said:\n%s", &log)

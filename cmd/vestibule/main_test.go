@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"vestibule/internal/allinone"
+	"vestibule/internal/testkit"
 )
 
 // TestMain lets tests run this binary as the command vestibule.
@@ -60,29 +59,11 @@ func freePorts(t *testing.T, n int) int {
 	}
 }
 
-// output is what a command prints, for tests that look while it runs.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
 // startDemo starts the demo and returns what its READY line says.
-func startDemo(t *testing.T, args ...string) (cmd *exec.Cmd, stderr *output, info allinone.Info, ok bool) {
+func startDemo(t *testing.T, args ...string) (cmd *exec.Cmd, stderr *testkit.Log, info allinone.Info, ok bool) {
 	t.Helper()
 	cmd = exec.Command("vestibule", append([]string{"demo", "--data-dir", t.TempDir()}, args...)...)
-	stderr = &output{}
+	stderr = &testkit.Log{}
 	cmd.Stderr = stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -115,7 +96,7 @@ func TestDemo(t *testing.T) {
 	t.Parallel()
 	var (
 		cmd    *exec.Cmd
-		stderr *output
+		stderr *testkit.Log
 		info   allinone.Info
 		first  int
 	)

@@ -1,7 +1,6 @@
 package allinone
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -30,29 +29,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // printed, not judged.
 const patience = testkit.Patience
 
-// logs keeps what a tree logs, for tests that read it and for failures.
-type logs struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logs) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-func (l *logs) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
-
 // grow starts a tree of two data centres with two edges each, and waits until
 // it is ready; it is stopped with the test.
-func grow(t *testing.T, total, rate int, session time.Duration, change ...func(*Options)) (*Tree, *logs) {
+func grow(t *testing.T, total, rate int, session time.Duration, change ...func(*Options)) (*Tree, *testkit.Log) {
 	t.Helper()
-	l := &logs{}
+	l := &testkit.Log{}
 	begun := time.Now()
 	o := Options{
 		DataCenters: []string{"nairobi", "dublin"}, Edges: 2, Listen: "127.0.0.1:0", DataDir: t.TempDir(),

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,31 +12,14 @@ import (
 	"vestibule/internal/fleet"
 	"vestibule/internal/node"
 	"vestibule/internal/room"
+	"vestibule/internal/testkit"
 	"vestibule/internal/ticket"
 )
-
-// lines collects what is logged.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) has(text string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Contains(l.text.String(), text)
-}
 
 // TestIsolationAsTheRoomsSay cuts an edge off: the room sale is closed then, vip
 // lets two newcomers in, and under cap no session is renewed.
 func TestIsolationAsTheRoomsSay(t *testing.T) {
-	said := &lines{}
+	said := &testkit.Log{}
 	st := newStage(t, func(s *stage) {
 		s.params.Isolation = 100 * time.Millisecond
 		s.log = slog.New(slog.NewTextHandler(said, nil))
@@ -68,8 +50,8 @@ func TestIsolationAsTheRoomsSay(t *testing.T) {
 	st.up.silence()
 	st.bus.down.Store(true)
 	st.engine(func(now fleet.Mono, eng *admission.Engine) { eng.Lapse(now) }) // the lease is an hour
-	eventually(t, "the isolation is told", func() bool { return said.has("level=WARN msg=\"isolated: without a lease") })
-	if !st.server.Status().Isolated || !said.has("rooms_open=1 rooms_closed=1") {
+	eventually(t, "the isolation is told", func() bool { return said.Has("level=WARN msg=\"isolated: without a lease") })
+	if !st.server.Status().Isolated || !said.Has("rooms_open=1 rooms_closed=1") {
 		t.Errorf("status %+v", st.server.Status().Status)
 	}
 	a := st.visitor().get(saleURL)
@@ -105,7 +87,7 @@ func TestIsolationAsTheRoomsSay(t *testing.T) {
 	st.up.mute = false
 	st.up.mu.Unlock()
 	st.adopted()
-	eventually(t, "the end is told", func() bool { return said.has("msg=\"no longer isolated\"") && said.has("let_in_without_a_right=2") })
+	eventually(t, "the end is told", func() bool { return said.Has("msg=\"no longer isolated\"") && said.Has("let_in_without_a_right=2") })
 }
 
 // A store that comes back older or emptier changes nothing at an edge, and is an

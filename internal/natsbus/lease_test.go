@@ -264,7 +264,7 @@ func TestANamesakeThatLeadsIsTold(t *testing.T) {
 	r := &throne{t: t}
 	one := stand(t, r, s.URL(), "one")
 	r.leads("one")
-	logged := &lockedBuffer{}
+	logged := &testkit.Log{}
 	conn, err := natsbus.Connect(natsbus.Options{URL: s.URL(), Name: "two", Log: slog.New(slog.NewTextHandler(logged, nil))})
 	if err != nil {
 		t.Fatal(err)
@@ -289,24 +289,6 @@ func TestANamesakeThatLeadsIsTold(t *testing.T) {
 	}
 	cancel()
 	testkit.Receive(t, "it stops", done)
-}
-
-// lockedBuffer is what a log is written to and read from at once.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf strings.Builder
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 // TestWhoLeadsWatchesNoMore: what a leader does not read would be kept for it for as long

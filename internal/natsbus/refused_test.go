@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"vestibule/internal/natsbus"
+	"vestibule/internal/testkit"
 )
 
 // A server whose configuration is read again without this node's user, and later
@@ -38,7 +39,7 @@ func TestAUserThatComesBackIsConnectedAgain(t *testing.T) {
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 
-	var told lines
+	var told testkit.Log
 	conn, err := natsbus.Connect(natsbus.Options{URL: "nats://edge:secret@" + net.JoinHostPort(host, port), Name: "edge", Log: slog.New(slog.NewTextHandler(&told, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	if err != nil {
 		t.Fatal(err)
@@ -58,8 +59,8 @@ func TestAUserThatComesBackIsConnectedAgain(t *testing.T) {
 		return !conn.Connected() && strings.Contains(strings.ToLower(conn.Refused()), "authorization")
 	})
 	// Twice would be enough for a client to give up.
-	eventually(t, "it has been refused five times", func() bool { return told.count("msg=refused") >= 5 })
-	if n := told.count("refuses this node"); n != 1 {
+	eventually(t, "it has been refused five times", func() bool { return strings.Count(told.String(), "msg=refused") >= 5 })
+	if n := strings.Count(told.String(), "refuses this node"); n != 1 {
 		t.Errorf("said %d times that it is refused", n)
 	}
 

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"vestibule/internal/natsbus"
 	"vestibule/internal/natsbus/embedded"
 	"vestibule/internal/node"
+	"vestibule/internal/testkit"
 	"vestibule/internal/wire"
 )
 
@@ -70,7 +69,7 @@ func TestReplicasAreAsTheServersAllow(t *testing.T) {
 // More copies than there are servers is told, not tried in silence for ever.
 func TestTooManyReplicasAreTold(t *testing.T) {
 	s := newSite(t)
-	var told lines
+	var told testkit.Log
 	conn, err := natsbus.Connect(natsbus.Options{URL: s.URL(), Name: "global", Log: slog.New(slog.NewTextHandler(&told, nil))})
 	if err != nil {
 		t.Fatal(err)
@@ -83,29 +82,9 @@ func TestTooManyReplicasAreTold(t *testing.T) {
 		l := natsbus.NewLease(conn, "global", "global-1", 3, clock.Now)
 		done <- l.Run(ctx, func() uint64 { return 0 }, func(context.Context, wire.Leading) { t.Error("it leads") })
 	}()
-	eventually(t, "it is told", func() bool { return told.has("nobody can stand for leadership yet") && told.has("replicas > 1") })
+	eventually(t, "it is told", func() bool { return told.Has("nobody can stand for leadership yet") && told.Has("replicas > 1") })
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("Run: %v", err)
 	}
 }
-
-// lines is a log that a test reads.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lines) count(s string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), s)
-}
-
-func (l *lines) has(s string) bool { return l.count(s) > 0 }

@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -33,23 +32,9 @@ import (
 	"vestibule/internal/wire"
 )
 
-// record keeps what nodes log.
-type record struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (r *record) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.b.Write(p)
-}
-
-// lines returns the lines that hold a word.
-func (r *record) lines(word string) (out []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for line := range strings.Lines(r.b.String()) {
+// linesOf returns the lines of a log that hold a word.
+func linesOf(l *testkit.Log, word string) (out []string) {
+	for line := range strings.Lines(l.String()) {
 		if strings.Contains(strings.ToLower(line), word) {
 			out = append(out, strings.TrimSpace(line))
 		}
@@ -65,7 +50,7 @@ type fleet struct {
 	ca      *natsconf.Authority
 	servers map[string]*server.Server
 	urls    map[string]string
-	log     record
+	log     testkit.Log
 	logger  *slog.Logger
 	edges   map[string]*edge.Server // by data centre and name
 }
@@ -90,7 +75,7 @@ func start(t *testing.T) *fleet {
 	f := &fleet{t: t, dir: t.TempDir(), servers: map[string]*server.Server{}, urls: map[string]string{}, edges: map[string]*edge.Server{}}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Log("what nodes logged:\n" + strings.Join(f.log.lines(""), "\n"))
+			t.Log("what nodes logged:\n" + strings.Join(linesOf(&f.log, ""), "\n"))
 		}
 	})
 	f.logger = slog.New(slog.NewTextHandler(&f.log, &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -371,7 +356,7 @@ func TestATreeRunsWithCredentials(t *testing.T) {
 		t.Fatalf("answer of the regional: %q, %v", answer, err)
 	}
 
-	if got := f.log.lines("permissions violation"); len(got) > 0 {
+	if got := linesOf(&f.log, "permissions violation"); len(got) > 0 {
 		t.Errorf("nodes asked for what they may not: %d, the first: %s", len(got), got[0])
 	}
 }

@@ -5,9 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,27 +14,12 @@ import (
 
 	"vestibule/internal/room"
 	"vestibule/internal/roomstore"
+	"vestibule/internal/testkit"
 )
 
-// many returns so many rooms as an operator may have them, with hosts that no
-// compression makes smaller.
+// many returns so many rooms, and a host that has an origin.
 func many(n int) room.Document {
-	rng := rand.New(rand.NewPCG(1, 2))
-	text := func(n int) string {
-		b := make([]byte, n)
-		for i := range b {
-			b[i] = "abcdefghijklmnopqrstuvwxyz0123456789"[rng.IntN(36)]
-		}
-		return string(b)
-	}
-	var d room.Document
-	for i := range n {
-		d.Rooms = append(d.Rooms, room.Settings{
-			Name: fmt.Sprintf("shop-%d-%s", i, text(6)), Host: text(12) + "." + text(8) + ".example", Path: "/" + text(5) + "/tickets",
-			TotalActiveUsers: 1 + rng.IntN(100_000), NewUsersPerMinute: 1 + rng.IntN(10_000),
-			Origin: fmt.Sprintf("http://10.%d.%d.%d:8080", rng.IntN(200), rng.IntN(200), rng.IntN(200)),
-		}.WithDefaults())
-	}
+	d := testkit.Rooms(n)
 	d.Hosts = []room.Host{{Name: d.Rooms[0].Host, Origin: "http://10.0.0.1"}}
 	return d
 }

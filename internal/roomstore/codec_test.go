@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,37 +14,16 @@ import (
 	"testing"
 
 	"vestibule/internal/room"
+	"vestibule/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
-
-// many returns so many rooms as an operator may have them, with hosts that no
-// compression makes smaller.
-func many(n int) room.Document {
-	rng := rand.New(rand.NewPCG(1, 2))
-	text := func(n int) string {
-		b := make([]byte, n)
-		for i := range b {
-			b[i] = "abcdefghijklmnopqrstuvwxyz0123456789"[rng.IntN(36)]
-		}
-		return string(b)
-	}
-	var d room.Document
-	for i := range n {
-		d.Rooms = append(d.Rooms, room.Settings{
-			Name: fmt.Sprintf("shop-%d-%s", i, text(6)), Host: text(12) + "." + text(8) + ".example", Path: "/" + text(5) + "/tickets",
-			TotalActiveUsers: 1 + rng.IntN(100_000), NewUsersPerMinute: 1 + rng.IntN(10_000),
-			Origin: fmt.Sprintf("http://10.%d.%d.%d:8080", rng.IntN(200), rng.IntN(200), rng.IntN(200)),
-		}.WithDefaults())
-	}
-	return d
-}
 
 // 10,000 rooms of two owners fit a store whose messages are those of the embedded server, and a
 // change of one room writes one part of them.
 func TestTenThousandRoomsFit(t *testing.T) {
 	const limit = 400<<10 - 1<<10
-	d := many(room.MaxRooms)
+	d := testkit.Rooms(room.MaxRooms)
 	file, api := d, d
 	file.Rooms, api.Rooms = d.Rooms[:6000], d.Rooms[6000:]
 	s := written(t, set(file), put(api.Rooms...))
@@ -121,8 +99,8 @@ func TestStoredAndReadBack(t *testing.T) {
 			if n*1000 > limit*4 { // slow, and like the others
 				continue
 			}
-			s := written(t, set(many(n)), put(shop("api", 5)), func(d *Draft) {
-				doc := many(n)
+			s := written(t, set(testkit.Rooms(n)), put(shop("api", 5)), func(d *Draft) {
+				doc := testkit.Rooms(n)
 				doc.Hosts = []room.Host{{Name: "h.example", Origin: "http://10.0.0.2"}}
 				d.Set(doc)
 			})
@@ -163,7 +141,7 @@ func TestStoredAndReadBack(t *testing.T) {
 }
 
 func TestWhatCannotBeStoredIsToldWithItsSize(t *testing.T) {
-	_, err := Pack(1, many(300), 1000)
+	_, err := Pack(1, testkit.Rooms(300), 1000)
 	if large, ok := errors.AsType[*TooLargeError](err); !ok || large.Limit != 1000 || large.Size <= 1000 {
 		t.Errorf("got %v", err)
 	}
@@ -318,7 +296,7 @@ func TestManySmallBombsAreBounded(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	s := written(f, set(many(3)), put(shop("api", 5)))
+	s := written(f, set(testkit.Rooms(3)), put(shop("api", 5)))
 	for _, limit := range []int{1 << 20, 1000} {
 		p, err := pack(s, limit, nil)
 		if err != nil {
@@ -358,7 +336,7 @@ func FuzzDecode(f *testing.F) {
 func BenchmarkChangeOfOneOf(b *testing.B) {
 	for _, n := range []int{10, 1000, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			d := many(n)
+			d := testkit.Rooms(n)
 			s := written(b, set(room.Document{}), put(d.Rooms...))
 			p, err := pack(s, 400<<10, nil)
 			if err != nil {

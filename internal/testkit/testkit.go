@@ -1,11 +1,19 @@
-// Package testkit holds what tests of several packages need to wait for what other
-// goroutines, processes or machines bring about.
+// Package testkit holds what tests of several packages need: to wait for what other
+// goroutines, processes or machines bring about, to read what these log, and rooms in
+// large numbers.
 package testkit
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"vestibule/internal/room"
 )
 
 // Patience is how long a test waits for what must happen. It is long, because a machine
@@ -49,4 +57,50 @@ func Within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// Log keeps what is written to it, for tests that read it meanwhile. The zero value is
+// empty. It is safe for concurrent use.
+type Log struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write implements [io.Writer].
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+// String returns what was written so far.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// Has reports whether text was written.
+func (l *Log) Has(text string) bool { return strings.Contains(l.String(), text) }
+
+// Rooms returns n rooms as an operator may have them, the same ones each time, with hosts
+// that no compression makes smaller.
+func Rooms(n int) room.Document {
+	rng := rand.New(rand.NewPCG(1, 2))
+	text := func(n int) string {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = "abcdefghijklmnopqrstuvwxyz0123456789"[rng.IntN(36)]
+		}
+		return string(b)
+	}
+	var d room.Document
+	for i := range n {
+		d.Rooms = append(d.Rooms, room.Settings{
+			Name: fmt.Sprintf("shop-%d-%s", i, text(6)), Host: text(12) + "." + text(8) + ".example", Path: "/" + text(5) + "/tickets",
+			TotalActiveUsers: 1 + rng.IntN(100_000), NewUsersPerMinute: 1 + rng.IntN(10_000),
+			Origin: fmt.Sprintf("http://10.%d.%d.%d:8080", rng.IntN(200), rng.IntN(200), rng.IntN(200)),
+		}.WithDefaults())
+	}
+	return d
 }
