@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -46,42 +45,19 @@ func failures(links bool) []failure {
 
 // costs does every failure once and tells for how long nobody came in, in the
 // data centre that was hit and in the other.
-func costs(ctx context.Context, o options, network network, out io.Writer) (err error) {
-	d, err := deploy(ctx, o, network, shape{globals: 3, regionals: 2, edges: 2})
-	defer func() {
-		if d != nil {
-			err = errors.Join(err, d.stop())
-		}
-	}()
-	if err != nil {
-		return err
-	}
+func costs(ctx context.Context, d *deployment, out io.Writer) (err error) {
 	j := &journal{out: io.Discard, d: d, done: map[string]int{}}
-	people := &crowdOfPeople{d: d, life: o.session*11/10 + 2*time.Second}
-	come, home := context.WithCancel(ctx)
-	var crowd sync.WaitGroup
-	defer crowd.Wait()
+	people, _, home := d.invite(ctx)
 	defer home()
-	for i := range o.visitors {
-		p := people.person(o.seed, i)
-		crowd.Go(func() {
-			p.pause(come, 0, 10*time.Second)
-			p.live(come)
-		})
-	}
-	watch, ended := context.WithCancel(ctx)
-	var chronicle error
-	var watching sync.WaitGroup
-	watching.Go(func() { chronicle = d.chronicle(watch) })
+	noted := d.note(ctx)
 	defer func() {
-		ended()
-		watching.Wait()
-		err = errors.Join(err, chronicle)
+		_, e := noted()
+		err = errors.Join(err, e)
 	}()
 	fmt.Fprintf(out, "%-36s %22s %22s\n", "killed, again after 1 s", d.dcs[0]+" (hit)", d.dcs[1])
 	links := newLinks(d)
-	sleep(ctx, 2*o.session) // the room is full, and people come and go
-	for _, f := range failures(network.links()) {
+	sleep(ctx, 2*d.o.session) // the room is full, and people come and go
+	for _, f := range failures(d.net.links()) {
 		begun := d.since()
 		if err := d.storm(ctx, f.faults, j, links); err != nil {
 			return err
@@ -110,40 +86,17 @@ const lostGoal = 30 * time.Second
 // and the rooms file. An edge begins on an empty disk meanwhile. It demands that no key
 // but those of before is known anywhere and everything that a run with faults does, and with -strict
 // that people come in again within lostGoal of the loss.
-func lost(ctx context.Context, o options, network network, out io.Writer) (err error) {
-	d, err := deploy(ctx, o, network, shape{globals: 1, regionals: 1, edges: 2, embedded: true})
-	defer func() {
-		if d != nil {
-			err = errors.Join(err, d.stop())
-		}
-	}()
-	if err != nil {
-		return err
-	}
+func lost(ctx context.Context, d *deployment, out io.Writer) error {
+	o := d.o
 	j := &journal{out: out, d: d, base: d.since(), done: map[string]int{}}
-	people := &crowdOfPeople{d: d, life: o.session*11/10 + 2*time.Second}
-	watch, ended := context.WithCancel(ctx)
-	defer ended()
-	var stood []span
-	var chronicle error
-	var watching, crowd sync.WaitGroup
-	watching.Go(func() { stood = d.stalls(watch) })
-	watching.Go(func() { chronicle = d.chronicle(watch) })
-	come, home := context.WithCancel(ctx)
-	defer home()
-	for i := range o.visitors {
-		p := people.person(o.seed, i)
-		crowd.Go(func() {
-			p.pause(come, 0, 10*time.Second)
-			p.live(come)
-		})
-	}
+	noted := d.note(ctx)
+	people, _, home := d.invite(ctx)
 	sleep(ctx, 2*o.session) // the room is full, and people come and go
 	before := d.keys.count()
 	global := d.of("global", "")[0]
 	begun := d.since()
 	j.tell("lost the machine of global", "lose     %s with NATS and all that was stored, for 2 s", global.name)
-	err = global.end(syscall.SIGKILL)
+	err := global.end(syscall.SIGKILL)
 	if err == nil {
 		sleep(ctx, 2*time.Second)
 		err = errors.Join(os.RemoveAll(global.dataDir()), global.start())
@@ -162,10 +115,8 @@ func lost(ctx context.Context, o options, network network, out io.Writer) (err e
 	}
 	sleep(ctx, o.session)
 	home()
-	crowd.Wait()
-	ended()
-	watching.Wait()
-	if err = errors.Join(err, chronicle, ctx.Err()); err != nil {
+	stood, e := noted()
+	if err = errors.Join(err, e, ctx.Err()); err != nil {
 		return err
 	}
 	err = report(out, d, people, j, newLinks(d), stood, []calm{c})

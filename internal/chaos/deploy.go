@@ -406,6 +406,30 @@ func (d *deployment) get(url string, to any) (err error) {
 	return json.NewDecoder(resp.Body).Decode(to)
 }
 
+// note writes the chronicle, and notes when the machine stood still, until end is called.
+func (d *deployment) note(ctx context.Context) (end func() (stood []span, err error)) {
+	ctx, stop := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	var stood []span
+	var err error
+	all.Go(func() { stood = d.stalls(ctx) })
+	all.Go(func() { err = d.chronicle(ctx) })
+	return func() ([]span, error) {
+		stop()
+		all.Wait()
+		return stood, err
+	}
+}
+
+// died returns how those processes ended that were not ended by the run.
+func (d *deployment) died() error {
+	var errs []error
+	for _, n := range d.here() {
+		errs = append(errs, n.died())
+	}
+	return errors.Join(errs...)
+}
+
 // chronicle writes what every process says of itself, once a second, for whoever
 // looks for the cause afterwards.
 func (d *deployment) chronicle(ctx context.Context) (err error) {

@@ -621,46 +621,22 @@ func (d *deployment) use(ctx context.Context, people *crowdOfPeople) float64 {
 }
 
 // faultRun is a whole run with faults.
-func faultRun(ctx context.Context, o options, network network, out io.Writer) (err error) {
-	d, err := deploy(ctx, o, network, shape{globals: 3, regionals: 2, edges: 2})
-	defer func() {
-		if d != nil {
-			err = errors.Join(err, d.stop())
-		}
-	}()
-	if err != nil {
-		return err
-	}
+func faultRun(ctx context.Context, d *deployment, out io.Writer) error {
+	o := d.o
 	links := newLinks(d)
 	j := &journal{out: out, d: d, base: d.since(), done: map[string]int{}}
 	fmt.Fprintf(out, "seed %d, %v; T %d, R %d/min, session_duration %v; %d people; %d edges, %d regionals, %d globals, %d NATS servers\n",
 		o.seed, o.length, o.total, o.rate, o.session, o.visitors,
 		len(d.of("edge", "")), len(d.of("regional", "")), len(d.of("global", "")), len(d.of("nats", "")))
-
-	people := &crowdOfPeople{d: d, life: o.session*11/10 + 2*time.Second}
-	watch, ended := context.WithCancel(ctx)
-	defer ended()
-	var stood []span
-	var watching, crowd sync.WaitGroup
-	watching.Go(func() { stood = d.stalls(watch) })
-	var chronicle error
-	watching.Go(func() { chronicle = d.chronicle(watch) })
-	come, home := context.WithCancel(ctx)
-	defer home()
-	for i := range o.visitors {
-		p := people.person(o.seed, i)
-		crowd.Go(func() {
-			p.pause(come, 0, 10*time.Second)
-			p.live(come)
-		})
-	}
+	noted := d.note(ctx)
+	people, come, home := d.invite(ctx)
 	var trouble []error
 	var calms []calm
 	rng := rand.New(rand.NewPCG(o.seed, 1))
 	sleep(come, 5*time.Second) // people come in first
 	gap := firstGap
 	for len(trouble) == 0 && come.Err() == nil && (len(calms) == 0 || d.since()-j.base < o.length) {
-		faults := plan(rng, min(stormLength, o.length), gap, d.where(), kinds{network.links(), o.toxiproxy != "", o.changes})
+		faults := plan(rng, min(stormLength, o.length), gap, d.where(), kinds{d.net.links(), o.toxiproxy != "", o.changes})
 		j.tell("", "storm: %d faults", len(faults))
 		if err := d.storm(come, faults, j, links); err != nil {
 			trouble = append(trouble, err)
@@ -677,13 +653,9 @@ func faultRun(ctx context.Context, o options, network network, out io.Writer) (e
 		gap = time.Second + time.Duration(rng.Int64N(int64(5*time.Second)))
 	}
 	home()
-	crowd.Wait()
-	for _, n := range d.here() {
-		trouble = append(trouble, n.died())
-	}
-	ended()
-	watching.Wait()
-	trouble = append(trouble, chronicle)
+	died := d.died()
+	stood, err := noted()
+	trouble = append(trouble, died, err)
 	if ctx.Err() != nil {
 		return errors.Join(errors.New("interrupted"), errors.Join(trouble...))
 	}

@@ -225,21 +225,31 @@ func inside(ctx context.Context, o options, out io.Writer) int {
 
 // play deploys, and runs what was asked for.
 func play(ctx context.Context, o options, net network, out io.Writer) int {
-	var err error
+	s, run := shape{globals: 3, regionals: 2, edges: 2}, faultRun
 	switch {
 	case o.takeover > 0:
-		err = takeovers(ctx, o, net, out)
+		s.regionals, run = 3, takeovers
 	case o.upgrade != "":
-		err = upgrades(ctx, o, net, out)
+		run = upgrades
 	case o.lost:
-		err = lost(ctx, o, net, out)
+		s, run = shape{globals: 1, regionals: 1, edges: 2, embedded: true}, lost
 	case o.costs:
-		err = costs(ctx, o, net, out)
-	default:
-		err = faultRun(ctx, o, net, out)
+		run = costs
 	}
-	if err != nil {
+	if err := during(ctx, o, net, s, func(d *deployment) error { return run(ctx, d, out) }); err != nil {
 		return say(out, err)
 	}
 	return 0
+}
+
+// during deploys, and stops everything when run is over.
+func during(ctx context.Context, o options, net network, s shape, run func(*deployment) error) (err error) {
+	d, err := deploy(ctx, o, net, s)
+	if d != nil {
+		defer func() { err = errors.Join(err, d.stop()) }()
+	}
+	if err != nil {
+		return err
+	}
+	return run(d)
 }

@@ -27,6 +27,22 @@ type crowdOfPeople struct {
 	newest map[string][]time.Duration // when people came in, by data centre
 }
 
+// invite lets the people of a run come, each within 10 s. They go on coming until come
+// ends: with ctx, or as home is called, which returns once all are at home.
+func (d *deployment) invite(ctx context.Context) (people *crowdOfPeople, come context.Context, home func()) {
+	people = &crowdOfPeople{d: d, life: d.o.session*11/10 + 2*time.Second}
+	come, stop := context.WithCancel(ctx)
+	var crowd sync.WaitGroup
+	for i := range d.o.visitors {
+		p := people.person(d.o.seed, i)
+		crowd.Go(func() {
+			p.pause(come, 0, 10*time.Second)
+			p.live(come)
+		})
+	}
+	return people, come, func() { stop(); crowd.Wait() }
+}
+
 // entered returns how many came in, in a data centre, since then.
 func (c *crowdOfPeople) entered(dc string, since time.Duration) int {
 	c.mu.Lock()

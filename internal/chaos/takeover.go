@@ -57,16 +57,7 @@ func (l *listener) hear(parent string, data []byte) {
 // takeovers kills the leading global and the leading regional of a data centre
 // in turn, three candidates each, and measures from the kill until the successor
 // grants a lease, as heard on NATS.
-func takeovers(ctx context.Context, o options, network network, out io.Writer) (err error) {
-	d, err := deploy(ctx, o, network, shape{globals: 3, regionals: 3, edges: 2})
-	defer func() {
-		if d != nil {
-			err = errors.Join(err, d.stop())
-		}
-	}()
-	if err != nil {
-		return err
-	}
+func takeovers(ctx context.Context, d *deployment, out io.Writer) error {
 	conn, err := natsbus.Connect(natsbus.Options{URL: d.urls, Name: "chaos", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
@@ -89,21 +80,11 @@ func takeovers(ctx context.Context, o options, network network, out io.Writer) (
 		}
 		defer stop()
 	}
-	people := &crowdOfPeople{d: d, life: o.session*11/10 + 2*time.Second}
-	come, home := context.WithCancel(ctx)
-	var crowd sync.WaitGroup
-	defer crowd.Wait()
+	_, _, home := d.invite(ctx)
 	defer home()
-	for i := range o.visitors {
-		p := people.person(o.seed, i)
-		crowd.Go(func() {
-			p.pause(come, 0, 10*time.Second)
-			p.live(come)
-		})
-	}
-	rng := rand.New(rand.NewPCG(o.seed, 2))
+	rng := rand.New(rand.NewPCG(d.o.seed, 2))
 	words, leases := map[string][]time.Duration{}, map[string][]time.Duration{}
-	for i := range 2 * o.takeover {
+	for i := range 2 * d.o.takeover {
 		role, place, parent := "global", "", wire.Root
 		if i%2 == 1 {
 			role, place, parent = "regional", dc, dc

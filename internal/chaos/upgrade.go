@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -109,34 +108,11 @@ var passes = []pass{
 
 // upgrades replaces a fleet of the last release node by node by the new build, and
 // back, while people come, wait and are inside.
-func upgrades(ctx context.Context, o options, network network, out io.Writer) (err error) {
-	d, err := deploy(ctx, o, network, shape{globals: 3, regionals: 2, edges: 2})
-	defer func() {
-		if d != nil {
-			err = errors.Join(err, d.stop())
-		}
-	}()
-	if err != nil {
-		return err
-	}
+func upgrades(ctx context.Context, d *deployment, out io.Writer) error {
+	o := d.o
 	j := &journal{out: out, d: d, base: d.since(), done: map[string]int{}}
-	people := &crowdOfPeople{d: d, life: o.session*11/10 + 2*time.Second}
-	watch, ended := context.WithCancel(ctx)
-	defer ended()
-	var stood []span
-	var chronicle error
-	var watching, crowd sync.WaitGroup
-	watching.Go(func() { stood = d.stalls(watch) })
-	watching.Go(func() { chronicle = d.chronicle(watch) })
-	come, home := context.WithCancel(ctx)
-	defer home()
-	for i := range o.visitors {
-		p := people.person(o.seed, i)
-		crowd.Go(func() {
-			p.pause(come, 0, 10*time.Second)
-			p.live(come)
-		})
-	}
+	noted := d.note(ctx)
+	people, come, home := d.invite(ctx)
 	rng := rand.New(rand.NewPCG(o.seed, 3))
 	sleep(come, o.session) // the room is full, and people wait
 	var trouble []error
@@ -153,13 +129,9 @@ func upgrades(ctx context.Context, o options, network network, out io.Writer) (e
 		}
 	}
 	home()
-	crowd.Wait()
-	for _, n := range d.here() {
-		trouble = append(trouble, n.died())
-	}
-	ended()
-	watching.Wait()
-	trouble = append(trouble, chronicle)
+	died := d.died()
+	stood, err := noted()
+	trouble = append(trouble, died, err)
 	if ctx.Err() != nil {
 		return errors.Join(errors.New("interrupted"), errors.Join(trouble...))
 	}
