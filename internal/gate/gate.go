@@ -210,12 +210,10 @@ func (g *Gate) Unready() []string {
 // Message returns what everybody who waits in a room is to be told now; ok is false
 // once the room is gone, or all places in its line are void.
 func (g *Gate) Message(id room.ID, epoch uint32) (msg []byte, ok bool) {
-	for _, r := range g.rooms.Load().rooms {
-		if r.ID == id && r.Epoch == epoch {
-			return g.message(id), true
-		}
+	if r := g.Rooms().ByID(id); r == nil || r.Epoch != epoch {
+		return nil, false
 	}
-	return nil, false
+	return g.message(id), true
 }
 
 func (g *Gate) message(id room.ID) []byte {

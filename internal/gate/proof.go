@@ -126,11 +126,11 @@ func (g *Gate) makeProof(rooms *snapshot, of proofOf, t *ticket.Ticket, now flee
 	if t == nil {
 		text, c, err = rooms.proofs.keys.Outside(now, audience)
 	} else {
-		rm := rooms.byID(of.room)
+		rm := rooms.set.ByID(of.room)
 		if rm == nil { // it was taken away since the request was decided
 			return "", nil
 		}
-		text, c, err = rooms.proofs.keys.Inside(now, audience, rm.Room, t)
+		text, c, err = rooms.proofs.keys.Inside(now, audience, rm, t)
 	}
 	if err != nil {
 		return "", err
@@ -143,15 +143,6 @@ func (g *Gate) makeProof(rooms *snapshot, of proofOf, t *ticket.Ticket, now flee
 	rooms.proofs.made.Add(of, m)
 	rooms.proofs.mu.Unlock()
 	return text, nil
-}
-
-func (s *snapshot) byID(id room.ID) *roomState {
-	for _, rm := range s.rooms {
-		if rm.ID == id {
-			return rm
-		}
-	}
-	return nil
 }
 
 // asksForProof refuses what is not a question of a site about proofs.
