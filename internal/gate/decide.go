@@ -54,11 +54,20 @@ const (
 	EventsPath = "/.well-known/vestibule/events"
 )
 
+// ownPaths are those paths, and what answers there.
+var ownPaths = map[string]func(g *Gate, r *Request, o *Outcome, rooms *snapshot, query string){
+	LeavePath:  (*Gate).leave,
+	AwayPath:   (*Gate).away,
+	EventsPath: (*Gate).listen,
+	KeysPath:   (*Gate).publishKeys,
+	VerifyPath: (*Gate).verify,
+}
+
 // Answers reports whether the edge answers a request for this path and query itself,
 // whichever room or site is meant.
 func Answers(target string) bool {
 	path, _, _ := strings.Cut(target, "?")
-	return path == LeavePath || path == AwayPath || path == EventsPath || path == KeysPath || path == VerifyPath
+	return ownPaths[path] != nil
 }
 
 // Decide fills o with what is to be done about r. It waits where a visitor is held for a
@@ -81,20 +90,11 @@ func (g *Gate) Decide(ctx context.Context, r *Request, o *Outcome) {
 		return
 	}
 	path, query, _ := strings.Cut(r.Target, "?")
-	switch path {
-	case LeavePath:
-		g.leave(r, o, rooms, query)
-	case AwayPath:
-		g.away(r, o, rooms, query)
-	case EventsPath:
-		g.listen(r, o, rooms, query)
-	case KeysPath:
-		g.publishKeys(r, o, rooms)
-	case VerifyPath:
-		g.verify(r, o, rooms, query)
-	default:
-		g.enter(ctx, r, o, rooms, path)
+	if answer := ownPaths[path]; answer != nil {
+		answer(g, r, o, rooms, query)
+		return
 	}
+	g.enter(ctx, r, o, rooms, path)
 }
 
 // enter decides about a request for a site.

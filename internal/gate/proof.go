@@ -160,7 +160,7 @@ func (g *Gate) asksForProof(r *Request, o *Outcome, rooms *snapshot) bool {
 }
 
 // publishKeys answers with the keys that proofs are signed with.
-func (g *Gate) publishKeys(r *Request, o *Outcome, rooms *snapshot) {
+func (g *Gate) publishKeys(r *Request, o *Outcome, rooms *snapshot, _ string) {
 	if !g.asksForProof(r, o, rooms) {
 		return
 	}
