@@ -3,7 +3,6 @@ package gate
 import (
 	crand "crypto/rand"
 	"encoding/base64"
-	"math/rand/v2"
 	"strconv"
 
 	"vestibule/internal/room"
@@ -81,9 +80,8 @@ func (g *Gate) show(r *Request, o *Outcome, rm *roomState, status int, v *waitin
 // ticket is given or taken back.
 func (g *Gate) showMoment(r *Request, o *Outcome, rm *roomState, why string) {
 	g.Count(why)
-	near := g.params.Nearest
 	v := &waiting.Visitor{Moment: true, Now: g.now()}
-	v.Decision.Retry = near + rand.N(near) // not everybody at once
+	v.Decision.Retry = g.soon()
 	g.show(r, o, rm, statusServiceUnavailable, v)
 }
 

@@ -217,10 +217,8 @@ func (g *Gate) hold(ctx context.Context, rm *roomState, r *Request, brought tick
 	}
 	prefix := clientaddr.Prefix(r.Client)
 	if !g.held.Take(prefix) {
-		// Retry told how long to hold; a poll is what is asked for now, and not
-		// by everybody in the same moment.
-		near := g.params.Nearest
-		d.Verdict, d.Reason, d.Retry = admission.Queue, admission.Crowded, near+rand.N(near)
+		// Retry told how long to hold; a poll is what is asked for now.
+		d.Verdict, d.Reason, d.Retry = admission.Queue, admission.Crowded, g.soon()
 		return d
 	}
 	defer g.held.Give(prefix)
@@ -244,14 +242,20 @@ func (g *Gate) hold(ctx context.Context, rm *roomState, r *Request, brought tick
 		if v.Decision.Enters() {
 			outcome = knockAdmitted
 		}
-	} else if near := g.params.Nearest; !asks && v.Decision.Retry < near {
+	} else if !asks && v.Decision.Retry < g.params.Nearest {
 		// Who is held asks again at once; a browser without the page's script would load
 		// the page every second for as long as its visitor is next.
-		v.Decision.Retry = near + rand.N(near)
+		v.Decision.Retry = g.soon()
 	}
 	g.metrics.knocks[outcome].Inc()
 	g.metrics.holds.Observe(now.Sub(start).Seconds())
 	return v.Decision
+}
+
+// soon returns when somebody is to ask again who need not wait for long: not everybody
+// in the same moment.
+func (g *Gate) soon() time.Duration {
+	return g.params.Nearest + rand.N(g.params.Nearest)
 }
 
 // startHold hands a visit to the engine, and answers those that may enter by it.
