@@ -16,15 +16,21 @@ const newsReload = "reload"
 // one of those that the metric knows.
 func (o *Outcome) Refuse(why, text string, status int) {
 	o.gate.Count(why)
-	o.Kind, o.Status, o.Close = Answered, status, status == statusMethodNotAllowed || status == statusBadRequest
-	o.set("Cache-Control", "no-store")
-	o.set("Content-Type", "text/plain; charset=utf-8")
-	o.set("X-Content-Type-Options", "nosniff")
+	o.says(status, "text/plain; charset=utf-8", "no-store")
+	o.Close = status == statusMethodNotAllowed || status == statusBadRequest
 	o.Body = append(append(o.Body[:0], text...), '\n')
 }
 
 // Count counts a request that no room decides. why is one of those that the metric knows.
 func (g *Gate) Count(why string) { g.metrics.requests[why].Inc() }
+
+// says makes of o an answer whose Body is there, or follows.
+func (o *Outcome) says(status int, contentType, cacheControl string) {
+	o.Kind, o.Status = Answered, status
+	o.set("Content-Type", contentType)
+	o.set("Cache-Control", cacheControl)
+	o.set("X-Content-Type-Options", "nosniff")
+}
 
 // answerNothing answers that it is done.
 func (o *Outcome) answerNothing() {
@@ -34,11 +40,8 @@ func (o *Outcome) answerNothing() {
 
 // answer makes of o what the edge itself has to say to a visitor; Body is there.
 func (o *Outcome) answer(status int, contentType string) {
-	o.Kind, o.Status = Answered, status
-	o.set("Content-Type", contentType)
-	o.set("Cache-Control", "private, no-store")
+	o.says(status, contentType, "private, no-store")
 	o.set("Vary", "Accept, Accept-Language")
-	o.set("X-Content-Type-Options", "nosniff")
 	o.set("Referrer-Policy", "same-origin")
 }
 

@@ -165,10 +165,7 @@ func (g *Gate) publishKeys(r *Request, o *Outcome, rooms *snapshot, _ string) {
 		return
 	}
 	g.Count("proof_keys")
-	o.Kind, o.Status = Answered, statusOK
-	o.set("Content-Type", "application/jwk-set+json")
-	o.set("Cache-Control", keysFor)
-	o.set("X-Content-Type-Options", "nosniff")
+	o.says(statusOK, "application/jwk-set+json", keysFor)
 	o.Body = append(o.Body[:0], rooms.proofs.keys.Set()...)
 }
 
@@ -200,10 +197,7 @@ func (g *Gate) verify(r *Request, o *Outcome, rooms *snapshot, query string) {
 		panic(err) // texts, numbers and truth values
 	}
 	o.Body = append(o.Body[:0], data...)
-	o.Kind, o.Status = Answered, status
-	o.set("Content-Type", "application/json")
-	o.set("Cache-Control", "no-store")
-	o.set("X-Content-Type-Options", "nosniff")
+	o.says(status, "application/json", "no-store")
 }
 
 func (g *Gate) judge(r *Request, rooms *snapshot, query string) verdict {
