@@ -114,7 +114,7 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	}
 	in := m.Rooms()
 	if len(in) == 0 {
-		g.metrics.passed.Inc()
+		g.Count("passed")
 	}
 	poll := r.Poll && (r.Method == methodGet || r.Method == methodHead)
 	for _, rm := range in {

@@ -22,7 +22,6 @@ type metrics struct {
 	knocks      [knockEnds]prometheus.Counter
 	holds       prometheus.Histogram
 	requests    map[string]prometheus.Counter // by result
-	passed      prometheus.Counter            // of requests: those outside of all rooms
 	quits       prometheus.Counter
 	clockJumps  prometheus.Counter
 	ticketCount [ticketKinds]prometheus.Counter
@@ -91,7 +90,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for _, r := range results {
 		m.requests[r] = requests.WithLabelValues(r)
 	}
-	m.passed = m.requests["passed"]
 	return m
 }
 

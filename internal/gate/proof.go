@@ -37,8 +37,7 @@ const keysFor = "public, max-age=300"
 // proofs are the proofs of one ring, those that were made of late among them: to sign
 // takes longer than to decide. It is safe for concurrent use.
 type proofs struct {
-	keys  *proof.Keys
-	first fleet.Time // from when there is a key to sign with
+	keys *proof.Keys
 
 	mu   sync.Mutex
 	made *simplelru.LRU[proofOf, madeProof]
@@ -84,7 +83,7 @@ func newProofs(ring ticket.Keyring, remembered int) (*proofs, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &proofs{keys: keys, first: ring.Keys[0].SealFrom, made: made}, nil
+	return &proofs{keys: keys, made: made}, nil
 }
 
 // Proof returns what tells the site that this request, which enters, passed an edge;
@@ -110,7 +109,7 @@ func (o *Outcome) Proof() string {
 	if ok && now < m.till {
 		return m.text
 	}
-	text, err := o.gate.makeProof(rooms, of, t, max(now, p.first))
+	text, err := o.gate.makeProof(rooms, of, t, now)
 	if err != nil {
 		o.gate.log.Error("no proof for the site", slog.Any("error", err))
 	}
@@ -119,6 +118,7 @@ func (o *Outcome) Proof() string {
 
 // makeProof makes a proof and remembers it.
 func (g *Gate) makeProof(rooms *snapshot, of proofOf, t *ticket.Ticket, now fleet.Time) (string, error) {
+	now = max(now, rooms.ring.Keys[0].SealFrom) // the first key may begin a little ahead of our clock
 	audience := of.origin.URL.String()
 	var text string
 	var c proof.Claims

@@ -110,8 +110,7 @@ type sealed struct {
 
 // Begin returns an outcome for one request.
 func (g *Gate) Begin() *Outcome {
-	o := g.pool.Get().(*Outcome)
-	return o
+	return g.pool.Get().(*Outcome)
 }
 
 // End gives back what the outcome used; it must not be used any more.

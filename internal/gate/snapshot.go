@@ -57,7 +57,7 @@ func newSnapshot(f *node.Fleet, m *metrics, old *snapshot, log *slog.Logger) *sn
 	keys := len(ring.Keys) > 0
 	s := &snapshot{set: set, ring: ring, keys: keys, ready: set != nil && keys, origins: map[string]*origin.Origin{}, keysAreNewest: f.KeysAreNewest}
 	known := map[string]*roomState{}
-	if old != nil && old.ready && slices.Equal(old.ring.Keys, ring.Keys) {
+	if old.ready && slices.Equal(old.ring.Keys, ring.Keys) {
 		for _, rs := range old.rooms {
 			known[rs.Name] = rs
 		}
@@ -110,7 +110,7 @@ func (s *snapshot) addOrigin(text string, old *snapshot) *origin.Origin {
 		return nil
 	}
 	o := s.origins[text]
-	if o == nil && old != nil {
+	if o == nil {
 		o = old.origins[text]
 	}
 	if o == nil {
