@@ -53,12 +53,13 @@ const (
 	Uncounted         // the edge is isolated, and the room is open then: let in without a right
 	OriginDown        // the site does not answer: nobody is let in until it does
 	Drains            // the data centre leaves the fleet, or is not part of it: nobody is let in here
+	FirstTouch        // somebody new, by a request that is no visit yet: the next one may enter
 	reasons
 )
 
 var reasonNames = [reasons]string{
 	"none", "session", "slot", "repeated", "behind", "full", "isolated",
-	"unsure", "unknown", "crowded", "gave_up", "closed", "uncounted", "origin_down", "drains",
+	"unsure", "unknown", "crowded", "gave_up", "closed", "uncounted", "origin_down", "drains", "first_touch",
 }
 
 func (r Reason) String() string { return reasonNames[r] }

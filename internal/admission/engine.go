@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
 	"vestibule/internal/room"
 	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
@@ -109,7 +110,18 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 	if r == nil || r.gone {
 		return Decision{Reason: Unknown, Retry: e.edge.cfg.Params.Refresh, Ticket: t}
 	}
-	return r.arrive(e.edge.at(now), t)
+	return r.arrive(e.edge.at(now), t, true)
+}
+
+// Join is Arrive for somebody new, in the network in, whose request is plainly no visit:
+// a picture of another site's page, a robot's file. It gives a place as any and lets
+// nobody in; whoever comes back with the place is decided about by Arrive.
+func (e *Engine) Join(now fleet.Mono, id room.ID, in ticket.Network) Decision {
+	r, t := e.rooms[id], ticket.Ticket{Network: in}
+	if r == nil || r.gone {
+		return Decision{Reason: Unknown, Retry: e.edge.cfg.Params.Refresh, Ticket: t}
+	}
+	return r.arrive(e.edge.at(now), t, mutant.On(mutant.AsideEnters))
 }
 
 // Hold keeps a request that Arrive decided to Hold. The caller sets v.Room and

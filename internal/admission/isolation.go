@@ -16,13 +16,13 @@ type isolation struct {
 // decideAlone decides as the room says for an edge that is cut off. It reports
 // false where the room says nothing else than that newcomers are held, or has let
 // in as many as it may, or where the data centre drains or is in no list.
-func (r *roomState) decideAlone(m moment, d *Decision) bool {
+func (r *roomState) decideAlone(m moment, d *Decision, may bool) bool {
 	switch r.OnIsolation {
 	case room.IsolationClosed:
 		d.Reason = Closed
 		return true
 	case room.IsolationOpen:
-		return r.edge.up.standing == wire.Listed && r.letIn(m, d)
+		return may && r.edge.up.standing == wire.Listed && r.letIn(m, d)
 	}
 	return false
 }

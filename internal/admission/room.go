@@ -84,8 +84,9 @@ func (r *roomState) set(now fleet.Mono, settings Room) {
 	r.life.probation = uint32((settings.Probation + time.Second - 1) / time.Second)
 }
 
-// arrive decides about one request; see Engine.Arrive.
-func (r *roomState) arrive(m moment, t ticket.Ticket) Decision {
+// arrive decides about one request, which lets somebody new in only if it may; see
+// Engine.Arrive and Engine.Join.
+func (r *roomState) arrive(m moment, t ticket.Ticket, may bool) Decision {
 	fresh := Kept
 	end := r.ended.of(&t)
 	home := t.Home
@@ -132,9 +133,9 @@ func (r *roomState) arrive(m moment, t ticket.Ticket) Decision {
 		d.Counted = r.queue.checkIn(m.time, &t)
 	}
 	d.Ticket = t
-	r.decide(m, &d)
+	r.decide(m, &d, may)
 	if d.Verdict == Queue && fresh != Kept && m.synced() {
-		r.queue.enqueued(m.time, d.Ticket.Joined, fresh == Newcomer)
+		r.queue.enqueued(m.time, d.Ticket.Joined, fresh == Newcomer && may) // of a robot nobody expects more
 	}
 	return d
 }
@@ -148,15 +149,16 @@ func (r *roomState) waits(now fleet.Mono, t *ticket.Ticket) bool {
 	return r.ended.of(t) != wire.Left && !r.tickets.used(t.ID) && !lapsed(m.time, t, r.Grace)
 }
 
-// decide fills in the verdict for a visitor without a session.
-func (r *roomState) decide(m moment, d *Decision) {
+// decide fills in the verdict for a visitor without a session, who is let in, or held for a
+// right, only if may.
+func (r *roomState) decide(m moment, d *Decision, may bool) {
 	t := &d.Ticket
 	p := &r.edge.cfg.Params
 	soon := false
 	switch {
 	case r.paused:
 		d.Reason = OriginDown
-	case !r.edge.up.check(m.now) && r.edge.isolated(m.now) && r.decideAlone(m, d):
+	case !r.edge.up.check(m.now) && r.edge.isolated(m.now) && r.decideAlone(m, d, may):
 		if d.Verdict == Admit {
 			return
 		}
@@ -173,6 +175,8 @@ func (r *roomState) decide(m moment, d *Decision) {
 		} else if near { // who was told nothing yet is told first, and held next
 			soon = true
 		}
+	case !may:
+		d.Reason = FirstTouch
 	default:
 		r.rights.demand.tries++
 		if !r.held.before(t) && r.charge(m, d) {

@@ -185,6 +185,7 @@ func TestEveryVerdict(t *testing.T) {
 		t.Errorf("where the data centre drains: %v (%v), want queue (drains)", d.Verdict, d.Reason)
 	}
 	reasons[Drains] = true
+	reasons[FirstTouch] = true // see TestWhoJoinsIsNotLetIn
 
 	for _, v := range Verdicts() {
 		if !verdicts[v] {
@@ -317,5 +318,40 @@ func TestWhoWaitsIsToldWithoutBeingCounted(t *testing.T) {
 	}
 	if got := e.Ledger(at(0), sale); got != was {
 		t.Errorf("asking changed %+v to %+v", was, got)
+	}
+}
+
+// Somebody new whose request is no visit gets a place, whatever is free, and enters with the
+// next request.
+func TestWhoJoinsIsNotLetIn(t *testing.T) {
+	now := fleet.Mono(time.Hour)
+	for _, tc := range []struct {
+		name   string
+		given  func(*Engine)
+		reason Reason
+	}{
+		{"slots are free", func(*Engine) {}, FirstTouch},
+		{"the edge is isolated and the room open then", func(e *Engine) {
+			e.SetRooms(now, []Room{{ID: sale, Session: 5 * time.Minute, OnIsolation: room.IsolationOpen, IsolationLimit: 1}})
+			e.Lapse(now.Add(-time.Minute))
+		}, Isolated},
+		{"the site does not answer", func(e *Engine) { e.Pause(now, sale, true) }, OriginDown},
+		{"the edge knows no room", func(e *Engine) { e.SetRooms(now, nil) }, Unknown},
+	} {
+		e, _ := newEdge(t, now, 10, 10)
+		tc.given(e)
+		d := e.Join(now, sale, 0)
+		if d.Verdict != Queue || d.Reason != tc.reason || d.Enters() {
+			t.Errorf("When %s, who joins gets %v (%v)", tc.name, d.Verdict, d.Reason)
+		}
+		if tc.reason != FirstTouch {
+			continue
+		}
+		if d.Fresh != Newcomer || !d.Reseal || d.Ticket.ID == 0 || d.Retry <= 0 {
+			t.Errorf("who joins has no place: %+v", d)
+		}
+		if again := e.Arrive(now, sale, d.Ticket); again.Verdict != Admit || again.Ticket.ID != d.Ticket.ID {
+			t.Errorf("the next request gets %v (%v)", again.Verdict, again.Reason)
+		}
 	}
 }

@@ -41,10 +41,10 @@ const (
 )
 
 // decisionHeader tells a front whether a request enters: admit, or anything else.
-const decisionHeader = "Vestibule-Decision"
+const decisionHeader = gate.DecisionHeader
 
 // Lines of headers that are the same in every answer, and changed by nobody.
-var saysAdmit, saysWait, nothing, noStore = []string{"admit"}, []string{"wait"}, []string{"0"}, []string{"no-store"}
+var saysAdmit, saysWait, nothing, noStore = []string{"admit"}, []string{gate.SaysWait}, []string{"0"}, []string{"no-store"}
 
 func (c *FrontConfig) validate(proxies []string) []error {
 	if c.Listen == "" {
@@ -91,7 +91,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.answer(w, r, o)
 		return
 	}
-	q.Patience = f.cfg.Front.Hold
+	q.Patience, q.SiteApart = f.cfg.Front.Hold, true
 	f.gate.Decide(r.Context(), q, o)
 	o.Close = false
 	switch {

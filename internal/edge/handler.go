@@ -25,6 +25,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.enter(w, r, o)
 	case gate.Listens:
 		s.stream(w, r, o)
+	case gate.Preflights:
+		s.preflight(w, r, o)
 	default:
 		s.answer(w, r, o)
 	}
@@ -37,7 +39,9 @@ func (s *Server) request(r *http.Request) *gate.Request {
 	return &gate.Request{
 		Host: r.Host, Target: rawTarget(r), Method: r.Method, Body: hasBody(r), Client: client, Secure: secure,
 		Cookies: h["Cookie"], Tickets: h[gate.TicketHeader], Proofs: h[gate.ProofHeader], Accept: h["Accept"], Upgrade: h["Upgrade"],
-		Languages: first(h["Accept-Language"]), FetchSite: first(h["Sec-Fetch-Site"]), Origin: first(h["Origin"]), Poll: first(h[gate.PollHeader]) != "",
+		Languages: first(h["Accept-Language"]), FetchSite: first(h["Sec-Fetch-Site"]), FetchDest: first(h["Sec-Fetch-Dest"]), FetchMode: first(h["Sec-Fetch-Mode"]),
+		Origin: first(h["Origin"]), Poll: first(h[gate.PollHeader]) != "",
+		CORS: gate.CORS{Method: first(h["Access-Control-Request-Method"]), Headers: first(h["Access-Control-Request-Headers"])},
 	}
 }
 
@@ -116,6 +120,9 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, o *gate.Outcome,
 
 func addFields(h http.Header, fields []gate.Field) {
 	for _, f := range fields {
+		if f.Name == gate.DecisionHeader { // fronts have one already
+			h.Del(f.Name)
+		}
 		h.Add(f.Name, f.Value)
 	}
 }

@@ -28,9 +28,12 @@ type proxy struct {
 	headers   *origin.HeaderRules
 	monitor   *origin.Monitor
 	buffers   *buffers
-	metrics   *metrics
-	log       *slog.Logger
-	quiet     *log.Logger
+
+	preflights chan struct{} // those that sites are asked about now
+
+	metrics *metrics
+	log     *slog.Logger
+	quiet   *log.Logger
 }
 
 // By this header of its answer an origin puts the visitor out: the session ends
@@ -81,6 +84,7 @@ func (x passage) answered(r *http.Response) error {
 	origin.StripSetCookies(r.Header)
 	r.Header.Del(gate.TicketHeader)
 	r.Header.Del(gate.ProofHeader)
+	r.Header.Del(gate.DecisionHeader)
 	command := r.Header.Get(commandHeader)
 	r.Header.Del(commandHeader)
 	// Here and not before: an informational answer (103) would have taken them along
@@ -145,12 +149,7 @@ func (x passage) rewrite(p *httputil.ProxyRequest) {
 	// As it came, not as it was parsed: origins may tell spellings apart.
 	path, query, _ := strings.Cut(rawTarget(p.In), "?")
 	out.URL.RawQuery = query
-	if !strings.HasPrefix(path, "//") {
-		out.URL.Opaque = path // sent as it stands
-	} else if decoded, err := url.PathUnescape(path); err == nil {
-		// Opaque would be taken for host and path here.
-		out.URL.Opaque, out.URL.Path, out.URL.RawPath = "", decoded, path
-	}
+	setPath(out.URL, path)
 	out.Host = p.In.Host
 	// Some origins read trailers as if they were headers, and no site asks its
 	// visitors for any.
@@ -169,6 +168,85 @@ func (x passage) rewrite(p *httputil.ProxyRequest) {
 		proto = "https"
 	}
 	out.Header.Set("X-Forwarded-Proto", proto)
+}
+
+// setPath has u name a path in the spelling in which it came.
+func setPath(u *url.URL, path string) {
+	if !strings.HasPrefix(path, "//") {
+		u.Opaque = path // sent as it stands
+	} else if decoded, err := url.PathUnescape(path); err == nil {
+		// Opaque would be taken for host and path here.
+		u.Opaque, u.Path, u.RawPath = "", decoded, path
+	}
+}
+
+// Preflights are answered in front of the line, so what they may ask of a site is bounded.
+const (
+	preflightsAtOnce = 32
+	preflightTime    = 5 * time.Second
+)
+
+// preflight asks the site which pages of other origins may send a request. The site is
+// told path, origin and what is asked for, and its answer is told without anything
+// but CORS headers: nobody has been let in (decision 62). Its silence says
+// nothing about the site: a visitor could choose a path that is slow.
+func (s *Server) preflight(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
+	select {
+	case s.proxy.preflights <- struct{}{}:
+		defer func() { <-s.proxy.preflights }()
+	default:
+		w.Header().Set("Retry-After", "2")
+		s.refuse(w, r, o, "preflight_refused", "Too many preflights at the moment.", http.StatusServiceUnavailable)
+		return
+	}
+	headers, err := s.proxy.preflight(r, o)
+	if err != nil {
+		s.log.Debug("preflight not answered by the site", slog.String("host", r.Host), slog.Any("error", err))
+		s.refuse(w, r, o, "preflight_refused", "The site does not allow this.", http.StatusForbidden)
+		return
+	}
+	o.Kind, o.Status, o.Header = gate.Answered, http.StatusNoContent, append(o.Header, headers...)
+	s.answer(w, r, o)
+}
+
+// preflight returns the CORS headers of the site's answer; an error where it is none of
+// success.
+func (p *proxy) preflight(r *http.Request, o *gate.Outcome) ([]gate.Field, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), preflightTime)
+	defer cancel()
+	to := o.Origin.URL
+	out := (&http.Request{
+		Method: http.MethodOptions, URL: &url.URL{Scheme: to.Scheme, Host: to.Host}, Host: r.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"User-Agent": {"vestibule-preflight"}, "X-Forwarded-Host": {r.Host}, "X-Forwarded-Proto": {"http"}},
+	}).WithContext(ctx)
+	if o.Secure {
+		out.Header.Set("X-Forwarded-Proto", "https")
+	}
+	path, _, _ := strings.Cut(rawTarget(r), "?")
+	setPath(out.URL, path)
+	for _, name := range [...]string{"Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers"} {
+		if v := r.Header.Get(name); v != "" {
+			out.Header.Set(name, v)
+		}
+	}
+	res, err := p.trip.RoundTrip(out)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close() //nolint:errcheck // it is not read
+	if res.StatusCode < 200 || res.StatusCode > 299 {
+		return nil, fmt.Errorf("status %d", res.StatusCode)
+	}
+	fields := []gate.Field{{Name: "Cache-Control", Value: "no-store"}}
+	for name, values := range res.Header {
+		if name != "Vary" && !strings.HasPrefix(name, "Access-Control-") {
+			continue
+		}
+		for _, v := range values {
+			fields = append(fields, gate.Field{Name: name, Value: v})
+		}
+	}
+	return fields, nil
 }
 
 // buffers is the proxy's pool of copy buffers.

@@ -112,7 +112,7 @@ func New(o Options) (_ *Server, err error) {
 	transport := newTransport(o.Config.Timeouts, s.files.origins, s.metrics)
 	s.monitor = &origin.Monitor{Transport: transport, Origins: s.gate.Origins, Now: clock.Now, Changed: s.gate.Pause, Log: s.log}
 	s.proxy = &proxy{
-		transport: transport, trip: transport, headers: origin.NewHeaderRules(o.Config.ForwardHeaders), monitor: s.monitor, buffers: newBuffers(),
+		transport: transport, trip: transport, headers: origin.NewHeaderRules(o.Config.ForwardHeaders), monitor: s.monitor, buffers: newBuffers(), preflights: make(chan struct{}, preflightsAtOnce),
 		metrics: s.metrics, log: s.log, quiet: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	if s.fleet, err = node.NewFleet(o.Config.DataDir, o.Docs, s.log, o.Reg, func() { s.gate.Use(s.fleet) }); err != nil {

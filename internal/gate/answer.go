@@ -9,6 +9,13 @@ import (
 	"vestibule/internal/waiting"
 )
 
+// DecisionHeader marks what is answered by a waiting room in place of the site, with
+// [SaysWait]. Fronts are told by it, and by other values, what to do with a request.
+const (
+	DecisionHeader = "Vestibule-Decision"
+	SaysWait       = "wait"
+)
+
 // newsReload tells a page to ask for itself: it has no ticket.
 const newsReload = "reload"
 
@@ -61,9 +68,19 @@ func (g *Gate) show(r *Request, o *Outcome, rm *roomState, status int, v *waitin
 		retry = strconv.FormatInt(n, 10)
 		o.set("Retry-After", retry)
 	}
-	if waiting.PrefersJSON(r.Accept) {
+	o.allow(r, rm)
+	o.set(DecisionHeader, SaysWait)
+	if r.wantsJSON() {
 		o.Body = waiting.AppendJSON(o.Body[:0], v)
 		o.answer(status, "application/json")
+		return
+	}
+	if r.isPart() {
+		if status < 300 {
+			status = statusServiceUnavailable
+		}
+		o.Body = append(o.Body[:0], "A waiting room is in front of this. Open the page itself to join the line.\n"...)
+		o.answer(status, "text/plain; charset=utf-8")
 		return
 	}
 	if page.IsCustom() {
@@ -90,6 +107,7 @@ func (g *Gate) showMoment(r *Request, o *Outcome, rm *roomState, why string) {
 
 // showNews answers a waiting page to which there is no more to tell than what to do.
 func (o *Outcome) showNews(state string) {
+	o.set(DecisionHeader, SaysWait)
 	o.Body = waiting.AppendNews(o.Body[:0], state)
 	o.answer(statusOK, "application/json")
 }

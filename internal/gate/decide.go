@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"math/rand/v2"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -19,12 +18,14 @@ const (
 	methodGet  = "GET"
 	methodHead = "HEAD"
 	methodPost = "POST"
+
+	methodOptions = "OPTIONS"
 )
 
 // methods that are served. Others are refused before anything is decided:
 // CONNECT would tunnel past every decision.
 var methods = map[string]bool{
-	methodGet: true, methodHead: true, methodPost: true, "PUT": true, "PATCH": true, "DELETE": true, "OPTIONS": true,
+	methodGet: true, methodHead: true, methodPost: true, "PUT": true, "PATCH": true, "DELETE": true, methodOptions: true,
 }
 
 // What answers of the edge itself say, as HTTP numbers it.
@@ -115,6 +116,9 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	in := m.Rooms()
 	if len(in) == 0 {
 		g.Count("passed")
+	} else if r.isPreflight() {
+		g.preflight(r, o, rooms, in)
+		return
 	}
 	poll := r.Poll && (r.Method == methodGet || r.Method == methodHead)
 	for _, rm := range in {
@@ -124,6 +128,9 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	}
 	if poll {
 		// The page only wanted to know; it asks for the site itself next.
+		if len(in) > 0 {
+			o.allow(r, rooms.rooms[in[0].Index])
+		}
 		o.giveTickets()
 		o.showNews(waiting.Entering.String())
 		return
@@ -143,10 +150,11 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	if poll && t.ID == 0 && g.told.Load() {
 		// A page without a ticket would be somebody new with every question, and
 		// each might be charged a slot that nobody uses.
+		o.allow(r, rm)
 		o.showNews(newsReload)
 		return false
 	}
-	d, now, hurry := g.arrive(rm, r.Client, t)
+	d, now, hurry := g.arrive(rm, r, t)
 	if hurry {
 		g.wake()
 	}
@@ -184,10 +192,14 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 
 // arrive asks the engine about one request. The lock is given up even where the
 // engine panics: one broken request must not hold up all others.
-func (g *Gate) arrive(rm *roomState, client netip.Addr, t ticket.Ticket) (d admission.Decision, now fleet.Time, hurry bool) {
+func (g *Gate) arrive(rm *roomState, r *Request, t ticket.Ticket) (d admission.Decision, now fleet.Time, hurry bool) {
+	client := r.Client
 	t.Network = rm.network(client)
 	m := g.lock()
 	defer g.mu.Unlock()
+	if t.ID == 0 && r.isAside() {
+		return g.eng.Join(m, rm.ID, t.Network), g.eng.Time(m), g.eng.Due() <= m
+	}
 	if t.ID == 0 || t.IsAdmitted() {
 		d = g.eng.Arrive(m, rm.ID, t)
 		return d, g.eng.Time(m), g.eng.Due() <= m
@@ -208,7 +220,7 @@ const navigation = 900 * time.Millisecond
 // hold keeps the request open until a right comes, the engine's patience or the
 // request's ends, or the visitor leaves.
 func (g *Gate) hold(ctx context.Context, rm *roomState, r *Request, brought ticket.Ticket, d admission.Decision) admission.Decision {
-	patience, asks := d.Retry, r.Poll || waiting.PrefersJSON(r.Accept)
+	patience, asks := d.Retry, r.Poll || r.wantsJSON()
 	if r.Patience > 0 {
 		patience = min(patience, r.Patience)
 	}

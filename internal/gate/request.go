@@ -42,8 +42,15 @@ type Request struct {
 	Upgrade   []string
 	Languages string // Accept-Language
 	FetchSite string // Sec-Fetch-Site
+	FetchDest string // Sec-Fetch-Dest
+	FetchMode string // Sec-Fetch-Mode
 	Origin    string
+	CORS      CORS
 	Poll      bool // PollHeader is there
+
+	// SiteApart says that the site is not asked by this edge: whoever asks about the
+	// request serves it.
+	SiteApart bool
 
 	// Patience is how long the visitor is held for a right at most; 0 for as long as
 	// the engine says.
@@ -55,9 +62,10 @@ type Kind uint8
 
 // The zero Kind is Answered: a request is not forwarded unless somebody said so.
 const (
-	Answered Kind = iota // the visitor is given Status, Header and Body
-	Enters               // the request goes to Origin
-	Listens              // the visitor is given an event stream
+	Answered   Kind = iota // the visitor is given Status, Header and Body
+	Enters                 // the request goes to Origin
+	Preflights             // Origin is asked for the CORS headers of its answer, and for nothing else
+	Listens                // the visitor is given an event stream
 )
 
 // Field is one line of a header.

@@ -38,6 +38,7 @@ type roomState struct {
 	origin   *origin.Origin
 	lang     waiting.Lang // for visitors who name no language that we have
 	counters *roomCounters
+	readers  readers
 	sealFrom fleet.Time // from when the ring has a key to seal with
 }
 
@@ -63,7 +64,7 @@ func newSnapshot(f *node.Fleet, m *metrics, old *snapshot, log *slog.Logger) *sn
 		}
 	}
 	for _, r := range set.Rooms() {
-		rs := &roomState{Room: r, page: waiting.Builtin(), lang: waiting.LangOf(r.DefaultLanguage), counters: m.room(r.Name)}
+		rs := &roomState{Room: r, page: waiting.Builtin(), lang: waiting.LangOf(r.DefaultLanguage), counters: m.room(r.Name), readers: newReaders(r.CORSOrigins)}
 		if keys {
 			rs.sealFrom = ring.Keys[0].SealFrom
 		}

@@ -130,6 +130,8 @@ const (
 	NetworkCountsAny
 	BindingIgnored
 	GapsForgiven
+	AsideEnters
+	PreflightPasses
 
 	count
 )
@@ -247,6 +249,8 @@ var list = [count]Mutant{
 	CopyRenews:            {Name: "copy-renews", Rule: 10, Says: "a copy of a session's ticket is renewed like any"},
 	NetworkCountsAny:      {Name: "network-counts-any", Rule: 10, Says: "one network adds any number of people to those who wait"},
 	GapsForgiven:          {Name: "gaps-forgiven", Rule: 10, Says: "a version whose parent nobody told of is no copy's, though another one was shown since it arrived"},
+	AsideEnters:           {Name: "aside-enters", Rule: 10, Says: "a picture or a robot's file takes a slot at its first request"},
+	PreflightPasses:       {Name: "preflight-passes", Rule: 10, Says: "a preflight that nobody admitted goes to the site as it came, and the site's answer to the visitor"},
 	BindingIgnored:        {Name: "binding-ignored", Rule: 10, Says: "a session's ticket is good in any network, whatever the room says"},
 	EdgesFollowAlone:      {Name: "edges-follow-alone", Rule: 10, Says: "each edge follows a line of copies of its own"},
 }

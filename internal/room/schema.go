@@ -29,6 +29,8 @@ type Settings struct {
 	QueueMessage      string
 	Epoch             uint32
 	TicketBinding     string
+	CORSOrigins       string
+	Preflights        string
 }
 
 // Setting is one line of the table that everything else about settings is made of:
@@ -51,7 +53,8 @@ type Setting struct {
 }
 
 // SchemaVersion is the version of [Schema]: the newest Since in it. Version 1 is that of
-// release 0.1.0, which refuses documents with any newer setting.
+// release 0.1.0, which refuses documents with any newer setting; version 2 is that of
+// the release after it.
 const SchemaVersion = 2
 
 // Schema is the table of a room's settings, in the order in which they are documented,
@@ -128,6 +131,13 @@ var Schema = []Setting{
 	},
 	since(2, choice("ticket_binding", DefaultBinding, func(s *Settings) *string { return &s.TicketBinding },
 		"Where the ticket of a session is good, see below.", BindingNone, BindingNetwork, BindingStrict)),
+	{
+		Key: "cors_origins", Since: 2, Soft: true, Bounds: fmt.Sprintf("`*`, or at most %d origins such as https://shop.example, with spaces between", MaxOrigins),
+		Doc:   "Whose pages may read what the edge answers, and are let through by their preflights, see below.",
+		Field: func(s *Settings) any { return &s.CORSOrigins }, Rule: func(s *Settings) string { return checkCORSOrigins(s.CORSOrigins) },
+	},
+	since(2, choice("preflights", DefaultPreflights, func(s *Settings) *string { return &s.Preflights },
+		"Who answers preflights of other pages, see below.", PreflightsSite, PreflightsEdge)),
 }
 
 // since is s in a later version of the table than the first.

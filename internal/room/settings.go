@@ -16,6 +16,7 @@ const (
 	MaxRate      = 1<<31 - 1 // of TotalActiveUsers and of NewUsersPerMinute
 	MaxPageName  = 128       // bytes of a waiting page's name
 	MaxMessage   = 1000      // bytes of a message to those who wait
+	MaxOrigins   = 32        // in a list of origins
 	MinSession   = 5 * time.Second
 	MaxSession   = time.Hour
 	MinProbation = 10 * time.Second
@@ -46,6 +47,12 @@ const (
 	BindingStrict  = "strict"  // at the address at which it began
 )
 
+// What [Settings.Preflights] may be.
+const (
+	PreflightsSite = "site" // the site is asked for its headers, and for nothing else
+	PreflightsEdge = "edge" // the edge answers by itself
+)
+
 // What [Settings.WithDefaults] fills in.
 const (
 	DefaultPath           = "/"
@@ -58,6 +65,7 @@ const (
 	DefaultLost           = 15 * time.Minute
 	DefaultIsolation      = IsolationHold
 	DefaultBinding        = BindingNone
+	DefaultPreflights     = PreflightsSite
 )
 
 // ID names a room on the wire and in tickets: a hash of its name, so that it

@@ -100,6 +100,30 @@ func checkStatus(code int) string {
 	return fmt.Sprintf("must be 200, 202 or 429, got %d", code)
 }
 
+// checkOrigins returns what is wrong with a list of origins as browsers spell them.
+func checkOrigins(list string) string {
+	all := strings.Fields(list)
+	if len(all) > MaxOrigins {
+		return fmt.Sprintf("must be at most %d origins, got %d", MaxOrigins, len(all))
+	}
+	for _, o := range all {
+		if _, rule := parseOrigin(o); rule != "" {
+			return "must be a list of origins: each " + rule
+		}
+		if spelt := spellOrigin(o); o != spelt {
+			return "must be a list of origins as browsers spell them, " + spelt + got(o)
+		}
+	}
+	return ""
+}
+
+func checkCORSOrigins(list string) string {
+	if list == "*" {
+		return ""
+	}
+	return checkOrigins(list)
+}
+
 func checkPageName(name string) string {
 	if name == "" {
 		return ""

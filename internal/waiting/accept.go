@@ -25,7 +25,7 @@ func PrefersJSON(accept []string) bool {
 			media = strings.TrimSpace(media)
 			p := preference{q: quality(params), at: at}
 			switch {
-			case strings.EqualFold(media, "application/json"):
+			case strings.EqualFold(media, "application/json"), isJSONOfAKind(media):
 				p.close = 3
 				json.see(p)
 			case strings.EqualFold(media, "text/html"), strings.EqualFold(media, "application/xhtml+xml"):
@@ -53,6 +53,13 @@ func PrefersJSON(accept []string) bool {
 		return json.close > page.close
 	}
 	return json.at < page.at
+}
+
+// isJSONOfAKind reports whether a type is JSON by its suffix: application/problem+json,
+// application/*+json.
+func isJSONOfAKind(media string) bool {
+	const kind, suffix = "application/", "+json"
+	return len(media) > len(kind)+len(suffix) && strings.EqualFold(media[:len(kind)], kind) && strings.EqualFold(media[len(media)-len(suffix):], suffix)
 }
 
 // maxRanges bounds how many media ranges of one request are looked at.

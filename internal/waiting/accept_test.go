@@ -28,7 +28,11 @@ func TestWhoWantsJSON(t *testing.T) {
 		{"application/json;q=x", false},
 		{"application/json;q=NaN, */*;q=0.1", false},
 		{"image/png", false},
-		{"application/vnd.api+json", false},
+		{"application/vnd.api+json", true},
+		{"application/*+json, text/html;q=0.9", true},
+		{"text/html, application/problem+json", false},
+		{"application/+json", false},
+		{"text/x+json", false},
 		{", ,;q=1,", false},
 	} {
 		if got := waiting.PrefersJSON([]string{tc.accept}); got != tc.want {

@@ -108,6 +108,8 @@ var plan = map[mutant.ID]killer{
 	mutant.PanicPasses:           {"edge.TestAPanicIsOneRequestsAlone", ""},
 	mutant.FrontTakesFirst:       {"edge.TestRule10AFront", ""},
 	mutant.FrontWaitsAsItIs:      {"edge.TestRule10AFront", ""},
+	mutant.AsideEnters:           {"edge.TestRule10WhatIsNoVisit", ""},
+	mutant.PreflightPasses:       {"edge.TestRule10WhatIsNoVisit", ""},
 	mutant.AnyRoomsTicket:        {"edge.TestRule10", ""},
 	mutant.EpochIgnored:          {"edge.TestRule10", ""},
 	mutant.NeverBehind:           {"ticket.TestWhoMissesAKeyKnowsIt", "keys"},

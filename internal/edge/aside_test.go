@@ -1,0 +1,170 @@
+package edge
+
+import (
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"vestibule/internal/node"
+	"vestibule/internal/room"
+)
+
+// openWith is open with settings of the room sale, and so many rights of it.
+func openWith(t testing.TB, rights uint64, change func(*room.Settings)) *stage {
+	t.Helper()
+	st := newStage(t, nil)
+	st.up = newParent(t, st.bus, sale, vip)
+	d := document(st.origin.URL)
+	change(&d.Rooms[0])
+	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.start()
+	st.adopted()
+	st.up.grant(sale, rights, rights)
+	return st
+}
+
+// admittedNow returns how many the edge has let in to the room sale.
+func (st *stage) admittedNow() uint64 { return st.server.Status().Rooms["sale"].Admitted }
+
+var preflight = []string{"Origin", "https://app.example", "Access-Control-Request-Method", "PUT", "Access-Control-Request-Headers", "x-a,vestibule-ticket"}
+
+// Preflights, pictures and robots take no slot of a room with two, and see nothing of
+// the site; two visitors do.
+func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
+	st := openWith(t, 2, func(*room.Settings) {})
+	st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodOptions {
+			h := w.Header()
+			h.Set("Access-Control-Allow-Origin", "https://app.example")
+			h.Set("Access-Control-Allow-Methods", "PUT")
+			h.Set("Vary", "Origin")
+			h.Set("Set-Cookie", "a=b")
+			h.Set("X-Secret", "content")
+		}
+		io.WriteString(w, "the site") //nolint:errcheck // the answer is checked by who asked
+	})
+	inside := session(7)
+	for _, header := range [][]string{nil, {"Cookie", st.seal("sale", inside) + "; login=1", "Authorization", "Bearer x", "X-A", "1"}} {
+		seen := st.origin.requests()
+		a := st.visitor().ask(http.MethodOptions, "http://sale.example/a?order=1", "a=b", append(header, preflight...)...)
+		if a.StatusCode != http.StatusNoContent || a.body != "" || a.Header.Get("Access-Control-Allow-Methods") != "PUT" {
+			t.Fatalf("a preflight is answered by %d %v %q", a.StatusCode, a.Header, a.body)
+		}
+		if a.Header["Set-Cookie"] != nil || a.Header["X-Secret"] != nil {
+			t.Errorf("the site's answer to a preflight reached the visitor: %v", a.Header)
+		}
+		if n := st.origin.requests() - seen; n != 1 {
+			t.Fatalf("the site was asked %d times", n)
+		}
+		r := st.origin.last()
+		if r.RequestURI != "/a" || r.Host != "sale.example" || r.ContentLength != 0 {
+			t.Errorf("the site was asked for %s of %s with %d bytes", r.RequestURI, r.Host, r.ContentLength)
+		}
+		for name := range r.Header {
+			switch name {
+			case "Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers", "X-Forwarded-Host", "X-Forwarded-Proto", "User-Agent", auditHeader:
+			default:
+				t.Errorf("%s of a preflight reached the site", name)
+			}
+		}
+	}
+	seen := st.origin.requests()
+	for _, tc := range []struct {
+		path   string
+		header []string
+	}{
+		{"/favicon.ico", nil}, {"/robots.txt", nil}, {"/robots.txt?x", []string{"Accept", "*/*"}},
+		{"/a.png", []string{"Sec-Fetch-Dest", "image"}}, {"/a.js", []string{"Sec-Fetch-Dest", "script", "Accept", "*/*"}},
+		{"/a.css", []string{"Sec-Fetch-Dest", "style"}}, {"/a.woff2", []string{"Sec-Fetch-Dest", "font"}},
+		{"/a.png", []string{"Accept", "image/avif,image/webp,*/*;q=0.8"}}, {"/a.css", []string{"Accept", "text/css,*/*;q=0.1"}},
+	} {
+		for range 2 { // without cookies, like two robots
+			v := st.visitor()
+			v.Jar = nil
+			a := v.get("http://sale.example"+tc.path, tc.header...)
+			if a.StatusCode != http.StatusServiceUnavailable || !strings.HasPrefix(a.Header.Get("Content-Type"), "text/plain") || len(a.body) > 100 ||
+				a.Header.Get("Retry-After") == "" || a.Header.Get("Vestibule-Decision") != "wait" {
+				t.Errorf("%s %v: %d %v %.80q", tc.path, tc.header, a.StatusCode, a.Header, a.body)
+			}
+		}
+	}
+	a := st.visitor().get("http://sale.example/api", "Sec-Fetch-Dest", "empty", "Accept", "*/*")
+	if a.StatusCode != http.StatusOK || a.Header.Get("Content-Type") != "application/json" || a.Header.Get("Vestibule-Decision") != "wait" {
+		t.Errorf("a fetch of somebody new: %d %v %.80q", a.StatusCode, a.Header, a.body)
+	}
+	if n := st.admittedNow(); n != 0 || st.origin.requests() != seen {
+		t.Fatalf("%d slots taken, %d requests at the site", n, st.origin.requests()-seen)
+	}
+	// Two people do, one of whom began with a picture.
+	v := st.visitor()
+	v.get("http://sale.example/a.png", "Sec-Fetch-Dest", "image")
+	for _, v := range []*visitor{v, st.visitor()} {
+		if a := v.get("http://sale.example/", "Sec-Fetch-Dest", "document"); a.body != "the site" || a.Header.Get("Vestibule-Decision") != "" {
+			t.Errorf("a visit: %d %v %.80q", a.StatusCode, a.Header, a.body)
+		}
+	}
+	if n := st.admittedNow(); n != 2 {
+		t.Errorf("%d slots taken by two visitors", n)
+	}
+	// A program that keeps its ticket comes in with the second question.
+	st.up.grant(sale, 1, 1)
+	v = st.visitor()
+	v.get("http://sale.example/api", "Sec-Fetch-Dest", "empty")
+	if a := v.get("http://sale.example/api", "Sec-Fetch-Dest", "empty"); a.body != "the site" {
+		t.Errorf("the second touch: %d %v %.80q", a.StatusCode, a.Header, a.body)
+	}
+}
+
+// The edge answers preflights itself where the room says so, and lets the pages that it names read
+// why they wait.
+func TestCORSOfARoom(t *testing.T) {
+	for _, tc := range []struct {
+		name, origins, preflights, origin string
+		code                              int
+		allow                             string
+	}{
+		{"named", "https://app.example http://127.0.0.1:3000", "", "https://app.example", 204, "https://app.example"},
+		{"not named", "https://app.example", "edge", "https://evil.example", 403, ""},
+		{"not named, opaque", "https://app.example", "edge", "null", 403, ""},
+		{"no origin", "*", "edge", "", 403, ""},
+		{"anybody", "*", "", "https://evil.example", 204, "*"},
+		{"nobody", "", "edge", "https://app.example", 403, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			st := openWith(t, 0, func(s *room.Settings) { s.CORSOrigins, s.Preflights = tc.origins, tc.preflights })
+			var from []string
+			if tc.origin != "" {
+				from = []string{"Origin", tc.origin}
+			}
+			a := st.visitor().ask(http.MethodOptions, "http://sale.example/", "", append(from, "Access-Control-Request-Method", "GET", "Access-Control-Request-Headers", "vestibule-poll")...)
+			if h := a.Header; a.StatusCode != tc.code || h.Get("Access-Control-Allow-Origin") != tc.allow || (tc.allow != "") != (h.Get("Access-Control-Allow-Headers") == "vestibule-poll") ||
+				h["Set-Cookie"] != nil {
+				t.Errorf("preflight: %d %v", a.StatusCode, h)
+			}
+			for _, accept := range []string{"application/json", "text/html"} {
+				a = st.visitor().get("http://sale.example/", append(from, "Accept", accept)...)
+				if h := a.Header; h.Get("Access-Control-Allow-Origin") != tc.allow || (h.Get("Access-Control-Allow-Credentials") == "true") != (tc.allow == tc.origin && tc.allow != "") ||
+					strings.Contains(h.Get("Access-Control-Expose-Headers"), "Vestibule-Decision") != (tc.allow != "") || slices.Contains(h["Vary"], "Origin") != strings.Contains(tc.origins, "app") {
+					t.Errorf("%s: %d %v", accept, a.StatusCode, h)
+				}
+			}
+			if st.origin.requests() > 0 {
+				t.Error("the site was asked")
+			}
+		})
+	}
+}
+
+// Through a front that serves the site itself nothing is asked of the site, and a
+// preflight is no admission.
+func TestRule10AFrontsPreflight(t *testing.T) {
+	for _, form := range forms {
+		st := openFront(t, form, nil)
+		if a := st.question(form, http.MethodOptions, "sale.example", "/", preflight...); admitted(t, form, a) || a.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: %d %v", form, a.StatusCode, a.Header)
+		}
+	}
+}
