@@ -29,6 +29,7 @@ const (
 	// Rule 3: presumed spent.
 	NothingPresumed
 	NoRatePresumed
+	NoRateReuse
 	LateFinalWord
 	RosterForgetsPresumed
 
@@ -156,6 +157,7 @@ var list = [count]Mutant{
 
 	NothingPresumed:       {Name: "nothing-presumed", Rule: 3, Says: "nothing is presumed of an edge whose lease has lapsed"},
 	NoRatePresumed:        {Name: "no-rate-presumed", Rule: 3, Says: "rights of R of an edge whose lease has lapsed are lent again at once"},
+	NoRateReuse:           {Name: "no-rate-reuse", Rule: 3, Says: "a right of R that came free before the lease of a silent edge ended is not used again there"},
 	LateFinalWord:         {Name: "late-final-word", Rule: 3, Says: "a final report is the truth however late it arrives"},
 	RosterForgetsPresumed: {Name: "roster-forgets-presumed", Rule: 3, Says: "the next aggregator does not learn what was presumed"},
 

@@ -65,10 +65,13 @@ func (s *Server) waitAlarm(w *slots.Wait) string {
 	dc := s.Config.DataCenter
 	until := "until "
 	if w.Until != 0 {
-		until += time.UnixMilli(int64(w.Until)).UTC().Format("15:04:05") + " UTC at most, or until "
+		until += clock(w.Until) + " UTC at most, or until "
 	}
 	what := "nobody is let in here"
-	if !w.Closed {
+	switch {
+	case w.Why == slots.WaitRate:
+		what = fmt.Sprintf("%d admissions a minute stay unused", w.Rate)
+	case !w.Closed:
 		what = fmt.Sprintf("%d slots stay unused", w.Sessions)
 	}
 	edge := fmt.Sprintf("edge %s (incarnation %d)", w.Edge, w.Inc)
@@ -86,11 +89,16 @@ func (s *Server) waitAlarm(w *slots.Wait) string {
 		return what + ": global has not told yet what this data centre holds, see the alarms of its /readyz"
 	case slots.WaitEdge:
 		return fmt.Sprintf("%s %s%s is heard: nobody else knows what it counted%s", what, until, edge, end)
+	case slots.WaitRate:
+		return fmt.Sprintf("%s, fewer every second, the last until %s UTC: edges that are not heard any more may have let in so many", what, clock(w.Until))
 	case slots.WaitSessions:
 		return fmt.Sprintf("%s %s%s is heard: it may go on renewing sessions%s", what, until, edge, end)
 	}
 	return fmt.Sprintf("%s, for reason %d", what, w.Why)
 }
+
+// clock is the time of day of fleet time.
+func clock(t fleet.Time) string { return time.UnixMilli(int64(t)).UTC().Format(time.TimeOnly) }
 
 // alarmEvery is how often it is looked whether there is something new to wait for.
 const alarmEvery = time.Second

@@ -25,6 +25,7 @@ type account struct {
 	spent, returned, renewed uint64
 	rateReturned             uint64
 	rateIdle, rateSeen       uint64 // idle at the edge when it had seen so many granted
+	rateUses                 rateUses
 	sessions                 []wire.Expiry
 	moves                    uint64 // number of the newest move taken
 	missed                   uint64 // moves that were never told
@@ -227,6 +228,7 @@ func growth(have *uint64, now uint64) uint64 {
 // noRate forgets the rights of R, which stay behind with a tenure.
 func (a *account) noRate() {
 	a.rateGranted, a.rateReturned, a.rateIdle, a.rateSeen = 0, 0, 0, 0
+	a.rateUses.list = nil
 }
 
 // noAsk forgets who asked for rights.

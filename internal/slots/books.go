@@ -53,6 +53,7 @@ type books struct {
 	outcomes  line.OutcomeCounter
 	waiting   line.Histogram
 	starved   bool   // somebody is held whom no right in the data centre serves
+	unrated   bool   // the same of rights of R
 	stale     bool   // something changed since rights were last divided
 	divided   bool   // they were, since it was last looked at what to give back
 	unsure    bool   // something was presumed then, which ends by time alone
@@ -123,11 +124,7 @@ func (b *books) lent() (credit, rate int64) {
 // is presumed holds, by what is known so far.
 func (b *books) reckoned() (t, rate int64) {
 	credit, lent := b.lent()
-	t, rate = b.held()-b.active()-credit, b.rateHeld()-lent
-	for _, p := range b.presumedRates {
-		rate -= p.n
-	}
-	return t, rate
+	return b.held() - b.active() - credit, b.rateHeld() - lent - b.ratePresumed()
 }
 
 // idle returns the rights of T and of R that lie unused at the edges, as far as reported.
@@ -159,9 +156,17 @@ func (b *books) tally() tally {
 // presumeRate takes n rights of R of an edge for used until now.
 func (b *books) presumeRate(e *edge, n int64, now fleet.Mono) {
 	if n > 0 && !mutant.On(mutant.NoRatePresumed) {
-		until := now.Add(fleet.Stretch(fleet.Stretch(wire.RateWindow)))
-		b.presumedRates = append(b.presumedRates, presumedRate{edge: e.num, n: n, until: until})
+		b.presumedRates = append(b.presumedRates, presumedRate{edge: e.num, n: n, until: now.Add(rateBusy)})
 	}
+}
+
+// ratePresumed returns the rights of R that are taken for used by edges that are gone.
+func (b *books) ratePresumed() int64 {
+	n := int64(0)
+	for _, p := range b.presumedRates {
+		n += p.n
+	}
+	return n
 }
 
 // rateOf returns the rights of R that are taken for used by an edge.

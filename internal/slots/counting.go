@@ -5,8 +5,9 @@ import (
 	"vestibule/internal/wire"
 )
 
-// take brings the numbers of a room of a report into its books.
-func (b *books) take(now fleet.Mono, e *edge, m *wire.Report, r *wire.RoomReport) {
+// take brings the numbers of a room of a report into its books, which was written at wrote at
+// the earliest.
+func (b *books) take(now, wrote fleet.Mono, e *edge, m *wire.Report, r *wire.RoomReport) {
 	acc := b.account(e)
 	acc.takeSessions(&b.counts, r.Sessions)
 	acc.granted = max(acc.granted, r.Granted) // after a takeover: what the predecessor granted
@@ -16,7 +17,7 @@ func (b *books) take(now fleet.Mono, e *edge, m *wire.Report, r *wire.RoomReport
 		acc.rateReturned = max(acc.rateReturned, r.RateReturned)
 		acc.rateIdle, acc.rateSeen = r.RateIdle, r.RateGranted
 	}
-	acc.spent = max(acc.spent, r.Spent)
+	acc.rateUses.add(now, wrote, int64(growth(&acc.spent, r.Spent)), acc.rateHeld()-acc.rateIdleNow())
 	acc.returned = max(acc.returned, r.Returned)
 	acc.renewedBefore = acc.renewed
 	acc.renewed = max(acc.renewed, r.Renewed)

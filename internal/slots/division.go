@@ -21,6 +21,7 @@ type division struct {
 	// Found on the way.
 	scarce  bool // global wants some back
 	starved bool // somebody is held whom no right in the data centre serves
+	unrated bool // the same of rights of R
 	short   bool // a held visitor waits for a right that is not in hand
 	knock   bool // global is to hear of it soon
 }
@@ -79,7 +80,7 @@ func (d *division) divide() (push []bool) {
 	if !d.closed { // without rights of R nobody can be let in
 		held = int64(firstInLine(d.claims, d.horizon, min(supply-moved, rsupply)))
 	}
-	d.starved = held > min(supply-moved, rsupply)
+	d.starved, d.unrated = held > min(supply-moved, rsupply), held > rsupply
 	push = make([]bool, len(d.claims))
 	d.side(ofT, supply, free, d.keep, push)
 	d.side(ofR, rsupply, rfree, d.rateKeep, push)

@@ -131,9 +131,7 @@ func (b *books) adopt(g *wire.RoomGrant) {
 // seen that all books together keep the limits, nothing in them is used twice.
 func (b *books) reconstruct() {
 	credit, rate := b.lent()
-	for _, p := range b.presumedRates {
-		rate += p.n
-	}
+	rate += b.ratePresumed()
 	b.granted, b.returned = uint64(max(0, b.active()+credit)), 0
 	b.rateGranted, b.rateReturned = uint64(rate), 0
 	b.reconstructed = true

@@ -149,7 +149,7 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 		})
 	}
 	push := d.divide()
-	b.starved = d.starved
+	b.starved, b.unrated = d.starved, d.unrated
 	for i, acc := range to {
 		t, r := d.claims[i].gifts[ofT], d.claims[i].gifts[ofR]
 		acc.raise(&acc.granted, uint64(t.give))

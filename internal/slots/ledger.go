@@ -47,9 +47,7 @@ func (a *Aggregator) Ledger(id room.ID) RegionLedger {
 	}
 	l.Free, l.RateFree = a.free(b)
 	l.Presumed = l.Active - b.counts.head()
-	for _, p := range b.presumedRates {
-		l.RatePresumed += p.n
-	}
+	l.RatePresumed = b.ratePresumed()
 	for _, e := range a.roster.edges {
 		acc := b.of(e)
 		if acc == nil || (e.state != alive && e.state != joining) {

@@ -92,11 +92,12 @@ func (a *Aggregator) forgotten(now fleet.Mono, m wire.Report) {
 
 // take brings the numbers of a report into the books.
 func (a *Aggregator) take(now fleet.Mono, e *edge, m wire.Report, complete bool) {
+	wrote := a.clock.wrote(now, &m)
 	for i := range m.Rooms {
 		r := &m.Rooms[i]
 		b := a.rooms.open(r.Room)
 		b.counts.begin(max(earliest(&m), a.rooms.watermark))
-		b.take(now, e, &m, r)
+		b.take(now, wrote, e, &m, r)
 		a.up.tellEnds(now, b)
 	}
 	if complete {

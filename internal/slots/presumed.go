@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -9,13 +10,86 @@ import (
 	"vestibule/internal/wire"
 )
 
-// lapse takes the rights of R of an edge whose lease is over for used until then; nobody
+// rateBusy is for how long a right of R counts at most after its use, by any clock.
+var rateBusy = fleet.Stretch(fleet.Stretch(wire.RateWindow))
+
+// rateUse are rights of R that an edge used, as its reports tell them: n at most, no earlier
+// than from and no later than till.
+type rateUse struct {
+	n          int64
+	from, till fleet.Mono
+}
+
+// rateUses are the uses of rights of R that an edge has told, oldest first, about one entry
+// a second. Every right in use by its newest report is in one of them.
+type rateUses struct {
+	list  []rateUse
+	told  bool       // there was a report
+	wrote fleet.Mono // the newest one was written no earlier
+}
+
+// maxRateUses bounds the entries: where nobody knows the time it is not known which are over.
+const maxRateUses = 128
+
+// add notes that a report told of n more uses than the one before, with which busy rights are
+// in use. What the first report tells was used nobody knows when.
+func (u *rateUses) add(now, wrote fleet.Mono, n, busy int64) {
+	from := u.wrote
+	if !u.told {
+		u.told, n, from = true, busy, math.MinInt64/2
+	}
+	u.wrote = wrote
+	if n <= 0 {
+		return
+	}
+	// Those that were over when it was written are not in use by it.
+	u.list = slices.DeleteFunc(u.list, func(x rateUse) bool { return wrote.Sub(x.till) > rateBusy+time.Second })
+	till := now - now%fleet.Mono(time.Second) + fleet.Mono(time.Second)
+	if k := len(u.list) - 1; k >= 0 && (u.list[k].till == till || k >= maxRateUses) {
+		u.list[k].n += n
+		u.list[k].till = till
+		return
+	}
+	u.list = append(u.list, rateUse{n: n, from: from, till: till})
+}
+
+// lapse takes the rights of R of an edge whose lease is over by end for used; nobody
 // there asks for anything.
-func (b *books) lapse(acc *account, until fleet.Mono) {
-	b.presumeRate(acc.edge, acc.rateHeld(), until)
+func (b *books) lapse(acc *account, end fleet.Mono) {
+	b.presumeUses(acc, end)
 	acc.noRate()
 	acc.noAsk()
 	b.dirty = true
+}
+
+// presumeUses takes the rights of R that an edge holds for used, each as late as it may have
+// been. Until the end of the lease the edge may have used those that lay idle, and once more
+// those that came free. The others it used when it said so.
+//
+// Invariant: every right that it holds is presumed, and none for a shorter time than it may
+// count.
+func (b *books) presumeUses(acc *account, end fleet.Mono) {
+	held, told := acc.rateHeld(), max(0, acc.rateIdleNow())
+	late := told
+	again := func(u rateUse) bool {
+		return u.from.Add(wire.RateWindow) <= end && !mutant.On(mutant.NoRateReuse)
+	}
+	for _, u := range acc.rateUses.list {
+		if told += u.n; again(u) {
+			late += u.n
+		}
+	}
+	late += max(0, held-told) // of which no report told
+	n := min(held, late)
+	b.presumeRate(acc.edge, n, end)
+	held -= n
+	for _, u := range slices.Backward(acc.rateUses.list) {
+		if !again(u) {
+			n = min(held, u.n)
+			b.presumeRate(acc.edge, n, min(u.till, end))
+			held -= n
+		}
+	}
 }
 
 // presume counts what a lapsed edge may have spent and renewed without a word, until breath.
@@ -118,7 +192,7 @@ func (b *books) rateUntil(e *edge, now fleet.Mono, latest fleet.Time) int64 {
 // settle takes the exact numbers of an edge whose tenure is over: nothing is presumed any
 // more.
 func (b *books) settle(now fleet.Mono, acc *account) {
-	b.presumeRate(acc.edge, acc.rateHeld(), now) // used before the end of the tenure, which is past
+	b.presumeUses(acc, now) // no later than the end of the tenure, which is past
 	acc.noRate()
 	if acc.silent {
 		for i := range b.ids.slots {

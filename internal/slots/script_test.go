@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/slots"
 	"vestibule/internal/line"
 	"vestibule/internal/wire"
 )
@@ -319,6 +320,10 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 			text := "until it is heard"
 			if x.Until != 0 {
 				text = fmt.Sprintf("for %.0fs", x.Until.Sub(w.fleetTime()).Seconds())
+			}
+			if x.Why == slots.WaitRate {
+				s.printf("%s %d rights of R", text, x.Rate)
+				continue
 			}
 			s.printf("%s %s: closed %v, %d sessions, known to have ended %v", text, x.Edge, x.Closed, x.Sessions, x.Ended)
 		}

@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -129,6 +130,16 @@ func earliest(m *wire.Report) fleet.Time {
 		return max(0, m.AsOf.Add(-min(m.AsOfBound, 24*time.Hour)))
 	}
 	return m.AsOf
+}
+
+// wrote returns when a report that comes now was written, at the earliest: long ago where
+// either side does not know the time.
+func (c *clock) wrote(now fleet.Mono, m *wire.Report) fleet.Mono {
+	ft, bound := c.Read(now)
+	if bound == fleet.Unsynced || !isSynced(m) {
+		return math.MinInt64 / 2
+	}
+	return now.Add(-max(0, ft.Add(max(bound, fleet.MaxError)).Sub(earliest(m).Add(-fleet.MaxError))))
 }
 
 // latest returns the time that a report was written at, at the latest; of one who did not

@@ -17,6 +17,7 @@ const (
 	WaitBooks                          // global has not told what the data centre holds
 	WaitEdge                           // an edge of a predecessor is not heard: nobody knows what it counted
 	WaitSessions                       // an edge that is not heard may go on renewing sessions
+	WaitRate                           // edges that are not heard may have used the rights of R that are missed
 )
 
 // Wait is what an aggregator waits for before all rights of its data centre are used
@@ -28,6 +29,7 @@ type Wait struct {
 	Until    fleet.Time // when it ends at the latest; 0 where nobody can tell
 	Closed   bool       // nobody is let in meanwhile, but with rights that edges have in hand
 	Sessions int64      // that are kept free for it meanwhile, in all rooms
+	Rate     int64      // rights of R that are not lent meanwhile, in all rooms that miss them
 	Ended    bool       // a successor or an operator told that the edge has ended
 }
 
@@ -80,7 +82,26 @@ func (a *Aggregator) Waits(now fleet.Mono) []Wait {
 		}
 		out = append(out, w)
 	}
+	if w := a.rooms.waitRate(now, ft); w.Rate > 0 {
+		out = append(out, w)
+	}
 	return out
+}
+
+// waitRate returns the wait for rights of R that edges may have used which are gone, in rooms
+// where somebody misses them. They come back one by one.
+func (r *rooms) waitRate(now fleet.Mono, ft fleet.Time) Wait {
+	w := Wait{Why: WaitRate}
+	for _, b := range r.list {
+		if !b.unrated {
+			continue
+		}
+		w.Rate += b.ratePresumed()
+		for _, p := range b.presumedRates {
+			w.Until = max(w.Until, ft.Add(p.until.Sub(now)))
+		}
+	}
+	return w
 }
 
 // closedUntil returns until when nobody is let in at most, 0 where it is not known or the

@@ -1,0 +1,111 @@
+package slots
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/wire"
+)
+
+// TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount lets an edge use rights of R as it
+// likes, moves sessions there that need none, tells of that late or not at all, and fall
+// silent. What its books presume must cover the uses of every window of a minute, however the
+// edge went on until its lease ended; and in a quiet world not much more.
+func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
+	const ms = fleet.Mono(time.Millisecond)
+	rapid.Check(t, func(t *rapid.T) {
+		held := rapid.Int64Range(1, 40).Draw(t, "held")
+		now := fleet.Mono(rapid.Int64Range(-100e9, 1e12).Draw(t, "start"))
+		var uses []fleet.Mono
+		busy := func(at fleet.Mono) (n int64) {
+			for _, u := range uses {
+				if at.Sub(u) < wire.RateWindow {
+					n++
+				}
+			}
+			return n
+		}
+		b := &books{}
+		acc := &account{edge: &edge{}, books: b}
+		spent, reported := int64(0), int64(0)
+		recv := now
+		for k := range rapid.IntRange(1, 60).Draw(t, "steps") {
+			step := rapid.IntRange(0, 4000).Draw(t, "ms")
+			if rapid.IntRange(0, 9).Draw(t, "long") == 0 {
+				step *= 20
+			}
+			now += fleet.Mono(step) * ms
+			for range rapid.IntRange(0, 6).Draw(t, "uses") {
+				if spent++; rapid.IntRange(0, 4).Draw(t, "moves") > 0 && busy(now) < held {
+					uses = append(uses, now)
+				}
+			}
+			if k > 0 && rapid.IntRange(0, 2).Draw(t, "silent") == 0 {
+				continue
+			}
+			// The report comes late; what is known of when it was written may be much less.
+			wrote := now
+			idle := held - busy(now)
+			late := fleet.Mono(rapid.IntRange(0, 800).Draw(t, "late")) * ms
+			known := wrote - fleet.Mono(rapid.IntRange(0, 500).Draw(t, "unsure"))*ms
+			recv = now + late
+			acc.rateGranted, acc.rateIdle, acc.rateSeen = uint64(held), uint64(idle), uint64(held)
+			acc.rateUses.add(recv, known, spent-reported, held-idle)
+			reported = spent
+			if late > 0 && rapid.Bool().Draw(t, "meanwhile") {
+				now = recv
+			}
+		}
+		// It goes on until its lease has ended, and uses what comes free.
+		end := max(recv, now) + fleet.Mono(rapid.IntRange(0, 20000).Draw(t, "lease"))*ms
+		for now < end {
+			if now += 500 * ms; now < end && busy(now) < held && rapid.Bool().Draw(t, "one more") {
+				uses = append(uses, now)
+			}
+		}
+		b.lapse(acc, end)
+		presumed := int64(0)
+		for _, p := range b.presumedRates {
+			presumed += p.n
+		}
+		if presumed != held {
+			t.Fatalf("%d of %d rights are reckoned with", presumed, held)
+		}
+		for at := end; at < end+62000*ms; at += 250 * ms {
+			b.expireRate(at, 0, true)
+			if n := busy(at); n > b.ratePresumed() {
+				t.Fatalf("%v after the lease %d uses count, %d rights are reckoned with", at.Sub(end), n, b.ratePresumed())
+			}
+		}
+		if n := b.ratePresumed(); n != 0 {
+			t.Fatalf("%d rights are reckoned with for ever", n)
+		}
+	})
+}
+
+// TestRightsOfRComeBackGradually: an edge that let in one visitor a second for long and is
+// killed closes nobody out for a minute.
+func TestRightsOfRComeBackGradually(t *testing.T) {
+	b := &books{}
+	acc := &account{edge: &edge{}, books: b}
+	now := fleet.Mono(0)
+	for s := range 300 {
+		now = fleet.Mono(s) * fleet.Mono(time.Second)
+		acc.rateGranted, acc.rateIdle, acc.rateSeen = 60, 0, 60
+		acc.rateUses.add(now, now-fleet.Mono(600*time.Millisecond), 1, min(int64(s), 60))
+	}
+	end := now.Add(5 * time.Second)
+	b.lapse(acc, end)
+	for _, tc := range []struct {
+		after time.Duration
+		most  int64
+	}{{0, 60}, {10 * time.Second, 57}, {30 * time.Second, 37}, {54 * time.Second, 13}, {61 * time.Second, 0}} {
+		b.expireRate(end.Add(tc.after), 0, true)
+		if n := b.ratePresumed(); n > tc.most {
+			t.Errorf("%v after the lease %d rights are reckoned with, want at most %d", tc.after, n, tc.most)
+		}
+	}
+}
