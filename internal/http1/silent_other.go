@@ -1,0 +1,8 @@
+//go:build !unix
+
+package http1
+
+import "net"
+
+// watch does nothing: no connection is used again.
+func (*Conn) watch(net.Conn) {}

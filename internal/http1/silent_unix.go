@@ -1,0 +1,31 @@
+//go:build unix
+
+package http1
+
+import (
+	"errors"
+	"net"
+	"syscall"
+)
+
+// watch prepares to tell whether a connection is silent.
+func (c *Conn) watch(conn net.Conn) {
+	s, ok := conn.(syscall.Conn)
+	if !ok {
+		return
+	}
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return
+	}
+	var b [1]byte
+	c.raw, c.peek = raw, func(fd uintptr) bool {
+		for {
+			_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK)
+			if !errors.Is(err, syscall.EINTR) {
+				c.quiet = errors.Is(err, syscall.EAGAIN)
+				return true // it does not wait
+			}
+		}
+	}
+}

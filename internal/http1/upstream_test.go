@@ -1,0 +1,244 @@
+package http1
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"vestibule/internal/testkit"
+)
+
+// scripted is a site that answers each request on a connection with the next of these
+// texts, and closes it then.
+func scripted(t *testing.T, answers ...string) *net.TCPAddr {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var open sync.WaitGroup
+	t.Cleanup(func() {
+		ln.Close() // the end of the site
+		open.Wait()
+	})
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			open.Go(func() {
+				defer c.Close() // it said all it has to say
+				br := bufio.NewReader(c)
+				for _, a := range answers {
+					if _, err := http.ReadRequest(br); err != nil {
+						return
+					}
+					if _, err := io.WriteString(c, a); err != nil {
+						return
+					}
+				}
+			})
+		}
+	}()
+	return ln.Addr().(*net.TCPAddr)
+}
+
+func newPool() *Pool {
+	return &Pool{
+		Dial: (&net.Dialer{}).DialContext, Handshake: 5 * time.Second, MaxIdle: 4, MaxIdlePerSite: 2, IdleFor: time.Minute,
+	}
+}
+
+func get(t *testing.T, p *Pool, host string) *Conn {
+	t.Helper()
+	c, err := p.Get(context.Background(), "http", host, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() }) // it may be closed already
+	return c
+}
+
+// ask sends a request and reads the head of the answer.
+func ask(c *Conn) (*Response, error) {
+	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		return nil, err
+	}
+	var r Response
+	for {
+		n, err := r.Parse(c.Buffered())
+		if err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			c.Use(n)
+			return &r, nil
+		}
+		if err := c.Fill(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+const empty = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+
+func TestConnectionsAreUsedAgain(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("connections are used again where the system tells that they are silent")
+	}
+	addr := scripted(t, empty, empty, empty).String()
+	p := newPool()
+	defer p.Close()
+	a, b, c := get(t, p, addr), get(t, p, addr), get(t, p, addr)
+	for _, x := range []*Conn{a, b} {
+		if _, err := ask(x); err != nil || x.Reused {
+			t.Fatal(err, x.Reused)
+		}
+		p.Put(x)
+	}
+	if got := get(t, p, addr); got != b || !got.Reused {
+		t.Error("the newest is not in front")
+	}
+	if fresh, err := p.Get(context.Background(), "http", addr, true); err != nil || fresh.Reused || p.Idle() != 1 {
+		t.Errorf("a fresh one: %v, %d idle", err, p.Idle())
+	} else {
+		fresh.Close() // it was not used
+	}
+	if got := get(t, p, addr); got != a {
+		t.Error("the other one was not kept")
+	}
+	for _, x := range []*Conn{a, b, c} {
+		p.Put(x)
+	}
+	if p.Idle() != 2 {
+		t.Errorf("%d idle, want no more than 2 of one site", p.Idle())
+	}
+	p.Expire(time.Now())
+	if p.Idle() != 2 {
+		t.Error("closed too early")
+	}
+	p.Expire(time.Now().Add(time.Hour))
+	if p.Idle() != 0 || len(p.idle) != 0 {
+		t.Errorf("%d idle after an hour, %d sites", p.Idle(), len(p.idle))
+	}
+	p.Close()
+	x := get(t, p, addr)
+	p.Put(x)
+	if _, err := x.Write([]byte("x")); p.Idle() != 0 || !errors.Is(err, net.ErrClosed) {
+		t.Errorf("kept after the end: %v", err)
+	}
+}
+
+// What a site says unasked is nobody's answer, and neither is the end of a connection.
+func TestASiteThatSpeaksUnasked(t *testing.T) {
+	for name, answers := range map[string][]string{
+		"behind its answer":  {empty + "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison", empty},
+		"the end afterwards": {empty},
+	} {
+		addr := scripted(t, answers...).String()
+		p := newPool()
+		defer p.Close()
+		first := get(t, p, addr)
+		if _, err := ask(first); err != nil {
+			t.Fatal(err)
+		}
+		p.Put(first)
+		if name == "the end afterwards" {
+			testkit.Eventually(t, "it is told", func() bool { return p.Idle() == 0 || !p.idle[first.to][0].silent() })
+		}
+		second := get(t, p, addr)
+		if second == first {
+			t.Errorf("%s: the connection is used again", name)
+		}
+		if _, err := ask(second); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// And once it is idle.
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	p := newPool()
+	defer p.Close()
+	c := get(t, p, ln.Addr().String())
+	there, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer there.Close()
+	p.Put(c)
+	if p.Idle() != 1 || !c.silent() {
+		t.Fatal("not kept")
+	}
+	if _, err := io.WriteString(there, "H"); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "it has arrived", func() bool { return !c.silent() })
+	if again := get(t, p, ln.Addr().String()); again == c {
+		t.Error("used again with something unasked on it")
+	}
+}
+
+func TestSitesWithTLS(t *testing.T) {
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.Proto) })) //nolint:errcheck // seen by who asks
+	defer s.Close()
+	host := strings.TrimPrefix(s.URL, "https://")
+	p := newPool()
+	defer p.Close()
+	if c, err := p.Get(context.Background(), "https", host, false); err == nil {
+		c.Close()
+		t.Error("an unknown certificate is believed")
+	}
+	p.TLS = &tls.Config{RootCAs: s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
+	var last *Conn
+	for i := range 3 {
+		c, err := p.Get(context.Background(), "https", host, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := ask(c); err != nil || r.Length != 8 {
+			t.Fatal(r, err)
+		}
+		for len(c.Buffered()) < 8 {
+			if err := c.Fill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := string(c.Buffered()); got != "HTTP/1.1" {
+			t.Errorf("%q", got)
+		}
+		c.Use(8)
+		if i > 0 && c != last {
+			t.Error("the connection was not used again")
+		}
+		last = c
+		p.Put(c)
+	}
+}
+
+func TestAHeadThatDoesNotEnd(t *testing.T) {
+	addr := scripted(t, "HTTP/1.1 200 OK\r\nX-A: "+strings.Repeat("a", 2*MaxAnswerHead)).String()
+	p := newPool()
+	defer p.Close()
+	if _, err := ask(get(t, p, addr)); !errors.Is(err, ErrAnswer) {
+		t.Error(err)
+	}
+	long := "HTTP/1.1 200 OK\r\nX-A: " + strings.Repeat("a", MaxAnswerHead/2) + "\r\nContent-Length: 0\r\n\r\n"
+	c := get(t, p, scripted(t, long).String())
+	if r, err := ask(c); err != nil || len(r.Fields[0].Value) != MaxAnswerHead/2 {
+		t.Error(err)
+	}
+}
