@@ -124,7 +124,7 @@ func TestStoredAndReadBack(t *testing.T) {
 			if plain := h.Document != nil; plain != (len(want) < limit) || (plain && !bytes.Equal(p.rooms, want)) {
 				t.Errorf("%d rooms, %d bytes: plain is %t, %d bytes", n, limit, plain, len(want))
 			}
-			v := view{rooms: p.rooms}
+			v := view{rooms: &h}
 			s.parts = p.parts
 			if !v.says(s) || v.says(written(t, set(shops("other")))) {
 				t.Errorf("%d rooms, %d bytes: what the rooms document says is not seen", n, limit)

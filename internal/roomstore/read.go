@@ -21,7 +21,7 @@ type view struct {
 	revision uint64          // of the owned document
 	present  map[string]bool // content hashes of the parts that the stored one names
 
-	rooms    []byte // the rooms document; nil for none, or where it is known without reading
+	rooms    *Head  // the rooms document; nil for none that can be read, or where it is known without reading
 	version  uint64 // of it, 0 where it cannot be read
 	roomsRev uint64 // revision of it
 
@@ -30,8 +30,8 @@ type view struct {
 
 // says reports whether the rooms document that was read says what a state does.
 func (v *view) says(s *State) bool {
-	h, err := DecodeHead(v.rooms)
-	if err != nil {
+	h := v.rooms
+	if h == nil {
 		return false
 	}
 	if len(h.Sections) > 0 {
@@ -58,20 +58,21 @@ func (s *State) present() map[string]bool {
 }
 
 // readRooms fills in what the store holds of the rooms document.
-func (s *Store) readRooms(ctx context.Context, v *view) (err error) {
-	if v.rooms, v.roomsRev, err = s.get(ctx, RoomsDocument); err != nil {
+func (s *Store) readRooms(ctx context.Context, v *view) error {
+	data, revision, err := s.get(ctx, RoomsDocument)
+	if err != nil {
 		return err
 	}
-	v.version = 0
-	if v.rooms == nil {
+	v.rooms, v.version, v.roomsRev = nil, 0, revision
+	if data == nil {
 		return nil
 	}
-	h, err := DecodeHead(v.rooms)
+	h, err := DecodeHead(data)
 	if err != nil {
 		s.Log.Error("the store holds no rooms that can be read; they are replaced", slog.Any("error", err))
 		return nil
 	}
-	v.version = h.Version
+	v.rooms, v.version = &h, h.Version
 	return nil
 }
 
@@ -191,13 +192,11 @@ func (s *Store) sections(ctx context.Context, hashes []string) (map[string][]byt
 }
 
 // found returns the state of a store that has no owners: that of a fleet that begins, or was
-// of release 0.1.0.
-func (s *Store) found(ctx context.Context, rooms []byte) (*State, error) {
-	h, err := DecodeHead(rooms)
-	if rooms == nil || err != nil {
-		return &State{}, nil //nolint:nilerror // readRooms has told of it
+// of release 0.1.0. h is its rooms document, nil for none that can be read.
+func (s *Store) found(ctx context.Context, h *Head) (state *State, err error) {
+	if h == nil {
+		return &State{}, nil
 	}
-	var state *State
 	if len(h.Sections) > 0 { // they know the owners
 		state, err = s.assemble(ctx, &owned{Format: format, Version: h.Version, Sections: h.Sections}, nil)
 	} else {

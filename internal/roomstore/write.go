@@ -130,8 +130,8 @@ func (s *Store) tidy(ctx context.Context, parts map[string]wire.Written) error {
 	for _, r := range v.state.Rooms {
 		delete(old, PageDocument(r.WaitingPage))
 	}
-	if h, err := DecodeHead(v.rooms); err == nil {
-		for _, hash := range h.Sections {
+	if v.rooms != nil {
+		for _, hash := range v.rooms.Sections {
 			delete(old, SectionDocument(hash))
 		}
 	}
