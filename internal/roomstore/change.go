@@ -45,7 +45,7 @@ func (s *Store) Publish(ctx context.Context, by Owner, doubted bool, edit func(*
 	if err != nil {
 		return nil, err
 	}
-	return state, s.tidy(ctx, parts)
+	return state, s.tidy(ctx, state, parts)
 }
 
 // stock is what the leader knows of the parts in the store.

@@ -142,9 +142,6 @@ func NewDraft(base *State, by Owner) *Draft {
 	return d
 }
 
-// Base returns the state that the draft changes.
-func (d *Draft) Base() *State { return d.base }
-
 // ErrNotThere says that the writer owns no room or host of that name.
 var ErrNotThere = errors.New("no such room")
 

@@ -122,19 +122,26 @@ func (s *Store) put(ctx context.Context, key string, data []byte, revision uint6
 func (s *Store) learn(state *State, v *view, told bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.alarm = ""
 	if s.last = nil; told {
 		v.rooms, v.fresh = nil, false
 		s.last = v
 	}
+	s.know(state)
+}
+
+// know notes a state that can be read, and reports whether it is the newest. The caller holds
+// the lock.
+func (s *Store) know(state *State) bool {
+	s.alarm = ""
 	if s.known != nil && s.known.Version >= state.Version {
-		return
+		return false
 	}
 	s.known = state
 	select {
 	case s.kept <- struct{}{}:
 	default:
 	}
+	return true
 }
 
 // Offer brings in the owned document that a watch told of, nil for one that is not there. It
@@ -204,14 +211,8 @@ func (s *Store) take(ctx context.Context, data []byte) (late []byte) {
 		s.alarm = err.Error()
 		return data
 	}
-	s.alarm = ""
-	if s.known != nil && s.known.Version >= state.Version {
-		return nil
-	}
-	s.known, s.last = state, nil
-	select {
-	case s.kept <- struct{}{}:
-	default:
+	if s.know(state) {
+		s.last = nil // somebody else wrote it
 	}
 	return nil
 }

@@ -103,18 +103,28 @@ func (s *Store) tell(ctx context.Context, v *view, rooms []byte) error {
 	}
 }
 
+// spare takes out of parts what the state names.
+func (s *State) spare(parts map[string]wire.Written) {
+	for _, p := range s.parts {
+		delete(parts, SectionDocument(p.hash))
+	}
+	for _, r := range s.Rooms {
+		delete(parts, PageDocument(r.WaitingPage))
+	}
+}
+
 // unnamedFor is how old pages and sections are at least that are deleted because
 // nothing names them: a node that is slow may still be reading them.
 const unnamedFor = time.Hour
 
-// tidy deletes what is named by its content and nothing names any more. A part that was
-// written again since it was listed stays.
-func (s *Store) tidy(ctx context.Context, parts map[string]wire.Written) error {
+// tidy deletes what is named by its content and nothing names any more, state neither, which
+// was published just now. A part that was written again since it was listed stays.
+func (s *Store) tidy(ctx context.Context, state *State, parts map[string]wire.Written) error {
 	old := maps.Clone(parts)
 	maps.DeleteFunc(old, func(key string, w wire.Written) bool {
 		return !byContent(key) || time.Since(w.At) <= unnamedFor
 	})
-	if len(old) == 0 {
+	if state.spare(old); len(old) == 0 {
 		return nil
 	}
 	v, err := s.look(ctx, true) // after the list: who names a part from now on writes it first
@@ -124,12 +134,7 @@ func (s *Store) tidy(ctx context.Context, parts map[string]wire.Written) error {
 	if !v.stored {
 		return nil
 	}
-	for _, p := range v.state.parts {
-		delete(old, SectionDocument(p.hash))
-	}
-	for _, r := range v.state.Rooms {
-		delete(old, PageDocument(r.WaitingPage))
-	}
+	v.state.spare(old)
 	if v.rooms != nil {
 		for _, hash := range v.rooms.Sections {
 			delete(old, SectionDocument(hash))
