@@ -181,20 +181,16 @@ func (d *Documents) watchOnce(ctx context.Context, handle func(key string, data 
 	again := d.conn.link.next()
 	open, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	kv, err := d.conn.bucket(open, documentsBucket, d.replicas)
-	if err != nil {
+	if _, err := d.conn.bucket(open, documentsBucket, d.replicas); err != nil { // it may have to be made
 		return false, err
-	}
-	// Read before the watch begins: a store that takes the place of this one at any
-	// moment from now on is noticed.
-	seen, err := stampOf(open, kv)
-	if err != nil {
-		return false, fmt.Errorf("watch documents: %w", err)
 	}
 	stream, err := d.conn.stream(open, documentsBucket)
 	if err != nil {
 		return false, fmt.Errorf("watch documents: %w", err)
 	}
+	// Read before the watch begins: a store that takes the place of this one at any
+	// moment from now on is noticed.
+	seen := stampOf(stream.CachedInfo())
 	revisions := map[string]uint64{} // of the documents that are there
 	told := map[string]uint64{}      // revision of the newest that was told of each, also that it was deleted
 	for _, key := range d.watched {
@@ -216,11 +212,11 @@ func (d *Documents) watchOnce(ctx context.Context, handle func(key string, data 
 		case <-again:
 			return true, errAgain
 		case <-look.C:
-			now, err := stampOf(ctx, kv)
+			now, err := lookAt(ctx, stream)
+			if errors.Is(err, jetstream.ErrStreamNotFound) {
+				return true, jetstream.ErrBucketNotFound
+			}
 			if err != nil {
-				if errors.Is(err, jetstream.ErrBucketNotFound) {
-					return true, err
-				}
 				d.conn.log.Debug("store of documents not looked at", slog.Any("error", err))
 				continue
 			}
@@ -280,22 +276,19 @@ type stamp struct {
 	first, last uint64 // revisions
 }
 
-func stampOf(ctx context.Context, kv jetstream.KeyValue) (stamp, error) {
+func stampOf(info *jetstream.StreamInfo) stamp {
+	return stamp{info.Created, info.State.FirstSeq, info.State.LastSeq}
+}
+
+// lookAt asks for the stamp of a store.
+func lookAt(ctx context.Context, stream jetstream.Stream) (stamp, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	status, err := kv.Status(ctx)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return stamp{}, jetstream.ErrBucketNotFound
-	}
+	info, err := stream.Info(ctx)
 	if err != nil {
 		return stamp{}, err
 	}
-	bucket, ok := status.(*jetstream.KeyValueBucketStatus)
-	if !ok {
-		return stamp{}, fmt.Errorf("a bucket in a %s", status.BackingStore())
-	}
-	info := bucket.StreamInfo()
-	return stamp{info.Created, info.State.FirstSeq, info.State.LastSeq}, nil
+	return stampOf(info), nil
 }
 
 // follows reports whether a store may have come to be as it is since it was

@@ -21,7 +21,7 @@ type link struct {
 	mu      sync.Mutex
 	refused string        // why the server does not let this node in, "" where that is not the trouble
 	again   chan struct{} // closed when the connection is made again
-	times   int           // that it was
+	broke   bool          // it was
 
 	close   sync.Once
 	closed  chan struct{}
@@ -39,7 +39,7 @@ func (l *link) next() <-chan struct{} {
 func (l *link) broken() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.times > 0
+	return l.broke
 }
 
 // options are the handlers of the client by which it tells of its connection.
@@ -95,7 +95,7 @@ func (l *link) made() {
 	l.refused = ""
 	close(l.again)
 	l.again = make(chan struct{})
-	l.times++
+	l.broke = true
 }
 
 // tellRefused says that the server does not let this node in, once for every reason.

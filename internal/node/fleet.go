@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -53,7 +54,7 @@ type Fleet struct {
 	turn     uint64                   // number of the newest rooms that were offered
 	late     []byte                   // those, while sections of them are not there yet
 	sections map[string]room.Document // of the rooms in use, by content hash
-	plain    []byte                   // the rooms of set, sorted, with their defaults
+	digest   [sha256.Size]byte        // of the rooms of set, sorted, with their defaults
 	missing  []string                 // content hashes of pages that set names and that are not here yet
 	set      atomic.Pointer[room.Set]
 	ring     atomic.Pointer[ticket.Keyring]

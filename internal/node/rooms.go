@@ -1,9 +1,9 @@
 package node
 
 import (
-	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,11 +25,12 @@ type roomsOffer struct {
 	version  uint64
 	doc      room.Document
 	sections map[string]room.Document // that it was made of, by content hash; nil for a plain one
+	pages    map[string][]byte        // that the rooms name, by content hash, of those that were had just now
 }
 
-// pages returns the content hashes of the pages that the rooms name and that are
+// unknown returns the content hashes of the pages that the rooms name and that are
 // not in have.
-func (o *roomsOffer) pages(have map[string][]byte) []string {
+func (o *roomsOffer) unknown(have map[string][]byte) []string {
 	var out []string
 	seen := map[string]bool{"": true}
 	for i := range o.doc.Rooms {
@@ -42,17 +43,7 @@ func (o *roomsOffer) pages(have map[string][]byte) []string {
 }
 
 // lateError says that the store does not hold yet what a rooms document names.
-type lateError struct {
-	version uint64
-	section string
-	err     error
-}
-
-func (e *lateError) Error() string {
-	return fmt.Sprintf("version %d: section %s: %v", e.version, e.section, e.err)
-}
-
-func (e *lateError) Unwrap() error { return e.err }
+type lateError struct{ error }
 
 // sectionWait is how long sections are waited for in one go.
 const sectionWait = 5 * time.Second
@@ -87,17 +78,20 @@ func (f *Fleet) readRooms(ctx context.Context, data []byte) (roomsOffer, error) 
 	atOnce(missing, func(i int, hash string) {
 		got[i], _, failed[i] = f.docs.Get(ctx, roomstore.SectionDocument(hash))
 	})
+	late := func(hash string, err error) error {
+		return lateError{fmt.Errorf("version %d: section %s: %w", h.Version, hash, err)}
+	}
 	left := roomstore.MaxUnpacked
 	for i, hash := range missing {
 		switch {
 		case failed[i] != nil:
-			return o, &lateError{h.Version, hash, failed[i]}
+			return o, late(hash, failed[i])
 		case got[i] == nil:
-			return o, &lateError{h.Version, hash, errors.New("not in the store yet")}
+			return o, late(hash, errors.New("not in the store yet"))
 		}
 		d, size, err := roomstore.DecodeSection(hash, got[i], left)
 		if err != nil {
-			return o, &lateError{h.Version, hash, err}
+			return o, late(hash, err)
 		}
 		left -= size
 		o.sections[hash] = d
@@ -121,8 +115,9 @@ func (f *Fleet) takeRooms(o roomsOffer) error {
 	if err != nil {
 		return err
 	}
+	digest := sha256.Sum256(plain)
 	if have := f.set.Load(); have != nil {
-		same := o.version == have.Version() && bytes.Equal(plain, f.plain)
+		same := o.version == have.Version() && digest == f.digest
 		if err := succeeds(have.Version(), o.version, same); err != nil || same {
 			return err
 		}
@@ -131,10 +126,10 @@ func (f *Fleet) takeRooms(o roomsOffer) error {
 	if err != nil {
 		return err
 	}
-	f.plain, f.sections = plain, o.sections
+	f.digest, f.sections = digest, o.sections
 	f.set.Store(set)
 	f.version.WithLabelValues(RoomsDocument).Set(float64(o.version))
-	f.keepPages(nil)
+	f.keepPages(o.pages)
 	return nil
 }
 
@@ -143,10 +138,9 @@ func (f *Fleet) takeRooms(o roomsOffer) error {
 func (f *Fleet) offerRooms(ctx context.Context, turn uint64, data []byte) {
 	var o roomsOffer
 	var err error
-	pages := map[string][]byte{}
 	if data != nil {
 		if o, err = f.readRooms(ctx, data); err == nil {
-			pages = f.fetchPages(ctx, o.pages(*f.pages.Load()))
+			o.pages = f.fetchPages(ctx, o.unknown(*f.pages.Load()))
 		}
 	}
 	f.mu.Lock()
@@ -154,7 +148,7 @@ func (f *Fleet) offerRooms(ctx context.Context, turn uint64, data []byte) {
 	if turn != f.turn {
 		return
 	}
-	if late, ok := errors.AsType[*lateError](err); ok {
+	if late, ok := errors.AsType[lateError](err); ok {
 		f.late = data
 		f.raise(RoomsDocument, late.Error())
 		return
@@ -171,7 +165,7 @@ func (f *Fleet) offerRooms(ctx context.Context, turn uint64, data []byte) {
 	if f.refuses(RoomsDocument, err) || f.set.Load() == before {
 		return
 	}
-	if f.keepPages(pages); len(f.missing) > 0 {
+	if len(f.missing) > 0 {
 		f.log.Error("pages missing, the built-in one is shown", slog.Any("pages", f.missing))
 	}
 	if o.sections != nil { // the copy on disk is whole, and of the form that every release reads
