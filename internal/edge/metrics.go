@@ -1,6 +1,10 @@
 package edge
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vestibule/internal/node"
+)
 
 // metrics are what the shell of an edge counts; gate and live count the rest.
 type metrics struct {
@@ -32,7 +36,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
 	m := &metrics{
-		reports: results("vestibule_edge_reports_total", "Reports to the regional, by result.", "sent", "down", "failed"),
+		reports: results("vestibule_edge_reports_total", "Reports to the regional, by result.", node.Results...),
 		grants:  results("vestibule_edge_grants_total", "Grants from the regional, by result.", "applied", "invalid"),
 		sync: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "vestibule_edge_sync_duration_seconds", Help: "Round trip of a report and the grant that answers it.",

@@ -2,12 +2,12 @@ package edge
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
 	"vestibule/internal/admission"
 	"vestibule/internal/fleet"
+	"vestibule/internal/node"
 	"vestibule/internal/room"
 	"vestibule/internal/wire"
 )
@@ -93,13 +93,9 @@ func (s *Server) send(reports []wire.Report) {
 		if err == nil {
 			err = s.bus.Publish(wire.ReportSubject(s.cfg.DataCenter, s.cfg.Name), data)
 		}
-		switch {
-		case err == nil:
-			s.metrics.reports.WithLabelValues("sent").Inc()
-		case errors.Is(err, wire.ErrDown):
-			s.metrics.reports.WithLabelValues("down").Inc()
-		default:
-			s.metrics.reports.WithLabelValues("failed").Inc()
+		result := node.Result(err)
+		s.metrics.reports.WithLabelValues(result).Inc()
+		if result == node.Failed {
 			s.log.Warn("report not sent", slog.Any("error", err))
 		}
 	}

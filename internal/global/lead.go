@@ -2,7 +2,6 @@ package global
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -123,13 +122,9 @@ func (s *Server) pump(alloc *slots.Allocator) time.Duration {
 
 // sent counts a grant by what became of it.
 func (s *Server) sent(err error) {
-	switch {
-	case err == nil:
-		s.metrics.sent.WithLabelValues("sent").Inc()
-	case errors.Is(err, wire.ErrDown):
-		s.metrics.sent.WithLabelValues("down").Inc()
-	default:
-		s.metrics.sent.WithLabelValues("failed").Inc()
+	result := node.Result(err)
+	s.metrics.sent.WithLabelValues(result).Inc()
+	if result == node.Failed {
 		s.log.Warn("grant not sent", slog.Any("error", err))
 	}
 }

@@ -67,7 +67,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		idle:         d("vestibule_room_idle", "Rights of total_active_users that lie idle in a data centre.", "room", "dc"),
 	}
 	reg.MustRegister(m.dropped, m.regressions, m.invalid, m.sent, m.roomsValid, m.roomsRefused, m)
-	for _, result := range []string{"sent", "down", "failed"} {
+	for _, result := range node.Results {
 		m.sent.WithLabelValues(result)
 	}
 	return m

@@ -188,6 +188,24 @@ func (t *Term) Drive(ctx context.Context, l Ledger, lock sync.Locker, pump func(
 	}
 }
 
+// Failed is the one of [Results] that is nobody's outage, and is logged.
+const Failed = "failed"
+
+// Results are what becomes of a message that is sent, as metrics name it.
+var Results = []string{"sent", "down", Failed}
+
+// Result returns which of [Results] an error of sending is; "sent" for nil, "down" for
+// [wire.ErrDown].
+func Result(err error) string {
+	switch {
+	case err == nil:
+		return "sent"
+	case errors.Is(err, wire.ErrDown):
+		return "down"
+	}
+	return Failed
+}
+
 // SendGrants publishes the grants of a parent, and tells count what became of each.
 func SendGrants(bus wire.Bus, parent string, grants []wire.Grant, count func(error)) {
 	for i := range grants {

@@ -1,7 +1,6 @@
 package regional
 
 import (
-	"errors"
 	"log/slog"
 	"sync/atomic"
 
@@ -9,7 +8,6 @@ import (
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/node"
-	"vestibule/internal/wire"
 )
 
 // metrics are what a regional counts; state is read from the aggregator when it
@@ -75,7 +73,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 	reg.MustRegister(m.dropped, m.regressions, m.unknownEdges, m.invalid, m.sent, m.sync, m)
 	for _, what := range []string{"report", "grant"} {
 		m.invalid.WithLabelValues(what)
-		for _, result := range []string{"sent", "down", "failed"} {
+		for _, result := range node.Results {
 			m.sent.WithLabelValues(what, result)
 		}
 	}
@@ -84,13 +82,9 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 
 // count counts a message by what became of it.
 func (m *metrics) count(what string, err error, log *slog.Logger) {
-	switch {
-	case err == nil:
-		m.sent.WithLabelValues(what, "sent").Inc()
-	case errors.Is(err, wire.ErrDown):
-		m.sent.WithLabelValues(what, "down").Inc()
-	default:
-		m.sent.WithLabelValues(what, "failed").Inc()
+	result := node.Result(err)
+	m.sent.WithLabelValues(what, result).Inc()
+	if result == node.Failed {
 		log.Warn("message not sent", slog.String("message", what), slog.Any("error", err))
 	}
 }
@@ -121,7 +115,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge(m.term, float64(st.Region.Term.N))
 	unsaved, _ := m.s.unsaved.now()
 	gauge(m.unsaved, unsaved.Seconds())
-	gauge(m.syncAge, m.s.now().Sub(fleet.Mono(m.heard.Load())).Seconds())
+	gauge(m.syncAge, m.s.Clock.Now().Sub(fleet.Mono(m.heard.Load())).Seconds())
 	if !st.Leading {
 		return
 	}

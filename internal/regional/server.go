@@ -113,6 +113,3 @@ func (s *Server) Status() Status {
 	}
 	return st
 }
-
-// now is for metrics.
-func (s *Server) now() fleet.Mono { return s.Clock.Now() }
