@@ -78,16 +78,8 @@ func fleet(args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	cfg := fleetConfig{NATS: node.DefaultClient(), Wait: 5 * time.Second}
-	switch check, err := node.Load("vestibule fleet "+verb, &cfg, rest, stdout); {
-	case errors.Is(err, node.ErrHelp):
-		return errHelp
-	case errors.Is(err, node.ErrUsage):
+	if check, err := load("fleet "+verb, &cfg, rest, stdout, stderr); err != nil || check {
 		return err
-	case err != nil:
-		fmt.Fprintf(stderr, "vestibule fleet %s: the configuration is not valid:\n%v\n", verb, err)
-		return node.ErrUsage
-	case check:
-		return nil
 	}
 	var ask wire.ForgetAsk
 	if verb == "forget" {

@@ -63,6 +63,20 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return node.ExitUsage
 }
 
+// load fills cfg with what flags, files and the environment say; check is true where there is
+// nothing to do but that. What is wrong is written to stderr.
+func load(command string, cfg node.Config, args []string, stdout, stderr io.Writer) (check bool, err error) {
+	check, err = node.Load("vestibule "+command, cfg, args, stdout)
+	switch {
+	case err == nil, errors.Is(err, node.ErrUsage):
+		return check, err
+	case errors.Is(err, node.ErrHelp):
+		return false, errHelp
+	}
+	fmt.Fprintf(stderr, "vestibule %s: the configuration is not valid:\n%v\n", command, err)
+	return false, node.ErrUsage
+}
+
 func usage(w io.Writer) {
 	fmt.Fprint(w, "Vestibule is a waiting room that holds a hard limit across data centres.\n\nusage: vestibule COMMAND [flags]; vestibule COMMAND --help tells more; vestibule --version\n\n")
 	for _, c := range commands {

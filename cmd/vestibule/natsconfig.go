@@ -105,9 +105,7 @@ func (c *natsConfigProvision) Validate() []error {
 	if err := wire.CheckName(c.Place); err != nil && c.Place != wire.Root {
 		errs = append(errs, fmt.Errorf("place: %w", err))
 	}
-	if c.Replicas != 0 && c.Replicas != 1 && c.Replicas != 3 && c.Replicas != 5 {
-		errs = append(errs, fmt.Errorf("replicas: must be 0, 1, 3 or 5, got %d", c.Replicas))
-	}
+	errs = append(errs, node.CheckReplicas("replicas", c.Replicas)...)
 	if c.Wait <= 0 {
 		errs = append(errs, fmt.Errorf("wait: must be above 0, got %v", c.Wait))
 	}
@@ -144,16 +142,8 @@ func natsConfig(args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintf(stderr, "vestibule nats-config: unknown command %q (see vestibule nats-config --help)\n", verb)
 		return node.ErrUsage
 	}
-	switch check, err := node.Load("vestibule nats-config "+verb, cfg, args[1:], stdout); {
-	case errors.Is(err, node.ErrHelp):
-		return errHelp
-	case errors.Is(err, node.ErrUsage):
+	if check, err := load("nats-config "+verb, cfg, args[1:], stdout, stderr); err != nil || check {
 		return err
-	case err != nil:
-		fmt.Fprintf(stderr, "vestibule nats-config %s: the configuration is not valid:\n%v\n", verb, err)
-		return node.ErrUsage
-	case check:
-		return nil
 	}
 	return run()
 }
@@ -237,17 +227,13 @@ func provisionNATS(c *natsConfigProvision, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer conn.Close()
-	replicas := c.Replicas
-	if replicas == 0 {
-		replicas = natsbus.Auto
-	}
 	var all []string
 	for {
 		err := wire.ErrDown
 		if conn.Connected() {
 			var made []string
 			try, done := context.WithTimeout(ctx, 10*time.Second)
-			made, err = conn.Provision(try, c.Place, replicas)
+			made, err = conn.Provision(try, c.Place, node.BucketReplicas(c.Replicas))
 			done()
 			all = append(all, made...)
 		}

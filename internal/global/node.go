@@ -23,7 +23,7 @@ func NewNode(cfg Config, params wire.Params, conn *natsbus.Conn, log *slog.Logge
 		return nil, err
 	}
 	dbg.Links.Add("nats", conn)
-	clock, replicas := node.NewClock(), cfg.NATS.BucketReplicas()
+	clock, replicas := node.NewClock(), node.BucketReplicas(cfg.NATS.Replicas)
 	s, err := New(Options{
 		Config: cfg, Params: params, Bus: conn, Clock: clock, Reg: dbg.Registry, Log: log,
 		Docs:  natsbus.NewDocuments(conn, replicas, Watched...),

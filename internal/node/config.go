@@ -72,20 +72,25 @@ type ServerConfig struct {
 	Hubs         []string `mapstructure:"hubs" doc:"leaf-node addresses that the embedded server joins"`
 }
 
-// BucketReplicas returns the replicas of buckets as natsbus takes them.
-func (c *ServerConfig) BucketReplicas() int {
-	if c.Replicas == 0 {
+// BucketReplicas returns the replicas of buckets, as configured, as natsbus takes them.
+func BucketReplicas(configured int) int {
+	if configured == 0 {
 		return natsbus.Auto
 	}
-	return c.Replicas
+	return configured
+}
+
+// CheckReplicas returns what is wrong with the replicas of buckets under a key.
+func CheckReplicas(key string, n int) []error {
+	if n != 0 && n != 1 && n != 3 && n != 5 {
+		return []error{fmt.Errorf("%s: must be 0, 1, 3 or 5, got %d", key, n)}
+	}
+	return nil
 }
 
 // Validate returns everything that is wrong with the keys below nats.
 func (c *ServerConfig) Validate() []error {
-	errs := c.ClientConfig.Validate("nats")
-	if c.Replicas != 0 && c.Replicas != 1 && c.Replicas != 3 && c.Replicas != 5 {
-		errs = append(errs, fmt.Errorf("nats.replicas: must be 0, 1, 3 or 5, got %d", c.Replicas))
-	}
+	errs := append(c.ClientConfig.Validate("nats"), CheckReplicas("nats.replicas", c.Replicas)...)
 	for _, a := range []struct{ key, addr string }{{"nats.listen", c.Listen}, {"nats.leafs", c.Leafs}} {
 		if a.addr != "" {
 			errs = append(errs, CheckAddr(a.key, a.addr)...)

@@ -27,7 +27,7 @@ func NewNode(cfg Config, params wire.Params, edges, up *natsbus.Conn, log *slog.
 	if cfg.Upstream.URL != "" {
 		dbg.Links.Add("upstream", up)
 	}
-	clock, replicas := node.NewClock(), cfg.NATS.BucketReplicas()
+	clock, replicas := node.NewClock(), node.BucketReplicas(cfg.NATS.Replicas)
 	s, err := New(Options{
 		Config: cfg, Params: params, Edges: edges, Global: up, Desk: edges, Clock: clock, Reg: dbg.Registry, Log: log,
 		Docs:     natsbus.NewDocuments(up, 0, node.RoomsDocument, node.KeysDocument, node.MembersDocument),
