@@ -97,12 +97,13 @@ func TestAGlobalNeedsNoFile(t *testing.T) {
 		return total(f.Set(), "club") == 7 && c.Ready().Ready && c.Status().Rooms["club"].Total == 7
 	})
 	c.stop()
-	if err := operator(t, s).DeleteKeyValue(within(t), bucket); err != nil {
+	js := operator(t, s)
+	if err := js.DeleteKeyValue(within(t), bucket); err != nil {
 		t.Fatal(err)
 	}
 	again := stand(t, s, "two", "", func(c *global.Config) { without(c); c.DataDir = dir })
 	eventually(t, "the rooms are back in the store", func() bool {
-		_, doc, err := roomstore.DecodeRooms(store(t, operator(t, s))[roomstore.RoomsDocument])
+		_, doc, err := roomstore.DecodeRooms(store(t, js)[roomstore.RoomsDocument])
 		return err == nil && len(doc.Rooms) == 1 && len(f.Alarms()) == 0 && len(again.Ready().Alarms) == 0
 	})
 }

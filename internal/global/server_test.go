@@ -74,6 +74,12 @@ type candidate struct {
 
 func stand(t *testing.T, s nats.InProcessConnProvider, name, rooms string, change func(*global.Config)) *candidate {
 	t.Helper()
+	return standOver(t, s, name, rooms, change, func(d *natsbus.Documents) global.Documents { return d })
+}
+
+// standOver is stand with other documents than those that the store has.
+func standOver(t *testing.T, s nats.InProcessConnProvider, name, rooms string, change func(*global.Config), over func(*natsbus.Documents) global.Documents) *candidate {
+	t.Helper()
 	cfg := global.DefaultConfig()
 	cfg.Name, cfg.DataDir, cfg.Rooms, cfg.DataCenters, cfg.Bootstrap = name, t.TempDir(), rooms, []string{"dublin"}, true
 	if change != nil {
@@ -85,7 +91,7 @@ func stand(t *testing.T, s nats.InProcessConnProvider, name, rooms string, chang
 	conn, clock, reg := connect(t, s, name), node.NewClock(), prometheus.NewPedanticRegistry()
 	srv, err := global.New(global.Options{
 		Config: cfg, Params: wire.DefaultParams(), Bus: conn, Clock: clock, Reg: reg, Log: quiet,
-		Docs:  natsbus.NewDocuments(conn, 1, global.Watched...),
+		Docs:  over(natsbus.NewDocuments(conn, 1, global.Watched...)),
 		Lease: natsbus.NewLease(conn, wire.Root, name, 1, clock.Now).Bootstrap(cfg.Bootstrap),
 	})
 	if err != nil {
@@ -199,13 +205,13 @@ func value(t *testing.T, c *candidate, name string) float64 {
 func TestManyRoomsReachEverybody(t *testing.T) {
 	s := serve(t)
 	var names []string
-	for i := range 3000 {
+	for i := range 300 {
 		names = append(names, fmt.Sprint("a-room-with-a-name-", i))
 	}
 	file := roomsFile(t, 5, "", names...)
-	stand(t, s, "one", file, nil)
+	standOver(t, s, "one", file, nil, func(d *natsbus.Documents) global.Documents { return narrow{d, 2000} })
 	f := reader(t, s)
-	eventually(t, "all rooms are known", func() bool { return len(f.Set().Rooms()) == 3000 })
+	eventually(t, "all rooms are known", func() bool { return len(f.Set().Rooms()) == 300 })
 	writeRooms(t, file, 7, "", names...)
 	eventually(t, "the change is known", func() bool { return total(f.Set(), names[0]) == 7 })
 	if alarms := f.Alarms(); len(alarms) > 0 {
@@ -218,43 +224,26 @@ func TestManyRoomsReachEverybody(t *testing.T) {
 }
 
 // narrow is a store whose values are small.
-type narrow struct{ *natsbus.Documents }
+type narrow struct {
+	*natsbus.Documents
+	limit int // bytes
+}
 
-func (narrow) Limit() int { return 300 }
+func (n narrow) Limit() int { return n.limit }
 
 // What cannot be stored is told with its size, by the metric and by an alarm.
 func TestRoomsThatCannotBeStoredRaiseAnAlarm(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	conn, clock, reg := connect(t, s, "one"), node.NewClock(), prometheus.NewPedanticRegistry()
-	cfg := global.DefaultConfig()
-	cfg.Name, cfg.DataDir, cfg.DataCenters, cfg.Bootstrap = "one", t.TempDir(), []string{"dublin"}, true
-	cfg.Rooms = roomsFile(t, 5, "", "a", "b", "c", "d", "e")
-	srv, err := global.New(global.Options{
-		Config: cfg, Params: wire.DefaultParams(), Bus: conn, Clock: clock, Reg: reg, Log: quiet,
-		Docs:  narrow{natsbus.NewDocuments(conn, 1, node.RoomsDocument, node.KeysDocument)},
-		Lease: natsbus.NewLease(conn, wire.Root, "one", 1, clock.Now).Bootstrap(true),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- srv.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	c := &candidate{Server: srv, reg: reg}
+	file := roomsFile(t, 5, "", "a", "b", "c", "d", "e")
+	c := standOver(t, s, "one", file, nil, func(d *natsbus.Documents) global.Documents { return narrow{d, 300} })
 	eventually(t, "the file is not in force", func() bool { return value(t, c, "vestibule_global_rooms_file_valid") == 0 && c.leads() })
 	eventually(t, "there is an alarm with size and limit", func() bool {
 		return slices.ContainsFunc(c.Ready().Alarms, func(text string) bool {
 			return strings.Contains(text, "rooms cannot be published") && strings.Contains(text, "at most 300 can be stored")
 		})
 	})
-	overwrite(t, cfg.Rooms, "rooms: []\n")
+	overwrite(t, file, "rooms: []\n")
 	eventually(t, "a file that fits is in force", func() bool {
 		return value(t, c, "vestibule_global_rooms_file_valid") == 1 && c.Ready().Ready && len(c.Ready().Alarms) == 0
 	})

@@ -20,7 +20,11 @@ import (
 // may be busy with other things; a test that passes does not wait for it.
 const Patience = 2 * time.Minute
 
-const every = 2 * time.Millisecond
+// It is looked often at first, and seldom where it takes long: to look costs other tests time.
+const (
+	soonest = 2 * time.Millisecond
+	latest  = 20 * time.Millisecond
+)
 
 // Eventually waits until ok returns true, and returns how long that took. The test fails
 // at once where it does not within [Patience]. what says what is waited for. ok is called
@@ -28,13 +32,12 @@ const every = 2 * time.Millisecond
 func Eventually(t testing.TB, what string, ok func() bool) time.Duration {
 	t.Helper()
 	begun := time.Now()
-	tick := time.NewTicker(every)
-	defer tick.Stop()
 	for !ok() {
-		if time.Since(begun) > Patience {
+		took := time.Since(begun)
+		if took > Patience {
 			t.Fatalf("never: %s", what)
 		}
-		<-tick.C
+		time.Sleep(min(latest, max(soonest, took/20)))
 	}
 	return time.Since(begun)
 }
