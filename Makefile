@@ -75,10 +75,10 @@ packages: ## install the Debian packages that tests need and that are missing
 # The cores, the page and the simulator run in one goroutine, as lint sees to: the race
 # detector can find nothing there, and would make them ten times slower. Nor is it of use to tests
 # that only start programs or look at pages. It watches the shells, which call the cores from many
-# goroutines, and two simulated worlds beside each other. Tests of shells mostly wait: two
+# goroutines, two simulated worlds beside each other, and writers of rooms beside each other. Tests of shells mostly wait: two
 # packages and four tests of each at a time, whatever the number of cores; with more, leases lapse on two.
 CORES := fleet line mutant proof room roomfile sim slots admission ticket waiting wire
-PLAIN := $(CORES:%=vestibule/internal/%) vestibule/internal/waiting/preview vestibule/cmd
+PLAIN := $(CORES:%=vestibule/internal/%) vestibule/internal/roomstore vestibule/internal/waiting/preview vestibule/cmd
 
 .PHONY: quick
 quick: ## test the cores and the decision about a request, without a browser, a network or the simulator
@@ -88,7 +88,7 @@ quick: ## test the cores and the decision about a request, without a browser, a 
 test: packages ## run every test, those of whatever has goroutines with the race detector, then the end-to-end run
 	$(GO) test -timeout 20m $(PLAIN)
 	$(GO) test -race -p 2 -parallel 4 -timeout 20m $$($(GO) list ./... | grep -v -x -e vestibule/internal/e2e $(PLAIN:%=-e %))
-	$(GO) test -race -short -run TestEqualSeedsGiveEqualRuns ./internal/sim
+	$(GO) test -race -short -run 'TestEqualSeedsGiveEqualRuns|TestEightWritersLoseNothing' ./internal/sim ./internal/roomstore
 	$(MAKE) --no-print-directory e2e
 
 .PHONY: e2e

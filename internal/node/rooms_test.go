@@ -69,8 +69,8 @@ func TestADocumentThatFitsIsPlain(t *testing.T) {
 }
 
 func TestALargeDocumentIsDivided(t *testing.T) {
-	const limit = 24 << 10
-	d := many(1500)
+	const limit = 8 << 10
+	d := many(500)
 	docs := shelf{}
 	head := publish(t, docs, 7, d, limit)
 	if err := oldDecode(head); err == nil {
@@ -78,7 +78,7 @@ func TestALargeDocumentIsDivided(t *testing.T) {
 	}
 	f := follow(t, t.TempDir(), docs)
 	f.Offer(t.Context(), RoomsDocument, head)
-	if n := len(f.Set().Rooms()); n != 1500 || f.Set().Origins()[d.Rooms[0].Host] != "http://10.0.0.1" || f.changes != 1 {
+	if n := len(f.Set().Rooms()); n != 500 || f.Set().Origins()[d.Rooms[0].Host] != "http://10.0.0.1" || f.changes != 1 {
 		t.Fatalf("%d rooms, %d changes", n, f.changes)
 	}
 	// The copy on disk is whole, and of the form that every release reads.
@@ -87,7 +87,7 @@ func TestALargeDocumentIsDivided(t *testing.T) {
 		t.Fatalf("on disk: %v", err)
 	}
 	again := follow(t, f.dir, nil)
-	if n := len(again.Set().Rooms()); n != 1500 || again.Set().Version() != 7 {
+	if n := len(again.Set().Rooms()); n != 500 || again.Set().Version() != 7 {
 		t.Errorf("after a restart: %d rooms of version %d", n, again.Set().Version())
 	}
 	again.Fleet.docs = docs
@@ -98,7 +98,7 @@ func TestALargeDocumentIsDivided(t *testing.T) {
 
 	// One room more changes one section, wherever it stands.
 	before := maps.Clone(docs)
-	next := room.Document{Rooms: slices.Concat(many(1501).Rooms[1500:], d.Rooms), Hosts: d.Hosts}
+	next := room.Document{Rooms: slices.Concat(many(501).Rooms[500:], d.Rooms), Hosts: d.Hosts}
 	head = publish(t, docs, 8, next, limit)
 	if n := len(docs) - len(before); n != 1 {
 		t.Errorf("one room more changed %d sections of %d", n, len(before))
@@ -108,7 +108,7 @@ func TestALargeDocumentIsDivided(t *testing.T) {
 		delete(docs, key) // those that did not change are not read again
 	}
 	f.Offer(t.Context(), RoomsDocument, head)
-	if n := len(f.Set().Rooms()); n != 1501 {
+	if n := len(f.Set().Rooms()); n != 501 {
 		t.Errorf("%d rooms after the change, alarm %q", n, f.Alarm(RoomsDocument))
 	}
 }
@@ -127,7 +127,7 @@ func TestSectionsMayBeLate(t *testing.T) {
 		"another": func() {
 			docs[key] = pack(t, []byte(`{"rooms":[],"hosts":[{"name":"evil.example","origin":"http://10.6.6.6"}]}`))
 		},
-		"a bomb": func() { docs[key] = pack(t, make([]byte, 2*roomstore.MaxUnpacked)) },
+		"a bomb": func() { docs[key] = bytes.Repeat(pack(t, make([]byte, 1<<20)), roomstore.MaxUnpacked>>20+1) },
 	} {
 		spoil()
 		f.Offer(t.Context(), RoomsDocument, head)
