@@ -18,7 +18,7 @@ import (
 // Caddy, Envoy) asks the edge about every request and serves the site itself.
 type FrontConfig struct {
 	Listen   string        `mapstructure:"listen" doc:"host:port at which servers in front of the site ask whether a request may enter, empty for none"`
-	Form     string        `mapstructure:"form" doc:"how they ask: headers, accel or prefix"`
+	Form     string        `mapstructure:"form" doc:"how they ask: headers, accel, prefix or grpc"`
 	Prefix   string        `mapstructure:"prefix" doc:"with form prefix: what stands before the visitor's path"`
 	Redirect string        `mapstructure:"redirect" doc:"with form accel: X-Accel-Redirect of a request that may enter"`
 	Hold     time.Duration `mapstructure:"hold" doc:"how long a question is held for the visitor's turn at most"`
@@ -35,7 +35,10 @@ const (
 	// enter is told by X-Accel-Redirect, whatever the status.
 	formAccel = "accel"
 
-	// formPrefix: the same, with a prefix before the path. What may enter is told by
+	// formGRPC: the question is a call of Envoy's ext_authz, in which fields name the request.
+	formGRPC = "grpc"
+
+	// formPrefix: the same as accel, with a prefix before the path. What may enter is told by
 	// the status 200.
 	formPrefix = "prefix"
 )
@@ -55,9 +58,9 @@ func (c *FrontConfig) validate(proxies []string) []error {
 		errs = append(errs, errors.New("trusted_proxies: must name who may ask at front_auth.listen"))
 	}
 	switch c.Form {
-	case formHeaders, formAccel, formPrefix:
+	case formHeaders, formAccel, formPrefix, formGRPC:
 	default:
-		errs = append(errs, fmt.Errorf("front_auth.form: must be %s, %s or %s, got %q", formHeaders, formAccel, formPrefix, c.Form))
+		errs = append(errs, fmt.Errorf("front_auth.form: must be %s, %s, %s or %s, got %q", formHeaders, formAccel, formPrefix, formGRPC, c.Form))
 	}
 	if p := c.Prefix; !strings.HasPrefix(p, "/") || strings.HasSuffix(p, "/") || strings.HasPrefix(p, "/.well-known") || strings.ContainsAny(p, "?#% ") {
 		errs = append(errs, fmt.Errorf("front_auth.prefix: must be a path like /decide, got %q", p))
@@ -80,14 +83,13 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer o.End()
 	defer f.recovered(w, r, o)
 	w.Header()[decisionHeader] = saysWait // until the gate says otherwise
+	if f.cfg.Front.Form == formGRPC && r.Method == http.MethodPost && r.RequestURI == checkPath && strings.HasPrefix(first(r.Header["Content-Type"]), grpcType) {
+		f.check(w, r, o)
+		return
+	}
 	q, err := f.question(r)
 	if err != nil {
-		status := http.StatusBadRequest
-		if errors.Is(err, errUnlisted) {
-			status = http.StatusForbidden
-		}
-		o.Refuse("refused_front", err.Error(), status)
-		o.Close = false // the connection is the front's and not the visitor's
+		f.refuseFront(o, err)
 		f.answer(w, r, o)
 		return
 	}
@@ -104,6 +106,16 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		f.turnAway(w, r, q, o)
 	}
+}
+
+// refuseFront is the outcome of what is no question.
+func (f *front) refuseFront(o *gate.Outcome, err error) {
+	status := http.StatusBadRequest
+	if errors.Is(err, errUnlisted) {
+		status = http.StatusForbidden
+	}
+	o.Refuse("refused_front", err.Error(), status)
+	o.Close = false // the connection is the front's and not the visitor's
 }
 
 // admit tells the front that the request enters.
@@ -131,14 +143,19 @@ func (f *front) admit(w http.ResponseWriter, o *gate.Outcome) {
 // turnAway answers a visitor through a front that takes 2xx for an admission, which the
 // waiting page of many rooms and news for it would be otherwise.
 func (f *front) turnAway(w http.ResponseWriter, r *http.Request, q *gate.Request, o *gate.Outcome) {
+	f.wait(q, o)
+	o.Header = firstOfEach(o.Header)
+	f.answer(w, r, o)
+}
+
+// wait makes an answer one that no front takes for an admission.
+func (f *front) wait(q *gate.Request, o *gate.Outcome) {
 	if o.Status < 300 && !mutant.On(mutant.FrontWaitsAsItIs) {
 		o.Status = http.StatusTooManyRequests
 	}
 	if q.Method == http.MethodHead {
 		o.Body = o.Body[:0]
 	}
-	o.Header = firstOfEach(o.Header)
-	f.answer(w, r, o)
 }
 
 // firstOfEach returns the fields with the first line of each name. Most fronts hand on one
@@ -190,6 +207,8 @@ func (f *front) question(r *http.Request) (*gate.Request, error) {
 			return nil, errors.New("X-Forwarded-Uri: must not be given with a request that is for the edge itself")
 		}
 		return q, agrees(r, q)
+	case form == formGRPC:
+		return nil, errors.New("path: must be a call of ext_authz, or the edge's own")
 	case form == formPrefix:
 		target, ok := strings.CutPrefix(q.Target, f.cfg.Front.Prefix)
 		if q.Target = target; !ok || !strings.HasPrefix(target, "/") {

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
@@ -427,6 +428,7 @@ type stage struct {
 	door      string                          // where visitors come, if not to the edge itself
 	watch     func(http.Handler) http.Handler // what is asked at the first listener
 	sent      int                             // raw requests
+	envoy     authv3.AuthorizationClient      // see authorization
 
 	cancel context.CancelCauseFunc
 	ended  chan error

@@ -18,6 +18,7 @@ type listener struct {
 	tls     bool
 	handler http.Handler
 	headers *proxyHeaders // nil where connections begin with none
+	grpc    bool          // HTTP/2 without TLS is spoken too
 }
 
 // listen opens the listeners.
@@ -27,7 +28,11 @@ func (s *Server) listen() error {
 		tls     bool
 		handler http.Handler
 		headers *proxyHeaders
-	}{{s.cfg.Listen, false, s, s.headers}, {s.cfg.TLS.Listen, true, s, s.headers}, {s.cfg.Front.Listen, false, &front{s}, nil}} {
+		grpc    bool
+	}{
+		{s.cfg.Listen, false, s, s.headers, false}, {s.cfg.TLS.Listen, true, s, s.headers, false},
+		{s.cfg.Front.Listen, false, &front{s}, nil, s.cfg.Front.Form == formGRPC},
+	} {
 		if l.addr == "" {
 			continue
 		}
@@ -35,7 +40,7 @@ func (s *Server) listen() error {
 		if err != nil {
 			return errors.Join(fmt.Errorf("listen: %w", err), s.closeListeners())
 		}
-		s.listeners = append(s.listeners, listener{ln, l.tls, l.handler, l.headers})
+		s.listeners = append(s.listeners, listener{ln, l.tls, l.handler, l.headers, l.grpc})
 	}
 	return nil
 }
@@ -70,6 +75,11 @@ func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 			MaxHeaderBytes:    16 << 10,
 			ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 			HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100},
+		}
+		if l.grpc {
+			srv.Protocols = new(http.Protocols)
+			srv.Protocols.SetHTTP1(true)
+			srv.Protocols.SetUnencryptedHTTP2(true)
 		}
 		if l.tls {
 			cert, err := newCertificate(s.cfg.TLS, s.log, time.Now)

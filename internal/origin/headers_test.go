@@ -71,6 +71,14 @@ func TestFrontsTakeTheSameHeadersOut(t *testing.T) {
 	same(t, "haproxy/vestibule.lua", "-- "+note+"\n", "-- end\n", list.String())
 	same(t, "haproxy/vestibule.lua", "-- made of the families\n", "-- end\n", prefixes.String())
 
+	var traefik strings.Builder
+	for _, name := range slices.Sorted(slices.Values(append(slices.Clone(names), familyMembers...))) {
+		if !hasFamily(name, ownFamilies) { // ours are for the edge, and taken out behind it
+			traefik.WriteString("          " + name + ": \"\"\n")
+		}
+	}
+	same(t, "traefik/vestibule.yaml", "# "+note+"\n", "# end\n", traefik.String())
+
 	var caddy strings.Builder
 	for _, family := range headerFamilies { // ours are for the edge, and taken out behind it
 		caddy.WriteString("\trequest_header -" + family + "*\n")

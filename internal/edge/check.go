@@ -1,0 +1,374 @@
+package edge
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"vestibule/internal/gate"
+	"vestibule/internal/origin"
+)
+
+// This file is Envoy's gRPC form of the decision service, ext_authz
+// (envoy.service.auth.v3.Authorization): one call without streams, so a message each way with five bytes
+// before it, over the HTTP/2 of net/http. What is read and written of the messages is
+// a few fields; a test asks with Envoy's own types by another client.
+
+const (
+	checkPath = "/envoy.service.auth.v3.Authorization/Check"
+	grpcType  = "application/grpc"
+
+	// maxCheck bounds a question: Envoy takes headers of 60 KiB, told twice at most. The visitor's body is
+	// not wanted with it.
+	maxCheck = 256 << 10
+)
+
+// Status codes of gRPC.
+const (
+	grpcOK              = 0
+	grpcInvalidArgument = 3
+	grpcDenied          = 7
+	grpcExhausted       = 8
+)
+
+// check answers one question. A call that is no question ends with a code of gRPC, which
+// Envoy takes for a failure; it must be told to let nobody in then (failure_mode_allow: false).
+func (f *front) check(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
+	h := w.Header()
+	h["Content-Type"], h["Trailer"] = []string{grpcType}, []string{"Grpc-Status", "Grpc-Message"}
+	fail := func(code int, err error) {
+		h.Set("Grpc-Status", strconv.Itoa(code))
+		h.Set("Grpc-Message", err.Error())
+	}
+	message, err := readMessage(r.Body)
+	if err != nil {
+		code := grpcInvalidArgument
+		if errors.Is(err, errTooLong) {
+			code = grpcExhausted
+		}
+		fail(code, err)
+		return
+	}
+	var asked checked
+	if err := asked.read(message); err != nil {
+		fail(grpcInvalidArgument, err)
+		return
+	}
+	q, err := f.checkedQuestion(r, &asked)
+	if err != nil {
+		f.refuseFront(o, err)
+	} else {
+		q.Patience, q.SiteApart = min(f.cfg.Front.Hold, patienceOf(r.Header)), true
+		f.gate.Decide(r.Context(), q, o)
+	}
+	var answer []byte
+	switch {
+	case err != nil:
+		answer = denied(o)
+	case o.Kind == gate.Enters:
+		answer = allowed(o, asked.header)
+	default:
+		f.wait(q, o)
+		answer = denied(o)
+	}
+	if f.draining.Load() {
+		h.Set("Connection", "close") // HTTP/2 tells it as GOAWAY
+	}
+	frame := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(answer))) //nolint:gosec // a waiting page
+	if _, err := w.Write(append(frame, answer...)); err != nil {
+		f.log.Debug("answer to a front not written", slog.Any("error", err))
+	}
+	h.Set("Grpc-Status", strconv.Itoa(grpcOK))
+}
+
+// patienceOf returns half of the time after which the caller gives up, so that
+// the answer comes in time.
+func patienceOf(h http.Header) time.Duration {
+	text := first(h["Grpc-Timeout"])
+	units := map[byte]time.Duration{'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond}
+	if text == "" || len(text) > 9 || units[text[len(text)-1]] == 0 {
+		return time.Hour
+	}
+	n, err := strconv.ParseUint(text[:len(text)-1], 10, 32)
+	if err != nil || n > uint64(time.Hour/units[text[len(text)-1]]) {
+		return time.Hour
+	}
+	return max(time.Millisecond, time.Duration(n)*units[text[len(text)-1]]/2) //nolint:gosec // an hour at most
+}
+
+var errTooLong = fmt.Errorf("message: must be %d bytes at most", maxCheck)
+
+// readMessage reads the only message of a call.
+func readMessage(body io.Reader) ([]byte, error) {
+	var head [5]byte
+	if _, err := io.ReadFull(body, head[:]); err != nil {
+		return nil, fmt.Errorf("message: %w", err)
+	}
+	if head[0] != 0 {
+		return nil, errors.New("message: must not be compressed")
+	}
+	n := binary.BigEndian.Uint32(head[1:])
+	if n > maxCheck {
+		return nil, errTooLong
+	}
+	message := make([]byte, n)
+	if _, err := io.ReadFull(body, message); err != nil {
+		return nil, fmt.Errorf("message: %w", err)
+	}
+	if more, err := body.Read(head[:1]); more > 0 || err != nil && !errors.Is(err, io.EOF) {
+		return nil, errors.New("message: must be the only one")
+	}
+	return message, nil
+}
+
+// checked is what a CheckRequest says of the visitor's request.
+type checked struct {
+	source, method, path, host, scheme string
+	size                               int64
+	header                             http.Header
+	names                              []string // of its fields, as they were spelled
+}
+
+// errMessage says that a message cannot be read.
+var errMessage = errors.New("message: must be a CheckRequest")
+
+// fields calls f with the number and the content of each field of a message that has one
+// (strings and messages), and with the value of those that are numbers.
+func fields(message []byte, f func(field protowire.Number, content []byte, value uint64) error) error {
+	for len(message) > 0 {
+		field, kind, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return errMessage
+		}
+		message = message[n:]
+		var content []byte
+		var value uint64
+		switch kind {
+		case protowire.BytesType:
+			content, n = protowire.ConsumeBytes(message)
+		case protowire.VarintType:
+			value, n = protowire.ConsumeVarint(message)
+		default:
+			n = protowire.ConsumeFieldValue(field, kind, message)
+			field = 0 // nobody asks for it
+		}
+		if n < 0 {
+			return errMessage
+		}
+		message = message[n:]
+		if err := f(field, content, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inside calls f with each field of a message within messages, by the way to it.
+func inside(message []byte, way []protowire.Number, f func(field protowire.Number, content []byte, value uint64) error) error {
+	if len(way) == 0 {
+		return fields(message, f)
+	}
+	return fields(message, func(field protowire.Number, content []byte, _ uint64) error {
+		if field != way[0] {
+			return nil
+		}
+		return inside(content, way[1:], f)
+	})
+}
+
+// Ways to what is read: CheckRequest.attributes.source.address.socket_address and
+// CheckRequest.attributes.request.http.
+var toSource, toHTTP = []protowire.Number{1, 1, 1, 1}, []protowire.Number{1, 4, 2}
+
+func (c *checked) read(message []byte) error {
+	err := inside(message, toSource, func(field protowire.Number, content []byte, _ uint64) error {
+		if field == 2 { // address
+			c.source = string(content)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	var told, raw [][2]string
+	err = inside(message, toHTTP, func(field protowire.Number, content []byte, value uint64) error {
+		switch field {
+		case 2:
+			c.method = string(content)
+		case 3: // headers, a map
+			line, err := nameAndValue(content, 2)
+			told = append(told, line)
+			return err
+		case 4:
+			c.path = string(content)
+		case 5:
+			c.host = string(content)
+		case 6:
+			c.scheme = string(content)
+		case 9:
+			c.size = int64(value) //nolint:gosec // -1 is told like this
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	// header_map: the same headers, each line as it came.
+	err = inside(message, append(slices.Clone(toHTTP), 13), func(field protowire.Number, content []byte, _ uint64) error {
+		if field != 1 {
+			return nil
+		}
+		line, err := nameAndValue(content, 2)
+		if line[1] == "" && err == nil {
+			line, err = nameAndValue(content, 3) // raw_value
+		}
+		raw = append(raw, line)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if raw != nil {
+		told = raw
+	}
+	c.header = http.Header{}
+	for _, line := range told {
+		c.names = append(c.names, line[0])
+		c.header.Add(line[0], line[1])
+	}
+	return nil
+}
+
+// nameAndValue reads a name and what is told by a field beside it.
+func nameAndValue(content []byte, second protowire.Number) (line [2]string, err error) {
+	return line, fields(content, func(field protowire.Number, content []byte, _ uint64) error {
+		switch field {
+		case 1:
+			line[0] = string(content)
+		case second:
+			line[1] = string(content)
+		}
+		return nil
+	})
+}
+
+// checkedQuestion returns the visitor's request that Envoy asks about. As in the other forms nothing
+// is guessed: Envoy's fields name the request, and no header of the visitor's may name another.
+func (f *front) checkedQuestion(r *http.Request, c *checked) (*gate.Request, error) {
+	if !f.proxies.Trusts(r.RemoteAddr) {
+		return nil, errUnlisted
+	}
+	client, err := netip.ParseAddr(c.source)
+	if err != nil {
+		return nil, errors.New("source.address: must be the visitor's address")
+	}
+	if !strings.HasPrefix(c.path, "/") {
+		return nil, errors.New("request.http.path: must begin with /")
+	}
+	visitors := http.Request{Method: c.method, Host: c.host, RequestURI: c.path, Header: c.header, ContentLength: c.size, Body: r.Body}
+	q := f.request(&visitors)
+	q.Client = client.Unmap().WithZone("")
+	switch c.scheme {
+	case "https":
+		q.Secure = true
+	case "http":
+		q.Secure = false
+	default:
+		return nil, errors.New("request.http.scheme: must be http or https")
+	}
+	for name, is := range map[string]string{":path": c.path, ":authority": c.host, ":method": c.method} {
+		for _, told := range c.header[name] {
+			if told != is {
+				return nil, fmt.Errorf("%s: contradicts the request", name)
+			}
+		}
+	}
+	if gate.Answers(q.Target) {
+		return nil, errors.New("path: the front must pass this request on to the edge itself")
+	}
+	return q, agrees(&visitors, q)
+}
+
+// Numbers of fields in what is answered, and of a header's action.
+const (
+	fieldStatus, fieldDenied, fieldOK               = 1, 2, 3
+	fieldDeniedStatus, fieldDeniedBody              = 1, 3
+	fieldHeaders, fieldRemove, fieldResponse        = 2, 5, 6
+	fieldHeader, fieldAppend, fieldAction           = 1, 2, 3
+	overwrites                               uint64 = 2
+)
+
+// allowed tells Envoy that the request enters: what the visitor gets with the site's answer, the proof for the site, and which of
+// the visitor's headers do not reach it.
+func allowed(o *gate.Outcome, header http.Header) []byte {
+	var ok []byte
+	proof := o.Proof()
+	if proof != "" {
+		ok = message(ok, fieldHeaders, option(gate.ProofHeader, proof, false))
+	}
+	for _, name := range stripped(header) {
+		if proof == "" || name != gate.ProofHeader {
+			ok = text(ok, fieldRemove, strings.ToLower(name))
+		}
+	}
+	for _, t := range o.Tickets() {
+		ok = message(ok, fieldResponse, option(t.Name, t.Value, true))
+	}
+	return message(status(grpcOK), fieldOK, ok)
+}
+
+// stripped returns the names of headers that no site gets from a visitor. Envoy itself writes X-Forwarded-For and X-Forwarded-Proto.
+func stripped(header http.Header) (out []string) {
+	left := header.Clone()
+	ownRules.Strip(left)
+	for name := range header {
+		if _, stays := left[name]; !stays && !strings.HasPrefix(name, ":") && name != "X-Forwarded-For" && name != "X-Forwarded-Proto" {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+var ownRules = origin.NewHeaderRules(nil)
+
+// denied tells Envoy what to answer the visitor.
+func denied(o *gate.Outcome) []byte {
+	d := message(nil, fieldDeniedStatus, number(nil, 1, uint64(o.Status))) //nolint:gosec // of HTTP
+	for _, h := range o.Header {
+		d = message(d, fieldHeaders, option(h.Name, h.Value, true))
+	}
+	return message(status(grpcDenied), fieldDenied, text(d, fieldDeniedBody, string(o.Body)))
+}
+
+// status begins a CheckResponse with a code of gRPC.
+func status(code uint64) []byte { return message(nil, fieldStatus, number(nil, 1, code)) }
+
+// option is a HeaderValueOption: a header that is added, or stands in the place of others.
+func option(name, value string, added bool) []byte {
+	b := message(nil, fieldHeader, text(text(nil, 1, name), 2, value))
+	if added {
+		return message(b, fieldAppend, number(nil, 1, 1))
+	}
+	return number(b, fieldAction, overwrites)
+}
+
+func message(b []byte, field protowire.Number, content []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), content)
+}
+
+func text(b []byte, field protowire.Number, s string) []byte { return message(b, field, []byte(s)) }
+
+func number(b []byte, field protowire.Number, v uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), v)
+}
