@@ -3,16 +3,21 @@ package allinone
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
 	"vestibule/internal/browsertest"
@@ -221,4 +226,89 @@ func TestAPageThatGoesAway(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestABrowserThatKeepsNoCookies: it is told so, whether the script finds out by what comes
+// back or the edge does, and loads the page again slowly.
+func TestABrowserThatKeepsNoCookies(t *testing.T) {
+	t.Parallel()
+	tree, _ := grow(t, 1, 60, 10*time.Minute)
+	newBrowser(t).enters(tree.Info.Edges[0].URL)
+	to, err := url.Parse(tree.Info.Edges[0].URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name, inject string
+		noScript     bool
+		polls        int32 // before it knows
+	}{
+		// What would be a minute is a second, so that the next load is seen.
+		{"cookies are lost on the way", `const wait = setTimeout; window.setTimeout = (f, ms) => wait(f, ms >= 60000 ? ms / 60 : ms)`, false, 1},
+		{"the browser says so", `Object.defineProperty(navigator, "cookieEnabled", {get: () => false})`, false, 0},
+		{"without script", "", true, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			var loads, polls, brought atomic.Int32
+			way := httptest.NewServer(&httputil.ReverseProxy{
+				Rewrite: func(p *httputil.ProxyRequest) {
+					p.SetURL(to)
+					p.Out.Host = p.In.Host
+					switch {
+					case p.In.Header.Get("Cookie") != "":
+						brought.Add(1)
+					case p.In.Header.Get("Sec-Fetch-Dest") == "document":
+						loads.Add(1)
+					case p.In.Header.Get("Vestibule-Poll") != "":
+						polls.Add(1)
+					}
+				},
+				ModifyResponse: func(r *http.Response) error {
+					r.Header.Del("Set-Cookie")
+					return nil
+				},
+			})
+			defer way.Close()
+			ctx := browsertest.Open(t)
+			browsertest.See(t, ctx, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
+				return cdp.Call(ctx, target, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: tc.noScript})
+			})
+			browsertest.See(t, ctx, func(ctx context.Context, target *chromedp.Target) (cdppage.AddScriptToEvaluateOnNewDocumentResult, error) {
+				return cdp.Call(ctx, target, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: tc.inject})
+			})
+			if err := chromedp.Do(ctx, chromedp.Navigate(way.URL)); err != nil {
+				t.Fatal(err)
+			}
+			told := func() bool {
+				text, err := chromedp.Run(ctx, chromedp.Evaluate[string](`document.querySelector("main")?.innerText ?? ""`))
+				return err == nil && strings.Contains(text, "Your browser blocks cookies") && strings.Contains(text, "Allow them for this site") && !strings.Contains(text, "People ahead")
+			}
+			eventually(t, "the visitor is told", told)
+			if n := loads.Load(); n != 1 && !tc.noScript {
+				t.Errorf("the page was loaded %d times before", n)
+			}
+			if n := polls.Load(); n != tc.polls || brought.Load() > 0 {
+				t.Errorf("it asked %d times, %d times with a cookie", n, brought.Load())
+			}
+			if tc.polls > 0 {
+				eventually(t, "it loads the page again", func() bool { return loads.Load() >= 2 })
+			}
+			if tc.polls > 0 || tc.noScript {
+				retry := chromedp.Evaluate[int](`(s => s.state == "blocked" ? s.retryAfterSeconds : 0)(JSON.parse(document.getElementById("now")?.textContent ?? "{}"))`)
+				eventually(t, "the edge knows", func() bool {
+					n, err := chromedp.Run(ctx, retry)
+					return err == nil && n >= 60 && n <= 90
+				})
+			}
+			if n := polls.Load(); n != tc.polls {
+				t.Errorf("it asked %d times", n)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		if s := tree.Origin.Stats(); s.Total != 1 {
+			t.Errorf("the site counted %d sessions, want that of the first visitor", s.Total)
+		}
+	})
 }

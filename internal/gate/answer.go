@@ -58,7 +58,8 @@ func (g *Gate) show(r *Request, o *Outcome, rm *roomState, status int, v *waitin
 	page := rm.page
 	if !v.Moment {
 		v.Grace = rm.Grace
-	} else if page.IsCustom() { // it knows no state but that of people with a place
+	}
+	if (v.Moment || v.Blocked) && page.IsCustom() { // it knows no state but that of people with a place
 		page = waiting.Builtin()
 	}
 	v.Lang = g.langs.Pick(r.Languages, rm.lang)
@@ -106,9 +107,9 @@ func (g *Gate) showMoment(r *Request, o *Outcome, rm *roomState, why string) {
 }
 
 // showNews answers a waiting page to which there is no more to tell than what to do.
-func (o *Outcome) showNews(state string) {
+func (o *Outcome) showNews(state string, cookies bool) {
 	o.set(DecisionHeader, SaysWait)
-	o.Body = waiting.AppendNews(o.Body[:0], state)
+	o.Body = waiting.AppendNews(o.Body[:0], state, cookies)
 	o.answer(statusOK, "application/json")
 }
 

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"strings"
+	"time"
 
 	"vestibule/internal/mutant"
 	"vestibule/internal/room"
@@ -58,6 +59,20 @@ func (r *Request) isPart() bool {
 		return !strings.Contains(strings.Join(r.Accept, ","), "text/html")
 	}
 	return strings.HasPrefix(first(r.Accept), "text/css")
+}
+
+// blockedRetry is after how long at least a browser asks again that keeps no cookies:
+// each time it is somebody new.
+const blockedRetry = time.Minute
+
+// keepsNoCookies reports whether a page of ours has just loaded itself again, and came
+// without the cookie that it was given, or any other.
+func (r *Request) keepsNoCookies() bool {
+	if len(r.Cookies) > 0 || r.Tickets != nil || r.FetchSite != "same-origin" || r.FetchUser != "" || r.FetchMode != "navigate" {
+		return false
+	}
+	_, from, _ := strings.Cut(r.Referer, "://")
+	return from == r.Host+r.Target
 }
 
 // wantsJSON reports whether the answer is to be JSON: it is asked for, or a script asks

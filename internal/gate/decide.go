@@ -132,7 +132,7 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 			o.allow(r, rooms.rooms[in[0].Index])
 		}
 		o.giveTickets()
-		o.showNews(waiting.Entering.String())
+		o.showNews(waiting.Entering.String(), true)
 		return
 	}
 	o.Kind = Enters
@@ -151,7 +151,7 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		// A page without a ticket would be somebody new with every question, and
 		// each might be charged a slot that nobody uses.
 		o.allow(r, rm)
-		o.showNews(newsReload)
+		o.showNews(newsReload, r.Tickets != nil || r.brings(rm.cookie[index(r.Secure)]))
 		return false
 	}
 	d, now, hurry := g.arrive(rm, r, t)
@@ -186,7 +186,11 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		g.showMoment(r, o, rm, "time_unknown")
 		return false
 	}
-	g.show(r, o, rm, status, &waiting.Visitor{Decision: d, Now: now})
+	v := &waiting.Visitor{Decision: d, Now: now}
+	if v.Blocked = d.Fresh == admission.Newcomer && r.keepsNoCookies(); v.Blocked {
+		v.Decision.Retry = blockedRetry + rand.N(blockedRetry/2)
+	}
+	g.show(r, o, rm, status, v)
 	return false
 }
 

@@ -44,6 +44,8 @@ type Request struct {
 	FetchSite string // Sec-Fetch-Site
 	FetchDest string // Sec-Fetch-Dest
 	FetchMode string // Sec-Fetch-Mode
+	FetchUser string // Sec-Fetch-User
+	Referer   string
 	Origin    string
 	CORS      CORS
 	Poll      bool // PollHeader is there

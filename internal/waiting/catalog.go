@@ -70,7 +70,8 @@ type messages struct {
 	LostExpired    string `json:"lost_expired"`
 	LostAway       string `json:"lost_away"`
 	LostVoid       string `json:"lost_void"`
-	Cookies        string `json:"cookies"`
+	Blocked        string `json:"blocked"`
+	BlockedText    string `json:"blocked_text"`
 	Message        string `json:"message"`
 	Ahead          string `json:"ahead"`
 	Wait           string `json:"wait"`

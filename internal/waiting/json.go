@@ -34,10 +34,13 @@ func AppendJSON(dst []byte, v *Visitor) []byte {
 }
 
 // AppendNews appends the answer to a page that asks for news, where there is
-// nothing to tell but what to do: enter or reload.
-func AppendNews(dst []byte, state string) []byte {
+// nothing to tell but what to do: enter or reload. cookies tells whether the question
+// brought any ticket: where a page was given one, the browser has kept it.
+func AppendNews(dst []byte, state string, cookies bool) []byte {
 	dst = append(dst, `{"vestibule":{"state":`...)
 	dst = appendString(dst, state)
+	dst = append(dst, `,"cookies":`...)
+	dst = strconv.AppendBool(dst, cookies)
 	return append(dst, "}}\n"...)
 }
 

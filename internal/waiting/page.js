@@ -43,6 +43,7 @@ var skew = 0, state = "", told = { state: now.state, ahead: now.peopleAhead, cou
 function show(s) {
 	now = s;
 	if (s.state == "moment") return turn(s.state, words.offline_text);
+	if (s.state == "blocked") return turn(s.state, words.blocked_text);
 	skew = Date.now() - Date.parse(s.updatedAt);
 	put("ahead", s.counting ? "–" : count.format(s.peopleAhead));
 	put("wait", wait(s));
@@ -81,7 +82,7 @@ function tell(to, text) {
 }
 
 // The turn has come.
-var entering = false, sound, ring = function (done) { done() };
+var entering = false, kept = now.answer > 0, sound, ring = function (done) { done() };
 function enter() {
 	if (entering) return;
 	entering = true;
@@ -93,6 +94,15 @@ function enter() {
 		} catch (e) { /* some browsers let only service workers notify; the title and the sound tell as well */ }
 	}
 	ring(reload);
+}
+// blocked tells that the browser keeps no cookies, and asks no more: every question would
+// be somebody new. The page is loaded again slowly.
+function blocked() {
+	entering = true;
+	hush();
+	clearTimeout(timer);
+	turn("blocked", words.blocked_text);
+	setTimeout(reload, (now.state == "blocked" ? now.retryAfterSeconds : 60 + Math.random() * 30) * 1000);
 }
 // reload asks for the page itself. It is a GET even where this page answered a
 // form, and never comes in a hurry twice.
@@ -217,7 +227,6 @@ function entered(paces, within) {
 // End of the arithmetic.
 function ask() {
 	if (asking || entering) return;
-	if (!navigator.cookieEnabled) return reload();
 	asking = true;
 	sent = Date.now();
 	var cut = new AbortController(), patience = setTimeout(function () { cut.abort() }, 45000);
@@ -233,7 +242,9 @@ function ask() {
 }
 function heard(s) {
 	fails = 0;
-	if (s.state == "reload") return reload();
+	// A page that was given a ticket, and comes without any from the first question on, keeps none.
+	if (s.state == "reload") return s.cookies === false && !kept && now.state != "moment" ? blocked() : reload();
+	kept = true;
 	if (s.state == "entering") return enter();
 	// What was told stands, but cannot be told anew for a moment.
 	if (s.state == "moment") { turn(s.state, words.offline_text); return later(s.retryAfterSeconds) }
@@ -287,9 +298,8 @@ if (!window.AudioContext && !window.webkitAudioContext) $("sound").hidden = true
 
 if (state = now.state, state != "left") {
 	show(now);
-	if (!navigator.cookieEnabled) put("lost", words.cookies);
 	$("tools").hidden = false;
-	listen();
+	if (navigator.cookieEnabled && state != "blocked") listen(); else blocked();
 	setInterval(tick, 1000);
 	addEventListener("online", function () { ask(); stream() });
 	addEventListener("pagehide", away);

@@ -64,6 +64,7 @@ func makeSamples() []Sample {
 			v.Decision.Ahead, v.Decision.Wait, v.Decision.Known = 0, 0, false
 		})},
 		{"left", line(func(v *Visitor) { v.Left = true })},
+		{"blocked", line(func(v *Visitor) { v.Blocked, v.Decision.Fresh, v.Decision.Ticket.Answer = true, admission.Newcomer, 0 })},
 		{"moment", Visitor{Now: now, Room: "sale", Moment: true, Decision: admission.Decision{Retry: 3 * time.Second}}},
 	}
 }

@@ -20,6 +20,7 @@ type Visitor struct {
 	Event    Event
 	Left     bool   // the visitor has just left the line
 	Moment   bool   // nothing can be told yet, not even whether the visitor has a place
+	Blocked  bool   // the browser keeps no cookies, so it keeps no place
 	Back     string // where the line can be joined again
 	Nonce    string // of the scripts of a custom page, in base64url; "" for none
 }
@@ -45,10 +46,11 @@ const (
 	Before                // the event has not started
 	Left                  // the visitor gave the place up
 	Moment                // nothing can be told yet
+	Blocked               // the browser keeps no cookies
 	states
 )
 
-var stateNames = [states]string{"queued", "next", "entering", "paused", "closed", "before", "left", "moment"}
+var stateNames = [states]string{"queued", "next", "entering", "paused", "closed", "before", "left", "moment", "blocked"}
 
 func (s State) String() string { return stateNames[s] }
 
@@ -63,6 +65,8 @@ func (v *Visitor) State() State {
 		return Entering
 	case v.Decision.Reason == admission.Closed, v.method() == "reject":
 		return Closed
+	case v.Blocked:
+		return Blocked
 	case v.Event.Prequeue:
 		return Before
 	case v.pausedBy() != "":

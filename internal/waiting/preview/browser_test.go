@@ -348,7 +348,7 @@ func TestNewsInABrowser(t *testing.T) {
 	waitFor(t, ctx, `document.getElementById("sound").getAttribute("aria-pressed") == "true"`)
 	s.play(func(s *site) {
 		s.in = true
-		s.news = func() []byte { return waiting.AppendNews(nil, "entering") }
+		s.news = func() []byte { return waiting.AppendNews(nil, "entering", true) }
 	})
 	s.again(t, ctx)
 	waitFor(t, ctx, `document.title == "The site"`)

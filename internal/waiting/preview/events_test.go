@@ -83,7 +83,7 @@ func TestTheStreamInABrowser(t *testing.T) {
 	}
 
 	s.play(func(s *site) {
-		s.news = func() []byte { return waiting.AppendNews(nil, "entering") }
+		s.news = func() []byte { return waiting.AppendNews(nil, "entering", true) }
 		s.in = true
 	})
 	say(func() { b.View.Park = joined })
