@@ -60,15 +60,11 @@ func (m ended) list(out []wire.End, limit int) []wire.End {
 // forget drops what every live edge has reported past.
 func (m ended) forget(watermark fleet.Time) {
 	for k, e := range m {
-		if fleet.Time(int64(e.until)*1000).Add(endMargin) <= watermark {
+		if fleet.Time(int64(e.until)*1000).Add(wire.EndMargin) <= watermark {
 			delete(m, k)
 		}
 	}
 }
-
-// endMargin is how long after its tickets expired a mark is kept: another data
-// centre's clocks may be wrong as far as they may.
-const endMargin = 4 * fleet.MaxError
 
 // note takes note of a session that ended.
 func (m *ended) note(e wire.End) {

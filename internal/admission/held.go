@@ -54,8 +54,12 @@ func (h *held) before(t *ticket.Ticket) bool {
 	if len(h.visits) == 0 {
 		return false
 	}
-	o := &h.visits[0].Ticket
-	return o.Joined < t.Joined || (o.Joined == t.Joined && o.ID < t.ID)
+	return earlier(&h.visits[0].Ticket, t)
+}
+
+// earlier reports whether the place of a is before that of b.
+func earlier(a, b *ticket.Ticket) bool {
+	return a.Joined < b.Joined || (a.Joined == b.Joined && a.ID < b.ID)
 }
 
 // renew gives those who are held new places.
@@ -73,13 +77,7 @@ func (h *held) renew(place func(in ticket.Network) ticket.Ticket) {
 type visitHeap []*Visit
 
 func (h visitHeap) Len() int { return len(h) }
-func (h visitHeap) Less(i, j int) bool {
-	a, b := &h[i].Ticket, &h[j].Ticket
-	if a.Joined != b.Joined {
-		return a.Joined < b.Joined
-	}
-	return a.ID < b.ID
-}
+func (h visitHeap) Less(i, j int) bool { return earlier(&h[i].Ticket, &h[j].Ticket) }
 
 func (h visitHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]

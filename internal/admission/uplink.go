@@ -102,7 +102,7 @@ func (l *uplink) hurry(now fleet.Mono, gap time.Duration) {
 // follow promises the parent t. It reports false for a parent that must not be
 // listened to: one with a lower term, or another one with the same.
 func (l *uplink) follow(t wire.Term) bool {
-	if t.N < l.seen.N || (t.N == l.seen.N && t != l.seen) {
+	if l.seen.Fences(t) {
 		return mutant.On(mutant.EdgeFollowsAnybody) || mutant.On(mutant.NoFencing)
 	}
 	if t != l.seen {

@@ -145,7 +145,7 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 	if a.fenced != 0 {
 		return
 	}
-	if (m.Seen.N > a.cfg.Term.N || (m.Seen.N == a.cfg.Term.N && m.Seen != a.cfg.Term)) && !mutant.On(mutant.NoFencing) {
+	if m.Seen.Fences(a.cfg.Term) && !mutant.On(mutant.NoFencing) {
 		a.fenced = m.Seen.N
 		return
 	}

@@ -12,7 +12,7 @@ func (b *books) take(now, wrote fleet.Mono, e *edge, m *wire.Report, r *wire.Roo
 	acc.takeSessions(&b.counts, r.Sessions)
 	acc.granted = max(acc.granted, r.Granted) // after a takeover: what the predecessor granted
 	acc.renewCeil = max(acc.renewCeil, r.RenewCeil)
-	if m.Tenure == e.tenure && e.state != dead && e.state != left { // rights of R stay behind with their tenure
+	if m.Tenure == e.tenure && !e.over() { // rights of R stay behind with their tenure
 		acc.rateGranted = max(acc.rateGranted, r.RateGranted)
 		acc.rateReturned = max(acc.rateReturned, r.RateReturned)
 		acc.rateIdle, acc.rateSeen = r.RateIdle, r.RateGranted

@@ -112,5 +112,11 @@ func compareEdges(a, b *edge) int {
 	return cmp.Compare(a.inc, b.inc)
 }
 
+// over reports whether its tenure is over: its lease lapsed, or it said goodbye.
+func (e *edge) over() bool { return e.state == dead || e.state == left }
+
+// missing reports whether nobody has heard it since a predecessor led.
+func (e *edge) missing() bool { return e.state == awaiting || e.state == lost }
+
 // heard reports whether the edge reports, or is about to.
 func (e *edge) heard() bool { return e.state == alive || e.state == joining }

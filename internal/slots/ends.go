@@ -138,7 +138,7 @@ func (b *books) closeTerminations(known, acked uint64, watermark fleet.Time) {
 		}
 	}
 	ts.order = slices.DeleteFunc(ts.order, func(m *termination) bool {
-		if fleet.Time(int64(m.Until)*1000).Add(terminationMargin) > watermark {
+		if fleet.Time(int64(m.Until)*1000).Add(wire.EndMargin) > watermark {
 			return false
 		}
 		delete(ts.byKey, terminationKey{m.ID, m.Home})
@@ -152,10 +152,6 @@ func (b *books) closeTerminations(known, acked uint64, watermark fleet.Time) {
 func (ts *terminations) older(m *termination) bool {
 	return m.Until <= ts.dropped || slices.ContainsFunc(ts.order, func(o *termination) bool { return o.ID == m.ID && o.Home != m.Home })
 }
-
-// terminationMargin is how long after its tickets expired a termination is kept: other data
-// centres' clocks may be wrong as far as they may.
-const terminationMargin = 4 * fleet.MaxError
 
 // finish takes a session that ended out of the head-count. Every edge has told
 // all that it stamped before it knew the termination, and stamps nothing since: so all

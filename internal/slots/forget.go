@@ -55,7 +55,7 @@ func (a *Aggregator) Forget(now fleet.Mono, name string, inc uint64) (Forgotten,
 		}
 		e.forgotten = true
 		a.roster.claimed(e, a.lives.latest(now))
-		if e.ended == 0 && (e.state == awaiting || e.state == lost) {
+		if e.ended == 0 && e.missing() {
 			a.lives.endedNow(now, e)
 		}
 		if out.Incs = append(out.Incs, e.inc); mutant.On(mutant.ForgottenIsFree) {

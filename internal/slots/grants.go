@@ -45,7 +45,7 @@ func (a *Aggregator) Grants(now fleet.Mono) []wire.Grant {
 	}
 	a.roster.unadopted = a.roster.unadopted[:0]
 	for _, e := range a.roster.edges {
-		if e.state == alive || ((e.state == dead || e.state == left) && e.due) {
+		if e.state == alive || (e.over() && e.due) {
 			out = append(out, a.grant(now, e)...)
 		}
 	}

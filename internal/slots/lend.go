@@ -194,7 +194,7 @@ func (s *survey) gift(p *pool, view *wire.View, i int, keep, rkeep int64) (give,
 		keep, rkeep = 0, 0
 	case s.how[i] == lendKept:
 		keep, rkeep = max(0, l.held()), max(0, l.rateHeld()) // one in as one goes
-	case s.how[i] == lendAll && !s.starved && view.Horizon == line.Open && !few(int(min(s.supply, s.rate)), len(s.open)):
+	case s.how[i] == lendAll && !s.starved && !view.Queues() && !few(int(min(s.supply, s.rate)), len(s.open)):
 		// Rights that lie a little off do no harm while nobody misses them.
 		keep, rkeep = settle(keep, idle), settle(rkeep, ridle)
 	}
@@ -232,12 +232,12 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 		if !mutant.On(mutant.SpareTwice) {
 			p.spare, p.rateSpare = p.spare-give, p.rateSpare-rgive
 		}
-		push := keep < idle && (s.starved || view.Horizon != line.Open)
+		push := keep < idle && (s.starved || view.Queues())
 		if give > 0 || rgive > 0 {
 			l.granted += uint64(give)
 			l.rateGranted += uint64(rgive)
 			l.dirty = true
-			push = push || l.heldPeople+l.movers > 0 || int64(l.want) > min(idle, ridle) || view.Horizon != line.Open
+			push = push || l.heldPeople+l.movers > 0 || int64(l.want) > min(idle, ridle) || view.Queues()
 			a.counted = a.counted || a.complete(p)
 		}
 		s.homes[i].push = s.homes[i].push || push
@@ -255,7 +255,7 @@ func pick[T any](all []T, numbers []int) []T {
 }
 
 // queues reports whether somebody waits behind others.
-func (p *pool) queues() bool { return p.view != nil && p.view.Horizon != line.Open }
+func (p *pool) queues() bool { return p.view != nil && p.view.Queues() }
 
 // look remakes the view of the room where it is time to, and sees to it that
 // the data centres are told.
@@ -263,7 +263,7 @@ func (a *Allocator) look(now fleet.Mono, ft fleet.Time, p *pool, x prospect) *wi
 	x.flow, x.gain = &p.flow, &p.gain
 	x.tally.admitted, x.tally.joined, x.tally.entered, x.tally.outcomes = p.admitted, p.joined, p.entered, p.outcomes.Outcomes()
 	old := p.view
-	if old != nil && (old.Horizon == line.Open) == x.open(x.people()) && now.Sub(p.viewed) < viewGap {
+	if old != nil && !old.Queues() == x.open(x.people()) && now.Sub(p.viewed) < viewGap {
 		p.stale = true
 		return old
 	}
@@ -292,7 +292,7 @@ const quiet = 10 * time.Second
 // divided by share but for the reserve; when somebody does, rights go to where
 // people are held who use them at once, then to where the oldest wait.
 func spread(n int, view *wire.View, loans []*loan, lines []line.Histogram, shares []float64) []int {
-	if view.Horizon != line.Open {
+	if view.Queues() {
 		held, heldN := make([][]fleet.Time, len(loans)), make([]uint64, len(loans))
 		for i, l := range loans {
 			held[i], heldN[i] = l.heldJoined, l.heldPeople

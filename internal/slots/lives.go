@@ -73,7 +73,7 @@ func (l *lives) advance(now fleet.Mono, blank bool) (watermark fleet.Time, lapse
 	l.gather(now)
 	l.foldGone(now)
 	l.roster.remove(func(e *edge) bool {
-		if (e.state != left && e.state != dead) || l.rooms.counted(e) {
+		if !e.over() || l.rooms.counted(e) {
 			return false
 		}
 		l.stored.strike(e)
@@ -175,7 +175,7 @@ func (l *lives) revive(e *edge) {
 
 // enrol writes an incarnation's place on the roster; the edge waits for it.
 func (l *lives) enrol(e *edge) {
-	entry := wire.RosterEntry{Edge: e.name, Inc: e.inc, Tenure: e.tenure, Dead: e.state == dead || e.state == left, Left: e.state == left, Gone: slices.Clone(e.gone), Waited: e.waited}
+	entry := wire.RosterEntry{Edge: e.name, Inc: e.inc, Tenure: e.tenure, Dead: e.over(), Left: e.state == left, Gone: slices.Clone(e.gone), Waited: e.waited}
 	if mutant.On(mutant.WaitKept) {
 		entry.Leased, entry.Until = e.leased, e.until
 	}
@@ -255,7 +255,7 @@ func (l *lives) restore(now fleet.Mono, old *wire.Durable, own bool) {
 		if !mutant.On(mutant.WaitForgotten) {
 			e.leased, e.until, e.ended = r.Leased, r.Until, r.Ended
 		}
-		switch e.gone = r.Gone; {
+		switch e.gone = slices.Clone(r.Gone); {
 		case !r.Dead:
 			continue
 		case r.Left || r.Edge == wire.Gone:

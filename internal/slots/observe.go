@@ -13,7 +13,7 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 	if a.fencedBy != 0 {
 		return
 	}
-	if (m.Seen.N > a.cfg.Term.N || (m.Seen.N == a.cfg.Term.N && m.Seen != a.cfg.Term)) && !mutant.On(mutant.NoFencing) {
+	if m.Seen.Fences(a.cfg.Term) && !mutant.On(mutant.NoFencing) {
 		// The edge follows a successor. Whatever we hold belongs to it now.
 		a.fencedBy = m.Seen.N
 		return
@@ -30,7 +30,7 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 		return
 	}
 	e := a.roster.find(m.From, m.Inc)
-	if e == nil || e.state == awaiting || e.state == lost {
+	if e == nil || e.missing() {
 		if gone := e == nil && a.roster.summed(m.From, m.Inc); gone || !m.Join {
 			if e == nil && !gone {
 				a.lives.lateWord(&m)
@@ -65,7 +65,7 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 	if m.Tenure == e.tenure && !m.Final {
 		e.unheard = false
 	}
-	over := e.state == dead || e.state == left
+	over := e.over()
 	a.take(now, e, m, complete)
 	switch {
 	case m.Final && complete && (m.Tenure == e.tenure || m.Bye || (over && mutant.On(mutant.EndOfOldTenure))) && a.lives.exact(e, &m):

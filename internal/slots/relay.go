@@ -75,7 +75,7 @@ func (a *Allocator) pass(p *pool, d *centre, e wire.End) {
 func (a *Allocator) forgetRelays(ft fleet.Time) {
 	for _, p := range a.order {
 		for key, r := range p.relays {
-			if ft > fleet.Time(int64(r.end.Until)*1000).Add(terminationMargin) {
+			if ft > fleet.Time(int64(r.end.Until)*1000).Add(wire.EndMargin) {
 				delete(p.relays, key)
 			}
 		}

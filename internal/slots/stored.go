@@ -20,9 +20,9 @@ type stored struct {
 	site         uint64 // the one that is stored, and told; 0 for none
 }
 
-// change makes a new version, and returns its number.
+// change makes a new version, and returns its number. It changes in place: whoever is handed
+// a version out of here gets a copy.
 func (s *stored) change(f func(d *wire.Durable)) uint64 {
-	s.durable = s.durable.Clone()
 	f(&s.durable)
 	s.durable.Version++
 	return s.durable.Version

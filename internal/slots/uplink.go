@@ -81,8 +81,7 @@ func (u *uplink) tellEnds(now fleet.Mono, b *books) {
 // may be used. Another one is promised to be followed first, unless it is older, or may know
 // fewer data centres than there are.
 func (u *uplink) follow(now fleet.Mono, g *wire.Grant, s *stored) bool {
-	lower := g.From.N < u.seen.N || (g.From.N == u.seen.N && g.From != u.seen)
-	if lower && !mutant.On(mutant.CentreFollowsAnybody) && !mutant.On(mutant.NoFencing) {
+	if u.seen.Fences(g.From) && !mutant.On(mutant.CentreFollowsAnybody) && !mutant.On(mutant.NoFencing) {
 		return false
 	}
 	if g.From == u.seen {

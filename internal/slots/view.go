@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"slices"
 	"time"
 
 	"vestibule/internal/fleet"
@@ -305,16 +306,7 @@ func sameView(a, b *wire.View) bool {
 			return false
 		}
 	}
-	x, y := a.Line.Histogram(), b.Line.Histogram()
-	if len(x) != len(y) {
-		return false
-	}
-	for i := range x {
-		if x[i] != y[i] {
-			return false
-		}
-	}
-	return true
+	return slices.Equal(a.Line.Histogram(), b.Line.Histogram())
 }
 
 // alike reports whether two rates differ by less than anybody would notice.

@@ -36,6 +36,10 @@ type Term struct {
 // Zero reports whether the term names no parent.
 func (t Term) Zero() bool { return t == Term{} }
 
+// Fences reports whether who leads under o must stop once somebody follows t: t is higher, or
+// another one that was won with the same number.
+func (t Term) Fences(o Term) bool { return t.N > o.N || (t.N == o.N && t != o) }
+
 // Report is what a child says to its parent: an edge to its regional, a
 // regional to global.
 type Report struct {
@@ -161,6 +165,10 @@ type Line struct {
 	ID    uint64
 	Stamp uint32
 }
+
+// EndMargin is how long after its tickets expired every node keeps an End: the clocks of
+// others may be wrong as far as they may.
+const EndMargin = 4 * fleet.MaxError
 
 // End says that a session ends before its tickets expire: the tickets with this
 // ID and home that are valid until Until or less.
