@@ -43,13 +43,7 @@ func TestDrain(t *testing.T) {
 	}))
 	t.Cleanup(site.Close)
 	bin, dir := build(t), t.TempDir()
-	global := start(t, filepath.Join(bin, "global"), "--config", file(t, dir, "global.yaml", `
-data_dir: %s
-data_centers: [nairobi]
-rooms: %s
-bootstrap: true
-nats: {embedded: true, listen: "127.0.0.1:0"}
-`, filepath.Join(dir, "global"), file(t, dir, "rooms.yaml", `
+	nats, _ := fleet(t, bin, dir, fmt.Sprintf(`
 rooms:
   - name: sale
     host: 127.0.0.1
@@ -57,28 +51,17 @@ rooms:
     new_users_per_minute: 100000
     session_duration: 5m
     origin: %s
-`, site.URL)))
-	start(t, filepath.Join(bin, "regional"), "--config", file(t, dir, "regional.yaml", `
-data_dir: %s
-data_center: nairobi
-bootstrap: true
-nats: {url: %q}
-`, filepath.Join(dir, "regional"), global.at["nats"]))
+`, site.URL), "nairobi")
 	var edges [2]drained
 	for i := range edges {
 		e := &edges[i]
 		e.addr, e.metrics = freeAddr(t), freeAddr(t)
-		name := fmt.Sprintf("edge-%d", i+1)
-		config := file(t, dir, name+".yaml", `
-data_dir: %s
-data_center: nairobi
-name: %s
+		config := edgeFile(t, dir, nats, "nairobi", fmt.Sprintf("edge-%d", i+1), fmt.Sprintf(`
 listen: %s
-nats: {url: %q}
 metrics: {listen: %q}
 drain_delay: 2s
 proxy_protocol: {trusted: [%s]}
-`, filepath.Join(dir, name), name, e.addr, global.at["nats"], e.metrics, balancer)
+`, e.addr, e.metrics, balancer))
 		e.start = func() { e.process = start(t, filepath.Join(bin, "edge"), "--config", config) }
 		e.start()
 	}

@@ -170,15 +170,7 @@ type tree struct {
 // its start until it could admit.
 func (tr *tree) another(t *testing.T, bin string) time.Duration {
 	t.Helper()
-	config := file(t, tr.dir, "another.yaml", `
-data_dir: %s
-data_center: nairobi
-name: another
-listen: 127.0.0.1:0
-nats: {url: %q}
-drain_delay: 0s
-log: {level: warn}
-`, filepath.Join(tr.dir, "another"), tr.nats)
+	config := edgeFile(t, tr.dir, tr.nats, "nairobi", "another", quickEdge)
 	begun := time.Now()
 	e := start(t, filepath.Join(bin, "edge"), "--config", config)
 	until(t, "one more edge is ready", func() bool { return ready(e.at["metrics"]) })
@@ -193,6 +185,13 @@ func (tr *tree) stoodStill() bool {
 	return slices.ContainsFunc(tr.nodes, func(p *process) bool { return strings.Contains(p.logs(), "no longer leading") })
 }
 
+// quickEdge is an edge that says little and stops at once.
+const quickEdge = `
+listen: 127.0.0.1:0
+drain_delay: 0s
+log: {level: warn}
+`
+
 func deploy(t *testing.T, bin string) *tree {
 	t.Helper()
 	dir := t.TempDir()
@@ -200,7 +199,7 @@ func deploy(t *testing.T, bin string) *tree {
 	origin := start(t, filepath.Join(bin, "vestibule"), "origin", "--listen", "127.0.0.1:0",
 		"--session-duration", session.String(), "--visitor-header", visitorHeader, "--journal", tr.journal)
 	tr.origin = origin.at["url"]
-	rooms := file(t, dir, "rooms.yaml", `
+	tr.nats, tr.nodes = fleet(t, bin, dir, fmt.Sprintf(`
 rooms:
   - name: sale
     host: 127.0.0.1
@@ -208,38 +207,13 @@ rooms:
     new_users_per_minute: %d
     session_duration: %v
     origin: %s
-`, total, rate, session, tr.origin)
-	global := start(t, filepath.Join(bin, "global"), "--config", file(t, dir, "global.yaml", `
-data_dir: %s
-data_centers: [nairobi, dublin]
-rooms: %s
-bootstrap: true
-nats: {embedded: true, listen: "127.0.0.1:0"}
-log: {level: warn}
-`, filepath.Join(dir, "global"), rooms))
-	tr.nodes = append(tr.nodes, origin, global)
-	tr.nats, tr.dir = global.at["nats"], dir
+`, total, rate, session, tr.origin), "nairobi", "dublin")
+	tr.nodes, tr.dir = append([]*process{origin}, tr.nodes...), dir
 	var edges []*process
 	for _, dc := range []string{"nairobi", "dublin"} {
-		tr.nodes = append(tr.nodes, start(t, filepath.Join(bin, "regional"), "--config", file(t, dir, dc+".yaml", `
-data_dir: %s
-data_center: %s
-bootstrap: true
-nats: {url: %q}
-log: {level: warn}
-`, filepath.Join(dir, dc), dc, global.at["nats"])))
 		var urls []string
 		for i := range 2 {
-			name := fmt.Sprintf("edge-%d", i+1)
-			e := start(t, filepath.Join(bin, "edge"), "--config", file(t, dir, dc+"-"+name+".yaml", `
-data_dir: %s
-data_center: %s
-name: %s
-listen: 127.0.0.1:0
-nats: {url: %q}
-drain_delay: 0s
-log: {level: warn}
-`, filepath.Join(dir, dc+"-"+name), dc, name, global.at["nats"]))
+			e := start(t, filepath.Join(bin, "edge"), "--config", edgeFile(t, dir, tr.nats, dc, fmt.Sprintf("edge-%d", i+1), quickEdge))
 			edges = append(edges, e)
 			urls = append(urls, e.at["url"])
 		}

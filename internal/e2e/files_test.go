@@ -33,7 +33,7 @@ func TestFewFilesMayBeOpen(t *testing.T) {
 	}
 	bin, dir := build(t), t.TempDir()
 	origin := start(t, filepath.Join(bin, "vestibule"), "origin", "--listen", "127.0.0.1:0")
-	rooms := file(t, dir, "rooms.yaml", `
+	nats, _ := fleet(t, bin, dir, fmt.Sprintf(`
 rooms:
   - name: sale
     host: 127.0.0.1
@@ -41,29 +41,12 @@ rooms:
     new_users_per_minute: 60
     session_duration: 5m
     origin: %s
-`, origin.at["url"])
-	global := start(t, filepath.Join(bin, "global"), "--config", file(t, dir, "global.yaml", `
-data_dir: %s
-data_centers: [nairobi]
-rooms: %s
-bootstrap: true
-nats: {embedded: true, listen: "127.0.0.1:0"}
-`, filepath.Join(dir, "global"), rooms))
-	start(t, filepath.Join(bin, "regional"), "--config", file(t, dir, "regional.yaml", `
-data_dir: %s
-data_center: nairobi
-bootstrap: true
-nats: {url: %q}
-`, filepath.Join(dir, "regional"), global.at["nats"]))
-	edge := start(t, "/bin/sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, fewFiles), filepath.Join(bin, "edge"), "--config", file(t, dir, "edge.yaml", `
-data_dir: %s
-data_center: nairobi
-name: edge-1
+`, origin.at["url"]), "nairobi")
+	edge := start(t, "/bin/sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, fewFiles), filepath.Join(bin, "edge"), "--config", edgeFile(t, dir, nats, "nairobi", "edge-1", `
 listen: 127.0.0.1:0
-nats: {url: %q}
 held: {per_prefix: 65536}
 events: {per_prefix: 65536}
-`, filepath.Join(dir, "edge"), global.at["nats"]))
+`))
 	until(t, "the edge is ready", func() bool { return ready(edge.at["metrics"]) })
 	if log := edge.logs(); !strings.Contains(log, "few files may be open") || !strings.Contains(log, fmt.Sprint("limit=", fewFiles)) {
 		t.Errorf("the edge says nothing about its limit:\n%s", log)

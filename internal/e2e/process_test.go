@@ -140,6 +140,43 @@ func (p *process) stop(t *testing.T) {
 	}
 }
 
+// fleet starts what there is beside edges: a global with its nats-server, and a regional in
+// each data centre. It returns where NATS is.
+func fleet(t *testing.T, bin, dir, rooms string, dcs ...string) (nats string, nodes []*process) {
+	t.Helper()
+	global := start(t, filepath.Join(bin, "global"), "--config", file(t, dir, "global.yaml", `
+data_dir: %s
+data_centers: [%s]
+rooms: %s
+bootstrap: true
+nats: {embedded: true, listen: "127.0.0.1:0"}
+log: {level: warn}
+`, filepath.Join(dir, "global"), strings.Join(dcs, ", "), file(t, dir, "rooms.yaml", "%s", rooms)))
+	nodes = append(nodes, global)
+	for _, dc := range dcs {
+		nodes = append(nodes, start(t, filepath.Join(bin, "regional"), "--config", file(t, dir, dc+".yaml", `
+data_dir: %s
+data_center: %s
+bootstrap: true
+nats: {url: %q}
+log: {level: warn}
+`, filepath.Join(dir, dc), dc, global.at["nats"])))
+	}
+	return global.at["nats"], nodes
+}
+
+// edgeFile writes the configuration of an edge, with more lines than every edge has.
+func edgeFile(t *testing.T, dir, nats, dc, name, more string) string {
+	t.Helper()
+	return file(t, dir, dc+"-"+name+".yaml", `
+data_dir: %s
+data_center: %s
+name: %s
+nats: {url: %q}
+%s
+`, filepath.Join(dir, dc+"-"+name), dc, name, nats, more)
+}
+
 func tail(text string, n int) string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")

@@ -35,28 +35,12 @@ func TestSitesAskForAProof(t *testing.T) {
 		rooms += fmt.Sprintf("  - {name: %s, host: 127.0.0.1, path: /%s, total_active_users: 100, new_users_per_minute: 1000, origin: \"http://%s\"}\n", name, name, addr)
 	}
 	rooms += fmt.Sprintf("hosts: [{name: 127.0.0.1, origin: %q}]\n", tells.URL)
-	global := start(t, filepath.Join(bin, "global"), "--config", file(t, dir, "global.yaml", `
-data_dir: %s
-data_centers: [nairobi]
-rooms: %s
-bootstrap: true
-nats: {embedded: true, listen: "127.0.0.1:0"}
-`, filepath.Join(dir, "global"), file(t, dir, "rooms.yaml", "%s", rooms)))
-	start(t, filepath.Join(bin, "regional"), "--config", file(t, dir, "regional.yaml", `
-data_dir: %s
-data_center: nairobi
-bootstrap: true
-nats: {url: %q}
-`, filepath.Join(dir, "regional"), global.at["nats"]))
-	edge := start(t, filepath.Join(bin, "edge"), "--config", file(t, dir, "edge.yaml", `
-data_dir: %s
-data_center: nairobi
-name: edge-1
+	nats, _ := fleet(t, bin, dir, rooms, "nairobi")
+	edge := start(t, filepath.Join(bin, "edge"), "--config", edgeFile(t, dir, nats, "nairobi", "edge-1", fmt.Sprintf(`
 listen: %s
-nats: {url: %q}
 drain_delay: 0s
 proof: {enabled: true}
-`, filepath.Join(dir, "edge"), visitors, global.at["nats"]))
+`, visitors)))
 	until(t, "the edge is ready", func() bool { return ready(edge.at["metrics"]) })
 	// A good proof, for another site.
 	until(t, "a visitor comes in by the edge", func() bool {
