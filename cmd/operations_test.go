@@ -5,7 +5,6 @@ package cmd
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,12 +34,7 @@ func blocks(t *testing.T) []block {
 	taken := map[string]string{}
 	text = regexp.MustCompile(`127\.0\.0\.1:[1-9]\d*`).ReplaceAllStringFunc(text, func(addr string) string {
 		if taken[addr] == "" {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
-			taken[addr] = l.Addr().String()
+			taken[addr] = testkit.FreeAddr(t)
 		}
 		return taken[addr]
 	})

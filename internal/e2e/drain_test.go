@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"vestibule/internal/testkit"
 )
 
 // drainRate is how many requests a second the people of TestDrain make; `make drain`
@@ -55,7 +57,7 @@ rooms:
 	var edges [2]drained
 	for i := range edges {
 		e := &edges[i]
-		e.addr, e.metrics = freeAddr(t), freeAddr(t)
+		e.addr, e.metrics = testkit.FreeAddr(t), testkit.FreeAddr(t)
 		config := edgeFile(t, dir, nats, "nairobi", fmt.Sprintf("edge-%d", i+1), fmt.Sprintf(`
 listen: %s
 metrics: {listen: %q}
@@ -70,7 +72,7 @@ proxy_protocol: {trusted: [%s]}
 	}
 
 	t.Run("HAProxy", func(t *testing.T) {
-		addr := freeAddr(t)
+		addr := testkit.FreeAddr(t)
 		var servers strings.Builder
 		for i, e := range edges {
 			_, port, err := net.SplitHostPort(e.metrics)
@@ -104,12 +106,12 @@ backend edges
 		}
 	})
 	t.Run("nginx", func(t *testing.T) {
-		addr := freeAddr(t)
+		addr := testkit.FreeAddr(t)
 		servers := ""
 		for _, e := range edges {
 			servers += "server " + e.addr + " max_fails=1 fail_timeout=1s; "
 		}
-		balance(t, addr, "nginx", nginxArgs(t, dir, "nginx.conf", fmt.Sprintf(`upstream edges { %s keepalive 64; }
+		balance(t, addr, "nginx", testkit.Nginx(t, t.TempDir(), fmt.Sprintf(`upstream edges { %s keepalive 64; }
 	server {
 		listen %s;
 		location / {
@@ -134,17 +136,6 @@ type drained struct {
 
 func (e *drained) ready() bool { return ready("http://" + e.metrics) }
 
-// freeAddr returns an address at which nobody listens at the moment.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // balance runs a balancer until the test ends.
 func balance(t *testing.T, addr, program string, args ...string) {
 	t.Helper()
@@ -158,11 +149,7 @@ func balance(t *testing.T, addr, program string, args ...string) {
 // serve runs a server that is not ours until the test ends.
 func serve(t *testing.T, program string, args ...string) {
 	t.Helper()
-	path, err := exec.LookPath(program)
-	if err != nil {
-		t.Skipf("%s is not installed", program)
-	}
-	cmd := exec.Command(path, args...)
+	cmd := exec.Command(testkit.Program(t, program), args...)
 	cmd.SysProcAttr = alone()
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {

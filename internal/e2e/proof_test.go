@@ -22,8 +22,8 @@ func TestSitesAskForAProof(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "site"), "../../deploy/examples/go").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	sites := map[string]string{"go": freeAddr(t), "express": freeAddr(t), "nginx": freeAddr(t)}
-	rooms, visitors := "rooms:\n", freeAddr(t)
+	sites := map[string]string{"go": testkit.FreeAddr(t), "express": testkit.FreeAddr(t), "nginx": testkit.FreeAddr(t)}
+	rooms, visitors := "rooms:\n", testkit.FreeAddr(t)
 	proofs := make(chan string, 100)
 	tells := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if p := r.Header.Get("Vestibule-Proof"); p != "" {
@@ -72,7 +72,7 @@ proof: {enabled: true}
 		}
 		file(t, site, "nginx", "the site")
 		server := strings.NewReplacer("EDGE/", visitors+"/", "room=ROOM", "room=nginx", "=AUDIENCE", "=http://"+addr, "root SITE", "root "+site).Replace(string(conf))
-		serve(t, "nginx", nginxArgs(t, dir, "site.conf", fmt.Sprintf("server { listen %s; %s }", addr, server))...)
+		serve(t, "nginx", testkit.Nginx(t, t.TempDir(), fmt.Sprintf("server { listen %s; %s }", addr, server))...)
 		guarded(t, visitors, addr, "nginx", stolen)
 	})
 }
@@ -107,23 +107,4 @@ func guarded(t *testing.T, edge, site, path, stolen string) {
 			t.Errorf("around the edge with %q: %d %.60q", proofs, code, body)
 		}
 	}
-}
-
-// nginxArgs writes a configuration of nginx with these servers, and returns how to run it.
-func nginxArgs(t *testing.T, dir, name, http string) []string {
-	t.Helper()
-	user, temp := "", ""
-	if os.Getuid() == 0 {
-		user = "user root;" // the folder is ours alone
-	}
-	for _, name := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
-		temp += name + "_temp_path " + filepath.Join(dir, name) + "; "
-	}
-	return []string{"-p", dir, "-e", "stderr", "-c", file(t, dir, name, `daemon off; worker_processes 1; %s pid %s/%s.pid; error_log stderr crit;
-events { worker_connections 4096; }
-http {
-	%s access_log off; keepalive_requests 1000000000;
-	%s
-}
-`, user, dir, name, temp, http)}
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"vestibule/internal/gate"
+	"vestibule/internal/testkit"
 	"vestibule/internal/ticket"
 )
 
@@ -42,18 +43,6 @@ var programs = []program{
 	{"nginx", formAccel, nginxConfig},
 	{"haproxy", formHeaders, haproxyConfig},
 	{"caddy", formHeaders, caddyConfig},
-}
-
-// find returns where the server is, and skips a test where it is not installed.
-func (p *program) find(t testing.TB) string {
-	file, err := exec.LookPath(p.name)
-	if err != nil {
-		file, err = exec.LookPath("/usr/sbin/" + p.name) // on the path of root alone
-	}
-	if err != nil {
-		t.Skipf("%s is not installed: make packages", p.name)
-	}
-	return file
 }
 
 // copied copies files of deploy/fronts.
@@ -81,29 +70,17 @@ func written(t testing.TB, dir, name, text string) string {
 
 func nginxConfig(t testing.TB, dir string, at places) (args, env []string) {
 	copied(t, dir, "nginx", "vestibule-http.conf", "vestibule-server.conf", "vestibule-strip.conf")
-	user, temp, tls, http, server := "", "", "", "include vestibule-http.conf;", "include vestibule-server.conf;"
+	tls, http, server := "", "include vestibule-http.conf;", "include vestibule-server.conf;"
 	if at.alone {
 		http, server = "", `location / { proxy_pass http://site; proxy_http_version 1.1; proxy_set_header Host $host; proxy_set_header Connection ""; }`
 	}
 	if at.cert != "" {
 		tls = " ssl http2; ssl_certificate " + at.cert + "; ssl_certificate_key " + at.cert
 	}
-	if os.Getuid() == 0 {
-		user = "user root;" // the folder is ours alone
-	}
-	for _, name := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
-		temp += name + "_temp_path " + filepath.Join(dir, name) + "; "
-	}
-	return []string{"-p", dir, "-e", "stderr", "-c", written(t, dir, "nginx.conf", `daemon off; worker_processes 1; `+user+` pid `+dir+`/pid; error_log stderr crit;
-events { worker_connections 512; }
-http {
-	`+temp+` access_log off;
-	upstream vestibule { server `+at.edge+`; keepalive 64; keepalive_timeout 30s; }
+	return testkit.Nginx(t, dir, `upstream vestibule { server `+at.edge+`; keepalive 64; keepalive_timeout 30s; }
 	upstream site { server `+at.site+`; keepalive 64; }
 	`+http+`
-	server { listen `+at.visitors+tls+`; `+server+` }
-}
-`)}, nil
+	server { listen `+at.visitors+tls+`; `+server+` }`), nil
 }
 
 func haproxyConfig(t testing.TB, dir string, at places) (args, env []string) {
@@ -165,7 +142,7 @@ func throughFrontsOf(t *testing.T, tls bool, change func(*stage), test func(t *t
 	for _, p := range programs {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			file := p.find(t)
+			file := testkit.Program(t, p.name)
 			site := &ledger{t: t, form: p.form, let: map[string]int{}}
 			behind := httptest.NewServer(site)
 			t.Cleanup(behind.Close)
@@ -206,15 +183,7 @@ func both(t *testing.T) string {
 func startFront(t testing.TB, p program, file string, at places) string {
 	t.Helper()
 	for range 5 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		addr := l.Addr().String()
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
-		dir := t.TempDir()
+		addr, dir := testkit.FreeAddr(t), t.TempDir()
 		at.visitors = addr
 		args, env := p.config(t, dir, at)
 		cmd := exec.Command(file, args...)

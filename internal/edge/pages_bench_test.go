@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"vestibule/internal/testkit"
 )
 
 // BenchmarkPages is how many waiting pages with a fresh ticket the edge serves per
@@ -59,14 +60,7 @@ func BenchmarkPages(b *testing.B) {
 func needs(b *testing.B, names ...string) map[string]string {
 	tools := map[string]string{}
 	for _, name := range names {
-		path, err := exec.LookPath(name)
-		if err != nil && name == "nginx" {
-			path, err = exec.LookPath("/usr/sbin/nginx") // on the path of root alone
-		}
-		if err != nil {
-			b.Skipf("%s is not installed", name)
-		}
-		tools[name] = path
+		tools[name] = testkit.Program(b, name)
 	}
 	if runtime.NumCPU() < 2 {
 		b.Skip("there is one core only, and wrk needs one too")
@@ -185,9 +179,9 @@ func BenchmarkFronts(b *testing.B) {
 		st := openFront(b, p.form, nil)
 		at := places{edge: st.addr(0), site: site.Listener.Addr().String(), core: 1}
 		header := []string{"Cookie: theirs=1; " + st.seal("sale", session(7)), "Accept: text/html"}
-		sides = append(sides, &side{name: p.name, url: "http://" + startFront(b, p, p.find(b), at) + "/", header: header, pid: os.Getpid()})
+		sides = append(sides, &side{name: p.name, url: "http://" + startFront(b, p, testkit.Program(b, p.name), at) + "/", header: header, pid: os.Getpid()})
 		at.alone = true
-		sides = append(sides, &side{name: p.name + "-alone", url: "http://" + startFront(b, p, p.find(b), at) + "/", header: header, pid: os.Getpid()})
+		sides = append(sides, &side{name: p.name + "-alone", url: "http://" + startFront(b, p, testkit.Program(b, p.name), at) + "/", header: header, pid: os.Getpid()})
 	}
 	takeTurns(b, tools, sides)
 	for i := 0; i < len(sides); i += 2 {
@@ -238,34 +232,10 @@ func startNginx(b *testing.B, tools map[string]string, size int) (url string, wo
 	if err := os.WriteFile(filepath.Join(dir, "page.html"), bytes.Repeat([]byte("x"), size), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	l, err := (&net.ListenConfig{}).Listen(b.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	addr := l.Addr().String()
-	if err := l.Close(); err != nil {
-		b.Fatal(err)
-	}
-	user := ""
-	if os.Getuid() == 0 {
-		user = "user root;" // the folder is ours alone
-	}
-	temp := ""
-	for _, t := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
-		temp += t + "_temp_path " + filepath.Join(dir, t) + "; "
-	}
-	conf := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(conf, []byte(`daemon off; worker_processes 1; `+user+` pid `+dir+`/pid; error_log stderr crit;
-events { worker_connections 1024; }
-http {
-	`+temp+`
-	access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000000; default_type text/html; open_file_cache max=10;
-	server { listen `+addr+`; root `+dir+`; }
-}
-`), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	nginx := exec.CommandContext(b.Context(), tools["taskset"], "-c", "0", tools["nginx"], "-p", dir, "-c", conf, "-e", "stderr")
+	addr := testkit.FreeAddr(b)
+	args := testkit.Nginx(b, dir, `sendfile on; tcp_nopush on; default_type text/html; open_file_cache max=10;
+	server { listen `+addr+`; root `+dir+`; }`)
+	nginx := exec.CommandContext(b.Context(), tools["taskset"], append([]string{"-c", "0", tools["nginx"]}, args...)...)
 	nginx.Stderr = os.Stderr
 	nginx.Cancel = func() error { return nginx.Process.Signal(syscall.SIGTERM) }
 	if err := nginx.Start(); err != nil {

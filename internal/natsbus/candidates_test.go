@@ -290,7 +290,7 @@ func cluster(t *testing.T) []*server.Server {
 	var all []*server.Server
 	var addrs []string
 	for range 3 {
-		addrs = append(addrs, freeAddr(t))
+		addrs = append(addrs, testkit.FreeAddr(t))
 	}
 	routes := "nats://" + strings.Join(addrs, ",nats://")
 	for i, addr := range addrs {

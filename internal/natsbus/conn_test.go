@@ -161,7 +161,7 @@ func TestNothingIsSentLate(t *testing.T) {
 }
 
 func TestNodesMayStartBeforeTheirServer(t *testing.T) {
-	addr := freeAddr(t)
+	addr := testkit.FreeAddr(t)
 	a, b := connect(t, "nats://"+addr, "a"), connect(t, "nats://"+addr, "b")
 	ch, cancel := listen(t, b, "x")
 	defer cancel()

@@ -36,7 +36,7 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{t: t, opts: embedded.Options{Name: "test", Dir: t.TempDir(), Listen: freeAddr(t), Log: quiet}}
+	s := &site{t: t, opts: embedded.Options{Name: "test", Dir: t.TempDir(), Listen: testkit.FreeAddr(t), Log: quiet}}
 	s.start()
 	t.Cleanup(func() { s.Stop() })
 	return s
@@ -52,17 +52,6 @@ func (s *site) start() {
 
 // forget makes the server start without what it had stored.
 func (s *site) forget() { s.opts.Dir = s.t.TempDir() }
-
-// freeAddr returns an address that nobody listens on.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
 
 func connect(t *testing.T, url, name string) *natsbus.Conn {
 	t.Helper()

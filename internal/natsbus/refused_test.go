@@ -17,7 +17,7 @@ import (
 // with it, has the node back: it is asked for ever, and the node says meanwhile why it
 // is alone.
 func TestAUserThatComesBackIsConnectedAgain(t *testing.T) {
-	host, port, err := net.SplitHostPort(freeAddr(t))
+	host, port, err := net.SplitHostPort(testkit.FreeAddr(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestAUserThatComesBackIsConnectedAgain(t *testing.T) {
 
 // A node that starts before its user is there comes in later.
 func TestAUserThatComesLateIsConnected(t *testing.T) {
-	host, port, err := net.SplitHostPort(freeAddr(t))
+	host, port, err := net.SplitHostPort(testkit.FreeAddr(t))
 	if err != nil {
 		t.Fatal(err)
 	}

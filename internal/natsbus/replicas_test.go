@@ -36,7 +36,7 @@ func leaf(t *testing.T) *embedded.Server {
 		t.Cleanup(s.Stop)
 		return s
 	}
-	leafs := freeAddr(t)
+	leafs := testkit.FreeAddr(t)
 	start(embedded.Options{Name: "hub", Domain: "hub", Leafs: leafs})
 	return start(embedded.Options{Name: "leaf", Domain: "leaf", Hubs: []string{"nats-leaf://" + leafs}})
 }

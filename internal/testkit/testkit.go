@@ -1,6 +1,6 @@
 // Package testkit holds what tests of several packages need: to wait for what other
-// goroutines, processes or machines bring about, to read what these log, and rooms in
-// large numbers.
+// goroutines, processes or machines bring about, to read what these log, to start programs
+// that are not ours, and rooms in large numbers.
 package testkit
 
 import (

@@ -102,14 +102,7 @@ func TestJoin(t *testing.T) {
 // A data centre with a server of its own, joined to global's as a leaf: messages
 // and, by their domain, documents go between the two.
 func TestLeafNodes(t *testing.T) {
-	leafs := func() string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		return l.Addr().String()
-	}()
+	leafs := testkit.FreeAddr(t)
 	hub := start(t, embedded.Options{Domain: "hub", Leafs: leafs})
 	leaf := start(t, embedded.Options{Domain: "dublin", Hubs: []string{"nats-leaf://" + leafs}})
 	connect := func(s *embedded.Server, domain string) *natsbus.Conn {
