@@ -240,12 +240,8 @@ type queued struct {
 func (l cappedListener) Stop() {
 	l.last.mu.Lock()
 	defer l.last.mu.Unlock()
-	tcp, ok := l.Listener.(*net.TCPListener)
-	if !ok {
-		return
-	}
 	var err error
-	if l.last.conns, l.last.stopped, err = stopListening(tcp); err != nil {
+	if l.last.conns, l.last.stopped, err = stopListening(l.TCPListener); err != nil {
 		l.all.log.Debug("connections that wait to be accepted are reset", slog.Any("error", err))
 	}
 }
@@ -257,7 +253,7 @@ func (l cappedListener) Close() error {
 }
 
 // next returns a connection that was waiting when the listener stopped, or how it ended.
-func (q *queued) next(err error) (net.Conn, error) {
+func (q *queued) next(err error) (*net.TCPConn, error) {
 	q.mu.Lock()
 	if len(q.conns) > 0 {
 		defer q.mu.Unlock()
@@ -275,16 +271,12 @@ func (q *queued) next(err error) (net.Conn, error) {
 
 func (l cappedListener) Accept() (net.Conn, error) {
 	for {
-		conn, err := l.listener.Accept()
+		c, err := l.AcceptTCP()
 		if err != nil {
-			conn, err = l.last.next(err)
+			c, err = l.last.next(err)
 		}
 		if err != nil {
 			return nil, err
-		}
-		c, ok := conn.(*net.TCPConn)
-		if !ok {
-			return conn, nil
 		}
 		if v := l.all.take(c); v != nil {
 			if l.headers != nil {

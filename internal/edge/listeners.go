@@ -14,7 +14,7 @@ import (
 )
 
 type listener struct {
-	net.Listener
+	*net.TCPListener
 	tls     bool
 	handler http.Handler
 	headers *proxyHeaders // nil where connections begin with none
@@ -40,7 +40,7 @@ func (s *Server) listen() error {
 		if err != nil {
 			return errors.Join(fmt.Errorf("listen: %w", err), s.closeListeners())
 		}
-		s.listeners = append(s.listeners, listener{ln, l.tls, l.handler, l.headers, l.grpc})
+		s.listeners = append(s.listeners, listener{ln.(*net.TCPListener), l.tls, l.handler, l.headers, l.grpc})
 	}
 	return nil
 }
