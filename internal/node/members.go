@@ -1,16 +1,15 @@
 package node
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"time"
 
 	"vestibule/internal/slots"
+	"vestibule/internal/strictjson"
 	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
 )
@@ -79,13 +78,8 @@ func EncodeMembers(m *Members) ([]byte, error) { return json.Marshal(m) }
 // DecodeMembers reads the document. The error names the field and the rule.
 func DecodeMembers(data []byte) (*Members, error) {
 	var m Members
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&m); err != nil {
+	if err := strictjson.Decode(data, &m); err != nil {
 		return nil, fmt.Errorf("members document: %w", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("members document: data after the document")
 	}
 	if err := m.validate(); err != nil {
 		return nil, fmt.Errorf("members document: %w", err)

@@ -1,16 +1,15 @@
 package roomstore
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"vestibule/internal/room"
+	"vestibule/internal/strictjson"
 )
 
 // The keys of the store. PROTOCOL.md has their forms.
@@ -111,7 +110,7 @@ func DecodeRooms(data []byte) (uint64, room.Document, error) {
 // DecodeHead reads a rooms document of either form. It does not read the document in it.
 func DecodeHead(data []byte) (Head, error) {
 	var h Head
-	if err := strictly(data, &h); err != nil {
+	if err := strictjson.Decode(data, &h); err != nil {
 		return h, fmt.Errorf("rooms document: %w", err)
 	}
 	switch {
@@ -123,19 +122,6 @@ func DecodeHead(data []byte) (Head, error) {
 		return h, fmt.Errorf("rooms document: sections: must be at most %d, got %d", MaxSections, len(h.Sections))
 	}
 	return h, nil
-}
-
-// strictly reads one JSON value without unknown fields.
-func strictly(data []byte, v any) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		return err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("data after the document")
-	}
-	return nil
 }
 
 // owned is the owned document as it is stored.
@@ -166,7 +152,7 @@ func decodeOwned(data []byte) (owned, error) {
 	if err := json.Unmarshal(data, &f); err == nil && f.Format > format {
 		return o, &NewerError{"format", f.Format, format}
 	}
-	err := strictly(data, &o)
+	err := strictjson.Decode(data, &o)
 	switch {
 	case err != nil:
 	case o.Format < 1:

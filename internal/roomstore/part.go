@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"vestibule/internal/room"
+	"vestibule/internal/strictjson"
 )
 
 // part is a share of a state as it is stored: the rooms and hosts of which the leading bits of
@@ -112,7 +113,7 @@ func decodePart(hash string, data []byte, most int) (*part, error) {
 		return nil, errContent
 	}
 	var c content
-	if err := strictly(plain, &c); err != nil {
+	if err := strictjson.Decode(plain, &c); err != nil {
 		return nil, err
 	}
 	var table struct {

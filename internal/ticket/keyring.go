@@ -1,7 +1,6 @@
 package ticket
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/strictjson"
 )
 
 const (
@@ -232,13 +232,8 @@ func (s *Secret) UnmarshalJSON(data []byte) error {
 // and never contains key material.
 func DecodeKeyring(data []byte) (Keyring, error) {
 	var r Keyring
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&r); err != nil {
+	if err := strictjson.Decode(data, &r); err != nil {
 		return Keyring{}, fmt.Errorf("keyring: %w", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Keyring{}, errors.New("keyring: data after the ring")
 	}
 	if len(r.Keys) > MaxKeys {
 		return Keyring{}, fmt.Errorf("keyring: keys: at most %d, got %d", MaxKeys, len(r.Keys))

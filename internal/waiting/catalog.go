@@ -1,12 +1,10 @@
 package waiting
 
 import (
-	"bytes"
 	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -15,6 +13,7 @@ import (
 	"golang.org/x/text/language"
 
 	"vestibule/internal/room"
+	"vestibule/internal/strictjson"
 )
 
 // Lang is a language of the built-in page: an index into [room.Languages].
@@ -167,13 +166,8 @@ func newCatalog(code string, data []byte) (*catalog, error) {
 	case "Arab", "Hebr":
 		c.dir = "rtl"
 	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&c.msg); err != nil {
+	if err := strictjson.Decode(data, &c.msg); err != nil {
 		return nil, fmt.Errorf("%s: %w", code, err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%s: data after the messages", code)
 	}
 	if err := c.check(); err != nil {
 		return nil, err

@@ -62,7 +62,7 @@ func TestWhatTranslatorsGetWrongIsNamed(t *testing.T) {
 		{`"Twoja kolej"`, `"<b>Twoja kolej</b>"`, "entering: has a character that a page would take for its own"},
 		{`"Twoja kolej"`, `"Twoja {n} kolej"`, "entering: has a placeholder"},
 		{`"entering"`, `"entring"`, `unknown field "entring"`},
-		{"\n}", "\n}{}", "data after the messages"},
+		{"\n}", "\n}{}", "data after the document"},
 	} {
 		text := strings.Replace(string(data), tc.old, tc.new, 1)
 		if _, err := newCatalog("pl-PL", []byte(text)); err == nil || !strings.Contains(err.Error(), tc.want) {
