@@ -307,7 +307,7 @@ func TestRoomsFile(t *testing.T) {
 	eventually(t, "all faults are told", func() bool {
 		for line := range strings.Lines(l.String()) {
 			if strings.Contains(line, "rooms refused") && strings.Contains(line, "total_active_users: must be 1 to") &&
-				strings.Contains(line, "colour") && strings.Contains(line, "queueing_status_code: must be 200, 202 or 429, got 418") {
+				strings.Contains(line, "colour") && strings.Contains(line, "queueing_status_code: must be 200, 202, 429 or 503, got 418") {
 				return true
 			}
 		}

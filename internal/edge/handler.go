@@ -41,7 +41,7 @@ func (s *Server) request(r *http.Request) *gate.Request {
 		Cookies: h["Cookie"], Tickets: h[gate.TicketHeader], Proofs: h[gate.ProofHeader], Accept: h["Accept"], Upgrade: h["Upgrade"],
 		Languages: first(h["Accept-Language"]), FetchSite: first(h["Sec-Fetch-Site"]), FetchDest: first(h["Sec-Fetch-Dest"]), FetchMode: first(h["Sec-Fetch-Mode"]), FetchUser: first(h["Sec-Fetch-User"]),
 		Referer: first(h["Referer"]),
-		Origin: first(h["Origin"]), Poll: first(h[gate.PollHeader]) != "",
+		Origin:  first(h["Origin"]), Poll: first(h[gate.PollHeader]) != "",
 		CORS: gate.CORS{Method: first(h["Access-Control-Request-Method"]), Headers: first(h["Access-Control-Request-Headers"])},
 	}
 }

@@ -3,12 +3,15 @@ package edge
 import (
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/gate"
+	"vestibule/internal/node"
 	"vestibule/internal/room"
 	"vestibule/internal/ticket"
 )
@@ -121,13 +124,99 @@ func TestTheOriginsAnswer(t *testing.T) {
 	if cookieOf(a, "vestibule-sale") != nil || cookieOf(a, "theirs") == nil || len(a.Cookies()) != 1 {
 		t.Errorf("cookies %v, want theirs only", a.Cookies())
 	}
-	if got := a.Header.Get("Cache-Control"); got != "public, max-age=60, s-maxage=600, must-revalidate" {
-		t.Errorf("an answer without a ticket has Cache-Control %q", got)
+	if got := a.Header.Get("Cache-Control"); got != "private, max-age=60, must-revalidate" || a.Header.Get("Surrogate-Control") != "" {
+		t.Errorf("Cache-Control %q: a shared cache would serve the site past the room", got)
 	}
 
 	st.origin.serves(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Cache-Control", "no-store") })
 	if got := st.visitor().get("http://sale.example/").Header.Get("Cache-Control"); got != "private, no-store" {
 		t.Errorf("no-store became %q", got)
+	}
+}
+
+// Where the room leaves caching to the site, only answers with a ticket are private; and
+// so are those outside of all rooms.
+func TestCachingByTheSite(t *testing.T) {
+	st := openWith(t, 10, func(s *room.Settings) { s.Caching = room.CachingSite })
+	const public = "public, max-age=60"
+	st.origin.serves(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Cache-Control", public)
+		w.Header().Set("X-Accel-Expires", "600")
+	})
+	v := st.visitor()
+	for i, want := range []string{"private, max-age=60", public} {
+		a := v.get("http://sale.example/")
+		if got := a.Header.Get("Cache-Control"); got != want || (a.Header.Get("X-Accel-Expires") == "") != (want != public) {
+			t.Errorf("answer %d: %v, want %q", i+1, a.Header, want)
+		}
+	}
+	if a := v.get("http://shop.example/about"); a.Header.Get("Cache-Control") != public {
+		t.Errorf("outside of all rooms: %v", a.Header)
+	}
+}
+
+// All hosts of a room with cookie_domain know one place and one session, also one from
+// before, and all forget it.
+func TestOneCookieForAllHostsOfARoom(t *testing.T) {
+	st := newStage(t, func(st *stage) { st.cfg.Proxies = []string{"127.0.0.1"} })
+	st.up = newParent(t, st.bus, sale, vip)
+	d := document(st.origin.URL)
+	d.Rooms[0].AdditionalRoutes = []room.Route{{Host: "www.sale.example"}, {Host: "a.b.sale.example", Path: "/x"}}
+	d.Rooms[0].CookieDomain = "sale.example"
+	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.start()
+	st.adopted()
+	for i, tls := range []bool{false, true} {
+		v := st.visitor()
+		name, scheme, proto := ticket.SharedCookieName("sale", tls), "http://", "http"
+		if tls {
+			proto = "https" // as a proxy says it
+		}
+		own := st.seal("sale", session(7))
+		if tls {
+			own = st.sealTLS("sale", session(7))
+		}
+		v.Jar = nil
+		ask := func(host, cookie string) answer {
+			return v.get(scheme+host, "X-Forwarded-For", "203.0.113.9", "X-Forwarded-Proto", proto, "Cookie", cookie)
+		}
+		old := session(uint64(9 + i))
+		old.Until -= 200 // due to be renewed
+		before := st.seal("sale", old)
+		if tls {
+			before = st.sealTLS("sale", old)
+		}
+		a := ask("www.sale.example/", before)
+		c := cookieOf(a, name)
+		if a.body != "the site" || c == nil || c.Domain != "sale.example" || c.Secure != tls || !c.HttpOnly || c.Path != "/" {
+			t.Fatalf("who was inside before the setting: %d %.60q %v", a.StatusCode, a.body, a.Header["Set-Cookie"])
+		}
+		for _, host := range []string{"sale.example/", "www.sale.example/", "a.b.sale.example/x"} {
+			// The new one is what counts where both are there.
+			if a := ask(host, name+"="+c.Value+"; "+own); a.body != "the site" || len(a.Cookies()) > 0 {
+				t.Errorf("%s: %d %.60q %v", host, a.StatusCode, a.body, a.Header["Set-Cookie"])
+			}
+		}
+		if a := ask("sale.example/", ticket.CookieName("sale", tls)+"="+c.Value); a.body == "the site" {
+			t.Error("a ticket is good under another cookie's name")
+		}
+		a = v.ask(http.MethodPost, scheme+"sale.example"+gate.LeavePath, "", "X-Forwarded-For", "203.0.113.9", "X-Forwarded-Proto", proto, "Cookie", name+"="+c.Value)
+		var gone []string
+		for _, c := range a.Cookies() {
+			if c.MaxAge < 0 && c.Value == "" {
+				gone = append(gone, c.Name+" "+c.Domain)
+			}
+		}
+		if want := []string{ticket.CookieName("sale", tls) + " ", name + " sale.example"}; !slices.Equal(gone, want) {
+			t.Errorf("taken back: %q, want %q", gone, want)
+		}
+		if ask("sale.example/", name+"="+c.Value).body == "the site" {
+			t.Error("who left is inside")
+		}
+	}
+	for _, line := range st.origin.last().Header["Cookie"] {
+		t.Errorf("the site was told %q", line)
 	}
 }
 

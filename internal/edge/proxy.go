@@ -89,8 +89,9 @@ func (x passage) answered(r *http.Response) error {
 	r.Header.Del(commandHeader)
 	// Here and not before: an informational answer (103) would have taken them along
 	// and left none for the final one.
-	if tickets := x.outcome.Tickets(); len(tickets) > 0 {
-		addFields(r.Header, tickets)
+	tickets := x.outcome.Tickets()
+	addFields(r.Header, tickets)
+	if len(tickets) > 0 || x.outcome.Private {
 		origin.KeepPrivate(r.Header)
 	}
 	if command == commandRevoke {

@@ -9,6 +9,7 @@ import (
 	"vestibule/internal/admission"
 	"vestibule/internal/clientaddr"
 	"vestibule/internal/fleet"
+	"vestibule/internal/room"
 	"vestibule/internal/ticket"
 	"vestibule/internal/waiting"
 )
@@ -151,7 +152,7 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		// A page without a ticket would be somebody new with every question, and
 		// each might be charged a slot that nobody uses.
 		o.allow(r, rm)
-		o.showNews(newsReload, r.Tickets != nil || r.brings(rm.cookie[index(r.Secure)]))
+		o.showNews(newsReload, r.Tickets != nil || r.brings(rm))
 		return false
 	}
 	d, now, hurry := g.arrive(rm, r, t)
@@ -175,6 +176,7 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	}
 	if d.Enters() {
 		o.inside, o.decided = append(o.inside, stay), now
+		o.Private = o.Private || rm.Caching == room.CachingPrivate
 		return true
 	}
 	o.giveTickets()

@@ -18,13 +18,13 @@ func (g *Gate) leave(r *Request, o *Outcome, rooms *snapshot, query string) {
 	if !ok {
 		return
 	}
-	i, named := index(r.Secure), values.Get("room")
+	named := values.Get("room")
 	var left, unread *roomState // of the rooms that were left or named, and that could not be, the first
 	for _, rm := range rooms.rooms {
 		if named != "" && rm.Name != named {
 			continue
 		}
-		cookie := r.brings(rm.cookie[i])
+		cookie := r.brings(rm)
 		if left == nil && (cookie || named != "") {
 			left = rm
 		}
@@ -42,7 +42,7 @@ func (g *Gate) leave(r *Request, o *Outcome, rooms *snapshot, query string) {
 			g.quit(&Stay{rm.ID, t})
 		}
 		if cookie {
-			o.set("Set-Cookie", rm.cookie[i]+"=; Path=/; Max-Age=0"+cookieAttributes[i])
+			o.takeBack(rm)
 		}
 	}
 	if unread != nil {
@@ -141,7 +141,7 @@ func (g *Gate) away(r *Request, o *Outcome, rooms *snapshot, query string) {
 	result := "away_stale"
 	named := values.Get("room")
 	for _, rm := range rooms.rooms {
-		if (named != "" && rm.Name != named) || (!r.brings(rm.cookie[index(r.Secure)]) && r.Tickets == nil) {
+		if (named != "" && rm.Name != named) || (!r.brings(rm) && r.Tickets == nil) {
 			continue
 		}
 		t, _, _ := g.openBest(r, o, rooms, rm)

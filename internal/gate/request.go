@@ -88,6 +88,8 @@ type Outcome struct {
 	Client netip.Addr     // the visitor's, as the request had it
 	Secure bool           // as the request had it
 
+	Private bool // no shared cache is to keep the site's answer
+
 	Stay  Stay   // of which the visitor wants to hear
 	Epoch uint32 // of its room
 

@@ -34,12 +34,19 @@ type roomState struct {
 	*room.Room
 	cookie   [2]string // name without and with TLS
 	codec    [2]*ticket.Codec
+	own      cookies // with cookie_domain: those of each host, as before there was one; read where the other is not there
 	page     *waiting.Page
 	origin   *origin.Origin
 	lang     waiting.Lang // for visitors who name no language that we have
 	counters *roomCounters
 	readers  readers
 	sealFrom fleet.Time // from when the ring has a key to seal with
+}
+
+// cookies are names and codecs of a room's cookies, without and with TLS.
+type cookies struct {
+	name  [2]string
+	codec [2]*ticket.Codec
 }
 
 // index picks between what is used without and with TLS.
@@ -68,8 +75,8 @@ func newSnapshot(f *node.Fleet, m *metrics, old *snapshot, log *slog.Logger) *sn
 		if keys {
 			rs.sealFrom = ring.Keys[0].SealFrom
 		}
-		if had := known[r.Name]; had != nil {
-			rs.cookie, rs.codec = had.cookie, had.codec
+		if had := known[r.Name]; had != nil && (had.CookieDomain == "") == (r.CookieDomain == "") {
+			rs.cookie, rs.codec, rs.own = had.cookie, had.codec, had.own
 		} else if err := rs.deriveCodecs(ring); err != nil { // a key that no cipher takes; decoding the ring refuses those
 			log.Error("keys cannot be used", slog.String("room", r.Name), slog.Any("error", err))
 			s.ready = false
@@ -93,13 +100,21 @@ func (rs *roomState) deriveCodecs(ring ticket.Keyring) error {
 	var errs []error
 	for _, secure := range []bool{false, true} {
 		i := index(secure)
-		rs.cookie[i] = ticket.CookieName(rs.Name, secure)
-		codec, err := ticket.NewCodec(ring, rs.ID, rs.cookie[i])
-		if err != nil {
-			errs = append(errs, err)
-			codec = &ticket.Codec{}
+		codec := func(cookie string) *ticket.Codec {
+			c, err := ticket.NewCodec(ring, rs.ID, cookie)
+			if err != nil {
+				errs = append(errs, err)
+				c = &ticket.Codec{}
+			}
+			return c
 		}
-		rs.codec[i] = codec
+		rs.cookie[i] = ticket.CookieName(rs.Name, secure)
+		if rs.CookieDomain != "" {
+			rs.own.name[i] = rs.cookie[i]
+			rs.own.codec[i] = codec(rs.own.name[i])
+			rs.cookie[i] = ticket.SharedCookieName(rs.Name, secure)
+		}
+		rs.codec[i] = codec(rs.cookie[i])
 	}
 	return errors.Join(errs...)
 }

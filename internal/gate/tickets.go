@@ -23,13 +23,12 @@ import (
 // know: it must not be replaced.
 func (g *Gate) openBest(r *Request, o *Outcome, rooms *snapshot, rm *roomState) (best ticket.Ticket, byHeader, unread bool) {
 	i := index(r.Secure)
-	op := opening{g: g, rm: rm, i: i, seals: o.seals}
-	for _, line := range r.Cookies {
-		for value := range ticket.Values(line, rm.cookie[i]) {
-			if !op.try(value) {
-				break
-			}
-		}
+	op := opening{g: g, rm: rm, codec: rm.codec[i], seals: o.seals}
+	op.tryAll(r, rm.cookie[i])
+	if own := rm.own.codec[i]; own != nil && op.tried == 0 {
+		op.codec = own
+		op.tryAll(r, rm.own.name[i])
+		op.codec = rm.codec[i]
 	}
 	if r.Tickets != nil && op.tried == 0 {
 		byHeader = true
@@ -62,12 +61,23 @@ func (g *Gate) mayLackKeys(rooms *snapshot, c *ticket.Codec) bool {
 type opening struct {
 	g     *Gate
 	rm    *roomState
-	i     int
+	codec *ticket.Codec
 	seals *ticket.Scratch
 	best  ticket.Ticket
 	tried int
 	newer bool // there is one under a key newer than ours
 	now   fleet.Time
+}
+
+// tryAll opens all values of the cookies called name.
+func (o *opening) tryAll(r *Request, name string) {
+	for _, line := range r.Cookies {
+		for value := range ticket.Values(line, name) {
+			if !o.try(value) {
+				break
+			}
+		}
+	}
 }
 
 // try opens one more value. It reports false where enough were tried.
@@ -76,7 +86,7 @@ func (o *opening) try(value string) bool {
 		return false
 	}
 	var t ticket.Ticket
-	err := o.rm.codec[o.i].Open(&t, value, o.seals)
+	err := o.codec.Open(&t, value, o.seals)
 	o.g.metrics.ticketCount[ticketKind(err)].Inc()
 	if err != nil && mutant.On(mutant.BadCookieAdmits) {
 		o.best = ticket.Ticket{ID: 1, Epoch: o.rm.Epoch, Admitted: 1, Until: math.MaxUint32}
@@ -135,8 +145,13 @@ func ticketKind(err error) int {
 	return ticketMalformed
 }
 
-// brings reports whether a request has a cookie of this name.
-func (r *Request) brings(name string) bool {
+// brings reports whether a request has a cookie of this room.
+func (r *Request) brings(rm *roomState) bool {
+	i := index(r.Secure)
+	return r.hasCookie(rm.cookie[i]) || rm.own.name[i] != "" && r.hasCookie(rm.own.name[i])
+}
+
+func (r *Request) hasCookie(name string) bool {
 	for _, line := range r.Cookies {
 		for range ticket.Values(line, name) {
 			return true
@@ -176,6 +191,9 @@ func (o *Outcome) appendCookie(rm *roomState, now fleet.Time, t *ticket.Ticket) 
 	}
 	dst = append(dst, "; Path=/; Max-Age="...)
 	dst = strconv.AppendInt(dst, age, 10)
+	if rm.CookieDomain != "" {
+		dst = append(append(dst, "; Domain="...), rm.CookieDomain...)
+	}
 	dst = append(dst, cookieAttributes[i]...)
 	o.cookie = dst
 	return dst
@@ -183,6 +201,17 @@ func (o *Outcome) appendCookie(rm *roomState, now fleet.Time, t *ticket.Ticket) 
 
 // cookieAttributes are those of every cookie of ours, without and with TLS.
 var cookieAttributes = [2]string{"; HttpOnly; SameSite=Lax", "; HttpOnly; SameSite=Lax; Secure"}
+
+// takeBack has the browser forget the room's tickets.
+func (o *Outcome) takeBack(rm *roomState) {
+	i := index(o.Secure)
+	domain := ""
+	if rm.CookieDomain != "" {
+		domain = "; Domain=" + rm.CookieDomain
+		o.set("Set-Cookie", rm.own.name[i]+"=; Path=/; Max-Age=0"+cookieAttributes[i])
+	}
+	o.set("Set-Cookie", rm.cookie[i]+"=; Path=/; Max-Age=0"+domain+cookieAttributes[i])
+}
 
 // headerOf returns the ticket in a Set-Cookie line as [TicketHeader] has it.
 func (rm *roomState) headerOf(cookie string, secure bool) string {

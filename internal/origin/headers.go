@@ -209,8 +209,14 @@ func keep(h http.Header, name string, lines []string) {
 	h[name] = lines
 }
 
+// cdnHeaders tell shared caches more than Cache-Control does, which they go by first.
+var cdnHeaders = [...]string{
+	"Surrogate-Control", "Cdn-Cache-Control", "Cloudflare-Cdn-Cache-Control", "Vercel-Cdn-Cache-Control", "Netlify-Cdn-Cache-Control",
+	"Edge-Control", "X-Accel-Expires",
+}
+
 // KeepPrivate forbids shared caches to keep an answer, because it carries one
-// visitor's ticket. What the origin asks of the browser's own cache stands.
+// visitor's ticket, or is for those inside. What the origin asks of the browser's own cache stands.
 func KeepPrivate(h http.Header) {
 	kept := []string{"private"}
 	for _, line := range h["Cache-Control"] {
@@ -225,6 +231,7 @@ func KeepPrivate(h http.Header) {
 		}
 	}
 	h.Set("Cache-Control", strings.Join(kept, ", "))
-	h.Del("Surrogate-Control")
-	h.Del("Cdn-Cache-Control")
+	for _, name := range cdnHeaders {
+		delete(h, name)
+	}
 }

@@ -31,6 +31,8 @@ type Settings struct {
 	TicketBinding     string
 	CORSOrigins       string
 	Preflights        string
+	CookieDomain      string
+	Caching           string
 }
 
 // Setting is one line of the table that everything else about settings is made of:
@@ -109,7 +111,7 @@ var Schema = []Setting{
 		Field: func(s *Settings) any { return &s.Origin }, Rule: func(s *Settings) string { return checkOrigin(s.Origin) },
 	},
 	{
-		Key: "queueing_status_code", Since: 1, Default: DefaultQueueingStatus, Doc: "HTTP status of the waiting page.", Bounds: "200, 202 or 429",
+		Key: "queueing_status_code", Since: 1, Default: DefaultQueueingStatus, Doc: "HTTP status of the waiting page. 503 takes nodes newer than release 0.1.0.", Bounds: "200, 202, 429 or 503",
 		Field: func(s *Settings) any { return &s.QueueingStatus }, Rule: func(s *Settings) string { return checkStatus(s.QueueingStatus) },
 	},
 	{
@@ -138,11 +140,25 @@ var Schema = []Setting{
 	},
 	since(2, choice("preflights", DefaultPreflights, func(s *Settings) *string { return &s.Preflights },
 		"Who answers preflights of other pages, see below.", PreflightsSite, PreflightsEdge)),
+	{
+		Key: "cookie_domain", Since: 2, Bounds: "a domain in which all hosts of the room lie",
+		Doc:   "Where the room has several hosts: the domain of the ticket's cookie, so that all hosts know one place. Without it each host has its own.",
+		Field: func(s *Settings) any { return &s.CookieDomain }, Rule: func(s *Settings) string { return s.checkCookieDomain() },
+	},
+	soft(since(2, choice("caching", DefaultCaching, func(s *Settings) *string { return &s.Caching },
+		"`private`: what the site answers to somebody inside is made `private`, so that no CDN serves it past the room; `site`: it stays as the site says.",
+		CachingPrivate, CachingSite))),
 }
 
 // since is s in a later version of the table than the first.
 func since(version int, s Setting) Setting {
 	s.Since = version
+	return s
+}
+
+// soft is s, which a node with an older table may go on without.
+func soft(s Setting) Setting {
+	s.Soft = true
 	return s
 }
 

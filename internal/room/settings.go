@@ -53,6 +53,12 @@ const (
 	PreflightsEdge = "edge" // the edge answers by itself
 )
 
+// What [Settings.Caching] may be.
+const (
+	CachingPrivate = "private" // no shared cache keeps what somebody inside was answered
+	CachingSite    = "site"    // the site says
+)
+
 // What [Settings.WithDefaults] fills in.
 const (
 	DefaultPath           = "/"
@@ -66,6 +72,7 @@ const (
 	DefaultIsolation      = IsolationHold
 	DefaultBinding        = BindingNone
 	DefaultPreflights     = PreflightsSite
+	DefaultCaching        = CachingPrivate
 )
 
 // ID names a room on the wire and in tickets: a hash of its name, so that it

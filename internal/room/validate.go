@@ -94,10 +94,10 @@ func checkIsolationLimit(n int, onIsolation string) string {
 
 func checkStatus(code int) string {
 	switch code {
-	case 200, 202, 429:
+	case 200, 202, 429, 503:
 		return ""
 	}
-	return fmt.Sprintf("must be 200, 202 or 429, got %d", code)
+	return fmt.Sprintf("must be 200, 202, 429 or 503, got %d", code)
 }
 
 // checkOrigins returns what is wrong with a list of origins as browsers spell them.
@@ -112,6 +112,23 @@ func checkOrigins(list string) string {
 		}
 		if spelt := spellOrigin(o); o != spelt {
 			return "must be a list of origins as browsers spell them, " + spelt + got(o)
+		}
+	}
+	return ""
+}
+
+// checkCookieDomain demands a domain that browsers take from every host of the room.
+func (s *Settings) checkCookieDomain() string {
+	d := s.CookieDomain
+	if d == "" {
+		return ""
+	}
+	if upper, ok := checkName(d, false); !ok || upper || !strings.Contains(d, ".") || numericName(d) {
+		return "must be a domain of two labels or more in lower case, without a dot in front" + got(d)
+	}
+	for _, r := range s.routes() {
+		if r.Host != d && !strings.HasSuffix(r.Host, "."+d) {
+			return "must be a domain in which all hosts of the room lie, and " + clip(r.Host) + " does not"
 		}
 	}
 	return ""

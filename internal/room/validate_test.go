@@ -122,6 +122,22 @@ func TestValidateFields(t *testing.T) {
 			},
 		},
 		{
+			"cors_origins", func(s *Settings, v string) { s.CORSOrigins = v },
+			[]string{"", "*", "https://a.example", "https://a.example http://127.0.0.1:3000  https://[::1]:8443"},
+			map[string]string{
+				"* https://a.example": "absolute URL", "a.example": "absolute URL", "https://a.example/": "as browsers spell them, https://a.example", "https://A.example": "as browsers spell",
+				"https://a.example:443": "as browsers spell", "https://a.example/x": "path", "https://u:secret@a.example": "user name", strings.Repeat("https://a.example ", 33): "at most 32",
+			},
+		},
+		{
+			"cookie_domain", func(s *Settings, v string) { s.CookieDomain = v },
+			[]string{"", "shop.example.com", "example.com"},
+			map[string]string{
+				"com": "two labels", ".example.com": "two labels", "Example.com": "two labels", "example.com.": "two labels", "127.1": "two labels", "a b.com": "two labels",
+				"ample.com": "shop.example.com does not", "www.shop.example.com": "shop.example.com does not", "example.org": "shop.example.com does not",
+			},
+		},
+		{
 			"waiting_page", func(s *Settings, v string) { s.WaitingPage = v },
 			[]string{"", "page.html", "a", "A-1_b.tmpl"},
 			map[string]string{".": "file name", "..": "file name", "../x": "file name", "a/b": "file name", `a\b`: "file name", ".hidden": "file name", "a b": "file name", strings.Repeat("a", 129): "file name"},
@@ -191,7 +207,7 @@ func TestValidateNumbers(t *testing.T) {
 			t.Errorf("on_isolation %q, isolation_limit %d: %s", c.onIsolation, c.limit, diff)
 		}
 	}
-	for code, ok := range map[int]bool{0: true, 200: true, 202: true, 429: true, 503: false, 201: false, -200: false} {
+	for code, ok := range map[int]bool{0: true, 200: true, 202: true, 429: true, 503: true, 500: false, 201: false, -200: false} {
 		s := valid("tickets", "shop.example.com", "/sale")
 		s.QueueingStatus = code
 		if fs := s.Validate(); (len(fs) == 0) != ok {
@@ -206,7 +222,7 @@ func TestValidateAll(t *testing.T) {
 		Host: "a:80", Path: "x", AdditionalRoutes: []Route{{"ok.example", "/y"}, {"", "z"}},
 		SessionDuration: time.Second, QueueingStatus: 500, WaitingPage: "..", DefaultLanguage: "x", QueueMessage: "\x00",
 		Probation: time.Second, Grace: time.Second, PartitionPolicy: "x", LostAfter: time.Second, OnIsolation: "x", IsolationLimit: -1,
-		TicketBinding: "x",
+		TicketBinding: "x", CORSOrigins: "x", Preflights: "x", CookieDomain: "x", Caching: "x",
 	}
 	var got []string
 	for _, f := range s.Validate() {
@@ -215,7 +231,7 @@ func TestValidateAll(t *testing.T) {
 	want := []string{
 		"name", "host", "path", "additional_routes[1].host", "additional_routes[1].path", "total_active_users", "new_users_per_minute",
 		"session_duration", "probation", "grace", "partition_policy", "lost_after", "on_isolation", "isolation_limit", "origin", "queueing_status_code", "waiting_page",
-		"default_template_language", "queue_message", "ticket_binding",
+		"default_template_language", "queue_message", "ticket_binding", "cors_origins", "preflights", "cookie_domain", "caching",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("faults of %v", got)

@@ -184,7 +184,7 @@ line 3: rooms[1] "b": new_users_per_minute: must be 1 to 2147483647, got 2147483
 line 4: rooms[2] "c": total_active_users: is out of range, got the number 99999999999999999999
 line 4: rooms[2] "c": new_users_per_minute: must be 1 to 2147483647, got 0
 line 5: rooms[3] "d": epoch: must be 0 to 4294967295, got 4294967296
-line 5: rooms[3] "d": queueing_status_code: must be 200, 202 or 429, got 0
+line 5: rooms[3] "d": queueing_status_code: must be 200, 202, 429 or 503, got 0
 line 5: rooms[3] "d": session_duration: must be 5s to 1h in whole seconds, got 0s
 line 6: rooms[4] "e": session_duration: must have a unit: write 0s or 0m
 line 7: rooms[5] "f": total_active_users: must be a whole number in plain digits, got nothing
@@ -220,7 +220,7 @@ line 11: rooms[0] "a": additional_routes[1].path: must not contain an empty segm
 line 12: rooms[0] "a": additional_routes[2].port: unknown key
 line 13: rooms[0] "a": total_active_users: must be 1 to 2147483647, got 0
 line 15: rooms[0] "a": session_duration: must be 5s to 1h in whole seconds, got 2h0m0s
-line 17: rooms[0] "a": queueing_status_code: must be 200, 202 or 429, got 201
+line 17: rooms[0] "a": queueing_status_code: must be 200, 202, 429 or 503, got 201
 line 18: rooms[0] "a": waiting_page: must be a file name of 1 to 128 of A-Z a-z 0-9 _ - . that does not begin with a dot, got "../x"
 line 19: rooms[1] "a": name: is the name of rooms[0] already
 line 19: rooms[1] "a": path: names m.test/, which rooms[0] "a" covers already

@@ -19,7 +19,7 @@ const CookieStem = "vestibule-"
 
 // IsCookieName reports whether a cookie of this name is a ticket's.
 func IsCookieName(name string) bool {
-	return strings.HasPrefix(strings.TrimPrefix(name, "__Host-"), CookieStem)
+	return strings.HasPrefix(strings.TrimPrefix(strings.TrimPrefix(name, "__Host-"), "__Secure-"), CookieStem)
 }
 
 // CookieName returns the name of the room's cookie. Over TLS it has the
@@ -29,6 +29,16 @@ func CookieName(room string, tls bool) string {
 		return "__Host-" + CookieStem + room
 	}
 	return CookieStem + room
+}
+
+// SharedCookieName returns the name of the cookie of a room whose hosts share one, by a
+// domain. It is another one than that of [CookieName], which no domain may have over
+// TLS, so that a browser that holds both says which is which. No room's name has a dot.
+func SharedCookieName(room string, tls bool) string {
+	if tls {
+		return "__Secure-" + CookieStem + room + ".all"
+	}
+	return CookieStem + room + ".all"
 }
 
 // Values yields the values of the cookies called name in one Cookie header,
