@@ -74,11 +74,12 @@ packages: ## install the Debian packages that tests need and that are missing
 
 # The cores, the page and the simulator run in one goroutine, as lint sees to: the race
 # detector can find nothing there, and would make them ten times slower. Nor is it of use to tests
-# that only start programs or look at pages. It watches the shells, which call the cores from many
+# that only start programs, try a NATS server or look at pages. It watches the shells, which call the cores from many
 # goroutines, two simulated worlds beside each other, and writers of rooms beside each other. Tests of shells mostly wait: two
 # packages and four tests of each at a time, whatever the number of cores; with more, leases lapse on two.
-CORES := fleet line mutant proof room roomfile sim slots admission ticket waiting wire
-PLAIN := $(CORES:%=vestibule/internal/%) vestibule/internal/roomstore vestibule/internal/waiting/preview vestibule/cmd
+# The cores only compute: they take what processor time the shells leave over.
+CORES := fleet line mutant proof room roomfile sim slots strictjson admission ticket waiting wire
+PLAIN := vestibule/internal/roomstore vestibule/internal/natsconf vestibule/internal/waiting/preview vestibule/cmd
 
 .PHONY: quick
 quick: ## test the cores and the decision about a request, without a browser, a network or the simulator
@@ -86,10 +87,19 @@ quick: ## test the cores and the decision about a request, without a browser, a 
 
 .PHONY: test
 test: packages ## run every test, those of whatever has goroutines with the race detector, then the end-to-end run
-	$(GO) test -timeout 20m $(PLAIN)
-	$(GO) test -race -p 2 -parallel 4 -timeout 20m $$($(GO) list ./... | grep -v -x -e vestibule/internal/e2e $(PLAIN:%=-e %))
-	$(GO) test -race -short -run 'TestEqualSeedsGiveEqualRuns|TestEightWritersLoseNothing' ./internal/sim ./internal/roomstore
+	$(MAKE) --no-print-directory -j 2 test-cores test-shells
 	$(MAKE) --no-print-directory e2e
+
+.PHONY: test-cores
+test-cores:
+	nice -n 19 $(GO) test -timeout 20m $(CORES:%=./internal/%)
+	nice -n 19 $(GO) test -race -short -timeout 20m -run TestEqualSeedsGiveEqualRuns ./internal/sim
+
+.PHONY: test-shells
+test-shells:
+	$(GO) test -race -p 2 -parallel 4 -timeout 20m $$($(GO) list ./... | grep -v -x -e vestibule/internal/e2e $(CORES:%=-e vestibule/internal/%) $(PLAIN:%=-e %))
+	$(GO) test -race -short -run TestEightWritersLoseNothing ./internal/roomstore
+	$(GO) test -timeout 20m $(PLAIN)
 
 .PHONY: e2e
 e2e: ## hundreds of visitors (curl) against the built binaries as separate processes

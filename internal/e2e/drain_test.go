@@ -37,6 +37,7 @@ func TestDrain(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes half a minute; `make e2e` runs it")
 	}
+	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if from := r.Header.Get("X-Forwarded-For"); from == balancer {
 			t.Errorf("a visitor has the address of the balancer")

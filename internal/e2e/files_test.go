@@ -31,6 +31,7 @@ func TestFewFilesMayBeOpen(t *testing.T) {
 	if most, err := node.MaxFiles(); err != nil || most < 2*pages {
 		t.Skipf("this process may have %d files open (%v), and opens %d connections", most, err, pages)
 	}
+	t.Parallel()
 	bin, dir := build(t), t.TempDir()
 	origin := start(t, filepath.Join(bin, "vestibule"), "origin", "--listen", "127.0.0.1:0")
 	nats, _ := fleet(t, bin, dir, fmt.Sprintf(`

@@ -15,12 +15,15 @@ import (
 	"time"
 )
 
-var bin string // folder in which the commands are built, "" before
+var built struct {
+	sync.Mutex
+	dir string // folder in which the commands are built, "" before
+}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if bin != "" {
-		if err := os.RemoveAll(bin); err != nil {
+	if built.dir != "" {
+		if err := os.RemoveAll(built.dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
@@ -32,14 +35,16 @@ func TestMain(m *testing.M) {
 // which they are.
 func build(t *testing.T) string {
 	t.Helper()
-	if bin != "" {
-		return bin
+	built.Lock()
+	defer built.Unlock()
+	if built.dir != "" {
+		return built.dir
 	}
 	dir, err := os.MkdirTemp("", "vestibule-e2e-") //nolint:usetesting // it outlives the test: all share it
 	if err != nil {
 		t.Fatal(err)
 	}
-	bin = dir
+	built.dir = dir
 	start := time.Now()
 	out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", dir, "../../cmd/...").CombinedOutput()
 	if err != nil {

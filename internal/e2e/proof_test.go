@@ -18,6 +18,7 @@ import (
 // the edge sees the site, and who goes around it to the site's own address does not,
 // whatever is sent along.
 func TestSitesAskForAProof(t *testing.T) {
+	t.Parallel()
 	bin, dir := build(t), t.TempDir()
 	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "site"), "../../deploy/examples/go").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
