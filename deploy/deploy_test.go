@@ -2,8 +2,11 @@
 package deploy
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -78,16 +81,17 @@ func TestConfigurations(t *testing.T) {
 		for app, file := range files {
 			t.Run(filepath.Base(dir)+"/"+app, func(t *testing.T) {
 				var cfg node.Config
+				var base *node.Base
 				switch app {
 				case "edge":
 					c := edge.DefaultConfig()
-					cfg = &c
+					cfg, base = &c, &c.Base
 				case "regional":
 					c := regional.DefaultConfig()
-					cfg = &c
+					cfg, base = &c, &c.Base
 				case "global":
 					c := global.DefaultConfig()
-					cfg = &c
+					cfg, base = &c, &c.Base
 					t.Setenv("VESTIBULE_ROOMS", files["rooms"])
 				case "rooms":
 					return // checked with global
@@ -95,16 +99,20 @@ func TestConfigurations(t *testing.T) {
 					t.Fatalf("no program is called %s", app)
 				}
 				checked++
-				for key, value := range env {
+				for _, key := range variables(t, app) {
+					value := env[key]
+					if key == "VESTIBULE_NAME" {
+						value = app + "-0"
+					}
 					t.Setenv(key, value)
 				}
-				t.Setenv("VESTIBULE_NAME", app+"-0")
 				// Files of the pod, which its Secrets hold.
 				for _, key := range []string{"CA", "CERT", "KEY"} {
 					t.Setenv("VESTIBULE_NATS_"+key, some)
 				}
-				if _, err := node.Load(app, cfg, []string{"--config", file}, os.Stderr); err != nil {
-					t.Error(err)
+				var said strings.Builder
+				if code := node.Main(app, cfg, base, []string{"--config", file, "--check-config"}, &said, &said, nil); code != node.ExitOK {
+					t.Error(said.String())
 				}
 			})
 		}
@@ -112,6 +120,52 @@ func TestConfigurations(t *testing.T) {
 	if checked != 5 {
 		t.Errorf("%d configurations were checked, want those of two data centres and of global", checked)
 	}
+}
+
+// variables returns the environment that the container of a program has, and no more: a variable of ours that is
+// no key stops the program.
+func variables(t *testing.T, app string) (out []string) {
+	t.Helper()
+	walk(t, "k8s", func(name string, data []byte) {
+		if !strings.HasSuffix(name, ".yaml") || !strings.Contains(string(data), "kind: StatefulSet") {
+			return
+		}
+		for d := yaml.NewDecoder(bytes.NewReader(data)); ; {
+			var o struct {
+				Spec struct {
+					Template struct {
+						Spec struct {
+							Containers []struct {
+								Name    string
+								EnvFrom []any `yaml:"envFrom"`
+								Env     []struct{ Name string }
+							}
+						}
+					}
+				}
+			}
+			if err := d.Decode(&o); errors.Is(err, io.EOF) {
+				return
+			} else if err != nil {
+				continue // it is no workload
+			}
+			for _, c := range o.Spec.Template.Spec.Containers {
+				if c.Name != app {
+					continue
+				}
+				if c.EnvFrom != nil {
+					t.Errorf("%s: %s has whatever a ConfigMap holds in its environment", name, app)
+				}
+				for _, e := range c.Env {
+					out = append(out, e.Name)
+				}
+			}
+		}
+	})
+	if len(out) == 0 {
+		t.Errorf("no container is called %s", app)
+	}
+	return out
 }
 
 // What pods mount is what `vestibule nats-config` writes.
