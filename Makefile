@@ -5,6 +5,7 @@ GO ?= go
 # Tools, pinned here and nowhere else. They are built into .tools.
 GOLANGCI_LINT  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 BUF            := github.com/bufbuild/buf/cmd/buf@v1.57.2
+OAPI_CODEGEN   := github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2
 PROTOC_GEN_GO  := google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
 TOXIPROXY      := github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0
 KUSTOMIZE      := sigs.k8s.io/kustomize/kustomize/v5@v5.7.1
@@ -99,6 +100,7 @@ test-cores:
 test-shells:
 	$(GO) test -race -p 2 -parallel 4 -timeout 20m $$($(GO) list ./... | grep -v -x -e vestibule/internal/e2e $(CORES:%=-e vestibule/internal/%) $(PLAIN:%=-e %))
 	$(GO) test -race -short -run TestEightWritersLoseNothing ./internal/roomstore
+	cd internal/control/contract && $(GO) test -timeout 10m ./...
 	$(GO) test -timeout 20m $(PLAIN)
 
 .PHONY: e2e
@@ -209,8 +211,9 @@ k8s-check: $(TOOLS)/kustomize $(TOOLS)/kubectl-validate $(TOOLS)/kube-score ## b
 	$(GO) test -count=1 ./deploy
 
 .PHONY: generate
-generate: $(TOOLS)/buf $(TOOLS)/protoc-gen-go ## make the generated code anew
+generate: $(TOOLS)/buf $(TOOLS)/protoc-gen-go $(TOOLS)/oapi-codegen ## make the generated code anew
 	cd internal/wire/proto && PATH="$(TOOLS):$$PATH" $(TOOLS)/buf lint && PATH="$(TOOLS):$$PATH" $(TOOLS)/buf generate
+	cd internal/control/api && $(TOOLS)/oapi-codegen -config config.yaml ../openapi.yaml
 
 .PHONY: golden
 golden: ## write the golden files anew; read the difference before you commit it
@@ -225,6 +228,8 @@ $(TOOLS)/buf:
 	GOBIN=$(TOOLS) $(GO) install $(BUF)
 $(TOOLS)/protoc-gen-go:
 	GOBIN=$(TOOLS) $(GO) install $(PROTOC_GEN_GO)
+$(TOOLS)/oapi-codegen:
+	GOBIN=$(TOOLS) $(GO) install $(OAPI_CODEGEN)
 $(TOOLS)/toxiproxy/server:
 	GOBIN=$(TOOLS)/toxiproxy $(GO) install $(TOXIPROXY)
 $(TOOLS)/kustomize:

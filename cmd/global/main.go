@@ -36,9 +36,14 @@ func serve(ctx context.Context, cfg global.Config, stdout io.Writer, log *slog.L
 	if err != nil {
 		return err
 	}
-	if err := node.Announce(stdout, fmt.Sprintf("global %s: metrics %s", cfg.Name, n.Debug.URL()), map[string]string{
+	people, addresses := fmt.Sprintf("global %s: metrics %s", cfg.Name, n.Debug.URL()), map[string]any{
 		"tier": "global", "name": cfg.Name, "metrics": n.Debug.URL(), "nats": server,
-	}); err != nil {
+	}
+	if n.Control != nil {
+		people += ", API " + n.Control.Info().URL
+		addresses["control"] = n.Control.Info()
+	}
+	if err := node.Announce(stdout, people, addresses); err != nil {
 		return err
 	}
 	return n.Run(ctx)

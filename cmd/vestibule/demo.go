@@ -77,6 +77,7 @@ func demo(args []string, stdout, stderr io.Writer) error {
 	f.StringSliceVar(&o.DataCenters, "data-centers", []string{"nairobi", "dublin"}, "names of the data centres")
 	f.IntVar(&o.Edges, "edges", 2, "edges in each data centre")
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:8080", "host:port of the first edge; the others take the ports that follow")
+	f.StringVar(&o.Control, "control", "127.0.0.1:0", "host:port of the API, an address of this machine; port 0 chooses a free one")
 	f.StringVar(&o.DataDir, "data-dir", "./var", "folder for the nats-server's data, the rooms file and the nodes' last good copies")
 	f.IntVar(&o.TotalActiveUsers, "total-active-users", 3, "sessions that may be valid at any moment")
 	f.IntVar(&o.NewUsersPerMinute, "new-users-per-minute", 60, "admissions in any 60 seconds")
@@ -151,6 +152,7 @@ func announce(w io.Writer, t *allinone.Tree, o *allinone.Options) error {
 	fmt.Fprintf(&b, "  site      %-22s %s\n", "behind the edges", t.Info.Origin)
 	fmt.Fprintf(&b, "  nats      %-22s %s\n", "", t.Info.NATS)
 	fmt.Fprintf(&b, "  rooms     %s (edit it while this runs)\n\n", t.Info.Rooms)
+	fmt.Fprintf(&b, "  api       %s, zone %s\n            token %s\n\n", t.Info.Control.URL, t.Info.Control.Zone, t.Info.Control.Token)
 	fmt.Fprintf(&b, "Try: open %s in %d browser profiles. The last one waits, sees its place, and enters by itself %v after one of the others has left.\n",
 		t.Info.Edges[0].URL, o.TotalActiveUsers+1, o.SessionDuration)
 	fmt.Fprintf(&b, "Ctrl-C stops everything.\n\n")

@@ -33,6 +33,7 @@ type Options struct {
 	DataCenters []string
 	Edges       int // per data centre
 	Listen      string
+	Control     string // host:port of the API, "" for a free port of this machine
 	DataDir     string
 	Params      wire.Params
 	Log         *slog.Logger
@@ -72,6 +73,10 @@ func (o *Options) Validate() []error {
 		case n > 0 && n <= 65535 && last > 65535:
 			errs = append(errs, fmt.Errorf("listen: the ports of all edges must end at 65535, got %d to %d", n, last))
 		}
+	}
+	if o.Control != "" {
+		c := global.ControlConfig{Listen: o.Control}
+		errs = append(errs, c.Validate()...)
 	}
 	if o.DataDir == "" {
 		errs = append(errs, errors.New("data-dir: must not be empty"))
@@ -120,6 +125,8 @@ type Info struct {
 	Global    NodeInfo   `json:"global"`
 	Regionals []NodeInfo `json:"regionals"`
 	Rooms     string     `json:"rooms"` // the rooms file
+
+	Control *global.ControlInfo `json:"control"` // the API, with its token once it is ready
 }
 
 // Tree is a running tree.
@@ -131,6 +138,7 @@ type Tree struct {
 	closer node.Closer
 	nats   *embedded.Server
 	edges  []*edge.Node
+	global *global.Node
 	tiers  []*tier // in the order in which they stop
 }
 
@@ -271,12 +279,16 @@ func (t *Tree) startGlobal(x *tier, o *Options, fresh bool) error {
 	}
 	cfg := global.DefaultConfig()
 	cfg.DataDir, cfg.DataCenters, cfg.Rooms, cfg.Bootstrap = filepath.Join(o.DataDir, "global"), o.DataCenters, t.Info.Rooms, fresh
-	cfg.NATS.Replicas = 1
+	cfg.NATS.Replicas, cfg.Control.Listen = 1, o.Control
+	if o.Control == "" {
+		cfg.Control.Listen = "127.0.0.1:0"
+	}
 	n, err := global.NewNode(cfg, o.Params, conn, log)
 	if err != nil {
 		return err
 	}
 	x.g.Go(func() error { return n.Run(x.ctx) })
+	t.global, t.Info.Control = n, n.Control.Info()
 	t.Info.Global = NodeInfo{Name: cfg.Name, Metrics: n.Debug.URL()}
 	return nil
 }
@@ -318,8 +330,11 @@ func (t *Tree) startEdge(x *tier, o *Options, dc, name, listen string) error {
 	return nil
 }
 
-// WaitReady returns when every edge can admit visitors, or with ctx's error.
-func (t *Tree) WaitReady(ctx context.Context) error {
+// WaitReady returns when every edge can admit visitors and the API has a token, or with ctx's error.
+func (t *Tree) WaitReady(ctx context.Context) (err error) {
+	if t.Info.Control.Token, err = t.global.Control.Token(ctx); err != nil {
+		return err
+	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for _, e := range t.edges {

@@ -2,7 +2,6 @@ package edge
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -143,10 +142,6 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, o *gate.Outcome) 
 	}
 	w, r = s.patient(w, r)
 	s.proxy.serve(w, r, o)
-}
-
-func tlsConfig(c *certificate) *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get, NextProtos: []string{"h2", "http/1.1"}}
 }
 
 var _ http.Handler = (*Server)(nil)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"vestibule/internal/live"
+	"vestibule/internal/node"
 )
 
 type listener struct {
@@ -82,11 +83,11 @@ func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 			srv.Protocols.SetUnencryptedHTTP2(true)
 		}
 		if l.tls {
-			cert, err := newCertificate(s.cfg.TLS, s.log, time.Now)
+			cert, err := node.NewCertificate(s.cfg.TLS.Cert, s.cfg.TLS.Key, s.log, time.Now)
 			if err != nil {
 				return nil, err
 			}
-			srv.TLSConfig = tlsConfig(cert)
+			srv.TLSConfig = cert.TLS()
 		}
 		out = append(out, srv)
 	}

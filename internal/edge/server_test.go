@@ -425,9 +425,9 @@ func TestTLS(t *testing.T) {
 }
 
 // serial returns the serial number of the certificate that is in use.
-func serial(t *testing.T, c *certificate) int64 {
+func serial(t *testing.T, c *node.Certificate) int64 {
 	t.Helper()
-	cert, err := c.get(nil)
+	cert, err := c.Get(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -443,7 +443,7 @@ func TestACertificateIsReadAgain(t *testing.T) {
 	pair(t, cfg, 1)
 	now := time.Unix(1622133200, 0)
 	var log bytes.Buffer
-	c, err := newCertificate(cfg, slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now })
+	c, err := node.NewCertificate(cfg.Cert, cfg.Key, slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -460,7 +460,7 @@ func TestACertificateIsReadAgain(t *testing.T) {
 	if got := serial(t, c); got != 1 {
 		t.Errorf("certificate %d: the files are looked at with every handshake", got)
 	}
-	now = now.Add(recheck)
+	now = now.Add(2 * time.Second) // how often the files are looked at, at most
 	if got := serial(t, c); got != 2 {
 		t.Errorf("certificate %d, want the new one", got)
 	}
@@ -477,7 +477,7 @@ func TestACertificateIsReadAgain(t *testing.T) {
 	if err := os.WriteFile(cfg.Key, old, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	now = now.Add(recheck)
+	now = now.Add(2 * time.Second) // how often the files are looked at, at most
 	if got := serial(t, c); got != 2 || !strings.Contains(log.String(), "refused") {
 		t.Errorf("certificate %d with the key of another, log %q", got, log.String())
 	}
@@ -487,14 +487,14 @@ func TestACertificateIsReadAgain(t *testing.T) {
 	if err := os.Chtimes(cfg.Key, time.Unix(1622133300, 0), time.Unix(1622133300, 0)); err != nil {
 		t.Fatal(err)
 	}
-	now = now.Add(recheck)
+	now = now.Add(2 * time.Second) // how often the files are looked at, at most
 	if got := serial(t, c); got != 3 {
 		t.Errorf("certificate %d, want the whole new pair", got)
 	}
 	if err := os.Remove(cfg.Cert); err != nil {
 		t.Fatal(err)
 	}
-	now = now.Add(recheck)
+	now = now.Add(2 * time.Second) // how often the files are looked at, at most
 	if got := serial(t, c); got != 3 {
 		t.Errorf("certificate %d after the file went", got)
 	}

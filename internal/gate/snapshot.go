@@ -108,11 +108,11 @@ func (rs *roomState) deriveCodecs(ring ticket.Keyring) error {
 			}
 			return c
 		}
-		rs.cookie[i] = ticket.CookieName(rs.Name, secure)
+		rs.cookie[i] = ticket.CookieName(rs.Known(), secure)
 		if rs.CookieDomain != "" {
 			rs.own.name[i] = rs.cookie[i]
 			rs.own.codec[i] = codec(rs.own.name[i])
-			rs.cookie[i] = ticket.SharedCookieName(rs.Name, secure)
+			rs.cookie[i] = ticket.SharedCookieName(rs.Known(), secure)
 		}
 		rs.codec[i] = codec(rs.cookie[i])
 	}

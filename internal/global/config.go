@@ -18,6 +18,7 @@ type Config struct {
 	DataCenters []string          `mapstructure:"data_centers" doc:"names of the data centres that found the fleet; later the list is changed with vestibule fleet"`
 	Rooms       string            `mapstructure:"rooms" doc:"YAML file with the rooms; changes are taken while running; empty for none: the rooms are those that the store has"`
 	KeyRotation time.Duration     `mapstructure:"key_rotation" doc:"time for which one ticket key seals before the next takes its place, 0 for ever"`
+	Control     ControlConfig     `mapstructure:"control"`
 	NATS        node.ServerConfig `mapstructure:"nats"`
 	Bootstrap   bool              `mapstructure:"bootstrap" doc:"assert that nothing was ever lent: do not wait for data centres that have not been heard; not believed once somebody led, or a list of data centres exists"`
 }
@@ -33,6 +34,7 @@ func DefaultConfig() Config {
 // Validate implements [node.Config].
 func (c *Config) Validate() []error {
 	errs := append(c.Base.Validate(), c.NATS.Validate()...)
+	errs = append(errs, c.Control.Validate()...)
 	if err := wire.CheckName(c.Name); err != nil {
 		errs = append(errs, fmt.Errorf("name: %w", err))
 	}

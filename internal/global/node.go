@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 
+	"golang.org/x/sync/errgroup"
+
 	"vestibule/internal/natsbus"
 	"vestibule/internal/node"
 	"vestibule/internal/wire"
@@ -13,7 +15,8 @@ import (
 // Node is a candidate for global with its listener for people and machines that watch it.
 type Node struct {
 	*Server
-	Debug *node.Debug
+	Debug   *node.Debug
+	Control *Control // nil where the configuration has none
 }
 
 // NewNode returns the global of cfg, which reaches the regionals and the store by conn.
@@ -32,10 +35,26 @@ func NewNode(cfg Config, params wire.Params, conn *natsbus.Conn, log *slog.Logge
 	if err != nil {
 		return nil, errors.Join(err, dbg.Close())
 	}
-	return &Node{s, dbg}, nil
+	n := &Node{Server: s, Debug: dbg}
+	if cfg.Control.Listen != "" {
+		if n.Control, err = newControl(s, natsbus.NewControl(conn, replicas)); err != nil {
+			return nil, errors.Join(err, dbg.Close())
+		}
+	}
+	return n, nil
 }
 
 // Run runs a candidate for global and its listener until ctx ends, or one of them fails.
 func (n *Node) Run(ctx context.Context) error {
-	return n.Debug.Run(ctx, n.Server.Run, n.Ready, func() any { return n.Status() })
+	return n.Debug.Run(ctx, n.run, n.Ready, func() any { return n.Status() })
+}
+
+func (n *Node) run(ctx context.Context) error {
+	if n.Control == nil {
+		return n.Server.Run(ctx)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return n.Server.Run(ctx) })
+	g.Go(func() error { return n.Control.run(ctx) })
+	return g.Wait()
 }

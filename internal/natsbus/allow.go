@@ -125,9 +125,10 @@ func Allow(role Role, place, name string) Allowed {
 	case RoleGlobal:
 		return Allowed{
 			Publish: slices.Concat([]string{
-				wire.GrantSubject(wire.Root, "*"), wire.AskSubject, wire.CopySubject("*", wire.Root),
-			}, standing(wire.Root), reading("", documentsBucket, ""), writing(documentsBucket, ">"), watching(documentsBucket, ">")),
-			Subscribe: []string{wire.Reports(wire.Root), wire.AskSubject, wire.Copies, inbox},
+				wire.GrantSubject(wire.Root, "*"), wire.AskSubject, wire.CopySubject("*", wire.Root), wire.NumbersSubject,
+			}, standing(wire.Root), reading("", documentsBucket, ""), writing(documentsBucket, ">"), watching(documentsBucket, ">"),
+				reading("", controlBucket, ""), writing(controlBucket, ">"), watching(controlBucket, ">")),
+			Subscribe: []string{wire.Reports(wire.Root), wire.AskSubject, wire.Copies, wire.NumbersSubject, inbox},
 		}
 	case RoleOperator:
 		a := Allowed{Subscribe: []string{inboxPrefix + OperatorInbox + ".>"}}
@@ -160,7 +161,7 @@ func Allow(role Role, place, name string) Allowed {
 // Buckets are those that the servers of a place keep.
 func Buckets(place string) []string {
 	if place == wire.Root {
-		return []string{documentsBucket, leasesBucket}
+		return []string{documentsBucket, leasesBucket, controlBucket}
 	}
 	return []string{leasesBucket, promisesBucket}
 }

@@ -16,24 +16,35 @@ import (
 // the keys, the pages. Global writes them; every node watches.
 type Documents struct {
 	conn     *Conn
+	bucket   string
 	replicas int
 	watched  []string
 	wrote    chan struct{} // a document was written by this node: Watch asks at once
 }
 
-const documentsBucket = "vestibule_documents"
+const (
+	documentsBucket = "vestibule_documents"
+	controlBucket   = "vestibule_control" // tokens of the API: globals alone read it
+)
 
 // NewDocuments returns the documents behind conn, of which Watch follows those
 // named. replicas is for the bucket, if it has to be made; 0 for nodes that only
 // read.
 func NewDocuments(conn *Conn, replicas int, watched ...string) *Documents {
-	return &Documents{conn: conn, replicas: replicas, watched: watched, wrote: make(chan struct{}, 1)}
+	return &Documents{conn: conn, bucket: documentsBucket, replicas: replicas, watched: watched, wrote: make(chan struct{}, 1)}
+}
+
+// NewControl returns the documents of the API, which globals alone may read.
+func NewControl(conn *Conn, replicas int) *Documents {
+	d := NewDocuments(conn, replicas)
+	d.bucket = controlBucket
+	return d
 }
 
 // Get returns a document and its revision, (nil, 0) if there is none. What it
 // returns may be stale: decide nothing from it but what to hand to Put.
 func (d *Documents) Get(ctx context.Context, key string) ([]byte, uint64, error) {
-	kv, err := d.conn.bucket(ctx, documentsBucket, d.replicas)
+	kv, err := d.conn.bucket(ctx, d.bucket, d.replicas)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -51,7 +62,7 @@ func (d *Documents) Get(ctx context.Context, key string) ([]byte, uint64, error)
 // exist). It returns [wire.ErrChanged] if it no longer is. Any other error leaves
 // open whether it was written.
 func (d *Documents) Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error) {
-	kv, err := d.conn.bucket(ctx, documentsBucket, d.replicas)
+	kv, err := d.conn.bucket(ctx, d.bucket, d.replicas)
 	if err != nil {
 		return 0, err
 	}
@@ -86,7 +97,7 @@ func (d *Documents) Limit() int {
 
 // List returns the documents that match a pattern ("page.*").
 func (d *Documents) List(ctx context.Context, pattern string) (map[string]wire.Written, error) {
-	kv, err := d.conn.bucket(ctx, documentsBucket, d.replicas)
+	kv, err := d.conn.bucket(ctx, d.bucket, d.replicas)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +132,7 @@ func (d *Documents) List(ctx context.Context, pattern string) (map[string]wire.W
 // Delete removes a document that is still at revision. It leaves nothing behind but a mark of
 // a few bytes. It returns [wire.ErrChanged] where the document was written since.
 func (d *Documents) Delete(ctx context.Context, key string, revision uint64) error {
-	kv, err := d.conn.bucket(ctx, documentsBucket, d.replicas)
+	kv, err := d.conn.bucket(ctx, d.bucket, d.replicas)
 	if err != nil {
 		return err
 	}
@@ -181,10 +192,10 @@ func (d *Documents) watchOnce(ctx context.Context, handle func(key string, data 
 	again := d.conn.link.next()
 	open, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	if _, err := d.conn.bucket(open, documentsBucket, d.replicas); err != nil { // it may have to be made
+	if _, err := d.conn.bucket(open, d.bucket, d.replicas); err != nil { // it may have to be made
 		return false, err
 	}
-	stream, err := d.conn.stream(open, documentsBucket)
+	stream, err := d.conn.stream(open, d.bucket)
 	if err != nil {
 		return false, fmt.Errorf("watch documents: %w", err)
 	}
@@ -245,7 +256,7 @@ const askEvery = 500 * time.Millisecond
 func (d *Documents) poll(ctx context.Context, stream jetstream.Stream, key string, handle func(string, []byte), revisions, told map[string]uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	m, err := stream.GetMsg(ctx, told[key]+1, jetstream.WithGetMsgSubject("$KV."+documentsBucket+"."+key))
+	m, err := stream.GetMsg(ctx, told[key]+1, jetstream.WithGetMsgSubject("$KV."+d.bucket+"."+key))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil
 	}

@@ -152,7 +152,7 @@ func (c *checker) room(i int, idOf func(string) ID) {
 			add("name", fmt.Sprintf("is the name of %s already", c.labels.room(j)))
 		} else {
 			c.names[s.Name] = i
-			id := idOf(s.Name)
+			id := idOf(s.Known())
 			if j, ok := c.ids[id]; ok {
 				add("name", fmt.Sprintf("has the same ID as %s, choose another", c.label(j)))
 			} else {

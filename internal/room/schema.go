@@ -33,6 +33,7 @@ type Settings struct {
 	Preflights        string
 	CookieDomain      string
 	Caching           string
+	Identity          string
 }
 
 // Setting is one line of the table that everything else about settings is made of:
@@ -64,7 +65,7 @@ const SchemaVersion = 2
 // it acts, and a test of that.
 var Schema = []Setting{
 	{
-		Key: "name", Since: 1, Doc: "Part of the cookie's name. A renamed room is another room.",
+		Key: "name", Since: 1, Doc: "Part of the cookie's name. A renamed room is another room, but for its `identity`.",
 		Bounds: fmt.Sprintf("1 to %d of A-Z a-z 0-9 _ -", MaxName),
 		Field:  func(s *Settings) any { return &s.Name }, Rule: func(s *Settings) string { return checkRoomName(s.Name) },
 	},
@@ -148,6 +149,11 @@ var Schema = []Setting{
 	soft(since(2, choice("caching", DefaultCaching, func(s *Settings) *string { return &s.Caching },
 		"`private`: what the site answers to somebody inside is made `private`, so that no CDN serves it past the room; `site`: it stays as the site says.",
 		CachingPrivate, CachingSite))),
+	{
+		Key: "identity", Since: 2, Bounds: fmt.Sprintf("1 to %d of A-Z a-z 0-9 _ -", MaxName),
+		Doc:   "The name by which tickets, cookies and the API know the room, where that is not `name`: give the old name to a room that is renamed, and nobody in it begins anew.",
+		Field: func(s *Settings) any { return &s.Identity }, Rule: func(s *Settings) string { return checkIdentity(s.Identity) },
+	},
 }
 
 // since is s in a later version of the table than the first.

@@ -41,7 +41,7 @@ func NewSet(doc Document, version uint64) (*Set, error) {
 		hosts:   make(map[string]*host),
 	}
 	for i, settings := range doc.Rooms {
-		s.rooms[i] = &Room{ID: IDOf(settings.Name), Settings: settings}
+		s.rooms[i] = &Room{ID: IDOf(settings.Known()), Settings: settings}
 	}
 	slices.SortFunc(s.rooms, func(a, b *Room) int { return cmp.Compare(a.ID, b.ID) })
 	for name, origin := range doc.passThrough() {
@@ -248,11 +248,11 @@ func (t *tree) findBytes(path []byte) *cover {
 func (s *Set) Renamed(d Document) map[string]string {
 	old, out := map[Route]string{}, map[string]string{}
 	for _, r := range s.Rooms() {
-		old[Route{Host: r.Host, Path: r.Path}] = r.Name
+		old[Route{Host: r.Host, Path: r.Path}] = r.Known()
 	}
 	d = d.WithDefaults()
 	for _, r := range d.Rooms {
-		if name := old[Route{Host: r.Host, Path: r.Path}]; name != "" && name != r.Name {
+		if name := old[Route{Host: r.Host, Path: r.Path}]; name != "" && name != r.Known() {
 			out[r.Name] = name
 		}
 	}

@@ -3,6 +3,7 @@ package room
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"reflect"
 	"slices"
 	"time"
@@ -75,11 +76,27 @@ const (
 	DefaultCaching        = CachingPrivate
 )
 
-// ID names a room on the wire and in tickets: a hash of its name, so that it
-// survives the loss of every store. A renamed room is another room.
+// ID names a room on the wire and in tickets: a hash of its name, or of the one that it
+// had, so that it survives the loss of every store.
 type ID uint64
 
-// IDOf returns the ID of the room called name: the first eight bytes of the
+// Known returns the name by which tickets and cookies know the room: its name, or the one
+// that it had before it was renamed.
+func (s *Settings) Known() string {
+	if s.Identity != "" {
+		return s.Identity
+	}
+	return s.Name
+}
+
+// PublicID returns what the API calls the room known by a name: 32 hexadecimal digits, of
+// which the first 16 are its [ID].
+func PublicID(known string) string {
+	sum := sha256.Sum256([]byte(known))
+	return hex.EncodeToString(sum[:16])
+}
+
+// IDOf returns the ID of the room known by a name: the first eight bytes of the
 // SHA-256 of the name.
 func IDOf(name string) ID {
 	sum := sha256.Sum256([]byte(name))
@@ -99,6 +116,9 @@ type Route struct {
 func (s Settings) WithDefaults() Settings {
 	for i := range Schema {
 		Schema[i].fill(&s)
+	}
+	if s.Identity == s.Name {
+		s.Identity = ""
 	}
 	s.Host = spellHost(s.Host)
 	s.Origin = spellOrigin(s.Origin)

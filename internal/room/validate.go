@@ -63,6 +63,13 @@ func checkRoomName(name string) string {
 	return ""
 }
 
+func checkIdentity(name string) string {
+	if name == "" {
+		return ""
+	}
+	return checkRoomName(name)
+}
+
 func isLetterOrDigit(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
 }

@@ -120,6 +120,16 @@ func (s *Store) look(ctx context.Context, fresh bool) (*view, error) {
 	return v, nil
 }
 
+// Read returns the newest state that the store holds or this candidate knows: also what
+// another candidate wrote just now.
+func (s *Store) Read(ctx context.Context) (*State, error) {
+	v, err := s.look(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	return v.state, nil
+}
+
 // errLate says that the store does not hold yet what a document names.
 var errLate = errors.New("not in the store yet")
 

@@ -142,6 +142,9 @@ func NewDraft(base *State, by Owner) *Draft {
 	return d
 }
 
+// Base returns the state that the draft changes.
+func (d *Draft) Base() *State { return d.base }
+
 // ErrNotThere says that the writer owns no room or host of that name.
 var ErrNotThere = errors.New("no such room")
 
@@ -198,14 +201,36 @@ func (d *Draft) Put(s room.Settings) error {
 	return nil
 }
 
+// Replace makes the owner's room of that name what s says, also where s has another name:
+// it stays the same room. It returns [ErrNotThere] or an [*OwnedError].
+func (d *Draft) Replace(name string, s room.Settings) error {
+	i, ok := d.find(name)
+	if !ok {
+		return d.notOurs(name)
+	}
+	if r := d.rooms[i]; !r.Equal(s) {
+		if s = s.WithDefaults(); s.Name != name && s.Known() != r.Known() {
+			s.Identity = r.Known()
+		}
+		d.rooms[i] = &Room{Mark{Owner: d.by, Created: r.Created}, s.WithDefaults()}
+		d.byName = nil
+	}
+	return nil
+}
+
+// notOurs says why the writer may not change a room.
+func (d *Draft) notOurs(name string) error {
+	if r := d.Room(name); r != nil {
+		return &OwnedError{name, r.Owner}
+	}
+	return fmt.Errorf("%q: %w", name, ErrNotThere)
+}
+
 // Delete removes the owner's room of that name. It returns [ErrNotThere] or an [*OwnedError].
 func (d *Draft) Delete(name string) error {
 	i, ok := d.find(name)
 	if !ok {
-		if r := d.Room(name); r != nil {
-			return &OwnedError{name, r.Owner}
-		}
-		return fmt.Errorf("%q: %w", name, ErrNotThere)
+		return d.notOurs(name)
 	}
 	d.rooms = slices.Delete(d.rooms, i, i+1)
 	d.byName = nil

@@ -48,6 +48,10 @@ type ForgetAnswer struct {
 	Error string `json:"error,omitempty"`
 }
 
+// NumbersSubject is where the leading global tells the other candidates the numbers of all
+// rooms, for the API. Nothing is decided by them.
+const NumbersSubject = prefix + Root + ".numbers"
+
 // AskSubject is where the leading global tells what it knows of the documents that all
 // nodes keep, so that those who know more hand it over: see CopyAsk.
 const AskSubject = prefix + Root + ".ask"

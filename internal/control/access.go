@@ -1,0 +1,189 @@
+package control
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"vestibule/internal/control/api"
+)
+
+// Principal is who asks.
+type Principal struct {
+	ID   string // of the token
+	Name string
+	Role Role
+}
+
+type principalKey struct{}
+
+func principal(ctx context.Context) Principal {
+	p, _ := ctx.Value(principalKey{}).(Principal)
+	return p
+}
+
+// authenticate lets through who shows a good token.
+func (s *Server) authenticate(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !bearer {
+			text = r.Header.Get("X-Auth-Key") // X-Auth-Email says nothing that the key does not
+		}
+		who, err := s.tokens.check(r.Context(), source(r.RemoteAddr), strings.TrimSpace(text))
+		if err != nil {
+			if explain(err).Status == http.StatusUnauthorized {
+				w.Header().Set("WWW-Authenticate", `Bearer realm="vestibule"`)
+			}
+			s.fail(w, err)
+			return
+		}
+		base := "http://" + r.Host
+		if r.TLS != nil {
+			base = "https://" + r.Host
+		}
+		ctx := context.WithValue(r.Context(), previewHost{}, base)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, principalKey{}, who)))
+	})
+}
+
+// source is the address for which failures are counted: a network of 64 bits of version 6.
+func source(remote string) string {
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		return remote
+	}
+	a, err := netip.ParseAddr(host)
+	if err != nil {
+		return host
+	}
+	if a = a.Unmap(); a.Is6() {
+		if p, err := a.WithZone("").Prefix(64); err == nil {
+			return p.String()
+		}
+	}
+	return a.String()
+}
+
+// needs is the role that each operation needs. One that is missing here is refused to everybody.
+var needs = map[string]Role{
+	"VerifyToken":                        Viewer,
+	"WaitingRoomListWaitingRooms":        Viewer,
+	"WaitingRoomListWaitingRoomsAccount": Viewer,
+	"WaitingRoomWaitingRoomDetails":      Viewer,
+	"WaitingRoomGetWaitingRoomStatus":    Viewer,
+	"WaitingRoomGetZoneSettings":         Viewer,
+	"ListHosts":                          Viewer,
+
+	"WaitingRoomCreateACustomWaitingRoomPagePreview": Operator,
+
+	"WaitingRoomCreateWaitingRoom":  Editor,
+	"WaitingRoomUpdateWaitingRoom":  Editor,
+	"WaitingRoomPatchWaitingRoom":   Editor,
+	"WaitingRoomDeleteWaitingRoom":  Editor,
+	"WaitingRoomUpdateZoneSettings": Editor,
+	"WaitingRoomPatchZoneSettings":  Editor,
+	"PutHost":                       Editor,
+	"DeleteHost":                    Editor,
+
+	"ListTokens":  Admin,
+	"CreateToken": Admin,
+	"DeleteToken": Admin,
+}
+
+// authorize lets through who may do the operation.
+func authorize(next api.StrictHandlerFunc, operation string) api.StrictHandlerFunc {
+	need, ok := needs[operation]
+	return func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error) {
+		if who := principal(ctx); !ok || !who.Role.may(need) {
+			return nil, refusef(http.StatusForbidden, codeForbidden, "Not allowed: this needs the role %s, the token has %s", need, who.Role)
+		}
+		return next(ctx, w, r, request)
+	}
+}
+
+// VerifyToken implements [api.StrictServerInterface].
+func (s *Server) VerifyToken(ctx context.Context, _ api.VerifyTokenRequestObject) (api.VerifyTokenResponseObject, error) {
+	who := principal(ctx)
+	a := api.VerifiedAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}}
+	a.Result = api.Verified{Id: who.ID, Status: "active", Role: string(who.Role), Zone: Zone, Account: Account}
+	return api.VerifyToken200JSONResponse{VerifiedAnswerJSONResponse: a}, nil
+}
+
+// throttle bounds how many tokens that are not good an address may show. Those that were good
+// lately pass all the same, so that nobody is locked out by a neighbour. It is safe for
+// concurrent use.
+type throttle struct {
+	mu     sync.Mutex
+	by     *simplelru.LRU[string, *failures]
+	lately *simplelru.LRU[string, struct{}] // ids of good tokens
+}
+
+type failures struct {
+	since time.Time
+	n     int
+}
+
+const (
+	maxFailures    = 10 // of an address
+	failuresWithin = time.Minute
+	maxSources     = 10_000
+)
+
+func newThrottle() *throttle {
+	by, err := simplelru.NewLRU[string, *failures](maxSources, nil)
+	if err != nil {
+		panic(err) // for a size below 1
+	}
+	lately, err := simplelru.NewLRU[string, struct{}](maxTokens, nil)
+	if err != nil {
+		panic(err)
+	}
+	return &throttle{by: by, lately: lately}
+}
+
+// wait returns how long an address has to wait.
+func (t *throttle) wait(now time.Time, from string) time.Duration {
+	f, ok := t.by.Get(from)
+	if !ok || f.n < maxFailures {
+		return 0
+	}
+	return max(0, failuresWithin-now.Sub(f.since))
+}
+
+// refuses returns for how long a token from an address is not looked at, 0 if it is.
+func (t *throttle) refuses(now time.Time, from, id string) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.lately.Contains(id) {
+		return 0
+	}
+	return t.wait(now, from)
+}
+
+// failed notes a token that was not good, and returns how long the address has to wait.
+func (t *throttle) failed(now time.Time, from string) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if wait := t.wait(now, from); wait > 0 {
+		return wait
+	}
+	f, ok := t.by.Get(from)
+	if !ok || now.Sub(f.since) >= failuresWithin {
+		f = &failures{since: now}
+		t.by.Add(from, f)
+	}
+	f.n++
+	return 0
+}
+
+func (t *throttle) good(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lately.Add(id, struct{}{})
+}

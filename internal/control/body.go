@@ -1,0 +1,362 @@
+package control
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"vestibule/internal/control/api"
+	"vestibule/internal/room"
+	"vestibule/internal/roomstore"
+	"vestibule/internal/waiting/checkpage"
+)
+
+// faults collects everything that is wrong with a body, each with its JSON pointer.
+type faults []api.Note
+
+func (f *faults) add(pointer, format string, args ...any) {
+	n := api.Note{Code: codeInvalid, Message: fmt.Sprintf(format, args...) + ": invalid data"}
+	n.Source = &struct {
+		Pointer string `json:"pointer"`
+	}{pointer}
+	*f = append(*f, n)
+}
+
+// object reads a JSON object.
+func (f *faults) object(pointer string, data json.RawMessage) map[string]json.RawMessage {
+	var m map[string]json.RawMessage
+	if err := json.Unmarshal(data, &m); err != nil || m == nil {
+		f.add(pointer, "%s must be an object", cmpName(pointer))
+		return nil
+	}
+	return m
+}
+
+// cmpName is what a message calls the place of a pointer.
+func cmpName(pointer string) string {
+	if pointer == "" {
+		return "the body"
+	}
+	return strings.ReplaceAll(pointer[1:], "/", ".")
+}
+
+func null(v json.RawMessage) bool { return len(v) == 0 || string(v) == "null" }
+
+// text reads a text; null is "".
+func (f *faults) text(pointer string, v json.RawMessage) (s string, ok bool) {
+	if null(v) {
+		return "", true
+	}
+	if err := json.Unmarshal(v, &s); err != nil {
+		f.add(pointer, "%s must be a string", cmpName(pointer))
+		return "", false
+	}
+	return s, true
+}
+
+// whole reads a whole number; null is 0. Out of range it is the bound.
+func (f *faults) whole(pointer string, v json.RawMessage) (n int, ok bool) {
+	if null(v) {
+		return 0, true
+	}
+	x, ok := new(big.Float), len(v) <= 40
+	if ok {
+		x, ok = x.SetString(string(v)) // a text has quotes
+	}
+	if !ok || !x.IsInt() {
+		f.add(pointer, "%s must be a whole number", cmpName(pointer))
+		return 0, false
+	}
+	i, _ := x.Int64()
+	return int(max(math.MinInt32, min(i, math.MaxInt32+1))), true
+}
+
+func (f *faults) flag(pointer string, v json.RawMessage) (b, ok bool) {
+	if null(v) {
+		return false, true
+	}
+	if err := json.Unmarshal(v, &b); err != nil {
+		f.add(pointer, "%s must be true or false", cmpName(pointer))
+		return false, false
+	}
+	return b, true
+}
+
+// given is what a body says of a room.
+type given struct {
+	settings room.Settings
+	page     []byte // a waiting page that came with it
+	origin   bool   // it names the site, and not the host's is meant
+	session  bool   // it says how long a session is
+	faults   faults
+	bad      map[string]bool // settings about which there is a fault already
+}
+
+// own are the settings that a body names in its object vestibule: all that the hosted product
+// has not, and the exact length of a session.
+var own = func() (keys []string) {
+	for i := range room.Schema {
+		switch key := room.Schema[i].Key; key {
+		case "name", "host", "path", "additional_routes", "total_active_users", "new_users_per_minute", "queueing_status_code",
+			"waiting_page", "default_template_language", "identity":
+		default:
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}()
+
+// settingOf returns the line of a setting.
+func settingOf(key string) *room.Setting {
+	i := slices.IndexFunc(room.Schema, func(t room.Setting) bool { return t.Key == key })
+	return &room.Schema[i]
+}
+
+// readRoom reads a body over what a room is: blank for a new one.
+func readRoom(body json.RawMessage, over room.Settings) *given {
+	g := &given{settings: over, bad: map[string]bool{}}
+	m := g.faults.object("", body)
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		if read := fields[key]; read != nil && !read(g, m[key]) {
+			g.bad[key] = true
+		}
+	}
+	return g
+}
+
+// fields reads what a body says of a room, by key. Those that are not here are ignored: what is
+// read-only comes back from clients too. A reader returns false where it named a fault.
+var fields map[string]func(g *given, v json.RawMessage) bool
+
+func init() { //nolint:gochecknoinits // a table that names functions which use it
+	fields = map[string]func(*given, json.RawMessage) bool{
+		"name":                      textField("name", func(s *room.Settings) *string { return &s.Name }),
+		"host":                      textField("host", func(s *room.Settings) *string { return &s.Host }),
+		"path":                      textField("path", func(s *room.Settings) *string { return &s.Path }),
+		"default_template_language": textField("default_template_language", func(s *room.Settings) *string { return &s.DefaultLanguage }),
+		"total_active_users":        wholeField("total_active_users", func(s *room.Settings) *int { return &s.TotalActiveUsers }),
+		"new_users_per_minute":      wholeField("new_users_per_minute", func(s *room.Settings) *int { return &s.NewUsersPerMinute }),
+		"queueing_status_code":      wholeField("queueing_status_code", func(s *room.Settings) *int { return &s.QueueingStatus }),
+		"additional_routes":         readRoutes,
+		"session_duration":          readMinutes,
+		"custom_page_html":          readPage,
+		"vestibule":                 readOwn,
+		"cookie_attributes":         readCookieAttributes,
+		"enabled_origin_commands":   readCommands,
+	}
+	for key, value := range map[string]string{
+		"description": "", "cookie_suffix": "", "queueing_method": "fifo", "turnstile_mode": "invisible", "turnstile_action": "log",
+	} {
+		fields[key] = onlyText("/"+key, value)
+	}
+	for _, key := range []string{"disable_session_renewal", "queue_all", "suspended", "json_response_enabled"} {
+		fields[key] = func(g *given, v json.RawMessage) bool {
+			on, ok := g.faults.flag("/"+key, v)
+			if ok && on {
+				g.faults.add("/"+key, "%s is not served yet and must be false", key)
+			}
+			return ok && !on
+		}
+	}
+}
+
+func textField(key string, field func(*room.Settings) *string) func(*given, json.RawMessage) bool {
+	return func(g *given, v json.RawMessage) bool {
+		s, ok := g.faults.text("/"+key, v)
+		*field(&g.settings) = s
+		return ok
+	}
+}
+
+func wholeField(key string, field func(*room.Settings) *int) func(*given, json.RawMessage) bool {
+	return func(g *given, v json.RawMessage) bool {
+		n, ok := g.faults.whole("/"+key, v)
+		*field(&g.settings) = n
+		return ok
+	}
+}
+
+// onlyText takes a text that may have one value only, in any letter case.
+func onlyText(pointer, value string) func(*given, json.RawMessage) bool {
+	return func(g *given, v json.RawMessage) bool {
+		s, ok := g.faults.text(pointer, v)
+		if ok && s != "" && !strings.EqualFold(s, value) {
+			g.faults.add(pointer, "%s: %s is not served yet, it must be %s", cmpName(pointer), strconv.Quote(short(s)), strconv.Quote(value))
+			return false
+		}
+		return ok
+	}
+}
+
+// short is enough of a text for a message.
+func short(s string) string {
+	if len(s) > 60 {
+		return strings.ToValidUTF8(s[:60], "") + "…"
+	}
+	return s
+}
+
+func readRoutes(g *given, v json.RawMessage) bool {
+	g.settings.AdditionalRoutes = nil
+	if null(v) {
+		return true
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(v, &list); err != nil {
+		g.faults.add("/additional_routes", "additional_routes must be a list")
+		return false
+	}
+	good := true
+	for i, e := range list {
+		at := fmt.Sprintf("/additional_routes/%d", i)
+		m := g.faults.object(at, e)
+		host, ok := g.faults.text(at+"/host", m["host"])
+		path, ok2 := g.faults.text(at+"/path", m["path"])
+		good = good && m != nil && ok && ok2
+		g.settings.AdditionalRoutes = append(g.settings.AdditionalRoutes, room.Route{Host: host, Path: path})
+		if i > room.MaxRoutes {
+			break // one fault about their number is enough
+		}
+	}
+	return good
+}
+
+// readMinutes reads the length of a session in minutes. The number that stands for an exact
+// length of other than whole minutes leaves it as it is.
+func readMinutes(g *given, v json.RawMessage) bool {
+	g.session = true
+	n, ok := g.faults.whole("/session_duration", v)
+	if ok && n != minutes(g.settings.SessionDuration) {
+		g.settings.SessionDuration = time.Duration(max(-1, min(n, 1000))) * time.Minute
+	}
+	return ok
+}
+
+// minutes is d in minutes, rounded up.
+func minutes(d time.Duration) int { return int((d + time.Minute - 1) / time.Minute) }
+
+func readPage(g *given, v json.RawMessage) bool {
+	text, ok := g.faults.text("/custom_page_html", v)
+	if !ok || text == "" {
+		g.settings.WaitingPage = ""
+		return ok
+	}
+	if err := checkpage.Check([]byte(text)); err != nil {
+		g.faults.add("/custom_page_html", "custom_page_html: %v", err)
+		return false
+	}
+	g.page, g.settings.WaitingPage = []byte(text), roomstore.Hash([]byte(text))
+	return true
+}
+
+func readCookieAttributes(g *given, v json.RawMessage) bool {
+	if null(v) {
+		return true
+	}
+	m := g.faults.object("/cookie_attributes", v)
+	good := m != nil
+	for _, key := range []string{"samesite", "secure"} {
+		good = onlyText("/cookie_attributes/"+key, "auto")(g, m[key]) && good
+	}
+	return good
+}
+
+func readCommands(g *given, v json.RawMessage) bool {
+	var list []any
+	if err := json.Unmarshal(v, &list); err != nil {
+		g.faults.add("/enabled_origin_commands", "enabled_origin_commands must be a list")
+		return false
+	}
+	if len(list) > 0 {
+		g.faults.add("/enabled_origin_commands", "enabled_origin_commands is not served yet and must be empty")
+	}
+	return len(list) == 0
+}
+
+// readOwn reads the object vestibule. Keys that it only shows are ignored, others that it does
+// not know are faults: nobody sends them but who means them.
+func readOwn(g *given, v json.RawMessage) bool {
+	if null(v) {
+		return true
+	}
+	m := g.faults.object("/vestibule", v)
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		at := "/vestibule/" + key
+		switch {
+		case key == "owner" || key == "revision" || key == "identity":
+		case !slices.Contains(own, key):
+			g.faults.add(at, "%s: no such setting, there are %s", cmpName(at), strings.Join(own, ", "))
+		case !readSetting(g, settingOf(key), at, m[key]):
+			g.bad[key] = true
+		case key == "origin":
+			g.origin = g.settings.Origin != ""
+		case key == "session_duration":
+			g.session = true
+		}
+	}
+	return true // what is wrong in it is noted by its own keys
+}
+
+// readSetting reads a setting of the table.
+func readSetting(g *given, t *room.Setting, at string, v json.RawMessage) (ok bool) {
+	switch to := t.Field(&g.settings).(type) {
+	case *string:
+		*to, ok = g.faults.text(at, v)
+	case *int:
+		*to, ok = g.faults.whole(at, v)
+	case *bool:
+		*to, ok = g.faults.flag(at, v)
+	case *uint32:
+		var n uint32
+		if ok = null(v) || json.Unmarshal(v, &n) == nil; !ok {
+			g.faults.add(at, "%s must be %s", cmpName(at), t.Bounds)
+		}
+		*to = n
+	case *time.Duration:
+		var text string
+		if text, ok = g.faults.text(at, v); !ok {
+			return false
+		}
+		if *to = 0; text == "" {
+			return true
+		}
+		d, err := time.ParseDuration(text)
+		if *to = d; err != nil {
+			g.faults.add(at, "%s must be a duration such as 5m or 90s", cmpName(at))
+			return false
+		}
+	default:
+		g.faults.add(at, "%s cannot be set here", cmpName(at))
+	}
+	return ok
+}
+
+// judge adds what the rules of the settings say, but for what is named already.
+func (g *given) judge() {
+	for _, f := range g.settings.Validate() {
+		if key, _, _ := strings.Cut(f.Field, "["); !g.bad[f.Field] && !g.bad[key] {
+			g.faults.rule(f, g.origin)
+		}
+	}
+}
+
+// rule adds what a rule of the rooms says.
+func (f *faults) rule(r room.Fault, originGiven bool) {
+	key, _, _ := strings.Cut(r.Field, "[")
+	pointer := "/" + strings.NewReplacer("[", "/", "]", "", ".", "/").Replace(r.Field)
+	switch {
+	case key == "origin" && !originGiven:
+		pointer = "/host"
+	case key == "waiting_page":
+		pointer = "/custom_page_html"
+	case slices.Contains(own, key) && key != "session_duration":
+		pointer = "/vestibule" + pointer
+	}
+	f.add(pointer, "%s %s", r.Field, r.Rule)
+}

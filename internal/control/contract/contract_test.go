@@ -1,0 +1,299 @@
+package contract
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	v0 "github.com/cloudflare/cloudflare-go"
+	cloudflare "github.com/cloudflare/cloudflare-go/v7"
+	"github.com/cloudflare/cloudflare-go/v7/option"
+	"github.com/cloudflare/cloudflare-go/v7/waiting_rooms"
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+
+	"vestibule/internal/allinone"
+	"vestibule/internal/testkit"
+	"vestibule/internal/wire"
+)
+
+// held is a transport that holds what passes against the document.
+type held struct {
+	t      *testing.T
+	router routers.Router
+	calls  map[string]int
+}
+
+func newHeld(t *testing.T, base string) *held {
+	t.Helper()
+	doc, err := openapi3.NewLoader().LoadFromFile("../openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := doc.Validate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	doc.Servers = openapi3.Servers{{URL: base}}
+	router, err := gorillamux.NewRouter(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &held{t, router, map[string]int{}}
+}
+
+func (h *held) RoundTrip(r *http.Request) (*http.Response, error) {
+	var body []byte
+	if r.Body != nil {
+		var err error
+		if body, err = io.ReadAll(r.Body); err != nil {
+			return nil, err
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	route, params, routeErr := h.router.FindRoute(r)
+	in := &openapi3filter.RequestValidationInput{Request: r.Clone(r.Context()), PathParams: params, Route: route, Options: &openapi3filter.Options{
+		AuthenticationFunc: openapi3filter.NoopAuthenticationFunc,
+	}}
+	in.Request.Body = io.NopCloser(bytes.NewReader(body))
+	res, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := io.ReadAll(res.Body)
+	if err = errors.Join(err, res.Body.Close()); err != nil {
+		return nil, err
+	}
+	res.Body = io.NopCloser(bytes.NewReader(answer))
+	if routeErr != nil {
+		if res.StatusCode != http.StatusNotFound {
+			h.t.Errorf("%s %s is not in the document, and was answered %d", r.Method, r.URL, res.StatusCode)
+		}
+		return res, nil
+	}
+	h.calls[route.Operation.OperationID]++
+	if err := openapi3filter.ValidateRequest(r.Context(), in); err != nil && res.StatusCode < 400 && r.Method != http.MethodPatch {
+		h.t.Errorf("%s %s: the document refuses what was taken: %v", r.Method, r.URL, err)
+	}
+	if err := openapi3filter.ValidateResponse(r.Context(), &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: in, Status: res.StatusCode, Header: res.Header, Body: io.NopCloser(bytes.NewReader(answer)),
+	}); err != nil {
+		h.t.Errorf("%s %s: %d %s\nis not what the document says: %v", r.Method, r.URL, res.StatusCode, answer, err)
+	}
+	return res, nil
+}
+
+// tree is a whole fleet in one process.
+func tree(t *testing.T) *allinone.Tree {
+	t.Helper()
+	x, err := allinone.Start(allinone.Options{
+		DataCenters: []string{"nairobi"}, Edges: 1, Listen: "127.0.0.1:0", DataDir: t.TempDir(), Params: wire.DefaultParams(), Log: slog.New(slog.DiscardHandler),
+		TotalActiveUsers: 3, NewUsersPerMinute: 60, SessionDuration: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := x.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := x.WaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// site says which site is behind a host, as no client of the hosted product can.
+func site(t *testing.T, x *allinone.Tree, h *held, host string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, x.Info.Control.URL+"/vestibule/hosts/"+host, strings.NewReader(`{"origin":"`+x.Info.Origin+`"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+x.Info.Control.Token)
+	r.Header.Set("Content-Type", "application/json")
+	res, err := h.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := res.Body.Close(); err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("%d %v", res.StatusCode, err)
+	}
+}
+
+// visit asks an edge for a host, and returns whether the site answered.
+func visit(t *testing.T, x *allinone.Tree, host string) (code int, ticket bool) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, x.Info.Edges[0].URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = host
+	res, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, res.Body); err != nil {
+		t.Fatal(err)
+	}
+	if err := res.Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, strings.Contains(strings.Join(res.Header["Set-Cookie"], ""), "vestibule-")
+}
+
+func TestTheNewClientManagesRooms(t *testing.T) {
+	x := tree(t)
+	api := x.Info.Control
+	h := newHeld(t, api.URL)
+	site(t, x, h, "shop.example")
+	ctx := t.Context()
+	rooms := cloudflare.NewClient(option.WithAPIToken(api.Token), option.WithBaseURL(api.URL), option.WithHTTPClient(&http.Client{Transport: h})).WaitingRooms
+	query := waiting_rooms.QueryParam{
+		Name: cloudflare.F("shop"), Host: cloudflare.F("shop.example"), TotalActiveUsers: cloudflare.F(int64(300)), NewUsersPerMinute: cloudflare.F(int64(200)),
+	}
+	made, err := rooms.New(ctx, waiting_rooms.WaitingRoomNewParams{ZoneID: cloudflare.F(api.Zone), Query: query})
+	if err != nil || made.Name != "shop" || made.SessionDuration != 5 || len(made.ID) != 32 {
+		t.Fatalf("%+v %v", made, err)
+	}
+	testkit.Eventually(t, "the room is in force at the edge", func() bool { _, ticket := visit(t, x, "shop.example"); return ticket })
+
+	_, err = rooms.New(ctx, waiting_rooms.WaitingRoomNewParams{ZoneID: cloudflare.F(api.Zone), Query: query})
+	var refused *cloudflare.Error
+	if !errors.As(err, &refused) || refused.StatusCode != 400 || refused.Errors[0].Code != 1002 {
+		t.Errorf("a second room of that name: %v", err)
+	}
+	query.SessionDuration, query.Path = cloudflare.F(int64(10)), cloudflare.F("/sale")
+	put, err := rooms.Update(ctx, made.ID, waiting_rooms.WaitingRoomUpdateParams{ZoneID: cloudflare.F(api.Zone), Query: query})
+	if err != nil || put.ID != made.ID || put.Path != "/sale" || put.SessionDuration != 10 {
+		t.Errorf("%+v %v", put, err)
+	}
+	edited, err := rooms.Edit(ctx, made.ID, waiting_rooms.WaitingRoomEditParams{ZoneID: cloudflare.F(api.Zone), Query: waiting_rooms.QueryParam{TotalActiveUsers: cloudflare.F(int64(400))}})
+	if err != nil || edited.TotalActiveUsers != 400 || edited.Path != "/sale" {
+		t.Errorf("%+v %v", edited, err)
+	}
+	names := []string{}
+	for pages := rooms.ListAutoPaging(ctx, waiting_rooms.WaitingRoomListParams{ZoneID: cloudflare.F(api.Zone), PerPage: cloudflare.F(5.)}); pages.Next(); {
+		names = append(names, pages.Current().Name)
+	}
+	ofAccount, err := rooms.List(ctx, waiting_rooms.WaitingRoomListParams{AccountID: cloudflare.F(api.Account)})
+	if err != nil || fmt.Sprint(names) != "[demo shop]" || len(ofAccount.Result) != 2 {
+		t.Errorf("%v %v %v", names, ofAccount, err)
+	}
+	status, err := rooms.Statuses.Get(ctx, made.ID, waiting_rooms.StatusGetParams{ZoneID: cloudflare.F(api.Zone)})
+	if err != nil || status.Status != waiting_rooms.StatusGetResponseStatusNotQueueing {
+		t.Errorf("%+v %v", status, err)
+	}
+	shown, err := rooms.Page.Preview(ctx, waiting_rooms.PagePreviewParams{ZoneID: cloudflare.F(api.Zone), CustomHTML: cloudflare.F("<p>{{waitTime}}</p>")})
+	if err != nil || !strings.Contains(shown.PreviewURL, "/preview/") {
+		t.Errorf("%+v %v", shown, err)
+	}
+	settings, err := rooms.Settings.Update(ctx, waiting_rooms.SettingUpdateParams{ZoneID: cloudflare.F(api.Zone), SearchEngineCrawlerBypass: cloudflare.F(false)})
+	if err != nil || settings.SearchEngineCrawlerBypass {
+		t.Errorf("%+v %v", settings, err)
+	}
+	if _, err = rooms.Settings.Edit(ctx, waiting_rooms.SettingEditParams{ZoneID: cloudflare.F(api.Zone), SearchEngineCrawlerBypass: cloudflare.F(false)}); err != nil {
+		t.Error(err)
+	}
+	if _, err = rooms.Settings.Get(ctx, waiting_rooms.SettingGetParams{ZoneID: cloudflare.F(api.Zone)}); err != nil {
+		t.Error(err)
+	}
+	gone, err := rooms.Delete(ctx, made.ID, waiting_rooms.WaitingRoomDeleteParams{ZoneID: cloudflare.F(api.Zone)})
+	if err != nil || gone.ID != made.ID {
+		t.Errorf("%+v %v", gone, err)
+	}
+	_, err = rooms.Get(ctx, made.ID, waiting_rooms.WaitingRoomGetParams{ZoneID: cloudflare.F(api.Zone)})
+	if !errors.As(err, &refused) || refused.StatusCode != 404 {
+		t.Errorf("a room that is gone: %v", err)
+	}
+	filed := ofAccount.Result[0]
+	_, err = rooms.Delete(ctx, filed.ID, waiting_rooms.WaitingRoomDeleteParams{ZoneID: cloudflare.F(api.Zone)})
+	if !errors.As(err, &refused) || refused.Errors[0].Code != 1101 {
+		t.Errorf("a room of the file: %v", err)
+	}
+	if served := len(h.calls) - 1; served != 12-0 { // with put-host
+		t.Logf("operations of the hosted API that were called: %d %v", served, h.calls)
+	}
+}
+
+func TestTheOldClientManagesRooms(t *testing.T) {
+	x := tree(t)
+	api := x.Info.Control
+	h := newHeld(t, api.URL)
+	site(t, x, h, "shop.example")
+	ctx := t.Context()
+	for _, key := range []bool{false, true} {
+		opts := []v0.Option{v0.BaseURL(api.URL), v0.HTTPClient(&http.Client{Transport: h})}
+		client, err := v0.NewWithAPIToken(api.Token, opts...)
+		if key {
+			client, err = v0.New(api.Token, "ops@shop.example", opts...)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := v0.WaitingRoom{Name: "shop", Host: "shop.example", TotalActiveUsers: 300, NewUsersPerMinute: 200, QueueingMethod: "FIFO"}
+		made, err := client.CreateWaitingRoom(ctx, api.Zone, want)
+		if err != nil || made.Path != "/" || made.QueueingStatusCode != 200 {
+			t.Fatalf("%+v %v", made, err)
+		}
+		want.ID, want.SessionDuration = made.ID, 7
+		put, err := client.UpdateWaitingRoom(ctx, api.Zone, want)
+		if err != nil || put.SessionDuration != 7 {
+			t.Errorf("%+v %v", put, err)
+		}
+		put.TotalActiveUsers = 500
+		patched, err := client.ChangeWaitingRoom(ctx, api.Zone, made.ID, put)
+		if err != nil || patched.TotalActiveUsers != 500 {
+			t.Errorf("%+v %v", patched, err)
+		}
+		list, err := client.ListWaitingRooms(ctx, api.Zone)
+		if err != nil || len(list) != 2 {
+			t.Errorf("%+v %v", list, err)
+		}
+		if one, err := client.WaitingRoom(ctx, api.Zone, made.ID); err != nil || one.Name != "shop" {
+			t.Errorf("%+v %v", one, err)
+		}
+		if status, err := client.WaitingRoomStatus(ctx, api.Zone, made.ID); err != nil || status.Status != "not_queueing" {
+			t.Errorf("%+v %v", status, err)
+		}
+		if shown, err := client.WaitingRoomPagePreview(ctx, api.Zone, "<p>{{waitTime}}</p>"); err != nil || shown.PreviewURL == "" {
+			t.Errorf("%+v %v", shown, err)
+		}
+		zone := v0.ZoneIdentifier(api.Zone)
+		off := false
+		if _, err := client.GetWaitingRoomSettings(ctx, zone); err != nil {
+			t.Error(err)
+		}
+		if _, err := client.PatchWaitingRoomSettings(ctx, zone, v0.PatchWaitingRoomSettingsParams{SearchEngineCrawlerBypass: &off}); err != nil {
+			t.Error(err)
+		}
+		if _, err := client.UpdateWaitingRoomSettings(ctx, zone, v0.UpdateWaitingRoomSettingsParams{SearchEngineCrawlerBypass: &off}); err != nil {
+			t.Error(err)
+		}
+		if err := client.DeleteWaitingRoom(ctx, api.Zone, made.ID); err != nil {
+			t.Error(err)
+		}
+		_, err = client.WaitingRoom(ctx, api.Zone, made.ID)
+		if missing, ok := errors.AsType[*v0.NotFoundError](err); !ok || missing.ErrorCodes()[0] != 1001 {
+			t.Errorf("a room that is gone: %v", err)
+		}
+	}
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	os.Exit(code)
+}

@@ -1,0 +1,373 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"vestibule/internal/control/api"
+	"vestibule/internal/room"
+	"vestibule/internal/roomstore"
+	"vestibule/internal/wire"
+)
+
+// shelf keeps documents in memory.
+type shelf struct {
+	mu   sync.Mutex
+	docs map[string]wire.Written
+	data map[string][]byte
+	rev  uint64
+	down error
+	put  int // documents that were written
+}
+
+func newShelf() *shelf {
+	return &shelf{docs: map[string]wire.Written{}, data: map[string][]byte{}}
+}
+
+func (s *shelf) Get(_ context.Context, key string) ([]byte, uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.data[key], s.docs[key].Revision, s.down
+}
+
+func (s *shelf) Put(_ context.Context, key string, data []byte, revision uint64) (uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down != nil {
+		return 0, s.down
+	}
+	if s.docs[key].Revision != revision {
+		return 0, wire.ErrChanged
+	}
+	s.rev++
+	s.put++
+	s.docs[key], s.data[key] = wire.Written{At: time.Now(), Revision: s.rev}, data
+	return s.rev, nil
+}
+
+func (s *shelf) Limit() int { return 400_000 }
+
+func (s *shelf) List(_ context.Context, pattern string) (map[string]wire.Written, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[string]wire.Written{}
+	for key, w := range s.docs {
+		if ok, err := path.Match(pattern, key); ok && err == nil {
+			out[key] = w
+		}
+	}
+	return out, s.down
+}
+
+func (s *shelf) Delete(_ context.Context, key string, revision uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.docs[key].Revision != revision {
+		return wire.ErrChanged
+	}
+	delete(s.docs, key)
+	delete(s.data, key)
+	return s.down
+}
+
+// fixture is an API over a store in memory, with a token of each role.
+type fixture struct {
+	*testing.T
+	api   *Server
+	rooms *roomstore.Store
+	docs  *shelf
+	token map[Role]string
+}
+
+func start(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{T: t, docs: newShelf(), token: map[Role]string{}}
+	log := slog.New(slog.DiscardHandler)
+	f.rooms = roomstore.New(roomstore.Options{Docs: f.docs, Log: log, Floor: func() uint64 { return 0 }})
+	f.api = New(Options{
+		Rooms: f.rooms, Docs: f.docs, Log: log,
+		Page: func(ctx context.Context, hash string) ([]byte, error) {
+			data, _, err := f.docs.Get(ctx, roomstore.PageDocument(hash))
+			return data, err
+		},
+		Numbers: func(_ context.Context, id room.ID) (Numbers, bool) {
+			return Numbers{Active: 7, Waiting: 3, Longest: 61, Complete: true, At: time.Unix(1795353281, 0)}, id != 0
+		},
+	})
+	for _, role := range roles {
+		value, err := f.api.Make(t.Context(), "a "+string(role), role)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.token[role] = value
+	}
+	_, err := f.rooms.Change(t.Context(), roomstore.API, func(d *roomstore.Draft) error {
+		d.SetHosts([]room.Host{{Name: "shop.example", Origin: "http://10.0.0.1"}})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// answer is what came back.
+type answer struct {
+	code    int
+	Success bool
+	Errors  []struct {
+		Code    int
+		Message string
+		Source  struct{ Pointer string }
+	}
+	Result any
+	Info   api.ResultInfo `json:"result_info"`
+}
+
+// pointers lists where the faults are.
+func (a answer) pointers() (out []string) {
+	for _, e := range a.Errors {
+		out = append(out, e.Source.Pointer)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (a answer) field(name string) any {
+	m, _ := a.Result.(map[string]any)
+	return m[name]
+}
+
+func (f *fixture) do(r *http.Request) answer {
+	f.Helper()
+	w := httptest.NewRecorder()
+	f.api.ServeHTTP(w, r)
+	a := answer{code: w.Code}
+	if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || w.Header().Get("Content-Type") != "application/json" {
+		f.Fatalf("%s %s: %d %s: %v", r.Method, r.URL, w.Code, w.Body, err)
+	}
+	if a.Success != (w.Code == 200) || (len(a.Errors) > 0) == a.Success || w.Code == 500 {
+		f.Fatalf("%s %s: %d %s", r.Method, r.URL, w.Code, w.Body)
+	}
+	return a
+}
+
+// ask asks with the token of a role.
+func (f *fixture) ask(role Role, method, path, body string) answer {
+	f.Helper()
+	path = strings.ReplaceAll(path, "{z}", "/zones/"+Zone+"/waiting_rooms")
+	r := httptest.NewRequest(method, Prefix+path, strings.NewReader(body))
+	r.Header.Set("Authorization", "Bearer "+f.token[role])
+	return f.do(r)
+}
+
+const shop = `{"name":"shop","host":"shop.example","total_active_users":300,"new_users_per_minute":200`
+
+func TestARoomIsMadeChangedRenamedAndDeleted(t *testing.T) {
+	f := start(t)
+	made := f.ask(Editor, "POST", "{z}", shop+`,"queueing_method":"FIFO","session_duration":0,"cookie_attributes":{"samesite":"auto"},"id":"x","created_on":"0001-01-01T00:00:00Z"}`)
+	id, _ := made.field("id").(string)
+	if made.code != 200 || id != room.PublicID("shop") || made.field("session_duration") != 5. || made.field("path") != "/" {
+		t.Fatalf("%+v", made)
+	}
+	if again := f.ask(Editor, "POST", "{z}", shop+"}"); again.code != 400 || !slices.Contains(again.pointers(), "/name") {
+		t.Errorf("a second room of that name: %+v", again)
+	}
+	patched := f.ask(Editor, "PATCH", "{z}/"+id, `{"total_active_users":400,"vestibule":{"grace":"2m","session_duration":"90s"}}`)
+	own, _ := patched.field("vestibule").(map[string]any)
+	if patched.field("total_active_users") != 400. || patched.field("new_users_per_minute") != 200. || patched.field("session_duration") != 2. || own["grace"] != "2m0s" || own["session_duration"] != "1m30s" {
+		t.Errorf("patched: %+v", patched)
+	}
+	// What a client of the hosted product sends back keeps what it cannot say.
+	put := f.ask(Editor, "PUT", "{z}/"+id, strings.Replace(shop, `"shop"`, `"fair"`, 1)+`,"session_duration":2,"default_template_language":"de-DE"}`)
+	own, _ = put.field("vestibule").(map[string]any)
+	if put.code != 200 || put.field("id") != id || put.field("name") != "fair" || put.field("total_active_users") != 300. || own["grace"] != "2m0s" || own["session_duration"] != "1m30s" {
+		t.Errorf("put, under another name: %+v", put)
+	}
+	state, err := f.rooms.Read(t.Context())
+	if err != nil || state.Room("fair").Known() != "shop" {
+		t.Fatalf("the renamed room is known as another one: %+v, %v", state.Room("fair"), err)
+	}
+	// The name is free again, and the room of that name is another one.
+	other := f.ask(Editor, "POST", "{z}", shop+`,"path":"/other"}`)
+	if other.code != 200 || other.field("id") == id {
+		t.Errorf("a room of the name that the renamed one had: %+v", other)
+	}
+	back := f.ask(Editor, "PUT", "{z}/"+id, shop+"}")
+	if back.code != 400 || !slices.Contains(back.pointers(), "/name") {
+		t.Errorf("a name that is another room's now: %+v", back)
+	}
+	if list := f.ask(Viewer, "GET", "{z}?per_page=1&page=2", ""); list.Info.TotalCount != 2 || list.Info.Count != 1 || list.Info.TotalPages != 2 {
+		t.Errorf("%+v", list.Info)
+	}
+	if past, _ := f.ask(Viewer, "GET", "/accounts/"+Account+"/waiting_rooms?page=9", "").Result.([]any); past == nil || len(past) != 0 {
+		t.Errorf("past the last page: %v", past)
+	}
+	if gone := f.ask(Editor, "DELETE", "{z}/"+id, ""); gone.code != 200 || gone.field("id") != id {
+		t.Errorf("%+v", gone)
+	}
+	for _, method := range []string{"GET", "DELETE", "PATCH"} {
+		if gone := f.ask(Admin, method, "{z}/"+id, "{}"); gone.code != 404 || gone.Errors[0].Code != 1001 {
+			t.Errorf("%s of a room that is gone: %+v", method, gone)
+		}
+	}
+}
+
+func TestEveryFaultOfABodyIsNamed(t *testing.T) {
+	f := start(t)
+	a := f.ask(Editor, "POST", "{z}", `{"name":"b b","host":7,"total_active_users":"x","queue_all":true,"suspended":1,"session_duration":99,"description":"d",
+		"additional_routes":[{"host":"a.example"},{"host":3}],"queueing_method":"random","turnstile_mode":"off","cookie_attributes":{"secure":"always"},
+		"enabled_origin_commands":["revoke"],"queueing_status_code":500,"custom_page_html":"{{#a}}","vestibule":{"grace":"1s","zap":1,"epoch":-1}}`)
+	want := []string{
+		"/additional_routes/1/host", "/cookie_attributes/secure", "/custom_page_html", "/description", "/enabled_origin_commands", "/host", "/name",
+		"/new_users_per_minute", "/queue_all", "/queueing_method", "/queueing_status_code", "/session_duration", "/suspended", "/total_active_users",
+		"/turnstile_mode", "/vestibule/epoch", "/vestibule/grace", "/vestibule/zap",
+	}
+	if got := a.pointers(); a.code != 400 || !slices.Equal(got, want) {
+		t.Errorf("%d %v\nwant %v", a.code, got, want)
+	}
+	for _, e := range a.Errors {
+		if e.Code != 1002 || !strings.HasSuffix(e.Message, ": invalid data") {
+			t.Errorf("%+v", e)
+		}
+	}
+	for body, pointer := range map[string]string{
+		"": "", "[]": "", "null": "", `"x"`: "", "{": "",
+		strings.Replace(shop, "shop.example", "elsewhere.example", 1) + "}": "/host",
+	} {
+		if a := f.ask(Editor, "POST", "{z}", body); a.code != 400 || !slices.Contains(a.pointers(), pointer) {
+			t.Errorf("%s: %+v", body, a)
+		}
+	}
+	if a := f.ask(Editor, "POST", "{z}", `{"description":"`+strings.Repeat("x", maxBody)+`"}`); a.code != 413 {
+		t.Errorf("a body that is too long: %d", a.code)
+	}
+}
+
+func TestRoomsOfTheFileRefuseChanges(t *testing.T) {
+	f := start(t)
+	_, err := f.rooms.Change(t.Context(), roomstore.File, func(d *roomstore.Draft) error {
+		d.Set(room.Document{Rooms: []room.Settings{{Name: "filed", Host: "filed.example", TotalActiveUsers: 3, NewUsersPerMinute: 5, Origin: "http://10.0.0.2"}}, Hosts: []room.Host{{Name: "h.example", Origin: "http://10.0.0.3"}}})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := "{z}/" + room.PublicID("filed")
+	if a := f.ask(Viewer, "GET", at, ""); a.code != 200 || a.field("name") != "filed" {
+		t.Errorf("%+v", a)
+	}
+	for _, r := range []answer{
+		f.ask(Editor, "PUT", at, shop+"}"), f.ask(Editor, "PATCH", at, `{"total_active_users":9}`), f.ask(Editor, "DELETE", at, ""),
+		f.ask(Editor, "PUT", "/vestibule/hosts/h.example", `{"origin":"http://10.0.0.4"}`), f.ask(Editor, "DELETE", "/vestibule/hosts/h.example", ""),
+	} {
+		if r.code != 400 || r.Errors[0].Code != 1101 {
+			t.Errorf("%+v", r)
+		}
+	}
+	// A room of the API on a host that the file has takes its site, and may not take its place.
+	if a := f.ask(Editor, "POST", "{z}", `{"name":"x","host":"filed.example","path":"/x","total_active_users":3,"new_users_per_minute":5}`); a.code != 200 {
+		t.Errorf("%+v", a)
+	}
+	if a := f.ask(Editor, "POST", "{z}", `{"name":"y","host":"filed.example","total_active_users":3,"new_users_per_minute":5}`); a.code != 400 || !slices.Equal(a.pointers(), []string{"/path"}) {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestTheSiteOfAHostMovesItsRooms(t *testing.T) {
+	f := start(t)
+	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	f.ask(Editor, "POST", "{z}", `{"name":"own","host":"shop.example","path":"/own","total_active_users":3,"new_users_per_minute":5,"vestibule":{"origin":"http://10.9.9.9"}}`)
+	if a := f.ask(Editor, "PUT", "/vestibule/hosts/shop.example", `{"origin":"ftp://x"}`); a.code != 400 || !slices.Equal(a.pointers(), []string{"/origin"}) {
+		t.Errorf("%+v", a)
+	}
+	if a := f.ask(Editor, "PUT", "/vestibule/hosts/shop.example", `{"origin":"http://10.0.0.8"}`); a.code != 200 {
+		t.Fatalf("%+v", a)
+	}
+	state, err := f.rooms.Read(t.Context())
+	if err != nil || state.Room("shop").Origin != "http://10.0.0.8" || state.Room("own").Origin != "http://10.9.9.9" {
+		t.Errorf("%+v %v", state.Rooms, err)
+	}
+	if hosts, _ := f.ask(Viewer, "GET", "/vestibule/hosts", "").Result.([]any); len(hosts) != 1 {
+		t.Errorf("%v", hosts)
+	}
+	if a := f.ask(Viewer, "GET", "{z}/"+id+"/status", ""); a.field("status") != "queueing" || a.field("estimated_queued_users") != 3. || a.field("max_estimated_time_minutes") != 2. {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestAStoreThatIsAwayIsNoAnswer(t *testing.T) {
+	f := start(t)
+	f.docs.down = errors.New("away")
+	if a := f.ask(Viewer, "GET", "{z}", ""); a.code != 503 || a.Errors[0].Code != 1102 {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestWhatIsNoRouteIsAnsweredInTheEnvelope(t *testing.T) {
+	f := start(t)
+	for _, p := range []string{"GET /", "GET /nope", "POST {z}/settings", "PUT /vestibule/hosts", "GET //vestibule/hosts", "GET /a/../vestibule/hosts", "DELETE {z}/events/x", "GET /zones/" + strings.Repeat("0", 32) + "/waiting_rooms"} {
+		method, path, _ := strings.Cut(p, " ")
+		if a := f.ask(Admin, method, path, "{}"); a.code != 404 || a.Errors[0].Code != 7003 {
+			t.Errorf("%s: %+v", p, a)
+		}
+	}
+	for _, p := range []string{"{z}?page=0", "{z}?per_page=1001", "{z}?page=x"} {
+		if a := f.ask(Admin, "GET", p, ""); a.code != 400 || a.Errors[0].Code != 1002 {
+			t.Errorf("%s: %+v", p, a)
+		}
+	}
+	if a := f.ask(Editor, "PUT", "{z}/settings", `{"search_engine_crawler_bypass":true}`); a.code != 400 {
+		t.Errorf("%+v", a)
+	}
+	if a := f.ask(Editor, "PATCH", "{z}/settings", `{"search_engine_crawler_bypass":false}`); a.code != 200 {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestAPreviewIsShownWithoutAToken(t *testing.T) {
+	f := start(t)
+	url, _ := f.ask(Operator, "POST", "{z}/preview", `{"custom_html":"<p>wait {{waitTime}}"}`).field("preview_url").(string)
+	w := httptest.NewRecorder()
+	f.api.ServeHTTP(w, httptest.NewRequest("GET", url, nil))
+	body, err := io.ReadAll(w.Body)
+	if err != nil || !regexp.MustCompile(`<p>wait \d+`).Match(body) || !strings.HasPrefix(w.Header().Get("Content-Security-Policy"), "sandbox") {
+		t.Errorf("%d %s %v", w.Code, body, w.Header())
+	}
+	f.api.previews.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
+	w = httptest.NewRecorder()
+	if f.api.ServeHTTP(w, httptest.NewRequest("GET", url, nil)); w.Code != 404 {
+		t.Errorf("after two hours: %d", w.Code)
+	}
+	if a := f.ask(Operator, "POST", "{z}/preview", `{"custom_html":"{{#a}}"}`); a.code != 400 {
+		t.Errorf("%+v", a)
+	}
+}
+
+// What a list of 10,000 rooms costs, by its first page.
+func BenchmarkFirstPage(b *testing.B) {
+	f := start(&testing.T{})
+	doc := room.Document{}
+	for i := range 10_000 {
+		doc.Rooms = append(doc.Rooms, room.Settings{Name: fmt.Sprint("r", i), Host: fmt.Sprintf("h%d.example", i), Origin: "http://10.0.0.2", TotalActiveUsers: 3, NewUsersPerMinute: 5})
+	}
+	if _, err := f.rooms.Change(b.Context(), roomstore.File, func(d *roomstore.Draft) error { d.Set(doc); return nil }); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		f.ask(Viewer, "GET", "{z}", "")
+	}
+}

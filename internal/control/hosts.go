@@ -1,0 +1,96 @@
+package control
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"vestibule/internal/control/api"
+	"vestibule/internal/room"
+	"vestibule/internal/roomstore"
+)
+
+// ListHosts implements [api.StrictServerInterface].
+func (s *Server) ListHosts(ctx context.Context, _ api.ListHostsRequestObject) (api.ListHostsResponseObject, error) {
+	state, err := s.Rooms.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := []api.Host{}
+	for _, h := range state.Hosts {
+		out = append(out, api.Host{Name: h.Name, Origin: h.Origin, Owner: string(h.Owner)})
+	}
+	info := api.ResultInfo{Page: 1, PerPage: len(out), Count: len(out), TotalCount: len(out), TotalPages: 1}
+	return api.ListHosts200JSONResponse{HostsAnswerJSONResponse: api.HostsAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: out, ResultInfo: info}}, nil
+}
+
+// PutHost implements [api.StrictServerInterface].
+func (s *Server) PutHost(ctx context.Context, q api.PutHostRequestObject) (api.PutHostResponseObject, error) {
+	var f faults
+	m := f.object("", *q.Body)
+	site, _ := f.text("/origin", m["origin"])
+	if len(f) > 0 {
+		return nil, invalid(f)
+	}
+	entry := room.Document{Hosts: []room.Host{{Name: q.Host, Origin: site}}}.WithDefaults().Hosts[0]
+	_, err := s.Rooms.Change(ctx, roomstore.API, func(d *roomstore.Draft) error {
+		before := siteOf(d.Base(), entry.Name)
+		hosts, err := ours(d.Base(), entry.Name)
+		if err != nil {
+			return err
+		}
+		d.SetHosts(append(hosts, entry))
+		for _, r := range d.Base().Rooms { // rooms that had the site of the host have it again
+			if r.Owner == roomstore.API && r.Host == entry.Name && r.Origin == before && before != entry.Origin {
+				moved := r.Settings
+				moved.Origin = entry.Origin
+				if err := d.Replace(r.Name, moved); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if list, ok := asFaults(err); ok {
+		for _, r := range list[:1] { // the rooms that follow have the same
+			pointer := "/origin"
+			if r.Field != "origin" {
+				pointer = "" // the name is in the path
+			}
+			f.add(pointer, "%s %s", r.Field, r.Rule)
+		}
+		err = invalid(f)
+	}
+	a := api.HostAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}}
+	a.Result = api.Host{Name: entry.Name, Origin: entry.Origin, Owner: string(roomstore.API)}
+	return api.PutHost200JSONResponse{HostAnswerJSONResponse: a}, err
+}
+
+// ours returns the entries of the API without that of a host, which must not be the file's.
+func ours(state *roomstore.State, but string) (out []room.Host, err error) {
+	for _, h := range state.Hosts {
+		switch {
+		case h.Name == but && h.Owner != roomstore.API:
+			return nil, &roomstore.OwnedError{Name: h.Name, Owner: h.Owner}
+		case h.Name != but && h.Owner == roomstore.API:
+			out = append(out, h.Host)
+		}
+	}
+	return out, nil
+}
+
+// DeleteHost implements [api.StrictServerInterface].
+func (s *Server) DeleteHost(ctx context.Context, q api.DeleteHostRequestObject) (api.DeleteHostResponseObject, error) {
+	name := strings.ToLower(q.Host)
+	_, err := s.Rooms.Change(ctx, roomstore.API, func(d *roomstore.Draft) error {
+		if !slices.ContainsFunc(d.Base().Hosts, func(h *roomstore.Host) bool { return h.Name == name }) {
+			return errNotFound
+		}
+		hosts, err := ours(d.Base(), name)
+		if err == nil {
+			d.SetHosts(hosts)
+		}
+		return err
+	})
+	return api.DeleteHost200JSONResponse{DeletedAnswerJSONResponse: deleted(name)}, between(err)
+}

@@ -1,0 +1,99 @@
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"vestibule/internal/control/api"
+	"vestibule/internal/waiting"
+	"vestibule/internal/waiting/checkpage"
+)
+
+// previews are pages that are shown to whoever has their address. They are kept by the candidate
+// that was asked, the last few of them.
+type previews struct {
+	mu    sync.Mutex
+	pages *simplelru.LRU[string, preview]
+	now   func() time.Time
+}
+
+type preview struct {
+	page  *waiting.Page
+	until time.Time
+}
+
+const (
+	maxPreviews = 50
+	previewFor  = time.Hour
+)
+
+func newPreviews() *previews {
+	pages, err := simplelru.NewLRU[string, preview](maxPreviews, nil)
+	if err != nil {
+		panic(err) // for a size below 1
+	}
+	return &previews{pages: pages, now: time.Now}
+}
+
+// ServeHTTP shows a page as somebody sees it who waits, or in the state that the query names.
+func (p *previews) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	v, ok := p.pages.Get(r.PathValue("id"))
+	p.mu.Unlock()
+	if !ok || p.now().After(v.until) {
+		http.Error(w, "This preview is not there any more.", http.StatusNotFound)
+		return
+	}
+	state := r.URL.Query().Get("state")
+	visitor := waiting.Samples[0].Visitor
+	for _, s := range waiting.Samples {
+		if s.Name == state {
+			visitor = s.Visitor
+		}
+	}
+	visitor.Nonce = rand.Text()
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	// An origin of its own: whatever the page's scripts are, they see nothing of this one.
+	w.Header().Set("Content-Security-Policy", "sandbox allow-scripts; "+v.page.Policy(visitor.Nonce))
+	if _, err := w.Write(v.page.Render(nil, &visitor)); err != nil {
+		return // they went away
+	}
+}
+
+type previewHost struct{}
+
+// WaitingRoomCreateACustomWaitingRoomPagePreview implements [api.StrictServerInterface].
+func (s *Server) WaitingRoomCreateACustomWaitingRoomPagePreview(ctx context.Context, q api.WaitingRoomCreateACustomWaitingRoomPagePreviewRequestObject) (api.WaitingRoomCreateACustomWaitingRoomPagePreviewResponseObject, error) {
+	if err := checkZone(q.ZoneId); err != nil {
+		return nil, err
+	}
+	var f faults
+	text, ok := f.text("/custom_html", f.object("", *q.Body)["custom_html"])
+	page := waiting.Builtin()
+	if ok && text != "" {
+		err := checkpage.Check([]byte(text))
+		if err == nil {
+			page, err = waiting.Custom([]byte(text))
+		}
+		if err != nil {
+			f.add("/custom_html", "custom_html: %v", err)
+		}
+	}
+	if len(f) > 0 {
+		return nil, invalid(f)
+	}
+	id := strings.ToLower(rand.Text())
+	s.previews.mu.Lock()
+	s.previews.pages.Add(id, preview{page, s.previews.now().Add(previewFor)})
+	s.previews.mu.Unlock()
+	a := api.PreviewAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}}
+	base, _ := ctx.Value(previewHost{}).(string)
+	a.Result.PreviewUrl = base + "/preview/" + id
+	return api.WaitingRoomCreateACustomWaitingRoomPagePreview200JSONResponse{PreviewAnswerJSONResponse: a}, nil
+}

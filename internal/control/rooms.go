@@ -1,0 +1,311 @@
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+
+	"vestibule/internal/control/api"
+	"vestibule/internal/room"
+	"vestibule/internal/roomstore"
+)
+
+// index finds rooms by the id that the API gives them. It holds that of one state.
+type index struct {
+	mu    sync.Mutex
+	state *roomstore.State
+	names map[string]string // name by id
+}
+
+func (x *index) find(state *roomstore.State, id string) *roomstore.Room {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.state != state {
+		x.state, x.names = state, make(map[string]string, len(state.Rooms))
+		for _, r := range state.Rooms {
+			x.names[room.PublicID(r.Known())] = r.Name
+		}
+	}
+	return state.Room(x.names[id])
+}
+
+const perPage = 100
+
+func (s *Server) list(ctx context.Context, page, per *int) (out []api.Room, info api.ResultInfo, err error) {
+	state, err := s.Rooms.Read(ctx)
+	if err != nil {
+		return nil, info, err
+	}
+	from, to, info, err := paged(len(state.Rooms), page, per)
+	if err != nil {
+		return nil, info, err
+	}
+	out = []api.Room{}
+	for _, r := range state.Rooms[from:to] {
+		shown, err := s.show(ctx, r)
+		if err != nil {
+			return nil, info, err
+		}
+		out = append(out, shown)
+	}
+	return out, info, nil
+}
+
+// paged returns which of so many entries a page has: none past the last one.
+func paged(total int, page, per *int) (from, to int, info api.ResultInfo, err error) {
+	info = api.ResultInfo{Page: 1, PerPage: perPage, TotalCount: total}
+	var f faults
+	if page != nil {
+		info.Page = *page
+	}
+	if per != nil {
+		info.PerPage = *per
+	}
+	if info.Page < 1 {
+		f.add("/page", "page must be at least 1, got %d", info.Page)
+	}
+	if info.PerPage < 1 || info.PerPage > 1000 {
+		f.add("/per_page", "per_page must be 1 to 1000, got %d", info.PerPage)
+	}
+	if len(f) > 0 {
+		return 0, 0, info, invalid(f)
+	}
+	info.TotalPages = (total + info.PerPage - 1) / info.PerPage
+	from = total
+	if info.Page <= info.TotalPages {
+		from = (info.Page - 1) * info.PerPage
+	}
+	to = min(total, from+info.PerPage)
+	info.Count = to - from
+	return from, to, info, nil
+}
+
+// WaitingRoomListWaitingRooms implements [api.StrictServerInterface].
+func (s *Server) WaitingRoomListWaitingRooms(ctx context.Context, q api.WaitingRoomListWaitingRoomsRequestObject) (api.WaitingRoomListWaitingRoomsResponseObject, error) {
+	if err := checkZone(q.ZoneId); err != nil {
+		return nil, err
+	}
+	rooms, info, err := s.list(ctx, q.Params.Page, q.Params.PerPage)
+	return api.WaitingRoomListWaitingRooms200JSONResponse{RoomsAnswerJSONResponse: roomsAnswer(rooms, info)}, err
+}
+
+// WaitingRoomListWaitingRoomsAccount implements [api.StrictServerInterface].
+func (s *Server) WaitingRoomListWaitingRoomsAccount(ctx context.Context, q api.WaitingRoomListWaitingRoomsAccountRequestObject) (api.WaitingRoomListWaitingRoomsAccountResponseObject, error) {
+	if q.AccountId != Account {
+		return nil, refusef(http.StatusNotFound, codeNoRoute, "no such account: %s; there is %s", short(q.AccountId), Account)
+	}
+	rooms, info, err := s.list(ctx, q.Params.Page, q.Params.PerPage)
+	return api.WaitingRoomListWaitingRoomsAccount200JSONResponse{RoomsAnswerJSONResponse: roomsAnswer(rooms, info)}, err
+}
+
+func roomsAnswer(rooms []api.Room, info api.ResultInfo) api.RoomsAnswerJSONResponse {
+	return api.RoomsAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: rooms, ResultInfo: info}
+}
+
+// look returns a room as it is now.
+func (s *Server) look(ctx context.Context, zone, id string) (*roomstore.Room, error) {
+	if err := checkZone(zone); err != nil {
+		return nil, err
+	}
+	state, err := s.Rooms.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if r := s.index.find(state, id); r != nil {
+		return r, nil
+	}
+	return nil, errNotFound
+}
+
+func (s *Server) answer(ctx context.Context, r *roomstore.Room) (a api.RoomAnswerJSONResponse, err error) {
+	shown, err := s.show(ctx, r)
+	return api.RoomAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: shown}, err
+}
+
+// WaitingRoomWaitingRoomDetails implements [api.StrictServerInterface].
+func (s *Server) WaitingRoomWaitingRoomDetails(ctx context.Context, q api.WaitingRoomWaitingRoomDetailsRequestObject) (api.WaitingRoomWaitingRoomDetailsResponseObject, error) {
+	r, err := s.look(ctx, q.ZoneId, q.WaitingRoomId)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.answer(ctx, r)
+	return api.WaitingRoomWaitingRoomDetails200JSONResponse{RoomAnswerJSONResponse: a}, err
+}
+
+// WaitingRoomCreateWaitingRoom implements [api.StrictServerInterface].
+func (s *Server) WaitingRoomCreateWaitingRoom(ctx context.Context, q api.WaitingRoomCreateWaitingRoomRequestObject) (api.WaitingRoomCreateWaitingRoomResponseObject, error) {
+	if err := checkZone(q.ZoneId); err != nil {
+		return nil, err
+	}
+	spare, name := "room-"+strings.ToLower(rand.Text()), ""
+	state, err := s.Rooms.Change(ctx, roomstore.API, func(d *roomstore.Draft) error {
+		g := readRoom(*q.Body, room.Settings{})
+		if d.Room(g.settings.Name) != nil && !g.bad["name"] {
+			g.faults.add("/name", "name is the name of another room already")
+			g.bad["name"] = true
+		}
+		// A room that was renamed may be known by this name.
+		if s.index.find(d.Base(), room.PublicID(g.settings.Name)) != nil && !g.bad["name"] {
+			g.settings.Identity = spare
+		}
+		settings, err := g.settle(d)
+		if name = settings.Name; err != nil {
+			return err
+		}
+		return d.Put(settings)
+	})
+	a, err := s.changed(ctx, state, name, err)
+	return api.WaitingRoomCreateWaitingRoom200JSONResponse{RoomAnswerJSONResponse: a}, err
+}
+
+// changed answers a change of the room called name.
+func (s *Server) changed(ctx context.Context, state *roomstore.State, name string, err error) (a api.RoomAnswerJSONResponse, _ error) {
+	if err != nil {
+		return a, between(err)
+	}
+	r := state.Room(name)
+	if r == nil {
+		return a, errNotFound
+	}
+	return s.answer(ctx, r)
+}
+
+// WaitingRoomUpdateWaitingRoom implements [api.StrictServerInterface].
+func (s *Server) WaitingRoomUpdateWaitingRoom(ctx context.Context, q api.WaitingRoomUpdateWaitingRoomRequestObject) (api.WaitingRoomUpdateWaitingRoomResponseObject, error) {
+	a, err := s.update(ctx, q.ZoneId, q.WaitingRoomId, *q.Body, true)
+	return api.WaitingRoomUpdateWaitingRoom200JSONResponse{RoomAnswerJSONResponse: a}, err
+}
+
+// WaitingRoomPatchWaitingRoom implements [api.StrictServerInterface].
+func (s *Server) WaitingRoomPatchWaitingRoom(ctx context.Context, q api.WaitingRoomPatchWaitingRoomRequestObject) (api.WaitingRoomPatchWaitingRoomResponseObject, error) {
+	a, err := s.update(ctx, q.ZoneId, q.WaitingRoomId, *q.Body, false)
+	return api.WaitingRoomPatchWaitingRoom200JSONResponse{RoomAnswerJSONResponse: a}, err
+}
+
+// update changes a room: whole where what the body does not name goes back to its default.
+func (s *Server) update(ctx context.Context, zone, id string, body json.RawMessage, whole bool) (a api.RoomAnswerJSONResponse, err error) {
+	if err := checkZone(zone); err != nil {
+		return a, err
+	}
+	name := ""
+	state, err := s.Rooms.Change(ctx, roomstore.API, func(d *roomstore.Draft) error {
+		r := s.index.find(d.Base(), id)
+		switch {
+		case r == nil:
+			return errNotFound
+		case r.Owner != roomstore.API:
+			return &roomstore.OwnedError{Name: r.Name, Owner: r.Owner}
+		}
+		over := r.Settings
+		if whole {
+			over = blank(over)
+		}
+		g := readRoom(body, over)
+		if whole && !g.session {
+			g.settings.SessionDuration = 0
+		}
+		if !g.origin && g.settings.Host != r.Host {
+			if site := siteOf(d.Base(), g.settings.WithDefaults().Host); site != "" {
+				g.settings.Origin = site
+			}
+		}
+		settings, err := g.settle(d)
+		if name = settings.Name; err != nil {
+			return err
+		}
+		if name != r.Name && d.Room(name) != nil {
+			var f faults
+			f.add("/name", "name is the name of another room already")
+			return invalid(f)
+		}
+		return d.Replace(r.Name, settings)
+	})
+	return s.changed(ctx, state, name, err)
+}
+
+// blank is a room without what the hosted product's clients write: a PUT begins with it.
+func blank(s room.Settings) room.Settings {
+	s.Name, s.Host, s.Path, s.AdditionalRoutes = "", "", "", nil
+	s.TotalActiveUsers, s.NewUsersPerMinute, s.QueueingStatus = 0, 0, 0
+	s.DefaultLanguage, s.WaitingPage = "", ""
+	return s
+}
+
+// WaitingRoomDeleteWaitingRoom implements [api.StrictServerInterface].
+func (s *Server) WaitingRoomDeleteWaitingRoom(ctx context.Context, q api.WaitingRoomDeleteWaitingRoomRequestObject) (api.WaitingRoomDeleteWaitingRoomResponseObject, error) {
+	if err := checkZone(q.ZoneId); err != nil {
+		return nil, err
+	}
+	_, err := s.Rooms.Change(ctx, roomstore.API, func(d *roomstore.Draft) error {
+		r := s.index.find(d.Base(), q.WaitingRoomId)
+		if r == nil {
+			return errNotFound
+		}
+		return d.Delete(r.Name)
+	})
+	return api.WaitingRoomDeleteWaitingRoom200JSONResponse{DeletedAnswerJSONResponse: deleted(q.WaitingRoomId)}, err
+}
+
+func deleted(id string) api.DeletedAnswerJSONResponse {
+	a := api.DeletedAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}}
+	a.Result.Id = id
+	return a
+}
+
+// settle returns the settings that were given, with the site of their host, or everything that is
+// wrong with them.
+func (g *given) settle(d *roomstore.Draft) (room.Settings, error) {
+	s := g.settings.WithDefaults()
+	if s.Origin == "" && !g.bad["origin"] {
+		s.Origin = siteOf(d.Base(), s.Host)
+		g.bad["origin"] = s.Origin == ""
+		if s.Origin == "" && !g.bad["host"] {
+			g.faults.add("/host", "host: no site is known for %q: say which with PUT %s/vestibule/hosts/HOST, or in vestibule.origin", short(s.Host), Prefix)
+		}
+	}
+	if g.settings = s; len(g.page) > 0 {
+		d.AddPage("custom_page_html", g.page)
+	}
+	if g.judge(); len(g.faults) > 0 {
+		return s, invalid(g.faults)
+	}
+	return s, nil
+}
+
+// siteOf returns what is behind a host: what its entry says, or all of its rooms; "" for neither.
+func siteOf(state *roomstore.State, host string) string {
+	for _, h := range state.Hosts {
+		if h.Name == host {
+			return h.Origin
+		}
+	}
+	site := ""
+	for _, r := range state.Rooms {
+		on := r.Host == host
+		for _, route := range r.AdditionalRoutes {
+			on = on || route.Host == host
+		}
+		if on && site != "" && r.Origin != site {
+			return ""
+		}
+		if on {
+			site = r.Origin
+		}
+	}
+	return site
+}
+
+// between makes a refusal of what is wrong between rooms.
+func between(err error) error {
+	var f faults
+	if list, ok := asFaults(err); ok {
+		for _, r := range list {
+			f.rule(r, true)
+		}
+		return invalid(f)
+	}
+	return err
+}

@@ -1,0 +1,189 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path"
+	"time"
+
+	"vestibule/internal/control/api"
+	"vestibule/internal/room"
+	"vestibule/internal/roomstore"
+)
+
+// Prefix is the path below which the API answers.
+const Prefix = "/client/v4"
+
+// There is one zone, with all hosts, and one account. Their ids never change.
+var (
+	Zone    = room.PublicID("vestibule zone")
+	Account = room.PublicID("vestibule account")
+)
+
+// The codes of errors, as clients of the hosted product know them. Those from 1101 are ours.
+const (
+	codeAuthentication = 1000
+	codeNotFound       = 1001
+	codeInvalid        = 1002
+	codeOfFile         = 1101
+	codeNotNow         = 1102
+	codeNoRoute        = 7003
+	codeForbidden      = 10000
+)
+
+// maxBody bounds a body: the largest waiting page, escaped.
+const maxBody = 2 << 20
+
+// Rooms is where rooms are kept: a [roomstore.Store].
+type Rooms interface {
+	Read(ctx context.Context) (*roomstore.State, error)
+	Change(ctx context.Context, by roomstore.Owner, edit func(*roomstore.Draft) error) (*roomstore.State, error)
+}
+
+// Numbers is the state of one room, as the leading global knows it.
+type Numbers struct {
+	Active   int       // sessions
+	Waiting  int       // people who wait
+	Longest  float64   // seconds that the last one in line is to wait; below 0 where nobody can tell
+	Complete bool      // every data centre is heard
+	At       time.Time // when they were so
+}
+
+// Options are what a server is made of.
+type Options struct {
+	Rooms   Rooms
+	Docs    Documents                                                  // for tokens
+	Page    func(ctx context.Context, hash string) ([]byte, error)     // a waiting page, nil for none
+	Numbers func(ctx context.Context, id room.ID) (n Numbers, ok bool) // ok is false where no global leads
+	Log     *slog.Logger
+}
+
+// Server answers for the API. Its methods are safe for concurrent use.
+type Server struct {
+	Options
+	now      func() time.Time
+	tokens   *tokens
+	previews *previews
+	index    index
+	handler  http.Handler
+}
+
+var _ api.StrictServerInterface = (*Server)(nil)
+
+// New returns a server.
+func New(o Options) *Server {
+	s := &Server{Options: o, now: time.Now}
+	s.tokens = newTokens(o.Docs, o.Log)
+	s.previews = newPreviews()
+	mux := http.NewServeMux()
+	strict := api.NewStrictHandlerWithOptions(s, []api.StrictMiddlewareFunc{authorize}, api.StrictHTTPServerOptions{
+		RequestErrorHandlerFunc:  func(w http.ResponseWriter, _ *http.Request, err error) { s.fail(w, badBody(err)) },
+		ResponseErrorHandlerFunc: func(w http.ResponseWriter, _ *http.Request, err error) { s.fail(w, err) },
+	})
+	api.HandlerWithOptions(strict, api.StdHTTPServerOptions{
+		BaseURL: Prefix, BaseRouter: mux,
+		ErrorHandlerFunc: func(w http.ResponseWriter, _ *http.Request, err error) {
+			s.fail(w, refusef(http.StatusBadRequest, codeInvalid, "%v: invalid data", err))
+		},
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.fail(w, noRoute(r)) })
+	cross := http.NewCrossOriginProtection()
+	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		s.fail(w, refusef(http.StatusForbidden, codeForbidden, "requests of other sites are refused"))
+	}))
+	outer := http.NewServeMux()
+	outer.Handle("GET /preview/{id}", s.previews)
+	outer.Handle("/", cross.Handler(s.authenticate(mux)))
+	s.handler = outer
+	return s
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if p := r.URL.Path; r.Method == http.MethodConnect || p == "" || p[0] != '/' || p != "/" && path.Clean(p) != p {
+		s.fail(w, noRoute(r)) // a mux would send clients elsewhere
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	s.handler.ServeHTTP(w, r)
+}
+
+// Refusal is why something was not done.
+type Refusal struct {
+	Status int
+	Notes  []api.Note
+}
+
+func (e *Refusal) Error() string {
+	if len(e.Notes) == 0 {
+		return http.StatusText(e.Status)
+	}
+	return e.Notes[0].Message
+}
+
+func refusef(status, code int, format string, args ...any) *Refusal {
+	return &Refusal{status, []api.Note{{Code: code, Message: fmt.Sprintf(format, args...)}}}
+}
+
+func invalid(f faults) error {
+	return &Refusal{http.StatusBadRequest, f}
+}
+
+func noRoute(r *http.Request) *Refusal {
+	return refusef(http.StatusNotFound, codeNoRoute, "No route for the URI: %s %s", r.Method, short(r.URL.Path))
+}
+
+func badBody(err error) *Refusal {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return refusef(http.StatusRequestEntityTooLarge, codeInvalid, "the body must be at most %d bytes: invalid data", maxBody)
+	}
+	return refusef(http.StatusBadRequest, codeInvalid, "the body must be JSON: invalid data")
+}
+
+// explain makes a refusal of what the store says.
+func explain(err error) *Refusal {
+	if r, ok := errors.AsType[*Refusal](err); ok {
+		return r
+	}
+	if owned, ok := errors.AsType[*roomstore.OwnedError](err); ok {
+		return refusef(http.StatusBadRequest, codeOfFile, "rooms are managed by rooms.yaml: %v", owned)
+	}
+	if large, ok := errors.AsType[*roomstore.TooLargeError](err); ok {
+		return refusef(http.StatusBadRequest, codeInvalid, "%v: invalid data", large)
+	}
+	if errors.Is(err, roomstore.ErrUnknown) {
+		return refusef(http.StatusServiceUnavailable, codeNotNow, "%v: look before you try again", roomstore.ErrUnknown)
+	}
+	return refusef(http.StatusServiceUnavailable, codeNotNow, "the store cannot be used now: nothing was changed")
+}
+
+// fail answers with what was refused.
+func (s *Server) fail(w http.ResponseWriter, err error) {
+	r := explain(err)
+	if r.Status == http.StatusServiceUnavailable {
+		s.Log.Warn("control: not answered", slog.Any("error", err))
+		w.Header().Set("Retry-After", "1")
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(r.Status)
+	if err := json.NewEncoder(w).Encode(api.Failure{Errors: r.Notes, Messages: []api.Note{}}); err != nil {
+		s.Log.Debug("control: answer not written", slog.Any("error", err))
+	}
+}
+
+// checkZone refuses zones that are not there.
+func checkZone(id string) error {
+	if id != Zone {
+		return refusef(http.StatusNotFound, codeNoRoute, "no such zone: %s; there is %s", short(id), Zone)
+	}
+	return nil
+}
+
+var errNotFound = refusef(http.StatusNotFound, codeNotFound, "Object not found.")

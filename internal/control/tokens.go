@@ -1,0 +1,300 @@
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"vestibule/internal/control/api"
+	"vestibule/internal/wire"
+)
+
+// Documents is where tokens are kept: a store that globals alone may read.
+type Documents interface {
+	Get(ctx context.Context, key string) ([]byte, uint64, error)
+	Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error)
+	Delete(ctx context.Context, key string, revision uint64) error
+	List(ctx context.Context, pattern string) (map[string]wire.Written, error)
+}
+
+// Role is what a token may do. Each may what those before it may.
+type Role string
+
+// The roles.
+const (
+	Viewer   Role = "viewer"   // sees rooms and their state
+	Operator Role = "operator" // does what is needed while an event runs
+	Editor   Role = "editor"   // makes and changes rooms
+	Admin    Role = "admin"    // makes tokens
+)
+
+var roles = []Role{Viewer, Operator, Editor, Admin}
+
+// may reports whether the role may do what needs another one.
+func (r Role) may(need Role) bool { return slices.Index(roles, r) >= slices.Index(roles, need) }
+
+// token is a token as it is stored, under its id.
+type token struct {
+	Name    string    `json:"name"`
+	Role    Role      `json:"role"`
+	Hash    string    `json:"hash"` // SHA-256 of the whole token: it has 256 bits of chance, so that no slow hash is needed
+	Issued  time.Time `json:"issued"`
+	Expires time.Time `json:"expires,omitzero"`
+	Used    time.Time `json:"used,omitzero"`
+}
+
+// The form of tokens. The Terraform provider takes 40 to 80 of these characters.
+const (
+	tokenPrefix = "vst_"
+	tokenIDLen  = 12
+	firstToken  = "first0000000" // the id of the one that is made where there is none
+)
+
+var tokenForm = regexp.MustCompile(`^vst_([A-Za-z0-9]{12})_[A-Za-z0-9_-]{43}$`)
+
+const tokenKeys = "token."
+
+// usedEvery is how often it is written at most that a token was used.
+const usedEvery = 5 * time.Minute
+
+// maxTokens bounds how many there are.
+const maxTokens = 1000
+
+type tokens struct {
+	docs     Documents
+	log      *slog.Logger
+	now      func() time.Time
+	throttle *throttle
+}
+
+func newTokens(docs Documents, log *slog.Logger) *tokens {
+	return &tokens{docs: docs, log: log, now: time.Now, throttle: newThrottle()}
+}
+
+// errToken says that a token is not good. It does not say why: who guesses learns nothing.
+var errToken = refusef(http.StatusUnauthorized, codeAuthentication, "Authentication error: the token is not known, or no longer good")
+
+// get returns a stored token and its revision, nil for none.
+func (t *tokens) get(ctx context.Context, id string) (*token, uint64, error) {
+	data, revision, err := t.docs.Get(ctx, tokenKeys+id)
+	if err != nil || data == nil {
+		return nil, 0, err
+	}
+	var stored token
+	if err := json.Unmarshal(data, &stored); err != nil {
+		return nil, 0, fmt.Errorf("token %s: %w", id, err)
+	}
+	return &stored, revision, nil
+}
+
+func (t *tokens) put(ctx context.Context, id string, tok *token, revision uint64) error {
+	data, err := json.Marshal(tok)
+	if err != nil {
+		return err
+	}
+	_, err = t.docs.Put(ctx, tokenKeys+id, data, revision)
+	return err
+}
+
+// check returns whose a token is. from is the address that shows it.
+func (t *tokens) check(ctx context.Context, from, text string) (who Principal, err error) {
+	m := tokenForm.FindStringSubmatch(text)
+	if m == nil {
+		return who, t.failed(from)
+	}
+	if wait := t.throttle.refuses(t.now(), from, m[1]); wait > 0 {
+		return who, tooMany(wait)
+	}
+	stored, revision, err := t.get(ctx, m[1])
+	if err != nil {
+		return who, err
+	}
+	now := t.now()
+	if stored == nil || subtle.ConstantTimeCompare([]byte(stored.Hash), []byte(hash(text))) != 1 || !stored.Expires.IsZero() && !now.Before(stored.Expires) {
+		return who, t.failed(from)
+	}
+	t.throttle.good(m[1])
+	if now.Sub(stored.Used) >= usedEvery {
+		stored.Used = now.UTC().Truncate(time.Second)
+		if err := t.put(ctx, m[1], stored, revision); err != nil && !errors.Is(err, wire.ErrChanged) {
+			t.log.Warn("control: not noted that a token was used", slog.String("token", m[1]), slog.Any("error", err))
+		}
+	}
+	return Principal{m[1], stored.Name, stored.Role}, nil
+}
+
+func (t *tokens) failed(from string) error {
+	if wait := t.throttle.failed(t.now(), from); wait > 0 {
+		return tooMany(wait)
+	}
+	return errToken
+}
+
+func tooMany(wait time.Duration) error {
+	return refusef(http.StatusTooManyRequests, codeAuthentication, "Authentication error: too many tokens that are not good came from this address; come back in %d s", int(wait/time.Second)+1)
+}
+
+func hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// make makes a token. It returns wire.ErrChanged where one of that id is there.
+func (t *tokens) make(ctx context.Context, id, name string, role Role, expires time.Time) (value string, tok *token, err error) {
+	secret := make([]byte, 32)
+	if _, err := rand.Read(secret); err != nil {
+		return "", nil, err
+	}
+	value = tokenPrefix + id + "_" + base64.RawURLEncoding.EncodeToString(secret)
+	tok = &token{Name: name, Role: role, Hash: hash(value), Issued: t.now().UTC().Truncate(time.Second), Expires: expires}
+	return value, tok, t.put(ctx, id, tok, 0)
+}
+
+// list returns the ids of all tokens, in their order.
+func (t *tokens) list(ctx context.Context) ([]string, error) {
+	keys, err := t.docs.List(ctx, tokenKeys+"*")
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]string, 0, len(keys))
+	for key := range keys {
+		ids = append(ids, strings.TrimPrefix(key, tokenKeys))
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// First makes the first token, an admin's, where there is none at all. It returns "" where there
+// is one, or where another candidate makes it.
+func (s *Server) First(ctx context.Context) (string, error) {
+	ids, err := s.tokens.list(ctx)
+	if err != nil || len(ids) > 0 {
+		return "", err
+	}
+	value, _, err := s.tokens.make(ctx, firstToken, "first", Admin, time.Time{})
+	if errors.Is(err, wire.ErrChanged) {
+		return "", nil
+	}
+	return value, err
+}
+
+// Good reports whether a token is known and not expired.
+func (s *Server) Good(ctx context.Context, value string) bool {
+	_, err := s.tokens.check(ctx, "", value)
+	return err == nil
+}
+
+// Make makes a token that does not expire.
+func (s *Server) Make(ctx context.Context, name string, role Role) (string, error) {
+	value, _, err := s.tokens.make(ctx, rand.Text()[:tokenIDLen], name, role, time.Time{})
+	return value, err
+}
+
+func showToken(id string, t *token, value string) api.Token {
+	out := api.Token{Id: id, Name: t.Name, Role: string(t.Role), IssuedOn: t.Issued}
+	if !t.Expires.IsZero() {
+		out.ExpiresOn = &t.Expires
+	}
+	if !t.Used.IsZero() {
+		out.LastUsedOn = &t.Used
+	}
+	if value != "" {
+		out.Value = &value
+	}
+	return out
+}
+
+// ListTokens implements [api.StrictServerInterface].
+func (s *Server) ListTokens(ctx context.Context, _ api.ListTokensRequestObject) (api.ListTokensResponseObject, error) {
+	ids, err := s.tokens.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := []api.Token{}
+	for _, id := range ids {
+		t, _, err := s.tokens.get(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if t != nil {
+			out = append(out, showToken(id, t, ""))
+		}
+	}
+	info := api.ResultInfo{Page: 1, PerPage: len(out), Count: len(out), TotalCount: len(out), TotalPages: 1}
+	return api.ListTokens200JSONResponse{TokensAnswerJSONResponse: api.TokensAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: out, ResultInfo: info}}, nil
+}
+
+// CreateToken implements [api.StrictServerInterface].
+func (s *Server) CreateToken(ctx context.Context, q api.CreateTokenRequestObject) (api.CreateTokenResponseObject, error) {
+	var f faults
+	m := f.object("", *q.Body)
+	name, ok := f.text("/name", m["name"])
+	if ok && (name == "" || len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })) {
+		f.add("/name", "name must be 1 to 64 bytes of readable text")
+	}
+	role, ok := f.text("/role", m["role"])
+	if role = strings.ToLower(role); ok && !slices.Contains(roles, Role(role)) {
+		f.add("/role", "role must be viewer, operator, editor or admin, got %q", short(role))
+	}
+	var expires time.Time
+	if text, ok := f.text("/expires_on", m["expires_on"]); ok && text != "" {
+		var err error
+		if expires, err = time.Parse(time.RFC3339, text); err != nil || !expires.After(s.now()) {
+			f.add("/expires_on", "expires_on must be a time to come, such as 2027-01-31T00:00:00Z, got %q", short(text))
+		}
+	}
+	if len(f) > 0 {
+		return nil, invalid(f)
+	}
+	ids, err := s.tokens.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(ids) >= maxTokens {
+		f.add("", "there are %d tokens, which is the most: revoke some", len(ids))
+		return nil, invalid(f)
+	}
+	id := rand.Text()[:tokenIDLen]
+	value, t, err := s.tokens.make(ctx, id, name, Role(role), expires.UTC())
+	if err != nil {
+		return nil, err
+	}
+	return api.CreateToken200JSONResponse{TokenAnswerJSONResponse: api.TokenAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: showToken(id, t, value)}}, nil
+}
+
+// DeleteToken implements [api.StrictServerInterface].
+func (s *Server) DeleteToken(ctx context.Context, q api.DeleteTokenRequestObject) (api.DeleteTokenResponseObject, error) {
+	if !tokenForm.MatchString(tokenPrefix + q.TokenId + "_" + strings.Repeat("a", 43)) {
+		return nil, errNotFound
+	}
+	for range 3 { // it may be noted at this moment that it was used
+		t, revision, err := s.tokens.get(ctx, q.TokenId)
+		if err != nil {
+			return nil, err
+		}
+		if t == nil {
+			return nil, errNotFound
+		}
+		err = s.tokens.docs.Delete(ctx, tokenKeys+q.TokenId, revision)
+		if err == nil {
+			return api.DeleteToken200JSONResponse{DeletedAnswerJSONResponse: deleted(q.TokenId)}, nil
+		}
+		if !errors.Is(err, wire.ErrChanged) {
+			return nil, err
+		}
+	}
+	return nil, wire.ErrChanged
+}

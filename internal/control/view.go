@@ -1,0 +1,56 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"vestibule/internal/control/api"
+	"vestibule/internal/room"
+	"vestibule/internal/roomstore"
+)
+
+func asFaults(err error) (room.Faults, bool) { return errors.AsType[room.Faults](err) }
+
+// show returns a room as the API shows it: every field, always.
+func (s *Server) show(ctx context.Context, r *roomstore.Room) (out api.Room, err error) {
+	out = api.Room{
+		Id: room.PublicID(r.Known()), CreatedOn: time.UnixMilli(r.Created).UTC(), ModifiedOn: time.UnixMilli(r.Changed).UTC(),
+		Name: r.Name, Host: r.Host, Path: r.Path, AdditionalRoutes: []api.Route{},
+		TotalActiveUsers: r.TotalActiveUsers, NewUsersPerMinute: r.NewUsersPerMinute, SessionDuration: minutes(r.SessionDuration),
+		QueueingMethod: "fifo", QueueingStatusCode: r.QueueingStatus, DefaultTemplateLanguage: r.DefaultLanguage,
+		EnabledOriginCommands: []string{}, TurnstileMode: "invisible", TurnstileAction: "log", Vestibule: shownOwn(r),
+	}
+	out.CookieAttributes.Samesite, out.CookieAttributes.Secure = "auto", "auto"
+	for _, route := range r.AdditionalRoutes {
+		out.AdditionalRoutes = append(out.AdditionalRoutes, api.Route{Host: route.Host, Path: route.Path})
+	}
+	if r.WaitingPage != "" {
+		page, err := s.Page(ctx, r.WaitingPage)
+		if err != nil {
+			return out, err
+		}
+		out.CustomPageHtml = string(page)
+	}
+	return out, nil
+}
+
+// shownOwn is what the hosted product has not.
+func shownOwn(r *roomstore.Room) map[string]any {
+	out := map[string]any{"owner": string(r.Owner), "revision": r.Revision, "identity": r.Known()}
+	for _, key := range own {
+		switch v := settingOf(key).Field(&r.Settings).(type) {
+		case *string:
+			out[key] = *v
+		case *int:
+			out[key] = *v
+		case *uint32:
+			out[key] = *v
+		case *bool:
+			out[key] = *v
+		case *time.Duration:
+			out[key] = v.String()
+		}
+	}
+	return out
+}

@@ -1,0 +1,71 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"net/http"
+	"time"
+
+	"vestibule/internal/control/api"
+	"vestibule/internal/room"
+)
+
+// zoneSettings are those of the zone: nothing is served yet but the default.
+func zoneSettings(zone string, body json.RawMessage) (a api.ZoneSettingsAnswerJSONResponse, err error) {
+	if err := checkZone(zone); err != nil {
+		return a, err
+	}
+	var f faults
+	if body != nil {
+		on, ok := f.flag("/search_engine_crawler_bypass", f.object("", body)["search_engine_crawler_bypass"])
+		if ok && on {
+			f.add("/search_engine_crawler_bypass", "search_engine_crawler_bypass is not served yet and must be false")
+		}
+	}
+	if len(f) > 0 {
+		return a, invalid(f)
+	}
+	return api.ZoneSettingsAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}}, nil
+}
+
+// WaitingRoomGetZoneSettings implements [api.StrictServerInterface].
+func (s *Server) WaitingRoomGetZoneSettings(_ context.Context, q api.WaitingRoomGetZoneSettingsRequestObject) (api.WaitingRoomGetZoneSettingsResponseObject, error) {
+	a, err := zoneSettings(q.ZoneId, nil)
+	return api.WaitingRoomGetZoneSettings200JSONResponse{ZoneSettingsAnswerJSONResponse: a}, err
+}
+
+// WaitingRoomUpdateZoneSettings implements [api.StrictServerInterface].
+func (s *Server) WaitingRoomUpdateZoneSettings(_ context.Context, q api.WaitingRoomUpdateZoneSettingsRequestObject) (api.WaitingRoomUpdateZoneSettingsResponseObject, error) {
+	a, err := zoneSettings(q.ZoneId, *q.Body)
+	return api.WaitingRoomUpdateZoneSettings200JSONResponse{ZoneSettingsAnswerJSONResponse: a}, err
+}
+
+// WaitingRoomPatchZoneSettings implements [api.StrictServerInterface].
+func (s *Server) WaitingRoomPatchZoneSettings(_ context.Context, q api.WaitingRoomPatchZoneSettingsRequestObject) (api.WaitingRoomPatchZoneSettingsResponseObject, error) {
+	a, err := zoneSettings(q.ZoneId, *q.Body)
+	return api.WaitingRoomPatchZoneSettings200JSONResponse{ZoneSettingsAnswerJSONResponse: a}, err
+}
+
+// WaitingRoomGetWaitingRoomStatus implements [api.StrictServerInterface].
+func (s *Server) WaitingRoomGetWaitingRoomStatus(ctx context.Context, q api.WaitingRoomGetWaitingRoomStatusRequestObject) (api.WaitingRoomGetWaitingRoomStatusResponseObject, error) {
+	r, err := s.look(ctx, q.ZoneId, q.WaitingRoomId)
+	if err != nil {
+		return nil, err
+	}
+	n, ok := s.Numbers(ctx, room.IDOf(r.Known()))
+	if !ok {
+		return nil, refusef(http.StatusServiceUnavailable, codeNotNow, "no global that leads has told numbers of late")
+	}
+	a := api.StatusAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}}
+	a.Result.Status = api.NotQueueing
+	if n.Waiting > 0 {
+		a.Result.Status = api.Queueing
+	}
+	a.Result.EstimatedQueuedUsers, a.Result.EstimatedTotalActiveUsers = n.Waiting, n.Active
+	if n.Longest > 0 {
+		a.Result.MaxEstimatedTimeMinutes = int(math.Ceil(min(n.Longest, float64(1000*time.Hour/time.Second)) / 60))
+	}
+	a.Result.Vestibule.AsOf, a.Result.Vestibule.Complete = n.At.UTC(), n.Complete
+	return api.WaitingRoomGetWaitingRoomStatus200JSONResponse{StatusAnswerJSONResponse: a}, nil
+}

@@ -1,0 +1,192 @@
+package global
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"vestibule/internal/control"
+	"vestibule/internal/node"
+	"vestibule/internal/roomstore"
+)
+
+// ControlConfig is the listener of the API.
+type ControlConfig struct {
+	Listen string `mapstructure:"listen" doc:"host:port of the API by which rooms are managed, empty for none; without cert and key an address of this machine (loopback)"`
+	Cert   string `mapstructure:"cert" doc:"certificate file; it is read again when it changes"`
+	Key    string `mapstructure:"key" doc:"key file"`
+}
+
+// Validate returns everything that is wrong with the keys below control.
+func (c *ControlConfig) Validate() []error {
+	if c.Listen == "" {
+		if c.Cert != "" || c.Key != "" {
+			return []error{errors.New("control.cert, control.key: need control.listen")}
+		}
+		return nil
+	}
+	errs := node.CheckAddr("control.listen", c.Listen)
+	switch {
+	case (c.Cert == "") != (c.Key == ""):
+		errs = append(errs, errors.New("control.cert, control.key: must be given together"))
+	case c.Cert == "" && len(errs) == 0 && !loopback(c.Listen):
+		errs = append(errs, fmt.Errorf("control.listen: must be an address of this machine (127.0.0.1) without control.cert and control.key, got %q", c.Listen))
+	}
+	errs = append(errs, node.CheckFile("control.cert", c.Cert)...)
+	return append(errs, node.CheckFile("control.key", c.Key)...)
+}
+
+func loopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	a, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && a.IsLoopback()
+}
+
+// Control serves the API of a candidate.
+type Control struct {
+	API      *control.Server
+	listener net.Listener
+	scheme   string
+	file     string // where the first token is left
+	log      *slog.Logger
+	first    chan struct{} // closed once there is a token
+}
+
+// TokenFile is what the file is called in which the first token is left.
+const TokenFile = "control.token"
+
+func newControl(s *Server, docs control.Documents) (*Control, error) {
+	cfg := s.Config.Control
+	c := &Control{
+		API: control.New(control.Options{
+			Rooms: s.rooms, Docs: docs, Page: s.page, Numbers: s.Numbers, Log: s.log,
+		}),
+		scheme: "http", file: filepath.Join(s.Config.DataDir, TokenFile), log: s.log, first: make(chan struct{}),
+	}
+	var secure *tls.Config
+	if cfg.Cert != "" {
+		cert, err := node.NewCertificate(cfg.Cert, cfg.Key, s.log, time.Now)
+		if err != nil {
+			return nil, fmt.Errorf("control: %w", err)
+		}
+		secure = cert.TLS()
+	}
+	l, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("control.listen: %w", err)
+	}
+	if c.listener = l; secure != nil {
+		c.listener, c.scheme = tls.NewListener(l, secure), "https"
+	}
+	return c, nil
+}
+
+// page returns a stored waiting page, nil where there is none of that name.
+func (s *Server) page(ctx context.Context, hash string) ([]byte, error) {
+	if page := s.fleet.Page(hash); page != nil {
+		return page, nil
+	}
+	page, _, err := s.Docs.Get(ctx, roomstore.PageDocument(hash))
+	return page, err
+}
+
+// ControlInfo is where the API of a candidate is found.
+type ControlInfo struct {
+	URL       string `json:"url"`
+	Token     string `json:"token,omitempty"`
+	TokenFile string `json:"token_file,omitempty"` // where the first token is, once there is one
+	Zone      string `json:"zone"`
+	Account   string `json:"account"`
+}
+
+// Info returns where the API is found, without a token.
+func (c *Control) Info() *ControlInfo {
+	return &ControlInfo{URL: c.scheme + "://" + c.listener.Addr().String() + control.Prefix, TokenFile: c.file, Zone: control.Zone, Account: control.Account}
+}
+
+// Token returns a token of an admin that is good: the first one, or the one that was made here
+// before, or a new one. It is for those who own the whole fleet, as a demo does.
+func (c *Control) Token(ctx context.Context) (string, error) {
+	select {
+	case <-c.first:
+	case <-ctx.Done():
+		return "", fmt.Errorf("first token: %w", ctx.Err())
+	}
+	data, err := os.ReadFile(c.file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("first token: %w", err)
+	}
+	if token := strings.TrimSpace(string(data)); c.API.Good(ctx, token) {
+		return token, nil
+	}
+	token, err := c.API.Make(ctx, "demo", control.Admin)
+	if err == nil {
+		err = node.WriteFile(c.file, []byte(token+"\n"))
+	}
+	return token, err
+}
+
+// run serves the API until ctx ends.
+func (c *Control) run(ctx context.Context) error {
+	server := &http.Server{
+		Handler: c.API, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
+		MaxHeaderBytes: 32 << 10, ErrorLog: slog.NewLogLogger(c.log.Handler(), slog.LevelDebug),
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		if err := server.Serve(c.listener); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("control: %w", err)
+		}
+		return nil
+	})
+	g.Go(func() error { return node.IgnoreEnd(ctx, c.makeFirst(ctx)) })
+	g.Go(func() error {
+		<-ctx.Done()
+		last, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		if err := server.Shutdown(last); err != nil {
+			return server.Close()
+		}
+		return nil
+	})
+	return g.Wait()
+}
+
+// makeFirst leaves the first token of a fleet in a file, which nobody else may read: what is
+// printed by a service lies in a log.
+func (c *Control) makeFirst(ctx context.Context) error {
+	for {
+		try, cancel := context.WithTimeout(ctx, 3*time.Second)
+		token, err := c.API.First(try)
+		cancel()
+		if err == nil && token != "" {
+			if err = node.WriteFile(c.file, []byte(token+"\n")); err != nil {
+				return fmt.Errorf("control: the first token was made and cannot be kept, delete it from the store and start again: %w", err)
+			}
+			c.log.Info("control: the first token of the fleet was made", slog.String("file", c.file))
+		}
+		if err == nil {
+			close(c.first)
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(250 * time.Millisecond):
+		}
+	}
+}

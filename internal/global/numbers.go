@@ -1,0 +1,168 @@
+package global
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"vestibule/internal/control"
+	"vestibule/internal/line"
+	"vestibule/internal/room"
+	"vestibule/internal/slots"
+	"vestibule/internal/wire"
+)
+
+// The numbers of rooms are told once a second by the candidate that leads, so that the API
+// answers at all of them.
+const (
+	numbersEvery = time.Second
+	numbersGood  = 5 * time.Second // for so long, where no newer ones come
+	numbersRooms = 2000            // in one message
+)
+
+// numbers are those that were told last. They are safe for concurrent use.
+type numbers struct {
+	mu    sync.Mutex
+	heard time.Time // when the last whole set came
+	rooms map[room.ID]control.Numbers
+	part  map[room.ID]control.Numbers // of the set that comes now
+	at    time.Time                   // when that one was made
+}
+
+// toldNumbers is what the leader tells. Rooms in which nobody is, and whose data centres are
+// all heard, are not named.
+type toldNumbers struct {
+	At    time.Time
+	First bool // of a set
+	Last  bool
+	Rooms []toldRoom `json:",omitempty"`
+}
+
+type toldRoom struct {
+	ID       room.ID `json:",string"`
+	Active   int
+	Waiting  int
+	Longest  float64
+	Complete bool
+}
+
+// run tells the numbers while this candidate leads, and hears them while it does not.
+func (n *numbers) run(ctx context.Context, s *Server) error {
+	deaf, err := s.Bus.Subscribe(wire.NumbersSubject, func(_ string, data []byte) {
+		if err := n.hear(data, time.Now()); err != nil {
+			s.log.Warn("numbers refused", slog.Any("error", err))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer deaf()
+	tick := time.NewTicker(numbersEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		for _, m := range s.tellNumbers(time.Now()) {
+			data, err := json.Marshal(m)
+			if err == nil {
+				err = s.Bus.Publish(wire.NumbersSubject, data)
+			}
+			if err != nil && !errors.Is(err, wire.ErrDown) {
+				s.log.Warn("numbers not told", slog.Any("error", err))
+			}
+		}
+	}
+}
+
+// tellNumbers returns what is to be told: nothing while this candidate does not lead.
+func (s *Server) tellNumbers(now time.Time) []toldNumbers {
+	rooms := s.fleet.Set().Rooms()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.alloc == nil {
+		return nil
+	}
+	out := []toldNumbers{{At: now, First: true}}
+	for _, r := range rooms {
+		x := numbersOf(s.alloc.Totals(r.ID))
+		if x.Active == 0 && x.Waiting == 0 && x.Complete {
+			continue
+		}
+		m := &out[len(out)-1]
+		if len(m.Rooms) == numbersRooms {
+			out = append(out, toldNumbers{At: now})
+			m = &out[len(out)-1]
+		}
+		m.Rooms = append(m.Rooms, toldRoom{r.ID, x.Active, x.Waiting, x.Longest, x.Complete})
+	}
+	out[len(out)-1].Last = true
+	return out
+}
+
+// numbersOf reads the numbers of a room off the books.
+func numbersOf(l slots.RootLedger) control.Numbers {
+	n := control.Numbers{Complete: l.Complete, Longest: -1}
+	if v := l.View; v != nil {
+		n.Active, n.Waiting = int(v.Active), int(v.Line.Total()+0.5)
+		if wait, ok := line.Estimate(v.Line.Total(), v.Paces, v.Theta); ok {
+			n.Longest = wait.Seconds()
+		}
+	}
+	return n
+}
+
+// hear takes what a leader told.
+func (n *numbers) hear(data []byte, now time.Time) error {
+	var m toldNumbers
+	if err := json.Unmarshal(data, &m); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if m.First {
+		n.part, n.at = map[room.ID]control.Numbers{}, m.At
+	}
+	if n.part == nil || !m.At.Equal(n.at) || len(n.part)+len(m.Rooms) > room.MaxRooms {
+		n.part = nil // a part is missing: the next set comes in a second
+		return nil
+	}
+	for _, r := range m.Rooms {
+		n.part[r.ID] = control.Numbers{Active: r.Active, Waiting: r.Waiting, Longest: r.Longest, Complete: r.Complete}
+	}
+	if m.Last {
+		n.rooms, n.part, n.heard = n.part, nil, now
+	}
+	return nil
+}
+
+// Numbers returns the numbers of a room; ok is false where no leader has told any of late.
+func (s *Server) Numbers(_ context.Context, id room.ID) (x control.Numbers, ok bool) {
+	now := time.Now()
+	s.mu.Lock()
+	if s.alloc != nil {
+		x, ok = numbersOf(s.alloc.Totals(id)), true
+		x.At = now
+	}
+	s.mu.Unlock()
+	if ok {
+		return x, true
+	}
+	n := &s.numbers
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if now.Sub(n.heard) > numbersGood {
+		return x, false
+	}
+	x, named := n.rooms[id]
+	if !named {
+		x = control.Numbers{Complete: true, Longest: -1}
+	}
+	x.At = n.heard
+	return x, true
+}
