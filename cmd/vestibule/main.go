@@ -1,5 +1,5 @@
 // Command vestibule is the one command for people: it runs a whole waiting room
-// in one process (demo), rehearses one on virtual time (simulate), shows waiting
+// in one process (demo), manages rooms by the API (login, rooms, status, tokens), rehearses one on virtual time (simulate), shows waiting
 // pages before visitors see them (preview), changes the list of data centres
 // (fleet), writes the configuration of NATS with credentials (nats-config), and runs a site to put behind the edges while trying them out (origin).
 package main
@@ -23,6 +23,10 @@ var commands = []command{
 	{"demo", "run a whole waiting room in one process, with a site behind it", demo},
 	{"simulate", "run a fleet and its visitors on virtual time and judge it", simulate},
 	{"preview", "show a waiting page in every state and language, or say what is wrong with it", previewPage},
+	{"login", "keep the address of the API and a token", login},
+	{"rooms", "show, make, change and delete rooms by the API", rooms},
+	{"status", "show how many are inside and wait, by the API", status},
+	{"tokens", "show, make and revoke tokens of the API", tokens},
 	{"fleet", "show and change the data centres of a fleet, or forget an edge that is gone", fleet},
 	{"nats-config", "write NATS servers' configuration with a user and certificate for every node", natsConfig},
 	{"origin", "run a site that counts who is in, to put behind edges", origin},
@@ -57,6 +61,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 			return node.ExitUsage
 		}
 		fmt.Fprintf(stderr, "vestibule %s: %v\n", c.name, err)
+		if _, ok := errors.AsType[*unreachableError](err); ok {
+			return exitUnreachable
+		}
 		return node.ExitError
 	}
 	fmt.Fprintf(stderr, "vestibule: unknown command %q (see vestibule help)\n", args[0])

@@ -119,7 +119,7 @@ type Room struct {
 	QueueingMethod             string    `json:"queueing_method"`
 	QueueingStatusCode         int       `json:"queueing_status_code"`
 
-	// SessionDuration minutes
+	// SessionDuration minutes, rounded up
 	SessionDuration  int    `json:"session_duration"`
 	Suspended        bool   `json:"suspended"`
 	TotalActiveUsers int    `json:"total_active_users"`

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// TestTheClientsExitCodes: what scripts go by, against a server that answers as the API does.
+func TestTheClientsExitCodes(t *testing.T) {
+	var asked []string
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		data, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		asked = append(asked, r.Method+" "+r.URL.Path+" "+strings.TrimSpace(string(data)))
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.Header.Get("Authorization") != "Bearer good":
+			w.WriteHeader(http.StatusUnauthorized)
+			fmt.Fprint(w, `{"success":false,"errors":[{"code":1000,"message":"who?"}],"messages":[],"result":null}`)
+		case r.URL.Path == "/client/v4/user/tokens/verify":
+			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"id":"i","status":"active","role":"admin","zone":"z","account":"a"}}`)
+		case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/waiting_rooms"):
+			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":[{"id":"0123","name":"shop","host":"shop.example","total_active_users":7}]}`)
+		case r.Method == http.MethodPatch:
+			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"id":"0123","name":"shop"}}`)
+		default:
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprint(w, `{"success":false,"errors":[{"code":1102,"message":"not now"}],"messages":[],"result":null}`)
+		}
+	}))
+	defer api.Close()
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	server := "--server=" + api.URL + "/client/v4/"
+	for _, c := range []struct {
+		args  string
+		token string
+		code  int
+		says  string
+	}{
+		{"rooms list", "good", 0, "shop.example"},
+		{"rooms get 0123", "good", 0, `"total_active_users": 7`},
+		{"rooms set shop total_active_users=9 name=x1 vestibule.grace=2m", "good", 0, `"name": "shop"`},
+		{"rooms get nobody", "good", 1, `no room "nobody"`},
+		{"rooms list", "bad", 1, "who? (1000)"},
+		{"rooms delete shop", "good", 3, "not now"},
+		{"rooms list", "", 2, "token: is needed"},
+		{"rooms", "good", 2, "usage:"},
+		{"rooms set shop", "good", 2, "usage:"},
+		{"rooms set shop x", "good", 2, "must be KEY=VALUE"},
+		{"rooms list --output xml", "good", 2, "output: must be table or json"},
+		{"tokens create", "good", 2, "usage:"},
+		{"status nobody", "good", 0, "INSIDE"},
+		{"login", "good", 0, "logged in as admin"},
+		{"rooms list --output json", "", 0, `"name": "shop"`}, // with what login kept
+	} {
+		t.Setenv("VESTIBULE_TOKEN", c.token)
+		var out bytes.Buffer
+		if code := run(append(strings.Fields(c.args), server), &out, &out); code != c.code || !strings.Contains(out.String(), c.says) {
+			t.Errorf("%s: %d %s", c.args, code, out.String())
+		}
+	}
+	want := `PATCH /client/v4/zones/z/waiting_rooms/0123 {"name":"x1","total_active_users":9,"vestibule":{"grace":"2m"}}`
+	if !strings.Contains(strings.Join(asked, "\n"), want) {
+		t.Errorf("not asked: %s\n%s", want, strings.Join(asked, "\n"))
+	}
+	api.Close()
+	var out bytes.Buffer
+	if code := run([]string{"rooms", "list", server}, &out, &out); code != exitUnreachable {
+		t.Errorf("a server that is not there: %d %s", code, out.String())
+	}
+}
