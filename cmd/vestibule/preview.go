@@ -28,6 +28,7 @@ func previewPage(args []string, stdout, stderr io.Writer) error {
 	f := flagSet("preview [FILE]", stderr)
 	listen := f.String("listen", "127.0.0.1:8095", "host:port of the preview; port 0 chooses a free one")
 	check := f.Bool("check", false, "say what is wrong with the file, and serve nothing")
+	sources := f.String("sources", "", "waiting_page_sources of the room: origins that a page of your own may use")
 	level := f.String("log-level", "warn", "debug, info, warn or error")
 	faults, err := parse(f, args, stderr)
 	if err != nil {
@@ -37,10 +38,16 @@ func previewPage(args []string, stdout, stderr io.Writer) error {
 	if err := refuse(f, append(faults, checkLevel(*level)...), stderr); err != nil {
 		return err
 	}
-	if _, err := preview.Load(file); err != nil && (*check || errors.Is(err, os.ErrNotExist)) {
+	_, doubts, err := preview.Load(file)
+	if err != nil && (*check || errors.Is(err, os.ErrNotExist)) {
 		return err
 	}
 	if *check {
+		for _, d := range doubts {
+			if _, err := fmt.Fprintln(stdout, d); err != nil {
+				return err
+			}
+		}
 		return nil
 	}
 	log := node.NewLogger(stderr, node.LogConfig{Level: *level, Format: "text"})
@@ -54,7 +61,7 @@ func previewPage(args []string, stdout, stderr io.Writer) error {
 	if err := node.Announce(stdout, "preview "+url, map[string]string{"tier": "preview", "url": url}); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	srv := &http.Server{Handler: preview.New(file, log), ReadHeaderTimeout: 5 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	srv := &http.Server{Handler: preview.New(file, *sources, log), ReadHeaderTimeout: 5 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()

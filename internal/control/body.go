@@ -247,7 +247,7 @@ func readPage(g *given, v json.RawMessage) bool {
 		g.settings.WaitingPage = ""
 		return ok
 	}
-	if err := checkpage.Check([]byte(text)); err != nil {
+	if _, err := checkpage.Check([]byte(text)); err != nil {
 		g.faults.add("/custom_page_html", "custom_page_html: %v", err)
 		return false
 	}

@@ -60,7 +60,7 @@ func (p *previews) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	visitor.Nonce = rand.Text()
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	// An origin of its own: whatever the page's scripts are, they see nothing of this one.
-	w.Header().Set("Content-Security-Policy", "sandbox allow-scripts; "+v.page.Policy(visitor.Nonce))
+	w.Header().Set("Content-Security-Policy", "sandbox allow-scripts; "+v.page.Policy(visitor.Nonce, ""))
 	if _, err := w.Write(v.page.Render(nil, &visitor)); err != nil {
 		return // they went away
 	}
@@ -77,7 +77,7 @@ func (s *Server) WaitingRoomCreateACustomWaitingRoomPagePreview(ctx context.Cont
 	text, ok := f.text("/custom_html", f.object("", *q.Body)["custom_html"])
 	page := waiting.Builtin()
 	if ok && text != "" {
-		err := checkpage.Check([]byte(text))
+		_, err := checkpage.Check([]byte(text))
 		if err == nil {
 			page, err = waiting.Custom([]byte(text))
 		}

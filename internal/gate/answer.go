@@ -91,7 +91,7 @@ func (g *Gate) show(r *Request, o *Outcome, rm *roomState, status int, v *waitin
 		}
 	}
 	o.set("Content-Language", v.Lang.Code())
-	o.set("Content-Security-Policy", page.Policy(v.Nonce))
+	o.set("Content-Security-Policy", page.Policy(v.Nonce, rm.PageSources))
 	o.Body = page.Render(o.Body[:0], v)
 	o.answer(status, "text/html; charset=utf-8")
 }

@@ -52,7 +52,7 @@ func (c *Config) Validate() []error {
 	if c.Rooms == "" {
 		return errs
 	}
-	if _, _, err := readRooms(c.Rooms); err != nil {
+	if _, _, _, err := readRooms(c.Rooms); err != nil {
 		for _, fault := range split(err) {
 			errs = append(errs, fmt.Errorf("rooms: %w", fault))
 		}

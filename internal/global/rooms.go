@@ -49,17 +49,18 @@ func (w watched) Watch(ctx context.Context, handle func(key string, data []byte)
 var Watched = []string{node.RoomsDocument, roomstore.OwnedDocument, node.KeysDocument, node.MembersDocument}
 
 // readRooms reads and checks the rooms file and the pages that it names. In the
-// document pages are named by their content, in the map by their file.
-func readRooms(file string) (room.Document, map[string][]byte, error) {
+// document pages are named by their content, in the map by their file. doubts are about
+// what can be used and is probably not meant so.
+func readRooms(file string) (doc room.Document, pages map[string][]byte, doubts []string, err error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return room.Document{}, nil, err
+		return room.Document{}, nil, nil, err
 	}
-	doc, err := roomfile.Parse(data)
+	doc, err = roomfile.Parse(data)
 	if err != nil {
-		return room.Document{}, nil, err
+		return room.Document{}, nil, nil, err
 	}
-	pages := map[string][]byte{}
+	pages = map[string][]byte{}
 	var faults []error
 	for i := range doc.Rooms {
 		r := &doc.Rooms[i]
@@ -70,7 +71,11 @@ func readRooms(file string) (room.Document, map[string][]byte, error) {
 		page, err := os.ReadFile(name)
 		pages[name] = page
 		if err == nil {
-			err = checkpage.Check(page)
+			var in []string
+			in, err = checkpage.Check(page)
+			for _, d := range in {
+				doubts = append(doubts, r.WaitingPage+": "+d)
+			}
 		}
 		if err != nil {
 			faults = append(faults, fmt.Errorf("rooms[%d] %q: waiting_page: %w", i, r.Name, err))
@@ -82,7 +87,7 @@ func readRooms(file string) (room.Document, map[string][]byte, error) {
 		_, err = roomstore.Pack(1, doc, roomstore.SectionBytes)
 		faults = append(faults, err)
 	}
-	return doc, pages, errors.Join(faults...)
+	return doc, pages, doubts, errors.Join(faults...)
 }
 
 // publisher keeps the file's part of the rooms in the store as the rooms file says, and makes
@@ -223,7 +228,7 @@ func (p *publisher) read() {
 	if stamp == p.stamp || !settled {
 		return
 	}
-	doc, pages, err := readRooms(p.file)
+	doc, pages, doubts, err := readRooms(p.file)
 	if p.stampNow() != stamp { // changed while it was read: this is neither version
 		p.stamp = "changing"
 		return
@@ -238,6 +243,9 @@ func (p *publisher) read() {
 		p.metrics.roomsRefused.Inc()
 		p.log.Error("rooms refused, the last good ones stay", slog.String("file", p.file), slog.Any("error", err))
 		return
+	}
+	for _, d := range doubts {
+		p.log.Warn("a waiting page may not do what it is there for", slog.String("page", d))
 	}
 	p.metrics.roomsValid.Set(1)
 	p.doc, p.again, p.good, p.beaten = doc, true, true, false

@@ -2,7 +2,7 @@ package node
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"slices"
@@ -81,11 +81,12 @@ func (f *Fleet) fetchPage(ctx context.Context, hash string) ([]byte, error) {
 	if err == nil && roomstore.Hash(page) == hash {
 		return page, nil
 	}
-	if page, _, err = f.docs.Get(ctx, roomstore.PageDocument(hash)); err != nil {
+	stored, _, err := f.docs.Get(ctx, roomstore.PageDocument(hash))
+	if err != nil {
 		return nil, err
 	}
-	if roomstore.Hash(page) != hash {
-		return nil, errors.New("the store has no page with this content")
+	if page, err = roomstore.DecodePage(hash, stored); err != nil {
+		return nil, fmt.Errorf("the store's page: %w", err)
 	}
 	if err := WriteFile(file, page); err != nil {
 		f.log.Error("page not kept", slog.Any("error", err))

@@ -34,6 +34,7 @@ type Settings struct {
 	CookieDomain      string
 	Caching           string
 	Identity          string
+	PageSources       string
 }
 
 // Setting is one line of the table that everything else about settings is made of:
@@ -153,6 +154,11 @@ var Schema = []Setting{
 		Key: "identity", Since: 2, Bounds: fmt.Sprintf("1 to %d of A-Z a-z 0-9 _ -", MaxName),
 		Doc:   "The name by which tickets, cookies and the API know the room, where that is not `name`: give the old name to a room that is renamed, and nobody in it begins anew.",
 		Field: func(s *Settings) any { return &s.Identity }, Rule: func(s *Settings) string { return checkIdentity(s.Identity) },
+	},
+	{
+		Key: "waiting_page_sources", Since: 2, Soft: true, Bounds: fmt.Sprintf("at most %d origins such as https://cdn.example, with spaces between", MaxOrigins),
+		Doc:   "Where a page of your own may load more scripts from, and send and fetch data, beside its own host.",
+		Field: func(s *Settings) any { return &s.PageSources }, Rule: func(s *Settings) string { return checkOrigins(s.PageSources) },
 	},
 }
 

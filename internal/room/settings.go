@@ -16,6 +16,7 @@ const (
 	MaxRoutes    = 64        // additional routes of one room
 	MaxRate      = 1<<31 - 1 // of TotalActiveUsers and of NewUsersPerMinute
 	MaxPageName  = 128       // bytes of a waiting page's name
+	MaxPageBytes = 1 << 20   // of a waiting page
 	MaxMessage   = 1000      // bytes of a message to those who wait
 	MaxOrigins   = 32        // in a list of origins
 	MinSession   = 5 * time.Second

@@ -222,7 +222,7 @@ func TestValidateAll(t *testing.T) {
 		Host: "a:80", Path: "x", AdditionalRoutes: []Route{{"ok.example", "/y"}, {"", "z"}},
 		SessionDuration: time.Second, QueueingStatus: 500, WaitingPage: "..", DefaultLanguage: "x", QueueMessage: "\x00",
 		Probation: time.Second, Grace: time.Second, PartitionPolicy: "x", LostAfter: time.Second, OnIsolation: "x", IsolationLimit: -1,
-		TicketBinding: "x", CORSOrigins: "x", Preflights: "x", CookieDomain: "x", Caching: "x",
+		TicketBinding: "x", CORSOrigins: "x", Preflights: "x", CookieDomain: "x", Caching: "x", PageSources: "x",
 	}
 	var got []string
 	for _, f := range s.Validate() {
@@ -231,7 +231,7 @@ func TestValidateAll(t *testing.T) {
 	want := []string{
 		"name", "host", "path", "additional_routes[1].host", "additional_routes[1].path", "total_active_users", "new_users_per_minute",
 		"session_duration", "probation", "grace", "partition_policy", "lost_after", "on_isolation", "isolation_limit", "origin", "queueing_status_code", "waiting_page",
-		"default_template_language", "queue_message", "ticket_binding", "cors_origins", "preflights", "cookie_domain", "caching",
+		"default_template_language", "queue_message", "ticket_binding", "cors_origins", "preflights", "cookie_domain", "caching", "waiting_page_sources",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("faults of %v", got)

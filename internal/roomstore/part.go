@@ -53,15 +53,43 @@ func encodePart(rooms []*Room, hosts []*Host) (*part, error) {
 	if err != nil {
 		return nil, err
 	}
+	return &part{rooms: rooms, hosts: hosts, hash: Hash(plain), size: len(plain), data: compress(plain)}, nil
+}
+
+// compress is the opposite of unpack.
+func compress(plain []byte) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	if _, err := z.Write(plain); err != nil {
-		return nil, err
+		panic(err) // a buffer takes everything
 	}
 	if err := z.Close(); err != nil {
-		return nil, err
+		panic(err)
 	}
-	return &part{rooms: rooms, hosts: hosts, hash: Hash(plain), size: len(plain), data: b.Bytes()}, nil
+	return b.Bytes()
+}
+
+// plainPage is up to how many bytes a waiting page is stored as it is, so that nodes of
+// release 0.1.0 can read it. They take larger ones for missing and show the built-in page.
+const plainPage = 180 << 10
+
+func packPage(content []byte) []byte {
+	if len(content) <= plainPage {
+		return content
+	}
+	return compress(content)
+}
+
+// DecodePage returns the waiting page with this content hash from what is stored of it.
+func DecodePage(hash string, data []byte) ([]byte, error) {
+	if Hash(data) == hash {
+		return data, nil
+	}
+	page, err := unpack(data, room.MaxPageBytes)
+	if err != nil || Hash(page) != hash {
+		return nil, errContent
+	}
+	return page, nil
 }
 
 // unpack returns at most so many bytes of what was compressed.
@@ -75,7 +103,7 @@ func unpack(data []byte, most int) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case len(plain) > most:
-		return nil, fmt.Errorf("more than %d bytes", MaxUnpacked)
+		return nil, fmt.Errorf("more than %d bytes", most)
 	}
 	return plain, nil
 }

@@ -305,7 +305,7 @@ func (d *Draft) TakeOver() {
 // the name that rooms give it. The label stands in errors about it.
 func (d *Draft) AddPage(label string, content []byte) (name string) {
 	name = Hash(content)
-	d.pages[name] = page{label, content}
+	d.pages[name] = page{label, packPage(content)}
 	return name
 }
 

@@ -20,6 +20,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"vestibule/internal/room"
 )
 
 // Page is a page ready for rendering. It is immutable and safe for concurrent
@@ -99,19 +101,28 @@ func hash(text string) string {
 // language and brings its own way to ask again.
 func (p *Page) IsCustom() bool { return p.custom != nil }
 
+// Doubts tells what of a custom page is probably not meant as it stands, line by line.
+func (p *Page) Doubts() []string {
+	if p.custom == nil {
+		return nil
+	}
+	return p.custom.doubts
+}
+
 // Policy returns the content security policy that the page is to be served
-// with; nonce is the one that v.Nonce will have.
-func (p *Page) Policy(nonce string) string {
+// with; nonce is the one that v.Nonce will have. A page of the operator's own may also use the
+// origins in sources, with spaces between, as they are in room.Settings.PageSources.
+func (p *Page) Policy(nonce, sources string) string {
 	if p.custom == nil {
 		return p.policy
 	}
-	return customPolicy + nonce + "'"
+	if sources != "" {
+		sources = " " + sources
+	}
+	return "default-src 'none'; style-src 'unsafe-inline' https:" + sources + "; img-src data: https:" + sources + "; font-src data: https:" + sources +
+		"; media-src data: https:" + sources + "; connect-src 'self'" + sources + "; frame-src https:" + sources +
+		"; form-action 'self'; base-uri 'none'; frame-ancestors 'self'; script-src 'nonce-" + nonce + "'" + sources
 }
-
-// customPolicy lets the operator's page have styles, pictures and fonts from
-// anywhere, and scripts where the page itself calls them.
-const customPolicy = "default-src 'none'; style-src 'unsafe-inline' https:; img-src data: https:; font-src data: https:; media-src data: https:; " +
-	"connect-src 'self'; frame-src https:; form-action 'self'; base-uri 'none'; frame-ancestors 'self'; script-src 'nonce-"
 
 // compiled are the parts of the built-in page in every language.
 var compiled = compileAll()
@@ -302,8 +313,8 @@ func Custom(text []byte) (*Page, error) {
 	return &Page{custom: t}, nil
 }
 
-// MaxPage bounds a custom page, in bytes: it travels as one message.
-const MaxPage = 180 << 10
+// MaxPage bounds a custom page, in bytes.
+const MaxPage = room.MaxPageBytes
 
 // checkStyle returns what keeps a text from being a style sheet of one file, nil
 // for nothing. It knows brackets, strings and comments; the rest browsers

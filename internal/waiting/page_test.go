@@ -169,7 +169,7 @@ func TestEveryPageStandsByItself(t *testing.T) {
 	data := regexp.MustCompile(`(?s)<script type="application/json" id="(?:words|now)">(.*?)</script>`)
 	heaviest, heaviestZipped := 0, 0
 	looked := map[string]bool{} // styles and scripts, which are the same on all pages
-	policy := waiting.Builtin().Policy("")
+	policy := waiting.Builtin().Policy("", "")
 	for _, s := range waiting.Samples {
 		for lang := range room.Languages {
 			v := s.Visitor
@@ -296,7 +296,7 @@ func TestColours(t *testing.T) {
 // A few lines of CSS brand the built-in page, and the policy knows them.
 func TestBranding(t *testing.T) {
 	const style = ":root{--vr-accent:#0a7d4f;\r\n  --vr-logo:url(data:image/svg+xml,%3Csvg/%3E);--vr-logo-display:block}\r\n/* { } */ h1::after{content:\"}\"}\n"
-	if err := checkpage.Check([]byte(style)); err != nil {
+	if _, err := checkpage.Check([]byte(style)); err != nil {
 		t.Fatal(err)
 	}
 	p, err := waiting.Custom([]byte(style))
@@ -310,8 +310,8 @@ func TestBranding(t *testing.T) {
 		t.Fatalf("the page is not branded: %q", m)
 	}
 	sum := sha256.Sum256([]byte(m[1]))
-	if !strings.Contains(p.Policy(""), base64.StdEncoding.EncodeToString(sum[:])) {
-		t.Errorf("the policy %s forbids the style", p.Policy(""))
+	if !strings.Contains(p.Policy("", ""), base64.StdEncoding.EncodeToString(sum[:])) {
+		t.Errorf("the policy %s forbids the style", p.Policy("", ""))
 	}
 	for text, want := range map[string]string{
 		":root{--vr-bg:#fff":            `line 1: '{' is not closed`,
@@ -321,7 +321,7 @@ func TestBranding(t *testing.T) {
 		"a{content:'x}":                 "text in quotes is not closed",
 		"a{}/* x":                       "comment is not closed",
 		"Be patient.":                   "there is no rule in it",
-		strings.Repeat("a{}", waiting.MaxPage/3) + " ": "at most",
+		strings.Repeat("a{}", waiting.MaxPage/3+1): "at most",
 	} {
 		if _, err := waiting.Custom([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40q: error %v, want one that says %q", text, err, want)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"vestibule/internal/room"
 )
 
 // parseTemplate compiles a page; the error tells every fault with its line.
@@ -15,7 +17,7 @@ func parseTemplate(text string) (*template, error) {
 	if err := errors.Join(p.errs...); err != nil {
 		return nil, err
 	}
-	return &template{steps: p.steps}, nil
+	return &template{steps: p.steps, doubts: p.doubts}, nil
 }
 
 type parser struct {
@@ -25,6 +27,7 @@ type parser struct {
 	depth   int
 	steps   []step
 	errs    []error
+	doubts  []string // what is probably not meant so
 }
 
 // maxDepth bounds sections inside sections.
@@ -183,9 +186,13 @@ func (p *parser) section(sigil byte, name string, line int) error {
 
 func (p *parser) variable(kind stepKind, name string, line int) {
 	i, ok := findValue(name)
-	if !ok {
-		p.errs = append(p.errs, fmt.Errorf("line %d: {{%s}}: no such variable", line, name))
-		return
+	if !ok { // as in Mustache: it has no value
+		i = unknown
+		hint := ""
+		if meant := room.Suggest(name, valueNames); meant != "" {
+			hint = ", did you mean {{" + meant + "}}?"
+		}
+		p.doubts = append(p.doubts, fmt.Sprintf("line %d: {{%s}}: no such variable, it stays empty%s", line, name, hint))
 	}
 	p.steps = append(p.steps, step{kind: kind, text: name, value: i})
 }

@@ -17,16 +17,29 @@ import (
 // three megabytes, out of the edge; package checkpage holds every page against a
 // full Mustache library before it is published.
 type template struct {
-	steps []step
+	steps  []step
+	doubts []string // see Page.Doubts
 }
 
 // step is one thing that rendering does.
 type step struct {
 	kind  stepKind
 	text  string // to append, or the variable's name
-	value int    // index of the variable
+	value int    // index of the variable, or unknown
 	skip  int    // steps inside a section
 }
+
+// unknown is the index of every variable that there is not.
+const unknown = -1
+
+func (s *step) of(v *Visitor) string {
+	if s.value == unknown {
+		return ""
+	}
+	return values[s.value].text(v)
+}
+
+func (s *step) truth(v *Visitor) bool { return s.value != unknown && values[s.value].truth(v) }
 
 type stepKind uint8
 
@@ -47,20 +60,20 @@ func (t *template) render(dst []byte, v *Visitor) []byte {
 		case stepText:
 			dst = append(dst, s.text...)
 		case stepRaw:
-			dst = append(dst, values[s.value].text(v)...)
+			dst = append(dst, s.of(v)...)
 		case stepValue:
-			dst = append(dst, html.EscapeString(values[s.value].text(v))...)
+			dst = append(dst, html.EscapeString(s.of(v))...)
 		case stepNonce:
 			if v.Nonce != "" {
 				dst = append(dst, " nonce="...)
 				dst = append(dst, v.Nonce...)
 			}
 		case stepSection:
-			if !values[s.value].truth(v) {
+			if !s.truth(v) {
 				i += s.skip
 			}
 		case stepInverted:
-			if values[s.value].truth(v) {
+			if s.truth(v) {
 				i += s.skip
 			}
 		}
@@ -207,6 +220,15 @@ func sortValues(vs []value) []value {
 	slices.SortFunc(vs, func(a, b value) int { return strings.Compare(a.name, b.name) })
 	return vs
 }
+
+// valueNames are the names of all variables.
+var valueNames = func() []string {
+	names := make([]string, len(values))
+	for i := range values {
+		names[i] = values[i].name
+	}
+	return names
+}()
 
 func findValue(name string) (index int, ok bool) {
 	return slices.BinarySearchFunc(values, name, func(v value, name string) int { return strings.Compare(v.name, name) })

@@ -23,7 +23,7 @@ func TestCustomPages(t *testing.T) {
 		{"two tags on a line", "{{#queueAll}} {{/queueAll}}\nx", "\nx"},
 		{"Windows line ends", "{{#inWaitingRoom}}\r\nb\r\n{{/inWaitingRoom}}\r\n", "b\r\n"},
 	} {
-		if err := checkpage.Check([]byte(tc.page)); err != nil {
+		if _, err := checkpage.Check([]byte(tc.page)); err != nil {
 			t.Errorf("%s: %v", tc.name, err)
 			continue
 		}
@@ -51,7 +51,7 @@ func TestScriptsOfCustomPagesGetTheNonce(t *testing.T) {
 	if got := string(p.Render(nil, &v)); got != want {
 		t.Errorf("rendered %q, want %q", got, want)
 	}
-	if policy := p.Policy(v.Nonce); !p.IsCustom() || !strings.Contains(policy, "script-src 'nonce-n0-nce'") || !strings.HasPrefix(policy, "default-src 'none'") {
+	if policy := p.Policy(v.Nonce, ""); !p.IsCustom() || !strings.Contains(policy, "script-src 'nonce-n0-nce'") || !strings.HasPrefix(policy, "default-src 'none'") {
 		t.Errorf("policy %q", policy)
 	}
 }
@@ -61,7 +61,6 @@ func TestBrokenPagesAreRefusedWithEveryFault(t *testing.T) {
 		name, page string
 		want       []string
 	}{
-		{"misspelt variables, on their lines", "{{peopleAhed}}\n\n{{#waitTimeNown}}{{/waitTimeNown}}", []string{"line 1: {{peopleAhed}}", "line 3: {{waitTimeNown}}"}},
 		{"a section left open", "a\n{{#queueAll}}", []string{"line 2: section {{#queueAll}} is not closed"}},
 		{"sections that cross", "{{#queueAll}}{{^inWaitingRoom}}{{/queueAll}}{{/inWaitingRoom}}", []string{"{{/queueAll}} closes nothing"}},
 		{"a tag left open", "{{queueAll", []string{"line 1: tag is not closed"}},
@@ -71,12 +70,71 @@ func TestBrokenPagesAreRefusedWithEveryFault(t *testing.T) {
 		{"too deep", strings.Repeat("{{#queueAll}}", 40) + strings.Repeat("{{/queueAll}}", 40), []string{"deep"}},
 		{"too large", strings.Repeat("x", waiting.MaxPage+1), []string{"at most"}},
 	} {
-		err := checkpage.Check([]byte(tc.page))
+		_, err := checkpage.Check([]byte(tc.page))
 		for _, want := range tc.want {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: error %v, want one that says %q", tc.name, err, want)
 			}
 		}
+	}
+}
+
+// What is misspelt stays empty, as in any Mustache, and is told; so is what the policy of the
+// page stops in a browser.
+func TestDoubtsAboutAPage(t *testing.T) {
+	for _, tc := range []struct {
+		name, page, shown string
+		want              []string
+	}{
+		{
+			"misspelt variables, on their lines", "{{peopleAhed}}\n\n{{#waitTimeNown}}x{{/waitTimeNown}}{{^zzz}}y{{/zzz}}{{{zzz}}}{{a.b}}", "\n\ny",
+			[]string{
+				"line 1: {{peopleAhed}}: no such variable, it stays empty, did you mean {{peopleAhead}}?",
+				"line 3: {{waitTimeNown}}: no such variable, it stays empty, did you mean {{waitTimeKnown}}?",
+				"line 3: {{zzz}}: no such variable, it stays empty", "line 3: {{zzz}}: no such variable, it stays empty", "line 3: {{a.b}}: no such variable, it stays empty",
+			},
+		},
+		{
+			"handlers in attributes", "<p>on click = 1</p>\n<button class=a\n onClick = 'go()'>x</button><img src=x onerror=y()><a href=\"JavaScript:x()\">", "",
+			[]string{"line 3: onclick does not run", "line 3: onerror does not run", "line 3: javascript: does not run"},
+		},
+		{"pictures that are not safe", "<b>http://x.test</b>\n<img src='http://x.test/a.png'><a href=http://x.test/>", "", []string{"line 2: http://x.test/a.png is not loaded"}},
+		{"nothing", "<script>document.body.onclick = f; if (1 < onx) {}</script><p title='on time'>{{peopleAhead}}", "", nil},
+	} {
+		doubts, err := checkpage.Check([]byte(tc.page))
+		if err != nil || len(doubts) != len(tc.want) {
+			t.Errorf("%s: %q %v, want %q", tc.name, doubts, err, tc.want)
+			continue
+		}
+		for i, want := range tc.want {
+			if !strings.HasPrefix(doubts[i], want) {
+				t.Errorf("%s: %q, want %q", tc.name, doubts[i], want)
+			}
+		}
+		page, err := waiting.Custom([]byte(tc.page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(page.Render(nil, &waiting.Samples[0].Visitor)); tc.shown != "" && got != tc.shown {
+			t.Errorf("%s: rendered %q, want %q", tc.name, got, tc.shown)
+		}
+	}
+}
+
+// Origins of the room's setting may be used by the operator's page, and by no other.
+func TestSourcesOfAPage(t *testing.T) {
+	page, err := waiting.Custom([]byte("<script src=https://cdn.test/a.js></script>"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := page.Policy("n", "https://cdn.test https://api.test:8443")
+	for _, want := range []string{"script-src 'nonce-n' https://cdn.test https://api.test:8443", "connect-src 'self' https://cdn.test https://api.test:8443;", "default-src 'none';"} {
+		if !strings.Contains(policy, want) {
+			t.Errorf("policy %s, want %s", policy, want)
+		}
+	}
+	if policy := waiting.Builtin().Policy("", "https://cdn.test"); strings.Contains(policy, "cdn") {
+		t.Errorf("the built-in page has %s", policy)
 	}
 }
 

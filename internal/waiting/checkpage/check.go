@@ -7,36 +7,63 @@ package checkpage
 
 import (
 	"fmt"
+	"regexp"
+	"strings"
 
 	"github.com/cbroglie/mustache"
 
 	"vestibule/internal/waiting"
 )
 
-// Check returns what is wrong with a page, nil for nothing.
-func Check(text []byte) error {
+// Check returns what is wrong with a page, nil for nothing, and what of it will probably not
+// do what it is there for, line by line.
+func Check(text []byte) (doubts []string, err error) {
 	page, err := waiting.Custom(text)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !page.IsCustom() {
-		return nil // a style for the built-in page
+		return nil, nil // a style for the built-in page
 	}
 	t, err := mustache.ParseString(string(text))
 	if err != nil {
-		return fmt.Errorf("waiting page: %w", err)
+		return nil, fmt.Errorf("waiting page: %w", err)
 	}
 	for i := range waiting.Samples {
 		v := &waiting.Samples[i].Visitor
 		want, err := t.Render(waiting.Values(v))
 		if err != nil {
-			return fmt.Errorf("waiting page: %w", err)
+			return nil, fmt.Errorf("waiting page: %w", err)
 		}
 		if got := page.Render(nil, v); string(got) != want {
-			return fmt.Errorf("waiting page: uses a corner of Mustache that is not supported: near %q", firstDifference(string(got), want))
+			return nil, fmt.Errorf("waiting page: uses a corner of Mustache that is not supported: near %q", firstDifference(string(got), want))
 		}
 	}
-	return nil
+	return append(page.Doubts(), blocked(string(text))...), nil
+}
+
+var (
+	handler   = regexp.MustCompile(`(?i)<[a-z][^<>]*?[\s"'/](on[a-z]+)\s*=`)
+	scriptURL = regexp.MustCompile(`(?i)<[a-z][^<>]*?\s(?:href|src|action|formaction)\s*=\s*["']?\s*javascript:`)
+	plainLoad = regexp.MustCompile(`(?i)<(?:script|img|link|iframe|video|audio|source)\s[^<>]*?(?:href|src)\s*=\s*["']?\s*(http://[^\s"'<>]+)`)
+)
+
+// blocked tells of what the page's content security policy stops in every browser.
+func blocked(text string) (doubts []string) {
+	say := func(at int, format string, args ...any) {
+		line := 1 + strings.Count(text[:at], "\n")
+		doubts = append(doubts, fmt.Sprintf("line %d: %s", line, fmt.Sprintf(format, args...)))
+	}
+	for _, m := range handler.FindAllStringSubmatchIndex(text, -1) {
+		say(m[2], "%s does not run: the policy of the page takes no scripts in attributes; use addEventListener in a script element", strings.ToLower(text[m[2]:m[3]]))
+	}
+	for _, m := range scriptURL.FindAllStringIndex(text, -1) {
+		say(m[1], "javascript: does not run: the policy of the page takes scripts in script elements only")
+	}
+	for _, m := range plainLoad.FindAllStringSubmatchIndex(text, -1) {
+		say(m[2], "%s is not loaded: the policy of the page takes https: only", text[m[2]:m[3]])
+	}
+	return doubts
 }
 
 // firstDifference returns some text from where a and b begin to differ.

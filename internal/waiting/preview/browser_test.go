@@ -69,7 +69,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func open(t *testing.T) (*site, string) {
 	t.Helper()
-	s := &site{Handler: New("", slog.New(slog.DiscardHandler))}
+	s := &site{Handler: New("", "", slog.New(slog.DiscardHandler))}
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)
 	return s, srv.URL

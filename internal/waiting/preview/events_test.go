@@ -20,7 +20,7 @@ import (
 // is near.
 func TestTheStreamInABrowser(t *testing.T) {
 	ctx := browsertest.Open(t)
-	s := &site{Handler: New("", slog.New(slog.DiscardHandler))}
+	s := &site{Handler: New("", "", slog.New(slog.DiscardHandler))}
 	messages := make(chan []byte)
 	mux := http.NewServeMux()
 	mux.Handle("/", s)

@@ -22,32 +22,34 @@ import (
 )
 
 // Load returns the page in a file, the built-in one for "". The error says
-// everything that is wrong with it.
-func Load(file string) (*waiting.Page, error) {
+// everything that is wrong with it, doubts what is probably not meant so.
+func Load(file string) (page *waiting.Page, doubts []string, err error) {
 	if file == "" {
-		return waiting.Builtin(), nil
+		return waiting.Builtin(), nil, nil
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := checkpage.Check(text); err != nil {
-		return nil, err
+	if doubts, err = checkpage.Check(text); err != nil {
+		return nil, nil, err
 	}
-	return waiting.Custom(text)
+	page, err = waiting.Custom(text)
+	return page, doubts, err
 }
 
 // Handler serves the previews of a file. It is safe for concurrent use.
 type Handler struct {
-	File string // "" for the built-in page
-	Log  *slog.Logger
-	mux  *http.ServeMux
+	File    string // "" for the built-in page
+	Sources string // waiting_page_sources of the room
+	Log     *slog.Logger
+	mux     *http.ServeMux
 }
 
 // New returns a handler that serves the previews of a file, "" for the built-in
-// page.
-func New(file string, log *slog.Logger) *Handler {
-	h := &Handler{File: file, Log: log, mux: http.NewServeMux()}
+// page, which may use the sources of the setting waiting_page_sources.
+func New(file, sources string, log *slog.Logger) *Handler {
+	h := &Handler{File: file, Sources: sources, Log: log, mux: http.NewServeMux()}
 	h.mux.HandleFunc("GET /{$}", h.index)
 	h.mux.HandleFunc("GET /{state}", func(w http.ResponseWriter, r *http.Request) { h.page(w, r, r.PathValue("state")) })
 	h.mux.HandleFunc("GET /.well-known/vestibule/events", h.listen)
@@ -67,7 +69,8 @@ var index = template.Must(template.New("index").Parse(`<!doctype html>
 <title>Preview of the waiting page</title>
 <style>body{font:1rem/1.6 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}h1{font-size:1.5rem}li{margin:.2rem 0}.l{font-size:.9rem}pre{white-space:pre-wrap;border-left:4px solid #c00;padding-left:1rem}</style>
 <h1>Preview of {{with .File}}{{.}}{{else}}the built-in waiting page{{end}}</h1>
-{{with .Fault}}<p>It cannot be used:</p><pre>{{.}}</pre>{{else}}<ul>
+{{with .Fault}}<p>It cannot be used:</p><pre>{{.}}</pre>{{else}}{{with $.Doubts}}<p>It can be used, but:</p><pre>{{range .}}{{.}}
+{{end}}</pre>{{end}}<ul>
 {{range $.States}}{{$state := .}}<li><a href="/{{.}}">{{.}}</a> <span class="l">{{range $.Languages}}<a href="/{{$state}}?lang={{.}}" hreflang="{{.}}">{{.}}</a> {{end}}</span></li>
 {{end}}</ul>{{end}}
 </html>
@@ -88,11 +91,12 @@ func (h *Handler) index(w http.ResponseWriter, _ *http.Request) {
 		states = append(states, s.Name)
 	}
 	fault := ""
-	if _, err := Load(h.File); err != nil {
+	_, doubts, err := Load(h.File)
+	if err != nil {
 		fault = err.Error()
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	err := index.Execute(w, map[string]any{"File": h.File, "Fault": fault, "States": states, "Languages": room.Languages})
+	err = index.Execute(w, map[string]any{"File": h.File, "Fault": fault, "Doubts": doubts, "States": states, "Languages": room.Languages})
 	if err != nil {
 		h.Log.Debug("index not written", slog.Any("error", err))
 	}
@@ -104,7 +108,7 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request, state string) {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
-	page, err := Load(h.File)
+	page, _, err := Load(h.File)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -126,7 +130,7 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request, state string) {
 			v.Nonce = base64.RawURLEncoding.EncodeToString(b[:])
 		}
 		head.Set("Content-Type", "text/html; charset=utf-8")
-		head.Set("Content-Security-Policy", page.Policy(v.Nonce))
+		head.Set("Content-Security-Policy", page.Policy(v.Nonce, h.Sources))
 		body = page.Render(nil, v)
 	}
 	if _, err := w.Write(body); err != nil {

@@ -28,7 +28,7 @@ func ask(t *testing.T, h http.Handler, method, path, accept string) (int, http.H
 
 // Every state can be looked at, as a page and as JSON, in every language.
 func TestPreviewsOfTheBuiltinPage(t *testing.T) {
-	h := New("", slog.New(slog.DiscardHandler))
+	h := New("", "", slog.New(slog.DiscardHandler))
 	_, _, index := ask(t, h, http.MethodGet, "/", "text/html")
 	for _, s := range waiting.Samples {
 		if !strings.Contains(index, `href="/`+s.Name+`?lang=fa-IR"`) {
@@ -62,13 +62,14 @@ func TestPreviewsOfTheBuiltinPage(t *testing.T) {
 // A file is read anew with every look, and what is wrong with it is told.
 func TestPreviewsOfAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "page.html")
-	h := New(file, slog.New(slog.DiscardHandler))
+	h := New(file, "", slog.New(slog.DiscardHandler))
 	for _, tc := range []struct {
 		text, want string
 		code       int
 	}{
 		{"<h1>{{peopleAhead}}</h1><script>1</script>", "<h1>1234</h1><script nonce=", http.StatusOK},
-		{"<h1>{{peopleAhed}}</h1>", "no such variable", http.StatusInternalServerError},
+		{"<h1>{{#queueAll}}</h1>", "is not closed", http.StatusInternalServerError},
+		{"<h1>{{peopleAhed}}</h1>", "<h1></h1>", http.StatusOK},
 		{":root{--vr-accent:#123456}", "<style>:root{--vr-accent:#123456}</style>", http.StatusOK},
 	} {
 		if err := os.WriteFile(file, []byte(tc.text), 0o600); err != nil {
@@ -79,6 +80,8 @@ func TestPreviewsOfAFile(t *testing.T) {
 		}
 		if _, _, body := ask(t, h, http.MethodGet, "/", "text/html"); strings.Contains(body, "cannot be used") != (tc.code != http.StatusOK) {
 			t.Errorf("%q: index %.200q", tc.text, body)
+		} else if strings.Contains(body, "did you mean") != strings.Contains(tc.text, "peopleAhed") {
+			t.Errorf("%q: index %s", tc.text, body)
 		}
 	}
 }
