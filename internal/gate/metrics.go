@@ -226,7 +226,7 @@ func newCollector(g *Gate) *collector {
 		rateIdle:  d("vestibule_edge_rate_rights", "Rights of new_users_per_minute in hand and not used in the last 60 s.", "room"),
 		keep:      d("vestibule_edge_budget_target", "Idle rights of total_active_users that the regional wants kept here.", "room"),
 		held:      d("vestibule_edge_held_requests", "Requests held open for their turn.", "room"),
-		sessions:  d("vestibule_edge_sessions", "Tickets stamped here minus tickets renewed away here; its sum over edges is the head-count.", "room"),
+		sessions:  d("vestibule_edge_sessions", "Tickets stamped here minus tickets renewed away here, of sessions that may be valid. Below zero where they went on elsewhere. Summed over edges the head-count, without what ended processes stamped.", "room"),
 		estimate:  d("vestibule_edge_estimate_seconds", "Estimated wait that a newcomer is told; absent without an estimate.", "room"),
 		horizon:   d("vestibule_edge_horizon_age_seconds", "How long ago those joined who may enter now; 0 while nobody queues.", "room"),
 		guests:    d("vestibule_edge_guest_sessions", "Sessions of other edges that this one renewed since it lost its lease: nobody counts them until it is heard.", "room"),

@@ -86,6 +86,7 @@ type trouble struct {
 	mu    sync.Mutex
 	texts map[string]string // by document
 	from  map[string]time.Time
+	file  error // what is wrong with the rooms file as it stands
 }
 
 // note takes down how an attempt to publish ended; news says that it failed for
@@ -109,11 +110,18 @@ func (t *trouble) note(doc string, err error) (text string, news bool) {
 	return text, news
 }
 
+// refuse takes down what is wrong with the rooms file, nil for nothing.
+func (t *trouble) refuse(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.file = err
+}
+
 // end forgets everything: somebody else leads.
 func (t *trouble) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.texts, t.from = nil, nil
+	t.texts, t.from, t.file = nil, nil, nil
 }
 
 // since returns for how long a document could not be published.
@@ -126,9 +134,15 @@ func (t *trouble) since(doc string) time.Duration {
 	return 0
 }
 
-// alarms returns what could not be published for longer than a new leader may need.
+// alarms returns what could not be published for longer than a new leader may need, and
+// what will not be.
 func (t *trouble) alarms() []string {
 	var out []string
+	t.mu.Lock()
+	if t.file != nil {
+		out = append(out, "the rooms file is refused, the last good rooms stay: "+t.file.Error())
+	}
+	t.mu.Unlock()
 	for _, doc := range []string{node.RoomsDocument, node.KeysDocument, node.MembersDocument} {
 		if t.since(doc) > alarmAfter {
 			t.mu.Lock()

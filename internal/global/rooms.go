@@ -239,6 +239,7 @@ func (p *publisher) read() {
 	p.stamp = p.seen
 	if err != nil {
 		p.again, p.good, p.beaten = false, false, false
+		p.metrics.trouble.refuse(err)
 		p.metrics.roomsValid.Set(0)
 		p.metrics.roomsRefused.Inc()
 		p.log.Error("rooms refused, the last good ones stay", slog.String("file", p.file), slog.Any("error", err))
@@ -247,6 +248,7 @@ func (p *publisher) read() {
 	for _, d := range doubts {
 		p.log.Warn("a waiting page may not do what it is there for", slog.String("page", d))
 	}
+	p.metrics.trouble.refuse(nil)
 	p.metrics.roomsValid.Set(1)
 	p.doc, p.again, p.good, p.beaten = doc, true, true, false
 }

@@ -264,6 +264,9 @@ func TestAChangeOfTheRoomsFileReachesEverybody(t *testing.T) {
 	// With faults: refused with all of them, and the last good one stays.
 	overwrite(t, file, "rooms:\n  - {name: a, colour: blue, total_active_users: 0}\n")
 	eventually(t, "the file is refused", func() bool { return value(t, c, "vestibule_global_rooms_file_valid") == 0 })
+	if a := c.Ready().Alarms; len(a) != 1 || !strings.HasPrefix(a[0], "the rooms file is refused, the last good rooms stay: ") {
+		t.Errorf("alarms %q", a)
+	}
 	if n := value(t, c, "vestibule_global_rooms_refused_total"); n != 1 {
 		t.Errorf("refused %v times", n)
 	}
@@ -276,6 +279,9 @@ func TestAChangeOfTheRoomsFileReachesEverybody(t *testing.T) {
 	}
 	writeRooms(t, file, 8, "", "a")
 	eventually(t, "the repaired file is in force", func() bool { return total(f.Set(), "a") == 8 })
+	if a := c.Ready().Alarms; len(a) > 0 {
+		t.Errorf("alarms %q of a file that is good again", a)
+	}
 	if value(t, c, "vestibule_global_rooms_file_valid") != 1 || f.Set().Version() <= version {
 		t.Errorf("version %d after %d", f.Set().Version(), version)
 	}

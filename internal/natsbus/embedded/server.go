@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"net/url"
 	"path/filepath"
 	"strconv"
@@ -120,6 +121,12 @@ func Join(name, inbox, dir string, cfg *node.ServerConfig, closer *node.Closer, 
 		closer.Add("nats-server", server.Stop)
 		url = server.URL()
 		log.Info("nats-server up", slog.String("url", url))
+		for key, addr := range map[string]string{"nats.listen": cfg.Listen, "nats.leafs": cfg.Leafs} {
+			if beyondLoopback(addr) {
+				log.Warn("the embedded NATS server takes connections from other machines, and asks nobody who they are: whoever reaches it can lend rights and read keys; "+
+					"let a firewall keep others out, or run nats-server with credentials (vestibule nats-config)", slog.String("key", key), slog.String("addr", addr))
+			}
+		}
 		opts.InProcess = server
 	}
 	conn, err := natsbus.Connect(opts)
@@ -128,6 +135,17 @@ func Join(name, inbox, dir string, cfg *node.ServerConfig, closer *node.Closer, 
 	}
 	closer.Add("connection", conn.Close)
 	return conn, url, nil
+}
+
+// beyondLoopback reports whether others than processes of this machine reach an address, ""
+// for none.
+func beyondLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil || host == "localhost" {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return err != nil || !ip.IsLoopback()
 }
 
 func hostPort(addr string) (string, int, error) {
