@@ -21,7 +21,7 @@ PACKAGES := chromium curl wrk nginx haproxy caddy
 RELEASE := v0.1.0 a13bbb9
 
 # Knobs: make sim SEEDS=5000 FIRST=1, make fuzz FUZZTIME=1m, make run ARGS="--total-active-users 10",
-# make chaos SEED=7 LENGTH=10m, make takeover KILLS=25, make crowd ONLY=rush.
+# make chaos SEED=7 LENGTH=10m, make k8s KILLING=10m, make takeover KILLS=25, make crowd ONLY=rush.
 SEEDS    ?= 500
 SMALL    ?= 10000
 FIRST    ?= 1
@@ -30,6 +30,7 @@ BENCHTIME ?= 1s
 SEED     ?= 1
 LENGTH   ?= 5m
 KILLS    ?= 25
+KILLING  ?= 2m
 RATE     ?= 2000
 ARGS     ?=
 ONLY     ?=
@@ -209,6 +210,15 @@ k8s-check: $(TOOLS)/kustomize $(TOOLS)/kubectl-validate $(TOOLS)/kube-score ## b
 		printf 'resources: [../../../deploy/k8s/overlays/nairobi]\ncomponents: [../../../%s]\n' $$c >$$d/kustomization.yaml; \
 		$(TOOLS)/kustomize build $$d >$$d.yaml; done
 	$(GO) test -count=1 ./deploy
+
+# The first run builds the programs of Kubernetes into $XDG_CACHE_HOME/vestibule-k8s: twelve minutes of one core.
+# Only root can run containers. POD_IMAGE is of no registry: kubelet finds it on its machine.
+POD_IMAGE := vestibule.test/vestibule
+.PHONY: k8s
+k8s: $(TOOLS)/kustomize ## run both data centres and global as pods of a Kubernetes node here, roll, scale, evict and kill them while people come
+	@command -v etcd containerd runc >/dev/null && test -x /usr/lib/cni/bridge || $(MAKE) --no-print-directory packages PACKAGES="etcd-server containerd runc containernetworking-plugins"
+	$(MAKE) --no-print-directory image IMAGE=$(POD_IMAGE)
+	$(GO) run ./internal/chaos -pods $(POD_IMAGE):$(VERSION) -kustomize $< -seed $(SEED) -length $(KILLING) -visitors 500 $(ARGS)
 
 .PHONY: generate
 generate: $(TOOLS)/buf $(TOOLS)/protoc-gen-go $(TOOLS)/oapi-codegen ## make the generated code anew

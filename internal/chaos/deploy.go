@@ -30,6 +30,8 @@ type deployment struct {
 	ask   *http.Client
 	keys  keys
 
+	operator []string // flags by which NATS knows the command for people
+
 	mu    sync.Mutex
 	nodes []*node        // in the order in which they were started, also those that are gone for good
 	names map[string]int // edges ever, by place
@@ -256,14 +258,7 @@ func (d *deployment) launchEdge(dc string) (*node, error) {
 func (d *deployment) add(n *node) error {
 	n.fleet = d
 	n.log = filepath.Join(d.o.dir, strings.ReplaceAll(n.name, "/", "-")+".log")
-	d.mu.Lock()
-	for _, o := range d.nodes {
-		if o.role == n.role {
-			n.number++
-		}
-	}
-	d.nodes = append(d.nodes, n)
-	d.mu.Unlock()
+	d.enlist(n)
 	if err := n.start(n.first...); err != nil {
 		return err
 	}
@@ -271,6 +266,18 @@ func (d *deployment) add(n *node) error {
 		return d.wait(20*time.Second, d.natsUp)
 	}
 	return nil
+}
+
+// enlist numbers a node among those of its role.
+func (d *deployment) enlist(n *node) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, o := range d.nodes {
+		if o.role == n.role {
+			n.number++
+		}
+	}
+	d.nodes = append(d.nodes, n)
 }
 
 // natsUp tells whether every server takes connections.

@@ -664,7 +664,7 @@ func faultRun(ctx context.Context, d *deployment, out io.Writer) error {
 
 // report judges and tells.
 func report(out io.Writer, d *deployment, people *crowdOfPeople, j *journal, links *links, stood []span, calms []calm) error {
-	c := checker{total: d.o.total, rate: d.o.rate, wall: d.zero, stalls: stood, planned: d.o.upgrade != ""}
+	c := checker{total: d.o.total, rate: d.o.rate, wall: d.zero, stalls: stood, planned: d.o.planned}
 	for _, e := range d.edgesEver() {
 		c.outages = append(c.outages, slices.Concat(e.outages, links.narrowed[e.place]))
 	}

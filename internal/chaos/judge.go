@@ -43,10 +43,10 @@ type stay struct{ requests []request }
 // checker is what the judge must know beside what people saw.
 type checker struct {
 	total, rate int
-	wall        time.Time // at offset zero
-	outages     [][]span  // of each edge: killed, standing still, or behind a narrow link
-	stalls      []span    // in which the machine stood still
-	planned     bool      // nothing is broken but that nodes are replaced: nobody is to notice
+	wall        time.Time     // at offset zero
+	outages     [][]span      // of each edge: killed, standing still, or behind a narrow link
+	stalls      []span        // in which the machine stood still
+	planned     time.Duration // until then nothing is broken but that nodes are replaced: nobody is to notice
 }
 
 // transit is how much later than the decision the site may see a request that
@@ -132,7 +132,7 @@ func (c *checker) judge(stays []stay, session time.Duration) verdict {
 					v.breaks("stay %d: the waiting page at %.3f s from edge %d, though its session lasts until %.3f s at least", i, r.received.Seconds(), r.edge, known.Seconds())
 				case r.received < last+session-unleased:
 					v.unrenewed++
-					if c.planned {
+					if r.received < c.planned {
 						v.breaks("stay %d: put out at %.3f s by edge %d, %.3f s after its last page", i, r.received.Seconds(), r.edge, (r.received - last).Seconds())
 					}
 				}
@@ -149,7 +149,7 @@ func (c *checker) judge(stays []stay, session time.Duration) verdict {
 					v.breaks("stay %d: %s at %.3f s from edge %d, which was well, inside a session", i, r.detail, r.received.Seconds(), r.edge)
 				default:
 					v.errors[r.detail]++
-					if c.planned {
+					if r.received < c.planned {
 						v.breaks("stay %d: %s at %.3f s from edge %d, which was well", i, r.detail, r.received.Seconds(), r.edge)
 					}
 				}

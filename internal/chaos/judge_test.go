@@ -3,6 +3,7 @@
 package main
 
 import (
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -152,7 +153,11 @@ func TestJudge(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			judge := checker{total: 2, rate: 3, wall: time.Unix(1000, 0), outages: [][]span{c.outages, nil}, stalls: c.stalls, planned: c.planned}
+			planned := time.Duration(0)
+			if c.planned {
+				planned = math.MaxInt64
+			}
+			judge := checker{total: 2, rate: 3, wall: time.Unix(1000, 0), outages: [][]span{c.outages, nil}, stalls: c.stalls, planned: planned}
 			v := judge.judge(c.stays, 10*time.Second)
 			if len(v.broken) != len(c.broken) {
 				t.Fatalf("broken: %q, want %q", v.broken, c.broken)

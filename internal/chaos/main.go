@@ -7,7 +7,7 @@
 // with 1 where a promise broke: a limit, somebody put out or without the place, people
 // who do not come in again within what the nodes told. How much of the limits is used then
 // depends on the machine too: it is told beside its goal, and fails a run with -strict.
-// `make chaos` and `make takeover` run it.
+// `make chaos`, `make takeover` and `make k8s` run it.
 //
 // Everything runs in a process, network and mount namespace of its own, in which
 // every data centre has a network namespace: nothing of it can outlive the
@@ -22,6 +22,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -52,6 +53,13 @@ type options struct {
 	cache   string // where its binaries are kept
 	passes  int    // of the upgrade
 
+	planned time.Duration // until then nodes are only replaced
+
+	image     string // of pods, with its tag; empty for processes
+	imageTar  string
+	kustomize string
+	kube      string // folder of the programs of Kubernetes
+
 	toxiproxy string
 }
 
@@ -81,6 +89,10 @@ func main() {
 	f.BoolVar(&o.plain, "no-namespaces", false, "run on the loopback interface: no link is cut or narrowed")
 	f.BoolVar(&o.changes, "changes", false, "let the fleet itself change too: data centres come and go, edges are replaced and copied, keys are rotated, disks are full, the store is lost")
 	f.BoolVar(&o.strict, "strict", false, "fail where a figure that depends on the machine too is below its goal: use of T or of R after a storm, time after a loss")
+	f.StringVar(&o.image, "pods", "", "instead: run this image, name and tag, as pods of a Kubernetes node of this machine")
+	f.StringVar(&o.imageTar, "image", "bin/vestibule-image.tar", "with -pods: the file with that image")
+	f.StringVar(&o.kustomize, "kustomize", ".tools/kustomize", "with -pods: the program that builds overlays")
+	f.StringVar(&o.kube, "kube", "", "for the command's own use")
 	f.StringVar(&o.toxiproxy, "toxiproxy", "", "the toxiproxy server that makes messages late; empty for none")
 	f.BoolVar(&o.inside, "inside", false, "for the command's own use")
 	if err := f.Parse(os.Args[1:]); err != nil {
@@ -92,6 +104,9 @@ func main() {
 	if f.NArg() > 0 || o.length < 5*time.Second || o.visitors < 1 || o.total < 1 || o.rate < 1 || o.session < 5*time.Second || o.passes < 1 || o.passes > len(passes) {
 		fmt.Fprintln(os.Stderr, "chaos: -length must be at least 5s, -session-duration 5s, the other numbers above zero, -passes at most 4")
 		os.Exit(exitUsage)
+	}
+	if o.upgrade != "" {
+		o.planned = math.MaxInt64
 	}
 	os.Exit(run(o, os.Stdout))
 }
@@ -122,6 +137,9 @@ func run(o options, out io.Writer) int {
 		}
 		o.dir = dir
 	}
+	if o.image != "" {
+		return podsOutside(ctx, o, out)
+	}
 	if err := build(ctx, o.dir); err != nil {
 		return say(out, err)
 	}
@@ -136,6 +154,11 @@ func run(o options, out io.Writer) int {
 		fmt.Fprintln(out, "WITHOUT NAMESPACES: all processes share the loopback interface; they are killed and stopped, no link is cut or narrowed."+o.lateness())
 		code = play(ctx, o, loopback{}, out)
 	}
+	return o.tidy(code, out)
+}
+
+// tidy removes the folder after a good run.
+func (o *options) tidy(code int, out io.Writer) int {
 	if code == 0 && !o.keep {
 		if err := os.RemoveAll(o.dir); err != nil {
 			return say(out, err)
@@ -144,6 +167,33 @@ func run(o options, out io.Writer) int {
 		fmt.Fprintf(out, "seed %d; logs, configuration and data are in %s\n", o.seed, o.dir)
 	}
 	return code
+}
+
+// podsOutside prepares a run with pods, and leaves the machine as it was.
+func podsOutside(ctx context.Context, o options, out io.Writer) int {
+	if os.Geteuid() != 0 {
+		return say(out, errors.New("-pods: only root can run containers"))
+	}
+	var err error
+	if o.kube, err = kubeBinaries(ctx, "", out); err != nil {
+		return say(out, err)
+	}
+	programs, err := filepath.Abs("bin/image")
+	if err == nil {
+		err = errors.Join(os.MkdirAll(o.dir, 0o700), os.Symlink(programs, o.newBinaries()))
+	}
+	if err != nil {
+		return say(out, err)
+	}
+	before, err := rememberMachine()
+	if err != nil {
+		return say(out, err)
+	}
+	code := outside(o, out)
+	if err := before.restore(); err != nil {
+		return say(out, err)
+	}
+	return o.tidy(code, out)
 }
 
 // lateness says whether messages are made late.
@@ -180,7 +230,7 @@ func outside(o options, out io.Writer) int {
 	if err != nil {
 		return say(out, err)
 	}
-	cmd := exec.Command(self, append(os.Args[1:], "-inside", "-dir", o.dir)...)
+	cmd := exec.Command(self, append(os.Args[1:], "-inside", "-dir", o.dir, "-kube", o.kube)...)
 	cmd.Stdout, cmd.Stderr = out, os.Stderr
 	cmd.SysProcAttr = ownNamespaces()
 	if err := cmd.Start(); err != nil {
@@ -214,6 +264,15 @@ func outside(o options, out io.Writer) int {
 
 // inside is the process inside the namespaces.
 func inside(ctx context.Context, o options, out io.Writer) int {
+	if o.image != "" {
+		if err := newBridge(ctx, o.dir); err != nil {
+			return say(out, err)
+		}
+		if err := inPods(ctx, o, out); err != nil {
+			return say(out, err)
+		}
+		return 0
+	}
 	net, err := newRouter(ctx)
 	if err != nil {
 		fmt.Fprintf(out, "no network of namespaces here: %v\n", err)

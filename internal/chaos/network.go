@@ -92,19 +92,8 @@ func ownNamespaces() *syscall.SysProcAttr {
 // newRouter builds the namespaces of all places around this process, which is
 // alone in namespaces of its own.
 func newRouter(ctx context.Context) (*router, error) {
-	if err := syscall.Mount("", "/", "", syscall.MS_PRIVATE|syscall.MS_REC, ""); err != nil {
-		return nil, fmt.Errorf("private mounts: %w", err)
-	}
-	if err := syscall.Mount("proc", "/proc", "proc", 0, ""); err != nil {
-		return nil, fmt.Errorf("mount /proc: %w", err)
-	}
-	// ip keeps namespaces by name in a folder of this name. Ours is seen by nobody
-	// else and goes with us.
-	if err := syscall.Mount("tmpfs", "/run", "tmpfs", 0, ""); err != nil {
-		return nil, fmt.Errorf("mount /run: %w", err)
-	}
-	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1\n"), 0); err != nil {
-		return nil, fmt.Errorf("forwarding: %w", err)
+	if err := ownMounts(); err != nil {
+		return nil, err
 	}
 	lines := []string{"link set lo up", "addr add 10.77.0.1/32 dev lo"}
 	for _, place := range places {
@@ -127,6 +116,25 @@ func newRouter(ctx context.Context) (*router, error) {
 		}
 	}
 	return &router{}, nil
+}
+
+// ownMounts makes the mounts of this process its own, with its own view of processes, and lets it forward packets.
+func ownMounts() error {
+	if err := syscall.Mount("", "/", "", syscall.MS_PRIVATE|syscall.MS_REC, ""); err != nil {
+		return fmt.Errorf("private mounts: %w", err)
+	}
+	if err := syscall.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w", err)
+	}
+	// ip keeps namespaces by name in a folder of this name. Ours is seen by nobody
+	// else and goes with us.
+	if err := syscall.Mount("tmpfs", "/run", "tmpfs", 0, ""); err != nil {
+		return fmt.Errorf("mount /run: %w", err)
+	}
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1\n"), 0); err != nil {
+		return fmt.Errorf("forwarding: %w", err)
+	}
+	return nil
 }
 
 // tool runs a command line without quotes in it.

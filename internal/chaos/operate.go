@@ -268,7 +268,7 @@ func (d *deployment) list(listed bool) {
 func (d *deployment) command(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, filepath.Join(d.o.dir, "bin", "vestibule"), append(args, "--nats-url", d.urls)...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, filepath.Join(d.o.dir, "bin", "vestibule"), slices.Concat(args, []string{"--nats-url", d.urls}, d.operator)...).CombinedOutput()
 	return string(out), err
 }
 

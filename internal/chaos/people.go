@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,6 +22,8 @@ import (
 type crowdOfPeople struct {
 	d    *deployment
 	life time.Duration // of a ticket
+
+	waits atomic.Int64 // answers that told somebody to wait
 
 	mu     sync.Mutex
 	stays  []*stay
@@ -138,6 +141,7 @@ func (p *person) visit(ctx context.Context) {
 			}
 			p.pause(ctx, 300*time.Millisecond, 3*time.Second)
 		case waiting:
+			p.c.waits.Add(1)
 			if sure > 0 { // put out: what comes now is another stay
 				p.id, p.stay = p.c.newStay()
 				sure = 0

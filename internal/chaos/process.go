@@ -20,13 +20,15 @@ import (
 // node is one process of the deployment, and all that succeed it under its name.
 type node struct {
 	name   string // "nairobi/edge-1"
-	role   string // edge, regional, global, nats or toxiproxy
+	role   string // edge, regional, global, nats, toxiproxy, or cluster for what runs pods
 	place  string
 	argv   []string
 	log    string // file to which all its lives write
 	fleet  *deployment
 	first  []string // further arguments of the first life
 	number int      // among edges
+	data   string   // its folder, where it is no process of ours
+	uid    string   // of a pod
 
 	url     atomic.Value // string: where people reach it
 	metrics atomic.Value // string
@@ -54,7 +56,7 @@ func (s span) touches(from, to time.Duration) bool {
 }
 
 // ours tells whether the node is one of our binaries, which tell their addresses.
-func (n *node) ours() bool { return n.role != "nats" && n.role != "toxiproxy" }
+func (n *node) ours() bool { return n.role == "edge" || n.role == "regional" || n.role == "global" }
 
 // start begins a life and returns once the process has told its addresses.
 func (n *node) start(extra ...string) error {
@@ -217,5 +219,8 @@ func write(dir, name, format string, args ...any) (string, error) {
 
 // dataDir is the node's folder.
 func (n *node) dataDir() string {
+	if n.data != "" {
+		return n.data
+	}
 	return filepath.Join(n.fleet.o.dir, strings.ReplaceAll(n.name, "/", "-"))
 }
