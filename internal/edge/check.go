@@ -202,7 +202,7 @@ func (c *checked) read(message []byte) error {
 	}
 	var told, raw [][2]string
 	err = inside(message, toHTTP, func(field protowire.Number, content []byte, value uint64) error {
-		switch field {
+		switch int(field) {
 		case 2:
 			c.method = string(content)
 		case 3: // headers, a map
@@ -250,9 +250,9 @@ func (c *checked) read(message []byte) error {
 }
 
 // nameAndValue reads a name and what is told by a field beside it.
-func nameAndValue(content []byte, second protowire.Number) (line [2]string, err error) {
+func nameAndValue(content []byte, second int) (line [2]string, err error) {
 	return line, fields(content, func(field protowire.Number, content []byte, _ uint64) error {
-		switch field {
+		switch int(field) {
 		case 1:
 			line[0] = string(content)
 		case second:

@@ -31,7 +31,8 @@ func (s *Server) listen() error {
 		headers *proxyHeaders
 		grpc    bool
 	}{
-		{s.cfg.Listen, false, s, s.headers, false}, {s.cfg.TLS.Listen, true, s, s.headers, false},
+		{s.cfg.Listen, false, s, s.headers, false},
+		{s.cfg.TLS.Listen, true, s, s.headers, false},
 		{s.cfg.Front.Listen, false, &front{s}, nil, s.cfg.Front.Form == formGRPC},
 	} {
 		if l.addr == "" {
