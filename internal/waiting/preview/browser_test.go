@@ -67,6 +67,8 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+func TestMain(m *testing.M) { os.Exit(browsertest.Main(m)) }
+
 func open(t *testing.T) (*site, string) {
 	t.Helper()
 	s := &site{Handler: New("", "", slog.New(slog.DiscardHandler))}
@@ -222,16 +224,25 @@ func TestTheScriptWritesWhatTheServerWrote(t *testing.T) {
 	ctx := browsertest.Open(t)
 	s, url := open(t)
 	written := regexp.MustCompile(`id="(head|text|lost|note|ahead|wait|starts|total|kept)"[^>]*>([^<]*)<`)
+	do(t, ctx, chromedp.Navigate(url+"/nothing")) // a page with frames: it takes much longer to load one after the other
+	states := []string{"queued", "queued-message", "queued-million", "lost-away", "before"}
 	for _, lang := range room.Languages {
-		for _, state := range []string{"queued", "queued-message", "queued-million", "lost-away", "before"} {
-			path := "/" + state + "?lang=" + lang
-			do(t, ctx, chromedp.Navigate(url+path))
-			_, _, page := ask(t, s.Handler, http.MethodGet, path, "text/html")
-			shown := browsertest.See(t, ctx, chromedp.Evaluate[map[string]string](`Object.fromEntries([...document.querySelectorAll("[id]")].map(e => [e.id, e.textContent]))`))
+		shown := browsertest.See(t, ctx, chromedp.Evaluate[[]map[string]string](fmt.Sprintf(`document.body.replaceChildren(), Promise.all(%q.split(" ").map(state => new Promise(done => {
+			const frame = document.createElement("iframe");
+			frame.onload = () => done(Object.assign({script: String(frame.contentWindow.vestibule)},
+				...[...frame.contentDocument.querySelectorAll("[id]")].map(e => ({[e.id]: e.textContent}))));
+			frame.src = "/" + state + "?lang=%s";
+			document.body.append(frame);
+		})))`, strings.Join(states, " "), lang), chromedp.EvalAwaitPromise))
+		for i, state := range states {
+			_, _, page := ask(t, s.Handler, http.MethodGet, "/"+state+"?lang="+lang, "text/html")
 			for _, m := range written.FindAllStringSubmatch(page, -1) {
-				if want := html.UnescapeString(m[2]); shown[m[1]] != want {
-					t.Errorf("%s, %s: the script writes %s %q, the server wrote %q", lang, state, m[1], shown[m[1]], want)
+				if want := html.UnescapeString(m[2]); shown[i][m[1]] != want {
+					t.Errorf("%s, %s: the script writes %s %q, the server wrote %q", lang, state, m[1], shown[i][m[1]], want)
 				}
+			}
+			if shown[i]["script"] != "true" || shown[i]["head"] == "" {
+				t.Errorf("%s, %s: the script did not run", lang, state)
 			}
 		}
 	}
