@@ -79,9 +79,10 @@ packages: ## install the Debian packages that tests need and that are missing
 # that only start programs, try a NATS server or look at pages. It watches the shells, which call the cores from many
 # goroutines, two simulated worlds beside each other, and writers of rooms beside each other. Tests of shells mostly wait: two
 # packages and four tests of each at a time, whatever the number of cores; with more, leases lapse on two.
-# The cores only compute: they take what processor time the shells leave over.
+# What only computes takes the processor time that they leave over (decision 72).
 CORES := fleet line mutant proof room roomfile sim slots strictjson admission ticket waiting wire
-PLAIN := vestibule/internal/roomstore vestibule/internal/natsconf vestibule/internal/waiting/preview vestibule/cmd
+CALM  := $(CORES:%=vestibule/internal/%) vestibule/internal/waiting/preview
+PLAIN := vestibule/internal/roomstore vestibule/internal/natsconf vestibule/cmd
 
 .PHONY: quick
 quick: ## test the cores and the decision about a request, without a browser, a network or the simulator
@@ -94,12 +95,12 @@ test: packages ## run every test, those of whatever has goroutines with the race
 
 .PHONY: test-cores
 test-cores:
-	nice -n 19 $(GO) test -timeout 20m $(CORES:%=./internal/%)
+	nice -n 19 $(GO) test -timeout 20m $(CALM)
 	nice -n 19 $(GO) test -race -short -timeout 20m -run TestEqualSeedsGiveEqualRuns ./internal/sim
 
 .PHONY: test-shells
 test-shells:
-	$(GO) test -race -p 2 -parallel 4 -timeout 20m $$($(GO) list ./... | grep -v -x -e vestibule/internal/e2e $(CORES:%=-e vestibule/internal/%) $(PLAIN:%=-e %))
+	$(GO) test -race -p 2 -parallel 4 -timeout 20m $$($(GO) list ./... | grep -v -x -e vestibule/internal/e2e $(CALM:%=-e %) $(PLAIN:%=-e %))
 	$(GO) test -race -short -run TestEightWritersLoseNothing ./internal/roomstore
 	cd internal/control/contract && $(GO) test -timeout 10m ./...
 	$(GO) test -timeout 20m $(PLAIN)

@@ -15,7 +15,7 @@ import (
 // shared is the browser of all tests of a package, where [Main] runs them.
 var shared struct {
 	on  bool
-	ctx context.Context //nolint:containedctx // the browser is a context to chromedp; nil before the first test that needs it
+	ctx context.Context // nil before the first test that needs it
 	end func()
 }
 
