@@ -374,9 +374,10 @@ func (k *kube) merge(ctx context.Context, path, format string, args ...any) erro
 	return k.ask(ctx, http.MethodPatch, path, "merge-patch+json", fmt.Appendf(nil, format, args...), nil)
 }
 
-// watch tells what is there and every change of it, until ctx ends or the API ends it.
+// watch tells what is there and every change of it, until ctx ends or the API ends it. It begins with what the API server
+// remembers: one that begins with the newest waits in vain, as Debian's etcd does not tell how far it is.
 func (k *kube) watch(ctx context.Context, path string, each func(kind string, object []byte) error) error {
-	resp, err := k.open(ctx, http.MethodGet, path+"&watch=1&timeoutSeconds=86400", "", nil)
+	resp, err := k.open(ctx, http.MethodGet, path+"&watch=1&resourceVersion=0&timeoutSeconds=86400", "", nil)
 	if err != nil {
 		return err
 	}
