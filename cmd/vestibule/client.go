@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,7 +40,7 @@ type client struct {
 	out    io.Writer
 }
 
-// login is what `vestibule login` keeps.
+// loginFile is what `vestibule login` keeps.
 type loginFile struct {
 	Server string `json:"server"`
 	Token  string `json:"token"`
@@ -82,8 +83,8 @@ func (c *clientFlags) open(f *pflag.FlagSet, args []string, usage string, stdout
 			}
 		}
 	}
-	token := first(os.Getenv("VESTIBULE_TOKEN"), kept.Token)
-	c.server = strings.TrimSuffix(first(c.server, os.Getenv("VESTIBULE_SERVER"), kept.Server), "/")
+	token := cmp.Or(os.Getenv("VESTIBULE_TOKEN"), kept.Token)
+	c.server = strings.TrimSuffix(cmp.Or(c.server, os.Getenv("VESTIBULE_SERVER"), kept.Server), "/")
 	fault := ""
 	switch {
 	case c.server == "":
@@ -107,16 +108,6 @@ func (c *clientFlags) open(f *pflag.FlagSet, args []string, usage string, stdout
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	cl = &client{Client: inner, ctx: ctx, output: c.output, out: stdout}
 	return cl, f.Args(), stop, nil
-}
-
-// first returns the first text that is not empty.
-func first(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
 }
 
 // take reads an answer into result, or returns everything that was refused.

@@ -164,3 +164,25 @@ func TestRenamed(t *testing.T) {
 		t.Errorf("renamed %v where there was no set", got)
 	}
 }
+
+// TestARenamedRoomIsTheSameRoom: by its identity, which is what tickets know it by.
+func TestARenamedRoomIsTheSameRoom(t *testing.T) {
+	one := Settings{Name: "fair", Identity: "shop", Host: "a.example", Origin: "http://10.0.0.1", TotalActiveUsers: 1, NewUsersPerMinute: 1}
+	set, err := NewSet(Document{Rooms: []Settings{one}}, 1)
+	if err != nil || set.ByName("fair").ID != IDOf("shop") || set.ByName("fair").Known() != "shop" {
+		t.Fatalf("%+v %v", set, err)
+	}
+	if one.Identity = "fair"; one.WithDefaults().Identity != "" {
+		t.Error("a room whose identity is its name says so")
+	}
+	one.Identity = "shop"
+	other := one
+	other.Name, other.Identity, other.Path = "shop", "", "/other"
+	faults := Document{Rooms: []Settings{one, other}}.Validate()
+	if len(faults) != 1 || faults[0].Field != "name" {
+		t.Errorf("two rooms that tickets cannot tell apart: %v", faults)
+	}
+	if got := set.Renamed(Document{Rooms: []Settings{{Name: "again", Identity: "shop", Host: "a.example"}}}); len(got) != 0 {
+		t.Errorf("told to begin anew: %v", got)
+	}
+}
