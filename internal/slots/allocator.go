@@ -258,6 +258,9 @@ func (a *Allocator) take(d *centre, l *loan, r *wire.RoomReport, asOf fleet.Time
 	}
 	l.want, l.heldPeople, l.heldJoined, l.active = r.Want, r.HeldPeople, r.HeldJoined, r.Active
 	l.waiting, l.arrivals, l.pending = r.Waiting, r.Arrivals, pendingOf(r, asOf)
+	if !d.blank && !d.recovering { // else edges are missing that have not told anything yet
+		l.whole = crowd{at: d.recv, active: r.Active, waiting: l.waiting, pending: l.pending}
+	}
 	l.movers, l.excess = r.Movers, r.Excess
 	if l.active <= uint64(max(0, l.held())) {
 		l.unreturned = 0

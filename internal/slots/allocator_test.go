@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/line"
 	"vestibule/internal/room"
 	"vestibule/internal/slots"
 	"vestibule/internal/wire"
@@ -20,6 +21,9 @@ type lender struct {
 	seq   map[string]uint64
 	acked map[string]uint64
 	last  map[string]wire.RoomGrant
+	term  wire.Term
+	rooms []slots.RoomConfig
+	view  *wire.View // the newest that anybody was told
 }
 
 var sale = room.IDOf("sale")
@@ -30,12 +34,20 @@ func newLender(t *testing.T, wall string, total, rate uint64) *lender {
 		t.Fatal(err)
 	}
 	l := &lender{t: t, now: fleet.Mono(time.Hour), wall: fleet.TimeOf(at), seq: map[string]uint64{}, acked: map[string]uint64{}, last: map[string]wire.RoomGrant{}}
+	l.rooms = []slots.RoomConfig{{ID: sale, Total: total, Rate: rate, Session: 5 * time.Minute}}
+	l.lead(1)
+	return l
+}
+
+// lead has a leader begin that nobody has promised anything yet; the first one knows that the
+// fleet has just begun.
+func (l *lender) lead(term uint64) {
+	l.term = wire.Term{N: term, Nonce: 1}
 	l.root = slots.NewAllocator(l.now, slots.AllocatorConfig{
-		Term: wire.Term{N: 1, Nonce: 1}, Centres: []string{"nairobi", "dublin"}, Params: wire.DefaultParams(), Bootstrap: true,
+		Term: l.term, Centres: []string{"nairobi", "dublin"}, Params: wire.DefaultParams(), Bootstrap: term == 1,
 	})
 	l.root.SetLease(fleet.Never)
-	l.root.SetRooms(l.now, []slots.RoomConfig{{ID: sale, Total: total, Rate: rate, Session: 5 * time.Minute}})
-	return l
+	l.root.SetRooms(l.now, l.rooms)
 }
 
 // report lets a data centre speak: what it holds is what it was granted, and
@@ -52,7 +64,7 @@ func (l *lender) report(dc string, want uint64, arrivals map[string]uint64) {
 		r.Arrivals = append(r.Arrivals, wire.Minute{Start: fleet.TimeOf(at), N: n})
 	}
 	l.root.Observe(l.now, wire.Report{
-		From: dc, Inc: 1, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: wire.Term{N: 1, Nonce: 1}, Acked: l.acked[dc],
+		From: dc, Inc: 1, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: l.term, Acked: l.acked[dc],
 		Join: l.seq[dc] == 1, Rooms: []wire.RoomReport{r},
 	})
 }
@@ -64,6 +76,9 @@ func (l *lender) grants() {
 		l.acked[g.To] = g.Seq
 		for _, r := range g.Rooms {
 			l.last[g.To] = r
+			if r.View != nil {
+				l.view = r.View
+			}
 		}
 	}
 	l.now, l.wall = l.now.Add(time.Second), l.wall.Add(time.Second)
@@ -144,5 +159,98 @@ func TestFewRightsStayAtTheRoot(t *testing.T) {
 	l.expect("none is wanted any more", "nairobi", 3, 0)
 	if free := l.root.Ledger(sale).Free; free != 4 {
 		t.Errorf("%d free before they are returned, want 4: a lender never takes back", free)
+	}
+}
+
+// crowd has a data centre tell, in the term inc of its aggregator, that so many people wait
+// there who joined in the minute before, and that so many are inside.
+func (l *lender) crowd(dc string, inc uint64, recovering bool, waiting float64, active uint64) {
+	l.seq[dc]++
+	g := l.last[dc]
+	r := wire.RoomReport{
+		Room: sale, Granted: g.Granted, RateGranted: g.RateGranted, Active: active, RateIdle: g.RateGranted,
+		Waiting: line.Histogram{{Start: l.wall - 60_000, Width: 1000, N: waiting}},
+	}
+	l.root.Observe(l.now, wire.Report{
+		From: dc, Inc: inc, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: l.term, Acked: l.acked[dc],
+		Join: l.seq[dc] == 1, Recovering: recovering, Rooms: []wire.RoomReport{r},
+	})
+}
+
+// told returns how many people everybody was told to wait, and to be inside, last.
+func (l *lender) told() (waiting float64, active uint64) {
+	if l.view == nil {
+		l.t.Fatal("nothing was told")
+	}
+	return l.view.Line.Total(), l.view.Active
+}
+
+// TestTheLineIsToldWhole: a new aggregator knows only those who wait at the edges that it has
+// heard. Until it has heard all of them, or as long as nothing is heard at all, whoever waited there
+// is told to wait still, and fades within a minute.
+func TestTheLineIsToldWhole(t *testing.T) {
+	l := newLender(t, "16:33:20", 40, 6000)
+	second := func(nairobi func()) {
+		l.crowd("dublin", 1, false, 19, 20)
+		nairobi()
+		l.grants()
+	}
+	expect := func(when string, want float64, inside uint64) {
+		t.Helper()
+		if waiting, active := l.told(); waiting != want || active != inside {
+			t.Errorf("%s: %v are told to wait and %d to be inside, want %v and %d", when, waiting, active, want, inside)
+		}
+	}
+	for range 5 {
+		second(func() { l.crowd("nairobi", 1, false, 20, 20) })
+	}
+	expect("all are heard", 39, 40)
+	l.seq["nairobi"] = 0
+	second(func() { l.crowd("nairobi", 2, true, 0, 0) })
+	expect("a new aggregator has heard no edge", 39, 40)
+	second(func() { l.crowd("nairobi", 2, true, 8, 9) })
+	expect("a new aggregator has heard an edge", 39, 40)
+	second(func() { l.crowd("nairobi", 2, false, 19, 20) })
+	expect("it has heard all", 38, 40)
+	for range 29 {
+		second(func() {})
+	}
+	expect("nothing is heard for half a minute", 38, 40)
+	for range 16 {
+		second(func() {})
+	}
+	expect("nothing is heard for three quarters of a minute", 28.5, 40)
+	for range 20 {
+		second(func() {})
+	}
+	expect("nothing was heard for more than a minute", 19, 40)
+}
+
+// TestANewLeaderTellsTheLineOnceItKnows: a leader that has heard one data centre of two does not
+// tell the line of that one as that of the room, but for so long only.
+func TestANewLeaderTellsTheLineOnceItKnows(t *testing.T) {
+	for _, comes := range []bool{true, false} {
+		l := newLender(t, "16:33:20", 40, 6000)
+		l.lead(2)
+		l.crowd("dublin", 1, false, 19, 20)
+		l.grants()
+		if l.crowd("dublin", 1, false, 19, 20); comes {
+			l.crowd("nairobi", 1, false, 20, 20)
+		}
+		if l.view != nil {
+			t.Fatalf("%v are told to wait when one data centre has been heard", l.view.Line.Total())
+		}
+		want := 39.0
+		for range 3 {
+			l.grants()
+			if l.crowd("dublin", 1, false, 19, 20); comes {
+				l.crowd("nairobi", 1, false, 20, 20)
+			} else {
+				want = 19
+			}
+		}
+		if waiting, _ := l.told(); waiting != want {
+			t.Errorf("the other comes: %v; %v are told to wait, want %v", comes, waiting, want)
+		}
 	}
 }

@@ -29,10 +29,16 @@ func (b *books) report(now fleet.Mono, free, rateFree int64) wire.RoomReport {
 	lines := make([]line.Histogram, 0, len(b.accounts))
 	pending := make([]line.Histogram, 0, len(b.accounts))
 	heldJoined := make([][]fleet.Time, 0, len(b.accounts))
+	var absent []line.Histogram
+	some := false
 	for _, acc := range b.accounts {
 		if acc.edge.state != alive {
+			if acc.report != nil {
+				absent = append(absent, remaining(acc.report.Waiting, now.Sub(acc.edge.recv)))
+			}
 			continue
 		}
+		some = true
 		r.Want += acc.want
 		r.HeldPeople += acc.heldPeople
 		r.Movers += acc.movers
@@ -44,6 +50,9 @@ func (b *books) report(now fleet.Mono, free, rateFree int64) wire.RoomReport {
 				r.Arrivals = addMinute(r.Arrivals, m)
 			}
 		}
+	}
+	if some { // else nobody is let in here
+		lines = append(lines, absent...)
 	}
 	r.HeldJoined = mergeTimes(heldJoined, wire.MaxHeld)
 	r.Pending = line.Sum(pending...).Compact(wire.MaxSlices)

@@ -2,6 +2,7 @@ package slots
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"vestibule/internal/fleet"
@@ -39,6 +40,16 @@ func (a *Allocator) Grants(now fleet.Mono) []wire.Grant {
 	return out
 }
 
+// gatherViews is for how long a new leader tells no views while data centres have yet to tell it
+// who waits there: those of its predecessor know more.
+const gatherViews = 2 * time.Second
+
+// gathers reports whether the line is not known yet for a new leader that it were to be told by.
+func (a *Allocator) gathers(now fleet.Mono) bool {
+	return !a.cfg.Bootstrap && now.Sub(a.started) < gatherViews &&
+		slices.ContainsFunc(a.centres, func(d *centre) bool { return d.listed && !d.told() })
+}
+
 func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant {
 	if !d.heard || (!d.due && (!d.push || !d.adopted)) {
 		return nil
@@ -72,7 +83,7 @@ func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant
 		if l.dirty {
 			l.dirty, l.changedAt = false, d.grantSeq
 		}
-		if l.viewDirty {
+		if l.viewDirty && !p.partial {
 			l.viewDirty, l.viewAt = false, d.grantSeq
 		}
 		l.ends.Acked(d.acked)
@@ -85,7 +96,7 @@ func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant
 			Returned: l.returned, RateReturned: l.rateReturned, Confirmed: a.confirms(p, l),
 			Ends: l.ends.Take(d.grantSeq, d.acked),
 		}
-		if d.blank || l.viewAt > d.acked {
+		if (d.blank || l.viewAt > d.acked) && !p.partial {
 			g.View = p.view
 		}
 		pack.Add(g)
@@ -112,6 +123,7 @@ type survey struct {
 	active     uint64
 	wanted     float64
 	pending    []line.Histogram
+	absent     []line.Histogram // who waits in data centres of which nothing is heard now
 	heldJoined [][]fleet.Time
 }
 
@@ -120,11 +132,14 @@ func (a *Allocator) survey(now fleet.Mono, ft fleet.Time, p *pool, free, rateFre
 	s := &survey{free: free, rateFree: rateFree, supply: free, rate: rateFree}
 	for _, d := range a.centres {
 		l := d.loans[p.ID]
+		if !d.adopted || d.blank || d.recovering || now.Sub(d.recv) > quiet {
+			if l != nil {
+				s.miss(now, l, a.lendingTo(now, d))
+			}
+			continue // what it holds cannot be moved now, nor could it use more
+		}
 		if l != nil {
 			s.active += l.active
-		}
-		if !d.adopted || d.blank || d.recovering || now.Sub(d.recv) > quiet {
-			continue // what it holds cannot be moved now, nor could it use more
 		}
 		if l == nil {
 			l = a.loan(d, p.ID)
@@ -148,6 +163,21 @@ func (a *Allocator) survey(now fleet.Mono, ft fleet.Time, p *pool, free, rateFre
 	s.debt = min(s.supply, s.rate) < 0
 	s.supply, s.rate = max(0, s.supply), max(0, s.rate)
 	return s
+}
+
+// miss takes into the survey who was last told to be in a data centre of which too little is
+// heard now. They are there still: a line without them would promise too much to the others.
+func (s *survey) miss(now fleet.Mono, l *loan, how lending) {
+	silence := now.Sub(l.whole.at)
+	if l.whole.at == 0 || silence > crowdKept {
+		s.active += l.active
+		return
+	}
+	s.active += max(l.active, l.whole.active)
+	if how == lendAll || (how == lendKept && l.held() > 0) {
+		s.absent = append(s.absent, remaining(l.whole.waiting, silence))
+		s.pending = append(s.pending, remaining(l.whole.pending, silence))
+	}
 }
 
 // add takes a data centre into the survey.
@@ -216,7 +246,7 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 	}
 	s := a.survey(now, ft, p, free, rfree)
 	view := a.look(now, ft, p, prospect{
-		lines:  s.lines,
+		lines: s.lines, absent: s.absent,
 		supply: s.supply, rate: s.rate, total: int64(p.Total), limit: int64(p.Rate),
 		tally:  tally{life: time.Duration(wire.Life(p.Session)) * time.Second, active: s.active},
 		wanted: s.wanted, pending: s.pending, heldJoined: mergeTimes(s.heldJoined, math.MaxInt), debt: s.debt,
@@ -263,7 +293,9 @@ func (a *Allocator) look(now fleet.Mono, ft fleet.Time, p *pool, x prospect) *wi
 	x.flow, x.gain = &p.flow, &p.gain
 	x.tally.admitted, x.tally.joined, x.tally.entered, x.tally.outcomes = p.admitted, p.joined, p.entered, p.outcomes.Outcomes()
 	old := p.view
-	if old != nil && !old.Queues() == x.open(x.people()) && now.Sub(p.viewed) < viewGap {
+	partial := p.partial
+	p.partial = a.gathers(now)
+	if old != nil && partial == p.partial && !old.Queues() == x.open(x.people()) && now.Sub(p.viewed) < viewGap {
 		p.stale = true
 		return old
 	}

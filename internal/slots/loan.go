@@ -3,6 +3,7 @@ package slots
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/line"
@@ -36,9 +37,38 @@ type loan struct {
 	told               bool // the counters above have a beginning
 	waiting            line.Histogram
 	arrivals           []wire.Minute
+	whole              crowd // as told last by an aggregator that had heard all its edges
 
 	changedAt, viewAt uint64
 	dirty, viewDirty  bool
+}
+
+// crowd is who was in a data centre, and who waited there.
+type crowd struct {
+	at               fleet.Mono
+	active           uint64
+	waiting, pending line.Histogram
+}
+
+// crowdKept is for how long those count who were told last to wait where nothing is heard now. They
+// are asked back elsewhere within half of it, and that edge tells each of them to have come, and to have
+// left the window of the last question. So they count until that window drops out of its book.
+const crowdKept = time.Minute
+
+// remaining returns who is left of a line of which nothing was heard for so long.
+func remaining(h line.Histogram, silence time.Duration) line.Histogram {
+	part := 2 * float64(crowdKept-silence) / float64(crowdKept)
+	if part >= 1 {
+		return h
+	}
+	if part <= 0 {
+		return nil
+	}
+	h = slices.Clone(h)
+	for i := range h {
+		h[i].N *= part
+	}
+	return h
 }
 
 func (l *loan) held() int64 { return int64(l.granted) - int64(l.returned) }
@@ -75,6 +105,7 @@ type pool struct {
 	gain                      gain
 	view                      *wire.View
 	viewed                    fleet.Mono
+	partial                   bool // the view lacks data centres that a new leader has yet to hear
 	stale                     bool
 	relays                    map[wire.End]*relay
 }

@@ -170,6 +170,7 @@ type prospect struct {
 	flow         *flow
 	gain         *gain
 	lines        []line.Histogram // who waits, of each child
+	absent       []line.Histogram // who waits where nothing is heard now: they are told of, and not called
 	supply, rate int64            // idle rights of T and of R
 	total, limit int64            // of which so many exist
 	pending      []line.Histogram // who is expected to return for the first time, of each child
@@ -218,15 +219,17 @@ func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
 	// The horizon follows the limit that binds: slots of the other are no use.
 	avail := min(x.supply, x.rate)
 	waiting := x.people()
-	all := line.Sum(x.lines...)
-	whole := all.Compact(wire.MaxSlices)
-	all, joining := x.expect(ft, all, waiting)
-	x.flow.sample(now, &x.tally, waiting)
+	here := line.Sum(x.lines...)
+	whole := here.Compact(wire.MaxSlices)
+	all := line.Sum(append(x.absent, here)...)
+	known := all.Total()
+	all, joining := x.expect(ft, all, known)
+	x.flow.sample(now, &x.tally, known)
 	v := &wire.View{
 		At: ft, Horizon: line.Open, Park: line.Open,
 		Slots: avail, Active: x.tally.active,
 		Mu:    x.flow.mu(now, x.tally.admitted),
-		Theta: x.flow.theta(now, &x.tally, waiting),
+		Theta: x.flow.theta(now, &x.tally, known),
 		Line:  line.NewDigest(all.Compact(wire.MaxSlices)), Joining: joining,
 	}
 	if v.Line.Total() >= 0.5 || x.debt {

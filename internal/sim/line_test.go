@@ -1,0 +1,49 @@
+package sim
+
+import (
+	"testing"
+	"time"
+)
+
+// TestTheLineIsToldThroughTakeovers: where a leader is replaced or an edge ends, nobody is told of a
+// line that lacks those who wait there, or that has them twice.
+func TestTheLineIsToldThroughTakeovers(t *testing.T) {
+	t.Parallel()
+	for _, x := range []struct {
+		what string
+		end  func(w *World)
+	}{
+		{"regional", func(w *World) { w.endRegion(0, 1500*time.Millisecond) }},
+		{"global", func(w *World) { w.endGlobal(1500 * time.Millisecond) }},
+		{"edge in place of one that ended", func(w *World) { w.endEdge(0) }},
+	} {
+		c := Defaults()
+		c.Centres, c.Edges, c.Total, c.Rate, c.Session, c.Length = 2, 2, 100, 6000, time.Minute, 6*time.Minute
+		c.Demand.PerMinute = 100
+		w := New(c)
+		least, most := 1.0, 1.0
+		w.in(4*time.Minute, func() {
+			x.end(w)
+			w.each(100*time.Millisecond, func() {
+				part := w.toldLine() / float64(w.judge.waiting)
+				least, most = min(least, part), max(most, part)
+			})
+		})
+		if r := w.Run(); r.Fault != "" {
+			t.Fatal(r.Fault)
+		}
+		if least < 0.9 || most > 1.15 {
+			t.Errorf("a new %s: between %.2f and %.2f of those who wait were told", x.what, least, most)
+		}
+	}
+}
+
+// toldLine returns how many people wait by the view of the last edge.
+func (w *World) toldLine() float64 {
+	e := w.edges[len(w.edges)-1]
+	v := e.core.Ledger(e.clock.read(w.now), w.room).View
+	if v == nil {
+		return 0
+	}
+	return v.Line.Total()
+}
