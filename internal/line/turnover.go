@@ -205,7 +205,7 @@ const MaxPaces = 16
 
 // paced turns how many enter in each step of dt seconds into few steady phases, and
 // the one after them. Nowhere are the people who entered by then off by much more than one and
-// two in a hundred of them, or by a small multiple of that where the phases would be too
+// two in a hundred of them (of the first ten less: who is next is told by them), or by a small multiple of that where the phases would be too
 // many: a rush comes back a minute later in all its bursts, and the phases must reach to the end.
 func paced(entered []float64, dt float64, steady Pace) []Pace {
 	for scale := 1.0; ; scale *= 1.2 {
@@ -230,7 +230,7 @@ type curve struct {
 
 func (c *curve) add(dt, n float64) {
 	t, sum := c.t+dt, c.n+n
-	slack := c.slack * (1 + 0.02*sum)
+	slack := c.slack * (min(1, 0.1+0.1*sum) + 0.02*sum)
 	lo, hi := (sum-slack-c.fromN)/(t-c.fromT), (sum+slack-c.fromN)/(t-c.fromT)
 	if c.t > c.fromT {
 		lo, hi = max(lo, c.lowest), min(hi, c.highest)

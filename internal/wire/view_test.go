@@ -1,0 +1,58 @@
+package wire
+
+import (
+	"testing"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/line"
+)
+
+// firstInLine returns what the first in line is told, for so long, who joined a room of so many slots as soon
+// as it was full.
+func firstInLine(slots float64, session, after time.Duration) *View {
+	const at, start = fleet.Time(1_790_000_000_000), fleet.Mono(time.Hour)
+	life := time.Duration(Life(session)) * time.Second
+	var u line.Turnover
+	u.Observe(start, life, 0, 0)
+	u.Observe(start.Add(time.Second), life, slots, slots)
+	for t := 2 * time.Second; t <= after; t += time.Second {
+		u.Observe(start.Add(t), life, slots, slots)
+	}
+	joined := at.Add(2 * time.Second)
+	v := &View{At: at.Add(after), Horizon: joined + 60_000, Park: joined + 60_000,
+		Paces: u.Paces(line.Limits{Total: slots, PerMinute: 6000}),
+		Line:  line.NewDigest(line.Histogram{{Start: joined, Width: 1000, N: 1}})}
+	return v
+}
+
+// TestTheFirstInLineIsToldTheWait: who is first hears how long it will take, unless a place is really
+// free soon.
+func TestTheFirstInLineIsToldTheWait(t *testing.T) {
+	for _, tt := range []struct {
+		slots          float64
+		session, after time.Duration
+		least, most    time.Duration
+		next           bool
+	}{
+		{1, 10 * time.Minute, 5 * time.Second, 10 * time.Minute, 15 * time.Minute, false},
+		{1, 10 * time.Minute, 9 * time.Minute, 30 * time.Second, 5 * time.Minute, false},
+		{1, 10 * time.Minute, 12 * time.Minute, 30 * time.Second, 5 * time.Minute, false},
+		{30, 10 * time.Minute, 5 * time.Second, 9 * time.Minute, 12 * time.Minute, false},
+		{300, 20 * time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, false},
+		{300, 20 * time.Second, 40 * time.Second, 0, 5 * time.Second, true},
+	} {
+		v := firstInLine(tt.slots, tt.session, tt.after)
+		joined := v.Line.Histogram()[0].Start
+		for ms := fleet.Time(0); ms < 1000; ms += 100 { // nobody stands in front of themselves
+			if ahead := v.Place(joined+ms, true); ahead != 0 {
+				t.Fatalf("alone, and %v ahead", ahead)
+			}
+		}
+		wait, ok := v.Wait(v.Place(joined, true))
+		if next := v.Next(joined, v.Place(joined, true)); !ok || wait < tt.least || wait > tt.most || next != tt.next {
+			t.Errorf("%v slots, sessions of %v, %v after all were taken: the first waits for %v, next %v; want %v to %v, %v",
+				tt.slots, tt.session, tt.after, wait, next, tt.least, tt.most, tt.next)
+		}
+	}
+}
