@@ -105,7 +105,7 @@ func (c *catalog) appendRange(dst []byte, u unit, low, high uint64) []byte {
 	}
 	dst = append(dst, f.before...)
 	dst = c.appendNumber(dst, low)
-	dst = append(dst, "–"...)
+	dst = append(dst, "–\u2060"...) // no line ends in it
 	dst = c.appendNumber(dst, high)
 	return append(dst, f.after...)
 }
@@ -131,13 +131,13 @@ func (c *catalog) appendSpan(dst []byte, d time.Duration) []byte {
 }
 
 // appendWait writes an estimate as coarsely as it is known: minutes up to two
-// hours, then hours. A range is rounded outwards.
+// hours, then hours. A range is rounded outwards, but begins at one.
 func (c *catalog) appendWait(dst []byte, v *Visitor) []byte {
 	low, high := v.span()
 	switch {
 	case !v.known():
 		return append(dst, c.msg.WaitUnknown...)
-	case high < 45*time.Second:
+	case high < 45*time.Second, low < high && high < time.Minute:
 		return append(dst, c.msg.WaitShort...)
 	case low >= 24*time.Hour:
 		return append(dst, c.msg.WaitLong...)
@@ -149,5 +149,5 @@ func (c *catalog) appendWait(dst []byte, v *Visitor) []byte {
 	if low >= high {
 		return c.appendUnit(dst, u, uint64((high+size/2)/size))
 	}
-	return c.appendRange(dst, u, uint64(low/size), uint64((high+size-1)/size))
+	return c.appendRange(dst, u, max(1, uint64(low/size)), uint64((high+size-1)/size))
 }

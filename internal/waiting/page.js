@@ -27,20 +27,21 @@ function wait(s) {
 	if (s.state == "next") return words.wait_now;
 	var low = s.waitTimeLowSeconds, high = s.waitTimeHighSeconds, ranged = low < high;
 	if (!s.waitTimeKnown) return words.wait_unknown;
-	if (high < 45) return words.wait_short;
+	if (high < (ranged ? 60 : 45)) return words.wait_short;
 	if (low >= 86400) return words.wait_long;
 	var name = high > 7200 ? "hour" : "minute", size = high > 7200 ? 3600 : 60;
 	if (!ranged) return unit(name, Math.round(low / size));
-	low = Math.floor(low / size);
+	low = Math.max(1, Math.floor(low / size));
 	high = Math.ceil(high / size);
-	return unit(name, high, low < high && count.format(low) + "–" + count.format(high));
+	return unit(name, high, low < high && count.format(low) + "–\u2060" + count.format(high)); // no line ends in it
 }
 function clock(time, how) { return new Intl.DateTimeFormat(lang, how).format(new Date(time)) }
 function put(id, text) { var e = $(id); if (e.textContent != text) e.textContent = text }
 
 // Showing. Times run by the server's clock: skew is how far ours is from it.
-var skew = 0, state = "", told = { state: now.state, ahead: now.peopleAhead, counting: now.counting, at: Date.now() };
+var skew = 0, state = "", done = 0, told = { state: now.state, ahead: now.peopleAhead, counting: now.counting, at: Date.now() };
 function show(s) {
+	if (s.joinedAt != now.joinedAt) done = grew = 0; // another place
 	now = s;
 	if (s.state == "moment") return turn(s.state, words.offline_text);
 	if (s.state == "blocked") return turn(s.state, words.blocked_text);
@@ -53,9 +54,9 @@ function show(s) {
 	put("updated", clock(s.updatedAt, long));
 	put("note", s.message);
 	if (s.lost) put("lost", words["lost_" + s.lost]);
-	var bar = s.progressPercent < 0 ? "" : s.progressPercent;
-	vr.dataset.bar = bar;
-	if (bar !== "") $("bar").value = bar;
+	var known = s.progressPercent >= 0;
+	vr.dataset.bar = known ? done = Math.max(done, s.progressPercent) : "";
+	if (known) $("bar").value = done;
 	turn(s.state, s.state == "paused" ? words["paused_" + s.pausedBy] : s.state == "queued" && s.counting ? words.queued_counting : s.state == "queued" && s.waitTimeLonger ? words.queued_longer : s.state == "queued" && s.queueingMethod == "random" ? words.queued_random : words[s.state + "_text"]);
 	tick();
 }
@@ -116,7 +117,7 @@ function reload() {
 
 // News. listen is the one place that knows how they come: it calls heard with
 // each, and missed where the site does not answer.
-var timer, due = 0, fails = 0, asking = false, source, said = 0, near = false, sent = 0;
+var timer, due = 0, fails = 0, asking = null, again = false, source, said = 0, near = false, sent = 0, word = now, grew = 0, heights = [];
 function listen() { later(now.retryAfterSeconds); stream() }
 function later(s) {
 	clearTimeout(timer);
@@ -132,7 +133,7 @@ function later(s) {
 function stream() {
 	if (source || entering || !window.EventSource || !(now.retryAfterSeconds > 0)) return;
 	source = new EventSource("/.well-known/vestibule/events?room=" + encodeURIComponent(now.room));
-	source.onopen = function () { if (fails) ask() };
+	source.onopen = anew;
 	source.onmessage = function (e) { said = Date.now(); placed(JSON.parse(e.data)) };
 	source.addEventListener("over", function (e) {
 		hush();
@@ -154,32 +155,51 @@ function away() {
 function hush() { if (source) source.close(); source = null; said = 0; near = false }
 function placed(n) {
 	if (entering || !n.line || "queued next paused".indexOf(now.state) < 0) return;
-	if (fails) return;
+	if (fails) return ask();
 	var joined = Date.parse(now.joinedAt), was = near;
 	if (!now.counting) show(shown(n, joined)); // else the answer to the next question tells more
 	near = !n.pausedBy && joined <= Math.max(n.horizon, n.park);
 	// Timers of pages in the background are slow; messages are not.
 	if (near && !was) later(.05 + Math.random() * .45); else if (due && Date.now() > due) ask();
 }
-// shown returns what the page shows after a message. What is told never rises here:
-// only the answer to a question does that, with the reason.
+// shown returns what the page shows after a message: never more than the newest answer
+// said. What only one message or two say, as where an edge has yet to be heard, is not shown.
 function shown(n, joined) {
-	var s = Object.assign({}, now), p = place(n, joined), known = now.waitTimeKnown, w = p.wait;
-	var f = known ? Math.min(1, w / now.waitTimeSeconds) || 0 : 1;
+	var s = Object.assign({}, now), p = place(n, joined), known = word.waitTimeKnown, ahead = p.ahead, w = p.wait;
+	heights = heights.filter(function (h) { return h[0] > n.at - 2500 && h[0] <= n.at });
+	heights.push([n.at, ahead, w]);
+	heights.forEach(function (h) { ahead = Math.max(ahead, h[1]); if (isFinite(h[2])) w = Math.max(w, h[2]) });
+	var f = known ? Math.min(1, w / word.waitTimeSeconds) || 0 : 1;
 	var waited = Math.max(0, n.at - joined) / 1000;
 	if (n.pausedBy) {
 		s.state = "paused";
 		s.pausedBy = n.pausedBy;
 	} else if (now.state != "paused" || now.pausedBy == "system") s.state = p.next ? "next" : "queued";
 	s.updatedAt = new Date(n.at).toISOString();
-	s.peopleAhead = Math.min(now.peopleAhead, Math.round(Math.max(0, p.ahead)));
-	s.peopleWaiting = Math.max(Math.round(p.total), s.peopleAhead + 1);
+	s.peopleAhead = Math.min(word.peopleAhead, Math.round(Math.max(0, ahead)));
 	s.waitTimeKnown = isFinite(w) && s.state != "paused";
-	s.waitTimeLowSeconds = f * (known ? now.waitTimeLowSeconds : w);
-	s.waitTimeHighSeconds = f * (known ? now.waitTimeHighSeconds : w);
-	w = s.waitTimeSeconds = f * (known ? now.waitTimeSeconds : w);
+	s.waitTimeLowSeconds = f * (known ? word.waitTimeLowSeconds : w);
+	s.waitTimeHighSeconds = f * (known ? word.waitTimeHighSeconds : w);
+	s.waitTimeSeconds = f * (known ? word.waitTimeSeconds : w);
+	keep(s);
+	w = s.waitTimeSeconds;
+	s.peopleWaiting = Math.max(Math.round(p.total), s.peopleAhead + 1);
 	s.progressPercent = s.waitTimeKnown && s.state == "queued" ? Math.floor(100 * waited / Math.max(1, waited + w)) : -1;
 	return s;
+}
+// keep keeps what is shown from rising by a little, as the edge does where it answers (see
+// keepMonotone in internal/admission/estimate.go). Where it rises, the page says so.
+function keep(s) {
+	var high = now.waitTimeHighSeconds, both = now.waitTimeKnown && s.waitTimeKnown;
+	if (both && s.waitTimeHighSeconds > high + Math.max(60, high / 5)) grew = Date.now();
+	else if (!s.waitTimeLonger || now.waitTimeLonger) {
+		s.peopleAhead = Math.min(s.peopleAhead, now.peopleAhead);
+		if (both) ["Low", "", "High"].forEach(function (end) {
+			end = "waitTime" + end + "Seconds";
+			s[end] = Math.min(s[end], now[end]);
+		});
+	}
+	s.waitTimeLonger = word.waitTimeLonger || Date.now() - grew < 300000;
 }
 // The arithmetic of places, as in internal/wire/view.go and internal/line/estimate.go;
 // testdata/places.json holds both to the same.
@@ -225,11 +245,16 @@ function entered(paces, within) {
 	return n;
 }
 // End of the arithmetic.
+// anew asks once the way is open again: what was asked before may never be answered.
+function anew() {
+	if (!fails) return;
+	again = !!asking;
+	if (asking) asking.abort(); else ask();
+}
 function ask() {
 	if (asking || entering) return;
-	asking = true;
 	sent = Date.now();
-	var cut = new AbortController(), patience = setTimeout(function () { cut.abort() }, 45000);
+	var cut = asking = new AbortController(), patience = setTimeout(function () { cut.abort() }, 45000);
 	fetch(location.href.split("#")[0], { headers: { Accept: "application/json", "Vestibule-Poll": "1" }, cache: "no-store", redirect: "manual", signal: cut.signal })
 		.then(function (r) {
 			if (/json/.test(r.headers.get("Content-Type"))) return r.json();
@@ -238,7 +263,12 @@ function ask() {
 		})
 		.then(function (j) { heard(j.vestibule || { state: "entering" }) }, missed)
 		.then(settled, settled);
-	function settled() { clearTimeout(patience); asking = false }
+	function settled() {
+		clearTimeout(patience);
+		asking = null;
+		if (again) ask();
+		again = false;
+	}
 }
 function heard(s) {
 	fails = 0;
@@ -248,22 +278,18 @@ function heard(s) {
 	if (s.state == "entering") return enter();
 	// What was told stands, but cannot be told anew for a moment.
 	if (s.state == "moment") { turn(s.state, words.offline_text); return later(s.retryAfterSeconds) }
+	word = Object.assign({}, s);
 	// The stream may have told less since than the ticket remembers. What was told
 	// before the visitor was counted binds nobody.
-	if (now.answer && !now.counting && !s.waitTimeLonger) {
-		s.peopleAhead = Math.min(s.peopleAhead, now.peopleAhead);
-		if (now.waitTimeKnown && s.waitTimeKnown) ["Low", "", "High"].forEach(function (end) {
-			end = "waitTime" + end + "Seconds";
-			s[end] = Math.min(s[end], now[end]);
-		});
-	}
+	if (now.answer && !now.counting && s.joinedAt == now.joinedAt) keep(s);
 	show(s);
 	// Whose question was held for as long as may be has the turn near.
 	later(near && Date.now() - sent > 5000 ? .1 : s.retryAfterSeconds);
 }
 function missed() {
+	if (again) return;
 	if (++fails > 1 || navigator.onLine === false) turn("offline", words.offline_text);
-	later(Math.min(30, Math.pow(2, fails)) * (.75 + Math.random() / 2));
+	later(Math.min(10, Math.pow(2, fails)) * (.75 + Math.random() / 2));
 }
 function wake() { if (document.visibilityState == "visible" && (fails || Date.now() - skew - Date.parse(now.updatedAt) > 30000)) ask() }
 
@@ -301,7 +327,7 @@ if (state = now.state, state != "left") {
 	$("tools").hidden = false;
 	if (navigator.cookieEnabled && state != "blocked") listen(); else blocked();
 	setInterval(tick, 1000);
-	addEventListener("online", function () { ask(); stream() });
+	addEventListener("online", function () { fails ? anew() : ask(); stream() });
 	addEventListener("pagehide", away);
 	addEventListener("offline", missed);
 	addEventListener("pageshow", function (e) { if (e.persisted) { ask(); stream() } });

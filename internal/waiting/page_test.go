@@ -86,7 +86,7 @@ func TestWhatVisitorsAreTold(t *testing.T) {
 		not    []string
 	}{
 		{"queued", nil, []string{
-			"<title>(1,234) You are in line</title>", ">You are in line</h1>", `id="ahead">1,234<`, `id="wait">8–11 minutes<`, `id="total">20,000<`,
+			"<title>(1,234) You are in line</title>", ">You are in line</h1>", `id="ahead">1,234<`, "id=\"wait\">8–\u206011 minutes<", `id="total">20,000<`,
 			`<time id="joined" datetime="2021-05-27T16:26:45Z">16:26 UTC</time>`, `<time id="updated" datetime="2021-05-27T16:33:20Z">16:33:20 UTC</time>`,
 			`id="kept">5 minutes<`, `content="20"`, "in the order of arrival", `data-state="queued" data-bar="39"`, `id="waited">6 minutes<`,
 			`<p id="lost"></p>`, `action="/.well-known/vestibule/leave?room=sale"`,
@@ -148,10 +148,12 @@ func TestEstimates(t *testing.T) {
 		{150 * time.Minute, 0, 0, "3 hours"},
 		{24 * time.Hour, 0, 0, "More than a day"},
 		{30 * time.Second, 10 * time.Second, 40 * time.Second, "Less than a minute"},
-		{time.Minute, 30 * time.Second, 100 * time.Second, "0–2 minutes"},
-		{10 * time.Minute, 8*time.Minute + 50*time.Second, 10*time.Minute + 10*time.Second, "8–11 minutes"},
-		{100 * time.Minute, 80 * time.Minute, 130 * time.Minute, "1–3 hours"},
-		{20 * time.Hour, 15 * time.Hour, 30 * time.Hour, "15–30 hours"},
+		{50 * time.Second, 40 * time.Second, 59 * time.Second, "Less than a minute"},
+		{50 * time.Second, 40 * time.Second, time.Minute, "1 minute"},
+		{time.Minute, 30 * time.Second, 100 * time.Second, "1–\u20602 minutes"},
+		{10 * time.Minute, 8*time.Minute + 50*time.Second, 10*time.Minute + 10*time.Second, "8–\u206011 minutes"},
+		{100 * time.Minute, 80 * time.Minute, 130 * time.Minute, "1–\u20603 hours"},
+		{20 * time.Hour, 15 * time.Hour, 30 * time.Hour, "15–\u206030 hours"},
 	} {
 		v := one()
 		v.Decision.Wait, v.Decision.Low, v.Decision.High = tc.wait, tc.low, tc.high

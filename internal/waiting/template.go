@@ -119,7 +119,14 @@ func (x *value) truth(v *Visitor) bool {
 // wholeMinutes rounds up, as nobody is to wait for longer than was said.
 func wholeMinutes(d time.Duration) int64 { return int64((d + time.Minute - 1) / time.Minute) }
 
-func waitMinutes(v *Visitor) int64 { return wholeMinutes(v.wait()) }
+// waitMinutes returns the estimate, 0 where there is none: of a known one at least 1, as
+// waitTimeFormatted says.
+func waitMinutes(v *Visitor) int64 {
+	if !v.known() {
+		return 0
+	}
+	return max(1, wholeMinutes(v.wait()))
+}
 
 // untilMinutes returns for how many minutes a moment is away, 0 for none or one
 // that is over.
@@ -156,7 +163,7 @@ var values = sortValues([]value{
 		if !v.known() {
 			return "unavailable"
 		}
-		return formatted(max(1, waitMinutes(v)))
+		return formatted(waitMinutes(v))
 	}},
 	{"queueIsFull", func(v *Visitor) any { return v.wait() >= 24*time.Hour }},
 	{"queueAll", func(v *Visitor) any { return v.QueueAll }},

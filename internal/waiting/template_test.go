@@ -37,6 +37,23 @@ func TestCustomPages(t *testing.T) {
 	}
 }
 
+// Who is let in within seconds is told the same wait by every variable.
+func TestAShortWaitIsOneMinute(t *testing.T) {
+	p, err := waiting.Custom([]byte("{{waitTime}}, {{waitTimeHours}}:{{waitTimeHourMinutes}}, {{waitTimeFormatted}}<br>"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := waiting.Samples[0].Visitor
+	v.Decision.Next, v.Decision.Wait = true, 0
+	if got, want := string(p.Render(nil, &v)), "1, 0:1, 1 minute<br>"; got != want {
+		t.Errorf("rendered %q, want %q", got, want)
+	}
+	v.Decision.Known = false
+	if got, want := string(p.Render(nil, &v)), "0, 0:0, unavailable<br>"; got != want {
+		t.Errorf("rendered %q, want %q", got, want)
+	}
+}
+
 // The scripts that a page calls itself get the nonce of the policy, wherever
 // they stand; nothing else does.
 func TestScriptsOfCustomPagesGetTheNonce(t *testing.T) {

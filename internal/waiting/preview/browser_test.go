@@ -266,6 +266,32 @@ func TestEveryLanguageFits(t *testing.T) {
 			}
 		}
 	}
+	// Numbers are not broken, and a page on paper has no buttons.
+	do(t, ctx, chromedp.EmulateViewport(320, 640))
+	for _, state := range []string{"queued", "queued-million"} {
+		for _, lang := range []string{"en-US", "de-DE", "fr-FR", "ar-EG"} {
+			do(t, ctx, chromedp.Navigate(url+"/"+state+"?lang="+lang))
+			broken := browsertest.See(t, ctx, chromedp.Evaluate[[]string](`document.documentElement.style.fontSize = "200%";
+				["ahead", "wait", "total"].flatMap(id => {
+					var text = document.getElementById(id).firstChild, range = document.createRange();
+					return [...text.data.matchAll(/\p{Nd}[\p{Nd}\s.,٬–\u2060]*\p{Nd}/gu)].filter(m => {
+						range.setStart(text, m.index);
+						range.setEnd(text, m.index + m[0].length);
+						return new Set([...range.getClientRects()].map(r => r.top)).size > 1;
+					}).map(m => id + ": " + m[0]);
+				})`))
+			if len(broken) > 0 {
+				t.Errorf("%s, %s: lines end in %q", state, lang, broken)
+			}
+		}
+	}
+	browsertest.See(t, ctx, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
+		return cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"})
+	})
+	if seen := browsertest.See(t, ctx, chromedp.Evaluate[[]string](`[...document.querySelectorAll("button, details, .l")].filter(e => e.offsetParent).map(e => e.id || e.tagName)`)); len(seen) > 0 {
+		t.Errorf("on paper there is %v", seen)
+	}
+	browsertest.See(t, ctx, media())
 	do(t, ctx, chromedp.EmulateViewport(3840, 2160), chromedp.Navigate(url+"/queued"))
 	if size := browsertest.See(t, ctx, chromedp.Evaluate[float64](`parseFloat(getComputedStyle(document.documentElement).fontSize)`)); size < 22 || size > 32 {
 		t.Errorf("text of %v px on the widest screen", size)
@@ -279,7 +305,7 @@ func TestWithoutScript(t *testing.T) {
 	browsertest.See(t, ctx, scripts(true))
 	do(t, ctx, phone(), chromedp.Navigate(url+"/queued"))
 	text := browsertest.See(t, ctx, chromedp.Text(chromedp.CSS("main")))
-	for _, want := range []string{"You are in line", "1,234", "8–11 minutes", "16:26 UTC", "16:33:20 UTC", "6 minutes", "5 minutes", "Leave the line"} {
+	for _, want := range []string{"You are in line", "1,234", "8–\u206011 minutes", "16:26 UTC", "16:33:20 UTC", "6 minutes", "5 minutes", "Leave the line"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page does not say %q: %s", want, text)
 		}
@@ -319,16 +345,18 @@ func TestNewsInABrowser(t *testing.T) {
 		v.Decision.Ahead, v.Decision.Low, v.Decision.High = 1200, 7*time.Minute, 9*time.Minute
 	})
 	waitFor(t, ctx, `document.title == "(1,200) You are in line"`)
-	if text("wait") != "7–9 minutes" || text("ahead") != "1,200" {
+	if text("wait") != "7–\u20609 minutes" || text("ahead") != "1,200" {
 		t.Errorf("ahead %q, wait %q", text("ahead"), text("wait"))
 	}
 	if said := text("say"); said != "" {
 		t.Errorf("read aloud although little changed: %q", said)
 	}
-	hear(func(v *waiting.Visitor) { v.Decision.Ahead, v.Message = 600, "<b>Soon</b>" })
+	hear(func(v *waiting.Visitor) {
+		v.Decision.Ahead, v.Message, v.Decision.High = 600, "<b>Soon</b>", 10*time.Minute
+	})
 	waitFor(t, ctx, `document.getElementById("ahead").textContent == "600"`)
 	// The wait that is told does not rise without a word of why.
-	if said := text("say"); said != "You are in line. People ahead of you: 600. Estimated wait: 7–9 minutes" {
+	if said := text("say"); said != "You are in line. People ahead of you: 600. Estimated wait: 7–\u20609 minutes" {
 		t.Errorf("read aloud: %q", said)
 	}
 	if got := text("note"); got != "<b>Soon</b>" {
@@ -338,8 +366,8 @@ func TestNewsInABrowser(t *testing.T) {
 		v.Decision.Ahead, v.Decision.Longer = 599, true
 		v.Decision.Wait, v.Decision.Low, v.Decision.High = 20*time.Minute, 17*time.Minute, 24*time.Minute
 	})
-	waitFor(t, ctx, `document.getElementById("wait").textContent == "17–24 minutes"`)
-	if got, said := text("text"), text("say"); !strings.Contains(got, "more slowly") || !strings.Contains(said, got) || !strings.Contains(said, "17–24 minutes") {
+	waitFor(t, ctx, `document.getElementById("wait").textContent == "17–\u206024 minutes"`)
+	if got, said := text("text"), text("say"); !strings.Contains(got, "more slowly") || !strings.Contains(said, got) || !strings.Contains(said, "17–\u206024 minutes") {
 		t.Errorf("the wait has grown: the page says %q, and reads aloud %q", got, said)
 	}
 	hear(func(v *waiting.Visitor) { v.QueueAll = true })

@@ -5,7 +5,10 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -45,14 +48,15 @@ func TestTheStreamInABrowser(t *testing.T) {
 	me := waiting.Samples[0].Visitor
 	joined := me.Decision.Ticket.Joined
 	// Of 800 people half joined before me, and 210 long before.
-	b := waiting.Broadcast{Now: me.Now, View: &wire.View{
+	b := waiting.Broadcast{Now: me.Now.Add(-3 * time.Second), View: &wire.View{
 		At:      me.Now,
 		Horizon: joined - 60_000, Park: joined - 30_000, Slots: 10, Paces: []line.Pace{{Mu: 2}}, Line: line.NewDigest(line.Histogram{
 			{Start: joined - 600_000, Width: 1000, N: 210}, {Start: joined - 20_000, Width: 40_000, N: 800},
 		}),
 	}}
-	say := func(change func()) {
+	say := func(change func()) { // so much later that the last message says nothing any more
 		change()
+		b.Now = b.Now.Add(3 * time.Second)
 		messages <- waiting.AppendBroadcast(nil, &b)
 	}
 	asked := func() (n int) {
@@ -68,7 +72,7 @@ func TestTheStreamInABrowser(t *testing.T) {
 	say(func() {})
 	shown("ahead", "600")
 	shown("total", "1,010")
-	shown("wait", "4–6 minutes") // half of the wait that the page came with: 8 to 11
+	shown("wait", "4–\u20606 minutes") // half of the wait that the page came with: 8 to 11
 	if got := browsertest.See(t, ctx, chromedp.Evaluate[float64](`document.getElementById("bar").value`)); got != 56 {
 		t.Errorf("the progress is %v %%", got)
 	}
@@ -78,6 +82,33 @@ func TestTheStreamInABrowser(t *testing.T) {
 	shown("ahead", "600") // ten more are no reason to take back what was told
 	say(func() { b.PausedBy, b.View.Slots = "", 700 })
 	shown("ahead", "0") // and yet not next: it is nobody's turn who joined then
+
+	// Where one message lacks most of those in front, nothing of it is shown. Where many do, and
+	// they come back, the page says that the wait has grown, and no more than it said before.
+	do(t, ctx, chromedp.Navigate(srv.URL+"/queued"))
+	whole := b.View.Line
+	say(func() { b.View.Slots, b.View.Theta = 10, 0 })
+	shown("ahead", "600")
+	b.View.Line, b.Now = line.NewDigest(line.Histogram{{Start: joined - 600_000, Width: 1000, N: 20}}), b.Now.Add(-2*time.Second)
+	say(func() {})
+	b.View.Line, b.Now = whole, b.Now.Add(-2*time.Second)
+	say(func() {})
+	shown("total", "1,010")
+	shown("wait", "4–\u20606 minutes")
+	shown("ahead", "600")
+	say(func() { b.View.Line = line.NewDigest(line.Histogram{{Start: joined - 600_000, Width: 1000, N: 20}}) })
+	shown("wait", "Less than a minute")
+	shown("ahead", "10")
+	bar := browsertest.See(t, ctx, chromedp.Evaluate[float64](`document.getElementById("bar").value`))
+	say(func() { b.View.Line = whole })
+	shown("wait", "4–\u20606 minutes")
+	shown("ahead", "600")
+	if said := browsertest.See(t, ctx, chromedp.Evaluate[string](`document.getElementById("text").textContent`)); !strings.Contains(said, "more slowly") {
+		t.Errorf("the wait has grown, and the page says %q", said)
+	}
+	if now := browsertest.See(t, ctx, chromedp.Evaluate[float64](`document.getElementById("bar").value`)); now < bar || bar < 90 {
+		t.Errorf("the progress is %v %% after %v %%", now, bar)
+	}
 	if n := asked(); n != 0 {
 		t.Errorf("the page asked %d times although nothing concerned it", n)
 	}
@@ -91,4 +122,52 @@ func TestTheStreamInABrowser(t *testing.T) {
 	if n := asked(); n != 1 {
 		t.Errorf("the page asked %d times", n)
 	}
+}
+
+// TestALostConnectionIsFoundAgain: a page that lost the connection asks at once when the event
+// stream finds the way again, also where its last question hangs, and asks every 12.5 seconds at least.
+func TestALostConnectionIsFoundAgain(t *testing.T) {
+	ctx := browsertest.Open(t)
+	s := &site{Handler: New("", "", slog.New(slog.DiscardHandler))}
+	var hangs, hung, streams atomic.Bool
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Vestibule-Poll") != "" && hangs.Load() {
+			hung.Store(true)
+			<-r.Context().Done()
+			return
+		}
+		s.ServeHTTP(w, r)
+	})
+	mux.HandleFunc("/.well-known/vestibule/events", func(w http.ResponseWriter, r *http.Request) {
+		if !streams.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		hangs.Store(false)
+		w.Header().Set("Content-Type", "text/event-stream")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	srv := httptest.NewServer(mux)
+	t.Cleanup(srv.Close)
+	t.Cleanup(srv.CloseClientConnections)
+
+	do(t, ctx, phone(), chromedp.Navigate(srv.URL+"/queued"))
+	browsertest.See(t, ctx, chromedp.Evaluate[bool](`window.timers = [], window.later = setTimeout, window.setTimeout = (f, ms) => (timers.push(ms), later(f, ms)), true`))
+	s.play(func(s *site) { s.down = true })
+	for range 6 {
+		s.again(t, ctx)
+	}
+	waitFor(t, ctx, `document.title == "Connection lost"`)
+	if longest := browsertest.See(t, ctx, chromedp.Evaluate[float64](`Math.max(...timers.filter(ms => ms < 45000))`)); longest > 12_500 || longest < 7500 {
+		t.Errorf("the page asks after %v ms", longest)
+	}
+	hangs.Store(true)
+	s.play(func(s *site) { s.down = false })
+	poll(t, "a question hangs", func() bool {
+		browsertest.See(t, ctx, chromedp.Evaluate[bool](`dispatchEvent(new Event("online"))`))
+		return hung.Load()
+	})
+	streams.Store(true)
+	waitFor(t, ctx, `document.title == "(1,234) You are in line"`)
 }
