@@ -2,6 +2,7 @@ package line
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -68,6 +69,20 @@ func Entered(paces []Pace, d time.Duration) float64 {
 		d -= part
 	}
 	return n
+}
+
+// Later returns the paces as they are when d has passed. It does not change those given.
+func Later(paces []Pace, d time.Duration) []Pace {
+	for len(paces) > 1 && paces[0].For <= d {
+		d -= paces[0].For
+		paces = paces[1:]
+	}
+	if d <= 0 || len(paces) <= 1 {
+		return paces
+	}
+	paces = slices.Clone(paces)
+	paces[0].For -= d
+	return paces
 }
 
 // cut returns so many seconds, MaxWait at most.

@@ -2,6 +2,7 @@ package line
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -127,6 +128,27 @@ func TestEstimateOverPhasesEqualsPlayingThemOut(t *testing.T) {
 		}
 		if wait < 0.99*soonest-3*dt || wait > 1.01*latest+3*dt {
 			t.Fatalf("estimate %v (%v), played out %.2f to %.2f s", got, known, soonest, latest)
+		}
+	})
+}
+
+// TestLater: who enters after some time has passed is who enters in all, less those who entered
+// meanwhile; the paces themselves stay as they were.
+func TestLater(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var paces []Pace
+		for range rapid.IntRange(1, 6).Draw(t, "phases") {
+			paces = append(paces, Pace{For: time.Duration(rapid.IntRange(0, 60).Draw(t, "for")) * time.Second, Mu: rapid.Float64Range(0, 20).Draw(t, "mu")})
+		}
+		before := slices.Clone(paces)
+		d := time.Duration(rapid.IntRange(0, 200).Draw(t, "later")) * time.Second
+		within := time.Duration(rapid.IntRange(0, 200).Draw(t, "within")) * time.Second
+		later := Later(paces, d)
+		if got, want := Entered(later, within), Entered(paces, d+within)-Entered(paces, d); math.Abs(got-want) > 1e-6 {
+			t.Fatalf("%v later, %v enter within %v, want %v", d, got, within, want)
+		}
+		if len(later) == 0 || !slices.Equal(paces, before) {
+			t.Fatalf("%v became %v, and %v of it", before, paces, later)
 		}
 	})
 }

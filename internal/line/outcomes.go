@@ -145,6 +145,7 @@ type Spread struct {
 	counts [OutcomesLen]float64
 	shift  [classes]float64 // of the share that is to be outside
 	taken  Outcomes
+	byRate bool // R bounds those who enter: see ratePrior
 }
 
 const (
@@ -162,6 +163,11 @@ const (
 // prior is between what logarithms of the ratio four of five waits lie, before
 // anything is known, by class.
 var prior = [classes]float64{0.05, 0.04, 0.04, 0.04}
+
+// ratePrior is the same where R bounds those who enter, which chance has no part in. What is left
+// is how coarse the phases of a forecast are, two in a hundred (see paced), and some half a second
+// by which rights come and people ask: for waits around 40 s a hundredth.
+var ratePrior = [classes]float64{0.023, 0.02, 0.02, 0.02}
 
 // Take learns from all outcomes counted so far, and keeps them: they must not be
 // changed.
@@ -191,13 +197,14 @@ func (s *Spread) Take(o Outcomes) {
 	}
 }
 
-// Ranges returns between how many times their forecast waits are. doubt is how far
-// forecasts may be off besides, as a logarithm: see [Turnover.Doubt].
-func (s *Spread) Ranges(doubt float64) Ranges {
+// Ranges returns between how many times their forecast waits are. How long people stay and all
+// else are wrong independently of each other, so their squares add up.
+func (s *Spread) Ranges(d Doubt) Ranges {
 	var r Ranges
+	s.byRate = d.ByRate
 	for c := range classes {
 		lo, hi := s.span(c)
-		r[c] = Range{Low: math.Exp(lo - doubt), High: math.Exp(hi + doubt)}
+		r[c] = Range{Low: math.Exp(-math.Hypot(lo, d.Stay)), High: math.Exp(math.Hypot(hi, d.Stay))}
 	}
 	return r
 }
@@ -211,7 +218,11 @@ func (s *Spread) span(c int) (lo, hi float64) {
 // quantile returns the logarithm below which a part q of the ratios of a class lies.
 func (s *Spread) quantile(c int, q float64) float64 {
 	var weights [bins]float64
-	wide, sum := prior[c]/(1-outside), 0.0 // the prior is even
+	wide, sum := prior[c], 0.0
+	if s.byRate {
+		wide = ratePrior[c]
+	}
+	wide /= 1 - outside // the prior is even
 	for i := range weights {
 		lo, hi := binOf(i)
 		part := max(0, min(hi, wide)-max(lo, -wide)) / (2 * wide)

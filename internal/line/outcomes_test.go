@@ -34,7 +34,7 @@ func TestRangesHoldFourOfFive(t *testing.T) {
 			forecast := 10 * time.Minute
 			x := c.ratio(rng, i)
 			actual := time.Duration(math.Exp(min(x, 4))*float64(forecast+graceful)) - graceful
-			r := s.Ranges(0)
+			r := s.Ranges(Doubt{})
 			low, high := r.Of(forecast)
 			if low > forecast || high < forecast || low < 0 {
 				t.Fatalf("%s: %v to %v", c.why, low, high)
@@ -64,18 +64,22 @@ func TestRangesByClass(t *testing.T) {
 	}
 	s.Take(o.Outcomes())
 	s.Take(slices.Clone(o.Outcomes())) // the same again is nothing new
-	r := s.Ranges(0)
+	r := s.Ranges(Doubt{})
 	if _, high := r.Of(30 * time.Second); high < 50*time.Second {
 		t.Errorf("half a minute takes up to %v, though it took twice as long each time", high)
 	}
 	if _, high := r.Of(time.Hour); high < 60*time.Minute || high > 63*time.Minute {
 		t.Errorf("an hour takes up to %v", high)
 	}
-	doubt := s.Ranges(0.2)
+	doubt := s.Ranges(Doubt{Stay: 0.2})
 	a, b := r.Of(time.Hour)
 	x, y := doubt.Of(time.Hour)
 	if x >= a || y <= b {
 		t.Errorf("in doubt %v to %v, without %v to %v", x, y, a, b)
+	}
+	byRate := s.Ranges(Doubt{ByRate: true})
+	if low, high := byRate.Of(time.Hour); high > b || low < a {
+		t.Errorf("by R %v to %v, by T %v to %v", low, high, a, b)
 	}
 	var none Ranges
 	if low, high := none.Of(time.Hour); low != time.Hour || high != time.Hour {

@@ -137,16 +137,23 @@ func (u *Turnover) unsettled() float64 {
 	return max(0, u.active-u.young) * math.Exp(-2*max(0, u.at.Sub(u.outlived).Seconds())/u.life.Seconds())
 }
 
-// Doubt returns by how much a stay may differ from what is supposed, as a
-// logarithm, where sessions are what bounds those who enter: a fifth before any
-// session has ended, and next to nothing once some hundred have and others are not
-// unsettled.
-func (u *Turnover) Doubt(x Limits) float64 {
+// Doubt is what forecasts may be wrong by where nobody has seen yet what came of them.
+type Doubt struct {
+	// Stay is by how much a stay may differ from what is supposed, as a logarithm: more than a
+	// fifth before any session has ended, and next to nothing once some hundred have and others
+	// are not unsettled. 0 where sessions are not what bounds those who enter.
+	Stay float64
+	// ByRate says that R is what bounds them: when its rights are free again is known.
+	ByRate bool
+}
+
+// Doubt returns what forecasts may be wrong by under these limits.
+func (u *Turnover) Doubt(x Limits) Doubt {
 	if !u.seen || x.Total/u.Stay().Seconds() > x.PerMinute/60 {
-		return 0
+		return Doubt{ByRate: u.seen}
 	}
 	few := 30 + u.unsettled()
-	return 0.2 * few / (few + max(0, u.ended))
+	return Doubt{Stay: 0.22 * few / (few + max(0, u.ended))}
 }
 
 // Paces returns how fast people will enter from now on, if there is always

@@ -156,7 +156,7 @@ func TestTurnoverBearsAnything(t *testing.T) {
 				t.Fatalf("%v", paces)
 			}
 		}
-		if d := u.Doubt(x); !(d >= 0 && d < 1) {
+		if d := u.Doubt(x).Stay; !(d >= 0 && d < 1) {
 			t.Fatalf("doubt %v", d)
 		}
 		// The window of R slides; in half of one no more can enter than R.

@@ -76,7 +76,7 @@ func (f *flow) foresee(now fleet.Mono, x line.Limits) ([]line.Pace, line.Ranges)
 		f.foreseen, f.bounds = now, x
 		f.paces, f.ranges = f.turnover.Paces(x), f.spread.Ranges(f.turnover.Doubt(x))
 	}
-	return f.paces, f.ranges
+	return line.Later(f.paces, now.Sub(f.foreseen)), f.ranges
 }
 
 // tally is how things stand in a room, or under isolation in a data centre.
@@ -296,11 +296,12 @@ func sameView(a, b *wire.View) bool {
 	if a.Horizon != b.Horizon || a.Park != b.Park || a.Slots != b.Slots || a.Active != b.Active {
 		return false
 	}
-	if !alike(a.Mu, b.Mu) || !alike(a.Theta, b.Theta) || !alike(a.Joining, b.Joining) || len(a.Paces) != len(b.Paces) {
+	paces := line.Later(a.Paces, b.At.Sub(a.At))
+	if !alike(a.Mu, b.Mu) || !alike(a.Theta, b.Theta) || !alike(a.Joining, b.Joining) || len(paces) != len(b.Paces) {
 		return false
 	}
-	for i := range a.Paces {
-		if !alike(a.Paces[i].Mu, b.Paces[i].Mu) || !alike(a.Paces[i].For.Seconds(), b.Paces[i].For.Seconds()) {
+	for i := range paces {
+		if !alike(paces[i].Mu, b.Paces[i].Mu) || !alike(paces[i].For.Seconds(), b.Paces[i].For.Seconds()) {
 			return false
 		}
 	}
