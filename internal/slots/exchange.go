@@ -51,12 +51,13 @@ func (b *books) report(now fleet.Mono, free, rateFree int64) wire.RoomReport {
 			}
 		}
 	}
-	if some { // else nobody is let in here
-		lines = append(lines, absent...)
-	}
 	r.HeldJoined = mergeTimes(heldJoined, wire.MaxHeld)
 	r.Pending = line.Sum(pending...).Compact(wire.MaxSlices)
 	r.Unseen = max(0, r.Pending.Total())
+	if some { // else nobody is let in here
+		// Told of like who is expected, and not called: they are not there.
+		r.Pending = line.Sum(append(absent, r.Pending)...).Compact(wire.MaxSlices)
+	}
 	b.waiting = line.Sum(lines...).Clamp().Compact(wire.MaxSlices)
 	r.Waiting = b.waiting
 	b.flow.sample(now, &t, b.waiting.Total())
