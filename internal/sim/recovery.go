@@ -271,14 +271,16 @@ func (w *World) leftOver() string {
 	lost, presumed, lostHold := false, false, false
 	held, rate := int64(0), int64(0)
 	for _, r := range w.regions[:w.cfg.Centres] {
-		if r.lost { // its rights come back when it is reclaimed; it may be off the list
-			lost = true
-			for _, c := range root.Centres {
-				if c.Name == r.name {
-					held += c.Held
-					rate += c.RateHeld
-				}
+		// The rights of one that has ended come back when it is reclaimed; it may be off the
+		// list. So do those that a copy of it was lent before the two were told apart.
+		for _, c := range root.Centres {
+			if c.Name == r.name && (r.lost || c.Standing == wire.Unlisted) {
+				held += c.Held
+				rate += c.RateHeld
 			}
+		}
+		if r.lost {
+			lost = true
 			continue
 		}
 		l := r.newest().core.Ledger(w.room)
