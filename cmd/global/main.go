@@ -37,7 +37,7 @@ func serve(ctx context.Context, cfg global.Config, stdout io.Writer, log *slog.L
 		return err
 	}
 	people, addresses := fmt.Sprintf("global %s: metrics %s", cfg.Name, n.Debug.URL()), map[string]any{
-		"tier": "global", "name": cfg.Name, "metrics": n.Debug.URL(), "nats": server,
+		"tier": "global", "name": cfg.Name, "metrics": n.Debug.URL(), "nats": server.URL(),
 	}
 	if n.Control != nil {
 		people += ", API " + n.Control.Info().URL
@@ -46,5 +46,7 @@ func serve(ctx context.Context, cfg global.Config, stdout io.Writer, log *slog.L
 	if err := node.Announce(stdout, people, addresses); err != nil {
 		return err
 	}
+	ctx, stop := server.Outlive(ctx, log)
+	defer stop()
 	return n.Run(ctx)
 }

@@ -50,9 +50,11 @@ func serve(ctx context.Context, cfg regional.Config, stdout io.Writer, log *slog
 		return err
 	}
 	if err := node.Announce(stdout, fmt.Sprintf("regional %s of %s: metrics %s", cfg.Name, cfg.DataCenter, n.Debug.URL()), map[string]string{
-		"tier": "regional", "dc": cfg.DataCenter, "name": cfg.Name, "metrics": n.Debug.URL(), "nats": server,
+		"tier": "regional", "dc": cfg.DataCenter, "name": cfg.Name, "metrics": n.Debug.URL(), "nats": server.URL(),
 	}); err != nil {
 		return err
 	}
+	ctx, stop := server.Outlive(ctx, log)
+	defer stop()
 	return n.Run(ctx)
 }

@@ -76,7 +76,7 @@ func (h *held) renew(place func(in ticket.Network) ticket.Ticket) {
 // breaks ties, so that the order does not depend on arrival at this edge.
 type visitHeap []*Visit
 
-func (h visitHeap) Len() int { return len(h) }
+func (h visitHeap) Len() int           { return len(h) }
 func (h visitHeap) Less(i, j int) bool { return earlier(&h[i].Ticket, &h[j].Ticket) }
 
 func (h visitHeap) Swap(i, j int) {

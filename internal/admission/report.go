@@ -22,6 +22,13 @@ func (e *Engine) Due() fleet.Mono {
 // a Seq.
 func (e *Engine) Report(now fleet.Mono) []wire.Report { return e.report(now, false) }
 
+// Leaving notes that the process was told to end and will call Leave soon: the regional is to
+// stay for that.
+func (e *Engine) Leaving(now fleet.Mono) {
+	e.edge.up.leaving = true
+	e.edge.hurry(now)
+}
+
 // Leave returns the last report of the process: all rights go back and the
 // regional need presume nothing. The caller has stopped asking the engine for
 // decisions.
@@ -42,7 +49,7 @@ func (e *Engine) report(now fleet.Mono, bye bool) []wire.Report {
 	}
 	head := wire.Report{
 		From: e.edge.cfg.Edge, Inc: l.inc, Tenure: l.tenure, Seq: l.seq, Sent: now, AsOf: ft, AsOfBound: e.edge.clock.Bound(now),
-		Seen: l.seen, Acked: l.grants.Done(), Join: !l.joined, Final: l.retired, Bye: bye, Site: l.site,
+		Seen: l.seen, Acked: l.grants.Done(), Join: !l.joined, Final: l.retired, Bye: bye, Leaving: l.leaving, Site: l.site,
 	}
 	if !l.joined {
 		head.Succeeds = e.edge.past

@@ -29,6 +29,7 @@ type uplink struct {
 
 	leaseEnd fleet.Mono // 0 before the first lease of the tenure
 	retired  bool       // the tenure's lease has lapsed
+	leaving  bool       // the process was told to end
 	alone    fleet.Mono // since when it is known that there is no lease, 0 under one
 
 	reported fleet.Mono // when the newest report was made

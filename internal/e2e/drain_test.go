@@ -28,6 +28,42 @@ var drainRate = flag.Int("drain-rate", 200, "requests per second that TestDrain 
 // balancer is from where HAProxy connects to edges, by the PROXY protocol.
 const balancer = "127.0.0.2"
 
+// TestStopOfEverything stops every process of a fleet at the same moment, as whoever stops a
+// machine does, and starts them again. Sessions last for five minutes. What the edge says last
+// is heard, so nothing has to be presumed, and newcomers need not wait for the sessions that
+// there may be.
+func TestStopOfEverything(t *testing.T) {
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "the site") //nolint:errcheck // who asked looks at the answer
+	}))
+	t.Cleanup(site.Close)
+	bin, dir := build(t), t.TempDir()
+	nats, nodes := fleet(t, bin, dir, fmt.Sprintf("rooms: [{name: sale, host: 127.0.0.1, total_active_users: 10, new_users_per_minute: 100, session_duration: 5m, origin: %q}]\n", site.URL), "nairobi")
+	addr := testkit.FreeAddr(t)
+	nodes = append(nodes, start(t, filepath.Join(bin, "edge"), "--config", edgeFile(t, dir, nats, "nairobi", "edge-1", fmt.Sprintf("listen: %s\ndrain_delay: 2s\n", addr))))
+	newcomer := func() bool {
+		r, err := http.Get("http://" + addr)
+		if err != nil {
+			return false
+		}
+		page, err := io.ReadAll(r.Body)
+		return err == nil && r.Body.Close() == nil && string(page) == "the site"
+	}
+	until(t, "a visitor is let in", newcomer)
+	for range 2 {
+		for _, p := range nodes {
+			p.kill(syscall.SIGTERM)
+		}
+		for _, p := range nodes {
+			p.ends(t)
+		}
+		for i, p := range nodes {
+			nodes[i] = p.again(t)
+		}
+		until(t, "a newcomer is let in after everything was stopped", newcomer)
+	}
+}
+
 // TestDrain ends edges with SIGTERM and starts them again, one after the other, behind
 // balancers and under load. Behind HAProxy, which asks for their health and repeats
 // nothing, no request fails. nginx asks for no health and learns from a connection that

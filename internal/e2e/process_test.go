@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"vestibule/internal/testkit"
 )
 
 var built struct {
@@ -135,6 +137,12 @@ func (p *process) kill(s syscall.Signal) {
 func (p *process) stop(t *testing.T) {
 	t.Helper()
 	p.kill(syscall.SIGTERM)
+	p.ends(t)
+}
+
+// ends expects that the process ends well, as it was told to.
+func (p *process) ends(t *testing.T) {
+	t.Helper()
 	select {
 	case <-p.gone:
 	case <-time.After(15 * time.Second):
@@ -143,6 +151,12 @@ func (p *process) stop(t *testing.T) {
 	if p.err != nil {
 		t.Errorf("%s ended with %v", p.name, p.err)
 	}
+}
+
+// again starts the command of a process that has ended once more.
+func (p *process) again(t *testing.T) *process {
+	t.Helper()
+	return start(t, p.cmd.Path, p.cmd.Args[1:]...)
 }
 
 // fleet starts what there is beside edges: a global with its nats-server, and a regional in
@@ -154,9 +168,9 @@ data_dir: %s
 data_centers: [%s]
 rooms: %s
 bootstrap: true
-nats: {embedded: true, listen: "127.0.0.1:0"}
+nats: {embedded: true, listen: %q}
 log: {level: warn}
-`, filepath.Join(dir, "global"), strings.Join(dcs, ", "), file(t, dir, "rooms.yaml", "%s", rooms)))
+`, filepath.Join(dir, "global"), strings.Join(dcs, ", "), file(t, dir, "rooms.yaml", "%s", rooms), testkit.FreeAddr(t)))
 	nodes = append(nodes, global)
 	for _, dc := range dcs {
 		nodes = append(nodes, start(t, filepath.Join(bin, "regional"), "--config", file(t, dir, dc+".yaml", `

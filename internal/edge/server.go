@@ -250,6 +250,8 @@ func (s *Server) Run(ctx context.Context) error {
 // connection, so that the next request goes elsewhere.
 func (s *Server) drain(asked context.Context) {
 	s.draining.Store(true)
+	s.gate.With(func(now fleet.Mono, eng *admission.Engine) { eng.Leaving(now) })
+	s.wake()
 	delay := s.cfg.DrainDelay
 	if delay == 0 || !errors.Is(context.Cause(asked), node.ErrTerminated) {
 		return

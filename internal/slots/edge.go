@@ -95,6 +95,7 @@ type edge struct {
 	forgotten bool       // an operator told that it has ended
 	belied    bool       // it was heard since
 	twin      bool       // another one of its name lives too
+	leaving   bool       // it was told to end
 	needs     uint64     // version of Durable to be stored before it gets a lease
 	due       bool       // an answer is owed
 

@@ -56,7 +56,7 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 	if !fresh {
 		return
 	}
-	e.recv, e.echo = now, m.Sent
+	e.recv, e.echo, e.leaving = now, m.Sent, m.Leaving
 	e.acked = max(e.acked, m.Acked)
 	a.clock.learn(now, &m)
 	e.due = true

@@ -128,3 +128,17 @@ func (r *roster) newest(now fleet.Mono) (t fleet.Time) {
 	}
 	return t
 }
+
+// Leaving returns how many edges report, and how many of those were told to end and have yet
+// to say goodbye.
+func (a *Aggregator) Leaving() (reporting, leaving int) {
+	for _, e := range a.roster.edges {
+		if e.heard() {
+			reporting++
+			if e.leaving {
+				leaving++
+			}
+		}
+	}
+	return reporting, leaving
+}

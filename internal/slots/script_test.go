@@ -11,8 +11,8 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"vestibule/internal/fleet"
-	"vestibule/internal/slots"
 	"vestibule/internal/line"
+	"vestibule/internal/slots"
 	"vestibule/internal/wire"
 )
 

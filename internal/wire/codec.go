@@ -32,7 +32,7 @@ func EncodeReport(m *Report) ([]byte, error) {
 	p := &wirepb.Report{
 		Version: Version, From: m.From, Inc: m.Inc, Tenure: m.Tenure, Seq: m.Seq, Part: m.Part, Parts: m.Parts,
 		SentNs: int64(m.Sent), AsOfMs: int64(m.AsOf), AsOfErrNs: uint64(max(0, m.AsOfBound)), Seen: packTerm(m.Seen), Acked: m.Acked,
-		Join: m.Join, Final: m.Final, Bye: m.Bye, Blank: m.Blank, Recovering: m.Recovering, Succeeds: m.Succeeds,
+		Join: m.Join, Final: m.Final, Bye: m.Bye, Leaving: m.Leaving, Blank: m.Blank, Recovering: m.Recovering, Succeeds: m.Succeeds,
 		Members: m.Members, Site: m.Site,
 		Rooms: make([]*wirepb.RoomReport, len(m.Rooms)),
 	}
@@ -55,7 +55,7 @@ func DecodeReport(data []byte) (*Report, error) {
 	m := &Report{
 		From: p.From, Inc: p.Inc, Tenure: p.Tenure, Seq: p.Seq, Part: p.Part, Parts: p.Parts,
 		Sent: fleet.Mono(p.SentNs), AsOf: fleet.Time(p.AsOfMs), AsOfBound: time.Duration(p.AsOfErrNs), Seen: unpackTerm(p.Seen), Acked: p.Acked,
-		Join: p.Join, Final: p.Final, Bye: p.Bye, Blank: p.Blank, Recovering: p.Recovering, Succeeds: p.Succeeds,
+		Join: p.Join, Final: p.Final, Bye: p.Bye, Leaving: p.Leaving, Blank: p.Blank, Recovering: p.Recovering, Succeeds: p.Succeeds,
 		Members: p.Members, Site: p.Site,
 	}
 	if err := checkHead(m.From, m.Part, m.Parts, len(p.Rooms)); err != nil {

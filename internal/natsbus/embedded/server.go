@@ -9,6 +9,8 @@
 package embedded
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -105,22 +107,20 @@ const startTimeout = 10 * time.Second
 
 // Join starts the server that cfg asks for, or none, and connects a node called
 // name, with that inbox, to it or to the servers that cfg names. What it acquires it adds to
-// closer. The server keeps its data below dir. It returns the connection and
-// where other processes reach the server that it started, "" for nowhere.
-func Join(name, inbox, dir string, cfg *node.ServerConfig, closer *node.Closer, log *slog.Logger) (*natsbus.Conn, string, error) {
+// closer. The server keeps its data below dir. It returns the connection and the server
+// that it started, nil for none.
+func Join(name, inbox, dir string, cfg *node.ServerConfig, closer *node.Closer, log *slog.Logger) (conn *natsbus.Conn, server *Server, err error) {
 	opts := cfg.Options(name, inbox, log)
-	url := ""
 	if cfg.Embedded {
-		server, err := Start(Options{
+		server, err = Start(Options{
 			Name: name, Dir: filepath.Join(dir, "nats"), Listen: cfg.Listen,
 			Domain: cfg.Domain, Hubs: cfg.Hubs, Leafs: cfg.Leafs, Log: log,
 		})
 		if err != nil {
-			return nil, "", err
+			return nil, nil, err
 		}
 		closer.Add("nats-server", server.Stop)
-		url = server.URL()
-		log.Info("nats-server up", slog.String("url", url))
+		log.Info("nats-server up", slog.String("url", server.URL()))
 		for key, addr := range map[string]string{"nats.listen": cfg.Listen, "nats.leafs": cfg.Leafs} {
 			if beyondLoopback(addr) {
 				log.Warn("the embedded NATS server takes connections from other machines, and asks nobody who they are: whoever reaches it can lend rights and read keys; "+
@@ -129,12 +129,64 @@ func Join(name, inbox, dir string, cfg *node.ServerConfig, closer *node.Closer, 
 		}
 		opts.InProcess = server
 	}
-	conn, err := natsbus.Connect(opts)
-	if err != nil {
-		return nil, "", err
+	if conn, err = natsbus.Connect(opts); err != nil {
+		return nil, nil, err
 	}
 	closer.Add("connection", conn.Close)
-	return conn, url, nil
+	return conn, server, nil
+}
+
+// outlive is for how long a server goes on for other nodes at most: longer than an edge
+// takes to end.
+const outlive = 10 * time.Second
+
+// Outlive returns a context that ends after ctx. Where the cause is [node.ErrTerminated], the
+// node goes on until nobody else is connected to its server, or for ten seconds: nodes that
+// are stopped together with it tell each other what they leave behind. Without a server it
+// ends with ctx. The caller calls stop in the end.
+func (s *Server) Outlive(ctx context.Context, log *slog.Logger) (out context.Context, stop func()) {
+	if s == nil {
+		return ctx, func() {}
+	}
+	out, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), node.ErrTerminated) {
+				s.seeOff(out, log)
+			}
+			end(context.Cause(ctx))
+		case <-out.Done():
+		}
+	}()
+	return out, func() {
+		end(nil)
+		<-done
+	}
+}
+
+// seeOff waits until only this process itself is connected.
+func (s *Server) seeOff(ctx context.Context, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(ctx, outlive)
+	defer cancel()
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for told := false; ; told = true {
+		others := s.s.NumClients() + s.s.NumLeafNodes() - 1
+		if others <= 0 {
+			return
+		}
+		if !told {
+			log.Info("others are connected to this nats-server: waiting for them", slog.Int("connections", others), slog.Duration("at_most", outlive))
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // beyondLoopback reports whether others than processes of this machine reach an address, ""
@@ -166,9 +218,12 @@ func hostPort(addr string) (string, int, error) {
 // InProcessConn lets a client in this process connect without a socket.
 func (s *Server) InProcessConn() (net.Conn, error) { return s.s.InProcessConn() }
 
-// URL returns where other processes connect, "" for a server that does not
+// URL returns where other processes connect, "" for no server, or one that does not
 // listen.
 func (s *Server) URL() string {
+	if s == nil {
+		return ""
+	}
 	if a := s.s.Addr(); a != nil {
 		return "nats://" + a.String()
 	}

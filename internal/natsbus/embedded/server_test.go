@@ -79,10 +79,11 @@ func TestJoin(t *testing.T) {
 		url    bool
 	}{{"", false}, {"127.0.0.1:0", true}} {
 		var closer node.Closer
-		conn, url, err := embedded.Join("n", "n", t.TempDir(), &node.ServerConfig{Embedded: true, Listen: c.listen, Replicas: 1}, &closer, quiet)
+		conn, server, err := embedded.Join("n", "n", t.TempDir(), &node.ServerConfig{Embedded: true, Listen: c.listen, Replicas: 1}, &closer, quiet)
 		if err != nil {
 			t.Fatal(err)
 		}
+		url := server.URL()
 		eventually(t, "connected", conn.Connected)
 		if (url != "") != c.url {
 			t.Errorf("listen %q: reached at %q", c.listen, url)

@@ -154,6 +154,7 @@ type Report struct {
 	Join          bool                   `protobuf:"varint,12,opt,name=join,proto3" json:"join,omitempty"`
 	Final         bool                   `protobuf:"varint,13,opt,name=final,proto3" json:"final,omitempty"`
 	Bye           bool                   `protobuf:"varint,14,opt,name=bye,proto3" json:"bye,omitempty"`
+	Leaving       bool                   `protobuf:"varint,26,opt,name=leaving,proto3" json:"leaving,omitempty"` // the process was told to end, and serves on for a while (edges)
 	Blank         bool                   `protobuf:"varint,15,opt,name=blank,proto3" json:"blank,omitempty"`
 	Recovering    bool                   `protobuf:"varint,18,opt,name=recovering,proto3" json:"recovering,omitempty"`
 	Rooms         []*RoomReport          `protobuf:"bytes,16,rep,name=rooms,proto3" json:"rooms,omitempty"`
@@ -295,6 +296,13 @@ func (x *Report) GetFinal() bool {
 func (x *Report) GetBye() bool {
 	if x != nil {
 		return x.Bye
+	}
+	return false
+}
+
+func (x *Report) GetLeaving() bool {
+	if x != nil {
+		return x.Leaving
 	}
 	return false
 }
@@ -2086,7 +2094,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x1cvestibule/wire/v1/wire.proto\x12\x11vestibule.wire.v1\"*\n" +
 	"\x04Term\x12\f\n" +
 	"\x01n\x18\x01 \x01(\x04R\x01n\x12\x14\n" +
-	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\xa4\x04\n" +
+	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\xbe\x04\n" +
 	"\x06Report\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x10\n" +
@@ -2103,7 +2111,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05acked\x18\v \x01(\x04R\x05acked\x12\x12\n" +
 	"\x04join\x18\f \x01(\bR\x04join\x12\x14\n" +
 	"\x05final\x18\r \x01(\bR\x05final\x12\x10\n" +
-	"\x03bye\x18\x0e \x01(\bR\x03bye\x12\x14\n" +
+	"\x03bye\x18\x0e \x01(\bR\x03bye\x12\x18\n" +
+	"\aleaving\x18\x1a \x01(\bR\aleaving\x12\x14\n" +
 	"\x05blank\x18\x0f \x01(\bR\x05blank\x12\x1e\n" +
 	"\n" +
 	"recovering\x18\x12 \x01(\bR\n" +
