@@ -76,10 +76,15 @@ func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
 		path   string
 		header []string
 	}{
-		{"/favicon.ico", nil}, {"/robots.txt", nil}, {"/robots.txt?x", []string{"Accept", "*/*"}},
-		{"/a.png", []string{"Sec-Fetch-Dest", "image"}}, {"/a.js", []string{"Sec-Fetch-Dest", "script", "Accept", "*/*"}},
-		{"/a.css", []string{"Sec-Fetch-Dest", "style"}}, {"/a.woff2", []string{"Sec-Fetch-Dest", "font"}},
-		{"/a.png", []string{"Accept", "image/avif,image/webp,*/*;q=0.8"}}, {"/a.css", []string{"Accept", "text/css,*/*;q=0.1"}},
+		{"/favicon.ico", nil},
+		{"/robots.txt", nil},
+		{"/robots.txt?x", []string{"Accept", "*/*"}},
+		{"/a.png", []string{"Sec-Fetch-Dest", "image"}},
+		{"/a.js", []string{"Sec-Fetch-Dest", "script", "Accept", "*/*"}},
+		{"/a.css", []string{"Sec-Fetch-Dest", "style"}},
+		{"/a.woff2", []string{"Sec-Fetch-Dest", "font"}},
+		{"/a.png", []string{"Accept", "image/avif,image/webp,*/*;q=0.8"}},
+		{"/a.css", []string{"Accept", "text/css,*/*;q=0.1"}},
 	} {
 		for range 2 { // without cookies, like two robots
 			v := st.visitor()

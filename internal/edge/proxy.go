@@ -234,7 +234,7 @@ func (p *proxy) preflight(r *http.Request, o *gate.Outcome) ([]gate.Field, error
 	if err != nil {
 		return nil, err
 	}
-	defer res.Body.Close() //nolint:errcheck // it is not read
+	defer res.Body.Close()
 	if res.StatusCode < 200 || res.StatusCode > 299 {
 		return nil, fmt.Errorf("status %d", res.StatusCode)
 	}
