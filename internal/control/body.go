@@ -134,7 +134,7 @@ func readRoom(body json.RawMessage, over room.Settings) *given {
 // read-only comes back from clients too. A reader returns false where it named a fault.
 var fields map[string]func(g *given, v json.RawMessage) bool
 
-func init() { //nolint:gochecknoinits // a table that names functions which use it
+func init() {
 	fields = map[string]func(*given, json.RawMessage) bool{
 		"name":                      textField("name", func(s *room.Settings) *string { return &s.Name }),
 		"host":                      textField("host", func(s *room.Settings) *string { return &s.Host }),

@@ -115,32 +115,32 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.handler.ServeHTTP(w, r)
 }
 
-// Refusal is why something was not done.
-type Refusal struct {
+// refusalError is why something was not done.
+type refusalError struct {
 	Status int
 	Notes  []api.Note
 }
 
-func (e *Refusal) Error() string {
+func (e *refusalError) Error() string {
 	if len(e.Notes) == 0 {
 		return http.StatusText(e.Status)
 	}
 	return e.Notes[0].Message
 }
 
-func refusef(status, code int, format string, args ...any) *Refusal {
-	return &Refusal{status, []api.Note{{Code: code, Message: fmt.Sprintf(format, args...)}}}
+func refusef(status, code int, format string, args ...any) *refusalError {
+	return &refusalError{status, []api.Note{{Code: code, Message: fmt.Sprintf(format, args...)}}}
 }
 
 func invalid(f faults) error {
-	return &Refusal{http.StatusBadRequest, f}
+	return &refusalError{http.StatusBadRequest, f}
 }
 
-func noRoute(r *http.Request) *Refusal {
+func noRoute(r *http.Request) *refusalError {
 	return refusef(http.StatusNotFound, codeNoRoute, "No route for the URI: %s %s", r.Method, short(r.URL.Path))
 }
 
-func badBody(err error) *Refusal {
+func badBody(err error) *refusalError {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return refusef(http.StatusRequestEntityTooLarge, codeInvalid, "the body must be at most %d bytes: invalid data", maxBody)
 	}
@@ -148,8 +148,8 @@ func badBody(err error) *Refusal {
 }
 
 // explain makes a refusal of what the store says.
-func explain(err error) *Refusal {
-	if r, ok := errors.AsType[*Refusal](err); ok {
+func explain(err error) *refusalError {
+	if r, ok := errors.AsType[*refusalError](err); ok {
 		return r
 	}
 	if owned, ok := errors.AsType[*roomstore.OwnedError](err); ok {
