@@ -103,6 +103,7 @@ test-shells:
 	$(GO) test -race -p 2 -parallel 4 -timeout 20m $$($(GO) list ./... | grep -v -x -e vestibule/internal/e2e $(CALM:%=-e %) $(PLAIN:%=-e %))
 	$(GO) test -race -short -run TestEightWritersLoseNothing ./internal/roomstore
 	cd internal/control/contract && $(GO) test -timeout 10m ./...
+	$(GO) test -race -parallel 4 ./internal/edge -args -front fast
 	$(GO) test -timeout 20m $(PLAIN)
 
 .PHONY: e2e

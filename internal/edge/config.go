@@ -20,6 +20,7 @@ type Config struct {
 	TLS            TLSConfig           `mapstructure:"tls"`
 	NATS           node.ClientConfig   `mapstructure:"nats"`
 	Proxies        []string            `mapstructure:"trusted_proxies" doc:"addresses or prefixes whose X-Forwarded-For and X-Forwarded-Proto are believed"`
+	Reader         string              `mapstructure:"front" doc:"what reads the requests of visitors: fast, which hands over to net/http what it does not plainly know, or nethttp"`
 	Front          FrontConfig         `mapstructure:"front_auth"`
 	ProxyProtocol  ProxyProtocolConfig `mapstructure:"proxy_protocol"`
 	ForwardHeaders []string            `mapstructure:"forward_headers" doc:"headers of visitors that reach the site although some sites take them for path, host, scheme or address"`
@@ -89,6 +90,7 @@ func DefaultConfig() Config {
 		Base:          node.DefaultBase("edge"),
 		Listen:        ":8080",
 		NATS:          node.DefaultClient(),
+		Reader:        frontNetHTTP,
 		Front:         FrontConfig{Form: formHeaders, Prefix: "/decide", Redirect: "@site", Hold: 500 * time.Millisecond},
 		ProxyProtocol: ProxyProtocolConfig{Untrusted: headersRefused},
 		Proof:         ProofConfig{Remembered: 1 << 16},
@@ -114,6 +116,9 @@ func (c *Config) Validate() []error {
 	}
 	if c.Listen == "" && c.TLS.Listen == "" && c.Front.Listen == "" {
 		errs = append(errs, errors.New("listen, tls.listen, front_auth.listen: at least one must be given"))
+	}
+	if c.Reader != frontFast && c.Reader != frontNetHTTP {
+		errs = append(errs, fmt.Errorf("front: must be %s or %s, got %q", frontFast, frontNetHTTP, c.Reader))
 	}
 	errs = append(errs, c.Front.validate(c.Proxies)...)
 	if c.Listen != "" {

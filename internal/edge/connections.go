@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -163,7 +164,7 @@ func (x *connections) take(c *net.TCPConn) *visitorConn {
 	}
 }
 
-func (x *connections) close(c net.Conn) {
+func (x *connections) close(c io.Closer) {
 	if err := c.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		x.log.Debug("close", slog.Any("error", err))
 	}
@@ -171,7 +172,7 @@ func (x *connections) close(c net.Conn) {
 
 // state is [http.Server.ConnState]: it knows which connections are idle.
 func (x *connections) state(conn net.Conn, s http.ConnState) {
-	c, ok := live.Socket(conn).(*visitorConn)
+	c, ok := live.Socket(unhanded(conn)).(*visitorConn)
 	if !ok {
 		return
 	}

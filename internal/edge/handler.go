@@ -15,6 +15,7 @@ import (
 
 // ServeHTTP has a request of a visitor decided, and does what the outcome says.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.metrics.byNetHTTP.Inc()
 	o := s.gate.Begin()
 	defer o.End()
 	defer s.recovered(w, r, o)
@@ -33,16 +34,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // request returns what a request is decided by.
 func (s *Server) request(r *http.Request) *gate.Request {
-	h := r.Header
-	client, secure := s.proxies.Client(r.RemoteAddr, r.TLS != nil, h["X-Forwarded-For"], h["X-Forwarded-Proto"])
-	return &gate.Request{
-		Host: r.Host, Target: rawTarget(r), Method: r.Method, Body: hasBody(r), Client: client, Secure: secure,
-		Cookies: h["Cookie"], Tickets: h[gate.TicketHeader], Proofs: h[gate.ProofHeader], Accept: h["Accept"], Upgrade: h["Upgrade"],
-		Languages: first(h["Accept-Language"]), FetchSite: first(h["Sec-Fetch-Site"]), FetchDest: first(h["Sec-Fetch-Dest"]), FetchMode: first(h["Sec-Fetch-Mode"]), FetchUser: first(h["Sec-Fetch-User"]),
-		Referer: first(h["Referer"]),
-		Origin:  first(h["Origin"]), Poll: first(h[gate.PollHeader]) != "",
-		CORS: gate.CORS{Method: first(h["Access-Control-Request-Method"]), Headers: first(h["Access-Control-Request-Headers"])},
-	}
+	q := &gate.Request{Host: r.Host, Target: rawTarget(r), Method: r.Method, Body: hasBody(r)}
+	s.fill(q, r.RemoteAddr, r.TLS != nil, func(name string) []string { return r.Header[name] })
+	return q
+}
+
+// fill fills in what the header of a request tells, whose lines are asked for by their
+// canonical names, nil for none, and the connection: peer is host:port, secure its TLS.
+func (s *Server) fill(q *gate.Request, peer string, secure bool, lines func(name string) []string) {
+	q.Client, q.Secure = s.proxies.Client(peer, secure, lines("X-Forwarded-For"), lines("X-Forwarded-Proto"))
+	q.Cookies, q.Tickets, q.Proofs, q.Accept, q.Upgrade = lines("Cookie"), lines(gate.TicketHeader), lines(gate.ProofHeader), lines("Accept"), lines("Upgrade")
+	q.Languages, q.Origin, q.Poll = first(lines("Accept-Language")), first(lines("Origin")), first(lines(gate.PollHeader)) != ""
+	q.FetchSite, q.FetchDest, q.FetchMode = first(lines("Sec-Fetch-Site")), first(lines("Sec-Fetch-Dest")), first(lines("Sec-Fetch-Mode"))
+	q.FetchUser, q.Referer = first(lines("Sec-Fetch-User")), first(lines("Referer"))
+	q.CORS = gate.CORS{Method: first(lines("Access-Control-Request-Method")), Headers: first(lines("Access-Control-Request-Headers"))}
 }
 
 // first returns the first line of a header, as Header.Get does, which makes the name

@@ -1,11 +1,14 @@
 package edge
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	crand "crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"flag"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -33,6 +36,8 @@ import (
 	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
 )
+
+var frontFlag = flag.String("front", frontNetHTTP, "the front that tests ask: fast or nethttp")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -297,8 +302,46 @@ func (s stamping) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.RoundTripper.RoundTrip(r)
 }
 
-// audit has the origin see which requests the edge let in.
-func (st *stage) audit() { st.server.proxy.trip = stamping{st.server.proxy.transport, st.origin} }
+// audit has an origin see which requests the edge let in.
+func (st *stage) audit(o *auditor) {
+	st.server.proxy.trip = stamping{st.server.proxy.transport, o}
+	if f := st.server.fast; f != nil {
+		dial := f.pool.Dial
+		f.pool.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := dial(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			if again, ok := c.(*stampingConn); ok {
+				c = again.originConn
+			}
+			return &stampingConn{c.(*originConn), o}, nil
+		}
+	}
+}
+
+// stampingConn does the same for the fast front, which writes each request at once.
+type stampingConn struct {
+	*originConn
+	o *auditor
+}
+
+func (c *stampingConn) Write(p []byte) (int, error) {
+	head, _, _ := bytes.Cut(p, []byte("\r\n\r\n"))
+	if bytes.Contains(bytes.ToLower(head), []byte(strings.ToLower(auditHeader))) {
+		c.o.t.Errorf("%s of a visitor was forwarded", auditHeader)
+	}
+	line, rest, _ := bytes.Cut(p, []byte("\r\n"))
+	var b [8]byte
+	if _, err := crand.Read(b[:]); err != nil {
+		c.o.t.Error(err)
+	}
+	stamped := fmt.Sprintf("%s\r\n%s: %s\r\n%s", line, auditHeader, c.o.sign(hex.EncodeToString(b[:])), rest)
+	if _, err := io.WriteString(c.originConn, stamped); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
 
 func (o *auditor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if o.dead.Load() {
@@ -449,6 +492,7 @@ func newStage(t testing.TB, change func(*stage)) *stage {
 	st := &stage{t: t, bus: &bus{}, docs: newShelf(), ring: keyring(t), reg: prometheus.NewRegistry(), cfg: DefaultConfig(), params: params(), log: slog.New(slog.DiscardHandler)}
 	st.origin = newOrigin(t)
 	t.Cleanup(st.origin.Close)
+	st.cfg.Reader = *frontFlag
 	st.cfg.DataDir, st.cfg.DataCenter, st.cfg.Name, st.cfg.Listen = t.TempDir(), dc, "edge-1", "127.0.0.1:0"
 	if change != nil {
 		change(st)
@@ -460,7 +504,7 @@ func newStage(t testing.TB, change func(*stage)) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st.audit()
+	st.audit(st.origin)
 	if st.watch != nil {
 		l := &st.server.listeners[0]
 		l.handler = st.watch(l.handler)

@@ -16,10 +16,11 @@ import (
 
 type listener struct {
 	*net.TCPListener
-	tls     bool
-	handler http.Handler
-	headers *proxyHeaders // nil where connections begin with none
-	grpc    bool          // HTTP/2 without TLS is spoken too
+	tls      bool
+	handler  http.Handler
+	headers  *proxyHeaders // nil where connections begin with none
+	visitors bool          // who asks here are visitors, not servers in front of the site
+	grpc     bool          // HTTP/2 without TLS is spoken too
 }
 
 // listen opens the listeners.
@@ -42,7 +43,7 @@ func (s *Server) listen() error {
 		if err != nil {
 			return errors.Join(fmt.Errorf("listen: %w", err), s.closeListeners())
 		}
-		s.listeners = append(s.listeners, listener{ln.(*net.TCPListener), l.tls, l.handler, l.headers, l.grpc})
+		s.listeners = append(s.listeners, listener{ln.(*net.TCPListener), l.tls, l.handler, l.headers, l.handler == http.Handler(s), l.grpc})
 	}
 	return nil
 }
@@ -95,9 +96,14 @@ func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 	return out, nil
 }
 
-// serve serves what comes in at a listener until the server is shut down.
+// serve serves what comes in at a listener until the server is shut down; with the fast
+// front, what that hands over.
 func (s *Server) serve(srv *http.Server, l cappedListener) (err error) {
-	if l.tls {
+	if s.fast != nil && l.visitors {
+		to := newHandover(l.Addr(), s.conns)
+		s.fast.serve(l, srv.TLSConfig.Clone(), to)
+		err = srv.Serve(to)
+	} else if l.tls {
 		err = srv.ServeTLS(live.Listener{Listener: l}, "", "")
 	} else {
 		err = srv.Serve(l)
@@ -113,6 +119,9 @@ func (s *Server) serve(srv *http.Server, l cappedListener) (err error) {
 func (s *Server) shutDown(servers []*http.Server) {
 	grace, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Shutdown)
 	defer cancel()
+	if s.fast != nil { // first: it may hand over still
+		s.fast.shutDown(grace)
+	}
 	var all sync.WaitGroup
 	for _, srv := range servers {
 		all.Go(func() {

@@ -13,6 +13,8 @@ type metrics struct {
 	sync                        prometheus.Histogram
 	origins                     prometheus.Counter
 	panics                      prometheus.Counter
+	byFast, byNetHTTP           prometheus.Counter
+	handedOver                  prometheus.Counter
 	connections, connectionsMax prometheus.Gauge
 	connectionsRefused          prometheus.Counter
 	originConnections           prometheus.Gauge
@@ -52,11 +54,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		originWaits:          counter("vestibule_edge_origin_waits_total", "Connections to origins that had to wait because as many were open as may be."),
 		originsFull:          counter("vestibule_edge_origin_full_total", "Requests that were told to come back because no connection to an origin came free in time."),
 	}
+	fronts := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_edge_front_requests_total", Help: "Requests of visitors, by the front that read them."}, []string{"front"})
+	m.byFast, m.byNetHTTP = fronts.WithLabelValues(frontFast), fronts.WithLabelValues(frontNetHTTP)
+	m.handedOver = counter("vestibule_edge_handovers_total", "Connections that the fast front handed over to net/http, because of a request that it does not read itself.")
 	headers := results("vestibule_edge_proxy_headers_total", "Connections at listeners that take PROXY headers, by what they began with.", headerResultNames[:]...)
 	for i, name := range headerResultNames {
 		m.proxyHeaders[i] = headers.WithLabelValues(name)
 	}
-	reg.MustRegister(headers, m.reports, m.grants, m.sync, m.origins, m.panics, m.connections, m.connectionsMax, m.connectionsRefused,
+	reg.MustRegister(headers, fronts, m.handedOver, m.reports, m.grants, m.sync, m.origins, m.panics, m.connections, m.connectionsMax, m.connectionsRefused,
 		m.originConnections, m.originConnectionsMax, m.originWaits, m.originsFull)
 	return m
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,6 +21,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vestibule/internal/node"
 	"vestibule/internal/testkit"
 )
 
@@ -35,7 +39,7 @@ func BenchmarkPages(b *testing.B) {
 	if !strings.Contains(page.body, "1,234") || len(page.Header["Set-Cookie"]) != 1 {
 		b.Fatalf("%d %v", page.StatusCode, page.Header)
 	}
-	static, worker := startNginx(b, tools, len(page.body))
+	static, worker := startFile(b, tools, len(page.body))
 	place := inLine(7)
 	place.Joined = st.server.Status().Time
 	back := "Cookie: " + st.seal("sale", place)
@@ -224,18 +228,24 @@ func median(all []float64) float64 {
 	return all[len(all)/2]
 }
 
-// startNginx has one worker on the first core serve a file of size bytes until the
-// benchmark ends.
-func startNginx(b *testing.B, tools map[string]string, size int) (url string, worker int) {
+// startFile has an nginx on the first core serve a file of size bytes.
+func startFile(b *testing.B, tools map[string]string, size int) (url string, worker int) {
 	b.Helper()
 	dir := b.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "page.html"), bytes.Repeat([]byte("x"), size), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	addr := testkit.FreeAddr(b)
-	args := testkit.Nginx(b, dir, `sendfile on; tcp_nopush on; default_type text/html; open_file_cache max=10;
-	server { listen `+addr+`; root `+dir+`; }`)
-	nginx := exec.CommandContext(b.Context(), tools["taskset"], append([]string{"-c", "0", tools["nginx"]}, args...)...)
+	addr, worker := startNginx(b, tools, 0, "sendfile on; tcp_nopush on; default_type text/html; open_file_cache max=10;", "root "+dir+";")
+	return "http://" + addr + "/page.html", worker
+}
+
+// startNginx has one worker of an nginx on a core serve what a server block says, until
+// the benchmark ends; http is what stands beside it.
+func startNginx(b *testing.B, tools map[string]string, core int, http, server string) (addr string, worker int) {
+	b.Helper()
+	addr = testkit.FreeAddr(b)
+	args := testkit.Nginx(b, b.TempDir(), http+"\n\tserver { listen "+addr+"; "+server+" }")
+	nginx := exec.CommandContext(b.Context(), tools["taskset"], append([]string{"-c", strconv.Itoa(core), tools["nginx"]}, args...)...)
 	nginx.Stderr = os.Stderr
 	nginx.Cancel = func() error { return nginx.Process.Signal(syscall.SIGTERM) }
 	if err := nginx.Start(); err != nil {
@@ -245,21 +255,94 @@ func startNginx(b *testing.B, tools map[string]string, size int) (url string, wo
 		nginx.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it may have ended
 		nginx.Wait()                          //nolint:errcheck // it was told to end
 	})
-	url = "http://" + addr + "/page.html"
-	eventually(b, "nginx serves", func() bool {
-		r, err := http.Get(url)
+	listens(b, "nginx", addr)
+	eventually(b, "nginx has a worker", func() bool {
+		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", nginx.Process.Pid, nginx.Process.Pid))
 		if err != nil {
-			return false
+			b.Fatal(err)
 		}
-		return r.Body.Close() == nil && r.StatusCode == http.StatusOK
+		worker, err = strconv.Atoi(strings.TrimSpace(string(children)))
+		return err == nil
 	})
-	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", nginx.Process.Pid, nginx.Process.Pid))
-	if err != nil {
+	return addr, worker
+}
+
+// listens waits until somebody listens.
+func listens(b *testing.B, who, addr string) {
+	b.Helper()
+	eventually(b, who+" listens", func() bool {
+		c, err := net.Dial("tcp", addr)
+		return err == nil && c.Close() == nil
+	})
+}
+
+// spread reports how the processor time of a side compares to that of another, round by
+// round: the median, the least and the most.
+func spread(b *testing.B, name string, of, by *side) {
+	b.Helper()
+	var all []float64
+	for i := range of.cpus {
+		all = append(all, of.cpus[i]/by.cpus[i])
+	}
+	b.ReportMetric(median(all), name)
+	b.ReportMetric(slices.Min(all), name+"-least")
+	b.ReportMetric(slices.Max(all), name+"-most")
+}
+
+// BenchmarkProxied is how many requests of who is inside each front passes on per second
+// from one core to a site on the other, beside nginx and HAProxy that pass on and decide
+// nothing.
+func BenchmarkProxied(b *testing.B) {
+	tools := needs(b, "nginx", "haproxy", "wrk", "taskset")
+	site, _ := startNginx(b, tools, 1, "", `location / { add_header Content-Type text/plain; return 200 "`+strings.Repeat("x", 1024)+`"; }`)
+	plain, worker := startNginx(b, tools, 0, "upstream site { server "+site+"; keepalive 128; keepalive_requests 1000000000; }",
+		`location / { proxy_pass http://site; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $host; proxy_set_header X-Forwarded-For $remote_addr; }`)
+	balancer, pid := startHAProxy(b, tools, site)
+	var edges []*side
+	for _, front := range []string{frontFast, frontNetHTTP} {
+		st := newStage(b, reads(front))
+		st.server.proxy.trip = st.server.proxy.transport
+		if f := st.server.fast; f != nil {
+			f.pool.Dial = newDials(st.cfg.Timeouts, 100, newMetrics(prometheus.NewRegistry())).DialContext
+		}
+		st.up = newParent(b, st.bus, sale, vip)
+		st.docs.offer(node.RoomsDocument, roomsDocument(b, 1, document("http://"+site)))
+		st.docs.offer(node.KeysDocument, keysDocument(b, st.ring))
+		st.start()
+		st.adopted()
+		edges = append(edges, &side{name: front, url: "http://" + st.addr(0) + "/tickets?show=1", header: []string{"Cookie: theirs=1; " + st.seal("sale", session(7)), "Accept: text/html"}, pid: os.Getpid()})
+	}
+	peers := []*side{
+		{name: "nginx", url: "http://" + plain + "/tickets?show=1", header: edges[0].header, pid: worker},
+		{name: "haproxy", url: "http://" + balancer + "/tickets?show=1", header: edges[0].header, pid: pid},
+	}
+	takeTurns(b, tools, append(slices.Clone(peers), edges...))
+	for _, e := range edges {
+		for _, p := range peers {
+			spread(b, e.name+"-of-"+p.name, p, e)
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// startHAProxy has one HAProxy on the first core pass on to a site.
+func startHAProxy(b *testing.B, tools map[string]string, site string) (addr string, pid int) {
+	b.Helper()
+	addr = testkit.FreeAddr(b)
+	conf := filepath.Join(b.TempDir(), "haproxy.cfg")
+	if err := os.WriteFile(conf, []byte("global\n\tnbthread 1\ndefaults\n\tmode http\n\ttimeout connect 5s\n\ttimeout client 60s\n\ttimeout server 60s\n\toption forwardfor\n\thttp-reuse always\n"+
+		"listen site\n\tbind "+addr+"\n\tserver site "+site+"\n"), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	worker, err = strconv.Atoi(strings.TrimSpace(string(children)))
-	if err != nil {
+	cmd := exec.CommandContext(b.Context(), tools["taskset"], "-c", "0", tools["haproxy"], "-q", "-db", "-f", conf)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
-	return url, worker
+	b.Cleanup(func() {
+		cmd.Process.Kill() //nolint:errcheck // it may have ended
+		cmd.Wait()         //nolint:errcheck // it was told to end
+	})
+	listens(b, "HAProxy", addr)
+	return addr, cmd.Process.Pid
 }

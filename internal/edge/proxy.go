@@ -43,18 +43,30 @@ const (
 	commandRevoke = "revoke"
 )
 
-// newTransport returns the way to origins, with at most so many connections.
-func newTransport(t TimeoutConfig, conns int, m *metrics) *http.Transport {
+// How long TLS with an origin may take, and a connection to one is kept that is idle.
+const (
+	originHandshake = 5 * time.Second
+	originIdle      = 90 * time.Second
+)
+
+// newDials returns what opens connections to origins, at most so many at a time.
+func newDials(t TimeoutConfig, conns int, m *metrics) *originDials {
 	dialer := &net.Dialer{Timeout: t.Dial, KeepAlive: 30 * time.Second, Control: refuseAddr}
+	return newOriginDials(conns, t.Dial, m, dialer.DialContext)
+}
+
+// newTransport returns net/http's way to origins.
+func newTransport(t TimeoutConfig, dials *originDials) *http.Transport {
+	conns := cap(dials.places)
 	return &http.Transport{
 		Proxy:                 nil, // never one from the environment
-		DialContext:           newOriginDials(conns, t.Dial, m, dialer.DialContext).DialContext,
+		DialContext:           dials.DialContext,
 		ForceAttemptHTTP2:     true,
 		DisableCompression:    true, // what the origin sends goes out as it is
 		MaxIdleConns:          max(1, min(4096, conns/2)),
 		MaxIdleConnsPerHost:   min(512, conns),
-		IdleConnTimeout:       90 * time.Second,
-		TLSHandshakeTimeout:   5 * time.Second,
+		IdleConnTimeout:       originIdle,
+		TLSHandshakeTimeout:   originHandshake,
 		ResponseHeaderTimeout: t.Response,
 		ExpectContinueTimeout: time.Second,
 	}
@@ -78,22 +90,22 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 	rp.ServeHTTP(w, r)
 }
 
+// gives returns the tickets that the visitor gets with the site's answer, and whether that
+// is for nobody else.
+func (x passage) gives() (tickets []gate.Field, private bool) {
+	tickets = x.outcome.Tickets()
+	return tickets, len(tickets) > 0 || x.outcome.Private
+}
+
 // answered makes the visitor's answer out of the origin's.
 func (x passage) answered(r *http.Response) error {
 	x.monitor.Answered(x.outcome.Origin)
-	origin.StripSetCookies(r.Header)
-	r.Header.Del(gate.TicketHeader)
-	r.Header.Del(gate.ProofHeader)
-	r.Header.Del(gate.DecisionHeader)
 	command := r.Header.Get(commandHeader)
-	r.Header.Del(commandHeader)
 	// Here and not before: an informational answer (103) would have taken them along
 	// and left none for the final one.
-	tickets := x.outcome.Tickets()
+	tickets, private := x.gives()
+	origin.StripAnswer(r.Header, private)
 	addFields(r.Header, tickets)
-	if len(tickets) > 0 || x.outcome.Private {
-		origin.KeepPrivate(r.Header)
-	}
 	if command == commandRevoke {
 		x.outcome.Revoke()
 	}
@@ -106,26 +118,24 @@ func (x passage) failed(w http.ResponseWriter, r *http.Request, err error) {
 		w.WriteHeader(499) // the visitor has gone; nobody reads this
 		return
 	}
-	if errors.Is(err, errOriginsFull) { // says nothing about the origin
-		x.metrics.originsFull.Inc()
-		addFields(w.Header(), x.outcome.Tickets())
-		w.Header().Set("Retry-After", "5")
-		plain(w, http.StatusServiceUnavailable, "Too many people are here at the moment. Please try again.")
-		return
-	}
-	x.metrics.origins.Inc()
-	x.log.Warn("origin does not answer", slog.String("host", r.Host), slog.Any("error", err))
-	x.monitor.Unanswered(x.outcome.Origin)
-	addFields(w.Header(), x.outcome.Tickets())
-	plain(w, http.StatusBadGateway, "The site does not answer at the moment. Please try again.")
+	status, header, text := x.failure(r.Host, err)
+	addFields(w.Header(), header)
+	w.WriteHeader(status)
+	fmt.Fprint(w, text)
 }
 
-// plain answers with a sentence.
-func plain(w http.ResponseWriter, code int, text string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(code)
-	fmt.Fprintln(w, text)
+// failure takes note of a request that got no answer, and returns what the visitor is
+// answered instead.
+func (x passage) failure(host string, err error) (status int, header []gate.Field, text string) {
+	header = append(x.outcome.Tickets(), gate.Field{Name: "Content-Type", Value: "text/plain; charset=utf-8"}, gate.Field{Name: "Cache-Control", Value: "no-store"})
+	if errors.Is(err, errOriginsFull) { // says nothing about the origin
+		x.metrics.originsFull.Inc()
+		return http.StatusServiceUnavailable, append(header, gate.Field{Name: "Retry-After", Value: "5"}), "Too many people are here at the moment. Please try again.\n"
+	}
+	x.metrics.origins.Inc()
+	x.log.Warn("origin does not answer", slog.String("host", host), slog.Any("error", err))
+	x.monitor.Unanswered(x.outcome.Origin)
+	return http.StatusBadGateway, header, "The site does not answer at the moment. Please try again.\n"
 }
 
 // refuseAddr stops connections to addresses that no origin has: whatever a
@@ -156,19 +166,25 @@ func (x passage) rewrite(p *httputil.ProxyRequest) {
 	// visitors for any.
 	out.Trailer = nil
 	x.headers.Strip(out.Header)
-	origin.StripTickets(out.Header)
-	if proof := x.outcome.Proof(); proof != "" { // a visitor's own was stripped
-		out.Header.Set(gate.ProofHeader, proof)
+	for _, f := range x.tells(nil, p.In.Host) {
+		out.Header[f.Name] = []string{f.Value}
+	}
+}
+
+// tells returns, behind dst, what the edge itself tells the site about a request; a
+// visitor's own lines of these names were taken out.
+func (x passage) tells(dst []gate.Field, host string) []gate.Field {
+	if proof := x.outcome.Proof(); proof != "" {
+		dst = append(dst, gate.Field{Name: gate.ProofHeader, Value: proof})
 	}
 	if client := x.outcome.Client; client.IsValid() {
-		out.Header.Set("X-Forwarded-For", client.String())
+		dst = append(dst, gate.Field{Name: "X-Forwarded-For", Value: client.String()})
 	}
-	out.Header.Set("X-Forwarded-Host", p.In.Host)
 	proto := "http"
 	if x.outcome.Secure {
 		proto = "https"
 	}
-	out.Header.Set("X-Forwarded-Proto", proto)
+	return append(dst, gate.Field{Name: "X-Forwarded-Host", Value: host}, gate.Field{Name: "X-Forwarded-Proto", Value: proto})
 }
 
 // setPath has u name a path in the spelling in which it came.

@@ -61,6 +61,7 @@ type Server struct {
 	hub     *live.Hub
 	monitor *origin.Monitor
 	proxy   *proxy
+	fast    *fast // nil where net/http reads everything
 	files   files
 	conns   *connections
 	kick    chan struct{} // the pump is to look at the engine
@@ -109,11 +110,15 @@ func New(o Options) (_ *Server, err error) {
 		return nil, err
 	}
 	s.gate.With(func(_ fleet.Mono, eng *admission.Engine) { s.keepLives(eng.Incarnations()) })
-	transport := newTransport(o.Config.Timeouts, s.files.origins, s.metrics)
+	dials := newDials(o.Config.Timeouts, s.files.origins, s.metrics)
+	transport := newTransport(o.Config.Timeouts, dials)
 	s.monitor = &origin.Monitor{Transport: transport, Origins: s.gate.Origins, Now: clock.Now, Changed: s.gate.Pause, Log: s.log}
 	s.proxy = &proxy{
 		transport: transport, trip: transport, headers: origin.NewHeaderRules(o.Config.ForwardHeaders), monitor: s.monitor, buffers: newBuffers(), preflights: make(chan struct{}, preflightsAtOnce),
 		metrics: s.metrics, log: s.log, quiet: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	if s.cfg.Reader == frontFast {
+		s.fast = newFast(s, dials)
 	}
 	if s.fleet, err = node.NewFleet(o.Config.DataDir, o.Docs, s.log, o.Reg, func() { s.gate.Use(s.fleet) }); err != nil {
 		return nil, err
@@ -216,6 +221,12 @@ func (s *Server) Run(ctx context.Context) error {
 		s.monitor.Run(serving)
 		return nil
 	})
+	if s.fast != nil {
+		g.Go(func() error {
+			s.fast.run(serving)
+			return nil
+		})
+	}
 	var ends []cappedListener
 	for i, srv := range servers {
 		l := cappedListener{s.listeners[i], s.conns, &queued{closed: make(chan struct{})}}

@@ -71,7 +71,7 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 	again := newStage(t, func(s *stage) { s.cfg.DataDir, s.ring = st.cfg.DataDir, st.ring })
 	again.bus.down.Store(true)
 	again.origin.Config.Handler = st.origin // the rooms name the first origin
-	again.server.proxy.trip = stamping{again.server.proxy.transport, st.origin}
+	again.audit(st.origin)
 	again.start()
 	check := func(reason admission.Reason) {
 		t.Helper()
@@ -293,6 +293,10 @@ func TestAPanicIsOneRequestsAlone(t *testing.T) {
 	}
 	// After a slot was charged: the visitor has it all the same.
 	st.server.proxy.trip = panicking{}
+	if f := st.server.fast; f != nil {
+		f.pool.Close() // nothing is idle
+		f.pool.Dial = func(context.Context, string, string) (net.Conn, error) { panic("a fault") }
+	}
 	a := st.visitor().get("http://sale.example/")
 	if a.StatusCode != http.StatusInternalServerError || cookieOf(a, "vestibule-sale") == nil {
 		t.Errorf("got %d, cookies %v", a.StatusCode, a.Cookies())

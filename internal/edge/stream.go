@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -67,7 +68,13 @@ func (s *Server) takeOver(w http.ResponseWriter, st *live.Stream, b *beginning) 
 		http.Error(w, "No event stream is possible here.", http.StatusInternalServerError)
 		return
 	}
-	p, err := live.TakeOver(conn)
+	var p *live.Conn
+	if h, ok := conn.(interface{ bare() (net.Conn, error) }); ok {
+		conn, err = h.bare()
+	}
+	if err == nil {
+		p, err = live.TakeOver(conn)
+	}
 	if err == nil && buffered.Reader.Buffered() > 0 {
 		err = errors.New("the client goes on before it is answered")
 	}

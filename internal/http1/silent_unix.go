@@ -19,12 +19,12 @@ func (c *Conn) watch(conn net.Conn) {
 		return
 	}
 	var b [1]byte
-	c.raw, c.peek = raw, func(fd uintptr) bool {
+	c.raw, c.peek = raw, func(fd uintptr) { // it does not wait
 		for {
 			_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK)
 			if !errors.Is(err, syscall.EINTR) {
 				c.quiet = errors.Is(err, syscall.EAGAIN)
-				return true // it does not wait
+				return
 			}
 		}
 	}

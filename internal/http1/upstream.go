@@ -44,7 +44,7 @@ type Conn struct {
 	Reused bool // it was used before
 
 	raw   syscall.RawConn // nil where the system cannot tell whether it is silent
-	peek  func(fd uintptr) bool
+	peek  func(fd uintptr)
 	quiet bool
 }
 
@@ -234,7 +234,7 @@ func (c *Conn) Use(n int) { c.r += n }
 // silent reports whether the site has said nothing since its last answer, and has not
 // ended the connection: what it says unasked would be taken for the next answer.
 func (c *Conn) silent() bool {
-	if c.quiet = false; c.raw.Read(c.peek) != nil || !c.quiet {
+	if c.quiet = false; c.raw.Control(c.peek) != nil || !c.quiet {
 		return false
 	}
 	if t, ok := c.Conn.(*tls.Conn); ok { // it may have read more than it gave

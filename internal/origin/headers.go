@@ -3,6 +3,7 @@ package origin
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"vestibule/internal/ticket"
@@ -87,12 +88,37 @@ func NewHeaderRules(forward []string) *HeaderRules {
 	return h
 }
 
-// Strip takes out of a request's header what a site could take for more than a
-// header.
-func (h *HeaderRules) Strip(header http.Header) {
-	for name := range header {
-		if h.refuses(name) {
+// ToSite returns a line of a visitor's header as it reaches the site; ok is false where
+// it does not. name is canonical.
+func (h *HeaderRules) ToSite(name, value string) (forward string, ok bool) {
+	switch {
+	case h.refuses(name):
+		return "", false
+	case name == "Cookie":
+		value = withoutTickets(value)
+		return value, value != ""
+	case name == "User-Agent":
+		return value, value != "" // net/http sends no empty one
+	}
+	return value, true
+}
+
+// Strip leaves of a visitor's header what reaches the site.
+func (h *HeaderRules) Strip(header http.Header) { each(header, h.ToSite) }
+
+// each applies a rule to all lines of a header.
+func each(header http.Header, rule func(name, value string) (string, bool)) {
+	for name, lines := range header {
+		kept := lines[:0]
+		for _, l := range lines {
+			if l, ok := rule(name, l); ok {
+				kept = append(kept, l)
+			}
+		}
+		if len(kept) == 0 {
 			delete(header, name)
+		} else {
+			header[name] = kept
 		}
 	}
 }
@@ -161,52 +187,49 @@ func isToken(name string) bool {
 	return name != ""
 }
 
-// StripTickets takes our tickets out of the Cookie headers: they are the
-// visitor's credentials toward the edge, not the origin's business.
-func StripTickets(h http.Header) {
-	lines := h["Cookie"]
-	kept := lines[:0]
-	for _, l := range lines {
-		if strings.Contains(l, ticket.CookieStem) {
-			var parts []string
-			for part := range strings.SplitSeq(l, ";") {
-				part = strings.TrimSpace(part)
-				name, _, _ := strings.Cut(part, "=")
-				if part != "" && !ticket.IsCookieName(strings.TrimSpace(name)) {
-					parts = append(parts, part)
-				}
-			}
-			l = strings.Join(parts, "; ")
-		}
-		if l != "" {
-			kept = append(kept, l)
+// withoutTickets returns a Cookie line without our tickets: they are the visitor's
+// credentials toward the edge, not the origin's business.
+func withoutTickets(l string) string {
+	if !strings.Contains(l, ticket.CookieStem) {
+		return l
+	}
+	var parts []string
+	for part := range strings.SplitSeq(l, ";") {
+		part = strings.TrimSpace(part)
+		name, _, _ := strings.Cut(part, "=")
+		if part != "" && !ticket.IsCookieName(strings.TrimSpace(name)) {
+			parts = append(parts, part)
 		}
 	}
-	keep(h, "Cookie", kept)
+	return strings.Join(parts, "; ")
 }
 
-// StripSetCookies takes cookies that are named like our tickets out of an
-// origin's answer: whoever can make the origin set a cookie could otherwise
-// take a visitor's place away.
-func StripSetCookies(h http.Header) {
-	lines := h["Set-Cookie"]
-	kept := lines[:0]
-	for _, l := range lines {
-		name, _, _ := strings.Cut(l, "=")
-		if !ticket.IsCookieName(strings.TrimSpace(name)) {
-			kept = append(kept, l)
-		}
+// ToVisitor reports whether a line of a site's answer reaches the visitor. Cookies that
+// are named like our tickets do not: whoever can make the site set a cookie could
+// otherwise take a visitor's place away. Nor does what is for the fleet. Where the answer
+// is private, what tells caches to keep it does not either:
+// instead of Cache-Control there is [Private]. name is canonical.
+func ToVisitor(name, value string, private bool) bool {
+	switch name {
+	case "Set-Cookie":
+		cookie, _, _ := strings.Cut(value, "=")
+		return !ticket.IsCookieName(strings.TrimSpace(cookie))
+	case "Cache-Control":
+		return !private
 	}
-	keep(h, "Set-Cookie", kept)
+	return !hasFamily(name, ownFamilies) && !(private && slices.Contains(cdnHeaders[:], name))
 }
 
-// keep sets all lines of a header, and takes the header out where there are none.
-func keep(h http.Header, name string, lines []string) {
-	if len(lines) == 0 {
-		h.Del(name)
-		return
+// StripAnswer leaves of a site's answer what reaches the visitor.
+func StripAnswer(h http.Header, private bool) {
+	cache := ""
+	if private {
+		cache = Private(h["Cache-Control"])
 	}
-	h[name] = lines
+	each(h, func(name, value string) (string, bool) { return value, ToVisitor(name, value, private) })
+	if private {
+		h["Cache-Control"] = []string{cache}
+	}
 }
 
 // cdnHeaders tell shared caches more than Cache-Control does, which they go by first.
@@ -215,23 +238,21 @@ var cdnHeaders = [...]string{
 	"Edge-Control", "X-Accel-Expires",
 }
 
-// KeepPrivate forbids shared caches to keep an answer, because it carries one
-// visitor's ticket, or is for those inside. What the origin asks of the browser's own cache stands.
-func KeepPrivate(h http.Header) {
-	kept := []string{"private"}
-	for _, line := range h["Cache-Control"] {
+// Private returns the Cache-Control of an answer that carries one visitor's ticket, or is
+// for those inside: it forbids shared caches to keep it. What the origin asks of the
+// browser's own cache, in these lines, stands.
+func Private(lines []string) string {
+	kept := "private"
+	for _, line := range lines {
 		for d := range strings.SplitSeq(line, ",") {
 			d = strings.TrimSpace(d)
 			name, _, _ := strings.Cut(strings.ToLower(d), "=")
 			switch name {
 			case "", "public", "private", "s-maxage", "proxy-revalidate":
 			default:
-				kept = append(kept, d)
+				kept += ", " + d
 			}
 		}
 	}
-	h.Set("Cache-Control", strings.Join(kept, ", "))
-	for _, name := range cdnHeaders {
-		delete(h, name)
-	}
+	return kept
 }

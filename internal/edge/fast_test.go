@@ -1,0 +1,469 @@
+package edge
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vestibule/internal/node"
+	"vestibule/internal/ticket"
+)
+
+// reads has a stage read requests by a front.
+func reads(front string) func(*stage) { return func(st *stage) { st.cfg.Reader = front } }
+
+// eachFront runs a test with both fronts.
+func eachFront(t *testing.T, test func(t *testing.T, front string)) {
+	for _, front := range []string{frontFast, frontNetHTTP} {
+		t.Run(front, func(t *testing.T) { test(t, front) })
+	}
+}
+
+// byFront returns how many requests each front has read, and how many connections were
+// handed over.
+func byFront(t testing.TB, st *stage) (fast, netHTTP, handed float64) {
+	t.Helper()
+	families, err := st.reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "vestibule_edge_front_requests_total" {
+			for _, m := range f.Metric {
+				if m.Label[0].GetValue() == frontFast {
+					fast = m.GetCounter().GetValue()
+				} else {
+					netHTTP = m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return fast, netHTTP, metric1(t, st, "vestibule_edge_handovers_total")
+}
+
+// What the fast front plainly knows it reads; everything else is read by net/http, also
+// what follows on that connection. Nothing is counted twice.
+func TestWhichFrontReads(t *testing.T) {
+	const more = "GET /about HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n"
+	for _, tc := range []struct {
+		name, text    string
+		fast, netHTTP float64
+		codes         []int
+	}{
+		{"a page", request("GET /about HTTP/1.1", "shop.example"), 1, 0, []int{200}},
+		{"two behind each other", "GET /about HTTP/1.1\r\nHost: shop.example\r\n\r\n" + more, 2, 0, []int{200, 200}},
+		{"a form", "POST /about HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 3\r\n\r\na=b" + more, 2, 0, []int{200, 200}},
+		{"somebody who waits", "POST /vip HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 3\r\n\r\na=b" + more, 2, 0, []int{429, 200}},
+		{"another host", "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n" + more, 2, 0, []int{421, 200}},
+		{"chunks", "POST /about HTTP/1.1\r\nHost: shop.example\r\nTransfer-Encoding: chunked\r\n\r\n3\r\na=b\r\n0\r\n\r\n" + more, 0, 2, []int{200, 200}},
+		{"a large body", fmt.Sprintf("POST /about HTTP/1.1\r\nHost: shop.example\r\nContent-Length: %d\r\n\r\n%s", maxFastBody+1, strings.Repeat("x", maxFastBody+1)) + more, 0, 2, []int{200, 200}},
+		{"a preflight", "OPTIONS /about HTTP/1.1\r\nHost: shop.example\r\n\r\n" + more, 0, 2, []int{200, 200}},
+		{"a path of the edge", "POST /.well-known/vestibule/leave?room=vip HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 0\r\n\r\n" + more, 0, 2, []int{204, 200}},
+		{"an odd one at last", "GET /about HTTP/1.1\r\nHost: shop.example\r\n\r\n" + request("GET //about HTTP/1.1", "shop.example"), 1, 1, []int{200, 200}},
+		{"absolute form", request("GET http://shop.example/about HTTP/1.1", "other.example"), 0, 1, []int{200}},
+		{"HTTP/1.0", "GET /about HTTP/1.0\r\nHost: shop.example\r\n\r\n", 0, 1, []int{200}},
+		{"bare LF", "GET /about HTTP/1.1\nHost: shop.example\nConnection: close\n\n", 0, 1, []int{200}},
+		{"no request", "hello\r\n\r\n", 0, 0, []int{400}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			st := open(t, reads(frontFast))
+			st.up.queue(vip, 10, 1)
+			codes, _ := st.raw(tc.text)
+			if !slices.Equal(codes, tc.codes) {
+				t.Errorf("answered %v, want %v", codes, tc.codes)
+			}
+			fast, netHTTP, handed := byFront(t, st)
+			if fast != tc.fast || netHTTP != tc.netHTTP || (handed > 0) != (tc.netHTTP > 0 || tc.name == "no request") {
+				t.Errorf("%v read by the fast front and %v by net/http, %v handed over; want %v and %v", fast, netHTTP, handed, tc.fast, tc.netHTTP)
+			}
+		})
+	}
+}
+
+// A connection with TLS that is handed over is one with TLS still.
+func TestHandingOverKeepsTLS(t *testing.T) {
+	st := open(t, func(st *stage) {
+		st.cfg.Reader = frontFast
+		st.withTLS()
+		pair(t, st.cfg.TLS, 1)
+	})
+	v := st.secure(false)
+	for _, method := range []string{http.MethodGet, http.MethodOptions, http.MethodGet} {
+		a := v.ask(method, "https://sale.example/", "")
+		if a.ProtoMajor != 1 || a.body != "the site" {
+			t.Errorf("%s: %s %d", method, a.Proto, a.StatusCode)
+		}
+		if got := st.origin.last().Header.Get("X-Forwarded-Proto"); got != "https" {
+			t.Errorf("%s: the site is told %s", method, got)
+		}
+		for _, c := range a.Cookies() {
+			if !c.Secure || c.Name != ticket.CookieName("sale", true) {
+				t.Errorf("%s: %v", method, c)
+			}
+		}
+	}
+	fast, netHTTP, handed := byFront(t, st)
+	if fast != 1 || netHTTP != 2 || handed != 1 {
+		t.Errorf("read: %v, by net/http %v; %v handed over", fast, netHTTP, handed)
+	}
+}
+
+// Whatever is smuggled, with a request behind it that was poisoned, on a connection that
+// goes on: neither front lets a request through undecided. That both let the same ones
+// through is what FuzzFronts sees to.
+func TestSmugglingOnAConnectionThatGoesOn(t *testing.T) {
+	eachFront(t, func(t *testing.T, front string) {
+		st := open(t, func(st *stage) { st.cfg.Reader, st.cfg.Timeouts.Header = front, 300*time.Millisecond })
+		st.up.queue(vip, 10, 1)
+		for name, text := range smuggled() {
+			st.raw(goingOn(text) + request("GET /about?behind HTTP/1.1", "shop.example", "X-Poison: GET /vip HTTP/1.1"))
+			for _, r := range st.origin.requestsSeen() {
+				if !strings.HasPrefix(r.RequestURI, "/about") {
+					t.Errorf("%s: %s reached the origin", name, r.RequestURI)
+				}
+			}
+		}
+	})
+}
+
+// goingOn returns a request after which the connection goes on.
+func goingOn(text string) string {
+	text = strings.ReplaceAll(text, "Connection: close\r\n", "")
+	return strings.ReplaceAll(text, "\r\nConnection: close", "")
+}
+
+// rawSite is a site that answers with bytes, and remembers what it was asked.
+type rawSite struct {
+	ln     net.Listener
+	answer func(n int, r *http.Request) string // the n-th on a connection; empty ends it
+	open   sync.WaitGroup
+
+	mu   sync.Mutex
+	seen []string
+	asks []net.Conn
+}
+
+func newRawSite(t testing.TB, answer func(n int, r *http.Request) string) *rawSite {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &rawSite{ln: ln, answer: answer}
+	s.open.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			s.mu.Lock()
+			s.asks = append(s.asks, c)
+			s.mu.Unlock()
+			s.open.Go(func() { s.serve(c) })
+		}
+	})
+	t.Cleanup(func() {
+		ln.Close() // the end of the site
+		s.mu.Lock()
+		for _, c := range s.asks {
+			c.Close() // as above
+		}
+		s.mu.Unlock()
+		s.open.Wait()
+	})
+	return s
+}
+
+func (s *rawSite) serve(c net.Conn) {
+	defer c.Close()
+	br := bufio.NewReader(c)
+	for n := 0; ; n++ {
+		r, err := http.ReadRequest(br)
+		if err != nil {
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		if r.UserAgent() != "vestibule" {
+			var head bytes.Buffer
+			r.Header.Write(&head) //nolint:errcheck // memory
+			s.mu.Lock()
+			s.seen = append(s.seen, fmt.Sprintf("%s %s\nHost: %s\n%s%v %d\n%q", r.Method, r.RequestURI, r.Host, head.String(), r.TransferEncoding, r.ContentLength, body))
+			s.mu.Unlock()
+		}
+		text := s.answer(n, r)
+		if _, err := io.WriteString(c, text); err != nil || text == "" {
+			return
+		}
+		if strings.HasSuffix(text, "<end>") {
+			return
+		}
+	}
+}
+
+// forget returns what it was asked since.
+func (s *rawSite) forget() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen := s.seen
+	s.seen = nil
+	return seen
+}
+
+// openAt is open with another site.
+func openAt(t testing.TB, site string, change func(*stage)) *stage {
+	t.Helper()
+	st := newStage(t, change)
+	st.server.proxy.trip = st.server.proxy.transport // the site does not audit
+	if f := st.server.fast; f != nil {
+		f.pool.Dial = newDials(st.cfg.Timeouts, 100, newMetrics(prometheus.NewRegistry())).DialContext
+	}
+	st.up = newParent(t, st.bus, sale, vip)
+	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, document(site)))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.start()
+	st.adopted()
+	st.up.grant(sale, 1000, 1000)
+	return st
+}
+
+// A site whose answers are broken, or hide another answer, harms nobody who asks next.
+func TestHostileAnswers(t *testing.T) {
+	const good = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood"
+	const poison = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"
+	hostile := map[string]string{
+		"another answer behind":  good + poison,
+		"behind one without":     "HTTP/1.1 204 No Content\r\n\r\n" + poison,
+		"behind a 304":           "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n" + poison,
+		"behind chunks":          "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + poison,
+		"both framings":          "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + poison,
+		"two lengths":            "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nContent-Length: 71\r\n\r\n" + poison,
+		"a length with a sign":   "HTTP/1.1 200 OK\r\nContent-Length: +0\r\n\r\n" + poison,
+		"an unknown coding":      "HTTP/1.1 200 OK\r\nTransfer-Encoding: x\r\n\r\n" + poison,
+		"a broken chunk":         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n0\r\n\r\n" + poison,
+		"a chunk extension":      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;\na\r\n0\r\n\r\n" + poison,
+		"an unasked upgrade":     "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n" + poison,
+		"hints without end":      strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", 50) + good,
+		"no answer":              "SSH-2.0-x\r\n",
+		"half a head":            "HTTP/1.1 200 OK\r\nX: <end>",
+		"half a body":            "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf<end>",
+		"half a chunk":           "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nhalf<end>",
+		"a CR in a value":        "HTTP/1.1 200 OK\r\nX-A: b\rSet-Cookie: c=d\r\nContent-Length: 0\r\n\r\n" + poison,
+		"a NUL in a value":       "HTTP/1.1 200 OK\r\nX-A: \x00\r\nContent-Length: 0\r\n\r\n" + poison,
+		"a cookie like a ticket": "HTTP/1.1 200 OK\r\nSet-Cookie: vestibule-sale=x\r\nVestibule-Ticket: sale=x\r\nContent-Length: 0\r\n\r\n" + poison,
+	}
+	eachFront(t, func(t *testing.T, front string) {
+		for name, text := range hostile {
+			site := newRawSite(t, func(n int, r *http.Request) string {
+				if r.RequestURI == "/about?evil" {
+					return text
+				}
+				if n == 0 {
+					return good
+				}
+				return strings.Replace(good, "good", "fine", 1)
+			})
+			st := openAt(t, "http://"+site.ln.Addr().String(), reads(front))
+			c, err := net.Dial("tcp", st.addr(0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(c, request("GET /about?evil HTTP/1.1", "shop.example")); err != nil {
+				t.Fatal(err)
+			}
+			out, err := io.ReadAll(c)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%s: no end", name)
+			}
+			c.Close() // it was read to its end
+			if s := string(out); strings.Contains(s, "poison") || strings.Contains(s, "vestibule-sale=x") || strings.Contains(s, "Vestibule-Ticket") || strings.Contains(s, "\rSet-Cookie") {
+				t.Errorf("%s: the visitor gets %q", name, s)
+			}
+			for range 3 {
+				if codes, body := st.raw(request("GET /about HTTP/1.1", "shop.example")); !slices.Equal(codes, []int{200}) || body != "good" && body != "fine" {
+					t.Errorf("%s: who asks next gets %v %q", name, codes, body)
+				}
+			}
+			if err := st.stop(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// Answers of all framings come through either front, and what follows them.
+func TestAnswersOfAllFramings(t *testing.T) {
+	long := strings.Repeat("0123456789abcdef", 20<<10) // more than any buffer
+	site := newRawSite(t, func(_ int, r *http.Request) string {
+		q, err := url.QueryUnescape(r.URL.RawQuery)
+		if err != nil {
+			return ""
+		}
+		return strings.ReplaceAll(q, "LONG", long)
+	})
+	eachFront(t, func(t *testing.T, front string) {
+		st := openAt(t, "http://"+site.ln.Addr().String(), reads(front))
+		v := st.visitor()
+		for _, tc := range []struct {
+			method, answer, body string
+			status               int
+			length               int64
+		}{
+			{"GET", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", "abc", 200, 3},
+			{"GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "", 200, 0},
+			{"GET", fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\nLONG", len(long)), long, 200, int64(len(long))},
+			{"HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 77\r\n\r\n", "", 200, 77},
+			{"GET", "HTTP/1.1 204 No Content\r\n\r\n", "", 204, 0},
+			{"GET", "HTTP/1.1 304 Not Modified\r\nEtag: \"a\"\r\n\r\n", "", 304, -1},
+			{"GET", "HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", "abcde", 404, -1},
+			{"GET", fmt.Sprintf("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\nLONG\r\n0\r\nX-T: a\r\n\r\n", len(long)), long, 200, -1},
+			{"GET", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx", "x", 200, 1},
+			{"GET", "HTTP/1.0 200 OK\r\n\r\nto the <end>", "to the <end>", 200, -1},
+			{"GET", "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nLONG<end>", long + "<end>", 200, -1},
+			{"POST", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", "abc", 200, 3},
+		} {
+			a := v.ask(tc.method, "http://shop.example/about?"+url.QueryEscape(tc.answer), "")
+			if a.StatusCode != tc.status || a.body != tc.body || a.ContentLength != tc.length && tc.length >= 0 {
+				t.Errorf("%s %.80q: %d, %d bytes, length %d", tc.method, tc.answer, a.StatusCode, len(a.body), a.ContentLength)
+			}
+		}
+		if front == frontFast {
+			if _, netHTTP, _ := byFront(t, st); netHTTP > 0 {
+				t.Errorf("%v were read by net/http", netHTTP)
+			}
+		}
+	})
+}
+
+// A visitor who goes away while the site thinks is given up, also by the site.
+func TestWhoGoesAwayIsGivenUp(t *testing.T) {
+	eachFront(t, func(t *testing.T, front string) {
+		st := open(t, reads(front))
+		begun, ended := make(chan struct{}), make(chan struct{})
+		st.origin.serves(func(_ http.ResponseWriter, r *http.Request) {
+			close(begun)
+			<-r.Context().Done()
+			close(ended)
+		})
+		c := st.dial()
+		if _, err := io.WriteString(c, "GET /about HTTP/1.1\r\nHost: shop.example\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		<-ended
+		if n := metric1(t, st, "vestibule_edge_origin_errors_total"); n != 0 {
+			t.Errorf("the site is blamed: %v", n)
+		}
+	})
+}
+
+// twin are two edges that differ in their front, each with a site that remembers.
+type twin struct {
+	st   [2]*stage
+	site [2]*rawSite
+}
+
+func newTwin(t testing.TB, patience time.Duration) *twin {
+	x := &twin{}
+	for i, front := range []string{frontNetHTTP, frontFast} {
+		x.site[i] = newRawSite(t, func(_ int, r *http.Request) string {
+			if r.Method == http.MethodHead {
+				return "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
+			}
+			return "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+		})
+		x.st[i] = openAt(t, "http://"+x.site[i].ln.Addr().String(), func(st *stage) {
+			st.cfg.Reader = front
+			st.cfg.Timeouts.Header, st.cfg.Timeouts.Idle = patience, patience
+		})
+	}
+	return x
+}
+
+// play sends the same bytes to both edges, in two pieces, and returns what their sites
+// were asked.
+func (x *twin) play(t testing.TB, data []byte, cut int) (seen [2][]string) {
+	t.Helper()
+	var all sync.WaitGroup
+	for i := range x.st {
+		all.Go(func() {
+			c, err := net.Dial("tcp", x.st[i].addr(0))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			c.SetDeadline(time.Now().Add(20 * time.Second)) //nolint:errcheck // it is open
+			for _, piece := range [][]byte{data[:cut], data[cut:]} {
+				if _, err := c.Write(piece); err != nil {
+					break // the edge has ended it
+				}
+			}
+			if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("no end of %q", data)
+			}
+		})
+	}
+	all.Wait()
+	for i := range x.site {
+		seen[i] = x.site[i].forget()
+	}
+	return seen
+}
+
+// FuzzFronts feeds the same bytes to an edge with each front, and holds what their sites
+// were asked against each other. A request that ends the connection stands behind, so
+// that most connections end at once.
+func FuzzFronts(f *testing.F) {
+	for _, text := range smuggled() {
+		f.Add([]byte(goingOn(text)), uint16(0))
+	}
+	for _, target := range oddTargets {
+		f.Add([]byte("GET "+target+" HTTP/1.1\r\nHost: shop.example\r\nCookie: a=b; vestibule-vip=c\r\nX-Real-IP: 1.2.3.4\r\n\r\n"), uint16(7))
+	}
+	for _, lines := range []string{
+		"Connection: keep-alive", "Connection: X-A, close\r\nX-A: b", "Pragma: no-cache", "Pragma: no-cache\r\nCache-Control: max-age=0", "TE: trailers", "Te: trailers, gzip",
+		"Accept-Encoding: gzip", "x-forwarded-for: 1.1.1.1\r\nforwarded: for=1.1.1.1\r\nX-Forwarded-Host: a", "Content-Length: 3\r\n\r\nabc", "Content-Length: 03\r\n\r\nabc",
+		"Expect: 100-continue\r\nContent-Length: 3\r\n\r\nabc", "Cookie:\r\nCookie: a=1\r\nCookie: vestibule-sale=x; b=2;; c", "User-Agent:", "X-A:\r\nX-B: \t c\t d ", "Range: bytes=0-",
+		"Proxy-Authorization: a\r\nKeep-Alive: b\r\nProxy-Connection: c", "Trailer: X-A", "If-None-Match: \"a\"", "Authorization: Basic YTpi", "Host: shop.example", "Vestibule-Poll: 1",
+	} {
+		for _, method := range []string{"GET", "POST", "DELETE", "HEAD", "OPTIONS"} {
+			f.Add([]byte(method+" /about?x=1 HTTP/1.1\r\nHost: shop.example:80\r\n"+lines+"\r\n\r\n"), uint16(len(lines)))
+		}
+	}
+	quick, patient := newTwin(f, 50*time.Millisecond), newTwin(f, time.Second)
+	f.Fuzz(func(t *testing.T, data []byte, at uint16) {
+		data = append(slices.Clone(data), "GET /about?last HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n"...)
+		cut := int(at) % len(data)
+		seen := quick.play(t, data, cut)
+		if reflect.DeepEqual(seen[0], seen[1]) {
+			return
+		}
+		// It may be for want of time.
+		if seen = patient.play(t, data, cut); !reflect.DeepEqual(seen[0], seen[1]) {
+			t.Errorf("%q, cut at %d\nnet/http: %q\nfast:     %q", data, cut, seen[0], seen[1])
+		}
+	})
+}

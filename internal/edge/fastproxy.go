@@ -1,0 +1,380 @@
+package edge
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"vestibule/internal/gate"
+	"vestibule/internal/http1"
+	"vestibule/internal/origin"
+)
+
+// patienceBeforeWatching is for how long an origin is waited for before somebody looks
+// out whether the visitor is there still.
+const patienceBeforeWatching = 100 * time.Millisecond
+
+// maxHints is how many informational answers an origin may give to one request.
+const maxHints = 8
+
+var (
+	errVisitorLeft = errors.New("the visitor went away")
+	errHints       = errors.New("too many informational answers")
+	errUpgraded    = errors.New("the origin upgrades unasked")
+)
+
+// trip is one request on its way to its origin and back.
+type trip struct {
+	passage
+	up *http1.Conn // nil before there is an answer, and once it is given back
+}
+
+// enter passes a request on that enters, whose body is to come still.
+func (c *fastConn) enter(o *gate.Outcome, length int) bool {
+	if o.Kind != gate.Enters {
+		panic("fast front: the request may not enter") // nothing may reach the origin this way
+	}
+	if c.w-c.r < length {
+		c.visit.end() // what is read is the body's
+		if !c.body(length, c.f.cfg.Timeouts.Idle) {
+			return false
+		}
+	}
+	c.unread = 0
+	c.visit.goOn()
+	x := &c.trip
+	*x = trip{passage: passage{c.f.proxy, o}}
+	defer func() {
+		if x.up != nil {
+			x.up.Close() //nolint:errcheck // it is not used any more
+		}
+		*x = trip{}
+	}()
+	err := c.exchange(x, c.in[c.r:c.r+length])
+	c.r += length
+	if err != nil {
+		return c.failed(x, err)
+	}
+	return c.passOn(x)
+}
+
+// exchange sends the request to its origin, and reads the head of the answer.
+func (c *fastConn) exchange(x *trip, body []byte) error {
+	c.out = c.requestFor(c.out[:0], x, body)
+	to := x.outcome.Origin.URL
+	for fresh := false; ; fresh = true {
+		up, err := c.f.pool.Get(c.f.base, to.Scheme, to.Host, fresh)
+		if c.f.base.Err() != nil {
+			return errVisitorLeft // the edge cuts everybody off
+		}
+		if err != nil {
+			return err
+		}
+		if !c.visit.hold(up) {
+			up.Close() //nolint:errcheck // nothing was said on it
+			return errVisitorLeft
+		}
+		if err = c.converse(x, up); err == nil {
+			x.up = up
+			return nil
+		}
+		up.Close() //nolint:errcheck // it is not used any more
+		if !c.visit.hold(nil) {
+			return errVisitorLeft
+		}
+		// An origin that has ended an idle connection is asked again, where it makes
+		// no difference if it is asked twice.
+		again := up.Reused && !fresh && len(body) == 0 && (c.req.Method == http.MethodGet || c.req.Method == http.MethodHead)
+		if !again || len(up.Buffered()) > 0 || c.begun || errors.Is(err, http1.ErrAnswer) || isTimeout(err) {
+			return err
+		}
+	}
+}
+
+// requestFor appends the request as it goes to the origin.
+func (c *fastConn) requestFor(b []byte, x *trip, body []byte) []byte {
+	b = append(append(append(b, c.req.Method...), ' '), c.req.Target...)
+	b = append(b, " HTTP/1.1\r\n"...)
+	b = appendField(b, "Host", c.req.Host)
+	for i := range c.req.Fields {
+		f := &c.req.Fields[i]
+		if value, ok := x.headers.ToSite(f.Name, f.Value); ok {
+			b = appendField(b, f.Name, value)
+		}
+	}
+	c.told = x.tells(c.told[:0], c.req.Host)
+	b = appendFields(b, c.told)
+	switch c.req.Method {
+	case http.MethodPost, http.MethodPut, http.MethodPatch:
+		b = appendLength(b, int64(len(body)))
+	}
+	return append(append(b, "\r\n"...), body...)
+}
+
+// converse sends what is in out, and reads heads up to that of the final answer.
+func (c *fastConn) converse(x *trip, up *http1.Conn) error {
+	limit := time.Now().Add(c.f.cfg.Timeouts.Response)
+	if err := c.send(up, limit); err != nil {
+		return err
+	}
+	for range maxHints {
+		c.res.Reset()
+		for {
+			n, err := c.res.Parse(up.Buffered())
+			if err != nil {
+				return err
+			}
+			if n > 0 {
+				up.Use(n)
+				break
+			}
+			if err := c.fill(up, limit); err != nil {
+				return err
+			}
+		}
+		switch {
+		case c.res.Status == http.StatusSwitchingProtocols:
+			return errors.Join(http1.ErrAnswer, errUpgraded)
+		case c.res.Status >= http.StatusOK:
+			return nil
+		case c.res.Status != http.StatusContinue:
+			if !c.hint() {
+				return errVisitorLeft
+			}
+		}
+	}
+	return errors.Join(http1.ErrAnswer, errHints)
+}
+
+// send sends what is in out.
+func (c *fastConn) send(up *http1.Conn, limit time.Time) error {
+	soon := time.Now().Add(patienceBeforeWatching)
+	if err := up.SetDeadline(soon); err != nil {
+		return err
+	}
+	if _, ok := up.Conn.(*tls.Conn); ok { // it cannot go on after a deadline
+		if err := up.SetWriteDeadline(limit); err != nil {
+			return err
+		}
+	}
+	n, err := up.Write(c.out)
+	if err == nil || !isTimeout(err) || !time.Now().Before(limit) {
+		return err
+	}
+	c.visit.watch()
+	if err := up.SetDeadline(limit); err != nil {
+		return err
+	}
+	_, err = up.Write(c.out[n:])
+	return err
+}
+
+// fill reads from an origin until limit; the zero time is never. Where it takes a while,
+// the visitor's going away ends it.
+func (c *fastConn) fill(up *http1.Conn, limit time.Time) error {
+	err := up.Fill()
+	if !isTimeout(err) {
+		return err
+	}
+	c.visit.watch()
+	if err := up.SetReadDeadline(limit); err != nil {
+		return err
+	}
+	return up.Fill()
+}
+
+// hint passes an informational answer on.
+func (c *fastConn) hint() bool {
+	b := appendStatus(nil, c.res.Status)
+	for i := range c.res.Fields {
+		if f := &c.res.Fields[i]; origin.ToVisitor(f.Name, f.Value, false) {
+			b = appendField(b, f.Name, f.Value)
+		}
+	}
+	began := c.begun
+	ok := c.write(append(b, "\r\n"...), c.f.cfg.Timeouts.Idle)
+	c.begun = began // the answer is to come
+	return ok
+}
+
+// failed answers in place of an origin that does not.
+func (c *fastConn) failed(x *trip, err error) bool {
+	if errors.Is(err, errVisitorLeft) {
+		return false
+	}
+	c.visit.end()
+	status, header, text := x.failure(c.req.Host, err)
+	ends := c.ends()
+	return c.say(status, header, []byte(text), ends, c.f.cfg.Timeouts.Idle) && !ends
+}
+
+// passOn makes the visitor's answer out of the origin's, whose head is in res.
+func (c *fastConn) passOn(x *trip) bool {
+	x.monitor.Answered(x.outcome.Origin)
+	framing := c.res.Body(c.req.Method)
+	ends := c.ends()
+	c.out = c.answerHead(c.out[:0], x, framing, ends)
+	whole, ok := c.passBody(x.up, framing)
+	if !ok {
+		return false
+	}
+	c.visit.end()
+	if whole && !c.res.Close {
+		c.f.pool.Put(x.up)
+		x.up = nil
+	}
+	return !ends
+}
+
+// answerHead appends the head of the visitor's answer.
+func (c *fastConn) answerHead(b []byte, x *trip, framing http1.Framing, ends bool) []byte {
+	tickets, private := x.gives()
+	revoked, dated := false, false
+	var cache []string
+	b = appendStatus(b, c.res.Status)
+	for i := range c.res.Fields {
+		f := &c.res.Fields[i]
+		switch f.Name {
+		case commandHeader:
+			revoked = revoked || f.Value == commandRevoke
+		case "Cache-Control":
+			if private {
+				cache = append(cache, f.Value)
+			}
+		case "Date":
+			dated = true
+		}
+		if origin.ToVisitor(f.Name, f.Value, private) {
+			b = appendField(b, f.Name, f.Value)
+		}
+	}
+	if private {
+		b = appendField(b, "Cache-Control", origin.Private(cache))
+	}
+	b = appendFields(b, tickets)
+	if revoked {
+		x.outcome.Revoke()
+	}
+	if !dated {
+		b = appendDate(b)
+	}
+	if ends {
+		b = append(b, "Connection: close\r\n"...)
+	}
+	switch {
+	case framing == http1.Chunked || framing == http1.ToTheEnd:
+		b = append(b, "Transfer-Encoding: chunked\r\n"...)
+	case c.res.Length >= 0 && c.res.Status != http.StatusNoContent:
+		b = appendLength(b, c.res.Length)
+	}
+	return append(b, "\r\n"...)
+}
+
+// passBody sends what is in out, and the body of the answer behind it. whole tells that
+// nothing of the answer is left on the origin's connection.
+func (c *fastConn) passBody(up *http1.Conn, framing http1.Framing) (whole, ok bool) {
+	idle := c.f.cfg.Timeouts.Idle
+	left := c.res.Length
+	c.chunks = http1.Chunks{}
+	switch framing {
+	case http1.NoBody:
+		return true, c.write(c.out, idle)
+	case http1.Counted:
+		for {
+			if len(up.Buffered()) == 0 {
+				if left > smallBody {
+					return true, c.write(c.out, idle) && c.copyBody(up, left)
+				}
+				if c.fill(up, time.Time{}) != nil {
+					return false, false
+				}
+			}
+			b := up.Buffered()
+			b = b[:min(int64(len(b)), left)]
+			c.out = append(c.out, b...)
+			up.Use(len(b))
+			left -= int64(len(b))
+			if left == 0 || len(c.out) >= smallBody {
+				if !c.write(c.out, idle) {
+					return false, false
+				}
+				c.out = c.out[:0]
+			}
+			if left == 0 {
+				return true, true
+			}
+		}
+	case http1.Chunked:
+		for {
+			if b := up.Buffered(); len(b) > 0 {
+				pass, n, err := c.chunks.Scan(b)
+				if err != nil {
+					return false, false
+				}
+				c.out = append(c.out, b[:pass]...)
+				up.Use(n)
+				if c.chunks.Done && c.chunks.Cut() {
+					c.out = append(c.out, "\r\n"...)
+				}
+			}
+			if len(c.out) > 0 && !c.write(c.out, idle) {
+				return false, false
+			}
+			if c.chunks.Done {
+				return true, true
+			}
+			c.out = c.out[:0]
+			if c.fill(up, time.Time{}) != nil {
+				return false, false
+			}
+		}
+	default: // to the end of the connection
+		for {
+			if b := up.Buffered(); len(b) > 0 {
+				c.out = strconv.AppendInt(c.out, int64(len(b)), 16)
+				c.out = append(append(append(c.out, "\r\n"...), b...), "\r\n"...)
+				up.Use(len(b))
+			}
+			if len(c.out) > 0 && !c.write(c.out, idle) {
+				return false, false
+			}
+			c.out = c.out[:0]
+			if err := c.fill(up, time.Time{}); errors.Is(err, io.EOF) {
+				return false, c.write([]byte("0\r\n\r\n"), idle)
+			} else if err != nil {
+				return false, false
+			}
+		}
+	}
+}
+
+// smallBody is up to which length an answer is sent as one.
+const smallBody = 16 << 10
+
+// copyBody passes on so many bytes, through one buffer: so much is held of an answer that
+// a visitor takes slowly.
+func (c *fastConn) copyBody(up *http1.Conn, left int64) bool {
+	buf := c.f.proxy.buffers.Get()
+	defer c.f.proxy.buffers.Put(buf)
+	for left > 0 {
+		n, err := up.Read(buf[:min(int64(len(buf)), left)])
+		if n > 0 {
+			if !c.write(buf[:n], c.f.cfg.Timeouts.Idle) {
+				return false
+			}
+			left -= int64(n)
+			continue
+		}
+		if !isTimeout(err) {
+			return false
+		}
+		c.visit.watch()
+		if up.SetReadDeadline(time.Time{}) != nil {
+			return false
+		}
+	}
+	return true
+}
