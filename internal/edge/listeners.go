@@ -87,7 +87,7 @@ func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 		if l.tls {
 			cert, err := node.NewCertificate(s.cfg.TLS.Cert, s.cfg.TLS.Key, s.log, time.Now)
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("tls.cert, tls.key: %w", err)
 			}
 			srv.TLSConfig = cert.TLS()
 		}
