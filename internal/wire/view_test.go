@@ -20,9 +20,11 @@ func firstInLine(slots float64, session, after time.Duration) *View {
 		u.Observe(start.Add(t), life, slots, slots)
 	}
 	joined := at.Add(2 * time.Second)
-	v := &View{At: at.Add(after), Horizon: joined + 60_000, Park: joined + 60_000,
+	v := &View{
+		At: at.Add(after), Horizon: joined + 60_000, Park: joined + 60_000,
 		Paces: u.Paces(line.Limits{Total: slots, PerMinute: 6000}),
-		Line:  line.NewDigest(line.Histogram{{Start: joined, Width: 1000, N: 1}})}
+		Line:  line.NewDigest(line.Histogram{{Start: joined, Width: 1000, N: 1}}),
+	}
 	return v
 }
 
