@@ -553,7 +553,7 @@ func (v *visit) leave() {
 	v.left = true
 	close(v.gone)
 	if v.origin != nil {
-		v.origin.Close() //nolint:errcheck // whoever waits for it is told
+		v.origin.Close() // whoever waits for it is told
 	}
 }
 

@@ -49,7 +49,7 @@ func (c *fastConn) enter(o *gate.Outcome, length int) bool {
 	*x = trip{passage: passage{c.f.proxy, o}}
 	defer func() {
 		if x.up != nil {
-			x.up.Close() //nolint:errcheck // it is not used any more
+			x.up.Close() // it is not used any more
 		}
 		*x = trip{}
 	}()
@@ -74,14 +74,14 @@ func (c *fastConn) exchange(x *trip, body []byte) error {
 			return err
 		}
 		if !c.visit.hold(up) {
-			up.Close() //nolint:errcheck // nothing was said on it
+			up.Close() // nothing was said on it
 			return errVisitorLeft
 		}
-		if err = c.converse(x, up); err == nil {
+		if err = c.converse(up); err == nil {
 			x.up = up
 			return nil
 		}
-		up.Close() //nolint:errcheck // it is not used any more
+		up.Close() // it is not used any more
 		if !c.visit.hold(nil) {
 			return errVisitorLeft
 		}
@@ -115,7 +115,7 @@ func (c *fastConn) requestFor(b []byte, x *trip, body []byte) []byte {
 }
 
 // converse sends what is in out, and reads heads up to that of the final answer.
-func (c *fastConn) converse(x *trip, up *http1.Conn) error {
+func (c *fastConn) converse(up *http1.Conn) error {
 	limit := time.Now().Add(c.f.cfg.Timeouts.Response)
 	if err := c.send(up, limit); err != nil {
 		return err

@@ -123,7 +123,7 @@ func plainRequestLine(b []byte) bool {
 	if !ok || methodOf(method) == "" || len(target) == 0 || target[0] != '/' || len(target) > 1 && target[1] == '/' {
 		return false
 	}
-	for i := 0; i < len(target); i++ {
+	for i := range target {
 		c := target[i]
 		if !plainTarget[c] {
 			return false

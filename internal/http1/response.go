@@ -35,12 +35,11 @@ type Response struct {
 	Chunked bool
 	Close   bool // the connection ends with the answer
 
-	at      int
-	minor   byte
-	lines   []line
-	named   []string // by Connection
-	text    []byte
-	lengths int
+	at    int
+	minor byte
+	lines []line
+	named []string // by Connection
+	text  []byte
 }
 
 // Reset makes r ready for the next head.

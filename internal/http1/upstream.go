@@ -63,7 +63,7 @@ func (p *Pool) Get(ctx context.Context, scheme, host string, fresh bool) (*Conn,
 			c.Reused = true
 			return c, nil
 		}
-		c.Close() //nolint:errcheck // whoever is at the other end has ended it, or is not to be believed
+		c.Close() // whoever is at the other end has ended it, or is not to be believed
 	}
 	addr := host
 	if _, _, err := net.SplitHostPort(host); err != nil {
@@ -134,7 +134,7 @@ func (p *Pool) take(to site) *Conn {
 // said more, or there is no place, it is closed.
 func (p *Pool) Put(c *Conn) {
 	if c.w > c.r || !p.keep(c) {
-		c.Close() //nolint:errcheck // nobody waits for anything from it
+		c.Close() // nobody waits for anything from it
 	}
 }
 
@@ -174,7 +174,7 @@ func (p *Pool) Expire(now time.Time) {
 	}
 	p.mu.Unlock()
 	for _, c := range over {
-		c.Close() //nolint:errcheck // nobody waits for anything from it
+		c.Close() // nobody waits for anything from it
 	}
 }
 
@@ -186,7 +186,7 @@ func (p *Pool) Close() {
 	p.mu.Unlock()
 	for _, conns := range all {
 		for _, c := range conns {
-			c.Close() //nolint:errcheck // nobody waits for anything from it
+			c.Close() // nobody waits for anything from it
 		}
 	}
 }
@@ -214,7 +214,7 @@ func (c *Conn) Fill() error {
 			c.buf = append(c.buf, make([]byte, len(c.buf))...)
 		}
 	}
-	n, err := c.Conn.Read(c.buf[c.w:])
+	n, err := c.Read(c.buf[c.w:])
 	c.w += n
 	if n > 0 {
 		return nil // the error comes again

@@ -217,7 +217,7 @@ func ToVisitor(name, value string, private bool) bool {
 	case "Cache-Control":
 		return !private
 	}
-	return !hasFamily(name, ownFamilies) && !(private && slices.Contains(cdnHeaders[:], name))
+	return !hasFamily(name, ownFamilies) && (!private || !slices.Contains(cdnHeaders[:], name))
 }
 
 // StripAnswer leaves of a site's answer what reaches the visitor.
@@ -242,7 +242,7 @@ var cdnHeaders = [...]string{
 // for those inside: it forbids shared caches to keep it. What the origin asks of the
 // browser's own cache, in these lines, stands.
 func Private(lines []string) string {
-	kept := "private"
+	kept := []string{"private"}
 	for _, line := range lines {
 		for d := range strings.SplitSeq(line, ",") {
 			d = strings.TrimSpace(d)
@@ -250,9 +250,9 @@ func Private(lines []string) string {
 			switch name {
 			case "", "public", "private", "s-maxage", "proxy-revalidate":
 			default:
-				kept += ", " + d
+				kept = append(kept, d)
 			}
 		}
 	}
-	return kept
+	return strings.Join(kept, ", ")
 }
