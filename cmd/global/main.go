@@ -46,7 +46,7 @@ func serve(ctx context.Context, cfg global.Config, stdout io.Writer, log *slog.L
 	if err := node.Announce(stdout, people, addresses); err != nil {
 		return err
 	}
-	ctx, stop := server.Outlive(ctx, log)
+	ctx, stop := server.Outlive(ctx, n.Leaving, log)
 	defer stop()
 	return n.Run(ctx)
 }

@@ -114,6 +114,14 @@ type Status struct {
 	Rooms   map[string]slots.RootLedger
 }
 
+// Leaving reports whether a regional has said that it was told to end; false where this global
+// does not lead. It is safe for concurrent use.
+func (s *Server) Leaving() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.alloc != nil && s.alloc.Leaving(s.Clock.Now())
+}
+
 // Status returns the state of the candidate.
 func (s *Server) Status() Status {
 	s.mu.Lock()

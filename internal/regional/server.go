@@ -124,10 +124,15 @@ func (s *Server) seeOff(asked, ctx context.Context) {
 		return
 	}
 	began, told := s.Clock.Now(), false
+	s.mu.Lock()
+	if s.agg != nil {
+		s.agg.Leave(began)
+	}
+	s.mu.Unlock()
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()
 	for {
-		reporting, leaving := s.leaving()
+		reporting, leaving := s.Leaving()
 		past := s.Clock.Now().Sub(began)
 		if reporting == 0 || (leaving == 0 && past >= leaveNotice) || past >= leaveMost {
 			return
@@ -144,9 +149,9 @@ func (s *Server) seeOff(asked, ctx context.Context) {
 	}
 }
 
-// leaving returns how many edges report here, and how many of them are about to end; none
-// where this regional does not lead.
-func (s *Server) leaving() (reporting, leaving int) {
+// Leaving returns how many edges report here, and how many of them are about to end; none
+// where this regional does not lead. It is safe for concurrent use.
+func (s *Server) Leaving() (reporting, leaving int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.agg == nil {

@@ -54,6 +54,7 @@ type centre struct {
 	blank      bool   // its aggregator knows none
 	recovering bool   // its aggregator can do nothing with more rights yet
 	promise    bool   // it has yet to promise to follow us
+	leaving    bool   // its aggregator was told to end
 
 	listed   bool   // it is in the list of members
 	draining bool   // it is to leave the list
@@ -168,7 +169,7 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 	if !fresh {
 		return
 	}
-	d.recv, d.echo, d.heard, d.due = now, m.Sent, true, true
+	d.recv, d.echo, d.heard, d.due, d.leaving = now, m.Sent, true, true, m.Leaving
 	if d.site == 0 && m.Site != 0 {
 		d.site = m.Site
 		a.restale()
@@ -368,6 +369,11 @@ func (a *Allocator) reclaimAfter(p *pool) time.Duration {
 	life := max(time.Duration(wire.Life(p.Session))*time.Second, wire.RateWindow)
 	sum := ownerLease + a.cfg.Params.RegionalLease + a.cfg.Params.EdgeLease + life
 	return fleet.Stretch(fleet.Stretch(sum)) + 4*time.Second + 4*fleet.Guard + 4*fleet.MaxError
+}
+
+// Leaving reports whether an aggregator was told to end that was heard lately.
+func (a *Allocator) Leaving(now fleet.Mono) bool {
+	return slices.ContainsFunc(a.centres, func(d *centre) bool { return d.leaving && now.Sub(d.recv) < quiet })
 }
 
 // alone reports whether a data centre has been silent for long while others were

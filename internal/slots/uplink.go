@@ -15,6 +15,8 @@ import (
 // Invariants: seen never goes back to a lower term, and is stored before
 // anything is said or done under it; while blank nothing is free.
 type uplink struct {
+	leaving bool // the process was told to end
+
 	params wire.Params
 
 	seen     wire.Term
@@ -141,7 +143,7 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 	head := wire.Report{
 		From: a.cfg.DC, Inc: a.cfg.Term.N, Seq: u.seq, Sent: now, AsOf: a.clock.Now(now), AsOfBound: a.clock.Bound(now),
 		Seen: u.seen, Acked: u.grants.Done(), Join: !u.joined, Blank: u.blank, Recovering: a.roster.recovering() || a.lives.gathering,
-		Members: a.member.known(&a.up), Site: a.stored.site,
+		Members: a.member.known(&a.up), Site: a.stored.site, Leaving: u.leaving,
 	}
 	pack := wire.NewReportPacker(head)
 	busy, turned := false, a.turned(now)

@@ -57,7 +57,7 @@ type Report struct {
 	Join      bool          // complete state for a parent that has not adopted the child
 	Final     bool          // edges: the lease has lapsed, nothing is admitted under this tenure any more
 	Bye       bool          // edges: the process ends; implies Final
-	Leaving   bool          // edges: the process was told to end, and serves on for a while
+	Leaving   bool          // the process was told to end, and goes on for a while
 	Blank     bool          // regionals: the books were lost with a predecessor; the numbers of T and R in Rooms mean nothing
 	Rooms     []RoomReport
 

@@ -140,11 +140,15 @@ func Join(name, inbox, dir string, cfg *node.ServerConfig, closer *node.Closer, 
 // takes to end.
 const outlive = 10 * time.Second
 
-// Outlive returns a context that ends after ctx. Where the cause is [node.ErrTerminated], the
-// node goes on until nobody else is connected to its server, or for ten seconds: nodes that
-// are stopped together with it tell each other what they leave behind. Without a server it
-// ends with ctx. The caller calls stop in the end.
-func (s *Server) Outlive(ctx context.Context, log *slog.Logger) (out context.Context, stop func()) {
+// notice is within what time after us others are told to end that are stopped together with
+// us, and have said so.
+const notice = time.Second
+
+// Outlive returns a context that ends after ctx. Where the cause is [node.ErrTerminated] and
+// leaving tells within a second that others are to end as well, the node goes on until nobody
+// else is connected to its server, or for ten seconds: they tell each other what they leave
+// behind. Without a server it ends with ctx. The caller calls stop in the end.
+func (s *Server) Outlive(ctx context.Context, leaving func() bool, log *slog.Logger) (out context.Context, stop func()) {
 	if s == nil {
 		return ctx, func() {}
 	}
@@ -155,7 +159,7 @@ func (s *Server) Outlive(ctx context.Context, log *slog.Logger) (out context.Con
 		select {
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), node.ErrTerminated) {
-				s.seeOff(out, log)
+				s.seeOff(out, leaving, log)
 			}
 			end(context.Cause(ctx))
 		case <-out.Done():
@@ -167,22 +171,25 @@ func (s *Server) Outlive(ctx context.Context, log *slog.Logger) (out context.Con
 	}
 }
 
-// seeOff waits until only this process itself is connected.
-func (s *Server) seeOff(ctx context.Context, log *slog.Logger) {
+// seeOff waits until only this process itself is connected, if others are to end too.
+func (s *Server) seeOff(ctx context.Context, leaving func() bool, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, outlive)
 	defer cancel()
+	late := time.NewTimer(notice)
+	defer late.Stop()
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()
-	for told := false; ; told = true {
-		others := s.s.NumClients() + s.s.NumLeafNodes() - 1
-		if others <= 0 {
-			return
-		}
-		if !told {
-			log.Info("others are connected to this nats-server: waiting for them", slog.Int("connections", others), slog.Duration("at_most", outlive))
+	for told := false; s.s.NumClients()+s.s.NumLeafNodes() > 1; {
+		if !told && leaving() {
+			told = true
+			log.Info("others stop too: this nats-server goes on for them", slog.Duration("at_most", outlive))
 		}
 		select {
 		case <-look.C:
+		case <-late.C:
+			if !told {
+				return
+			}
 		case <-ctx.Done():
 			return
 		}

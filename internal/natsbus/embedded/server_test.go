@@ -2,6 +2,7 @@ package embedded_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"strings"
@@ -97,6 +98,58 @@ func TestJoin(t *testing.T) {
 			other.Close()
 		}
 		closer.Close(quiet)
+	}
+}
+
+// A node goes on with its server while others are connected that end too, and no longer.
+func TestOutlive(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		cause   error
+		leaving bool
+		waits   bool
+	}{
+		{"others end too", node.ErrTerminated, true, true},
+		{"others stay", node.ErrTerminated, false, false},
+		{"interrupted", nil, true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var closer node.Closer
+			defer closer.Close(quiet)
+			conn, server, err := embedded.Join("n", "n", t.TempDir(), &node.ServerConfig{Embedded: true, Listen: "127.0.0.1:0", Replicas: 1}, &closer, quiet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			other, err := natsbus.Connect(natsbus.Options{URL: server.URL(), Name: "other", Log: quiet})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer other.Close()
+			eventually(t, "both are connected", func() bool { return conn.Connected() && other.Connected() })
+			ctx, end := context.WithCancelCause(context.Background())
+			asked := make(chan struct{}, 1000)
+			out, stop := server.Outlive(ctx, func() bool {
+				select {
+				case asked <- struct{}{}:
+				default:
+				}
+				return c.leaving
+			}, quiet)
+			defer stop()
+			end(c.cause)
+			if c.waits {
+				<-asked
+				if out.Err() != nil {
+					t.Error("it ends before the other one")
+				}
+				other.Close()
+			}
+			<-out.Done()
+			if err := context.Cause(out); !c.waits && c.cause == nil && !errors.Is(err, context.Canceled) || c.cause != nil && !errors.Is(err, c.cause) {
+				t.Errorf("the cause is %v, want %v", err, c.cause)
+			}
+		})
 	}
 }
 

@@ -154,7 +154,7 @@ type Report struct {
 	Join          bool                   `protobuf:"varint,12,opt,name=join,proto3" json:"join,omitempty"`
 	Final         bool                   `protobuf:"varint,13,opt,name=final,proto3" json:"final,omitempty"`
 	Bye           bool                   `protobuf:"varint,14,opt,name=bye,proto3" json:"bye,omitempty"`
-	Leaving       bool                   `protobuf:"varint,26,opt,name=leaving,proto3" json:"leaving,omitempty"` // the process was told to end, and serves on for a while (edges)
+	Leaving       bool                   `protobuf:"varint,26,opt,name=leaving,proto3" json:"leaving,omitempty"` // the process was told to end, and goes on for a while
 	Blank         bool                   `protobuf:"varint,15,opt,name=blank,proto3" json:"blank,omitempty"`
 	Recovering    bool                   `protobuf:"varint,18,opt,name=recovering,proto3" json:"recovering,omitempty"`
 	Rooms         []*RoomReport          `protobuf:"bytes,16,rep,name=rooms,proto3" json:"rooms,omitempty"`
