@@ -17,7 +17,7 @@ func (b *books) take(now, wrote fleet.Mono, e *edge, m *wire.Report, r *wire.Roo
 		acc.rateReturned = max(acc.rateReturned, r.RateReturned)
 		acc.rateIdle, acc.rateSeen = r.RateIdle, r.RateGranted
 	}
-	acc.rateUses.add(now, wrote, int64(growth(&acc.spent, r.Spent)), acc.rateHeld()-acc.rateIdleNow())
+	spent := growth(&acc.spent, r.Spent)
 	acc.returned = max(acc.returned, r.Returned)
 	acc.renewedBefore = acc.renewed
 	acc.renewed = max(acc.renewed, r.Renewed)
@@ -31,6 +31,9 @@ func (b *books) take(now, wrote fleet.Mono, e *edge, m *wire.Report, r *wire.Roo
 		acc.told = true
 		acc.admitted, acc.joined, acc.entered, acc.outcomes = r.Admitted, r.Joined, r.Entered, r.Outcomes
 		b.presumeRate(e, int64(r.RateOwed), now)
+		acc.rateUses.begin(now, wrote, acc.rateHeld()-acc.rateIdleNow())
+	} else {
+		acc.rateUses.add(now, wrote, int64(spent))
 	}
 	b.admitted += growth(&acc.admitted, r.Admitted)
 	b.joined += growth(&acc.joined, r.Joined)

@@ -24,20 +24,21 @@ type rateUse struct {
 // a second. Every right in use by its newest report is in one of them.
 type rateUses struct {
 	list  []rateUse
-	told  bool       // there was a report
 	wrote fleet.Mono // the newest one was written no earlier
 }
 
 // maxRateUses bounds the entries: where nobody knows the time it is not known which are over.
 const maxRateUses = 128
 
-// add notes that a report told of n more uses than the one before, with which busy rights are
-// in use. What the first report tells was used nobody knows when.
-func (u *rateUses) add(now, wrote fleet.Mono, n, busy int64) {
+// begin takes the first report, by which busy rights are in use: since when nobody knows.
+func (u *rateUses) begin(now, wrote fleet.Mono, busy int64) {
+	u.wrote = math.MinInt64 / 2 // of what was before it
+	u.add(now, wrote, busy)
+}
+
+// add notes that a report told of n more uses than the one before.
+func (u *rateUses) add(now, wrote fleet.Mono, n int64) {
 	from := u.wrote
-	if !u.told {
-		u.told, n, from = true, busy, math.MinInt64/2
-	}
 	u.wrote = wrote
 	if n <= 0 {
 		return

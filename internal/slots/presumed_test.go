@@ -53,7 +53,12 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 			known := wrote - fleet.Mono(rapid.IntRange(0, 500).Draw(t, "unsure"))*ms
 			recv = now + late
 			acc.rateGranted, acc.rateIdle, acc.rateSeen = uint64(held), uint64(idle), uint64(held)
-			acc.rateUses.add(recv, known, spent-reported, held-idle)
+			if !acc.told {
+				acc.told = true
+				acc.rateUses.begin(recv, known, held-idle)
+			} else {
+				acc.rateUses.add(recv, known, spent-reported)
+			}
 			reported = spent
 			if late > 0 && rapid.Bool().Draw(t, "meanwhile") {
 				now = recv
@@ -95,7 +100,11 @@ func TestRightsOfRComeBackGradually(t *testing.T) {
 	for s := range 300 {
 		now = fleet.Mono(s) * fleet.Mono(time.Second)
 		acc.rateGranted, acc.rateIdle, acc.rateSeen = 60, 0, 60
-		acc.rateUses.add(now, now-fleet.Mono(600*time.Millisecond), 1, min(int64(s), 60))
+		if wrote := now - fleet.Mono(600*time.Millisecond); s == 0 {
+			acc.rateUses.begin(now, wrote, 0)
+		} else {
+			acc.rateUses.add(now, wrote, 1)
+		}
 	}
 	end := now.Add(5 * time.Second)
 	b.lapse(acc, end)
