@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,20 +39,11 @@ func (c *ControlConfig) Validate() []error {
 	switch {
 	case (c.Cert == "") != (c.Key == ""):
 		errs = append(errs, errors.New("control.cert, control.key: must be given together"))
-	case c.Cert == "" && len(errs) == 0 && !loopback(c.Listen):
+	case c.Cert == "" && len(errs) == 0 && !node.Loopback(c.Listen):
 		errs = append(errs, fmt.Errorf("control.listen: must be an address of this machine (127.0.0.1) without control.cert and control.key, got %q", c.Listen))
 	}
 	errs = append(errs, node.CheckFile("control.cert", c.Cert)...)
 	return append(errs, node.CheckFile("control.key", c.Key)...)
-}
-
-func loopback(addr string) bool {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return false
-	}
-	a, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
 // Control serves the API of a candidate.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"slices"
@@ -141,6 +142,16 @@ func CheckAddr(key, addr string) []error {
 		return []error{fmt.Errorf("%s: port must be 0 to 65535, got %q", key, port)}
 	}
 	return nil
+}
+
+// Loopback reports whether only processes of this machine reach a listen address.
+func Loopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	a, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
 // CheckFile reports that a file which is named cannot be read.
