@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"time"
 
 	"vestibule/internal/global"
 	"vestibule/internal/natsbus"
@@ -46,7 +47,15 @@ func serve(ctx context.Context, cfg global.Config, stdout io.Writer, log *slog.L
 	if err := node.Announce(stdout, people, addresses); err != nil {
 		return err
 	}
-	ctx, stop := server.Outlive(ctx, n.Leaving, log)
+	// Edges drain before they say goodbye, by this server.
+	said := false
+	ctx, stop := node.Outlive(ctx, 10*time.Second, func() (here, leaving int) {
+		here = server.Others()
+		if said = said || n.Leaving(); said {
+			leaving = here // until nobody is connected any more
+		}
+		return here, leaving
+	}, log)
 	defer stop()
 	return n.Run(ctx)
 }

@@ -54,10 +54,5 @@ func serve(ctx context.Context, cfg regional.Config, stdout io.Writer, log *slog
 	}); err != nil {
 		return err
 	}
-	ctx, stop := server.Outlive(ctx, func() bool {
-		_, leaving := n.Leaving()
-		return leaving > 0
-	}, log)
-	defer stop()
 	return n.Run(ctx)
 }

@@ -13,6 +13,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	// The image has no certificates to trust by default: these are for machines that
@@ -78,6 +79,59 @@ func untilSignal() (ctx context.Context, stop func()) {
 		stopInterrupts()
 		stopTerms()
 		end(nil)
+	}
+}
+
+// notice is within what time after us others are told to end that are stopped together with
+// us, and have said so.
+const notice = time.Second
+
+// Outlive returns a context that ends after ctx. Where the cause is [ErrTerminated], the
+// process goes on while others are to end as well that rely on it: they leave behind what
+// would have to be presumed of them. From then on others is asked how many there are, and how
+// many of them have said that they end. Where none says so it is asked for a second, and in
+// all for most at most. The caller calls stop in the end.
+func Outlive(ctx context.Context, most time.Duration, others func() (here, leaving int), log *slog.Logger) (out context.Context, stop func()) {
+	out, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), ErrTerminated) {
+				seeOff(out, most, others, log)
+			}
+			end(context.Cause(ctx))
+		case <-out.Done():
+		}
+	}()
+	return out, func() {
+		end(nil)
+		<-done
+	}
+}
+
+// seeOff returns once others that are to end have ended, or ctx has.
+func seeOff(ctx context.Context, most time.Duration, others func() (here, leaving int), log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	began, told := time.Now(), false
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for {
+		here, leaving := others()
+		if here == 0 || (leaving == 0 && time.Since(began) >= notice) {
+			return
+		}
+		if leaving > 0 && !told {
+			told = true
+			log.Info("others stop too: they are waited for", slog.Int("others", leaving), slog.Duration("at_most", most))
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

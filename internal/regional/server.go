@@ -13,7 +13,6 @@ package regional
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -84,9 +83,8 @@ func New(o Options) (*Server, error) {
 // [node.ErrTerminated], until edges that were told to end as well have said goodbye, for 20 s
 // at most.
 func (s *Server) Run(ctx context.Context) error {
-	asked := ctx
-	ctx, end := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer end(nil)
+	ctx, end := node.Outlive(ctx, seeOffMost, s.edges, s.log)
+	defer end()
 	stop, err := s.fleet.Hand(s.Global, s.Config.DataCenter, node.KeysDocument, node.MembersDocument, node.RoomsDocument)
 	if err != nil {
 		return err
@@ -95,68 +93,21 @@ func (s *Server) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return node.IgnoreEnd(ctx, s.fleet.Run(ctx)) })
 	g.Go(func() error { return s.candidate.Run(ctx, s.fleet, s.lead) })
-	g.Go(func() error {
-		select {
-		case <-asked.Done():
-			s.seeOff(asked, ctx)
-			end(context.Cause(asked))
-		case <-ctx.Done():
-		}
-		return nil
-	})
 	return g.Wait()
 }
 
-const (
-	// leaveNotice is within what time after us edges are told to end that are stopped
-	// together with us, and have said so.
-	leaveNotice = time.Second
+// seeOffMost is longer than edges take to end whose drain_delay is not very long.
+const seeOffMost = 20 * time.Second
 
-	// leaveMost is longer than edges take to end whose drain_delay is not very long.
-	leaveMost = 20 * time.Second
-)
-
-// seeOff waits for the goodbyes of edges that were told to end as well: what they leave
-// behind would be presumed by the next leader. Without one that says so it waits for
-// leaveNotice, and leads meanwhile.
-func (s *Server) seeOff(asked, ctx context.Context) {
-	if !errors.Is(context.Cause(asked), node.ErrTerminated) {
-		return
-	}
-	began, told := s.Clock.Now(), false
-	s.mu.Lock()
-	if s.agg != nil {
-		s.agg.Leave(began)
-	}
-	s.mu.Unlock()
-	look := time.NewTicker(50 * time.Millisecond)
-	defer look.Stop()
-	for {
-		reporting, leaving := s.Leaving()
-		past := s.Clock.Now().Sub(began)
-		if reporting == 0 || (leaving == 0 && past >= leaveNotice) || past >= leaveMost {
-			return
-		}
-		if leaving > 0 && !told {
-			told = true
-			s.log.Info("edges stop too: their goodbyes are waited for", slog.Int("edges", leaving))
-		}
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// Leaving returns how many edges report here, and how many of them are about to end; none
-// where this regional does not lead. It is safe for concurrent use.
-func (s *Server) Leaving() (reporting, leaving int) {
+// edges returns how many edges report here, and how many of them are about to end; none where
+// this regional does not lead. It tells global that this process is about to end.
+func (s *Server) edges() (reporting, leaving int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.agg == nil {
 		return 0, 0
 	}
+	s.agg.Leave(s.Clock.Now())
 	return s.agg.Leaving()
 }
 

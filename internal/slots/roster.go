@@ -131,8 +131,10 @@ func (r *roster) newest(now fleet.Mono) (t fleet.Time) {
 
 // Leave notes that the process was told to end, and tells global.
 func (a *Aggregator) Leave(now fleet.Mono) {
-	a.up.leaving = true
-	a.up.hurry(now, 1)
+	if !a.up.leaving {
+		a.up.leaving = true
+		a.up.hurry(now, 1)
+	}
 }
 
 // Leaving returns how many edges report, and how many of those were told to end and have yet

@@ -9,12 +9,9 @@
 package embedded
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"net/url"
 	"path/filepath"
 	"strconv"
@@ -136,76 +133,18 @@ func Join(name, inbox, dir string, cfg *node.ServerConfig, closer *node.Closer, 
 	return conn, server, nil
 }
 
-// outlive is for how long a server goes on for other nodes at most: longer than an edge
-// takes to end.
-const outlive = 10 * time.Second
-
-// notice is within what time after us others are told to end that are stopped together with
-// us, and have said so.
-const notice = time.Second
-
-// Outlive returns a context that ends after ctx. Where the cause is [node.ErrTerminated] and
-// leaving tells within a second that others are to end as well, the node goes on until nobody
-// else is connected to its server, or for ten seconds: they tell each other what they leave
-// behind. Without a server it ends with ctx. The caller calls stop in the end.
-func (s *Server) Outlive(ctx context.Context, leaving func() bool, log *slog.Logger) (out context.Context, stop func()) {
+// Others returns how many connections the server has besides that of its own node; 0 for no
+// server.
+func (s *Server) Others() int {
 	if s == nil {
-		return ctx, func() {}
+		return 0
 	}
-	out, end := context.WithCancelCause(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		select {
-		case <-ctx.Done():
-			if errors.Is(context.Cause(ctx), node.ErrTerminated) {
-				s.seeOff(out, leaving, log)
-			}
-			end(context.Cause(ctx))
-		case <-out.Done():
-		}
-	}()
-	return out, func() {
-		end(nil)
-		<-done
-	}
-}
-
-// seeOff waits until only this process itself is connected, if others are to end too.
-func (s *Server) seeOff(ctx context.Context, leaving func() bool, log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(ctx, outlive)
-	defer cancel()
-	late := time.NewTimer(notice)
-	defer late.Stop()
-	look := time.NewTicker(50 * time.Millisecond)
-	defer look.Stop()
-	for told := false; s.s.NumClients()+s.s.NumLeafNodes() > 1; {
-		if !told && leaving() {
-			told = true
-			log.Info("others stop too: this nats-server goes on for them", slog.Duration("at_most", outlive))
-		}
-		select {
-		case <-look.C:
-		case <-late.C:
-			if !told {
-				return
-			}
-		case <-ctx.Done():
-			return
-		}
-	}
+	return s.s.NumClients() + s.s.NumLeafNodes() - 1
 }
 
 // beyondLoopback reports whether others than processes of this machine reach an address, ""
 // for none.
-func beyondLoopback(addr string) bool {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil || host == "localhost" {
-		return false
-	}
-	ip, err := netip.ParseAddr(host)
-	return err != nil || !ip.IsLoopback()
-}
+func beyondLoopback(addr string) bool { return addr != "" && !node.Loopback(addr) }
 
 func hostPort(addr string) (string, int, error) {
 	host, port, err := net.SplitHostPort(addr)

@@ -129,12 +129,15 @@ func TestOutlive(t *testing.T) {
 			eventually(t, "both are connected", func() bool { return conn.Connected() && other.Connected() })
 			ctx, end := context.WithCancelCause(context.Background())
 			asked := make(chan struct{}, 1000)
-			out, stop := server.Outlive(ctx, func() bool {
+			out, stop := node.Outlive(ctx, time.Minute, func() (here, leaving int) {
 				select {
 				case asked <- struct{}{}:
 				default:
 				}
-				return c.leaving
+				if here = server.Others(); c.leaving {
+					leaving = here
+				}
+				return here, leaving
 			}, quiet)
 			defer stop()
 			end(c.cause)
