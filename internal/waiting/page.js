@@ -150,8 +150,12 @@ function stream() {
 // tells it from one that has been asked for since, as by a reload.
 function away() {
 	hush();
+	stopAsking();
 	if (!entering) navigator.sendBeacon("/.well-known/vestibule/away?room=" + encodeURIComponent(now.room) + "&answer=" + now.answer);
 }
+// stopAsking gives up the question on its way: its answer would bring back the ticket of who
+// leaves the line meanwhile.
+function stopAsking() { if (asking) asking.abort() }
 function hush() { if (source) source.close(); source = null; said = 0; near = false }
 function placed(n) {
 	if (entering || !n.line || "queued next paused".indexOf(now.state) < 0) return;
@@ -249,7 +253,7 @@ function entered(paces, within) {
 function anew() {
 	if (!fails) return;
 	again = !!asking;
-	if (asking) asking.abort(); else ask();
+	if (asking) stopAsking(); else ask();
 }
 function ask() {
 	if (asking || entering) return;
@@ -323,6 +327,7 @@ if (!window.Notification || !window.isSecureContext) $("notify").hidden = true;
 if (!window.AudioContext && !window.webkitAudioContext) $("sound").hidden = true;
 
 if (state = now.state, state != "left") {
+	$("leave").onsubmit = stopAsking;
 	show(now);
 	$("tools").hidden = false;
 	if (navigator.cookieEnabled && state != "blocked") listen(); else blocked();
