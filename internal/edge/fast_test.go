@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -375,95 +374,6 @@ func TestWhoGoesAwayIsGivenUp(t *testing.T) {
 		<-ended
 		if n := metric1(t, st, "vestibule_edge_origin_errors_total"); n != 0 {
 			t.Errorf("the site is blamed: %v", n)
-		}
-	})
-}
-
-// twin are two edges that differ in their front, each with a site that remembers.
-type twin struct {
-	st   [2]*stage
-	site [2]*rawSite
-}
-
-func newTwin(t testing.TB, patience time.Duration) *twin {
-	x := &twin{}
-	for i, front := range []string{frontNetHTTP, frontFast} {
-		x.site[i] = newRawSite(t, func(_ int, r *http.Request) string {
-			if r.Method == http.MethodHead {
-				return "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
-			}
-			return "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-		})
-		x.st[i] = openAt(t, "http://"+x.site[i].ln.Addr().String(), func(st *stage) {
-			st.cfg.Reader = front
-			st.cfg.Timeouts.Header, st.cfg.Timeouts.Idle = patience, patience
-		})
-	}
-	return x
-}
-
-// play sends the same bytes to both edges, in two pieces, and returns what their sites
-// were asked.
-func (x *twin) play(t testing.TB, data []byte, cut int) (seen [2][]string) {
-	t.Helper()
-	var all sync.WaitGroup
-	for i := range x.st {
-		all.Go(func() {
-			c, err := net.Dial("tcp", x.st[i].addr(0))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer c.Close()
-			c.SetDeadline(time.Now().Add(20 * time.Second)) //nolint:errcheck // it is open
-			for _, piece := range [][]byte{data[:cut], data[cut:]} {
-				if _, err := c.Write(piece); err != nil {
-					break // the edge has ended it
-				}
-			}
-			if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("no end of %q", data)
-			}
-		})
-	}
-	all.Wait()
-	for i := range x.site {
-		seen[i] = x.site[i].forget()
-	}
-	return seen
-}
-
-// FuzzFronts feeds the same bytes to an edge with each front, and holds what their sites
-// were asked against each other. A request that ends the connection stands behind, so
-// that most connections end at once.
-func FuzzFronts(f *testing.F) {
-	for _, text := range smuggled() {
-		f.Add([]byte(goingOn(text)), uint16(0))
-	}
-	for _, target := range oddTargets {
-		f.Add([]byte("GET "+target+" HTTP/1.1\r\nHost: shop.example\r\nCookie: a=b; vestibule-vip=c\r\nX-Real-IP: 1.2.3.4\r\n\r\n"), uint16(7))
-	}
-	for _, lines := range []string{
-		"Connection: keep-alive", "Connection: X-A, close\r\nX-A: b", "Pragma: no-cache", "Pragma: no-cache\r\nCache-Control: max-age=0", "TE: trailers", "Te: trailers, gzip",
-		"Accept-Encoding: gzip", "x-forwarded-for: 1.1.1.1\r\nforwarded: for=1.1.1.1\r\nX-Forwarded-Host: a", "Content-Length: 3\r\n\r\nabc", "Content-Length: 03\r\n\r\nabc",
-		"Expect: 100-continue\r\nContent-Length: 3\r\n\r\nabc", "Cookie:\r\nCookie: a=1\r\nCookie: vestibule-sale=x; b=2;; c", "User-Agent:", "X-A:\r\nX-B: \t c\t d ", "Range: bytes=0-",
-		"Proxy-Authorization: a\r\nKeep-Alive: b\r\nProxy-Connection: c", "Trailer: X-A", "If-None-Match: \"a\"", "Authorization: Basic YTpi", "Host: shop.example", "Vestibule-Poll: 1",
-	} {
-		for _, method := range []string{"GET", "POST", "DELETE", "HEAD", "OPTIONS"} {
-			f.Add([]byte(method+" /about?x=1 HTTP/1.1\r\nHost: shop.example:80\r\n"+lines+"\r\n\r\n"), uint16(len(lines)))
-		}
-	}
-	quick, patient := newTwin(f, 50*time.Millisecond), newTwin(f, time.Second)
-	f.Fuzz(func(t *testing.T, data []byte, at uint16) {
-		data = append(slices.Clone(data), "GET /about?last HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n"...)
-		cut := int(at) % len(data)
-		seen := quick.play(t, data, cut)
-		if reflect.DeepEqual(seen[0], seen[1]) {
-			return
-		}
-		// It may be for want of time.
-		if seen = patient.play(t, data, cut); !reflect.DeepEqual(seen[0], seen[1]) {
-			t.Errorf("%q, cut at %d\nnet/http: %q\nfast:     %q", data, cut, seen[0], seen[1])
 		}
 	})
 }

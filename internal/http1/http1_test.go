@@ -42,6 +42,7 @@ var oddHeads = map[string]string{
 	"HTTP/1.0":            head("GET / HTTP/1.0"),
 	"HTTP/2":              "PRI * HTTP/2.0\r\n\r\n",
 	"HTTP/0.9":            "GET /\r\n",
+	"two agents":          head("GET / HTTP/1.1", "User-Agent: a", "User-Agent: b"),
 	"HTTP/1.1 and more":   head("GET / HTTP/1.1 "),
 	"absolute form":       head("GET http://shop.example/ HTTP/1.1"),
 	"asterisk":            head("OPTIONS * HTTP/1.1"),

@@ -49,7 +49,8 @@ type Field struct{ Name, Value string }
 //	Content-Length none, or one of up to 10 digits without a leading zero; of POST, PUT and PATCH only
 //	Connection     none, or one line: keep-alive or close
 //	others         none of Transfer-Encoding, Trailer, TE, Expect, Upgrade, HTTP2-Settings, Keep-Alive and
-//	               Proxy-*; Pragma only beside Cache-Control, which net/http would add
+//	               Proxy-*; Pragma only beside Cache-Control, which net/http would add; User-Agent at most
+//	               once, as net/http sends a site the first
 type Request struct {
 	Method, Target, Host string
 
@@ -191,7 +192,7 @@ func (r *Request) take(head []byte) bool {
 	r.Method, r.Target, _ = strings.Cut(first, " ")
 	r.Length = -1
 	hosts, lengths, connections := 0, 0, 0
-	pragma, cache := false, false
+	pragma, cache, agents := false, false, 0
 	for _, l := range r.lines {
 		name, value := text[l.name:l.nameEnd], text[l.value:l.valueEnd]
 		switch name {
@@ -222,6 +223,8 @@ func (r *Request) take(head []byte) bool {
 			pragma = true
 		case "Cache-Control":
 			cache = true
+		case "User-Agent":
+			agents++
 		default:
 			if strings.HasPrefix(name, "Proxy-") {
 				return false
@@ -230,7 +233,7 @@ func (r *Request) take(head []byte) bool {
 		r.Fields = append(r.Fields, Field{name, value})
 	}
 	switch {
-	case hosts != 1 || !plainHost(r.Host) || lengths > 1 || connections > 1 || pragma && !cache:
+	case hosts != 1 || !plainHost(r.Host) || lengths > 1 || connections > 1 || agents > 1 || pragma && !cache:
 		return false
 	case lengths == 1:
 		return r.Method == "POST" || r.Method == "PUT" || r.Method == "PATCH"

@@ -1,0 +1,531 @@
+package edge
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"reflect"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"vestibule/internal/node"
+)
+
+// twin are two edges that differ in their front, each with a site that remembers. What
+// is sent to them and what they send goes through memory: nobody waits for anything, so
+// that a case takes the time that it computes.
+type twin struct {
+	st    [2]*stage
+	site  [2]*quietSite
+	enter [2]func(net.Conn)
+	place string // the cookies of who is inside of sale and vip
+}
+
+func newTwin(t testing.TB) *twin {
+	x := &twin{}
+	ring := keyring(t)
+	for i, front := range []string{frontNetHTTP, frontFast} {
+		site := &quietSite{}
+		st := newStage(t, func(st *stage) { st.cfg.Reader, st.ring = front, ring })
+		st.server.proxy.trip, st.server.proxy.transport.DialContext = st.server.proxy.transport, site.dial
+		st.server.proxy.transport.ExpectContinueTimeout = time.Millisecond
+		if f := st.server.fast; f != nil {
+			f.pool.Dial = site.dial
+		}
+		st.up = newParent(t, st.bus, sale, vip)
+		st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, document("http://127.0.0.1:80")))
+		st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+		st.start()
+		st.adopted()
+		st.up.queue(sale, 10, 1) // newcomers wait, whoever came before
+		st.up.queue(vip, 10, 1)
+		x.st[i], x.site[i], x.enter[i] = st, site, st.inMemory()
+	}
+	x.renew()
+	return x
+}
+
+// renew seals sessions that are valid from now on.
+func (x *twin) renew() {
+	x.place = x.st[0].seal("sale", session(7)) + "; " + x.st[0].seal("vip", session(8))
+}
+
+// inMemory returns what serves a connection as the edge serves those of its first
+// listener.
+func (st *stage) inMemory() func(net.Conn) {
+	st.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	servers, err := st.server.servers(ctx)
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	to := newHandover(st.server.listeners[0].Addr(), st.server.conns)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		servers[0].Serve(to) //nolint:errcheck // it is ended below
+	}()
+	st.t.Cleanup(func() {
+		cancel()
+		servers[0].Close() //nolint:errcheck // everybody was served
+		to.Close()         //nolint:errcheck // as above
+		<-ended
+	})
+	if f := st.server.fast; f != nil {
+		return func(c net.Conn) { newFastConn(f, c, nil, to).serve() }
+	}
+	return to.take
+}
+
+// result is what came of some bytes at one edge.
+type result struct {
+	asked   []string // of the site
+	answers []string // that the visitor got
+}
+
+// play sends the same bytes to both edges, in two pieces, and returns what came of it.
+func (x *twin) play(t testing.TB, data []byte, cut int) (out [2]result) {
+	t.Helper()
+	for i := range x.st {
+		c := newQuietConn(data[:cut], data[cut:])
+		x.enter[i](c)
+		select {
+		case <-c.done:
+		case <-time.After(20 * time.Second):
+			t.Errorf("no end of %q", data)
+		}
+		out[i] = result{x.site[i].forget(), c.answers()}
+	}
+	return out
+}
+
+// differ tells how the two edges differ about some bytes, empty where they do not.
+func (x *twin) differ(t testing.TB, data []byte, cut int) string {
+	t.Helper()
+	got := x.play(t, data, cut)
+	if reflect.DeepEqual(got[0], got[1]) {
+		return ""
+	}
+	return fmt.Sprintf("%q, cut at %d\nnet/http: %q %v\nfast:     %q %v", data, cut, got[0].asked, got[0].answers, got[1].asked, got[1].answers)
+}
+
+// quietConn is the connection of a visitor who has said everything at the beginning, and
+// takes every answer. What it is to say comes in pieces; then it is at its end.
+type quietConn struct {
+	peer
+	mu     sync.Mutex
+	change *sync.Cond
+	pieces [][]byte
+	out    bytes.Buffer
+	over   bool // reads that wait are to end
+	closed bool
+	once   sync.Once
+	done   chan struct{}
+}
+
+func newQuietConn(pieces ...[]byte) *quietConn {
+	c := &quietConn{done: make(chan struct{})}
+	c.change = sync.NewCond(&c.mu)
+	for _, p := range pieces {
+		if len(p) > 0 {
+			c.pieces = append(c.pieces, p)
+		}
+	}
+	return c
+}
+
+func (c *quietConn) Read(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// One byte is asked for by who looks out whether the visitor goes away, while a
+	// request is answered. The visitor stays.
+	for len(b) == 1 && !c.over && !c.closed {
+		c.change.Wait()
+	}
+	switch {
+	case c.closed:
+		return 0, net.ErrClosed
+	case c.over:
+		return 0, os.ErrDeadlineExceeded
+	case len(c.pieces) == 0:
+		return 0, io.EOF
+	}
+	n := copy(b, c.pieces[0])
+	if c.pieces[0] = c.pieces[0][n:]; len(c.pieces[0]) == 0 {
+		c.pieces = c.pieces[1:]
+	}
+	return n, nil
+}
+
+func (c *quietConn) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return 0, net.ErrClosed
+	}
+	return c.out.Write(b)
+}
+
+// CloseWrite is the end of what the visitor is answered; net/http waits half a second
+// before it closes then.
+func (c *quietConn) CloseWrite() error {
+	c.once.Do(func() { close(c.done) })
+	return nil
+}
+
+func (c *quietConn) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.change.Broadcast()
+	return c.CloseWrite()
+}
+
+func (c *quietConn) SetReadDeadline(at time.Time) error {
+	c.mu.Lock()
+	c.over = !at.IsZero() && !time.Now().Before(at)
+	c.mu.Unlock()
+	c.change.Broadcast()
+	return nil
+}
+
+func (c *quietConn) SetDeadline(at time.Time) error { return c.SetReadDeadline(at) }
+
+// answers returns the status of each answer that came.
+func (c *quietConn) answers() (codes []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range statusLine.FindAllSubmatch(c.out.Bytes(), -1) {
+		codes = append(codes, string(m[1]))
+	}
+	return codes
+}
+
+// statusLine is one; no body here has any.
+var statusLine = regexp.MustCompile(`HTTP/1\.[01] ([0-9]{3}) `)
+
+// peer is what is the same of all connections in memory.
+type peer struct{}
+
+func (peer) LocalAddr() net.Addr  { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
+func (peer) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4711} }
+
+func (peer) SetWriteDeadline(time.Time) error { return nil }
+
+// quietSite is a site in memory that remembers what it was asked.
+type quietSite struct {
+	mu    sync.Mutex
+	asked []string
+}
+
+func (s *quietSite) dial(context.Context, string, string) (net.Conn, error) {
+	c := &siteConn{of: s}
+	c.change = sync.NewCond(&c.mu)
+	return c, nil
+}
+
+// forget returns what it was asked since.
+func (s *quietSite) forget() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	asked := s.asked
+	s.asked = nil
+	return asked
+}
+
+// siteConn is a connection to it: who writes the end of a request finds the answer there.
+type siteConn struct {
+	peer
+	of     *quietSite
+	mu     sync.Mutex
+	change *sync.Cond
+	in     []byte
+	out    []byte
+	closed bool
+}
+
+func (c *siteConn) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return 0, net.ErrClosed
+	}
+	c.in = append(c.in, b...)
+	for len(c.in) > 0 {
+		raw := bytes.NewReader(c.in)
+		br := bufio.NewReader(raw)
+		r, err := http.ReadRequest(br)
+		var body []byte
+		if err == nil {
+			body, err = io.ReadAll(r.Body)
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			break // more is to come
+		}
+		if err != nil {
+			c.of.note(fmt.Sprintf("no request: %v: %q", err, c.in))
+			c.closed = true
+			c.change.Broadcast()
+			break
+		}
+		c.in = slices.Clone(c.in[len(c.in)-raw.Len()-br.Buffered():])
+		var head bytes.Buffer
+		r.Header.Write(&head) //nolint:errcheck // memory
+		c.of.note(fmt.Sprintf("%s %s\nHost: %s\n%s%v %d %v\n%q", r.Method, r.RequestURI, r.Host, head.String(), r.TransferEncoding, r.ContentLength, r.Trailer, body))
+		answer := "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: text/plain\r\n\r\nok"
+		if r.Method == http.MethodHead {
+			answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
+		}
+		c.out = append(c.out, answer...)
+		c.change.Broadcast()
+	}
+	return len(b), nil
+}
+
+func (s *quietSite) note(asked string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, asked)
+}
+
+func (c *siteConn) Read(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.out) == 0 && !c.closed {
+		c.change.Wait()
+	}
+	n := copy(b, c.out)
+	c.out = c.out[n:]
+	if n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+func (c *siteConn) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.change.Broadcast()
+	return nil
+}
+
+func (c *siteConn) SetDeadline(time.Time) error     { return nil }
+func (c *siteConn) SetReadDeadline(time.Time) error { return nil }
+
+// last ends a connection on which nothing else went wrong.
+const last = "GET /about?last HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n"
+
+// FuzzFronts feeds the same bytes to an edge with each front, and holds what their sites
+// were asked, and what was answered, against each other. A request that ends the
+// connection stands behind.
+func FuzzFronts(f *testing.F) {
+	for _, text := range smuggled() {
+		f.Add([]byte(goingOn(text)), uint16(0))
+	}
+	for _, target := range oddTargets {
+		f.Add([]byte("GET "+target+" HTTP/1.1\r\nHost: shop.example\r\nCookie: a=b; vestibule-vip=c\r\nX-Real-IP: 1.2.3.4\r\n\r\n"), uint16(7))
+	}
+	for _, lines := range headerLines {
+		for _, method := range []string{"GET", "POST", "DELETE", "HEAD", "OPTIONS"} {
+			f.Add([]byte(method+" /about?x=1 HTTP/1.1\r\nHost: shop.example:80\r\n"+lines+"\r\n\r\n"), uint16(len(lines)))
+		}
+	}
+	x := newTwin(f)
+	f.Fuzz(func(t *testing.T, data []byte, at uint16) {
+		data = append(slices.Clone(data), last...)
+		if d := x.differ(t, data, int(at)%len(data)); d != "" {
+			t.Error(d)
+		}
+	})
+}
+
+// headerLines are lines of which one front or the other may make something of its own;
+// some end the head.
+var headerLines = []string{
+	"Connection: keep-alive", "Connection: X-A, close\r\nX-A: b", "Pragma: no-cache", "Pragma: no-cache\r\nCache-Control: max-age=0", "TE: trailers", "Te: trailers, gzip",
+	"Accept-Encoding: gzip", "x-forwarded-for: 1.1.1.1\r\nforwarded: for=1.1.1.1\r\nX-Forwarded-Host: a", "Content-Length: 3\r\n\r\nabc", "Content-Length: 03\r\n\r\nabc",
+	"Expect: 100-continue\r\nContent-Length: 3\r\n\r\nabc", "Cookie:\r\nCookie: a=1\r\nCookie: vestibule-sale=x; b=2;; c", "User-Agent:", "X-A:\r\nX-B: \t c\t d ", "Range: bytes=0-",
+	"Proxy-Authorization: a\r\nKeep-Alive: b\r\nProxy-Connection: c", "Trailer: X-A", "If-None-Match: \"a\"", "Authorization: Basic YTpi", "Host: shop.example", "Vestibule-Poll: 1",
+	"User-Agent: a\r\nUser-Agent: b",
+}
+
+var (
+	cases    = flag.Int("cases", 3000, "how many connections TestFrontsAgree draws")
+	caseSeed = flag.Uint64("case-seed", 1, "the first of its seeds")
+)
+
+// Requests as browsers and programs write them, as attackers do, and mixtures: both
+// fronts ask their sites for the same, and answer the same. Each seed is a connection.
+func TestFrontsAgree(t *testing.T) {
+	const batch = 500
+	seeds := make(chan uint64)
+	go func() {
+		defer close(seeds)
+		for n := 0; n < *cases && !t.Failed(); n += batch {
+			seeds <- *caseSeed + uint64(n)
+		}
+	}()
+	var all sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), 1+*cases/10000) {
+		x := newTwin(t)
+		all.Go(func() {
+			for from := range seeds {
+				x.renew()
+				for seed := from; seed < from+batch; seed++ {
+					w := &writer{rand: rand.New(rand.NewPCG(seed, 0)), place: x.place}
+					data, cut := w.connection()
+					if d := x.differ(t, data, cut); d != "" {
+						t.Errorf("-case-seed %d: %s", seed, d)
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// writer writes what comes over a connection, by chance.
+type writer struct {
+	rand  *rand.Rand
+	place string
+	out   []byte
+}
+
+func (w *writer) one(of ...string) string { return of[w.rand.IntN(len(of))] }
+
+// in reports true once in n times.
+func (w *writer) in(n int) bool { return w.rand.IntN(n) == 0 }
+
+func (w *writer) connection() (data []byte, cut int) {
+	for range 1 + w.rand.IntN(3) {
+		w.request()
+		if w.in(12) {
+			w.out = append(w.out, w.one("\r\n", "\n", "\r\n\r\n", "\x00", " ", "GET", "\r", "0\r\n\r\n")...)
+		}
+	}
+	for w.in(4) {
+		w.spoil()
+	}
+	w.out = append(w.out, last...)
+	return w.out, w.rand.IntN(len(w.out))
+}
+
+// request writes one request, plain more often than not.
+func (w *writer) request() {
+	plain := !w.in(3)
+	method := w.one("GET", "GET", "GET", "POST", "POST", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS")
+	target, host, version, end := w.one("/about", "/about?x=1", "/", "/vip", "/vip/a?b"), w.one("shop.example", "sale.example", "shop.example:80"), "HTTP/1.1", "\r\n"
+	if !plain {
+		method = w.one(method, method, "get", "CONNECT", "TRACE", "PRI", "", "GET ", "P\x00ST")
+		switch w.rand.IntN(4) {
+		case 0:
+			target = w.one(vipSpellings...)
+		case 1:
+			target = w.one(oddTargets...)
+		case 2:
+			target = w.one("*", "", "http://shop.example/about", "http://sale.example", "shop.example:80", "/about?"+strings.Repeat("a", w.rand.IntN(20000)), "/.well-known/vestibule/leave?room=vip", "/ab\tout", "/about /x")
+		}
+		host = w.one(host, host, "SHOP.example.", "evil.example", "", "[::1]:80", "shop.example, sale.example", "shop.example:http", "a@shop.example", "127.0.0.1")
+		version = w.one(version, version, version, "HTTP/1.0", "HTTP/1.2", "HTTP/2.0", "http/1.1", "HTTP/1.1 ", "", "HTTP/01.1", "HTTP/1.1x")
+		end = w.one(end, end, end, end, "\n", "\r", "\r\r\n", " \r\n")
+	}
+	w.out = append(w.out, method+" "+target+" "+version+end...)
+	lines := []string{"Host: " + host}
+	if w.in(2) {
+		lines = append(lines, "Cookie: theirs=1; "+w.place)
+	}
+	for w.in(2) {
+		lines = append(lines, w.line(plain))
+	}
+	body := ""
+	if method == "POST" || method == "PUT" || method == "PATCH" || w.in(15) {
+		body = w.body(plain, &lines)
+	}
+	w.rand.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
+	for _, l := range lines {
+		w.out = append(w.out, l+end...)
+	}
+	w.out = append(w.out, end+body...)
+}
+
+// line writes a line of a header.
+func (w *writer) line(plain bool) string {
+	if w.in(3) || plain {
+		return w.one("User-Agent: a/1.0", "Accept: text/html", "Accept: */*", "Accept-Language: de, en;q=0.5", "Accept-Encoding: gzip, br", "Cache-Control: no-cache", "Referer: http://x/",
+			"Connection: keep-alive", "Connection: close", "connection: Keep-Alive", "Sec-Fetch-Mode: navigate", "If-None-Match: \"a\"", "Range: bytes=0-1", "Origin: http://x", "X-Requested-With: y",
+			"Authorization: Basic YTpi", "Content-Type: text/plain", "Cookie: a=1; vestibule-sale=x", "X-Forwarded-For: 6.6.6.6", "Vestibule-Poll: 1", "Sec-Fetch-Dest: image")
+	}
+	name := w.one("X-A", "x-a", "Transfer-Encoding", "Content-Length", "Connection", "Host", "Expect", "Upgrade", "TE", "Trailer", "Keep-Alive", "Proxy-Connection", "Cookie", "X_A", "X-Forwarded-Host", "Forwarded",
+		"Via", "Vestibule-Ticket", "Vestibule-Proof", "X-Vestibule-A", "HTTP2-Settings", "Pragma", "X-Real-IP", "X-Original-URL", "X-HTTP-Method-Override", "Date", "User-Agent", ":path", "", "X A", "X-\xe9", "X-A\x00")
+	value := w.one("", "a", " a ", "\ta\t", "close", "keep-alive", "chunked", "gzip, chunked", "100-continue", "websocket", "h2c", "trailers", "X-A", "Host, Cookie", "5", "0", "-1", "1e3", "0x5", "+1",
+		"99999999999999999999", "a, b", "a\x00b", "a\rb", "a\x7fb", "\xe9\xc3", "a\r\n b", "a\r\n\tb", "a=b; c", "shop.example", "/vip", "\"", strings.Repeat("v", w.rand.IntN(3000)))
+	return name + w.one(":", ": ", ": ", ": ", " : ", ":\t", "", " ") + value
+}
+
+// body adds what tells of a body to the lines, and returns it.
+func (w *writer) body(plain bool, lines *[]string) string {
+	body := w.one("", "a=b", "{}", strings.Repeat("x", w.rand.IntN(200)), "GET /vip HTTP/1.1\r\nHost: shop.example\r\n\r\n")
+	if w.in(40) {
+		body = strings.Repeat("y", w.rand.IntN(3*maxFastBody))
+	}
+	counted, chunked := fmt.Sprintf("Content-Length: %d", len(body)), fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)
+	if len(body) == 0 {
+		chunked = "0\r\n\r\n"
+	}
+	if plain {
+		*lines = append(*lines, counted)
+		return body
+	}
+	switch w.rand.IntN(9) {
+	case 0, 1:
+		*lines = append(*lines, counted)
+	case 2, 3:
+		*lines = append(*lines, "Transfer-Encoding: chunked")
+		return w.one(chunked, chunked, strings.Replace(chunked, "\r\n", ";a=b\r\n", 1), strings.Replace(chunked, "\r\n", "\n", 1), "+"+chunked, strings.TrimSuffix(chunked, "\r\n")+"X-T: a\r\n\r\n")
+	case 4:
+		*lines = append(*lines, counted, w.one("Transfer-Encoding: chunked", "transfer-encoding: x", "Transfer-Encoding : chunked", "Transfer-Encoding: identity"))
+		return w.one(body, chunked)
+	case 5:
+		*lines = append(*lines, counted, w.one(counted, "Content-Length: 0", "Content-Length: 5"))
+	case 6:
+		*lines = append(*lines, fmt.Sprintf("Content-Length: %s%d", w.one("+", "-", "0", " ", "00", "\t"), len(body)))
+	case 7:
+		*lines = append(*lines, fmt.Sprintf("Content-Length: %d", max(0, len(body)+w.rand.IntN(7)-3)))
+	case 8:
+		*lines = append(*lines, "Expect: 100-continue", counted)
+	}
+	return body
+}
+
+// spoil changes bytes anywhere.
+func (w *writer) spoil() {
+	if len(w.out) == 0 {
+		return
+	}
+	at := w.rand.IntN(len(w.out))
+	switch w.rand.IntN(4) {
+	case 0:
+		w.out[at] = byte(w.rand.IntN(256))
+	case 1:
+		w.out = slices.Delete(w.out, at, at+1)
+	case 2:
+		w.out = slices.Insert(w.out, at, []byte(w.one("\r", "\n", "\r\n", " ", "\t", ":", "\x00", "\r\n ", "%", "/", "a", "\xff"))...)
+	case 3:
+		end := min(len(w.out), at+w.rand.IntN(40))
+		w.out = slices.Insert(w.out, w.rand.IntN(len(w.out)), slices.Clone(w.out[at:end])...)
+	}
+}
