@@ -376,6 +376,9 @@ func TestFrontsAgree(t *testing.T) {
 	go func() {
 		defer close(seeds)
 		for n := 0; n < *cases && !t.Failed(); n += batch {
+			if n > 0 && n%100_000 == 0 {
+				t.Logf("%d cases", n)
+			}
 			seeds <- *caseSeed + uint64(n)
 		}
 	}()
