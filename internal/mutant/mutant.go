@@ -107,6 +107,7 @@ const (
 	UnlistedIgnored
 	NewcomerLentEarly
 	DrainForgets
+	DrainedLent
 	ForcedForgotten
 	SitesMerged
 	UnprovenLent
@@ -236,6 +237,7 @@ var list = [count]Mutant{
 	CopyOwns:            {Name: "copy-owns", Rule: 4, Says: "an edge of a copied data centre treats sessions of the other one as its own"},
 	ForcedForgotten:     {Name: "forced-forgotten", Rule: 9, Says: "a new coordinator does not wait for a data centre that was taken off by force and may hold rights"},
 	DrainForgets:        {Name: "drain-forgets", Rule: 9, Says: "a data centre that drains leaves the list while it holds rights"},
+	DrainedLent:         {Name: "drained-lent", Rule: 9, Says: "a data centre that has drained is lent rights until the list without it is known"},
 	UnversionedFollowed: {Name: "unversioned-followed", Rule: 9, Says: "a data centre follows a coordinator of an earlier release although the list was changed since"},
 	BootstrapInsists:    {Name: "bootstrap-insists", Rule: 9, Says: "a fleet or data centre that was said to be new is taken for new whatever data centres and edges tell"},
 

@@ -134,7 +134,7 @@ func (a *Allocator) survey(now fleet.Mono, ft fleet.Time, p *pool, free, rateFre
 		l := d.loans[p.ID]
 		if !d.adopted || d.blank || d.recovering || now.Sub(d.recv) > quiet {
 			if l != nil {
-				s.miss(now, l, a.lendingTo(now, d))
+				s.miss(now, l, a.lendingTo(now, d, l))
 			}
 			continue // what it holds cannot be moved now, nor could it use more
 		}
@@ -144,7 +144,7 @@ func (a *Allocator) survey(now fleet.Mono, ft fleet.Time, p *pool, free, rateFre
 		if l == nil {
 			l = a.loan(d, p.ID)
 		}
-		s.add(d, l, a.lendingTo(now, d), l.share(ft))
+		s.add(d, l, a.lendingTo(now, d, l), l.share(ft))
 	}
 	floorShares(s.shares)
 	// Who is inside already and moves comes before everybody outside.

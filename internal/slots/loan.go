@@ -75,6 +75,12 @@ func (l *loan) held() int64 { return int64(l.granted) - int64(l.returned) }
 
 func (l *loan) rateHeld() int64 { return int64(l.rateGranted) - int64(l.rateReturned) }
 
+// out reports whether anything of the room is out in the data centre: rights, sessions, or
+// what is not accounted for.
+func (l *loan) out() bool {
+	return l.held() != 0 || l.rateHeld() != 0 || l.active != 0 || l.excess != 0 || l.unreturned != 0
+}
+
 // idleNow returns the rights that lie idle in the data centre, as far as known.
 func (l *loan) idleNow() int64 { return int64(l.idle) + int64(l.granted) - int64(l.idleSeen) }
 

@@ -260,16 +260,21 @@ type lending uint8
 
 const (
 	lendAll    lending = iota
-	lendMovers         // it drains: rights of T for those who are inside elsewhere and move there
+	lendMovers         // it drains: rights of T for those who are inside elsewhere and move there, while anything is out
 	lendKept           // it keeps what it has
 	lendNone           // what lies idle there is to come back
 )
 
-func (a *Allocator) lendingTo(now fleet.Mono, d *centre) lending {
+// lendingTo returns how far rights of a room may be lent to a data centre, of which l is out.
+// Once one that drains has given back everything, whoever goes by a list without it need not
+// know it: it is lent nothing more.
+func (a *Allocator) lendingTo(now fleet.Mono, d *centre, l *loan) lending {
 	switch {
 	case a.outdated() && !d.draining:
 		return lendKept
 	case a.outdated() || !d.listed:
+		return lendNone
+	case d.draining && !l.out() && !mutant.On(mutant.DrainedLent):
 		return lendNone
 	case d.draining:
 		return lendMovers
@@ -327,8 +332,7 @@ func (d *centre) told() bool { return d.adopted && !d.blank && !d.recovering && 
 
 func (a *Allocator) nothingOut(d *centre) bool {
 	for _, p := range a.order {
-		l := d.loans[p.ID]
-		if l != nil && (l.held() != 0 || l.rateHeld() != 0 || l.active != 0 || l.excess != 0 || l.unreturned != 0) {
+		if l := d.loans[p.ID]; l != nil && l.out() {
 			return false
 		}
 	}

@@ -34,6 +34,7 @@ type member struct {
 	rate      uint64
 	rateBack  uint64
 	active    uint64
+	movers    uint64
 	keep      uint64
 	knows     uint64
 	standing  wire.Standing
@@ -106,7 +107,7 @@ func (c *member) report(r *roster) {
 	}
 	room := wire.RoomReport{
 		Room: sale, Gen: c.gen, Granted: c.granted, Returned: c.returned, Idle: c.granted - c.returned - c.active, Active: c.active,
-		RateGranted: c.rate, RateReturned: c.rateBack, RateIdle: c.rate - c.rateBack, Want: 20,
+		RateGranted: c.rate, RateReturned: c.rateBack, RateIdle: c.rate - c.rateBack, Want: 20, Movers: c.movers,
 	}
 	r.root.Observe(r.now, wire.Report{
 		From: c.name, Inc: c.inc, Site: c.site, Blank: c.blank, Seq: c.seq, Parts: 1, Sent: r.now, Seen: r.term, Acked: c.acked, Join: !c.joined, Members: c.knows,
@@ -324,7 +325,7 @@ func TestRule9ADrainingDataCentreLeavesWithNothing(t *testing.T) {
 	r.add("dublin", "lima")
 	r.exchange(4)
 	lima := r.centres["lima"]
-	lima.active = 3
+	lima.active, lima.movers = 3, 1
 	drains := slots.Members{Version: 2, Changed: true, List: []slots.Member{{Name: "dublin"}, {Name: "lima", Draining: true}}}
 	r.root.SetMembers(r.now, drains)
 	out := func(what string, want ...string) {
@@ -335,10 +336,10 @@ func TestRule9ADrainingDataCentreLeavesWithNothing(t *testing.T) {
 		}
 	}
 	out("with three sessions")
-	if lima.standing != wire.Draining || r.held("lima") != 3 {
+	if lima.standing != wire.Draining || r.held("lima") != 3+1 { // and one for who moves there
 		t.Fatalf("it was told %v and holds %d", lima.standing, r.held("lima"))
 	}
-	lima.active = 0
+	lima.active, lima.movers = 0, 0
 	out("without a session, not knowing that it drains")
 	lima.knows = 2
 	lima.deaf = true
@@ -346,6 +347,9 @@ func TestRule9ADrainingDataCentreLeavesWithNothing(t *testing.T) {
 	out("not heard")
 	lima.deaf = false
 	out("when it told that it holds nothing", "lima")
+	// Whoever leads next may go by the list without it, and lend all to the others.
+	lima.movers = 2
+	out("when somebody moves there before the list without it is known", "lima")
 	r.root.SetMembers(r.now, slots.Members{Version: 3, Changed: true, List: drains.List[:1]})
 	r.centres["dublin"].knows = 3
 	out("when it is off the list")

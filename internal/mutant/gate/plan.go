@@ -102,6 +102,7 @@ var plan = map[mutant.ID]killer{
 	mutant.CopyOwns:            {"admission.TestInACopyNothingOfItsHomeIsItsOwn", "copies"},
 	mutant.ForcedForgotten:     {"slots.TestRule9", "forced"},
 	mutant.DrainForgets:        {"slots.TestRule9", "fleet"},
+	mutant.DrainedLent:         {"slots.TestRule9", ""},
 	mutant.UnversionedFollowed: {"slots.TestRule9", "fleet"},
 	mutant.BootstrapInsists:    {"slots.TestRule9Bootstrap slots.TestANewDataCentre", ""},
 
