@@ -382,5 +382,11 @@ func (w *World) rejoin(i int32) {
 	}
 	w.tell("%s is said to be the data centre of the list", r.name)
 	r.stored, n.gone = n.core.Durable(), true
+	// Terms are dates: whoever begins now is later than each that led under this name.
+	for _, o := range w.regions {
+		if o.name == r.name && o != r {
+			r.before = max(r.before, o.newest().term)
+		}
+	}
 	w.startRegion(i, false)
 }
