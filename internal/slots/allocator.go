@@ -376,10 +376,10 @@ func (a *Allocator) Leaving(now fleet.Mono) bool {
 	return slices.ContainsFunc(a.centres, func(d *centre) bool { return d.leaving && now.Sub(d.recv) < quiet })
 }
 
-// alone reports whether a data centre has been silent for long while others were
-// heard. Silence of all may be our own.
+// alone reports whether a data centre has been silent for as long as a new leader waits for
+// who knows the time, while others were heard. Silence of all may be our own.
 func (a *Allocator) alone(now fleet.Mono, d *centre) bool {
-	return now.Sub(d.recv) >= quiet && slices.ContainsFunc(a.centres, func(o *centre) bool { return now.Sub(o.recv) < quiet })
+	return now.Sub(d.recv) >= timeWait && slices.ContainsFunc(a.centres, func(o *centre) bool { return now.Sub(o.recv) < timeWait })
 }
 
 // othersHeard reports whether any other data centre was heard lately: silence

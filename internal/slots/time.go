@@ -74,7 +74,7 @@ func (a *Allocator) learnTime(now fleet.Mono, d *centre, m *wire.Report) {
 	since := now.Sub(a.started) // at first only a good answer will do
 	ok = ok && (trip <= fleet.Guard || (trip <= fleet.MaxError && since > time.Second) || since > timeWait)
 	ok = ok && d.trips.usable(trip)
-	ok = ok && (m.AsOfBound <= fleet.MaxError || (since > timeWait && !a.knownBetter(m.AsOfBound)) || since > 2*timeWait)
+	ok = ok && (m.AsOfBound <= fleet.MaxError || (since > timeWait && !a.knownBetter(now, m.AsOfBound)) || since > 2*timeWait)
 	if ok {
 		a.clock, a.guessed = fleet.Clock{}, false
 		bound := trip / 2
@@ -85,9 +85,11 @@ func (a *Allocator) learnTime(now fleet.Mono, d *centre, m *wire.Report) {
 	}
 }
 
-// knownBetter reports whether a data centre was heard that is surer of the time.
-func (a *Allocator) knownBetter(bound time.Duration) bool {
-	return slices.ContainsFunc(a.centres, func(d *centre) bool { return d.timed && d.timeBound+fleet.Guard < bound })
+// knownBetter reports whether a data centre is heard that is surer of the time.
+func (a *Allocator) knownBetter(now fleet.Mono, bound time.Duration) bool {
+	return slices.ContainsFunc(a.centres, func(d *centre) bool {
+		return d.timed && d.timeBound+fleet.Guard < bound && !a.alone(now, d)
+	})
 }
 
 // timeApart is by how much the time of a data centre must differ from the

@@ -77,3 +77,26 @@ func TestATimeThatNobodyIsSureOf(t *testing.T) {
 		t.Errorf("after ten hours it is told to %v", err)
 	}
 }
+
+// TestWhoKnowsTheTimeAndEndsIsNotWaitedForLong: a data centre knew the time, and is silent
+// since, while the other one is heard and knows none.
+func TestWhoKnowsTheTimeAndEndsIsNotWaitedForLong(t *testing.T) {
+	start, wall := fleet.Mono(time.Hour), fleet.Time(1622133200_000)
+	a := NewAllocator(start, AllocatorConfig{Term: wire.Term{N: 3}, Centres: []string{"dublin", "nairobi"}, Params: wire.DefaultParams()})
+	a.SetLease(fleet.Never)
+	a.Observe(start, wire.Report{From: "nairobi", Inc: 1, Seq: 1, Parts: 1, Sent: start, Seen: wire.Term{N: 2}, AsOf: wall})
+	for now, seq := start, uint64(1); ; now, seq = now.Add(500*time.Millisecond), seq+1 {
+		a.Observe(now, wire.Report{From: "dublin", Inc: 1, Seq: seq, Parts: 1, Sent: now, Seen: wire.Term{N: 3}})
+		a.SetTime(now, wall.Add(now.Sub(start)))
+		known, past := a.clock.Bound(now) != fleet.Unsynced, now.Sub(start)
+		if known && past < timeWait {
+			t.Fatalf("after %v it guesses, though nairobi may be about to tell", past)
+		}
+		if known {
+			return
+		}
+		if past > timeWait+time.Second {
+			t.Fatalf("after %v it still waits for nairobi", past)
+		}
+	}
+}
