@@ -1,0 +1,453 @@
+package rules
+
+import (
+	"net/netip"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// kindOf is the type of a value.
+type kindOf uint8
+
+const (
+	badKind   kindOf = iota // a fault was told already
+	boolKind                // true or false
+	intKind                 // a whole number
+	textKind                // a text
+	addrKind                // an address
+	textsKind               // a list of texts
+	mapKind                 // lists of texts by name
+)
+
+func (k kindOf) String() string {
+	return [...]string{"?", "a Boolean", "a number", "a text", "an address", "a list", "a map"}[k]
+}
+
+// What values of each type are read by. ok is false where the value is missing.
+type (
+	textFn func(*Scratch) (v string, ok bool)
+	intFn  func(*Scratch) (v int64, ok bool)
+
+	// listFn returns the element at a position, 0 at first, and the position behind it.
+	listFn func(s *Scratch, pos int64) (v string, next int64, ok bool)
+)
+
+// field is something that rules ask about.
+type field struct {
+	kind     kindOf
+	ofPath   bool
+	geo, bot bool // needs a source
+
+	text   textFn
+	number intFn
+	truth  test
+	list   listFn
+	byName func(name string) listFn // of a map
+}
+
+func text(get func(*Request) string) field {
+	return field{kind: textKind, text: func(s *Scratch) (string, bool) { return get(s.req), true }}
+}
+
+// geoText is a text that is missing where it is empty.
+func geoText(get func(*Request) string) field {
+	return field{kind: textKind, geo: true, text: func(s *Scratch) (string, bool) { v := get(s.req); return v, v != "" }}
+}
+
+func header(name string) field { return field{kind: textKind, text: joined(name, ", ")} }
+
+var (
+	country     = geoText(func(r *Request) string { return r.Country })
+	continent   = geoText(func(r *Request) string { return r.Continent })
+	subdivision = geoText(func(r *Request) string { return r.Subdivision })
+	network     = field{kind: intKind, geo: true, number: func(s *Scratch) (int64, bool) { return s.req.ASN, s.req.ASN != 0 }}
+	european    = field{kind: boolKind, geo: true, truth: func(s *Scratch) bool { return s.req.EU }}
+
+	// raw and cleaned paths are the same here: a rule is asked about every reading.
+	path    = field{kind: textKind, ofPath: true, text: func(s *Scratch) (string, bool) { return s.path, true }}
+	suffix  = field{kind: textKind, ofPath: true, text: extension}
+	uri     = field{kind: textKind, ofPath: true, text: func(s *Scratch) (string, bool) { return address(s, false) }}
+	fullURI = field{kind: textKind, ofPath: true, text: func(s *Scratch) (string, bool) { return address(s, true) }}
+	query   = text(func(r *Request) string { return r.Query })
+	args    = field{kind: mapKind, list: argValues, byName: func(name string) listFn {
+		return func(s *Scratch, pos int64) (string, int64, bool) { return nextArg(s, pos, name, true) }
+	}}
+	argNames = field{kind: textsKind, list: func(s *Scratch, pos int64) (string, int64, bool) {
+		v, _, next, ok := argAt(s, pos)
+		return v, next, ok
+	}}
+	argVals = field{kind: textsKind, list: argValues}
+)
+
+// fields are all that there are, by name.
+var fields = map[string]field{
+	"http.host":                       text(func(r *Request) string { return r.Host }),
+	"http.request.method":             text(func(r *Request) string { return r.Method }),
+	"http.request.version":            text(func(r *Request) string { return r.Version }),
+	"http.request.uri":                uri,
+	"http.request.uri.path":           path,
+	"http.request.uri.path.extension": suffix,
+	"http.request.uri.query":          query,
+	"http.request.full_uri":           fullURI,
+	"http.request.uri.args":           args,
+	"http.request.uri.args.names":     argNames,
+	"http.request.uri.args.values":    argVals,
+
+	"raw.http.request.uri":                uri,
+	"raw.http.request.uri.path":           path,
+	"raw.http.request.uri.path.extension": suffix,
+	"raw.http.request.uri.query":          query,
+	"raw.http.request.full_uri":           fullURI,
+	"raw.http.request.uri.args":           args,
+	"raw.http.request.uri.args.names":     argNames,
+	"raw.http.request.uri.args.values":    argVals,
+
+	"http.user_agent":                 {kind: textKind, text: agent},
+	"http.referer":                    {kind: textKind, text: first("referer")},
+	"http.cookie":                     {kind: textKind, text: joined("cookie", "; ")},
+	"http.x_forwarded_for":            header("x-forwarded-for"),
+	"http.request.headers":            {kind: mapKind, list: headerValues, byName: lines},
+	"http.request.headers.values":     {kind: textsKind, list: headerValues},
+	"http.request.headers.names":      {kind: textsKind, list: headerNames},
+	"http.request.cookies":            {kind: mapKind, list: cookieValues, byName: cookies},
+	"http.request.timestamp.sec":      {kind: intKind, number: func(s *Scratch) (int64, bool) { return s.req.Time, true }},
+	"http.request.accepted_languages": {kind: textsKind, list: languages},
+	"ssl":                             {kind: boolKind, truth: func(s *Scratch) bool { return s.req.Scheme == "https" }},
+
+	"ip.src":                          {kind: addrKind},
+	"ip.src.country":                  country,
+	"ip.src.continent":                continent,
+	"ip.src.asnum":                    network,
+	"ip.src.is_in_european_union":     european,
+	"ip.src.subdivision_1_iso_code":   subdivision,
+	"ip.geoip.country":                country,
+	"ip.geoip.continent":              continent,
+	"ip.geoip.asnum":                  network,
+	"ip.geoip.is_in_european_union":   european,
+	"ip.geoip.subdivision_1_iso_code": subdivision,
+	"cf.client.bot":                   {kind: boolKind, bot: true, truth: func(s *Scratch) bool { return s.req.Crawler }},
+}
+
+// visitor returns the address of the visitor.
+func visitor(s *Scratch) (netip.Addr, bool) {
+	a := s.req.Client
+	return a.Unmap().WithZone(""), a.IsValid()
+}
+
+// address returns path and query, or the whole URL.
+func address(s *Scratch, full bool) (string, bool) {
+	if !full && s.req.Query == "" {
+		return s.path, true
+	}
+	if !s.spend(16 + len(s.path) + len(s.req.Query) + len(s.req.Host)) {
+		return "", false
+	}
+	n := len(s.buf)
+	if full {
+		s.buf = append(append(append(s.buf, s.req.Scheme...), "://"...), s.req.Host...)
+	}
+	s.buf = append(s.buf, s.path...)
+	if s.req.Query != "" {
+		s.buf = append(append(s.buf, '?'), s.req.Query...)
+	}
+	v := s.text(n)
+	if s.folded {
+		return s.fold(v)
+	}
+	return v, true
+}
+
+// extension returns what stands behind the last dot of the path's last segment, in lower case.
+func extension(s *Scratch) (string, bool) {
+	if !s.spend(8 + 2*len(s.path)) {
+		return "", false
+	}
+	name := s.path[strings.LastIndexByte(s.path, '/')+1:]
+	dot := strings.LastIndexByte(name, '.')
+	if dot < 0 {
+		return "", true
+	}
+	return lowered(s, name[dot+1:])
+}
+
+// lowered returns v with the letters of ASCII in lower case.
+func lowered(s *Scratch, v string) (string, bool) {
+	if !s.spend(4 + 2*len(v)) {
+		return "", false
+	}
+	if !hasUpper(v) {
+		return v, true
+	}
+	n := len(s.buf)
+	s.buf = append(s.buf, v...)
+	for i, c := range s.buf[n:] {
+		if 'A' <= c && c <= 'Z' {
+			s.buf[n+i] = c + ('a' - 'A')
+		}
+	}
+	return s.text(n), true
+}
+
+func hasUpper(v string) bool {
+	for i := range len(v) {
+		if 'A' <= v[i] && v[i] <= 'Z' {
+			return true
+		}
+	}
+	return false
+}
+
+func lowerASCII(v string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r
+	}, v)
+}
+
+// fold takes letters for the same that a site may which ignores letter case, as room.Fold does.
+func fold(v string) string {
+	for i := range len(v) {
+		if c := v[i]; c >= utf8.RuneSelf || 'A' <= c && c <= 'Z' {
+			return strings.Map(func(r rune) rune {
+				if r < utf8.RuneSelf {
+					if 'A' <= r && r <= 'Z' {
+						r += 'a' - 'A'
+					}
+					return r
+				}
+				return unicode.ToLower(unicode.ToUpper(r))
+			}, v)
+		}
+	}
+	return v
+}
+
+// fold is fold with its cost: what is not ASCII is slow.
+func (s *Scratch) fold(v string) (string, bool) {
+	cost := 4 + len(v)
+	for i := range len(v) {
+		if v[i] >= utf8.RuneSelf {
+			cost = 4 + 32*len(v)
+			break
+		}
+		if 'A' <= v[i] && v[i] <= 'Z' {
+			cost = 4 + 6*len(v)
+		}
+	}
+	if !s.spend(cost) {
+		return "", false
+	}
+	return fold(v), true
+}
+
+// sameName compares the name of a header with one in lower case.
+func sameName(name, lower string) bool {
+	if len(name) != len(lower) {
+		return false
+	}
+	for i := range len(lower) {
+		c := name[i]
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != lower[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// lines returns the lines of the header of a name in lower case.
+func lines(name string) listFn {
+	return func(s *Scratch, pos int64) (string, int64, bool) {
+		all := s.req.Headers
+		for i := int(pos); i < len(all) && s.spend(2); i++ {
+			if sameName(all[i].Name, name) {
+				return all[i].Value, int64(i) + 1, s.spend(len(name))
+			}
+		}
+		return "", 0, false
+	}
+}
+
+func headerValues(s *Scratch, pos int64) (string, int64, bool) {
+	if int(pos) >= len(s.req.Headers) || !s.spend(4) {
+		return "", 0, false
+	}
+	return s.req.Headers[pos].Value, pos + 1, true
+}
+
+func headerNames(s *Scratch, pos int64) (string, int64, bool) {
+	if int(pos) >= len(s.req.Headers) {
+		return "", 0, false
+	}
+	v, ok := lowered(s, s.req.Headers[pos].Name)
+	return v, pos + 1, ok
+}
+
+// firstLine returns the index of the first line of one of the known headers, or how many lines there are.
+func (s *Scratch) firstLine(known int, name string) int {
+	if s.lines[known] == 0 {
+		i := 0
+		for i < len(s.req.Headers) && !sameName(s.req.Headers[i].Name, name) {
+			i++
+		}
+		s.lines[known] = i + 1
+	}
+	return s.lines[known] - 1
+}
+
+func agent(s *Scratch) (string, bool) {
+	i := s.firstLine(agentLine, "user-agent")
+	if i == len(s.req.Headers) {
+		return "", false
+	}
+	return s.req.Headers[i].Value, s.spend(2)
+}
+
+// first returns the first line of a header.
+func first(name string) textFn {
+	all := lines(name)
+	return func(s *Scratch) (string, bool) {
+		v, _, ok := all(s, 0)
+		return v, ok
+	}
+}
+
+// joined returns all lines of a header.
+func joined(name, with string) textFn {
+	all := lines(name)
+	return func(s *Scratch) (string, bool) {
+		one, pos, ok := all(s, 0)
+		if !ok {
+			return "", false
+		}
+		more, pos, ok := all(s, pos)
+		if !ok {
+			return one, true
+		}
+		n := len(s.buf)
+		s.buf = append(s.buf, one...)
+		for ok {
+			if !s.spend(len(with) + len(more)) {
+				return "", false
+			}
+			s.buf = append(append(s.buf, with...), more...)
+			more, pos, ok = all(s, pos)
+		}
+		return s.text(n), true
+	}
+}
+
+// argAt returns the argument of the query at a position.
+func argAt(s *Scratch, pos int64) (name, value string, next int64, ok bool) {
+	q := s.req.Query
+	for int(pos) < len(q) {
+		rest := q[pos:]
+		n := strings.IndexByte(rest, '&')
+		if n < 0 {
+			n = len(rest)
+		}
+		if !s.spend(16 + n/2) {
+			return "", "", 0, false
+		}
+		pos += int64(n) + 1
+		if n > 0 {
+			name, value, _ = strings.Cut(rest[:n], "=")
+			return name, value, pos, true
+		}
+	}
+	return "", "", 0, false
+}
+
+func argValues(s *Scratch, pos int64) (string, int64, bool) { return nextArg(s, pos, "", false) }
+
+// nextArg returns the value of the next argument, of this name only where named is set.
+func nextArg(s *Scratch, pos int64, name string, named bool) (string, int64, bool) {
+	for {
+		n, v, next, ok := argAt(s, pos)
+		if !ok || !named || n == name {
+			return v, next, ok
+		}
+		pos = next
+	}
+}
+
+// pair is a cookie.
+type pair struct{ name, value string }
+
+// MaxCookies is how many cookies of a request are looked at; no browser sends as many. A
+// rule that asks for one of more does not match.
+const MaxCookies = 256
+
+// cookies returns all cookies of the request. They are read once per request.
+func (s *Scratch) cookies() []pair {
+	if !s.hasPairs {
+		s.hasPairs = true
+		s.readCookies()
+	}
+	if len(s.pairs) > MaxCookies {
+		s.left = -1
+	}
+	return s.pairs
+}
+
+func (s *Scratch) readCookies() {
+	for _, h := range s.req.Headers[min(s.firstLine(cookieLine, "cookie"), len(s.req.Headers)):] {
+		if !sameName(h.Name, "cookie") {
+			continue
+		}
+		for c := range strings.SplitSeq(h.Value, ";") {
+			name, value, _ := strings.Cut(c, "=")
+			s.pairs = append(s.pairs, pair{strings.Trim(name, " \t"), strings.Trim(value, " \t")})
+			if len(s.pairs) > MaxCookies {
+				return
+			}
+		}
+	}
+}
+
+// cookies returns the cookies of a name.
+func cookies(name string) listFn {
+	return func(s *Scratch, pos int64) (string, int64, bool) {
+		all := s.cookies()
+		for i := int(pos); i < len(all) && s.spend(2); i++ {
+			if all[i].name == name {
+				return all[i].value, int64(i) + 1, s.spend(len(name) / 8)
+			}
+		}
+		return "", 0, false
+	}
+}
+
+func cookieValues(s *Scratch, pos int64) (string, int64, bool) {
+	all := s.cookies()
+	if int(pos) >= len(all) || !s.spend(4) {
+		return "", 0, false
+	}
+	return all[pos].value, pos + 1, true
+}
+
+// languages returns the languages of Accept-Language in the order in which they stand.
+func languages(s *Scratch, pos int64) (string, int64, bool) {
+	all, _ := first("accept-language")(s)
+	for int(pos) < len(all) {
+		rest := all[pos:]
+		n := strings.IndexByte(rest, ',')
+		if n < 0 {
+			n = len(rest)
+		}
+		if !s.spend(6 + n/2) {
+			return "", 0, false
+		}
+		pos += int64(n) + 1
+		tag, _, _ := strings.Cut(rest[:n], ";")
+		if tag = strings.Trim(tag, " \t"); tag != "" {
+			return tag, pos, true
+		}
+	}
+	return "", 0, false
+}
