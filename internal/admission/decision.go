@@ -54,12 +54,14 @@ const (
 	OriginDown        // the site does not answer: nobody is let in until it does
 	Drains            // the data centre leaves the fleet, or is not part of it: nobody is let in here
 	FirstTouch        // somebody new, by a request that is no visit yet: the next one may enter
+	QueuedAll         // an operator lets nobody in: everybody waits
+	Rejected          // nobody new enters or waits
 	reasons
 )
 
 var reasonNames = [reasons]string{
 	"none", "session", "slot", "repeated", "behind", "full", "isolated",
-	"unsure", "unknown", "crowded", "gave_up", "closed", "uncounted", "origin_down", "drains", "first_touch",
+	"unsure", "unknown", "crowded", "gave_up", "closed", "uncounted", "origin_down", "drains", "first_touch", "queued_all", "rejected",
 }
 
 func (r Reason) String() string { return reasonNames[r] }

@@ -150,10 +150,14 @@ func (e *edge) hear(now fleet.Mono, g *wire.Grant) (fresh, complete bool) {
 type life struct {
 	full      uint32 // as granted; 0 stamps none
 	probation uint32 // the first ticket of a session; 0 for in full
+	fixed     uint32 // a session ends so long after its admission; 0 for as long as it is renewed
 }
 
 // first returns for how many seconds the first ticket of a session is stamped.
 func (l life) first() uint32 {
+	if l.fixed > 0 {
+		return min(l.full, l.fixed)
+	}
 	if l.probation > 0 {
 		return min(l.full, l.probation)
 	}
@@ -166,7 +170,16 @@ func (l life) firm(m moment) bool {
 	return m.bound <= fleet.MaxError || (m.bound <= fleet.Rough && m.second()-m.stampTime() <= max(1, l.first()/4))
 }
 
+// until returns the expiry second of a ticket of the session of t that is stamped now.
+func (l life) until(m moment, t *ticket.Ticket) uint32 {
+	until := m.stampTime() + 1 + l.full
+	if l.fixed > 0 {
+		until = min(until, t.Admitted+1+l.fixed)
+	}
+	return until
+}
+
 // due reports whether the ticket of a session is so old that it is to be renewed.
 func (l life) due(m moment, t *ticket.Ticket) bool {
-	return l.full != 0 && m.stampTime()+1+l.full >= t.Until+wire.RenewAfter(l.full) && m.synced()
+	return l.full != 0 && l.until(m, t) >= t.Until+wire.RenewAfter(l.full) && m.synced()
 }

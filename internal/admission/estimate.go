@@ -47,7 +47,7 @@ func (e *edge) position(ft fleet.Time, v *wire.View, d *Decision) {
 	} else if d.Known {
 		d.Retry = min(max(d.Wait/4, p.Nearest), p.Refresh)
 	}
-	if d.Reason == Closed {
+	if d.Reason == Closed || d.Reason == QueuedAll || d.Reason == Rejected {
 		d.Retry = p.Refresh
 	}
 	if d.Reason == Isolated || d.Reason == Unsure || d.Reason == OriginDown || d.Reason == Drains {

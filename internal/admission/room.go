@@ -18,7 +18,9 @@ type Room struct {
 	Epoch uint32
 	Cap   bool // partition_policy cap: renew nothing without a lease
 
-	Session        time.Duration // session_duration, for sessions without a right
+	Session        time.Duration // session_duration, for sessions without a right and those that are not renewed
+	NoRenewal      bool          // a session ends Session after its admission
+	Shut           Reason        // QueuedAll or Rejected: nobody is admitted; None: as the ledger allows
 	OnIsolation    string        // one of room.Isolation…; "" holds
 	IsolationLimit int           // newcomers let in per isolation, where OnIsolation is open
 
@@ -82,7 +84,14 @@ func (r *roomState) set(now fleet.Mono, settings Room) {
 	}
 	r.Room, r.gone, r.dirty = settings, false, true
 	r.life.probation = uint32((settings.Probation + time.Second - 1) / time.Second)
+	r.life.fixed = 0
+	if settings.NoRenewal && !mutant.On(mutant.RenewalStays) {
+		r.life.fixed = uint32((settings.Session + time.Second - 1) / time.Second)
+	}
 }
+
+// shut reports whether an operator lets nobody in.
+func (r *roomState) shut() bool { return r.Shut != None && !mutant.On(mutant.ShutAdmits) }
 
 // arrive decides about one request, which lets somebody new in only if it may; see
 // Engine.Arrive and Engine.Join.
@@ -116,6 +125,12 @@ func (r *roomState) arrive(m moment, t ticket.Ticket, may bool) Decision {
 		fresh = Expired
 	case lapsed(m.time, &t, r.Grace):
 		fresh = Lost
+	}
+	if r.Shut == Rejected && fresh != Kept && !mutant.On(mutant.RejectQueues) {
+		d := Decision{Reason: Rejected, Fresh: fresh, Ticket: t} // no place is given, and none taken
+		r.edge.position(m.time, r.view, &d)
+		d.Ticket = t
+		return d
 	}
 	// Before fleet time was ever told there is nothing to stamp a place with,
 	// and nothing to count a check-in by.
@@ -156,6 +171,8 @@ func (r *roomState) decide(m moment, d *Decision, may bool) {
 	p := &r.edge.cfg.Params
 	soon := false
 	switch {
+	case r.shut():
+		d.Reason = r.Shut
 	case r.paused:
 		d.Reason = OriginDown
 	case !r.edge.up.check(m.now) && r.edge.isolated(m.now) && r.decideAlone(m, d, may):
@@ -254,7 +271,7 @@ func (r *roomState) letGo(v *Visit) bool {
 
 // release decides about held visits whose turn has come; see Engine.Release.
 func (r *roomState) release(m moment, out []*Visit) []*Visit {
-	for len(r.held.visits) > 0 && !r.paused && r.life.firm(m) {
+	for len(r.held.visits) > 0 && !r.paused && !r.shut() && r.life.firm(m) {
 		v := r.held.visits[0]
 		if v.Ticket.Joined > horizon(r.view) {
 			break

@@ -28,6 +28,9 @@ func (r *roomState) repeat(m moment, t ticket.Ticket) Decision {
 	t.Until, t.Home, t.Net = s.until, r.edge.home, s.net
 	if t.Admitted == 0 {
 		t.Admitted = m.second()
+		if r.life.fixed > 0 {
+			t.Admitted = s.until - 1 - r.life.fixed // the place can be shown again and again
+		}
 	}
 	if r.copyOf(m, &t) {
 		return Decision{Fresh: Copied}
@@ -92,7 +95,7 @@ func (r *roomState) renew(m moment, t ticket.Ticket) Decision {
 	if !r.life.due(m, &t) {
 		return d
 	}
-	until := m.stampTime() + 1 + r.life.full
+	until := r.life.until(m, &t)
 	if !r.edge.owns(t.Home) && !mutant.On(mutant.RenewForeign) {
 		if t.Home != r.edge.home && r.life.firm(m) {
 			r.moveIn(m, until, &d)

@@ -104,7 +104,8 @@ var own = func() (keys []string) {
 	for i := range room.Schema {
 		switch key := room.Schema[i].Key; key {
 		case "name", "host", "path", "additional_routes", "total_active_users", "new_users_per_minute", "queueing_status_code",
-			"waiting_page", "default_template_language", "identity":
+			"waiting_page", "default_template_language", "identity", "description", "queueing_method", "queue_all", "suspended",
+			"disable_session_renewal", "cookie_suffix", "cookie_samesite", "cookie_secure", "json_response_enabled", "enabled_origin_commands":
 		default:
 			keys = append(keys, key)
 		}
@@ -150,19 +151,21 @@ func init() {
 		"cookie_attributes":         readCookieAttributes,
 		"enabled_origin_commands":   readCommands,
 	}
-	for key, value := range map[string]string{
-		"description": "", "cookie_suffix": "", "queueing_method": "fifo", "turnstile_mode": "invisible", "turnstile_action": "log",
-	} {
+	for key, value := range map[string]string{"turnstile_mode": "invisible", "turnstile_action": "log"} {
 		fields[key] = onlyText("/"+key, value)
 	}
-	for _, key := range []string{"disable_session_renewal", "queue_all", "suspended", "json_response_enabled"} {
-		fields[key] = func(g *given, v json.RawMessage) bool {
-			on, ok := g.faults.flag("/"+key, v)
-			if ok && on {
-				g.faults.add("/"+key, "%s is not served yet and must be false", key)
-			}
-			return ok && !on
-		}
+	for _, key := range []string{"disable_session_renewal", "queue_all", "suspended", "json_response_enabled", "description", "cookie_suffix"} {
+		fields[key] = func(g *given, v json.RawMessage) bool { return readSetting(g, settingOf(key), "/"+key, v) }
+	}
+	fields["queueing_method"] = wordField("queueing_method", "/queueing_method")
+}
+
+// wordField reads a setting that is one of several words, in any letter case.
+func wordField(key, pointer string) func(*given, json.RawMessage) bool {
+	return func(g *given, v json.RawMessage) bool {
+		s, ok := g.faults.text(pointer, v)
+		*settingOf(key).Field(&g.settings).(*string) = strings.ToLower(s)
+		return ok
 	}
 }
 
@@ -262,21 +265,34 @@ func readCookieAttributes(g *given, v json.RawMessage) bool {
 	m := g.faults.object("/cookie_attributes", v)
 	good := m != nil
 	for _, key := range []string{"samesite", "secure"} {
-		good = onlyText("/cookie_attributes/"+key, "auto")(g, m[key]) && good
+		if m[key] == nil {
+			continue
+		}
+		good = wordField("cookie_"+key, "/cookie_attributes/"+key)(g, m[key]) && good
 	}
 	return good
 }
 
 func readCommands(g *given, v json.RawMessage) bool {
-	var list []any
+	const at = "/enabled_origin_commands"
+	g.settings.OriginCommands = ""
+	var list []json.RawMessage
 	if err := json.Unmarshal(v, &list); err != nil {
-		g.faults.add("/enabled_origin_commands", "enabled_origin_commands must be a list")
+		g.faults.add(at, "enabled_origin_commands must be a list")
 		return false
 	}
-	if len(list) > 0 {
-		g.faults.add("/enabled_origin_commands", "enabled_origin_commands is not served yet and must be empty")
+	for i, e := range list {
+		s, ok := g.faults.text(fmt.Sprintf("%s/%d", at, i), e)
+		if ok && !strings.EqualFold(s, room.CommandRevoke) || i > 0 {
+			g.faults.add(at, "enabled_origin_commands must hold nothing but one %q", room.CommandRevoke)
+			return false
+		}
+		if !ok {
+			return false
+		}
+		g.settings.OriginCommands = room.CommandRevoke
 	}
-	return len(list) == 0
+	return true
 }
 
 // readOwn reads the object vestibule. Keys that it only shows are ignored, others that it does
@@ -355,6 +371,8 @@ func (f *faults) rule(r room.Fault, originGiven bool) {
 		pointer = "/host"
 	case key == "waiting_page":
 		pointer = "/custom_page_html"
+	case key == "cookie_samesite" || key == "cookie_secure":
+		pointer = "/cookie_attributes/" + strings.TrimPrefix(key, "cookie_")
 	case slices.Contains(own, key) && key != "session_duration":
 		pointer = "/vestibule" + pointer
 	}

@@ -231,6 +231,8 @@ func blank(s room.Settings) room.Settings {
 	s.Name, s.Host, s.Path, s.AdditionalRoutes = "", "", "", nil
 	s.TotalActiveUsers, s.NewUsersPerMinute, s.QueueingStatus = 0, 0, 0
 	s.DefaultLanguage, s.WaitingPage = "", ""
+	s.Description, s.QueueingMethod, s.QueueAll, s.Suspended, s.NoRenewal = "", "", false, false, false
+	s.CookieSuffix, s.CookieSameSite, s.CookieSecure, s.JSONResponse, s.OriginCommands = "", "", "", false, ""
 	return s
 }
 

@@ -18,10 +18,15 @@ func (s *Server) show(ctx context.Context, r *roomstore.Room) (out api.Room, err
 		Id: room.PublicID(r.Known()), CreatedOn: time.UnixMilli(r.Created).UTC(), ModifiedOn: time.UnixMilli(r.Changed).UTC(),
 		Name: r.Name, Host: r.Host, Path: r.Path, AdditionalRoutes: []api.Route{},
 		TotalActiveUsers: r.TotalActiveUsers, NewUsersPerMinute: r.NewUsersPerMinute, SessionDuration: minutes(r.SessionDuration),
-		QueueingMethod: "fifo", QueueingStatusCode: r.QueueingStatus, DefaultTemplateLanguage: r.DefaultLanguage,
+		QueueingMethod: r.QueueingMethod, QueueingStatusCode: r.QueueingStatus, DefaultTemplateLanguage: r.DefaultLanguage,
 		EnabledOriginCommands: []string{}, TurnstileMode: "invisible", TurnstileAction: "log", Vestibule: shownOwn(r),
+		Description: r.Description, QueueAll: r.QueueAll, Suspended: r.Suspended, DisableSessionRenewal: r.NoRenewal,
+		CookieSuffix: r.CookieSuffix, JsonResponseEnabled: r.JSONResponse,
 	}
-	out.CookieAttributes.Samesite, out.CookieAttributes.Secure = "auto", "auto"
+	out.CookieAttributes.Samesite, out.CookieAttributes.Secure = r.CookieSameSite, r.CookieSecure
+	if r.OriginCommands != "" {
+		out.EnabledOriginCommands = append(out.EnabledOriginCommands, r.OriginCommands)
+	}
 	for _, route := range r.AdditionalRoutes {
 		out.AdditionalRoutes = append(out.AdditionalRoutes, api.Route{Host: route.Host, Path: route.Path})
 	}

@@ -232,14 +232,16 @@ func (c *fastConn) passOn(x *trip) bool {
 // answerHead appends the head of the visitor's answer.
 func (c *fastConn) answerHead(b []byte, x *trip, framing http1.Framing, ends bool) []byte {
 	tickets, private := x.gives()
-	revoked, dated := false, false
+	revoked, own, dated := false, false, false
 	var cache []string
 	b = appendStatus(b, c.res.Status)
 	for i := range c.res.Fields {
 		f := &c.res.Fields[i]
 		switch f.Name {
-		case commandHeader:
-			revoked = revoked || f.Value == commandRevoke
+		case gate.CommandHeader, gate.HostedCommandHeader:
+			if f.Value == gate.CommandRevoke {
+				revoked, own = true, own || f.Name == gate.CommandHeader
+			}
 		case "Cache-Control":
 			if private {
 				cache = append(cache, f.Value)
@@ -256,7 +258,7 @@ func (c *fastConn) answerHead(b []byte, x *trip, framing http1.Framing, ends boo
 	}
 	b = appendFields(b, tickets)
 	if revoked {
-		x.outcome.Revoke()
+		x.outcome.Revoke(own)
 	}
 	if !dated {
 		b = appendDate(b)

@@ -36,13 +36,6 @@ type proxy struct {
 	quiet   *log.Logger
 }
 
-// By this header of its answer an origin puts the visitor out: the session ends
-// with this request, and its slot goes to the next.
-const (
-	commandHeader = "Vestibule-Command"
-	commandRevoke = "revoke"
-)
-
 // How long TLS with an origin may take, and a connection to one is kept that is idle.
 const (
 	originHandshake = 5 * time.Second
@@ -100,14 +93,15 @@ func (x passage) gives() (tickets []gate.Field, private bool) {
 // answered makes the visitor's answer out of the origin's.
 func (x passage) answered(r *http.Response) error {
 	x.monitor.Answered(x.outcome.Origin)
-	command := r.Header.Get(commandHeader)
+	own := r.Header.Get(gate.CommandHeader) == gate.CommandRevoke
+	revoke := own || r.Header.Get(gate.HostedCommandHeader) == gate.CommandRevoke
 	// Here and not before: an informational answer (103) would have taken them along
 	// and left none for the final one.
 	tickets, private := x.gives()
 	origin.StripAnswer(r.Header, private)
 	addFields(r.Header, tickets)
-	if command == commandRevoke {
-		x.outcome.Revoke()
+	if revoke {
+		x.outcome.Revoke(own)
 	}
 	return nil
 }

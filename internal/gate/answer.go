@@ -54,7 +54,10 @@ func (o *Outcome) answer(status int, contentType string) {
 
 // show answers with the waiting page, or with the same as JSON.
 func (g *Gate) show(r *Request, o *Outcome, rm *roomState, status int, v *waiting.Visitor) {
-	v.Room, v.Message = rm.Name, rm.QueueMessage
+	v.Room, v.Message, v.QueueAll = rm.Name, rm.QueueMessage, rm.QueueAll
+	if !rm.QueueAll { // it overrides every method
+		v.Method = rm.QueueingMethod
+	}
 	page := rm.page
 	if !v.Moment {
 		v.Grace = rm.Grace

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -114,7 +115,7 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		o.Refuse("unknown_host", "No origin serves this host.", statusMisdirected)
 		return
 	}
-	in := m.Rooms()
+	in := inForce(m.Rooms())
 	if len(in) == 0 {
 		g.Count("passed")
 	} else if r.isPreflight() {
@@ -139,6 +140,14 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	o.Kind = Enters
 }
 
+// inForce returns those of the rooms that are not suspended.
+func inForce(in []*room.Room) []*room.Room {
+	if off := func(r *room.Room) bool { return r.Suspended }; slices.ContainsFunc(in, off) {
+		return slices.DeleteFunc(slices.Clone(in), off)
+	}
+	return in
+}
+
 // admit decides about a request in one room. Where the visitor may not enter, o says
 // what to answer.
 func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapshot, rm *roomState, poll bool) bool {
@@ -148,7 +157,7 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		g.showMoment(r, o, rm, "ticket_unread")
 		return false
 	}
-	if poll && t.ID == 0 && g.told.Load() {
+	if poll && t.ID == 0 && g.told.Load() && rm.QueueingMethod != room.MethodReject {
 		// A page without a ticket would be somebody new with every question, and
 		// each might be charged a slot that nobody uses.
 		o.allow(r, rm)
@@ -183,7 +192,7 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	status := rm.QueueingStatus
 	if d.Reason == admission.Closed {
 		status = statusServiceUnavailable
-	} else if d.Fresh != admission.Kept && !d.Reseal {
+	} else if d.Fresh != admission.Kept && !d.Reseal && d.Reason != admission.Rejected {
 		// The engine has no time to stamp a place with: it would not be kept.
 		g.showMoment(r, o, rm, "time_unknown")
 		return false

@@ -106,6 +106,7 @@ func (g *Gate) Use(f *node.Fleet) {
 		rooms[i] = admission.Room{
 			ID: r.ID, Epoch: r.Epoch, Cap: r.PartitionPolicy == room.PolicyCap,
 			Probation: r.Probation, Grace: r.Grace, Session: r.SessionDuration, OnIsolation: r.OnIsolation, IsolationLimit: r.IsolationLimit,
+			NoRenewal: r.NoRenewal, Shut: shut(r.Room),
 		}
 	}
 	g.rooms.Store(next)
@@ -113,6 +114,17 @@ func (g *Gate) Use(f *node.Fleet) {
 	g.eng.SetRooms(g.clock.Now(), rooms)
 	g.mu.Unlock()
 	g.Pause()
+}
+
+// shut returns why an operator lets nobody into a room.
+func shut(r *room.Room) admission.Reason {
+	switch {
+	case r.QueueAll:
+		return admission.QueuedAll
+	case r.QueueingMethod == room.MethodReject:
+		return admission.Rejected
+	}
+	return admission.None
 }
 
 // Pause tells the engine which rooms let nobody in because their origin is down.
@@ -210,18 +222,21 @@ func (g *Gate) Unready() []string {
 // Message returns what everybody who waits in a room is to be told now; ok is false
 // once the room is gone, or all places in its line are void.
 func (g *Gate) Message(id room.ID, epoch uint32) (msg []byte, ok bool) {
-	if r := g.Rooms().ByID(id); r == nil || r.Epoch != epoch {
+	r := g.Rooms().ByID(id)
+	if r == nil || r.Epoch != epoch {
 		return nil, false
 	}
-	return g.message(id), true
+	return g.message(id, r.QueueAll), true
 }
 
-func (g *Gate) message(id room.ID) []byte {
+func (g *Gate) message(id room.ID, queueAll bool) []byte {
 	now := g.lock()
 	st, l := g.eng.Status(now), g.eng.Ledger(now, id)
 	g.mu.Unlock()
 	b := &waiting.Broadcast{Now: st.Time, View: l.View}
 	switch {
+	case queueAll:
+		b.PausedBy = waiting.PausedByOperator
 	case l.Paused:
 		b.PausedBy = waiting.PausedBySite
 	case !st.Leased || !st.Sure || st.Standing != wire.Listed:

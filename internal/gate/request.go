@@ -197,9 +197,20 @@ func (o *Outcome) SessionLeft() (left time.Duration, ok bool) {
 	return fleet.Time(int64(until) * 1000).Sub(o.gate.now()), true
 }
 
-// Revoke ends the sessions that let the request in, because the site asks for it.
-func (o *Outcome) Revoke() {
+// The headers by which a site's answer puts a visitor out, and what they say then. The second
+// is that of the hosted product, and counts in rooms whose enabled_origin_commands say so.
+const (
+	CommandHeader       = "Vestibule-Command"
+	HostedCommandHeader = "Cf-Waiting-Room-Command"
+	CommandRevoke       = room.CommandRevoke
+)
+
+// Revoke ends the sessions that let the request in, because the site asks for it. own says
+// that it does by [CommandHeader].
+func (o *Outcome) Revoke(own bool) {
 	for i := range o.inside {
-		o.gate.quit(&o.inside[i])
+		if r := o.gate.Rooms().ByID(o.inside[i].Room); own || r != nil && r.OriginCommands == room.CommandRevoke {
+			o.gate.quit(&o.inside[i])
+		}
 	}
 }

@@ -41,6 +41,8 @@ type roomState struct {
 	counters *roomCounters
 	readers  readers
 	sealFrom fleet.Time // from when the ring has a key to seal with
+
+	attributes [2]string // of the cookies, as Settings say; by index
 }
 
 // cookies are names and codecs of a room's cookies, without and with TLS.
@@ -57,6 +59,40 @@ func index(secure bool) int {
 	return 0
 }
 
+// index picks between the room's cookies: what it says of Secure, or the connection.
+func (rm *roomState) index(secure bool) int {
+	switch rm.CookieSecure {
+	case room.CookieAlways:
+		return 1
+	case room.CookieNever:
+		return 0
+	}
+	return index(secure)
+}
+
+// sameSite are the attributes of cookies without and with Secure. Browsers refuse None
+// without Secure.
+var sameSite = map[string][2]string{
+	room.CookieAuto:   {"Lax", "Lax"},
+	room.CookieLax:    {"Lax", "Lax"},
+	room.CookieNone:   {"Lax", "None"},
+	room.CookieStrict: {"Strict", "Strict"},
+}
+
+// cookieAttributes returns those of a room's cookies, without and with Secure.
+func cookieAttributes(r *room.Room) [2]string {
+	same := sameSite[r.CookieSameSite]
+	return [2]string{"; HttpOnly; SameSite=" + same[0], "; HttpOnly; SameSite=" + same[1] + "; Secure"}
+}
+
+// cookieOf is what the cookies of a room are named after.
+func cookieOf(r *room.Room) string {
+	if r.CookieSuffix != "" {
+		return r.Known() + "." + r.CookieSuffix
+	}
+	return r.Known()
+}
+
 // newSnapshot makes a snapshot of what the fleet was told. What is known of the
 // origins of the one before goes on, and so do the codecs of its rooms while the keys
 // are the same: to derive them anew takes more time than all the rest.
@@ -71,11 +107,11 @@ func newSnapshot(f *node.Fleet, m *metrics, old *snapshot, log *slog.Logger) *sn
 		}
 	}
 	for _, r := range set.Rooms() {
-		rs := &roomState{Room: r, page: waiting.Builtin(), lang: waiting.LangOf(r.DefaultLanguage), counters: m.room(r.Name), readers: newReaders(r.CORSOrigins)}
+		rs := &roomState{Room: r, page: waiting.Builtin(), lang: waiting.LangOf(r.DefaultLanguage), counters: m.room(r.Name), readers: newReaders(r.CORSOrigins), attributes: cookieAttributes(r)}
 		if keys {
 			rs.sealFrom = ring.Keys[0].SealFrom
 		}
-		if had := known[r.Name]; had != nil && (had.CookieDomain == "") == (r.CookieDomain == "") {
+		if had := known[r.Name]; had != nil && (had.CookieDomain == "") == (r.CookieDomain == "") && cookieOf(had.Room) == cookieOf(r) {
 			rs.cookie, rs.codec, rs.own = had.cookie, had.codec, had.own
 		} else if err := rs.deriveCodecs(ring); err != nil { // a key that no cipher takes; decoding the ring refuses those
 			log.Error("keys cannot be used", slog.String("room", r.Name), slog.Any("error", err))
@@ -108,11 +144,11 @@ func (rs *roomState) deriveCodecs(ring ticket.Keyring) error {
 			}
 			return c
 		}
-		rs.cookie[i] = ticket.CookieName(rs.Known(), secure)
+		rs.cookie[i] = ticket.CookieName(cookieOf(rs.Room), secure)
 		if rs.CookieDomain != "" {
 			rs.own.name[i] = rs.cookie[i]
 			rs.own.codec[i] = codec(rs.own.name[i])
-			rs.cookie[i] = ticket.SharedCookieName(rs.Known(), secure)
+			rs.cookie[i] = ticket.SharedCookieName(cookieOf(rs.Room), secure)
 		}
 		rs.codec[i] = codec(rs.cookie[i])
 	}

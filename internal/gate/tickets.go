@@ -22,7 +22,7 @@ import (
 // tells that the visitor may have a better one, under a key that this node does not
 // know: it must not be replaced.
 func (g *Gate) openBest(r *Request, o *Outcome, rooms *snapshot, rm *roomState) (best ticket.Ticket, byHeader, unread bool) {
-	i := index(r.Secure)
+	i := rm.index(r.Secure)
 	op := opening{g: g, rm: rm, codec: rm.codec[i], seals: o.seals}
 	op.tryAll(r, rm.cookie[i])
 	if own := rm.own.codec[i]; own != nil && op.tried == 0 {
@@ -147,7 +147,7 @@ func ticketKind(err error) int {
 
 // brings reports whether a request has a cookie of this room.
 func (r *Request) brings(rm *roomState) bool {
-	i := index(r.Secure)
+	i := rm.index(r.Secure)
 	return r.hasCookie(rm.cookie[i]) || rm.own.name[i] != "" && r.hasCookie(rm.own.name[i])
 }
 
@@ -174,7 +174,7 @@ const waitingAge = 24 * 60 * 60
 // appendCookie returns the Set-Cookie line of a ticket, valid until the next call;
 // nothing where the node has no key to seal with.
 func (o *Outcome) appendCookie(rm *roomState, now fleet.Time, t *ticket.Ticket) []byte {
-	i := index(o.Secure)
+	i := rm.index(o.Secure)
 	dst := append(o.cookie[:0], rm.cookie[i]...)
 	dst = append(dst, '=')
 	n := len(dst)
@@ -194,27 +194,24 @@ func (o *Outcome) appendCookie(rm *roomState, now fleet.Time, t *ticket.Ticket) 
 	if rm.CookieDomain != "" {
 		dst = append(append(dst, "; Domain="...), rm.CookieDomain...)
 	}
-	dst = append(dst, cookieAttributes[i]...)
+	dst = append(dst, rm.attributes[i]...)
 	o.cookie = dst
 	return dst
 }
 
-// cookieAttributes are those of every cookie of ours, without and with TLS.
-var cookieAttributes = [2]string{"; HttpOnly; SameSite=Lax", "; HttpOnly; SameSite=Lax; Secure"}
-
 // takeBack has the browser forget the room's tickets.
 func (o *Outcome) takeBack(rm *roomState) {
-	i := index(o.Secure)
+	i := rm.index(o.Secure)
 	domain := ""
 	if rm.CookieDomain != "" {
 		domain = "; Domain=" + rm.CookieDomain
-		o.set("Set-Cookie", rm.own.name[i]+"=; Path=/; Max-Age=0"+cookieAttributes[i])
+		o.set("Set-Cookie", rm.own.name[i]+"=; Path=/; Max-Age=0"+rm.attributes[i])
 	}
-	o.set("Set-Cookie", rm.cookie[i]+"=; Path=/; Max-Age=0"+domain+cookieAttributes[i])
+	o.set("Set-Cookie", rm.cookie[i]+"=; Path=/; Max-Age=0"+domain+rm.attributes[i])
 }
 
 // headerOf returns the ticket in a Set-Cookie line as [TicketHeader] has it.
 func (rm *roomState) headerOf(cookie string, secure bool) string {
-	value, _, _ := strings.Cut(cookie[len(rm.cookie[index(secure)])+1:], ";")
+	value, _, _ := strings.Cut(cookie[len(rm.cookie[rm.index(secure)])+1:], ";")
 	return rm.Name + "=" + value
 }

@@ -28,6 +28,7 @@ type metrics struct {
 	leaseTrouble, leading, term, skew                               *prometheus.Desc
 	limit, rateLimit, active, slots, waiting, mu, theta, estimate   *prometheus.Desc
 	horizon, complete, free, rateFree, held, rateHeld, idle, excess *prometheus.Desc
+	beyond                                                          *prometheus.Desc
 }
 
 func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
@@ -64,6 +65,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		held:         d("vestibule_room_allotment", "Rights of total_active_users that a data centre holds.", "room", "dc"),
 		rateHeld:     d("vestibule_room_rate_allotment", "Rights of new_users_per_minute that a data centre holds.", "room", "dc"),
 		excess:       d("vestibule_excess_sessions", "Sessions that may be valid beyond total_active_users: at nodes under partition_policy serve that cannot be heard, or were taken for lost. 0 under cap, always.", "room"),
+		beyond:       d("vestibule_room_beyond_limit", "Sessions beyond total_active_users: of a room whose queueing_method is or was passthrough, or whose limit was lowered.", "room"),
 		idle:         d("vestibule_room_idle", "Rights of total_active_users that lie idle in a data centre.", "room", "dc"),
 	}
 	reg.MustRegister(m.dropped, m.regressions, m.invalid, m.sent, m.roomsValid, m.roomsRefused, m)
@@ -76,7 +78,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 func (m *metrics) descs() []*prometheus.Desc {
 	return []*prometheus.Desc{
 		m.strangers, m.outdated, m.unpublished, m.leaseTrouble, m.leading, m.term, m.skew, m.limit, m.rateLimit, m.active, m.slots, m.waiting, m.mu, m.theta, m.estimate,
-		m.horizon, m.complete, m.free, m.rateFree, m.held, m.rateHeld, m.idle, m.excess,
+		m.horizon, m.complete, m.free, m.rateFree, m.held, m.rateHeld, m.idle, m.excess, m.beyond,
 	}
 }
 
@@ -211,6 +213,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		rooms.Gauge(m.free, float64(l.Free), name)
 		rooms.Gauge(m.rateFree, float64(l.RateFree), name)
 		rooms.Gauge(m.excess, float64(l.Excess), name)
+		rooms.Gauge(m.beyond, float64(l.Beyond), name)
 		for _, c := range l.Centres {
 			rooms.Gauge(m.held, float64(c.Held), name, c.Name)
 			rooms.Gauge(m.rateHeld, float64(c.RateHeld), name, c.Name)

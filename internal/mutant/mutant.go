@@ -135,6 +135,13 @@ const (
 	AsideEnters
 	PreflightPasses
 
+	// What an operator says of a room.
+	ShutAdmits
+	RejectQueues
+	RenewalStays
+	PassthroughStays
+	PassthroughLent
+
 	count
 )
 
@@ -257,6 +264,12 @@ var list = [count]Mutant{
 	PreflightPasses:       {Name: "preflight-passes", Rule: 10, Says: "a preflight that nobody admitted goes to the site as it came, and the site's answer to the visitor"},
 	BindingIgnored:        {Name: "binding-ignored", Rule: 10, Says: "a session's ticket is good in any network, whatever the room says"},
 	EdgesFollowAlone:      {Name: "edges-follow-alone", Rule: 10, Says: "each edge follows a line of copies of its own"},
+
+	ShutAdmits:       {Name: "shut-admits", Rule: 1, Says: "an edge admits to a room to which an operator lets nobody in"},
+	RejectQueues:     {Name: "reject-queues", Rule: 10, Says: "a room that rejects gives places in a line"},
+	RenewalStays:     {Name: "renewal-stays", Rule: 1, Says: "sessions are renewed where their renewal is switched off"},
+	PassthroughStays: {Name: "passthrough-stays", Rule: 1, Says: "no limit binds once a room was passthrough, whatever its method is now"},
+	PassthroughLent:  {Name: "passthrough-lent", Rule: 9, Says: "while books are missing, what was lent beyond T under passthrough may be lent again when it comes back"},
 }
 
 // Variable names the environment variable that chooses a mutant for a process, in

@@ -185,6 +185,7 @@ func LedgerRooms(set *room.Set) []slots.RoomConfig {
 		out = append(out, slots.RoomConfig{
 			ID: r.ID, Total: uint64(r.TotalActiveUsers), Rate: uint64(r.NewUsersPerMinute), Session: r.SessionDuration,
 			Cap: r.PartitionPolicy == room.PolicyCap, LostWait: r.LostAfter,
+			Unbound: r.QueueingMethod == room.MethodPassthrough && !r.QueueAll, Shut: r.QueueAll || r.QueueingMethod == room.MethodReject,
 		})
 	}
 	return out

@@ -35,6 +35,16 @@ type Settings struct {
 	Caching           string
 	Identity          string
 	PageSources       string
+	Description       string
+	QueueingMethod    string
+	QueueAll          bool
+	Suspended         bool
+	NoRenewal         bool
+	CookieSuffix      string
+	CookieSameSite    string
+	CookieSecure      string
+	JSONResponse      bool
+	OriginCommands    string
 }
 
 // Setting is one line of the table that everything else about settings is made of:
@@ -160,6 +170,46 @@ var Schema = []Setting{
 		Doc:   "Where a page of your own may load more scripts from, and send and fetch data, beside its own host.",
 		Field: func(s *Settings) any { return &s.PageSources }, Rule: func(s *Settings) string { return checkOrigins(s.PageSources) },
 	},
+	{
+		Key: "description", Since: 2, Soft: true, Bounds: fmt.Sprintf("at most %d bytes", MaxMessage),
+		Doc:   "For those who manage the room. Nothing is done with it.",
+		Field: func(s *Settings) any { return &s.Description }, Rule: func(s *Settings) string { return checkMessage(s.Description) },
+	},
+	{
+		Key: "queueing_method", Since: 2, Default: DefaultMethod, Bounds: alternatives([]string{MethodFIFO, MethodPassthrough, MethodReject}),
+		Doc:   "Who enters, see below. A change keeps everybody's place and session.",
+		Field: func(s *Settings) any { return &s.QueueingMethod }, Rule: func(s *Settings) string { return checkMethod(s.QueueingMethod) },
+	},
+	truth("queue_all", func(s *Settings) *bool { return &s.QueueAll },
+		"Everybody without a session waits, whatever the method says; places are kept, and no wait is told."),
+	truth("suspended", func(s *Settings) *bool { return &s.Suspended },
+		"The room is off: every request passes, no ticket is read or given, and nobody is counted anew."),
+	truth("disable_session_renewal", func(s *Settings) *bool { return &s.NoRenewal },
+		"A session ends `session_duration` after its admission, whatever its visitor does; `probation` is not used."),
+	{
+		Key: "cookie_suffix", Since: 2, Bounds: fmt.Sprintf("at most %d of A-Z a-z 0-9 _ -", MaxSuffix),
+		Doc:   "Stands at the end of the cookie's name. To change it makes everybody a newcomer.",
+		Field: func(s *Settings) any { return &s.CookieSuffix }, Rule: func(s *Settings) string { return checkSuffix(s.CookieSuffix) },
+	},
+	{
+		Key: "cookie_samesite", Since: 2, Default: CookieAuto, Bounds: alternatives([]string{CookieAuto, CookieLax, CookieNone, CookieStrict}),
+		Doc:   "SameSite of the cookie. `auto` is `lax`; `none` is `lax` where the cookie is not Secure, as browsers refuse it otherwise.",
+		Field: func(s *Settings) any { return &s.CookieSameSite }, Rule: func(s *Settings) string { return s.checkSameSite() },
+	},
+	since(2, choice("cookie_secure", CookieAuto, func(s *Settings) *string { return &s.CookieSecure },
+		"Secure of the cookie. `auto`: where the request came over TLS. To change it makes everybody a newcomer.", CookieAuto, CookieAlways, CookieNever)),
+	soft(truth("json_response_enabled", func(s *Settings) *bool { return &s.JSONResponse },
+		"For clients of the hosted product. Who asks for JSON alone gets it here whatever it says.")),
+	{
+		Key: "enabled_origin_commands", Since: 2, Bounds: "`revoke` or nothing",
+		Doc:   "With `revoke` the site may put a visitor out by the header `Cf-Waiting-Room-Command: revoke` of its answer too, beside `Vestibule-Command`.",
+		Field: func(s *Settings) any { return &s.OriginCommands }, Rule: func(s *Settings) string { return checkCommands(s.OriginCommands) },
+	},
+}
+
+// truth is true or false, false where nothing is written. There were none in version 1.
+func truth(key string, field func(*Settings) *bool, doc string) Setting {
+	return Setting{Key: key, Since: 2, Doc: doc, Bounds: "true or false", Field: func(s *Settings) any { return field(s) }}
 }
 
 // since is s in a later version of the table than the first.

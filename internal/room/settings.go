@@ -17,7 +17,8 @@ const (
 	MaxRate      = 1<<31 - 1 // of TotalActiveUsers and of NewUsersPerMinute
 	MaxPageName  = 128       // bytes of a waiting page's name
 	MaxPageBytes = 1 << 20   // of a waiting page
-	MaxMessage   = 1000      // bytes of a message to those who wait
+	MaxMessage   = 1000      // bytes of a message to those who wait, and of a description
+	MaxSuffix    = 32        // bytes of a cookie's suffix
 	MaxOrigins   = 32        // in a list of origins
 	MinSession   = 5 * time.Second
 	MaxSession   = time.Hour
@@ -61,6 +62,26 @@ const (
 	CachingSite    = "site"    // the site says
 )
 
+// What [Settings.QueueingMethod] may be.
+const (
+	MethodFIFO        = "fifo"        // who joined first enters first
+	MethodPassthrough = "passthrough" // everybody enters at once; sessions are counted, and no limit binds
+	MethodReject      = "reject"      // nobody new enters or waits
+)
+
+// What [Settings.CookieSameSite] and [Settings.CookieSecure] may be.
+const (
+	CookieAuto   = "auto" // SameSite=Lax; Secure over TLS
+	CookieLax    = "lax"
+	CookieNone   = "none"
+	CookieStrict = "strict"
+	CookieAlways = "always"
+	CookieNever  = "never"
+)
+
+// CommandRevoke is what [Settings.OriginCommands] may be, beside "".
+const CommandRevoke = "revoke"
+
 // What [Settings.WithDefaults] fills in.
 const (
 	DefaultPath           = "/"
@@ -75,6 +96,7 @@ const (
 	DefaultBinding        = BindingNone
 	DefaultPreflights     = PreflightsSite
 	DefaultCaching        = CachingPrivate
+	DefaultMethod         = MethodFIFO
 )
 
 // ID names a room on the wire and in tickets: a hash of its name, or of the one that it

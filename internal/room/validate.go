@@ -172,6 +172,34 @@ func checkMessage(text string) string {
 	return ""
 }
 
+func checkMethod(method string) string {
+	if method == "random" {
+		return "random is not served yet" + got(method)
+	}
+	return checkOneOf(method, MethodFIFO, MethodPassthrough, MethodReject)
+}
+
+func checkSuffix(suffix string) string {
+	if len(suffix) > MaxSuffix || strings.ContainsFunc(suffix, func(c rune) bool { return !isLetterOrDigit(c) && c != '_' && c != '-' }) {
+		return fmt.Sprintf("must be at most %d of A-Z a-z 0-9 _ -", MaxSuffix) + got(suffix)
+	}
+	return ""
+}
+
+func (s *Settings) checkSameSite() string {
+	if s.CookieSameSite == CookieNone && s.CookieSecure == CookieNever {
+		return "must not be none where cookie_secure is never: browsers refuse such a cookie"
+	}
+	return checkOneOf(s.CookieSameSite, CookieAuto, CookieLax, CookieNone, CookieStrict)
+}
+
+func checkCommands(command string) string {
+	if command != "" && command != CommandRevoke {
+		return "must be revoke or nothing" + got(command)
+	}
+	return ""
+}
+
 // got quotes what was found instead, for the end of a rule.
 func got(s string) string { return ", got " + strconv.Quote(clip(s)) }
 

@@ -19,6 +19,9 @@ type RoomConfig struct {
 	Session  time.Duration // session_duration
 	Cap      bool          // partition_policy cap
 	LostWait time.Duration // lost_after
+
+	Unbound bool // queueing_method passthrough: sessions and admissions are counted, and no limit binds
+	Shut    bool // nobody is to be admitted: nobody is called
 }
 
 // AggregatorConfig is what an aggregator is made of.

@@ -126,6 +126,7 @@ func (a *Allocator) SetRooms(now fleet.Mono, rooms []RoomConfig) {
 			sum := time.Minute + a.cfg.Params.RegionalLease + a.cfg.Params.EdgeLease + life
 			p.notBefore = max(p.notBefore, now.Add(fleet.Stretch(fleet.Stretch(sum))))
 		}
+		r.Unbound = r.Unbound || (p.Unbound && mutant.On(mutant.PassthroughStays))
 		p.RoomConfig, p.gone, p.stale = r, false, true
 	}
 	a.due = now

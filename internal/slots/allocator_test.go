@@ -24,6 +24,8 @@ type lender struct {
 	term  wire.Term
 	rooms []slots.RoomConfig
 	view  *wire.View // the newest that anybody was told
+
+	back, rateBack map[string]uint64 // what was returned
 }
 
 var sale = room.IDOf("sale")
@@ -33,7 +35,7 @@ func newLender(t *testing.T, wall string, total, rate uint64) *lender {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lender{t: t, now: fleet.Mono(time.Hour), wall: fleet.TimeOf(at), seq: map[string]uint64{}, acked: map[string]uint64{}, last: map[string]wire.RoomGrant{}}
+	l := &lender{t: t, now: fleet.Mono(time.Hour), wall: fleet.TimeOf(at), seq: map[string]uint64{}, acked: map[string]uint64{}, last: map[string]wire.RoomGrant{}, back: map[string]uint64{}, rateBack: map[string]uint64{}}
 	l.rooms = []slots.RoomConfig{{ID: sale, Total: total, Rate: rate, Session: 5 * time.Minute}}
 	l.lead(1)
 	return l

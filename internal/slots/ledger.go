@@ -121,6 +121,7 @@ type RootLedger struct {
 	Complete       bool // the books of every data centre are known
 	Centres        []CentreLedger
 	Excess         int64 // sessions that may be valid beyond the books: see Allocator
+	Beyond         int64 // sessions beyond Total: under passthrough, or of before a limit was lowered
 	View           *wire.View
 }
 
@@ -168,7 +169,9 @@ func (a *Allocator) Ledger(id room.ID) RootLedger {
 			c.Active, c.Want, c.HeldPeople, c.Gen = n.active, n.want, n.heldPeople, n.gen
 		}
 		l.Centres = append(l.Centres, c)
+		l.Beyond += int64(c.Active)
 	}
+	l.Beyond = max(0, l.Beyond-int64(l.Total))
 	return l
 }
 

@@ -8,6 +8,7 @@ import (
 	"vestibule/internal/fleet"
 	"vestibule/internal/line"
 	"vestibule/internal/mutant"
+	"vestibule/internal/room"
 	"vestibule/internal/wire"
 )
 
@@ -158,11 +159,29 @@ func (a *Allocator) survey(now fleet.Mono, ft fleet.Time, p *pool, free, rateFre
 		s.starved = s.starved || s.how[i] <= lendMovers && int64(l.movers) > l.idleNow() ||
 			s.how[i] == lendAll && int64(l.heldPeople) > min(l.idleNow(), l.rateIdleNow())
 	}
+	if p.Unbound && !p.gone && !a.outdated() {
+		s.unbind(p)
+	}
 	s.moving = Fill(int(max(0, s.supply)), s.moving, s.shares)
 	s.supply -= movers
 	s.debt = min(s.supply, s.rate) < 0
 	s.supply, s.rate = max(0, s.supply), max(0, s.rate)
 	return s
+}
+
+// unbind makes rights of a room in which no limit binds: so many that T and R of them lie
+// idle beyond what everybody uses who waits, comes or moves. They are lent and counted as
+// any, so that whoever is inside holds a right once a limit binds again.
+func (s *survey) unbind(p *pool) {
+	need := 0.0
+	for i, l := range s.loans {
+		need += float64(l.want+l.heldPeople+l.movers) + max(0, s.lines[i].Total())
+	}
+	n := int64(min(need, room.MaxRate))
+	s.free += max(0, int64(p.Total)+n-s.supply)
+	s.supply = max(s.supply, int64(p.Total)+n)
+	s.rateFree += max(0, int64(p.Rate)+n-s.rate)
+	s.rate = max(s.rate, int64(p.Rate)+n)
 }
 
 // miss takes into the survey who was last told to be in a data centre of which too little is
@@ -249,7 +268,7 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 		lines: s.lines, absent: s.absent,
 		supply: s.supply, rate: s.rate, total: int64(p.Total), limit: int64(p.Rate),
 		tally:  tally{life: time.Duration(wire.Life(p.Session)) * time.Second, active: s.active},
-		wanted: s.wanted, pending: s.pending, heldJoined: mergeTimes(s.heldJoined, math.MaxInt), debt: s.debt,
+		wanted: s.wanted, pending: s.pending, heldJoined: mergeTimes(s.heldJoined, math.MaxInt), debt: s.debt || p.Shut,
 	})
 	if len(s.loans) == 0 {
 		return
@@ -259,7 +278,7 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 		l.dirty = l.dirty || l.reconstructed // it waits to be confirmed
 		idle, ridle := l.idleNow(), l.rateIdleNow()
 		give, rgive, keep, rkeep := s.gift(p, view, i, int64(keeps[i]+s.moving[i]), int64(rkeeps[i]))
-		if !mutant.On(mutant.SpareTwice) {
+		if !mutant.On(mutant.SpareTwice) && (!p.Unbound || !mutant.On(mutant.PassthroughLent)) {
 			p.spare, p.rateSpare = p.spare-give, p.rateSpare-rgive
 		}
 		push := keep < idle && (s.starved || view.Queues())

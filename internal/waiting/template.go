@@ -165,7 +165,7 @@ var values = sortValues([]value{
 		}
 		return formatted(waitMinutes(v))
 	}},
-	{"queueIsFull", func(v *Visitor) any { return v.wait() >= 24*time.Hour }},
+	{"queueIsFull", func(v *Visitor) any { return v.wait() >= 24*time.Hour || v.method() == "reject" }},
 	{"queueAll", func(v *Visitor) any { return v.QueueAll }},
 	{"lastUpdated", func(v *Visitor) any { return v.Now.Std().Format(time.RFC3339) }},
 	{"refreshIntervalSeconds", func(v *Visitor) any { return v.Retry() }},

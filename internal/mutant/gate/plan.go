@@ -106,6 +106,12 @@ var plan = map[mutant.ID]killer{
 	mutant.UnversionedFollowed: {"slots.TestRule9", "fleet"},
 	mutant.BootstrapInsists:    {"slots.TestRule9Bootstrap slots.TestANewDataCentre", ""},
 
+	mutant.ShutAdmits:       {"admission.TestNobodyEntersARoomThatIsShut", ""},
+	mutant.RejectQueues:     {"admission.TestARoomThatRejectsGivesNoPlace", ""},
+	mutant.RenewalStays:     {"admission.TestARenewalThatIsSwitchedOff", ""},
+	mutant.PassthroughStays: {"slots.TestPassthroughLendsWhateverIsWanted", ""},
+	mutant.PassthroughLent:  {"slots.TestWhatPassthroughLentIsNotLentAgain", ""},
+
 	mutant.BadCookieAdmits:       {"edge.TestRule10", ""},
 	mutant.PanicPasses:           {"edge.TestAPanicIsOneRequestsAlone", ""},
 	mutant.FrontTakesFirst:       {"edge.TestRule10AFront", ""},

@@ -1,0 +1,124 @@
+package edge
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"vestibule/internal/node"
+	"vestibule/internal/room"
+	"vestibule/internal/testkit"
+	"vestibule/internal/ticket"
+)
+
+// change offers the edge other settings of the room sale, and waits until they are those that it goes by.
+func (st *stage) change(version uint64, change func(*room.Settings)) {
+	st.t.Helper()
+	d := document(st.origin.URL)
+	change(&d.Rooms[0])
+	st.docs.offer(node.RoomsDocument, roomsDocument(st.t, version, d))
+	testkit.Eventually(st.t, "the new settings are used", func() bool { return st.server.gate.Rooms().Version() == version })
+}
+
+// TestASuspendedRoomIsNotThere: every request passes, no ticket is read or given, a page that waits is told to
+// enter, and what is said of other rooms stays.
+func TestASuspendedRoomIsNotThere(t *testing.T) {
+	st := openWith(t, 0, func(r *room.Settings) { r.Suspended = true })
+	in := st.seal("sale", session(7))
+	for _, header := range [][]string{nil, {"Cookie", in}} {
+		a := st.visitor().get(saleURL, header...)
+		if a.StatusCode != http.StatusOK || a.body != "the site" || a.Header["Set-Cookie"] != nil || a.Header.Get("Vestibule-Decision") != "" {
+			t.Fatalf("%d %v %q", a.StatusCode, a.Header, a.body)
+		}
+	}
+	if a := st.visitor().get(saleURL, "Vestibule-Poll", "1", "Accept", "application/json"); !strings.Contains(a.body, `"state":"entering"`) {
+		t.Errorf("a page that waits is told %s", a.body)
+	}
+	if n := st.admittedNow(); n != 0 {
+		t.Errorf("%d were counted", n)
+	}
+	st.change(2, func(*room.Settings) {})
+	if a := st.visitor().get(saleURL); a.body == "the site" || cookieOf(a, ticket.CookieName("sale", false)) == nil {
+		t.Errorf("once it is back: %d %q", a.StatusCode, a.body)
+	}
+}
+
+// TestARoomThatRejects: its page and its JSON say that it is full, ask nobody back and give no ticket; who is inside
+// stays. While all are queued it rejects nobody.
+func TestARoomThatRejects(t *testing.T) {
+	st := openWith(t, 10, func(r *room.Settings) { r.QueueingMethod, r.QueueingStatus = room.MethodReject, 429 })
+	a := st.visitor().get(saleURL)
+	if a.StatusCode != 429 || !strings.Contains(a.body, "The line is closed") || a.Header["Set-Cookie"] != nil || a.Header.Get("Retry-After") != "" || strings.Contains(a.body, "http-equiv=\"refresh\"") {
+		t.Errorf("%d %v %q", a.StatusCode, a.Header, a.body)
+	}
+	a = st.visitor().get(saleURL, "Accept", "application/json")
+	for _, says := range []string{`"queueIsFull":true`, `"isRejectQueue":true`, `"queueingMethod":"reject"`, `"refreshIntervalSeconds":0`, `"state":"closed"`} {
+		if !strings.Contains(a.body, says) {
+			t.Errorf("no %s in %s", says, a.body)
+		}
+	}
+	if a := st.visitor().get(saleURL, "Cookie", st.seal("sale", session(7))); a.body != "the site" {
+		t.Errorf("who is inside is told %d %q", a.StatusCode, a.body)
+	}
+	st.change(2, func(r *room.Settings) { r.QueueingMethod, r.QueueAll = room.MethodReject, true })
+	v := st.visitor()
+	a = v.get(saleURL, "Accept", "application/json")
+	for _, says := range []string{`"queueIsFull":false`, `"queueAll":true`, `"waitTimeKnown":false`, `"state":"paused"`, `"pausedBy":"operator"`} {
+		if !strings.Contains(a.body, says) {
+			t.Errorf("all are queued: no %s in %s", says, a.body)
+		}
+	}
+	st.change(3, func(r *room.Settings) { r.QueueingMethod = room.MethodPassthrough })
+	st.up.grant(sale, 10, 10)
+	testkit.Eventually(t, "who waited enters", func() bool { return v.get(saleURL).body == "the site" })
+}
+
+// TestCookiesAreAsTheRoomSays: the name with its suffix, SameSite and Secure; and the cookie is read again.
+func TestCookiesAreAsTheRoomSays(t *testing.T) {
+	st := openWith(t, 10, func(*room.Settings) {})
+	for i, tc := range []struct {
+		change func(*room.Settings)
+		name   string
+		ends   string
+	}{
+		{func(r *room.Settings) { r.CookieSuffix = "2026" }, "vestibule-sale.2026", "; HttpOnly; SameSite=Lax"},
+		{func(r *room.Settings) { r.CookieSameSite = "strict" }, "vestibule-sale", "; HttpOnly; SameSite=Strict"},
+		{func(r *room.Settings) { r.CookieSameSite = "none" }, "vestibule-sale", "; HttpOnly; SameSite=Lax"},
+		{func(r *room.Settings) { r.CookieSameSite, r.CookieSecure = "none", "always" }, "__Host-vestibule-sale", "; HttpOnly; SameSite=None; Secure"},
+	} {
+		st.change(uint64(2+i), tc.change)
+		before := st.admittedNow()
+		a := st.visitor().get(saleURL)
+		line := a.Header.Get("Set-Cookie")
+		if !strings.HasPrefix(line, tc.name+"=") || !strings.HasSuffix(line, tc.ends) {
+			t.Errorf("%s: want %s…%s", line, tc.name, tc.ends)
+		}
+		value, _, _ := strings.Cut(line, ";")
+		if b := st.visitor().get(saleURL, "Cookie", value); a.body != "the site" || b.body != "the site" || st.admittedNow() != before+1 {
+			t.Errorf("%s: %q, then %q, %d admitted", tc.name, a.body, b.body, st.admittedNow()-before)
+		}
+	}
+}
+
+// TestTheHostedCommandPutsOutWhereTheRoomSaysSo.
+func TestTheHostedCommandPutsOutWhereTheRoomSaysSo(t *testing.T) {
+	st := openWith(t, 10, func(*room.Settings) {})
+	st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/out" {
+			w.Header().Set("Cf-Waiting-Room-Command", "revoke")
+		}
+		io.WriteString(w, "the site") //nolint:errcheck // the answer is checked by who asked
+	})
+	in := []string{"Cookie", st.seal("sale", session(7))}
+	st.visitor().get("http://sale.example/out", in...)
+	if a := st.visitor().get(saleURL, in...); a.body != "the site" {
+		t.Fatalf("put out, and the room does not say so: %q", a.body)
+	}
+	st.up.grant(sale, 0, 0)
+	st.change(2, func(r *room.Settings) { r.OriginCommands, r.QueueAll = room.CommandRevoke, true })
+	st.visitor().get("http://sale.example/out", in...)
+	if a := st.visitor().get(saleURL, in...); a.body == "the site" {
+		t.Error("not put out")
+	}
+}

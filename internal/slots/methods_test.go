@@ -1,0 +1,135 @@
+package slots_test
+
+import (
+	"testing"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/slots"
+	"vestibule/internal/wire"
+)
+
+// inside lets a data centre say how many sessions it has: everything else that it was granted is idle.
+func (l *lender) inside(dc string, active, want uint64) {
+	l.seq[dc]++
+	g := l.last[dc]
+	l.root.Observe(l.now, wire.Report{
+		From: dc, Inc: 1, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: l.term, Acked: l.acked[dc], Join: l.seq[dc] == 1,
+		Rooms: []wire.RoomReport{{
+			Room: sale, Granted: g.Granted, RateGranted: g.RateGranted, Returned: l.back[dc], RateReturned: l.rateBack[dc],
+			Idle: g.Granted - l.back[dc] - active, RateIdle: g.RateGranted - l.rateBack[dc] - active, Active: active, Want: want,
+		}},
+	})
+}
+
+// returns lets a data centre give back what it is not to keep.
+func (l *lender) returns(dc string, active uint64) {
+	g := l.last[dc]
+	l.back[dc] += g.Granted - l.back[dc] - active - min(g.Keep, g.Granted-l.back[dc]-active)
+	l.rateBack[dc] += g.RateGranted - l.rateBack[dc] - active - min(g.RateKeep, g.RateGranted-l.rateBack[dc]-active)
+}
+
+func (l *lender) set(change func(*slots.RoomConfig)) {
+	change(&l.rooms[0])
+	l.root.SetRooms(l.now, l.rooms)
+}
+
+// TestPassthroughLendsWhateverIsWanted: no limit binds, nobody is called to wait, and all of it is in
+// the books. Once a limit binds again nothing is lent, and nobody enters, until as many have gone.
+func TestPassthroughLendsWhateverIsWanted(t *testing.T) {
+	l := newLender(t, "16:33:20", 20, 20)
+	l.set(func(r *slots.RoomConfig) { r.Unbound = true })
+	active := uint64(0)
+	for range 20 {
+		l.inside("dublin", active, 30)
+		l.inside("nairobi", 0, 0)
+		l.grants()
+		g := l.last["dublin"]
+		idle := min(g.Granted, g.RateGranted) - active
+		if idle < 30 || idle > 60 {
+			t.Fatalf("%d are inside, 30 are wanted, %d lie idle; want them, and 20 more at most besides the reserve", active, idle)
+		}
+		if l.view.Queues() {
+			t.Fatalf("%d are inside, and people are made to wait: %+v", active, l.view)
+		}
+		active += 30
+	}
+	if led := l.root.Ledger(sale); led.Beyond != int64(active-30)-20 || led.Free >= 0 {
+		t.Errorf("%d are inside: %d are told to be beyond the limit of 20, free is %d", active-30, led.Beyond, led.Free)
+	}
+	l.set(func(r *slots.RoomConfig) { r.Unbound = false })
+	most := l.last["dublin"].Granted
+	for ; active > 0; active -= 30 {
+		l.returns("dublin", active)
+		l.inside("dublin", active, 30)
+		l.inside("nairobi", 0, 0)
+		l.grants()
+		if g := l.last["dublin"]; active > 20 && (g.Granted > most || l.last["nairobi"].Granted > 60 || l.view.Horizon != 0) {
+			t.Fatalf("%d are inside, the limit is 20: %d are lent, of before %d; who joined up to %d may enter", active, g.Granted, most, l.view.Horizon)
+		}
+	}
+	l.returns("dublin", 0)
+	for range 3 {
+		l.inside("dublin", 0, 5)
+		l.inside("nairobi", 0, 0)
+		l.returns("nairobi", 0)
+		l.grants()
+	}
+	if led := l.root.Ledger(sale); l.view.Horizon == 0 || led.Free < 0 || led.Beyond != 0 {
+		t.Errorf("everybody has gone, and nobody may enter: %+v", led)
+	}
+}
+
+// TestWhatPassthroughLentIsNotLentAgain: a coordinator that misses the books of a data centre lends what comes
+// back and nothing else, also where more than T was lent meanwhile.
+func TestWhatPassthroughLentIsNotLentAgain(t *testing.T) {
+	l := newLender(t, "16:33:20", 20, 20)
+	l.lead(2) // it knows nobody's books, and nairobi is not heard
+	l.set(func(r *slots.RoomConfig) { r.Unbound = true })
+	meet := func() {
+		l.inside("dublin", 0, 30)
+		l.grants()
+	}
+	meet() // the promise
+	meet()
+	meet()
+	lent := l.last["dublin"].Granted
+	if lent < 30 {
+		t.Fatalf("%d were lent", lent)
+	}
+	l.set(func(r *slots.RoomConfig) { r.Unbound = false })
+	meet()
+	l.back["dublin"], l.rateBack["dublin"] = lent, l.last["dublin"].RateGranted
+	for range 5 {
+		meet()
+	}
+	if g := l.last["dublin"]; g.Granted > lent {
+		t.Errorf("%d rights are lent anew, although nairobi may hold them all", g.Granted-lent)
+	}
+	if led := l.root.Ledger(sale); led.Complete {
+		t.Fatalf("the books are complete: %+v", led)
+	}
+}
+
+// TestNobodyIsCalledToARoomThatIsShut: the horizon stays behind everybody, so that who waits enters in order
+// once it opens.
+func TestNobodyIsCalledToARoomThatIsShut(t *testing.T) {
+	l := newLender(t, "16:33:20", 20, 20)
+	l.set(func(r *slots.RoomConfig) { r.Shut = true })
+	for range 3 {
+		l.crowd("dublin", 1, false, 30, 0)
+		l.crowd("nairobi", 1, false, 0, 0)
+		l.grants()
+	}
+	if l.view.Horizon != fleet.Time(0) {
+		t.Errorf("who joined up to %d is called", l.view.Horizon)
+	}
+	l.set(func(r *slots.RoomConfig) { r.Shut = false })
+	for range 3 {
+		l.crowd("dublin", 1, false, 30, 0)
+		l.crowd("nairobi", 1, false, 0, 0)
+		l.grants()
+	}
+	if l.view.Horizon == 0 {
+		t.Error("nobody is called once it is open")
+	}
+}
