@@ -185,7 +185,8 @@ func TestEveryVerdict(t *testing.T) {
 		t.Errorf("where the data centre drains: %v (%v), want queue (drains)", d.Verdict, d.Reason)
 	}
 	reasons[Drains] = true
-	reasons[FirstTouch] = true // see TestWhoJoinsIsNotLetIn
+	reasons[FirstTouch] = true                         // see TestWhoJoinsIsNotLetIn
+	reasons[QueuedAll], reasons[Rejected] = true, true // see TestNobodyEntersARoomThatIsShut
 
 	for _, v := range Verdicts() {
 		if !verdicts[v] {
