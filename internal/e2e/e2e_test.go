@@ -29,9 +29,9 @@ const (
 	seed     = 2
 )
 
-// TestEndToEnd runs what an operator deploys: global with its nats-server, two
-// data centres with a regional and two edges each, and a site that counts by
-// itself, all as processes of their own; then some hundred visitors come.
+// TestEndToEnd runs what an operator deploys: a nats-server of global and one of each of two data
+// centres, which know every node by its certificate, global, a regional and two edges in each, and a site that
+// counts by itself, all as processes of their own; then some hundred visitors come.
 func TestEndToEnd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes more than a minute; `make e2e` runs it")
@@ -161,7 +161,7 @@ type tree struct {
 	site    site
 	origin  string
 	journal string
-	nats    string
+	nats    *bus
 	dir     string
 	nodes   []*process // in the order in which they were started
 }
@@ -170,7 +170,7 @@ type tree struct {
 // its start until it could admit.
 func (tr *tree) another(t *testing.T, bin string) time.Duration {
 	t.Helper()
-	config := edgeFile(t, tr.dir, tr.nats, "nairobi", "another", quickEdge)
+	config := edgeFile(t, tr.dir, tr.nats, "nairobi", "edge-3", quickEdge)
 	begun := time.Now()
 	e := start(t, filepath.Join(bin, "edge"), "--config", config)
 	until(t, "one more edge is ready", func() bool { return ready(e.at["metrics"]) })
@@ -199,7 +199,8 @@ func deploy(t *testing.T, bin string) *tree {
 	origin := start(t, filepath.Join(bin, "vestibule"), "origin", "--listen", "127.0.0.1:0",
 		"--session-duration", session.String(), "--visitor-header", visitorHeader, "--journal", tr.journal)
 	tr.origin = origin.at["url"]
-	tr.nats, tr.nodes = fleet(t, bin, dir, fmt.Sprintf(`
+	tr.nats = withUsers(t, bin, dir, "nairobi", "dublin")
+	tr.nodes = fleetOver(t, tr.nats, bin, dir, fmt.Sprintf(`
 rooms:
   - name: sale
     host: 127.0.0.1

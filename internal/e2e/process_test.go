@@ -48,7 +48,7 @@ func build(t *testing.T) string {
 	}
 	built.dir = dir
 	start := time.Now()
-	out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", dir, "../../cmd/...").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", dir, "../../cmd/...", "github.com/nats-io/nats-server/v2").CombinedOutput()
 	if err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
@@ -85,8 +85,23 @@ func (p *process) logs() string {
 // with the test, also where the test's process is killed.
 func start(t *testing.T, bin string, args ...string) *process {
 	t.Helper()
+	p, listening := launch(t, nil, bin, args...)
+	select {
+	case p.at = <-listening:
+	case <-p.gone:
+		t.Fatalf("%s ended: %v", p.name, p.err)
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%s told no address", p.name)
+	}
+	return p
+}
+
+// launch starts a command with more variables than ours, and returns what tells its addresses.
+func launch(t *testing.T, env []string, bin string, args ...string) (*process, <-chan map[string]string) {
+	t.Helper()
 	p := &process{name: strings.Join(append([]string{filepath.Base(bin)}, args...), " "), gone: make(chan struct{})}
 	p.cmd = exec.Command(bin, args...)
+	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stderr = p
 	p.cmd.SysProcAttr = alone()
 	stdout, err := p.cmd.StdoutPipe()
@@ -116,14 +131,7 @@ func start(t *testing.T, bin string, args ...string) *process {
 			t.Logf("%s:\n%s", p.name, tail(p.logs(), 30))
 		}
 	})
-	select {
-	case p.at = <-listening:
-	case <-p.gone:
-		t.Fatalf("%s ended: %v", p.name, p.err)
-	case <-time.After(20 * time.Second):
-		t.Fatalf("%s told no address", p.name)
-	}
-	return p
+	return p, listening
 }
 
 // kill sends a signal to the process and to what it started.
@@ -159,41 +167,119 @@ func (p *process) again(t *testing.T) *process {
 	return start(t, p.cmd.Path, p.cmd.Args[1:]...)
 }
 
+// bus is the NATS of a fleet: servers of each place and, where they know users, their files.
+type bus struct {
+	url map[string]string // by data centre, and "global"
+	dir string            // of what `vestibule nats-config` wrote; "" for one server without users
+}
+
+// of returns what a node's configuration says of it.
+func (b *bus) of(place, role, name string) string {
+	if b.dir == "" {
+		return fmt.Sprintf("nats: {url: %q}\n", b.url["global"])
+	}
+	cert := filepath.Join(b.dir, place, role+"s", name)
+	text := fmt.Sprintf("nats: {url: %q, ca: %q, cert: %q, key: %q", b.url[place], filepath.Join(b.dir, "ca.crt"), cert+".crt", cert+".key")
+	switch role {
+	case "edge":
+		text += ", domain: documents"
+	case "regional":
+		return text + "}\nupstream: {domain: documents}\n"
+	}
+	return text + "}\n"
+}
+
+// withUsers runs a nats-server of global and one of each data centre, as `vestibule nats-config`
+// writes them, and makes their buckets.
+func withUsers(t *testing.T, bin, dir string, dcs ...string) *bus {
+	t.Helper()
+	const host = "localhost,127.0.0.1"
+	b := &bus{url: map[string]string{}, dir: filepath.Join(dir, "nats")}
+	hub, vestibule := testkit.FreeAddr(t), filepath.Join(bin, "vestibule")
+	command(t, vestibule, "nats-config", "write", "--out", b.dir, "--data-centers", strings.Join(dcs, ","), "--globals", "global-1", "--regionals", "regional-1",
+		"--edges", "edge-1..3", "--servers", "1", "--server-names", host, "--hub", hub, "--store-dir", filepath.Join(dir, "store-{place}"))
+	for _, place := range append([]string{"global"}, dcs...) {
+		config := filepath.Join(b.dir, place, "nats.conf")
+		text, err := os.ReadFile(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, monitor := testkit.FreeAddr(t), testkit.FreeAddr(t)
+		// One machine has one port 4222, and one disk for all.
+		own := strings.NewReplacer("0.0.0.0:4222", at, "0.0.0.0:8222", monitor, "0.0.0.0:7422", hub, "sync_interval: always", "sync_interval: 2m")
+		if err := os.WriteFile(config, []byte(own.Replace(string(text))), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		launch(t, []string{"NATS_SERVER_NAME=nats-" + place}, filepath.Join(bin, "nats-server"), "-c", config)
+		b.url[place] = "tls://" + at
+		provision := filepath.Join(b.dir, place, "provision", "provision")
+		until(t, "the nats-server of "+place+" listens", func() bool { return get("http://"+monitor+"/healthz", new(struct{})) == nil })
+		command(t, vestibule, "nats-config", "provision", "--place", place, "--nats-url", b.url[place], "--nats-ca", filepath.Join(b.dir, "ca.crt"),
+			"--nats-cert", provision+".crt", "--nats-key", provision+".key")
+	}
+	return b
+}
+
+// command runs a command to its end.
+func command(t *testing.T, bin string, args ...string) {
+	t.Helper()
+	if out, err := exec.Command(bin, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %s: %v\n%s", filepath.Base(bin), strings.Join(args, " "), err, out)
+	}
+}
+
 // fleet starts what there is beside edges: a global with its nats-server, and a regional in
 // each data centre. It returns where NATS is.
-func fleet(t *testing.T, bin, dir, rooms string, dcs ...string) (nats string, nodes []*process) {
+func fleet(t *testing.T, bin, dir, rooms string, dcs ...string) (*bus, []*process) {
 	t.Helper()
-	global := start(t, filepath.Join(bin, "global"), "--config", file(t, dir, "global.yaml", `
+	b := &bus{url: map[string]string{}}
+	global := startGlobal(t, bin, dir, rooms, fmt.Sprintf("nats: {embedded: true, listen: %q}\n", testkit.FreeAddr(t)), dcs)
+	b.url["global"] = global.at["nats"]
+	return b, append([]*process{global}, startRegionals(t, bin, dir, b, dcs)...)
+}
+
+// fleetOver is a fleet over NATS servers that run.
+func fleetOver(t *testing.T, b *bus, bin, dir, rooms string, dcs ...string) []*process {
+	t.Helper()
+	global := startGlobal(t, bin, dir, rooms, b.of("global", "global", "global-1"), dcs)
+	return append([]*process{global}, startRegionals(t, bin, dir, b, dcs)...)
+}
+
+func startGlobal(t *testing.T, bin, dir, rooms, nats string, dcs []string) *process {
+	t.Helper()
+	return start(t, filepath.Join(bin, "global"), "--config", file(t, dir, "global.yaml", `
+name: global-1
 data_dir: %s
 data_centers: [%s]
 rooms: %s
 bootstrap: true
-nats: {embedded: true, listen: %q}
 log: {level: warn}
-`, filepath.Join(dir, "global"), strings.Join(dcs, ", "), file(t, dir, "rooms.yaml", "%s", rooms), testkit.FreeAddr(t)))
-	nodes = append(nodes, global)
+%s`, filepath.Join(dir, "global"), strings.Join(dcs, ", "), file(t, dir, "rooms.yaml", "%s", rooms), nats))
+}
+
+func startRegionals(t *testing.T, bin, dir string, b *bus, dcs []string) (nodes []*process) {
+	t.Helper()
 	for _, dc := range dcs {
 		nodes = append(nodes, start(t, filepath.Join(bin, "regional"), "--config", file(t, dir, dc+".yaml", `
+name: regional-1
 data_dir: %s
 data_center: %s
 bootstrap: true
-nats: {url: %q}
 log: {level: warn}
-`, filepath.Join(dir, dc), dc, global.at["nats"])))
+%s`, filepath.Join(dir, dc), dc, b.of(dc, "regional", "regional-1"))))
 	}
-	return global.at["nats"], nodes
+	return nodes
 }
 
 // edgeFile writes the configuration of an edge, with more lines than every edge has.
-func edgeFile(t *testing.T, dir, nats, dc, name, more string) string {
+func edgeFile(t *testing.T, dir string, b *bus, dc, name, more string) string {
 	t.Helper()
 	return file(t, dir, dc+"-"+name+".yaml", `
 data_dir: %s
 data_center: %s
 name: %s
-nats: {url: %q}
-%s
-`, filepath.Join(dir, dc+"-"+name), dc, name, nats, more)
+%s%s
+`, filepath.Join(dir, dc+"-"+name), dc, name, b.of(dc, "edge", name), more)
 }
 
 func tail(text string, n int) string {
