@@ -1,5 +1,5 @@
 // Command vestibule is the one command for people: it runs a whole waiting room
-// in one process (demo), manages rooms by the API (login, rooms, status, tokens), tries rules (rules), rehearses one on virtual time (simulate), shows waiting
+// in one process (demo), manages rooms by the API (login, rooms, status, audit, tokens), tries rules (rules), rehearses one on virtual time (simulate), shows waiting
 // pages before visitors see them (preview), changes the list of data centres
 // (fleet), writes the configuration of NATS with credentials (nats-config), and runs a site to put behind the edges while trying them out (origin).
 package main
@@ -27,6 +27,7 @@ var commands = []command{
 	{"rooms", "show, make, change and delete rooms by the API", rooms},
 	{"rules", "try rules by which people walk past a room", rulesCommand},
 	{"status", "show how many are inside and wait, by the API", status},
+	{"audit", "show who changed what, and verify that nothing of it was changed", auditLog},
 	{"tokens", "show, make and revoke tokens of the API", tokens},
 	{"fleet", "show and change the data centres of a fleet, or forget an edge that is gone", fleet},
 	{"nats-config", "write NATS servers' configuration with a user and certificate for every node", natsConfig},

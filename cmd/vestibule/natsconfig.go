@@ -25,7 +25,7 @@ const natsConfigUsage = `usage: vestibule nats-config write|provision [flags]
                  of its own that may say and hear only what its role does: for global
                  and for each data centre a nats.conf, certificates, and the same as
                  objects for Kubernetes. Written anew, it keeps its authority
-  provision      make the buckets of global or a data centre, where they are missing:
+  provision      make the buckets and streams of global or a data centre, where they are missing:
                  no node may. Run it as the user provision of that place
 
 vestibule nats-config write --help shows the flags.
@@ -214,7 +214,7 @@ func (c *natsConfigWrite) authority(now time.Time) (*natsconf.Authority, error) 
 	return ca, nil
 }
 
-// provisionNATS makes the buckets of a place. It tries until they are there: the
+// provisionNATS makes the buckets and streams of a place. It tries until they are there: the
 // servers may be about to find each other.
 func provisionNATS(c *natsConfigProvision, stdout, stderr io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -238,7 +238,7 @@ func provisionNATS(c *natsConfigProvision, stdout, stderr io.Writer) error {
 			all = append(all, made...)
 		}
 		if err == nil {
-			_, err = fmt.Fprintf(stdout, "buckets of %s: %s; made now: %s\n", c.Place, strings.Join(natsbus.Buckets(c.Place), ", "), strings.Join(all, ", "))
+			_, err = fmt.Fprintf(stdout, "streams of %s: %s; made now: %s\n", c.Place, strings.Join(natsbus.Streams(c.Place), ", "), strings.Join(all, ", "))
 			return err
 		}
 		select {

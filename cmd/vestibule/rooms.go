@@ -15,7 +15,7 @@ import (
 	"vestibule/internal/node"
 )
 
-const roomsUsage = `usage: vestibule rooms list | get ROOM | create KEY=VALUE... | set ROOM KEY=VALUE... | delete ROOM | site HOST URL [flags]
+const roomsUsage = `usage: vestibule rooms list | get ROOM | create KEY=VALUE... | set ROOM KEY=VALUE... | delete ROOM | site HOST URL | revisions ROOM | restore ROOM REVISION [flags]
 
   list                    all rooms
   get ROOM                one room, by its name or id, as JSON
@@ -23,6 +23,8 @@ const roomsUsage = `usage: vestibule rooms list | get ROOM | create KEY=VALUE...
   set ROOM KEY=VALUE...   change what is named
   delete ROOM             delete a room; its visitors go straight to the site
   site HOST URL           say which site is behind a host
+  revisions ROOM          what a room was and who made it so; the id of a room that is deleted
+  restore ROOM REVISION   make a room again what it was; a room that is deleted is made again
 
 Keys are those of the API; vestibule.grace=2m and the like are settings of rooms.yaml that the hosted product has not.
 A value is JSON where it can be read as such, else a text. Exit codes: 0 done, 1 refused, 2 wrong usage, 3 not reachable.
@@ -107,7 +109,7 @@ func rooms(args []string, stdout, stderr io.Writer) error {
 	defer done()
 	n := len(words)
 	words = append(words, "", "")
-	least := map[string]int{"list": 1, "get": 2, "create": 2, "set": 3, "delete": 2, "site": 3}[words[0]]
+	least := map[string]int{"list": 1, "get": 2, "create": 2, "set": 3, "delete": 2, "site": 3, "revisions": 2, "restore": 3}[words[0]]
 	if least == 0 || n < least || n > least && words[0] != "create" && words[0] != "set" {
 		fmt.Fprint(stderr, roomsUsage)
 		return node.ErrUsage
@@ -150,6 +152,9 @@ func (c *client) rooms(verb, name string, pairs, words []string) error {
 			return err
 		}
 		return c.print(h, nil)
+	}
+	if verb == "revisions" || verb == "restore" {
+		return c.revisions(verb, name, words[2])
 	}
 	if verb == "create" {
 		pairs = append([]string{name}, pairs...)

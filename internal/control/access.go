@@ -90,7 +90,10 @@ var needs = map[string]Role{
 	"WaitingRoomPatchZoneSettings":  Editor,
 	"PutHost":                       Editor,
 	"DeleteHost":                    Editor,
+	"ListRevisions":                 Editor,
+	"RestoreRevision":               Editor,
 
+	"ListAudit":   Admin,
 	"ListTokens":  Admin,
 	"CreateToken": Admin,
 	"DeleteToken": Admin,
@@ -100,10 +103,11 @@ var needs = map[string]Role{
 func authorize(next api.StrictHandlerFunc, operation string) api.StrictHandlerFunc {
 	need, ok := needs[operation]
 	return func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error) {
-		if who := principal(ctx); !ok || !who.Role.may(need) {
+		who := principal(ctx)
+		if !ok || !who.Role.may(need) {
 			return nil, refusef(http.StatusForbidden, codeForbidden, "Not allowed: this needs the role %s, the token has %s", need, who.Role)
 		}
-		return next(ctx, w, r, request)
+		return next(who.as(ctx, r.RemoteAddr, operation), w, r, request)
 	}
 }
 

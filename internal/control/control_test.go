@@ -17,9 +17,11 @@ import (
 	"testing"
 	"time"
 
+	"vestibule/internal/audit"
 	"vestibule/internal/control/api"
 	"vestibule/internal/room"
 	"vestibule/internal/roomstore"
+	"vestibule/internal/testkit"
 	"vestibule/internal/wire"
 )
 
@@ -89,16 +91,17 @@ type fixture struct {
 	api   *Server
 	rooms *roomstore.Store
 	docs  *shelf
+	audit *testkit.Stream
 	token map[Role]string
 }
 
 func start(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{T: t, docs: newShelf(), token: map[Role]string{}}
+	f := &fixture{T: t, docs: newShelf(), audit: &testkit.Stream{}, token: map[Role]string{}}
 	log := slog.New(slog.DiscardHandler)
-	f.rooms = roomstore.New(roomstore.Options{Docs: f.docs, Log: log, Floor: func() uint64 { return 0 }})
+	f.rooms = roomstore.New(roomstore.Options{Docs: f.docs, Log: log, Floor: func() uint64 { return 0 }, Journal: audit.NewJournal(f.audit)})
 	f.api = New(Options{
-		Rooms: f.rooms, Docs: f.docs, Log: log,
+		Name: "global-1", Audit: audit.NewJournal(f.audit), Rooms: f.rooms, Docs: f.docs, Log: log,
 		Page: func(ctx context.Context, hash string) ([]byte, error) {
 			data, _, err := f.docs.Get(ctx, roomstore.PageDocument(hash))
 			return data, err
@@ -172,6 +175,19 @@ func (f *fixture) ask(role Role, method, path, body string) answer {
 	r := httptest.NewRequest(method, Prefix+path, strings.NewReader(body))
 	r.Header.Set("Authorization", "Bearer "+f.token[role])
 	return f.do(r)
+}
+
+// raw asks with the token of a role, and returns the bytes that came back.
+func (f *fixture) raw(role Role, path string) []byte {
+	f.Helper()
+	r := httptest.NewRequest(http.MethodGet, Prefix+path, nil)
+	r.Header.Set("Authorization", "Bearer "+f.token[role])
+	w := httptest.NewRecorder()
+	f.api.ServeHTTP(w, r)
+	if w.Code != http.StatusOK {
+		f.Fatalf("%s: %d %s", path, w.Code, w.Body)
+	}
+	return w.Body.Bytes()
 }
 
 const shop = `{"name":"shop","host":"shop.example","total_active_users":300,"new_users_per_minute":200`

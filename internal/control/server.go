@@ -10,6 +10,7 @@ import (
 	"path"
 	"time"
 
+	"vestibule/internal/audit"
 	"vestibule/internal/control/api"
 	"vestibule/internal/room"
 	"vestibule/internal/roomstore"
@@ -55,7 +56,9 @@ type Numbers struct {
 
 // Options are what a server is made of.
 type Options struct {
+	Name    string // of this candidate
 	Rooms   Rooms
+	Audit   *audit.Journal
 	Docs    Documents                                                  // for tokens
 	Page    func(ctx context.Context, hash string) ([]byte, error)     // a waiting page, nil for none
 	Numbers func(ctx context.Context, id room.ID) (n Numbers, ok bool) // ok is false where no global leads
@@ -77,7 +80,7 @@ var _ api.StrictServerInterface = (*Server)(nil)
 // New returns a server.
 func New(o Options) *Server {
 	s := &Server{Options: o, now: time.Now}
-	s.tokens = newTokens(o.Docs, o.Log)
+	s.tokens = newTokens(o.Docs, o.Audit, o.Log)
 	s.previews = newPreviews()
 	mux := http.NewServeMux()
 	strict := api.NewStrictHandlerWithOptions(s, []api.StrictMiddlewareFunc{authorize}, api.StrictHTTPServerOptions{

@@ -18,7 +18,9 @@ import (
 	"time"
 	"unicode"
 
+	"vestibule/internal/audit"
 	"vestibule/internal/control/api"
+	"vestibule/internal/roomstore"
 	"vestibule/internal/wire"
 )
 
@@ -75,13 +77,14 @@ const maxTokens = 1000
 
 type tokens struct {
 	docs     Documents
+	journal  *audit.Journal
 	log      *slog.Logger
 	now      func() time.Time
 	throttle *throttle
 }
 
-func newTokens(docs Documents, log *slog.Logger) *tokens {
-	return &tokens{docs: docs, log: log, now: time.Now, throttle: newThrottle()}
+func newTokens(docs Documents, journal *audit.Journal, log *slog.Logger) *tokens {
+	return &tokens{docs: docs, journal: journal, log: log, now: time.Now, throttle: newThrottle()}
 }
 
 // errToken says that a token is not good. It does not say why: who guesses learns nothing.
@@ -160,7 +163,15 @@ func (t *tokens) make(ctx context.Context, id, name string, role Role, expires t
 	}
 	value = tokenPrefix + id + "_" + base64.RawURLEncoding.EncodeToString(secret)
 	tok = &token{Name: name, Role: role, Hash: hash(value), Issued: t.now().UTC().Truncate(time.Second), Expires: expires}
-	return value, tok, t.put(ctx, id, tok, 0)
+	failed, err := t.announce(ctx, id, nil, tok)
+	if err != nil {
+		return "", nil, err
+	}
+	if err := t.put(ctx, id, tok, 0); err != nil {
+		failed()
+		return "", nil, err
+	}
+	return value, tok, nil
 }
 
 // list returns the ids of all tokens, in their order.
@@ -184,6 +195,7 @@ func (s *Server) First(ctx context.Context) (string, error) {
 	if err != nil || len(ids) > 0 {
 		return "", err
 	}
+	ctx = roomstore.By(ctx, audit.By{Name: "a global that starts", From: s.Name, Operation: "make-first-token"})
 	value, _, err := s.tokens.make(ctx, firstToken, "first", Admin, time.Time{})
 	if errors.Is(err, wire.ErrChanged) {
 		return "", nil
@@ -199,6 +211,7 @@ func (s *Server) Good(ctx context.Context, value string) bool {
 
 // Make makes a token that does not expire.
 func (s *Server) Make(ctx context.Context, name string, role Role) (string, error) {
+	ctx = roomstore.By(ctx, audit.By{Name: "the owner of this process", From: s.Name, Operation: "make-token"})
 	value, _, err := s.tokens.make(ctx, rand.Text()[:tokenIDLen], name, role, time.Time{})
 	return value, err
 }
@@ -280,21 +293,40 @@ func (s *Server) DeleteToken(ctx context.Context, q api.DeleteTokenRequestObject
 	if !tokenForm.MatchString(tokenPrefix + q.TokenId + "_" + strings.Repeat("a", 43)) {
 		return nil, errNotFound
 	}
-	for range 3 { // it may be noted at this moment that it was used
-		t, revision, err := s.tokens.get(ctx, q.TokenId)
-		if err != nil {
-			return nil, err
-		}
-		if t == nil {
-			return nil, errNotFound
-		}
-		err = s.tokens.docs.Delete(ctx, tokenKeys+q.TokenId, revision)
-		if err == nil {
-			return api.DeleteToken200JSONResponse{DeletedAnswerJSONResponse: deleted(q.TokenId)}, nil
-		}
-		if !errors.Is(err, wire.ErrChanged) {
-			return nil, err
-		}
+	if err := s.tokens.revoke(ctx, q.TokenId); err != nil {
+		return nil, err
 	}
-	return nil, wire.ErrChanged
+	return api.DeleteToken200JSONResponse{DeletedAnswerJSONResponse: deleted(q.TokenId)}, nil
+}
+
+// revoke deletes a token. It does so also where the audit stream cannot be written: a token
+// that is in wrong hands must not stay good for that.
+func (t *tokens) revoke(ctx context.Context, id string) error {
+	failed := func() {}
+	err := wire.ErrChanged
+	for try := 0; try < 3 && errors.Is(err, wire.ErrChanged); try++ { // it may be noted at this moment that it was used
+		stored, revision, e := t.get(ctx, id)
+		if e != nil {
+			err = e
+			break
+		}
+		if stored == nil {
+			err = errNotFound
+			break
+		}
+		if try == 0 {
+			adding, cancel := context.WithTimeout(ctx, 3*time.Second)
+			undo, e := t.announce(adding, id, stored, nil)
+			cancel()
+			if failed = undo; e != nil {
+				failed = func() {}
+				t.log.Error("control: a token is revoked without an entry in the audit stream", slog.String("token", id), slog.String("by", roomstore.ByOf(ctx).ID), slog.Any("error", e))
+			}
+		}
+		err = t.docs.Delete(ctx, tokenKeys+id, revision)
+	}
+	if err != nil {
+		failed()
+	}
+	return err
 }

@@ -63,7 +63,7 @@ func newControl(s *Server, docs control.Documents) (*Control, error) {
 	cfg := s.Config.Control
 	c := &Control{
 		API: control.New(control.Options{
-			Rooms: s.rooms, Docs: docs, Page: s.page, Numbers: s.Numbers, Log: s.log,
+			Name: s.Config.Name, Rooms: s.rooms, Audit: s.Audit, Docs: docs, Page: s.page, Numbers: s.Numbers, Log: s.log,
 		}),
 		scheme: "http", file: filepath.Join(s.Config.DataDir, TokenFile), log: s.log, first: make(chan struct{}),
 	}
@@ -90,8 +90,11 @@ func (s *Server) page(ctx context.Context, hash string) ([]byte, error) {
 	if page := s.fleet.Page(hash); page != nil {
 		return page, nil
 	}
-	page, _, err := s.Docs.Get(ctx, roomstore.PageDocument(hash))
-	return page, err
+	data, _, err := s.Docs.Get(ctx, roomstore.PageDocument(hash))
+	if err != nil || data == nil {
+		return nil, err
+	}
+	return roomstore.DecodePage(hash, data)
 }
 
 // ControlInfo is where the API of a candidate is found.

@@ -77,7 +77,7 @@ func (s *Server) publish(ctx context.Context, fresh bool) (stop func(), err erro
 	}
 	s.heard.Store(heard)
 	p := &publisher{
-		docs: s.Docs, rooms: s.rooms, bus: s.Bus, copies: heard, fleet: s.fleet, file: s.Config.Rooms, fresh: fresh, census: s.census,
+		name: s.Config.Name, docs: s.Docs, rooms: s.rooms, bus: s.Bus, copies: heard, fleet: s.fleet, file: s.Config.Rooms, fresh: fresh, census: s.census,
 		founders: s.Config.DataCenters, rotate: s.Config.KeyRotation, log: s.log, metrics: s.metrics,
 	}
 	ctx, end := context.WithCancel(ctx)

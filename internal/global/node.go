@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"vestibule/internal/audit"
 	"vestibule/internal/natsbus"
 	"vestibule/internal/node"
 	"vestibule/internal/wire"
@@ -30,6 +31,7 @@ func NewNode(cfg Config, params wire.Params, conn *natsbus.Conn, log *slog.Logge
 	s, err := New(Options{
 		Config: cfg, Params: params, Bus: conn, Clock: clock, Reg: dbg.Registry, Log: log,
 		Docs:  natsbus.NewDocuments(conn, replicas, Watched...),
+		Audit: audit.NewJournal(natsbus.NewAudit(conn, replicas)),
 		Lease: natsbus.NewLease(conn, wire.Root, cfg.Name, replicas, clock.Now).Bootstrap(cfg.Bootstrap),
 	})
 	if err != nil {

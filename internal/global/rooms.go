@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"vestibule/internal/audit"
 	"vestibule/internal/fleet"
 	"vestibule/internal/node"
 	"vestibule/internal/room"
@@ -93,6 +94,7 @@ func readRooms(file string) (doc room.Document, pages map[string][]byte, doubts 
 // publisher keeps the file's part of the rooms in the store as the rooms file says, and makes
 // the first keys. Only a leader runs one.
 type publisher struct {
+	name    string // of this candidate
 	docs    Documents
 	rooms   *roomstore.Store
 	fleet   *node.Fleet
@@ -272,6 +274,7 @@ func (p *publisher) stampNow() string {
 func (p *publisher) publish(ctx context.Context) error {
 	before := p.rooms.Known()
 	renamed := p.fleet.Set().Renamed(p.doc)
+	ctx = roomstore.By(ctx, audit.By{Name: "rooms file", From: p.name, Operation: "publish"})
 	state, err := p.rooms.Publish(ctx, roomstore.File, p.fleet.Alarm(node.RoomsDocument) != "", func(d *roomstore.Draft) error {
 		if !p.good {
 			return nil

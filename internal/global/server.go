@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"vestibule/internal/audit"
 	"vestibule/internal/fleet"
 	"vestibule/internal/node"
 	"vestibule/internal/roomstore"
@@ -35,6 +36,7 @@ type Options struct {
 	Params wire.Params
 	Bus    wire.Bus
 	Docs   Documents
+	Audit  *audit.Journal // nil for none
 	Lease  wire.Leadership
 	Clock  *node.Clock // the one that Lease reads
 	Reg    prometheus.Registerer
@@ -71,7 +73,7 @@ func New(o Options) (*Server, error) {
 		s.metrics.roomsValid.Set(1) // nothing is refused
 	}
 	s.rooms = roomstore.New(roomstore.Options{
-		Docs: o.Docs, Copy: filepath.Join(o.Config.DataDir, roomstore.OwnedDocument+".json"), Log: s.log, Floor: s.newestRooms, Keep: node.WriteFile,
+		Docs: o.Docs, Copy: filepath.Join(o.Config.DataDir, roomstore.OwnedDocument+".json"), Log: s.log, Floor: s.newestRooms, Keep: node.WriteFile, Journal: o.Audit,
 	})
 	s.candidate = node.NewCandidate(node.CandidateOptions{
 		Lease: o.Lease, Clock: o.Clock, Log: s.log, Inbox: 1024, Dropped: s.metrics.dropped, Regressions: s.metrics.regressions,
@@ -143,6 +145,9 @@ func (s *Server) Ready() node.Readiness {
 	r := node.Readiness{Ready: true, Alarms: slices.Concat(node.LeaseAlarms(s.Lease), s.fleet.Alarms(), s.metrics.trouble.alarms(), c.alarms(), c.waits())}
 	if why := s.rooms.Alarm(); why != "" {
 		r.Alarms = append(r.Alarms, "the store's rooms with their owners are not used: "+why)
+	}
+	if why := s.rooms.Untold(); why != "" {
+		r.Alarms = append(r.Alarms, "who changed rooms is not in the audit stream yet: "+why)
 	}
 	if s.fleet.Set() == nil {
 		r.Ready, r.Reasons = false, append(r.Reasons, "no room set published yet")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -127,7 +128,8 @@ func Allow(role Role, place, name string) Allowed {
 			Publish: slices.Concat([]string{
 				wire.GrantSubject(wire.Root, "*"), wire.AskSubject, wire.CopySubject("*", wire.Root), wire.NumbersSubject,
 			}, standing(wire.Root), reading("", documentsBucket, ""), writing(documentsBucket, ">"), watching(documentsBucket, ">"),
-				reading("", controlBucket, ""), writing(controlBucket, ">"), watching(controlBucket, ">")),
+				reading("", controlBucket, ""), writing(controlBucket, ">"), watching(controlBucket, ">"),
+				[]string{wire.Audits, api("") + "STREAM.INFO." + auditStream, api("") + "DIRECT.GET." + auditStream}),
 			Subscribe: []string{wire.Reports(wire.Root), wire.AskSubject, wire.Copies, wire.NumbersSubject, inbox},
 		}
 	case RoleOperator:
@@ -141,9 +143,9 @@ func Allow(role Role, place, name string) Allowed {
 		return a
 	case RoleProvision:
 		a := Allowed{Publish: []string{api("") + "INFO"}, Subscribe: []string{inbox}}
-		for _, bucket := range Buckets(place) {
+		for _, stream := range Streams(place) {
 			for _, verb := range []string{"INFO", "CREATE", "UPDATE"} {
-				a.Publish = append(a.Publish, api("")+"STREAM."+verb+".KV_"+bucket)
+				a.Publish = append(a.Publish, api("")+"STREAM."+verb+"."+stream)
 			}
 		}
 		return a
@@ -166,22 +168,39 @@ func Buckets(place string) []string {
 	return []string{leasesBucket, promisesBucket}
 }
 
-// Provision makes the buckets of a place that are missing, with replicas or [Auto].
+// Streams are those that the servers of a place keep.
+func Streams(place string) (out []string) {
+	for _, bucket := range Buckets(place) {
+		out = append(out, "KV_"+bucket)
+	}
+	if place == wire.Root {
+		out = append(out, auditStream)
+	}
+	return out
+}
+
+// Provision makes the buckets and streams of a place that are missing, with replicas or [Auto].
 // It returns the names of those that it made.
 func (c *Conn) Provision(ctx context.Context, place string, replicas int) (made []string, err error) {
 	js, err := c.jetStream()
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range Buckets(place) {
-		_, err := js.Stream(ctx, "KV_"+name)
+	for _, stream := range Streams(place) {
+		name, bucket := strings.CutPrefix(stream, "KV_")
+		_, err := js.Stream(ctx, stream)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			if _, err = makeBucket(ctx, js, name, replicas); err == nil {
-				made = append(made, name)
+			if bucket {
+				_, err = makeBucket(ctx, js, name, replicas)
+			} else {
+				_, err = makeAudit(ctx, js, replicas)
+			}
+			if err == nil {
+				made = append(made, stream)
 			}
 		}
 		if err != nil {
-			return made, fmt.Errorf("bucket %s: %w", name, err)
+			return made, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return made, nil

@@ -33,18 +33,24 @@ const alone jetstream.ErrorCode = 10074
 // servers for three is an error as ever, not a reason to keep one copy.
 func makeBucket(ctx context.Context, js jetstream.JetStream, name string, replicas int) (jetstream.KeyValue, error) {
 	config := jetstream.KeyValueConfig{
-		Bucket: name, Description: "vestibule", Storage: jetstream.FileStorage, Replicas: replicas, History: 1,
+		Bucket: name, Description: "vestibule", Storage: jetstream.FileStorage, History: 1,
 	}
+	return replicated(replicas, func(n int) (jetstream.KeyValue, error) {
+		config.Replicas = n
+		return js.CreateKeyValue(ctx, config)
+	})
+}
+
+// replicated makes something with the given number of replicas, or [Auto].
+func replicated[T any](replicas int, create func(replicas int) (T, error)) (T, error) {
 	if replicas != Auto {
-		return js.CreateKeyValue(ctx, config)
+		return create(replicas)
 	}
-	config.Replicas = 3
-	kv, err := js.CreateKeyValue(ctx, config)
+	made, err := create(3)
 	if api, ok := errors.AsType[jetstream.JetStreamError](err); ok && api.APIError() != nil && api.APIError().ErrorCode == alone {
-		config.Replicas = 1
-		return js.CreateKeyValue(ctx, config)
+		return create(1)
 	}
-	return kv, err
+	return made, err
 }
 
 // bucket opens the KV bucket of that name, making it with the given number of

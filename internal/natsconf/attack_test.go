@@ -222,18 +222,20 @@ func (f *fleet) attack(t *testing.T, w who, witnesses map[string]*nats.Conn) (tr
 			say = append(say, concrete(s))
 		}
 	}
-	for _, bucket := range []string{"documents", "leases", "promises"} {
-		stream := "KV_vestibule_" + bucket
+	for _, stream := range []string{"KV_vestibule_documents", "KV_vestibule_leases", "KV_vestibule_promises", "KV_vestibule_control", "VESTIBULE_AUDIT"} {
 		for _, domain := range []string{"$JS.API.", "$JS.hub.API.", "$JS.documents.API.", "$JS.nairobi.API.", "$JS.dublin.API."} {
 			say = append(say,
 				domain+"STREAM.DELETE."+stream, domain+"STREAM.PURGE."+stream, domain+"STREAM.UPDATE."+stream, domain+"STREAM.MSG.DELETE."+stream,
 				domain+"STREAM.MSG.GET."+stream, domain+"STREAM.CREATE.attack", domain+"STREAM.SNAPSHOT."+stream, domain+"CONSUMER.CREATE."+stream,
-				domain+"CONSUMER.CREATE."+stream+".attack", domain+"CONSUMER.CREATE."+stream+".attack.$KV.vestibule_"+bucket+".x.y", domain+"CONSUMER.DURABLE.CREATE."+stream+".attack")
+				domain+"CONSUMER.CREATE."+stream+".attack", domain+"CONSUMER.CREATE."+stream+".attack.x.y", domain+"CONSUMER.DURABLE.CREATE."+stream+".attack")
 		}
+	}
+	for _, bucket := range []string{"documents", "leases", "promises", "control"} {
 		say = append(say, "$KV.vestibule_"+bucket+".keys", "$KV.vestibule_"+bucket+".global", "$KV.vestibule_"+bucket+".regional.dublin", "$KV.vestibule_"+bucket+".dublin")
 		hear = append(hear, "$KV.vestibule_"+bucket+".>")
 	}
-	hear = append(hear, ">", "*.>", "vestibule.>", "vestibule.v1.*.grant.*", "vestibule.v1.global.copy.>", "_INBOX.>", "_INBOX.*.*.*.>", "$JS.>", "$SYS.>", "$KV.>", "$JS.API.>")
+	say = append(say, wire.AuditSubject("rooms"), wire.AuditSubject("room.x"), "$JS.API.DIRECT.GET.VESTIBULE_AUDIT", "$JS.documents.API.DIRECT.GET.VESTIBULE_AUDIT", "$JS.hub.API.DIRECT.GET.VESTIBULE_AUDIT.x")
+	hear = append(hear, wire.Audits, ">", "*.>", "vestibule.>", "vestibule.v1.*.grant.*", "vestibule.v1.global.copy.>", "_INBOX.>", "_INBOX.*.*.*.>", "$JS.>", "$SYS.>", "$KV.>", "$JS.API.>")
 	slices.Sort(say)
 	slices.Sort(hear)
 

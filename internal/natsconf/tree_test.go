@@ -108,7 +108,7 @@ func start(t *testing.T) *fleet {
 	for place := range f.servers {
 		conn := f.node(natsbus.RoleProvision, place, "provision", "")
 		made, err := conn.Provision(t.Context(), place, natsbus.Auto)
-		if err != nil || len(made) != len(natsbus.Buckets(place)) {
+		if err != nil || len(made) != len(natsbus.Streams(place)) {
 			t.Fatalf("buckets of %s: made %v: %v", place, made, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"vestibule/internal/audit"
 	"vestibule/internal/wire"
 )
 
@@ -75,6 +76,7 @@ func (s *Store) change(ctx context.Context, by Owner, edit func(*Draft) error, h
 			seen = v.state.Version
 			switch {
 			case unsure != nil && slices.Contains(v.state.changes, id):
+				s.told(ctx, v.state, nil)
 				return v.state, nil // it was written, though nobody said so
 			case unsure != nil && !unsure.precedes(v.state):
 				return nil, ErrUnknown
@@ -163,13 +165,21 @@ func (s *Store) attempt(ctx context.Context, v *view, id string, by Owner, edit 
 		// a newer one, nobody would take this version.
 		same := v.says(next)
 		if same && v.version >= max(next.Version, floor) {
+			s.told(ctx, next, nil)
 			return next, s.restore(ctx, next, d, have)
 		}
 		stands = v.version < next.Version && floor <= next.Version
 	}
+	var own *audit.Entry
 	if !stands {
 		changes := append(slices.Clone(v.state.changes), id)
 		next = &State{Version: above + 1, Rooms: next.Rooms, Hosts: next.Hosts, changes: changes[max(0, len(changes)-maxChanges):]}
+		if own, err = s.enclose(ctx, id, now, by, v.state, next); err != nil {
+			return nil, &refusal{err}
+		}
+		if err := s.keepPages(ctx, v.state, next); err != nil {
+			return nil, err
+		}
 	}
 	reuse := v.state.parts
 	if doubted {
@@ -196,6 +206,7 @@ func (s *Store) attempt(ctx context.Context, v *view, id string, by Owner, edit 
 	// From here on the change is made: what fails now is made good by the leader.
 	err = s.tell(ctx, after, p.rooms)
 	s.learn(next, after, err == nil)
+	s.told(ctx, next, own)
 	if err != nil {
 		s.Log.Warn("rooms are changed, and nodes are not told yet", slog.Uint64("version", next.Version), slog.Any("error", err))
 		if have != nil {

@@ -131,6 +131,8 @@ type owned struct {
 	Changes  []string `json:"changes,omitempty"`  // ids, the newest last
 	Content  []byte   `json:"content,omitempty"`  // one part, compressed
 	Sections []string `json:"sections,omitempty"` // or the content hashes of parts
+
+	Outbox []json.RawMessage `json:"outbox,omitempty"` // entries that may not be in the audit stream yet, the oldest first
 }
 
 // NewerError says that a newer build wrote what this one cannot read, or could not write again
@@ -176,6 +178,10 @@ func decodeOwned(data []byte) (owned, error) {
 // hash, of at most so many bytes.
 func (o *owned) assemble(get func(hash string, most int) (*part, error)) (*State, error) {
 	s := &State{Version: o.Version, changes: o.Changes, sections: len(o.Sections) > 0}
+	var err error
+	if s.outbox, err = readOutbox(o.Outbox); err != nil {
+		return nil, fmt.Errorf("rooms.owned: outbox: %w", err)
+	}
 	left := MaxUnpacked
 	add := func(p *part) {
 		left -= p.size
@@ -237,8 +243,12 @@ func pack(s *State, limit int, reuse []*part) (*packed, error) {
 			rooms.Document = doc
 		}
 	}
-	o := owned{Format: format, Version: s.Version, Changes: s.changes}
-	p.whole = rooms.Document != nil && len(parts) == 1 && 2*len(parts[0].data)+8<<10 <= limit
+	o := owned{Format: format, Version: s.Version, Changes: s.changes, Outbox: writeOutbox(s.outbox)}
+	waits := 0
+	for _, w := range s.outbox {
+		waits += len(w.raw)
+	}
+	p.whole = rooms.Document != nil && len(parts) == 1 && 2*len(parts[0].data)+waits+8<<10 <= limit
 	if p.whole {
 		o.Content = parts[0].data
 	} else {
@@ -286,7 +296,7 @@ func encodeCopy(s *State) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(owned{Format: format, Version: s.Version, Changes: s.changes, Content: p.data})
+	return json.Marshal(owned{Format: format, Version: s.Version, Changes: s.changes, Content: p.data, Outbox: writeOutbox(s.outbox)})
 }
 
 // decodeCopy reads what encodeCopy wrote.

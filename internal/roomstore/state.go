@@ -57,9 +57,10 @@ type State struct {
 	Rooms   []*Room // by name
 	Hosts   []*Host // by name
 
-	changes  []string // ids of the last changes, the newest last
-	parts    []*part  // what it is stored as, nil where it was not
-	sections bool     // the parts are sections, and not inside the owned document
+	changes  []string  // ids of the last changes, the newest last
+	outbox   []waiting // entries that may not be in the audit stream yet, the oldest first
+	parts    []*part   // what it is stored as, nil where it was not
+	sections bool      // the parts are sections, and not inside the owned document
 }
 
 // Document returns the rooms and hosts as every node follows them: without owners.

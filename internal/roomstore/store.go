@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"vestibule/internal/audit"
 	"vestibule/internal/wire"
 )
 
@@ -39,6 +40,9 @@ type Options struct {
 	Copy string // file for the last good copy, "" for none
 	Log  *slog.Logger
 
+	// Journal is where each change has its entry, nil for nowhere. By says whose change it is.
+	Journal *audit.Journal
+
 	// Floor returns the newest version of the rooms that any node is known to have: what is
 	// written is above it.
 	Floor func() uint64
@@ -65,6 +69,8 @@ type Store struct {
 	known *State // the newest that was seen, nil for none
 	last  *view  // what this process wrote last, while nobody else is known to have written
 	alarm string // why what the store holds is not used
+
+	untold string // why the newest change is not in the audit stream yet
 
 	partly map[string][]byte // sections that were read when others could not be
 }

@@ -16,7 +16,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"vestibule/internal/audit"
 	"vestibule/internal/room"
+	"vestibule/internal/testkit"
 	"vestibule/internal/wire"
 )
 
@@ -352,14 +354,19 @@ func TestWhatNothingNamesIsDeleted(t *testing.T) {
 		}
 		time.Sleep(unnamedFor + time.Second)
 		page("two")
+		if n := parts(); n != 3 {
+			t.Errorf("%d parts an hour later: the page that nothing names is kept for a restore", n)
+		}
+		time.Sleep(pageFor)
+		page("two")
 		if n := parts(); n != 2 {
-			t.Errorf("%d parts an hour later", n)
+			t.Errorf("%d parts a month later", n)
 		}
 		want(t, docs, "a=5 b=5")
 		// A part is written again by who needs it again, while another leader is about to delete it.
 		page("one")
 		page("three")
-		time.Sleep(unnamedFor + time.Second)
+		time.Sleep(pageFor + time.Second)
 		other := newStore(docs, "")
 		docs.before = func(op, key string) fate {
 			if op == "delete" && key == PageDocument(Hash([]byte("one"))) {
@@ -459,7 +466,14 @@ func interleave(rt *rapid.T) {
 	docs.limit = rapid.SampledFrom([]int{1 << 20, 2500}).Draw(rt, "limit")
 	stores := []*Store{newStore(docs, ""), newStore(docs, ""), newStore(docs, "")}
 	now := time.UnixMilli(1_000_000)
+	stream := &testkit.Stream{}
+	audited := docs.limit > 1<<16 // else no document has place for what waits
+	var versions []uint64         // of all states that were written
 	for _, s := range stores {
+		if audited {
+			s.Journal = audit.NewJournal(stream)
+			s.Journal.Pause = func(context.Context, time.Duration) {}
+		}
 		s.now = func() time.Time { return now }
 		s.pause = func(context.Context, time.Duration) { now = now.Add(time.Millisecond) }
 	}
@@ -494,7 +508,7 @@ func interleave(rt *rapid.T) {
 					rt.Fatalf("one change of two owners' rooms: %v to %v", last, next)
 				}
 			}
-			last = next
+			last, versions = next, append(versions, next.Version)
 		case RoomsDocument:
 			h, err := DecodeHead(data)
 			if err != nil || h.Version <= toldVersion {
@@ -549,7 +563,7 @@ func interleave(rt *rapid.T) {
 			began++
 			open++
 			mine, doubted := began, rapid.Bool().Draw(rt, "doubted")
-			_, err := s.Publish(context.Background(), File, doubted, func(d *Draft) error { d.Set(doc); return nil })
+			_, err := s.Publish(By(context.Background(), audit.By{Name: "file"}), File, doubted, func(d *Draft) error { d.Set(doc); return nil })
 			open--
 			if _, refused := errors.AsType[room.Faults](err); !refused {
 				fileDoc, fileSure = doc, err == nil && began == mine && open == 0
@@ -558,7 +572,7 @@ func interleave(rt *rapid.T) {
 		}
 		n := rapid.SampledFrom(names).Draw(rt, "room")
 		host := rapid.SampledFrom(names).Draw(rt, "host")
-		_, err := s.Change(context.Background(), API, func(d *Draft) error {
+		_, err := s.Change(By(context.Background(), audit.By{Name: "api"}), API, func(d *Draft) error {
 			r := d.Room(n)
 			if r == nil {
 				fresh := shop(n, 1)
@@ -601,10 +615,29 @@ func interleave(rt *rapid.T) {
 		}
 		return done
 	}
+	stream.Before = func(op string) string {
+		if ops++; ops > 400 {
+			return ""
+		}
+		switch rapid.IntRange(0, 11).Draw(rt, "fate of the stream") {
+		case 0, 1:
+			return "failed"
+		case 2:
+			if op == "append" {
+				return "silent"
+			}
+			return "stale"
+		case 3:
+			if depth < 3 {
+				step()
+			}
+		}
+		return ""
+	}
 	for range rapid.IntRange(1, 8).Draw(rt, "steps") {
 		step()
 	}
-	docs.before = nil
+	docs.before, stream.Before = nil, nil
 	leader := stores[0]
 	if !fileSure {
 		fileDoc = room.Document{}
@@ -636,5 +669,34 @@ func interleave(rt *rapid.T) {
 	}
 	if state.Version != 0 && toldVersion != state.Version {
 		rt.Fatalf("nodes are told version %d, the state is %d", toldVersion, state.Version)
+	}
+	if !audited {
+		return
+	}
+	// Every change has its entry, once, in order, and it says who made it.
+	var chain audit.Chain
+	var entries []uint64
+	for _, data := range stream.Entries() {
+		e, gap, err := chain.Next(data)
+		if err != nil || gap != "" {
+			rt.Fatalf("%s: %v %s", data, err, gap)
+		}
+		entries = append(entries, e.Version)
+		for _, r := range e.Rooms {
+			if by := map[string]string{"file": "file", "api": "api"}[r.Owner]; e.By.Name != by && e.By.Name != "unknown" {
+				rt.Fatalf("a room of %s was changed by %s: %s", r.Owner, e.By.Name, data)
+			}
+			if e.By.Name == "api" {
+				acked[r.Name]--
+			}
+		}
+	}
+	if !slices.Equal(entries, versions) {
+		rt.Fatalf("there are entries of the versions %v, and states %v", entries, versions)
+	}
+	for _, n := range names {
+		if acked[n] > 0 {
+			rt.Fatalf("%d changes of %s were told as made and have no entry", acked[n], n)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	mathrand "math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"vestibule/internal/wire"
@@ -113,8 +114,8 @@ func (s *State) spare(parts map[string]wire.Written) {
 	}
 }
 
-// unnamedFor is how old pages and sections are at least that are deleted because
-// nothing names them: a node that is slow may still be reading them.
+// unnamedFor is how old sections are at least that are deleted because
+// nothing names them: a node that is slow may still be reading them. Pages are kept for pageFor.
 const unnamedFor = time.Hour
 
 // tidy deletes what is named by its content and nothing names any more, state neither, which
@@ -122,7 +123,11 @@ const unnamedFor = time.Hour
 func (s *Store) tidy(ctx context.Context, state *State, parts map[string]wire.Written) error {
 	old := maps.Clone(parts)
 	maps.DeleteFunc(old, func(key string, w wire.Written) bool {
-		return !byContent(key) || time.Since(w.At) <= unnamedFor
+		keep := unnamedFor
+		if strings.HasPrefix(key, pagePrefix) {
+			keep = pageFor
+		}
+		return !byContent(key) || time.Since(w.At) <= keep
 	})
 	if state.spare(old); len(old) == 0 {
 		return nil

@@ -52,6 +52,12 @@ type ForgetAnswer struct {
 // rooms, for the API. Nothing is decided by them.
 const NumbersSubject = prefix + Root + ".numbers"
 
+// AuditSubject is where globals publish an entry about something: see package audit.
+func AuditSubject(about string) string { return prefix + Root + ".audit." + about }
+
+// Audits are the subjects of all entries.
+const Audits = prefix + Root + ".audit.>"
+
 // AskSubject is where the leading global tells what it knows of the documents that all
 // nodes keep, so that those who know more hand it over: see CopyAsk.
 const AskSubject = prefix + Root + ".ask"

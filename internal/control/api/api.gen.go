@@ -44,6 +44,18 @@ func (e StatusStatus) Valid() bool {
 	}
 }
 
+// AuditEntry defines model for AuditEntry.
+type AuditEntry struct {
+	// Entry as it is stored; PROTOCOL.md tells its fields
+	Entry json.RawMessage `json:"entry"`
+
+	// Hash SHA-256 of the bytes of entry, in hex, as they stand here: the entry after it has it in previous
+	Hash string `json:"hash"`
+
+	// Sequence where the stream holds it
+	Sequence int64 `json:"sequence"`
+}
+
 // Envelope defines model for Envelope.
 type Envelope struct {
 	Errors   []Note `json:"errors"`
@@ -136,6 +148,35 @@ type RoomBody = json.RawMessage
 // RoomPatchBody any of the fields of RoomBody
 type RoomPatchBody = json.RawMessage
 
+// RoomRevision defines model for RoomRevision.
+type RoomRevision struct {
+	At time.Time `json:"at"`
+	By struct {
+		From      string `json:"from"`
+		Id        string `json:"id"`
+		Name      string `json:"name"`
+		Operation string `json:"operation"`
+		Role      string `json:"role"`
+	} `json:"by"`
+
+	// Changed settings that differ from those before
+	Changed []string `json:"changed"`
+
+	// Late the entry was added later than the change was made
+	Late bool   `json:"late"`
+	Name string `json:"name"`
+
+	// Number of the entry
+	Number int64  `json:"number"`
+	Owner  string `json:"owner"`
+
+	// Revision version of the rooms that this change made
+	Revision int64 `json:"revision"`
+
+	// Room the settings that it got, as in rooms.yaml; null where it was deleted
+	Room *map[string]interface{} `json:"room"`
+}
+
 // Route defines model for Route.
 type Route struct {
 	Host string `json:"host"`
@@ -193,6 +234,9 @@ type ZoneSettingsBody = json.RawMessage
 // AccountId defines model for account_id.
 type AccountId = string
 
+// From defines model for from.
+type From = int64
+
 // HostName defines model for host_name.
 type HostName = string
 
@@ -202,6 +246,9 @@ type Page = int
 // PerPage defines model for per_page.
 type PerPage = int
 
+// Revision defines model for revision.
+type Revision = string
+
 // TokenId defines model for token_id.
 type TokenId = string
 
@@ -210,6 +257,15 @@ type WaitingRoomId = string
 
 // ZoneId defines model for zone_id.
 type ZoneId = string
+
+// AuditAnswer defines model for AuditAnswer.
+type AuditAnswer struct {
+	Errors     []Note       `json:"errors"`
+	Messages   []Note       `json:"messages"`
+	Result     []AuditEntry `json:"result"`
+	ResultInfo ResultInfo   `json:"result_info"`
+	Success    bool         `json:"success"`
+}
 
 // DeletedAnswer defines model for DeletedAnswer.
 type DeletedAnswer struct {
@@ -249,6 +305,15 @@ type PreviewAnswer struct {
 		PreviewUrl string `json:"preview_url"`
 	} `json:"result"`
 	Success bool `json:"success"`
+}
+
+// RevisionsAnswer defines model for RevisionsAnswer.
+type RevisionsAnswer struct {
+	Errors     []Note         `json:"errors"`
+	Messages   []Note         `json:"messages"`
+	Result     []RoomRevision `json:"result"`
+	ResultInfo ResultInfo     `json:"result_info"`
+	Success    bool           `json:"success"`
 }
 
 // RoomAnswer defines model for RoomAnswer.
@@ -331,6 +396,25 @@ type ZoneSettingsRequest = ZoneSettingsBody
 
 // WaitingRoomListWaitingRoomsAccountParams defines parameters for WaitingRoomListWaitingRoomsAccount.
 type WaitingRoomListWaitingRoomsAccountParams struct {
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PerPage a client of the hosted product sends multiples of 5
+	PerPage *PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
+}
+
+// ListAuditParams defines parameters for ListAudit.
+type ListAuditParams struct {
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PerPage a client of the hosted product sends multiples of 5
+	PerPage *PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
+
+	// From number of the first entry that is wanted
+	From *From `form:"from,omitempty" json:"from,omitempty"`
+}
+
+// ListRevisionsParams defines parameters for ListRevisions.
+type ListRevisionsParams struct {
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
 	// PerPage a client of the hosted product sends multiples of 5
@@ -453,6 +537,11 @@ type ClientInterface interface {
 	// Corresponds with GET /user/tokens/verify (the `VerifyToken` operationId).
 	VerifyToken(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListAudit Who changed what, the newest first; from a number on, the oldest first
+	//
+	// Corresponds with GET /vestibule/audit (the `ListAudit` operationId).
+	ListAudit(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListHosts Hosts that have an entry, with the site behind each
 	//
 	// Corresponds with GET /vestibule/hosts (the `ListHosts` operationId).
@@ -476,6 +565,16 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /vestibule/hosts/{host} (the `PutHost` operationId).
 	PutHost(ctx context.Context, host HostName, body PutHostJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListRevisions What a room was and who made it so, the newest first; also of a room that is gone
+	//
+	// Corresponds with GET /vestibule/rooms/{waiting_room_id}/revisions (the `ListRevisions` operationId).
+	ListRevisions(ctx context.Context, waitingRoomId WaitingRoomId, params *ListRevisionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RestoreRevision Make a room again what it was; this makes a new revision
+	//
+	// Corresponds with POST /vestibule/rooms/{waiting_room_id}/revisions/{revision}/restore (the `RestoreRevision` operationId).
+	RestoreRevision(ctx context.Context, waitingRoomId WaitingRoomId, revision Revision, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListTokens Tokens without their secrets
 	//
@@ -641,6 +740,21 @@ func (c *Client) VerifyToken(ctx context.Context, reqEditors ...RequestEditorFn)
 	return c.Client.Do(req)
 }
 
+// ListAudit Who changed what, the newest first; from a number on, the oldest first
+//
+// Corresponds with GET /vestibule/audit (the `ListAudit` operationId).
+func (c *Client) ListAudit(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListAuditRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListHosts Hosts that have an entry, with the site behind each
 //
 // Corresponds with GET /vestibule/hosts (the `ListHosts` operationId).
@@ -695,6 +809,36 @@ func (c *Client) PutHostWithBody(ctx context.Context, host HostName, contentType
 // Corresponds with PUT /vestibule/hosts/{host} (the `PutHost` operationId).
 func (c *Client) PutHost(ctx context.Context, host HostName, body PutHostJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewPutHostRequest(c.Server, host, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListRevisions What a room was and who made it so, the newest first; also of a room that is gone
+//
+// Corresponds with GET /vestibule/rooms/{waiting_room_id}/revisions (the `ListRevisions` operationId).
+func (c *Client) ListRevisions(ctx context.Context, waitingRoomId WaitingRoomId, params *ListRevisionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListRevisionsRequest(c.Server, waitingRoomId, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RestoreRevision Make a room again what it was; this makes a new revision
+//
+// Corresponds with POST /vestibule/rooms/{waiting_room_id}/revisions/{revision}/restore (the `RestoreRevision` operationId).
+func (c *Client) RestoreRevision(ctx context.Context, waitingRoomId WaitingRoomId, revision Revision, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestoreRevisionRequest(c.Server, waitingRoomId, revision)
 	if err != nil {
 		return nil, err
 	}
@@ -1148,6 +1292,84 @@ func NewVerifyTokenRequest(server string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewListAuditRequest constructs an http.Request for the ListAudit method
+func NewListAuditRequest(server string, params *ListAuditParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/vestibule/audit")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Page != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PerPage != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "per_page", *params.PerPage, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListHostsRequest constructs an http.Request for the ListHosts method
 func NewListHostsRequest(server string) (*http.Request, error) {
 	var err error
@@ -1252,6 +1474,120 @@ func NewPutHostRequestWithBody(server string, host HostName, contentType string,
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewListRevisionsRequest constructs an http.Request for the ListRevisions method
+func NewListRevisionsRequest(server string, waitingRoomId WaitingRoomId, params *ListRevisionsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "waiting_room_id", waitingRoomId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/vestibule/rooms/%s/revisions", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Page != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PerPage != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "per_page", *params.PerPage, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRestoreRevisionRequest constructs an http.Request for the RestoreRevision method
+func NewRestoreRevisionRequest(server string, waitingRoomId WaitingRoomId, revision Revision) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "waiting_room_id", waitingRoomId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "revision", revision, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/vestibule/rooms/%s/revisions/%s/restore", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
 
 	return req, nil
 }
@@ -1941,6 +2277,13 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /user/tokens/verify (the `VerifyToken` operationId).
 	VerifyTokenWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*VerifyTokenResponse, error)
 
+	// ListAuditWithResponse Who changed what, the newest first; from a number on, the oldest first
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /vestibule/audit (the `ListAudit` operationId).
+	ListAuditWithResponse(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*ListAuditResponse, error)
+
 	// ListHostsWithResponse Hosts that have an entry, with the site behind each
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -1968,6 +2311,20 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /vestibule/hosts/{host} (the `PutHost` operationId).
 	PutHostWithResponse(ctx context.Context, host HostName, body PutHostJSONRequestBody, reqEditors ...RequestEditorFn) (*PutHostResponse, error)
+
+	// ListRevisionsWithResponse What a room was and who made it so, the newest first; also of a room that is gone
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /vestibule/rooms/{waiting_room_id}/revisions (the `ListRevisions` operationId).
+	ListRevisionsWithResponse(ctx context.Context, waitingRoomId WaitingRoomId, params *ListRevisionsParams, reqEditors ...RequestEditorFn) (*ListRevisionsResponse, error)
+
+	// RestoreRevisionWithResponse Make a room again what it was; this makes a new revision
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /vestibule/rooms/{waiting_room_id}/revisions/{revision}/restore (the `RestoreRevision` operationId).
+	RestoreRevisionWithResponse(ctx context.Context, waitingRoomId WaitingRoomId, revision Revision, reqEditors ...RequestEditorFn) (*RestoreRevisionResponse, error)
 
 	// ListTokensWithResponse Tokens without their secrets
 	//
@@ -2213,6 +2570,54 @@ func (r VerifyTokenResponse) ContentType() string {
 	return ""
 }
 
+type ListAuditResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AuditAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *FailedAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListAuditResponse) GetJSON200() *AuditAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListAuditResponse) GetJSONDefault() *FailedAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListAuditResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListAuditResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListAuditResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListAuditResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListHostsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -2351,6 +2756,102 @@ func (r PutHostResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r PutHostResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListRevisionsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RevisionsAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *FailedAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListRevisionsResponse) GetJSON200() *RevisionsAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListRevisionsResponse) GetJSONDefault() *FailedAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListRevisionsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListRevisionsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListRevisionsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListRevisionsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type RestoreRevisionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RoomAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *FailedAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RestoreRevisionResponse) GetJSON200() *RoomAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RestoreRevisionResponse) GetJSONDefault() *FailedAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RestoreRevisionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RestoreRevisionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RestoreRevisionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RestoreRevisionResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -3055,6 +3556,19 @@ func (c *ClientWithResponses) VerifyTokenWithResponse(ctx context.Context, reqEd
 	return ParseVerifyTokenResponse(rsp)
 }
 
+// ListAuditWithResponse Who changed what, the newest first; from a number on, the oldest first
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /vestibule/audit (the `ListAudit` operationId).
+func (c *ClientWithResponses) ListAuditWithResponse(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*ListAuditResponse, error) {
+	rsp, err := c.ListAudit(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListAuditResponse(rsp)
+}
+
 // ListHostsWithResponse Hosts that have an entry, with the site behind each
 //
 // Returns a wrapper object for the known response body format(s).
@@ -3105,6 +3619,32 @@ func (c *ClientWithResponses) PutHostWithResponse(ctx context.Context, host Host
 		return nil, err
 	}
 	return ParsePutHostResponse(rsp)
+}
+
+// ListRevisionsWithResponse What a room was and who made it so, the newest first; also of a room that is gone
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /vestibule/rooms/{waiting_room_id}/revisions (the `ListRevisions` operationId).
+func (c *ClientWithResponses) ListRevisionsWithResponse(ctx context.Context, waitingRoomId WaitingRoomId, params *ListRevisionsParams, reqEditors ...RequestEditorFn) (*ListRevisionsResponse, error) {
+	rsp, err := c.ListRevisions(ctx, waitingRoomId, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListRevisionsResponse(rsp)
+}
+
+// RestoreRevisionWithResponse Make a room again what it was; this makes a new revision
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /vestibule/rooms/{waiting_room_id}/revisions/{revision}/restore (the `RestoreRevision` operationId).
+func (c *ClientWithResponses) RestoreRevisionWithResponse(ctx context.Context, waitingRoomId WaitingRoomId, revision Revision, reqEditors ...RequestEditorFn) (*RestoreRevisionResponse, error) {
+	rsp, err := c.RestoreRevision(ctx, waitingRoomId, revision, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRestoreRevisionResponse(rsp)
 }
 
 // ListTokensWithResponse Tokens without their secrets
@@ -3446,6 +3986,39 @@ func ParseVerifyTokenResponse(rsp *http.Response) (*VerifyTokenResponse, error) 
 	return response, nil
 }
 
+// ParseListAuditResponse parses an HTTP response from a ListAuditWithResponse call
+func ParseListAuditResponse(rsp *http.Response) (*ListAuditResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListAuditResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AuditAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest FailedAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListHostsResponse parses an HTTP response from a ListHostsWithResponse call
 func ParseListHostsResponse(rsp *http.Response) (*ListHostsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -3528,6 +4101,72 @@ func ParsePutHostResponse(rsp *http.Response) (*PutHostResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest HostAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest FailedAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListRevisionsResponse parses an HTTP response from a ListRevisionsWithResponse call
+func ParseListRevisionsResponse(rsp *http.Response) (*ListRevisionsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListRevisionsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RevisionsAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest FailedAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseRestoreRevisionResponse parses an HTTP response from a RestoreRevisionWithResponse call
+func ParseRestoreRevisionResponse(rsp *http.Response) (*RestoreRevisionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RestoreRevisionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RoomAnswer
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -4015,6 +4654,9 @@ type ServerInterface interface {
 	// VerifyToken What the token that is shown is good for
 	// (GET /user/tokens/verify)
 	VerifyToken(w http.ResponseWriter, r *http.Request)
+	// ListAudit Who changed what, the newest first; from a number on, the oldest first
+	// (GET /vestibule/audit)
+	ListAudit(w http.ResponseWriter, r *http.Request, params ListAuditParams)
 	// ListHosts Hosts that have an entry, with the site behind each
 	// (GET /vestibule/hosts)
 	ListHosts(w http.ResponseWriter, r *http.Request)
@@ -4024,6 +4666,12 @@ type ServerInterface interface {
 	// PutHost Say which site is behind a host; rooms of the API that had the former one follow
 	// (PUT /vestibule/hosts/{host})
 	PutHost(w http.ResponseWriter, r *http.Request, host HostName)
+	// ListRevisions What a room was and who made it so, the newest first; also of a room that is gone
+	// (GET /vestibule/rooms/{waiting_room_id}/revisions)
+	ListRevisions(w http.ResponseWriter, r *http.Request, waitingRoomId WaitingRoomId, params ListRevisionsParams)
+	// RestoreRevision Make a room again what it was; this makes a new revision
+	// (POST /vestibule/rooms/{waiting_room_id}/revisions/{revision}/restore)
+	RestoreRevision(w http.ResponseWriter, r *http.Request, waitingRoomId WaitingRoomId, revision Revision)
 	// ListTokens Tokens without their secrets
 	// (GET /vestibule/tokens)
 	ListTokens(w http.ResponseWriter, r *http.Request)
@@ -4146,6 +4794,65 @@ func (siw *ServerInterfaceWrapper) VerifyToken(w http.ResponseWriter, r *http.Re
 	handler.ServeHTTP(w, r)
 }
 
+// ListAudit operation middleware
+func (siw *ServerInterfaceWrapper) ListAudit(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListAuditParams
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "per_page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "per_page", r.URL.Query(), &params.PerPage, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "per_page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "per_page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListAudit(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListHosts operation middleware
 func (siw *ServerInterfaceWrapper) ListHosts(w http.ResponseWriter, r *http.Request) {
 
@@ -4203,6 +4910,96 @@ func (siw *ServerInterfaceWrapper) PutHost(w http.ResponseWriter, r *http.Reques
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.PutHost(w, r, host)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListRevisions operation middleware
+func (siw *ServerInterfaceWrapper) ListRevisions(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "waiting_room_id" -------------
+	var waitingRoomId WaitingRoomId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "waiting_room_id", r.PathValue("waiting_room_id"), &waitingRoomId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "waiting_room_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListRevisionsParams
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "per_page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "per_page", r.URL.Query(), &params.PerPage, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "per_page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "per_page", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListRevisions(w, r, waitingRoomId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RestoreRevision operation middleware
+func (siw *ServerInterfaceWrapper) RestoreRevision(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "waiting_room_id" -------------
+	var waitingRoomId WaitingRoomId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "waiting_room_id", r.PathValue("waiting_room_id"), &waitingRoomId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "waiting_room_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "revision" -------------
+	var revision Revision
+
+	err = runtime.BindStyledParameterWithOptions("simple", "revision", r.PathValue("revision"), &revision, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "revision", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RestoreRevision(w, r, waitingRoomId, revision)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -4765,8 +5562,19 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/vestibule/hosts", wrapper.ListHosts)
 	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/vestibule/hosts/{host}", wrapper.DeleteHost)
 	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/vestibule/hosts/{host}", wrapper.PutHost)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/vestibule/audit", wrapper.ListAudit)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/vestibule/rooms/{waiting_room_id}/revisions", wrapper.ListRevisions)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/vestibule/rooms/{waiting_room_id}/revisions/{revision}/restore", wrapper.RestoreRevision)
 
 	return m
+}
+
+type AuditAnswerJSONResponse struct {
+	Errors     []Note       `json:"errors"`
+	Messages   []Note       `json:"messages"`
+	Result     []AuditEntry `json:"result"`
+	ResultInfo ResultInfo   `json:"result_info"`
+	Success    bool         `json:"success"`
 }
 
 type DeletedAnswerJSONResponse struct {
@@ -4802,6 +5610,14 @@ type PreviewAnswerJSONResponse struct {
 		PreviewUrl string `json:"preview_url"`
 	} `json:"result"`
 	Success bool `json:"success"`
+}
+
+type RevisionsAnswerJSONResponse struct {
+	Errors     []Note         `json:"errors"`
+	Messages   []Note         `json:"messages"`
+	Result     []RoomRevision `json:"result"`
+	ResultInfo ResultInfo     `json:"result_info"`
+	Success    bool           `json:"success"`
 }
 
 type RoomAnswerJSONResponse struct {
@@ -4935,6 +5751,45 @@ func (response VerifyTokendefaultJSONResponse) VisitVerifyTokenResponse(w http.R
 	return err
 }
 
+type ListAuditRequestObject struct {
+	Params ListAuditParams
+}
+
+type ListAuditResponseObject interface {
+	VisitListAuditResponse(w http.ResponseWriter) error
+}
+
+type ListAudit200JSONResponse struct{ AuditAnswerJSONResponse }
+
+func (response ListAudit200JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAuditdefaultJSONResponse struct {
+	Body       Failure
+	StatusCode int
+}
+
+func (response ListAuditdefaultJSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListHostsRequestObject struct {
 }
 
@@ -5041,6 +5896,86 @@ type PutHostdefaultJSONResponse struct {
 }
 
 func (response PutHostdefaultJSONResponse) VisitPutHostResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRevisionsRequestObject struct {
+	WaitingRoomId WaitingRoomId `json:"waiting_room_id"`
+	Params        ListRevisionsParams
+}
+
+type ListRevisionsResponseObject interface {
+	VisitListRevisionsResponse(w http.ResponseWriter) error
+}
+
+type ListRevisions200JSONResponse struct{ RevisionsAnswerJSONResponse }
+
+func (response ListRevisions200JSONResponse) VisitListRevisionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRevisionsdefaultJSONResponse struct {
+	Body       Failure
+	StatusCode int
+}
+
+func (response ListRevisionsdefaultJSONResponse) VisitListRevisionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RestoreRevisionRequestObject struct {
+	WaitingRoomId WaitingRoomId `json:"waiting_room_id"`
+	Revision      Revision      `json:"revision"`
+}
+
+type RestoreRevisionResponseObject interface {
+	VisitRestoreRevisionResponse(w http.ResponseWriter) error
+}
+
+type RestoreRevision200JSONResponse struct{ RoomAnswerJSONResponse }
+
+func (response RestoreRevision200JSONResponse) VisitRestoreRevisionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RestoreRevisiondefaultJSONResponse struct {
+	Body       Failure
+	StatusCode int
+}
+
+func (response RestoreRevisiondefaultJSONResponse) VisitRestoreRevisionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -5617,6 +6552,9 @@ type StrictServerInterface interface {
 	// VerifyToken What the token that is shown is good for
 	// (GET /user/tokens/verify)
 	VerifyToken(ctx context.Context, request VerifyTokenRequestObject) (VerifyTokenResponseObject, error)
+	// ListAudit Who changed what, the newest first; from a number on, the oldest first
+	// (GET /vestibule/audit)
+	ListAudit(ctx context.Context, request ListAuditRequestObject) (ListAuditResponseObject, error)
 	// ListHosts Hosts that have an entry, with the site behind each
 	// (GET /vestibule/hosts)
 	ListHosts(ctx context.Context, request ListHostsRequestObject) (ListHostsResponseObject, error)
@@ -5626,6 +6564,12 @@ type StrictServerInterface interface {
 	// PutHost Say which site is behind a host; rooms of the API that had the former one follow
 	// (PUT /vestibule/hosts/{host})
 	PutHost(ctx context.Context, request PutHostRequestObject) (PutHostResponseObject, error)
+	// ListRevisions What a room was and who made it so, the newest first; also of a room that is gone
+	// (GET /vestibule/rooms/{waiting_room_id}/revisions)
+	ListRevisions(ctx context.Context, request ListRevisionsRequestObject) (ListRevisionsResponseObject, error)
+	// RestoreRevision Make a room again what it was; this makes a new revision
+	// (POST /vestibule/rooms/{waiting_room_id}/revisions/{revision}/restore)
+	RestoreRevision(ctx context.Context, request RestoreRevisionRequestObject) (RestoreRevisionResponseObject, error)
 	// ListTokens Tokens without their secrets
 	// (GET /vestibule/tokens)
 	ListTokens(ctx context.Context, request ListTokensRequestObject) (ListTokensResponseObject, error)
@@ -5760,6 +6704,32 @@ func (sh *strictHandler) VerifyToken(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// ListAudit operation middleware
+func (sh *strictHandler) ListAudit(w http.ResponseWriter, r *http.Request, params ListAuditParams) {
+	var request ListAuditRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListAudit(ctx, request.(ListAuditRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListAudit")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListAuditResponseObject); ok {
+		if err := validResponse.VisitListAuditResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListHosts operation middleware
 func (sh *strictHandler) ListHosts(w http.ResponseWriter, r *http.Request) {
 	var request ListHostsRequestObject
@@ -5836,6 +6806,60 @@ func (sh *strictHandler) PutHost(w http.ResponseWriter, r *http.Request, host Ho
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(PutHostResponseObject); ok {
 		if err := validResponse.VisitPutHostResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListRevisions operation middleware
+func (sh *strictHandler) ListRevisions(w http.ResponseWriter, r *http.Request, waitingRoomId WaitingRoomId, params ListRevisionsParams) {
+	var request ListRevisionsRequestObject
+
+	request.WaitingRoomId = waitingRoomId
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListRevisions(ctx, request.(ListRevisionsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListRevisions")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListRevisionsResponseObject); ok {
+		if err := validResponse.VisitListRevisionsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RestoreRevision operation middleware
+func (sh *strictHandler) RestoreRevision(w http.ResponseWriter, r *http.Request, waitingRoomId WaitingRoomId, revision Revision) {
+	var request RestoreRevisionRequestObject
+
+	request.WaitingRoomId = waitingRoomId
+	request.Revision = revision
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RestoreRevision(ctx, request.(RestoreRevisionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RestoreRevision")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RestoreRevisionResponseObject); ok {
+		if err := validResponse.VisitRestoreRevisionResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -3,6 +3,7 @@ package contract
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +24,7 @@ import (
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 
 	"vestibule/internal/allinone"
+	"vestibule/internal/audit"
 	"vestibule/internal/testkit"
 	"vestibule/internal/wire"
 )
@@ -242,6 +244,61 @@ func TestTheNewClientManagesRooms(t *testing.T) {
 	}
 	if served := len(h.calls) - 1; served != 12 { // without put-host: the eleven, of which a list has two paths
 		t.Errorf("%d operations of the hosted API were called: %v", served, h.calls)
+	}
+}
+
+// own calls an operation that the hosted product has not, held against the document, and returns its
+// result.
+func own[T any](t *testing.T, x *allinone.Tree, h *held, method, path, body string) (result T) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, x.Info.Control.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+x.Info.Control.Token)
+	r.Header.Set("Content-Type", "application/json")
+	res, err := h.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := struct{ Result *T }{&result}
+	err = json.NewDecoder(res.Body).Decode(&a)
+	if err = errors.Join(err, res.Body.Close()); err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("%s %s: %d %v", method, path, res.StatusCode, err)
+	}
+	return result
+}
+
+func TestOwnOperationsAreInTheDocument(t *testing.T) {
+	x := tree(t)
+	h := newHeld(t, x.Info.Control.URL)
+	site(t, x, h, "shop.example")
+	rooms := "/zones/" + x.Info.Control.Zone + "/waiting_rooms"
+	made := own[struct{ ID string }](t, x, h, "POST", rooms, `{"name":"shop","host":"shop.example","total_active_users":300,"new_users_per_minute":200}`)
+	own[any](t, x, h, "PATCH", rooms+"/"+made.ID, `{"total_active_users":301}`)
+	token := own[struct{ ID, Value string }](t, x, h, "POST", "/vestibule/tokens", `{"name":"ci","role":"editor"}`)
+	own[any](t, x, h, "GET", "/vestibule/tokens", "")
+	own[any](t, x, h, "DELETE", "/vestibule/tokens/"+token.ID, "")
+	own[any](t, x, h, "DELETE", rooms+"/"+made.ID, "")
+	revisions := own[[]struct{ Revision uint64 }](t, x, h, "GET", "/vestibule/rooms/"+made.ID+"/revisions", "")
+	if len(revisions) != 3 {
+		t.Fatalf("%+v", revisions)
+	}
+	back := own[struct {
+		Total int `json:"total_active_users"`
+	}](t, x, h, "POST", fmt.Sprintf("/vestibule/rooms/%s/revisions/%d/restore", made.ID, revisions[1].Revision), "")
+	if back.Total != 301 {
+		t.Errorf("restored: %+v", back)
+	}
+	var chain audit.Chain
+	entries := own[[]struct{ Entry json.RawMessage }](t, x, h, "GET", "/vestibule/audit?from=1&per_page=100", "")
+	for _, e := range entries {
+		if _, gap, err := chain.Next(e.Entry); err != nil || gap != "" {
+			t.Errorf("%s: %v %s", e.Entry, err, gap)
+		}
+	}
+	if len(entries) < 9 { // the file, the first token, the demo's, and the seven above
+		t.Errorf("%d entries", len(entries))
 	}
 }
 

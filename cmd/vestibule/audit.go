@@ -1,0 +1,217 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"vestibule/internal/audit"
+	"vestibule/internal/control/api"
+	"vestibule/internal/node"
+)
+
+const auditUsage = `usage: vestibule audit list | verify [flags]
+
+  list     who changed what, the newest first
+  verify   read all entries and follow the hashes: names the first entry that is not as it was
+           written, exit code 1; else tells number and hash of the newest. Note them
+           elsewhere: with --known NUMBER:HASH it is found too that entries were taken away at the end,
+           or written anew
+`
+
+// auditLog shows the audit stream by the API.
+func auditLog(args []string, stdout, stderr io.Writer) error {
+	f, flags := flagSet("audit", stderr), &clientFlags{}
+	flags.add(f)
+	limit := f.Int("limit", 50, "list: how many entries, 0 for all")
+	known := f.String("known", "", "verify: NUMBER:HASH of an entry, as verify told it before")
+	c, words, done, err := flags.open(f, args, auditUsage, stdout, stderr)
+	if err != nil {
+		return err
+	}
+	defer done()
+	number, hash, given := strings.Cut(*known, ":")
+	at, err := strconv.ParseUint(cmp.Or(number, "0"), 10, 64)
+	verb := append(words, "")[0]
+	if len(words) != 1 || verb != "list" && verb != "verify" || err != nil || *known != "" && !given || *limit < 0 {
+		fmt.Fprint(stderr, auditUsage)
+		return node.ErrUsage
+	}
+	if verb == "list" {
+		return c.auditList(*limit)
+	}
+	return c.auditVerify(at, hash)
+}
+
+func (c *client) auditList(limit int) error {
+	list := []api.AuditEntry{}
+	for page, per := 1, 500; limit == 0 || len(list) < limit; page++ {
+		var some []api.AuditEntry
+		res, err := c.ListAudit(c.ctx, &api.ListAuditParams{Page: &page, PerPage: &per})
+		if err := take(res, err, &some); err != nil {
+			return err
+		}
+		if list = append(list, some...); len(some) < per {
+			break
+		}
+	}
+	if limit > 0 && len(list) > limit {
+		list = list[:limit]
+	}
+	entries := make([]audit.Entry, len(list))
+	for i, e := range list {
+		if err := json.Unmarshal(e.Entry, &entries[i]); err != nil {
+			return fmt.Errorf("entry %d: %w", e.Sequence, err)
+		}
+	}
+	return c.print(list, func(w io.Writer) {
+		fmt.Fprintln(w, "NUMBER\tAT\tWHO\tFROM\tOPERATION\tWHAT")
+		for i := range entries {
+			e := &entries[i]
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", e.Number, e.At.Format(time.DateTime), e.By.Name, cmp.Or(e.By.From, "-"), e.By.Operation, what(e))
+		}
+	})
+}
+
+// what tells in a few words what an entry is about.
+func what(e *audit.Entry) string {
+	var out []string
+	for i, r := range e.Rooms {
+		if i == 3 {
+			out = append(out, fmt.Sprintf("and %d more rooms", len(e.Rooms)-i))
+			break
+		}
+		switch {
+		case r.Before == nil:
+			out = append(out, "made "+r.Name)
+		case r.After == nil:
+			out = append(out, "deleted "+r.Name)
+		default:
+			out = append(out, "changed "+r.Name)
+		}
+	}
+	for _, h := range e.Hosts {
+		out = append(out, "host "+h.Name)
+	}
+	if e.Target != "" {
+		out = append(out, e.Target)
+	}
+	if e.Failed != "" {
+		out = append(out, "was not done")
+	}
+	if e.Omitted > 0 {
+		out = append(out, fmt.Sprintf("%d rooms and hosts that are not told", e.Omitted))
+	}
+	if e.Parts > 0 {
+		out = append(out, fmt.Sprintf("(part %d of %d)", e.Part, e.Parts))
+	}
+	if e.Late {
+		out = append(out, "(added later)")
+	}
+	return cmp.Or(strings.Join(out, ", "), "nothing but the version")
+}
+
+func (c *client) auditVerify(at uint64, hash string) error {
+	var chain audit.Chain
+	told := struct {
+		Entries int      `json:"entries"`
+		First   uint64   `json:"first"`
+		Newest  uint64   `json:"newest"`
+		Hash    string   `json:"hash"`
+		Gaps    []string `json:"gaps"`
+		Broken  string   `json:"broken,omitempty"`
+	}{Gaps: []string{}}
+	var broken error
+	for from, per := int64(1), 500; broken == nil; {
+		var some []api.AuditEntry
+		res, err := c.ListAudit(c.ctx, &api.ListAuditParams{From: &from, PerPage: &per})
+		if err := take(res, err, &some); err != nil {
+			return err
+		}
+		if len(some) == 0 {
+			break
+		}
+		for _, s := range some {
+			e, gap, err := chain.Next(s.Entry)
+			if broken = err; err != nil {
+				break
+			}
+			if told.Entries++; told.First == 0 {
+				told.First = e.Number
+			}
+			if gap != "" {
+				told.Gaps = append(told.Gaps, gap)
+			}
+			if at == e.Number && hash != chain.Hash {
+				broken = &audit.BrokenError{Number: at, Why: "has another hash than the one that is known: it, or one before it, was written anew"}
+				break
+			}
+			from = s.Sequence + 1
+		}
+	}
+	switch {
+	case broken != nil:
+	case at > chain.Number:
+		broken = &audit.BrokenError{Number: chain.Number + 1, Why: fmt.Sprintf("is missing: the newest is %d, and %d is known", chain.Number, at)}
+	case at > 0 && at < told.First:
+		broken = fmt.Errorf("entry %d is not kept any more, the oldest is %d: give a newer one", at, told.First)
+	}
+	told.Newest, told.Hash = chain.Number, chain.Hash
+	if broken != nil {
+		told.Broken = broken.Error()
+	}
+	err := c.print(told, func(w io.Writer) {
+		for _, g := range told.Gaps {
+			fmt.Fprintln(w, g)
+		}
+		if broken == nil {
+			fmt.Fprintf(w, "%d entries follow each other, from %d on; the newest is %d:%s\n", told.Entries, told.First, told.Newest, told.Hash)
+		}
+	})
+	return errors.Join(broken, err)
+}
+
+// revisions shows or restores what a room was.
+func (c *client) revisions(verb, name, revision string) error {
+	id := name
+	r, err := c.find(name)
+	switch {
+	case err == nil:
+		id = r.Id
+	case len(name) != 32: // the id of a room that is deleted is known to the stream alone
+		return err
+	}
+	if verb == "restore" {
+		res, err := c.RestoreRevision(c.ctx, id, revision)
+		if err := take(res, err, &r); err != nil {
+			return err
+		}
+		return c.print(r, nil)
+	}
+	list := []api.RoomRevision{}
+	for page, per := 1, 500; ; page++ {
+		var some []api.RoomRevision
+		res, err := c.ListRevisions(c.ctx, id, &api.ListRevisionsParams{Page: &page, PerPage: &per})
+		if err := take(res, err, &some); err != nil {
+			return err
+		}
+		if list = append(list, some...); len(some) < per {
+			break
+		}
+	}
+	return c.print(list, func(w io.Writer) {
+		fmt.Fprintln(w, "REVISION\tAT\tWHO\tFROM\tOPERATION\tNAME\tCHANGED")
+		for _, r := range list {
+			changed := strings.Join(r.Changed, " ")
+			if r.Room == nil {
+				changed = "deleted"
+			}
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Revision, r.At.Format(time.DateTime), r.By.Name, cmp.Or(r.By.From, "-"), r.By.Operation, r.Name, cmp.Or(changed, "-"))
+		}
+	})
+}

@@ -1,0 +1,320 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"vestibule/internal/audit"
+	"vestibule/internal/control/api"
+	"vestibule/internal/room"
+	"vestibule/internal/roomstore"
+)
+
+// operationID returns the id of an operation as the document has it, of its name in Go.
+func operationID(name string) string {
+	var b strings.Builder
+	for i, r := range name {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('-')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// as returns a context in which what is changed is who's, by an operation.
+func (who Principal) as(ctx context.Context, remote, operation string) context.Context {
+	return roomstore.By(ctx, audit.By{ID: who.ID, Name: who.Name, Role: string(who.Role), From: source(remote), Operation: operationID(operation)})
+}
+
+// announce adds an entry about something that is no room, before it is changed: an entry may tell
+// of a change that was not made, and no change is made without an entry. The
+// returned function adds that it was not made.
+func announce(ctx context.Context, j *audit.Journal, now time.Time, target string, before, after any) (failed func(context.Context) error, err error) {
+	e := audit.Entry{ID: rand.Text()[:16], At: now.UTC(), By: roomstore.ByOf(ctx), Target: target}
+	if e.Before, err = raw(before); err != nil {
+		return nil, err
+	}
+	if e.After, err = raw(after); err != nil {
+		return nil, err
+	}
+	if err := j.Add(ctx, e); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		undo := e
+		undo.ID, undo.Failed = rand.Text()[:16], e.ID
+		undo.Before, undo.After = nil, nil
+		return j.Add(ctx, undo)
+	}, nil
+}
+
+func raw(v any) (json.RawMessage, error) {
+	if v == nil || reflect.ValueOf(v).Kind() == reflect.Pointer && reflect.ValueOf(v).IsNil() {
+		return nil, nil
+	}
+	return json.Marshal(v)
+}
+
+// readEntries returns n entries from a sequence on, or up to the newest.
+func (s *Server) readEntries(ctx context.Context, from uint64, n int) (out []audit.Stored, err error) {
+	for n > 0 {
+		some, err := s.Audit.Read(ctx, from, n, "")
+		if err != nil {
+			return nil, err
+		}
+		if len(some) == 0 {
+			break
+		}
+		out, n, from = append(out, some...), n-len(some), some[len(some)-1].Sequence+1
+	}
+	return out, nil
+}
+
+// ListAudit implements [api.StrictServerInterface].
+func (s *Server) ListAudit(ctx context.Context, q api.ListAuditRequestObject) (api.ListAuditResponseObject, error) {
+	first, last, err := s.Audit.Bounds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	from, to, info, err := paged(int(last+1-first), q.Params.Page, q.Params.PerPage)
+	if err != nil {
+		return nil, err
+	}
+	lowest, n := last+1-uint64(to), to-from // the newest are on the first page
+	if q.Params.From != nil {
+		lowest, n = max(first, uint64(max(1, *q.Params.From))), info.PerPage
+	}
+	got, err := s.readEntries(ctx, lowest, n)
+	if err != nil {
+		return nil, err
+	}
+	if q.Params.From == nil {
+		slices.Reverse(got)
+	}
+	info.Count = len(got)
+	out := []api.AuditEntry{}
+	for _, e := range got {
+		out = append(out, api.AuditEntry{Sequence: int64(e.Sequence), Hash: audit.Hash(e.Data), Entry: e.Data})
+	}
+	return api.ListAudit200JSONResponse{AuditAnswerJSONResponse: api.AuditAnswerJSONResponse{
+		Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: out, ResultInfo: info,
+	}}, nil
+}
+
+// revision is an entry about one room.
+type revision struct {
+	audit.Entry
+	room audit.Room
+}
+
+// settings returns what the room got, nil where it was deleted.
+func (r *revision) settings() (*room.Settings, error) { return alone(r.room.After) }
+
+func alone(data json.RawMessage) (*room.Settings, error) {
+	if data == nil {
+		return nil, nil
+	}
+	doc, err := room.DecodeDocument(data)
+	if err == nil && len(doc.Rooms) != 1 {
+		err = fmt.Errorf("%d rooms", len(doc.Rooms))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("audit: a room in an entry: %w", err)
+	}
+	s := doc.Rooms[0].WithDefaults()
+	return &s, nil
+}
+
+// revisions returns the entries about a room, the oldest first.
+func (s *Server) revisions(ctx context.Context, id string) (out []revision, err error) {
+	if len(id) != 32 || strings.ContainsFunc(id, func(r rune) bool { return !strings.ContainsRune("0123456789abcdef", r) }) {
+		return nil, errNotFound // not in a subject
+	}
+	for _, subject := range []string{audit.RoomSubject(id), audit.RoomsSubject} {
+		for from := uint64(1); ; {
+			some, err := s.Audit.Read(ctx, from, 1000, subject)
+			if err != nil {
+				return nil, err
+			}
+			if len(some) == 0 {
+				break
+			}
+			for _, stored := range some {
+				var e audit.Entry
+				if err := json.Unmarshal(stored.Data, &e); err != nil {
+					return nil, fmt.Errorf("audit: entry %d: %w", stored.Sequence, err)
+				}
+				for _, r := range e.Rooms {
+					if r.ID == id {
+						out = append(out, revision{e, r})
+					}
+				}
+			}
+			from = some[len(some)-1].Sequence + 1
+		}
+	}
+	if len(out) == 0 {
+		return nil, errNotFound
+	}
+	slices.SortStableFunc(out, func(a, b revision) int { return cmp.Compare(a.Number, b.Number) })
+	return out, nil
+}
+
+// ListRevisions implements [api.StrictServerInterface].
+func (s *Server) ListRevisions(ctx context.Context, q api.ListRevisionsRequestObject) (api.ListRevisionsResponseObject, error) {
+	all, err := s.revisions(ctx, q.WaitingRoomId)
+	if err != nil {
+		return nil, err
+	}
+	slices.Reverse(all)
+	from, to, info, err := paged(len(all), q.Params.Page, q.Params.PerPage)
+	if err != nil {
+		return nil, err
+	}
+	out := []api.RoomRevision{}
+	for i := range all[from:to] {
+		r := &all[from+i]
+		after, err := r.settings()
+		if err != nil {
+			return nil, err
+		}
+		before, err := alone(r.room.Before)
+		if err != nil {
+			return nil, err
+		}
+		shown := api.RoomRevision{At: r.At, Late: r.Late, Name: r.room.Name, Number: int64(r.Number), Owner: r.room.Owner, Revision: int64(r.Version), Changed: differ(before, after), Room: plain(after)}
+		shown.By.Id, shown.By.Name, shown.By.Role, shown.By.From, shown.By.Operation = r.By.ID, r.By.Name, r.By.Role, r.By.From, r.By.Operation
+		out = append(out, shown)
+	}
+	return api.ListRevisions200JSONResponse{RevisionsAnswerJSONResponse: api.RevisionsAnswerJSONResponse{
+		Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: out, ResultInfo: info,
+	}}, nil
+}
+
+// differ lists the settings that two rooms do not have in common: none where one of them is not
+// there.
+func differ(before, after *room.Settings) []string {
+	out := []string{}
+	if before == nil || after == nil {
+		return out
+	}
+	for i := range room.Schema {
+		a, b := room.Schema[i].Field(before), room.Schema[i].Field(after)
+		if _, routes := a.(*[]room.Route); routes && len(before.AdditionalRoutes)+len(after.AdditionalRoutes) == 0 {
+			continue
+		}
+		if !reflect.DeepEqual(a, b) {
+			out = append(out, room.Schema[i].Key)
+		}
+	}
+	return out
+}
+
+// plain shows settings by their keys.
+func plain(s *room.Settings) *map[string]any {
+	if s == nil {
+		return nil
+	}
+	out := map[string]any{}
+	for i := range room.Schema {
+		v := reflect.ValueOf(room.Schema[i].Field(s)).Elem().Interface()
+		switch x := v.(type) {
+		case time.Duration:
+			v = x.String()
+		case []room.Route:
+			list := []any{}
+			for _, r := range x {
+				list = append(list, map[string]any{"host": r.Host, "path": r.Path})
+			}
+			v = list
+		}
+		out[room.Schema[i].Key] = v
+	}
+	return &out
+}
+
+// RestoreRevision implements [api.StrictServerInterface].
+func (s *Server) RestoreRevision(ctx context.Context, q api.RestoreRevisionRequestObject) (api.RestoreRevisionResponseObject, error) {
+	all, err := s.revisions(ctx, q.WaitingRoomId)
+	if err != nil {
+		return nil, err
+	}
+	version, err := strconv.ParseUint(q.Revision, 10, 64)
+	at := slices.IndexFunc(all, func(r revision) bool { return r.Version == version })
+	if err != nil || at < 0 {
+		return nil, errNotFound
+	}
+	settings, err := all[at].settings()
+	if err != nil {
+		return nil, err
+	}
+	if settings == nil {
+		return nil, refusef(http.StatusBadRequest, codeInvalid, "revision %d is that the room was deleted: choose one before it: invalid data", version)
+	}
+	var page []byte
+	if settings.WaitingPage != "" {
+		if page, err = s.Page(ctx, settings.WaitingPage); err != nil {
+			return nil, err
+		}
+		if page == nil {
+			return nil, refusef(http.StatusBadRequest, codeInvalid, "the waiting page of revision %d is not kept any more: invalid data", version)
+		}
+	}
+	name := settings.Name
+	state, err := s.Rooms.Change(ctx, roomstore.API, func(d *roomstore.Draft) error {
+		if page != nil {
+			d.AddPage("custom_page_html", page)
+		}
+		r := s.index.find(d.Base(), q.WaitingRoomId)
+		if other := d.Room(name); other != nil && other != r {
+			return refusef(http.StatusBadRequest, codeInvalid, "%s is the name of another room now: invalid data", name)
+		}
+		if r == nil {
+			return d.Put(*settings)
+		}
+		return d.Replace(r.Name, *settings)
+	})
+	a, err := s.changed(ctx, state, name, err)
+	return api.RestoreRevision200JSONResponse{RoomAnswerJSONResponse: a}, err
+}
+
+// announceToken is announce for a token, of which no secret is told.
+func (t *tokens) announce(ctx context.Context, id string, before, after *token) (failed func(), err error) {
+	undo, err := announce(ctx, t.journal, t.now(), "token."+id, before.told(), after.told())
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+		defer cancel()
+		if err := undo(ctx); err != nil {
+			t.log.Warn("control: the audit stream tells of a change of a token that was not made", slog.String("token", id), slog.Any("error", err))
+		}
+	}, nil
+}
+
+// toldToken is what an entry tells of a token.
+type toldToken struct {
+	Name    string    `json:"name"`
+	Role    Role      `json:"role"`
+	Expires time.Time `json:"expires,omitzero"`
+}
+
+func (t *token) told() *toldToken {
+	if t == nil {
+		return nil
+	}
+	return &toldToken{t.Name, t.Role, t.Expires}
+}

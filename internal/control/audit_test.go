@@ -1,0 +1,210 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"vestibule/internal/audit"
+	"vestibule/internal/room"
+	"vestibule/internal/roomstore"
+)
+
+// list returns the result of a list, by the names of its fields.
+func (a answer) list() (out []map[string]any) {
+	all, _ := a.Result.([]any)
+	for _, e := range all {
+		m, _ := e.(map[string]any)
+		out = append(out, m)
+	}
+	return out
+}
+
+// chain verifies what the API answers, as who has nothing else does.
+func (f *fixture) chain() (entries []audit.Entry) {
+	f.Helper()
+	var c audit.Chain
+	for from := uint64(1); ; {
+		var page struct {
+			Result []struct {
+				Sequence uint64
+				Hash     string
+				Entry    json.RawMessage
+			}
+		}
+		if err := json.Unmarshal(f.raw(Admin, fmt.Sprintf("/vestibule/audit?per_page=3&from=%d", from)), &page); err != nil {
+			f.Fatal(err)
+		}
+		if len(page.Result) == 0 {
+			return entries
+		}
+		for _, r := range page.Result {
+			e, gap, err := c.Next(r.Entry)
+			if err != nil || gap != "" || c.Hash != r.Hash {
+				f.Fatalf("%s: %v %s, hash %s and not %s", r.Entry, err, gap, r.Hash, c.Hash)
+			}
+			entries, from = append(entries, e), r.Sequence+1
+		}
+	}
+}
+
+func TestEveryChangeHasItsEntry(t *testing.T) {
+	f := start(t)
+	begun := len(f.chain()) // the tokens of the fixture, and its host
+	made := f.ask(Editor, "POST", "{z}", strings.Replace(shop, `"shop"`, `"shop<&>"`, 1)+"}")
+	if made.code != 400 {
+		t.Fatalf("%+v", made)
+	}
+	made = f.ask(Editor, "POST", "{z}", shop+`,"custom_page_html":"<p>one & all"}`)
+	id, _ := made.field("id").(string)
+	f.ask(Editor, "PATCH", "{z}/"+id, `{"total_active_users":301}`)
+	f.ask(Editor, "PATCH", "{z}/"+id, `{"total_active_users":301}`) // changes nothing
+	f.ask(Viewer, "PATCH", "{z}/"+id, `{"total_active_users":999}`) // refused
+	f.ask(Editor, "PUT", "/vestibule/hosts/shop.example", `{"origin":"http://10.0.0.2"}`)
+	f.ask(Editor, "DELETE", "{z}/"+id, "")
+	token := f.ask(Admin, "POST", "/vestibule/tokens", `{"name":"ci","role":"editor"}`)
+	value, _ := token.field("value").(string)
+	tokenID, _ := token.field("id").(string)
+	f.ask(Admin, "DELETE", "/vestibule/tokens/"+tokenID, "")
+
+	var got []string
+	for _, e := range f.chain()[begun:] {
+		what := e.By.Operation + " by " + e.By.Name
+		for _, r := range e.Rooms {
+			what += fmt.Sprintf(" %s:%t-%t", r.Name, r.Before != nil, r.After != nil)
+		}
+		for _, h := range e.Hosts {
+			what += fmt.Sprintf(" %s:%s-%s", h.Name, h.Before, h.After)
+		}
+		if e.Target != "" {
+			what += fmt.Sprintf(" %s:%s-%s", strings.Replace(e.Target, tokenID, "ID", 1), e.Before, e.After)
+		}
+		if got = append(got, what); e.By.From != "192.0.2.1" || e.At.IsZero() || e.ID == "" || e.Late || e.By.ID == "" || e.By.Role == "" {
+			t.Errorf("%+v", e)
+		}
+	}
+	want := []string{
+		"waiting-room-create-waiting-room by a editor shop:false-true",
+		"waiting-room-patch-waiting-room by a editor shop:true-true",
+		"put-host by a editor shop:true-true shop.example:http://10.0.0.1-http://10.0.0.2",
+		"waiting-room-delete-waiting-room by a editor shop:true-false",
+		`create-token by a admin token.ID:-{"name":"ci","role":"editor"}`,
+		`delete-token by a admin token.ID:{"name":"ci","role":"editor"}-`,
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("entries\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	for _, data := range f.audit.Entries() {
+		if strings.Contains(string(data), value[len(value)-43:]) || strings.Contains(string(data), hash(value)) || strings.Contains(string(data), `"hash"`) {
+			t.Errorf("a secret stands in %s", data)
+		}
+	}
+	newest := f.ask(Admin, "GET", "/vestibule/audit?per_page=2", "")
+	if l := newest.list(); len(l) != 2 || newest.Info.TotalCount != begun+6 || l[0]["sequence"] != float64(begun+6) || l[1]["sequence"] != float64(begun+5) {
+		t.Errorf("the first page: %+v %+v", newest.Info, l)
+	}
+	if l := f.ask(Admin, "GET", "/vestibule/audit?page=99", "").list(); len(l) != 0 {
+		t.Errorf("past the oldest: %v", l)
+	}
+}
+
+func TestARoomIsRestored(t *testing.T) {
+	f := start(t)
+	made := f.ask(Editor, "POST", "{z}", shop+`,"custom_page_html":"<p>one","vestibule":{"grace":"2m"}}`)
+	id, _ := made.field("id").(string)
+	f.ask(Editor, "PUT", "{z}/"+id, strings.Replace(shop, `"shop"`, `"fair"`, 1)+`,"session_duration":9}`)
+	f.ask(Editor, "DELETE", "{z}/"+id, "")
+	path := "/vestibule/rooms/" + id + "/revisions"
+	all := f.ask(Editor, "GET", path, "").list()
+	if len(all) != 3 || all[0]["room"] != nil || fmt.Sprint(all[1]["changed"]) != "[name session_duration waiting_page identity]" && fmt.Sprint(all[1]["changed"]) != "[name session_duration waiting_page]" {
+		t.Fatalf("%+v", all)
+	}
+	restore := func(i int) answer {
+		return f.ask(Editor, "POST", fmt.Sprintf("%s/%.0f/restore", path, all[i]["revision"]), "")
+	}
+	if a := restore(0); a.code != 400 || !strings.Contains(a.Errors[0].Message, "deleted") {
+		t.Errorf("a deletion: %+v", a)
+	}
+	back := restore(2)
+	own, _ := back.field("vestibule").(map[string]any)
+	if back.code != 200 || back.field("id") != id || back.field("name") != "shop" || back.field("custom_page_html") != "<p>one" || own["grace"] != "2m0s" || back.field("session_duration") != 5. {
+		t.Errorf("the first revision, of a room that was gone: %+v", back)
+	}
+	back = restore(1)
+	if back.code != 200 || back.field("id") != id || back.field("name") != "fair" || back.field("custom_page_html") != "" || back.field("session_duration") != 9. {
+		t.Errorf("the second one, over another: %+v", back)
+	}
+	if again := f.ask(Editor, "GET", path+"?per_page=2", ""); again.Info.TotalCount != 5 || again.Info.Count != 2 {
+		t.Errorf("a restore makes a revision: %+v", again.Info)
+	}
+	// The name may be another's by now.
+	f.ask(Editor, "POST", "{z}", shop+`,"path":"/other"}`)
+	if a := restore(2); a.code != 400 || !strings.Contains(a.Errors[0].Message, "another room") {
+		t.Errorf("a name that is taken: %+v", a)
+	}
+	// A page that is not kept any more is said.
+	f.docs.mu.Lock()
+	delete(f.docs.data, roomstore.PageDocument(roomstore.Hash([]byte("<p>one"))))
+	f.docs.mu.Unlock()
+	if a := restore(2); a.code != 400 || !strings.Contains(a.Errors[0].Message, "not kept any more") {
+		t.Errorf("without its page: %+v", a)
+	}
+	for _, path := range []string{"/vestibule/rooms/x/revisions", "/vestibule/rooms/" + room.PublicID("nobody") + "/revisions", path + "/1", path + "/1/restore", path + "/x/restore", "/vestibule/rooms/>/revisions"} {
+		method := "GET"
+		if strings.HasSuffix(path, "restore") {
+			method = "POST"
+		}
+		if a := f.ask(Editor, method, path, ""); a.code != 404 {
+			t.Errorf("%s: %+v", path, a)
+		}
+	}
+}
+
+// Where the stream cannot be written, changes of rooms are made and their entries wait; tokens are not
+// made, and are revoked all the same.
+func TestWithoutTheAuditStream(t *testing.T) {
+	f := start(t)
+	begun := len(f.chain())
+	f.audit.Before = func(string) string { return "failed" }
+	for _, j := range []*audit.Journal{f.api.Audit, f.rooms.Journal} {
+		j.Pause = func(context.Context, time.Duration) {}
+	}
+	if a := f.ask(Editor, "POST", "{z}", shop+"}"); a.code != 200 {
+		t.Errorf("%+v", a)
+	}
+	if f.rooms.Untold() == "" {
+		t.Error("nothing is said of an entry that waits")
+	}
+	if a := f.ask(Admin, "POST", "/vestibule/tokens", `{"name":"ci","role":"editor"}`); a.code != 503 {
+		t.Errorf("a token without an entry: %+v", a)
+	}
+	list, _ := f.ask(Admin, "GET", "/vestibule/tokens", "").Result.([]any)
+	first, _ := list[0].(map[string]any)
+	id, _ := first["id"].(string)
+	if a := f.ask(Admin, "DELETE", "/vestibule/tokens/"+id, ""); a.code != 200 {
+		t.Errorf("a token that is revoked: %+v", a)
+	}
+	f.audit.Before = nil
+	for role := range f.token { // one of them is gone
+		if a := f.ask(role, "GET", "{z}", ""); a.code == 401 {
+			delete(f.token, role)
+		}
+	}
+	if _, err := f.rooms.Publish(t.Context(), roomstore.File, false, func(*roomstore.Draft) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	var late []audit.Entry
+	for _, data := range f.audit.Entries()[begun:] {
+		var e audit.Entry
+		if err := json.Unmarshal(data, &e); err != nil {
+			t.Fatal(err)
+		}
+		late = append(late, e)
+	}
+	if len(late) != 1 || !late[0].Late || late[0].By.Name != "a editor" || len(late[0].Rooms) != 1 || f.rooms.Untold() != "" {
+		t.Errorf("what the leader added: %+v, %q", late, f.rooms.Untold())
+	}
+}

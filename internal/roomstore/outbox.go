@@ -1,0 +1,269 @@
+package roomstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"vestibule/internal/audit"
+	"vestibule/internal/room"
+	"vestibule/internal/wire"
+)
+
+// Every change of the rooms has its entry in the audit stream. The two are different streams,
+// and no write is of both: a process may end between them. So the entry is written into the
+// owned document first, with the change itself, in one compare-and-set: whoever changes the rooms says
+// in the same moment who it is. It is added to the stream right after. Where that fails, it
+// waits in the document, and the next writer adds it, or the leader within seconds,
+// marked as late. It leaves the document with the first change after it is known to be in the stream.
+
+const (
+	// maxOutbox is how many entries wait in the document at most. Then changes of the API are
+	// refused until the stream can be written; the file's are made, and the oldest entry is lost,
+	// which the stream shows as a gap of versions.
+	maxOutbox = 100
+
+	// maxOutboxBytes is how large they are together at most. Beyond it an entry waits without
+	// its rooms.
+	maxOutboxBytes = 32 << 10
+)
+
+// errOutbox says that too many entries wait.
+var errOutbox = errors.New("who changed what cannot be written to the audit stream")
+
+// waiting is an entry that waits in the document.
+type waiting struct {
+	Version uint64 `json:"version"`
+	raw     json.RawMessage
+}
+
+// readOutbox reads entries as they wait in the document. What a newer build wrote into them
+// stays.
+func readOutbox(raw []json.RawMessage) (out []waiting, err error) {
+	if len(raw) > maxOutbox {
+		return nil, fmt.Errorf("must be at most %d, got %d", maxOutbox, len(raw))
+	}
+	for i, data := range raw {
+		w := waiting{raw: data}
+		if err := json.Unmarshal(data, &w); err != nil || w.Version == 0 || w.Version > maxVersion {
+			return nil, fmt.Errorf("entry %d: must be an object with a version", i)
+		}
+		out = append(out, w)
+	}
+	return out, nil
+}
+
+func writeOutbox(entries []waiting) (raw []json.RawMessage) {
+	for _, w := range entries {
+		raw = append(raw, w.raw)
+	}
+	return raw
+}
+
+type byKey struct{}
+
+// By returns a context in which changes are made by somebody: their entries say so.
+func By(ctx context.Context, by audit.By) context.Context {
+	return context.WithValue(ctx, byKey{}, by)
+}
+
+// ByOf returns who makes changes with a context.
+func ByOf(ctx context.Context) audit.By {
+	by, ok := ctx.Value(byKey{}).(audit.By)
+	if !ok {
+		by = audit.By{Name: "unknown", Operation: "change"}
+	}
+	return by
+}
+
+// entryOf returns the entry of a change. What stands in it of rooms are documents, which any
+// later build reads.
+func entryOf(id string, now time.Time, by audit.By, base, next *State) (audit.Entry, error) {
+	e := audit.Entry{ID: id, At: now.UTC(), By: by, Base: base.Version, Version: next.Version}
+	alone := func(r *Room) (json.RawMessage, error) {
+		if r == nil {
+			return nil, nil
+		}
+		return room.EncodeDocument(room.Document{Rooms: []room.Settings{r.Settings}})
+	}
+	for _, c := range changes(base, next) {
+		r := c.After
+		if r == nil {
+			r = c.Before
+		}
+		told := audit.Room{ID: room.PublicID(r.Known()), Name: r.Name, Owner: string(r.Owner)}
+		var err, err2 error
+		told.Before, err = alone(c.Before)
+		told.After, err2 = alone(c.After)
+		if err := errors.Join(err, err2); err != nil {
+			return e, err
+		}
+		e.Rooms = append(e.Rooms, told)
+	}
+	hosts := map[string]audit.Host{}
+	for _, h := range base.Hosts {
+		hosts[h.Name] = audit.Host{Name: h.Name, Owner: string(h.Owner), Before: h.Origin}
+	}
+	for _, h := range next.Hosts {
+		hosts[h.Name] = audit.Host{Name: h.Name, Owner: string(h.Owner), Before: hosts[h.Name].Before, After: h.Origin}
+	}
+	for _, name := range slices.Sorted(maps.Keys(hosts)) {
+		if h := hosts[name]; h.Before != h.After {
+			e.Hosts = append(e.Hosts, h)
+		}
+	}
+	return e, nil
+}
+
+// changes returns which rooms differ. A room that was renamed is one change.
+func changes(base, next *State) (out []Change) {
+	before, after := map[string]*Room{}, map[string]*Room{}
+	had := make(map[*Room]bool, len(base.Rooms))
+	for _, r := range base.Rooms {
+		had[r] = true
+	}
+	for _, r := range next.Rooms {
+		if had[r] {
+			delete(had, r)
+		} else {
+			after[r.Known()] = r
+		}
+	}
+	for r := range had {
+		before[r.Known()] = r
+	}
+	for known, r := range before {
+		if after[known] == nil {
+			out = append(out, Change{Name: r.Name, Before: r})
+		}
+	}
+	for known, r := range after {
+		if old := before[known]; old == nil || old.Owner != r.Owner || !old.Equal(r.Settings) {
+			out = append(out, Change{Name: r.Name, Before: old, After: r})
+		}
+	}
+	slices.SortFunc(out, func(a, b Change) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// enclose puts the entry of a change into the outbox of the state that it makes. It returns the
+// entry whole.
+func (s *Store) enclose(ctx context.Context, id string, now int64, by Owner, base, next *State) (*audit.Entry, error) {
+	if s.Journal == nil {
+		return nil, nil
+	}
+	e, err := entryOf(id, time.UnixMilli(now), ByOf(ctx), base, next)
+	if err != nil {
+		return nil, err
+	}
+	through, size := s.Journal.Through(), 0
+	for _, w := range base.outbox {
+		if w.Version > through {
+			next.outbox, size = append(next.outbox, w), size+len(w.raw)
+		}
+	}
+	if len(next.outbox) >= maxOutbox {
+		if by != File {
+			return nil, errOutbox
+		}
+		next.outbox = slices.Clone(next.outbox[1:])
+	}
+	raw, err := json.Marshal(e)
+	if err == nil && size+len(raw) > maxOutboxBytes {
+		short := e
+		short.Omitted, short.Rooms, short.Hosts = len(e.Rooms)+len(e.Hosts), nil, nil
+		raw, err = json.Marshal(short)
+	}
+	next.outbox = append(next.outbox, waiting{Version: e.Version, raw: raw})
+	return &e, err
+}
+
+// empty adds to the audit stream what waits in the outbox of a state: own is the entry whole of a
+// change that this process made just now, nil for none.
+func (s *Store) empty(ctx context.Context, state *State, own *audit.Entry) error {
+	if s.Journal == nil {
+		return nil
+	}
+	through := s.Journal.Through()
+	for _, w := range state.outbox {
+		if w.Version <= through {
+			continue
+		}
+		var e audit.Entry
+		if own != nil && own.Version == w.Version {
+			e = *own
+		} else {
+			if err := json.Unmarshal(w.raw, &e); err != nil {
+				return fmt.Errorf("rooms.owned: outbox: %w", err)
+			}
+			e.Late = true
+		}
+		if err := s.Journal.Add(ctx, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// told empties the outbox, and notes what stands in the way.
+func (s *Store) told(ctx context.Context, state *State, own *audit.Entry) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	err := s.empty(ctx, state, own)
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	s.mu.Lock()
+	news := s.untold != text
+	s.untold = text
+	s.mu.Unlock()
+	if err != nil && news {
+		s.Log.Warn("who changed rooms is not in the audit stream yet; it is in the document", slog.Uint64("version", state.Version), slog.Any("error", err))
+	}
+}
+
+// Untold returns why the newest change is not in the audit stream yet, "" where all are as far
+// as this candidate knows.
+func (s *Store) Untold() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.untold
+}
+
+// pageFor is how long a page is kept at least that no room names any more, so that a
+// revision of a room is restored with its page.
+const pageFor = 30 * 24 * time.Hour
+
+// keepPages writes the pages again that a change leaves without a room: they are kept
+// from now on.
+func (s *Store) keepPages(ctx context.Context, base, next *State) error {
+	named := map[string]bool{}
+	for _, r := range next.Rooms {
+		named[r.WaitingPage] = true
+	}
+	for _, r := range base.Rooms {
+		if named[r.WaitingPage] || r.WaitingPage == "" {
+			continue
+		}
+		named[r.WaitingPage] = true
+		key := PageDocument(r.WaitingPage)
+		data, revision, err := s.get(ctx, key)
+		if err != nil {
+			return err
+		}
+		if data == nil {
+			continue
+		}
+		if _, err := s.put(ctx, key, data, revision); err != nil && !errors.Is(err, wire.ErrChanged) {
+			return err
+		}
+	}
+	return nil
+}

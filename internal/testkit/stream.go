@@ -1,0 +1,91 @@
+package testkit
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"vestibule/internal/audit"
+	"vestibule/internal/wire"
+)
+
+// Stream is an audit stream in memory. It is safe for concurrent use.
+type Stream struct {
+	// Before, where there is one, is called before every operation. What it returns becomes of
+	// the operation: "" nothing, "failed" it is not done, "silent" it is done and not
+	// answered, "stale" what is read ends before the newest entry.
+	Before func(op string) string
+
+	mu       sync.Mutex
+	entries  []audit.Stored
+	subjects []string
+}
+
+var _ audit.Stream = (*Stream)(nil)
+
+// ErrStream says that a stream does not answer.
+var ErrStream = errors.New("the stream does not answer")
+
+func (s *Stream) fate(op string) string {
+	if s.Before == nil {
+		return ""
+	}
+	return s.Before(op)
+}
+
+// Bounds implements [audit.Stream].
+func (s *Stream) Bounds(context.Context) (first, last uint64, err error) {
+	if s.fate("bounds") == "failed" {
+		return 0, 0, ErrStream
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return 1, uint64(len(s.entries)), nil
+}
+
+// Append implements [audit.Stream].
+func (s *Stream) Append(_ context.Context, subject string, data []byte, last uint64) (uint64, error) {
+	fate := s.fate("append")
+	if fate == "failed" {
+		return 0, ErrStream
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last != uint64(len(s.entries)) {
+		return 0, wire.ErrChanged
+	}
+	s.entries, s.subjects = append(s.entries, audit.Stored{Sequence: last + 1, Data: data}), append(s.subjects, subject)
+	if fate == "silent" {
+		return 0, ErrStream
+	}
+	return last + 1, nil
+}
+
+// Read implements [audit.Stream].
+func (s *Stream) Read(_ context.Context, from uint64, n int, subject string) (out []audit.Stored, err error) {
+	fate := s.fate("read")
+	if fate == "failed" {
+		return nil, ErrStream
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, e := range s.entries {
+		if fate == "stale" && i == len(s.entries)-1 {
+			break
+		}
+		if e.Sequence >= from && len(out) < n && (subject == "" || subject == s.subjects[i]) {
+			out = append(out, e)
+		}
+	}
+	return out, nil
+}
+
+// Entries returns what the stream holds, the oldest first.
+func (s *Stream) Entries() (out [][]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.entries {
+		out = append(out, e.Data)
+	}
+	return out
+}
