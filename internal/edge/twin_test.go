@@ -79,9 +79,10 @@ func (st *stage) inMemory() func(net.Conn) {
 		servers[0].Serve(to) //nolint:errcheck // it is ended below
 	}()
 	st.t.Cleanup(func() {
+		if err := servers[0].Shutdown(ctx); err != nil { // closes to
+			st.t.Error(err)
+		}
 		cancel()
-		servers[0].Close() //nolint:errcheck // everybody was served
-		to.Close()         //nolint:errcheck // as above
 		<-ended
 	})
 	if f := st.server.fast; f != nil {
