@@ -162,7 +162,7 @@ func (c *quietConn) Read(b []byte) (int, error) {
 	defer c.mu.Unlock()
 	// One byte is asked for by who looks out whether the visitor goes away, while a
 	// request is answered. The visitor stays.
-	for len(b) == 1 && !c.over && !c.closed {
+	for cap(b) == 1 && !c.over && !c.closed {
 		c.change.Wait()
 	}
 	switch {
