@@ -67,6 +67,11 @@ func TestBrowser(t *testing.T) {
 		text = browsertest.See(t, ctx, chromedp.Text(chromedp.CSS("main")))
 		return counted.MatchString(text)
 	})
+	// The browser reads a page with gzip.
+	const sizes = `(e => e.encodedBodySize > 0 && e.encodedBodySize < e.decodedBodySize / 2)(performance.getEntriesByType("navigation")[0])`
+	if !browsertest.See(t, ctx, chromedp.Evaluate[bool](sizes)) {
+		t.Error("the page came as it is, not with gzip")
+	}
 	background := map[string]string{}
 	for _, scheme := range []string{"light", "dark"} {
 		browsertest.See(t, ctx, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {

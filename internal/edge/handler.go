@@ -44,6 +44,7 @@ func (s *Server) request(r *http.Request) *gate.Request {
 func (s *Server) fill(q *gate.Request, peer string, secure bool, lines func(name string) []string) {
 	q.Client, q.Secure = s.proxies.Client(peer, secure, lines("X-Forwarded-For"), lines("X-Forwarded-Proto"))
 	q.Cookies, q.Tickets, q.Proofs, q.Accept, q.Upgrade = lines("Cookie"), lines(gate.TicketHeader), lines(gate.ProofHeader), lines("Accept"), lines("Upgrade")
+	q.Encodings = lines("Accept-Encoding")
 	q.Languages, q.Origin, q.Poll = first(lines("Accept-Language")), first(lines("Origin")), first(lines(gate.PollHeader)) != ""
 	q.FetchSite, q.FetchDest, q.FetchMode = first(lines("Sec-Fetch-Site")), first(lines("Sec-Fetch-Dest")), first(lines("Sec-Fetch-Mode"))
 	q.FetchUser, q.Referer = first(lines("Sec-Fetch-User")), first(lines("Referer"))

@@ -1,7 +1,9 @@
 package edge
 
 import (
+	"compress/gzip"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -62,6 +64,45 @@ func TestAppsAreToldInJSON(t *testing.T) {
 	if a := app.get("http://shop.example/vip", "Accept", "text/html"); a.body != "the site" {
 		t.Errorf("inside: %.60q", a.body)
 	}
+}
+
+// Browsers that take gzip get the page with gzip, from either front; nobody else does.
+func TestPagesWithGzip(t *testing.T) {
+	eachFront(t, func(t *testing.T, front string) {
+		st := open(t, reads(front))
+		st.up.queue(sale, 1234, 2)
+		for _, tc := range []struct {
+			method, accept, encodings string
+			want                      string
+		}{
+			{"GET", "text/html", "gzip, deflate, br, zstd", "gzip"},
+			{"GET", "text/html", "deflate, br", ""},
+			{"GET", "text/html", "gzip;q=0", ""},
+			{"HEAD", "text/html", "gzip", "gzip"},
+			{"POST", "text/html", "gzip", "gzip"},
+			{"GET", "application/json", "gzip", ""},
+			{"GET", "image/avif", "gzip", ""},
+		} {
+			a := st.visitor().ask(tc.method, saleURL, "", "Accept", tc.accept, "Accept-Encoding", tc.encodings)
+			if got := a.Header.Get("Content-Encoding"); got != tc.want || a.Header.Get("Vary") != "Accept, Accept-Encoding, Accept-Language" || a.ContentLength <= 0 {
+				t.Errorf("%+v: coding %q, Vary %q, length %d", tc, got, a.Header["Vary"], a.ContentLength)
+			}
+			if tc.method == "HEAD" || tc.want == "" {
+				continue
+			}
+			r, err := gzip.NewReader(strings.NewReader(a.body))
+			if err != nil {
+				t.Fatalf("%+v: %v: %.60q", tc, err, a.body)
+			}
+			page, err := io.ReadAll(r)
+			if err != nil || !strings.Contains(string(page), "1,234") || int64(len(a.body)) != a.ContentLength {
+				t.Errorf("%+v: %v, %d bytes, %.60q", tc, err, len(a.body), page)
+			}
+		}
+		if fast, netHTTP, _ := byFront(t, st); (fast > 0) != (front == frontFast) || (netHTTP > 0) == (front == frontFast) {
+			t.Errorf("%v were read by the fast front and %v by net/http", fast, netHTTP)
+		}
+	})
 }
 
 // A waiting page that asks for news enters without the origin seeing the

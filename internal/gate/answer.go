@@ -48,7 +48,7 @@ func (o *Outcome) answerNothing() {
 // answer makes of o what the edge itself has to say to a visitor; Body is there.
 func (o *Outcome) answer(status int, contentType string) {
 	o.says(status, contentType, "private, no-store")
-	o.set("Vary", "Accept, Accept-Language")
+	o.set("Vary", "Accept, Accept-Encoding, Accept-Language")
 	o.set("Referrer-Policy", "same-origin")
 }
 
@@ -95,7 +95,12 @@ func (g *Gate) show(r *Request, o *Outcome, rm *roomState, status int, v *waitin
 	}
 	o.set("Content-Language", v.Lang.Code())
 	o.set("Content-Security-Policy", page.Policy(v.Nonce, rm.PageSources))
-	o.Body = page.Render(o.Body[:0], v)
+	if !r.SiteApart && waiting.TakesGzip(r.Encodings) { // not all servers in front pass a body on byte by byte
+		o.set("Content-Encoding", "gzip")
+		o.Body = page.RenderGzip(o.Body[:0], v, &o.packer)
+	} else {
+		o.Body = page.Render(o.Body[:0], v)
+	}
 	o.answer(status, "text/html; charset=utf-8")
 }
 

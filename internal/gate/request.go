@@ -10,6 +10,7 @@ import (
 	"vestibule/internal/origin"
 	"vestibule/internal/room"
 	"vestibule/internal/ticket"
+	"vestibule/internal/waiting"
 )
 
 const (
@@ -39,6 +40,7 @@ type Request struct {
 	Tickets   []string // TicketHeader; nil for none
 	Proofs    []string // ProofHeader
 	Accept    []string
+	Encodings []string // Accept-Encoding
 	Upgrade   []string
 	Languages string // Accept-Language
 	FetchSite string // Sec-Fetch-Site
@@ -99,6 +101,7 @@ type Outcome struct {
 	sealed  []sealed   // tickets that the answer brings
 	seals   *ticket.Scratch
 	cookie  []byte
+	packer  waiting.Packer
 }
 
 // Stay is one visitor in one room: a session, or a place in the line.
@@ -132,6 +135,7 @@ func (o *Outcome) End() {
 	clear(o.sealed)
 	*o = Outcome{
 		Header: o.Header[:0], Body: o.Body[:0], gate: o.gate, inside: o.inside[:0], sealed: o.sealed[:0], seals: o.seals, cookie: o.cookie[:0],
+		packer: o.packer,
 	}
 	o.gate.pool.Put(o)
 }

@@ -62,6 +62,32 @@ func isJSONOfAKind(media string) bool {
 	return len(media) > len(kind)+len(suffix) && strings.EqualFold(media[:len(kind)], kind) && strings.EqualFold(media[len(media)-len(suffix):], suffix)
 }
 
+// TakesGzip reports whether Accept-Encoding headers ask for gzip, and not rather for what is
+// not compressed.
+func TakesGzip(accept []string) bool {
+	zipped, other, plain, at := -1, -1, -1, 0
+	for _, header := range accept {
+		for item := range strings.SplitSeq(header, ",") {
+			if at++; at > maxRanges {
+				break
+			}
+			coding, params, _ := strings.Cut(item, ";")
+			switch coding = strings.TrimSpace(coding); {
+			case strings.EqualFold(coding, "gzip"), strings.EqualFold(coding, "x-gzip"):
+				zipped = max(zipped, quality(params))
+			case strings.EqualFold(coding, "identity"):
+				plain = max(plain, quality(params))
+			case coding == "*":
+				other = max(other, quality(params))
+			}
+		}
+	}
+	if zipped < 0 {
+		zipped = other
+	}
+	return zipped > 0 && zipped >= plain
+}
+
 // maxRanges bounds how many media ranges of one request are looked at.
 const maxRanges = 32
 

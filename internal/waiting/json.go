@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"time"
 	"unicode/utf8"
+
+	"vestibule/internal/fleet"
 )
 
 // AppendJSON appends what apps are told: the fields of Cloudflare's waiting
@@ -17,15 +19,10 @@ func AppendJSON(dst []byte, v *Visitor) []byte {
 		dst = append(dst, '"')
 		dst = append(dst, name...)
 		dst = append(dst, `":`...)
-		switch a := values[cloudflareIndex[i]].get(v).(type) {
-		case bool:
-			dst = strconv.AppendBool(dst, a)
-		case int64:
-			dst = strconv.AppendInt(dst, a, 10)
-		case uint64:
-			dst = strconv.AppendUint(dst, a, 10)
-		case string:
-			dst = appendString(dst, a)
+		if x := &values[cloudflareIndex[i]]; x.append == nil {
+			dst = x.text(dst, v)
+		} else { // nothing in it is to be escaped
+			dst = append(x.append(append(dst, '"'), v), '"')
 		}
 	}
 	dst = append(dst, `},"vestibule":`...)
@@ -56,67 +53,69 @@ var cloudflareIndex = indexValues(cloudflareFields)
 
 // appendOurs writes the vestibule object. The page's script reads it too.
 func appendOurs(dst []byte, v *Visitor) []byte {
-	text := func(name, value string) {
-		dst = append(dst, '"')
-		dst = append(dst, name...)
-		dst = append(dst, `":`...)
-		dst = appendString(dst, value)
-		dst = append(dst, ',')
+	for i := range ours {
+		dst = append(dst, ours[i].key...)
+		dst = ours[i].append(dst, v)
 	}
-	whole := func(name string, value int64) {
-		dst = append(dst, '"')
-		dst = append(dst, name...)
-		dst = append(dst, `":`...)
-		dst = strconv.AppendInt(dst, value, 10)
-		dst = append(dst, ',')
-	}
-	moment := func(name string, value time.Time) {
-		dst = append(dst, '"')
-		dst = append(dst, name...)
-		dst = append(dst, `":"`...)
-		dst = value.AppendFormat(dst, "2006-01-02T15:04:05.000Z07:00")
-		dst = append(dst, `",`...)
-	}
-	low, high := v.span()
-	dst = append(dst, '{')
-	text("state", v.State().String())
-	text("pausedBy", v.shownPause())
-	text("lost", v.lost())
-	text("queueingMethod", v.method())
-	text("room", v.Room)
-	whole("peopleAhead", int64(v.Decision.Ahead))
-	whole("peopleWaiting", int64(v.total()))
-	dst = append(dst, `"counting":`...)
-	dst = strconv.AppendBool(dst, v.counting())
-	dst = append(dst, `,"waitTimeKnown":`...)
-	dst = strconv.AppendBool(dst, v.known())
-	dst = append(dst, ',')
-	whole("waitTimeSeconds", wholeSeconds(v.wait()))
-	whole("waitTimeLowSeconds", wholeSeconds(low))
-	whole("waitTimeHighSeconds", wholeSeconds(high))
-	dst = append(dst, `"waitTimeLonger":`...)
-	dst = strconv.AppendBool(dst, v.longer())
-	dst = append(dst, ',')
-	percent, ok := v.progress()
-	if !ok {
-		percent = -1
-	}
-	whole("progressPercent", int64(percent))
-	whole("retryAfterSeconds", v.Retry())
-	whole("placeKeptSeconds", wholeSeconds(v.Grace))
-	whole("answer", int64(v.Decision.Ticket.Answer))
-	if v.Event.Start != 0 {
-		moment("startsAt", v.Event.Start.Std())
-	}
-	if !v.Moment {
-		moment("joinedAt", v.Decision.Ticket.Joined.Std())
-	}
-	moment("updatedAt", v.Now.Std())
-	text("language", v.Lang.Code())
-	text("message", v.Message)
-	dst[len(dst)-1] = '}'
-	return dst
+	return append(dst, '}')
 }
+
+// field is one of the vestibule object, with what stands before its value.
+type field struct {
+	key    string
+	append func(dst []byte, v *Visitor) []byte
+}
+
+// ours are the fields of the vestibule object.
+var ours = func() []field {
+	whole := func(name string, f func(v *Visitor) int64) field {
+		return field{`,"` + name + `":`, func(dst []byte, v *Visitor) []byte { return strconv.AppendInt(dst, f(v), 10) }}
+	}
+	text := func(name string, f func(v *Visitor) string) field {
+		return field{`,"` + name + `":`, func(dst []byte, v *Visitor) []byte { return appendString(dst, f(v)) }}
+	}
+	is := func(name string, f func(v *Visitor) bool) field {
+		return field{`,"` + name + `":`, func(dst []byte, v *Visitor) []byte { return strconv.AppendBool(dst, f(v)) }}
+	}
+	fields := []field{
+		text("state", func(v *Visitor) string { return v.State().String() }),
+		text("pausedBy", (*Visitor).shownPause),
+		text("lost", (*Visitor).lost),
+		text("queueingMethod", (*Visitor).method),
+		text("room", func(v *Visitor) string { return v.Room }),
+		whole("peopleAhead", func(v *Visitor) int64 { return int64(v.Decision.Ahead) }),
+		whole("peopleWaiting", func(v *Visitor) int64 { return int64(v.total()) }),
+		is("counting", (*Visitor).counting),
+		is("waitTimeKnown", (*Visitor).known),
+		whole("waitTimeSeconds", func(v *Visitor) int64 { return wholeSeconds(v.wait()) }),
+		whole("waitTimeLowSeconds", func(v *Visitor) int64 { low, _ := v.span(); return wholeSeconds(low) }),
+		whole("waitTimeHighSeconds", func(v *Visitor) int64 { _, high := v.span(); return wholeSeconds(high) }),
+		is("waitTimeLonger", (*Visitor).longer),
+		whole("progressPercent", func(v *Visitor) int64 {
+			if percent, ok := v.progress(); ok {
+				return int64(percent)
+			}
+			return -1
+		}),
+		whole("retryAfterSeconds", (*Visitor).Retry),
+		whole("placeKeptSeconds", func(v *Visitor) int64 { return wholeSeconds(v.Grace) }),
+		whole("answer", func(v *Visitor) int64 { return int64(v.Decision.Ticket.Answer) }),
+		{"", func(dst []byte, v *Visitor) []byte {
+			if v.Event.Start != 0 {
+				dst = append(appendMoment(append(dst, `,"startsAt":"`...), v.Event.Start), '"')
+			}
+			if !v.Moment {
+				dst = append(appendMoment(append(dst, `,"joinedAt":"`...), v.Decision.Ticket.Joined), '"')
+			}
+			return dst
+		}},
+		{`,"updatedAt":"`, func(dst []byte, v *Visitor) []byte { return append(appendMoment(dst, v.Now), '"') }},
+		text("language", func(v *Visitor) string { return v.Lang.Code() }),
+		text("message", func(v *Visitor) string { return v.Message }),
+	}
+	fields[0].key = "{" + fields[0].key[1:]
+	return fields
+}()
 
 func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second/2) / time.Second) }
 
@@ -153,4 +152,48 @@ func appendString(dst []byte, s string) []byte {
 		i++
 	}
 	return append(dst, '"')
+}
+
+// appendMoment writes a time as RFC 3339 has it, in UTC, to the millisecond.
+func appendMoment(dst []byte, t fleet.Time) []byte {
+	dst = appendSecond(dst, t)
+	ms := t % 1000
+	return append(dst[:len(dst)-1], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
+}
+
+// appendSecond is appendMoment to the second. Every answer has some of them, and the
+// standard library takes longer for them than all the rest.
+func appendSecond(dst []byte, t fleet.Time) []byte {
+	if t < 0 || t >= 253402300800_000 { // the year 10000
+		return t.Std().Truncate(time.Second).AppendFormat(dst, time.RFC3339)
+	}
+	s := int64(t) / 1000
+	year, month, day := date(s / 86400)
+	dst = appendTwo(appendTwo(dst, year/100), year%100)
+	dst = append(appendTwo(append(appendTwo(append(dst, '-'), month), '-'), day), 'T')
+	return append(appendTwo(append(appendClock(dst, t), ':'), s%60), 'Z')
+}
+
+// appendClock writes hours and minutes.
+func appendClock(dst []byte, t fleet.Time) []byte {
+	s := int64(max(0, t)) / 1000 % 86400
+	return appendTwo(append(appendTwo(dst, s/3600), ':'), s/60%60)
+}
+
+func appendTwo(dst []byte, n int64) []byte { return append(dst, byte('0'+n/10), byte('0'+n%10)) }
+
+// date returns the date of a day, counted from 1970-01-01. Years begin in March here, so
+// that the day that there is not always is the last one.
+func date(days int64) (year, month, day int64) {
+	const cycle = 146097 // days of 400 years
+	n := days + 719468   // since March of the year 0
+	of := n % cycle
+	y := (of - of/1460 + of/36524 - of/146096) / 365
+	d := of - (365*y + y/4 - y/100)
+	m := (5*d + 2) / 153
+	year, month, day = n/cycle*400+y, m+3, d-(153*m+2)/5+1
+	if month > 12 {
+		year, month = year+1, month-12
+	}
+	return year, month, day
 }

@@ -19,7 +19,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
+	"sync"
 
 	"vestibule/internal/room"
 )
@@ -47,9 +47,9 @@ var (
 
 var (
 	css    = squeeze(pageCSS)
-	script = squeeze(pageJS)
-	watch  = squeeze(watchJS)
-	live   = squeeze(liveJS)
+	script = squeezeScript(pageJS)
+	watch  = squeezeScript(watchJS)
+	live   = squeezeScript(liveJS)
 )
 
 // squeeze takes indentation and lines of comment out of a source.
@@ -65,10 +65,46 @@ func squeeze(source string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
+// squeezeScript takes blanks out of a script, too, where they part nothing, and comments
+// behind code. It knows scripts as those here are written: no text is quoted by ` or ', and an expression
+// for patterns stands behind a bracket.
+func squeezeScript(source string) string {
+	source = squeeze(source)
+	const apart = "{}()[];,:?=<>!&|*%+-\n"
+	var b []byte
+	for i := 0; i < len(source); i++ {
+		c, last := source[i], byte('\n')
+		if len(b) > 0 {
+			last = b[len(b)-1]
+		}
+		switch {
+		case c == '"' || c == '/' && last == '(':
+			end := i + 1
+			for source[end] != c {
+				if source[end] == '\\' {
+					end++
+				}
+				end++
+			}
+			b = append(b, source[i:end+1]...)
+			i = end
+		case c == ' ' && strings.HasPrefix(source[i:], " // "):
+			i += strings.IndexByte(source[i:], '\n') - 1
+		case c == ' ' && (last == '+' || last == '-') && source[i+1] == last:
+			b = append(b, c)
+		case c == ' ' && (strings.IndexByte(apart, last) >= 0 || strings.IndexByte(apart, source[i+1]) >= 0):
+		default:
+			b = append(b, c)
+		}
+	}
+	return string(b)
+}
+
 // part is a stretch of text and the variable that follows it, nil for none.
 type part struct {
 	text     string
 	variable variable
+	first    int // which text of the pack begins here, -1 where it goes on
 }
 
 type variable func(dst []byte, v *Visitor, c *catalog, p *Page) []byte
@@ -131,6 +167,15 @@ func compileAll() [][]part {
 	all := make([][]part, len(catalogs))
 	for i, c := range catalogs {
 		all[i] = compile(pageHTML, c)
+		texts, goesOn := 0, false
+		for k := range all[i] {
+			p := &all[i][k]
+			if p.first = -1; !goesOn {
+				p.first = texts
+				texts++
+			}
+			goesOn = p.variable == nil
+		}
 	}
 	return all
 }
@@ -152,6 +197,12 @@ func compile(text string, c *catalog) []part {
 		name, after, _ := strings.Cut(rest, "}}")
 		key, isMessage := strings.CutPrefix(name, "t.")
 		switch f := variables[name]; {
+		case name == "now":
+			for i := range ours {
+				f := ours[i].append
+				parts = append(parts, part{text: ours[i].key, variable: func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return f(dst, v) }})
+			}
+			parts = append(parts, part{text: "}"})
 		case isMessage && c.byKey[key] != "":
 			parts = append(parts, part{text: c.byKey[key]})
 		case f != nil:
@@ -166,19 +217,68 @@ func compile(text string, c *catalog) []part {
 }
 
 // Render appends the page for one visitor.
-func (p *Page) Render(dst []byte, v *Visitor) []byte {
+func (p *Page) Render(dst []byte, v *Visitor) []byte { return p.render(dst, v, nil) }
+
+// RenderGzip appends the page for one visitor as gzip has it.
+func (p *Page) RenderGzip(dst []byte, v *Visitor, out *Packer) []byte {
 	if p.custom != nil {
-		return p.custom.render(dst, v)
+		out.begin(dst, p.custom.pack())
+	} else {
+		out.begin(dst, packs[v.Lang]())
+	}
+	out.value = p.render(out.value[:0], v, out)
+	return out.end()
+}
+
+// render appends the page to dst, or writes it to out if there is one; then what is in dst
+// is overwritten.
+func (p *Page) render(dst []byte, v *Visitor, out *Packer) []byte {
+	if p.custom != nil {
+		return p.custom.render(dst, v, out)
 	}
 	c := catalogs[v.Lang]
 	parts := compiled[v.Lang]
 	for i := range parts {
-		dst = append(dst, parts[i].text...)
+		if out == nil {
+			dst = append(dst, parts[i].text...)
+		} else if parts[i].first >= 0 {
+			out.text(parts[i].first)
+		}
 		if f := parts[i].variable; f != nil {
 			dst = f(dst, v, c, p)
 		}
+		if out != nil {
+			dst = out.variable(dst)
+		}
 	}
 	return dst
+}
+
+// packs are the texts of the built-in page in every language, packed when they are first
+// asked for.
+var packs = packAll()
+
+func packAll() []func() *pack {
+	all := make([]func() *pack, len(catalogs))
+	for i, c := range catalogs {
+		all[i] = sync.OnceValue(func() *pack {
+			var texts []source
+			var sample []byte
+			v := Samples[0].Visitor
+			v.Lang = Lang(i)
+			for _, p := range compiled[i] {
+				if p.first >= 0 {
+					texts = append(texts, source{always: true})
+				}
+				texts[len(texts)-1].text += p.text
+				if p.variable != nil {
+					sample = p.variable(sample, &v, c, builtin)
+				}
+			}
+			return newPack(texts, sample, forEverybody)
+		})
+	}
+	return all
 }
 
 var variables = map[string]variable{
@@ -241,23 +341,22 @@ var variables = map[string]variable{
 		if v.Moment {
 			return dst
 		}
-		return v.Decision.Ticket.Joined.Std().AppendFormat(dst, "15:04 UTC")
+		return append(appendClock(dst, v.Decision.Ticket.Joined), " UTC"...)
 	},
 	"joined-iso": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
 		if v.Moment {
 			return dst
 		}
-		return v.Decision.Ticket.Joined.Std().AppendFormat(dst, time.RFC3339)
+		return appendSecond(dst, v.Decision.Ticket.Joined)
 	},
 	"updated": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
-		return v.Now.Std().AppendFormat(dst, "15:04:05 UTC")
+		return append(appendTwo(append(appendClock(dst, v.Now), ':'), int64(v.Now)/1000%60), " UTC"...)
 	},
 	"updated-iso": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
-		return v.Now.Std().AppendFormat(dst, time.RFC3339)
+		return appendSecond(dst, v.Now)
 	},
 	"room": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendEscaped(dst, v.Room) },
 	"back": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendEscaped(dst, v.back()) },
-	"now":  func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendOurs(dst, v) },
 }
 
 // back returns where the line can be joined again.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"math/rand/v2"
 	"os"
 	"regexp"
 	"strings"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"vestibule/internal/fleet"
 	"vestibule/internal/room"
 	"vestibule/internal/waiting"
 	"vestibule/internal/waiting/checkpage"
@@ -336,6 +338,43 @@ func TestBuiltinRendersWithoutAllocating(t *testing.T) {
 	for _, s := range waiting.Samples {
 		if n := testing.AllocsPerRun(100, func() { dst = waiting.Builtin().Render(dst[:0], &s.Visitor) }); n > 0 {
 			t.Errorf("%s: %v allocations per page", s.Name, n)
+		}
+	}
+}
+
+// Times are written as the standard library writes them.
+func TestTimes(t *testing.T) {
+	v := one()
+	chance := rand.New(rand.NewPCG(1, 2))
+	times := []time.Time{time.Unix(0, 0), time.UnixMilli(253402300799_999), time.UnixMilli(253402300800_000)}
+	for _, date := range []string{"2000-02-28", "2000-02-29", "2000-03-01", "2024-02-29", "2024-12-31", "2025-01-01", "2100-02-28", "2100-03-01"} {
+		at, err := time.Parse(time.DateOnly, date)
+		if err != nil {
+			t.Fatal(err)
+		}
+		times = append(times, at, at.Add(24*time.Hour-time.Millisecond))
+	}
+	for range 2000 {
+		times = append(times, time.UnixMilli(chance.Int64N(253402300800_000)))
+	}
+	var told, page []byte
+	for _, at := range times {
+		at = at.UTC()
+		v.Now = fleet.TimeOf(at)
+		v.Decision.Ticket.Joined = v.Now
+		told = waiting.AppendJSON(told[:0], &v)
+		short := at.Truncate(time.Second).Format(time.RFC3339)
+		long := strings.TrimSuffix(short, "Z") + at.Format(".000Z")
+		for _, want := range []string{`"lastUpdated":"` + short + `"`, `"joinedAt":"` + long + `"`, `"updatedAt":"` + long + `"`} {
+			if !bytes.Contains(told, []byte(want)) {
+				t.Fatalf("no %s in %s", want, told)
+			}
+		}
+		page = waiting.Builtin().Render(page[:0], &v)
+		for _, want := range []string{`<time id="joined" datetime="` + short + `">` + at.Format("15:04 UTC"), `<time id="updated" datetime="` + short + `">` + at.Format("15:04:05 UTC")} {
+			if !bytes.Contains(page, []byte(want)) {
+				t.Fatalf("no %s", want)
+			}
 		}
 	}
 }

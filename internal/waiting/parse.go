@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"vestibule/internal/room"
 )
@@ -17,7 +18,16 @@ func parseTemplate(text string) (*template, error) {
 	if err := errors.Join(p.errs...); err != nil {
 		return nil, err
 	}
-	return &template{steps: p.steps, doubts: p.doubts}, nil
+	t := &template{steps: p.steps, doubts: p.doubts}
+	n := 0
+	for i := range t.steps {
+		if s := &t.steps[i]; s.kind == stepText {
+			s.value = n
+			n++
+		}
+	}
+	t.pack = sync.OnceValue(t.packTexts)
+	return t, nil
 }
 
 type parser struct {

@@ -1,6 +1,7 @@
 package waiting
 
 import (
+	"bytes"
 	"html"
 	"slices"
 	"strconv"
@@ -18,14 +19,15 @@ import (
 // full Mustache library before it is published.
 type template struct {
 	steps  []step
-	doubts []string // see Page.Doubts
+	doubts []string     // see Page.Doubts
+	pack   func() *pack // of its texts, made when it is first asked for
 }
 
 // step is one thing that rendering does.
 type step struct {
 	kind  stepKind
 	text  string // to append, or the variable's name
-	value int    // index of the variable, or unknown
+	value int    // index of the variable, or unknown; of a text, which one it is
 	skip  int    // steps inside a section
 }
 
@@ -36,7 +38,7 @@ func (s *step) of(v *Visitor) string {
 	if s.value == unknown {
 		return ""
 	}
-	return values[s.value].text(v)
+	return string(values[s.value].text(nil, v))
 }
 
 func (s *step) truth(v *Visitor) bool { return s.value != unknown && values[s.value].truth(v) }
@@ -52,12 +54,35 @@ const (
 	stepNonce // inside of a script's tag, for the content security policy
 )
 
-// render appends the page for one visitor.
-func (t *template) render(dst []byte, v *Visitor) []byte {
+// packTexts packs the texts.
+func (t *template) packTexts() *pack {
+	var texts []source
+	var sample []byte
+	within := 0
+	for i := range t.steps {
+		switch s := &t.steps[i]; s.kind {
+		case stepText:
+			texts = append(texts, source{s.text, i >= within})
+		case stepValue, stepRaw:
+			sample = append(sample, s.of(&Samples[0].Visitor)...)
+		case stepSection, stepInverted:
+			within = max(within, i+s.skip+1)
+		case stepNonce:
+		}
+	}
+	return newPack(texts, sample, forOne)
+}
+
+// render appends the page for one visitor to dst, or writes it to out: see Page.render.
+func (t *template) render(dst []byte, v *Visitor, out *Packer) []byte {
 	for i := 0; i < len(t.steps); i++ {
 		s := &t.steps[i]
 		switch s.kind {
 		case stepText:
+			if out != nil {
+				out.text(s.value)
+				continue
+			}
 			dst = append(dst, s.text...)
 		case stepRaw:
 			dst = append(dst, s.of(v)...)
@@ -77,43 +102,46 @@ func (t *template) render(dst []byte, v *Visitor) []byte {
 				i += s.skip
 			}
 		}
+		if out != nil {
+			dst = out.variable(dst)
+		}
 	}
 	return dst
 }
 
-// value is one variable of a page.
+// value is one variable of a page: a truth, a number or a text.
 type value struct {
-	name string
-	get  func(v *Visitor) any // bool, int64, uint64 or string
+	name   string
+	is     func(v *Visitor) bool
+	number func(v *Visitor) int64
+	append func(dst []byte, v *Visitor) []byte
 }
 
-func (x *value) text(v *Visitor) string {
-	switch a := x.get(v).(type) {
-	case bool:
-		return strconv.FormatBool(a)
-	case int64:
-		return strconv.FormatInt(a, 10)
-	case uint64:
-		return strconv.FormatUint(a, 10)
-	case string:
-		return a
+func truth(name string, f func(v *Visitor) bool) value { return value{name: name, is: f} }
+func num(name string, f func(v *Visitor) int64) value  { return value{name: name, number: f} }
+func text(name string, f func(v *Visitor) string) value {
+	return value{name: name, append: func(dst []byte, v *Visitor) []byte { return append(dst, f(v)...) }}
+}
+
+func (x *value) text(dst []byte, v *Visitor) []byte {
+	switch {
+	case x.is != nil:
+		return strconv.AppendBool(dst, x.is(v))
+	case x.number != nil:
+		return strconv.AppendInt(dst, x.number(v), 10)
 	}
-	return ""
+	return x.append(dst, v)
 }
 
 // truth is Mustache's: false, zero and blank text are false.
 func (x *value) truth(v *Visitor) bool {
-	switch a := x.get(v).(type) {
-	case bool:
-		return a
-	case int64:
-		return a != 0
-	case uint64:
-		return a != 0
-	case string:
-		return strings.TrimSpace(a) != ""
+	switch {
+	case x.is != nil:
+		return x.is(v)
+	case x.number != nil:
+		return x.number(v) != 0
 	}
-	return false
+	return len(bytes.TrimSpace(x.append(nil, v))) > 0
 }
 
 // wholeMinutes rounds up, as nobody is to wait for longer than was said.
@@ -137,72 +165,72 @@ func untilMinutes(v *Visitor, t fleet.Time) int64 {
 	return max(0, wholeMinutes(t.Sub(v.Now)))
 }
 
-// formatted writes minutes in English, as Cloudflare's variables have it.
-func formatted(n int64) string {
-	return string(catalogs[English].appendSpan(nil, time.Duration(n)*time.Minute))
+// appendFormatted writes minutes in English, as Cloudflare's variables have it.
+func appendFormatted(dst []byte, n int64) []byte {
+	return catalogs[English].appendSpan(dst, time.Duration(n)*time.Minute)
 }
 
-func untilFormatted(v *Visitor, t fleet.Time) string {
+func appendUntil(dst []byte, v *Visitor, t fleet.Time) []byte {
 	if t == 0 {
-		return "unavailable"
+		return append(dst, "unavailable"...)
 	}
-	return formatted(untilMinutes(v, t))
+	return appendFormatted(dst, untilMinutes(v, t))
 }
 
 // values are the variables by name: Cloudflare's with their meanings, and ours.
 var values = sortValues([]value{
-	{"inWaitingRoom", func(v *Visitor) any { return !v.Left && !v.Decision.Enters() }},
-	{"waitTimeKnown", func(v *Visitor) any { return v.known() }},
-	{"waitTime", func(v *Visitor) any { return waitMinutes(v) }},
-	{"waitTimeHours", func(v *Visitor) any { return waitMinutes(v) / 60 }},
-	{"waitTimeHourMinutes", func(v *Visitor) any { return waitMinutes(v) % 60 }},
-	{"waitTime25Percentile", func(*Visitor) any { return int64(0) }},
-	{"waitTime50Percentile", func(*Visitor) any { return int64(0) }},
-	{"waitTime75Percentile", func(*Visitor) any { return int64(0) }},
-	{"waitTimeFormatted", func(v *Visitor) any {
+	truth("inWaitingRoom", func(v *Visitor) bool { return !v.Left && !v.Decision.Enters() }),
+	truth("waitTimeKnown", func(v *Visitor) bool { return v.known() }),
+	num("waitTime", func(v *Visitor) int64 { return waitMinutes(v) }),
+	num("waitTimeHours", func(v *Visitor) int64 { return waitMinutes(v) / 60 }),
+	num("waitTimeHourMinutes", func(v *Visitor) int64 { return waitMinutes(v) % 60 }),
+	num("waitTime25Percentile", func(*Visitor) int64 { return int64(0) }),
+	num("waitTime50Percentile", func(*Visitor) int64 { return int64(0) }),
+	num("waitTime75Percentile", func(*Visitor) int64 { return int64(0) }),
+	{name: "waitTimeFormatted", append: func(dst []byte, v *Visitor) []byte {
 		if !v.known() {
-			return "unavailable"
+			return append(dst, "unavailable"...)
 		}
-		return formatted(waitMinutes(v))
+		return appendFormatted(dst, waitMinutes(v))
 	}},
-	{"queueIsFull", func(v *Visitor) any { return v.wait() >= 24*time.Hour || v.method() == "reject" }},
-	{"queueAll", func(v *Visitor) any { return v.QueueAll }},
-	{"lastUpdated", func(v *Visitor) any { return v.Now.Std().Format(time.RFC3339) }},
-	{"refreshIntervalSeconds", func(v *Visitor) any { return v.Retry() }},
-	{"queueingMethod", func(v *Visitor) any { return v.method() }},
-	{"isFIFOQueue", func(v *Visitor) any { return v.method() == "fifo" }},
-	{"isRandomQueue", func(v *Visitor) any { return v.method() == "random" }},
-	{"isPassthroughQueue", func(v *Visitor) any { return v.method() == "passthrough" }},
-	{"isRejectQueue", func(v *Visitor) any { return v.method() == "reject" }},
-	{"isEventActive", func(v *Visitor) any { return v.Event.Start != 0 }},
-	{"isEventPrequeueing", func(v *Visitor) any { return v.Event.Prequeue }},
-	{"timeUntilEventStart", func(v *Visitor) any { return untilMinutes(v, v.Event.Start) }},
-	{"timeUntilEventStartFormatted", func(v *Visitor) any { return untilFormatted(v, v.Event.Start) }},
-	{"timeUntilEventEnd", func(v *Visitor) any { return untilMinutes(v, v.Event.End) }},
-	{"timeUntilEventEndFormatted", func(v *Visitor) any { return untilFormatted(v, v.Event.End) }},
-	{"shuffleAtEventStart", func(v *Visitor) any { return v.Event.Shuffle }},
-	{"turnstile", func(*Visitor) any { return "" }},
-	{"infiniteQueue", func(*Visitor) any { return false }},
+	truth("queueIsFull", func(v *Visitor) bool { return v.wait() >= 24*time.Hour || v.method() == "reject" }),
+	truth("queueAll", func(v *Visitor) bool { return v.QueueAll }),
+	{name: "lastUpdated", append: func(dst []byte, v *Visitor) []byte { return appendSecond(dst, v.Now) }},
+	num("refreshIntervalSeconds", func(v *Visitor) int64 { return v.Retry() }),
+	text("queueingMethod", func(v *Visitor) string { return v.method() }),
+	truth("isFIFOQueue", func(v *Visitor) bool { return v.method() == "fifo" }),
+	truth("isRandomQueue", func(v *Visitor) bool { return v.method() == "random" }),
+	truth("isPassthroughQueue", func(v *Visitor) bool { return v.method() == "passthrough" }),
+	truth("isRejectQueue", func(v *Visitor) bool { return v.method() == "reject" }),
+	truth("isEventActive", func(v *Visitor) bool { return v.Event.Start != 0 }),
+	truth("isEventPrequeueing", func(v *Visitor) bool { return v.Event.Prequeue }),
+	num("timeUntilEventStart", func(v *Visitor) int64 { return untilMinutes(v, v.Event.Start) }),
+	{name: "timeUntilEventStartFormatted", append: func(dst []byte, v *Visitor) []byte { return appendUntil(dst, v, v.Event.Start) }},
+	num("timeUntilEventEnd", func(v *Visitor) int64 { return untilMinutes(v, v.Event.End) }),
+	{name: "timeUntilEventEndFormatted", append: func(dst []byte, v *Visitor) []byte { return appendUntil(dst, v, v.Event.End) }},
+	truth("shuffleAtEventStart", func(v *Visitor) bool { return v.Event.Shuffle }),
+	text("turnstile", func(*Visitor) string { return "" }),
+	truth("infiniteQueue", func(*Visitor) bool { return false }),
 
-	{"state", func(v *Visitor) any { return v.State().String() }},
-	{"pausedBy", func(v *Visitor) any { return v.shownPause() }},
-	{"placeLost", func(v *Visitor) any { return v.lost() }},
-	{"counting", func(v *Visitor) any { return v.counting() }},
-	{"peopleAhead", func(v *Visitor) any { return v.Decision.Ahead }},
-	{"peopleWaiting", func(v *Visitor) any { return v.total() }},
-	{"waitTimeLow", func(v *Visitor) any { low, _ := v.span(); return int64(low / time.Minute) }},
-	{"waitTimeHigh", func(v *Visitor) any { _, high := v.span(); return wholeMinutes(high) }},
-	{"progressPercent", func(v *Visitor) any { percent, _ := v.progress(); return int64(percent) }},
-	{"joinedAt", func(v *Visitor) any { return v.Decision.Ticket.Joined.Std().Format(time.RFC3339) }},
-	{"waitedSeconds", func(v *Visitor) any { return wholeSeconds(v.waited()) }},
-	{"placeKeptSeconds", func(v *Visitor) any { return wholeSeconds(v.Grace) }},
-	{"queueMessage", func(v *Visitor) any { return v.Message }},
-	{"roomName", func(v *Visitor) any { return v.Room }},
-	{"leaveURL", func(v *Visitor) any { return "/.well-known/vestibule/leave?room=" + v.Room }},
-	{"liveScript", func(v *Visitor) any { return v.liveScript() }},
-	{"rejoinURL", func(v *Visitor) any { return v.back() }},
-	{"language", func(v *Visitor) any { return v.Lang.Code() }},
-	{"direction", func(v *Visitor) any { return v.Lang.Dir() }},
+	text("state", func(v *Visitor) string { return v.State().String() }),
+	text("pausedBy", func(v *Visitor) string { return v.shownPause() }),
+	text("placeLost", func(v *Visitor) string { return v.lost() }),
+	truth("counting", func(v *Visitor) bool { return v.counting() }),
+	num("peopleAhead", func(v *Visitor) int64 { return int64(v.Decision.Ahead) }),
+	num("peopleWaiting", func(v *Visitor) int64 { return int64(v.total()) }),
+	num("waitTimeLow", func(v *Visitor) int64 { low, _ := v.span(); return int64(low / time.Minute) }),
+	num("waitTimeHigh", func(v *Visitor) int64 { _, high := v.span(); return wholeMinutes(high) }),
+	num("progressPercent", func(v *Visitor) int64 { percent, _ := v.progress(); return int64(percent) }),
+	{name: "joinedAt", append: func(dst []byte, v *Visitor) []byte { return appendSecond(dst, v.Decision.Ticket.Joined) }},
+	num("waitedSeconds", func(v *Visitor) int64 { return wholeSeconds(v.waited()) }),
+	num("placeKeptSeconds", func(v *Visitor) int64 { return wholeSeconds(v.Grace) }),
+	text("queueMessage", func(v *Visitor) string { return v.Message }),
+	text("roomName", func(v *Visitor) string { return v.Room }),
+	text("leaveURL", func(v *Visitor) string { return "/.well-known/vestibule/leave?room=" + v.Room }),
+	text("liveScript", func(v *Visitor) string { return v.liveScript() }),
+	text("rejoinURL", func(v *Visitor) string { return v.back() }),
+	text("language", func(v *Visitor) string { return v.Lang.Code() }),
+	text("direction", func(v *Visitor) string { return v.Lang.Dir() }),
 })
 
 // liveScript returns what makes a custom page live, as an element.
@@ -259,7 +287,14 @@ func indexValues(names []string) []int {
 func Values(v *Visitor) map[string]any {
 	out := make(map[string]any, len(values))
 	for i := range values {
-		out[values[i].name] = values[i].get(v)
+		switch x := &values[i]; {
+		case x.is != nil:
+			out[x.name] = x.is(v)
+		case x.number != nil:
+			out[x.name] = x.number(v)
+		default:
+			out[x.name] = string(x.append(nil, v))
+		}
 	}
 	return out
 }

@@ -155,13 +155,14 @@ func TestSourcesOfAPage(t *testing.T) {
 	}
 }
 
-// What our renderer accepts it renders as a full Mustache library does.
+// What our renderer accepts it renders as a full Mustache library does, with gzip and without.
 func FuzzCustomPage(f *testing.F) {
 	for _, s := range []string{
 		"{{peopleAhead}}", "a {{#queueAll}}\n b{{/queueAll}}", "{{^queueAll}}x\n {{/queueAll}} \ny", "{{! c }}\n{{!d}}", "{{{waitTimeFormatted}}}\r\n", "\n {{#inWaitingRoom}} \n\n{{/inWaitingRoom}}\n",
 	} {
 		f.Add(s)
 	}
+	var out waiting.Packer
 	f.Fuzz(func(t *testing.T, text string) {
 		page, err := waiting.Custom([]byte(text))
 		if err != nil || !page.IsCustom() {
@@ -180,6 +181,7 @@ func FuzzCustomPage(f *testing.F) {
 			if got := string(page.Render(nil, v)); got != want {
 				t.Fatalf("%q rendered as %q, the library says %q", text, got, want)
 			}
+			samePage(t, page, v, &out, text)
 		}
 	})
 }

@@ -1,0 +1,198 @@
+package waiting
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"math"
+	"slices"
+)
+
+// Packer is what it takes to write a page with gzip. The zero value is ready; it is used
+// by one goroutine at a time, and again for the next page.
+//
+// Nothing is compressed for a visitor. The texts of a page are packed once; what is told
+// a visitor is written as literals of the same code, and compared with nothing. So how
+// long the result is tells nothing but how long that is.
+type Packer struct {
+	pack   *pack
+	w      bitWriter
+	starts []int // where each text began that was written
+	size   int   // what was written, unpacked
+	sum    uint32
+	value  []byte
+}
+
+// begin begins a page behind dst.
+func (p *Packer) begin(dst []byte, t *pack) {
+	p.pack, p.size, p.sum = t, 0, 0
+	p.starts = slices.Grow(p.starts[:0], len(t.texts))[:len(t.texts)]
+	p.w = newBitWriter(append(dst, 0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff)) // no name, no time, any system
+	p.w.reserve(t.header.bits())
+	p.w.run(&t.header)
+}
+
+// text writes one of the texts.
+func (p *Packer) text(i int) {
+	t := &p.pack.texts[i]
+	p.starts[i] = p.size
+	p.w.reserve(t.bits)
+	code := &p.pack.code
+	for k := range t.ops {
+		o := &t.ops[k]
+		p.w.run(&o.bits)
+		dist := p.size + int(o.at) - p.starts[o.of] - int(o.from)
+		if dist > maxReach { // what stands between is long
+			p.w.literals(code, t.text[o.at:o.end])
+			p.w.reserve(t.bits)
+			continue
+		}
+		p.w.copy(code, &o.length, dist)
+	}
+	p.w.run(&t.tail)
+	p.sum = t.sum.update(p.sum, t.text)
+	p.size += len(t.text)
+}
+
+// variable writes what stands between the texts, and returns b without it.
+func (p *Packer) variable(b []byte) []byte {
+	p.w.literals(&p.pack.code, b)
+	p.sum = crc32.Update(p.sum, crc32.IEEETable, b)
+	p.size += len(b)
+	return b[:0]
+}
+
+// end ends the page, and returns it.
+func (p *Packer) end() []byte {
+	p.w.reserve(maxBits)
+	p.w.word(p.pack.code.lit[endOfBlock])
+	dst := p.w.flush()
+	p.w = bitWriter{}
+	dst = binary.LittleEndian.AppendUint32(dst, p.sum)
+	return binary.LittleEndian.AppendUint32(dst, uint32(p.size))
+}
+
+// bitWriter writes bits, the lowest first.
+type bitWriter struct {
+	dst []byte // written up to at
+	at  int
+	acc uint64
+	n   uint // bits in acc, fewer than 8
+}
+
+func newBitWriter(dst []byte) bitWriter { return bitWriter{dst: dst, at: len(dst)} }
+
+// reserve makes place for so many bits, and for what put writes behind them.
+func (w *bitWriter) reserve(bits int) {
+	if need := w.at + bits/8 + 16; need > len(w.dst) {
+		w.dst = slices.Grow(w.dst[:w.at], need-w.at)
+		w.dst = w.dst[:cap(w.dst)]
+	}
+}
+
+// put writes the lowest k bits of b, of up to 56; there are no others.
+func (w *bitWriter) put(b uint64, k uint) {
+	w.at, w.acc, w.n = put(w.dst, w.at, w.acc, w.n, b, k)
+}
+
+// put is bitWriter.put for a loop, which keeps at, acc and n in registers.
+func put(dst []byte, at int, acc uint64, n uint, b uint64, k uint) (int, uint64, uint) {
+	acc |= b << n
+	n += k
+	binary.LittleEndian.PutUint64(dst[at:], acc)
+	return at + int(n/8), acc >> (n &^ 7), n % 8
+}
+
+func (w *bitWriter) word(x word) { w.put(uint64(x.bits), uint(x.n)) }
+
+// literals writes bytes as they are.
+func (w *bitWriter) literals(c *code, b []byte) {
+	w.reserve(maxBits * len(b))
+	dst, at, acc, n := w.dst, w.at, w.acc, w.n
+	for _, x := range b {
+		l := c.lit[x]
+		at, acc, n = put(dst, at, acc, n, uint64(l.bits), uint(l.n))
+	}
+	w.at, w.acc, w.n = at, acc, n
+}
+
+// copy writes that bytes are the same as those dist before.
+func (w *bitWriter) copy(c *code, length *word32, dist int) {
+	symbol, extra, n := distSymbol(dist)
+	x := c.dist[symbol]
+	w.put(uint64(length.bits)|uint64(x.bits)<<length.n|uint64(extra)<<(uint(length.n)+uint(x.n)), uint(length.n)+uint(x.n)+n)
+}
+
+// run writes what was taken.
+func (w *bitWriter) run(r *run) {
+	dst, at, acc, n := w.dst, w.at, w.acc, w.n
+	for _, x := range r.words {
+		binary.LittleEndian.PutUint64(dst[at:], acc|x<<n)
+		acc = x >> (64 - n)
+		at += 8
+	}
+	at, acc, n = put(dst, at, acc, n, r.last&math.MaxUint32, min(r.n, 32))
+	if r.n > 32 {
+		at, acc, n = put(dst, at, acc, n, r.last>>32, r.n-32)
+	}
+	w.at, w.acc, w.n = at, acc, n
+}
+
+// take returns what was written since the last call.
+func (w *bitWriter) take() run {
+	b := w.dst[:w.at]
+	r := run{n: w.n}
+	for ; len(b) >= 8; b = b[8:] {
+		r.words = append(r.words, binary.LittleEndian.Uint64(b))
+	}
+	for i, x := range b {
+		r.last |= uint64(x) << (8 * i)
+	}
+	r.last |= w.acc << (8 * len(b))
+	r.n += 8 * uint(len(b))
+	*w = bitWriter{dst: w.dst}
+	return r
+}
+
+// flush fills the last byte up, and returns all of them.
+func (w *bitWriter) flush() []byte {
+	if w.n > 0 {
+		w.put(0, 8-w.n)
+	}
+	return w.dst[:w.at]
+}
+
+// sum is the checksum of a text (CRC-32) made ready to stand behind another: it is linear,
+// so that what stands before adds something that depends on its own sum and on how long
+// the text is. The zero value knows nothing.
+type sum struct {
+	own  uint32
+	over *[4][256]uint32 // what each byte of the sum before adds
+}
+
+// newSum returns the sum of a text. For a short one it is as fast to read it.
+func newSum(text []byte) sum {
+	if len(text) < 1<<10 {
+		return sum{}
+	}
+	raw := func(before uint32, b []byte) uint32 { return ^crc32.Update(^before, crc32.IEEETable, b) }
+	s := sum{own: raw(0, text), over: new([4][256]uint32)}
+	zeros := make([]byte, len(text))
+	for bit := range 32 {
+		added := raw(1<<bit, zeros)
+		for b := range 256 {
+			if b>>(bit%8)&1 == 1 {
+				s.over[bit/8][b] ^= added
+			}
+		}
+	}
+	return s
+}
+
+// update returns the sum of what had the sum before, and of the text behind it.
+func (s *sum) update(before uint32, text []byte) uint32 {
+	if s.over == nil {
+		return crc32.Update(before, crc32.IEEETable, text)
+	}
+	before = ^before
+	return ^(s.own ^ s.over[0][byte(before)] ^ s.over[1][byte(before>>8)] ^ s.over[2][byte(before>>16)] ^ s.over[3][before>>24])
+}

@@ -1,0 +1,471 @@
+package waiting
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+)
+
+// pack is what of a page is the same for everybody, as DEFLATE (RFC 1951): one block, in
+// which the texts between the variables are packed already, and one code for it
+// all, which has a word for every byte, so that a visitor's numbers can be written in
+// between. It is immutable.
+type pack struct {
+	code   code
+	header run // of the block
+	texts  []packed
+}
+
+// packed is one text.
+type packed struct {
+	text []byte
+	ops  []op
+	tail run
+	bits int // at most, of all this
+	sum  sum
+}
+
+// op is something to write: bits, and then a copy of what was written before. How far
+// back that is depends on how long the variables between are.
+type op struct {
+	bits   run
+	at     int32 // where in this text the copy goes, and ends
+	end    int32
+	from   int32 // where in the other text it comes from
+	of     int32 // the other text
+	length word32
+}
+
+// run is a run of bits, the first in the lowest bit of the first word.
+type run struct {
+	words []uint64
+	last  uint64 // its lowest n bits follow, and there are no others
+	n     uint   // fewer than 64
+}
+
+// bits returns how many there are.
+func (r *run) bits() int { return 64*len(r.words) + int(r.n) }
+
+// code says how literals, lengths and distances are written.
+type code struct {
+	lit  [286]word
+	dist [30]word
+}
+
+// word is one symbol's bits.
+type word struct {
+	bits uint16
+	n    uint8
+}
+
+// word32 is one with what follows it.
+type word32 struct {
+	bits uint32
+	n    uint8
+}
+
+// length returns how a length is written.
+func (c *code) length(length int) word32 {
+	symbol, extra, n := lengthSymbol(length)
+	x := c.lit[symbol]
+	return word32{uint32(x.bits) | extra<<x.n, x.n + uint8(n)}
+}
+
+// endOfBlock is the symbol that ends a block.
+const endOfBlock = 256
+
+const (
+	minCopy  = 3
+	maxCopy  = 258
+	maxReach = 32 << 10
+
+	// slack is how much longer the variables between two texts may be than was thought.
+	slack = 2 << 10
+)
+
+// lengthSymbol returns how a length is written: a symbol, and further bits.
+func lengthSymbol(length int) (symbol int, extra uint32, n uint) {
+	switch l := length - minCopy; {
+	case length == maxCopy:
+		return 285, 0, 0
+	case l < 8:
+		return 257 + l, 0, 0
+	default:
+		n = uint(bits.Len(uint(l)) - 3)
+		return 257 + 4*int(n) + l>>n, uint32(l & (1<<n - 1)), n
+	}
+}
+
+// distSymbol returns how a distance is written.
+func distSymbol(dist int) (symbol int, extra uint32, n uint) {
+	d := dist - 1
+	if d < 4 {
+		return d, 0, 0
+	}
+	n = uint(bits.Len(uint(d)) - 2)
+	return 2*int(n) + d>>n, uint32(d & (1<<n - 1)), n
+}
+
+// source is a text to be packed. What is not always shown is referred to by nobody else.
+type source struct {
+	text   string
+	always bool
+}
+
+// effort is how long it is looked for short bits.
+type effort struct{ chain, rounds int }
+
+var (
+	forEverybody = effort{chain: 400, rounds: 6} // 39 pages, once each
+	forOne       = effort{chain: 16, rounds: 2}  // a page of an operator, of up to a MiB
+)
+
+// newPack packs texts. sample is what a page has between them, more or less.
+func newPack(texts []source, sample []byte, e effort) *pack {
+	p := &packer{texts: texts, effort: e, gap: len(sample) / max(1, len(texts))}
+	p.find()
+	var counts symbols
+	for round := range e.rounds {
+		p.costs(&counts, round == 0)
+		counts = symbols{}
+		for _, b := range sample {
+			counts.lit[b]++
+		}
+		p.parse(&counts)
+	}
+	counts.lit[endOfBlock]++
+	return p.write(&counts)
+}
+
+// symbols counts how often each is used.
+type symbols struct {
+	lit  [286]int
+	dist [30]int
+}
+
+// packer packs the texts of a page.
+type packer struct {
+	effort
+	texts []source
+	gap   int // how long a variable is, more or less
+
+	all   []byte
+	owner []int32 // which text a byte belongs to
+	start []int   // where each text begins
+	found [][]copied
+	way   []copied // by where it ends: what comes last on the shortest way there
+
+	litCost  [286]float32
+	distCost [30]float32
+}
+
+// copied is a copy; length 1 is a literal.
+type copied struct {
+	length int32
+	from   int32
+}
+
+// find looks for what may be copied: at each place the nearest source of each length.
+func (p *packer) find() {
+	for i, t := range p.texts {
+		p.start = append(p.start, len(p.all))
+		p.all = append(p.all, t.text...)
+		for range len(t.text) {
+			p.owner = append(p.owner, int32(i))
+		}
+	}
+	p.found, p.way = make([][]copied, len(p.all)), make([]copied, len(p.all)+1)
+	newest, older := map[[minCopy]byte]int32{}, make([]int32, len(p.all))
+	for at := range len(p.all) - minCopy + 1 {
+		key := [minCopy]byte(p.all[at:])
+		q, known := newest[key]
+		if newest[key] = int32(at); !known {
+			q = -1
+		}
+		older[at] = q
+		best := int32(minCopy - 1)
+		for range p.chain {
+			if q < 0 || p.distance(at, int(q)) > maxReach-slack {
+				break
+			}
+			if n := p.agree(at, int(q)); n > best {
+				p.found[at] = append(p.found[at], copied{n, q})
+				if best = n; n == maxCopy {
+					break
+				}
+			}
+			q = older[q]
+		}
+	}
+}
+
+// distance is how far back one place is from another, more or less.
+func (p *packer) distance(at, from int) int {
+	return at - from + int(p.owner[at]-p.owner[from])*p.gap
+}
+
+// agree returns how much can be copied. A copy does not go over the end of a text.
+func (p *packer) agree(at, from int) int32 {
+	i, j := p.owner[at], p.owner[from]
+	end := p.start[i] + len(p.texts[i].text)
+	n := min(end-at, maxCopy)
+	if i != j {
+		if !p.texts[j].always {
+			return 0
+		}
+		n = min(n, p.start[j]+len(p.texts[j].text)-from)
+	}
+	for k := range n {
+		if p.all[at+k] != p.all[from+k] {
+			return int32(k)
+		}
+	}
+	return int32(n)
+}
+
+// costs sets what symbols cost, in bits, by how often they were used.
+func (p *packer) costs(counts *symbols, first bool) {
+	if first {
+		for i := range p.litCost {
+			p.litCost[i] = 6 + float32(i/256)
+		}
+		for i := range p.distCost {
+			p.distCost[i] = 5
+		}
+		return
+	}
+	entropy := func(counts []int, costs []float32) {
+		sum := 0
+		for _, n := range counts {
+			sum += n
+		}
+		for i, n := range counts {
+			costs[i] = float32(math.Log2(float64(sum+1) / max(0.5, float64(n))))
+		}
+	}
+	entropy(counts.lit[:], p.litCost[:])
+	entropy(counts.dist[:], p.distCost[:])
+}
+
+// parse finds the cheapest way through each text, and counts what it uses.
+func (p *packer) parse(counts *symbols) {
+	cost := make([]float32, len(p.all)+1)
+	for i, t := range p.texts {
+		from, to := p.start[i], p.start[i]+len(t.text)
+		for at := from + 1; at <= to; at++ {
+			cost[at] = math.MaxFloat32
+		}
+		cost[from] = 0
+		for at := from; at < to; at++ {
+			if c := cost[at] + p.litCost[p.all[at]]; c < cost[at+1] {
+				cost[at+1], p.way[at+1] = c, copied{1, 0}
+			}
+			length := minCopy
+			for _, f := range p.found[at] {
+				ds, _, dn := distSymbol(p.distance(at, int(f.from)))
+				far := cost[at] + p.distCost[ds] + float32(dn)
+				for ; length <= int(f.length); length++ {
+					ls, _, ln := lengthSymbol(length)
+					if c := far + p.litCost[ls] + float32(ln); c < cost[at+length] {
+						cost[at+length], p.way[at+length] = c, copied{int32(length), f.from}
+					}
+				}
+			}
+		}
+		// The way is known from its end; it is turned round, to where each step begins.
+		var step copied
+		for at := to; at > from; at -= int(step.length) {
+			step = p.way[at]
+		}
+		p.turn(from, to)
+		for at := from; at < to; at += int(p.way[at].length) {
+			if s := p.way[at]; s.length == 1 {
+				counts.lit[p.all[at]]++
+			} else {
+				ls, _, _ := lengthSymbol(int(s.length))
+				ds, _, _ := distSymbol(p.distance(at, int(s.from)))
+				counts.lit[ls]++
+				counts.dist[ds]++
+			}
+		}
+	}
+}
+
+// turn has way tell of steps by where they begin.
+func (p *packer) turn(from, to int) {
+	next := p.way[to]
+	for at := to; at > from; {
+		at -= int(next.length)
+		p.way[at], next = next, p.way[at]
+	}
+}
+
+// write writes the texts by the way that was found.
+func (p *packer) write(counts *symbols) *pack {
+	out := &pack{}
+	lit, dist := lengths(counts.lit[:], 256), lengths(counts.dist[:], len(counts.dist))
+	words(out.code.lit[:], lit)
+	words(out.code.dist[:], dist)
+	var w bitWriter
+	w.reserve(8 * 512)
+	writeHeader(&w, lit, dist)
+	out.header = w.take()
+	for i, t := range p.texts {
+		x := packed{text: []byte(t.text), sum: newSum([]byte(t.text))}
+		for at := p.start[i]; at < p.start[i]+len(t.text); {
+			s := p.way[at]
+			w.reserve(maxCopyBits)
+			switch j := p.owner[s.from]; {
+			case s.length == 1:
+				w.word(out.code.lit[p.all[at]])
+			case int(j) == i:
+				length := out.code.length(int(s.length))
+				w.copy(&out.code, &length, at-int(s.from))
+			default:
+				o := op{w.take(), int32(at - p.start[i]), int32(at-p.start[i]) + s.length, s.from - int32(p.start[j]), j, out.code.length(int(s.length))}
+				x.ops = append(x.ops, o)
+				x.bits += o.bits.bits() + maxCopyBits
+			}
+			at += int(s.length)
+		}
+		x.tail = w.take()
+		x.bits += x.tail.bits()
+		out.texts = append(out.texts, x)
+	}
+	return out
+}
+
+// How long words and copies may be, in bits.
+const (
+	maxBits     = 15
+	maxCopyBits = 2*maxBits + 5 + 13
+)
+
+// lengths returns how long the word of each symbol is, by how often it is used (Huffman).
+// The first all symbols have a word in any case.
+func lengths(counts []int, all int) []uint8 {
+	type node struct{ count, left, right int }
+	for scale := 1 << 10; ; scale >>= 1 { // so rare is what is not used; less so where words are too long
+		var nodes []node
+		var open []int // nodes without a parent, by count, the greatest first
+		for i, n := range counts {
+			nodes = append(nodes, node{n*scale + 1, -1, -1})
+			if n > 0 || i < all {
+				open = append(open, i)
+			}
+		}
+		slices.SortStableFunc(open, func(a, b int) int { return nodes[b].count - nodes[a].count })
+		for len(open) > 1 {
+			a, b := open[len(open)-1], open[len(open)-2]
+			nodes = append(nodes, node{nodes[a].count + nodes[b].count, a, b})
+			open = open[:len(open)-2]
+			sum := nodes[len(nodes)-1].count
+			at, _ := slices.BinarySearchFunc(open, sum, func(i, sum int) int { return sum - nodes[i].count })
+			open = slices.Insert(open, at, len(nodes)-1)
+		}
+		out := make([]uint8, len(counts))
+		longest := 0
+		var walk func(i, depth int)
+		walk = func(i, depth int) {
+			if nodes[i].left < 0 {
+				out[i] = uint8(max(1, depth))
+				longest = max(longest, depth)
+				return
+			}
+			walk(nodes[i].left, depth+1)
+			walk(nodes[i].right, depth+1)
+		}
+		walk(open[0], 0)
+		if longest <= maxBits {
+			return out
+		}
+		if scale == 1 { // still: less difference between those that are used
+			counts = slices.Clone(counts)
+			for i := range counts {
+				counts[i] = (counts[i] + 1) / 2
+			}
+			scale = 2
+		}
+	}
+}
+
+// words sets the words of given lengths, as DEFLATE orders them.
+func words(out []word, lengths []uint8) {
+	next := uint16(0)
+	for n := uint8(1); n <= maxBits; n++ {
+		for i, l := range lengths {
+			if l == n {
+				out[i] = word{bits.Reverse16(next) >> (16 - n), n}
+				next++
+			}
+		}
+		next <<= 1
+	}
+}
+
+// headerOrder is in which order the lengths of the words are told by which lengths of words
+// are told.
+var headerOrder = [19]int{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
+
+// writeHeader writes the beginning of the only block: how long all words are.
+func writeHeader(w *bitWriter, lit, dist []uint8) {
+	const again, zeros = 16, 18
+	type told struct {
+		symbol int
+		extra  uint32
+		n      uint
+	}
+	var all []told
+	counts := make([]int, len(headerOrder))
+	tell := func(t told) {
+		all = append(all, t)
+		counts[t.symbol]++
+	}
+	list := append(slices.Clone(lit), dist...)
+	for i := 0; i < len(list); {
+		same := 1
+		for i+same < len(list) && list[i+same] == list[i] {
+			same++
+		}
+		switch n := min(same-1, 6); {
+		case list[i] == 0 && same >= 11:
+			same = min(same, 138)
+			tell(told{zeros, uint32(same - 11), 7})
+		case n >= 3 && list[i] > 0:
+			tell(told{symbol: int(list[i])})
+			tell(told{again, uint32(n - 3), 2})
+			same = n + 1
+		default:
+			tell(told{symbol: int(list[i])})
+			same = 1
+		}
+		i += same
+	}
+	short := shortLengths(counts)
+	var by [19]word
+	words(by[:], short)
+	w.put(1|2<<1, 3) // the last block, with words of its own
+	w.put(uint64(len(lit)-257), 5)
+	w.put(uint64(len(dist)-1), 5)
+	w.put(uint64(len(headerOrder)-4), 4)
+	for _, s := range headerOrder {
+		w.put(uint64(short[s]), 3)
+	}
+	for _, t := range all {
+		w.word(by[t.symbol])
+		w.put(uint64(t.extra), t.n)
+	}
+}
+
+// shortLengths is lengths for words of up to seven bits.
+func shortLengths(counts []int) []uint8 {
+	for {
+		out := lengths(counts, 0)
+		if slices.Max(out) <= 7 {
+			return out
+		}
+		for i, n := range counts {
+			counts[i] = (n + 1) / 2
+		}
+	}
+}
