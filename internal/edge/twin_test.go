@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"vestibule/internal/node"
+	"vestibule/internal/testkit"
 )
 
 // twin are two edges that differ in their front, each with a site that remembers. What
@@ -105,7 +106,7 @@ func (x *twin) play(t testing.TB, data []byte, cut int) (out [2]result) {
 		x.enter[i](c)
 		select {
 		case <-c.done:
-		case <-time.After(20 * time.Second):
+		case <-time.After(testkit.Patience):
 			t.Errorf("no end of %q", data)
 		}
 		out[i] = result{x.site[i].forget(), c.answers()}
