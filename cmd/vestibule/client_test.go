@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -28,6 +29,10 @@ func TestTheClientsExitCodes(t *testing.T) {
 			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"id":"i","status":"active","role":"admin","zone":"z","account":"a"}}`)
 		case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/waiting_rooms"):
 			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":[{"id":"0123","name":"shop","host":"shop.example","total_active_users":7}]}`)
+		case strings.HasSuffix(r.URL.Path, "/vestibule/export"):
+			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"rooms_yaml":"rooms: []\n","pages":{"p.html":"<p>"}}}`)
+		case strings.HasSuffix(r.URL.Path, "/vestibule/import"):
+			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"applied":false,"changes":[{"kind":"room","name":"shop","change":"changed","settings":["path"]}]}}`)
 		case r.Method == http.MethodPatch:
 			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"id":"0123","name":"shop"}}`)
 		default:
@@ -38,6 +43,7 @@ func TestTheClientsExitCodes(t *testing.T) {
 	defer api.Close()
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	server := "--server=" + api.URL + "/client/v4/"
+	file := filepath.Join(t.TempDir(), "rooms.yaml")
 	for _, c := range []struct {
 		args  string
 		token string
@@ -55,6 +61,11 @@ func TestTheClientsExitCodes(t *testing.T) {
 		{"rooms set shop", "good", 2, "usage:"},
 		{"rooms set shop x", "good", 2, "must be KEY=VALUE"},
 		{"rooms list --output xml", "good", 2, "output: must be table or json"},
+		{"rooms export " + file, "good", 0, "written, with 1 pages"},
+		{"rooms export " + file, "good", 0, "written"}, // the same again
+		{"rooms export -", "good", 1, "name a file"},
+		{"rooms import " + file + " --dry-run", "good", 0, "dry run"},
+		{"rooms import " + file + ".not", "good", 1, "no such file"},
 		{"tokens create", "good", 2, "usage:"},
 		{"status nobody", "good", 0, "INSIDE"},
 		{"login", "good", 0, "logged in as admin"},

@@ -15,7 +15,7 @@ import (
 	"vestibule/internal/node"
 )
 
-const roomsUsage = `usage: vestibule rooms list | get ROOM | create KEY=VALUE... | set ROOM KEY=VALUE... | delete ROOM | site HOST URL | revisions ROOM | restore ROOM REVISION [flags]
+const roomsUsage = `usage: vestibule rooms list | get ROOM | create KEY=VALUE... | set ROOM KEY=VALUE... | delete ROOM | site HOST URL | revisions ROOM | restore ROOM REVISION | export FILE | import FILE [flags]
 
   list                    all rooms
   get ROOM                one room, by its name or id, as JSON
@@ -25,6 +25,9 @@ const roomsUsage = `usage: vestibule rooms list | get ROOM | create KEY=VALUE...
   site HOST URL           say which site is behind a host
   revisions ROOM          what a room was and who made it so; the id of a room that is deleted
   restore ROOM REVISION   make a room again what it was; a room that is deleted is made again
+  export FILE             write all rooms as a rooms.yaml, with their pages beside it; - for the standard output
+  import FILE             make the rooms of the API what a rooms.yaml says, in one change: rooms that it does
+                          not name are deleted. --dry-run tells what would change
 
 Keys are those of the API; vestibule.grace=2m and the like are settings of rooms.yaml that the hosted product has not.
 A value is JSON where it can be read as such, else a text. Exit codes: 0 done, 1 refused, 2 wrong usage, 3 not reachable.
@@ -102,6 +105,8 @@ func body(pairs []string) (json.RawMessage, error) {
 func rooms(args []string, stdout, stderr io.Writer) error {
 	f, flags := flagSet("rooms", stderr), &clientFlags{}
 	flags.add(f)
+	dry := f.Bool("dry-run", false, "import: tell what would change, and change nothing")
+	takeOver := f.Bool("take-over", false, "import: rooms of a rooms file become the API's too; for when no global has that file any more")
 	c, words, done, err := flags.open(f, args, roomsUsage, stdout, stderr)
 	if err != nil {
 		return err
@@ -109,13 +114,19 @@ func rooms(args []string, stdout, stderr io.Writer) error {
 	defer done()
 	n := len(words)
 	words = append(words, "", "")
-	least := map[string]int{"list": 1, "get": 2, "create": 2, "set": 3, "delete": 2, "site": 3, "revisions": 2, "restore": 3}[words[0]]
+	least := map[string]int{"list": 1, "get": 2, "create": 2, "set": 3, "delete": 2, "site": 3, "revisions": 2, "restore": 3, "export": 2, "import": 2}[words[0]]
 	if least == 0 || n < least || n > least && words[0] != "create" && words[0] != "set" {
 		fmt.Fprint(stderr, roomsUsage)
 		return node.ErrUsage
 	}
 	if _, err := c.verify(); err != nil {
 		return err
+	}
+	switch words[0] {
+	case "export":
+		return c.export(words[1])
+	case "import":
+		return c.load(words[1], *dry, *takeOver)
 	}
 	err = c.rooms(words[0], words[1], words[2:max(2, n)], words)
 	if bad, ok := errors.AsType[*pairError](err); ok {

@@ -79,6 +79,7 @@ var needs = map[string]Role{
 	"WaitingRoomGetWaitingRoomStatus":    Viewer,
 	"WaitingRoomGetZoneSettings":         Viewer,
 	"ListHosts":                          Viewer,
+	"ExportRooms":                        Viewer,
 
 	"WaitingRoomCreateACustomWaitingRoomPagePreview": Operator,
 
@@ -90,6 +91,7 @@ var needs = map[string]Role{
 	"WaitingRoomPatchZoneSettings":  Editor,
 	"PutHost":                       Editor,
 	"DeleteHost":                    Editor,
+	"ImportRooms":                   Editor,
 	"ListRevisions":                 Editor,
 	"RestoreRevision":               Editor,
 

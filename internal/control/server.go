@@ -114,7 +114,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, noRoute(r)) // a mux would send clients elsewhere
 		return
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	most := int64(maxBody)
+	if r.URL.Path == importPath {
+		most = maxImport
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, most)
 	s.handler.ServeHTTP(w, r)
 }
 
@@ -144,8 +148,8 @@ func noRoute(r *http.Request) *refusalError {
 }
 
 func badBody(err error) *refusalError {
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return refusef(http.StatusRequestEntityTooLarge, codeInvalid, "the body must be at most %d bytes: invalid data", maxBody)
+	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return refusef(http.StatusRequestEntityTooLarge, codeInvalid, "the body must be at most %d bytes: invalid data", large.Limit)
 	}
 	return refusef(http.StatusBadRequest, codeInvalid, "the body must be JSON: invalid data")
 }

@@ -63,7 +63,7 @@ func (d Document) schema() (version, needs int) {
 	version, needs = 1, 1
 	for i := range Schema {
 		t := &Schema[i]
-		if t.Since == 1 || !slices.ContainsFunc(d.Rooms, func(s Settings) bool { return !t.isDefault(&s) }) {
+		if t.Since == 1 || !slices.ContainsFunc(d.Rooms, func(s Settings) bool { return !t.IsDefault(&s) }) {
 			continue
 		}
 		version = max(version, t.Since)
@@ -105,7 +105,7 @@ func (e *encoder) settings(s *Settings) {
 	n := 0
 	for i := range Schema {
 		t := &Schema[i]
-		if t.Since > 1 && t.isDefault(s) {
+		if t.Since > 1 && t.IsDefault(s) {
 			continue
 		}
 		e.comma(n)

@@ -330,8 +330,8 @@ func (t *Setting) IsZero(s *Settings) bool {
 	}
 }
 
-// isDefault reports whether a room says of the setting what it would without a word.
-func (t *Setting) isDefault(s *Settings) bool {
+// IsDefault reports whether a room says of the setting what it would without a word.
+func (t *Setting) IsDefault(s *Settings) bool {
 	switch f := t.Field(s).(type) {
 	case *string:
 		return *f == "" || t.Default == *f

@@ -40,7 +40,7 @@ func TestTheSchemaNamesEveryField(t *testing.T) {
 		if rule := line.Rule(&filled); rule != "" {
 			t.Errorf("%s: its default is against its rule: %s", line.Key, rule)
 		}
-		if line.IsZero(&filled) || !line.isDefault(&filled) || !line.isDefault(&s) {
+		if line.IsZero(&filled) || !line.IsDefault(&filled) || !line.IsDefault(&s) {
 			t.Errorf("%s: its default is not filled in, or not known again", line.Key)
 		}
 	}

@@ -92,7 +92,7 @@ func entryOf(id string, now time.Time, by audit.By, base, next *State) (audit.En
 		}
 		return room.EncodeDocument(room.Document{Rooms: []room.Settings{r.Settings}})
 	}
-	for _, c := range changes(base, next) {
+	for _, c := range Changes(base, next) {
 		r := c.After
 		if r == nil {
 			r = c.Before
@@ -121,8 +121,8 @@ func entryOf(id string, now time.Time, by audit.By, base, next *State) (audit.En
 	return e, nil
 }
 
-// changes returns which rooms differ. A room that was renamed is one change.
-func changes(base, next *State) (out []Change) {
+// Changes returns which rooms differ. A room that was renamed is one change.
+func Changes(base, next *State) (out []Change) {
 	before, after := map[string]*Room{}, map[string]*Room{}
 	had := make(map[*Room]bool, len(base.Rooms))
 	for _, r := range base.Rooms {

@@ -20,6 +20,45 @@ import (
 	"github.com/oapi-codegen/runtime"
 )
 
+// Defines values for ImportedChangeChange.
+const (
+	Changed ImportedChangeChange = "changed"
+	Deleted ImportedChangeChange = "deleted"
+	Made    ImportedChangeChange = "made"
+)
+
+// Valid indicates whether the value is a known member of the ImportedChangeChange enum.
+func (e ImportedChangeChange) Valid() bool {
+	switch e {
+	case Changed:
+		return true
+	case Deleted:
+		return true
+	case Made:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ImportedChangeKind.
+const (
+	ImportedChangeKindHost ImportedChangeKind = "host"
+	ImportedChangeKindRoom ImportedChangeKind = "room"
+)
+
+// Valid indicates whether the value is a known member of the ImportedChangeKind enum.
+func (e ImportedChangeKind) Valid() bool {
+	switch e {
+	case ImportedChangeKindHost:
+		return true
+	case ImportedChangeKindRoom:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for StatusStatus.
 const (
 	EventPrequeueing StatusStatus = "event_prequeueing"
@@ -80,6 +119,30 @@ type Host struct {
 
 // HostBody defines model for HostBody.
 type HostBody = json.RawMessage
+
+// ImportBody defines model for ImportBody.
+type ImportBody = json.RawMessage
+
+// Imported defines model for Imported.
+type Imported struct {
+	// Applied false for a dry run
+	Applied bool             `json:"applied"`
+	Changes []ImportedChange `json:"changes"`
+}
+
+// ImportedChange defines model for ImportedChange.
+type ImportedChange struct {
+	Change   ImportedChangeChange `json:"change"`
+	Kind     ImportedChangeKind   `json:"kind"`
+	Name     string               `json:"name"`
+	Settings []string             `json:"settings"`
+}
+
+// ImportedChangeChange defines model for ImportedChange.Change.
+type ImportedChangeChange string
+
+// ImportedChangeKind defines model for ImportedChange.Kind.
+type ImportedChangeKind string
 
 // Note defines model for Note.
 type Note struct {
@@ -175,6 +238,13 @@ type RoomRevision struct {
 
 	// Room the settings that it got, as in rooms.yaml; null where it was deleted
 	Room *map[string]interface{} `json:"room"`
+}
+
+// RoomsFile defines model for RoomsFile.
+type RoomsFile struct {
+	// Pages waiting pages that it names, by file name
+	Pages     map[string]string `json:"pages"`
+	RoomsYaml string            `json:"rooms_yaml"`
 }
 
 // Route defines model for Route.
@@ -277,6 +347,14 @@ type DeletedAnswer struct {
 	Success bool `json:"success"`
 }
 
+// ExportAnswer defines model for ExportAnswer.
+type ExportAnswer struct {
+	Errors   []Note    `json:"errors"`
+	Messages []Note    `json:"messages"`
+	Result   RoomsFile `json:"result"`
+	Success  bool      `json:"success"`
+}
+
 // FailedAnswer defines model for FailedAnswer.
 type FailedAnswer = Failure
 
@@ -295,6 +373,14 @@ type HostsAnswer struct {
 	Result     []Host     `json:"result"`
 	ResultInfo ResultInfo `json:"result_info"`
 	Success    bool       `json:"success"`
+}
+
+// ImportAnswer defines model for ImportAnswer.
+type ImportAnswer struct {
+	Errors   []Note   `json:"errors"`
+	Messages []Note   `json:"messages"`
+	Result   Imported `json:"result"`
+	Success  bool     `json:"success"`
 }
 
 // PreviewAnswer defines model for PreviewAnswer.
@@ -379,6 +465,9 @@ type ZoneSettingsAnswer struct {
 // HostRequest defines model for HostRequest.
 type HostRequest = HostBody
 
+// ImportRequest defines model for ImportRequest.
+type ImportRequest = ImportBody
+
 // PreviewRequest defines model for PreviewRequest.
 type PreviewRequest = PreviewBody
 
@@ -431,6 +520,9 @@ type WaitingRoomListWaitingRoomsParams struct {
 
 // PutHostJSONRequestBody defines body for PutHost for application/json ContentType.
 type PutHostJSONRequestBody = HostBody
+
+// ImportRoomsJSONRequestBody defines body for ImportRooms for application/json ContentType.
+type ImportRoomsJSONRequestBody = ImportBody
 
 // CreateTokenJSONRequestBody defines body for CreateToken for application/json ContentType.
 type CreateTokenJSONRequestBody = TokenBody
@@ -542,6 +634,11 @@ type ClientInterface interface {
 	// Corresponds with GET /vestibule/audit (the `ListAudit` operationId).
 	ListAudit(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ExportRooms All rooms and hosts as the file rooms.yaml, with their waiting pages
+	//
+	// Corresponds with GET /vestibule/export (the `ExportRooms` operationId).
+	ExportRooms(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListHosts Hosts that have an entry, with the site behind each
 	//
 	// Corresponds with GET /vestibule/hosts (the `ListHosts` operationId).
@@ -565,6 +662,20 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /vestibule/hosts/{host} (the `PutHost` operationId).
 	PutHost(ctx context.Context, host HostName, body PutHostJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ImportRoomsWithBody Make the rooms and hosts of the API what a file rooms.yaml says, all in one change
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /vestibule/import (the `ImportRooms` operationId).
+	ImportRoomsWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ImportRooms Make the rooms and hosts of the API what a file rooms.yaml says, all in one change
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /vestibule/import (the `ImportRooms` operationId).
+	ImportRooms(ctx context.Context, body ImportRoomsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListRevisions What a room was and who made it so, the newest first; also of a room that is gone
 	//
@@ -755,6 +866,21 @@ func (c *Client) ListAudit(ctx context.Context, params *ListAuditParams, reqEdit
 	return c.Client.Do(req)
 }
 
+// ExportRooms All rooms and hosts as the file rooms.yaml, with their waiting pages
+//
+// Corresponds with GET /vestibule/export (the `ExportRooms` operationId).
+func (c *Client) ExportRooms(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewExportRoomsRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListHosts Hosts that have an entry, with the site behind each
 //
 // Corresponds with GET /vestibule/hosts (the `ListHosts` operationId).
@@ -809,6 +935,40 @@ func (c *Client) PutHostWithBody(ctx context.Context, host HostName, contentType
 // Corresponds with PUT /vestibule/hosts/{host} (the `PutHost` operationId).
 func (c *Client) PutHost(ctx context.Context, host HostName, body PutHostJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewPutHostRequest(c.Server, host, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ImportRoomsWithBody Make the rooms and hosts of the API what a file rooms.yaml says, all in one change
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /vestibule/import (the `ImportRooms` operationId).
+func (c *Client) ImportRoomsWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewImportRoomsRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ImportRooms Make the rooms and hosts of the API what a file rooms.yaml says, all in one change
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /vestibule/import (the `ImportRooms` operationId).
+func (c *Client) ImportRooms(ctx context.Context, body ImportRoomsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewImportRoomsRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -1370,6 +1530,33 @@ func NewListAuditRequest(server string, params *ListAuditParams) (*http.Request,
 	return req, nil
 }
 
+// NewExportRoomsRequest constructs an http.Request for the ExportRooms method
+func NewExportRoomsRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/vestibule/export")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListHostsRequest constructs an http.Request for the ListHosts method
 func NewListHostsRequest(server string) (*http.Request, error) {
 	var err error
@@ -1469,6 +1656,46 @@ func NewPutHostRequestWithBody(server string, host HostName, contentType string,
 	}
 
 	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewImportRoomsRequest calls the generic ImportRooms builder with application/json body
+func NewImportRoomsRequest(server string, body ImportRoomsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewImportRoomsRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewImportRoomsRequestWithBody constructs an http.Request for the ImportRooms method, with any body, and a specified content type
+func NewImportRoomsRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/vestibule/import")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
@@ -2284,6 +2511,13 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /vestibule/audit (the `ListAudit` operationId).
 	ListAuditWithResponse(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*ListAuditResponse, error)
 
+	// ExportRoomsWithResponse All rooms and hosts as the file rooms.yaml, with their waiting pages
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /vestibule/export (the `ExportRooms` operationId).
+	ExportRoomsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ExportRoomsResponse, error)
+
 	// ListHostsWithResponse Hosts that have an entry, with the site behind each
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -2311,6 +2545,20 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /vestibule/hosts/{host} (the `PutHost` operationId).
 	PutHostWithResponse(ctx context.Context, host HostName, body PutHostJSONRequestBody, reqEditors ...RequestEditorFn) (*PutHostResponse, error)
+
+	// ImportRoomsWithBodyWithResponse Make the rooms and hosts of the API what a file rooms.yaml says, all in one change
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /vestibule/import (the `ImportRooms` operationId).
+	ImportRoomsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ImportRoomsResponse, error)
+
+	// ImportRoomsWithResponse Make the rooms and hosts of the API what a file rooms.yaml says, all in one change
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /vestibule/import (the `ImportRooms` operationId).
+	ImportRoomsWithResponse(ctx context.Context, body ImportRoomsJSONRequestBody, reqEditors ...RequestEditorFn) (*ImportRoomsResponse, error)
 
 	// ListRevisionsWithResponse What a room was and who made it so, the newest first; also of a room that is gone
 	//
@@ -2618,6 +2866,54 @@ func (r ListAuditResponse) ContentType() string {
 	return ""
 }
 
+type ExportRoomsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ExportAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *FailedAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ExportRoomsResponse) GetJSON200() *ExportAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ExportRoomsResponse) GetJSONDefault() *FailedAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ExportRoomsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ExportRoomsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ExportRoomsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ExportRoomsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListHostsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -2756,6 +3052,54 @@ func (r PutHostResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r PutHostResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ImportRoomsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ImportAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *FailedAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ImportRoomsResponse) GetJSON200() *ImportAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ImportRoomsResponse) GetJSONDefault() *FailedAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ImportRoomsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ImportRoomsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ImportRoomsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ImportRoomsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -3569,6 +3913,19 @@ func (c *ClientWithResponses) ListAuditWithResponse(ctx context.Context, params 
 	return ParseListAuditResponse(rsp)
 }
 
+// ExportRoomsWithResponse All rooms and hosts as the file rooms.yaml, with their waiting pages
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /vestibule/export (the `ExportRooms` operationId).
+func (c *ClientWithResponses) ExportRoomsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ExportRoomsResponse, error) {
+	rsp, err := c.ExportRooms(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseExportRoomsResponse(rsp)
+}
+
 // ListHostsWithResponse Hosts that have an entry, with the site behind each
 //
 // Returns a wrapper object for the known response body format(s).
@@ -3619,6 +3976,32 @@ func (c *ClientWithResponses) PutHostWithResponse(ctx context.Context, host Host
 		return nil, err
 	}
 	return ParsePutHostResponse(rsp)
+}
+
+// ImportRoomsWithBodyWithResponse Make the rooms and hosts of the API what a file rooms.yaml says, all in one change
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /vestibule/import (the `ImportRooms` operationId).
+func (c *ClientWithResponses) ImportRoomsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ImportRoomsResponse, error) {
+	rsp, err := c.ImportRoomsWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseImportRoomsResponse(rsp)
+}
+
+// ImportRoomsWithResponse Make the rooms and hosts of the API what a file rooms.yaml says, all in one change
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /vestibule/import (the `ImportRooms` operationId).
+func (c *ClientWithResponses) ImportRoomsWithResponse(ctx context.Context, body ImportRoomsJSONRequestBody, reqEditors ...RequestEditorFn) (*ImportRoomsResponse, error) {
+	rsp, err := c.ImportRooms(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseImportRoomsResponse(rsp)
 }
 
 // ListRevisionsWithResponse What a room was and who made it so, the newest first; also of a room that is gone
@@ -4019,6 +4402,39 @@ func ParseListAuditResponse(rsp *http.Response) (*ListAuditResponse, error) {
 	return response, nil
 }
 
+// ParseExportRoomsResponse parses an HTTP response from a ExportRoomsWithResponse call
+func ParseExportRoomsResponse(rsp *http.Response) (*ExportRoomsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ExportRoomsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ExportAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest FailedAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListHostsResponse parses an HTTP response from a ListHostsWithResponse call
 func ParseListHostsResponse(rsp *http.Response) (*ListHostsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -4101,6 +4517,39 @@ func ParsePutHostResponse(rsp *http.Response) (*PutHostResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest HostAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest FailedAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseImportRoomsResponse parses an HTTP response from a ImportRoomsWithResponse call
+func ParseImportRoomsResponse(rsp *http.Response) (*ImportRoomsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ImportRoomsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ImportAnswer
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -4657,6 +5106,9 @@ type ServerInterface interface {
 	// ListAudit Who changed what, the newest first; from a number on, the oldest first
 	// (GET /vestibule/audit)
 	ListAudit(w http.ResponseWriter, r *http.Request, params ListAuditParams)
+	// ExportRooms All rooms and hosts as the file rooms.yaml, with their waiting pages
+	// (GET /vestibule/export)
+	ExportRooms(w http.ResponseWriter, r *http.Request)
 	// ListHosts Hosts that have an entry, with the site behind each
 	// (GET /vestibule/hosts)
 	ListHosts(w http.ResponseWriter, r *http.Request)
@@ -4666,6 +5118,9 @@ type ServerInterface interface {
 	// PutHost Say which site is behind a host; rooms of the API that had the former one follow
 	// (PUT /vestibule/hosts/{host})
 	PutHost(w http.ResponseWriter, r *http.Request, host HostName)
+	// ImportRooms Make the rooms and hosts of the API what a file rooms.yaml says, all in one change
+	// (POST /vestibule/import)
+	ImportRooms(w http.ResponseWriter, r *http.Request)
 	// ListRevisions What a room was and who made it so, the newest first; also of a room that is gone
 	// (GET /vestibule/rooms/{waiting_room_id}/revisions)
 	ListRevisions(w http.ResponseWriter, r *http.Request, waitingRoomId WaitingRoomId, params ListRevisionsParams)
@@ -4853,6 +5308,20 @@ func (siw *ServerInterfaceWrapper) ListAudit(w http.ResponseWriter, r *http.Requ
 	handler.ServeHTTP(w, r)
 }
 
+// ExportRooms operation middleware
+func (siw *ServerInterfaceWrapper) ExportRooms(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ExportRooms(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListHosts operation middleware
 func (siw *ServerInterfaceWrapper) ListHosts(w http.ResponseWriter, r *http.Request) {
 
@@ -4910,6 +5379,20 @@ func (siw *ServerInterfaceWrapper) PutHost(w http.ResponseWriter, r *http.Reques
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.PutHost(w, r, host)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ImportRooms operation middleware
+func (siw *ServerInterfaceWrapper) ImportRooms(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ImportRooms(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -5562,6 +6045,8 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/vestibule/hosts", wrapper.ListHosts)
 	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/vestibule/hosts/{host}", wrapper.DeleteHost)
 	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/vestibule/hosts/{host}", wrapper.PutHost)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/vestibule/export", wrapper.ExportRooms)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/vestibule/import", wrapper.ImportRooms)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/vestibule/audit", wrapper.ListAudit)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/vestibule/rooms/{waiting_room_id}/revisions", wrapper.ListRevisions)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/vestibule/rooms/{waiting_room_id}/revisions/{revision}/restore", wrapper.RestoreRevision)
@@ -5586,6 +6071,13 @@ type DeletedAnswerJSONResponse struct {
 	Success bool `json:"success"`
 }
 
+type ExportAnswerJSONResponse struct {
+	Errors   []Note    `json:"errors"`
+	Messages []Note    `json:"messages"`
+	Result   RoomsFile `json:"result"`
+	Success  bool      `json:"success"`
+}
+
 type FailedAnswerJSONResponse Failure
 
 type HostAnswerJSONResponse struct {
@@ -5601,6 +6093,13 @@ type HostsAnswerJSONResponse struct {
 	Result     []Host     `json:"result"`
 	ResultInfo ResultInfo `json:"result_info"`
 	Success    bool       `json:"success"`
+}
+
+type ImportAnswerJSONResponse struct {
+	Errors   []Note   `json:"errors"`
+	Messages []Note   `json:"messages"`
+	Result   Imported `json:"result"`
+	Success  bool     `json:"success"`
 }
 
 type PreviewAnswerJSONResponse struct {
@@ -5790,6 +6289,44 @@ func (response ListAuditdefaultJSONResponse) VisitListAuditResponse(w http.Respo
 	return err
 }
 
+type ExportRoomsRequestObject struct {
+}
+
+type ExportRoomsResponseObject interface {
+	VisitExportRoomsResponse(w http.ResponseWriter) error
+}
+
+type ExportRooms200JSONResponse struct{ ExportAnswerJSONResponse }
+
+func (response ExportRooms200JSONResponse) VisitExportRoomsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExportRoomsdefaultJSONResponse struct {
+	Body       Failure
+	StatusCode int
+}
+
+func (response ExportRoomsdefaultJSONResponse) VisitExportRoomsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListHostsRequestObject struct {
 }
 
@@ -5896,6 +6433,45 @@ type PutHostdefaultJSONResponse struct {
 }
 
 func (response PutHostdefaultJSONResponse) VisitPutHostResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportRoomsRequestObject struct {
+	Body *ImportRoomsJSONRequestBody
+}
+
+type ImportRoomsResponseObject interface {
+	VisitImportRoomsResponse(w http.ResponseWriter) error
+}
+
+type ImportRooms200JSONResponse struct{ ImportAnswerJSONResponse }
+
+func (response ImportRooms200JSONResponse) VisitImportRoomsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportRoomsdefaultJSONResponse struct {
+	Body       Failure
+	StatusCode int
+}
+
+func (response ImportRoomsdefaultJSONResponse) VisitImportRoomsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -6555,6 +7131,9 @@ type StrictServerInterface interface {
 	// ListAudit Who changed what, the newest first; from a number on, the oldest first
 	// (GET /vestibule/audit)
 	ListAudit(ctx context.Context, request ListAuditRequestObject) (ListAuditResponseObject, error)
+	// ExportRooms All rooms and hosts as the file rooms.yaml, with their waiting pages
+	// (GET /vestibule/export)
+	ExportRooms(ctx context.Context, request ExportRoomsRequestObject) (ExportRoomsResponseObject, error)
 	// ListHosts Hosts that have an entry, with the site behind each
 	// (GET /vestibule/hosts)
 	ListHosts(ctx context.Context, request ListHostsRequestObject) (ListHostsResponseObject, error)
@@ -6564,6 +7143,9 @@ type StrictServerInterface interface {
 	// PutHost Say which site is behind a host; rooms of the API that had the former one follow
 	// (PUT /vestibule/hosts/{host})
 	PutHost(ctx context.Context, request PutHostRequestObject) (PutHostResponseObject, error)
+	// ImportRooms Make the rooms and hosts of the API what a file rooms.yaml says, all in one change
+	// (POST /vestibule/import)
+	ImportRooms(ctx context.Context, request ImportRoomsRequestObject) (ImportRoomsResponseObject, error)
 	// ListRevisions What a room was and who made it so, the newest first; also of a room that is gone
 	// (GET /vestibule/rooms/{waiting_room_id}/revisions)
 	ListRevisions(ctx context.Context, request ListRevisionsRequestObject) (ListRevisionsResponseObject, error)
@@ -6730,6 +7312,30 @@ func (sh *strictHandler) ListAudit(w http.ResponseWriter, r *http.Request, param
 	}
 }
 
+// ExportRooms operation middleware
+func (sh *strictHandler) ExportRooms(w http.ResponseWriter, r *http.Request) {
+	var request ExportRoomsRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ExportRooms(ctx, request.(ExportRoomsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExportRooms")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ExportRoomsResponseObject); ok {
+		if err := validResponse.VisitExportRoomsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListHosts operation middleware
 func (sh *strictHandler) ListHosts(w http.ResponseWriter, r *http.Request) {
 	var request ListHostsRequestObject
@@ -6806,6 +7412,37 @@ func (sh *strictHandler) PutHost(w http.ResponseWriter, r *http.Request, host Ho
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(PutHostResponseObject); ok {
 		if err := validResponse.VisitPutHostResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ImportRooms operation middleware
+func (sh *strictHandler) ImportRooms(w http.ResponseWriter, r *http.Request) {
+	var request ImportRoomsRequestObject
+
+	var body ImportRoomsJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ImportRooms(ctx, request.(ImportRoomsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ImportRooms")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ImportRoomsResponseObject); ok {
+		if err := validResponse.VisitImportRoomsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -1,0 +1,178 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	"vestibule/internal/control/api"
+	"vestibule/internal/room"
+	"vestibule/internal/roomfile"
+	"vestibule/internal/roomstore"
+	"vestibule/internal/waiting/checkpage"
+)
+
+// maxImport bounds the body of an import: the largest rooms file, escaped, and some pages.
+const maxImport = 32 << 20
+
+// importPath is the one path whose body may be so large.
+const importPath = Prefix + "/vestibule/import"
+
+// ExportRooms implements [api.StrictServerInterface].
+func (s *Server) ExportRooms(ctx context.Context, _ api.ExportRoomsRequestObject) (api.ExportRoomsResponseObject, error) {
+	state, err := s.Rooms.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	doc, pages := state.Document(), map[string]string{}
+	for i := range doc.Rooms {
+		r := &doc.Rooms[i]
+		if r.WaitingPage == "" {
+			continue
+		}
+		page, err := s.Page(ctx, r.WaitingPage)
+		if err == nil && page == nil {
+			err = fmt.Errorf("the page of room %s is not in the store", r.Name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		r.WaitingPage = "page-" + r.WaitingPage + ".html"
+		pages[r.WaitingPage] = string(page)
+	}
+	data, err := roomfile.Format(doc)
+	if err != nil {
+		return nil, refusef(http.StatusBadRequest, codeInvalid, "%v: invalid data", err)
+	}
+	return api.ExportRooms200JSONResponse{ExportAnswerJSONResponse: api.ExportAnswerJSONResponse{
+		Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: api.RoomsFile{RoomsYaml: string(data), Pages: pages},
+	}}, nil
+}
+
+// dryRunError ends a change that is not to be made.
+type dryRunError struct{ changes []api.ImportedChange }
+
+func (e *dryRunError) Error() string { return "dry run" }
+
+// ImportRooms implements [api.StrictServerInterface].
+func (s *Server) ImportRooms(ctx context.Context, q api.ImportRoomsRequestObject) (api.ImportRoomsResponseObject, error) {
+	var f faults
+	m := f.object("", *q.Body)
+	text, _ := f.text("/rooms_yaml", m["rooms_yaml"])
+	dry, _ := f.flag("/dry_run", m["dry_run"])
+	take, _ := f.flag("/take_over", m["take_over"])
+	var pages map[string]string
+	if v := m["pages"]; !null(v) && json.Unmarshal(v, &pages) != nil {
+		f.add("/pages", "pages must be an object of texts")
+	}
+	if len(f) > 0 {
+		return nil, invalid(f)
+	}
+	doc, err := roomfile.Parse([]byte(text))
+	if list, ok := asFaults(err); ok {
+		for _, r := range list {
+			f.add("/rooms_yaml", "%s", r.Error())
+		}
+	} else if err != nil {
+		return nil, err
+	}
+	files := map[string]bool{}
+	for i := range doc.Rooms {
+		r := &doc.Rooms[i]
+		if r.WaitingPage == "" {
+			continue
+		}
+		page, given := pages[r.WaitingPage]
+		if !files[r.WaitingPage] {
+			files[r.WaitingPage] = true
+			if !given {
+				f.add("/pages", "rooms[%d] %q: waiting_page: the content of %q is needed", i, r.Name, short(r.WaitingPage))
+			} else if _, err := checkpage.Check([]byte(page)); err != nil {
+				f.add("/pages", "%s: %v", short(r.WaitingPage), err)
+			}
+		}
+		r.WaitingPage = roomstore.Hash([]byte(page))
+	}
+	if len(f) > 0 {
+		return nil, invalid(f)
+	}
+	var changes []api.ImportedChange
+	_, err = s.Rooms.Change(ctx, roomstore.API, func(d *roomstore.Draft) error {
+		if take {
+			d.TakeOver()
+		}
+		d.Set(doc)
+		for name := range files {
+			d.AddPage(name, []byte(pages[name]))
+		}
+		next, err := d.Apply(1, d.Base().Version+1)
+		if err != nil {
+			return err
+		}
+		if changes = imported(d.Base(), next); dry {
+			return &dryRunError{changes}
+		}
+		return nil
+	})
+	if _, ok := errors.AsType[*dryRunError](err); ok {
+		err = nil
+	}
+	if list, ok := asFaults(err); ok {
+		for _, r := range list {
+			f.add("/rooms_yaml", "%s", r.Error())
+		}
+		err = invalid(f)
+	}
+	a := api.ImportAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: api.Imported{Applied: !dry, Changes: changes}}
+	return api.ImportRooms200JSONResponse{ImportAnswerJSONResponse: a}, err
+}
+
+// imported tells what an import changes.
+func imported(base, next *roomstore.State) []api.ImportedChange {
+	out := []api.ImportedChange{}
+	kind := func(before, after bool) api.ImportedChangeChange {
+		switch {
+		case !before:
+			return api.Made
+		case !after:
+			return api.Deleted
+		}
+		return api.Changed
+	}
+	settings := func(r *roomstore.Room) *room.Settings {
+		if r == nil {
+			return nil
+		}
+		return &r.Settings
+	}
+	for _, c := range roomstore.Changes(base, next) {
+		out = append(out, api.ImportedChange{
+			Kind: api.ImportedChangeKindRoom, Name: c.Name, Change: kind(c.Before != nil, c.After != nil), Settings: differ(settings(c.Before), settings(c.After)),
+		})
+	}
+	before, after := sites(base), sites(next)
+	for _, name := range slices.Sorted(maps.Keys(union(before, after))) {
+		if before[name] != after[name] {
+			out = append(out, api.ImportedChange{Kind: api.ImportedChangeKindHost, Name: name, Change: kind(before[name] != "", after[name] != ""), Settings: []string{}})
+		}
+	}
+	return out
+}
+
+func sites(s *roomstore.State) map[string]string {
+	out := map[string]string{}
+	for _, h := range s.Hosts {
+		out[h.Name] = h.Origin
+	}
+	return out
+}
+
+func union(a, b map[string]string) map[string]string {
+	out := maps.Clone(a)
+	maps.Copy(out, b)
+	return out
+}

@@ -1,0 +1,86 @@
+package roomfile
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"vestibule/internal/room"
+)
+
+// Format returns the file that Parse reads as doc. What has its default is not written. An error
+// says that the file would be larger than [MaxBytes].
+func Format(doc room.Document) ([]byte, error) {
+	doc = doc.WithDefaults()
+	rooms := &yaml.Node{Kind: yaml.SequenceNode}
+	if len(doc.Rooms) == 0 {
+		rooms.Style = yaml.FlowStyle
+	}
+	for i := range doc.Rooms {
+		n := &yaml.Node{Kind: yaml.MappingNode}
+		for k := range room.Schema {
+			t := &room.Schema[k]
+			if t.IsDefault(&doc.Rooms[i]) {
+				continue
+			}
+			n.Content = append(n.Content, word(t.Key), valueOf(t.Field(&doc.Rooms[i])))
+		}
+		rooms.Content = append(rooms.Content, n)
+	}
+	root := &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{word("rooms"), rooms}}
+	if len(doc.Hosts) > 0 {
+		hosts := &yaml.Node{Kind: yaml.SequenceNode}
+		for _, h := range doc.Hosts {
+			hosts.Content = append(hosts.Content, &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{
+				word("name"), text(h.Name), word("origin"), text(h.Origin),
+			}})
+		}
+		root.Content = append(root.Content, word("hosts"), hosts)
+	}
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	if err := e.Encode(root); err != nil {
+		return nil, err
+	}
+	if b.Len() > MaxBytes {
+		return nil, fmt.Errorf("the file would have %d bytes, at most %d can be read", b.Len(), MaxBytes)
+	}
+	return b.Bytes(), nil
+}
+
+// word is a scalar that needs no quotes.
+func word(s string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: s} }
+
+// text is a string whatever it looks like.
+func text(s string) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s, Style: yaml.DoubleQuotedStyle}
+}
+
+func valueOf(field any) *yaml.Node {
+	switch v := field.(type) {
+	case *string:
+		return text(*v)
+	case *int:
+		return word(strconv.Itoa(*v))
+	case *uint32:
+		return word(strconv.FormatUint(uint64(*v), 10))
+	case *bool:
+		return word(strconv.FormatBool(*v))
+	case *time.Duration:
+		return word(v.String())
+	case *[]room.Route:
+		n := &yaml.Node{Kind: yaml.SequenceNode}
+		for _, r := range *v {
+			n.Content = append(n.Content, &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{
+				word("host"), text(r.Host), word("path"), text(r.Path),
+			}})
+		}
+		return n
+	default:
+		panic(fmt.Sprintf("roomfile: a setting of type %T", v))
+	}
+}
