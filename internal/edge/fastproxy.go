@@ -278,77 +278,95 @@ func (c *fastConn) answerHead(b []byte, x *trip, framing http1.Framing, ends boo
 // passBody sends what is in out, and the body of the answer behind it. whole tells that
 // nothing of the answer is left on the origin's connection.
 func (c *fastConn) passBody(up *http1.Conn, framing http1.Framing) (whole, ok bool) {
-	idle := c.f.cfg.Timeouts.Idle
-	left := c.res.Length
-	c.chunks = http1.Chunks{}
 	switch framing {
 	case http1.NoBody:
-		return true, c.write(c.out, idle)
+		return true, c.writeOut()
 	case http1.Counted:
-		for {
-			if len(up.Buffered()) == 0 {
-				if left > smallBody {
-					return true, c.write(c.out, idle) && c.copyBody(up, left)
-				}
-				if c.fill(up, time.Time{}) != nil {
-					return false, false
-				}
-			}
-			b := up.Buffered()
-			b = b[:min(int64(len(b)), left)]
-			c.out = append(c.out, b...)
-			up.Use(len(b))
-			left -= int64(len(b))
-			if left == 0 || len(c.out) >= smallBody {
-				if !c.write(c.out, idle) {
-					return false, false
-				}
-				c.out = c.out[:0]
-			}
-			if left == 0 {
-				return true, true
-			}
-		}
+		ok = c.passCounted(up, c.res.Length)
+		return ok, ok
 	case http1.Chunked:
-		for {
-			if b := up.Buffered(); len(b) > 0 {
-				pass, n, err := c.chunks.Scan(b)
-				if err != nil {
-					return false, false
-				}
-				c.out = append(c.out, b[:pass]...)
-				up.Use(n)
-				if c.chunks.Done && c.chunks.Cut() {
-					c.out = append(c.out, "\r\n"...)
-				}
+		ok = c.passChunks(up)
+		return ok, ok
+	default:
+		return false, c.passToTheEnd(up)
+	}
+}
+
+// writeOut sends what is in out.
+func (c *fastConn) writeOut() bool { return c.write(c.out, c.f.cfg.Timeouts.Idle) }
+
+// passCounted passes on a body of so many bytes.
+func (c *fastConn) passCounted(up *http1.Conn, left int64) bool {
+	for {
+		if len(up.Buffered()) == 0 {
+			if left > smallBody {
+				return c.writeOut() && c.copyBody(up, left)
 			}
-			if len(c.out) > 0 && !c.write(c.out, idle) {
-				return false, false
-			}
-			if c.chunks.Done {
-				return true, true
-			}
-			c.out = c.out[:0]
 			if c.fill(up, time.Time{}) != nil {
-				return false, false
+				return false
 			}
 		}
-	default: // to the end of the connection
-		for {
-			if b := up.Buffered(); len(b) > 0 {
-				c.out = strconv.AppendInt(c.out, int64(len(b)), 16)
-				c.out = append(append(append(c.out, "\r\n"...), b...), "\r\n"...)
-				up.Use(len(b))
-			}
-			if len(c.out) > 0 && !c.write(c.out, idle) {
-				return false, false
+		b := up.Buffered()
+		b = b[:min(int64(len(b)), left)]
+		c.out = append(c.out, b...)
+		up.Use(len(b))
+		left -= int64(len(b))
+		if left == 0 || len(c.out) >= smallBody {
+			if !c.writeOut() {
+				return false
 			}
 			c.out = c.out[:0]
-			if err := c.fill(up, time.Time{}); errors.Is(err, io.EOF) {
-				return false, c.write([]byte("0\r\n\r\n"), idle)
-			} else if err != nil {
-				return false, false
+		}
+		if left == 0 {
+			return true
+		}
+	}
+}
+
+// passChunks passes on a body in chunks, as they are, without trailers.
+func (c *fastConn) passChunks(up *http1.Conn) bool {
+	c.chunks = http1.Chunks{}
+	for {
+		if b := up.Buffered(); len(b) > 0 {
+			pass, n, err := c.chunks.Scan(b)
+			if err != nil {
+				return false
 			}
+			c.out = append(c.out, b[:pass]...)
+			up.Use(n)
+			if c.chunks.Done && c.chunks.Cut() {
+				c.out = append(c.out, "\r\n"...)
+			}
+		}
+		if len(c.out) > 0 && !c.writeOut() {
+			return false
+		}
+		if c.chunks.Done {
+			return true
+		}
+		c.out = c.out[:0]
+		if c.fill(up, time.Time{}) != nil {
+			return false
+		}
+	}
+}
+
+// passToTheEnd passes on a body that ends with the origin's connection, in chunks.
+func (c *fastConn) passToTheEnd(up *http1.Conn) bool {
+	for {
+		if b := up.Buffered(); len(b) > 0 {
+			c.out = strconv.AppendInt(c.out, int64(len(b)), 16)
+			c.out = append(append(append(c.out, "\r\n"...), b...), "\r\n"...)
+			up.Use(len(b))
+		}
+		if len(c.out) > 0 && !c.writeOut() {
+			return false
+		}
+		c.out = c.out[:0]
+		if err := c.fill(up, time.Time{}); errors.Is(err, io.EOF) {
+			return c.write([]byte("0\r\n\r\n"), c.f.cfg.Timeouts.Idle)
+		} else if err != nil {
+			return false
 		}
 	}
 }

@@ -1,0 +1,110 @@
+package edge
+
+import (
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"vestibule/internal/gate"
+)
+
+// answer writes what the edge itself has to say. The body of the request is read over.
+func (c *fastConn) answer(o *gate.Outcome, length int) bool {
+	patience := c.f.cfg.Timeouts.Header
+	ends := c.ends() || o.Close
+	if c.body(length, patience) {
+		c.r += length
+	} else {
+		ends = true
+	}
+	return c.say(o.Status, o.Header, o.Body, ends, patience) && !ends
+}
+
+// say writes an answer of the edge.
+func (c *fastConn) say(status int, header []gate.Field, body []byte, ends bool, patience time.Duration) bool {
+	b := appendStatus(c.out[:0], status)
+	b = appendFields(b, header)
+	b = appendDate(b)
+	if ends {
+		b = append(b, "Connection: close\r\n"...)
+	}
+	if status != http.StatusNoContent {
+		b = appendLength(b, int64(len(body)))
+	}
+	b = append(b, "\r\n"...)
+	if c.req.Method != http.MethodHead {
+		b = append(b, body...)
+	}
+	c.out = b
+	return c.write(b, patience)
+}
+
+// ends reports whether the connection ends with the answer.
+func (c *fastConn) ends() bool { return c.req.Close || c.f.draining.Load() }
+
+// broken answers a request that ended in a panic.
+func (c *fastConn) broken(o *gate.Outcome, p any) {
+	c.f.metrics.panics.Inc()
+	c.f.log.Error("panic in a request", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+	if c.begun {
+		return
+	}
+	header := append(o.Tickets(), gate.Field{Name: "Cache-Control", Value: "no-store"}, // a slot may have been charged: the visitor is to have it
+		gate.Field{Name: "Content-Type", Value: "text/plain; charset=utf-8"}, gate.Field{Name: "X-Content-Type-Options", Value: "nosniff"})
+	c.say(http.StatusInternalServerError, header, []byte("Something went wrong. Please try again.\n"), true, c.f.cfg.Timeouts.Header)
+}
+
+// appendStatus begins an answer.
+func appendStatus(b []byte, status int) []byte {
+	b = append(b, "HTTP/1.1 "...)
+	b = strconv.AppendInt(b, int64(status), 10)
+	b = append(b, ' ')
+	b = append(b, http.StatusText(status)...)
+	return append(b, "\r\n"...)
+}
+
+func appendFields(b []byte, fields []gate.Field) []byte {
+	for i := range fields {
+		b = appendField(b, fields[i].Name, fields[i].Value)
+	}
+	return b
+}
+
+// appendField appends a line of a header, and never two.
+func appendField(b []byte, name, value string) []byte {
+	b = append(b, name...)
+	b = append(b, ": "...)
+	if strings.ContainsAny(value, "\r\n") {
+		value = strings.NewReplacer("\r", " ", "\n", " ").Replace(value)
+	}
+	b = append(b, value...)
+	return append(b, "\r\n"...)
+}
+
+func appendLength(b []byte, n int64) []byte {
+	b = append(b, "Content-Length: "...)
+	b = strconv.AppendInt(b, n, 10)
+	return append(b, "\r\n"...)
+}
+
+// date is the Date line of one second.
+type date struct {
+	second int64
+	line   string
+}
+
+var lastDate atomic.Pointer[date]
+
+func appendDate(b []byte) []byte {
+	now := time.Now()
+	d := lastDate.Load()
+	if d == nil || d.second != now.Unix() {
+		d = &date{now.Unix(), "Date: " + now.UTC().Format(http.TimeFormat) + "\r\n"}
+		lastDate.Store(d)
+	}
+	return append(b, d.line...)
+}

@@ -1,0 +1,318 @@
+package edge
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"vestibule/internal/gate"
+	"vestibule/internal/http1"
+)
+
+// What a connection is about.
+const (
+	phaseIdle   = iota // nothing was read of a request
+	phaseBusy          // a request was begun
+	phaseClosed        // because the edge stops
+)
+
+// The longest body of a request that is read here; others are net/http's.
+const maxFastBody = 16 << 10
+
+// fastConn is one connection of a visitor. Its goroutine owns all but what is said
+// otherwise.
+type fastConn struct {
+	f     *fast
+	conn  net.Conn // with TLS where there is
+	cfg   *tls.Config
+	to    *handover
+	peer  string
+	phase atomic.Int32
+	visit visit
+
+	in      []byte
+	r, w    int // what was read and not used is in[r:w]
+	blanks  int // that may be skipped before the next request
+	readBy  time.Time
+	writeBy time.Time
+
+	out    []byte // an answer, or a request for an origin
+	begun  bool   // something of the answer was written
+	req    http1.Request
+	res    http1.Response
+	ask    gate.Request
+	values []string // of the lines that ask has
+	lines  func(name string) []string
+	told   []gate.Field
+	chunks http1.Chunks
+	unread int // bytes of the body that were not read
+	trip   trip
+}
+
+func newFastConn(f *fast, conn net.Conn, cfg *tls.Config, to *handover) *fastConn {
+	c := &fastConn{f: f, conn: conn, cfg: cfg, to: to, in: make([]byte, 4<<10)}
+	c.visit.c = c
+	c.lines = c.linesOf
+	return c
+}
+
+// cut ends the connection whatever it is about. It may be called by anybody.
+func (c *fastConn) cut() {
+	c.phase.Store(phaseClosed)
+	c.f.Server.conns.close(c.conn)
+	c.visit.leave()
+}
+
+// serve serves a connection until it ends or is handed over.
+func (c *fastConn) serve() {
+	peer := c.conn.RemoteAddr() // reads a PROXY header, where one is due
+	if c.cfg != nil && !c.greet() {
+		return
+	}
+	c.peer = peer.String()
+	for first := true; ; first = false {
+		n, v := c.next(first)
+		if v == http1.Odd {
+			c.handOver()
+			return
+		}
+		if v == http1.More {
+			c.f.Server.conns.close(c.conn)
+			return
+		}
+		length := int(max(c.req.Length, 0))
+		if gate.Answers(c.req.Target) || c.req.Method == http.MethodOptions || length > maxFastBody {
+			c.handOver()
+			return
+		}
+		c.r += n
+		if c.blanks = 0; c.req.Method == http.MethodPost {
+			c.blanks = 4
+		}
+		if !c.handle(length) {
+			c.end()
+			return
+		}
+		if c.r == c.w {
+			c.r, c.w = 0, 0
+		}
+	}
+}
+
+// greet shakes hands over TLS, and reports whether the connection is to be served here.
+// One that speaks HTTP/2, or does not get that far, is net/http's.
+func (c *fastConn) greet() bool {
+	t := tls.Server(c.conn, c.cfg)
+	c.conn = t
+	if t.SetDeadline(time.Now().Add(c.f.cfg.Timeouts.Header)) != nil {
+		c.f.Server.conns.close(t)
+		return false
+	}
+	if err := t.HandshakeContext(context.Background()); err != nil { // the deadline ends it
+		c.f.log.Debug("TLS handshake", slog.Any("error", err))
+		c.to.take(t) // it knows what to say to that
+		return false
+	}
+	if t.SetDeadline(time.Time{}) != nil {
+		c.f.Server.conns.close(t)
+		return false
+	}
+	if t.ConnectionState().NegotiatedProtocol == "h2" {
+		c.to.take(t)
+		return false
+	}
+	return true
+}
+
+// next reads the head of the next request into req. It returns the head's length; More
+// tells that the connection has ended.
+func (c *fastConn) next(first bool) (int, http1.Verdict) {
+	c.req.Reset()
+	patience := c.f.cfg.Timeouts.Header
+	var limit time.Time // until when the head is to be there; none before its first byte
+	c.skip()
+	switch {
+	case c.w > c.r: // it came with the request before
+		if n, v := c.req.Parse(c.in[c.r:c.w]); v != http1.More {
+			return n, v
+		}
+		limit = time.Now().Add(patience)
+	case first:
+		limit = time.Now().Add(patience)
+	case !c.phase.CompareAndSwap(phaseBusy, phaseIdle):
+		return 0, http1.More // it was cut off
+	default:
+		c.f.Server.conns.state(c.conn, http.StateIdle)
+	}
+	for {
+		by, slack := limit, time.Duration(0)
+		if by.IsZero() {
+			idle := c.f.cfg.Timeouts.Idle
+			by, slack = time.Now().Add(idle), idle/8
+		}
+		if !c.readUntil(by, slack) || !c.read() {
+			return 0, http1.More
+		}
+		if c.phase.Load() != phaseBusy {
+			if !c.phase.CompareAndSwap(phaseIdle, phaseBusy) {
+				return 0, http1.More // it was closed in this moment
+			}
+			c.f.Server.conns.state(c.conn, http.StateActive)
+		}
+		c.skip()
+		if n, v := c.req.Parse(c.in[c.r:c.w]); v != http1.More {
+			return n, v
+		}
+		if limit.IsZero() {
+			limit = time.Now().Add(patience)
+		}
+	}
+}
+
+// skip skips what some browsers of old send behind a form, as net/http does: up to four
+// CR and LF.
+func (c *fastConn) skip() {
+	for c.blanks > 0 && c.r < c.w {
+		if b := c.in[c.r]; b != '\r' && b != '\n' {
+			c.blanks = 0
+			return
+		}
+		c.r++
+		c.blanks--
+	}
+}
+
+// readUntil bounds the next read. What is set already is left where it is earlier by
+// slack at most: setting it takes time.
+func (c *fastConn) readUntil(limit time.Time, slack time.Duration) bool {
+	if early := limit.Sub(c.readBy); early >= 0 && early < slack {
+		return true
+	}
+	c.readBy = limit
+	return c.conn.SetReadDeadline(limit) == nil
+}
+
+// read reads once more, behind what is there.
+func (c *fastConn) read() bool {
+	if c.w == len(c.in) {
+		if c.r > 0 {
+			c.w = copy(c.in, c.in[c.r:c.w])
+			c.r = 0
+		} else {
+			c.in = append(c.in, make([]byte, len(c.in))...)
+		}
+	}
+	n, err := c.conn.Read(c.in[c.w:])
+	c.w += n
+	return n > 0 || err == nil
+}
+
+// write sends to the visitor, who is to take it with so much patience.
+func (c *fastConn) write(b []byte, patience time.Duration) bool {
+	if left := time.Until(c.writeBy); left > patience || left < patience*7/8 {
+		c.writeBy = time.Now().Add(patience)
+		if c.conn.SetWriteDeadline(c.writeBy) != nil {
+			return false
+		}
+	}
+	c.begun = true
+	_, err := c.conn.Write(b)
+	if err != nil {
+		c.f.log.Debug("answer to a visitor not written", slog.Any("error", err))
+	}
+	return err == nil
+}
+
+// handOver gives the connection to net/http, with what was read and not used.
+func (c *fastConn) handOver() {
+	c.f.metrics.handedOver.Inc()
+	if c.conn.SetDeadline(time.Time{}) != nil {
+		c.f.Server.conns.close(c.conn)
+		return
+	}
+	h := handed{Conn: c.conn, rest: append([]byte(nil), c.in[c.r:c.w]...)}
+	if t, ok := c.conn.(*tls.Conn); ok {
+		c.to.take(&handedTLS{h, t})
+		return
+	}
+	c.to.take(&h)
+}
+
+// end ends a connection after an answer. Where the visitor has sent more than was read,
+// it is waited for the visitor to take the answer: closing would take it away.
+func (c *fastConn) end() {
+	if e, ok := c.conn.(interface{ CloseWrite() error }); ok && (c.unread > 0 || c.w > c.r) && c.begun && e.CloseWrite() == nil {
+		over := time.Now().Add(500 * time.Millisecond)
+		for c.readUntil(over, 0) && c.read() {
+			c.r, c.w = 0, 0
+		}
+	}
+	c.f.Server.conns.close(c.conn)
+}
+
+// handle has one request decided, and does what the outcome says. It reports whether the
+// connection goes on.
+func (c *fastConn) handle(length int) (goesOn bool) {
+	c.f.metrics.byFast.Inc()
+	c.begun, c.unread = false, length
+	o := c.f.gate.Begin()
+	defer o.End()
+	c.visit.begin()
+	defer func() {
+		if p := recover(); p != nil {
+			goesOn = false
+			c.visit.end()
+			c.broken(o, p)
+		}
+	}()
+	c.question(length > 0)
+	c.f.gate.Decide(&c.visit, &c.ask, o)
+	switch o.Kind {
+	case gate.Enters:
+		goesOn = c.enter(o, length)
+	case gate.Answered:
+		c.visit.end()
+		goesOn = c.answer(o, length)
+	default:
+		panic(fmt.Sprintf("fast front: an outcome of kind %d", o.Kind))
+	}
+	c.visit.end()
+	return goesOn
+}
+
+// question fills in what the request is decided by.
+func (c *fastConn) question(body bool) {
+	c.values = c.values[:0]
+	c.ask = gate.Request{Host: c.req.Host, Target: c.req.Target, Method: c.req.Method, Body: body}
+	c.f.fill(&c.ask, c.peer, c.cfg != nil, c.lines)
+}
+
+// linesOf returns the lines of a header, nil for none.
+func (c *fastConn) linesOf(name string) []string {
+	from := len(c.values)
+	for i := range c.req.Fields {
+		if f := &c.req.Fields[i]; f.Name == name {
+			c.values = append(c.values, f.Value)
+		}
+	}
+	if len(c.values) == from {
+		return nil
+	}
+	return c.values[from:len(c.values):len(c.values)]
+}
+
+// body reads the rest of the request, each piece of which is to come within patience.
+func (c *fastConn) body(length int, patience time.Duration) bool {
+	for c.w-c.r < length {
+		if !c.readUntil(time.Now().Add(patience), patience/8) || !c.read() {
+			return false
+		}
+	}
+	c.unread = 0
+	return true
+}

@@ -1,0 +1,100 @@
+package edge
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+)
+
+// handover is where net/http finds the connections that are handed over to it.
+type handover struct {
+	addr   net.Addr
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+	over   *connections
+}
+
+func newHandover(addr net.Addr, all *connections) *handover {
+	return &handover{addr: addr, conns: make(chan net.Conn), closed: make(chan struct{}), over: all}
+}
+
+func (h *handover) take(c net.Conn) {
+	select {
+	case h.conns <- c:
+	case <-h.closed:
+		h.over.close(c)
+	}
+}
+
+// Accept implements [net.Listener].
+func (h *handover) Accept() (net.Conn, error) {
+	select {
+	case c := <-h.conns:
+		return c, nil
+	case <-h.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements [net.Listener].
+func (h *handover) Close() error {
+	h.once.Do(func() { close(h.closed) })
+	return nil
+}
+
+// Addr implements [net.Listener].
+func (h *handover) Addr() net.Addr { return h.addr }
+
+// handed is a connection that was handed over, with what was read of it.
+type handed struct {
+	net.Conn
+	rest []byte
+}
+
+// Read implements [net.Conn].
+func (h *handed) Read(b []byte) (int, error) {
+	if len(h.rest) == 0 {
+		return h.Conn.Read(b)
+	}
+	n := copy(b, h.rest)
+	h.rest = h.rest[n:]
+	return n, nil
+}
+
+// CloseWrite ends what is said to the visitor, who may go on.
+func (h *handed) CloseWrite() error {
+	if c, ok := h.Conn.(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
+	return nil
+}
+
+// bare returns the connection as it was before, once all that was read of it is used.
+func (h *handed) bare() (net.Conn, error) {
+	if len(h.rest) > 0 {
+		return nil, errors.New("the client goes on before it is answered")
+	}
+	return h.Conn, nil
+}
+
+// handedTLS is one with TLS, of which net/http is to know.
+type handedTLS struct {
+	handed
+	tls *tls.Conn
+}
+
+// ConnectionState is what net/http tells of a request's TLS.
+func (h *handedTLS) ConnectionState() tls.ConnectionState { return h.tls.ConnectionState() }
+
+// unhanded returns the connection that was handed over, or conn itself.
+func unhanded(conn net.Conn) net.Conn {
+	switch h := conn.(type) {
+	case *handed:
+		return h.Conn
+	case *handedTLS:
+		return h.Conn
+	}
+	return conn
+}
