@@ -29,6 +29,8 @@ func TestTheClientsExitCodes(t *testing.T) {
 			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"id":"i","status":"active","role":"admin","zone":"z","account":"a"}}`)
 		case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/waiting_rooms"):
 			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":[{"id":"0123","name":"shop","host":"shop.example","total_active_users":7}]}`)
+		case strings.HasSuffix(r.URL.Path, "/vestibule/fleet"):
+			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"leader":"g1","candidates":[{"name":"g1","term":"7","leading":true,"alarms":["the store is full"]}],"data_centers":[{"name":"nairobi","state":"active","told":true,"clock_bound_seconds":0.004,"rights":30}]}}`)
 		case strings.HasSuffix(r.URL.Path, "/vestibule/export"):
 			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"rooms_yaml":"rooms: []\n","pages":{"p.html":"<p>"}}}`)
 		case strings.HasSuffix(r.URL.Path, "/vestibule/import"):
@@ -66,6 +68,10 @@ func TestTheClientsExitCodes(t *testing.T) {
 		{"rooms export -", "good", 1, "name a file"},
 		{"rooms import " + file + " --dry-run", "good", 0, "dry run"},
 		{"rooms import " + file + ".not", "good", 1, "no such file"},
+		{"fleet status", "good", 0, "±4 ms"},
+		{"fleet status", "good", 0, "alarm of g1: the store is full"},
+		{"fleet status --output json", "good", 0, `"rights": 30`},
+		{"fleet status x", "good", 2, "unexpected argument"},
 		{"tokens create", "good", 2, "usage:"},
 		{"status nobody", "good", 0, "INSIDE"},
 		{"login", "good", 0, "logged in as admin"},

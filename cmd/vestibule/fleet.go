@@ -38,8 +38,10 @@ func (c *fleetConfig) Validate() []error {
 	return errs
 }
 
-const fleetUsage = `usage: vestibule fleet list|add NAME|drain NAME|remove NAME|trust-config|forget EDGE|forget --all|rejoin NAME [flags]
+const fleetUsage = `usage: vestibule fleet status|list|add NAME|drain NAME|remove NAME|trust-config|forget EDGE|forget --all|rejoin NAME [flags]
 
+  status         candidates for global and data centres as they said a second ago, by the API:
+                 who leads, versions, clocks, rights held and idle, alarms (vestibule login)
   list           the data centres of the fleet, and what they have out
   add NAME       list a data centre; one that drains stays
   drain NAME     let nobody in there any more; it leaves the list by itself when
@@ -71,6 +73,9 @@ func fleet(args []string, stdout, stderr io.Writer) error {
 			return node.ErrUsage
 		}
 		return errHelp
+	}
+	if args[0] == "status" {
+		return fleetStatus(args[1:], stdout, stderr)
 	}
 	verb := args[0]
 	name, rest, err := fleetName(verb, args[1:], stderr)

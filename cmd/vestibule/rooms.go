@@ -215,16 +215,7 @@ func status(args []string, stdout, stderr io.Writer) error {
 	if _, err := c.verify(); err != nil {
 		return err
 	}
-	for {
-		if err := c.status(words); err != nil || !*watch {
-			return err
-		}
-		select {
-		case <-c.ctx.Done():
-			return nil
-		case <-time.After(2 * time.Second):
-		}
-	}
+	return c.again(*watch, func() error { return c.status(words) })
 }
 
 func (c *client) status(names []string) error {

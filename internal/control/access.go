@@ -80,6 +80,7 @@ var needs = map[string]Role{
 	"WaitingRoomGetZoneSettings":         Viewer,
 	"ListHosts":                          Viewer,
 	"ExportRooms":                        Viewer,
+	"GetFleet":                           Viewer,
 
 	"WaitingRoomCreateACustomWaitingRoomPagePreview": Operator,
 

@@ -106,6 +106,9 @@ func start(t *testing.T) *fixture {
 			data, _, err := f.docs.Get(ctx, roomstore.PageDocument(hash))
 			return data, err
 		},
+		Fleet: func() api.Fleet {
+			return api.Fleet{Leader: "global-1", Candidates: []api.Candidate{{Name: "global-1", Alarms: []string{}}}, DataCenters: []api.DataCenter{}}
+		},
 		Numbers: func(_ context.Context, id room.ID) (Numbers, bool) {
 			return Numbers{Active: 7, Waiting: 3, Longest: 61, Complete: true, At: time.Unix(1795353281, 0)}, id != 0
 		},

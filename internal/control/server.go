@@ -62,6 +62,7 @@ type Options struct {
 	Docs    Documents                                                  // for tokens
 	Page    func(ctx context.Context, hash string) ([]byte, error)     // a waiting page, nil for none
 	Numbers func(ctx context.Context, id room.ID) (n Numbers, ok bool) // ok is false where no global leads
+	Fleet   func() api.Fleet                                           // as candidates told it of late
 	Log     *slog.Logger
 }
 

@@ -59,3 +59,10 @@ func shownOwn(r *roomstore.Room) map[string]any {
 	}
 	return out
 }
+
+// GetFleet implements [api.StrictServerInterface].
+func (s *Server) GetFleet(context.Context, api.GetFleetRequestObject) (api.GetFleetResponseObject, error) {
+	return api.GetFleet200JSONResponse{FleetAnswerJSONResponse: api.FleetAnswerJSONResponse{
+		Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: s.Fleet(),
+	}}, nil
+}

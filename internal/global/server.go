@@ -60,7 +60,8 @@ type Server struct {
 
 	told []string // what was logged last of the data centres that are wrong
 
-	numbers numbers // of all rooms, for the API
+	numbers    numbers    // of all rooms, for the API
+	candidates candidates // of which the API tells
 
 	awaited []string // data centres of which was logged that their books are waited for
 }
@@ -103,6 +104,7 @@ func (s *Server) Run(ctx context.Context) error {
 	g.Go(func() error { return node.IgnoreEnd(ctx, s.fleet.Run(ctx)) })
 	g.Go(func() error { return node.IgnoreEnd(ctx, s.rooms.Run(ctx)) })
 	g.Go(func() error { return s.numbers.run(ctx, s) })
+	g.Go(func() error { return s.candidates.run(ctx, s) })
 	g.Go(func() error { return s.candidate.Run(ctx, s.fleet, s.lead) })
 	return g.Wait()
 }

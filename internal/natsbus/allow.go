@@ -126,11 +126,11 @@ func Allow(role Role, place, name string) Allowed {
 	case RoleGlobal:
 		return Allowed{
 			Publish: slices.Concat([]string{
-				wire.GrantSubject(wire.Root, "*"), wire.AskSubject, wire.CopySubject("*", wire.Root), wire.NumbersSubject,
+				wire.GrantSubject(wire.Root, "*"), wire.AskSubject, wire.CopySubject("*", wire.Root), wire.NumbersSubject, wire.FleetSubject,
 			}, standing(wire.Root), reading("", documentsBucket, ""), writing(documentsBucket, ">"), watching(documentsBucket, ">"),
 				reading("", controlBucket, ""), writing(controlBucket, ">"), watching(controlBucket, ">"),
 				[]string{wire.Audits, api("") + "STREAM.INFO." + auditStream, api("") + "DIRECT.GET." + auditStream}),
-			Subscribe: []string{wire.Reports(wire.Root), wire.AskSubject, wire.Copies, wire.NumbersSubject, inbox},
+			Subscribe: []string{wire.Reports(wire.Root), wire.AskSubject, wire.Copies, wire.NumbersSubject, wire.FleetSubject, inbox},
 		}
 	case RoleOperator:
 		a := Allowed{Subscribe: []string{inboxPrefix + OperatorInbox + ".>"}}

@@ -357,18 +357,28 @@ type CentreTotals struct {
 	Told           bool          // it says what it holds, and was heard lately
 	Heard          time.Duration // how long ago; since the term began or it was added, where it was not
 	Held, RateHeld int64
+	Idle, RateIdle int64
 	Sessions       uint64
-	Excess         int64 // sessions that may be valid beyond what it holds
+	Excess         int64         // sessions that may be valid beyond what it holds
+	Term           uint64        // of its aggregator, 0 before it was heard
+	Adopted        bool          // its books are known in this term
+	Stored         uint64        // newest version of the list of data centres that is stored for it
+	Bound          time.Duration // what its fleet time may be wrong by, [fleet.Unsynced] where it knows none
 }
 
 // Centres returns what every data centre has out, by name.
 func (a *Allocator) Centres(now fleet.Mono) []CentreTotals {
 	out := make([]CentreTotals, 0, len(a.centres))
 	for _, d := range a.centres {
-		t := CentreTotals{Name: d.name, Site: d.site, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < quiet, Heard: now.Sub(d.recv)}
+		t := CentreTotals{Name: d.name, Site: d.site, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < quiet, Heard: now.Sub(d.recv), Term: d.inc, Adopted: d.adopted, Stored: d.stored, Bound: fleet.Unsynced}
+		if d.timed {
+			t.Bound = d.timeBound
+		}
 		for _, l := range d.loans {
 			t.Held += l.held()
 			t.RateHeld += l.rateHeld()
+			t.Idle += l.idleNow()
+			t.RateIdle += l.rateIdleNow()
 			t.Sessions += l.active
 			t.Excess += l.unreturned + int64(l.excess)
 		}

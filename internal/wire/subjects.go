@@ -52,6 +52,10 @@ type ForgetAnswer struct {
 // rooms, for the API. Nothing is decided by them.
 const NumbersSubject = prefix + Root + ".numbers"
 
+// FleetSubject is where each candidate for global tells the others how it is, and the leading
+// one how the data centres are, for the API. Nothing is decided by it.
+const FleetSubject = prefix + Root + ".fleet"
+
 // AuditSubject is where globals publish an entry about something: see package audit.
 func AuditSubject(about string) string { return prefix + Root + ".audit." + about }
 

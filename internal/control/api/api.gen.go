@@ -95,6 +95,66 @@ type AuditEntry struct {
 	Sequence int64 `json:"sequence"`
 }
 
+// Candidate defines model for Candidate.
+type Candidate struct {
+	Alarms []string `json:"alarms"`
+
+	// AsOf when this was heard
+	AsOf  time.Time `json:"as_of"`
+	Build string    `json:"build"`
+
+	// ClockSkewSeconds fleet time minus the clock of the machine, while it leads
+	ClockSkewSeconds float64 `json:"clock_skew_seconds"`
+	KeysVersion      int64   `json:"keys_version"`
+	Leading          bool    `json:"leading"`
+
+	// LeaseTroubleSeconds for how long the store has taken no lease
+	LeaseTroubleSeconds float64 `json:"lease_trouble_seconds"`
+	MembersVersion      int64   `json:"members_version"`
+	Name                string  `json:"name"`
+
+	// RoomsVersion versions of the documents that it has
+	RoomsVersion int64 `json:"rooms_version"`
+
+	// Term fencing number, empty while it does not lead
+	Term string `json:"term"`
+}
+
+// DataCenter defines model for DataCenter.
+type DataCenter struct {
+	// Adopted this leader knows what it holds
+	Adopted bool `json:"adopted"`
+
+	// ClockBoundSeconds what its fleet time may be wrong by, null where it knows none
+	ClockBoundSeconds *float64 `json:"clock_bound_seconds"`
+
+	// Excess sessions that may be valid beyond what it holds
+	Excess int64 `json:"excess"`
+
+	// HeardSeconds how long ago its regional was heard
+	HeardSeconds float64 `json:"heard_seconds"`
+
+	// MembersVersion newest version of the list of data centres that is stored there
+	MembersVersion int64  `json:"members_version"`
+	Name           string `json:"name"`
+
+	// RateRights of new_users_per_minute
+	RateRights     int64 `json:"rate_rights"`
+	RateRightsIdle int64 `json:"rate_rights_idle"`
+
+	// Rights of total_active_users
+	Rights     int64  `json:"rights"`
+	RightsIdle int64  `json:"rights_idle"`
+	Sessions   int64  `json:"sessions"`
+	State      string `json:"state"`
+
+	// Term fencing number of the regional that leads there
+	Term string `json:"term"`
+
+	// Told it says what it holds and was heard lately
+	Told bool `json:"told"`
+}
+
 // Envelope defines model for Envelope.
 type Envelope struct {
 	Errors   []Note `json:"errors"`
@@ -108,6 +168,17 @@ type Failure struct {
 	Messages []Note                  `json:"messages"`
 	Result   *map[string]interface{} `json:"result"`
 	Success  bool                    `json:"success"`
+}
+
+// Fleet defines model for Fleet.
+type Fleet struct {
+	Candidates []Candidate `json:"candidates"`
+
+	// DataCenters as the leader knows them, none where nobody leads
+	DataCenters []DataCenter `json:"data_centers"`
+
+	// Leader name of the candidate that leads, empty where none has said so of late
+	Leader string `json:"leader"`
 }
 
 // Host defines model for Host.
@@ -357,6 +428,14 @@ type ExportAnswer struct {
 
 // FailedAnswer defines model for FailedAnswer.
 type FailedAnswer = Failure
+
+// FleetAnswer defines model for FleetAnswer.
+type FleetAnswer struct {
+	Errors   []Note `json:"errors"`
+	Messages []Note `json:"messages"`
+	Result   Fleet  `json:"result"`
+	Success  bool   `json:"success"`
+}
 
 // HostAnswer defines model for HostAnswer.
 type HostAnswer struct {
@@ -639,6 +718,11 @@ type ClientInterface interface {
 	// Corresponds with GET /vestibule/export (the `ExportRooms` operationId).
 	ExportRooms(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetFleet Candidates for global and data centres, as they said a second ago
+	//
+	// Corresponds with GET /vestibule/fleet (the `GetFleet` operationId).
+	GetFleet(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListHosts Hosts that have an entry, with the site behind each
 	//
 	// Corresponds with GET /vestibule/hosts (the `ListHosts` operationId).
@@ -871,6 +955,21 @@ func (c *Client) ListAudit(ctx context.Context, params *ListAuditParams, reqEdit
 // Corresponds with GET /vestibule/export (the `ExportRooms` operationId).
 func (c *Client) ExportRooms(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewExportRoomsRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetFleet Candidates for global and data centres, as they said a second ago
+//
+// Corresponds with GET /vestibule/fleet (the `GetFleet` operationId).
+func (c *Client) GetFleet(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetFleetRequest(c.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -1540,6 +1639,33 @@ func NewExportRoomsRequest(server string) (*http.Request, error) {
 	}
 
 	operationPath := fmt.Sprintf("/vestibule/export")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetFleetRequest constructs an http.Request for the GetFleet method
+func NewGetFleetRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/vestibule/fleet")
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -2518,6 +2644,13 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /vestibule/export (the `ExportRooms` operationId).
 	ExportRoomsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ExportRoomsResponse, error)
 
+	// GetFleetWithResponse Candidates for global and data centres, as they said a second ago
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /vestibule/fleet (the `GetFleet` operationId).
+	GetFleetWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetFleetResponse, error)
+
 	// ListHostsWithResponse Hosts that have an entry, with the site behind each
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -2908,6 +3041,54 @@ func (r ExportRoomsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ExportRoomsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetFleetResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *FleetAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *FailedAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetFleetResponse) GetJSON200() *FleetAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetFleetResponse) GetJSONDefault() *FailedAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetFleetResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetFleetResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetFleetResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetFleetResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -3926,6 +4107,19 @@ func (c *ClientWithResponses) ExportRoomsWithResponse(ctx context.Context, reqEd
 	return ParseExportRoomsResponse(rsp)
 }
 
+// GetFleetWithResponse Candidates for global and data centres, as they said a second ago
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /vestibule/fleet (the `GetFleet` operationId).
+func (c *ClientWithResponses) GetFleetWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetFleetResponse, error) {
+	rsp, err := c.GetFleet(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetFleetResponse(rsp)
+}
+
 // ListHostsWithResponse Hosts that have an entry, with the site behind each
 //
 // Returns a wrapper object for the known response body format(s).
@@ -4418,6 +4612,39 @@ func ParseExportRoomsResponse(rsp *http.Response) (*ExportRoomsResponse, error) 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest ExportAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest FailedAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetFleetResponse parses an HTTP response from a GetFleetWithResponse call
+func ParseGetFleetResponse(rsp *http.Response) (*GetFleetResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetFleetResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest FleetAnswer
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -5109,6 +5336,9 @@ type ServerInterface interface {
 	// ExportRooms All rooms and hosts as the file rooms.yaml, with their waiting pages
 	// (GET /vestibule/export)
 	ExportRooms(w http.ResponseWriter, r *http.Request)
+	// GetFleet Candidates for global and data centres, as they said a second ago
+	// (GET /vestibule/fleet)
+	GetFleet(w http.ResponseWriter, r *http.Request)
 	// ListHosts Hosts that have an entry, with the site behind each
 	// (GET /vestibule/hosts)
 	ListHosts(w http.ResponseWriter, r *http.Request)
@@ -5313,6 +5543,20 @@ func (siw *ServerInterfaceWrapper) ExportRooms(w http.ResponseWriter, r *http.Re
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ExportRooms(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetFleet operation middleware
+func (siw *ServerInterfaceWrapper) GetFleet(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetFleet(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -6047,6 +6291,7 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/vestibule/hosts/{host}", wrapper.PutHost)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/vestibule/export", wrapper.ExportRooms)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/vestibule/import", wrapper.ImportRooms)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/vestibule/fleet", wrapper.GetFleet)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/vestibule/audit", wrapper.ListAudit)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/vestibule/rooms/{waiting_room_id}/revisions", wrapper.ListRevisions)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/vestibule/rooms/{waiting_room_id}/revisions/{revision}/restore", wrapper.RestoreRevision)
@@ -6079,6 +6324,13 @@ type ExportAnswerJSONResponse struct {
 }
 
 type FailedAnswerJSONResponse Failure
+
+type FleetAnswerJSONResponse struct {
+	Errors   []Note `json:"errors"`
+	Messages []Note `json:"messages"`
+	Result   Fleet  `json:"result"`
+	Success  bool   `json:"success"`
+}
 
 type HostAnswerJSONResponse struct {
 	Errors   []Note `json:"errors"`
@@ -6316,6 +6568,44 @@ type ExportRoomsdefaultJSONResponse struct {
 }
 
 func (response ExportRoomsdefaultJSONResponse) VisitExportRoomsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetFleetRequestObject struct {
+}
+
+type GetFleetResponseObject interface {
+	VisitGetFleetResponse(w http.ResponseWriter) error
+}
+
+type GetFleet200JSONResponse struct{ FleetAnswerJSONResponse }
+
+func (response GetFleet200JSONResponse) VisitGetFleetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetFleetdefaultJSONResponse struct {
+	Body       Failure
+	StatusCode int
+}
+
+func (response GetFleetdefaultJSONResponse) VisitGetFleetResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -7134,6 +7424,9 @@ type StrictServerInterface interface {
 	// ExportRooms All rooms and hosts as the file rooms.yaml, with their waiting pages
 	// (GET /vestibule/export)
 	ExportRooms(ctx context.Context, request ExportRoomsRequestObject) (ExportRoomsResponseObject, error)
+	// GetFleet Candidates for global and data centres, as they said a second ago
+	// (GET /vestibule/fleet)
+	GetFleet(ctx context.Context, request GetFleetRequestObject) (GetFleetResponseObject, error)
 	// ListHosts Hosts that have an entry, with the site behind each
 	// (GET /vestibule/hosts)
 	ListHosts(ctx context.Context, request ListHostsRequestObject) (ListHostsResponseObject, error)
@@ -7329,6 +7622,30 @@ func (sh *strictHandler) ExportRooms(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ExportRoomsResponseObject); ok {
 		if err := validResponse.VisitExportRoomsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetFleet operation middleware
+func (sh *strictHandler) GetFleet(w http.ResponseWriter, r *http.Request) {
+	var request GetFleetRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetFleet(ctx, request.(GetFleetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetFleet")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetFleetResponseObject); ok {
+		if err := validResponse.VisitGetFleetResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -290,6 +290,28 @@ func TestOwnOperationsAreInTheDocument(t *testing.T) {
 	if back.Total != 301 {
 		t.Errorf("restored: %+v", back)
 	}
+	exported := own[struct {
+		File string `json:"rooms_yaml"`
+	}](t, x, h, "GET", "/vestibule/export", "")
+	if !strings.Contains(exported.File, `name: "shop"`) {
+		t.Errorf("%s", exported.File)
+	}
+	dry, err := json.Marshal(map[string]any{"rooms_yaml": "rooms: []\n", "dry_run": true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own[any](t, x, h, "POST", "/vestibule/import", string(dry))
+	testkit.Eventually(t, "the fleet is told", func() bool {
+		fleet := own[struct {
+			Leader      string
+			DataCenters []struct {
+				Name   string
+				Told   bool
+				Rights int
+			} `json:"data_centers"`
+		}](t, x, h, "GET", "/vestibule/fleet", "")
+		return fleet.Leader != "" && len(fleet.DataCenters) == 1 && fleet.DataCenters[0].Name == "nairobi" && fleet.DataCenters[0].Told && fleet.DataCenters[0].Rights > 0
+	})
 	var chain audit.Chain
 	entries := own[[]struct{ Entry json.RawMessage }](t, x, h, "GET", "/vestibule/audit?from=1&per_page=100", "")
 	for _, e := range entries {

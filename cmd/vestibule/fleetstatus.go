@@ -1,0 +1,80 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"time"
+
+	"vestibule/internal/control/api"
+	"vestibule/internal/node"
+)
+
+// fleetStatus shows the fleet by the API.
+func fleetStatus(args []string, stdout, stderr io.Writer) error {
+	f, flags := flagSet("fleet status", stderr), &clientFlags{}
+	flags.add(f)
+	watch := f.Bool("watch", false, "show it again every two seconds, until interrupted")
+	c, words, done, err := flags.open(f, args, "usage: vestibule fleet status [--watch] [flags]\n", stdout, stderr)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if len(words) > 0 {
+		fmt.Fprintf(stderr, "vestibule fleet status: unexpected argument %q (see --help)\n", words[0])
+		return node.ErrUsage
+	}
+	return c.again(*watch, c.fleet)
+}
+
+// again shows something, and where it is watched again every two seconds.
+func (c *client) again(watch bool, show func() error) error {
+	for {
+		if err := show(); err != nil || !watch {
+			return err
+		}
+		select {
+		case <-c.ctx.Done():
+			return nil
+		case <-time.After(2 * time.Second):
+		}
+	}
+}
+
+func (c *client) fleet() error {
+	var got api.Fleet
+	res, err := c.GetFleet(c.ctx)
+	if err := take(res, err, &got); err != nil {
+		return err
+	}
+	return c.print(got, func(w io.Writer) {
+		fmt.Fprintln(w, "CANDIDATE\tLEADS\tTERM\tROOMS\tKEYS\tLIST\tBUILD\tAS OF")
+		for _, g := range got.Candidates {
+			leads := "-"
+			if g.Leading {
+				leads = "yes"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\n", g.Name, leads, cmp.Or(g.Term, "-"), g.RoomsVersion, g.KeysVersion, g.MembersVersion, g.Build, g.AsOf.Format(time.TimeOnly))
+		}
+		if got.Leader == "" {
+			fmt.Fprintln(w, "nobody has said of late that it leads")
+			return
+		}
+		fmt.Fprintln(w, "\nDATA CENTRE\tSTATE\tTERM\tHEARD\tCLOCK\tRIGHTS OF T\tIDLE\tRIGHTS OF R\tIDLE\tSESSIONS\tEXCESS")
+		for _, d := range got.DataCenters {
+			state, clock := d.State, "unknown"
+			if !d.Told {
+				state += ", not heard"
+			}
+			if d.ClockBoundSeconds != nil {
+				clock = fmt.Sprintf("±%.0f ms", *d.ClockBoundSeconds*1000)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%.1f s ago\t%s\t%d\t%d\t%d\t%d\t%d\t%d\n", d.Name, state, d.Term, d.HeardSeconds, clock, d.Rights, d.RightsIdle, d.RateRights, d.RateRightsIdle, d.Sessions, d.Excess)
+		}
+		for _, g := range got.Candidates {
+			for _, a := range g.Alarms {
+				fmt.Fprintf(w, "\nalarm of %s: %s\n", g.Name, a)
+			}
+		}
+	})
+}

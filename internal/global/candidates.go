@@ -1,0 +1,172 @@
+package global
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"vestibule/internal/control/api"
+	"vestibule/internal/fleet"
+	"vestibule/internal/node"
+	"vestibule/internal/wire"
+)
+
+// Every candidate tells the others once a second how it is, and the one that leads how the data
+// centres are: so the API shows the whole fleet at each of them.
+const (
+	candidateEvery = time.Second
+	candidateGone  = time.Minute // a candidate that said nothing for so long is not shown
+	leaderGone     = 5 * time.Second
+	maxCandidates  = 64
+	maxToldAlarms  = 30
+	maxToldAlarm   = 500 // bytes
+)
+
+// toldCandidate is what a candidate tells. Readers ignore what they do not know.
+type toldCandidate struct {
+	api.Candidate
+	DataCenters []api.DataCenter `json:"data_centers,omitempty"`
+}
+
+// candidates are those that were heard of late. They are safe for concurrent use.
+type candidates struct {
+	mu    sync.Mutex
+	heard map[string]toldCandidate
+}
+
+// run tells how this candidate is, and hears the others.
+func (c *candidates) run(ctx context.Context, s *Server) error {
+	deaf, err := s.Bus.Subscribe(wire.FleetSubject, func(_ string, data []byte) {
+		if err := c.hear(data, time.Now()); err != nil {
+			s.log.Warn("what a candidate tells of the fleet is refused", slog.Any("error", err))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer deaf()
+	tick := time.NewTicker(candidateEvery)
+	defer tick.Stop()
+	for {
+		told := s.tellCandidate()
+		c.take(told, time.Now()) // also while no other can be reached
+		data, err := json.Marshal(told)
+		if err == nil {
+			err = s.Bus.Publish(wire.FleetSubject, data)
+		}
+		if err != nil && !errors.Is(err, wire.ErrDown) {
+			s.log.Warn("the others are not told how this candidate is", slog.Any("error", err))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// tellCandidate returns how this candidate is.
+func (s *Server) tellCandidate() toldCandidate {
+	trouble, _ := s.Lease.Trouble()
+	alarms := s.Ready()
+	t := toldCandidate{Candidate: api.Candidate{
+		Name: s.Config.Name, Build: node.BuildVersion(), LeaseTroubleSeconds: trouble.Seconds(),
+		RoomsVersion: int64(s.fleet.Set().Version()), KeysVersion: int64(s.fleet.Ring().Version), Alarms: []string{},
+	}}
+	if m := s.fleet.Members(); m != nil {
+		t.MembersVersion = int64(m.Version)
+	}
+	for _, text := range slices.Concat(alarms.Reasons, alarms.Alarms)[:min(maxToldAlarms, len(alarms.Reasons)+len(alarms.Alarms))] {
+		t.Alarms = append(t.Alarms, text[:min(maxToldAlarm, len(text))])
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.alloc == nil {
+		return t
+	}
+	t.Leading, t.Term, t.ClockSkewSeconds = true, strconv.FormatUint(s.term.N, 10), s.skew.Seconds()
+	for _, d := range s.alloc.Centres(s.Clock.Now()) {
+		dc := api.DataCenter{
+			Name: d.Name, State: d.Standing.String(), HeardSeconds: d.Heard.Seconds(), Told: d.Told, Adopted: d.Adopted, Term: strconv.FormatUint(d.Term, 10),
+			MembersVersion: int64(d.Stored), Rights: d.Held, RightsIdle: d.Idle, RateRights: d.RateHeld, RateRightsIdle: d.RateIdle,
+			Sessions: int64(d.Sessions), Excess: d.Excess,
+		}
+		if d.Bound != fleet.Unsynced {
+			bound := d.Bound.Seconds()
+			dc.ClockBoundSeconds = &bound
+		}
+		t.DataCenters = append(t.DataCenters, dc)
+	}
+	return t
+}
+
+// hear takes what a candidate told.
+func (c *candidates) hear(data []byte, now time.Time) error {
+	var t toldCandidate
+	if err := json.Unmarshal(data, &t); err != nil {
+		return err
+	}
+	if err := wire.CheckName(t.Name); err != nil {
+		return err
+	}
+	c.take(t, now)
+	return nil
+}
+
+func (c *candidates) take(t toldCandidate, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.heard == nil {
+		c.heard = map[string]toldCandidate{}
+	}
+	if t.Alarms == nil {
+		t.Alarms = []string{}
+	}
+	t.AsOf = now.UTC()
+	c.heard[t.Name] = t
+	for len(c.heard) > maxCandidates {
+		delete(c.heard, slices.MinFunc(slices.Collect(maps.Values(c.heard)), older).Name)
+	}
+}
+
+func older(a, b toldCandidate) int { return a.AsOf.Compare(b.AsOf) }
+
+// view returns the fleet as it was told. Who leads is who said so with the highest term, of
+// late.
+func (c *candidates) view() api.Fleet {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(c.heard, func(_ string, t toldCandidate) bool { return now.Sub(t.AsOf) > candidateGone })
+	out := api.Fleet{Candidates: []api.Candidate{}, DataCenters: []api.DataCenter{}}
+	var leader toldCandidate
+	for _, t := range slices.SortedFunc(maps.Values(c.heard), func(a, b toldCandidate) int { return cmp.Compare(a.Name, b.Name) }) {
+		if now.Sub(t.AsOf) > leaderGone {
+			t.Leading = false
+		}
+		out.Candidates = append(out.Candidates, t.Candidate)
+		if t.Leading && (leader.Name == "" || termOf(t) > termOf(leader)) {
+			leader = t
+		}
+	}
+	if out.Leader = leader.Name; leader.DataCenters != nil {
+		out.DataCenters = leader.DataCenters
+	}
+	return out
+}
+
+// termOf is the term of a candidate that leads, 0 where it tells none.
+func termOf(t toldCandidate) uint64 {
+	n, err := strconv.ParseUint(t.Term, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
