@@ -38,7 +38,7 @@ func (c *fleetConfig) Validate() []error {
 	return errs
 }
 
-const fleetUsage = `usage: vestibule fleet status|list|add NAME|drain NAME|remove NAME|trust-config|forget EDGE|forget --all|rejoin NAME [flags]
+const fleetUsage = `usage: vestibule fleet list|status|add NAME|drain NAME|remove NAME|trust-config|forget EDGE|forget --all|rejoin NAME [flags]
 
   status         candidates for global and data centres as they said a second ago, by the API:
                  who leads, versions, clocks, rights held and idle, alarms (vestibule login)
