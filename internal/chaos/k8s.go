@@ -632,11 +632,11 @@ func (c *cluster) watchUse(ctx context.Context, people *crowdOfPeople) (u *usage
 	return u, func() { stop(); all.Wait() }
 }
 
-// worst returns the least mean over a window within a stretch of time.
-func (u *usage) worst(window, from, to time.Duration) float64 {
+// worst returns the least mean over a window within a stretch of time, and when that window began.
+func (u *usage) worst(window, from, to time.Duration) (least float64, at time.Duration) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	least := 1.0
+	least = 1
 	for i, begin := range u.at {
 		if begin < from || begin+window > to {
 			continue
@@ -646,9 +646,11 @@ func (u *usage) worst(window, from, to time.Duration) float64 {
 			sum += u.use[k]
 			n++
 		}
-		least = min(least, sum/float64(n))
+		if mean := sum / float64(n); mean < least {
+			least, at = mean, begin
+		}
 	}
-	return least
+	return least, at
 }
 
 // inPods runs both data centres and global as pods.
@@ -771,8 +773,10 @@ func (c *cluster) operate(ctx context.Context, out io.Writer) error {
 	}
 	d.o.planned = planned
 	err = errors.Join(err, err2, d.died(), report(out, d, people, c.j, newLinks(d), stood, calms))
-	fmt.Fprintf(out, "  %-44s %.3f (goal 0.90)\n", "least use of T or R in 30 s, while all rolled", use.worst(30*time.Second, begun, rolled))
-	fmt.Fprintf(out, "  %-44s %.3f\n", "the same, while edges were scaled and evicted", use.worst(30*time.Second, rolled, planned))
+	least, at := use.worst(30*time.Second, begun, rolled)
+	fmt.Fprintf(out, "  %-44s %.3f, from %.0f s on (goal 0.90)\n", "least use of T or R in 30 s, while all rolled", least, at.Seconds())
+	least, at = use.worst(30*time.Second, rolled, planned)
+	fmt.Fprintf(out, "  %-44s %.3f, from %.0f s on\n", "the same, while edges were scaled and evicted", least, at.Seconds())
 	fmt.Fprintln(out, "  Not tried: NetworkPolicies (the API takes them, nobody enforces them); Services with an address (no kube-proxy: people are\n  sent to the endpoints of Service edge, as Ingress and Gateway controllers do); CoreDNS (the run answers for headless Services);\n  more than one machine; autoscaling by CPU (no metrics).")
 	return err
 }
