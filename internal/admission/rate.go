@@ -94,6 +94,28 @@ func (r *rateRights) owed(now fleet.Mono) uint64 {
 	return r.busy
 }
 
+// ages returns how many rights are in use by the whole seconds since they were used.
+func (r *rateRights) ages(now fleet.Mono) (out []uint32) {
+	if r.advance(now); r.busy == 0 {
+		return nil
+	}
+	for back := range window {
+		i := (r.head - back) % rateSlots
+		if i < 0 {
+			i += rateSlots
+		}
+		if r.used[i] == 0 {
+			continue
+		}
+		end := fleet.Mono((r.head - back + 1) * int64(rateSlot)) // a right of this slot was used no later
+		for s := int(max(0, now.Sub(end)) / time.Second); len(out) <= s; {
+			out = append(out, 0)
+		}
+		out[len(out)-1] += r.used[i]
+	}
+	return out
+}
+
 // use charges one right. The caller has seen that idle is not zero.
 func (r *rateRights) use(now fleet.Mono) {
 	if r.used == nil {

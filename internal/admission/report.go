@@ -121,6 +121,7 @@ func (r *roomState) report(now fleet.Mono, ft fleet.Time) wire.RoomReport {
 	if !l.joined {
 		// A new regional knows only what its edges remember.
 		out.Ends = r.ended.list(out.Ends, wire.MaxEnds)
+		out.RateUsed = r.rights.rate.ages(now)
 	}
 	return out
 }

@@ -30,6 +30,7 @@ const (
 	NothingPresumed
 	NoRatePresumed
 	NoRateReuse
+	RateAgesLong
 	LateFinalWord
 	RosterForgetsPresumed
 
@@ -165,6 +166,7 @@ var list = [count]Mutant{
 
 	NothingPresumed:       {Name: "nothing-presumed", Rule: 3, Says: "nothing is presumed of an edge whose lease has lapsed"},
 	NoRatePresumed:        {Name: "no-rate-presumed", Rule: 3, Says: "rights of R of an edge whose lease has lapsed are lent again at once"},
+	RateAgesLong:          {Name: "rate-ages-long", Rule: 3, Says: "a right of R comes back from an edge before it comes free there, after a takeover"},
 	NoRateReuse:           {Name: "no-rate-reuse", Rule: 3, Says: "a right of R that came free before the lease of a silent edge ended is not used again there"},
 	LateFinalWord:         {Name: "late-final-word", Rule: 3, Says: "a final report is the truth however late it arrives"},
 	RosterForgetsPresumed: {Name: "roster-forgets-presumed", Rule: 3, Says: "the next aggregator does not learn what was presumed"},

@@ -31,7 +31,7 @@ func (b *books) take(now, wrote fleet.Mono, e *edge, m *wire.Report, r *wire.Roo
 		acc.told = true
 		acc.admitted, acc.joined, acc.entered, acc.outcomes = r.Admitted, r.Joined, r.Entered, r.Outcomes
 		b.presumeRate(e, int64(r.RateOwed), now)
-		acc.rateUses.begin(now, wrote, acc.rateHeld()-acc.rateIdleNow())
+		acc.rateUses.begin(now, wrote, r.RateUsed, acc.rateHeld()-acc.rateIdleNow())
 	} else {
 		acc.rateUses.add(now, wrote, int64(spent))
 	}

@@ -30,8 +30,20 @@ type rateUses struct {
 // maxRateUses bounds the entries: where nobody knows the time it is not known which are over.
 const maxRateUses = 128
 
-// begin takes the first report, by which busy rights are in use: since when nobody knows.
-func (u *rateUses) begin(now, wrote fleet.Mono, busy int64) {
+// begin takes the first report, by which busy rights are in use, and used of them so many
+// seconds before it was written; since when the others are nobody knows.
+func (u *rateUses) begin(now, wrote fleet.Mono, used []uint32, busy int64) {
+	for s, n := range slices.Backward(used) {
+		if n == 0 {
+			continue
+		}
+		age := time.Duration(s) * time.Second
+		if mutant.On(mutant.RateAgesLong) {
+			age *= 2
+		}
+		u.list = append(u.list, rateUse{n: int64(n), from: wrote.Add(-fleet.Stretch(age + 2*time.Second)), till: now.Add(-fleet.Shrink(age))})
+		busy -= int64(n)
+	}
 	u.wrote = math.MinInt64 / 2 // of what was before it
 	u.add(now, wrote, busy)
 }
@@ -57,7 +69,7 @@ func (u *rateUses) add(now, wrote fleet.Mono, n int64) {
 // lapse takes the rights of R of an edge whose lease is over by end for used; nobody
 // there asks for anything.
 func (b *books) lapse(acc *account, end fleet.Mono) {
-	b.presumeUses(acc, end)
+	b.presumeUses(acc, end, false)
 	acc.noRate()
 	acc.noAsk()
 	b.dirty = true
@@ -65,15 +77,16 @@ func (b *books) lapse(acc *account, end fleet.Mono) {
 
 // presumeUses takes the rights of R that an edge holds for used, each as late as it may have
 // been. Until the end of the lease the edge may have used those that lay idle, and once more
-// those that came free. The others it used when it said so.
+// those that came free, unless it is exact: its last report told all. The others it used when it
+// said so.
 //
 // Invariant: every right that it holds is presumed, and none for a shorter time than it may
 // count.
-func (b *books) presumeUses(acc *account, end fleet.Mono) {
+func (b *books) presumeUses(acc *account, end fleet.Mono, exact bool) {
 	held, told := acc.rateHeld(), max(0, acc.rateIdleNow())
 	late := told
 	again := func(u rateUse) bool {
-		return u.from.Add(wire.RateWindow) <= end && !mutant.On(mutant.NoRateReuse)
+		return !exact && u.from.Add(wire.RateWindow) <= end && !mutant.On(mutant.NoRateReuse)
 	}
 	for _, u := range acc.rateUses.list {
 		if told += u.n; again(u) {
@@ -193,7 +206,7 @@ func (b *books) rateUntil(e *edge, now fleet.Mono, latest fleet.Time) int64 {
 // settle takes the exact numbers of an edge whose tenure is over: nothing is presumed any
 // more.
 func (b *books) settle(now fleet.Mono, acc *account) {
-	b.presumeUses(acc, now) // no later than the end of the tenure, which is past
+	b.presumeUses(acc, now, true) // no later than the end of the tenure, which is past
 	acc.noRate()
 	if acc.silent {
 		for i := range b.ids.slots {

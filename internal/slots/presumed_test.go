@@ -11,8 +11,8 @@ import (
 )
 
 // TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount lets an edge use rights of R as it
-// likes, moves sessions there that need none, tells of that late or not at all, and fall
-// silent. What its books presume must cover the uses of every window of a minute, however the
+// likes, moves sessions there that need none, tells of that late or not at all, or to an
+// aggregator that begins meanwhile, and fall silent, or say goodbye. What its books presume must cover the uses of every window of a minute, however the
 // edge went on until its lease ended; and in a quiet world not much more.
 func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 	const ms = fleet.Mono(time.Millisecond)
@@ -32,7 +32,9 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 		acc := &account{edge: &edge{}, books: b}
 		spent, reported := int64(0), int64(0)
 		recv := now
-		for k := range rapid.IntRange(1, 60).Draw(t, "steps") {
+		steps, ages := rapid.IntRange(1, 60).Draw(t, "steps"), rapid.Bool().Draw(t, "tells ages")
+		takeover := rapid.IntRange(0, steps-1).Draw(t, "takeover")
+		for k := range steps {
 			step := rapid.IntRange(0, 4000).Draw(t, "ms")
 			if rapid.IntRange(0, 9).Draw(t, "long") == 0 {
 				step *= 20
@@ -43,7 +45,7 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 					uses = append(uses, now)
 				}
 			}
-			if k > 0 && rapid.IntRange(0, 2).Draw(t, "silent") == 0 {
+			if k < takeover || (k > takeover && rapid.IntRange(0, 2).Draw(t, "silent") == 0) {
 				continue
 			}
 			// The report comes late; what is known of when it was written may be much less.
@@ -55,7 +57,14 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 			acc.rateGranted, acc.rateIdle, acc.rateSeen = uint64(held), uint64(idle), uint64(held)
 			if !acc.told {
 				acc.told = true
-				acc.rateUses.begin(recv, known, held-idle)
+				var used []uint32
+				for _, u := range uses {
+					if age := now.Sub(u); ages && age < wire.RateWindow {
+						used = append(used, make([]uint32, max(0, int(age/time.Second)+1-len(used)))...)
+						used[age/time.Second]++
+					}
+				}
+				acc.rateUses.begin(recv, known, used, held-idle)
 			} else {
 				acc.rateUses.add(recv, known, spent-reported)
 			}
@@ -64,19 +73,27 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 				now = recv
 			}
 		}
-		// It goes on until its lease has ended, and uses what comes free.
-		end := max(recv, now) + fleet.Mono(rapid.IntRange(0, 20000).Draw(t, "lease"))*ms
-		for now < end {
-			if now += 500 * ms; now < end && busy(now) < held && rapid.Bool().Draw(t, "one more") {
-				uses = append(uses, now)
+		end := max(recv, now)
+		goodbye := rapid.Bool().Draw(t, "goodbye")
+		if goodbye {
+			acc.rateGranted, acc.rateIdle, acc.rateSeen = uint64(held), uint64(held-busy(now)), uint64(held)
+			acc.rateUses.add(end, now, spent-reported)
+			b.presumeUses(acc, end, true)
+		} else {
+			// It goes on until its lease has ended, and uses what comes free.
+			end += fleet.Mono(rapid.IntRange(0, 20000).Draw(t, "lease")) * ms
+			for now < end {
+				if now += 500 * ms; now < end && busy(now) < held && rapid.Bool().Draw(t, "one more") {
+					uses = append(uses, now)
+				}
 			}
+			b.lapse(acc, end)
 		}
-		b.lapse(acc, end)
 		presumed := int64(0)
 		for _, p := range b.presumedRates {
 			presumed += p.n
 		}
-		if presumed != held {
+		if presumed > held || (presumed < held && !goodbye) {
 			t.Fatalf("%d of %d rights are reckoned with", presumed, held)
 		}
 		for at := end; at < end+62000*ms; at += 250 * ms {
@@ -101,7 +118,7 @@ func TestRightsOfRComeBackGradually(t *testing.T) {
 		now = fleet.Mono(s) * fleet.Mono(time.Second)
 		acc.rateGranted, acc.rateIdle, acc.rateSeen = 60, 0, 60
 		if wrote := now - fleet.Mono(600*time.Millisecond); s == 0 {
-			acc.rateUses.begin(now, wrote, 0)
+			acc.rateUses.begin(now, wrote, nil, 0)
 		} else {
 			acc.rateUses.add(now, wrote, 1)
 		}
@@ -115,6 +132,30 @@ func TestRightsOfRComeBackGradually(t *testing.T) {
 		b.expireRate(end.Add(tc.after), 0, true)
 		if n := b.ratePresumed(); n > tc.most {
 			t.Errorf("%v after the lease %d rights are reckoned with, want at most %d", tc.after, n, tc.most)
+		}
+	}
+}
+
+// TestRightsOfRComeBackGraduallyAfterATakeover: an edge that let in one visitor a second for long
+// tells a new aggregator when, and says goodbye soon after: a rolling update.
+func TestRightsOfRComeBackGraduallyAfterATakeover(t *testing.T) {
+	b := &books{}
+	acc := &account{edge: &edge{}, books: b, rateGranted: 60, rateSeen: 60}
+	now := fleet.Mono(time.Hour)
+	used := make([]uint32, 60)
+	for s := range used {
+		used[s] = 1
+	}
+	acc.rateUses.begin(now, now-fleet.Mono(600*time.Millisecond), used, 60)
+	now = now.Add(2 * time.Second)
+	b.settle(now, acc)
+	for _, tc := range []struct {
+		after time.Duration
+		most  int64
+	}{{0, 60}, {10 * time.Second, 53}, {30 * time.Second, 33}, {50 * time.Second, 13}, {61 * time.Second, 0}} {
+		b.expireRate(now.Add(tc.after), 0, true)
+		if n := b.ratePresumed(); n > tc.most {
+			t.Errorf("%v after its goodbye %d rights are reckoned with, want at most %d", tc.after, n, tc.most)
 		}
 	}
 }

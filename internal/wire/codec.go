@@ -98,7 +98,7 @@ func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 	p := &wirepb.RoomReport{
 		Room: uint64(r.Room), Gen: r.Gen, Declared: r.Reconstructed,
 		Granted: r.Granted, Returned: r.Returned, Spent: r.Spent, Idle: r.Idle,
-		RateGranted: r.RateGranted, RateReturned: r.RateReturned, RateIdle: r.RateIdle, RateOwed: r.RateOwed,
+		RateGranted: r.RateGranted, RateReturned: r.RateReturned, RateIdle: r.RateIdle, RateOwed: r.RateOwed, RateUsed: r.RateUsed,
 		Renewed: r.Renewed, RenewCeil: r.RenewCeil,
 		Want: r.Want, ParkedN: r.HeldPeople,
 		Active: r.Active, Admitted: r.Admitted, Joined: r.Joined, Entered: r.Entered,
@@ -148,7 +148,7 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 	*r = RoomReport{
 		Room: room.ID(p.GetRoom()), Gen: p.GetGen(), Reconstructed: p.GetDeclared(),
 		Granted: p.GetGranted(), Returned: p.GetReturned(), Spent: p.GetSpent(), Idle: p.GetIdle(),
-		RateGranted: p.GetRateGranted(), RateReturned: p.GetRateReturned(), RateIdle: p.GetRateIdle(), RateOwed: p.GetRateOwed(),
+		RateGranted: p.GetRateGranted(), RateReturned: p.GetRateReturned(), RateIdle: p.GetRateIdle(), RateOwed: p.GetRateOwed(), RateUsed: p.GetRateUsed(),
 		Renewed: p.GetRenewed(), RenewCeil: p.GetRenewCeil(),
 		Want: p.GetWant(), HeldPeople: p.GetParkedN(),
 		Active: p.GetActive(), Admitted: p.GetAdmitted(), Joined: p.GetJoined(), Entered: p.GetEntered(),
@@ -166,6 +166,9 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 	}
 	if r.Copied, err = unpackLines(p.GetCopied()); err != nil {
 		return fmt.Errorf("copied: %w", err)
+	}
+	if n := len(r.RateUsed); n > MaxRateUsed {
+		return fmt.Errorf("rate_used: at most %d seconds, got %d", MaxRateUsed, n)
 	}
 	if n := len(p.GetParkedMs()); n > MaxHeld {
 		return fmt.Errorf("parked: at most %d, got %d", MaxHeld, n)

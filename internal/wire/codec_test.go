@@ -30,7 +30,7 @@ var goldenReport = Report{
 	From: "edge-1", Inc: 0x1122334455667788, Tenure: 2, Seq: 41, Part: 0, Parts: 1, Sent: 987654321, AsOf: day, AsOfBound: 21 * time.Millisecond, Succeeds: []uint64{0x0102030405060708, 0x1112131415161718},
 	Seen: Term{N: 3, Nonce: 0xabcdef}, Acked: 40, Join: true,
 	Rooms: []RoomReport{{
-		Room: room.IDOf("tickets"), Reconstructed: true, Granted: 60, Returned: 4, Spent: 50, RateGranted: 30, RateReturned: 2, RateIdle: 7, RateOwed: 5,
+		Room: room.IDOf("tickets"), Reconstructed: true, Granted: 60, Returned: 4, Spent: 50, RateGranted: 30, RateReturned: 2, RateIdle: 7, RateOwed: 5, RateUsed: []uint32{3, 0, 18},
 		Renewed: 9, RenewCeil: 12,
 		Sessions:  []Expiry{{Until: 1622133300, Stamped: 20, Consumed: 3}, {Until: 1622133301, Stamped: 30, Consumed: 0}, {Until: 1622133310, Stamped: 9, Consumed: 1}},
 		FirstMove: 58,
@@ -185,6 +185,7 @@ func TestForeignMessagesAreRefused(t *testing.T) {
 		{"the same second twice", report(func(p *wirepb.Report) { p.Rooms[0].Sessions.Until[1] = 0 }), "must ascend"},
 		{"seconds beyond 32 bits", report(func(p *wirepb.Report) { p.Rooms[0].Sessions.Until[1] = 1<<32 - 1 }), "must ascend"},
 		{"moves without ids", report(func(p *wirepb.Report) { p.Rooms[0].Moves.Id = nil }), "moves: columns"},
+		{"too many seconds of R", report(func(p *wirepb.Report) { p.Rooms[0].RateUsed = make([]uint32, MaxRateUsed+1) }), "rate_used: at most"},
 		{"too many parked", report(func(p *wirepb.Report) { p.Rooms[0].ParkedMs = make([]int64, MaxHeld+1) }), "parked: at most"},
 		{"parked in disorder", report(func(p *wirepb.Report) { p.Rooms[0].ParkedMs[1] = -1 }), "parked: join times"},
 		{"slices that overlap", report(func(p *wirepb.Report) { p.Rooms[0].Waiting.StartMs[1] = -1 }), "slices must ascend"},

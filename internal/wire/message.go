@@ -102,6 +102,11 @@ type RoomReport struct {
 	RateIdle     uint64 // held and not used in the last 60 s
 	RateOwed     uint64 // edges: used in the last 60 s under earlier tenures, so not in the numbers above
 
+	// RateUsed tells a new regional when the rights of R were used that are neither idle nor
+	// returned: how many of them so many whole seconds ago; at most MaxRateUsed. Edges that join
+	// tell it, but those of release 0.1.0.
+	RateUsed []uint32
+
 	// Sessions, edges only.
 	Renewed   uint64 // renewals made
 	RenewCeil uint64 // newest RoomGrant.RenewCeil applied
@@ -133,6 +138,7 @@ type RoomReport struct {
 // Bounds of a report, so that no message grows without limit.
 const (
 	MaxHeld     = 128 // join times in RoomReport.HeldJoined
+	MaxRateUsed = 64  // seconds in RoomReport.RateUsed
 	MaxMoves    = 4096
 	MaxSlices   = 256  // slices of a line in a report or view
 	MaxEnds     = 4096 // ends of a room in a report or grant, and that are remembered

@@ -23,6 +23,7 @@ var plan = map[mutant.ID]killer{
 	mutant.NothingPresumed:       {"slots.TestRule3", "expiry"},
 	mutant.NoRatePresumed:        {"slots.TestRule3", "expiry"},
 	mutant.NoRateReuse:           {"slots.TestRule3", ""},
+	mutant.RateAgesLong:          {"slots.TestRule3", ""},
 	mutant.LateFinalWord:         {"slots.TestRule3", ""},
 	mutant.RosterForgetsPresumed: {"slots.TestRule3", "takeovers"},
 

@@ -381,9 +381,10 @@ type RoomReport struct {
 	Excess           uint64                 `protobuf:"varint,27,opt,name=excess,proto3" json:"excess,omitempty"`
 	Ends             *Ends                  `protobuf:"bytes,28,opt,name=ends,proto3" json:"ends,omitempty"`
 	Unseen           float64                `protobuf:"fixed64,29,opt,name=unseen,proto3" json:"unseen,omitempty"`
-	Outcomes         []uint64               `protobuf:"varint,30,rep,packed,name=outcomes,proto3" json:"outcomes,omitempty"` // cumulative, class by class; zeros at the end left out
-	Young            *Line                  `protobuf:"bytes,31,opt,name=young,proto3" json:"young,omitempty"`               // of unseen, by join time
-	Copied           *Lines                 `protobuf:"bytes,36,opt,name=copied,proto3" json:"copied,omitempty"`             // tickets found to be copied, and the line that is followed (edges)
+	Outcomes         []uint64               `protobuf:"varint,30,rep,packed,name=outcomes,proto3" json:"outcomes,omitempty"`                 // cumulative, class by class; zeros at the end left out
+	Young            *Line                  `protobuf:"bytes,31,opt,name=young,proto3" json:"young,omitempty"`                               // of unseen, by join time
+	Copied           *Lines                 `protobuf:"bytes,36,opt,name=copied,proto3" json:"copied,omitempty"`                             // tickets found to be copied, and the line that is followed (edges)
+	RateUsed         []uint32               `protobuf:"varint,37,rep,packed,name=rate_used,json=rateUsed,proto3" json:"rate_used,omitempty"` // of an edge that joins: rights of R in use, by whole seconds since their use
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -638,6 +639,13 @@ func (x *RoomReport) GetYoung() *Line {
 func (x *RoomReport) GetCopied() *Lines {
 	if x != nil {
 		return x.Copied
+	}
+	return nil
+}
+
+func (x *RoomReport) GetRateUsed() []uint32 {
+	if x != nil {
+		return x.RateUsed
 	}
 	return nil
 }
@@ -2120,7 +2128,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05rooms\x18\x10 \x03(\v2\x1d.vestibule.wire.v1.RoomReportR\x05rooms\x12\x18\n" +
 	"\amembers\x18\x18 \x01(\x04R\amembers\x12\x12\n" +
 	"\x04site\x18\x19 \x01(\x06R\x04site\x12\x1a\n" +
-	"\bsucceeds\x18\x13 \x03(\x06R\bsucceeds\"\xf6\a\n" +
+	"\bsucceeds\x18\x13 \x03(\x06R\bsucceeds\"\x93\b\n" +
 	"\n" +
 	"RoomReport\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
@@ -2157,7 +2165,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x06unseen\x18\x1d \x01(\x01R\x06unseen\x12\x1a\n" +
 	"\boutcomes\x18\x1e \x03(\x04R\boutcomes\x12-\n" +
 	"\x05young\x18\x1f \x01(\v2\x17.vestibule.wire.v1.LineR\x05young\x120\n" +
-	"\x06copied\x18$ \x01(\v2\x18.vestibule.wire.v1.LinesR\x06copied\"T\n" +
+	"\x06copied\x18$ \x01(\v2\x18.vestibule.wire.v1.LinesR\x06copied\x12\x1b\n" +
+	"\trate_used\x18% \x03(\rR\brateUsed\"T\n" +
 	"\x04Ends\x12\x0e\n" +
 	"\x02id\x18\x01 \x03(\x06R\x02id\x12\x12\n" +
 	"\x04home\x18\x02 \x03(\aR\x04home\x12\x14\n" +

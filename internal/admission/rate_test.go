@@ -1,0 +1,44 @@
+package admission
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"vestibule/internal/fleet"
+)
+
+// TestAgesOfRightsOfR: what an edge tells of when it used its rights sums to those that are in
+// use, and makes none of them older than it is, nor younger by more than a slot and a second.
+func TestAgesOfRightsOfR(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		now := fleet.Mono(rapid.Int64Range(-100e9, 1e12).Draw(t, "start"))
+		r := rateRights{granted: 1000}
+		var uses []fleet.Mono // oldest first
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 9000).Draw(t, "ms")) * time.Millisecond)
+			for range rapid.IntRange(0, 3).Draw(t, "uses") {
+				r.idle(now)
+				r.use(now)
+				uses = append(uses, now)
+			}
+		}
+		idle := r.idle(now)
+		ages := r.ages(now)
+		uses = uses[len(uses)-int(r.granted-idle):]
+		for s, n := range ages {
+			for range n {
+				k := len(uses) - 1
+				age := now.Sub(uses[k])
+				if told := time.Duration(s) * time.Second; told > age || told < age-time.Second-rateSlot {
+					t.Fatalf("used %v ago, told as %v", age, told)
+				}
+				uses = uses[:k]
+			}
+		}
+		if len(uses) > 0 {
+			t.Fatalf("%d rights in use are not told", len(uses))
+		}
+	})
+}
