@@ -276,7 +276,7 @@ func (f *front) checkedQuestion(r *http.Request, c *checked) (*gate.Request, err
 		return nil, errors.New("request.http.path: must begin with /")
 	}
 	visitors := http.Request{Method: c.method, Host: c.host, RequestURI: c.path, Header: c.header, ContentLength: c.size, Body: r.Body}
-	q := f.request(&visitors)
+	q := f.request(&visitors) // without a version
 	q.Client = client.Unmap().WithZone("")
 	switch c.scheme {
 	case "https":

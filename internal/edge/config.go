@@ -25,6 +25,8 @@ type Config struct {
 	ProxyProtocol  ProxyProtocolConfig `mapstructure:"proxy_protocol"`
 	ForwardHeaders []string            `mapstructure:"forward_headers" doc:"headers of visitors that reach the site although some sites take them for path, host, scheme or address"`
 	Proof          ProofConfig         `mapstructure:"proof"`
+	Geo            GeoConfig           `mapstructure:"geo"`
+	Rules          RulesConfig         `mapstructure:"rules"`
 	Held           HeldConfig          `mapstructure:"held"`
 	Waiting        WaitingConfig       `mapstructure:"waiting"`
 	Connections    ConnectionsConfig   `mapstructure:"connections"`
@@ -44,6 +46,18 @@ type ProxyProtocolConfig struct {
 type ProofConfig struct {
 	Enabled    bool `mapstructure:"enabled" doc:"whether requests to sites carry a proof (Vestibule-Proof) that they passed an edge"`
 	Remembered int  `mapstructure:"remembered" doc:"proofs that are remembered, one for each session; others are signed anew with each request"`
+}
+
+// GeoConfig says by which files rules know where visitors come from.
+type GeoConfig struct {
+	File string `mapstructure:"file" doc:"file of countries in the form of MaxMind's (.mmdb), for rules that ask for them; read at the start; empty for none"`
+	ASN  string `mapstructure:"asn_file" doc:"file of autonomous systems in that form, where geo.file does not have them"`
+}
+
+// RulesConfig are files that rules go by.
+type RulesConfig struct {
+	Lists    string   `mapstructure:"lists" doc:"JSON file of named lists of addresses, {\"name\": [\"10.0.0.0/8\"]}; read at the start; empty for none"`
+	Crawlers []string `mapstructure:"crawlers" doc:"JSON files of the address ranges of crawlers, as search engines publish them, or of such lists; read at the start"`
 }
 
 // TLSConfig is the TLS listener.
@@ -131,6 +145,14 @@ func (c *Config) Validate() []error {
 		}
 		errs = append(errs, node.CheckFile("tls.cert", c.TLS.Cert)...)
 		errs = append(errs, node.CheckFile("tls.key", c.TLS.Key)...)
+	}
+	for _, f := range [][2]string{{"geo.file", c.Geo.File}, {"geo.asn_file", c.Geo.ASN}, {"rules.lists", c.Rules.Lists}} {
+		if f[1] != "" {
+			errs = append(errs, node.CheckFile(f[0], f[1])...)
+		}
+	}
+	for _, file := range c.Rules.Crawlers {
+		errs = append(errs, node.CheckFile("rules.crawlers", file)...)
 	}
 	if _, err := clientaddr.ParseProxies(c.Proxies); err != nil {
 		errs = append(errs, fmt.Errorf("trusted_proxies: %w", err))

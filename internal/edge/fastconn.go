@@ -12,6 +12,7 @@ import (
 
 	"vestibule/internal/gate"
 	"vestibule/internal/http1"
+	"vestibule/internal/rules"
 )
 
 // What a connection is about.
@@ -288,8 +289,19 @@ func (c *fastConn) handle(length int) (goesOn bool) {
 // question fills in what the request is decided by.
 func (c *fastConn) question(body bool) {
 	c.values = c.values[:0]
-	c.ask = gate.Request{Host: c.req.Host, Target: c.req.Target, Method: c.req.Method, Body: body}
+	c.ask = gate.Request{Host: c.req.Host, Target: c.req.Target, Method: c.req.Method, Body: body, Version: "HTTP/1.1", Lines: (*fastLines)(&c.req)}
 	c.f.fill(&c.ask, c.peer, c.cfg != nil, c.lines)
+}
+
+// fastLines are the lines of a request as rules ask for them.
+type fastLines http1.Request
+
+// AppendTo implements [gate.HeaderLines].
+func (r *fastLines) AppendTo(out []rules.Header) []rules.Header {
+	for i := range r.Fields {
+		out = append(out, rules.Header(r.Fields[i]))
+	}
+	return out
 }
 
 // linesOf returns the lines of a header, nil for none.

@@ -192,6 +192,7 @@ func (f *front) question(r *http.Request) (*gate.Request, error) {
 		return nil, err
 	}
 	q := f.request(r)
+	q.Version = "" // r's is the front's
 	switch strings.ToLower(proto) {
 	case "https", "wss":
 		q.Secure = true

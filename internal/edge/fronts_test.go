@@ -182,16 +182,27 @@ func both(t *testing.T) string {
 // startFront starts a server and returns where it listens. A port that was free may be taken by then.
 func startFront(t testing.TB, p program, file string, at places) string {
 	t.Helper()
-	for range 5 {
-		addr, dir := testkit.FreeAddr(t), t.TempDir()
+	return startProgram(t, p.name, func(addr, dir string) *exec.Cmd {
 		at.visitors = addr
 		args, env := p.config(t, dir, at)
 		cmd := exec.Command(file, args...)
 		if at.core > 0 {
 			cmd = exec.Command("taskset", append([]string{"-c", fmt.Sprint(at.core - 1), file}, args...)...)
 		}
+		cmd.Env = append(os.Environ(), env...)
+		return cmd
+	})
+}
+
+// startProgram starts a program that listens at a free address, until the test ends, and returns
+// that address.
+func startProgram(t testing.TB, name string, command func(addr, dir string) *exec.Cmd) string {
+	t.Helper()
+	for range 5 {
+		addr, dir := testkit.FreeAddr(t), t.TempDir()
+		cmd := command(addr, dir)
 		var said strings.Builder
-		cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), dir, &said, &said
+		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &said, &said
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +212,7 @@ func startFront(t testing.TB, p program, file string, at places) string {
 			cmd.Wait() //nolint:errcheck // it is told to end, or says why it ends
 		}()
 		up := false
-		eventually(t, p.name+" listens or ends", func() bool {
+		eventually(t, name+" listens or ends", func() bool {
 			select {
 			case <-ended:
 				return true
@@ -229,10 +240,10 @@ func startFront(t testing.TB, p program, file string, at places) string {
 			return addr
 		}
 		if !strings.Contains(strings.ToLower(said.String()), "address already in use") && !strings.Contains(said.String(), "cannot bind") {
-			t.Fatalf("%s ends: %s", p.name, said.String())
+			t.Fatalf("%s ends: %s", name, said.String())
 		}
 	}
-	t.Fatalf("%s finds no port", p.name)
+	t.Fatalf("%s finds no port", name)
 	return ""
 }
 

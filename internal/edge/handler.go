@@ -11,6 +11,7 @@ import (
 
 	"vestibule/internal/gate"
 	"vestibule/internal/mutant"
+	"vestibule/internal/rules"
 )
 
 // ServeHTTP has a request of a visitor decided, and does what the outcome says.
@@ -34,7 +35,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // request returns what a request is decided by.
 func (s *Server) request(r *http.Request) *gate.Request {
-	q := &gate.Request{Host: r.Host, Target: rawTarget(r), Method: r.Method, Body: hasBody(r)}
+	q := &gate.Request{Host: r.Host, Target: rawTarget(r), Method: r.Method, Body: hasBody(r), Version: r.Proto, Lines: ruleLines(r.Header)}
 	s.fill(q, r.RemoteAddr, r.TLS != nil, func(name string) []string { return r.Header[name] })
 	return q
 }
@@ -49,6 +50,22 @@ func (s *Server) fill(q *gate.Request, peer string, secure bool, lines func(name
 	q.FetchSite, q.FetchDest, q.FetchMode = first(lines("Sec-Fetch-Site")), first(lines("Sec-Fetch-Dest")), first(lines("Sec-Fetch-Mode"))
 	q.FetchUser, q.Referer = first(lines("Sec-Fetch-User")), first(lines("Referer"))
 	q.CORS = gate.CORS{Method: first(lines("Access-Control-Request-Method")), Headers: first(lines("Access-Control-Request-Headers"))}
+}
+
+// ruleLines are the lines of a header as rules ask for them.
+type ruleLines http.Header
+
+// AppendTo implements [gate.HeaderLines].
+func (h ruleLines) AppendTo(out []rules.Header) []rules.Header {
+	for name, lines := range h {
+		if name == "Connection" || name == "Content-Length" { // the fast front has them apart
+			continue
+		}
+		for _, line := range lines {
+			out = append(out, rules.Header{Name: name, Value: line})
+		}
+	}
+	return out
 }
 
 // first returns the first line of a header, as Header.Get does, which makes the name

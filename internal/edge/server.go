@@ -140,7 +140,12 @@ func (s *Server) newGate(o Options, clock *node.Clock) (*gate.Gate, error) {
 		}
 		chance = rand.NewChaCha8(seed)
 	}
+	sources, err := ruleSources(&o.Config)
+	if err != nil {
+		return nil, err
+	}
 	return gate.New(gate.Options{
+		Sources: sources,
 		Engine: admission.Config{
 			Edge: o.Config.Name, DC: o.Config.DataCenter, Params: o.Params,
 			Limits: admission.Limits{Held: o.Config.Held.Total, Recent: o.Config.Recent, Waiting: admission.DefaultLimits().Waiting},

@@ -97,11 +97,11 @@ func (g *Gate) Decide(ctx context.Context, r *Request, o *Outcome) {
 		answer(g, r, o, rooms, query)
 		return
 	}
-	g.enter(ctx, r, o, rooms, path)
+	g.enter(ctx, r, o, rooms, path, query)
 }
 
 // enter decides about a request for a site.
-func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapshot, path string) {
+func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapshot, path, query string) {
 	m := rooms.set.Match(r.Host, path)
 	switch {
 	case !m.Known:
@@ -116,9 +116,15 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		return
 	}
 	in := inForce(m.Rooms())
-	if len(in) == 0 {
+	switch n := len(in); {
+	case n == 0:
 		g.Count("passed")
-	} else if r.isPreflight() {
+	default:
+		if in = g.passBy(r, o, rooms, in, path, query); len(in) == 0 {
+			g.Count("bypassed")
+		}
+	}
+	if len(in) > 0 && r.isPreflight() {
 		g.preflight(r, o, rooms, in)
 		return
 	}

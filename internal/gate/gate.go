@@ -39,6 +39,7 @@ type Options struct {
 	HeldPerPrefix int // requests held for one neighbourhood of addresses
 	NewPerPrefix  int // visitors of one neighbourhood who are counted anew among those who wait, per minute
 	Proofs        int // proofs for sites that are remembered; 0 where none are made
+	Sources       Sources
 	Clock         *node.Clock
 	Wake          func()           // the engine has something to report; must not wait
 	Finish        func(live.Place) // who had this place waits no more; must not wait
@@ -55,6 +56,7 @@ type Gate struct {
 	held    *clientaddr.Quota
 	waiting *clientaddr.Rate
 	proofs  int // Options.Proofs
+	sources Sources
 	metrics *metrics
 	log     *slog.Logger
 	langs   waiting.Picker
@@ -81,7 +83,7 @@ func New(o Options) (*Gate, error) {
 	}
 	g := &Gate{
 		params: o.Engine.Params, clock: o.Clock, wake: o.Wake, finish: o.Finish, held: held, waiting: counted,
-		proofs: o.Proofs, metrics: newMetrics(o.Reg), log: o.Log, eng: admission.New(o.Engine),
+		proofs: o.Proofs, sources: o.Sources, metrics: newMetrics(o.Reg), log: o.Log, eng: admission.New(o.Engine),
 	}
 	g.pool.New = func() any {
 		var seed [32]byte
@@ -101,6 +103,7 @@ func New(o Options) (*Gate, error) {
 func (g *Gate) Use(f *node.Fleet) {
 	next := newSnapshot(f, g.metrics, g.rooms.Load(), g.log)
 	g.takeProofs(next, g.rooms.Load())
+	g.takeRules(next, g.rooms.Load())
 	rooms := make([]admission.Room, len(next.rooms))
 	for i, r := range next.rooms {
 		rooms[i] = admission.Room{

@@ -30,6 +30,9 @@ type metrics struct {
 	other  counts // of the rooms that have no series of their own
 	mu     sync.Mutex
 	rooms  map[string]*roomCounters
+
+	ruleSeries int           // rules with a counter of their own
+	otherRules atomic.Uint64 // of the rules beyond
 }
 
 // What a request brought for a ticket.
@@ -98,6 +101,7 @@ var results = []string{
 	"passed", "unknown_host", "refused_path", "refused_method", "refused_upgrade", "refused_origin", "refused_front", "unknown_room", "left", "away", "away_stale",
 	"refused_away", "not_ready", "ticket_unread", "time_unknown", "stream", "stream_capped", "stream_nobody", "proof_keys", "verified", "unverified", "no_proofs",
 	"preflight", "preflight_site", "preflight_refused",
+	"bypassed",
 }
 
 // roomCounters are the counters of one room. They have no series, and take no
@@ -106,6 +110,8 @@ type roomCounters struct {
 	m    *metrics
 	name string
 	own  atomic.Pointer[counts]
+
+	rules map[string]*atomic.Uint64 // requests that each rule let past, by id; under m.mu
 }
 
 // counts are what is shown under one label.
@@ -180,6 +186,7 @@ func (m *metrics) keep(set *room.Set) {
 	defer m.mu.Unlock()
 	for name := range m.rooms {
 		if set.ByName(name) == nil {
+			m.ruleSeries -= len(m.rooms[name].rules)
 			delete(m.rooms, name)
 			m.ratio.DeleteLabelValues(name)
 		}
@@ -205,6 +212,7 @@ type collector struct {
 	g *Gate
 
 	decisions, letIn, copied, elsewhere                                           *prometheus.Desc
+	ruleMatches, deadRules                                                        *prometheus.Desc
 	leased, timeError, syncAge                                                    *prometheus.Desc
 	credit, rateIdle, held, keep, sessions, estimate, horizon, mu, paused, guests *prometheus.Desc
 }
@@ -214,24 +222,26 @@ func newCollector(g *Gate) *collector {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	return &collector{
-		g:         g,
-		decisions: d("vestibule_edge_decisions_total", "Requests decided, by room, verdict and reason.", "room", "verdict", "reason"),
-		letIn:     d("vestibule_edge_uncounted_admissions_total", "Newcomers let in without a right because the edge was isolated and the room says on_isolation: open.", "room"),
-		copied:    d("vestibule_edge_copied_tickets_total", "Requests with a copy of a session's ticket that somebody else goes on with; each was a newcomer's.", "room"),
-		elsewhere: d("vestibule_edge_elsewhere_tickets_total", "Requests with a session's ticket from another network than it is bound to (ticket_binding); each was a newcomer's.", "room"),
-		leased:    d("vestibule_edge_lease_remaining_seconds", "For how long this edge may still admit without hearing from its regional; 0 without a lease."),
-		timeError: d("vestibule_edge_time_error_seconds", "Bound on the error of fleet time as this edge knows it; +Inf before it was ever told."),
-		syncAge:   d("vestibule_edge_sync_age_seconds", "Time since the newest grant was applied."),
-		credit:    d("vestibule_edge_budget", "Rights of total_active_users in hand and not spent.", "room"),
-		rateIdle:  d("vestibule_edge_rate_rights", "Rights of new_users_per_minute in hand and not used in the last 60 s.", "room"),
-		keep:      d("vestibule_edge_budget_target", "Idle rights of total_active_users that the regional wants kept here.", "room"),
-		held:      d("vestibule_edge_held_requests", "Requests held open for their turn.", "room"),
-		sessions:  d("vestibule_edge_sessions", "Tickets stamped here minus tickets renewed away here, of sessions that may be valid. Below zero where they went on elsewhere. Summed over edges the head-count, without what ended processes stamped.", "room"),
-		estimate:  d("vestibule_edge_estimate_seconds", "Estimated wait that a newcomer is told; absent without an estimate.", "room"),
-		horizon:   d("vestibule_edge_horizon_age_seconds", "How long ago those joined who may enter now; 0 while nobody queues.", "room"),
-		guests:    d("vestibule_edge_guest_sessions", "Sessions of other edges that this one renewed since it lost its lease: nobody counts them until it is heard.", "room"),
-		paused:    d("vestibule_edge_admissions_paused", "1 while nobody is let in because the origin does not answer, 0 otherwise.", "room"),
-		mu:        d("vestibule_edge_admission_rate", "Admissions per second in the whole room, of late.", "room"),
+		g:           g,
+		decisions:   d("vestibule_edge_decisions_total", "Requests decided, by room, verdict and reason.", "room", "verdict", "reason"),
+		letIn:       d("vestibule_edge_uncounted_admissions_total", "Newcomers let in without a right because the edge was isolated and the room says on_isolation: open.", "room"),
+		copied:      d("vestibule_edge_copied_tickets_total", "Requests with a copy of a session's ticket that somebody else goes on with; each was a newcomer's.", "room"),
+		elsewhere:   d("vestibule_edge_elsewhere_tickets_total", "Requests with a session's ticket from another network than it is bound to (ticket_binding); each was a newcomer's.", "room"),
+		ruleMatches: d("vestibule_edge_rule_matches_total", "Requests that a rule let past a room, by the id of the rule; beyond the first 1,000 rules together.", "room", "rule"),
+		deadRules:   d("vestibule_edge_rules_unusable", "Enabled rules that cannot be evaluated at this edge, and so match nobody: a file is missing that they need."),
+		leased:      d("vestibule_edge_lease_remaining_seconds", "For how long this edge may still admit without hearing from its regional; 0 without a lease."),
+		timeError:   d("vestibule_edge_time_error_seconds", "Bound on the error of fleet time as this edge knows it; +Inf before it was ever told."),
+		syncAge:     d("vestibule_edge_sync_age_seconds", "Time since the newest grant was applied."),
+		credit:      d("vestibule_edge_budget", "Rights of total_active_users in hand and not spent.", "room"),
+		rateIdle:    d("vestibule_edge_rate_rights", "Rights of new_users_per_minute in hand and not used in the last 60 s.", "room"),
+		keep:        d("vestibule_edge_budget_target", "Idle rights of total_active_users that the regional wants kept here.", "room"),
+		held:        d("vestibule_edge_held_requests", "Requests held open for their turn.", "room"),
+		sessions:    d("vestibule_edge_sessions", "Tickets stamped here minus tickets renewed away here, of sessions that may be valid. Below zero where they went on elsewhere. Summed over edges the head-count, without what ended processes stamped.", "room"),
+		estimate:    d("vestibule_edge_estimate_seconds", "Estimated wait that a newcomer is told; absent without an estimate.", "room"),
+		horizon:     d("vestibule_edge_horizon_age_seconds", "How long ago those joined who may enter now; 0 while nobody queues.", "room"),
+		guests:      d("vestibule_edge_guest_sessions", "Sessions of other edges that this one renewed since it lost its lease: nobody counts them until it is heard.", "room"),
+		paused:      d("vestibule_edge_admissions_paused", "1 while nobody is let in because the origin does not answer, 0 otherwise.", "room"),
+		mu:          d("vestibule_edge_admission_rate", "Admissions per second in the whole room, of late.", "room"),
 	}
 }
 
@@ -239,7 +249,7 @@ func newCollector(g *Gate) *collector {
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.leased, c.timeError, c.syncAge, c.credit, c.rateIdle, c.keep, c.held, c.sessions, c.estimate, c.horizon, c.mu, c.paused, c.guests,
-		c.decisions, c.letIn, c.copied, c.elsewhere,
+		c.decisions, c.letIn, c.copied, c.elsewhere, c.ruleMatches, c.deadRules,
 	} {
 		ch <- d
 	}
@@ -268,6 +278,10 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		counter(c.letIn, own.letIn.Load(), own.label)
 		counter(c.copied, own.copied.Load(), own.label)
 		counter(c.elsewhere, own.elsewhere.Load(), own.label)
+	}
+	gauge(c.deadRules, float64(c.g.rooms.Load().deadRules))
+	for _, r := range c.g.metrics.ruleCounts() {
+		counter(c.ruleMatches, r.n, c.g.metrics.series.Label(r.room, true), r.rule)
 	}
 	rooms := node.NewRoomMetrics(ch)
 	defer rooms.Close()

@@ -9,6 +9,7 @@ import (
 	"vestibule/internal/live"
 	"vestibule/internal/origin"
 	"vestibule/internal/room"
+	"vestibule/internal/rules"
 	"vestibule/internal/ticket"
 	"vestibule/internal/waiting"
 )
@@ -28,10 +29,11 @@ const (
 // Request is what a decision goes by. Header fields are given line by line, as they
 // came.
 type Request struct {
-	Host   string // and port, as the visitor named them
-	Target string // path and query as in the request line
-	Method string
-	Body   bool // there is one, or may be
+	Host    string // and port, as the visitor named them
+	Target  string // path and query as in the request line
+	Method  string
+	Body    bool   // there is one, or may be
+	Version string // as HTTP/1.1; "" where nobody knows the visitor's
 
 	Client netip.Addr // the visitor's; invalid if unknown
 	Secure bool       // the visitor came over TLS
@@ -51,6 +53,9 @@ type Request struct {
 	Origin    string
 	CORS      CORS
 	Poll      bool // PollHeader is there
+
+	// Lines are all lines of the header, for rules; nil for none.
+	Lines HeaderLines
 
 	// SiteApart says that the site is not asked by this edge: whoever asks about the
 	// request serves it.
@@ -102,6 +107,10 @@ type Outcome struct {
 	seals   *ticket.Scratch
 	cookie  []byte
 	packer  waiting.Packer
+
+	about  rules.Request // what rules are asked about
+	placed bool          // it has its country
+	rules  rules.Scratch
 }
 
 // Stay is one visitor in one room: a session, or a place in the line.
@@ -130,12 +139,13 @@ func (g *Gate) Begin() *Outcome {
 
 // End gives back what the outcome used; it must not be used any more.
 func (o *Outcome) End() {
+	o.forgetRules()
 	clear(o.Header)
 	clear(o.inside)
 	clear(o.sealed)
 	*o = Outcome{
 		Header: o.Header[:0], Body: o.Body[:0], gate: o.gate, inside: o.inside[:0], sealed: o.sealed[:0], seals: o.seals, cookie: o.cookie[:0],
-		packer: o.packer,
+		packer: o.packer, about: o.about, rules: o.rules,
 	}
 	o.gate.pool.Put(o)
 }

@@ -26,6 +26,9 @@ type snapshot struct {
 	origins map[string]*origin.Origin // by the text in the room set
 	proofs  *proofs                   // nil where none are made
 
+	compiled  map[string]*compiledRule // by expression
+	deadRules int                      // that cannot be evaluated here
+
 	keysAreNewest func() bool // the store has just confirmed the ring
 }
 
@@ -43,6 +46,9 @@ type roomState struct {
 	sealFrom fleet.Time // from when the ring has a key to seal with
 
 	attributes [2]string // of the cookies, as Settings say; by index
+
+	bypasses    []bypass
+	needsPlaces bool // one of them asks for the country
 }
 
 // cookies are names and codecs of a room's cookies, without and with TLS.

@@ -135,6 +135,7 @@ const (
 	GapsForgiven
 	AsideEnters
 	PreflightPasses
+	RuleOneReading
 
 	// What an operator says of a room.
 	ShutAdmits
@@ -264,6 +265,7 @@ var list = [count]Mutant{
 	GapsForgiven:          {Name: "gaps-forgiven", Rule: 10, Says: "a version whose parent nobody told of is no copy's, though another one was shown since it arrived"},
 	AsideEnters:           {Name: "aside-enters", Rule: 10, Says: "a picture or a robot's file takes a slot at its first request"},
 	PreflightPasses:       {Name: "preflight-passes", Rule: 10, Says: "a preflight that nobody admitted goes to the site as it came, and the site's answer to the visitor"},
+	RuleOneReading:        {Name: "rule-one-reading", Rule: 10, Says: "a rule lets past what it matches as the path stands, however sites read it"},
 	BindingIgnored:        {Name: "binding-ignored", Rule: 10, Says: "a session's ticket is good in any network, whatever the room says"},
 	EdgesFollowAlone:      {Name: "edges-follow-alone", Rule: 10, Says: "each edge follows a line of copies of its own"},
 

@@ -124,6 +124,8 @@ func (e *encoder) settings(s *Settings) {
 			e.text(f.String())
 		case *[]Route:
 			e.routes(*f)
+		case *[]Rule:
+			e.rules(*f)
 		}
 	}
 	e.raw("}")
@@ -139,6 +141,28 @@ func (e *encoder) routes(all []Route) {
 		e.text(r.Host)
 		e.raw(`,"path":`)
 		e.text(r.Path)
+		e.raw("}")
+	}
+	e.raw("]")
+	e.at = room
+}
+
+func (e *encoder) rules(all []Rule) {
+	room := e.at
+	e.raw("[")
+	for i := range all {
+		r := &all[i]
+		e.comma(i)
+		e.at = fmt.Sprintf("%s: rules[%d]", room, i)
+		e.raw(`{"id":`)
+		e.text(r.ID)
+		e.raw(`,"action":"` + ActionBypass + `","expression":`)
+		e.text(r.Expression)
+		e.raw(`,"description":`)
+		e.text(r.Description)
+		e.out = strconv.AppendBool(append(e.out, `,"enabled":`...), !r.Disabled)
+		e.out = strconv.AppendInt(append(e.out, `,"version":`...), int64(r.Version), 10)
+		e.out = strconv.AppendInt(append(e.out, `,"updated":`...), r.Updated, 10)
 		e.raw("}")
 	}
 	e.raw("]")
@@ -244,11 +268,53 @@ func (r *reader) settings(at string) (s Settings, err error) {
 				*f = append(*f, route)
 				return err
 			})
+		case *[]Rule:
+			return true, r.array(at, MaxRules, func(at string) error {
+				rule, err := r.rule(at)
+				*f = append(*f, rule)
+				return err
+			})
 		default:
 			panic(fmt.Sprintf("room: a setting of type %T", f))
 		}
 	})
 	return s, err
+}
+
+func (r *reader) rule(at string) (rule Rule, err error) {
+	err = r.object(at, func(at, key string) (bool, error) {
+		switch key {
+		case "id":
+			return true, r.text(at, &rule.ID)
+		case "action": // whatever else it is must not let anybody past
+			action := ""
+			if err := r.text(at, &action); err != nil {
+				return true, err
+			}
+			if action != ActionBypass {
+				return true, mismatch(at, ActionBypass)
+			}
+			return true, nil
+		case "expression":
+			return true, r.text(at, &rule.Expression)
+		case "description":
+			return true, r.text(at, &rule.Description)
+		case "enabled":
+			enabled := false
+			err := r.flag(at, &enabled)
+			rule.Disabled = !enabled
+			return true, err
+		case "version":
+			return true, r.whole(at, &rule.Version)
+		case "updated":
+			updated := 0
+			err := r.whole(at, &updated)
+			rule.Updated = int64(updated)
+			return true, err
+		}
+		return false, nil
+	})
+	return rule, err
 }
 
 func (r *reader) route(at string) (route Route, err error) {

@@ -45,6 +45,7 @@ type Settings struct {
 	CookieSecure      string
 	JSONResponse      bool
 	OriginCommands    string
+	Rules             []Rule
 }
 
 // Setting is one line of the table that everything else about settings is made of:
@@ -58,11 +59,11 @@ type Setting struct {
 	Doc     string // what it does, one or two sentences of Markdown
 
 	// Field returns where a room keeps it: a *string, *int, *uint32, *bool,
-	// *time.Duration or *[]Route. A *bool has no default but false.
+	// *time.Duration, *[]Route or *[]Rule. A *bool has no default but false.
 	Field func(*Settings) any
 
 	// Rule returns what is wrong with it, "" for nothing. Defaults are filled in
-	// already. Routes have rules of their own.
+	// already. Lists have checks of their own.
 	Rule func(*Settings) string
 }
 
@@ -205,6 +206,11 @@ var Schema = []Setting{
 		Doc:   "With `revoke` the site may put a visitor out by the header `Cf-Waiting-Room-Command: revoke` of its answer too, beside `Vestibule-Command`.",
 		Field: func(s *Settings) any { return &s.OriginCommands }, Rule: func(s *Settings) string { return checkCommands(s.OriginCommands) },
 	},
+	{
+		Key: "rules", Since: 2, Soft: true, Bounds: fmt.Sprintf("at most %d of `{expression, description, enabled, id}`", MaxRules),
+		Doc:   "Who matches one walks past the room: not counted, never queued, see below.",
+		Field: func(s *Settings) any { return &s.Rules },
+	},
 }
 
 // truth is true or false, false where nothing is written. There were none in version 1.
@@ -324,6 +330,8 @@ func (t *Setting) IsZero(s *Settings) bool {
 	case *time.Duration:
 		return *f == 0
 	case *[]Route:
+		return len(*f) == 0
+	case *[]Rule:
 		return len(*f) == 0
 	default:
 		panic(fmt.Sprintf("room: a setting of type %T", f))

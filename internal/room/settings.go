@@ -153,6 +153,10 @@ func (s Settings) WithDefaults() Settings {
 		}
 		r.Host = spellHost(r.Host)
 	}
+	s.Rules = slices.Clone(s.Rules)
+	for i := range s.Rules {
+		s.Rules[i].fill(s.Rules[:i])
+	}
 	return s
 }
 
@@ -169,6 +173,10 @@ func (s Settings) Equal(o Settings) bool {
 	if !slices.Equal(s.AdditionalRoutes, o.AdditionalRoutes) {
 		return false
 	}
+	if !slices.Equal(s.Rules, o.Rules) {
+		return false
+	}
 	s.AdditionalRoutes, o.AdditionalRoutes = nil, nil // none and an empty list are the same
+	s.Rules, o.Rules = nil, nil
 	return reflect.DeepEqual(s, o)
 }

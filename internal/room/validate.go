@@ -26,6 +26,8 @@ func (s Settings) Validate() Faults {
 			add(t.Key, t.Rule(&s))
 		case t.Key == "additional_routes":
 			s.checkRoutes(add)
+		case t.Key == "rules":
+			s.checkRules(add)
 		}
 	}
 	return fs

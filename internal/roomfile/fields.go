@@ -77,6 +77,10 @@ func (p *parser) setting(t *room.Setting, s *room.Settings) reader {
 		return func(v *yaml.Node, at place) {
 			p.list(v, at, room.MaxRoutes, func(v *yaml.Node, i int) { *to = append(*to, p.route(v, at.index(i))) })
 		}
+	case *[]room.Rule:
+		return func(v *yaml.Node, at place) {
+			p.list(v, at, room.MaxRules, func(v *yaml.Node, i int) { *to = append(*to, p.bypass(v, at.index(i))) })
+		}
 	default:
 		panic(fmt.Sprintf("roomfile: a setting of type %T", to))
 	}
@@ -93,6 +97,19 @@ func (p *parser) route(n *yaml.Node, at place) (r room.Route) {
 		{"host", p.text(&r.Host)},
 		{"path", p.text(&r.Path)},
 	})
+	return r
+}
+
+// bypass reads a rule of a room.
+func (p *parser) bypass(n *yaml.Node, at place) (r room.Rule) {
+	enabled := true
+	p.mapping(n, at, "a mapping with the keys expression, description, enabled and id", []field{
+		{"expression", p.text(&r.Expression)},
+		{"description", p.text(&r.Description)},
+		{"enabled", p.flag(&enabled)},
+		{"id", p.text(&r.ID)},
+	})
+	r.Disabled = !enabled
 	return r
 }
 

@@ -38,6 +38,7 @@ type field struct {
 	kind     kindOf
 	ofPath   bool
 	geo, bot bool // needs a source
+	url      bool // is the same for all who ask for the same
 
 	text   textFn
 	number intFn
@@ -65,8 +66,8 @@ var (
 	european    = field{kind: boolKind, geo: true, truth: func(s *Scratch) bool { return s.req.EU }}
 
 	// raw and cleaned paths are the same here: a rule is asked about every reading.
-	path    = field{kind: textKind, ofPath: true, text: func(s *Scratch) (string, bool) { return s.path, true }}
-	suffix  = field{kind: textKind, ofPath: true, text: extension}
+	path    = field{kind: textKind, ofPath: true, url: true, text: func(s *Scratch) (string, bool) { return s.path, true }}
+	suffix  = field{kind: textKind, ofPath: true, url: true, text: extension}
 	uri     = field{kind: textKind, ofPath: true, text: func(s *Scratch) (string, bool) { return address(s, false) }}
 	fullURI = field{kind: textKind, ofPath: true, text: func(s *Scratch) (string, bool) { return address(s, true) }}
 	query   = text(func(r *Request) string { return r.Query })
@@ -82,9 +83,9 @@ var (
 
 // fields are all that there are, by name.
 var fields = map[string]field{
-	"http.host":                       text(func(r *Request) string { return r.Host }),
-	"http.request.method":             text(func(r *Request) string { return r.Method }),
-	"http.request.version":            text(func(r *Request) string { return r.Version }),
+	"http.host":                       {kind: textKind, url: true, text: func(s *Scratch) (string, bool) { return s.req.Host, true }},
+	"http.request.method":             {kind: textKind, url: true, text: func(s *Scratch) (string, bool) { return s.req.Method, true }},
+	"http.request.version":            {kind: textKind, text: func(s *Scratch) (string, bool) { return s.req.Version, s.req.Version != "" }},
 	"http.request.uri":                uri,
 	"http.request.uri.path":           path,
 	"http.request.uri.path.extension": suffix,

@@ -677,6 +677,7 @@ func (p *parser) field(at int, name string) *node {
 			p.fault(at, "%s needs the address ranges of crawlers (rules.crawlers), and there are none", name)
 		}
 	}
+	p.needs.Visitor = p.needs.Visitor || !f.url
 	n.kind, n.field, n.ofPath = f.kind, f, f.ofPath
 	return n
 }

@@ -18,6 +18,8 @@ import (
 	"net/netip"
 	"strings"
 	"unsafe"
+
+	"vestibule/internal/mutant"
 )
 
 // Bounds of an expression.
@@ -97,6 +99,7 @@ type Needs struct {
 	Geo      bool
 	Crawlers bool
 	Lists    []string // by name, each once
+	Visitor  bool     // what a visitor brings beside method, host and path
 }
 
 // Rule is a compiled expression. It is immutable and safe for concurrent use.
@@ -173,7 +176,7 @@ func (r *Rule) Match(s *Scratch) bool {
 	if len(paths) == 0 || r.unbound {
 		return false
 	}
-	if !r.usesPath {
+	if !r.usesPath || mutant.On(mutant.RuleOneReading) {
 		paths = paths[:1]
 	}
 	budget := min(Budget, s.all)

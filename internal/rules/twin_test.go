@@ -154,7 +154,7 @@ func (w twin) field(n *node) any {
 	case "http.request.method":
 		return r.Method
 	case "http.request.version":
-		return r.Version
+		return orNil(r.Version)
 	case "http.request.uri.path":
 		return w.path
 	case "http.request.uri":

@@ -1,0 +1,212 @@
+package gate
+
+import (
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"vestibule/internal/node"
+	"vestibule/internal/room"
+	"vestibule/internal/rules"
+)
+
+// HeaderLines are the lines of a request's header.
+type HeaderLines interface {
+	// AppendTo appends every line to out.
+	AppendTo(out []rules.Header) []rules.Header
+}
+
+// Locator knows where addresses are. It is safe for concurrent use.
+type Locator interface {
+	// Locate fills in country, continent, subdivision and network of an address, as far as they are known.
+	Locate(a netip.Addr, r *rules.Request)
+}
+
+// Sources are what an edge was given to evaluate rules by.
+type Sources struct {
+	Places   Locator                    // nil for none
+	Crawlers *rules.Networks            // nil for none
+	Lists    map[string]*rules.Networks // by name
+}
+
+// bypass is one rule of a room in force.
+type bypass struct {
+	*compiledRule
+	matched *atomic.Uint64
+}
+
+// compiledRule is an expression, or why it matches nobody here.
+type compiledRule struct {
+	rule *rules.Rule
+	err  error
+}
+
+// takeRules compiles the rules of all rooms. Expressions that the snapshot before had are not
+// compiled again. A rule that cannot be evaluated here is in force for nobody.
+func (g *Gate) takeRules(s, old *snapshot) {
+	s.compiled = map[string]*compiledRule{}
+	for _, rm := range s.rooms {
+		ids := make([]string, 0, len(rm.Rules))
+		for i := range rm.Rules {
+			ids = append(ids, rm.Rules[i].ID)
+		}
+		matched := g.metrics.rules(rm.Name, ids)
+		for i := range rm.Rules {
+			r := &rm.Rules[i]
+			if r.Disabled {
+				continue
+			}
+			c := s.compiled[r.Expression]
+			if c == nil {
+				c = g.compile(rm, r, old)
+				s.compiled[r.Expression] = c
+			}
+			if c.rule != nil {
+				rm.bypasses = append(rm.bypasses, bypass{c, matched[i]})
+				rm.needsPlaces = rm.needsPlaces || c.rule.Needs.Geo
+			} else {
+				s.deadRules++
+			}
+		}
+	}
+}
+
+func (g *Gate) compile(rm *roomState, r *room.Rule, old *snapshot) *compiledRule {
+	if c := old.compiled[r.Expression]; c != nil {
+		return c
+	}
+	c := &compiledRule{}
+	from := rules.Sources{Geo: g.sources.Places != nil, Crawlers: g.sources.Crawlers != nil, Lists: g.sources.Lists}
+	if c.rule, c.err = rules.Compile(r.Expression, from); c.err != nil {
+		g.log.Error("rule cannot be evaluated at this edge and matches nobody", slog.String("room", rm.Name), slog.String("rule", r.ID), slog.Any("error", c.err))
+	}
+	return c
+}
+
+// passBy returns the rooms that no rule lets the request past. Who is let past is neither
+// counted nor queued.
+//
+// Invariant: a room is left out only where one of its rules matches under every reading of the
+// path by which the rooms were found.
+func (g *Gate) passBy(r *Request, o *Outcome, rooms *snapshot, in []*room.Room, path, query string) []*room.Room {
+	asked := false
+	for i := 0; i < len(in); i++ {
+		rm := rooms.rooms[in[i].Index]
+		if len(rm.bypasses) == 0 {
+			continue
+		}
+		if !asked {
+			asked = true
+			o.ask(r, path, query)
+			_, wall := g.clock.Read()
+			o.about.Time = wall.Unix()
+			o.about.Crawler = g.sources.Crawlers.Has(r.Client)
+		}
+		if rm.needsPlaces && !o.placed {
+			o.placed = true
+			g.sources.Places.Locate(r.Client, &o.about)
+		}
+		n := slices.IndexFunc(rm.bypasses, func(b bypass) bool { return b.rule.Match(&o.rules) })
+		if n < 0 {
+			continue
+		}
+		b := &rm.bypasses[n]
+		b.matched.Add(1)
+		// Not everybody who asks for the same would be let past: a cache must not serve the answer to them.
+		o.Private = o.Private || rm.Caching == room.CachingPrivate && b.rule.Needs.Visitor
+		in = slices.Delete(in, i, i+1)
+		i--
+	}
+	return in
+}
+
+// ask makes the request what rules are asked about.
+func (o *Outcome) ask(r *Request, path, query string) {
+	o.about = rules.Request{
+		Method: r.Method, Scheme: "http", Query: query, Version: r.Version, Paths: o.about.Paths[:0], Headers: o.about.Headers[:0], Client: r.Client,
+	}
+	o.about.Host, _ = room.CanonicalHost(r.Host)
+	if r.Secure {
+		o.about.Scheme = "https"
+	}
+	if r.Lines != nil {
+		o.about.Headers = r.Lines.AppendTo(o.about.Headers)
+	}
+	whole := room.Readings(path, func(reading string) bool {
+		o.about.Paths = append(o.about.Paths, reading)
+		return true
+	})
+	if !whole {
+		o.about.Paths = o.about.Paths[:0]
+	}
+	o.rules.Ask(&o.about)
+}
+
+// forgetRules lets go of what rules were asked about.
+func (o *Outcome) forgetRules() {
+	o.rules.Forget()
+	clear(o.about.Paths)
+	clear(o.about.Headers)
+	o.about = rules.Request{Paths: o.about.Paths[:0], Headers: o.about.Headers[:0]}
+	o.placed = false
+}
+
+// maxRuleSeries is how many rules have series of their own at an edge.
+const maxRuleSeries = 1000
+
+// ruleCount is a metric of one rule.
+type ruleCount struct {
+	room, rule string
+	n          uint64
+}
+
+// rules returns the counters of the rules of a room, the same ones as long as they are there.
+func (m *metrics) rules(name string, ids []string) []*atomic.Uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.rooms[name]
+	for id := range c.rules {
+		if !slices.Contains(ids, id) {
+			delete(c.rules, id)
+			m.ruleSeries--
+		}
+	}
+	out := make([]*atomic.Uint64, len(ids))
+	for i, id := range ids {
+		if out[i] = c.rules[id]; out[i] != nil {
+			continue
+		}
+		if m.ruleSeries >= maxRuleSeries {
+			out[i] = &m.otherRules
+			continue
+		}
+		if c.rules == nil {
+			c.rules = map[string]*atomic.Uint64{}
+		}
+		m.ruleSeries++
+		out[i] = &atomic.Uint64{}
+		c.rules[id] = out[i]
+	}
+	return out
+}
+
+// ruleCounts returns how many requests each rule let past, for those that did.
+func (m *metrics) ruleCounts() []ruleCount {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []ruleCount
+	for name, c := range m.rooms {
+		for id, n := range c.rules {
+			if n := n.Load(); n > 0 {
+				out = append(out, ruleCount{name, id, n})
+			}
+		}
+	}
+	if n := m.otherRules.Load(); n > 0 {
+		out = append(out, ruleCount{node.OtherRooms, node.OtherRooms, n})
+	}
+	slices.SortFunc(out, func(a, b ruleCount) int { return strings.Compare(a.room+a.rule, b.room+b.rule) })
+	return out
+}

@@ -1,0 +1,88 @@
+package room
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"crypto/sha256"
+
+	"vestibule/internal/rules"
+)
+
+// Bounds of rules.
+const (
+	MaxRules       = 100 // of one room
+	MaxDescription = 500 // bytes of a rule's description
+)
+
+// ActionBypass is the only thing that a rule does.
+const ActionBypass = "bypass_waiting_room"
+
+// Rule lets requests past a room that match its expression.
+type Rule struct {
+	ID          string // 32 hexadecimal digits, in lower case; "" means one that is made of the expression
+	Expression  string // in the language of package rules
+	Description string
+	Disabled    bool
+	Version     int   // grows with every change; 0 means 1
+	Updated     int64 // Unix milliseconds of the last change, 0 where nobody noted it
+}
+
+// fill fills in what was left out. A second rule with an expression gets an ID of its own.
+func (r *Rule) fill(before []Rule) {
+	if r.Version == 0 {
+		r.Version = 1
+	}
+	if r.ID != "" {
+		return
+	}
+	text := "rule " + r.Expression
+	for i := range before {
+		if before[i].Expression == r.Expression {
+			text += " again"
+		}
+	}
+	sum := sha256.Sum256([]byte(text))
+	r.ID = hex.EncodeToString(sum[:16])
+}
+
+// checkRules holds the rules against all that can be known without the files of an edge.
+func (s *Settings) checkRules(add func(field, rule string)) {
+	if n := len(s.Rules); n > MaxRules {
+		add("rules", fmt.Sprintf("must be at most %d, got %d", MaxRules, n))
+		return
+	}
+	seen := make(map[string]int, len(s.Rules))
+	for i := range s.Rules {
+		r := &s.Rules[i]
+		field := func(key string) string { return fmt.Sprintf("rules[%d].%s", i, key) }
+		if len(r.ID) != 32 || strings.Trim(r.ID, "0123456789abcdef") != "" {
+			add(field("id"), "must be 32 hexadecimal digits in lower case"+got(r.ID))
+		} else if j, ok := seen[r.ID]; ok {
+			add(field("id"), fmt.Sprintf("is the id of rules[%d] already", j))
+		}
+		seen[r.ID] = i
+		if r.Expression == "" {
+			add(field("expression"), "is required")
+		} else if _, err := rules.Compile(r.Expression, rules.Sources{Unknown: true}); err != nil {
+			add(field("expression"), ruleFaults(err))
+		}
+		if len(r.Description) > MaxDescription || !readable(r.Description) {
+			add(field("description"), fmt.Sprintf("must be at most %d bytes of UTF-8 without control characters", MaxDescription))
+		}
+		if r.Version < 1 || r.Updated < 0 {
+			add(field("version"), fmt.Sprintf("must be at least 1, got %d", r.Version))
+		}
+	}
+}
+
+// ruleFaults tells the first faults of an expression.
+func ruleFaults(err error) string {
+	var fs rules.Faults
+	if errors.As(err, &fs) && len(fs) > 10 {
+		return fmt.Sprintf("is wrong: %v; and %d more", fs[:10], len(fs)-10)
+	}
+	return fmt.Sprintf("is wrong: %v", err)
+}
