@@ -212,7 +212,7 @@ func differ(before, after *room.Settings) []string {
 	}
 	for i := range room.Schema {
 		a, b := room.Schema[i].Field(before), room.Schema[i].Field(after)
-		if _, routes := a.(*[]room.Route); routes && len(before.AdditionalRoutes)+len(after.AdditionalRoutes) == 0 {
+		if t := &room.Schema[i]; t.IsZero(before) && t.IsZero(after) { // none, and an empty list
 			continue
 		}
 		if !reflect.DeepEqual(a, b) {
@@ -237,6 +237,12 @@ func plain(s *room.Settings) *map[string]any {
 			list := []any{}
 			for _, r := range x {
 				list = append(list, map[string]any{"host": r.Host, "path": r.Path})
+			}
+			v = list
+		case []room.Rule:
+			list := []any{}
+			for _, r := range x {
+				list = append(list, map[string]any{"id": r.ID, "expression": r.Expression, "description": r.Description, "enabled": !r.Disabled, "version": r.Version})
 			}
 			v = list
 		}

@@ -80,6 +80,20 @@ func valueOf(field any) *yaml.Node {
 			}})
 		}
 		return n
+	case *[]room.Rule:
+		n := &yaml.Node{Kind: yaml.SequenceNode}
+		for _, r := range *v {
+			m := &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{word("expression"), text(r.Expression)}}
+			if r.Description != "" {
+				m.Content = append(m.Content, word("description"), text(r.Description))
+			}
+			if r.Disabled {
+				m.Content = append(m.Content, word("enabled"), word("false"))
+			}
+			m.Content = append(m.Content, word("id"), text(r.ID))
+			n.Content = append(n.Content, m)
+		}
+		return n
 	default:
 		panic(fmt.Sprintf("roomfile: a setting of type %T", v))
 	}

@@ -33,6 +33,10 @@ func TestWhatIsWrittenIsReadAsTheSame(t *testing.T) {
 	routes.AdditionalRoutes = []room.Route{{Host: "b.example", Path: "/Sale:-1"}, {Host: "c.example"}}
 	same("routes", room.Document{Rooms: []room.Settings{routes}})
 
+	bypass := plain("rules")
+	bypass.Rules = []room.Rule{{Expression: `http.host eq "a: b"`, Description: "- #x", Disabled: true}, {Expression: "ssl"}}
+	same("rules", room.Document{Rooms: []room.Settings{bypass}})
+
 	tried := 0
 	for i := range room.Schema {
 		s := &room.Schema[i]
