@@ -19,19 +19,23 @@ type command struct {
 	run        func(args []string, stdout, stderr io.Writer) error
 }
 
-var commands = []command{
-	{"demo", "run a whole waiting room in one process, with a site behind it", demo},
-	{"simulate", "run a fleet and its visitors on virtual time and judge it", simulate},
-	{"preview", "show a waiting page in every state and language, or say what is wrong with it", previewPage},
-	{"login", "keep the address of the API and a token", login},
-	{"rooms", "show, make, change and delete rooms by the API", rooms},
-	{"rules", "try rules by which people walk past a room", rulesCommand},
-	{"status", "show how many are inside and wait, by the API", status},
-	{"audit", "show who changed what, and verify that nothing of it was changed", auditLog},
-	{"tokens", "show, make and revoke tokens of the API", tokens},
-	{"fleet", "show and change the data centres of a fleet, or forget an edge that is gone", fleet},
-	{"nats-config", "write NATS servers' configuration with a user and certificate for every node", natsConfig},
-	{"origin", "run a site that counts who is in, to put behind edges", origin},
+// commands lists what there is. It is a function since one of them tells of all.
+func commands() []command {
+	return []command{
+		{"demo", "run a whole waiting room in one process, with a site behind it", demo},
+		{"simulate", "run a fleet and its visitors on virtual time and judge it", simulate},
+		{"preview", "show a waiting page in every state and language, or say what is wrong with it", previewPage},
+		{"login", "keep the address of the API and a token", login},
+		{"rooms", "show, make, change and delete rooms by the API", rooms},
+		{"rules", "try rules by which people walk past a room", rulesCommand},
+		{"status", "show how many are inside and wait, by the API", status},
+		{"audit", "show who changed what, and verify that nothing of it was changed", auditLog},
+		{"tokens", "show, make and revoke tokens of the API", tokens},
+		{"fleet", "show and change the data centres of a fleet, or forget an edge that is gone", fleet},
+		{"nats-config", "write NATS servers' configuration with a user and certificate for every node", natsConfig},
+		{"origin", "run a site that counts who is in, to put behind edges", origin},
+		{"completion", "print what makes a shell complete commands: bash, zsh or fish", completion},
+	}
 }
 
 // errHelp says that help was asked for and given.
@@ -51,7 +55,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stdout, "vestibule %s\n", node.BuildVersion())
 		return node.ExitOK
 	}
-	for _, c := range commands {
+	for _, c := range commands() {
 		if c.name != args[0] {
 			continue
 		}
@@ -88,7 +92,7 @@ func load(command string, cfg node.Config, args []string, stdout, stderr io.Writ
 
 func usage(w io.Writer) {
 	fmt.Fprint(w, "Vestibule is a waiting room that holds a hard limit across data centres.\n\nusage: vestibule COMMAND [flags]; vestibule COMMAND --help tells more; vestibule --version\n\n")
-	for _, c := range commands {
+	for _, c := range commands() {
 		fmt.Fprintf(w, "  %-11s %s\n", c.name, c.what)
 	}
 }

@@ -106,6 +106,9 @@ var needs = map[string]Role{
 func authorize(next api.StrictHandlerFunc, operation string) api.StrictHandlerFunc {
 	need, ok := needs[operation]
 	return func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error) {
+		if c, ok := ctx.Value(countedKey{}).(*counted); ok {
+			c.operation = operationID(operation)
+		}
 		who := principal(ctx)
 		if !ok || !who.Role.may(need) {
 			return nil, refusef(http.StatusForbidden, codeForbidden, "Not allowed: this needs the role %s, the token has %s", need, who.Role)

@@ -1,6 +1,8 @@
 package control
 
 import (
+	"errors"
+	"maps"
 	"net/http/httptest"
 	"os"
 	"regexp"
@@ -182,5 +184,24 @@ func TestTheFirstTokenIsMadeOnce(t *testing.T) {
 	}
 	if again, err := f.api.First(t.Context()); again != "" || err != nil {
 		t.Errorf("%q, %v", again, err)
+	}
+}
+
+func TestRequestsAreCounted(t *testing.T) {
+	f := start(t)
+	f.ask(Viewer, "GET", "{z}", "")
+	f.ask(Viewer, "GET", "{z}", "")
+	f.ask(Viewer, "DELETE", "{z}/x", "")
+	f.ask(Admin, "DELETE", "{z}/x", "")
+	f.ask(Admin, "GET", "/nowhere/at/all", "")
+	f.with("GET", "{z}", "Authorization", "Bearer x")
+	f.docs.down = errors.New("down")
+	f.ask(Viewer, "GET", "{z}", "")
+	want := map[string]int{
+		"waiting-room-list-waiting-rooms 200": 2, "waiting-room-delete-waiting-room 403": 1, "waiting-room-delete-waiting-room 404": 1,
+		"none 404": 1, "none 401": 1, "none 503": 1,
+	}
+	if !maps.Equal(f.count, want) {
+		t.Errorf("%v, want %v", f.count, want)
 	}
 }

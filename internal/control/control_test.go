@@ -92,12 +92,13 @@ type fixture struct {
 	rooms *roomstore.Store
 	docs  *shelf
 	audit *testkit.Stream
+	count map[string]int // of requests that were answered
 	token map[Role]string
 }
 
 func start(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{T: t, docs: newShelf(), audit: &testkit.Stream{}, token: map[Role]string{}}
+	f := &fixture{T: t, docs: newShelf(), audit: &testkit.Stream{}, count: map[string]int{}, token: map[Role]string{}}
 	log := slog.New(slog.DiscardHandler)
 	f.rooms = roomstore.New(roomstore.Options{Docs: f.docs, Log: log, Floor: func() uint64 { return 0 }, Journal: audit.NewJournal(f.audit)})
 	f.api = New(Options{
@@ -109,6 +110,7 @@ func start(t *testing.T) *fixture {
 		Fleet: func() api.Fleet {
 			return api.Fleet{Leader: "global-1", Candidates: []api.Candidate{{Name: "global-1", Alarms: []string{}}}, DataCenters: []api.DataCenter{}}
 		},
+		Count: func(operation string, status int) { f.count[fmt.Sprint(operation, " ", status)]++ },
 		Numbers: func(_ context.Context, id room.ID) (Numbers, bool) {
 			return Numbers{Active: 7, Waiting: 3, Longest: 61, Complete: true, At: time.Unix(1795353281, 0)}, id != 0
 		},

@@ -63,6 +63,7 @@ type Options struct {
 	Page    func(ctx context.Context, hash string) ([]byte, error)     // a waiting page, nil for none
 	Numbers func(ctx context.Context, id room.ID) (n Numbers, ok bool) // ok is false where no global leads
 	Fleet   func() api.Fleet                                           // as candidates told it of late
+	Count   func(operation string, status int)                         // each request that was answered: see Operations; nil for nobody
 	Log     *slog.Logger
 }
 
@@ -108,6 +109,11 @@ func New(o Options) *Server {
 
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := &counted{ResponseWriter: w, status: http.StatusOK, operation: NoOperation}
+	if w = c; s.Count != nil {
+		defer func() { s.Count(c.operation, c.status) }()
+	}
+	r = r.WithContext(context.WithValue(r.Context(), countedKey{}, c))
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -122,6 +128,27 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, most)
 	s.handler.ServeHTTP(w, r)
 }
+
+// NoOperation is what is counted of requests that are refused before their operation is known,
+// or that are none.
+const NoOperation = "none"
+
+// counted notes what becomes of a request.
+type counted struct {
+	http.ResponseWriter
+	operation string
+	status    int
+}
+
+type countedKey struct{}
+
+func (c *counted) WriteHeader(status int) {
+	c.status = status
+	c.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for [http.ResponseController].
+func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 // refusalError is why something was not done.
 type refusalError struct {

@@ -63,7 +63,7 @@ func newControl(s *Server, docs control.Documents) (*Control, error) {
 	cfg := s.Config.Control
 	c := &Control{
 		API: control.New(control.Options{
-			Name: s.Config.Name, Rooms: s.rooms, Audit: s.Audit, Docs: docs, Page: s.page, Numbers: s.Numbers, Fleet: s.candidates.view, Log: s.log,
+			Name: s.Config.Name, Rooms: s.rooms, Audit: s.Audit, Docs: docs, Page: s.page, Numbers: s.Numbers, Fleet: s.candidates.view, Count: s.metrics.answered, Log: s.log,
 		}),
 		scheme: "http", file: filepath.Join(s.Config.DataDir, TokenFile), log: s.log, first: make(chan struct{}),
 	}

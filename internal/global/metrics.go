@@ -1,11 +1,14 @@
 package global
 
 import (
+	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"vestibule/internal/control"
 	"vestibule/internal/fleet"
 	"vestibule/internal/node"
 	"vestibule/internal/wire"
@@ -19,6 +22,7 @@ type metrics struct {
 	regressions  prometheus.Counter
 	invalid      prometheus.Counter
 	sent         *prometheus.CounterVec
+	control      *prometheus.CounterVec
 	roomsValid   prometheus.Gauge
 	roomsRefused prometheus.Counter
 	series       node.RoomSeries
@@ -41,6 +45,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		regressions:  prometheus.NewCounter(prometheus.CounterOpts{Name: "vestibule_global_store_regressions_total", Help: "Times that this candidate came to lead from a store that did not know of a term that was seen."}),
 		invalid:      prometheus.NewCounter(prometheus.CounterOpts{Name: "vestibule_global_reports_refused_total", Help: "Reports that could not be understood."}),
 		sent:         prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_global_grants_total", Help: "Grants to data centres, by result."}, []string{"result"}),
+		control:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_control_requests_total", Help: "Requests to the API, by operation of its document and class of the status."}, []string{"operation", "status"}),
 		roomsValid:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "vestibule_global_rooms_file_valid", Help: "1 while the rooms file as it stands is in force, 0 while it is refused."}),
 		roomsRefused: prometheus.NewCounter(prometheus.CounterOpts{Name: "vestibule_global_rooms_refused_total", Help: "Changes of the rooms file that were refused."}),
 		unpublished:  d("vestibule_global_unpublished_seconds", "For how long the document could not be published, 0 where it is or this candidate does not lead.", "document"),
@@ -68,11 +73,22 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		beyond:       d("vestibule_room_beyond_limit", "Sessions beyond total_active_users: of a room whose queueing_method is or was passthrough, or whose limit was lowered.", "room"),
 		idle:         d("vestibule_room_idle", "Rights of total_active_users that lie idle in a data centre.", "room", "dc"),
 	}
-	reg.MustRegister(m.dropped, m.regressions, m.invalid, m.sent, m.roomsValid, m.roomsRefused, m)
+	reg.MustRegister(m.dropped, m.regressions, m.invalid, m.sent, m.control, m.roomsValid, m.roomsRefused, m)
 	for _, result := range node.Results {
 		m.sent.WithLabelValues(result)
 	}
+	for _, status := range []int{http.StatusOK, http.StatusNotFound, http.StatusServiceUnavailable} {
+		m.control.WithLabelValues(control.NoOperation, statusClass(status))
+	}
 	return m
+}
+
+// statusClass is the class of a status that the API answers with.
+func statusClass(status int) string { return strconv.Itoa(status/100) + "xx" }
+
+// answered counts a request to the API.
+func (m *metrics) answered(operation string, status int) {
+	m.control.WithLabelValues(operation, statusClass(status)).Inc()
 }
 
 func (m *metrics) descs() []*prometheus.Desc {
