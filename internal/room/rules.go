@@ -48,6 +48,12 @@ func (r *Rule) fill(before []Rule) {
 	r.ID = hex.EncodeToString(sum[:16])
 }
 
+// same reports whether two rules say the same: versions and times are of who wrote them.
+func (r Rule) same(o Rule) bool {
+	r.Version, r.Updated, o.Version, o.Updated = 0, 0, 0, 0
+	return r == o
+}
+
 // checkRules holds the rules against all that can be known without the files of an edge.
 func (s *Settings) checkRules(add func(field, rule string)) {
 	if n := len(s.Rules); n > MaxRules {

@@ -51,6 +51,11 @@ func TestRulesAreStored(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+	older := withRules(slices.Clone(s.Rules)...)
+	older.Rules[1].Version, older.Rules[1].Updated = 6, 0
+	if !s.Equal(older) {
+		t.Error("rules that say the same are others by when they were written")
+	}
 	other := withRules(s.Rules[1], s.Rules[0], s.Rules[2], s.Rules[3])
 	if s.Equal(other) || !s.Equal(withRules(slices.Clone(s.Rules)...)) || !withRules().Equal(valid("sale", "shop.test", "/sale")) {
 		t.Error("rooms with other rules, or the same in another order, are not told apart")

@@ -173,7 +173,7 @@ func (s Settings) Equal(o Settings) bool {
 	if !slices.Equal(s.AdditionalRoutes, o.AdditionalRoutes) {
 		return false
 	}
-	if !slices.Equal(s.Rules, o.Rules) {
+	if !slices.EqualFunc(s.Rules, o.Rules, Rule.same) {
 		return false
 	}
 	s.AdditionalRoutes, o.AdditionalRoutes = nil, nil // none and an empty list are the same

@@ -324,6 +324,26 @@ type Route struct {
 	Path string `json:"path"`
 }
 
+// Rule defines model for Rule.
+type Rule struct {
+	Action      string    `json:"action"`
+	Description string    `json:"description"`
+	Enabled     bool      `json:"enabled"`
+	Expression  string    `json:"expression"`
+	Id          string    `json:"id"`
+	LastUpdated time.Time `json:"last_updated"`
+	Version     string    `json:"version"`
+}
+
+// RuleBody defines model for RuleBody.
+type RuleBody = json.RawMessage
+
+// RulePatchBody any of the fields of RuleBody, and where the rule is to stand
+type RulePatchBody = json.RawMessage
+
+// RulesBody defines model for RulesBody.
+type RulesBody = json.RawMessage
+
 // Status defines model for Status.
 type Status struct {
 	EstimatedQueuedUsers      int          `json:"estimated_queued_users"`
@@ -389,6 +409,9 @@ type PerPage = int
 
 // Revision defines model for revision.
 type Revision = string
+
+// RuleId defines model for rule_id.
+type RuleId = string
 
 // TokenId defines model for token_id.
 type TokenId = string
@@ -498,6 +521,15 @@ type RoomsAnswer struct {
 	Success    bool       `json:"success"`
 }
 
+// RulesAnswer defines model for RulesAnswer.
+type RulesAnswer struct {
+	Errors     []Note     `json:"errors"`
+	Messages   []Note     `json:"messages"`
+	Result     []Rule     `json:"result"`
+	ResultInfo ResultInfo `json:"result_info"`
+	Success    bool       `json:"success"`
+}
+
 // StatusAnswer defines model for StatusAnswer.
 type StatusAnswer struct {
 	Errors   []Note `json:"errors"`
@@ -555,6 +587,15 @@ type RoomPatchRequest = RoomPatchBody
 
 // RoomRequest defines model for RoomRequest.
 type RoomRequest = RoomBody
+
+// RulePatchRequest any of the fields of RuleBody, and where the rule is to stand
+type RulePatchRequest = RulePatchBody
+
+// RuleRequest defines model for RuleRequest.
+type RuleRequest = RuleBody
+
+// RulesRequest defines model for RulesRequest.
+type RulesRequest = RulesBody
 
 // TokenRequest defines model for TokenRequest.
 type TokenRequest = TokenBody
@@ -623,6 +664,15 @@ type WaitingRoomPatchWaitingRoomJSONRequestBody = RoomPatchBody
 
 // WaitingRoomUpdateWaitingRoomJSONRequestBody defines body for WaitingRoomUpdateWaitingRoom for application/json ContentType.
 type WaitingRoomUpdateWaitingRoomJSONRequestBody = RoomBody
+
+// WaitingRoomCreateWaitingRoomRuleJSONRequestBody defines body for WaitingRoomCreateWaitingRoomRule for application/json ContentType.
+type WaitingRoomCreateWaitingRoomRuleJSONRequestBody = RuleBody
+
+// WaitingRoomReplaceWaitingRoomRulesJSONRequestBody defines body for WaitingRoomReplaceWaitingRoomRules for application/json ContentType.
+type WaitingRoomReplaceWaitingRoomRulesJSONRequestBody = RulesBody
+
+// WaitingRoomPatchWaitingRoomRuleJSONRequestBody defines body for WaitingRoomPatchWaitingRoomRule for application/json ContentType.
+type WaitingRoomPatchWaitingRoomRuleJSONRequestBody = RulePatchBody
 
 // RequestEditorFn is the function signature for the RequestEditor callback function
 type RequestEditorFn func(ctx context.Context, req *http.Request) error
@@ -898,6 +948,58 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id} (the `WaitingRoomUpdateWaitingRoom` operationId).
 	WaitingRoomUpdateWaitingRoom(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, body WaitingRoomUpdateWaitingRoomJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WaitingRoomListWaitingRoomRules Rules by which people walk past the room, in their order
+	//
+	// Corresponds with GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules (the `WaitingRoomListWaitingRoomRules` operationId).
+	WaitingRoomListWaitingRoomRules(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WaitingRoomCreateWaitingRoomRuleWithBody Add a rule behind the others
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules (the `WaitingRoomCreateWaitingRoomRule` operationId).
+	WaitingRoomCreateWaitingRoomRuleWithBody(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WaitingRoomCreateWaitingRoomRule Add a rule behind the others
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules (the `WaitingRoomCreateWaitingRoomRule` operationId).
+	WaitingRoomCreateWaitingRoomRule(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, body WaitingRoomCreateWaitingRoomRuleJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WaitingRoomReplaceWaitingRoomRulesWithBody Make the list all rules that there are; one with the id or the expression of a rule stays that rule
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules (the `WaitingRoomReplaceWaitingRoomRules` operationId).
+	WaitingRoomReplaceWaitingRoomRulesWithBody(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WaitingRoomReplaceWaitingRoomRules Make the list all rules that there are; one with the id or the expression of a rule stays that rule
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules (the `WaitingRoomReplaceWaitingRoomRules` operationId).
+	WaitingRoomReplaceWaitingRoomRules(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, body WaitingRoomReplaceWaitingRoomRulesJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WaitingRoomDeleteWaitingRoomRule Delete a rule
+	//
+	// Corresponds with DELETE /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules/{rule_id} (the `WaitingRoomDeleteWaitingRoomRule` operationId).
+	WaitingRoomDeleteWaitingRoomRule(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, ruleId RuleId, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WaitingRoomPatchWaitingRoomRuleWithBody Change a rule, or its place
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules/{rule_id} (the `WaitingRoomPatchWaitingRoomRule` operationId).
+	WaitingRoomPatchWaitingRoomRuleWithBody(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, ruleId RuleId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WaitingRoomPatchWaitingRoomRule Change a rule, or its place
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules/{rule_id} (the `WaitingRoomPatchWaitingRoomRule` operationId).
+	WaitingRoomPatchWaitingRoomRule(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, ruleId RuleId, body WaitingRoomPatchWaitingRoomRuleJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// WaitingRoomGetWaitingRoomStatus How many are inside and wait, at most 2 s old
 	//
@@ -1426,6 +1528,138 @@ func (c *Client) WaitingRoomUpdateWaitingRoomWithBody(ctx context.Context, zoneI
 // Corresponds with PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id} (the `WaitingRoomUpdateWaitingRoom` operationId).
 func (c *Client) WaitingRoomUpdateWaitingRoom(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, body WaitingRoomUpdateWaitingRoomJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewWaitingRoomUpdateWaitingRoomRequest(c.Server, zoneId, waitingRoomId, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WaitingRoomListWaitingRoomRules Rules by which people walk past the room, in their order
+//
+// Corresponds with GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules (the `WaitingRoomListWaitingRoomRules` operationId).
+func (c *Client) WaitingRoomListWaitingRoomRules(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWaitingRoomListWaitingRoomRulesRequest(c.Server, zoneId, waitingRoomId)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WaitingRoomCreateWaitingRoomRuleWithBody Add a rule behind the others
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules (the `WaitingRoomCreateWaitingRoomRule` operationId).
+func (c *Client) WaitingRoomCreateWaitingRoomRuleWithBody(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWaitingRoomCreateWaitingRoomRuleRequestWithBody(c.Server, zoneId, waitingRoomId, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WaitingRoomCreateWaitingRoomRule Add a rule behind the others
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules (the `WaitingRoomCreateWaitingRoomRule` operationId).
+func (c *Client) WaitingRoomCreateWaitingRoomRule(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, body WaitingRoomCreateWaitingRoomRuleJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWaitingRoomCreateWaitingRoomRuleRequest(c.Server, zoneId, waitingRoomId, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WaitingRoomReplaceWaitingRoomRulesWithBody Make the list all rules that there are; one with the id or the expression of a rule stays that rule
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules (the `WaitingRoomReplaceWaitingRoomRules` operationId).
+func (c *Client) WaitingRoomReplaceWaitingRoomRulesWithBody(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWaitingRoomReplaceWaitingRoomRulesRequestWithBody(c.Server, zoneId, waitingRoomId, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WaitingRoomReplaceWaitingRoomRules Make the list all rules that there are; one with the id or the expression of a rule stays that rule
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules (the `WaitingRoomReplaceWaitingRoomRules` operationId).
+func (c *Client) WaitingRoomReplaceWaitingRoomRules(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, body WaitingRoomReplaceWaitingRoomRulesJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWaitingRoomReplaceWaitingRoomRulesRequest(c.Server, zoneId, waitingRoomId, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WaitingRoomDeleteWaitingRoomRule Delete a rule
+//
+// Corresponds with DELETE /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules/{rule_id} (the `WaitingRoomDeleteWaitingRoomRule` operationId).
+func (c *Client) WaitingRoomDeleteWaitingRoomRule(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, ruleId RuleId, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWaitingRoomDeleteWaitingRoomRuleRequest(c.Server, zoneId, waitingRoomId, ruleId)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WaitingRoomPatchWaitingRoomRuleWithBody Change a rule, or its place
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules/{rule_id} (the `WaitingRoomPatchWaitingRoomRule` operationId).
+func (c *Client) WaitingRoomPatchWaitingRoomRuleWithBody(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, ruleId RuleId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWaitingRoomPatchWaitingRoomRuleRequestWithBody(c.Server, zoneId, waitingRoomId, ruleId, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WaitingRoomPatchWaitingRoomRule Change a rule, or its place
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules/{rule_id} (the `WaitingRoomPatchWaitingRoomRule` operationId).
+func (c *Client) WaitingRoomPatchWaitingRoomRule(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, ruleId RuleId, body WaitingRoomPatchWaitingRoomRuleJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWaitingRoomPatchWaitingRoomRuleRequest(c.Server, zoneId, waitingRoomId, ruleId, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2531,6 +2765,264 @@ func NewWaitingRoomUpdateWaitingRoomRequestWithBody(server string, zoneId ZoneId
 	return req, nil
 }
 
+// NewWaitingRoomListWaitingRoomRulesRequest constructs an http.Request for the WaitingRoomListWaitingRoomRules method
+func NewWaitingRoomListWaitingRoomRulesRequest(server string, zoneId ZoneId, waitingRoomId WaitingRoomId) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "zone_id", zoneId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "waiting_room_id", waitingRoomId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/zones/%s/waiting_rooms/%s/rules", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewWaitingRoomCreateWaitingRoomRuleRequest calls the generic WaitingRoomCreateWaitingRoomRule builder with application/json body
+func NewWaitingRoomCreateWaitingRoomRuleRequest(server string, zoneId ZoneId, waitingRoomId WaitingRoomId, body WaitingRoomCreateWaitingRoomRuleJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewWaitingRoomCreateWaitingRoomRuleRequestWithBody(server, zoneId, waitingRoomId, "application/json", bodyReader)
+}
+
+// NewWaitingRoomCreateWaitingRoomRuleRequestWithBody constructs an http.Request for the WaitingRoomCreateWaitingRoomRule method, with any body, and a specified content type
+func NewWaitingRoomCreateWaitingRoomRuleRequestWithBody(server string, zoneId ZoneId, waitingRoomId WaitingRoomId, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "zone_id", zoneId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "waiting_room_id", waitingRoomId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/zones/%s/waiting_rooms/%s/rules", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewWaitingRoomReplaceWaitingRoomRulesRequest calls the generic WaitingRoomReplaceWaitingRoomRules builder with application/json body
+func NewWaitingRoomReplaceWaitingRoomRulesRequest(server string, zoneId ZoneId, waitingRoomId WaitingRoomId, body WaitingRoomReplaceWaitingRoomRulesJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewWaitingRoomReplaceWaitingRoomRulesRequestWithBody(server, zoneId, waitingRoomId, "application/json", bodyReader)
+}
+
+// NewWaitingRoomReplaceWaitingRoomRulesRequestWithBody constructs an http.Request for the WaitingRoomReplaceWaitingRoomRules method, with any body, and a specified content type
+func NewWaitingRoomReplaceWaitingRoomRulesRequestWithBody(server string, zoneId ZoneId, waitingRoomId WaitingRoomId, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "zone_id", zoneId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "waiting_room_id", waitingRoomId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/zones/%s/waiting_rooms/%s/rules", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewWaitingRoomDeleteWaitingRoomRuleRequest constructs an http.Request for the WaitingRoomDeleteWaitingRoomRule method
+func NewWaitingRoomDeleteWaitingRoomRuleRequest(server string, zoneId ZoneId, waitingRoomId WaitingRoomId, ruleId RuleId) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "zone_id", zoneId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "waiting_room_id", waitingRoomId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam2 string
+
+	pathParam2, err = runtime.StyleParamWithOptions("simple", false, "rule_id", ruleId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/zones/%s/waiting_rooms/%s/rules/%s", pathParam0, pathParam1, pathParam2)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewWaitingRoomPatchWaitingRoomRuleRequest calls the generic WaitingRoomPatchWaitingRoomRule builder with application/json body
+func NewWaitingRoomPatchWaitingRoomRuleRequest(server string, zoneId ZoneId, waitingRoomId WaitingRoomId, ruleId RuleId, body WaitingRoomPatchWaitingRoomRuleJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewWaitingRoomPatchWaitingRoomRuleRequestWithBody(server, zoneId, waitingRoomId, ruleId, "application/json", bodyReader)
+}
+
+// NewWaitingRoomPatchWaitingRoomRuleRequestWithBody constructs an http.Request for the WaitingRoomPatchWaitingRoomRule method, with any body, and a specified content type
+func NewWaitingRoomPatchWaitingRoomRuleRequestWithBody(server string, zoneId ZoneId, waitingRoomId WaitingRoomId, ruleId RuleId, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "zone_id", zoneId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "waiting_room_id", waitingRoomId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam2 string
+
+	pathParam2, err = runtime.StyleParamWithOptions("simple", false, "rule_id", ruleId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/zones/%s/waiting_rooms/%s/rules/%s", pathParam0, pathParam1, pathParam2)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewWaitingRoomGetWaitingRoomStatusRequest constructs an http.Request for the WaitingRoomGetWaitingRoomStatus method
 func NewWaitingRoomGetWaitingRoomStatusRequest(server string, zoneId ZoneId, waitingRoomId WaitingRoomId) (*http.Request, error) {
 	var err error
@@ -2846,6 +3338,62 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id} (the `WaitingRoomUpdateWaitingRoom` operationId).
 	WaitingRoomUpdateWaitingRoomWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, body WaitingRoomUpdateWaitingRoomJSONRequestBody, reqEditors ...RequestEditorFn) (*WaitingRoomUpdateWaitingRoomResponse, error)
+
+	// WaitingRoomListWaitingRoomRulesWithResponse Rules by which people walk past the room, in their order
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules (the `WaitingRoomListWaitingRoomRules` operationId).
+	WaitingRoomListWaitingRoomRulesWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, reqEditors ...RequestEditorFn) (*WaitingRoomListWaitingRoomRulesResponse, error)
+
+	// WaitingRoomCreateWaitingRoomRuleWithBodyWithResponse Add a rule behind the others
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules (the `WaitingRoomCreateWaitingRoomRule` operationId).
+	WaitingRoomCreateWaitingRoomRuleWithBodyWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WaitingRoomCreateWaitingRoomRuleResponse, error)
+
+	// WaitingRoomCreateWaitingRoomRuleWithResponse Add a rule behind the others
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules (the `WaitingRoomCreateWaitingRoomRule` operationId).
+	WaitingRoomCreateWaitingRoomRuleWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, body WaitingRoomCreateWaitingRoomRuleJSONRequestBody, reqEditors ...RequestEditorFn) (*WaitingRoomCreateWaitingRoomRuleResponse, error)
+
+	// WaitingRoomReplaceWaitingRoomRulesWithBodyWithResponse Make the list all rules that there are; one with the id or the expression of a rule stays that rule
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules (the `WaitingRoomReplaceWaitingRoomRules` operationId).
+	WaitingRoomReplaceWaitingRoomRulesWithBodyWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WaitingRoomReplaceWaitingRoomRulesResponse, error)
+
+	// WaitingRoomReplaceWaitingRoomRulesWithResponse Make the list all rules that there are; one with the id or the expression of a rule stays that rule
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules (the `WaitingRoomReplaceWaitingRoomRules` operationId).
+	WaitingRoomReplaceWaitingRoomRulesWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, body WaitingRoomReplaceWaitingRoomRulesJSONRequestBody, reqEditors ...RequestEditorFn) (*WaitingRoomReplaceWaitingRoomRulesResponse, error)
+
+	// WaitingRoomDeleteWaitingRoomRuleWithResponse Delete a rule
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules/{rule_id} (the `WaitingRoomDeleteWaitingRoomRule` operationId).
+	WaitingRoomDeleteWaitingRoomRuleWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, ruleId RuleId, reqEditors ...RequestEditorFn) (*WaitingRoomDeleteWaitingRoomRuleResponse, error)
+
+	// WaitingRoomPatchWaitingRoomRuleWithBodyWithResponse Change a rule, or its place
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules/{rule_id} (the `WaitingRoomPatchWaitingRoomRule` operationId).
+	WaitingRoomPatchWaitingRoomRuleWithBodyWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, ruleId RuleId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WaitingRoomPatchWaitingRoomRuleResponse, error)
+
+	// WaitingRoomPatchWaitingRoomRuleWithResponse Change a rule, or its place
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules/{rule_id} (the `WaitingRoomPatchWaitingRoomRule` operationId).
+	WaitingRoomPatchWaitingRoomRuleWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, ruleId RuleId, body WaitingRoomPatchWaitingRoomRuleJSONRequestBody, reqEditors ...RequestEditorFn) (*WaitingRoomPatchWaitingRoomRuleResponse, error)
 
 	// WaitingRoomGetWaitingRoomStatusWithResponse How many are inside and wait, at most 2 s old
 	//
@@ -4007,6 +4555,246 @@ func (r WaitingRoomUpdateWaitingRoomResponse) ContentType() string {
 	return ""
 }
 
+type WaitingRoomListWaitingRoomRulesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RulesAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *FailedAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r WaitingRoomListWaitingRoomRulesResponse) GetJSON200() *RulesAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r WaitingRoomListWaitingRoomRulesResponse) GetJSONDefault() *FailedAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WaitingRoomListWaitingRoomRulesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WaitingRoomListWaitingRoomRulesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WaitingRoomListWaitingRoomRulesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WaitingRoomListWaitingRoomRulesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type WaitingRoomCreateWaitingRoomRuleResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RulesAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *FailedAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r WaitingRoomCreateWaitingRoomRuleResponse) GetJSON200() *RulesAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r WaitingRoomCreateWaitingRoomRuleResponse) GetJSONDefault() *FailedAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WaitingRoomCreateWaitingRoomRuleResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WaitingRoomCreateWaitingRoomRuleResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WaitingRoomCreateWaitingRoomRuleResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WaitingRoomCreateWaitingRoomRuleResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type WaitingRoomReplaceWaitingRoomRulesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RulesAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *FailedAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r WaitingRoomReplaceWaitingRoomRulesResponse) GetJSON200() *RulesAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r WaitingRoomReplaceWaitingRoomRulesResponse) GetJSONDefault() *FailedAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WaitingRoomReplaceWaitingRoomRulesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WaitingRoomReplaceWaitingRoomRulesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WaitingRoomReplaceWaitingRoomRulesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WaitingRoomReplaceWaitingRoomRulesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type WaitingRoomDeleteWaitingRoomRuleResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RulesAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *FailedAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r WaitingRoomDeleteWaitingRoomRuleResponse) GetJSON200() *RulesAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r WaitingRoomDeleteWaitingRoomRuleResponse) GetJSONDefault() *FailedAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WaitingRoomDeleteWaitingRoomRuleResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WaitingRoomDeleteWaitingRoomRuleResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WaitingRoomDeleteWaitingRoomRuleResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WaitingRoomDeleteWaitingRoomRuleResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type WaitingRoomPatchWaitingRoomRuleResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RulesAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *FailedAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r WaitingRoomPatchWaitingRoomRuleResponse) GetJSON200() *RulesAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r WaitingRoomPatchWaitingRoomRuleResponse) GetJSONDefault() *FailedAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WaitingRoomPatchWaitingRoomRuleResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WaitingRoomPatchWaitingRoomRuleResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WaitingRoomPatchWaitingRoomRuleResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WaitingRoomPatchWaitingRoomRuleResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type WaitingRoomGetWaitingRoomStatusResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -4482,6 +5270,110 @@ func (c *ClientWithResponses) WaitingRoomUpdateWaitingRoomWithResponse(ctx conte
 		return nil, err
 	}
 	return ParseWaitingRoomUpdateWaitingRoomResponse(rsp)
+}
+
+// WaitingRoomListWaitingRoomRulesWithResponse Rules by which people walk past the room, in their order
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules (the `WaitingRoomListWaitingRoomRules` operationId).
+func (c *ClientWithResponses) WaitingRoomListWaitingRoomRulesWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, reqEditors ...RequestEditorFn) (*WaitingRoomListWaitingRoomRulesResponse, error) {
+	rsp, err := c.WaitingRoomListWaitingRoomRules(ctx, zoneId, waitingRoomId, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWaitingRoomListWaitingRoomRulesResponse(rsp)
+}
+
+// WaitingRoomCreateWaitingRoomRuleWithBodyWithResponse Add a rule behind the others
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules (the `WaitingRoomCreateWaitingRoomRule` operationId).
+func (c *ClientWithResponses) WaitingRoomCreateWaitingRoomRuleWithBodyWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WaitingRoomCreateWaitingRoomRuleResponse, error) {
+	rsp, err := c.WaitingRoomCreateWaitingRoomRuleWithBody(ctx, zoneId, waitingRoomId, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWaitingRoomCreateWaitingRoomRuleResponse(rsp)
+}
+
+// WaitingRoomCreateWaitingRoomRuleWithResponse Add a rule behind the others
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules (the `WaitingRoomCreateWaitingRoomRule` operationId).
+func (c *ClientWithResponses) WaitingRoomCreateWaitingRoomRuleWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, body WaitingRoomCreateWaitingRoomRuleJSONRequestBody, reqEditors ...RequestEditorFn) (*WaitingRoomCreateWaitingRoomRuleResponse, error) {
+	rsp, err := c.WaitingRoomCreateWaitingRoomRule(ctx, zoneId, waitingRoomId, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWaitingRoomCreateWaitingRoomRuleResponse(rsp)
+}
+
+// WaitingRoomReplaceWaitingRoomRulesWithBodyWithResponse Make the list all rules that there are; one with the id or the expression of a rule stays that rule
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules (the `WaitingRoomReplaceWaitingRoomRules` operationId).
+func (c *ClientWithResponses) WaitingRoomReplaceWaitingRoomRulesWithBodyWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WaitingRoomReplaceWaitingRoomRulesResponse, error) {
+	rsp, err := c.WaitingRoomReplaceWaitingRoomRulesWithBody(ctx, zoneId, waitingRoomId, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWaitingRoomReplaceWaitingRoomRulesResponse(rsp)
+}
+
+// WaitingRoomReplaceWaitingRoomRulesWithResponse Make the list all rules that there are; one with the id or the expression of a rule stays that rule
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules (the `WaitingRoomReplaceWaitingRoomRules` operationId).
+func (c *ClientWithResponses) WaitingRoomReplaceWaitingRoomRulesWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, body WaitingRoomReplaceWaitingRoomRulesJSONRequestBody, reqEditors ...RequestEditorFn) (*WaitingRoomReplaceWaitingRoomRulesResponse, error) {
+	rsp, err := c.WaitingRoomReplaceWaitingRoomRules(ctx, zoneId, waitingRoomId, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWaitingRoomReplaceWaitingRoomRulesResponse(rsp)
+}
+
+// WaitingRoomDeleteWaitingRoomRuleWithResponse Delete a rule
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules/{rule_id} (the `WaitingRoomDeleteWaitingRoomRule` operationId).
+func (c *ClientWithResponses) WaitingRoomDeleteWaitingRoomRuleWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, ruleId RuleId, reqEditors ...RequestEditorFn) (*WaitingRoomDeleteWaitingRoomRuleResponse, error) {
+	rsp, err := c.WaitingRoomDeleteWaitingRoomRule(ctx, zoneId, waitingRoomId, ruleId, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWaitingRoomDeleteWaitingRoomRuleResponse(rsp)
+}
+
+// WaitingRoomPatchWaitingRoomRuleWithBodyWithResponse Change a rule, or its place
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules/{rule_id} (the `WaitingRoomPatchWaitingRoomRule` operationId).
+func (c *ClientWithResponses) WaitingRoomPatchWaitingRoomRuleWithBodyWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, ruleId RuleId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WaitingRoomPatchWaitingRoomRuleResponse, error) {
+	rsp, err := c.WaitingRoomPatchWaitingRoomRuleWithBody(ctx, zoneId, waitingRoomId, ruleId, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWaitingRoomPatchWaitingRoomRuleResponse(rsp)
+}
+
+// WaitingRoomPatchWaitingRoomRuleWithResponse Change a rule, or its place
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules/{rule_id} (the `WaitingRoomPatchWaitingRoomRule` operationId).
+func (c *ClientWithResponses) WaitingRoomPatchWaitingRoomRuleWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, ruleId RuleId, body WaitingRoomPatchWaitingRoomRuleJSONRequestBody, reqEditors ...RequestEditorFn) (*WaitingRoomPatchWaitingRoomRuleResponse, error) {
+	rsp, err := c.WaitingRoomPatchWaitingRoomRule(ctx, zoneId, waitingRoomId, ruleId, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWaitingRoomPatchWaitingRoomRuleResponse(rsp)
 }
 
 // WaitingRoomGetWaitingRoomStatusWithResponse How many are inside and wait, at most 2 s old
@@ -5289,6 +6181,171 @@ func ParseWaitingRoomUpdateWaitingRoomResponse(rsp *http.Response) (*WaitingRoom
 	return response, nil
 }
 
+// ParseWaitingRoomListWaitingRoomRulesResponse parses an HTTP response from a WaitingRoomListWaitingRoomRulesWithResponse call
+func ParseWaitingRoomListWaitingRoomRulesResponse(rsp *http.Response) (*WaitingRoomListWaitingRoomRulesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WaitingRoomListWaitingRoomRulesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RulesAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest FailedAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseWaitingRoomCreateWaitingRoomRuleResponse parses an HTTP response from a WaitingRoomCreateWaitingRoomRuleWithResponse call
+func ParseWaitingRoomCreateWaitingRoomRuleResponse(rsp *http.Response) (*WaitingRoomCreateWaitingRoomRuleResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WaitingRoomCreateWaitingRoomRuleResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RulesAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest FailedAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseWaitingRoomReplaceWaitingRoomRulesResponse parses an HTTP response from a WaitingRoomReplaceWaitingRoomRulesWithResponse call
+func ParseWaitingRoomReplaceWaitingRoomRulesResponse(rsp *http.Response) (*WaitingRoomReplaceWaitingRoomRulesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WaitingRoomReplaceWaitingRoomRulesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RulesAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest FailedAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseWaitingRoomDeleteWaitingRoomRuleResponse parses an HTTP response from a WaitingRoomDeleteWaitingRoomRuleWithResponse call
+func ParseWaitingRoomDeleteWaitingRoomRuleResponse(rsp *http.Response) (*WaitingRoomDeleteWaitingRoomRuleResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WaitingRoomDeleteWaitingRoomRuleResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RulesAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest FailedAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseWaitingRoomPatchWaitingRoomRuleResponse parses an HTTP response from a WaitingRoomPatchWaitingRoomRuleWithResponse call
+func ParseWaitingRoomPatchWaitingRoomRuleResponse(rsp *http.Response) (*WaitingRoomPatchWaitingRoomRuleResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WaitingRoomPatchWaitingRoomRuleResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RulesAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest FailedAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseWaitingRoomGetWaitingRoomStatusResponse parses an HTTP response from a WaitingRoomGetWaitingRoomStatusWithResponse call
 func ParseWaitingRoomGetWaitingRoomStatusResponse(rsp *http.Response) (*WaitingRoomGetWaitingRoomStatusResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -5396,6 +6453,21 @@ type ServerInterface interface {
 	// WaitingRoomUpdateWaitingRoom Write a room anew; what is not named goes back to its default, but for what is in vestibule
 	// (PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id})
 	WaitingRoomUpdateWaitingRoom(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId)
+	// WaitingRoomListWaitingRoomRules Rules by which people walk past the room, in their order
+	// (GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules)
+	WaitingRoomListWaitingRoomRules(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId)
+	// WaitingRoomCreateWaitingRoomRule Add a rule behind the others
+	// (POST /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules)
+	WaitingRoomCreateWaitingRoomRule(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId)
+	// WaitingRoomReplaceWaitingRoomRules Make the list all rules that there are; one with the id or the expression of a rule stays that rule
+	// (PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules)
+	WaitingRoomReplaceWaitingRoomRules(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId)
+	// WaitingRoomDeleteWaitingRoomRule Delete a rule
+	// (DELETE /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules/{rule_id})
+	WaitingRoomDeleteWaitingRoomRule(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId, ruleId RuleId)
+	// WaitingRoomPatchWaitingRoomRule Change a rule, or its place
+	// (PATCH /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules/{rule_id})
+	WaitingRoomPatchWaitingRoomRule(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId, ruleId RuleId)
 	// WaitingRoomGetWaitingRoomStatus How many are inside and wait, at most 2 s old
 	// (GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/status)
 	WaitingRoomGetWaitingRoomStatus(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId)
@@ -6115,6 +7187,199 @@ func (siw *ServerInterfaceWrapper) WaitingRoomUpdateWaitingRoom(w http.ResponseW
 	handler.ServeHTTP(w, r)
 }
 
+// WaitingRoomListWaitingRoomRules operation middleware
+func (siw *ServerInterfaceWrapper) WaitingRoomListWaitingRoomRules(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "zone_id" -------------
+	var zoneId ZoneId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "zone_id", r.PathValue("zone_id"), &zoneId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "zone_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "waiting_room_id" -------------
+	var waitingRoomId WaitingRoomId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "waiting_room_id", r.PathValue("waiting_room_id"), &waitingRoomId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "waiting_room_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.WaitingRoomListWaitingRoomRules(w, r, zoneId, waitingRoomId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// WaitingRoomCreateWaitingRoomRule operation middleware
+func (siw *ServerInterfaceWrapper) WaitingRoomCreateWaitingRoomRule(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "zone_id" -------------
+	var zoneId ZoneId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "zone_id", r.PathValue("zone_id"), &zoneId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "zone_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "waiting_room_id" -------------
+	var waitingRoomId WaitingRoomId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "waiting_room_id", r.PathValue("waiting_room_id"), &waitingRoomId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "waiting_room_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.WaitingRoomCreateWaitingRoomRule(w, r, zoneId, waitingRoomId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// WaitingRoomReplaceWaitingRoomRules operation middleware
+func (siw *ServerInterfaceWrapper) WaitingRoomReplaceWaitingRoomRules(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "zone_id" -------------
+	var zoneId ZoneId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "zone_id", r.PathValue("zone_id"), &zoneId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "zone_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "waiting_room_id" -------------
+	var waitingRoomId WaitingRoomId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "waiting_room_id", r.PathValue("waiting_room_id"), &waitingRoomId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "waiting_room_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.WaitingRoomReplaceWaitingRoomRules(w, r, zoneId, waitingRoomId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// WaitingRoomDeleteWaitingRoomRule operation middleware
+func (siw *ServerInterfaceWrapper) WaitingRoomDeleteWaitingRoomRule(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "zone_id" -------------
+	var zoneId ZoneId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "zone_id", r.PathValue("zone_id"), &zoneId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "zone_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "waiting_room_id" -------------
+	var waitingRoomId WaitingRoomId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "waiting_room_id", r.PathValue("waiting_room_id"), &waitingRoomId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "waiting_room_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "rule_id" -------------
+	var ruleId RuleId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", r.PathValue("rule_id"), &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.WaitingRoomDeleteWaitingRoomRule(w, r, zoneId, waitingRoomId, ruleId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// WaitingRoomPatchWaitingRoomRule operation middleware
+func (siw *ServerInterfaceWrapper) WaitingRoomPatchWaitingRoomRule(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "zone_id" -------------
+	var zoneId ZoneId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "zone_id", r.PathValue("zone_id"), &zoneId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "zone_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "waiting_room_id" -------------
+	var waitingRoomId WaitingRoomId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "waiting_room_id", r.PathValue("waiting_room_id"), &waitingRoomId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "waiting_room_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "rule_id" -------------
+	var ruleId RuleId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", r.PathValue("rule_id"), &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.WaitingRoomPatchWaitingRoomRule(w, r, zoneId, waitingRoomId, ruleId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // WaitingRoomGetWaitingRoomStatus operation middleware
 func (siw *ServerInterfaceWrapper) WaitingRoomGetWaitingRoomStatus(w http.ResponseWriter, r *http.Request) {
 
@@ -6283,6 +7548,11 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodPatch+" "+options.BaseURL+"/zones/{zone_id}/waiting_rooms/{waiting_room_id}", wrapper.WaitingRoomPatchWaitingRoom)
 	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/zones/{zone_id}/waiting_rooms/{waiting_room_id}", wrapper.WaitingRoomUpdateWaitingRoom)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/zones/{zone_id}/waiting_rooms/{waiting_room_id}/status", wrapper.WaitingRoomGetWaitingRoomStatus)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules", wrapper.WaitingRoomListWaitingRoomRules)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules", wrapper.WaitingRoomCreateWaitingRoomRule)
+	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules", wrapper.WaitingRoomReplaceWaitingRoomRules)
+	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules/{rule_id}", wrapper.WaitingRoomDeleteWaitingRoomRule)
+	m.HandleFunc(http.MethodPatch+" "+options.BaseURL+"/zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules/{rule_id}", wrapper.WaitingRoomPatchWaitingRoomRule)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/vestibule/tokens", wrapper.ListTokens)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/vestibule/tokens", wrapper.CreateToken)
 	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/vestibule/tokens/{token_id}", wrapper.DeleteToken)
@@ -6382,6 +7652,14 @@ type RoomsAnswerJSONResponse struct {
 	Errors     []Note     `json:"errors"`
 	Messages   []Note     `json:"messages"`
 	Result     []Room     `json:"result"`
+	ResultInfo ResultInfo `json:"result_info"`
+	Success    bool       `json:"success"`
+}
+
+type RulesAnswerJSONResponse struct {
+	Errors     []Note     `json:"errors"`
+	Messages   []Note     `json:"messages"`
+	Result     []Rule     `json:"result"`
 	ResultInfo ResultInfo `json:"result_info"`
 	Success    bool       `json:"success"`
 }
@@ -7370,6 +8648,211 @@ func (response WaitingRoomUpdateWaitingRoomdefaultJSONResponse) VisitWaitingRoom
 	return err
 }
 
+type WaitingRoomListWaitingRoomRulesRequestObject struct {
+	ZoneId        ZoneId        `json:"zone_id"`
+	WaitingRoomId WaitingRoomId `json:"waiting_room_id"`
+}
+
+type WaitingRoomListWaitingRoomRulesResponseObject interface {
+	VisitWaitingRoomListWaitingRoomRulesResponse(w http.ResponseWriter) error
+}
+
+type WaitingRoomListWaitingRoomRules200JSONResponse struct{ RulesAnswerJSONResponse }
+
+func (response WaitingRoomListWaitingRoomRules200JSONResponse) VisitWaitingRoomListWaitingRoomRulesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitingRoomListWaitingRoomRulesdefaultJSONResponse struct {
+	Body       Failure
+	StatusCode int
+}
+
+func (response WaitingRoomListWaitingRoomRulesdefaultJSONResponse) VisitWaitingRoomListWaitingRoomRulesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitingRoomCreateWaitingRoomRuleRequestObject struct {
+	ZoneId        ZoneId        `json:"zone_id"`
+	WaitingRoomId WaitingRoomId `json:"waiting_room_id"`
+	Body          *WaitingRoomCreateWaitingRoomRuleJSONRequestBody
+}
+
+type WaitingRoomCreateWaitingRoomRuleResponseObject interface {
+	VisitWaitingRoomCreateWaitingRoomRuleResponse(w http.ResponseWriter) error
+}
+
+type WaitingRoomCreateWaitingRoomRule200JSONResponse struct{ RulesAnswerJSONResponse }
+
+func (response WaitingRoomCreateWaitingRoomRule200JSONResponse) VisitWaitingRoomCreateWaitingRoomRuleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitingRoomCreateWaitingRoomRuledefaultJSONResponse struct {
+	Body       Failure
+	StatusCode int
+}
+
+func (response WaitingRoomCreateWaitingRoomRuledefaultJSONResponse) VisitWaitingRoomCreateWaitingRoomRuleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitingRoomReplaceWaitingRoomRulesRequestObject struct {
+	ZoneId        ZoneId        `json:"zone_id"`
+	WaitingRoomId WaitingRoomId `json:"waiting_room_id"`
+	Body          *WaitingRoomReplaceWaitingRoomRulesJSONRequestBody
+}
+
+type WaitingRoomReplaceWaitingRoomRulesResponseObject interface {
+	VisitWaitingRoomReplaceWaitingRoomRulesResponse(w http.ResponseWriter) error
+}
+
+type WaitingRoomReplaceWaitingRoomRules200JSONResponse struct{ RulesAnswerJSONResponse }
+
+func (response WaitingRoomReplaceWaitingRoomRules200JSONResponse) VisitWaitingRoomReplaceWaitingRoomRulesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitingRoomReplaceWaitingRoomRulesdefaultJSONResponse struct {
+	Body       Failure
+	StatusCode int
+}
+
+func (response WaitingRoomReplaceWaitingRoomRulesdefaultJSONResponse) VisitWaitingRoomReplaceWaitingRoomRulesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitingRoomDeleteWaitingRoomRuleRequestObject struct {
+	ZoneId        ZoneId        `json:"zone_id"`
+	WaitingRoomId WaitingRoomId `json:"waiting_room_id"`
+	RuleId        RuleId        `json:"rule_id"`
+}
+
+type WaitingRoomDeleteWaitingRoomRuleResponseObject interface {
+	VisitWaitingRoomDeleteWaitingRoomRuleResponse(w http.ResponseWriter) error
+}
+
+type WaitingRoomDeleteWaitingRoomRule200JSONResponse struct{ RulesAnswerJSONResponse }
+
+func (response WaitingRoomDeleteWaitingRoomRule200JSONResponse) VisitWaitingRoomDeleteWaitingRoomRuleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitingRoomDeleteWaitingRoomRuledefaultJSONResponse struct {
+	Body       Failure
+	StatusCode int
+}
+
+func (response WaitingRoomDeleteWaitingRoomRuledefaultJSONResponse) VisitWaitingRoomDeleteWaitingRoomRuleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitingRoomPatchWaitingRoomRuleRequestObject struct {
+	ZoneId        ZoneId        `json:"zone_id"`
+	WaitingRoomId WaitingRoomId `json:"waiting_room_id"`
+	RuleId        RuleId        `json:"rule_id"`
+	Body          *WaitingRoomPatchWaitingRoomRuleJSONRequestBody
+}
+
+type WaitingRoomPatchWaitingRoomRuleResponseObject interface {
+	VisitWaitingRoomPatchWaitingRoomRuleResponse(w http.ResponseWriter) error
+}
+
+type WaitingRoomPatchWaitingRoomRule200JSONResponse struct{ RulesAnswerJSONResponse }
+
+func (response WaitingRoomPatchWaitingRoomRule200JSONResponse) VisitWaitingRoomPatchWaitingRoomRuleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitingRoomPatchWaitingRoomRuledefaultJSONResponse struct {
+	Body       Failure
+	StatusCode int
+}
+
+func (response WaitingRoomPatchWaitingRoomRuledefaultJSONResponse) VisitWaitingRoomPatchWaitingRoomRuleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type WaitingRoomGetWaitingRoomStatusRequestObject struct {
 	ZoneId        ZoneId        `json:"zone_id"`
 	WaitingRoomId WaitingRoomId `json:"waiting_room_id"`
@@ -7484,6 +8967,21 @@ type StrictServerInterface interface {
 	// WaitingRoomUpdateWaitingRoom Write a room anew; what is not named goes back to its default, but for what is in vestibule
 	// (PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id})
 	WaitingRoomUpdateWaitingRoom(ctx context.Context, request WaitingRoomUpdateWaitingRoomRequestObject) (WaitingRoomUpdateWaitingRoomResponseObject, error)
+	// WaitingRoomListWaitingRoomRules Rules by which people walk past the room, in their order
+	// (GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules)
+	WaitingRoomListWaitingRoomRules(ctx context.Context, request WaitingRoomListWaitingRoomRulesRequestObject) (WaitingRoomListWaitingRoomRulesResponseObject, error)
+	// WaitingRoomCreateWaitingRoomRule Add a rule behind the others
+	// (POST /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules)
+	WaitingRoomCreateWaitingRoomRule(ctx context.Context, request WaitingRoomCreateWaitingRoomRuleRequestObject) (WaitingRoomCreateWaitingRoomRuleResponseObject, error)
+	// WaitingRoomReplaceWaitingRoomRules Make the list all rules that there are; one with the id or the expression of a rule stays that rule
+	// (PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules)
+	WaitingRoomReplaceWaitingRoomRules(ctx context.Context, request WaitingRoomReplaceWaitingRoomRulesRequestObject) (WaitingRoomReplaceWaitingRoomRulesResponseObject, error)
+	// WaitingRoomDeleteWaitingRoomRule Delete a rule
+	// (DELETE /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules/{rule_id})
+	WaitingRoomDeleteWaitingRoomRule(ctx context.Context, request WaitingRoomDeleteWaitingRoomRuleRequestObject) (WaitingRoomDeleteWaitingRoomRuleResponseObject, error)
+	// WaitingRoomPatchWaitingRoomRule Change a rule, or its place
+	// (PATCH /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules/{rule_id})
+	WaitingRoomPatchWaitingRoomRule(ctx context.Context, request WaitingRoomPatchWaitingRoomRuleRequestObject) (WaitingRoomPatchWaitingRoomRuleResponseObject, error)
 	// WaitingRoomGetWaitingRoomStatus How many are inside and wait, at most 2 s old
 	// (GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/status)
 	WaitingRoomGetWaitingRoomStatus(ctx context.Context, request WaitingRoomGetWaitingRoomStatusRequestObject) (WaitingRoomGetWaitingRoomStatusResponseObject, error)
@@ -8202,6 +9700,164 @@ func (sh *strictHandler) WaitingRoomUpdateWaitingRoom(w http.ResponseWriter, r *
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(WaitingRoomUpdateWaitingRoomResponseObject); ok {
 		if err := validResponse.VisitWaitingRoomUpdateWaitingRoomResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// WaitingRoomListWaitingRoomRules operation middleware
+func (sh *strictHandler) WaitingRoomListWaitingRoomRules(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId) {
+	var request WaitingRoomListWaitingRoomRulesRequestObject
+
+	request.ZoneId = zoneId
+	request.WaitingRoomId = waitingRoomId
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.WaitingRoomListWaitingRoomRules(ctx, request.(WaitingRoomListWaitingRoomRulesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "WaitingRoomListWaitingRoomRules")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(WaitingRoomListWaitingRoomRulesResponseObject); ok {
+		if err := validResponse.VisitWaitingRoomListWaitingRoomRulesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// WaitingRoomCreateWaitingRoomRule operation middleware
+func (sh *strictHandler) WaitingRoomCreateWaitingRoomRule(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId) {
+	var request WaitingRoomCreateWaitingRoomRuleRequestObject
+
+	request.ZoneId = zoneId
+	request.WaitingRoomId = waitingRoomId
+
+	var body WaitingRoomCreateWaitingRoomRuleJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.WaitingRoomCreateWaitingRoomRule(ctx, request.(WaitingRoomCreateWaitingRoomRuleRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "WaitingRoomCreateWaitingRoomRule")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(WaitingRoomCreateWaitingRoomRuleResponseObject); ok {
+		if err := validResponse.VisitWaitingRoomCreateWaitingRoomRuleResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// WaitingRoomReplaceWaitingRoomRules operation middleware
+func (sh *strictHandler) WaitingRoomReplaceWaitingRoomRules(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId) {
+	var request WaitingRoomReplaceWaitingRoomRulesRequestObject
+
+	request.ZoneId = zoneId
+	request.WaitingRoomId = waitingRoomId
+
+	var body WaitingRoomReplaceWaitingRoomRulesJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.WaitingRoomReplaceWaitingRoomRules(ctx, request.(WaitingRoomReplaceWaitingRoomRulesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "WaitingRoomReplaceWaitingRoomRules")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(WaitingRoomReplaceWaitingRoomRulesResponseObject); ok {
+		if err := validResponse.VisitWaitingRoomReplaceWaitingRoomRulesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// WaitingRoomDeleteWaitingRoomRule operation middleware
+func (sh *strictHandler) WaitingRoomDeleteWaitingRoomRule(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId, ruleId RuleId) {
+	var request WaitingRoomDeleteWaitingRoomRuleRequestObject
+
+	request.ZoneId = zoneId
+	request.WaitingRoomId = waitingRoomId
+	request.RuleId = ruleId
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.WaitingRoomDeleteWaitingRoomRule(ctx, request.(WaitingRoomDeleteWaitingRoomRuleRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "WaitingRoomDeleteWaitingRoomRule")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(WaitingRoomDeleteWaitingRoomRuleResponseObject); ok {
+		if err := validResponse.VisitWaitingRoomDeleteWaitingRoomRuleResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// WaitingRoomPatchWaitingRoomRule operation middleware
+func (sh *strictHandler) WaitingRoomPatchWaitingRoomRule(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId, ruleId RuleId) {
+	var request WaitingRoomPatchWaitingRoomRuleRequestObject
+
+	request.ZoneId = zoneId
+	request.WaitingRoomId = waitingRoomId
+	request.RuleId = ruleId
+
+	var body WaitingRoomPatchWaitingRoomRuleJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.WaitingRoomPatchWaitingRoomRule(ctx, request.(WaitingRoomPatchWaitingRoomRuleRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "WaitingRoomPatchWaitingRoomRule")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(WaitingRoomPatchWaitingRoomRuleResponseObject); ok {
+		if err := validResponse.VisitWaitingRoomPatchWaitingRoomRuleResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

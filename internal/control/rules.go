@@ -1,0 +1,292 @@
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"vestibule/internal/control/api"
+	"vestibule/internal/room"
+	"vestibule/internal/roomstore"
+)
+
+// rulesOf is the answer to every operation of rules: the whole list.
+func rulesOf(r *roomstore.Room) api.RulesAnswerJSONResponse {
+	a := api.RulesAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: []api.Rule{}}
+	for i := range r.Rules {
+		rule := &r.Rules[i]
+		updated := rule.Updated
+		if updated == 0 { // of a rooms file
+			updated = r.Changed
+		}
+		a.Result = append(a.Result, api.Rule{
+			Id: rule.ID, Version: strconv.Itoa(rule.Version), Action: room.ActionBypass, Expression: rule.Expression, Description: rule.Description,
+			Enabled: !rule.Disabled, LastUpdated: time.UnixMilli(updated).UTC(),
+		})
+	}
+	n := len(a.Result)
+	a.ResultInfo = api.ResultInfo{Page: 1, PerPage: room.MaxRules, Count: n, TotalCount: n, TotalPages: min(n, 1)}
+	return a
+}
+
+// WaitingRoomListWaitingRoomRules implements [api.StrictServerInterface].
+func (s *Server) WaitingRoomListWaitingRoomRules(ctx context.Context, q api.WaitingRoomListWaitingRoomRulesRequestObject) (api.WaitingRoomListWaitingRoomRulesResponseObject, error) {
+	r, err := s.look(ctx, q.ZoneId, q.WaitingRoomId)
+	if err != nil {
+		return nil, err
+	}
+	return api.WaitingRoomListWaitingRoomRules200JSONResponse{RulesAnswerJSONResponse: rulesOf(r)}, nil
+}
+
+// WaitingRoomCreateWaitingRoomRule implements [api.StrictServerInterface].
+func (s *Server) WaitingRoomCreateWaitingRoomRule(ctx context.Context, q api.WaitingRoomCreateWaitingRoomRuleRequestObject) (api.WaitingRoomCreateWaitingRoomRuleResponseObject, error) {
+	a, err := s.changeRules(ctx, q.ZoneId, q.WaitingRoomId, func(e *ruleEdit) {
+		e.rules = append(e.rules, e.read("", *q.Body, room.Rule{ID: newRuleID()}, true))
+		e.at = func(i int) string { return "" }
+	})
+	return api.WaitingRoomCreateWaitingRoomRule200JSONResponse{RulesAnswerJSONResponse: a}, err
+}
+
+// WaitingRoomReplaceWaitingRoomRules implements [api.StrictServerInterface].
+func (s *Server) WaitingRoomReplaceWaitingRoomRules(ctx context.Context, q api.WaitingRoomReplaceWaitingRoomRulesRequestObject) (api.WaitingRoomReplaceWaitingRoomRulesResponseObject, error) {
+	a, err := s.changeRules(ctx, q.ZoneId, q.WaitingRoomId, func(e *ruleEdit) { e.replace(*q.Body) })
+	return api.WaitingRoomReplaceWaitingRoomRules200JSONResponse{RulesAnswerJSONResponse: a}, err
+}
+
+// WaitingRoomPatchWaitingRoomRule implements [api.StrictServerInterface].
+func (s *Server) WaitingRoomPatchWaitingRoomRule(ctx context.Context, q api.WaitingRoomPatchWaitingRoomRuleRequestObject) (api.WaitingRoomPatchWaitingRoomRuleResponseObject, error) {
+	a, err := s.changeRules(ctx, q.ZoneId, q.WaitingRoomId, func(e *ruleEdit) {
+		i := e.find(q.RuleId)
+		if i < 0 {
+			e.err = errNotFound
+			return
+		}
+		rule := e.read("", *q.Body, e.rules[i], false)
+		e.rules[i] = rule
+		e.move(i, e.faults.object("", *q.Body)["position"])
+		e.at = func(int) string { return "" }
+	})
+	return api.WaitingRoomPatchWaitingRoomRule200JSONResponse{RulesAnswerJSONResponse: a}, err
+}
+
+// WaitingRoomDeleteWaitingRoomRule implements [api.StrictServerInterface].
+func (s *Server) WaitingRoomDeleteWaitingRoomRule(ctx context.Context, q api.WaitingRoomDeleteWaitingRoomRuleRequestObject) (api.WaitingRoomDeleteWaitingRoomRuleResponseObject, error) {
+	a, err := s.changeRules(ctx, q.ZoneId, q.WaitingRoomId, func(e *ruleEdit) {
+		if i := e.find(q.RuleId); i >= 0 {
+			e.rules = slices.Delete(e.rules, i, i+1)
+		} else {
+			e.err = errNotFound
+		}
+	})
+	return api.WaitingRoomDeleteWaitingRoomRule200JSONResponse{RulesAnswerJSONResponse: a}, err
+}
+
+// ruleEdit is a change of the rules of one room.
+type ruleEdit struct {
+	rules  []room.Rule
+	now    int64 // Unix milliseconds
+	faults faults
+	bad    map[string]bool    // pointers about which there is a fault already
+	at     func(i int) string // pointer of a rule in the body
+	err    error
+}
+
+// changeRules changes the rules of a room. What is wrong with those that the body does not name is
+// told by their place.
+func (s *Server) changeRules(ctx context.Context, zone, id string, edit func(*ruleEdit)) (a api.RulesAnswerJSONResponse, err error) {
+	if err := checkZone(zone); err != nil {
+		return a, err
+	}
+	name := ""
+	state, err := s.Rooms.Change(ctx, roomstore.API, func(d *roomstore.Draft) error {
+		r := s.index.find(d.Base(), id)
+		switch {
+		case r == nil:
+			return errNotFound
+		case r.Owner != roomstore.API:
+			return &roomstore.OwnedError{Name: r.Name, Owner: r.Owner}
+		}
+		name = r.Name
+		e := &ruleEdit{rules: slices.Clone(r.Rules), now: s.now().UnixMilli(), bad: map[string]bool{}, at: func(i int) string { return "/" + strconv.Itoa(i) }}
+		if edit(e); e.err != nil {
+			return e.err
+		}
+		settings := r.Settings
+		settings.Rules = e.rules
+		for _, f := range settings.Validate() {
+			if f.Field == "rules" {
+				e.faults.add("", "%s %s", f.Field, f.Rule)
+			}
+			if i, key, ok := ruleField(f.Field); ok && !e.bad[e.at(i)+"/"+key] {
+				e.faults.add(e.at(i)+"/"+key, "%s %s", key, f.Rule)
+			}
+		}
+		if len(e.faults) > 0 {
+			return invalid(e.faults)
+		}
+		return d.Replace(r.Name, settings)
+	})
+	if err != nil {
+		return a, between(err)
+	}
+	r := state.Room(name)
+	if r == nil {
+		return a, errNotFound
+	}
+	return rulesOf(r), nil
+}
+
+// ruleField takes rules[3].expression apart.
+func ruleField(field string) (i int, key string, ok bool) {
+	rest, ok := strings.CutPrefix(field, "rules[")
+	if !ok {
+		return 0, "", false
+	}
+	number, key, ok := strings.Cut(rest, "].")
+	i, err := strconv.Atoi(number)
+	return i, key, ok && err == nil
+}
+
+func newRuleID() string {
+	var b [16]byte
+	rand.Read(b[:]) //nolint:errcheck // documented never to fail
+	return hex.EncodeToString(b[:])
+}
+
+func (e *ruleEdit) find(id string) int {
+	return slices.IndexFunc(e.rules, func(r room.Rule) bool { return r.ID == id })
+}
+
+// read reads a rule over what it is. A whole one has what the body does not name by default.
+func (e *ruleEdit) read(pointer string, data json.RawMessage, over room.Rule, whole bool) room.Rule {
+	r := over
+	if whole {
+		r.Expression, r.Description, r.Disabled = "", "", false
+	}
+	note := func(key string, ok bool) { e.bad[pointer+"/"+key] = e.bad[pointer+"/"+key] || !ok }
+	m := e.faults.object(pointer, data)
+	if m == nil {
+		note("expression", false)
+		return r
+	}
+	if _, ok := m["action"]; ok || whole {
+		action, ok := e.faults.text(pointer+"/action", m["action"])
+		if ok && !strings.EqualFold(action, room.ActionBypass) {
+			e.faults.add(pointer+"/action", "action must be %s, got %q", room.ActionBypass, short(action))
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		ok, enabled := true, true
+		switch key {
+		case "expression":
+			r.Expression, ok = e.faults.text(pointer+"/expression", m[key])
+		case "description":
+			r.Description, ok = e.faults.text(pointer+"/description", m[key])
+		case "enabled":
+			if !null(m[key]) {
+				enabled, ok = e.faults.flag(pointer+"/enabled", m[key])
+			}
+			r.Disabled = !enabled
+		}
+		note(key, ok)
+	}
+	if r != over {
+		r.Version++
+		r.Updated = e.now
+	}
+	return r
+}
+
+// replace makes the rules those of a list.
+func (e *ruleEdit) replace(data json.RawMessage) {
+	var list []json.RawMessage
+	if err := json.Unmarshal(data, &list); err != nil || null(data) {
+		e.faults.add("", "the body must be a list of rules")
+		return
+	}
+	old := e.rules
+	e.rules = []room.Rule{}
+	take := func(same func(room.Rule) bool) (room.Rule, bool) {
+		i := slices.IndexFunc(old, same)
+		if i < 0 {
+			return room.Rule{}, false
+		}
+		r := old[i]
+		old = slices.Delete(slices.Clone(old), i, i+1)
+		return r, true
+	}
+	for i, data := range list[:min(len(list), room.MaxRules+1)] {
+		var told struct{ ID, Expression string }
+		_ = json.Unmarshal(data, &told) // what is wrong is told below
+		over, known := take(func(r room.Rule) bool { return told.ID != "" && r.ID == told.ID })
+		if !known {
+			over, known = take(func(r room.Rule) bool { return r.Expression == told.Expression })
+		}
+		if !known {
+			over.ID = newRuleID()
+		}
+		e.rules = append(e.rules, e.read(fmt.Sprintf("/%d", i), data, over, true))
+	}
+}
+
+// move puts a rule where the body says.
+func (e *ruleEdit) move(i int, data json.RawMessage) {
+	if null(data) {
+		return
+	}
+	m := e.faults.object("/position", data)
+	if m == nil {
+		return
+	}
+	if len(m) != 1 {
+		e.faults.add("/position", "position must be one of index, before and after")
+		return
+	}
+	rule := e.rules[i]
+	rest := slices.Delete(slices.Clone(e.rules), i, i+1)
+	at := -1
+	for key, value := range m {
+		pointer := "/position/" + key
+		switch key {
+		case "index":
+			n, ok := e.faults.whole(pointer, value)
+			if ok && (n < 1 || n > len(e.rules)) {
+				e.faults.add(pointer, "position.index must be 1 to %d, got %d", len(e.rules), n)
+				ok = false
+			}
+			if ok {
+				at = n - 1
+			}
+		case "before", "after":
+			id, ok := e.faults.text(pointer, value)
+			switch {
+			case !ok:
+			case id == "" && key == "before":
+				at = 0
+			case id == "":
+				at = len(rest)
+			default:
+				j := slices.IndexFunc(rest, func(r room.Rule) bool { return r.ID == id })
+				if j < 0 {
+					e.faults.add(pointer, "position.%s: no other rule has the id %q", key, short(id))
+					break
+				}
+				if at = j; key == "after" {
+					at++
+				}
+			}
+		default:
+			e.faults.add("/position", "position must be one of index, before and after")
+		}
+	}
+	if at >= 0 {
+		e.rules = slices.Insert(rest, at, rule)
+	}
+}
