@@ -215,12 +215,15 @@ func (c *quietConn) SetReadDeadline(at time.Time) error {
 
 func (c *quietConn) SetDeadline(at time.Time) error { return c.SetReadDeadline(at) }
 
-// answers returns the status of each answer that came.
+// answers returns the status of each answer that came, but for what is said to who has gone
+// away in the middle of a request.
 func (c *quietConn) answers() (codes []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, m := range statusLine.FindAllSubmatch(c.out.Bytes(), -1) {
-		codes = append(codes, string(m[1]))
+		if code := string(m[1]); code != "499" {
+			codes = append(codes, code)
+		}
 	}
 	return codes
 }
