@@ -142,6 +142,8 @@ type quietConn struct {
 	pieces [][]byte
 	out    bytes.Buffer
 	over   bool // reads that wait are to end
+	late   bool // so are those of one byte, for they have waited for long
+	tired  *time.Timer
 	closed bool
 	once   sync.Once
 	done   chan struct{}
@@ -162,8 +164,11 @@ func (c *quietConn) Read(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	// One byte is asked for by who looks out whether the visitor goes away, while a
-	// request is answered. The visitor stays.
-	for cap(b) == 1 && !c.over && !c.closed {
+	// request is answered. The visitor stays. It may also be the end of a reader's buffer.
+	for len(b) == 1 && len(c.pieces) == 0 && !c.over && !c.closed && !c.late {
+		if c.tired == nil {
+			c.tired = time.AfterFunc(5*time.Second, c.tire)
+		}
 		c.change.Wait()
 	}
 	switch {
@@ -197,9 +202,18 @@ func (c *quietConn) CloseWrite() error {
 	return nil
 }
 
+func (c *quietConn) tire() {
+	c.mu.Lock()
+	c.late = true
+	c.mu.Unlock()
+	c.change.Broadcast()
+}
+
 func (c *quietConn) Close() error {
 	c.mu.Lock()
-	c.closed = true
+	if c.closed = true; c.tired != nil {
+		c.tired.Stop()
+	}
 	c.mu.Unlock()
 	c.change.Broadcast()
 	return c.CloseWrite()
