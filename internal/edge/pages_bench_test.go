@@ -21,9 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"vestibule/internal/node"
 	"vestibule/internal/testkit"
 )
 
@@ -72,9 +69,18 @@ func needs(b *testing.B, names ...string) map[string]string {
 	return tools
 }
 
-// takeTurns asks the sides in turns, this process on the first core, and reports the
-// medians.
+// takeTurns asks the sides in turns, and reports the medians.
 func takeTurns(b *testing.B, tools map[string]string, sides []*side) {
+	b.Helper()
+	turns(b, tools, sides)
+	for _, s := range sides {
+		b.ReportMetric(median(s.rates), s.name+"/s")
+		b.ReportMetric(median(s.cpus)*1e6, s.name+"-us-cpu")
+	}
+}
+
+// turns asks the sides in turns, this process on the first core.
+func turns(b *testing.B, tools map[string]string, sides []*side) {
 	b.Helper()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	pin(b, tools["taskset"], "0")
@@ -91,10 +97,6 @@ func takeTurns(b *testing.B, tools map[string]string, sides []*side) {
 			}
 		}
 	}
-	for _, s := range sides {
-		b.ReportMetric(median(s.rates), s.name+"/s")
-		b.ReportMetric(median(s.cpus)*1e6, s.name+"-us-cpu")
-	}
 }
 
 // side is one of those who are asked.
@@ -102,6 +104,8 @@ type side struct {
 	name, url   string
 	header      []string
 	pid         int
+	helper      int  // another process that works for it, 0 for none
+	http2       bool // 64 connections with 8 requests each
 	rates, cpus []float64
 }
 
@@ -114,9 +118,12 @@ var (
 // seconds of processor time per answer.
 func (s *side) load(b *testing.B, tools map[string]string) (rate, cpu float64) {
 	b.Helper()
-	used := cpuOf(b, s.pid)
+	used := s.used(b)
 	var out bytes.Buffer
 	args := []string{"-c", "1", tools["wrk"], "-t1", "-c64", "-d1s", "-H", "Host: sale.example", "-H", "User-Agent: bench"}
+	if s.http2 {
+		return s.loadHTTP2(b, tools)
+	}
 	for _, line := range s.header {
 		args = append(args, "-H", line)
 	}
@@ -134,7 +141,16 @@ func (s *side) load(b *testing.B, tools map[string]string) (rate, cpu float64) {
 	if err := errors.Join(err, err2); err != nil {
 		b.Fatal(err)
 	}
-	return rate, (cpuOf(b, s.pid) - used) / n
+	return rate, (s.used(b) - used) / n
+}
+
+// used returns the seconds of processor time that a side has used.
+func (s *side) used(b *testing.B) float64 {
+	used := cpuOf(b, s.pid)
+	if s.helper != 0 {
+		used += cpuOf(b, s.helper)
+	}
+	return used
 }
 
 // BenchmarkFrontAuth is how many questions of fronts about people who are inside the edge
@@ -240,11 +256,12 @@ func startFile(b *testing.B, tools map[string]string, size int) (url string, wor
 }
 
 // startNginx has one worker of an nginx on a core serve what a server block says, until
-// the benchmark ends; http is what stands beside it.
-func startNginx(b *testing.B, tools map[string]string, core int, http, server string) (addr string, worker int) {
+// the benchmark ends; http is what stands beside it, more what stands behind the address, and
+// further arguments.
+func startNginx(b *testing.B, tools map[string]string, core int, http, server string, more ...string) (addr string, worker int) {
 	b.Helper()
 	addr = testkit.FreeAddr(b)
-	args := testkit.Nginx(b, b.TempDir(), http+"\n\tserver { listen "+addr+"; "+server+" }")
+	args := append(testkit.Nginx(b, b.TempDir(), http+"\n\tserver { listen "+addr+strings.Join(more[:min(1, len(more))], "")+"; "+server+" }"), more[min(1, len(more)):]...)
 	nginx := exec.CommandContext(b.Context(), tools["taskset"], append([]string{"-c", strconv.Itoa(core), tools["nginx"]}, args...)...)
 	nginx.Stderr = os.Stderr
 	nginx.Cancel = func() error { return nginx.Process.Signal(syscall.SIGTERM) }
@@ -274,75 +291,4 @@ func listens(b *testing.B, who, addr string) {
 		c, err := net.Dial("tcp", addr)
 		return err == nil && c.Close() == nil
 	})
-}
-
-// spread reports how the processor time of a side compares to that of another, round by
-// round: the median, the least and the most.
-func spread(b *testing.B, name string, of, by *side) {
-	b.Helper()
-	var all []float64
-	for i := range of.cpus {
-		all = append(all, of.cpus[i]/by.cpus[i])
-	}
-	b.ReportMetric(median(all), name)
-	b.ReportMetric(slices.Min(all), name+"-least")
-	b.ReportMetric(slices.Max(all), name+"-most")
-}
-
-// BenchmarkProxied is how many requests of who is inside each front passes on per second
-// from one core to a site on the other, beside nginx and HAProxy that pass on and decide
-// nothing.
-func BenchmarkProxied(b *testing.B) {
-	tools := needs(b, "nginx", "haproxy", "wrk", "taskset")
-	site, _ := startNginx(b, tools, 1, "", `location / { add_header Content-Type text/plain; return 200 "`+strings.Repeat("x", 1024)+`"; }`)
-	plain, worker := startNginx(b, tools, 0, "upstream site { server "+site+"; keepalive 128; keepalive_requests 1000000000; }",
-		`location / { proxy_pass http://site; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $host; proxy_set_header X-Forwarded-For $remote_addr; }`)
-	balancer, pid := startHAProxy(b, tools, site)
-	var edges []*side
-	for _, front := range []string{frontFast, frontNetHTTP} {
-		st := newStage(b, reads(front))
-		st.server.proxy.trip = st.server.proxy.transport
-		if f := st.server.fast; f != nil {
-			f.pool.Dial = newDials(st.cfg.Timeouts, 100, newMetrics(prometheus.NewRegistry())).DialContext
-		}
-		st.up = newParent(b, st.bus, sale, vip)
-		st.docs.offer(node.RoomsDocument, roomsDocument(b, 1, document("http://"+site)))
-		st.docs.offer(node.KeysDocument, keysDocument(b, st.ring))
-		st.start()
-		st.adopted()
-		edges = append(edges, &side{name: front, url: "http://" + st.addr(0) + "/tickets?show=1", header: []string{"Cookie: theirs=1; " + st.seal("sale", session(7)), "Accept: text/html"}, pid: os.Getpid()})
-	}
-	peers := []*side{
-		{name: "nginx", url: "http://" + plain + "/tickets?show=1", header: edges[0].header, pid: worker},
-		{name: "haproxy", url: "http://" + balancer + "/tickets?show=1", header: edges[0].header, pid: pid},
-	}
-	takeTurns(b, tools, append(slices.Clone(peers), edges...))
-	for _, e := range edges {
-		for _, p := range peers {
-			spread(b, e.name+"-of-"+p.name, p, e)
-		}
-	}
-	b.ReportMetric(0, "ns/op")
-}
-
-// startHAProxy has one HAProxy on the first core pass on to a site.
-func startHAProxy(b *testing.B, tools map[string]string, site string) (addr string, pid int) {
-	b.Helper()
-	addr = testkit.FreeAddr(b)
-	conf := filepath.Join(b.TempDir(), "haproxy.cfg")
-	if err := os.WriteFile(conf, []byte("global\n\tnbthread 1\ndefaults\n\tmode http\n\ttimeout connect 5s\n\ttimeout client 60s\n\ttimeout server 60s\n\toption forwardfor\n\thttp-reuse always\n"+
-		"listen site\n\tbind "+addr+"\n\tserver site "+site+"\n"), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	cmd := exec.CommandContext(b.Context(), tools["taskset"], "-c", "0", tools["haproxy"], "-q", "-db", "-f", conf)
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		cmd.Process.Kill() //nolint:errcheck // it may have ended
-		cmd.Wait()         //nolint:errcheck // it was told to end
-	})
-	listens(b, "HAProxy", addr)
-	return addr, cmd.Process.Pid
 }

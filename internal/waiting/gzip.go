@@ -19,44 +19,77 @@ type Packer struct {
 	starts []int // where each text began that was written
 	size   int   // what was written, unpacked
 	sum    uint32
+	plain  []byte // what was written and is not in sum yet: short pieces are summed up at once
 	value  []byte
 }
+
+// gzipHead is the beginning of a file: no name, no time, any system.
+var gzipHead = [10]byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff}
 
 // begin begins a page behind dst.
 func (p *Packer) begin(dst []byte, t *pack) {
 	p.pack, p.size, p.sum = t, 0, 0
 	p.starts = slices.Grow(p.starts[:0], len(t.texts))[:len(t.texts)]
-	p.w = newBitWriter(append(dst, 0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff)) // no name, no time, any system
-	p.w.reserve(t.header.bits())
-	p.w.run(&t.header)
+	p.w = newBitWriter(append(dst, t.head...))
+	p.w.reserve(t.rest.bits())
+	p.w.run(&t.rest)
+	if t.opens() {
+		p.wrote(0)
+	}
 }
 
 // text writes one of the texts.
 func (p *Packer) text(i int) {
+	if p.pack.texts[i].opens { // it is written
+		return
+	}
 	t := &p.pack.texts[i]
-	p.starts[i] = p.size
 	p.w.reserve(t.bits)
 	code := &p.pack.code
+	dst, at, acc, n := p.w.dst, p.w.at, p.w.acc, p.w.n
 	for k := range t.ops {
 		o := &t.ops[k]
-		p.w.run(&o.bits)
 		dist := p.size + int(o.at) - p.starts[o.of] - int(o.from)
+		at, acc, n = putRun(dst, at, acc, n, &o.bits)
 		if dist > maxReach { // what stands between is long
+			p.w.at, p.w.acc, p.w.n = at, acc, n
 			p.w.literals(code, t.text[o.at:o.end])
 			p.w.reserve(t.bits)
+			dst, at, acc, n = p.w.dst, p.w.at, p.w.acc, p.w.n
 			continue
 		}
-		p.w.copy(code, &o.length, dist)
+		symbol, extra, more := distSymbol(dist)
+		x := code.dist[symbol]
+		long := uint(o.length.n) + uint(x.n)
+		at, acc, n = put(dst, at, acc, n, uint64(o.length.bits)|uint64(x.bits)<<o.length.n|uint64(extra)<<long, long+more)
 	}
+	p.w.at, p.w.acc, p.w.n = at, acc, n
 	p.w.run(&t.tail)
-	p.sum = t.sum.update(p.sum, t.text)
+	p.wrote(i)
+}
+
+// wrote takes note of a text that was written.
+func (p *Packer) wrote(i int) {
+	t := &p.pack.texts[i]
+	p.starts[i] = p.size
 	p.size += len(t.text)
+	if t.sum.over == nil {
+		p.plain = append(p.plain, t.text...)
+		return
+	}
+	p.sumUp()
+	p.sum = t.sum.after(p.sum)
+}
+
+func (p *Packer) sumUp() {
+	p.sum = crc32.Update(p.sum, crc32.IEEETable, p.plain)
+	p.plain = p.plain[:0]
 }
 
 // variable writes what stands between the texts, and returns b without it.
 func (p *Packer) variable(b []byte) []byte {
 	p.w.literals(&p.pack.code, b)
-	p.sum = crc32.Update(p.sum, crc32.IEEETable, b)
+	p.plain = append(p.plain, b...)
 	p.size += len(b)
 	return b[:0]
 }
@@ -67,6 +100,7 @@ func (p *Packer) end() []byte {
 	p.w.word(p.pack.code.lit[endOfBlock])
 	dst := p.w.flush()
 	p.w = bitWriter{}
+	p.sumUp()
 	dst = binary.LittleEndian.AppendUint32(dst, p.sum)
 	return binary.LittleEndian.AppendUint32(dst, uint32(p.size))
 }
@@ -124,7 +158,11 @@ func (w *bitWriter) copy(c *code, length *word32, dist int) {
 
 // run writes what was taken.
 func (w *bitWriter) run(r *run) {
-	dst, at, acc, n := w.dst, w.at, w.acc, w.n
+	w.at, w.acc, w.n = putRun(w.dst, w.at, w.acc, w.n, r)
+}
+
+// putRun is run as put is bitWriter.put.
+func putRun(dst []byte, at int, acc uint64, n uint, r *run) (int, uint64, uint) {
 	for _, x := range r.words {
 		binary.LittleEndian.PutUint64(dst[at:], acc|x<<n)
 		acc = x >> (64 - n)
@@ -134,7 +172,7 @@ func (w *bitWriter) run(r *run) {
 	if r.n > 32 {
 		at, acc, n = put(dst, at, acc, n, r.last>>32, r.n-32)
 	}
-	w.at, w.acc, w.n = at, acc, n
+	return at, acc, n
 }
 
 // take returns what was written since the last call.
@@ -153,6 +191,14 @@ func (w *bitWriter) take() run {
 	return r
 }
 
+// bytes returns what was written since the last call: whole bytes, and the bits of one more.
+func (w *bitWriter) bytes() ([]byte, run) {
+	b := slices.Clone(w.dst[:w.at])
+	r := run{last: w.acc, n: w.n}
+	*w = bitWriter{dst: w.dst}
+	return b, r
+}
+
 // flush fills the last byte up, and returns all of them.
 func (w *bitWriter) flush() []byte {
 	if w.n > 0 {
@@ -169,7 +215,7 @@ type sum struct {
 	over *[4][256]uint32 // what each byte of the sum before adds
 }
 
-// newSum returns the sum of a text. For a short one it is as fast to read it.
+// newSum returns the sum of a text. For a short one it is as fast to read it, and it has none.
 func newSum(text []byte) sum {
 	if len(text) < 1<<10 {
 		return sum{}
@@ -188,11 +234,8 @@ func newSum(text []byte) sum {
 	return s
 }
 
-// update returns the sum of what had the sum before, and of the text behind it.
-func (s *sum) update(before uint32, text []byte) uint32 {
-	if s.over == nil {
-		return crc32.Update(before, crc32.IEEETable, text)
-	}
+// after returns the sum of what had the sum before, and of the text behind it.
+func (s *sum) after(before uint32) uint32 {
 	before = ^before
 	return ^(s.own ^ s.over[0][byte(before)] ^ s.over[1][byte(before>>8)] ^ s.over[2][byte(before>>16)] ^ s.over[3][before>>24])
 }

@@ -11,10 +11,14 @@ import (
 // all, which has a word for every byte, so that a visitor's numbers can be written in
 // between. It is immutable.
 type pack struct {
-	code   code
-	header run // of the block
-	texts  []packed
+	code  code
+	head  []byte // what every page begins with: that of gzip, that of the block, and of the first text what is in whole bytes
+	rest  run    // of the first text
+	texts []packed
 }
+
+// opens reports whether the first text is in head: it has no copies from others.
+func (p *pack) opens() bool { return len(p.texts) > 0 && p.texts[0].opens }
 
 // packed is one text.
 type packed struct {
@@ -23,6 +27,8 @@ type packed struct {
 	tail run
 	bits int // at most, of all this
 	sum  sum
+
+	opens bool // every page begins with it
 }
 
 // op is something to write: bits, and then a copy of what was written before. How far
@@ -110,6 +116,7 @@ func distSymbol(dist int) (symbol int, extra uint32, n uint) {
 type source struct {
 	text   string
 	always bool
+	opens  bool // the page begins with it
 }
 
 // effort is how long it is looked for short bits.
@@ -308,10 +315,15 @@ func (p *packer) write(counts *symbols) *pack {
 	words(out.code.dist[:], dist)
 	var w bitWriter
 	w.reserve(8 * 512)
+	for _, b := range gzipHead {
+		w.put(uint64(b), 8)
+	}
 	writeHeader(&w, lit, dist)
-	out.header = w.take()
+	if len(p.texts) == 0 || !p.texts[0].opens {
+		out.head, out.rest = w.bytes()
+	}
 	for i, t := range p.texts {
-		x := packed{text: []byte(t.text), sum: newSum([]byte(t.text))}
+		x := packed{text: []byte(t.text), sum: newSum([]byte(t.text)), opens: t.opens}
 		for at := p.start[i]; at < p.start[i]+len(t.text); {
 			s := p.way[at]
 			w.reserve(maxCopyBits)
@@ -327,6 +339,9 @@ func (p *packer) write(counts *symbols) *pack {
 				x.bits += o.bits.bits() + maxCopyBits
 			}
 			at += int(s.length)
+		}
+		if t.opens {
+			out.head, out.rest = w.bytes()
 		}
 		x.tail = w.take()
 		x.bits += x.tail.bits()

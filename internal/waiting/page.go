@@ -268,7 +268,7 @@ func packAll() []func() *pack {
 			v.Lang = Lang(i)
 			for _, p := range compiled[i] {
 				if p.first >= 0 {
-					texts = append(texts, source{always: true})
+					texts = append(texts, source{always: true, opens: len(texts) == 0})
 				}
 				texts[len(texts)-1].text += p.text
 				if p.variable != nil {

@@ -1,4 +1,4 @@
-(function () {
+addEventListener("DOMContentLoaded", function () {
 "use strict";
 // What the page was served with. Without this script it reloads by itself, see
 // the head of the page; with it, it is told of news and never reloads before
@@ -339,4 +339,4 @@ if (state = now.state, state != "left") {
 	document.addEventListener("visibilitychange", wake);
 }
 window.vestibule = true;
-})();
+});

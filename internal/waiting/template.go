@@ -62,7 +62,7 @@ func (t *template) packTexts() *pack {
 	for i := range t.steps {
 		switch s := &t.steps[i]; s.kind {
 		case stepText:
-			texts = append(texts, source{s.text, i >= within})
+			texts = append(texts, source{s.text, i >= within, i == 0})
 		case stepValue, stepRaw:
 			sample = append(sample, s.of(&Samples[0].Visitor)...)
 		case stepSection, stepInverted:

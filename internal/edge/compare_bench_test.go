@@ -1,0 +1,381 @@
+//go:build linux
+
+package edge
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vestibule/internal/node"
+	"vestibule/internal/testkit"
+)
+
+// BenchmarkCompare puts an edge with each front beside its peers, each on the first core, in
+// turns. It tells answers per second, the processor time of one, and how much less that is
+// than the first peer's, round by round: the machine may have other work. Who asks, and
+// the site, are on the other core. make compare runs it.
+func BenchmarkCompare(b *testing.B) {
+	tools := needs(b, "nginx", "wrk", "taskset")
+	b.Run("proxied", func(b *testing.B) { compareProxied(b, tools) })
+	b.Run("pages", func(b *testing.B) { comparePages(b, tools) })
+	b.Run("polls", func(b *testing.B) { comparePolls(b, tools) })
+	b.Run("TLS", func(b *testing.B) { compareTLS(b, tools) })
+	b.Run("HTTP2", func(b *testing.B) { compareHTTP2(b, tools) })
+	b.Run("idle", compareIdle)
+}
+
+// table has the sides take turns, and tells what came of it.
+func table(b *testing.B, tools map[string]string, sides []*side) {
+	b.Helper()
+	turns(b, tools, sides)
+	var out strings.Builder
+	fmt.Fprintf(&out, "\n%-34s %10s %10s   %s\n", b.Name(), "answers/s", "us of CPU", "times "+sides[0].name+" (least, most)")
+	for _, s := range sides {
+		var ratio []float64
+		for i := range s.cpus {
+			ratio = append(ratio, sides[0].cpus[i]/s.cpus[i])
+		}
+		fmt.Fprintf(&out, "%-34s %10.0f %10.1f   %.2f (%.2f, %.2f)\n", s.name, median(s.rates), median(s.cpus)*1e6, median(ratio), slices.Min(ratio), slices.Max(ratio))
+	}
+	b.Log(out.String())
+	b.ReportMetric(0, "ns/op")
+}
+
+// optional adds what start starts where a program is there, and says where it is not.
+func optional(b *testing.B, sides *[]*side, program string, start func(path string) *side) {
+	b.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		b.Logf("not compared: %v", err)
+		return
+	}
+	*sides = append(*sides, start(path))
+}
+
+// benchSite is what stands behind everybody: 1 KiB from an nginx on the other core.
+func benchSite(b *testing.B, tools map[string]string) string {
+	site, _ := startNginx(b, tools, 1, "", `location / { add_header Content-Type text/plain; return 200 "`+strings.Repeat("x", 1024)+`"; }`)
+	return site
+}
+
+// passesOn is the nginx that passes on to a site and decides nothing.
+func passesOn(site string) (http, server string) {
+	return "upstream site { server " + site + "; keepalive 128; keepalive_requests 1000000000; }",
+		`location / { proxy_pass http://site; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $host; proxy_set_header X-Forwarded-For $remote_addr; }`
+}
+
+// benchEdge is an edge before a site.
+func benchEdge(b *testing.B, front, site string, secure bool) *stage {
+	st := newStage(b, func(st *stage) {
+		st.cfg.Reader, st.params.Refresh = front, time.Hour
+		if secure {
+			st.withTLS()
+			pair(b, st.cfg.TLS, 1)
+		}
+	})
+	st.server.proxy.trip = st.server.proxy.transport
+	if f := st.server.fast; f != nil {
+		f.pool.Dial = newDials(st.cfg.Timeouts, 100, newMetrics(prometheus.NewRegistry())).DialContext
+	}
+	st.up = newParent(b, st.bus, sale, vip)
+	st.docs.offer(node.RoomsDocument, roomsDocument(b, 1, document("http://"+site)))
+	st.docs.offer(node.KeysDocument, keysDocument(b, st.ring))
+	st.start()
+	st.adopted()
+	return st
+}
+
+// whoIsInside are the lines of who has a session.
+func whoIsInside(st *stage, secure bool) []string {
+	seal := st.seal
+	if secure {
+		seal = st.sealTLS
+	}
+	return []string{"Cookie: theirs=1; " + seal("sale", session(7)), "Accept: text/html"}
+}
+
+func compareProxied(b *testing.B, tools map[string]string) {
+	site := benchSite(b, tools)
+	plain, worker := func() (string, int) { h, s := passesOn(site); return startNginx(b, tools, 0, h, s) }()
+	const path = "/tickets?show=1"
+	header := []string{"Cookie: theirs=1; place=" + strings.Repeat("a", 100), "Accept: text/html"}
+	sides := []*side{{name: "nginx", url: "http://" + plain + path, header: header, pid: worker}}
+	optional(b, &sides, "haproxy", func(program string) *side {
+		addr, pid := startHAProxy(b, tools, program, site, "")
+		return &side{name: "HAProxy", url: "http://" + addr + path, header: header, pid: pid}
+	})
+	optional(b, &sides, "haproxy", func(program string) *side {
+		// Who has a place in the table goes on; who has none gets one while there is room.
+		addr, pid := startHAProxy(b, tools, program, site, "\tstick-table type string len 128 size 100k expire 5m store gpc0\n\tacl inside req.cook(place),in_table\n\tacl full table_avl lt 1\n"+
+			"\thttp-request return status 503 content-type text/html string \"please wait\" if !inside full\n\thttp-request track-sc0 req.cook(place)\n")
+		return &side{name: "HAProxy, waiting room by a table", url: "http://" + addr + path, header: header, pid: pid}
+	})
+	optional(b, &sides, "caddy", func(program string) *side {
+		addr, pid := startCaddy(b, tools, program, site)
+		return &side{name: "Caddy", url: "http://" + addr + path, header: header, pid: pid}
+	})
+	for _, front := range []string{frontFast, frontNetHTTP} {
+		st := benchEdge(b, front, site, false)
+		sides = append(sides, &side{name: "edge, " + front, url: "http://" + st.addr(0) + path, header: whoIsInside(st, false), pid: os.Getpid()})
+	}
+	table(b, tools, sides)
+}
+
+func comparePages(b *testing.B, tools map[string]string) {
+	const html, zipped = "Accept: text/html", "Accept-Encoding: gzip, deflate, br"
+	var edges []*side
+	sizes := map[string]int{}
+	for _, front := range []string{frontFast, frontNetHTTP} {
+		st := benchEdge(b, front, "127.0.0.1:9", false)
+		st.up.queue(sale, 1234, 2)
+		for _, coding := range []string{"gzip", "identity"} {
+			a := st.visitor().get(saleURL, "Accept-Encoding", coding)
+			if sizes[coding] = len(a.body); len(a.Header["Set-Cookie"]) != 1 || (coding == "gzip") != (a.Header.Get("Content-Encoding") == "gzip") {
+				b.Fatal(a.Header)
+			}
+		}
+		edges = append(edges, &side{name: "edge, " + front + ", gzip", url: "http://" + st.addr(0) + "/", header: []string{html, zipped}, pid: os.Getpid()},
+			&side{name: "edge, " + front + ", as it is", url: "http://" + st.addr(0) + "/", header: []string{html}, pid: os.Getpid()})
+	}
+	long, longWorker := startFile(b, tools, sizes["identity"])
+	short, shortWorker := startFile(b, tools, sizes["gzip"])
+	table(b, tools, append([]*side{
+		{name: fmt.Sprintf("nginx, file of %d B", sizes["identity"]), url: long, header: []string{html}, pid: longWorker},
+		{name: fmt.Sprintf("nginx, file of %d B", sizes["gzip"]), url: short, header: []string{html}, pid: shortWorker},
+	}, edges...))
+}
+
+// pollScript is a waiting room by a sorted set: a question keeps the place, and tells it.
+const pollScript = `
+local redis = require "nginx.redis"
+local r = redis:new()
+r:set_timeout(1000)
+assert(r:connect("127.0.0.1", %s))
+local me = ngx.var.cookie_place
+r:init_pipeline()
+r:zadd("line", "NX", ngx.now(), me)
+r:set("seen:" .. me, 1, "EX", 60)
+r:zrank("line", me)
+r:zcard("line")
+local got = assert(r:commit_pipeline())
+r:set_keepalive(60000, 128)
+ngx.header["Content-Type"] = "application/json"
+ngx.header["Cache-Control"] = "no-store"
+ngx.say('{"ahead":' .. got[3] .. ',"waiting":' .. got[4] .. ',"updatedAt":"' .. ngx.utctime() .. '"}')
+`
+
+func comparePolls(b *testing.B, tools map[string]string) {
+	var sides []*side
+	const module = "/usr/lib/nginx/modules/ngx_http_lua_module.so"
+	if _, err := os.Stat(module); err != nil {
+		b.Logf("not compared: nginx has no Lua here: %v", err)
+	} else {
+		optional(b, &sides, "redis-server", func(program string) *side {
+			addr := testkit.FreeAddr(b)
+			_, port, err := net.SplitHostPort(addr)
+			if err != nil {
+				b.Fatal(err)
+			}
+			pid := startServer(b, tools, addr, program, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
+			script := filepath.Join(b.TempDir(), "poll.lua")
+			if err := os.WriteFile(script, fmt.Appendf(nil, pollScript, port), 0o600); err != nil {
+				b.Fatal(err)
+			}
+			lua, worker := startNginx(b, tools, 0, "", "location / { content_by_lua_file "+script+"; }", "",
+				"-g", "load_module /usr/lib/nginx/modules/ndk_http_module.so; load_module "+module+";")
+			return &side{name: "nginx with Lua, Redis", url: "http://" + lua + "/", header: []string{"Cookie: place=" + strings.Repeat("a", 32)}, pid: worker, helper: pid}
+		})
+	}
+	for _, front := range []string{frontFast, frontNetHTTP} {
+		st := benchEdge(b, front, "127.0.0.1:9", false)
+		st.up.queue(sale, 1234, 2)
+		place := inLine(7)
+		place.Joined = st.server.Status().Time
+		sides = append(sides, &side{name: "edge, " + front, url: "http://" + st.addr(0) + "/", header: []string{"Cookie: " + st.seal("sale", place), "Accept: application/json", "Vestibule-Poll: 1"}, pid: os.Getpid()})
+	}
+	table(b, tools, sides)
+}
+
+func compareTLS(b *testing.B, tools map[string]string) {
+	site := benchSite(b, tools)
+	proxied, pages := secureSides(b, tools, site, false)
+	table(b, tools, proxied)
+	table(b, tools, pages)
+}
+
+func compareHTTP2(b *testing.B, tools map[string]string) {
+	h2load, err := exec.LookPath("h2load")
+	if err != nil {
+		b.Skip(err)
+	}
+	tools["h2load"] = h2load
+	proxied, pages := secureSides(b, tools, benchSite(b, tools), true)
+	table(b, tools, proxied)
+	table(b, tools, pages)
+}
+
+// secureSides are those who speak TLS: what passes on to a site, and what answers pages.
+func secureSides(b *testing.B, tools map[string]string, site string, http2 bool) (proxied, pages []*side) {
+	dir := b.TempDir()
+	cert := TLSConfig{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
+	pair(b, cert, 2)
+	fronts := []string{frontFast, frontNetHTTP}
+	const zipped = "Accept-Encoding: gzip"
+	size := 0
+	for _, front := range fronts[b2i(http2):] { // with HTTP/2 both are net/http
+		st := benchEdge(b, front, site, true)
+		waits := benchEdge(b, front, site, true)
+		waits.up.queue(sale, 1234, 2)
+		size = len(waits.secure(false).get("https://sale.example/", "Accept-Encoding", "gzip").body)
+		proxied = append(proxied, &side{name: "edge, " + front, url: "https://" + st.addr(0) + "/tickets?show=1", header: whoIsInside(st, true), pid: os.Getpid(), http2: http2})
+		pages = append(pages, &side{name: "edge, " + front + ", pages, gzip", url: "https://" + waits.addr(0) + "/", header: []string{"Accept: text/html", zipped}, pid: os.Getpid(), http2: http2})
+	}
+
+	speaks := " ssl"
+	if http2 {
+		speaks = " ssl http2"
+	}
+	tls := "ssl_certificate " + cert.Cert + "; ssl_certificate_key " + cert.Key + "; "
+	h, s := passesOn(site)
+	addr, worker := startNginx(b, tools, 0, h, tls+s, speaks)
+	proxied = append([]*side{{name: "nginx", url: "https://" + addr + "/tickets?show=1", header: proxied[0].header, pid: worker, http2: http2}}, proxied...)
+	if err := os.WriteFile(filepath.Join(dir, "page.html"), bytes.Repeat([]byte("x"), size), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	addr, worker = startNginx(b, tools, 0, "sendfile on; tcp_nopush on; default_type text/html; open_file_cache max=10;", tls+"root "+dir+";", speaks)
+	pages = append([]*side{{name: fmt.Sprintf("nginx, file of %d B", size), url: "https://" + addr + "/page.html", header: pages[0].header, pid: worker, http2: http2}}, pages...)
+	return proxied, pages
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+var doneByHTTP2 = regexp.MustCompile(`requests: [0-9]+ total, [0-9]+ started, [0-9]+ done, ([0-9]+) succeeded, ([0-9]+) failed`)
+
+// loadHTTP2 is load with HTTP/2.
+func (s *side) loadHTTP2(b *testing.B, tools map[string]string) (rate, cpu float64) {
+	b.Helper()
+	used, begun := s.used(b), time.Now()
+	args := []string{"-c", "1", tools["h2load"], "-t1", "-c64", "-m8", "-D1", "-H", ":authority: sale.example"}
+	for _, line := range s.header {
+		args = append(args, "-H", line)
+	}
+	out, err := exec.CommandContext(b.Context(), tools["taskset"], append(args, s.url)...).CombinedOutput()
+	if err != nil {
+		b.Fatalf("%v: %s", err, out)
+	}
+	took := time.Since(begun).Seconds()
+	done := doneByHTTP2.FindSubmatch(out)
+	if done == nil || string(done[2]) != "0" {
+		b.Fatalf("%s", out)
+	}
+	n, err := strconv.ParseFloat(string(done[1]), 64)
+	if err != nil || n == 0 {
+		b.Fatalf("%v: %s", err, out)
+	}
+	return n / took, (s.used(b) - used) / n
+}
+
+// compareIdle is how much memory connections take that are kept and say nothing.
+func compareIdle(b *testing.B) {
+	// Both ends are in this process.
+	n := 9000
+	if limit, err := node.MaxFiles(); err == nil {
+		n = min(n, (limit-300)/3)
+	}
+	for _, front := range []string{frontFast, frontNetHTTP} {
+		st := open(b, reads(front))
+		st.up.queue(sale, 10, 1)
+		heap := func() float64 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return float64(m.HeapInuse + m.StackInuse)
+		}
+		conns := make([]net.Conn, 0, n)
+		before := heap()
+		buf := make([]byte, 4<<10)
+		for range n {
+			c, err := net.Dial("tcp", st.addr(0))
+			if err != nil {
+				b.Fatal(err)
+			}
+			conns = append(conns, c)
+			if _, err := fmt.Fprintf(c, "GET /about HTTP/1.1\r\nHost: shop.example\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36\r\nAccept: text/html\r\n\r\n"); err != nil {
+				b.Fatal(err)
+			}
+			if _, err := c.Read(buf); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.Logf("%-34s %.1f KiB for each of %d connections that are kept, both ends of it", "edge, "+front, (heap()-before)/float64(n)/1024, n)
+		for _, c := range conns {
+			c.Close() // nobody waits for it
+		}
+		if err := st.stop(); err != nil {
+			b.Error(err)
+		}
+		http.DefaultClient.CloseIdleConnections()
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// startServer has a program run on the first core until the benchmark ends, and waits until it
+// listens.
+func startServer(b *testing.B, tools map[string]string, addr string, command ...string) (pid int) {
+	b.Helper()
+	cmd := exec.CommandContext(b.Context(), tools["taskset"], append([]string{"-c", "0"}, command...)...)
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "HOME="+b.TempDir())
+	cmd.Dir = b.TempDir()
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		cmd.Process.Kill() //nolint:errcheck // it may have ended
+		cmd.Wait()         //nolint:errcheck // it was told to end
+	})
+	listens(b, command[0], addr)
+	return cmd.Process.Pid
+}
+
+// startHAProxy has one HAProxy pass on to a site; room is what it does before.
+func startHAProxy(b *testing.B, tools map[string]string, program, site, room string) (addr string, pid int) {
+	b.Helper()
+	addr = testkit.FreeAddr(b)
+	conf := filepath.Join(b.TempDir(), "haproxy.cfg")
+	if err := os.WriteFile(conf, []byte("global\n\tnbthread 1\ndefaults\n\tmode http\n\ttimeout connect 5s\n\ttimeout client 60s\n\ttimeout server 60s\n\toption forwardfor\n\thttp-reuse always\n"+
+		"listen site\n\tbind "+addr+"\n"+room+"\tserver site "+site+"\n"), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	return addr, startServer(b, tools, addr, program, "-q", "-db", "-f", conf)
+}
+
+// startCaddy has one Caddy pass on to a site.
+func startCaddy(b *testing.B, tools map[string]string, program, site string) (addr string, pid int) {
+	b.Helper()
+	addr = testkit.FreeAddr(b)
+	conf := filepath.Join(b.TempDir(), "Caddyfile")
+	if err := os.WriteFile(conf, []byte("{\n\tadmin off\n\tauto_https off\n\tlog {\n\t\toutput discard\n\t}\n}\nhttp://"+addr+", http://sale.example:"+addr[strings.LastIndexByte(addr, ':')+1:]+" {\n\tbind 127.0.0.1\n\treverse_proxy "+site+"\n}\n"), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	return addr, startServer(b, tools, addr, program, "run", "--adapter", "caddyfile", "--config", conf)
+}
