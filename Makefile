@@ -187,6 +187,13 @@ figures: ## what the simulator's experiments show, each beside its goal (minutes
 bench: packages ## the figures of docs/FIGURES.md, each beside its goal
 	$(GO) run ./internal/bench -benchtime $(BENCHTIME)
 
+# Of Debian: what stands beside the edge. What is missing is not compared, and said.
+COMPARED := redis-server nghttp2-client libnginx-mod-http-lua lua-nginx-redis
+.PHONY: compare
+compare: packages ## the edge with each front beside nginx, HAProxy, Caddy and Redis, in turns on one core (four minutes)
+	@dpkg -s $(COMPARED) >/dev/null 2>&1 || apt-get install -y --no-install-recommends $(COMPARED) >/dev/null || echo "not all installed: $(COMPARED)"
+	$(GO) test -run '^$$' -bench Compare -benchtime 1x -timeout 30m ./internal/edge
+
 .PHONY: scale
 scale: ## what 1,000 rooms and 50 edges cost the built binaries while nobody comes, and 10,000 rooms at the start (two minutes)
 	$(GO) run ./internal/bench -scale 1000

@@ -1,11 +1,15 @@
 package edge
 
 import (
+	"bytes"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 )
 
 // nowhere takes an answer and keeps nothing of it.
@@ -59,4 +63,113 @@ func BenchmarkServeQueued(b *testing.B) {
 	place := session(7)
 	place.Admitted, place.Until = 0, 0
 	benchmark(b, st, "shop.example", "/vip", st.seal("vip", place), http.StatusTooManyRequests)
+}
+
+// BenchmarkFast is what one request takes of the fast front without the system calls of its
+// visitor's connection: who is inside, to a site over a real one; a page; news of a place.
+func BenchmarkFast(b *testing.B) {
+	site := echoSite(b)
+	for _, tc := range []struct {
+		name   string
+		queued bool
+		lines  string
+	}{
+		{"proxied", false, "Accept: text/html\r\n"},
+		{"page", true, "Accept: text/html\r\nAccept-Encoding: gzip\r\n"},
+		{"poll", true, "Accept: application/json\r\nVestibule-Poll: 1\r\n"},
+	} {
+		b.Run(tc.name, func(b *testing.B) {
+			st := openAt(b, "http://"+site, func(st *stage) { st.cfg.Reader, st.params.Refresh = frontFast, time.Hour })
+			cookie := st.seal("sale", session(7))
+			if tc.queued {
+				st.up.queue(sale, 1234, 2)
+				place := inLine(7)
+				place.Joined = st.server.Status().Time
+				cookie = st.seal("sale", place)
+			}
+			c := &tapeConn{text: []byte("GET /tickets?show=1 HTTP/1.1\r\nHost: sale.example\r\nUser-Agent: bench\r\n" + tc.lines + "Cookie: theirs=1; " + cookie + "\r\n\r\n"), left: b.N}
+			serve := st.inMemory()
+			b.ReportAllocs()
+			b.ResetTimer()
+			serve(c)
+			b.StopTimer()
+			for _, answer := range [][]byte{c.first, c.last} {
+				if !bytes.HasPrefix(answer, []byte("HTTP/1.1 200 OK\r\n")) || bytes.Contains(answer, []byte("Retry-After")) != tc.queued {
+					b.Fatalf("%.300q", answer)
+				}
+			}
+			b.ReportMetric(float64(c.wrote)/float64(b.N), "B/answer")
+		})
+	}
+}
+
+// tapeConn is a visitor who asks the same left times.
+type tapeConn struct {
+	peer
+	text  []byte
+	left  int
+	first []byte
+	last  []byte
+	wrote int
+}
+
+func (c *tapeConn) Read(b []byte) (int, error) {
+	if c.left == 0 {
+		return 0, io.EOF
+	}
+	c.left--
+	return copy(b, c.text), nil
+}
+
+func (c *tapeConn) Write(b []byte) (int, error) {
+	if c.first == nil {
+		c.first = bytes.Clone(b)
+	}
+	if c.left == 0 {
+		c.last = bytes.Clone(b)
+	}
+	c.wrote += len(b)
+	return len(b), nil
+}
+
+func (*tapeConn) Close() error                    { return nil }
+func (*tapeConn) SetDeadline(time.Time) error     { return nil }
+func (*tapeConn) SetReadDeadline(time.Time) error { return nil }
+
+// echoSite is a site that answers everything with the same, and allocates nothing for it.
+func echoSite(b *testing.B) (addr string) {
+	b.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	answer := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 1024\r\n\r\n" + strings.Repeat("x", 1024))
+	var open sync.WaitGroup
+	open.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			open.Go(func() {
+				defer c.Close()
+				for buf := make([]byte, 16<<10); ; {
+					n, err := c.Read(buf)
+					if err != nil {
+						return
+					}
+					if bytes.HasSuffix(buf[:n], []byte("\r\n\r\n")) {
+						if _, err := c.Write(answer); err != nil {
+							return
+						}
+					}
+				}
+			})
+		}
+	})
+	b.Cleanup(func() {
+		ln.Close() // the edge has closed its connections
+		open.Wait()
+	})
+	return ln.Addr().String()
 }

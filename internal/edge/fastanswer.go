@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"vestibule/internal/gate"
+	"vestibule/internal/origin"
 )
 
 // answer writes what the edge itself has to say. The body of the request is read over.
@@ -56,6 +57,20 @@ func (c *fastConn) broken(o *gate.Outcome, p any) {
 	header := append(o.Tickets(), gate.Field{Name: "Cache-Control", Value: "no-store"}, // a slot may have been charged: the visitor is to have it
 		gate.Field{Name: "Content-Type", Value: "text/plain; charset=utf-8"}, gate.Field{Name: "X-Content-Type-Options", Value: "nosniff"})
 	c.say(http.StatusInternalServerError, header, []byte("Something went wrong. Please try again.\n"), true, c.f.cfg.Timeouts.Header)
+}
+
+// hint passes an informational answer on.
+func (c *fastConn) hint() bool {
+	b := appendStatus(nil, c.res.Status)
+	for i := range c.res.Fields {
+		if f := &c.res.Fields[i]; origin.ToVisitor(f.Name, f.Value, false) {
+			b = appendField(b, f.Name, f.Value)
+		}
+	}
+	began := c.begun
+	ok := c.write(append(b, "\r\n"...), c.f.cfg.Timeouts.Idle)
+	c.begun = began // the answer is to come
+	return ok
 }
 
 // appendStatus begins an answer.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -53,6 +54,9 @@ type fastConn struct {
 	chunks http1.Chunks
 	unread int // bytes of the body that were not read
 	trip   trip
+
+	client     netip.Addr // of the request before, and as text
+	clientText string
 }
 
 func newFastConn(f *fast, conn net.Conn, cfg *tls.Config, to *handover) *fastConn {

@@ -46,7 +46,10 @@ func (c *fastConn) enter(o *gate.Outcome, length int) bool {
 	c.unread = 0
 	c.visit.goOn()
 	x := &c.trip
-	*x = trip{passage: passage{c.f.proxy, o}}
+	if o.Client != c.client {
+		c.client, c.clientText = o.Client, clientText(o.Client)
+	}
+	*x = trip{passage: passage{c.f.proxy, o, c.clientText}}
 	defer func() {
 		if x.up != nil {
 			x.up.Close() // it is not used any more
@@ -184,20 +187,6 @@ func (c *fastConn) fill(up *http1.Conn, limit time.Time) error {
 		return err
 	}
 	return up.Fill()
-}
-
-// hint passes an informational answer on.
-func (c *fastConn) hint() bool {
-	b := appendStatus(nil, c.res.Status)
-	for i := range c.res.Fields {
-		if f := &c.res.Fields[i]; origin.ToVisitor(f.Name, f.Value, false) {
-			b = appendField(b, f.Name, f.Value)
-		}
-	}
-	began := c.begun
-	ok := c.write(append(b, "\r\n"...), c.f.cfg.Timeouts.Idle)
-	c.begun = began // the answer is to come
-	return ok
 }
 
 // failed answers in place of an origin that does not.

@@ -69,6 +69,15 @@ func newTransport(t TimeoutConfig, dials *originDials) *http.Transport {
 type passage struct {
 	*proxy
 	outcome *gate.Outcome
+	client  string // the visitor's address, as the site is told; empty for none
+}
+
+// clientText is an address as sites are told, empty for none.
+func clientText(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
 }
 
 // serve passes on a request that enters.
@@ -76,7 +85,7 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 	if o.Kind != gate.Enters {
 		panic("proxy: the request may not enter") // nothing may reach the origin this way
 	}
-	x := passage{p, o}
+	x := passage{p, o, clientText(o.Client)}
 	rp := httputil.ReverseProxy{
 		Transport: p.trip, Rewrite: x.rewrite, ModifyResponse: x.answered, ErrorHandler: x.failed, BufferPool: p.buffers, ErrorLog: p.quiet,
 	}
@@ -171,8 +180,8 @@ func (x passage) tells(dst []gate.Field, host string) []gate.Field {
 	if proof := x.outcome.Proof(); proof != "" {
 		dst = append(dst, gate.Field{Name: gate.ProofHeader, Value: proof})
 	}
-	if client := x.outcome.Client; client.IsValid() {
-		dst = append(dst, gate.Field{Name: "X-Forwarded-For", Value: client.String()})
+	if x.client != "" {
+		dst = append(dst, gate.Field{Name: "X-Forwarded-For", Value: x.client})
 	}
 	proto := "http"
 	if x.outcome.Secure {

@@ -203,7 +203,8 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		g.showMoment(r, o, rm, "time_unknown")
 		return false
 	}
-	v := &waiting.Visitor{Decision: d, Now: now}
+	v := &o.visitor
+	*v = waiting.Visitor{Decision: d, Now: now}
 	if v.Blocked = d.Fresh == admission.Newcomer && r.keepsNoCookies(); v.Blocked {
 		v.Decision.Retry = blockedRetry + rand.N(blockedRetry/2)
 	}

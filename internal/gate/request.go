@@ -107,6 +107,7 @@ type Outcome struct {
 	seals   *ticket.Scratch
 	cookie  []byte
 	packer  waiting.Packer
+	visitor waiting.Visitor // whom the page is for
 
 	about  rules.Request // what rules are asked about
 	placed bool          // it has its country
@@ -161,23 +162,21 @@ const inFlight = lineage.InFlight * time.Second / 2
 // Tickets returns the visitor's tickets as lines of the answer's header. They are for
 // the final answer of the site and not for an informational one. Those of an answer
 // that took the site long are sealed as such.
-func (o *Outcome) Tickets() []Field {
-	if len(o.sealed) == 0 {
-		return nil
-	}
-	if o.Kind == Enters {
+func (o *Outcome) Tickets() []Field { return o.appendTickets(nil) }
+
+func (o *Outcome) appendTickets(dst []Field) []Field {
+	if o.Kind == Enters && len(o.sealed) > 0 {
 		o.sealLate()
 	}
-	var out []Field
 	for i := range o.sealed {
-		out = append(out, Field{"Set-Cookie", o.sealed[i].cookie})
+		dst = append(dst, Field{"Set-Cookie", o.sealed[i].cookie})
 	}
 	for i := range o.sealed {
 		if s := &o.sealed[i]; s.byHeader {
-			out = append(out, Field{TicketHeader, s.room.headerOf(s.cookie, o.Secure)})
+			dst = append(dst, Field{TicketHeader, s.room.headerOf(s.cookie, o.Secure)})
 		}
 	}
-	return out
+	return dst
 }
 
 // sealLate seals those tickets anew that were decided about long ago.
@@ -196,7 +195,7 @@ func (o *Outcome) sealLate() {
 }
 
 // giveTickets adds the tickets to the header of an answer.
-func (o *Outcome) giveTickets() { o.Header = append(o.Header, o.Tickets()...) }
+func (o *Outcome) giveTickets() { o.Header = o.appendTickets(o.Header) }
 
 // SessionLeft returns how much is left of the shortest of the sessions that let the
 // request in, by the time of the fleet; ok is false where none did.
