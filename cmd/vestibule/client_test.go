@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -35,6 +36,8 @@ func TestTheClientsExitCodes(t *testing.T) {
 			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"rooms_yaml":"rooms: []\n","pages":{"p.html":"<p>"}}}`)
 		case strings.HasSuffix(r.URL.Path, "/vestibule/import"):
 			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"applied":false,"changes":[{"kind":"room","name":"shop","change":"changed","settings":["path"]}]}}`)
+		case strings.HasSuffix(r.URL.Path, "/waiting_rooms/0123/rules"):
+			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":[{"id":"r1","version":"1","action":"bypass_waiting_room","expression":"starts_with(http.request.uri.path, \"/a/\")","description":"assets","enabled":true,"last_updated":"2026-11-22T17:00:00Z"},{"id":"r2","version":"1","action":"bypass_waiting_room","expression":"ssl","description":"","enabled":false,"last_updated":"2026-11-22T17:00:00Z"}]}`)
 		case r.Method == http.MethodPatch:
 			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"id":"0123","name":"shop"}}`)
 		default:
@@ -46,6 +49,12 @@ func TestTheClientsExitCodes(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	server := "--server=" + api.URL + "/client/v4/"
 	file := filepath.Join(t.TempDir(), "rooms.yaml")
+	plain, odd := filepath.Join(t.TempDir(), "plain.json"), filepath.Join(t.TempDir(), "odd.json")
+	for name, path := range map[string]string{plain: "/a/x", odd: "/a/..%2fb"} {
+		if err := os.WriteFile(name, []byte(`{"path":"`+path+`"}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, c := range []struct {
 		args  string
 		token string
@@ -72,6 +81,14 @@ func TestTheClientsExitCodes(t *testing.T) {
 		{"fleet status", "good", 0, "alarm of g1: the store is full"},
 		{"fleet status --output json", "good", 0, `"rights": 30`},
 		{"fleet status x", "good", 2, "unexpected argument"},
+		{"rules list shop", "good", 0, "assets"},
+		{"rules list nobody", "good", 1, `no room "nobody"`},
+		{"rules try --room shop --request " + odd, "good", 0, "a site may read the path as /b"},
+		{"rules try --room shop --request " + odd, "good", 0, "it is not enabled"},
+		{"rules try --room shop --request " + odd, "good", 0, "no rule lets the request past"},
+		{"rules try --room shop --request " + plain, "good", 0, "passes by rule r1"},
+		{"rules try --room shop --request " + plain + " --output json", "good", 0, `"matches": true`},
+		{"rules try --room shop --expression ssl --request " + plain, "good", 2, "usage:"},
 		{"tokens create", "good", 2, "usage:"},
 		{"status nobody", "good", 0, "INSIDE"},
 		{"login", "good", 0, "logged in as admin"},

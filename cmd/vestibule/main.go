@@ -27,7 +27,7 @@ func commands() []command {
 		{"preview", "show a waiting page in every state and language, or say what is wrong with it", previewPage},
 		{"login", "keep the address of the API and a token", login},
 		{"rooms", "show, make, change and delete rooms by the API", rooms},
-		{"rules", "try rules by which people walk past a room", rulesCommand},
+		{"rules", "show and try rules by which people walk past a room", rulesCommand},
 		{"status", "show how many are inside and wait, by the API", status},
 		{"audit", "show who changed what, and verify that nothing of it was changed", auditLog},
 		{"tokens", "show, make and revoke tokens of the API", tokens},

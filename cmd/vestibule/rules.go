@@ -15,26 +15,32 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"vestibule/internal/control/api"
 	"vestibule/internal/node"
 	"vestibule/internal/room"
 	"vestibule/internal/rules"
 )
 
 const rulesUsage = `usage: vestibule rules try --expression E --request FILE.json [--lists FILE.json]
+       vestibule rules try --room ROOM --request FILE.json [--lists FILE.json] [flags]
+       vestibule rules list ROOM [flags]
 
-Prints true or false: whether the request matches the expression, under every reading of its path.
+try prints true or false: whether the request matches the expression, under every reading of its path;
+with --room, which rule of a room would let it past, and why others would not. list shows the rules of a room.
 The request is {"method", "scheme", "host", "path", "query", "http_version", "headers": [["name", "value"]],
 "ip", "country", "continent", "asn", "eu", "verified_bot", "time"}, lists are {"name": ["10.0.0.0/8", "::1"]}.
 What is left out is missing; a time is in Unix seconds or as 2026-11-22T16:00:00Z.
-Exit codes: 0 printed, 1 a file cannot be read, 2 the expression, a file or the usage is wrong.
+Exit codes: 0 printed, 1 a file cannot be read or refused, 2 the expression, a file or the usage is wrong, 3 not reachable.
 `
 
 func rulesCommand(args []string, stdout, stderr io.Writer) error {
-	f := flagSet("rules", stderr)
+	f, flags := flagSet("rules", stderr), &clientFlags{}
 	f.Usage = func() { fmt.Fprintf(stderr, "%s\n%s", rulesUsage, f.FlagUsages()) }
 	expression := f.String("expression", "", "what to try")
 	request := f.String("request", "", "JSON file of a request")
 	lists := f.String("lists", "", "JSON file of named lists")
+	of := f.String("room", "", "name or id of the room whose rules are tried")
+	flags.add(f)
 	switch err := f.Parse(args); {
 	case errors.Is(err, pflag.ErrHelp):
 		return errHelp
@@ -42,12 +48,15 @@ func rulesCommand(args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintf(stderr, "vestibule rules: %v (see --help)\n", err)
 		return node.ErrUsage
 	}
-	if !slices.Equal(f.Args(), []string{"try"}) || !f.Changed("expression") || *request == "" {
+	words := f.Args()
+	list := len(words) == 2 && words[0] == "list"
+	try := slices.Equal(words, []string{"try"}) && *request != "" && f.Changed("expression") != (*of != "")
+	if !list && !try {
 		fmt.Fprint(stderr, rulesUsage)
 		return node.ErrUsage
 	}
+	var req *rules.Request
 	from := rules.Sources{Geo: true, Crawlers: true}
-	req := &rules.Request{}
 	var faults []error
 	for _, in := range []struct {
 		file string
@@ -67,18 +76,92 @@ func rulesCommand(args []string, stdout, stderr io.Writer) error {
 			faults = append(faults, fmt.Errorf("%s: %w", in.file, err))
 		}
 	}
-	rule, err := rules.Compile(*expression, from)
-	if err != nil {
-		faults = append(faults, fmt.Errorf("expression: %w", err))
+	var rule *rules.Rule
+	if f.Changed("expression") {
+		var err error
+		if rule, err = rules.Compile(*expression, from); err != nil {
+			faults = append(faults, fmt.Errorf("expression: %w", err))
+		}
 	}
 	if len(faults) > 0 {
 		fmt.Fprintln(stderr, errors.Join(faults...))
 		return node.ErrUsage
 	}
 	var s rules.Scratch
-	s.Ask(req)
-	_, err = fmt.Fprintln(stdout, rule.Match(&s))
-	return err
+	if req != nil {
+		s.Ask(req)
+	}
+	if rule != nil {
+		_, err := fmt.Fprintln(stdout, rule.Match(&s))
+		return err
+	}
+	if list {
+		*of = words[1]
+	}
+	c, _, done, err := flags.open(f, args, rulesUsage, stdout, stderr)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return c.rules(*of, req, from, &s)
+}
+
+// tried is what one rule says of a request.
+type tried struct {
+	api.Rule
+	Matches *bool  `json:"matches,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+// rules shows the rules of a room, and what each says of a request where there is one.
+func (c *client) rules(name string, req *rules.Request, from rules.Sources, s *rules.Scratch) error {
+	if _, err := c.verify(); err != nil {
+		return err
+	}
+	r, err := c.find(name)
+	if err != nil {
+		return err
+	}
+	var list []api.Rule
+	res, err := c.WaitingRoomListWaitingRoomRules(c.ctx, c.zone, r.Id)
+	if err := take(res, err, &list); err != nil {
+		return err
+	}
+	all := make([]tried, len(list))
+	for i, rule := range list {
+		all[i].Rule = rule
+		if req == nil {
+			continue
+		}
+		matches, reason := false, "it is not enabled"
+		if rule.Enabled {
+			compiled, err := rules.Compile(rule.Expression, from)
+			if reason = ""; err != nil {
+				reason = "it cannot be evaluated: " + err.Error()
+			} else {
+				matches, reason = compiled.Explain(s)
+			}
+		}
+		all[i].Matches, all[i].Reason = &matches, reason
+	}
+	return c.print(all, func(w io.Writer) {
+		if req == nil {
+			fmt.Fprintln(w, "ID\tENABLED\tVERSION\tEXPRESSION\tDESCRIPTION")
+			for _, t := range all {
+				fmt.Fprintf(w, "%s\t%v\t%s\t%s\t%s\n", t.Id, t.Enabled, t.Version, t.Expression, t.Description)
+			}
+			return
+		}
+		fmt.Fprintln(w, "ID\tMATCHES\tEXPRESSION\tWHY NOT")
+		for _, t := range all {
+			fmt.Fprintf(w, "%s\t%v\t%s\t%s\n", t.Id, *t.Matches, t.Expression, t.Reason)
+		}
+		if i := slices.IndexFunc(all, func(t tried) bool { return *t.Matches }); i >= 0 {
+			fmt.Fprintf(w, "passes by rule %s\n", all[i].Id)
+		} else {
+			fmt.Fprintln(w, "no rule lets the request past")
+		}
+	})
 }
 
 // object reads a JSON object, field by field, each once. It tells everything that is wrong.

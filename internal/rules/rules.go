@@ -190,6 +190,23 @@ func (r *Rule) Match(s *Scratch) bool {
 	return all
 }
 
+// Explain is Match, and tells why not: under which reading of the path the rule does not match.
+func (r *Rule) Explain(s *Scratch) (matches bool, why string) {
+	switch paths := s.req.Paths; {
+	case len(paths) == 0:
+		return false, "the path can mean anything"
+	case r.unbound:
+		return false, "it needs what is not known here"
+	case r.Match(s):
+		return true, ""
+	case s.left < 0:
+		return false, "it costs too much on this request"
+	case s.folded || s.path != paths[0]:
+		return false, fmt.Sprintf("a site may read the path as %s", s.path)
+	}
+	return false, ""
+}
+
 // holds evaluates the rule for one reading.
 func (r *Rule) holds(s *Scratch) bool {
 	s.buf = s.buf[:0]

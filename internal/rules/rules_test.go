@@ -253,6 +253,31 @@ func TestEveryReading(t *testing.T) {
 	}
 }
 
+func TestExplain(t *testing.T) {
+	for _, c := range []struct {
+		expression string
+		paths      []string
+		why        string
+	}{
+		{`http.request.uri.path eq "/a"`, []string{"/a"}, ""},
+		{`http.request.uri.path eq "/a"`, []string{"/b"}, ""},
+		{`http.request.uri.path eq "/a"`, []string{"/a", "/b"}, "a site may read the path as /b"},
+		{`http.request.uri.path ne "/b"`, []string{"/B"}, "a site may read the path as /b"},
+		{`ssl`, nil, "the path can mean anything"},
+	} {
+		r, err := Compile(c.expression, sources)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s Scratch
+		s.Ask(&Request{Paths: c.paths})
+		matches, why := r.Explain(&s)
+		if why != c.why || matches != (len(c.paths) == 1 && c.paths[0] == "/a") {
+			t.Errorf("%s on %q: %v, %q", c.expression, c.paths, matches, why)
+		}
+	}
+}
+
 func TestNetworks(t *testing.T) {
 	n := NewNetworks([]netip.Prefix{
 		netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("::ffff:192.0.2.0/120"),
