@@ -198,6 +198,11 @@ compare: packages ## the edge with each front beside nginx, HAProxy, Caddy and R
 scale: ## what 1,000 rooms and 50 edges cost the built binaries while nobody comes, and 10,000 rooms at the start (two minutes)
 	$(GO) run ./internal/bench -scale 1000
 
+.PHONY: changes
+changes: ## 10,000 changes of rooms by eight writers while nats-servers are killed, and a million requests of all kinds to the API (an hour)
+	$(GO) test ./internal/roomstore -run TestChangesWhileServersAreKilled -v -changes 10000 -timeout 2h
+	$(GO) test ./internal/control -run TestRequestsOfAllKinds -v -bodies 1000000 -timeout 1h
+
 .PHONY: screenshots
 screenshots: packages ## pictures of the waiting page in every state, for a phone and a desktop, into docs/images
 	@mkdir -p docs/images

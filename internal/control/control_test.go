@@ -87,7 +87,7 @@ func (s *shelf) Delete(_ context.Context, key string, revision uint64) error {
 
 // fixture is an API over a store in memory, with a token of each role.
 type fixture struct {
-	*testing.T
+	testing.TB
 	api   *Server
 	rooms *roomstore.Store
 	docs  *shelf
@@ -96,9 +96,9 @@ type fixture struct {
 	token map[Role]string
 }
 
-func start(t *testing.T) *fixture {
+func start(t testing.TB) *fixture {
 	t.Helper()
-	f := &fixture{T: t, docs: newShelf(), audit: &testkit.Stream{}, count: map[string]int{}, token: map[Role]string{}}
+	f := &fixture{TB: t, docs: newShelf(), audit: &testkit.Stream{}, count: map[string]int{}, token: map[Role]string{}}
 	log := slog.New(slog.DiscardHandler)
 	f.rooms = roomstore.New(roomstore.Options{Docs: f.docs, Log: log, Floor: func() uint64 { return 0 }, Journal: audit.NewJournal(f.audit)})
 	f.api = New(Options{
@@ -380,7 +380,7 @@ func TestAPreviewIsShownWithoutAToken(t *testing.T) {
 
 // What a list of 10,000 rooms costs, by its first page.
 func BenchmarkFirstPage(b *testing.B) {
-	f := start(&testing.T{})
+	f := start(b)
 	doc := room.Document{}
 	for i := range 10_000 {
 		doc.Rooms = append(doc.Rooms, room.Settings{Name: fmt.Sprint("r", i), Host: fmt.Sprintf("h%d.example", i), Origin: "http://10.0.0.2", TotalActiveUsers: 3, NewUsersPerMinute: 5})

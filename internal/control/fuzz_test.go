@@ -1,6 +1,8 @@
 package control
 
 import (
+	"flag"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -80,5 +82,69 @@ func TestCornersOfBodies(t *testing.T) {
 	w := httptest.NewRecorder()
 	if f.api.ServeHTTP(w, httptest.NewRequest("GET", "/preview/none", nil)); w.Code != 404 {
 		t.Errorf("a preview that is not there: %d", w.Code)
+	}
+}
+
+var bodies = flag.Int("bodies", 5000, "requests that TestRequestsOfAllKinds makes")
+
+// TestRequestsOfAllKinds: whatever is sent, what is answered is the envelope, and no 500. The
+// requests are good ones of which pieces were taken out, doubled, exchanged or made noise.
+func TestRequestsOfAllKinds(t *testing.T) {
+	id := room.PublicID("shop")
+	zone := "/zones/" + Zone + "/waiting_rooms"
+	good := [][3]string{
+		{"GET", zone + "?page=1&per_page=5", ""},
+		{"POST", zone, shop + `,"path":"/a","additional_routes":[{"host":"b.example","path":"/x"}],"cookie_suffix":"x"}`},
+		{"PUT", zone + "/" + id, shop + `,"session_duration":9,"queueing_method":"reject","custom_page_html":"{{#waitTimeKnown}}{{waitTime}}{{/waitTimeKnown}}"}`},
+		{"PATCH", zone + "/" + id, `{"total_active_users":9,"vestibule":{"grace":"2m","epoch":3,"origin":"http://10.0.0.3"}}`},
+		{"DELETE", zone + "/" + id, ""}, {"GET", zone + "/" + id + "/status", ""}, {"PUT", zone + "/settings", `{"search_engine_crawler_bypass":false}`},
+		{"POST", zone + "/preview", `{"custom_html":"<p>{{waitTime}}</p>"}`}, {"GET", "/accounts/" + Account + "/waiting_rooms", ""},
+		{"PUT", "/vestibule/hosts/shop.example", `{"origin":"http://10.0.0.9:80"}`}, {"DELETE", "/vestibule/hosts/shop.example", ""},
+		{"POST", "/vestibule/tokens", `{"name":"x","role":"viewer","expires_on":"2999-01-01T00:00:00Z"}`}, {"DELETE", "/vestibule/tokens/first0000000", ""},
+		{"GET", "/vestibule/audit?from=3&per_page=7", ""}, {"GET", "/vestibule/rooms/" + id + "/revisions", ""}, {"POST", "/vestibule/rooms/" + id + "/revisions/1795353281000/restore", ""},
+		{"POST", "/vestibule/import", `{"rooms_yaml":"rooms:\n  - {name: a, host: a.example, total_active_users: 9, new_users_per_minute: 5, origin: 'http://10.0.0.1'}\n","dry_run":true}`},
+		{"GET", "/vestibule/export", ""}, {"GET", "/vestibule/fleet", ""}, {"GET", "/user/tokens/verify", ""},
+	}
+	noise := []string{"\x00", "\xff", "\u2028", "{", "}", "[", "]", `"`, ":", ",", "null", "-1", "1e999", "true", "{}", "..", "%2f", "%", "//", "?", "&", "#", "\\", "9223372036854775808", strings.Repeat("a", 300)}
+	rng := rand.New(rand.NewPCG(uint64(*bodies), 1))
+	change := func(s string) string {
+		for range rng.IntN(3) {
+			i, j := rng.IntN(len(s)+1), rng.IntN(len(s)+1)
+			i, j = min(i, j), max(i, j)
+			switch rng.IntN(5) {
+			case 0:
+				s = s[:i] + s[j:]
+			case 1:
+				s = s[:j] + s[i:j] + s[j:]
+			case 2:
+				s = s[:i] + noise[rng.IntN(len(noise))] + s[j:]
+			case 3:
+				s = s[:i] + noise[rng.IntN(len(noise))] + s[i:]
+			case 4:
+				other := good[rng.IntN(len(good))][2]
+				s = s[:i] + other[rng.IntN(len(other)+1):]
+			}
+		}
+		return s
+	}
+	var x *fixture
+	codes := map[int]int{}
+	for n := range *bodies {
+		if n%2000 == 0 {
+			x = start(t)
+			x.ask(Editor, "POST", "{z}", shop+"}")
+		}
+		g := good[rng.IntN(len(good))]
+		r, err := httpRequest(g[0], change(g[1]), change(g[2]))
+		if err != nil {
+			codes[0]++ // no request can be made of it
+			continue
+		}
+		r.Header.Set("Authorization", "Bearer "+x.token[Admin])
+		codes[x.do(r).code]++
+	}
+	t.Logf("%v", codes)
+	if codes[200] == 0 || codes[400] == 0 || codes[404] == 0 || codes[503]+codes[500] > 0 {
+		t.Errorf("%v", codes)
 	}
 }

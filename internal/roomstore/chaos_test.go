@@ -1,0 +1,289 @@
+package roomstore_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"vestibule/internal/audit"
+	"vestibule/internal/natsbus"
+	"vestibule/internal/room"
+	"vestibule/internal/roomstore"
+	"vestibule/internal/testkit"
+)
+
+var allChanges = flag.Int("changes", 80, "changes that writers make while servers are killed")
+
+// trio is three nats-servers that keep the store together.
+type trio struct {
+	testing.TB
+	opts []*server.Options
+	now  []*server.Server
+	urls string
+}
+
+// newTrio runs them. With sync they write to the disk before they answer, as in production.
+func newTrio(t testing.TB, sync bool) *trio {
+	t.Helper()
+	x := &trio{TB: t, now: make([]*server.Server, 3)}
+	var clients, routes []string
+	for range 3 {
+		clients, routes = append(clients, testkit.FreeAddr(t)), append(routes, "nats://"+testkit.FreeAddr(t))
+	}
+	x.urls = "nats://" + strings.Join(clients, ",nats://")
+	port := func(addr string) int {
+		_, p, err := net.SplitHostPort(addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := strconv.Atoi(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for i := range 3 {
+		x.opts = append(x.opts, &server.Options{
+			ServerName: fmt.Sprint("s", i), Host: "127.0.0.1", Port: port(clients[i]), NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), SyncAlways: sync,
+			Cluster: server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: port(strings.TrimPrefix(routes[i], "nats://"))}, Routes: server.RoutesFromStr(strings.Join(routes, ",")),
+		})
+		x.start(i)
+	}
+	t.Cleanup(func() {
+		for _, s := range x.now {
+			s.Shutdown()
+			s.WaitForShutdown()
+		}
+	})
+	testkit.Eventually(t, "the servers have a leader", func() bool { return x.leader() >= 0 && len(x.now[x.leader()].JetStreamClusterPeers()) == 3 })
+	return x
+}
+
+func (x *trio) start(i int) {
+	x.Helper()
+	s, err := server.NewServer(x.opts[i].Clone())
+	if err != nil {
+		x.Fatal(err)
+	}
+	s.Start()
+	x.now[i] = s
+}
+
+// leader returns which server leads JetStream, below 0 for none.
+func (x *trio) leader() int {
+	return slices.IndexFunc(x.now, func(s *server.Server) bool { return s.JetStreamIsLeader() })
+}
+
+// current reports whether every server has all of the store again.
+func (x *trio) current() bool {
+	return x.leader() >= 0 && !slices.ContainsFunc(x.now, func(s *server.Server) bool { return !s.JetStreamIsCurrent() })
+}
+
+// member is a candidate's store of rooms over three servers, with the stream of who changed what.
+func (x *trio) member(name string) (*roomstore.Store, *natsbus.Documents, *natsbus.Audit) {
+	x.Helper()
+	c, err := natsbus.Connect(natsbus.Options{URL: x.urls, Name: name, Log: quiet})
+	if err != nil {
+		x.Fatal(err)
+	}
+	x.Cleanup(c.Close)
+	docs, stream := natsbus.NewDocuments(c, 3, roomstore.OwnedDocument), natsbus.NewAudit(c, 3)
+	s := roomstore.New(roomstore.Options{Docs: docs, Log: quiet, Floor: func() uint64 { return 0 }, Keep: func(string, []byte) error { return nil }, Journal: audit.NewJournal(stream)})
+	ctx, cancel := context.WithCancel(context.Background())
+	var g sync.WaitGroup
+	g.Go(func() { _ = s.Run(ctx) })
+	g.Go(func() { _ = docs.Watch(ctx, func(_ string, data []byte) { s.Offer(data) }) })
+	x.Cleanup(func() { cancel(); g.Wait() })
+	return s, docs, stream
+}
+
+// Eight writers change rooms while one of three servers after the other is killed and comes
+// back, each time one that leads: no change that was told as made is lost, none is made twice, whatever the
+// store says at any moment is a valid set, and each change has its entry.
+func TestChangesWhileServersAreKilled(t *testing.T) {
+	const writers = 8
+	each := max(1, *allChanges/writers)
+	x := newTrio(t, false) // no test stops the machine
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute+time.Duration(*allChanges)*200*time.Millisecond)
+	defer cancel()
+	first, docs, stream := x.member("writer-0")
+	stores := []*roomstore.Store{first}
+	for i := range writers - 1 {
+		s, _, _ := x.member(fmt.Sprint("writer-", i+1))
+		stores = append(stores, s)
+	}
+	change := func(s *roomstore.Store, who string, names ...string) error {
+		_, err := s.Change(roomstore.By(ctx, audit.By{Name: who, Operation: "test"}), roomstore.API, func(d *roomstore.Draft) error {
+			for _, name := range names {
+				r := shop(name, 0)
+				if have := d.Room(name); have != nil {
+					r = have.Settings
+				}
+				r.TotalActiveUsers++
+				if err := d.Put(r); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		return err
+	}
+	testkit.Eventually(t, "the store takes a change", func() bool { return change(first, "first", "shared") == nil })
+	testkit.Eventually(t, "the audit stream takes its entry", func() bool {
+		_, err := first.Publish(ctx, roomstore.API, false, func(*roomstore.Draft) error { return nil })
+		return err == nil && first.Untold() == ""
+	})
+
+	acked, unknown, refused := make([]int, writers), make([]int, writers), make([]int, writers)
+	var total atomic.Int64
+	var g sync.WaitGroup
+	for i, s := range stores {
+		g.Go(func() {
+			name := fmt.Sprint("own-", i)
+			for acked[i]+unknown[i] < each && ctx.Err() == nil {
+				switch err := change(s, name, name, "shared"); {
+				case err == nil:
+					acked[i]++
+					total.Add(1)
+				case errors.Is(err, roomstore.ErrUnknown):
+					unknown[i]++
+				default:
+					refused[i]++ // no server took it: nothing was changed
+				}
+			}
+		})
+	}
+	over := make(chan struct{})
+	go func() { g.Wait(); close(over) }()
+	kills, broken, looks := 0, 0, 0
+	for done, next := false, int64(each); !done; {
+		select {
+		case <-over:
+			done = true
+		case <-time.After(20 * time.Millisecond):
+		}
+		// What the store says at this moment is a set that nodes take.
+		if head, _, err := docs.Get(ctx, roomstore.RoomsDocument); err == nil {
+			looks++
+			if version, doc, err := roomstore.DecodeRooms(head); err != nil {
+				broken++
+			} else if _, err := room.NewSet(doc, version); err != nil {
+				broken++
+			}
+		}
+		if !done && total.Load() >= next && x.current() { // never two at once: then nobody can write
+			victim := max(0, x.leader())
+			x.now[victim].Shutdown()
+			x.now[victim].WaitForShutdown()
+			kills++
+			after := total.Load()
+			next = after + int64(min(max(each, 30), 500))
+			testkit.Eventually(t, "changes go on with two servers", func() bool {
+				select {
+				case <-over:
+					return true
+				default:
+					return total.Load() > after+2
+				}
+			})
+			x.start(victim)
+		}
+	}
+	if ctx.Err() != nil {
+		t.Fatalf("%d changes of %d", total.Load(), each*writers)
+	}
+	if kills == 0 {
+		t.Error("no server was killed")
+	}
+	testkit.Eventually(t, "every server is whole again", x.current)
+	// The leader makes good what a writer that was told nothing left behind.
+	testkit.Eventually(t, "the store takes what is left", func() bool {
+		_, err := first.Publish(ctx, roomstore.API, false, func(*roomstore.Draft) error { return nil })
+		return err == nil && first.Untold() == ""
+	})
+	state, err := first.Read(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost, twice, maybe, all := 0, 0, 0, 0
+	for i := range writers {
+		have := 0
+		if r := state.Room(fmt.Sprint("own-", i)); r != nil {
+			have = r.TotalActiveUsers
+		}
+		lost, twice = lost+max(0, acked[i]-have), twice+max(0, have-acked[i]-unknown[i])
+		maybe, all = maybe+unknown[i], all+have
+	}
+	if lost+twice+broken > 0 || state.Room("shared").TotalActiveUsers != all+1 {
+		t.Errorf("%d lost, %d made twice, %d sets broken of %d; shared was changed %d times, the others %d", lost, twice, broken, looks, state.Room("shared").TotalActiveUsers, all)
+	}
+	var chain audit.Chain
+	told := map[string]int{}
+	last, entries := uint64(0), 0
+	for from := uint64(1); ; {
+		some, err := stream.Read(ctx, from, 500, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(some) == 0 {
+			break
+		}
+		for _, s := range some {
+			e, gap, err := chain.Next(s.Data)
+			if err != nil || gap != "" || e.Version <= last {
+				t.Fatalf("%s: %v %s, after version %d", s.Data, err, gap, last)
+			}
+			for _, r := range e.Rooms {
+				if r.Name == e.By.Name {
+					told[r.Name]++
+				}
+			}
+			last, entries, from = e.Version, entries+1, s.Sequence+1
+		}
+	}
+	for i := range writers {
+		name := fmt.Sprint("own-", i)
+		if r := state.Room(name); r != nil && told[name] != r.TotalActiveUsers {
+			t.Errorf("%s was changed %d times, and has %d entries", name, r.TotalActiveUsers, told[name])
+		}
+	}
+	out, err := json.Marshal(map[string]any{
+		"changes": total.Load(), "unknown": maybe, "kills": kills, "lost": lost, "twice": twice, "broken": broken, "looks": looks, "entries": entries,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s", out)
+}
+
+// What one candidate changes per second, over three servers that write to disk before they
+// answer.
+func BenchmarkChangeOverThreeServers(b *testing.B) {
+	x := newTrio(b, true)
+	s, _, _ := x.member("one")
+	n := 0
+	put := func() error {
+		n++
+		_, err := s.Change(b.Context(), roomstore.API, func(d *roomstore.Draft) error { return d.Put(shop("room", 1+n)) })
+		return err
+	}
+	testkit.Eventually(b, "the store takes a change", func() bool { return put() == nil })
+	for b.Loop() {
+		if err := put(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "changes/s")
+}
