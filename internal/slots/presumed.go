@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -187,20 +188,37 @@ func (b *books) unpinAll(now fleet.Mono, acc *account, end int64) {
 	b.dirty = true
 }
 
-// rateUntil returns the Unix second after which no right of R counts that is taken for
-// used by an edge, where latest is what fleet time is at most; 0 where that is
+// ratesGrain is by how many seconds the ends of rights of R are told apart that a successor is
+// to know.
+const ratesGrain = 5
+
+// rates returns until which Unix second rights of R count that are taken for used by an edge,
+// and after which none does, where latest is what fleet time is at most; none and 0 where that is
 // not known.
-func (b *books) rateUntil(e *edge, now fleet.Mono, latest fleet.Time) int64 {
+func (b *books) rates(e *edge, now fleet.Mono, latest fleet.Time) (rates []wire.RosterRate, until int64) {
 	if latest == 0 {
-		return 0
+		return nil, 0
 	}
-	left := time.Duration(0)
 	for _, p := range b.presumedRates {
-		if p.edge == e.num {
-			left = max(left, p.until.Sub(now))
+		if p.edge != e.num {
+			continue
 		}
+		end := latest.Add(fleet.Stretch(max(0, p.until.Sub(now)))).Second() + 1
+		if p.end != 0 { // as a predecessor knew
+			end = min(end, p.end)
+		}
+		until = max(until, end)
+		end = (end + ratesGrain - 1) / ratesGrain * ratesGrain
+		k, found := slices.BinarySearchFunc(rates, end, func(r wire.RosterRate, end int64) int { return cmp.Compare(r.Until, end) })
+		if !found {
+			if len(rates) == wire.MaxRates {
+				continue // counts until the last of them ends
+			}
+			rates = slices.Insert(rates, k, wire.RosterRate{Until: end})
+		}
+		rates[k].N += p.n
 	}
-	return latest.Add(fleet.Stretch(left)).Second() + 1
+	return rates, until
 }
 
 // settle takes the exact numbers of an edge whose tenure is over: nothing is presumed any
@@ -230,10 +248,11 @@ func (b *books) settle(now fleet.Mono, acc *account) {
 
 // entry returns what a successor is to know of an edge that is not heard.
 func (b *books) entry(acc *account, now fleet.Mono, latest fleet.Time) wire.RosterRoom {
+	rates, until := b.rates(acc.edge, now, latest)
 	return wire.RosterRoom{
 		Room: b.ID, Sessions: slices.Clone(acc.sessions),
 		Presumed: acc.presumedSpent + acc.pinned + acc.pinnedUntold + acc.presumedLost, PresumedUntil: acc.presumedUntil, Silent: acc.silent,
-		PresumedRate: b.rateOf(acc.edge), RateUntil: b.rateUntil(acc.edge, now, latest),
+		PresumedRate: b.rateOf(acc.edge), RateUntil: until, Rates: rates,
 	}
 }
 
@@ -242,9 +261,18 @@ func (b *books) restore(now fleet.Mono, e *edge, r *wire.RosterRoom, life int64)
 	acc := b.account(e)
 	acc.takeSessions(&b.counts, r.Sessions)
 	acc.presumedSpent, acc.presumedUntil, acc.silent, acc.stampLife = r.Presumed, r.PresumedUntil, r.Silent, life
-	// When they were used is not known here: the window begins anew.
-	b.presumeRate(e, r.PresumedRate, now)
-	if n := len(b.presumedRates); r.PresumedRate > 0 && n > 0 {
-		b.presumedRates[n-1].end = r.RateUntil
+	// By the time of this node the window begins anew; where fleet time is known it ends as the
+	// predecessor knew.
+	rest := r.PresumedRate
+	until := func(n, end int64) {
+		before := len(b.presumedRates)
+		if b.presumeRate(e, n, now); len(b.presumedRates) > before {
+			b.presumedRates[before].end = end
+		}
 	}
+	for _, x := range r.Rates {
+		until(x.N, x.Until)
+		rest -= x.N
+	}
+	until(rest, r.RateUntil)
 }

@@ -159,3 +159,42 @@ func TestRightsOfRComeBackGraduallyAfterATakeover(t *testing.T) {
 		}
 	}
 }
+
+// TestRightsOfRComeBackGraduallyUnderASuccessor: what is stored of an edge that left says of which
+// seconds its rights are, however long ago it was stored.
+func TestRightsOfRComeBackGraduallyUnderASuccessor(t *testing.T) {
+	const start = fleet.Time(1622133200_000)
+	b := &books{}
+	acc := &account{edge: &edge{}, books: b, rateGranted: 60, rateSeen: 60}
+	now := fleet.Mono(time.Hour)
+	used := make([]uint32, 60)
+	for s := range used {
+		used[s] = 1
+	}
+	acc.rateUses.begin(now, now, used, 60)
+	b.settle(now, acc)
+	var r wire.RosterRoom
+	r.PresumedRate = b.rateOf(acc.edge)
+	r.Rates, r.RateUntil = b.rates(acc.edge, now, start)
+	if len(r.Rates) > 15 {
+		t.Errorf("%d ends are stored of a minute", len(r.Rates))
+	}
+	for hop := range 2 { // a successor, and its own
+		next := &books{}
+		now, e := fleet.Mono(0), &edge{}
+		next.restore(now, e, &r, 0)
+		if n := next.ratePresumed(); n != 60 {
+			t.Fatalf("a successor reckons with %d rights, want 60", n)
+		}
+		r.Rates, r.RateUntil = next.rates(e, now, start)
+		for _, tc := range []struct {
+			after       time.Duration
+			least, most int64
+		}{{10 * time.Second, 50, 57}, {30 * time.Second, 30, 37}, {50 * time.Second, 10, 17}, {66 * time.Second, 0, 0}} {
+			next.expireRate(now, start.Add(tc.after), false)
+			if n := next.ratePresumed(); n < tc.least || n > tc.most {
+				t.Errorf("takeover %d, %v after the goodbye: %d rights are reckoned with, want %d to %d", hop+1, tc.after, n, tc.least, tc.most)
+			}
+		}
+	}
+}

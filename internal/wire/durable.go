@@ -96,8 +96,17 @@ type RosterRoom struct {
 	PresumedRate  int64 `json:"RatePhantom"` // rights of R that it may have used in its last 60 s
 	RateUntil     int64 `json:"-"`           // Unix second after which none of those counts; 0 where that is not known
 
+	// Rates are those of PresumedRate of which it is known when they end; at most MaxRates.
+	Rates []RosterRate `json:"-"`
+
 	Unknown []byte `json:"-"`
 }
+
+// RosterRate are rights of R that count until a Unix second.
+type RosterRate struct{ Until, N int64 }
+
+// MaxRates bounds RosterRoom.Rates.
+const MaxRates = 64
 
 // Clone returns a copy whose roster may be changed.
 func (d Durable) Clone() Durable {

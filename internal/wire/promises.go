@@ -281,6 +281,9 @@ func packRosterRoom(r *RosterRoom) *wirepb.RosterRoom {
 		Room: uint64(r.Room), Sessions: packSessions(r.Sessions), Phantom: r.Presumed, PhantomUntilS: r.PresumedUntil,
 		Silent: r.Silent, RatePhantom: r.PresumedRate, RateUntilS: r.RateUntil,
 	}
+	for _, x := range r.Rates {
+		m.RatesUntilS, m.RatesN = append(m.RatesUntilS, x.Until), append(m.RatesN, x.N)
+	}
 	m.ProtoReflect().SetUnknown(r.Unknown)
 	return m
 }
@@ -328,9 +331,16 @@ func unpackRosterRooms(rooms []*wirepb.RosterRoom) ([]RosterRoom, error) {
 		if err != nil {
 			return nil, fmt.Errorf("rooms[%d]: %w", i, err)
 		}
+		if n := len(m.GetRatesUntilS()); n > MaxRates || n != len(m.GetRatesN()) {
+			return nil, fmt.Errorf("rooms[%d]: rates: at most %d, as many seconds as numbers, got %d and %d", i, MaxRates, n, len(m.GetRatesN()))
+		}
+		var rates []RosterRate
+		for k, until := range m.GetRatesUntilS() {
+			rates = append(rates, RosterRate{until, m.GetRatesN()[k]})
+		}
 		out = append(out, RosterRoom{
 			Room: room.ID(m.GetRoom()), Sessions: sessions, Presumed: m.GetPhantom(), PresumedUntil: m.GetPhantomUntilS(),
-			Silent: m.GetSilent(), PresumedRate: m.GetRatePhantom(), RateUntil: m.GetRateUntilS(), Unknown: unknownOf(m),
+			Silent: m.GetSilent(), PresumedRate: m.GetRatePhantom(), RateUntil: m.GetRateUntilS(), Rates: rates, Unknown: unknownOf(m),
 		})
 	}
 	return out, nil

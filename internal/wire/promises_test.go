@@ -32,7 +32,7 @@ var goldenPromises = Promises{
 			{Edge: "edge-1", Inc: 0x1122334455667789, Tenure: 3, Leased: 1622133205, Until: 1622133540, Ended: 1622133210},
 			{Edge: "edge-2", Inc: 5, Tenure: 1, Dead: true, Waited: 40, Rooms: []RosterRoom{{
 				Room: room.IDOf("tickets"), Sessions: []Expiry{{Until: 1622133310, Stamped: 9, Consumed: 1}},
-				Presumed: 4, PresumedUntil: 1622133540, Silent: true, PresumedRate: 2, RateUntil: 1622133270,
+				Presumed: 4, PresumedUntil: 1622133540, Silent: true, PresumedRate: 2, RateUntil: 1622133270, Rates: []RosterRate{{1622133240, 1}, {1622133270, 1}},
 			}}},
 		},
 	},
@@ -151,7 +151,7 @@ func TestPromisesAreStoredAsRelease010StoresThem(t *testing.T) {
 		e.Left, e.Leased, e.Until, e.Ended, e.Waited, e.Gone = false, 0, 0, 0, 0, nil
 		e.Rooms = slices.Clone(e.Rooms)
 		for k := range e.Rooms {
-			e.Rooms[k].RateUntil = 0
+			e.Rooms[k].RateUntil, e.Rooms[k].Rates = 0, nil
 		}
 	}
 	if diff := cmp.Diff(&Promises{Owner: goldenPromises.Owner, Write: goldenPromises.Write, Durable: want}, p); diff != "" {

@@ -1951,6 +1951,8 @@ type RosterRoom struct {
 	Silent        bool                   `protobuf:"varint,5,opt,name=silent,proto3" json:"silent,omitempty"`
 	RatePhantom   int64                  `protobuf:"zigzag64,6,opt,name=rate_phantom,json=ratePhantom,proto3" json:"rate_phantom,omitempty"`
 	RateUntilS    int64                  `protobuf:"varint,7,opt,name=rate_until_s,json=rateUntilS,proto3" json:"rate_until_s,omitempty"`
+	RatesUntilS   []int64                `protobuf:"varint,8,rep,packed,name=rates_until_s,json=ratesUntilS,proto3" json:"rates_until_s,omitempty"` // of which so many count until then each; the rest until rate_until_s
+	RatesN        []int64                `protobuf:"zigzag64,9,rep,packed,name=rates_n,json=ratesN,proto3" json:"rates_n,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2032,6 +2034,20 @@ func (x *RosterRoom) GetRateUntilS() int64 {
 		return x.RateUntilS
 	}
 	return 0
+}
+
+func (x *RosterRoom) GetRatesUntilS() []int64 {
+	if x != nil {
+		return x.RatesUntilS
+	}
+	return nil
+}
+
+func (x *RosterRoom) GetRatesN() []int64 {
+	if x != nil {
+		return x.RatesN
+	}
+	return nil
 }
 
 // GoneEdge is an incarnation whose sessions are summed with others'.
@@ -2288,7 +2304,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\aended_s\x18\t \x01(\x03R\x06endedS\x12\x19\n" +
 	"\bwaited_s\x18\n" +
 	" \x01(\rR\awaitedS\x12/\n" +
-	"\x04gone\x18\v \x03(\v2\x1b.vestibule.wire.v1.GoneEdgeR\x04gone\"\xf8\x01\n" +
+	"\x04gone\x18\v \x03(\v2\x1b.vestibule.wire.v1.GoneEdgeR\x04gone\"\xb5\x02\n" +
 	"\n" +
 	"RosterRoom\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x127\n" +
@@ -2298,7 +2314,9 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x06silent\x18\x05 \x01(\bR\x06silent\x12!\n" +
 	"\frate_phantom\x18\x06 \x01(\x12R\vratePhantom\x12 \n" +
 	"\frate_until_s\x18\a \x01(\x03R\n" +
-	"rateUntilS\"I\n" +
+	"rateUntilS\x12\"\n" +
+	"\rrates_until_s\x18\b \x03(\x03R\vratesUntilS\x12\x17\n" +
+	"\arates_n\x18\t \x03(\x12R\x06ratesN\"I\n" +
 	"\bGoneEdge\x12\x12\n" +
 	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x10\n" +
 	"\x03inc\x18\x02 \x01(\x06R\x03inc\x12\x17\n" +
