@@ -135,8 +135,7 @@ func (c *client) rules(name string, req *rules.Request, from rules.Sources, s *r
 		}
 		matches, reason := false, "it is not enabled"
 		if rule.Enabled {
-			compiled, err := rules.Compile(rule.Expression, from)
-			if reason = ""; err != nil {
+			if compiled, err := rules.Compile(rule.Expression, from); err != nil {
 				reason = "it cannot be evaluated: " + err.Error()
 			} else {
 				matches, reason = compiled.Explain(s)

@@ -156,7 +156,7 @@ func ruleField(field string) (i int, key string, ok bool) {
 
 func newRuleID() string {
 	var b [16]byte
-	rand.Read(b[:]) //nolint:errcheck // documented never to fail
+	rand.Read(b[:]) // documented never to fail
 	return hex.EncodeToString(b[:])
 }
 

@@ -116,10 +116,9 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		return
 	}
 	in := inForce(m.Rooms())
-	switch n := len(in); {
-	case n == 0:
+	if len(in) == 0 {
 		g.Count("passed")
-	default:
+	} else {
 		if in = g.passBy(r, o, rooms, in, path, query); len(in) == 0 {
 			g.Count("bypassed")
 		}

@@ -1,12 +1,11 @@
 package room
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
-
-	"crypto/sha256"
 
 	"vestibule/internal/rules"
 )
@@ -38,13 +37,13 @@ func (r *Rule) fill(before []Rule) {
 	if r.ID != "" {
 		return
 	}
-	text := "rule " + r.Expression
+	again := 0
 	for i := range before {
 		if before[i].Expression == r.Expression {
-			text += " again"
+			again++
 		}
 	}
-	sum := sha256.Sum256([]byte(text))
+	sum := sha256.Sum256([]byte("rule " + r.Expression + strings.Repeat(" again", again)))
 	r.ID = hex.EncodeToString(sum[:16])
 }
 

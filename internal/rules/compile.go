@@ -98,13 +98,14 @@ func (c compiler) chain(n *node) test {
 			}
 			return false
 		}
-	}
-	return func(s *Scratch) bool {
-		odd := false
-		for _, t := range all {
-			odd = odd != t(s)
+	default: // xor
+		return func(s *Scratch) bool {
+			odd := false
+			for _, t := range all {
+				odd = odd != t(s)
+			}
+			return odd
 		}
-		return odd
 	}
 }
 

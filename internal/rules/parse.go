@@ -476,9 +476,9 @@ func (p *parser) members(n *node, kind kindOf) {
 			p.expected("a member of the set or }")
 		}
 		low, high, isRange := strings.Cut(t, "..")
-		switch {
-		case kind == badKind:
-		case kind == intKind:
+		switch kind {
+		case badKind:
+		case intKind:
 			p.at = from + len(low)
 			r := numberRange{from: p.number(low)}
 			r.to = r.from

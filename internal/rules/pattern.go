@@ -42,13 +42,13 @@ func newPattern(text string, fold bool) (p *pattern, reason string) {
 		b.Reset()
 	}
 	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case c == '\\':
+		switch c := text[i]; c {
+		case '\\':
 			if i++; i == len(text) || text[i] != '*' && text[i] != '\\' {
 				return nil, `a backslash in a wildcard pattern stands before * or \ (in a quoted string it is itself written twice)`
 			}
 			b.WriteByte(text[i])
-		case c == '*':
+		case '*':
 			if i+1 < len(text) && text[i+1] == '*' {
 				return nil, "** is not allowed in a wildcard pattern"
 			}

@@ -11,8 +11,15 @@ func sample() *Request {
 	return &Request{
 		Method: "GET", Scheme: "https", Host: "shop.example", Query: "a=1&b=two&a=3&x=%41+b", Version: "HTTP/1.1", Paths: []string{"/articles/2008/Photo.JPG"},
 		Headers: []Header{
-			{"Host", "shop.example"}, {"User-Agent", "Mozilla/5.0 (X11) Firefox/1.0"}, {"Cookie", "app=test; sid=1"}, {"Cookie", "b=x=y; app=beta"},
-			{"X-Staff", "yes"}, {"x-staff", "no"}, {"Accept-Language", "de-CH, fr;q=0.9,en"}, {"X-Forwarded-For", "1.1.1.1"}, {"X-Forwarded-For", "2.2.2.2"},
+			{"Host", "shop.example"},
+			{"User-Agent", "Mozilla/5.0 (X11) Firefox/1.0"},
+			{"Cookie", "app=test; sid=1"},
+			{"Cookie", "b=x=y; app=beta"},
+			{"X-Staff", "yes"},
+			{"x-staff", "no"},
+			{"Accept-Language", "de-CH, fr;q=0.9,en"},
+			{"X-Forwarded-For", "1.1.1.1"},
+			{"X-Forwarded-For", "2.2.2.2"},
 		},
 		Client: netip.MustParseAddr("192.0.2.7"), Time: 1_600_000_000, Country: "DE", Continent: "EU", ASN: 3320, EU: true,
 	}

@@ -44,7 +44,7 @@ func (w twin) header(name string) (all []string) {
 func (w twin) pairs(n *node) (names, values []string) {
 	switch {
 	case strings.Contains(n.text, "uri.args"):
-		for _, a := range strings.Split(w.req.Query, "&") {
+		for a := range strings.SplitSeq(w.req.Query, "&") {
 			if name, value, _ := strings.Cut(a, "="); a != "" {
 				names, values = append(names, name), append(values, value)
 			}
@@ -55,7 +55,7 @@ func (w twin) pairs(n *node) (names, values []string) {
 		}
 	default:
 		for _, line := range w.header("cookie") {
-			for _, c := range strings.Split(line, ";") {
+			for c := range strings.SplitSeq(line, ";") {
 				name, value, _ := strings.Cut(c, "=")
 				names, values = append(names, strings.Trim(name, " \t")), append(values, strings.Trim(value, " \t"))
 			}
@@ -323,6 +323,7 @@ func (w twin) compare(n *node) any {
 				return a.BitLen() == r.from.BitLen() && a.Compare(r.from) >= 0 && a.Compare(r.to) <= 0
 			})
 		}
+	default:
 	}
 	order := 0
 	switch v := v.(type) {
