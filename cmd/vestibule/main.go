@@ -1,5 +1,5 @@
 // Command vestibule is the one command for people: it runs a whole waiting room
-// in one process (demo), manages rooms by the API (login, rooms, status, audit, tokens), tries rules (rules), rehearses one on virtual time (simulate), shows waiting
+// in one process (demo), manages rooms by the API (login, rooms, pause, resume, message, limits, status, audit, tokens), tries rules (rules), rehearses one on virtual time (simulate), shows waiting
 // pages before visitors see them (preview), changes the list of data centres
 // (fleet), writes the configuration of NATS with credentials (nats-config), and runs a site to put behind the edges while trying them out (origin).
 package main
@@ -28,6 +28,10 @@ func commands() []command {
 		{"login", "keep the address of the API and a token", login},
 		{"rooms", "show, make, change and delete rooms by the API", rooms},
 		{"rules", "show and try rules by which people walk past a room", rulesCommand},
+		{"pause", "let nobody new into a room for now, by the API", pause},
+		{"resume", "take a pause back", resume},
+		{"message", "tell those who wait something for now", message},
+		{"limits", "set a room's limits for now, or show what is in force", limits},
 		{"status", "show how many are inside and wait, by the API", status},
 		{"audit", "show who changed what, and verify that nothing of it was changed", auditLog},
 		{"tokens", "show, make and revoke tokens of the API", tokens},

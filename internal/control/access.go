@@ -82,8 +82,10 @@ var needs = map[string]Role{
 	"ListHosts":                          Viewer,
 	"ExportRooms":                        Viewer,
 	"GetFleet":                           Viewer,
+	"GetControls":                        Viewer,
 
 	"WaitingRoomCreateACustomWaitingRoomPagePreview": Operator,
+	"PatchControls": Operator,
 
 	"WaitingRoomCreateWaitingRoom":       Editor,
 	"WaitingRoomUpdateWaitingRoom":       Editor,

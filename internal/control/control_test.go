@@ -19,6 +19,7 @@ import (
 
 	"vestibule/internal/audit"
 	"vestibule/internal/control/api"
+	"vestibule/internal/fleet"
 	"vestibule/internal/room"
 	"vestibule/internal/roomstore"
 	"vestibule/internal/testkit"
@@ -94,6 +95,8 @@ type fixture struct {
 	audit *testkit.Stream
 	count map[string]int // of requests that were answered
 	token map[Role]string
+
+	controls *room.Controls // that the node goes by
 }
 
 func start(t testing.TB) *fixture {
@@ -114,6 +117,7 @@ func start(t testing.TB) *fixture {
 		Numbers: func(_ context.Context, id room.ID) (Numbers, bool) {
 			return Numbers{Active: 7, Waiting: 3, Longest: 61, Complete: true, At: time.Unix(1795353281, 0)}, id != 0
 		},
+		Shared: f.docs, Controls: func() *room.Controls { return f.controls }, Time: func() fleet.Time { return fleet.TimeOf(time.Now()) },
 	})
 	for _, role := range roles {
 		value, err := f.api.Make(t.Context(), "a "+string(role), role)

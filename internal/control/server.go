@@ -12,6 +12,7 @@ import (
 
 	"vestibule/internal/audit"
 	"vestibule/internal/control/api"
+	"vestibule/internal/fleet"
 	"vestibule/internal/room"
 	"vestibule/internal/roomstore"
 )
@@ -50,6 +51,7 @@ type Numbers struct {
 	Active   int       // sessions
 	Waiting  int       // people who wait
 	Longest  float64   // seconds that the last one in line is to wait; below 0 where nobody can tell
+	Beyond   int       // sessions beyond T
 	Complete bool      // every data centre is heard
 	At       time.Time // when they were so
 }
@@ -65,6 +67,10 @@ type Options struct {
 	Fleet   func() api.Fleet                                           // as candidates told it of late
 	Count   func(operation string, status int)                         // each request that was answered: see Operations; nil for nobody
 	Log     *slog.Logger
+
+	Shared   Shared                // where nodes find the controls
+	Controls func() *room.Controls // those that this node goes by, nil for none
+	Time     func() fleet.Time     // fleet time, as far as this node knows it
 }
 
 // Server answers for the API. Its methods are safe for concurrent use.

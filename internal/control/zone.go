@@ -66,6 +66,14 @@ func (s *Server) WaitingRoomGetWaitingRoomStatus(ctx context.Context, q api.Wait
 	if n.Longest > 0 {
 		a.Result.MaxEstimatedTimeMinutes = int(math.Ceil(min(n.Longest, float64(1000*time.Hour/time.Second)) / 60))
 	}
-	a.Result.Vestibule.AsOf, a.Result.Vestibule.Complete = n.At.UTC(), n.Complete
+	if r.Suspended {
+		a.Result.Status = api.Suspended
+	}
+	a.Result.Vestibule.AsOf, a.Result.Vestibule.Complete, a.Result.Vestibule.BeyondLimit = n.At.UTC(), n.Complete, n.Beyond
+	c, _, err := s.readControls(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a.Result.Vestibule.Controls = sayings(c.Rooms[room.PublicID(r.Known())].At(int64(s.Time())))
 	return api.WaitingRoomGetWaitingRoomStatus200JSONResponse{StatusAnswerJSONResponse: a}, nil
 }

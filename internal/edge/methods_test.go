@@ -122,3 +122,32 @@ func TestTheHostedCommandPutsOutWhereTheRoomSaysSo(t *testing.T) {
 		t.Error("not put out")
 	}
 }
+
+// TestAPauseIsShown: those who wait are told by whom and why, as text, and enter once it ends; what the rooms document
+// says meanwhile does not undo it.
+func TestAPauseIsShown(t *testing.T) {
+	st := openWith(t, 10, func(*room.Settings) {})
+	pause := func(version uint64, c *room.Control) {
+		t.Helper()
+		data, err := room.EncodeControls(&room.Controls{Version: version, Rooms: map[string]*room.Control{room.PublicID("sale"): c}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		st.docs.offer(node.ControlsDocument, data)
+	}
+	paused := func() bool { return st.server.gate.Rooms().ByName("sale").QueueAll }
+	pause(5, &room.Control{Pause: &room.Pause{Mark: room.Mark{Since: 1}, Message: "Back <soon> & \"better\"."}})
+	testkit.Eventually(t, "the room is paused", paused)
+	st.change(2, func(r *room.Settings) { r.QueueMessage = "Hello." })
+	v := st.visitor()
+	a := v.get(saleURL)
+	if !strings.Contains(a.body, "The organiser has paused the line.") || !strings.Contains(a.body, "Back &lt;soon&gt; &amp; &#34;better&#34;.") || strings.Contains(a.body, "<soon>") {
+		t.Errorf("%d %s", a.StatusCode, a.body)
+	}
+	if a := v.get(saleURL, "Accept", "application/json"); !strings.Contains(a.body, `"message":"Back \u003csoon\u003e \u0026 \"better\"."`) || !strings.Contains(a.body, `"pausedBy":"operator"`) {
+		t.Errorf("%s", a.body)
+	}
+	pause(6, &room.Control{Message: &room.Message{Mark: room.Mark{Since: 1}, Text: "Go on."}})
+	testkit.Eventually(t, "the room is open", func() bool { return !paused() })
+	testkit.Eventually(t, "who waited enters", func() bool { return v.get(saleURL).body == "the site" })
+}

@@ -123,6 +123,7 @@ func New(o Options) (_ *Server, err error) {
 	if s.fleet, err = node.NewFleet(o.Config.DataDir, o.Docs, s.log, o.Reg, func() { s.gate.Use(s.fleet) }); err != nil {
 		return nil, err
 	}
+	s.fleet.Tell(s.gate.Time)
 	s.gate.Use(s.fleet)
 	if err := s.listen(); err != nil {
 		return nil, err

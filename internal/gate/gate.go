@@ -160,6 +160,17 @@ func (g *Gate) With(do func(now fleet.Mono, eng *admission.Engine)) {
 	do(now, g.eng)
 }
 
+// Time returns fleet time where the engine knows it to [fleet.Rough], else what the machine takes for it.
+func (g *Gate) Time() fleet.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now, wall := g.clock.Read()
+	if g.eng.TimeBound(now) <= fleet.Rough {
+		return g.eng.Time(now)
+	}
+	return fleet.TimeOf(wall)
+}
+
 // now returns fleet time as the engine knows it.
 func (g *Gate) now() fleet.Time {
 	g.mu.Lock()

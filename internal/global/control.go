@@ -64,6 +64,7 @@ func newControl(s *Server, docs control.Documents) (*Control, error) {
 	c := &Control{
 		API: control.New(control.Options{
 			Name: s.Config.Name, Rooms: s.rooms, Audit: s.Audit, Docs: docs, Page: s.page, Numbers: s.Numbers, Fleet: s.candidates.view, Count: s.metrics.answered, Log: s.log,
+			Shared: s.Docs, Controls: s.fleet.Controls, Time: s.time,
 		}),
 		scheme: "http", file: filepath.Join(s.Config.DataDir, TokenFile), log: s.log, first: make(chan struct{}),
 	}

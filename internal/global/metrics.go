@@ -161,7 +161,7 @@ func (t *trouble) alarms() []string {
 		out = append(out, "the rooms file is refused, the last good rooms stay: "+t.file.Error())
 	}
 	t.mu.Unlock()
-	for _, doc := range []string{node.RoomsDocument, node.KeysDocument, node.MembersDocument} {
+	for _, doc := range []string{node.RoomsDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument} {
 		if t.since(doc) > alarmAfter {
 			t.mu.Lock()
 			out = append(out, "the "+doc+" cannot be published: "+t.texts[doc])
@@ -205,7 +205,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		return 0
 	}
 	st := m.s.Status()
-	for _, doc := range []string{node.RoomsDocument, node.KeysDocument, node.MembersDocument} {
+	for _, doc := range []string{node.RoomsDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument} {
 		gauge(m.unpublished, m.trouble.since(doc).Seconds(), doc)
 	}
 	c := m.s.census()

@@ -47,6 +47,7 @@ type toldRoom struct {
 	Waiting  int
 	Longest  float64
 	Complete bool
+	Beyond   int `json:",omitempty"`
 }
 
 // run tells the numbers while this candidate leads, and hears them while it does not.
@@ -99,7 +100,7 @@ func (s *Server) tellNumbers(now time.Time) []toldNumbers {
 			out = append(out, toldNumbers{At: now})
 			m = &out[len(out)-1]
 		}
-		m.Rooms = append(m.Rooms, toldRoom{r.ID, x.Active, x.Waiting, x.Longest, x.Complete})
+		m.Rooms = append(m.Rooms, toldRoom{r.ID, x.Active, x.Waiting, x.Longest, x.Complete, x.Beyond})
 	}
 	out[len(out)-1].Last = true
 	return out
@@ -110,6 +111,7 @@ func numbersOf(l slots.RootLedger) control.Numbers {
 	n := control.Numbers{Complete: l.Complete, Longest: -1}
 	if v := l.View; v != nil {
 		n.Active, n.Waiting = int(v.Active), int(v.Line.Total()+0.5)
+		n.Beyond = max(0, n.Active-int(l.Total))
 		if wait, ok := line.Estimate(v.Line.Total(), v.Paces, v.Theta); ok {
 			n.Longest = wait.Seconds()
 		}
@@ -133,7 +135,7 @@ func (n *numbers) hear(data []byte, now time.Time) error {
 		return nil
 	}
 	for _, r := range m.Rooms {
-		n.part[r.ID] = control.Numbers{Active: r.Active, Waiting: r.Waiting, Longest: r.Longest, Complete: r.Complete}
+		n.part[r.ID] = control.Numbers{Active: r.Active, Waiting: r.Waiting, Longest: r.Longest, Complete: r.Complete, Beyond: r.Beyond}
 	}
 	if m.Last {
 		n.rooms, n.part, n.heard = n.part, nil, now

@@ -47,7 +47,7 @@ func (w watched) Watch(ctx context.Context, handle func(key string, data []byte)
 }
 
 // Watched are the documents that a global watches.
-var Watched = []string{node.RoomsDocument, roomstore.OwnedDocument, node.KeysDocument, node.MembersDocument}
+var Watched = []string{node.RoomsDocument, roomstore.OwnedDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument}
 
 // readRooms reads and checks the rooms file and the pages that it names. In the
 // document pages are named by their content, in the map by their file. doubts are about
@@ -135,13 +135,13 @@ func (p *publisher) run(ctx context.Context, now func() fleet.Time) {
 	defer tick.Stop()
 	defer p.metrics.trouble.end()
 	repaired := time.Time{}
-	for keysAt, roomsAt, membersAt := (time.Time{}), (time.Time{}), (time.Time{}); ; {
+	for keysAt, roomsAt, membersAt, controlsAt := (time.Time{}), (time.Time{}), (time.Time{}), (time.Time{}); ; {
 		wall := time.Now()
 		if p.copies.fresh() {
-			keysAt, roomsAt, membersAt = time.Time{}, time.Time{}, time.Time{}
+			keysAt, roomsAt, membersAt, controlsAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 		}
 		if wall.Sub(repaired) > repairEvery && len(p.fleet.Alarms()) > 0 {
-			keysAt, roomsAt, membersAt, repaired = time.Time{}, time.Time{}, time.Time{}, wall
+			keysAt, roomsAt, membersAt, controlsAt, repaired = time.Time{}, time.Time{}, time.Time{}, time.Time{}, wall
 		}
 		c := p.census()
 		p.ask(wall, &c)
@@ -162,6 +162,13 @@ func (p *publisher) run(ctx context.Context, now func() fleet.Time) {
 				keysAt = wall.Add(storeEvery)
 			}
 			p.tell(node.KeysDocument, err)
+		}
+		if wall.After(controlsAt) {
+			err := p.ensureControls(ctx)
+			if err == nil {
+				controlsAt = wall.Add(storeEvery)
+			}
+			p.tell(node.ControlsDocument, err)
 		}
 		if wall.After(roomsAt) {
 			p.again = true // what was published once may have been lost since
@@ -302,6 +309,29 @@ func (p *publisher) publish(ctx context.Context) error {
 	}
 	p.log.Info("rooms published", slog.Uint64("version", state.Version), slog.Int("rooms", len(state.Rooms)), slog.Int("changed", changed))
 	return nil
+}
+
+// ensureControls gives the store back the controls that it lost, as this node knows them.
+func (p *publisher) ensureControls(ctx context.Context) error {
+	known := p.fleet.Controls()
+	if known == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	stored, revision, err := p.docs.Get(ctx, node.ControlsDocument)
+	if err != nil {
+		return err
+	}
+	if have, err := room.DecodeControls(stored); stored != nil && (err != nil || have.Version >= known.Version) {
+		return err // what a newer release wrote is not written over
+	}
+	data, err := room.EncodeControls(known)
+	if err != nil {
+		return err
+	}
+	_, err = p.docs.Put(ctx, node.ControlsDocument, data, revision)
+	return err
 }
 
 // ensureKeys makes the first keys of a fleet of which no node that can be heard has any,

@@ -81,7 +81,11 @@ func New(o Options) (*Server, error) {
 	})
 	var err error
 	s.fleet, err = node.NewFleet(o.Config.DataDir, watched{o.Docs, s.rooms}, s.log, o.Reg, s.candidate.Changed)
-	return s, err
+	if err != nil {
+		return nil, err
+	}
+	s.fleet.Tell(s.time)
+	return s, nil
 }
 
 // newestRooms returns the newest version of the rooms that a node is known to have.
@@ -91,6 +95,18 @@ func (s *Server) newestRooms() uint64 {
 		v = max(v, heard.roomsVersion())
 	}
 	return v
+}
+
+// time returns fleet time where this process leads and knows it, else what the machine takes for it.
+func (s *Server) time() fleet.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.alloc != nil {
+		if t, known := s.alloc.Clock(s.Clock.Now()); known {
+			return t
+		}
+	}
+	return fleet.TimeOf(time.Now())
 }
 
 // Run stands for leadership, and leads, until ctx ends.

@@ -143,6 +143,7 @@ const (
 	RenewalStays
 	PassthroughStays
 	PassthroughLent
+	ControlsForever
 
 	count
 )
@@ -273,6 +274,7 @@ var list = [count]Mutant{
 	RejectQueues:     {Name: "reject-queues", Rule: 10, Says: "a room that rejects gives places in a line"},
 	RenewalStays:     {Name: "renewal-stays", Rule: 1, Says: "sessions are renewed where their renewal is switched off"},
 	PassthroughStays: {Name: "passthrough-stays", Rule: 1, Says: "no limit binds once a room was passthrough, whatever its method is now"},
+	ControlsForever:  {Name: "controls-forever", Rule: 1, Says: "a limit for now goes on after its end"},
 	PassthroughLent:  {Name: "passthrough-lent", Rule: 9, Says: "while books are missing, what was lent beyond T under passthrough may be lent again when it comes back"},
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"vestibule/internal/fleet"
 	"vestibule/internal/room"
 	"vestibule/internal/roomstore"
 	"vestibule/internal/ticket"
@@ -23,12 +24,13 @@ import (
 
 // The documents that global publishes and every node watches.
 const (
-	RoomsDocument = roomstore.RoomsDocument
-	KeysDocument  = "keys"
+	RoomsDocument    = roomstore.RoomsDocument
+	KeysDocument     = "keys"
+	ControlsDocument = "controls"
 )
 
 // followed lists the documents of which a node may keep a last good copy.
-var followed = []string{RoomsDocument, KeysDocument, MembersDocument}
+var followed = []string{RoomsDocument, KeysDocument, MembersDocument, ControlsDocument}
 
 // Documents is where documents come from.
 type Documents interface {
@@ -61,6 +63,12 @@ type Fleet struct {
 	pages    atomic.Pointer[map[string][]byte] // by content hash
 
 	members atomic.Pointer[Members] // nil before there is a list, and at edges
+
+	base     *room.Set                     // as published; set is this one under the controls
+	controls atomic.Pointer[room.Controls] // nil before there are any
+	laid     int64                         // fleet time of which set is, in milliseconds
+	ends     int64                         // fleet time at which something in the controls ends, 0 for never
+	clock    atomic.Pointer[func() fleet.Time]
 
 	doubts    chan struct{} // somebody doubts that the keys are the newest
 	confirmed atomic.Int64  // when the store was asked last whether they are, and said so: nanoseconds since begun, 0 for never
@@ -99,6 +107,7 @@ func NewFleet(dir string, docs Documents, log *slog.Logger, reg prometheus.Regis
 			f.refused.WithLabelValues(doc, string(why))
 		}
 	}
+	f.Tell(func() fleet.Time { return fleet.TimeOf(time.Now()) })
 	f.ring.Store(&ticket.Keyring{})
 	f.pages.Store(&map[string][]byte{})
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -127,6 +136,38 @@ func (f *Fleet) Set() *room.Set { return f.set.Load() }
 // Ring returns the keys in use; empty before there are any.
 func (f *Fleet) Ring() ticket.Keyring { return *f.ring.Load() }
 
+// Controls returns what operators say for now, nil before anybody has. It must not be modified.
+func (f *Fleet) Controls() *room.Controls { return f.controls.Load() }
+
+// Tell has controls end by the fleet time that now returns; before it is told, by the machine's.
+func (f *Fleet) Tell(now func() fleet.Time) { f.clock.Store(&now) }
+
+// layOut makes the room set in use of the published one and the controls.
+func (f *Fleet) layOut() {
+	f.laid = int64((*f.clock.Load())())
+	f.ends = f.controls.Load().Next(f.laid)
+	f.set.Store(f.base.Under(f.controls.Load(), f.laid))
+}
+
+// end makes the room set anew where something in the controls has ended since, or has not ended yet by a clock
+// that was put right.
+func (f *Fleet) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.controls.Load() == nil {
+		return
+	}
+	now := int64((*f.clock.Load())())
+	if now >= f.laid && (f.ends == 0 || now < f.ends) {
+		return
+	}
+	before := f.set.Load()
+	if f.layOut(); f.set.Load() != before {
+		f.log.Info("controls of rooms have ended, or begin again", slog.Uint64("controls", f.controls.Load().Version))
+		f.changed()
+	}
+}
+
 // Members returns the list of data centres in use, nil before there is one.
 func (f *Fleet) Members() *Members { return f.members.Load() }
 
@@ -139,6 +180,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 		defer tick.Stop()
 		for n := 0; ; n++ {
 			f.retry(ctx, n%pagesEvery == 0)
+			f.end()
 			select {
 			case <-ctx.Done():
 				return
@@ -188,9 +230,9 @@ func (f *Fleet) Offer(ctx context.Context, doc string, data []byte) {
 		return
 	}
 	defer f.mu.Unlock()
-	keys, members := f.ring.Load(), f.members.Load()
+	keys, members, controls := f.ring.Load(), f.members.Load(), f.controls.Load()
 	err := f.take(doc, data)
-	if f.refuses(doc, err) || (f.ring.Load() == keys && f.members.Load() == members) {
+	if f.refuses(doc, err) || (f.ring.Load() == keys && f.members.Load() == members && f.controls.Load() == controls) {
 		return
 	}
 	f.taken(doc, data)
@@ -213,6 +255,11 @@ func (f *Fleet) versionOf(doc string) uint64 {
 	case MembersDocument:
 		if m := f.members.Load(); m != nil {
 			return m.Version
+		}
+		return 0
+	case ControlsDocument:
+		if c := f.controls.Load(); c != nil {
+			return c.Version
 		}
 		return 0
 	}
@@ -268,6 +315,20 @@ func (f *Fleet) take(doc string, data []byte) error {
 		}
 		f.members.Store(m)
 		f.version.WithLabelValues(doc).Set(float64(m.Version))
+	case ControlsDocument:
+		c, err := room.DecodeControls(data)
+		if err != nil {
+			return err
+		}
+		if have := f.controls.Load(); have != nil {
+			same := reflect.DeepEqual(c, have)
+			if err := succeeds(have.Version, c.Version, same); err != nil || same {
+				return err
+			}
+		}
+		f.controls.Store(c)
+		f.layOut()
+		f.version.WithLabelValues(doc).Set(float64(c.Version))
 	default:
 		return fmt.Errorf("unknown document %q", doc)
 	}

@@ -126,8 +126,8 @@ func (f *Fleet) takeRooms(o roomsOffer) error {
 	if err != nil {
 		return err
 	}
-	f.digest, f.sections = digest, o.sections
-	f.set.Store(set)
+	f.digest, f.sections, f.base = digest, o.sections, set
+	f.layOut()
 	f.version.WithLabelValues(RoomsDocument).Set(float64(o.version))
 	f.keepPages(o.pages)
 	return nil

@@ -76,7 +76,23 @@ func New(o Options) (*Server, error) {
 	})
 	var err error
 	s.fleet, err = node.NewFleet(o.Config.DataDir, o.Docs, s.log, o.Reg, s.candidate.Changed)
-	return s, err
+	if err != nil {
+		return nil, err
+	}
+	s.fleet.Tell(s.time)
+	return s, nil
+}
+
+// time returns fleet time where this process leads and knows it, else what the machine takes for it.
+func (s *Server) time() fleet.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.agg != nil {
+		if t, known := s.agg.Clock(s.Clock.Now()); known {
+			return t
+		}
+	}
+	return fleet.TimeOf(time.Now())
 }
 
 // Run stands for leadership, and leads, until ctx ends; where the cause is

@@ -10,7 +10,8 @@ import (
 type Room struct {
 	ID ID
 	Settings
-	Index int // position in Set.Rooms
+	Index   int      // position in Set.Rooms
+	Control *Control // what operators say for now and is in force: Settings are under it; nil for nothing
 }
 
 // Set is a document made ready for matching: every room by ID, by name and by

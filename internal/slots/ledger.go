@@ -139,6 +139,18 @@ type CentreLedger struct {
 	Gen            uint64
 }
 
+// Clock returns fleet time where the allocator knows it to [fleet.Rough].
+func (a *Allocator) Clock(now fleet.Mono) (t fleet.Time, known bool) {
+	t, bound := a.clock.Read(now)
+	return t, bound <= fleet.Rough
+}
+
+// Clock returns fleet time where the aggregator knows it to [fleet.Rough].
+func (a *Aggregator) Clock(now fleet.Mono) (t fleet.Time, known bool) {
+	t, bound := a.clock.Read(now)
+	return t, bound <= fleet.Rough
+}
+
 // Totals returns the state of a room without what each data centre holds.
 func (a *Allocator) Totals(id room.ID) RootLedger {
 	p := a.rooms[id]

@@ -120,6 +120,40 @@ type Candidate struct {
 	Term string `json:"term"`
 }
 
+// Control one thing that is said; message with a pause, text with a message, numbers with limits
+type Control struct {
+	By                string     `json:"by"`
+	Message           *string    `json:"message,omitempty"`
+	NewUsersPerMinute *int       `json:"new_users_per_minute,omitempty"`
+	Reason            string     `json:"reason"`
+	Since             time.Time  `json:"since"`
+	Text              *string    `json:"text,omitempty"`
+	TotalActiveUsers  *int       `json:"total_active_users,omitempty"`
+	Until             *time.Time `json:"until"`
+}
+
+// Controls defines model for Controls.
+type Controls struct {
+	Id      string `json:"id"`
+	InForce struct {
+		NewUsersPerMinute int    `json:"new_users_per_minute"`
+		QueueAll          bool   `json:"queue_all"`
+		QueueMessage      string `json:"queue_message"`
+		TotalActiveUsers  int    `json:"total_active_users"`
+	} `json:"in_force"`
+	Limits   *Control `json:"limits"`
+	Message  *Control `json:"message"`
+	Pause    *Control `json:"pause"`
+	QueueAll *Control `json:"queue_all"`
+	Room     string   `json:"room"`
+
+	// Version of the controls of all rooms; 0 before there are any
+	Version int64 `json:"version"`
+}
+
+// ControlsBody what is named is changed, null takes it back
+type ControlsBody = json.RawMessage
+
 // DataCenter defines model for DataCenter.
 type DataCenter struct {
 	// Adopted this leader knows what it holds
@@ -354,8 +388,14 @@ type Status struct {
 	Vestibule                 struct {
 		AsOf time.Time `json:"as_of"`
 
+		// BeyondLimit sessions beyond total_active_users: under passthrough, or of before a limit was lowered
+		BeyondLimit int `json:"beyond_limit"`
+
 		// Complete every data centre is heard
 		Complete bool `json:"complete"`
+
+		// Controls what operators say for now and is in force: pause, queue_all, message, limits
+		Controls []string `json:"controls"`
 	} `json:"vestibule"`
 }
 
@@ -429,6 +469,14 @@ type AuditAnswer struct {
 	Result     []AuditEntry `json:"result"`
 	ResultInfo ResultInfo   `json:"result_info"`
 	Success    bool         `json:"success"`
+}
+
+// ControlsAnswer defines model for ControlsAnswer.
+type ControlsAnswer struct {
+	Errors   []Note   `json:"errors"`
+	Messages []Note   `json:"messages"`
+	Result   Controls `json:"result"`
+	Success  bool     `json:"success"`
 }
 
 // DeletedAnswer defines model for DeletedAnswer.
@@ -573,6 +621,9 @@ type ZoneSettingsAnswer struct {
 	Success bool `json:"success"`
 }
 
+// ControlsRequest what is named is changed, null takes it back
+type ControlsRequest = ControlsBody
+
 // HostRequest defines model for HostRequest.
 type HostRequest = HostBody
 
@@ -643,6 +694,9 @@ type PutHostJSONRequestBody = HostBody
 
 // ImportRoomsJSONRequestBody defines body for ImportRooms for application/json ContentType.
 type ImportRoomsJSONRequestBody = ImportBody
+
+// PatchControlsJSONRequestBody defines body for PatchControls for application/json ContentType.
+type PatchControlsJSONRequestBody = ControlsBody
 
 // CreateTokenJSONRequestBody defines body for CreateToken for application/json ContentType.
 type CreateTokenJSONRequestBody = TokenBody
@@ -810,6 +864,25 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /vestibule/import (the `ImportRooms` operationId).
 	ImportRooms(ctx context.Context, body ImportRoomsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetControls What operators say of a room for now, and what is in force
+	//
+	// Corresponds with GET /vestibule/rooms/{waiting_room_id}/controls (the `GetControls` operationId).
+	GetControls(ctx context.Context, waitingRoomId WaitingRoomId, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PatchControlsWithBody Pause or resume a room, say something to those who wait, set limits for now; what writes the room never undoes it
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /vestibule/rooms/{waiting_room_id}/controls (the `PatchControls` operationId).
+	PatchControlsWithBody(ctx context.Context, waitingRoomId WaitingRoomId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PatchControls Pause or resume a room, say something to those who wait, set limits for now; what writes the room never undoes it
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /vestibule/rooms/{waiting_room_id}/controls (the `PatchControls` operationId).
+	PatchControls(ctx context.Context, waitingRoomId WaitingRoomId, body PatchControlsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListRevisions What a room was and who made it so, the newest first; also of a room that is gone
 	//
@@ -1170,6 +1243,55 @@ func (c *Client) ImportRoomsWithBody(ctx context.Context, contentType string, bo
 // Corresponds with POST /vestibule/import (the `ImportRooms` operationId).
 func (c *Client) ImportRooms(ctx context.Context, body ImportRoomsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewImportRoomsRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetControls What operators say of a room for now, and what is in force
+//
+// Corresponds with GET /vestibule/rooms/{waiting_room_id}/controls (the `GetControls` operationId).
+func (c *Client) GetControls(ctx context.Context, waitingRoomId WaitingRoomId, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetControlsRequest(c.Server, waitingRoomId)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PatchControlsWithBody Pause or resume a room, say something to those who wait, set limits for now; what writes the room never undoes it
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /vestibule/rooms/{waiting_room_id}/controls (the `PatchControls` operationId).
+func (c *Client) PatchControlsWithBody(ctx context.Context, waitingRoomId WaitingRoomId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPatchControlsRequestWithBody(c.Server, waitingRoomId, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PatchControls Pause or resume a room, say something to those who wait, set limits for now; what writes the room never undoes it
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /vestibule/rooms/{waiting_room_id}/controls (the `PatchControls` operationId).
+func (c *Client) PatchControls(ctx context.Context, waitingRoomId WaitingRoomId, body PatchControlsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPatchControlsRequest(c.Server, waitingRoomId, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2056,6 +2178,87 @@ func NewImportRoomsRequestWithBody(server string, contentType string, body io.Re
 	}
 
 	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetControlsRequest constructs an http.Request for the GetControls method
+func NewGetControlsRequest(server string, waitingRoomId WaitingRoomId) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "waiting_room_id", waitingRoomId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/vestibule/rooms/%s/controls", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPatchControlsRequest calls the generic PatchControls builder with application/json body
+func NewPatchControlsRequest(server string, waitingRoomId WaitingRoomId, body PatchControlsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPatchControlsRequestWithBody(server, waitingRoomId, "application/json", bodyReader)
+}
+
+// NewPatchControlsRequestWithBody constructs an http.Request for the PatchControls method, with any body, and a specified content type
+func NewPatchControlsRequestWithBody(server string, waitingRoomId WaitingRoomId, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "waiting_room_id", waitingRoomId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/vestibule/rooms/%s/controls", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
@@ -3185,6 +3388,27 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /vestibule/import (the `ImportRooms` operationId).
 	ImportRoomsWithResponse(ctx context.Context, body ImportRoomsJSONRequestBody, reqEditors ...RequestEditorFn) (*ImportRoomsResponse, error)
 
+	// GetControlsWithResponse What operators say of a room for now, and what is in force
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /vestibule/rooms/{waiting_room_id}/controls (the `GetControls` operationId).
+	GetControlsWithResponse(ctx context.Context, waitingRoomId WaitingRoomId, reqEditors ...RequestEditorFn) (*GetControlsResponse, error)
+
+	// PatchControlsWithBodyWithResponse Pause or resume a room, say something to those who wait, set limits for now; what writes the room never undoes it
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /vestibule/rooms/{waiting_room_id}/controls (the `PatchControls` operationId).
+	PatchControlsWithBodyWithResponse(ctx context.Context, waitingRoomId WaitingRoomId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PatchControlsResponse, error)
+
+	// PatchControlsWithResponse Pause or resume a room, say something to those who wait, set limits for now; what writes the room never undoes it
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /vestibule/rooms/{waiting_room_id}/controls (the `PatchControls` operationId).
+	PatchControlsWithResponse(ctx context.Context, waitingRoomId WaitingRoomId, body PatchControlsJSONRequestBody, reqEditors ...RequestEditorFn) (*PatchControlsResponse, error)
+
 	// ListRevisionsWithResponse What a room was and who made it so, the newest first; also of a room that is gone
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -3829,6 +4053,102 @@ func (r ImportRoomsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ImportRoomsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetControlsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ControlsAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *FailedAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetControlsResponse) GetJSON200() *ControlsAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetControlsResponse) GetJSONDefault() *FailedAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetControlsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetControlsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetControlsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetControlsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PatchControlsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ControlsAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *FailedAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PatchControlsResponse) GetJSON200() *ControlsAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r PatchControlsResponse) GetJSONDefault() *FailedAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PatchControlsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PatchControlsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PatchControlsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PatchControlsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -4986,6 +5306,45 @@ func (c *ClientWithResponses) ImportRoomsWithResponse(ctx context.Context, body 
 	return ParseImportRoomsResponse(rsp)
 }
 
+// GetControlsWithResponse What operators say of a room for now, and what is in force
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /vestibule/rooms/{waiting_room_id}/controls (the `GetControls` operationId).
+func (c *ClientWithResponses) GetControlsWithResponse(ctx context.Context, waitingRoomId WaitingRoomId, reqEditors ...RequestEditorFn) (*GetControlsResponse, error) {
+	rsp, err := c.GetControls(ctx, waitingRoomId, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetControlsResponse(rsp)
+}
+
+// PatchControlsWithBodyWithResponse Pause or resume a room, say something to those who wait, set limits for now; what writes the room never undoes it
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /vestibule/rooms/{waiting_room_id}/controls (the `PatchControls` operationId).
+func (c *ClientWithResponses) PatchControlsWithBodyWithResponse(ctx context.Context, waitingRoomId WaitingRoomId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PatchControlsResponse, error) {
+	rsp, err := c.PatchControlsWithBody(ctx, waitingRoomId, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePatchControlsResponse(rsp)
+}
+
+// PatchControlsWithResponse Pause or resume a room, say something to those who wait, set limits for now; what writes the room never undoes it
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /vestibule/rooms/{waiting_room_id}/controls (the `PatchControls` operationId).
+func (c *ClientWithResponses) PatchControlsWithResponse(ctx context.Context, waitingRoomId WaitingRoomId, body PatchControlsJSONRequestBody, reqEditors ...RequestEditorFn) (*PatchControlsResponse, error) {
+	rsp, err := c.PatchControls(ctx, waitingRoomId, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePatchControlsResponse(rsp)
+}
+
 // ListRevisionsWithResponse What a room was and who made it so, the newest first; also of a room that is gone
 //
 // Returns a wrapper object for the known response body format(s).
@@ -5669,6 +6028,72 @@ func ParseImportRoomsResponse(rsp *http.Response) (*ImportRoomsResponse, error) 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest ImportAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest FailedAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetControlsResponse parses an HTTP response from a GetControlsWithResponse call
+func ParseGetControlsResponse(rsp *http.Response) (*GetControlsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetControlsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ControlsAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest FailedAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePatchControlsResponse parses an HTTP response from a PatchControlsWithResponse call
+func ParsePatchControlsResponse(rsp *http.Response) (*PatchControlsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PatchControlsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ControlsAnswer
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -6408,6 +6833,12 @@ type ServerInterface interface {
 	// ImportRooms Make the rooms and hosts of the API what a file rooms.yaml says, all in one change
 	// (POST /vestibule/import)
 	ImportRooms(w http.ResponseWriter, r *http.Request)
+	// GetControls What operators say of a room for now, and what is in force
+	// (GET /vestibule/rooms/{waiting_room_id}/controls)
+	GetControls(w http.ResponseWriter, r *http.Request, waitingRoomId WaitingRoomId)
+	// PatchControls Pause or resume a room, say something to those who wait, set limits for now; what writes the room never undoes it
+	// (PATCH /vestibule/rooms/{waiting_room_id}/controls)
+	PatchControls(w http.ResponseWriter, r *http.Request, waitingRoomId WaitingRoomId)
 	// ListRevisions What a room was and who made it so, the newest first; also of a room that is gone
 	// (GET /vestibule/rooms/{waiting_room_id}/revisions)
 	ListRevisions(w http.ResponseWriter, r *http.Request, waitingRoomId WaitingRoomId, params ListRevisionsParams)
@@ -6709,6 +7140,58 @@ func (siw *ServerInterfaceWrapper) ImportRooms(w http.ResponseWriter, r *http.Re
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ImportRooms(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetControls operation middleware
+func (siw *ServerInterfaceWrapper) GetControls(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "waiting_room_id" -------------
+	var waitingRoomId WaitingRoomId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "waiting_room_id", r.PathValue("waiting_room_id"), &waitingRoomId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "waiting_room_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetControls(w, r, waitingRoomId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PatchControls operation middleware
+func (siw *ServerInterfaceWrapper) PatchControls(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "waiting_room_id" -------------
+	var waitingRoomId WaitingRoomId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "waiting_room_id", r.PathValue("waiting_room_id"), &waitingRoomId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "waiting_room_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PatchControls(w, r, waitingRoomId)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -7556,6 +8039,8 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/vestibule/tokens", wrapper.ListTokens)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/vestibule/tokens", wrapper.CreateToken)
 	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/vestibule/tokens/{token_id}", wrapper.DeleteToken)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/vestibule/rooms/{waiting_room_id}/controls", wrapper.GetControls)
+	m.HandleFunc(http.MethodPatch+" "+options.BaseURL+"/vestibule/rooms/{waiting_room_id}/controls", wrapper.PatchControls)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/vestibule/hosts", wrapper.ListHosts)
 	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/vestibule/hosts/{host}", wrapper.DeleteHost)
 	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/vestibule/hosts/{host}", wrapper.PutHost)
@@ -7575,6 +8060,13 @@ type AuditAnswerJSONResponse struct {
 	Result     []AuditEntry `json:"result"`
 	ResultInfo ResultInfo   `json:"result_info"`
 	Success    bool         `json:"success"`
+}
+
+type ControlsAnswerJSONResponse struct {
+	Errors   []Note   `json:"errors"`
+	Messages []Note   `json:"messages"`
+	Result   Controls `json:"result"`
+	Success  bool     `json:"success"`
 }
 
 type DeletedAnswerJSONResponse struct {
@@ -8040,6 +8532,85 @@ type ImportRoomsdefaultJSONResponse struct {
 }
 
 func (response ImportRoomsdefaultJSONResponse) VisitImportRoomsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetControlsRequestObject struct {
+	WaitingRoomId WaitingRoomId `json:"waiting_room_id"`
+}
+
+type GetControlsResponseObject interface {
+	VisitGetControlsResponse(w http.ResponseWriter) error
+}
+
+type GetControls200JSONResponse struct{ ControlsAnswerJSONResponse }
+
+func (response GetControls200JSONResponse) VisitGetControlsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetControlsdefaultJSONResponse struct {
+	Body       Failure
+	StatusCode int
+}
+
+func (response GetControlsdefaultJSONResponse) VisitGetControlsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchControlsRequestObject struct {
+	WaitingRoomId WaitingRoomId `json:"waiting_room_id"`
+	Body          *PatchControlsJSONRequestBody
+}
+
+type PatchControlsResponseObject interface {
+	VisitPatchControlsResponse(w http.ResponseWriter) error
+}
+
+type PatchControls200JSONResponse struct{ ControlsAnswerJSONResponse }
+
+func (response PatchControls200JSONResponse) VisitPatchControlsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchControlsdefaultJSONResponse struct {
+	Body       Failure
+	StatusCode int
+}
+
+func (response PatchControlsdefaultJSONResponse) VisitPatchControlsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -8922,6 +9493,12 @@ type StrictServerInterface interface {
 	// ImportRooms Make the rooms and hosts of the API what a file rooms.yaml says, all in one change
 	// (POST /vestibule/import)
 	ImportRooms(ctx context.Context, request ImportRoomsRequestObject) (ImportRoomsResponseObject, error)
+	// GetControls What operators say of a room for now, and what is in force
+	// (GET /vestibule/rooms/{waiting_room_id}/controls)
+	GetControls(ctx context.Context, request GetControlsRequestObject) (GetControlsResponseObject, error)
+	// PatchControls Pause or resume a room, say something to those who wait, set limits for now; what writes the room never undoes it
+	// (PATCH /vestibule/rooms/{waiting_room_id}/controls)
+	PatchControls(ctx context.Context, request PatchControlsRequestObject) (PatchControlsResponseObject, error)
 	// ListRevisions What a room was and who made it so, the newest first; also of a room that is gone
 	// (GET /vestibule/rooms/{waiting_room_id}/revisions)
 	ListRevisions(ctx context.Context, request ListRevisionsRequestObject) (ListRevisionsResponseObject, error)
@@ -9258,6 +9835,65 @@ func (sh *strictHandler) ImportRooms(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ImportRoomsResponseObject); ok {
 		if err := validResponse.VisitImportRoomsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetControls operation middleware
+func (sh *strictHandler) GetControls(w http.ResponseWriter, r *http.Request, waitingRoomId WaitingRoomId) {
+	var request GetControlsRequestObject
+
+	request.WaitingRoomId = waitingRoomId
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetControls(ctx, request.(GetControlsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetControls")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetControlsResponseObject); ok {
+		if err := validResponse.VisitGetControlsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PatchControls operation middleware
+func (sh *strictHandler) PatchControls(w http.ResponseWriter, r *http.Request, waitingRoomId WaitingRoomId) {
+	var request PatchControlsRequestObject
+
+	request.WaitingRoomId = waitingRoomId
+
+	var body PatchControlsJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PatchControls(ctx, request.(PatchControlsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PatchControls")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PatchControlsResponseObject); ok {
+		if err := validResponse.VisitPatchControlsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -111,6 +111,7 @@ var plan = map[mutant.ID]killer{
 	mutant.RejectQueues:     {"admission.TestARoomThatRejectsGivesNoPlace", ""},
 	mutant.RenewalStays:     {"admission.TestARenewalThatIsSwitchedOff", ""},
 	mutant.PassthroughStays: {"slots.TestPassthroughLendsWhateverIsWanted", ""},
+	mutant.ControlsForever:  {"room.TestControlsEnd", ""},
 	mutant.PassthroughLent:  {"slots.TestWhatPassthroughLentIsNotLentAgain", ""},
 
 	mutant.BadCookieAdmits:       {"edge.TestRule10", ""},

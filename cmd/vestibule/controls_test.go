@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"testing"
+)
+
+// TestControlsByTheCommandLine: what is asked of the API, what is shown, and the exit codes.
+func TestControlsByTheCommandLine(t *testing.T) {
+	said := ""
+	const none = `{"room":"shop","id":"0123","version":0,"pause":null,"queue_all":null,"message":null,"limits":null,"in_force":{"total_active_users":7,"new_users_per_minute":3,"queue_all":false,"queue_message":""}}`
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		result := none
+		switch {
+		case r.URL.Path == "/user/tokens/verify":
+			result = `{"id":"i","zone":"z","account":"a"}`
+		case r.URL.Path == "/zones/z/waiting_rooms":
+			result = `[{"id":"0123","name":"shop"}]`
+		case r.URL.Path != "/vestibule/rooms/0123/controls":
+			t.Errorf("%s %s", r.Method, r.URL.Path)
+		case r.Method == http.MethodPatch:
+			data, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			said = string(data)
+			result = `{"room":"shop","id":"0123","version":5,"pause":{"since":"2026-11-22T20:00:00Z","until":null,"by":"ops","reason":"","message":"Soon."},"queue_all":null,"message":null,` +
+				`"limits":{"since":"2026-11-22T20:00:00Z","until":"2026-11-22T21:00:00Z","by":"ops","reason":"slow","total_active_users":5},"in_force":{"total_active_users":5,"new_users_per_minute":3,"queue_all":true,"queue_message":"Soon."}}`
+		}
+		fmt.Fprintf(w, `{"success":true,"errors":[],"messages":[],"result":%s}`, result)
+	}))
+	defer api.Close()
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	t.Setenv("VESTIBULE_TOKEN", "good")
+	server := "--server=" + api.URL
+	for _, c := range []struct {
+		args  []string
+		code  int
+		asked string // a pattern
+		shown string // another
+	}{
+		{[]string{"pause", "shop", "Back in ten minutes.", "--reason", "slow"}, 0, `^{"pause":{"message":"Back in ten minutes."},"reason":"slow"}$`, `shop +paused "Soon." +taken back +2026-11-22T20:00:00Z +ops`},
+		{[]string{"pause", "0123", "--for", "10m"}, 0, `^{"pause":{"until":"20..-..-..T..:..:..(\..*)?Z"}}$`, `shop +limits 5, 3 per minute +2026-11-22T21:00:00Z +.* +ops +slow`},
+		{[]string{"resume", "shop"}, 0, `^{"pause":null}$`, ""},
+		{[]string{"message", "shop", "Sold out soon.", "--until", "2036-11-22T20:15:00Z"}, 0, `^{"message":{"text":"Sold out soon.","until":"2036-11-22T20:15:00Z"}}$`, ""},
+		{[]string{"message", "shop", "--clear"}, 0, `^{"message":null}$`, ""},
+		{[]string{"limits", "shop", "--total", "5", "--for", "30m"}, 0, `^{"limits":{"total_active_users":5,"until":".*Z"}}$`, ""},
+		{[]string{"limits", "shop", "--clear", "--output", "json"}, 0, `^{"limits":null}$`, `"total_active_users": 5`},
+		{[]string{"limits", "shop"}, 0, "^$", `nothing for now: limits 7, 3 per minute`},
+		{[]string{"limits", "shop", "--total", "5"}, 2, "^$", "for, until: limits for now need an end"},
+		{[]string{"limits", "shop", "--total", "5", "--clear"}, 2, "^$", "clear: must be given alone"},
+		{[]string{"limits", "shop", "--for", "1m"}, 2, "^$", "total, per-minute: one of them is needed"},
+		{[]string{"pause"}, 2, "^$", "ROOM: is needed"},
+		{[]string{"pause", "shop", "two", "words"}, 2, "^$", "in quotes"},
+		{[]string{"pause", "shop", "--until", "noon"}, 2, "^$", "until: must be a time"},
+		{[]string{"pause", "shop", "--until", "2036-11-22T20:15:00Z", "--for", "1m"}, 2, "^$", "one of them only"},
+		{[]string{"resume", "shop", "now"}, 2, "^$", "takes nothing but ROOM"},
+		{[]string{"message", "shop"}, 2, "^$", "TEXT: must be"},
+		{[]string{"resume", "nobody"}, 1, "^$", `no room "nobody"`},
+	} {
+		said = ""
+		var out bytes.Buffer
+		code := run(append(c.args, server), &out, &out)
+		if code != c.code || !regexp.MustCompile(c.asked).MatchString(said) || !regexp.MustCompile(c.shown).Match(out.Bytes()) {
+			t.Errorf("%q: %d, asked %s, shown %s", c.args, code, said, out.String())
+		}
+	}
+}

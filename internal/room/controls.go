@@ -1,0 +1,272 @@
+package room
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"vestibule/internal/mutant"
+	"vestibule/internal/strictjson"
+)
+
+// Controls are what operators say of rooms for now: a document of its own beside the rooms,
+// so that nothing that writes rooms undoes it. Times are fleet time in Unix milliseconds.
+// Every node works out for itself what is in force: see [Settings.Under].
+type Controls struct {
+	Version uint64              `json:"version"` // grows with every change
+	Rooms   map[string]*Control `json:"rooms"`   // by [PublicID]
+}
+
+// Control is what is said of one room. What is nil is not said.
+type Control struct {
+	Pause    *Pause   `json:"pause,omitempty"`
+	QueueAll *Mark    `json:"queue_all,omitempty"`
+	Message  *Message `json:"message,omitempty"`
+	Limits   *Limits  `json:"limits,omitempty"`
+}
+
+// Mark is who said something, when, why, and until when it holds.
+type Mark struct {
+	Since  int64  `json:"since"`
+	Until  int64  `json:"until,omitempty"` // 0: until it is taken back
+	By     string `json:"by,omitempty"`    // name of a token
+	Reason string `json:"reason,omitempty"`
+}
+
+// Pause lets nobody new in.
+type Pause struct {
+	Mark
+	Message string `json:"message,omitempty"` // in place of every other one
+}
+
+// Message is what those who wait are told, in place of the room's queue_message.
+type Message struct {
+	Mark
+	Text string `json:"text"`
+}
+
+// Limits take the place of T and R, each unless it is 0.
+type Limits struct {
+	Mark
+	TotalActiveUsers  int `json:"total_active_users,omitempty"`
+	NewUsersPerMinute int `json:"new_users_per_minute,omitempty"`
+}
+
+// MaxReason bounds a reason, in bytes.
+const MaxReason = 200
+
+// holds reports whether what m marks is in force at now.
+func (m *Mark) holds(now int64) bool {
+	return m.Until == 0 || now < m.Until || mutant.On(mutant.ControlsForever)
+}
+
+// At returns what of c is in force at now, nil for nothing.
+func (c *Control) At(now int64) *Control {
+	if c == nil {
+		return nil
+	}
+	var in Control
+	if c.Pause != nil && c.Pause.holds(now) {
+		in.Pause = c.Pause
+	}
+	if c.QueueAll != nil && c.QueueAll.holds(now) {
+		in.QueueAll = c.QueueAll
+	}
+	if c.Message != nil && c.Message.holds(now) {
+		in.Message = c.Message
+	}
+	if c.Limits != nil && c.Limits.holds(now) {
+		in.Limits = c.Limits
+	}
+	if in == (Control{}) {
+		return nil
+	}
+	return &in
+}
+
+// Under returns s as it is in force at now under c: what c says goes before what s says.
+func (s Settings) Under(c *Control, now int64) Settings {
+	in := c.At(now)
+	if in == nil {
+		return s
+	}
+	if in.Message != nil {
+		s.QueueMessage = in.Message.Text
+	}
+	if in.Pause != nil && in.Pause.Message != "" {
+		s.QueueMessage = in.Pause.Message
+	}
+	s.QueueAll = s.QueueAll || in.QueueAll != nil || in.Pause != nil
+	if l := in.Limits; l != nil {
+		if l.TotalActiveUsers > 0 {
+			s.TotalActiveUsers = l.TotalActiveUsers
+		}
+		if l.NewUsersPerMinute > 0 {
+			s.NewUsersPerMinute = l.NewUsersPerMinute
+		}
+	}
+	return s
+}
+
+// marks are those of everything that c says.
+func (c *Control) marks() (all []*Mark) {
+	if c.Pause != nil {
+		all = append(all, &c.Pause.Mark)
+	}
+	if c.QueueAll != nil {
+		all = append(all, c.QueueAll)
+	}
+	if c.Message != nil {
+		all = append(all, &c.Message.Mark)
+	}
+	if c.Limits != nil {
+		all = append(all, &c.Limits.Mark)
+	}
+	return all
+}
+
+// Next returns the first moment after now at which something ends, 0 for never.
+func (c *Controls) Next(now int64) (next int64) {
+	if c == nil {
+		return 0
+	}
+	for _, r := range c.Rooms {
+		for _, m := range r.marks() {
+			if m.Until > now && (next == 0 || m.Until < next) {
+				next = m.Until
+			}
+		}
+	}
+	return next
+}
+
+// Check returns everything that is wrong with c. Each error names the part and the rule.
+func (c *Control) Check() error {
+	var errs []error
+	add := func(part, rule string) {
+		if rule != "" {
+			errs = append(errs, fmt.Errorf("%s %s", part, rule))
+		}
+	}
+	limit := func(part string, n int) {
+		if n < 0 || n > MaxRate {
+			add(part, fmt.Sprintf("must be 1 to %d, got %d", MaxRate, n))
+		}
+	}
+	for _, m := range c.marks() {
+		add("reason", checkShort(m.Reason))
+		add("by", checkShort(m.By))
+		if m.Since <= 0 || m.Until < 0 || m.Until != 0 && m.Until <= m.Since {
+			add("until", "must be after since")
+		}
+	}
+	if c.Pause != nil {
+		add("pause.message", checkMessage(c.Pause.Message))
+	}
+	if c.Message != nil {
+		add("message.text", checkMessage(c.Message.Text))
+	}
+	if l := c.Limits; l != nil {
+		limit("limits.total_active_users", l.TotalActiveUsers)
+		limit("limits.new_users_per_minute", l.NewUsersPerMinute)
+		if l.TotalActiveUsers == 0 && l.NewUsersPerMinute == 0 {
+			add("limits", "must name total_active_users or new_users_per_minute")
+		}
+		if l.Until == 0 {
+			add("limits.until", "must say when they end")
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func checkShort(s string) string {
+	if len(s) > MaxReason || !readable(s) {
+		return fmt.Sprintf("must be at most %d bytes of UTF-8 without control characters", MaxReason) + got(s)
+	}
+	return ""
+}
+
+// EncodeControls returns c as JSON; equal documents give equal bytes.
+func EncodeControls(c *Controls) ([]byte, error) { return json.Marshal(c) }
+
+// DecodeControls reads what EncodeControls wrote. It refuses fields that it does not know: what a newer release
+// says by them is not known here, so the document of before stays in force.
+func DecodeControls(data []byte) (*Controls, error) {
+	if len(data) > MaxDocumentBytes {
+		return nil, fmt.Errorf("controls: must be at most %d bytes", MaxDocumentBytes)
+	}
+	c := &Controls{}
+	if err := strictjson.Decode(data, c); err != nil {
+		return nil, fmt.Errorf("controls: %w", err)
+	}
+	if c.Version == 0 || len(c.Rooms) > MaxRooms {
+		return nil, fmt.Errorf("controls: must have a version and at most %d rooms", MaxRooms)
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.Rooms)) {
+		_, err := controlledID(id)
+		if r := c.Rooms[id]; err == nil && r == nil {
+			err = errors.New("must say something")
+		} else if err == nil {
+			err = r.Check()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("controls: room %.40q: %w", id, err)
+		}
+	}
+	return c, nil
+}
+
+// controlledID returns the ID in the id that the API gives a room.
+func controlledID(public string) (ID, error) {
+	if len(public) != 32 {
+		return 0, errors.New("an id must be 32 hexadecimal digits")
+	}
+	n, err := strconv.ParseUint(public[:16], 16, 64)
+	if err != nil {
+		return 0, errors.New("an id must be 32 hexadecimal digits")
+	}
+	return ID(n), nil
+}
+
+// Under returns the set as it is in force at now under c, nil for none. Rooms of which nothing is said, and the set
+// where that is all of them, are those of s.
+func (s *Set) Under(c *Controls, now int64) *Set {
+	if s == nil || c == nil {
+		return s
+	}
+	changed := map[*Room]*Room{}
+	for id, said := range c.Rooms {
+		known, err := controlledID(id)
+		if err != nil {
+			continue // DecodeControls refuses it
+		}
+		in := said.At(now)
+		if r := s.ByID(known); r != nil && in != nil && PublicID(r.Known()) == id {
+			changed[r] = &Room{ID: r.ID, Settings: r.Settings.Under(in, now), Index: r.Index, Control: in}
+		}
+	}
+	if len(changed) == 0 {
+		return s
+	}
+	out := &Set{version: s.version, rooms: slices.Clone(s.rooms), byID: maps.Clone(s.byID), byName: maps.Clone(s.byName), hosts: maps.Clone(s.hosts)}
+	for old, r := range changed {
+		out.rooms[r.Index], out.byID[r.ID], out.byName[r.Name] = r, r, r
+		for _, route := range old.routes() {
+			h := out.hosts[route.Host]
+			if h == s.hosts[route.Host] {
+				h = &host{name: h.name, origin: h.origin, covers: slices.Clone(h.covers)}
+				for i, c := range h.covers {
+					if r := changed[c.room]; r != nil {
+						h.covers[i] = &cover{room: r, path: c.path}
+					}
+				}
+				h.build()
+				out.hosts[route.Host] = h
+			}
+		}
+	}
+	return out
+}
