@@ -2,7 +2,6 @@ package edge
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -145,14 +144,13 @@ func goingOn(text string) string {
 	return strings.ReplaceAll(text, "\r\nConnection: close", "")
 }
 
-// rawSite is a site that answers with bytes, and remembers what it was asked.
+// rawSite is a site that answers with bytes.
 type rawSite struct {
 	ln     net.Listener
 	answer func(n int, r *http.Request) string // the n-th on a connection; empty ends it
 	open   sync.WaitGroup
 
 	mu   sync.Mutex
-	seen []string
 	asks []net.Conn
 }
 
@@ -195,16 +193,8 @@ func (s *rawSite) serve(c net.Conn) {
 		if err != nil {
 			return
 		}
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
 			return
-		}
-		if r.UserAgent() != "vestibule" {
-			var head bytes.Buffer
-			r.Header.Write(&head) //nolint:errcheck // memory
-			s.mu.Lock()
-			s.seen = append(s.seen, fmt.Sprintf("%s %s\nHost: %s\n%s%v %d\n%q", r.Method, r.RequestURI, r.Host, head.String(), r.TransferEncoding, r.ContentLength, body))
-			s.mu.Unlock()
 		}
 		text := s.answer(n, r)
 		if _, err := io.WriteString(c, text); err != nil || text == "" {
@@ -214,15 +204,6 @@ func (s *rawSite) serve(c net.Conn) {
 			return
 		}
 	}
-}
-
-// forget returns what it was asked since.
-func (s *rawSite) forget() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	seen := s.seen
-	s.seen = nil
-	return seen
 }
 
 // openAt is open with another site.

@@ -138,8 +138,22 @@ func TestWhoTakesGzip(t *testing.T) {
 		accept string
 		want   bool
 	}{
-		{"gzip, deflate, br, zstd", true}, {"", false}, {"br", false}, {"GZIP", true}, {"x-gzip", true}, {"*", true}, {"*;q=0", false}, {"gzip;q=0", false}, {"gzip;q=0, *", false},
-		{"identity", false}, {"gzip;q=0.5, identity", false}, {"gzip, identity;q=0.5", true}, {"br;q=1.0, gzip;q=0.8, *;q=0.1", true}, {"gzip;q=2", false}, {" gzip ;q=0.1", true}, {"gzipp", false},
+		{"gzip, deflate, br, zstd", true},
+		{"", false},
+		{"br", false},
+		{"GZIP", true},
+		{"x-gzip", true},
+		{"*", true},
+		{"*;q=0", false},
+		{"gzip;q=0", false},
+		{"gzip;q=0, *", false},
+		{"identity", false},
+		{"gzip;q=0.5, identity", false},
+		{"gzip, identity;q=0.5", true},
+		{"br;q=1.0, gzip;q=0.8, *;q=0.1", true},
+		{"gzip;q=2", false},
+		{" gzip ;q=0.1", true},
+		{"gzipp", false},
 	} {
 		if got := waiting.TakesGzip([]string{tc.accept}); got != tc.want {
 			t.Errorf("%q: %v", tc.accept, got)
