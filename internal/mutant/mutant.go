@@ -115,6 +115,7 @@ const (
 	SiteUnsaved
 	EdgesSiteless
 	CopyOwns
+	CopyConfirmed
 	UnversionedFollowed
 	BootstrapInsists
 
@@ -245,6 +246,7 @@ var list = [count]Mutant{
 	UnprovenLent:        {Name: "unproven-lent", Rule: 9, Says: "a member is believed and lent to whose site the list does not hold"},
 	SiteUnsaved:         {Name: "site-unsaved", Rule: 9, Says: "a data centre speaks before its site is stored"},
 	EdgesSiteless:       {Name: "edges-siteless", Rule: 9, Says: "an aggregator that finds the store lost does not ask its edges for the site"},
+	CopyConfirmed:       {Name: "copy-confirmed", Rule: 9, Says: "what a copied data centre reckons that it was lent is used there"},
 	CopyOwns:            {Name: "copy-owns", Rule: 4, Says: "an edge of a copied data centre treats sessions of the other one as its own"},
 	ForcedForgotten:     {Name: "forced-forgotten", Rule: 9, Says: "a new coordinator does not wait for a data centre that was taken off by force and may hold rights"},
 	DrainForgets:        {Name: "drain-forgets", Rule: 9, Says: "a data centre that drains leaves the list while it holds rights"},

@@ -304,10 +304,13 @@ func (a *Allocator) awaits(p *pool, d *centre) bool {
 
 // confirms reports whether the limits are kept with the books as they are. Books
 // that were only reconstructed hold no less than is out there, so then nothing is
-// lent twice.
-func (a *Allocator) confirms(p *pool, l *loan) bool {
+// lent twice. Those of a copy never are: whoever leads next does not wait for it.
+func (a *Allocator) confirms(p *pool, d *centre, l *loan) bool {
 	if !l.reconstructed {
 		return true
+	}
+	if a.copyOf(d) != nil && !mutant.On(mutant.CopyConfirmed) {
+		return false
 	}
 	free, rate := a.free(p)
 	return a.complete(p) && free >= 0 && rate >= 0

@@ -94,7 +94,7 @@ func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant
 		g := wire.RoomGrant{
 			Room: p.ID, Gen: l.gen, Granted: l.granted, RateGranted: l.rateGranted,
 			Keep: l.keep, RateKeep: l.rateKeep,
-			Returned: l.returned, RateReturned: l.rateReturned, Confirmed: a.confirms(p, l),
+			Returned: l.returned, RateReturned: l.rateReturned, Confirmed: a.confirms(p, d, l),
 			Ends: l.ends.Take(d.grantSeq, d.acked),
 		}
 		if (d.blank || l.viewAt > d.acked) && !p.partial {

@@ -43,6 +43,8 @@ type member struct {
 	joined    bool
 	deaf      bool
 	keepsBack bool // what is idle, for now
+	reckons   bool // its books are reconstructed
+	confirmed bool // as it was told last
 }
 
 const rosterTotal = 120
@@ -107,7 +109,7 @@ func (c *member) report(r *roster) {
 	}
 	room := wire.RoomReport{
 		Room: sale, Gen: c.gen, Granted: c.granted, Returned: c.returned, Idle: c.granted - c.returned - c.active, Active: c.active,
-		RateGranted: c.rate, RateReturned: c.rateBack, RateIdle: c.rate - c.rateBack, Want: 20, Movers: c.movers,
+		RateGranted: c.rate, RateReturned: c.rateBack, RateIdle: c.rate - c.rateBack, Want: 20, Movers: c.movers, Reconstructed: c.reckons,
 	}
 	r.root.Observe(r.now, wire.Report{
 		From: c.name, Inc: c.inc, Site: c.site, Blank: c.blank, Seq: c.seq, Parts: 1, Sent: r.now, Seen: r.term, Acked: c.acked, Join: !c.joined, Members: c.knows,
@@ -126,6 +128,7 @@ func (c *member) apply(g wire.Grant) {
 			c.gen, c.granted, c.returned, c.rate, c.rateBack = room.Gen, c.active, 0, 0, 0
 			c.returned = 0
 		}
+		c.confirmed = room.Confirmed
 		c.granted, c.rate, c.keep = max(c.granted, room.Granted), max(c.rate, room.RateGranted), room.Keep
 	}
 }
@@ -482,6 +485,15 @@ func TestRule9ACopyIsNotTheMember(t *testing.T) {
 	if c.standing != wire.Unlisted || c.granted != 0 || c.keep != 0 {
 		t.Errorf("the copy is %v, and was lent %d", c.standing, c.granted)
 	}
+	// A visitor with a ticket of the original came by. Whoever leads next does not ask the copy.
+	c.reckons, c.granted, c.keepsBack = true, 1, true
+	r.exchange(4)
+	if c.confirmed {
+		t.Error("what the copy reckons that it was lent may be used")
+	}
+	c.reckons, c.granted, c.keepsBack = false, 0, false
+	c.returned = 0
+	r.exchange(2)
 	if got := r.root.Copies(); !slices.Equal(got, []slots.Proof{{Name: "lima", Site: 8}}) || len(r.root.Strangers()) != 0 {
 		t.Errorf("copies %v, strangers %v", got, r.root.Strangers())
 	}

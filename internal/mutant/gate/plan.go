@@ -100,6 +100,7 @@ var plan = map[mutant.ID]killer{
 	mutant.UnprovenLent:        {"slots.TestRule9", ""},
 	mutant.SiteUnsaved:         {"slots.TestRule9", ""},
 	mutant.EdgesSiteless:       {"slots.TestRule9", ""},
+	mutant.CopyConfirmed:       {"slots.TestRule9", ""},
 	mutant.CopyOwns:            {"admission.TestInACopyNothingOfItsHomeIsItsOwn", "copies"},
 	mutant.ForcedForgotten:     {"slots.TestRule9", "forced"},
 	mutant.DrainForgets:        {"slots.TestRule9", "fleet"},
