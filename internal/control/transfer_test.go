@@ -3,6 +3,7 @@ package control
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -15,9 +16,7 @@ import (
 func (f *fixture) load(file string, more map[string]any) answer {
 	f.Helper()
 	body := map[string]any{"rooms_yaml": file}
-	for k, v := range more {
-		body[k] = v
-	}
+	maps.Copy(body, more)
 	data, err := json.Marshal(body)
 	if err != nil {
 		f.Fatal(err)
@@ -69,7 +68,7 @@ func TestRoomsAreExportedAndImported(t *testing.T) {
 	// What would change is told first, then changed at once.
 	changed := strings.Replace(file, "total_active_users: 300", "total_active_users: 250", 1)
 	changed = strings.Replace(changed, `name: "shop"`, `name: "mart"`, 1)
-	changed = strings.Replace(changed, "http://10.0.0.1\"\n", "http://10.0.0.9\"\n", -1)
+	changed = strings.ReplaceAll(changed, "http://10.0.0.1\"\n", "http://10.0.0.9\"\n")
 	want := "[room fair changed [total_active_users origin] room mart made [] room shop deleted [] host shop.example changed []]"
 	for _, dry := range []bool{true, false} {
 		a := f.load(changed, map[string]any{"pages": pages, "dry_run": dry})
