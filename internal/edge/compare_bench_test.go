@@ -213,8 +213,8 @@ func comparePolls(b *testing.B, tools map[string]string) {
 func compareTLS(b *testing.B, tools map[string]string) {
 	site := benchSite(b, tools)
 	proxied, pages := secureSides(b, tools, site, false)
-	table(b, tools, proxied)
-	table(b, tools, pages)
+	b.Run("proxied", func(b *testing.B) { table(b, tools, proxied) })
+	b.Run("pages", func(b *testing.B) { table(b, tools, pages) })
 }
 
 func compareHTTP2(b *testing.B, tools map[string]string) {
@@ -224,8 +224,8 @@ func compareHTTP2(b *testing.B, tools map[string]string) {
 	}
 	tools["h2load"] = h2load
 	proxied, pages := secureSides(b, tools, benchSite(b, tools), true)
-	table(b, tools, proxied)
-	table(b, tools, pages)
+	b.Run("proxied", func(b *testing.B) { table(b, tools, proxied) })
+	b.Run("pages", func(b *testing.B) { table(b, tools, pages) })
 }
 
 // secureSides are those who speak TLS: what passes on to a site, and what answers pages.
