@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"time"
 
@@ -104,9 +103,9 @@ func control(command, usage string, args []string, stdout, stderr io.Writer, ext
 		return err
 	}
 	var now api.Controls
-	var res *http.Response
 	if b == nil {
-		res, err = c.GetControls(c.ctx, r.Id)
+		res, err2 := c.GetControls(c.ctx, r.Id)
+		err = take(res, err2, &now)
 	} else {
 		if flags.reason != "" {
 			b["reason"] = flags.reason
@@ -115,9 +114,10 @@ func control(command, usage string, args []string, stdout, stderr io.Writer, ext
 		if err2 != nil {
 			return err2
 		}
-		res, err = c.PatchControls(c.ctx, r.Id, data)
+		res, err2 := c.PatchControls(c.ctx, r.Id, data)
+		err = take(res, err2, &now)
 	}
-	if err := take(res, err, &now); err != nil {
+	if err != nil {
 		return err
 	}
 	return c.print(now, func(w io.Writer) { showControls(w, &now) })

@@ -201,7 +201,7 @@ func (s *Server) say(said *room.Control, body json.RawMessage, by string) error 
 
 // unjoin returns the errors that were joined.
 func unjoin(err error) []error {
-	if all, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // what Check joined
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
 		return all.Unwrap()
 	}
 	return nil
@@ -265,7 +265,7 @@ func (s *Server) showControls(r *roomstore.Room, id string, c *room.Controls) ap
 		}
 		a.Result.Limits = l
 	}
-	e, f := r.Settings.Under(in, now), &a.Result.InForce
+	e, f := r.Under(in, now), &a.Result.InForce
 	f.TotalActiveUsers, f.NewUsersPerMinute, f.QueueAll, f.QueueMessage = e.TotalActiveUsers, e.NewUsersPerMinute, e.QueueAll, e.QueueMessage
 	return a
 }

@@ -138,25 +138,25 @@ func newSnapshot(f *node.Fleet, m *metrics, old *snapshot, log *slog.Logger) *sn
 
 // deriveCodecs makes the cookie names and codecs of the room. On an error they open
 // nothing and cannot seal.
-func (rs *roomState) deriveCodecs(ring ticket.Keyring) error {
+func (rm *roomState) deriveCodecs(ring ticket.Keyring) error {
 	var errs []error
 	for _, secure := range []bool{false, true} {
 		i := index(secure)
 		codec := func(cookie string) *ticket.Codec {
-			c, err := ticket.NewCodec(ring, rs.ID, cookie)
+			c, err := ticket.NewCodec(ring, rm.ID, cookie)
 			if err != nil {
 				errs = append(errs, err)
 				c = &ticket.Codec{}
 			}
 			return c
 		}
-		rs.cookie[i] = ticket.CookieName(cookieOf(rs.Room), secure)
-		if rs.CookieDomain != "" {
-			rs.own.name[i] = rs.cookie[i]
-			rs.own.codec[i] = codec(rs.own.name[i])
-			rs.cookie[i] = ticket.SharedCookieName(cookieOf(rs.Room), secure)
+		rm.cookie[i] = ticket.CookieName(cookieOf(rm.Room), secure)
+		if rm.CookieDomain != "" {
+			rm.own.name[i] = rm.cookie[i]
+			rm.own.codec[i] = codec(rm.own.name[i])
+			rm.cookie[i] = ticket.SharedCookieName(cookieOf(rm.Room), secure)
 		}
-		rs.codec[i] = codec(rs.cookie[i])
+		rm.codec[i] = codec(rm.cookie[i])
 	}
 	return errors.Join(errs...)
 }

@@ -245,7 +245,7 @@ func (s *Set) Under(c *Controls, now int64) *Set {
 		}
 		in := said.At(now)
 		if r := s.ByID(known); r != nil && in != nil && PublicID(r.Known()) == id {
-			changed[r] = &Room{ID: r.ID, Settings: r.Settings.Under(in, now), Index: r.Index, Control: in}
+			changed[r] = &Room{ID: r.ID, Settings: r.Under(in, now), Index: r.Index, Control: in}
 		}
 	}
 	if len(changed) == 0 {

@@ -29,8 +29,13 @@ func TestControlsEnd(t *testing.T) {
 		message string
 		total   int
 	}{
-		{5, true, "Ten minutes.", 7}, {10, true, "Sold out soon.", 7}, {19, true, "Sold out soon.", 7}, {20, false, "Sold out soon.", 7},
-		{30, false, "Hello.", 7}, {39, false, "Hello.", 7}, {40, false, "Hello.", 100},
+		{5, true, "Ten minutes.", 7},
+		{10, true, "Sold out soon.", 7},
+		{19, true, "Sold out soon.", 7},
+		{20, false, "Sold out soon.", 7},
+		{30, false, "Hello.", 7},
+		{39, false, "Hello.", 7},
+		{40, false, "Hello.", 100},
 	} {
 		got := s.Under(said(), c.now)
 		want := s

@@ -144,21 +144,21 @@ var Schema = []Setting{
 		Key: "epoch", Since: 1, Doc: "Raised to void every ticket of the room.", Bounds: "0 to 4294967295",
 		Field: func(s *Settings) any { return &s.Epoch },
 	},
-	since(2, choice("ticket_binding", DefaultBinding, func(s *Settings) *string { return &s.TicketBinding },
+	since2(choice("ticket_binding", DefaultBinding, func(s *Settings) *string { return &s.TicketBinding },
 		"Where the ticket of a session is good, see below.", BindingNone, BindingNetwork, BindingStrict)),
 	{
 		Key: "cors_origins", Since: 2, Soft: true, Bounds: fmt.Sprintf("`*`, or at most %d origins such as https://shop.example, with spaces between", MaxOrigins),
 		Doc:   "Whose pages may read what the edge answers, and are let through by their preflights, see below.",
 		Field: func(s *Settings) any { return &s.CORSOrigins }, Rule: func(s *Settings) string { return checkCORSOrigins(s.CORSOrigins) },
 	},
-	since(2, choice("preflights", DefaultPreflights, func(s *Settings) *string { return &s.Preflights },
+	since2(choice("preflights", DefaultPreflights, func(s *Settings) *string { return &s.Preflights },
 		"Who answers preflights of other pages, see below.", PreflightsSite, PreflightsEdge)),
 	{
 		Key: "cookie_domain", Since: 2, Bounds: "a domain in which all hosts of the room lie",
 		Doc:   "Where the room has several hosts: the domain of the ticket's cookie, so that all hosts know one place. Without it each host has its own.",
 		Field: func(s *Settings) any { return &s.CookieDomain }, Rule: func(s *Settings) string { return s.checkCookieDomain() },
 	},
-	soft(since(2, choice("caching", DefaultCaching, func(s *Settings) *string { return &s.Caching },
+	soft(since2(choice("caching", DefaultCaching, func(s *Settings) *string { return &s.Caching },
 		"`private`: what the site answers to somebody inside is made `private`, so that no CDN serves it past the room; `site`: it stays as the site says.",
 		CachingPrivate, CachingSite))),
 	{
@@ -197,7 +197,7 @@ var Schema = []Setting{
 		Doc:   "SameSite of the cookie. `auto` is `lax`; `none` is `lax` where the cookie is not Secure, as browsers refuse it otherwise.",
 		Field: func(s *Settings) any { return &s.CookieSameSite }, Rule: func(s *Settings) string { return s.checkSameSite() },
 	},
-	since(2, choice("cookie_secure", CookieAuto, func(s *Settings) *string { return &s.CookieSecure },
+	since2(choice("cookie_secure", CookieAuto, func(s *Settings) *string { return &s.CookieSecure },
 		"Secure of the cookie. `auto`: where the request came over TLS. To change it makes everybody a newcomer.", CookieAuto, CookieAlways, CookieNever)),
 	soft(truth("json_response_enabled", func(s *Settings) *bool { return &s.JSONResponse },
 		"For clients of the hosted product. Who asks for JSON alone gets it here whatever it says.")),
@@ -218,9 +218,9 @@ func truth(key string, field func(*Settings) *bool, doc string) Setting {
 	return Setting{Key: key, Since: 2, Doc: doc, Bounds: "true or false", Field: func(s *Settings) any { return field(s) }}
 }
 
-// since is s in a later version of the table than the first.
-func since(version int, s Setting) Setting {
-	s.Since = version
+// since2 is s in version 2 of the table.
+func since2(s Setting) Setting {
+	s.Since = 2
 	return s
 }
 
