@@ -66,19 +66,21 @@ func TestEvaluation(t *testing.T) {
 		`http.request.uri eq "/articles/2008/Photo.JPG?a=1&b=two&a=3&x=%41+b"`: true,
 		`http.request.full_uri contains "https://shop.example/articles"`:       true,
 		`http.request.uri.query contains "b=two"`:                              true,
-		`ssl`:                                                                     true,
-		`not ssl`:                                                                 false,
-		`!ssl or ssl`:                                                             true,
-		`ssl xor ssl`:                                                             false,
-		`ssl ^^ ssl xor ssl`:                                                      true,
-		`ssl or ssl xor ssl`:                                                      true, // xor binds before or
-		`ssl xor ssl and not ssl`:                                                 true, // and before xor
-		`not ssl and not ssl or ssl`:                                              true, // not before and before or
-		`not (ssl and ssl)`:                                                       false,
-		`ip.src eq 192.0.2.7`:                                                     true,
-		`ip.src == ::ffff:192.0.2.7`:                                              true,
-		`ip.src ne 2001:db8::1`:                                                   true,
-		`ip.src in {10.0.0.0/8 192.0.2.0/24}`:                                     true,
+
+		`ssl`:                                 true,
+		`not ssl`:                             false,
+		`!ssl or ssl`:                         true,
+		`ssl xor ssl`:                         false,
+		`ssl ^^ ssl xor ssl`:                  true,
+		`ssl or ssl xor ssl`:                  true, // xor binds before or
+		`ssl xor ssl and not ssl`:             true, // and before xor
+		`not ssl and not ssl or ssl`:          true, // not before and before or
+		`not (ssl and ssl)`:                   false,
+		`ip.src eq 192.0.2.7`:                 true,
+		`ip.src == ::ffff:192.0.2.7`:          true,
+		`ip.src ne 2001:db8::1`:               true,
+		`ip.src in {10.0.0.0/8 192.0.2.0/24}`: true,
+
 		`ip.src in {192.0.2.1..192.0.2.6 192.0.2.8}`:                              false,
 		`ip.src in $office`:                                                       true,
 		`ip.src in $empty`:                                                        false,
