@@ -93,6 +93,7 @@ type fixture struct {
 	rooms *roomstore.Store
 	docs  *shelf
 	audit *testkit.Stream
+	mu    sync.Mutex
 	count map[string]int // of requests that were answered
 	token map[Role]string
 
@@ -113,7 +114,11 @@ func start(t testing.TB) *fixture {
 		Fleet: func() api.Fleet {
 			return api.Fleet{Leader: "global-1", Candidates: []api.Candidate{{Name: "global-1", Alarms: []string{}}}, DataCenters: []api.DataCenter{}}
 		},
-		Count: func(operation string, status int) { f.count[fmt.Sprint(operation, " ", status)]++ },
+		Count: func(operation string, status int) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.count[fmt.Sprint(operation, " ", status)]++
+		},
 		Numbers: func(_ context.Context, id room.ID) (Numbers, bool) {
 			return Numbers{Active: 7, Waiting: 3, Longest: 61, Complete: true, At: time.Unix(1795353281, 0)}, id != 0
 		},

@@ -309,7 +309,7 @@ func TestBranding(t *testing.T) {
 	}
 	v := one()
 	page := string(p.Render(nil, &v))
-	m := regexp.MustCompile(`(?s)</style>\n<style>(.*?)</style>`).FindStringSubmatch(page)
+	m := regexp.MustCompile(`(?s)</script>\n<style>(.*?)</style>`).FindStringSubmatch(page)
 	if p.IsCustom() || m == nil || !strings.Contains(m[1], "#0a7d4f") || strings.Contains(m[1], "\r") {
 		t.Fatalf("the page is not branded: %q", m)
 	}
