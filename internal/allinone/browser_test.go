@@ -114,7 +114,7 @@ func TestOnePlacePerBrowser(t *testing.T) {
 	ctx := browsertest.Open(t)
 	// Nobody else is let in meanwhile, and nobody is held until then.
 	tree, _ := grow(t, 1, 60, 10*time.Minute, func(o *Options) { o.Params.Hold = 100 * time.Millisecond })
-	newBrowser(t).enters(tree.Info.Edges[0].URL)
+	newBrowser(t).stays(tree.Info.Edges[0].URL)
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
 	do := func(ctx context.Context, steps ...chromedp.Action[chromedp.Void]) {
@@ -172,7 +172,7 @@ func TestAPageThatGoesAway(t *testing.T) {
 				edit(t, tree, "- name: demo\n", "- name: demo\n    waiting_page: page.html\n")
 			}
 			edge := tree.Info.Edges[0].URL
-			newBrowser(t).enters(edge)
+			newBrowser(t).stays(edge)
 			if page != "" {
 				eventually(t, "the edge has the page", func() bool {
 					resp, err := http.Get(edge)
@@ -239,11 +239,7 @@ func TestAPageThatGoesAway(t *testing.T) {
 func TestABrowserThatKeepsNoCookies(t *testing.T) {
 	t.Parallel()
 	tree, _ := grow(t, 1, 60, 10*time.Minute)
-	first := newBrowser(t)
-	first.enters(tree.Info.Edges[0].URL)
-	if !first.open(tree.Info.Edges[0].URL).inside { // who never comes again is put out after a minute
-		t.Fatal("the first visitor is not inside any more")
-	}
+	newBrowser(t).stays(tree.Info.Edges[0].URL)
 	to, err := url.Parse(tree.Info.Edges[0].URL)
 	if err != nil {
 		t.Fatal(err)

@@ -150,6 +150,14 @@ func (b *browser) enters(edge string) {
 	eventually(b.t, "a visitor is in where there is room", func() bool { return b.open(edge).inside })
 }
 
+// stays enters, and comes again: who does not is put out after a minute, which a test may take
+// where the machine stands still.
+func (b *browser) stays(edge string) {
+	b.t.Helper()
+	b.enters(edge)
+	eventually(b.t, "its second request is inside too", func() bool { return b.open(edge).inside })
+}
+
 // wait does as the waiting page, whose questions are held, until the browser is in.
 func (b *browser) wait(ctx context.Context, edge string) (time.Duration, error) {
 	begun := time.Now()
