@@ -34,6 +34,22 @@ type Room struct {
 	Grace time.Duration
 }
 
+// RoomOf returns what an engine needs to know of r.
+func RoomOf(r *room.Room) Room {
+	out := Room{
+		ID: r.ID, Epoch: r.Epoch, Cap: r.PartitionPolicy == room.PolicyCap,
+		Probation: r.Probation, Grace: r.Grace, Session: r.SessionDuration, OnIsolation: r.OnIsolation, IsolationLimit: r.IsolationLimit,
+		NoRenewal: r.NoRenewal,
+	}
+	switch {
+	case r.QueueAll:
+		out.Shut = QueuedAll
+	case r.QueueingMethod == room.MethodReject:
+		out.Shut = Rejected
+	}
+	return out
+}
+
 // roomState is an edge's admission to one room. Its parts keep their own numbers; it
 // decides, and charges what it decided to them in one step.
 //

@@ -106,28 +106,13 @@ func (g *Gate) Use(f *node.Fleet) {
 	g.takeRules(next, g.rooms.Load())
 	rooms := make([]admission.Room, len(next.rooms))
 	for i, r := range next.rooms {
-		rooms[i] = admission.Room{
-			ID: r.ID, Epoch: r.Epoch, Cap: r.PartitionPolicy == room.PolicyCap,
-			Probation: r.Probation, Grace: r.Grace, Session: r.SessionDuration, OnIsolation: r.OnIsolation, IsolationLimit: r.IsolationLimit,
-			NoRenewal: r.NoRenewal, Shut: shut(r.Room),
-		}
+		rooms[i] = admission.RoomOf(r.Room)
 	}
 	g.rooms.Store(next)
 	g.mu.Lock()
 	g.eng.SetRooms(g.clock.Now(), rooms)
 	g.mu.Unlock()
 	g.Pause()
-}
-
-// shut returns why an operator lets nobody into a room.
-func shut(r *room.Room) admission.Reason {
-	switch {
-	case r.QueueAll:
-		return admission.QueuedAll
-	case r.QueueingMethod == room.MethodReject:
-		return admission.Rejected
-	}
-	return admission.None
 }
 
 // Pause tells the engine which rooms let nobody in because their origin is down.

@@ -182,11 +182,7 @@ func (f *Fleet) offerRooms(ctx context.Context, turn uint64, data []byte) {
 func LedgerRooms(set *room.Set) []slots.RoomConfig {
 	var out []slots.RoomConfig
 	for _, r := range set.Rooms() {
-		out = append(out, slots.RoomConfig{
-			ID: r.ID, Total: uint64(r.TotalActiveUsers), Rate: uint64(r.NewUsersPerMinute), Session: r.SessionDuration,
-			Cap: r.PartitionPolicy == room.PolicyCap, LostWait: r.LostAfter,
-			Unbound: r.QueueingMethod == room.MethodPassthrough && !r.QueueAll, Shut: r.QueueAll || r.QueueingMethod == room.MethodReject,
-		})
+		out = append(out, slots.ConfigOf(r))
 	}
 	return out
 }

@@ -42,6 +42,12 @@ type Faults struct {
 	Members                             bool // data centres are added and drained, coordinators go by older lists, the store's list comes back older
 	Copies                              bool // data centres are copied, with their names, onto other NATS
 	Forsake                             bool // with Members: data centres are taken off by force, and live on
+	Methods                             bool // queueing_method and queue_all are edited
+	Pause                               bool // the room is paused for a while
+	ForNow                              bool // T and R are other ones for a while
+	Suspend                             bool // the room is suspended for a while
+	Renewal                             bool // disable_session_renewal is edited
+	Rename                              bool // the room is renamed, and keeps its id
 	Clocks                              bool // wall clocks are off by up to five minutes, monotonic ones drift at the bound
 
 	Doubled float64       // share of messages that arrive twice
@@ -140,6 +146,16 @@ var faultKinds = []faultKind{
 	{3, func(f *Faults) bool { return f.Fail }, (*World).failStore},
 }
 
+// operatorKinds are what operators do. They are drawn apart, so that what goes wrong stays the same.
+var operatorKinds = []faultKind{
+	{3, func(f *Faults) bool { return f.Methods }, (*World).editMethod},
+	{2, func(f *Faults) bool { return f.Pause }, (*World).pauseRoom},
+	{2, func(f *Faults) bool { return f.ForNow }, (*World).limitForNow},
+	{1, func(f *Faults) bool { return f.Suspend }, (*World).suspendRoom},
+	{1, func(f *Faults) bool { return f.Renewal }, (*World).editRenewal},
+	{1, func(f *Faults) bool { return f.Rename }, (*World).renameRoom},
+}
+
 // fault is one thing that goes wrong. Everything about it is drawn beforehand,
 // so that it stays the same when others are left out.
 type fault struct {
@@ -165,7 +181,7 @@ func (f *Faults) draw(seed uint64, length time.Duration) []fault {
 	}
 	rng := rand.New(rand.NewPCG(seed, 0x6c697374))
 	pause := func(mean time.Duration) time.Duration { return time.Duration(rng.ExpFloat64() * float64(mean)) }
-	kinds := f.kinds()
+	kinds := f.kinds(faultKinds)
 	end := length
 	if f.Until > 0 {
 		end = f.Until
@@ -185,14 +201,22 @@ func (f *Faults) draw(seed uint64, length time.Duration) []fault {
 			x:     rng.Float64(), y: rng.Float64(),
 		})
 	}
+	rng = rand.New(rand.NewPCG(seed, 0x6f706572))
+	kinds, every := f.kinds(operatorKinds), 2*time.Second+2*f.Every
+	for at := every + pause(every); at < end && len(kinds) > 0; at += pause(every) {
+		out = append(out, fault{
+			number: len(out), at: int64(at), kind: kinds[rng.IntN(len(kinds))],
+			last: min(time.Second+pause(max(every, f.Last)), 2*time.Minute, end-at), x: rng.Float64(), y: rng.Float64(),
+		})
+	}
 	return out
 }
 
 // kinds returns the faults that there are, each as often as its weight says.
-func (f *Faults) kinds() []*faultKind {
+func (f *Faults) kinds(all []faultKind) []*faultKind {
 	var out []*faultKind
-	for i := range faultKinds {
-		k := &faultKinds[i]
+	for i := range all {
+		k := &all[i]
 		if !k.drawn(f) {
 			continue
 		}
@@ -712,7 +736,7 @@ func (w *World) readEdge(i int32) {
 	w.hear(&n.proc, func() {
 		if !n.down && n.edition != w.edition {
 			n.edition = w.edition
-			n.core.SetRooms(n.clock.read(w.now), w.edgeRooms())
+			w.tellEdge(n, n.clock.read(w.now))
 			w.release(i)
 			w.wakeEdge(i)
 		}

@@ -148,8 +148,12 @@ func (j *judge) issued(w *World, v *visitor, d admission.Decision) {
 	if !w.cfg.Faults.any() && int64(until)*1000 <= int64(w.fleetTime())-250 {
 		j.fail(w, "a ticket that expired at %d was served at %d", until, w.fleetTime()/1000)
 	}
+	e := w.edges[v.edge]
 	if d.Verdict == admission.Admit {
-		j.admit(w, w.edges[v.edge].region)
+		j.admit(w, e.region)
+		if e.told.Shut != admission.None {
+			j.fail(w, "%s admits somebody, and knows that nobody is to be let in", w.name(e))
+		}
 	}
 	home := j.homeOf(d.Ticket.Home)
 	if home < 0 {
@@ -160,6 +164,9 @@ func (j *judge) issued(w *World, v *visitor, d admission.Decision) {
 	old := c.until[id]
 	if until <= old || int64(until) <= c.ended {
 		return
+	}
+	if last := d.Ticket.Admitted + 1 + uint32((e.told.Session+time.Second-1)/time.Second); e.told.NoRenewal && d.Reseal && until > last {
+		j.fail(w, "%s lets a session go on until second %d that is to end in second %d: renewal is switched off", w.name(e), until, last)
 	}
 	c.until[id] = until
 	c.bucket[int64(until)] = append(c.bucket[int64(until)], id)
@@ -398,24 +405,27 @@ func (w *World) accepted(id uint64, home ticket.DC, until uint32) bool {
 
 // raise notes that the limits were edited: a raised one binds at once.
 func (j *judge) raise(w *World) {
-	j.total, j.limit, j.rateSince = max(j.total, w.cfg.Total), max(j.limit, w.cfg.Rate), 0
+	total, rate, _ := w.operator.limits(w)
+	j.total, j.limit, j.rateSince = max(j.total, total), max(j.limit, rate), 0
 }
 
 // settle finds out which limits bind: a lowered one does once what was lent
 // beyond it has come back, a raised one at once.
 func (j *judge) settle(w *World, root *slots.RootLedger) {
-	if !root.Complete || root.Total != uint64(w.cfg.Total) {
+	total, rate, unbound := w.operator.limits(w)
+	if !root.Complete || root.Unbound || unbound || root.Total != uint64(total) || root.Rate != uint64(rate) {
+		j.rateSince = 0
 		return
 	}
 	if root.Free >= 0 {
-		j.total = w.cfg.Total
+		j.total = total
 	}
 	if root.RateFree >= 0 {
 		if j.rateSince == 0 {
 			j.rateSince = w.now
 		}
 		if w.now-j.rateSince > int64(time.Minute) {
-			j.limit = w.cfg.Rate
+			j.limit = rate
 		}
 	} else {
 		j.rateSince = 0

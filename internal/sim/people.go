@@ -307,7 +307,7 @@ func (w *World) parallel(v *visitor, n int) {
 	for range n {
 		k := w.anyEdge(v.centre)
 		e := w.edges[k]
-		if !w.reachable(e) {
+		if !w.reachable(e) || e.off {
 			continue
 		}
 		t, known := w.brings(e, v)
@@ -351,6 +351,10 @@ func (w *World) request(i int32) {
 			return
 		}
 		n = w.edges[v.edge]
+	}
+	if n.off {
+		w.passBy(i)
+		return
 	}
 	now := n.clock.read(w.now)
 	t, known := w.brings(n, v)
@@ -435,6 +439,10 @@ func (w *World) answer(i int32, d *admission.Decision) {
 		w.meters.putOut(w, v)
 		v.inside = false
 		v.came = w.now
+	}
+	if d.Reason == admission.Rejected && d.Fresh != admission.Kept {
+		w.rejected(i, d)
+		return
 	}
 	w.meters.waitingPage(w, v, *d)
 	if v.robot && !v.waits {

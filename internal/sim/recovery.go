@@ -49,6 +49,7 @@ func (w *World) calmDown() {
 	w.pairs = nil
 	first := w.judge.first
 	w.cfg.Total, w.cfg.Rate, w.cfg.Session, w.removed = first.total, first.rate, first.session, false
+	w.operator = operator{}
 	w.judge.raise(w)
 	w.publish()
 	w.mendMembers()

@@ -241,3 +241,14 @@ func BenchmarkWorld(b *testing.B) {
 	}
 	b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
 }
+
+// TestOperatorsBreakNoPromise: queueing methods, pauses, limits for now, suspensions, renewal and names are edited all the
+// time, while nodes are replaced and cut off.
+func TestOperatorsBreakNoPromise(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(4) { // `make sim` runs hundreds of small worlds with them
+		if r := New(Operators(seed)).Run(); r.Fault != "" {
+			t.Errorf("seed %d: %s", seed, r.Fault)
+		}
+	}
+}

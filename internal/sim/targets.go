@@ -23,6 +23,7 @@ var Targets = []Target{
 	{"copies", Copies},
 	{"stores", Stores},
 	{"keys", Keys},
+	{"operators", Operators},
 }
 
 // Target is one of them.
@@ -184,6 +185,21 @@ func Keys(seed uint64) Config {
 	f.Every, f.Last = time.Duration(3+rng.IntN(5))*time.Second, time.Duration(10+rng.IntN(50))*time.Second
 	f.Keys, f.CutEdge, f.CutRegion = true, true, rng.IntN(2) == 0
 	f.CrashEdge, f.CrashRegion = rng.IntN(3) == 0, rng.IntN(3) == 0
+	return c
+}
+
+// Operators edit the room all the time and say things for now, while coordinators and aggregators are replaced
+// and data centres are cut off.
+func Operators(seed uint64) Config {
+	c, rng := tight(seed, 1+rng20(seed)%3, 2, 10*time.Second)
+	f := &c.Faults
+	f.Every, f.Last = time.Duration(1+rng.IntN(4))*time.Second, time.Duration(2+rng.IntN(20))*time.Second
+	f.Methods, f.Pause, f.ForNow, f.Suspend, f.Renewal, f.Rename = true, true, true, rng.IntN(2) == 0, rng.IntN(2) == 0, rng.IntN(2) == 0
+	f.CrashGlobal, f.CrashRegion, f.CrashEdge = rng.IntN(2) == 0, rng.IntN(2) == 0, rng.IntN(3) == 0
+	f.CutRegion, f.CutEdge, f.Limits, f.Session = rng.IntN(2) == 0, rng.IntN(3) == 0, rng.IntN(2) == 0, rng.IntN(3) == 0
+	if rng.IntN(2) == 0 {
+		c.Probation = 5 * time.Second
+	}
 	return c
 }
 

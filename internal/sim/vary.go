@@ -139,6 +139,10 @@ func (c *Config) enableFaults(rng *rand.Rand) {
 	f.Members, f.Forsake = some(0.3), some(0.3)
 	f.Twins, f.Folders, f.Forget = some(0.2), some(0.2), some(0.2)
 	f.Copies, f.Fail, f.Torn = some(0.2), some(0.2), some(0.15)
+	if some(0.35) {
+		f.Methods, f.Pause, f.ForNow = some(0.6), some(0.5), some(0.5)
+		f.Suspend, f.Renewal, f.Rename = some(0.3), some(0.4), some(0.3)
+	}
 }
 
 // thenCalm lets nothing go wrong after the length of the run so far, and adds the

@@ -136,6 +136,8 @@ type World struct {
 	removed bool
 	keys    keys
 
+	operator operator
+
 	members     membership
 	slowDocs    bool // a change of the list reaches most nodes late
 	older       int  // version of the list that the next coordinator goes by; 0 for what the store holds
@@ -250,6 +252,9 @@ type edgeNode struct {
 	synced    bool          // was told fleet time in this life: visitors are sent here
 	cutUp     int64         // nothing reaches the regional until then
 	cutDown   int64         // nothing comes from it until then
+
+	told admission.Room // what it knows of the room
+	off  bool           // and that it is suspended
 }
 
 // newest returns the coordinator with the highest term.
@@ -412,7 +417,7 @@ func (w *World) startEdge(i int32) {
 	n.keep()
 	now := n.clock.read(w.now)
 	n.core.Guess(now, w.fleetTime().Add(w.cfg.Faults.wall(w.chaos)))
-	n.core.SetRooms(now, w.edgeRooms())
+	w.tellEdge(n, now)
 	w.wakeEdge(i)
 }
 
@@ -424,7 +429,9 @@ func (w *World) edgeRooms() []admission.Room {
 	if w.removed {
 		return nil
 	}
-	return []admission.Room{{ID: w.room, Epoch: w.epoch, Cap: w.cfg.Cap, Probation: w.cfg.Probation}}
+	r := admission.RoomOf(w.operator.inForce(w))
+	r.Epoch, r.Cap, r.Probation, r.Session = w.epoch, w.cfg.Cap, w.cfg.Probation, w.cfg.Session
+	return []admission.Room{r}
 }
 
 // fork returns a source of chance of its own, so that one node's draws do not
@@ -435,10 +442,9 @@ func (w *World) rooms() []slots.RoomConfig {
 	if w.removed {
 		return nil
 	}
-	return []slots.RoomConfig{{
-		ID: w.room, Total: uint64(w.cfg.Total), Rate: uint64(w.cfg.Rate), Session: w.cfg.Session, Cap: w.cfg.Cap,
-		LostWait: 15 * time.Minute,
-	}}
+	r := slots.ConfigOf(w.operator.inForce(w))
+	r.Session, r.Cap, r.LostWait = w.cfg.Session, w.cfg.Cap, 15*time.Minute
+	return []slots.RoomConfig{r}
 }
 
 // fleetTime returns true fleet time.

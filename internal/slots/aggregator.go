@@ -24,6 +24,15 @@ type RoomConfig struct {
 	Shut    bool // nobody is to be admitted: nobody is called
 }
 
+// ConfigOf returns what the ledger needs to know of r.
+func ConfigOf(r *room.Room) RoomConfig {
+	return RoomConfig{
+		ID: r.ID, Total: uint64(r.TotalActiveUsers), Rate: uint64(r.NewUsersPerMinute), Session: r.SessionDuration,
+		Cap: r.PartitionPolicy == room.PolicyCap, LostWait: r.LostAfter,
+		Unbound: r.QueueingMethod == room.MethodPassthrough && !r.QueueAll, Shut: r.QueueAll || r.QueueingMethod == room.MethodReject,
+	}
+}
+
 // AggregatorConfig is what an aggregator is made of.
 type AggregatorConfig struct {
 	DC     string

@@ -119,6 +119,7 @@ type RootLedger struct {
 	Total, Rate    uint64
 	Free, RateFree int64
 	Complete       bool // the books of every data centre are known
+	Unbound        bool // no limit binds now: see RoomConfig
 	Centres        []CentreLedger
 	Excess         int64 // sessions that may be valid beyond the books: see Allocator
 	Beyond         int64 // sessions beyond Total: under passthrough, or of before a limit was lowered
@@ -157,7 +158,7 @@ func (a *Allocator) Totals(id room.ID) RootLedger {
 	if p == nil {
 		return RootLedger{}
 	}
-	l := RootLedger{Total: p.Total, Rate: p.Rate, Complete: a.complete(p), View: p.view}
+	l := RootLedger{Total: p.Total, Rate: p.Rate, Complete: a.complete(p), Unbound: p.Unbound, View: p.view}
 	l.Free, l.RateFree = a.free(p)
 	return l
 }

@@ -1,0 +1,193 @@
+package sim
+
+import (
+	"math"
+	"time"
+
+	"vestibule/internal/admission"
+	"vestibule/internal/fleet"
+	"vestibule/internal/room"
+)
+
+// operator is what operators say of the room beside its limits: by its settings, and by
+// controls. The zero value says nothing.
+type operator struct {
+	method    string
+	queueAll  bool
+	suspended bool
+	noRenewal bool
+	name      string // "" for the one that it began with
+	control   room.Control
+	edits     int // of the method, so that an older edit does not end a newer one
+
+	// What nodes read is made anew where it differs: the judge asks with every event.
+	made     settings
+	set      *room.Set
+	controls *room.Controls
+}
+
+// settings are what a room set is made of.
+type settings struct {
+	total, rate                    int
+	method, name                   string
+	queueAll, suspended, noRenewal bool
+	edition                        uint64
+}
+
+const firstName = "sale"
+
+// inForce returns the room as a node reads it now, by the code that nodes read it with.
+func (o *operator) inForce(w *World) *room.Room {
+	want := settings{w.cfg.Total, w.cfg.Rate, o.method, o.name, o.queueAll, o.suspended, o.noRenewal, w.edition}
+	if o.set == nil || o.made != want {
+		s := room.Settings{
+			Name: firstName, Host: "sale.example", Origin: "http://10.0.0.1", TotalActiveUsers: w.cfg.Total, NewUsersPerMinute: w.cfg.Rate,
+			QueueingMethod: o.method, QueueAll: o.queueAll, Suspended: o.suspended, NoRenewal: o.noRenewal,
+		}
+		if o.name != "" {
+			s.Name, s.Identity = o.name, firstName
+		}
+		set, err := room.NewSet(room.Document{Rooms: []room.Settings{s}}, w.edition+1)
+		if err != nil {
+			panic(err) // the simulator's own settings
+		}
+		o.made, o.set = want, set
+		o.controls = &room.Controls{Version: 1, Rooms: map[string]*room.Control{room.PublicID(firstName): &o.control}}
+	}
+	r := o.set.Under(o.controls, int64(w.fleetTime())).Rooms()[0]
+	if r.ID != w.room {
+		w.judge.fail(w, "a room that was renamed has another id")
+	}
+	return r
+}
+
+// limits returns which bind by what is said now: none under passthrough, where unbound is true.
+func (o *operator) limits(w *World) (total, rate int, unbound bool) {
+	r := o.inForce(w)
+	if r.QueueingMethod == room.MethodPassthrough && !r.QueueAll {
+		return math.MaxInt32, math.MaxInt32, true
+	}
+	return r.TotalActiveUsers, r.NewUsersPerMinute, false
+}
+
+// tellEdge lets an edge read the room set.
+func (w *World) tellEdge(n *edgeNode, now fleet.Mono) {
+	rooms := w.edgeRooms()
+	if n.core.SetRooms(now, rooms); len(rooms) == 1 {
+		n.told = rooms[0]
+	}
+	n.off = w.operator.suspended && !w.removed
+}
+
+// say publishes what has just been said, and again when it ends.
+func (w *World) say(f *fault, format string, args ...any) {
+	w.tell("#%d "+format, append([]any{f.number}, args...)...)
+	w.judge.raise(w)
+	w.publish()
+}
+
+// ends lets something be as before after the fault has lasted, unless the world is calm by then.
+func (w *World) ends(f *fault, do func()) {
+	w.in(f.last, func() {
+		if !w.calm {
+			do()
+			w.judge.raise(w)
+			w.publish()
+		}
+	})
+}
+
+func (w *World) editMethod(f *fault) {
+	o := &w.operator
+	o.method, o.queueAll = room.MethodPassthrough, false
+	switch {
+	case f.x < 0.3:
+		o.method = room.MethodReject
+	case f.x < 0.5:
+		o.method, o.queueAll = "", true
+	}
+	o.edits++
+	edit := o.edits
+	w.say(f, "queueing_method %q, queue_all %v, for %v", o.method, o.queueAll, f.last)
+	w.ends(f, func() {
+		if o.edits == edit {
+			o.method, o.queueAll = "", false
+			w.tell("#%d queueing_method is fifo", f.number)
+		}
+	})
+}
+
+// mark is one that ends with the fault.
+func (w *World) mark(f *fault) room.Mark {
+	now := int64(w.fleetTime())
+	return room.Mark{Since: now, Until: now + max(1, f.last.Milliseconds())}
+}
+
+// lapses lets every node read the room again once something that was said for now has ended.
+func (w *World) lapses(f *fault) {
+	w.in(f.last+2*time.Millisecond, func() {
+		if !w.calm {
+			w.judge.raise(w)
+			w.publish()
+		}
+	})
+}
+
+func (w *World) pauseRoom(f *fault) {
+	w.operator.control.Pause = &room.Pause{Mark: w.mark(f)}
+	w.say(f, "the room is paused for %v", f.last)
+	w.lapses(f)
+}
+
+func (w *World) limitForNow(f *fault) {
+	first := w.judge.first
+	w.operator.control.Limits = &room.Limits{
+		Mark: w.mark(f), TotalActiveUsers: max(1, int(float64(first.total)*2*f.x)), NewUsersPerMinute: max(1, int(float64(first.rate)*2*f.y)),
+	}
+	w.say(f, "T is %d and R %d for %v", w.operator.control.Limits.TotalActiveUsers, w.operator.control.Limits.NewUsersPerMinute, f.last)
+	w.lapses(f)
+}
+
+func (w *World) suspendRoom(f *fault) {
+	w.operator.suspended = true
+	w.say(f, "the room is suspended for %v", f.last)
+	w.ends(f, func() { w.operator.suspended = false })
+}
+
+func (w *World) editRenewal(f *fault) {
+	w.operator.noRenewal = !w.operator.noRenewal
+	w.say(f, "disable_session_renewal: %v", w.operator.noRenewal)
+}
+
+func (w *World) renameRoom(f *fault) {
+	if w.operator.name = ""; f.x < 0.8 {
+		w.operator.name = "renamed-" + string(rune('a'+int(f.y*25)))
+	}
+	w.say(f, "the room is called %q", w.operator.name)
+}
+
+// passBy lets a visitor through a room that is suspended: nobody is asked and nothing is counted.
+func (w *World) passBy(i int32) {
+	v := &w.visitors[i]
+	if v.pages = max(0, v.pages-1); v.pages == 0 {
+		w.judge.waits(v, false)
+		w.end(i)
+		return
+	}
+	v.gen++
+	w.plan(event{at: w.now + 1 + int64(w.rng.ExpFloat64()*float64(w.cfg.People.Think)), kind: evVisit, node: i, gen: v.gen})
+}
+
+// rejected lets a visitor who was given no place come again later, or not at all.
+func (w *World) rejected(i int32, d *admission.Decision) {
+	v := &w.visitors[i]
+	if d.Reseal {
+		w.judge.fail(w, "a room that rejects gave a place to somebody new")
+	}
+	w.judge.waits(v, false)
+	if v.robot || w.rng.IntN(2) == 0 {
+		w.end(i)
+		return
+	}
+	w.plan(event{at: w.now + int64(2*time.Second) + w.rng.Int64N(int64(10*time.Second)), kind: evVisit, node: i, gen: v.gen})
+}
