@@ -143,6 +143,7 @@ lint: $(TOOLS)/golangci-lint ## style, package direction, no clocks and no chanc
 	$(TOOLS)/golangci-lint config verify
 	$(TOOLS)/golangci-lint run ./...
 	$(GO) mod tidy -diff
+	cd internal/control/contract && $(GO) mod tidy -diff
 
 # Until Go 1.27 a fuzzer that found nothing may fail with a bare "context deadline
 # exceeded" when its time is over (go.dev/issue/75804). That alone is let pass, and said;
