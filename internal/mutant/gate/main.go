@@ -36,7 +36,7 @@ import (
 func main() {
 	g := gate{out: os.Stdout, proof: map[string]int{}}
 	flag.StringVar(&g.only, "mutant", "", "one mutant, by its name; none for all rules in force")
-	flag.IntVar(&g.seeds, "seeds", 32, "seeds of every target, from 1")
+	flag.IntVar(&g.seeds, "seeds", 64, "seeds of every target, from 1")
 	flag.BoolVar(&g.all, "all", false, "go on after the first seed that kills, and through every target: counts for the documents")
 	target := flag.String("target", "", "with -mutant: play one world of this target and tell what happens in it")
 	seed := flag.Uint64("seed", 1, "with -target: which")
