@@ -9,7 +9,7 @@ type killer struct {
 }
 
 // plan says for every mutant what kills it: always a named test, and a
-// simulated world wherever chance leads there within 32 seeds.
+// simulated world wherever chance leads there within 64 seeds.
 var plan = map[mutant.ID]killer{
 	mutant.NoRight:          {"slots.TestRule1", "expiry"},
 	mutant.NoRateRight:      {"slots.TestRule1", "guests"},
