@@ -163,14 +163,22 @@ func (s *Server) WaitingRoomCreateWaitingRoom(ctx context.Context, q api.Waiting
 
 // changed answers a change of the room called name.
 func (s *Server) changed(ctx context.Context, state *roomstore.State, name string, err error) (a api.RoomAnswerJSONResponse, _ error) {
+	r, err := after(state, name, err)
 	if err != nil {
-		return a, between(err)
-	}
-	r := state.Room(name)
-	if r == nil {
-		return a, errNotFound
+		return a, err
 	}
 	return s.answer(ctx, r)
+}
+
+// after returns the room called name as a change left it.
+func after(state *roomstore.State, name string, err error) (*roomstore.Room, error) {
+	if err != nil {
+		return nil, between(err)
+	}
+	if r := state.Room(name); r != nil {
+		return r, nil
+	}
+	return nil, errNotFound
 }
 
 // WaitingRoomUpdateWaitingRoom implements [api.StrictServerInterface].
@@ -185,6 +193,18 @@ func (s *Server) WaitingRoomPatchWaitingRoom(ctx context.Context, q api.WaitingR
 	return api.WaitingRoomPatchWaitingRoom200JSONResponse{RoomAnswerJSONResponse: a}, err
 }
 
+// ofAPI returns the room with this id that a draft is to change.
+func (s *Server) ofAPI(d *roomstore.Draft, id string) (*roomstore.Room, error) {
+	r := s.index.find(d.Base(), id)
+	switch {
+	case r == nil:
+		return nil, errNotFound
+	case r.Owner != roomstore.API:
+		return nil, &roomstore.OwnedError{Name: r.Name, Owner: r.Owner}
+	}
+	return r, nil
+}
+
 // update changes a room: whole where what the body does not name goes back to its default.
 func (s *Server) update(ctx context.Context, zone, id string, body json.RawMessage, whole bool) (a api.RoomAnswerJSONResponse, err error) {
 	if err := checkZone(zone); err != nil {
@@ -192,12 +212,9 @@ func (s *Server) update(ctx context.Context, zone, id string, body json.RawMessa
 	}
 	name := ""
 	state, err := s.Rooms.Change(ctx, roomstore.API, func(d *roomstore.Draft) error {
-		r := s.index.find(d.Base(), id)
-		switch {
-		case r == nil:
-			return errNotFound
-		case r.Owner != roomstore.API:
-			return &roomstore.OwnedError{Name: r.Name, Owner: r.Owner}
+		r, err := s.ofAPI(d, id)
+		if err != nil {
+			return err
 		}
 		over := r.Settings
 		if whole {

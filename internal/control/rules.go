@@ -106,12 +106,9 @@ func (s *Server) changeRules(ctx context.Context, zone, id string, edit func(*ru
 	}
 	name := ""
 	state, err := s.Rooms.Change(ctx, roomstore.API, func(d *roomstore.Draft) error {
-		r := s.index.find(d.Base(), id)
-		switch {
-		case r == nil:
-			return errNotFound
-		case r.Owner != roomstore.API:
-			return &roomstore.OwnedError{Name: r.Name, Owner: r.Owner}
+		r, err := s.ofAPI(d, id)
+		if err != nil {
+			return err
 		}
 		name = r.Name
 		e := &ruleEdit{rules: slices.Clone(r.Rules), now: s.now().UnixMilli(), bad: map[string]bool{}, at: func(i int) string { return "/" + strconv.Itoa(i) }}
@@ -133,12 +130,9 @@ func (s *Server) changeRules(ctx context.Context, zone, id string, edit func(*ru
 		}
 		return d.Replace(r.Name, settings)
 	})
+	r, err := after(state, name, err)
 	if err != nil {
-		return a, between(err)
-	}
-	r := state.Room(name)
-	if r == nil {
-		return a, errNotFound
+		return a, err
 	}
 	return rulesOf(r), nil
 }
