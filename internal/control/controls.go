@@ -107,21 +107,9 @@ func (s *Server) changeControls(ctx context.Context, state *roomstore.State, id 
 	return nil, refusef(http.StatusServiceUnavailable, codeNotNow, "others write controls all the time: nothing was changed")
 }
 
-// controlled returns the room with this id, of whichever owner.
-func (s *Server) controlled(ctx context.Context, id string) (*roomstore.State, *roomstore.Room, error) {
-	state, err := s.Rooms.Read(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	if r := s.index.find(state, id); r != nil {
-		return state, r, nil
-	}
-	return nil, nil, errNotFound
-}
-
 // GetControls implements [api.StrictServerInterface].
 func (s *Server) GetControls(ctx context.Context, q api.GetControlsRequestObject) (api.GetControlsResponseObject, error) {
-	_, r, err := s.controlled(ctx, q.WaitingRoomId)
+	_, r, err := s.read(ctx, q.WaitingRoomId)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +122,7 @@ func (s *Server) GetControls(ctx context.Context, q api.GetControlsRequestObject
 
 // PatchControls implements [api.StrictServerInterface].
 func (s *Server) PatchControls(ctx context.Context, q api.PatchControlsRequestObject) (api.PatchControlsResponseObject, error) {
-	state, r, err := s.controlled(ctx, q.WaitingRoomId)
+	state, r, err := s.read(ctx, q.WaitingRoomId)
 	if err != nil {
 		return nil, err
 	}

@@ -105,19 +105,25 @@ func roomsAnswer(rooms []api.Room, info api.ResultInfo) api.RoomsAnswerJSONRespo
 	return api.RoomsAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: rooms, ResultInfo: info}
 }
 
-// look returns a room as it is now.
+// look returns a room of a zone as it is now.
 func (s *Server) look(ctx context.Context, zone, id string) (*roomstore.Room, error) {
 	if err := checkZone(zone); err != nil {
 		return nil, err
 	}
+	_, r, err := s.read(ctx, id)
+	return r, err
+}
+
+// read returns the rooms as they are now, and the one with this id.
+func (s *Server) read(ctx context.Context, id string) (*roomstore.State, *roomstore.Room, error) {
 	state, err := s.Rooms.Read(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if r := s.index.find(state, id); r != nil {
-		return r, nil
+		return state, r, nil
 	}
-	return nil, errNotFound
+	return nil, nil, errNotFound
 }
 
 func (s *Server) answer(ctx context.Context, r *roomstore.Room) (a api.RoomAnswerJSONResponse, err error) {
