@@ -48,7 +48,7 @@ func (s *Server) WaitingRoomListWaitingRoomRules(ctx context.Context, q api.Wait
 // WaitingRoomCreateWaitingRoomRule implements [api.StrictServerInterface].
 func (s *Server) WaitingRoomCreateWaitingRoomRule(ctx context.Context, q api.WaitingRoomCreateWaitingRoomRuleRequestObject) (api.WaitingRoomCreateWaitingRoomRuleResponseObject, error) {
 	a, err := s.changeRules(ctx, q.ZoneId, q.WaitingRoomId, func(e *ruleEdit) {
-		e.rules = append(e.rules, e.read("", *q.Body, room.Rule{ID: newRuleID()}, true))
+		e.rules = append(e.rules, e.read("", e.faults.object("", *q.Body), room.Rule{ID: newRuleID()}, true))
 		e.at = func(i int) string { return "" }
 	})
 	return api.WaitingRoomCreateWaitingRoomRule200JSONResponse{RulesAnswerJSONResponse: a}, err
@@ -68,9 +68,9 @@ func (s *Server) WaitingRoomPatchWaitingRoomRule(ctx context.Context, q api.Wait
 			e.err = errNotFound
 			return
 		}
-		rule := e.read("", *q.Body, e.rules[i], false)
-		e.rules[i] = rule
-		e.move(i, e.faults.object("", *q.Body)["position"])
+		body := e.faults.object("", *q.Body)
+		e.rules[i] = e.read("", body, e.rules[i], false)
+		e.move(i, body["position"])
 		e.at = func(int) string { return "" }
 	})
 	return api.WaitingRoomPatchWaitingRoomRule200JSONResponse{RulesAnswerJSONResponse: a}, err
@@ -158,14 +158,14 @@ func (e *ruleEdit) find(id string) int {
 	return slices.IndexFunc(e.rules, func(r room.Rule) bool { return r.ID == id })
 }
 
-// read reads a rule over what it is. A whole one has what the body does not name by default.
-func (e *ruleEdit) read(pointer string, data json.RawMessage, over room.Rule, whole bool) room.Rule {
+// read reads a rule over what it is, of an object, nil for none. A whole one has what the object
+// does not name by default.
+func (e *ruleEdit) read(pointer string, m map[string]json.RawMessage, over room.Rule, whole bool) room.Rule {
 	r := over
 	if whole {
 		r.Expression, r.Description, r.Disabled = "", "", false
 	}
 	note := func(key string, ok bool) { e.bad[pointer+"/"+key] = e.bad[pointer+"/"+key] || !ok }
-	m := e.faults.object(pointer, data)
 	if m == nil {
 		note("expression", false)
 		return r
@@ -226,7 +226,8 @@ func (e *ruleEdit) replace(data json.RawMessage) {
 		if !known {
 			over.ID = newRuleID()
 		}
-		e.rules = append(e.rules, e.read(fmt.Sprintf("/%d", i), data, over, true))
+		at := fmt.Sprintf("/%d", i)
+		e.rules = append(e.rules, e.read(at, e.faults.object(at, data), over, true))
 	}
 }
 

@@ -87,6 +87,7 @@ func TestFaultsOfRules(t *testing.T) {
 		{"POST", at, `{"action":"log","expression":"http.hots eq \"a\"","description":5,"enabled":"yes"}`, []string{"/action", "/description", "/enabled", "/expression"}, "character 1: unknown field http.hots"},
 		{"POST", at, `{}`, []string{"/action", "/expression"}, "is required"},
 		{"POST", at, `5`, []string{""}, "must be an object"},
+		{"PATCH", one, `5`, []string{""}, "must be an object"},
 		{"PUT", at, `{}`, []string{""}, "must be a list"},
 		{"PUT", at, `[{"action":"bypass_waiting_room","expression":"ssl"},{"action":"bypass_waiting_room","expression":"ssl eq 1"}]`, []string{"/1/expression"}, "a Boolean stands alone"},
 		{"PATCH", one, `{"position":{"index":2}}`, []string{"/position/index"}, "must be 1 to 1, got 2"},
