@@ -176,21 +176,13 @@ func (s *Server) say(said *room.Control, body json.RawMessage, by string) error 
 		said.Limits = &room.Limits{Mark: mark, TotalActiveUsers: total, NewUsersPerMinute: rate}
 	}
 	if len(f) == 0 {
-		for _, err := range unjoin(said.Check()) {
+		for _, err := range said.Check() {
 			field, _, _ := strings.Cut(err.Error(), " ")
 			f.add("/"+strings.ReplaceAll(field, ".", "/"), "%v", err)
 		}
 	}
 	if len(f) > 0 {
 		return invalid(f)
-	}
-	return nil
-}
-
-// unjoin returns the errors that were joined.
-func unjoin(err error) []error {
-	if all, ok := err.(interface{ Unwrap() []error }); ok {
-		return all.Unwrap()
 	}
 	return nil
 }

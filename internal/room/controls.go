@@ -144,8 +144,7 @@ func (c *Controls) Next(now int64) (next int64) {
 }
 
 // Check returns everything that is wrong with c. Each error names the part and the rule.
-func (c *Control) Check() error {
-	var errs []error
+func (c *Control) Check() (errs []error) {
 	add := func(part, rule string) {
 		if rule != "" {
 			errs = append(errs, fmt.Errorf("%s %s", part, rule))
@@ -179,7 +178,7 @@ func (c *Control) Check() error {
 			add("limits.until", "must say when they end")
 		}
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 func checkShort(s string) string {
@@ -210,7 +209,7 @@ func DecodeControls(data []byte) (*Controls, error) {
 		if r := c.Rooms[id]; err == nil && r == nil {
 			err = errors.New("must say something")
 		} else if err == nil {
-			err = r.Check()
+			err = errors.Join(r.Check()...)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("controls: room %.40q: %w", id, err)
