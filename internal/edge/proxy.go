@@ -2,16 +2,19 @@ package edge
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -23,7 +26,7 @@ import (
 // proxy hands requests to origins. Bytes of the path are passed on as they
 // came; headers by which a visitor could speak for the edge are not.
 type proxy struct {
-	transport *http.Transport
+	transport transport
 	trip      http.RoundTripper // transport, by which visitors' requests go
 	headers   *origin.HeaderRules
 	monitor   *origin.Monitor
@@ -48,12 +51,88 @@ func newDials(t TimeoutConfig, conns int, m *metrics) *originDials {
 	return newOriginDials(conns, t.Dial, m, dialer.DialContext)
 }
 
+// transport is net/http's way to origins. An [http.Transport] keeps a connection for the next
+// request before it has looked whether anything lies behind the last answer, so that a request
+// which is quick enough gets what a broken or hostile site put there. This one gives a kept
+// connection a request only when its reader waits for more.
+type transport struct{ *http.Transport }
+
+// RoundTrip is [http.RoundTripper].
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	trace := &httptrace.ClientTrace{GotConn: awaitReader}
+	return t.Transport.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+}
+
+// awaitReader waits until the reader of a kept connection has read all that was there, or
+// has given the connection up: it does one or the other at once.
+func awaitReader(got httptrace.GotConnInfo) {
+	conn := got.Conn
+	if c, ok := conn.(*tls.Conn); ok {
+		if c.ConnectionState().NegotiatedProtocol == "h2" {
+			return // its answers bear numbers
+		}
+		conn = c.NetConn()
+	}
+	if c, ok := conn.(*keptConn); ok && got.Reused {
+		c.await()
+	}
+}
+
+// keptConn is a connection that knows whether its reader waits for more.
+type keptConn struct {
+	*originConn
+	mu      sync.Mutex
+	changed sync.Cond
+	reading bool // or closed
+}
+
+func newKeptConn(c *originConn) *keptConn {
+	k := &keptConn{originConn: c}
+	k.changed.L = &k.mu
+	return k
+}
+
+func (c *keptConn) set(reading bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reading = reading
+	c.changed.Broadcast()
+}
+
+func (c *keptConn) await() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !c.reading {
+		c.changed.Wait()
+	}
+}
+
+func (c *keptConn) Read(b []byte) (int, error) {
+	c.set(true)
+	n, err := c.originConn.Read(b)
+	if err == nil {
+		c.set(false)
+	}
+	return n, err
+}
+
+func (c *keptConn) Close() error {
+	c.set(true)
+	return c.originConn.Close()
+}
+
 // newTransport returns net/http's way to origins.
-func newTransport(t TimeoutConfig, dials *originDials) *http.Transport {
+func newTransport(t TimeoutConfig, dials *originDials) transport {
 	conns := cap(dials.places)
-	return &http.Transport{
-		Proxy:                 nil, // never one from the environment
-		DialContext:           dials.DialContext,
+	return transport{&http.Transport{
+		Proxy: nil, // never one from the environment
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dials.DialContext(ctx, network, addr)
+			if c, ok := conn.(*originConn); ok {
+				return newKeptConn(c), err
+			}
+			return conn, err
+		},
 		ForceAttemptHTTP2:     true,
 		DisableCompression:    true, // what the origin sends goes out as it is
 		MaxIdleConns:          max(1, min(4096, conns/2)),
@@ -62,7 +141,7 @@ func newTransport(t TimeoutConfig, dials *originDials) *http.Transport {
 		TLSHandshakeTimeout:   originHandshake,
 		ResponseHeaderTimeout: t.Response,
 		ExpectContinueTimeout: time.Second,
-	}
+	}}
 }
 
 // passage is one request on its way to its origin and back.
