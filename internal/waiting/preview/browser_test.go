@@ -17,6 +17,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
 	"vestibule/internal/browsertest"
@@ -91,6 +92,13 @@ func media(features ...string) chromedp.Action[cdp.Empty] {
 func scripts(off bool) chromedp.Action[cdp.Empty] {
 	return func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
 		return cdp.Call(ctx, target, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: off})
+	}
+}
+
+// atStart runs a script in every page before its own.
+func atStart(script string) chromedp.Action[page.AddScriptToEvaluateOnNewDocumentResult] {
+	return func(ctx context.Context, target *chromedp.Target) (page.AddScriptToEvaluateOnNewDocumentResult, error) {
+		return cdp.Call(ctx, target, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
 	}
 }
 
