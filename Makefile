@@ -95,16 +95,16 @@ test: packages ## run every test, those of whatever has goroutines with the race
 
 .PHONY: test-cores
 test-cores:
-	nice -n 19 $(GO) test -timeout 20m $(CALM)
-	nice -n 19 $(GO) test -race -short -timeout 20m -run TestEqualSeedsGiveEqualRuns ./internal/sim
+	nice -n 19 $(GO) test -timeout 12m $(CALM)
+	nice -n 19 $(GO) test -race -short -timeout 8m -run TestEqualSeedsGiveEqualRuns ./internal/sim
 
 .PHONY: test-shells
 test-shells:
-	$(GO) test -race -p 2 -parallel 4 -timeout 20m $$($(GO) list ./... | grep -v -x -e vestibule/internal/e2e $(CALM:%=-e %) $(PLAIN:%=-e %))
-	$(GO) test -race -short -run TestEightWritersLoseNothing ./internal/roomstore
+	$(GO) test -race -p 2 -parallel 4 -timeout 8m $$($(GO) list ./... | grep -v -x -e vestibule/internal/e2e $(CALM:%=-e %) $(PLAIN:%=-e %))
+	$(GO) test -race -short -timeout 8m -run TestEightWritersLoseNothing ./internal/roomstore
 	cd internal/control/contract && $(GO) test -timeout 10m ./...
-	$(GO) test -race -parallel 4 ./internal/edge -args -front fast
-	$(GO) test -timeout 20m $(PLAIN)
+	$(GO) test -race -parallel 4 -timeout 8m ./internal/edge -args -front fast
+	$(GO) test -timeout 8m $(PLAIN)
 
 .PHONY: e2e
 e2e: ## hundreds of visitors (curl) against the built binaries as separate processes

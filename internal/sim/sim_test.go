@@ -132,7 +132,7 @@ func TestASpikeIntoOneDataCentre(t *testing.T) {
 func TestMessagesSurviveTheWire(t *testing.T) {
 	t.Parallel()
 	c := saturated(4)
-	c.Length = 4 * time.Minute
+	c.Length = 2 * time.Minute
 	plain := New(c).Run()
 	c.Network.Encode = true
 	coded := New(c).Run()
