@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -20,6 +21,8 @@ type Documents struct {
 	replicas int
 	watched  []string
 	wrote    chan struct{} // a document was written by this node: Watch asks at once
+
+	opened atomic.Pointer[jetstream.KeyValue] // the bucket as writes found it, nil once one failed
 }
 
 const (
@@ -62,20 +65,28 @@ func (d *Documents) Get(ctx context.Context, key string) ([]byte, uint64, error)
 // exist). It returns [wire.ErrChanged] if it no longer is. Any other error leaves
 // open whether it was written.
 func (d *Documents) Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error) {
-	kv, err := d.conn.bucket(ctx, d.bucket, d.replicas)
-	if err != nil {
-		return 0, err
+	// To look whether the bucket is there costs as much as a write of a small cluster does.
+	opened := d.opened.Load()
+	if opened == nil || !d.conn.Connected() {
+		kv, err := d.conn.bucket(ctx, d.bucket, d.replicas)
+		if err != nil {
+			return 0, err
+		}
+		opened = &kv
+		d.opened.Store(opened)
 	}
 	var next uint64
+	var err error
 	if revision == 0 {
-		next, err = kv.Create(ctx, key, data)
+		next, err = (*opened).Create(ctx, key, data)
 	} else {
-		next, err = kv.Update(ctx, key, data, revision)
+		next, err = (*opened).Update(ctx, key, data, revision)
 	}
 	if errors.Is(err, jetstream.ErrKeyExists) {
 		return 0, fmt.Errorf("document %s: %w", key, wire.ErrChanged)
 	}
 	if err != nil {
+		d.opened.Store(nil) // the bucket may be gone: the next write makes it
 		return 0, fmt.Errorf("document %s: %w", key, err)
 	}
 	select {

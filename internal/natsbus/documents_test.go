@@ -75,6 +75,22 @@ func TestADocumentIsWrittenOnlyAsItWasRead(t *testing.T) {
 	}
 }
 
+// Who writes does not look each time whether the bucket is there, and makes it where it is gone.
+func TestABucketThatIsGoneIsMadeByWhoWrites(t *testing.T) {
+	s := newSite(t)
+	d := natsbus.NewDocuments(connect(t, s.URL(), "a"), 1)
+	first := put(t, d, "rooms", "one", 0)
+	js, _ := s.bucket("vestibule_documents")
+	if err := js.DeleteKeyValue(within(t), "vestibule_documents"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "who writes over what is gone is told so", func() bool {
+		_, err := d.Put(within(t), "rooms", []byte("two"), first)
+		return errors.Is(err, wire.ErrChanged)
+	})
+	put(t, d, "rooms", "two", 0)
+}
+
 func TestAWatchTellsWhatIsThereAndEveryChange(t *testing.T) {
 	s := newSite(t)
 	reader := natsbus.NewDocuments(connect(t, s.URL(), "reader"), 0, "rooms", "keys")

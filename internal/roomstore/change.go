@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	mathrand "math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"vestibule/internal/audit"
@@ -203,10 +204,13 @@ func (s *Store) attempt(ctx context.Context, v *view, id string, by Owner, edit 
 		}
 		after.present = next.present()
 	}
-	// From here on the change is made: what fails now is made good by the leader.
+	// From here on the change is made: what fails now is made good by the leader. Nodes are told
+	// and the audit stream is at the same time: neither needs the other.
+	var stream sync.WaitGroup
+	stream.Go(func() { s.told(ctx, next, own) })
 	err = s.tell(ctx, after, p.rooms)
 	s.learn(next, after, err == nil)
-	s.told(ctx, next, own)
+	stream.Wait()
 	if err != nil {
 		s.Log.Warn("rooms are changed, and nodes are not told yet", slog.Uint64("version", next.Version), slog.Any("error", err))
 		if have != nil {
