@@ -134,9 +134,9 @@ func TestTheStoreIsGivenBackWhatItLost(t *testing.T) {
 	}
 }
 
-// The list of data centres too: an older one, or none, is replaced by the one that
+// The list of data centres and the controls too: older ones, or none, are replaced by those that
 // the leading global knows.
-func TestTheStoreIsGivenBackTheListOfDataCentres(t *testing.T) {
+func TestTheStoreIsGivenBackTheListOfDataCentresAndTheControls(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	c := stand(t, s, "one", roomsFile(t, 5, "", "a"), nil)
@@ -150,26 +150,40 @@ func TestTheStoreIsGivenBackTheListOfDataCentres(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	put := func(m *node.Members) {
+	limited := func(version uint64, to int) *room.Controls {
+		mark := room.Mark{Since: 1, By: "test", Until: time.Now().Add(time.Hour).UnixMilli()}
+		return &room.Controls{Version: version, Rooms: map[string]*room.Control{room.PublicID("a"): {Limits: &room.Limits{Mark: mark, TotalActiveUsers: to}}}}
+	}
+	put := func(m *node.Members, in *room.Controls) {
 		t.Helper()
-		data, err := node.EncodeMembers(m)
+		members, err := node.EncodeMembers(m)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := kv.Put(within(t), node.MembersDocument, data); err != nil {
+		controls, err := room.EncodeControls(in)
+		if err != nil {
 			t.Fatal(err)
 		}
+		for key, data := range map[string][]byte{node.MembersDocument: members, node.ControlsDocument: controls} {
+			if _, err := kv.Put(within(t), key, data); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	put(newest)
+	put(newest, limited(2, 3))
 	listed := func() bool {
 		return slices.ContainsFunc(c.Status().Rooms["a"].Centres, func(d slots.CentreLedger) bool { return d.Name == "lima" })
 	}
 	eventually(t, "it goes by the list without a restart", listed)
+	limits := func() bool { return c.Status().Rooms["a"].Total == 3 }
+	eventually(t, "it goes by the controls", limits)
 	for what, spoil := range map[string]func(){
-		"older": func() { put(old) },
+		"older": func() { put(old, limited(1, 4)) },
 		"gone": func() {
-			if err := kv.Delete(within(t), node.MembersDocument); err != nil {
-				t.Fatal(err)
+			for _, key := range []string{node.MembersDocument, node.ControlsDocument} {
+				if err := kv.Delete(within(t), key); err != nil {
+					t.Fatal(err)
+				}
 			}
 		},
 	} {
@@ -182,8 +196,16 @@ func TestTheStoreIsGivenBackTheListOfDataCentres(t *testing.T) {
 			m, err := node.DecodeMembers(e.Value())
 			return err == nil && m.Version == newest.Version && len(c.Ready().Alarms) == 0
 		})
-		if !listed() {
-			t.Errorf("%s: it went back to the older list", what)
+		eventually(t, what+": and the controls", func() bool {
+			e, err := kv.Get(within(t), node.ControlsDocument)
+			if err != nil {
+				return false
+			}
+			have, err := room.DecodeControls(e.Value())
+			return err == nil && have.Version == 2 && len(c.Ready().Alarms) == 0
+		})
+		if !listed() || !limits() {
+			t.Errorf("%s: it went back to the older ones", what)
 		}
 	}
 }
