@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -25,7 +24,8 @@ type deployment struct {
 	zero  time.Time
 	site  *site
 	dcs   []string
-	urls  string // of the NATS servers
+	urls  string // of the NATS servers, of global where every data centre has its own
+	nats  []*natsServer
 	gates map[string]*gateway
 	ask   *http.Client
 	keys  keys
@@ -64,12 +64,12 @@ func deploy(ctx context.Context, o options, network network, s shape) (*deployme
 	if d.site, err = openSite(network.addr(hub), d.since); err != nil {
 		return nil, err
 	}
-	servers := d.startNATS
+	steps := []func(context.Context) error{d.planNATS, d.startGateways, d.startNATS}
 	if s.embedded {
-		servers = d.embedNATS
+		steps = []func(context.Context) error{d.embedNATS, d.startGateways}
 	}
-	for _, f := range []func() error{servers, d.startGateways, func() error { return d.startTree(s) }} {
-		if err := f(); err != nil {
+	for _, f := range append(steps, func(context.Context) error { return d.startTree(s) }) {
+		if err := f(ctx); err != nil {
 			return d, err
 		}
 	}
@@ -99,52 +99,6 @@ func deploy(ctx context.Context, o options, network network, s shape) (*deployme
 		}
 		return nil
 	})
-}
-
-// embedNATS says where the server will be that global has in its process.
-func (d *deployment) embedNATS() error {
-	port, err := d.net.port(places[0], 0)
-	d.urls = "nats://" + join(d.net.addr(places[0]), port)
-	return err
-}
-
-// startNATS starts three servers, one in every place.
-func (d *deployment) startNATS() error {
-	var clients, routes []string
-	var ports [][2]int
-	for i, place := range places {
-		var p [2]int
-		for k := range p {
-			var err error
-			if p[k], err = d.net.port(place, 2*i+k); err != nil {
-				return err
-			}
-		}
-		ports = append(ports, p)
-		clients = append(clients, "nats://"+join(d.net.addr(place), p[0]))
-		routes = append(routes, fmt.Sprintf("%q", "nats://"+join(d.net.addr(place), p[1])))
-	}
-	d.urls = strings.Join(clients, ",")
-	for i, place := range places {
-		name := fmt.Sprintf("nats-%d", i+1)
-		if err := d.net.disk(filepath.Join(d.o.dir, name)); err != nil {
-			return err
-		}
-		config, err := write(d.o.dir, name+".conf", `
-server_name: %s
-listen: %q
-max_payload: 2MB
-jetstream { store_dir: %q, sync_interval: always }
-cluster { name: chaos, listen: %q, routes: [%s], no_advertise: true }
-`, name, join(d.net.addr(place), ports[i][0]), filepath.Join(d.o.dir, name), join(d.net.addr(place), ports[i][1]), strings.Join(routes, ", "))
-		if err != nil {
-			return err
-		}
-		if err := d.add(&node{name: name, role: "nats", place: place, argv: []string{filepath.Join(d.o.dir, "bin", "nats-server"), "--config", config}}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // second names the room that is changed while everything runs. Nobody visits it.
@@ -187,12 +141,13 @@ func (d *deployment) startTree(s shape) error {
 		return nil
 	}
 	for i := range s.globals {
-		nats := fmt.Sprintf("{url: %q}", d.natsFor(places[i%len(places)]))
+		name := fmt.Sprintf("global-%d", i+1)
+		nats := d.natsFor(places[i%len(places)], "global", name)
 		if s.embedded {
-			nats = fmt.Sprintf("{embedded: true, listen: %q}", strings.TrimPrefix(d.urls, "nats://"))
+			nats = fmt.Sprintf("nats: {embedded: true, listen: %q}\n", strings.TrimPrefix(d.urls, "nats://"))
 		}
-		_, err := d.launch("global", places[i%len(places)], fmt.Sprintf("global-%d", i+1),
-			fmt.Sprintf("data_centers: [%s]\nrooms: %s\nkey_rotation: 0s\nnats: %s\n", strings.Join(d.dcs, ", "), rooms, nats), bootstrap(i)...)
+		_, err := d.launch("global", places[i%len(places)], name,
+			fmt.Sprintf("data_centers: [%s]\nrooms: %s\nkey_rotation: 0s\n%s", strings.Join(d.dcs, ", "), rooms, nats), bootstrap(i)...)
 		if err != nil {
 			return err
 		}
@@ -236,7 +191,8 @@ func (d *deployment) launch(role, place, name, config string, first ...string) (
 // launchRegional starts a regional. The first one of a data centre has to lead before
 // there are others.
 func (d *deployment) launchRegional(dc string, i int, first ...string) error {
-	_, err := d.launch("regional", dc, fmt.Sprintf("regional-%d", i+1), fmt.Sprintf("data_center: %s\nnats: {url: %q}\n", dc, d.natsFor(dc)), first...)
+	name := fmt.Sprintf("regional-%d", i+1)
+	_, err := d.launch("regional", dc, name, fmt.Sprintf("data_center: %s\n%s", dc, d.natsFor(dc, "regional", name)), first...)
 	if err != nil || i > 0 {
 		return err
 	}
@@ -251,7 +207,7 @@ func (d *deployment) launchEdge(dc string) (*node, error) {
 	name := fmt.Sprintf("edge-%d", d.names[dc])
 	d.mu.Unlock()
 	return d.launch("edge", dc, name, fmt.Sprintf(
-		"data_center: %s\nlisten: %q\nnats: {url: %q}\nheld: {per_prefix: 65536}\n", dc, d.net.addr(dc)+":0", d.natsFor(dc)))
+		"data_center: %s\nlisten: %q\nheld: {per_prefix: 65536}\n%s", dc, d.net.addr(dc)+":0", d.natsFor(dc, "edge", name)))
 }
 
 // add starts a node for the first time.
@@ -259,13 +215,7 @@ func (d *deployment) add(n *node) error {
 	n.fleet = d
 	n.log = filepath.Join(d.o.dir, strings.ReplaceAll(n.name, "/", "-")+".log")
 	d.enlist(n)
-	if err := n.start(n.first...); err != nil {
-		return err
-	}
-	if n.role == "nats" && n.number == len(places)-1 {
-		return d.wait(20*time.Second, d.natsUp)
-	}
-	return nil
+	return n.start(n.first...)
 }
 
 // enlist numbers a node among those of its role.
@@ -278,20 +228,6 @@ func (d *deployment) enlist(n *node) {
 		}
 	}
 	d.nodes = append(d.nodes, n)
-}
-
-// natsUp tells whether every server takes connections.
-func (d *deployment) natsUp() error {
-	for url := range strings.SplitSeq(d.urls, ",") {
-		c, err := net.DialTimeout("tcp", strings.TrimPrefix(url, "nats://"), time.Second)
-		if err != nil {
-			return err
-		}
-		if err := c.Close(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // ever returns all nodes that there were.

@@ -4,37 +4,45 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 )
 
-// gateway is a toxiproxy in a place, through which the nodes of that place reach
-// the NATS servers: one proxy for each. It makes their messages late.
+// gateway is a toxiproxy in a place, through which what runs in that place reaches
+// the NATS servers: one proxy for each of their ports. It makes their messages late.
 type gateway struct {
 	api     string // "http://10.77.1.1:8474"
 	proxies []string
-	urls    string // of the NATS servers, as the nodes of the place reach them
+	through map[string]string // by host and port of a NATS server: those of its proxy
 	ask     *http.Client
 }
 
 // startGateways starts one toxiproxy per place, where there is one to start.
-func (d *deployment) startGateways() error {
+func (d *deployment) startGateways(context.Context) error {
 	if d.o.toxiproxy == "" {
 		return nil
 	}
 	d.gates = map[string]*gateway{}
 	for i, place := range places {
 		host := d.net.addr(place)
-		servers := strings.Split(d.urls, ",")
+		var servers []string
+		for _, n := range d.nats {
+			if n.reached(place) {
+				servers = append(servers, n.client)
+			}
+			if n.leaf != "" {
+				servers = append(servers, n.leaf)
+			}
+		}
 		ports := make([]int, 1+len(servers))
 		for k := range ports {
 			var err error
-			if ports[k], err = d.net.port(place, 100+len(ports)*i+k); err != nil {
+			if ports[k], err = d.net.port(place, 100+100*i+k); err != nil {
 				return err
 			}
 		}
@@ -42,34 +50,21 @@ func (d *deployment) startGateways() error {
 		if err := d.add(n); err != nil {
 			return err
 		}
-		g := &gateway{api: "http://" + join(host, ports[0]), ask: &http.Client{Timeout: 10 * time.Second}}
+		g := &gateway{api: "http://" + join(host, ports[0]), through: map[string]string{}, ask: &http.Client{Timeout: 10 * time.Second}}
 		if err := d.wait(20*time.Second, func() error { return g.call(http.MethodGet, "/version", nil) }); err != nil {
 			return err
 		}
-		var urls []string
-		for k, url := range servers {
+		for k, upstream := range servers {
 			name, listen := fmt.Sprintf("nats-%d", k+1), join(host, ports[k+1])
-			err := g.call(http.MethodPost, "/proxies", map[string]any{
-				"name": name, "listen": listen, "upstream": strings.TrimPrefix(url, "nats://"), "enabled": true,
-			})
-			if err != nil {
+			if err := g.call(http.MethodPost, "/proxies", map[string]any{"name": name, "listen": listen, "upstream": upstream, "enabled": true}); err != nil {
 				return err
 			}
 			g.proxies = append(g.proxies, name)
-			urls = append(urls, "nats://"+listen)
+			g.through[upstream] = listen
 		}
-		g.urls = strings.Join(urls, ",")
 		d.gates[place] = g
 	}
 	return nil
-}
-
-// natsFor returns the URLs by which the nodes of a place reach the NATS servers.
-func (d *deployment) natsFor(place string) string {
-	if g := d.gates[place]; g != nil {
-		return g.urls
-	}
-	return d.urls
 }
 
 // late delays every message between the place and the NATS servers by about so

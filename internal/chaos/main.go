@@ -33,21 +33,22 @@ import (
 
 // options are the command line.
 type options struct {
-	seed     uint64
-	length   time.Duration
-	visitors int
-	total    int
-	rate     int
-	session  time.Duration
-	takeover int
-	costs    bool
-	lost     bool
-	dir      string
-	keep     bool
-	inside   bool // we are the process inside the namespaces
-	plain    bool // run without namespaces
-	changes  bool // the fleet itself changes
-	strict   bool // figures below their goals fail the run
+	seed        uint64
+	length      time.Duration
+	visitors    int
+	total       int
+	rate        int
+	session     time.Duration
+	takeover    int
+	costs       bool
+	lost        bool
+	dir         string
+	keep        bool
+	inside      bool // we are the process inside the namespaces
+	plain       bool // run without namespaces
+	changes     bool // the fleet itself changes
+	credentials bool // every node is a user of NATS, with rights of its own
+	strict      bool // figures below their goals fail the run
 
 	upgrade string // git revisions of the last release
 	cache   string // where its binaries are kept
@@ -88,6 +89,7 @@ func main() {
 	f.StringVar(&o.dir, "dir", "", "folder for binaries, data and logs; empty for one that is deleted after a good run")
 	f.BoolVar(&o.plain, "no-namespaces", false, "run on the loopback interface: no link is cut or narrowed")
 	f.BoolVar(&o.changes, "changes", false, "let the fleet itself change too: data centres come and go, edges are replaced and copied, keys are rotated, disks are full, the store is lost")
+	f.BoolVar(&o.credentials, "credentials", false, "every node is a user of NATS with a certificate, every data centre has a NATS server of its own, as `vestibule nats-config` writes them")
 	f.BoolVar(&o.strict, "strict", false, "fail where a figure that depends on the machine too is below its goal: use of T or of R after a storm, time after a loss")
 	f.StringVar(&o.image, "pods", "", "instead: run this image, name and tag, as pods of a Kubernetes node of this machine")
 	f.StringVar(&o.imageTar, "image", "bin/vestibule-image.tar", "with -pods: the file with that image")
@@ -103,6 +105,10 @@ func main() {
 	}
 	if f.NArg() > 0 || o.length < 5*time.Second || o.visitors < 1 || o.total < 1 || o.rate < 1 || o.session < 5*time.Second || o.passes < 1 || o.passes > len(passes) {
 		fmt.Fprintln(os.Stderr, "chaos: -length must be at least 5s, -session-duration 5s, the other numbers above zero, -passes at most 4")
+		os.Exit(exitUsage)
+	}
+	if o.credentials && (o.takeover > 0 || o.upgrade != "" || o.lost || o.costs || o.image != "") {
+		fmt.Fprintln(os.Stderr, "chaos: -credentials is for a storm of faults only")
 		os.Exit(exitUsage)
 	}
 	if o.upgrade != "" {

@@ -29,8 +29,8 @@ type network interface {
 	cut(from, to string) (heal func() error, err error)
 	// narrow lets little through to a place, and returns how to heal it.
 	narrow(place string) (heal func() error, err error)
-	// disk makes a folder that is a small disk of its own, where there are links.
-	disk(path string) error
+	// disk makes a folder that is a small disk of its own, of so many MiB, where there are links.
+	disk(path string, size int) error
 	// links tells whether there are any to cut and to narrow, and disks to fill.
 	links() bool
 }
@@ -47,7 +47,7 @@ func (loopback) addr(string) string                       { return "127.0.0.1" }
 func (loopback) in(_ string, argv []string) []string      { return argv }
 func (loopback) cut(_, _ string) (func() error, error)    { return nil, errLoopback }
 func (loopback) narrow(string) (func() error, error)      { return nil, errLoopback }
-func (loopback) disk(path string) error                   { return os.MkdirAll(path, 0o700) }
+func (loopback) disk(path string, _ int) error            { return os.MkdirAll(path, 0o700) }
 func (loopback) links() bool                              { return false }
 func (loopback) port(_ string, _ int) (port int, _ error) { return freePort() }
 
@@ -179,12 +179,11 @@ func (r *router) narrow(place string) (func() error, error) {
 		tool(context.Background(), "tc qdisc add "+dev+" tbf rate 600kbit burst 6kb latency 400ms")
 }
 
-// disk has room for what NATS stores here, and is full soon.
-func (r *router) disk(path string) error {
+func (r *router) disk(path string, size int) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return err
 	}
-	return syscall.Mount("tmpfs", path, "tmpfs", 0, "size=48m")
+	return syscall.Mount("tmpfs", path, "tmpfs", 0, fmt.Sprintf("size=%dm", size))
 }
 
 func (r *router) links() bool { return true }

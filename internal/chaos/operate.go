@@ -268,7 +268,7 @@ func (d *deployment) list(listed bool) {
 func (d *deployment) command(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, filepath.Join(d.o.dir, "bin", "vestibule"), slices.Concat(args, []string{"--nats-url", d.urls}, d.operator)...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, filepath.Join(d.o.dir, "bin", "vestibule"), slices.Concat(args, d.operatorOf(args))...).CombinedOutput()
 	return string(out), err
 }
 
@@ -419,7 +419,7 @@ func (d *deployment) loseStore(ctx context.Context, lasts time.Duration, j *jour
 			return err
 		}
 	}
-	return nil
+	return d.provision(ctx)
 }
 
 // empty removes what a folder holds.
@@ -540,7 +540,12 @@ const known = 12 * time.Second
 
 // rotate puts one more key into the store.
 func (d *deployment) rotate(ctx context.Context, j *journal) error {
-	conn, err := natsbus.Connect(natsbus.Options{URL: d.urls, Name: "chaos-keys", Log: slog.New(slog.DiscardHandler)})
+	as := natsbus.Options{URL: d.urls, Name: "chaos-keys", Log: slog.New(slog.DiscardHandler)}
+	if d.o.credentials { // there is no user who may but global
+		as.CA, as.Inbox = d.authority(), natsbus.NodeInbox(natsbus.RoleGlobal, wire.Root, "global-1")
+		as.Cert, as.Key = d.certificate(wire.Root, "globals", "global-1")
+	}
+	conn, err := natsbus.Connect(as)
 	if err != nil {
 		return err
 	}
