@@ -30,8 +30,6 @@ type deployment struct {
 	ask   *http.Client
 	keys  keys
 
-	operator []string // flags by which NATS knows the command for people
-
 	mu    sync.Mutex
 	nodes []*node        // in the order in which they were started, also those that are gone for good
 	names map[string]int // edges ever, by place

@@ -668,9 +668,6 @@ func inPods(ctx context.Context, o options, out io.Writer) (err error) {
 		"--data-centers", strings.Join(d.dcs, ","), "--cert-dir", "/etc/vestibule/nats").CombinedOutput(); err != nil {
 		return fmt.Errorf("nats-config write: %w\n%s", err, text)
 	}
-	operator := filepath.Join(o.dir, "nats", wire.Root, "operator")
-	d.urls = "tls://nats." + namespace(wire.Root) + ".svc." + domain + ":4222"
-	d.operator = []string{"--nats-ca", filepath.Join(operator, "ca.crt"), "--nats-cert", filepath.Join(operator, "operator.crt"), "--nats-key", filepath.Join(operator, "operator.key")}
 	if c.kube, err = d.startCluster(ctx, o.kube); err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func main() {
 	f.StringVar(&o.dir, "dir", "", "folder for binaries, data and logs; empty for one that is deleted after a good run")
 	f.BoolVar(&o.plain, "no-namespaces", false, "run on the loopback interface: no link is cut or narrowed")
 	f.BoolVar(&o.changes, "changes", false, "let the fleet itself change too: data centres come and go, edges are replaced and copied, keys are rotated, disks are full, the store is lost")
-	f.BoolVar(&o.credentials, "credentials", false, "every node is a user of NATS with a certificate, every data centre has a NATS server of its own, as `vestibule nats-config` writes them")
+	f.BoolVar(&o.credentials, "credentials", true, "in a storm every node is a user of NATS with a certificate, and every data centre has a NATS server of its own, as `vestibule nats-config` writes them; else three servers without users are for all")
 	f.BoolVar(&o.strict, "strict", false, "fail where a figure that depends on the machine too is below its goal: use of T or of R after a storm, time after a loss")
 	f.StringVar(&o.image, "pods", "", "instead: run this image, name and tag, as pods of a Kubernetes node of this machine")
 	f.StringVar(&o.imageTar, "image", "bin/vestibule-image.tar", "with -pods: the file with that image")
@@ -107,10 +107,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "chaos: -length must be at least 5s, -session-duration 5s, the other numbers above zero, -passes at most 4")
 		os.Exit(exitUsage)
 	}
-	if o.credentials && (o.takeover > 0 || o.upgrade != "" || o.lost || o.costs || o.image != "") {
-		fmt.Fprintln(os.Stderr, "chaos: -credentials is for a storm of faults only")
-		os.Exit(exitUsage)
-	}
+	o.credentials = o.credentials && o.takeover == 0 && o.upgrade == "" && !o.lost && !o.costs && o.image == ""
 	if o.upgrade != "" {
 		o.planned = math.MaxInt64
 	}

@@ -14,10 +14,11 @@ import (
 	"strings"
 	"time"
 
+	"vestibule/internal/natsbus"
 	"vestibule/internal/wire"
 )
 
-// natsServer is one NATS server: one of three that all nodes share, or, with -credentials,
+// natsServer is one NATS server: one of three that all nodes share, or, where nodes have credentials,
 // one of three of global or the one of a data centre, which joins those of global as a leaf.
 type natsServer struct {
 	name, place string
@@ -45,7 +46,7 @@ func (d *deployment) embedNATS(context.Context) error {
 }
 
 // planNATS says which servers there will be and where: three in a cluster, one in every place
-// and, with -credentials, one for every data centre that there ever is.
+// and, where nodes have credentials, one for every data centre that there ever is.
 func (d *deployment) planNATS(context.Context) error {
 	ports := 0
 	var err error
@@ -222,12 +223,12 @@ func (d *deployment) natsFor(place, role, name string) string {
 	case "global":
 		domain = wire.Root
 	case "edge":
-		more = ", domain: documents"
+		more = ", domain: " + natsbus.DocumentsDomain
 	}
 	cert, key := d.certificate(domain, role+"s", name)
 	text := fmt.Sprintf("nats: {url: %q, ca: %q, cert: %q, key: %q%s}\n", d.natsURLs(domain, place), d.authority(), cert, key, more)
 	if role == "regional" {
-		text += "upstream: {domain: documents}\n"
+		text += "upstream: {domain: " + natsbus.DocumentsDomain + "}\n"
 	}
 	return text
 }
@@ -235,18 +236,15 @@ func (d *deployment) natsFor(place, role, name string) string {
 // operatorOf returns the flags by which the command for people reaches NATS: that of a data
 // centre where the command is about one that has its own.
 func (d *deployment) operatorOf(args []string) []string {
-	if len(d.operator) > 0 {
-		return append([]string{"--nats-url", d.urls}, d.operator...)
-	}
 	if !d.o.credentials {
 		return []string{"--nats-url", d.urls}
 	}
-	domain := wire.Root
+	domain, more := wire.Root, []string{"--nats-domain", natsbus.DocumentsDomain}
 	if i := slices.Index(args, "--dc"); i >= 0 {
-		domain = args[i+1]
+		domain, more = args[i+1], nil
 	}
 	cert, key := d.certificate(domain, "operator", "operator")
-	return []string{"--nats-url", d.natsURLs(domain, ""), "--nats-ca", d.authority(), "--nats-cert", cert, "--nats-key", key}
+	return append(more, "--nats-url", d.natsURLs(domain, ""), "--nats-ca", d.authority(), "--nats-cert", cert, "--nats-key", key)
 }
 
 // natsUp tells whether every server takes connections.
