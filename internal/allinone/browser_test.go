@@ -3,7 +3,6 @@ package allinone
 import (
 	"context"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
@@ -28,39 +27,28 @@ import (
 // in light and in dark, and comes in by itself when a slot is free.
 func TestBrowser(t *testing.T) {
 	t.Parallel()
+	// Sessions outlast the test also where the machine stands still; T is raised instead.
+	tree, _ := grow(t, 1, 60, 10*time.Minute)
 	ctx := browsertest.Open(t)
-	tree, _ := grow(t, 1, 60, 8*time.Second)
 	first, second := newBrowser(t), newBrowser(t)
-	first.enters(tree.Info.Edges[0].URL)
-	if second.open(tree.Info.Edges[0].URL).inside {
+	edge := tree.Info.Edges[0].URL
+	first.stays(edge)
+	if second.open(edge).inside {
 		t.Fatal("came in beyond T")
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*patience)
-	seen, stop := context.WithCancel(ctx) // stop: the browser has been looked at
+	waits, stop := context.WithCancel(t.Context())
 	var ahead sync.WaitGroup
 	defer ahead.Wait()
-	defer cancel()
 	defer stop()
 	ahead.Go(func() {
-		for seen.Err() == nil { // the first visitor stays until then
-			if _, err := first.try(ctx, tree.Info.Edges[0].URL); err != nil {
-				t.Errorf("the first visitor: %v", err)
-			}
-			sleep(seen, time.Second)
-		}
-	})
-	ahead.Go(func() {
-		// Who asks rarely may find that the next in line has gone in first.
-		if _, err := second.wait(ctx, tree.Info.Edges[0].URL); err != nil && ctx.Err() == nil {
+		if _, err := second.wait(waits, edge); err != nil && waits.Err() == nil {
 			t.Errorf("the second visitor: %v", err)
 		}
 	})
 	everywhere(t, tree, "every edge counts who waits", func(v *wire.View) bool { return v.Line.Total() > .9 })
 	screens := os.Getenv("VESTIBULE_SCREENS") // a folder in which pictures are kept, for who wants to look
 
-	if err := chromedp.Do(ctx, chromedp.Navigate(tree.Info.Edges[1].URL), chromedp.WaitVisible(chromedp.CSS("dl"))); err != nil {
-		t.Fatal(err)
-	}
+	browsertest.Do(t, ctx, chromedp.Navigate(tree.Info.Edges[1].URL), chromedp.WaitVisible(chromedp.CSS("dl")))
 	counted := regexp.MustCompile(`People ahead of you\s+1`)
 	title, text := browsertest.See(t, ctx, chromedp.Title()), ""
 	eventually(t, "the place is counted", func() bool { // no number is told before
@@ -93,17 +81,17 @@ func TestBrowser(t *testing.T) {
 	}
 
 	// Nobody touches the browser from here on.
-	stop()
 	begun := time.Now()
+	edit(t, tree, "total_active_users: 1", "total_active_users: 3")
 	eventually(t, "the browser is in", func() bool {
-		heading, err := chromedp.Run(ctx, chromedp.Evaluate[string](`document.querySelector("h1")?.textContent ?? ""`))
+		heading, err := browsertest.Look(ctx, chromedp.Evaluate[string](`document.querySelector("h1")?.textContent ?? ""`))
 		return err == nil && heading == "You are in" // an error: the page is just being replaced
 	})
 	t.Logf("the browser came in by itself after %v", time.Since(begun).Round(100*time.Millisecond))
 	browsertest.Keep(t, screens, "inside.png", browsertest.See(t, ctx, chromedp.FullScreenshot(100)))
 	s := tree.Origin.Stats()
-	if s.Peak > 1 || s.Total < 2 {
-		t.Errorf("the site counted %d sessions, %d at once; want the first and the browser's, one at a time", s.Total, s.Peak)
+	if s.Peak > 3 || s.Total < 2 {
+		t.Errorf("the site counted %d sessions, %d at once; want the first and the browser's, and at most 3", s.Total, s.Peak)
 	}
 }
 
@@ -111,17 +99,13 @@ func TestBrowser(t *testing.T) {
 // somebody new, and who leaves the line has left it in every tab.
 func TestOnePlacePerBrowser(t *testing.T) {
 	t.Parallel()
-	ctx := browsertest.Open(t)
 	// Nobody else is let in meanwhile, and nobody is held until then.
 	tree, _ := grow(t, 1, 60, 10*time.Minute, func(o *Options) { o.Params.Hold = 100 * time.Millisecond })
+	ctx := browsertest.Open(t)
 	newBrowser(t).stays(tree.Info.Edges[0].URL)
-	ctx, cancel := context.WithTimeout(ctx, 2*patience)
-	defer cancel()
 	do := func(ctx context.Context, steps ...chromedp.Action[chromedp.Void]) {
 		t.Helper()
-		if err := chromedp.Do(ctx, steps...); err != nil {
-			t.Fatal(err)
-		}
+		browsertest.Do(t, ctx, steps...)
 	}
 	waiting := chromedp.WaitVisible(chromedp.CSS("dl.few"))
 	joined := chromedp.Evaluate[string](`JSON.parse(document.getElementById("now").textContent).joinedAt`)
@@ -131,8 +115,7 @@ func TestOnePlacePerBrowser(t *testing.T) {
 	if again := browsertest.See(t, ctx, joined); again != place {
 		t.Errorf("joined at %s, after a reload at %s", place, again)
 	}
-	tab, closeTab := chromedp.NewContext(ctx)
-	defer closeTab()
+	tab, _ := browsertest.Tab(t, ctx)
 	do(tab, chromedp.Navigate(tree.Info.Edges[1].URL), waiting)
 	if again := browsertest.See(t, tab, joined); again != place {
 		t.Errorf("joined at %s, in a second tab at %s", place, again)
@@ -162,9 +145,9 @@ func TestAPageThatGoesAway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx := browsertest.Open(t)
 			// Nobody else is let in meanwhile.
 			tree, _ := grow(t, 1, 60, 10*time.Minute, func(o *Options) { o.Params.Hold = 100 * time.Millisecond })
+			ctx := browsertest.Open(t)
 			if page != "" {
 				if err := os.WriteFile(filepath.Join(filepath.Dir(tree.Info.Rooms), "page.html"), []byte(page), 0o600); err != nil {
 					t.Fatal(err)
@@ -186,19 +169,14 @@ func TestAPageThatGoesAway(t *testing.T) {
 			counted := func() int64 { return tree.edges[0].Status().Rooms["demo"].Waiting }
 			do := func(ctx context.Context, steps ...chromedp.Action[chromedp.Void]) {
 				t.Helper()
-				if err := chromedp.Do(ctx, steps...); err != nil {
-					t.Fatal(err)
-				}
+				browsertest.Do(t, ctx, steps...)
 			}
-			ctx, cancel := context.WithTimeout(ctx, 3*patience)
-			defer cancel()
 			waiting := chromedp.WaitVisible(chromedp.CSS("dl.few"))
 			joined := chromedp.Evaluate[string](`document.getElementById("joined").dateTime || document.getElementById("joined").textContent`)
 			var place string
 			var told [2]bool // that the page goes away: by closing it, by going on to another page
 			for round := 0; round < 8 && (!told[0] || !told[1]); round++ {
-				tab, closeTab := chromedp.NewContext(ctx)
-				defer closeTab()
+				tab, closeTab := browsertest.Tab(t, ctx)
 				do(tab, chromedp.Navigate(edge), waiting)
 				if at := browsertest.See(t, tab, joined); round == 0 {
 					place = at
@@ -208,7 +186,14 @@ func TestAPageThatGoesAway(t *testing.T) {
 				eventually(t, "the visitor is counted", func() bool { return counted() == 1 })
 				for range 3 {
 					// Near its turn a custom page asks for itself: an error where it just does.
-					eventually(t, "the page is reloaded", func() bool { return chromedp.Do(tab, chromedp.Reload(), waiting) == nil })
+					eventually(t, "the page is reloaded", func() bool {
+						for _, step := range []chromedp.Action[chromedp.Void]{chromedp.Reload(), waiting} {
+							if _, err := browsertest.Look(tab, step); err != nil {
+								return false
+							}
+						}
+						return true
+					})
 					if n := counted(); n != 1 {
 						t.Errorf("%d are counted after a reload", n)
 					}
@@ -219,9 +204,14 @@ func TestAPageThatGoesAway(t *testing.T) {
 					closeTab()
 				}
 				// A question of the page that crosses with its goodbye counts the visitor
-				// for another minute: then the next round tells.
+				// for another minute: then the next round tells. A slow machine has more time
+				// in later rounds, and less than that minute.
+				long := 3 * time.Second
+				if round >= 4 {
+					long = 30 * time.Second
+				}
 				tick := time.NewTicker(10 * time.Millisecond)
-				for end := time.Now().Add(3 * time.Second); !told[round%2] && time.Now().Before(end); <-tick.C {
+				for end := time.Now().Add(long); !told[round%2] && time.Now().Before(end); <-tick.C {
 					told[round%2] = counted() == 0
 				}
 				tick.Stop()
@@ -249,15 +239,15 @@ func TestABrowserThatKeepsNoCookies(t *testing.T) {
 		noScript     bool
 		polls        int32 // before it knows
 	}{
-		// What would be a minute is a second, so that the next load is seen.
-		{"cookies are lost on the way", `const wait = setTimeout; window.setTimeout = (f, ms) => wait(f, ms >= 60000 ? ms / 60 : ms)`, false, 1},
+		// What would be done after a minute is done when the test says so.
+		{"cookies are lost on the way", `const wait = setTimeout; window.setTimeout = (f, ms) => ms >= 60000 ? (window.afterAMinute = f, 0) : wait(f, ms)`, false, 1},
 		{"the browser says so", `Object.defineProperty(navigator, "cookieEnabled", {get: () => false})`, false, 0},
 		{"without script", "", true, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			var loads, polls, brought atomic.Int32
-			way := httptest.NewServer(&httputil.ReverseProxy{
+			way := browsertest.Serve(t, &httputil.ReverseProxy{
 				Rewrite: func(p *httputil.ProxyRequest) {
 					p.SetURL(to)
 					p.Out.Host = p.In.Host
@@ -275,7 +265,6 @@ func TestABrowserThatKeepsNoCookies(t *testing.T) {
 					return nil
 				},
 			})
-			defer way.Close()
 			ctx := browsertest.Open(t)
 			browsertest.See(t, ctx, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
 				return cdp.Call(ctx, target, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: tc.noScript})
@@ -283,11 +272,9 @@ func TestABrowserThatKeepsNoCookies(t *testing.T) {
 			browsertest.See(t, ctx, func(ctx context.Context, target *chromedp.Target) (cdppage.AddScriptToEvaluateOnNewDocumentResult, error) {
 				return cdp.Call(ctx, target, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: tc.inject})
 			})
-			if err := chromedp.Do(ctx, chromedp.Navigate(way.URL)); err != nil {
-				t.Fatal(err)
-			}
+			browsertest.Do(t, ctx, chromedp.Navigate(way))
 			told := func() bool {
-				text, err := chromedp.Run(ctx, chromedp.Evaluate[string](`document.querySelector("main")?.innerText ?? ""`))
+				text, err := browsertest.Look(ctx, chromedp.Evaluate[string](`document.querySelector("main")?.innerText ?? ""`))
 				return err == nil && strings.Contains(text, "Your browser blocks cookies") && strings.Contains(text, "Allow them for this site") && !strings.Contains(text, "People ahead")
 			}
 			eventually(t, "the visitor is told", told)
@@ -298,12 +285,15 @@ func TestABrowserThatKeepsNoCookies(t *testing.T) {
 				t.Errorf("it asked %d times, %d times with a cookie", n, brought.Load())
 			}
 			if tc.polls > 0 {
+				eventually(t, "it sets out to load the page again after a minute", func() bool {
+					return browsertest.See(t, ctx, chromedp.Evaluate[bool](`!!window.afterAMinute && (wait(afterAMinute, 50), true)`))
+				})
 				eventually(t, "it loads the page again", func() bool { return loads.Load() >= 2 })
 			}
 			if tc.polls > 0 || tc.noScript {
 				retry := chromedp.Evaluate[int](`(s => s.state == "blocked" ? s.retryAfterSeconds : 0)(JSON.parse(document.getElementById("now")?.textContent ?? "{}"))`)
 				eventually(t, "the edge knows", func() bool {
-					n, err := chromedp.Run(ctx, retry)
+					n, err := browsertest.Look(ctx, retry)
 					return err == nil && n >= 60 && n <= 90
 				})
 			}

@@ -25,7 +25,7 @@ func TestKeyRotation(t *testing.T) {
 	tree, _ := grow(t, 1, 60, 10*time.Minute)
 	guest, waiter := newBrowser(t), newBrowser(t)
 	edges := tree.Info.Edges
-	guest.enters(edges[0].URL)
+	guest.stays(edges[0].URL)
 	if waiter.open(edges[2].URL).inside {
 		t.Fatal("came in beyond T")
 	}

@@ -4,12 +4,18 @@ package browsertest
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"vestibule/internal/testkit"
 )
 
 // shared is the browser of all tests of a package, where [Main] runs them.
@@ -31,7 +37,8 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// Open returns a new profile of a real browser, started.
+// Open returns a new profile of a real browser, started. It has no deadline: [See], [Do] and
+// [Look] have one each.
 func Open(t *testing.T) context.Context {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -61,35 +68,86 @@ func Open(t *testing.T) context.Context {
 		}
 		shared.ctx = ctx
 	}
-	ctx, leave := chromedp.NewContext(shared.ctx, chromedp.WithNewBrowserContext())
-	t.Cleanup(leave)
-	if err := chromedp.Do(ctx); err != nil {
-		t.Fatal(err)
-	}
+	ctx, _ := Tab(t, shared.ctx, chromedp.WithNewBrowserContext())
 	return ctx
 }
 
-// start starts a browser with a profile in dir. end is not nil, and waits until it has ended.
+// Tab opens one more tab in the browser of ctx, which leave closes, or the end of the test.
+func Tab(t *testing.T, ctx context.Context, o ...chromedp.ContextOption) (tab context.Context, leave func()) {
+	t.Helper()
+	tab, leave = chromedp.NewContext(ctx, o...)
+	t.Cleanup(leave)
+	if err := first(tab, leave); err != nil {
+		t.Fatal(err)
+	}
+	return tab, leave
+}
+
+// first is the first action of a browser or a tab. What it is given lives as long as its context, so it gets
+// one without a deadline, which is ended where it takes too long.
+func first(ctx context.Context, end func()) error {
+	late := time.AfterFunc(testkit.Patience, end)
+	err := chromedp.Do(ctx)
+	if !late.Stop() {
+		return fmt.Errorf("the browser does not start within %v: %w", testkit.Patience, err)
+	}
+	return err
+}
+
+// start starts a browser with a profile in dir. end is not nil, and waits until it has ended:
+// where it does not end by itself soon, it is killed.
 func start(path, dir string) (ctx context.Context, end func(), err error) {
 	alloc, cancel := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(dir), chromedp.WindowSize(900, 700))...)
 	ctx, stop := chromedp.NewContext(alloc)
 	end = func() {
-		_ = chromedp.Cancel(ctx) // waits until the browser has ended
+		patient, done := context.WithTimeout(ctx, 10*time.Second)
+		defer done()
+		_ = chromedp.Cancel(patient) // it saves nothing
 		stop()
 		cancel()
 	}
-	return ctx, end, chromedp.Do(ctx) // starts it; a deadline of that call would end the browser
+	return ctx, end, first(ctx, stop)
 }
 
-// See runs an action in the browser and returns its value.
+// Serve answers at the returned address until the test ends. It ends what is open before it waits
+// for its handlers, as a page keeps a stream open. Serve first and open the browser then: so the
+// browser has left before.
+func Serve(t *testing.T, h http.Handler) (url string) {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(func() {
+		if err := s.Config.Close(); err != nil {
+			t.Error(err)
+		}
+		s.Close()
+	})
+	return s.URL
+}
+
+// Look runs an action in the browser and returns its value, or an error after [testkit.Patience].
+func Look[T any](ctx context.Context, a chromedp.Action[T]) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, testkit.Patience)
+	defer cancel()
+	return chromedp.Run(ctx, a)
+}
+
+// See is Look where an error fails the test.
 func See[T any](t *testing.T, ctx context.Context, a chromedp.Action[T]) T {
 	t.Helper()
-	v, err := chromedp.Run(ctx, a)
+	v, err := Look(ctx, a)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return v
+}
+
+// Do takes steps in the browser, with [testkit.Patience] for each.
+func Do(t *testing.T, ctx context.Context, steps ...chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	for _, s := range steps {
+		See(t, ctx, s)
+	}
 }
 
 // Keep writes a picture to a folder, for who wants to look; "" is no folder.

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"vestibule/internal/testkit"
 )
 
 // The room of the run. The first T come in at once; then T binds (at 4 to 5 s
@@ -56,9 +58,11 @@ func play(t *testing.T, bin string, last bool) bool {
 	t.Logf("ready %.1f s after the first process was started", time.Since(begun).Seconds())
 	t.Logf("one more edge: ready %.2f s after its start (goal: 1 s)", tree.another(t, bin).Seconds())
 
-	ctx, cancel := context.WithTimeout(t.Context(), length)
+	ctx, cancel := context.WithTimeout(t.Context(), length+testkit.Patience)
 	defer cancel()
 	var all sync.WaitGroup
+	stood := make(chan time.Duration, 1)
+	go func() { stood <- still(ctx) }()
 	rng := rand.New(rand.NewPCG(seed, seed))
 	people := make([]*visitor, visitors)
 	faults := make([]error, visitors)
@@ -81,8 +85,15 @@ func play(t *testing.T, bin string, last bool) bool {
 	}
 	robots := make(chan string, 1)
 	go func() { robots <- hammer(ctx, tree.site[0][0]) }()
+	// A slow machine has longer to bring T and R to be used.
+	pause(ctx, length)
+	until(t, "T and R are used", func() bool {
+		s := tree.stats(t)
+		return s.Peak >= total*9/10 && s.PeakRate >= rate*9/10
+	})
+	cancel()
 	all.Wait()
-	played := time.Since(begun)
+	played, slow := time.Since(begun), transit+<-stood
 
 	own := tree.stats(t)
 	for _, p := range slices.Backward(tree.nodes) {
@@ -94,7 +105,7 @@ func play(t *testing.T, bin string, last bool) bool {
 		}
 	}
 	strict := judge(t, tree.journal, session, time.Minute, rate)
-	fair := judge(t, tree.journal, session-transit, time.Minute-transit, rate)
+	fair := judge(t, tree.journal, session-slow, time.Minute-slow, rate)
 	inside, waits := 0, []float64{}
 	for _, v := range people {
 		if v.inside {
@@ -121,6 +132,7 @@ func play(t *testing.T, bin string, last bool) bool {
 	row("peak of sessions / T", "%d / %d", strict.peak, total)
 	row("worst 60 s of admissions / R", "%d / %d", strict.rate, rate)
 	row("R+1 admissions took at least", "%.2f s", strict.tightest.Seconds())
+	row("the machine stood still for at most", "%.2f s", (slow - transit).Seconds())
 	row("mean use of T after the peak", "%.2f", strict.use/total)
 	row("wait: half, 90 %, longest", "%.1f s, %.1f s, %.1f s", at(.5), at(.9), at(1))
 	row("waiting pages, pages of the site", "%d, %d", counts.waitingPages.Load(), counts.pages.Load())
@@ -135,10 +147,10 @@ func play(t *testing.T, bin string, last bool) bool {
 		return false
 	}
 	if fair.peak > total {
-		t.Errorf("overshoot of T: %d sessions at once (%d with %v allowed for the way), T is %d", strict.peak, fair.peak, transit, total)
+		t.Errorf("overshoot of T: %d sessions at once (%d with %v allowed for the way), T is %d", strict.peak, fair.peak, slow, total)
 	}
 	if fair.rate > rate {
-		t.Errorf("overshoot of R: %d admissions in %v (%d in a minute), R is %d", fair.rate, time.Minute-transit, strict.rate, rate)
+		t.Errorf("overshoot of R: %d admissions in %v (%d in a minute), R is %d", fair.rate, time.Minute-slow, strict.rate, rate)
 	}
 	// The site's own count is strict about the minute and takes no side.
 	if own.Peak != strict.peak || own.PeakRate != strict.rate || own.Total != strict.admitted {
@@ -146,12 +158,6 @@ func play(t *testing.T, bin string, last bool) bool {
 	}
 	if counts.waitingPages.Load() == 0 {
 		t.Error("nobody had to wait: the run shows nothing")
-	}
-	if strict.peak < total*9/10 {
-		t.Errorf("at most %d were in while others waited, T is %d", strict.peak, total)
-	}
-	if strict.rate < rate*9/10 {
-		t.Errorf("at most %d were admitted in a minute while others waited, R is %d", strict.rate, rate)
 	}
 	return true
 }
@@ -183,6 +189,18 @@ func (tr *tree) another(t *testing.T, bin string) time.Duration {
 // one away, so it could not renew it in time.
 func (tr *tree) stoodStill() bool {
 	return slices.ContainsFunc(tr.nodes, func(p *process) bool { return strings.Contains(p.logs(), "no longer leading") })
+}
+
+// still returns for how long this machine let nobody run, at worst, until ctx ended: so much longer
+// than usual a request may have been on its way.
+func still(ctx context.Context) (worst time.Duration) {
+	const step = 20 * time.Millisecond
+	for ctx.Err() == nil {
+		begun := time.Now()
+		pause(ctx, step)
+		worst = max(worst, time.Since(begun)-step)
+	}
+	return worst
 }
 
 // quickEdge is an edge that says little and stops at once.
@@ -255,8 +273,11 @@ func (tr *tree) stats(t *testing.T) (s struct {
 	return s
 }
 
+// client asks once; it gives up where nothing comes for long.
+var client = &http.Client{Timeout: testkit.Patience}
+
 func get(url string, to any) (err error) {
-	resp, err := http.Get(url)
+	resp, err := client.Get(url)
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,8 @@ rooms:
     host: 127.0.0.1
     total_active_users: 1
     new_users_per_minute: 60
-    session_duration: 5m
+    session_duration: 1h
+    probation: 1h
     origin: %s
 `, origin.at["url"]), "nairobi")
 	edge := start(t, "/bin/sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, fewFiles), filepath.Join(bin, "edge"), "--config", edgeFile(t, dir, nats, "nairobi", "edge-1", `
@@ -118,7 +119,7 @@ var until = testkit.Eventually
 
 // answer asks over a connection of its own and returns the status, 0 for none.
 func statusOf(url string) int {
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: testkit.Patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get(url)
 	if err != nil {
 		return 0
@@ -142,7 +143,7 @@ func queueUp(t *testing.T, url string) []string {
 	const at = 20 // a time
 	for first := range at {
 		all.Go(func() {
-			client := http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{}}
+			client := http.Client{Timeout: testkit.Patience, Transport: &http.Transport{}}
 			defer client.CloseIdleConnections()
 			for i := first; i < len(out); i += at {
 				resp, err := client.Get(url + "/")
@@ -175,11 +176,11 @@ func queueUp(t *testing.T, url string) []string {
 // listen asks for an event stream over a connection of its own, which it leaves open,
 // and returns the status, or why there is none.
 func listen(addr, cookie string) (net.Conn, string) {
-	c, err := net.DialTimeout("tcp", addr, 5*time.Second)
+	c, err := net.DialTimeout("tcp", addr, testkit.Patience)
 	if err != nil {
 		return nil, "not connected"
 	}
-	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
 		return c, err.Error()
 	}
 	_, err = fmt.Fprintf(c, "GET /.well-known/vestibule/events?room=sale HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: %s\r\n\r\n", cookie)
@@ -197,7 +198,6 @@ func listen(addr, cookie string) (net.Conn, string) {
 // gauge returns a metric without labels, 0 where there is none.
 func gauge(t *testing.T, p *process, name string) int {
 	t.Helper()
-	client := http.Client{Timeout: 5 * time.Second}
 	resp, err := client.Get(p.at["metrics"] + "/metrics")
 	if err != nil {
 		t.Fatal(err)

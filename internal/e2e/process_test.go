@@ -90,7 +90,7 @@ func start(t *testing.T, bin string, args ...string) *process {
 	case p.at = <-listening:
 	case <-p.gone:
 		t.Fatalf("%s ended: %v", p.name, p.err)
-	case <-time.After(20 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Fatalf("%s told no address", p.name)
 	}
 	return p
@@ -104,6 +104,7 @@ func launch(t *testing.T, env []string, bin string, args ...string) (*process, <
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stderr = p
 	p.cmd.SysProcAttr = alone()
+	p.cmd.WaitDelay = testkit.Patience / 4 // for what it started and left behind
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +120,10 @@ func launch(t *testing.T, env []string, bin string, args ...string) (*process, <
 			text, ok := strings.CutPrefix(lines.Text(), "LISTENING ")
 			at := map[string]string{}
 			if ok && json.Unmarshal([]byte(text), &at) == nil {
-				listening <- at
+				select {
+				case listening <- at:
+				default: // it was told
+				}
 			}
 		}
 		p.err = p.cmd.Wait()
@@ -153,7 +157,7 @@ func (p *process) ends(t *testing.T) {
 	t.Helper()
 	select {
 	case <-p.gone:
-	case <-time.After(15 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Fatalf("%s does not stop", p.name)
 	}
 	if p.err != nil {
@@ -223,7 +227,7 @@ func withUsers(t *testing.T, bin, dir string, dcs ...string) *bus {
 // command runs a command to its end.
 func command(t *testing.T, bin string, args ...string) {
 	t.Helper()
-	if out, err := exec.Command(bin, args...).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(testkit.Within(t), bin, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s %s: %v\n%s", filepath.Base(bin), strings.Join(args, " "), err, out)
 	}
 }

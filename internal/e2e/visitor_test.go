@@ -95,9 +95,11 @@ func (v *visitor) visit(ctx context.Context, session time.Duration) error {
 	parallel, replays := v.n%10 == 3, v.n%10 == 7
 	home := v.rng.IntN(len(v.site))
 	begun := time.Now()
+	var safe time.Time // until then the session cannot have ended: counted from before the last request inside
 	old := v.jar() + "-old"
 	for pages := 2 + v.rng.IntN(3); pages > 0; {
 		edges := v.site[home]
+		asked := time.Now()
 		a, err := v.curl(ctx, v.jar(), edges[v.rng.IntN(len(edges))])
 		switch {
 		case ctx.Err() != nil:
@@ -109,13 +111,14 @@ func (v *visitor) visit(ctx context.Context, session time.Duration) error {
 				v.inside, v.waited = true, time.Since(begun)
 			}
 			pages--
+			safe = asked.Add(session)
 			if parallel {
 				if err := v.burst(ctx, edges); err != nil && ctx.Err() == nil {
 					return err
 				}
 			}
 			pause(ctx, 500*time.Millisecond+time.Duration(v.rng.Int64N(int64(time.Second))))
-		case v.inside:
+		case v.inside && time.Now().Before(safe):
 			return fmt.Errorf("visitor %d was thrown out while looking around", v.n)
 		default:
 			if replays {

@@ -7,7 +7,6 @@ import (
 	"html"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"regexp"
 	"strings"
@@ -70,12 +69,12 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func TestMain(m *testing.M) { os.Exit(browsertest.Main(m)) }
 
-func open(t *testing.T) (*site, string) {
+// open opens a browser beside a waiting room that answers at url.
+func open(t *testing.T) (ctx context.Context, s *site, url string) {
 	t.Helper()
-	s := &site{Handler: New("", "", slog.New(slog.DiscardHandler))}
-	srv := httptest.NewServer(s)
-	t.Cleanup(srv.Close)
-	return s, srv.URL
+	s = &site{Handler: New("", "", slog.New(slog.DiscardHandler))}
+	url = browsertest.Serve(t, s)
+	return browsertest.Open(t), s, url
 }
 
 // media pretends preferences of the visitor.
@@ -102,12 +101,7 @@ func atStart(script string) chromedp.Action[page.AddScriptToEvaluateOnNewDocumen
 	}
 }
 
-func do(t *testing.T, ctx context.Context, steps ...chromedp.Action[chromedp.Void]) {
-	t.Helper()
-	if err := chromedp.Do(ctx, steps...); err != nil {
-		t.Fatal(err)
-	}
-}
+var do = browsertest.Do
 
 // wide is wide enough for two columns, phone is a common phone.
 func wide() chromedp.Action[chromedp.Void]  { return chromedp.EmulateViewport(1280, 800) }
@@ -143,9 +137,8 @@ func violations(t *testing.T, ctx context.Context) []string {
 // it shows what the server wrote, and axe-core finds nothing. With
 // VESTIBULE_SCREENS=folder pictures are kept there.
 func TestStatesInABrowser(t *testing.T) {
-	ctx := browsertest.Open(t)
+	ctx, s, url := open(t)
 	screens := os.Getenv("VESTIBULE_SCREENS")
-	s, url := open(t)
 	picture := func(name string) {
 		t.Helper()
 		if screens == "" {
@@ -219,7 +212,7 @@ func (s *site) again(t *testing.T, ctx context.Context) {
 func waitFor(t *testing.T, ctx context.Context, expression string) {
 	t.Helper()
 	poll(t, expression, func() bool {
-		ok, err := chromedp.Run(ctx, chromedp.Evaluate[bool](expression))
+		ok, err := browsertest.Look(ctx, chromedp.Evaluate[bool](expression))
 		return err == nil && ok // an error: the page is just being replaced
 	})
 }
@@ -229,8 +222,7 @@ var poll = testkit.Eventually
 // What the script writes is what the server wrote, in every language: numbers,
 // plural forms and durations come from two libraries.
 func TestTheScriptWritesWhatTheServerWrote(t *testing.T) {
-	ctx := browsertest.Open(t)
-	s, url := open(t)
+	ctx, s, url := open(t)
 	written := regexp.MustCompile(`id="(head|text|lost|note|ahead|wait|starts|total|kept)"[^>]*>([^<]*)<`)
 	do(t, ctx, chromedp.Navigate(url+"/nothing")) // a page with frames: it takes much longer to load one after the other
 	states := []string{"queued", "queued-message", "queued-million", "lost-away", "before"}
@@ -259,8 +251,7 @@ func TestTheScriptWritesWhatTheServerWrote(t *testing.T) {
 // No language breaks out of a narrow screen, with text of double size, on which
 // nothing may be cut off; and nothing is lost on the widest.
 func TestEveryLanguageFits(t *testing.T) {
-	ctx := browsertest.Open(t)
-	_, url := open(t)
+	ctx, _, url := open(t)
 	for _, lang := range room.Languages {
 		for _, state := range []string{"queued-message", "paused-system"} {
 			do(t, ctx, chromedp.EmulateViewport(320, 640), chromedp.Navigate(url+"/"+state+"?lang="+lang))
@@ -308,8 +299,7 @@ func TestEveryLanguageFits(t *testing.T) {
 
 // The page without script says the same, can be left, and asks again by itself.
 func TestWithoutScript(t *testing.T) {
-	ctx := browsertest.Open(t)
-	s, url := open(t)
+	ctx, s, url := open(t)
 	browsertest.See(t, ctx, scripts(true))
 	do(t, ctx, phone(), chromedp.Navigate(url+"/queued"))
 	text := browsertest.See(t, ctx, chromedp.Text(chromedp.CSS("main")))
@@ -335,8 +325,7 @@ func TestWithoutScript(t *testing.T) {
 // about; a lost connection is told and mended; at the turn the page opens the
 // site.
 func TestNewsInABrowser(t *testing.T) {
-	ctx := browsertest.Open(t)
-	s, url := open(t)
+	ctx, s, url := open(t)
 	do(t, ctx, phone(), chromedp.Navigate(url+"/queued"))
 	text := func(id string) string {
 		t.Helper()
@@ -403,8 +392,7 @@ func TestNewsInABrowser(t *testing.T) {
 
 // Whoever has no pointer reaches everything, in order, and sees where they are.
 func TestTheKeyboardReachesEverything(t *testing.T) {
-	ctx := browsertest.Open(t)
-	_, url := open(t)
+	ctx, _, url := open(t)
 	do(t, ctx, phone(), chromedp.Navigate(url+"/queued"))
 	var reached []string
 	for range 4 {

@@ -150,7 +150,6 @@ func TestTheStreamInABrowser(t *testing.T) {
 // TestALostConnectionIsFoundAgain: a page that lost the connection asks at once when the event
 // stream finds the way again, also where its last question hangs, and asks every 12.5 seconds at least.
 func TestALostConnectionIsFoundAgain(t *testing.T) {
-	ctx := browsertest.Open(t)
 	s := &site{Handler: New("", "", slog.New(slog.DiscardHandler))}
 	var hangs, hung, streams atomic.Bool
 	mux := http.NewServeMux()
@@ -171,11 +170,10 @@ func TestALostConnectionIsFoundAgain(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	})
-	srv := httptest.NewServer(mux)
-	t.Cleanup(srv.Close)
-	t.Cleanup(srv.CloseClientConnections)
+	url := browsertest.Serve(t, mux)
+	ctx := browsertest.Open(t)
 
-	do(t, ctx, phone(), chromedp.Navigate(srv.URL+"/queued"))
+	do(t, ctx, phone(), chromedp.Navigate(url+"/queued"))
 	browsertest.See(t, ctx, chromedp.Evaluate[bool](`window.timers = [], window.later = setTimeout, window.setTimeout = (f, ms) => (timers.push(ms), later(f, ms)), true`))
 	s.play(func(s *site) { s.down = true })
 	const retries = `timers.filter(ms => ms > 1000 && ms < 45000)`
