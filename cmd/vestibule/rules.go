@@ -55,26 +55,10 @@ func rulesCommand(args []string, stdout, stderr io.Writer) error {
 		fmt.Fprint(stderr, rulesUsage)
 		return node.ErrUsage
 	}
-	var req *rules.Request
 	from := rules.Sources{Geo: true, Crawlers: true}
-	var faults []error
-	for _, in := range []struct {
-		file string
-		read func([]byte) []error
-	}{
-		{*lists, func(data []byte) (faults []error) { from.Lists, faults = readLists(data); return faults }},
-		{*request, func(data []byte) (faults []error) { req, faults = readRequest(data); return faults }},
-	} {
-		if in.file == "" {
-			continue
-		}
-		data, err := os.ReadFile(in.file)
-		if err != nil {
-			return err
-		}
-		for _, err := range in.read(data) {
-			faults = append(faults, fmt.Errorf("%s: %w", in.file, err))
-		}
+	req, faults, err := readTried(*request, *lists, &from)
+	if err != nil {
+		return err
 	}
 	var rule *rules.Rule
 	if f.Changed("expression") {
@@ -202,6 +186,30 @@ func into(value json.RawMessage, to any, what string) error {
 		return fmt.Errorf("must be %s, got %s", what, strings.TrimSpace(string(value)))
 	}
 	return nil
+}
+
+// readTried reads the request and the lists that a rule is tried with, where files of them
+// are named, and returns all that is wrong with what they hold.
+func readTried(request, lists string, from *rules.Sources) (req *rules.Request, faults []error, err error) {
+	for _, in := range []struct {
+		file string
+		read func([]byte) []error
+	}{
+		{lists, func(data []byte) (faults []error) { from.Lists, faults = readLists(data); return faults }},
+		{request, func(data []byte) (faults []error) { req, faults = readRequest(data); return faults }},
+	} {
+		if in.file == "" {
+			continue
+		}
+		data, err := os.ReadFile(in.file)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, err := range in.read(data) {
+			faults = append(faults, fmt.Errorf("%s: %w", in.file, err))
+		}
+	}
+	return req, faults, nil
 }
 
 // readRequest reads the request of a file.

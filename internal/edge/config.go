@@ -164,6 +164,11 @@ func (c *Config) Validate() []error {
 		errs = append(errs, fmt.Errorf("proxy_protocol.untrusted: must be %s or %s, got %q", headersRefused, headersIgnored, u))
 	}
 	errs = append(errs, origin.CheckForward(c.ForwardHeaders)...)
+	return append(errs, c.checkBounds()...)
+}
+
+// checkBounds returns the numbers and durations that are too small or too large.
+func (c *Config) checkBounds() (errs []error) {
 	for _, n := range []struct {
 		key      string
 		n        int

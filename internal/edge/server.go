@@ -219,19 +219,16 @@ func (s *Server) Run(ctx context.Context) error {
 		s.pump(pumping)
 	}()
 	g.Go(func() error { return node.IgnoreEnd(serving, s.fleet.Run(serving)) })
-	g.Go(func() error {
-		s.hub.Run(serving, s.gate.Message)
-		return nil
-	})
-	g.Go(func() error {
-		s.monitor.Run(serving)
-		return nil
-	})
-	if s.fast != nil {
+	serve := func(run func(context.Context)) {
 		g.Go(func() error {
-			s.fast.run(serving)
+			run(serving)
 			return nil
 		})
+	}
+	serve(func(ctx context.Context) { s.hub.Run(ctx, s.gate.Message) })
+	serve(s.monitor.Run)
+	if s.fast != nil {
+		serve(s.fast.run)
 	}
 	var ends []cappedListener
 	for i, srv := range servers {
