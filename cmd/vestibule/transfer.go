@@ -66,12 +66,11 @@ func (c *client) load(file string, dry, takeOver bool) error {
 	pages := map[string]string{}
 	var errs []error
 	for _, r := range doc.Rooms {
-		if r.WaitingPage == "" {
-			continue
-		}
-		page, err := os.ReadFile(filepath.Join(filepath.Dir(file), r.WaitingPage))
-		if pages[r.WaitingPage] = string(page); err != nil {
-			errs = append(errs, err)
+		for name := range r.EachPage {
+			page, err := os.ReadFile(filepath.Join(filepath.Dir(file), name))
+			if pages[name] = string(page); err != nil {
+				errs = append(errs, err)
+			}
 		}
 	}
 	if len(errs) > 0 {

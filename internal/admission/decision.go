@@ -56,12 +56,13 @@ const (
 	FirstTouch        // somebody new, by a request that is no visit yet: the next one may enter
 	QueuedAll         // an operator lets nobody in: everybody waits
 	Rejected          // nobody new enters or waits
+	Gathering         // people gather for an event that has not started
 	reasons
 )
 
 var reasonNames = [reasons]string{
 	"none", "session", "slot", "repeated", "behind", "full", "isolated",
-	"unsure", "unknown", "crowded", "gave_up", "closed", "uncounted", "origin_down", "drains", "first_touch", "queued_all", "rejected",
+	"unsure", "unknown", "crowded", "gave_up", "closed", "uncounted", "origin_down", "drains", "first_touch", "queued_all", "rejected", "gathering",
 }
 
 func (r Reason) String() string { return reasonNames[r] }

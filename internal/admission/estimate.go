@@ -33,7 +33,9 @@ func (e *edge) position(ft fleet.Time, v *wire.View, d *Decision) {
 		d.Ahead = uint64(max(0, place) + 0.5)
 		d.Waiting = uint64(v.Waiting() + 0.5)
 		first = d.Ahead == 0
-		if d.Counting = counting(ft, v, t); !d.Counting {
+		if d.Reason == Gathering {
+			d.Counting = false // how long it takes is told from the start on
+		} else if d.Counting = counting(ft, v, t); !d.Counting {
 			if d.Wait, d.Known = v.Wait(place); d.Known {
 				d.Low, d.High = v.Ranges.Of(d.Wait)
 				d.Next = v.Next(t.Joined, place)
@@ -47,7 +49,7 @@ func (e *edge) position(ft fleet.Time, v *wire.View, d *Decision) {
 	} else if d.Known {
 		d.Retry = min(max(d.Wait/4, p.Nearest), p.Refresh)
 	}
-	if d.Reason == Closed || d.Reason == QueuedAll || d.Reason == Rejected {
+	if d.Reason == Closed || d.Reason == QueuedAll || d.Reason == Rejected || d.Reason == Gathering {
 		d.Retry = p.Refresh
 	}
 	if d.Reason == Isolated || d.Reason == Unsure || d.Reason == OriginDown || d.Reason == Drains {

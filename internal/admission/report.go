@@ -113,7 +113,7 @@ func (r *roomState) report(now fleet.Mono, ft fleet.Time) wire.RoomReport {
 	r.rights.tell(now, &out)
 	r.queue.tell(ft, &out)
 	out.FirstMove, out.Moves = r.moves.take(l.seq)
-	if r.paused || r.shut() { // a right here would serve nobody
+	if r.paused || r.shut(r.edge.at(now)) != None { // a right here would serve nobody
 		out.Want, out.HeldPeople = 0, 0
 	} else if len(r.held.visits) > 0 {
 		out.HeldJoined = r.held.visits.oldest(nil, wire.MaxHeld)

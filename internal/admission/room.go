@@ -21,6 +21,7 @@ type Room struct {
 	Session        time.Duration // session_duration, for sessions without a right and those that are not renewed
 	NoRenewal      bool          // a session ends Session after its admission
 	Shut           Reason        // QueuedAll or Rejected: nobody is admitted; None: as the ledger allows
+	Gather         []Span        // times before events in which nobody is admitted, judged by the engine's clock
 	OnIsolation    string        // one of room.Isolation…; "" holds
 	IsolationLimit int           // newcomers let in per isolation, where OnIsolation is open
 
@@ -34,6 +35,9 @@ type Room struct {
 	Grace time.Duration
 }
 
+// Span is a time: it ends before Until.
+type Span struct{ From, Until fleet.Time }
+
 // RoomOf returns what an engine needs to know of r.
 func RoomOf(r *room.Room) Room {
 	out := Room{
@@ -46,6 +50,9 @@ func RoomOf(r *room.Room) Room {
 		out.Shut = QueuedAll
 	case r.QueueingMethod == room.MethodReject:
 		out.Shut = Rejected
+	}
+	for _, span := range r.Plan.Gathers() {
+		out.Gather = append(out.Gather, Span{fleet.Time(span[0]), fleet.Time(span[1])})
 	}
 	return out
 }
@@ -106,8 +113,26 @@ func (r *roomState) set(now fleet.Mono, settings Room) {
 	}
 }
 
-// shut reports whether an operator lets nobody in.
-func (r *roomState) shut() bool { return r.Shut != None && !mutant.On(mutant.ShutAdmits) }
+// shut returns why nobody is let in by what an operator says, None where somebody may be. Before an event that is judged
+// by the time that it may be at the latest and at the earliest, so that no edge is early.
+func (r *roomState) shut(m moment) Reason {
+	if r.Shut == QueuedAll && !mutant.On(mutant.ShutAdmits) {
+		return QueuedAll
+	}
+	bound := min(m.bound, fleet.Rough) // nobody has a right who is less sure
+	if mutant.On(mutant.PrequeueByOwnClock) {
+		bound = 0
+	}
+	for _, s := range r.Gather {
+		if m.time.Add(bound) >= s.From && m.time.Add(-bound) < s.Until && !mutant.On(mutant.PrequeueAdmits) {
+			return Gathering
+		}
+	}
+	if mutant.On(mutant.ShutAdmits) {
+		return None
+	}
+	return r.Shut
+}
 
 // arrive decides about one request, which lets somebody new in only if it may; see
 // Engine.Arrive and Engine.Join.
@@ -142,7 +167,7 @@ func (r *roomState) arrive(m moment, t ticket.Ticket, may bool) Decision {
 	case lapsed(m.time, &t, r.Grace):
 		fresh = Lost
 	}
-	if r.Shut == Rejected && fresh != Kept && !mutant.On(mutant.RejectQueues) {
+	if r.Shut == Rejected && fresh != Kept && r.shut(m) == Rejected && !mutant.On(mutant.RejectQueues) {
 		d := Decision{Reason: Rejected, Fresh: fresh, Ticket: t} // no place is given, and none taken
 		r.edge.position(m.time, r.view, &d)
 		d.Ticket = t
@@ -186,9 +211,10 @@ func (r *roomState) decide(m moment, d *Decision, may bool) {
 	t := &d.Ticket
 	p := &r.edge.cfg.Params
 	soon := false
+	shut := r.shut(m)
 	switch {
-	case r.shut():
-		d.Reason = r.Shut
+	case shut != None:
+		d.Reason = shut
 	case r.paused:
 		d.Reason = OriginDown
 	case !r.edge.up.check(m.now) && r.edge.isolated(m.now) && r.decideAlone(m, d, may):
@@ -287,7 +313,7 @@ func (r *roomState) letGo(v *Visit) bool {
 
 // release decides about held visits whose turn has come; see Engine.Release.
 func (r *roomState) release(m moment, out []*Visit) []*Visit {
-	for len(r.held.visits) > 0 && !r.paused && !r.shut() && r.life.firm(m) {
+	for len(r.held.visits) > 0 && !r.paused && r.shut(m) == None && r.life.firm(m) {
 		v := r.held.visits[0]
 		if v.Ticket.Joined > horizon(r.view) {
 			break

@@ -187,6 +187,7 @@ func TestEveryVerdict(t *testing.T) {
 	reasons[Drains] = true
 	reasons[FirstTouch] = true                         // see TestWhoJoinsIsNotLetIn
 	reasons[QueuedAll], reasons[Rejected] = true, true // see TestNobodyEntersARoomThatIsShut
+	reasons[Gathering] = true                          // see TestNobodyEntersWhilePeopleGather
 
 	for _, v := range Verdicts() {
 		if !verdicts[v] {

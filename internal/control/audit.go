@@ -239,6 +239,12 @@ func plain(s *room.Settings) *map[string]any {
 				list = append(list, map[string]any{"host": r.Host, "path": r.Path})
 			}
 			v = list
+		case []room.Event:
+			list := []any{}
+			for i := range x {
+				list = append(list, plainEvent(&x[i]))
+			}
+			v = list
 		case []room.Rule:
 			list := []any{}
 			for _, r := range x {
@@ -249,6 +255,24 @@ func plain(s *room.Settings) *map[string]any {
 		out[room.Schema[i].Key] = v
 	}
 	return &out
+}
+
+// plainEvent shows an event by its keys in a rooms file.
+func plainEvent(e *room.Event) map[string]any {
+	out := map[string]any{"id": e.ID, "name": e.Name, "description": e.Description, "suspended": e.Suspended, "event_start_time": time.UnixMilli(e.Start).UTC(), "event_end_time": time.UnixMilli(e.End).UTC()}
+	add := func(key string, said bool, v any) {
+		if said {
+			out[key] = v
+		}
+	}
+	add("prequeue_start_time", e.Prequeue != 0, time.UnixMilli(e.Prequeue).UTC())
+	add("total_active_users", e.Total != 0, e.Total)
+	add("new_users_per_minute", e.Rate != 0, e.Rate)
+	add("session_duration", e.Session != 0, e.Session.String())
+	add("disable_session_renewal", e.NoRenewal != room.Inherit, e.NoRenewal == room.On)
+	add("queueing_method", e.Method != "", e.Method)
+	add("waiting_page", e.Page != "", e.Page)
+	return out
 }
 
 // RestoreRevision implements [api.StrictServerInterface].
@@ -269,18 +293,20 @@ func (s *Server) RestoreRevision(ctx context.Context, q api.RestoreRevisionReque
 	if settings == nil {
 		return nil, refusef(http.StatusBadRequest, codeInvalid, "revision %d is that the room was deleted: choose one before it: invalid data", version)
 	}
-	var page []byte
-	if settings.WaitingPage != "" {
-		if page, err = s.Page(ctx, settings.WaitingPage); err != nil {
+	var pages [][]byte
+	for name := range settings.EachPage {
+		page, err := s.Page(ctx, name)
+		if err != nil {
 			return nil, err
 		}
 		if page == nil {
-			return nil, refusef(http.StatusBadRequest, codeInvalid, "the waiting page of revision %d is not kept any more: invalid data", version)
+			return nil, refusef(http.StatusBadRequest, codeInvalid, "a waiting page of revision %d is not kept any more: invalid data", version)
 		}
+		pages = append(pages, page)
 	}
 	name := settings.Name
 	state, err := s.Rooms.Change(ctx, roomstore.API, func(d *roomstore.Draft) error {
-		if page != nil {
+		for _, page := range pages {
 			d.AddPage("custom_page_html", page)
 		}
 		r := s.index.find(d.Base(), q.WaitingRoomId)

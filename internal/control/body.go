@@ -104,7 +104,7 @@ var own = func() (keys []string) {
 	for i := range room.Schema {
 		switch key := room.Schema[i].Key; key {
 		case "name", "host", "path", "additional_routes", "total_active_users", "new_users_per_minute", "queueing_status_code",
-			"waiting_page", "default_template_language", "identity", "rules", "description", "queueing_method", "queue_all", "suspended",
+			"waiting_page", "default_template_language", "identity", "rules", "events", "description", "queueing_method", "queue_all", "suspended",
 			"disable_session_renewal", "cookie_suffix", "cookie_samesite", "cookie_secure", "json_response_enabled", "enabled_origin_commands":
 		default:
 			keys = append(keys, key)

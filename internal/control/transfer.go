@@ -31,18 +31,20 @@ func (s *Server) ExportRooms(ctx context.Context, _ api.ExportRoomsRequestObject
 	doc, pages := state.Document(), map[string]string{}
 	for i := range doc.Rooms {
 		r := &doc.Rooms[i]
-		if r.WaitingPage == "" {
-			continue
-		}
-		page, err := s.Page(ctx, r.WaitingPage)
-		if err == nil && page == nil {
-			err = fmt.Errorf("the page of room %s is not in the store", r.Name)
-		}
+		r.Pages(func(name *string) {
+			if *name == "" || err != nil {
+				return
+			}
+			var page []byte
+			if page, err = s.Page(ctx, *name); err == nil && page == nil {
+				err = fmt.Errorf("a page of room %s is not in the store", r.Name)
+			}
+			*name = "page-" + *name + ".html"
+			pages[*name] = string(page)
+		})
 		if err != nil {
 			return nil, err
 		}
-		r.WaitingPage = "page-" + r.WaitingPage + ".html"
-		pages[r.WaitingPage] = string(page)
 	}
 	data, err := roomfile.Format(doc)
 	if err != nil {
@@ -83,19 +85,21 @@ func (s *Server) ImportRooms(ctx context.Context, q api.ImportRoomsRequestObject
 	files := map[string]bool{}
 	for i := range doc.Rooms {
 		r := &doc.Rooms[i]
-		if r.WaitingPage == "" {
-			continue
-		}
-		page, given := pages[r.WaitingPage]
-		if !files[r.WaitingPage] {
-			files[r.WaitingPage] = true
-			if !given {
-				f.add("/pages", "rooms[%d] %q: waiting_page: the content of %q is needed", i, r.Name, short(r.WaitingPage))
-			} else if _, err := checkpage.Check([]byte(page)); err != nil {
-				f.add("/pages", "%s: %v", short(r.WaitingPage), err)
+		r.Pages(func(name *string) {
+			if *name == "" {
+				return
 			}
-		}
-		r.WaitingPage = roomstore.Hash([]byte(page))
+			page, given := pages[*name]
+			if !files[*name] {
+				files[*name] = true
+				if !given {
+					f.add("/pages", "rooms[%d] %q: waiting_page: the content of %q is needed", i, r.Name, short(*name))
+				} else if _, err := checkpage.Check([]byte(page)); err != nil {
+					f.add("/pages", "%s: %v", short(*name), err)
+				}
+			}
+			*name = roomstore.Hash([]byte(page))
+		})
 	}
 	if len(f) > 0 {
 		return nil, invalid(f)

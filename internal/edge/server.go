@@ -123,7 +123,7 @@ func New(o Options) (_ *Server, err error) {
 	if s.fleet, err = node.NewFleet(o.Config.DataDir, o.Docs, s.log, o.Reg, func() { s.gate.Use(s.fleet) }); err != nil {
 		return nil, err
 	}
-	s.fleet.Tell(s.gate.Time)
+	s.fleet.Tell(func() (fleet.Time, time.Duration) { return s.gate.Time(), 0 }) // limits are not for edges, and the engine knows when people gather
 	s.gate.Use(s.fleet)
 	if err := s.listen(); err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"strconv"
 
+	"vestibule/internal/fleet"
 	"vestibule/internal/room"
 	"vestibule/internal/waiting"
 )
@@ -57,6 +58,7 @@ func (g *Gate) show(r *Request, o *Outcome, rm *roomState, status int, v *waitin
 	v.Room, v.Message, v.QueueAll = rm.Name, rm.QueueMessage, rm.QueueAll
 	if !rm.QueueAll { // it overrides every method
 		v.Method = rm.QueueingMethod
+		v.Event = eventOf(rm.Room, v.Now)
 	}
 	page := rm.page
 	if !v.Moment {
@@ -102,6 +104,18 @@ func (g *Gate) show(r *Request, o *Outcome, rm *roomState, status int, v *waitin
 		o.Body = page.Render(o.Body[:0], v)
 	}
 	o.answer(status, "text/html; charset=utf-8")
+}
+
+// eventOf returns what a visitor is told at now of an event of the room: one that is on, or for which people gather.
+func eventOf(r *room.Room, now fleet.Time) waiting.Event {
+	if len(r.Plan) <= 1 {
+		return waiting.Event{}
+	}
+	p := r.Plan.At(int64(now))
+	if p.Event == nil {
+		return waiting.Event{}
+	}
+	return waiting.Event{Start: fleet.Time(p.Event.Start), End: fleet.Time(p.Event.End), Prequeue: p.Kind == room.Prequeue}
 }
 
 // showMoment asks a visitor to come back in a moment, because this edge cannot tell

@@ -65,24 +65,26 @@ func readRooms(file string) (doc room.Document, pages map[string][]byte, doubts 
 	var faults []error
 	for i := range doc.Rooms {
 		r := &doc.Rooms[i]
-		if r.WaitingPage == "" {
-			continue
-		}
-		name := filepath.Join(filepath.Dir(file), r.WaitingPage)
-		page, err := os.ReadFile(name)
-		pages[name] = page
-		if err == nil {
-			var in []string
-			in, err = checkpage.Check(page)
-			for _, d := range in {
-				doubts = append(doubts, r.WaitingPage+": "+d)
+		r.Pages(func(named *string) {
+			if *named == "" {
+				return
 			}
-		}
-		if err != nil {
-			faults = append(faults, fmt.Errorf("rooms[%d] %q: waiting_page: %w", i, r.Name, err))
-			continue
-		}
-		r.WaitingPage = roomstore.Hash(page)
+			name := filepath.Join(filepath.Dir(file), *named)
+			page, err := os.ReadFile(name)
+			pages[name] = page
+			if err == nil {
+				var in []string
+				in, err = checkpage.Check(page)
+				for _, d := range in {
+					doubts = append(doubts, *named+": "+d)
+				}
+			}
+			if err != nil {
+				faults = append(faults, fmt.Errorf("rooms[%d] %q: waiting_page: %w", i, r.Name, err))
+				return
+			}
+			*named = roomstore.Hash(page)
+		})
 	}
 	if len(faults) == 0 { // what no store can take is refused here, not when it is to be stored
 		_, err = roomstore.Pack(1, doc, roomstore.SectionBytes)

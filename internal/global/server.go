@@ -84,7 +84,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.fleet.Tell(s.time)
+	s.fleet.Tell(s.clock)
 	return s, nil
 }
 
@@ -99,14 +99,16 @@ func (s *Server) newestRooms() uint64 {
 
 // time returns fleet time where this process leads and knows it, else what the machine takes for it.
 func (s *Server) time() fleet.Time {
+	t, _ := s.clock()
+	return t
+}
+
+// clock is time, and by how much that may be wrong: within so much of a phase of an event, a coordinator goes by the
+// smaller limits.
+func (s *Server) clock() (fleet.Time, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.alloc != nil {
-		if t, known := s.alloc.Clock(s.Clock.Now()); known {
-			return t
-		}
-	}
-	return fleet.TimeOf(time.Now())
+	return s.alloc.Clock(s.Clock.Now(), fleet.TimeOf(time.Now()))
 }
 
 // Run stands for leadership, and leads, until ctx ends.

@@ -146,6 +146,12 @@ const (
 	PassthroughLent
 	ControlsForever
 
+	// Events.
+	PrequeueAdmits
+	PrequeueByOwnClock
+	EventEarly
+	EventsOverlap
+
 	count
 )
 
@@ -278,6 +284,11 @@ var list = [count]Mutant{
 	PassthroughStays: {Name: "passthrough-stays", Rule: 1, Says: "no limit binds once a room was passthrough, whatever its method is now"},
 	ControlsForever:  {Name: "controls-forever", Rule: 1, Says: "a limit for now goes on after its end"},
 	PassthroughLent:  {Name: "passthrough-lent", Rule: 9, Says: "while books are missing, what was lent beyond T under passthrough may be lent again when it comes back"},
+
+	PrequeueAdmits:     {Name: "prequeue-admits", Rule: 1, Says: "an edge admits while people gather for an event"},
+	PrequeueByOwnClock: {Name: "prequeue-by-own-clock", Rule: 1, Says: "an edge opens at the start of an event by its clock as it stands"},
+	EventEarly:         {Name: "event-early", Rule: 1, Says: "limits of an event that are higher are in force before it has certainly begun, and lower ones once it has"},
+	EventsOverlap:      {Name: "events-overlap", Rule: 1, Says: "events of a room may overlap"},
 }
 
 // Variable names the environment variable that chooses a mutant for a process, in

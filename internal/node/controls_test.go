@@ -5,9 +5,11 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/room"
+	"vestibule/internal/roomstore"
 	"vestibule/internal/testkit"
 )
 
@@ -29,7 +31,9 @@ func TestControlsGoBeforeTheRooms(t *testing.T) {
 	f := follow(t, dir, shelf{})
 	now := &atomic.Int64{}
 	now.Store(1000)
-	tell := func(f *follower) { f.Tell(func() fleet.Time { return fleet.Time(now.Load()) }) }
+	tell := func(f *follower) {
+		f.Tell(func() (fleet.Time, time.Duration) { return fleet.Time(now.Load()), 0 })
+	}
 	tell(f)
 	published := 0
 	total := func() int { return f.Set().ByName("sale").TotalActiveUsers }
@@ -63,6 +67,44 @@ func TestControlsGoBeforeTheRooms(t *testing.T) {
 	testkit.Eventually(t, "the controls are in force again", func() bool { return total() == 3 }) // by the machine's clock they had ended
 	now.Store(2000)
 	testkit.Eventually(t, "they have ended", func() bool { return total() == published })
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// TestPhasesBeginByThemselves: a node goes by the phases of an event as they begin by fleet time, and with the smaller
+// limits for as long as its clock may be wrong; nothing has to arrive for that. Pages of events are held from the beginning.
+func TestPhasesBeginByThemselves(t *testing.T) {
+	f := follow(t, t.TempDir(), shelf{})
+	now, bound := &atomic.Int64{}, &atomic.Int64{}
+	start := time.Date(2026, 11, 22, 20, 0, 0, 0, time.UTC).UnixMilli()
+	now.Store(start - 1000)
+	f.Tell(func() (fleet.Time, time.Duration) { return fleet.Time(now.Load()), time.Duration(bound.Load()) })
+	s := room.Settings{Name: "sale", Host: "shop.example", Origin: "http://10.0.0.1", TotalActiveUsers: 10, NewUsersPerMinute: 10}
+	s.Events = []room.Event{{Name: "launch", Start: start, End: start + 60_000, Total: 50, Rate: 40}}
+	data, err := roomstore.EncodeRooms(1, room.Document{Rooms: []room.Settings{s}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Offer(t.Context(), RoomsDocument, data)
+	total := func() int { return f.Set().ByName("sale").TotalActiveUsers }
+	if total() != 10 {
+		t.Fatalf("before the event T is %d", total())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(ctx) }()
+	now.Store(start)
+	testkit.Eventually(t, "the event has begun", func() bool { return total() == 50 })
+	bound.Store(int64(2 * time.Second))
+	testkit.Eventually(t, "the clock is not sure of that", func() bool { return total() == 10 })
+	now.Store(start + 2000)
+	testkit.Eventually(t, "now it is", func() bool { return total() == 50 })
+	now.Store(start + 58_000)
+	testkit.Eventually(t, "it may be over", func() bool { return total() == 10 })
+	now.Store(start + 70_000)
+	testkit.Eventually(t, "it is over", func() bool { return f.Set() == f.base })
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Error(err)

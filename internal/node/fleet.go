@@ -64,11 +64,12 @@ type Fleet struct {
 
 	members atomic.Pointer[Members] // nil before there is a list, and at edges
 
-	base     *room.Set                     // as published; set is this one under the controls
+	base     *room.Set                     // as published; set is this one in its phases, under the controls
 	controls atomic.Pointer[room.Controls] // nil before there are any
 	laid     int64                         // fleet time of which set is, in milliseconds
-	ends     int64                         // fleet time at which something in the controls ends, 0 for never
-	clock    atomic.Pointer[func() fleet.Time]
+	bound    time.Duration                 // by how much that may be wrong
+	ends     int64                         // fleet time at which a phase begins, or something in the controls ends, 0 for never
+	clock    atomic.Pointer[func() (fleet.Time, time.Duration)]
 
 	doubts    chan struct{} // somebody doubts that the keys are the newest
 	confirmed atomic.Int64  // when the store was asked last whether they are, and said so: nanoseconds since begun, 0 for never
@@ -107,7 +108,7 @@ func NewFleet(dir string, docs Documents, log *slog.Logger, reg prometheus.Regis
 			f.refused.WithLabelValues(doc, string(why))
 		}
 	}
-	f.Tell(func() fleet.Time { return fleet.TimeOf(time.Now()) })
+	f.Tell(func() (fleet.Time, time.Duration) { return fleet.TimeOf(time.Now()), 0 })
 	f.ring.Store(&ticket.Keyring{})
 	f.pages.Store(&map[string][]byte{})
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -139,33 +140,39 @@ func (f *Fleet) Ring() ticket.Keyring { return *f.ring.Load() }
 // Controls returns what operators say for now, nil before anybody has. It must not be modified.
 func (f *Fleet) Controls() *room.Controls { return f.controls.Load() }
 
-// Tell has controls end by the fleet time that now returns; before it is told, by the machine's.
-func (f *Fleet) Tell(now func() fleet.Time) { f.clock.Store(&now) }
+// Tell has phases of events begin and controls end by the fleet time that now returns, and by how much that may be wrong;
+// before it is told, by the machine's.
+func (f *Fleet) Tell(now func() (fleet.Time, time.Duration)) { f.clock.Store(&now) }
 
-// layOut makes the room set in use of the published one and the controls.
+// layOut makes the room set in use of the published one, its events and the controls.
 func (f *Fleet) layOut() {
-	f.laid = int64((*f.clock.Load())())
-	f.ends = f.controls.Load().Next(f.laid)
-	f.set.Store(f.base.Under(f.controls.Load(), f.laid))
+	now, bound := (*f.clock.Load())()
+	f.laid, f.bound = int64(now), bound
+	f.ends = f.base.Next(f.controls.Load(), f.laid, f.bound)
+	f.set.Store(f.base.Under(f.controls.Load(), f.laid, f.bound))
 }
 
-// end makes the room set anew where something in the controls has ended since, or has not ended yet by a clock
-// that was put right.
-func (f *Fleet) end() {
+// turnPhase makes the room set anew where a phase has begun or something in the controls has ended since, or has not by a
+// clock that was put right or is surer now. It returns in how long to look again.
+func (f *Fleet) turnPhase() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.controls.Load() == nil {
-		return
+	if f.controls.Load() == nil && !f.base.Planned() {
+		return lateEvery
 	}
-	now := int64((*f.clock.Load())())
-	if now >= f.laid && (f.ends == 0 || now < f.ends) {
-		return
+	t, bound := (*f.clock.Load())()
+	now := int64(t)
+	if now < f.laid || (f.ends != 0 && now >= f.ends) || (bound-f.bound).Abs() > fleet.Guard {
+		before := f.set.Load()
+		if f.layOut(); f.set.Load() != before {
+			f.log.Info("a phase of an event or the end of a control: rooms read anew", slog.Uint64("rooms", f.base.Version()))
+			f.changed()
+		}
 	}
-	before := f.set.Load()
-	if f.layOut(); f.set.Load() != before {
-		f.log.Info("controls of rooms have ended, or begin again", slog.Uint64("controls", f.controls.Load().Version))
-		f.changed()
+	if left := time.Duration(f.ends-now) * time.Millisecond; f.ends != 0 && left < lateEvery {
+		return max(left, time.Millisecond)
 	}
+	return lateEvery
 }
 
 // Members returns the list of data centres in use, nil before there is one.
@@ -176,16 +183,16 @@ func (f *Fleet) Run(ctx context.Context) error {
 	var again sync.WaitGroup
 	defer again.Wait()
 	again.Go(func() { // a page or a section may reach the store's replicas after what names it
-		tick := time.NewTicker(lateEvery)
-		defer tick.Stop()
+		again := time.NewTimer(0)
+		defer again.Stop()
 		for n := 0; ; n++ {
-			f.retry(ctx, n%pagesEvery == 0)
-			f.end()
 			select {
 			case <-ctx.Done():
 				return
-			case <-tick.C:
+			case <-again.C:
 			}
+			f.retry(ctx, n%pagesEvery == 0)
+			again.Reset(f.turnPhase())
 		}
 	})
 	again.Go(func() { f.confirm(ctx) })

@@ -23,10 +23,9 @@ func (f *Fleet) Page(hash string) []byte {
 func (f *Fleet) keepPages(got map[string][]byte) {
 	have, need := *f.pages.Load(), map[string][]byte{}
 	f.missing = nil
-	for _, r := range f.set.Load().Rooms() {
-		hash := r.WaitingPage
-		if hash == "" || need[hash] != nil {
-			continue
+	use := func(hash string) {
+		if need[hash] != nil {
+			return
 		}
 		page := have[hash]
 		if page == nil {
@@ -36,6 +35,11 @@ func (f *Fleet) keepPages(got map[string][]byte) {
 			need[hash] = page
 		} else if !slices.Contains(f.missing, hash) {
 			f.missing = append(f.missing, hash)
+		}
+	}
+	for _, r := range f.base.Rooms() {
+		for page := range r.EachPage {
+			use(page)
 		}
 	}
 	f.pages.Store(&need)

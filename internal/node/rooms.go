@@ -32,12 +32,14 @@ type roomsOffer struct {
 // not in have.
 func (o *roomsOffer) unknown(have map[string][]byte) []string {
 	var out []string
-	seen := map[string]bool{"": true}
+	seen := map[string]bool{}
 	for i := range o.doc.Rooms {
-		if hash := o.doc.Rooms[i].WaitingPage; !seen[hash] && have[hash] == nil {
-			out = append(out, hash)
+		for hash := range o.doc.Rooms[i].EachPage {
+			if !seen[hash] && have[hash] == nil {
+				out = append(out, hash)
+			}
+			seen[hash] = true
 		}
-		seen[o.doc.Rooms[i].WaitingPage] = true
 	}
 	return out
 }

@@ -79,7 +79,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.fleet.Tell(s.time)
+	s.fleet.Tell(func() (fleet.Time, time.Duration) { return s.time(), 0 })
 	return s, nil
 }
 

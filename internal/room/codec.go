@@ -126,6 +126,8 @@ func (e *encoder) settings(s *Settings) {
 			e.routes(*f)
 		case *[]Rule:
 			e.rules(*f)
+		case *[]Event:
+			e.events(*f)
 		}
 	}
 	e.raw("}")
@@ -167,6 +169,51 @@ func (e *encoder) rules(all []Rule) {
 	}
 	e.raw("]")
 	e.at = room
+}
+
+func (e *encoder) events(all []Event) {
+	room := e.at
+	e.raw("[")
+	for i := range all {
+		v := &all[i]
+		e.comma(i)
+		e.at = fmt.Sprintf("%s: events[%d]", room, i)
+		e.raw(`{"id":`)
+		e.text(v.ID)
+		for _, f := range v.texts() {
+			e.raw(`,"` + f.key + `":`)
+			e.text(*f.to)
+		}
+		for _, f := range v.numbers() {
+			e.out = strconv.AppendInt(append(e.out, `,"`+f.key+`":`...), *f.to, 10)
+		}
+		e.out = strconv.AppendBool(append(e.out, `,"suspended":`...), v.Suspended)
+		for _, n := range []struct {
+			key string
+			n   int
+		}{{"total_active_users", v.Total}, {"new_users_per_minute", v.Rate}, {"disable_session_renewal", int(v.NoRenewal)}} {
+			e.out = strconv.AppendInt(append(e.out, `,"`+n.key+`":`...), int64(n.n), 10)
+		}
+		e.raw(`,"session_duration":`)
+		e.text(v.Session.String())
+		e.raw("}")
+	}
+	e.raw("]")
+	e.at = room
+}
+
+// keyed is a field of an event as documents name it.
+type keyed[T any] struct {
+	key string
+	to  *T
+}
+
+func (v *Event) texts() []keyed[string] {
+	return []keyed[string]{{"name", &v.Name}, {"description", &v.Description}, {"queueing_method", &v.Method}, {"waiting_page", &v.Page}}
+}
+
+func (v *Event) numbers() []keyed[int64] {
+	return []keyed[int64]{{"prequeue", &v.Prequeue}, {"start", &v.Start}, {"end", &v.End}, {"created", &v.Created}, {"changed", &v.Changed}}
 }
 
 // DecodeDocument reads what EncodeDocument wrote. It is strict where
@@ -274,6 +321,12 @@ func (r *reader) settings(at string) (s Settings, err error) {
 				*f = append(*f, rule)
 				return err
 			})
+		case *[]Event:
+			return true, r.array(at, MaxEvents, func(at string) error {
+				v, err := r.event(at)
+				*f = append(*f, v)
+				return err
+			})
 		default:
 			panic(fmt.Sprintf("room: a setting of type %T", f))
 		}
@@ -315,6 +368,41 @@ func (r *reader) rule(at string) (rule Rule, err error) {
 		return false, nil
 	})
 	return rule, err
+}
+
+func (r *reader) event(at string) (v Event, err error) {
+	err = r.object(at, func(at, key string) (bool, error) {
+		for _, f := range v.texts() {
+			if f.key == key {
+				return true, r.text(at, f.to)
+			}
+		}
+		for _, f := range v.numbers() {
+			if f.key == key {
+				n, err := r.integer(at, math.MinInt64, math.MaxInt64)
+				*f.to = n
+				return true, err
+			}
+		}
+		switch key {
+		case "id":
+			return true, r.text(at, &v.ID)
+		case "suspended":
+			return true, r.flag(at, &v.Suspended)
+		case "total_active_users":
+			return true, r.whole(at, &v.Total)
+		case "new_users_per_minute":
+			return true, r.whole(at, &v.Rate)
+		case "disable_session_renewal":
+			n, err := r.integer(at, 0, int64(overrides)-1)
+			v.NoRenewal = Override(n)
+			return true, err
+		case "session_duration":
+			return true, r.duration(at, &v.Session)
+		}
+		return false, nil
+	})
+	return v, err
 }
 
 func (r *reader) route(at string) (route Route, err error) {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"vestibule/internal/mutant"
 	"vestibule/internal/strictjson"
@@ -109,6 +110,17 @@ func (s Settings) Under(c *Control, now int64) Settings {
 		}
 	}
 	return s
+}
+
+// Surely returns s under c by a clock that is off by bound at most: with the smaller limits where some may have ended
+// or not.
+func (s Settings) Surely(c *Control, now int64, bound time.Duration) Settings {
+	out := s.Under(c, now)
+	for _, at := range []int64{now - bound.Milliseconds(), now + bound.Milliseconds()} {
+		o := s.Under(c, at)
+		out.TotalActiveUsers, out.NewUsersPerMinute = min(out.TotalActiveUsers, o.TotalActiveUsers), min(out.NewUsersPerMinute, o.NewUsersPerMinute)
+	}
+	return out
 }
 
 // marks are those of everything that c says.
@@ -230,27 +242,62 @@ func controlledID(public string) (ID, error) {
 	return ID(n), nil
 }
 
-// Under returns the set as it is in force at now under c, nil for none. Rooms of which nothing is said, and the set
-// where that is all of them, are those of s.
-func (s *Set) Under(c *Controls, now int64) *Set {
-	if s == nil || c == nil {
+// Planned reports whether any room has an event that does something.
+func (s *Set) Planned() bool { return s != nil && len(s.planned) > 0 }
+
+// Next returns the first moment after now at which another phase of a room begins by a clock that is off by bound at
+// most, or may begin, or something in c ends, 0 for never.
+func (s *Set) Next(c *Controls, now int64, bound time.Duration) (next int64) {
+	next = about(c.Next, now, bound)
+	if s == nil {
+		return next
+	}
+	for _, r := range s.planned {
+		next = sooner(next, about(r.Plan.Next, now, bound))
+	}
+	return next
+}
+
+// about returns the first moment after now at which, by a clock that is off by bound at most, something happens or may
+// happen that next tells of; 0 for never.
+func about(next func(now int64) int64, now int64, bound time.Duration) (first int64) {
+	off := bound.Milliseconds()
+	for _, at := range []int64{next(now+off) - off, next(now), next(now-off) + off} {
+		if at > now {
+			first = sooner(first, at)
+		}
+	}
+	return first
+}
+
+// sooner returns the earlier of two moments, of which 0 is never.
+func sooner(a, b int64) int64 {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
+}
+
+// Under returns the set as it is in force at now, by a clock that is off by bound at most: with the phases of events,
+// and under c, nil for none, which goes before them. Rooms of which nothing is said, and the set where that is all of
+// them, are those of s.
+func (s *Set) Under(c *Controls, now int64, bound time.Duration) *Set {
+	if s == nil {
 		return s
 	}
 	changed := map[*Room]*Room{}
-	for id, said := range c.Rooms {
-		known, err := controlledID(id)
-		if err != nil {
-			continue // DecodeControls refuses it
+	for _, r := range s.planned {
+		if in, on, closed := r.During(r.Plan, now, bound); on.Kind != Base || closed || !in.Equal(r.Settings) {
+			changed[r] = &Room{ID: r.ID, Settings: in, Index: r.Index, Plan: r.Plan, Phase: on, Closed: closed}
 		}
-		in := said.At(now)
-		if r := s.ByID(known); r != nil && in != nil && PublicID(r.Known()) == id {
-			changed[r] = &Room{ID: r.ID, Settings: r.Under(in, now), Index: r.Index, Control: in}
-		}
+	}
+	if c != nil {
+		s.control(c, now, bound, changed)
 	}
 	if len(changed) == 0 {
 		return s
 	}
-	out := &Set{version: s.version, rooms: slices.Clone(s.rooms), byID: maps.Clone(s.byID), byName: maps.Clone(s.byName), hosts: maps.Clone(s.hosts)}
+	out := &Set{version: s.version, rooms: slices.Clone(s.rooms), byID: maps.Clone(s.byID), byName: maps.Clone(s.byName), hosts: maps.Clone(s.hosts), planned: s.planned}
 	for old, r := range changed {
 		out.rooms[r.Index], out.byID[r.ID], out.byName[r.Name] = r, r, r
 		for _, route := range old.routes() {
@@ -268,4 +315,27 @@ func (s *Set) Under(c *Controls, now int64) *Set {
 		}
 	}
 	return out
+}
+
+// control lays c over rooms of s, as they are in changed or else in s.
+func (s *Set) control(c *Controls, now int64, bound time.Duration, changed map[*Room]*Room) {
+	for id, said := range c.Rooms {
+		known, err := controlledID(id)
+		if err != nil {
+			continue // DecodeControls refuses it
+		}
+		in, before := said.At(now), said.At(now-bound.Milliseconds())
+		r := s.ByID(known)
+		if r == nil || before == nil || PublicID(r.Known()) != id {
+			continue
+		}
+		out := *r
+		if phase := changed[r]; phase != nil {
+			out = *phase
+		}
+		out.Settings, out.Control = out.Settings.Surely(said, now, bound), in
+		if in != nil || !out.Settings.Equal(r.Settings) {
+			changed[r] = &out
+		}
+	}
 }

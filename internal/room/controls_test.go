@@ -76,7 +76,7 @@ func TestASetUnderControls(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &Controls{Version: 1, Rooms: map[string]*Control{PublicID("a"): said(), PublicID("gone"): said()}}
-	got := set.Under(c, 5)
+	got := set.Under(c, 5, 0)
 	a := got.ByName("a")
 	if a.TotalActiveUsers != 7 || !a.QueueAll || a.Control.Pause == nil || got.Version() != 3 || got.ByID(a.ID) != a || got.Rooms()[a.Index] != a {
 		t.Fatalf("%+v", a)
@@ -92,14 +92,14 @@ func TestASetUnderControls(t *testing.T) {
 	if in := roomsAt(got, "b.example", "/b"); len(in) != 1 || in[0] != set.ByName("b") {
 		t.Errorf("the other room: %v", in)
 	}
-	if got := set.Under(c, 40); got != set {
+	if got := set.Under(c, 40, 0); got != set {
 		t.Error("everything has ended, and the set is another one")
 	}
 	c.Rooms = map[string]*Control{PublicID("old"): said()}
-	if got := set.Under(c, 5); got.ByName("b").TotalActiveUsers != 7 || got.ByName("a") != set.ByName("a") {
+	if got := set.Under(c, 5, 0); got.ByName("b").TotalActiveUsers != 7 || got.ByName("a") != set.ByName("a") {
 		t.Error("a room that was renamed is not found by the id that it has")
 	}
-	if got := set.Under(nil, 5); got != set || (*Set)(nil).Under(c, 5) != nil {
+	if got := set.Under(nil, 5, 0); got != set || (*Set)(nil).Under(c, 5, 0) != nil {
 		t.Error("nothing is made of nothing")
 	}
 }

@@ -46,6 +46,7 @@ type Settings struct {
 	JSONResponse      bool
 	OriginCommands    string
 	Rules             []Rule
+	Events            []Event
 }
 
 // Setting is one line of the table that everything else about settings is made of:
@@ -59,7 +60,7 @@ type Setting struct {
 	Doc     string // what it does, one or two sentences of Markdown
 
 	// Field returns where a room keeps it: a *string, *int, *uint32, *bool,
-	// *time.Duration, *[]Route or *[]Rule. A *bool has no default but false.
+	// *time.Duration, *[]Route, *[]Rule or *[]Event. A *bool has no default but false.
 	Field func(*Settings) any
 
 	// Rule returns what is wrong with it, "" for nothing. Defaults are filled in
@@ -211,6 +212,11 @@ var Schema = []Setting{
 		Doc:   "Who matches one walks past the room: not counted, never queued, see below.",
 		Field: func(s *Settings) any { return &s.Rules },
 	},
+	{
+		Key: "events", Since: 2, Bounds: fmt.Sprintf("at most %d that do not overlap", MaxEvents),
+		Doc:   "Times for which the room has other settings, and before which people gather, see below.",
+		Field: func(s *Settings) any { return &s.Events },
+	},
 }
 
 // truth is true or false, false where nothing is written. There were none in version 1.
@@ -332,6 +338,8 @@ func (t *Setting) IsZero(s *Settings) bool {
 	case *[]Route:
 		return len(*f) == 0
 	case *[]Rule:
+		return len(*f) == 0
+	case *[]Event:
 		return len(*f) == 0
 	default:
 		panic(fmt.Sprintf("room: a setting of type %T", f))

@@ -12,6 +12,9 @@ type Room struct {
 	Settings
 	Index   int      // position in Set.Rooms
 	Control *Control // what operators say for now and is in force: Settings are under it; nil for nothing
+	Plan    Plan     // of its events
+	Phase   Phase    // which of them is on: Settings are those in it
+	Closed  bool     // it is not certain that nobody gathers for an event
 }
 
 // Set is a document made ready for matching: every room by ID, by name and by
@@ -23,6 +26,7 @@ type Set struct {
 	byID    map[ID]*Room
 	byName  map[string]*Room
 	hosts   map[string]*host
+	planned []*Room // those with events
 }
 
 // NewSet returns the set of the rooms and hosts of doc, with defaults filled
@@ -42,7 +46,10 @@ func NewSet(doc Document, version uint64) (*Set, error) {
 		hosts:   make(map[string]*host),
 	}
 	for i, settings := range doc.Rooms {
-		s.rooms[i] = &Room{ID: IDOf(settings.Known()), Settings: settings}
+		r := &Room{ID: IDOf(settings.Known()), Settings: settings, Plan: settings.Plan()}
+		if s.rooms[i] = r; len(r.Plan) > 1 {
+			s.planned = append(s.planned, r)
+		}
 	}
 	slices.SortFunc(s.rooms, func(a, b *Room) int { return cmp.Compare(a.ID, b.ID) })
 	for name, origin := range doc.passThrough() {

@@ -157,6 +157,10 @@ func (s Settings) WithDefaults() Settings {
 	for i := range s.Rules {
 		s.Rules[i].fill(s.Rules[:i])
 	}
+	s.Events = slices.Clone(s.Events)
+	for i := range s.Events {
+		s.Events[i].fill(s.Events[:i])
+	}
 	return s
 }
 
@@ -173,10 +177,10 @@ func (s Settings) Equal(o Settings) bool {
 	if !slices.Equal(s.AdditionalRoutes, o.AdditionalRoutes) {
 		return false
 	}
-	if !slices.EqualFunc(s.Rules, o.Rules, Rule.same) {
+	if !slices.EqualFunc(s.Rules, o.Rules, Rule.same) || !slices.EqualFunc(s.Events, o.Events, Event.same) {
 		return false
 	}
 	s.AdditionalRoutes, o.AdditionalRoutes = nil, nil // none and an empty list are the same
-	s.Rules, o.Rules = nil, nil
+	s.Rules, o.Rules, s.Events, o.Events = nil, nil, nil, nil
 	return reflect.DeepEqual(s, o)
 }

@@ -28,6 +28,8 @@ func (s Settings) Validate() Faults {
 			s.checkRoutes(add)
 		case t.Key == "rules":
 			s.checkRules(add)
+		case t.Key == "events":
+			s.checkEvents(add)
 		}
 	}
 	return fs

@@ -77,6 +77,10 @@ func (p *parser) setting(t *room.Setting, s *room.Settings) reader {
 		return func(v *yaml.Node, at place) {
 			p.list(v, at, room.MaxRoutes, func(v *yaml.Node, i int) { *to = append(*to, p.route(v, at.index(i))) })
 		}
+	case *[]room.Event:
+		return func(v *yaml.Node, at place) {
+			p.list(v, at, room.MaxEvents, func(v *yaml.Node, i int) { *to = append(*to, p.event(v, at.index(i))) })
+		}
 	case *[]room.Rule:
 		return func(v *yaml.Node, at place) {
 			p.list(v, at, room.MaxRules, func(v *yaml.Node, i int) { *to = append(*to, p.bypass(v, at.index(i))) })
@@ -111,6 +115,55 @@ func (p *parser) bypass(n *yaml.Node, at place) (r room.Rule) {
 	})
 	r.Disabled = !enabled
 	return r
+}
+
+// event reads an event of a room.
+func (p *parser) event(n *yaml.Node, at place) (e room.Event) {
+	var renewal *bool
+	flag := func(v *yaml.Node, at place) {
+		renewal = new(bool)
+		p.flag(renewal)(v, at)
+	}
+	whole := func(to *int) reader {
+		return func(v *yaml.Node, at place) {
+			if p.whole(to)(v, at); *to == 0 && !p.bad[at] {
+				p.fault(v.Line, at, "must be 1 or more: leave the key out to have the room's")
+			}
+		}
+	}
+	p.mapping(n, at, "a mapping with the keys of an event", []field{
+		{"name", p.text(&e.Name)},
+		{"description", p.text(&e.Description)},
+		{"prequeue_start_time", p.moment(&e.Prequeue)},
+		{"event_start_time", p.moment(&e.Start)},
+		{"event_end_time", p.moment(&e.End)},
+		{"suspended", p.flag(&e.Suspended)},
+		{"total_active_users", whole(&e.Total)},
+		{"new_users_per_minute", whole(&e.Rate)},
+		{"session_duration", p.duration(&e.Session)},
+		{"disable_session_renewal", flag},
+		{"queueing_method", p.text(&e.Method)},
+		{"waiting_page", p.text(&e.Page)},
+		{"id", p.text(&e.ID)},
+	})
+	if renewal != nil {
+		if e.NoRenewal = room.Off; *renewal {
+			e.NoRenewal = room.On
+		}
+	}
+	return e
+}
+
+// moment reads a time with its offset from UTC.
+func (p *parser) moment(to *int64) reader {
+	return func(v *yaml.Node, at place) {
+		t, err := time.Parse(time.RFC3339, v.Value)
+		if v.Kind != yaml.ScalarNode || err != nil {
+			p.fault(v.Line, at, "must be a time such as 2026-11-22T20:15:00Z, got "+kindOf(v))
+			return
+		}
+		*to = t.UnixMilli()
+	}
 }
 
 func (p *parser) host(n *yaml.Node, at place) (h room.Host) {

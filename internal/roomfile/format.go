@@ -80,6 +80,12 @@ func valueOf(field any) *yaml.Node {
 			}})
 		}
 		return n
+	case *[]room.Event:
+		n := &yaml.Node{Kind: yaml.SequenceNode}
+		for i := range *v {
+			n.Content = append(n.Content, eventOf(&(*v)[i]))
+		}
+		return n
 	case *[]room.Rule:
 		n := &yaml.Node{Kind: yaml.SequenceNode}
 		for _, r := range *v {
@@ -97,4 +103,29 @@ func valueOf(field any) *yaml.Node {
 	default:
 		panic(fmt.Sprintf("roomfile: a setting of type %T", v))
 	}
+}
+
+// eventOf writes an event without what it says nothing of.
+func eventOf(e *room.Event) *yaml.Node {
+	m := &yaml.Node{Kind: yaml.MappingNode}
+	add := func(key string, said bool, v *yaml.Node) {
+		if said {
+			m.Content = append(m.Content, word(key), v)
+		}
+	}
+	moment := func(ms int64) *yaml.Node { return text(time.UnixMilli(ms).UTC().Format(time.RFC3339Nano)) }
+	add("name", true, text(e.Name))
+	add("description", e.Description != "", text(e.Description))
+	add("prequeue_start_time", e.Prequeue != 0, moment(e.Prequeue))
+	add("event_start_time", true, moment(e.Start))
+	add("event_end_time", true, moment(e.End))
+	add("suspended", e.Suspended, word("true"))
+	add("total_active_users", e.Total != 0, word(strconv.Itoa(e.Total)))
+	add("new_users_per_minute", e.Rate != 0, word(strconv.Itoa(e.Rate)))
+	add("session_duration", e.Session != 0, word(e.Session.String()))
+	add("disable_session_renewal", e.NoRenewal != room.Inherit, word(strconv.FormatBool(e.NoRenewal == room.On)))
+	add("queueing_method", e.Method != "", text(e.Method))
+	add("waiting_page", e.Page != "", text(e.Page))
+	add("id", true, text(e.ID))
+	return m
 }

@@ -244,16 +244,20 @@ const pageFor = 30 * 24 * time.Hour
 // keepPages writes the pages again that a change leaves without a room: they are kept
 // from now on.
 func (s *Store) keepPages(ctx context.Context, base, next *State) error {
-	named := map[string]bool{}
+	named, left := map[string]bool{}, []string{}
 	for _, r := range next.Rooms {
-		named[r.WaitingPage] = true
+		for page := range r.EachPage {
+			named[page] = true
+		}
 	}
 	for _, r := range base.Rooms {
-		if named[r.WaitingPage] || r.WaitingPage == "" {
-			continue
+		for page := range r.EachPage {
+			if !named[page] {
+				named[page], left = true, append(left, PageDocument(page))
+			}
 		}
-		named[r.WaitingPage] = true
-		key := PageDocument(r.WaitingPage)
+	}
+	for _, key := range left {
 		data, revision, err := s.get(ctx, key)
 		if err != nil {
 			return err

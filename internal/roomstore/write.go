@@ -110,7 +110,9 @@ func (s *State) spare(parts map[string]wire.Written) {
 		delete(parts, SectionDocument(p.hash))
 	}
 	for _, r := range s.Rooms {
-		delete(parts, PageDocument(r.WaitingPage))
+		for page := range r.EachPage {
+			delete(parts, PageDocument(page))
+		}
 	}
 }
 

@@ -48,6 +48,7 @@ type Faults struct {
 	Suspend                             bool // the room is suspended for a while
 	Renewal                             bool // disable_session_renewal is edited
 	Rename                              bool // the room is renamed, and keeps its id
+	Events                              bool // the room has events, with people who gather before them
 	Clocks                              bool // wall clocks are off by up to five minutes, monotonic ones drift at the bound
 
 	Doubled float64       // share of messages that arrive twice
@@ -154,6 +155,7 @@ var operatorKinds = []faultKind{
 	{1, func(f *Faults) bool { return f.Suspend }, (*World).suspendRoom},
 	{1, func(f *Faults) bool { return f.Renewal }, (*World).editRenewal},
 	{1, func(f *Faults) bool { return f.Rename }, (*World).renameRoom},
+	{4, func(f *Faults) bool { return f.Events }, (*World).scheduleEvent},
 }
 
 // fault is one thing that goes wrong. Everything about it is drawn beforehand,
@@ -713,8 +715,8 @@ func (w *World) readGlobal(i int32) {
 	n := w.globals[i]
 	w.hear(&n.proc, func() {
 		if n.edition != w.edition {
-			n.edition = w.edition
-			n.core.SetRooms(n.clock.read(w.now), w.rooms())
+			n.edition, n.told = w.edition, w.roomsBy(n)
+			n.core.SetRooms(n.clock.read(w.now), n.told)
 			w.wakeGlobal(i)
 		}
 	})
@@ -725,7 +727,7 @@ func (w *World) readRegion(i int32) {
 	w.hear(&n.proc, func() {
 		if n.edition != w.edition {
 			n.edition = w.edition
-			n.core.SetRooms(n.clock.read(w.now), w.rooms())
+			n.core.SetRooms(n.clock.read(w.now), w.rooms(w.fleetTime(), 0))
 			w.wakeRegion(i)
 		}
 	})

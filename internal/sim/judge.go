@@ -154,6 +154,11 @@ func (j *judge) issued(w *World, v *visitor, d admission.Decision) {
 		if e.told.Shut != admission.None {
 			j.fail(w, "%s admits somebody, and knows that nobody is to be let in", w.name(e))
 		}
+		for _, s := range e.told.Gather { // what fleet time is, is known to so much
+			if now := w.fleetTime(); now >= s.From.Add(fleet.MaxError) && now < s.Until.Add(-fleet.MaxError) {
+				j.fail(w, "%s admits somebody %v before the start of an event, and knows of it", w.name(e), s.Until.Sub(now))
+			}
+		}
 	}
 	home := j.homeOf(d.Ticket.Home)
 	if home < 0 {

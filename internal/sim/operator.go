@@ -2,6 +2,8 @@ package sim
 
 import (
 	"math"
+	"reflect"
+	"slices"
 	"time"
 
 	"vestibule/internal/admission"
@@ -19,6 +21,7 @@ type operator struct {
 	name      string // "" for the one that it began with
 	control   room.Control
 	edits     int // of the method, so that an older edit does not end a newer one
+	event     *room.Event
 
 	// What nodes read is made anew where it differs: the judge asks with every event.
 	made     settings
@@ -36,8 +39,9 @@ type settings struct {
 
 const firstName = "sale"
 
-// inForce returns the room as a node reads it now, by the code that nodes read it with.
-func (o *operator) inForce(w *World) *room.Room {
+// inForce returns the room as a node reads it by whose clock it is so late, give or take bound: by the code that nodes
+// read it with.
+func (o *operator) inForce(w *World, at fleet.Time, bound time.Duration) *room.Room {
 	want := settings{w.cfg.Total, w.cfg.Rate, o.method, o.name, o.queueAll, o.suspended, o.noRenewal, w.edition}
 	if o.set == nil || o.made != want {
 		s := room.Settings{
@@ -54,16 +58,79 @@ func (o *operator) inForce(w *World) *room.Room {
 		o.made, o.set = want, set
 		o.controls = &room.Controls{Version: 1, Rooms: map[string]*room.Control{room.PublicID(firstName): &o.control}}
 	}
-	r := o.set.Under(o.controls, int64(w.fleetTime())).Rooms()[0]
+	r := o.set.Under(o.controls, int64(at), bound).Rooms()[0]
 	if r.ID != w.room {
 		w.judge.fail(w, "a room that was renamed has another id")
 	}
-	return r
+	if o.event == nil {
+		return r
+	}
+	// An event as short as the world would be refused.
+	out, base := *r, o.set.Rooms()[0].Settings
+	base.Events = []room.Event{*o.event}
+	out.Plan = base.Plan()
+	out.Settings, out.Phase, out.Closed = base.During(out.Plan, int64(at), bound)
+	out.Settings = out.Settings.Surely(&o.control, int64(at), bound)
+	return &out
+}
+
+// scheduleEvent puts an event on the calendar of the room: people gather soon, or not at all.
+func (w *World) scheduleEvent(f *fault) {
+	o, now, first := &w.operator, w.fleetTime(), w.judge.first
+	if o.event != nil && int64(now) < o.event.End {
+		return
+	}
+	start := now.Add(time.Duration(1+10*f.x) * time.Second)
+	e := &room.Event{Name: "launch", Start: int64(start), End: int64(start.Add(time.Second + f.last))}
+	if f.y < 0.7 {
+		e.Prequeue, e.Start, e.End = e.Start, e.Start+int64(500+f.x*15_000), e.End+int64(500+f.x*15_000)
+	}
+	if f.y > 0.2 {
+		e.Total, e.Rate = max(1, int(float64(first.total)*2*f.x)), max(1, int(float64(first.rate)*2*f.y))
+	}
+	if f.x > 0.8 {
+		e.NoRenewal = room.On
+	}
+	o.event = e
+	w.say(f, "an event: people gather at %v, it begins at %v and ends at %v, T %d and R %d", sinceEpoch(e.Prequeue), sinceEpoch(e.Start), sinceEpoch(e.End), e.Total, e.Rate)
+	for _, p := range o.inForce(w, now, 0).Plan[1:] {
+		w.in(fleet.Time(p.From).Sub(now), func() { w.judge.raise(w) })
+		// Each node looks at the clock four times a second.
+		for off := -time.Second - w.cfg.Faults.Vague; off < 2*time.Second+w.cfg.Faults.Vague; off += 250 * time.Millisecond {
+			if at := fleet.Time(p.From).Sub(now) + off; at > 0 {
+				w.in(at+time.Duration(w.chaos.Int64N(int64(250*time.Millisecond))), w.lookAtClocks)
+			}
+		}
+	}
+}
+
+func sinceEpoch(ms int64) time.Duration { return fleet.Time(ms).Sub(epoch) }
+
+// lookAtClocks lets every node read the room anew for which another phase has begun, by the clock of its own.
+func (w *World) lookAtClocks() {
+	for i, n := range w.globals {
+		w.hear(&n.proc, func() {
+			if rooms := w.roomsBy(n); !slices.Equal(rooms, n.told) && n.edition == w.edition {
+				n.told = rooms
+				n.core.SetRooms(n.clock.read(w.now), rooms)
+				w.wakeGlobal(int32(i))
+			}
+		})
+	}
+	for i, n := range w.edges {
+		w.hear(&n.proc, func() {
+			if rooms := w.edgeRooms(n); !n.down && n.edition == w.edition && len(rooms) == 1 && !reflect.DeepEqual(rooms[0], n.told) {
+				w.tellEdge(n, n.clock.read(w.now))
+				w.release(int32(i))
+				w.wakeEdge(int32(i))
+			}
+		})
+	}
 }
 
 // limits returns which bind by what is said now: none under passthrough, where unbound is true.
 func (o *operator) limits(w *World) (total, rate int, unbound bool) {
-	r := o.inForce(w)
+	r := o.inForce(w, w.fleetTime(), 0)
 	if r.QueueingMethod == room.MethodPassthrough && !r.QueueAll {
 		return math.MaxInt32, math.MaxInt32, true
 	}
@@ -72,7 +139,7 @@ func (o *operator) limits(w *World) (total, rate int, unbound bool) {
 
 // tellEdge lets an edge read the room set.
 func (w *World) tellEdge(n *edgeNode, now fleet.Mono) {
-	rooms := w.edgeRooms()
+	rooms := w.edgeRooms(n)
 	if n.core.SetRooms(now, rooms); len(rooms) == 1 {
 		n.told = rooms[0]
 	}

@@ -3,6 +3,8 @@ package sim
 import (
 	"math/rand/v2"
 	"time"
+
+	"vestibule/internal/fleet"
 )
 
 // Targets are small worlds of eight minutes, each full of what one part of the
@@ -24,6 +26,7 @@ var Targets = []Target{
 	{"stores", Stores},
 	{"keys", Keys},
 	{"operators", Operators},
+	{"events", Events},
 }
 
 // Target is one of them.
@@ -199,6 +202,21 @@ func Operators(seed uint64) Config {
 	f.CutRegion, f.CutEdge, f.Limits, f.Session = rng.IntN(2) == 0, rng.IntN(3) == 0, rng.IntN(2) == 0, rng.IntN(3) == 0
 	if rng.IntN(2) == 0 {
 		c.Probation = 5 * time.Second
+	}
+	return c
+}
+
+// Events has one event after the other, while coordinators, aggregators and edges are replaced, data centres are cut off
+// or are unsure of the time, and limits are edited and are other ones for now.
+func Events(seed uint64) Config {
+	c, rng := tight(seed, 1+rng20(seed)%3, 2, 10*time.Second)
+	f := &c.Faults
+	f.Every, f.Last = time.Duration(1+rng.IntN(4))*time.Second, time.Duration(2+rng.IntN(20))*time.Second
+	f.Events, f.ForNow, f.Limits = true, rng.IntN(3) == 0, rng.IntN(3) == 0
+	f.CrashGlobal, f.CrashRegion, f.CrashEdge = rng.IntN(2) == 0, rng.IntN(3) == 0, rng.IntN(3) == 0
+	f.CutRegion, f.CutEdge, f.Clocks = rng.IntN(3) == 0, rng.IntN(3) == 0, rng.IntN(2) == 0
+	if rng.IntN(2) == 0 {
+		f.Vague = fleet.MaxError + time.Duration(rng.IntN(1000))*time.Millisecond
 	}
 	return c
 }

@@ -164,6 +164,7 @@ var enemies = []enemy{
 	{"for-now", true, func(c *Config) { c.Faults.ForNow = false }},
 	{"suspend", true, func(c *Config) { c.Faults.Suspend = false }},
 	{"renewal", true, func(c *Config) { c.Faults.Renewal = false }},
+	{"events", true, func(c *Config) { c.Faults.Events = false }},
 	{"rename", true, func(c *Config) { c.Faults.Rename = false }},
 	{"disk", false, func(c *Config) { c.Faults.Disk = false }},
 	{"clocks", false, func(c *Config) { c.Faults.Clocks = false }},

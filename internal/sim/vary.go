@@ -207,6 +207,7 @@ func Small(seed uint64) Config {
 	c.Faults.Every = length(800*time.Millisecond, 15*time.Second)
 	c.Faults.Last = []time.Duration{300 * time.Millisecond, 3 * time.Second, 10 * time.Second, 30 * time.Second}[rng.IntN(4)]
 	c.enableFaults(rng)
+	c.Faults.Events = rand.New(rand.NewPCG(seed, 0x6576656e)).IntN(8) == 0
 	c.thenCalm()
 	p.bind(seed)
 	return c

@@ -197,8 +197,9 @@ type globalProc struct {
 	term    uint64
 	began   int64
 	edition uint64 // of the room set that it knows
-	members int    // version of the list of data centres that it knows
-	legacy  bool   // it is of release 0.1.0: it knows no versions, and hears whom its configuration lists
+	told    []slots.RoomConfig
+	members int  // version of the list of data centres that it knows
+	legacy  bool // it is of release 0.1.0: it knows no versions, and hears whom its configuration lists
 	names   []string
 	core    *slots.Allocator
 	offset  time.Duration // of its machine's wall clock
@@ -333,7 +334,8 @@ func (w *World) startGlobal(bootstrap bool) {
 		Term: wire.Term{N: term, Nonce: w.rng.Uint64()}, Centres: names, Params: w.cfg.Params, Bootstrap: bootstrap,
 	})
 	n.core.SetLease(fleet.Never)
-	n.core.SetRooms(n.clock.read(w.now), w.rooms())
+	n.told = w.roomsBy(n)
+	n.core.SetRooms(n.clock.read(w.now), n.told)
 	w.globals = append(w.globals, n)
 	w.chooseMembers(int32(len(w.globals) - 1))
 	w.wakeGlobal(int32(len(w.globals) - 1))
@@ -359,7 +361,7 @@ func (w *World) startRegion(i int32, bootstrap bool) {
 		Site: w.siteOf(i, len(r.procs)),
 	}, r.stored.Clone())
 	n.core.SetLease(fleet.Never)
-	n.core.SetRooms(n.clock.read(w.now), w.rooms())
+	n.core.SetRooms(n.clock.read(w.now), w.rooms(w.fleetTime(), 0))
 	if n.members = max(r.members, 1); bootstrap {
 		r.members = 1
 	}
@@ -424,12 +426,12 @@ func (w *World) startEdge(i int32) {
 // keep stores what the edge's data folder tells of its incarnations.
 func (n *edgeNode) keep() { n.folder = fleet.Lives{Place: n.place, Incs: n.core.Incarnations()} }
 
-// edgeRooms is the room set as edges read it, rooms as the others do.
-func (w *World) edgeRooms() []admission.Room {
+// edgeRooms is the room set as an edge reads it, rooms as the others do.
+func (w *World) edgeRooms(n *edgeNode) []admission.Room {
 	if w.removed {
 		return nil
 	}
-	r := admission.RoomOf(w.operator.inForce(w))
+	r := admission.RoomOf(w.operator.inForce(w, n.core.Time(n.clock.read(w.now)), 0))
 	r.Epoch, r.Cap, r.Probation, r.Session = w.epoch, w.cfg.Cap, w.cfg.Probation, w.cfg.Session
 	return []admission.Room{r}
 }
@@ -438,11 +440,16 @@ func (w *World) edgeRooms() []admission.Room {
 // depend on another's.
 func (w *World) fork() *rand.Rand { return rand.New(rand.NewPCG(w.rng.Uint64(), w.rng.Uint64())) }
 
-func (w *World) rooms() []slots.RoomConfig {
+// roomsBy is the room set as a coordinator reads it.
+func (w *World) roomsBy(n *globalProc) []slots.RoomConfig {
+	return w.rooms(n.core.Clock(n.clock.read(w.now), w.fleetTime().Add(n.offset)))
+}
+
+func (w *World) rooms(at fleet.Time, bound time.Duration) []slots.RoomConfig {
 	if w.removed {
 		return nil
 	}
-	r := slots.ConfigOf(w.operator.inForce(w))
+	r := slots.ConfigOf(w.operator.inForce(w, at, bound))
 	r.Session, r.Cap, r.LostWait = w.cfg.Session, w.cfg.Cap, 15*time.Minute
 	return []slots.RoomConfig{r}
 }

@@ -21,7 +21,7 @@ type RoomConfig struct {
 	LostWait time.Duration // lost_after
 
 	Unbound bool // queueing_method passthrough: sessions and admissions are counted, and no limit binds
-	Shut    bool // nobody is to be admitted: nobody is called
+	Shut    bool // nobody is to be admitted, or people may be gathering for an event: nobody is called
 }
 
 // ConfigOf returns what the ledger needs to know of r.
@@ -29,7 +29,7 @@ func ConfigOf(r *room.Room) RoomConfig {
 	return RoomConfig{
 		ID: r.ID, Total: uint64(r.TotalActiveUsers), Rate: uint64(r.NewUsersPerMinute), Session: r.SessionDuration,
 		Cap: r.PartitionPolicy == room.PolicyCap, LostWait: r.LostAfter,
-		Unbound: r.QueueingMethod == room.MethodPassthrough && !r.QueueAll, Shut: r.QueueAll || r.QueueingMethod == room.MethodReject,
+		Unbound: r.QueueingMethod == room.MethodPassthrough && !r.QueueAll && !r.Closed, Shut: r.QueueAll || r.Closed || r.QueueingMethod == room.MethodReject,
 	}
 }
 

@@ -140,10 +140,18 @@ type CentreLedger struct {
 	Gen            uint64
 }
 
-// Clock returns fleet time where the allocator knows it to [fleet.Rough].
-func (a *Allocator) Clock(now fleet.Mono) (t fleet.Time, known bool) {
-	t, bound := a.clock.Read(now)
-	return t, bound <= fleet.Rough
+// wallBound is by how much the clock of a machine may be wrong for all that is known.
+const wallBound = 10 * time.Minute
+
+// Clock returns by which time phases of events are judged, and by how much that may be wrong: fleet time where the
+// allocator knows it to [fleet.Rough], else what the machine takes for it. a may be nil: nobody leads.
+func (a *Allocator) Clock(now fleet.Mono, machine fleet.Time) (t fleet.Time, bound time.Duration) {
+	if a != nil {
+		if t, bound := a.clock.Read(now); bound <= fleet.Rough {
+			return t, bound + fleet.Guard
+		}
+	}
+	return machine, wallBound
 }
 
 // Clock returns fleet time where the aggregator knows it to [fleet.Rough].

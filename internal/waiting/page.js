@@ -158,11 +158,11 @@ function away() {
 function stopAsking() { if (asking) asking.abort() }
 function hush() { if (source) source.close(); source = null; said = 0; near = false }
 function placed(n) {
-	if (entering || !n.line || "queued next paused".indexOf(now.state) < 0) return;
+	if (entering || !n.line || "queued next paused before".indexOf(now.state) < 0) return;
 	if (fails) return ask();
-	var joined = Date.parse(now.joinedAt), was = near;
-	if (!now.counting) show(shown(n, joined)); // else the answer to the next question tells more
-	near = !n.pausedBy && joined <= Math.max(n.horizon, n.park);
+	var joined = Date.parse(now.joinedAt), was = near, early = now.state == "before";
+	if (!now.counting && !early) show(shown(n, joined)); // else the answer to the next question tells more
+	near = !n.pausedBy && joined <= Math.max(n.horizon, early ? 0 : n.park);
 	// Timers of pages in the background are slow; messages are not.
 	if (near && !was) later(.05 + Math.random() * .45); else if (due && Date.now() > due) ask();
 }

@@ -113,7 +113,12 @@ var plan = map[mutant.ID]killer{
 	mutant.RenewalStays:     {"admission.TestARenewalThatIsSwitchedOff", ""},
 	mutant.PassthroughStays: {"slots.TestPassthroughLendsWhateverIsWanted", ""},
 	mutant.ControlsForever:  {"room.TestControlsEnd", ""},
-	mutant.PassthroughLent:  {"slots.TestWhatPassthroughLentIsNotLentAgain", ""},
+
+	mutant.PrequeueAdmits:     {"admission.TestNobodyEntersWhilePeopleGather", ""},
+	mutant.PrequeueByOwnClock: {"admission.TestNobodyEntersWhilePeopleGather", ""},
+	mutant.EventEarly:         {"room.TestTheSmallerLimitWhileAPhaseIsUncertain", ""},
+	mutant.EventsOverlap:      {"room.TestEventsAreRefusedWithTheField", ""},
+	mutant.PassthroughLent:    {"slots.TestWhatPassthroughLentIsNotLentAgain", ""},
 
 	mutant.BadCookieAdmits:       {"edge.TestRule10", ""},
 	mutant.PanicPasses:           {"edge.TestAPanicIsOneRequestsAlone", ""},
