@@ -90,8 +90,12 @@ quick: ## test the cores and the decision about a request, without a browser, a 
 
 .PHONY: test
 test: packages ## run every test, those of whatever has goroutines with the race detector, then the end-to-end run
-	$(MAKE) --no-print-directory -j 2 test-cores test-shells
-	$(MAKE) --no-print-directory e2e
+	$(MAKE) --no-print-directory -j 2 test-cores test-shells || { $(AGAIN); $(MAKE) --no-print-directory test-shells test-cores; }
+	$(MAKE) --no-print-directory e2e || { $(AGAIN); $(MAKE) --no-print-directory e2e; }
+
+# Tests of real processes and a real browser have failed where the machine stood still for seconds. What failed runs
+# a second time, without the rest beside it (what passed is cached), and then decides.
+AGAIN = echo '== FAILED ONCE: what failed runs a second time'
 
 .PHONY: test-cores
 test-cores:
