@@ -60,6 +60,22 @@ func (c *Config) Validate() []error {
 	return errs
 }
 
+// Doubts implements [node.Doubter]: what of the waiting pages can be used and is probably not
+// meant so.
+func (c *Config) Doubts() []string {
+	if c.Rooms == "" {
+		return nil
+	}
+	_, _, doubts, err := readRooms(c.Rooms)
+	if err != nil {
+		return nil // Validate tells
+	}
+	for i, d := range doubts {
+		doubts[i] = "rooms: " + d
+	}
+	return doubts
+}
+
 // split returns the faults that an error holds.
 func split(err error) []error {
 	if faults, ok := errors.AsType[room.Faults](err); ok {

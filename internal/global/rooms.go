@@ -75,7 +75,7 @@ func readRooms(file string) (doc room.Document, pages map[string][]byte, doubts 
 			if err == nil {
 				var in []string
 				in, err = checkpage.Check(page)
-				for _, d := range in {
+				for _, d := range append(in, roomstore.PageDoubts(page)...) {
 					doubts = append(doubts, *named+": "+d)
 				}
 			}

@@ -45,6 +45,12 @@ type Config interface {
 	Validate() []error
 }
 
+// Doubter is a [Config] in which something may be good and yet not meant so.
+type Doubter interface {
+	// Doubts returns what --check-config tells beside the faults, of a configuration that has none.
+	Doubts() []string
+}
+
 // Load fills cfg, which holds the defaults, from the file named by --config,
 // from the environment (VESTIBULE_ and the key in capitals, _ for a dot) and
 // from flags (the key with - for a dot and _), each stronger than the one
@@ -61,7 +67,7 @@ func Load(command string, cfg Config, args []string, out io.Writer) (check bool,
 	flags.SortFlags = false
 	flags.SetOutput(out)
 	file := flags.String("config", "", "YAML configuration file")
-	flags.BoolVar(&check, "check-config", false, "report every fault of the configuration and exit: 0 for none, else 2")
+	flags.BoolVar(&check, "check-config", false, "report every fault of the configuration and exit: 0 for none, else 2; what is only doubtful is told and is no fault")
 	if err := bind(v, flags, keys); err != nil {
 		return false, err
 	}

@@ -54,6 +54,11 @@ func Main[C Config](command string, cfg C, base *Base, args []string, stdout, st
 		fmt.Fprintf(stderr, "%s: the configuration is not valid:\n%v\n", command, err) // nowhere left to say it
 		return ExitUsage
 	case check:
+		if d, ok := any(cfg).(Doubter); ok {
+			for _, doubt := range d.Doubts() {
+				fmt.Fprintf(stdout, "%s: doubtful: %s\n", command, doubt)
+			}
+		}
 		fmt.Fprintf(stdout, "%s: the configuration is valid\n", command) // the exit code says it too
 		return ExitOK
 	}

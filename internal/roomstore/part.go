@@ -73,6 +73,21 @@ func compress(plain []byte) []byte {
 // release 0.1.0 can read it. They take larger ones for missing and show the built-in page.
 const plainPage = 180 << 10
 
+// usualMessage is how large a value NATS servers take by default, in bytes, with room for what
+// goes around it.
+const usualMessage = 1<<20 - 1<<10
+
+// PageDoubts tells for whom a waiting page may be too large, nothing for nobody.
+func PageDoubts(content []byte) []string {
+	if len(content) <= plainPage {
+		return nil
+	}
+	if n := len(packPage(content)); n > usualMessage {
+		return []string{fmt.Sprintf("%d bytes, and %d with gzip: more than NATS servers take by default (1 MB); it is refused when it is to be stored, unless their max_payload is larger", len(content), n)}
+	}
+	return []string{fmt.Sprintf("%d bytes: nodes of release 0.1.0 show the built-in page where it is larger than %d", len(content), plainPage)}
+}
+
 func packPage(content []byte) []byte {
 	if len(content) <= plainPage {
 		return content
