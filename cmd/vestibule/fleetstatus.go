@@ -60,7 +60,7 @@ func (c *client) fleet() error {
 			fmt.Fprintln(w, "nobody has said of late that it leads")
 			return
 		}
-		fmt.Fprintln(w, "\nDATA CENTRE\tSTATE\tTERM\tHEARD\tCLOCK\tRIGHTS OF T\tIDLE\tRIGHTS OF R\tIDLE\tSESSIONS\tEXCESS")
+		fmt.Fprintln(w, "\nDATA CENTRE\tSTATE\tTERM\tHEARD\tCLOCK\tRIGHTS OF T\tIDLE\tRIGHTS OF R\tIDLE\tSESSIONS\tEXCESS\tEDGES\tLEASE\tBUILD")
 		for _, d := range got.DataCenters {
 			state, clock := d.State, "unknown"
 			if !d.Told {
@@ -69,7 +69,17 @@ func (c *client) fleet() error {
 			if d.ClockBoundSeconds != nil {
 				clock = fmt.Sprintf("±%.0f ms", *d.ClockBoundSeconds*1000)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%.1f s ago\t%s\t%d\t%d\t%d\t%d\t%d\t%d\n", d.Name, state, d.Term, d.HeardSeconds, clock, d.Rights, d.RightsIdle, d.RateRights, d.RateRightsIdle, d.Sessions, d.Excess)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%.1f s ago\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.0f s\t%s\n", d.Name, state, d.Term, d.HeardSeconds, clock,
+				d.Rights, d.RightsIdle, d.RateRights, d.RateRightsIdle, d.Sessions, d.Excess, d.EdgesCount, d.LeaseSeconds, cmp.Or(d.Build, "-"))
+		}
+		fmt.Fprintln(w, "\nEDGE\tDATA CENTRE\tSTATE\tHEARD\tLEASE\tBUILD")
+		for _, d := range got.DataCenters {
+			for _, e := range d.Edges {
+				fmt.Fprintf(w, "%s\t%s\t%s\t%.1f s ago\t%.1f s\t%s\n", e.Name, d.Name, e.State, e.HeardSeconds, e.LeaseSeconds, cmp.Or(e.Build, "-"))
+			}
+			if more := d.EdgesCount - len(d.Edges); more > 0 {
+				fmt.Fprintf(w, "and %d more\t%s\n", more, d.Name)
+			}
 		}
 		for _, g := range got.Candidates {
 			for _, a := range g.Alarms {

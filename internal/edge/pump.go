@@ -89,6 +89,9 @@ func (s *Server) tellIsolation(isolated bool) {
 
 func (s *Server) send(reports []wire.Report) {
 	for i := range reports {
+		if i == 0 {
+			reports[i].Build = node.BuildVersion()
+		}
 		data, err := wire.EncodeReport(&reports[i])
 		if err == nil {
 			err = s.bus.Publish(wire.ReportSubject(s.cfg.DataCenter, s.cfg.Name), data)

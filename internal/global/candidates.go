@@ -27,7 +27,49 @@ const (
 	maxCandidates  = 64
 	maxToldAlarms  = 30
 	maxToldAlarm   = 500 // bytes
+	maxToldEdges   = 500 // of all data centres together, in one message
+	maxCentres     = 1000
 )
+
+// toldCentre is what a data centre told of itself, for people to look at.
+type toldCentre struct {
+	build  string
+	edges  []wire.ToldEdge
+	edgesN uint32
+	at     fleet.Mono // when it told of the edges
+}
+
+// hearCentre takes what a report tells for people to look at. The caller holds the lock.
+func (s *Server) hearCentre(now fleet.Mono, m *wire.Report) {
+	c := s.centres[m.From]
+	if c == nil {
+		if len(s.centres) >= maxCentres {
+			return
+		}
+		c = &toldCentre{}
+		s.centres[m.From] = c
+	}
+	if m.Build != "" {
+		c.build = m.Build
+	}
+	if m.TellsEdges {
+		c.edges, c.edgesN, c.at = m.Edges, m.EdgesN, now
+	}
+}
+
+// show fills in what is told of a data centre and up to most of its edges.
+func (c *toldCentre) show(now fleet.Mono, most int, out *api.DataCenter) {
+	if out.Edges = []api.Edge{}; c == nil {
+		return
+	}
+	out.Build, out.EdgesCount = c.build, int(c.edgesN)
+	since := now.Sub(c.at)
+	for _, e := range c.edges[:min(len(c.edges), most)] {
+		out.Edges = append(out.Edges, api.Edge{
+			Name: e.Name, Build: e.Build, State: e.State, HeardSeconds: (e.Heard + since).Seconds(), LeaseSeconds: max(0, e.Lease-since).Seconds(),
+		})
+	}
+}
 
 // toldCandidate is what a candidate tells. Readers ignore what they do not know.
 type toldCandidate struct {
@@ -92,7 +134,8 @@ func (s *Server) tellCandidate() toldCandidate {
 		return t
 	}
 	t.Leading, t.Term, t.ClockSkewSeconds = true, strconv.FormatUint(s.term.N, 10), s.skew.Seconds()
-	for _, d := range s.alloc.Centres(s.Clock.Now()) {
+	now, edges := s.Clock.Now(), maxToldEdges
+	for _, d := range s.alloc.Centres(now) {
 		dc := api.DataCenter{
 			Name: d.Name, State: d.Standing.String(), HeardSeconds: d.Heard.Seconds(), Told: d.Told, Adopted: d.Adopted, Term: strconv.FormatUint(d.Term, 10),
 			MembersVersion: int64(d.Stored), Rights: d.Held, RightsIdle: d.Idle, RateRights: d.RateHeld, RateRightsIdle: d.RateIdle,
@@ -102,6 +145,11 @@ func (s *Server) tellCandidate() toldCandidate {
 			bound := d.Bound.Seconds()
 			dc.ClockBoundSeconds = &bound
 		}
+		if d.Told && d.Adopted {
+			dc.LeaseSeconds = max(0, s.Params.RegionalLease-d.Heard).Seconds()
+		}
+		s.centres[d.Name].show(now, edges, &dc)
+		edges -= len(dc.Edges)
 		t.DataCenters = append(t.DataCenters, dc)
 	}
 	return t
@@ -128,6 +176,11 @@ func (c *candidates) take(t toldCandidate, now time.Time) {
 	}
 	if t.Alarms == nil {
 		t.Alarms = []string{}
+	}
+	for i := range t.DataCenters {
+		if d := &t.DataCenters[i]; d.Edges == nil { // of an older release
+			d.Edges = []api.Edge{}
+		}
 	}
 	t.AsOf = now.UTC()
 	c.heard[t.Name] = t

@@ -8,7 +8,45 @@ import (
 	"time"
 
 	"vestibule/internal/control/api"
+	"vestibule/internal/fleet"
+	"vestibule/internal/wire"
 )
+
+// What data centres tell of themselves is shown as old as it is, and never more of it than a message
+// takes.
+func TestWhatADataCentreTellsOfItsEdgesIsShown(t *testing.T) {
+	s := &Server{centres: map[string]*toldCentre{}}
+	s.hearCentre(10, &wire.Report{From: "dublin", Build: "v2", TellsEdges: true, EdgesN: 300, Edges: []wire.ToldEdge{
+		{Name: "a", State: "lost", Heard: time.Minute}, {Name: "b", Build: "v1", State: "alive", Heard: time.Second, Lease: 2 * time.Second},
+	}})
+	s.hearCentre(20, &wire.Report{From: "dublin", Build: "v3"})
+	shown := func(now fleet.Mono, most int) (d api.DataCenter) {
+		s.centres["dublin"].show(now, most, &d)
+		return d
+	}
+	d := shown(fleet.Mono(10).Add(time.Second), 2)
+	if d.Build != "v3" || d.EdgesCount != 300 || len(d.Edges) != 2 || d.Edges[0] != (api.Edge{Name: "a", State: "lost", HeardSeconds: 61}) ||
+		d.Edges[1] != (api.Edge{Name: "b", Build: "v1", State: "alive", HeardSeconds: 2, LeaseSeconds: 1}) {
+		t.Errorf("%+v", d)
+	}
+	if d := shown(fleet.Mono(10).Add(time.Hour), 1); len(d.Edges) != 1 || d.EdgesCount != 300 {
+		t.Errorf("%+v", d)
+	}
+	s.hearCentre(30, &wire.Report{From: "dublin", TellsEdges: true})
+	if d := shown(40, 2); d.Edges == nil || len(d.Edges) != 0 || d.EdgesCount != 0 {
+		t.Errorf("all are gone: %+v", d)
+	}
+	var unheard *toldCentre
+	if unheard.show(40, 2, &d); d.Edges == nil {
+		t.Error("a data centre that was not heard has no list of edges")
+	}
+	for i := range 2 * maxCentres {
+		s.hearCentre(50, &wire.Report{From: fmt.Sprint(i), Build: "v1"})
+	}
+	if len(s.centres) > maxCentres {
+		t.Errorf("%d data centres are remembered", len(s.centres))
+	}
+}
 
 func TestCandidatesThatWereHeardAreShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -41,8 +79,10 @@ func TestCandidatesThatWereHeardAreShown(t *testing.T) {
 		if v := want("global-1", 2, 2); v.Candidates[0].Name != "global-1" || v.Candidates[0].Alarms == nil {
 			t.Errorf("%+v", v)
 		}
-		tell("global-3", "10", true, "nairobi") // two say so for a moment
-		want("global-3", 3, 1)
+		tell("global-3", "10", true, "nairobi")                         // two say so for a moment
+		if v := want("global-3", 3, 1); v.DataCenters[0].Edges == nil { // as from an older release
+			t.Error("the edges of a data centre are no list")
+		}
 		tell("global-3", "", false)
 		want("global-1", 3, 2)
 		time.Sleep(leaderGone + time.Millisecond)

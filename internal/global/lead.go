@@ -64,7 +64,7 @@ func (s *Server) lead(ctx context.Context, t *node.Term) error {
 func (s *Server) show(alloc *slots.Allocator, term wire.Term) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.alloc, s.term = alloc, term
+	s.alloc, s.term, s.centres = alloc, term, map[string]*toldCentre{}
 }
 
 // publish keeps rooms, keys and the list of data centres in the store as they should be,
@@ -95,7 +95,11 @@ func (s *Server) publish(ctx context.Context, fresh bool) (stop func(), err erro
 func (s *Server) observe(alloc *slots.Allocator, m *wire.Report) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	alloc.Observe(s.Clock.Now(), *m)
+	now := s.Clock.Now()
+	alloc.Observe(now, *m)
+	if m.Build != "" || m.TellsEdges {
+		s.hearCentre(now, m)
+	}
 }
 
 // setTime offers this machine's clock as the source of fleet time.

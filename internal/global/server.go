@@ -58,6 +58,8 @@ type Server struct {
 	term  wire.Term
 	skew  time.Duration // of fleet time from this machine's clock
 
+	centres map[string]*toldCentre // what data centres told of themselves in this term, by name
+
 	told []string // what was logged last of the data centres that are wrong
 
 	numbers    numbers    // of all rooms, for the API

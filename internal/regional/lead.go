@@ -1,13 +1,16 @@
 package regional
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
+	"vestibule/internal/fleet"
 	"vestibule/internal/node"
 	"vestibule/internal/slots"
 	"vestibule/internal/wire"
@@ -111,7 +114,7 @@ func (s *Server) show(agg *slots.Aggregator) {
 	defer s.mu.Unlock()
 	s.agg = agg
 	if agg != nil {
-		s.twins, s.waits = 0, nil
+		s.twins, s.waits, s.builds, s.toldEdges = 0, nil, map[uint64]string{}, 0
 	}
 }
 
@@ -162,6 +165,9 @@ func (s *Server) observe(agg *slots.Aggregator, m *wire.Report) {
 	defer s.mu.Unlock()
 	before, _ := agg.UnknownEdges()
 	agg.Observe(s.Clock.Now(), *m)
+	if m.Build != "" && len(s.builds) < maxBuilds {
+		s.builds[m.Inc] = m.Build
+	}
 	if n, edge := agg.UnknownEdges(); n != before {
 		s.metrics.unknownEdges.Inc()
 		s.log.Error("an edge came with sessions or rights that nothing stored tells of: the store lost writes, or the edge was declared lost and was alive",
@@ -212,6 +218,9 @@ func (s *Server) pump(agg *slots.Aggregator, store *storer) time.Duration {
 	if agg.ReportDue() <= now {
 		reports = agg.Report(now)
 	}
+	if len(reports) > 0 {
+		s.tellEdges(now, agg, &reports[0])
+	}
 	if d, ok := agg.Unsaved(); ok {
 		store.offer(d)
 	}
@@ -226,6 +235,42 @@ func (s *Server) pump(agg *slots.Aggregator, store *storer) time.Duration {
 		s.metrics.count("report", err, s.log)
 	}
 	return max(time.Millisecond, due.Sub(now))
+}
+
+const (
+	edgesEvery = 5 * time.Second // how often global is told of the edges
+	maxBuilds  = 10_000
+)
+
+// tellEdges adds to a report what people look at: the release of this process, and now and then how
+// the edges are: first those that are neither well nor given up. The caller holds the lock.
+func (s *Server) tellEdges(now fleet.Mono, agg *slots.Aggregator, m *wire.Report) {
+	m.Build = node.BuildVersion()
+	if s.toldEdges != 0 && now.Sub(s.toldEdges) < edgesEvery {
+		return
+	}
+	s.toldEdges = now
+	all, builds := agg.Status(now).Edges, map[uint64]string{}
+	for _, e := range all {
+		if b, ok := s.builds[e.Inc]; ok {
+			builds[e.Inc] = b
+		}
+		if e.State == slots.Left {
+			continue
+		}
+		told := wire.ToldEdge{Name: e.Name, Build: builds[e.Inc], State: e.State, Heard: now.Sub(e.Heard)}
+		if e.State == slots.Alive {
+			told.Lease = max(0, s.Params.EdgeLease-told.Heard)
+		}
+		m.Edges = append(m.Edges, told)
+	}
+	last := map[string]int{slots.Alive: 1, slots.Dead: 2}
+	slices.SortStableFunc(m.Edges, func(a, b wire.ToldEdge) int {
+		return cmp.Or(cmp.Compare(last[a.State], last[b.State]), cmp.Compare(a.Name, b.Name))
+	})
+	m.TellsEdges = true
+	s.builds, m.EdgesN = builds, uint32(len(m.Edges))
+	m.Edges = m.Edges[:min(len(m.Edges), wire.MaxToldEdges)]
 }
 
 func (s *Server) rejoins(agg *slots.Aggregator) bool {

@@ -53,6 +53,9 @@ type Server struct {
 	agg   *slots.Aggregator // nil while not leading
 	twins uint64            // edges of one name that were told of
 
+	builds    map[uint64]string // releases of edges, by incarnation
+	toldEdges fleet.Mono        // when global was told of the edges last
+
 	waits  []slots.Wait // what was said to be waited for
 	looked fleet.Mono   // when it was last looked
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
+	"vestibule/internal/control/api"
 	"vestibule/internal/edge"
 	"vestibule/internal/fleet"
 	"vestibule/internal/global"
@@ -182,8 +184,29 @@ func TestRightsComeDownFromGlobal(t *testing.T) {
 	if r.Ready().Ready || e.Ready().Ready {
 		t.Error("ready without rooms")
 	}
+	var told atomic.Pointer[api.DataCenter]
+	deaf, err := s.connect("listener").Subscribe(wire.FleetSubject, func(_ string, data []byte) {
+		var m struct {
+			DataCenters []api.DataCenter `json:"data_centers"`
+		}
+		if err := json.Unmarshal(data, &m); err == nil && len(m.DataCenters) == 1 {
+			told.Store(&m.DataCenters[0])
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(deaf)
 	s.global()
 	eventually(t, "the edge has a lease", leased(e))
+	eventually(t, "global tells of the releases and the leases of the regional and the edge", func() bool {
+		d := told.Load()
+		if d == nil || len(d.Edges) != 1 || d.EdgesCount != 1 {
+			return false
+		}
+		edge, build := d.Edges[0], node.BuildVersion()
+		return d.Build == build && d.LeaseSeconds > 0 && edge.Name == "edge-1" && edge.Build == build && edge.State == slots.Alive && edge.LeaseSeconds > 0
+	})
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	eventually(t, "a visitor is admitted", func() bool {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.URL()+"/", nil)

@@ -89,8 +89,16 @@ type EdgeStatus struct {
 	Twin  bool // another process of its name lives too
 }
 
+// The State of edges that have a lease, or had one a moment ago; of those that were given up; and of
+// those that said goodbye.
+const (
+	Alive = "alive"
+	Dead  = "dead"
+	Left  = "left"
+)
+
 var edgeStates = map[edgeState]string{
-	awaiting: "awaiting", joining: "joining", alive: "alive", dead: "dead", lost: "lost", left: "left",
+	awaiting: "awaiting", joining: "joining", alive: Alive, dead: Dead, lost: "lost", left: Left,
 }
 
 // Status returns the state of the aggregator at now.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -33,11 +34,14 @@ func EncodeReport(m *Report) ([]byte, error) {
 		Version: Version, From: m.From, Inc: m.Inc, Tenure: m.Tenure, Seq: m.Seq, Part: m.Part, Parts: m.Parts,
 		SentNs: int64(m.Sent), AsOfMs: int64(m.AsOf), AsOfErrNs: uint64(max(0, m.AsOfBound)), Seen: packTerm(m.Seen), Acked: m.Acked,
 		Join: m.Join, Final: m.Final, Bye: m.Bye, Leaving: m.Leaving, Blank: m.Blank, Recovering: m.Recovering, Succeeds: m.Succeeds,
-		Members: m.Members, Site: m.Site,
+		Members: m.Members, Site: m.Site, Build: shown(m.Build), EdgesN: m.EdgesN, TellsEdges: m.TellsEdges,
 		Rooms: make([]*wirepb.RoomReport, len(m.Rooms)),
 	}
 	for i := range m.Rooms {
 		p.Rooms[i] = packRoomReport(&m.Rooms[i])
+	}
+	for _, e := range m.Edges[:min(len(m.Edges), MaxToldEdges)] {
+		p.Edges = append(p.Edges, &wirepb.ToldEdge{Name: e.Name, Build: shown(e.Build), State: e.State, HeardMs: millis(e.Heard), LeaseMs: millis(e.Lease)})
 	}
 	return proto.Marshal(p)
 }
@@ -56,10 +60,15 @@ func DecodeReport(data []byte) (*Report, error) {
 		From: p.From, Inc: p.Inc, Tenure: p.Tenure, Seq: p.Seq, Part: p.Part, Parts: p.Parts,
 		Sent: fleet.Mono(p.SentNs), AsOf: fleet.Time(p.AsOfMs), AsOfBound: time.Duration(p.AsOfErrNs), Seen: unpackTerm(p.Seen), Acked: p.Acked,
 		Join: p.Join, Final: p.Final, Bye: p.Bye, Leaving: p.Leaving, Blank: p.Blank, Recovering: p.Recovering, Succeeds: p.Succeeds,
-		Members: p.Members, Site: p.Site,
+		Members: p.Members, Site: p.Site, Build: shown(p.Build), EdgesN: p.EdgesN, TellsEdges: p.TellsEdges,
 	}
 	if err := checkHead(m.From, m.Part, m.Parts, len(p.Rooms)); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
+	}
+	for _, e := range p.Edges[:min(len(p.Edges), MaxToldEdges)] {
+		if CheckName(e.Name) == nil {
+			m.Edges = append(m.Edges, ToldEdge{e.Name, shown(e.Build), shown(e.State), time.Duration(e.HeardMs) * time.Millisecond, time.Duration(e.LeaseMs) * time.Millisecond})
+		}
 	}
 	if n := len(p.Succeeds); n > MaxSucceeds {
 		return nil, fmt.Errorf("report: succeeds: at most %d, got %d", MaxSucceeds, n)
@@ -76,6 +85,20 @@ func DecodeReport(data []byte) (*Report, error) {
 		}
 	}
 	return m, nil
+}
+
+// shown returns a text that people look at as far as it can be printed: what is wrong with it is
+// no reason to refuse a report.
+func shown(s string) string {
+	if s = s[:min(len(s), maxShown)]; strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return ""
+	}
+	return s
+}
+
+// millis is d in milliseconds, within what a message takes.
+func millis(d time.Duration) uint32 {
+	return uint32(max(0, min(d.Milliseconds(), math.MaxUint32)))
 }
 
 func checkHead(name string, part, parts uint32, rooms int) error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,7 +29,8 @@ const day = fleet.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
 
 var goldenReport = Report{
 	From: "edge-1", Inc: 0x1122334455667788, Tenure: 2, Seq: 41, Part: 0, Parts: 1, Sent: 987654321, AsOf: day, AsOfBound: 21 * time.Millisecond, Succeeds: []uint64{0x0102030405060708, 0x1112131415161718},
-	Seen: Term{N: 3, Nonce: 0xabcdef}, Acked: 40, Join: true,
+	Seen: Term{N: 3, Nonce: 0xabcdef}, Acked: 40, Join: true, Build: "v0.2.0", EdgesN: 1200, TellsEdges: true,
+	Edges: []ToldEdge{{"edge-1", "v0.1.1", "alive", 740 * time.Millisecond, 2260 * time.Millisecond}, {"edge-2", "", "awaiting", time.Hour, 0}},
 	Rooms: []RoomReport{{
 		Room: room.IDOf("tickets"), Reconstructed: true, Granted: 60, Returned: 4, Spent: 50, RateGranted: 30, RateReturned: 2, RateIdle: 7, RateOwed: 5, RateUsed: []uint32{3, 0, 18},
 		Renewed: 9, RenewCeil: 12,
@@ -127,6 +129,24 @@ func TestGoldenMessages(t *testing.T) {
 	gotPromises, err := DecodePromises(stored)
 	if diff := cmp.Diff(&goldenPromises, gotPromises); diff != "" || err != nil {
 		t.Errorf("promises came back otherwise (%v):\n%s", err, diff)
+	}
+}
+
+// What people look at is cut or left out where it is wrong: it is no reason to refuse a report.
+func TestWhatPeopleLookAtIsNoReasonToRefuseAReport(t *testing.T) {
+	p := &wirepb.Report{Version: Version, From: "dublin", Parts: 1, Build: strings.Repeat("v", 100), Edges: []*wirepb.ToldEdge{
+		{Name: "a b"}, {Name: "edge-1", Build: "v1\x1b[2J", State: "alive", HeardMs: 7},
+	}}
+	for i := range 2 * MaxToldEdges {
+		p.Edges = append(p.Edges, &wirepb.ToldEdge{Name: fmt.Sprint("more-", i)})
+	}
+	data, err := proto.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := DecodeReport(data)
+	if err != nil || len(m.Build) != maxShown || len(m.Edges) != MaxToldEdges-1 || m.Edges[0] != (ToldEdge{Name: "edge-1", State: "alive", Heard: 7 * time.Millisecond}) {
+		t.Fatalf("%v: %+v", err, m)
 	}
 }
 

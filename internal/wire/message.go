@@ -78,6 +78,23 @@ type Report struct {
 	// began, as its data folder proves, newest last, at most MaxSucceeds. Told
 	// until the report is taken (edges).
 	Succeeds []uint64
+
+	// The rest is for people to look at: nothing is decided by it, and the shells fill it in.
+
+	Build  string     // release of the process, "" from release 0.1.0
+	Edges  []ToldEdge // of the data centre, in some reports; at most MaxToldEdges (regionals)
+	EdgesN uint32     // how many there are
+
+	TellsEdges bool // Edges and EdgesN mean something
+}
+
+// ToldEdge is an edge as its regional sees it.
+type ToldEdge struct {
+	Name  string
+	Build string // "" from release 0.1.0
+	State string
+	Heard time.Duration // how long ago
+	Lease time.Duration // how much of its lease is left at most
 }
 
 // RoomReport is a child's state in one room.
@@ -148,6 +165,12 @@ const (
 	// MaxMessage bounds an encoded message, in bytes; a report or grant that
 	// would be larger goes out in parts.
 	MaxMessage = 200 << 10
+
+	// MaxToldEdges bounds the edges of which a report tells. With them a message may be a tenth
+	// larger than MaxMessage.
+	MaxToldEdges = 100
+
+	maxShown = 64 // bytes of a text that people look at
 )
 
 // Expiry counts the tickets of one expiry second.

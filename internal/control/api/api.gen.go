@@ -159,14 +159,26 @@ type DataCenter struct {
 	// Adopted this leader knows what it holds
 	Adopted bool `json:"adopted"`
 
+	// Build of the regional that leads there, empty where it does not tell
+	Build string `json:"build"`
+
 	// ClockBoundSeconds what its fleet time may be wrong by, null where it knows none
 	ClockBoundSeconds *float64 `json:"clock_bound_seconds"`
+
+	// Edges as the regional told a few seconds ago, first those that are neither alive nor dead; of many edges some
+	Edges []Edge `json:"edges"`
+
+	// EdgesCount how many there are
+	EdgesCount int `json:"edges_count"`
 
 	// Excess sessions that may be valid beyond what it holds
 	Excess int64 `json:"excess"`
 
 	// HeardSeconds how long ago its regional was heard
 	HeardSeconds float64 `json:"heard_seconds"`
+
+	// LeaseSeconds how much is left at most of the lease by which it goes on without global
+	LeaseSeconds float64 `json:"lease_seconds"`
 
 	// MembersVersion newest version of the list of data centres that is stored there
 	MembersVersion int64  `json:"members_version"`
@@ -187,6 +199,22 @@ type DataCenter struct {
 
 	// Told it says what it holds and was heard lately
 	Told bool `json:"told"`
+}
+
+// Edge defines model for Edge.
+type Edge struct {
+	// Build empty where it does not tell
+	Build string `json:"build"`
+
+	// HeardSeconds how long ago its regional heard it
+	HeardSeconds float64 `json:"heard_seconds"`
+
+	// LeaseSeconds how much of its lease is left at most
+	LeaseSeconds float64 `json:"lease_seconds"`
+	Name         string  `json:"name"`
+
+	// State alive, joining, awaiting, lost, dead
+	State string `json:"state"`
 }
 
 // Envelope defines model for Envelope.

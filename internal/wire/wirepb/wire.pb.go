@@ -138,29 +138,34 @@ func (x *Term) GetNonce() uint64 {
 
 // Report goes up: edge to regional, regional to global.
 type Report struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	From          string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
-	Inc           uint64                 `protobuf:"fixed64,3,opt,name=inc,proto3" json:"inc,omitempty"`
-	Tenure        uint64                 `protobuf:"varint,4,opt,name=tenure,proto3" json:"tenure,omitempty"`
-	Seq           uint64                 `protobuf:"varint,5,opt,name=seq,proto3" json:"seq,omitempty"`
-	Part          uint32                 `protobuf:"varint,6,opt,name=part,proto3" json:"part,omitempty"`
-	Parts         uint32                 `protobuf:"varint,7,opt,name=parts,proto3" json:"parts,omitempty"`
-	SentNs        int64                  `protobuf:"zigzag64,8,opt,name=sent_ns,json=sentNs,proto3" json:"sent_ns,omitempty"`             // the child's monotonic clock
-	AsOfMs        int64                  `protobuf:"varint,9,opt,name=as_of_ms,json=asOfMs,proto3" json:"as_of_ms,omitempty"`             // fleet time
-	AsOfErrNs     uint64                 `protobuf:"varint,17,opt,name=as_of_err_ns,json=asOfErrNs,proto3" json:"as_of_err_ns,omitempty"` // its error bound
-	Seen          *Term                  `protobuf:"bytes,10,opt,name=seen,proto3" json:"seen,omitempty"`
-	Acked         uint64                 `protobuf:"varint,11,opt,name=acked,proto3" json:"acked,omitempty"`
-	Join          bool                   `protobuf:"varint,12,opt,name=join,proto3" json:"join,omitempty"`
-	Final         bool                   `protobuf:"varint,13,opt,name=final,proto3" json:"final,omitempty"`
-	Bye           bool                   `protobuf:"varint,14,opt,name=bye,proto3" json:"bye,omitempty"`
-	Leaving       bool                   `protobuf:"varint,26,opt,name=leaving,proto3" json:"leaving,omitempty"` // the process was told to end, and goes on for a while
-	Blank         bool                   `protobuf:"varint,15,opt,name=blank,proto3" json:"blank,omitempty"`
-	Recovering    bool                   `protobuf:"varint,18,opt,name=recovering,proto3" json:"recovering,omitempty"`
-	Rooms         []*RoomReport          `protobuf:"bytes,16,rep,name=rooms,proto3" json:"rooms,omitempty"`
-	Members       uint64                 `protobuf:"varint,24,opt,name=members,proto3" json:"members,omitempty"`           // newest version of the list of data centres that is stored here (regionals)
-	Site          uint64                 `protobuf:"fixed64,25,opt,name=site,proto3" json:"site,omitempty"`                // the data centre's, as its store keeps it; 0 for unknown
-	Succeeds      []uint64               `protobuf:"fixed64,19,rep,packed,name=succeeds,proto3" json:"succeeds,omitempty"` // incarnations that ended before this one began, newest last
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Version    uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	From       string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	Inc        uint64                 `protobuf:"fixed64,3,opt,name=inc,proto3" json:"inc,omitempty"`
+	Tenure     uint64                 `protobuf:"varint,4,opt,name=tenure,proto3" json:"tenure,omitempty"`
+	Seq        uint64                 `protobuf:"varint,5,opt,name=seq,proto3" json:"seq,omitempty"`
+	Part       uint32                 `protobuf:"varint,6,opt,name=part,proto3" json:"part,omitempty"`
+	Parts      uint32                 `protobuf:"varint,7,opt,name=parts,proto3" json:"parts,omitempty"`
+	SentNs     int64                  `protobuf:"zigzag64,8,opt,name=sent_ns,json=sentNs,proto3" json:"sent_ns,omitempty"`             // the child's monotonic clock
+	AsOfMs     int64                  `protobuf:"varint,9,opt,name=as_of_ms,json=asOfMs,proto3" json:"as_of_ms,omitempty"`             // fleet time
+	AsOfErrNs  uint64                 `protobuf:"varint,17,opt,name=as_of_err_ns,json=asOfErrNs,proto3" json:"as_of_err_ns,omitempty"` // its error bound
+	Seen       *Term                  `protobuf:"bytes,10,opt,name=seen,proto3" json:"seen,omitempty"`
+	Acked      uint64                 `protobuf:"varint,11,opt,name=acked,proto3" json:"acked,omitempty"`
+	Join       bool                   `protobuf:"varint,12,opt,name=join,proto3" json:"join,omitempty"`
+	Final      bool                   `protobuf:"varint,13,opt,name=final,proto3" json:"final,omitempty"`
+	Bye        bool                   `protobuf:"varint,14,opt,name=bye,proto3" json:"bye,omitempty"`
+	Leaving    bool                   `protobuf:"varint,26,opt,name=leaving,proto3" json:"leaving,omitempty"` // the process was told to end, and goes on for a while
+	Blank      bool                   `protobuf:"varint,15,opt,name=blank,proto3" json:"blank,omitempty"`
+	Recovering bool                   `protobuf:"varint,18,opt,name=recovering,proto3" json:"recovering,omitempty"`
+	Rooms      []*RoomReport          `protobuf:"bytes,16,rep,name=rooms,proto3" json:"rooms,omitempty"`
+	Members    uint64                 `protobuf:"varint,24,opt,name=members,proto3" json:"members,omitempty"`           // newest version of the list of data centres that is stored here (regionals)
+	Site       uint64                 `protobuf:"fixed64,25,opt,name=site,proto3" json:"site,omitempty"`                // the data centre's, as its store keeps it; 0 for unknown
+	Succeeds   []uint64               `protobuf:"fixed64,19,rep,packed,name=succeeds,proto3" json:"succeeds,omitempty"` // incarnations that ended before this one began, newest last
+	// For people to look at: nothing is decided by these.
+	Build         string      `protobuf:"bytes,27,opt,name=build,proto3" json:"build,omitempty"`                  // release of the process
+	Edges         []*ToldEdge `protobuf:"bytes,28,rep,name=edges,proto3" json:"edges,omitempty"`                  // of the data centre, in some reports (regionals)
+	EdgesN        uint32      `protobuf:"varint,29,opt,name=edges_n,json=edgesN,proto3" json:"edges_n,omitempty"` // how many there are, also where edges names some of them
+	TellsEdges    bool        `protobuf:"varint,30,opt,name=tells_edges,json=tellsEdges,proto3" json:"tells_edges,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -349,6 +354,111 @@ func (x *Report) GetSucceeds() []uint64 {
 	return nil
 }
 
+func (x *Report) GetBuild() string {
+	if x != nil {
+		return x.Build
+	}
+	return ""
+}
+
+func (x *Report) GetEdges() []*ToldEdge {
+	if x != nil {
+		return x.Edges
+	}
+	return nil
+}
+
+func (x *Report) GetEdgesN() uint32 {
+	if x != nil {
+		return x.EdgesN
+	}
+	return 0
+}
+
+func (x *Report) GetTellsEdges() bool {
+	if x != nil {
+		return x.TellsEdges
+	}
+	return false
+}
+
+// ToldEdge is an edge as its regional sees it.
+type ToldEdge struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Build         string                 `protobuf:"bytes,2,opt,name=build,proto3" json:"build,omitempty"`
+	State         string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	HeardMs       uint32                 `protobuf:"varint,4,opt,name=heard_ms,json=heardMs,proto3" json:"heard_ms,omitempty"` // how long ago
+	LeaseMs       uint32                 `protobuf:"varint,5,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"` // how much of its lease is left at most
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToldEdge) Reset() {
+	*x = ToldEdge{}
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToldEdge) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToldEdge) ProtoMessage() {}
+
+func (x *ToldEdge) ProtoReflect() protoreflect.Message {
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToldEdge.ProtoReflect.Descriptor instead.
+func (*ToldEdge) Descriptor() ([]byte, []int) {
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ToldEdge) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ToldEdge) GetBuild() string {
+	if x != nil {
+		return x.Build
+	}
+	return ""
+}
+
+func (x *ToldEdge) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *ToldEdge) GetHeardMs() uint32 {
+	if x != nil {
+		return x.HeardMs
+	}
+	return 0
+}
+
+func (x *ToldEdge) GetLeaseMs() uint32 {
+	if x != nil {
+		return x.LeaseMs
+	}
+	return 0
+}
+
 // RoomReport is a child's state in one room.
 type RoomReport struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
@@ -391,7 +501,7 @@ type RoomReport struct {
 
 func (x *RoomReport) Reset() {
 	*x = RoomReport{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[2]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -403,7 +513,7 @@ func (x *RoomReport) String() string {
 func (*RoomReport) ProtoMessage() {}
 
 func (x *RoomReport) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[2]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -416,7 +526,7 @@ func (x *RoomReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoomReport.ProtoReflect.Descriptor instead.
 func (*RoomReport) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{2}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *RoomReport) GetRoom() uint64 {
@@ -663,7 +773,7 @@ type Ends struct {
 
 func (x *Ends) Reset() {
 	*x = Ends{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[3]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -675,7 +785,7 @@ func (x *Ends) String() string {
 func (*Ends) ProtoMessage() {}
 
 func (x *Ends) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[3]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -688,7 +798,7 @@ func (x *Ends) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ends.ProtoReflect.Descriptor instead.
 func (*Ends) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{3}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Ends) GetId() []uint64 {
@@ -731,7 +841,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[4]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -743,7 +853,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[4]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -756,7 +866,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{4}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Sessions) GetUntil() []uint32 {
@@ -799,7 +909,7 @@ type Moves struct {
 
 func (x *Moves) Reset() {
 	*x = Moves{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[5]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -811,7 +921,7 @@ func (x *Moves) String() string {
 func (*Moves) ProtoMessage() {}
 
 func (x *Moves) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[5]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -824,7 +934,7 @@ func (x *Moves) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Moves.ProtoReflect.Descriptor instead.
 func (*Moves) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{5}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Moves) GetFirst() uint64 {
@@ -901,7 +1011,7 @@ type Lines struct {
 
 func (x *Lines) Reset() {
 	*x = Lines{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[6]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -913,7 +1023,7 @@ func (x *Lines) String() string {
 func (*Lines) ProtoMessage() {}
 
 func (x *Lines) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[6]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -926,7 +1036,7 @@ func (x *Lines) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lines.ProtoReflect.Descriptor instead.
 func (*Lines) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{6}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Lines) GetId() []uint64 {
@@ -955,7 +1065,7 @@ type Line struct {
 
 func (x *Line) Reset() {
 	*x = Line{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[7]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -967,7 +1077,7 @@ func (x *Line) String() string {
 func (*Line) ProtoMessage() {}
 
 func (x *Line) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[7]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -980,7 +1090,7 @@ func (x *Line) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Line.ProtoReflect.Descriptor instead.
 func (*Line) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{7}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Line) GetStartMs() []int64 {
@@ -1037,7 +1147,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[8]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1049,7 +1159,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[8]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1062,7 +1172,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{8}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Grant) GetVersion() uint32 {
@@ -1256,7 +1366,7 @@ type RoomGrant struct {
 
 func (x *RoomGrant) Reset() {
 	*x = RoomGrant{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[9]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1268,7 +1378,7 @@ func (x *RoomGrant) String() string {
 func (*RoomGrant) ProtoMessage() {}
 
 func (x *RoomGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[9]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1281,7 +1391,7 @@ func (x *RoomGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoomGrant.ProtoReflect.Descriptor instead.
 func (*RoomGrant) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{9}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RoomGrant) GetRoom() uint64 {
@@ -1406,7 +1516,7 @@ type View struct {
 
 func (x *View) Reset() {
 	*x = View{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[10]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1418,7 +1528,7 @@ func (x *View) String() string {
 func (*View) ProtoMessage() {}
 
 func (x *View) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[10]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1431,7 +1541,7 @@ func (x *View) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use View.ProtoReflect.Descriptor instead.
 func (*View) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{10}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *View) GetVersion() uint64 {
@@ -1554,7 +1664,7 @@ type Promises struct {
 
 func (x *Promises) Reset() {
 	*x = Promises{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[11]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1566,7 +1676,7 @@ func (x *Promises) String() string {
 func (*Promises) ProtoMessage() {}
 
 func (x *Promises) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[11]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1579,7 +1689,7 @@ func (x *Promises) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Promises.ProtoReflect.Descriptor instead.
 func (*Promises) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{11}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Promises) GetVersion() uint32 {
@@ -1628,7 +1738,7 @@ type Section struct {
 
 func (x *Section) Reset() {
 	*x = Section{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[12]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1640,7 +1750,7 @@ func (x *Section) String() string {
 func (*Section) ProtoMessage() {}
 
 func (x *Section) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[12]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1653,7 +1763,7 @@ func (x *Section) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Section.ProtoReflect.Descriptor instead.
 func (*Section) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{12}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Section) GetKey() string {
@@ -1680,7 +1790,7 @@ type PromiseSection struct {
 
 func (x *PromiseSection) Reset() {
 	*x = PromiseSection{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[13]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1692,7 +1802,7 @@ func (x *PromiseSection) String() string {
 func (*PromiseSection) ProtoMessage() {}
 
 func (x *PromiseSection) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[13]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1705,7 +1815,7 @@ func (x *PromiseSection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromiseSection.ProtoReflect.Descriptor instead.
 func (*PromiseSection) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{13}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PromiseSection) GetRoster() []*RosterEntry {
@@ -1732,7 +1842,7 @@ type Durable struct {
 
 func (x *Durable) Reset() {
 	*x = Durable{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[14]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1744,7 +1854,7 @@ func (x *Durable) String() string {
 func (*Durable) ProtoMessage() {}
 
 func (x *Durable) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[14]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1757,7 +1867,7 @@ func (x *Durable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Durable.ProtoReflect.Descriptor instead.
 func (*Durable) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{14}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Durable) GetVersion() uint64 {
@@ -1836,7 +1946,7 @@ type RosterEntry struct {
 
 func (x *RosterEntry) Reset() {
 	*x = RosterEntry{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[15]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1848,7 +1958,7 @@ func (x *RosterEntry) String() string {
 func (*RosterEntry) ProtoMessage() {}
 
 func (x *RosterEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[15]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1861,7 +1971,7 @@ func (x *RosterEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterEntry.ProtoReflect.Descriptor instead.
 func (*RosterEntry) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{15}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RosterEntry) GetEdge() string {
@@ -1959,7 +2069,7 @@ type RosterRoom struct {
 
 func (x *RosterRoom) Reset() {
 	*x = RosterRoom{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[16]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1971,7 +2081,7 @@ func (x *RosterRoom) String() string {
 func (*RosterRoom) ProtoMessage() {}
 
 func (x *RosterRoom) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[16]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1984,7 +2094,7 @@ func (x *RosterRoom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterRoom.ProtoReflect.Descriptor instead.
 func (*RosterRoom) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{16}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RosterRoom) GetRoom() uint64 {
@@ -2062,7 +2172,7 @@ type GoneEdge struct {
 
 func (x *GoneEdge) Reset() {
 	*x = GoneEdge{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[17]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2074,7 +2184,7 @@ func (x *GoneEdge) String() string {
 func (*GoneEdge) ProtoMessage() {}
 
 func (x *GoneEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[17]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2087,7 +2197,7 @@ func (x *GoneEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GoneEdge.ProtoReflect.Descriptor instead.
 func (*GoneEdge) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{17}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GoneEdge) GetEdge() string {
@@ -2118,7 +2228,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x1cvestibule/wire/v1/wire.proto\x12\x11vestibule.wire.v1\"*\n" +
 	"\x04Term\x12\f\n" +
 	"\x01n\x18\x01 \x01(\x04R\x01n\x12\x14\n" +
-	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\xbe\x04\n" +
+	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\xc1\x05\n" +
 	"\x06Report\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x10\n" +
@@ -2144,7 +2254,18 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05rooms\x18\x10 \x03(\v2\x1d.vestibule.wire.v1.RoomReportR\x05rooms\x12\x18\n" +
 	"\amembers\x18\x18 \x01(\x04R\amembers\x12\x12\n" +
 	"\x04site\x18\x19 \x01(\x06R\x04site\x12\x1a\n" +
-	"\bsucceeds\x18\x13 \x03(\x06R\bsucceeds\"\x93\b\n" +
+	"\bsucceeds\x18\x13 \x03(\x06R\bsucceeds\x12\x14\n" +
+	"\x05build\x18\x1b \x01(\tR\x05build\x121\n" +
+	"\x05edges\x18\x1c \x03(\v2\x1b.vestibule.wire.v1.ToldEdgeR\x05edges\x12\x17\n" +
+	"\aedges_n\x18\x1d \x01(\rR\x06edgesN\x12\x1f\n" +
+	"\vtells_edges\x18\x1e \x01(\bR\n" +
+	"tellsEdges\"\x80\x01\n" +
+	"\bToldEdge\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05build\x18\x02 \x01(\tR\x05build\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\x12\x19\n" +
+	"\bheard_ms\x18\x04 \x01(\rR\aheardMs\x12\x19\n" +
+	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\"\x93\b\n" +
 	"\n" +
 	"RoomReport\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
@@ -2341,58 +2462,60 @@ func file_vestibule_wire_v1_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_vestibule_wire_v1_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_vestibule_wire_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_vestibule_wire_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_vestibule_wire_v1_wire_proto_goTypes = []any{
 	(Verdict)(0),           // 0: vestibule.wire.v1.Verdict
 	(*Term)(nil),           // 1: vestibule.wire.v1.Term
 	(*Report)(nil),         // 2: vestibule.wire.v1.Report
-	(*RoomReport)(nil),     // 3: vestibule.wire.v1.RoomReport
-	(*Ends)(nil),           // 4: vestibule.wire.v1.Ends
-	(*Sessions)(nil),       // 5: vestibule.wire.v1.Sessions
-	(*Moves)(nil),          // 6: vestibule.wire.v1.Moves
-	(*Lines)(nil),          // 7: vestibule.wire.v1.Lines
-	(*Line)(nil),           // 8: vestibule.wire.v1.Line
-	(*Grant)(nil),          // 9: vestibule.wire.v1.Grant
-	(*RoomGrant)(nil),      // 10: vestibule.wire.v1.RoomGrant
-	(*View)(nil),           // 11: vestibule.wire.v1.View
-	(*Promises)(nil),       // 12: vestibule.wire.v1.Promises
-	(*Section)(nil),        // 13: vestibule.wire.v1.Section
-	(*PromiseSection)(nil), // 14: vestibule.wire.v1.PromiseSection
-	(*Durable)(nil),        // 15: vestibule.wire.v1.Durable
-	(*RosterEntry)(nil),    // 16: vestibule.wire.v1.RosterEntry
-	(*RosterRoom)(nil),     // 17: vestibule.wire.v1.RosterRoom
-	(*GoneEdge)(nil),       // 18: vestibule.wire.v1.GoneEdge
+	(*ToldEdge)(nil),       // 3: vestibule.wire.v1.ToldEdge
+	(*RoomReport)(nil),     // 4: vestibule.wire.v1.RoomReport
+	(*Ends)(nil),           // 5: vestibule.wire.v1.Ends
+	(*Sessions)(nil),       // 6: vestibule.wire.v1.Sessions
+	(*Moves)(nil),          // 7: vestibule.wire.v1.Moves
+	(*Lines)(nil),          // 8: vestibule.wire.v1.Lines
+	(*Line)(nil),           // 9: vestibule.wire.v1.Line
+	(*Grant)(nil),          // 10: vestibule.wire.v1.Grant
+	(*RoomGrant)(nil),      // 11: vestibule.wire.v1.RoomGrant
+	(*View)(nil),           // 12: vestibule.wire.v1.View
+	(*Promises)(nil),       // 13: vestibule.wire.v1.Promises
+	(*Section)(nil),        // 14: vestibule.wire.v1.Section
+	(*PromiseSection)(nil), // 15: vestibule.wire.v1.PromiseSection
+	(*Durable)(nil),        // 16: vestibule.wire.v1.Durable
+	(*RosterEntry)(nil),    // 17: vestibule.wire.v1.RosterEntry
+	(*RosterRoom)(nil),     // 18: vestibule.wire.v1.RosterRoom
+	(*GoneEdge)(nil),       // 19: vestibule.wire.v1.GoneEdge
 }
 var file_vestibule_wire_v1_wire_proto_depIdxs = []int32{
 	1,  // 0: vestibule.wire.v1.Report.seen:type_name -> vestibule.wire.v1.Term
-	3,  // 1: vestibule.wire.v1.Report.rooms:type_name -> vestibule.wire.v1.RoomReport
-	5,  // 2: vestibule.wire.v1.RoomReport.sessions:type_name -> vestibule.wire.v1.Sessions
-	6,  // 3: vestibule.wire.v1.RoomReport.moves:type_name -> vestibule.wire.v1.Moves
-	8,  // 4: vestibule.wire.v1.RoomReport.waiting:type_name -> vestibule.wire.v1.Line
-	4,  // 5: vestibule.wire.v1.RoomReport.ends:type_name -> vestibule.wire.v1.Ends
-	8,  // 6: vestibule.wire.v1.RoomReport.young:type_name -> vestibule.wire.v1.Line
-	7,  // 7: vestibule.wire.v1.RoomReport.copied:type_name -> vestibule.wire.v1.Lines
-	1,  // 8: vestibule.wire.v1.Grant.from:type_name -> vestibule.wire.v1.Term
-	0,  // 9: vestibule.wire.v1.Grant.verdict:type_name -> vestibule.wire.v1.Verdict
-	10, // 10: vestibule.wire.v1.Grant.rooms:type_name -> vestibule.wire.v1.RoomGrant
-	11, // 11: vestibule.wire.v1.RoomGrant.view:type_name -> vestibule.wire.v1.View
-	4,  // 12: vestibule.wire.v1.RoomGrant.ends:type_name -> vestibule.wire.v1.Ends
-	7,  // 13: vestibule.wire.v1.RoomGrant.lines:type_name -> vestibule.wire.v1.Lines
-	8,  // 14: vestibule.wire.v1.View.line:type_name -> vestibule.wire.v1.Line
-	1,  // 15: vestibule.wire.v1.Promises.owner:type_name -> vestibule.wire.v1.Term
-	15, // 16: vestibule.wire.v1.Promises.durable:type_name -> vestibule.wire.v1.Durable
-	13, // 17: vestibule.wire.v1.Promises.sections:type_name -> vestibule.wire.v1.Section
-	16, // 18: vestibule.wire.v1.PromiseSection.roster:type_name -> vestibule.wire.v1.RosterEntry
-	1,  // 19: vestibule.wire.v1.Durable.promise:type_name -> vestibule.wire.v1.Term
-	16, // 20: vestibule.wire.v1.Durable.roster:type_name -> vestibule.wire.v1.RosterEntry
-	17, // 21: vestibule.wire.v1.RosterEntry.rooms:type_name -> vestibule.wire.v1.RosterRoom
-	18, // 22: vestibule.wire.v1.RosterEntry.gone:type_name -> vestibule.wire.v1.GoneEdge
-	5,  // 23: vestibule.wire.v1.RosterRoom.sessions:type_name -> vestibule.wire.v1.Sessions
-	24, // [24:24] is the sub-list for method output_type
-	24, // [24:24] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	4,  // 1: vestibule.wire.v1.Report.rooms:type_name -> vestibule.wire.v1.RoomReport
+	3,  // 2: vestibule.wire.v1.Report.edges:type_name -> vestibule.wire.v1.ToldEdge
+	6,  // 3: vestibule.wire.v1.RoomReport.sessions:type_name -> vestibule.wire.v1.Sessions
+	7,  // 4: vestibule.wire.v1.RoomReport.moves:type_name -> vestibule.wire.v1.Moves
+	9,  // 5: vestibule.wire.v1.RoomReport.waiting:type_name -> vestibule.wire.v1.Line
+	5,  // 6: vestibule.wire.v1.RoomReport.ends:type_name -> vestibule.wire.v1.Ends
+	9,  // 7: vestibule.wire.v1.RoomReport.young:type_name -> vestibule.wire.v1.Line
+	8,  // 8: vestibule.wire.v1.RoomReport.copied:type_name -> vestibule.wire.v1.Lines
+	1,  // 9: vestibule.wire.v1.Grant.from:type_name -> vestibule.wire.v1.Term
+	0,  // 10: vestibule.wire.v1.Grant.verdict:type_name -> vestibule.wire.v1.Verdict
+	11, // 11: vestibule.wire.v1.Grant.rooms:type_name -> vestibule.wire.v1.RoomGrant
+	12, // 12: vestibule.wire.v1.RoomGrant.view:type_name -> vestibule.wire.v1.View
+	5,  // 13: vestibule.wire.v1.RoomGrant.ends:type_name -> vestibule.wire.v1.Ends
+	8,  // 14: vestibule.wire.v1.RoomGrant.lines:type_name -> vestibule.wire.v1.Lines
+	9,  // 15: vestibule.wire.v1.View.line:type_name -> vestibule.wire.v1.Line
+	1,  // 16: vestibule.wire.v1.Promises.owner:type_name -> vestibule.wire.v1.Term
+	16, // 17: vestibule.wire.v1.Promises.durable:type_name -> vestibule.wire.v1.Durable
+	14, // 18: vestibule.wire.v1.Promises.sections:type_name -> vestibule.wire.v1.Section
+	17, // 19: vestibule.wire.v1.PromiseSection.roster:type_name -> vestibule.wire.v1.RosterEntry
+	1,  // 20: vestibule.wire.v1.Durable.promise:type_name -> vestibule.wire.v1.Term
+	17, // 21: vestibule.wire.v1.Durable.roster:type_name -> vestibule.wire.v1.RosterEntry
+	18, // 22: vestibule.wire.v1.RosterEntry.rooms:type_name -> vestibule.wire.v1.RosterRoom
+	19, // 23: vestibule.wire.v1.RosterEntry.gone:type_name -> vestibule.wire.v1.GoneEdge
+	6,  // 24: vestibule.wire.v1.RosterRoom.sessions:type_name -> vestibule.wire.v1.Sessions
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_vestibule_wire_v1_wire_proto_init() }
@@ -2406,7 +2529,7 @@ func file_vestibule_wire_v1_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_vestibule_wire_v1_wire_proto_rawDesc), len(file_vestibule_wire_v1_wire_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
