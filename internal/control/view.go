@@ -27,6 +27,7 @@ func (s *Server) show(ctx context.Context, r *roomstore.Room) (out api.Room, err
 	if r.OriginCommands != "" {
 		out.EnabledOriginCommands = append(out.EnabledOriginCommands, r.OriginCommands)
 	}
+	out.NextEventPrequeueStartTime, out.NextEventStartTime = nextEvent(&r.Settings, int64(s.Time()))
 	for _, route := range r.AdditionalRoutes {
 		out.AdditionalRoutes = append(out.AdditionalRoutes, api.Route{Host: route.Host, Path: route.Path})
 	}

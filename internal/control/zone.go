@@ -66,8 +66,15 @@ func (s *Server) WaitingRoomGetWaitingRoomStatus(ctx context.Context, q api.Wait
 	if n.Longest > 0 {
 		a.Result.MaxEstimatedTimeMinutes = int(math.Ceil(min(n.Longest, float64(1000*time.Hour/time.Second)) / 60))
 	}
+	on := r.Plan().At(int64(s.Time()))
+	if on.Event != nil {
+		a.Result.EventId = on.Event.ID
+	}
+	if on.Kind == room.Prequeue {
+		a.Result.Status = api.EventPrequeueing
+	}
 	if r.Suspended {
-		a.Result.Status = api.Suspended
+		a.Result.Status, a.Result.EventId = api.Suspended, ""
 	}
 	a.Result.Vestibule.AsOf, a.Result.Vestibule.Complete, a.Result.Vestibule.BeyondLimit = n.At.UTC(), n.Complete, n.Beyond
 	c, _, err := s.readControls(ctx)

@@ -3,6 +3,8 @@ package sim
 import (
 	"fmt"
 	"time"
+
+	"vestibule/internal/room"
 )
 
 // flappingLeaders ends every process of a full room at once, and compares how long nobody
@@ -71,4 +73,40 @@ func coldStart(capped, flap bool) (first time.Duration, fault string) {
 	})
 	fault = w.Run().Fault
 	return first, fault
+}
+
+// eventStart lets 200,000 people gather for an event that raises the limits tenfold, and others come after its start. The
+// coordinator is replaced shortly before, and afterwards the limits are what they were.
+func eventStart() Finding {
+	const begin, end = 4 * time.Minute, 6 * time.Minute
+	c := Defaults()
+	c.Centres, c.Edges, c.Length = 5, 4, 9*time.Minute
+	c.Total, c.Rate, c.Session = 2000, 1200, time.Minute
+	c.Demand = Demand{Spikes: []Spike{
+		{At: 10 * time.Second, Length: 3 * time.Minute, PerMinute: 200_000.0 / 3}, {At: begin, Length: time.Minute, PerMinute: 6000},
+	}}
+	w := New(c)
+	gathered, first, early := 0, int64(0), false
+	w.in(time.Second, func() {
+		at := func(d time.Duration) int64 { return int64(epoch.Add(d)) }
+		w.giveEvent(&room.Event{Name: "launch", Prequeue: at(5 * time.Second), Start: at(begin), End: at(end), Total: 20_000, Rate: 12_000})
+		w.judge.raise(w)
+		w.publish()
+	})
+	w.in(begin-3*time.Second, func() {
+		w.newest().gone = true
+		w.startGlobal(false)
+	})
+	w.in(begin-time.Millisecond, func() { gathered, early = w.judge.waiting, w.judge.peakRate > 0 })
+	w.each(10*time.Millisecond, func() {
+		if first == 0 && w.judge.peakRate > 0 {
+			first = w.now
+		}
+	})
+	r := w.Run()
+	after := time.Duration(first) - begin
+	return Finding{
+		Seen: fmt.Sprintf("%.2f s, with %d people; %v; %.3f / %.3f; %.2f s", after.Seconds(), gathered, map[bool]string{false: "none", true: "some"}[early], float64(r.Peak)/20_000, float64(r.PeakRate)/12_000, r.OrderP99),
+		Met:  after > 0 && after <= 2*time.Second && !early && gathered >= 195_000 && r.Peak <= 20_000 && r.PeakRate <= 12_000 && r.OrderP99 <= 4, Fault: r.Fault,
+	}
 }

@@ -91,8 +91,14 @@ func (w *World) scheduleEvent(f *fault) {
 	if f.x > 0.8 {
 		e.NoRenewal = room.On
 	}
-	o.event = e
+	w.giveEvent(e)
 	w.say(f, "an event: people gather at %v, it begins at %v and ends at %v, T %d and R %d", sinceEpoch(e.Prequeue), sinceEpoch(e.Start), sinceEpoch(e.End), e.Total, e.Rate)
+}
+
+// giveEvent puts an event on the calendar of the room, of which nodes read when the room is published.
+func (w *World) giveEvent(e *room.Event) {
+	o, now := &w.operator, w.fleetTime()
+	o.event = e
 	for _, p := range o.inForce(w, now, 0).Plan[1:] {
 		w.in(fleet.Time(p.From).Sub(now), func() { w.judge.raise(w) })
 		// Each node looks at the clock four times a second.

@@ -224,6 +224,74 @@ type Envelope struct {
 	Success  bool   `json:"success"`
 }
 
+// Event defines model for Event.
+type Event struct {
+	CreatedOn             time.Time `json:"created_on"`
+	CustomPageHtml        *string   `json:"custom_page_html"`
+	Description           string    `json:"description"`
+	DisableSessionRenewal *bool     `json:"disable_session_renewal"`
+
+	// EventEndTime at least a minute after the start
+	EventEndTime      time.Time `json:"event_end_time"`
+	EventStartTime    time.Time `json:"event_start_time"`
+	Id                string    `json:"id"`
+	ModifiedOn        time.Time `json:"modified_on"`
+	Name              string    `json:"name"`
+	NewUsersPerMinute *int      `json:"new_users_per_minute"`
+
+	// PrequeueStartTime at least 5 minutes before the start; from then on everybody without a session waits
+	PrequeueStartTime *time.Time `json:"prequeue_start_time"`
+	QueueingMethod    *string    `json:"queueing_method"`
+
+	// SessionDuration minutes
+	SessionDuration *int `json:"session_duration"`
+
+	// ShuffleAtEventStart must be false
+	ShuffleAtEventStart bool `json:"shuffle_at_event_start"`
+	Suspended           bool `json:"suspended"`
+
+	// TotalActiveUsers both limits or neither; null for the room's
+	TotalActiveUsers *int    `json:"total_active_users"`
+	TurnstileAction  *string `json:"turnstile_action"`
+	TurnstileMode    *string `json:"turnstile_mode"`
+}
+
+// EventBody defines model for EventBody.
+type EventBody = json.RawMessage
+
+// EventDetails defines model for EventDetails.
+type EventDetails struct {
+	CreatedOn             time.Time `json:"created_on"`
+	CustomPageHtml        string    `json:"custom_page_html"`
+	Description           string    `json:"description"`
+	DisableSessionRenewal bool      `json:"disable_session_renewal"`
+
+	// EventEndTime at least a minute after the start
+	EventEndTime      time.Time `json:"event_end_time"`
+	EventStartTime    time.Time `json:"event_start_time"`
+	Id                string    `json:"id"`
+	ModifiedOn        time.Time `json:"modified_on"`
+	Name              string    `json:"name"`
+	NewUsersPerMinute int       `json:"new_users_per_minute"`
+
+	// PrequeueStartTime at least 5 minutes before the start; from then on everybody without a session waits
+	PrequeueStartTime *time.Time `json:"prequeue_start_time"`
+	QueueingMethod    string     `json:"queueing_method"`
+
+	// SessionDuration minutes
+	SessionDuration int `json:"session_duration"`
+
+	// ShuffleAtEventStart must be false
+	ShuffleAtEventStart bool `json:"shuffle_at_event_start"`
+	Suspended           bool `json:"suspended"`
+
+	// TotalActiveUsers both limits or neither; null for the room's
+	TotalActiveUsers int `json:"total_active_users"`
+}
+
+// EventPatchBody any of the fields of EventBody
+type EventPatchBody = json.RawMessage
+
 // Failure defines model for Failure.
 type Failure struct {
 	Errors   []Note                  `json:"errors"`
@@ -463,6 +531,9 @@ type ZoneSettingsBody = json.RawMessage
 // AccountId defines model for account_id.
 type AccountId = string
 
+// EventId defines model for event_id.
+type EventId = string
+
 // From defines model for from.
 type From = int64
 
@@ -515,6 +586,31 @@ type DeletedAnswer struct {
 		Id string `json:"id"`
 	} `json:"result"`
 	Success bool `json:"success"`
+}
+
+// EventAnswer defines model for EventAnswer.
+type EventAnswer struct {
+	Errors   []Note `json:"errors"`
+	Messages []Note `json:"messages"`
+	Result   Event  `json:"result"`
+	Success  bool   `json:"success"`
+}
+
+// EventDetailsAnswer defines model for EventDetailsAnswer.
+type EventDetailsAnswer struct {
+	Errors   []Note       `json:"errors"`
+	Messages []Note       `json:"messages"`
+	Result   EventDetails `json:"result"`
+	Success  bool         `json:"success"`
+}
+
+// EventsAnswer defines model for EventsAnswer.
+type EventsAnswer struct {
+	Errors     []Note     `json:"errors"`
+	Messages   []Note     `json:"messages"`
+	Result     []Event    `json:"result"`
+	ResultInfo ResultInfo `json:"result_info"`
+	Success    bool       `json:"success"`
 }
 
 // ExportAnswer defines model for ExportAnswer.
@@ -652,6 +748,12 @@ type ZoneSettingsAnswer struct {
 // ControlsRequest what is named is changed, null takes it back
 type ControlsRequest = ControlsBody
 
+// EventPatchRequest any of the fields of EventBody
+type EventPatchRequest = EventPatchBody
+
+// EventRequest defines model for EventRequest.
+type EventRequest = EventBody
+
 // HostRequest defines model for HostRequest.
 type HostRequest = HostBody
 
@@ -717,6 +819,14 @@ type WaitingRoomListWaitingRoomsParams struct {
 	PerPage *PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
 }
 
+// WaitingRoomListEventsParams defines parameters for WaitingRoomListEvents.
+type WaitingRoomListEventsParams struct {
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PerPage a client of the hosted product sends multiples of 5
+	PerPage *PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
+}
+
 // PutHostJSONRequestBody defines body for PutHost for application/json ContentType.
 type PutHostJSONRequestBody = HostBody
 
@@ -746,6 +856,15 @@ type WaitingRoomPatchWaitingRoomJSONRequestBody = RoomPatchBody
 
 // WaitingRoomUpdateWaitingRoomJSONRequestBody defines body for WaitingRoomUpdateWaitingRoom for application/json ContentType.
 type WaitingRoomUpdateWaitingRoomJSONRequestBody = RoomBody
+
+// WaitingRoomCreateEventJSONRequestBody defines body for WaitingRoomCreateEvent for application/json ContentType.
+type WaitingRoomCreateEventJSONRequestBody = EventBody
+
+// WaitingRoomPatchEventJSONRequestBody defines body for WaitingRoomPatchEvent for application/json ContentType.
+type WaitingRoomPatchEventJSONRequestBody = EventPatchBody
+
+// WaitingRoomUpdateEventJSONRequestBody defines body for WaitingRoomUpdateEvent for application/json ContentType.
+type WaitingRoomUpdateEventJSONRequestBody = EventBody
 
 // WaitingRoomCreateWaitingRoomRuleJSONRequestBody defines body for WaitingRoomCreateWaitingRoomRule for application/json ContentType.
 type WaitingRoomCreateWaitingRoomRuleJSONRequestBody = RuleBody
@@ -1049,6 +1168,68 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id} (the `WaitingRoomUpdateWaitingRoom` operationId).
 	WaitingRoomUpdateWaitingRoom(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, body WaitingRoomUpdateWaitingRoomJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WaitingRoomListEvents Events of a room, by their start
+	//
+	// Corresponds with GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events (the `WaitingRoomListEvents` operationId).
+	WaitingRoomListEvents(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, params *WaitingRoomListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WaitingRoomCreateEventWithBody Give a room an event
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events (the `WaitingRoomCreateEvent` operationId).
+	WaitingRoomCreateEventWithBody(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WaitingRoomCreateEvent Give a room an event
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events (the `WaitingRoomCreateEvent` operationId).
+	WaitingRoomCreateEvent(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, body WaitingRoomCreateEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WaitingRoomDeleteEvent Delete an event
+	//
+	// Corresponds with DELETE /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id} (the `WaitingRoomDeleteEvent` operationId).
+	WaitingRoomDeleteEvent(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WaitingRoomEventDetails One event
+	//
+	// Corresponds with GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id} (the `WaitingRoomEventDetails` operationId).
+	WaitingRoomEventDetails(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WaitingRoomPatchEventWithBody Change what is named of an event
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id} (the `WaitingRoomPatchEvent` operationId).
+	WaitingRoomPatchEventWithBody(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WaitingRoomPatchEvent Change what is named of an event
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id} (the `WaitingRoomPatchEvent` operationId).
+	WaitingRoomPatchEvent(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, body WaitingRoomPatchEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WaitingRoomUpdateEventWithBody Write an event anew; what is not named goes back to its default
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id} (the `WaitingRoomUpdateEvent` operationId).
+	WaitingRoomUpdateEventWithBody(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WaitingRoomUpdateEvent Write an event anew; what is not named goes back to its default
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id} (the `WaitingRoomUpdateEvent` operationId).
+	WaitingRoomUpdateEvent(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, body WaitingRoomUpdateEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WaitingRoomPreviewActiveEventDetails One event with the settings of the room that it does not override
+	//
+	// Corresponds with GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id}/details (the `WaitingRoomPreviewActiveEventDetails` operationId).
+	WaitingRoomPreviewActiveEventDetails(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// WaitingRoomListWaitingRoomRules Rules by which people walk past the room, in their order
 	//
@@ -1678,6 +1859,168 @@ func (c *Client) WaitingRoomUpdateWaitingRoomWithBody(ctx context.Context, zoneI
 // Corresponds with PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id} (the `WaitingRoomUpdateWaitingRoom` operationId).
 func (c *Client) WaitingRoomUpdateWaitingRoom(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, body WaitingRoomUpdateWaitingRoomJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewWaitingRoomUpdateWaitingRoomRequest(c.Server, zoneId, waitingRoomId, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WaitingRoomListEvents Events of a room, by their start
+//
+// Corresponds with GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events (the `WaitingRoomListEvents` operationId).
+func (c *Client) WaitingRoomListEvents(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, params *WaitingRoomListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWaitingRoomListEventsRequest(c.Server, zoneId, waitingRoomId, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WaitingRoomCreateEventWithBody Give a room an event
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events (the `WaitingRoomCreateEvent` operationId).
+func (c *Client) WaitingRoomCreateEventWithBody(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWaitingRoomCreateEventRequestWithBody(c.Server, zoneId, waitingRoomId, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WaitingRoomCreateEvent Give a room an event
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events (the `WaitingRoomCreateEvent` operationId).
+func (c *Client) WaitingRoomCreateEvent(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, body WaitingRoomCreateEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWaitingRoomCreateEventRequest(c.Server, zoneId, waitingRoomId, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WaitingRoomDeleteEvent Delete an event
+//
+// Corresponds with DELETE /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id} (the `WaitingRoomDeleteEvent` operationId).
+func (c *Client) WaitingRoomDeleteEvent(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWaitingRoomDeleteEventRequest(c.Server, zoneId, waitingRoomId, eventId)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WaitingRoomEventDetails One event
+//
+// Corresponds with GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id} (the `WaitingRoomEventDetails` operationId).
+func (c *Client) WaitingRoomEventDetails(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWaitingRoomEventDetailsRequest(c.Server, zoneId, waitingRoomId, eventId)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WaitingRoomPatchEventWithBody Change what is named of an event
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id} (the `WaitingRoomPatchEvent` operationId).
+func (c *Client) WaitingRoomPatchEventWithBody(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWaitingRoomPatchEventRequestWithBody(c.Server, zoneId, waitingRoomId, eventId, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WaitingRoomPatchEvent Change what is named of an event
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id} (the `WaitingRoomPatchEvent` operationId).
+func (c *Client) WaitingRoomPatchEvent(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, body WaitingRoomPatchEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWaitingRoomPatchEventRequest(c.Server, zoneId, waitingRoomId, eventId, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WaitingRoomUpdateEventWithBody Write an event anew; what is not named goes back to its default
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id} (the `WaitingRoomUpdateEvent` operationId).
+func (c *Client) WaitingRoomUpdateEventWithBody(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWaitingRoomUpdateEventRequestWithBody(c.Server, zoneId, waitingRoomId, eventId, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WaitingRoomUpdateEvent Write an event anew; what is not named goes back to its default
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id} (the `WaitingRoomUpdateEvent` operationId).
+func (c *Client) WaitingRoomUpdateEvent(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, body WaitingRoomUpdateEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWaitingRoomUpdateEventRequest(c.Server, zoneId, waitingRoomId, eventId, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WaitingRoomPreviewActiveEventDetails One event with the settings of the room that it does not override
+//
+// Corresponds with GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id}/details (the `WaitingRoomPreviewActiveEventDetails` operationId).
+func (c *Client) WaitingRoomPreviewActiveEventDetails(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWaitingRoomPreviewActiveEventDetailsRequest(c.Server, zoneId, waitingRoomId, eventId)
 	if err != nil {
 		return nil, err
 	}
@@ -2996,6 +3339,406 @@ func NewWaitingRoomUpdateWaitingRoomRequestWithBody(server string, zoneId ZoneId
 	return req, nil
 }
 
+// NewWaitingRoomListEventsRequest constructs an http.Request for the WaitingRoomListEvents method
+func NewWaitingRoomListEventsRequest(server string, zoneId ZoneId, waitingRoomId WaitingRoomId, params *WaitingRoomListEventsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "zone_id", zoneId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "waiting_room_id", waitingRoomId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/zones/%s/waiting_rooms/%s/events", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Page != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PerPage != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "per_page", *params.PerPage, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewWaitingRoomCreateEventRequest calls the generic WaitingRoomCreateEvent builder with application/json body
+func NewWaitingRoomCreateEventRequest(server string, zoneId ZoneId, waitingRoomId WaitingRoomId, body WaitingRoomCreateEventJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewWaitingRoomCreateEventRequestWithBody(server, zoneId, waitingRoomId, "application/json", bodyReader)
+}
+
+// NewWaitingRoomCreateEventRequestWithBody constructs an http.Request for the WaitingRoomCreateEvent method, with any body, and a specified content type
+func NewWaitingRoomCreateEventRequestWithBody(server string, zoneId ZoneId, waitingRoomId WaitingRoomId, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "zone_id", zoneId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "waiting_room_id", waitingRoomId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/zones/%s/waiting_rooms/%s/events", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewWaitingRoomDeleteEventRequest constructs an http.Request for the WaitingRoomDeleteEvent method
+func NewWaitingRoomDeleteEventRequest(server string, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "zone_id", zoneId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "waiting_room_id", waitingRoomId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam2 string
+
+	pathParam2, err = runtime.StyleParamWithOptions("simple", false, "event_id", eventId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/zones/%s/waiting_rooms/%s/events/%s", pathParam0, pathParam1, pathParam2)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewWaitingRoomEventDetailsRequest constructs an http.Request for the WaitingRoomEventDetails method
+func NewWaitingRoomEventDetailsRequest(server string, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "zone_id", zoneId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "waiting_room_id", waitingRoomId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam2 string
+
+	pathParam2, err = runtime.StyleParamWithOptions("simple", false, "event_id", eventId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/zones/%s/waiting_rooms/%s/events/%s", pathParam0, pathParam1, pathParam2)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewWaitingRoomPatchEventRequest calls the generic WaitingRoomPatchEvent builder with application/json body
+func NewWaitingRoomPatchEventRequest(server string, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, body WaitingRoomPatchEventJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewWaitingRoomPatchEventRequestWithBody(server, zoneId, waitingRoomId, eventId, "application/json", bodyReader)
+}
+
+// NewWaitingRoomPatchEventRequestWithBody constructs an http.Request for the WaitingRoomPatchEvent method, with any body, and a specified content type
+func NewWaitingRoomPatchEventRequestWithBody(server string, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "zone_id", zoneId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "waiting_room_id", waitingRoomId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam2 string
+
+	pathParam2, err = runtime.StyleParamWithOptions("simple", false, "event_id", eventId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/zones/%s/waiting_rooms/%s/events/%s", pathParam0, pathParam1, pathParam2)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewWaitingRoomUpdateEventRequest calls the generic WaitingRoomUpdateEvent builder with application/json body
+func NewWaitingRoomUpdateEventRequest(server string, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, body WaitingRoomUpdateEventJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewWaitingRoomUpdateEventRequestWithBody(server, zoneId, waitingRoomId, eventId, "application/json", bodyReader)
+}
+
+// NewWaitingRoomUpdateEventRequestWithBody constructs an http.Request for the WaitingRoomUpdateEvent method, with any body, and a specified content type
+func NewWaitingRoomUpdateEventRequestWithBody(server string, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "zone_id", zoneId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "waiting_room_id", waitingRoomId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam2 string
+
+	pathParam2, err = runtime.StyleParamWithOptions("simple", false, "event_id", eventId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/zones/%s/waiting_rooms/%s/events/%s", pathParam0, pathParam1, pathParam2)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewWaitingRoomPreviewActiveEventDetailsRequest constructs an http.Request for the WaitingRoomPreviewActiveEventDetails method
+func NewWaitingRoomPreviewActiveEventDetailsRequest(server string, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "zone_id", zoneId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "waiting_room_id", waitingRoomId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam2 string
+
+	pathParam2, err = runtime.StyleParamWithOptions("simple", false, "event_id", eventId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/zones/%s/waiting_rooms/%s/events/%s/details", pathParam0, pathParam1, pathParam2)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewWaitingRoomListWaitingRoomRulesRequest constructs an http.Request for the WaitingRoomListWaitingRoomRules method
 func NewWaitingRoomListWaitingRoomRulesRequest(server string, zoneId ZoneId, waitingRoomId WaitingRoomId) (*http.Request, error) {
 	var err error
@@ -3590,6 +4333,76 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id} (the `WaitingRoomUpdateWaitingRoom` operationId).
 	WaitingRoomUpdateWaitingRoomWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, body WaitingRoomUpdateWaitingRoomJSONRequestBody, reqEditors ...RequestEditorFn) (*WaitingRoomUpdateWaitingRoomResponse, error)
+
+	// WaitingRoomListEventsWithResponse Events of a room, by their start
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events (the `WaitingRoomListEvents` operationId).
+	WaitingRoomListEventsWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, params *WaitingRoomListEventsParams, reqEditors ...RequestEditorFn) (*WaitingRoomListEventsResponse, error)
+
+	// WaitingRoomCreateEventWithBodyWithResponse Give a room an event
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events (the `WaitingRoomCreateEvent` operationId).
+	WaitingRoomCreateEventWithBodyWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WaitingRoomCreateEventResponse, error)
+
+	// WaitingRoomCreateEventWithResponse Give a room an event
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events (the `WaitingRoomCreateEvent` operationId).
+	WaitingRoomCreateEventWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, body WaitingRoomCreateEventJSONRequestBody, reqEditors ...RequestEditorFn) (*WaitingRoomCreateEventResponse, error)
+
+	// WaitingRoomDeleteEventWithResponse Delete an event
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id} (the `WaitingRoomDeleteEvent` operationId).
+	WaitingRoomDeleteEventWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, reqEditors ...RequestEditorFn) (*WaitingRoomDeleteEventResponse, error)
+
+	// WaitingRoomEventDetailsWithResponse One event
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id} (the `WaitingRoomEventDetails` operationId).
+	WaitingRoomEventDetailsWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, reqEditors ...RequestEditorFn) (*WaitingRoomEventDetailsResponse, error)
+
+	// WaitingRoomPatchEventWithBodyWithResponse Change what is named of an event
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id} (the `WaitingRoomPatchEvent` operationId).
+	WaitingRoomPatchEventWithBodyWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WaitingRoomPatchEventResponse, error)
+
+	// WaitingRoomPatchEventWithResponse Change what is named of an event
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id} (the `WaitingRoomPatchEvent` operationId).
+	WaitingRoomPatchEventWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, body WaitingRoomPatchEventJSONRequestBody, reqEditors ...RequestEditorFn) (*WaitingRoomPatchEventResponse, error)
+
+	// WaitingRoomUpdateEventWithBodyWithResponse Write an event anew; what is not named goes back to its default
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id} (the `WaitingRoomUpdateEvent` operationId).
+	WaitingRoomUpdateEventWithBodyWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WaitingRoomUpdateEventResponse, error)
+
+	// WaitingRoomUpdateEventWithResponse Write an event anew; what is not named goes back to its default
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id} (the `WaitingRoomUpdateEvent` operationId).
+	WaitingRoomUpdateEventWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, body WaitingRoomUpdateEventJSONRequestBody, reqEditors ...RequestEditorFn) (*WaitingRoomUpdateEventResponse, error)
+
+	// WaitingRoomPreviewActiveEventDetailsWithResponse One event with the settings of the room that it does not override
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id}/details (the `WaitingRoomPreviewActiveEventDetails` operationId).
+	WaitingRoomPreviewActiveEventDetailsWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, reqEditors ...RequestEditorFn) (*WaitingRoomPreviewActiveEventDetailsResponse, error)
 
 	// WaitingRoomListWaitingRoomRulesWithResponse Rules by which people walk past the room, in their order
 	//
@@ -4903,6 +5716,342 @@ func (r WaitingRoomUpdateWaitingRoomResponse) ContentType() string {
 	return ""
 }
 
+type WaitingRoomListEventsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *EventsAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *FailedAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r WaitingRoomListEventsResponse) GetJSON200() *EventsAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r WaitingRoomListEventsResponse) GetJSONDefault() *FailedAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WaitingRoomListEventsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WaitingRoomListEventsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WaitingRoomListEventsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WaitingRoomListEventsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type WaitingRoomCreateEventResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *EventAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *FailedAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r WaitingRoomCreateEventResponse) GetJSON200() *EventAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r WaitingRoomCreateEventResponse) GetJSONDefault() *FailedAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WaitingRoomCreateEventResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WaitingRoomCreateEventResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WaitingRoomCreateEventResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WaitingRoomCreateEventResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type WaitingRoomDeleteEventResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeletedAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *FailedAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r WaitingRoomDeleteEventResponse) GetJSON200() *DeletedAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r WaitingRoomDeleteEventResponse) GetJSONDefault() *FailedAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WaitingRoomDeleteEventResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WaitingRoomDeleteEventResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WaitingRoomDeleteEventResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WaitingRoomDeleteEventResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type WaitingRoomEventDetailsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *EventAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *FailedAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r WaitingRoomEventDetailsResponse) GetJSON200() *EventAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r WaitingRoomEventDetailsResponse) GetJSONDefault() *FailedAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WaitingRoomEventDetailsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WaitingRoomEventDetailsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WaitingRoomEventDetailsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WaitingRoomEventDetailsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type WaitingRoomPatchEventResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *EventAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *FailedAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r WaitingRoomPatchEventResponse) GetJSON200() *EventAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r WaitingRoomPatchEventResponse) GetJSONDefault() *FailedAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WaitingRoomPatchEventResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WaitingRoomPatchEventResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WaitingRoomPatchEventResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WaitingRoomPatchEventResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type WaitingRoomUpdateEventResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *EventAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *FailedAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r WaitingRoomUpdateEventResponse) GetJSON200() *EventAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r WaitingRoomUpdateEventResponse) GetJSONDefault() *FailedAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WaitingRoomUpdateEventResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WaitingRoomUpdateEventResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WaitingRoomUpdateEventResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WaitingRoomUpdateEventResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type WaitingRoomPreviewActiveEventDetailsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *EventDetailsAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *FailedAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r WaitingRoomPreviewActiveEventDetailsResponse) GetJSON200() *EventDetailsAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r WaitingRoomPreviewActiveEventDetailsResponse) GetJSONDefault() *FailedAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WaitingRoomPreviewActiveEventDetailsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WaitingRoomPreviewActiveEventDetailsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WaitingRoomPreviewActiveEventDetailsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WaitingRoomPreviewActiveEventDetailsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type WaitingRoomListWaitingRoomRulesResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -5657,6 +6806,136 @@ func (c *ClientWithResponses) WaitingRoomUpdateWaitingRoomWithResponse(ctx conte
 		return nil, err
 	}
 	return ParseWaitingRoomUpdateWaitingRoomResponse(rsp)
+}
+
+// WaitingRoomListEventsWithResponse Events of a room, by their start
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events (the `WaitingRoomListEvents` operationId).
+func (c *ClientWithResponses) WaitingRoomListEventsWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, params *WaitingRoomListEventsParams, reqEditors ...RequestEditorFn) (*WaitingRoomListEventsResponse, error) {
+	rsp, err := c.WaitingRoomListEvents(ctx, zoneId, waitingRoomId, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWaitingRoomListEventsResponse(rsp)
+}
+
+// WaitingRoomCreateEventWithBodyWithResponse Give a room an event
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events (the `WaitingRoomCreateEvent` operationId).
+func (c *ClientWithResponses) WaitingRoomCreateEventWithBodyWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WaitingRoomCreateEventResponse, error) {
+	rsp, err := c.WaitingRoomCreateEventWithBody(ctx, zoneId, waitingRoomId, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWaitingRoomCreateEventResponse(rsp)
+}
+
+// WaitingRoomCreateEventWithResponse Give a room an event
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events (the `WaitingRoomCreateEvent` operationId).
+func (c *ClientWithResponses) WaitingRoomCreateEventWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, body WaitingRoomCreateEventJSONRequestBody, reqEditors ...RequestEditorFn) (*WaitingRoomCreateEventResponse, error) {
+	rsp, err := c.WaitingRoomCreateEvent(ctx, zoneId, waitingRoomId, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWaitingRoomCreateEventResponse(rsp)
+}
+
+// WaitingRoomDeleteEventWithResponse Delete an event
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id} (the `WaitingRoomDeleteEvent` operationId).
+func (c *ClientWithResponses) WaitingRoomDeleteEventWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, reqEditors ...RequestEditorFn) (*WaitingRoomDeleteEventResponse, error) {
+	rsp, err := c.WaitingRoomDeleteEvent(ctx, zoneId, waitingRoomId, eventId, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWaitingRoomDeleteEventResponse(rsp)
+}
+
+// WaitingRoomEventDetailsWithResponse One event
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id} (the `WaitingRoomEventDetails` operationId).
+func (c *ClientWithResponses) WaitingRoomEventDetailsWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, reqEditors ...RequestEditorFn) (*WaitingRoomEventDetailsResponse, error) {
+	rsp, err := c.WaitingRoomEventDetails(ctx, zoneId, waitingRoomId, eventId, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWaitingRoomEventDetailsResponse(rsp)
+}
+
+// WaitingRoomPatchEventWithBodyWithResponse Change what is named of an event
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id} (the `WaitingRoomPatchEvent` operationId).
+func (c *ClientWithResponses) WaitingRoomPatchEventWithBodyWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WaitingRoomPatchEventResponse, error) {
+	rsp, err := c.WaitingRoomPatchEventWithBody(ctx, zoneId, waitingRoomId, eventId, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWaitingRoomPatchEventResponse(rsp)
+}
+
+// WaitingRoomPatchEventWithResponse Change what is named of an event
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id} (the `WaitingRoomPatchEvent` operationId).
+func (c *ClientWithResponses) WaitingRoomPatchEventWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, body WaitingRoomPatchEventJSONRequestBody, reqEditors ...RequestEditorFn) (*WaitingRoomPatchEventResponse, error) {
+	rsp, err := c.WaitingRoomPatchEvent(ctx, zoneId, waitingRoomId, eventId, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWaitingRoomPatchEventResponse(rsp)
+}
+
+// WaitingRoomUpdateEventWithBodyWithResponse Write an event anew; what is not named goes back to its default
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id} (the `WaitingRoomUpdateEvent` operationId).
+func (c *ClientWithResponses) WaitingRoomUpdateEventWithBodyWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WaitingRoomUpdateEventResponse, error) {
+	rsp, err := c.WaitingRoomUpdateEventWithBody(ctx, zoneId, waitingRoomId, eventId, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWaitingRoomUpdateEventResponse(rsp)
+}
+
+// WaitingRoomUpdateEventWithResponse Write an event anew; what is not named goes back to its default
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id} (the `WaitingRoomUpdateEvent` operationId).
+func (c *ClientWithResponses) WaitingRoomUpdateEventWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, body WaitingRoomUpdateEventJSONRequestBody, reqEditors ...RequestEditorFn) (*WaitingRoomUpdateEventResponse, error) {
+	rsp, err := c.WaitingRoomUpdateEvent(ctx, zoneId, waitingRoomId, eventId, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWaitingRoomUpdateEventResponse(rsp)
+}
+
+// WaitingRoomPreviewActiveEventDetailsWithResponse One event with the settings of the room that it does not override
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id}/details (the `WaitingRoomPreviewActiveEventDetails` operationId).
+func (c *ClientWithResponses) WaitingRoomPreviewActiveEventDetailsWithResponse(ctx context.Context, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId, reqEditors ...RequestEditorFn) (*WaitingRoomPreviewActiveEventDetailsResponse, error) {
+	rsp, err := c.WaitingRoomPreviewActiveEventDetails(ctx, zoneId, waitingRoomId, eventId, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWaitingRoomPreviewActiveEventDetailsResponse(rsp)
 }
 
 // WaitingRoomListWaitingRoomRulesWithResponse Rules by which people walk past the room, in their order
@@ -6634,6 +7913,237 @@ func ParseWaitingRoomUpdateWaitingRoomResponse(rsp *http.Response) (*WaitingRoom
 	return response, nil
 }
 
+// ParseWaitingRoomListEventsResponse parses an HTTP response from a WaitingRoomListEventsWithResponse call
+func ParseWaitingRoomListEventsResponse(rsp *http.Response) (*WaitingRoomListEventsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WaitingRoomListEventsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest EventsAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest FailedAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseWaitingRoomCreateEventResponse parses an HTTP response from a WaitingRoomCreateEventWithResponse call
+func ParseWaitingRoomCreateEventResponse(rsp *http.Response) (*WaitingRoomCreateEventResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WaitingRoomCreateEventResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest EventAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest FailedAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseWaitingRoomDeleteEventResponse parses an HTTP response from a WaitingRoomDeleteEventWithResponse call
+func ParseWaitingRoomDeleteEventResponse(rsp *http.Response) (*WaitingRoomDeleteEventResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WaitingRoomDeleteEventResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeletedAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest FailedAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseWaitingRoomEventDetailsResponse parses an HTTP response from a WaitingRoomEventDetailsWithResponse call
+func ParseWaitingRoomEventDetailsResponse(rsp *http.Response) (*WaitingRoomEventDetailsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WaitingRoomEventDetailsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest EventAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest FailedAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseWaitingRoomPatchEventResponse parses an HTTP response from a WaitingRoomPatchEventWithResponse call
+func ParseWaitingRoomPatchEventResponse(rsp *http.Response) (*WaitingRoomPatchEventResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WaitingRoomPatchEventResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest EventAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest FailedAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseWaitingRoomUpdateEventResponse parses an HTTP response from a WaitingRoomUpdateEventWithResponse call
+func ParseWaitingRoomUpdateEventResponse(rsp *http.Response) (*WaitingRoomUpdateEventResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WaitingRoomUpdateEventResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest EventAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest FailedAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseWaitingRoomPreviewActiveEventDetailsResponse parses an HTTP response from a WaitingRoomPreviewActiveEventDetailsWithResponse call
+func ParseWaitingRoomPreviewActiveEventDetailsResponse(rsp *http.Response) (*WaitingRoomPreviewActiveEventDetailsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WaitingRoomPreviewActiveEventDetailsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest EventDetailsAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest FailedAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseWaitingRoomListWaitingRoomRulesResponse parses an HTTP response from a WaitingRoomListWaitingRoomRulesWithResponse call
 func ParseWaitingRoomListWaitingRoomRulesResponse(rsp *http.Response) (*WaitingRoomListWaitingRoomRulesResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -6912,6 +8422,27 @@ type ServerInterface interface {
 	// WaitingRoomUpdateWaitingRoom Write a room anew; what is not named goes back to its default, but for what is in vestibule
 	// (PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id})
 	WaitingRoomUpdateWaitingRoom(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId)
+	// WaitingRoomListEvents Events of a room, by their start
+	// (GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events)
+	WaitingRoomListEvents(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId, params WaitingRoomListEventsParams)
+	// WaitingRoomCreateEvent Give a room an event
+	// (POST /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events)
+	WaitingRoomCreateEvent(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId)
+	// WaitingRoomDeleteEvent Delete an event
+	// (DELETE /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id})
+	WaitingRoomDeleteEvent(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId)
+	// WaitingRoomEventDetails One event
+	// (GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id})
+	WaitingRoomEventDetails(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId)
+	// WaitingRoomPatchEvent Change what is named of an event
+	// (PATCH /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id})
+	WaitingRoomPatchEvent(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId)
+	// WaitingRoomUpdateEvent Write an event anew; what is not named goes back to its default
+	// (PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id})
+	WaitingRoomUpdateEvent(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId)
+	// WaitingRoomPreviewActiveEventDetails One event with the settings of the room that it does not override
+	// (GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id}/details)
+	WaitingRoomPreviewActiveEventDetails(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId)
 	// WaitingRoomListWaitingRoomRules Rules by which people walk past the room, in their order
 	// (GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules)
 	WaitingRoomListWaitingRoomRules(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId)
@@ -7698,6 +9229,325 @@ func (siw *ServerInterfaceWrapper) WaitingRoomUpdateWaitingRoom(w http.ResponseW
 	handler.ServeHTTP(w, r)
 }
 
+// WaitingRoomListEvents operation middleware
+func (siw *ServerInterfaceWrapper) WaitingRoomListEvents(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "zone_id" -------------
+	var zoneId ZoneId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "zone_id", r.PathValue("zone_id"), &zoneId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "zone_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "waiting_room_id" -------------
+	var waitingRoomId WaitingRoomId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "waiting_room_id", r.PathValue("waiting_room_id"), &waitingRoomId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "waiting_room_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params WaitingRoomListEventsParams
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "per_page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "per_page", r.URL.Query(), &params.PerPage, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "per_page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "per_page", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.WaitingRoomListEvents(w, r, zoneId, waitingRoomId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// WaitingRoomCreateEvent operation middleware
+func (siw *ServerInterfaceWrapper) WaitingRoomCreateEvent(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "zone_id" -------------
+	var zoneId ZoneId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "zone_id", r.PathValue("zone_id"), &zoneId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "zone_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "waiting_room_id" -------------
+	var waitingRoomId WaitingRoomId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "waiting_room_id", r.PathValue("waiting_room_id"), &waitingRoomId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "waiting_room_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.WaitingRoomCreateEvent(w, r, zoneId, waitingRoomId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// WaitingRoomDeleteEvent operation middleware
+func (siw *ServerInterfaceWrapper) WaitingRoomDeleteEvent(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "zone_id" -------------
+	var zoneId ZoneId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "zone_id", r.PathValue("zone_id"), &zoneId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "zone_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "waiting_room_id" -------------
+	var waitingRoomId WaitingRoomId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "waiting_room_id", r.PathValue("waiting_room_id"), &waitingRoomId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "waiting_room_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "event_id" -------------
+	var eventId EventId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "event_id", r.PathValue("event_id"), &eventId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "event_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.WaitingRoomDeleteEvent(w, r, zoneId, waitingRoomId, eventId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// WaitingRoomEventDetails operation middleware
+func (siw *ServerInterfaceWrapper) WaitingRoomEventDetails(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "zone_id" -------------
+	var zoneId ZoneId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "zone_id", r.PathValue("zone_id"), &zoneId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "zone_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "waiting_room_id" -------------
+	var waitingRoomId WaitingRoomId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "waiting_room_id", r.PathValue("waiting_room_id"), &waitingRoomId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "waiting_room_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "event_id" -------------
+	var eventId EventId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "event_id", r.PathValue("event_id"), &eventId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "event_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.WaitingRoomEventDetails(w, r, zoneId, waitingRoomId, eventId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// WaitingRoomPatchEvent operation middleware
+func (siw *ServerInterfaceWrapper) WaitingRoomPatchEvent(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "zone_id" -------------
+	var zoneId ZoneId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "zone_id", r.PathValue("zone_id"), &zoneId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "zone_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "waiting_room_id" -------------
+	var waitingRoomId WaitingRoomId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "waiting_room_id", r.PathValue("waiting_room_id"), &waitingRoomId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "waiting_room_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "event_id" -------------
+	var eventId EventId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "event_id", r.PathValue("event_id"), &eventId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "event_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.WaitingRoomPatchEvent(w, r, zoneId, waitingRoomId, eventId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// WaitingRoomUpdateEvent operation middleware
+func (siw *ServerInterfaceWrapper) WaitingRoomUpdateEvent(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "zone_id" -------------
+	var zoneId ZoneId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "zone_id", r.PathValue("zone_id"), &zoneId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "zone_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "waiting_room_id" -------------
+	var waitingRoomId WaitingRoomId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "waiting_room_id", r.PathValue("waiting_room_id"), &waitingRoomId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "waiting_room_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "event_id" -------------
+	var eventId EventId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "event_id", r.PathValue("event_id"), &eventId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "event_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.WaitingRoomUpdateEvent(w, r, zoneId, waitingRoomId, eventId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// WaitingRoomPreviewActiveEventDetails operation middleware
+func (siw *ServerInterfaceWrapper) WaitingRoomPreviewActiveEventDetails(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "zone_id" -------------
+	var zoneId ZoneId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "zone_id", r.PathValue("zone_id"), &zoneId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "zone_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "waiting_room_id" -------------
+	var waitingRoomId WaitingRoomId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "waiting_room_id", r.PathValue("waiting_room_id"), &waitingRoomId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "waiting_room_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "event_id" -------------
+	var eventId EventId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "event_id", r.PathValue("event_id"), &eventId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "event_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.WaitingRoomPreviewActiveEventDetails(w, r, zoneId, waitingRoomId, eventId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // WaitingRoomListWaitingRoomRules operation middleware
 func (siw *ServerInterfaceWrapper) WaitingRoomListWaitingRoomRules(w http.ResponseWriter, r *http.Request) {
 
@@ -8059,6 +9909,13 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodPatch+" "+options.BaseURL+"/zones/{zone_id}/waiting_rooms/{waiting_room_id}", wrapper.WaitingRoomPatchWaitingRoom)
 	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/zones/{zone_id}/waiting_rooms/{waiting_room_id}", wrapper.WaitingRoomUpdateWaitingRoom)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/zones/{zone_id}/waiting_rooms/{waiting_room_id}/status", wrapper.WaitingRoomGetWaitingRoomStatus)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/zones/{zone_id}/waiting_rooms/{waiting_room_id}/events", wrapper.WaitingRoomListEvents)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/zones/{zone_id}/waiting_rooms/{waiting_room_id}/events", wrapper.WaitingRoomCreateEvent)
+	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id}", wrapper.WaitingRoomDeleteEvent)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id}", wrapper.WaitingRoomEventDetails)
+	m.HandleFunc(http.MethodPatch+" "+options.BaseURL+"/zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id}", wrapper.WaitingRoomPatchEvent)
+	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id}", wrapper.WaitingRoomUpdateEvent)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id}/details", wrapper.WaitingRoomPreviewActiveEventDetails)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules", wrapper.WaitingRoomListWaitingRoomRules)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules", wrapper.WaitingRoomCreateWaitingRoomRule)
 	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules", wrapper.WaitingRoomReplaceWaitingRoomRules)
@@ -8104,6 +9961,28 @@ type DeletedAnswerJSONResponse struct {
 		Id string `json:"id"`
 	} `json:"result"`
 	Success bool `json:"success"`
+}
+
+type EventAnswerJSONResponse struct {
+	Errors   []Note `json:"errors"`
+	Messages []Note `json:"messages"`
+	Result   Event  `json:"result"`
+	Success  bool   `json:"success"`
+}
+
+type EventDetailsAnswerJSONResponse struct {
+	Errors   []Note       `json:"errors"`
+	Messages []Note       `json:"messages"`
+	Result   EventDetails `json:"result"`
+	Success  bool         `json:"success"`
+}
+
+type EventsAnswerJSONResponse struct {
+	Errors     []Note     `json:"errors"`
+	Messages   []Note     `json:"messages"`
+	Result     []Event    `json:"result"`
+	ResultInfo ResultInfo `json:"result_info"`
+	Success    bool       `json:"success"`
 }
 
 type ExportAnswerJSONResponse struct {
@@ -9247,6 +11126,295 @@ func (response WaitingRoomUpdateWaitingRoomdefaultJSONResponse) VisitWaitingRoom
 	return err
 }
 
+type WaitingRoomListEventsRequestObject struct {
+	ZoneId        ZoneId        `json:"zone_id"`
+	WaitingRoomId WaitingRoomId `json:"waiting_room_id"`
+	Params        WaitingRoomListEventsParams
+}
+
+type WaitingRoomListEventsResponseObject interface {
+	VisitWaitingRoomListEventsResponse(w http.ResponseWriter) error
+}
+
+type WaitingRoomListEvents200JSONResponse struct{ EventsAnswerJSONResponse }
+
+func (response WaitingRoomListEvents200JSONResponse) VisitWaitingRoomListEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitingRoomListEventsdefaultJSONResponse struct {
+	Body       Failure
+	StatusCode int
+}
+
+func (response WaitingRoomListEventsdefaultJSONResponse) VisitWaitingRoomListEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitingRoomCreateEventRequestObject struct {
+	ZoneId        ZoneId        `json:"zone_id"`
+	WaitingRoomId WaitingRoomId `json:"waiting_room_id"`
+	Body          *WaitingRoomCreateEventJSONRequestBody
+}
+
+type WaitingRoomCreateEventResponseObject interface {
+	VisitWaitingRoomCreateEventResponse(w http.ResponseWriter) error
+}
+
+type WaitingRoomCreateEvent200JSONResponse struct{ EventAnswerJSONResponse }
+
+func (response WaitingRoomCreateEvent200JSONResponse) VisitWaitingRoomCreateEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitingRoomCreateEventdefaultJSONResponse struct {
+	Body       Failure
+	StatusCode int
+}
+
+func (response WaitingRoomCreateEventdefaultJSONResponse) VisitWaitingRoomCreateEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitingRoomDeleteEventRequestObject struct {
+	ZoneId        ZoneId        `json:"zone_id"`
+	WaitingRoomId WaitingRoomId `json:"waiting_room_id"`
+	EventId       EventId       `json:"event_id"`
+}
+
+type WaitingRoomDeleteEventResponseObject interface {
+	VisitWaitingRoomDeleteEventResponse(w http.ResponseWriter) error
+}
+
+type WaitingRoomDeleteEvent200JSONResponse struct{ DeletedAnswerJSONResponse }
+
+func (response WaitingRoomDeleteEvent200JSONResponse) VisitWaitingRoomDeleteEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitingRoomDeleteEventdefaultJSONResponse struct {
+	Body       Failure
+	StatusCode int
+}
+
+func (response WaitingRoomDeleteEventdefaultJSONResponse) VisitWaitingRoomDeleteEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitingRoomEventDetailsRequestObject struct {
+	ZoneId        ZoneId        `json:"zone_id"`
+	WaitingRoomId WaitingRoomId `json:"waiting_room_id"`
+	EventId       EventId       `json:"event_id"`
+}
+
+type WaitingRoomEventDetailsResponseObject interface {
+	VisitWaitingRoomEventDetailsResponse(w http.ResponseWriter) error
+}
+
+type WaitingRoomEventDetails200JSONResponse struct{ EventAnswerJSONResponse }
+
+func (response WaitingRoomEventDetails200JSONResponse) VisitWaitingRoomEventDetailsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitingRoomEventDetailsdefaultJSONResponse struct {
+	Body       Failure
+	StatusCode int
+}
+
+func (response WaitingRoomEventDetailsdefaultJSONResponse) VisitWaitingRoomEventDetailsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitingRoomPatchEventRequestObject struct {
+	ZoneId        ZoneId        `json:"zone_id"`
+	WaitingRoomId WaitingRoomId `json:"waiting_room_id"`
+	EventId       EventId       `json:"event_id"`
+	Body          *WaitingRoomPatchEventJSONRequestBody
+}
+
+type WaitingRoomPatchEventResponseObject interface {
+	VisitWaitingRoomPatchEventResponse(w http.ResponseWriter) error
+}
+
+type WaitingRoomPatchEvent200JSONResponse struct{ EventAnswerJSONResponse }
+
+func (response WaitingRoomPatchEvent200JSONResponse) VisitWaitingRoomPatchEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitingRoomPatchEventdefaultJSONResponse struct {
+	Body       Failure
+	StatusCode int
+}
+
+func (response WaitingRoomPatchEventdefaultJSONResponse) VisitWaitingRoomPatchEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitingRoomUpdateEventRequestObject struct {
+	ZoneId        ZoneId        `json:"zone_id"`
+	WaitingRoomId WaitingRoomId `json:"waiting_room_id"`
+	EventId       EventId       `json:"event_id"`
+	Body          *WaitingRoomUpdateEventJSONRequestBody
+}
+
+type WaitingRoomUpdateEventResponseObject interface {
+	VisitWaitingRoomUpdateEventResponse(w http.ResponseWriter) error
+}
+
+type WaitingRoomUpdateEvent200JSONResponse struct{ EventAnswerJSONResponse }
+
+func (response WaitingRoomUpdateEvent200JSONResponse) VisitWaitingRoomUpdateEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitingRoomUpdateEventdefaultJSONResponse struct {
+	Body       Failure
+	StatusCode int
+}
+
+func (response WaitingRoomUpdateEventdefaultJSONResponse) VisitWaitingRoomUpdateEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitingRoomPreviewActiveEventDetailsRequestObject struct {
+	ZoneId        ZoneId        `json:"zone_id"`
+	WaitingRoomId WaitingRoomId `json:"waiting_room_id"`
+	EventId       EventId       `json:"event_id"`
+}
+
+type WaitingRoomPreviewActiveEventDetailsResponseObject interface {
+	VisitWaitingRoomPreviewActiveEventDetailsResponse(w http.ResponseWriter) error
+}
+
+type WaitingRoomPreviewActiveEventDetails200JSONResponse struct{ EventDetailsAnswerJSONResponse }
+
+func (response WaitingRoomPreviewActiveEventDetails200JSONResponse) VisitWaitingRoomPreviewActiveEventDetailsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitingRoomPreviewActiveEventDetailsdefaultJSONResponse struct {
+	Body       Failure
+	StatusCode int
+}
+
+func (response WaitingRoomPreviewActiveEventDetailsdefaultJSONResponse) VisitWaitingRoomPreviewActiveEventDetailsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type WaitingRoomListWaitingRoomRulesRequestObject struct {
 	ZoneId        ZoneId        `json:"zone_id"`
 	WaitingRoomId WaitingRoomId `json:"waiting_room_id"`
@@ -9572,6 +11740,27 @@ type StrictServerInterface interface {
 	// WaitingRoomUpdateWaitingRoom Write a room anew; what is not named goes back to its default, but for what is in vestibule
 	// (PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id})
 	WaitingRoomUpdateWaitingRoom(ctx context.Context, request WaitingRoomUpdateWaitingRoomRequestObject) (WaitingRoomUpdateWaitingRoomResponseObject, error)
+	// WaitingRoomListEvents Events of a room, by their start
+	// (GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events)
+	WaitingRoomListEvents(ctx context.Context, request WaitingRoomListEventsRequestObject) (WaitingRoomListEventsResponseObject, error)
+	// WaitingRoomCreateEvent Give a room an event
+	// (POST /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events)
+	WaitingRoomCreateEvent(ctx context.Context, request WaitingRoomCreateEventRequestObject) (WaitingRoomCreateEventResponseObject, error)
+	// WaitingRoomDeleteEvent Delete an event
+	// (DELETE /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id})
+	WaitingRoomDeleteEvent(ctx context.Context, request WaitingRoomDeleteEventRequestObject) (WaitingRoomDeleteEventResponseObject, error)
+	// WaitingRoomEventDetails One event
+	// (GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id})
+	WaitingRoomEventDetails(ctx context.Context, request WaitingRoomEventDetailsRequestObject) (WaitingRoomEventDetailsResponseObject, error)
+	// WaitingRoomPatchEvent Change what is named of an event
+	// (PATCH /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id})
+	WaitingRoomPatchEvent(ctx context.Context, request WaitingRoomPatchEventRequestObject) (WaitingRoomPatchEventResponseObject, error)
+	// WaitingRoomUpdateEvent Write an event anew; what is not named goes back to its default
+	// (PUT /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id})
+	WaitingRoomUpdateEvent(ctx context.Context, request WaitingRoomUpdateEventRequestObject) (WaitingRoomUpdateEventResponseObject, error)
+	// WaitingRoomPreviewActiveEventDetails One event with the settings of the room that it does not override
+	// (GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/events/{event_id}/details)
+	WaitingRoomPreviewActiveEventDetails(ctx context.Context, request WaitingRoomPreviewActiveEventDetailsRequestObject) (WaitingRoomPreviewActiveEventDetailsResponseObject, error)
 	// WaitingRoomListWaitingRoomRules Rules by which people walk past the room, in their order
 	// (GET /zones/{zone_id}/waiting_rooms/{waiting_room_id}/rules)
 	WaitingRoomListWaitingRoomRules(ctx context.Context, request WaitingRoomListWaitingRoomRulesRequestObject) (WaitingRoomListWaitingRoomRulesResponseObject, error)
@@ -10364,6 +12553,222 @@ func (sh *strictHandler) WaitingRoomUpdateWaitingRoom(w http.ResponseWriter, r *
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(WaitingRoomUpdateWaitingRoomResponseObject); ok {
 		if err := validResponse.VisitWaitingRoomUpdateWaitingRoomResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// WaitingRoomListEvents operation middleware
+func (sh *strictHandler) WaitingRoomListEvents(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId, params WaitingRoomListEventsParams) {
+	var request WaitingRoomListEventsRequestObject
+
+	request.ZoneId = zoneId
+	request.WaitingRoomId = waitingRoomId
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.WaitingRoomListEvents(ctx, request.(WaitingRoomListEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "WaitingRoomListEvents")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(WaitingRoomListEventsResponseObject); ok {
+		if err := validResponse.VisitWaitingRoomListEventsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// WaitingRoomCreateEvent operation middleware
+func (sh *strictHandler) WaitingRoomCreateEvent(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId) {
+	var request WaitingRoomCreateEventRequestObject
+
+	request.ZoneId = zoneId
+	request.WaitingRoomId = waitingRoomId
+
+	var body WaitingRoomCreateEventJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.WaitingRoomCreateEvent(ctx, request.(WaitingRoomCreateEventRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "WaitingRoomCreateEvent")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(WaitingRoomCreateEventResponseObject); ok {
+		if err := validResponse.VisitWaitingRoomCreateEventResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// WaitingRoomDeleteEvent operation middleware
+func (sh *strictHandler) WaitingRoomDeleteEvent(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId) {
+	var request WaitingRoomDeleteEventRequestObject
+
+	request.ZoneId = zoneId
+	request.WaitingRoomId = waitingRoomId
+	request.EventId = eventId
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.WaitingRoomDeleteEvent(ctx, request.(WaitingRoomDeleteEventRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "WaitingRoomDeleteEvent")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(WaitingRoomDeleteEventResponseObject); ok {
+		if err := validResponse.VisitWaitingRoomDeleteEventResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// WaitingRoomEventDetails operation middleware
+func (sh *strictHandler) WaitingRoomEventDetails(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId) {
+	var request WaitingRoomEventDetailsRequestObject
+
+	request.ZoneId = zoneId
+	request.WaitingRoomId = waitingRoomId
+	request.EventId = eventId
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.WaitingRoomEventDetails(ctx, request.(WaitingRoomEventDetailsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "WaitingRoomEventDetails")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(WaitingRoomEventDetailsResponseObject); ok {
+		if err := validResponse.VisitWaitingRoomEventDetailsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// WaitingRoomPatchEvent operation middleware
+func (sh *strictHandler) WaitingRoomPatchEvent(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId) {
+	var request WaitingRoomPatchEventRequestObject
+
+	request.ZoneId = zoneId
+	request.WaitingRoomId = waitingRoomId
+	request.EventId = eventId
+
+	var body WaitingRoomPatchEventJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.WaitingRoomPatchEvent(ctx, request.(WaitingRoomPatchEventRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "WaitingRoomPatchEvent")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(WaitingRoomPatchEventResponseObject); ok {
+		if err := validResponse.VisitWaitingRoomPatchEventResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// WaitingRoomUpdateEvent operation middleware
+func (sh *strictHandler) WaitingRoomUpdateEvent(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId) {
+	var request WaitingRoomUpdateEventRequestObject
+
+	request.ZoneId = zoneId
+	request.WaitingRoomId = waitingRoomId
+	request.EventId = eventId
+
+	var body WaitingRoomUpdateEventJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.WaitingRoomUpdateEvent(ctx, request.(WaitingRoomUpdateEventRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "WaitingRoomUpdateEvent")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(WaitingRoomUpdateEventResponseObject); ok {
+		if err := validResponse.VisitWaitingRoomUpdateEventResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// WaitingRoomPreviewActiveEventDetails operation middleware
+func (sh *strictHandler) WaitingRoomPreviewActiveEventDetails(w http.ResponseWriter, r *http.Request, zoneId ZoneId, waitingRoomId WaitingRoomId, eventId EventId) {
+	var request WaitingRoomPreviewActiveEventDetailsRequestObject
+
+	request.ZoneId = zoneId
+	request.WaitingRoomId = waitingRoomId
+	request.EventId = eventId
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.WaitingRoomPreviewActiveEventDetails(ctx, request.(WaitingRoomPreviewActiveEventDetailsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "WaitingRoomPreviewActiveEventDetails")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(WaitingRoomPreviewActiveEventDetailsResponseObject); ok {
+		if err := validResponse.VisitWaitingRoomPreviewActiveEventDetailsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

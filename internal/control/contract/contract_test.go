@@ -229,6 +229,7 @@ func TestTheNewClientManagesRooms(t *testing.T) {
 	if _, err = rooms.Settings.Get(ctx, params[waiting_rooms.SettingGetParams]("ZoneID", api.Zone)); err != nil {
 		t.Error(err)
 	}
+	manageEvents(t, rooms, api.Zone, made.ID)
 	gone, err := rooms.Delete(ctx, made.ID, params[waiting_rooms.WaitingRoomDeleteParams]("ZoneID", api.Zone))
 	if err != nil || gone.ID != made.ID {
 		t.Errorf("%+v %v", gone, err)
@@ -242,8 +243,52 @@ func TestTheNewClientManagesRooms(t *testing.T) {
 	if !errors.As(err, &refused) || refused.Errors[0].Code != 1101 {
 		t.Errorf("a room of the file: %v", err)
 	}
-	if served := len(h.calls) - 1; served != 12 { // without put-host: the eleven, of which a list has two paths
+	if served := len(h.calls) - 1; served != 19 { // without put-host: those of rooms, of which a list has two paths, and the seven of events
 		t.Errorf("%d operations of the hosted API were called: %v", served, h.calls)
+	}
+}
+
+// manageEvents calls every operation of events by the new client.
+func manageEvents(t *testing.T, rooms *waiting_rooms.WaitingRoomService, zone, id string) {
+	t.Helper()
+	ctx := t.Context()
+	at := func(d time.Duration) string {
+		return time.Now().Add(d).UTC().Truncate(time.Second).Format(time.RFC3339)
+	}
+	query := params[waiting_rooms.EventQueryParam]("Name", "launch", "EventStartTime", at(24*time.Hour), "EventEndTime", at(25*time.Hour), "TotalActiveUsers", int64(500), "NewUsersPerMinute", int64(400))
+	made, err := rooms.Events.New(ctx, id, params[waiting_rooms.EventNewParams]("ZoneID", zone, "EventQuery", query))
+	if err != nil || made.Name != "launch" || made.TotalActiveUsers != 500 || len(made.ID) != 32 {
+		t.Fatalf("%+v %v", made, err)
+	}
+	set(&query, "PrequeueStartTime", at(23*time.Hour), "DisableSessionRenewal", true)
+	put, err := rooms.Events.Update(ctx, id, made.ID, params[waiting_rooms.EventUpdateParams]("ZoneID", zone, "EventQuery", query))
+	if err != nil || put.ID != made.ID || !put.DisableSessionRenewal || put.PrequeueStartTime == "" {
+		t.Errorf("%+v %v", put, err)
+	}
+	edited, err := rooms.Events.Edit(ctx, id, made.ID, params[waiting_rooms.EventEditParams]("ZoneID", zone, "EventQuery", params[waiting_rooms.EventQueryParam]("Suspended", true)))
+	if err != nil || !edited.Suspended || !edited.DisableSessionRenewal {
+		t.Errorf("%+v %v", edited, err)
+	}
+	got, err := rooms.Events.Get(ctx, id, made.ID, params[waiting_rooms.EventGetParams]("ZoneID", zone))
+	if err != nil || !got.Suspended || got.EventStartTime != made.EventStartTime {
+		t.Errorf("%+v %v", got, err)
+	}
+	details, err := rooms.Events.Details.Get(ctx, id, made.ID, params[waiting_rooms.EventDetailGetParams]("ZoneID", zone))
+	if err != nil || details.SessionDuration != 10 || details.TotalActiveUsers != 500 || details.QueueingMethod != "fifo" {
+		t.Errorf("%+v %v", details, err)
+	}
+	n := 0
+	for pages := rooms.Events.ListAutoPaging(ctx, id, params[waiting_rooms.EventListParams]("ZoneID", zone, "PerPage", 5.)); pages.Next(); {
+		n++
+	}
+	var refused *waiting_rooms.Error
+	set(&query, "ShuffleAtEventStart", true)
+	if _, err = rooms.Events.Update(ctx, id, made.ID, params[waiting_rooms.EventUpdateParams]("ZoneID", zone, "EventQuery", query)); !errors.As(err, &refused) || refused.Errors[0].Code != 1002 {
+		t.Errorf("a draw: %v", err)
+	}
+	gone, err := rooms.Events.Delete(ctx, id, made.ID, params[waiting_rooms.EventDeleteParams]("ZoneID", zone))
+	if err != nil || n != 1 || gone.ID != made.ID {
+		t.Errorf("%d events, %+v %v", n, gone, err)
 	}
 }
 
@@ -376,6 +421,34 @@ func TestTheOldClientManagesRooms(t *testing.T) {
 			t.Error(err)
 		}
 		if _, err := client.UpdateWaitingRoomSettings(ctx, zone, v0.UpdateWaitingRoomSettingsParams{SearchEngineCrawlerBypass: &off}); err != nil {
+			t.Error(err)
+		}
+		start := time.Now().Add(24 * time.Hour).Truncate(time.Second).UTC()
+		before := start.Add(-time.Hour)
+		event, err := client.CreateWaitingRoomEvent(ctx, api.Zone, made.ID, v0.WaitingRoomEvent{Name: "launch", EventStartTime: start, EventEndTime: start.Add(time.Hour), PrequeueStartTime: &before})
+		if err != nil || !event.EventStartTime.Equal(start) || event.PrequeueStartTime == nil || event.TotalActiveUsers != 0 {
+			t.Fatalf("%+v %v", event, err)
+		}
+		event.TotalActiveUsers, event.NewUsersPerMinute = 50, 40
+		written, err := client.UpdateWaitingRoomEvent(ctx, api.Zone, made.ID, *event)
+		if err != nil || written.TotalActiveUsers != 50 {
+			t.Errorf("%+v %v", written, err)
+		}
+		written.Suspended = true
+		if changed, err := client.ChangeWaitingRoomEvent(ctx, api.Zone, made.ID, written); err != nil || !changed.Suspended || changed.TotalActiveUsers != 50 {
+			t.Errorf("%+v %v", changed, err)
+		}
+		events, err := client.ListWaitingRoomEvents(ctx, api.Zone, made.ID)
+		if err != nil || len(events) != 1 {
+			t.Errorf("%+v %v", events, err)
+		}
+		if one, err := client.WaitingRoomEvent(ctx, api.Zone, made.ID, event.ID); err != nil || one.Name != "launch" {
+			t.Errorf("%+v %v", one, err)
+		}
+		if full, err := client.WaitingRoomEventPreview(ctx, api.Zone, made.ID, event.ID); err != nil || full.SessionDuration != 7 || full.TotalActiveUsers != 50 {
+			t.Errorf("%+v %v", full, err)
+		}
+		if err := client.DeleteWaitingRoomEvent(ctx, api.Zone, made.ID, event.ID); err != nil {
 			t.Error(err)
 		}
 		if err := client.DeleteWaitingRoom(ctx, api.Zone, made.ID); err != nil {

@@ -1,0 +1,367 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"vestibule/internal/control/api"
+	"vestibule/internal/room"
+	"vestibule/internal/roomstore"
+	"vestibule/internal/waiting/checkpage"
+)
+
+// moment shows a time in Unix milliseconds.
+func moment(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// unless returns a pointer to what is shown of a value, nil where nothing was said.
+func unless[T comparable](v, nothing T) *T {
+	if v == nothing {
+		return nil
+	}
+	return &v
+}
+
+// showEvent returns an event as the API shows it: every field, always.
+func (s *Server) showEvent(ctx context.Context, r *roomstore.Room, e *room.Event) (out api.Event, err error) {
+	created, changed := e.Created, e.Changed
+	if created == 0 { // of a rooms file
+		created, changed = r.Created, r.Changed
+	}
+	out = api.Event{
+		Id: e.ID, CreatedOn: moment(created), ModifiedOn: moment(changed), Name: e.Name, Description: e.Description,
+		EventStartTime: moment(e.Start), EventEndTime: moment(e.End), Suspended: e.Suspended,
+		TotalActiveUsers: unless(e.Total, 0), NewUsersPerMinute: unless(e.Rate, 0), SessionDuration: unless(minutes(e.Session), 0), QueueingMethod: unless(e.Method, ""),
+	}
+	if e.Prequeue != 0 {
+		at := moment(e.Prequeue)
+		out.PrequeueStartTime = &at
+	}
+	if e.NoRenewal != room.Inherit {
+		on := e.NoRenewal == room.On
+		out.DisableSessionRenewal = &on
+	}
+	if e.Page != "" {
+		page, err := s.Page(ctx, e.Page)
+		if err != nil {
+			return out, err
+		}
+		text := string(page)
+		out.CustomPageHtml = &text
+	}
+	return out, nil
+}
+
+// eventOf finds an event of a room.
+func eventOf(r *roomstore.Room, id string) *room.Event {
+	if i := slices.IndexFunc(r.Events, func(e room.Event) bool { return e.ID == id }); i >= 0 {
+		return &r.Events[i]
+	}
+	return nil
+}
+
+// oneEvent answers with an event of a room.
+func (s *Server) oneEvent(ctx context.Context, r *roomstore.Room, id string) (a api.EventAnswerJSONResponse, err error) {
+	e := eventOf(r, id)
+	if e == nil {
+		return a, errNotFound
+	}
+	shown, err := s.showEvent(ctx, r, e)
+	return api.EventAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: shown}, err
+}
+
+// WaitingRoomListEvents implements [api.StrictServerInterface].
+func (s *Server) WaitingRoomListEvents(ctx context.Context, q api.WaitingRoomListEventsRequestObject) (api.WaitingRoomListEventsResponseObject, error) {
+	r, err := s.look(ctx, q.ZoneId, q.WaitingRoomId)
+	if err != nil {
+		return nil, err
+	}
+	from, to, info, err := paged(len(r.Events), q.Params.Page, q.Params.PerPage)
+	if err != nil {
+		return nil, err
+	}
+	events := slices.SortedFunc(slices.Values(r.Events), func(a, b room.Event) int { return cmp.Compare(a.Start, b.Start) })
+	a := api.EventsAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: []api.Event{}, ResultInfo: info}
+	for i := range events[from:to] {
+		shown, err := s.showEvent(ctx, r, &events[from+i])
+		if err != nil {
+			return nil, err
+		}
+		a.Result = append(a.Result, shown)
+	}
+	return api.WaitingRoomListEvents200JSONResponse{EventsAnswerJSONResponse: a}, nil
+}
+
+// WaitingRoomEventDetails implements [api.StrictServerInterface].
+func (s *Server) WaitingRoomEventDetails(ctx context.Context, q api.WaitingRoomEventDetailsRequestObject) (api.WaitingRoomEventDetailsResponseObject, error) {
+	r, err := s.look(ctx, q.ZoneId, q.WaitingRoomId)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.oneEvent(ctx, r, q.EventId)
+	return api.WaitingRoomEventDetails200JSONResponse{EventAnswerJSONResponse: a}, err
+}
+
+// WaitingRoomPreviewActiveEventDetails implements [api.StrictServerInterface].
+func (s *Server) WaitingRoomPreviewActiveEventDetails(ctx context.Context, q api.WaitingRoomPreviewActiveEventDetailsRequestObject) (api.WaitingRoomPreviewActiveEventDetailsResponseObject, error) {
+	r, err := s.look(ctx, q.ZoneId, q.WaitingRoomId)
+	if err != nil {
+		return nil, err
+	}
+	e := eventOf(r, q.EventId)
+	if e == nil {
+		return nil, errNotFound
+	}
+	shown, err := s.showEvent(ctx, r, e)
+	if err != nil {
+		return nil, err
+	}
+	in, page := r.In(room.Phase{Kind: room.Active, Event: e}), ""
+	if in.WaitingPage != "" {
+		data, err := s.Page(ctx, in.WaitingPage)
+		if err != nil {
+			return nil, err
+		}
+		page = string(data)
+	}
+	a := api.EventDetailsAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: api.EventDetails{
+		Id: shown.Id, CreatedOn: shown.CreatedOn, ModifiedOn: shown.ModifiedOn, Name: shown.Name, Description: shown.Description,
+		EventStartTime: shown.EventStartTime, EventEndTime: shown.EventEndTime, PrequeueStartTime: shown.PrequeueStartTime, Suspended: shown.Suspended,
+		TotalActiveUsers: in.TotalActiveUsers, NewUsersPerMinute: in.NewUsersPerMinute, SessionDuration: minutes(in.SessionDuration),
+		DisableSessionRenewal: in.NoRenewal, QueueingMethod: in.QueueingMethod, CustomPageHtml: page,
+	}}
+	return api.WaitingRoomPreviewActiveEventDetails200JSONResponse{EventDetailsAnswerJSONResponse: a}, nil
+}
+
+// WaitingRoomCreateEvent implements [api.StrictServerInterface].
+func (s *Server) WaitingRoomCreateEvent(ctx context.Context, q api.WaitingRoomCreateEventRequestObject) (api.WaitingRoomCreateEventResponseObject, error) {
+	a, err := s.changeEvent(ctx, q.ZoneId, q.WaitingRoomId, newRuleID(), func(old *room.Event, id string) (*givenEvent, error) {
+		return readEvent(*q.Body, room.Event{ID: id}, true), nil
+	})
+	return api.WaitingRoomCreateEvent200JSONResponse{EventAnswerJSONResponse: a}, err
+}
+
+// WaitingRoomUpdateEvent implements [api.StrictServerInterface].
+func (s *Server) WaitingRoomUpdateEvent(ctx context.Context, q api.WaitingRoomUpdateEventRequestObject) (api.WaitingRoomUpdateEventResponseObject, error) {
+	a, err := s.changeEvent(ctx, q.ZoneId, q.WaitingRoomId, q.EventId, writeEvent(*q.Body, true))
+	return api.WaitingRoomUpdateEvent200JSONResponse{EventAnswerJSONResponse: a}, err
+}
+
+// WaitingRoomPatchEvent implements [api.StrictServerInterface].
+func (s *Server) WaitingRoomPatchEvent(ctx context.Context, q api.WaitingRoomPatchEventRequestObject) (api.WaitingRoomPatchEventResponseObject, error) {
+	a, err := s.changeEvent(ctx, q.ZoneId, q.WaitingRoomId, q.EventId, writeEvent(*q.Body, false))
+	return api.WaitingRoomPatchEvent200JSONResponse{EventAnswerJSONResponse: a}, err
+}
+
+// WaitingRoomDeleteEvent implements [api.StrictServerInterface].
+func (s *Server) WaitingRoomDeleteEvent(ctx context.Context, q api.WaitingRoomDeleteEventRequestObject) (api.WaitingRoomDeleteEventResponseObject, error) {
+	_, err := s.changeEvent(ctx, q.ZoneId, q.WaitingRoomId, q.EventId, func(old *room.Event, _ string) (*givenEvent, error) {
+		if old == nil {
+			return nil, errNotFound
+		}
+		return nil, nil
+	})
+	return api.WaitingRoomDeleteEvent200JSONResponse{DeletedAnswerJSONResponse: deleted(q.EventId)}, err
+}
+
+// writeEvent writes an event that there is.
+func writeEvent(body json.RawMessage, whole bool) func(*room.Event, string) (*givenEvent, error) {
+	return func(old *room.Event, _ string) (*givenEvent, error) {
+		if old == nil {
+			return nil, errNotFound
+		}
+		return readEvent(body, *old, whole), nil
+	}
+}
+
+// changeEvent makes of the event with an id, nil for none, what edit returns: nothing where that is nil. edit may be
+// called again where somebody else wrote meanwhile.
+func (s *Server) changeEvent(ctx context.Context, zone, id, event string, edit func(old *room.Event, id string) (*givenEvent, error)) (a api.EventAnswerJSONResponse, err error) {
+	if err := checkZone(zone); err != nil {
+		return a, err
+	}
+	name, there := "", false
+	state, err := s.Rooms.Change(ctx, roomstore.API, func(d *roomstore.Draft) error {
+		r := s.index.find(d.Base(), id)
+		switch {
+		case r == nil:
+			return errNotFound
+		case r.Owner != roomstore.API:
+			return &roomstore.OwnedError{Name: r.Name, Owner: r.Owner}
+		}
+		name = r.Name
+		g, err := edit(eventOf(r, event), event)
+		if err != nil {
+			return err
+		}
+		// Last in the list: what is wrong between two events is told at the later one.
+		settings := r.Settings
+		settings.Events = slices.DeleteFunc(slices.Clone(r.Events), func(e room.Event) bool { return e.ID == event })
+		if there = g != nil; there {
+			if g.event.Created == 0 {
+				g.event.Created = s.now().UnixMilli()
+			}
+			g.event.Changed = s.now().UnixMilli()
+			settings.Events = append(settings.Events, g.event)
+			if g.judge(&settings); len(g.faults) > 0 {
+				return invalid(g.faults)
+			}
+			if len(g.page) > 0 {
+				d.AddPage("custom_page_html", g.page)
+			}
+		}
+		return d.Replace(r.Name, settings)
+	})
+	if err != nil {
+		return a, between(err)
+	}
+	r := state.Room(name)
+	if r == nil {
+		return a, errNotFound
+	}
+	if !there {
+		return a, nil
+	}
+	return s.oneEvent(ctx, r, event)
+}
+
+// givenEvent is what a body says of an event.
+type givenEvent struct {
+	event  room.Event
+	page   []byte // a waiting page that came with it
+	faults faults
+	bad    map[string]bool // keys about which there is a fault already
+}
+
+// judge adds what the rules say of the last event of a room, but for what is named already.
+func (g *givenEvent) judge(s *room.Settings) {
+	at := "events[" + strconv.Itoa(len(s.Events)-1) + "]."
+	for _, f := range s.Validate() {
+		key, ok := strings.CutPrefix(f.Field, at)
+		switch {
+		case f.Field == "events":
+			g.faults.add("", "%s %s", f.Field, f.Rule)
+		case ok && key == "waiting_page":
+			g.faults.add("/custom_page_html", "custom_page_html %s", f.Rule)
+		case ok && !g.bad[key]:
+			g.faults.add("/"+key, "%s %s", key, f.Rule)
+		}
+	}
+}
+
+// readEvent reads a body over what an event is. A whole one has what the body does not name by default.
+func readEvent(body json.RawMessage, over room.Event, whole bool) *givenEvent {
+	g := &givenEvent{event: over, bad: map[string]bool{}}
+	e := &g.event
+	if whole {
+		g.event = room.Event{ID: over.ID, Created: over.Created}
+	}
+	m := g.faults.object("", body)
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		v, at, ok, text := m[key], "/"+key, true, ""
+		switch key { // what is read-only comes back from clients too, and is ignored as all that is unknown
+		case "name":
+			e.Name, ok = g.faults.text(at, v)
+		case "description":
+			e.Description, ok = g.faults.text(at, v)
+		case "event_start_time":
+			e.Start, ok = g.faults.moment(at, v)
+		case "event_end_time":
+			e.End, ok = g.faults.moment(at, v)
+		case "prequeue_start_time":
+			e.Prequeue, ok = g.faults.moment(at, v)
+		case "suspended":
+			e.Suspended, ok = g.faults.flag(at, v)
+		case "shuffle_at_event_start":
+			var on bool
+			if on, ok = g.faults.flag(at, v); on {
+				g.faults.add(at, "shuffle_at_event_start must be false: this version has no draw")
+				ok = false
+			}
+		case "total_active_users":
+			e.Total, ok = g.faults.whole(at, v)
+		case "new_users_per_minute":
+			e.Rate, ok = g.faults.whole(at, v)
+		case "session_duration":
+			var n int
+			if n, ok = g.faults.whole(at, v); ok && n != minutes(e.Session) {
+				e.Session = time.Duration(max(-1, min(n, 1000))) * time.Minute
+			}
+		case "disable_session_renewal":
+			var on bool
+			on, ok = g.faults.flag(at, v)
+			switch {
+			case null(v):
+				e.NoRenewal = room.Inherit
+			case on:
+				e.NoRenewal = room.On
+			default:
+				e.NoRenewal = room.Off
+			}
+		case "queueing_method":
+			text, ok = g.faults.text(at, v)
+			e.Method = strings.ToLower(text)
+		case "custom_page_html":
+			e.Page, g.page = "", nil
+			if text, ok = g.faults.text(at, v); text == "" {
+				break
+			}
+			if _, err := checkpage.Check([]byte(text)); err != nil {
+				g.faults.add(at, "custom_page_html: %v", err)
+				ok = false
+				break
+			}
+			e.Page, g.page = roomstore.Hash([]byte(text)), []byte(text)
+		case "turnstile_mode":
+			ok = onlyText(at, "invisible")(&given{}, v) || g.unserved(at, "invisible")
+		case "turnstile_action":
+			ok = onlyText(at, "log")(&given{}, v) || g.unserved(at, "log")
+		}
+		g.bad[key] = g.bad[key] || !ok
+	}
+	return g
+}
+
+// unserved notes that a text may have one value only.
+func (g *givenEvent) unserved(at, value string) bool {
+	g.faults.add(at, "%s must be %q or null: nothing else is served yet", cmpName(at), value)
+	return false
+}
+
+// moment reads a time with its offset from UTC; null is 0.
+func (f *faults) moment(pointer string, v json.RawMessage) (ms int64, ok bool) {
+	text, ok := f.text(pointer, v)
+	if !ok || text == "" {
+		return 0, ok
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if ms = t.UnixMilli(); err != nil || ms == 0 {
+		f.add(pointer, "%s must be a time such as 2026-11-22T20:15:00Z, got %q", cmpName(pointer), short(text))
+		return 0, false
+	}
+	return ms, true
+}
+
+// nextEvent returns when people begin to gather for the next event of a room to start, and when it starts; nil for never.
+func nextEvent(s *room.Settings, now int64) (gather, start *string) {
+	var next *room.Event
+	for i := range s.Events {
+		if e := &s.Events[i]; !e.Suspended && e.Start > now && (next == nil || e.Start < next.Start) {
+			next = e
+		}
+	}
+	if next == nil {
+		return nil, nil
+	}
+	at := moment(next.Start).Format(time.RFC3339Nano)
+	if start = &at; next.Prequeue != 0 {
+		before := moment(next.Prequeue).Format(time.RFC3339Nano)
+		gather = &before
+	}
+	return gather, start
+}

@@ -1,0 +1,136 @@
+package control
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// in is so long from now, as bodies write it.
+func in(d time.Duration) string {
+	return time.Now().Add(d).UTC().Truncate(time.Second).Format(time.RFC3339)
+}
+
+func eventBody(name string, start, end time.Duration, more string) string {
+	return `{"name":"` + name + `","event_start_time":"` + in(start) + `","event_end_time":"` + in(end) + `"` + more + `}`
+}
+
+func TestEventsAreMadeChangedAndDeleted(t *testing.T) {
+	f := start(t)
+	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	at := "{z}/" + id + "/events"
+	if a := f.ask(Viewer, "GET", at, ""); a.code != 200 || a.Info.TotalCount != 0 {
+		t.Errorf("a new room has events: %+v", a)
+	}
+	late := f.ask(Editor, "POST", at, eventBody("late", 50*time.Hour, 51*time.Hour, ""))
+	made := f.ask(Editor, "POST", at, eventBody("launch", 24*time.Hour, 25*time.Hour, `,"prequeue_start_time":"`+in(23*time.Hour)+`","total_active_users":7,"new_users_per_minute":5,"custom_page_html":"<p>{{waitTime}}</p>","session_duration":0,"created_on":"0001-01-01T00:00:00Z"`))
+	one, _ := made.field("id").(string)
+	if made.code != 200 || late.code != 200 || len(one) != 32 {
+		t.Fatalf("%+v %+v", made, late)
+	}
+	for key, want := range map[string]any{
+		"name": "launch", "description": "", "total_active_users": 7., "new_users_per_minute": 5., "session_duration": nil, "disable_session_renewal": nil, "queueing_method": nil,
+		"custom_page_html": "<p>{{waitTime}}</p>", "turnstile_mode": nil, "turnstile_action": nil, "suspended": false, "shuffle_at_event_start": false,
+		"prequeue_start_time": in(23 * time.Hour), "event_start_time": in(24 * time.Hour),
+	} {
+		if got := made.field(key); got != want && !strings.HasSuffix(key, "_time") {
+			t.Errorf("%s: %v, want %v", key, got, want)
+		}
+	}
+	names := func(a answer) (all []string) {
+		list, _ := a.Result.([]any)
+		for _, e := range list {
+			all = append(all, e.(map[string]any)["name"].(string))
+		}
+		return all
+	}
+	if a := f.ask(Viewer, "GET", at, ""); !slices.Equal(names(a), []string{"launch", "late"}) {
+		t.Errorf("listed: %v", names(a))
+	}
+	if a := f.ask(Viewer, "GET", at+"?page=2&per_page=5", ""); a.code != 200 || len(names(a)) != 0 {
+		t.Errorf("past the last page: %+v", a)
+	}
+	full := f.ask(Viewer, "GET", at+"/"+one+"/details", "")
+	if full.field("total_active_users") != 7. || full.field("session_duration") != 5. || full.field("queueing_method") != "fifo" || full.field("disable_session_renewal") != false {
+		t.Errorf("details: %+v", full)
+	}
+	if a := f.ask(Viewer, "GET", "{z}/"+id, ""); a.field("next_event_start_time") != made.field("event_start_time") || a.field("next_event_prequeue_start_time") != made.field("prequeue_start_time") {
+		t.Errorf("the room: %+v", a)
+	}
+	patched := f.ask(Editor, "PATCH", at+"/"+one, `{"disable_session_renewal":true,"queueing_method":"REJECT","session_duration":10,"total_active_users":null,"new_users_per_minute":null}`)
+	if patched.field("disable_session_renewal") != true || patched.field("queueing_method") != "reject" || patched.field("session_duration") != 10. || patched.field("total_active_users") != nil ||
+		patched.field("custom_page_html") == nil || patched.field("prequeue_start_time") != made.field("prequeue_start_time") || patched.field("created_on") != made.field("created_on") {
+		t.Errorf("patched: %+v", patched)
+	}
+	put := f.ask(Editor, "PUT", at+"/"+one, eventBody("launch", 24*time.Hour, 26*time.Hour, `,"suspended":true,"disable_session_renewal":false`))
+	if put.code != 200 || put.field("id") != one || put.field("queueing_method") != nil || put.field("disable_session_renewal") != false || put.field("custom_page_html") != nil || put.field("prequeue_start_time") != nil || put.field("suspended") != true {
+		t.Errorf("put: %+v", put)
+	}
+	if a := f.ask(Viewer, "GET", "{z}/"+id, ""); a.field("next_event_start_time") != late.field("event_start_time") {
+		t.Errorf("a suspended event is the next one: %+v", a)
+	}
+	// A room that is written anew keeps its events.
+	f.ask(Editor, "PUT", "{z}/"+id, shop+"}")
+	if a := f.ask(Editor, "DELETE", at+"/"+one, ""); a.code != 200 || a.field("id") != one {
+		t.Errorf("deleted: %+v", a)
+	}
+	if a := f.ask(Viewer, "GET", at, ""); !slices.Equal(names(a), []string{"late"}) {
+		t.Errorf("left: %v", names(a))
+	}
+	for _, call := range []string{"GET", "DELETE", "PATCH", "PUT"} {
+		if a := f.ask(Editor, call, at+"/"+one, "{}"); a.code != 404 || a.Errors[0].Code != codeNotFound {
+			t.Errorf("%s of an event that is gone: %+v", call, a)
+		}
+	}
+	if a := f.ask(Viewer, "POST", at, eventBody("x", time.Hour, 2*time.Hour, "")); a.code != 403 {
+		t.Errorf("a viewer may: %+v", a)
+	}
+}
+
+func TestFaultsOfEvents(t *testing.T) {
+	f := start(t)
+	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	at := "{z}/" + id + "/events"
+	one, _ := f.ask(Editor, "POST", at, eventBody("launch", 24*time.Hour, 25*time.Hour, "")).field("id").(string)
+	for _, tc := range []struct {
+		method, path, body string
+		pointers           []string
+		says               string
+	}{
+		{"POST", at, `{}`, []string{"/event_end_time", "/event_start_time", "/name"}, "is required"},
+		{"POST", at, `5`, []string{"", "/event_end_time", "/event_start_time", "/name"}, "must be an object"},
+		{"POST", at, `{"name":5,"event_start_time":"soon","event_end_time":7,"suspended":"no"}`, []string{"/event_end_time", "/event_start_time", "/name", "/suspended"}, "such as 2026-11-22T20:15:00Z"},
+		{"POST", at, eventBody("b", time.Hour, time.Hour+time.Second, ""), []string{"/event_end_time"}, "1m or more after"},
+		{"POST", at, eventBody("b", time.Hour, 2*time.Hour, `,"prequeue_start_time":"`+in(59*time.Minute)+`"`), []string{"/prequeue_start_time"}, "5m or more before"},
+		{"POST", at, eventBody("b", time.Hour, 2*time.Hour, `,"shuffle_at_event_start":true`), []string{"/shuffle_at_event_start"}, "this version has no draw"},
+		{"POST", at, eventBody("b", time.Hour, 2*time.Hour, `,"total_active_users":5`), []string{"/new_users_per_minute"}, "both or neither"},
+		{"POST", at, eventBody("b", time.Hour, 2*time.Hour, `,"queueing_method":"random","session_duration":61,"turnstile_mode":"visible_managed"`), []string{"/queueing_method", "/session_duration", "/turnstile_mode"}, "random is not served yet"},
+		{"POST", at, eventBody("b", time.Hour, 2*time.Hour, `,"custom_page_html":"{{#x}}"`), []string{"/custom_page_html"}, "custom_page_html"},
+		{"POST", at, eventBody("launch", time.Hour, 2*time.Hour, ""), []string{"/name"}, "already"},
+		{"POST", at, eventBody("b", 24*time.Hour, 26*time.Hour, ""), []string{"/event_start_time"}, "overlaps"},
+		{"PATCH", at + "/" + one, `{"event_end_time":"` + in(time.Hour) + `"}`, []string{"/event_end_time"}, "1m or more after"},
+		{"PUT", at + "/" + one, `{"name":"launch"}`, []string{"/event_end_time", "/event_start_time"}, "is required"},
+	} {
+		a := f.ask(Editor, tc.method, tc.path, tc.body)
+		said := ""
+		for _, e := range a.Errors {
+			said += e.Message + "\n"
+		}
+		got := slices.Sorted(slices.Values(a.pointers()))
+		if a.code != 400 || !slices.Equal(slices.Compact(got), tc.pointers) || !strings.Contains(said, tc.says) {
+			t.Errorf("%s %.200s: %d %q %s", tc.method, tc.body, a.code, a.pointers(), said)
+		}
+	}
+	for i, name := range []string{"a", "b", "c", "d"} {
+		if a := f.ask(Editor, "POST", at, eventBody(name, time.Duration(100+10*i)*time.Hour, time.Duration(101+10*i)*time.Hour, "")); a.code != 200 {
+			t.Fatalf("%+v", a)
+		}
+	}
+	if a := f.ask(Editor, "POST", at, eventBody("e", time.Hour, 2*time.Hour, "")); a.code != 400 || !strings.Contains(a.Errors[0].Message, "at most 5, got 6") {
+		t.Errorf("a sixth event: %+v", a)
+	}
+	if a := f.ask(Viewer, "GET", at, ""); a.Info.TotalCount != 5 {
+		t.Errorf("what was refused changed the events: %+v", a)
+	}
+}
