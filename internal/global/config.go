@@ -27,7 +27,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Base: node.DefaultBase("global"), Name: "global-1", Rooms: "rooms.yaml", KeyRotation: 24 * time.Hour,
-		NATS: node.ServerConfig{ClientConfig: node.DefaultClient()},
+		NATS: node.DefaultServer(),
 	}
 }
 

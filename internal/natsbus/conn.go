@@ -27,13 +27,15 @@ import (
 
 // Options say how to reach NATS.
 type Options struct {
-	URL   string // one or several, separated by commas
-	Name  string // of this node, shown by the server
-	Inbox string // below which answers arrive, "" for the name: see NodeInbox
-	Creds string // file with user credentials, "" for none
-	CA    string // file with the certificates to trust, "" for the system's
-	Cert  string // client certificate and key files, "" for none
-	Key   string
+	URL      string // one or several, separated by commas
+	Name     string // of this node, shown by the server
+	Inbox    string // below which answers arrive, "" for the name: see NodeInbox
+	Creds    string // file with user credentials, "" for none
+	User     string // of an embedded server that asks for it, with Password; others have theirs in URL
+	Password string
+	CA       string // file with the certificates to trust, "" for the system's
+	Cert     string // client certificate and key files, "" for none
+	Key      string
 
 	Domain    string                     // JetStream domain, "" for the server's own
 	InProcess nats.InProcessConnProvider // an embedded server instead of URL
@@ -86,6 +88,9 @@ func Connect(o Options) (*Conn, error) {
 	}
 	if o.Cert != "" {
 		opts = append(opts, nats.ClientCert(o.Cert, o.Key))
+	}
+	if o.User != "" {
+		opts = append(opts, nats.UserInfo(o.User, o.Password))
 	}
 	url := o.URL
 	if o.InProcess != nil {
@@ -222,8 +227,8 @@ func (c *Conn) Refused() string {
 	return c.link.refused
 }
 
-// URL returns the address of the server connected to, "" for none.
-func (c *Conn) URL() string { return c.nc.ConnectedUrl() }
+// URL returns the address of the server connected to, without a password, "" for none.
+func (c *Conn) URL() string { return c.nc.ConnectedUrlRedacted() }
 
 // Close ends the connection; it sends what was published.
 func (c *Conn) Close() {

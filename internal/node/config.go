@@ -71,6 +71,18 @@ type ServerConfig struct {
 	Listen       string   `mapstructure:"listen" doc:"host:port on which the embedded server takes other processes"`
 	Leafs        string   `mapstructure:"leafs" doc:"host:port on which the embedded server takes leaf nodes"`
 	Hubs         []string `mapstructure:"hubs" doc:"leaf-node addresses that the embedded server joins"`
+	Credentials  string   `mapstructure:"credentials" doc:"whom the embedded server takes: auto for those who know the password in data_dir/nats.password, which is made where a new server takes other machines; none for everybody"`
+}
+
+// Credentials of an embedded server.
+const (
+	AutoCredentials = "auto"
+	NoCredentials   = "none"
+)
+
+// DefaultServer returns the defaults of how to reach NATS, or to be it.
+func DefaultServer() ServerConfig {
+	return ServerConfig{ClientConfig: DefaultClient(), Credentials: AutoCredentials}
 }
 
 // BucketReplicas returns the replicas of buckets, as configured, as natsbus takes them.
@@ -103,9 +115,12 @@ func (c *ServerConfig) Validate() []error {
 	if c.Domain == "" && (c.Leafs != "" || len(c.Hubs) > 0) {
 		errs = append(errs, errors.New("nats.leafs, nats.hubs: need nats.domain, another one on each side"))
 	}
+	if c.Credentials != AutoCredentials && c.Credentials != NoCredentials {
+		errs = append(errs, fmt.Errorf("nats.credentials: must be %s or %s, got %q", AutoCredentials, NoCredentials, c.Credentials))
+	}
 	for i, hub := range c.Hubs {
 		if u, err := url.Parse(hub); err != nil || u.Host == "" {
-			errs = append(errs, fmt.Errorf("nats.hubs[%d]: must be an address such as nats-leaf://host:7422, got %q", i, hub))
+			errs = append(errs, fmt.Errorf("nats.hubs[%d]: must be an address such as nats-leaf://host:7422", i)) // it may hold a password
 		}
 	}
 	return errs

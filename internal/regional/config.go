@@ -22,7 +22,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Base: node.DefaultBase("regional"), Name: "regional-1",
-		NATS: node.ServerConfig{ClientConfig: node.DefaultClient()},
+		NATS: node.DefaultServer(),
 	}
 }
 

@@ -1,6 +1,10 @@
 package embedded
 
-import "testing"
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
 
 // TestBeyondLoopback: an address that other machines reach is told of.
 func TestBeyondLoopback(t *testing.T) {
@@ -11,5 +15,71 @@ func TestBeyondLoopback(t *testing.T) {
 		if got := beyondLoopback(addr); got != want {
 			t.Errorf("%q: %v", addr, got)
 		}
+	}
+}
+
+// TestPassword: a new server that other machines reach asks for a password, which it goes on asking
+// for. One that nodes without a password may use already, as of release 0.1.0, does when an
+// operator gives it the file.
+func TestPassword(t *testing.T) {
+	write := func(t *testing.T, dir, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, passwordFile), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const mine = "correct-horse-battery-staple"
+	for name, tc := range map[string]struct {
+		stored, beyond bool
+		file           string
+		want           string // "new" for one that is made
+		fault          bool
+	}{
+		"new, beyond this machine":             {beyond: true, want: "new"},
+		"new, on this machine":                 {},
+		"of release 0.1.0":                     {stored: true, beyond: true},
+		"of release 0.1.0, with a file":        {stored: true, beyond: true, file: mine + "\n", want: mine},
+		"on this machine, with a file":         {file: mine, want: mine},
+		"a file that is too short":             {stored: true, beyond: true, file: "secret", fault: true},
+		"an empty file":                        {beyond: true, file: "\n", fault: true},
+		"a file that is no part of an address": {beyond: true, file: mine + "@/:", fault: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "data")
+			if tc.stored {
+				if err := os.MkdirAll(filepath.Join(dir, storeFolder), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tc.file != "" {
+				if err := os.MkdirAll(dir, 0o700); err != nil {
+					t.Fatal(err)
+				}
+				write(t, dir, tc.file)
+			}
+			got, err := password(dir, tc.beyond)
+			if (err != nil) != tc.fault {
+				t.Fatal(err)
+			}
+			if tc.want != "new" {
+				if got != tc.want {
+					t.Errorf("%q, want %q", got, tc.want)
+				}
+				return
+			}
+			if len(got) < minPassword {
+				t.Errorf("made %q", got)
+			}
+			if err := os.MkdirAll(filepath.Join(dir, storeFolder), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if again, err := password(dir, tc.beyond); again != got || err != nil {
+				t.Errorf("%q, after the next start %q, %v", got, again, err)
+			}
+			info, err := os.Stat(filepath.Join(dir, passwordFile))
+			if err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("others may read it: %v, %v", info.Mode(), err)
+			}
+		})
 	}
 }

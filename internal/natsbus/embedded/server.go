@@ -5,16 +5,22 @@
 //
 // The server keeps JetStream in a folder and flushes every write to the disk
 // before it acknowledges it. The one knob is [Options.Listen]: without it the
-// server is reached from this process only.
+// server is reached from this process only. A server that takes other machines asks
+// them for a password, as [Join] sees to.
 package embedded
 
 import (
+	"crypto/rand"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -33,8 +39,13 @@ type Options struct {
 	Hubs   []string // leaf-node URLs of the servers that this one joins
 	Leafs  string   // host:port on which leaf nodes may join, "" for none
 
+	Password string // that clients and leaf nodes must know, as [User]; "" asks nobody
+
 	Log *slog.Logger
 }
+
+// User is the one user of a server that asks for a password.
+const User = "vestibule"
 
 // maxPayload is what other servers take by default, in bytes. Messages of nodes are
 // smaller (wire.MaxMessage); documents may be as large.
@@ -62,6 +73,10 @@ func Start(o Options) (*Server, error) {
 		if opts.LeafNode.Host, opts.LeafNode.Port, err = hostPort(o.Leafs); err != nil {
 			return nil, fmt.Errorf("embedded NATS: leafs: %w", err)
 		}
+	}
+	if o.Password != "" {
+		opts.Username, opts.Password = User, o.Password
+		opts.LeafNode.Username, opts.LeafNode.Password = User, o.Password
 	}
 	if len(o.Hubs) > 0 {
 		remote := &server.RemoteLeafOpts{}
@@ -109,19 +124,37 @@ const startTimeout = 10 * time.Second
 func Join(name, inbox, dir string, cfg *node.ServerConfig, closer *node.Closer, log *slog.Logger) (conn *natsbus.Conn, server *Server, err error) {
 	opts := cfg.Options(name, inbox, log)
 	if cfg.Embedded {
+		open := map[string]string{} // listeners that other machines reach
+		for key, addr := range map[string]string{"nats.listen": cfg.Listen, "nats.leafs": cfg.Leafs} {
+			if beyondLoopback(addr) {
+				open[key] = addr
+			}
+		}
+		secret := ""
+		if cfg.Credentials != node.NoCredentials {
+			if secret, err = password(dir, len(open) > 0); err != nil {
+				return nil, nil, fmt.Errorf("embedded NATS: password: %w", err)
+			}
+			if secret != "" {
+				opts.User, opts.Password = User, secret
+			}
+		}
 		server, err = Start(Options{
-			Name: name, Dir: filepath.Join(dir, "nats"), Listen: cfg.Listen,
-			Domain: cfg.Domain, Hubs: cfg.Hubs, Leafs: cfg.Leafs, Log: log,
+			Name: name, Dir: filepath.Join(dir, storeFolder), Listen: cfg.Listen,
+			Domain: cfg.Domain, Hubs: cfg.Hubs, Leafs: cfg.Leafs, Password: secret, Log: log,
 		})
 		if err != nil {
 			return nil, nil, err
 		}
 		closer.Add("nats-server", server.Stop)
-		log.Info("nats-server up", slog.String("url", server.URL()))
-		for key, addr := range map[string]string{"nats.listen": cfg.Listen, "nats.leafs": cfg.Leafs} {
-			if beyondLoopback(addr) {
+		log.Info("nats-server up", slog.String("url", server.URL()), slog.Bool("password", secret != ""))
+		for key, addr := range open {
+			if secret == "" {
 				log.Warn("the embedded NATS server takes connections from other machines, and asks nobody who they are: whoever reaches it can lend rights and read keys; "+
-					"let a firewall keep others out, or run nats-server with credentials (vestibule nats-config)", slog.String("key", key), slog.String("addr", addr))
+					"let a firewall keep others out, or have it ask for a password (docs/OPERATIONS.md, NATS with credentials)", slog.String("key", key), slog.String("addr", addr))
+			} else {
+				log.Info("the embedded NATS server takes connections from other machines that know its password, which nothing encrypts on the way",
+					slog.String("key", key), slog.String("addr", addr), slog.String("user", User), slog.String("password_file", filepath.Join(dir, passwordFile)))
 			}
 		}
 		opts.InProcess = server
@@ -131,6 +164,44 @@ func Join(name, inbox, dir string, cfg *node.ServerConfig, closer *node.Closer, 
 	}
 	closer.Add("connection", conn.Close)
 	return conn, server, nil
+}
+
+// storeFolder and passwordFile are where, below a node's data_dir, its server keeps what is
+// stored and the password that it asks for.
+const (
+	storeFolder  = "nats"
+	passwordFile = "nats.password"
+)
+
+// minPassword is how long a password must be, in bytes: nobody types it.
+const minPassword = 20
+
+// password returns what a server with its data below dir asks for, "" for nothing: the text of a
+// file, which is made where the server is new and beyond is true, that other machines reach it.
+// Where something is stored already and there is no file, nodes run that know no password.
+func password(dir string, beyond bool) (string, error) {
+	file := filepath.Join(dir, passwordFile)
+	data, err := os.ReadFile(file)
+	if err == nil {
+		text := strings.TrimSpace(string(data))
+		if len(text) < minPassword || url.PathEscape(text) != text {
+			return "", fmt.Errorf("%s: must be at least %d characters that a URL takes as they are", file, minPassword)
+		}
+		return text, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	if _, err := os.Stat(filepath.Join(dir, storeFolder)); err == nil || !beyond {
+		return "", nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	text := rand.Text()
+	return text, node.WriteFile(file, []byte(text+"\n"))
 }
 
 // Others returns how many connections the server has besides that of its own node; 0 for no
