@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"vestibule/internal/node"
 	"vestibule/internal/room"
@@ -72,6 +73,50 @@ func TestARoomThatRejects(t *testing.T) {
 	st.change(3, func(r *room.Settings) { r.QueueingMethod = room.MethodPassthrough })
 	st.up.grant(sale, 10, 10)
 	testkit.Eventually(t, "who waited enters", func() bool { return v.get(saleURL).body == "the site" })
+}
+
+// TestPeopleGatherForAnEvent: before the start everybody without a session gets a place and sees a countdown, whatever the
+// method is; at the start who gathered enters with the place. A pause hides the countdown, and a suspended event does nothing.
+func TestPeopleGatherForAnEvent(t *testing.T) {
+	st := openWith(t, 10, func(*room.Settings) {})
+	now := int64(st.server.gate.Time())
+	event := func(start time.Duration) room.Event {
+		return room.Event{Name: "launch", Prequeue: now - 3_600_000, Start: now + start.Milliseconds(), End: now + 7_200_000, Method: room.MethodFIFO}
+	}
+	st.change(2, func(r *room.Settings) {
+		r.QueueingMethod, r.Events = room.MethodReject, []room.Event{event(30 * time.Minute)}
+	})
+	v := st.visitor()
+	a := v.get(saleURL)
+	place := cookieOf(a, ticket.CookieName("sale", false))
+	if a.StatusCode != 200 || place == nil || !strings.Contains(a.body, "It has not started yet") || !strings.Contains(a.body, `<dd id="starts">29 min`) && !strings.Contains(a.body, `<dd id="starts">30 min`) {
+		t.Fatalf("%d %v %q", a.StatusCode, a.Header, a.body)
+	}
+	a = v.get(saleURL, "Accept", "application/json")
+	for _, says := range []string{`"isEventActive":true`, `"isEventPrequeueing":true`, `"timeUntilEventStart":30`, `"waitTimeKnown":false`, `"queueAll":false`, `"queueingMethod":"fifo"`, `"shuffleAtEventStart":false`, `"state":"before"`, `"startsAt":"`} {
+		if !strings.Contains(a.body, says) {
+			t.Errorf("no %s in %s", says, a.body)
+		}
+	}
+	if a := st.visitor().get(saleURL, "Cookie", st.seal("sale", session(7))); a.body != "the site" {
+		t.Errorf("who is inside is told %d %q", a.StatusCode, a.body)
+	}
+	st.change(3, func(r *room.Settings) { r.QueueAll, r.Events = true, []room.Event{event(30 * time.Minute)} })
+	if a := v.get(saleURL, "Accept", "application/json"); !strings.Contains(a.body, `"state":"paused"`) || strings.Contains(a.body, "startsAt") {
+		t.Errorf("queue_all: %s", a.body)
+	}
+	if n := st.admittedNow(); n != 0 {
+		t.Errorf("%d were let in before the start", n)
+	}
+	st.change(4, func(r *room.Settings) {
+		r.QueueingMethod, r.Events = room.MethodReject, []room.Event{event(-time.Minute)}
+	})
+	st.up.grant(sale, 10, 10)
+	testkit.Eventually(t, "who gathered enters", func() bool { return v.get(saleURL).body == "the site" })
+	off := event(30 * time.Minute)
+	off.Suspended = true
+	st.change(5, func(r *room.Settings) { r.Events = []room.Event{off} })
+	testkit.Eventually(t, "a newcomer enters", func() bool { return st.visitor().get(saleURL).body == "the site" })
 }
 
 // TestCookiesAreAsTheRoomSays: the name with its suffix, SameSite and Secure; and the cookie is read again.

@@ -164,7 +164,7 @@ function placed(n) {
 	if (!now.counting && !early) show(shown(n, joined)); // else the answer to the next question tells more
 	near = !n.pausedBy && joined <= Math.max(n.horizon, early ? 0 : n.park);
 	// Timers of pages in the background are slow; messages are not.
-	if (near && !was) later(.05 + Math.random() * .45); else if (due && Date.now() > due) ask();
+	if (near && !was) later(.05 + Math.random() * (early ? 3 : .45)); else if (due && Date.now() > due) ask();
 }
 // shown returns what the page shows after a message: never more than the newest answer
 // said. What only one message or two say, as where an edge has yet to be heard, is not shown.

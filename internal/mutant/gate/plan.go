@@ -114,9 +114,9 @@ var plan = map[mutant.ID]killer{
 	mutant.PassthroughStays: {"slots.TestPassthroughLendsWhateverIsWanted", ""},
 	mutant.ControlsForever:  {"room.TestControlsEnd", ""},
 
-	mutant.PrequeueAdmits:     {"admission.TestNobodyEntersWhilePeopleGather", ""},
-	mutant.PrequeueByOwnClock: {"admission.TestNobodyEntersWhilePeopleGather", ""},
-	mutant.EventEarly:         {"room.TestTheSmallerLimitWhileAPhaseIsUncertain", ""},
+	mutant.PrequeueAdmits:     {"admission.TestNobodyEntersWhilePeopleGather", "events"},
+	mutant.PrequeueByOwnClock: {"admission.TestNobodyEntersWhilePeopleGather", "events"},
+	mutant.EventEarly:         {"room.TestTheSmallerLimitWhileAPhaseIsUncertain", "events"},
 	mutant.EventsOverlap:      {"room.TestEventsAreRefusedWithTheField", ""},
 	mutant.PassthroughLent:    {"slots.TestWhatPassthroughLentIsNotLentAgain", ""},
 
