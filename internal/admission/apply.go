@@ -83,11 +83,14 @@ func (r *roomState) apply(now fleet.Mono, g *wire.RoomGrant) {
 	if r.rights.take(g) {
 		r.dirty = true // tell what we hold
 	}
+	if news, _ := r.passes.Take(r.edge.up.seen, &g.Passes); news {
+		r.dirty = true
+	}
 	r.life.full = g.Life
 	if g.View != nil {
 		r.view = g.View
 	}
-	if r.rights.surplus(now) {
+	if r.rights.surplus(now) || r.passes.Surplus(false) > 0 {
 		// Somebody else wants them. Held visitors are served first: the report
 		// comes after Release.
 		r.edge.hurry(now)
@@ -125,6 +128,7 @@ func (e *Engine) reborn(now fleet.Mono) {
 	l.born(e.edge.cfg.Rand)
 	for _, r := range e.order {
 		r.rights.reborn(now)
+		r.passes = wire.Hand{}
 		r.sessions, r.moves = sessions{}, moveLog{first: 1}
 		r.ends.Again()
 		r.tickets.found.Again()

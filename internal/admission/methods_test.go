@@ -6,6 +6,7 @@ import (
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
 )
 
 // TestNobodyEntersARoomThatIsShut: those inside are served as ever, whoever waits keeps the place, held
@@ -166,5 +167,93 @@ func TestNobodyEntersWhilePeopleGather(t *testing.T) {
 	e.SetRooms(now, []Room{{ID: sale, Shut: QueuedAll, Gather: []Span{{ft.Add(-time.Minute), ft.Add(time.Minute)}}}})
 	if d := e.Arrive(now, sale, waiting(9, time.Minute)); d.Reason != QueuedAll {
 		t.Errorf("queue_all goes first: %+v", d)
+	}
+}
+
+// passes hands out passes of a release.
+func (r *regional) passes(now fleet.Mono, release, granted uint64) {
+	r.held.Passes = wire.Passes{Release: release, Granted: granted, Keep: granted}
+	r.grant(now, 0, 0)
+}
+
+// TestRule11APassLetsInOnePerson: of those who are held the first enter, one for each pass, if they have been called
+// and a right of T and one of R are there. Those of an earlier release are gone with the next.
+func TestRule11APassLetsInOnePerson(t *testing.T) {
+	now := at(0)
+	paused := func(credit uint64, called fleet.Time) (*Engine, *regional) {
+		e, r := newEdge(t, now, credit, 100)
+		e.SetRooms(now, []Room{{ID: sale, Shut: QueuedAll}})
+		r.held.View = view(50, 0, day.Add(2*time.Hour))
+		r.held.View.Called = called
+		for id := range uint64(6) {
+			d := e.Arrive(now, sale, waiting(10+id, time.Minute-time.Duration(id)*time.Second))
+			if d.Verdict == Admit {
+				t.Fatalf("%d enters without a pass: %+v", id, d)
+			}
+			e.Hold(now, &Visit{Room: sale, Ticket: d.Ticket})
+		}
+		return e, r
+	}
+	all := day.Add(2 * time.Hour)
+	enter := func(e *Engine, now fleet.Mono) (ids []uint64) {
+		for _, v := range e.Release(now, nil) {
+			if v.Decision.Verdict == Admit {
+				ids = append(ids, v.Decision.Ticket.ID)
+			}
+		}
+		return ids
+	}
+
+	e, r := paused(20, all)
+	r.passes(now, 7, 2)
+	if in := enter(e, now); len(in) != 2 || in[0] != 10 || in[1] != 11 {
+		t.Errorf("two passes let in %v, want 10 and 11", in)
+	}
+	if rep := r.hear(now).Rooms[0]; rep.Passes != (wire.Passes{Release: 7, Granted: 2, Spent: 2}) || rep.Callable != 4 || rep.HeldPeople != 0 || rep.Want != 0 {
+		t.Errorf("told of them: %+v, %d callable, %d held, %d wanted", rep.Passes, rep.Callable, rep.HeldPeople, rep.Want)
+	}
+	if d := e.Arrive(now, sale, waiting(9, 2*time.Minute)); d.Verdict == Admit {
+		t.Errorf("nothing is left: %+v", d)
+	}
+
+	e, r = paused(20, all)
+	r.passes(now, 7, 3)
+	r.passes(now, 8, 1)
+	if in := enter(e, now); len(in) != 1 {
+		t.Errorf("a release of one after an unused one of three lets in %v", in)
+	}
+	r.passes(now, 7, 3)
+	if in := enter(e, now); len(in) != 0 {
+		t.Errorf("the earlier one lets in %v", in)
+	}
+
+	e, r = paused(1, all)
+	r.passes(now, 7, 3)
+	if in := enter(e, now); len(in) != 1 {
+		t.Errorf("three passes and one right of T let in %v", in)
+	}
+
+	e, r = paused(20, day.Add(time.Hour-58*time.Second))
+	r.passes(now, 7, 3)
+	if in := enter(e, now); len(in) != 3 || in[2] != 12 { // joined 60, 59 and 58 s ago
+		t.Errorf("called are those who joined 58 s ago or before: %v enter", in)
+	}
+
+	// A regional that replaces the one that lent them counts none of them.
+	e, r = paused(20, all)
+	r.passes(now, 7, 2)
+	r.term.N++
+	r.held.Passes = wire.Passes{}
+	r.say(now, wire.Grant{Adoption: wire.Promise})
+	if rep := r.hear(now).Rooms[0]; rep.Passes != (wire.Passes{}) {
+		t.Errorf("told to another parent: %+v", rep.Passes)
+	}
+
+	// Once the room is open they go back.
+	e, r = paused(0, all)
+	r.passes(now, 7, 2)
+	e.SetRooms(now, []Room{{ID: sale}})
+	if rep := r.hear(now).Rooms[0]; rep.Passes != (wire.Passes{Release: 7, Granted: 2, Returned: 2}) {
+		t.Errorf("an open room keeps passes: %+v", rep.Passes)
 	}
 }

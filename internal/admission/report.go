@@ -89,6 +89,10 @@ func (r *roomState) prepare(now fleet.Mono, ft fleet.Time, leased bool) {
 	if (none || leased) && r.rights.giveBack(now, none) { // who never had a lease has nothing to give
 		r.dirty = true
 	}
+	if n := r.passes.Surplus(none || r.Shut != QueuedAll); n > 0 && (none || leased) {
+		r.passes.Returned += n
+		r.dirty = true
+	}
 	if !leased {
 		r.sessions.fold(ft.Second() - keptAlone)
 	}
@@ -113,9 +117,14 @@ func (r *roomState) report(now fleet.Mono, ft fleet.Time) wire.RoomReport {
 	r.rights.tell(now, &out)
 	r.queue.tell(ft, &out)
 	out.FirstMove, out.Moves = r.moves.take(l.seq)
-	if r.paused || r.shut(r.edge.at(now)) != None { // a right here would serve nobody
+	out.Passes = r.passes.Tell(l.seen)
+	switch shut := r.shut(r.edge.at(now)); {
+	case r.paused || shut != None && shut != QueuedAll: // a right here would serve nobody
 		out.Want, out.HeldPeople = 0, 0
-	} else if len(r.held.visits) > 0 {
+	case shut == QueuedAll: // or serves who has a pass
+		out.Want, out.Callable, out.HeldPeople = 0, out.HeldPeople, min(out.HeldPeople, r.passes.Unused())
+	}
+	if out.HeldPeople+out.Callable > 0 {
 		out.HeldJoined = r.held.visits.oldest(nil, wire.MaxHeld)
 	}
 	if !l.joined {

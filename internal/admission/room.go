@@ -70,7 +70,8 @@ type roomState struct {
 	life   life
 
 	rights   rights
-	sessions sessions // what is told of those inside
+	passes   wire.Hand // of a room that is paused
+	sessions sessions  // what is told of those inside
 	moves    moveLog
 	tickets  tickets               // of those inside
 	ended    ended                 // sessions that ended before their tickets expire
@@ -116,7 +117,7 @@ func (r *roomState) set(now fleet.Mono, settings Room) {
 // shut returns why nobody is let in by what an operator says, None where somebody may be. Before an event that is judged
 // by the time that it may be at the latest and at the earliest, so that no edge is early.
 func (r *roomState) shut(m moment) Reason {
-	if r.Shut == QueuedAll && !mutant.On(mutant.ShutAdmits) {
+	if r.queuedAll() {
 		return QueuedAll
 	}
 	bound := min(m.bound, fleet.Rough) // nobody has a right who is less sure
@@ -132,6 +133,36 @@ func (r *roomState) shut(m moment) Reason {
 		return None
 	}
 	return r.Shut
+}
+
+// queuedAll reports whether an operator lets nobody in but by a pass.
+func (r *roomState) queuedAll() bool { return r.Shut == QueuedAll && !mutant.On(mutant.ShutAdmits) }
+
+// releases reports whether an operator has passes here for those who come next.
+func (r *roomState) releases(now fleet.Mono) bool {
+	return r.queuedAll() && r.passes.Unused() > 0 && r.edge.up.check(now)
+}
+
+// upTo returns the join time up to which people may enter.
+func (r *roomState) upTo() fleet.Time {
+	if r.queuedAll() {
+		if r.view == nil {
+			return 0
+		}
+		return r.view.Called
+	}
+	return horizon(r.view)
+}
+
+// parks decides about a place that is behind: held for its turn where that may be near. It reports whether
+// the visitor is to be back soon, because who was told nothing yet is told first, and held next.
+func (r *roomState) parks(d *Decision) (soon bool) {
+	t := &d.Ticket
+	if near := r.view != nil && t.Flags&ticket.Returned != 0 && t.Joined <= r.view.Park; !near || t.Ahead|t.High == 0 {
+		return near
+	}
+	d.Verdict = Hold
+	return false
 }
 
 // arrive decides about one request, which lets somebody new in only if it may; see
@@ -213,8 +244,10 @@ func (r *roomState) decide(m moment, d *Decision, may bool) {
 	soon := false
 	shut := r.shut(m)
 	switch {
-	case shut != None:
-		d.Reason = shut
+	case shut != None && !r.releases(m.now):
+		if d.Reason = shut; shut == QueuedAll && r.edge.up.check(m.now) {
+			soon = r.parks(d)
+		}
 	case r.paused:
 		d.Reason = OriginDown
 	case !r.edge.up.check(m.now) && r.edge.isolated(m.now) && r.decideAlone(m, d, may):
@@ -227,13 +260,9 @@ func (r *roomState) decide(m moment, d *Decision, may bool) {
 		d.Reason = Isolated
 	case r.edge.up.standing != wire.Listed:
 		d.Reason = Drains
-	case t.Joined > horizon(r.view):
+	case t.Joined > r.upTo():
 		d.Reason = Behind
-		if near := t.Flags&ticket.Returned != 0 && t.Joined <= r.view.Park; near && t.Ahead|t.High != 0 {
-			d.Verdict = Hold
-		} else if near { // who was told nothing yet is told first, and held next
-			soon = true
-		}
+		soon = r.parks(d)
 	case !may:
 		d.Reason = FirstTouch
 	default:
@@ -264,6 +293,9 @@ func (r *roomState) charge(m moment, d *Decision) bool {
 	if r.gone || (r.rights.credit() <= uint64(len(r.movers)) && !mutant.On(mutant.NoRight)) || (r.rights.rate.idle(m.now) == 0 && !mutant.On(mutant.NoRateRight)) {
 		return false
 	}
+	if r.queuedAll() && r.passes.Unused() == 0 {
+		return false
+	}
 	t := &d.Ticket
 	second := m.second()
 	until := m.stampTime() + 1 + r.life.first()
@@ -274,6 +306,9 @@ func (r *roomState) charge(m moment, d *Decision) bool {
 		r.rights.spent++
 	}
 	r.rights.rate.use(m.now)
+	if r.queuedAll() && !mutant.On(mutant.PassRecycles) {
+		r.passes.Spent++
+	}
 	r.admitted++
 	if t.Waited() {
 		r.entered++
@@ -289,7 +324,7 @@ func (r *roomState) charge(m moment, d *Decision) bool {
 	if forecast, actual, ok := d.Outcome(); ok {
 		r.outcomes.Add(forecast, actual)
 	}
-	if r.rights.low() {
+	if r.rights.low() || r.queuedAll() {
 		r.edge.hurry(m.now) // refill before dry
 	}
 	return true
@@ -313,9 +348,9 @@ func (r *roomState) letGo(v *Visit) bool {
 
 // release decides about held visits whose turn has come; see Engine.Release.
 func (r *roomState) release(m moment, out []*Visit) []*Visit {
-	for len(r.held.visits) > 0 && !r.paused && r.shut(m) == None && r.life.firm(m) {
+	for len(r.held.visits) > 0 && !r.paused && (r.shut(m) == None || r.releases(m.now)) && r.life.firm(m) {
 		v := r.held.visits[0]
-		if v.Ticket.Joined > horizon(r.view) {
+		if v.Ticket.Joined > r.upTo() {
 			break
 		}
 		d := Decision{Ticket: v.Ticket}
@@ -346,7 +381,7 @@ func (r *roomState) giveUp(m moment, v *Visit) {
 	if !back {
 		r.queue.enqueued(m.time, d.Ticket.Joined, v.Brought.ID == 0)
 	}
-	if d.Ticket.Joined <= horizon(r.view) || r.view.Park >= d.Ticket.Joined {
+	if d.Ticket.Joined <= r.upTo() || r.view != nil && r.view.Park >= d.Ticket.Joined {
 		d.Retry = r.edge.cfg.Params.Nearest / 2 // the turn is near: back at once
 	}
 	v.Decision = d

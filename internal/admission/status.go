@@ -93,6 +93,14 @@ func (e *Engine) Spendable(now fleet.Mono, id room.ID) (credit, rate uint64) {
 	return r.rights.credit(), r.rights.rate.idle(now)
 }
 
+// Passes returns what the edge has of the passes of the newest release that it knows.
+func (e *Engine) Passes(id room.ID) wire.Passes {
+	if r := e.rooms[id]; r != nil {
+		return r.passes.Passes
+	}
+	return wire.Passes{}
+}
+
 // Waits reports whether t is a place in the line of the room as it is: the
 // visitor need not be given another and holds no session. Nothing is counted by
 // it.

@@ -144,6 +144,14 @@ const (
 	RenewalStays
 	PassthroughStays
 	PassthroughLent
+
+	// Rule 11: a release lets in no more than its number.
+	ReleaseUnmarked
+	ReleaseMarkedTwice
+	PassesBackTwice
+	PassesOfThePredecessor
+	PassRecycles
+	PassOfOldRelease
 	ControlsForever
 
 	// Events.
@@ -159,7 +167,7 @@ const (
 type Mutant struct {
 	ID   ID
 	Name string
-	Rule int // of the ten rules of the hard limit
+	Rule int // of the eleven rules of the hard limit
 	Says string
 }
 
@@ -285,10 +293,16 @@ var list = [count]Mutant{
 	ControlsForever:  {Name: "controls-forever", Rule: 1, Says: "a limit for now goes on after its end"},
 	PassthroughLent:  {Name: "passthrough-lent", Rule: 9, Says: "while books are missing, what was lent beyond T under passthrough may be lent again when it comes back"},
 
-	PrequeueAdmits:     {Name: "prequeue-admits", Rule: 1, Says: "an edge admits while people gather for an event"},
-	PrequeueByOwnClock: {Name: "prequeue-by-own-clock", Rule: 1, Says: "an edge opens at the start of an event by its clock as it stands"},
-	EventEarly:         {Name: "event-early", Rule: 1, Says: "limits of an event that are higher are in force before it has certainly begun, and lower ones once it has"},
-	EventsOverlap:      {Name: "events-overlap", Rule: 1, Says: "events of a room may overlap"},
+	PrequeueAdmits:         {Name: "prequeue-admits", Rule: 1, Says: "an edge admits while people gather for an event"},
+	PrequeueByOwnClock:     {Name: "prequeue-by-own-clock", Rule: 1, Says: "an edge opens at the start of an event by its clock as it stands"},
+	EventEarly:             {Name: "event-early", Rule: 1, Says: "limits of an event that are higher are in force before it has certainly begun, and lower ones once it has"},
+	EventsOverlap:          {Name: "events-overlap", Rule: 1, Says: "events of a room may overlap"},
+	ReleaseUnmarked:        {Name: "release-unmarked", Rule: 11, Says: "a release is lent before it is marked in the store"},
+	ReleaseMarkedTwice:     {Name: "release-marked-twice", Rule: 11, Says: "a new coordinator lends a release that another one marked"},
+	PassesBackTwice:        {Name: "passes-back-twice", Rule: 11, Says: "passes that come back are lent again with every report that tells of them"},
+	PassesOfThePredecessor: {Name: "passes-of-the-predecessor", Rule: 11, Says: "a new aggregator is lent again what its predecessor was lent"},
+	PassRecycles:           {Name: "pass-recycles", Rule: 11, Says: "a pass lets in more than one person"},
+	PassOfOldRelease:       {Name: "pass-of-old-release", Rule: 11, Says: "passes of an earlier release are used as those of the newest"},
 }
 
 // Variable names the environment variable that chooses a mutant for a process, in

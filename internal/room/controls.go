@@ -1,6 +1,7 @@
 package room
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,10 +38,58 @@ type Mark struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Pause lets nobody new in.
+// Pause lets nobody new in, but by a release.
 type Pause struct {
 	Mark
-	Message string `json:"message,omitempty"` // in place of every other one
+	Message string   `json:"message,omitempty"` // in place of every other one
+	Release *Release `json:"release,omitempty"` // the newest; it ends with the pause
+}
+
+// Release lets in the next N of those who wait in a room that is paused.
+type Release struct {
+	ID     uint64 `json:"id"` // a later one has a higher number
+	N      int    `json:"n"`  // 1 to MaxRelease people
+	At     int64  `json:"at"`
+	By     string `json:"by,omitempty"` // name of a token
+	Reason string `json:"reason,omitempty"`
+	Key    string `json:"key,omitempty"` // who asks again with the same key asks for the same release
+
+	// Lender is the coordinator that lends the release: it alone ever does, and only once this is stored. nil
+	// before one has taken it.
+	Lender *Lender `json:"lender,omitempty"`
+}
+
+// Lender is the term of a coordinator.
+type Lender struct {
+	Term  uint64 `json:"term"`
+	Nonce uint64 `json:"nonce"`
+}
+
+// MaxRelease bounds how many people one release lets in: so many are held at the edges for their turn.
+const MaxRelease = 1000
+
+// Untaken returns the release of a room that is paused which no coordinator has taken, nil for none.
+func (c *Control) Untaken(now int64) *Release {
+	in := c.At(now)
+	if in == nil || in.Pause == nil || in.Pause.Release == nil || in.Pause.Release.Lender != nil {
+		return nil
+	}
+	return in.Pause.Release
+}
+
+// Take returns c with every release that no coordinator has taken as taken by l, and how many these are. It
+// changes nothing of c. What it returns is to be stored in place of c, and of nothing else, before any of them is lent.
+func (c *Controls) Take(l Lender, now int64) (next *Controls, n int) {
+	next = &Controls{Version: c.Version + 1, Rooms: maps.Clone(c.Rooms)}
+	for id, r := range c.Rooms {
+		if u := r.Untaken(now); u != nil {
+			taken, pause, control := *u, *r.Pause, *r
+			taken.Lender, pause.Release, control.Pause = &l, &taken, &pause
+			next.Rooms[id] = &control
+			n++
+		}
+	}
+	return next, n
 }
 
 // Message is what those who wait are told, in place of the room's queue_message.
@@ -176,6 +225,9 @@ func (c *Control) Check() (errs []error) {
 	}
 	if c.Pause != nil {
 		add("pause.message", checkMessage(c.Pause.Message))
+		if r := c.Pause.Release; r != nil {
+			add("pause.release", r.check())
+		}
 	}
 	if c.Message != nil {
 		add("message.text", checkMessage(c.Message.Text))
@@ -191,6 +243,16 @@ func (c *Control) Check() (errs []error) {
 		}
 	}
 	return errs
+}
+
+func (r *Release) check() string {
+	switch {
+	case r.ID == 0:
+		return "must have an id"
+	case r.N < 1 || r.N > MaxRelease:
+		return fmt.Sprintf("must be of 1 to %d people, got %d", MaxRelease, r.N)
+	}
+	return cmp.Or(checkShort(r.By), checkShort(r.Reason), checkShort(r.Key))
 }
 
 func checkShort(s string) string {

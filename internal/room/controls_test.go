@@ -16,7 +16,7 @@ func said() *Control {
 	limits := &Limits{Mark: mark(1, 40), TotalActiveUsers: 7}
 	all := mark(1, 20)
 	return &Control{
-		Pause: &Pause{mark(1, 10), "Ten minutes."}, QueueAll: &all, Message: &Message{mark(1, 30), "Sold out soon."}, Limits: limits,
+		Pause: &Pause{Mark: mark(1, 10), Message: "Ten minutes."}, QueueAll: &all, Message: &Message{mark(1, 30), "Sold out soon."}, Limits: limits,
 	}
 }
 

@@ -49,6 +49,7 @@ type Faults struct {
 	Renewal                             bool // disable_session_renewal is edited
 	Rename                              bool // the room is renamed, and keeps its id
 	Events                              bool // the room has events, with people who gather before them
+	Release                             bool // the room is paused, and some are let in
 	Clocks                              bool // wall clocks are off by up to five minutes, monotonic ones drift at the bound
 
 	Doubled float64       // share of messages that arrive twice
@@ -156,6 +157,7 @@ var operatorKinds = []faultKind{
 	{1, func(f *Faults) bool { return f.Renewal }, (*World).editRenewal},
 	{1, func(f *Faults) bool { return f.Rename }, (*World).renameRoom},
 	{4, func(f *Faults) bool { return f.Events }, (*World).scheduleEvent},
+	{4, func(f *Faults) bool { return f.Release }, (*World).releaseSome},
 }
 
 // fault is one thing that goes wrong. Everything about it is drawn beforehand,

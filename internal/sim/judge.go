@@ -52,6 +52,8 @@ type judge struct {
 	moved   int
 	excess  int // most sessions beyond T at any moment
 
+	releases map[uint64]*releasing
+
 	lines []deed // per data centre, as of the last look
 	root  slots.RootLedger
 }
@@ -94,6 +96,7 @@ func (j *judge) begin(w *World) {
 	j.homes = map[uint64]int16{}
 	j.latest = map[uint64]latest{}
 	j.stamps = map[uint64]stamps{}
+	j.releases = map[uint64]*releasing{}
 	j.centres = make([]truth, w.cfg.Centres)
 	for i := range j.centres {
 		j.centres[i] = truth{home: ticket.DCOf(centreName(i)), until: map[uint64]uint32{}, bucket: map[int64][]uint64{}}
@@ -152,7 +155,7 @@ func (j *judge) issued(w *World, v *visitor, d admission.Decision) {
 	if d.Verdict == admission.Admit {
 		j.admit(w, e.region)
 		if e.told.Shut != admission.None {
-			j.fail(w, "%s admits somebody, and knows that nobody is to be let in", w.name(e))
+			j.released(w, e)
 		}
 		for _, s := range e.told.Gather { // what fleet time is, is known to so much
 			if now := w.fleetTime(); now >= s.From.Add(fleet.MaxError) && now < s.Until.Add(-fleet.MaxError) {
@@ -525,6 +528,7 @@ func (j *judge) whole(w *World) {
 	}
 	j.root = g.core.Totals(w.room)
 	j.settle(w, &j.root)
+	j.passes(w)
 	sum, rsum := max(0, j.root.Free), max(0, j.root.RateFree)
 	for i, l := range j.lines {
 		if j.centres[i].forsaken {

@@ -27,6 +27,7 @@ var Targets = []Target{
 	{"keys", Keys},
 	{"operators", Operators},
 	{"events", Events},
+	{"releases", Releases},
 }
 
 // Target is one of them.
@@ -217,6 +218,22 @@ func Events(seed uint64) Config {
 	f.CutRegion, f.CutEdge, f.Clocks = rng.IntN(3) == 0, rng.IntN(3) == 0, rng.IntN(2) == 0
 	if rng.IntN(2) == 0 {
 		f.Vague = fleet.MaxError + time.Duration(rng.IntN(1000))*time.Millisecond
+	}
+	return c
+}
+
+// Releases lets some in again and again while the room is paused, and coordinators, aggregators and edges are replaced,
+// links are cut and messages come late or twice.
+func Releases(seed uint64) Config {
+	c, rng := tight(seed, 1+rng20(seed)%3, 2, 10*time.Second)
+	c.People.Stay = 0.5 + rng.Float64()/2
+	f := &c.Faults
+	f.Every, f.Last = time.Duration(1+rng.IntN(4))*time.Second, time.Duration(2+rng.IntN(20))*time.Second
+	f.Release, f.Pause, f.Disk = true, rng.IntN(2) == 0, rng.IntN(2) == 0
+	f.CrashGlobal, f.CrashRegion, f.CrashEdge = rng.IntN(4) > 0, rng.IntN(2) == 0, rng.IntN(2) == 0
+	f.CutRegion, f.CutEdge, f.Zombies, f.Rollback = rng.IntN(2) == 0, rng.IntN(2) == 0, rng.IntN(2) == 0, rng.IntN(4) == 0
+	if rng.IntN(2) == 0 {
+		f.Doubled, f.Tardy, f.Late = 0.1, 0.1, 6*time.Second
 	}
 	return c
 }

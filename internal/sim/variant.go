@@ -166,6 +166,7 @@ var enemies = []enemy{
 	{"renewal", true, func(c *Config) { c.Faults.Renewal = false }},
 	{"events", true, func(c *Config) { c.Faults.Events = false }},
 	{"rename", true, func(c *Config) { c.Faults.Rename = false }},
+	{"release", true, func(c *Config) { c.Faults.Release = false }},
 	{"disk", false, func(c *Config) { c.Faults.Disk = false }},
 	{"clocks", false, func(c *Config) { c.Faults.Clocks = false }},
 	{"vague", false, func(c *Config) { c.Faults.Vague = 0 }},

@@ -142,6 +142,7 @@ func (c *Config) enableFaults(rng *rand.Rand) {
 	if some(0.35) {
 		f.Methods, f.Pause, f.ForNow = some(0.6), some(0.5), some(0.5)
 		f.Suspend, f.Renewal, f.Rename = some(0.3), some(0.4), some(0.3)
+		f.Release = some(0.4)
 	}
 }
 

@@ -137,6 +137,7 @@ type World struct {
 	keys    keys
 
 	operator operator
+	crashAt  uint64 // release that the coordinator ends with which takes it
 
 	members     membership
 	slowDocs    bool // a change of the list reaches most nodes late
@@ -195,11 +196,13 @@ type proc struct {
 type globalProc struct {
 	proc
 	term    uint64
+	nonce   uint64
 	began   int64
 	edition uint64 // of the room set that it knows
 	told    []slots.RoomConfig
-	members int  // version of the list of data centres that it knows
-	legacy  bool // it is of release 0.1.0: it knows no versions, and hears whom its configuration lists
+	writing uint64 // release that it is about to take
+	members int    // version of the list of data centres that it knows
+	legacy  bool   // it is of release 0.1.0: it knows no versions, and hears whom its configuration lists
 	names   []string
 	core    *slots.Allocator
 	offset  time.Duration // of its machine's wall clock
@@ -330,8 +333,9 @@ func (w *World) startGlobal(bootstrap bool) {
 	if !bootstrap {
 		n.offset = w.cfg.Faults.wall(w.chaos)
 	}
+	n.nonce = w.rng.Uint64()
 	n.core = slots.NewAllocator(n.clock.read(w.now), slots.AllocatorConfig{
-		Term: wire.Term{N: term, Nonce: w.rng.Uint64()}, Centres: names, Params: w.cfg.Params, Bootstrap: bootstrap,
+		Term: wire.Term{N: term, Nonce: n.nonce}, Centres: names, Params: w.cfg.Params, Bootstrap: bootstrap,
 	})
 	n.core.SetLease(fleet.Never)
 	n.told = w.roomsBy(n)
@@ -752,6 +756,7 @@ func (w *World) runGlobal(i int32) {
 		}
 	}
 	w.tendMembers(n)
+	w.tendRelease(i)
 	w.wakeGlobal(i)
 }
 

@@ -38,6 +38,7 @@ type account struct {
 	outcomes                 line.Outcomes
 	told                     bool             // the counters above have a beginning
 	report                   *wire.RoomReport // the advisory rest of it
+	passes                   passLoan
 
 	// Presumed about an edge that is not alive.
 	presumedSpent int64 // sessions, counted until presumedUntil
@@ -232,4 +233,7 @@ func (a *account) noRate() {
 }
 
 // noAsk forgets who asked for rights.
-func (a *account) noAsk() { a.want, a.heldJoined, a.heldPeople, a.movers = 0, nil, 0, 0 }
+func (a *account) noAsk() {
+	a.want, a.heldJoined, a.heldPeople, a.movers = 0, nil, 0, 0
+	a.passes.callable, a.passes.joined = 0, nil
+}

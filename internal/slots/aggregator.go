@@ -21,16 +21,22 @@ type RoomConfig struct {
 	LostWait time.Duration // lost_after
 
 	Unbound bool // queueing_method passthrough: sessions and admissions are counted, and no limit binds
-	Shut    bool // nobody is to be admitted, or people may be gathering for an event: nobody is called
+	Shut    bool // nobody is to be admitted, or people may be gathering for an event: nobody is called, but by a release
+
+	Release Release // the newest of a room that is paused
 }
 
 // ConfigOf returns what the ledger needs to know of r.
 func ConfigOf(r *room.Room) RoomConfig {
-	return RoomConfig{
+	c := RoomConfig{
 		ID: r.ID, Total: uint64(r.TotalActiveUsers), Rate: uint64(r.NewUsersPerMinute), Session: r.SessionDuration,
 		Cap: r.PartitionPolicy == room.PolicyCap, LostWait: r.LostAfter,
 		Unbound: r.QueueingMethod == room.MethodPassthrough && !r.QueueAll && !r.Closed, Shut: r.QueueAll || r.Closed || r.QueueingMethod == room.MethodReject,
 	}
+	if k := r.Control; k != nil && k.Pause != nil && k.Pause.Release != nil {
+		c.Release = releaseOf(k.Pause.Release)
+	}
+	return c
 }
 
 // AggregatorConfig is what an aggregator is made of.

@@ -128,6 +128,7 @@ func (a *Allocator) SetRooms(now fleet.Mono, rooms []RoomConfig) {
 		}
 		r.Unbound = r.Unbound || (p.Unbound && mutant.On(mutant.PassthroughStays))
 		p.RoomConfig, p.gone, p.stale = r, false, true
+		a.begin(p)
 	}
 	a.due = now
 }
@@ -163,6 +164,7 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 		d.parts, d.acked = wire.Parts{}, 0
 		for _, l := range d.loans {
 			l.admitted, l.joined, l.entered, l.outcomes = 0, 0, 0, nil
+			l.passes.forget()
 			l.dirty, l.viewDirty = true, true
 		}
 	}
@@ -264,6 +266,7 @@ func (a *Allocator) take(d *centre, l *loan, r *wire.RoomReport, asOf fleet.Time
 		l.whole = crowd{at: d.recv, active: r.Active, waiting: l.waiting, pending: l.pending}
 	}
 	l.movers, l.excess = r.Movers, r.Excess
+	p.passes.take(&l.passes, r)
 	if l.active <= uint64(max(0, l.held())) {
 		l.unreturned = 0
 	} else if l.unreturned > 0 {

@@ -27,6 +27,9 @@ type books struct {
 	rateGranted, rateReturned uint64 // R
 	keep, rateKeep            uint64
 
+	hand   wire.Hand // the passes that global lent
+	passes passes    // the same, as they are lent to edges
+
 	accounts []*account // by name and incarnation of their edges
 
 	counts       counts

@@ -22,6 +22,7 @@ func (b *books) take(now, wrote fleet.Mono, e *edge, m *wire.Report, r *wire.Roo
 	acc.renewedBefore = acc.renewed
 	acc.renewed = max(acc.renewed, r.Renewed)
 	acc.want, acc.heldJoined, acc.heldPeople, acc.movers = r.Want, r.HeldJoined, r.HeldPeople, r.Movers
+	b.passes.take(&acc.passes, r)
 	if acc.report == nil {
 		b.terminations.tell(acc) // before it may act in the room
 		b.tellLines(acc, latest(m))

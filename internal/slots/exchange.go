@@ -92,7 +92,8 @@ func (b *books) giveBack(t, rate int64) {
 }
 
 // apply takes what global said of the room. It reports whether global is to hear of us soon.
-func (b *books) apply(g *wire.RoomGrant) (hurry bool) {
+func (b *books) apply(from wire.Term, g *wire.RoomGrant) (hurry bool) {
+	b.takePasses(from, &g.Passes)
 	if g.Gen < b.gen {
 		return false // of books that were voided since
 	}

@@ -97,6 +97,7 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 			Room: b.ID, Granted: acc.granted, RateGranted: acc.rateGranted, RenewCeil: acc.renewCeil,
 			Keep: acc.keep, RateKeep: acc.rateKeep, Life: acc.life,
 			Ends: acc.ends.Take(a.roster.said, e.told), Lines: acc.lines.Take(a.roster.said, e.told),
+			Passes: acc.passes.told(&b.passes),
 		}
 		if acc.viewAt > e.acked {
 			g.View = b.view
@@ -141,7 +142,10 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 	d := division{reconstructed: b.reconstructed, closed: a.member.standing(&a.up) != wire.Listed}
 	d.free, d.rateFree = a.free(b)
 	d.keep, d.rateKeep = a.up.keep(b, now)
-	d.horizon = a.view(now, b, d.free, d.rateFree).Horizon
+	v := a.view(now, b, d.free, d.rateFree)
+	if d.horizon = v.Horizon; b.Shut {
+		d.horizon = v.Called
+	}
 	for _, acc := range to {
 		d.claims = append(d.claims, claim{
 			idle: acc.idle(), rateIdle: acc.rateIdleNow(),
@@ -157,6 +161,7 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 		acc.set(uint64(t.keep), uint64(r.keep), acc.life)
 		acc.edge.push = acc.edge.push || push[i]
 	}
+	a.lendPasses(now, b, to)
 	b.allowRenewals(to, a.stamps(b))
 	if d.knock {
 		a.up.hurry(now, 1) // knock at global, or bring what it waits for

@@ -132,6 +132,15 @@ type RootLedger struct {
 	Excess         int64 // sessions that may be valid beyond the books: see Allocator
 	Beyond         int64 // sessions beyond Total: under passthrough, or of before a limit was lowered
 	View           *wire.View
+	Passes         PassLedger
+}
+
+// PassLedger is the newest release that a coordinator lends, as far as it was told.
+type PassLedger struct {
+	Release uint64
+	N       uint64 // people to be let in
+	Free    uint64 // passes that are lent to nobody
+	Spent   uint64 // people let in
 }
 
 // CentreLedger is what the root has lent to one data centre.
@@ -176,6 +185,7 @@ func (a *Allocator) Totals(id room.ID) RootLedger {
 	}
 	l := RootLedger{Total: p.Total, Rate: p.Rate, Complete: a.complete(p), Unbound: p.Unbound, View: p.view}
 	l.Free, l.RateFree = a.free(p)
+	l.Passes = PassLedger{Release: p.passes.release, N: p.passes.n, Free: p.passes.free(), Spent: p.passes.spent}
 	return l
 }
 

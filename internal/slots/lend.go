@@ -95,7 +95,7 @@ func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant
 			Room: p.ID, Gen: l.gen, Granted: l.granted, RateGranted: l.rateGranted,
 			Keep: l.keep, RateKeep: l.rateKeep,
 			Returned: l.returned, RateReturned: l.rateReturned, Confirmed: a.confirms(p, d, l),
-			Ends: l.ends.Take(d.grantSeq, d.acked),
+			Ends: l.ends.Take(d.grantSeq, d.acked), Passes: l.passes.told(&p.passes),
 		}
 		if (d.blank || l.viewAt > d.acked) && !p.partial {
 			g.View = p.view
@@ -264,12 +264,15 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 		p.debt, p.rateDebt = min(0, free), min(0, rfree)
 	}
 	s := a.survey(now, ft, p, free, rfree)
+	called, callable := a.callable(p, s)
 	view := a.look(now, ft, p, prospect{
 		lines: s.lines, absent: s.absent,
 		supply: s.supply, rate: s.rate, total: int64(p.Total), limit: int64(p.Rate),
 		tally:  tally{life: time.Duration(wire.Life(p.Session)) * time.Second, active: s.active},
 		wanted: s.wanted, pending: s.pending, heldJoined: mergeTimes(s.heldJoined, math.MaxInt), debt: s.debt || p.Shut,
+		shut: p.Shut, called: calledUpTo(called, callable, ft),
 	})
+	a.lendPasses(p, s)
 	if len(s.loans) == 0 {
 		return
 	}
@@ -329,7 +332,7 @@ func (a *Allocator) look(now fleet.Mono, ft fleet.Time, p *pool, x prospect) *wi
 	for _, d := range a.centres {
 		l := a.loan(d, p.ID)
 		l.viewDirty = true
-		d.push = d.push || old == nil || old.Horizon != v.Horizon
+		d.push = d.push || old == nil || old.Horizon != v.Horizon || old.Called != v.Called
 	}
 	return v
 }

@@ -21,6 +21,8 @@ type loan struct {
 
 	keep, rateKeep uint64
 
+	passes passLoan
+
 	idle, idleSeen     uint64 // idle rights when it had seen so many granted
 	rateIdle, rateSeen uint64
 	want, heldPeople   uint64
@@ -114,6 +116,7 @@ type pool struct {
 	partial                   bool // the view lacks data centres that a new leader has yet to hear
 	stale                     bool
 	relays                    map[wire.End]*relay
+	passes                    passes // of the newest release that is ours to lend
 }
 
 func (a *Allocator) pool(id room.ID) *pool {

@@ -165,6 +165,7 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 		free, rateFree := a.free(b)
 		r := b.report(now, free, rateFree)
 		r.Ends = b.terminations.up.Take(u.seq, u.acked)
+		b.tellPasses(u.seen, &r)
 		pack.Add(r)
 	}
 	u.busy = busy
@@ -303,7 +304,7 @@ func (a *Aggregator) adopted(now fleet.Mono, g *wire.Grant, complete bool) {
 	}
 	u.joined = true
 	for i := range g.Rooms {
-		if a.rooms.open(g.Rooms[i].Room).apply(&g.Rooms[i]) {
+		if a.rooms.open(g.Rooms[i].Room).apply(u.seen, &g.Rooms[i]) {
 			u.hurry(now, 1)
 		}
 	}

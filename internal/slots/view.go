@@ -26,6 +26,7 @@ const (
 	gainStep  = 500 * time.Millisecond
 	gainAhead = 1.0  // seconds of admissions called at factor 1
 	parkAhead = 12.0 // seconds of admissions held at the edges
+	shutAhead = 1000 // people held at the edges of a room that is paused: a release finds them there
 	idleAim   = 0.004
 	stall     = 20 // steps in which nobody comes, after which people are called by whole slices of the line
 )
@@ -177,6 +178,8 @@ type prospect struct {
 	heldJoined   []fleet.Time     // join times of people held at the edges, ascending
 	wanted       float64          // rights that newcomers want by the next report
 	debt         bool             // more is lent than a lowered limit allows: nobody may enter
+	shut         bool             // an operator lets nobody in: as a debt,
+	called       fleet.Time       // but who joined before it enters by a pass
 	tally        tally
 }
 
@@ -239,8 +242,12 @@ func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
 		// Whoever was called would take each right that becomes free before it
 		// can go back, and the limit would stay as it was for ever.
 		x.gain.step(now, 0, x.tally.admitted)
-		v.Horizon = 0
-		if hold := parkAhead*v.Mu + 1; hold < waiting {
+		v.Horizon, v.Called = 0, x.called
+		hold := parkAhead*v.Mu + 1
+		if x.shut {
+			hold = max(hold, shutAhead)
+		}
+		if hold < waiting {
 			v.Park = whole.At(hold)
 		}
 		return v
@@ -293,7 +300,7 @@ func part(n, of int64) float64 { return float64(max(n, 0)) / float64(max(of, 1))
 
 // sameView reports whether two views tell visitors and edges the same.
 func sameView(a, b *wire.View) bool {
-	if a.Horizon != b.Horizon || a.Park != b.Park || a.Slots != b.Slots || a.Active != b.Active {
+	if a.Horizon != b.Horizon || a.Called != b.Called || a.Park != b.Park || a.Slots != b.Slots || a.Active != b.Active {
 		return false
 	}
 	paces := line.Later(a.Paces, b.At.Sub(a.At))

@@ -127,6 +127,7 @@ func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 		Active: r.Active, Admitted: r.Admitted, Joined: r.Joined, Entered: r.Entered,
 		Waiting: packLine(r.Waiting), Movers: r.Movers, Excess: r.Excess, Ends: packEnds(r.Ends),
 		Unseen: r.Unseen, Young: packLine(r.Pending), Outcomes: packOutcomes(r.Outcomes), Copied: packLines(r.Copied),
+		Passes: packPasses(&r.Passes), Callable: r.Callable,
 	}
 	p.Sessions = packSessions(r.Sessions)
 	if n := len(r.Moves); n > 0 || r.FirstMove != 0 {
@@ -175,8 +176,9 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 		Renewed: p.GetRenewed(), RenewCeil: p.GetRenewCeil(),
 		Want: p.GetWant(), HeldPeople: p.GetParkedN(),
 		Active: p.GetActive(), Admitted: p.GetAdmitted(), Joined: p.GetJoined(), Entered: p.GetEntered(),
-		Movers: p.GetMovers(), Excess: p.GetExcess(),
+		Movers: p.GetMovers(), Excess: p.GetExcess(), Callable: p.GetCallable(),
 	}
+	r.Passes = unpackPasses(p.GetPasses())
 	var err error
 	if r.Sessions, err = unpackSessions(p.GetSessions()); err != nil {
 		return err
@@ -346,6 +348,17 @@ func unpackEnds(p *wirepb.Ends) ([]End, error) {
 		out[i] = End{ID: p.GetId()[i], Home: p.GetHome()[i], Until: p.GetUntil()[i], Kind: EndKind(kind)}
 	}
 	return out, nil
+}
+
+func packPasses(p *Passes) *wirepb.Passes {
+	if p.Release == 0 {
+		return nil
+	}
+	return &wirepb.Passes{Release: p.Release, Granted: p.Granted, Returned: p.Returned, Spent: p.Spent, Keep: p.Keep}
+}
+
+func unpackPasses(p *wirepb.Passes) Passes {
+	return Passes{Release: p.GetRelease(), Granted: p.GetGranted(), Returned: p.GetReturned(), Spent: p.GetSpent(), Keep: p.GetKeep()}
 }
 
 func packLine(h line.Histogram) *wirepb.Line {

@@ -28,6 +28,7 @@ func EncodeGrant(g *Grant) ([]byte, error) {
 			Room: uint64(r.Room), Gen: r.Gen, Granted: r.Granted, RateGranted: r.RateGranted, RenewCeil: r.RenewCeil,
 			LifeS: r.Life, Keep: r.Keep, RateKeep: r.RateKeep, Returned: r.Returned, RateReturned: r.RateReturned,
 			View: packView(r.View), Confirmed: r.Confirmed, Ends: packEnds(r.Ends), Lines: packLines(r.Lines),
+			Passes: packPasses(&r.Passes),
 		}
 	}
 	return proto.Marshal(p)
@@ -69,7 +70,7 @@ func DecodeGrant(data []byte) (*Grant, error) {
 		g.Rooms[i] = RoomGrant{
 			Room: room.ID(r.GetRoom()), Gen: r.GetGen(), Granted: r.GetGranted(), RateGranted: r.GetRateGranted(), RenewCeil: r.GetRenewCeil(),
 			Life: r.GetLifeS(), Keep: r.GetKeep(), RateKeep: r.GetRateKeep(), Returned: r.GetReturned(), RateReturned: r.GetRateReturned(),
-			Confirmed: r.GetConfirmed(),
+			Confirmed: r.GetConfirmed(), Passes: unpackPasses(r.GetPasses()),
 		}
 		var err error
 		if g.Rooms[i].View, err = unpackView(r.GetView()); err != nil {
@@ -100,7 +101,7 @@ func packView(v *View) *wirepb.View {
 	}
 	p := &wirepb.View{
 		Version: v.Version, AtMs: int64(v.At), HorizonMs: int64(v.Horizon), ParkMs: int64(v.Park),
-		Slots: v.Slots, Active: v.Active, Mu: v.Mu, Theta: v.Theta, Line: packLine(v.Line.Histogram()), Unseen: v.Unseen, Joining: v.Joining,
+		Slots: v.Slots, Active: v.Active, Mu: v.Mu, Theta: v.Theta, Line: packLine(v.Line.Histogram()), Unseen: v.Unseen, Joining: v.Joining, CalledMs: int64(v.Called),
 	}
 	for _, c := range v.Paces {
 		p.PaceMs, p.PaceMu = append(p.PaceMs, uint64(max(0, c.For.Milliseconds()))), append(p.PaceMu, c.Mu)
@@ -131,7 +132,7 @@ func unpackView(p *wirepb.View) (*View, error) {
 	}
 	v := &View{
 		Version: p.Version, At: fleet.Time(p.AtMs), Horizon: fleet.Time(p.HorizonMs), Park: fleet.Time(p.ParkMs),
-		Slots: p.Slots, Active: p.Active, Mu: p.Mu, Theta: p.Theta, Line: line.NewDigest(h), Unseen: p.Unseen, Joining: p.Joining,
+		Slots: p.Slots, Active: p.Active, Mu: p.Mu, Theta: p.Theta, Line: line.NewDigest(h), Unseen: p.Unseen, Joining: p.Joining, Called: fleet.Time(p.CalledMs),
 	}
 	if len(p.PaceMs) != len(p.PaceMu) || len(p.PaceMs) > line.MaxPaces {
 		return nil, fmt.Errorf("paces: columns must be equally long and hold at most %d phases", line.MaxPaces)

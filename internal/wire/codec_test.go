@@ -40,7 +40,7 @@ var goldenReport = Report{
 		Want:      5, HeldJoined: []fleet.Time{day - 90_000, day - 89_999, day - 10}, HeldPeople: 3,
 		Ends:   []End{{ID: 80, Home: 0xd0b11, Until: 1622133290, Kind: Moved}, {ID: 81, Home: 7, Until: 1622133300, Kind: Left}},
 		Copied: []Line{{ID: 79, Stamp: 0xa1}},
-		Movers: 2, Excess: 3,
+		Movers: 2, Excess: 3, Callable: 3, Passes: Passes{Release: 1622133200000, Granted: 12, Returned: 4, Spent: 7},
 		Admitted: 50, Joined: 12, Entered: 4,
 		Waiting:  line.Histogram{{Start: day - 120_000, Width: 1000, N: 2}, {Start: day - 119_000, Width: 60_000, N: -1.5}, {Start: day - 30_000, Width: 1, N: 7}},
 		Arrivals: []Minute{{Start: day.Minute() - 60_000, N: 45}, {Start: day.Minute(), N: 55}},
@@ -53,10 +53,10 @@ var goldenGrant = Grant{
 	Dwell: 3 * time.Millisecond, At: day, AtBound: 41 * time.Millisecond, Guess: true, Twin: true, Lease: time.Minute, Baseline: true,
 	Adoption: Adopted, Watermark: day - 250,
 	Rooms: []RoomGrant{
-		{Room: room.IDOf("tickets"), Gen: 1, Granted: 600, RateGranted: 300, RenewCeil: 12, Life: 330, Keep: 20, RateKeep: 10, Confirmed: true, Returned: 44, RateReturned: 2, Ends: []End{{ID: 82, Home: 9, Until: 1622133301, Kind: Cleared}}, Lines: []Line{{ID: 79, Stamp: 0xa1}}, View: &View{
+		{Room: room.IDOf("tickets"), Gen: 1, Granted: 600, RateGranted: 300, RenewCeil: 12, Life: 330, Keep: 20, RateKeep: 10, Confirmed: true, Returned: 44, RateReturned: 2, Ends: []End{{ID: 82, Home: 9, Until: 1622133301, Kind: Cleared}}, Lines: []Line{{ID: 79, Stamp: 0xa1}}, Passes: Passes{Release: 1622133200000, Granted: 12, Keep: 5}, View: &View{
 			Version: 8, At: day, Horizon: day - 90_000, Park: line.Open, Slots: -1, Active: 201, Mu: 0.5, Theta: 1.0 / 1800,
 			Line:   line.NewDigest(line.Histogram{{Start: day - 120_000, Width: 60_000, N: 2}}),
-			Unseen: 3, Joining: 2.25, Paces: []line.Pace{{For: 90 * time.Second, Mu: 2}, {Mu: 0.5}},
+			Unseen: 3, Joining: 2.25, Called: 1622133190000, Paces: []line.Pace{{For: 90 * time.Second, Mu: 2}, {Mu: 0.5}},
 			Ranges: line.Ranges{{Low: 0.5, High: 2}, {Low: 0.8, High: 1.2}, {Low: 0.9, High: 1.1}, {Low: 0.95, High: 1.05}},
 		}},
 		{Room: room.IDOf("vaccine")},

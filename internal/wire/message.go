@@ -137,7 +137,10 @@ type RoomReport struct {
 	Movers     uint64       // visitors inside whose session another data centre holds, waiting for a right here
 	Want       uint64       // rights that the demand of the next interval needs
 	HeldJoined []fleet.Time // join times of the oldest held visitors, ascending, at most MaxHeld
-	HeldPeople uint64       // all held visitors
+	HeldPeople uint64       // all held visitors; of a room that is paused, those for whom a pass is there
+	Callable   uint64       // held visitors whom a pass would let in, of a room that is paused; 0 from release 0.1.0
+
+	Passes Passes // zero under a parent that has lent none
 
 	// Advisory: what is shown and shared by.
 	Active   uint64         // regionals: sessions counted
@@ -330,6 +333,8 @@ type RoomGrant struct {
 	Ends  []End  // told until acknowledged
 	Lines []Line // of copied tickets, to edges: nobody else goes on with them; told until acknowledged
 
+	Passes Passes // of the newest release; zero for none
+
 	View *View // nil where nothing changed since the child's Acked
 }
 
@@ -349,4 +354,5 @@ type View struct {
 	Paces   []line.Pace // how fast people will be admitted; at most line.MaxPaces
 	Joining float64     // people who join per second, of late: those that reports have yet to tell of
 	Ranges  line.Ranges // between what waits are, by what was forecast
+	Called  fleet.Time  // of a room that is paused: who joined before it may enter by a pass; 0 for nobody
 }

@@ -120,6 +120,13 @@ var plan = map[mutant.ID]killer{
 	mutant.EventsOverlap:      {"room.TestEventsAreRefusedWithTheField", ""},
 	mutant.PassthroughLent:    {"slots.TestWhatPassthroughLentIsNotLentAgain", ""},
 
+	mutant.ReleaseUnmarked:        {"slots.TestRule11AReleaseIsLent", "releases"},
+	mutant.ReleaseMarkedTwice:     {"slots.TestRule11AReleaseIsLent", "releases"},
+	mutant.PassesBackTwice:        {"slots.TestRule11WhatComesBack", "releases"},
+	mutant.PassesOfThePredecessor: {"slots.TestRule11ASuccessor", "releases"},
+	mutant.PassRecycles:           {"admission.TestRule11", "releases"},
+	mutant.PassOfOldRelease:       {"admission.TestRule11", "releases"},
+
 	mutant.BadCookieAdmits:       {"edge.TestRule10", ""},
 	mutant.PanicPasses:           {"edge.TestAPanicIsOneRequestsAlone", ""},
 	mutant.FrontTakesFirst:       {"edge.TestRule10AFront", ""},

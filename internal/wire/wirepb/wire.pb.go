@@ -495,6 +495,8 @@ type RoomReport struct {
 	Young            *Line                  `protobuf:"bytes,31,opt,name=young,proto3" json:"young,omitempty"`                               // of unseen, by join time
 	Copied           *Lines                 `protobuf:"bytes,36,opt,name=copied,proto3" json:"copied,omitempty"`                             // tickets found to be copied, and the line that is followed (edges)
 	RateUsed         []uint32               `protobuf:"varint,37,rep,packed,name=rate_used,json=rateUsed,proto3" json:"rate_used,omitempty"` // of an edge that joins: rights of R in use, by whole seconds since their use
+	Passes           *Passes                `protobuf:"bytes,38,opt,name=passes,proto3" json:"passes,omitempty"`
+	Callable         uint64                 `protobuf:"varint,39,opt,name=callable,proto3" json:"callable,omitempty"` // people held whom a pass would let in; 0 from nodes that know none
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -760,6 +762,97 @@ func (x *RoomReport) GetRateUsed() []uint32 {
 	return nil
 }
 
+func (x *RoomReport) GetPasses() *Passes {
+	if x != nil {
+		return x.Passes
+	}
+	return nil
+}
+
+func (x *RoomReport) GetCallable() uint64 {
+	if x != nil {
+		return x.Callable
+	}
+	return 0
+}
+
+// Passes are what a child was lent of one release ("let in the next N") under the term of this parent.
+type Passes struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Release       uint64                 `protobuf:"varint,1,opt,name=release,proto3" json:"release,omitempty"`
+	Granted       uint64                 `protobuf:"varint,2,opt,name=granted,proto3" json:"granted,omitempty"`   // ever
+	Returned      uint64                 `protobuf:"varint,3,opt,name=returned,proto3" json:"returned,omitempty"` // by the child, in reports
+	Spent         uint64                 `protobuf:"varint,4,opt,name=spent,proto3" json:"spent,omitempty"`       // admissions by them, in reports
+	Keep          uint64                 `protobuf:"varint,5,opt,name=keep,proto3" json:"keep,omitempty"`         // how many unused ones may stay, in grants
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Passes) Reset() {
+	*x = Passes{}
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Passes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Passes) ProtoMessage() {}
+
+func (x *Passes) ProtoReflect() protoreflect.Message {
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Passes.ProtoReflect.Descriptor instead.
+func (*Passes) Descriptor() ([]byte, []int) {
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Passes) GetRelease() uint64 {
+	if x != nil {
+		return x.Release
+	}
+	return 0
+}
+
+func (x *Passes) GetGranted() uint64 {
+	if x != nil {
+		return x.Granted
+	}
+	return 0
+}
+
+func (x *Passes) GetReturned() uint64 {
+	if x != nil {
+		return x.Returned
+	}
+	return 0
+}
+
+func (x *Passes) GetSpent() uint64 {
+	if x != nil {
+		return x.Spent
+	}
+	return 0
+}
+
+func (x *Passes) GetKeep() uint64 {
+	if x != nil {
+		return x.Keep
+	}
+	return 0
+}
+
 // Ends are sessions that end before their tickets expire.
 type Ends struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -773,7 +866,7 @@ type Ends struct {
 
 func (x *Ends) Reset() {
 	*x = Ends{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[4]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -785,7 +878,7 @@ func (x *Ends) String() string {
 func (*Ends) ProtoMessage() {}
 
 func (x *Ends) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[4]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -798,7 +891,7 @@ func (x *Ends) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ends.ProtoReflect.Descriptor instead.
 func (*Ends) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{4}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Ends) GetId() []uint64 {
@@ -841,7 +934,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[5]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -853,7 +946,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[5]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -866,7 +959,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{5}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Sessions) GetUntil() []uint32 {
@@ -909,7 +1002,7 @@ type Moves struct {
 
 func (x *Moves) Reset() {
 	*x = Moves{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[6]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -921,7 +1014,7 @@ func (x *Moves) String() string {
 func (*Moves) ProtoMessage() {}
 
 func (x *Moves) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[6]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -934,7 +1027,7 @@ func (x *Moves) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Moves.ProtoReflect.Descriptor instead.
 func (*Moves) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{6}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Moves) GetFirst() uint64 {
@@ -1011,7 +1104,7 @@ type Lines struct {
 
 func (x *Lines) Reset() {
 	*x = Lines{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[7]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1023,7 +1116,7 @@ func (x *Lines) String() string {
 func (*Lines) ProtoMessage() {}
 
 func (x *Lines) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[7]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1036,7 +1129,7 @@ func (x *Lines) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lines.ProtoReflect.Descriptor instead.
 func (*Lines) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{7}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Lines) GetId() []uint64 {
@@ -1065,7 +1158,7 @@ type Line struct {
 
 func (x *Line) Reset() {
 	*x = Line{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[8]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1077,7 +1170,7 @@ func (x *Line) String() string {
 func (*Line) ProtoMessage() {}
 
 func (x *Line) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[8]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1090,7 +1183,7 @@ func (x *Line) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Line.ProtoReflect.Descriptor instead.
 func (*Line) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{8}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Line) GetStartMs() []int64 {
@@ -1147,7 +1240,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[9]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1159,7 +1252,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[9]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1172,7 +1265,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{9}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Grant) GetVersion() uint32 {
@@ -1360,13 +1453,14 @@ type RoomGrant struct {
 	Confirmed     bool                   `protobuf:"varint,12,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
 	Ends          *Ends                  `protobuf:"bytes,13,opt,name=ends,proto3" json:"ends,omitempty"`
 	Lines         *Lines                 `protobuf:"bytes,16,opt,name=lines,proto3" json:"lines,omitempty"` // of copied tickets, to edges
+	Passes        *Passes                `protobuf:"bytes,17,opt,name=passes,proto3" json:"passes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RoomGrant) Reset() {
 	*x = RoomGrant{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[10]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1378,7 +1472,7 @@ func (x *RoomGrant) String() string {
 func (*RoomGrant) ProtoMessage() {}
 
 func (x *RoomGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[10]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1391,7 +1485,7 @@ func (x *RoomGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoomGrant.ProtoReflect.Descriptor instead.
 func (*RoomGrant) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{10}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RoomGrant) GetRoom() uint64 {
@@ -1492,6 +1586,13 @@ func (x *RoomGrant) GetLines() *Lines {
 	return nil
 }
 
+func (x *RoomGrant) GetPasses() *Passes {
+	if x != nil {
+		return x.Passes
+	}
+	return nil
+}
+
 // View is a room as the coordinator sees it.
 type View struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1510,13 +1611,14 @@ type View struct {
 	RangeLow      []float64              `protobuf:"fixed64,13,rep,packed,name=range_low,json=rangeLow,proto3" json:"range_low,omitempty"` // one of each per class
 	RangeHigh     []float64              `protobuf:"fixed64,14,rep,packed,name=range_high,json=rangeHigh,proto3" json:"range_high,omitempty"`
 	Joining       float64                `protobuf:"fixed64,15,opt,name=joining,proto3" json:"joining,omitempty"`
+	CalledMs      int64                  `protobuf:"varint,16,opt,name=called_ms,json=calledMs,proto3" json:"called_ms,omitempty"` // of a room that is paused: who joined before it may enter by a pass
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *View) Reset() {
 	*x = View{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[11]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1528,7 +1630,7 @@ func (x *View) String() string {
 func (*View) ProtoMessage() {}
 
 func (x *View) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[11]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1541,7 +1643,7 @@ func (x *View) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use View.ProtoReflect.Descriptor instead.
 func (*View) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{11}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *View) GetVersion() uint64 {
@@ -1649,6 +1751,13 @@ func (x *View) GetJoining() float64 {
 	return 0
 }
 
+func (x *View) GetCalledMs() int64 {
+	if x != nil {
+		return x.CalledMs
+	}
+	return 0
+}
+
 // Promises is what a data centre keeps across its aggregators, as it is stored: the
 // head, which names the sections that hold what gone edges left behind.
 type Promises struct {
@@ -1664,7 +1773,7 @@ type Promises struct {
 
 func (x *Promises) Reset() {
 	*x = Promises{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[12]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1676,7 +1785,7 @@ func (x *Promises) String() string {
 func (*Promises) ProtoMessage() {}
 
 func (x *Promises) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[12]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1689,7 +1798,7 @@ func (x *Promises) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Promises.ProtoReflect.Descriptor instead.
 func (*Promises) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{12}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Promises) GetVersion() uint32 {
@@ -1738,7 +1847,7 @@ type Section struct {
 
 func (x *Section) Reset() {
 	*x = Section{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[13]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1750,7 +1859,7 @@ func (x *Section) String() string {
 func (*Section) ProtoMessage() {}
 
 func (x *Section) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[13]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1763,7 +1872,7 @@ func (x *Section) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Section.ProtoReflect.Descriptor instead.
 func (*Section) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{13}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Section) GetKey() string {
@@ -1790,7 +1899,7 @@ type PromiseSection struct {
 
 func (x *PromiseSection) Reset() {
 	*x = PromiseSection{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[14]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1802,7 +1911,7 @@ func (x *PromiseSection) String() string {
 func (*PromiseSection) ProtoMessage() {}
 
 func (x *PromiseSection) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[14]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1815,7 +1924,7 @@ func (x *PromiseSection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromiseSection.ProtoReflect.Descriptor instead.
 func (*PromiseSection) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{14}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PromiseSection) GetRoster() []*RosterEntry {
@@ -1842,7 +1951,7 @@ type Durable struct {
 
 func (x *Durable) Reset() {
 	*x = Durable{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[15]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1854,7 +1963,7 @@ func (x *Durable) String() string {
 func (*Durable) ProtoMessage() {}
 
 func (x *Durable) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[15]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1867,7 +1976,7 @@ func (x *Durable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Durable.ProtoReflect.Descriptor instead.
 func (*Durable) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{15}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Durable) GetVersion() uint64 {
@@ -1946,7 +2055,7 @@ type RosterEntry struct {
 
 func (x *RosterEntry) Reset() {
 	*x = RosterEntry{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[16]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1958,7 +2067,7 @@ func (x *RosterEntry) String() string {
 func (*RosterEntry) ProtoMessage() {}
 
 func (x *RosterEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[16]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1971,7 +2080,7 @@ func (x *RosterEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterEntry.ProtoReflect.Descriptor instead.
 func (*RosterEntry) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{16}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RosterEntry) GetEdge() string {
@@ -2069,7 +2178,7 @@ type RosterRoom struct {
 
 func (x *RosterRoom) Reset() {
 	*x = RosterRoom{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[17]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2081,7 +2190,7 @@ func (x *RosterRoom) String() string {
 func (*RosterRoom) ProtoMessage() {}
 
 func (x *RosterRoom) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[17]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2094,7 +2203,7 @@ func (x *RosterRoom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterRoom.ProtoReflect.Descriptor instead.
 func (*RosterRoom) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{17}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RosterRoom) GetRoom() uint64 {
@@ -2172,7 +2281,7 @@ type GoneEdge struct {
 
 func (x *GoneEdge) Reset() {
 	*x = GoneEdge{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[18]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2184,7 +2293,7 @@ func (x *GoneEdge) String() string {
 func (*GoneEdge) ProtoMessage() {}
 
 func (x *GoneEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[18]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2197,7 +2306,7 @@ func (x *GoneEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GoneEdge.ProtoReflect.Descriptor instead.
 func (*GoneEdge) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{18}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GoneEdge) GetEdge() string {
@@ -2265,7 +2374,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05build\x18\x02 \x01(\tR\x05build\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12\x19\n" +
 	"\bheard_ms\x18\x04 \x01(\rR\aheardMs\x12\x19\n" +
-	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\"\x93\b\n" +
+	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\"\xe2\b\n" +
 	"\n" +
 	"RoomReport\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
@@ -2303,7 +2412,15 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\boutcomes\x18\x1e \x03(\x04R\boutcomes\x12-\n" +
 	"\x05young\x18\x1f \x01(\v2\x17.vestibule.wire.v1.LineR\x05young\x120\n" +
 	"\x06copied\x18$ \x01(\v2\x18.vestibule.wire.v1.LinesR\x06copied\x12\x1b\n" +
-	"\trate_used\x18% \x03(\rR\brateUsed\"T\n" +
+	"\trate_used\x18% \x03(\rR\brateUsed\x121\n" +
+	"\x06passes\x18& \x01(\v2\x19.vestibule.wire.v1.PassesR\x06passes\x12\x1a\n" +
+	"\bcallable\x18' \x01(\x04R\bcallable\"\x82\x01\n" +
+	"\x06Passes\x12\x18\n" +
+	"\arelease\x18\x01 \x01(\x04R\arelease\x12\x18\n" +
+	"\agranted\x18\x02 \x01(\x04R\agranted\x12\x1a\n" +
+	"\breturned\x18\x03 \x01(\x04R\breturned\x12\x14\n" +
+	"\x05spent\x18\x04 \x01(\x04R\x05spent\x12\x12\n" +
+	"\x04keep\x18\x05 \x01(\x04R\x04keep\"T\n" +
 	"\x04Ends\x12\x0e\n" +
 	"\x02id\x18\x01 \x03(\x06R\x02id\x12\x12\n" +
 	"\x04home\x18\x02 \x03(\aR\x04home\x12\x14\n" +
@@ -2355,7 +2472,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\bstanding\x18\x19 \x01(\rR\bstanding\x12\x12\n" +
 	"\x04twin\x18\x14 \x01(\bR\x04twin\x12\x12\n" +
 	"\x04site\x18\x1a \x01(\x06R\x04site\x12\x16\n" +
-	"\x06copied\x18\x1b \x01(\bR\x06copied\"\xbe\x03\n" +
+	"\x06copied\x18\x1b \x01(\bR\x06copied\"\xf1\x03\n" +
 	"\tRoomGrant\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
 	"\x03gen\x18\x02 \x01(\x04R\x03gen\x12\x18\n" +
@@ -2372,7 +2489,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x04view\x18\v \x01(\v2\x17.vestibule.wire.v1.ViewR\x04view\x12\x1c\n" +
 	"\tconfirmed\x18\f \x01(\bR\tconfirmed\x12+\n" +
 	"\x04ends\x18\r \x01(\v2\x17.vestibule.wire.v1.EndsR\x04ends\x12.\n" +
-	"\x05lines\x18\x10 \x01(\v2\x18.vestibule.wire.v1.LinesR\x05lines\"\x8e\x03\n" +
+	"\x05lines\x18\x10 \x01(\v2\x18.vestibule.wire.v1.LinesR\x05lines\x121\n" +
+	"\x06passes\x18\x11 \x01(\v2\x19.vestibule.wire.v1.PassesR\x06passes\"\xab\x03\n" +
 	"\x04View\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\x12\x1d\n" +
@@ -2391,7 +2509,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\trange_low\x18\r \x03(\x01R\brangeLow\x12\x1d\n" +
 	"\n" +
 	"range_high\x18\x0e \x03(\x01R\trangeHigh\x12\x18\n" +
-	"\ajoining\x18\x0f \x01(\x01R\ajoining\"\xd7\x01\n" +
+	"\ajoining\x18\x0f \x01(\x01R\ajoining\x12\x1b\n" +
+	"\tcalled_ms\x18\x10 \x01(\x03R\bcalledMs\"\xd7\x01\n" +
 	"\bPromises\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12-\n" +
 	"\x05owner\x18\x02 \x01(\v2\x17.vestibule.wire.v1.TermR\x05owner\x12\x14\n" +
@@ -2462,60 +2581,63 @@ func file_vestibule_wire_v1_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_vestibule_wire_v1_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_vestibule_wire_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_vestibule_wire_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_vestibule_wire_v1_wire_proto_goTypes = []any{
 	(Verdict)(0),           // 0: vestibule.wire.v1.Verdict
 	(*Term)(nil),           // 1: vestibule.wire.v1.Term
 	(*Report)(nil),         // 2: vestibule.wire.v1.Report
 	(*ToldEdge)(nil),       // 3: vestibule.wire.v1.ToldEdge
 	(*RoomReport)(nil),     // 4: vestibule.wire.v1.RoomReport
-	(*Ends)(nil),           // 5: vestibule.wire.v1.Ends
-	(*Sessions)(nil),       // 6: vestibule.wire.v1.Sessions
-	(*Moves)(nil),          // 7: vestibule.wire.v1.Moves
-	(*Lines)(nil),          // 8: vestibule.wire.v1.Lines
-	(*Line)(nil),           // 9: vestibule.wire.v1.Line
-	(*Grant)(nil),          // 10: vestibule.wire.v1.Grant
-	(*RoomGrant)(nil),      // 11: vestibule.wire.v1.RoomGrant
-	(*View)(nil),           // 12: vestibule.wire.v1.View
-	(*Promises)(nil),       // 13: vestibule.wire.v1.Promises
-	(*Section)(nil),        // 14: vestibule.wire.v1.Section
-	(*PromiseSection)(nil), // 15: vestibule.wire.v1.PromiseSection
-	(*Durable)(nil),        // 16: vestibule.wire.v1.Durable
-	(*RosterEntry)(nil),    // 17: vestibule.wire.v1.RosterEntry
-	(*RosterRoom)(nil),     // 18: vestibule.wire.v1.RosterRoom
-	(*GoneEdge)(nil),       // 19: vestibule.wire.v1.GoneEdge
+	(*Passes)(nil),         // 5: vestibule.wire.v1.Passes
+	(*Ends)(nil),           // 6: vestibule.wire.v1.Ends
+	(*Sessions)(nil),       // 7: vestibule.wire.v1.Sessions
+	(*Moves)(nil),          // 8: vestibule.wire.v1.Moves
+	(*Lines)(nil),          // 9: vestibule.wire.v1.Lines
+	(*Line)(nil),           // 10: vestibule.wire.v1.Line
+	(*Grant)(nil),          // 11: vestibule.wire.v1.Grant
+	(*RoomGrant)(nil),      // 12: vestibule.wire.v1.RoomGrant
+	(*View)(nil),           // 13: vestibule.wire.v1.View
+	(*Promises)(nil),       // 14: vestibule.wire.v1.Promises
+	(*Section)(nil),        // 15: vestibule.wire.v1.Section
+	(*PromiseSection)(nil), // 16: vestibule.wire.v1.PromiseSection
+	(*Durable)(nil),        // 17: vestibule.wire.v1.Durable
+	(*RosterEntry)(nil),    // 18: vestibule.wire.v1.RosterEntry
+	(*RosterRoom)(nil),     // 19: vestibule.wire.v1.RosterRoom
+	(*GoneEdge)(nil),       // 20: vestibule.wire.v1.GoneEdge
 }
 var file_vestibule_wire_v1_wire_proto_depIdxs = []int32{
 	1,  // 0: vestibule.wire.v1.Report.seen:type_name -> vestibule.wire.v1.Term
 	4,  // 1: vestibule.wire.v1.Report.rooms:type_name -> vestibule.wire.v1.RoomReport
 	3,  // 2: vestibule.wire.v1.Report.edges:type_name -> vestibule.wire.v1.ToldEdge
-	6,  // 3: vestibule.wire.v1.RoomReport.sessions:type_name -> vestibule.wire.v1.Sessions
-	7,  // 4: vestibule.wire.v1.RoomReport.moves:type_name -> vestibule.wire.v1.Moves
-	9,  // 5: vestibule.wire.v1.RoomReport.waiting:type_name -> vestibule.wire.v1.Line
-	5,  // 6: vestibule.wire.v1.RoomReport.ends:type_name -> vestibule.wire.v1.Ends
-	9,  // 7: vestibule.wire.v1.RoomReport.young:type_name -> vestibule.wire.v1.Line
-	8,  // 8: vestibule.wire.v1.RoomReport.copied:type_name -> vestibule.wire.v1.Lines
-	1,  // 9: vestibule.wire.v1.Grant.from:type_name -> vestibule.wire.v1.Term
-	0,  // 10: vestibule.wire.v1.Grant.verdict:type_name -> vestibule.wire.v1.Verdict
-	11, // 11: vestibule.wire.v1.Grant.rooms:type_name -> vestibule.wire.v1.RoomGrant
-	12, // 12: vestibule.wire.v1.RoomGrant.view:type_name -> vestibule.wire.v1.View
-	5,  // 13: vestibule.wire.v1.RoomGrant.ends:type_name -> vestibule.wire.v1.Ends
-	8,  // 14: vestibule.wire.v1.RoomGrant.lines:type_name -> vestibule.wire.v1.Lines
-	9,  // 15: vestibule.wire.v1.View.line:type_name -> vestibule.wire.v1.Line
-	1,  // 16: vestibule.wire.v1.Promises.owner:type_name -> vestibule.wire.v1.Term
-	16, // 17: vestibule.wire.v1.Promises.durable:type_name -> vestibule.wire.v1.Durable
-	14, // 18: vestibule.wire.v1.Promises.sections:type_name -> vestibule.wire.v1.Section
-	17, // 19: vestibule.wire.v1.PromiseSection.roster:type_name -> vestibule.wire.v1.RosterEntry
-	1,  // 20: vestibule.wire.v1.Durable.promise:type_name -> vestibule.wire.v1.Term
-	17, // 21: vestibule.wire.v1.Durable.roster:type_name -> vestibule.wire.v1.RosterEntry
-	18, // 22: vestibule.wire.v1.RosterEntry.rooms:type_name -> vestibule.wire.v1.RosterRoom
-	19, // 23: vestibule.wire.v1.RosterEntry.gone:type_name -> vestibule.wire.v1.GoneEdge
-	6,  // 24: vestibule.wire.v1.RosterRoom.sessions:type_name -> vestibule.wire.v1.Sessions
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	7,  // 3: vestibule.wire.v1.RoomReport.sessions:type_name -> vestibule.wire.v1.Sessions
+	8,  // 4: vestibule.wire.v1.RoomReport.moves:type_name -> vestibule.wire.v1.Moves
+	10, // 5: vestibule.wire.v1.RoomReport.waiting:type_name -> vestibule.wire.v1.Line
+	6,  // 6: vestibule.wire.v1.RoomReport.ends:type_name -> vestibule.wire.v1.Ends
+	10, // 7: vestibule.wire.v1.RoomReport.young:type_name -> vestibule.wire.v1.Line
+	9,  // 8: vestibule.wire.v1.RoomReport.copied:type_name -> vestibule.wire.v1.Lines
+	5,  // 9: vestibule.wire.v1.RoomReport.passes:type_name -> vestibule.wire.v1.Passes
+	1,  // 10: vestibule.wire.v1.Grant.from:type_name -> vestibule.wire.v1.Term
+	0,  // 11: vestibule.wire.v1.Grant.verdict:type_name -> vestibule.wire.v1.Verdict
+	12, // 12: vestibule.wire.v1.Grant.rooms:type_name -> vestibule.wire.v1.RoomGrant
+	13, // 13: vestibule.wire.v1.RoomGrant.view:type_name -> vestibule.wire.v1.View
+	6,  // 14: vestibule.wire.v1.RoomGrant.ends:type_name -> vestibule.wire.v1.Ends
+	9,  // 15: vestibule.wire.v1.RoomGrant.lines:type_name -> vestibule.wire.v1.Lines
+	5,  // 16: vestibule.wire.v1.RoomGrant.passes:type_name -> vestibule.wire.v1.Passes
+	10, // 17: vestibule.wire.v1.View.line:type_name -> vestibule.wire.v1.Line
+	1,  // 18: vestibule.wire.v1.Promises.owner:type_name -> vestibule.wire.v1.Term
+	17, // 19: vestibule.wire.v1.Promises.durable:type_name -> vestibule.wire.v1.Durable
+	15, // 20: vestibule.wire.v1.Promises.sections:type_name -> vestibule.wire.v1.Section
+	18, // 21: vestibule.wire.v1.PromiseSection.roster:type_name -> vestibule.wire.v1.RosterEntry
+	1,  // 22: vestibule.wire.v1.Durable.promise:type_name -> vestibule.wire.v1.Term
+	18, // 23: vestibule.wire.v1.Durable.roster:type_name -> vestibule.wire.v1.RosterEntry
+	19, // 24: vestibule.wire.v1.RosterEntry.rooms:type_name -> vestibule.wire.v1.RosterRoom
+	20, // 25: vestibule.wire.v1.RosterEntry.gone:type_name -> vestibule.wire.v1.GoneEdge
+	7,  // 26: vestibule.wire.v1.RosterRoom.sessions:type_name -> vestibule.wire.v1.Sessions
+	27, // [27:27] is the sub-list for method output_type
+	27, // [27:27] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_vestibule_wire_v1_wire_proto_init() }
@@ -2529,7 +2651,7 @@ func file_vestibule_wire_v1_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_vestibule_wire_v1_wire_proto_rawDesc), len(file_vestibule_wire_v1_wire_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,187 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"vestibule/internal/admission"
+	"vestibule/internal/room"
+)
+
+// releasing is a release as the judge sees it.
+type releasing struct {
+	n, in int
+	at    int64
+	last  int64 // when somebody was let in last
+}
+
+// releaseSome pauses the room and lets in a few, often while those of before are on their way. Now and then
+// the coordinator ends between taking the release and lending it.
+func (w *World) releaseSome(f *fault) {
+	c := &w.operator.control
+	if p := c.Pause; p == nil || c.At(int64(w.fleetTime())) == nil {
+		w.pauseRoom(f)
+	}
+	w.releaseNext(1 + int(f.x*f.x*float64(w.judge.first.total)))
+	if f.y < 0.3 && w.cfg.Faults.CrashGlobal {
+		w.crashAt = w.judge.newestRelease()
+	}
+}
+
+// releaseNext writes down that so many are to be let in, and lets the coordinators read it. The room is paused.
+func (w *World) releaseNext(n int) {
+	id := w.judge.newestRelease() + 1
+	w.tell("release %d: the next %d", id, n)
+	w.judge.releases[id] = &releasing{n: n, at: w.now}
+	pause := *w.operator.control.Pause
+	pause.Release = &room.Release{ID: id, N: n, At: int64(w.fleetTime())}
+	w.operator.control.Pause = &pause
+	w.edition++
+	for i := range w.globals {
+		delay := time.Duration(w.chaos.Int64N(int64(500 * time.Millisecond))) // documents are read twice a second
+		if w.cfg.Faults.any() && w.chaos.IntN(4) == 0 {
+			delay *= 10
+		}
+		w.in(delay, func() { w.readGlobal(int32(i)) })
+	}
+}
+
+// tendRelease does what a coordinator's shell does: it takes a release in the store before the core hears that it
+// is its own. Whoever wrote first has it.
+func (w *World) tendRelease(i int32) {
+	n, control := w.globals[i], &w.operator.control
+	r := control.Untaken(int64(w.fleetTime()))
+	if r == nil || n.legacy || n.edition != w.edition || n.writing == r.ID {
+		return
+	}
+	n.writing = r.ID
+	w.in(time.Duration(w.rng.Int64N(int64(20*time.Millisecond))+w.slowDisk()), func() {
+		now := control.Untaken(int64(w.fleetTime()))
+		if w.removed || now == nil || now.ID != r.ID || n.gone && w.chaos.IntN(2) == 0 {
+			return // somebody else has it, it is over, or who wrote died before
+		}
+		all := &room.Controls{Version: 1, Rooms: map[string]*room.Control{"": control}}
+		taken, _ := all.Take(room.Lender{Term: n.term, Nonce: n.nonce}, int64(w.fleetTime()))
+		w.operator.control = *taken.Rooms[""]
+		w.tell("release %d is taken by coordinator %d", r.ID, i+1)
+		w.edition++
+		if w.crashAt == r.ID && !w.calm {
+			w.crashAt = 0
+			w.crashTheCoordinator(&fault{number: w.telling, who: int(i), after: time.Second, zombie: r.ID%2 == 0, last: time.Second})
+		}
+		for k := range w.globals { // who wrote it knows it at once
+			if k == int(i) {
+				w.readGlobal(int32(k))
+			} else {
+				w.in(time.Duration(w.chaos.Int64N(int64(500*time.Millisecond))), func() { w.readGlobal(int32(k)) })
+			}
+		}
+	})
+}
+
+func (j *judge) newestRelease() (id uint64) {
+	for k := range j.releases {
+		id = max(id, k)
+	}
+	return id
+}
+
+// released notes that an edge let somebody in although an operator lets nobody in.
+func (j *judge) released(w *World, e *edgeNode) {
+	if e.told.Shut == admission.QueuedAll {
+		if r := j.releases[e.core.Passes(w.room).Release]; r != nil {
+			r.in, r.last = r.in+1, w.now
+			j.passes(w)
+			return
+		}
+	}
+	j.fail(w, "%s admits somebody, and knows that nobody is to be let in", w.name(e))
+}
+
+// passes checks that of no release more are in, or may be let in by edges, or are yet to be lent by the
+// coordinator, than it says.
+func (j *judge) passes(w *World) {
+	if len(j.releases) == 0 {
+		return
+	}
+	may := map[uint64]uint64{}
+	for _, e := range w.edges {
+		if p := e.core.Passes(w.room); p.Release != 0 && !e.down {
+			may[p.Release] += p.Granted - p.Returned - p.Spent
+		}
+	}
+	if g := w.newest(); !g.gone {
+		p := g.core.Totals(w.room).Passes
+		may[p.Release] += p.Free
+	}
+	for id, r := range j.releases {
+		if r.in+int(may[id]) > r.n {
+			j.fail(w, "release %d is of %d people: %d were let in and %d more may be", id, r.n, r.in, may[id])
+		}
+	}
+}
+
+// quietRelease draws a room, a fleet in which nothing fails and one release from a seed: people come for 75 s to a room
+// that is paused, and some of those who wait are let in.
+func quietRelease(seed uint64) (w *World, n int) {
+	rng := rand.New(rand.NewPCG(seed, 0x72656c65617365))
+	c := Defaults()
+	c.Seed, c.Length = seed, 80*time.Second
+	c.Centres, c.Edges = 1+rng.IntN(4), 1+rng.IntN(5)
+	c.Total, c.Rate = 1000, 1000
+	c.Demand.PerMinute = 100 + 900*rng.Float64()
+	c.People.Patience = 0
+	c.Network.WAN = time.Duration(5+rng.IntN(100)) * time.Millisecond
+	w, n = New(c), 1+int(c.Demand.PerMinute/2*rng.Float64())
+	w.in(0, func() {
+		w.operator.control.Pause = &room.Pause{Mark: room.Mark{Since: int64(w.fleetTime())}}
+		w.publish()
+	})
+	w.in(75*time.Second, func() { w.releaseNext(n) })
+	return w, n
+}
+
+// releasesInPeace tells whether releases let in as many as they say where nothing fails, and within what time from
+// the moment at which they are written down.
+func releasesInPeace(seeds uint64) Finding {
+	fewer, took, people, fault := 0, time.Duration(0), 0, ""
+	for seed := range seeds {
+		w, n := quietRelease(seed)
+		if r := w.Run(); r.Fault != "" {
+			fault = fmt.Sprintf("seed %d: %s", seed, r.Fault)
+		}
+		r := w.judge.releases[1]
+		people += r.in
+		if took = max(took, time.Duration(r.last-r.at)); r.in != n {
+			fewer++
+		}
+	}
+	return Finding{
+		Seen: fmt.Sprintf("%d of %d let in fewer, %d people, all within %.1f s", fewer, seeds, people, took.Seconds()),
+		Met:  fewer == 0 && took <= 3*time.Second, Fault: fault,
+	}
+}
+
+// releasesInTrouble tells whether any release let in more than it says, where everything fails that may.
+func releasesInTrouble(seeds uint64) Finding {
+	more, all, let, of, fault := 0, 0, 0, 0, ""
+	for seed := range seeds {
+		c := Releases(seed)
+		c.Length = 2 * time.Minute
+		w := New(c)
+		if r := w.Run(); r.Fault != "" {
+			fault = fmt.Sprintf("seed %d: %s", seed, r.Fault)
+		}
+		for _, r := range w.judge.releases {
+			all, let, of = all+1, let+r.in, of+r.n
+			if r.in > r.n {
+				more++
+			}
+		}
+	}
+	return Finding{
+		Seen: fmt.Sprintf("%d of %d in %d worlds; %d people of %d", more, all, seeds, let, of),
+		Met:  more == 0, Fault: fault,
+	}
+}

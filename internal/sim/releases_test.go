@@ -1,0 +1,30 @@
+package sim
+
+import "testing"
+
+// TestReleasesLetInNoMore: whatever dies, is cut off or is told twice, a release lets in no more than it says.
+func TestReleasesLetInNoMore(t *testing.T) {
+	t.Parallel()
+	let := 0
+	for seed := uint64(1); seed <= 4; seed++ {
+		w := New(Releases(seed))
+		if r := w.Run(); r.Fault != "" {
+			t.Errorf("releases, seed %d: %s", seed, r.Fault)
+		}
+		for _, r := range w.judge.releases {
+			let += r.in
+		}
+	}
+	if let == 0 {
+		t.Error("no release has let anybody in")
+	}
+}
+
+// TestAReleaseLetsInAllOfThem: where nothing fails and so many wait, a release lets in as many as it says, on
+// virtual time within seconds.
+func TestAReleaseLetsInAllOfThem(t *testing.T) {
+	t.Parallel()
+	if f := releasesInPeace(6); !f.Met || f.Fault != "" {
+		t.Errorf("%s: %s", f.Seen, f.Fault)
+	}
+}

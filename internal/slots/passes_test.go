@@ -1,0 +1,160 @@
+package slots_test
+
+import (
+	"testing"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/slots"
+	"vestibule/internal/wire"
+)
+
+// holds lets a data centre tell that so many people are held there, and what became of its passes.
+func (l *lender) holds(dc string, inc, people, returned, spent uint64) {
+	l.seq[dc]++
+	g := l.last[dc]
+	r := wire.RoomReport{
+		Room: sale, Granted: g.Granted, RateGranted: g.RateGranted, Idle: g.Granted, RateIdle: g.RateGranted, Callable: people,
+		Passes: wire.Passes{Release: g.Passes.Release, Granted: g.Passes.Granted, Returned: returned, Spent: spent},
+	}
+	for i := range people {
+		r.HeldJoined = append(r.HeldJoined, l.wall-60_000+fleet.Time(i))
+	}
+	l.root.Observe(l.now, wire.Report{
+		From: dc, Inc: inc, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: l.term, Acked: l.acked[dc], Join: l.seq[dc] == 1, Rooms: []wire.RoomReport{r},
+	})
+}
+
+// newReleaser returns a coordinator of a room that is paused, and a release of 5 people that is lent by whoever
+// leads under a term.
+func newReleaser(t *testing.T, by wire.Term) *lender {
+	l := newLender(t, "16:33:20", 20, 20)
+	l.set(func(r *slots.RoomConfig) {
+		r.Shut, r.Release = true, slots.Release{ID: 7, N: 5, Lender: by}
+	})
+	return l
+}
+
+func (l *lender) lent() uint64 {
+	return l.last["dublin"].Passes.Granted + l.last["nairobi"].Passes.Granted
+}
+
+// TestRule11AReleaseIsLentByWhoTookIt: not before it is taken in the store, and by nobody else.
+func TestRule11AReleaseIsLentByWhoTookIt(t *testing.T) {
+	for _, tt := range []struct {
+		who  string
+		by   wire.Term
+		want uint64
+	}{
+		{"nobody", wire.Term{}, 0},
+		{"a predecessor", wire.Term{N: 0, Nonce: 3}, 0},
+		{"one of an equal term", wire.Term{N: 1, Nonce: 3}, 0},
+		{"it", wire.Term{N: 1, Nonce: 1}, 5},
+	} {
+		l := newReleaser(t, tt.by)
+		for range 4 {
+			l.holds("dublin", 1, 4, 0, 0)
+			l.holds("nairobi", 1, 4, 0, 0)
+			l.grants()
+		}
+		if l.lent() != tt.want {
+			t.Errorf("taken by %s: %d passes are lent, want %d", tt.who, l.lent(), tt.want)
+		}
+		if called := l.view.Called != 0; called != (tt.want > 0) || l.view.Horizon != 0 {
+			t.Errorf("taken by %s: people are called up to %d, and without a pass up to %d", tt.who, l.view.Called, l.view.Horizon)
+		}
+	}
+}
+
+// TestRule11WhatComesBackIsLentOnce: passes that come back unused are lent to others, once for each, however
+// often that is told; those that were used never are.
+func TestRule11WhatComesBackIsLentOnce(t *testing.T) {
+	l := newReleaser(t, wire.Term{N: 1, Nonce: 1})
+	for range 3 {
+		l.holds("dublin", 1, 9, 0, 0)
+		l.holds("nairobi", 1, 0, 0, 0)
+		l.grants()
+	}
+	if n := l.last["dublin"].Passes.Granted; n != 5 {
+		t.Fatalf("%d passes are lent to dublin, want 5", n)
+	}
+	for range 4 {
+		l.holds("dublin", 1, 0, 2, 3)
+		l.holds("nairobi", 1, 9, 0, 0)
+		l.grants()
+	}
+	if n := l.last["nairobi"].Passes.Granted; n != 2 {
+		t.Errorf("dublin used 3 of 5 passes and gave 2 back: nairobi is lent %d, want 2", n)
+	}
+	l.holds("dublin", 1, 0, 5, 3) // more than it was lent
+	l.grants()
+	if p := l.root.Totals(sale).Passes; p.Free != 0 || p.Spent != 3 {
+		t.Errorf("after a report that cannot be: %+v, want nothing free and 3 used", p)
+	}
+}
+
+// TestRule11ASuccessorIsLentNothingTwice: of what an aggregator was lent that was replaced nothing comes back, and
+// its successor is lent what is left. So it is for who tells of passes under another term.
+func TestRule11ASuccessorIsLentNothingTwice(t *testing.T) {
+	l := newReleaser(t, wire.Term{N: 1, Nonce: 1})
+	for range 3 {
+		l.holds("dublin", 1, 3, 0, 0)
+		l.holds("nairobi", 1, 0, 0, 0)
+		l.grants()
+	}
+	for range 3 {
+		l.holds("dublin", 2, 9, 0, 0)
+		l.holds("nairobi", 1, 0, 0, 0)
+		l.grants()
+	}
+	if n := l.last["dublin"].Passes.Granted; n != 2 {
+		t.Errorf("3 of 5 passes were lent to an aggregator that was replaced: its successor is told that it was lent %d, want 2", n)
+	}
+	l.holds("dublin", 2, 9, 2, 3)
+	l.grants()
+	if p := l.root.Totals(sale).Passes; p.Free != 0 {
+		t.Errorf("what the predecessor did is told: %+v, want nothing free", p)
+	}
+}
+
+// TestRule11AClosedReleaseIsCalledBack: once the room lets everybody in again, or a later release is open, nothing
+// of the earlier one is lent or may be kept.
+func TestRule11AClosedReleaseIsCalledBack(t *testing.T) {
+	term := wire.Term{N: 1, Nonce: 1}
+	l := newReleaser(t, term)
+	meet := func() {
+		for range 3 {
+			l.holds("dublin", 1, 3, 0, 0)
+			l.holds("nairobi", 1, 0, 0, 0)
+			l.grants()
+		}
+	}
+	meet()
+	l.set(func(r *slots.RoomConfig) { r.Shut, r.Release = false, slots.Release{} })
+	meet()
+	if p := l.last["dublin"].Passes; p.Granted != 3 || p.Keep != 0 {
+		t.Errorf("the room lets people in: %+v, want 3 that were lent and none to keep", p)
+	}
+	l.set(func(r *slots.RoomConfig) { r.Shut, r.Release = true, slots.Release{ID: 8, N: 1, Lender: term} })
+	meet()
+	if p := l.last["dublin"].Passes; p != (wire.Passes{Release: 8, Granted: 1, Keep: 1}) {
+		t.Errorf("a release of one person: %+v", p)
+	}
+	l.set(func(r *slots.RoomConfig) { r.Release = slots.Release{ID: 7, N: 5, Lender: term} })
+	meet()
+	if p := l.last["dublin"].Passes; p.Release != 8 || p.Granted != 1 {
+		t.Errorf("an older one comes again: %+v", p)
+	}
+}
+
+// TestWhoKnowsNoPassesIsLentNone: nodes of release 0.1.0 hold people, and tell of none whom a pass would let in.
+func TestWhoKnowsNoPassesIsLentNone(t *testing.T) {
+	l := newReleaser(t, wire.Term{N: 1, Nonce: 1})
+	for range 3 {
+		l.crowd("nairobi", 1, false, 30, 0)
+		l.holds("dublin", 1, 2, 0, 0)
+		l.grants()
+	}
+	if n := l.last["nairobi"].Passes.Granted; n != 0 || l.last["dublin"].Passes.Granted != 2 {
+		t.Errorf("nairobi, which knows no passes, is lent %d of them, and dublin %d, want 0 and 2", n, l.last["dublin"].Passes.Granted)
+	}
+}
