@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"vestibule/internal/edge"
+	"vestibule/internal/gate"
 	"vestibule/internal/global"
 	"vestibule/internal/node"
 	"vestibule/internal/regional"
@@ -179,5 +181,15 @@ func TestMetricsDocument(t *testing.T) {
 	}
 	if diff := cmp.Diff(r.metrics, told); diff != "" {
 		t.Errorf("docs/METRICS.md does not tell the truth (-registered +told):\n%s", diff)
+	}
+}
+
+// TestStatusNamesAreWhole: every number that a node tells by /status has a name that says what it
+// counts.
+func TestStatusNamesAreWhole(t *testing.T) {
+	for _, of := range []reflect.Type{reflect.TypeFor[global.Status](), reflect.TypeFor[regional.Status](), reflect.TypeFor[gate.Status]()} {
+		for _, gap := range node.StatusGaps(of) {
+			t.Errorf("%s: internal/node/status.go has no name for it", gap)
+		}
 	}
 }

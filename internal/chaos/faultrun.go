@@ -587,7 +587,7 @@ func (d *deployment) books() (sum slots.RegionLedger, ok bool) {
 			return sum, false
 		}
 		var s struct{ Rooms map[string]slots.RegionLedger }
-		if err := d.get(text(&r.metrics)+"/status", &s); err != nil {
+		if err := d.get(text(&r.metrics)+"/status?names=0.1", &s); err != nil {
 			return sum, false
 		}
 		l := s.Rooms["shop"]

@@ -163,7 +163,7 @@ func (d *deployment) waits(dc string) (waits []slots.Wait, now fleet.Time, err e
 			Waits  []slots.Wait
 			Region slots.RegionStatus
 		}
-		if err = d.get(text(&n.metrics)+"/status", &s); err == nil {
+		if err = d.get(text(&n.metrics)+"/status?names=0.1", &s); err == nil {
 			waits, now = s.Waits, s.Region.Time
 		}
 		return err

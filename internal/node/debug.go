@@ -69,7 +69,18 @@ func (d *Debug) handler(ready func() Readiness, status func() any) http.Handler 
 		}
 		d.say(w, code, r)
 	})
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { d.say(w, http.StatusOK, status()) })
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("names") == "0.1" { // as release 0.1.0 told it, for who reads both
+			d.say(w, http.StatusOK, status())
+			return
+		}
+		data, err := statusJSON(status())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		d.say(w, http.StatusOK, json.RawMessage(data))
+	})
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)

@@ -1,0 +1,244 @@
+package node
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"vestibule/internal/fleet"
+)
+
+// statusNames names the numbers of a node's state by what they count, under their type and
+// field. [StatusGaps] tells of numbers that it lacks.
+var statusNames = map[string]string{
+	"admission.Status.Inc": "incarnation", "admission.Status.Tenure": "tenure", "admission.Status.Site": "data_center_site",
+
+	"admission.Ledger.Granted": "rights_granted", "admission.Ledger.Spent": "rights_spent", "admission.Ledger.Returned": "rights_returned",
+	"admission.Ledger.RateGranted": "rate_rights_granted", "admission.Ledger.RateReturned": "rate_rights_returned", "admission.Ledger.RateIdle": "rate_rights_idle",
+	"admission.Ledger.Renewed": "renewals", "admission.Ledger.RenewCeil": "renewals_allowed", "admission.Ledger.Keep": "rights_to_keep",
+	"admission.Ledger.RateKeep": "rate_rights_to_keep", "admission.Ledger.Sessions": "sessions", "admission.Ledger.Held": "requests_held",
+	"admission.Ledger.Waiting": "people_waiting", "admission.Ledger.Admitted": "visitors_admitted", "admission.Ledger.LetIn": "visitors_let_in_without_a_right",
+	"admission.Ledger.Guests": "sessions_of_other_edges", "admission.Ledger.Copied": "sessions_copied", "admission.Ledger.Life": "ticket_life_seconds",
+
+	"slots.RegionStatus.Site": "data_center_site", "slots.RegionStatus.Copy": "original_site", "slots.RegionStatus.Members": "data_center_list_version",
+	"slots.EdgeStatus.Inc": "incarnation",
+	"slots.Wait.Inc":       "incarnation", "slots.Wait.Sessions": "sessions_kept_free", "slots.Wait.Rate": "rate_rights_not_lent",
+
+	"slots.RegionLedger.Granted": "rights_granted", "slots.RegionLedger.Returned": "rights_returned",
+	"slots.RegionLedger.RateGranted": "rate_rights_granted", "slots.RegionLedger.RateReturned": "rate_rights_returned",
+	"slots.RegionLedger.Free": "rights_free", "slots.RegionLedger.RateFree": "rate_rights_free", "slots.RegionLedger.Active": "sessions",
+	"slots.RegionLedger.Presumed": "sessions_presumed", "slots.RegionLedger.RatePresumed": "rate_rights_presumed_used", "slots.RegionLedger.Credit": "rights_at_edges_not_known_to_be_spent",
+	"slots.RegionLedger.Keep": "rights_to_keep", "slots.RegionLedger.RateKeep": "rate_rights_to_keep", "slots.RegionLedger.Want": "rights_wanted",
+	"slots.RegionLedger.HeldPeople": "people_held", "slots.RegionLedger.Waiting": "people_waiting", "slots.RegionLedger.Copied": "tickets_copied",
+	"slots.RegionLedger.Excess": "sessions_in_excess", "slots.RegionLedger.Movers": "people_moving_in", "slots.RegionLedger.Freed": "oldest_expiry_counted_unix_seconds",
+	"slots.RegionLedger.Gen": "generation",
+
+	"slots.RootLedger.Total": "rights_total", "slots.RootLedger.Rate": "rate_rights_total", "slots.RootLedger.Free": "rights_free",
+	"slots.RootLedger.RateFree": "rate_rights_free", "slots.RootLedger.Centres": "data_centers", "slots.RootLedger.Excess": "sessions_in_excess", "slots.RootLedger.Beyond": "sessions_beyond_the_limit",
+	"slots.CentreLedger.Excess": "sessions_in_excess", "slots.CentreLedger.Held": "rights_held", "slots.CentreLedger.RateHeld": "rate_rights_held",
+	"slots.CentreLedger.Idle": "rights_idle", "slots.CentreLedger.RateIdle": "rate_rights_idle", "slots.CentreLedger.Keep": "rights_to_keep",
+	"slots.CentreLedger.RateKeep": "rate_rights_to_keep", "slots.CentreLedger.Active": "sessions", "slots.CentreLedger.Want": "rights_wanted",
+	"slots.CentreLedger.HeldPeople": "people_held", "slots.CentreLedger.Gen": "generation",
+
+	"wire.Term.N": "number", "wire.Term.Nonce": "nonce",
+	"wire.View.Version": "version", "wire.View.Park": "held_up_to", "wire.View.Slots": "rights_free", "wire.View.Active": "sessions", "wire.View.Mu": "entering_per_second",
+	"wire.View.Theta": "giving_up_per_second_each", "wire.View.Unseen": "people_who_joined_and_did_not_return_yet", "wire.View.Joining": "people_joining_per_second",
+	"line.Pace.Mu": "entering_per_second", "line.Range.Low": "low_times_forecast", "line.Range.High": "high_times_forecast",
+}
+
+// statusWords are the words for sets of values that have none of their own, by number.
+var statusWords = map[string][]string{"slots.WaitReason": {"", "time", "books", "edge", "sessions", "rate_rights"}}
+
+var (
+	durationType = reflect.TypeFor[time.Duration]()
+	monoType     = reflect.TypeFor[fleet.Mono]()
+	timeType     = reflect.TypeFor[fleet.Time]()
+	stringerType = reflect.TypeFor[fmt.Stringer]()
+)
+
+// lastTime is after every fleet time that is told: what is later stands for "no bound".
+var lastTime = fleet.TimeOf(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))
+
+// statusJSON returns a node's state as JSON: names in small letters, durations in seconds, times in
+// UTC, sets of values by their words, and nothing that means something inside the process only.
+func statusJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	if err := writeStatus(&b, reflect.ValueOf(v)); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+func writeStatus(b *bytes.Buffer, v reflect.Value) error {
+	switch {
+	case !v.IsValid() || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface) && v.IsNil():
+		b.WriteString("null")
+		return nil
+	case v.Type() == durationType:
+		b.WriteString(strconv.FormatFloat(time.Duration(v.Int()).Seconds(), 'f', -1, 64))
+		return nil
+	case v.Type() == timeType && (v.Int() <= 0 || fleet.Time(v.Int()) >= lastTime):
+		b.WriteString("null")
+		return nil
+	case statusWords[v.Type().String()] != nil:
+		words := statusWords[v.Type().String()]
+		return writeValue(b, words[min(v.Uint(), uint64(len(words)-1))])
+	case v.Kind() != reflect.Struct && v.Kind() != reflect.Pointer && v.Type().Implements(stringerType):
+		return writeValue(b, fmt.Sprint(v.Interface()))
+	}
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		return writeStatus(b, v.Elem())
+	case reflect.Struct:
+		b.WriteByte('{')
+		if err := writeFields(b, v); err != nil {
+			return err
+		}
+		b.WriteByte('}')
+		return nil
+	case reflect.Map:
+		keys := v.MapKeys()
+		slices.SortFunc(keys, func(x, y reflect.Value) int { return strings.Compare(fmt.Sprint(x), fmt.Sprint(y)) })
+		return writeAll(b, "{}", len(keys), func(i int) error {
+			if err := writeValue(b, fmt.Sprint(keys[i])); err != nil {
+				return err
+			}
+			b.WriteByte(':')
+			return writeStatus(b, v.MapIndex(keys[i]))
+		})
+	case reflect.Slice, reflect.Array:
+		return writeAll(b, "[]", v.Len(), func(i int) error { return writeStatus(b, v.Index(i)) })
+	case reflect.Uint64:
+		if v.Uint() > 1<<53 { // a reader's number has no more digits
+			return writeValue(b, strconv.FormatUint(v.Uint(), 10))
+		}
+	}
+	return writeValue(b, v.Interface())
+}
+
+func writeAll(b *bytes.Buffer, ends string, n int, one func(i int) error) error {
+	b.WriteByte(ends[0])
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if err := one(i); err != nil {
+			return err
+		}
+	}
+	b.WriteByte(ends[1])
+	return nil
+}
+
+// writeFields writes the fields of a struct, those of embedded ones among them.
+func writeFields(b *bytes.Buffer, v reflect.Value) error {
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		name, shown := statusName(v.Type(), f)
+		if !shown {
+			continue
+		}
+		if f.Anonymous {
+			if err := writeFields(b, v.Field(i)); err != nil {
+				return err
+			}
+			continue
+		}
+		if b.Bytes()[b.Len()-1] != '{' {
+			b.WriteByte(',')
+		}
+		if err := writeValue(b, name); err != nil {
+			return err
+		}
+		b.WriteByte(':')
+		if err := writeStatus(b, v.Field(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeValue(b *bytes.Buffer, v any) error {
+	data, err := json.Marshal(v)
+	b.Write(data)
+	return err
+}
+
+// statusName returns the name of a field, and whether it means something outside the process.
+func statusName(t reflect.Type, f reflect.StructField) (name string, shown bool) {
+	if !f.IsExported() || f.Type == monoType || f.Type.Kind() == reflect.Struct && f.Type.NumField() > 0 && !anyExported(f.Type) {
+		return "", false
+	}
+	if f.Type.Kind() == reflect.Pointer && f.Type.Elem().Kind() == reflect.Struct && !anyExported(f.Type.Elem()) {
+		return "", false
+	}
+	name = statusNames[t.String()+"."+f.Name]
+	if name == "" {
+		name = snake(f.Name)
+	}
+	if f.Type == durationType {
+		name += "_seconds"
+	}
+	return name, true
+}
+
+func anyExported(t reflect.Type) bool {
+	for i := range t.NumField() {
+		if t.Field(i).IsExported() {
+			return true
+		}
+	}
+	return false
+}
+
+// snake returns a Go name in small letters with _ between words.
+func snake(name string) string {
+	var b strings.Builder
+	for i, r := range name {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// StatusGaps returns the numbers in a node's state that have no name that says what they count, for
+// the test that keeps the names whole.
+func StatusGaps(t reflect.Type) (gaps []string) {
+	seen := map[reflect.Type]bool{}
+	var look func(t reflect.Type)
+	look = func(t reflect.Type) {
+		switch t.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+			look(t.Elem())
+			return
+		case reflect.Struct:
+		default:
+			return
+		}
+		if seen[t] {
+			return
+		}
+		seen[t] = true
+		for i := range t.NumField() {
+			f := t.Field(i)
+			if _, shown := statusName(t, f); !shown {
+				continue
+			}
+			plain := f.Type.ConvertibleTo(reflect.TypeFor[float64]()) && f.Type != durationType && !f.Type.Implements(stringerType) && statusWords[f.Type.String()] == nil
+			if key := t.String() + "." + f.Name; plain && statusNames[key] == "" {
+				gaps = append(gaps, key)
+			}
+			look(f.Type)
+		}
+	}
+	look(t)
+	return gaps
+}

@@ -1,0 +1,89 @@
+package node
+
+import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/wire"
+)
+
+// Bond is exported, as what shells embed is.
+type Bond struct {
+	LeaseEnd fleet.Mono
+	SyncAge  time.Duration
+}
+
+// TestStatusHasUnitsAndNames: what /status tells can be read without the program's text, and the
+// names of release 0.1.0 can be had.
+func TestStatusHasUnitsAndNames(t *testing.T) {
+	d, err := NewDebug("127.0.0.1:0", "test", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	status := struct {
+		Bond
+		hidden   int
+		Time     fleet.Time
+		Until    fleet.Time
+		Standing wire.Standing
+		Term     wire.Term
+		Inc      uint64
+		Rooms    map[string]*Bond
+		Waits    []Bond
+	}{
+		Bond: Bond{LeaseEnd: 5, SyncAge: 1500 * time.Millisecond}, Time: 1_795_380_670_718, Standing: wire.Draining, Term: wire.Term{N: 7, Nonce: 1 << 60},
+		Inc: 1<<53 + 1, Rooms: map[string]*Bond{"sale": {SyncAge: time.Second}, "b": nil},
+	}
+	h := d.handler(func() Readiness { return Readiness{} }, func() any { return status })
+	ask := func(path string) (int, string) {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		body, err := io.ReadAll(w.Result().Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w.Code, string(body)
+	}
+	code, got := ask("/status")
+	want := `{
+  "sync_age_seconds": 1.5,
+  "time": "2026-11-22T20:51:10.718Z",
+  "until": null,
+  "standing": "draining",
+  "term": {
+    "number": 7,
+    "nonce": "1152921504606846976"
+  },
+  "inc": "9007199254740993",
+  "rooms": {
+    "b": null,
+    "sale": {
+      "sync_age_seconds": 1
+    }
+  },
+  "waits": []
+}
+`
+	if code != http.StatusOK || got != want {
+		t.Errorf("%d %s", code, got)
+	}
+	var old struct {
+		Time     int64
+		Standing int
+		Term     wire.Term
+	}
+	if code, got = ask("/status?names=0.1"); code != http.StatusOK || json.Unmarshal([]byte(got), &old) != nil || old.Time != 1_795_380_670_718 || old.Standing != 1 || old.Term != status.Term {
+		t.Errorf("%d %s", code, got)
+	}
+}
