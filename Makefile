@@ -80,7 +80,7 @@ packages: ## install the Debian packages that tests need and that are missing
 # goroutines, two simulated worlds beside each other, and writers of rooms beside each other. Tests of shells mostly wait: two
 # packages and four tests of each at a time, whatever the number of cores; with more, leases lapse on two.
 # What only computes takes the processor time that they leave over (decision 72).
-CORES := fleet line mutant proof room roomfile rules sim slots strictjson admission ticket waiting wire
+CORES := draw fleet line mutant proof room roomfile rules sim slots strictjson admission ticket waiting wire
 CALM  := $(CORES:%=vestibule/internal/%) vestibule/internal/waiting/preview
 PLAIN := vestibule/internal/roomstore vestibule/internal/natsconf vestibule/cmd
 

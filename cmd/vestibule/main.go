@@ -28,6 +28,7 @@ func commands() []command {
 		{"login", "keep the address of the API and a token", login},
 		{"rooms", "show, make, change and delete rooms by the API", rooms},
 		{"rules", "show and try rules by which people walk past a room", rulesCommand},
+		{"verify-draw", "repeat a draw from its public record, and check receipts", verifyDraw},
 		{"pause", "let nobody new into a room for now, by the API", pause},
 		{"resume", "take a pause back", resume},
 		{"message", "tell those who wait something for now", message},
