@@ -395,8 +395,8 @@ func (s *Set) control(c *Controls, now int64, bound time.Duration, changed map[*
 		if phase := changed[r]; phase != nil {
 			out = *phase
 		}
-		out.Settings, out.Control = out.Settings.Surely(said, now, bound), in
-		if in != nil || !out.Settings.Equal(r.Settings) {
+		out.Settings, out.Control = out.Surely(said, now, bound), in
+		if in != nil || !out.Equal(r.Settings) {
 			changed[r] = &out
 		}
 	}

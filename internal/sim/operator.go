@@ -70,7 +70,7 @@ func (o *operator) inForce(w *World, at fleet.Time, bound time.Duration) *room.R
 	base.Events = []room.Event{*o.event}
 	out.Plan = base.Plan()
 	out.Settings, out.Phase, out.Closed = base.During(out.Plan, int64(at), bound)
-	out.Settings = out.Settings.Surely(&o.control, int64(at), bound)
+	out.Settings = out.Surely(&o.control, int64(at), bound)
 	return &out
 }
 
@@ -90,6 +90,11 @@ func (w *World) scheduleEvent(f *fault) {
 	}
 	if f.x > 0.8 {
 		e.NoRenewal = room.On
+	}
+	if f.x < 0.15 {
+		e.Method = room.MethodPassthrough
+	} else if f.x < 0.2 {
+		e.Method = room.MethodReject
 	}
 	w.giveEvent(e)
 	w.say(f, "an event: people gather at %v, it begins at %v and ends at %v, T %d and R %d", sinceEpoch(e.Prequeue), sinceEpoch(e.Start), sinceEpoch(e.End), e.Total, e.Rate)

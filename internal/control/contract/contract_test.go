@@ -230,6 +230,7 @@ func TestTheNewClientManagesRooms(t *testing.T) {
 		t.Error(err)
 	}
 	manageEvents(t, rooms, api.Zone, made.ID)
+	manageRules(t, rooms, api.Zone, made.ID)
 	gone, err := rooms.Delete(ctx, made.ID, params[waiting_rooms.WaitingRoomDeleteParams]("ZoneID", api.Zone))
 	if err != nil || gone.ID != made.ID {
 		t.Errorf("%+v %v", gone, err)
@@ -243,7 +244,7 @@ func TestTheNewClientManagesRooms(t *testing.T) {
 	if !errors.As(err, &refused) || refused.Errors[0].Code != 1101 {
 		t.Errorf("a room of the file: %v", err)
 	}
-	if served := len(h.calls) - 1; served != 19 { // without put-host: those of rooms, of which a list has two paths, and the seven of events
+	if served := len(h.calls) - 1; served != 24 { // without put-host: all that there are
 		t.Errorf("%d operations of the hosted API were called: %v", served, h.calls)
 	}
 }
@@ -289,6 +290,36 @@ func manageEvents(t *testing.T, rooms *waiting_rooms.WaitingRoomService, zone, i
 	gone, err := rooms.Events.Delete(ctx, id, made.ID, params[waiting_rooms.EventDeleteParams]("ZoneID", zone))
 	if err != nil || n != 1 || gone.ID != made.ID {
 		t.Errorf("%d events, %+v %v", n, gone, err)
+	}
+}
+
+// manageRules calls every operation of rules by the new client.
+func manageRules(t *testing.T, rooms *waiting_rooms.WaitingRoomService, zone, id string) {
+	t.Helper()
+	ctx := t.Context()
+	rule := params[waiting_rooms.RuleNewParamsRules]("Action", waiting_rooms.RuleNewParamsRulesActionBypassWaitingRoom, "Expression", "ssl")
+	made, err := rooms.Rules.New(ctx, id, params[waiting_rooms.RuleNewParams]("ZoneID", zone, "Rules", rule))
+	if err != nil || len(made.Result) != 1 {
+		t.Fatalf("%+v %v", made, err)
+	}
+	list := []waiting_rooms.RuleUpdateParamsRule{
+		params[waiting_rooms.RuleUpdateParamsRule]("Action", waiting_rooms.RuleUpdateParamsRulesActionBypassWaitingRoom, "Expression", "not ssl"),
+		params[waiting_rooms.RuleUpdateParamsRule]("Action", waiting_rooms.RuleUpdateParamsRulesActionBypassWaitingRoom, "Expression", "ssl"),
+	}
+	put, err := rooms.Rules.Update(ctx, id, params[waiting_rooms.RuleUpdateParams]("ZoneID", zone, "Rules", list))
+	if err != nil || len(put.Result) != 2 || put.Result[1].ID != made.Result[0].ID {
+		t.Fatalf("%+v %v", put, err)
+	}
+	edited, err := rooms.Rules.Edit(ctx, id, put.Result[0].ID, params[waiting_rooms.RuleEditParams]("ZoneID", zone, "Action", waiting_rooms.RuleEditParamsActionBypassWaitingRoom, "Expression", "cf.client.bot", "Enabled", false))
+	if err != nil || len(edited.Result) != 2 || edited.Result[0].Enabled || edited.Result[0].Expression != "cf.client.bot" {
+		t.Errorf("%+v %v", edited, err)
+	}
+	left, err := rooms.Rules.Delete(ctx, id, put.Result[0].ID, params[waiting_rooms.RuleDeleteParams]("ZoneID", zone))
+	if err != nil || len(left.Result) != 1 {
+		t.Errorf("%+v %v", left, err)
+	}
+	if got, err := rooms.Rules.Get(ctx, id, params[waiting_rooms.RuleGetParams]("ZoneID", zone)); err != nil || len(got.Result) != 1 || got.Result[0].Expression != "ssl" {
+		t.Errorf("%+v %v", got, err)
 	}
 }
 
