@@ -1,0 +1,121 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestTheHeadOfTheLine: what is no visit takes no slot, and who is at the head of the line sees a
+// page with every load of it. Two visitors fit in; before them come the preflights, icons and files
+// of robots that browsers and crawlers ask for by themselves.
+func TestTheHeadOfTheLine(t *testing.T) {
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "the site") //nolint:errcheck // who asked looks at the answer
+	}))
+	t.Cleanup(site.Close)
+	bin, dir := build(t), t.TempDir()
+	nats, _ := fleet(t, bin, dir, fmt.Sprintf(
+		"rooms: [{name: sale, host: 127.0.0.1, total_active_users: 2, new_users_per_minute: 1000, session_duration: 1h, probation: 1h, origin: %q}]\n", site.URL), "nairobi")
+	edge := start(t, filepath.Join(bin, "edge"), "--config", edgeFile(t, dir, nats, "nairobi", "edge-1", quickEdge))
+	until(t, "the edge is ready", func() bool { return ready(edge.at["metrics"]) })
+
+	const each = 30
+	navigation := []string{"Accept", "text/html", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}
+	for range each {
+		for _, by := range []struct {
+			method, path string
+			header       []string
+		}{
+			{http.MethodOptions, "/cart", []string{"Origin", "https://app.example", "Access-Control-Request-Method", "POST"}},
+			{http.MethodGet, "/favicon.ico", []string{"Accept", "image/*", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "image"}},
+			{http.MethodGet, "/robots.txt", []string{"User-Agent", "Robot/1.0"}},
+		} {
+			browse(t, client, by.method, edge.at["url"]+by.path, by.header...)
+		}
+	}
+	slots := func() int {
+		var s struct {
+			Rooms map[string]struct {
+				Admitted int `json:"visitors_admitted"`
+			}
+		}
+		if err := get(edge.at["metrics"]+"/status", &s); err != nil {
+			t.Fatal(err)
+		}
+		return s.Rooms["sale"].Admitted
+	}
+	if n := slots(); n != 0 {
+		t.Errorf("%d slots were taken before anybody came", n)
+	}
+	visitor := func() *http.Client {
+		jar, err := cookiejar.New(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr := &http.Transport{}
+		t.Cleanup(tr.CloseIdleConnections)
+		return &http.Client{Jar: jar, Transport: tr, Timeout: client.Timeout}
+	}
+	for range 2 {
+		v := visitor()
+		until(t, "a visitor is inside", func() bool { return browse(t, v, http.MethodGet, edge.at["url"], navigation...) == "the site" })
+	}
+	if n := slots(); n != 2 {
+		t.Errorf("two visitors took %d slots", n)
+	}
+
+	// Ten who wait, each of whom loads the page ten times: the first of them are at the head.
+	var all sync.WaitGroup
+	took := make([][]time.Duration, 10)
+	for i := range took {
+		v := visitor()
+		browse(t, v, http.MethodGet, edge.at["url"], navigation...) // the first load joins the line
+		all.Go(func() {
+			for range 10 {
+				begun := time.Now()
+				if page := browse(t, v, http.MethodGet, edge.at["url"], navigation...); !strings.Contains(page, "</html>") || page == "the site" {
+					t.Errorf("a load of the page is answered %.60q", page)
+				}
+				took[i] = append(took[i], time.Since(begun))
+			}
+		})
+	}
+	all.Wait()
+	loads := slices.Concat(took...)
+	slices.Sort(loads)
+	t.Logf("%d preflights, icons and robots took no slot (goal: 0 slots); %d loads of the page at the head: half within %v, p99 %v, slowest %v (goal: p99 1 s)",
+		3*each, len(loads), loads[len(loads)/2].Round(time.Millisecond), loads[len(loads)*99/100].Round(time.Millisecond), loads[len(loads)-1].Round(time.Millisecond))
+}
+
+// browse asks once and returns what came, "" for nothing.
+func browse(t *testing.T, c *http.Client, method, url string, header ...string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	res, err := c.Do(r)
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(body)
+}
