@@ -10,6 +10,58 @@ import (
 	"testing"
 )
 
+// TestReleaseByTheCommandLine: what is asked of the API, with a key for each call, and what is shown.
+func TestReleaseByTheCommandLine(t *testing.T) {
+	said, key := "", ""
+	const one = `{"id":7,"people":10,"let_in":3,"state":"open","at":"2026-11-22T20:00:00Z","by":"ops","reason":"row one"}`
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		result := "[" + one + "]"
+		switch {
+		case r.URL.Path == "/user/tokens/verify":
+			result = `{"id":"i","zone":"z","account":"a"}`
+		case r.URL.Path == "/zones/z/waiting_rooms":
+			result = `[{"id":"0123","name":"shop"}]`
+		case r.URL.Path != "/vestibule/rooms/0123/releases":
+			t.Errorf("%s %s", r.Method, r.URL.Path)
+		case r.Method == http.MethodPost:
+			data, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			said, result, key = string(data), one, r.Header.Get("Idempotency-Key")
+		}
+		fmt.Fprintf(w, `{"success":true,"errors":[],"messages":[],"result":%s}`, result)
+	}))
+	defer api.Close()
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	t.Setenv("VESTIBULE_TOKEN", "good")
+	keys := map[string]bool{}
+	for _, c := range []struct {
+		args         []string
+		code         int
+		asked, shown string
+	}{
+		{[]string{"release", "shop", "10", "--reason", "row one"}, 0, `^{"people":10,"reason":"row one","replace":false}$`, `7 +10 +3 +open +2026-11-22T20:00:00Z +ops +row one`},
+		{[]string{"release", "shop", "10", "--replace"}, 0, `"replace":true`, ""},
+		{[]string{"release", "shop"}, 0, "^$", `7 +10 +3 +open`},
+		{[]string{"release", "shop", "many"}, 2, "^$", "N: must be a number"},
+		{[]string{"release", "shop", "0"}, 2, "^$", "N: must be a number"},
+		{[]string{"release", "shop", "--replace"}, 2, "^$", "N: is needed"},
+		{[]string{"release"}, 2, "^$", "ROOM and N"},
+	} {
+		said, key = "", ""
+		var out bytes.Buffer
+		code := run(append(c.args, "--server="+api.URL), &out, &out)
+		if code != c.code || !regexp.MustCompile(c.asked).MatchString(said) || !regexp.MustCompile(c.shown).Match(out.Bytes()) {
+			t.Errorf("%q: %d, asked %s, shown %s", c.args, code, said, out.String())
+		}
+		if said != "" && (key == "" || len(key) > 64 || keys[key]) {
+			t.Errorf("%q: key %q", c.args, key)
+		}
+		keys[key] = true
+	}
+}
+
 // TestControlsByTheCommandLine: what is asked of the API, what is shown, and the exit codes.
 func TestControlsByTheCommandLine(t *testing.T) {
 	said := ""

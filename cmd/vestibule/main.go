@@ -31,6 +31,7 @@ func commands() []command {
 		{"verify-draw", "repeat a draw from its public record, and check receipts", verifyDraw},
 		{"pause", "let nobody new into a room for now, by the API", pause},
 		{"resume", "take a pause back", resume},
+		{"release", "let in the next so many of a room that is paused", release},
 		{"message", "tell those who wait something for now", message},
 		{"limits", "set a room's limits for now, or show what is in force", limits},
 		{"status", "show how many are inside and wait, by the API", status},

@@ -86,9 +86,11 @@ var needs = map[string]Role{
 	"ExportRooms":                          Viewer,
 	"GetFleet":                             Viewer,
 	"GetControls":                          Viewer,
+	"ListReleases":                         Viewer,
 
 	"WaitingRoomCreateACustomWaitingRoomPagePreview": Operator,
 	"PatchControls": Operator,
+	"CreateRelease": Operator,
 
 	"WaitingRoomCreateWaitingRoom":       Editor,
 	"WaitingRoomUpdateWaitingRoom":       Editor,

@@ -98,6 +98,7 @@ type fixture struct {
 	token map[Role]string
 
 	controls *room.Controls // that the node goes by
+	numbers  *Numbers       // what the leading global tells; nil for some
 }
 
 func start(t testing.TB) *fixture {
@@ -120,6 +121,9 @@ func start(t testing.TB) *fixture {
 			f.count[fmt.Sprint(operation, " ", status)]++
 		},
 		Numbers: func(_ context.Context, id room.ID) (Numbers, bool) {
+			if f.numbers != nil {
+				return *f.numbers, true
+			}
 			return Numbers{Active: 7, Waiting: 3, Longest: 61, Complete: true, At: time.Unix(1795353281, 0)}, id != 0
 		},
 		Shared: f.docs, Controls: func() *room.Controls { return f.controls }, Time: func() fleet.Time { return fleet.TimeOf(time.Now()) },

@@ -90,7 +90,7 @@ func (s *Server) changeControls(ctx context.Context, state *roomstore.State, id 
 		}
 		if try == 0 {
 			undo, err = announce(ctx, s.Audit, s.now(), "controls of room "+id, have.Rooms[id], &said)
-			if err != nil && said.Pause == nil && said.QueueAll == nil {
+			if err != nil && (said.Pause == nil && said.QueueAll == nil || releaseOf(&said) != releaseOf(have.Rooms[id])) {
 				return nil, err
 			}
 			if err != nil { // who stops a rush need not wait for the stream
@@ -161,7 +161,11 @@ func (s *Server) say(said *room.Control, body json.RawMessage, by string) error 
 	}
 	if p, mark := part("pause", func() { said.Pause = nil }); p != nil {
 		text, _ := f.text("/pause/message", p["message"])
-		said.Pause = &room.Pause{Mark: mark, Message: text}
+		next := &room.Pause{Mark: mark, Message: text}
+		if said.Pause != nil { // the pause goes on
+			next.Release, next.Keys = said.Pause.Release, said.Pause.Keys
+		}
+		said.Pause = next
 	}
 	if p, mark := part("queue_all", func() { said.QueueAll = nil }); p != nil {
 		said.QueueAll = &mark

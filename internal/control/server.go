@@ -54,6 +54,10 @@ type Numbers struct {
 	Beyond   int       // sessions beyond T
 	Complete bool      // every data centre is heard
 	At       time.Time // when they were so
+
+	Release uint64      // the newest release that this global lends, 0 for none
+	LetIn   int         // people whom it has let in
+	Leader  room.Lender // who leads, and tells this
 }
 
 // Options are what a server is made of.

@@ -8,6 +8,7 @@ import (
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/node"
+	"vestibule/internal/room"
 	"vestibule/internal/slots"
 	"vestibule/internal/wire"
 )
@@ -41,7 +42,7 @@ func (s *Server) lead(ctx context.Context, t *node.Term) error {
 		return err
 	}
 	defer stop()
-	stopPublishing, err := s.publish(ctx, fresh)
+	stopPublishing, err := s.publish(ctx, fresh, t.Term)
 	if err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func (s *Server) show(alloc *slots.Allocator, term wire.Term) {
 
 // publish keeps rooms, keys and the list of data centres in the store as they should be,
 // beside the ledger, until stop has returned.
-func (s *Server) publish(ctx context.Context, fresh bool) (stop func(), err error) {
+func (s *Server) publish(ctx context.Context, fresh bool, term wire.Term) (stop func(), err error) {
 	heard := &copies{log: s.log}
 	deaf, err := s.Bus.Subscribe(wire.Copies, heard.take)
 	if err != nil {
@@ -77,7 +78,7 @@ func (s *Server) publish(ctx context.Context, fresh bool) (stop func(), err erro
 	}
 	s.heard.Store(heard)
 	p := &publisher{
-		name: s.Config.Name, docs: s.Docs, rooms: s.rooms, bus: s.Bus, copies: heard, fleet: s.fleet, file: s.Config.Rooms, fresh: fresh, census: s.census,
+		name: s.Config.Name, lender: room.Lender{Term: term.N, Nonce: term.Nonce}, docs: s.Docs, rooms: s.rooms, bus: s.Bus, copies: heard, fleet: s.fleet, file: s.Config.Rooms, fresh: fresh, census: s.census,
 		founders: s.Config.DataCenters, rotate: s.Config.KeyRotation, log: s.log, metrics: s.metrics,
 	}
 	ctx, end := context.WithCancel(ctx)

@@ -25,11 +25,12 @@ const (
 
 // numbers are those that were told last. They are safe for concurrent use.
 type numbers struct {
-	mu    sync.Mutex
-	heard time.Time // when the last whole set came
-	rooms map[room.ID]control.Numbers
-	part  map[room.ID]control.Numbers // of the set that comes now
-	at    time.Time                   // when that one was made
+	mu     sync.Mutex
+	heard  time.Time   // when the last whole set came
+	leader room.Lender // who told it
+	rooms  map[room.ID]control.Numbers
+	part   map[room.ID]control.Numbers // of the set that comes now
+	at     time.Time                   // when that one was made
 }
 
 // toldNumbers is what the leader tells. Rooms in which nobody is, and whose data centres are
@@ -38,7 +39,9 @@ type toldNumbers struct {
 	At    time.Time
 	First bool // of a set
 	Last  bool
-	Rooms []toldRoom `json:",omitempty"`
+
+	Leader room.Lender // who tells
+	Rooms  []toldRoom  `json:",omitempty"`
 }
 
 type toldRoom struct {
@@ -47,7 +50,9 @@ type toldRoom struct {
 	Waiting  int
 	Longest  float64
 	Complete bool
-	Beyond   int `json:",omitempty"`
+	Beyond   int    `json:",omitempty"`
+	Release  uint64 `json:",omitempty"`
+	LetIn    int    `json:",omitempty"`
 }
 
 // run tells the numbers while this candidate leads, and hears them while it does not.
@@ -89,18 +94,19 @@ func (s *Server) tellNumbers(now time.Time) []toldNumbers {
 	if s.alloc == nil {
 		return nil
 	}
-	out := []toldNumbers{{At: now, First: true}}
+	leader := room.Lender{Term: s.term.N, Nonce: s.term.Nonce}
+	out := []toldNumbers{{At: now, First: true, Leader: leader}}
 	for _, r := range rooms {
 		x := numbersOf(s.alloc.Totals(r.ID))
-		if x.Active == 0 && x.Waiting == 0 && x.Complete {
+		if x.Active == 0 && x.Waiting == 0 && x.Complete && x.Release == 0 {
 			continue
 		}
 		m := &out[len(out)-1]
 		if len(m.Rooms) == numbersRooms {
-			out = append(out, toldNumbers{At: now})
+			out = append(out, toldNumbers{At: now, Leader: leader})
 			m = &out[len(out)-1]
 		}
-		m.Rooms = append(m.Rooms, toldRoom{r.ID, x.Active, x.Waiting, x.Longest, x.Complete, x.Beyond})
+		m.Rooms = append(m.Rooms, toldRoom{r.ID, x.Active, x.Waiting, x.Longest, x.Complete, x.Beyond, x.Release, x.LetIn})
 	}
 	out[len(out)-1].Last = true
 	return out
@@ -108,7 +114,7 @@ func (s *Server) tellNumbers(now time.Time) []toldNumbers {
 
 // numbersOf reads the numbers of a room off the books.
 func numbersOf(l slots.RootLedger) control.Numbers {
-	n := control.Numbers{Complete: l.Complete, Longest: -1}
+	n := control.Numbers{Complete: l.Complete, Longest: -1, Release: l.Passes.Release, LetIn: int(l.Passes.Spent)}
 	if v := l.View; v != nil {
 		n.Active, n.Waiting = int(v.Active), int(v.Line.Total()+0.5)
 		n.Beyond = max(0, n.Active-int(l.Total))
@@ -135,10 +141,10 @@ func (n *numbers) hear(data []byte, now time.Time) error {
 		return nil
 	}
 	for _, r := range m.Rooms {
-		n.part[r.ID] = control.Numbers{Active: r.Active, Waiting: r.Waiting, Longest: r.Longest, Complete: r.Complete, Beyond: r.Beyond}
+		n.part[r.ID] = control.Numbers{Active: r.Active, Waiting: r.Waiting, Longest: r.Longest, Complete: r.Complete, Beyond: r.Beyond, Release: r.Release, LetIn: r.LetIn}
 	}
 	if m.Last {
-		n.rooms, n.part, n.heard = n.part, nil, now
+		n.rooms, n.part, n.heard, n.leader = n.part, nil, now, m.Leader
 	}
 	return nil
 }
@@ -149,7 +155,7 @@ func (s *Server) Numbers(_ context.Context, id room.ID) (x control.Numbers, ok b
 	s.mu.Lock()
 	if s.alloc != nil {
 		x, ok = numbersOf(s.alloc.Totals(id)), true
-		x.At = now
+		x.At, x.Leader = now, room.Lender{Term: s.term.N, Nonce: s.term.Nonce}
 	}
 	s.mu.Unlock()
 	if ok {
@@ -165,6 +171,6 @@ func (s *Server) Numbers(_ context.Context, id room.ID) (x control.Numbers, ok b
 	if !named {
 		x = control.Numbers{Complete: true, Longest: -1}
 	}
-	x.At = n.heard
+	x.At, x.Leader = n.heard, n.leader
 	return x, true
 }

@@ -96,7 +96,8 @@ func readRooms(file string) (doc room.Document, pages map[string][]byte, doubts 
 // publisher keeps the file's part of the rooms in the store as the rooms file says, and makes
 // the first keys. Only a leader runs one.
 type publisher struct {
-	name    string // of this candidate
+	name    string      // of this candidate
+	lender  room.Lender // its term
 	docs    Documents
 	rooms   *roomstore.Store
 	fleet   *node.Fleet
@@ -172,6 +173,7 @@ func (p *publisher) run(ctx context.Context, now func() fleet.Time) {
 			}
 			p.tell(node.ControlsDocument, err)
 		}
+		p.tell(node.ControlsDocument+" (releases)", p.takeReleases(ctx, now()))
 		if wall.After(roomsAt) {
 			p.again = true // what was published once may have been lost since
 			roomsAt = wall.Add(storeEvery)
@@ -333,6 +335,42 @@ func (p *publisher) ensureControls(ctx context.Context) error {
 		return err
 	}
 	_, err = p.docs.Put(ctx, node.ControlsDocument, data, revision)
+	return err
+}
+
+// takeReleases takes in the store what operators want to have released that no global has taken. The ledger lends
+// it once this node reads that it is taken, so nothing is lent that is not stored.
+func (p *publisher) takeReleases(ctx context.Context, now fleet.Time) error {
+	known := p.fleet.Controls()
+	if known == nil {
+		return nil
+	}
+	if _, n := known.Take(p.lender, int64(now)); n == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	stored, revision, err := p.docs.Get(ctx, node.ControlsDocument)
+	if err != nil {
+		return err
+	}
+	have, err := room.DecodeControls(stored)
+	if err != nil || have.Version < known.Version {
+		return err // of a store that came back older: it is given back first
+	}
+	next, n := have.Take(p.lender, int64(now))
+	if n == 0 {
+		return nil
+	}
+	data, err := room.EncodeControls(next)
+	if err != nil {
+		return err
+	}
+	if _, err = p.docs.Put(ctx, node.ControlsDocument, data, revision); err == nil {
+		p.log.Info("releases taken", slog.Int("releases", n), slog.Uint64("controls", next.Version))
+	} else if errors.Is(err, wire.ErrChanged) {
+		err = nil // somebody else wrote: what is to be taken then is read anew
+	}
 	return err
 }
 

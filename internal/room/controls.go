@@ -43,7 +43,14 @@ type Pause struct {
 	Mark
 	Message string   `json:"message,omitempty"` // in place of every other one
 	Release *Release `json:"release,omitempty"` // the newest; it ends with the pause
+	Keys    []string `json:"keys,omitempty"`    // of releases before, the newest last, at most MaxKeys
 }
+
+// MaxKeys bounds how many keys of releases are remembered, MaxKey the bytes of each.
+const (
+	MaxKeys = 32
+	MaxKey  = 64
+)
 
 // Release lets in the next N of those who wait in a room that is paused.
 type Release struct {
@@ -225,6 +232,9 @@ func (c *Control) Check() (errs []error) {
 	}
 	if c.Pause != nil {
 		add("pause.message", checkMessage(c.Pause.Message))
+		if len(c.Pause.Keys) > MaxKeys {
+			add("pause.keys", fmt.Sprintf("must be at most %d", MaxKeys))
+		}
 		if r := c.Pause.Release; r != nil {
 			add("pause.release", r.check())
 		}
@@ -252,7 +262,10 @@ func (r *Release) check() string {
 	case r.N < 1 || r.N > MaxRelease:
 		return fmt.Sprintf("must be of 1 to %d people, got %d", MaxRelease, r.N)
 	}
-	return cmp.Or(checkShort(r.By), checkShort(r.Reason), checkShort(r.Key))
+	if len(r.Key) > MaxKey || !readable(r.Key) {
+		return fmt.Sprintf("must have a key of at most %d bytes of UTF-8 without control characters", MaxKey)
+	}
+	return cmp.Or(checkShort(r.By), checkShort(r.Reason))
 }
 
 func checkShort(s string) string {

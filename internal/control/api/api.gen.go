@@ -59,6 +59,30 @@ func (e ImportedChangeKind) Valid() bool {
 	}
 }
 
+// Defines values for ReleaseState.
+const (
+	Done        ReleaseState = "done"
+	Interrupted ReleaseState = "interrupted"
+	Open        ReleaseState = "open"
+	Waiting     ReleaseState = "waiting"
+)
+
+// Valid indicates whether the value is a known member of the ReleaseState enum.
+func (e ReleaseState) Valid() bool {
+	switch e {
+	case Done:
+		return true
+	case Interrupted:
+		return true
+	case Open:
+		return true
+	case Waiting:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for StatusStatus.
 const (
 	EventPrequeueing StatusStatus = "event_prequeueing"
@@ -358,6 +382,29 @@ type Note struct {
 
 // PreviewBody defines model for PreviewBody.
 type PreviewBody = json.RawMessage
+
+// Release defines model for Release.
+type Release struct {
+	At time.Time `json:"at"`
+	By string    `json:"by"`
+
+	// Id a later release has a higher number
+	Id int64 `json:"id"`
+
+	// LetIn so far, as the leading global knows; null where it does not
+	LetIn  *int   `json:"let_in"`
+	People int    `json:"people"`
+	Reason string `json:"reason"`
+
+	// State waiting for a global to take it; open; done: all are in; interrupted: the global that lent it leads no more, and no more than what was lent by then enter
+	State ReleaseState `json:"state"`
+}
+
+// ReleaseState waiting for a global to take it; open; done: all are in; interrupted: the global that lent it leads no more, and no more than what was lent by then enter
+type ReleaseState string
+
+// ReleaseBody defines model for ReleaseBody.
+type ReleaseBody = json.RawMessage
 
 // ResultInfo defines model for ResultInfo.
 type ResultInfo struct {
@@ -667,6 +714,22 @@ type PreviewAnswer struct {
 	Success bool `json:"success"`
 }
 
+// ReleaseAnswer defines model for ReleaseAnswer.
+type ReleaseAnswer struct {
+	Errors   []Note  `json:"errors"`
+	Messages []Note  `json:"messages"`
+	Result   Release `json:"result"`
+	Success  bool    `json:"success"`
+}
+
+// ReleasesAnswer defines model for ReleasesAnswer.
+type ReleasesAnswer struct {
+	Errors   []Note    `json:"errors"`
+	Messages []Note    `json:"messages"`
+	Result   []Release `json:"result"`
+	Success  bool      `json:"success"`
+}
+
 // RevisionsAnswer defines model for RevisionsAnswer.
 type RevisionsAnswer struct {
 	Errors     []Note         `json:"errors"`
@@ -763,6 +826,9 @@ type ImportRequest = ImportBody
 // PreviewRequest defines model for PreviewRequest.
 type PreviewRequest = PreviewBody
 
+// ReleaseRequest defines model for ReleaseRequest.
+type ReleaseRequest = ReleaseBody
+
 // RoomPatchRequest any of the fields of RoomBody
 type RoomPatchRequest = RoomPatchBody
 
@@ -803,6 +869,12 @@ type ListAuditParams struct {
 	From *From `form:"from,omitempty" json:"from,omitempty"`
 }
 
+// CreateReleaseParams defines parameters for CreateRelease.
+type CreateReleaseParams struct {
+	// IdempotencyKey who asks again with the same key asks for the same release
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+}
+
 // ListRevisionsParams defines parameters for ListRevisions.
 type ListRevisionsParams struct {
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
@@ -835,6 +907,9 @@ type ImportRoomsJSONRequestBody = ImportBody
 
 // PatchControlsJSONRequestBody defines body for PatchControls for application/json ContentType.
 type PatchControlsJSONRequestBody = ControlsBody
+
+// CreateReleaseJSONRequestBody defines body for CreateRelease for application/json ContentType.
+type CreateReleaseJSONRequestBody = ReleaseBody
 
 // CreateTokenJSONRequestBody defines body for CreateToken for application/json ContentType.
 type CreateTokenJSONRequestBody = TokenBody
@@ -1030,6 +1105,25 @@ type ClientInterface interface {
 	//
 	// Corresponds with PATCH /vestibule/rooms/{waiting_room_id}/controls (the `PatchControls` operationId).
 	PatchControls(ctx context.Context, waitingRoomId WaitingRoomId, body PatchControlsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListReleases The newest release of the pause that is in force, none before there is one
+	//
+	// Corresponds with GET /vestibule/rooms/{waiting_room_id}/releases (the `ListReleases` operationId).
+	ListReleases(ctx context.Context, waitingRoomId WaitingRoomId, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateReleaseWithBody Let in the next N of those who wait in a room that is paused, never more; the limits bind all the same
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /vestibule/rooms/{waiting_room_id}/releases (the `CreateRelease` operationId).
+	CreateReleaseWithBody(ctx context.Context, waitingRoomId WaitingRoomId, params *CreateReleaseParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateRelease Let in the next N of those who wait in a room that is paused, never more; the limits bind all the same
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /vestibule/rooms/{waiting_room_id}/releases (the `CreateRelease` operationId).
+	CreateRelease(ctx context.Context, waitingRoomId WaitingRoomId, params *CreateReleaseParams, body CreateReleaseJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListRevisions What a room was and who made it so, the newest first; also of a room that is gone
 	//
@@ -1501,6 +1595,55 @@ func (c *Client) PatchControlsWithBody(ctx context.Context, waitingRoomId Waitin
 // Corresponds with PATCH /vestibule/rooms/{waiting_room_id}/controls (the `PatchControls` operationId).
 func (c *Client) PatchControls(ctx context.Context, waitingRoomId WaitingRoomId, body PatchControlsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewPatchControlsRequest(c.Server, waitingRoomId, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListReleases The newest release of the pause that is in force, none before there is one
+//
+// Corresponds with GET /vestibule/rooms/{waiting_room_id}/releases (the `ListReleases` operationId).
+func (c *Client) ListReleases(ctx context.Context, waitingRoomId WaitingRoomId, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListReleasesRequest(c.Server, waitingRoomId)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateReleaseWithBody Let in the next N of those who wait in a room that is paused, never more; the limits bind all the same
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /vestibule/rooms/{waiting_room_id}/releases (the `CreateRelease` operationId).
+func (c *Client) CreateReleaseWithBody(ctx context.Context, waitingRoomId WaitingRoomId, params *CreateReleaseParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateReleaseRequestWithBody(c.Server, waitingRoomId, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateRelease Let in the next N of those who wait in a room that is paused, never more; the limits bind all the same
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /vestibule/rooms/{waiting_room_id}/releases (the `CreateRelease` operationId).
+func (c *Client) CreateRelease(ctx context.Context, waitingRoomId WaitingRoomId, params *CreateReleaseParams, body CreateReleaseJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateReleaseRequest(c.Server, waitingRoomId, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2635,6 +2778,102 @@ func NewPatchControlsRequestWithBody(server string, waitingRoomId WaitingRoomId,
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewListReleasesRequest constructs an http.Request for the ListReleases method
+func NewListReleasesRequest(server string, waitingRoomId WaitingRoomId) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "waiting_room_id", waitingRoomId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/vestibule/rooms/%s/releases", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCreateReleaseRequest calls the generic CreateRelease builder with application/json body
+func NewCreateReleaseRequest(server string, waitingRoomId WaitingRoomId, params *CreateReleaseParams, body CreateReleaseJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateReleaseRequestWithBody(server, waitingRoomId, params, "application/json", bodyReader)
+}
+
+// NewCreateReleaseRequestWithBody constructs an http.Request for the CreateRelease method, with any body, and a specified content type
+func NewCreateReleaseRequestWithBody(server string, waitingRoomId WaitingRoomId, params *CreateReleaseParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "waiting_room_id", waitingRoomId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/vestibule/rooms/%s/releases", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -4180,6 +4419,27 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PATCH /vestibule/rooms/{waiting_room_id}/controls (the `PatchControls` operationId).
 	PatchControlsWithResponse(ctx context.Context, waitingRoomId WaitingRoomId, body PatchControlsJSONRequestBody, reqEditors ...RequestEditorFn) (*PatchControlsResponse, error)
 
+	// ListReleasesWithResponse The newest release of the pause that is in force, none before there is one
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /vestibule/rooms/{waiting_room_id}/releases (the `ListReleases` operationId).
+	ListReleasesWithResponse(ctx context.Context, waitingRoomId WaitingRoomId, reqEditors ...RequestEditorFn) (*ListReleasesResponse, error)
+
+	// CreateReleaseWithBodyWithResponse Let in the next N of those who wait in a room that is paused, never more; the limits bind all the same
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /vestibule/rooms/{waiting_room_id}/releases (the `CreateRelease` operationId).
+	CreateReleaseWithBodyWithResponse(ctx context.Context, waitingRoomId WaitingRoomId, params *CreateReleaseParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateReleaseResponse, error)
+
+	// CreateReleaseWithResponse Let in the next N of those who wait in a room that is paused, never more; the limits bind all the same
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /vestibule/rooms/{waiting_room_id}/releases (the `CreateRelease` operationId).
+	CreateReleaseWithResponse(ctx context.Context, waitingRoomId WaitingRoomId, params *CreateReleaseParams, body CreateReleaseJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateReleaseResponse, error)
+
 	// ListRevisionsWithResponse What a room was and who made it so, the newest first; also of a room that is gone
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -4990,6 +5250,102 @@ func (r PatchControlsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r PatchControlsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListReleasesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ReleasesAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *FailedAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListReleasesResponse) GetJSON200() *ReleasesAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListReleasesResponse) GetJSONDefault() *FailedAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListReleasesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListReleasesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListReleasesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListReleasesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type CreateReleaseResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ReleaseAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *FailedAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CreateReleaseResponse) GetJSON200() *ReleaseAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r CreateReleaseResponse) GetJSONDefault() *FailedAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateReleaseResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateReleaseResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateReleaseResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateReleaseResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -6522,6 +6878,45 @@ func (c *ClientWithResponses) PatchControlsWithResponse(ctx context.Context, wai
 	return ParsePatchControlsResponse(rsp)
 }
 
+// ListReleasesWithResponse The newest release of the pause that is in force, none before there is one
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /vestibule/rooms/{waiting_room_id}/releases (the `ListReleases` operationId).
+func (c *ClientWithResponses) ListReleasesWithResponse(ctx context.Context, waitingRoomId WaitingRoomId, reqEditors ...RequestEditorFn) (*ListReleasesResponse, error) {
+	rsp, err := c.ListReleases(ctx, waitingRoomId, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListReleasesResponse(rsp)
+}
+
+// CreateReleaseWithBodyWithResponse Let in the next N of those who wait in a room that is paused, never more; the limits bind all the same
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /vestibule/rooms/{waiting_room_id}/releases (the `CreateRelease` operationId).
+func (c *ClientWithResponses) CreateReleaseWithBodyWithResponse(ctx context.Context, waitingRoomId WaitingRoomId, params *CreateReleaseParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateReleaseResponse, error) {
+	rsp, err := c.CreateReleaseWithBody(ctx, waitingRoomId, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateReleaseResponse(rsp)
+}
+
+// CreateReleaseWithResponse Let in the next N of those who wait in a room that is paused, never more; the limits bind all the same
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /vestibule/rooms/{waiting_room_id}/releases (the `CreateRelease` operationId).
+func (c *ClientWithResponses) CreateReleaseWithResponse(ctx context.Context, waitingRoomId WaitingRoomId, params *CreateReleaseParams, body CreateReleaseJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateReleaseResponse, error) {
+	rsp, err := c.CreateRelease(ctx, waitingRoomId, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateReleaseResponse(rsp)
+}
+
 // ListRevisionsWithResponse What a room was and who made it so, the newest first; also of a room that is gone
 //
 // Returns a wrapper object for the known response body format(s).
@@ -7401,6 +7796,72 @@ func ParsePatchControlsResponse(rsp *http.Response) (*PatchControlsResponse, err
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest ControlsAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest FailedAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListReleasesResponse parses an HTTP response from a ListReleasesWithResponse call
+func ParseListReleasesResponse(rsp *http.Response) (*ListReleasesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListReleasesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ReleasesAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest FailedAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCreateReleaseResponse parses an HTTP response from a CreateReleaseWithResponse call
+func ParseCreateReleaseResponse(rsp *http.Response) (*CreateReleaseResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateReleaseResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ReleaseAnswer
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -8377,6 +8838,12 @@ type ServerInterface interface {
 	// PatchControls Pause or resume a room, say something to those who wait, set limits for now; what writes the room never undoes it
 	// (PATCH /vestibule/rooms/{waiting_room_id}/controls)
 	PatchControls(w http.ResponseWriter, r *http.Request, waitingRoomId WaitingRoomId)
+	// ListReleases The newest release of the pause that is in force, none before there is one
+	// (GET /vestibule/rooms/{waiting_room_id}/releases)
+	ListReleases(w http.ResponseWriter, r *http.Request, waitingRoomId WaitingRoomId)
+	// CreateRelease Let in the next N of those who wait in a room that is paused, never more; the limits bind all the same
+	// (POST /vestibule/rooms/{waiting_room_id}/releases)
+	CreateRelease(w http.ResponseWriter, r *http.Request, waitingRoomId WaitingRoomId, params CreateReleaseParams)
 	// ListRevisions What a room was and who made it so, the newest first; also of a room that is gone
 	// (GET /vestibule/rooms/{waiting_room_id}/revisions)
 	ListRevisions(w http.ResponseWriter, r *http.Request, waitingRoomId WaitingRoomId, params ListRevisionsParams)
@@ -8751,6 +9218,82 @@ func (siw *ServerInterfaceWrapper) PatchControls(w http.ResponseWriter, r *http.
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.PatchControls(w, r, waitingRoomId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListReleases operation middleware
+func (siw *ServerInterfaceWrapper) ListReleases(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "waiting_room_id" -------------
+	var waitingRoomId WaitingRoomId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "waiting_room_id", r.PathValue("waiting_room_id"), &waitingRoomId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "waiting_room_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListReleases(w, r, waitingRoomId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateRelease operation middleware
+func (siw *ServerInterfaceWrapper) CreateRelease(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "waiting_room_id" -------------
+	var waitingRoomId WaitingRoomId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "waiting_room_id", r.PathValue("waiting_room_id"), &waitingRoomId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "waiting_room_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateReleaseParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey string
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateRelease(w, r, waitingRoomId, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -9926,6 +10469,8 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/vestibule/tokens/{token_id}", wrapper.DeleteToken)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/vestibule/rooms/{waiting_room_id}/controls", wrapper.GetControls)
 	m.HandleFunc(http.MethodPatch+" "+options.BaseURL+"/vestibule/rooms/{waiting_room_id}/controls", wrapper.PatchControls)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/vestibule/rooms/{waiting_room_id}/releases", wrapper.ListReleases)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/vestibule/rooms/{waiting_room_id}/releases", wrapper.CreateRelease)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/vestibule/hosts", wrapper.ListHosts)
 	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/vestibule/hosts/{host}", wrapper.DeleteHost)
 	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/vestibule/hosts/{host}", wrapper.PutHost)
@@ -10030,6 +10575,20 @@ type PreviewAnswerJSONResponse struct {
 		PreviewUrl string `json:"preview_url"`
 	} `json:"result"`
 	Success bool `json:"success"`
+}
+
+type ReleaseAnswerJSONResponse struct {
+	Errors   []Note  `json:"errors"`
+	Messages []Note  `json:"messages"`
+	Result   Release `json:"result"`
+	Success  bool    `json:"success"`
+}
+
+type ReleasesAnswerJSONResponse struct {
+	Errors   []Note    `json:"errors"`
+	Messages []Note    `json:"messages"`
+	Result   []Release `json:"result"`
+	Success  bool      `json:"success"`
 }
 
 type RevisionsAnswerJSONResponse struct {
@@ -10518,6 +11077,86 @@ type PatchControlsdefaultJSONResponse struct {
 }
 
 func (response PatchControlsdefaultJSONResponse) VisitPatchControlsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListReleasesRequestObject struct {
+	WaitingRoomId WaitingRoomId `json:"waiting_room_id"`
+}
+
+type ListReleasesResponseObject interface {
+	VisitListReleasesResponse(w http.ResponseWriter) error
+}
+
+type ListReleases200JSONResponse struct{ ReleasesAnswerJSONResponse }
+
+func (response ListReleases200JSONResponse) VisitListReleasesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListReleasesdefaultJSONResponse struct {
+	Body       Failure
+	StatusCode int
+}
+
+func (response ListReleasesdefaultJSONResponse) VisitListReleasesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateReleaseRequestObject struct {
+	WaitingRoomId WaitingRoomId `json:"waiting_room_id"`
+	Params        CreateReleaseParams
+	Body          *CreateReleaseJSONRequestBody
+}
+
+type CreateReleaseResponseObject interface {
+	VisitCreateReleaseResponse(w http.ResponseWriter) error
+}
+
+type CreateRelease200JSONResponse struct{ ReleaseAnswerJSONResponse }
+
+func (response CreateRelease200JSONResponse) VisitCreateReleaseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateReleasedefaultJSONResponse struct {
+	Body       Failure
+	StatusCode int
+}
+
+func (response CreateReleasedefaultJSONResponse) VisitCreateReleaseResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -11695,6 +12334,12 @@ type StrictServerInterface interface {
 	// PatchControls Pause or resume a room, say something to those who wait, set limits for now; what writes the room never undoes it
 	// (PATCH /vestibule/rooms/{waiting_room_id}/controls)
 	PatchControls(ctx context.Context, request PatchControlsRequestObject) (PatchControlsResponseObject, error)
+	// ListReleases The newest release of the pause that is in force, none before there is one
+	// (GET /vestibule/rooms/{waiting_room_id}/releases)
+	ListReleases(ctx context.Context, request ListReleasesRequestObject) (ListReleasesResponseObject, error)
+	// CreateRelease Let in the next N of those who wait in a room that is paused, never more; the limits bind all the same
+	// (POST /vestibule/rooms/{waiting_room_id}/releases)
+	CreateRelease(ctx context.Context, request CreateReleaseRequestObject) (CreateReleaseResponseObject, error)
 	// ListRevisions What a room was and who made it so, the newest first; also of a room that is gone
 	// (GET /vestibule/rooms/{waiting_room_id}/revisions)
 	ListRevisions(ctx context.Context, request ListRevisionsRequestObject) (ListRevisionsResponseObject, error)
@@ -12111,6 +12756,66 @@ func (sh *strictHandler) PatchControls(w http.ResponseWriter, r *http.Request, w
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(PatchControlsResponseObject); ok {
 		if err := validResponse.VisitPatchControlsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListReleases operation middleware
+func (sh *strictHandler) ListReleases(w http.ResponseWriter, r *http.Request, waitingRoomId WaitingRoomId) {
+	var request ListReleasesRequestObject
+
+	request.WaitingRoomId = waitingRoomId
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListReleases(ctx, request.(ListReleasesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListReleases")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListReleasesResponseObject); ok {
+		if err := validResponse.VisitListReleasesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateRelease operation middleware
+func (sh *strictHandler) CreateRelease(w http.ResponseWriter, r *http.Request, waitingRoomId WaitingRoomId, params CreateReleaseParams) {
+	var request CreateReleaseRequestObject
+
+	request.WaitingRoomId = waitingRoomId
+	request.Params = params
+
+	var body CreateReleaseJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateRelease(ctx, request.(CreateReleaseRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateRelease")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateReleaseResponseObject); ok {
+		if err := validResponse.VisitCreateReleaseResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

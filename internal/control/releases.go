@@ -1,0 +1,132 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"vestibule/internal/control/api"
+	"vestibule/internal/room"
+)
+
+// errSame says that the release which is asked for is there already.
+var errSame = errors.New("the same release")
+
+func releaseOf(c *room.Control) *room.Release {
+	if c == nil || c.Pause == nil {
+		return nil
+	}
+	return c.Pause.Release
+}
+
+// ListReleases implements [api.StrictServerInterface].
+func (s *Server) ListReleases(ctx context.Context, q api.ListReleasesRequestObject) (api.ListReleasesResponseObject, error) {
+	_, r, err := s.read(ctx, q.WaitingRoomId)
+	if err != nil {
+		return nil, err
+	}
+	c, _, err := s.readControls(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a := api.ReleasesAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: []api.Release{}}
+	if k := releaseOf(c.Rooms[q.WaitingRoomId].At(int64(s.Time()))); k != nil {
+		a.Result = append(a.Result, s.showRelease(ctx, r.Known(), k))
+	}
+	return api.ListReleases200JSONResponse{ReleasesAnswerJSONResponse: a}, nil
+}
+
+// CreateRelease implements [api.StrictServerInterface].
+func (s *Server) CreateRelease(ctx context.Context, q api.CreateReleaseRequestObject) (api.CreateReleaseResponseObject, error) {
+	state, r, err := s.read(ctx, q.WaitingRoomId)
+	if err != nil {
+		return nil, err
+	}
+	var f faults
+	m := f.object("", *q.Body)
+	for key := range m {
+		if key != "people" && key != "reason" && key != "replace" {
+			f.add("/"+key, "%s: no such field, there are people, reason and replace", short(key))
+		}
+	}
+	want := room.Release{By: principal(ctx).Name}
+	n, ok := f.whole("/people", m["people"])
+	if _, given := m["people"]; ok && (n < 1 || n > room.MaxRelease) || !given {
+		f.add("/people", "people must be 1 to %d, got %d", room.MaxRelease, n)
+	}
+	want.N = n
+	want.Reason, _ = f.text("/reason", m["reason"])
+	replace, _ := f.flag("/replace", m["replace"])
+	if q.Params.IdempotencyKey != nil {
+		want.Key = *q.Params.IdempotencyKey
+	}
+	if len(f) == 0 {
+		check := room.Control{Pause: &room.Pause{Mark: room.Mark{Since: 1}, Release: &want}}
+		want.ID = 1
+		for _, err := range check.Check() {
+			f.add("", "%v", err)
+		}
+	}
+	if len(f) > 0 {
+		return nil, invalid(f)
+	}
+	var made room.Release
+	_, err = s.changeControls(ctx, state, q.WaitingRoomId, func(said *room.Control) error {
+		if said.Pause == nil {
+			return refusef(http.StatusConflict, codeNotNow, "the room is not paused: it lets people in as its limits allow. vestibule pause, or PATCH of its controls, pauses it")
+		}
+		pause := *said.Pause
+		if before := pause.Release; before != nil {
+			if want.Key != "" && before.Key == want.Key {
+				if made = *before; made.N != want.N {
+					return refusef(http.StatusConflict, codeNotNow, "the release that this key asked for is of %d people, not of %d", made.N, want.N)
+				}
+				return errSame
+			}
+			if now := s.showRelease(ctx, r.Known(), before); !replace && (now.State == api.Waiting || now.State == api.Open) {
+				return refusef(http.StatusConflict, codeNotNow, "release %d, of %d people, is %s: wait until they are in, or let replace be true to end it", before.ID, before.N, now.State)
+			}
+			if before.Key != "" {
+				pause.Keys = append(slices.Clone(pause.Keys), before.Key)
+				pause.Keys = pause.Keys[max(0, len(pause.Keys)-room.MaxKeys):]
+			}
+		}
+		if want.Key != "" && slices.Contains(said.Pause.Keys, want.Key) {
+			return refusef(http.StatusConflict, codeNotNow, "the release that this key asked for was followed by another one")
+		}
+		made = want
+		made.At = int64(s.Time())
+		made.ID = uint64(max(1, s.now().UnixMilli()))
+		if pause.Release != nil {
+			made.ID = max(made.ID, pause.Release.ID+1)
+		}
+		pause.Release, said.Pause = &made, &pause
+		return nil
+	})
+	if err != nil && !errors.Is(err, errSame) {
+		return nil, err
+	}
+	a := api.ReleaseAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: s.showRelease(ctx, r.Known(), &made)}
+	return api.CreateRelease200JSONResponse{ReleaseAnswerJSONResponse: a}, nil
+}
+
+// showRelease tells of a release what the leading global knows.
+func (s *Server) showRelease(ctx context.Context, name string, k *room.Release) api.Release {
+	a := api.Release{Id: int64(k.ID), People: k.N, State: api.Open, At: time.UnixMilli(k.At).UTC(), By: k.By, Reason: k.Reason}
+	n, ok := s.Numbers(ctx, room.IDOf(name))
+	switch {
+	case k.Lender == nil:
+		a.State = api.Waiting
+		none := 0
+		a.LetIn = &none
+	case ok && n.Leader != *k.Lender:
+		a.State = api.Interrupted
+	case ok && n.Release == k.ID:
+		if a.LetIn = &n.LetIn; n.LetIn >= k.N {
+			a.State = api.Done
+		}
+	}
+	return a
+}
