@@ -246,7 +246,7 @@ func (r *roomState) decide(m moment, d *Decision, may bool) {
 	switch {
 	case shut != None && !r.releases(m.now):
 		if d.Reason = shut; shut == QueuedAll && r.edge.up.check(m.now) {
-			soon = r.parks(d)
+			soon = r.parks(d) || t.Flags&ticket.Returned == 0 && r.view != nil && t.Joined <= r.view.Park // to be held from then on
 		}
 	case r.paused:
 		d.Reason = OriginDown
