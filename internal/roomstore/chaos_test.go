@@ -91,26 +91,46 @@ func (x *trio) current() bool {
 	return x.leader() >= 0 && !slices.ContainsFunc(x.now, func(s *server.Server) bool { return !s.JetStreamIsCurrent() })
 }
 
-// member is a candidate's store of rooms over three servers, with the stream of who changed what.
-func (x *trio) member(name string) (*roomstore.Store, *natsbus.Documents, *natsbus.Audit) {
-	x.Helper()
+// candidacy is a candidate's store of rooms over three servers, with the stream of who changed what,
+// until it is killed: then what it was doing breaks off, and what it knew is gone.
+type candidacy struct {
+	context.Context // ends with it
+	*roomstore.Store
+	docs   *natsbus.Documents
+	stream *natsbus.Audit
+	kill   func()
+}
+
+func (x *trio) candidacy(name string) (*candidacy, error) {
 	c, err := natsbus.Connect(natsbus.Options{URL: x.urls, Name: name, Log: quiet})
+	if err != nil {
+		return nil, err
+	}
+	m := &candidacy{docs: natsbus.NewDocuments(c, 3, roomstore.OwnedDocument), stream: natsbus.NewAudit(c, 3)}
+	m.Store = roomstore.New(roomstore.Options{Docs: m.docs, Log: quiet, Floor: func() uint64 { return 0 }, Keep: func(string, []byte) error { return nil }, Journal: audit.NewJournal(m.stream)})
+	ctx, cancel := context.WithCancel(context.Background())
+	m.Context = ctx
+	var g sync.WaitGroup
+	g.Go(func() { _ = m.Run(ctx) })
+	g.Go(func() { _ = m.docs.Watch(ctx, func(_ string, data []byte) { m.Offer(data) }) })
+	m.kill = sync.OnceFunc(func() { cancel(); c.Close(); g.Wait() })
+	x.Cleanup(m.kill)
+	return m, nil
+}
+
+// member is a candidacy that nobody kills.
+func (x *trio) member(name string) *candidacy {
+	x.Helper()
+	m, err := x.candidacy(name)
 	if err != nil {
 		x.Fatal(err)
 	}
-	x.Cleanup(c.Close)
-	docs, stream := natsbus.NewDocuments(c, 3, roomstore.OwnedDocument), natsbus.NewAudit(c, 3)
-	s := roomstore.New(roomstore.Options{Docs: docs, Log: quiet, Floor: func() uint64 { return 0 }, Keep: func(string, []byte) error { return nil }, Journal: audit.NewJournal(stream)})
-	ctx, cancel := context.WithCancel(context.Background())
-	var g sync.WaitGroup
-	g.Go(func() { _ = s.Run(ctx) })
-	g.Go(func() { _ = docs.Watch(ctx, func(_ string, data []byte) { s.Offer(data) }) })
-	x.Cleanup(func() { cancel(); g.Wait() })
-	return s, docs, stream
+	return m
 }
 
 // Eight writers change rooms while one of three servers after the other is killed and comes
-// back, each time one that leads: no change that was told as made is lost, none is made twice, whatever the
+// back, each time one that leads, and with it one of the writers and the candidate that puts right what they leave
+// behind, as the leading global does: no change that was told as made is lost, none is made twice, whatever the
 // store says at any moment is a valid set, and each change has its entry.
 func TestChangesWhileServersAreKilled(t *testing.T) {
 	const writers = 8
@@ -118,13 +138,26 @@ func TestChangesWhileServersAreKilled(t *testing.T) {
 	x := newTrio(t, false) // no test stops the machine
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute+time.Duration(*allChanges)*200*time.Millisecond)
 	defer cancel()
-	first, docs, stream := x.member("writer-0")
-	stores := []*roomstore.Store{first}
-	for i := range writers - 1 {
-		s, _, _ := x.member(fmt.Sprint("writer-", i+1))
-		stores = append(stores, s)
+	first := x.member("judge")
+	docs, stream := first.docs, first.stream
+	var lives [writers + 1]atomic.Pointer[candidacy] // the last one leads
+	for i := range lives {
+		lives[i].Store(x.member(fmt.Sprint("candidate-", i)))
 	}
-	change := func(s *roomstore.Store, who string, names ...string) error {
+	// again begins a candidacy anew that was killed.
+	again := func(i int) {
+		m, err := x.candidacy(fmt.Sprint("candidate-", i))
+		if err != nil {
+			t.Error(err)
+			cancel()
+			return
+		}
+		lives[i].Store(m)
+	}
+	change := func(s *candidacy, who string, names ...string) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer context.AfterFunc(s, cancel)()
+		defer cancel()
 		_, err := s.Change(roomstore.By(ctx, audit.By{Name: who, Operation: "test"}), roomstore.API, func(d *roomstore.Draft) error {
 			for _, name := range names {
 				r := shop(name, 0)
@@ -141,30 +174,59 @@ func TestChangesWhileServersAreKilled(t *testing.T) {
 		return err
 	}
 	testkit.Eventually(t, "the store takes a change", func() bool { return change(first, "first", "shared") == nil })
-	testkit.Eventually(t, "the audit stream takes its entry", func() bool {
-		_, err := first.Publish(ctx, roomstore.API, false, func(*roomstore.Draft) error { return nil })
-		return err == nil && first.Untold() == ""
-	})
+	mend := func(ctx context.Context, s *candidacy) bool {
+		_, err := s.Publish(ctx, roomstore.API, false, func(*roomstore.Draft) error { return nil })
+		return err == nil && s.Untold() == ""
+	}
+	testkit.Eventually(t, "the audit stream takes its entry", func() bool { return mend(ctx, first) })
 
 	acked, unknown, refused := make([]int, writers), make([]int, writers), make([]int, writers)
 	var total atomic.Int64
 	var g sync.WaitGroup
-	for i, s := range stores {
+	for i := range writers {
 		g.Go(func() {
 			name := fmt.Sprint("own-", i)
 			for acked[i]+unknown[i] < each && ctx.Err() == nil {
+				s := lives[i].Load()
 				switch err := change(s, name, name, "shared"); {
 				case err == nil:
 					acked[i]++
 					total.Add(1)
-				case errors.Is(err, roomstore.ErrUnknown):
+				case errors.Is(err, roomstore.ErrUnknown) || s.Err() != nil: // who is killed answers nobody
 					unknown[i]++
 				default:
 					refused[i]++ // no server took it: nothing was changed
 				}
+				if s.Err() != nil {
+					again(i)
+				}
 			}
 		})
 	}
+	leading, stop := context.WithCancel(ctx)
+	var leader sync.WaitGroup
+	leader.Go(func() {
+		for tick := time.NewTicker(50 * time.Millisecond); ; {
+			select {
+			case <-leading.Done():
+				tick.Stop()
+				return
+			case <-tick.C:
+			}
+			s := lives[writers].Load()
+			if s.Err() != nil {
+				again(writers)
+				continue
+			}
+			term, end := context.WithCancel(leading)
+			free := context.AfterFunc(s, end)
+			mend(term, s)
+			free()
+			end()
+		}
+	})
+	defer leader.Wait()
+	defer stop()
 	over := make(chan struct{})
 	go func() { g.Wait(); close(over) }()
 	kills, broken, looks := 0, 0, 0
@@ -187,6 +249,8 @@ func TestChangesWhileServersAreKilled(t *testing.T) {
 			victim := max(0, x.leader())
 			x.now[victim].Shutdown()
 			x.now[victim].WaitForShutdown()
+			lives[kills%writers].Load().kill()
+			lives[writers].Load().kill()
 			kills++
 			after := total.Load()
 			next = after + int64(min(max(each, 30), 500))
@@ -207,12 +271,11 @@ func TestChangesWhileServersAreKilled(t *testing.T) {
 	if kills == 0 {
 		t.Error("no server was killed")
 	}
+	stop()
+	leader.Wait()
 	testkit.Eventually(t, "every server is whole again", x.current)
 	// The leader makes good what a writer that was told nothing left behind.
-	testkit.Eventually(t, "the store takes what is left", func() bool {
-		_, err := first.Publish(ctx, roomstore.API, false, func(*roomstore.Draft) error { return nil })
-		return err == nil && first.Untold() == ""
-	})
+	testkit.Eventually(t, "the store takes what is left", func() bool { return mend(ctx, first) })
 	state, err := first.Read(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -260,7 +323,7 @@ func TestChangesWhileServersAreKilled(t *testing.T) {
 		}
 	}
 	out, err := json.Marshal(map[string]any{
-		"changes": total.Load(), "unknown": maybe, "kills": kills, "lost": lost, "twice": twice, "broken": broken, "looks": looks, "entries": entries,
+		"changes": total.Load(), "unknown": maybe, "kills": kills, "candidates_killed": 2 * kills, "lost": lost, "twice": twice, "broken": broken, "looks": looks, "entries": entries,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -272,7 +335,7 @@ func TestChangesWhileServersAreKilled(t *testing.T) {
 // answer.
 func BenchmarkChangeOverThreeServers(b *testing.B) {
 	x := newTrio(b, true)
-	s, _, _ := x.member("one")
+	s := x.member("one")
 	n := 0
 	put := func() error {
 		n++
