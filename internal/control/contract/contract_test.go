@@ -9,8 +9,13 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
+	"os/exec"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -489,6 +494,119 @@ func TestTheOldClientManagesRooms(t *testing.T) {
 		if missing, ok := errors.AsType[*v0.NotFoundError](err); !ok || missing.ErrorCodes()[0] != 1001 {
 			t.Errorf("a room that is gone: %v", err)
 		}
+	}
+}
+
+// The official npm client, by a script: node and npm install it.
+func TestTheNpmClientManagesRooms(t *testing.T) {
+	for _, program := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("the npm client needs node and npm: %v", err)
+		}
+	}
+	ctx := testkit.Within(t)
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("npm")); err != nil {
+		t.Fatal(err)
+	}
+	install := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
+	install.Dir = dir
+	if out, err := install.CombinedOutput(); err != nil {
+		t.Skipf("the npm client cannot be had here: %v\n%s", err, out)
+	}
+	x := tree(t)
+	api := x.Info.Control
+	h := newHeld(t, api.URL)
+	site(t, x, h, "shop.example")
+	to, err := url.Parse(api.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	between := httptest.NewServer(&httputil.ReverseProxy{Transport: h, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.Header.Del("Accept-Encoding") }})
+	defer between.Close()
+	script := exec.CommandContext(ctx, "node", "rooms.mjs")
+	script.Dir = dir
+	script.Env = append(os.Environ(), "BASE="+between.URL, "TOKEN="+api.Token, "ZONE="+api.Zone, "ACCOUNT="+api.Account)
+	var stderr bytes.Buffer
+	script.Stderr = &stderr
+	out, err := script.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, stderr.Bytes())
+	}
+	type made struct {
+		ID, Name, Path  string
+		TotalActive     int `json:"total_active_users"`
+		SessionDuration int `json:"session_duration"`
+	}
+	type refusal struct {
+		Status int
+		Codes  []int
+	}
+	type rule struct{ ID, Version, Description string }
+	type event struct {
+		ID, Name    string
+		Suspended   bool
+		TotalActive int `json:"total_active_users"`
+		Duration    int `json:"session_duration"`
+	}
+	var told struct {
+		Made, Put, Edited, Got, Deleted made
+		Twice, Gone                     *refusal
+		Zone, Account                   []string
+		Status                          struct{ Status string }
+		Preview                         struct {
+			URL string `json:"preview_url"`
+		}
+		Settings []struct {
+			Bypass *bool `json:"search_engine_crawler_bypass"`
+		}
+		Rules  struct{ Edited, Listed, Replaced, Deleted []rule }
+		Events struct {
+			Made, Put, Edited, Got, Details, Deleted event
+			Listed                                   []string
+		}
+	}
+	if err := json.Unmarshal(out, &told); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	id := told.Made.ID
+	want := made{id, "shop", "/sale", 300, 10}
+	if len(id) != 32 || told.Put != want {
+		t.Errorf("made %+v, put %+v", told.Made, told.Put)
+	}
+	if want.TotalActive = 400; told.Edited != want || told.Got != want || told.Deleted.ID != id {
+		t.Errorf("edited %+v, got %+v, deleted %+v", told.Edited, told.Got, told.Deleted)
+	}
+	if !reflect.DeepEqual(told.Twice, &refusal{400, []int{1002}}) || !reflect.DeepEqual(told.Gone, &refusal{404, []int{1001}}) {
+		t.Errorf("a second one of its name: %+v, gone: %+v", told.Twice, told.Gone)
+	}
+	if names := []string{"demo", "shop"}; !slices.Equal(told.Zone, names) || !slices.Equal(told.Account, names) {
+		t.Errorf("%v, %v", told.Zone, told.Account)
+	}
+	if told.Status.Status != "not_queueing" || !strings.Contains(told.Preview.URL, "/preview/") || len(told.Settings) != 3 {
+		t.Errorf("%+v %+v %+v", told.Status, told.Preview, told.Settings)
+	}
+	for i, s := range told.Settings {
+		if s.Bypass == nil || *s.Bypass {
+			t.Errorf("settings %d: %+v", i, s)
+		}
+	}
+	r := told.Rules
+	if len(r.Listed) != 1 || r.Listed[0].Description != "edited" || r.Listed[0].Version != "2" || !reflect.DeepEqual(r.Edited, r.Listed) {
+		t.Errorf("one rule: %+v, %+v", r.Edited, r.Listed)
+	}
+	if len(r.Replaced) != 2 || r.Replaced[0].ID != r.Listed[0].ID || len(r.Deleted) != 1 || r.Deleted[0].Description != "two" {
+		t.Errorf("rules %+v, of which %+v are left", r.Replaced, r.Deleted)
+	}
+	e := told.Events
+	if e.Made.Name != "launch" || e.Made.TotalActive != 500 || e.Put != (event{e.Made.ID, "launch", false, 600, e.Put.Duration}) || !e.Edited.Suspended || e.Got != e.Edited {
+		t.Errorf("an event was made as %+v, put %+v, edited %+v, got %+v", e.Made, e.Put, e.Edited, e.Got)
+	}
+	if e.Details.Duration != 10 || e.Details.TotalActive != 600 || e.Deleted.ID != e.Made.ID || !slices.Equal(e.Listed, []string{"launch"}) {
+		t.Errorf("in full it is %+v; deleted %+v; listed %q", e.Details, e.Deleted, e.Listed)
+	}
+	if served := len(h.calls) - 1; served != 24 { // without put-host
+		t.Errorf("%d operations of the hosted API were called: %v", served, h.calls)
 	}
 }
 
