@@ -64,6 +64,7 @@ var figures = []figure{
 	{"FirstPage", "API: first page of a list of 10,000 rooms", "<= 50 ms"},
 	{"ChangeOverThreeServers", "API: changes of one global over three nats-servers that write to disk first", ">= 50 changes/s"},
 	{"ChangeInForce", "a change accepted to in force at every edge, two data centres, 100 ms between", "p50 <= 1 s, p99 <= 2 s"},
+	{"AgeOfNumbers", "let in at an edge to counted in the status of every one of two candidates", "p99 <= 2 s"},
 	{"World", "simulator", ">= 1,000,000 events/s"},
 }
 

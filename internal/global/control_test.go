@@ -22,7 +22,7 @@ import (
 )
 
 // runNode runs a whole candidate, with its API, until the test ends.
-func runNode(t *testing.T, s *embedded.Server, name string, change func(*global.Config)) *global.Node {
+func runNode(t testing.TB, s *embedded.Server, name string, change func(*global.Config)) *global.Node {
 	t.Helper()
 	cfg := global.DefaultConfig()
 	cfg.Name, cfg.DataDir, cfg.Rooms, cfg.DataCenters, cfg.Bootstrap = name, t.TempDir(), "", []string{"dublin"}, true

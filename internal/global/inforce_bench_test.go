@@ -2,21 +2,32 @@ package global_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"vestibule/internal/edge"
+	"vestibule/internal/global"
 	"vestibule/internal/natsbus"
 	"vestibule/internal/natsbus/embedded"
 	"vestibule/internal/node"
+	regionals "vestibule/internal/regional"
+	"vestibule/internal/room"
 	"vestibule/internal/roomstore"
 	"vestibule/internal/testkit"
+	"vestibule/internal/wire"
 )
 
 // slow passes connections on to an address, each byte so much later.
@@ -150,4 +161,122 @@ func BenchmarkChangeInForce(b *testing.B) {
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2].Milliseconds()), "p50-ms")
 	b.ReportMetric(float64(took[len(took)*99/100].Milliseconds()), "p99-ms")
+}
+
+// BenchmarkAgeOfNumbers tells how long after somebody was let in at an edge the status of the room counts them
+// at every one of two candidates for global, whichever leads: visit, report of the edge, report of the regional, the
+// leader's word to the others. In the quiet room there is nobody else, in the busy one twenty more come in a second.
+func BenchmarkAgeOfNumbers(b *testing.B) {
+	s := serve(b)
+	site := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	b.Cleanup(site.Close)
+	file := filepath.Join(b.TempDir(), "rooms.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, "rooms: [{name: a, host: a.example, total_active_users: 10000, new_users_per_minute: 60000, session_duration: 1h, origin: %q}]", site.URL), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	var nodes []*global.Node
+	for _, name := range []string{"one", "two"} {
+		nodes = append(nodes, runNode(b, s, name, func(c *global.Config) { c.Rooms = file }))
+	}
+	run := func(run func(context.Context) error) {
+		ctx, cancel := context.WithCancel(context.Background())
+		var g sync.WaitGroup
+		g.Go(func() { _ = run(ctx) })
+		b.Cleanup(func() { cancel(); g.Wait() })
+	}
+	rc := regionals.DefaultConfig()
+	rc.Name, rc.DataCenter, rc.DataDir, rc.Bootstrap = "regional-1", "dublin", b.TempDir(), true
+	conn, clock := connect(b, s, rc.Name), node.NewClock()
+	r, err := regionals.New(regionals.Options{
+		Config: rc, Params: wire.DefaultParams(), Edges: conn, Global: conn, Desk: conn, Clock: clock, Reg: prometheus.NewRegistry(), Log: quiet,
+		Docs:     natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument, node.MembersDocument),
+		Lease:    natsbus.NewLease(conn, "regional.dublin", rc.Name, 1, clock.Now).Bootstrap(true),
+		Promises: natsbus.NewPromises(conn, "dublin", 1),
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	run(r.Run)
+	ec := edge.DefaultConfig()
+	ec.Name, ec.DataCenter, ec.DataDir, ec.Listen = "edge-1", "dublin", b.TempDir(), "127.0.0.1:0"
+	conn = connect(b, s, ec.Name)
+	e, err := edge.New(edge.Options{
+		Config: ec, Params: wire.DefaultParams(), Bus: conn, Reg: prometheus.NewRegistry(), Log: quiet,
+		Docs: natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument),
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	run(e.Run)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	visit := func(cookies []*http.Cookie) (*http.Response, bool) {
+		req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, e.URL()+"/", nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		req.Host = "a.example"
+		for _, c := range cookies {
+			req.AddCookie(c)
+		}
+		res, err := client.Do(req)
+		if err != nil {
+			return nil, false
+		}
+		_ = res.Body.Close()
+		return res, res.StatusCode == http.StatusOK && res.Header.Get("Vestibule-Decision") == ""
+	}
+	var inside atomic.Int64
+	// enter lets one visitor in, who keeps the cookie.
+	enter := func() bool {
+		first, in := visit(nil)
+		if in {
+			inside.Add(1)
+			_, _ = visit(first.Cookies())
+		}
+		return in
+	}
+	id := room.IDOf("a")
+	shown := func(people int64) bool {
+		return !slices.ContainsFunc(nodes, func(n *global.Node) bool {
+			x, ok := n.Numbers(b.Context(), id)
+			return !ok || int64(x.Active) < people
+		})
+	}
+	testkit.Eventually(b, "somebody is let in", enter)
+	testkit.Eventually(b, "and counted", func() bool { return shown(1) })
+	measure := func(b *testing.B) {
+		var took []time.Duration
+		for b.Loop() {
+			for n := range 40 {
+				time.Sleep(time.Duration(137*n%1000) * time.Millisecond) // at any moment of the second of those who tell
+				var begun time.Time
+				testkit.Eventually(b, "the next is let in", func() bool { begun = time.Now(); return enter() })
+				// Reports are whole: who is counted in them came no later than this one, or this one is too.
+				for people := inside.Load(); !shown(people); {
+					time.Sleep(time.Millisecond)
+				}
+				took = append(took, time.Since(begun))
+			}
+		}
+		slices.Sort(took)
+		b.ReportMetric(float64(took[len(took)/2].Milliseconds()), "p50-ms")
+		b.ReportMetric(float64(took[len(took)*99/100].Milliseconds()), "p99-ms")
+	}
+	b.Run("quiet", measure)
+	ctx, cancel := context.WithCancel(b.Context())
+	var crowd sync.WaitGroup
+	crowd.Go(func() {
+		for tick := time.NewTicker(50 * time.Millisecond); ; {
+			select {
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			case <-tick.C:
+				enter()
+			}
+		}
+	})
+	b.Run("busy", measure)
+	cancel()
+	crowd.Wait()
 }

@@ -15,10 +15,10 @@ import (
 	"vestibule/internal/wire"
 )
 
-// The numbers of rooms are told once a second by the candidate that leads, so that the API
-// answers at all of them.
+// The numbers of rooms are told twice a second by the candidate that leads, so that the API
+// answers at all of them; once a second where they need several messages.
 const (
-	numbersEvery = time.Second
+	numbersEvery = 500 * time.Millisecond
 	numbersGood  = 5 * time.Second // for so long, where no newer ones come
 	numbersRooms = 2000            // in one message
 )
@@ -68,13 +68,19 @@ func (n *numbers) run(ctx context.Context, s *Server) error {
 	defer deaf()
 	tick := time.NewTicker(numbersEvery)
 	defer tick.Stop()
-	for {
+	for many := false; ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		for _, m := range s.tellNumbers(time.Now()) {
+		if many {
+			many = false
+			continue
+		}
+		told := s.tellNumbers(time.Now())
+		many = len(told) > 1
+		for _, m := range told {
 			data, err := json.Marshal(m)
 			if err == nil {
 				err = s.Bus.Publish(wire.NumbersSubject, data)

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 
 var quiet = slog.New(slog.DiscardHandler)
 
-func serve(t *testing.T) *embedded.Server {
+func serve(t testing.TB) *embedded.Server {
 	t.Helper()
 	s, err := embedded.Start(embedded.Options{Name: "test", Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: quiet})
 	if err != nil {
@@ -53,7 +53,7 @@ func serve(t *testing.T) *embedded.Server {
 	return s
 }
 
-func connect(t *testing.T, s nats.InProcessConnProvider, name string) *natsbus.Conn {
+func connect(t testing.TB, s nats.InProcessConnProvider, name string) *natsbus.Conn {
 	t.Helper()
 	c, err := natsbus.Connect(natsbus.Options{InProcess: s, Name: name, Log: quiet})
 	if err != nil {

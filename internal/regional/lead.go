@@ -114,7 +114,7 @@ func (s *Server) show(agg *slots.Aggregator) {
 	defer s.mu.Unlock()
 	s.agg = agg
 	if agg != nil {
-		s.twins, s.waits, s.builds, s.toldEdges = 0, nil, map[uint64]string{}, 0
+		s.twins, s.waits, s.builds, s.toldEdges, s.news, s.reported = 0, nil, map[uint64]string{}, 0, false, 0
 	}
 }
 
@@ -165,6 +165,7 @@ func (s *Server) observe(agg *slots.Aggregator, m *wire.Report) {
 	defer s.mu.Unlock()
 	before, _ := agg.UnknownEdges()
 	agg.Observe(s.Clock.Now(), *m)
+	s.news = s.news || len(m.Rooms) > 0
 	if m.Build != "" && len(s.builds) < maxBuilds {
 		s.builds[m.Inc] = m.Build
 	}
@@ -199,6 +200,15 @@ func (s *Server) saved(agg *slots.Aggregator, version uint64, err error) error {
 	return nil
 }
 
+// reportDue returns when global is to be told next: where edges told something of a room since, as soon
+// as of a room in which much changes, so that what operators see is not old. The caller holds the lock.
+func (s *Server) reportDue(agg *slots.Aggregator) fleet.Mono {
+	if s.news {
+		return min(agg.ReportDue(), s.reported.Add(s.Params.SyncFast))
+	}
+	return agg.ReportDue()
+}
+
 // pump sends what is due, hands over what is to be stored, and returns how long
 // nothing will be due.
 func (s *Server) pump(agg *slots.Aggregator, store *storer) time.Duration {
@@ -215,8 +225,9 @@ func (s *Server) pump(agg *slots.Aggregator, store *storer) time.Duration {
 		}
 	}
 	s.tellWaits(now, agg)
-	if agg.ReportDue() <= now {
+	if s.reportDue(agg) <= now {
 		reports = agg.Report(now)
+		s.news, s.reported = false, now
 	}
 	if len(reports) > 0 {
 		s.tellEdges(now, agg, &reports[0])
@@ -224,7 +235,7 @@ func (s *Server) pump(agg *slots.Aggregator, store *storer) time.Duration {
 	if d, ok := agg.Unsaved(); ok {
 		store.offer(d)
 	}
-	due := min(agg.GrantsDue(), agg.ReportDue())
+	due := min(agg.GrantsDue(), s.reportDue(agg))
 	s.mu.Unlock()
 	node.SendGrants(s.Edges, s.Config.DataCenter, grants, func(err error) { s.metrics.count("grant", err, s.log) })
 	for i := range reports {

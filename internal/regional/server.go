@@ -53,6 +53,9 @@ type Server struct {
 	agg   *slots.Aggregator // nil while not leading
 	twins uint64            // edges of one name that were told of
 
+	news     bool       // edges told something of a room since global was told
+	reported fleet.Mono // when global was told last
+
 	builds    map[uint64]string // releases of edges, by incarnation
 	toldEdges fleet.Mono        // when global was told of the edges last
 
