@@ -73,6 +73,10 @@ func TestKeyRotation(t *testing.T) {
 	if _, err := waiter.wait(ctx, edges[3].URL); err != nil {
 		t.Fatal(err)
 	}
+	// Who was held just as an edge took the keys has a ticket sealed with the old one until the next request.
+	if !waiter.open(edges[2].URL).inside {
+		t.Error("the admission was lost")
+	}
 	after := opened(t, ticket.Keyring{Version: 1, Keys: next.Keys[1:]}, waiter, edges[2].URL) // sealed with the new key
 	if after.ID != before.ID || after.Joined != before.Joined || !after.IsAdmitted() {
 		t.Errorf("the place was lost: %+v, was %+v", after, before)
