@@ -283,6 +283,7 @@ func (t *Tree) startGlobal(x *tier, o *Options, fresh bool) error {
 	if o.Control == "" {
 		cfg.Control.Listen = "127.0.0.1:0"
 	}
+	cfg.Control.Origin = t.Info.Origin
 	n, err := global.NewNode(cfg, o.Params, conn, log)
 	if err != nil {
 		return err

@@ -343,6 +343,32 @@ func TestTheSiteOfAHostMovesItsRooms(t *testing.T) {
 	}
 }
 
+// Where there is a site for hosts of which none is known, a room on one has it, until the host has a site of its own.
+func TestTheSiteOfHostsThatNobodyNamed(t *testing.T) {
+	f := start(t)
+	const other = `{"name":"other","host":"other.example","total_active_users":3,"new_users_per_minute":5}`
+	if a := f.ask(Editor, "POST", "{z}", other); a.code != 400 || !slices.Equal(a.pointers(), []string{"/host"}) {
+		t.Errorf("%+v", a)
+	}
+	f.api.Origin = "http://10.0.0.7"
+	if a := f.ask(Editor, "POST", "{z}", other); a.code != 200 {
+		t.Fatalf("%+v", a)
+	}
+	f.ask(Editor, "POST", "{z}", shop+"}")
+	origins := func(want ...string) {
+		t.Helper()
+		state, err := f.rooms.Read(t.Context())
+		if err != nil || state.Room("other").Origin != want[0] || state.Room("shop").Origin != want[1] {
+			t.Errorf("%+v %v", state.Rooms, err)
+		}
+	}
+	origins("http://10.0.0.7", "http://10.0.0.1")
+	if a := f.ask(Editor, "PUT", "/vestibule/hosts/other.example", `{"origin":"http://10.0.0.8"}`); a.code != 200 {
+		t.Fatalf("%+v", a)
+	}
+	origins("http://10.0.0.8", "http://10.0.0.1")
+}
+
 func TestAStoreThatIsAwayIsNoAnswer(t *testing.T) {
 	f := start(t)
 	f.docs.down = errors.New("away")

@@ -34,7 +34,7 @@ func (s *Server) PutHost(ctx context.Context, q api.PutHostRequestObject) (api.P
 	}
 	entry := room.Document{Hosts: []room.Host{{Name: q.Host, Origin: site}}}.WithDefaults().Hosts[0]
 	_, err := s.Rooms.Change(ctx, roomstore.API, func(d *roomstore.Draft) error {
-		before := siteOf(d.Base(), entry.Name)
+		before := s.siteOf(d.Base(), entry.Name)
 		hosts, err := ours(d.Base(), entry.Name)
 		if err != nil {
 			return err

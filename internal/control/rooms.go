@@ -157,7 +157,7 @@ func (s *Server) WaitingRoomCreateWaitingRoom(ctx context.Context, q api.Waiting
 		if s.index.find(d.Base(), room.PublicID(g.settings.Name)) != nil && !g.bad["name"] {
 			g.settings.Identity = spare
 		}
-		settings, err := g.settle(d)
+		settings, err := s.settle(d, g)
 		if name = settings.Name; err != nil {
 			return err
 		}
@@ -231,11 +231,11 @@ func (s *Server) update(ctx context.Context, zone, id string, body json.RawMessa
 			g.settings.SessionDuration = 0
 		}
 		if !g.origin && g.settings.Host != r.Host {
-			if site := siteOf(d.Base(), g.settings.WithDefaults().Host); site != "" {
+			if site := s.siteOf(d.Base(), g.settings.WithDefaults().Host); site != "" {
 				g.settings.Origin = site
 			}
 		}
-		settings, err := g.settle(d)
+		settings, err := s.settle(d, g)
 		if name = settings.Name; err != nil {
 			return err
 		}
@@ -282,32 +282,33 @@ func deleted(id string) api.DeletedAnswerJSONResponse {
 
 // settle returns the settings that were given, with the site of their host, or everything that is
 // wrong with them.
-func (g *given) settle(d *roomstore.Draft) (room.Settings, error) {
-	s := g.settings.WithDefaults()
-	if s.Origin == "" && !g.bad["origin"] {
-		s.Origin = siteOf(d.Base(), s.Host)
-		g.bad["origin"] = s.Origin == ""
-		if s.Origin == "" && !g.bad["host"] {
-			g.faults.add("/host", "host: no site is known for %q: say which with PUT %s/vestibule/hosts/HOST, or in vestibule.origin", short(s.Host), Prefix)
+func (s *Server) settle(d *roomstore.Draft, g *given) (room.Settings, error) {
+	r := g.settings.WithDefaults()
+	if r.Origin == "" && !g.bad["origin"] {
+		r.Origin = s.siteOf(d.Base(), r.Host)
+		g.bad["origin"] = r.Origin == ""
+		if r.Origin == "" && !g.bad["host"] {
+			g.faults.add("/host", "host: no site is known for %q: say which with PUT %s/vestibule/hosts/HOST, or in vestibule.origin", short(r.Host), Prefix)
 		}
 	}
-	if g.settings = s; len(g.page) > 0 {
+	if g.settings = r; len(g.page) > 0 {
 		d.AddPage("custom_page_html", g.page)
 	}
 	if g.judge(); len(g.faults) > 0 {
-		return s, invalid(g.faults)
+		return r, invalid(g.faults)
 	}
-	return s, nil
+	return r, nil
 }
 
-// siteOf returns what is behind a host: what its entry says, or all of its rooms; "" for neither.
-func siteOf(state *roomstore.State, host string) string {
+// siteOf returns what is behind a host: what its entry says, or all of its rooms, or where
+// nothing is known of it the site of such hosts; "" for neither.
+func (s *Server) siteOf(state *roomstore.State, host string) string {
 	for _, h := range state.Hosts {
 		if h.Name == host {
 			return h.Origin
 		}
 	}
-	site := ""
+	site, known := "", false
 	for _, r := range state.Rooms {
 		on := r.Host == host
 		for _, route := range r.AdditionalRoutes {
@@ -317,8 +318,11 @@ func siteOf(state *roomstore.State, host string) string {
 			return ""
 		}
 		if on {
-			site = r.Origin
+			site, known = r.Origin, true
 		}
+	}
+	if !known {
+		return s.Origin
 	}
 	return site
 }

@@ -64,6 +64,7 @@ type Numbers struct {
 type Options struct {
 	Name    string // of this candidate
 	Rooms   Rooms
+	Origin  string // the site of rooms on hosts of which none is known; "": such rooms are refused
 	Audit   *audit.Journal
 	Docs    Documents                                                  // for tokens
 	Page    func(ctx context.Context, hash string) ([]byte, error)     // a waiting page, nil for none

@@ -17,6 +17,7 @@ import (
 
 	"vestibule/internal/control"
 	"vestibule/internal/node"
+	"vestibule/internal/room"
 	"vestibule/internal/roomstore"
 )
 
@@ -25,13 +26,14 @@ type ControlConfig struct {
 	Listen string `mapstructure:"listen" doc:"host:port of the API by which rooms are managed, empty for none; without cert and key an address of this machine (loopback)"`
 	Cert   string `mapstructure:"cert" doc:"certificate file; it is read again when it changes"`
 	Key    string `mapstructure:"key" doc:"key file"`
+	Origin string `mapstructure:"origin" doc:"site of rooms that the API is given on a host of which it knows none, as http://10.0.0.5:8080; empty: it refuses them. The same at every global"`
 }
 
 // Validate returns everything that is wrong with the keys below control.
 func (c *ControlConfig) Validate() []error {
 	if c.Listen == "" {
-		if c.Cert != "" || c.Key != "" {
-			return []error{errors.New("control.cert, control.key: need control.listen")}
+		if c.Cert != "" || c.Key != "" || c.Origin != "" {
+			return []error{errors.New("control.cert, control.key, control.origin: need control.listen")}
 		}
 		return nil
 	}
@@ -41,6 +43,9 @@ func (c *ControlConfig) Validate() []error {
 		errs = append(errs, errors.New("control.cert, control.key: must be given together"))
 	case c.Cert == "" && len(errs) == 0 && !node.Loopback(c.Listen):
 		errs = append(errs, fmt.Errorf("control.listen: must be an address of this machine (127.0.0.1) without control.cert and control.key, got %q", c.Listen))
+	}
+	if rule := room.CheckOrigin(c.Origin); c.Origin != "" && rule != "" {
+		errs = append(errs, fmt.Errorf("control.origin: %s", rule))
 	}
 	errs = append(errs, node.CheckFile("control.cert", c.Cert)...)
 	return append(errs, node.CheckFile("control.key", c.Key)...)
@@ -63,7 +68,7 @@ func newControl(s *Server, docs control.Documents) (*Control, error) {
 	cfg := s.Config.Control
 	c := &Control{
 		API: control.New(control.Options{
-			Name: s.Config.Name, Rooms: s.rooms, Audit: s.Audit, Docs: docs, Page: s.page, Numbers: s.Numbers, Fleet: s.candidates.view, Count: s.metrics.answered, Log: s.log,
+			Name: s.Config.Name, Rooms: s.rooms, Origin: cfg.Origin, Audit: s.Audit, Docs: docs, Page: s.page, Numbers: s.Numbers, Fleet: s.candidates.view, Count: s.metrics.answered, Log: s.log,
 			Shared: s.Docs, Controls: s.fleet.Controls, Time: s.time,
 		}),
 		scheme: "http", file: filepath.Join(s.Config.DataDir, TokenFile), log: s.log, first: make(chan struct{}),

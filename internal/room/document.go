@@ -117,7 +117,7 @@ func (c *checker) host(i int) {
 	add := func(field, rule string) {
 		c.faults = append(c.faults, Fault{Item: c.labels.host(i), Name: clip(h.Name), Field: field, Rule: rule})
 	}
-	hostRule, originRule := checkHost(h.Name), checkOrigin(h.Origin)
+	hostRule, originRule := checkHost(h.Name), CheckOrigin(h.Origin)
 	if hostRule != "" {
 		add("name", hostRule)
 	} else if o := c.origins[h.Name]; o.entry {

@@ -50,8 +50,8 @@ func spellOrigin(raw string) string {
 	return u.Scheme + "://" + host
 }
 
-// checkOrigin returns the rule that an origin breaks, "" when it is valid.
-func checkOrigin(raw string) string {
+// CheckOrigin returns the rule that an origin breaks, "" when it is valid.
+func CheckOrigin(raw string) string {
 	if raw == "" {
 		return "is required"
 	}

@@ -122,7 +122,7 @@ var Schema = []Setting{
 	},
 	{
 		Key: "origin", Since: 1, Doc: "The site.", Bounds: "an absolute http or https URL without a path",
-		Field: func(s *Settings) any { return &s.Origin }, Rule: func(s *Settings) string { return checkOrigin(s.Origin) },
+		Field: func(s *Settings) any { return &s.Origin }, Rule: func(s *Settings) string { return CheckOrigin(s.Origin) },
 	},
 	{
 		Key: "queueing_status_code", Since: 1, Default: DefaultQueueingStatus, Doc: "HTTP status of the waiting page. 503 takes nodes newer than release 0.1.0.", Bounds: "200, 202, 429 or 503",
