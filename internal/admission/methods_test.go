@@ -240,7 +240,7 @@ func TestRule11APassLetsInOnePerson(t *testing.T) {
 	}
 
 	// A regional that replaces the one that lent them counts none of them.
-	e, r = paused(20, all)
+	_, r = paused(20, all)
 	r.passes(now, 7, 2)
 	r.term.N++
 	r.held.Passes = wire.Passes{}
