@@ -118,8 +118,10 @@ func writeStatus(b *bytes.Buffer, v reflect.Value) error {
 		if v.Uint() > 1<<53 { // a reader's number has no more digits
 			return writeValue(b, strconv.FormatUint(v.Uint(), 10))
 		}
+		return writeValue(b, v.Interface())
+	default:
+		return writeValue(b, v.Interface())
 	}
-	return writeValue(b, v.Interface())
 }
 
 func writeAll(b *bytes.Buffer, ends string, n int, one func(i int) error) error {
@@ -189,8 +191,8 @@ func statusName(t reflect.Type, f reflect.StructField) (name string, shown bool)
 }
 
 func anyExported(t reflect.Type) bool {
-	for i := range t.NumField() {
-		if t.Field(i).IsExported() {
+	for f := range t.Fields() {
+		if f.IsExported() {
 			return true
 		}
 	}
@@ -227,8 +229,7 @@ func StatusGaps(t reflect.Type) (gaps []string) {
 			return
 		}
 		seen[t] = true
-		for i := range t.NumField() {
-			f := t.Field(i)
+		for f := range t.Fields() {
 			if _, shown := statusName(t, f); !shown {
 				continue
 			}
