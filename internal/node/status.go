@@ -41,6 +41,7 @@ var statusNames = map[string]string{
 
 	"slots.RootLedger.Total": "rights_total", "slots.RootLedger.Rate": "rate_rights_total", "slots.RootLedger.Free": "rights_free",
 	"slots.RootLedger.RateFree": "rate_rights_free", "slots.RootLedger.Centres": "data_centers", "slots.RootLedger.Excess": "sessions_in_excess", "slots.RootLedger.Beyond": "sessions_beyond_the_limit",
+	"slots.PassLedger.Release": "release", "slots.PassLedger.N": "people_to_let_in", "slots.PassLedger.Free": "passes_free", "slots.PassLedger.Spent": "people_let_in",
 	"slots.CentreLedger.Excess": "sessions_in_excess", "slots.CentreLedger.Held": "rights_held", "slots.CentreLedger.RateHeld": "rate_rights_held",
 	"slots.CentreLedger.Idle": "rights_idle", "slots.CentreLedger.RateIdle": "rate_rights_idle", "slots.CentreLedger.Keep": "rights_to_keep",
 	"slots.CentreLedger.RateKeep": "rate_rights_to_keep", "slots.CentreLedger.Active": "sessions", "slots.CentreLedger.Want": "rights_wanted",
