@@ -157,8 +157,8 @@ func (j *judge) issued(w *World, v *visitor, d admission.Decision) {
 		if e.told.Shut != admission.None {
 			j.released(w, e)
 		}
-		for _, s := range e.told.Gather { // what fleet time is, is known to so much
-			if now := w.fleetTime(); now >= s.From.Add(fleet.MaxError) && now < s.Until.Add(-fleet.MaxError) {
+		for _, s := range e.told.Gather { // what fleet time is, is known to so much; a release by hand goes before an event
+			if now := w.fleetTime(); e.told.Shut != admission.QueuedAll && now >= s.From.Add(fleet.MaxError) && now < s.Until.Add(-fleet.MaxError) {
 				j.fail(w, "%s admits somebody %v before the start of an event, and knows of it", w.name(e), s.Until.Sub(now))
 			}
 		}
