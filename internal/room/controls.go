@@ -169,12 +169,15 @@ func (s Settings) Under(c *Control, now int64) Settings {
 }
 
 // Surely returns s under c by a clock that is off by bound at most: with the smaller limits where some may have ended
-// or not.
+// or not, and with those that bind where a pause over passthrough may have.
 func (s Settings) Surely(c *Control, now int64, bound time.Duration) Settings {
 	out := s.Under(c, now)
 	for _, at := range []int64{now - bound.Milliseconds(), now + bound.Milliseconds()} {
 		o := s.Under(c, at)
 		out.TotalActiveUsers, out.NewUsersPerMinute = min(out.TotalActiveUsers, o.TotalActiveUsers), min(out.NewUsersPerMinute, o.NewUsersPerMinute)
+		if out.QueueingMethod == MethodPassthrough {
+			out.QueueAll = out.QueueAll || o.QueueAll // under which limits bind
+		}
 	}
 	return out
 }
