@@ -3,6 +3,7 @@ package room
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -57,6 +58,37 @@ func TestControlsEnd(t *testing.T) {
 	}
 	if diff := cmp.Diff([]int64{10, 20, 30, 40}, ends); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestLimitsBindWhileItIsUncertain: where a clock cannot tell whether something has ended, the smaller limits bind, and
+// those of a room that passes everybody through bind until its pause has surely ended.
+func TestLimitsBindWhileItIsUncertain(t *testing.T) {
+	s := Settings{Name: "a", TotalActiveUsers: 100, NewUsersPerMinute: 50}
+	passing := s
+	passing.QueueingMethod = MethodPassthrough
+	c := &Control{Pause: &Pause{Mark: mark(1, 1000)}, Limits: &Limits{Mark: mark(1, 2000), TotalActiveUsers: 7}}
+	for _, tt := range []struct {
+		now   int64
+		total int
+		all   bool // queue_all
+		bound bool // queue_all, of the room that passes everybody through
+	}{
+		{900, 7, true, true},
+		{999, 7, true, true},
+		{1000, 7, false, true},
+		{1099, 7, false, true},
+		{1100, 7, false, false},
+		{2099, 7, false, false},
+		{2100, 100, false, false},
+	} {
+		const off = 100 * time.Millisecond
+		if got := s.Surely(c, tt.now, off); got.TotalActiveUsers != tt.total || got.QueueAll != tt.all {
+			t.Errorf("at %d: T is %d, queue_all %v", tt.now, got.TotalActiveUsers, got.QueueAll)
+		}
+		if got := passing.Surely(c, tt.now, off); got.TotalActiveUsers != tt.total || got.QueueAll != tt.bound {
+			t.Errorf("passthrough at %d: T is %d, queue_all %v", tt.now, got.TotalActiveUsers, got.QueueAll)
+		}
 	}
 }
 
