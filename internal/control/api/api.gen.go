@@ -871,7 +871,7 @@ type ListAuditParams struct {
 
 // CreateReleaseParams defines parameters for CreateRelease.
 type CreateReleaseParams struct {
-	// IdempotencyKey who asks again with the same key asks for the same release
+	// IdempotencyKey who asks again with the same key while the pause lasts asks for the same release
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
