@@ -76,13 +76,13 @@ packages: ## install the Debian packages that tests need and that are missing
 
 # The cores, the page and the simulator run in one goroutine, as lint sees to: the race
 # detector can find nothing there, and would make them ten times slower. Nor is it of use to tests
-# that only start programs, try a NATS server or look at pages. It watches the shells, which call the cores from many
-# goroutines, two simulated worlds beside each other, and writers of rooms beside each other. Tests of shells mostly wait: two
+# that only start programs, try a NATS server, look at pages or ask an API in turn. It watches the shells, which call the cores from many
+# goroutines, two simulated worlds beside each other, and writers beside each other. Tests of shells mostly wait: two
 # packages and four tests of each at a time, whatever the number of cores; with more, leases lapse on two.
 # What only computes takes the processor time that they leave over (decision 72).
 CORES := draw fleet line mutant proof room roomfile rules sim slots strictjson admission ticket waiting wire
-CALM  := $(CORES:%=vestibule/internal/%) vestibule/internal/waiting/preview
-PLAIN := vestibule/internal/roomstore vestibule/internal/natsconf vestibule/cmd
+CALM  := $(patsubst %,vestibule/%,$(CORES:%=internal/%) $(addprefix internal/,browsertest chaos clientaddr draw/beacon image lineage waiting/preview) deploy)
+PLAIN := $(patsubst %,vestibule/%,$(addprefix internal/,control edge natsconf roomstore) $(addprefix cmd/,edge global regional vestibule))
 
 .PHONY: quick
 quick: ## test the cores and the decision about a request, without a browser, a network or the simulator
@@ -90,11 +90,10 @@ quick: ## test the cores and the decision about a request, without a browser, a 
 
 .PHONY: test
 test: packages ## run every test, those of whatever has goroutines with the race detector, then the end-to-end run
-	$(MAKE) --no-print-directory -j 2 test-cores test-shells || { $(AGAIN); $(MAKE) --no-print-directory test-shells test-cores; }
-	$(MAKE) --no-print-directory e2e || { $(AGAIN); $(MAKE) --no-print-directory e2e; }
+	$(MAKE) --no-print-directory -j 2 test-cores test-live || { $(AGAIN); $(MAKE) --no-print-directory test-shells test-cores e2e; }
 
 # Tests of real processes and a real browser have failed where the machine stood still for seconds. What failed runs
-# a second time, without the rest beside it (what passed is cached), and then decides.
+# a second time, without the rest beside it (what passed is cached, but for e2e), and then decides.
 AGAIN = echo '== FAILED ONCE: what failed runs a second time'
 
 .PHONY: test-cores
@@ -102,16 +101,22 @@ test-cores:
 	nice -n 19 $(GO) test -timeout 12m $(CALM)
 	nice -n 19 $(GO) test -race -short -timeout 8m -run TestEqualSeedsGiveEqualRuns ./internal/sim
 
+.PHONY: test-live
+test-live: test-shells
+	$(MAKE) --no-print-directory e2e
+
+# Edges are asked by either front; both are held against each other (TestFrontsAgree) once, and a little under the detector.
 .PHONY: test-shells
 test-shells:
 	$(GO) test -race -p 2 -parallel 4 -timeout 8m $$($(GO) list ./... | grep -v -x -e vestibule/internal/e2e $(CALM:%=-e %) $(PLAIN:%=-e %))
-	$(GO) test -race -short -timeout 8m -run TestEightWritersLoseNothing ./internal/roomstore
+	$(GO) test -race -parallel 4 -timeout 8m ./internal/edge -args -front fast -cases 300
+	$(GO) test -race -timeout 8m -run 'EightWriters|ManyWriters' ./internal/roomstore ./internal/control
+	$(GO) test -p 2 -parallel 4 -timeout 8m $(PLAIN)
+	$(GO) test -parallel 4 -timeout 8m -run Browser ./internal/allinone
 	cd internal/control/contract && $(GO) test -timeout 10m ./...
-	$(GO) test -race -parallel 4 -timeout 8m ./internal/edge -args -front fast
-	$(GO) test -timeout 8m $(PLAIN)
 
 .PHONY: e2e
-e2e: ## hundreds of visitors (curl) against the built binaries as separate processes
+e2e: ## hundreds of visitors (curl) against the built binaries as separate processes, and an official client that manages rooms
 	$(GO) test -count=1 -v -timeout 10m ./internal/e2e
 
 .PHONY: drain
@@ -195,7 +200,7 @@ bench: packages ## the figures of docs/FIGURES.md, each beside its goal
 # Of Debian: what stands beside the edge. What is missing is not compared, and said.
 COMPARED := redis-server nghttp2-client libnginx-mod-http-lua lua-nginx-redis
 .PHONY: compare
-compare: packages ## the edge with each front beside nginx, HAProxy, Caddy and Redis, in turns on one core (four minutes)
+compare: packages ## the edge with each front beside nginx, HAProxy, Caddy and Redis, in turns on one core (five minutes)
 	@dpkg -s $(COMPARED) >/dev/null 2>&1 || apt-get install -y --no-install-recommends $(COMPARED) >/dev/null || echo "not all installed: $(COMPARED)"
 	$(GO) test -run '^$$' -bench Compare -benchtime 1x -timeout 30m ./internal/edge
 

@@ -12,10 +12,11 @@ import (
 // verbs are what a command does, where it does several things.
 var verbs = map[string][]string{
 	"rooms":       {"list", "get", "create", "set", "delete", "site", "revisions", "restore", "export", "import"},
+	"events":      {"list", "get", "create", "set", "delete"},
 	"tokens":      {"list", "create", "revoke"},
 	"audit":       {"list", "verify"},
 	"fleet":       {"status", "list", "add", "drain", "remove", "trust-config", "forget", "rejoin"},
-	"rules":       {"try"},
+	"rules":       {"try", "list"},
 	"completion":  {"bash", "zsh", "fish"},
 	"nats-config": {"provision"},
 }

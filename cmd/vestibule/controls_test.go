@@ -62,6 +62,65 @@ func TestReleaseByTheCommandLine(t *testing.T) {
 	}
 }
 
+// TestEventsByTheCommandLine: what is asked of the API, and what is shown.
+func TestEventsByTheCommandLine(t *testing.T) {
+	said := ""
+	const one = `{"id":"e1","name":"launch","prequeue_start_time":"2026-12-01T09:00:00Z","event_start_time":"2026-12-01T10:00:00Z","event_end_time":"2026-12-01T12:00:00Z","total_active_users":500}`
+	const twin = `{"id":"e2","name":"again"},{"id":"e3","name":"again"}`
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		const at = "/zones/z/waiting_rooms/0123/events"
+		result := one
+		switch r.Method + " " + r.URL.Path {
+		case "GET /user/tokens/verify":
+			result = `{"id":"i","zone":"z","account":"a"}`
+		case "GET /zones/z/waiting_rooms":
+			result = `[{"id":"0123","name":"shop"}]`
+		case "GET " + at:
+			result = "[" + one + "," + twin + "]"
+		case "GET " + at + "/e1/details":
+			said = "details"
+		case "DELETE " + at + "/e1":
+			said, result = "gone", `{"id":"e1"}`
+		case "POST " + at, "PATCH " + at + "/e1":
+			data, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			said = r.Method + string(data)
+		default:
+			t.Errorf("%s %s", r.Method, r.URL.Path)
+		}
+		fmt.Fprintf(w, `{"success":true,"errors":[],"messages":[],"result":%s}`, result)
+	}))
+	defer api.Close()
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	t.Setenv("VESTIBULE_TOKEN", "good")
+	for _, c := range []struct {
+		args         []string
+		code         int
+		asked, shown string
+	}{
+		{[]string{"list", "shop"}, 0, "^$", `launch +2026-12-01T09:00:00Z +2026-12-01T10:00:00Z +2026-12-01T12:00:00Z +500 +room's +false +e1`},
+		{[]string{"get", "shop", "launch"}, 0, "^details$", `"event_start_time": "2026-12-01T10:00:00Z"`},
+		{[]string{"create", "shop", "name=launch", "total_active_users=500"}, 0, `^POST{"name":"launch","total_active_users":500}\s*$`, `"id": "e1"`},
+		{[]string{"set", "0123", "e1", "suspended=true"}, 0, `^PATCH{"suspended":true}\s*$`, `"id": "e1"`},
+		{[]string{"delete", "shop", "launch"}, 0, "^gone$", `"id": "e1"`},
+		{[]string{"delete", "shop", "again"}, 1, "^$", `several events "again"`},
+		{[]string{"get", "shop", "never"}, 1, "^$", `no event "never"`},
+		{[]string{"create", "shop", "launch"}, 2, "^$", "must be KEY=VALUE"},
+		{[]string{"set", "shop", "launch"}, 2, "^$", "usage"},
+		{[]string{"list"}, 2, "^$", "usage"},
+		{nil, 2, "^$", "usage"},
+	} {
+		said = ""
+		var out bytes.Buffer
+		code := run(append(append([]string{"events"}, c.args...), "--server="+api.URL), &out, &out)
+		if code != c.code || !regexp.MustCompile(c.asked).MatchString(said) || !regexp.MustCompile(c.shown).Match(out.Bytes()) {
+			t.Errorf("%q: %d, asked %s, shown %s", c.args, code, said, out.String())
+		}
+	}
+}
+
 // TestControlsByTheCommandLine: what is asked of the API, what is shown, and the exit codes.
 func TestControlsByTheCommandLine(t *testing.T) {
 	said := ""

@@ -1,5 +1,5 @@
 // Command vestibule is the one command for people: it runs a whole waiting room
-// in one process (demo), manages rooms by the API (login, rooms, pause, resume, message, limits, status, audit, tokens), tries rules (rules), rehearses one on virtual time (simulate), shows waiting
+// in one process (demo), manages rooms by the API (login, rooms, events, pause, resume, release, message, limits, status, audit, tokens), tries rules (rules), rehearses one on virtual time (simulate), shows waiting
 // pages before visitors see them (preview), changes the list of data centres
 // (fleet), writes the configuration of NATS with credentials (nats-config), and runs a site to put behind the edges while trying them out (origin).
 package main
@@ -27,6 +27,7 @@ func commands() []command {
 		{"preview", "show a waiting page in every state and language, or say what is wrong with it", previewPage},
 		{"login", "keep the address of the API and a token", login},
 		{"rooms", "show, make, change and delete rooms by the API", rooms},
+		{"events", "show, make, change and delete events of a room by the API", events},
 		{"rules", "show and try rules by which people walk past a room", rulesCommand},
 		{"verify-draw", "repeat a draw from its public record, and check receipts", verifyDraw},
 		{"pause", "let nobody new into a room for now, by the API", pause},

@@ -1,6 +1,9 @@
 package admission
 
-import "vestibule/internal/ticket"
+import (
+	"vestibule/internal/fleet"
+	"vestibule/internal/ticket"
+)
 
 // departures knows who waits and said a moment ago that the page was going away: they
 // are counted no more, although their tickets tell in which window they were.
@@ -18,7 +21,8 @@ type departures struct {
 
 type departure struct {
 	seen   uint32 // the window that the ticket was taken out of
-	answer uint8  // as the ticket had it then
+	answer uint8  // as the ticket had it then, and
+	place  fleet.Time
 }
 
 // older reports whether t was given to its visitor after the one that was taken

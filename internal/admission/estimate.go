@@ -29,7 +29,7 @@ func (e *edge) position(ft fleet.Time, v *wire.View, d *Decision) {
 	d.Retry, d.Counting = p.Refresh, v == nil
 	first := v == nil
 	if v != nil {
-		place := v.Place(t.Joined, back)
+		place := v.Place(t.Place(), back)
 		d.Ahead = uint64(max(0, place) + 0.5)
 		d.Waiting = uint64(v.Waiting() + 0.5)
 		first = d.Ahead == 0
@@ -38,7 +38,7 @@ func (e *edge) position(ft fleet.Time, v *wire.View, d *Decision) {
 		} else if d.Counting = counting(ft, v, t); !d.Counting {
 			if d.Wait, d.Known = v.Wait(place); d.Known {
 				d.Low, d.High = v.Ranges.Of(d.Wait)
-				d.Next = v.Next(t.Joined, place)
+				d.Next = v.Next(t.Place(), place)
 			}
 			d.keepMonotone(ft)
 			d.forecast(ft)
@@ -59,7 +59,7 @@ func (e *edge) position(ft fleet.Time, v *wire.View, d *Decision) {
 	d.Retry = d.Retry*3/4 + time.Duration(e.cfg.Rand.Int64N(int64(d.Retry)/2+1))
 }
 
-// horizon returns the join time up to which visitors may enter.
+// horizon returns the place up to which visitors may enter.
 func horizon(v *wire.View) fleet.Time {
 	if v == nil {
 		return line.Open
@@ -122,7 +122,7 @@ func counting(ft fleet.Time, v *wire.View, t *ticket.Ticket) bool {
 	if t.Flags&ticket.Returned != 0 {
 		return !v.Queues() || v.At < t.Joined.Add(countLag)
 	}
-	return !v.Queues() || v.Supposed(t.Joined) > supposedMost*max(1, v.Line.Total())
+	return !v.Queues() || v.Supposed(t.Place()) > supposedMost*max(1, v.Line.Total())
 }
 
 const (

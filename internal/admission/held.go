@@ -49,7 +49,7 @@ func (h *held) full(id uint64, limit int) bool {
 	return len(h.visits) >= limit || h.tabs[id] >= heldPerTicket
 }
 
-// before reports whether somebody is held who joined before t.
+// before reports whether somebody is held whose place is before that of t.
 func (h *held) before(t *ticket.Ticket) bool {
 	if len(h.visits) == 0 {
 		return false
@@ -59,7 +59,8 @@ func (h *held) before(t *ticket.Ticket) bool {
 
 // earlier reports whether the place of a is before that of b.
 func earlier(a, b *ticket.Ticket) bool {
-	return a.Joined < b.Joined || (a.Joined == b.Joined && a.ID < b.ID)
+	x, y := a.Place(), b.Place()
+	return x < y || (x == y && a.ID < b.ID)
 }
 
 // renew gives those who are held new places.
@@ -72,7 +73,7 @@ func (h *held) renew(place func(in ticket.Network) ticket.Ticket) {
 	heap.Init(&h.visits)
 }
 
-// visitHeap is ordered by who joined first; the ticket's random id
+// visitHeap is ordered by place; the ticket's random id
 // breaks ties, so that the order does not depend on arrival at this edge.
 type visitHeap []*Visit
 
@@ -99,7 +100,7 @@ func (h *visitHeap) Pop() any {
 	return v
 }
 
-// oldest appends the join times of the n visitors who joined first, ascending: each
+// oldest appends the places of the n visitors who come first, ascending: each
 // once, however many requests of one ticket are held.
 func (h visitHeap) oldest(out []fleet.Time, n int) []fleet.Time {
 	if len(h) == 0 || n == 0 {
@@ -112,7 +113,7 @@ func (h visitHeap) oldest(out []fleet.Time, n int) []fleet.Time {
 	for len(out) < n && front.Len() > 0 {
 		i := heap.Pop(&front).(int)
 		if t := &h[i].Ticket; len(out) == 0 || t.ID != last {
-			out, last = append(out, t.Joined), t.ID
+			out, last = append(out, t.Place()), t.ID
 		}
 		for c := 2*i + 1; c <= 2*i+2 && c < len(h); c++ {
 			heap.Push(&front, c)

@@ -182,7 +182,7 @@ func TestAPollerIsCountedOnceAndWhoLeavesDropsOut(t *testing.T) {
 				if p.polled != 0 {
 					k.Flags = ticket.Returned
 				}
-				q.checkIn(ft, &k)
+				q.checkIn(ft, &k, k.Place())
 				books[where], p.seen, p.polled = q.wait, k.Seen, now
 				p.next = now + 15_000 + fleet.Time(rng.IntN(10_000))
 				p.gone = rng.IntN(10) == 0
@@ -222,8 +222,8 @@ func TestAPollSeenByAClockAheadIsNotCountedTwice(t *testing.T) {
 	k := ticket.Ticket{ID: 1, Joined: day - 60_000, Seen: uint32(border.Second()) - 20, Flags: ticket.Returned}
 	behind.wait.advance(border - 20_000)
 	behind.wait.add(k.Joined, k.Seen, 1)
-	ahead.checkIn(border+10, &k)
-	behind.checkIn(border-40, &k)
+	ahead.checkIn(border+10, &k, k.Place())
+	behind.checkIn(border-40, &k, k.Place())
 	for _, after := range []fleet.Time{0, 45_000, 55_000} { // the last two: where it was counted first is over
 		behind.wait.advance(border + after)
 		ahead.wait.advance(border + after)

@@ -26,10 +26,26 @@ func newQueue(limit int) queue {
 	return queue{counted: lineage.NewRecent[showing](min(limit, maxShowings)), away: departures{limit: limit}}
 }
 
-// showing is the version of a ticket that was counted last.
+// showing is the version of a ticket that was counted last, and under which place.
 type showing struct {
 	seen   uint32
 	answer uint8
+	place  fleet.Time
+}
+
+// shown returns which version of a ticket t is.
+func shown(t *ticket.Ticket) showing { return showing{t.Seen, t.Answer, t.Place()} }
+
+// under returns the place under which t is counted that is to have a place from now on: t may be
+// an older version of the same second, or one whose count could not go with it where it was shown.
+func (k showing) under(t *ticket.Ticket, place fleet.Time) fleet.Time {
+	if mutant.On(mutant.PlaceNotMoved) {
+		return place
+	}
+	if k.seen == t.Seen && (k.answer == t.Answer || k.place == place) {
+		return k.place
+	}
+	return t.Place()
 }
 
 // maxShowings is of how many tickets per room that is remembered: of those who asked
@@ -73,8 +89,14 @@ func (q *queue) advance(ft fleet.Time) {
 // version of a ticket, however often and wherever it is shown, adds nothing. Within
 // the live windows a version is counted once at each edge. It reports whether somebody
 // was counted who was not counted here before; nobody is whose ticket is Uncounted.
-func (q *queue) checkIn(ft fleet.Time, t *ticket.Ticket) (anew bool) {
+//
+// From then on the ticket has the given place. What was counted under another one goes
+// with it: it is taken back under the place that the ticket carried, so that somebody
+// whose place changes is one person all the while, whichever versions of the ticket are
+// shown.
+func (q *queue) checkIn(ft fleet.Time, t *ticket.Ticket, place fleet.Time) (anew bool) {
 	seen := uint32(ft.Second())
+	defer moveTo(t, place)
 	if q.wait.advance(ft) {
 		q.changed = true
 	}
@@ -87,7 +109,8 @@ func (q *queue) checkIn(ft fleet.Time, t *ticket.Ticket) (anew bool) {
 		return false
 	}
 	q.newest(t)
-	if k := q.counted.Get(t.ID); k.seen == 0 || !q.wait.live(k.seen) {
+	k := q.counted.Get(t.ID)
+	if k.seen == 0 || !q.wait.live(k.seen) {
 		if t.Uncounted && !mutant.On(mutant.NetworkCountsAny) {
 			return false
 		}
@@ -95,7 +118,7 @@ func (q *queue) checkIn(ft fleet.Time, t *ticket.Ticket) (anew bool) {
 	}
 	before := *t
 	t.Answer = q.nextAnswer()
-	defer func() { q.counted.Put(t.ID, showing{seen: t.Seen, answer: t.Answer}) }()
+	defer func() { q.counted.Put(t.ID, showing{t.Seen, t.Answer, place}) }()
 	if before.Flags&ticket.Returned == 0 { // counted nowhere: nothing to take back
 		t.Flags |= ticket.Returned
 		t.Wait, t.High, t.Ahead = 0, 0, 0 // what was told before the line was known binds nobody
@@ -104,18 +127,18 @@ func (q *queue) checkIn(ft fleet.Time, t *ticket.Ticket) (anew bool) {
 			q.joined++
 			q.returns.returned(ft, t.Joined)
 		}
-		q.wait.add(t.Joined, seen, 1)
+		q.wait.add(place, seen, 1)
 		q.arrive(ft)
 		return anew
 	}
 	// A ticket seen by an edge whose clock is ahead is counted there, in a window
 	// that has not begun here.
 	if q.recount(&before) {
-		q.wait.add(t.Joined, seen, 1)
+		q.wait.add(place, seen, 1)
 		q.changed = true
-	} else if windowOf(int64(t.Seen)) < windowOf(int64(seen)) {
-		q.wait.add(t.Joined, t.Seen, -1)
-		q.wait.add(t.Joined, seen, 1)
+	} else if was := k.under(&before, place); windowOf(int64(t.Seen)) < windowOf(int64(seen)) || was != place {
+		q.wait.add(was, t.Seen, -1)
+		q.wait.add(place, max(t.Seen, seen), 1)
 		q.changed = true
 	}
 	if int64(t.Seen)/60 < int64(seen)/60 {
@@ -139,6 +162,16 @@ func (q *queue) newest(t *ticket.Ticket) {
 	if k := q.counted.Get(t.ID); k.seen != 0 && q.wait.live(k.seen) && (t.Flags&ticket.Returned == 0 || k.seen > t.Seen) {
 		t.Flags |= ticket.Returned
 		t.Seen, t.Answer = k.seen, k.answer
+		moveTo(t, k.place)
+	}
+}
+
+// moveTo gives a ticket the place under which it is counted. What was told of another one
+// binds nobody.
+func moveTo(t *ticket.Ticket, place fleet.Time) {
+	if t.Place() != place {
+		t.SetPlace(place)
+		t.Wait, t.High, t.Ahead, t.Low, t.Longer, t.Forecast = 0, 0, 0, 0, 0, 0
 	}
 }
 
@@ -166,7 +199,7 @@ func (q *queue) enters(ft fleet.Time, t *ticket.Ticket) {
 // uncount takes a ticket that came back out of the book, if it is in there.
 func (q *queue) uncount(t *ticket.Ticket) {
 	if !q.recount(t) {
-		q.wait.add(t.Joined, t.Seen, -1)
+		q.wait.add(q.counted.Get(t.ID).under(t, t.Place()), t.Seen, -1)
 	}
 	q.counted.Drop(t.ID)
 }
@@ -182,7 +215,7 @@ func (q *queue) recount(t *ticket.Ticket) (nowhere bool) {
 	if !d.older(t) {
 		return true
 	}
-	q.wait.add(t.Joined, d.seen, 1)
+	q.wait.add(d.place, d.seen, 1)
 	return false
 }
 
@@ -200,13 +233,15 @@ func (q *queue) depart(ft fleet.Time, t *ticket.Ticket) bool {
 		if !d.older(t) {
 			return false
 		}
-		q.wait.add(t.Joined, d.seen, 1) // as in recount
+		q.wait.add(d.place, d.seen, 1) // as in recount
 		q.away.take(t.ID)
 	}
-	if !q.away.put(t.ID, departure{seen: t.Seen, answer: t.Answer}, &q.wait) {
+	d := departure(shown(t))
+	d.place = q.counted.Get(t.ID).under(t, d.place)
+	if !q.away.put(t.ID, d, &q.wait) {
 		return false
 	}
-	q.wait.add(t.Joined, t.Seen, -1)
+	q.wait.add(d.place, d.seen, -1)
 	q.changed = true
 	return true
 }
@@ -218,16 +253,16 @@ func (q *queue) moved(was, t *ticket.Ticket) bool {
 		return false // counted nowhere, or for the first time: see newest
 	}
 	k := q.counted.Get(t.ID)
-	return k.seen == 0 || k == (showing{seen: t.Seen, answer: t.Answer}) // else another request of this ticket was counted since
+	return k.seen == 0 || k == shown(t) // else another request of this ticket was counted since
 }
 
 // undo counts a visitor who did not take the answer with t as the ticket was says that
 // was brought; see moved.
 func (q *queue) undo(ft fleet.Time, was, t *ticket.Ticket) {
 	q.wait.advance(ft)
-	q.wait.add(t.Joined, t.Seen, -1)
-	q.wait.add(t.Joined, was.Seen, 1)
-	q.counted.Put(t.ID, showing{seen: was.Seen, answer: was.Answer})
+	q.wait.add(t.Place(), t.Seen, -1)
+	q.wait.add(was.Place(), was.Seen, 1)
+	q.counted.Put(t.ID, shown(was))
 }
 
 // tell writes into a report who waits, and who came.

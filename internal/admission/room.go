@@ -1,8 +1,10 @@
 package admission
 
 import (
+	"container/heap"
 	"time"
 
+	"vestibule/internal/draw"
 	"vestibule/internal/fleet"
 	"vestibule/internal/line"
 	"vestibule/internal/mutant"
@@ -22,6 +24,7 @@ type Room struct {
 	NoRenewal      bool          // a session ends Session after its admission
 	Shut           Reason        // QueuedAll or Rejected: nobody is admitted; None: as the ledger allows
 	Gather         []Span        // times before events in which nobody is admitted, judged by the engine's clock
+	Drawn          *draw.Record  // of the newest draw, by which those who joined before it closed have other places; nil for none
 	OnIsolation    string        // one of room.Isolation…; "" holds
 	IsolationLimit int           // newcomers let in per isolation, where OnIsolation is open
 
@@ -43,7 +46,7 @@ func RoomOf(r *room.Room) Room {
 	out := Room{
 		ID: r.ID, Epoch: r.Epoch, Cap: r.PartitionPolicy == room.PolicyCap,
 		Probation: r.Probation, Grace: r.Grace, Session: r.SessionDuration, OnIsolation: r.OnIsolation, IsolationLimit: r.IsolationLimit,
-		NoRenewal: r.NoRenewal,
+		NoRenewal: r.NoRenewal, Drawn: r.Drawn.Drawn(),
 	}
 	switch {
 	case r.QueueAll:
@@ -68,6 +71,7 @@ type roomState struct {
 	gone   bool // no longer in the room set: nothing is admitted, rights go back
 	paused bool // nobody is admitted for now, rights go back
 	life   life
+	draw   *draw.Draw // of Drawn, nil for none
 
 	rights   rights
 	passes   wire.Hand // of a room that is paused
@@ -106,7 +110,15 @@ func (r *roomState) set(now fleet.Mono, settings Room) {
 	if settings.Grace == 0 {
 		settings.Grace = room.DefaultGrace
 	}
+	drawn := settings.Drawn != nil && (r.Drawn == nil || *settings.Drawn != *r.Drawn)
 	r.Room, r.gone, r.dirty = settings, false, true
+	switch {
+	case drawn:
+		r.draw = settings.Drawn.Draw()
+		r.redraw(r.edge.at(now))
+	case settings.Drawn == nil:
+		r.draw = nil
+	}
 	r.life.probation = uint32((settings.Probation + time.Second - 1) / time.Second)
 	r.life.fixed = 0
 	if settings.NoRenewal && !mutant.On(mutant.RenewalStays) {
@@ -143,7 +155,7 @@ func (r *roomState) releases(now fleet.Mono) bool {
 	return r.queuedAll() && r.passes.Unused() > 0 && r.edge.up.check(now)
 }
 
-// upTo returns the join time up to which people may enter.
+// upTo returns the place up to which people may enter.
 func (r *roomState) upTo() fleet.Time {
 	if r.queuedAll() {
 		if r.view == nil {
@@ -158,7 +170,7 @@ func (r *roomState) upTo() fleet.Time {
 // the visitor is to be back soon, because who was told nothing yet is told first, and held next.
 func (r *roomState) parks(d *Decision) (soon bool) {
 	t := &d.Ticket
-	if near := r.view != nil && t.Flags&ticket.Returned != 0 && t.Joined <= r.view.Park; !near || t.Ahead|t.High == 0 {
+	if near := r.view != nil && t.Flags&ticket.Returned != 0 && t.Place() <= r.view.Park; !near || t.Ahead|t.High == 0 {
 		return near
 	}
 	d.Verdict = Hold
@@ -215,9 +227,9 @@ func (r *roomState) arrive(m moment, t ticket.Ticket, may bool) Decision {
 		}
 		t = own
 	case fresh != Kept:
-		t = r.edge.newTicket(m.time, r.Epoch, t.Network)
+		t = r.newTicket(m, t.Network)
 	case m.synced():
-		d.Counted = r.queue.checkIn(m.time, &t)
+		d.Counted = r.queue.checkIn(m.time, &t, r.place(&t))
 	}
 	d.Ticket = t
 	r.decide(m, &d, may)
@@ -225,6 +237,35 @@ func (r *roomState) arrive(m moment, t ticket.Ticket, may bool) Decision {
 		r.queue.enqueued(m.time, d.Ticket.Joined, fresh == Newcomer && may) // of a robot nobody expects more
 	}
 	return d
+}
+
+// place returns the place that the ticket of somebody who waits is to have from now on: the one that was drawn, where
+// there was a draw.
+func (r *roomState) place(t *ticket.Ticket) fleet.Time {
+	if r.draw == nil || mutant.On(mutant.DrawIgnored) {
+		return t.Place()
+	}
+	return r.draw.Place(t.ID, t.Joined, 0)
+}
+
+// redraw gives those who are held the places that were drawn.
+func (r *roomState) redraw(m moment) {
+	if !m.synced() {
+		return
+	}
+	for _, v := range r.held.visits {
+		r.queue.checkIn(m.time, &v.Ticket, r.place(&v.Ticket))
+	}
+	heap.Init(&r.held.visits)
+}
+
+// newTicket returns the place of somebody new. Whoever comes when a draw is known is late for it, also where this clock is slow.
+func (r *roomState) newTicket(m moment, in ticket.Network) ticket.Ticket {
+	t := r.edge.newTicket(m.time, r.Epoch, in)
+	if r.Drawn != nil {
+		t.Joined = max(t.Joined, fleet.TimeOf(r.Drawn.Closes))
+	}
+	return t
 }
 
 // waits reports whether t is a place in the line; see Engine.Waits.
@@ -246,7 +287,7 @@ func (r *roomState) decide(m moment, d *Decision, may bool) {
 	switch {
 	case shut != None && !r.releases(m.now):
 		if d.Reason = shut; shut == QueuedAll && r.edge.up.check(m.now) {
-			soon = r.parks(d) || t.Flags&ticket.Returned == 0 && r.view != nil && t.Joined <= r.view.Park // to be held from then on
+			soon = r.parks(d) || t.Flags&ticket.Returned == 0 && r.view != nil && t.Place() <= r.view.Park // to be held from then on
 		}
 	case r.paused:
 		d.Reason = OriginDown
@@ -260,7 +301,7 @@ func (r *roomState) decide(m moment, d *Decision, may bool) {
 		d.Reason = Isolated
 	case r.edge.up.standing != wire.Listed:
 		d.Reason = Drains
-	case t.Joined > r.upTo():
+	case t.Place() > r.upTo():
 		d.Reason = Behind
 		soon = r.parks(d)
 	case !may:
@@ -350,14 +391,14 @@ func (r *roomState) letGo(v *Visit) bool {
 func (r *roomState) release(m moment, out []*Visit) []*Visit {
 	for len(r.held.visits) > 0 && !r.paused && (r.shut(m) == None || r.releases(m.now)) && r.life.firm(m) {
 		v := r.held.visits[0]
-		if v.Ticket.Joined > r.upTo() {
+		if v.Ticket.Place() > r.upTo() {
 			break
 		}
 		d := Decision{Ticket: v.Ticket}
 		if r.known(m, v.Ticket.ID) != 0 {
 			// Another request with this ticket went in while this one was held.
 			if d = r.repeat(m, v.Ticket); d.Fresh != Kept {
-				d.Reason, d.Reseal, d.Ticket = GaveUp, true, r.edge.newTicket(m.time, r.Epoch, v.Ticket.Network)
+				d.Reason, d.Reseal, d.Ticket = GaveUp, true, r.newTicket(m, v.Ticket.Network)
 				r.edge.position(m.time, r.view, &d)
 			}
 		} else if !r.charge(m, &d) {
@@ -375,13 +416,13 @@ func (r *roomState) giveUp(m moment, v *Visit) {
 	d := Decision{Verdict: Queue, Reason: GaveUp, Reseal: true, Ticket: v.Ticket}
 	back := d.Ticket.Flags&ticket.Returned != 0
 	if back {
-		r.queue.checkIn(m.time, &d.Ticket)
+		r.queue.checkIn(m.time, &d.Ticket, r.place(&d.Ticket))
 	}
 	r.edge.position(m.time, r.view, &d)
 	if !back {
 		r.queue.enqueued(m.time, d.Ticket.Joined, v.Brought.ID == 0)
 	}
-	if d.Ticket.Joined <= r.upTo() || r.view != nil && r.view.Park >= d.Ticket.Joined {
+	if place := d.Ticket.Place(); place <= r.upTo() || r.view != nil && r.view.Park >= place {
 		d.Retry = r.edge.cfg.Params.Nearest / 2 // the turn is near: back at once
 	}
 	v.Decision = d

@@ -49,7 +49,7 @@ func (r *roomState) repeat(m moment, t ticket.Ticket) Decision {
 // often t is shown there, so that many requests are one visitor; once it was used or
 // left, it is another one.
 func (r *roomState) derive(m moment, t *ticket.Ticket) (own ticket.Ticket, inside Decision) {
-	anew := r.edge.newTicket(m.time, r.Epoch, t.Network)
+	anew := r.newTicket(m, t.Network)
 	own = anew
 	own.ID = ticket.Derive(t.ID, t.Network)
 	if r.known(m, own.ID) != 0 && r.tickets.kept(m.time, &own, r.life.full) {

@@ -6,7 +6,7 @@ import (
 	"vestibule/internal/wire"
 )
 
-// waitBook counts the people who wait, by join second, without knowing any of
+// waitBook counts the people who wait, by the second of their place, without knowing any of
 // them. Each is counted in the window of the last poll; a poll moves the
 // ticket from its last window (the ticket tells which) to the current one, and
 // a window that grew old drops out whole, with everybody who did not come back.
@@ -17,7 +17,7 @@ import (
 type waitBook struct {
 	windows [windowsKept]waitWindow // ring by window number
 	newest  int64                   // number of the newest window
-	base    int64                   // join second of total[0]
+	base    int64                   // second of the places in total[0]
 	total   []int32                 // all live windows together
 	sum     int64
 }
@@ -28,9 +28,9 @@ type waitWindow struct {
 }
 
 const (
-	windowLen   = 10 // seconds of polls that one window holds
-	windowsKept = 6  // 2.5 refresh intervals of 20 s, and the window being filled
-	maxLine     = 6 * 3600
+	windowLen   = 10       // seconds of polls that one window holds
+	windowsKept = 6        // 2.5 refresh intervals of 20 s, and the window being filled
+	maxLine     = 6 * 3600 // seconds before and after now in which places are told apart
 )
 
 func windowOf(second int64) int64 { return second / windowLen }
@@ -65,7 +65,7 @@ func (w *waitBook) advance(now fleet.Time) (dropped bool) {
 	return dropped
 }
 
-// trim forgets the join seconds in front in which nobody is left, and moves a
+// trim forgets the seconds in front in which nobody is left, and moves a
 // line that is empty.
 func (w *waitBook) trim() {
 	used := false
@@ -97,14 +97,14 @@ func (w *waitBook) live(seen uint32) bool {
 // over reports whether the window of a poll at second seen has dropped out.
 func (w *waitBook) over(seen uint32) bool { return windowOf(int64(seen)) <= w.newest-windowsKept }
 
-// add moves the count of the ticket that joined at join by n (1 or -1) in the
+// add moves the count of a ticket with that place by n (1 or -1) in the
 // window of second seen, if that window is live.
-func (w *waitBook) add(join fleet.Time, seen uint32, n int32) {
+func (w *waitBook) add(place fleet.Time, seen uint32, n int32) {
 	if !w.live(seen) {
 		return
 	}
-	// Who joined longer ago than the book reaches is counted with the oldest.
-	second := max(join.Second(), w.newest*windowLen-maxLine)
+	// Whose place is further away than the book reaches is counted where it ends.
+	second := min(max(place.Second(), w.newest*windowLen-maxLine), w.newest*windowLen+maxLine)
 	win := &w.windows[windowOf(int64(seen))%windowsKept]
 	if len(w.total) == 0 {
 		w.base = second

@@ -1,13 +1,23 @@
+//go:build !race
+
+// The race detector would watch a browser's protocol here, and the tests of this package without a browser have the
+// nodes do the same under it.
+
 package allinone
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"log"
+	"maps"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,10 +28,19 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+	"go.uber.org/goleak"
 
+	"vestibule/internal/admission"
 	"vestibule/internal/browsertest"
 	"vestibule/internal/wire"
 )
+
+func init() { tests = func(m *testing.M) goleak.TestingM { return inOneBrowser{m} } }
+
+// inOneBrowser runs tests, those that need a browser in one.
+type inOneBrowser struct{ *testing.M }
+
+func (m inOneBrowser) Run() int { return browsertest.Main(m.M) }
 
 // TestBrowser: a real browser that comes to a full room sees the waiting page,
 // in light and in dark, and comes in by itself when a slot is free.
@@ -136,10 +155,10 @@ func TestOnePlacePerBrowser(t *testing.T) {
 	}
 }
 
-// TestAPageThatGoesAway: who closes the page is counted no more at once, and keeps
+// TestABrowserGoesAway: who closes the page is counted no more at once, and keeps
 // the place; a reload counts nobody twice and nobody less; so it is with a page of
 // the operator's own that has our script.
-func TestAPageThatGoesAway(t *testing.T) {
+func TestABrowserGoesAway(t *testing.T) {
 	t.Parallel()
 	for name, page := range map[string]string{
 		"built-in": "",
@@ -309,4 +328,139 @@ func TestABrowserThatKeepsNoCookies(t *testing.T) {
 			t.Errorf("the site counted %+v, want one session, that of the first visitor", s)
 		}
 	})
+}
+
+// TestTheHeadOfTheLineInABrowser: what browsers ask for beside a visit takes no slot, whoever is at
+// the head of the line sees the page with every load of it, and a page that is open while everything is stopped
+// and started again stays, says so, and comes in by itself.
+func TestTheHeadOfTheLineInABrowser(t *testing.T) {
+	t.Parallel()
+	var o Options
+	small := func(opts *Options) {
+		// Questions at the head are held for an hour: a load of the page that were held would never come.
+		opts.DataCenters, opts.Edges, opts.Params.Hold = []string{"nairobi"}, 1, time.Hour
+		if o.DataDir != "" {
+			opts.DataDir = o.DataDir
+		}
+		o = *opts
+	}
+	tree, _ := grow(t, 2, 600, 10*time.Minute, small)
+	room := func() admission.Ledger { return tree.edges[0].Status().Rooms["demo"] }
+
+	var to atomic.Pointer[url.URL] // the edge, nil while there is none
+	aim := func() {
+		u, err := url.Parse(tree.Info.Edges[0].URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to.Store(u)
+	}
+	aim()
+	var preflights, pictures, calls, lost atomic.Int32
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	proxy := &httputil.ReverseProxy{
+		Transport: transport, ErrorLog: log.New(io.Discard, "", 0),
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.SetURL(to.Load())
+			p.Out.Host = p.In.Host
+		},
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }, // as where nobody listens
+	}
+	way := browsertest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch dest := r.Header.Get("Sec-Fetch-Dest"); {
+		case r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") == http.MethodPut:
+			preflights.Add(1)
+		case dest == "image":
+			pictures.Add(1)
+		case dest == "empty" && r.Method == http.MethodGet && r.Header.Get("Vestibule-Poll") == "":
+			calls.Add(1)
+		case dest == "document" && to.Load() == nil:
+			lost.Add(1)
+		}
+		if to.Load() == nil {
+			panic(http.ErrAbortHandler)
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	app := browsertest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		io.WriteString(w, "<!doctype html><link rel=icon href=data:,><title>another site</title>") //nolint:errcheck // the browser tells
+	}))
+	inside := browsertest.Open(t)
+
+	// A page of another site asks before anybody has come.
+	browsertest.Do(t, inside, chromedp.Navigate(app))
+	browsertest.See(t, inside, chromedp.Evaluate[bool](fmt.Sprintf(`Promise.allSettled([
+		fetch(%[1]q + "/cart", {method: "PUT"}), fetch(%[1]q + "/stock"),
+		new Promise(done => { const i = new Image(); i.onload = i.onerror = done; i.src = %[1]q + "/favicon.ico" }),
+	]).then(() => true)`, way), chromedp.EvalAwaitPromise))
+	if preflights.Load() != 1 || pictures.Load() != 1 || calls.Load() != 1 {
+		t.Fatalf("the browser asked for %d preflights, %d pictures and %d calls, want one of each", preflights.Load(), pictures.Load(), calls.Load())
+	}
+	if n := room().Admitted; n != 0 {
+		t.Errorf("they took %d slots", n)
+	}
+	// Both slots are there for people.
+	browsertest.Do(t, inside, chromedp.Navigate(way))
+	says := func(ctx context.Context) string { // what the page is, "" while it is replaced
+		text, err := browsertest.Look(ctx, chromedp.Evaluate[string](`(document.getElementById("vr")?.dataset.state || document.querySelector("h1")?.textContent) ?? ""`))
+		if err != nil {
+			return ""
+		}
+		return text
+	}
+	const site = "You are in"
+	eventually(t, "the browser is in", func() bool { return says(inside) == site })
+	browsertest.Do(t, inside, chromedp.Reload())
+	if n, text := room().Admitted, says(inside); n != 1 || text != site {
+		t.Errorf("%q; the browser and its pictures took %d slots", text, n)
+	}
+	newBrowser(t).stays(tree.Info.Edges[0].URL)
+
+	// Whoever comes next is at the head of a full room.
+	waits, _ := browsertest.Tab(t, inside, chromedp.WithNewBrowserContext())
+	line := chromedp.WaitVisible(chromedp.CSS("dl.few"))
+	held := func() { eventually(t, "the page's question is held", func() bool { return room().Held > 0 }) }
+	browsertest.Do(t, waits, chromedp.Navigate(way), line)
+	held()
+	browsertest.Do(t, waits, chromedp.Reload(), line)
+	held()
+	second, leave := browsertest.Tab(t, waits)
+	browsertest.Do(t, second, chromedp.Navigate(way), line)
+	leave()
+	if n := room().Admitted; n != 2 {
+		t.Errorf("%d were let in, T is 2", n)
+	}
+
+	// Everything is stopped, and started again with one more slot.
+	held()
+	to.Store(nil)
+	if err := tree.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	look := func(want string) func() bool {
+		return func() bool {
+			text := says(waits)
+			seen[text] = true
+			return text == want
+		}
+	}
+	eventually(t, "the page says that nobody answers", look("offline"))
+	tree, _ = grow(t, 3, 600, 10*time.Minute, small)
+	aim()
+	took := eventually(t, "whoever waited is in", look(site))
+	t.Logf("in %v after everything was ready again; the page was %v", took.Round(100*time.Millisecond), slices.Sorted(maps.Keys(seen)))
+	for text := range seen {
+		if !slices.Contains([]string{"", "queued", "next", "paused", "moment", "offline", "entering", site}, text) {
+			t.Errorf("the page was %q", text)
+		}
+	}
+	if n := lost.Load(); n > 0 {
+		t.Errorf("the page was loaded %d times while nobody answered", n)
+	}
+	if s := tree.Origin.Stats(); s.Peak > 3 {
+		t.Errorf("the site counted %+v", s)
+	}
 }

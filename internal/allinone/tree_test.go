@@ -23,7 +23,10 @@ import (
 	"vestibule/internal/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(tests(m)) }
+
+// tests runs the tests of this package; where some need a browser, these share one.
+var tests = func(m *testing.M) goleak.TestingM { return m }
 
 // patience is how long a test waits for what must happen; what is measured is
 // printed, not judged.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,13 +21,14 @@ import (
 
 // shared is the browser of all tests of a package, where [Main] runs them.
 var shared struct {
+	sync.Mutex
 	on  bool
 	ctx context.Context // nil before the first test that needs it
 	end func()
 }
 
 // Main runs the tests of a package, in one browser with a profile for each, and returns what
-// m.Run does. For tests that do not run beside each other.
+// m.Run does.
 func Main(m *testing.M) int {
 	shared.on = true
 	defer func() {
@@ -53,23 +55,36 @@ func Open(t *testing.T) context.Context {
 		}
 		return ctx
 	}
-	if shared.ctx == nil {
-		dir, err := os.MkdirTemp("", "vestibule-browser-") //nolint:usetesting // it outlives the test
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, end, err := start(path, dir)
-		shared.end = func() {
-			end()
-			_ = os.RemoveAll(dir) // the system's folder of temporary files
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		shared.ctx = ctx
+	browser, err := ofAll(path)
+	if err != nil {
+		t.Fatal(err)
 	}
-	ctx, _ := Tab(t, shared.ctx, chromedp.WithNewBrowserContext())
+	ctx, _ := Tab(t, browser, chromedp.WithNewBrowserContext())
 	return ctx
+}
+
+// ofAll returns the browser of all tests; the first that asks starts it.
+func ofAll(path string) (context.Context, error) {
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.ctx != nil {
+		return shared.ctx, nil
+	}
+	dir, err := os.MkdirTemp("", "vestibule-browser-")
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop, err := start(path, dir)
+	end := func() {
+		stop()
+		_ = os.RemoveAll(dir) // the system's folder of temporary files
+	}
+	if err != nil {
+		end()
+		return nil, err
+	}
+	shared.ctx, shared.end = ctx, end
+	return ctx, nil
 }
 
 // Tab opens one more tab in the browser of ctx, which leave closes, or the end of the test.

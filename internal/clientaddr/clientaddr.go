@@ -41,21 +41,26 @@ func (p Proxies) trusted(a netip.Addr) bool {
 
 // Trusts reports whether the word of peer (host:port) is believed.
 func (p Proxies) Trusts(peer string) bool {
+	a := Peer(peer)
+	return a.IsValid() && p.trusted(a)
+}
+
+// Peer returns the address in host:port, which is invalid where there is none.
+func Peer(peer string) netip.Addr {
 	ap, err := netip.ParseAddrPort(peer)
-	return err == nil && p.trusted(ap.Addr().Unmap())
+	if err != nil {
+		return netip.Addr{}
+	}
+	return ap.Addr().Unmap()
 }
 
 // Client returns the visitor's address, and whether the visitor came over TLS:
-// by the connection itself (peer is host:port, secure its TLS), or by the word of
+// by the connection itself (its [Peer], secure its TLS), or by the word of
 // listed proxies, whose X-Forwarded-For lines are read from right to left up to the
-// first that is not listed. The address is invalid where peer is none.
-func (p Proxies) Client(peer string, secure bool, forwardedFor, forwardedProto []string) (netip.Addr, bool) {
-	ap, err := netip.ParseAddrPort(peer)
-	if err != nil {
-		return netip.Addr{}, secure
-	}
-	addr := ap.Addr().Unmap()
-	if len(p) == 0 || !p.trusted(addr) {
+// first that is not listed. The address is invalid where peer is.
+func (p Proxies) Client(peer netip.Addr, secure bool, forwardedFor, forwardedProto []string) (netip.Addr, bool) {
+	addr := peer
+	if len(p) == 0 || !addr.IsValid() || !p.trusted(addr) {
 		return addr, secure
 	}
 	if len(forwardedProto) == 1 {

@@ -24,7 +24,7 @@ func TestClient(t *testing.T) {
 		{"10.0.0.1:1", []string{"10.0.0.4", "10.0.0.2"}, "10.0.0.4"},
 		{"[2001:db8::1]:1", []string{"::ffff:198.51.100.1"}, "198.51.100.1"},
 	} {
-		if got, _ := p.Client(tc.peer, false, tc.forwarded, nil); got.String() != tc.want {
+		if got, _ := p.Client(Peer(tc.peer), false, tc.forwarded, nil); got.String() != tc.want {
 			t.Errorf("%s %q: %s, want %s", tc.peer, tc.forwarded, got, tc.want)
 		}
 	}

@@ -86,6 +86,7 @@ var needs = map[string]Role{
 	"ExportRooms":                          Viewer,
 	"GetFleet":                             Viewer,
 	"GetControls":                          Viewer,
+	"GetDraw":                              Viewer,
 	"ListReleases":                         Viewer,
 
 	"WaitingRoomCreateACustomWaitingRoomPagePreview": Operator,

@@ -266,6 +266,7 @@ func plainEvent(e *room.Event) map[string]any {
 		}
 	}
 	add("prequeue_start_time", e.Prequeue != 0, time.UnixMilli(e.Prequeue).UTC())
+	add("shuffle_at_event_start", e.Shuffle, true)
 	add("total_active_users", e.Total != 0, e.Total)
 	add("new_users_per_minute", e.Rate != 0, e.Rate)
 	add("session_duration", e.Session != 0, e.Session.String())

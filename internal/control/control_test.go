@@ -19,6 +19,7 @@ import (
 
 	"vestibule/internal/audit"
 	"vestibule/internal/control/api"
+	"vestibule/internal/draw"
 	"vestibule/internal/fleet"
 	"vestibule/internal/room"
 	"vestibule/internal/roomstore"
@@ -98,6 +99,8 @@ type fixture struct {
 	token map[Role]string
 
 	controls *room.Controls // that the node goes by
+	board    *draw.Board    // likewise
+	draws    error          // why no draw can be made
 	numbers  *Numbers       // what the leading global tells; nil for some
 }
 
@@ -126,7 +129,7 @@ func start(t testing.TB) *fixture {
 			}
 			return Numbers{Active: 7, Waiting: 3, Longest: 61, Complete: true, At: time.Unix(1795353281, 0)}, id != 0
 		},
-		Shared: f.docs, Controls: func() *room.Controls { return f.controls }, Time: func() fleet.Time { return fleet.TimeOf(time.Now()) },
+		Shared: f.docs, Controls: func() *room.Controls { return f.controls }, Board: func() *draw.Board { return f.board }, Draws: func() error { return f.draws }, Time: func() fleet.Time { return fleet.TimeOf(time.Now()) },
 	})
 	for _, role := range roles {
 		value, err := f.api.Make(t.Context(), "a "+string(role), role)

@@ -249,7 +249,7 @@ func (s *Server) showControls(r *roomstore.Room, id string, c *room.Controls) ap
 		}
 		a.Result.Limits = l
 	}
-	e, f := r.In(r.Plan().At(now)).Under(in, now), &a.Result.InForce
+	e, f := r.In(r.PlanBy(s.Board()).At(now)).Under(in, now), &a.Result.InForce
 	f.TotalActiveUsers, f.NewUsersPerMinute, f.QueueAll, f.QueueMessage = e.TotalActiveUsers, e.NewUsersPerMinute, e.QueueAll, e.QueueMessage
 	return a
 }

@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"vestibule/internal/control/api"
+	"vestibule/internal/draw"
+	"vestibule/internal/fleet"
 	"vestibule/internal/room"
 	"vestibule/internal/roomstore"
 	"vestibule/internal/waiting/checkpage"
@@ -35,7 +38,7 @@ func (s *Server) showEvent(ctx context.Context, r *roomstore.Room, e *room.Event
 	}
 	out = api.Event{
 		Id: e.ID, CreatedOn: moment(created), ModifiedOn: moment(changed), Name: e.Name, Description: e.Description,
-		EventStartTime: moment(e.Start), EventEndTime: moment(e.End), Suspended: e.Suspended,
+		EventStartTime: moment(e.Start), EventEndTime: moment(e.End), Suspended: e.Suspended, ShuffleAtEventStart: e.Shuffle,
 		TotalActiveUsers: unless(e.Total, 0), NewUsersPerMinute: unless(e.Rate, 0), SessionDuration: unless(minutes(e.Session), 0), QueueingMethod: unless(e.Method, ""),
 	}
 	if e.Prequeue != 0 {
@@ -131,7 +134,7 @@ func (s *Server) WaitingRoomPreviewActiveEventDetails(ctx context.Context, q api
 	}
 	a := api.EventDetailsAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: api.EventDetails{
 		Id: shown.Id, CreatedOn: shown.CreatedOn, ModifiedOn: shown.ModifiedOn, Name: shown.Name, Description: shown.Description,
-		EventStartTime: shown.EventStartTime, EventEndTime: shown.EventEndTime, PrequeueStartTime: shown.PrequeueStartTime, Suspended: shown.Suspended,
+		EventStartTime: shown.EventStartTime, EventEndTime: shown.EventEndTime, PrequeueStartTime: shown.PrequeueStartTime, Suspended: shown.Suspended, ShuffleAtEventStart: shown.ShuffleAtEventStart,
 		TotalActiveUsers: in.TotalActiveUsers, NewUsersPerMinute: in.NewUsersPerMinute, SessionDuration: minutes(in.SessionDuration),
 		DisableSessionRenewal: in.NoRenewal, QueueingMethod: in.QueueingMethod, CustomPageHtml: page,
 	}}
@@ -195,7 +198,8 @@ func (s *Server) changeEvent(ctx context.Context, zone, id, event string, edit f
 			return &roomstore.OwnedError{Name: r.Name, Owner: r.Owner}
 		}
 		name = r.Name
-		g, err := edit(eventOf(r, event), event)
+		old := eventOf(r, event)
+		g, err := edit(old, event)
 		if err != nil {
 			return err
 		}
@@ -208,7 +212,8 @@ func (s *Server) changeEvent(ctx context.Context, zone, id, event string, edit f
 			}
 			g.event.Changed = s.now().UnixMilli()
 			settings.Events = append(settings.Events, g.event)
-			if g.judge(&settings); len(g.faults) > 0 {
+			g.judge(&settings)
+			if s.judgeDraw(g, old); len(g.faults) > 0 {
 				return invalid(g.faults)
 			}
 			if len(g.page) > 0 {
@@ -254,6 +259,23 @@ func (g *givenEvent) judge(s *room.Settings) {
 	}
 }
 
+// leastDraw is how long an event with a draw must be away when it is given: its commit is to be public before entries close.
+const leastDraw = draw.Lead + 30*time.Second
+
+// judgeDraw adds what keeps an event from beginning with a draw that did not before, or at another time.
+func (s *Server) judgeDraw(g *givenEvent, old *room.Event) {
+	const key = "shuffle_at_event_start"
+	if !g.event.Shuffle || g.bad[key] || old != nil && old.Shuffle && old.Start == g.event.Start {
+		return
+	}
+	if err := s.Draws(); err != nil {
+		g.faults.add("/"+key, "%s must be false while an edge may not read the places that are drawn: %v", key, err)
+	}
+	if left := time.Duration(g.event.Start-int64(s.Time())) * time.Millisecond; g.event.Start != 0 && left < leastDraw {
+		g.faults.add("/"+key, "%s must be false where the event starts in less than %s: entries close %s before the start, and the draw is announced before that", key, leastDraw, draw.Lead)
+	}
+}
+
 // readEvent reads a body over what an event is. A whole one has what the body does not name by default.
 func readEvent(body json.RawMessage, over room.Event, whole bool) *givenEvent {
 	g := &givenEvent{event: over, bad: map[string]bool{}}
@@ -278,11 +300,7 @@ func readEvent(body json.RawMessage, over room.Event, whole bool) *givenEvent {
 		case "suspended":
 			e.Suspended, ok = g.faults.flag(at, v)
 		case "shuffle_at_event_start":
-			var on bool
-			if on, ok = g.faults.flag(at, v); on {
-				g.faults.add(at, "shuffle_at_event_start must be false: this version has no draw")
-				ok = false
-			}
+			e.Shuffle, ok = g.faults.flag(at, v)
 		case "total_active_users":
 			e.Total, ok = g.faults.whole(at, v)
 		case "new_users_per_minute":
@@ -364,4 +382,37 @@ func nextEvent(s *room.Settings, now int64) (gather, start *string) {
 		gather = &before
 	}
 	return gather, start
+}
+
+// GetDraw implements [api.StrictServerInterface].
+func (s *Server) GetDraw(_ context.Context, q api.GetDrawRequestObject) (api.GetDrawResponseObject, error) {
+	n := s.Board().Latest(q.WaitingRoomId, q.EventId)
+	if n == nil {
+		return nil, errNotFound
+	}
+	shown, err := showDraw(n)
+	return api.GetDraw200JSONResponse{DrawAnswerJSONResponse: api.DrawAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: shown}}, err
+}
+
+// showDraw returns what is public of a draw as the API shows it.
+func showDraw(n *draw.Notice) (out api.Draw, err error) {
+	at := func(t fleet.Time) *time.Time {
+		if t == 0 || t == draw.Never {
+			return nil
+		}
+		m := moment(int64(t))
+		return &m
+	}
+	out = api.Draw{
+		RoomId: n.Room, EventId: n.Event, EventStartTime: moment(int64(n.Start)), ClosesOn: moment(int64(n.Closes())), CommittedOn: at(n.Committed),
+		Beacon: n.Beacon, Void: n.Void, PublishedOn: at(n.Published), OpensOn: at(max(n.Start, n.Opens())),
+	}
+	if n.Committed != 0 {
+		out.Commit = hex.EncodeToString(n.Commit[:])
+	}
+	if n.Drawn() != nil {
+		out.Record = &map[string]any{}
+		err = json.Unmarshal(n.Record, out.Record)
+	}
+	return out, err
 }

@@ -1,10 +1,16 @@
 package control
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"vestibule/internal/draw"
+	"vestibule/internal/fleet"
 )
 
 // in is so long from now, as bodies write it.
@@ -103,7 +109,9 @@ func TestFaultsOfEvents(t *testing.T) {
 		{"POST", at, `{"name":5,"event_start_time":"soon","event_end_time":7,"suspended":"no"}`, []string{"/event_end_time", "/event_start_time", "/name", "/suspended"}, "such as 2026-11-22T20:15:00Z"},
 		{"POST", at, eventBody("b", time.Hour, time.Hour+time.Second, ""), []string{"/event_end_time"}, "1m or more after"},
 		{"POST", at, eventBody("b", time.Hour, 2*time.Hour, `,"prequeue_start_time":"`+in(59*time.Minute)+`"`), []string{"/prequeue_start_time"}, "5m or more before"},
-		{"POST", at, eventBody("b", time.Hour, 2*time.Hour, `,"shuffle_at_event_start":true`), []string{"/shuffle_at_event_start"}, "this version has no draw"},
+		{"POST", at, eventBody("b", time.Hour, 2*time.Hour, `,"shuffle_at_event_start":true`), []string{"/shuffle_at_event_start"}, "without prequeue_start_time"},
+		{"POST", at, eventBody("b", time.Hour, 2*time.Hour, `,"shuffle_at_event_start":"yes"`), []string{"/shuffle_at_event_start"}, "must be true or false"},
+		{"POST", at, eventBody("b", 50*time.Second, 2*time.Hour, `,"shuffle_at_event_start":true,"prequeue_start_time":"`+in(-time.Hour)+`"`), []string{"/shuffle_at_event_start"}, "starts in less than 1m0s"},
 		{"POST", at, eventBody("b", time.Hour, 2*time.Hour, `,"total_active_users":5`), []string{"/new_users_per_minute"}, "both or neither"},
 		{"POST", at, eventBody("b", time.Hour, 2*time.Hour, `,"queueing_method":"random","session_duration":61,"turnstile_mode":"visible_managed"`), []string{"/queueing_method", "/session_duration", "/turnstile_mode"}, "random is not served yet"},
 		{"POST", at, eventBody("b", time.Hour, 2*time.Hour, `,"custom_page_html":"{{#x}}"`), []string{"/custom_page_html"}, "custom_page_html"},
@@ -132,5 +140,56 @@ func TestFaultsOfEvents(t *testing.T) {
 	}
 	if a := f.ask(Viewer, "GET", at, ""); a.Info.TotalCount != 5 {
 		t.Errorf("what was refused changed the events: %+v", a)
+	}
+}
+
+// TestAnEventWithADraw: it is taken where every edge reads the places that are drawn, and what is public of its draw is shown
+// to everybody who may look.
+func TestAnEventWithADraw(t *testing.T) {
+	f := start(t)
+	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	at, body := "{z}/"+id+"/events", eventBody("launch", time.Hour, 2*time.Hour, `,"shuffle_at_event_start":true,"prequeue_start_time":"`+in(30*time.Minute)+`"`)
+	f.draws = errors.New("data centre dublin has an edge that is older")
+	if a := f.ask(Editor, "POST", at, body); a.code != 400 || !slices.Equal(a.pointers(), []string{"/shuffle_at_event_start"}) || !strings.Contains(a.Errors[0].Message, "dublin has an edge that is older") {
+		t.Errorf("while an edge is older: %+v", a)
+	}
+	f.draws = nil
+	made := f.ask(Editor, "POST", at, body)
+	event, _ := made.field("id").(string)
+	if made.code != 200 || made.field("shuffle_at_event_start") != true || f.ask(Viewer, "GET", at+"/"+event+"/details", "").field("shuffle_at_event_start") != true {
+		t.Fatalf("%+v", made)
+	}
+	f.draws = errors.New("an edge is older")
+	if a := f.ask(Editor, "PATCH", at+"/"+event, `{"description":"x"}`); a.code != 200 || a.field("shuffle_at_event_start") != true {
+		t.Errorf("what has nothing to do with the draw: %+v", a)
+	}
+	if a := f.ask(Editor, "PATCH", at+"/"+event, `{"event_start_time":"`+in(61*time.Minute)+`"}`); a.code != 400 {
+		t.Errorf("another start is another draw: %+v", a)
+	}
+	show := "/vestibule/rooms/" + id + "/events/" + event + "/draw"
+	if a := f.ask(Viewer, "GET", show, ""); a.code != 404 {
+		t.Errorf("before anything is public: %+v", a)
+	}
+	start := fleet.TimeOf(time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC))
+	n := draw.Announce(start.Add(-time.Hour), draw.Event{Room: id, ID: event, Start: start, End: start.Add(time.Hour)}, draw.Secret{1}, draw.BeaconNone)
+	f.board = &draw.Board{Version: 1, Notices: []*draw.Notice{n}}
+	a := f.ask(Viewer, "GET", show, "")
+	for key, want := range map[string]any{"closes_on": "2026-12-01T09:59:30Z", "commit": fmt.Sprintf("%x", n.Commit), "record": nil, "published_on": nil, "opens_on": nil, "beacon": "none", "void": ""} {
+		if got := a.field(key); got != want {
+			t.Errorf("announced: %s is %v, want %v", key, got, want)
+		}
+	}
+	n, err := n.Publish(start.Add(-draw.Lead), draw.Secret{1}, nil, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.board = &draw.Board{Version: 2, Notices: []*draw.Notice{n}}
+	a = f.ask(Viewer, "GET", show, "")
+	record, err := json.Marshal(a.field("record"))
+	if err != nil || a.field("opens_on") != "2026-12-01T10:00:00Z" || a.field("published_on") != "2026-12-01T09:59:30Z" {
+		t.Errorf("published: %+v, %v", a, err)
+	}
+	if r, err := draw.DecodeRecord(record); err != nil || len(r.Check(nil)) > 0 || *r != *n.Drawn() {
+		t.Errorf("the record is %s: %v", record, err)
 	}
 }

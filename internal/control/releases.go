@@ -38,12 +38,8 @@ func (s *Server) ListReleases(ctx context.Context, q api.ListReleasesRequestObje
 	return api.ListReleases200JSONResponse{ReleasesAnswerJSONResponse: a}, nil
 }
 
-// CreateRelease implements [api.StrictServerInterface].
-func (s *Server) CreateRelease(ctx context.Context, q api.CreateReleaseRequestObject) (api.CreateReleaseResponseObject, error) {
-	state, r, err := s.read(ctx, q.WaitingRoomId)
-	if err != nil {
-		return nil, err
-	}
+// readRelease reads what is asked for, and whether it may end a release that is open.
+func readRelease(ctx context.Context, q *api.CreateReleaseRequestObject) (want room.Release, replace bool, err error) {
 	var f faults
 	m := f.object("", *q.Body)
 	for key := range m {
@@ -51,14 +47,14 @@ func (s *Server) CreateRelease(ctx context.Context, q api.CreateReleaseRequestOb
 			f.add("/"+key, "%s: no such field, there are people, reason and replace", short(key))
 		}
 	}
-	want := room.Release{By: principal(ctx).Name}
+	want.By = principal(ctx).Name
 	n, ok := f.whole("/people", m["people"])
 	if _, given := m["people"]; ok && (n < 1 || n > room.MaxRelease) || !given {
 		f.add("/people", "people must be 1 to %d, got %d", room.MaxRelease, n)
 	}
 	want.N = n
 	want.Reason, _ = f.text("/reason", m["reason"])
-	replace, _ := f.flag("/replace", m["replace"])
+	replace, _ = f.flag("/replace", m["replace"])
 	if q.Params.IdempotencyKey != nil {
 		want.Key = *q.Params.IdempotencyKey
 	}
@@ -70,7 +66,20 @@ func (s *Server) CreateRelease(ctx context.Context, q api.CreateReleaseRequestOb
 		}
 	}
 	if len(f) > 0 {
-		return nil, invalid(f)
+		return want, false, invalid(f)
+	}
+	return want, replace, nil
+}
+
+// CreateRelease implements [api.StrictServerInterface].
+func (s *Server) CreateRelease(ctx context.Context, q api.CreateReleaseRequestObject) (api.CreateReleaseResponseObject, error) {
+	state, r, err := s.read(ctx, q.WaitingRoomId)
+	if err != nil {
+		return nil, err
+	}
+	want, replace, err := readRelease(ctx, &q)
+	if err != nil {
+		return nil, err
 	}
 	var made room.Release
 	_, err = s.changeControls(ctx, state, q.WaitingRoomId, func(said *room.Control) error {

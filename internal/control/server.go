@@ -12,6 +12,7 @@ import (
 
 	"vestibule/internal/audit"
 	"vestibule/internal/control/api"
+	"vestibule/internal/draw"
 	"vestibule/internal/fleet"
 	"vestibule/internal/room"
 	"vestibule/internal/roomstore"
@@ -75,6 +76,8 @@ type Options struct {
 
 	Shared   Shared                // where nodes find the controls
 	Controls func() *room.Controls // those that this node goes by, nil for none
+	Board    func() *draw.Board    // what is public of draws, nil for nothing
+	Draws    func() error          // why no draw can be made now: an edge may not read the places; nil where it can
 	Time     func() fleet.Time     // fleet time, as far as this node knows it
 }
 

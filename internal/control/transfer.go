@@ -60,6 +60,31 @@ type dryRunError struct{ changes []api.ImportedChange }
 
 func (e *dryRunError) Error() string { return "dry run" }
 
+// pagesOf names the pages of rooms, which a file calls by their files' names, by what is in them, and returns
+// those files. A page that is not given or that visitors could not be shown is a fault.
+func pagesOf(rooms []room.Settings, pages map[string]string, f *faults) map[string]bool {
+	files := map[string]bool{}
+	for i := range rooms {
+		r := &rooms[i]
+		r.Pages(func(name *string) {
+			if *name == "" {
+				return
+			}
+			page, given := pages[*name]
+			if !files[*name] {
+				files[*name] = true
+				if !given {
+					f.add("/pages", "rooms[%d] %q: waiting_page: the content of %q is needed", i, r.Name, short(*name))
+				} else if _, err := checkpage.Check([]byte(page)); err != nil {
+					f.add("/pages", "%s: %v", short(*name), err)
+				}
+			}
+			*name = roomstore.Hash([]byte(page))
+		})
+	}
+	return files
+}
+
 // ImportRooms implements [api.StrictServerInterface].
 func (s *Server) ImportRooms(ctx context.Context, q api.ImportRoomsRequestObject) (api.ImportRoomsResponseObject, error) {
 	var f faults
@@ -82,25 +107,7 @@ func (s *Server) ImportRooms(ctx context.Context, q api.ImportRoomsRequestObject
 	} else if err != nil {
 		return nil, err
 	}
-	files := map[string]bool{}
-	for i := range doc.Rooms {
-		r := &doc.Rooms[i]
-		r.Pages(func(name *string) {
-			if *name == "" {
-				return
-			}
-			page, given := pages[*name]
-			if !files[*name] {
-				files[*name] = true
-				if !given {
-					f.add("/pages", "rooms[%d] %q: waiting_page: the content of %q is needed", i, r.Name, short(*name))
-				} else if _, err := checkpage.Check([]byte(page)); err != nil {
-					f.add("/pages", "%s: %v", short(*name), err)
-				}
-			}
-			*name = roomstore.Hash([]byte(page))
-		})
-	}
+	files := pagesOf(doc.Rooms, pages, &f)
 	if len(f) > 0 {
 		return nil, invalid(f)
 	}

@@ -66,7 +66,7 @@ func (s *Server) WaitingRoomGetWaitingRoomStatus(ctx context.Context, q api.Wait
 	if n.Longest > 0 {
 		a.Result.MaxEstimatedTimeMinutes = int(math.Ceil(min(n.Longest, float64(1000*time.Hour/time.Second)) / 60))
 	}
-	on := r.Plan().At(int64(s.Time()))
+	on := r.PlanBy(s.Board()).At(int64(s.Time()))
 	if on.Event != nil {
 		a.Result.EventId = on.Event.ID
 	}

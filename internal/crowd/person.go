@@ -53,6 +53,15 @@ type news struct {
 	RetryAfterSeconds float64
 	WaitTimeLonger bool
 	JoinedAt       time.Time
+	Place          time.Time // zero for JoinedAt
+}
+
+// standing returns the place in the line, as page.js has it.
+func (n *news) standing() fleet.Time {
+	if n.Place.IsZero() {
+		return fleet.TimeOf(n.JoinedAt)
+	}
+	return fleet.TimeOf(n.Place)
 }
 
 // ask sends one request; inside reports that the site itself answered.
@@ -265,7 +274,7 @@ func placed(b *waiting.Broadcast, now *news) (news, bool) {
 	if v == nil || now.Counting || now.State != "queued" && now.State != "next" {
 		return *now, false
 	}
-	s, joined := *now, fleet.TimeOf(now.JoinedAt)
+	s, joined := *now, now.standing()
 	place := v.Place(joined, true)
 	wait, ok := v.Wait(place)
 	w, f := wait.Seconds(), 1.0
@@ -289,7 +298,7 @@ func placed(b *waiting.Broadcast, now *news) (news, bool) {
 
 // isNear reports whether the turn is near.
 func isNear(b *waiting.Broadcast, now *news) bool {
-	return b.View != nil && b.PausedBy == "" && fleet.TimeOf(now.JoinedAt) <= max(b.View.Horizon, b.View.Park)
+	return b.View != nil && b.PausedBy == "" && now.standing() <= max(b.View.Horizon, b.View.Park)
 }
 
 // browse looks at a few pages.

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
 )
 
 // Algorithm names how places are drawn, in records.
@@ -64,7 +65,7 @@ func newDraw(seed [sha256.Size]byte, closes fleet.Time) *Draw {
 // bytes of HMAC-SHA-256(seed, ticket), as a big-endian number, over 2^64, and ticket is the
 // ticket's number in eight bytes, big-endian.
 func (d *Draw) Place(ticket uint64, joined fleet.Time, class uint8) fleet.Time {
-	if joined >= d.closes {
+	if joined >= d.closes && !mutant.On(mutant.DrawLateJoiner) {
 		return joined
 	}
 	var id [8]byte

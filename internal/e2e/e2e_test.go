@@ -104,11 +104,12 @@ func play(t *testing.T, bin string, last bool) bool {
 			t.Error(err)
 		}
 	}
-	strict := judge(t, tree.journal, session, time.Minute, rate)
-	fair := judge(t, tree.journal, session-slow, time.Minute-slow, rate)
+	visits := read(t, tree.journal)
+	strict := judge(visits, session, time.Minute, rate)
+	fair := judge(visits, session-slow, time.Minute-slow, rate)
 	inside, waits := 0, []float64{}
 	for _, v := range people {
-		if v.inside {
+		if v.inside.Load() {
 			inside++
 			waits = append(waits, v.waited.Seconds())
 		}
@@ -217,7 +218,7 @@ func deploy(t *testing.T, bin string) *tree {
 	origin := start(t, filepath.Join(bin, "vestibule"), "origin", "--listen", "127.0.0.1:0",
 		"--session-duration", session.String(), "--visitor-header", visitorHeader, "--journal", tr.journal)
 	tr.origin = origin.at["url"]
-	tr.nats = withUsers(t, bin, dir, "nairobi", "dublin")
+	tr.nats = withUsers(t, bin, dir, 1, "nairobi", "dublin")
 	tr.nodes = fleetOver(t, tr.nats, bin, dir, fmt.Sprintf(`
 rooms:
   - name: sale
@@ -226,7 +227,7 @@ rooms:
     new_users_per_minute: %d
     session_duration: %v
     origin: %s
-`, total, rate, session, tr.origin), "nairobi", "dublin")
+`, total, rate, session, tr.origin), "", "nairobi", "dublin")
 	tr.nodes, tr.dir = append([]*process{origin}, tr.nodes...), dir
 	var edges []*process
 	for _, dc := range []string{"nairobi", "dublin"} {

@@ -33,11 +33,9 @@ type judgement struct {
 	use      float64       // mean of sessions at an instant, from the first peak to the last admission
 }
 
-// judge reads the journal of visits; a session is in for session after its last
+// judge counts visits, in their order; a session is in for session after its last
 // request, and most may be admitted in window. It knows nothing of rooms.
-func judge(t *testing.T, journal string, session, window time.Duration, most int) judgement {
-	t.Helper()
-	visits := read(t, journal)
+func judge(visits []allinone.Visit, session, window time.Duration, most int) judgement {
 	var j judgement
 	last := map[string]time.Time{}
 	entries := []time.Time{}
@@ -94,6 +92,7 @@ func judge(t *testing.T, journal string, session, window time.Duration, most int
 	return j
 }
 
+// read returns the visits of a journal, in their order.
 func read(t *testing.T, journal string) []allinone.Visit {
 	t.Helper()
 	f, err := os.Open(journal)
@@ -136,7 +135,7 @@ func TestJudge(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	got := judge(t, file, 5*time.Second, time.Minute, 3)
+	got := judge(read(t, file), 5*time.Second, time.Minute, 3)
 	// a 0-9, b 1-6, c 8-13, a again 20-25, d 61-66, e 62-67: never three at once;
 	// a b c a within 60 s, and b c a d exactly 60 s apart.
 	want := judgement{peak: 2, rate: 4, admitted: 6, guests: 5, tightest: 20 * time.Second, use: got.use}

@@ -60,7 +60,7 @@ func build(t *testing.T) string {
 type process struct {
 	name string
 	cmd  *exec.Cmd
-	at   map[string]string // the addresses of its LISTENING line
+	at   map[string]string // the addresses of its LISTENING line; that of the API as "control"
 	gone chan struct{}
 
 	mu  sync.Mutex
@@ -118,8 +118,7 @@ func launch(t *testing.T, env []string, bin string, args ...string) (*process, <
 		lines := bufio.NewScanner(stdout)
 		for lines.Scan() {
 			text, ok := strings.CutPrefix(lines.Text(), "LISTENING ")
-			at := map[string]string{}
-			if ok && json.Unmarshal([]byte(text), &at) == nil {
+			if at, err := addresses(text); ok && err == nil {
 				select {
 				case listening <- at:
 				default: // it was told
@@ -136,6 +135,22 @@ func launch(t *testing.T, env []string, bin string, args ...string) (*process, <
 		}
 	})
 	return p, listening
+}
+
+// addresses reads what a process tells of where it listens.
+func addresses(text string) (map[string]string, error) {
+	var told map[string]any
+	if err := json.Unmarshal([]byte(text), &told); err != nil {
+		return nil, err
+	}
+	at := map[string]string{}
+	for what, where := range told {
+		if api, ok := where.(map[string]any); ok {
+			where = api["url"]
+		}
+		at[what] = fmt.Sprint(where)
+	}
+	return at, nil
 }
 
 // kill sends a signal to the process and to what it started.
@@ -193,31 +208,46 @@ func (b *bus) of(place, role, name string) string {
 	return text + "}\n"
 }
 
-// withUsers runs a nats-server of global and one of each data centre, as `vestibule nats-config`
-// writes them, and makes their buckets.
-func withUsers(t *testing.T, bin, dir string, dcs ...string) *bus {
+// withUsers runs as many nats-servers of global as are wanted and one of each data centre, as
+// `vestibule nats-config` writes them, and makes their buckets.
+func withUsers(t *testing.T, bin, dir string, globals int, dcs ...string) *bus {
 	t.Helper()
 	const host = "localhost,127.0.0.1"
 	b := &bus{url: map[string]string{}, dir: filepath.Join(dir, "nats")}
-	hub, vestibule := testkit.FreeAddr(t), filepath.Join(bin, "vestibule")
+	vestibule := filepath.Join(bin, "vestibule")
+	hubs, routes := make([]string, globals), make([]string, globals)
+	for i := range globals {
+		hubs[i], routes[i] = testkit.FreeAddr(t), testkit.FreeAddr(t)
+	}
 	command(t, vestibule, "nats-config", "write", "--out", b.dir, "--data-centers", strings.Join(dcs, ","), "--globals", "global-1", "--regionals", "regional-1",
-		"--edges", "edge-1..3", "--servers", "1", "--server-names", host, "--hub", hub, "--store-dir", filepath.Join(dir, "store-{place}"))
+		"--edges", "edge-1..3", "--servers", "1", "--server-names", host, "--hub", strings.Join(hubs, ","), "--store-dir", filepath.Join(dir, "store-{place}"))
 	for _, place := range append([]string{"global"}, dcs...) {
-		config := filepath.Join(b.dir, place, "nats.conf")
-		text, err := os.ReadFile(config)
+		written := filepath.Join(b.dir, place, "nats.conf")
+		text, err := os.ReadFile(written)
 		if err != nil {
 			t.Fatal(err)
 		}
-		at, monitor := testkit.FreeAddr(t), testkit.FreeAddr(t)
-		// One machine has one port 4222, and one disk for all.
-		own := strings.NewReplacer("0.0.0.0:4222", at, "0.0.0.0:8222", monitor, "0.0.0.0:7422", hub, "sync_interval: always", "sync_interval: 2m")
-		if err := os.WriteFile(config, []byte(own.Replace(string(text))), 0o600); err != nil {
-			t.Fatal(err)
+		var urls, monitors []string
+		for i := range globals {
+			if i > 0 && place != "global" {
+				break
+			}
+			at, monitor := testkit.FreeAddr(t), testkit.FreeAddr(t)
+			urls, monitors = append(urls, "tls://"+at), append(monitors, monitor)
+			// One machine has one port 4222, and one disk for all.
+			own := strings.NewReplacer("0.0.0.0:4222", at, "0.0.0.0:8222", monitor, "0.0.0.0:7422", hubs[i],
+				"sync_interval: always", "sync_interval: 2m", "store-"+place, fmt.Sprintf("store-%s-%d", place, i)).Replace(string(text))
+			if place == "global" && globals > 1 {
+				own += fmt.Sprintf("cluster { name: e2e, listen: %q, routes: [\"nats://%s\"], no_advertise: true }\n", routes[i], strings.Join(routes, `", "nats://`))
+			}
+			config := file(t, filepath.Dir(written), fmt.Sprintf("nats-%d.conf", i), "%s", own)
+			launch(t, []string{fmt.Sprintf("NATS_SERVER_NAME=nats-%s-%d", place, i)}, filepath.Join(bin, "nats-server"), "-c", config)
 		}
-		launch(t, []string{"NATS_SERVER_NAME=nats-" + place}, filepath.Join(bin, "nats-server"), "-c", config)
-		b.url[place] = "tls://" + at
+		b.url[place] = strings.Join(urls, ",")
 		provision := filepath.Join(b.dir, place, "provision", "provision")
-		until(t, "the nats-server of "+place+" listens", func() bool { return get("http://"+monitor+"/healthz", new(struct{})) == nil })
+		for _, monitor := range monitors {
+			until(t, "a nats-server of "+place+" is well", func() bool { return get("http://"+monitor+"/healthz", new(struct{})) == nil })
+		}
 		command(t, vestibule, "nats-config", "provision", "--place", place, "--nats-url", b.url[place], "--nats-ca", filepath.Join(b.dir, "ca.crt"),
 			"--nats-cert", provision+".crt", "--nats-key", provision+".key")
 	}
@@ -242,23 +272,28 @@ func fleet(t *testing.T, bin, dir, rooms string, dcs ...string) (*bus, []*proces
 	return b, append([]*process{global}, startRegionals(t, bin, dir, b, dcs)...)
 }
 
-// fleetOver is a fleet over NATS servers that run.
-func fleetOver(t *testing.T, b *bus, bin, dir, rooms string, dcs ...string) []*process {
+// fleetOver is a fleet over NATS servers that run, with a file of rooms or without, and with
+// more lines for global than every global has.
+func fleetOver(t *testing.T, b *bus, bin, dir, rooms, more string, dcs ...string) []*process {
 	t.Helper()
-	global := startGlobal(t, bin, dir, rooms, b.of("global", "global", "global-1"), dcs)
+	global := startGlobal(t, bin, dir, rooms, b.of("global", "global", "global-1")+more, dcs)
 	return append([]*process{global}, startRegionals(t, bin, dir, b, dcs)...)
 }
 
+// startGlobal starts global, with a file of rooms if there is to be one.
 func startGlobal(t *testing.T, bin, dir, rooms, nats string, dcs []string) *process {
 	t.Helper()
+	if rooms != "" {
+		rooms = file(t, dir, "rooms.yaml", "%s", rooms)
+	}
 	return start(t, filepath.Join(bin, "global"), "--config", file(t, dir, "global.yaml", `
 name: global-1
 data_dir: %s
 data_centers: [%s]
-rooms: %s
+rooms: %q
 bootstrap: true
 log: {level: warn}
-%s`, filepath.Join(dir, "global"), strings.Join(dcs, ", "), file(t, dir, "rooms.yaml", "%s", rooms), nats))
+%s`, filepath.Join(dir, "global"), strings.Join(dcs, ", "), rooms, nats))
 }
 
 func startRegionals(t *testing.T, bin, dir string, b *bus, dcs []string) (nodes []*process) {

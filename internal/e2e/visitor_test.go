@@ -28,7 +28,7 @@ type visitor struct {
 	tally *tally
 
 	waited time.Duration // from the first request to the first page inside
-	inside bool
+	inside atomic.Bool
 }
 
 // tally is what all visitors did together.
@@ -107,8 +107,9 @@ func (v *visitor) visit(ctx context.Context, session time.Duration) error {
 		case err != nil:
 			return err
 		case a.inside:
-			if !v.inside {
-				v.inside, v.waited = true, time.Since(begun)
+			if !v.inside.Load() {
+				v.waited = time.Since(begun)
+				v.inside.Store(true)
 			}
 			pages--
 			safe = asked.Add(session)
@@ -118,7 +119,7 @@ func (v *visitor) visit(ctx context.Context, session time.Duration) error {
 				}
 			}
 			pause(ctx, 500*time.Millisecond+time.Duration(v.rng.Int64N(int64(time.Second))))
-		case v.inside && time.Now().Before(safe):
+		case v.inside.Load() && time.Now().Before(safe):
 			return fmt.Errorf("visitor %d was thrown out while looking around", v.n)
 		default:
 			if replays {

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,6 +36,7 @@ func BenchmarkCompare(b *testing.B) {
 	b.Run("polls", func(b *testing.B) { comparePolls(b, tools) })
 	b.Run("TLS", func(b *testing.B) { compareTLS(b, tools) })
 	b.Run("HTTP2", func(b *testing.B) { compareHTTP2(b, tools) })
+	b.Run("open", func(b *testing.B) { compareOpen(b, tools) })
 	b.Run("idle", compareIdle)
 }
 
@@ -132,7 +134,51 @@ func compareProxied(b *testing.B, tools map[string]string) {
 		st := benchEdge(b, front, site, false)
 		sides = append(sides, &side{name: "edge, " + front, url: "http://" + st.addr(0) + path, header: whoIsInside(st, false), pid: os.Getpid()})
 	}
+	sides = append(sides, &side{name: "bytes passed on, in Go", url: "http://" + bareProxy(b, site) + path, header: header, pid: os.Getpid()})
 	table(b, tools, sides)
+}
+
+// bareProxy is what no proxy in Go is below: it passes on what each of two connections says,
+// and reads nothing of it.
+func bareProxy(b *testing.B, site string) (addr string) {
+	b.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var open sync.WaitGroup
+	open.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			open.Go(func() {
+				defer c.Close()
+				up, err := net.Dial("tcp", site)
+				if err != nil {
+					return
+				}
+				defer up.Close()
+				for buf := make([]byte, 16<<10); ; {
+					for _, way := range [2][2]net.Conn{{c, up}, {up, c}} {
+						n, err := way[0].Read(buf)
+						if err == nil {
+							_, err = way[1].Write(buf[:n])
+						}
+						if err != nil {
+							return
+						}
+					}
+				}
+			})
+		}
+	})
+	b.Cleanup(func() {
+		ln.Close() // who asks has closed its connections
+		open.Wait()
+	})
+	return ln.Addr().String()
 }
 
 func comparePages(b *testing.B, tools map[string]string) {
@@ -207,6 +253,7 @@ func comparePolls(b *testing.B, tools map[string]string) {
 		place.Joined = st.server.Status().Time
 		sides = append(sides, &side{name: "edge, " + front, url: "http://" + st.addr(0) + "/", header: []string{"Cookie: " + st.seal("sale", place), "Accept: application/json", "Vestibule-Poll: 1"}, pid: os.Getpid()})
 	}
+	sides = append(sides, &side{name: "1 KiB, whatever is asked, in Go", url: "http://" + echoSite(b) + "/", header: sides[len(sides)-1].header, pid: os.Getpid()})
 	table(b, tools, sides)
 }
 
@@ -292,6 +339,75 @@ func (s *side) loadHTTP2(b *testing.B, tools map[string]string) (rate, cpu float
 		b.Fatalf("%v: %s", err, out)
 	}
 	return n / took, (s.used(b) - used) / n
+}
+
+// compareOpen is how long answers take of requests that come at a steady pace, whoever was
+// answered: 5,000 a second over 50 connections. Who asks, and the site, are on the other core.
+func compareOpen(b *testing.B, tools map[string]string) {
+	h2load, err := exec.LookPath("h2load")
+	if err != nil {
+		b.Skip(err)
+	}
+	site := benchSite(b, tools)
+	h, s := passesOn(site)
+	plain, _ := startNginx(b, tools, 0, h, s)
+	sides := []*side{{name: "nginx", url: "http://" + plain + "/tickets?show=1", header: []string{"Accept: text/html"}}}
+	for _, front := range []string{frontFast, frontNetHTTP} {
+		st := benchEdge(b, front, site, false)
+		sides = append(sides, &side{name: "edge, " + front, url: "http://" + st.addr(0) + "/tickets?show=1", header: whoIsInside(st, false)})
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	pin(b, tools["taskset"], "0")
+	defer pin(b, tools["taskset"], "0-"+strconv.Itoa(runtime.NumCPU()-1))
+	const rounds = 5
+	p50, p99 := make([][]float64, len(sides)), make([][]float64, len(sides))
+	for range rounds {
+		for i, s := range sides {
+			took := s.open(b, tools["taskset"], h2load)
+			p50[i], p99[i] = append(p50[i], took[len(took)/2]), append(p99[i], took[len(took)*99/100])
+		}
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "\n%-34s %10s %10s   %s\n", b.Name(), "p50, us", "p99, us", "times "+sides[0].name)
+	for i, s := range sides {
+		fmt.Fprintf(&out, "%-34s %10.0f %10.0f   %.2f %.2f\n", s.name, median(p50[i]), median(p99[i]), median(p50[i])/median(p50[0]), median(p99[i])/median(p99[0]))
+	}
+	b.Log(out.String())
+	b.ReportMetric(0, "ns/op")
+}
+
+// open asks for two seconds, and returns how long the answers took in us, the quickest first.
+func (s *side) open(b *testing.B, taskset, h2load string) []float64 {
+	b.Helper()
+	log := filepath.Join(b.TempDir(), "log")
+	args := []string{"-c", "1", h2load, "--h1", "-t1", "-c50", "--rps=100", "-D2", "--log-file=" + log, "-H", ":authority: sale.example"}
+	for _, line := range s.header {
+		args = append(args, "-H", line)
+	}
+	if out, err := exec.CommandContext(b.Context(), taskset, append(args, s.url)...).CombinedOutput(); err != nil {
+		b.Fatalf("%v: %s", err, out)
+	}
+	data, err := os.ReadFile(log)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var took []float64
+	for line := range strings.Lines(string(data)) { // when it was asked, status, how long it took
+		f := strings.Fields(line)
+		if len(f) < 3 || f[1] != "200" {
+			b.Fatalf("%s: %q", s.name, line)
+		}
+		us, err := strconv.ParseFloat(f[2], 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		took = append(took, us)
+	}
+	if len(took) < 5000 {
+		b.Fatalf("%s: %d answers in two seconds, want 10,000", s.name, len(took))
+	}
+	slices.Sort(took)
+	return took
 }
 
 // compareIdle is how much memory connections take that are kept and say nothing.

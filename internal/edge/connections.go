@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"io"
@@ -65,8 +64,8 @@ type connections struct {
 
 	mu    sync.Mutex
 	open  int
-	fresh int        // of those, nothing was read yet
-	idle  *list.List // of *visitorConn, longest idle first
+	fresh int // of those, nothing was read yet
+	idle  idleConns
 
 	refusals chan struct{} // a place for each that is being refused
 	refusing sync.WaitGroup
@@ -74,17 +73,55 @@ type connections struct {
 
 func newConnections(limit int, m *metrics, log *slog.Logger) *connections {
 	m.connectionsMax.Set(float64(limit))
-	return &connections{max: limit, metrics: m, log: log, idle: list.New(), refusals: make(chan struct{}, keepFree/2)}
+	return &connections{max: limit, metrics: m, log: log, refusals: make(chan struct{}, keepFree/2)}
 }
 
 // visitorConn is one of them.
 type visitorConn struct {
 	*net.TCPConn
 	of      *connections
-	preface *preface      // a PROXY header, nil where none is looked for
-	place   *list.Element // in idle; under of.mu
-	fresh   bool          // nothing was read of it yet; under of.mu
-	closed  bool          // under of.mu
+	preface *preface // a PROXY header, nil where none is looked for
+	fresh   bool     // nothing was read of it yet; under of.mu
+	closed  bool     // under of.mu
+
+	rests         bool         // it is one of the idle ones; under of.mu
+	before, after *visitorConn // among them; under of.mu
+}
+
+// idleConns are the connections that are idle, in a list.
+type idleConns struct {
+	longest, newest *visitorConn
+	n               int
+}
+
+func (l *idleConns) add(c *visitorConn) {
+	c.rests, c.before = true, l.newest
+	if l.newest != nil {
+		l.newest.after = c
+	} else {
+		l.longest = c
+	}
+	l.newest = c
+	l.n++
+}
+
+// remove takes c out, where it is in.
+func (l *idleConns) remove(c *visitorConn) {
+	if !c.rests {
+		return
+	}
+	if c.before != nil {
+		c.before.after = c.after
+	} else {
+		l.longest = c.after
+	}
+	if c.after != nil {
+		c.after.before = c.before
+	} else {
+		l.newest = c.before
+	}
+	c.rests, c.before, c.after = false, nil, nil
+	l.n--
 }
 
 // Close gives the place of the connection free; it may be called again.
@@ -94,19 +131,11 @@ func (c *visitorConn) Close() error {
 		c.closed = true
 		c.of.open--
 		c.of.metrics.connections.Dec()
-		c.of.busy(c)
+		c.of.idle.remove(c)
 		c.of.known(c)
 	}
 	c.of.mu.Unlock()
 	return c.TCPConn.Close()
-}
-
-// busy takes a connection out of the idle ones. The caller holds the lock.
-func (x *connections) busy(c *visitorConn) {
-	if c.place != nil {
-		x.idle.Remove(c.place)
-		c.place = nil
-	}
 }
 
 // known takes a connection out of the fresh ones. The caller holds the lock.
@@ -152,10 +181,7 @@ func (x *connections) take(c *net.TCPConn) *visitorConn {
 			x.metrics.connections.Inc()
 			return &visitorConn{TCPConn: c, of: x, fresh: true}
 		}
-		var oldest *visitorConn
-		if e := x.idle.Front(); e != nil {
-			oldest = e.Value.(*visitorConn)
-		}
+		oldest := x.idle.longest
 		x.mu.Unlock()
 		if oldest == nil {
 			return nil
@@ -178,12 +204,12 @@ func (x *connections) state(conn net.Conn, s http.ConnState) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.busy(c)
+	x.idle.remove(c)
 	if s != http.StateNew {
 		x.known(c)
 	}
 	if s == http.StateIdle && !c.closed {
-		c.place = x.idle.PushBack(c)
+		x.idle.add(c)
 	}
 }
 

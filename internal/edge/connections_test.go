@@ -108,7 +108,7 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 		eventually(t, "it is idle", func() bool {
 			st.server.conns.mu.Lock()
 			defer st.server.conns.mu.Unlock()
-			return st.server.conns.idle.Len() == n && st.server.conns.open == n
+			return st.server.conns.idle.n == n && st.server.conns.open == n
 		})
 	}
 	if code := talk(t, conns[0], ""); code != 0 {

@@ -26,9 +26,10 @@ const (
 // net/http's from then on. So no request is decided twice, and none by two readers.
 type fast struct {
 	*Server
-	pool *http1.Pool
-	base context.Context // ends when everybody is cut off
-	end  context.CancelFunc
+	pool  *http1.Pool
+	works sync.Pool       // of *work
+	base  context.Context // ends when everybody is cut off
+	end   context.CancelFunc
 
 	mu      sync.Mutex
 	conns   map[*fastConn]struct{}
@@ -41,7 +42,7 @@ func newFast(s *Server, dials *originDials) *fast {
 	n := cap(dials.places)
 	base, end := context.WithCancel(context.Background())
 	return &fast{
-		Server: s, base: base, end: end, conns: map[*fastConn]struct{}{},
+		Server: s, base: base, end: end, conns: map[*fastConn]struct{}{}, works: sync.Pool{New: func() any { return &work{in: make([]byte, firstBuffer)} }},
 		pool: &http1.Pool{
 			Dial: dials.DialContext, Handshake: originHandshake, MaxIdle: max(1, min(4096, n/2)), MaxIdlePerSite: min(512, n), IdleFor: originIdle,
 		},

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vestibule/internal/node"
+	"vestibule/internal/testkit"
 	"vestibule/internal/ticket"
 )
 
@@ -355,6 +356,51 @@ func TestWhoGoesAwayIsGivenUp(t *testing.T) {
 		<-ended
 		if n := metric1(t, st, "vestibule_edge_origin_errors_total"); n != 0 {
 			t.Errorf("the site is blamed: %v", n)
+		}
+	})
+}
+
+// A connection that rests has given its memory back; the next request is read as any, in
+// pieces, behind the blank line that some browsers send after a form, and behind a long one.
+func TestConnectionsThatRest(t *testing.T) {
+	eachFront(t, func(t *testing.T, front string) {
+		st := open(t, reads(front))
+		c := st.dial()
+		if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
+			t.Fatal(err)
+		}
+		answers := bufio.NewReader(c)
+		rests := func() {
+			t.Helper()
+			eventually(t, "the connection rests", func() bool {
+				st.server.conns.mu.Lock()
+				defer st.server.conns.mu.Unlock()
+				return st.server.conns.idle.n == 1
+			})
+		}
+		for i, request := range [][]string{
+			{"POST /about HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 3\r\n\r\na=b"},
+			{"\r\n", "GET /about?second HTTP/1.1\r\nHost: shop.example\r\n\r\n"},
+			{"GET /about?", "third HTTP/1.1\r\nHost: shop.exa", "mple\r\n\r\n"},
+			{"GET /about HTTP/1.1\r\nHost: shop.example\r\nX-Long: " + strings.Repeat("x", 10<<10) + "\r\n\r\n"},
+			{"G", "ET /about HTTP/1.1\r\nHost: shop.example\r\n\r\n"},
+		} {
+			for _, piece := range request {
+				if _, err := io.WriteString(c, piece); err != nil {
+					t.Fatal(err)
+				}
+			}
+			res, err := http.ReadResponse(answers, nil)
+			if err != nil {
+				t.Fatalf("%d: %v", i, err)
+			}
+			if body, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusOK || string(body) != "the site" {
+				t.Errorf("%d: %d %q, %v", i, res.StatusCode, body, err)
+			}
+			rests()
+		}
+		if got := st.origin.requests(); got != 5 {
+			t.Errorf("the site was asked %d times", got)
 		}
 	})
 }

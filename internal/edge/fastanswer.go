@@ -37,12 +37,19 @@ func (c *fastConn) say(status int, header []gate.Field, body []byte, ends bool, 
 		b = appendLength(b, int64(len(body)))
 	}
 	b = append(b, "\r\n"...)
-	if c.req.Method != http.MethodHead {
-		b = append(b, body...)
+	if c.req.Method == http.MethodHead {
+		body = nil
 	}
-	c.out = b
-	return c.write(b, patience)
+	if len(body) >= longBody && c.from.Direct() {
+		c.out = b
+		return c.write(patience, b, body)
+	}
+	c.out = append(b, body...)
+	return c.write(patience, c.out)
 }
+
+// longBody is from which length a body is not copied behind its head.
+const longBody = 4 << 10
 
 // ends reports whether the connection ends with the answer.
 func (c *fastConn) ends() bool { return c.req.Close || c.f.draining.Load() }
@@ -68,7 +75,7 @@ func (c *fastConn) hint() bool {
 		}
 	}
 	began := c.begun
-	ok := c.write(append(b, "\r\n"...), c.f.cfg.Timeouts.Idle)
+	ok := c.write(c.f.cfg.Timeouts.Idle, append(b, "\r\n"...))
 	c.begun = began // the answer is to come
 	return ok
 }
@@ -93,7 +100,7 @@ func appendFields(b []byte, fields []gate.Field) []byte {
 func appendField(b []byte, name, value string) []byte {
 	b = append(b, name...)
 	b = append(b, ": "...)
-	if strings.ContainsAny(value, "\r\n") {
+	if strings.IndexByte(value, '\n') >= 0 || strings.IndexByte(value, '\r') >= 0 {
 		value = strings.NewReplacer("\r", " ", "\n", " ").Replace(value)
 	}
 	b = append(b, value...)

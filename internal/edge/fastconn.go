@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"vestibule/internal/clientaddr"
 	"vestibule/internal/gate"
 	"vestibule/internal/http1"
 	"vestibule/internal/rules"
@@ -33,36 +34,74 @@ type fastConn struct {
 	conn  net.Conn // with TLS where there is
 	cfg   *tls.Config
 	to    *handover
-	peer  string
+	peer  netip.Addr
 	phase atomic.Int32
 	visit visit
+	from  http1.Source
+	lines func(name string) []string
 
-	in      []byte
-	r, w    int // what was read and not used is in[r:w]
-	blanks  int // that may be skipped before the next request
+	*work        // nil while nothing was read of a request
+	rests   bool // nothing was
+	r, w    int  // what was read and not used is in[r:w]
+	blanks  int  // that may be skipped before the next request
 	readBy  time.Time
 	writeBy time.Time
-
-	out    []byte // an answer, or a request for an origin
-	begun  bool   // something of the answer was written
-	req    http1.Request
-	res    http1.Response
-	ask    gate.Request
-	values []string // of the lines that ask has
-	lines  func(name string) []string
-	told   []gate.Field
-	chunks http1.Chunks
-	unread int // bytes of the body that were not read
-	trip   trip
+	begun   bool // something of the answer was written
+	unread  int  // bytes of the body that were not read
 
 	client     netip.Addr // of the request before, and as text
 	clientText string
 }
 
+// work is the memory that a request takes. It is used by one connection at a time.
+type work struct {
+	in      []byte
+	out     []byte // an answer, or a request for an origin
+	pieces  [][]byte
+	rest    net.Buffers // of pieces
+	req     http1.Request
+	res     http1.Response
+	ask     gate.Request
+	values  []string // of the lines that ask has
+	lengths uint64   // of the names that there are, as bits
+	told    []gate.Field
+	chunks  http1.Chunks
+	trip    trip
+}
+
+// The buffers that are kept for the next request.
+const (
+	firstBuffer = 4 << 10
+	keptBuffer  = 16 << 10
+)
+
+// begin has the connection take what a request takes, and returns where to read to.
+func (c *fastConn) begin() []byte {
+	c.work = c.f.works.Get().(*work)
+	c.req.Reset()
+	return c.in
+}
+
+// free gives back what a request takes.
+func (c *fastConn) free() {
+	w := c.work
+	if c.work = nil; w == nil {
+		return
+	}
+	if len(w.in) > firstBuffer {
+		w.in = make([]byte, firstBuffer)
+	}
+	if cap(w.out) > keptBuffer {
+		w.out = nil
+	}
+	c.f.works.Put(w)
+}
+
 func newFastConn(f *fast, conn net.Conn, cfg *tls.Config, to *handover) *fastConn {
-	c := &fastConn{f: f, conn: conn, cfg: cfg, to: to, in: make([]byte, 4<<10)}
+	c := &fastConn{f: f, conn: conn, cfg: cfg, to: to}
 	c.visit.c = c
 	c.lines = c.linesOf
+	c.from.Waits, c.from.Room = c.waits, c.begin
 	return c
 }
 
@@ -79,7 +118,14 @@ func (c *fastConn) serve() {
 	if c.cfg != nil && !c.greet() {
 		return
 	}
-	c.peer = peer.String()
+	if v, ok := c.conn.(*visitorConn); ok && v.preface != nil {
+		c.from.Of(struct{ net.Conn }{v}) // which may have read more than the header
+	} else {
+		c.from.Of(c.conn)
+	}
+	c.peer = clientaddr.Peer(peer.String())
+	c.begin()
+	defer c.free()
 	for first := true; ; first = false {
 		n, v := c.next(first)
 		if v == http1.Odd {
@@ -102,9 +148,6 @@ func (c *fastConn) serve() {
 		if !c.handle(length) {
 			c.end()
 			return
-		}
-		if c.r == c.w {
-			c.r, c.w = 0, 0
 		}
 	}
 }
@@ -140,7 +183,9 @@ func (c *fastConn) next(first bool) (int, http1.Verdict) {
 	c.req.Reset()
 	patience := c.f.cfg.Timeouts.Header
 	var limit time.Time // until when the head is to be there; none before its first byte
-	c.skip()
+	if c.skip(); c.r == c.w {
+		c.r, c.w = 0, 0
+	}
 	switch {
 	case c.w > c.r: // it came with the request before
 		if n, v := c.req.Parse(c.in[c.r:c.w]); v != http1.More {
@@ -148,11 +193,9 @@ func (c *fastConn) next(first bool) (int, http1.Verdict) {
 		}
 		limit = time.Now().Add(patience)
 	case first:
-		limit = time.Now().Add(patience)
-	case !c.phase.CompareAndSwap(phaseBusy, phaseIdle):
-		return 0, http1.More // it was cut off
+		limit, c.rests = time.Now().Add(patience), true
 	default:
-		c.f.Server.conns.state(c.conn, http.StateIdle)
+		c.rests = true
 	}
 	for {
 		by, slack := limit, time.Duration(0)
@@ -163,6 +206,7 @@ func (c *fastConn) next(first bool) (int, http1.Verdict) {
 		if !c.readUntil(by, slack) || !c.read() {
 			return 0, http1.More
 		}
+		c.rests = false
 		if c.phase.Load() != phaseBusy {
 			if !c.phase.CompareAndSwap(phaseIdle, phaseBusy) {
 				return 0, http1.More // it was closed in this moment
@@ -177,6 +221,22 @@ func (c *fastConn) next(first bool) (int, http1.Verdict) {
 			limit = time.Now().Add(patience)
 		}
 	}
+}
+
+// waits is called where nothing has come yet of what is read. It reports whether the
+// connection needs no memory meanwhile.
+func (c *fastConn) waits() bool {
+	if !c.rests {
+		return false
+	}
+	if c.phase.CompareAndSwap(phaseBusy, phaseIdle) {
+		c.f.Server.conns.state(c.conn, http.StateIdle)
+	}
+	if !c.from.Direct() {
+		return false
+	}
+	c.free()
+	return true
 }
 
 // skip skips what some browsers of old send behind a form, as net/http does: up to four
@@ -212,13 +272,13 @@ func (c *fastConn) read() bool {
 			c.in = append(c.in, make([]byte, len(c.in))...)
 		}
 	}
-	n, err := c.conn.Read(c.in[c.w:])
+	n, err := c.from.Read(c.in[c.w:])
 	c.w += n
 	return n > 0 || err == nil
 }
 
-// write sends to the visitor, who is to take it with so much patience.
-func (c *fastConn) write(b []byte, patience time.Duration) bool {
+// write sends one or two pieces to the visitor, who is to take them with so much patience.
+func (c *fastConn) write(patience time.Duration, b ...[]byte) bool {
 	if left := time.Until(c.writeBy); left > patience || left < patience*7/8 {
 		c.writeBy = time.Now().Add(patience)
 		if c.conn.SetWriteDeadline(c.writeBy) != nil {
@@ -226,7 +286,15 @@ func (c *fastConn) write(b []byte, patience time.Duration) bool {
 		}
 	}
 	c.begun = true
-	_, err := c.conn.Write(b)
+	var err error
+	if len(b) == 1 {
+		_, err = c.conn.Write(b[0])
+	} else {
+		c.pieces = append(c.pieces[:0], b...)
+		rest := &c.rest
+		*rest = c.pieces
+		_, err = rest.WriteTo(c.conn)
+	}
 	if err != nil {
 		c.f.log.Debug("answer to a visitor not written", slog.Any("error", err))
 	}
@@ -292,7 +360,10 @@ func (c *fastConn) handle(length int) (goesOn bool) {
 
 // question fills in what the request is decided by.
 func (c *fastConn) question(body bool) {
-	c.values = c.values[:0]
+	c.values, c.lengths = c.values[:0], 0
+	for i := range c.req.Fields {
+		c.lengths |= 1 << (len(c.req.Fields[i].Name) % 64)
+	}
 	c.ask = gate.Request{Host: c.req.Host, Target: c.req.Target, Method: c.req.Method, Body: body, Version: "HTTP/1.1", Lines: (*fastLines)(&c.req)}
 	c.f.fill(&c.ask, c.peer, c.cfg != nil, c.lines)
 }
@@ -310,6 +381,9 @@ func (r *fastLines) AppendTo(out []rules.Header) []rules.Header {
 
 // linesOf returns the lines of a header, nil for none.
 func (c *fastConn) linesOf(name string) []string {
+	if c.lengths>>(len(name)%64)&1 == 0 {
+		return nil
+	}
 	from := len(c.values)
 	for i := range c.req.Fields {
 		if f := &c.req.Fields[i]; f.Name == name {

@@ -13,8 +13,8 @@ import (
 	"vestibule/internal/origin"
 )
 
-// patienceBeforeWatching is for how long an origin is waited for before somebody looks
-// out whether the visitor is there still.
+// patienceBeforeWatching is for how long an origin is waited for, up to twice as long, before
+// somebody looks out whether the visitor is there still.
 const patienceBeforeWatching = 100 * time.Millisecond
 
 // maxHints is how many informational answers an origin may give to one request.
@@ -154,11 +154,14 @@ func (c *fastConn) converse(up *http1.Conn) error {
 
 // send sends what is in out.
 func (c *fastConn) send(up *http1.Conn, limit time.Time) error {
-	soon := time.Now().Add(patienceBeforeWatching)
-	if err := up.SetDeadline(soon); err != nil {
-		return err
+	_, secure := up.Conn.(*tls.Conn)
+	if left := time.Until(up.By); left < patienceBeforeWatching || left > 2*patienceBeforeWatching || secure {
+		up.By = time.Now().Add(2 * patienceBeforeWatching)
+		if err := up.SetDeadline(up.By); err != nil {
+			return err
+		}
 	}
-	if _, ok := up.Conn.(*tls.Conn); ok { // it cannot go on after a deadline
+	if secure { // it cannot go on after a deadline
 		if err := up.SetWriteDeadline(limit); err != nil {
 			return err
 		}
@@ -168,6 +171,7 @@ func (c *fastConn) send(up *http1.Conn, limit time.Time) error {
 		return err
 	}
 	c.visit.watch()
+	up.By = time.Time{}
 	if err := up.SetDeadline(limit); err != nil {
 		return err
 	}
@@ -183,6 +187,7 @@ func (c *fastConn) fill(up *http1.Conn, limit time.Time) error {
 		return err
 	}
 	c.visit.watch()
+	up.By = time.Time{}
 	if err := up.SetReadDeadline(limit); err != nil {
 		return err
 	}
@@ -282,7 +287,7 @@ func (c *fastConn) passBody(up *http1.Conn, framing http1.Framing) (whole, ok bo
 }
 
 // writeOut sends what is in out.
-func (c *fastConn) writeOut() bool { return c.write(c.out, c.f.cfg.Timeouts.Idle) }
+func (c *fastConn) writeOut() bool { return c.write(c.f.cfg.Timeouts.Idle, c.out) }
 
 // passCounted passes on a body of so many bytes.
 func (c *fastConn) passCounted(up *http1.Conn, left int64) bool {
@@ -353,7 +358,7 @@ func (c *fastConn) passToTheEnd(up *http1.Conn) bool {
 		}
 		c.out = c.out[:0]
 		if err := c.fill(up, time.Time{}); errors.Is(err, io.EOF) {
-			return c.write([]byte("0\r\n\r\n"), c.f.cfg.Timeouts.Idle)
+			return c.write(c.f.cfg.Timeouts.Idle, []byte("0\r\n\r\n"))
 		} else if err != nil {
 			return false
 		}
@@ -371,7 +376,7 @@ func (c *fastConn) copyBody(up *http1.Conn, left int64) bool {
 	for left > 0 {
 		n, err := up.Read(buf[:min(int64(len(buf)), left)])
 		if n > 0 {
-			if !c.write(buf[:n], c.f.cfg.Timeouts.Idle) {
+			if !c.write(c.f.cfg.Timeouts.Idle, buf[:n]) {
 				return false
 			}
 			left -= int64(n)
@@ -381,7 +386,8 @@ func (c *fastConn) copyBody(up *http1.Conn, left int64) bool {
 			return false
 		}
 		c.visit.watch()
-		if up.SetReadDeadline(time.Time{}) != nil {
+		up.By = time.Time{}
+		if up.SetReadDeadline(up.By) != nil {
 			return false
 		}
 	}

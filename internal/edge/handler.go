@@ -5,10 +5,12 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"runtime/debug"
 	"strconv"
 	"strings"
 
+	"vestibule/internal/clientaddr"
 	"vestibule/internal/gate"
 	"vestibule/internal/mutant"
 	"vestibule/internal/rules"
@@ -36,13 +38,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // request returns what a request is decided by.
 func (s *Server) request(r *http.Request) *gate.Request {
 	q := &gate.Request{Host: r.Host, Target: rawTarget(r), Method: r.Method, Body: hasBody(r), Version: r.Proto, Lines: ruleLines(r.Header)}
-	s.fill(q, r.RemoteAddr, r.TLS != nil, func(name string) []string { return r.Header[name] })
+	s.fill(q, clientaddr.Peer(r.RemoteAddr), r.TLS != nil, func(name string) []string { return r.Header[name] })
 	return q
 }
 
 // fill fills in what the header of a request tells, whose lines are asked for by their
-// canonical names, nil for none, and the connection: peer is host:port, secure its TLS.
-func (s *Server) fill(q *gate.Request, peer string, secure bool, lines func(name string) []string) {
+// canonical names, nil for none, and the connection: its peer, and whether it has TLS.
+func (s *Server) fill(q *gate.Request, peer netip.Addr, secure bool, lines func(name string) []string) {
 	q.Client, q.Secure = s.proxies.Client(peer, secure, lines("X-Forwarded-For"), lines("X-Forwarded-Proto"))
 	q.Cookies, q.Tickets, q.Proofs, q.Accept, q.Upgrade = lines("Cookie"), lines(gate.TicketHeader), lines(gate.ProofHeader), lines("Accept"), lines("Upgrade")
 	q.Encodings = lines("Accept-Encoding")

@@ -25,7 +25,7 @@ func NewNode(cfg Config, params wire.Params, conn *natsbus.Conn, log *slog.Logge
 	dbg.Links.Add("nats", conn)
 	s, err := New(Options{
 		Config: cfg, Params: params, Bus: conn, Reg: dbg.Registry, Log: log,
-		Docs: natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument, node.ControlsDocument),
+		Docs: natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument, node.ControlsDocument, node.DrawsDocument),
 	})
 	if err != nil {
 		return nil, errors.Join(err, dbg.Close())

@@ -9,6 +9,7 @@ import (
 	"vestibule/internal/fleet"
 	"vestibule/internal/node"
 	"vestibule/internal/room"
+	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
 )
 
@@ -90,7 +91,7 @@ func (s *Server) tellIsolation(isolated bool) {
 func (s *Server) send(reports []wire.Report) {
 	for i := range reports {
 		if i == 0 {
-			reports[i].Build = node.BuildVersion()
+			reports[i].Build, reports[i].Opens = node.BuildVersion(), ticket.Version
 		}
 		data, err := wire.EncodeReport(&reports[i])
 		if err == nil {

@@ -3,6 +3,8 @@ package gate
 import (
 	crand "crypto/rand"
 	"encoding/base64"
+	"encoding/hex"
+	"net/url"
 	"strconv"
 
 	"vestibule/internal/fleet"
@@ -115,7 +117,33 @@ func eventOf(r *room.Room, now fleet.Time) waiting.Event {
 	if p.Event == nil {
 		return waiting.Event{}
 	}
-	return waiting.Event{Start: fleet.Time(p.Event.Start), End: fleet.Time(p.Event.End), Prequeue: p.Kind == room.Prequeue}
+	e := waiting.Event{Start: fleet.Time(p.Event.Start), End: fleet.Time(p.Event.End), Prequeue: p.Kind == room.Prequeue, Shuffle: p.Event.Shuffle}
+	if n := r.Draw; n != nil && n.Void == "" && n.Event == p.Event.ID && n.Start == e.Start {
+		e.Draw = waiting.Draw{Commit: hex.EncodeToString(n.Commit[:]), Closes: n.Closes(), Drawn: n.Drawn() != nil}
+	}
+	return e
+}
+
+// tellDraw answers with the record of the newest draw of a room, which anybody may read anywhere.
+func (g *Gate) tellDraw(r *Request, o *Outcome, rooms *snapshot, query string) {
+	if r.Method != methodGet && r.Method != methodHead {
+		o.set("Allow", "GET, HEAD")
+		o.Refuse("refused_method", "This takes a GET.", statusMethodNotAllowed)
+		return
+	}
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		values = nil
+	}
+	rm := rooms.set.ByName(values.Get("room"))
+	if rm == nil || rm.Drawn.Drawn() == nil {
+		o.Refuse("no_draw", "No room of that name (?room=NAME) has a draw whose entries have closed.", statusNotFound)
+		return
+	}
+	g.Count("draw")
+	o.says(statusOK, "application/json", "public, max-age=5")
+	o.set("Access-Control-Allow-Origin", "*")
+	o.Body = append(append(o.Body[:0], rm.Drawn.Record...), '\n')
 }
 
 // showMoment asks a visitor to come back in a moment, because this edge cannot tell
@@ -146,6 +174,9 @@ func nonce() string {
 
 // rejoin returns the path under which a room is reached on a host.
 func rejoin(r *room.Room, rawHost string) string {
+	if len(r.AdditionalRoutes) == 0 {
+		return r.Path
+	}
 	if host, ok := room.CanonicalHost(rawHost); ok && host != r.Host {
 		for _, route := range r.AdditionalRoutes {
 			if route.Host == host {

@@ -55,6 +55,9 @@ const (
 
 	// EventsPath is where a waiting page hears of its place: GET.
 	EventsPath = "/.well-known/vestibule/events"
+
+	// DrawPath is where anybody gets the record of a room's newest draw, by which receipts are checked: GET.
+	DrawPath = "/.well-known/vestibule/draw"
 )
 
 // ownPaths are those paths, and what answers there.
@@ -64,13 +67,22 @@ var ownPaths = map[string]func(g *Gate, r *Request, o *Outcome, rooms *snapshot,
 	EventsPath: (*Gate).listen,
 	KeysPath:   (*Gate).publishKeys,
 	VerifyPath: (*Gate).verify,
+	DrawPath:   (*Gate).tellDraw,
 }
 
 // Answers reports whether the edge answers a request for this path and query itself,
 // whichever room or site is meant.
 func Answers(target string) bool {
 	path, _, _ := strings.Cut(target, "?")
-	return ownPaths[path] != nil
+	return answerOf(path) != nil
+}
+
+// answerOf returns what answers at a path, nil for nothing. Most paths are not looked up.
+func answerOf(path string) func(g *Gate, r *Request, o *Outcome, rooms *snapshot, query string) {
+	if !strings.HasPrefix(path, "/.well-known/") {
+		return nil
+	}
+	return ownPaths[path]
 }
 
 // Decide fills o with what is to be done about r. It waits where a visitor is held for a
@@ -93,7 +105,7 @@ func (g *Gate) Decide(ctx context.Context, r *Request, o *Outcome) {
 		return
 	}
 	path, query, _ := strings.Cut(r.Target, "?")
-	if answer := ownPaths[path]; answer != nil {
+	if answer := answerOf(path); answer != nil {
 		answer(g, r, o, rooms, query)
 		return
 	}

@@ -90,7 +90,7 @@ func New(o Options) (*Gate, error) {
 		if _, err := crand.Read(seed[:]); err != nil {
 			panic(err) // documented never to happen
 		}
-		return &Outcome{gate: g, seals: ticket.NewScratch(seed)}
+		return &Outcome{gate: g, tools: &tools{seals: ticket.NewScratch(seed)}}
 	}
 	g.rooms.Store(&snapshot{})
 	now, wall := g.clock.Read()

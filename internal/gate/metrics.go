@@ -99,7 +99,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 // results are what becomes of requests that no room decides.
 var results = []string{
 	"passed", "unknown_host", "refused_path", "refused_method", "refused_upgrade", "refused_origin", "refused_front", "unknown_room", "left", "away", "away_stale",
-	"refused_away", "not_ready", "ticket_unread", "time_unknown", "stream", "stream_capped", "stream_nobody", "proof_keys", "verified", "unverified", "no_proofs",
+	"refused_away", "not_ready", "ticket_unread", "time_unknown", "stream", "stream_capped", "stream_nobody", "proof_keys", "draw", "no_draw", "verified", "unverified", "no_proofs",
 	"preflight", "preflight_site", "preflight_refused",
 	"bypassed",
 }

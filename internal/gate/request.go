@@ -104,14 +104,19 @@ type Outcome struct {
 	inside  []Stay     // the sessions that let the request in
 	decided fleet.Time // when the last of them did
 	sealed  []sealed   // tickets that the answer brings
+	asked   bool       // rules were, about what
+	placed  bool       // has its country
+	*tools
+}
+
+// tools are what an outcome works with, and keeps for the next request.
+type tools struct {
 	seals   *ticket.Scratch
 	cookie  []byte
 	packer  waiting.Packer
 	visitor waiting.Visitor // whom the page is for
-
-	about  rules.Request // what rules are asked about
-	placed bool          // it has its country
-	rules  rules.Scratch
+	about   rules.Request   // what rules are asked about
+	rules   rules.Scratch
 }
 
 // Stay is one visitor in one room: a session, or a place in the line.
@@ -140,14 +145,13 @@ func (g *Gate) Begin() *Outcome {
 
 // End gives back what the outcome used; it must not be used any more.
 func (o *Outcome) End() {
-	o.forgetRules()
+	if o.asked {
+		o.forgetRules()
+	}
 	clear(o.Header)
 	clear(o.inside)
 	clear(o.sealed)
-	*o = Outcome{
-		Header: o.Header[:0], Body: o.Body[:0], gate: o.gate, inside: o.inside[:0], sealed: o.sealed[:0], seals: o.seals, cookie: o.cookie[:0],
-		packer: o.packer, about: o.about, rules: o.rules,
-	}
+	*o = Outcome{Header: o.Header[:0], Body: o.Body[:0], gate: o.gate, inside: o.inside[:0], sealed: o.sealed[:0], tools: o.tools}
 	o.gate.pool.Put(o)
 }
 

@@ -124,6 +124,7 @@ func (g *Gate) passBy(r *Request, o *Outcome, rooms *snapshot, in []*room.Room, 
 
 // ask makes the request what rules are asked about.
 func (o *Outcome) ask(r *Request, path, query string) {
+	o.asked = true
 	o.about = rules.Request{
 		Method: r.Method, Scheme: "http", Query: query, Version: r.Version, Paths: o.about.Paths[:0], Headers: o.about.Headers[:0], Client: r.Client,
 	}
@@ -150,7 +151,6 @@ func (o *Outcome) forgetRules() {
 	clear(o.about.Paths)
 	clear(o.about.Headers)
 	o.about = rules.Request{Paths: o.about.Paths[:0], Headers: o.about.Headers[:0]}
-	o.placed = false
 }
 
 // maxRuleSeries is how many rules have series of their own at an edge.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -15,6 +16,8 @@ import (
 	"vestibule/internal/control/api"
 	"vestibule/internal/fleet"
 	"vestibule/internal/node"
+	"vestibule/internal/slots"
+	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
 )
 
@@ -29,6 +32,7 @@ const (
 	maxToldAlarm   = 500 // bytes
 	maxToldEdges   = 500 // of all data centres together, in one message
 	maxCentres     = 1000
+	opensTold      = 30 * time.Second // what a data centre told of its edges is believed for so long
 )
 
 // toldCentre is what a data centre told of itself, for people to look at.
@@ -36,6 +40,7 @@ type toldCentre struct {
 	build  string
 	edges  []wire.ToldEdge
 	edgesN uint32
+	opens  uint32     // the newest version of tickets that all of them open
 	at     fleet.Mono // when it told of the edges
 }
 
@@ -53,7 +58,7 @@ func (s *Server) hearCentre(now fleet.Mono, m *wire.Report) {
 		c.build = m.Build
 	}
 	if m.TellsEdges {
-		c.edges, c.edgesN, c.at = m.Edges, m.EdgesN, now
+		c.edges, c.edgesN, c.opens, c.at = m.Edges, m.EdgesN, max(1, m.Opens), now
 	}
 }
 
@@ -75,6 +80,11 @@ func (c *toldCentre) show(now fleet.Mono, most int, out *api.DataCenter) {
 type toldCandidate struct {
 	api.Candidate
 	DataCenters []api.DataCenter `json:"data_centers,omitempty"`
+
+	// Of the one that leads: the newest version of tickets that every edge opens, as far as the
+	// data centres have told, and what keeps it from being a newer one.
+	Opens    uint32 `json:"opens,omitempty"`
+	OpensWhy string `json:"opens_why,omitempty"`
 }
 
 // candidates are those that were heard of late. They are safe for concurrent use.
@@ -152,8 +162,33 @@ func (s *Server) tellCandidate() toldCandidate {
 		edges -= len(dc.Edges)
 		t.DataCenters = append(t.DataCenters, dc)
 	}
+	t.Opens, t.OpensWhy = opens(now, s.alloc.Centres(now), s.centres)
 	return t
 }
+
+// opens returns the newest version of tickets that every edge opens of which the data centres have
+// told, and what keeps it from being a newer one. A data centre that has not told of late may
+// have edges of any release.
+func opens(now fleet.Mono, centres []slots.CentreTotals, told map[string]*toldCentre) (version uint32, why string) {
+	version = ticket.Version
+	for _, d := range centres {
+		c := told[d.Name]
+		silent := c == nil || c.at == 0 || now.Sub(c.at) > opensTold
+		switch {
+		case silent && d.Standing == wire.Unlisted: // it is gone, and nobody is let in there
+		case silent:
+			return 1, fmt.Sprintf("data centre %s has not told of its edges for %.0f s", d.Name, opensTold.Seconds())
+		case c.opens < version:
+			version, why = c.opens, fmt.Sprintf("data centre %s has an edge that is older or was not heard yet", d.Name)
+		}
+	}
+	return version, why
+}
+
+// OpensTickets returns an error that says why, unless every edge of the fleet opens tickets of a
+// version, as the leader told of late. Whatever gives tickets places of their own asks first
+// (ticket.Version): an edge that does not open a ticket gives its visitor a new one.
+func (s *Server) OpensTickets(version uint32) error { return s.candidates.opens(version) }
 
 // hear takes what a candidate told.
 func (c *candidates) hear(data []byte, now time.Time) error {
@@ -191,28 +226,48 @@ func (c *candidates) take(t toldCandidate, now time.Time) {
 
 func older(a, b toldCandidate) int { return a.AsOf.Compare(b.AsOf) }
 
-// view returns the fleet as it was told. Who leads is who said so with the highest term, of
-// late.
+// view returns the fleet as it was told.
 func (c *candidates) view() api.Fleet {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
 	maps.DeleteFunc(c.heard, func(_ string, t toldCandidate) bool { return now.Sub(t.AsOf) > candidateGone })
 	out := api.Fleet{Candidates: []api.Candidate{}, DataCenters: []api.DataCenter{}}
-	var leader toldCandidate
 	for _, t := range slices.SortedFunc(maps.Values(c.heard), func(a, b toldCandidate) int { return cmp.Compare(a.Name, b.Name) }) {
 		if now.Sub(t.AsOf) > leaderGone {
 			t.Leading = false
 		}
 		out.Candidates = append(out.Candidates, t.Candidate)
-		if t.Leading && (leader.Name == "" || termOf(t) > termOf(leader)) {
-			leader = t
-		}
 	}
+	leader := c.leader(now)
 	if out.Leader = leader.Name; leader.DataCenters != nil {
 		out.DataCenters = leader.DataCenters
 	}
 	return out
+}
+
+// opens is [Server.OpensTickets].
+func (c *candidates) opens(version uint32) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	leader := c.leader(time.Now())
+	switch {
+	case !leader.Leading:
+		return errors.New("no leading global was heard of late: which releases the edges run is not known")
+	case leader.Opens < version:
+		return errors.New(cmp.Or(leader.OpensWhy, "the leading global is older"))
+	}
+	return nil
+}
+
+// leader returns who leads: who said so with the highest term, of late. The caller holds the lock.
+func (c *candidates) leader(now time.Time) (leader toldCandidate) {
+	for _, t := range slices.SortedFunc(maps.Values(c.heard), func(a, b toldCandidate) int { return cmp.Compare(a.Name, b.Name) }) {
+		if t.Leading && now.Sub(t.AsOf) <= leaderGone && (!leader.Leading || termOf(t) > termOf(leader)) {
+			leader = t
+		}
+	}
+	return leader
 }
 
 // termOf is the term of a candidate that leads, 0 where it tells none.

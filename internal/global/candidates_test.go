@@ -3,12 +3,14 @@ package global
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"vestibule/internal/control/api"
 	"vestibule/internal/fleet"
+	"vestibule/internal/slots"
 	"vestibule/internal/wire"
 )
 
@@ -46,6 +48,40 @@ func TestWhatADataCentreTellsOfItsEdgesIsShown(t *testing.T) {
 	if len(s.centres) > maxCentres {
 		t.Errorf("%d data centres are remembered", len(s.centres))
 	}
+}
+
+// Tickets may be given places of their own only while every edge that may be asked opens them: one
+// of an older release would give their visitors new tickets.
+func TestEveryEdgeOpensTicketsOfAVersion(t *testing.T) {
+	told := map[string]*toldCentre{}
+	s := &Server{centres: told}
+	centre := func(name string, standing wire.Standing) slots.CentreTotals {
+		return slots.CentreTotals{Name: name, Standing: standing}
+	}
+	fleetOf := []slots.CentreTotals{centre("dublin", wire.Listed), centre("nairobi", wire.Draining), centre("gone", wire.Unlisted)}
+	at := fleet.Mono(0).Add(time.Hour)
+	want := func(step string, now fleet.Mono, version uint32, reason string) {
+		t.Helper()
+		if got, why := opens(now, fleetOf, told); got != version || !strings.Contains(why, reason) || (why == "") != (reason == "") {
+			t.Errorf("%s: %d, %q; want %d, %q", step, got, why, version, reason)
+		}
+	}
+	want("nobody has told", at, 1, "dublin has not told")
+	s.hearCentre(at, &wire.Report{From: "dublin", Build: "v2", Opens: 2})
+	want("a report that tells of no edges", at, 1, "dublin has not told")
+	s.hearCentre(at, &wire.Report{From: "dublin", TellsEdges: true, Opens: 2})
+	want("one has told", at, 1, "nairobi has not told")
+	s.hearCentre(at, &wire.Report{From: "nairobi", TellsEdges: true, Opens: 2})
+	want("all have told", at, 2, "")
+	want("of late", at.Add(opensTold), 2, "")
+	want("long ago", at.Add(opensTold+1), 1, "dublin has not told")
+	s.hearCentre(at, &wire.Report{From: "nairobi", TellsEdges: true})
+	want("a regional of an older release", at, 1, "nairobi has an edge that is older")
+	s.hearCentre(at, &wire.Report{From: "nairobi", TellsEdges: true, Opens: 3})
+	want("edges of a newer release", at, 2, "")
+	s.hearCentre(at, &wire.Report{From: "gone", TellsEdges: true, Opens: 1})
+	want("a data centre outside of the list has an old edge", at, 1, "gone has an edge")
+	want("and was silent since", at.Add(opensTold+1), 1, "dublin has not told")
 }
 
 func TestCandidatesThatWereHeardAreShown(t *testing.T) {

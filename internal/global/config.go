@@ -3,8 +3,10 @@ package global
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
+	"vestibule/internal/draw"
 	"vestibule/internal/node"
 	"vestibule/internal/room"
 	"vestibule/internal/ticket"
@@ -18,6 +20,8 @@ type Config struct {
 	DataCenters []string          `mapstructure:"data_centers" doc:"names of the data centres that found the fleet; later the list is changed with vestibule fleet"`
 	Rooms       string            `mapstructure:"rooms" doc:"YAML file with the rooms; changes are taken while running; empty for none: the rooms are those that the store has"`
 	KeyRotation time.Duration     `mapstructure:"key_rotation" doc:"time for which one ticket key seals before the next takes its place, 0 for ever"`
+	DrawBeacon  string            `mapstructure:"draw_beacon" doc:"public beacon that draws of events are made with, beside a secret: none; preferred: drand's quicknet, without it where it cannot be had within 20 s; required: nobody enters before it was had"`
+	DrawMirrors []string          `mapstructure:"draw_mirrors" doc:"addresses of drand's HTTP API, such as https://api.drand.sh, all asked at the same time; the leader reaches them itself"`
 	Control     ControlConfig     `mapstructure:"control"`
 	NATS        node.ServerConfig `mapstructure:"nats"`
 	Bootstrap   bool              `mapstructure:"bootstrap" doc:"assert that nothing was ever lent: do not wait for data centres that have not been heard; not believed once somebody led, or a list of data centres exists"`
@@ -26,7 +30,7 @@ type Config struct {
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
 	return Config{
-		Base: node.DefaultBase("global"), Name: "global-1", Rooms: "rooms.yaml", KeyRotation: 24 * time.Hour,
+		Base: node.DefaultBase("global"), Name: "global-1", Rooms: "rooms.yaml", KeyRotation: 24 * time.Hour, DrawBeacon: draw.BeaconNone,
 		NATS: node.DefaultServer(),
 	}
 }
@@ -49,6 +53,7 @@ func (c *Config) Validate() []error {
 	if c.KeyRotation != 0 && c.KeyRotation < ticket.MinRotation {
 		errs = append(errs, fmt.Errorf("key_rotation: must be 0 or at least %v, got %v", ticket.MinRotation, c.KeyRotation))
 	}
+	errs = append(errs, c.checkBeacon()...)
 	if c.Rooms == "" {
 		return errs
 	}
@@ -59,6 +64,31 @@ func (c *Config) Validate() []error {
 	}
 	return errs
 }
+
+// checkBeacon returns what is wrong with the beacon of draws.
+func (c *Config) checkBeacon() (errs []error) {
+	switch c.DrawBeacon {
+	case draw.BeaconNone:
+	case draw.BeaconPreferred, draw.BeaconRequired:
+		if len(c.DrawMirrors) == 0 {
+			errs = append(errs, fmt.Errorf("draw_mirrors: at least one must be named where draw_beacon is %s", c.DrawBeacon))
+		}
+	default:
+		errs = append(errs, fmt.Errorf("draw_beacon: must be none, preferred or required, got %q", c.DrawBeacon))
+	}
+	if len(c.DrawMirrors) > maxMirrors {
+		errs = append(errs, fmt.Errorf("draw_mirrors: must be at most %d, got %d", maxMirrors, len(c.DrawMirrors)))
+	}
+	for i, m := range c.DrawMirrors {
+		if u, err := url.Parse(m); err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") || u.RawQuery != "" {
+			errs = append(errs, fmt.Errorf("draw_mirrors[%d]: must be an address such as https://api.drand.sh, got %q", i, m))
+		}
+	}
+	return errs
+}
+
+// maxMirrors bounds how many are asked at the same time.
+const maxMirrors = 8
 
 // Doubts implements [node.Doubter]: what of the waiting pages can be used and is probably not
 // meant so.

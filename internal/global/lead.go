@@ -78,7 +78,7 @@ func (s *Server) publish(ctx context.Context, fresh bool, term wire.Term) (stop 
 	}
 	s.heard.Store(heard)
 	p := &publisher{
-		name: s.Config.Name, lender: room.Lender{Term: term.N, Nonce: term.Nonce}, docs: s.Docs, rooms: s.rooms, bus: s.Bus, copies: heard, fleet: s.fleet, file: s.Config.Rooms, fresh: fresh, census: s.census,
+		name: s.Config.Name, lender: room.Lender{Term: term.N, Nonce: term.Nonce}, docs: s.Docs, rooms: s.rooms, draws: s.drawer(), bus: s.Bus, copies: heard, fleet: s.fleet, file: s.Config.Rooms, fresh: fresh, census: s.census,
 		founders: s.Config.DataCenters, rotate: s.Config.KeyRotation, log: s.log, metrics: s.metrics,
 	}
 	ctx, end := context.WithCancel(ctx)

@@ -32,7 +32,7 @@ type metrics struct {
 	leaseTrouble, leading, term, skew                               *prometheus.Desc
 	limit, rateLimit, active, slots, waiting, mu, theta, estimate   *prometheus.Desc
 	horizon, complete, free, rateFree, held, rateHeld, idle, excess *prometheus.Desc
-	beyond                                                          *prometheus.Desc
+	beyond, draws                                                   *prometheus.Desc
 }
 
 func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
@@ -51,6 +51,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		unpublished:  d("vestibule_global_unpublished_seconds", "For how long the document could not be published, 0 where it is or this candidate does not lead.", "document"),
 		strangers:    d("vestibule_global_unlisted_data_centers", "Data centres that are heard and not in the list: nobody is let in there."),
 		outdated:     d("vestibule_global_members_outdated", "1 while a data centre knows a newer list of data centres than this leader: nothing is lent."),
+		draws:        d("vestibule_draws_late", "Events that should have begun and have not, as the record of their draw is not public for long enough."),
 		leaseTrouble: d("vestibule_global_lease_trouble_seconds", "For how long the store has taken nobody's lease although it can be reached; 0 where it takes them."),
 		leading:      d("vestibule_global_leading", "1 while this candidate leads."),
 		term:         d("vestibule_global_term", "Fencing number of the current leadership; 0 while not leading."),
@@ -93,7 +94,7 @@ func (m *metrics) answered(operation string, status int) {
 
 func (m *metrics) descs() []*prometheus.Desc {
 	return []*prometheus.Desc{
-		m.strangers, m.outdated, m.unpublished, m.leaseTrouble, m.leading, m.term, m.skew, m.limit, m.rateLimit, m.active, m.slots, m.waiting, m.mu, m.theta, m.estimate,
+		m.strangers, m.outdated, m.unpublished, m.draws, m.leaseTrouble, m.leading, m.term, m.skew, m.limit, m.rateLimit, m.active, m.slots, m.waiting, m.mu, m.theta, m.estimate,
 		m.horizon, m.complete, m.free, m.rateFree, m.held, m.rateHeld, m.idle, m.excess, m.beyond,
 	}
 }
@@ -161,7 +162,7 @@ func (t *trouble) alarms() []string {
 		out = append(out, "the rooms file is refused, the last good rooms stay: "+t.file.Error())
 	}
 	t.mu.Unlock()
-	for _, doc := range []string{node.RoomsDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument} {
+	for _, doc := range []string{node.RoomsDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument, node.DrawsDocument, drawsDue} {
 		if t.since(doc) > alarmAfter {
 			t.mu.Lock()
 			out = append(out, "the "+doc+" cannot be published: "+t.texts[doc])
@@ -205,12 +206,13 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		return 0
 	}
 	st := m.s.Status()
-	for _, doc := range []string{node.RoomsDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument} {
+	for _, doc := range []string{node.RoomsDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument, node.DrawsDocument} {
 		gauge(m.unpublished, m.trouble.since(doc).Seconds(), doc)
 	}
 	c := m.s.census()
 	gauge(m.strangers, float64(len(c.strangers)+len(c.copies)))
 	gauge(m.outdated, truth(c.outdated()))
+	gauge(m.draws, float64(len(m.s.lateDraws())))
 	trouble, _ := m.s.Lease.Trouble()
 	gauge(m.leaseTrouble, trouble.Seconds())
 	gauge(m.leading, truth(st.Leading))

@@ -28,9 +28,10 @@ func NewNode(cfg Config, params wire.Params, conn *natsbus.Conn, log *slog.Logge
 	}
 	dbg.Links.Add("nats", conn)
 	clock, replicas := node.NewClock(), node.BucketReplicas(cfg.NATS.Replicas)
+	own := natsbus.NewControl(conn, replicas)
 	s, err := New(Options{
 		Config: cfg, Params: params, Bus: conn, Clock: clock, Reg: dbg.Registry, Log: log,
-		Docs:  natsbus.NewDocuments(conn, replicas, Watched...),
+		Docs: natsbus.NewDocuments(conn, replicas, Watched...), Secrets: own,
 		Audit: audit.NewJournal(natsbus.NewAudit(conn, replicas)),
 		Lease: natsbus.NewLease(conn, wire.Root, cfg.Name, replicas, clock.Now).Bootstrap(cfg.Bootstrap),
 	})
@@ -39,7 +40,7 @@ func NewNode(cfg Config, params wire.Params, conn *natsbus.Conn, log *slog.Logge
 	}
 	n := &Node{Server: s, Debug: dbg}
 	if cfg.Control.Listen != "" {
-		if n.Control, err = newControl(s, natsbus.NewControl(conn, replicas)); err != nil {
+		if n.Control, err = newControl(s, own); err != nil {
 			return nil, errors.Join(err, dbg.Close())
 		}
 	}

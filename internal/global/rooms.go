@@ -47,7 +47,7 @@ func (w watched) Watch(ctx context.Context, handle func(key string, data []byte)
 }
 
 // Watched are the documents that a global watches.
-var Watched = []string{node.RoomsDocument, roomstore.OwnedDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument}
+var Watched = []string{node.RoomsDocument, roomstore.OwnedDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument, node.DrawsDocument}
 
 // readRooms reads and checks the rooms file and the pages that it names. In the
 // document pages are named by their content, in the map by their file. doubts are about
@@ -111,6 +111,9 @@ type publisher struct {
 	status   []byte        // what was told of them last
 	statusAt time.Time
 
+	draws   *drawer
+	drawsAt time.Time // when they are looked at again
+
 	bus     wire.Bus
 	copies  *copies
 	askedAt time.Time // when nodes were asked last
@@ -172,6 +175,14 @@ func (p *publisher) run(ctx context.Context, now func() fleet.Time) {
 				controlsAt = wall.Add(storeEvery)
 			}
 			p.tell(node.ControlsDocument, err)
+			p.tell(node.DrawsDocument, p.draws.ensure(ctx))
+		}
+		if wall.After(p.drawsAt) {
+			err := p.draws.tend(ctx)
+			if err != nil {
+				p.drawsAt = wall.Add(drawAgain)
+			}
+			p.tell(drawsDue, err)
 		}
 		p.tell(node.ControlsDocument+" (releases)", p.takeReleases(ctx, now()))
 		if wall.After(roomsAt) {
@@ -186,6 +197,12 @@ func (p *publisher) run(ctx context.Context, now func() fleet.Time) {
 		}
 	}
 }
+
+// drawAgain is when a draw is tended again with which something went wrong, drawsDue what that is told under.
+const (
+	drawAgain = time.Second
+	drawsDue  = node.DrawsDocument + " (what is due)"
+)
 
 // storeEvery is how often it is looked whether the store holds what it should.
 const storeEvery = 10 * time.Second

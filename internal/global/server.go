@@ -32,15 +32,16 @@ import (
 
 // Options are what a server is made of.
 type Options struct {
-	Config Config
-	Params wire.Params
-	Bus    wire.Bus
-	Docs   Documents
-	Audit  *audit.Journal // nil for none
-	Lease  wire.Leadership
-	Clock  *node.Clock // the one that Lease reads
-	Reg    prometheus.Registerer
-	Log    *slog.Logger
+	Config  Config
+	Params  wire.Params
+	Bus     wire.Bus
+	Docs    Documents
+	Secrets Secrets        // of draws
+	Audit   *audit.Journal // nil for none
+	Lease   wire.Leadership
+	Clock   *node.Clock // the one that Lease reads
+	Reg     prometheus.Registerer
+	Log     *slog.Logger
 }
 
 // Server is one candidate for global.
@@ -171,6 +172,7 @@ func (s *Server) Ready() node.Readiness {
 	if why := s.rooms.Untold(); why != "" {
 		r.Alarms = append(r.Alarms, "who changed rooms is not in the audit stream yet: "+why)
 	}
+	r.Alarms = append(r.Alarms, s.lateDraws()...)
 	if s.fleet.Set() == nil {
 		r.Ready, r.Reasons = false, append(r.Reasons, "no room set published yet")
 	}

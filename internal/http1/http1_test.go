@@ -153,6 +153,22 @@ func TestHeadsInPieces(t *testing.T) {
 	}
 }
 
+// Values are looked at eight bytes at once, and that tells every byte apart as the table does.
+func TestEveryByteOfAValue(t *testing.T) {
+	for c := range 256 {
+		for at := range 20 {
+			value := []byte("abcdefghijklmnopqrst")
+			value[at] = byte(c)
+			text := "a: <" + string(value) + ">\r\n"
+			for table, allowed := range map[string]*[256]bool{"a request": &plainValue, "an answer": &answerValue} {
+				if _, ok := splitLine([]byte(text), 0, len(text)-2, allowed); ok != allowed[c] {
+					t.Errorf("%s: byte %#x at %d: %v", table, c, at, ok)
+				}
+			}
+		}
+	}
+}
+
 // A reader that is used again keeps nothing.
 func TestAReaderIsUsedAgain(t *testing.T) {
 	var r Request

@@ -9,6 +9,7 @@ package http1
 
 import (
 	"bytes"
+	"encoding/binary"
 	"strings"
 )
 
@@ -175,12 +176,24 @@ func splitLine(buf []byte, from, to int, allowed *[256]bool) (line, bool) {
 	for l.valueEnd > l.value && isBlank(buf[l.valueEnd-1]) {
 		l.valueEnd--
 	}
-	for _, c := range buf[l.value:l.valueEnd] {
+	b := buf[l.value:l.valueEnd]
+	for len(b) >= 8 && printable(binary.LittleEndian.Uint64(b)) {
+		b = b[8:]
+	}
+	for _, c := range b {
 		if !allowed[c] {
 			return line{}, false
 		}
 	}
 	return l, true
+}
+
+// printable reports whether eight bytes are all from blank to tilde, which every value may
+// have.
+func printable(x uint64) bool {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	// A byte below a blank borrows, and one above a tilde carries, into the highest bit.
+	return (x|(x-ones*' ')|(x+ones*(0x80-0x7f)))&high == 0
 }
 
 // take makes of a head whose lines are plain what it says, and reports whether that

@@ -6,3 +6,7 @@ import "net"
 
 // watch does nothing: no connection is used again.
 func (*Conn) watch(net.Conn) {}
+
+const canTry = false
+
+func try(uintptr, []byte) (int, bool, error) { return 0, false, nil }

@@ -29,3 +29,16 @@ func (c *Conn) watch(conn net.Conn) {
 		}
 	}
 }
+
+// canTry reports whether it can be looked for bytes without waiting.
+const canTry = true
+
+// try reads without waiting; none reports that there is nothing now.
+func try(fd uintptr, b []byte) (n int, none bool, err error) {
+	for {
+		n, err = syscall.Read(int(fd), b)
+		if !errors.Is(err, syscall.EINTR) {
+			return max(n, 0), errors.Is(err, syscall.EAGAIN), err
+		}
+	}
+}

@@ -43,6 +43,10 @@ type Conn struct {
 	since  time.Time
 	Reused bool // it was used before
 
+	// By is the deadline that is set, the zero time where whoever uses the connection does
+	// not know; it is for them.
+	By time.Time
+
 	raw   syscall.RawConn // nil where the system cannot tell whether it is silent
 	peek  func(fd uintptr)
 	quiet bool

@@ -31,7 +31,7 @@ func scripted(t *testing.T, answers ...string) *net.TCPAddr {
 		ln.Close() // the end of the site
 		open.Wait()
 	})
-	go func() {
+	open.Go(func() {
 		for {
 			c, err := ln.Accept()
 			if err != nil {
@@ -50,7 +50,7 @@ func scripted(t *testing.T, answers ...string) *net.TCPAddr {
 				}
 			})
 		}
-	}()
+	})
 	return ln.Addr().(*net.TCPAddr)
 }
 

@@ -129,6 +129,7 @@ const (
 	UnknownKeyOverwritten
 	NeverBehind
 	ReplayCounts
+	PlaceNotMoved
 	CopyRenews
 	EdgesFollowAlone
 	NetworkCountsAny
@@ -160,6 +161,12 @@ const (
 	EventEarly
 	EventsOverlap
 
+	// Draws.
+	SecretMadeTwice
+	DrawBeforeSettle
+	DrawLateJoiner
+	DrawIgnored
+
 	count
 )
 
@@ -167,7 +174,7 @@ const (
 type Mutant struct {
 	ID   ID
 	Name string
-	Rule int // of the eleven rules of the hard limit
+	Rule int // of the eleven rules of the hard limit; 12 is the order of a draw
 	Says string
 }
 
@@ -277,6 +284,7 @@ var list = [count]Mutant{
 	NeverBehind:           {Name: "never-behind", Rule: 10, Says: "an edge that was cut off takes itself to know every key"},
 	UnknownKeyOverwritten: {Name: "unknown-key-overwritten", Rule: 10, Says: "a ticket under a key that an edge has not heard of is none, and its visitor gets another"},
 	ReplayCounts:          {Name: "replay-counts", Rule: 10, Says: "a ticket that was away counts as somebody who waits at its first touch"},
+	PlaceNotMoved:         {Name: "place-not-moved", Rule: 10, Says: "who is given another place stays counted under the old one too"},
 	CopyRenews:            {Name: "copy-renews", Rule: 10, Says: "a copy of a session's ticket is renewed like any"},
 	NetworkCountsAny:      {Name: "network-counts-any", Rule: 10, Says: "one network adds any number of people to those who wait"},
 	GapsForgiven:          {Name: "gaps-forgiven", Rule: 10, Says: "a version whose parent nobody told of is no copy's, though another one was shown since it arrived"},
@@ -297,6 +305,10 @@ var list = [count]Mutant{
 	PrequeueByOwnClock:     {Name: "prequeue-by-own-clock", Rule: 1, Says: "an edge opens at the start of an event by its clock as it stands"},
 	EventEarly:             {Name: "event-early", Rule: 1, Says: "limits of an event that are higher are in force before it has certainly begun, and lower ones once it has"},
 	EventsOverlap:          {Name: "events-overlap", Rule: 1, Says: "events of a room may overlap"},
+	SecretMadeTwice:        {Name: "secret-made-twice", Rule: 12, Says: "a leader makes another secret of a draw where there is one"},
+	DrawLateJoiner:         {Name: "draw-late-joiner", Rule: 12, Says: "who joined when entries had closed takes part in the draw"},
+	DrawIgnored:            {Name: "draw-ignored", Rule: 12, Says: "who was drawn goes on standing where they joined"},
+	DrawBeforeSettle:       {Name: "draw-before-settle", Rule: 12, Says: "an event with a draw begins before the record of the draw has been public for long enough"},
 	ReleaseUnmarked:        {Name: "release-unmarked", Rule: 11, Says: "a release is lent before it is marked in the store"},
 	ReleaseMarkedTwice:     {Name: "release-marked-twice", Rule: 11, Says: "a new coordinator lends a release that another one marked"},
 	PassesBackTwice:        {Name: "passes-back-twice", Rule: 11, Says: "passes that come back are lent again with every report that tells of them"},

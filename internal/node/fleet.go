@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"vestibule/internal/draw"
 	"vestibule/internal/fleet"
 	"vestibule/internal/room"
 	"vestibule/internal/roomstore"
@@ -27,10 +28,11 @@ const (
 	RoomsDocument    = roomstore.RoomsDocument
 	KeysDocument     = "keys"
 	ControlsDocument = "controls"
+	DrawsDocument    = "draws"
 )
 
 // followed lists the documents of which a node may keep a last good copy.
-var followed = []string{RoomsDocument, KeysDocument, MembersDocument, ControlsDocument}
+var followed = []string{RoomsDocument, KeysDocument, MembersDocument, ControlsDocument, DrawsDocument}
 
 // Documents is where documents come from.
 type Documents interface {
@@ -66,6 +68,7 @@ type Fleet struct {
 
 	base     *room.Set                     // as published; set is this one in its phases, under the controls
 	controls atomic.Pointer[room.Controls] // nil before there are any
+	board    atomic.Pointer[draw.Board]    // what is public of draws, nil before anything is
 	laid     int64                         // fleet time of which set is, in milliseconds
 	bound    time.Duration                 // by how much that may be wrong
 	ends     int64                         // fleet time at which a phase begins, or something in the controls ends, 0 for never
@@ -140,6 +143,9 @@ func (f *Fleet) Ring() ticket.Keyring { return *f.ring.Load() }
 // Controls returns what operators say for now, nil before anybody has. It must not be modified.
 func (f *Fleet) Controls() *room.Controls { return f.controls.Load() }
 
+// Board returns what is public of draws, nil before anything is. It must not be modified.
+func (f *Fleet) Board() *draw.Board { return f.board.Load() }
+
 // Tell has phases of events begin and controls end by the fleet time that now returns, and by how much that may be wrong;
 // before it is told, by the machine's.
 func (f *Fleet) Tell(now func() (fleet.Time, time.Duration)) { f.clock.Store(&now) }
@@ -148,8 +154,9 @@ func (f *Fleet) Tell(now func() (fleet.Time, time.Duration)) { f.clock.Store(&no
 func (f *Fleet) layOut() {
 	now, bound := (*f.clock.Load())()
 	f.laid, f.bound = int64(now), bound
-	f.ends = f.base.Next(f.controls.Load(), f.laid, f.bound)
-	f.set.Store(f.base.Under(f.controls.Load(), f.laid, f.bound))
+	base := f.base.Told(f.board.Load())
+	f.ends = base.Next(f.controls.Load(), f.laid, f.bound)
+	f.set.Store(base.Under(f.controls.Load(), f.laid, f.bound))
 }
 
 // turnPhase makes the room set anew where a phase has begun or something in the controls has ended since, or has not by a
@@ -237,9 +244,9 @@ func (f *Fleet) Offer(ctx context.Context, doc string, data []byte) {
 		return
 	}
 	defer f.mu.Unlock()
-	keys, members, controls := f.ring.Load(), f.members.Load(), f.controls.Load()
+	keys, members, controls, board := f.ring.Load(), f.members.Load(), f.controls.Load(), f.board.Load()
 	err := f.take(doc, data)
-	if f.refuses(doc, err) || (f.ring.Load() == keys && f.members.Load() == members && f.controls.Load() == controls) {
+	if f.refuses(doc, err) || (f.ring.Load() == keys && f.members.Load() == members && f.controls.Load() == controls && f.board.Load() == board) {
 		return
 	}
 	f.taken(doc, data)
@@ -267,6 +274,11 @@ func (f *Fleet) versionOf(doc string) uint64 {
 	case ControlsDocument:
 		if c := f.controls.Load(); c != nil {
 			return c.Version
+		}
+		return 0
+	case DrawsDocument:
+		if b := f.board.Load(); b != nil {
+			return b.Version
 		}
 		return 0
 	}
@@ -336,6 +348,20 @@ func (f *Fleet) take(doc string, data []byte) error {
 		f.controls.Store(c)
 		f.layOut()
 		f.version.WithLabelValues(doc).Set(float64(c.Version))
+	case DrawsDocument:
+		b, err := draw.DecodeBoard(data)
+		if err != nil {
+			return err
+		}
+		if have := f.board.Load(); have != nil {
+			same := reflect.DeepEqual(b, have)
+			if err := succeeds(have.Version, b.Version, same); err != nil || same {
+				return err
+			}
+		}
+		f.board.Store(b)
+		f.layOut()
+		f.version.WithLabelValues(doc).Set(float64(b.Version))
 	default:
 		return fmt.Errorf("unknown document %q", doc)
 	}

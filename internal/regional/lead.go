@@ -13,6 +13,7 @@ import (
 	"vestibule/internal/fleet"
 	"vestibule/internal/node"
 	"vestibule/internal/slots"
+	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
 )
 
@@ -114,7 +115,7 @@ func (s *Server) show(agg *slots.Aggregator) {
 	defer s.mu.Unlock()
 	s.agg = agg
 	if agg != nil {
-		s.twins, s.waits, s.builds, s.toldEdges, s.news, s.reported = 0, nil, map[uint64]string{}, 0, false, 0
+		s.twins, s.waits, s.builds, s.toldEdges, s.news, s.reported = 0, nil, map[uint64]edgeBuild{}, 0, false, 0
 	}
 }
 
@@ -167,7 +168,7 @@ func (s *Server) observe(agg *slots.Aggregator, m *wire.Report) {
 	agg.Observe(s.Clock.Now(), *m)
 	s.news = s.news || len(m.Rooms) > 0
 	if m.Build != "" && len(s.builds) < maxBuilds {
-		s.builds[m.Inc] = m.Build
+		s.builds[m.Inc] = edgeBuild{m.Build, m.Opens}
 	}
 	if n, edge := agg.UnknownEdges(); n != before {
 		s.metrics.unknownEdges.Inc()
@@ -248,6 +249,12 @@ func (s *Server) pump(agg *slots.Aggregator, store *storer) time.Duration {
 	return max(time.Millisecond, due.Sub(now))
 }
 
+// edgeBuild is what an edge runs.
+type edgeBuild struct {
+	name  string
+	opens uint32 // as wire.Report has it
+}
+
 const (
 	edgesEvery = 5 * time.Second // how often global is told of the edges
 	maxBuilds  = 10_000
@@ -261,7 +268,8 @@ func (s *Server) tellEdges(now fleet.Mono, agg *slots.Aggregator, m *wire.Report
 		return
 	}
 	s.toldEdges = now
-	all, builds := agg.Status(now).Edges, map[uint64]string{}
+	all, builds := agg.Status(now).Edges, map[uint64]edgeBuild{}
+	m.Opens = ticket.Version
 	for _, e := range all {
 		if b, ok := s.builds[e.Inc]; ok {
 			builds[e.Inc] = b
@@ -269,7 +277,10 @@ func (s *Server) tellEdges(now fleet.Mono, agg *slots.Aggregator, m *wire.Report
 		if e.State == slots.Left {
 			continue
 		}
-		told := wire.ToldEdge{Name: e.Name, Build: builds[e.Inc], State: e.State, Heard: now.Sub(e.Heard)}
+		told := wire.ToldEdge{Name: e.Name, Build: builds[e.Inc].name, State: e.State, Heard: now.Sub(e.Heard)}
+		if e.State != slots.Dead {
+			m.Opens = min(m.Opens, max(1, builds[e.Inc].opens))
+		}
 		if e.State == slots.Alive {
 			told.Lease = max(0, s.Params.EdgeLease-told.Heard)
 		}

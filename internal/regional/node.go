@@ -30,7 +30,7 @@ func NewNode(cfg Config, params wire.Params, edges, up *natsbus.Conn, log *slog.
 	clock, replicas := node.NewClock(), node.BucketReplicas(cfg.NATS.Replicas)
 	s, err := New(Options{
 		Config: cfg, Params: params, Edges: edges, Global: up, Desk: edges, Clock: clock, Reg: dbg.Registry, Log: log,
-		Docs:     natsbus.NewDocuments(up, 0, node.RoomsDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument),
+		Docs:     natsbus.NewDocuments(up, 0, node.RoomsDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument, node.DrawsDocument),
 		Lease:    natsbus.NewLease(edges, "regional."+cfg.DataCenter, cfg.Name, replicas, clock.Now).Bootstrap(cfg.Bootstrap),
 		Promises: natsbus.NewPromises(edges, cfg.DataCenter, replicas),
 	})

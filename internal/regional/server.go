@@ -56,8 +56,8 @@ type Server struct {
 	news     bool       // edges told something of a room since global was told
 	reported fleet.Mono // when global was told last
 
-	builds    map[uint64]string // releases of edges, by incarnation
-	toldEdges fleet.Mono        // when global was told of the edges last
+	builds    map[uint64]edgeBuild // what edges run, by incarnation
+	toldEdges fleet.Mono           // when global was told of the edges last
 
 	waits  []slots.Wait // what was said to be waited for
 	looked fleet.Mono   // when it was last looked

@@ -188,6 +188,9 @@ func (e *encoder) events(all []Event) {
 			e.out = strconv.AppendInt(append(e.out, `,"`+f.key+`":`...), *f.to, 10)
 		}
 		e.out = strconv.AppendBool(append(e.out, `,"suspended":`...), v.Suspended)
+		if v.Shuffle {
+			e.raw(`,"shuffle":true`)
+		}
 		for _, n := range []struct {
 			key string
 			n   int
@@ -389,6 +392,8 @@ func (r *reader) event(at string) (v Event, err error) {
 			return true, r.text(at, &v.ID)
 		case "suspended":
 			return true, r.flag(at, &v.Suspended)
+		case "shuffle":
+			return true, r.flag(at, &v.Shuffle)
 		case "total_active_users":
 			return true, r.whole(at, &v.Total)
 		case "new_users_per_minute":

@@ -331,7 +331,7 @@ func (s *Set) Next(c *Controls, now int64, bound time.Duration) (next int64) {
 		return next
 	}
 	for _, r := range s.planned {
-		next = sooner(next, about(r.Plan.Next, now, bound))
+		next = sooner(next, about(s.plan(r).Next, now, bound))
 	}
 	return next
 }
@@ -365,8 +365,12 @@ func (s *Set) Under(c *Controls, now int64, bound time.Duration) *Set {
 	}
 	changed := map[*Room]*Room{}
 	for _, r := range s.planned {
-		if in, on, closed := r.During(r.Plan, now, bound); on.Kind != Base || closed || !in.Equal(r.Settings) {
-			changed[r] = &Room{ID: r.ID, Settings: in, Index: r.Index, Plan: r.Plan, Phase: on, Closed: closed}
+		plan, drawn := s.plan(r), s.board.Drawn(PublicID(r.Known()))
+		if in, on, closed := r.During(plan, now, bound); on.Kind != Base || closed || drawn != nil || len(plan) != len(r.Plan) || !in.Equal(r.Settings) {
+			changed[r] = &Room{ID: r.ID, Settings: in, Index: r.Index, Plan: plan, Phase: on, Closed: closed, Drawn: drawn}
+			if e := on.Event; e != nil && e.Shuffle {
+				changed[r].Draw = s.board.Of(r.DrawOf(e))
+			}
 		}
 	}
 	if c != nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"vestibule/internal/draw"
+	"vestibule/internal/fleet"
 	"vestibule/internal/mutant"
 )
 
@@ -30,6 +32,7 @@ type Event struct {
 	Prequeue    int64 // 0: nobody gathers
 	Start, End  int64
 	Suspended   bool // it does nothing
+	Shuffle     bool // whoever has joined when entries close enters in an order that is drawn, see package draw
 	Total, Rate int  // T and R: both or neither
 	Session     time.Duration
 	NoRenewal   Override
@@ -100,8 +103,12 @@ type Phase struct {
 // out by itself which one is on, so nothing has to arrive when one begins.
 type Plan []Phase
 
-// Plan returns the plan of the room: one phase where it has no events.
-func (s *Settings) Plan() Plan {
+// Plan returns the plan of the room: one phase where it has no events. Of draws nothing is told.
+func (s *Settings) Plan() Plan { return s.PlanBy(nil) }
+
+// PlanBy returns the plan of the room by what a board tells of draws. An event that begins with one is not active before
+// its record has been public for long enough: people go on gathering, to the event's end where there is no word of it.
+func (s *Settings) PlanBy(board *draw.Board) Plan {
 	plan := Plan{{From: math.MinInt64}}
 	add := func(p Phase) {
 		if last := &plan[len(plan)-1]; last.From == p.From { // one event begins as another one ends
@@ -120,10 +127,65 @@ func (s *Settings) Plan() Plan {
 		if e.Prequeue != 0 {
 			add(Phase{e.Prequeue, Prequeue, e})
 		}
-		add(Phase{e.Start, Active, e})
+		if start := s.opens(e, board); start < e.End {
+			add(Phase{start, Active, e})
+		}
 		add(Phase{From: e.End})
 	}
 	return plan
+}
+
+// opens returns when the first are let in to an event.
+func (s *Settings) opens(e *Event, board *draw.Board) int64 {
+	if !e.Shuffle {
+		return e.Start
+	}
+	return max(e.Start, int64(board.Of(s.DrawOf(e)).Opens()))
+}
+
+// DrawOf returns what the draw of an event of the room is known by.
+func (s *Settings) DrawOf(e *Event) draw.Event {
+	return draw.Event{Room: PublicID(s.Known()), ID: e.ID, Start: fleet.Time(e.Start), End: fleet.Time(e.End)}
+}
+
+// Told returns the set with what is public of draws, which [Set.Under] and [Set.Next] go by. The nil set is itself.
+func (s *Set) Told(board *draw.Board) *Set {
+	if s == nil || board == nil {
+		return s
+	}
+	out := *s
+	out.board, out.planned = board, slices.Clone(s.planned)
+	for _, n := range board.Notices {
+		if id, err := controlledID(n.Room); err == nil && n.Drawn() != nil {
+			if r := s.ByID(id); r != nil && PublicID(r.Known()) == n.Room && !slices.Contains(out.planned, r) {
+				out.planned = append(out.planned, r) // who was drawn keeps the place without the event, too
+			}
+		}
+	}
+	return &out
+}
+
+// plan returns the plan of a room by what is told of draws.
+func (s *Set) plan(r *Room) Plan {
+	if s.board == nil || !slices.ContainsFunc(r.Events, func(e Event) bool { return e.Shuffle }) {
+		return r.Plan
+	}
+	return r.PlanBy(s.board)
+}
+
+// Draws returns the events of the rooms that begin with a draw. The nil set has none.
+func (s *Set) Draws() (events []draw.Event) {
+	if s == nil {
+		return nil
+	}
+	for _, r := range s.planned {
+		for i := range r.Events {
+			if e := &r.Events[i]; e.Shuffle && !e.Suspended {
+				events = append(events, r.DrawOf(e))
+			}
+		}
+	}
+	return events
 }
 
 // at returns the index of the phase that is on at now.
@@ -283,6 +345,9 @@ func (e *Event) check(add func(key, rule string)) {
 	}
 	if e.Prequeue != 0 && moment("prequeue_start_time", e.Prequeue) && started && e.Start-e.Prequeue < MinPrequeue.Milliseconds() {
 		add("prequeue_start_time", fmt.Sprintf("must be %s or more before event_start_time, got %s", short(MinPrequeue), showMoment(e.Prequeue)))
+	}
+	if e.Shuffle && e.Prequeue == 0 {
+		add("shuffle_at_event_start", "must be false without prequeue_start_time: nobody gathers who could be drawn")
 	}
 	whole("total_active_users", e.Total)
 	whole("new_users_per_minute", e.Rate)

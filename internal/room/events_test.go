@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"vestibule/internal/draw"
+	"vestibule/internal/fleet"
 )
 
 var base = time.Date(2026, 11, 22, 20, 0, 0, 0, time.UTC)
@@ -51,6 +54,8 @@ func TestEventsAreRefusedWithTheField(t *testing.T) {
 		{edit(func(e *Event) { e.End = at(0.9) }), "events[0].event_end_time: must be 1m or more after event_start_time"},
 		{edit(func(e *Event) { e.Prequeue = at(-4) }), "events[0].prequeue_start_time: must be 5m or more before event_start_time"},
 		{edit(func(e *Event) { e.Prequeue = at(5) }), "events[0].prequeue_start_time: must be 5m or more before"},
+		{edit(func(e *Event) { e.Shuffle = true }), ""},
+		{edit(func(e *Event) { e.Shuffle, e.Prequeue = true, 0 }), "events[0].shuffle_at_event_start: must be false without prequeue_start_time"},
 		{edit(func(e *Event) { e.Rate = 0 }), "events[0].new_users_per_minute: must be given with total_active_users"},
 		{edit(func(e *Event) { e.Total = 0 }), "events[0].total_active_users: must be given with new_users_per_minute"},
 		{edit(func(e *Event) { e.Total = -1 }), "events[0].total_active_users: must be 1 to 2147483647, got -1"},
@@ -190,7 +195,7 @@ func TestControlsGoBeforeEvents(t *testing.T) {
 // TestEventsInDocuments: what is stored reads back, asks of its readers to know events, and is as before without them.
 func TestEventsInDocuments(t *testing.T) {
 	e := launch()
-	e.Description, e.Session, e.NoRenewal, e.Method, e.Page, e.Suspended, e.Created, e.Changed = "x", time.Minute, Off, MethodReject, "p", true, 5, 6
+	e.Description, e.Session, e.NoRenewal, e.Method, e.Page, e.Suspended, e.Shuffle, e.Created, e.Changed = "x", time.Minute, Off, MethodReject, "p", true, true, 5, 6
 	doc := Document{Rooms: []Settings{sale(e, Event{Name: "b", Start: at(60), End: at(61)})}}.WithDefaults()
 	data, err := EncodeDocument(doc)
 	if err != nil || !strings.Contains(string(data), `"needs":2`) {
@@ -200,7 +205,7 @@ func TestEventsInDocuments(t *testing.T) {
 	if diff := cmp.Diff(doc, got); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
-	for _, bad := range []string{`"disable_session_renewal":3`, `"start":"x"`, `"shuffle":true`} {
+	for _, bad := range []string{`"disable_session_renewal":3`, `"start":"x"`, `"shuffle":1`} {
 		key := bad[:strings.Index(bad, ":")+1]
 		broken := string(data)
 		if i := strings.Index(broken, key); i >= 0 {
@@ -214,5 +219,70 @@ func TestEventsInDocuments(t *testing.T) {
 	}
 	if without, err := EncodeDocument(Document{Rooms: []Settings{sale()}}.WithDefaults()); err != nil || strings.Contains(string(without), "events") || strings.Contains(string(without), "needs") {
 		t.Errorf("%s: %v", without, err)
+	}
+}
+
+// TestAnEventWithADraw: people go on gathering until the record of the draw has been public for long enough, and to the end
+// of the event where there is none. Who was drawn keeps the place when the event is gone.
+func TestAnEventWithADraw(t *testing.T) {
+	e := launch()
+	e.Shuffle = true
+	set, err := NewSet(Document{Rooms: []Settings{sale(e)}}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := set.Draws()
+	if len(events) != 1 || events[0].Room != PublicID("sale") || int64(events[0].Closes()) != at(-0.5) {
+		t.Fatalf("draws %+v", events)
+	}
+	board := func(n *draw.Notice) *draw.Board { return &draw.Board{Version: 1, Notices: []*draw.Notice{n}} }
+	published := func(after float64) *draw.Board {
+		n, err := draw.Announce(fleet.Time(at(-60)), events[0], draw.Secret{1}, draw.BeaconNone).Publish(fleet.Time(at(after)), draw.Secret{1}, nil, 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return board(n)
+	}
+	settle := draw.Settle.Minutes()
+	for _, c := range []struct {
+		name  string
+		board *draw.Board
+		now   float64
+		kind  Kind
+		next  float64 // -1 for never
+	}{
+		{"nothing is told", nil, -1, Prequeue, 30},
+		{"nothing is told at the start", nil, 0.1, Prequeue, 30},
+		{"announced", board(draw.Announce(1, events[0], draw.Secret{1}, draw.BeaconNone)), 0.1, Prequeue, 30},
+		{"published in time, before the start", published(-0.49), -0.01, Prequeue, 0},
+		{"published in time", published(-0.49), 0, Active, 30},
+		{"published late, unsettled", published(2), 2 + settle - 0.01, Prequeue, 2 + settle},
+		{"published late", published(2), 2 + settle, Active, 30},
+		{"published when it is over", published(29.9), 29.95, Prequeue, 30},
+		{"no draw", board(draw.Without(events[0], "late")), 0, Active, 30},
+		{"over without a record", nil, 31, Base, -1},
+	} {
+		told := set.Told(c.board)
+		r := told.Under(nil, at(c.now), 0).ByName("sale")
+		next := int64(0)
+		if c.next >= 0 {
+			next = at(c.next)
+		}
+		if got := told.Next(nil, at(c.now), 0); r.Phase.Kind != c.kind || r.Closed != (c.kind == Prequeue) || got != next {
+			t.Errorf("%s: kind %d, closed %v, next %s, want %s", c.name, r.Phase.Kind, r.Closed, showMoment(got), showMoment(next))
+		}
+		if spans := r.Plan.Gathers(); c.kind == Prequeue && (len(spans) != 1 || spans[0][1] <= at(c.now)) {
+			t.Errorf("%s: edges let in from %v", c.name, spans)
+		}
+	}
+	plain, err := NewSet(Document{Rooms: []Settings{sale()}}, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := plain.Told(published(-0.49)).Under(nil, at(1), 0).ByName("sale"); r.Drawn == nil || r.Draw != nil {
+		t.Errorf("the event went, and who was drawn has the place no more: %+v", r)
+	}
+	if got := set.Told(published(-0.49)).Under(nil, at(1), 0).ByName("sale"); got.Draw == nil || got.Draw != got.Drawn {
+		t.Errorf("while it is on: %+v", got)
 	}
 }

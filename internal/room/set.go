@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"vestibule/internal/draw"
 )
 
 // Room is one room of a [Set]. It must not be modified.
@@ -15,6 +17,9 @@ type Room struct {
 	Plan    Plan     // of its events
 	Phase   Phase    // which of them is on: Settings are those in it
 	Closed  bool     // it is not certain that nobody gathers for an event
+
+	Drawn *draw.Notice // the newest draw of the room with a record: it says who has which place; nil for none
+	Draw  *draw.Notice // of the event of the phase that is on, nil where there is none or nobody has told of it
 }
 
 // Set is a document made ready for matching: every room by ID, by name and by
@@ -26,7 +31,8 @@ type Set struct {
 	byID    map[ID]*Room
 	byName  map[string]*Room
 	hosts   map[string]*host
-	planned []*Room // those with events
+	planned []*Room // those with events, and those with a draw
+	board   *draw.Board
 }
 
 // NewSet returns the set of the rooms and hosts of doc, with defaults filled

@@ -137,6 +137,7 @@ func (p *parser) event(n *yaml.Node, at place) (e room.Event) {
 		{"prequeue_start_time", p.moment(&e.Prequeue)},
 		{"event_start_time", p.moment(&e.Start)},
 		{"event_end_time", p.moment(&e.End)},
+		{"shuffle_at_event_start", p.flag(&e.Shuffle)},
 		{"suspended", p.flag(&e.Suspended)},
 		{"total_active_users", whole(&e.Total)},
 		{"new_users_per_minute", whole(&e.Rate)},

@@ -119,6 +119,7 @@ func eventOf(e *room.Event) *yaml.Node {
 	add("prequeue_start_time", e.Prequeue != 0, moment(e.Prequeue))
 	add("event_start_time", true, moment(e.Start))
 	add("event_end_time", true, moment(e.End))
+	add("shuffle_at_event_start", e.Shuffle, word("true"))
 	add("suspended", e.Suspended, word("true"))
 	add("total_active_users", e.Total != 0, word(strconv.Itoa(e.Total)))
 	add("new_users_per_minute", e.Rate != 0, word(strconv.Itoa(e.Rate)))

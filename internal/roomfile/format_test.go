@@ -40,7 +40,7 @@ func TestWhatIsWrittenIsReadAsTheSame(t *testing.T) {
 	events := plain("events")
 	start := time.Date(2026, 11, 22, 20, 0, 0, 5_000_000, time.UTC).UnixMilli()
 	events.Events = []room.Event{
-		{Name: "launch", Description: "- #x", Prequeue: start - 600_000, Start: start, End: start + 3_600_000, Suspended: true, Total: 7, Rate: 8, Session: 90 * time.Second, NoRenewal: room.Off, Method: "reject", Page: "page.html"},
+		{Name: "launch", Description: "- #x", Prequeue: start - 600_000, Start: start, End: start + 3_600_000, Suspended: true, Shuffle: true, Total: 7, Rate: 8, Session: 90 * time.Second, NoRenewal: room.Off, Method: "reject", Page: "page.html"},
 		{Name: "next", Start: start + 3_600_000, End: start + 7_200_000, NoRenewal: room.On},
 	}
 	same("events", room.Document{Rooms: []room.Settings{events}})

@@ -204,18 +204,22 @@ func (s *Store) attempt(ctx context.Context, v *view, id string, by Owner, edit 
 		}
 		after.present = next.present()
 	}
-	// From here on the change is made: what fails now is made good by the leader. Nodes are told
-	// and the audit stream is at the same time: neither needs the other.
-	var stream sync.WaitGroup
-	stream.Go(func() { s.told(ctx, next, own) })
-	err = s.tell(ctx, after, p.rooms)
-	s.learn(next, after, err == nil)
-	stream.Wait()
-	if err != nil {
-		s.Log.Warn("rooms are changed, and nodes are not told yet", slog.Uint64("version", next.Version), slog.Any("error", err))
-		if have != nil {
-			return nil, err
-		}
+	if err := s.announce(ctx, after, p.rooms, own); err != nil && have != nil {
+		return nil, err
 	}
 	return next, nil
+}
+
+// announce tells nodes and the audit stream of a change that is made, at the same time, since neither needs the
+// other. What fails now is made good by the leader.
+func (s *Store) announce(ctx context.Context, after *view, rooms []byte, own *audit.Entry) error {
+	var stream sync.WaitGroup
+	stream.Go(func() { s.told(ctx, after.state, own) })
+	err := s.tell(ctx, after, rooms)
+	s.learn(after.state, after, err == nil)
+	stream.Wait()
+	if err != nil {
+		s.Log.Warn("rooms are changed, and nodes are not told yet", slog.Uint64("version", after.state.Version), slog.Any("error", err))
+	}
+	return err
 }

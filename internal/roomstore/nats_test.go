@@ -59,7 +59,7 @@ func shop(name string, total int) room.Settings {
 // the same in the end.
 func TestEightWritersLoseNothing(t *testing.T) {
 	server := serve(t)
-	const writers, changes = 8, 8
+	const writers, changes = 8, 4
 	var all []*roomstore.Store
 	var docs *natsbus.Documents
 	for i := range writers {

@@ -49,6 +49,7 @@ type Faults struct {
 	Renewal                             bool // disable_session_renewal is edited
 	Rename                              bool // the room is renamed, and keeps its id
 	Events                              bool // the room has events, with people who gather before them
+	Draws                               bool // the room has events that begin with a draw
 	Release                             bool // the room is paused, and some are let in
 	Clocks                              bool // wall clocks are off by up to five minutes, monotonic ones drift at the bound
 
@@ -158,6 +159,7 @@ var operatorKinds = []faultKind{
 	{1, func(f *Faults) bool { return f.Rename }, (*World).renameRoom},
 	{4, func(f *Faults) bool { return f.Events }, (*World).scheduleEvent},
 	{4, func(f *Faults) bool { return f.Release }, (*World).releaseSome},
+	{4, func(f *Faults) bool { return f.Draws }, (*World).scheduleDraw},
 }
 
 // fault is one thing that goes wrong. Everything about it is drawn beforehand,
@@ -527,7 +529,7 @@ func (w *World) forget(i int32) {
 		return
 	}
 	w.tell("#%d %s is declared ended (it has: %v)", w.telling, w.name(n), n.down)
-	n.forgotten = !n.down
+	n.forgotten, n.misjudged = !n.down, n.misjudged || !n.down
 	w.runRegion(agg.id)
 }
 
@@ -728,8 +730,8 @@ func (w *World) readRegion(i int32) {
 	n := w.aggs[i]
 	w.hear(&n.proc, func() {
 		if n.edition != w.edition {
-			n.edition = w.edition
-			n.core.SetRooms(n.clock.read(w.now), w.rooms(w.fleetTime(), 0))
+			n.edition, n.told = w.edition, w.rooms(w.fleetTime(), 0)
+			n.core.SetRooms(n.clock.read(w.now), n.told)
 			w.wakeRegion(i)
 		}
 	})

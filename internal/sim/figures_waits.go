@@ -2,9 +2,13 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"time"
 
+	"vestibule/internal/draw"
+	"vestibule/internal/fleet"
 	"vestibule/internal/room"
+	"vestibule/internal/ticket"
 )
 
 // flappingLeaders ends every process of a full room at once, and compares how long nobody
@@ -109,5 +113,58 @@ func eventStart() Finding {
 		Seen: fmt.Sprintf("%.2f s, with %d people; %v; %.3f / %.3f", after.Seconds(), gathered, map[bool]string{false: "none", true: "some"}[early], float64(r.Peak)/20_000, float64(r.PeakRate)/12_000),
 		Met:  after > 0 && after <= 2*time.Second && !early && gathered >= 200_000 && r.Peak <= 20_000 && r.PeakRate <= 12_000, Fault: r.Fault,
 		Bound: fmt.Sprintf("order spread p50 / p99 %.1f s / %.1f s: who is called at the start comes within a refresh of 15 to 25 s", r.OrderP50, r.OrderP99),
+	}
+}
+
+// drawStart lets 200,000 people gather for an event that begins with a draw. The coordinator is replaced shortly before entries
+// close, and others come after that, until the event has begun.
+func drawStart() Finding {
+	const begin, end = 4 * time.Minute, 6 * time.Minute
+	c := Defaults()
+	c.Centres, c.Edges, c.Length = 5, 4, end
+	c.Total, c.Rate, c.Session, c.People.Patience = 20_000, 12_000, time.Minute, 0
+	c.Demand = Demand{Spikes: []Spike{
+		{At: 10 * time.Second, Length: 190 * time.Second, PerMinute: 202_000 * 60.0 / 190}, {At: begin - draw.Lead, Length: time.Minute, PerMinute: 6000},
+	}}
+	w := New(c)
+	gathered, drawn, first, called, early, in := 0, uint64(0), int64(0), fleet.Time(0), 0, 0
+	var off []float64 // by how many places people entered earlier or later than in the order that was drawn
+	look := func() {
+		if v := w.newest().core.Totals(w.room).View; v != nil {
+			called = max(called, v.Horizon)
+		}
+	}
+	w.judge.seeDrawn = func(n *draw.Notice, t *ticket.Ticket) {
+		look()
+		if first == 0 {
+			first = w.now
+		}
+		if in++; t.Place() > called {
+			early++
+		}
+		if drawn = n.Drawn().Entrants; t.Joined < n.Closes() {
+			rank := float64(drawn) * (1 - float64(n.Closes()-t.Place())/float64(draw.Window.Milliseconds()))
+			off = append(off, math.Abs(rank-float64(in)))
+		}
+	}
+	w.in(time.Second, func() {
+		at := func(d time.Duration) int64 { return int64(epoch.Add(d)) }
+		w.giveEvent(&room.Event{ID: "25756b2dfe6e378a06b033b670413757", Name: "launch", Prequeue: at(5 * time.Second), Start: at(begin), End: at(end + time.Minute), Shuffle: true})
+		w.judge.raise(w)
+		w.publish()
+	})
+	w.in(begin-draw.Lead-3*time.Second, func() {
+		w.newest().gone = true
+		w.startGlobal(false)
+	})
+	w.in(begin-time.Millisecond, func() { gathered = w.judge.waiting })
+	w.each(10*time.Millisecond, look)
+	r := w.Run()
+	after := time.Duration(first) - begin
+	share := float64(early) / float64(max(1, in))
+	return Finding{
+		Seen: fmt.Sprintf("%.2f s, with %d people; %.2f %% of %d; %.3f / %.3f", after.Seconds(), gathered, 100*share, in, float64(r.Peak)/20_000, float64(r.PeakRate)/12_000),
+		Met:  after >= 0 && after <= 2*time.Second && share <= 0.001 && in > 10_000 && gathered >= 200_000 && r.Peak <= 20_000 && r.PeakRate <= 12_000, Fault: r.Fault,
+		Bound: fmt.Sprintf("%d were drawn; places between the order drawn and the order of entering p50 / p99 %.0f / %.0f: who is called at the start comes within a refresh of 15 to 25 s", drawn, quantile(off, 0.5), quantile(off, 0.99)),
 	}
 }

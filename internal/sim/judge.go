@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"vestibule/internal/admission"
+	"vestibule/internal/draw"
 	"vestibule/internal/fleet"
 	"vestibule/internal/slots"
 	"vestibule/internal/ticket"
@@ -53,6 +54,7 @@ type judge struct {
 	excess  int // most sessions beyond T at any moment
 
 	releases map[uint64]*releasing
+	seeDrawn func(*draw.Notice, *ticket.Ticket) // whoever enters after a draw; nil where nobody looks
 
 	lines []deed // per data centre, as of the last look
 	root  slots.RootLedger
@@ -154,6 +156,7 @@ func (j *judge) issued(w *World, v *visitor, d admission.Decision) {
 	e := w.edges[v.edge]
 	if d.Verdict == admission.Admit {
 		j.admit(w, e.region)
+		j.drawn(w, e, &d.Ticket)
 		if e.told.Shut != admission.None {
 			j.released(w, e)
 		}

@@ -73,7 +73,7 @@ func (m *meters) entered(w *World, v *visitor, d admission.Decision) {
 		m.outcomes = append(m.outcomes, v.told)
 	}
 	if w.judge.waiting > 0 {
-		m.joined = append(m.joined, int64(d.Ticket.Joined))
+		m.joined = append(m.joined, int64(d.Ticket.Place()))
 	}
 }
 

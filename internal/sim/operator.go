@@ -22,6 +22,7 @@ type operator struct {
 	control   room.Control
 	edits     int // of the method, so that an older edit does not end a newer one
 	event     *room.Event
+	draws     draws
 
 	// What nodes read is made anew where it differs: the judge asks with every event.
 	made     settings
@@ -58,7 +59,10 @@ func (o *operator) inForce(w *World, at fleet.Time, bound time.Duration) *room.R
 		o.made, o.set = want, set
 		o.controls = &room.Controls{Version: 1, Rooms: map[string]*room.Control{room.PublicID(firstName): &o.control}}
 	}
-	r := o.set.Under(o.controls, int64(at), bound).Rooms()[0]
+	r := o.set.Rooms()[0]
+	if o.control != (room.Control{}) {
+		r = o.set.Under(o.controls, int64(at), bound).Rooms()[0]
+	}
 	if r.ID != w.room {
 		w.judge.fail(w, "a room that was renamed has another id")
 	}
@@ -68,7 +72,7 @@ func (o *operator) inForce(w *World, at fleet.Time, bound time.Duration) *room.R
 	// An event as short as the world would be refused.
 	out, base := *r, o.set.Rooms()[0].Settings
 	base.Events = []room.Event{*o.event}
-	out.Plan = base.Plan()
+	out.Plan, out.Drawn = base.PlanBy(o.draws.board), o.draws.board.Drawn(room.PublicID(firstName))
 	out.Settings, out.Phase, out.Closed = base.During(out.Plan, int64(at), bound)
 	out.Settings = out.Surely(&o.control, int64(at), bound)
 	return &out
@@ -102,8 +106,19 @@ func (w *World) scheduleEvent(f *fault) {
 
 // giveEvent puts an event on the calendar of the room, of which nodes read when the room is published.
 func (w *World) giveEvent(e *room.Event) {
+	w.operator.event = e
+	w.watchPhases()
+	if e.Shuffle {
+		w.tendDraws()
+		for at := 500 * time.Millisecond; at < fleet.Time(e.End).Sub(w.fleetTime()); at += 500 * time.Millisecond {
+			w.in(at, w.tendDraws)
+		}
+	}
+}
+
+// watchPhases lets nodes look at the clock about the moments at which a phase of the event begins.
+func (w *World) watchPhases() {
 	o, now := &w.operator, w.fleetTime()
-	o.event = e
 	for _, p := range o.inForce(w, now, 0).Plan[1:] {
 		w.in(fleet.Time(p.From).Sub(now), func() { w.judge.raise(w) })
 		// Each node looks at the clock four times a second.
@@ -125,6 +140,15 @@ func (w *World) lookAtClocks() {
 				n.told = rooms
 				n.core.SetRooms(n.clock.read(w.now), rooms)
 				w.wakeGlobal(int32(i))
+			}
+		})
+	}
+	for i, n := range w.aggs {
+		w.hear(&n.proc, func() {
+			if rooms := w.rooms(w.fleetTime(), 0); !slices.Equal(rooms, n.told) && n.edition == w.edition {
+				n.told = rooms
+				n.core.SetRooms(n.clock.read(w.now), rooms)
+				w.wakeRegion(int32(i))
 			}
 		})
 	}

@@ -288,7 +288,7 @@ func (w *World) leftOver() string {
 		idle, rateIdle, silent := max(0, l.Free), max(0, l.RateFree), false
 		for _, k := range r.edges {
 			e := w.edges[k]
-			silent = silent || e.lost
+			silent = silent || e.lost || e.misjudged // what is presumed of one that was declared ended and lives counts to its end
 			if !e.lost {
 				credit, ridle := e.core.Spendable(e.clock.read(w.now), w.room)
 				idle += int64(credit)

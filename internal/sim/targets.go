@@ -28,6 +28,7 @@ var Targets = []Target{
 	{"operators", Operators},
 	{"events", Events},
 	{"releases", Releases},
+	{"draws", Draws},
 }
 
 // Target is one of them.

@@ -165,6 +165,7 @@ var enemies = []enemy{
 	{"suspend", true, func(c *Config) { c.Faults.Suspend = false }},
 	{"renewal", true, func(c *Config) { c.Faults.Renewal = false }},
 	{"events", true, func(c *Config) { c.Faults.Events = false }},
+	{"draws", true, func(c *Config) { c.Faults.Draws = false }},
 	{"rename", true, func(c *Config) { c.Faults.Rename = false }},
 	{"release", true, func(c *Config) { c.Faults.Release = false }},
 	{"disk", false, func(c *Config) { c.Faults.Disk = false }},

@@ -209,6 +209,7 @@ func Small(seed uint64) Config {
 	c.Faults.Last = []time.Duration{300 * time.Millisecond, 3 * time.Second, 10 * time.Second, 30 * time.Second}[rng.IntN(4)]
 	c.enableFaults(rng)
 	c.Faults.Events = rand.New(rand.NewPCG(seed, 0x6576656e)).IntN(8) == 0
+	c.Faults.Draws = !c.Faults.Events && rand.New(rand.NewPCG(seed, 0x64726177)).IntN(8) == 0
 	c.thenCalm()
 	p.bind(seed)
 	return c

@@ -238,6 +238,7 @@ type regionProc struct {
 	edition uint64
 	members int // version of the list of data centres that it knows
 	core    *slots.Aggregator
+	told    []slots.RoomConfig
 	writing uint64 // version being written
 }
 
@@ -253,6 +254,7 @@ type edgeNode struct {
 	down      bool          // between two lives
 	lost      bool          // for good
 	forgotten bool          // declared ended, and was not heard since
+	misjudged bool          // it was declared ended once and had not
 	synced    bool          // was told fleet time in this life: visitors are sent here
 	cutUp     int64         // nothing reaches the regional until then
 	cutDown   int64         // nothing comes from it until then
@@ -365,7 +367,8 @@ func (w *World) startRegion(i int32, bootstrap bool) {
 		Site: w.siteOf(i, len(r.procs)),
 	}, r.stored.Clone())
 	n.core.SetLease(fleet.Never)
-	n.core.SetRooms(n.clock.read(w.now), w.rooms(w.fleetTime(), 0))
+	n.told = w.rooms(w.fleetTime(), 0)
+	n.core.SetRooms(n.clock.read(w.now), n.told)
 	if n.members = max(r.members, 1); bootstrap {
 		r.members = 1
 	}

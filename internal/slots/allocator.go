@@ -243,49 +243,6 @@ func (a *Allocator) search(name string) (i int, ok bool) {
 	return slices.BinarySearchFunc(a.centres, name, func(d *centre, name string) int { return cmp.Compare(d.name, name) })
 }
 
-// take brings what a data centre says of a room into the books.
-func (a *Allocator) take(d *centre, l *loan, r *wire.RoomReport, asOf fleet.Time) {
-	p := a.pool(r.Room)
-	if !d.blank && r.Gen == l.gen {
-		if !d.adopted {
-			// Its books are the truth: whatever a predecessor lent is in them.
-			l.granted, l.rateGranted = max(l.granted, r.Granted), max(l.rateGranted, r.RateGranted)
-			l.returned, l.rateReturned = max(l.returned, r.Returned), max(l.rateReturned, r.RateReturned)
-		}
-		back, rateBack := int64(growth(&l.returned, r.Returned)), int64(growth(&l.rateReturned, r.RateReturned))
-		if l.reconstructed = r.Reconstructed; !l.reconstructed || mutant.On(mutant.ReconstructedUsed) {
-			p.spare += back
-			p.rateSpare += rateBack
-		} // else: what comes back may never have been lent
-		l.idle, l.idleSeen = r.Idle, r.Granted
-		l.rateIdle, l.rateSeen = r.RateIdle, r.RateGranted
-	}
-	l.want, l.heldPeople, l.heldJoined, l.active = r.Want, r.HeldPeople, r.HeldJoined, r.Active
-	l.waiting, l.arrivals, l.pending = r.Waiting, r.Arrivals, pendingOf(r, asOf)
-	if !d.blank && !d.recovering { // else edges are missing that have not told anything yet
-		l.whole = crowd{at: d.recv, active: r.Active, waiting: l.waiting, pending: l.pending}
-	}
-	l.movers, l.excess = r.Movers, r.Excess
-	p.passes.take(&l.passes, r)
-	if l.active <= uint64(max(0, l.held())) {
-		l.unreturned = 0
-	} else if l.unreturned > 0 {
-		l.unreturned = int64(l.active) - l.held()
-	}
-	for _, e := range r.Ends {
-		a.relay(p, d, e)
-	}
-	if !l.told { // what was before this term says nothing of how fast people enter now
-		l.told = true
-		l.admitted, l.joined, l.entered, l.outcomes = r.Admitted, r.Joined, r.Entered, r.Outcomes
-	}
-	p.admitted += growth(&l.admitted, r.Admitted)
-	p.joined += growth(&l.joined, r.Joined)
-	p.entered += growth(&l.entered, r.Entered)
-	p.outcomes.Gain(l.outcomes, r.Outcomes)
-	l.outcomes = r.Outcomes
-}
-
 // complete reports whether the books of every data centre are known for the
 // room: then what is free can be reckoned from the limit.
 func (a *Allocator) complete(p *pool) bool {

@@ -381,26 +381,3 @@ func settle(keep, idle int64) int64 {
 	}
 	return keep
 }
-
-// share returns how many visitors the data centre had in the minute before the
-// last full one: history that cannot change any more.
-func (l *loan) share(ft fleet.Time) float64 {
-	minute := ft.Minute().Add(-2 * time.Minute)
-	for _, m := range l.arrivals {
-		if m.Start == minute {
-			return float64(m.N)
-		}
-	}
-	return 0
-}
-
-// floorShares gives everybody at least one per cent of the whole.
-func floorShares(shares []float64) {
-	sum := 0.0
-	for _, s := range shares {
-		sum += s
-	}
-	for i := range shares {
-		shares[i] = max(shares[i], sum/100)
-	}
-}

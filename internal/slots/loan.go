@@ -7,6 +7,7 @@ import (
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/line"
+	"vestibule/internal/mutant"
 	"vestibule/internal/room"
 	"vestibule/internal/wire"
 )
@@ -140,4 +141,70 @@ func (a *Allocator) loan(d *centre, id room.ID) *loan {
 		}
 	}
 	return l
+}
+
+// take brings what a data centre says of a room into the books.
+func (a *Allocator) take(d *centre, l *loan, r *wire.RoomReport, asOf fleet.Time) {
+	p := a.pool(r.Room)
+	if !d.blank && r.Gen == l.gen {
+		if !d.adopted {
+			// Its books are the truth: whatever a predecessor lent is in them.
+			l.granted, l.rateGranted = max(l.granted, r.Granted), max(l.rateGranted, r.RateGranted)
+			l.returned, l.rateReturned = max(l.returned, r.Returned), max(l.rateReturned, r.RateReturned)
+		}
+		back, rateBack := int64(growth(&l.returned, r.Returned)), int64(growth(&l.rateReturned, r.RateReturned))
+		if l.reconstructed = r.Reconstructed; !l.reconstructed || mutant.On(mutant.ReconstructedUsed) {
+			p.spare += back
+			p.rateSpare += rateBack
+		} // else: what comes back may never have been lent
+		l.idle, l.idleSeen = r.Idle, r.Granted
+		l.rateIdle, l.rateSeen = r.RateIdle, r.RateGranted
+	}
+	l.want, l.heldPeople, l.heldJoined, l.active = r.Want, r.HeldPeople, r.HeldJoined, r.Active
+	l.waiting, l.arrivals, l.pending = r.Waiting, r.Arrivals, pendingOf(r, asOf)
+	if !d.blank && !d.recovering { // else edges are missing that have not told anything yet
+		l.whole = crowd{at: d.recv, active: r.Active, waiting: l.waiting, pending: l.pending}
+	}
+	l.movers, l.excess = r.Movers, r.Excess
+	p.passes.take(&l.passes, r)
+	if l.active <= uint64(max(0, l.held())) {
+		l.unreturned = 0
+	} else if l.unreturned > 0 {
+		l.unreturned = int64(l.active) - l.held()
+	}
+	for _, e := range r.Ends {
+		a.relay(p, d, e)
+	}
+	if !l.told { // what was before this term says nothing of how fast people enter now
+		l.told = true
+		l.admitted, l.joined, l.entered, l.outcomes = r.Admitted, r.Joined, r.Entered, r.Outcomes
+	}
+	p.admitted += growth(&l.admitted, r.Admitted)
+	p.joined += growth(&l.joined, r.Joined)
+	p.entered += growth(&l.entered, r.Entered)
+	p.outcomes.Gain(l.outcomes, r.Outcomes)
+	l.outcomes = r.Outcomes
+}
+
+// share returns how many visitors the data centre had in the minute before the
+// last full one: history that cannot change any more.
+func (l *loan) share(ft fleet.Time) float64 {
+	minute := ft.Minute().Add(-2 * time.Minute)
+	for _, m := range l.arrivals {
+		if m.Start == minute {
+			return float64(m.N)
+		}
+	}
+	return 0
+}
+
+// floorShares gives everybody at least one per cent of the whole.
+func floorShares(shares []float64) {
+	sum := 0.0
+	for _, s := range shares {
+		sum += s
+	}
+	for i := range shares {
+		shares[i] = max(shares[i], sum/100)
+	}
 }

@@ -2,6 +2,7 @@ package slots_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,6 +55,9 @@ import (
 // After every step of every story the judge looks at the invariants.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		if filepath.Ext(path) == ".fail" {
+			return // rapid keeps there what it found, also where a rule was taken out
+		}
 		s := &script{}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			s.out.Reset()

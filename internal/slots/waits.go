@@ -139,7 +139,8 @@ func (l *lives) awaitedInVain(now fleet.Mono, ft fleet.Time, e *edge) bool {
 // leaseLeft returns the last second in which an edge of a predecessor can have a lease,
 // and the last one in which a ticket can be valid that it stamped under one.
 func (l *lives) leaseLeft(now fleet.Mono) (leased, until int64) {
-	end := l.latest(now).Add(ownerLease) // of all predecessors
+	// Of all predecessors, who led before this term began: what was waited since then counts.
+	end := l.latest(now).Add(ownerLease - fleet.Shrink(now.Sub(l.clock.started)))
 	return end.Add(fleet.Stretch(l.params.EdgeLease)+2*fleet.MaxError).Second() + 1, l.rooms.maxExpiry(now, end, l.params.EdgeLease)
 }
 

@@ -26,16 +26,31 @@ var (
 	ErrSeal      = errors.New("ticket: broken seal") // altered, or of another room or cookie
 )
 
+// The versions of the layout. Release 0.1.0 reads the first only, and takes any other value
+// for no ticket: see [Version].
 const (
-	version   = 1
+	plain  = 1 // the place is Joined
+	placed = 2 // six bytes at the end: the place of who waits
+)
+
+// Version is the newest version that this build opens. Nothing may give a ticket a place of
+// its own while an edge may be asked that opens less: it would give its visitor a new ticket.
+const Version = placed
+
+const (
 	headSize  = 1 + 4 // version, key id
 	nonceSize = 12
 	tagSize   = 16
-	rawSize   = headSize + nonceSize + plainSize + tagSize
+	headTotal = headSize + nonceSize
+	rawSize   = headTotal + placedSize + tagSize
 )
 
-// ValueSize is the length of every ticket as a cookie value.
-const ValueSize = (rawSize*8 + 5) / 6
+// ValueSize is the length of a ticket as a cookie value, and PlacedSize that of one whose
+// place is not its Joined: no ticket is longer.
+const (
+	ValueSize  = ((headTotal+plainSize+tagSize)*8 + 5) / 6
+	PlacedSize = (rawSize*8 + 5) / 6
+)
 
 // encoding of the sealed bytes. Strict: of the spellings that differ only in
 // the padding bits of the last character, one is a ticket.
@@ -52,7 +67,7 @@ type roomKey struct {
 	id       uint32
 	sealFrom fleet.Time
 	aead     cipher.AEAD
-	ad       []byte
+	ad       [placed + 1][]byte // by version
 }
 
 // NewCodec derives the keys of the room from the ring. A ring without keys
@@ -63,7 +78,7 @@ func NewCodec(ring Keyring, id room.ID, cookie string) (*Codec, error) {
 	}
 	c := &Codec{}
 	for _, k := range ring.Keys {
-		secret, err := hkdf.Key(sha256.New, k.Secret[:], nil, fmt.Sprintf("vestibule ticket %d room %016x", version, uint64(id)), 32)
+		secret, err := hkdf.Key(sha256.New, k.Secret[:], nil, fmt.Sprintf("vestibule ticket 1 room %016x", uint64(id)), 32)
 		if err != nil {
 			return nil, fmt.Errorf("derive key %d: %w", k.ID, err)
 		}
@@ -75,11 +90,14 @@ func NewCodec(ring Keyring, id room.ID, cookie string) (*Codec, error) {
 		if err != nil {
 			return nil, fmt.Errorf("key %d: %w", k.ID, err)
 		}
-		ad := binary.BigEndian.AppendUint64(nil, uint64(id))
-		ad = binary.BigEndian.AppendUint32(ad, k.ID)
-		ad = append(ad, version)
-		ad = append(ad, cookie...)
-		c.keys = append(c.keys, roomKey{id: k.ID, sealFrom: k.SealFrom, aead: aead, ad: ad})
+		key := roomKey{id: k.ID, sealFrom: k.SealFrom, aead: aead}
+		for version := byte(plain); version <= placed; version++ {
+			ad := binary.BigEndian.AppendUint64(nil, uint64(id))
+			ad = binary.BigEndian.AppendUint32(ad, k.ID)
+			ad = append(ad, version)
+			key.ad[version] = append(ad, cookie...)
+		}
+		c.keys = append(c.keys, key)
 	}
 	return c, nil
 }
@@ -114,7 +132,7 @@ func (c *Codec) sealer(now fleet.Time) *roomKey {
 // goroutine, or a pool.
 type Scratch struct {
 	raw   [rawSize]byte
-	plain [plainSize]byte
+	plain [placedSize]byte
 	rng   *rand.ChaCha8
 }
 
@@ -124,21 +142,30 @@ type Scratch struct {
 // repeat nonces. With random 96-bit nonces a key is good for 2^32 seals.
 func NewScratch(seed [32]byte) *Scratch { return &Scratch{rng: rand.NewChaCha8(seed)} }
 
-// Seal appends the ticket to dst as a cookie value of ValueSize characters.
+// Seal appends the ticket to dst as a cookie value of ValueSize or PlacedSize characters.
 // It returns dst unchanged where the codec is not Ready.
 func (c *Codec) Seal(dst []byte, now fleet.Time, t *Ticket, s *Scratch) []byte {
 	k := c.sealer(now)
 	if k == nil {
 		return dst
 	}
+	version := t.put(&s.plain)
+	size := sizeOf(version)
 	s.raw[0] = version
 	binary.BigEndian.PutUint32(s.raw[1:], k.id)
-	nonce := s.raw[headSize : headSize+nonceSize]
+	nonce := s.raw[headSize:headTotal]
 	binary.LittleEndian.PutUint64(nonce, s.rng.Uint64())
 	binary.LittleEndian.PutUint32(nonce[8:], uint32(s.rng.Uint64()))
-	t.put(&s.plain)
-	k.aead.Seal(s.raw[:headSize+nonceSize], nonce, s.plain[:], k.ad)
-	return encoding.AppendEncode(dst, s.raw[:])
+	k.aead.Seal(s.raw[:headTotal], nonce, s.plain[:size], k.ad[version])
+	return encoding.AppendEncode(dst, s.raw[:headTotal+size+tagSize])
+}
+
+// sizeOf returns the length of a version before it is sealed.
+func sizeOf(version byte) int {
+	if version == placed {
+		return placedSize
+	}
+	return plainSize
 }
 
 // Open reads a cookie value into t. It returns nil, ErrMalformed, ErrKey, ErrOldKey
@@ -147,10 +174,16 @@ func (c *Codec) Seal(dst []byte, now fleet.Time, t *Ticket, s *Scratch) []byte {
 // decision.
 func (c *Codec) Open(t *Ticket, value string, s *Scratch) error {
 	*t = Ticket{}
-	if len(value) != ValueSize {
+	version := byte(plain)
+	switch len(value) {
+	case ValueSize:
+	case PlacedSize:
+		version = placed
+	default:
 		return ErrMalformed
 	}
-	if n, err := encoding.Decode(s.raw[:], []byte(value)); err != nil || n != rawSize || s.raw[0] != version {
+	size := sizeOf(version)
+	if n, err := encoding.Decode(s.raw[:], []byte(value)); err != nil || n != headTotal+size+tagSize || s.raw[0] != version {
 		return ErrMalformed
 	}
 	id := binary.BigEndian.Uint32(s.raw[1:])
@@ -159,11 +192,11 @@ func (c *Codec) Open(t *Ticket, value string, s *Scratch) error {
 		if k.id != id {
 			continue
 		}
-		nonce := s.raw[headSize : headSize+nonceSize]
-		if _, err := k.aead.Open(s.plain[:0], nonce, s.raw[headSize+nonceSize:], k.ad); err != nil {
+		nonce := s.raw[headSize:headTotal]
+		if _, err := k.aead.Open(s.plain[:0], nonce, s.raw[headTotal:headTotal+size+tagSize], k.ad[version]); err != nil {
 			return ErrSeal
 		}
-		if !t.get(&s.plain) {
+		if !t.get(version, &s.plain) {
 			*t = Ticket{}
 			return ErrMalformed
 		}

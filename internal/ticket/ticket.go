@@ -54,7 +54,8 @@ const (
 // Ticket is what a visitor carries. The zero value is no ticket.
 type Ticket struct {
 	ID       uint64     // random; the same for the whole life of place and session
-	Joined   fleet.Time // when the visitor joined: the place in the line
+	Joined   fleet.Time // when the visitor joined
+	Placed   fleet.Time // a place in the line that is not Joined, 0 for none: see Place. Of who waits only
 	Seen     uint32     // Unix second of the last check-in that was counted
 	Admitted uint32     // Unix second of admission, 0 while waiting
 	Until    uint32     // session is valid while fleet time < Until; 0 while waiting
@@ -93,6 +94,22 @@ func (t *Ticket) Late() {
 	}
 }
 
+// Place returns where in the line the visitor stands: before everybody whose place is later.
+// It is a time on the axis of Joined, and Joined itself for everybody who was given no other.
+func (t *Ticket) Place() fleet.Time {
+	if t.Placed != 0 {
+		return t.Placed
+	}
+	return t.Joined
+}
+
+// SetPlace gives the ticket a place. One of 0 or before is as early as there is any.
+func (t *Ticket) SetPlace(place fleet.Time) {
+	if t.Placed = max(place, 1); t.Placed == t.Joined {
+		t.Placed = 0
+	}
+}
+
 // IsAdmitted reports whether the ticket is a session's, valid or expired.
 func (t *Ticket) IsAdmitted() bool { return t.Until != 0 }
 
@@ -123,14 +140,18 @@ func Better(a, b *Ticket, now fleet.Time) bool {
 	if a.IsAdmitted() != b.IsAdmitted() { // an expired session is worth less than a place
 		return !a.IsAdmitted()
 	}
-	if a.Joined != b.Joined {
-		return a.Joined < b.Joined
+	if x, y := a.Place(), b.Place(); x != y {
+		return x < y
 	}
 	return a.Seen > b.Seen
 }
 
-// plainSize is the length of a ticket before it is sealed.
-const plainSize = 8 + 6 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 1 + 1
+// plainSize is the length of a ticket before it is sealed, placedSize that of one whose
+// place is not its Joined.
+const (
+	plainSize  = 8 + 6 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 1 + 1
+	placedSize = plainSize + 6
+)
 
 // LowEnd returns the low end of the wait that was told last.
 func (t *Ticket) LowEnd() time.Duration {
@@ -181,15 +202,27 @@ func (t *Ticket) untold() {
 	t.Wait, t.High = t.Wait&most, t.High&most
 }
 
-// joinedMax bounds Joined: 48 bits of milliseconds, the year 10889.
+// joinedMax bounds Joined and Place: 48 bits of milliseconds, the year 10889.
 const joinedMax = 1<<48 - 1
 
-// put writes the fixed layout. Big endian, so that a dump can be read by eye.
-func (t *Ticket) put(p *[plainSize]byte) {
-	joined := min(max(int64(t.Joined), 0), joinedMax)
+func putTime(p []byte, t fleet.Time) {
+	ms := sealed(t)
+	binary.BigEndian.PutUint16(p, uint16(ms>>32))
+	binary.BigEndian.PutUint32(p[2:], uint32(ms))
+}
+
+func getTime(p []byte) fleet.Time {
+	return fleet.Time(int64(binary.BigEndian.Uint16(p))<<32 | int64(binary.BigEndian.Uint32(p[2:])))
+}
+
+// sealed returns what a ticket can hold of a time.
+func sealed(t fleet.Time) fleet.Time { return min(max(t, 0), joinedMax) }
+
+// put writes the fixed layout and returns the version that it is of: the first, which every
+// release reads, wherever that holds the ticket. Big endian, so that a dump can be read by eye.
+func (t *Ticket) put(p *[placedSize]byte) (version byte) {
 	binary.BigEndian.PutUint64(p[0:], t.ID)
-	binary.BigEndian.PutUint16(p[8:], uint16(joined>>32))
-	binary.BigEndian.PutUint32(p[10:], uint32(joined))
+	putTime(p[8:], t.Joined)
 	binary.BigEndian.PutUint32(p[14:], t.Seen)
 	binary.BigEndian.PutUint32(p[18:], t.Admitted)
 	binary.BigEndian.PutUint32(p[22:], t.Until)
@@ -209,13 +242,18 @@ func (t *Ticket) put(p *[plainSize]byte) {
 	}
 	binary.BigEndian.PutUint32(p[46:], longer)
 	p[50], p[51] = t.Answer, uint8(t.Flags)
+	if t.IsAdmitted() || sealed(t.Place()) == sealed(t.Joined) {
+		return plain
+	}
+	putTime(p[plainSize:], t.Placed)
+	return placed
 }
 
-// get reads the fixed layout and reports whether it can have been issued.
-func (t *Ticket) get(p *[plainSize]byte) bool {
+// get reads the fixed layout of a version and reports whether it can have been issued.
+func (t *Ticket) get(version byte, p *[placedSize]byte) bool {
 	*t = Ticket{
 		ID:       binary.BigEndian.Uint64(p[0:]),
-		Joined:   fleet.Time(int64(binary.BigEndian.Uint16(p[8:]))<<32 | int64(binary.BigEndian.Uint32(p[10:]))),
+		Joined:   getTime(p[8:]),
 		Seen:     binary.BigEndian.Uint32(p[14:]),
 		Admitted: binary.BigEndian.Uint32(p[18:]),
 		Until:    binary.BigEndian.Uint32(p[22:]),
@@ -234,6 +272,11 @@ func (t *Ticket) get(p *[plainSize]byte) bool {
 		t.Forecast, t.Wait, t.High = 0, 0, 0
 		if t.Longer >= bound { // a lower one was left there by an older node
 			t.Net, t.Longer = t.Longer, 0
+		}
+	}
+	if version == placed {
+		if t.Placed = getTime(p[plainSize:]); t.Placed == t.Joined || t.Placed == 0 || t.IsAdmitted() {
+			return false
 		}
 	}
 	return t.ID != 0 && t.Flags < flagsEnd && (t.Admitted != 0) == (t.Until != 0)

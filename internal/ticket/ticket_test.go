@@ -83,6 +83,9 @@ func genTicket(t *rapid.T) Ticket {
 		tk.Forecast, tk.Wait, tk.High = told[0], told[1]&day, told[2]&day
 		tk.Ahead = rapid.Uint32Max(MaxAhead).Draw(t, "ahead")
 		tk.Low = rapid.Uint16Max(lowParts).Draw(t, "low")
+		if rapid.Bool().Draw(t, "placed") {
+			tk.SetPlace(fleet.Time(rapid.Int64Range(0, joinedMax).Draw(t, "place")))
+		}
 	}
 	return tk
 }
@@ -92,8 +95,12 @@ func TestTicketComesBackAsItWasSealed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := genTicket(t)
 		value := string(c.Seal(nil, day, &want, s))
-		if len(value) != ValueSize {
-			t.Fatalf("value has %d characters, want %d", len(value), ValueSize)
+		size := ValueSize
+		if want.Place() != want.Joined {
+			size = PlacedSize
+		}
+		if len(value) != size {
+			t.Fatalf("value has %d characters, want %d", len(value), size)
 		}
 		var got Ticket
 		if err := c.Open(&got, value, s); err != nil || got != want {
@@ -475,6 +482,7 @@ func TestBestTicketDoesNotDependOnTheOrderSent(t *testing.T) {
 		// Small ranges, so that equal fields and expired sessions happen.
 		for _, tk := range []*Ticket{&a, &b, &c} {
 			tk.Joined %= 4
+			tk.Placed %= 4
 			tk.Seen %= 3
 			if tk.Until != 0 {
 				tk.Until = uint32(day.Second()) - 2 + tk.Until%4
@@ -493,6 +501,10 @@ func TestBestTicketDoesNotDependOnTheOrderSent(t *testing.T) {
 			t.Fatal("a valid session loses")
 		}
 	})
+	late, early := Ticket{ID: 1, Joined: day}, Ticket{ID: 2, Joined: day + 1, Placed: day - 1}
+	if !Better(&early, &late, day) {
+		t.Error("the better place loses to who joined first")
+	}
 	if none := (Ticket{}); !Better(&Ticket{ID: 1}, &none, day) {
 		t.Error("no ticket is as good as a ticket")
 	}
@@ -544,6 +556,51 @@ func TestFormatIsPinned(t *testing.T) {
 	}
 }
 
+// A place that is not Joined makes a ticket of the second version. It is pinned like the first, and
+// nothing can be taken for the other one.
+func TestAPlaceOfItsOwnIsTheSecondVersion(t *testing.T) {
+	ring := testRing(t, 1)
+	for i := range ring.Keys {
+		ring.Keys[i].ID = uint32(i + 1)
+	}
+	c, sealedAt := testCodec(t, ring, "tickets"), day.Add(-24*time.Hour)
+	want := Ticket{ID: 0x0123456789abcdef, Joined: day + 250, Seen: 1, Home: DCOf("nairobi"), Epoch: 4, Forecast: 5, Wait: 6, High: 7, Ahead: 8, Low: 9, Longer: 10, Answer: 11, Flags: Returned}
+	want.SetPlace(day - 1800_001)
+	const value = "AgAAAAHmQPf0vrAjmG_-wUxpIfZZd6AfpI6R4pD8BQubPpRdAUQ3JVvCs9P2dDwNtpDfXE_ZCkpKo7i7RGphnHpnPAlmSAIZSTNgW202j_yXlTyhq-CTA7GabQ"
+	if got := string(c.Seal(nil, sealedAt, &want, scratch(8))); got != value {
+		t.Errorf("sealed as %q", got)
+	}
+	var got Ticket
+	if err := c.Open(&got, value, scratch(8)); err != nil || got != want || got.Place() != day-1800_001 {
+		t.Errorf("Open = %+v, %v; want %+v", got, err, want)
+	}
+	raw, err := encoding.DecodeString(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[0] = plain
+	for _, forged := range []string{encoding.EncodeToString(raw), encoding.EncodeToString(raw[:len(raw)-placedSize+plainSize])} {
+		if err := c.Open(&got, forged, scratch(8)); !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrSeal) {
+			t.Errorf("as a ticket of the first version: %v", err)
+		}
+	}
+
+	// Release 0.1.0 opens the first version only, so it is sealed wherever it can be.
+	for _, tk := range []Ticket{
+		{ID: 1, Joined: day},
+		{ID: 1, Joined: day, Placed: day},
+		{ID: 1, Joined: day, Placed: day - 1, Admitted: 1, Until: 2}, // who has entered stands nowhere
+	} {
+		if got := c.Seal(nil, sealedAt, &tk, scratch(8)); len(got) != ValueSize {
+			t.Errorf("%+v is sealed in %d characters", tk, len(got))
+		}
+	}
+	back := want
+	if back.SetPlace(back.Joined); back.Placed != 0 || back.Place() != back.Joined {
+		t.Errorf("placed where it joined: %+v", back)
+	}
+}
+
 // A ticket that is bound opens where nobody knows of that: what it is bound to is where
 // release 0.1.0 has the second at which the wait was raised, of which a session's
 // ticket has no use.
@@ -554,14 +611,16 @@ func TestWhatASessionIsBoundToIsInThePlaceOfLonger(t *testing.T) {
 	if tk.Net != Bind(7, here) || tk.Net < bound || tk.Longer != 0 {
 		t.Fatalf("bound as %+v", tk)
 	}
-	var p [plainSize]byte
-	tk.put(&p)
+	var p [placedSize]byte
+	if version := tk.put(&p); version != plain {
+		t.Errorf("sealed as version %d", version)
+	}
 	if n := binary.BigEndian.Uint32(p[46:]); n != tk.Net {
 		t.Errorf("sealed as %#x, want %#x", n, tk.Net)
 	}
 	var got Ticket
 	tk.Network = 0
-	if !got.get(&p) || got != tk {
+	if !got.get(plain, &p) || got != tk {
 		t.Errorf("opened as %+v, want %+v", got, tk)
 	}
 	for _, tc := range []struct {
@@ -598,6 +657,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add("")
 	f.Add(string(c.Seal(nil, day, &Ticket{ID: 1, Joined: day}, s)))
 	f.Add(string(c.Seal(nil, day, &Ticket{ID: 1, Joined: day, Admitted: 5, Until: 9}, s)))
+	f.Add(string(c.Seal(nil, day, &Ticket{ID: 1, Joined: day, Placed: day - 1}, s)))
 	f.Fuzz(func(t *testing.T, value string) {
 		var got Ticket
 		if err := c.Open(&got, value, s); err != nil {
@@ -614,18 +674,23 @@ func FuzzOpen(f *testing.F) {
 
 func FuzzLayout(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{1}, plainSize))
+	f.Add(append(bytes.Repeat([]byte{1}, 18), make([]byte, placedSize-18)...)) // who waits
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if len(data) != plainSize {
+		version := byte(plain)
+		if len(data) == placedSize {
+			version = placed
+		}
+		if len(data) != sizeOf(version) {
 			return
 		}
 		var tk Ticket
-		if !tk.get((*[plainSize]byte)(data)) {
+		var p, back [placedSize]byte
+		copy(p[:], data)
+		if !tk.get(version, &p) {
 			return
 		}
-		var back [plainSize]byte
-		tk.put(&back)
-		if !bytes.Equal(back[:], data) {
-			t.Fatalf("%x read as %+v, written as %x", data, tk, back)
+		if again := tk.put(&back); again != version || !bytes.Equal(back[:len(data)], data) {
+			t.Fatalf("version %d, %x read as %+v, written as version %d, %x", version, data, tk, again, back)
 		}
 	})
 }

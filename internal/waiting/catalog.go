@@ -61,6 +61,11 @@ type messages struct {
 	ClosedText     string `json:"closed_text"`
 	Before         string `json:"before"`
 	BeforeText     string `json:"before_text"`
+	DrawOpen       string `json:"draw_open"`
+	DrawMaking     string `json:"draw_making"`
+	DrawLate       string `json:"draw_late"`
+	DrawPlaced     string `json:"draw_placed"`
+	DrawCommit     string `json:"draw_commit"`
 	Moment         string `json:"moment"`
 	Offline        string `json:"offline"`
 	OfflineText    string `json:"offline_text"`
@@ -316,6 +321,40 @@ func (c *catalog) text(v *Visitor) string {
 	}
 }
 
+// appendText writes the visitor's state, as text and appendDraw say it.
+func (c *catalog) appendText(dst []byte, v *Visitor) []byte {
+	if stage := v.stage(); c.tellsDraw(v, stage) {
+		return c.appendDraw(dst, v, stage)
+	}
+	return append(dst, c.text(v)...)
+}
+
+// tellsDraw reports whether the state is said by how far a draw is: there is nothing else to say of it.
+func (c *catalog) tellsDraw(v *Visitor, stage string) bool {
+	return stage != "" && (v.State() == Before || v.State() == Queued && c.text(v) == c.msg.QueuedText)
+}
+
+// appendDraw says how far a draw is, and by what it can be checked.
+func (c *catalog) appendDraw(dst []byte, v *Visitor, stage string) []byte {
+	dst = append(append(dst, c.drawText(stage)...), ' ')
+	if stage == DrawPlaced {
+		return v.appendReceipt(dst)
+	}
+	return append(append(append(dst, c.msg.DrawCommit...), ' '), v.Event.Draw.Commit...)
+}
+
+func (c *catalog) drawText(stage string) string {
+	switch stage {
+	case DrawOpen:
+		return c.msg.DrawOpen
+	case DrawLate:
+		return c.msg.DrawLate
+	case DrawPlaced:
+		return c.msg.DrawPlaced
+	}
+	return c.msg.DrawMaking
+}
+
 // forScript returns the messages without those that the script never writes.
 func forScript(m messages) map[string]any {
 	out := map[string]any{"lost_left": m.LostExpired}
@@ -323,7 +362,8 @@ func forScript(m messages) map[string]any {
 	for i := range v.NumField() {
 		switch key := v.Type().Field(i).Tag.Get("json"); key {
 		case "language", "left", "left_text", "starts", "progress", "then", "kept", "total", "joined", "waited", "updated",
-			"sound", "notify", "leave", "leave_text", "leave_yes", "rejoin", "message":
+			"sound", "notify", "leave", "leave_text", "leave_yes", "rejoin", "message",
+			"draw_open", "draw_making", "draw_late", "draw_placed", "draw_commit":
 		default:
 			out[key] = v.Field(i).Interface()
 		}

@@ -19,29 +19,31 @@ type Packer struct {
 	starts []int // where each text began that was written
 	size   int   // what was written, unpacked
 	sum    uint32
-	plain  []byte // what was written and is not in sum yet: short pieces are summed up at once
-	value  []byte
+	plain  []byte // room for what was written and is not in sum yet: short pieces are summed up at once
+	packed int    // of that, so much was written packed
 }
 
 // gzipHead is the beginning of a file: no name, no time, any system.
 var gzipHead = [10]byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff}
 
-// begin begins a page behind dst.
-func (p *Packer) begin(dst []byte, t *pack) {
-	p.pack, p.size, p.sum = t, 0, 0
+// begin begins a page behind dst. It returns room for what is told a visitor, which each call
+// takes and returns longer or emptied: [Packer.text], [Packer.variable] and [Packer.end].
+func (p *Packer) begin(dst []byte, t *pack) (plain []byte) {
+	p.pack, p.size, p.sum, p.packed = t, 0, 0, 0
 	p.starts = slices.Grow(p.starts[:0], len(t.texts))[:len(t.texts)]
 	p.w = newBitWriter(append(dst, t.head...))
 	p.w.reserve(t.rest.bits())
 	p.w.run(&t.rest)
 	if t.opens() {
-		p.wrote(0)
+		return p.wrote(p.plain[:0], 0)
 	}
+	return p.plain[:0]
 }
 
 // text writes one of the texts.
-func (p *Packer) text(i int) {
+func (p *Packer) text(plain []byte, i int) []byte {
 	if p.pack.texts[i].opens { // it is written
-		return
+		return plain
 	}
 	t := &p.pack.texts[i]
 	p.w.reserve(t.bits)
@@ -50,6 +52,13 @@ func (p *Packer) text(i int) {
 	for k := range t.ops {
 		o := &t.ops[k]
 		dist := p.size + int(o.at) - p.starts[o.of] - int(o.from)
+		if o.short.n > 0 && dist <= maxReach {
+			symbol, extra, more := distSymbol(dist)
+			x := code.dist[symbol]
+			long := uint(o.short.n) + uint(x.n)
+			at, acc, n = put(dst, at, acc, n, uint64(o.short.bits)|uint64(x.bits)<<(o.short.n&31)|uint64(extra)<<(long&63), long+more)
+			continue
+		}
 		at, acc, n = putRun(dst, at, acc, n, &o.bits)
 		if dist > maxReach { // what stands between is long
 			p.w.at, p.w.acc, p.w.n = at, acc, n
@@ -65,42 +74,41 @@ func (p *Packer) text(i int) {
 	}
 	p.w.at, p.w.acc, p.w.n = at, acc, n
 	p.w.run(&t.tail)
-	p.wrote(i)
+	return p.wrote(plain, i)
 }
 
 // wrote takes note of a text that was written.
-func (p *Packer) wrote(i int) {
+func (p *Packer) wrote(plain []byte, i int) []byte {
 	t := &p.pack.texts[i]
 	p.starts[i] = p.size
 	p.size += len(t.text)
 	if t.sum.over == nil {
-		p.plain = append(p.plain, t.text...)
-		return
+		plain = append(plain, t.text...)
+		p.packed = len(plain)
+		return plain
 	}
-	p.sumUp()
-	p.sum = t.sum.after(p.sum)
+	p.sum = t.sum.after(crc32.Update(p.sum, crc32.IEEETable, plain))
+	p.packed = 0
+	return plain[:0]
 }
 
-func (p *Packer) sumUp() {
-	p.sum = crc32.Update(p.sum, crc32.IEEETable, p.plain)
-	p.plain = p.plain[:0]
-}
-
-// variable writes what stands between the texts, and returns b without it.
-func (p *Packer) variable(b []byte) []byte {
-	p.w.literals(&p.pack.code, b)
-	p.plain = append(p.plain, b...)
-	p.size += len(b)
-	return b[:0]
+// variable writes what was appended to plain.
+func (p *Packer) variable(plain []byte) []byte {
+	if b := plain[p.packed:]; len(b) > 0 {
+		p.w.literals(&p.pack.code, b)
+		p.size += len(b)
+		p.packed = len(plain)
+	}
+	return plain
 }
 
 // end ends the page, and returns it.
-func (p *Packer) end() []byte {
+func (p *Packer) end(plain []byte) []byte {
 	p.w.reserve(maxBits)
 	p.w.word(p.pack.code.lit[endOfBlock])
 	dst := p.w.flush()
-	p.w = bitWriter{}
-	p.sumUp()
+	p.w, p.plain = bitWriter{}, plain
+	p.sum = crc32.Update(p.sum, crc32.IEEETable, plain)
 	dst = binary.LittleEndian.AppendUint32(dst, p.sum)
 	return binary.LittleEndian.AppendUint32(dst, uint32(p.size))
 }
@@ -123,17 +131,21 @@ func (w *bitWriter) reserve(bits int) {
 	}
 }
 
-// put writes the lowest k bits of b, of up to 56; there are no others.
+// put writes the lowest k bits of b, of up to maxPut; there are no others.
 func (w *bitWriter) put(b uint64, k uint) {
 	w.at, w.acc, w.n = put(w.dst, w.at, w.acc, w.n, b, k)
 }
 
+// maxPut is how many bits put takes. It is a mask, too: with it the compiler knows how far
+// is shifted.
+const maxPut = 56
+
 // put is bitWriter.put for a loop, which keeps at, acc and n in registers.
 func put(dst []byte, at int, acc uint64, n uint, b uint64, k uint) (int, uint64, uint) {
-	acc |= b << n
+	acc |= b << (n & 7)
 	n += k
 	binary.LittleEndian.PutUint64(dst[at:], acc)
-	return at + int(n/8), acc >> (n &^ 7), n % 8
+	return at + int(n/8), acc >> (n & maxPut), n % 8
 }
 
 func (w *bitWriter) word(x word) { w.put(uint64(x.bits), uint(x.n)) }
@@ -142,6 +154,11 @@ func (w *bitWriter) word(x word) { w.put(uint64(x.bits), uint(x.n)) }
 func (w *bitWriter) literals(c *code, b []byte) {
 	w.reserve(maxBits * len(b))
 	dst, at, acc, n := w.dst, w.at, w.acc, w.n
+	for ; len(b) >= 3; b = b[3:] { // which are at most 45 bits
+		x, y, z := c.lit[b[0]], c.lit[b[1]], c.lit[b[2]]
+		two := uint(x.n + y.n)
+		at, acc, n = put(dst, at, acc, n, uint64(x.bits)|uint64(y.bits)<<(x.n&15)|uint64(z.bits)<<(two&31), two+uint(z.n))
+	}
 	for _, x := range b {
 		l := c.lit[x]
 		at, acc, n = put(dst, at, acc, n, uint64(l.bits), uint(l.n))
@@ -168,11 +185,11 @@ func putRun(dst []byte, at int, acc uint64, n uint, r *run) (int, uint64, uint) 
 		acc = x >> (64 - n)
 		at += 8
 	}
-	at, acc, n = put(dst, at, acc, n, r.last&math.MaxUint32, min(r.n, 32))
-	if r.n > 32 {
-		at, acc, n = put(dst, at, acc, n, r.last>>32, r.n-32)
+	if r.n <= maxPut {
+		return put(dst, at, acc, n, r.last, r.n)
 	}
-	return at, acc, n
+	at, acc, n = put(dst, at, acc, n, r.last&math.MaxUint32, 32)
+	return put(dst, at, acc, n, r.last>>32, r.n-32)
 }
 
 // take returns what was written since the last call.

@@ -1,34 +1,57 @@
 package waiting
 
 import (
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/room"
 )
 
 // AppendJSON appends what apps are told: the fields of Cloudflare's waiting
 // rooms in cfWaitingRoom, ours in vestibule.
 func AppendJSON(dst []byte, v *Visitor) []byte {
-	dst = append(dst, `{"cfWaitingRoom":{`...)
-	for i, name := range cloudflareFields {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(dst, '"')
-		dst = append(dst, name...)
-		dst = append(dst, `":`...)
-		if x := &values[cloudflareIndex[i]]; x.append == nil {
-			dst = x.text(dst, v)
-		} else { // nothing in it is to be escaped
-			dst = append(x.append(append(dst, '"'), v), '"')
-		}
+	dst = appendCloudflares(dst, cloudflares[:ofMethod], v)
+	if rest := eventless[v.method()]; rest != "" && v.Event == (Event{}) {
+		dst = append(dst, rest...)
+	} else {
+		dst = appendCloudflares(dst, cloudflares[ofMethod:], v)
 	}
 	dst = append(dst, `},"vestibule":`...)
 	dst = appendOurs(dst, v)
 	return append(dst, "}\n"...)
 }
+
+func appendCloudflares(dst []byte, fields []cloudflare, v *Visitor) []byte {
+	for i := range fields {
+		f := &fields[i]
+		dst = append(dst, f.key...)
+		switch x := f.value; {
+		case x.is != nil:
+			dst = strconv.AppendBool(dst, x.is(v))
+		case x.number != nil:
+			dst = strconv.AppendInt(dst, x.number(v), 10)
+		default: // nothing in it is to be escaped
+			dst = append(x.append(dst, v), '"')
+		}
+	}
+	return dst
+}
+
+// ofMethod is where those of the documented fields begin that tell nothing but the method and
+// the event.
+var ofMethod = slices.Index(cloudflareFields, "queueingMethod")
+
+// eventless is these fields by method, where there is no event.
+var eventless = func() map[string]string {
+	out := map[string]string{}
+	for _, method := range []string{room.MethodFIFO, room.MethodPassthrough, room.MethodReject} {
+		out[method] = string(appendCloudflares(nil, cloudflares[ofMethod:], &Visitor{Method: method}))
+	}
+	return out
+}()
 
 // AppendNews appends the answer to a page that asks for news, where there is
 // nothing to tell but what to do: enter or reload. cookies tells whether the question
@@ -49,7 +72,26 @@ var cloudflareFields = []string{
 	"timeUntilEventEndFormatted", "shuffleAtEventStart", "turnstile", "infiniteQueue",
 }
 
-var cloudflareIndex = indexValues(cloudflareFields)
+// cloudflares are those fields, with what stands before their values.
+var cloudflares = func() []cloudflare {
+	out := make([]cloudflare, len(cloudflareFields))
+	for i, at := range indexValues(cloudflareFields) {
+		out[i] = cloudflare{`,"` + cloudflareFields[i] + `":`, &values[at]}
+		if i == 0 {
+			out[i].key = `{"cfWaitingRoom":{` + out[i].key[1:]
+		}
+		if values[at].append != nil {
+			out[i].key += `"`
+		}
+	}
+	return out
+}()
+
+// cloudflare is one of them.
+type cloudflare struct {
+	key   string
+	value *value
+}
 
 // appendOurs writes the vestibule object. The page's script reads it too.
 func appendOurs(dst []byte, v *Visitor) []byte {
@@ -105,9 +147,13 @@ var ours = func() []field {
 				dst = append(appendMoment(append(dst, `,"startsAt":"`...), v.Event.Start), '"')
 			}
 			if !v.Moment {
-				dst = append(appendMoment(append(dst, `,"joinedAt":"`...), v.Decision.Ticket.Joined), '"')
+				t := &v.Decision.Ticket
+				dst = append(appendMoment(append(dst, `,"joinedAt":"`...), t.Joined), '"')
+				if place := t.Place(); place != t.Joined {
+					dst = append(appendMoment(append(dst, `,"place":"`...), place), '"')
+				}
 			}
-			return dst
+			return v.appendDraw(dst)
 		}},
 		{`,"updatedAt":"`, func(dst []byte, v *Visitor) []byte { return append(appendMoment(dst, v.Now), '"') }},
 		text("language", func(v *Visitor) string { return v.Lang.Code() }),
@@ -116,6 +162,35 @@ var ours = func() []field {
 	fields[0].key = "{" + fields[0].key[1:]
 	return fields
 }()
+
+// appendDraw writes what is told of a draw, nothing where there is none: for apps, and the words of the built-in page
+// that are others then.
+func (v *Visitor) appendDraw(dst []byte) []byte {
+	stage := v.stage()
+	if stage == "" {
+		return dst
+	}
+	dst = append(append(append(dst, `,"draw":{"stage":"`...), stage...), `","commit":"`...)
+	dst = append(append(dst, v.Event.Draw.Commit...), `","closesAt":"`...)
+	dst = append(appendMoment(dst, v.Event.Draw.Closes), '"')
+	if stage == DrawPlaced {
+		dst = v.appendReceipt(append(dst, `,"receipt":`...))
+	}
+	c, state := catalogs[v.Lang], v.State()
+	if dst = append(dst, '}'); !c.tellsDraw(v, stage) {
+		return dst
+	}
+	dst = append(append(append(dst, `,"`...), state.String()...), `":"`...)
+	from := len(dst)
+	dst = c.appendDraw(dst, v, stage)
+	for i := from; i < len(dst); i++ { // no text has another character that JSON or a page would take for its own
+		if dst[i] == '"' {
+			dst = slices.Insert(dst, i, '\\')
+			i++
+		}
+	}
+	return append(dst, '"')
+}
 
 func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second/2) / time.Second) }
 

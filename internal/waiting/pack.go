@@ -40,6 +40,7 @@ type op struct {
 	from   int32 // where in the other text it comes from
 	of     int32 // the other text
 	length word32
+	short  word32 // the bits and the length in one, where they are few; n is 0 where not
 }
 
 // run is a run of bits, the first in the lowest bit of the first word.
@@ -68,6 +69,16 @@ type word struct {
 type word32 struct {
 	bits uint32
 	n    uint8
+}
+
+// maxShort is how many bits may stand before a distance, so that all of it is written at once.
+const maxShort = maxPut - maxBits - 13
+
+// shorten sets short.
+func (o *op) shorten() {
+	if n := o.bits.n + uint(o.length.n); len(o.bits.words) == 0 && n <= maxShort {
+		o.short = word32{uint32(o.bits.last) | o.length.bits<<o.bits.n, uint8(n)}
+	}
 }
 
 // length returns how a length is written.
@@ -334,7 +345,8 @@ func (p *packer) write(counts *symbols) *pack {
 				length := out.code.length(int(s.length))
 				w.copy(&out.code, &length, at-int(s.from))
 			default:
-				o := op{w.take(), int32(at - p.start[i]), int32(at-p.start[i]) + s.length, s.from - int32(p.start[j]), j, out.code.length(int(s.length))}
+				o := op{w.take(), int32(at - p.start[i]), int32(at-p.start[i]) + s.length, s.from - int32(p.start[j]), j, out.code.length(int(s.length)), word32{}}
+				o.shorten()
 				x.ops = append(x.ops, o)
 				x.bits += o.bits.bits() + maxCopyBits
 			}

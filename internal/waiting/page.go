@@ -221,17 +221,14 @@ func (p *Page) Render(dst []byte, v *Visitor) []byte { return p.render(dst, v, n
 
 // RenderGzip appends the page for one visitor as gzip has it.
 func (p *Page) RenderGzip(dst []byte, v *Visitor, out *Packer) []byte {
+	texts := packs[v.Lang]
 	if p.custom != nil {
-		out.begin(dst, p.custom.pack())
-	} else {
-		out.begin(dst, packs[v.Lang]())
+		texts = p.custom.pack
 	}
-	out.value = p.render(out.value[:0], v, out)
-	return out.end()
+	return out.end(p.render(out.begin(dst, texts()), v, out))
 }
 
-// render appends the page to dst, or writes it to out if there is one; then what is in dst
-// is overwritten.
+// render appends the page to dst, or writes it to out if there is one, by way of dst.
 func (p *Page) render(dst []byte, v *Visitor, out *Packer) []byte {
 	if p.custom != nil {
 		return p.custom.render(dst, v, out)
@@ -242,7 +239,7 @@ func (p *Page) render(dst []byte, v *Visitor, out *Packer) []byte {
 		if out == nil {
 			dst = append(dst, parts[i].text...)
 		} else if parts[i].first >= 0 {
-			out.text(parts[i].first)
+			dst = out.text(dst, parts[i].first)
 		}
 		if f := parts[i].variable; f != nil {
 			dst = f(dst, v, c, p)
@@ -304,7 +301,7 @@ var variables = map[string]variable{
 	"brand":   func(dst []byte, _ *Visitor, _ *catalog, p *Page) []byte { return append(dst, p.brand...) },
 	"state":   func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return append(dst, v.State().String()...) },
 	"heading": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return append(dst, c.heading(v)...) },
-	"text":    func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return append(dst, c.text(v)...) },
+	"text":    func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return c.appendText(dst, v) },
 	"lost":    func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return append(dst, c.lost(v)...) },
 	"message": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendEscaped(dst, v.Message) },
 	"bar": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {

@@ -35,13 +35,15 @@ function wait(s) {
 	high = Math.ceil(high / size);
 	return unit(name, high, low < high && count.format(low) + "–\u2060" + count.format(high)); // no line ends in it
 }
+// at returns the place in the line: when the visitor joined, unless told otherwise.
+function at(s) { return Date.parse(s.place || s.joinedAt) }
 function clock(time, how) { return new Intl.DateTimeFormat(lang, how).format(new Date(time)) }
 function put(id, text) { var e = $(id); if (e.textContent != text) e.textContent = text }
 
 // Showing. Times run by the server's clock: skew is how far ours is from it.
 var skew = 0, state = "", done = 0, told = { state: now.state, ahead: now.peopleAhead, counting: now.counting, at: Date.now() };
 function show(s) {
-	if (s.joinedAt != now.joinedAt) done = grew = 0; // another place
+	if (at(s) != at(now)) done = grew = 0; // another place
 	now = s;
 	if (s.state == "moment") return turn(s.state, words.offline_text);
 	if (s.state == "blocked") return turn(s.state, words.blocked_text);
@@ -63,7 +65,7 @@ function show(s) {
 function turn(to, text) {
 	state = vr.dataset.state = to;
 	put("head", words[to]);
-	put("text", text);
+	put("text", now[to] || text); // of a draw
 	document.title = (to == "queued" && !now.counting ? "(" + count.format(now.peopleAhead) + ") " : "") + words[to];
 	tell(to, text);
 }
@@ -92,7 +94,7 @@ function enter() {
 	if ($("notify").getAttribute("aria-pressed") == "true") {
 		try {
 			new Notification(words.entering, { body: location.host, tag: "vestibule" }).onclick = function () { window.focus() };
-		} catch (e) { /* some browsers let only service workers notify; the title and the sound tell as well */ }
+		} catch (e) {} // some browsers let only service workers notify; the title and the sound tell as well
 	}
 	ring(reload);
 }
@@ -109,7 +111,7 @@ function blocked() {
 // form, and never comes in a hurry twice.
 function reload() {
 	var last = 0, key = "vestibule-reload";
-	try { last = +sessionStorage.getItem(key); sessionStorage.setItem(key, Date.now()) } catch (e) { /* no storage: nothing to remember */ }
+	try { last = +sessionStorage.getItem(key); sessionStorage.setItem(key, Date.now()) } catch (e) {} // no storage: nothing to remember
 	setTimeout(function () {
 		if (location.hash) location.reload(); else location.replace(location.href);
 	}, Date.now() - last < 5000 ? 5000 : 0);
@@ -160,7 +162,7 @@ function hush() { if (source) source.close(); source = null; said = 0; near = fa
 function placed(n) {
 	if (entering || !n.line || "queued next paused before".indexOf(now.state) < 0) return;
 	if (fails) return ask();
-	var joined = Date.parse(now.joinedAt), was = near, early = now.state == "before";
+	var was = near, joined = at(now), early = now.state == "before";
 	if (!now.counting && !early) show(shown(n, joined)); // else the answer to the next question tells more
 	near = !n.pausedBy && joined <= Math.max(n.horizon, early ? 0 : n.park);
 	// Timers of pages in the background are slow; messages are not.
@@ -173,8 +175,7 @@ function shown(n, joined) {
 	heights = heights.filter(function (h) { return h[0] > n.at - 2500 && h[0] <= n.at });
 	heights.push([n.at, ahead, w]);
 	heights.forEach(function (h) { ahead = Math.max(ahead, h[1]); if (isFinite(h[2])) w = Math.max(w, h[2]) });
-	var f = known ? Math.min(1, w / word.waitTimeSeconds) || 0 : 1;
-	var waited = Math.max(0, n.at - joined) / 1000;
+	var f = Math.min(1, w / word.waitTimeSeconds) || 0;
 	if (n.pausedBy) {
 		s.state = "paused";
 		s.pausedBy = n.pausedBy;
@@ -182,11 +183,13 @@ function shown(n, joined) {
 	s.updatedAt = new Date(n.at).toISOString();
 	s.peopleAhead = Math.min(word.peopleAhead, Math.round(Math.max(0, ahead)));
 	s.waitTimeKnown = isFinite(w) && s.state != "paused";
-	s.waitTimeLowSeconds = f * (known ? word.waitTimeLowSeconds : w);
-	s.waitTimeHighSeconds = f * (known ? word.waitTimeHighSeconds : w);
-	s.waitTimeSeconds = f * (known ? word.waitTimeSeconds : w);
+	["Low", "", "High"].forEach(function (end) {
+		end = "waitTime" + end + "Seconds";
+		s[end] = known ? f * word[end] : w;
+	});
 	keep(s);
 	w = s.waitTimeSeconds;
+	var waited = (n.at - Date.parse(s.joinedAt)) / 1000;
 	s.peopleWaiting = Math.max(Math.round(p.total), s.peopleAhead + 1);
 	s.progressPercent = s.waitTimeKnown && s.state == "queued" ? Math.floor(100 * waited / Math.max(1, waited + w)) : -1;
 	return s;
@@ -285,7 +288,7 @@ function heard(s) {
 	word = Object.assign({}, s);
 	// The stream may have told less since than the ticket remembers. What was told
 	// before the visitor was counted binds nobody.
-	if (now.answer && !now.counting && s.joinedAt == now.joinedAt) keep(s);
+	if (now.answer && !now.counting && at(s) == at(now)) keep(s);
 	show(s);
 	// Whose question was held for as long as may be has the turn near.
 	later(near && Date.now() - sent > 5000 ? .1 : s.retryAfterSeconds);

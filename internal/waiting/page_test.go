@@ -71,6 +71,37 @@ func TestThePageIsGolden(t *testing.T) {
 	golden(t, "testdata/page.golden.html", body(waiting.Builtin().Render(nil, &v)))
 }
 
+// Whatever the method and the event, the documented fields tell what templates are told.
+func TestTheJSONTellsWhatTemplatesAreTold(t *testing.T) {
+	for _, method := range []string{"", room.MethodFIFO, "random", room.MethodPassthrough, room.MethodReject} {
+		for name, event := range map[string]waiting.Event{
+			"none": {}, "gathering": {Start: one().Now.Add(time.Hour), End: one().Now.Add(3 * time.Hour), Prequeue: true},
+			"on": {Start: one().Now.Add(-time.Hour), End: one().Now.Add(time.Hour), Shuffle: true}, "no start": {End: one().Now.Add(time.Hour)},
+		} {
+			v := one()
+			v.Method, v.Event = method, event
+			var told struct {
+				Fields map[string]any `json:"cfWaitingRoom"`
+			}
+			if err := json.Unmarshal(waiting.AppendJSON(nil, &v), &told); err != nil {
+				t.Fatal(err)
+			}
+			values := waiting.Values(&v)
+			for field, got := range told.Fields {
+				if n, ok := got.(float64); ok {
+					got = int64(n)
+				}
+				if want := values[field]; got != want {
+					t.Errorf("%q, event %s: %s is %v, want %v", method, name, field, got, want)
+				}
+			}
+			if len(told.Fields) != 25 {
+				t.Errorf("%q, event %s: %d fields", method, name, len(told.Fields))
+			}
+		}
+	}
+}
+
 func TestTheJSONIsGolden(t *testing.T) {
 	v := one()
 	var indented bytes.Buffer

@@ -29,6 +29,15 @@ func makeSamples() []Sample {
 		change(&v)
 		return v
 	}
+	drawn := func(change func(v *Visitor)) Visitor {
+		return line(func(v *Visitor) {
+			v.Event = Event{Start: now.Add(4*time.Minute + 31*time.Second), End: now.Add(3 * time.Hour), Prequeue: true, Shuffle: true, Draw: Draw{
+				Commit: "7f83b1657ff1fc53b92dc18148a1d65dfc2d4b1fa3d677284addd200126d9069", Closes: now.Add(4*time.Minute + time.Second),
+			}}
+			v.Decision.Ahead, v.Decision.Wait, v.Decision.Known = 0, 0, false
+			change(v)
+		})
+	}
 	return []Sample{
 		{"queued", line(func(*Visitor) {})},
 		{"queued-message", line(func(v *Visitor) {
@@ -62,6 +71,11 @@ func makeSamples() []Sample {
 		{"before", line(func(v *Visitor) {
 			v.Event = Event{Start: now.Add(4*time.Minute + 31*time.Second), End: now.Add(3 * time.Hour), Prequeue: true}
 			v.Decision.Ahead, v.Decision.Wait, v.Decision.Known = 0, 0, false
+		})},
+		{"before-draw", drawn(func(*Visitor) {})},
+		{"draw-making", drawn(func(v *Visitor) { v.Event.Draw.Closes = now.Add(-time.Second) })},
+		{"draw-late", drawn(func(v *Visitor) {
+			v.Event.Draw.Closes, v.Decision.Ticket.Joined = now.Add(-10*time.Second), now.Add(-5*time.Second)
 		})},
 		{"left", line(func(v *Visitor) { v.Left = true })},
 		{"blocked", line(func(v *Visitor) { v.Blocked, v.Decision.Fresh, v.Decision.Ticket.Answer = true, admission.Newcomer, 0 })},

@@ -30,6 +30,49 @@ type Event struct {
 	Start, End fleet.Time // 0 for no event
 	Prequeue   bool       // it has not started, and visitors gather already
 	Shuffle    bool       // at the start those who gathered are put in random order
+	Draw       Draw       // by which they are, where that is known
+}
+
+// Draw is what a visitor is told of the draw of an event. The zero value is none.
+type Draw struct {
+	Commit string     // to its secret, in hexadecimal digits: everybody can check by it that nobody steered the draw
+	Closes fleet.Time // who has joined before takes part
+	Drawn  bool       // its record is public
+}
+
+// Stages of a draw for a visitor. The set is closed: it is part of the JSON that apps read.
+const (
+	DrawOpen   = "open"   // entries have not closed
+	DrawMaking = "making" // they have, and nobody has a place yet
+	DrawLate   = "late"   // the visitor joined after that, behind everybody drawn
+	DrawPlaced = "placed" // the visitor's place was drawn
+)
+
+// stage returns how far the draw is for the visitor, "" where there is none.
+func (v *Visitor) stage() string {
+	d := &v.Event.Draw
+	switch {
+	case d.Closes == 0 || v.Moment:
+		return ""
+	case v.Decision.Ticket.Joined >= d.Closes:
+		return DrawLate
+	case v.Now < d.Closes:
+		return DrawOpen
+	case d.Drawn && v.Decision.Ticket.Place() != v.Decision.Ticket.Joined:
+		return DrawPlaced
+	}
+	return DrawMaking
+}
+
+// appendReceipt writes what the visitor keeps of the draw, as package draw reads it.
+func (v *Visitor) appendReceipt(dst []byte) []byte {
+	t := &v.Decision.Ticket
+	dst = append(dst, `{"ticket":"`...)
+	for shift := 60; shift >= 0; shift -= 4 {
+		dst = append(dst, hexDigits[t.ID>>shift&15])
+	}
+	dst = appendMoment(append(dst, `","joined":"`...), t.Joined)
+	return append(appendMoment(append(dst, `","place":"`...), t.Place()), `"}`...)
 }
 
 // State is what the page is about. The set is closed: it names messages, and is

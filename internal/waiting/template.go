@@ -80,7 +80,7 @@ func (t *template) render(dst []byte, v *Visitor, out *Packer) []byte {
 		switch s.kind {
 		case stepText:
 			if out != nil {
-				out.text(s.value)
+				dst = out.text(dst, s.value)
 				continue
 			}
 			dst = append(dst, s.text...)
@@ -209,6 +209,19 @@ var values = sortValues([]value{
 	num("timeUntilEventEnd", func(v *Visitor) int64 { return untilMinutes(v, v.Event.End) }),
 	{name: "timeUntilEventEndFormatted", append: func(dst []byte, v *Visitor) []byte { return appendUntil(dst, v, v.Event.End) }},
 	truth("shuffleAtEventStart", func(v *Visitor) bool { return v.Event.Shuffle }),
+	text("drawStage", func(v *Visitor) string { return v.stage() }),
+	text("drawCommit", func(v *Visitor) string {
+		if v.stage() == "" {
+			return ""
+		}
+		return v.Event.Draw.Commit
+	}),
+	text("drawReceipt", func(v *Visitor) string {
+		if v.stage() != DrawPlaced {
+			return ""
+		}
+		return string(v.appendReceipt(nil))
+	}),
 	text("turnstile", func(*Visitor) string { return "" }),
 	truth("infiniteQueue", func(*Visitor) bool { return false }),
 

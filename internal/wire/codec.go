@@ -34,7 +34,7 @@ func EncodeReport(m *Report) ([]byte, error) {
 		Version: Version, From: m.From, Inc: m.Inc, Tenure: m.Tenure, Seq: m.Seq, Part: m.Part, Parts: m.Parts,
 		SentNs: int64(m.Sent), AsOfMs: int64(m.AsOf), AsOfErrNs: uint64(max(0, m.AsOfBound)), Seen: packTerm(m.Seen), Acked: m.Acked,
 		Join: m.Join, Final: m.Final, Bye: m.Bye, Leaving: m.Leaving, Blank: m.Blank, Recovering: m.Recovering, Succeeds: m.Succeeds,
-		Members: m.Members, Site: m.Site, Build: shown(m.Build), EdgesN: m.EdgesN, TellsEdges: m.TellsEdges,
+		Members: m.Members, Site: m.Site, Build: shown(m.Build), EdgesN: m.EdgesN, TellsEdges: m.TellsEdges, Opens: m.Opens,
 		Rooms: make([]*wirepb.RoomReport, len(m.Rooms)),
 	}
 	for i := range m.Rooms {
@@ -60,7 +60,7 @@ func DecodeReport(data []byte) (*Report, error) {
 		From: p.From, Inc: p.Inc, Tenure: p.Tenure, Seq: p.Seq, Part: p.Part, Parts: p.Parts,
 		Sent: fleet.Mono(p.SentNs), AsOf: fleet.Time(p.AsOfMs), AsOfBound: time.Duration(p.AsOfErrNs), Seen: unpackTerm(p.Seen), Acked: p.Acked,
 		Join: p.Join, Final: p.Final, Bye: p.Bye, Leaving: p.Leaving, Blank: p.Blank, Recovering: p.Recovering, Succeeds: p.Succeeds,
-		Members: p.Members, Site: p.Site, Build: shown(p.Build), EdgesN: p.EdgesN, TellsEdges: p.TellsEdges,
+		Members: p.Members, Site: p.Site, Build: shown(p.Build), EdgesN: p.EdgesN, TellsEdges: p.TellsEdges, Opens: p.Opens,
 	}
 	if err := checkHead(m.From, m.Part, m.Parts, len(p.Rooms)); err != nil {
 		return nil, fmt.Errorf("report: %w", err)

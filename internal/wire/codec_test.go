@@ -29,7 +29,7 @@ const day = fleet.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
 
 var goldenReport = Report{
 	From: "edge-1", Inc: 0x1122334455667788, Tenure: 2, Seq: 41, Part: 0, Parts: 1, Sent: 987654321, AsOf: day, AsOfBound: 21 * time.Millisecond, Succeeds: []uint64{0x0102030405060708, 0x1112131415161718},
-	Seen: Term{N: 3, Nonce: 0xabcdef}, Acked: 40, Join: true, Build: "v0.2.0", EdgesN: 1200, TellsEdges: true,
+	Seen: Term{N: 3, Nonce: 0xabcdef}, Acked: 40, Join: true, Build: "v0.2.0", EdgesN: 1200, TellsEdges: true, Opens: 2,
 	Edges: []ToldEdge{{"edge-1", "v0.1.1", "alive", 740 * time.Millisecond, 2260 * time.Millisecond}, {"edge-2", "", "awaiting", time.Hour, 0}},
 	Rooms: []RoomReport{{
 		Room: room.IDOf("tickets"), Reconstructed: true, Granted: 60, Returned: 4, Spent: 50, RateGranted: 30, RateReturned: 2, RateIdle: 7, RateOwed: 5, RateUsed: []uint32{3, 0, 18},

@@ -79,13 +79,18 @@ type Report struct {
 	// until the report is taken (edges).
 	Succeeds []uint64
 
-	// The rest is for people to look at: nothing is decided by it, and the shells fill it in.
+	// What follows is for people to look at: nothing is decided by it, and the shells fill it in.
 
 	Build  string     // release of the process, "" from release 0.1.0
 	Edges  []ToldEdge // of the data centre, in some reports; at most MaxToldEdges (regionals)
 	EdgesN uint32     // how many there are
 
-	TellsEdges bool // Edges and EdgesN mean something
+	TellsEdges bool // Edges, EdgesN and the Opens of a regional mean something
+
+	// Opens is the newest version of tickets that the edge opens; of a regional the newest
+	// that all its edges open which may be asked. 0 from older releases, which open the first.
+	// The shells fill it in. By it global decides what may be asked of tickets (decision 90).
+	Opens uint32
 }
 
 // ToldEdge is an edge as its regional sees it.

@@ -225,6 +225,38 @@ type DataCenter struct {
 	Told bool `json:"told"`
 }
 
+// Draw defines model for Draw.
+type Draw struct {
+	// Beacon none, preferred or required
+	Beacon string `json:"beacon"`
+
+	// ClosesOn who has joined before takes part
+	ClosesOn time.Time `json:"closes_on"`
+
+	// Commit SHA-256 of the algorithm's name and the secret of the draw; empty where there is no draw
+	Commit string `json:"commit"`
+
+	// CommittedOn since when the commit is public
+	CommittedOn *time.Time `json:"committed_on"`
+	EventId     string     `json:"event_id"`
+
+	// EventStartTime of the event when the draw was announced; another start has another draw
+	EventStartTime time.Time `json:"event_start_time"`
+
+	// OpensOn when the first are let in; null while nobody knows, for want of a record
+	OpensOn *time.Time `json:"opens_on"`
+
+	// PublishedOn since when the record is public
+	PublishedOn *time.Time `json:"published_on"`
+
+	// Record what vestibule verify-draw reads, null before entries have closed
+	Record *map[string]interface{} `json:"record"`
+	RoomId string                  `json:"room_id"`
+
+	// Void why the event begins without its draw, in the order in which people joined; empty where it does not
+	Void string `json:"void"`
+}
+
 // Edge defines model for Edge.
 type Edge struct {
 	// Build empty where it does not tell
@@ -270,7 +302,7 @@ type Event struct {
 	// SessionDuration minutes
 	SessionDuration *int `json:"session_duration"`
 
-	// ShuffleAtEventStart must be false
+	// ShuffleAtEventStart who has joined 30 s before the start enters in an order that is drawn
 	ShuffleAtEventStart bool `json:"shuffle_at_event_start"`
 	Suspended           bool `json:"suspended"`
 
@@ -305,7 +337,7 @@ type EventDetails struct {
 	// SessionDuration minutes
 	SessionDuration int `json:"session_duration"`
 
-	// ShuffleAtEventStart must be false
+	// ShuffleAtEventStart who has joined 30 s before the start enters in an order that is drawn
 	ShuffleAtEventStart bool `json:"shuffle_at_event_start"`
 	Suspended           bool `json:"suspended"`
 
@@ -633,6 +665,14 @@ type DeletedAnswer struct {
 		Id string `json:"id"`
 	} `json:"result"`
 	Success bool `json:"success"`
+}
+
+// DrawAnswer defines model for DrawAnswer.
+type DrawAnswer struct {
+	Errors   []Note `json:"errors"`
+	Messages []Note `json:"messages"`
+	Result   Draw   `json:"result"`
+	Success  bool   `json:"success"`
 }
 
 // EventAnswer defines model for EventAnswer.
@@ -1105,6 +1145,11 @@ type ClientInterface interface {
 	//
 	// Corresponds with PATCH /vestibule/rooms/{waiting_room_id}/controls (the `PatchControls` operationId).
 	PatchControls(ctx context.Context, waitingRoomId WaitingRoomId, body PatchControlsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetDraw What is public of the draw with which an event begins, also of one that is gone
+	//
+	// Corresponds with GET /vestibule/rooms/{waiting_room_id}/events/{event_id}/draw (the `GetDraw` operationId).
+	GetDraw(ctx context.Context, waitingRoomId WaitingRoomId, eventId EventId, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListReleases The newest release of the pause that is in force, none before there is one
 	//
@@ -1595,6 +1640,21 @@ func (c *Client) PatchControlsWithBody(ctx context.Context, waitingRoomId Waitin
 // Corresponds with PATCH /vestibule/rooms/{waiting_room_id}/controls (the `PatchControls` operationId).
 func (c *Client) PatchControls(ctx context.Context, waitingRoomId WaitingRoomId, body PatchControlsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewPatchControlsRequest(c.Server, waitingRoomId, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetDraw What is public of the draw with which an event begins, also of one that is gone
+//
+// Corresponds with GET /vestibule/rooms/{waiting_room_id}/events/{event_id}/draw (the `GetDraw` operationId).
+func (c *Client) GetDraw(ctx context.Context, waitingRoomId WaitingRoomId, eventId EventId, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetDrawRequest(c.Server, waitingRoomId, eventId)
 	if err != nil {
 		return nil, err
 	}
@@ -2778,6 +2838,47 @@ func NewPatchControlsRequestWithBody(server string, waitingRoomId WaitingRoomId,
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetDrawRequest constructs an http.Request for the GetDraw method
+func NewGetDrawRequest(server string, waitingRoomId WaitingRoomId, eventId EventId) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "waiting_room_id", waitingRoomId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "event_id", eventId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/vestibule/rooms/%s/events/%s/draw", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
 
 	return req, nil
 }
@@ -4419,6 +4520,13 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PATCH /vestibule/rooms/{waiting_room_id}/controls (the `PatchControls` operationId).
 	PatchControlsWithResponse(ctx context.Context, waitingRoomId WaitingRoomId, body PatchControlsJSONRequestBody, reqEditors ...RequestEditorFn) (*PatchControlsResponse, error)
 
+	// GetDrawWithResponse What is public of the draw with which an event begins, also of one that is gone
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /vestibule/rooms/{waiting_room_id}/events/{event_id}/draw (the `GetDraw` operationId).
+	GetDrawWithResponse(ctx context.Context, waitingRoomId WaitingRoomId, eventId EventId, reqEditors ...RequestEditorFn) (*GetDrawResponse, error)
+
 	// ListReleasesWithResponse The newest release of the pause that is in force, none before there is one
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -5250,6 +5358,54 @@ func (r PatchControlsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r PatchControlsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetDrawResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DrawAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *FailedAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetDrawResponse) GetJSON200() *DrawAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetDrawResponse) GetJSONDefault() *FailedAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetDrawResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetDrawResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetDrawResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetDrawResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -6878,6 +7034,19 @@ func (c *ClientWithResponses) PatchControlsWithResponse(ctx context.Context, wai
 	return ParsePatchControlsResponse(rsp)
 }
 
+// GetDrawWithResponse What is public of the draw with which an event begins, also of one that is gone
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /vestibule/rooms/{waiting_room_id}/events/{event_id}/draw (the `GetDraw` operationId).
+func (c *ClientWithResponses) GetDrawWithResponse(ctx context.Context, waitingRoomId WaitingRoomId, eventId EventId, reqEditors ...RequestEditorFn) (*GetDrawResponse, error) {
+	rsp, err := c.GetDraw(ctx, waitingRoomId, eventId, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetDrawResponse(rsp)
+}
+
 // ListReleasesWithResponse The newest release of the pause that is in force, none before there is one
 //
 // Returns a wrapper object for the known response body format(s).
@@ -7796,6 +7965,39 @@ func ParsePatchControlsResponse(rsp *http.Response) (*PatchControlsResponse, err
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest ControlsAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest FailedAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetDrawResponse parses an HTTP response from a GetDrawWithResponse call
+func ParseGetDrawResponse(rsp *http.Response) (*GetDrawResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetDrawResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DrawAnswer
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -8838,6 +9040,9 @@ type ServerInterface interface {
 	// PatchControls Pause or resume a room, say something to those who wait, set limits for now; what writes the room never undoes it
 	// (PATCH /vestibule/rooms/{waiting_room_id}/controls)
 	PatchControls(w http.ResponseWriter, r *http.Request, waitingRoomId WaitingRoomId)
+	// GetDraw What is public of the draw with which an event begins, also of one that is gone
+	// (GET /vestibule/rooms/{waiting_room_id}/events/{event_id}/draw)
+	GetDraw(w http.ResponseWriter, r *http.Request, waitingRoomId WaitingRoomId, eventId EventId)
 	// ListReleases The newest release of the pause that is in force, none before there is one
 	// (GET /vestibule/rooms/{waiting_room_id}/releases)
 	ListReleases(w http.ResponseWriter, r *http.Request, waitingRoomId WaitingRoomId)
@@ -9218,6 +9423,41 @@ func (siw *ServerInterfaceWrapper) PatchControls(w http.ResponseWriter, r *http.
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.PatchControls(w, r, waitingRoomId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetDraw operation middleware
+func (siw *ServerInterfaceWrapper) GetDraw(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "waiting_room_id" -------------
+	var waitingRoomId WaitingRoomId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "waiting_room_id", r.PathValue("waiting_room_id"), &waitingRoomId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "waiting_room_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "event_id" -------------
+	var eventId EventId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "event_id", r.PathValue("event_id"), &eventId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "event_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetDraw(w, r, waitingRoomId, eventId)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -10471,6 +10711,7 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodPatch+" "+options.BaseURL+"/vestibule/rooms/{waiting_room_id}/controls", wrapper.PatchControls)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/vestibule/rooms/{waiting_room_id}/releases", wrapper.ListReleases)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/vestibule/rooms/{waiting_room_id}/releases", wrapper.CreateRelease)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/vestibule/rooms/{waiting_room_id}/events/{event_id}/draw", wrapper.GetDraw)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/vestibule/hosts", wrapper.ListHosts)
 	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/vestibule/hosts/{host}", wrapper.DeleteHost)
 	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/vestibule/hosts/{host}", wrapper.PutHost)
@@ -10506,6 +10747,13 @@ type DeletedAnswerJSONResponse struct {
 		Id string `json:"id"`
 	} `json:"result"`
 	Success bool `json:"success"`
+}
+
+type DrawAnswerJSONResponse struct {
+	Errors   []Note `json:"errors"`
+	Messages []Note `json:"messages"`
+	Result   Draw   `json:"result"`
+	Success  bool   `json:"success"`
 }
 
 type EventAnswerJSONResponse struct {
@@ -11077,6 +11325,46 @@ type PatchControlsdefaultJSONResponse struct {
 }
 
 func (response PatchControlsdefaultJSONResponse) VisitPatchControlsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDrawRequestObject struct {
+	WaitingRoomId WaitingRoomId `json:"waiting_room_id"`
+	EventId       EventId       `json:"event_id"`
+}
+
+type GetDrawResponseObject interface {
+	VisitGetDrawResponse(w http.ResponseWriter) error
+}
+
+type GetDraw200JSONResponse struct{ DrawAnswerJSONResponse }
+
+func (response GetDraw200JSONResponse) VisitGetDrawResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDrawdefaultJSONResponse struct {
+	Body       Failure
+	StatusCode int
+}
+
+func (response GetDrawdefaultJSONResponse) VisitGetDrawResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -12334,6 +12622,9 @@ type StrictServerInterface interface {
 	// PatchControls Pause or resume a room, say something to those who wait, set limits for now; what writes the room never undoes it
 	// (PATCH /vestibule/rooms/{waiting_room_id}/controls)
 	PatchControls(ctx context.Context, request PatchControlsRequestObject) (PatchControlsResponseObject, error)
+	// GetDraw What is public of the draw with which an event begins, also of one that is gone
+	// (GET /vestibule/rooms/{waiting_room_id}/events/{event_id}/draw)
+	GetDraw(ctx context.Context, request GetDrawRequestObject) (GetDrawResponseObject, error)
 	// ListReleases The newest release of the pause that is in force, none before there is one
 	// (GET /vestibule/rooms/{waiting_room_id}/releases)
 	ListReleases(ctx context.Context, request ListReleasesRequestObject) (ListReleasesResponseObject, error)
@@ -12756,6 +13047,33 @@ func (sh *strictHandler) PatchControls(w http.ResponseWriter, r *http.Request, w
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(PatchControlsResponseObject); ok {
 		if err := validResponse.VisitPatchControlsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetDraw operation middleware
+func (sh *strictHandler) GetDraw(w http.ResponseWriter, r *http.Request, waitingRoomId WaitingRoomId, eventId EventId) {
+	var request GetDrawRequestObject
+
+	request.WaitingRoomId = waitingRoomId
+	request.EventId = eventId
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetDraw(ctx, request.(GetDrawRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetDraw")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetDrawResponseObject); ok {
+		if err := validResponse.VisitGetDrawResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -288,10 +288,15 @@ func manageEvents(t *testing.T, rooms *waiting_rooms.WaitingRoomService, zone, i
 		n++
 	}
 	var refused *waiting_rooms.Error
-	set(&query, "ShuffleAtEventStart", true)
+	set(&query, "TotalActiveUsers", int64(-1))
 	if _, err = rooms.Events.Update(ctx, id, made.ID, params[waiting_rooms.EventUpdateParams]("ZoneID", zone, "EventQuery", query)); !errors.As(err, &refused) || refused.Errors[0].Code != 1002 {
-		t.Errorf("a draw: %v", err)
+		t.Errorf("no limit: %v", err)
 	}
+	set(&query, "TotalActiveUsers", int64(500), "ShuffleAtEventStart", true)
+	testkit.Eventually(t, "a draw is taken, once all edges are heard", func() bool {
+		e, err := rooms.Events.Update(ctx, id, made.ID, params[waiting_rooms.EventUpdateParams]("ZoneID", zone, "EventQuery", query))
+		return err == nil && e.ShuffleAtEventStart
+	})
 	gone, err := rooms.Events.Delete(ctx, id, made.ID, params[waiting_rooms.EventDeleteParams]("ZoneID", zone))
 	if err != nil || n != 1 || gone.ID != made.ID {
 		t.Errorf("%d events, %+v %v", n, gone, err)

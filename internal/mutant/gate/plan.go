@@ -120,6 +120,11 @@ var plan = map[mutant.ID]killer{
 	mutant.EventsOverlap:      {"room.TestEventsAreRefusedWithTheField", ""},
 	mutant.PassthroughLent:    {"slots.TestWhatPassthroughLentIsNotLentAgain", ""},
 
+	mutant.SecretMadeTwice:  {"global.TestLeadersBesideEachOther", ""},
+	mutant.DrawBeforeSettle: {"draw.TestWhenADrawOpens room.TestAnEventWithADraw", "draws"},
+	mutant.DrawLateJoiner:   {"draw.TestWhoComesLaterIsBehind", "draws"},
+	mutant.DrawIgnored:      {"admission.TestWhoWasDrawnStandsThere", "draws"},
+
 	mutant.ReleaseUnmarked:        {"slots.TestRule11AReleaseIsLent", "releases"},
 	mutant.ReleaseMarkedTwice:     {"slots.TestRule11AReleaseIsLent", "releases"},
 	mutant.PassesBackTwice:        {"slots.TestRule11WhatComesBack", "releases"},
@@ -139,6 +144,7 @@ var plan = map[mutant.ID]killer{
 	mutant.NeverBehind:           {"ticket.TestWhoMissesAKeyKnowsIt", "keys"},
 	mutant.UnknownKeyOverwritten: {"edge.TestRule10", ""},
 	mutant.ReplayCounts:          {"admission.TestATicketIsOneVisitorHoweverOftenItIsShown", ""},
+	mutant.PlaceNotMoved:         {"admission.TestAPlaceMovesWithItsPerson", ""},
 	mutant.CopyRenews:            {"admission.TestCopiesOfATicketAreNotFreeEntries", ""},
 	mutant.NetworkCountsAny:      {"edge.TestANetworkAddsSoManyToTheLine", ""},
 	mutant.GapsForgiven:          {"sim.TestCopiesOfASessionAtAnyEdge", ""},

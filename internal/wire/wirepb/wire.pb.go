@@ -162,10 +162,13 @@ type Report struct {
 	Site       uint64                 `protobuf:"fixed64,25,opt,name=site,proto3" json:"site,omitempty"`                // the data centre's, as its store keeps it; 0 for unknown
 	Succeeds   []uint64               `protobuf:"fixed64,19,rep,packed,name=succeeds,proto3" json:"succeeds,omitempty"` // incarnations that ended before this one began, newest last
 	// For people to look at: nothing is decided by these.
-	Build         string      `protobuf:"bytes,27,opt,name=build,proto3" json:"build,omitempty"`                  // release of the process
-	Edges         []*ToldEdge `protobuf:"bytes,28,rep,name=edges,proto3" json:"edges,omitempty"`                  // of the data centre, in some reports (regionals)
-	EdgesN        uint32      `protobuf:"varint,29,opt,name=edges_n,json=edgesN,proto3" json:"edges_n,omitempty"` // how many there are, also where edges names some of them
-	TellsEdges    bool        `protobuf:"varint,30,opt,name=tells_edges,json=tellsEdges,proto3" json:"tells_edges,omitempty"`
+	Build      string      `protobuf:"bytes,27,opt,name=build,proto3" json:"build,omitempty"`                  // release of the process
+	Edges      []*ToldEdge `protobuf:"bytes,28,rep,name=edges,proto3" json:"edges,omitempty"`                  // of the data centre, in some reports (regionals)
+	EdgesN     uint32      `protobuf:"varint,29,opt,name=edges_n,json=edgesN,proto3" json:"edges_n,omitempty"` // how many there are, also where edges names some of them
+	TellsEdges bool        `protobuf:"varint,30,opt,name=tells_edges,json=tellsEdges,proto3" json:"tells_edges,omitempty"`
+	// Newest version of tickets that the edge opens; of a regional that tells of its edges, that every
+	// edge opens which may be asked. 0 from releases that open the first only.
+	Opens         uint32 `protobuf:"varint,31,opt,name=opens,proto3" json:"opens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -380,6 +383,13 @@ func (x *Report) GetTellsEdges() bool {
 		return x.TellsEdges
 	}
 	return false
+}
+
+func (x *Report) GetOpens() uint32 {
+	if x != nil {
+		return x.Opens
+	}
+	return 0
 }
 
 // ToldEdge is an edge as its regional sees it.
@@ -2337,7 +2347,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x1cvestibule/wire/v1/wire.proto\x12\x11vestibule.wire.v1\"*\n" +
 	"\x04Term\x12\f\n" +
 	"\x01n\x18\x01 \x01(\x04R\x01n\x12\x14\n" +
-	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\xc1\x05\n" +
+	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\xd7\x05\n" +
 	"\x06Report\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x10\n" +
@@ -2368,7 +2378,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05edges\x18\x1c \x03(\v2\x1b.vestibule.wire.v1.ToldEdgeR\x05edges\x12\x17\n" +
 	"\aedges_n\x18\x1d \x01(\rR\x06edgesN\x12\x1f\n" +
 	"\vtells_edges\x18\x1e \x01(\bR\n" +
-	"tellsEdges\"\x80\x01\n" +
+	"tellsEdges\x12\x14\n" +
+	"\x05opens\x18\x1f \x01(\rR\x05opens\"\x80\x01\n" +
 	"\bToldEdge\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05build\x18\x02 \x01(\tR\x05build\x12\x14\n" +

@@ -1,6 +1,4 @@
-// Package cmd holds no code: only the test that runs what docs/OPERATIONS.md
-// shows, with the programs below this folder.
-package cmd
+package e2e
 
 import (
 	"context"
@@ -25,7 +23,7 @@ var fence = regexp.MustCompile("(?ms)^```(\\w+) (\\S+)\n(.*?)^```$")
 
 func blocks(t *testing.T) []block {
 	t.Helper()
-	doc, err := os.ReadFile("../docs/OPERATIONS.md")
+	doc, err := os.ReadFile("../../docs/OPERATIONS.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,15 +43,14 @@ func blocks(t *testing.T) []block {
 	return out
 }
 
-// The document's files and commands, in its order, lead to a visitor who is in.
+// TestOperationsByHand: the files and commands of docs/OPERATIONS.md, in its order, lead to a visitor who is in.
 func TestOperationsByHand(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil || runtime.GOOS == "windows" {
 		t.Skip("needs a shell and curl")
 	}
 	dir := t.TempDir()
-	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", filepath.Join(dir, "bin")+string(filepath.Separator), "./edge", "./regional", "./global", "./vestibule")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := os.Symlink(build(t), filepath.Join(dir, "bin")); err != nil {
+		t.Fatal(err)
 	}
 	var log testkit.Log // what processes write
 	defer func() {

@@ -1,0 +1,248 @@
+package admission
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/line"
+	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
+)
+
+// drawnAt is the place that these tests give ticket id, apart from every time at which anybody joins.
+func drawnAt(id uint64) fleet.Time { return day - 3600_000 + fleet.Time(id*7919%3000)*1000 }
+
+// waitingAt returns who waits by the second of their place, at all queues together.
+func waitingAt(queues ...*queue) map[int64]float64 {
+	sum := map[int64]float64{}
+	for _, q := range queues {
+		for _, s := range q.wait.histogram() {
+			if sum[s.Start.Second()] += s.N; sum[s.Start.Second()] == 0 {
+				delete(sum, s.Start.Second())
+			}
+		}
+	}
+	return sum
+}
+
+// TestAPlaceMovesWithItsPerson plays requests of all versions of tickets at two edges, each of which learns at some
+// moment that places have changed, beside twins that never learn it. Whatever is shown where, each edge counts as many
+// people as its twin, window by window. Where everybody shows the newest ticket, each is counted once, under the place
+// that it has; and a minute later that is so whatever was shown before.
+func TestAPlaceMovesWithItsPerson(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var real, twin [2]queue
+		for i := range real {
+			limit := rapid.IntRange(0, 5).Draw(t, "limit")
+			real[i], twin[i] = newQueue(limit), newQueue(limit)
+			real[i].answers = uint8(100 * i) // two edges rarely give the same
+			twin[i].answers = real[i].answers
+		}
+		now := day
+		var drawn [2]bool
+		type version struct{ real, twin ticket.Ticket }
+		var people [][]version
+		plain := rapid.Bool().Draw(t, "plain") // only newest versions are shown, and all answers taken
+		least := 0
+		if plain {
+			least = 4
+		}
+		newest := func(i int) *version { return &people[i][len(people[i])-1] }
+		show := func(e int, v version) version {
+			place := v.real.Place()
+			if drawn[e] {
+				place = drawnAt(v.real.ID)
+			}
+			a := real[e].checkIn(now, &v.real, place)
+			b := twin[e].checkIn(now, &v.twin, v.twin.Place())
+			if v.real.Place() != place || a != b {
+				t.Fatalf("place %v, want %v; counted anew %v, the twin %v", v.real.Place(), place, a, b)
+			}
+			return v
+		}
+		same := func() {
+			for e := range real {
+				real[e].wait.advance(now)
+				twin[e].wait.advance(now)
+				if a, b := real[e].wait.sum, twin[e].wait.sum; a != b {
+					t.Fatalf("edge %d counts %d, its twin %d", e, a, b)
+				}
+				for i := range real[e].wait.windows {
+					a, b := int32(0), int32(0)
+					for _, n := range real[e].wait.windows[i].counts {
+						a += n
+					}
+					for _, n := range twin[e].wait.windows[i].counts {
+						b += n
+					}
+					if a != b {
+						t.Fatalf("edge %d counts %d in window %d, its twin %d", e, a, i, b)
+					}
+				}
+			}
+			for i := range people {
+				a, b := newest(i).real, newest(i).twin
+				if a.Seen != b.Seen || a.Answer != b.Answer || a.Flags != b.Flags {
+					t.Fatalf("the ticket is %+v, the twin's %+v", a, b)
+				}
+			}
+		}
+		places := func(want map[int64]float64) {
+			if got := waitingAt(&real[0], &real[1]); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Fatalf("counted by place: %v, want %v", got, want)
+			}
+		}
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			e := rapid.IntRange(0, 1).Draw(t, "edge")
+			if len(people) == 0 || rapid.IntRange(0, 5).Draw(t, "new") == 0 {
+				k := ticket.Ticket{ID: uint64(len(people) + 1), Joined: now, Seen: uint32(now.Second())}
+				people = append(people, []version{{k, k}})
+			}
+			i := rapid.IntRange(0, len(people)-1).Draw(t, "person")
+			v := *newest(i)
+			if !plain {
+				v = people[i][rapid.IntRange(0, len(people[i])-1).Draw(t, "version")]
+			}
+			switch what := rapid.IntRange(least, 9).Draw(t, "what"); what {
+			case 0: // the page goes away
+				a, b := real[e].depart(now, &v.real), twin[e].depart(now, &v.twin)
+				if a != b {
+					t.Fatalf("departs: %v, the twin %v", a, b)
+				}
+			case 1: // the visitor does not take the answer
+				was := v
+				v = show(e, v)
+				a, b := real[e].moved(&was.real, &v.real), twin[e].moved(&was.twin, &v.twin)
+				if a != b {
+					t.Fatalf("is to be undone: %v, the twin %v", a, b)
+				}
+				if a {
+					real[e].undo(now, &was.real, &v.real)
+					twin[e].undo(now, &was.twin, &v.twin)
+				}
+			case 2: // the visitor leaves, and is back later all the same
+				for _, x := range []struct {
+					q *queue
+					k *ticket.Ticket
+				}{{&real[e], &v.real}, {&twin[e], &v.twin}} {
+					x.q.wait.advance(now)
+					if x.q.newest(x.k); x.k.Flags&ticket.Returned != 0 {
+						x.q.uncount(x.k)
+					}
+				}
+			case 3: // of a network of which too many are counted
+				v.real.Uncounted, v.twin.Uncounted = true, true
+				v = show(e, v)
+				v.real.Uncounted, v.twin.Uncounted = false, false
+				people[i] = append(people[i], v)
+			case 8:
+				drawn[e] = true
+			case 9:
+				now = now.Add(time.Duration(rapid.IntRange(0, 12_000).Draw(t, "ms")) * time.Millisecond)
+			default:
+				people[i] = append(people[i], show(e, v))
+			}
+			same()
+			if plain {
+				want := map[int64]float64{}
+				for i := range people {
+					if k := newest(i).real; k.Flags&ticket.Returned != 0 && real[0].wait.live(k.Seen) {
+						want[k.Place().Second()]++
+					}
+				}
+				places(want)
+			}
+		}
+		drawn = [2]bool{true, true}
+		for range 8 {
+			for i := range people {
+				e := rapid.IntRange(0, 1).Draw(t, "edge")
+				people[i] = append(people[i], show(e, *newest(i)))
+			}
+			same()
+			now = now.Add(9 * time.Second)
+		}
+		want := map[int64]float64{}
+		for i := range people {
+			want[drawnAt(newest(i).real.ID).Second()]++
+		}
+		places(want)
+	})
+}
+
+// TestAMovedPlaceDecides: who stands where is decided by the place, and by nothing else that the ticket holds; what
+// was told of an earlier place binds nobody.
+func TestAMovedPlaceDecides(t *testing.T) {
+	e, r := newEdge(t, at(0), 5, 5)
+	r.held.View = view(40, day-30_000, day-10_000)
+	r.grant(at(0), 0, 0)
+	arrive := func(k ticket.Ticket) Decision { return e.Arrive(at(0), sale, k) }
+	first, last := waiting(1, time.Hour+50*time.Second), waiting(2, time.Hour+5*time.Second)
+	first.SetPlace(day - 5_000)
+	last.SetPlace(day - 50_000)
+	if d := arrive(first); d.Verdict != Queue || d.Reason != Behind || d.Ahead < 30 {
+		t.Errorf("who joined first and stands behind: %v (%v), %d ahead", d.Verdict, d.Reason, d.Ahead)
+	}
+	if d := arrive(last); d.Verdict != Admit {
+		t.Errorf("who joined last and stands in front: %v (%v)", d.Verdict, d.Reason)
+	}
+	told := Decision{Verdict: Admit, Reason: Slot, Ticket: ticket.Ticket{Joined: day, Placed: day - 3600_000, Admitted: uint32(day.Second()) + 60, Forecast: 1, Answer: 1}}
+	if _, actual, ok := told.Outcome(); !ok || actual != time.Minute {
+		t.Errorf("waited %v, want the minute since joining", actual)
+	}
+	q := newQueue(10)
+	k := waiting(3, time.Minute)
+	q.wait.advance(day.Add(time.Hour))
+	k.Ahead, k.Low, k.Longer, k.Forecast = 9, 8, 7, 6
+	q.checkIn(day.Add(time.Hour), &k, day)
+	if k.Place() != day || k.Joined == day || k.Wait != 0 || k.High != 0 || k.Ahead != 0 || k.Low != 0 || k.Longer != 0 || k.Forecast != 0 {
+		t.Errorf("after the place has changed the ticket says %+v", k)
+	}
+}
+
+// TestPlacesFarAwayAreCountedAtTheEnds: a place is sealed and so believed, but no book grows beyond its
+// bounds by one, and who has it enters once everybody else has.
+func TestPlacesFarAwayAreCountedAtTheEnds(t *testing.T) {
+	var w waitBook
+	w.advance(present)
+	seen := uint32(present.Second())
+	for _, place := range []fleet.Time{1, present.Add(-100 * time.Hour), present, present.Add(100 * time.Hour), 1<<48 - 1} {
+		w.add(place, seen, 1)
+	}
+	h := w.histogram()
+	if h.Total() != 5 || len(h) != 3 || h[0].N != 2 || h[2].N != 2 {
+		t.Errorf("counted as %v", h)
+	}
+	if n := len(w.total); n > 2*maxLine+1 {
+		t.Errorf("%d seconds are kept", n)
+	}
+	for _, place := range []fleet.Time{1, present.Add(-100 * time.Hour), present, present.Add(100 * time.Hour), 1<<48 - 1} {
+		w.add(place, seen, -1)
+	}
+	if w.sum != 0 || w.histogram() != nil {
+		t.Errorf("%d are left: %v", w.sum, w.histogram())
+	}
+
+	e, r := newEdge(t, at(0), 0, 0)
+	late, early := waiting(1, time.Minute), waiting(2, time.Minute)
+	late.SetPlace(1<<48 - 1)
+	early.SetPlace(1)
+	r.held.View = &wire.View{Version: 1, At: day.Add(time.Hour), Horizon: day, Park: day, Mu: 1, Line: line.NewDigest(h)}
+	r.grant(at(0), 1, 1)
+	if d := e.Arrive(at(0), sale, late); d.Verdict != Queue || d.Reason != Behind {
+		t.Errorf("the last place of all: %v (%v)", d.Verdict, d.Reason)
+	}
+	if d := e.Arrive(at(0), sale, early); d.Verdict != Admit {
+		t.Errorf("the first place of all: %v (%v)", d.Verdict, d.Reason)
+	}
+	r.held.View = nil // nobody queues
+	r.grant(at(0), 1, 1)
+	e.rooms[sale].view = nil
+	if d := e.Arrive(at(0), sale, late); d.Verdict != Admit {
+		t.Errorf("the last place of all where nobody queues: %v (%v)", d.Verdict, d.Reason)
+	}
+}

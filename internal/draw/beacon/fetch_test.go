@@ -1,0 +1,59 @@
+package beacon
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestTheFirstMirrorThatTellsTheTruth: mirrors that lie, fail, say nothing or say too much are no harm beside one that does not.
+func TestTheFirstMirrorThatTellsTheTruth(t *testing.T) {
+	end, patience := make(chan struct{}), fetchWithin
+	defer func() { fetchWithin = patience }()
+	fetchWithin = time.Minute // where somebody tells the truth it is not needed
+	serve := func(answer func(w http.ResponseWriter, r *http.Request)) string {
+		s := httptest.NewServer(http.HandlerFunc(answer))
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	say := func(text string) func(w http.ResponseWriter, r *http.Request) {
+		return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text) }
+	}
+	right := fmt.Sprintf(`{"round":%d,"randomness":%q,"signature":%q}`, round, randomness, signature)
+	good := serve(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != fmt.Sprintf("/%s/public/%d", quicknet, round) {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		fmt.Fprint(w, right)
+	})
+	bad := Mirrors{
+		serve(say(strings.Replace(right, "b713", "b714", 1))), serve(say("{")), serve(say(strings.Repeat(" ", maxAnswer) + right)), serve(say(`{"round":657413,"signature":"zz"}`)),
+		serve(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, good, http.StatusFound) }),
+	}
+	silent := serve(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-end:
+		case <-r.Context().Done():
+		}
+	})
+	t.Cleanup(func() { close(end) }) // before the servers wait for their answers
+	closes := Published(round).Add(-time.Second)
+	b, err := append(bad, silent, good+"/").Fetch(t.Context(), closes)
+	if err != nil || b.Round != round {
+		t.Fatalf("%+v, %v", b, err)
+	}
+	if b, err := bad.Fetch(t.Context(), closes); err == nil {
+		t.Errorf("%+v of mirrors that do not tell the truth", b)
+	}
+	fetchWithin = time.Millisecond
+	if b, err := (Mirrors{silent}).Fetch(t.Context(), closes); err == nil {
+		t.Errorf("%+v of a mirror that says nothing", b)
+	}
+	if _, err := (Mirrors{}).Fetch(t.Context(), closes); err == nil {
+		t.Error("without mirrors")
+	}
+}

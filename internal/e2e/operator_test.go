@@ -1,0 +1,263 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"vestibule/internal/allinone"
+	"vestibule/internal/control"
+	"vestibule/internal/testkit"
+)
+
+var operated = flag.Duration("operated", 15*time.Second, "time between the steps of TestAnOperatorWithTheOfficialClient; people come for three of them and 10 s more")
+
+// TestAnOperatorWithTheOfficialClient has a fleet that knows no file of rooms, over three nats-servers of global and one
+// of each data centre. An operator, a program that knows nothing but the official client of the hosted API, makes
+// two rooms, raises the limit of one, suspends and deletes the other, while people come to both. The site judges by its own journal.
+func TestAnOperatorWithTheOfficialClient(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes a minute; `make e2e` runs it")
+	}
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("curl is not installed; it is the visitors' browser")
+	}
+	const (
+		session       = time.Minute // the shortest that the hosted API has
+		concert, sale = 150, 30     // people of each room, told apart by their numbers
+	)
+	bin, dir := build(t), t.TempDir()
+	tr := &tree{journal: filepath.Join(dir, "journal"), dir: dir}
+	origin := start(t, filepath.Join(bin, "vestibule"), "origin", "--listen", "127.0.0.1:0",
+		"--session-duration", session.String(), "--visitor-header", visitorHeader, "--journal", tr.journal)
+	tr.nats = withUsers(t, bin, dir, 3, "nairobi", "dublin")
+	nodes := fleetOver(t, tr.nats, bin, dir, "", fmt.Sprintf("control: {listen: '127.0.0.1:0', origin: %q}\n", origin.at["url"]), "nairobi", "dublin")
+	for _, dc := range []string{"nairobi", "dublin"} {
+		var urls []string
+		for i := range 2 {
+			e := start(t, filepath.Join(bin, "edge"), "--config", edgeFile(t, dir, tr.nats, dc, fmt.Sprintf("edge-%d", i+1), quickEdge))
+			nodes, urls = append(nodes, e), append(urls, e.at["url"])
+		}
+		tr.site = append(tr.site, urls)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 3**operated+3*testkit.Patience)
+	defer cancel()
+	api := nodes[0].at["control"]
+	steps, token := operate(t, ctx, api, filepath.Join(dir, "global", "control.token"))
+	steps("made")
+	nodes = append([]*process{origin}, nodes...)
+	for _, e := range nodes[4:] {
+		until(t, e.name+" is ready and has both rooms", func() bool {
+			return ready(e.at["metrics"]) && gated(t, e.at["url"]+"/concert/") && gated(t, e.at["url"]+"/merch/")
+		})
+	}
+
+	people, ended := context.WithCancel(ctx)
+	defer ended()
+	stood := make(chan time.Duration, 1)
+	go func() { stood <- still(people) }()
+	var all sync.WaitGroup
+	var counts tally
+	visitors, faults, jars := make([]*visitor, concert+sale), make([]error, concert+sale), t.TempDir()
+	for i := range visitors {
+		v := &visitor{n: i, dir: jars, rng: rand.New(rand.NewPCG(seed, uint64(i))), tally: &counts}
+		for _, dc := range tr.site {
+			edges := []string{dc[0] + "/concert", dc[1] + "/concert"}
+			if i >= concert { // no edge hears at the same moment as another that a room is suspended
+				edges = []string{dc[i%2] + "/merch"}
+			}
+			v.site = append(v.site, edges)
+		}
+		visitors[i] = v
+		all.Go(func() {
+			pause(people, time.Duration(v.rng.Int64N(int64(5*time.Second))))
+			if people.Err() == nil {
+				faults[i] = v.visit(people, session)
+			}
+		})
+	}
+	raised, suspended := steps("raised"), steps("suspended")
+	// Beside the client somebody at a shell pauses a room, tells who waits, and resumes it.
+	t.Setenv("VESTIBULE_TOKEN", token)
+	const word = "The artist is stuck in traffic."
+	command(t, filepath.Join(bin, "vestibule"), "pause", "concert", word, "--server", api)
+	for _, e := range nodes[4:] {
+		until(t, e.name+" tells that the room is paused", func() bool { return strings.Contains(page(t, e.at["url"]+"/concert/"), word) })
+	}
+	command(t, filepath.Join(bin, "vestibule"), "resume", "concert", "--server", api)
+	for _, e := range nodes[4:] {
+		until(t, e.name+" tells so no more", func() bool {
+			told := page(t, e.at["url"]+"/concert/")
+			return told != "" && !strings.Contains(told, word)
+		})
+	}
+	deleted := steps("deleted")
+	steps("")
+	inside := func(of []*visitor) (n int) {
+		for _, v := range of {
+			if v.inside.Load() {
+				n++
+			}
+		}
+		return n
+	}
+	until(t, "everybody of the room that was suspended and deleted is inside", func() bool { return inside(visitors[concert:]) == sale })
+	newcomer := &visitor{n: concert + sale, dir: jars, tally: &counts}
+	until(t, "a room that was deleted asks nobody to wait", func() bool {
+		a, err := newcomer.curl(ctx, newcomer.jar(), tr.site[0][0]+"/merch")
+		return err == nil && a.inside
+	})
+	until(t, "the limit that was raised is used", func() bool { return inside(visitors[:concert]) >= 27 })
+	ended()
+	all.Wait()
+	slow := transit + <-stood
+	for _, p := range slices.Backward(nodes) {
+		p.stop(t)
+	}
+	for _, err := range faults {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+
+	visits := read(t, tr.journal)
+	of := func(room string, before time.Time) judgement {
+		var out []allinone.Visit
+		for _, v := range visits {
+			n := 0
+			if _, err := fmt.Sscan(v.Guest, &n); err != nil {
+				t.Fatalf("the journal has a guest %q: %v", v.Guest, err)
+			}
+			if n < concert+sale && (n < concert) == (room == "concert") && v.At.Before(before) {
+				out = append(out, v)
+			}
+		}
+		return judge(out, session-slow, session-slow, 200)
+	}
+	for _, c := range []struct {
+		room   string
+		before time.Time
+		total  int
+		judged string
+	}{
+		{"concert", raised.From, 20, "before its limit was raised"},
+		{"concert", time.Now(), 30, "in the whole run"},
+		{"merch", suspended.From, 5, "before it was suspended"},
+	} {
+		j := of(c.room, c.before)
+		t.Logf("%s, %s: %d of %d sessions at once, %d of 200 admissions in a minute", c.room, c.judged, j.peak, c.total, j.rate)
+		if j.peak > c.total || j.rate > 200 {
+			t.Errorf("%s, %s: a limit was exceeded", c.room, c.judged)
+		}
+		if j.peak < c.total*9/10 {
+			t.Errorf("%s, %s: the limit was not used: this shows nothing", c.room, c.judged)
+		}
+	}
+	if counts.waitingPages.Load() == 0 {
+		t.Error("nobody had to wait: the run shows nothing")
+	}
+	t.Logf("%d waiting pages, %d pages of the site; changes were answered in %v, %v and %v", counts.waitingPages.Load(), counts.pages.Load(),
+		raised.Until.Sub(raised.From), suspended.Until.Sub(suspended.From), deleted.Until.Sub(deleted.From))
+}
+
+// page returns what somebody without a cookie is shown, "" for nothing.
+func page(t *testing.T, url string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header = http.Header{"Accept": {"text/html"}, visitorHeader: {"1000000"}}
+	res, err := client.Do(r)
+	if err != nil {
+		return ""
+	}
+	text, err := io.ReadAll(res.Body)
+	if err = errors.Join(err, res.Body.Close()); err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// gated tells whether a waiting room is in force at an address. It asks for an image, for which nobody
+// is let in who was not seen before.
+func gated(t *testing.T, url string) bool {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header = http.Header{"Sec-Fetch-Dest": {"image"}, visitorHeader: {"1000000"}}
+	res, err := client.Do(r)
+	if err != nil {
+		return false
+	}
+	return res.Body.Close() == nil && res.Header.Get("X-Demo-Origin") == ""
+}
+
+// change is a step of the operator: see internal/control/contract/operator.
+type change struct {
+	Did         string
+	From, Until time.Time
+}
+
+// operate starts the operator once there is a token. What it returns waits for the next step, which is to be
+// the one that is named, or with "" for the operator's good end; and it returns the token.
+func operate(t *testing.T, ctx context.Context, url, tokenFile string) (next func(did string) change, token string) {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "operator")
+	builder := exec.CommandContext(ctx, "go", "build", "-o", bin, "./operator")
+	builder.Dir = "../control/contract"
+	if out, err := builder.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	until(t, "the first token is there", func() bool {
+		text, err := os.ReadFile(tokenFile)
+		token = strings.TrimSpace(string(text))
+		return err == nil && token != ""
+	})
+	cmd := exec.CommandContext(ctx, bin, "-url", url, "-zone", control.Zone, "-step", operated.String())
+	cmd.Env, cmd.SysProcAttr = append(os.Environ(), "VESTIBULE_TOKEN="+token), alone()
+	var faults strings.Builder
+	cmd.Stderr = &faults
+	told, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(told)
+	return func(did string) (c change) {
+		t.Helper()
+		if lines.Scan() {
+			if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c.Did != did {
+			t.Fatalf("the operator did %q, want %q\n%s", c.Did, did, faults.String())
+		}
+		if did == "" {
+			if err := cmd.Wait(); err != nil {
+				t.Fatalf("the operator: %v\n%s", err, faults.String())
+			}
+		}
+		return c
+	}, token
+}

@@ -1,0 +1,144 @@
+package edge
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"vestibule/internal/draw"
+	"vestibule/internal/fleet"
+	"vestibule/internal/node"
+	"vestibule/internal/room"
+	"vestibule/internal/testkit"
+	"vestibule/internal/ticket"
+)
+
+// toldDraw is what is told of a draw in JSON.
+type toldDraw struct {
+	Vestibule struct {
+		State, Place, Before, Queued string
+		Draw                         struct {
+			Stage, Commit string
+			Receipt       *draw.Receipt
+		}
+	}
+}
+
+// TestADrawIsTold: the commit from the first visitor on, then that the draw is being made, then the place with a receipt that
+// can be checked; who came later is told so. Nobody enters without the record of the draw.
+func TestADrawIsTold(t *testing.T) {
+	st := openWith(t, 10, func(*room.Settings) {})
+	now := st.server.gate.Time()
+	event := func(start time.Duration) room.Event {
+		return room.Event{
+			ID: "25756b2dfe6e378a06b033b670413757", Name: "launch", Prequeue: int64(now.Add(-time.Hour)), Start: int64(now.Add(start)), End: int64(now.Add(2 * time.Hour)), Shuffle: true,
+		}
+	}
+	version := uint64(0)
+	tell := func(n *draw.Notice) {
+		t.Helper()
+		version++
+		data, err := draw.EncodeBoard(&draw.Board{Version: version, Notices: []*draw.Notice{n}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		st.docs.offer(node.DrawsDocument, data)
+		testkit.Eventually(t, "what is public of the draw is known", func() bool {
+			n := st.server.gate.Rooms().ByName("sale").Draw
+			return n != nil && (n.Drawn() != nil) == strings.Contains(string(data), `"record"`)
+		})
+	}
+	ask := func(cookie string) (out toldDraw) {
+		t.Helper()
+		a := st.visitor().get(saleURL, "Cookie", cookie, "Accept", "application/json")
+		if a.body == "the site" {
+			t.Fatalf("%s was let in", cookie)
+		}
+		if err := json.Unmarshal([]byte(a.body), &out); err != nil {
+			t.Fatalf("%s: %v", a.body, err)
+		}
+		return out
+	}
+	waits := func(id uint64, ago time.Duration) string {
+		return st.seal("sale", ticket.Ticket{ID: id, Joined: now.Add(-ago), Seen: uint32(now.Second()), Flags: ticket.Returned, Answer: 1})
+	}
+	e := event(10 * time.Minute)
+	st.change(2, func(r *room.Settings) { r.Events = []room.Event{e} })
+	of := func(e room.Event) draw.Event {
+		return draw.Event{Room: room.PublicID("sale"), ID: e.ID, Start: fleet.Time(e.Start), End: fleet.Time(e.End)}
+	}
+	tell(draw.Announce(now.Add(-time.Hour), of(e), draw.Secret{1}, draw.BeaconNone))
+	a := st.visitor().get(saleURL)
+	commit := draw.Secret{1}.Commit()
+	if shown := fmt.Sprintf("%x", commit); !strings.Contains(a.body, shown) || !strings.Contains(a.body, "gets a place by lot") {
+		t.Errorf("the first visitor is not told of the draw: %s", a.body)
+	}
+	if j := ask(waits(7, time.Minute)).Vestibule; j.State != "before" || j.Draw.Stage != "open" || j.Draw.Receipt != nil || !strings.Contains(j.Before, j.Draw.Commit) {
+		t.Errorf("before entries close: %+v", j)
+	}
+
+	// The event has begun, and the record is not there.
+	e = event(-10 * time.Second)
+	st.change(3, func(r *room.Settings) { r.Events = []room.Event{e} })
+	announced := draw.Announce(now.Add(-time.Hour), of(e), draw.Secret{1}, draw.BeaconNone)
+	tell(announced)
+	if j := ask(waits(7, time.Minute)).Vestibule; j.State != "before" || j.Draw.Stage != "making" {
+		t.Errorf("while the draw is made: %+v", j)
+	}
+	if j := ask(waits(8, 30*time.Second)).Vestibule; j.Draw.Stage != "late" || !strings.Contains(j.Before, "behind everyone") {
+		t.Errorf("somebody who came late: %+v", j)
+	}
+	if n := st.admittedNow(); n != 0 {
+		t.Errorf("%d were let in without the record", n)
+	}
+
+	// It is published so late that it will not settle in the time that this test has.
+	published, err := announced.Publish(now.Add(time.Hour), draw.Secret{1}, nil, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tell(published)
+	j := ask(waits(7, time.Minute)).Vestibule
+	if j.State != "before" || j.Draw.Stage != "placed" || j.Draw.Receipt == nil || !strings.Contains(j.Before, `"ticket":"0000000000000007"`) {
+		t.Fatalf("once it is made: %+v", j)
+	}
+	if err := published.Drawn().Draw().Check(j.Draw.Receipt); err != nil {
+		t.Errorf("the receipt %+v: %v", j.Draw.Receipt, err)
+	}
+	if place := j.Draw.Receipt.Place.UTC().Format(draw.TimeFormat); place != j.Place {
+		t.Errorf("the receipt tells %s, and the page stands at %s", place, j.Place)
+	}
+	if a := st.visitor().get(saleURL, "Cookie", waits(7, time.Minute)); !strings.Contains(a.body, `Your place was drawn by lot. This is your receipt: {"ticket":"0000000000000007"`) {
+		t.Errorf("the page: %s", a.body)
+	}
+	if n := st.admittedNow(); n != 0 {
+		t.Errorf("%d were let in before it settled", n)
+	}
+
+	// Anybody may have the record.
+	const path = "http://sale.example/.well-known/vestibule/draw"
+	record := st.visitor().get(path + "?room=sale")
+	if r, err := draw.DecodeRecord([]byte(record.body)); err != nil || record.StatusCode != 200 || record.Header.Get("Access-Control-Allow-Origin") != "*" || len(r.Check(nil)) > 0 || r.Draw().Check(j.Draw.Receipt) != nil {
+		t.Errorf("the record: %d %v %s, %v", record.StatusCode, record.Header, record.body, err)
+	}
+	for _, other := range []string{"", "?room=nobody", "?room=%zz"} {
+		if a := st.visitor().get(path + other); a.StatusCode != 404 {
+			t.Errorf("%q: %d %s", other, a.StatusCode, a.body)
+		}
+	}
+
+	// It has settled.
+	if published, err = announced.Publish(now.Add(-40*time.Second), draw.Secret{1}, nil, 2); err != nil {
+		t.Fatal(err)
+	}
+	version++
+	data, err := draw.EncodeBoard(&draw.Board{Version: version, Notices: []*draw.Notice{published}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st.docs.offer(node.DrawsDocument, data)
+	st.up.grant(sale, 10, 10)
+	testkit.Eventually(t, "who was drawn enters", func() bool { return st.visitor().get(saleURL, "Cookie", waits(7, time.Minute)).body == "the site" })
+}

@@ -1,0 +1,323 @@
+package global
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"vestibule/internal/audit"
+	"vestibule/internal/draw"
+	"vestibule/internal/draw/beacon"
+	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
+	"vestibule/internal/node"
+	"vestibule/internal/room"
+	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
+)
+
+// Secrets is where the secrets of draws are kept until their records tell them: globals alone read there.
+type Secrets interface {
+	// Get returns a document and its revision, (nil, 0) if there is none. What it returns may be stale.
+	Get(ctx context.Context, key string) ([]byte, uint64, error)
+
+	// Put writes a document that was at revision when it was read, 0 for one that did not exist. It returns
+	// wire.ErrChanged if it no longer is; any other error leaves open whether it was written.
+	Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error)
+}
+
+// drawer tends the draws of events: it announces them with a commit, and publishes their records when entries have closed.
+// Only a leader has one. What is to be done is decided by [draw.Board.Due]; here it is done, so that whatever leaders die or
+// lead beside each other, there is one secret and one record of a draw: each is written only where there is none.
+type drawer struct {
+	docs    Documents
+	secrets Secrets
+	journal *audit.Journal // nil for none
+	fleet   *node.Fleet
+	name    string // of this candidate
+	log     *slog.Logger
+
+	clock    func() (fleet.Time, time.Duration)                                // fleet time, and by how much it may be wrong
+	waiting  func(room string) uint64                                          // who waits in a room, by its id
+	readers  func() error                                                      // what keeps nodes from reading places that were drawn, nil for nothing
+	beacon   string                                                            // policy
+	fetch    func(ctx context.Context, closes time.Time) (*draw.Beacon, error) // verified
+	missing  map[string]fleet.Time                                             // since when the store has no secret of a draw, by its key
+	announce map[string]bool                                                   // draws of which this leader has an entry in the audit stream
+}
+
+// drawWithin bounds one attempt, with all that is asked of stores and beacons.
+const drawWithin = 5 * time.Second
+
+// secretLost is for how long the store has to say that it has no secret of a draw before that is believed.
+const secretLost = time.Minute
+
+// ensure gives the store back the board that it lost, as this node knows it.
+func (d *drawer) ensure(ctx context.Context) error {
+	known := d.fleet.Board()
+	if known == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, drawWithin)
+	defer cancel()
+	stored, revision, err := d.docs.Get(ctx, node.DrawsDocument)
+	if err != nil {
+		return err
+	}
+	if have, err := draw.DecodeBoard(stored); stored != nil && (err != nil || have.Version >= known.Version) {
+		return err // what a newer release wrote is not written over
+	}
+	data, err := draw.EncodeBoard(known)
+	if err != nil {
+		return err
+	}
+	_, err = d.docs.Put(ctx, node.DrawsDocument, data, revision)
+	return err
+}
+
+// tend does what is due.
+func (d *drawer) tend(ctx context.Context) error {
+	now, bound := d.clock()
+	events := d.fleet.Set().Draws()
+	if due := d.fleet.Board().Due(now, bound, events); due.Nothing() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, drawWithin)
+	defer cancel()
+	board, revision, err := d.stored(ctx)
+	if err != nil {
+		return err
+	}
+	due := board.Due(now, bound, events)
+	if due.Nothing() {
+		return nil // another one did it; this node is about to hear
+	}
+	var write []*draw.Notice
+	var faults []error
+	for _, e := range due.Void {
+		write = append(write, draw.Without(e, "its entries had closed before a draw could be announced"))
+	}
+	for _, e := range due.Commit {
+		n, err := d.commit(ctx, now, e)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("draw of event %s: %w", e.ID, err))
+			continue
+		}
+		write = append(write, n)
+	}
+	for _, n := range due.Publish {
+		done, err := d.publish(ctx, now, n)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("draw of event %s: %w", n.Event, err))
+			continue
+		}
+		write = append(write, done)
+	}
+	if len(write)+len(due.Forget) > 0 {
+		faults = append(faults, d.put(ctx, board, revision, now, write, due.Forget))
+	}
+	return errors.Join(faults...)
+}
+
+// stored returns the board as the store has it. It is at least as new as the one that this node knows.
+func (d *drawer) stored(ctx context.Context) (board *draw.Board, revision uint64, err error) {
+	data, revision, err := d.docs.Get(ctx, node.DrawsDocument)
+	if err != nil {
+		return nil, 0, err
+	}
+	if data != nil {
+		if board, err = draw.DecodeBoard(data); err != nil {
+			return nil, 0, err
+		}
+	}
+	if known := d.fleet.Board(); known != nil && (board == nil || board.Version < known.Version) {
+		return nil, 0, errors.New("the store came back older: what it lost is given back first")
+	}
+	return board, revision, nil
+}
+
+// put writes a board, if nobody else has. What is told of a draw is in the audit stream before it is public.
+func (d *drawer) put(ctx context.Context, board *draw.Board, revision uint64, now fleet.Time, write, forget []*draw.Notice) error {
+	next, err := board.With(uint64(max(0, now)), now, write, forget)
+	if err != nil {
+		return err
+	}
+	data, err := draw.EncodeBoard(next)
+	if err == nil && len(data) > d.docs.Limit() {
+		err = fmt.Errorf("all draws together have %d bytes, and the store takes %d", len(data), d.docs.Limit())
+	}
+	if err != nil {
+		return err
+	}
+	for _, n := range write {
+		if err := d.note(ctx, now, n); err != nil {
+			return err
+		}
+	}
+	switch _, err := d.docs.Put(ctx, node.DrawsDocument, data, revision); {
+	case errors.Is(err, wire.ErrChanged):
+		return nil // somebody else wrote: what is due then is done by what that one wrote
+	case err != nil:
+		return err
+	}
+	for _, n := range write {
+		log := d.log.With(slog.String("room", n.Room), slog.String("event", n.Event), slog.Time("closes", n.Closes().Std()))
+		switch {
+		case n.Void != "":
+			log.Error("an event begins without its draw, in the order in which people joined", slog.String("why", n.Void))
+		case n.Drawn() != nil:
+			log.Info("the record of a draw is public", slog.Uint64("entrants", n.Drawn().Entrants), slog.Bool("beacon", n.Drawn().Beacon != nil), slog.Duration("after_the_close", n.Published.Sub(n.Closes())))
+		default:
+			log.Info("a draw is announced", slog.String("commit", hex.EncodeToString(n.Commit[:])))
+		}
+	}
+	return nil
+}
+
+// note adds to the audit stream what is about to be public of a draw.
+func (d *drawer) note(ctx context.Context, now fleet.Time, n *draw.Notice) error {
+	if d.journal == nil {
+		return nil
+	}
+	data, err := draw.EncodeBoard(&draw.Board{Version: 1, Notices: []*draw.Notice{n}})
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(data)
+	id := hex.EncodeToString(sum[:8])
+	if d.announce[id] {
+		return nil // the board could not be written then
+	}
+	if err := d.journal.Add(ctx, audit.Entry{
+		ID: id, At: now.Std(), By: audit.By{Name: "draw", From: d.name, Operation: "draw"}, Target: "draw of event " + n.Event + " of room " + n.Room, After: data,
+	}); err != nil {
+		return err
+	}
+	if d.announce == nil || len(d.announce) > 1000 {
+		d.announce = map[string]bool{}
+	}
+	d.announce[id] = true
+	return nil
+}
+
+// secretKey is what the secret of a draw is kept under.
+func secretKey(n *draw.Notice) string {
+	return fmt.Sprintf("draw.%s.%s.%d", n.Room, n.Event, int64(n.Start))
+}
+
+// secret returns the secret of a draw that the store has, nil for none, and its revision.
+func (d *drawer) secret(ctx context.Context, key string) (*draw.Secret, uint64, error) {
+	if d.secrets == nil {
+		return nil, 0, errors.New("there is no store of secrets")
+	}
+	data, revision, err := d.secrets.Get(ctx, key)
+	if err != nil || data == nil {
+		return nil, revision, err
+	}
+	if len(data) != len(draw.Secret{}) {
+		return nil, 0, fmt.Errorf("the secret has %d bytes", len(data))
+	}
+	s := draw.Secret(data)
+	return &s, revision, nil
+}
+
+// commit makes the secret of a draw, unless there is one, and the notice that commits to it. The secret is stored by then.
+func (d *drawer) commit(ctx context.Context, now fleet.Time, e draw.Event) (*draw.Notice, error) {
+	if err := d.readers(); err != nil {
+		return nil, err
+	}
+	key := secretKey(&draw.Notice{Room: e.Room, Event: e.ID, Start: e.Start})
+	s, revision, err := d.secret(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if s == nil || mutant.On(mutant.SecretMadeTwice) {
+		s = &draw.Secret{}
+		if _, err := rand.Read(s[:]); err != nil {
+			return nil, err
+		}
+		if _, err := d.secrets.Put(ctx, key, s[:], revision); err != nil {
+			return nil, err // where another leader has made one, the next attempt finds it
+		}
+	}
+	return draw.Announce(now, e, *s, d.beacon), nil
+}
+
+// publish makes the record of a draw.
+func (d *drawer) publish(ctx context.Context, now fleet.Time, n *draw.Notice) (*draw.Notice, error) {
+	key := secretKey(n)
+	s, _, err := d.secret(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if s == nil {
+		return d.lost(key, now, n)
+	}
+	var b *draw.Beacon
+	if n.Beacon != draw.BeaconNone {
+		if b, err = d.fetch(ctx, n.Closes().Std()); err != nil {
+			if b = nil; n.Beacon == draw.BeaconRequired || now < n.Closes().Add(draw.BeaconPatience) {
+				return nil, fmt.Errorf("beacon: %w", err)
+			}
+			d.log.Warn("a draw goes on without the beacon that it was to have", slog.String("event", n.Event), slog.Any("error", err))
+		}
+	}
+	return n.Publish(now, *s, b, d.waiting(n.Room))
+}
+
+// lost gives a draw up whose secret the store has lost: without it nobody can keep to the commit. A store that answers from
+// a replica that is behind is asked again first.
+func (d *drawer) lost(key string, now fleet.Time, n *draw.Notice) (*draw.Notice, error) {
+	if d.missing == nil {
+		d.missing = map[string]fleet.Time{}
+	}
+	if d.missing[key] == 0 {
+		d.missing[key] = now
+	}
+	if now.Sub(d.missing[key]) < secretLost {
+		return nil, errors.New("the store has no secret of it")
+	}
+	delete(d.missing, key)
+	out := *n
+	out.Void = "the store lost its secret"
+	return &out, nil
+}
+
+// lateDraws tells of the events that should have begun, and have not for want of the record of their draw.
+func (s *Server) lateDraws() (out []string) {
+	now, board := s.time(), s.fleet.Board()
+	for _, e := range s.fleet.Set().Draws() {
+		if n := board.Of(e); now >= e.Start && now < e.End && now < n.Opens() {
+			out = append(out, fmt.Sprintf("event %s of room %s should have begun %s ago: the record of its draw has not been public for %s", e.ID, e.Room, now.Sub(e.Start).Round(time.Second), draw.Settle))
+		}
+	}
+	return out
+}
+
+// drawer returns what tends the draws while this candidate leads.
+func (s *Server) drawer() *drawer {
+	return &drawer{
+		docs: s.Docs, secrets: s.Secrets, journal: s.Audit, fleet: s.fleet, name: s.Config.Name, log: s.log,
+		clock: s.clock, waiting: s.waiting, readers: s.drawable, beacon: s.Config.DrawBeacon, fetch: beacon.Mirrors(s.Config.DrawMirrors).Fetch,
+	}
+}
+
+// drawable returns why no draw can be made now, nil where it can: every edge has to read the places that are drawn.
+func (s *Server) drawable() error { return s.OpensTickets(ticket.Version) }
+
+// waiting returns how many wait in a room, as far as this leader knows.
+func (s *Server) waiting(public string) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.fleet.Set().Rooms() {
+		if s.alloc != nil && room.PublicID(r.Known()) == public {
+			return uint64(max(0, numbersOf(s.alloc.Totals(r.ID)).Waiting))
+		}
+	}
+	return 0
+}

@@ -1,0 +1,140 @@
+package http1
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"vestibule/internal/testkit"
+)
+
+// pairOf returns both ends of a connection.
+func pairOf(t *testing.T) (here, there *net.TCPConn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	a, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close() })
+	b, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return a.(*net.TCPConn), b.(*net.TCPConn)
+}
+
+// What comes is read as it comes, whether it was there or is waited for, from a socket and
+// from what is none; then the end.
+func TestASourceTellsAllThatComes(t *testing.T) {
+	want := strings.Repeat("0123456789abcdef", 4<<10)
+	for name, hide := range map[string]bool{"a socket": false, "something else": true} {
+		t.Run(name, func(t *testing.T) {
+			here, there := pairOf(t)
+			var s Source
+			if s.Of(here); hide {
+				s.Of(struct{ net.Conn }{here})
+			}
+			if s.Direct() == hide && canTry {
+				t.Fatal("read by the system: ", s.Direct())
+			}
+			wrote := make(chan error, 1)
+			go func() {
+				for rest := want; rest != ""; {
+					n := min(1+len(rest)%777, len(rest))
+					if _, err := io.WriteString(there, rest[:n]); err != nil {
+						wrote <- err
+						return
+					}
+					rest = rest[n:]
+				}
+				wrote <- there.CloseWrite()
+			}()
+			var got bytes.Buffer
+			if _, err := io.CopyBuffer(struct{ io.Writer }{&got}, &s, make([]byte, 1000)); err != nil || got.String() != want {
+				t.Errorf("%d bytes, want %d; %v", got.Len(), len(want), err)
+			}
+			if err := <-wrote; err != nil {
+				t.Error(err)
+			}
+			if n, err := s.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+				t.Errorf("after the end: %d, %v", n, err)
+			}
+		})
+	}
+}
+
+// The buffer of who waits may be used otherwise; what comes goes into another.
+func TestASourceThatWaitsNeedsNoBuffer(t *testing.T) {
+	if !canTry {
+		t.Skip("the system cannot be asked without waiting")
+	}
+	here, there := pairOf(t)
+	waits := make(chan struct{}, 1)
+	first, second := make([]byte, 8), make([]byte, 8)
+	s := Source{Waits: func() bool {
+		select {
+		case waits <- struct{}{}:
+		default:
+		}
+		return true
+	}, Room: func() []byte { return second }}
+	s.Of(here)
+	var n int
+	read := make(chan error, 1)
+	go func() {
+		var err error
+		n, err = s.Read(first)
+		read <- err
+	}()
+	select {
+	case <-waits:
+	case <-time.After(testkit.Patience):
+		t.Fatal("nobody waits")
+	}
+	if _, err := io.WriteString(there, "hello"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-read; err != nil || string(second[:n]) != "hello" || !bytes.Equal(first, make([]byte, 8)) {
+		t.Errorf("%q, %q, %v", first, second[:n], err)
+	}
+}
+
+// A source ends with a deadline as its connection does, and goes on after it.
+func TestASourceKeepsDeadlines(t *testing.T) {
+	here, there := pairOf(t)
+	var s Source
+	s.Of(here)
+	if err := here.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	n, err := s.Read(make([]byte, 8))
+	if late, ok := errors.AsType[net.Error](err); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) || !ok || !late.Timeout() {
+		t.Errorf("%d, %v", n, err)
+	}
+	if err := here.SetReadDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(there, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.Read(make([]byte, 8)); n != 1 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if err := here.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.Read(make([]byte, 8)); n != 0 || !errors.Is(err, net.ErrClosed) {
+		t.Errorf("closed: %d, %v", n, err)
+	}
+}

@@ -1,0 +1,176 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"vestibule/internal/admission"
+	"vestibule/internal/draw"
+	"vestibule/internal/fleet"
+	"vestibule/internal/room"
+	"vestibule/internal/ticket"
+)
+
+// draws is what is stored of the draws of events, and what the judge makes of them.
+type draws struct {
+	board   *draw.Board
+	secrets map[draw.Event]draw.Secret
+	places  map[*draw.Record]*draw.Draw // of records, as anybody works them out
+}
+
+// tendDraws lets every coordinator do what its shell does for draws, twice a second. The store takes a write only over what
+// the writer has read.
+func (w *World) tendDraws() {
+	o := &w.operator
+	if o.event == nil || !o.event.Shuffle || w.removed {
+		return
+	}
+	for i, n := range w.globals {
+		if n.gone || n.legacy {
+			continue
+		}
+		now, bound := n.core.Clock(n.clock.read(w.now), w.fleetTime().Add(n.offset))
+		read, events := o.draws.board, o.drawn()
+		due := read.Due(now, bound, events)
+		if due.Nothing() {
+			continue
+		}
+		w.in(time.Duration(w.chaos.Int64N(int64(20*time.Millisecond))+w.slowDisk()), func() {
+			if o.event == nil || o.draws.board != read || n.gone && w.chaos.IntN(2) == 0 {
+				return // somebody else wrote, or who wrote died before
+			}
+			w.writeDraws(i, now, &due)
+		})
+	}
+}
+
+// writeDraws stores what was due for a coordinator, and lets every node read it.
+func (w *World) writeDraws(i int, now fleet.Time, due *draw.Due) {
+	o := &w.operator
+	if o.draws.secrets == nil {
+		o.draws.secrets, o.draws.places = map[draw.Event]draw.Secret{}, map[*draw.Record]*draw.Draw{}
+	}
+	var write []*draw.Notice
+	for _, e := range due.Commit {
+		s, ok := o.draws.secrets[e]
+		if !ok {
+			s = draw.Secret{}
+			for k := range s {
+				s[k] = byte(w.chaos.Uint32())
+			}
+			o.draws.secrets[e] = s
+		}
+		write = append(write, draw.Announce(now, e, s, draw.BeaconNone))
+		w.tell("coordinator %d announces a draw whose entries close at %v", i+1, e.Closes().Sub(epoch))
+	}
+	for _, e := range due.Void {
+		write = append(write, draw.Without(e, "too late"))
+		w.tell("coordinator %d: no draw, it is too late", i+1)
+	}
+	for _, n := range due.Publish {
+		done, err := n.Publish(now, o.draws.secrets[draw.Event{Room: n.Room, ID: n.Event, Start: n.Start, End: n.End}], nil, uint64(w.judge.waiting))
+		if err != nil {
+			w.judge.fail(w, "no record of a draw: %v", err)
+			return
+		}
+		write = append(write, done)
+		w.tell("coordinator %d publishes the record of the draw whose entries closed at %v", i+1, n.Closes().Sub(epoch))
+	}
+	next, err := o.draws.board.With(uint64(now), now, write, due.Forget)
+	if err != nil {
+		w.judge.fail(w, "no board: %v", err)
+		return
+	}
+	for _, n := range next.Notices { // nobody publishes a draw twice
+		if old := o.draws.board.Of(draw.Event{Room: n.Room, ID: n.Event, Start: n.Start}); old.Drawn() != nil && *old.Drawn() != *n.Drawn() {
+			w.judge.fail(w, "a second record of a draw")
+		}
+	}
+	o.draws.board = next
+	w.watchPhases()
+	w.judge.raise(w)
+	w.publish()
+}
+
+// scheduleDraw puts an event that begins with a draw on the calendar of the room. Its entries close soon after people have
+// begun to gather, and often the coordinator ends about then.
+func (w *World) scheduleDraw(f *fault) {
+	o, now := &w.operator, w.fleetTime()
+	if o.event != nil && int64(now) < o.event.End {
+		return
+	}
+	gather := now.Add(time.Duration(1+5*f.x) * time.Second)
+	start := gather.Add(draw.Lead + time.Duration(f.y*10*float64(time.Second)))
+	e := &room.Event{ID: "25756b2dfe6e378a06b033b670413757", Name: "launch", Shuffle: true, Prequeue: int64(gather), Start: int64(start), End: int64(start.Add(10*time.Second + f.last))}
+	w.giveEvent(e)
+	w.say(f, "an event with a draw: people gather at %v, entries close at %v, it begins at %v and ends at %v",
+		sinceEpoch(e.Prequeue), start.Add(-draw.Lead).Sub(epoch), sinceEpoch(e.Start), sinceEpoch(e.End))
+	if w.cfg.Faults.CrashGlobal && f.x < 0.5 {
+		about := start.Add(-draw.Lead).Sub(now) + time.Duration((f.x-0.25)*4*float64(time.Second))
+		w.in(max(0, about), func() {
+			if !w.calm {
+				w.crashTheCoordinator(f)
+			}
+		})
+	}
+}
+
+// drawn are the events that begin with a draw, as nodes read them.
+func (o *operator) drawn() []draw.Event {
+	s := room.Settings{Name: firstName}
+	return []draw.Event{s.DrawOf(o.event)}
+}
+
+// drawn judges an admission after a draw: nobody enters before the draw is settled, or by another place than the one that was
+// drawn, and who joined when entries had closed is behind everybody drawn. Only what happens for certain while the event
+// is on is judged.
+func (j *judge) drawn(w *World, e *edgeNode, t *ticket.Ticket) {
+	o := &w.operator
+	const sure = 3 * time.Second
+	if o.event == nil || !o.event.Shuffle || e.told.Shut == admission.QueuedAll {
+		return
+	}
+	now, end := w.fleetTime(), fleet.Time(o.event.End)
+	n := o.draws.board.Of(o.drawn()[0])
+	if now < fleet.Time(o.event.Start).Add(fleet.MaxError) || now >= end.Add(-sure-w.cfg.Faults.Vague) || n != nil && n.Void != "" {
+		return
+	}
+	r := n.Drawn()
+	if r == nil || now < n.Published.Add(draw.Settle-fleet.MaxError) {
+		j.fail(w, "%s admits somebody %v after the start of an event whose draw is not settled", w.name(e), now.Sub(fleet.Time(o.event.Start)))
+		return
+	}
+	d := o.draws.places[r]
+	if d == nil {
+		d = r.Draw()
+		o.draws.places[r] = d
+	}
+	if j.seeDrawn != nil {
+		j.seeDrawn(n, t)
+	}
+	closes, place := n.Closes(), t.Place()
+	switch {
+	case t.Joined >= closes && place != t.Joined:
+		j.fail(w, "%s admits somebody who joined %v after entries closed by a place that was drawn", w.name(e), t.Joined.Sub(closes))
+	case t.Joined < closes && place >= closes:
+		j.fail(w, "%s admits somebody who was drawn by a place behind the draw", w.name(e))
+	case t.Joined < closes && place != d.Place(t.ID, t.Joined, 0):
+		j.fail(w, "%s admits somebody who was drawn by another place", w.name(e))
+	}
+}
+
+// Draws has events that begin with a draw, while coordinators are replaced about the moment at which entries close, edges end
+// and clocks are off.
+func Draws(seed uint64) Config {
+	c, rng := tight(seed, 1+rng20(seed)%3, 2, 10*time.Second)
+	c.Length = 2 * time.Minute
+	f := &c.Faults
+	f.Every, f.Last = time.Duration(4+rng.IntN(8))*time.Second, time.Duration(10+rng.IntN(30))*time.Second
+	f.Draws = true
+	f.CrashGlobal, f.CrashEdge, f.CrashRegion = rng.IntN(3) > 0, rng.IntN(3) == 0, rng.IntN(3) == 0
+	f.Clocks, f.CutRegion, f.CutEdge = rng.IntN(3) == 0, rng.IntN(4) == 0, rng.IntN(4) == 0
+	if rand.New(rand.NewPCG(seed, 7)).IntN(3) == 0 {
+		f.Vague = fleet.MaxError + time.Duration(rng.IntN(1000))*time.Millisecond
+	}
+	return c
+}

@@ -1,0 +1,36 @@
+package sim
+
+import (
+	"testing"
+
+	"vestibule/internal/draw"
+	"vestibule/internal/ticket"
+)
+
+// TestDraws: nobody enters before a draw is settled, or by another place than the one that was drawn, whatever goes wrong; and
+// draws are made in these worlds.
+func TestDraws(t *testing.T) {
+	made, entered := 0, 0
+	for seed := range uint64(12) {
+		w := New(Draws(seed))
+		w.judge.seeDrawn = func(*draw.Notice, *ticket.Ticket) { entered++ }
+		if r := w.Run(); r.Fault != "" {
+			t.Errorf("draws, seed %d: %s", seed, r.Fault)
+		}
+		for _, n := range drawsOf(w) {
+			if n.Drawn() != nil {
+				made++
+			}
+		}
+	}
+	if made < 6 || entered < 50 {
+		t.Errorf("%d draws were made, and %d people entered by them", made, entered)
+	}
+}
+
+func drawsOf(w *World) []*draw.Notice {
+	if b := w.operator.draws.board; b != nil {
+		return b.Notices
+	}
+	return nil
+}
