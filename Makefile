@@ -90,7 +90,9 @@ quick: ## test the cores and the decision about a request, without a browser, a 
 
 .PHONY: test
 test: packages ## run every test, those of whatever has goroutines with the race detector, then the end-to-end run
-	$(MAKE) --no-print-directory -j 2 test-cores test-live || { $(AGAIN); $(MAKE) --no-print-directory test-shells test-cores e2e; }
+	@rm -f $(TOOLS)/e2e.passed
+	$(MAKE) --no-print-directory -j 3 test-cores test-plain test-e2e || { $(AGAIN); \
+	$(MAKE) --no-print-directory test-cores test-plain && { test -e $(TOOLS)/e2e.passed || $(MAKE) --no-print-directory e2e; }; }
 
 # Tests of real processes and a real browser have failed where the machine stood still for seconds. What failed runs
 # a second time, without the rest beside it (what passed is cached, but for e2e), and then decides.
@@ -101,9 +103,17 @@ test-cores:
 	nice -n 19 $(GO) test -timeout 12m $(CALM)
 	nice -n 19 $(GO) test -race -short -timeout 8m -run TestEqualSeedsGiveEqualRuns ./internal/sim
 
-.PHONY: test-live
-test-live: test-shells
+.PHONY: test-e2e
+test-e2e: test-shells
 	$(MAKE) --no-print-directory e2e
+	@mkdir -p $(TOOLS) && touch $(TOOLS)/e2e.passed
+
+# What needs no detector runs beside the end-to-end run, which mostly waits, and yields to it.
+.PHONY: test-plain
+test-plain: test-shells
+	nice -n 10 $(GO) test -p 2 -parallel 4 -timeout 8m $(PLAIN)
+	nice -n 10 $(GO) test -parallel 4 -timeout 8m -run Browser ./internal/allinone
+	cd internal/control/contract && nice -n 10 $(GO) test -timeout 10m ./...
 
 # Edges are asked by either front; both are held against each other (TestFrontsAgree) once, and a little under the detector.
 .PHONY: test-shells
@@ -111,9 +121,6 @@ test-shells:
 	$(GO) test -race -p 2 -parallel 4 -timeout 8m $$($(GO) list ./... | grep -v -x -e vestibule/internal/e2e $(CALM:%=-e %) $(PLAIN:%=-e %))
 	$(GO) test -race -parallel 4 -timeout 8m ./internal/edge -args -front fast -cases 300
 	$(GO) test -race -timeout 8m -run 'EightWriters|ManyWriters' ./internal/roomstore ./internal/control
-	$(GO) test -p 2 -parallel 4 -timeout 8m $(PLAIN)
-	$(GO) test -parallel 4 -timeout 8m -run Browser ./internal/allinone
-	cd internal/control/contract && $(GO) test -timeout 10m ./...
 
 .PHONY: e2e
 e2e: ## hundreds of visitors (curl) against the built binaries as separate processes, and an official client that manages rooms
