@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -36,14 +37,11 @@ func TestScripts(t *testing.T) {
 func freePorts(t *testing.T, n int) int {
 	t.Helper()
 	for {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		first := l.Addr().(*net.TCPAddr).Port
-		taken := []net.Listener{l}
-		for i := 1; i < n; i++ {
-			if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first+i)); err != nil {
+		first := netip.MustParseAddrPort(testkit.FreeAddr(t)).Port()
+		var taken []net.Listener
+		for i := range n {
+			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", int(first)+i))
+			if err != nil {
 				break
 			}
 			taken = append(taken, l)
@@ -54,7 +52,7 @@ func freePorts(t *testing.T, n int) int {
 			}
 		}
 		if len(taken) == n {
-			return first
+			return int(first)
 		}
 	}
 }

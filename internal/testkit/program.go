@@ -1,6 +1,8 @@
 package testkit
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -22,15 +24,20 @@ func Program(t testing.TB, name string) string {
 	return file
 }
 
-// FreeAddr returns an address at which nobody listens at the moment.
+// FreeAddr returns an address at which nobody listens at the moment. Its port is drawn below those that
+// Linux gives to connections and to who listens at port 0 (from 32,768), so that nobody is given it meanwhile.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(20_000)))
+		if err != nil {
+			continue // somebody has it
+		}
+		defer l.Close()
+		return l.Addr().String()
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no free port between 12,000 and 32,000")
+	return ""
 }
 
 // Nginx writes a configuration of nginx into a folder of its own, with http in its section of

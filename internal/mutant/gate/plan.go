@@ -114,7 +114,7 @@ var plan = map[mutant.ID]killer{
 	mutant.PassthroughStays: {"slots.TestPassthroughLendsWhateverIsWanted", ""},
 	mutant.ControlsForever:  {"room.TestControlsEnd", ""},
 
-	mutant.PrequeueAdmits:     {"admission.TestNobodyEntersWhilePeopleGather", "events"},
+	mutant.PrequeueAdmits: {"admission.TestNobodyEntersWhilePeopleGather", "events"},
 	// Simulated regionals read phases by true time, so a world does not see an edge that trusts its own clock.
 	mutant.PrequeueByOwnClock: {"admission.TestNobodyEntersWhilePeopleGather", ""},
 	mutant.EventEarly:         {"room.TestTheSmallerLimitWhileAPhaseIsUncertain", "events"},
