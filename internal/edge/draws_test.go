@@ -19,6 +19,7 @@ import (
 type toldDraw struct {
 	Vestibule struct {
 		State, Place, Before, Queued string
+		PeopleAhead                  int
 		Draw                         struct {
 			Stage, Commit string
 			Receipt       *draw.Receipt
@@ -75,7 +76,7 @@ func TestADrawIsTold(t *testing.T) {
 	if shown := fmt.Sprintf("%x", commit); !strings.Contains(a.body, shown) || !strings.Contains(a.body, "gets a place by lot") {
 		t.Errorf("the first visitor is not told of the draw: %s", a.body)
 	}
-	if j := ask(waits(7, time.Minute)).Vestibule; j.State != "before" || j.Draw.Stage != "open" || j.Draw.Receipt != nil || !strings.Contains(j.Before, j.Draw.Commit) {
+	if j := ask(waits(7, time.Minute)).Vestibule; j.State != "before" || j.Draw.Stage != "open" || j.PeopleAhead != -1 || j.Draw.Receipt != nil || !strings.Contains(j.Before, j.Draw.Commit) {
 		t.Errorf("before entries close: %+v", j)
 	}
 
@@ -84,10 +85,10 @@ func TestADrawIsTold(t *testing.T) {
 	st.change(3, func(r *room.Settings) { r.Events = []room.Event{e} })
 	announced := draw.Announce(now.Add(-time.Hour), of(e), draw.Secret{1}, draw.BeaconNone)
 	tell(announced)
-	if j := ask(waits(7, time.Minute)).Vestibule; j.State != "before" || j.Draw.Stage != "making" {
+	if j := ask(waits(7, time.Minute)).Vestibule; j.State != "before" || j.Draw.Stage != "making" || j.PeopleAhead != -1 {
 		t.Errorf("while the draw is made: %+v", j)
 	}
-	if j := ask(waits(8, 30*time.Second)).Vestibule; j.Draw.Stage != "late" || !strings.Contains(j.Before, "behind everyone") {
+	if j := ask(waits(8, 30*time.Second)).Vestibule; j.Draw.Stage != "late" || j.PeopleAhead < 0 || !strings.Contains(j.Before, "behind everyone") {
 		t.Errorf("somebody who came late: %+v", j)
 	}
 	if n := st.admittedNow(); n != 0 {
@@ -101,7 +102,7 @@ func TestADrawIsTold(t *testing.T) {
 	}
 	tell(published)
 	j := ask(waits(7, time.Minute)).Vestibule
-	if j.State != "before" || j.Draw.Stage != "placed" || j.Draw.Receipt == nil || !strings.Contains(j.Before, `"ticket":"0000000000000007"`) {
+	if j.State != "before" || j.Draw.Stage != "placed" || j.PeopleAhead < 0 || j.Draw.Receipt == nil || !strings.Contains(j.Before, `"ticket":"0000000000000007"`) {
 		t.Fatalf("once it is made: %+v", j)
 	}
 	if err := published.Drawn().Draw().Check(j.Draw.Receipt); err != nil {

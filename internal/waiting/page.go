@@ -312,10 +312,11 @@ var variables = map[string]variable{
 		return strconv.AppendInt(dst, int64(percent), 10)
 	},
 	"ahead": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
-		if v.counting() {
+		n, told := v.ahead()
+		if v.counting() || !told {
 			return append(dst, "–"...)
 		}
-		return c.appendNumber(dst, v.Decision.Ahead)
+		return c.appendNumber(dst, n)
 	},
 	"wait": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
 		if v.State() == Next {

@@ -48,7 +48,7 @@ function show(s) {
 	if (s.state == "moment") return turn(s.state, words.offline_text);
 	if (s.state == "blocked") return turn(s.state, words.blocked_text);
 	skew = Date.now() - Date.parse(s.updatedAt);
-	put("ahead", s.counting ? "–" : count.format(s.peopleAhead));
+	put("ahead", s.counting || s.peopleAhead < 0 ? "–" : count.format(s.peopleAhead));
 	put("wait", wait(s));
 	put("total", count.format(s.peopleWaiting));
 	put("kept", span(s.placeKeptSeconds));
@@ -200,7 +200,7 @@ function keep(s) {
 	var high = now.waitTimeHighSeconds, both = now.waitTimeKnown && s.waitTimeKnown;
 	if (both && s.waitTimeHighSeconds > high + Math.max(60, high / 5)) grew = Date.now();
 	else if (!s.waitTimeLonger || now.waitTimeLonger) {
-		s.peopleAhead = Math.min(s.peopleAhead, now.peopleAhead);
+		if (now.peopleAhead >= 0) s.peopleAhead = Math.min(s.peopleAhead, now.peopleAhead);
 		if (both) ["Low", "", "High"].forEach(function (end) {
 			end = "waitTime" + end + "Seconds";
 			s[end] = Math.min(s[end], now[end]);

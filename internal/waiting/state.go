@@ -64,6 +64,20 @@ func (v *Visitor) stage() string {
 	return DrawMaking
 }
 
+// ahead returns how many people stand in front, and whether that may be told: not before a draw, which gives everybody
+// another place.
+func (v *Visitor) ahead() (n uint64, told bool) {
+	switch v.stage() {
+	case DrawPlaced, DrawLate:
+		return v.Decision.Ahead, true
+	case "":
+		if !v.Event.Prequeue || !v.Event.Shuffle {
+			return v.Decision.Ahead, true
+		}
+	}
+	return 0, false
+}
+
 // appendReceipt writes what the visitor keeps of the draw, as package draw reads it.
 func (v *Visitor) appendReceipt(dst []byte) []byte {
 	t := &v.Decision.Ticket

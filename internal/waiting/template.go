@@ -229,7 +229,7 @@ var values = sortValues([]value{
 	text("pausedBy", func(v *Visitor) string { return v.shownPause() }),
 	text("placeLost", func(v *Visitor) string { return v.lost() }),
 	truth("counting", func(v *Visitor) bool { return v.counting() }),
-	num("peopleAhead", func(v *Visitor) int64 { return int64(v.Decision.Ahead) }),
+	num("peopleAhead", func(v *Visitor) int64 { n, _ := v.ahead(); return int64(n) }),
 	num("peopleWaiting", func(v *Visitor) int64 { return int64(v.total()) }),
 	num("waitTimeLow", func(v *Visitor) int64 { low, _ := v.span(); return int64(low / time.Minute) }),
 	num("waitTimeHigh", func(v *Visitor) int64 { _, high := v.span(); return wholeMinutes(high) }),
