@@ -314,6 +314,9 @@ func (s *Server) RestoreRevision(ctx context.Context, q api.RestoreRevisionReque
 		if other := d.Room(name); other != nil && other != r {
 			return refusef(http.StatusBadRequest, codeInvalid, "%s is the name of another room now: invalid data", name)
 		}
+		if err := s.noDraws("", settings, settingsOf(r)).Err(); err != nil {
+			return err
+		}
 		if r == nil {
 			return d.Put(*settings)
 		}

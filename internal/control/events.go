@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -262,18 +263,51 @@ func (g *givenEvent) judge(s *room.Settings) {
 // leastDraw is how long an event with a draw must be away when it is given: its commit is to be public before entries close.
 const leastDraw = draw.Lead + 30*time.Second
 
+const shuffleKey = "shuffle_at_event_start"
+
 // judgeDraw adds what keeps an event from beginning with a draw that did not before, or at another time.
 func (s *Server) judgeDraw(g *givenEvent, old *room.Event) {
-	const key = "shuffle_at_event_start"
-	if !g.event.Shuffle || g.bad[key] || old != nil && old.Shuffle && old.Start == g.event.Start {
+	if g.bad[shuffleKey] {
 		return
 	}
+	for _, rule := range s.noDraw(&g.event, old) {
+		g.faults.add("/"+shuffleKey, "%s %s", shuffleKey, rule)
+	}
+}
+
+// noDraw returns the rules that keep e from beginning with a draw; old is what it was, nil for nothing. What was announced before
+// is not asked again.
+func (s *Server) noDraw(e, old *room.Event) (rules []string) {
+	if !e.Shuffle || old != nil && old.Shuffle && old.Start == e.Start && (e.Suspended || !old.Suspended) {
+		return nil
+	}
 	if err := s.Draws(); err != nil {
-		g.faults.add("/"+key, "%s must be false while an edge may not read the places that are drawn: %v", key, err)
+		rules = append(rules, fmt.Sprintf("must be false while an edge may not read the places that are drawn: %v", err))
 	}
-	if left := time.Duration(g.event.Start-int64(s.Time())) * time.Millisecond; g.event.Start != 0 && left < leastDraw {
-		g.faults.add("/"+key, "%s must be false where the event starts in less than %s: entries close %s before the start, and the draw is announced before that", key, leastDraw, draw.Lead)
+	if left := time.Duration(e.Start-int64(s.Time())) * time.Millisecond; e.Start != 0 && left < leastDraw {
+		rules = append(rules, fmt.Sprintf("must be false where the event starts in less than %s: entries close %s before the start, and the draw is announced before that", leastDraw, draw.Lead))
 	}
+	return rules
+}
+
+// noDraws returns what keeps events of a room from beginning with draws that they did not begin with before; old is what the
+// room was, nil for none. Events that are over are let be: they may stand in what is imported or restored.
+func (s *Server) noDraws(item string, r, old *room.Settings) (faults room.Faults) {
+	for i := range r.Events {
+		e, before := &r.Events[i], (*room.Event)(nil)
+		if e.End <= int64(s.Time()) {
+			continue
+		}
+		if old != nil {
+			if j := slices.IndexFunc(old.Events, func(o room.Event) bool { return o.ID == e.ID }); j >= 0 {
+				before = &old.Events[j]
+			}
+		}
+		for _, rule := range s.noDraw(e, before) {
+			faults = append(faults, room.Fault{Item: item, Name: r.Name, Field: fmt.Sprintf("events[%d].%s", i, shuffleKey), Rule: rule})
+		}
+	}
+	return faults
 }
 
 // readEvent reads a body over what an event is. A whole one has what the body does not name by default.

@@ -193,3 +193,52 @@ func TestAnEventWithADraw(t *testing.T) {
 		t.Errorf("the record is %s: %v", record, err)
 	}
 }
+
+// TestDrawsOfFilesAndRevisions: an event that comes with a rooms file, or comes back with a revision, is held to the same rules of draws.
+func TestDrawsOfFilesAndRevisions(t *testing.T) {
+	f := start(t)
+	file := func(start time.Duration, more string) string {
+		return fmt.Sprintf("rooms:\n  - {name: fair, host: fair.example, total_active_users: 9, new_users_per_minute: 5, origin: 'http://10.0.0.1'}\n"+
+			"  - {name: shop, host: shop.example, total_active_users: 9, new_users_per_minute: 5, origin: 'http://10.0.0.1', events: [\n"+
+			"    {name: launch, prequeue_start_time: %q, event_start_time: %q, event_end_time: %q, shuffle_at_event_start: true%s}]}\n", in(start-time.Hour), in(start), in(start+time.Hour), more)
+	}
+	soon, old := file(50*time.Second, ""), errors.New("an edge is older")
+	for _, c := range []struct {
+		what, file, says string
+		draws            error
+	}{
+		{"too late", soon, `rooms[1] "shop": events[0].shuffle_at_event_start: must be false where the event starts in less than 1m0s`, nil},
+		{"it has begun", file(-time.Minute, ""), "starts in less than", nil},
+		{"an edge that is older", file(time.Hour, ""), "events[0].shuffle_at_event_start: must be false while an edge may not read the places", old},
+		{"it is over", file(-3*time.Hour, ""), "", old},
+		{"in an hour", file(time.Hour, ""), "", nil},
+		{"nothing about the draw", file(time.Hour, ", description: x"), "", old},
+		{"suspended", file(time.Hour, ", suspended: true"), "", old},
+		{"suspended no more", file(time.Hour, ""), "while an edge may not", old},
+	} {
+		f.draws = c.draws
+		for _, dry := range []bool{true, false} {
+			a := f.load(c.file, map[string]any{"dry_run": dry})
+			if (a.code == 200) != (c.says == "") || a.code != 200 && (a.code != 400 || !strings.Contains(fmt.Sprint(a.Errors), c.says)) {
+				t.Errorf("%s, dry %v: %+v", c.what, dry, a)
+			}
+		}
+	}
+
+	f.draws = nil
+	id, _ := f.ask(Viewer, "GET", "{z}", "").list()[1]["id"].(string)
+	path := "/vestibule/rooms/" + id + "/revisions"
+	revision := f.ask(Editor, "GET", path, "").list()[0]["revision"]
+	if a := f.load("rooms: []\n", nil); a.code != 200 {
+		t.Fatalf("%+v", a)
+	}
+	restore := func() answer { return f.ask(Editor, "POST", fmt.Sprintf("%s/%.0f/restore", path, revision), "") }
+	f.draws = old
+	if a := restore(); a.code != 400 || !slices.Equal(a.pointers(), []string{"/events/0/shuffle_at_event_start"}) || !strings.Contains(a.Errors[0].Message, "may not read the places") {
+		t.Errorf("a revision with a draw: %+v", a)
+	}
+	f.draws = nil
+	if a := restore(); a.code != 200 {
+		t.Errorf("when every edge reads places: %+v", a)
+	}
+}

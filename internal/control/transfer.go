@@ -124,6 +124,9 @@ func (s *Server) ImportRooms(ctx context.Context, q api.ImportRoomsRequestObject
 		if err != nil {
 			return err
 		}
+		if err := s.importedDraws(doc.Rooms, d.Base(), next); err != nil {
+			return err
+		}
 		if changes = imported(d.Base(), next); dry {
 			return &dryRunError{changes}
 		}
@@ -154,15 +157,9 @@ func imported(base, next *roomstore.State) []api.ImportedChange {
 		}
 		return api.Changed
 	}
-	settings := func(r *roomstore.Room) *room.Settings {
-		if r == nil {
-			return nil
-		}
-		return &r.Settings
-	}
 	for _, c := range roomstore.Changes(base, next) {
 		out = append(out, api.ImportedChange{
-			Kind: api.ImportedChangeKindRoom, Name: c.Name, Change: kind(c.Before != nil, c.After != nil), Settings: differ(settings(c.Before), settings(c.After)),
+			Kind: api.ImportedChangeKindRoom, Name: c.Name, Change: kind(c.Before != nil, c.After != nil), Settings: differ(settingsOf(c.Before), settingsOf(c.After)),
 		})
 	}
 	before, after := sites(base), sites(next)
@@ -172,6 +169,25 @@ func imported(base, next *roomstore.State) []api.ImportedChange {
 		}
 	}
 	return out
+}
+
+// importedDraws returns the draws of rooms of a file that cannot be made.
+func (s *Server) importedDraws(rooms []room.Settings, base, next *roomstore.State) error {
+	var faults room.Faults
+	for _, c := range roomstore.Changes(base, next) {
+		if i := slices.IndexFunc(rooms, func(r room.Settings) bool { return r.Name == c.Name }); i >= 0 && c.After != nil {
+			faults = append(faults, s.noDraws(fmt.Sprintf("rooms[%d]", i), &c.After.Settings, settingsOf(c.Before))...)
+		}
+	}
+	return faults.Err()
+}
+
+// settingsOf returns the settings of a room, nil for none.
+func settingsOf(r *roomstore.Room) *room.Settings {
+	if r == nil {
+		return nil
+	}
+	return &r.Settings
 }
 
 func sites(s *roomstore.State) map[string]string {
