@@ -12,7 +12,7 @@ import (
 // verbs are what a command does, where it does several things.
 var verbs = map[string][]string{
 	"rooms":       {"list", "get", "create", "set", "delete", "site", "revisions", "restore", "export", "import"},
-	"events":      {"list", "get", "create", "set", "delete"},
+	"events":      {"list", "get", "create", "set", "delete", "draw", "record"},
 	"tokens":      {"list", "create", "revoke"},
 	"audit":       {"list", "verify"},
 	"fleet":       {"status", "list", "add", "drain", "remove", "trust-config", "forget", "rejoin"},

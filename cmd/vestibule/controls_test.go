@@ -77,6 +77,10 @@ func TestEventsByTheCommandLine(t *testing.T) {
 			result = `[{"id":"0123","name":"shop"}]`
 		case "GET " + at:
 			result = "[" + one + "," + twin + "]"
+		case "GET /vestibule/rooms/0123/events/e1/draw":
+			said, result = "draw", `{"event_id":"e1","commit":"aa","closes_on":"2026-12-01T09:59:30Z","record":{"secret":"bb","entrants":1234567}}`
+		case "GET /vestibule/rooms/0123/events/e2/draw", "GET /vestibule/rooms/0123/events/gone/draw":
+			said, result = r.URL.Path[len("/vestibule/rooms/0123/events/"):], `{"event_id":"e2","commit":"aa","closes_on":"2026-12-01T09:59:30Z","record":null}`
 		case "GET " + at + "/e1/details":
 			said = "details"
 		case "DELETE " + at + "/e1":
@@ -106,6 +110,11 @@ func TestEventsByTheCommandLine(t *testing.T) {
 		{[]string{"set", "0123", "e1", "suspended=true"}, 0, `^PATCH{"suspended":true}\s*$`, `"id": "e1"`},
 		{[]string{"delete", "shop", "launch"}, 0, "^gone$", `"id": "e1"`},
 		{[]string{"delete", "shop", "again"}, 1, "^$", `several events "again"`},
+		{[]string{"draw", "shop", "launch"}, 0, "^draw$", `(?s)"commit": "aa".*"record": {.*"secret": "bb"`},
+		{[]string{"record", "shop", "launch"}, 0, "^draw$", `^{\s+"entrants": 1234567,\s+"secret": "bb"\s+}\s*$`},
+		{[]string{"record", "shop", "e2"}, 1, "^e2/draw$", "no record yet: entries close on 2026-12-01T09:59:30Z"},
+		{[]string{"draw", "shop", "gone"}, 0, "^gone/draw$", `"record": null`},
+		{[]string{"draw", "shop"}, 2, "^$", "usage"},
 		{[]string{"get", "shop", "never"}, 1, "^$", `no event "never"`},
 		{[]string{"create", "shop", "launch"}, 2, "^$", "must be KEY=VALUE"},
 		{[]string{"set", "shop", "launch"}, 2, "^$", "usage"},

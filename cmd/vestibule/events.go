@@ -10,13 +10,17 @@ import (
 	"vestibule/internal/node"
 )
 
-const eventsUsage = `usage: vestibule events list ROOM | get ROOM EVENT | create ROOM KEY=VALUE... | set ROOM EVENT KEY=VALUE... | delete ROOM EVENT [flags]
+const eventsUsage = `usage: vestibule events list ROOM | get ROOM EVENT | create ROOM KEY=VALUE... | set ROOM EVENT KEY=VALUE... | delete ROOM EVENT | draw ROOM EVENT | record ROOM EVENT [flags]
 
   list ROOM                     the events of a room, five at most
   get ROOM EVENT                one event, by its name or id, with all settings that are in force while it is on, as JSON
   create ROOM KEY=VALUE...      make an event: name, event_start_time and event_end_time are needed
   set ROOM EVENT KEY=VALUE...   change what is named
   delete ROOM EVENT             delete an event; the room goes on with its own settings
+  draw ROOM EVENT               what is public of the draw with which an event begins, as JSON: the commit, then the record too
+  record ROOM EVENT             the record alone, as verify-draw reads it: vestibule events record shop launch | vestibule verify-draw - receipts.json
+
+An event that was deleted has its draw by its id.
 
 Keys are those of the API: prequeue_start_time=2026-12-01T09:00:00Z, total_active_users=500, suspended=true and so on.
 A value is JSON where it can be read as such, else a text. Exit codes: 0 done, 1 refused, 2 wrong usage, 3 not reachable.
@@ -35,7 +39,7 @@ func events(args []string, stdout, stderr io.Writer) error {
 		words = []string{""}
 	}
 	verb, words := words[0], words[1:]
-	least := map[string]int{"list": 1, "get": 2, "create": 2, "set": 3, "delete": 2}[verb]
+	least := map[string]int{"list": 1, "get": 2, "create": 2, "set": 3, "delete": 2, "draw": 2, "record": 2}[verb]
 	if least == 0 || len(words) < least || len(words) > least && verb != "create" && verb != "set" {
 		fmt.Fprint(stderr, eventsUsage)
 		return node.ErrUsage
@@ -99,8 +103,15 @@ func (c *client) event(verb string, r *api.Room, all []api.Event, name string, d
 		}
 		id = e.Id
 	}
-	if id == "" {
+	public := verb == "draw" || verb == "record"
+	if id == "" && public {
+		id = name // of one that is gone
+	}
+	switch {
+	case id == "":
 		return fmt.Errorf("room %s has no event %q", r.Name, name)
+	case public:
+		return c.draw(verb, r, id, name)
 	}
 	switch verb {
 	case "set":
@@ -124,6 +135,24 @@ func (c *client) event(verb string, r *api.Room, all []api.Event, name string, d
 		return err
 	}
 	return c.print(e, nil)
+}
+
+// draw shows what is public of the draw of an event, or its record alone.
+func (c *client) draw(verb string, r *api.Room, id, name string) error {
+	var d api.Draw
+	res, err := c.GetDraw(c.ctx, r.Id, id)
+	if err := take(res, err, &d); err != nil {
+		return fmt.Errorf("the draw of event %q: %w", name, err)
+	}
+	switch {
+	case verb == "draw":
+		return c.print(d, nil)
+	case d.Void != "":
+		return fmt.Errorf("event %q has no draw: %s", name, d.Void)
+	case d.Record == nil:
+		return fmt.Errorf("event %q has no record yet: entries close on %s, and it is published then", name, d.ClosesOn.Format(time.RFC3339))
+	}
+	return c.print(d.Record, nil)
 }
 
 // ofRoom is a limit of an event, or the word for that it has none of its own.

@@ -22,11 +22,14 @@ const verifyDrawUsage = `usage: vestibule verify-draw RECORD [RECEIPT…]
 
 It repeats a draw from its public record and tells whether it was one that nobody could steer:
 whether the secret is the one that was committed to before, and the beacon's round the first one
-after entries closed. Receipts are files, "-" is standard input; each holds receipts as JSON, one
-or many, in a list or one behind the other. Of each it tells whether its place is the one that was
+after entries closed. Record and receipts are files, one of them may be "-" for standard input; each file of
+receipts holds them as JSON, one or many, in a list or one behind the other. Of each it tells whether its place is the one that was
 drawn, and which it is among those given. Nothing is asked of any server.
 Exit codes: 0 all is right, 1 something is not, or a file cannot be read, 2 the usage is wrong.
 `
+
+// maxRecord bounds a record from standard input, in bytes; one has less than 2,000.
+const maxRecord = 1 << 20
 
 // shownReceipts bounds how many receipts are told one by one; all are counted.
 const shownReceipts = 20
@@ -44,7 +47,11 @@ func verifyDraw(args []string, stdout, stderr io.Writer) error {
 		fmt.Fprint(stderr, verifyDrawUsage)
 		return node.ErrUsage
 	}
-	data, err := os.ReadFile(f.Arg(0))
+	if f.Arg(0) == "-" && slices.Contains(f.Args()[1:], "-") {
+		fmt.Fprintln(stderr, "vestibule verify-draw: RECORD and RECEIPT cannot both be -: there is one standard input")
+		return node.ErrUsage
+	}
+	data, err := readRecord(f.Arg(0))
 	if err != nil {
 		return err
 	}
@@ -69,6 +76,14 @@ func verifyDraw(args []string, stdout, stderr io.Writer) error {
 		}
 	}
 	return v.tell()
+}
+
+// readRecord reads the file of a record.
+func readRecord(name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(io.LimitReader(os.Stdin, maxRecord))
+	}
+	return os.ReadFile(name)
 }
 
 // receiptVerifier holds receipts against a draw.
