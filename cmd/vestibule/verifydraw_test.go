@@ -7,13 +7,24 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
+	mathrand "math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"vestibule/internal/browsertest"
 	"vestibule/internal/draw"
 	clock "vestibule/internal/fleet"
+	"vestibule/internal/testkit"
+	"vestibule/internal/waiting"
 )
 
 // BenchmarkReceipts holds a million receipts, of which every thousandth is forged, against a
@@ -73,4 +84,116 @@ func BenchmarkReceipts(b *testing.B) {
 			b.Fatalf("%s, want %s", told.Bytes(), want)
 		}
 	}
+}
+
+// TestThePageChecksAsTheCommandDoes: what the command says of the vectors, and of draws made by chance, the page says
+// in a real browser, but for the beacon's signature, which it does not check.
+func TestThePageChecksAsTheCommandDoes(t *testing.T) {
+	text, err := os.ReadFile("testdata/verifydraw.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := map[string]string{}
+	for _, f := range txtar.Parse(text).Files {
+		file[f.Name] = string(f.Data)
+	}
+	asked := ""
+	url := browsertest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/.well-known/vestibule/draw" {
+			asked = r.URL.RawQuery
+			io.WriteString(w, file["plain.json"]) //nolint:errcheck // the page tells
+			return
+		}
+		w.Header().Set("Content-Security-Policy", waiting.CheckDrawPolicy)
+		io.WriteString(w, waiting.CheckDraw) //nolint:errcheck // the page tells
+	}))
+	ctx := browsertest.Open(t)
+	browsertest.Do(t, ctx, chromedp.Navigate(url+"/.well-known/vestibule/check-draw?room=shop"))
+	testkit.Eventually(t, "the page has fetched the record", func() bool {
+		return browsertest.See(t, ctx, chromedp.Evaluate[string](`document.getElementById("record").value`)) == strings.TrimSpace(file["plain.json"])
+	})
+	if asked != "room=shop" {
+		t.Errorf("the record was asked for by %q", asked)
+	}
+	says := func(record, receipts string) []string {
+		t.Helper()
+		return browsertest.See(t, ctx, chromedp.Evaluate[[]string](fmt.Sprintf("verify(%q, %q)", record, receipts), chromedp.EvalAwaitPromise))
+	}
+	dir := t.TempDir()
+	agree := func(what, record, receipts string) {
+		t.Helper()
+		var told bytes.Buffer
+		args := []string{filepath.Join(dir, "record.json")}
+		if err := os.WriteFile(args[0], []byte(record), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if receipts != "" {
+			args = append(args, filepath.Join(dir, "receipts.json"))
+			if err := os.WriteFile(args[1], []byte(receipts), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := verifyDraw(args, &told, &told)
+		page := says(record, receipts)
+		if right := page[0] == "RIGHT"; right != (err == nil) {
+			t.Errorf("%s: the page says %q, the command %v", what, page, err)
+		}
+		want := slices.DeleteFunc(strings.Split(strings.TrimSpace(told.String()), "\n"), func(line string) bool { return strings.HasPrefix(line, "round ") })
+		got := slices.DeleteFunc(page[1:], func(line string) bool { return strings.HasPrefix(line, "round ") })
+		if slices.Sort(want); told.Len() > 0 && !slices.Equal(want, slices.Sorted(slices.Values(got))) {
+			t.Errorf("%s: the page says\n%s\nand the command\n%s", what, strings.Join(page, "\n"), told.String())
+		}
+	}
+	agree("with a beacon", file["record.json"], file["receipts.json"])
+	agree("lines", file["record.json"], file["lines.json"])
+	agree("without receipts", file["plain.json"], "")
+	agree("forged", file["record.json"], file["lines.json"]+file["forged.json"])
+	agree("another draw's", file["plain.json"], file["receipts.json"])
+	agree("no record", file["receipts.json"], "")
+	if page := strings.Join(says(file["record.json"], file["broken.json"]), "\n"); !strings.HasPrefix(page, "WRONG") || !strings.Contains(page, `unknown field "colour"`) {
+		t.Errorf("of a field that nobody knows the page says %q", page)
+	}
+	bad := strings.Join(says(file["bad.json"], ""), "\n")
+	for _, fault := range []string{"WRONG: ", "secret: it is not the one that commit was made of", "beacon: round: must be 657413, the first after closes, got 657414"} {
+		if !strings.Contains(bad, fault) {
+			t.Errorf("of a bad record the page says %q", bad)
+		}
+	}
+	for n := range 5 {
+		record, receipts := chance(t, mathrand.New(mathrand.NewPCG(1, uint64(n))))
+		agree(fmt.Sprint("by chance ", n), record, receipts)
+	}
+}
+
+// chance returns a record and receipts, of which some are forged.
+func chance(t *testing.T, rng *mathrand.Rand) (string, string) {
+	t.Helper()
+	closes := time.UnixMilli(1_700_000_000_000 + rng.Int64N(1e11)).UTC()
+	var secret draw.Secret
+	for i := range secret {
+		secret[i] = byte(rng.Uint32())
+	}
+	record := &draw.Record{
+		Algorithm: draw.Algorithm, Room: "Saal für \"alle\"", Event: fmt.Sprint(rng.Uint64()), Commit: secret.Commit(), Committed: closes.Add(-time.Hour), Closes: closes,
+		Secret: draw.Hash(secret), Entrants: rng.Uint64N(1e9),
+	}
+	text, err := draw.EncodeRecord(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, list := record.Draw(), []draw.Receipt(nil)
+	for range 1 + rng.IntN(15) {
+		r := draw.Receipt{Ticket: draw.Ticket(rng.Uint64()), Joined: closes.Add(time.Duration(rng.Int64N(7200_000)-6000_000) * time.Millisecond), Class: uint8(rng.IntN(draw.MaxClass + 1))}
+		place := d.Place(uint64(r.Ticket), clock.TimeOf(r.Joined), r.Class)
+		if rng.IntN(5) == 0 {
+			place += clock.Time(rng.IntN(3) - 1)
+		}
+		r.Place = time.UnixMilli(int64(place)).UTC()
+		list = append(list, r)
+	}
+	receipts, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text), string(receipts)
 }

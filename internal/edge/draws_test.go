@@ -130,6 +130,14 @@ func TestADrawIsTold(t *testing.T) {
 		}
 	}
 
+	page := st.visitor().get("http://sale.example/.well-known/vestibule/check-draw?room=sale")
+	if page.StatusCode != 200 || !strings.HasPrefix(page.Header.Get("Content-Type"), "text/html") || !strings.Contains(page.body, "Check a draw") || !strings.Contains(page.Header.Get("Content-Security-Policy"), "script-src 'sha256-") {
+		t.Errorf("the page that checks it: %d %v", page.StatusCode, page.Header)
+	}
+	if a := st.visitor().ask("POST", "http://sale.example/.well-known/vestibule/check-draw", ""); a.StatusCode != 405 {
+		t.Errorf("a POST to it: %d", a.StatusCode)
+	}
+
 	// It has settled.
 	if published, err = announced.Publish(now.Add(-40*time.Second), draw.Secret{1}, nil, 2); err != nil {
 		t.Fatal(err)

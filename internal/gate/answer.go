@@ -126,9 +126,7 @@ func eventOf(r *room.Room, now fleet.Time) waiting.Event {
 
 // tellDraw answers with the record of the newest draw of a room, which anybody may read anywhere.
 func (g *Gate) tellDraw(r *Request, o *Outcome, rooms *snapshot, query string) {
-	if r.Method != methodGet && r.Method != methodHead {
-		o.set("Allow", "GET, HEAD")
-		o.Refuse("refused_method", "This takes a GET.", statusMethodNotAllowed)
+	if !r.reads(o) {
 		return
 	}
 	values, err := url.ParseQuery(query)
@@ -144,6 +142,27 @@ func (g *Gate) tellDraw(r *Request, o *Outcome, rooms *snapshot, query string) {
 	o.says(statusOK, "application/json", "public, max-age=5")
 	o.set("Access-Control-Allow-Origin", "*")
 	o.Body = append(append(o.Body[:0], rm.Drawn.Record...), '\n')
+}
+
+// checkDraw answers with the page that repeats the draw of a record.
+func (g *Gate) checkDraw(r *Request, o *Outcome, _ *snapshot, _ string) {
+	if !r.reads(o) {
+		return
+	}
+	g.Count("draw")
+	o.says(statusOK, "text/html; charset=utf-8", "public, max-age=60")
+	o.set("Content-Security-Policy", waiting.CheckDrawPolicy)
+	o.Body = append(o.Body[:0], waiting.CheckDraw...)
+}
+
+// reads reports whether a request does no more than read. Another one is answered.
+func (r *Request) reads(o *Outcome) bool {
+	if r.Method == methodGet || r.Method == methodHead {
+		return true
+	}
+	o.set("Allow", "GET, HEAD")
+	o.Refuse("refused_method", "This takes a GET.", statusMethodNotAllowed)
+	return false
 }
 
 // showMoment asks a visitor to come back in a moment, because this edge cannot tell

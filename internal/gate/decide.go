@@ -58,16 +58,20 @@ const (
 
 	// DrawPath is where anybody gets the record of a room's newest draw, by which receipts are checked: GET.
 	DrawPath = "/.well-known/vestibule/draw"
+
+	// CheckDrawPath is a page that repeats the draw of that record in a browser: GET.
+	CheckDrawPath = "/.well-known/vestibule/check-draw"
 )
 
 // ownPaths are those paths, and what answers there.
 var ownPaths = map[string]func(g *Gate, r *Request, o *Outcome, rooms *snapshot, query string){
-	LeavePath:  (*Gate).leave,
-	AwayPath:   (*Gate).away,
-	EventsPath: (*Gate).listen,
-	KeysPath:   (*Gate).publishKeys,
-	VerifyPath: (*Gate).verify,
-	DrawPath:   (*Gate).tellDraw,
+	LeavePath:     (*Gate).leave,
+	AwayPath:      (*Gate).away,
+	EventsPath:    (*Gate).listen,
+	KeysPath:      (*Gate).publishKeys,
+	VerifyPath:    (*Gate).verify,
+	DrawPath:      (*Gate).tellDraw,
+	CheckDrawPath: (*Gate).checkDraw,
 }
 
 // Answers reports whether the edge answers a request for this path and query itself,
