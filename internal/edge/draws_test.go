@@ -118,6 +118,10 @@ func TestADrawIsTold(t *testing.T) {
 		t.Errorf("%d were let in before it settled", n)
 	}
 
+	if msg, ok := st.server.gate.Message(sale, 0); !ok || !strings.Contains(string(msg), fmt.Sprintf(`"drawn":%d`, announced.Closes())) {
+		t.Errorf("the stream tells %s", msg)
+	}
+
 	// Anybody may have the record.
 	const path = "http://sale.example/.well-known/vestibule/draw"
 	record := st.visitor().get(path + "?room=sale")

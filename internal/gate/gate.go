@@ -225,23 +225,22 @@ func (g *Gate) Message(id room.ID, epoch uint32) (msg []byte, ok bool) {
 	if r == nil || r.Epoch != epoch {
 		return nil, false
 	}
-	return g.message(id, r.QueueAll), true
-}
-
-func (g *Gate) message(id room.ID, queueAll bool) []byte {
 	now := g.lock()
 	st, l := g.eng.Status(now), g.eng.Ledger(now, id)
 	g.mu.Unlock()
 	b := &waiting.Broadcast{Now: st.Time, View: l.View}
+	if e := eventOf(r, st.Time); e.Prequeue && e.Draw.Drawn {
+		b.Drawn = e.Draw.Closes
+	}
 	switch {
-	case queueAll:
+	case r.QueueAll:
 		b.PausedBy = waiting.PausedByOperator
 	case l.Paused:
 		b.PausedBy = waiting.PausedBySite
 	case !st.Leased || !st.Sure || st.Standing != wire.Listed:
 		b.PausedBy = waiting.PausedBySystem
 	}
-	return waiting.AppendBroadcast(nil, b)
+	return waiting.AppendBroadcast(nil, b), true
 }
 
 // Status is the state of the gate, for /status and metrics.

@@ -18,6 +18,7 @@ type Broadcast struct {
 	Now      fleet.Time
 	View     *wire.View // nil where nothing is known of the room yet
 	PausedBy string     // who or what keeps the edge from letting anybody in, "" for nobody
+	Drawn    fleet.Time // when entries of a draw closed whose event has not begun: who joined before has a place by it; 0 for none
 }
 
 const (
@@ -39,6 +40,9 @@ func AppendBroadcast(dst []byte, b *Broadcast) []byte {
 	whole(`data: {"at":`, int64(b.Now))
 	if b.PausedBy != "" {
 		dst = appendString(append(dst, `,"pausedBy":`...), b.PausedBy)
+	}
+	if b.Drawn != 0 {
+		whole(`,"drawn":`, int64(b.Drawn))
 	}
 	if v := b.View; v != nil {
 		whole(`,"horizon":`, min(int64(v.Horizon), maxDate))
@@ -67,7 +71,7 @@ func AppendBroadcast(dst []byte, b *Broadcast) []byte {
 // what AppendBroadcast wrote, but for what was rounded.
 func ReadBroadcast(data []byte) (*Broadcast, error) {
 	var m struct {
-		At                     fleet.Time
+		At, Drawn              fleet.Time
 		PausedBy               string
 		Horizon, Park          fleet.Time
 		Slots                  int64
@@ -77,7 +81,7 @@ func ReadBroadcast(data []byte) (*Broadcast, error) {
 	if err := json.Unmarshal(data, &m); err != nil {
 		return nil, err
 	}
-	b := &Broadcast{Now: m.At, PausedBy: m.PausedBy}
+	b := &Broadcast{Now: m.At, PausedBy: m.PausedBy, Drawn: m.Drawn}
 	if m.Line == nil {
 		return b, nil
 	}

@@ -119,7 +119,7 @@ function reload() {
 
 // News. listen is the one place that knows how they come: it calls heard with
 // each, and missed where the site does not answer.
-var timer, due = 0, fails = 0, asking = null, again = false, source, said = 0, near = false, sent = 0, word = now, grew = 0, heights = [];
+var timer, due = 0, fails = 0, asking = null, again = false, source, said = 0, near = false, sent = 0, word = now, grew = 0, drew = 0, heights = [];
 function listen() { later(now.retryAfterSeconds); stream() }
 function later(s) {
 	clearTimeout(timer);
@@ -127,6 +127,12 @@ function later(s) {
 	if (!(s > 0) || entering) return;
 	// Who hears from the stream asks only to stay in line.
 	if (!near && Date.now() - said < 12000) s = Math.max(s, 15 + Math.random() * 10);
+	within(s);
+}
+// within has the page ask after s seconds, if it does not ask before.
+function within(s) {
+	if (due && due < Date.now() + s * 1000) return;
+	clearTimeout(timer);
 	due = Date.now() + s * 1000;
 	timer = setTimeout(ask, s * 1000);
 }
@@ -164,6 +170,7 @@ function placed(n) {
 	if (fails) return ask();
 	var was = near, joined = at(now), early = now.state == "before";
 	if (!now.counting && !early) show(shown(n, joined)); // else the answer to the next question tells more
+	if (n.drawn > joined && n.drawn != drew) within(Math.random() * 10, drew = n.drawn); // once: the answer tells the place
 	near = !n.pausedBy && joined <= Math.max(n.horizon, early ? 0 : n.park);
 	// Timers of pages in the background are slow; messages are not.
 	if (near && !was) later(.05 + Math.random() * (early ? 3 : .45)); else if (due && Date.now() > due) ask();

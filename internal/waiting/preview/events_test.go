@@ -58,9 +58,10 @@ func TestTheStreamInABrowser(t *testing.T) {
 		}),
 	}}
 	var stream chan []byte // of the page that is open
+	page := "/queued"
 	visit := func() {
 		t.Helper()
-		do(t, ctx, chromedp.Navigate(srv.URL+"/queued"))
+		do(t, ctx, chromedp.Navigate(srv.URL+page))
 		poll(t, "the page listens", func() bool {
 			select {
 			case stream = <-streams:
@@ -145,6 +146,22 @@ func TestTheStreamInABrowser(t *testing.T) {
 	if n := asked(); n != 1 {
 		t.Errorf("the page asked %d times", n)
 	}
+
+	// The record of a draw is there: a page asks once for its place, and one that came after entries had closed does not.
+	s.play(func(s *site) { s.news, s.in, s.asked = nil, false, 0 })
+	browsertest.See(t, ctx, atStart(`Math.random = () => 0`))
+	page, b.View.Horizon, b.View.Park = "/before-draw", 0, 0
+	visit()
+	say(func() { b.Drawn = joined })
+	say(func() {})
+	if n := asked(); n != 0 {
+		t.Errorf("a page of somebody who came later asked %d times", n)
+	}
+	say(func() { b.Drawn = joined + 1 })
+	poll(t, "the page asks", func() bool { return asked() == 1 })
+	say(func() {})
+	say(func() { b.View.Horizon = joined })
+	poll(t, "the page asks at the turn", func() bool { return asked() == 2 })
 }
 
 // TestALostConnectionIsFoundAgain: a page that lost the connection asks at once when the event
