@@ -13,15 +13,7 @@ import (
 // census is what the publisher needs to know of the allocator.
 type census struct {
 	leads     bool
-	members   uint64 // version of the list in use
-	newest    uint64 // told by a data centre
-	by        string
-	unfounded bool
-	drained   []string
-	released  []string      // taken off by force, and nothing of them is out
-	unproven  []slots.Proof // members whose site the list does not hold
-	copies    []slots.Proof
-	strangers []string
+	slots.Census
 	centres   []slots.CentreTotals
 	unknown   []slots.Unknown
 }
@@ -33,32 +25,28 @@ func (s *Server) census() census {
 		return census{}
 	}
 	now := s.Clock.Now()
-	c := census{
-		leads: true, members: s.alloc.Members(), unfounded: s.alloc.Unfounded(),
-		drained: s.alloc.Drained(now), released: s.alloc.Released(now), unproven: s.alloc.Unproven(), copies: s.alloc.Copies(), strangers: s.alloc.Strangers(), centres: s.alloc.Centres(now),
-		unknown: s.alloc.Unknown(now),
+	return census{
+		leads: true, Census: s.alloc.Census(now), centres: s.alloc.Centres(now), unknown: s.alloc.Unknown(now),
 	}
-	c.newest, c.by = s.alloc.Newest()
-	return c
 }
 
 // changes reports whether the leader has something to change in the list.
 func (c *census) changes() bool {
-	return len(c.drained)+len(c.released) > 0 || (c.members > 0 && len(c.unproven) > 0)
+	return len(c.Drained)+len(c.Released) > 0 || (c.Members > 0 && len(c.Unproven) > 0)
 }
 
-func (c *census) outdated() bool { return c.newest > c.members }
+func (c *census) outdated() bool { return c.Newest > c.Members }
 
 // alarms returns what is wrong with the list of data centres, for people.
 func (c *census) alarms() []string {
 	var out []string
 	if c.outdated() {
-		out = append(out, fmt.Sprintf("%s knows version %d of the list of data centres, this global version %d: nothing is lent until it is known here", c.by, c.newest, c.members))
+		out = append(out, fmt.Sprintf("%s knows version %d of the list of data centres, this global version %d: nothing is lent until it is known here", c.By, c.Newest, c.Members))
 	}
-	for _, d := range c.copies {
+	for _, d := range c.Copies {
 		out = append(out, fmt.Sprintf("another data centre bears the name %s (site %016x), nobody is let in there: give it another name; if it is the one of the list and its store was lost: vestibule fleet rejoin %s at its NATS", d.Name, d.Site, d.Name))
 	}
-	for _, name := range c.strangers {
+	for _, name := range c.Strangers {
 		out = append(out, fmt.Sprintf("data centre %s is heard and in no list, nobody is let in there: vestibule fleet add %s", name, name))
 	}
 	for _, d := range c.centres {

@@ -33,9 +33,9 @@ func (p *publisher) tendMembers(ctx context.Context, now time.Time, c *census) e
 	own := p.copies.newest(p.fleet.Members())
 	next := own
 	switch {
-	case own == nil && have == nil && c.unfounded:
+	case own == nil && have == nil && c.Unfounded:
 		next = node.NewMembers(now, p.founders)
-		for _, d := range c.unproven {
+		for _, d := range c.Unproven {
 			if i := next.Find(d.Name); i >= 0 {
 				next.List[i].Site = d.Site
 			}
@@ -44,18 +44,18 @@ func (p *publisher) tendMembers(ctx context.Context, now time.Time, c *census) e
 		return nil // it is founded when every data centre was heard; or the watch is about to bring it
 	case have != nil && have.Version > own.Version, have != nil && have.Version == own.Version && !c.changes():
 		return nil
-	case have != nil && have.Version == own.Version && own.Version == c.members:
-		for _, name := range c.drained {
+	case have != nil && have.Version == own.Version && own.Version == c.Members:
+		for _, name := range c.Drained {
 			if next, err = next.Remove(now, name); err != nil {
 				return err
 			}
 			p.log.Info("data centre has drained and leaves the list", slog.String("dc", name))
 		}
-		for _, d := range c.unproven {
+		for _, d := range c.Unproven {
 			next = next.Prove(now, d.Name, d.Site)
 			p.log.Info("the list of data centres holds a site", slog.String("dc", d.Name), node.Site(d.Site))
 		}
-		for _, name := range c.released {
+		for _, name := range c.Released {
 			next = next.Release(now, name)
 			p.log.Info("nothing is out any more of a data centre that was taken off by force", slog.String("dc", name))
 		}
@@ -79,9 +79,9 @@ func (p *publisher) tellStatus(ctx context.Context, now time.Time) error {
 	if !c.leads {
 		return nil
 	}
-	st := node.MembersStatus{Version: c.members}
+	st := node.MembersStatus{Version: c.Members}
 	if c.outdated() {
-		st.Newest = c.newest
+		st.Newest = c.Newest
 	}
 	for _, d := range c.centres {
 		st.List = append(st.List, node.CentreState{

@@ -210,7 +210,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		gauge(m.unpublished, m.trouble.since(doc).Seconds(), doc)
 	}
 	c := m.s.census()
-	gauge(m.strangers, float64(len(c.strangers)+len(c.copies)))
+	gauge(m.strangers, float64(len(c.Strangers)+len(c.Copies)))
 	gauge(m.outdated, truth(c.outdated()))
 	gauge(m.draws, float64(len(m.s.lateDraws())))
 	trouble, _ := m.s.Lease.Trouble()

@@ -153,7 +153,7 @@ func (p *publisher) run(ctx context.Context, now func() fleet.Time) {
 		p.ask(wall, &c)
 		if wall.After(membersAt) || c.changes() {
 			err := p.tendMembers(ctx, wall, &c)
-			if err == nil && !c.unfounded {
+			if err == nil && !c.Unfounded {
 				membersAt = wall.Add(storeEvery)
 			}
 			p.tell(node.MembersDocument, err)

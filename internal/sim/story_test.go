@@ -289,7 +289,8 @@ func (s *story) fleet() {
 	case g.legacy:
 		s.printf("the coordinator is of release 0.1.0 and knows %s; complete books: %v", strings.Join(g.names, ", "), l.Complete)
 	default:
-		s.printf("the coordinator knows version %d, strangers %v; complete books: %v", g.core.Members(), g.core.Strangers(), l.Complete)
+		c := g.core.Census(g.clock.read(w.now))
+		s.printf("the coordinator knows version %d, strangers %v; complete books: %v", c.Members, c.Strangers, l.Complete)
 	}
 	for _, r := range w.regions {
 		st := r.newest().core.Status(r.newest().clock.read(w.now))

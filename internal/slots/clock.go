@@ -18,7 +18,7 @@ type clock struct {
 }
 
 // learn learns fleet time from the edges where global has not told it yet,
-// in the same way as a new leader of global does (see Allocator.learnTime).
+// in the same way as a new leader of global does (see rootClock.learn).
 func (c *clock) learn(now fleet.Mono, m *wire.Report) {
 	if c.Bound(now) != fleet.Unsynced {
 		c.probes = nil

@@ -17,6 +17,9 @@
 //	parent:  Observe(now, wire.Report)     Grants(now) []wire.Grant
 //	child:   Report(now) []wire.Report     Apply(now, wire.Grant)
 //
+// Inside an Allocator, the centres are who there is and who may be lent to, the pool of every
+// room what each of them holds of it, and its clock is fleet time.
+//
 // Inside an Aggregator, a roster tells which edges there are, their lives what becomes of
 // them and what is presumed of whom nobody hears, and the books of every room what its
 // edges have and counted. What a successor is to know is stored; the uplink is the bond with

@@ -179,27 +179,27 @@ func (a *Aggregator) Clock(now fleet.Mono) (t fleet.Time, known bool) {
 
 // Totals returns the state of a room without what each data centre holds.
 func (a *Allocator) Totals(id room.ID) RootLedger {
-	p := a.rooms[id]
+	p := a.pools.byID[id]
 	if p == nil {
 		return RootLedger{}
 	}
-	l := RootLedger{Total: p.Total, Rate: p.Rate, Complete: a.complete(p), Unbound: p.Unbound, View: p.view}
-	l.Free, l.RateFree = a.free(p)
+	l := RootLedger{Total: p.Total, Rate: p.Rate, Complete: p.complete(), Unbound: p.Unbound, View: p.view}
+	l.Free, l.RateFree = p.free()
 	l.Passes = PassLedger{Release: p.passes.release, N: p.passes.n, Free: p.passes.free(), Spent: p.passes.spent}
 	return l
 }
 
 // Ledger returns the state of a room; the zero value for an unknown one.
 func (a *Allocator) Ledger(id room.ID) RootLedger {
-	p := a.rooms[id]
+	p := a.pools.byID[id]
 	if p == nil {
 		return RootLedger{}
 	}
 	l := a.Totals(id)
-	l.Centres = make([]CentreLedger, 0, len(a.centres))
-	for _, d := range a.centres {
+	l.Centres = make([]CentreLedger, 0, len(a.centres.all))
+	for _, d := range a.centres.all {
 		c := CentreLedger{Name: d.name, Adopted: d.adopted, Standing: d.standing()}
-		if n := d.loans[id]; n != nil {
+		if n := p.loans[d]; n != nil {
 			c.Excess = n.unreturned + int64(n.excess)
 			l.Excess += c.Excess
 			c.Held, c.RateHeld = n.held(), n.rateHeld()
@@ -225,19 +225,19 @@ type Unknown struct {
 
 // Unknown returns whose books the coordinator waits for at now. It changes nothing.
 func (a *Allocator) Unknown(now fleet.Mono) []Unknown {
-	if now.Sub(a.started) < unsaid {
+	if now.Sub(a.centres.started) < unsaid {
 		return nil
 	}
 	var out []Unknown
-	for _, d := range a.centres {
+	for _, d := range a.centres.all {
 		blocks, wait := false, time.Duration(0)
-		for _, p := range a.order {
-			if !a.awaits(p, d) {
+		for _, p := range a.pools.list {
+			if !p.awaits(d) {
 				continue
 			}
 			blocks = true
 			if p.Cap {
-				wait = max(wait, a.reclaimAfter(p))
+				wait = max(wait, p.reclaimAfter())
 			} else {
 				wait = max(wait, p.LostWait)
 			}
@@ -259,3 +259,41 @@ func (a *Allocator) Unknown(now fleet.Mono) []Unknown {
 
 // Time returns fleet time.
 func (a *Allocator) Time(now fleet.Mono) fleet.Time { return a.clock.Now(now) }
+
+// CentreTotals is what one data centre has out, summed over all rooms.
+type CentreTotals struct {
+	Name           string
+	Site           uint64 // 0 for unknown
+	Standing       wire.Standing
+	Told           bool          // it says what it holds, and was heard lately
+	Heard          time.Duration // how long ago; since the term began or it was added, where it was not
+	Held, RateHeld int64
+	Idle, RateIdle int64
+	Sessions       uint64
+	Excess         int64         // sessions that may be valid beyond what it holds
+	Term           uint64        // of its aggregator, 0 before it was heard
+	Adopted        bool          // its books are known in this term
+	Stored         uint64        // newest version of the list of data centres that is stored for it
+	Bound          time.Duration // what its fleet time may be wrong by, [fleet.Unsynced] where it knows none
+}
+
+// Centres returns what every data centre has out, by name.
+func (a *Allocator) Centres(now fleet.Mono) []CentreTotals {
+	out := make([]CentreTotals, 0, len(a.centres.all))
+	for _, d := range a.centres.all {
+		t := CentreTotals{Name: d.name, Site: d.site, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < quiet, Heard: now.Sub(d.recv), Term: d.inc, Adopted: d.adopted, Stored: d.stored, Bound: fleet.Unsynced}
+		if d.time.known {
+			t.Bound = d.time.bound
+		}
+		for _, l := range a.pools.loans(d) {
+			t.Held += l.held()
+			t.RateHeld += l.rateHeld()
+			t.Idle += l.idleNow()
+			t.RateIdle += l.rateIdleNow()
+			t.Sessions += l.active
+			t.Excess += l.unreturned + int64(l.excess)
+		}
+		out = append(out, t)
+	}
+	return out
+}

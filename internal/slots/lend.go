@@ -2,7 +2,6 @@ package slots
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"vestibule/internal/fleet"
@@ -12,98 +11,9 @@ import (
 	"vestibule/internal/wire"
 )
 
-// GrantsDue returns when Grants is to be called.
-func (a *Allocator) GrantsDue() fleet.Mono { return a.due }
-
 // reserve is the part of the slots that nobody wants now which stays at the
 // root, for data centres whose visitors come without a history.
 const reserve = 0.2
-
-// Grants lends what is free and returns what the data centres are to be told.
-func (a *Allocator) Grants(now fleet.Mono) []wire.Grant {
-	a.due = now.Add(tick)
-	if !a.leads(now) {
-		return nil
-	}
-	a.reclaim(now)
-	ft := a.clock.Now(now)
-	a.forgetRelays(ft)
-	for _, p := range a.order {
-		if p.stale || (p.queues() && p.gain.due(now)) {
-			p.stale = false
-			a.lend(now, ft, p)
-		}
-	}
-	var out []wire.Grant
-	for _, d := range a.centres {
-		out = append(out, a.grant(now, ft, d)...)
-	}
-	return out
-}
-
-// gatherViews is for how long a new leader tells no views while data centres have yet to tell it
-// who waits there: those of its predecessor know more.
-const gatherViews = 2 * time.Second
-
-// gathers reports whether the line is not known yet for a new leader that it were to be told by.
-func (a *Allocator) gathers(now fleet.Mono) bool {
-	return !a.cfg.Bootstrap && now.Sub(a.started) < gatherViews &&
-		slices.ContainsFunc(a.centres, func(d *centre) bool { return d.listed && !d.told() })
-}
-
-func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant {
-	if !d.heard || (!d.due && (!d.push || !d.adopted)) {
-		return nil
-	}
-	d.due, d.push = false, false
-	d.grantSeq++
-	atBound := a.clock.Bound(now)
-	if atBound == fleet.Unsynced || a.guessed {
-		d.probes = remember(d.probes, probe{seq: d.grantSeq, at: now})
-	}
-	if d.other {
-		atBound = fleet.Unsynced
-	}
-	head := wire.Grant{
-		To: d.name, Inc: d.inc, From: a.cfg.Term, Seq: d.grantSeq,
-		Acked: d.parts.Done(), Echo: d.echo, Dwell: now.Sub(d.recv),
-		At: ft, AtBound: atBound, Guess: a.guessed, Lease: a.cfg.Params.RegionalLease,
-		Members: a.members, Standing: d.standing(), Site: d.site,
-	}
-	if d.promise || !d.adopted {
-		for _, l := range d.loans {
-			l.ends.Again() // what is acknowledged now carries none of it
-		}
-		head.Adoption, head.Lease = wire.Promise, 0
-		return wire.NewGrantPacker(head).Grants()
-	}
-	head.Baseline = d.blank
-	pack := wire.NewGrantPacker(head)
-	for _, p := range a.order {
-		l := a.loan(d, p.ID)
-		if l.dirty {
-			l.dirty, l.changedAt = false, d.grantSeq
-		}
-		if l.viewDirty && !p.partial {
-			l.viewDirty, l.viewAt = false, d.grantSeq
-		}
-		l.ends.Acked(d.acked)
-		if !d.blank && l.changedAt <= d.acked && l.viewAt <= d.acked {
-			continue
-		}
-		g := wire.RoomGrant{
-			Room: p.ID, Gen: l.gen, Granted: l.granted, RateGranted: l.rateGranted,
-			Keep: l.keep, RateKeep: l.rateKeep,
-			Returned: l.returned, RateReturned: l.rateReturned, Confirmed: a.confirms(p, d, l),
-			Ends: l.ends.Take(d.grantSeq, d.acked), Passes: l.passes.told(&p.passes),
-		}
-		if (d.blank || l.viewAt > d.acked) && !p.partial {
-			g.View = p.view
-		}
-		pack.Add(g)
-	}
-	return pack.Grants()
-}
 
 // survey is one room at the moment in which its rights are lent.
 type survey struct {
@@ -129,13 +39,13 @@ type survey struct {
 }
 
 // survey looks at a room of which so much is free.
-func (a *Allocator) survey(now fleet.Mono, ft fleet.Time, p *pool, free, rateFree int64) *survey {
+func (p *pool) survey(now fleet.Mono, ft fleet.Time, free, rateFree int64) *survey {
 	s := &survey{free: free, rateFree: rateFree, supply: free, rate: rateFree}
-	for _, d := range a.centres {
-		l := d.loans[p.ID]
+	for _, d := range p.centres.all {
+		l := p.loans[d]
 		if !d.adopted || d.blank || d.recovering || now.Sub(d.recv) > quiet {
 			if l != nil {
-				s.miss(now, l, a.lendingTo(now, d, l))
+				s.miss(now, l, p.centres.lendingTo(now, d, l))
 			}
 			continue // what it holds cannot be moved now, nor could it use more
 		}
@@ -143,9 +53,9 @@ func (a *Allocator) survey(now fleet.Mono, ft fleet.Time, p *pool, free, rateFre
 			s.active += l.active
 		}
 		if l == nil {
-			l = a.loan(d, p.ID)
+			l = p.loan(d)
 		}
-		s.add(d, l, a.lendingTo(now, d, l), l.share(ft))
+		s.add(d, l, p.centres.lendingTo(now, d, l), l.share(ft))
 	}
 	floorShares(s.shares)
 	// Who is inside already and moves comes before everybody outside.
@@ -159,7 +69,7 @@ func (a *Allocator) survey(now fleet.Mono, ft fleet.Time, p *pool, free, rateFre
 		s.starved = s.starved || s.how[i] <= lendMovers && int64(l.movers) > l.idleNow() ||
 			s.how[i] == lendAll && int64(l.heldPeople) > min(l.idleNow(), l.rateIdleNow())
 	}
-	if p.Unbound && !p.gone && !a.outdated() {
+	if p.Unbound && !p.gone && !p.centres.outdated() {
 		s.unbind(p)
 	}
 	s.moving = Fill(int(max(0, s.supply)), s.moving, s.shares)
@@ -257,22 +167,22 @@ func (s *survey) gift(p *pool, view *wire.View, i int, keep, rkeep int64) (give,
 // lend looks at one room: who may enter up to when, and how many idle rights
 // each data centre is to have. It lends what is free and states what is to
 // come back.
-func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
-	free, rfree := a.free(p)
-	if a.complete(p) { // what a lowered limit took is not to be lent when books are missing again
+func (p *pool) lend(now fleet.Mono, ft fleet.Time) {
+	free, rfree := p.free()
+	if p.complete() { // what a lowered limit took is not to be lent when books are missing again
 		p.spare, p.rateSpare = min(p.spare, free), min(p.rateSpare, rfree)
 		p.debt, p.rateDebt = min(0, free), min(0, rfree)
 	}
-	s := a.survey(now, ft, p, free, rfree)
-	called, callable := a.callable(p, s)
-	view := a.look(now, ft, p, prospect{
+	s := p.survey(now, ft, free, rfree)
+	called, callable := p.callable(s)
+	view := p.look(now, ft, prospect{
 		lines: s.lines, absent: s.absent,
 		supply: s.supply, rate: s.rate, total: int64(p.Total), limit: int64(p.Rate),
 		tally:  tally{life: time.Duration(wire.Life(p.Session)) * time.Second, active: s.active},
 		wanted: s.wanted, pending: s.pending, heldJoined: mergeTimes(s.heldJoined, math.MaxInt), debt: s.debt || p.Shut,
 		shut: p.Shut, called: calledUpTo(called, callable, ft),
 	})
-	a.lendPasses(p, s)
+	p.lendPasses(s)
 	if len(s.loans) == 0 {
 		return
 	}
@@ -290,11 +200,37 @@ func (a *Allocator) lend(now fleet.Mono, ft fleet.Time, p *pool) {
 			l.rateGranted += uint64(rgive)
 			l.dirty = true
 			push = push || l.heldPeople+l.movers > 0 || int64(l.want) > min(idle, ridle) || view.Queues()
-			a.counted = a.counted || a.complete(p)
+			p.centres.counted = p.centres.counted || p.complete()
 		}
 		s.homes[i].push = s.homes[i].push || push
 		l.set(uint64(keep), uint64(rkeep))
 	}
+}
+
+// grant returns what a data centre is to be told of the room. It reports whether there is
+// anything.
+func (p *pool) grant(d *centre) (g wire.RoomGrant, news bool) {
+	l := p.loan(d)
+	if l.dirty {
+		l.dirty, l.changedAt = false, d.grantSeq
+	}
+	if l.viewDirty && !p.partial {
+		l.viewDirty, l.viewAt = false, d.grantSeq
+	}
+	l.ends.Acked(d.acked)
+	if !d.blank && l.changedAt <= d.acked && l.viewAt <= d.acked {
+		return g, false
+	}
+	g = wire.RoomGrant{
+		Room: p.ID, Gen: l.gen, Granted: l.granted, RateGranted: l.rateGranted,
+		Keep: l.keep, RateKeep: l.rateKeep,
+		Returned: l.returned, RateReturned: l.rateReturned, Confirmed: p.confirms(d, l),
+		Ends: l.ends.Take(d.grantSeq, d.acked), Passes: l.passes.told(&p.passes),
+	}
+	if (d.blank || l.viewAt > d.acked) && !p.partial {
+		g.View = p.view
+	}
+	return g, true
 }
 
 // pick returns the elements of all that have these numbers.
@@ -311,12 +247,12 @@ func (p *pool) queues() bool { return p.view != nil && p.view.Queues() }
 
 // look remakes the view of the room where it is time to, and sees to it that
 // the data centres are told.
-func (a *Allocator) look(now fleet.Mono, ft fleet.Time, p *pool, x prospect) *wire.View {
+func (p *pool) look(now fleet.Mono, ft fleet.Time, x prospect) *wire.View {
 	x.flow, x.gain = &p.flow, &p.gain
 	x.tally.admitted, x.tally.joined, x.tally.entered, x.tally.outcomes = p.admitted, p.joined, p.entered, p.outcomes.Outcomes()
 	old := p.view
 	partial := p.partial
-	p.partial = a.gathers(now)
+	p.partial = p.centres.gathers(now)
 	if old != nil && partial == p.partial && !old.Queues() == x.open(x.people()) && now.Sub(p.viewed) < viewGap {
 		p.stale = true
 		return old
@@ -329,8 +265,8 @@ func (a *Allocator) look(now fleet.Mono, ft fleet.Time, p *pool, x prospect) *wi
 		}
 	}
 	p.view, p.viewed = v, now
-	for _, d := range a.centres {
-		l := a.loan(d, p.ID)
+	for _, d := range p.centres.all {
+		l := p.loan(d)
 		l.viewDirty = true
 		d.push = d.push || old == nil || old.Horizon != v.Horizon || old.Called != v.Called
 	}
@@ -380,4 +316,27 @@ func settle(keep, idle int64) int64 {
 		return idle
 	}
 	return keep
+}
+
+// share returns how many visitors the data centre had in the minute before the
+// last full one: history that cannot change any more.
+func (l *loan) share(ft fleet.Time) float64 {
+	minute := ft.Minute().Add(-2 * time.Minute)
+	for _, m := range l.arrivals {
+		if m.Start == minute {
+			return float64(m.N)
+		}
+	}
+	return 0
+}
+
+// floorShares gives everybody at least one per cent of the whole.
+func floorShares(shares []float64) {
+	sum := 0.0
+	for _, s := range shares {
+		sum += s
+	}
+	for i := range shares {
+		shares[i] = max(shares[i], sum/100)
+	}
 }

@@ -2,6 +2,7 @@ package slots
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"time"
 
@@ -98,10 +99,77 @@ func (l *loan) set(keep, rateKeep uint64) {
 	}
 }
 
-// pool is one room in the allocator's books.
+// pools are the rights of all rooms of a coordinator.
+type pools struct {
+	cfg     *AllocatorConfig
+	centres *centres
+	byID    map[room.ID]*pool
+	list    []*pool // by ID
+}
+
+// open returns the pool of a room, which it makes if need be.
+func (ps *pools) open(id room.ID) *pool {
+	p := ps.byID[id]
+	if p == nil {
+		p = &pool{RoomConfig: RoomConfig{ID: id}, cfg: ps.cfg, centres: ps.centres, loans: map[*centre]*loan{}, gone: true, stale: true}
+		ps.byID[id] = p
+		ps.list = append(ps.list, p)
+		slices.SortFunc(ps.list, func(x, y *pool) int { return cmp.Compare(x.ID, y.ID) })
+	}
+	return p
+}
+
+// restale makes the next Grants look at every room again.
+func (ps *pools) restale() {
+	for _, p := range ps.list {
+		p.stale = true
+	}
+}
+
+// loans returns what a data centre holds, by room.
+func (ps *pools) loans(d *centre) iter.Seq2[*pool, *loan] {
+	return func(yield func(*pool, *loan) bool) {
+		for _, p := range ps.list {
+			if l := p.loans[d]; l != nil && !yield(p, l) {
+				return
+			}
+		}
+	}
+}
+
+// drop forgets a data centre of which nothing was ever heard.
+func (ps *pools) drop(d *centre) {
+	for _, p := range ps.list {
+		delete(p.loans, d)
+	}
+}
+
+// out reports whether anything of any room is out in a data centre.
+func (ps *pools) out(d *centre) bool {
+	for _, l := range ps.loans(d) {
+		if l.out() {
+			return true
+		}
+	}
+	return false
+}
+
+// over reports whether a data centre was silent for so long that nothing of it can be valid.
+func (ps *pools) over(now fleet.Mono, d *centre) bool {
+	return len(ps.list) > 0 && !slices.ContainsFunc(ps.list, func(p *pool) bool { return now.Sub(d.recv) <= p.reclaimAfter() })
+}
+
+// pool is the rights of one room in a coordinator's books, and who told what of it.
+//
+// Invariant: what data centres hold and what is free sum to no more than the limit, as soon
+// as a lowered limit has drained. While the books of any data centre are missing, only what
+// came back in this term is free.
 type pool struct {
 	RoomConfig
-	gone bool
+	cfg     *AllocatorConfig
+	centres *centres
+	loans   map[*centre]*loan
+	gone    bool
 
 	notBefore fleet.Mono // nothing is reclaimed earlier: tickets of a longer session_duration may be valid
 
@@ -116,36 +184,151 @@ type pool struct {
 	viewed                    fleet.Mono
 	partial                   bool // the view lacks data centres that a new leader has yet to hear
 	stale                     bool
-	relays                    map[wire.End]*relay
+	relays                    relays
 	passes                    passes // of the newest release that is ours to lend
 }
 
-func (a *Allocator) pool(id room.ID) *pool {
-	p := a.rooms[id]
-	if p == nil {
-		p = &pool{RoomConfig: RoomConfig{ID: id}, gone: true, stale: true}
-		a.rooms[id] = p
-		a.order = append(a.order, p)
-		slices.SortFunc(a.order, func(x, y *pool) int { return cmp.Compare(x.ID, y.ID) })
+// set takes the settings of the room.
+func (p *pool) set(now fleet.Mono, r RoomConfig) {
+	if old := p.Session; r.Session < old {
+		// A data centre that has not heard of it goes on stamping for so long.
+		life := time.Duration(wire.Life(old)) * time.Second
+		sum := time.Minute + p.cfg.Params.RegionalLease + p.cfg.Params.EdgeLease + life
+		p.notBefore = max(p.notBefore, now.Add(fleet.Stretch(fleet.Stretch(sum))))
 	}
-	return p
+	r.Unbound = r.Unbound || (p.Unbound && mutant.On(mutant.PassthroughStays))
+	p.RoomConfig, p.gone, p.stale = r, false, true
+	p.begin()
 }
 
-func (a *Allocator) loan(d *centre, id room.ID) *loan {
-	l := d.loans[id]
+// loan returns what a data centre holds of the room, which it opens if need be.
+func (p *pool) loan(d *centre) *loan {
+	l := p.loans[d]
 	if l == nil {
 		l = &loan{dirty: true, viewDirty: true}
-		d.loans[id] = l
+		p.loans[d] = l
 		if d.void {
-			a.void(a.pool(id), l, false)
+			p.void(l, false)
 		}
 	}
 	return l
 }
 
+// awaits reports whether it is not known what a data centre holds of the room.
+func (p *pool) awaits(d *centre) bool {
+	if p.centres.unproven(d) {
+		return true
+	}
+	l := p.loans[d]
+	return (l == nil || !l.reclaimed) && p.centres.unknown(d)
+}
+
+// complete reports whether the books of every data centre are known for the
+// room: then what is free can be reckoned from the limit.
+func (p *pool) complete() bool {
+	return !p.centres.outdated() && !slices.ContainsFunc(p.centres.all, p.awaits)
+}
+
+// free returns the rights of T and of R that nobody holds. Negative: the limit
+// was lowered and has yet to drain.
+func (p *pool) free() (free, rate int64) {
+	if !p.complete() {
+		if p.centres.outdated() {
+			return p.debt, p.rateDebt
+		}
+		return p.spare, p.rateSpare
+	}
+	free, rate = int64(p.Total), int64(p.Rate)
+	if p.gone {
+		free, rate = 0, 0
+	}
+	for _, l := range p.loans {
+		free -= l.held()
+		rate -= l.rateHeld()
+	}
+	return free, rate
+}
+
+// confirms reports whether the limits are kept with the books as they are. Books
+// that were only reconstructed hold no less than is out there, so then nothing is
+// lent twice. Those of a copy never are: whoever leads next does not wait for it.
+func (p *pool) confirms(d *centre, l *loan) bool {
+	if !l.reconstructed {
+		return true
+	}
+	if p.centres.copyOf(d) != nil && !mutant.On(mutant.CopyConfirmed) {
+		return false
+	}
+	free, rate := p.free()
+	return p.complete() && free >= 0 && rate >= 0
+}
+
+// reclaimAfter returns how long after its last word a data centre cannot hold
+// a valid session of the room (docs/RIGHTS.md): its leader's lease, its own,
+// its edges', and the life of a ticket, all on clocks that drift.
+func (p *pool) reclaimAfter() time.Duration {
+	if mutant.On(mutant.ReclaimEarly) {
+		return p.cfg.Params.RegionalLease
+	}
+	life := max(time.Duration(wire.Life(p.Session))*time.Second, wire.RateWindow)
+	sum := ownerLease + p.cfg.Params.RegionalLease + p.cfg.Params.EdgeLease + life
+	return fleet.Stretch(fleet.Stretch(sum)) + 4*time.Second + 4*fleet.Guard + 4*fleet.MaxError
+}
+
+// reclaim takes back what a data centre holds that is silent: under partition_policy cap
+// when it must have stopped, under serve when it has been lost for lost_after while
+// others were heard.
+func (p *pool) reclaim(now fleet.Mono, d *centre) {
+	silent, wait := now.Sub(d.recv), p.LostWait
+	if p.Cap || d.forced { // of that one an operator says that it goes on renewing nothing
+		wait = p.reclaimAfter()
+	} else if wait == 0 || (!p.centres.othersHeard(now, d) && !mutant.On(mutant.IsolationIsDeath)) {
+		return
+	}
+	l := p.loan(d)
+	if silent <= wait || l.reclaimed && l.granted == 0 && l.rateGranted == 0 || (p.Cap && p.notBefore != 0 && now < p.notBefore) {
+		return
+	}
+	p.void(l, !p.Cap)
+}
+
+// void closes the books of a loan; what comes of older ones does not count. inUse
+// says that the data centre may be alive all the same.
+func (p *pool) void(l *loan, inUse bool) {
+	l.reclaimed = true
+	if inUse {
+		l.unreturned += max(0, l.held())
+	}
+	l.gen = max(l.gen, p.cfg.Term.N<<16) + 1 // above every one of an earlier term
+	l.granted, l.returned, l.rateGranted, l.rateReturned = 0, 0, 0, 0
+	l.idle, l.idleSeen, l.rateIdle, l.rateSeen = 0, 0, 0, 0
+	l.want, l.heldPeople, l.heldJoined, l.movers, l.active = 0, 0, nil, 0, 0
+	l.waiting, l.pending = nil, nil
+	l.dirty = true
+	p.stale = true
+}
+
+// adopt begins with what a data centre says that promises to follow us.
+func (p *pool) adopt(d *centre, r *wire.RoomReport) {
+	l := p.loan(d)
+	if !l.reclaimed {
+		l.gen = r.Gen
+	} else if d.void && r.Gen < l.gen { // it is alive, and was given up
+		l.unreturned = max(l.unreturned, int64(r.Granted)-int64(r.Returned))
+	}
+}
+
+// pass owes a data centre an end.
+func (p *pool) pass(d *centre, e wire.End) {
+	l := p.loan(d)
+	l.ends.Add(e, 0)
+	l.dirty = true
+}
+
 // take brings what a data centre says of a room into the books.
-func (a *Allocator) take(d *centre, l *loan, r *wire.RoomReport, asOf fleet.Time) {
-	p := a.pool(r.Room)
+func (p *pool) take(d *centre, r *wire.RoomReport, asOf fleet.Time) {
+	p.stale = true
+	l := p.loan(d)
 	if !d.blank && r.Gen == l.gen {
 		if !d.adopted {
 			// Its books are the truth: whatever a predecessor lent is in them.
@@ -173,7 +356,7 @@ func (a *Allocator) take(d *centre, l *loan, r *wire.RoomReport, asOf fleet.Time
 		l.unreturned = int64(l.active) - l.held()
 	}
 	for _, e := range r.Ends {
-		a.relay(p, d, e)
+		p.relays.take(d, e, p.centres.all, p.pass)
 	}
 	if !l.told { // what was before this term says nothing of how fast people enter now
 		l.told = true
@@ -184,27 +367,4 @@ func (a *Allocator) take(d *centre, l *loan, r *wire.RoomReport, asOf fleet.Time
 	p.entered += growth(&l.entered, r.Entered)
 	p.outcomes.Gain(l.outcomes, r.Outcomes)
 	l.outcomes = r.Outcomes
-}
-
-// share returns how many visitors the data centre had in the minute before the
-// last full one: history that cannot change any more.
-func (l *loan) share(ft fleet.Time) float64 {
-	minute := ft.Minute().Add(-2 * time.Minute)
-	for _, m := range l.arrivals {
-		if m.Start == minute {
-			return float64(m.N)
-		}
-	}
-	return 0
-}
-
-// floorShares gives everybody at least one per cent of the whole.
-func floorShares(shares []float64) {
-	sum := 0.0
-	for _, s := range shares {
-		sum += s
-	}
-	for i := range shares {
-		shares[i] = max(shares[i], sum/100)
-	}
 }

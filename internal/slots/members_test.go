@@ -170,8 +170,8 @@ func TestRule9AnOlderListLendsNothing(t *testing.T) {
 	if l := r.root.Ledger(sale); l.Complete || l.Free > 0 || r.held("dublin")+r.held("nairobi") != 0 {
 		t.Fatalf("lends by an older list: %+v", l)
 	}
-	if v, by := r.root.Newest(); v != 2 || by != "dublin" {
-		t.Errorf("version %d, told by %s", v, by)
+	if c := r.root.Census(r.now); c.Newest != 2 || c.By != "dublin" {
+		t.Errorf("version %d, told by %s", c.Newest, c.By)
 	}
 	r.root.SetMembers(r.now, with(old, 2, slots.Member{Name: "lima", Since: 2}))
 	r.add("lima")
@@ -253,7 +253,7 @@ func TestRule9WhoIsNotListedCounts(t *testing.T) {
 	if c := r.centres["lima"]; c.standing != wire.Unlisted || c.keep != 0 {
 		t.Errorf("it was told that it is %v and may keep %d", c.standing, c.keep)
 	}
-	if got := r.root.Strangers(); !slices.Equal(got, []string{"lima"}) {
+	if got := r.root.Census(r.now).Strangers; !slices.Equal(got, []string{"lima"}) {
 		t.Errorf("alarm about %v", got)
 	}
 }
@@ -334,7 +334,7 @@ func TestRule9ADrainingDataCentreLeavesWithNothing(t *testing.T) {
 	out := func(what string, want ...string) {
 		t.Helper()
 		r.exchange(3)
-		if got := r.root.Drained(r.now); !slices.Equal(got, want) {
+		if got := r.root.Census(r.now).Drained; !slices.Equal(got, want) {
 			t.Fatalf("%s: drained are %v, want %v; %+v", what, got, want, r.root.Ledger(sale))
 		}
 	}
@@ -418,7 +418,7 @@ func TestRule9TakenOffByForceCountsForTheNext(t *testing.T) {
 		if l := r.root.Ledger(sale); !l.Complete || r.held("lima") != held || l.Excess != 0 || l.Free+r.held("dublin")+held != rosterTotal {
 			t.Fatalf("it held %d, and is heard after %d reports of the others: %+v", held, late, l)
 		}
-		if got := r.root.Released(r.now); len(got) != 0 {
+		if got := r.root.Census(r.now).Released; len(got) != 0 {
 			t.Fatalf("%v named no more", got)
 		}
 	}
@@ -426,7 +426,7 @@ func TestRule9TakenOffByForceCountsForTheNext(t *testing.T) {
 	r.lead(r.term.N+1, false, gone)
 	lima.deaf = true
 	r.exchange(60)
-	if l := r.root.Ledger(sale); l.Complete || len(r.root.Released(r.now)) != 0 {
+	if l := r.root.Ledger(sale); l.Complete || len(r.root.Census(r.now).Released) != 0 {
 		t.Fatalf("30 s after the takeover: %+v", l)
 	}
 	for range 3 { // a lease, and a session with a tenth
@@ -436,14 +436,14 @@ func TestRule9TakenOffByForceCountsForTheNext(t *testing.T) {
 	if l := r.root.Ledger(sale); !l.Complete || l.Free+r.held("dublin") != rosterTotal {
 		t.Fatalf("when nothing of it can be valid: %+v", l)
 	}
-	if got := r.root.Released(r.now); !slices.Equal(got, []string{"lima"}) {
+	if got := r.root.Census(r.now).Released; !slices.Equal(got, []string{"lima"}) {
 		t.Errorf("named no more: %v", got)
 	}
 	// So is one that says that nothing is out.
 	lima.deaf, lima.active, lima.granted, lima.rate, lima.rateBack = false, 0, lima.returned, 0, 0
 	r.lead(r.term.N+1, false, gone)
 	r.exchange(3)
-	if got := r.root.Released(r.now); !slices.Equal(got, []string{"lima"}) {
+	if got := r.root.Census(r.now).Released; !slices.Equal(got, []string{"lima"}) {
 		t.Errorf("named no more: %v, %+v", got, r.root.Ledger(sale))
 	}
 }
@@ -494,8 +494,8 @@ func TestRule9ACopyIsNotTheMember(t *testing.T) {
 	c.reckons, c.granted, c.keepsBack = false, 0, false
 	c.returned = 0
 	r.exchange(2)
-	if got := r.root.Copies(); !slices.Equal(got, []slots.Proof{{Name: "lima", Site: 8}}) || len(r.root.Strangers()) != 0 {
-		t.Errorf("copies %v, strangers %v", got, r.root.Strangers())
+	if got := r.root.Census(r.now).Copies; !slices.Equal(got, []slots.Proof{{Name: "lima", Site: 8}}) || len(r.root.Census(r.now).Strangers) != 0 {
+		t.Errorf("copies %v, strangers %v", got, r.root.Census(r.now).Strangers)
 	}
 	if l := r.root.Ledger(sale); !l.Complete || lima.standing != wire.Listed || r.held("lima") < 30 || l.Free+r.held("dublin")+r.held("lima") != rosterTotal {
 		t.Errorf("the original is %v, held %d: %+v", lima.standing, held, l)
@@ -541,14 +541,14 @@ func TestRule9AMemberIsLentToOnceTheListHoldsItsSite(t *testing.T) {
 	if l := r.root.Ledger(sale); l.Complete || l.Free+r.held("dublin") > rosterTotal-held || c.granted != 0 {
 		t.Fatalf("the copy is believed: %+v", l)
 	}
-	if got := r.root.Unproven(); !slices.Equal(got, []slots.Proof{{Name: "lima", Site: 8}}) {
+	if got := r.root.Census(r.now).Unproven; !slices.Equal(got, []slots.Proof{{Name: "lima", Site: 8}}) {
 		t.Fatalf("the list is to hold %v", got)
 	}
 	// Another coordinator had written the right one.
 	m.Version, lima.deaf = 2, false
 	r.root.SetMembers(r.now, m)
 	r.exchange(4)
-	if l := r.root.Ledger(sale); !l.Complete || r.held("lima") < 30 || l.Free+r.held("dublin")+r.held("lima") != rosterTotal || len(r.root.Unproven()) != 0 {
+	if l := r.root.Ledger(sale); !l.Complete || r.held("lima") < 30 || l.Free+r.held("dublin")+r.held("lima") != rosterTotal || len(r.root.Census(r.now).Unproven) != 0 {
 		t.Fatalf("with the newer list: %+v", l)
 	}
 }
@@ -697,18 +697,18 @@ func TestTheFirstListIsStoredWhenEverybodyKnowsNone(t *testing.T) {
 	r := newRoster(t, 2, false, slots.Members{List: founding("dublin", "lima").List})
 	r.add("dublin")
 	r.exchange(2)
-	if r.root.Unfounded() {
+	if r.root.Census(r.now).Unfounded {
 		t.Error("with one that was not heard")
 	}
 	r.add("lima")
 	r.centres["lima"].knows = 7
 	r.exchange(2)
-	if r.root.Unfounded() {
+	if r.root.Census(r.now).Unfounded {
 		t.Error("with one that knows a list")
 	}
 	r.centres["lima"].knows = 0
 	r.exchange(2)
-	if !r.root.Unfounded() {
+	if !r.root.Census(r.now).Unfounded {
 		t.Error(fmt.Sprint("when nobody knows any: ", r.root.Ledger(sale)))
 	}
 }

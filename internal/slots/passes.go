@@ -135,26 +135,26 @@ func (p *passes) lend(to []*passLoan, most uint64) (news, push []bool) {
 
 // open reports whether the release is one that this coordinator lends now: it is marked for its term, and
 // the room lets nobody in otherwise.
-func (a *Allocator) open(p *pool) bool {
+func (p *pool) open() bool {
 	r := &p.Release
 	return !p.gone && p.Shut && r.ID != 0 && r.ID == p.passes.release
 }
 
 // begin takes a release that the store says is this coordinator's to lend. One that was begun stays as it is.
-func (a *Allocator) begin(p *pool) {
+func (p *pool) begin() {
 	r := &p.Release
-	mine := r.Lender == a.cfg.Term || r.Lender.Zero() && mutant.On(mutant.ReleaseUnmarked) || !r.Lender.Zero() && mutant.On(mutant.ReleaseMarkedTwice)
+	mine := r.Lender == p.cfg.Term || r.Lender.Zero() && mutant.On(mutant.ReleaseUnmarked) || !r.Lender.Zero() && mutant.On(mutant.ReleaseMarkedTwice)
 	if r.ID > p.passes.release && mine {
 		p.passes = passes{release: r.ID, n: r.N}
-		for _, d := range a.centres {
-			a.loan(d, p.ID).dirty = true
+		for _, d := range p.centres.all {
+			p.loan(d).dirty = true
 		}
 	}
 }
 
 // lendPasses lends the passes of the open release to where people are held, and calls back all where
 // none is open.
-func (a *Allocator) lendPasses(p *pool, s *survey) {
+func (p *pool) lendPasses(s *survey) {
 	if p.passes.release == 0 {
 		return
 	}
@@ -168,7 +168,7 @@ func (a *Allocator) lendPasses(p *pool, s *survey) {
 		}
 	}
 	most := uint64(0)
-	if a.open(p) {
+	if p.open() {
 		most = p.passes.n
 	}
 	news, push := p.passes.lend(to, most)
@@ -180,8 +180,8 @@ func (a *Allocator) lendPasses(p *pool, s *survey) {
 
 // callable returns how many people may be called to enter by a pass, where rights of T and of R are as
 // many, and the join times of the first of them.
-func (a *Allocator) callable(p *pool, s *survey) (n int64, joined []fleet.Time) {
-	if !a.open(p) {
+func (p *pool) callable(s *survey) (n int64, joined []fleet.Time) {
+	if !p.open() {
 		return 0, nil
 	}
 	all := p.passes.free()

@@ -7,77 +7,80 @@ import (
 	"vestibule/internal/wire"
 )
 
-// relay is one end on its way between data centres.
+// relays are the ends of sessions of one room on their way between data centres: a move to
+// the home that is to forget the session, a leave to everybody else, and their answers to
+// the home once all of them have given theirs.
+type relays map[wire.End]*relay
+
+// relay is one end on its way.
 type relay struct {
 	end     wire.End
 	left    bool // every other data centre has to answer
 	cleared []*centre
 }
 
-// relay passes an end on that data centre d told: a move to the home that is to
-// forget the session, a leave to everybody else, and their answers to the home
-// once all of them have given theirs.
-func (a *Allocator) relay(p *pool, d *centre, e wire.End) {
-	home := -1
-	for i, o := range a.centres {
-		if wire.HomeOf(o.name) == e.Home && (home < 0 || o.listed) {
-			home = i
+// take takes an end that data centre d told, of all that there are, and passes it on by pass.
+func (rs *relays) take(d *centre, e wire.End, all []*centre, pass func(*centre, wire.End)) {
+	var home *centre
+	for _, o := range all {
+		if wire.HomeOf(o.name) == e.Home && (home == nil || o.listed) {
+			home = o
 		}
 	}
-	if home < 0 {
+	if home == nil {
 		return
 	}
 	key := e
 	if e.Kind == wire.Cleared {
 		key.Kind = wire.Left
 	}
-	r := p.relays[key]
+	r := (*rs)[key]
 	if r == nil {
-		if e.Kind == wire.Cleared || len(p.relays) >= wire.MaxEnds {
+		if e.Kind == wire.Cleared || len(*rs) >= wire.MaxEnds {
 			return
 		}
 		r = &relay{end: e}
-		if p.relays == nil {
-			p.relays = map[wire.End]*relay{}
+		if *rs == nil {
+			*rs = relays{}
 		}
-		p.relays[key] = r
-		if e.Kind == wire.Moved || d != a.centres[home] {
-			a.pass(p, a.centres[home], e)
+		(*rs)[key] = r
+		if e.Kind == wire.Moved || d != home {
+			pass(home, e)
 		}
 	}
-	if e.Kind == wire.Left && d == a.centres[home] && !r.left {
+	if e.Kind == wire.Left && d == home && !r.left {
 		r.left = true
-		for _, o := range a.centres {
+		for _, o := range all {
 			if o != d {
-				a.pass(p, o, e)
+				pass(o, e)
 			}
 		}
 	}
 	if e.Kind == wire.Cleared && !slices.Contains(r.cleared, d) {
 		r.cleared = append(r.cleared, d)
 	}
-	if r.left && len(r.cleared) >= len(a.centres)-1 {
+	if r.left && len(r.cleared) >= len(all)-1 {
 		r.left = false
 		end := r.end
 		end.Kind = wire.Cleared
-		a.pass(p, a.centres[home], end)
+		pass(home, end)
 	}
 }
 
-// pass owes a data centre an end.
-func (a *Allocator) pass(p *pool, d *centre, e wire.End) {
-	l := a.loan(d, p.ID)
-	l.ends.Add(e, 0)
-	l.dirty = true
+// tellLeft passes on to a data centre that is new who left and is to be accepted nowhere.
+func (rs relays) tellLeft(d *centre, pass func(*centre, wire.End)) {
+	for _, r := range rs {
+		if r.end.Kind == wire.Left {
+			pass(d, r.end)
+		}
+	}
 }
 
-// forgetRelays drops what has expired.
-func (a *Allocator) forgetRelays(ft fleet.Time) {
-	for _, p := range a.order {
-		for key, r := range p.relays {
-			if ft > fleet.Time(int64(r.end.Until)*1000).Add(wire.EndMargin) {
-				delete(p.relays, key)
-			}
+// forget drops what has expired.
+func (rs relays) forget(ft fleet.Time) {
+	for key, r := range rs {
+		if ft > fleet.Time(int64(r.end.Until)*1000).Add(wire.EndMargin) {
+			delete(rs, key)
 		}
 	}
 }

@@ -10,35 +10,81 @@ import (
 	"vestibule/internal/wire"
 )
 
+// rootClock is fleet time at a coordinator: the machine's, or, where a fleet already runs,
+// as its data centres tell it.
+//
+// Invariant: a time that is the machine's alone is told as a guess, and gives way.
+type rootClock struct {
+	fleet.Clock
+	guessed bool // it is the machine's: nobody knew better
+}
+
+// centreTime is what a data centre tells of the time.
+type centreTime struct {
+	probes []probe // grants sent while the coordinator could learn the time
+	trips  trips   // of their answers
+	other  bool    // it has a fleet time that is not ours
+	known  bool    // it knows a fleet time
+	bound  time.Duration
+}
+
+// probe is the moment at which a grant was sent.
+type probe struct {
+	seq uint64
+	at  fleet.Mono
+}
+
+// maxProbes bounds what is remembered of grants whose answers tell the time: seconds
+// of them, where each is answered at once and the way is long.
+const maxProbes = 256
+
+// remember appends p; the oldest makes room.
+func remember(probes []probe, p probe) []probe {
+	if len(probes) == maxProbes {
+		probes = probes[:copy(probes, probes[1:])]
+	}
+	return append(probes, p)
+}
+
 // SetTime offers the machine's wall time, to be called about once a second. A
 // fleet that already runs goes on with its own time, as its data centres tell
-// it (see learnTime), drawn slowly toward the machine's; one that has none takes
+// it (see rootClock.learn), drawn slowly toward the machine's; one that has none takes
 // the machine's once everybody has had a chance to
 // speak. It returns how far fleet time is from the machine's.
 func (a *Allocator) SetTime(now fleet.Mono, wall fleet.Time) time.Duration {
-	if bound := a.clock.Bound(now); bound != fleet.Unsynced {
-		if bound > fleet.MaxError {
-			a.clock.Settle(now, slewRate) // instead: what everybody allows for is one of both
-		}
-		return a.clock.Slew(now, wall, slewRate)
+	off, set := a.clock.offer(now, wall, &a.centres)
+	if set {
+		a.due = now
 	}
-	silent := slices.ContainsFunc(a.centres, func(d *centre) bool { return !d.heard })
-	if slices.ContainsFunc(a.centres, func(d *centre) bool { return d.timed && !a.alone(now, d) }) {
-		return 0 // somebody knows it, and is about to tell
+	return off
+}
+
+// offer takes the machine's wall time. It returns how far fleet time is from it, and whether it is
+// fleet time from now on.
+func (c *rootClock) offer(now fleet.Mono, wall fleet.Time, all *centres) (off time.Duration, set bool) {
+	if bound := c.Bound(now); bound != fleet.Unsynced {
+		if bound > fleet.MaxError {
+			c.Settle(now, slewRate) // instead: what everybody allows for is one of both
+		}
+		return c.Slew(now, wall, slewRate), false
+	}
+	silent := slices.ContainsFunc(all.all, func(d *centre) bool { return !d.heard })
+	if slices.ContainsFunc(all.all, func(d *centre) bool { return d.time.known && !all.alone(now, d) }) {
+		return 0, false // somebody knows it, and is about to tell
 	}
 	wait := timeWait
 	switch {
-	case !silent && a.cfg.Bootstrap:
+	case !silent && all.bootstrap:
 		wait = 0
 	case !silent:
 		wait = timeWait / 2
 	}
-	if now.Sub(a.started) >= wait {
-		a.guessed = !a.cfg.Bootstrap
-		a.clock.Set(now, wall, 0)
-		a.due = now
+	if now.Sub(all.started) < wait {
+		return 0, false
 	}
-	return 0
+	c.guessed = !all.bootstrap
+	c.Set(now, wall, 0)
+	return 0, true
 }
 
 // timeWait is how long a new leader waits for somebody who knows fleet time:
@@ -48,47 +94,48 @@ const timeWait = 5 * time.Second
 // slewRate is how fast fleet time is drawn toward the leader's wall time.
 const slewRate = 100e-6
 
-// learnTime takes over the time of a fleet that already runs. A report alone may
+// learn takes over the time of a fleet that already runs. A report alone may
 // have been under way for long; one that answers a grant of ours was written
 // after that grant was sent, so its time lies between then and now.
 //
 // A time that was only the machine's gives way to the fleet's as soon as a data
 // centre turns up that knows one; until its answer is there it is not told ours.
-func (a *Allocator) learnTime(now fleet.Mono, d *centre, m *wire.Report) {
-	unknown := a.clock.Bound(now) == fleet.Unsynced
-	if !unknown && !a.guessed {
-		d.probes, d.other = nil, false
+func (c *rootClock) learn(now fleet.Mono, d *centre, m *wire.Report, all *centres) {
+	told := &d.time
+	unknown := c.Bound(now) == fleet.Unsynced
+	if !unknown && !c.guessed {
+		told.probes, told.other = nil, false
 		return
 	}
 	// Who knew may have ended since, and with it the only one.
-	if d.timed, d.timeBound = isSynced(m), m.AsOfBound; !d.timed {
-		d.other = false // nor has it a time that is not ours: it is told ours
+	if told.known, told.bound = isSynced(m), m.AsOfBound; !told.known {
+		told.other = false // nor has it a time that is not ours: it is told ours
 		return
 	}
 	// What a data centre had from us differs by less than this, however late.
-	d.other = !unknown && (m.AsOf > a.clock.Now(now).Add(timeApart) || m.AsOf < a.clock.Now(now).Add(-timeApart))
-	if m.Seen != a.cfg.Term || (!unknown && !d.other) {
+	told.other = !unknown && (m.AsOf > c.Now(now).Add(timeApart) || m.AsOf < c.Now(now).Add(-timeApart))
+	if m.Seen != all.cfg.Term || (!unknown && !told.other) {
 		return
 	}
-	trip, ok := answered(d.probes, now, m)
-	since := now.Sub(a.started) // at first only a good answer will do
+	trip, ok := answered(told.probes, now, m)
+	since := now.Sub(all.started) // at first only a good answer will do
 	ok = ok && (trip <= fleet.Guard || (trip <= fleet.MaxError && since > time.Second) || since > timeWait)
-	ok = ok && d.trips.usable(trip)
-	ok = ok && (m.AsOfBound <= fleet.MaxError || (since > timeWait && !a.knownBetter(now, m.AsOfBound)) || since > 2*timeWait)
+	ok = ok && told.trips.usable(trip)
+	ok = ok && (m.AsOfBound <= fleet.MaxError || (since > timeWait && !all.surer(now, m.AsOfBound)) || since > 2*timeWait)
 	if ok {
-		a.clock, a.guessed = fleet.Clock{}, false
+		*c = rootClock{}
 		bound := trip / 2
 		if m.AsOfBound > fleet.MaxError && !mutant.On(mutant.TimeOnTrust) {
 			bound += m.AsOfBound
 		}
-		a.clock.Set(now, m.AsOf.Add(trip/2), bound)
+		c.Set(now, m.AsOf.Add(trip/2), bound)
 	}
 }
 
-// knownBetter reports whether a data centre is heard that is surer of the time.
-func (a *Allocator) knownBetter(now fleet.Mono, bound time.Duration) bool {
-	return slices.ContainsFunc(a.centres, func(d *centre) bool {
-		return d.timed && d.timeBound+fleet.Guard < bound && !a.alone(now, d)
+// surer reports whether a data centre is heard that is surer of the time.
+func (c *centres) surer(now fleet.Mono, bound time.Duration) bool {
+	return slices.ContainsFunc(c.all, func(d *centre) bool {
+		return d.time.known && d.time.bound+fleet.Guard < bound && !c.alone(now, d)
 	})
 }
 

@@ -44,7 +44,7 @@ func TestATimeThatNobodyIsSureOf(t *testing.T) {
 	hear := func(name string) wire.Grant {
 		seq++
 		a.Observe(now, wire.Report{
-			From: name, Inc: 1, Seq: seq, Parts: 1, Sent: now, Seen: wire.Term{N: 3}, Acked: a.of(name, 0).grantSeq, Join: true,
+			From: name, Inc: 1, Seq: seq, Parts: 1, Sent: now, Seen: wire.Term{N: 3}, Acked: a.centres.of(name, 0).grantSeq, Join: true,
 			AsOf: wall.Add(now.Sub(start)), AsOfBound: unsure[name],
 		})
 		for _, g := range a.Grants(now) {

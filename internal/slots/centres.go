@@ -1,0 +1,280 @@
+package slots
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
+	"vestibule/internal/wire"
+)
+
+// centres are the data centres in a coordinator's books: those of the list, and whoever was
+// heard beside it. They tell who is who, who is heard, and how far each may be lent to. What a
+// data centre holds of a room is in the pool of that room.
+//
+// Invariants: of one name and site there is one at most; the version of the list and counted
+// only grow.
+type centres struct {
+	cfg       *AllocatorConfig
+	all       []*centre  // by name; of one name the oldest comes first
+	members   uint64     // version of the list in use
+	started   fleet.Mono // of the term
+	bootstrap bool       // nothing was ever lent, as the operator says and nobody has told otherwise
+	counted   bool       // the books were complete in this term, and lent by
+}
+
+// centre is one data centre in the allocator's books.
+type centre struct {
+	name       string
+	inc        uint64 // term of its aggregator: a lower one is a zombie
+	adopted    bool   // its books are known in this term
+	blank      bool   // its aggregator knows none
+	recovering bool   // its aggregator can do nothing with more rights yet
+	promise    bool   // it has yet to promise to follow us
+	leaving    bool   // its aggregator was told to end
+
+	listed   bool   // it is in the list of members
+	draining bool   // it is to leave the list
+	forced   bool   // it was taken off the list by force, and may hold rights
+	since    uint64 // version of the list that added it, or told its site
+	site     uint64 // as it told, or as the list holds it; 0 for unknown
+	recorded uint64 // as the list holds it
+	stored   uint64 // newest version of the list that is stored for it, as it told
+	void     bool   // its books begin in this term: what it held before was lent to others
+
+	parts    wire.Parts
+	recv     fleet.Mono // of its newest report; the start of the term before the first
+	heard    bool
+	echo     fleet.Mono
+	acked    uint64
+	grantSeq uint64
+	due      bool // an answer is owed
+	push     bool // there is news that cannot wait for the next report
+	time     centreTime
+}
+
+// standing is what a data centre is told of its place in the list.
+func (d *centre) standing() wire.Standing {
+	switch {
+	case !d.listed:
+		return wire.Unlisted
+	case d.draining:
+		return wire.Draining
+	}
+	return wire.Listed
+}
+
+// told reports whether a data centre says in this term what it holds.
+func (d *centre) told() bool { return d.adopted && !d.blank && !d.recovering && !d.promise }
+
+// search returns where the data centres of a name begin.
+func (c *centres) search(name string) (i int, ok bool) {
+	return slices.BinarySearchFunc(c.all, name, func(d *centre, name string) int { return cmp.Compare(d.name, name) })
+}
+
+// add takes up a data centre, which was heard no later than now.
+func (c *centres) add(now fleet.Mono, name string) *centre {
+	d := &centre{name: name, recv: now}
+	i, _ := c.search(name)
+	c.all = slices.Insert(c.all, i+len(c.named(name)), d)
+	return d
+}
+
+// named returns the data centres of a name.
+func (c *centres) named(name string) []*centre {
+	i, _ := c.search(name)
+	k := i
+	for k < len(c.all) && c.all[k].name == name {
+		k++
+	}
+	return c.all[i:k]
+}
+
+// of returns the data centre that a report of this name and site is from; nil for one
+// that is not known. Site 0 is that of release 0.1.0, which speaks for the member.
+func (c *centres) of(name string, site uint64) *centre {
+	var best *centre
+	for _, d := range c.named(name) {
+		switch {
+		case site != 0 && d.site == site:
+			return d
+		case (site == 0 || d.site == 0 || mutant.On(mutant.SitesMerged)) && (best == nil || d.listed):
+			best = d
+		}
+	}
+	return best
+}
+
+// copyOf returns the member whose name a data centre bears that is not listed; nil for
+// none. The member's site is in the list.
+func (c *centres) copyOf(d *centre) *centre {
+	for _, o := range c.named(d.name) {
+		if o != d && !d.listed && o.listed && o.recorded != 0 {
+			return o
+		}
+	}
+	return nil
+}
+
+// unproven reports whether a member tells a site that the list does not hold: it may be
+// a copy of the one whose books are awaited.
+func (c *centres) unproven(d *centre) bool {
+	return c.members != 0 && d.listed && d.site != d.recorded && !mutant.On(mutant.UnprovenLent)
+}
+
+// unknown reports whether a data centre has yet to tell what it holds. Nothing was lent to a copy.
+func (c *centres) unknown(d *centre) bool {
+	return !d.adopted && c.copyOf(d) == nil && !d.void && (!c.bootstrap || d.heard) && !mutant.On(mutant.FreeIsLimit)
+}
+
+// hasBegun reports whether a data centre tells, as it joins, that it was lent rights
+// before, or that there is a list of data centres that this coordinator does not know.
+func (c *centres) hasBegun(m *wire.Report) bool {
+	return (m.Members > 0 && c.members == 0) ||
+		slices.ContainsFunc(m.Rooms, func(r wire.RoomReport) bool { return r.Granted > 0 || r.Active > 0 })
+}
+
+// newest returns the newest version of the list that a data centre of the list
+// told, and which one did.
+func (c *centres) newest() (version uint64, by string) {
+	for _, d := range c.all {
+		if d.listed && d.stored > version {
+			version, by = d.stored, d.name
+		}
+	}
+	return version, by
+}
+
+// outdated reports whether a newer list exists than the one in use: what is lent by
+// it is not known here.
+func (c *centres) outdated() bool {
+	newest, _ := c.newest()
+	return newest > c.members && !mutant.On(mutant.OldListLeads)
+}
+
+// entered reports whether a coordinator that goes by a list without d would be told
+// of a newer one before it called its books complete.
+func (c *centres) entered(now fleet.Mono, d *centre) bool {
+	if d.since == 0 || mutant.On(mutant.NewcomerLentEarly) {
+		return true
+	}
+	older, know := 0, 0
+	for _, o := range c.all {
+		if o == d || !o.listed {
+			continue
+		}
+		if o.since < d.since {
+			older++
+		}
+		switch {
+		case o.stored < d.since && o.heard && now.Sub(o.recv) < c.cfg.Params.RegionalLease:
+			return false
+		case o.stored >= d.since && o.since < d.since:
+			know++
+		}
+	}
+	return 2*know >= older
+}
+
+// lending is how far rights may be lent to a data centre.
+type lending uint8
+
+const (
+	lendAll    lending = iota
+	lendMovers         // it drains: rights of T for those who are inside elsewhere and move there, while anything is out
+	lendKept           // it keeps what it has
+	lendNone           // what lies idle there is to come back
+)
+
+// lendingTo returns how far rights of a room may be lent to a data centre, of which l is out.
+// Once one that drains has given back everything, whoever goes by a list without it need not
+// know it: it is lent nothing more.
+func (c *centres) lendingTo(now fleet.Mono, d *centre, l *loan) lending {
+	switch {
+	case c.outdated() && !d.draining:
+		return lendKept
+	case c.outdated() || !d.listed:
+		return lendNone
+	case d.draining && !l.out() && !mutant.On(mutant.DrainedLent):
+		return lendNone
+	case d.draining:
+		return lendMovers
+	case !c.entered(now, d), c.unproven(d):
+		return lendKept
+	}
+	return lendAll
+}
+
+// gatherViews is for how long a new leader tells no views while data centres have yet to tell it
+// who waits there: those of its predecessor know more.
+const gatherViews = 2 * time.Second
+
+// gathers reports whether the line is not known yet for a new leader that it were to be told by.
+func (c *centres) gathers(now fleet.Mono) bool {
+	return !c.bootstrap && now.Sub(c.started) < gatherViews &&
+		slices.ContainsFunc(c.all, func(d *centre) bool { return d.listed && !d.told() })
+}
+
+// alone reports whether a data centre has been silent for as long as a new leader waits for
+// who knows the time, while others were heard. Silence of all may be our own.
+func (c *centres) alone(now fleet.Mono, d *centre) bool {
+	return now.Sub(d.recv) >= timeWait && slices.ContainsFunc(c.all, func(o *centre) bool { return now.Sub(o.recv) < timeWait })
+}
+
+// othersHeard reports whether any other data centre was heard lately: silence
+// of all is our own isolation.
+func (c *centres) othersHeard(now fleet.Mono, d *centre) bool {
+	return slices.ContainsFunc(c.all, func(o *centre) bool {
+		return o != d && o.heard && now.Sub(o.recv) < c.cfg.Params.RegionalLease
+	})
+}
+
+// Census is what a coordinator knows of the list of data centres at one moment.
+type Census struct {
+	Members   uint64   // version of the list in use, 0 for that of the configuration
+	Newest    uint64   // version that a data centre of the list told
+	By        string   // which one did
+	Unfounded bool     // no list of this fleet was ever stored, as far as its data centres know, who were all heard: the list of the configuration may become the first
+	Drained   []string // may leave the list: they drain, they know it, and they told that nothing of them is out
+	Released  []string // taken off by force, and need not be named any more: they told that nothing of them is out, or were silent for so long that nothing can be
+	Unproven  []Proof  // sites that members tell and the list does not hold yet; where several bear one name, of the one that was heard first in this term
+	Copies    []Proof  // who bears the name of a member and is not the one of the list
+	Strangers []string // heard, and in no list
+}
+
+// Proof is the site that a data centre tells.
+type Proof struct {
+	Name string
+	Site uint64
+}
+
+// Census returns what is known of the list of data centres at now, each by name.
+func (a *Allocator) Census(now fleet.Mono) Census {
+	c := &a.centres
+	out := Census{Members: c.members}
+	out.Newest, out.By = c.newest()
+	outdated := c.outdated()
+	out.Unfounded = c.members == 0 && out.Newest == 0
+	for _, d := range c.all {
+		isCopy := d.heard && c.copyOf(d) != nil
+		given := (d.draining || d.forced) && d.told() && now.Sub(d.recv) < quiet && !a.pools.out(d)
+		out.Unfounded = out.Unfounded && (!d.listed || d.told())
+		if d.listed && d.draining && !outdated && (mutant.On(mutant.DrainForgets) || given && d.stored >= c.members) {
+			out.Drained = append(out.Drained, d.name)
+		}
+		if d.forced && !outdated && (given || a.pools.over(now, d)) {
+			out.Released = append(out.Released, d.name)
+		}
+		if d.listed && d.site != 0 && d.recorded == 0 {
+			out.Unproven = append(out.Unproven, Proof{d.name, d.site})
+		}
+		if isCopy {
+			out.Copies = append(out.Copies, Proof{d.name, d.site})
+		} else if d.heard && !d.listed {
+			out.Strangers = append(out.Strangers, d.name)
+		}
+	}
+	return out
+}
