@@ -45,7 +45,7 @@ var figures = []figure{
 	{"Proof/request", "a whole admitted request through the edge, with its proof", "-"},
 	{"ServeQueued", "a whole waiting page", "-"},
 	{"Pages", "waiting pages with a fresh ticket from one core, to newcomers and to who is back, beside nginx and a file of that size", ">= 0.3 of nginx"},
-	{"FrontAuth", "questions of fronts about who is inside, from one core, beside a 200 by the same server", ">= 0.8 of it"},
+	{"FrontAuth", "questions of fronts about who is inside, read by either front, from one core, beside a 200 by net/http", ">= 0.8 of it"},
 	{"Fronts", "nginx and HAProxy, that ask the edge and that do not, with edge and site on one core", "-"},
 	{"RenderPage", "rendering the waiting page for one visitor", "<= 5 us, <= 3 allocs"},
 	{"Gzip", "the same with gzip, to the bytes on the wire", "0 allocs"},

@@ -39,11 +39,8 @@ func (p Proxies) trusted(a netip.Addr) bool {
 	return slices.ContainsFunc(p, func(q netip.Prefix) bool { return q.Contains(a) })
 }
 
-// Trusts reports whether the word of peer (host:port) is believed.
-func (p Proxies) Trusts(peer string) bool {
-	a := Peer(peer)
-	return a.IsValid() && p.trusted(a)
-}
+// Trusts reports whether the word of a peer (see [Peer]) is believed.
+func (p Proxies) Trusts(peer netip.Addr) bool { return peer.IsValid() && p.trusted(peer) }
 
 // Peer returns the address in host:port, which is invalid where there is none.
 func Peer(peer string) netip.Addr {

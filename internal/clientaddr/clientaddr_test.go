@@ -29,7 +29,7 @@ func TestClient(t *testing.T) {
 		}
 	}
 	for peer, want := range map[string]bool{"10.1.2.3:4": true, "[2001:db8::1]:4": true, "[::ffff:10.0.0.1]:4": true, "11.0.0.1:4": false, "[2001:db8::2]:4": false, "": false, "unix:": false} {
-		if got := p.Trusts(peer); got != want {
+		if got := p.Trusts(Peer(peer)); got != want {
 			t.Errorf("%q is trusted: %v", peer, got)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"vestibule/internal/clientaddr"
 	"vestibule/internal/gate"
 	"vestibule/internal/origin"
 )
@@ -64,7 +65,7 @@ func (f *front) check(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 		fail(grpcInvalidArgument, err)
 		return
 	}
-	q, err := f.checkedQuestion(r, &asked)
+	q, err := f.checkedQuestion(r, &asked, o)
 	if err != nil {
 		f.refuseFront(o, err)
 	} else {
@@ -264,8 +265,8 @@ func nameAndValue(content []byte, second int) (line [2]string, err error) {
 
 // checkedQuestion returns the visitor's request that Envoy asks about. As in the other forms nothing
 // is guessed: Envoy's fields name the request, and no header of the visitor's may name another.
-func (f *front) checkedQuestion(r *http.Request, c *checked) (*gate.Request, error) {
-	if !f.proxies.Trusts(r.RemoteAddr) {
+func (f *front) checkedQuestion(r *http.Request, c *checked, o *gate.Outcome) (*gate.Request, error) {
+	if !f.proxies.Trusts(clientaddr.Peer(r.RemoteAddr)) {
 		return nil, errUnlisted
 	}
 	client, err := netip.ParseAddr(c.source)
@@ -276,7 +277,7 @@ func (f *front) checkedQuestion(r *http.Request, c *checked) (*gate.Request, err
 		return nil, errors.New("request.http.path: must begin with /")
 	}
 	visitors := http.Request{Method: c.method, Host: c.host, RequestURI: c.path, Header: c.header, ContentLength: c.size, Body: r.Body}
-	q := f.request(&visitors) // without a version
+	q := f.request(&visitors, netip.Addr{}, o) // without a version
 	q.Client = client.Unmap().WithZone("")
 	switch c.scheme {
 	case "https":
@@ -296,7 +297,7 @@ func (f *front) checkedQuestion(r *http.Request, c *checked) (*gate.Request, err
 	if gate.Answers(q.Target) {
 		return nil, errors.New("path: the front must pass this request on to the edge itself")
 	}
-	return q, agrees(&visitors, q)
+	return q, agrees(func(name string) []string { return c.header[name] }, q)
 }
 
 // Numbers of fields in what is answered, and of a header's action.

@@ -20,7 +20,7 @@ type Config struct {
 	TLS            TLSConfig           `mapstructure:"tls"`
 	NATS           node.ClientConfig   `mapstructure:"nats"`
 	Proxies        []string            `mapstructure:"trusted_proxies" doc:"addresses or prefixes whose X-Forwarded-For and X-Forwarded-Proto are believed"`
-	Reader         string              `mapstructure:"front" doc:"what reads the requests of visitors: fast, which hands over to net/http what it does not plainly know, or nethttp"`
+	Reader         string              `mapstructure:"front" doc:"what reads the requests of visitors, and the questions of front_auth but those by gRPC: fast, which hands over to net/http what it does not plainly know, or nethttp"`
 	Front          FrontConfig         `mapstructure:"front_auth"`
 	ProxyProtocol  ProxyProtocolConfig `mapstructure:"proxy_protocol"`
 	ForwardHeaders []string            `mapstructure:"forward_headers" doc:"headers of visitors that reach the site although some sites take them for path, host, scheme or address"`

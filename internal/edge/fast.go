@@ -63,8 +63,9 @@ func (f *fast) run(ctx context.Context) {
 	}
 }
 
-// serve begins to serve what comes in at a listener; to serves what is handed over.
-func (f *fast) serve(l net.Listener, cfg *tls.Config, to *handover) {
+// serve begins to serve what comes in at a listener; to serves what is handed over. asks is nil
+// where visitors come in, and not servers that ask about them.
+func (f *fast) serve(l net.Listener, cfg *tls.Config, to *handover, asks *front) {
 	if cfg != nil {
 		l = live.Listener{Listener: l}
 	}
@@ -89,7 +90,7 @@ func (f *fast) serve(l net.Listener, cfg *tls.Config, to *handover) {
 				continue
 			}
 			pause = 0
-			c := newFastConn(f, conn, cfg, to)
+			c := newFastConn(f, conn, cfg, to, asks)
 			f.mu.Lock()
 			f.conns[c] = struct{}{}
 			f.mu.Unlock()

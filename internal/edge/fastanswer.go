@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -13,16 +14,33 @@ import (
 	"vestibule/internal/origin"
 )
 
-// answer writes what the edge itself has to say. The body of the request is read over.
+// answer writes what the edge itself has to say.
 func (c *fastConn) answer(o *gate.Outcome, length int) bool {
+	if c.asks != nil {
+		o.Header = saysSo(o.Header)
+	}
+	return c.reply(o.Status, o.Header, o.Body, o.Close, length)
+}
+
+// saysSo adds what a front is told of whoever does not enter, where it is not there.
+func saysSo(header []gate.Field) []gate.Field {
+	if slices.ContainsFunc(header, func(f gate.Field) bool { return f.Name == decisionHeader }) {
+		return header
+	}
+	return append(header, gate.Field{Name: decisionHeader, Value: gate.SaysWait})
+}
+
+// reply writes an answer, after which the connection ends where it must or is to. The body of
+// the request is read over.
+func (c *fastConn) reply(status int, header []gate.Field, body []byte, ends bool, length int) bool {
 	patience := c.f.cfg.Timeouts.Header
-	ends := c.ends() || o.Close
+	ends = ends || c.ends()
 	if c.body(length, patience) {
 		c.r += length
 	} else {
 		ends = true
 	}
-	return c.say(o.Status, o.Header, o.Body, ends, patience) && !ends
+	return c.say(status, header, body, ends, patience) && !ends
 }
 
 // say writes an answer of the edge.
@@ -63,6 +81,9 @@ func (c *fastConn) broken(o *gate.Outcome, p any) {
 	}
 	header := append(o.Tickets(), gate.Field{Name: "Cache-Control", Value: "no-store"}, // a slot may have been charged: the visitor is to have it
 		gate.Field{Name: "Content-Type", Value: "text/plain; charset=utf-8"}, gate.Field{Name: "X-Content-Type-Options", Value: "nosniff"})
+	if c.asks != nil {
+		header = saysSo(header)
+	}
 	c.say(http.StatusInternalServerError, header, []byte("Something went wrong. Please try again.\n"), true, c.f.cfg.Timeouts.Header)
 }
 

@@ -27,13 +27,14 @@ const (
 // The longest body of a request that is read here; others are net/http's.
 const maxFastBody = 16 << 10
 
-// fastConn is one connection of a visitor. Its goroutine owns all but what is said
+// fastConn is one connection of a visitor, or of a server that asks about visitors. Its goroutine owns all but what is said
 // otherwise.
 type fastConn struct {
 	f     *fast
 	conn  net.Conn // with TLS where there is
 	cfg   *tls.Config
 	to    *handover
+	asks  *front // nil where a visitor is at the other end
 	peer  netip.Addr
 	phase atomic.Int32
 	visit visit
@@ -97,8 +98,8 @@ func (c *fastConn) free() {
 	c.f.works.Put(w)
 }
 
-func newFastConn(f *fast, conn net.Conn, cfg *tls.Config, to *handover) *fastConn {
-	c := &fastConn{f: f, conn: conn, cfg: cfg, to: to}
+func newFastConn(f *fast, conn net.Conn, cfg *tls.Config, to *handover, asks *front) *fastConn {
+	c := &fastConn{f: f, conn: conn, cfg: cfg, to: to, asks: asks}
 	c.visit.c = c
 	c.lines = c.linesOf
 	c.from.Waits, c.from.Room = c.waits, c.begin
@@ -331,7 +332,6 @@ func (c *fastConn) end() {
 // handle has one request decided, and does what the outcome says. It reports whether the
 // connection goes on.
 func (c *fastConn) handle(length int) (goesOn bool) {
-	c.f.metrics.byFast.Inc()
 	c.begun, c.unread = false, length
 	o := c.f.gate.Begin()
 	defer o.End()
@@ -344,10 +344,21 @@ func (c *fastConn) handle(length int) (goesOn bool) {
 		}
 	}()
 	c.question(length > 0)
-	c.f.gate.Decide(&c.visit, &c.ask, o)
+	if c.asks != nil {
+		c.asks.decide(&c.visit, &c.ask, o, c.peer, c.lines)
+	} else {
+		c.f.metrics.byFast.Inc()
+		c.f.gate.Decide(&c.visit, &c.ask, o)
+	}
 	switch o.Kind {
 	case gate.Enters:
-		goesOn = c.enter(o, length)
+		if c.asks == nil {
+			goesOn = c.enter(o, length)
+			break
+		}
+		c.visit.end()
+		c.told = c.asks.admission(c.told[:0], o)
+		goesOn = c.reply(http.StatusOK, c.told, nil, false, length)
 	case gate.Answered:
 		c.visit.end()
 		goesOn = c.answer(o, length)

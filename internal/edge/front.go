@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"vestibule/internal/clientaddr"
 	"vestibule/internal/gate"
 	"vestibule/internal/mutant"
 	"vestibule/internal/node"
@@ -46,8 +48,8 @@ const (
 // decisionHeader tells a front whether a request enters: admit, or anything else.
 const decisionHeader = gate.DecisionHeader
 
-// Lines of headers that are the same in every answer, and changed by nobody.
-var saysAdmit, saysWait, nothing, noStore = []string{"admit"}, []string{gate.SaysWait}, []string{"0"}, []string{"no-store"}
+// saysWait is what it tells of whoever does not enter, changed by nobody.
+var saysWait = []string{gate.SaysWait}
 
 func (c *FrontConfig) validate(proxies []string) []error {
 	if c.Listen == "" {
@@ -76,7 +78,25 @@ func (c *FrontConfig) validate(proxies []string) []error {
 
 // front answers what servers in front of the site ask. Only a request that enters is
 // answered by 200 (form accel: by X-Accel-Redirect); everything else is for the visitor.
-type front struct{ *Server }
+type front struct {
+	*Server
+	admits [2]constant // lines of every answer to a request that enters
+}
+
+// constant is a line of a header that is the same in every answer, and changed by nobody.
+type constant struct {
+	name  string
+	lines []string
+}
+
+func newFront(s *Server) *front {
+	f := &front{s, [2]constant{{decisionHeader, []string{"admit"}}, {"Cache-Control", []string{"no-store"}}}}
+	if s.cfg.Front.Form == formAccel {
+		// No Cache-Control: nginx would have it stand in the site's answer.
+		f.admits[1] = constant{"X-Accel-Redirect", []string{s.cfg.Front.Redirect}}
+	}
+	return f
+}
 
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	o := f.gate.Begin()
@@ -87,24 +107,33 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.check(w, r, o)
 		return
 	}
-	q, err := f.question(r)
-	if err != nil {
-		f.refuseFront(o, err)
+	peer := clientaddr.Peer(r.RemoteAddr)
+	f.decide(r.Context(), f.request(r, peer, o), o, peer, func(name string) []string { return r.Header[name] })
+	switch o.Kind {
+	case gate.Enters:
+		f.admit(w, o)
+	case gate.Listens:
+		f.stream(w, r, o)
+	default:
 		f.answer(w, r, o)
+	}
+}
+
+// decide has the visitor's request decided that q, as it was read, asks about; peer is who
+// asks, lines are those of its header. What neither enters nor listens is the front's answer then.
+func (f *front) decide(ctx context.Context, q *gate.Request, o *gate.Outcome, peer netip.Addr, lines func(name string) []string) {
+	if err := f.question(q, peer, lines); err != nil {
+		f.refuseFront(o, err)
 		return
 	}
 	q.Patience, q.SiteApart = f.cfg.Front.Hold, true
-	f.gate.Decide(r.Context(), q, o)
-	o.Close = false
-	switch {
-	case o.Kind == gate.Enters:
-		f.admit(w, o)
-	case o.Kind == gate.Listens:
-		f.stream(w, r, o)
-	case f.cfg.Front.Form == formAccel || gate.Answers(q.Target):
-		f.answer(w, r, o)
-	default:
-		f.turnAway(w, r, q, o)
+	f.gate.Decide(ctx, q, o)
+	o.Close = false // the connection is the front's and not the visitor's
+	if o.Kind == gate.Answered && f.cfg.Front.Form != formAccel && !gate.Answers(q.Target) {
+		// Most fronts take 2xx for an admission, which the waiting page of many rooms and
+		// news for it would be otherwise.
+		f.wait(q, o)
+		o.Header = firstOfEach(o.Header)
 	}
 }
 
@@ -115,37 +144,41 @@ func (f *front) refuseFront(o *gate.Outcome, err error) {
 		status = http.StatusForbidden
 	}
 	o.Refuse("refused_front", err.Error(), status)
-	o.Close = false // the connection is the front's and not the visitor's
+	o.Close = false
 }
 
 // admit tells the front that the request enters.
 func (f *front) admit(w http.ResponseWriter, o *gate.Outcome) {
 	h := w.Header()
-	h[decisionHeader], h["Content-Length"] = saysAdmit, nothing
+	for _, c := range f.admits {
+		h[c.name] = c.lines
+	}
+	addFields(h, f.gives(nil, o))
 	if f.draining.Load() {
 		h.Set("Connection", "close")
 	}
-	tickets := o.Tickets()
-	if f.cfg.Front.Form == formAccel {
-		// No Cache-Control: nginx would have it stand in the site's answer.
-		h["X-Accel-Redirect"] = []string{f.cfg.Front.Redirect}
-	} else {
-		h["Cache-Control"] = noStore
-		tickets = firstOfEach(tickets)
-	}
-	if proof := o.Proof(); proof != "" {
-		h[gate.ProofHeader] = []string{proof} // for the front to send to the site, and to nobody else
-	}
-	addFields(h, tickets)
-	w.WriteHeader(http.StatusOK)
+	w.WriteHeader(http.StatusOK) // of nothing
 }
 
-// turnAway answers a visitor through a front that takes 2xx for an admission, which the
-// waiting page of many rooms and news for it would be otherwise.
-func (f *front) turnAway(w http.ResponseWriter, r *http.Request, q *gate.Request, o *gate.Outcome) {
-	f.wait(q, o)
-	o.Header = firstOfEach(o.Header)
-	f.answer(w, r, o)
+// admission appends the header of what admit tells.
+func (f *front) admission(dst []gate.Field, o *gate.Outcome) []gate.Field {
+	for _, c := range f.admits {
+		dst = append(dst, gate.Field{Name: c.name, Value: c.lines[0]})
+	}
+	return f.gives(dst, o)
+}
+
+// gives appends what a request that enters brings with it: a proof for the front to send to the site,
+// and to nobody else, and tickets for the visitor.
+func (f *front) gives(dst []gate.Field, o *gate.Outcome) []gate.Field {
+	if proof := o.Proof(); proof != "" {
+		dst = append(dst, gate.Field{Name: gate.ProofHeader, Value: proof})
+	}
+	tickets := o.Tickets()
+	if f.cfg.Front.Form != formAccel {
+		tickets = firstOfEach(tickets)
+	}
+	return append(dst, tickets...)
 }
 
 // wait makes an answer one that no front takes for an admission.
@@ -174,84 +207,83 @@ func firstOfEach(fields []gate.Field) []gate.Field {
 
 var errUnlisted = errors.New("trusted_proxies: must list who asks here")
 
-// question returns the visitor's request that a front asks about. It refuses what does
-// not name one request in one way: nothing is guessed.
-func (f *front) question(r *http.Request) (*gate.Request, error) {
-	if !f.proxies.Trusts(r.RemoteAddr) {
-		return nil, errUnlisted
+// question makes of q, what was asked, the visitor's request that it is about. It refuses what
+// does not name one request in one way: nothing is guessed.
+func (f *front) question(q *gate.Request, peer netip.Addr, lines func(name string) []string) error {
+	if !f.proxies.Trusts(peer) {
+		return errUnlisted
 	}
-	from, err := onlyLine(r.Header, "X-Forwarded-For")
+	from, err := onlyLine(lines, "X-Forwarded-For")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if _, err := netip.ParseAddr(strings.TrimSpace(from[strings.LastIndexByte(from, ',')+1:])); err != nil {
-		return nil, errors.New("X-Forwarded-For: must end with the visitor's address")
+		return errors.New("X-Forwarded-For: must end with the visitor's address")
 	}
-	proto, err := onlyLine(r.Header, "X-Forwarded-Proto")
+	proto, err := onlyLine(lines, "X-Forwarded-Proto")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	q := f.request(r)
-	q.Version = "" // r's is the front's
+	q.Version = "" // what there is is the front's
 	switch strings.ToLower(proto) {
 	case "https", "wss":
 		q.Secure = true
 	case "http", "ws":
 		q.Secure = false
 	default:
-		return nil, errors.New("X-Forwarded-Proto: must be http or https")
+		return errors.New("X-Forwarded-Proto: must be http or https")
 	}
 	switch form := f.cfg.Front.Form; {
 	case form == formAccel || gate.Answers(q.Target):
 		// It is the visitor's as it stands, passed on by the front.
-		if form == formHeaders && r.Header["X-Forwarded-Uri"] != nil {
-			return nil, errors.New("X-Forwarded-Uri: must not be given with a request that is for the edge itself")
+		if form == formHeaders && lines("X-Forwarded-Uri") != nil {
+			return errors.New("X-Forwarded-Uri: must not be given with a request that is for the edge itself")
 		}
-		return q, agrees(r, q)
+		return agrees(lines, q)
 	case form == formGRPC:
-		return nil, errors.New("path: must be a call of ext_authz, or the edge's own")
+		return errors.New("path: must be a call of ext_authz, or the edge's own")
 	case form == formPrefix:
 		target, ok := strings.CutPrefix(q.Target, f.cfg.Front.Prefix)
 		if q.Target = target; !ok || !strings.HasPrefix(target, "/") {
-			return nil, errors.New("path: must be that of front_auth.prefix and the visitor's behind it")
+			return errors.New("path: must be that of front_auth.prefix and the visitor's behind it")
 		}
-		if err := agrees(r, q); err != nil {
-			return nil, err
+		if err := agrees(lines, q); err != nil {
+			return err
 		}
 	default:
-		if q.Method, err = onlyLine(r.Header, "X-Forwarded-Method"); err != nil {
-			return nil, err
+		if q.Method, err = onlyLine(lines, "X-Forwarded-Method"); err != nil {
+			return err
 		}
-		if q.Host, err = onlyLine(r.Header, "X-Forwarded-Host"); err != nil {
-			return nil, err
+		if q.Host, err = onlyLine(lines, "X-Forwarded-Host"); err != nil {
+			return err
 		}
-		if q.Target, err = onlyLine(r.Header, "X-Forwarded-Uri"); err != nil {
-			return nil, err
+		if q.Target, err = onlyLine(lines, "X-Forwarded-Uri"); err != nil {
+			return err
 		}
 		if !strings.HasPrefix(q.Target, "/") {
-			return nil, errors.New("X-Forwarded-Uri: must begin with /")
+			return errors.New("X-Forwarded-Uri: must begin with /")
 		}
 	}
 	if gate.Answers(q.Target) {
-		return nil, errors.New("path: the front must pass this request on to the edge itself")
+		return errors.New("path: the front must pass this request on to the edge itself")
 	}
-	return q, nil
+	return nil
 }
 
 // onlyLine returns the only line of a header.
-func onlyLine(h http.Header, name string) (string, error) {
-	lines := h[name]
-	if len(lines) == 0 || len(lines) > 1 && !mutant.On(mutant.FrontTakesFirst) {
-		return "", fmt.Errorf("%s: must be given once, got %d lines", name, len(lines))
+func onlyLine(lines func(name string) []string, name string) (string, error) {
+	all := lines(name)
+	if len(all) == 0 || len(all) > 1 && !mutant.On(mutant.FrontTakesFirst) {
+		return "", fmt.Errorf("%s: must be given once, got %d lines", name, len(all))
 	}
-	return lines[0], nil
+	return all[0], nil
 }
 
 // agrees refuses a request that is the visitor's itself and is told otherwise in a
 // header: a visitor has sent it, and the front hands it on.
-func agrees(r *http.Request, q *gate.Request) error {
+func agrees(lines func(name string) []string, q *gate.Request) error {
 	for _, is := range [...]gate.Field{{Name: "X-Forwarded-Method", Value: q.Method}, {Name: "X-Forwarded-Host", Value: q.Host}, {Name: "X-Forwarded-Uri", Value: q.Target}} {
-		for _, told := range r.Header[is.Name] {
+		for _, told := range lines(is.Name) {
 			if told != is.Value {
 				return fmt.Errorf("%s: contradicts the request", is.Name)
 			}

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"io"
@@ -501,35 +502,95 @@ type ledger struct {
 	undecided int // requests that nobody let in
 }
 
-// watch has the ledger know what a handler lets in.
-func (l *ledger) watch(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(&noting{w, l, r}, r) })
-}
-
-type noting struct {
-	http.ResponseWriter
-	l *ledger
-	r *http.Request
-}
-
-func (n *noting) Unwrap() http.ResponseWriter { return n.ResponseWriter }
-
-func (n *noting) WriteHeader(code int) {
-	h := n.Header()
-	admits := code == http.StatusOK && h.Get(decisionHeader) == "admit"
-	if n.l.form == formAccel {
-		admits = h.Get("X-Accel-Redirect") != ""
+// tap returns where a front is to ask the edge at addr, so that the ledger knows what is let in.
+// Every byte is passed on as it is. Fronts send no question before the last one is answered.
+func (l *ledger) tap(addr string) string {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		l.t.Fatal(err)
 	}
-	if admits {
-		about := n.r.Method + " " + n.r.Host + " " + n.r.RequestURI
-		if n.l.form == formHeaders {
-			about = n.r.Header.Get("X-Forwarded-Method") + " " + n.r.Header.Get("X-Forwarded-Host") + " " + n.r.Header.Get("X-Forwarded-Uri")
+	var open sync.WaitGroup
+	open.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			open.Go(func() {
+				defer c.Close()
+				if up, err := net.Dial("tcp", addr); err == nil { // else nobody listens there any more
+					l.pass(c, up)
+				}
+			})
 		}
-		n.l.mu.Lock()
-		n.l.let[about]++
-		n.l.mu.Unlock()
+	})
+	l.t.Cleanup(func() {
+		ln.Close() // the front has ended
+		open.Wait()
+	})
+	return ln.Addr().String()
+}
+
+// pass passes on what both ends of a connection say until one of them ends.
+func (l *ledger) pass(front, edge net.Conn) {
+	var mu sync.Mutex
+	var asked []byte // since the last answer
+	way := func(to, from net.Conn, note func(b []byte)) {
+		defer to.Close()
+		for buf := make([]byte, 64<<10); ; {
+			n, err := from.Read(buf)
+			if n > 0 {
+				mu.Lock()
+				note(buf[:n])
+				mu.Unlock()
+				if _, err := to.Write(buf[:n]); err != nil {
+					return
+				}
+			}
+			if err != nil {
+				return
+			}
+		}
 	}
-	n.ResponseWriter.WriteHeader(code)
+	var back sync.WaitGroup
+	back.Go(func() {
+		way(front, edge, func(b []byte) {
+			if bytes.HasPrefix(b, []byte("HTTP/1.1 ")) {
+				l.note(asked, b)
+				asked = nil
+			}
+		})
+	})
+	way(edge, front, func(b []byte) { asked = append(asked, b...) })
+	back.Wait()
+}
+
+// note takes note of an answer that lets in what was asked about.
+func (l *ledger) note(asked, answer []byte) {
+	a, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(answer)), nil)
+	if err != nil {
+		l.t.Errorf("an answer of the edge: %v", err)
+		return
+	}
+	admits := a.StatusCode == http.StatusOK && a.Header.Get(decisionHeader) == "admit"
+	if l.form == formAccel {
+		admits = a.Header.Get("X-Accel-Redirect") != ""
+	}
+	if !admits {
+		return
+	}
+	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(asked)))
+	if err != nil {
+		l.t.Errorf("the edge lets in what is no request: %q", asked)
+		return
+	}
+	about := r.Method + " " + r.Host + " " + r.RequestURI
+	if l.form == formHeaders {
+		about = r.Header.Get("X-Forwarded-Method") + " " + r.Header.Get("X-Forwarded-Host") + " " + r.Header.Get("X-Forwarded-Uri")
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.let[about]++
 }
 
 func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {

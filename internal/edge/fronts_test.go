@@ -148,10 +148,9 @@ func throughFrontsOf(t *testing.T, tls bool, change func(*stage), test func(t *t
 			t.Cleanup(behind.Close)
 			st := openFront(t, p.form, func(st *stage) {
 				st.castEvery = 10 * time.Millisecond
-				st.watch = site.watch
 				change(st)
 			})
-			at := places{edge: st.addr(0), site: behind.Listener.Addr().String()}
+			at := places{edge: site.tap(st.addr(0)), site: behind.Listener.Addr().String()}
 			if tls {
 				at.cert = both(t)
 			}

@@ -22,7 +22,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	o := s.gate.Begin()
 	defer o.End()
 	defer s.recovered(w, r, o)
-	s.gate.Decide(r.Context(), s.request(r), o)
+	s.gate.Decide(r.Context(), s.request(r, clientaddr.Peer(r.RemoteAddr), o), o)
 	switch o.Kind {
 	case gate.Enters:
 		s.enter(w, r, o)
@@ -35,10 +35,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// request returns what a request is decided by.
-func (s *Server) request(r *http.Request) *gate.Request {
-	q := &gate.Request{Host: r.Host, Target: rawTarget(r), Method: r.Method, Body: hasBody(r), Version: r.Proto, Lines: ruleLines(r.Header)}
-	s.fill(q, clientaddr.Peer(r.RemoteAddr), r.TLS != nil, func(name string) []string { return r.Header[name] })
+// request returns what a request of peer is decided by.
+func (s *Server) request(r *http.Request, peer netip.Addr, o *gate.Outcome) *gate.Request {
+	q := o.Request()
+	*q = gate.Request{Host: r.Host, Target: rawTarget(r), Method: r.Method, Body: hasBody(r), Version: r.Proto, Lines: ruleLines(r.Header)}
+	s.fill(q, peer, r.TLS != nil, func(name string) []string { return r.Header[name] })
 	return q
 }
 

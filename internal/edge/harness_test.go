@@ -468,10 +468,9 @@ type stage struct {
 	maxFiles  int
 	castEvery time.Duration
 	chance    rand.Source
-	door      string                          // where visitors come, if not to the edge itself
-	watch     func(http.Handler) http.Handler // what is asked at the first listener
-	sent      int                             // raw requests
-	envoy     authv3.AuthorizationClient      // see authorization
+	door      string                     // where visitors come, if not to the edge itself
+	sent      int                        // raw requests
+	envoy     authv3.AuthorizationClient // see authorization
 
 	cancel context.CancelCauseFunc
 	ended  chan error
@@ -505,10 +504,6 @@ func newStage(t testing.TB, change func(*stage)) *stage {
 		t.Fatal(err)
 	}
 	st.audit(st.origin)
-	if st.watch != nil {
-		l := &st.server.listeners[0]
-		l.handler = st.watch(l.handler)
-	}
 	return st
 }
 

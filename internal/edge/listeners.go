@@ -16,11 +16,11 @@ import (
 
 type listener struct {
 	*net.TCPListener
-	tls      bool
-	handler  http.Handler
-	headers  *proxyHeaders // nil where connections begin with none
-	visitors bool          // who asks here are visitors, not servers in front of the site
-	grpc     bool          // HTTP/2 without TLS is spoken too
+	tls     bool
+	handler http.Handler
+	headers *proxyHeaders // nil where connections begin with none
+	asks    *front        // nil where who asks are visitors, not servers in front of the site
+	grpc    bool          // HTTP/2 without TLS is spoken too
 }
 
 // listen opens the listeners.
@@ -28,13 +28,12 @@ func (s *Server) listen() error {
 	for _, l := range []struct {
 		addr    string
 		tls     bool
-		handler http.Handler
 		headers *proxyHeaders
-		grpc    bool
+		asks    *front
 	}{
-		{s.cfg.Listen, false, s, s.headers, false},
-		{s.cfg.TLS.Listen, true, s, s.headers, false},
-		{s.cfg.Front.Listen, false, &front{s}, nil, s.cfg.Front.Form == formGRPC},
+		{s.cfg.Listen, false, s.headers, nil},
+		{s.cfg.TLS.Listen, true, s.headers, nil},
+		{s.cfg.Front.Listen, false, nil, newFront(s)},
 	} {
 		if l.addr == "" {
 			continue
@@ -43,7 +42,11 @@ func (s *Server) listen() error {
 		if err != nil {
 			return errors.Join(fmt.Errorf("listen: %w", err), s.closeListeners())
 		}
-		s.listeners = append(s.listeners, listener{ln.(*net.TCPListener), l.tls, l.handler, l.headers, l.handler == http.Handler(s), l.grpc})
+		next := listener{TCPListener: ln.(*net.TCPListener), tls: l.tls, handler: s, headers: l.headers, asks: l.asks}
+		if l.asks != nil {
+			next.handler, next.grpc = l.asks, s.cfg.Front.Form == formGRPC
+		}
+		s.listeners = append(s.listeners, next)
 	}
 	return nil
 }
@@ -99,9 +102,9 @@ func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 // serve serves what comes in at a listener until the server is shut down; with the fast
 // front, what that hands over.
 func (s *Server) serve(srv *http.Server, l cappedListener) (err error) {
-	if s.fast != nil && l.visitors {
+	if s.fast != nil && !l.grpc {
 		to := newHandover(l.Addr(), s.conns)
-		s.fast.serve(l, srv.TLSConfig.Clone(), to)
+		s.fast.serve(l, srv.TLSConfig.Clone(), to, l.asks)
 		err = srv.Serve(to)
 	} else if l.tls {
 		err = srv.ServeTLS(live.Listener{Listener: l}, "", "")

@@ -154,35 +154,39 @@ func (s *side) used(b *testing.B) float64 {
 }
 
 // BenchmarkFrontAuth is how many questions of fronts about people who are inside the edge
-// answers per second from one core, beside an answer of 200 to the same requests by the
-// same server.
+// answers per second from one core, beside an answer of 200 to the same requests by
+// net/http's server.
 func BenchmarkFrontAuth(b *testing.B) {
 	tools := needs(b, "wrk", "taskset")
-	static := openFront(b, formHeaders, func(st *stage) {
-		st.watch = func(http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Length", "0")
-				w.WriteHeader(http.StatusOK)
-			})
-		}
+	static := newStage(b, reads(frontNetHTTP))
+	static.server.listeners[0].handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "0")
+		w.WriteHeader(http.StatusOK)
 	})
+	static.start()
 	var sides []*side
 	for _, form := range []string{formHeaders, formAccel} {
-		st := openFront(b, form, nil)
-		st.up.queue(sale, 10, 1)
 		header := []string{
-			"Cookie: theirs=1; " + st.seal("sale", session(7)), "Accept: text/html", "Accept-Language: en", "X-Forwarded-For: 203.0.113.9", "X-Forwarded-Proto: http",
+			"Accept: text/html", "Accept-Language: en", "X-Forwarded-For: 203.0.113.9", "X-Forwarded-Proto: http",
 		}
 		if form == formHeaders {
 			header = append(header, "X-Forwarded-Method: GET", "X-Forwarded-Host: sale.example", "X-Forwarded-Uri: /tickets?show=1")
 		}
-		sides = append(sides, &side{name: form, url: "http://" + st.addr(0) + "/tickets?show=1", header: header, pid: os.Getpid()},
-			&side{name: "static-" + form, url: "http://" + static.addr(0) + "/tickets?show=1", header: header, pid: os.Getpid()})
+		const path = "/tickets?show=1"
+		beside := &side{name: "static-" + form, url: "http://" + static.addr(0) + path, pid: os.Getpid()}
+		sides = append(sides, beside)
+		for _, reader := range []string{frontNetHTTP, frontFast} {
+			st := openFront(b, form, reads(reader))
+			st.up.queue(sale, 10, 1)
+			beside.header = append([]string{"Cookie: theirs=1; " + st.seal("sale", session(7))}, header...)
+			sides = append(sides, &side{name: form + "-" + reader, url: "http://" + st.addr(0) + path, header: beside.header, pid: os.Getpid()})
+		}
 	}
 	takeTurns(b, tools, sides)
-	for i := 0; i < len(sides); i += 2 {
-		// By processor time: wrk has one core too.
-		b.ReportMetric(median(sides[i+1].cpus)/median(sides[i].cpus), sides[i].name+"-of-static")
+	for i, s := range sides {
+		if i%3 > 0 { // By processor time: wrk has one core too.
+			b.ReportMetric(ratio(sides[i-i%3].cpus, s.cpus), s.name+"-of-static")
+		}
 	}
 	b.ReportMetric(0, "ns/op")
 }
@@ -237,6 +241,15 @@ func pin(b *testing.B, taskset, cores string) {
 	if out, err := exec.CommandContext(b.Context(), taskset, "-a", "-c", "-p", cores, strconv.Itoa(os.Getpid())).CombinedOutput(); err != nil {
 		b.Fatalf("%v: %s", err, out)
 	}
+}
+
+// ratio returns the median of how many times of b is a, round by round.
+func ratio(a, b []float64) float64 {
+	all := make([]float64, len(a))
+	for i := range a {
+		all[i] = a[i] / b[i]
+	}
+	return median(all)
 }
 
 func median(all []float64) float64 {

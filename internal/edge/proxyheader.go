@@ -109,7 +109,7 @@ func (c *visitorConn) Read(b []byte) (int, error) {
 func (p *preface) read(c *net.TCPConn) {
 	p.once.Do(func() {
 		peer, ok := c.RemoteAddr().(*net.TCPAddr)
-		listed := ok && p.rules.trusted.Trusts(peer.String())
+		listed := ok && p.rules.trusted.Trusts(peer.AddrPort().Addr().Unmap())
 		if p.err = c.SetReadDeadline(time.Now().Add(p.rules.wait)); p.err != nil {
 			return
 		}

@@ -35,12 +35,17 @@ type twin struct {
 	place string // the cookies of who is inside of sale and vip
 }
 
-func newTwin(t testing.TB) *twin {
+// newTwin returns two edges that visitors ask or, with a form, servers in front of the site.
+func newTwin(t testing.TB, form string) *twin {
 	x := &twin{}
 	ring := keyring(t)
 	for i, front := range []string{frontNetHTTP, frontFast} {
 		site := &quietSite{}
-		st := newStage(t, func(st *stage) { st.cfg.Reader, st.ring = front, ring })
+		st := newStage(t, func(st *stage) {
+			if st.cfg.Reader, st.ring = front, ring; form != "" {
+				st.cfg.Listen, st.cfg.Front.Listen, st.cfg.Front.Form, st.cfg.Proxies = "", "127.0.0.1:0", form, []string{"127.0.0.1"}
+			}
+		})
 		st.server.proxy.trip, st.server.proxy.transport.DialContext = st.server.proxy.transport, site.dial
 		st.server.proxy.transport.ExpectContinueTimeout = time.Millisecond
 		if f := st.server.fast; f != nil {
@@ -87,7 +92,7 @@ func (st *stage) inMemory() func(net.Conn) {
 		<-ended
 	})
 	if f := st.server.fast; f != nil {
-		return func(c net.Conn) { newFastConn(f, c, nil, to).serve() }
+		return func(c net.Conn) { newFastConn(f, c, nil, to, st.server.listeners[0].asks).serve() }
 	}
 	return to.take
 }
@@ -232,21 +237,21 @@ func (c *quietConn) SetReadDeadline(at time.Time) error {
 
 func (c *quietConn) SetDeadline(at time.Time) error { return c.SetReadDeadline(at) }
 
-// answers returns the status of each answer that came, but for what is said to who has gone
-// away in the middle of a request.
+// answers returns the status of each answer that came, and what it tells a front, but for what
+// is said to who has gone away in the middle of a request.
 func (c *quietConn) answers() (codes []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, m := range statusLine.FindAllSubmatch(c.out.Bytes(), -1) {
-		if code := string(m[1]); code != "499" {
-			codes = append(codes, code)
+	for _, m := range said.FindAllSubmatch(c.out.Bytes(), -1) {
+		if word := string(m[1]) + string(m[2]); word != "499" {
+			codes = append(codes, word)
 		}
 	}
 	return codes
 }
 
-// statusLine is one; no body here has any.
-var statusLine = regexp.MustCompile(`HTTP/1\.[01] ([0-9]{3}) `)
+// said are a status line and the lines that fronts go by; no body here has any.
+var said = regexp.MustCompile(`HTTP/1\.[01] ([0-9]{3}) |\r\n(?:Vestibule-Decision|X-Accel-Redirect): ([^\r]*)`)
 
 // peer is what is the same of all connections in memory.
 type peer struct{}
@@ -375,7 +380,7 @@ func FuzzFronts(f *testing.F) {
 			f.Add([]byte(method+" /about?x=1 HTTP/1.1\r\nHost: shop.example:80\r\n"+lines+"\r\n\r\n"), uint16(len(lines)))
 		}
 	}
-	x := newTwin(f)
+	x := newTwin(f, "")
 	f.Fuzz(func(t *testing.T, data []byte, at uint16) {
 		data = append(slices.Clone(data), last...)
 		if d := x.differ(t, data, int(at)%len(data)); d != "" {
@@ -400,13 +405,21 @@ var (
 )
 
 // Requests as browsers and programs write them, as attackers do, and mixtures: both
-// fronts ask their sites for the same, and answer the same. Each seed is a connection.
+// fronts ask their sites for the same, and answer the same. Each seed is a connection. A tenth as
+// many are questions of servers in front of the site, in each form.
 func TestFrontsAgree(t *testing.T) {
-	const batch = 500
+	t.Run("visitors", func(t *testing.T) { agree(t, "", *cases) })
+	for _, form := range []string{formHeaders, formAccel, formPrefix} {
+		t.Run(form, func(t *testing.T) { agree(t, form, *cases/10) })
+	}
+}
+
+func agree(t *testing.T, form string, cases int) {
+	const batch = 50
 	seeds := make(chan uint64)
 	go func() {
 		defer close(seeds)
-		for n := 0; n < *cases && !t.Failed(); n += batch {
+		for n := 0; n < cases && !t.Failed(); n += batch {
 			if n > 0 && n%100_000 == 0 {
 				t.Logf("%d cases", n)
 			}
@@ -414,13 +427,13 @@ func TestFrontsAgree(t *testing.T) {
 		}
 	}()
 	var all sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), 1+*cases/10000) {
-		x := newTwin(t)
+	for range min(runtime.GOMAXPROCS(0), 1+cases/10000) {
+		x := newTwin(t, form)
 		all.Go(func() {
 			for from := range seeds {
 				x.renew()
 				for seed := from; seed < from+batch; seed++ {
-					w := &writer{rand: rand.New(rand.NewPCG(seed, 0)), place: x.place}
+					w := &writer{rand: rand.New(rand.NewPCG(seed, 0)), place: x.place, form: form}
 					data, cut := w.connection()
 					if d := x.differ(t, data, cut); d != "" {
 						t.Errorf("-case-seed %d: %s", seed, d)
@@ -436,6 +449,7 @@ func TestFrontsAgree(t *testing.T) {
 type writer struct {
 	rand  *rand.Rand
 	place string
+	form  string // in which a server in front of the site asks, empty for a visitor
 	out   []byte
 }
 
@@ -477,8 +491,14 @@ func (w *writer) request() {
 		version = w.one(version, version, version, "HTTP/1.0", "HTTP/1.2", "HTTP/2.0", "http/1.1", "HTTP/1.1 ", "", "HTTP/01.1", "HTTP/1.1x")
 		end = w.one(end, end, end, end, "\n", "\r", "\r\r\n", " \r\n")
 	}
-	w.out = append(w.out, method+" "+target+" "+version+end...)
 	lines := []string{"Host: " + host}
+	if w.form != "" {
+		lines = append(lines, w.question(method, host, target)...)
+	}
+	if w.form == formPrefix && !w.in(20) {
+		target = "/decide" + target
+	}
+	w.out = append(w.out, method+" "+target+" "+version+end...)
 	if w.in(2) {
 		lines = append(lines, "Cookie: theirs=1; "+w.place)
 	}
@@ -494,6 +514,22 @@ func (w *writer) request() {
 		w.out = append(w.out, l+end...)
 	}
 	w.out = append(w.out, end+body...)
+}
+
+// question returns the lines by which a server asks about a request, all of them more often than not.
+func (w *writer) question(method, host, target string) (lines []string) {
+	for _, l := range []string{"X-Forwarded-For: 203.0.113.9", "X-Forwarded-Proto: " + w.one("http", "https"), "X-Forwarded-Method: " + method, "X-Forwarded-Host: " + host, "X-Forwarded-Uri: " + target} {
+		switch w.rand.IntN(30) {
+		case 0:
+		case 1:
+			lines = append(lines, l, l)
+		case 2:
+			lines = append(lines, l+w.one("x", ",", " ", ", 6.6.6.6", "/../vip"))
+		default:
+			lines = append(lines, l)
+		}
+	}
+	return lines
 }
 
 // line writes a line of a header.

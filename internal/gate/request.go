@@ -111,6 +111,7 @@ type Outcome struct {
 
 // tools are what an outcome works with, and keeps for the next request.
 type tools struct {
+	request Request
 	seals   *ticket.Scratch
 	cookie  []byte
 	packer  waiting.Packer
@@ -143,6 +144,9 @@ func (g *Gate) Begin() *Outcome {
 	return g.pool.Get().(*Outcome)
 }
 
+// Request returns a request that is empty, for the front to fill in. It must not be used after End.
+func (o *Outcome) Request() *Request { return &o.request }
+
 // End gives back what the outcome used; it must not be used any more.
 func (o *Outcome) End() {
 	if o.asked {
@@ -151,6 +155,7 @@ func (o *Outcome) End() {
 	clear(o.Header)
 	clear(o.inside)
 	clear(o.sealed)
+	o.request = Request{}
 	*o = Outcome{Header: o.Header[:0], Body: o.Body[:0], gate: o.gate, inside: o.inside[:0], sealed: o.sealed[:0], tools: o.tools}
 	o.gate.pool.Put(o)
 }
