@@ -107,7 +107,7 @@ func (h visitHeap) oldest(out []fleet.Time, n int) []fleet.Time {
 		return out
 	}
 	// Walk the heap from its root with a small heap of candidates.
-	front := candidates{h: h, at: make([]int, 0, 2*n+1)}
+	front := candidates{h: h, at: make([]int, 0, min(2*n+1, len(h)))}
 	heap.Push(&front, 0)
 	last := uint64(0) // requests of one ticket come one after the other
 	for len(out) < n && front.Len() > 0 {

@@ -34,7 +34,8 @@ func (s Slice) End() fleet.Time { return s.Start + fleet.Time(s.Width) }
 
 // Histogram is the waiting line as slices of join time: sorted by Start and
 // not overlapping; gaps are empty. The zero value is an empty line. Methods
-// do not change the receiver.
+// do not change the receiver. What they and [Sum] return may share its memory: it
+// is not to be changed.
 type Histogram []Slice
 
 // Total returns how many people the histogram holds.
@@ -115,26 +116,29 @@ func (h Histogram) Head(n float64) Histogram {
 // Sum returns the histogram of everybody in hs. Slices that overlap without
 // being equal are cut at each other's bounds, their people divided evenly.
 func Sum(hs ...Histogram) Histogram {
-	size := 0
-	for _, h := range hs {
-		size += len(h)
+	size, first := 0, -1
+	for i, h := range hs {
+		if size += len(h); len(h) > 0 && first < 0 {
+			first = i
+		}
 	}
-	if size == 0 {
+	if first < 0 {
 		return nil
 	}
 	// Two buffers by turns: the sum so far, and what comes of adding the next.
-	sum, spare := make(Histogram, 0, size), Histogram(nil)
-	for _, h := range hs {
-		switch {
-		case len(h) == 0:
-		case len(sum) == 0:
-			sum = append(sum, h...)
-		default:
-			if spare == nil {
-				spare = make(Histogram, 0, size)
-			}
-			sum, spare = add(spare[:0], sum, h), sum
+	sum, spare, own := hs[first], Histogram(nil), false
+	for _, h := range hs[first+1:] {
+		if len(h) == 0 {
+			continue
 		}
+		if spare == nil {
+			spare = make(Histogram, 0, size)
+		}
+		next := add(spare[:0], sum, h)
+		if spare = nil; own {
+			spare = sum
+		}
+		sum, own = next, true
 	}
 	return sum
 }
@@ -209,6 +213,9 @@ func (h Histogram) Compact(limit int) Histogram {
 	if limit <= 0 || h.weight() == 0 {
 		return nil
 	}
+	if len(h) <= limit && !slices.ContainsFunc(h, func(s Slice) bool { return s.N == 0 }) {
+		return h
+	}
 	for fraction := 0.0; ; fraction = max(2*fraction, 1.0/256) {
 		if out, ok := h.merge(fraction, limit); ok {
 			return out
@@ -255,6 +262,9 @@ func (h Histogram) merge(fraction float64, limit int) (out Histogram, ok bool) {
 // Clamp returns the histogram without negative slices: what they miss is
 // taken from the slices after them, then from those before.
 func (h Histogram) Clamp() Histogram {
+	if !slices.ContainsFunc(h, func(s Slice) bool { return s.N <= 0 }) {
+		return h
+	}
 	out := make(Histogram, 0, len(h))
 	debt := 0.0
 	for _, s := range h {

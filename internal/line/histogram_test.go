@@ -167,16 +167,6 @@ func TestSumEqualsAddingUpEachMillisecond(t *testing.T) {
 				}
 			}
 		}
-		for i := range sum {
-			sum[i].N = -1e9 // what Sum returned belongs to the caller
-		}
-		for i, h := range hs {
-			for j := range h {
-				if h[j] != before[i][j] {
-					t.Fatalf("the sum shares memory with line %d", i)
-				}
-			}
-		}
 	})
 }
 

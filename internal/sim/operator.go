@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"vestibule/internal/admission"
+	"vestibule/internal/draw"
 	"vestibule/internal/fleet"
 	"vestibule/internal/room"
 )
@@ -28,6 +29,7 @@ type operator struct {
 	made     settings
 	set      *room.Set
 	controls *room.Controls
+	binding  binding
 }
 
 // settings are what a room set is made of.
@@ -38,12 +40,16 @@ type settings struct {
 	edition                        uint64
 }
 
+func (o *operator) settings(w *World) settings {
+	return settings{w.cfg.Total, w.cfg.Rate, o.method, o.name, o.queueAll, o.suspended, o.noRenewal, w.edition}
+}
+
 const firstName = "sale"
 
 // inForce returns the room as a node reads it by whose clock it is so late, give or take bound: by the code that nodes
 // read it with.
 func (o *operator) inForce(w *World, at fleet.Time, bound time.Duration) *room.Room {
-	want := settings{w.cfg.Total, w.cfg.Rate, o.method, o.name, o.queueAll, o.suspended, o.noRenewal, w.edition}
+	want := o.settings(w)
 	if o.set == nil || o.made != want {
 		s := room.Settings{
 			Name: firstName, Host: "sale.example", Origin: "http://10.0.0.1", TotalActiveUsers: w.cfg.Total, NewUsersPerMinute: w.cfg.Rate,
@@ -163,13 +169,34 @@ func (w *World) lookAtClocks() {
 	}
 }
 
+// binding is which limits bind by true time, until something else is said or a phase or a control ends.
+type binding struct {
+	settings settings
+	control  room.Control
+	event    *room.Event
+	board    *draw.Board
+	until    int64
+
+	total, rate int
+	unbound     bool
+}
+
 // limits returns which bind by what is said now: none under passthrough, where unbound is true.
 func (o *operator) limits(w *World) (total, rate int, unbound bool) {
-	r := o.inForce(w, w.fleetTime(), 0)
-	if r.QueueingMethod == room.MethodPassthrough && !r.QueueAll {
-		return math.MaxInt32, math.MaxInt32, true
+	now, b := int64(w.fleetTime()), &o.binding
+	if b.until <= now || b.settings != o.settings(w) || b.control != o.control || b.event != o.event || b.board != o.draws.board {
+		r := o.inForce(w, fleet.Time(now), 0)
+		*b = binding{settings: o.made, control: o.control, event: o.event, board: o.draws.board, until: math.MaxInt64, total: r.TotalActiveUsers, rate: r.NewUsersPerMinute}
+		if r.QueueingMethod == room.MethodPassthrough && !r.QueueAll {
+			b.total, b.rate, b.unbound = math.MaxInt32, math.MaxInt32, true
+		}
+		for _, next := range []int64{o.controls.Next(now), r.Plan.Next(now)} {
+			if next != 0 {
+				b.until = min(b.until, next)
+			}
+		}
 	}
-	return r.TotalActiveUsers, r.NewUsersPerMinute, false
+	return b.total, b.rate, b.unbound
 }
 
 // tellEdge lets an edge read the room set.

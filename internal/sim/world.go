@@ -603,8 +603,9 @@ func (w *World) runEdge(i int32) {
 	n := w.edges[i]
 	now := n.clock.read(w.now)
 	if n.core.Due() <= now {
-		for _, m := range n.core.Report(now) {
-			w.send(event{kind: evReport, node: n.region, gen: uint64(i), msg: &m}, w.cfg.Network.LAN, n.cutUp)
+		reports := n.core.Report(now)
+		for k := range reports {
+			w.send(event{kind: evReport, node: n.region, gen: uint64(i), msg: &reports[k]}, w.cfg.Network.LAN, n.cutUp)
 		}
 		w.touch(n.region)
 	}
@@ -629,17 +630,20 @@ func (w *World) runRegion(i int32) {
 	now := n.clock.read(w.now)
 	w.touch(n.region)
 	if n.core.GrantsDue() <= now {
-		for _, g := range n.core.Grants(now) {
+		grants := n.core.Grants(now)
+		for k := range grants {
+			g := &grants[k]
 			for _, to := range r.edges { // all that bear the name
 				if w.edges[to].name == g.To && !w.edges[to].lost {
-					w.send(event{kind: evGrant, node: to, gen: uint64(i), msg: &g}, w.cfg.Network.LAN, w.edges[to].cutDown)
+					w.send(event{kind: evGrant, node: to, gen: uint64(i), msg: g}, w.cfg.Network.LAN, w.edges[to].cutDown)
 				}
 			}
 		}
 	}
 	if n.core.ReportDue() <= now {
-		for _, m := range n.core.Report(now) {
-			w.send(event{kind: evReport, node: -1, gen: uint64(i), msg: &m}, w.cfg.Network.WAN, r.cutUp)
+		reports := n.core.Report(now)
+		for k := range reports {
+			w.send(event{kind: evReport, node: -1, gen: uint64(i), msg: &reports[k]}, w.cfg.Network.WAN, r.cutUp)
 		}
 	}
 	w.store(i)
@@ -746,14 +750,16 @@ func (w *World) runGlobal(i int32) {
 		w.guess = true
 	}
 	if n.core.GrantsDue() <= now {
-		for _, g := range n.core.Grants(now) {
+		grants := n.core.Grants(now)
+		for m := range grants {
+			g := &grants[m]
 			for k, r := range w.regions {
 				if r.name == g.To {
 					if n.legacy {
 						g.Members, g.Standing, g.Site = 0, wire.Listed, 0
 					}
-					w.cfg.Faults.vague(&g, k)
-					w.send(event{kind: evGrant, node: -1 - int32(k), gen: uint64(i), msg: &g}, w.cfg.Network.WAN, r.cutDown)
+					w.cfg.Faults.vague(g, k)
+					w.send(event{kind: evGrant, node: -1 - int32(k), gen: uint64(i), msg: g}, w.cfg.Network.WAN, r.cutDown)
 				}
 			}
 		}
@@ -838,16 +844,20 @@ func (w *World) takeReport(e *event) {
 			if n.gone || w.deaf(from, nodeID{2, int32(i)}) {
 				continue
 			}
-			m := *m
+			said := m
 			if n.legacy {
-				if m.Members, m.Site = 0, 0; !slices.Contains(n.names, m.From) || w.regions[w.aggs[e.gen].region].copied {
+				if !slices.Contains(n.names, m.From) || w.regions[w.aggs[e.gen].region].copied {
 					continue // it could not tell a copy from the one that it was copied from
 				}
+				known := *m
+				known.Members, known.Site = 0, 0
+				said = &known
 			}
-			w.hear(&n.proc, func() {
-				n.core.Observe(n.clock.read(w.now), m)
-				w.runGlobal(int32(i))
-			})
+			if n.asleep > w.now {
+				w.hear(&n.proc, func() { w.globalHears(int32(i), said) })
+			} else {
+				w.globalHears(int32(i), said)
+			}
 		}
 		return
 	}
@@ -855,11 +865,23 @@ func (w *World) takeReport(e *event) {
 		if n.gone || w.deaf(from, nodeID{1, n.id}) {
 			continue
 		}
-		w.hear(&n.proc, func() {
-			n.core.Observe(n.clock.read(w.now), *m)
-			w.runRegion(n.id)
-		})
+		if n.asleep > w.now {
+			w.hear(&n.proc, func() { w.regionHears(n, m) })
+		} else {
+			w.regionHears(n, m)
+		}
 	}
+}
+
+func (w *World) globalHears(i int32, m *wire.Report) {
+	n := w.globals[i]
+	n.core.Observe(n.clock.read(w.now), *m)
+	w.runGlobal(i)
+}
+
+func (w *World) regionHears(n *regionProc, m *wire.Report) {
+	n.core.Observe(n.clock.read(w.now), *m)
+	w.runRegion(n.id)
 }
 
 // hear lets a process take a message: now, or when it is woken, or never.
@@ -882,10 +904,11 @@ func (w *World) takeGrant(e *event) {
 			if n.gone || w.deaf(from, nodeID{1, n.id}) {
 				continue
 			}
-			w.hear(&n.proc, func() {
-				n.core.Apply(n.clock.read(w.now), *g)
-				w.runRegion(n.id)
-			})
+			if n.asleep > w.now {
+				w.hear(&n.proc, func() { w.regionApplies(n, g) })
+			} else {
+				w.regionApplies(n, g)
+			}
 		}
 		return
 	}
@@ -893,15 +916,27 @@ func (w *World) takeGrant(e *event) {
 	if n.down || w.deaf(from, nodeID{0, i}) {
 		return
 	}
-	w.hear(&n.proc, func() {
-		if n.down {
-			return
-		}
-		n.core.Apply(n.clock.read(w.now), *g)
-		n.keep()
-		n.synced = n.synced || n.core.TimeBound(n.clock.read(w.now)) != fleet.Unsynced
-		w.touch(n.region)
-		w.release(i)
-		w.runEdge(i)
-	})
+	if n.asleep > w.now {
+		w.hear(&n.proc, func() { w.edgeApplies(i, g) })
+	} else {
+		w.edgeApplies(i, g)
+	}
+}
+
+func (w *World) regionApplies(n *regionProc, g *wire.Grant) {
+	n.core.Apply(n.clock.read(w.now), *g)
+	w.runRegion(n.id)
+}
+
+func (w *World) edgeApplies(i int32, g *wire.Grant) {
+	n := w.edges[i]
+	if n.down {
+		return
+	}
+	n.core.Apply(n.clock.read(w.now), *g)
+	n.keep()
+	n.synced = n.synced || n.core.TimeBound(n.clock.read(w.now)) != fleet.Unsynced
+	w.touch(n.region)
+	w.release(i)
+	w.runEdge(i)
 }

@@ -270,7 +270,7 @@ func (b *books) allowRenewals(to []*account, life uint32) {
 		wants[i] = int(min(int64(max(2*int(acc.renewed-acc.renewedBefore), due/len(to))+4), sessions))
 	}
 	bound := max(len(to)+due, int(b.held()/50))
-	for i, part := range Fill(bound, wants, ones(len(to))) {
+	for i, part := range Fill(bound, wants, nil) {
 		// An edge that went on renewing while it was isolated begins where it is now.
 		acc := to[i]
 		if ceil := acc.renewed + uint64(part); ceil > acc.renewCeil {

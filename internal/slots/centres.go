@@ -126,7 +126,7 @@ func (c *centres) unproven(d *centre) bool {
 
 // unknown reports whether a data centre has yet to tell what it holds. Nothing was lent to a copy.
 func (c *centres) unknown(d *centre) bool {
-	return !d.adopted && c.copyOf(d) == nil && !d.void && (!c.bootstrap || d.heard) && !mutant.On(mutant.FreeIsLimit)
+	return !d.adopted && !d.void && (!c.bootstrap || d.heard) && !mutant.On(mutant.FreeIsLimit) && c.copyOf(d) == nil
 }
 
 // hasBegun reports whether a data centre tells, as it joins, that it was lent rights

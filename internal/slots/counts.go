@@ -18,7 +18,10 @@ type counts struct {
 	ring  []int64
 	sum   int64
 
-	passed int64 // before this second somebody else may have freed any; see head
+	passed int64 // before this second somebody else may have freed any; see head and setPassed
+
+	most  int64 // what head returns
+	known bool  // and that nothing has changed since
 }
 
 // ringSpan bounds the ring, in seconds: far above the life of any ticket. What
@@ -51,6 +54,14 @@ func (c *counts) add(second int64, n int64) {
 	}
 	c.ring[second&int64(len(c.ring)-1)] += n
 	c.sum += n
+	c.known = false
+}
+
+// setPassed tells before which second somebody else may have freed any.
+func (c *counts) setPassed(second int64) {
+	if second != c.passed {
+		c.passed, c.known = second, false
+	}
 }
 
 func (c *counts) grow() {
@@ -71,6 +82,13 @@ func (c *counts) grow() {
 // Counted from where the predecessor's border was the sum is right. Where that was nobody
 // knows, so it is the largest sum from any second on.
 func (c *counts) head() int64 {
+	if !c.known {
+		c.most, c.known = c.largest(), true
+	}
+	return c.most
+}
+
+func (c *counts) largest() int64 {
 	most, rest := c.sum, c.sum
 	if mutant.On(mutant.NegativesInherited) {
 		return most
@@ -86,6 +104,10 @@ func (c *counts) head() int64 {
 // those that expired a guard before the watermark.
 func (c *counts) free(watermark fleet.Time) {
 	end := watermark.Add(-fleet.Guard).Second()
+	if end < c.freed {
+		return
+	}
+	c.known = false
 	n := int64(len(c.ring))
 	if end-c.freed >= n {
 		clear(c.ring)

@@ -102,7 +102,7 @@ func (d *division) side(side int, supply, free, keep int64, push []bool) {
 		used += d.claims[i].needs(side)
 	}
 	rest := min(supply, keep) - used
-	parts := Fill(int(max(0, rest)), wants, ones(len(wants)))
+	parts := Fill(int(max(0, rest)), wants, nil)
 	plenty := open && rest-wanted >= 2*int64(len(d.claims))
 	for i := range d.claims {
 		c := &d.claims[i]

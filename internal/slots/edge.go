@@ -3,6 +3,7 @@ package slots
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"vestibule/internal/fleet"
@@ -107,10 +108,18 @@ type edge struct {
 }
 
 func compareEdges(a, b *edge) int {
-	if c := cmp.Compare(a.name, b.name); c != 0 {
+	if a == b {
+		return 0
+	}
+	return a.compare(b.name, b.inc)
+}
+
+// compare orders an edge and one of this name and incarnation.
+func (e *edge) compare(name string, inc uint64) int {
+	if c := strings.Compare(e.name, name); c != 0 {
 		return c
 	}
-	return cmp.Compare(a.inc, b.inc)
+	return cmp.Compare(e.inc, inc)
 }
 
 // over reports whether its tenure is over: its lease lapsed, or it said goodbye.

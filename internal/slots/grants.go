@@ -111,7 +111,7 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 // divide decides what every edge may hold in room b. It raises granted and
 // renewCeil, and states through keep what is to come back; it never takes.
 func (a *Aggregator) divide(now fleet.Mono, b *books) {
-	var to []*account
+	to := make([]*account, 0, len(a.roster.edges))
 	for _, e := range a.roster.edges {
 		if e.state == alive {
 			to = append(to, b.account(e))
@@ -146,6 +146,7 @@ func (a *Aggregator) divide(now fleet.Mono, b *books) {
 	if d.horizon = v.Horizon; b.Shut {
 		d.horizon = v.Called
 	}
+	d.claims = make([]claim, 0, len(to))
 	for _, acc := range to {
 		d.claims = append(d.claims, claim{
 			idle: acc.idle(), rateIdle: acc.rateIdleNow(),

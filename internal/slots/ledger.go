@@ -183,8 +183,8 @@ func (a *Allocator) Totals(id room.ID) RootLedger {
 	if p == nil {
 		return RootLedger{}
 	}
-	l := RootLedger{Total: p.Total, Rate: p.Rate, Complete: p.complete(), Unbound: p.Unbound, View: p.view}
-	l.Free, l.RateFree = p.free()
+	l := RootLedger{Total: p.Total, Rate: p.Rate, Unbound: p.Unbound, View: p.view}
+	l.Free, l.RateFree, l.Complete = p.free()
 	l.Passes = PassLedger{Release: p.passes.release, N: p.passes.n, Free: p.passes.free(), Spent: p.passes.spent}
 	return l
 }

@@ -168,8 +168,8 @@ func (s *survey) gift(p *pool, view *wire.View, i int, keep, rkeep int64) (give,
 // each data centre is to have. It lends what is free and states what is to
 // come back.
 func (p *pool) lend(now fleet.Mono, ft fleet.Time) {
-	free, rfree := p.free()
-	if p.complete() { // what a lowered limit took is not to be lent when books are missing again
+	free, rfree, complete := p.free()
+	if complete { // what a lowered limit took is not to be lent when books are missing again
 		p.spare, p.rateSpare = min(p.spare, free), min(p.rateSpare, rfree)
 		p.debt, p.rateDebt = min(0, free), min(0, rfree)
 	}

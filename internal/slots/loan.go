@@ -219,8 +219,11 @@ func (p *pool) awaits(d *centre) bool {
 	if p.centres.unproven(d) {
 		return true
 	}
+	if !p.centres.unknown(d) {
+		return false
+	}
 	l := p.loans[d]
-	return (l == nil || !l.reclaimed) && p.centres.unknown(d)
+	return l == nil || !l.reclaimed
 }
 
 // complete reports whether the books of every data centre are known for the
@@ -230,13 +233,13 @@ func (p *pool) complete() bool {
 }
 
 // free returns the rights of T and of R that nobody holds. Negative: the limit
-// was lowered and has yet to drain.
-func (p *pool) free() (free, rate int64) {
+// was lowered and has yet to drain. complete is what p.complete returns.
+func (p *pool) free() (free, rate int64, complete bool) {
 	if !p.complete() {
 		if p.centres.outdated() {
-			return p.debt, p.rateDebt
+			return p.debt, p.rateDebt, false
 		}
-		return p.spare, p.rateSpare
+		return p.spare, p.rateSpare, false
 	}
 	free, rate = int64(p.Total), int64(p.Rate)
 	if p.gone {
@@ -246,7 +249,7 @@ func (p *pool) free() (free, rate int64) {
 		free -= l.held()
 		rate -= l.rateHeld()
 	}
-	return free, rate
+	return free, rate, true
 }
 
 // confirms reports whether the limits are kept with the books as they are. Books
@@ -259,8 +262,8 @@ func (p *pool) confirms(d *centre, l *loan) bool {
 	if p.centres.copyOf(d) != nil && !mutant.On(mutant.CopyConfirmed) {
 		return false
 	}
-	free, rate := p.free()
-	return p.complete() && free >= 0 && rate >= 0
+	free, rate, complete := p.free()
+	return complete && free >= 0 && rate >= 0
 }
 
 // reclaimAfter returns how long after its last word a data centre cannot hold

@@ -31,7 +31,7 @@ func (r *rooms) open(id room.ID) *books {
 	b := r.byID[id]
 	if b == nil {
 		b = &books{RoomConfig: RoomConfig{ID: id}, home: r.home, gone: true, dirty: true, lifeMax: r.pastLife, lifeTill: r.pastTill, lines: lineage.NewBook(maxLines, 0)}
-		b.counts.passed = r.passed
+		b.counts.setPassed(r.passed)
 		r.byID[id] = b
 		r.list = append(r.list, b)
 		slices.SortFunc(r.list, func(x, y *books) int { return cmp.Compare(x.ID, y.ID) })
@@ -102,7 +102,7 @@ func (r *rooms) longestLostWait() time.Duration {
 func (r *rooms) setPassed(second int64) {
 	r.passed = second
 	for _, b := range r.list {
-		b.counts.passed = second
+		b.counts.setPassed(second)
 	}
 }
 
@@ -160,7 +160,7 @@ func (r *rooms) free(wm fleet.Time, hold bool) {
 	}
 	for _, b := range r.list {
 		before := b.counts.head()
-		b.counts.passed = r.passed
+		b.counts.setPassed(r.passed)
 		if frees {
 			b.counts.free(wm)
 		}

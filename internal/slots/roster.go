@@ -50,7 +50,7 @@ func (r *roster) add(name string, inc uint64) *edge {
 
 // find returns an incarnation, nil where it is not in the books.
 func (r *roster) find(name string, inc uint64) *edge {
-	i, ok := slices.BinarySearchFunc(r.edges, &edge{name: name, inc: inc}, compareEdges)
+	i, ok := slices.BinarySearchFunc(r.edges, inc, func(e *edge, inc uint64) int { return e.compare(name, inc) })
 	if !ok {
 		return nil
 	}

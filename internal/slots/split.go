@@ -47,24 +47,33 @@ func Split(n int, weights []float64) []int {
 }
 
 // Fill divides at most n slots among those who demand them, in proportion to
-// the weights and never more to anyone than demanded (weighted max-min
-// fairness, "water filling"). What nobody demands stays undivided.
+// the weights, nil for equal ones, and never more to anyone than demanded (weighted
+// max-min fairness, "water filling"). What nobody demands stays undivided.
 func Fill(n int, demand []int, weights []float64) []int {
 	parts := make([]int, len(demand))
+	if n <= 0 {
+		return parts
+	}
 	// Those with the least demand for their weight are satisfied first; from
 	// the first who is not, everybody left gets a proportional part.
-	order := make([]int, 0, len(demand))
+	var few [8]int
+	order := few[:0]
 	for i, d := range demand {
 		if d > 0 {
 			order = append(order, i)
 		}
 	}
-	weight := func(i int) float64 { return max(weights[i], 1e-9) }
+	weight := func(i int) float64 {
+		if weights == nil {
+			return 1
+		}
+		return max(weights[i], 1e-9)
+	}
 	slices.SortStableFunc(order, func(a, b int) int {
 		return cmp.Compare(float64(demand[a])/weight(a), float64(demand[b])/weight(b))
 	})
 	for k, i := range order {
-		if n <= 0 {
+		if n == 0 {
 			return parts
 		}
 		sum := 0.0
@@ -145,7 +154,7 @@ func Place(n int, lines []line.Histogram, shares []float64) []int {
 			before[d] = int(b + 0.5)
 			inside[d] = int(lines[d].Before(s.End()) - b + 0.5)
 		}
-		for d, part := range Fill(fits, before, ones(len(lines))) {
+		for d, part := range Fill(fits, before, nil) {
 			parts[d] += part
 			n -= part
 		}
@@ -161,7 +170,7 @@ func Place(n int, lines []line.Histogram, shares []float64) []int {
 		for d := range lines {
 			all[d] = int(lines[d].Total() + 0.5)
 		}
-		for d, part := range Fill(fits, all, ones(len(lines))) {
+		for d, part := range Fill(fits, all, nil) {
 			parts[d] += part
 			n -= part
 		}
@@ -194,6 +203,9 @@ func PlaceHeld(n int, held [][]fleet.Time, heldN []uint64, lines []line.Histogra
 		parts[first]++
 		n--
 	}
+	if n <= 0 {
+		return parts
+	}
 	more := make([]int, len(lines)) // who is held without being named
 	weights := make([]float64, len(lines))
 	absent := make([]line.Histogram, len(lines))
@@ -210,12 +222,4 @@ func PlaceHeld(n int, held [][]fleet.Time, heldN []uint64, lines []line.Histogra
 		parts[d] += part
 	}
 	return parts
-}
-
-func ones(n int) []float64 {
-	w := make([]float64, n)
-	for i := range w {
-		w[i] = 1
-	}
-	return w
 }

@@ -202,6 +202,7 @@ func (x *prospect) people() float64 {
 func (x *prospect) expect(ft fleet.Time, h line.Histogram, waiting float64) (all line.Histogram, joining float64) {
 	pending := line.Sum(x.pending...).Clamp()
 	if n, most := pending.Total(), waiting+float64(x.total)*rush; n > most {
+		pending = slices.Clone(pending)
 		for i := range pending {
 			pending[i].N *= most / n
 		}
