@@ -22,49 +22,61 @@ const (
 // order in which they were planned.
 type event struct {
 	at   int64 // nanoseconds of true time
-	seq  uint64
 	kind eventKind
 	node int32  // the node or visitor concerned
 	msg  any    // *wire.Report, *wire.Grant, wire.Durable, func()
 	gen  uint64 // of the timer; of a message, who sent it
 }
 
-// agenda is a 4-ary heap of events, earliest first.
+// agenda is a 4-ary heap of the moments of events, earliest first.
 type agenda struct {
-	heap []event
-	seq  uint64
+	heap   []moment
+	events []event // by moment.event
+	free   []int32 // places in events
+	seq    uint64
 }
+
+// moment is when an event happens. It holds no pointer: moments are moved about all the time.
+type moment struct {
+	at    int64
+	seq   uint64
+	event int32
+}
+
+func (m *moment) before(o *moment) bool { return m.at < o.at || m.at == o.at && m.seq < o.seq }
 
 func (a *agenda) plan(e event) {
 	a.seq++
-	e.seq = a.seq
-	a.heap = append(a.heap, e)
-	i := len(a.heap) - 1
+	m := moment{at: e.at, seq: a.seq, event: int32(len(a.events))}
+	if n := len(a.free); n > 0 {
+		m.event, a.free = a.free[n-1], a.free[:n-1]
+		a.events[m.event] = e
+	} else {
+		a.events = append(a.events, e)
+	}
+	i := len(a.heap)
+	a.heap = append(a.heap, m)
 	for i > 0 {
 		p := (i - 1) / 4
-		if !before(&a.heap[i], &a.heap[p]) {
+		if !m.before(&a.heap[p]) {
 			break
 		}
-		a.heap[i], a.heap[p] = a.heap[p], a.heap[i]
+		a.heap[i] = a.heap[p]
 		i = p
 	}
-}
-
-func before(x, y *event) bool {
-	if x.at != y.at {
-		return x.at < y.at
-	}
-	return x.seq < y.seq
+	a.heap[i] = m
 }
 
 func (a *agenda) next() (event, bool) {
 	if len(a.heap) == 0 {
 		return event{}, false
 	}
-	top := a.heap[0]
+	place := a.heap[0].event
+	top := a.events[place]
+	a.events[place].msg = nil
+	a.free = append(a.free, place)
 	last := len(a.heap) - 1
 	moved := a.heap[last]
-	a.heap[last] = event{}
 	a.heap = a.heap[:last]
 	if last == 0 {
 		return top, true
@@ -77,11 +89,11 @@ func (a *agenda) next() (event, bool) {
 		}
 		best := first
 		for c := first + 1; c < min(first+4, last); c++ {
-			if before(&a.heap[c], &a.heap[best]) {
+			if a.heap[c].before(&a.heap[best]) {
 				best = c
 			}
 		}
-		if !before(&a.heap[best], &moved) {
+		if !a.heap[best].before(&moved) {
 			break
 		}
 		a.heap[i] = a.heap[best]

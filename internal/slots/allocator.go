@@ -37,6 +37,7 @@ type Allocator struct {
 	clock   rootClock
 	centres centres // the list, and whoever was heard beside it
 	pools   pools   // the rights of every room
+	seen    survey  // of the room that was looked at last
 }
 
 // NewAllocator returns the allocator of a new term. Until SetLease it sends
@@ -89,17 +90,25 @@ func (a *Allocator) Grants(now fleet.Mono) []wire.Grant {
 	for _, p := range a.pools.list {
 		if p.relays.forget(ft); p.stale || (p.queues() && p.gain.due(now)) {
 			p.stale = false
-			p.lend(now, ft)
+			p.lend(now, ft, &a.seen)
 		}
 	}
 	var out []wire.Grant
 	for _, d := range a.centres.all {
-		out = append(out, a.grant(now, ft, d)...)
+		out = join(out, a.grant(now, ft, d))
 	}
 	return out
 }
 
 // grant returns what a data centre is to be told, if anything.
+// join appends b to a, which nobody else has. Mostly there is only one of them.
+func join(a, b []wire.Grant) []wire.Grant {
+	if len(a) == 0 {
+		return b
+	}
+	return append(a, b...)
+}
+
 func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant {
 	if !d.heard || (!d.due && (!d.push || !d.adopted)) {
 		return nil

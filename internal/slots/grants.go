@@ -46,7 +46,7 @@ func (a *Aggregator) Grants(now fleet.Mono) []wire.Grant {
 	a.roster.unadopted = a.roster.unadopted[:0]
 	for _, e := range a.roster.edges {
 		if e.state == alive || (e.over() && e.due) {
-			out = append(out, a.grant(now, e)...)
+			out = join(out, a.grant(now, e))
 		}
 	}
 	return out

@@ -38,9 +38,18 @@ type survey struct {
 	heldJoined [][]fleet.Time
 }
 
-// survey looks at a room of which so much is free.
-func (p *pool) survey(now fleet.Mono, ft fleet.Time, free, rateFree int64) *survey {
-	s := &survey{free: free, rateFree: rateFree, supply: free, rate: rateFree}
+// begin forgets the room that was looked at before, and keeps the memory.
+func (s *survey) begin(free, rateFree int64) {
+	*s = survey{
+		free: free, rateFree: rateFree, supply: free, rate: rateFree,
+		homes: s.homes[:0], loans: s.loans[:0], how: s.how[:0], open: s.open[:0], lines: s.lines[:0], shares: s.shares[:0],
+		pending: s.pending[:0], absent: s.absent[:0], heldJoined: s.heldJoined[:0],
+	}
+}
+
+// survey looks at the room, of which so much is free.
+func (p *pool) survey(now fleet.Mono, ft fleet.Time, s *survey, free, rateFree int64) {
+	s.begin(free, rateFree)
 	for _, d := range p.centres.all {
 		l := p.loans[d]
 		if !d.adopted || d.blank || d.recovering || now.Sub(d.recv) > quiet {
@@ -60,10 +69,10 @@ func (p *pool) survey(now fleet.Mono, ft fleet.Time, free, rateFree int64) *surv
 	floorShares(s.shares)
 	// Who is inside already and moves comes before everybody outside.
 	movers := int64(0)
+	moving := make([]int, len(s.loans))
 	for i, l := range s.loans {
-		s.moving = append(s.moving, 0)
 		if s.how[i] <= lendMovers {
-			s.moving[i] = int(l.movers)
+			moving[i] = int(l.movers)
 			movers += int64(l.movers)
 		}
 		s.starved = s.starved || s.how[i] <= lendMovers && int64(l.movers) > l.idleNow() ||
@@ -72,11 +81,10 @@ func (p *pool) survey(now fleet.Mono, ft fleet.Time, free, rateFree int64) *surv
 	if p.Unbound && !p.gone && !p.centres.outdated() {
 		s.unbind(p)
 	}
-	s.moving = Fill(int(max(0, s.supply)), s.moving, s.shares)
+	s.moving = Fill(int(max(0, s.supply)), moving, s.shares)
 	s.supply -= movers
 	s.debt = min(s.supply, s.rate) < 0
 	s.supply, s.rate = max(0, s.supply), max(0, s.rate)
-	return s
 }
 
 // unbind makes rights of a room in which no limit binds: so many that T and R of them lie
@@ -137,6 +145,12 @@ func (s *survey) add(d *centre, l *loan, how lending, share float64) {
 // keeps returns how many idle rights each data centre is to have of n.
 func (s *survey) keeps(n int64, view *wire.View) []int {
 	keeps := make([]int, len(s.loans))
+	if n <= 0 {
+		return keeps
+	}
+	if len(s.open) == len(s.loans) {
+		return spread(int(n), view, s.loans, s.lines, s.shares)
+	}
 	for k, part := range spread(int(n), view, pick(s.loans, s.open), pick(s.lines, s.open), pick(s.shares, s.open)) {
 		keeps[s.open[k]] = part
 	}
@@ -166,14 +180,14 @@ func (s *survey) gift(p *pool, view *wire.View, i int, keep, rkeep int64) (give,
 
 // lend looks at one room: who may enter up to when, and how many idle rights
 // each data centre is to have. It lends what is free and states what is to
-// come back.
-func (p *pool) lend(now fleet.Mono, ft fleet.Time) {
+// come back. s is memory for the survey of it.
+func (p *pool) lend(now fleet.Mono, ft fleet.Time, s *survey) {
 	free, rfree, complete := p.free()
 	if complete { // what a lowered limit took is not to be lent when books are missing again
 		p.spare, p.rateSpare = min(p.spare, free), min(p.rateSpare, rfree)
 		p.debt, p.rateDebt = min(0, free), min(0, rfree)
 	}
-	s := p.survey(now, ft, free, rfree)
+	p.survey(now, ft, s, free, rfree)
 	called, callable := p.callable(s)
 	view := p.look(now, ft, prospect{
 		lines: s.lines, absent: s.absent,
