@@ -108,6 +108,27 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 	})
 }
 
+// TestRule3WhatCameFreeUnderTheLeaseMayBeUsedAgain: rights of R that came free before the lease of a
+// silent edge ended may have been used again until then, and count for a minute from there.
+func TestRule3WhatCameFreeUnderTheLeaseMayBeUsedAgain(t *testing.T) {
+	b := &books{}
+	start := fleet.Mono(time.Hour)
+	acc := &account{edge: &edge{}, books: b, rateGranted: 10, rateSeen: 10}
+	acc.rateUses.begin(start, start, []uint32{10}, 10)
+	acc.rateUses.add(start.Add(50*time.Second), start.Add(50*time.Second), 0)
+	end := start.Add(65 * time.Second)
+	b.lapse(acc, end)
+	for _, tc := range []struct {
+		after time.Duration
+		want  int64
+	}{{0, 10}, {59 * time.Second, 10}, {62 * time.Second, 0}} {
+		b.expireRate(end.Add(tc.after), 0, true)
+		if n := b.ratePresumed(); n != tc.want {
+			t.Errorf("%v after the lease %d rights are reckoned with, want %d", tc.after, n, tc.want)
+		}
+	}
+}
+
 // TestRightsOfRComeBackGradually: an edge that let in one visitor a second for long and is
 // killed closes nobody out for a minute.
 func TestRightsOfRComeBackGradually(t *testing.T) {
