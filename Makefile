@@ -124,7 +124,7 @@ test-shells:
 
 .PHONY: e2e
 e2e: ## hundreds of visitors (curl) against the built binaries as separate processes, and an official client that manages rooms
-	$(GO) test -count=1 -v -timeout 10m ./internal/e2e
+	$(GO) test -count=1 -v -parallel 4 -timeout 10m ./internal/e2e
 
 .PHONY: drain
 drain: packages ## end edges with SIGTERM behind HAProxy and nginx at RATE requests a second, and count those that fail (goal: 0)

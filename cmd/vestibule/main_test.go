@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"vestibule/internal/allinone"
+	"vestibule/internal/natsbus"
 	"vestibule/internal/testkit"
 )
 
@@ -90,14 +92,39 @@ func startDemo(t *testing.T, args ...string) (cmd *exec.Cmd, stderr *testkit.Log
 	return cmd, stderr, info, false
 }
 
+// TestDemo: everything answers where the READY line says, Ctrl-C ends it, and in the normal course of things
+// nothing is warned of. Where the machine stands still leases are lost, which is no normal course: then once more.
 func TestDemo(t *testing.T) {
 	t.Parallel()
+	for try := 1; ; try++ {
+		warned, stood := playDemo(t)
+		switch {
+		case warned == "":
+			return
+		case stood < natsbus.LeaseLength/4 || try == 5:
+			t.Fatalf("it warned of something in the normal course of things; the machine stood still for at most %v:\n%s", stood, warned)
+		}
+		t.Logf("the machine stood still for %v: once more, after\n%s", stood, warned)
+	}
+}
+
+// playDemo runs the demo once. It returns what was written to standard error, and for how long the
+// machine stood still meanwhile.
+func playDemo(t *testing.T) (warned string, stood time.Duration) {
+	t.Helper()
 	var (
 		cmd    *exec.Cmd
 		stderr *testkit.Log
 		info   allinone.Info
 		first  int
 	)
+	ctx, ended := context.WithCancel(t.Context())
+	still := make(chan time.Duration, 1)
+	go func() { still <- testkit.Still(ctx) }()
+	defer func() {
+		ended()
+		stood = <-still
+	}()
 	for ok, try := false, 0; !ok; try++ { // somebody else may take a port meanwhile
 		first = freePorts(t, 4)
 		cmd, stderr, info, ok = startDemo(t, "--listen", fmt.Sprintf("127.0.0.1:%d", first), "--visitors", "3",
@@ -147,9 +174,7 @@ func TestDemo(t *testing.T) {
 		t.Errorf("Ctrl-C: %v", err)
 	}
 	t.Logf("Ctrl-C ended it within %v", time.Since(begun).Round(time.Millisecond))
-	if s := stderr.String(); s != "" {
-		t.Errorf("it warned of something in the normal course of things:\n%s", s)
-	}
+	return stderr.String(), 0
 }
 
 // TestDemoPortTaken: an edge that cannot listen ends the demo with the reason.

@@ -257,12 +257,18 @@ func TestRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	jar := newBrowser(t)
+	logged := &testkit.Log{}
+	defer func() {
+		if t.Failed() {
+			t.Logf("log:\n%s", logged)
+		}
+	}()
 	for i := range 3 {
 		begun := time.Now()
 		tree, err := Start(Options{
 			DataCenters: []string{"nairobi", "dublin"}, Edges: 2, Listen: "127.0.0.1:0", DataDir: dir,
 			TotalActiveUsers: 20, NewUsersPerMinute: 600, SessionDuration: 10 * time.Minute, Params: wire.DefaultParams(),
-			Log: slog.New(slog.DiscardHandler),
+			Log: slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelInfo})),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -33,6 +33,7 @@ const balancer = "127.0.0.2"
 // is heard, so nothing has to be presumed, and newcomers need not wait for the sessions that
 // there may be.
 func TestStopOfEverything(t *testing.T) {
+	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, "the site") //nolint:errcheck // who asked looks at the answer
 	}))

@@ -41,6 +41,7 @@ func TestEndToEnd(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("curl is not installed; it is the visitors' browser")
 	}
+	t.Parallel()
 	bin := build(t)
 	if !play(t, bin, false) {
 		play(t, bin, true)
@@ -62,7 +63,7 @@ func play(t *testing.T, bin string, last bool) bool {
 	defer cancel()
 	var all sync.WaitGroup
 	stood := make(chan time.Duration, 1)
-	go func() { stood <- still(ctx) }()
+	go func() { stood <- testkit.Still(ctx) }()
 	rng := rand.New(rand.NewPCG(seed, seed))
 	people := make([]*visitor, visitors)
 	faults := make([]error, visitors)
@@ -190,18 +191,6 @@ func (tr *tree) another(t *testing.T, bin string) time.Duration {
 // one away, so it could not renew it in time.
 func (tr *tree) stoodStill() bool {
 	return slices.ContainsFunc(tr.nodes, func(p *process) bool { return strings.Contains(p.logs(), "no longer leading") })
-}
-
-// still returns for how long this machine let nobody run, at worst, until ctx ended: so much longer
-// than usual a request may have been on its way.
-func still(ctx context.Context) (worst time.Duration) {
-	const step = 20 * time.Millisecond
-	for ctx.Err() == nil {
-		begun := time.Now()
-		pause(ctx, step)
-		worst = max(worst, time.Since(begun)-step)
-	}
-	return worst
 }
 
 // quickEdge is an edge that says little and stops at once.

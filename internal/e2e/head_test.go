@@ -18,6 +18,7 @@ import (
 // page with every load of it. Two visitors fit in; before them come the preflights, icons and files
 // of robots that browsers and crawlers ask for by themselves.
 func TestTheHeadOfTheLine(t *testing.T) {
+	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, "the site") //nolint:errcheck // who asked looks at the answer
 	}))

@@ -48,6 +48,7 @@ func TestOperationsByHand(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil || runtime.GOOS == "windows" {
 		t.Skip("needs a shell and curl")
 	}
+	t.Parallel()
 	dir := t.TempDir()
 	if err := os.Symlink(build(t), filepath.Join(dir, "bin")); err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ import (
 	"vestibule/internal/testkit"
 )
 
-var operated = flag.Duration("operated", 15*time.Second, "time between the steps of TestAnOperatorWithTheOfficialClient; people come for three of them and 10 s more")
+var operated = flag.Duration("operated", 10*time.Second, "time between the steps of TestAnOperatorWithTheOfficialClient; people come for three of them and 10 s more")
 
 // TestAnOperatorWithTheOfficialClient has a fleet that knows no file of rooms, over three nats-servers of global and one
 // of each data centre. An operator, a program that knows nothing but the official client of the hosted API, makes
@@ -36,6 +36,7 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("curl is not installed; it is the visitors' browser")
 	}
+	t.Parallel()
 	const (
 		session       = time.Minute // the shortest that the hosted API has
 		concert, sale = 150, 30     // people of each room, told apart by their numbers
@@ -70,7 +71,7 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 	people, ended := context.WithCancel(ctx)
 	defer ended()
 	stood := make(chan time.Duration, 1)
-	go func() { stood <- still(people) }()
+	go func() { stood <- testkit.Still(people) }()
 	var all sync.WaitGroup
 	var counts tally
 	visitors, faults, jars := make([]*visitor, concert+sale), make([]error, concert+sale), t.TempDir()
@@ -93,13 +94,13 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 	}
 	raised, suspended := steps("raised"), steps("suspended")
 	// Beside the client somebody at a shell pauses a room, tells who waits, and resumes it.
-	t.Setenv("VESTIBULE_TOKEN", token)
+	asWho := []string{"VESTIBULE_TOKEN=" + token}
 	const word = "The artist is stuck in traffic."
-	command(t, filepath.Join(bin, "vestibule"), "pause", "concert", word, "--server", api)
+	command(t, asWho, filepath.Join(bin, "vestibule"), "pause", "concert", word, "--server", api)
 	for _, e := range nodes[4:] {
 		until(t, e.name+" tells that the room is paused", func() bool { return strings.Contains(page(t, e.at["url"]+"/concert/"), word) })
 	}
-	command(t, filepath.Join(bin, "vestibule"), "resume", "concert", "--server", api)
+	command(t, asWho, filepath.Join(bin, "vestibule"), "resume", "concert", "--server", api)
 	for _, e := range nodes[4:] {
 		until(t, e.name+" tells so no more", func() bool {
 			told := page(t, e.at["url"]+"/concert/")

@@ -219,7 +219,7 @@ func withUsers(t *testing.T, bin, dir string, globals int, dcs ...string) *bus {
 	for i := range globals {
 		hubs[i], routes[i] = testkit.FreeAddr(t), testkit.FreeAddr(t)
 	}
-	command(t, vestibule, "nats-config", "write", "--out", b.dir, "--data-centers", strings.Join(dcs, ","), "--globals", "global-1", "--regionals", "regional-1",
+	command(t, nil, vestibule, "nats-config", "write", "--out", b.dir, "--data-centers", strings.Join(dcs, ","), "--globals", "global-1", "--regionals", "regional-1",
 		"--edges", "edge-1..3", "--servers", "1", "--server-names", host, "--hub", strings.Join(hubs, ","), "--store-dir", filepath.Join(dir, "store-{place}"))
 	for _, place := range append([]string{"global"}, dcs...) {
 		written := filepath.Join(b.dir, place, "nats.conf")
@@ -248,16 +248,18 @@ func withUsers(t *testing.T, bin, dir string, globals int, dcs ...string) *bus {
 		for _, monitor := range monitors {
 			until(t, "a nats-server of "+place+" is well", func() bool { return get("http://"+monitor+"/healthz", new(struct{})) == nil })
 		}
-		command(t, vestibule, "nats-config", "provision", "--place", place, "--nats-url", b.url[place], "--nats-ca", filepath.Join(b.dir, "ca.crt"),
+		command(t, nil, vestibule, "nats-config", "provision", "--place", place, "--nats-url", b.url[place], "--nats-ca", filepath.Join(b.dir, "ca.crt"),
 			"--nats-cert", provision+".crt", "--nats-key", provision+".key")
 	}
 	return b
 }
 
-// command runs a command to its end.
-func command(t *testing.T, bin string, args ...string) {
+// command runs a command to its end, with more variables than ours.
+func command(t *testing.T, env []string, bin string, args ...string) {
 	t.Helper()
-	if out, err := exec.CommandContext(testkit.Within(t), bin, args...).CombinedOutput(); err != nil {
+	cmd := exec.CommandContext(testkit.Within(t), bin, args...)
+	cmd.Env = append(os.Environ(), env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s %s: %v\n%s", filepath.Base(bin), strings.Join(args, " "), err, out)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 )
 
@@ -24,8 +25,11 @@ func Program(t testing.TB, name string) string {
 	return file
 }
 
-// FreeAddr returns an address at which nobody listens at the moment. Its port is drawn below those that
-// Linux gives to connections and to who listens at port 0 (from 32,768), so that nobody is given it meanwhile.
+var given sync.Map // addresses that FreeAddr returned
+
+// FreeAddr returns an address at which nobody listens at the moment, another one each time. Its port is drawn
+// below those that Linux gives to connections and to who listens at port 0 (from 32,768), so that nobody is given
+// it meanwhile.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	for range 100 {
@@ -34,7 +38,9 @@ func FreeAddr(t testing.TB) string {
 			continue // somebody has it
 		}
 		defer l.Close()
-		return l.Addr().String()
+		if _, before := given.LoadOrStore(l.Addr().String(), true); !before {
+			return l.Addr().String()
+		}
 	}
 	t.Fatal("no free port between 12,000 and 32,000")
 	return ""

@@ -62,6 +62,23 @@ func Within(t testing.TB) context.Context {
 	return ctx
 }
 
+// Still returns for how long this machine let nobody run, at worst, until ctx ended: where it stands
+// still a lease is lost, and a request is so much longer under way than usual.
+func Still(ctx context.Context) (worst time.Duration) {
+	const step = 20 * time.Millisecond
+	tick := time.NewTimer(step)
+	defer tick.Stop()
+	for begun := time.Now(); ; begun = time.Now() {
+		select {
+		case <-ctx.Done():
+			return worst
+		case <-tick.C:
+		}
+		worst = max(worst, time.Since(begun)-step)
+		tick.Reset(step)
+	}
+}
+
 // Log keeps what is written to it, for tests that read it meanwhile. The zero value is
 // empty. It is safe for concurrent use.
 type Log struct {
