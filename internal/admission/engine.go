@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"vestibule/internal/draw"
 	"vestibule/internal/fleet"
 	"vestibule/internal/mutant"
 	"vestibule/internal/room"
@@ -32,6 +33,53 @@ type Config struct {
 	Limits Limits
 	Past   []uint64   // incarnations that have ended, see fleet.Lives
 	Rand   *rand.Rand // incarnations, ticket ids and jitter: seeded unpredictably in production
+}
+
+// Room is what an engine needs to know of a room; everything else about it
+// is the shell's business.
+type Room struct {
+	ID    room.ID
+	Epoch uint32
+	Cap   bool // partition_policy cap: renew nothing without a lease
+
+	Session        time.Duration // session_duration, for sessions without a right and those that are not renewed
+	NoRenewal      bool          // a session ends Session after its admission
+	Shut           Reason        // QueuedAll or Rejected: nobody is admitted; None: as the ledger allows
+	Gather         []Span        // times before events in which nobody is admitted, judged by the engine's clock
+	Drawn          *draw.Record  // of the newest draw, by which those who joined before it closed have other places; nil for none
+	OnIsolation    string        // one of room.Isolation…; "" holds
+	IsolationLimit int           // newcomers let in per isolation, where OnIsolation is open
+
+	// Probation is for how long an admission is stamped at first, in whole
+	// seconds; the second request lengthens it to the full session. 0 stamps in
+	// full at once.
+	Probation time.Duration
+
+	// Grace is for how long a visitor who waits and is not there keeps the place;
+	// 0 means room.DefaultGrace. Who asked within the last minute is there.
+	Grace time.Duration
+}
+
+// Span is a time: it ends before Until.
+type Span struct{ From, Until fleet.Time }
+
+// RoomOf returns what an engine needs to know of r.
+func RoomOf(r *room.Room) Room {
+	out := Room{
+		ID: r.ID, Epoch: r.Epoch, Cap: r.PartitionPolicy == room.PolicyCap,
+		Probation: r.Probation, Grace: r.Grace, Session: r.SessionDuration, OnIsolation: r.OnIsolation, IsolationLimit: r.IsolationLimit,
+		NoRenewal: r.NoRenewal, Drawn: r.Drawn.Drawn(),
+	}
+	switch {
+	case r.QueueAll:
+		out.Shut = QueuedAll
+	case r.QueueingMethod == room.MethodReject:
+		out.Shut = Rejected
+	}
+	for _, span := range r.Plan.Gathers() {
+		out.Gather = append(out.Gather, Span{fleet.Time(span[0]), fleet.Time(span[1])})
+	}
+	return out
 }
 
 // Engine is the core of one edge. See the package comment. It passes on what it is

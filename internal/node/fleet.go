@@ -78,38 +78,24 @@ type Fleet struct {
 	confirmed atomic.Int64  // when the store was asked last whether they are, and said so: nanoseconds since begun, 0 for never
 	begun     time.Time
 
-	alarmMu sync.Mutex
-	alarms  map[string]string // by document: why what the store holds is refused
-
-	refused *prometheus.CounterVec
+	*alarms
 	version *prometheus.GaugeVec
-	alarm   *prometheus.GaugeVec
 }
 
 // NewFleet returns what is on disk. changed is called after every change, not
 // concurrently.
 func NewFleet(dir string, docs Documents, log *slog.Logger, reg prometheus.Registerer, changed func()) (*Fleet, error) {
+	log = log.With(slog.String("component", "fleet"))
 	f := &Fleet{
-		dir: dir, docs: docs, log: log.With(slog.String("component", "fleet")), changed: changed,
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vestibule_documents_refused_total", Help: "Documents from the store that were refused, by document and reason.",
-		}, []string{"document", "reason"}),
+		dir: dir, docs: docs, log: log, changed: changed, alarms: newAlarms(log, reg),
 		version: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "vestibule_document_version", Help: "Version of the document in use, 0 for none.",
 		}, []string{"document"}),
-		alarm: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "vestibule_document_alarm", Help: "1 while what the store holds of the document is refused, 0 while it is what this node uses.",
-		}, []string{"document"}),
-		alarms: map[string]string{},
 		doubts: make(chan struct{}, 1), begun: time.Now(),
 	}
-	reg.MustRegister(f.refused, f.version, f.alarm)
+	reg.MustRegister(f.version)
 	for _, doc := range followed {
 		f.version.WithLabelValues(doc).Set(0)
-		f.alarm.WithLabelValues(doc).Set(0)
-		for _, why := range []refusal{older, missing, differs, foreign, invalid} {
-			f.refused.WithLabelValues(doc, string(why))
-		}
 	}
 	f.Tell(func() (fleet.Time, time.Duration) { return fleet.TimeOf(time.Now()), 0 })
 	f.ring.Store(&ticket.Keyring{})
@@ -303,67 +289,70 @@ func (f *Fleet) take(doc string, data []byte) error {
 		}
 		return f.takeRooms(roomsOffer{version: version, doc: d})
 	case KeysDocument:
-		ring, err := ticket.DecodeKeyring(data)
-		if err != nil {
-			return err
-		}
-		have := f.ring.Load()
-		same := ring.Version == have.Version && slices.Equal(ring.Keys, have.Keys)
-		switch err := succeeds(have.Version, ring.Version, same); {
-		case len(ring.Keys) == 0 && len(have.Keys) > 0:
-			return &refusedError{older, have.Version, ring.Version}
-		case err != nil || same:
-			return err
-		case !ring.Newer(*have):
-			return &refusedError{older, have.Version, ring.Version}
-		case !ring.Continues(*have):
-			return &refusedError{foreign, have.Version, ring.Version}
-		}
-		f.ring.Store(&ring)
-		f.version.WithLabelValues(doc).Set(float64(ring.Version))
+		return f.takeKeys(data)
 	case MembersDocument:
 		m, err := DecodeMembers(data)
 		if err != nil {
 			return err
 		}
-		if have := f.members.Load(); have != nil {
-			same := reflect.DeepEqual(m, have)
-			if err := succeeds(have.Version, m.Version, same); err != nil || same {
-				return err
-			}
-		}
-		f.members.Store(m)
-		f.version.WithLabelValues(doc).Set(float64(m.Version))
+		_, err = replace(f, doc, &f.members, m, func(m *Members) uint64 { return m.Version })
+		return err
 	case ControlsDocument:
 		c, err := room.DecodeControls(data)
 		if err != nil {
 			return err
 		}
-		if have := f.controls.Load(); have != nil {
-			same := reflect.DeepEqual(c, have)
-			if err := succeeds(have.Version, c.Version, same); err != nil || same {
-				return err
-			}
+		news, err := replace(f, doc, &f.controls, c, func(c *room.Controls) uint64 { return c.Version })
+		if news {
+			f.layOut()
 		}
-		f.controls.Store(c)
-		f.layOut()
-		f.version.WithLabelValues(doc).Set(float64(c.Version))
+		return err
 	case DrawsDocument:
 		b, err := draw.DecodeBoard(data)
 		if err != nil {
 			return err
 		}
-		if have := f.board.Load(); have != nil {
-			same := reflect.DeepEqual(b, have)
-			if err := succeeds(have.Version, b.Version, same); err != nil || same {
-				return err
-			}
+		news, err := replace(f, doc, &f.board, b, func(b *draw.Board) uint64 { return b.Version })
+		if news {
+			f.layOut()
 		}
-		f.board.Store(b)
-		f.layOut()
-		f.version.WithLabelValues(doc).Set(float64(b.Version))
-	default:
-		return fmt.Errorf("unknown document %q", doc)
+		return err
 	}
+	return fmt.Errorf("unknown document %q", doc)
+}
+
+// replace has next used in place of what is in use of a document, unless it is the same. It reports whether it was another.
+func replace[T any](f *Fleet, doc string, in *atomic.Pointer[T], next *T, version func(*T) uint64) (news bool, err error) {
+	if have := in.Load(); have != nil {
+		same := reflect.DeepEqual(next, have)
+		if err := succeeds(version(have), version(next), same); err != nil || same {
+			return false, err
+		}
+	}
+	in.Store(next)
+	f.version.WithLabelValues(doc).Set(float64(version(next)))
+	return true, nil
+}
+
+// takeKeys takes a key ring over, as take does.
+func (f *Fleet) takeKeys(data []byte) error {
+	ring, err := ticket.DecodeKeyring(data)
+	if err != nil {
+		return err
+	}
+	have := f.ring.Load()
+	same := ring.Version == have.Version && slices.Equal(ring.Keys, have.Keys)
+	switch err := succeeds(have.Version, ring.Version, same); {
+	case len(ring.Keys) == 0 && len(have.Keys) > 0:
+		return &refusedError{older, have.Version, ring.Version}
+	case err != nil || same:
+		return err
+	case !ring.Newer(*have):
+		return &refusedError{older, have.Version, ring.Version}
+	case !ring.Continues(*have):
+		return &refusedError{foreign, have.Version, ring.Version}
+	}
+	f.ring.Store(&ring)
+	f.version.WithLabelValues(KeysDocument).Set(float64(ring.Version))
 	return nil
 }

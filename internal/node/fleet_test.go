@@ -163,7 +163,7 @@ func TestTheLastGoodDocumentsStay(t *testing.T) {
 					t.Errorf("counted as %s: %v", reason, got)
 				}
 			}
-			if alarm := testutil.ToFloat64(f.alarm.WithLabelValues(c.doc)); (alarm == 1) != (c.reason != "") || (f.Alarm(c.doc) != "") != (c.reason != "") {
+			if alarm := testutil.ToFloat64(f.raised.WithLabelValues(c.doc)); (alarm == 1) != (c.reason != "") || (f.Alarm(c.doc) != "") != (c.reason != "") {
 				t.Errorf("alarm %v %q", alarm, f.Alarm(c.doc))
 			}
 			if f.changes != 2 || f.Set().Version() != 3 || f.Ring().Version != 2 {

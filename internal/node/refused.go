@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // refusal is why a document is refused. The set is closed: it labels metrics.
@@ -47,50 +50,80 @@ func succeeds(have, got uint64, same bool) error {
 	return nil
 }
 
+// alarms are what a node has to say about documents of the store that it refused.
+type alarms struct {
+	log     *slog.Logger
+	refused *prometheus.CounterVec
+	raised  *prometheus.GaugeVec
+
+	mu  sync.Mutex
+	why map[string]string // by document: why what the store holds is refused
+}
+
+func newAlarms(log *slog.Logger, reg prometheus.Registerer) *alarms {
+	a := &alarms{
+		log: log, why: map[string]string{},
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "vestibule_documents_refused_total", Help: "Documents from the store that were refused, by document and reason.",
+		}, []string{"document", "reason"}),
+		raised: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "vestibule_document_alarm", Help: "1 while what the store holds of the document is refused, 0 while it is what this node uses.",
+		}, []string{"document"}),
+	}
+	reg.MustRegister(a.refused, a.raised)
+	for _, doc := range followed {
+		a.raised.WithLabelValues(doc).Set(0)
+		for _, why := range []refusal{older, missing, differs, foreign, invalid} {
+			a.refused.WithLabelValues(doc, string(why))
+		}
+	}
+	return a
+}
+
 // refuses notes what became of an offer.
-func (f *Fleet) refuses(doc string, err error) bool {
+func (a *alarms) refuses(doc string, err error) bool {
 	if err == nil {
-		f.raise(doc, "")
+		a.raise(doc, "")
 		return false
 	}
 	why := invalid
 	if r, ok := errors.AsType[*refusedError](err); ok {
 		why = r.why
 	}
-	f.refused.WithLabelValues(doc, string(why)).Inc()
-	f.raise(doc, err.Error())
-	f.log.Error("document refused, the last good one stays", slog.String("document", doc), slog.String("reason", string(why)), slog.Any("error", err))
+	a.refused.WithLabelValues(doc, string(why)).Inc()
+	a.raise(doc, err.Error())
+	a.log.Error("document refused, the last good one stays", slog.String("document", doc), slog.String("reason", string(why)), slog.Any("error", err))
 	return true
 }
 
 // raise sets the alarm of a document, or ends it where there is nothing to say.
-func (f *Fleet) raise(doc, why string) {
-	f.alarmMu.Lock()
-	defer f.alarmMu.Unlock()
+func (a *alarms) raise(doc, why string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	switch {
 	case why != "":
-		f.alarms[doc] = why
-		f.alarm.WithLabelValues(doc).Set(1)
-	case f.alarms[doc] != "":
-		delete(f.alarms, doc)
-		f.alarm.WithLabelValues(doc).Set(0)
-		f.log.Info("the store holds again what is in use", slog.String("document", doc))
+		a.why[doc] = why
+		a.raised.WithLabelValues(doc).Set(1)
+	case a.why[doc] != "":
+		delete(a.why, doc)
+		a.raised.WithLabelValues(doc).Set(0)
+		a.log.Info("the store holds again what is in use", slog.String("document", doc))
 	}
 }
 
 // Alarm returns why what the store holds of a document is refused, "" where it
 // is not.
-func (f *Fleet) Alarm(doc string) string {
-	f.alarmMu.Lock()
-	defer f.alarmMu.Unlock()
-	return f.alarms[doc]
+func (a *alarms) Alarm(doc string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.why[doc]
 }
 
 // Alarms returns all alarms, for people.
-func (f *Fleet) Alarms() []string {
+func (a *alarms) Alarms() []string {
 	var out []string
 	for _, doc := range followed {
-		if why := f.Alarm(doc); why != "" {
+		if why := a.Alarm(doc); why != "" {
 			out = append(out, "the store's "+doc+" are refused: "+why)
 		}
 	}

@@ -350,17 +350,6 @@ func unpackEnds(p *wirepb.Ends) ([]End, error) {
 	return out, nil
 }
 
-func packPasses(p *Passes) *wirepb.Passes {
-	if p.Release == 0 {
-		return nil
-	}
-	return &wirepb.Passes{Release: p.Release, Granted: p.Granted, Returned: p.Returned, Spent: p.Spent, Keep: p.Keep}
-}
-
-func unpackPasses(p *wirepb.Passes) Passes {
-	return Passes{Release: p.GetRelease(), Granted: p.GetGranted(), Returned: p.GetReturned(), Spent: p.GetSpent(), Keep: p.GetKeep()}
-}
-
 func packLine(h line.Histogram) *wirepb.Line {
 	if len(h) == 0 {
 		return nil

@@ -1,6 +1,9 @@
 package wire
 
-import "vestibule/internal/mutant"
+import (
+	"vestibule/internal/mutant"
+	"vestibule/internal/wire/wirepb"
+)
 
 // Passes are what a child was lent of one release: "let in the next N" of a room that is paused. A pass
 // lets one person in, once, beside a right of T and one of R, and never comes again. As with rights
@@ -66,4 +69,15 @@ func (h *Hand) Tell(to Term) Passes {
 	told := h.Passes
 	told.Keep = 0
 	return told
+}
+
+func packPasses(p *Passes) *wirepb.Passes {
+	if p.Release == 0 {
+		return nil
+	}
+	return &wirepb.Passes{Release: p.Release, Granted: p.Granted, Returned: p.Returned, Spent: p.Spent, Keep: p.Keep}
+}
+
+func unpackPasses(p *wirepb.Passes) Passes {
+	return Passes{Release: p.GetRelease(), Granted: p.GetGranted(), Returned: p.GetReturned(), Spent: p.GetSpent(), Keep: p.GetKeep()}
 }
