@@ -29,18 +29,18 @@ func principal(ctx context.Context) Principal {
 }
 
 // authenticate lets through who shows a good token.
-func (s *Server) authenticate(next http.Handler) http.Handler {
+func (t *tokens) authenticate(next http.Handler, out *envelope) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if !bearer {
 			text = r.Header.Get("X-Auth-Key") // X-Auth-Email says nothing that the key does not
 		}
-		who, err := s.tokens.check(r.Context(), source(r.RemoteAddr), strings.TrimSpace(text))
+		who, err := t.check(r.Context(), source(r.RemoteAddr), strings.TrimSpace(text))
 		if err != nil {
 			if explain(err).Status == http.StatusUnauthorized {
 				w.Header().Set("WWW-Authenticate", `Bearer realm="vestibule"`)
 			}
-			s.fail(w, err)
+			out.fail(w, err)
 			return
 		}
 		base := "http://" + r.Host
@@ -135,7 +135,7 @@ func authorize(next api.StrictHandlerFunc, operation string) api.StrictHandlerFu
 }
 
 // VerifyToken implements [api.StrictServerInterface].
-func (s *Server) VerifyToken(ctx context.Context, _ api.VerifyTokenRequestObject) (api.VerifyTokenResponseObject, error) {
+func (s *tokenService) VerifyToken(ctx context.Context, _ api.VerifyTokenRequestObject) (api.VerifyTokenResponseObject, error) {
 	who := principal(ctx)
 	a := api.VerifiedAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}}
 	a.Result = api.Verified{Id: who.ID, Status: "active", Role: string(who.Role), Zone: Zone, Account: Account}

@@ -67,10 +67,13 @@ func raw(v any) (json.RawMessage, error) {
 	return json.Marshal(v)
 }
 
+// auditService answers for who changed what.
+type auditService struct{ journal *audit.Journal }
+
 // readEntries returns n entries from a sequence on, or up to the newest.
-func (s *Server) readEntries(ctx context.Context, from uint64, n int) (out []audit.Stored, err error) {
+func (s *auditService) readEntries(ctx context.Context, from uint64, n int) (out []audit.Stored, err error) {
 	for n > 0 {
-		some, err := s.Audit.Read(ctx, from, n, "")
+		some, err := s.journal.Read(ctx, from, n, "")
 		if err != nil {
 			return nil, err
 		}
@@ -83,8 +86,8 @@ func (s *Server) readEntries(ctx context.Context, from uint64, n int) (out []aud
 }
 
 // ListAudit implements [api.StrictServerInterface].
-func (s *Server) ListAudit(ctx context.Context, q api.ListAuditRequestObject) (api.ListAuditResponseObject, error) {
-	first, last, err := s.Audit.Bounds(ctx)
+func (s *auditService) ListAudit(ctx context.Context, q api.ListAuditRequestObject) (api.ListAuditResponseObject, error) {
+	first, last, err := s.journal.Bounds(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -113,6 +116,13 @@ func (s *Server) ListAudit(ctx context.Context, q api.ListAuditRequestObject) (a
 	}}, nil
 }
 
+// revisionService answers for what rooms were, and makes them so again.
+type revisionService struct {
+	journal *audit.Journal
+	rooms   *roomService
+	draws   *drawRules
+}
+
 // revision is an entry about one room.
 type revision struct {
 	audit.Entry
@@ -138,13 +148,13 @@ func alone(data json.RawMessage) (*room.Settings, error) {
 }
 
 // revisions returns the entries about a room, the oldest first.
-func (s *Server) revisions(ctx context.Context, id string) (out []revision, err error) {
+func (s *revisionService) revisions(ctx context.Context, id string) (out []revision, err error) {
 	if len(id) != 32 || strings.ContainsFunc(id, func(r rune) bool { return !strings.ContainsRune("0123456789abcdef", r) }) {
 		return nil, errNotFound // not in a subject
 	}
 	for _, subject := range []string{audit.RoomSubject(id), audit.RoomsSubject} {
 		for from := uint64(1); ; {
-			some, err := s.Audit.Read(ctx, from, 1000, subject)
+			some, err := s.journal.Read(ctx, from, 1000, subject)
 			if err != nil {
 				return nil, err
 			}
@@ -173,7 +183,7 @@ func (s *Server) revisions(ctx context.Context, id string) (out []revision, err 
 }
 
 // ListRevisions implements [api.StrictServerInterface].
-func (s *Server) ListRevisions(ctx context.Context, q api.ListRevisionsRequestObject) (api.ListRevisionsResponseObject, error) {
+func (s *revisionService) ListRevisions(ctx context.Context, q api.ListRevisionsRequestObject) (api.ListRevisionsResponseObject, error) {
 	all, err := s.revisions(ctx, q.WaitingRoomId)
 	if err != nil {
 		return nil, err
@@ -277,7 +287,7 @@ func plainEvent(e *room.Event) map[string]any {
 }
 
 // RestoreRevision implements [api.StrictServerInterface].
-func (s *Server) RestoreRevision(ctx context.Context, q api.RestoreRevisionRequestObject) (api.RestoreRevisionResponseObject, error) {
+func (s *revisionService) RestoreRevision(ctx context.Context, q api.RestoreRevisionRequestObject) (api.RestoreRevisionResponseObject, error) {
 	all, err := s.revisions(ctx, q.WaitingRoomId)
 	if err != nil {
 		return nil, err
@@ -296,7 +306,7 @@ func (s *Server) RestoreRevision(ctx context.Context, q api.RestoreRevisionReque
 	}
 	var pages [][]byte
 	for name := range settings.EachPage {
-		page, err := s.Page(ctx, name)
+		page, err := s.rooms.page(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -306,15 +316,15 @@ func (s *Server) RestoreRevision(ctx context.Context, q api.RestoreRevisionReque
 		pages = append(pages, page)
 	}
 	name := settings.Name
-	state, err := s.Rooms.Change(ctx, roomstore.API, func(d *roomstore.Draft) error {
+	state, err := s.rooms.change(ctx, func(d *roomstore.Draft) error {
 		for _, page := range pages {
 			d.AddPage("custom_page_html", page)
 		}
-		r := s.index.find(d.Base(), q.WaitingRoomId)
+		r := s.rooms.find(d.Base(), q.WaitingRoomId)
 		if other := d.Room(name); other != nil && other != r {
 			return refusef(http.StatusBadRequest, codeInvalid, "%s is the name of another room now: invalid data", name)
 		}
-		if err := s.noDraws("", settings, settingsOf(r)).Err(); err != nil {
+		if err := s.draws.ofRoom("", settings, settingsOf(r)).Err(); err != nil {
 			return err
 		}
 		if r == nil {
@@ -322,7 +332,7 @@ func (s *Server) RestoreRevision(ctx context.Context, q api.RestoreRevisionReque
 		}
 		return d.Replace(r.Name, *settings)
 	})
-	a, err := s.changed(ctx, state, name, err)
+	a, err := s.rooms.changed(ctx, state, name, err)
 	return api.RestoreRevision200JSONResponse{RoomAnswerJSONResponse: a}, err
 }
 

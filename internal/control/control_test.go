@@ -353,7 +353,7 @@ func TestTheSiteOfHostsThatNobodyNamed(t *testing.T) {
 	if a := f.ask(Editor, "POST", "{z}", other); a.code != 400 || !slices.Equal(a.pointers(), []string{"/host"}) {
 		t.Errorf("%+v", a)
 	}
-	f.api.Origin = "http://10.0.0.7"
+	f.api.roomService.origin = "http://10.0.0.7"
 	if a := f.ask(Editor, "POST", "{z}", other); a.code != 200 {
 		t.Fatalf("%+v", a)
 	}

@@ -11,10 +11,18 @@ import (
 	"strings"
 	"time"
 
+	"vestibule/internal/audit"
 	"vestibule/internal/control/api"
+	"vestibule/internal/draw"
 	"vestibule/internal/room"
 	"vestibule/internal/roomstore"
 	"vestibule/internal/wire"
+)
+
+const (
+	controlsDocument = "controls" // node.ControlsDocument
+	controlsTries    = 8
+	maxUntil         = 400 * 24 * time.Hour
 )
 
 // Shared are the documents that all nodes read.
@@ -24,34 +32,38 @@ type Shared interface {
 	Limit() int
 }
 
-const (
-	controlsDocument = "controls" // node.ControlsDocument
-	controlsTries    = 8
-	maxUntil         = 400 * 24 * time.Hour
-)
+// controls are what operators say of rooms for now, as all nodes read it.
+type controls struct {
+	clock
+	rooms   *catalog
+	shared  Shared
+	known   func() *room.Controls // those that this node goes by, nil for none
+	journal *audit.Journal
+	log     *slog.Logger
+}
 
-// readControls returns the controls that are in force or will be, and the revision of what is stored: the stored ones, or
+// read returns the controls that are in force or will be, and the revision of what is stored: the stored ones, or
 // those that this node knows where the store came back older.
-func (s *Server) readControls(ctx context.Context) (*room.Controls, uint64, error) {
-	data, revision, err := s.Shared.Get(ctx, controlsDocument)
+func (c *controls) read(ctx context.Context) (*room.Controls, uint64, error) {
+	data, revision, err := c.shared.Get(ctx, controlsDocument)
 	if err != nil {
 		return nil, 0, err
 	}
-	c := &room.Controls{}
+	said := &room.Controls{}
 	if data != nil {
-		if c, err = room.DecodeControls(data); err != nil {
+		if said, err = room.DecodeControls(data); err != nil {
 			return nil, 0, err
 		}
 	}
-	if known := s.Controls(); known != nil && known.Version > c.Version {
-		c = known
+	if known := c.known(); known != nil && known.Version > said.Version {
+		said = known
 	}
-	return c, revision, nil
+	return said, revision, nil
 }
 
-// changeControls makes one change of what is said of a room. edit gets a copy, and may be called again where
+// change makes one change of what is said of a room. edit gets a copy, and may be called again where
 // somebody else wrote meanwhile.
-func (s *Server) changeControls(ctx context.Context, state *roomstore.State, id string, edit func(*room.Control) error) (_ *room.Controls, err error) {
+func (c *controls) change(ctx context.Context, state *roomstore.State, id string, edit func(*room.Control) error) (_ *room.Controls, err error) {
 	var undo func(context.Context) error // of the entry in the audit stream
 	defer func() {
 		if err != nil && undo != nil && !errors.Is(err, roomstore.ErrUnknown) {
@@ -59,12 +71,12 @@ func (s *Server) changeControls(ctx context.Context, state *roomstore.State, id 
 		}
 	}()
 	for try := range controlsTries {
-		have, revision, err := s.readControls(ctx)
+		have, revision, err := c.read(ctx)
 		if err != nil {
 			return nil, err
 		}
-		now := int64(s.Time())
-		next := &room.Controls{Version: max(have.Version+1, uint64(max(0, s.now().UnixMilli()))), Rooms: maps.Clone(have.Rooms)}
+		now := c.fleet()
+		next := &room.Controls{Version: max(have.Version+1, uint64(max(0, c.now().UnixMilli()))), Rooms: maps.Clone(have.Rooms)}
 		if next.Rooms == nil {
 			next.Rooms = map[string]*room.Control{}
 		}
@@ -76,28 +88,28 @@ func (s *Server) changeControls(ctx context.Context, state *roomstore.State, id 
 			return nil, err
 		}
 		next.Rooms[id] = &said
-		for key, c := range next.Rooms { // of rooms that are gone, and what has ended
-			if s.index.find(state, key) == nil || c.At(now) == nil {
+		for key, other := range next.Rooms { // of rooms that are gone, and what has ended
+			if c.rooms.find(state, key) == nil || other.At(now) == nil {
 				delete(next.Rooms, key)
 			}
 		}
 		data, err := room.EncodeControls(next)
-		if err == nil && len(data) > s.Shared.Limit() {
-			err = refusef(http.StatusBadRequest, codeInvalid, "what is said of all rooms has %d bytes, and the store takes %d: invalid data", len(data), s.Shared.Limit())
+		if err == nil && len(data) > c.shared.Limit() {
+			err = refusef(http.StatusBadRequest, codeInvalid, "what is said of all rooms has %d bytes, and the store takes %d: invalid data", len(data), c.shared.Limit())
 		}
 		if err != nil {
 			return nil, err
 		}
 		if try == 0 {
-			undo, err = announce(ctx, s.Audit, s.now(), "controls of room "+id, have.Rooms[id], &said)
+			undo, err = announce(ctx, c.journal, c.now(), "controls of room "+id, have.Rooms[id], &said)
 			if err != nil && (said.Pause == nil && said.QueueAll == nil || releaseOf(&said) != releaseOf(have.Rooms[id])) {
 				return nil, err
 			}
 			if err != nil { // who stops a rush need not wait for the stream
-				s.Log.Error("control: a room is paused without an entry in the audit stream", slog.String("room", id), slog.String("by", roomstore.ByOf(ctx).ID), slog.Any("error", err))
+				c.log.Error("control: a room is paused without an entry in the audit stream", slog.String("room", id), slog.String("by", roomstore.ByOf(ctx).ID), slog.Any("error", err))
 			}
 		}
-		switch _, err := s.Shared.Put(ctx, controlsDocument, data, revision); {
+		switch _, err := c.shared.Put(ctx, controlsDocument, data, revision); {
 		case err == nil:
 			return next, nil
 		case !errors.Is(err, wire.ErrChanged):
@@ -107,35 +119,43 @@ func (s *Server) changeControls(ctx context.Context, state *roomstore.State, id 
 	return nil, refusef(http.StatusServiceUnavailable, codeNotNow, "others write controls all the time: nothing was changed")
 }
 
+// controlService answers for what operators say of rooms for now.
+type controlService struct {
+	*catalog
+	clock
+	controls *controls
+	board    func() *draw.Board
+}
+
 // GetControls implements [api.StrictServerInterface].
-func (s *Server) GetControls(ctx context.Context, q api.GetControlsRequestObject) (api.GetControlsResponseObject, error) {
+func (s *controlService) GetControls(ctx context.Context, q api.GetControlsRequestObject) (api.GetControlsResponseObject, error) {
 	_, r, err := s.read(ctx, q.WaitingRoomId)
 	if err != nil {
 		return nil, err
 	}
-	c, _, err := s.readControls(ctx)
+	c, _, err := s.controls.read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return api.GetControls200JSONResponse{ControlsAnswerJSONResponse: s.showControls(r, q.WaitingRoomId, c)}, nil
+	return api.GetControls200JSONResponse{ControlsAnswerJSONResponse: s.show(r, q.WaitingRoomId, c)}, nil
 }
 
 // PatchControls implements [api.StrictServerInterface].
-func (s *Server) PatchControls(ctx context.Context, q api.PatchControlsRequestObject) (api.PatchControlsResponseObject, error) {
+func (s *controlService) PatchControls(ctx context.Context, q api.PatchControlsRequestObject) (api.PatchControlsResponseObject, error) {
 	state, r, err := s.read(ctx, q.WaitingRoomId)
 	if err != nil {
 		return nil, err
 	}
 	by := principal(ctx).Name
-	c, err := s.changeControls(ctx, state, q.WaitingRoomId, func(said *room.Control) error { return s.say(said, *q.Body, by) })
+	c, err := s.controls.change(ctx, state, q.WaitingRoomId, func(said *room.Control) error { return say(said, *q.Body, by, s.fleet()) })
 	if err != nil {
 		return nil, err
 	}
-	return api.PatchControls200JSONResponse{ControlsAnswerJSONResponse: s.showControls(r, q.WaitingRoomId, c)}, nil
+	return api.PatchControls200JSONResponse{ControlsAnswerJSONResponse: s.show(r, q.WaitingRoomId, c)}, nil
 }
 
 // say changes what is said as a body names it.
-func (s *Server) say(said *room.Control, body json.RawMessage, by string) error {
+func say(said *room.Control, body json.RawMessage, by string, now int64) error {
 	var f faults
 	m := f.object("", body)
 	reason, _ := f.text("/reason", m["reason"])
@@ -157,7 +177,7 @@ func (s *Server) say(said *room.Control, body json.RawMessage, by string) error 
 			return nil, room.Mark{}
 		}
 		p := f.object("/"+key, v)
-		return p, s.mark(&f, "/"+key+"/until", p["until"], by, reason)
+		return p, f.mark("/"+key+"/until", p["until"], room.Mark{Since: now, By: by, Reason: reason})
 	}
 	if p, mark := part("pause", func() { said.Pause = nil }); p != nil {
 		text, _ := f.text("/pause/message", p["message"])
@@ -191,9 +211,8 @@ func (s *Server) say(said *room.Control, body json.RawMessage, by string) error 
 	return nil
 }
 
-// mark is that of something said now, until a moment that a body names.
-func (s *Server) mark(f *faults, at string, v json.RawMessage, by, reason string) room.Mark {
-	m := room.Mark{Since: int64(s.Time()), By: by, Reason: reason}
+// mark reads until when something holds that m says is said.
+func (f *faults) mark(at string, v json.RawMessage, m room.Mark) room.Mark {
 	text, ok := f.text(at, v)
 	if !ok || text == "" {
 		return m
@@ -223,8 +242,8 @@ func sayings(in *room.Control) []string {
 	return out
 }
 
-func (s *Server) showControls(r *roomstore.Room, id string, c *room.Controls) api.ControlsAnswerJSONResponse {
-	now := int64(s.Time())
+func (s *controlService) show(r *roomstore.Room, id string, c *room.Controls) api.ControlsAnswerJSONResponse {
+	now := s.fleet()
 	in := c.Rooms[id].At(now)
 	a := api.ControlsAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}}
 	a.Result = api.Controls{Room: r.Name, Id: id, Version: int64(c.Version)}
@@ -249,7 +268,7 @@ func (s *Server) showControls(r *roomstore.Room, id string, c *room.Controls) ap
 		}
 		a.Result.Limits = l
 	}
-	e, f := r.In(r.PlanBy(s.Board()).At(now)).Under(in, now), &a.Result.InForce
+	e, f := r.In(r.PlanBy(s.board()).At(now)).Under(in, now), &a.Result.InForce
 	f.TotalActiveUsers, f.NewUsersPerMinute, f.QueueAll, f.QueueMessage = e.TotalActiveUsers, e.NewUsersPerMinute, e.QueueAll, e.QueueMessage
 	return a
 }

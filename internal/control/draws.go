@@ -4,16 +4,75 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"time"
 
 	"vestibule/internal/control/api"
 	"vestibule/internal/draw"
 	"vestibule/internal/fleet"
+	"vestibule/internal/room"
 )
 
+// leastDraw is how long an event with a draw must be away when it is given: its commit is to be public before entries close.
+const leastDraw = draw.Lead + 30*time.Second
+
+const shuffleKey = "shuffle_at_event_start"
+
+// drawRules say which events may begin with a draw.
+type drawRules struct {
+	clock
+	drawable func() error // why no draw can be made now, nil where it can
+}
+
+// judge adds what keeps an event that was given from beginning with a draw; see of.
+func (d *drawRules) judge(g *givenEvent, old *room.Event) {
+	if g.bad[shuffleKey] {
+		return
+	}
+	for _, rule := range d.of(&g.event, old) {
+		g.faults.add("/"+shuffleKey, "%s %s", shuffleKey, rule)
+	}
+}
+
+// of returns the rules that keep e from beginning with a draw; old is what it was, nil for nothing. What was announced before
+// is not asked again.
+func (d *drawRules) of(e, old *room.Event) (rules []string) {
+	if !e.Shuffle || old != nil && old.Shuffle && old.Start == e.Start && (e.Suspended || !old.Suspended) {
+		return nil
+	}
+	if err := d.drawable(); err != nil {
+		rules = append(rules, fmt.Sprintf("must be false while an edge may not read the places that are drawn: %v", err))
+	}
+	if left := time.Duration(e.Start-d.fleet()) * time.Millisecond; e.Start != 0 && left < leastDraw {
+		rules = append(rules, fmt.Sprintf("must be false where the event starts in less than %s: entries close %s before the start, and the draw is announced before that", leastDraw, draw.Lead))
+	}
+	return rules
+}
+
+// ofRoom returns what keeps events of a room from beginning with draws that they did not begin with before; old is what the
+// room was, nil for none. Events that are over are let be: they may stand in what is imported or restored.
+func (d *drawRules) ofRoom(item string, r, old *room.Settings) (faults room.Faults) {
+	for i := range r.Events {
+		e, before := &r.Events[i], (*room.Event)(nil)
+		if e.End <= d.fleet() {
+			continue
+		}
+		if old != nil {
+			if j := slices.IndexFunc(old.Events, func(o room.Event) bool { return o.ID == e.ID }); j >= 0 {
+				before = &old.Events[j]
+			}
+		}
+		for _, rule := range d.of(e, before) {
+			faults = append(faults, room.Fault{Item: item, Name: r.Name, Field: fmt.Sprintf("events[%d].%s", i, shuffleKey), Rule: rule})
+		}
+	}
+	return faults
+}
+
 // GetDraw implements [api.StrictServerInterface].
-func (s *Server) GetDraw(_ context.Context, q api.GetDrawRequestObject) (api.GetDrawResponseObject, error) {
-	n := s.Board().Latest(q.WaitingRoomId, q.EventId)
+func (s *eventService) GetDraw(_ context.Context, q api.GetDrawRequestObject) (api.GetDrawResponseObject, error) {
+	n := s.board().Latest(q.WaitingRoomId, q.EventId)
 	if n == nil {
 		return nil, errNotFound
 	}

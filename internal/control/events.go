@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -29,8 +28,16 @@ func unless[T comparable](v, nothing T) *T {
 	return &v
 }
 
+// eventService answers for the events of rooms, and for their draws.
+type eventService struct {
+	*catalog
+	clock
+	board func() *draw.Board // what is public of draws, nil for nothing
+	draws *drawRules
+}
+
 // showEvent returns an event as the API shows it: every field, always.
-func (s *Server) showEvent(ctx context.Context, r *roomstore.Room, e *room.Event) (out api.Event, err error) {
+func (s *eventService) showEvent(ctx context.Context, r *roomstore.Room, e *room.Event) (out api.Event, err error) {
 	created, changed := e.Created, e.Changed
 	if created == 0 { // of a rooms file
 		created, changed = r.Created, r.Changed
@@ -49,7 +56,7 @@ func (s *Server) showEvent(ctx context.Context, r *roomstore.Room, e *room.Event
 		out.DisableSessionRenewal = &on
 	}
 	if e.Page != "" {
-		page, err := s.Page(ctx, e.Page)
+		page, err := s.page(ctx, e.Page)
 		if err != nil {
 			return out, err
 		}
@@ -68,7 +75,7 @@ func eventOf(r *roomstore.Room, id string) *room.Event {
 }
 
 // oneEvent answers with an event of a room.
-func (s *Server) oneEvent(ctx context.Context, r *roomstore.Room, id string) (a api.EventAnswerJSONResponse, err error) {
+func (s *eventService) oneEvent(ctx context.Context, r *roomstore.Room, id string) (a api.EventAnswerJSONResponse, err error) {
 	e := eventOf(r, id)
 	if e == nil {
 		return a, errNotFound
@@ -78,7 +85,7 @@ func (s *Server) oneEvent(ctx context.Context, r *roomstore.Room, id string) (a 
 }
 
 // WaitingRoomListEvents implements [api.StrictServerInterface].
-func (s *Server) WaitingRoomListEvents(ctx context.Context, q api.WaitingRoomListEventsRequestObject) (api.WaitingRoomListEventsResponseObject, error) {
+func (s *eventService) WaitingRoomListEvents(ctx context.Context, q api.WaitingRoomListEventsRequestObject) (api.WaitingRoomListEventsResponseObject, error) {
 	r, err := s.look(ctx, q.ZoneId, q.WaitingRoomId)
 	if err != nil {
 		return nil, err
@@ -100,7 +107,7 @@ func (s *Server) WaitingRoomListEvents(ctx context.Context, q api.WaitingRoomLis
 }
 
 // WaitingRoomEventDetails implements [api.StrictServerInterface].
-func (s *Server) WaitingRoomEventDetails(ctx context.Context, q api.WaitingRoomEventDetailsRequestObject) (api.WaitingRoomEventDetailsResponseObject, error) {
+func (s *eventService) WaitingRoomEventDetails(ctx context.Context, q api.WaitingRoomEventDetailsRequestObject) (api.WaitingRoomEventDetailsResponseObject, error) {
 	r, err := s.look(ctx, q.ZoneId, q.WaitingRoomId)
 	if err != nil {
 		return nil, err
@@ -110,7 +117,7 @@ func (s *Server) WaitingRoomEventDetails(ctx context.Context, q api.WaitingRoomE
 }
 
 // WaitingRoomPreviewActiveEventDetails implements [api.StrictServerInterface].
-func (s *Server) WaitingRoomPreviewActiveEventDetails(ctx context.Context, q api.WaitingRoomPreviewActiveEventDetailsRequestObject) (api.WaitingRoomPreviewActiveEventDetailsResponseObject, error) {
+func (s *eventService) WaitingRoomPreviewActiveEventDetails(ctx context.Context, q api.WaitingRoomPreviewActiveEventDetailsRequestObject) (api.WaitingRoomPreviewActiveEventDetailsResponseObject, error) {
 	r, err := s.look(ctx, q.ZoneId, q.WaitingRoomId)
 	if err != nil {
 		return nil, err
@@ -125,7 +132,7 @@ func (s *Server) WaitingRoomPreviewActiveEventDetails(ctx context.Context, q api
 	}
 	in, page := r.In(room.Phase{Kind: room.Active, Event: e}), ""
 	if in.WaitingPage != "" {
-		data, err := s.Page(ctx, in.WaitingPage)
+		data, err := s.page(ctx, in.WaitingPage)
 		if err != nil {
 			return nil, err
 		}
@@ -141,7 +148,7 @@ func (s *Server) WaitingRoomPreviewActiveEventDetails(ctx context.Context, q api
 }
 
 // WaitingRoomCreateEvent implements [api.StrictServerInterface].
-func (s *Server) WaitingRoomCreateEvent(ctx context.Context, q api.WaitingRoomCreateEventRequestObject) (api.WaitingRoomCreateEventResponseObject, error) {
+func (s *eventService) WaitingRoomCreateEvent(ctx context.Context, q api.WaitingRoomCreateEventRequestObject) (api.WaitingRoomCreateEventResponseObject, error) {
 	a, err := s.changeEvent(ctx, q.ZoneId, q.WaitingRoomId, newRuleID(), func(old *room.Event, id string) (*givenEvent, error) {
 		return readEvent(*q.Body, room.Event{ID: id}, true), nil
 	})
@@ -149,19 +156,19 @@ func (s *Server) WaitingRoomCreateEvent(ctx context.Context, q api.WaitingRoomCr
 }
 
 // WaitingRoomUpdateEvent implements [api.StrictServerInterface].
-func (s *Server) WaitingRoomUpdateEvent(ctx context.Context, q api.WaitingRoomUpdateEventRequestObject) (api.WaitingRoomUpdateEventResponseObject, error) {
+func (s *eventService) WaitingRoomUpdateEvent(ctx context.Context, q api.WaitingRoomUpdateEventRequestObject) (api.WaitingRoomUpdateEventResponseObject, error) {
 	a, err := s.changeEvent(ctx, q.ZoneId, q.WaitingRoomId, q.EventId, writeEvent(*q.Body, true))
 	return api.WaitingRoomUpdateEvent200JSONResponse{EventAnswerJSONResponse: a}, err
 }
 
 // WaitingRoomPatchEvent implements [api.StrictServerInterface].
-func (s *Server) WaitingRoomPatchEvent(ctx context.Context, q api.WaitingRoomPatchEventRequestObject) (api.WaitingRoomPatchEventResponseObject, error) {
+func (s *eventService) WaitingRoomPatchEvent(ctx context.Context, q api.WaitingRoomPatchEventRequestObject) (api.WaitingRoomPatchEventResponseObject, error) {
 	a, err := s.changeEvent(ctx, q.ZoneId, q.WaitingRoomId, q.EventId, writeEvent(*q.Body, false))
 	return api.WaitingRoomPatchEvent200JSONResponse{EventAnswerJSONResponse: a}, err
 }
 
 // WaitingRoomDeleteEvent implements [api.StrictServerInterface].
-func (s *Server) WaitingRoomDeleteEvent(ctx context.Context, q api.WaitingRoomDeleteEventRequestObject) (api.WaitingRoomDeleteEventResponseObject, error) {
+func (s *eventService) WaitingRoomDeleteEvent(ctx context.Context, q api.WaitingRoomDeleteEventRequestObject) (api.WaitingRoomDeleteEventResponseObject, error) {
 	_, err := s.changeEvent(ctx, q.ZoneId, q.WaitingRoomId, q.EventId, func(old *room.Event, _ string) (*givenEvent, error) {
 		if old == nil {
 			return nil, errNotFound
@@ -183,18 +190,15 @@ func writeEvent(body json.RawMessage, whole bool) func(*room.Event, string) (*gi
 
 // changeEvent makes of the event with an id, nil for none, what edit returns: nothing where that is nil. edit may be
 // called again where somebody else wrote meanwhile.
-func (s *Server) changeEvent(ctx context.Context, zone, id, event string, edit func(old *room.Event, id string) (*givenEvent, error)) (a api.EventAnswerJSONResponse, err error) {
+func (s *eventService) changeEvent(ctx context.Context, zone, id, event string, edit func(old *room.Event, id string) (*givenEvent, error)) (a api.EventAnswerJSONResponse, err error) {
 	if err := checkZone(zone); err != nil {
 		return a, err
 	}
 	name, there := "", false
-	state, err := s.Rooms.Change(ctx, roomstore.API, func(d *roomstore.Draft) error {
-		r := s.index.find(d.Base(), id)
-		switch {
-		case r == nil:
-			return errNotFound
-		case r.Owner != roomstore.API:
-			return &roomstore.OwnedError{Name: r.Name, Owner: r.Owner}
+	state, err := s.change(ctx, func(d *roomstore.Draft) error {
+		r, err := s.ofAPI(d, id)
+		if err != nil {
+			return err
 		}
 		name = r.Name
 		old := eventOf(r, event)
@@ -212,7 +216,7 @@ func (s *Server) changeEvent(ctx context.Context, zone, id, event string, edit f
 			g.event.Changed = s.now().UnixMilli()
 			settings.Events = append(settings.Events, g.event)
 			g.judge(&settings)
-			if s.judgeDraw(g, old); len(g.faults) > 0 {
+			if s.draws.judge(g, old); len(g.faults) > 0 {
 				return invalid(g.faults)
 			}
 			if len(g.page) > 0 {
@@ -256,56 +260,6 @@ func (g *givenEvent) judge(s *room.Settings) {
 			g.faults.add("/"+key, "%s %s", key, f.Rule)
 		}
 	}
-}
-
-// leastDraw is how long an event with a draw must be away when it is given: its commit is to be public before entries close.
-const leastDraw = draw.Lead + 30*time.Second
-
-const shuffleKey = "shuffle_at_event_start"
-
-// judgeDraw adds what keeps an event from beginning with a draw that did not before, or at another time.
-func (s *Server) judgeDraw(g *givenEvent, old *room.Event) {
-	if g.bad[shuffleKey] {
-		return
-	}
-	for _, rule := range s.noDraw(&g.event, old) {
-		g.faults.add("/"+shuffleKey, "%s %s", shuffleKey, rule)
-	}
-}
-
-// noDraw returns the rules that keep e from beginning with a draw; old is what it was, nil for nothing. What was announced before
-// is not asked again.
-func (s *Server) noDraw(e, old *room.Event) (rules []string) {
-	if !e.Shuffle || old != nil && old.Shuffle && old.Start == e.Start && (e.Suspended || !old.Suspended) {
-		return nil
-	}
-	if err := s.Draws(); err != nil {
-		rules = append(rules, fmt.Sprintf("must be false while an edge may not read the places that are drawn: %v", err))
-	}
-	if left := time.Duration(e.Start-int64(s.Time())) * time.Millisecond; e.Start != 0 && left < leastDraw {
-		rules = append(rules, fmt.Sprintf("must be false where the event starts in less than %s: entries close %s before the start, and the draw is announced before that", leastDraw, draw.Lead))
-	}
-	return rules
-}
-
-// noDraws returns what keeps events of a room from beginning with draws that they did not begin with before; old is what the
-// room was, nil for none. Events that are over are let be: they may stand in what is imported or restored.
-func (s *Server) noDraws(item string, r, old *room.Settings) (faults room.Faults) {
-	for i := range r.Events {
-		e, before := &r.Events[i], (*room.Event)(nil)
-		if e.End <= int64(s.Time()) {
-			continue
-		}
-		if old != nil {
-			if j := slices.IndexFunc(old.Events, func(o room.Event) bool { return o.ID == e.ID }); j >= 0 {
-				before = &old.Events[j]
-			}
-		}
-		for _, rule := range s.noDraw(e, before) {
-			faults = append(faults, room.Fault{Item: item, Name: r.Name, Field: fmt.Sprintf("events[%d].%s", i, shuffleKey), Rule: rule})
-		}
-	}
-	return faults
 }
 
 // readEvent reads a body over what an event is. A whole one has what the body does not name by default.

@@ -10,9 +10,12 @@ import (
 	"vestibule/internal/roomstore"
 )
 
+// hostService answers for the sites behind hosts.
+type hostService struct{ *catalog }
+
 // ListHosts implements [api.StrictServerInterface].
-func (s *Server) ListHosts(ctx context.Context, _ api.ListHostsRequestObject) (api.ListHostsResponseObject, error) {
-	state, err := s.Rooms.Read(ctx)
+func (s *hostService) ListHosts(ctx context.Context, _ api.ListHostsRequestObject) (api.ListHostsResponseObject, error) {
+	state, err := s.store.Read(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -25,7 +28,7 @@ func (s *Server) ListHosts(ctx context.Context, _ api.ListHostsRequestObject) (a
 }
 
 // PutHost implements [api.StrictServerInterface].
-func (s *Server) PutHost(ctx context.Context, q api.PutHostRequestObject) (api.PutHostResponseObject, error) {
+func (s *hostService) PutHost(ctx context.Context, q api.PutHostRequestObject) (api.PutHostResponseObject, error) {
 	var f faults
 	m := f.object("", *q.Body)
 	site, _ := f.text("/origin", m["origin"])
@@ -33,7 +36,7 @@ func (s *Server) PutHost(ctx context.Context, q api.PutHostRequestObject) (api.P
 		return nil, invalid(f)
 	}
 	entry := room.Document{Hosts: []room.Host{{Name: q.Host, Origin: site}}}.WithDefaults().Hosts[0]
-	_, err := s.Rooms.Change(ctx, roomstore.API, func(d *roomstore.Draft) error {
+	_, err := s.change(ctx, func(d *roomstore.Draft) error {
 		before := s.siteOf(d.Base(), entry.Name)
 		hosts, err := ours(d.Base(), entry.Name)
 		if err != nil {
@@ -80,9 +83,9 @@ func ours(state *roomstore.State, but string) (out []room.Host, err error) {
 }
 
 // DeleteHost implements [api.StrictServerInterface].
-func (s *Server) DeleteHost(ctx context.Context, q api.DeleteHostRequestObject) (api.DeleteHostResponseObject, error) {
+func (s *hostService) DeleteHost(ctx context.Context, q api.DeleteHostRequestObject) (api.DeleteHostResponseObject, error) {
 	name := strings.ToLower(q.Host)
-	_, err := s.Rooms.Change(ctx, roomstore.API, func(d *roomstore.Draft) error {
+	_, err := s.change(ctx, func(d *roomstore.Draft) error {
 		if !slices.ContainsFunc(d.Base().Hosts, func(h *roomstore.Host) bool { return h.Name == name }) {
 			return errNotFound
 		}

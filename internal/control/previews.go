@@ -69,7 +69,7 @@ func (p *previews) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type previewHost struct{}
 
 // WaitingRoomCreateACustomWaitingRoomPagePreview implements [api.StrictServerInterface].
-func (s *Server) WaitingRoomCreateACustomWaitingRoomPagePreview(ctx context.Context, q api.WaitingRoomCreateACustomWaitingRoomPagePreviewRequestObject) (api.WaitingRoomCreateACustomWaitingRoomPagePreviewResponseObject, error) {
+func (p *previews) WaitingRoomCreateACustomWaitingRoomPagePreview(ctx context.Context, q api.WaitingRoomCreateACustomWaitingRoomPagePreviewRequestObject) (api.WaitingRoomCreateACustomWaitingRoomPagePreviewResponseObject, error) {
 	if err := checkZone(q.ZoneId); err != nil {
 		return nil, err
 	}
@@ -89,9 +89,9 @@ func (s *Server) WaitingRoomCreateACustomWaitingRoomPagePreview(ctx context.Cont
 		return nil, invalid(f)
 	}
 	id := strings.ToLower(rand.Text())
-	s.previews.mu.Lock()
-	s.previews.pages.Add(id, preview{page, s.previews.now().Add(previewFor)})
-	s.previews.mu.Unlock()
+	p.mu.Lock()
+	p.pages.Add(id, preview{page, p.now().Add(previewFor)})
+	p.mu.Unlock()
 	a := api.PreviewAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}}
 	base, _ := ctx.Value(previewHost{}).(string)
 	a.Result.PreviewUrl = base + "/preview/" + id

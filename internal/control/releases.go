@@ -11,6 +11,14 @@ import (
 	"vestibule/internal/room"
 )
 
+// releaseService answers for releases of rooms that are paused.
+type releaseService struct {
+	*catalog
+	clock
+	controls *controls
+	numbers  func(ctx context.Context, id room.ID) (n Numbers, ok bool)
+}
+
 // errSame says that the release which is asked for is there already.
 var errSame = errors.New("the same release")
 
@@ -22,18 +30,18 @@ func releaseOf(c *room.Control) *room.Release {
 }
 
 // ListReleases implements [api.StrictServerInterface].
-func (s *Server) ListReleases(ctx context.Context, q api.ListReleasesRequestObject) (api.ListReleasesResponseObject, error) {
+func (s *releaseService) ListReleases(ctx context.Context, q api.ListReleasesRequestObject) (api.ListReleasesResponseObject, error) {
 	_, r, err := s.read(ctx, q.WaitingRoomId)
 	if err != nil {
 		return nil, err
 	}
-	c, _, err := s.readControls(ctx)
+	c, _, err := s.controls.read(ctx)
 	if err != nil {
 		return nil, err
 	}
 	a := api.ReleasesAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: []api.Release{}}
-	if k := releaseOf(c.Rooms[q.WaitingRoomId].At(int64(s.Time()))); k != nil {
-		a.Result = append(a.Result, s.showRelease(ctx, r.Known(), k))
+	if k := releaseOf(c.Rooms[q.WaitingRoomId].At(s.fleet())); k != nil {
+		a.Result = append(a.Result, s.show(ctx, r.Known(), k))
 	}
 	return api.ListReleases200JSONResponse{ReleasesAnswerJSONResponse: a}, nil
 }
@@ -72,7 +80,7 @@ func readRelease(ctx context.Context, q *api.CreateReleaseRequestObject) (want r
 }
 
 // CreateRelease implements [api.StrictServerInterface].
-func (s *Server) CreateRelease(ctx context.Context, q api.CreateReleaseRequestObject) (api.CreateReleaseResponseObject, error) {
+func (s *releaseService) CreateRelease(ctx context.Context, q api.CreateReleaseRequestObject) (api.CreateReleaseResponseObject, error) {
 	state, r, err := s.read(ctx, q.WaitingRoomId)
 	if err != nil {
 		return nil, err
@@ -82,7 +90,7 @@ func (s *Server) CreateRelease(ctx context.Context, q api.CreateReleaseRequestOb
 		return nil, err
 	}
 	var made room.Release
-	_, err = s.changeControls(ctx, state, q.WaitingRoomId, func(said *room.Control) error {
+	_, err = s.controls.change(ctx, state, q.WaitingRoomId, func(said *room.Control) error {
 		if said.Pause == nil {
 			return refusef(http.StatusConflict, codeNotNow, "the room is not paused: it lets people in as its limits allow. vestibule pause, or PATCH of its controls, pauses it")
 		}
@@ -94,7 +102,7 @@ func (s *Server) CreateRelease(ctx context.Context, q api.CreateReleaseRequestOb
 				}
 				return errSame
 			}
-			if now := s.showRelease(ctx, r.Known(), before); !replace && (now.State == api.Waiting || now.State == api.Open) {
+			if now := s.show(ctx, r.Known(), before); !replace && (now.State == api.Waiting || now.State == api.Open) {
 				return refusef(http.StatusConflict, codeNotNow, "release %d, of %d people, is %s: wait until they are in, or let replace be true to end it", before.ID, before.N, now.State)
 			}
 			if before.Key != "" {
@@ -106,7 +114,7 @@ func (s *Server) CreateRelease(ctx context.Context, q api.CreateReleaseRequestOb
 			return refusef(http.StatusConflict, codeNotNow, "the release that this key asked for was followed by another one")
 		}
 		made = want
-		made.At = int64(s.Time())
+		made.At = s.fleet()
 		made.ID = uint64(max(1, s.now().UnixMilli()))
 		if pause.Release != nil {
 			made.ID = max(made.ID, pause.Release.ID+1)
@@ -117,14 +125,14 @@ func (s *Server) CreateRelease(ctx context.Context, q api.CreateReleaseRequestOb
 	if err != nil && !errors.Is(err, errSame) {
 		return nil, err
 	}
-	a := api.ReleaseAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: s.showRelease(ctx, r.Known(), &made)}
+	a := api.ReleaseAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: s.show(ctx, r.Known(), &made)}
 	return api.CreateRelease200JSONResponse{ReleaseAnswerJSONResponse: a}, nil
 }
 
 // showRelease tells of a release what the leading global knows.
-func (s *Server) showRelease(ctx context.Context, name string, k *room.Release) api.Release {
+func (s *releaseService) show(ctx context.Context, name string, k *room.Release) api.Release {
 	a := api.Release{Id: int64(k.ID), People: k.N, State: api.Open, At: time.UnixMilli(k.At).UTC(), By: k.By, Reason: k.Reason}
-	n, ok := s.Numbers(ctx, room.IDOf(name))
+	n, ok := s.numbers(ctx, room.IDOf(name))
 	switch {
 	case k.Lender == nil:
 		a.State = api.Waiting

@@ -6,36 +6,20 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
-	"sync"
 
 	"vestibule/internal/control/api"
 	"vestibule/internal/room"
 	"vestibule/internal/roomstore"
 )
 
-// index finds rooms by the id that the API gives them. It holds that of one state.
-type index struct {
-	mu    sync.Mutex
-	state *roomstore.State
-	names map[string]string // name by id
+// roomService answers for the rooms themselves.
+type roomService struct {
+	*catalog
+	clock
 }
 
-func (x *index) find(state *roomstore.State, id string) *roomstore.Room {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.state != state {
-		x.state, x.names = state, make(map[string]string, len(state.Rooms))
-		for _, r := range state.Rooms {
-			x.names[room.PublicID(r.Known())] = r.Name
-		}
-	}
-	return state.Room(x.names[id])
-}
-
-const perPage = 100
-
-func (s *Server) list(ctx context.Context, page, per *int) (out []api.Room, info api.ResultInfo, err error) {
-	state, err := s.Rooms.Read(ctx)
+func (s *roomService) list(ctx context.Context, page, per *int) (out []api.Room, info api.ResultInfo, err error) {
+	state, err := s.store.Read(ctx)
 	if err != nil {
 		return nil, info, err
 	}
@@ -54,37 +38,8 @@ func (s *Server) list(ctx context.Context, page, per *int) (out []api.Room, info
 	return out, info, nil
 }
 
-// paged returns which of so many entries a page has: none past the last one.
-func paged(total int, page, per *int) (from, to int, info api.ResultInfo, err error) {
-	info = api.ResultInfo{Page: 1, PerPage: perPage, TotalCount: total}
-	var f faults
-	if page != nil {
-		info.Page = *page
-	}
-	if per != nil {
-		info.PerPage = *per
-	}
-	if info.Page < 1 {
-		f.add("/page", "page must be at least 1, got %d", info.Page)
-	}
-	if info.PerPage < 1 || info.PerPage > 1000 {
-		f.add("/per_page", "per_page must be 1 to 1000, got %d", info.PerPage)
-	}
-	if len(f) > 0 {
-		return 0, 0, info, invalid(f)
-	}
-	info.TotalPages = (total + info.PerPage - 1) / info.PerPage
-	from = total
-	if info.Page <= info.TotalPages {
-		from = (info.Page - 1) * info.PerPage
-	}
-	to = min(total, from+info.PerPage)
-	info.Count = to - from
-	return from, to, info, nil
-}
-
 // WaitingRoomListWaitingRooms implements [api.StrictServerInterface].
-func (s *Server) WaitingRoomListWaitingRooms(ctx context.Context, q api.WaitingRoomListWaitingRoomsRequestObject) (api.WaitingRoomListWaitingRoomsResponseObject, error) {
+func (s *roomService) WaitingRoomListWaitingRooms(ctx context.Context, q api.WaitingRoomListWaitingRoomsRequestObject) (api.WaitingRoomListWaitingRoomsResponseObject, error) {
 	if err := checkZone(q.ZoneId); err != nil {
 		return nil, err
 	}
@@ -93,7 +48,7 @@ func (s *Server) WaitingRoomListWaitingRooms(ctx context.Context, q api.WaitingR
 }
 
 // WaitingRoomListWaitingRoomsAccount implements [api.StrictServerInterface].
-func (s *Server) WaitingRoomListWaitingRoomsAccount(ctx context.Context, q api.WaitingRoomListWaitingRoomsAccountRequestObject) (api.WaitingRoomListWaitingRoomsAccountResponseObject, error) {
+func (s *roomService) WaitingRoomListWaitingRoomsAccount(ctx context.Context, q api.WaitingRoomListWaitingRoomsAccountRequestObject) (api.WaitingRoomListWaitingRoomsAccountResponseObject, error) {
 	if q.AccountId != Account {
 		return nil, refusef(http.StatusNotFound, codeNoRoute, "no such account: %s; there is %s", short(q.AccountId), Account)
 	}
@@ -105,34 +60,13 @@ func roomsAnswer(rooms []api.Room, info api.ResultInfo) api.RoomsAnswerJSONRespo
 	return api.RoomsAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: rooms, ResultInfo: info}
 }
 
-// look returns a room of a zone as it is now.
-func (s *Server) look(ctx context.Context, zone, id string) (*roomstore.Room, error) {
-	if err := checkZone(zone); err != nil {
-		return nil, err
-	}
-	_, r, err := s.read(ctx, id)
-	return r, err
-}
-
-// read returns the rooms as they are now, and the one with this id.
-func (s *Server) read(ctx context.Context, id string) (*roomstore.State, *roomstore.Room, error) {
-	state, err := s.Rooms.Read(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	if r := s.index.find(state, id); r != nil {
-		return state, r, nil
-	}
-	return nil, nil, errNotFound
-}
-
-func (s *Server) answer(ctx context.Context, r *roomstore.Room) (a api.RoomAnswerJSONResponse, err error) {
+func (s *roomService) answer(ctx context.Context, r *roomstore.Room) (a api.RoomAnswerJSONResponse, err error) {
 	shown, err := s.show(ctx, r)
 	return api.RoomAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: shown}, err
 }
 
 // WaitingRoomWaitingRoomDetails implements [api.StrictServerInterface].
-func (s *Server) WaitingRoomWaitingRoomDetails(ctx context.Context, q api.WaitingRoomWaitingRoomDetailsRequestObject) (api.WaitingRoomWaitingRoomDetailsResponseObject, error) {
+func (s *roomService) WaitingRoomWaitingRoomDetails(ctx context.Context, q api.WaitingRoomWaitingRoomDetailsRequestObject) (api.WaitingRoomWaitingRoomDetailsResponseObject, error) {
 	r, err := s.look(ctx, q.ZoneId, q.WaitingRoomId)
 	if err != nil {
 		return nil, err
@@ -142,19 +76,19 @@ func (s *Server) WaitingRoomWaitingRoomDetails(ctx context.Context, q api.Waitin
 }
 
 // WaitingRoomCreateWaitingRoom implements [api.StrictServerInterface].
-func (s *Server) WaitingRoomCreateWaitingRoom(ctx context.Context, q api.WaitingRoomCreateWaitingRoomRequestObject) (api.WaitingRoomCreateWaitingRoomResponseObject, error) {
+func (s *roomService) WaitingRoomCreateWaitingRoom(ctx context.Context, q api.WaitingRoomCreateWaitingRoomRequestObject) (api.WaitingRoomCreateWaitingRoomResponseObject, error) {
 	if err := checkZone(q.ZoneId); err != nil {
 		return nil, err
 	}
 	spare, name := "room-"+strings.ToLower(rand.Text()), ""
-	state, err := s.Rooms.Change(ctx, roomstore.API, func(d *roomstore.Draft) error {
+	state, err := s.change(ctx, func(d *roomstore.Draft) error {
 		g := readRoom(*q.Body, room.Settings{})
 		if d.Room(g.settings.Name) != nil && !g.bad["name"] {
 			g.faults.add("/name", "name is the name of another room already")
 			g.bad["name"] = true
 		}
 		// A room that was renamed may be known by this name.
-		if s.index.find(d.Base(), room.PublicID(g.settings.Name)) != nil && !g.bad["name"] {
+		if s.find(d.Base(), room.PublicID(g.settings.Name)) != nil && !g.bad["name"] {
 			g.settings.Identity = spare
 		}
 		settings, err := s.settle(d, g)
@@ -168,7 +102,7 @@ func (s *Server) WaitingRoomCreateWaitingRoom(ctx context.Context, q api.Waiting
 }
 
 // changed answers a change of the room called name.
-func (s *Server) changed(ctx context.Context, state *roomstore.State, name string, err error) (a api.RoomAnswerJSONResponse, _ error) {
+func (s *roomService) changed(ctx context.Context, state *roomstore.State, name string, err error) (a api.RoomAnswerJSONResponse, _ error) {
 	r, err := after(state, name, err)
 	if err != nil {
 		return a, err
@@ -176,48 +110,25 @@ func (s *Server) changed(ctx context.Context, state *roomstore.State, name strin
 	return s.answer(ctx, r)
 }
 
-// after returns the room called name as a change left it.
-func after(state *roomstore.State, name string, err error) (*roomstore.Room, error) {
-	if err != nil {
-		return nil, between(err)
-	}
-	if r := state.Room(name); r != nil {
-		return r, nil
-	}
-	return nil, errNotFound
-}
-
 // WaitingRoomUpdateWaitingRoom implements [api.StrictServerInterface].
-func (s *Server) WaitingRoomUpdateWaitingRoom(ctx context.Context, q api.WaitingRoomUpdateWaitingRoomRequestObject) (api.WaitingRoomUpdateWaitingRoomResponseObject, error) {
+func (s *roomService) WaitingRoomUpdateWaitingRoom(ctx context.Context, q api.WaitingRoomUpdateWaitingRoomRequestObject) (api.WaitingRoomUpdateWaitingRoomResponseObject, error) {
 	a, err := s.update(ctx, q.ZoneId, q.WaitingRoomId, *q.Body, true)
 	return api.WaitingRoomUpdateWaitingRoom200JSONResponse{RoomAnswerJSONResponse: a}, err
 }
 
 // WaitingRoomPatchWaitingRoom implements [api.StrictServerInterface].
-func (s *Server) WaitingRoomPatchWaitingRoom(ctx context.Context, q api.WaitingRoomPatchWaitingRoomRequestObject) (api.WaitingRoomPatchWaitingRoomResponseObject, error) {
+func (s *roomService) WaitingRoomPatchWaitingRoom(ctx context.Context, q api.WaitingRoomPatchWaitingRoomRequestObject) (api.WaitingRoomPatchWaitingRoomResponseObject, error) {
 	a, err := s.update(ctx, q.ZoneId, q.WaitingRoomId, *q.Body, false)
 	return api.WaitingRoomPatchWaitingRoom200JSONResponse{RoomAnswerJSONResponse: a}, err
 }
 
-// ofAPI returns the room with this id that a draft is to change.
-func (s *Server) ofAPI(d *roomstore.Draft, id string) (*roomstore.Room, error) {
-	r := s.index.find(d.Base(), id)
-	switch {
-	case r == nil:
-		return nil, errNotFound
-	case r.Owner != roomstore.API:
-		return nil, &roomstore.OwnedError{Name: r.Name, Owner: r.Owner}
-	}
-	return r, nil
-}
-
 // update changes a room: whole where what the body does not name goes back to its default.
-func (s *Server) update(ctx context.Context, zone, id string, body json.RawMessage, whole bool) (a api.RoomAnswerJSONResponse, err error) {
+func (s *roomService) update(ctx context.Context, zone, id string, body json.RawMessage, whole bool) (a api.RoomAnswerJSONResponse, err error) {
 	if err := checkZone(zone); err != nil {
 		return a, err
 	}
 	name := ""
-	state, err := s.Rooms.Change(ctx, roomstore.API, func(d *roomstore.Draft) error {
+	state, err := s.change(ctx, func(d *roomstore.Draft) error {
 		r, err := s.ofAPI(d, id)
 		if err != nil {
 			return err
@@ -260,12 +171,12 @@ func blank(s room.Settings) room.Settings {
 }
 
 // WaitingRoomDeleteWaitingRoom implements [api.StrictServerInterface].
-func (s *Server) WaitingRoomDeleteWaitingRoom(ctx context.Context, q api.WaitingRoomDeleteWaitingRoomRequestObject) (api.WaitingRoomDeleteWaitingRoomResponseObject, error) {
+func (s *roomService) WaitingRoomDeleteWaitingRoom(ctx context.Context, q api.WaitingRoomDeleteWaitingRoomRequestObject) (api.WaitingRoomDeleteWaitingRoomResponseObject, error) {
 	if err := checkZone(q.ZoneId); err != nil {
 		return nil, err
 	}
-	_, err := s.Rooms.Change(ctx, roomstore.API, func(d *roomstore.Draft) error {
-		r := s.index.find(d.Base(), q.WaitingRoomId)
+	_, err := s.change(ctx, func(d *roomstore.Draft) error {
+		r := s.find(d.Base(), q.WaitingRoomId)
 		if r == nil {
 			return errNotFound
 		}
@@ -282,7 +193,7 @@ func deleted(id string) api.DeletedAnswerJSONResponse {
 
 // settle returns the settings that were given, with the site of their host, or everything that is
 // wrong with them.
-func (s *Server) settle(d *roomstore.Draft, g *given) (room.Settings, error) {
+func (s *roomService) settle(d *roomstore.Draft, g *given) (room.Settings, error) {
 	r := g.settings.WithDefaults()
 	if r.Origin == "" && !g.bad["origin"] {
 		r.Origin = s.siteOf(d.Base(), r.Host)
@@ -298,43 +209,4 @@ func (s *Server) settle(d *roomstore.Draft, g *given) (room.Settings, error) {
 		return r, invalid(g.faults)
 	}
 	return r, nil
-}
-
-// siteOf returns what is behind a host: what its entry says, or all of its rooms, or where
-// nothing is known of it the site of such hosts; "" for neither.
-func (s *Server) siteOf(state *roomstore.State, host string) string {
-	for _, h := range state.Hosts {
-		if h.Name == host {
-			return h.Origin
-		}
-	}
-	site, known := "", false
-	for _, r := range state.Rooms {
-		on := r.Host == host
-		for _, route := range r.AdditionalRoutes {
-			on = on || route.Host == host
-		}
-		if on && site != "" && r.Origin != site {
-			return ""
-		}
-		if on {
-			site, known = r.Origin, true
-		}
-	}
-	if !known {
-		return s.Origin
-	}
-	return site
-}
-
-// between makes a refusal of what is wrong between rooms.
-func between(err error) error {
-	var f faults
-	if list, ok := asFaults(err); ok {
-		for _, r := range list {
-			f.rule(r, true)
-		}
-		return invalid(f)
-	}
-	return err
 }

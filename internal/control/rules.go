@@ -17,6 +17,12 @@ import (
 	"vestibule/internal/roomstore"
 )
 
+// ruleService answers for the rules of rooms.
+type ruleService struct {
+	*catalog
+	clock
+}
+
 // rulesOf is the answer to every operation of rules: the whole list.
 func rulesOf(r *roomstore.Room) api.RulesAnswerJSONResponse {
 	a := api.RulesAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: []api.Rule{}}
@@ -37,7 +43,7 @@ func rulesOf(r *roomstore.Room) api.RulesAnswerJSONResponse {
 }
 
 // WaitingRoomListWaitingRoomRules implements [api.StrictServerInterface].
-func (s *Server) WaitingRoomListWaitingRoomRules(ctx context.Context, q api.WaitingRoomListWaitingRoomRulesRequestObject) (api.WaitingRoomListWaitingRoomRulesResponseObject, error) {
+func (s *ruleService) WaitingRoomListWaitingRoomRules(ctx context.Context, q api.WaitingRoomListWaitingRoomRulesRequestObject) (api.WaitingRoomListWaitingRoomRulesResponseObject, error) {
 	r, err := s.look(ctx, q.ZoneId, q.WaitingRoomId)
 	if err != nil {
 		return nil, err
@@ -46,7 +52,7 @@ func (s *Server) WaitingRoomListWaitingRoomRules(ctx context.Context, q api.Wait
 }
 
 // WaitingRoomCreateWaitingRoomRule implements [api.StrictServerInterface].
-func (s *Server) WaitingRoomCreateWaitingRoomRule(ctx context.Context, q api.WaitingRoomCreateWaitingRoomRuleRequestObject) (api.WaitingRoomCreateWaitingRoomRuleResponseObject, error) {
+func (s *ruleService) WaitingRoomCreateWaitingRoomRule(ctx context.Context, q api.WaitingRoomCreateWaitingRoomRuleRequestObject) (api.WaitingRoomCreateWaitingRoomRuleResponseObject, error) {
 	a, err := s.changeRules(ctx, q.ZoneId, q.WaitingRoomId, func(e *ruleEdit) {
 		e.rules = append(e.rules, e.read("", e.faults.object("", *q.Body), room.Rule{ID: newRuleID()}, true))
 		e.at = func(i int) string { return "" }
@@ -55,13 +61,13 @@ func (s *Server) WaitingRoomCreateWaitingRoomRule(ctx context.Context, q api.Wai
 }
 
 // WaitingRoomReplaceWaitingRoomRules implements [api.StrictServerInterface].
-func (s *Server) WaitingRoomReplaceWaitingRoomRules(ctx context.Context, q api.WaitingRoomReplaceWaitingRoomRulesRequestObject) (api.WaitingRoomReplaceWaitingRoomRulesResponseObject, error) {
+func (s *ruleService) WaitingRoomReplaceWaitingRoomRules(ctx context.Context, q api.WaitingRoomReplaceWaitingRoomRulesRequestObject) (api.WaitingRoomReplaceWaitingRoomRulesResponseObject, error) {
 	a, err := s.changeRules(ctx, q.ZoneId, q.WaitingRoomId, func(e *ruleEdit) { e.replace(*q.Body) })
 	return api.WaitingRoomReplaceWaitingRoomRules200JSONResponse{RulesAnswerJSONResponse: a}, err
 }
 
 // WaitingRoomPatchWaitingRoomRule implements [api.StrictServerInterface].
-func (s *Server) WaitingRoomPatchWaitingRoomRule(ctx context.Context, q api.WaitingRoomPatchWaitingRoomRuleRequestObject) (api.WaitingRoomPatchWaitingRoomRuleResponseObject, error) {
+func (s *ruleService) WaitingRoomPatchWaitingRoomRule(ctx context.Context, q api.WaitingRoomPatchWaitingRoomRuleRequestObject) (api.WaitingRoomPatchWaitingRoomRuleResponseObject, error) {
 	a, err := s.changeRules(ctx, q.ZoneId, q.WaitingRoomId, func(e *ruleEdit) {
 		i := e.find(q.RuleId)
 		if i < 0 {
@@ -77,7 +83,7 @@ func (s *Server) WaitingRoomPatchWaitingRoomRule(ctx context.Context, q api.Wait
 }
 
 // WaitingRoomDeleteWaitingRoomRule implements [api.StrictServerInterface].
-func (s *Server) WaitingRoomDeleteWaitingRoomRule(ctx context.Context, q api.WaitingRoomDeleteWaitingRoomRuleRequestObject) (api.WaitingRoomDeleteWaitingRoomRuleResponseObject, error) {
+func (s *ruleService) WaitingRoomDeleteWaitingRoomRule(ctx context.Context, q api.WaitingRoomDeleteWaitingRoomRuleRequestObject) (api.WaitingRoomDeleteWaitingRoomRuleResponseObject, error) {
 	a, err := s.changeRules(ctx, q.ZoneId, q.WaitingRoomId, func(e *ruleEdit) {
 		if i := e.find(q.RuleId); i >= 0 {
 			e.rules = slices.Delete(e.rules, i, i+1)
@@ -100,12 +106,12 @@ type ruleEdit struct {
 
 // changeRules changes the rules of a room. What is wrong with those that the body does not name is
 // told by their place.
-func (s *Server) changeRules(ctx context.Context, zone, id string, edit func(*ruleEdit)) (a api.RulesAnswerJSONResponse, err error) {
+func (s *ruleService) changeRules(ctx context.Context, zone, id string, edit func(*ruleEdit)) (a api.RulesAnswerJSONResponse, err error) {
 	if err := checkZone(zone); err != nil {
 		return a, err
 	}
 	name := ""
-	state, err := s.Rooms.Change(ctx, roomstore.API, func(d *roomstore.Draft) error {
+	state, err := s.change(ctx, func(d *roomstore.Draft) error {
 		r, err := s.ofAPI(d, id)
 		if err != nil {
 			return err

@@ -41,12 +41,6 @@ const (
 // maxBody bounds a body: the largest waiting page, escaped.
 const maxBody = 2 << 20
 
-// Rooms is where rooms are kept: a [roomstore.Store].
-type Rooms interface {
-	Read(ctx context.Context) (*roomstore.State, error)
-	Change(ctx context.Context, by roomstore.Owner, edit func(*roomstore.Draft) error) (*roomstore.State, error)
-}
-
 // Numbers is the state of one room, as the leading global knows it.
 type Numbers struct {
 	Active   int       // sessions
@@ -81,58 +75,103 @@ type Options struct {
 	Time     func() fleet.Time     // fleet time, as far as this node knows it
 }
 
-// Server answers for the API. Its methods are safe for concurrent use.
+// clock tells the time.
+type clock struct {
+	time func() fleet.Time // fleet time, as far as this node knows it
+	now  func() time.Time  // the machine's
+}
+
+// fleet returns fleet time in Unix milliseconds.
+func (c clock) fleet() int64 { return int64(c.time()) }
+
+// Server answers for the API. Each of its parts answers for some operations, and has what these need and nothing else.
+// Its methods are safe for concurrent use.
 type Server struct {
-	Options
-	now      func() time.Time
-	tokens   *tokens
-	previews *previews
-	index    index
-	handler  http.Handler
+	*roomService
+	*hostService
+	*transferService
+	*revisionService
+	*ruleService
+	*eventService
+	*controlService
+	*releaseService
+	*statusService
+	*auditService
+	*tokenService
+	*previews
+	zoneService
+
+	out     *envelope
+	handler http.Handler
 }
 
 var _ api.StrictServerInterface = (*Server)(nil)
 
 // New returns a server.
 func New(o Options) *Server {
-	s := &Server{Options: o, now: time.Now}
-	s.tokens = newTokens(o.Docs, o.Audit, o.Log)
-	s.previews = newPreviews()
+	rooms := &catalog{store: o.Rooms, page: o.Page, origin: o.Origin}
+	at := clock{time: o.Time, now: time.Now}
+	said := &controls{clock: at, rooms: rooms, shared: o.Shared, known: o.Controls, journal: o.Audit, log: o.Log}
+	draws := &drawRules{at, o.Draws}
+	s := &Server{
+		roomService:     &roomService{rooms, at},
+		hostService:     &hostService{rooms},
+		transferService: &transferService{rooms, draws},
+		ruleService:     &ruleService{rooms, at},
+		eventService:    &eventService{rooms, at, o.Board, draws},
+		controlService:  &controlService{rooms, at, said, o.Board},
+		releaseService:  &releaseService{rooms, at, said, o.Numbers},
+		statusService:   &statusService{rooms, at, said, o.Numbers, o.Board, o.Fleet},
+		auditService:    &auditService{o.Audit},
+		tokenService:    &tokenService{newTokens(o.Docs, o.Audit, o.Log), o.Name},
+		previews:        newPreviews(),
+		out:             &envelope{o.Count, o.Log},
+	}
+	s.revisionService = &revisionService{o.Audit, s.roomService, draws}
 	mux := http.NewServeMux()
 	strict := api.NewStrictHandlerWithOptions(s, []api.StrictMiddlewareFunc{authorize}, api.StrictHTTPServerOptions{
-		RequestErrorHandlerFunc:  func(w http.ResponseWriter, _ *http.Request, err error) { s.fail(w, badBody(err)) },
-		ResponseErrorHandlerFunc: func(w http.ResponseWriter, _ *http.Request, err error) { s.fail(w, err) },
+		RequestErrorHandlerFunc:  func(w http.ResponseWriter, _ *http.Request, err error) { s.out.fail(w, badBody(err)) },
+		ResponseErrorHandlerFunc: func(w http.ResponseWriter, _ *http.Request, err error) { s.out.fail(w, err) },
 	})
 	api.HandlerWithOptions(strict, api.StdHTTPServerOptions{
 		BaseURL: Prefix, BaseRouter: mux,
 		ErrorHandlerFunc: func(w http.ResponseWriter, _ *http.Request, err error) {
-			s.fail(w, refusef(http.StatusBadRequest, codeInvalid, "%v: invalid data", err))
+			s.out.fail(w, refusef(http.StatusBadRequest, codeInvalid, "%v: invalid data", err))
 		},
 	})
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.fail(w, noRoute(r)) })
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.out.fail(w, noRoute(r)) })
 	cross := http.NewCrossOriginProtection()
 	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		s.fail(w, refusef(http.StatusForbidden, codeForbidden, "requests of other sites are refused"))
+		s.out.fail(w, refusef(http.StatusForbidden, codeForbidden, "requests of other sites are refused"))
 	}))
 	outer := http.NewServeMux()
 	outer.Handle("GET /preview/{id}", s.previews)
-	outer.Handle("/", cross.Handler(s.authenticate(mux)))
+	outer.Handle("/", cross.Handler(s.tokens.authenticate(mux, s.out)))
 	s.handler = outer
 	return s
 }
 
 // ServeHTTP implements [http.Handler].
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.out.serve(w, r, s.handler) }
+
+// envelope is what all answers have in common.
+type envelope struct {
+	count func(operation string, status int) // nil for nobody
+	log   *slog.Logger
+}
+
+// serve has handler answer, counts the answer, and refuses what handler would send elsewhere or is too large.
+func (e *envelope) serve(w http.ResponseWriter, r *http.Request, handler http.Handler) {
 	c := &counted{ResponseWriter: w, status: http.StatusOK, operation: NoOperation}
-	if w = c; s.Count != nil {
-		defer func() { s.Count(c.operation, c.status) }()
+	if w = c; e.count != nil {
+		defer func() { e.count(c.operation, c.status) }()
 	}
 	r = r.WithContext(context.WithValue(r.Context(), countedKey{}, c))
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	if p := r.URL.Path; r.Method == http.MethodConnect || p == "" || p[0] != '/' || p != "/" && path.Clean(p) != p {
-		s.fail(w, noRoute(r)) // a mux would send clients elsewhere
+		e.fail(w, noRoute(r)) // a mux would send clients elsewhere
 		return
 	}
 	most := int64(maxBody)
@@ -140,7 +179,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		most = maxImport
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, most)
-	s.handler.ServeHTTP(w, r)
+	handler.ServeHTTP(w, r)
 }
 
 // NoOperation is what is counted of requests that are refused before their operation is known,
@@ -214,16 +253,16 @@ func explain(err error) *refusalError {
 }
 
 // fail answers with what was refused.
-func (s *Server) fail(w http.ResponseWriter, err error) {
+func (e *envelope) fail(w http.ResponseWriter, err error) {
 	r := explain(err)
 	if r.Status == http.StatusServiceUnavailable {
-		s.Log.Warn("control: not answered", slog.Any("error", err))
+		e.log.Warn("control: not answered", slog.Any("error", err))
 		w.Header().Set("Retry-After", "1")
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(r.Status)
 	if err := json.NewEncoder(w).Encode(api.Failure{Errors: r.Notes, Messages: []api.Note{}}); err != nil {
-		s.Log.Debug("control: answer not written", slog.Any("error", err))
+		e.log.Debug("control: answer not written", slog.Any("error", err))
 	}
 }
 

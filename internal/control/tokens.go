@@ -188,14 +188,20 @@ func (t *tokens) list(ctx context.Context) ([]string, error) {
 	return ids, nil
 }
 
+// tokenService answers for tokens.
+type tokenService struct {
+	tokens *tokens
+	name   string // of this candidate
+}
+
 // First makes the first token, an admin's, where there is none at all. It returns "" where there
 // is one, or where another candidate makes it.
-func (s *Server) First(ctx context.Context) (string, error) {
+func (s *tokenService) First(ctx context.Context) (string, error) {
 	ids, err := s.tokens.list(ctx)
 	if err != nil || len(ids) > 0 {
 		return "", err
 	}
-	ctx = roomstore.By(ctx, audit.By{Name: "a global that starts", From: s.Name, Operation: "make-first-token"})
+	ctx = roomstore.By(ctx, audit.By{Name: "a global that starts", From: s.name, Operation: "make-first-token"})
 	value, _, err := s.tokens.make(ctx, firstToken, "first", Admin, time.Time{})
 	if errors.Is(err, wire.ErrChanged) {
 		return "", nil
@@ -204,14 +210,14 @@ func (s *Server) First(ctx context.Context) (string, error) {
 }
 
 // Good reports whether a token is known and not expired.
-func (s *Server) Good(ctx context.Context, value string) bool {
+func (s *tokenService) Good(ctx context.Context, value string) bool {
 	_, err := s.tokens.check(ctx, "", value)
 	return err == nil
 }
 
 // Make makes a token that does not expire.
-func (s *Server) Make(ctx context.Context, name string, role Role) (string, error) {
-	ctx = roomstore.By(ctx, audit.By{Name: "the owner of this process", From: s.Name, Operation: "make-token"})
+func (s *tokenService) Make(ctx context.Context, name string, role Role) (string, error) {
+	ctx = roomstore.By(ctx, audit.By{Name: "the owner of this process", From: s.name, Operation: "make-token"})
 	value, _, err := s.tokens.make(ctx, rand.Text()[:tokenIDLen], name, role, time.Time{})
 	return value, err
 }
@@ -231,7 +237,7 @@ func showToken(id string, t *token, value string) api.Token {
 }
 
 // ListTokens implements [api.StrictServerInterface].
-func (s *Server) ListTokens(ctx context.Context, _ api.ListTokensRequestObject) (api.ListTokensResponseObject, error) {
+func (s *tokenService) ListTokens(ctx context.Context, _ api.ListTokensRequestObject) (api.ListTokensResponseObject, error) {
 	ids, err := s.tokens.list(ctx)
 	if err != nil {
 		return nil, err
@@ -251,7 +257,7 @@ func (s *Server) ListTokens(ctx context.Context, _ api.ListTokensRequestObject) 
 }
 
 // CreateToken implements [api.StrictServerInterface].
-func (s *Server) CreateToken(ctx context.Context, q api.CreateTokenRequestObject) (api.CreateTokenResponseObject, error) {
+func (s *tokenService) CreateToken(ctx context.Context, q api.CreateTokenRequestObject) (api.CreateTokenResponseObject, error) {
 	var f faults
 	m := f.object("", *q.Body)
 	name, ok := f.text("/name", m["name"])
@@ -265,7 +271,7 @@ func (s *Server) CreateToken(ctx context.Context, q api.CreateTokenRequestObject
 	var expires time.Time
 	if text, ok := f.text("/expires_on", m["expires_on"]); ok && text != "" {
 		var err error
-		if expires, err = time.Parse(time.RFC3339, text); err != nil || !expires.After(s.now()) {
+		if expires, err = time.Parse(time.RFC3339, text); err != nil || !expires.After(s.tokens.now()) {
 			f.add("/expires_on", "expires_on must be a time to come, such as 2027-01-31T00:00:00Z, got %q", short(text))
 		}
 	}
@@ -289,7 +295,7 @@ func (s *Server) CreateToken(ctx context.Context, q api.CreateTokenRequestObject
 }
 
 // DeleteToken implements [api.StrictServerInterface].
-func (s *Server) DeleteToken(ctx context.Context, q api.DeleteTokenRequestObject) (api.DeleteTokenResponseObject, error) {
+func (s *tokenService) DeleteToken(ctx context.Context, q api.DeleteTokenRequestObject) (api.DeleteTokenResponseObject, error) {
 	if !tokenForm.MatchString(tokenPrefix + q.TokenId + "_" + strings.Repeat("a", 43)) {
 		return nil, errNotFound
 	}

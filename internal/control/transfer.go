@@ -22,9 +22,15 @@ const maxImport = 32 << 20
 // importPath is the one path whose body may be so large.
 const importPath = Prefix + "/vestibule/import"
 
+// transferService writes rooms as a rooms file, and takes them from one.
+type transferService struct {
+	*catalog
+	draws *drawRules
+}
+
 // ExportRooms implements [api.StrictServerInterface].
-func (s *Server) ExportRooms(ctx context.Context, _ api.ExportRoomsRequestObject) (api.ExportRoomsResponseObject, error) {
-	state, err := s.Rooms.Read(ctx)
+func (s *transferService) ExportRooms(ctx context.Context, _ api.ExportRoomsRequestObject) (api.ExportRoomsResponseObject, error) {
+	state, err := s.store.Read(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +42,7 @@ func (s *Server) ExportRooms(ctx context.Context, _ api.ExportRoomsRequestObject
 				return
 			}
 			var page []byte
-			if page, err = s.Page(ctx, *name); err == nil && page == nil {
+			if page, err = s.page(ctx, *name); err == nil && page == nil {
 				err = fmt.Errorf("a page of room %s is not in the store", r.Name)
 			}
 			*name = "page-" + *name + ".html"
@@ -86,7 +92,7 @@ func pagesOf(rooms []room.Settings, pages map[string]string, f *faults) map[stri
 }
 
 // ImportRooms implements [api.StrictServerInterface].
-func (s *Server) ImportRooms(ctx context.Context, q api.ImportRoomsRequestObject) (api.ImportRoomsResponseObject, error) {
+func (s *transferService) ImportRooms(ctx context.Context, q api.ImportRoomsRequestObject) (api.ImportRoomsResponseObject, error) {
 	var f faults
 	m := f.object("", *q.Body)
 	text, _ := f.text("/rooms_yaml", m["rooms_yaml"])
@@ -112,7 +118,7 @@ func (s *Server) ImportRooms(ctx context.Context, q api.ImportRoomsRequestObject
 		return nil, invalid(f)
 	}
 	var changes []api.ImportedChange
-	_, err = s.Rooms.Change(ctx, roomstore.API, func(d *roomstore.Draft) error {
+	_, err = s.change(ctx, func(d *roomstore.Draft) error {
 		if take {
 			d.TakeOver()
 		}
@@ -172,11 +178,11 @@ func imported(base, next *roomstore.State) []api.ImportedChange {
 }
 
 // importedDraws returns the draws of rooms of a file that cannot be made.
-func (s *Server) importedDraws(rooms []room.Settings, base, next *roomstore.State) error {
+func (s *transferService) importedDraws(rooms []room.Settings, base, next *roomstore.State) error {
 	var faults room.Faults
 	for _, c := range roomstore.Changes(base, next) {
 		if i := slices.IndexFunc(rooms, func(r room.Settings) bool { return r.Name == c.Name }); i >= 0 && c.After != nil {
-			faults = append(faults, s.noDraws(fmt.Sprintf("rooms[%d]", i), &c.After.Settings, settingsOf(c.Before))...)
+			faults = append(faults, s.draws.ofRoom(fmt.Sprintf("rooms[%d]", i), &c.After.Settings, settingsOf(c.Before))...)
 		}
 	}
 	return faults.Err()

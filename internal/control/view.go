@@ -13,7 +13,7 @@ import (
 func asFaults(err error) (room.Faults, bool) { return errors.AsType[room.Faults](err) }
 
 // show returns a room as the API shows it: every field, always.
-func (s *Server) show(ctx context.Context, r *roomstore.Room) (out api.Room, err error) {
+func (s *roomService) show(ctx context.Context, r *roomstore.Room) (out api.Room, err error) {
 	out = api.Room{
 		Id: room.PublicID(r.Known()), CreatedOn: time.UnixMilli(r.Created).UTC(), ModifiedOn: time.UnixMilli(r.Changed).UTC(),
 		Name: r.Name, Host: r.Host, Path: r.Path, AdditionalRoutes: []api.Route{},
@@ -27,12 +27,12 @@ func (s *Server) show(ctx context.Context, r *roomstore.Room) (out api.Room, err
 	if r.OriginCommands != "" {
 		out.EnabledOriginCommands = append(out.EnabledOriginCommands, r.OriginCommands)
 	}
-	out.NextEventPrequeueStartTime, out.NextEventStartTime = nextEvent(&r.Settings, int64(s.Time()))
+	out.NextEventPrequeueStartTime, out.NextEventStartTime = nextEvent(&r.Settings, s.fleet())
 	for _, route := range r.AdditionalRoutes {
 		out.AdditionalRoutes = append(out.AdditionalRoutes, api.Route{Host: route.Host, Path: route.Path})
 	}
 	if r.WaitingPage != "" {
-		page, err := s.Page(ctx, r.WaitingPage)
+		page, err := s.page(ctx, r.WaitingPage)
 		if err != nil {
 			return out, err
 		}
@@ -59,11 +59,4 @@ func shownOwn(r *roomstore.Room) map[string]any {
 		}
 	}
 	return out
-}
-
-// GetFleet implements [api.StrictServerInterface].
-func (s *Server) GetFleet(context.Context, api.GetFleetRequestObject) (api.GetFleetResponseObject, error) {
-	return api.GetFleet200JSONResponse{FleetAnswerJSONResponse: api.FleetAnswerJSONResponse{
-		Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: s.Fleet(),
-	}}, nil
 }

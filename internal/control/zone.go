@@ -8,8 +8,12 @@ import (
 	"time"
 
 	"vestibule/internal/control/api"
+	"vestibule/internal/draw"
 	"vestibule/internal/room"
 )
+
+// zoneService answers for the zone.
+type zoneService struct{}
 
 // zoneSettings are those of the zone: nothing is served yet but the default.
 func zoneSettings(zone string, body json.RawMessage) (a api.ZoneSettingsAnswerJSONResponse, err error) {
@@ -30,30 +34,40 @@ func zoneSettings(zone string, body json.RawMessage) (a api.ZoneSettingsAnswerJS
 }
 
 // WaitingRoomGetZoneSettings implements [api.StrictServerInterface].
-func (s *Server) WaitingRoomGetZoneSettings(_ context.Context, q api.WaitingRoomGetZoneSettingsRequestObject) (api.WaitingRoomGetZoneSettingsResponseObject, error) {
+func (zoneService) WaitingRoomGetZoneSettings(_ context.Context, q api.WaitingRoomGetZoneSettingsRequestObject) (api.WaitingRoomGetZoneSettingsResponseObject, error) {
 	a, err := zoneSettings(q.ZoneId, nil)
 	return api.WaitingRoomGetZoneSettings200JSONResponse{ZoneSettingsAnswerJSONResponse: a}, err
 }
 
 // WaitingRoomUpdateZoneSettings implements [api.StrictServerInterface].
-func (s *Server) WaitingRoomUpdateZoneSettings(_ context.Context, q api.WaitingRoomUpdateZoneSettingsRequestObject) (api.WaitingRoomUpdateZoneSettingsResponseObject, error) {
+func (zoneService) WaitingRoomUpdateZoneSettings(_ context.Context, q api.WaitingRoomUpdateZoneSettingsRequestObject) (api.WaitingRoomUpdateZoneSettingsResponseObject, error) {
 	a, err := zoneSettings(q.ZoneId, *q.Body)
 	return api.WaitingRoomUpdateZoneSettings200JSONResponse{ZoneSettingsAnswerJSONResponse: a}, err
 }
 
 // WaitingRoomPatchZoneSettings implements [api.StrictServerInterface].
-func (s *Server) WaitingRoomPatchZoneSettings(_ context.Context, q api.WaitingRoomPatchZoneSettingsRequestObject) (api.WaitingRoomPatchZoneSettingsResponseObject, error) {
+func (zoneService) WaitingRoomPatchZoneSettings(_ context.Context, q api.WaitingRoomPatchZoneSettingsRequestObject) (api.WaitingRoomPatchZoneSettingsResponseObject, error) {
 	a, err := zoneSettings(q.ZoneId, *q.Body)
 	return api.WaitingRoomPatchZoneSettings200JSONResponse{ZoneSettingsAnswerJSONResponse: a}, err
 }
 
+// statusService answers for what goes on in rooms and in the fleet.
+type statusService struct {
+	*catalog
+	clock
+	controls *controls
+	numbers  func(ctx context.Context, id room.ID) (n Numbers, ok bool)
+	board    func() *draw.Board
+	nodes    func() api.Fleet
+}
+
 // WaitingRoomGetWaitingRoomStatus implements [api.StrictServerInterface].
-func (s *Server) WaitingRoomGetWaitingRoomStatus(ctx context.Context, q api.WaitingRoomGetWaitingRoomStatusRequestObject) (api.WaitingRoomGetWaitingRoomStatusResponseObject, error) {
+func (s *statusService) WaitingRoomGetWaitingRoomStatus(ctx context.Context, q api.WaitingRoomGetWaitingRoomStatusRequestObject) (api.WaitingRoomGetWaitingRoomStatusResponseObject, error) {
 	r, err := s.look(ctx, q.ZoneId, q.WaitingRoomId)
 	if err != nil {
 		return nil, err
 	}
-	n, ok := s.Numbers(ctx, room.IDOf(r.Known()))
+	n, ok := s.numbers(ctx, room.IDOf(r.Known()))
 	if !ok {
 		return nil, refusef(http.StatusServiceUnavailable, codeNotNow, "no global that leads has told numbers of late")
 	}
@@ -66,7 +80,7 @@ func (s *Server) WaitingRoomGetWaitingRoomStatus(ctx context.Context, q api.Wait
 	if n.Longest > 0 {
 		a.Result.MaxEstimatedTimeMinutes = int(math.Ceil(min(n.Longest, float64(1000*time.Hour/time.Second)) / 60))
 	}
-	on := r.PlanBy(s.Board()).At(int64(s.Time()))
+	on := r.PlanBy(s.board()).At(s.fleet())
 	if on.Event != nil {
 		a.Result.EventId = on.Event.ID
 	}
@@ -77,10 +91,17 @@ func (s *Server) WaitingRoomGetWaitingRoomStatus(ctx context.Context, q api.Wait
 		a.Result.Status, a.Result.EventId = api.Suspended, ""
 	}
 	a.Result.Vestibule.AsOf, a.Result.Vestibule.Complete, a.Result.Vestibule.BeyondLimit = n.At.UTC(), n.Complete, n.Beyond
-	c, _, err := s.readControls(ctx)
+	c, _, err := s.controls.read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	a.Result.Vestibule.Controls = sayings(c.Rooms[room.PublicID(r.Known())].At(int64(s.Time())))
+	a.Result.Vestibule.Controls = sayings(c.Rooms[room.PublicID(r.Known())].At(s.fleet()))
 	return api.WaitingRoomGetWaitingRoomStatus200JSONResponse{StatusAnswerJSONResponse: a}, nil
+}
+
+// GetFleet implements [api.StrictServerInterface].
+func (s *statusService) GetFleet(context.Context, api.GetFleetRequestObject) (api.GetFleetResponseObject, error) {
+	return api.GetFleet200JSONResponse{FleetAnswerJSONResponse: api.FleetAnswerJSONResponse{
+		Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: s.nodes(),
+	}}, nil
 }
