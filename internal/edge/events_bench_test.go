@@ -122,7 +122,7 @@ func benchmarkStreams(b *testing.B, secure bool) {
 		msg, _ := st.server.gate.Message(sale, 0)
 		size = len(msg)
 		used, begun := cpuTime(b), time.Now()
-		st.server.hub.Broadcast(st.server.gate.Message)
+		st.server.streams.hub.Broadcast(st.server.gate.Message)
 		cpu += cpuTime(b) - used
 		at, err := strconv.ParseInt(heard(), 10, 64)
 		if err != nil {

@@ -24,7 +24,7 @@ const streamURL = "http://sale.example" + gate.EventsPath + "?room=sale"
 
 // onStream counts the event streams that are open.
 func (st *stage) onStream() int {
-	return st.server.hub.Open()
+	return st.server.streams.hub.Open()
 }
 
 // inLine returns the ticket of somebody who joined a minute ago and came back.

@@ -113,7 +113,9 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case gate.Enters:
 		f.admit(w, o)
 	case gate.Listens:
-		f.stream(w, r, o)
+		if !f.streams.open(w, r, o) {
+			f.answer(w, r, o)
+		}
 	default:
 		f.answer(w, r, o)
 	}

@@ -26,13 +26,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch o.Kind {
 	case gate.Enters:
 		s.enter(w, r, o)
-	case gate.Listens:
-		s.stream(w, r, o)
+		return
 	case gate.Preflights:
-		s.preflight(w, r, o)
-	default:
-		s.answer(w, r, o)
+		s.proxy.preflight(r, o)
+	case gate.Listens:
+		if s.streams.open(w, r, o) {
+			return
+		}
+	case gate.Answered:
 	}
+	s.answer(w, r, o)
 }
 
 // request returns what a request of peer is decided by.
@@ -46,13 +49,13 @@ func (s *Server) request(r *http.Request, peer netip.Addr, o *gate.Outcome) *gat
 // fill fills in what the header of a request tells, whose lines are asked for by their
 // canonical names, nil for none, and the connection: its peer, and whether it has TLS.
 func (s *Server) fill(q *gate.Request, peer netip.Addr, secure bool, lines func(name string) []string) {
-	q.Client, q.Secure = s.proxies.Client(peer, secure, lines("X-Forwarded-For"), lines("X-Forwarded-Proto"))
 	q.Cookies, q.Tickets, q.Proofs, q.Accept, q.Upgrade = lines("Cookie"), lines(gate.TicketHeader), lines(gate.ProofHeader), lines("Accept"), lines("Upgrade")
 	q.Encodings = lines("Accept-Encoding")
 	q.Languages, q.Origin, q.Poll = first(lines("Accept-Language")), first(lines("Origin")), first(lines(gate.PollHeader)) != ""
 	q.FetchSite, q.FetchDest, q.FetchMode = first(lines("Sec-Fetch-Site")), first(lines("Sec-Fetch-Dest")), first(lines("Sec-Fetch-Mode"))
 	q.FetchUser, q.Referer = first(lines("Sec-Fetch-User")), first(lines("Referer"))
 	q.CORS = gate.CORS{Method: first(lines("Access-Control-Request-Method")), Headers: first(lines("Access-Control-Request-Headers"))}
+	q.Client, q.Secure = s.proxies.Client(peer, secure, lines("X-Forwarded-For"), lines("X-Forwarded-Proto"))
 }
 
 // ruleLines are the lines of a header as rules ask for them.
@@ -136,12 +139,6 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, o *gate.Outcome)
 	if _, err := w.Write(o.Body); err != nil {
 		s.log.Debug("answer to a visitor not written", slog.Any("error", err))
 	}
-}
-
-// refuse answers a request that was to be decided otherwise.
-func (s *Server) refuse(w http.ResponseWriter, r *http.Request, o *gate.Outcome, why, text string, status int) {
-	o.Refuse(why, text, status)
-	s.answer(w, r, o)
 }
 
 func addFields(h http.Header, fields []gate.Field) {

@@ -288,29 +288,28 @@ const (
 // preflight asks the site which pages of other origins may send a request. The site is
 // told path, origin and what is asked for, and its answer is told without anything
 // but CORS headers: nobody has been let in (decision 62). Its silence says
-// nothing about the site: a visitor could choose a path that is slow.
-func (s *Server) preflight(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
+// nothing about the site: a visitor could choose a path that is slow. o becomes what the visitor is answered.
+func (p *proxy) preflight(r *http.Request, o *gate.Outcome) {
 	select {
-	case s.proxy.preflights <- struct{}{}:
-		defer func() { <-s.proxy.preflights }()
+	case p.preflights <- struct{}{}:
+		defer func() { <-p.preflights }()
 	default:
-		w.Header().Set("Retry-After", "2")
-		s.refuse(w, r, o, "preflight_refused", "Too many preflights at the moment.", http.StatusServiceUnavailable)
+		o.Header = append(o.Header, gate.Field{Name: "Retry-After", Value: "2"})
+		o.Refuse("preflight_refused", "Too many preflights at the moment.", http.StatusServiceUnavailable)
 		return
 	}
-	headers, err := s.proxy.preflight(r, o)
+	headers, err := p.askPreflight(r, o)
 	if err != nil {
-		s.log.Debug("preflight not answered by the site", slog.String("host", r.Host), slog.Any("error", err))
-		s.refuse(w, r, o, "preflight_refused", "The site does not allow this.", http.StatusForbidden)
+		p.log.Debug("preflight not answered by the site", slog.String("host", r.Host), slog.Any("error", err))
+		o.Refuse("preflight_refused", "The site does not allow this.", http.StatusForbidden)
 		return
 	}
 	o.Kind, o.Status, o.Header = gate.Answered, http.StatusNoContent, append(o.Header, headers...)
-	s.answer(w, r, o)
 }
 
-// preflight returns the CORS headers of the site's answer; an error where it is none of
+// askPreflight returns the CORS headers of the site's answer; an error where it is none of
 // success.
-func (p *proxy) preflight(r *http.Request, o *gate.Outcome) ([]gate.Field, error) {
+func (p *proxy) askPreflight(r *http.Request, o *gate.Outcome) ([]gate.Field, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), preflightTime)
 	defer cancel()
 	to := o.Origin.URL

@@ -58,7 +58,7 @@ type Server struct {
 	proxies clientaddr.Proxies
 	headers *proxyHeaders
 	gate    *gate.Gate
-	hub     *live.Hub
+	streams *streams
 	monitor *origin.Monitor
 	proxy   *proxy
 	fast    *fast // nil where net/http reads everything
@@ -102,13 +102,15 @@ func New(o Options) (_ *Server, err error) {
 	s.files = shareFiles(limit, o.Config.Connections.Total, o.Config.Events.Total)
 	s.files.tell(s.log, &s.cfg)
 	s.conns = newConnections(s.files.visitors, s.metrics, s.log)
-	if s.hub, err = live.New(live.Options{Max: s.files.streams, PerPrefix: o.Config.Events.Prefix, Every: o.EventsEvery, Reg: o.Reg}); err != nil {
+	hub, err := live.New(live.Options{Max: s.files.streams, PerPrefix: o.Config.Events.Prefix, Every: o.EventsEvery, Reg: o.Reg})
+	if err != nil {
 		return nil, fmt.Errorf("events.per_prefix: %w", err)
 	}
 	clock := node.NewClock()
-	if s.gate, err = s.newGate(o, clock); err != nil {
+	if s.gate, err = s.newGate(o, clock, hub.Finish); err != nil {
 		return nil, err
 	}
+	s.streams = &streams{hub, s.gate, s.log}
 	s.gate.With(func(_ fleet.Mono, eng *admission.Engine) { s.keepLives(eng.Incarnations()) })
 	dials := newDials(o.Config.Timeouts, s.files.origins, s.metrics)
 	transport := newTransport(o.Config.Timeouts, dials)
@@ -132,7 +134,7 @@ func New(o Options) (_ *Server, err error) {
 }
 
 // newGate returns the gate, with an engine that goes on where the data folder tells.
-func (s *Server) newGate(o Options, clock *node.Clock) (*gate.Gate, error) {
+func (s *Server) newGate(o Options, clock *node.Clock, finish func(live.Place)) (*gate.Gate, error) {
 	chance := o.Rand
 	if chance == nil {
 		var seed [32]byte
@@ -153,7 +155,7 @@ func (s *Server) newGate(o Options, clock *node.Clock) (*gate.Gate, error) {
 			Rand:   rand.New(chance),
 			Past:   s.folder.Succeeds(s.log),
 		},
-		Proofs: s.proofs(), HeldPerPrefix: o.Config.Held.Prefix, NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.wake, Finish: s.hub.Finish, Reg: o.Reg, Log: s.log,
+		Proofs: s.proofs(), HeldPerPrefix: o.Config.Held.Prefix, NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.wake, Finish: finish, Reg: o.Reg, Log: s.log,
 	})
 }
 
@@ -225,7 +227,7 @@ func (s *Server) Run(ctx context.Context) error {
 			return nil
 		})
 	}
-	serve(func(ctx context.Context) { s.hub.Run(ctx, s.gate.Message) })
+	serve(func(ctx context.Context) { s.streams.hub.Run(ctx, s.gate.Message) })
 	serve(s.monitor.Run)
 	if s.fast != nil {
 		serve(s.fast.run)

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
@@ -14,13 +15,20 @@ import (
 	"vestibule/internal/live"
 )
 
-// stream opens an event stream for a visitor who waits.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
+// streams opens event streams. It is safe for concurrent use.
+type streams struct {
+	hub  *live.Hub
+	gate *gate.Gate
+	log  *slog.Logger
+}
+
+// open opens an event stream for a visitor who waits, and serves it. It reports false where o says what to answer instead.
+func (s *streams) open(w http.ResponseWriter, r *http.Request, o *gate.Outcome) bool {
 	st := &live.Stream{Place: o.Stay.Place(), From: clientaddr.Prefix(o.Client)}
 	if err := s.hub.Reserve(st.From); err != nil {
-		w.Header().Set("Retry-After", "60")
-		s.refuse(w, r, o, "stream_capped", "No event stream is free. Please poll.", http.StatusServiceUnavailable)
-		return
+		o.Header = append(o.Header, gate.Field{Name: "Retry-After", Value: "60"})
+		o.Refuse("stream_capped", "No event stream is free. Please poll.", http.StatusServiceUnavailable)
+		return false
 	}
 	s.gate.Count("stream")
 	b := &beginning{stay: o.Stay, epoch: o.Epoch, msg: s.hub.Latest(o.Stay.Room)}
@@ -33,9 +41,16 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, o *gate.Outcome)
 	b.head = append(b.head, b.msg...)
 	if r.ProtoMajor == 1 && live.CanTakeOver {
 		s.takeOver(w, st, b)
-		return
+		return true
 	}
-	s.post(w, r, o, st, b)
+	box := make(live.Slot, 1)
+	st.Subscriber = box
+	if err := s.subscribe(st, b, func() error { return nil }); err != nil {
+		o.Refuse("not_ready", "This edge stops.", http.StatusServiceUnavailable)
+		return false
+	}
+	s.post(r.Context(), w, st, b.head, box)
+	return true
 }
 
 // beginning is what a stream begins with.
@@ -47,7 +62,7 @@ type beginning struct {
 }
 
 // subscribe begins a stream, or gives its place back.
-func (s *Server) subscribe(st *live.Stream, b *beginning, begin func() error) error {
+func (s *streams) subscribe(st *live.Stream, b *beginning, begin func() error) error {
 	if err := s.hub.Add(st, b.epoch, b.msg, begin); err != nil {
 		s.hub.Release(st.From)
 		return err
@@ -60,7 +75,7 @@ func (s *Server) subscribe(st *live.Stream, b *beginning, begin func() error) er
 
 // takeOver begins a stream on a connection that carries nothing else. It costs
 // no goroutine.
-func (s *Server) takeOver(w http.ResponseWriter, st *live.Stream, b *beginning) {
+func (s *streams) takeOver(w http.ResponseWriter, st *live.Stream, b *beginning) {
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		s.hub.Release(st.From)
@@ -99,13 +114,7 @@ func (s *Server) takeOver(w http.ResponseWriter, st *live.Stream, b *beginning) 
 }
 
 // post serves a stream by an ordinary answer, until either side ends it.
-func (s *Server) post(w http.ResponseWriter, r *http.Request, o *gate.Outcome, st *live.Stream, b *beginning) {
-	box := make(live.Slot, 1)
-	st.Subscriber = box
-	if err := s.subscribe(st, b, func() error { return nil }); err != nil {
-		s.refuse(w, r, o, "not_ready", "This edge stops.", http.StatusServiceUnavailable)
-		return
-	}
+func (s *streams) post(ctx context.Context, w http.ResponseWriter, st *live.Stream, head []byte, box live.Slot) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "private, no-store")
@@ -125,12 +134,12 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, o *gate.Outcome, s
 		}
 		return err == nil
 	}
-	if !write(b.head) {
+	if !write(head) {
 		return
 	}
 	for {
 		select {
-		case <-r.Context().Done():
+		case <-ctx.Done():
 			s.hub.Drop(st, live.Gone)
 			return
 		case msg, ok := <-box:

@@ -4,10 +4,11 @@ import (
 	crand "crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
-	"net/url"
 	"strconv"
+	"strings"
 
 	"vestibule/internal/fleet"
+	"vestibule/internal/mutant"
 	"vestibule/internal/room"
 	"vestibule/internal/waiting"
 )
@@ -22,6 +23,53 @@ const (
 // newsReload tells a page to ask for itself: it has no ticket.
 const newsReload = "reload"
 
+// answers are what visitors are told in place of the site.
+type answers struct {
+	engine *engine
+	langs  waiting.Picker
+}
+
+// reply is what a visitor is told who may not enter. The zero reply is for who may.
+type reply struct {
+	what    what
+	room    *roomState // nil for news about none
+	why     string     // a moment is asked for
+	state   string     // news tell
+	cookies bool       // the visitor's browser keeps them, as news tell
+	status  int        // of the page, which is for Outcome.visitor
+}
+
+type what uint8
+
+const (
+	nothing what = iota
+	moment       // to come back soon: this edge cannot tell which place the visitor has, or give one that is kept
+	news         // what a waiting page is to do
+	page         // where the visitor stands
+)
+
+// give answers with what is to be said.
+func (a *answers) give(r *Request, o *Outcome, say *reply) {
+	status := say.status
+	switch say.what {
+	case news:
+		if say.room != nil {
+			o.allow(r, say.room)
+		}
+		o.set(DecisionHeader, SaysWait)
+		o.Body = waiting.AppendNews(o.Body[:0], say.state, say.cookies)
+		o.answer(statusOK, "application/json")
+		return
+	case moment:
+		a.engine.metrics.count(say.why)
+		o.visitor = waiting.Visitor{Moment: true, Now: a.engine.now()}
+		o.visitor.Decision.Retry = a.engine.soon()
+		status = statusServiceUnavailable
+	case page, nothing:
+	}
+	a.show(r, o, say.room, status, &o.visitor)
+}
+
 // Refuse makes of o an answer in plain words to a request that no room decides. why is
 // one of those that the metric knows.
 func (o *Outcome) Refuse(why, text string, status int) {
@@ -31,8 +79,8 @@ func (o *Outcome) Refuse(why, text string, status int) {
 	o.Body = append(append(o.Body[:0], text...), '\n')
 }
 
-// Count counts a request that no room decides. why is one of those that the metric knows.
-func (g *Gate) Count(why string) { g.metrics.requests[why].Inc() }
+// set adds a line to the header of the answer.
+func (o *Outcome) set(name, value string) { o.Header = append(o.Header, Field{name, value}) }
 
 // says makes of o an answer whose Body is there, or follows.
 func (o *Outcome) says(status int, contentType, cacheControl string) {
@@ -56,7 +104,7 @@ func (o *Outcome) answer(status int, contentType string) {
 }
 
 // show answers with the waiting page, or with the same as JSON.
-func (g *Gate) show(r *Request, o *Outcome, rm *roomState, status int, v *waiting.Visitor) {
+func (a *answers) show(r *Request, o *Outcome, rm *roomState, status int, v *waiting.Visitor) {
 	v.Room, v.Message, v.QueueAll = rm.Name, rm.QueueMessage, rm.QueueAll
 	if !rm.QueueAll { // it overrides every method
 		v.Method = rm.QueueingMethod
@@ -69,8 +117,7 @@ func (g *Gate) show(r *Request, o *Outcome, rm *roomState, status int, v *waitin
 	if (v.Moment || v.Blocked) && page.IsCustom() { // it knows no state but that of people with a place
 		page = waiting.Builtin()
 	}
-	v.Lang = g.langs.Pick(r.Languages, rm.lang)
-	v.Back = rejoin(rm.Room, r.Host)
+	v.Back = rejoin(rm.Room, o.host)
 	retry := ""
 	if n := v.Retry(); n > 0 {
 		retry = strconv.FormatInt(n, 10)
@@ -78,18 +125,22 @@ func (g *Gate) show(r *Request, o *Outcome, rm *roomState, status int, v *waitin
 	}
 	o.allow(r, rm)
 	o.set(DecisionHeader, SaysWait)
-	if r.wantsJSON() {
+	form := r.form()
+	v.Lang = a.langs.Pick(r.Languages, rm.lang)
+	gzip := !r.SiteApart && waiting.TakesGzip(r.Encodings) // not all servers in front pass a body on byte by byte
+	switch form {
+	case asJSON:
 		o.Body = waiting.AppendJSON(o.Body[:0], v)
 		o.answer(status, "application/json")
 		return
-	}
-	if r.isPart() {
+	case asWords:
 		if status < 300 {
 			status = statusServiceUnavailable
 		}
 		o.Body = append(o.Body[:0], "A waiting room is in front of this. Open the page itself to join the line.\n"...)
 		o.answer(status, "text/plain; charset=utf-8")
 		return
+	case asPage:
 	}
 	if page.IsCustom() {
 		v.Nonce = nonce()
@@ -99,7 +150,7 @@ func (g *Gate) show(r *Request, o *Outcome, rm *roomState, status int, v *waitin
 	}
 	o.set("Content-Language", v.Lang.Code())
 	o.set("Content-Security-Policy", page.Policy(v.Nonce, rm.PageSources))
-	if !r.SiteApart && waiting.TakesGzip(r.Encodings) { // not all servers in front pass a body on byte by byte
+	if gzip {
 		o.set("Content-Encoding", "gzip")
 		o.Body = page.RenderGzip(o.Body[:0], v, &o.packer)
 	} else {
@@ -124,37 +175,6 @@ func eventOf(r *room.Room, now fleet.Time) waiting.Event {
 	return e
 }
 
-// tellDraw answers with the record of the newest draw of a room, which anybody may read anywhere.
-func (g *Gate) tellDraw(r *Request, o *Outcome, rooms *snapshot, query string) {
-	if !r.reads(o) {
-		return
-	}
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		values = nil
-	}
-	rm := rooms.set.ByName(values.Get("room"))
-	if rm == nil || rm.Drawn.Drawn() == nil {
-		o.Refuse("no_draw", "No room of that name (?room=NAME) has a draw whose entries have closed.", statusNotFound)
-		return
-	}
-	g.Count("draw")
-	o.says(statusOK, "application/json", "public, max-age=5")
-	o.set("Access-Control-Allow-Origin", "*")
-	o.Body = append(append(o.Body[:0], rm.Drawn.Record...), '\n')
-}
-
-// checkDraw answers with the page that repeats the draw of a record.
-func (g *Gate) checkDraw(r *Request, o *Outcome, _ *snapshot, _ string) {
-	if !r.reads(o) {
-		return
-	}
-	g.Count("draw")
-	o.says(statusOK, "text/html; charset=utf-8", "public, max-age=60")
-	o.set("Content-Security-Policy", waiting.CheckDrawPolicy)
-	o.Body = append(o.Body[:0], waiting.CheckDraw...)
-}
-
 // reads reports whether a request does no more than read. Another one is answered.
 func (r *Request) reads(o *Outcome) bool {
 	if r.Method == methodGet || r.Method == methodHead {
@@ -163,23 +183,6 @@ func (r *Request) reads(o *Outcome) bool {
 	o.set("Allow", "GET, HEAD")
 	o.Refuse("refused_method", "This takes a GET.", statusMethodNotAllowed)
 	return false
-}
-
-// showMoment asks a visitor to come back in a moment, because this edge cannot tell
-// which place the visitor has, or give one that is kept. Nothing is counted, and no
-// ticket is given or taken back.
-func (g *Gate) showMoment(r *Request, o *Outcome, rm *roomState, why string) {
-	g.Count(why)
-	v := &waiting.Visitor{Moment: true, Now: g.now()}
-	v.Decision.Retry = g.soon()
-	g.show(r, o, rm, statusServiceUnavailable, v)
-}
-
-// showNews answers a waiting page to which there is no more to tell than what to do.
-func (o *Outcome) showNews(state string, cookies bool) {
-	o.set(DecisionHeader, SaysWait)
-	o.Body = waiting.AppendNews(o.Body[:0], state, cookies)
-	o.answer(statusOK, "application/json")
 }
 
 // nonce returns a word that nobody can guess, for one answer.
@@ -192,11 +195,8 @@ func nonce() string {
 }
 
 // rejoin returns the path under which a room is reached on a host.
-func rejoin(r *room.Room, rawHost string) string {
-	if len(r.AdditionalRoutes) == 0 {
-		return r.Path
-	}
-	if host, ok := room.CanonicalHost(rawHost); ok && host != r.Host {
+func rejoin(r *room.Room, host string) string {
+	if host != r.Host {
 		for _, route := range r.AdditionalRoutes {
 			if route.Host == host {
 				return route.Path
@@ -204,4 +204,78 @@ func rejoin(r *room.Room, rawHost string) string {
 		}
 	}
 	return r.Path
+}
+
+// readers are the origins whose pages may read what the edge answers.
+type readers struct {
+	all   bool
+	named map[string]bool
+}
+
+func newReaders(list string) readers {
+	if list == "*" {
+		return readers{all: true}
+	}
+	rd := readers{}
+	for o := range strings.FieldsSeq(list) {
+		if rd.named == nil {
+			rd.named = map[string]bool{}
+		}
+		rd.named[o] = true
+	}
+	return rd
+}
+
+func (rd *readers) has(origin string) bool { return origin != "" && (rd.all || rd.named[origin]) }
+
+// allow lets the page that asks read the answer, if the room says so.
+func (o *Outcome) allow(r *Request, rm *roomState) {
+	rd := &rm.readers
+	if len(rd.named) > 0 {
+		o.set("Vary", "Origin")
+	}
+	if !rd.has(r.Origin) {
+		return
+	}
+	if rd.all {
+		o.set("Access-Control-Allow-Origin", "*")
+	} else {
+		o.set("Access-Control-Allow-Origin", r.Origin)
+		o.set("Access-Control-Allow-Credentials", "true")
+	}
+	o.set("Access-Control-Expose-Headers", "Retry-After, "+DecisionHeader+", "+TicketHeader)
+}
+
+// preflight answers whether a page of another origin may send a request that rooms
+// gate. It charges nothing and gives no ticket: a preflight has no cookies, so nobody
+// can be told apart by it. Pages of cors_origins may; about others the site is asked, or
+// nobody. The request that follows is decided about as any.
+//
+// Invariant: what is not admitted reaches the site as nothing but path, origin and what
+// is asked for, and brings back nothing but CORS headers (decision 62).
+func (a *answers) preflight(r *Request, o *Outcome, rooms *snapshot, in []*room.Room) {
+	ours, ask := true, !r.SiteApart
+	for _, m := range in {
+		rm := rooms.rooms[m.Index]
+		ours = ours && rm.readers.has(r.Origin)
+		ask = ask && rm.Preflights == room.PreflightsSite
+	}
+	switch {
+	case ours:
+		a.engine.metrics.count("preflight")
+		o.allow(r, rooms.rooms[in[0].Index])
+		o.set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
+		if h := r.CORS.Headers; h != "" {
+			o.set("Access-Control-Allow-Headers", h)
+		}
+		o.set("Access-Control-Max-Age", "600")
+		o.answerNothing()
+	case ask:
+		a.engine.metrics.count("preflight_site")
+		if o.Kind = Preflights; mutant.On(mutant.PreflightPasses) {
+			o.Kind = Enters
+		}
+	default:
+		o.Refuse("preflight_refused", "Pages of this origin may not ask here.", statusForbidden)
+	}
 }

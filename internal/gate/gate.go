@@ -7,7 +7,7 @@
 // No decision waits for the network, but those of visitors who are held for a right:
 // they wait for a grant, for at most the engine's patience.
 //
-// Gate.mu guards the engine and nothing else; it is held for the time of one decision,
+// engine.mu guards the engine and nothing else; it is held for the time of one decision,
 // report or grant, never across I/O.
 package gate
 
@@ -29,8 +29,6 @@ import (
 	"vestibule/internal/node"
 	"vestibule/internal/room"
 	"vestibule/internal/ticket"
-	"vestibule/internal/waiting"
-	"vestibule/internal/wire"
 )
 
 // Options are what a gate is made of.
@@ -49,26 +47,16 @@ type Options struct {
 
 // Gate decides for one edge. It is safe for concurrent use.
 type Gate struct {
-	params  wire.Params
-	clock   *node.Clock
-	wake    func()
-	finish  func(live.Place)
-	held    *clientaddr.Quota
-	waiting *clientaddr.Rate
-	proofs  int // Options.Proofs
-	sources Sources
-	metrics *metrics
-	log     *slog.Logger
-	langs   waiting.Picker
-	pool    sync.Pool // of *Outcome
+	*engine            // what this edge counts and may let in
+	tickets  *reader   // who a visitor is
+	rulebook *rulebook // whom rules let past
+	answers  *answers  // what visitors are told
+	own      *ownPages // what the edge answers itself
+	proofs   int       // Options.Proofs
+	log      *slog.Logger
 
-	mu    sync.Mutex
-	eng   *admission.Engine
-	jumps uint64 // of the clock, as of the last time under mu
-
-	rooms   atomic.Pointer[snapshot]
-	told    atomic.Bool  // fleet time was known well enough once: places are kept since
-	granted atomic.Int64 // reading of the clock at the newest grant, 0 before
+	rooms atomic.Pointer[snapshot]
+	pool  sync.Pool // of *Outcome
 }
 
 // New returns a gate that knows no rooms yet: see [Gate.Use].
@@ -81,10 +69,12 @@ func New(o Options) (*Gate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("waiting.per_prefix: %w", err)
 	}
+	m := newMetrics(o.Reg)
+	e := &engine{params: o.Engine.Params, clock: o.Clock, wake: o.Wake, finish: o.Finish, metrics: m, held: held, counted: counted, core: admission.New(o.Engine)}
 	g := &Gate{
-		params: o.Engine.Params, clock: o.Clock, wake: o.Wake, finish: o.Finish, held: held, waiting: counted,
-		proofs: o.Proofs, sources: o.Sources, metrics: newMetrics(o.Reg), log: o.Log, eng: admission.New(o.Engine),
+		engine: e, tickets: &reader{e, &m.ticketCount}, rulebook: &rulebook{o.Sources, o.Clock, m, o.Log}, answers: &answers{engine: e}, proofs: o.Proofs, log: o.Log,
 	}
+	g.own = &ownPages{e, g.tickets, g.answers}
 	g.pool.New = func() any {
 		var seed [32]byte
 		if _, err := crand.Read(seed[:]); err != nil {
@@ -93,8 +83,8 @@ func New(o Options) (*Gate, error) {
 		return &Outcome{gate: g, tools: &tools{seals: ticket.NewScratch(seed)}}
 	}
 	g.rooms.Store(&snapshot{})
-	now, wall := g.clock.Read()
-	g.eng.Guess(now, fleet.TimeOf(wall))
+	now, wall := e.clock.Read()
+	e.core.Guess(now, fleet.TimeOf(wall))
 	o.Reg.MustRegister(newCollector(g))
 	return g, nil
 }
@@ -102,15 +92,15 @@ func New(o Options) (*Gate, error) {
 // Use takes over the rooms, keys and pages that f was told.
 func (g *Gate) Use(f *node.Fleet) {
 	next := newSnapshot(f, g.metrics, g.rooms.Load(), g.log)
-	g.takeProofs(next, g.rooms.Load())
-	g.takeRules(next, g.rooms.Load())
+	next.takeProofs(g.rooms.Load(), g.proofs, g.log)
+	g.rulebook.take(next, g.rooms.Load())
 	rooms := make([]admission.Room, len(next.rooms))
 	for i, r := range next.rooms {
 		rooms[i] = admission.RoomOf(r.Room)
 	}
 	g.rooms.Store(next)
 	g.mu.Lock()
-	g.eng.SetRooms(g.clock.Now(), rooms)
+	g.core.SetRooms(g.clock.Now(), rooms)
 	g.mu.Unlock()
 	g.Pause()
 }
@@ -124,80 +114,6 @@ func (g *Gate) Pause() {
 	})
 	g.wake()
 }
-
-// lock locks the engine and returns the present. A machine that was asleep
-// does not believe its lease any more.
-func (g *Gate) lock() fleet.Mono {
-	g.mu.Lock()
-	now := g.clock.Now()
-	if j := g.clock.Jumps(); j != g.jumps {
-		g.jumps = j
-		g.metrics.clockJumps.Inc()
-		g.eng.Lapse(now)
-	}
-	return now
-}
-
-// With has do use the engine; nobody else does meanwhile.
-func (g *Gate) With(do func(now fleet.Mono, eng *admission.Engine)) {
-	now := g.lock()
-	defer g.mu.Unlock()
-	do(now, g.eng)
-}
-
-// Time returns fleet time where the engine knows it to [fleet.Rough], else what the machine takes for it.
-func (g *Gate) Time() fleet.Time {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now, wall := g.clock.Read()
-	if g.eng.TimeBound(now) <= fleet.Rough {
-		return g.eng.Time(now)
-	}
-	return fleet.TimeOf(wall)
-}
-
-// now returns fleet time as the engine knows it.
-func (g *Gate) now() fleet.Time {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.eng.Time(g.clock.Now())
-}
-
-// Apply takes over what the regional says, and answers the held visitors who may enter
-// now. It returns the reading of the clock.
-func (g *Gate) Apply(grant *wire.Grant) fleet.Mono {
-	now := g.lock()
-	defer g.mu.Unlock()
-	g.eng.Apply(now, *grant)
-	if !g.told.Load() && g.eng.TimeBound(now) <= fleet.Rough {
-		g.told.Store(true)
-	}
-	g.release(now)
-	g.granted.Store(int64(max(now, 1)))
-	return now
-}
-
-// release answers the held visitors who may enter. The caller holds the lock.
-func (g *Gate) release(now fleet.Mono) {
-	for _, v := range g.eng.Release(now, nil) {
-		close(v.Data.(chan struct{}))
-	}
-}
-
-// LastGrant returns the reading of the clock at the newest grant, 0 before the first.
-func (g *Gate) LastGrant() fleet.Mono { return fleet.Mono(g.granted.Load()) }
-
-// Drain sends everybody who is held to the waiting page: the edge stops.
-func (g *Gate) Drain() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, v := range g.eng.Drain(g.clock.Now()) {
-		close(v.Data.(chan struct{}))
-	}
-}
-
-// Told reports whether fleet time was ever known well enough to keep a place.
-func (g *Gate) Told() bool { return g.told.Load() }
 
 // Unready returns why nobody can be decided about here, nil where everybody can.
 func (g *Gate) Unready() []string {
@@ -225,22 +141,7 @@ func (g *Gate) Message(id room.ID, epoch uint32) (msg []byte, ok bool) {
 	if r == nil || r.Epoch != epoch {
 		return nil, false
 	}
-	now := g.lock()
-	st, l := g.eng.Status(now), g.eng.Ledger(now, id)
-	g.mu.Unlock()
-	b := &waiting.Broadcast{Now: st.Time, View: l.View}
-	if e := eventOf(r, st.Time); e.Prequeue && e.Draw.Drawn {
-		b.Drawn = e.Draw.Closes
-	}
-	switch {
-	case r.QueueAll:
-		b.PausedBy = waiting.PausedByOperator
-	case l.Paused:
-		b.PausedBy = waiting.PausedBySite
-	case !st.Leased || !st.Sure || st.Standing != wire.Listed:
-		b.PausedBy = waiting.PausedBySystem
-	}
-	return waiting.AppendBroadcast(nil, b), true
+	return g.message(r), true
 }
 
 // Status is the state of the gate, for /status and metrics.
@@ -275,6 +176,9 @@ func (g *Gate) Status() Status {
 	})
 	return st
 }
+
+// Count counts a request that no room decides. why is one of those that the metric knows.
+func (g *Gate) Count(why string) { g.metrics.count(why) }
 
 // Rooms returns the rooms that requests are decided by, nil before there are any.
 func (g *Gate) Rooms() *room.Set { return g.rooms.Load().set }

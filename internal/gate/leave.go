@@ -5,16 +5,67 @@ import (
 	"strconv"
 	"strings"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/fleet"
-	"vestibule/internal/ticket"
 	"vestibule/internal/waiting"
 )
 
+// Paths that the edge answers itself, on every host, all with ?room=NAME where the
+// host has several rooms.
+const (
+	// LeavePath is where a visitor gives up a session or a place in the line: POST.
+	LeavePath = "/.well-known/vestibule/leave"
+
+	// AwayPath is where a waiting page says that it goes away: POST, with answer=N
+	// as the page was told. The visitor keeps the place, and is counted no more until
+	// the next question.
+	AwayPath = "/.well-known/vestibule/away"
+
+	// EventsPath is where a waiting page hears of its place: GET.
+	EventsPath = "/.well-known/vestibule/events"
+
+	// DrawPath is where anybody gets the record of a room's newest draw, by which receipts are checked: GET.
+	DrawPath = "/.well-known/vestibule/draw"
+
+	// CheckDrawPath is a page that repeats the draw of that record in a browser: GET.
+	CheckDrawPath = "/.well-known/vestibule/check-draw"
+)
+
+// ownPaths are those paths, and what answers there.
+var ownPaths = map[string]func(p *ownPages, r *Request, o *Outcome, rooms *snapshot, query string){
+	LeavePath:     (*ownPages).leave,
+	AwayPath:      (*ownPages).away,
+	EventsPath:    (*ownPages).listen,
+	KeysPath:      (*ownPages).publishKeys,
+	VerifyPath:    (*ownPages).verify,
+	DrawPath:      (*ownPages).tellDraw,
+	CheckDrawPath: (*ownPages).checkDraw,
+}
+
+// Answers reports whether the edge answers a request for this path and query itself,
+// whichever room or site is meant.
+func Answers(target string) bool {
+	path, _, _ := strings.Cut(target, "?")
+	return answerOf(path) != nil
+}
+
+// answerOf returns what answers at a path, nil for nothing. Most paths are not looked up.
+func answerOf(path string) func(p *ownPages, r *Request, o *Outcome, rooms *snapshot, query string) {
+	if !strings.HasPrefix(path, "/.well-known/") {
+		return nil
+	}
+	return ownPaths[path]
+}
+
+// ownPages are what the edge answers at its own paths.
+type ownPages struct {
+	*engine
+	*reader
+	*answers
+}
+
 // leave ends what the visitor's tickets hold and takes them back. Saying it
 // again changes nothing. Another site cannot make a visitor say it.
-func (g *Gate) leave(r *Request, o *Outcome, rooms *snapshot, query string) {
-	values, ok := g.ownPage(r, o, rooms, query, methodPost)
+func (p *ownPages) leave(r *Request, o *Outcome, rooms *snapshot, query string) {
+	values, ok := p.ownPage(r, o, rooms, query, methodPost)
 	if !ok {
 		return
 	}
@@ -31,7 +82,7 @@ func (g *Gate) leave(r *Request, o *Outcome, rooms *snapshot, query string) {
 		if !cookie && r.Tickets == nil {
 			continue
 		}
-		t, _, keep := g.openBest(r, o, rooms, rm)
+		t, _, keep := p.best(r, o.seals, rooms, rm)
 		if keep {
 			if unread == nil {
 				unread = rm
@@ -39,19 +90,19 @@ func (g *Gate) leave(r *Request, o *Outcome, rooms *snapshot, query string) {
 			continue
 		}
 		if t.ID != 0 {
-			g.quit(&Stay{rm.ID, t})
+			p.quit(&Stay{rm.ID, t})
 		}
 		if cookie {
 			o.takeBack(rm)
 		}
 	}
 	if unread != nil {
-		g.showMoment(r, o, unread, "ticket_unread")
+		p.give(r, o, &reply{what: moment, room: unread, why: "ticket_unread"})
 		return
 	}
-	g.Count("left")
+	p.metrics.count("left")
 	if left != nil && wantsWords(r.Accept) {
-		g.show(r, o, left, statusOK, &waiting.Visitor{Left: true, Now: g.now()})
+		p.show(r, o, left, statusOK, &waiting.Visitor{Left: true, Now: p.engine.now()})
 		return
 	}
 	o.answerNothing()
@@ -70,12 +121,14 @@ func wantsWords(accept []string) bool {
 
 // ownPage refuses what is not a word of this site's own page to the edge itself, by
 // the given method, and returns what it says. A room that it names is there.
-func (g *Gate) ownPage(r *Request, o *Outcome, rooms *snapshot, query, method string) (values url.Values, ok bool) {
+func (p *ownPages) ownPage(r *Request, o *Outcome, rooms *snapshot, query, method string) (values url.Values, ok bool) {
 	takes, says := "Leaving takes a POST.", "say that somebody leaves"
 	if method == methodGet {
 		takes, says = "Events take a GET without a body.", "listen"
 	}
-	switch m := rooms.set.Match(r.Host, "/"); {
+	m := rooms.set.Match(r.Host, "/")
+	o.host = m.Host
+	switch {
 	case !m.Known:
 		o.Refuse("unknown_host", "This host is not served here.", statusMisdirected)
 		return nil, false
@@ -96,40 +149,9 @@ func (g *Gate) ownPage(r *Request, o *Outcome, rooms *snapshot, query, method st
 	return values, true
 }
 
-// sameOrigin reports whether a request comes from a page of the host that it asks
-// (browsers say so), or from no page at all.
-func (r *Request) sameOrigin() bool {
-	if r.FetchSite != "" && r.FetchSite != "same-origin" && r.FetchSite != "none" {
-		return false
-	}
-	if r.Origin == "" {
-		return true
-	}
-	u, err := url.Parse(r.Origin)
-	return err == nil && strings.EqualFold(u.Host, r.Host)
-}
-
-// quit ends one stay.
-func (g *Gate) quit(st *Stay) {
-	ended, hurry := g.end(st)
-	g.finish(st.Place())
-	if ended {
-		g.metrics.quits.Inc()
-		if hurry {
-			g.wake()
-		}
-	}
-}
-
-func (g *Gate) end(st *Stay) (ended, hurry bool) {
-	now := g.lock()
-	defer g.mu.Unlock()
-	return g.eng.Quit(now, st.Room, st.Ticket), g.eng.Due() <= now
-}
-
 // away counts a visitor whose page went away no more, until the next question.
-func (g *Gate) away(r *Request, o *Outcome, rooms *snapshot, query string) {
-	values, ok := g.ownPage(r, o, rooms, query, methodPost)
+func (p *ownPages) away(r *Request, o *Outcome, rooms *snapshot, query string) {
+	values, ok := p.ownPage(r, o, rooms, query, methodPost)
 	if !ok {
 		return
 	}
@@ -144,60 +166,72 @@ func (g *Gate) away(r *Request, o *Outcome, rooms *snapshot, query string) {
 		if (named != "" && rm.Name != named) || (!r.brings(rm) && r.Tickets == nil) {
 			continue
 		}
-		t, _, _ := g.openBest(r, o, rooms, rm)
+		t, _, _ := p.best(r, o.seals, rooms, rm)
 		page := uint8(answer)
 		if !values.Has("answer") { // who has one page only need not say which
 			page = t.Answer
 		}
-		if g.goAway(rm, &t, page) {
+		if p.goAway(rm.ID, &t, page) {
 			// Another page of this visitor is to say that it is still there.
 			st := Stay{rm.ID, t}
-			g.finish(st.Place())
+			p.finish(st.Place())
 			result = "away"
 		}
 	}
-	g.Count(result)
+	p.metrics.count(result)
 	o.answerNothing()
-}
-
-// goAway tells the engine, and has the regional hear of it soon.
-func (g *Gate) goAway(rm *roomState, t *ticket.Ticket, answer uint8) (gone bool) {
-	hurry := false
-	g.With(func(now fleet.Mono, eng *admission.Engine) {
-		gone = eng.Away(now, rm.ID, *t, answer)
-		hurry = eng.Due() <= now
-	})
-	if gone && hurry {
-		g.wake()
-	}
-	return gone
 }
 
 // listen lets a visitor who waits hear of the place. 204 tells a browser that there is
 // nothing to wait for.
-func (g *Gate) listen(r *Request, o *Outcome, rooms *snapshot, query string) {
-	values, ok := g.ownPage(r, o, rooms, query, methodGet)
+func (p *ownPages) listen(r *Request, o *Outcome, rooms *snapshot, query string) {
+	values, ok := p.ownPage(r, o, rooms, query, methodGet)
 	if !ok {
 		return
 	}
 	rm := rooms.rooms[rooms.set.ByName(values.Get("room")).Index]
-	t, _, unread := g.openBest(r, o, rooms, rm)
+	t, _, unread := p.best(r, o.seals, rooms, rm)
 	if unread {
 		o.set("Retry-After", "2")
 		o.Refuse("ticket_unread", "The ticket cannot be read at the moment. Please poll.", statusServiceUnavailable)
 		return
 	}
 	st := Stay{rm.ID, t}
-	if !g.Waits(&st) {
-		g.Count("stream_nobody")
+	if !p.Waits(&st) {
+		p.metrics.count("stream_nobody")
 		o.answerNothing()
 		return
 	}
 	o.Kind, o.Stay, o.Epoch = Listens, st, rm.Epoch
 }
 
-// Waits reports whether the engine knows of a stay as a place in the line.
-func (g *Gate) Waits(st *Stay) (waits bool) {
-	g.With(func(now fleet.Mono, eng *admission.Engine) { waits = eng.Waits(now, st.Room, st.Ticket) })
-	return waits
+// tellDraw answers with the record of the newest draw of a room, which anybody may read anywhere.
+func (p *ownPages) tellDraw(r *Request, o *Outcome, rooms *snapshot, query string) {
+	if !r.reads(o) {
+		return
+	}
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		values = nil
+	}
+	rm := rooms.set.ByName(values.Get("room"))
+	if rm == nil || rm.Drawn.Drawn() == nil {
+		o.Refuse("no_draw", "No room of that name (?room=NAME) has a draw whose entries have closed.", statusNotFound)
+		return
+	}
+	p.metrics.count("draw")
+	o.says(statusOK, "application/json", "public, max-age=5")
+	o.set("Access-Control-Allow-Origin", "*")
+	o.Body = append(append(o.Body[:0], rm.Drawn.Record...), '\n')
+}
+
+// checkDraw answers with the page that repeats the draw of a record.
+func (p *ownPages) checkDraw(r *Request, o *Outcome, _ *snapshot, _ string) {
+	if !r.reads(o) {
+		return
+	}
+	p.metrics.count("draw")
+	o.says(statusOK, "text/html; charset=utf-8", "public, max-age=60")
+	o.set("Content-Security-Policy", waiting.CheckDrawPolicy)
+	o.Body = append(o.Body[:0], waiting.CheckDraw...)
 }

@@ -96,6 +96,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
+// count counts a request that no room decides. why is one of results.
+func (m *metrics) count(why string) { m.requests[why].Inc() }
+
 // results are what becomes of requests that no room decides.
 var results = []string{
 	"passed", "unknown_host", "refused_path", "refused_method", "refused_upgrade", "refused_origin", "refused_front", "unknown_room", "left", "away", "away_stale",

@@ -14,7 +14,6 @@ import (
 	"vestibule/internal/proof"
 	"vestibule/internal/room"
 	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
 )
 
 // ProofHeader carries a proof to a site, and from a site that asks about it at
@@ -59,18 +58,18 @@ type madeProof struct {
 
 // takeProofs gives a snapshot its keys for proofs, those of the one before while the ring
 // is the same.
-func (g *Gate) takeProofs(next, old *snapshot) {
-	if g.proofs == 0 || !next.keys {
+func (s *snapshot) takeProofs(old *snapshot, remembered int, log *slog.Logger) {
+	if remembered == 0 || !s.keys {
 		return
 	}
-	if old.proofs != nil && slices.Equal(old.ring.Keys, next.ring.Keys) {
-		next.proofs = old.proofs
+	if old.proofs != nil && slices.Equal(old.ring.Keys, s.ring.Keys) {
+		s.proofs = old.proofs
 		return
 	}
 	var err error
-	if next.proofs, err = newProofs(next.ring, g.proofs); err != nil {
-		g.log.Error("keys cannot be used", slog.Any("error", err))
-		next.ready = false
+	if s.proofs, err = newProofs(s.ring, remembered); err != nil {
+		log.Error("keys cannot be used", slog.Any("error", err))
+		s.ready = false
 	}
 }
 
@@ -109,7 +108,7 @@ func (o *Outcome) Proof() string {
 	if ok && now < m.till {
 		return m.text
 	}
-	text, err := o.gate.makeProof(rooms, of, t, now)
+	text, err := rooms.makeProof(of, t, now)
 	if err != nil {
 		o.gate.log.Error("no proof for the site", slog.Any("error", err))
 	}
@@ -117,20 +116,20 @@ func (o *Outcome) Proof() string {
 }
 
 // makeProof makes a proof and remembers it.
-func (g *Gate) makeProof(rooms *snapshot, of proofOf, t *ticket.Ticket, now fleet.Time) (string, error) {
-	now = max(now, rooms.ring.Keys[0].SealFrom) // the first key may begin a little ahead of our clock
+func (s *snapshot) makeProof(of proofOf, t *ticket.Ticket, now fleet.Time) (string, error) {
+	now = max(now, s.ring.Keys[0].SealFrom) // the first key may begin a little ahead of our clock
 	audience := of.origin.URL.String()
 	var text string
 	var c proof.Claims
 	var err error
 	if t == nil {
-		text, c, err = rooms.proofs.keys.Outside(now, audience)
+		text, c, err = s.proofs.keys.Outside(now, audience)
 	} else {
-		rm := rooms.set.ByID(of.room)
+		rm := s.set.ByID(of.room)
 		if rm == nil { // it was taken away since the request was decided
 			return "", nil
 		}
-		text, c, err = rooms.proofs.keys.Inside(now, audience, rm, t)
+		text, c, err = s.proofs.keys.Inside(now, audience, rm, t)
 	}
 	if err != nil {
 		return "", err
@@ -139,32 +138,27 @@ func (g *Gate) makeProof(rooms *snapshot, of proofOf, t *ticket.Ticket, now flee
 	if t == nil || c.Expires < int64(t.Until) {
 		m.till = m.till.Add(-proof.Life / 5) // the site is to have a while left of it
 	}
-	rooms.proofs.mu.Lock()
-	rooms.proofs.made.Add(of, m)
-	rooms.proofs.mu.Unlock()
+	s.proofs.mu.Lock()
+	s.proofs.made.Add(of, m)
+	s.proofs.mu.Unlock()
 	return text, nil
 }
 
 // asksForProof refuses what is not a question of a site about proofs.
-func (g *Gate) asksForProof(r *Request, o *Outcome, rooms *snapshot) bool {
-	switch {
-	case rooms.proofs == nil:
+func (p *ownPages) asksForProof(r *Request, o *Outcome, rooms *snapshot) bool {
+	if rooms.proofs == nil {
 		o.Refuse("no_proofs", "This edge makes no proofs: proof.enabled.", statusNotFound)
 		return false
-	case r.Method != methodGet && r.Method != methodHead:
-		o.set("Allow", "GET, HEAD")
-		o.Refuse("refused_method", "This takes a GET.", statusMethodNotAllowed)
-		return false
 	}
-	return true
+	return r.reads(o)
 }
 
 // publishKeys answers with the keys that proofs are signed with.
-func (g *Gate) publishKeys(r *Request, o *Outcome, rooms *snapshot, _ string) {
-	if !g.asksForProof(r, o, rooms) {
+func (p *ownPages) publishKeys(r *Request, o *Outcome, rooms *snapshot, _ string) {
+	if !p.asksForProof(r, o, rooms) {
 		return
 	}
-	g.Count("proof_keys")
+	p.metrics.count("proof_keys")
 	o.says(statusOK, "application/jwk-set+json", keysFor)
 	o.Body = append(o.Body[:0], rooms.proofs.keys.Set()...)
 }
@@ -182,16 +176,16 @@ type verdict struct {
 }
 
 // verify answers a site that asks whether the session of a proof is inside: 200, or 403.
-func (g *Gate) verify(r *Request, o *Outcome, rooms *snapshot, query string) {
-	if !g.asksForProof(r, o, rooms) {
+func (p *ownPages) verify(r *Request, o *Outcome, rooms *snapshot, query string) {
+	if !p.asksForProof(r, o, rooms) {
 		return
 	}
-	v := g.judge(r, rooms, query)
+	v := p.judge(r, rooms, query)
 	why, status := "verified", statusOK
 	if !v.Passed {
 		why, status = "unverified", statusForbidden
 	}
-	g.Count(why)
+	p.metrics.count(why)
 	data, err := json.Marshal(v)
 	if err != nil {
 		panic(err) // texts, numbers and truth values
@@ -200,7 +194,7 @@ func (g *Gate) verify(r *Request, o *Outcome, rooms *snapshot, query string) {
 	o.says(status, "application/json", "no-store")
 }
 
-func (g *Gate) judge(r *Request, rooms *snapshot, query string) verdict {
+func (p *ownPages) judge(r *Request, rooms *snapshot, query string) verdict {
 	values, err := url.ParseQuery(query)
 	if err != nil || len(values["room"]) > 1 || len(values["audience"]) > 1 {
 		return verdict{Reason: "room, audience: must be given once at most"}
@@ -208,7 +202,7 @@ func (g *Gate) judge(r *Request, rooms *snapshot, query string) verdict {
 	if len(r.Proofs) != 1 {
 		return verdict{Reason: "one " + ProofHeader + " must be given"}
 	}
-	c, t, err := rooms.proofs.keys.Check(g.now(), r.Proofs[0])
+	c, t, err := rooms.proofs.keys.Check(p.engine.now(), r.Proofs[0])
 	switch {
 	case err != nil:
 		return verdict{Reason: err.Error()}
@@ -221,16 +215,9 @@ func (g *Gate) judge(r *Request, rooms *snapshot, query string) verdict {
 	if c.Room == "" {
 		return v
 	}
-	if rm := rooms.set.ByName(c.Room); rm == nil || rm.Epoch != c.Epoch || g.ended(rm.ID, t) {
+	if rm := rooms.set.ByName(c.Room); rm == nil || rm.Epoch != c.Epoch || p.ended(rm.ID, t) {
 		return verdict{Reason: "the session has ended"}
 	}
 	v.Inside = true
 	return v
-}
-
-// ended reports whether a session ended before its time, as far as this edge knows.
-func (g *Gate) ended(id room.ID, t ticket.Ticket) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.eng.Ended(id, t) == wire.Left
 }

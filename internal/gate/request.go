@@ -2,10 +2,11 @@ package gate
 
 import (
 	"net/netip"
+	"net/url"
+	"strings"
 	"time"
 
 	"vestibule/internal/fleet"
-	"vestibule/internal/lineage"
 	"vestibule/internal/live"
 	"vestibule/internal/origin"
 	"vestibule/internal/room"
@@ -66,6 +67,122 @@ type Request struct {
 	Patience time.Duration
 }
 
+// CORS is what a browser asks before a page of another origin may send a request.
+type CORS struct {
+	Method  string // Access-Control-Request-Method
+	Headers string // Access-Control-Request-Headers
+}
+
+// Requests that are no visit of a person: parts of pages, questions of programs,
+// files of robots, preflights. What they are is told by the client, who may lie. So it
+// makes an answer shorter and a slot harder to get, and opens nothing.
+
+// isPreflight reports whether a request is a preflight. A browser sends it without
+// cookies, whoever is inside.
+func (r *Request) isPreflight() bool { return r.Method == methodOptions && r.CORS.Method != "" }
+
+// isAside reports whether a request is plainly no navigation.
+func (r *Request) isAside() bool {
+	if len(r.Upgrade) > 0 || r.Poll {
+		return false
+	}
+	switch r.FetchDest {
+	case "document", "iframe", "frame", "fencedframe", "object", "embed":
+		return false
+	case "":
+		return r.isPart()
+	}
+	return true
+}
+
+// isPart reports whether a request is for something that no page can stand for: a
+// picture, a script, the file of a robot.
+func (r *Request) isPart() bool {
+	switch r.FetchDest {
+	case "audio", "audioworklet", "font", "image", "manifest", "paintworklet", "script", "serviceworker", "sharedworker", "style", "track", "video",
+		"worker", "xslt":
+		return true
+	case "":
+	default:
+		return false
+	}
+	path, _, _ := strings.Cut(r.Target, "?")
+	if path == "/robots.txt" || path == "/favicon.ico" {
+		return true
+	}
+	// Browsers send no Sec-Fetch-Dest where the connection is not safe.
+	kind, _, _ := strings.Cut(strings.Join(r.Accept, ","), "/")
+	switch strings.ToLower(strings.TrimSpace(kind)) {
+	case "image", "audio", "video", "font":
+		return !strings.Contains(strings.Join(r.Accept, ","), "text/html")
+	}
+	return strings.HasPrefix(first(r.Accept), "text/css")
+}
+
+// form is how an answer of the edge itself is put.
+type form uint8
+
+const (
+	asPage form = iota
+	asJSON
+	asWords // for what no page can stand for
+)
+
+// form returns how a request is answered by the edge itself.
+func (r *Request) form() form {
+	switch {
+	case r.wantsJSON():
+		return asJSON
+	case r.isPart():
+		return asWords
+	}
+	return asPage
+}
+
+// wantsJSON reports whether the answer is to be JSON: it is asked for, or a script asks
+// and takes anything.
+func (r *Request) wantsJSON() bool {
+	if waiting.PrefersJSON(r.Accept) {
+		return true
+	}
+	byScript := r.FetchDest == "empty" || r.FetchDest == "" && (r.FetchMode == "cors" || r.FetchMode == "same-origin")
+	return byScript && (len(r.Accept) == 0 || len(r.Accept) == 1 && strings.TrimSpace(r.Accept[0]) == "*/*")
+}
+
+// blockedRetry is after how long at least a browser asks again that keeps no cookies:
+// each time it is somebody new.
+const blockedRetry = time.Minute
+
+// keepsNoCookies reports whether a page of ours has just loaded itself again, and came
+// without the cookie that it was given, or any other.
+func (r *Request) keepsNoCookies() bool {
+	if len(r.Cookies) > 0 || r.Tickets != nil || r.FetchSite != "same-origin" || r.FetchUser != "" || r.FetchMode != "navigate" {
+		return false
+	}
+	_, from, _ := strings.Cut(r.Referer, "://")
+	return from == r.Host+r.Target
+}
+
+func first(lines []string) string {
+	if len(lines) == 0 {
+		return ""
+	}
+	return lines[0]
+}
+
+// sameOrigin reports whether a request comes from a page of the host that it asks
+// (browsers say so), or from no page at all.
+func (r *Request) sameOrigin() bool {
+	if r.FetchSite != "" && r.FetchSite != "same-origin" && r.FetchSite != "none" {
+		return false
+	}
+	if r.Origin == "" {
+		return true
+	}
+	u, err := url.Parse(r.Origin)
+	return err == nil && strings.EqualFold(u.Host, r.Host)
+}
+
 // Kind is what is to be done about a request.
 type Kind uint8
 
@@ -101,6 +218,7 @@ type Outcome struct {
 	Epoch uint32 // of its room
 
 	gate    *Gate
+	host    string     // that the visitor named, in canonical form
 	inside  []Stay     // the sessions that let the request in
 	decided fleet.Time // when the last of them did
 	sealed  []sealed   // tickets that the answer brings
@@ -129,16 +247,6 @@ type Stay struct {
 // Place returns the place of the stay.
 func (s *Stay) Place() live.Place { return live.Place{Room: s.Room, Ticket: s.Ticket.ID} }
 
-// sealed is a ticket that an answer brings.
-type sealed struct {
-	room     *roomState
-	ticket   ticket.Ticket
-	cookie   string // as Set-Cookie has it
-	byHeader bool   // the client goes by TicketHeader
-
-	at fleet.Mono // when it was decided about: the visitor may have been held before
-}
-
 // Begin returns an outcome for one request.
 func (g *Gate) Begin() *Outcome {
 	return g.pool.Get().(*Outcome)
@@ -159,52 +267,6 @@ func (o *Outcome) End() {
 	*o = Outcome{Header: o.Header[:0], Body: o.Body[:0], gate: o.gate, inside: o.inside[:0], sealed: o.sealed[:0], tools: o.tools}
 	o.gate.pool.Put(o)
 }
-
-// set adds a line to the header of the answer.
-func (o *Outcome) set(name, value string) { o.Header = append(o.Header, Field{name, value}) }
-
-// inFlight is after how long an answer of the site may reach a browser that has gone
-// on with newer tickets: half of the time for which answers are reckoned to be under
-// way.
-const inFlight = lineage.InFlight * time.Second / 2
-
-// Tickets returns the visitor's tickets as lines of the answer's header. They are for
-// the final answer of the site and not for an informational one. Those of an answer
-// that took the site long are sealed as such.
-func (o *Outcome) Tickets() []Field { return o.appendTickets(nil) }
-
-func (o *Outcome) appendTickets(dst []Field) []Field {
-	if o.Kind == Enters && len(o.sealed) > 0 {
-		o.sealLate()
-	}
-	for i := range o.sealed {
-		dst = append(dst, Field{"Set-Cookie", o.sealed[i].cookie})
-	}
-	for i := range o.sealed {
-		if s := &o.sealed[i]; s.byHeader {
-			dst = append(dst, Field{TicketHeader, s.room.headerOf(s.cookie, o.Secure)})
-		}
-	}
-	return dst
-}
-
-// sealLate seals those tickets anew that were decided about long ago.
-func (o *Outcome) sealLate() {
-	present := o.gate.clock.Now()
-	for i := range o.sealed {
-		s := &o.sealed[i]
-		if present.Sub(s.at) <= inFlight {
-			continue
-		}
-		s.ticket.Late()
-		if cookie := o.appendCookie(s.room, o.gate.now(), &s.ticket); len(cookie) > 0 {
-			s.cookie = string(cookie)
-		}
-	}
-}
-
-// giveTickets adds the tickets to the header of an answer.
-func (o *Outcome) giveTickets() { o.Header = o.appendTickets(o.Header) }
 
 // SessionLeft returns how much is left of the shortest of the sessions that let the
 // request in, by the time of the fleet; ok is false where none did.

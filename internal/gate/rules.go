@@ -43,16 +43,24 @@ type compiledRule struct {
 	err  error
 }
 
-// takeRules compiles the rules of all rooms. Expressions that the snapshot before had are not
+// rulebook evaluates rules by what this edge was given.
+type rulebook struct {
+	sources Sources
+	clock   *node.Clock
+	metrics *metrics
+	log     *slog.Logger
+}
+
+// take compiles the rules of all rooms of a snapshot. Expressions that the one before had are not
 // compiled again. A rule that cannot be evaluated here is in force for nobody.
-func (g *Gate) takeRules(s, old *snapshot) {
+func (b *rulebook) take(s, old *snapshot) {
 	s.compiled = map[string]*compiledRule{}
 	for _, rm := range s.rooms {
 		ids := make([]string, 0, len(rm.Rules))
 		for i := range rm.Rules {
 			ids = append(ids, rm.Rules[i].ID)
 		}
-		matched := g.metrics.rules(rm.Name, ids)
+		matched := b.metrics.rules(rm.Name, ids)
 		for i := range rm.Rules {
 			r := &rm.Rules[i]
 			if r.Disabled {
@@ -60,7 +68,7 @@ func (g *Gate) takeRules(s, old *snapshot) {
 			}
 			c := s.compiled[r.Expression]
 			if c == nil {
-				c = g.compile(rm, r, old)
+				c = b.compile(rm, r, old)
 				s.compiled[r.Expression] = c
 			}
 			if c.rule != nil {
@@ -73,14 +81,14 @@ func (g *Gate) takeRules(s, old *snapshot) {
 	}
 }
 
-func (g *Gate) compile(rm *roomState, r *room.Rule, old *snapshot) *compiledRule {
+func (b *rulebook) compile(rm *roomState, r *room.Rule, old *snapshot) *compiledRule {
 	if c := old.compiled[r.Expression]; c != nil {
 		return c
 	}
 	c := &compiledRule{}
-	from := rules.Sources{Geo: g.sources.Places != nil, Crawlers: g.sources.Crawlers != nil, Lists: g.sources.Lists}
+	from := rules.Sources{Geo: b.sources.Places != nil, Crawlers: b.sources.Crawlers != nil, Lists: b.sources.Lists}
 	if c.rule, c.err = rules.Compile(r.Expression, from); c.err != nil {
-		g.log.Error("rule cannot be evaluated at this edge and matches nobody", slog.String("room", rm.Name), slog.String("rule", r.ID), slog.Any("error", c.err))
+		b.log.Error("rule cannot be evaluated at this edge and matches nobody", slog.String("room", rm.Name), slog.String("rule", r.ID), slog.Any("error", c.err))
 	}
 	return c
 }
@@ -90,7 +98,7 @@ func (g *Gate) compile(rm *roomState, r *room.Rule, old *snapshot) *compiledRule
 //
 // Invariant: a room is left out only where one of its rules matches under every reading of the
 // path by which the rooms were found.
-func (g *Gate) passBy(r *Request, o *Outcome, rooms *snapshot, in []*room.Room, path, query string) []*room.Room {
+func (b *rulebook) passBy(r *Request, o *Outcome, rooms *snapshot, in []*room.Room, path, query string) []*room.Room {
 	asked := false
 	for i := 0; i < len(in); i++ {
 		rm := rooms.rooms[in[i].Index]
@@ -100,22 +108,22 @@ func (g *Gate) passBy(r *Request, o *Outcome, rooms *snapshot, in []*room.Room, 
 		if !asked {
 			asked = true
 			o.ask(r, path, query)
-			_, wall := g.clock.Read()
+			_, wall := b.clock.Read()
 			o.about.Time = wall.Unix()
-			o.about.Crawler = g.sources.Crawlers.Has(r.Client)
+			o.about.Crawler = b.sources.Crawlers.Has(r.Client)
 		}
 		if rm.needsPlaces && !o.placed {
 			o.placed = true
-			g.sources.Places.Locate(r.Client, &o.about)
+			b.sources.Places.Locate(r.Client, &o.about)
 		}
-		n := slices.IndexFunc(rm.bypasses, func(b bypass) bool { return b.rule.Match(&o.rules) })
+		n := slices.IndexFunc(rm.bypasses, func(by bypass) bool { return by.rule.Match(&o.rules) })
 		if n < 0 {
 			continue
 		}
-		b := &rm.bypasses[n]
-		b.matched.Add(1)
+		by := &rm.bypasses[n]
+		by.matched.Add(1)
 		// Not everybody who asks for the same would be let past: a cache must not serve the answer to them.
-		o.Private = o.Private || rm.Caching == room.CachingPrivate && b.rule.Needs.Visitor
+		o.Private = o.Private || rm.Caching == room.CachingPrivate && by.rule.Needs.Visitor
 		in = slices.Delete(in, i, i+1)
 		i--
 	}
@@ -128,7 +136,7 @@ func (o *Outcome) ask(r *Request, path, query string) {
 	o.about = rules.Request{
 		Method: r.Method, Scheme: "http", Query: query, Version: r.Version, Paths: o.about.Paths[:0], Headers: o.about.Headers[:0], Client: r.Client,
 	}
-	o.about.Host, _ = room.CanonicalHost(r.Host)
+	o.about.Host = o.host
 	if r.Secure {
 		o.about.Scheme = "https"
 	}

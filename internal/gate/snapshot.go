@@ -57,25 +57,6 @@ type cookies struct {
 	codec [2]*ticket.Codec
 }
 
-// index picks between what is used without and with TLS.
-func index(secure bool) int {
-	if secure {
-		return 1
-	}
-	return 0
-}
-
-// index picks between the room's cookies: what it says of Secure, or the connection.
-func (rm *roomState) index(secure bool) int {
-	switch rm.CookieSecure {
-	case room.CookieAlways:
-		return 1
-	case room.CookieNever:
-		return 0
-	}
-	return index(secure)
-}
-
 // sameSite are the attributes of cookies without and with Secure. Browsers refuse None
 // without Secure.
 var sameSite = map[string][2]string{

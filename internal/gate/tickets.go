@@ -8,22 +8,31 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"time"
 
-	"vestibule/internal/clientaddr"
+	"github.com/prometheus/client_golang/prometheus"
+
 	"vestibule/internal/fleet"
+	"vestibule/internal/lineage"
 	"vestibule/internal/mutant"
 	"vestibule/internal/room"
 	"vestibule/internal/ticket"
 )
 
-// openBest reads the tickets that a request brings for a room and returns the
+// reader reads the tickets that requests bring.
+type reader struct {
+	engine *engine
+	count  *[ticketKinds]prometheus.Counter // by what became of them
+}
+
+// best reads the tickets that a request brings for a room and returns the
 // best, the zero Ticket for none. Those of the [TicketHeader] count where there is
 // no cookie of the name; byHeader tells that the client goes by that header. unread
 // tells that the visitor may have a better one, under a key that this node does not
 // know: it must not be replaced.
-func (g *Gate) openBest(r *Request, o *Outcome, rooms *snapshot, rm *roomState) (best ticket.Ticket, byHeader, unread bool) {
+func (rd *reader) best(r *Request, seals *ticket.Scratch, rooms *snapshot, rm *roomState) (best ticket.Ticket, byHeader, unread bool) {
 	i := rm.index(r.Secure)
-	op := opening{g: g, rm: rm, codec: rm.codec[i], seals: o.seals}
+	op := opening{reader: rd, rm: rm, codec: rm.codec[i], seals: seals}
 	op.tryAll(r, rm.cookie[i])
 	if own := rm.own.codec[i]; own != nil && op.tried == 0 {
 		op.codec = own
@@ -42,24 +51,24 @@ func (g *Gate) openBest(r *Request, o *Outcome, rooms *snapshot, rm *roomState) 
 		}
 	}
 	if op.tried == 0 {
-		g.metrics.ticketCount[ticketNone].Inc()
+		rd.count[ticketNone].Inc()
 	}
-	unread = op.newer && g.mayLackKeys(rooms, rm.codec[i]) && (op.best.Epoch != rm.Epoch || !op.best.Valid(g.now()))
+	unread = op.newer && rd.mayLackKeys(rooms, rm.codec[i]) && (op.best.Epoch != rm.Epoch || !op.best.Valid(rd.engine.now()))
 	return op.best, byHeader, unread
 }
 
 // mayLackKeys reports whether there may be tickets under keys that this node has not
 // heard of: its ring is old enough, and the store has not just confirmed it.
-func (g *Gate) mayLackKeys(rooms *snapshot, c *ticket.Codec) bool {
+func (rd *reader) mayLackKeys(rooms *snapshot, c *ticket.Codec) bool {
 	if mutant.On(mutant.UnknownKeyOverwritten) {
 		return false
 	}
-	return (!g.told.Load() || c.Behind(g.now())) && !rooms.keysAreNewest()
+	return (!rd.engine.Told() || c.Behind(rd.engine.now())) && !rooms.keysAreNewest()
 }
 
 // opening looks for the best ticket of one request.
 type opening struct {
-	g     *Gate
+	*reader
 	rm    *roomState
 	codec *ticket.Codec
 	seals *ticket.Scratch
@@ -87,7 +96,7 @@ func (o *opening) try(value string) bool {
 	}
 	var t ticket.Ticket
 	err := o.codec.Open(&t, value, o.seals)
-	o.g.metrics.ticketCount[ticketKind(err)].Inc()
+	o.count[ticketKind(err)].Inc()
 	if err != nil && mutant.On(mutant.BadCookieAdmits) {
 		o.best = ticket.Ticket{ID: 1, Epoch: o.rm.Epoch, Admitted: 1, Until: math.MaxUint32}
 		return false
@@ -98,7 +107,7 @@ func (o *opening) try(value string) bool {
 	}
 	best := &o.best
 	if best.ID != 0 && o.now == 0 {
-		o.now = o.g.now()
+		o.now = o.engine.now()
 	}
 	// One of an earlier epoch is worth nothing, whatever it holds.
 	if current := t.Epoch == o.rm.Epoch; best.ID != 0 && current != (best.Epoch == o.rm.Epoch) {
@@ -113,14 +122,14 @@ func (o *opening) try(value string) bool {
 	return true
 }
 
-// network returns what stands for where a client is in the tickets of a room. All
+// network returns what stands for where a client is in the tickets of a room; from is its neighbourhood. All
 // clients whose address is not known are in one network.
-func (rm *roomState) network(client netip.Addr) ticket.Network {
+func (rm *roomState) network(client netip.Addr, from netip.Prefix) ticket.Network {
 	var in netip.Prefix
 	way := ticket.Network(0)
 	switch rm.TicketBinding {
 	case room.BindingNetwork:
-		in = clientaddr.Prefix(client)
+		in = from
 	case room.BindingStrict:
 		in, way = netip.PrefixFrom(client.WithZone(""), client.BitLen()), 1
 	default:
@@ -163,7 +172,7 @@ func (r *Request) hasCookie(name string) bool {
 // seal keeps a ticket for the answer; nothing where the node has no key to seal with.
 func (o *Outcome) seal(rm *roomState, now fleet.Time, t ticket.Ticket, byHeader bool) {
 	if cookie := o.appendCookie(rm, now, &t); len(cookie) > 0 {
-		o.sealed = append(o.sealed, sealed{rm, t, string(cookie), byHeader, o.gate.clock.Now()})
+		o.sealed = append(o.sealed, sealed{rm, t, string(cookie), byHeader, o.gate.engine.clock.Now()})
 	}
 }
 
@@ -214,4 +223,73 @@ func (o *Outcome) takeBack(rm *roomState) {
 func (rm *roomState) headerOf(cookie string, secure bool) string {
 	value, _, _ := strings.Cut(cookie[len(rm.cookie[rm.index(secure)])+1:], ";")
 	return rm.Name + "=" + value
+}
+
+// sealed is a ticket that an answer brings.
+type sealed struct {
+	room     *roomState
+	ticket   ticket.Ticket
+	cookie   string // as Set-Cookie has it
+	byHeader bool   // the client goes by TicketHeader
+
+	at fleet.Mono // when it was decided about: the visitor may have been held before
+}
+
+// inFlight is after how long an answer of the site may reach a browser that has gone
+// on with newer tickets: half of the time for which answers are reckoned to be under
+// way.
+const inFlight = lineage.InFlight * time.Second / 2
+
+// Tickets returns the visitor's tickets as lines of the answer's header. They are for
+// the final answer of the site and not for an informational one. Those of an answer
+// that took the site long are sealed as such.
+func (o *Outcome) Tickets() []Field { return o.appendTickets(nil) }
+
+func (o *Outcome) appendTickets(dst []Field) []Field {
+	if o.Kind == Enters && len(o.sealed) > 0 {
+		o.sealLate()
+	}
+	for i := range o.sealed {
+		dst = append(dst, Field{"Set-Cookie", o.sealed[i].cookie})
+	}
+	for i := range o.sealed {
+		if s := &o.sealed[i]; s.byHeader {
+			dst = append(dst, Field{TicketHeader, s.room.headerOf(s.cookie, o.Secure)})
+		}
+	}
+	return dst
+}
+
+// sealLate seals those tickets anew that were decided about long ago.
+func (o *Outcome) sealLate() {
+	present := o.gate.engine.clock.Now()
+	for i := range o.sealed {
+		s := &o.sealed[i]
+		if present.Sub(s.at) <= inFlight {
+			continue
+		}
+		s.ticket.Late()
+		if cookie := o.appendCookie(s.room, o.gate.now(), &s.ticket); len(cookie) > 0 {
+			s.cookie = string(cookie)
+		}
+	}
+}
+
+// index picks between what is used without and with TLS.
+func index(secure bool) int {
+	if secure {
+		return 1
+	}
+	return 0
+}
+
+// index picks between the room's cookies: what it says of Secure, or the connection.
+func (rm *roomState) index(secure bool) int {
+	switch rm.CookieSecure {
+	case room.CookieAlways:
+		return 1
+	case room.CookieNever:
+		return 0
+	}
+	return index(secure)
 }

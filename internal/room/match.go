@@ -16,6 +16,8 @@ type Match struct {
 	// host is misdirected (421) and never forwarded.
 	Known bool
 
+	Host string // in canonical form; "" where it is not known
+
 	// Refuse tells that the request must not be forwarded for anybody: more
 	// rooms than a visitor can hold tickets for would gate it, or its path
 	// can be read as naming another host of the set. No honest client sends
@@ -62,7 +64,7 @@ func (s *Set) Match(rawHost, path string) Match {
 	if h == nil {
 		return Match{}
 	}
-	g := gates{Match: Match{Known: true, Origin: h.origin}}
+	g := gates{Match: Match{Known: true, Host: name, Origin: h.origin}}
 	if path != "" && path[0] == '/' {
 		g.addLiteral(h.exact.find(path))
 		if t := scan(path); t.plain() {

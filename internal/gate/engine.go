@@ -1,0 +1,268 @@
+package gate
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"vestibule/internal/admission"
+	"vestibule/internal/clientaddr"
+	"vestibule/internal/fleet"
+	"vestibule/internal/live"
+	"vestibule/internal/node"
+	"vestibule/internal/room"
+	"vestibule/internal/ticket"
+	"vestibule/internal/waiting"
+	"vestibule/internal/wire"
+)
+
+// engine is the core of this edge under its lock, by the clock of the machine, and those who wait for it. It is safe
+// for concurrent use.
+type engine struct {
+	params  wire.Params
+	clock   *node.Clock
+	wake    func()           // the core has something to report
+	finish  func(live.Place) // who had this place waits no more
+	metrics *metrics
+	held    *clientaddr.Quota // requests held for one neighbourhood
+	counted *clientaddr.Rate  // visitors of one neighbourhood who are counted anew
+
+	mu    sync.Mutex
+	core  *admission.Engine
+	jumps uint64 // of the clock, as of the last time under mu
+
+	told    atomic.Bool  // fleet time was known well enough once: places are kept since
+	granted atomic.Int64 // reading of the clock at the newest grant, 0 before
+}
+
+// lock locks the engine and returns the present. A machine that was asleep
+// does not believe its lease any more.
+func (e *engine) lock() fleet.Mono {
+	e.mu.Lock()
+	now := e.clock.Now()
+	if j := e.clock.Jumps(); j != e.jumps {
+		e.jumps = j
+		e.metrics.clockJumps.Inc()
+		e.core.Lapse(now)
+	}
+	return now
+}
+
+// With has do use the engine; nobody else does meanwhile.
+func (e *engine) With(do func(now fleet.Mono, eng *admission.Engine)) {
+	now := e.lock()
+	defer e.mu.Unlock()
+	do(now, e.core)
+}
+
+// Time returns fleet time where the engine knows it to [fleet.Rough], else what the machine takes for it.
+func (e *engine) Time() fleet.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now, wall := e.clock.Read()
+	if e.core.TimeBound(now) <= fleet.Rough {
+		return e.core.Time(now)
+	}
+	return fleet.TimeOf(wall)
+}
+
+// now returns fleet time as the engine knows it.
+func (e *engine) now() fleet.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.core.Time(e.clock.Now())
+}
+
+// Apply takes over what the regional says, and answers the held visitors who may enter
+// now. It returns the reading of the clock.
+func (e *engine) Apply(grant *wire.Grant) fleet.Mono {
+	now := e.lock()
+	defer e.mu.Unlock()
+	e.core.Apply(now, *grant)
+	if !e.told.Load() && e.core.TimeBound(now) <= fleet.Rough {
+		e.told.Store(true)
+	}
+	e.release(now)
+	e.granted.Store(int64(max(now, 1)))
+	return now
+}
+
+// release answers the held visitors who may enter. The caller holds the lock.
+func (e *engine) release(now fleet.Mono) {
+	for _, v := range e.core.Release(now, nil) {
+		close(v.Data.(chan struct{}))
+	}
+}
+
+// LastGrant returns the reading of the clock at the newest grant, 0 before the first.
+func (e *engine) LastGrant() fleet.Mono { return fleet.Mono(e.granted.Load()) }
+
+// Drain sends everybody who is held to the waiting page: the edge stops.
+func (e *engine) Drain() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, v := range e.core.Drain(e.clock.Now()) {
+		close(v.Data.(chan struct{}))
+	}
+}
+
+// Told reports whether fleet time was ever known well enough to keep a place.
+func (e *engine) Told() bool { return e.told.Load() }
+
+// message is what everybody who waits in a room is told now.
+func (e *engine) message(r *room.Room) []byte {
+	now := e.lock()
+	st, l := e.core.Status(now), e.core.Ledger(now, r.ID)
+	e.mu.Unlock()
+	b := &waiting.Broadcast{Now: st.Time, View: l.View}
+	if ev := eventOf(r, st.Time); ev.Prequeue && ev.Draw.Drawn {
+		b.Drawn = ev.Draw.Closes
+	}
+	switch {
+	case r.QueueAll:
+		b.PausedBy = waiting.PausedByOperator
+	case l.Paused:
+		b.PausedBy = waiting.PausedBySite
+	case !st.Leased || !st.Sure || st.Standing != wire.Listed:
+		b.PausedBy = waiting.PausedBySystem
+	}
+	return waiting.AppendBroadcast(nil, b)
+}
+
+// arrive asks the engine about one request from a neighbourhood of addresses. Somebody new gets a place only where the
+// request is aside. hurry says that there is something to report. The lock is given up even where the engine panics: one
+// broken request must not hold up all others.
+func (e *engine) arrive(id room.ID, t ticket.Ticket, from netip.Prefix, aside bool) (d admission.Decision, now fleet.Time, hurry bool) {
+	m := e.lock()
+	defer e.mu.Unlock()
+	minute, waits := int64(m)/int64(time.Minute), t.ID != 0 && !t.IsAdmitted()
+	t.Uncounted = waits && e.counted.Full(minute, from)
+	if t.ID == 0 && aside {
+		d = e.core.Join(m, id, t.Network)
+	} else {
+		d = e.core.Arrive(m, id, t)
+	}
+	if d.Ticket.Uncounted = false; waits && d.Counted {
+		e.counted.Add(minute, from)
+	}
+	return d, e.core.Time(m), e.core.Due() <= m
+}
+
+// navigation is for how long at most the load of a page is held: a browser shows nothing
+// meanwhile, and the page that it gets asks by itself.
+const navigation = 900 * time.Millisecond
+
+// hold keeps a request open that brought a ticket until a right comes, the engine's patience or most ends (0 for none),
+// or the visitor leaves. asks says that a page or a program asks, which shows something meanwhile.
+func (e *engine) hold(ctx context.Context, id room.ID, brought ticket.Ticket, d admission.Decision, from netip.Prefix, most time.Duration, asks bool) admission.Decision {
+	patience := d.Retry
+	if most > 0 {
+		patience = min(patience, most)
+	}
+	if !asks {
+		patience = min(patience, navigation)
+	}
+	if !e.held.Take(from) {
+		// Retry told how long to hold; a poll is what is asked for now.
+		d.Verdict, d.Reason, d.Retry = admission.Queue, admission.Crowded, e.soon()
+		return d
+	}
+	defer e.held.Give(from)
+	done := make(chan struct{})
+	v := &admission.Visit{Room: id, Ticket: d.Ticket, Brought: brought, Data: done}
+	start := e.startHold(v)
+	e.wake()
+
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	outcome, end := knockQueued, (*admission.Engine).GiveUp
+	select {
+	case <-done:
+	case <-timer.C:
+	case <-ctx.Done():
+		outcome, end = knockLeft, (*admission.Engine).Abandon
+	}
+	now, gaveUp := e.endHold(v, end)
+	if !gaveUp {
+		<-done // Release has taken it; the channel is closed or about to be
+		if v.Decision.Enters() {
+			outcome = knockAdmitted
+		}
+	} else if !asks && v.Decision.Retry < e.params.Nearest {
+		// Who is held asks again at once; a browser without the page's script would load
+		// the page every second for as long as its visitor is next.
+		v.Decision.Retry = e.soon()
+	}
+	e.metrics.knocks[outcome].Inc()
+	e.metrics.holds.Observe(now.Sub(start).Seconds())
+	return v.Decision
+}
+
+// soon returns when somebody is to ask again who need not wait for long: not everybody
+// in the same moment.
+func (e *engine) soon() time.Duration {
+	return e.params.Nearest + rand.N(e.params.Nearest)
+}
+
+// startHold hands a visit to the engine, and answers those that may enter by it.
+func (e *engine) startHold(v *admission.Visit) fleet.Mono {
+	now := e.lock()
+	defer e.mu.Unlock()
+	e.core.Hold(now, v)
+	e.release(now)
+	return now
+}
+
+// endHold takes a visit back from the engine.
+func (e *engine) endHold(v *admission.Visit, end func(*admission.Engine, fleet.Mono, *admission.Visit) bool) (fleet.Mono, bool) {
+	now := e.lock()
+	defer e.mu.Unlock()
+	return now, end(e.core, now, v)
+}
+
+// quit ends one stay.
+func (e *engine) quit(st *Stay) {
+	ended, hurry := e.end(st)
+	e.finish(st.Place())
+	if ended {
+		e.metrics.quits.Inc()
+		if hurry {
+			e.wake()
+		}
+	}
+}
+
+func (e *engine) end(st *Stay) (ended, hurry bool) {
+	now := e.lock()
+	defer e.mu.Unlock()
+	return e.core.Quit(now, st.Room, st.Ticket), e.core.Due() <= now
+}
+
+// goAway tells the engine, and has the regional hear of it soon.
+func (e *engine) goAway(id room.ID, t *ticket.Ticket, answer uint8) (gone bool) {
+	hurry := false
+	e.With(func(now fleet.Mono, eng *admission.Engine) {
+		gone = eng.Away(now, id, *t, answer)
+		hurry = eng.Due() <= now
+	})
+	if gone && hurry {
+		e.wake()
+	}
+	return gone
+}
+
+// Waits reports whether the engine knows of a stay as a place in the line.
+func (e *engine) Waits(st *Stay) (waits bool) {
+	e.With(func(now fleet.Mono, eng *admission.Engine) { waits = eng.Waits(now, st.Room, st.Ticket) })
+	return waits
+}
+
+// ended reports whether a session ended before its time, as far as this edge knows.
+func (e *engine) ended(id room.ID, t ticket.Ticket) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.core.Ended(id, t) == wire.Left
+}
