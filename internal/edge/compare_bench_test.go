@@ -280,10 +280,9 @@ func secureSides(b *testing.B, tools map[string]string, site string, http2 bool)
 	dir := b.TempDir()
 	cert := TLSConfig{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
 	pair(b, cert, 2)
-	fronts := []string{frontFast, frontNetHTTP}
 	const zipped = "Accept-Encoding: gzip"
 	size := 0
-	for _, front := range fronts[b2i(http2):] { // with HTTP/2 both are net/http
+	for _, front := range []string{frontFast, frontNetHTTP} { // with HTTP/2 both are read by net/http
 		st := benchEdge(b, front, site, true)
 		waits := benchEdge(b, front, site, true)
 		waits.up.queue(sale, 1234, 2)
@@ -295,6 +294,7 @@ func secureSides(b *testing.B, tools map[string]string, site string, http2 bool)
 	speaks := " ssl"
 	if http2 {
 		speaks = " ssl http2"
+		proxied = append(proxied, &side{name: "1 KiB, whatever is asked, in Go", url: "https://" + bareHTTP2(b, cert) + "/", header: proxied[0].header, pid: os.Getpid(), http2: true})
 	}
 	tls := "ssl_certificate " + cert.Cert + "; ssl_certificate_key " + cert.Key + "; "
 	h, s := passesOn(site)
@@ -308,11 +308,28 @@ func secureSides(b *testing.B, tools map[string]string, site string, http2 bool)
 	return proxied, pages
 }
 
-func b2i(b bool) int {
-	if b {
-		return 1
+// bareHTTP2 is what no answer over HTTP/2 is below that net/http's server gives.
+func bareHTTP2(b *testing.B, cert TLSConfig) (addr string) {
+	b.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
 	}
-	return 0
+	text := bytes.Repeat([]byte("x"), 1024)
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header()["Content-Type"] = []string{"text/plain"}
+		w.Write(text) //nolint:errcheck // whoever asked counts
+	})}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		srv.ServeTLS(ln, cert.Cert, cert.Key) //nolint:errcheck // it is ended below
+	}()
+	b.Cleanup(func() {
+		srv.Close() // nobody asks any more
+		<-ended
+	})
+	return ln.Addr().String()
 }
 
 var doneByHTTP2 = regexp.MustCompile(`requests: [0-9]+ total, [0-9]+ started, [0-9]+ done, ([0-9]+) succeeded, ([0-9]+) failed`)

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -224,42 +225,58 @@ func openAt(t testing.TB, site string, change func(*stage)) *stage {
 	return st
 }
 
+const (
+	goodAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood"
+	poison     = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"
+)
+
+// hostile are answers that are broken, or hide another.
+var hostile = map[string]string{
+	"another answer behind":  goodAnswer + poison,
+	"behind one without":     "HTTP/1.1 204 No Content\r\n\r\n" + poison,
+	"behind a 304":           "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n" + poison,
+	"behind chunks":          "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + poison,
+	"both framings":          "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + poison,
+	"two lengths":            "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nContent-Length: 71\r\n\r\n" + poison,
+	"a length with a sign":   "HTTP/1.1 200 OK\r\nContent-Length: +0\r\n\r\n" + poison,
+	"an unknown coding":      "HTTP/1.1 200 OK\r\nTransfer-Encoding: x\r\n\r\n" + poison,
+	"a broken chunk":         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n0\r\n\r\n" + poison,
+	"a chunk extension":      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;\na\r\n0\r\n\r\n" + poison,
+	"an unasked upgrade":     "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n" + poison,
+	"hints without end":      strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", 50) + goodAnswer,
+	"no answer":              "SSH-2.0-x\r\n",
+	"half a head":            "HTTP/1.1 200 OK\r\nX: <end>",
+	"half a body":            "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf<end>",
+	"half a chunk":           "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nhalf<end>",
+	"a CR in a value":        "HTTP/1.1 200 OK\r\nX-A: b\rSet-Cookie: c=d\r\nContent-Length: 0\r\n\r\n" + poison,
+	"a NUL in a value":       "HTTP/1.1 200 OK\r\nX-A: \x00\r\nContent-Length: 0\r\n\r\n" + poison,
+	"a cookie like a ticket": "HTTP/1.1 200 OK\r\nSet-Cookie: vestibule-sale=x\r\nVestibule-Ticket: sale=x\r\nContent-Length: 0\r\n\r\n" + poison,
+}
+
+// hostileSite gives such an answer to /about?evil. What it says to others tells a connection that was not used
+// before.
+func hostileSite(t testing.TB, text string) *rawSite {
+	return newRawSite(t, func(n int, r *http.Request) string {
+		if r.RequestURI == "/about?evil" {
+			return text
+		}
+		if n == 0 {
+			return goodAnswer
+		}
+		return strings.Replace(goodAnswer, "good", "fine", 1)
+	})
+}
+
+// poisoned reports whether a visitor has what one must not get.
+func poisoned(answer string) bool {
+	return slices.ContainsFunc([]string{"poison", "vestibule-sale=x", "Vestibule-Ticket", "\rSet-Cookie"}, func(s string) bool { return strings.Contains(answer, s) })
+}
+
 // A site whose answers are broken, or hide another answer, harms nobody who asks next.
 func TestHostileAnswers(t *testing.T) {
-	const good = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood"
-	const poison = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"
-	hostile := map[string]string{
-		"another answer behind":  good + poison,
-		"behind one without":     "HTTP/1.1 204 No Content\r\n\r\n" + poison,
-		"behind a 304":           "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n" + poison,
-		"behind chunks":          "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + poison,
-		"both framings":          "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + poison,
-		"two lengths":            "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nContent-Length: 71\r\n\r\n" + poison,
-		"a length with a sign":   "HTTP/1.1 200 OK\r\nContent-Length: +0\r\n\r\n" + poison,
-		"an unknown coding":      "HTTP/1.1 200 OK\r\nTransfer-Encoding: x\r\n\r\n" + poison,
-		"a broken chunk":         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n0\r\n\r\n" + poison,
-		"a chunk extension":      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;\na\r\n0\r\n\r\n" + poison,
-		"an unasked upgrade":     "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n" + poison,
-		"hints without end":      strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", 50) + good,
-		"no answer":              "SSH-2.0-x\r\n",
-		"half a head":            "HTTP/1.1 200 OK\r\nX: <end>",
-		"half a body":            "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf<end>",
-		"half a chunk":           "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nhalf<end>",
-		"a CR in a value":        "HTTP/1.1 200 OK\r\nX-A: b\rSet-Cookie: c=d\r\nContent-Length: 0\r\n\r\n" + poison,
-		"a NUL in a value":       "HTTP/1.1 200 OK\r\nX-A: \x00\r\nContent-Length: 0\r\n\r\n" + poison,
-		"a cookie like a ticket": "HTTP/1.1 200 OK\r\nSet-Cookie: vestibule-sale=x\r\nVestibule-Ticket: sale=x\r\nContent-Length: 0\r\n\r\n" + poison,
-	}
 	eachFront(t, func(t *testing.T, front string) {
 		for name, text := range hostile {
-			site := newRawSite(t, func(n int, r *http.Request) string {
-				if r.RequestURI == "/about?evil" {
-					return text
-				}
-				if n == 0 {
-					return good
-				}
-				return strings.Replace(good, "good", "fine", 1)
-			})
+			site := hostileSite(t, text)
 			st := openAt(t, "http://"+site.ln.Addr().String(), reads(front))
 			c, err := net.Dial("tcp", st.addr(0))
 			if err != nil {
@@ -276,14 +293,48 @@ func TestHostileAnswers(t *testing.T) {
 				t.Errorf("%s: no end", name)
 			}
 			c.Close() // it was read to its end
-			if s := string(out); strings.Contains(s, "poison") || strings.Contains(s, "vestibule-sale=x") || strings.Contains(s, "Vestibule-Ticket") || strings.Contains(s, "\rSet-Cookie") {
-				t.Errorf("%s: the visitor gets %q", name, s)
+			if poisoned(string(out)) {
+				t.Errorf("%s: the visitor gets %q", name, out)
 			}
 			for range 3 {
 				if codes, body := st.raw(request("GET /about HTTP/1.1", "shop.example")); !slices.Equal(codes, []int{200}) || body != "good" && body != "fine" {
 					t.Errorf("%s: who asks next gets %v %q", name, codes, body)
 				}
 			}
+			if err := st.stop(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// The same over HTTP/2, where a visitor has one connection for everything.
+func TestHostileAnswersOverHTTP2(t *testing.T) {
+	eachFront(t, func(t *testing.T, front string) {
+		for name, text := range hostile {
+			site := hostileSite(t, text)
+			st := openAt(t, "http://"+site.ln.Addr().String(), func(st *stage) {
+				st.cfg.Reader = front
+				st.withTLS()
+				pair(t, st.cfg.TLS, 1)
+			})
+			v := st.secure(true)
+			if res, err := v.Get("https://shop.example/about?evil"); err == nil {
+				body, err := io.ReadAll(res.Body)
+				if s := fmt.Sprint(res.StatusCode, res.Header, string(body)); poisoned(s) {
+					t.Errorf("%s: the visitor gets %s", name, s)
+				}
+				if half := strings.HasPrefix(name, "half a"); half && err == nil && res.StatusCode == http.StatusOK {
+					t.Errorf("%s: the visitor takes %q for the whole", name, body)
+				}
+				res.Body.Close() // it was read to its end
+			}
+			for range 3 {
+				if a := v.get("https://shop.example/about"); a.StatusCode != http.StatusOK || a.body != "good" && a.body != "fine" {
+					t.Errorf("%s: who asks next gets %d %q", name, a.StatusCode, a.body)
+				}
+			}
+			v.CloseIdleConnections()
 			if err := st.stop(); err != nil {
 				t.Error(err)
 			}
@@ -302,60 +353,97 @@ func TestAnswersOfAllFramings(t *testing.T) {
 		return strings.ReplaceAll(q, "LONG", long)
 	})
 	eachFront(t, func(t *testing.T, front string) {
-		st := openAt(t, "http://"+site.ln.Addr().String(), reads(front))
-		v := st.visitor()
-		for _, tc := range []struct {
-			method, answer, body string
-			status               int
-			length               int64
-		}{
-			{"GET", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", "abc", 200, 3},
-			{"GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "", 200, 0},
-			{"GET", fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\nLONG", len(long)), long, 200, int64(len(long))},
-			{"HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 77\r\n\r\n", "", 200, 77},
-			{"GET", "HTTP/1.1 204 No Content\r\n\r\n", "", 204, 0},
-			{"GET", "HTTP/1.1 304 Not Modified\r\nEtag: \"a\"\r\n\r\n", "", 304, -1},
-			{"GET", "HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", "abcde", 404, -1},
-			{"GET", fmt.Sprintf("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\nLONG\r\n0\r\nX-T: a\r\n\r\n", len(long)), long, 200, -1},
-			{"GET", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx", "x", 200, 1},
-			{"GET", "HTTP/1.0 200 OK\r\n\r\nto the <end>", "to the <end>", 200, -1},
-			{"GET", "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nLONG<end>", long + "<end>", 200, -1},
-			{"POST", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", "abc", 200, 3},
-		} {
-			a := v.ask(tc.method, "http://shop.example/about?"+url.QueryEscape(tc.answer), "")
-			if a.StatusCode != tc.status || a.body != tc.body || a.ContentLength != tc.length && tc.length >= 0 {
-				t.Errorf("%s %.80q: %d, %d bytes, length %d", tc.method, tc.answer, a.StatusCode, len(a.body), a.ContentLength)
+		overBoth(t, front, "http://"+site.ln.Addr().String(), func(t *testing.T, st *stage, v *visitor, scheme string) {
+			for _, tc := range []struct {
+				method, answer, body string
+				status               int
+				length               int64
+			}{
+				{"GET", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", "abc", 200, 3},
+				{"GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "", 200, 0},
+				{"GET", fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\nLONG", len(long)), long, 200, int64(len(long))},
+				{"HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 77\r\n\r\n", "", 200, 77},
+				{"GET", "HTTP/1.1 204 No Content\r\n\r\n", "", 204, 0},
+				{"GET", "HTTP/1.1 304 Not Modified\r\nEtag: \"a\"\r\n\r\n", "", 304, -1},
+				{"GET", "HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", "abcde", 404, -1},
+				{"GET", fmt.Sprintf("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\nLONG\r\n0\r\nX-T: a\r\n\r\n", len(long)), long, 200, -1},
+				{"GET", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx", "x", 200, 1},
+				{"GET", "HTTP/1.0 200 OK\r\n\r\nto the <end>", "to the <end>", 200, -1},
+				{"GET", "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nLONG<end>", long + "<end>", 200, -1},
+				{"POST", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", "abc", 200, 3},
+			} {
+				a := v.ask(tc.method, scheme+"://shop.example/about?"+url.QueryEscape(tc.answer), "")
+				if a.StatusCode != tc.status || a.body != tc.body || a.ContentLength != tc.length && tc.length >= 0 {
+					t.Errorf("%s %.80q: %d, %d bytes, length %d", tc.method, tc.answer, a.StatusCode, len(a.body), a.ContentLength)
+				}
 			}
-		}
-		if front == frontFast {
-			if _, netHTTP, _ := byFront(t, st); netHTTP > 0 {
-				t.Errorf("%v were read by net/http", netHTTP)
+			if front == frontFast && scheme == "http" {
+				if _, netHTTP, _ := byFront(t, st); netHTTP > 0 {
+					t.Errorf("%v were read by net/http", netHTTP)
+				}
 			}
-		}
+		})
+	})
+}
+
+// overBoth runs a test of an edge before a site with visitors by HTTP/1.1 without TLS, and by HTTP/2.
+func overBoth(t *testing.T, front, site string, test func(t *testing.T, st *stage, v *visitor, scheme string)) {
+	t.Run("HTTP/1.1", func(t *testing.T) {
+		st := openAt(t, site, reads(front))
+		test(t, st, st.visitor(), "http")
+	})
+	t.Run("HTTP/2", func(t *testing.T) {
+		st := openAt(t, site, func(st *stage) {
+			st.cfg.Reader = front
+			st.withTLS()
+			pair(t, st.cfg.TLS, 1)
+		})
+		test(t, st, st.secure(true), "https")
 	})
 }
 
 // A visitor who goes away while the site thinks is given up, also by the site.
 func TestWhoGoesAwayIsGivenUp(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
-		st := open(t, reads(front))
-		begun, ended := make(chan struct{}), make(chan struct{})
-		st.origin.serves(func(_ http.ResponseWriter, r *http.Request) {
-			close(begun)
-			<-r.Context().Done()
-			close(ended)
-		})
-		c := st.dial()
-		if _, err := io.WriteString(c, "GET /about HTTP/1.1\r\nHost: shop.example\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
-		<-begun
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
-		<-ended
-		if n := metric1(t, st, "vestibule_edge_origin_errors_total"); n != 0 {
-			t.Errorf("the site is blamed: %v", n)
+		for _, http2 := range []bool{false, true} {
+			st := open(t, func(st *stage) {
+				if st.cfg.Reader = front; http2 {
+					st.withTLS()
+					pair(t, st.cfg.TLS, 1)
+				}
+			})
+			begun, ended := make(chan struct{}), make(chan struct{})
+			st.origin.serves(func(_ http.ResponseWriter, r *http.Request) {
+				close(begun)
+				<-r.Context().Done()
+				close(ended)
+			})
+			v, url := st.visitor(), "http://shop.example/about"
+			if http2 {
+				v, url = st.secure(true), "https://shop.example/about"
+			}
+			ctx, leave := context.WithCancel(t.Context())
+			r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			left := make(chan error, 1)
+			go func() {
+				res, err := v.Do(r)
+				if err == nil {
+					err = fmt.Errorf("answered by %d; %w", res.StatusCode, res.Body.Close())
+				}
+				left <- err
+			}()
+			<-begun
+			leave()
+			if err := <-left; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			<-ended
+			if n := metric1(t, st, "vestibule_edge_origin_errors_total"); n != 0 {
+				t.Errorf("the site is blamed: %v", n)
+			}
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"vestibule/internal/gate"
+	"vestibule/internal/http1"
 	"vestibule/internal/origin"
 )
 
@@ -88,10 +89,10 @@ func (c *fastConn) broken(o *gate.Outcome, p any) {
 }
 
 // hint passes an informational answer on.
-func (c *fastConn) hint() bool {
-	b := appendStatus(nil, c.res.Status)
-	for i := range c.res.Fields {
-		if f := &c.res.Fields[i]; origin.ToVisitor(f.Name, f.Value, false) {
+func (c *fastConn) hint(r *http1.Response) bool {
+	b := appendStatus(nil, r.Status)
+	for i := range r.Fields {
+		if f := &r.Fields[i]; origin.ToVisitor(f.Name, f.Value, false) {
 			b = appendField(b, f.Name, f.Value)
 		}
 	}

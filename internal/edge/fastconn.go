@@ -85,17 +85,21 @@ func (c *fastConn) begin() []byte {
 
 // free gives back what a request takes.
 func (c *fastConn) free() {
-	w := c.work
-	if c.work = nil; w == nil {
-		return
+	if c.work != nil {
+		c.f.takeBack(c.work)
+		c.work = nil
 	}
+}
+
+// takeBack takes the memory of a request for the next.
+func (f *fast) takeBack(w *work) {
 	if len(w.in) > firstBuffer {
 		w.in = make([]byte, firstBuffer)
 	}
 	if cap(w.out) > keptBuffer {
 		w.out = nil
 	}
-	c.f.works.Put(w)
+	f.works.Put(w)
 }
 
 func newFastConn(f *fast, conn net.Conn, cfg *tls.Config, to *handover, asks *front) *fastConn {

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -29,7 +30,23 @@ var (
 // trip is one request on its way to its origin and back.
 type trip struct {
 	passage
-	up *http1.Conn // nil before there is an answer, and once it is given back
+	f    *fast
+	base context.Context // ends when the visitor is cut off
+	by   asker
+	up   *http1.Conn // nil before there is an answer, and once it is given back
+}
+
+// asker is the visitor of a trip.
+type asker interface {
+	// hold has a connection to an origin closed when the visitor goes away; nil for none any
+	// more. It reports whether the visitor is there.
+	hold(origin *http1.Conn) bool
+
+	// watch begins to look out for that: it takes a while.
+	watch()
+
+	// hint passes on an informational answer, and reports whether it could.
+	hint(r *http1.Response) bool
 }
 
 // enter passes a request on that enters, whose body is to come still.
@@ -45,72 +62,75 @@ func (c *fastConn) enter(o *gate.Outcome, length int) bool {
 	}
 	c.unread = 0
 	c.visit.goOn()
-	x := &c.trip
 	if o.Client != c.client {
 		c.client, c.clientText = o.Client, clientText(o.Client)
 	}
-	*x = trip{passage: passage{c.f.proxy, o, c.clientText}}
-	defer func() {
-		if x.up != nil {
-			x.up.Close() // it is not used any more
-		}
-		*x = trip{}
-	}()
-	err := c.exchange(x, c.in[c.r:c.r+length])
+	c.trip = trip{passage: passage{c.f.proxy, o, c.clientText}, f: c.f, base: c.f.base, by: &c.visit}
+	defer c.arrive()
+	err := c.exchange(c.in[c.r : c.r+length])
 	c.r += length
 	if err != nil {
-		return c.failed(x, err)
+		return c.failed(&c.trip, err)
 	}
-	return c.passOn(x)
+	return c.passOn(&c.trip)
 }
 
-// exchange sends the request to its origin, and reads the head of the answer.
-func (c *fastConn) exchange(x *trip, body []byte) error {
-	c.out = c.requestFor(c.out[:0], x, body)
+// arrive ends a trip.
+func (w *work) arrive() {
+	if up := w.trip.up; up != nil {
+		up.Close() // it is not used any more
+	}
+	w.trip = trip{}
+}
+
+// exchange sends the request of a trip to its origin, and reads the head of the answer.
+func (w *work) exchange(body []byte) error {
+	x := &w.trip
+	w.out = w.requestFor(w.out[:0], body)
 	to := x.outcome.Origin.URL
 	for fresh := false; ; fresh = true {
-		up, err := c.f.pool.Get(c.f.base, to.Scheme, to.Host, fresh)
-		if c.f.base.Err() != nil {
-			return errVisitorLeft // the edge cuts everybody off
+		up, err := x.f.pool.Get(x.base, to.Scheme, to.Host, fresh)
+		if x.base.Err() != nil {
+			return errVisitorLeft // or the edge cuts everybody off
 		}
 		if err != nil {
 			return err
 		}
-		if !c.visit.hold(up) {
+		if !x.by.hold(up) {
 			up.Close() // nothing was said on it
 			return errVisitorLeft
 		}
-		if err = c.converse(up); err == nil {
+		if err = w.converse(up); err == nil {
 			x.up = up
 			return nil
 		}
 		up.Close() // it is not used any more
-		if !c.visit.hold(nil) {
+		if !x.by.hold(nil) {
 			return errVisitorLeft
 		}
 		// An origin that has ended an idle connection is asked again, where it makes
 		// no difference if it is asked twice.
-		again := up.Reused && !fresh && len(body) == 0 && (c.req.Method == http.MethodGet || c.req.Method == http.MethodHead)
-		if !again || len(up.Buffered()) > 0 || c.begun || errors.Is(err, http1.ErrAnswer) || isTimeout(err) {
+		again := up.Reused && !fresh && len(body) == 0 && (w.req.Method == http.MethodGet || w.req.Method == http.MethodHead)
+		if !again || len(up.Buffered()) > 0 || errors.Is(err, errVisitorLeft) || errors.Is(err, http1.ErrAnswer) || isTimeout(err) {
 			return err
 		}
 	}
 }
 
 // requestFor appends the request as it goes to the origin.
-func (c *fastConn) requestFor(b []byte, x *trip, body []byte) []byte {
-	b = append(append(append(b, c.req.Method...), ' '), c.req.Target...)
+func (w *work) requestFor(b, body []byte) []byte {
+	b = append(append(append(b, w.req.Method...), ' '), w.req.Target...)
 	b = append(b, " HTTP/1.1\r\n"...)
-	b = appendField(b, "Host", c.req.Host)
-	for i := range c.req.Fields {
-		f := &c.req.Fields[i]
-		if value, ok := x.headers.ToSite(f.Name, f.Value); ok {
+	b = appendField(b, "Host", w.req.Host)
+	for i := range w.req.Fields {
+		f := &w.req.Fields[i]
+		if value, ok := w.trip.headers.ToSite(f.Name, f.Value); ok {
 			b = appendField(b, f.Name, value)
 		}
 	}
-	c.told = x.tells(c.told[:0], c.req.Host)
-	b = appendFields(b, c.told)
-	switch c.req.Method {
+	w.told = w.trip.tells(w.told[:0], w.req.Host)
+	b = appendFields(b, w.told)
+	switch w.req.Method {
 	case http.MethodPost, http.MethodPut, http.MethodPatch:
 		b = appendLength(b, int64(len(body)))
 	}
@@ -118,15 +138,15 @@ func (c *fastConn) requestFor(b []byte, x *trip, body []byte) []byte {
 }
 
 // converse sends what is in out, and reads heads up to that of the final answer.
-func (c *fastConn) converse(up *http1.Conn) error {
-	limit := time.Now().Add(c.f.cfg.Timeouts.Response)
-	if err := c.send(up, limit); err != nil {
+func (w *work) converse(up *http1.Conn) error {
+	limit := time.Now().Add(w.trip.f.cfg.Timeouts.Response)
+	if err := w.send(up, limit); err != nil {
 		return err
 	}
 	for range maxHints {
-		c.res.Reset()
+		w.res.Reset()
 		for {
-			n, err := c.res.Parse(up.Buffered())
+			n, err := w.res.Parse(up.Buffered())
 			if err != nil {
 				return err
 			}
@@ -134,17 +154,17 @@ func (c *fastConn) converse(up *http1.Conn) error {
 				up.Use(n)
 				break
 			}
-			if err := c.fill(up, limit); err != nil {
+			if err := w.fill(up, limit); err != nil {
 				return err
 			}
 		}
 		switch {
-		case c.res.Status == http.StatusSwitchingProtocols:
+		case w.res.Status == http.StatusSwitchingProtocols:
 			return errors.Join(http1.ErrAnswer, errUpgraded)
-		case c.res.Status >= http.StatusOK:
+		case w.res.Status >= http.StatusOK:
 			return nil
-		case c.res.Status != http.StatusContinue:
-			if !c.hint() {
+		case w.res.Status != http.StatusContinue:
+			if !w.trip.by.hint(&w.res) {
 				return errVisitorLeft
 			}
 		}
@@ -153,7 +173,7 @@ func (c *fastConn) converse(up *http1.Conn) error {
 }
 
 // send sends what is in out.
-func (c *fastConn) send(up *http1.Conn, limit time.Time) error {
+func (w *work) send(up *http1.Conn, limit time.Time) error {
 	_, secure := up.Conn.(*tls.Conn)
 	if left := time.Until(up.By); left < patienceBeforeWatching || left > 2*patienceBeforeWatching || secure {
 		up.By = time.Now().Add(2 * patienceBeforeWatching)
@@ -166,27 +186,27 @@ func (c *fastConn) send(up *http1.Conn, limit time.Time) error {
 			return err
 		}
 	}
-	n, err := up.Write(c.out)
+	n, err := up.Write(w.out)
 	if err == nil || !isTimeout(err) || !time.Now().Before(limit) {
 		return err
 	}
-	c.visit.watch()
+	w.trip.by.watch()
 	up.By = time.Time{}
 	if err := up.SetDeadline(limit); err != nil {
 		return err
 	}
-	_, err = up.Write(c.out[n:])
+	_, err = up.Write(w.out[n:])
 	return err
 }
 
 // fill reads from an origin until limit; the zero time is never. Where it takes a while,
 // the visitor's going away ends it.
-func (c *fastConn) fill(up *http1.Conn, limit time.Time) error {
+func (w *work) fill(up *http1.Conn, limit time.Time) error {
 	err := up.Fill()
 	if !isTimeout(err) {
 		return err
 	}
-	c.visit.watch()
+	w.trip.by.watch()
 	up.By = time.Time{}
 	if err := up.SetReadDeadline(limit); err != nil {
 		return err
@@ -210,7 +230,7 @@ func (c *fastConn) passOn(x *trip) bool {
 	x.monitor.Answered(x.outcome.Origin)
 	framing := c.res.Body(c.req.Method)
 	ends := c.ends()
-	c.out = c.answerHead(c.out[:0], x, framing, ends)
+	c.out = c.answerHead(c.out[:0], framing, ends)
 	whole, ok := c.passBody(x.up, framing)
 	if !ok {
 		return false
@@ -224,13 +244,32 @@ func (c *fastConn) passOn(x *trip) bool {
 }
 
 // answerHead appends the head of the visitor's answer.
-func (c *fastConn) answerHead(b []byte, x *trip, framing http1.Framing, ends bool) []byte {
-	tickets, private := x.gives()
-	revoked, own, dated := false, false, false
-	var cache []string
+func (c *fastConn) answerHead(b []byte, framing http1.Framing, ends bool) []byte {
 	b = appendStatus(b, c.res.Status)
-	for i := range c.res.Fields {
-		f := &c.res.Fields[i]
+	if dated := c.tell(func(name, value string) { b = appendField(b, name, value) }); !dated {
+		b = appendDate(b)
+	}
+	if ends {
+		b = append(b, "Connection: close\r\n"...)
+	}
+	switch {
+	case framing == http1.Chunked || framing == http1.ToTheEnd:
+		b = append(b, "Transfer-Encoding: chunked\r\n"...)
+	case c.res.Length >= 0 && c.res.Status != http.StatusNoContent:
+		b = appendLength(b, c.res.Length)
+	}
+	return append(b, "\r\n"...)
+}
+
+// tell tells the lines of the visitor's answer, but those of its framing, and does what the
+// site commands by it. dated tells that there is a Date.
+func (w *work) tell(line func(name, value string)) (dated bool) {
+	x := &w.trip
+	tickets, private := x.gives()
+	revoked, own := false, false
+	var cache []string
+	for i := range w.res.Fields {
+		f := &w.res.Fields[i]
 		switch f.Name {
 		case gate.CommandHeader, gate.HostedCommandHeader:
 			if f.Value == gate.CommandRevoke {
@@ -244,29 +283,19 @@ func (c *fastConn) answerHead(b []byte, x *trip, framing http1.Framing, ends boo
 			dated = true
 		}
 		if origin.ToVisitor(f.Name, f.Value, private) {
-			b = appendField(b, f.Name, f.Value)
+			line(f.Name, f.Value)
 		}
 	}
 	if private {
-		b = appendField(b, "Cache-Control", origin.Private(cache))
+		line("Cache-Control", origin.Private(cache))
 	}
-	b = appendFields(b, tickets)
+	for i := range tickets {
+		line(tickets[i].Name, tickets[i].Value)
+	}
 	if revoked {
 		x.outcome.Revoke(own)
 	}
-	if !dated {
-		b = appendDate(b)
-	}
-	if ends {
-		b = append(b, "Connection: close\r\n"...)
-	}
-	switch {
-	case framing == http1.Chunked || framing == http1.ToTheEnd:
-		b = append(b, "Transfer-Encoding: chunked\r\n"...)
-	case c.res.Length >= 0 && c.res.Status != http.StatusNoContent:
-		b = appendLength(b, c.res.Length)
-	}
-	return append(b, "\r\n"...)
+	return dated
 }
 
 // passBody sends what is in out, and the body of the answer behind it. whole tells that
@@ -294,7 +323,7 @@ func (c *fastConn) passCounted(up *http1.Conn, left int64) bool {
 	for {
 		if len(up.Buffered()) == 0 {
 			if left > smallBody {
-				return c.writeOut() && c.copyBody(up, left)
+				return c.writeOut() && c.copyBody(up, left, func(b []byte) bool { return c.write(c.f.cfg.Timeouts.Idle, b) })
 			}
 			if c.fill(up, time.Time{}) != nil {
 				return false
@@ -368,15 +397,15 @@ func (c *fastConn) passToTheEnd(up *http1.Conn) bool {
 // smallBody is up to which length an answer is sent as one.
 const smallBody = 16 << 10
 
-// copyBody passes on so many bytes, through one buffer: so much is held of an answer that
-// a visitor takes slowly.
-func (c *fastConn) copyBody(up *http1.Conn, left int64) bool {
-	buf := c.f.proxy.buffers.Get()
-	defer c.f.proxy.buffers.Put(buf)
+// copyBody passes on so many bytes that were not read yet, through one buffer: so much is held of an
+// answer that a visitor takes slowly.
+func (w *work) copyBody(up *http1.Conn, left int64, write func(b []byte) bool) bool {
+	buf := w.trip.buffers.Get()
+	defer w.trip.buffers.Put(buf)
 	for left > 0 {
 		n, err := up.Read(buf[:min(int64(len(buf)), left)])
 		if n > 0 {
-			if !c.write(c.f.cfg.Timeouts.Idle, buf[:n]) {
+			if !write(buf[:n]) {
 				return false
 			}
 			left -= int64(n)
@@ -385,7 +414,7 @@ func (c *fastConn) copyBody(up *http1.Conn, left int64) bool {
 		if !isTimeout(err) {
 			return false
 		}
-		c.visit.watch()
+		w.trip.by.watch()
 		up.By = time.Time{}
 		if up.SetReadDeadline(up.By) != nil {
 			return false

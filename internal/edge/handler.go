@@ -163,6 +163,9 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, o *gate.Outcome) 
 			r = r.WithContext(ctx)
 		}
 	}
+	if s.fast != nil && s.fast.cross(w, r, o) {
+		return
+	}
 	w, r = s.patient(w, r)
 	s.proxy.serve(w, r, o)
 }

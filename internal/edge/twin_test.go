@@ -11,6 +11,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"reflect"
 	"regexp"
@@ -20,6 +22,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 
 	"vestibule/internal/node"
 	"vestibule/internal/testkit"
@@ -443,6 +447,72 @@ func agree(t *testing.T, form string, cases int) {
 		})
 	}
 	all.Wait()
+}
+
+// What comes over HTTP/2 is read by net/http in any case: where the fast front passes it on,
+// sites are asked for the same as by net/http, and the visitor is answered the same.
+func TestFrontsAgreeAboutHTTP2(t *testing.T) {
+	x := newTwin(t, "")
+	passed, site := 0, x.site[1]
+	x.st[1].server.fast.pool.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		passed++
+		return site.dial(ctx, network, addr)
+	}
+	for seed := *caseSeed; seed < *caseSeed+uint64(*cases); seed++ {
+		if seed%500 == 0 {
+			x.renew()
+		}
+		var got [2]string
+		for i := range got {
+			w := &writer{rand: rand.New(rand.NewPCG(seed, 0)), place: x.place}
+			answer := httptest.NewRecorder()
+			x.st[i].server.ServeHTTP(answer, w.overHTTP2())
+			var head bytes.Buffer
+			h := answer.Header()
+			h.Del("Content-Length")  // net/http tells it of a short answer by itself
+			if h.Get("Vary") != "" { // pages tell their visitors to come back at odd times
+				h = nil
+			}
+			h.Write(&head) //nolint:errcheck // memory
+			got[i] = fmt.Sprintf("%q\n%d\n%s", x.site[i].forget(), answer.Code, head.String())
+		}
+		if got[0] != got[1] {
+			t.Fatalf("-case-seed %d:\nnet/http: %s\nfast: %s", seed, got[0], got[1])
+		}
+	}
+	if passed < *cases/10 {
+		t.Errorf("the fast front passed on %d of %d", passed, *cases)
+	}
+}
+
+// overHTTP2 returns a request as net/http's server reads them over HTTP/2.
+func (w *writer) overHTTP2() *http.Request {
+	method, target := w.one("GET", "GET", "GET", "HEAD", "POST", "DELETE", "PUT", "OPTIONS"), w.one("/about", "/about?x=1", "/", "/vip", "/vip/a?b", w.one(vipSpellings...), w.one(oddTargets...))
+	u, err := url.ParseRequestURI(target)
+	if err != nil {
+		target, u = "/about", &url.URL{Path: "/about"}
+	}
+	r := httptest.NewRequest(method, "https://shop.example/", nil)
+	r.Proto, r.ProtoMajor, r.ProtoMinor, r.TLS = "HTTP/2.0", 2, 0, nil
+	r.RequestURI, r.URL, r.Host, r.Header = target, u, w.one("shop.example", "sale.example", "shop.example:80", "SHOP.example."), http.Header{}
+	if w.in(2) {
+		r.Header.Set("Cookie", "theirs=1; "+w.place)
+	}
+	for !w.in(4) {
+		name, value, _ := strings.Cut(w.line(w.in(2)), ":")
+		if value = strings.TrimSpace(value); !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+			continue
+		}
+		switch name = http.CanonicalHeaderKey(name); name {
+		case "Connection", "Proxy-Connection", "Transfer-Encoding", "Upgrade", "Keep-Alive", "Trailer", "Host", "Expect", "Te": // of HTTP/1.1, or taken out before
+		default:
+			r.Header.Add(name, value)
+		}
+	}
+	if body := w.one("", "a=b"); w.in(4) && method == "POST" {
+		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+	}
+	return r
 }
 
 // writer writes what comes over a connection, by chance.

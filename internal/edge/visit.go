@@ -116,6 +116,9 @@ func (v *visit) end() {
 	}
 }
 
+// hint implements [asker].
+func (v *visit) hint(r *http1.Response) bool { return v.c.hint(r) }
+
 func isTimeout(err error) bool {
 	e, ok := errors.AsType[net.Error](err)
 	return ok && e.Timeout()

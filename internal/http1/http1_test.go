@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httputil"
 	"net/url"
 	"reflect"
 	"strings"
@@ -343,7 +342,7 @@ func compareAnswer(data []byte, method string) error {
 		var c Chunks
 		if _, end, err := c.Scan(rest); err != nil || !c.Done {
 			return nil // of chunks more is refused here
-		} else if body, err = io.ReadAll(httputil.NewChunkedReader(bytes.NewReader(rest[:end]))); err != nil {
+		} else if body, err = dataOf(rest[:end], len(rest)); err != nil {
 			return err
 		}
 	case NoBody:
@@ -366,6 +365,22 @@ func compareAnswer(data []byte, method string) error {
 	return nil
 }
 
+// dataOf returns the data of a chunked body that comes in pieces of so many bytes.
+func dataOf(in []byte, size int) (out []byte, err error) {
+	var c Chunks
+	for len(in) > 0 && !c.Done {
+		data, n, err := c.Next(in[:min(size, len(in))])
+		if err != nil {
+			return nil, err
+		}
+		out, in = append(out, data...), in[n:]
+	}
+	if !c.Done || len(in) > 0 {
+		return nil, fmt.Errorf("done: %v, %d bytes left", c.Done, len(in))
+	}
+	return out, nil
+}
+
 // FuzzAnswer looks for answers whose status or body is another here than in net/http.
 func FuzzAnswer(f *testing.F) {
 	for _, text := range plainAnswers {
@@ -386,11 +401,11 @@ func FuzzAnswer(f *testing.F) {
 }
 
 func TestChunks(t *testing.T) {
-	for _, tc := range []struct{ in, pass, rest string }{
-		{"0\r\n\r\n", "0\r\n\r\n", ""},
-		{"3\r\nabc\r\n0\r\n\r\nHTTP", "3\r\nabc\r\n0\r\n\r\n", "HTTP"},
-		{"00a\r\n0123456789\r\n1\r\nx\r\n000\r\n\r\n", "00a\r\n0123456789\r\n1\r\nx\r\n000\r\n\r\n", ""},
-		{"1\r\nx\r\n0\r\nX-A: b\r\nX-C: d\r\n\r\nrest", "1\r\nx\r\n0\r\n", "rest"},
+	for _, tc := range []struct{ in, pass, data, rest string }{
+		{"0\r\n\r\n", "0\r\n\r\n", "", ""},
+		{"3\r\nabc\r\n0\r\n\r\nHTTP", "3\r\nabc\r\n0\r\n\r\n", "abc", "HTTP"},
+		{"00a\r\n0123456789\r\n1\r\nx\r\n000\r\n\r\n", "00a\r\n0123456789\r\n1\r\nx\r\n000\r\n\r\n", "0123456789x", ""},
+		{"1\r\nx\r\n0\r\nX-A: b\r\nX-C: d\r\n\r\nrest", "1\r\nx\r\n0\r\n", "x", "rest"},
 	} {
 		for size := range len(tc.in) {
 			var c Chunks
@@ -405,6 +420,9 @@ func TestChunks(t *testing.T) {
 			}
 			if !c.Done || out != tc.pass || in != tc.rest || c.Cut() != !strings.HasSuffix(tc.pass, "0\r\n\r\n") {
 				t.Errorf("%q in pieces of %d: %q passed, %q left, %+v", tc.in, size+1, out, in, c)
+			}
+			if data, err := dataOf([]byte(strings.TrimSuffix(tc.in, tc.rest)), size+1); string(data) != tc.data || err != nil {
+				t.Errorf("%q in pieces of %d: the data %q, %v", tc.in, size+1, data, err)
 			}
 		}
 	}

@@ -310,6 +310,28 @@ func (c *Chunks) Scan(buf []byte) (pass, n int, err error) {
 	return pass, n, nil
 }
 
+// Next goes on with the bytes of buf up to the end of the next piece of data in it, which it returns;
+// buf[:n] belong to the body. There may be none in buf; the body is told to have ended as by Scan. An
+// error is [ErrAnswer].
+func (c *Chunks) Next(buf []byte) (data []byte, n int, err error) {
+	for n < len(buf) && !c.Done {
+		from := n
+		if c.state == chunkData {
+			n += int(min(int64(len(buf)-n), c.left))
+		} else {
+			n++
+		}
+		in := c.state == chunkData
+		if _, _, err := c.Scan(buf[from:n]); err != nil {
+			return nil, 0, err
+		}
+		if in {
+			return buf[from:n], n, nil
+		}
+	}
+	return nil, n, nil
+}
+
 // Cut reports whether trailers were left out, and with them the end of the body.
 func (c *Chunks) Cut() bool { return c.cut }
 

@@ -1,0 +1,232 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"vestibule/internal/gate"
+	"vestibule/internal/http1"
+	"vestibule/internal/origin"
+)
+
+// What comes over HTTP/2 is read by net/http. A request without a body that would be plain if it
+// came over HTTP/1.1 goes to its site as those that the fast front reads itself.
+
+// wholeBody is how long an answer is at most that net/http keeps until it is whole.
+const wholeBody = 4 << 10
+
+// crossing is one request over HTTP/2 on its way to its site and back. It is the [asker] of its trip.
+type crossing struct {
+	*work
+	w   http.ResponseWriter
+	ctx context.Context // of the request: it ends when the visitor goes away
+
+	origin *http1.Conn
+	unbind func() bool // of origin from ctx; nil where nobody looks out
+}
+
+// cross passes on a request that enters, and reports whether it was one for it: else nothing was done.
+func (f *fast) cross(w http.ResponseWriter, r *http.Request, o *gate.Outcome) bool {
+	if o.Kind != gate.Enters {
+		panic("fast front: the request may not enter") // nothing may reach the origin this way
+	}
+	if r.ProtoMajor != 2 || r.ContentLength != 0 || r.RequestURI == "" {
+		return false
+	}
+	x := &crossing{work: f.works.Get().(*work), w: w, ctx: r.Context()}
+	defer f.takeBack(x.work)
+	if !x.takes(r) {
+		return false
+	}
+	x.trip = trip{passage: passage{f.proxy, o, clientText(o.Client)}, f: f, base: x.ctx, by: x}
+	defer x.arrive()
+	defer x.hold(nil)
+	switch err := x.exchange(nil); {
+	case errors.Is(err, errVisitorLeft):
+		w.WriteHeader(499) // nobody reads this
+	case err != nil:
+		x.trip.failed(w, r, err)
+	default:
+		x.answer(r)
+	}
+	return true
+}
+
+// takes reads a request as the fast front would, and reports whether it is plain and says the same.
+func (x *crossing) takes(r *http.Request) bool {
+	b := append(append(append(x.out[:0], r.Method...), ' '), r.RequestURI...)
+	b = appendField(append(b, " HTTP/1.1\r\n"...), "Host", r.Host)
+	n := 0
+	for name, lines := range r.Header {
+		switch name {
+		case "Te": // trailers, and the site is not asked for any
+			continue
+		case "Content-Length": // of nothing
+		default:
+			n += len(lines)
+		}
+		for _, l := range lines {
+			b = appendField(b, name, l)
+		}
+	}
+	x.out = append(b, "\r\n"...)
+	x.req.Reset()
+	end, v := x.req.Parse(x.out)
+	return v == http1.Ready && end == len(x.out) && x.req.Method == r.Method && x.req.Target == r.RequestURI && x.req.Host == r.Host && len(x.req.Fields) == n
+}
+
+// hold implements [asker].
+func (x *crossing) hold(origin *http1.Conn) bool {
+	if x.unbind != nil {
+		x.unbind()
+		x.unbind = nil
+	}
+	x.origin = origin
+	return x.ctx.Err() == nil
+}
+
+// watch implements [asker].
+func (x *crossing) watch() {
+	if up := x.origin; x.unbind == nil && up != nil {
+		x.unbind = context.AfterFunc(x.ctx, func() { up.Close() }) // whoever waits for it is told
+	}
+}
+
+// hint implements [asker].
+func (x *crossing) hint(r *http1.Response) bool {
+	h := x.w.Header()
+	for i := range r.Fields {
+		if f := &r.Fields[i]; origin.ToVisitor(f.Name, f.Value, false) {
+			h.Add(f.Name, f.Value)
+		}
+	}
+	x.w.WriteHeader(r.Status)
+	clear(h)
+	return true
+}
+
+// answer makes the visitor's answer out of the origin's, whose head was read.
+func (x *crossing) answer(r *http.Request) {
+	t := &x.trip
+	t.monitor.Answered(t.outcome.Origin)
+	framing := x.res.Body(r.Method)
+	x.header()
+	if t.f.draining.Load() {
+		x.w.Header().Set("Connection", "close") // HTTP/2 tells it as GOAWAY
+	}
+	if short := framing == http1.Counted && x.res.Length <= wholeBody; !short {
+		if x.res.Length >= 0 && x.res.Status != http.StatusNoContent {
+			x.w.Header()["Content-Length"] = []string{strconv.FormatInt(x.res.Length, 10)}
+		}
+		if framing != http1.NoBody {
+			x.w, _ = t.f.patient(x.w, r)
+		}
+	}
+	x.w.WriteHeader(x.res.Status)
+	whole, ok := x.body(framing)
+	if !ok {
+		panic(http.ErrAbortHandler) // net/http's way to end a stream
+	}
+	bound := x.unbind == nil || x.unbind() // else the visitor's going away closes it
+	if x.unbind = nil; whole && bound && !x.res.Close {
+		t.f.pool.Put(t.up)
+		t.up = nil
+	}
+}
+
+// header sets the header of the answer.
+func (x *crossing) header() {
+	h, lines := x.w.Header(), make([]string, 0, len(x.res.Fields)+4)
+	x.tell(func(name, value string) {
+		if all := h[name]; all != nil {
+			h[name] = append(all, value)
+			return
+		}
+		lines = append(lines, value)
+		h[name] = lines[len(lines)-1 : len(lines) : len(lines)]
+	})
+	if h["Content-Type"] == nil {
+		h["Content-Type"] = nil // or net/http guesses one
+	}
+}
+
+// body passes on the body of the answer. whole tells that nothing of it is left on the origin's connection.
+func (x *crossing) body(framing http1.Framing) (whole, ok bool) {
+	switch framing {
+	case http1.NoBody:
+		return true, true
+	case http1.Counted:
+		return true, x.counted(x.res.Length)
+	case http1.Chunked:
+		return true, x.chunked()
+	default:
+		return false, x.toTheEnd()
+	}
+}
+
+func (x *crossing) write(b []byte) bool {
+	_, err := x.w.Write(b)
+	return err == nil
+}
+
+func (x *crossing) counted(left int64) bool {
+	up := x.trip.up
+	for left > 0 {
+		if len(up.Buffered()) == 0 {
+			if left > smallBody {
+				return x.copyBody(up, left, x.write)
+			}
+			if x.fill(up, time.Time{}) != nil {
+				return false
+			}
+		}
+		b := up.Buffered()
+		b = b[:min(int64(len(b)), left)]
+		if !x.write(b) {
+			return false
+		}
+		up.Use(len(b))
+		left -= int64(len(b))
+	}
+	return true
+}
+
+func (x *crossing) chunked() bool {
+	x.chunks = http1.Chunks{}
+	for up := x.trip.up; ; {
+		for len(up.Buffered()) > 0 && !x.chunks.Done {
+			data, n, err := x.chunks.Next(up.Buffered())
+			if err != nil || len(data) > 0 && !x.write(data) {
+				return false
+			}
+			up.Use(n)
+		}
+		if x.chunks.Done {
+			return true
+		}
+		if !x.flush() || x.fill(up, time.Time{}) != nil {
+			return false
+		}
+	}
+}
+
+func (x *crossing) toTheEnd() bool {
+	for up := x.trip.up; ; {
+		if b := up.Buffered(); len(b) > 0 {
+			if !x.write(b) || !x.flush() {
+				return false
+			}
+			up.Use(len(b))
+		}
+		if err := x.fill(up, time.Time{}); err != nil {
+			return errors.Is(err, io.EOF)
+		}
+	}
+}
+
+// flush sends what was passed on: the site may take its time for the rest.
+func (x *crossing) flush() bool { return http.NewResponseController(x.w).Flush() == nil }
