@@ -730,7 +730,7 @@ func (w *World) readRegion(i int32) {
 	n := w.aggs[i]
 	w.hear(&n.proc, func() {
 		if n.edition != w.edition {
-			n.edition, n.told = w.edition, w.rooms(w.fleetTime(), 0)
+			n.edition, n.told = w.edition, w.regionRooms(n)
 			n.core.SetRooms(n.clock.read(w.now), n.told)
 			w.wakeRegion(i)
 		}

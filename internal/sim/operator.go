@@ -151,7 +151,7 @@ func (w *World) lookAtClocks() {
 	}
 	for i, n := range w.aggs {
 		w.hear(&n.proc, func() {
-			if rooms := w.rooms(w.fleetTime(), 0); !slices.Equal(rooms, n.told) && n.edition == w.edition {
+			if rooms := w.regionRooms(n); !slices.Equal(rooms, n.told) && n.edition == w.edition {
 				n.told = rooms
 				n.core.SetRooms(n.clock.read(w.now), rooms)
 				w.wakeRegion(int32(i))

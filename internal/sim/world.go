@@ -367,7 +367,7 @@ func (w *World) startRegion(i int32, bootstrap bool) {
 		Site: w.siteOf(i, len(r.procs)),
 	}, r.stored.Clone())
 	n.core.SetLease(fleet.Never)
-	n.told = w.rooms(w.fleetTime(), 0)
+	n.told = w.regionRooms(n)
 	n.core.SetRooms(n.clock.read(w.now), n.told)
 	if n.members = max(r.members, 1); bootstrap {
 		r.members = 1
@@ -450,6 +450,15 @@ func (w *World) fork() *rand.Rand { return rand.New(rand.NewPCG(w.rng.Uint64(), 
 // roomsBy is the room set as a coordinator reads it.
 func (w *World) roomsBy(n *globalProc) []slots.RoomConfig {
 	return w.rooms(n.core.Clock(n.clock.read(w.now), w.fleetTime().Add(n.offset)))
+}
+
+// regionRooms is the room set as an aggregator reads it: by fleet time where it knows that, else by its machine, which is right.
+func (w *World) regionRooms(n *regionProc) []slots.RoomConfig {
+	at, known := n.core.Clock(n.clock.read(w.now))
+	if !known {
+		at = w.fleetTime()
+	}
+	return w.rooms(at, 0)
 }
 
 func (w *World) rooms(at fleet.Time, bound time.Duration) []slots.RoomConfig {

@@ -114,9 +114,8 @@ var plan = map[mutant.ID]killer{
 	mutant.PassthroughStays: {"slots.TestPassthroughLendsWhateverIsWanted", ""},
 	mutant.ControlsForever:  {"room.TestControlsEnd", ""},
 
-	mutant.PrequeueAdmits: {"admission.TestNobodyEntersWhilePeopleGather", "events"},
-	// Simulated regionals read phases by true time, so a world does not see an edge that trusts its own clock.
-	mutant.PrequeueByOwnClock: {"admission.TestNobodyEntersWhilePeopleGather", ""},
+	mutant.PrequeueAdmits:     {"admission.TestNobodyEntersWhilePeopleGather", "events"},
+	mutant.PrequeueByOwnClock: {"admission.TestNobodyEntersWhilePeopleGather", "events"},
 	mutant.EventEarly:         {"room.TestTheSmallerLimitWhileAPhaseIsUncertain", "events"},
 	mutant.EventsOverlap:      {"room.TestEventsAreRefusedWithTheField", ""},
 	mutant.PassthroughLent:    {"slots.TestWhatPassthroughLentIsNotLentAgain", ""},
