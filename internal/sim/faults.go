@@ -51,6 +51,7 @@ type Faults struct {
 	Events                              bool // the room has events, with people who gather before them
 	Draws                               bool // the room has events that begin with a draw
 	Release                             bool // the room is paused, and some are let in
+	Rules                               bool // rules of the room that let requests past are edited
 	Clocks                              bool // wall clocks are off by up to five minutes, monotonic ones drift at the bound
 
 	Doubled float64       // share of messages that arrive twice
@@ -160,6 +161,7 @@ var operatorKinds = []faultKind{
 	{4, func(f *Faults) bool { return f.Events }, (*World).scheduleEvent},
 	{4, func(f *Faults) bool { return f.Release }, (*World).releaseSome},
 	{4, func(f *Faults) bool { return f.Draws }, (*World).scheduleDraw},
+	{4, func(f *Faults) bool { return f.Rules }, (*World).editRules},
 }
 
 // fault is one thing that goes wrong. Everything about it is drawn beforehand,

@@ -14,6 +14,7 @@ import (
 type meters struct {
 	arrived, gaveUp int
 	inside          int // visitors let in
+	past            int // requests that a rule let past the room
 	queuedFree      int // shown the waiting page while slots were free
 	queued          int
 	useT, useR, use float64

@@ -19,6 +19,7 @@ type operator struct {
 	queueAll  bool
 	suspended bool
 	noRenewal bool
+	rules     uint8  // which of bypasses there are, bit by bit
 	name      string // "" for the one that it began with
 	control   room.Control
 	edits     int // of the method, so that an older edit does not end a newer one
@@ -37,11 +38,12 @@ type settings struct {
 	total, rate                    int
 	method, name                   string
 	queueAll, suspended, noRenewal bool
+	rules                          uint8
 	edition                        uint64
 }
 
 func (o *operator) settings(w *World) settings {
-	return settings{w.cfg.Total, w.cfg.Rate, o.method, o.name, o.queueAll, o.suspended, o.noRenewal, w.edition}
+	return settings{w.cfg.Total, w.cfg.Rate, o.method, o.name, o.queueAll, o.suspended, o.noRenewal, o.rules, w.edition}
 }
 
 const firstName = "sale"
@@ -54,6 +56,7 @@ func (o *operator) inForce(w *World, at fleet.Time, bound time.Duration) *room.R
 		s := room.Settings{
 			Name: firstName, Host: "sale.example", Origin: "http://10.0.0.1", TotalActiveUsers: w.cfg.Total, NewUsersPerMinute: w.cfg.Rate,
 			QueueingMethod: o.method, QueueAll: o.queueAll, Suspended: o.suspended, NoRenewal: o.noRenewal,
+			Rules: rulesOf(o.rules),
 		}
 		if o.name != "" {
 			s.Name, s.Identity = o.name, firstName
@@ -205,7 +208,10 @@ func (w *World) tellEdge(n *edgeNode, now fleet.Mono) {
 	if n.core.SetRooms(now, rooms); len(rooms) == 1 {
 		n.told = rooms[0]
 	}
-	n.off = w.operator.suspended && !w.removed
+	n.off, n.rules = w.operator.suspended && !w.removed, nil
+	if !w.removed {
+		n.rules = w.compiled(w.operator.inForce(w, n.core.Time(now), 0).Rules)
+	}
 }
 
 // say publishes what has just been said, and again when it ends.

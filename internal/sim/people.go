@@ -63,6 +63,7 @@ type visitor struct {
 	shared bool  // somebody else plays with its cookie
 	copied bool  // plays with the cookie of somebody else
 	roamed bool  // was in more than one network
+	asks   uint8 // which of the paths of asks
 
 	network ticket.Network // 0 where tickets are not bound
 	queued  bool           // was shown the waiting page at least once
@@ -148,6 +149,7 @@ func (w *World) newcomer(centre int32) int32 {
 	v := &w.visitors[i]
 	*v = visitor{gen: v.gen + 1, centre: centre, came: w.now, leaves: math.MaxInt64, pages: w.pages()}
 	v.edge, v.network = w.anyEdge(centre), w.anyNetwork()
+	v.asks = w.asksFor()
 	v.robot = p.Robots > 0 && w.rng.Float64() < p.Robots
 	if w.meters.words != nil {
 		v.heard = &Hearing{}
@@ -352,7 +354,7 @@ func (w *World) request(i int32) {
 		}
 		n = w.edges[v.edge]
 	}
-	if n.off {
+	if n.off || w.letPast(n, v) {
 		w.passBy(i)
 		return
 	}

@@ -29,6 +29,7 @@ var Targets = []Target{
 	{"events", Events},
 	{"releases", Releases},
 	{"draws", Draws},
+	{"rules", Bypasses},
 }
 
 // Target is one of them.

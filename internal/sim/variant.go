@@ -166,6 +166,7 @@ var enemies = []enemy{
 	{"renewal", true, func(c *Config) { c.Faults.Renewal = false }},
 	{"events", true, func(c *Config) { c.Faults.Events = false }},
 	{"draws", true, func(c *Config) { c.Faults.Draws = false }},
+	{"rules", true, func(c *Config) { c.Faults.Rules = false }},
 	{"rename", true, func(c *Config) { c.Faults.Rename = false }},
 	{"release", true, func(c *Config) { c.Faults.Release = false }},
 	{"disk", false, func(c *Config) { c.Faults.Disk = false }},

@@ -210,6 +210,7 @@ func Small(seed uint64) Config {
 	c.enableFaults(rng)
 	c.Faults.Events = rand.New(rand.NewPCG(seed, 0x6576656e)).IntN(8) == 0
 	c.Faults.Draws = !c.Faults.Events && rand.New(rand.NewPCG(seed, 0x64726177)).IntN(8) == 0
+	c.Faults.Rules = rand.New(rand.NewPCG(seed, 0x72756c65)).IntN(8) == 0
 	c.thenCalm()
 	p.bind(seed)
 	return c

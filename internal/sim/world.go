@@ -21,6 +21,7 @@ import (
 	"vestibule/internal/fleet"
 	"vestibule/internal/mutant"
 	"vestibule/internal/room"
+	"vestibule/internal/rules"
 	"vestibule/internal/slots"
 	"vestibule/internal/ticket"
 	"vestibule/internal/wire"
@@ -165,6 +166,7 @@ type World struct {
 
 	judge  judge
 	meters meters
+	asking rules.Scratch
 }
 
 // nodeClock is the monotonic clock of one machine: it starts anywhere and runs
@@ -261,6 +263,8 @@ type edgeNode struct {
 
 	told admission.Room // what it knows of the room
 	off  bool           // and that it is suspended
+
+	rules []bypass // those of the room that it knows
 }
 
 // newest returns the coordinator with the highest term.

@@ -138,7 +138,7 @@ var plan = map[mutant.ID]killer{
 	mutant.FrontWaitsAsItIs:      {"edge.TestRule10AFront", ""},
 	mutant.AsideEnters:           {"edge.TestRule10WhatIsNoVisit", ""},
 	mutant.PreflightPasses:       {"edge.TestRule10WhatIsNoVisit", ""},
-	mutant.RuleOneReading:        {"rules.TestEveryReading edge.TestRule10Rules", ""},
+	mutant.RuleOneReading:        {"rules.TestEveryReading edge.TestRule10Rules", "rules"},
 	mutant.AnyRoomsTicket:        {"edge.TestRule10", ""},
 	mutant.EpochIgnored:          {"edge.TestRule10", ""},
 	mutant.NeverBehind:           {"ticket.TestWhoMissesAKeyKnowsIt", "keys"},

@@ -1,0 +1,114 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"vestibule/internal/room"
+	"vestibule/internal/rules"
+)
+
+// asks are the paths that people ask for where the room has rules; most ask for the first one. Sites read the
+// last three in several ways.
+var asks = [...]string{"/", "/staff/list", "/help", "/staff/..%2fcheckout", "/help;v=1", "/staff//../checkout"}
+
+// given is a rule and the paths that it lets past.
+type given struct {
+	expression string
+	past       []string
+}
+
+// bypasses are rules that an operator gives the room.
+var bypasses = []given{
+	{`starts_with(http.request.uri.path, "/staff/")`, []string{"/staff/list"}},
+	{`http.request.uri.path eq "/help"`, []string{"/help"}},
+	{`http.request.uri.path in {"/staff/list" "/help"} and not http.user_agent contains "bot"`, []string{"/staff/list", "/help"}},
+	{`any(http.request.headers["x-staff"][*] eq "1")`, nil},
+}
+
+// bypass is a rule as an edge has it.
+type bypass struct {
+	rule *rules.Rule
+	past []string
+}
+
+// editRules lets an operator give the room other rules for a while: every one of them, or some.
+func (w *World) editRules(f *fault) {
+	o, before := &w.operator, w.operator.rules
+	o.rules = uint8(1 + int(f.x*float64(int(1)<<len(bypasses)-1)))
+	w.say(f, "the room has the rules %04b for %v", o.rules, f.last)
+	w.ends(f, func() { o.rules = before & uint8(int(f.y*16)) })
+}
+
+// rulesOf returns the rules of the room by the bits of which.
+func rulesOf(which uint8) (out []room.Rule) {
+	for i, b := range bypasses {
+		if which>>i&1 != 0 {
+			out = append(out, room.Rule{Expression: b.expression})
+		}
+	}
+	return out
+}
+
+// compiled returns rules as an edge has them from now on.
+func (w *World) compiled(told []room.Rule) (out []bypass) {
+	for _, r := range told {
+		i := slices.IndexFunc(bypasses, func(g given) bool { return g.expression == r.Expression })
+		c, err := rules.Compile(r.Expression, rules.Sources{})
+		if err != nil {
+			w.judge.fail(w, "a rule of the room is none: %v", err)
+			return nil
+		}
+		out = append(out, bypass{c, bypasses[i].past})
+	}
+	return out
+}
+
+// letPast reports whether a rule that the edge knows lets a visitor past the room, as its gate asks. The judge knows for which
+// paths that may be: nobody else is to pass, and who passes is neither counted nor queued.
+func (w *World) letPast(n *edgeNode, v *visitor) bool {
+	if len(n.rules) == 0 {
+		return false
+	}
+	path := asks[v.asks]
+	req := rules.Request{Method: "GET", Scheme: "https", Host: "sale.example", Version: "HTTP/1.1", Time: int64(w.fleetTime() / 1000)}
+	if !room.Readings(path, func(reading string) bool { req.Paths = append(req.Paths, strings.Clone(reading)); return true }) {
+		req.Paths = nil
+	}
+	w.asking.Ask(&req)
+	past := slices.ContainsFunc(n.rules, func(b bypass) bool { return b.rule.Match(&w.asking) })
+	w.asking.Forget()
+	should := slices.ContainsFunc(n.rules, func(b bypass) bool { return slices.Contains(b.past, path) })
+	switch {
+	case past && !should:
+		w.judge.fail(w, "%s lets somebody past the room who asks for %s, which a site may read as what no rule is about", w.name(n), path)
+	case should && !past:
+		w.judge.fail(w, "%s counts or queues somebody who asks for %s, whom a rule lets past", w.name(n), path)
+	}
+	if past {
+		w.meters.past++
+	}
+	return past
+}
+
+// asksFor draws what a visitor asks for.
+func (w *World) asksFor() uint8 {
+	if !w.cfg.Faults.Rules || w.rng.IntN(2) == 0 {
+		return 0
+	}
+	return uint8(w.rng.IntN(len(asks)))
+}
+
+// Bypasses has an operator change the rules of the room all the time, while coordinators, aggregators and edges are replaced and data
+// centres are cut off.
+func Bypasses(seed uint64) Config {
+	c, rng := tight(seed, 1+rng20(seed)%3, 2, 10*time.Second)
+	c.Demand.PerMinute *= 2
+	f := &c.Faults
+	f.Every, f.Last = time.Duration(1+rng.IntN(4))*time.Second, time.Duration(2+rng.IntN(20))*time.Second
+	f.Rules, f.Pause, f.Limits, f.Suspend = true, rng.IntN(3) == 0, rng.IntN(3) == 0, rng.IntN(3) == 0
+	f.CrashGlobal, f.CrashRegion, f.CrashEdge = rng.IntN(3) == 0, rng.IntN(3) == 0, rng.IntN(3) == 0
+	f.CutRegion, f.CutEdge = rng.IntN(3) == 0, rng.IntN(3) == 0
+	return c
+}
