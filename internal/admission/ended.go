@@ -2,6 +2,7 @@ package admission
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"vestibule/internal/fleet"
@@ -13,7 +14,10 @@ import (
 // left one from being accepted and a moved one from being renewed. What it
 // holds came from the regional, which bounds it, or from visitors who left here
 // since the last report. An entry goes once the watermark has passed it.
-type ended map[endKey]endMark
+type ended struct {
+	marks map[endKey]endMark
+	first uint32 // no mark is of an earlier second
+}
 
 type endKey struct {
 	id   uint64
@@ -26,27 +30,27 @@ type endMark struct {
 }
 
 // of returns how the session of a ticket ended, 0 where it did not.
-func (m ended) of(t *ticket.Ticket) wire.EndKind {
-	if len(m) == 0 {
+func (m *ended) of(t *ticket.Ticket) wire.EndKind {
+	if len(m.marks) == 0 {
 		return 0
 	}
 	return m.covers(t.ID, t.Home, t.Until)
 }
 
-func (m ended) covers(id uint64, home ticket.DC, until uint32) wire.EndKind {
-	if e, ok := m[endKey{id, home}]; ok && until <= e.until {
+func (m *ended) covers(id uint64, home ticket.DC, until uint32) wire.EndKind {
+	if e, ok := m.marks[endKey{id, home}]; ok && until <= e.until {
 		return e.kind
 	}
 	return 0
 }
 
 // list appends the marks to out, in a fixed order, as long as there is room.
-func (m ended) list(out []wire.End, limit int) []wire.End {
-	if len(m) == 0 {
+func (m *ended) list(out []wire.End, limit int) []wire.End {
+	if len(m.marks) == 0 {
 		return out
 	}
 	first := len(out)
-	for k, e := range m {
+	for k, e := range m.marks {
 		if k.home != ticket.Nobody {
 			out = append(out, wire.End{ID: k.id, Home: uint32(k.home), Until: e.until, Kind: e.kind})
 		}
@@ -58,10 +62,19 @@ func (m ended) list(out []wire.End, limit int) []wire.End {
 }
 
 // forget drops what every live edge has reported past.
-func (m ended) forget(watermark fleet.Time) {
-	for k, e := range m {
-		if fleet.Time(int64(e.until)*1000).Add(wire.EndMargin) <= watermark {
-			delete(m, k)
+func (m *ended) forget(watermark fleet.Time) {
+	passed := func(until uint32) bool {
+		return fleet.Time(int64(until)*1000).Add(wire.EndMargin) <= watermark
+	}
+	if len(m.marks) == 0 || !passed(m.first) {
+		return
+	}
+	m.first = math.MaxUint32
+	for k, e := range m.marks {
+		if passed(e.until) {
+			delete(m.marks, k)
+		} else {
+			m.first = min(m.first, e.until)
 		}
 	}
 }
@@ -69,12 +82,16 @@ func (m ended) forget(watermark fleet.Time) {
 // note takes note of a session that ended.
 func (m *ended) note(e wire.End) {
 	k := endKey{e.ID, ticket.DC(e.Home)}
-	old := (*m)[k]
+	old := m.marks[k]
 	if e.Until < old.until || (e.Until == old.until && e.Kind <= old.kind) {
 		return
 	}
-	if *m == nil {
-		*m = ended{}
+	if m.marks == nil {
+		m.marks = map[endKey]endMark{}
 	}
-	(*m)[k] = endMark{until: e.Until, kind: e.Kind}
+	if len(m.marks) == 0 {
+		m.first = e.Until
+	}
+	m.first = min(m.first, e.Until)
+	m.marks[k] = endMark{until: e.Until, kind: e.Kind}
 }

@@ -234,7 +234,7 @@ func TestMarksOutliveTheRegionalAndNotTheTickets(t *testing.T) {
 		t.Errorf("a new regional is told %v", rep.Ends)
 	}
 	r.say(at(0), wire.Grant{Adoption: wire.Adopted, Watermark: e.Time(at(0)).Add(time.Hour), Rooms: []wire.RoomGrant{r.held}})
-	if n := len(e.rooms[sale].ended); n != 0 {
+	if n := len(e.rooms[sale].ended.marks); n != 0 {
 		t.Errorf("%d marks are left", n)
 	}
 }

@@ -156,7 +156,7 @@ func (r *roomState) quit(m moment, t ticket.Ticket) bool {
 	end := wire.End{ID: t.ID, Home: uint32(t.Home), Until: t.Until, Kind: wire.Left}
 	if t.Home == ticket.Nobody {
 		// In no books, and so nobody is told. It is enough that we refuse it.
-		if len(r.ended) < 2*wire.MaxEnds {
+		if len(r.ended.marks) < 2*wire.MaxEnds {
 			r.ended.note(end)
 		}
 		return true
@@ -177,7 +177,7 @@ func (r *roomState) quitLine(m moment, t *ticket.Ticket) bool {
 		return false // nobody has counted it, or not any more
 	}
 	r.queue.uncount(t)
-	if len(r.ended) < 2*wire.MaxEnds {
+	if len(r.ended.marks) < 2*wire.MaxEnds {
 		r.ended.note(wire.End{ID: t.ID, Home: uint32(ticket.Nobody), Until: m.second() + windowsKept*windowLen, Kind: wire.Left})
 	}
 	r.dirty = true

@@ -121,8 +121,16 @@ func (s *sessions) forget(watermark fleet.Time) {
 
 // report appends the counters that are not zero.
 func (s *sessions) report() []wire.Expiry {
-	var out []wire.Expiry
-	mask := int64(len(s.ring) - 1)
+	mask, n := int64(len(s.ring)-1), 0
+	for b := s.base; b < s.end; b++ {
+		if s.ring[b&mask] != (sessionCount{}) {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	out := make([]wire.Expiry, 0, n)
 	for b := s.base; b < s.end; b++ {
 		if c := s.ring[b&mask]; c != (sessionCount{}) {
 			out = append(out, wire.Expiry{Until: uint32(b), Stamped: uint64(c.stamped), Consumed: uint64(c.consumed)})

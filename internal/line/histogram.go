@@ -151,9 +151,15 @@ func add(dst, a, b Histogram) Histogram {
 	for x.more && y.more {
 		switch {
 		case x.End() <= y.Start:
-			dst = append(dst, x.cut(x.End()))
+			dst = append(dst, x.Slice)
+			x.next()
 		case y.End() <= x.Start:
-			dst = append(dst, y.cut(y.End()))
+			dst = append(dst, y.Slice)
+			y.next()
+		case x.Start == y.Start && x.Width == y.Width:
+			dst = append(dst, Slice{Start: x.Start, Width: x.Width, N: (x.density + y.density) * float64(x.Width)})
+			x.next()
+			y.next()
 		case x.Start < y.Start:
 			dst = append(dst, x.cut(y.Start))
 		case y.Start < x.Start:

@@ -77,11 +77,10 @@ const MaxRelease = 1000
 
 // Untaken returns the release of a room that is paused which no coordinator has taken, nil for none.
 func (c *Control) Untaken(now int64) *Release {
-	in := c.At(now)
-	if in == nil || in.Pause == nil || in.Pause.Release == nil || in.Pause.Release.Lender != nil {
+	if c == nil || c.Pause == nil || c.Pause.Release == nil || c.Pause.Release.Lender != nil || !c.Pause.holds(now) {
 		return nil
 	}
-	return in.Pause.Release
+	return c.Pause.Release
 }
 
 // Take returns c with every release that no coordinator has taken as taken by l, and how many these are. It

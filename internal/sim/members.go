@@ -180,11 +180,15 @@ func (w *World) tendMembers(n *globalProc) {
 	if n.legacy || n != w.newest() || n.members != w.members.store {
 		return
 	}
-	for _, name := range n.core.Census(n.clock.read(w.now)).Drained {
+	known := n.core.Census(n.clock.read(w.now))
+	for _, name := range known.Drained {
 		w.telling = 0
 		w.removeCentre(slices.IndexFunc(w.regions, func(r *region) bool { return r.name == name }), false)
 	}
-	if proofs := n.core.Census(n.clock.read(w.now)).Unproven; len(proofs) > 0 && n.members == w.members.store {
+	if len(known.Drained) > 0 {
+		known = n.core.Census(n.clock.read(w.now))
+	}
+	if proofs := known.Unproven; len(proofs) > 0 && n.members == w.members.store {
 		for _, p := range proofs {
 			w.tell("the list holds the site of %s", p.Name)
 		}
@@ -195,7 +199,7 @@ func (w *World) tendMembers(n *globalProc) {
 			}
 		})
 	}
-	if names := n.core.Census(n.clock.read(w.now)).Released; len(names) > 0 && n.members == w.members.store {
+	if names := known.Released; len(names) > 0 && n.members == w.members.store {
 		w.tell("nobody waits any more for %v, taken off by force", names)
 		w.writeMembers(func(m *slots.Members) {
 			m.Forced = slices.DeleteFunc(m.Forced, func(o slots.Member) bool { return slices.Contains(names, o.Name) })

@@ -26,9 +26,11 @@ func (b *books) report(now fleet.Mono, free, rateFree int64) wire.RoomReport {
 		Admitted: t.admitted, Joined: t.joined, Entered: t.entered,
 		Excess: uint64(b.excess()), Outcomes: t.outcomes,
 	}
-	lines := make([]line.Histogram, 0, len(b.accounts))
-	pending := make([]line.Histogram, 0, len(b.accounts))
-	heldJoined := make([][]fleet.Time, 0, len(b.accounts))
+	var few struct { // mostly there are no more edges: no garbage
+		lines, pending [8]line.Histogram
+		heldJoined     [8][]fleet.Time
+	}
+	lines, pending, heldJoined := few.lines[:0], few.pending[:0], few.heldJoined[:0]
 	var absent []line.Histogram
 	some := false
 	for _, acc := range b.accounts {

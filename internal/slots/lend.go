@@ -297,9 +297,13 @@ const quiet = 10 * time.Second
 // people are held who use them at once, then to where the oldest wait.
 func spread(n int, view *wire.View, loans []*loan, lines []line.Histogram, shares []float64) []int {
 	if view.Queues() {
-		held, heldN := make([][]fleet.Time, len(loans)), make([]uint64, len(loans))
-		for i, l := range loans {
-			held[i], heldN[i] = l.heldJoined, l.heldPeople
+		var few struct {
+			held [8][]fleet.Time
+			n    [8]uint64
+		}
+		held, heldN := few.held[:0], few.n[:0]
+		for _, l := range loans {
+			held, heldN = append(held, l.heldJoined), append(heldN, l.heldPeople)
 		}
 		return PlaceHeld(n, held, heldN, lines, shares)
 	}
