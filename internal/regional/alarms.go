@@ -21,7 +21,7 @@ func (s *Server) Ready() node.Readiness {
 	leading := s.agg != nil
 	if leading {
 		st = s.agg.Status(s.Clock.Now())
-		_, twins = s.agg.Twins()
+		twins = s.agg.Edges().Twins
 		waits = s.agg.Waits(s.Clock.Now())
 	}
 	s.mu.Unlock()

@@ -164,16 +164,16 @@ func (s *Server) understood(what string, err error) bool {
 func (s *Server) observe(agg *slots.Aggregator, m *wire.Report) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before, _ := agg.UnknownEdges()
+	before := agg.Edges().Unknown
 	agg.Observe(s.Clock.Now(), *m)
 	s.news = s.news || len(m.Rooms) > 0
 	if m.Build != "" && len(s.builds) < maxBuilds {
 		s.builds[m.Inc] = edgeBuild{m.Build, m.Opens}
 	}
-	if n, edge := agg.UnknownEdges(); n != before {
+	if e := agg.Edges(); e.Unknown != before {
 		s.metrics.unknownEdges.Inc()
 		s.log.Error("an edge came with sessions or rights that nothing stored tells of: the store lost writes, or the edge was declared lost and was alive",
-			slog.String("edge", edge))
+			slog.String("edge", e.LastUnknown))
 	}
 }
 
@@ -219,10 +219,10 @@ func (s *Server) pump(agg *slots.Aggregator, store *storer) time.Duration {
 	var reports []wire.Report
 	if agg.GrantsDue() <= now {
 		grants = agg.Grants(now)
-		if n, names := agg.Twins(); n != s.twins {
-			s.twins = n
+		if e := agg.Edges(); e.Met != s.twins {
+			s.twins = e.Met
 			s.log.Error("two processes bear one edge's name, and neither has succeeded the other: they are counted as two edges; give one of them another name, and remove its data_dir if that was copied",
-				slog.Any("edges", names))
+				slog.Any("edges", e.Twins))
 		}
 	}
 	s.tellWaits(now, agg)

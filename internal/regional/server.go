@@ -130,7 +130,8 @@ func (s *Server) edges() (reporting, leaving int) {
 		return 0, 0
 	}
 	s.agg.Leave(s.Clock.Now())
-	return s.agg.Leaving()
+	e := s.agg.Edges()
+	return e.Reporting, e.Leaving
 }
 
 // Status is the state of a regional, for /status.

@@ -208,7 +208,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 	case "status":
 		for _, r := range w.regions {
 			st := r.newest().core.Status(r.newest().clock.read(w.now))
-			_, twins := r.newest().core.Twins()
+			twins := r.newest().core.Edges().Twins
 			var edges []string
 			for _, e := range st.Edges {
 				edges = append(edges, e.Name+" "+e.State)

@@ -95,7 +95,7 @@ type Aggregator struct {
 	fencedBy uint64     // term of a successor that exists: nothing is sent any more
 	rejoins  bool       // it is to lead anew, as the data centre of the list
 	due      fleet.Mono // of the next Grants
-	last     bearings   // as it was last looked at what to give back
+	last     looked     // everywhere for what to give back
 }
 
 // NewAggregator returns the aggregator of a data centre under a new term.
@@ -174,9 +174,6 @@ func (a *Aggregator) SetMembers(now fleet.Mono, m Members) {
 	a.due = now
 	a.rooms.restale()
 }
-
-// stamps returns for how long the edges may stamp tickets of a room now.
-func (a *Aggregator) stamps(b *books) uint32 { return min(b.life, a.stored.life) }
 
 // Durable returns what is to be stored, whether it is or not.
 func (a *Aggregator) Durable() wire.Durable { return a.stored.durable.Clone() }

@@ -47,8 +47,8 @@ func TestAStoreThatCameBackOlderIsNoticed(t *testing.T) {
 			agg.Observe(now, m)
 			m.Seq++
 		}
-		if n, edge := agg.UnknownEdges(); n != c.want || (n > 0) != (edge == "d1") {
-			t.Errorf("%s: %d unknown edges (%q), want %d", c.what, n, edge, c.want)
+		if e := agg.Edges(); e.Unknown != c.want || (e.Unknown > 0) != (e.LastUnknown == "d1") {
+			t.Errorf("%s: %d unknown edges (%q), want %d", c.what, e.Unknown, e.LastUnknown, c.want)
 		}
 	}
 }

@@ -100,7 +100,6 @@ func (a *Allocator) Grants(now fleet.Mono) []wire.Grant {
 	return out
 }
 
-// grant returns what a data centre is to be told, if anything.
 // join appends b to a, which nobody else has. Mostly there is only one of them.
 func join(a, b []wire.Grant) []wire.Grant {
 	if len(a) == 0 {
@@ -109,6 +108,7 @@ func join(a, b []wire.Grant) []wire.Grant {
 	return append(a, b...)
 }
 
+// grant returns what a data centre is to be told, if anything.
 func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant {
 	if !d.heard || (!d.due && (!d.push || !d.adopted)) {
 		return nil

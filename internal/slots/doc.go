@@ -23,7 +23,8 @@
 // Inside an Aggregator, a roster tells which edges there are, their lives what becomes of
 // them and what is presumed of whom nobody hears, and the books of every room what its
 // edges have and counted. What a successor is to know is stored; the uplink is the bond with
-// global. How the free rights of a room are divided among edges is a division.
+// global. The bearings are how all these stand at one moment; by them the free rights of a
+// room are divided among edges, which is a division.
 //
 // How many rights go where ([Place], [Fill], [Split]) is policy and never part
 // of safety. Nothing here reads a clock, does I/O or starts a goroutine; an

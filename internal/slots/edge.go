@@ -130,3 +130,34 @@ func (e *edge) missing() bool { return e.state == awaiting || e.state == lost }
 
 // heard reports whether the edge reports, or is about to.
 func (e *edge) heard() bool { return e.state == alive || e.state == joining }
+
+// tell puts into a grant, which has number seq, what the edge is yet to hear of its rooms.
+func (e *edge) tell(pack *wire.GrantPacker, seq uint64) {
+	slices.SortFunc(e.open, func(x, y *account) int { return cmp.Compare(x.books.ID, y.books.ID) })
+	e.open = slices.DeleteFunc(e.open, func(acc *account) bool {
+		b := acc.books
+		acc.ends.Acked(e.told)
+		acc.lines.Acked(e.told)
+		if acc.unsaid {
+			acc.unsaid, acc.changedAt = false, seq
+		}
+		if acc.unshown {
+			acc.unshown, acc.viewAt = false, seq
+		}
+		if acc.changedAt <= e.acked && acc.viewAt <= e.acked {
+			acc.open = acc.ends.Len()+acc.lines.Len() > 0
+			return !acc.open
+		}
+		g := wire.RoomGrant{
+			Room: b.ID, Granted: acc.granted, RateGranted: acc.rateGranted, RenewCeil: acc.renewCeil,
+			Keep: acc.keep, RateKeep: acc.rateKeep, Life: acc.life,
+			Ends: acc.ends.Take(seq, e.told), Lines: acc.lines.Take(seq, e.told),
+			Passes: acc.passes.told(&b.passes),
+		}
+		if acc.viewAt > e.acked {
+			g.View = b.view
+		}
+		pack.Add(g)
+		return false
+	})
+}

@@ -11,7 +11,7 @@ import (
 // after Grants and, where a report was just made, with reported.
 func Overlooked(a *Aggregator, now fleet.Mono, reported bool) string {
 	for _, b := range a.rooms.list {
-		if n, rate := a.surplus(now, b); reported && (n > 0 || rate > 0) {
+		if n, rate := a.bearings(now).surplus(b); reported && (n > 0 || rate > 0) {
 			return fmt.Sprintf("%d and %d rights of room %x are not given back", n, rate, uint64(b.ID))
 		}
 	}

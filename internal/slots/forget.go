@@ -75,8 +75,10 @@ func (a *Aggregator) Forget(now fleet.Mono, name string, inc uint64) (Forgotten,
 	}
 	a.advance(now)
 	out.Within = a.rooms.longestLife(now) + 3*time.Second
-	if closed := a.closedUntil(now); closed > 0 {
-		out.Within = max(out.Within, closed.Sub(a.clock.Now(now)))
+	for _, w := range a.Waits(now) {
+		if w.Closed && w.Until > 0 {
+			out.Within = max(out.Within, w.Until.Sub(a.clock.Now(now)))
+		}
 	}
 	a.rooms.restale()
 	a.due = now

@@ -469,7 +469,7 @@ func TestANewDataCentre(t *testing.T) {
 		if d, _ := c.agg.Unsaved(); d.Version > 0 {
 			t.Error("the unknown past is not stored")
 		}
-		if n, _ := c.agg.UnknownEdges(); n != 1 {
+		if n := c.agg.Edges().Unknown; n != 1 {
 			t.Errorf("%d alarms, want 1", n)
 		}
 	}

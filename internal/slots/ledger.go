@@ -38,14 +38,15 @@ func (a *Aggregator) Ledger(id room.ID) RegionLedger {
 	if b == nil {
 		return RegionLedger{}
 	}
+	at := a.bearings(a.lives.advanced)
 	l := RegionLedger{
 		Granted: b.granted, Returned: b.returned,
 		RateGranted: b.rateGranted, RateReturned: b.rateReturned,
 		Active: b.active(),
 		Keep:   b.keep, RateKeep: b.rateKeep,
-		Settled: !a.up.blank && !a.roster.recovering(), Reconstructed: b.reconstructed, Waiting: b.waiting.Total(), Copied: b.copied, Excess: b.excess(), Freed: b.counts.freed, Gen: b.gen, View: b.view,
+		Settled: !at.unknown(), Reconstructed: b.reconstructed, Waiting: b.waiting.Total(), Copied: b.copied, Excess: b.excess(), Freed: b.counts.freed, Gen: b.gen, View: b.view,
 	}
-	l.Free, l.RateFree = a.free(b)
+	l.Free, l.RateFree = at.free(b)
 	l.Presumed = l.Active - b.counts.head()
 	l.RatePresumed = b.ratePresumed()
 	for _, e := range a.roster.edges {

@@ -18,7 +18,12 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 		a.fencedBy = m.Seen.N
 		return
 	}
-	a.learnSite(now, m.Site)
+	switch news, anew := a.member.learn(m.Site); {
+	case anew:
+		a.leadAnew()
+	case news:
+		a.up.hurry(now, 0)
+	}
 	if m.Seen != a.cfg.Term {
 		a.roster.witness(now, &m, &a.stored)
 	}
@@ -35,7 +40,8 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 			if e == nil && !gone {
 				a.lives.lateWord(&m)
 			}
-			a.forgotten(now, m)
+			a.roster.forgotten(now, m)
+			a.due = now
 			return
 		}
 		if e == nil {
@@ -49,7 +55,8 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 	if m.Tenure > e.tenure {
 		// We gave it this tenure, forgot it since, and adopted it again by a
 		// report of long before.
-		a.forgotten(now, m)
+		a.roster.forgotten(now, m)
+		a.due = now
 		return
 	}
 	fresh, complete := e.parts.Take(m.Seq, m.Part, m.Parts)
@@ -77,17 +84,6 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 		// lessen what is presumed of it.
 		a.lives.presume(now, e)
 	}
-}
-
-// forgotten tells an edge whose books are gone to end its tenure, or when it has,
-// to begin anew.
-func (a *Aggregator) forgotten(now fleet.Mono, m wire.Report) {
-	verdict := wire.Fenced
-	if m.Final {
-		verdict = wire.Dead
-	}
-	a.roster.answer(now, m, verdict)
-	a.due = now
 }
 
 // take brings the numbers of a report into the books.
@@ -144,15 +140,3 @@ const (
 	// this term was won.
 	ownerLease = 4 * time.Second
 )
-
-// free returns the rights of T and of R that neither a session nor an edge holds. Below 0
-// more is reckoned with than is held: a debt, which drains.
-func (a *Aggregator) free(b *books) (t, rate int64) {
-	if a.up.blank || a.roster.recovering() {
-		return 0, 0 // sessions may exist that nobody has told us of yet
-	}
-	if t, rate = b.reckoned(); a.lives.gathering {
-		t = 0
-	}
-	return t, rate
-}

@@ -210,10 +210,11 @@ func calledUpTo(n int64, joined []fleet.Time, ft fleet.Time) fleet.Time {
 }
 
 // lendPasses divides what was lent to the data centre among its edges. What nobody needs here goes
-// back with the next report.
-func (a *Aggregator) lendPasses(now fleet.Mono, b *books, accounts []*account) {
+// back with the next report, and it reports whether anything does. lends says that anybody is to be
+// let in.
+func (b *books) lendPasses(accounts []*account, lends bool) (back bool) {
 	if b.passes.release == 0 {
-		return
+		return false
 	}
 	b.passes.n = b.hand.Granted - b.hand.Returned
 	to := make([]*passLoan, len(accounts))
@@ -221,7 +222,7 @@ func (a *Aggregator) lendPasses(now fleet.Mono, b *books, accounts []*account) {
 		to[i] = &acc.passes
 	}
 	most := b.hand.Keep
-	if a.member.standing(&a.up) != wire.Listed {
+	if !lends {
 		most = 0
 	}
 	news, push := b.passes.lend(to, most)
@@ -240,8 +241,9 @@ func (a *Aggregator) lendPasses(now fleet.Mono, b *books, accounts []*account) {
 		b.hand.Returned += n
 		b.passes.n -= n
 		b.dirty = true
-		a.up.hurry(now, 1)
+		return true
 	}
+	return false
 }
 
 // takePasses takes what global lends.

@@ -67,6 +67,23 @@ func (r *roster) answer(now fleet.Mono, m wire.Report, v wire.Adoption) {
 	}
 }
 
+// forgotten tells an edge whose books are gone to end its tenure, or when it has,
+// to begin anew.
+func (r *roster) forgotten(now fleet.Mono, m wire.Report) {
+	verdict := wire.Fenced
+	if m.Final {
+		verdict = wire.Dead
+	}
+	r.answer(now, m, verdict)
+}
+
+// ask numbers the next grant, whose answer may tell fleet time.
+func (r *roster) ask(now fleet.Mono, c *clock) (seq uint64) {
+	r.said++
+	c.ask(now, r.said)
+	return r.said
+}
+
 // recovering reports whether edges of a predecessor are still awaited.
 func (r *roster) recovering() bool {
 	return !mutant.On(mutant.NoHold) && slices.ContainsFunc(r.edges, func(e *edge) bool {
@@ -137,16 +154,30 @@ func (a *Aggregator) Leave(now fleet.Mono) {
 	}
 }
 
-// Leaving returns how many edges report, and how many of those were told to end and have yet
-// to say goodbye.
-func (a *Aggregator) Leaving() (reporting, leaving int) {
-	for _, e := range a.roster.edges {
+// EdgeTotals are the edges of a data centre, counted.
+type EdgeTotals struct {
+	Reporting   int
+	Leaving     int      // of those: they were told to end, and have yet to say goodbye
+	Unknown     uint64   // that came with sessions or rights that nothing stored tells of, ever: the shell is to raise an alarm
+	LastUnknown string   // the last of them
+	Met         uint64   // how often one was found to live beside another one of its name: the shell is to raise an alarm
+	Twins       []string // names of those that do now
+}
+
+// Edges returns the totals of the edges.
+func (a *Aggregator) Edges() EdgeTotals {
+	r := &a.roster
+	t := EdgeTotals{Unknown: r.unknownEdges, LastUnknown: r.lastUnknown, Met: r.twins}
+	for _, e := range r.edges {
 		if e.heard() {
-			reporting++
+			t.Reporting++
 			if e.leaving {
-				leaving++
+				t.Leaving++
 			}
 		}
+		if e.twin && !slices.Contains(t.Twins, e.name) {
+			t.Twins = append(t.Twins, e.name)
+		}
 	}
-	return reporting, leaving
+	return t
 }

@@ -446,8 +446,8 @@ func TestRule5WhatWasGivenUpCountsOnceItIsHeard(t *testing.T) {
 		t.Errorf("%d sessions are valid of 10: somebody was let in beside those who were there", n)
 	}
 	core := w.sites[0].newest().core
-	if n, edge := core.UnknownEdges(); n != 1 || edge != "d1" {
-		t.Errorf("%d unknown edges, the last by %q, want one by d1", n, edge)
+	if e := core.Edges(); e.Unknown != 1 || e.LastUnknown != "d1" {
+		t.Errorf("%d unknown edges, the last by %q, want one by d1", e.Unknown, e.LastUnknown)
 	}
 	if l := core.Ledger(r.id); l.Active < int64(w.active(r, nil)) {
 		t.Errorf("%d sessions are counted of %d", l.Active, w.active(r, nil))

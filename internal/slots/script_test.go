@@ -588,8 +588,8 @@ func (s *script) status() {
 				edges = append(edges, is)
 			}
 			slices.Sort(edges)
-			if n, who := n.core.UnknownEdges(); n > 0 {
-				what += fmt.Sprintf(", %d unknown edges, the last %s", n, who)
+			if e := n.core.Edges(); e.Unknown > 0 {
+				what += fmt.Sprintf(", %d unknown edges, the last %s", e.Unknown, e.LastUnknown)
 			}
 			s.printf("%s/%d %s; edges: %s", c.name, n.term, what, strings.Join(edges, ", "))
 		}

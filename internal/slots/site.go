@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"vestibule/internal/fleet"
 	"vestibule/internal/mutant"
 	"vestibule/internal/wire"
 )
@@ -72,22 +71,20 @@ func (m *membership) standing(u *uplink) wire.Standing {
 	return u.standing
 }
 
-// learnSite takes the word of an edge for the site, where nothing was stored. That a data
+// learn takes the word of an edge for the site, where nothing was stored. That a data
 // centre is new is believed until then: what was told as such cannot be unsaid, so it
-// leads anew.
-func (a *Aggregator) learnSite(now fleet.Mono, site uint64) {
-	if site == 0 || a.cfg.Site == 0 || site == a.stored.durable.Site || mutant.On(mutant.EdgesSiteless) {
-		return
+// leads anew. It reports whether there is news for global, and whether to lead anew.
+func (m *membership) learn(site uint64) (news, anew bool) {
+	if site == 0 || m.chance == 0 || site == m.stored.durable.Site || mutant.On(mutant.EdgesSiteless) {
+		return false, false
 	}
-	switch {
-	case a.stored.durable.Site == 0:
-		a.stored.setSite(site)
-		a.up.hurry(now, 0)
-	case a.member.made && a.member.list.Site(a.cfg.DC) != a.stored.durable.Site:
-		a.stored.setSite(site)
-		a.member.made = false
-		a.leadAnew()
+	news = m.stored.durable.Site == 0
+	anew = !news && m.made && m.list.Site(m.dc) != m.stored.durable.Site
+	if news || anew {
+		m.stored.setSite(site)
 	}
+	m.made = m.made && !anew
+	return news, anew
 }
 
 // leadAnew ends what the aggregator does; the shell stores what is unsaved and begins

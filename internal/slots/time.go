@@ -204,12 +204,12 @@ func latest(m *wire.Report) fleet.Time {
 func isSynced(m *wire.Report) bool { return m.AsOf > 0 && m.AsOfBound <= fleet.Rough }
 
 // askEdges reports whether a new aggregator is still to learn fleet time from its
-// edges, for as long as one that runs may take to tell. They have lived through it, where a new leader of global may have heard
+// edges, for as long as one that runs, under a lease of so long, may take to tell. They have lived through it, where a new leader of global may have heard
 // nobody yet and be guessing: told in good faith, a time ahead of the fleet's
 // would end sessions that are valid.
-func (a *Aggregator) askEdges(now fleet.Mono) bool {
-	return !a.clock.synced(now) && now.Sub(a.clock.started) < a.cfg.Params.EdgeLease &&
-		slices.ContainsFunc(a.roster.edges, func(e *edge) bool { return e.state == awaiting || (e.recovered && e.timed) })
+func (c *clock) askEdges(now fleet.Mono, lease time.Duration, edges []*edge) bool {
+	return !c.synced(now) && now.Sub(c.started) < lease &&
+		slices.ContainsFunc(edges, func(e *edge) bool { return e.state == awaiting || (e.recovered && e.timed) })
 }
 
 // doubts reports whether global tells another time than the fleet's, as far as we

@@ -93,14 +93,3 @@ func (r *roster) meetTwins() {
 		}
 	}
 }
-
-// Twins returns how often an edge was found to live beside another one of its name,
-// and the names of those that do now. The shell is to raise an alarm.
-func (a *Aggregator) Twins() (met uint64, names []string) {
-	for _, e := range a.roster.edges {
-		if e.twin && !slices.Contains(names, e.name) {
-			names = append(names, e.name)
-		}
-	}
-	return a.roster.twins, names
-}

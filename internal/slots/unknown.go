@@ -64,12 +64,6 @@ func (l *lives) lateWord(m *wire.Report) {
 	}
 }
 
-// UnknownEdges returns how many edges came with sessions or rights that nothing
-// stored tells of, and the last of them. The shell is to raise an alarm.
-func (a *Aggregator) UnknownEdges() (n uint64, edge string) {
-	return a.roster.unknownEdges, a.roster.lastUnknown
-}
-
 // witness takes note of whom an edge followed. Where the store is empty, the process that
 // led last knows everything that was stored, unless a rival led since: in a store that is
 // lost now, where it adopted edges and lent to them. It cannot have without their

@@ -1,8 +1,6 @@
 package slots
 
 import (
-	"math"
-	"slices"
 	"time"
 
 	"vestibule/internal/fleet"
@@ -50,18 +48,6 @@ func (u *uplink) hurry(now fleet.Mono, gaps int) {
 
 // leased reports whether global reckons with this data centre going on.
 func (u *uplink) leased(now fleet.Mono) bool { return now < u.leaseEnd }
-
-// keep returns how many idle rights the data centre is to have: all of a room
-// that went are to go back, and none while global cannot hear of it.
-func (u *uplink) keep(b *books, now fleet.Mono) (keep, rate int64) {
-	switch {
-	case b.gone:
-		return 0, 0
-	case u.isolated(now), u.unanswered(now, deaf):
-		return math.MaxInt64, math.MaxInt64
-	}
-	return int64(b.keep), int64(b.rateKeep)
-}
 
 func (u *uplink) isolated(now fleet.Mono) bool {
 	return now.Sub(u.heard) > isolation || u.unanswered(now, isolationUnsaid)
@@ -140,16 +126,17 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 		u.asked = now
 	}
 	u.seq++
+	at := a.bearings(now)
 	head := wire.Report{
 		From: a.cfg.DC, Inc: a.cfg.Term.N, Seq: u.seq, Sent: now, AsOf: a.clock.Now(now), AsOfBound: a.clock.Bound(now),
-		Seen: u.seen, Acked: u.grants.Done(), Join: !u.joined, Blank: u.blank, Recovering: a.roster.recovering() || a.lives.gathering,
+		Seen: u.seen, Acked: u.grants.Done(), Join: !u.joined, Blank: u.blank, Recovering: at.recovering || at.gathering,
 		Members: a.member.known(&a.up), Site: a.stored.site, Leaving: u.leaving,
 	}
 	pack := wire.NewReportPacker(head)
-	busy, turned := false, a.turned(now)
+	busy, turned := false, a.last.turned(at, a.roster.edges)
 	for _, b := range a.rooms.list {
 		if turned || b.dirty || b.stale || b.divided || b.unsure {
-			b.giveBack(a.surplus(now, b))
+			b.giveBack(at.surplus(b))
 			b.divided, b.unsure = false, b.presumes()
 		}
 		if b.terminations.up.Len() > 0 && b.changedAt <= u.acked {
@@ -162,7 +149,7 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 		if u.joined && b.changedAt <= u.acked {
 			continue
 		}
-		free, rateFree := a.free(b)
+		free, rateFree := at.free(b)
 		r := b.report(now, free, rateFree)
 		r.Ends = b.terminations.up.Take(u.seq, u.acked)
 		b.tellPasses(u.seen, &r)
@@ -170,50 +157,6 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 	}
 	u.busy = busy
 	return pack.Reports()
-}
-
-// bearings are what decides about giving back beside the books of a room.
-type bearings struct {
-	blank, recovering, gathering, isolated, deaf bool
-
-	edges []edgeBearing
-}
-
-type edgeBearing struct {
-	edge  *edge
-	state edgeState
-}
-
-// turned reports whether the bearings changed since the last call: then every room
-// is looked at, else those whose books changed.
-func (a *Aggregator) turned(now fleet.Mono) bool {
-	is := bearings{blank: a.up.blank, recovering: a.roster.recovering(), gathering: a.lives.gathering, isolated: a.up.isolated(now), deaf: a.up.unanswered(now, deaf)}
-	was := &a.last
-	if is.blank == was.blank && is.recovering == was.recovering && is.gathering == was.gathering && is.isolated == was.isolated && is.deaf == was.deaf &&
-		slices.EqualFunc(was.edges, a.roster.edges, func(b edgeBearing, e *edge) bool { return b.edge == e && b.state == e.state }) {
-		return false
-	}
-	is.edges = was.edges[:0]
-	for _, e := range a.roster.edges {
-		is.edges = append(is.edges, edgeBearing{e, e.state})
-	}
-	*was = is
-	return true
-}
-
-// surplus returns how many free rights of T and of R are to go back; none where
-// that is not positive.
-func (a *Aggregator) surplus(now fleet.Mono, b *books) (n, rate int64) {
-	if a.up.blank || a.roster.recovering() {
-		return 0, 0
-	}
-	keep, rateKeep := a.up.keep(b, now)
-	if b.reconstructed && !mutant.On(mutant.ReconstructedUsed) {
-		keep, rateKeep = 0, 0
-	}
-	free, rfree := a.free(b)
-	idle, ridle := b.idle()
-	return min(free, free+idle-keep), min(rfree, rfree+ridle-rateKeep)
 }
 
 const (
@@ -232,21 +175,20 @@ func (u *uplink) unanswered(now fleet.Mono, d time.Duration) bool {
 	return u.acked < u.seq && now.Sub(u.asked) > d
 }
 
-// hearTime takes the time that global tells, unless it is in doubt.
-func (a *Aggregator) hearTime(now fleet.Mono, g *wire.Grant) {
-	u := &a.up
-	if g.Echo != 0 && !a.askEdges(now) {
-		wait := u.doubts(now, &a.clock, g)
+// hearTime takes the time that global tells, unless it is in doubt. It reports whether that
+// corrected a guess.
+func (u *uplink) hearTime(now fleet.Mono, g *wire.Grant, c *clock, edges []*edge) (corrected bool) {
+	if g.Echo != 0 && !c.askEdges(now, u.params.EdgeLease, edges) {
+		wait := u.doubts(now, c, g)
 		if u.doubting {
 			u.hurry(now, 1)
 		}
-		if !wait && a.clock.hear(now, g) {
-			a.lives.corrected()
-		}
+		corrected = !wait && c.hear(now, g)
 	}
-	if g.AtBound == fleet.Unsynced && a.clock.Bound(now) <= fleet.Rough {
+	if g.AtBound == fleet.Unsynced && c.Bound(now) <= fleet.Rough {
 		u.hurry(now, 1) // a new leader believes our time only if it is told at once
 	}
+	return corrected
 }
 
 // Apply takes what global said. A grant of a lower term, or older than one
@@ -260,7 +202,9 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 	if !fresh {
 		return
 	}
-	a.hearTime(now, &g)
+	if u.hearTime(now, &g, &a.clock, a.roster.edges) {
+		a.lives.corrected()
+	}
 	if g.Acked > u.acked {
 		u.acked, u.asked = g.Acked, now
 	}
@@ -281,21 +225,20 @@ func (a *Aggregator) Apply(now fleet.Mono, g wire.Grant) {
 		}
 		u.hurry(now, 1)
 	case wire.Adopted:
-		a.adopted(now, &g, complete)
+		u.adopted(now, &g, complete, &a.rooms)
 	case wire.Fenced, wire.Dead: // said to edges only
 	}
 }
 
 // adopted takes the books that global has, where ours are lost, and what it lends.
-func (a *Aggregator) adopted(now fleet.Mono, g *wire.Grant, complete bool) {
-	u := &a.up
+func (u *uplink) adopted(now fleet.Mono, g *wire.Grant, complete bool, all *rooms) {
 	if u.blank {
 		if !g.Baseline {
 			u.hurry(now, 1)
 			return
 		}
 		for i := range g.Rooms {
-			a.rooms.open(g.Rooms[i].Room).adopt(&g.Rooms[i])
+			all.open(g.Rooms[i].Room).adopt(&g.Rooms[i])
 		}
 		if !complete {
 			return
@@ -304,11 +247,11 @@ func (a *Aggregator) adopted(now fleet.Mono, g *wire.Grant, complete bool) {
 	}
 	u.joined = true
 	for i := range g.Rooms {
-		if a.rooms.open(g.Rooms[i].Room).apply(u.seen, &g.Rooms[i]) {
+		if all.open(g.Rooms[i].Room).apply(u.seen, &g.Rooms[i]) {
 			u.hurry(now, 1)
 		}
 	}
 	if complete && g.Lease > 0 && g.Echo != 0 && u.lease(now, g) {
-		a.rooms.restale()
+		all.restale()
 	}
 }

@@ -104,17 +104,6 @@ func (r *rooms) waitRate(now fleet.Mono, ft fleet.Time) Wait {
 	return w
 }
 
-// closedUntil returns until when nobody is let in at most, 0 where it is not known or the
-// data centre is open.
-func (a *Aggregator) closedUntil(now fleet.Mono) (until fleet.Time) {
-	for _, w := range a.Waits(now) {
-		if w.Closed {
-			until = max(until, w.Until)
-		}
-	}
-	return until
-}
-
 // Waits. What an aggregator waits for is told in fleet time and stored, so that its
 // successors go on waiting where it ended: leaders that are replaced all the time would
 // never have waited for anything.
