@@ -15,7 +15,7 @@ TOOLS          := $(CURDIR)/.tools
 
 # Debian packages that tests and benchmarks drive: a browser, an HTTP client, a load
 # generator, a server to stand beside, balancers to stand behind, and servers that ask the edge (deploy/fronts).
-PACKAGES := chromium curl wrk nginx haproxy caddy
+PACKAGES := chromium curl wrk nginx haproxy caddy apache2
 
 # The last release: its tag, and its commit for clones without tags.
 RELEASE := v0.1.0 a13bbb9
@@ -32,6 +32,7 @@ LENGTH   ?= 5m
 KILLS    ?= 25
 KILLING  ?= 2m
 RATE     ?= 2000
+VISITORS ?= 2000
 ARGS     ?=
 ONLY     ?=
 
@@ -129,6 +130,10 @@ e2e: ## hundreds of visitors (curl) against the built binaries as separate proce
 .PHONY: drain
 drain: packages ## end edges with SIGTERM behind HAProxy and nginx at RATE requests a second, and count those that fail (goal: 0)
 	$(GO) test -count=1 -v -run TestDrain ./internal/e2e -args -drain-rate $(RATE)
+
+.PHONY: draw
+draw: ## let VISITORS people gather for an event that begins with a draw, and count who enters out of order (goal: 0.5 %; three minutes)
+	$(GO) test -count=1 -v -timeout 15m -run TestADraw ./internal/e2e -args -drawn $(VISITORS)
 
 .PHONY: chaos
 chaos: $(TOOLS)/toxiproxy/server ## kill, stop, cut off and slow the built binaries for LENGTH, by SEED, while people come

@@ -145,6 +145,32 @@ var dirtyOrigins = []struct {
 	{"nginx", "nginx", func(t *testing.T, dir, addr string) []string {
 		return testkit.Nginx(t, dir, `server { listen `+addr+`; location ~* ^/checkout/?$ { return 200 CHECKOUT; } location / { return 200 other; } }`)
 	}},
+	{"apache", "apache2", func(t *testing.T, dir, addr string) []string { // every answer is the text of an error
+		return []string{"-X", "-f", written(t, dir, "apache.conf", fmt.Sprintf(`
+ServerRoot %[1]q
+DefaultRuntimeDir %[1]q
+DocumentRoot /usr/lib/apache2
+PidFile apache.pid
+ErrorLog apache.log
+ServerName sale.example
+Listen %[2]s
+User www-data
+Group www-data
+LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so
+LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so
+AllowEncodedSlashes On
+ErrorDocument 400 other
+ErrorDocument 403 other
+ErrorDocument 404 other
+<LocationMatch "(?i)^/checkout/?$">
+ErrorDocument 403 CHECKOUT
+ErrorDocument 404 CHECKOUT
+</LocationMatch>
+`, dir, addr))}
+	}},
+	{"caddy", "caddy", func(t *testing.T, dir, addr string) []string {
+		return []string{"run", "--adapter", "caddyfile", "--config", written(t, dir, "Caddyfile", "{\nadmin off\nauto_https off\n}\nhttp://"+addr+", http://sale.example:"+addr[strings.LastIndexByte(addr, ':')+1:]+" {\nbind 127.0.0.1\n@c path /checkout\nrespond @c CHECKOUT\nrespond other\n}\n")}
+	}},
 	{"python", "python3", func(t *testing.T, dir, addr string) []string {
 		host, port, _ := net.SplitHostPort(addr)
 		return []string{written(t, dir, "site.py", fmt.Sprintf(`

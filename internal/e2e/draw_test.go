@@ -1,0 +1,415 @@
+package e2e
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"vestibule/internal/allinone"
+	"vestibule/internal/draw"
+	"vestibule/internal/node"
+	"vestibule/internal/waiting"
+)
+
+var drawn = flag.Int("drawn", 0, "people who come to TestADraw; 0: it is skipped")
+
+// The event of TestADraw. Its first people come in at once; then slots come free as sessions end.
+const (
+	drawTotal, drawRate = 300, 1500
+	drawSession         = 10 * time.Second
+	drawLead            = 90 * time.Second // from the start of the first process to that of the event
+
+	// drawLag is what the judge allows for: a stream tells every second, an edge hears the horizon up to a second later than
+	// another, and who is next is told so once and asks again a second later.
+	drawLag = 2 * time.Second
+)
+
+// TestADraw has a fleet of processes, two data centres with two edges each, and people with cookies and connections
+// of their own who gather for an event that begins with a draw, and a twentieth as many who come when entries have closed.
+// They ask when they are told to. The site's journal says in which order they entered; receipts, which are held against
+// the public record, say in which order they were drawn. An admission is out of order where it was before the call: no stream
+// had told by drawLag later that the horizon had reached the place. That people enter later than they are called is no fault: they
+// enter when they ask, every 15 to 25 s. Beside it the run tells how many entered while somebody with an earlier place had been
+// told to be next drawLag before, and was not in: slots come free at one edge, and who is next may wait at another.
+func TestADraw(t *testing.T) {
+	if *drawn == 0 {
+		t.Skip("it takes three minutes; `make draw` runs it")
+	}
+	if most, err := node.MaxFiles(); err != nil || most < 2**drawn+1000 {
+		t.Fatalf("this process may have %d files open (%v), and %d people come", most, err, *drawn)
+	}
+	bin, dir := build(t), t.TempDir()
+	tr := &tree{journal: filepath.Join(dir, "journal")}
+	origin := start(t, filepath.Join(bin, "vestibule"), "origin", "--listen", "127.0.0.1:0",
+		"--session-duration", drawSession.String(), "--visitor-header", visitorHeader, "--journal", tr.journal)
+	begins := time.Now().Add(drawLead).UTC().Truncate(time.Second)
+	bus, nodes := fleet(t, bin, dir, fmt.Sprintf(`
+rooms:
+  - name: sale
+    host: 127.0.0.1
+    total_active_users: %d
+    new_users_per_minute: %d
+    session_duration: %v
+    origin: %s
+    events:
+      - {name: launch, prequeue_start_time: %q, event_start_time: %q, event_end_time: %q, shuffle_at_event_start: true}
+`, drawTotal, drawRate, drawSession, origin.at["url"], begins.Add(-time.Hour).Format(time.RFC3339), begins.Format(time.RFC3339), begins.Add(time.Hour).Format(time.RFC3339)), "nairobi", "dublin")
+	var edges []string
+	for _, dc := range []string{"nairobi", "dublin"} {
+		for i := range 2 {
+			e := start(t, filepath.Join(bin, "edge"), "--config", edgeFile(t, dir, bus, dc, fmt.Sprintf("edge-%d", i+1), quickEdge+"held: {per_prefix: 65536}\n"))
+			nodes, edges = append(nodes, e), append(edges, e.at["url"])
+			until(t, e.name+" is ready", func() bool { return ready(e.at["metrics"]) })
+		}
+	}
+	until(t, "the commit is public", func() bool {
+		a, err := (&entrant{edges: edges, rng: rand.New(rand.NewPCG(seed, 0)), client: client, cookies: map[string]string{}}).ask(t.Context(), -1)
+		return err == nil && a.Draw.Commit != ""
+	})
+
+	ctx, cancel := context.WithTimeout(t.Context(), drawLead+5*time.Minute)
+	defer cancel()
+	people, calls := gather(ctx, t, edges, begins)
+	var record *draw.Record
+	until(t, "the record is public", func() bool { record = recordOf(t, edges[0]); return record != nil })
+	for _, p := range slices.Backward(append([]*process{origin}, nodes...)) {
+		p.stop(t)
+	}
+	visits := read(t, tr.journal)
+	limits := judge(visits, drawSession-transit, time.Minute-transit, drawRate)
+	j := judgeDraw(t, record, people, calls, visits)
+	t.Logf("%d people were drawn, %d came later; the first entered %.2f s after the start of the event", j.drawn, len(people)-j.drawn, j.first.Sub(begins).Seconds())
+	share := 100 * float64(j.early) / float64(j.entered)
+	t.Logf("let in before the call %d of %d: %.2f %% (goal: 0.5 %%); lost the place %d (goal: 0)", j.early, j.entered, share, len(j.lost))
+	t.Logf("let in while somebody with an earlier place had been next for %v: %d", drawLag, j.over)
+	t.Logf("places between the order drawn and the order of entering p50 / p99: %.0f / %.0f", j.off[len(j.off)/2], j.off[len(j.off)*99/100])
+	t.Logf("peak of sessions / T %d / %d; worst 60 s of admissions / R %d / %d", limits.peak, drawTotal, limits.rate, drawRate)
+	if share > 0.5 || limits.peak > drawTotal || limits.rate > drawRate || j.first.Before(begins) {
+		t.Error("the draw was not kept, or a limit, or somebody entered before the start")
+	}
+	for i, fault := range j.lost {
+		if i < 10 {
+			t.Error(fault)
+		}
+	}
+}
+
+// gather lets people come until entries close, and a few after that, and returns them when all have entered,
+// with what streams told of the horizon.
+func gather(ctx context.Context, t *testing.T, edges []string, begins time.Time) ([]*entrant, *horizons) {
+	t.Helper()
+	closes, rng := begins.Add(-draw.Lead), rand.New(rand.NewPCG(seed, seed))
+	span := int64(time.Until(closes) - time.Second)
+	if span < int64(10*time.Second) {
+		t.Fatalf("the fleet was ready %v before entries close: too late for so many", time.Until(closes))
+	}
+	people, calls := make([]*entrant, *drawn+*drawn/20), &horizons{}
+	witnesses, dismissed := context.WithCancel(ctx)
+	var all, seen sync.WaitGroup
+	for i := range people {
+		p := &entrant{n: i, edges: edges, rng: rand.New(rand.NewPCG(seed, uint64(i))), cookies: map[string]string{}}
+		p.client = &http.Client{Timeout: 45 * time.Second, Transport: &http.Transport{MaxIdleConns: 1, DisableCompression: true}}
+		at := time.Now().Add(time.Duration(rng.Int64N(span)))
+		if i >= *drawn {
+			at = closes.Add(time.Second + time.Duration(rng.Int64N(int64(draw.Lead))))
+		}
+		people[i] = p
+		all.Go(func() {
+			defer p.client.CloseIdleConnections()
+			pause(ctx, time.Until(at))
+			p.fault = p.come(ctx)
+		})
+		if i >= len(people)-len(edges) { // the last who come hear of everybody's calls
+			seen.Go(func() { p.witness(witnesses, edges[len(people)-1-i], calls) })
+		}
+	}
+	all.Wait()
+	dismissed()
+	seen.Wait()
+	return people, calls
+}
+
+// entrant is somebody with cookies and connections of their own, who asks for JSON as an app does.
+type entrant struct {
+	n      int
+	edges  []string
+	rng    *rand.Rand
+	client *http.Client
+
+	mu      sync.Mutex
+	cookies map[string]string
+
+	joined  time.Time
+	receipt *draw.Receipt
+	place   time.Time // as told last
+	next    time.Time // when the visitor was told to be next, zero for never
+	fault   error
+}
+
+// told is what a visitor hears; see docs/WAITING-PAGE.md.
+type told struct {
+	State, Lost       string
+	JoinedAt, Place   time.Time
+	RetryAfterSeconds float64
+	Draw              struct {
+		Stage, Commit string
+		Receipt       *draw.Receipt
+	}
+}
+
+// ask sends one request as a visitor of the site; nil where the site itself answered.
+func (p *entrant) ask(ctx context.Context, n int) (*told, error) {
+	req, err := p.request(ctx, p.edges[p.rng.IntN(len(p.edges))]+"/")
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set(visitorHeader, strconv.Itoa(n))
+	req.Header.Set("Accept", "application/json")
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	for _, c := range resp.Cookies() {
+		p.cookies[c.Name] = c.Value
+	}
+	p.mu.Unlock()
+	if resp.Header.Get("X-Demo-Origin") != "" {
+		return nil, nil
+	}
+	var said struct{ Vestibule told }
+	if err := json.Unmarshal(body, &said); err != nil || said.Vestibule.State == "" {
+		return nil, fmt.Errorf("status %d, %.60q", resp.StatusCode, body)
+	}
+	return &said.Vestibule, nil
+}
+
+func (p *entrant) request(ctx context.Context, url string) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, value := range p.cookies {
+		req.AddCookie(&http.Cookie{Name: name, Value: value})
+	}
+	return req, nil
+}
+
+// come waits until the visitor is inside. It returns how the place was lost, if it was.
+func (p *entrant) come(ctx context.Context) error {
+	for {
+		a, err := p.ask(ctx, p.n)
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("visitor %d did not come in", p.n)
+		case err != nil:
+			return fmt.Errorf("visitor %d: %w", p.n, err)
+		case a == nil:
+			return nil
+		case a.State == "moment":
+		case p.joined.IsZero():
+			p.joined, p.place = a.JoinedAt, a.JoinedAt
+		case !a.JoinedAt.Equal(p.joined) || a.Lost != "":
+			return fmt.Errorf("visitor %d had joined at %v, and is told %v, lost %q", p.n, p.joined, a.JoinedAt, a.Lost)
+		case p.receipt != nil && !a.Place.Equal(p.receipt.Place):
+			return fmt.Errorf("visitor %d has a receipt for %v, and is told to stand at %v", p.n, p.receipt.Place, a.Place)
+		case a.Draw.Receipt != nil:
+			p.receipt, p.place = a.Draw.Receipt, a.Place
+		}
+		if a.State == "next" && p.next.IsZero() {
+			p.next = time.Now()
+		}
+		pause(ctx, time.Duration(a.RetryAfterSeconds*float64(time.Second)))
+	}
+}
+
+// horizons is how far people were called, as event streams told.
+type horizons struct {
+	mu   sync.Mutex
+	told []call
+}
+
+// call is a horizon that was told.
+type call struct {
+	at      time.Time
+	horizon int64 // Unix milliseconds
+}
+
+// witness notes what an edge's event stream tells, until ctx ends.
+func (p *entrant) witness(ctx context.Context, edge string, calls *horizons) {
+	for ; ctx.Err() == nil; pause(ctx, time.Second/4) {
+		req, err := p.request(ctx, edge+"/.well-known/vestibule/events?room=sale")
+		if err != nil || len(req.Cookies()) == 0 {
+			continue
+		}
+		resp, err := (&http.Client{Transport: p.client.Transport}).Do(req)
+		if err != nil {
+			continue
+		}
+		lines := bufio.NewScanner(resp.Body)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			text, ok := strings.CutPrefix(lines.Text(), "data: ")
+			if b, err := waiting.ReadBroadcast([]byte(text)); ok && err == nil && b.View != nil {
+				calls.mu.Lock()
+				calls.told = append(calls.told, call{time.Now(), int64(b.View.Horizon)})
+				calls.mu.Unlock()
+			}
+		}
+		resp.Body.Close() // it ended, or the run did
+	}
+}
+
+// until returns the latest place that had been called by then.
+func (h *horizons) until(at time.Time) (called int64) {
+	for _, c := range h.told {
+		if !c.at.After(at) {
+			called = max(called, c.horizon)
+		}
+	}
+	return called
+}
+
+// recordOf asks an edge for the public record of the draw, nil for none.
+func recordOf(t *testing.T, edge string) *draw.Record {
+	t.Helper()
+	resp, err := client.Get(edge + drawPath)
+	if err != nil {
+		return nil
+	}
+	data, err := io.ReadAll(resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err != nil || resp.StatusCode != http.StatusOK {
+		return nil
+	}
+	r, err := draw.DecodeRecord(data)
+	if err = errors.Join(append(r.Check(nil), err)...); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+const drawPath = "/.well-known/vestibule/draw?room=sale"
+
+// drawJudgement is what came of a draw.
+type drawJudgement struct {
+	drawn, entered int
+	early, over    int // admissions before the call; while somebody with an earlier place was next
+	first          time.Time
+	off            []float64 // places between the two orders, from the least
+	lost           []error
+}
+
+// judgeDraw holds the order of entering against the order that was drawn.
+func judgeDraw(t *testing.T, record *draw.Record, people []*entrant, calls *horizons, visits []allinone.Visit) *drawJudgement {
+	t.Helper()
+	j, d, entered := &drawJudgement{}, record.Draw(), map[int]time.Time{}
+	for _, v := range visits {
+		n, err := strconv.Atoi(v.Guest)
+		if _, ok := entered[n]; err == nil && !ok {
+			entered[n] = v.At
+		}
+	}
+	var in []*entrant
+	for _, p := range people {
+		err := p.fault
+		_, ok := entered[p.n]
+		switch {
+		case err != nil:
+		case !ok:
+			err = fmt.Errorf("visitor %d is not in the site's journal", p.n)
+		case p.joined.Before(record.Closes) && p.receipt == nil:
+			err = fmt.Errorf("visitor %d joined before entries closed, and was told no place", p.n)
+		case p.receipt != nil:
+			j.drawn++
+			err = d.Check(p.receipt)
+		}
+		if err != nil {
+			j.lost = append(j.lost, err)
+		}
+		if ok {
+			in = append(in, p)
+		}
+	}
+	slices.SortFunc(in, func(a, b *entrant) int { return cmp.Or(a.place.Compare(b.place), cmp.Compare(a.n, b.n)) })
+	order := slices.SortedFunc(slices.Values(in), func(a, b *entrant) int { return entered[a.n].Compare(entered[b.n]) })
+	rank := map[*entrant]int{}
+	for i, p := range order {
+		rank[p] = i
+	}
+	if j.entered = len(in); j.entered == 0 {
+		t.Fatal("nobody entered")
+	}
+	j.first = entered[order[0].n]
+	for i, p := range in {
+		at := entered[p.n]
+		if p.place.UnixMilli() > calls.until(at.Add(drawLag)) {
+			j.early++
+		}
+		passed := func(o *entrant) bool {
+			return !o.next.IsZero() && o.next.Add(drawLag).Before(at) && at.Before(entered[o.n])
+		}
+		if slices.ContainsFunc(in[:i], passed) {
+			j.over++
+		}
+		j.off = append(j.off, math.Abs(float64(rank[p]-i)))
+	}
+	slices.Sort(j.off)
+	return j
+}
+
+// TestJudgeOfADraw holds the judge to a story that can be told by hand.
+func TestJudgeOfADraw(t *testing.T) {
+	closes := time.UnixMilli(1_800_000_000_000).UTC()
+	secret := draw.Secret{1}
+	record := &draw.Record{Algorithm: draw.Algorithm, Room: "r", Event: "e", Commit: secret.Commit(), Committed: closes.Add(-time.Hour), Closes: closes, Secret: draw.Hash(secret)}
+	at := func(s float64) time.Time { return closes.Add(draw.Lead + time.Duration(s*float64(time.Second))) }
+	// Who came late stands in the order of coming.
+	one := func(n int) *entrant {
+		joined := closes.Add(time.Duration(n) * time.Second)
+		return &entrant{n: n, joined: joined, place: joined}
+	}
+	first, second, third, fourth := one(1), one(2), one(3), one(4)
+	first.next = at(1)
+	drawn, forged, lost, gone := one(0), one(0), one(0), one(5)
+	for i, p := range []*entrant{drawn, forged} {
+		p.n, p.joined = 10+i, closes.Add(-time.Second)
+		p.place = time.UnixMilli(int64(record.Draw().Place(uint64(p.n), 0, 0)) + int64(i)).UTC()
+		p.receipt = &draw.Receipt{Ticket: draw.Ticket(p.n), Joined: p.joined, Place: p.place}
+	}
+	lost.n, lost.joined = 12, closes.Add(-time.Second) // was told no place
+	people := []*entrant{first, second, third, fourth, drawn, forged, lost, gone}
+	calls := &horizons{told: []call{{at(0), third.place.UnixMilli()}, {at(20), fourth.place.UnixMilli()}}}
+	var visits []allinone.Visit
+	for _, v := range []struct {
+		n int
+		s float64
+	}{{10, .1}, {11, .2}, {12, .3}, {2, 2}, {3, 4}, {1, 5}, {4, 17}} {
+		visits = append(visits, allinone.Visit{At: at(v.s), Guest: strconv.Itoa(v.n)})
+	}
+	j := judgeDraw(t, record, people, calls, visits)
+	// 4 entered before the call; 3 while 1 had been next for three seconds, 2 had been so for one. 11 has another place, 12 none, 5 never entered.
+	if j.early != 1 || j.over != 1 || len(j.lost) != 3 || j.drawn != 2 || j.entered != 7 || !j.first.Equal(at(.1)) {
+		t.Errorf("judged %+v", j)
+	}
+}
