@@ -10,7 +10,7 @@ import (
 // incarnation or tenure, or older than one applied changes nothing. The caller
 // then calls Release.
 func (e *Engine) Apply(now fleet.Mono, g wire.Grant) {
-	fresh, complete := e.edge.hear(now, &g)
+	fresh, complete := e.hear(now, &g)
 	if !fresh {
 		return
 	}
@@ -22,7 +22,7 @@ func (e *Engine) Apply(now fleet.Mono, g wire.Grant) {
 	if !e.obeys(now, &g) {
 		return
 	}
-	l := &e.edge.up
+	l := &e.up
 	l.joined, l.standing, l.copied = true, g.Standing, g.Copied
 	if g.Site != 0 {
 		l.site = g.Site
@@ -43,7 +43,7 @@ func (e *Engine) Apply(now fleet.Mono, g wire.Grant) {
 // obeys follows the verdict of a grant, and reports whether the edge is to act on what
 // else it says.
 func (e *Engine) obeys(now fleet.Mono, g *wire.Grant) bool {
-	l := &e.edge.up
+	l := &e.up
 	switch g.Adoption {
 	case wire.Promise:
 		return false
@@ -55,7 +55,7 @@ func (e *Engine) obeys(now fleet.Mono, g *wire.Grant) bool {
 			e.revive(now, g.Tenure) // we never heard of it, and never shall act under it
 		}
 		l.retire(now)
-		e.edge.hurry(now)
+		e.hurry(now)
 		return false
 	case wire.Adopted:
 	default:
@@ -111,7 +111,7 @@ func (r *roomState) forget(watermark fleet.Time) {
 // numbers. Rights of T go on; those of R stayed behind with the old tenure,
 // where they age.
 func (e *Engine) revive(now fleet.Mono, tenure uint64) {
-	l := &e.edge.up
+	l := &e.up
 	l.tenure, l.retired, l.leaseEnd = tenure, false, 0
 	for _, r := range e.order {
 		r.rights.rate.owe(&r.rights.past, now)
@@ -122,10 +122,10 @@ func (e *Engine) revive(now fleet.Mono, tenure uint64) {
 // reborn starts a new incarnation: the regional has forgotten this one, and
 // everything it counted has aged out.
 func (e *Engine) reborn(now fleet.Mono) {
-	l := &e.edge.up
+	l := &e.up
 	l.left(now)
-	e.edge.past = e.edge.incarnations()
-	l.born(e.edge.cfg.Rand)
+	e.past = e.Incarnations()
+	l.born(e.cfg.Rand)
 	for _, r := range e.order {
 		r.rights.reborn(now)
 		r.passes = wire.Hand{}

@@ -65,7 +65,7 @@ func (e *edge) owns(home ticket.DC) bool {
 }
 
 // judges returns the fleet time by which the end of a session with the given home is
-// judged here; see Engine.Judges.
+// judged here; see Judges.
 func (e *edge) judges(m moment, home ticket.DC) fleet.Time {
 	if (e.owns(home) && e.up.check(m.now)) || mutant.On(mutant.NoJudgeMargin) {
 		return m.time
@@ -77,12 +77,46 @@ func (e *edge) judges(m moment, home ticket.DC) fleet.Time {
 	return m.time.Add(margin)
 }
 
-// isolated reports whether the edge has been without a lease for so long that
-// on_isolation applies. It changes nothing.
-func (e *edge) isolated(now fleet.Mono) bool {
+// Isolated reports whether the edge has been without a lease for so long that
+// on_isolation applies. Nothing in a request can bring that about, nor does asking for it.
+func (e *edge) Isolated(now fleet.Mono) bool {
 	l := &e.up
 	return !l.leased(now) && l.alone != 0 && now.Sub(l.alone) >= e.cfg.Params.Isolation
 }
+
+// Leased reports whether the edge may act on its rights at now. It changes nothing.
+func (e *edge) Leased(now fleet.Mono) bool { return e.up.leased(now) }
+
+// Judges returns the fleet time by which the end of a session with the given
+// home is judged here. At home and under a lease that is our own: the regional
+// frees no second that we have not reported past. Otherwise nobody waits for
+// us, and the clocks that are waited for may be ahead of ours by what both may
+// be wrong: so the session ends earlier.
+func (e *edge) Judges(now fleet.Mono, home ticket.DC) fleet.Time {
+	return e.judges(e.at(now), home)
+}
+
+// Time returns what the engine takes fleet time to be.
+func (e *edge) Time(now fleet.Mono) fleet.Time {
+	m := e.at(now)
+	return m.time
+}
+
+// TimeBound returns by how much fleet time may be wrong at most, fleet.Unsynced
+// before it was ever told.
+func (e *edge) TimeBound(now fleet.Mono) time.Duration { return e.clock.Bound(now) }
+
+// Incarnations returns those that whoever succeeds this process may tell of, its own
+// last. The shell keeps them: before the first report and whenever they change. Where
+// it cannot, that costs use of the limit and no safety.
+func (e *edge) Incarnations() []uint64 {
+	return fleet.Newest(append(slices.Clone(e.past), e.up.inc))
+}
+
+// Guess gives the machine's own idea of the time, used to judge sessions
+// until the regional has told fleet time. Under it nothing is admitted or
+// renewed.
+func (e *edge) Guess(now fleet.Mono, t fleet.Time) { e.guess.Set(now, t, time.Hour) }
 
 // newTicket returns a place in the line for who has none.
 func (e *edge) newTicket(ft fleet.Time, epoch uint32, in ticket.Network) ticket.Ticket {
@@ -106,11 +140,6 @@ func (e *edge) descend(t *ticket.Ticket) {
 	if t.Root == 0 {
 		t.Root = t.Stamp
 	}
-}
-
-// incarnations returns those that whoever succeeds this process may tell of, its own last.
-func (e *edge) incarnations() []uint64 {
-	return fleet.Newest(append(slices.Clone(e.past), e.up.inc))
 }
 
 // hear takes what a grant says to the edge apart from rooms. fresh tells whether the

@@ -82,10 +82,45 @@ func RoomOf(r *room.Room) Room {
 	return out
 }
 
+// shut returns why nobody is let in by what an operator says, None where somebody may be. Before an event that is judged
+// by the time that it may be at the latest and at the earliest, so that no edge is early.
+func (r *Room) shut(m moment) Reason {
+	if r.queuedAll() {
+		return QueuedAll
+	}
+	bound := min(m.bound, fleet.Rough) // nobody has a right who is less sure
+	if mutant.On(mutant.PrequeueByOwnClock) {
+		bound = 0
+	}
+	for _, s := range r.Gather {
+		if m.time.Add(bound) >= s.From && m.time.Add(-bound) < s.Until && !mutant.On(mutant.PrequeueAdmits) {
+			return Gathering
+		}
+	}
+	if mutant.On(mutant.ShutAdmits) {
+		return None
+	}
+	return r.Shut
+}
+
+// queuedAll reports whether an operator lets nobody in but by a pass.
+func (r *Room) queuedAll() bool { return r.Shut == QueuedAll && !mutant.On(mutant.ShutAdmits) }
+
+// upTo returns the place up to which people may enter.
+func (r *Room) upTo(view *wire.View) fleet.Time {
+	if r.queuedAll() {
+		if view == nil {
+			return 0
+		}
+		return view.Called
+	}
+	return horizon(view)
+}
+
 // Engine is the core of one edge. See the package comment. It passes on what it is
 // asked and told to the rooms, and to what they have in common.
 type Engine struct {
-	edge  *edge
+	*edge
 	rooms map[room.ID]*roomState
 	order []*roomState // by ID: iteration must not depend on a map
 }
@@ -97,16 +132,6 @@ func New(cfg Config) *Engine {
 	e.up.born(cfg.Rand)
 	return &Engine{edge: e, rooms: map[room.ID]*roomState{}}
 }
-
-// Incarnations returns those that whoever succeeds this process may tell of, its own
-// last. The shell keeps them: before the first report and whenever they change. Where
-// it cannot, that costs use of the limit and no safety.
-func (e *Engine) Incarnations() []uint64 { return e.edge.incarnations() }
-
-// Guess gives the machine's own idea of the time, used to judge sessions
-// until the regional has told fleet time. Under it nothing is admitted or
-// renewed.
-func (e *Engine) Guess(now fleet.Mono, t fleet.Time) { e.edge.guess.Set(now, t, time.Hour) }
 
 // SetRooms replaces the room set. Rooms that stay keep their state; those that
 // went return their rights as they become free.
@@ -124,10 +149,10 @@ func (e *Engine) SetRooms(now fleet.Mono, rooms []Room) {
 		r.set(now, settings)
 	}
 	slices.SortFunc(e.order, func(a, b *roomState) int { return cmp.Compare(a.ID, b.ID) })
-	if len(rooms) > 0 && !e.edge.up.check(now) {
-		e.edge.up.left(now) // from here on there is something to be isolated with
+	if len(rooms) > 0 && !e.up.check(now) {
+		e.up.left(now) // from here on there is something to be isolated with
 	}
-	e.edge.hurry(now)
+	e.hurry(now)
 }
 
 // Pause tells whether nobody is to be admitted to a room for now, because what is
@@ -139,13 +164,13 @@ func (e *Engine) Pause(now fleet.Mono, id room.ID, paused bool) {
 		return
 	}
 	r.paused, r.dirty = paused, true
-	e.edge.hurry(now)
+	e.hurry(now)
 }
 
 // Lapse gives the lease up: the machine was asleep, so that the clock cannot
 // be believed. A new tenure begins with the next exchange.
 func (e *Engine) Lapse(now fleet.Mono) {
-	if l := &e.edge.up; l.leaseEnd != 0 {
+	if l := &e.up; l.leaseEnd != 0 {
 		l.retire(now)
 		l.hurry(now, 0)
 	}
@@ -156,9 +181,9 @@ func (e *Engine) Lapse(now fleet.Mono) {
 func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 	r := e.rooms[id]
 	if r == nil || r.gone {
-		return Decision{Reason: Unknown, Retry: e.edge.cfg.Params.Refresh, Ticket: t}
+		return Decision{Reason: Unknown, Retry: e.cfg.Params.Refresh, Ticket: t}
 	}
-	return r.arrive(e.edge.at(now), t, true)
+	return r.arrive(e.at(now), t, true)
 }
 
 // Join is Arrive for somebody new, in the network in, whose request is plainly no visit:
@@ -167,9 +192,9 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 func (e *Engine) Join(now fleet.Mono, id room.ID, in ticket.Network) Decision {
 	r, t := e.rooms[id], ticket.Ticket{Network: in}
 	if r == nil || r.gone {
-		return Decision{Reason: Unknown, Retry: e.edge.cfg.Params.Refresh, Ticket: t}
+		return Decision{Reason: Unknown, Retry: e.cfg.Params.Refresh, Ticket: t}
 	}
-	return r.arrive(e.edge.at(now), t, mutant.On(mutant.AsideEnters))
+	return r.arrive(e.at(now), t, mutant.On(mutant.AsideEnters))
 }
 
 // Hold keeps a request that Arrive decided to Hold. The caller sets v.Room and
@@ -181,8 +206,8 @@ func (e *Engine) Hold(now fleet.Mono, v *Visit) { e.rooms[v.Room].hold(now, v) }
 // rights are in hand and the horizon allows, and returns those it decided. The
 // slice is valid until the next call.
 func (e *Engine) Release(now fleet.Mono, out []*Visit) []*Visit {
-	m := e.edge.at(now)
-	if !e.edge.up.check(now) || e.edge.up.standing != wire.Listed {
+	m := e.at(now)
+	if !e.up.check(now) || e.up.standing != wire.Listed {
 		return out
 	}
 	for _, r := range e.order {
@@ -199,7 +224,7 @@ func (e *Engine) GiveUp(now fleet.Mono, v *Visit) bool {
 	if !r.letGo(v) {
 		return false
 	}
-	r.giveUp(e.edge.at(now), v)
+	r.giveUp(e.at(now), v)
 	return true
 }
 
@@ -254,5 +279,5 @@ func (e *Engine) Quit(now fleet.Mono, id room.ID, t ticket.Ticket) bool {
 	if r == nil || t.ID == 0 || t.Epoch != r.Epoch {
 		return false
 	}
-	return r.quit(e.edge.at(now), t)
+	return r.quit(e.at(now), t)
 }

@@ -54,15 +54,15 @@ func (r *roomState) letIn(m moment, d *Decision) bool {
 func (r *roomState) prolong(m moment, d *Decision) {
 	life := wire.Life(r.Session)
 	until := m.second() + 1 + life
-	if r.OnIsolation == room.IsolationOpen && r.life.fixed == 0 && until >= d.Ticket.Until+wire.RenewAfter(life) && !r.edge.up.check(m.now) && r.edge.isolated(m.now) {
+	if r.OnIsolation == room.IsolationOpen && r.life.fixed == 0 && until >= d.Ticket.Until+wire.RenewAfter(life) && !r.edge.up.check(m.now) && r.edge.Isolated(m.now) {
 		d.Ticket.Until, d.Ticket.Seen, d.Reseal = until, m.second(), true
 	}
 }
 
 // rejoined notes that the edge has a lease again.
 func (e *Engine) rejoined() {
-	again := e.edge.up.alone != 0
-	e.edge.up.alone = 0
+	again := e.up.alone != 0
+	e.up.alone = 0
 	for _, r := range e.order {
 		r.alone.guests = 0
 		if again {

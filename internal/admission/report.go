@@ -9,9 +9,9 @@ import (
 // Due returns when the next report is to be made. It may be in the past, and
 // comes nearer with Arrive, Hold, GiveUp and Apply.
 func (e *Engine) Due() fleet.Mono {
-	l := &e.edge.up
+	l := &e.up
 	if l.busy {
-		return min(l.due, l.reported.Add(e.edge.cfg.Params.ReportFast))
+		return min(l.due, l.reported.Add(e.cfg.Params.ReportFast))
 	}
 	return l.due
 }
@@ -25,34 +25,34 @@ func (e *Engine) Report(now fleet.Mono) []wire.Report { return e.report(now, fal
 // Leaving notes that the process was told to end and will call Leave soon: the regional is to
 // stay for that.
 func (e *Engine) Leaving(now fleet.Mono) {
-	e.edge.up.leaving = true
-	e.edge.hurry(now)
+	e.up.leaving = true
+	e.hurry(now)
 }
 
 // Leave returns the last report of the process: all rights go back and the
 // regional need presume nothing. The caller has stopped asking the engine for
 // decisions.
 func (e *Engine) Leave(now fleet.Mono) []wire.Report {
-	e.edge.up.retired = true
+	e.up.retired = true
 	return e.report(now, true)
 }
 
 func (e *Engine) report(now fleet.Mono, bye bool) []wire.Report {
-	l := &e.edge.up
-	ft := e.edge.clock.Now(now)
+	l := &e.up
+	ft := e.clock.Now(now)
 	leased := l.check(now)
 	l.seq++
 	l.reported = now
-	l.due = now.Add(e.edge.cfg.Params.ReportIdle)
+	l.due = now.Add(e.cfg.Params.ReportIdle)
 	if !l.joined {
-		l.due = now.Add(e.edge.cfg.Params.ReportFast)
+		l.due = now.Add(e.cfg.Params.ReportFast)
 	}
 	head := wire.Report{
-		From: e.edge.cfg.Edge, Inc: l.inc, Tenure: l.tenure, Seq: l.seq, Sent: now, AsOf: ft, AsOfBound: e.edge.clock.Bound(now),
+		From: e.cfg.Edge, Inc: l.inc, Tenure: l.tenure, Seq: l.seq, Sent: now, AsOf: ft, AsOfBound: e.clock.Bound(now),
 		Seen: l.seen, Acked: l.grants.Done(), Join: !l.joined, Final: l.retired, Bye: bye, Leaving: l.leaving, Site: l.site,
 	}
 	if !l.joined {
-		head.Succeeds = e.edge.past
+		head.Succeeds = e.past
 	}
 	active := false
 	pack := wire.NewReportPacker(head)

@@ -79,51 +79,16 @@ func (r *roomState) set(now fleet.Mono, settings Room) {
 	}
 }
 
-// shut returns why nobody is let in by what an operator says, None where somebody may be. Before an event that is judged
-// by the time that it may be at the latest and at the earliest, so that no edge is early.
-func (r *roomState) shut(m moment) Reason {
-	if r.queuedAll() {
-		return QueuedAll
-	}
-	bound := min(m.bound, fleet.Rough) // nobody has a right who is less sure
-	if mutant.On(mutant.PrequeueByOwnClock) {
-		bound = 0
-	}
-	for _, s := range r.Gather {
-		if m.time.Add(bound) >= s.From && m.time.Add(-bound) < s.Until && !mutant.On(mutant.PrequeueAdmits) {
-			return Gathering
-		}
-	}
-	if mutant.On(mutant.ShutAdmits) {
-		return None
-	}
-	return r.Shut
-}
-
-// queuedAll reports whether an operator lets nobody in but by a pass.
-func (r *roomState) queuedAll() bool { return r.Shut == QueuedAll && !mutant.On(mutant.ShutAdmits) }
-
 // releases reports whether an operator has passes here for those who come next.
 func (r *roomState) releases(now fleet.Mono) bool {
 	return r.queuedAll() && r.passes.Unused() > 0 && r.edge.up.check(now)
 }
 
-// upTo returns the place up to which people may enter.
-func (r *roomState) upTo() fleet.Time {
-	if r.queuedAll() {
-		if r.view == nil {
-			return 0
-		}
-		return r.view.Called
-	}
-	return horizon(r.view)
-}
-
 // parks decides about a place that is behind: held for its turn where that may be near. It reports whether
 // the visitor is to be back soon, because who was told nothing yet is told first, and held next.
-func (r *roomState) parks(d *Decision) (soon bool) {
+func parks(view *wire.View, d *Decision) (soon bool) {
 	t := &d.Ticket
-	if near := r.view != nil && t.Flags&ticket.Returned != 0 && t.Place() <= r.view.Park; !near || t.Ahead|t.High == 0 {
+	if near := view != nil && t.Flags&ticket.Returned != 0 && t.Place() <= view.Park; !near || t.Ahead|t.High == 0 {
 		return near
 	}
 	d.Verdict = Hold
@@ -182,7 +147,7 @@ func (r *roomState) arrive(m moment, t ticket.Ticket, may bool) Decision {
 	case fresh != Kept:
 		t = r.newTicket(m, t.Network)
 	case m.synced():
-		d.Counted = r.queue.checkIn(m.time, &t, r.place(&t))
+		d.Counted = r.queue.checkIn(m.time, &t, placeIn(r.draw, &t))
 	}
 	d.Ticket = t
 	r.decide(m, &d, may)
@@ -192,13 +157,13 @@ func (r *roomState) arrive(m moment, t ticket.Ticket, may bool) Decision {
 	return d
 }
 
-// place returns the place that the ticket of somebody who waits is to have from now on: the one that was drawn, where
+// placeIn returns the place that the ticket of somebody who waits is to have from now on: the one that was drawn, where
 // there was a draw.
-func (r *roomState) place(t *ticket.Ticket) fleet.Time {
-	if r.draw == nil || mutant.On(mutant.DrawIgnored) {
+func placeIn(d *draw.Draw, t *ticket.Ticket) fleet.Time {
+	if d == nil || mutant.On(mutant.DrawIgnored) {
 		return t.Place()
 	}
-	return r.draw.Place(t.ID, t.Joined, 0)
+	return d.Place(t.ID, t.Joined, 0)
 }
 
 // redraw gives those who are held the places that were drawn.
@@ -207,7 +172,7 @@ func (r *roomState) redraw(m moment) {
 		return
 	}
 	for _, v := range r.held.visits {
-		r.queue.checkIn(m.time, &v.Ticket, r.place(&v.Ticket))
+		r.queue.checkIn(m.time, &v.Ticket, placeIn(r.draw, &v.Ticket))
 	}
 	heap.Init(&r.held.visits)
 }
@@ -240,11 +205,11 @@ func (r *roomState) decide(m moment, d *Decision, may bool) {
 	switch {
 	case shut != None && !r.releases(m.now):
 		if d.Reason = shut; shut == QueuedAll && r.edge.up.check(m.now) {
-			soon = r.parks(d) || t.Flags&ticket.Returned == 0 && r.view != nil && t.Place() <= r.view.Park // to be held from then on
+			soon = parks(r.view, d) || t.Flags&ticket.Returned == 0 && r.view != nil && t.Place() <= r.view.Park // to be held from then on
 		}
 	case r.paused:
 		d.Reason = OriginDown
-	case !r.edge.up.check(m.now) && r.edge.isolated(m.now) && r.decideAlone(m, d, may):
+	case !r.edge.up.check(m.now) && r.edge.Isolated(m.now) && r.decideAlone(m, d, may):
 		if d.Verdict == Admit {
 			return
 		}
@@ -254,9 +219,9 @@ func (r *roomState) decide(m moment, d *Decision, may bool) {
 		d.Reason = Isolated
 	case r.edge.up.standing != wire.Listed:
 		d.Reason = Drains
-	case t.Place() > r.upTo():
+	case t.Place() > r.upTo(r.view):
 		d.Reason = Behind
-		soon = r.parks(d)
+		soon = parks(r.view, d)
 	case !may:
 		d.Reason = FirstTouch
 	default:
@@ -344,7 +309,7 @@ func (r *roomState) letGo(v *Visit) bool {
 func (r *roomState) release(m moment, out []*Visit) []*Visit {
 	for len(r.held.visits) > 0 && !r.paused && (r.shut(m) == None || r.releases(m.now)) && r.life.firm(m) {
 		v := r.held.visits[0]
-		if v.Ticket.Place() > r.upTo() {
+		if v.Ticket.Place() > r.upTo(r.view) {
 			break
 		}
 		d := Decision{Ticket: v.Ticket}
@@ -369,13 +334,13 @@ func (r *roomState) giveUp(m moment, v *Visit) {
 	d := Decision{Verdict: Queue, Reason: GaveUp, Reseal: true, Ticket: v.Ticket}
 	back := d.Ticket.Flags&ticket.Returned != 0
 	if back {
-		r.queue.checkIn(m.time, &d.Ticket, r.place(&d.Ticket))
+		r.queue.checkIn(m.time, &d.Ticket, placeIn(r.draw, &d.Ticket))
 	}
 	r.edge.position(m.time, r.view, &d)
 	if !back {
 		r.queue.enqueued(m.time, d.Ticket.Joined, v.Brought.ID == 0)
 	}
-	if place := d.Ticket.Place(); place <= r.upTo() || r.view != nil && r.view.Park >= place {
+	if place := d.Ticket.Place(); place <= r.upTo(r.view) || r.view != nil && r.view.Park >= place {
 		d.Retry = r.edge.cfg.Params.Nearest / 2 // the turn is near: back at once
 	}
 	v.Decision = d

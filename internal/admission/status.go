@@ -1,8 +1,6 @@
 package admission
 
 import (
-	"time"
-
 	"vestibule/internal/fleet"
 	"vestibule/internal/room"
 	"vestibule/internal/ticket"
@@ -68,26 +66,19 @@ type Status struct {
 
 // Status returns the state of the bond at now. It changes nothing.
 func (e *Engine) Status(now fleet.Mono) Status {
-	m, l := e.edge.at(now), &e.edge.up
+	m, l := e.at(now), &e.up
 	return Status{
 		Inc: l.inc, Tenure: l.tenure, Follows: l.seen, Joined: l.joined, Standing: l.standing, Site: l.site, Copied: l.copied,
-		Leased: l.leased(now), LeaseEnd: l.leaseEnd, Isolated: e.edge.isolated(now),
+		Leased: l.leased(now), LeaseEnd: l.leaseEnd, Isolated: e.Isolated(now),
 		Twin: l.twin, Synced: m.synced(), Sure: m.bound <= fleet.Rough, Time: m.time,
 	}
 }
-
-// Isolated reports whether the edge has been without a lease for so long that
-// on_isolation applies. Nothing in a request can bring that about, nor does asking for it.
-func (e *Engine) Isolated(now fleet.Mono) bool { return e.edge.isolated(now) }
-
-// Leased reports whether the edge may act on its rights at now. It changes nothing.
-func (e *Engine) Leased(now fleet.Mono) bool { return e.edge.up.leased(now) }
 
 // Spendable returns the rights of T and of R that the edge could use at now:
 // none without a lease, or where it may stamp no ticket.
 func (e *Engine) Spendable(now fleet.Mono, id room.ID) (credit, rate uint64) {
 	r := e.rooms[id]
-	if r == nil || r.life.full == 0 || !e.edge.up.leased(now) {
+	if r == nil || r.life.full == 0 || !e.up.leased(now) {
 		return 0, 0
 	}
 	return r.rights.credit(), r.rights.rate.idle(now)
@@ -119,22 +110,3 @@ func (e *Engine) Ended(id room.ID, t ticket.Ticket) wire.EndKind {
 	}
 	return r.ended.of(&t)
 }
-
-// Judges returns the fleet time by which the end of a session with the given
-// home is judged here. At home and under a lease that is our own: the regional
-// frees no second that we have not reported past. Otherwise nobody waits for
-// us, and the clocks that are waited for may be ahead of ours by what both may
-// be wrong: so the session ends earlier.
-func (e *Engine) Judges(now fleet.Mono, home ticket.DC) fleet.Time {
-	return e.edge.judges(e.edge.at(now), home)
-}
-
-// Time returns what the engine takes fleet time to be.
-func (e *Engine) Time(now fleet.Mono) fleet.Time {
-	m := e.edge.at(now)
-	return m.time
-}
-
-// TimeBound returns by how much fleet time may be wrong at most, fleet.Unsynced
-// before it was ever told.
-func (e *Engine) TimeBound(now fleet.Mono) time.Duration { return e.edge.clock.Bound(now) }

@@ -410,7 +410,7 @@ func TestAPreviewIsShownWithoutAToken(t *testing.T) {
 	if err != nil || !regexp.MustCompile(`<p>wait \d+`).Match(body) || !strings.HasPrefix(w.Header().Get("Content-Security-Policy"), "sandbox") {
 		t.Errorf("%d %s %v", w.Code, body, w.Header())
 	}
-	f.api.previews.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
+	f.api.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
 	w = httptest.NewRecorder()
 	if f.api.ServeHTTP(w, httptest.NewRequest("GET", url, nil)); w.Code != 404 {
 		t.Errorf("after two hours: %d", w.Code)

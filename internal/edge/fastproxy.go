@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
 	"net/http"
-	"strconv"
 	"time"
 
 	"vestibule/internal/gate"
@@ -231,7 +229,7 @@ func (c *fastConn) passOn(x *trip) bool {
 	framing := c.res.Body(c.req.Method)
 	ends := c.ends()
 	c.out = c.answerHead(c.out[:0], framing, ends)
-	whole, ok := c.passBody(x.up, framing)
+	whole, ok := answerBody{c, x.up}.pass(framing)
 	if !ok {
 		return false
 	}
@@ -296,129 +294,4 @@ func (w *work) tell(line func(name, value string)) (dated bool) {
 		x.outcome.Revoke(own)
 	}
 	return dated
-}
-
-// passBody sends what is in out, and the body of the answer behind it. whole tells that
-// nothing of the answer is left on the origin's connection.
-func (c *fastConn) passBody(up *http1.Conn, framing http1.Framing) (whole, ok bool) {
-	switch framing {
-	case http1.NoBody:
-		return true, c.writeOut()
-	case http1.Counted:
-		ok = c.passCounted(up, c.res.Length)
-		return ok, ok
-	case http1.Chunked:
-		ok = c.passChunks(up)
-		return ok, ok
-	default:
-		return false, c.passToTheEnd(up)
-	}
-}
-
-// writeOut sends what is in out.
-func (c *fastConn) writeOut() bool { return c.write(c.f.cfg.Timeouts.Idle, c.out) }
-
-// passCounted passes on a body of so many bytes.
-func (c *fastConn) passCounted(up *http1.Conn, left int64) bool {
-	for {
-		if len(up.Buffered()) == 0 {
-			if left > smallBody {
-				return c.writeOut() && c.copyBody(up, left, func(b []byte) bool { return c.write(c.f.cfg.Timeouts.Idle, b) })
-			}
-			if c.fill(up, time.Time{}) != nil {
-				return false
-			}
-		}
-		b := up.Buffered()
-		b = b[:min(int64(len(b)), left)]
-		c.out = append(c.out, b...)
-		up.Use(len(b))
-		left -= int64(len(b))
-		if left == 0 || len(c.out) >= smallBody {
-			if !c.writeOut() {
-				return false
-			}
-			c.out = c.out[:0]
-		}
-		if left == 0 {
-			return true
-		}
-	}
-}
-
-// passChunks passes on a body in chunks, as they are, without trailers.
-func (c *fastConn) passChunks(up *http1.Conn) bool {
-	c.chunks = http1.Chunks{}
-	for {
-		if b := up.Buffered(); len(b) > 0 {
-			pass, n, err := c.chunks.Scan(b)
-			if err != nil {
-				return false
-			}
-			c.out = append(c.out, b[:pass]...)
-			up.Use(n)
-			if c.chunks.Done && c.chunks.Cut() {
-				c.out = append(c.out, "\r\n"...)
-			}
-		}
-		if len(c.out) > 0 && !c.writeOut() {
-			return false
-		}
-		if c.chunks.Done {
-			return true
-		}
-		c.out = c.out[:0]
-		if c.fill(up, time.Time{}) != nil {
-			return false
-		}
-	}
-}
-
-// passToTheEnd passes on a body that ends with the origin's connection, in chunks.
-func (c *fastConn) passToTheEnd(up *http1.Conn) bool {
-	for {
-		if b := up.Buffered(); len(b) > 0 {
-			c.out = strconv.AppendInt(c.out, int64(len(b)), 16)
-			c.out = append(append(append(c.out, "\r\n"...), b...), "\r\n"...)
-			up.Use(len(b))
-		}
-		if len(c.out) > 0 && !c.writeOut() {
-			return false
-		}
-		c.out = c.out[:0]
-		if err := c.fill(up, time.Time{}); errors.Is(err, io.EOF) {
-			return c.write(c.f.cfg.Timeouts.Idle, []byte("0\r\n\r\n"))
-		} else if err != nil {
-			return false
-		}
-	}
-}
-
-// smallBody is up to which length an answer is sent as one.
-const smallBody = 16 << 10
-
-// copyBody passes on so many bytes that were not read yet, through one buffer: so much is held of an
-// answer that a visitor takes slowly.
-func (w *work) copyBody(up *http1.Conn, left int64, write func(b []byte) bool) bool {
-	buf := w.trip.buffers.Get()
-	defer w.trip.buffers.Put(buf)
-	for left > 0 {
-		n, err := up.Read(buf[:min(int64(len(buf)), left)])
-		if n > 0 {
-			if !write(buf[:n]) {
-				return false
-			}
-			left -= int64(n)
-			continue
-		}
-		if !isTimeout(err) {
-			return false
-		}
-		w.trip.by.watch()
-		up.By = time.Time{}
-		if up.SetReadDeadline(up.By) != nil {
-			return false
-		}
-	}
-	return true
 }

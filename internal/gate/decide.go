@@ -134,13 +134,13 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	}
 	t.Network = rm.network(r.Client, from)
 	aside := t.ID == 0 && r.isAside()
-	d, now, hurry := g.engine.arrive(rm.ID, t, from, aside)
+	d, now, hurry := g.arrive(rm.ID, t, from, aside)
 	if hurry {
 		g.wake()
 	}
 	if d.Verdict == admission.Hold {
 		fresh, asks := d.Fresh, r.Poll || r.wantsJSON()
-		if d = g.engine.hold(ctx, rm.ID, t, d, from, r.Patience, asks); d.Fresh == admission.Kept {
+		if d = g.hold(ctx, rm.ID, t, d, from, r.Patience, asks); d.Fresh == admission.Kept {
 			d.Fresh = fresh // what became of the ticket that was brought
 		}
 		now = g.now() // it may have been half a minute

@@ -102,7 +102,7 @@ func (p *ownPages) leave(r *Request, o *Outcome, rooms *snapshot, query string) 
 	}
 	p.metrics.count("left")
 	if left != nil && wantsWords(r.Accept) {
-		p.show(r, o, left, statusOK, &waiting.Visitor{Left: true, Now: p.engine.now()})
+		p.show(r, o, left, statusOK, &waiting.Visitor{Left: true, Now: p.now()})
 		return
 	}
 	o.answerNothing()

@@ -202,7 +202,7 @@ func (p *ownPages) judge(r *Request, rooms *snapshot, query string) verdict {
 	if len(r.Proofs) != 1 {
 		return verdict{Reason: "one " + ProofHeader + " must be given"}
 	}
-	c, t, err := rooms.proofs.keys.Check(p.engine.now(), r.Proofs[0])
+	c, t, err := rooms.proofs.keys.Check(p.now(), r.Proofs[0])
 	switch {
 	case err != nil:
 		return verdict{Reason: err.Error()}

@@ -196,7 +196,7 @@ func (s *Store) attempt(ctx context.Context, v *view, id string, by Owner, edit 
 	after := &view{state: next, stored: true, revision: v.revision, present: v.present, version: v.version, roomsRev: v.roomsRev}
 	if !stands {
 		next.parts, next.sections = p.parts, !p.whole
-		switch after.revision, err = s.put(ctx, OwnedDocument, p.owned, v.revision); {
+		switch after.revision, err = s.Docs.Put(ctx, OwnedDocument, p.owned, v.revision); {
 		case errors.Is(err, wire.ErrChanged):
 			return nil, errConflict
 		case err != nil:

@@ -258,14 +258,14 @@ func (s *Store) keepPages(ctx context.Context, base, next *State) error {
 		}
 	}
 	for _, key := range left {
-		data, revision, err := s.get(ctx, key)
+		data, revision, err := s.Docs.Get(ctx, key)
 		if err != nil {
 			return err
 		}
 		if data == nil {
 			continue
 		}
-		if _, err := s.put(ctx, key, data, revision); err != nil && !errors.Is(err, wire.ErrChanged) {
+		if _, err := s.Docs.Put(ctx, key, data, revision); err != nil && !errors.Is(err, wire.ErrChanged) {
 			return err
 		}
 	}

@@ -59,7 +59,7 @@ func (s *State) present() map[string]bool {
 
 // readRooms fills in what the store holds of the rooms document.
 func (s *Store) readRooms(ctx context.Context, v *view) error {
-	data, revision, err := s.get(ctx, RoomsDocument)
+	data, revision, err := s.Docs.Get(ctx, RoomsDocument)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (s *Store) look(ctx context.Context, fresh bool) (*view, error) {
 		v := *last
 		return &v, nil
 	}
-	data, revision, err := s.get(ctx, OwnedDocument)
+	data, revision, err := s.Docs.Get(ctx, OwnedDocument)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +178,7 @@ func (s *Store) sections(ctx context.Context, hashes []string) (map[string][]byt
 	var mu sync.Mutex
 	for _, hash := range missing {
 		g.Go(func() error {
-			data, _, err := s.get(ctx, SectionDocument(hash))
+			data, _, err := s.Docs.Get(ctx, SectionDocument(hash))
 			if err == nil && data == nil {
 				err = errLate
 			}

@@ -77,6 +77,7 @@ type Store struct {
 
 // New returns a store that remembers what is on disk.
 func New(o Options) *Store {
+	o.Docs = prompt{o.Docs}
 	s := &Store{Options: o, now: time.Now, pause: pause, turn: make(chan struct{}, 1), offer: make(chan []byte, 1), kept: make(chan struct{}, 1)}
 	if o.Copy == "" {
 		return s
@@ -112,16 +113,21 @@ func (s *Store) Alarm() string {
 // find out what became of a change.
 const answerWithin = 3 * time.Second
 
-func (s *Store) get(ctx context.Context, key string) ([]byte, uint64, error) {
+// prompt are documents of a store that is waited for so long.
+type prompt struct{ Documents }
+
+// Get implements [Documents].
+func (d prompt) Get(ctx context.Context, key string) ([]byte, uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	return s.Docs.Get(ctx, key)
+	return d.Documents.Get(ctx, key)
 }
 
-func (s *Store) put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error) {
+// Put implements [Documents].
+func (d prompt) Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	return s.Docs.Put(ctx, key, data, revision)
+	return d.Documents.Put(ctx, key, data, revision)
 }
 
 // learn notes a state that this process wrote, or that the store holds.

@@ -65,16 +65,16 @@ func (s *Store) putPart(ctx context.Context, key string, data []byte, have *stoc
 			return nil
 		}
 	}
-	_, err := s.put(ctx, key, data, 0)
+	_, err := s.Docs.Put(ctx, key, data, 0)
 	for range 3 {
 		if !errors.Is(err, wire.ErrChanged) {
 			return err
 		}
-		_, revision, e := s.get(ctx, key)
+		_, revision, e := s.Docs.Get(ctx, key)
 		if e != nil {
 			return e
 		}
-		_, err = s.put(ctx, key, data, revision)
+		_, err = s.Docs.Put(ctx, key, data, revision)
 	}
 	if errors.Is(err, wire.ErrChanged) {
 		return nil // others write the same again and again
@@ -89,7 +89,7 @@ func (s *Store) tell(ctx context.Context, v *view, rooms []byte) error {
 		if v.version >= v.state.Version && v.version != 0 {
 			return nil // by a later change, which knew of this one
 		}
-		revision, err := s.put(ctx, RoomsDocument, rooms, v.roomsRev)
+		revision, err := s.Docs.Put(ctx, RoomsDocument, rooms, v.roomsRev)
 		if err == nil {
 			v.version, v.roomsRev = v.state.Version, revision
 			return nil
