@@ -178,6 +178,9 @@ func (a *account) holds(c *counts) bool {
 	return a.presumed(c) > 0 || slices.ContainsFunc(a.sessions, func(s wire.Expiry) bool { return int64(s.Until) >= c.freed })
 }
 
+// counts reports whether the edge still matters to the books.
+func (a *account) counts() bool { return a.holds(&a.books.counts) || a.books.rates.of(a.edge.num) > 0 }
+
 // unfollowed returns how many sessions an edge that reported at least last may have of
 // which no move was told: each of them was stamped once at least.
 func (a *account) unfollowed(c *counts, least fleet.Time) int64 {

@@ -133,7 +133,8 @@ func NewAggregator(now fleet.Mono, cfg AggregatorConfig, old wire.Durable) *Aggr
 	a.rooms.pastTill = now.Add(fleet.Stretch(time.Duration(a.rooms.pastLife)*time.Second + time.Minute))
 	a.up.params, a.up.blank = cfg.Params, true
 	a.roster.ownTerm = cfg.OwnTerm
-	a.lives = lives{params: cfg.Params, goneAbove: cfg.goneAbove(), rooms: &a.rooms, roster: &a.roster, stored: &a.stored, clock: &a.clock}
+	a.lives = lives{params: cfg.Params, rooms: &a.rooms, roster: &a.roster, stored: &a.stored, clock: &a.clock}
+	a.lives.gone = gone{above: cfg.goneAbove(), rooms: &a.rooms, roster: &a.roster}
 	a.roster.begins = old.Version == 0 && cfg.Bootstrap && !mutant.On(mutant.BootstrapInsists)
 	if old.Version == 0 && !cfg.Bootstrap && !mutant.On(mutant.EmptyStoreIsNew) {
 		// Nothing stored: a new data centre, or a store that lost its memory. It

@@ -60,7 +60,7 @@ func (at *bearings) keep(b *books) (keep, rate int64) {
 	case at.isolated, at.deaf:
 		return math.MaxInt64, math.MaxInt64
 	}
-	return int64(b.keep), int64(b.rateKeep)
+	return int64(b.loan.keep), int64(b.loan.rateKeep)
 }
 
 // surplus returns how many free rights of T and of R are to go back; none where
@@ -70,7 +70,7 @@ func (at *bearings) surplus(b *books) (n, rate int64) {
 		return 0, 0
 	}
 	keep, rateKeep := at.keep(b)
-	if b.reconstructed && !mutant.On(mutant.ReconstructedUsed) {
+	if b.loan.reconstructed && !mutant.On(mutant.ReconstructedUsed) {
 		keep, rateKeep = 0, 0
 	}
 	free, rfree := at.free(b)
@@ -91,7 +91,7 @@ func (at *bearings) divide(now fleet.Mono, ft fleet.Time, b *books, edges []*edg
 	if len(to) == 0 {
 		return false
 	}
-	life := min(b.life, at.life)
+	life := min(b.life.secs, at.life)
 	if b.stop(at.leased, !at.blank); b.stopped || b.gone {
 		if b.stopped {
 			life = 0
@@ -110,7 +110,7 @@ func (at *bearings) divide(now fleet.Mono, ft fleet.Time, b *books, edges []*edg
 		b.allowRenewals(to, life)
 		return false
 	}
-	d := division{reconstructed: b.reconstructed, closed: at.closed}
+	d := division{reconstructed: b.loan.reconstructed, closed: at.closed}
 	d.free, d.rateFree = at.free(b)
 	d.keep, d.rateKeep = at.keep(b)
 	v := at.view(now, ft, b, d.free, d.rateFree)

@@ -7,13 +7,17 @@ import (
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/line"
-	"vestibule/internal/lineage"
 	"vestibule/internal/mutant"
 	"vestibule/internal/room"
 	"vestibule/internal/wire"
 )
 
-// books are the ledger of the data centre in one room.
+// books are the ledger of the data centre in one room: what global lends of it, what each edge has of
+// that, which sessions count, and what global and the edges are yet to hear. What an edge that is
+// silent may have done is in its account.
+//
+// Invariant: what is lent to edges that are heard, what counts and what is presumed sum to no more
+// than the loan, or the difference is a debt that is paid before anything is lent.
 type books struct {
 	RoomConfig
 	home uint32 // the data centre's number in tickets
@@ -21,30 +25,21 @@ type books struct {
 
 	stopped bool // edges were told to stamp nothing
 
-	gen                       uint64 // raised by global when it voids the books
-	reconstructed             bool   // the numbers below are an upper bound; see reconstruct
-	granted, returned         uint64 // T: from global, back to global
-	rateGranted, rateReturned uint64 // R
-	keep, rateKeep            uint64
+	loan holding // what global lends
 
 	hand   wire.Hand // the passes that global lent
 	passes passes    // the same, as they are lent to edges
 
 	accounts []*account // by name and incarnation of their edges
 
-	counts       counts
-	ids          sessionIDs
-	copied       uint64 // tickets seen living in two places, cumulative
-	lines        lineage.Book
-	only         []decided // which lines of copied tickets go on, oldest first
+	counts       counts     // sessions by the second in which their tickets expire
+	ids          sessionIDs // where each of them was seen last
+	copied       uint64     // tickets seen living in two places, cumulative
+	copies       copies
 	terminations terminations
-	beyond       []beyond
-
-	life     uint32 // for which edges stamp now
-	lifeMax  uint32 // longest that may still be out there
-	lifeTill fleet.Mono
-
-	presumedRates []presumedRate
+	excess       excess        // sessions that may be valid beyond those counted
+	life         ticketLife    // for how long they may be valid
+	rates        presumedRates // rights of R that edges may have used which are gone
 
 	view      *wire.View
 	viewed    fleet.Mono
@@ -64,13 +59,44 @@ type books struct {
 	changedAt uint64 // first report to global that carried the newest change
 }
 
-// presumedRate is rights of R that an edge may have used under a tenure that is
-// over, until the end of its lease.
-type presumedRate struct {
-	edge  edgeNum
-	n     int64
-	until fleet.Mono
-	end   int64 // Unix second after which they are over as well, as a predecessor knew; 0 for unknown
+// ticketLife is for how long tickets of a room are valid.
+type ticketLife struct {
+	secs uint32     // for which edges stamp now; 0 where nobody has told us
+	most uint32     // longest that may still be out there
+	till fleet.Mono // until then
+}
+
+// set changes for how long tickets are stamped. What was stamped for longer, or may
+// still be by an edge that has not heard, is reckoned with until it is over.
+func (l *ticketLife) set(now fleet.Mono, secs uint32) {
+	if secs == l.secs {
+		return
+	}
+	if now >= l.till {
+		l.most = 0
+	}
+	if l.secs > secs {
+		l.most = max(l.most, l.secs)
+		l.till = max(l.till, now.Add(time.Duration(l.secs)*time.Second+time.Minute))
+	}
+	l.secs = secs
+}
+
+// longest returns the longest life that a ticket out there may have been stamped for.
+func (l *ticketLife) longest(now fleet.Mono) int64 {
+	if now >= l.till {
+		return int64(l.secs)
+	}
+	return int64(max(l.secs, l.most))
+}
+
+// unknown returns how long tickets may live of a room that is gone, and was before we
+// began: nobody has told us.
+func (l *ticketLife) unknown() int64 {
+	if l.secs != 0 {
+		return 0
+	}
+	return int64(wire.Life(room.MaxSession))
 }
 
 // of returns the account of an edge, nil where it has none in the room.
@@ -97,11 +123,6 @@ func (b *books) account(e *edge) *account {
 
 func compareAccount(acc *account, e *edge) int { return compareEdges(acc.edge, e) }
 
-// held returns the rights of T in the data centre, rateHeld those of R.
-func (b *books) held() int64 { return int64(b.granted) - int64(b.returned) }
-
-func (b *books) rateHeld() int64 { return int64(b.rateGranted) - int64(b.rateReturned) }
-
 // active returns how many sessions are reckoned with: counted and presumed.
 func (b *books) active() int64 {
 	n := b.counts.head()
@@ -127,7 +148,7 @@ func (b *books) lent() (credit, rate int64) {
 // is presumed holds, by what is known so far.
 func (b *books) reckoned() (t, rate int64) {
 	credit, lent := b.lent()
-	return b.held() - b.active() - credit, b.rateHeld() - lent - b.ratePresumed()
+	return b.loan.held() - b.active() - credit, b.loan.rateHeld() - lent - b.rates.sum()
 }
 
 // idle returns the rights of T and of R that lie unused at the edges, as far as reported.
@@ -151,76 +172,9 @@ func (b *books) presumes() bool {
 // tally returns how the room stands in this data centre.
 func (b *books) tally() tally {
 	return tally{
-		life: time.Duration(b.life) * time.Second, active: uint64(max(0, b.active())),
+		life: time.Duration(b.life.secs) * time.Second, active: uint64(max(0, b.active())),
 		admitted: b.admitted, joined: b.joined, entered: b.entered, outcomes: b.outcomes.Outcomes(),
 	}
-}
-
-// presumeRate takes n rights of R of an edge for used until now.
-func (b *books) presumeRate(e *edge, n int64, now fleet.Mono) {
-	if n > 0 && !mutant.On(mutant.NoRatePresumed) {
-		b.presumedRates = append(b.presumedRates, presumedRate{edge: e.num, n: n, until: now.Add(rateBusy)})
-	}
-}
-
-// ratePresumed returns the rights of R that are taken for used by edges that are gone.
-func (b *books) ratePresumed() int64 {
-	n := int64(0)
-	for _, p := range b.presumedRates {
-		n += p.n
-	}
-	return n
-}
-
-// rateOf returns the rights of R that are taken for used by an edge.
-func (b *books) rateOf(e *edge) int64 {
-	n := int64(0)
-	for _, p := range b.presumedRates {
-		if p.edge == e.num {
-			n += p.n
-		}
-	}
-	return n
-}
-
-// countsOn reports whether an edge still matters to the books.
-func (b *books) countsOn(e *edge, acc *account) bool {
-	return acc.holds(&b.counts) || b.rateOf(e) > 0
-}
-
-// setLife changes for how long tickets are stamped. What was stamped for
-// longer, or may still be by an edge that has not heard, is reckoned with
-// until it is over.
-func (b *books) setLife(now fleet.Mono, life uint32) {
-	if life == b.life {
-		return
-	}
-	if now >= b.lifeTill {
-		b.lifeMax = 0
-	}
-	if b.life > life {
-		b.lifeMax = max(b.lifeMax, b.life)
-		b.lifeTill = max(b.lifeTill, now.Add(time.Duration(b.life)*time.Second+time.Minute))
-	}
-	b.life = life
-}
-
-// longest returns the longest life that a ticket out there may have been
-// stamped for.
-func (b *books) longest(now fleet.Mono) int64 {
-	if now >= b.lifeTill {
-		return int64(b.life)
-	}
-	return int64(max(b.life, b.lifeMax))
-}
-
-// unknownLife returns how long tickets may live of a room that is gone, and was
-// before we began: nobody has told us.
-func (b *books) unknownLife() int64 {
-	if b.life != 0 {
-		return 0
-	}
-	return int64(wire.Life(room.MaxSession))
 }
 
 // lostWait returns lost_after; the default of a room that went before anybody
@@ -269,7 +223,7 @@ func (b *books) allowRenewals(to []*account, life uint32) {
 	for i, acc := range to {
 		wants[i] = int(min(int64(max(2*int(acc.renewed-acc.renewedBefore), due/len(to))+4), sessions))
 	}
-	bound := max(len(to)+due, int(b.held()/50))
+	bound := max(len(to)+due, int(b.loan.held()/50))
 	for i, part := range Fill(bound, wants, nil) {
 		// An edge that went on renewing while it was isolated begins where it is now.
 		acc := to[i]
@@ -303,7 +257,7 @@ func (b *books) ownView(now fleet.Mono, ft fleet.Time, free, rateFree int64) {
 	x := prospect{
 		flow: &b.flow, gain: &b.gain, lines: []line.Histogram{b.waiting},
 		supply: max(0, free) + idle, rate: max(0, rateFree) + ridle,
-		total: b.held(), limit: b.rateHeld(), tally: b.tally(),
+		total: b.loan.held(), limit: b.loan.rateHeld(), tally: b.tally(),
 	}
 	var heldJoined [][]fleet.Time
 	for _, acc := range b.accounts {
@@ -319,16 +273,5 @@ func (b *books) ownView(now fleet.Mono, ft fleet.Time, free, rateFree int64) {
 	b.viewed = now
 	if !sameView(b.view, v) {
 		b.show(v)
-	}
-}
-
-// expireRate drops rights of R that were taken for used and cannot count any more. Where
-// fleet time ft is not sure, only those of which that is known without it.
-func (b *books) expireRate(now fleet.Mono, ft fleet.Time, unsure bool) {
-	if n := len(b.presumedRates); n > 0 {
-		b.presumedRates = slices.DeleteFunc(b.presumedRates, func(p presumedRate) bool {
-			return now >= p.until || (p.end != 0 && !unsure && ft.Second() > p.end)
-		})
-		b.stale = b.stale || len(b.presumedRates) != n
 	}
 }

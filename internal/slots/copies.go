@@ -25,51 +25,66 @@ type decided struct {
 	at uint32 // Unix second
 }
 
-// takeShown looks at the version of a ticket that an edge renewed: it may be a copy of
-// one that others go on with at other edges. What is told late says nothing.
-func (b *books) takeShown(acc *account, m wire.Move, latest fleet.Time) {
-	made := m.Until - 1 - acc.life
-	if m.Shown.Stamp == 0 || b.life == 0 || acc.life == 0 || latest.Second()-int64(made) > lineage.InFlight || mutant.On(mutant.EdgesFollowAlone) {
-		return
-	}
-	if b.lines.Shown(made, m.ID, &m.Shown, wire.RenewAfter(acc.life), acc.life) == lineage.Found {
-		b.decide(wire.Line{ID: m.ID, Stamp: b.lines.Followed(m.ID)}, made)
-	}
+// copies are the tickets of a room of which there are copies, and which line of each goes on.
+type copies struct {
+	lines lineage.Book
+	only  []decided // oldest first
 }
 
-// takeCopied decides about the tickets that an edge found to be copied. Edges that find
-// it at the same time follow the line of whoever told first.
-func (b *books) takeCopied(r *wire.RoomReport, latest fleet.Time) {
-	now := uint32(latest.Second())
-	for _, l := range r.Copied {
-		if mutant.On(mutant.EdgesFollowAlone) || slices.ContainsFunc(b.only, func(d decided) bool { return d.ID == l.ID && now < d.at+2*lineage.InFlight }) {
-			continue
+// shown looks at the version of a ticket that an edge renewed, where tickets live for life
+// seconds: it may be a copy of one that others go on with at other edges. What is told late
+// says nothing. It returns which line is to go on, and when it was stamped, where one is found.
+func (c *copies) shown(m *wire.Move, there, life uint32, latest fleet.Time) (l wire.Line, made uint32, found bool) {
+	made = m.Until - 1 - there
+	if m.Shown.Stamp == 0 || life == 0 || there == 0 || latest.Second()-int64(made) > lineage.InFlight || mutant.On(mutant.EdgesFollowAlone) {
+		return l, made, false
+	}
+	if c.lines.Shown(made, m.ID, &m.Shown, wire.RenewAfter(there), there) != lineage.Found {
+		return l, made, false
+	}
+	return wire.Line{ID: m.ID, Stamp: c.lines.Followed(m.ID)}, made, true
+}
+
+// follow takes the word of an edge that found a ticket to be copied, and reports whether it
+// decides which line goes on. Edges that find it at the same time follow the line of whoever
+// told first.
+func (c *copies) follow(l wire.Line, now, life uint32) bool {
+	if mutant.On(mutant.EdgesFollowAlone) || slices.ContainsFunc(c.only, func(d decided) bool { return d.ID == l.ID && now < d.at+2*lineage.InFlight }) {
+		return false
+	}
+	c.lines.Decide(now, l.ID, l.Stamp, life)
+	return true
+}
+
+// decide notes which line of a copied ticket goes on. It reports whether there is room for it; a
+// ticket for which there is none is found again.
+func (c *copies) decide(l wire.Line, now, life uint32) bool {
+	c.only = slices.DeleteFunc(c.only, func(d decided) bool { return d.ID == l.ID || now >= d.at+life })
+	if len(c.only) == maxDecided {
+		return false
+	}
+	c.only = append(c.only, decided{l, now})
+	return true
+}
+
+// tell owes an edge that is new what was decided of tickets that may be valid yet.
+func (c *copies) tell(acc *account, now fleet.Time, life uint32) {
+	for _, d := range c.only {
+		if now.Second() < int64(d.at+life) {
+			acc.lines.Add(d.Line, 0)
+			acc.news()
 		}
-		b.lines.Decide(now, l.ID, l.Stamp, b.life)
-		b.decide(l, now)
 	}
 }
 
 // decide tells every edge which line of a copied ticket goes on.
 func (b *books) decide(l wire.Line, now uint32) {
-	b.only = slices.DeleteFunc(b.only, func(d decided) bool { return d.ID == l.ID || now >= d.at+b.life })
-	if len(b.only) == maxDecided {
-		return // found again, once there is room
+	if !b.copies.decide(l, now, b.life.secs) {
+		return
 	}
-	b.only = append(b.only, decided{l, now})
 	for _, acc := range b.accounts {
 		acc.lines.Add(l, 0)
 		acc.news()
 		acc.edge.push = true
-	}
-}
-
-// tellLines owes an edge that is new what was decided of tickets that may be valid yet.
-func (b *books) tellLines(acc *account, now fleet.Time) {
-	for _, d := range b.only {
-		if now.Second() < int64(d.at+b.life) {
-			acc.lines.Add(d.Line, 0)
-			acc.news()
-		}
 	}
 }

@@ -25,13 +25,13 @@ func (b *books) take(now, wrote fleet.Mono, e *edge, m *wire.Report, r *wire.Roo
 	b.passes.take(&acc.passes, r)
 	if acc.report == nil {
 		b.terminations.tell(acc) // before it may act in the room
-		b.tellLines(acc, latest(m))
+		b.copies.tell(acc, latest(m), b.life.secs)
 	}
 	acc.report = r
 	if !acc.told { // what an edge did under a predecessor is not counted again
 		acc.told = true
 		acc.admitted, acc.joined, acc.entered, acc.outcomes = r.Admitted, r.Joined, r.Entered, r.Outcomes
-		b.presumeRate(e, int64(r.RateOwed), now)
+		b.rates.add(e.num, int64(r.RateOwed), now, 0)
 		acc.rateUses.begin(now, wrote, r.RateUsed, acc.rateHeld()-acc.rateIdleNow())
 	} else {
 		acc.rateUses.add(now, wrote, int64(spent))
@@ -42,7 +42,12 @@ func (b *books) take(now, wrote fleet.Mono, e *edge, m *wire.Report, r *wire.Roo
 	b.outcomes.Gain(acc.outcomes, r.Outcomes)
 	acc.outcomes = r.Outcomes
 	b.takeMoves(acc, r, earliest(m), latest(m))
-	b.takeCopied(r, latest(m))
+	at := uint32(latest(m).Second())
+	for _, l := range r.Copied {
+		if b.copies.follow(l, at, b.life.secs) {
+			b.decide(l, at)
+		}
+	}
 	for _, end := range r.Ends {
 		b.end(end, true)
 	}
@@ -54,10 +59,10 @@ func (b *books) take(now, wrote fleet.Mono, e *edge, m *wire.Report, r *wire.Roo
 func (b *books) takeMoves(acc *account, r *wire.RoomReport, earliest, latest fleet.Time) {
 	if r.FirstMove > acc.moves+1 {
 		acc.missed += r.FirstMove - acc.moves - 1
-		acc.missedUntil = max(acc.edge.latest, latest).Second() + 2 + int64(b.life)
+		acc.missedUntil = max(acc.edge.latest, latest).Second() + 2 + int64(b.life.secs)
 		acc.moves = r.FirstMove - 1
 	}
-	limit := 2*int(b.granted-b.returned) + 1024
+	limit := 2*int(b.loan.granted-b.loan.returned) + 1024
 	for i, m := range r.Moves {
 		n := r.FirstMove + uint64(i)
 		if n <= acc.moves {
@@ -76,7 +81,9 @@ func (b *books) takeMoves(acc *account, r *wire.RoomReport, earliest, latest fle
 		if b.ids.take(&b.counts, m, acc.edge.num, limit) {
 			b.copied++
 		}
-		b.takeShown(acc, m, latest)
+		if l, made, found := b.copies.shown(&m, acc.life, b.life.secs, latest); found {
+			b.decide(l, made)
+		}
 		if !acc.silent {
 			continue
 		}

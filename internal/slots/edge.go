@@ -14,7 +14,7 @@ import (
 //
 //	from      to        when                                                         who
 //	awaiting  joining   it is heard, and has promised to follow us                   adopt
-//	          lost      it was awaited in vain                                       giveUp
+//	          lost      it was awaited in vain                                       advance
 //	          dead      the roster of a predecessor says so                          restore
 //	          left      the same; or it has ended, and its sessions are counted      restore, forgetPast, add of a sum
 //	joining   alive     its place on the roster is stored                            enter

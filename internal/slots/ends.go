@@ -132,8 +132,8 @@ func (b *books) closeTerminations(known, acked uint64, watermark fleet.Time) {
 			b.dirty = true
 		case m.Kind == wire.Moved || m.cleared || mutant.On(mutant.LeftUncleared):
 			m.closed = true
-			if m.Kind == wire.Moved || !ts.older(m) || mutant.On(mutant.OlderTicketForgotten) {
-				b.finish(m)
+			if (m.Kind == wire.Moved || !ts.older(m) || mutant.On(mutant.OlderTicketForgotten)) && b.ids.end(&b.counts, m.ID, m.Until) {
+				b.dirty, b.stale = true, true
 			}
 		}
 	}
@@ -153,21 +153,6 @@ func (ts *terminations) older(m *termination) bool {
 	return m.Until <= ts.dropped || slices.ContainsFunc(ts.order, func(o *termination) bool { return o.ID == m.ID && o.Home != m.Home })
 }
 
-// finish takes a session that ended out of the head-count. Every edge has told
-// all that it stamped before it knew the termination, and stamps nothing since: so all
-// the session's tickets are counted, once at its newest expiry second at least.
-// Where that lies beyond the termination it has begun anew; where it is not known, or
-// the tickets went on to a silent edge, it stays counted until it expires.
-func (b *books) finish(m *termination) {
-	ent := b.ids.find(m.ID)
-	if ent == nil || ent.pinned() || ent.until > m.Until || int64(ent.until) < b.counts.freed {
-		return
-	}
-	b.counts.add(int64(ent.until), -1)
-	*ent = idEntry{id: ent.id} // still occupies its slot, means nothing
-	b.dirty, b.stale = true, true
-}
-
 // beyond is how many sessions an edge that cannot be heard may have beyond those
 // that are counted: tickets that turned up elsewhere since, and all its sessions
 // once it was given up. It stays until the edge, or its successor, is heard.
@@ -179,34 +164,38 @@ type beyond struct {
 // maxBeyond bounds the edges that are remembered so.
 const maxBeyond = 256
 
-func (b *books) addExcess(e *edge, n int64) {
+// excess are the sessions of a room that may be valid beyond those counted.
+type excess []beyond
+
+// add takes so many more of an edge. It reports whether it had none before.
+func (x *excess) add(inc uint64, n int64) bool {
 	if n <= 0 {
-		return
+		return false
 	}
-	for i := range b.beyond {
-		if b.beyond[i].inc == e.inc {
-			b.beyond[i].n += n
-			return
+	for i := range *x {
+		if (*x)[i].inc == inc {
+			(*x)[i].n += n
+			return false
 		}
 	}
-	if len(b.beyond) < maxBeyond {
-		b.beyond = append(b.beyond, beyond{inc: e.inc, n: n})
+	if len(*x) < maxBeyond {
+		*x = append(*x, beyond{inc: inc, n: n})
 	} else {
-		b.beyond[maxBeyond-1].n += n
+		(*x)[maxBeyond-1].n += n
 	}
-	b.dirty = true
+	return true
 }
 
 // found takes note that an incarnation is heard again, or has ended: what it has is
 // counted.
-func (b *books) found(inc uint64) {
-	b.beyond = slices.DeleteFunc(b.beyond, func(s beyond) bool { return s.inc == inc })
+func (x *excess) found(inc uint64) {
+	*x = slices.DeleteFunc(*x, func(s beyond) bool { return s.inc == inc })
 }
 
-// excess returns how many sessions may be valid beyond those counted.
-func (b *books) excess() int64 {
+// sum returns how many there are.
+func (x excess) sum() int64 {
 	n := int64(0)
-	for _, s := range b.beyond {
+	for _, s := range x {
 		n += s.n
 	}
 	return n

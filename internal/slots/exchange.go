@@ -17,14 +17,14 @@ func (b *books) report(now fleet.Mono, free, rateFree int64) wire.RoomReport {
 	t := b.tally()
 	idle, ridle := b.idle()
 	r := wire.RoomReport{
-		Room: b.ID, Gen: b.gen, Reconstructed: b.reconstructed,
-		Granted: b.granted, Returned: b.returned,
-		RateGranted: b.rateGranted, RateReturned: b.rateReturned,
+		Room: b.ID, Gen: b.loan.gen, Reconstructed: b.loan.reconstructed,
+		Granted: b.loan.granted, Returned: b.loan.returned,
+		RateGranted: b.loan.rateGranted, RateReturned: b.loan.rateReturned,
 		Idle:     uint64(max(0, free) + idle),
 		RateIdle: uint64(max(0, rateFree) + ridle),
 		Active:   t.active,
 		Admitted: t.admitted, Joined: t.joined, Entered: t.entered,
-		Excess: uint64(b.excess()), Outcomes: t.outcomes,
+		Excess: uint64(b.excess.sum()), Outcomes: t.outcomes,
 	}
 	var few struct { // mostly there are no more edges: no garbage
 		lines, pending [8]line.Histogram
@@ -81,45 +81,68 @@ func addMinute(minutes []wire.Minute, m wire.Minute) []wire.Minute {
 	return append(minutes, m)
 }
 
-// giveBack returns so many rights of T and of R to global; none where that is not positive.
-func (b *books) giveBack(t, rate int64) {
-	if t > 0 {
-		b.returned += uint64(t)
-		b.dirty = true
+// holding is what global has lent a data centre of a room, and what of it went back.
+//
+// Invariant: within a generation the counters only grow; granted is written by global alone,
+// returned here alone.
+type holding struct {
+	gen                       uint64 // raised by global when it voids the books
+	reconstructed             bool   // the numbers below are an upper bound; see books.reconstruct
+	granted, returned         uint64 // T: from global, back to global
+	rateGranted, rateReturned uint64 // R
+	keep, rateKeep            uint64 // idle rights that global lets the data centre keep
+}
+
+// held returns the rights of T in the data centre, rateHeld those of R.
+func (h *holding) held() int64 { return int64(h.granted) - int64(h.returned) }
+
+func (h *holding) rateHeld() int64 { return int64(h.rateGranted) - int64(h.rateReturned) }
+
+// giveBack returns so many rights of T and of R to global; none where that is not positive. It
+// reports whether there are any.
+func (h *holding) giveBack(t, rate int64) bool {
+	h.returned += uint64(max(0, t))
+	h.rateReturned += uint64(max(0, rate))
+	return t > 0 || rate > 0
+}
+
+// apply takes what global lends, of a generation that is not older. It reports whether global is
+// to hear that we know, and whether somebody else wants what lies idle here.
+func (h *holding) apply(g *wire.RoomGrant) (news, wanted bool) {
+	if news = g.Gen > h.gen; news {
+		// Global has given our rights to others, long after it had last heard
+		// of us. Sessions that still exist are more than we hold now; nothing
+		// is granted until they have gone.
+		if h.reconstructed = false; !mutant.On(mutant.VoidAgain) {
+			h.gen = g.Gen
+		}
+		h.granted, h.returned, h.rateGranted, h.rateReturned = 0, 0, 0, 0
 	}
-	if rate > 0 {
-		b.rateReturned += uint64(rate)
-		b.dirty = true
-	}
+	news = news || (h.reconstructed && g.Confirmed) || g.Granted > h.granted || g.RateGranted > h.rateGranted
+	h.reconstructed = h.reconstructed && !g.Confirmed
+	h.granted, h.rateGranted = max(h.granted, g.Granted), max(h.rateGranted, g.RateGranted)
+	wanted = g.Keep < h.keep || g.RateKeep < h.rateKeep
+	h.keep, h.rateKeep = g.Keep, g.RateKeep
+	return news, wanted
+}
+
+// adopt takes the books that global has of the room, as ours are lost.
+func (b *books) adopt(g *wire.RoomGrant) {
+	l := &b.loan
+	l.gen, l.reconstructed = g.Gen, !g.Confirmed
+	l.granted, l.returned = g.Granted, g.Returned
+	l.rateGranted, l.rateReturned = g.RateGranted, g.RateReturned
+	b.dirty, b.stale = true, true
 }
 
 // apply takes what global said of the room. It reports whether global is to hear of us soon.
 func (b *books) apply(from wire.Term, g *wire.RoomGrant) (hurry bool) {
 	b.takePasses(from, &g.Passes)
-	if g.Gen < b.gen {
+	if g.Gen < b.loan.gen {
 		return false // of books that were voided since
 	}
-	if g.Gen > b.gen {
-		// Global has given our rights to others, long after it had last heard
-		// of us. Sessions that still exist are more than we hold now; nothing
-		// is granted until they have gone.
-		if b.reconstructed = false; !mutant.On(mutant.VoidAgain) {
-			b.gen = g.Gen
-		}
-		b.granted, b.returned, b.rateGranted, b.rateReturned = 0, 0, 0, 0
-		b.dirty = true
-	}
-	if b.reconstructed && g.Confirmed {
-		b.reconstructed, b.dirty = false, true
-	}
-	if g.Granted > b.granted || g.RateGranted > b.rateGranted {
-		b.dirty = true
-	}
-	b.granted = max(b.granted, g.Granted)
-	b.rateGranted = max(b.rateGranted, g.RateGranted)
-	hurry = g.Keep < b.keep || g.RateKeep < b.rateKeep // somebody else wants what lies idle here
-	b.keep, b.rateKeep = g.Keep, g.RateKeep
-	b.stale = true
+	news, hurry := b.loan.apply(g)
+	b.dirty, b.stale = b.dirty || news, true
 	for _, end := range g.Ends {
 		b.end(end, false)
 	}
@@ -129,14 +152,6 @@ func (b *books) apply(from wire.Term, g *wire.RoomGrant) (hurry bool) {
 	return hurry
 }
 
-// adopt takes the books that global has of the room, as ours are lost.
-func (b *books) adopt(g *wire.RoomGrant) {
-	b.gen, b.reconstructed = g.Gen, !g.Confirmed
-	b.granted, b.returned = g.Granted, g.Returned
-	b.rateGranted, b.rateReturned = g.RateGranted, g.RateReturned
-	b.dirty, b.stale = true, true
-}
-
 // reconstruct makes books out of what the edges hold and count: nobody knows how
 // much was lent. They cover every session and every right at an edge, so global
 // lends no more than T and R beside them. But they cover what is only presumed
@@ -144,10 +159,10 @@ func (b *books) adopt(g *wire.RoomGrant) {
 // seen that all books together keep the limits, nothing in them is used twice.
 func (b *books) reconstruct() {
 	credit, rate := b.lent()
-	rate += b.ratePresumed()
-	b.granted, b.returned = uint64(max(0, b.active()+credit)), 0
-	b.rateGranted, b.rateReturned = uint64(rate), 0
-	b.reconstructed = true
+	rate += b.rates.sum()
+	b.loan.granted, b.loan.returned = uint64(max(0, b.active()+credit)), 0
+	b.loan.rateGranted, b.loan.rateReturned = uint64(rate), 0
+	b.loan.reconstructed = true
 	b.dirty, b.stale = true, true
 }
 
@@ -156,15 +171,15 @@ func (b *books) reconstruct() {
 // be valid: global reclaims the rights a little later, and a new leader of it
 // may not know.
 func (b *books) expire(now, leaseEnd fleet.Mono, edgeLease time.Duration) {
-	if !b.Cap || leaseEnd == 0 || b.held() <= 0 {
+	if !b.Cap || leaseEnd == 0 || b.loan.held() <= 0 {
 		return
 	}
-	life := max(time.Duration(b.longest(now))*time.Second, wire.RateWindow)
+	life := max(time.Duration(b.life.longest(now))*time.Second, wire.RateWindow)
 	// Its edges stopped one edge lease after ours ended; two seconds are for
 	// the rounding of expiry and for clocks that are wrong as far as they may.
 	if now.Sub(leaseEnd) < fleet.Stretch(edgeLease+life+2*time.Second) {
 		return
 	}
-	b.returned, b.rateReturned = b.granted, b.rateGranted
+	b.loan.returned, b.loan.rateReturned = b.loan.granted, b.loan.rateGranted
 	b.dirty, b.stale = true, true
 }

@@ -27,57 +27,64 @@ const goneSeconds = 1 << 18
 // foldEvery is how often it is looked whether there is something to sum up.
 const foldEvery = 5 * time.Second
 
-// foldGone sums up the sessions of edges that left, where there are many.
-func (l *lives) foldGone(now fleet.Mono) {
-	if now.Sub(l.folded) < foldEvery && l.folded != 0 {
-		return
+// gone are the edges that left, and of which nothing but sessions that end by themselves is
+// left. It decides which of them are summed, and when.
+type gone struct {
+	above  int // so many seconds of sessions stand on the roster one by one
+	rooms  *rooms
+	roster *roster
+
+	looked fleet.Mono // when it was last looked for them
+}
+
+// fold sums up the sessions of edges that left, where there are many. It returns the entry in
+// which they are now, nil where nothing was to be done, and the edges that are in it and in no
+// books any more.
+func (g *gone) fold(now fleet.Mono) (sum *edge, folded []*edge) {
+	if now.Sub(g.looked) < foldEvery && g.looked != 0 {
+		return nil, nil
 	}
-	l.folded = now
+	g.looked = now
 	n := 0
-	var gone []*edge
-	for _, e := range l.roster.edges {
+	for _, e := range g.roster.edges {
 		if e.state != left || e.name == wire.Gone {
 			continue
 		}
-		for _, acc := range l.rooms.accounts(e) {
+		for _, acc := range g.rooms.accounts(e) {
 			n += len(acc.sessions)
 		}
-		if l.settled(now, e) {
-			gone = append(gone, e)
+		if g.settled(now, e) {
+			folded = append(folded, e)
 		}
 	}
-	if n <= l.goneAbove || len(gone) == 0 {
-		return
+	if n <= g.above || len(folded) == 0 {
+		return nil, nil
 	}
-	sum := l.roster.find(wire.Gone, 0)
-	if sum == nil {
-		sum = l.roster.add(wire.Gone, 0)
+	if sum = g.roster.find(wire.Gone, 0); sum == nil {
+		sum = g.roster.add(wire.Gone, 0)
 		sum.recv, sum.recovered = now, true
 		sum.become(left)
 	}
-	for _, e := range gone {
-		if l.fold(sum, e); mutant.On(mutant.GoneForgotten) {
-			l.rooms.close(sum)
+	for _, e := range folded {
+		if g.add(sum, e); mutant.On(mutant.GoneForgotten) {
+			g.rooms.close(sum)
 		}
 	}
-	l.roster.edges = slices.DeleteFunc(l.roster.edges, func(e *edge) bool { return slices.Contains(gone, e) })
-	for _, e := range gone {
-		l.rooms.close(e)
+	g.roster.remove(func(e *edge) bool { return slices.Contains(folded, e) })
+	for _, e := range folded {
+		g.rooms.close(e)
 	}
-	sum.gone = slices.DeleteFunc(sum.gone, func(g wire.GoneEdge) bool { return g.Until < l.rooms.watermark.Second() })
-	l.enrol(sum)
-	for _, e := range gone {
-		l.stored.strike(e)
-	}
+	sum.gone = slices.DeleteFunc(sum.gone, func(s wire.GoneEdge) bool { return s.Until < g.rooms.watermark.Second() })
+	return sum, folded
 }
 
 // settled reports whether nothing more will be heard of an edge that left, and nothing
 // is presumed of it. Of one that was given up without a goodbye more may be heard.
-func (l *lives) settled(now fleet.Mono, e *edge) bool {
+func (g *gone) settled(now fleet.Mono, e *edge) bool {
 	if e.lostHold || e.due || now.Sub(e.recv) < foldEvery {
 		return false // the answer to its goodbye is owed, or its last words are under way
 	}
-	for b, acc := range l.rooms.accounts(e) {
+	for b, acc := range g.rooms.accounts(e) {
 		if acc.silent || b.counts.freed == 0 {
 			return false // or counting has not begun
 		}
@@ -85,10 +92,10 @@ func (l *lives) settled(now fleet.Mono, e *edge) bool {
 	return true
 }
 
-// fold adds what an edge left behind to the sum.
-func (l *lives) fold(sum, e *edge) {
+// add adds what an edge left behind to the sum.
+func (g *gone) add(sum, e *edge) {
 	last := int64(0)
-	for b, acc := range l.rooms.accounts(e) {
+	for b, acc := range g.rooms.accounts(e) {
 		to := b.account(sum)
 		if n := acc.presumed(&b.counts); n > 0 { // counted until then, like sessions that end then
 			b.counts.add(acc.presumedUntil, n)
@@ -105,11 +112,7 @@ func (l *lives) fold(sum, e *edge) {
 			last = max(last, int64(s.Until))
 		}
 		to.sessions = addSessions(to.sessions, net, b.counts.freed)
-		for i := range b.presumedRates {
-			if p := &b.presumedRates[i]; p.edge == e.num {
-				p.edge = sum.num
-			}
-		}
+		b.rates.pass(e.num, sum.num)
 		b.dirty, b.stale = true, true
 	}
 	sum.gone = append(sum.gone, wire.GoneEdge{Edge: e.name, Inc: e.inc, Until: last})

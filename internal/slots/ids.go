@@ -172,6 +172,21 @@ func (t *sessionIDs) take(c *counts, m wire.Move, edge edgeNum, limit int) (copi
 	return true
 }
 
+// end takes a session out of the head-count that ended no later than at until, and reports whether
+// it was counted. Every edge has told all that it stamped before it knew of the end, and stamps
+// nothing since: so all the session's tickets are counted, once at its newest expiry second at
+// least. Where that lies beyond the end it has begun anew; where it is not known, or the tickets
+// went on to a silent edge, it stays counted until it expires.
+func (t *sessionIDs) end(c *counts, id uint64, until uint32) bool {
+	ent := t.find(id)
+	if ent == nil || ent.pinned() || ent.until > until || int64(ent.until) < c.freed {
+		return false
+	}
+	c.add(int64(ent.until), -1)
+	*ent = idEntry{id: ent.id} // still occupies its slot, means nothing
+	return true
+}
+
 func near(a, b uint32) bool {
 	if a > b {
 		a, b = b, a

@@ -40,15 +40,15 @@ func (a *Aggregator) Ledger(id room.ID) RegionLedger {
 	}
 	at := a.bearings(a.lives.advanced)
 	l := RegionLedger{
-		Granted: b.granted, Returned: b.returned,
-		RateGranted: b.rateGranted, RateReturned: b.rateReturned,
+		Granted: b.loan.granted, Returned: b.loan.returned,
+		RateGranted: b.loan.rateGranted, RateReturned: b.loan.rateReturned,
 		Active: b.active(),
-		Keep:   b.keep, RateKeep: b.rateKeep,
-		Settled: !at.unknown(), Reconstructed: b.reconstructed, Waiting: b.waiting.Total(), Copied: b.copied, Excess: b.excess(), Freed: b.counts.freed, Gen: b.gen, View: b.view,
+		Keep:   b.loan.keep, RateKeep: b.loan.rateKeep,
+		Settled: !at.unknown(), Reconstructed: b.loan.reconstructed, Waiting: b.waiting.Total(), Copied: b.copied, Excess: b.excess.sum(), Freed: b.counts.freed, Gen: b.loan.gen, View: b.view,
 	}
 	l.Free, l.RateFree = at.free(b)
 	l.Presumed = l.Active - b.counts.head()
-	l.RatePresumed = b.ratePresumed()
+	l.RatePresumed = b.rates.sum()
 	for _, e := range a.roster.edges {
 		acc := b.of(e)
 		if acc == nil || (e.state != alive && e.state != joining) {

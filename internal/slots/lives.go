@@ -14,12 +14,12 @@ import (
 // lives are what becomes of edges: who is awaited, heard, silent, given up or gone, what is
 // presumed of whom, and what of it a successor is to know.
 type lives struct {
-	params    wire.Params
-	goneAbove int
-	rooms     *rooms
-	roster    *roster
-	stored    *stored
-	clock     *clock
+	params wire.Params
+	rooms  *rooms
+	roster *roster
+	stored *stored
+	clock  *clock
+	gone   gone
 
 	advanced  fleet.Mono // when they were last moved to the present
 	alone     bool       // no edge is heard
@@ -27,7 +27,6 @@ type lives struct {
 	gathering bool       // until then some of them are waited for
 	hold      bool       // an edge may have counted what nobody has told us
 	holdUntil int64      // Unix second after which nothing of lost edges can be valid
-	folded    fleet.Mono // when it was last looked for edges that are gone
 }
 
 // advance moves the lives of all edges to now; blank says that it is not known what the data
@@ -41,13 +40,14 @@ func (l *lives) advance(now fleet.Mono, blank bool) (watermark fleet.Time, lapse
 	}
 	lease := l.lapseAfter()
 	l.hold = l.holdsGuess(now, ft, synced)
-	l.forgetPast(now)
+	l.roster.forgetPast(now.Sub(l.clock.started) > l.patience())
 	for _, e := range l.roster.edges {
 		switch e.state {
 		case awaiting:
 			l.hold = !mutant.On(mutant.NoHold)
 			if synced && l.awaitedInVain(now, ft, e) {
-				l.giveUp(e)
+				e.become(lost)
+				l.holdUntil = max(l.holdUntil, e.until)
 			}
 		case lost:
 			l.stillLost(now, ft, synced, e, blank)
@@ -71,7 +71,12 @@ func (l *lives) advance(now fleet.Mono, blank bool) (watermark fleet.Time, lapse
 	l.advanced = now
 	l.roster.meetTwins()
 	l.gather(now)
-	l.foldGone(now)
+	if sum, folded := l.gone.fold(now); sum != nil {
+		l.enrol(sum)
+		for _, e := range folded {
+			l.stored.strike(e)
+		}
+	}
 	l.roster.remove(func(e *edge) bool {
 		if !e.over() || l.rooms.counted(e) {
 			return false
@@ -127,26 +132,14 @@ func (l *lives) enter() {
 // presumed any more, and it may begin a new tenure.
 func (l *lives) settle(now fleet.Mono, e *edge, bye bool) {
 	l.rooms.found(e.inc)
-	for b, acc := range l.rooms.accounts(e) {
-		b.settle(now, acc)
+	for _, acc := range l.rooms.accounts(e) {
+		acc.settle(now)
 	}
 	if bye {
 		l.leave(e)
 	} else {
 		l.revive(e)
 	}
-}
-
-// exact reports whether a final report still is the truth when it arrives. Under
-// partition_policy serve its edge may go on renewing; as long as no second is
-// freed that was not over for it, everything that it renews is counted.
-func (l *lives) exact(e *edge, m *wire.Report) bool {
-	for b := range l.rooms.accounts(e) {
-		if !b.Cap && m.AsOf.Second() < b.counts.freed-1 && !mutant.On(mutant.LateFinalWord) {
-			return false
-		}
-	}
-	return true
 }
 
 // leave takes note that an edge said goodbye.
@@ -184,9 +177,9 @@ func (l *lives) enrol(e *edge) {
 		if l.clock.synced(l.advanced) {
 			latest = l.latest(l.advanced)
 		}
-		for b, acc := range l.rooms.accounts(e) {
-			if b.countsOn(e, acc) && !mutant.On(mutant.RosterForgetsPresumed) {
-				entry.Rooms = append(entry.Rooms, b.entry(acc, l.advanced, latest))
+		for _, acc := range l.rooms.accounts(e) {
+			if acc.counts() && !mutant.On(mutant.RosterForgetsPresumed) {
+				entry.Rooms = append(entry.Rooms, acc.entry(l.advanced, latest))
 			}
 		}
 	}

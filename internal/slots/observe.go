@@ -75,7 +75,7 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 	over := e.over()
 	a.take(now, e, m, complete)
 	switch {
-	case m.Final && complete && (m.Tenure == e.tenure || m.Bye || (over && mutant.On(mutant.EndOfOldTenure))) && a.lives.exact(e, &m):
+	case m.Final && complete && (m.Tenure == e.tenure || m.Bye || (over && mutant.On(mutant.EndOfOldTenure))) && a.rooms.exact(e, &m):
 		// Not of an older tenure, although the edge had not heard of the one that
 		// lapsed since: it may have by now. It is told to end that one too.
 		a.lives.settle(now, e, m.Bye)
@@ -123,7 +123,7 @@ func (a *Aggregator) advance(now fleet.Mono) {
 			b.closeTerminations(known, a.up.acked, a.rooms.watermark)
 		}
 		a.up.tellEnds(now, b)
-		b.expireRate(now, ft, held)
+		b.stale = b.rates.expire(now, ft, held) || b.stale
 	}
 }
 

@@ -67,140 +67,81 @@ func (u *rateUses) add(now, wrote fleet.Mono, n int64) {
 	u.list = append(u.list, rateUse{n: n, from: from, till: till})
 }
 
-// lapse takes the rights of R of an edge whose lease is over by end for used; nobody
-// there asks for anything.
-func (b *books) lapse(acc *account, end fleet.Mono) {
-	b.presumeUses(acc, end, false)
-	acc.noRate()
-	acc.noAsk()
-	b.dirty = true
+// presumedRate is rights of R that an edge may have used under a tenure that is
+// over, until the end of its lease.
+type presumedRate struct {
+	edge  edgeNum
+	n     int64
+	until fleet.Mono
+	end   int64 // Unix second after which they are over as well, as a predecessor knew; 0 for unknown
 }
 
-// presumeUses takes the rights of R that an edge holds for used, each as late as it may have
-// been. Until the end of the lease the edge may have used those that lay idle, and once more
-// those that came free, unless it is exact: its last report told all. The others it used when it
-// said so.
+// presumedRates are the rights of R of a room that edges may have used under tenures that
+// are over.
 //
-// Invariant: every right that it holds is presumed, and none for a shorter time than it may
-// count.
-func (b *books) presumeUses(acc *account, end fleet.Mono, exact bool) {
-	held, told := acc.rateHeld(), max(0, acc.rateIdleNow())
-	late := told
-	again := func(u rateUse) bool {
-		return !exact && u.from.Add(wire.RateWindow) <= end && !mutant.On(mutant.NoRateReuse)
+// Invariant: each counts for no shorter a time than its use may.
+type presumedRates []presumedRate
+
+// add takes n rights of R of an edge for used until now. end is the second after which they are over
+// as well, 0 for unknown.
+func (ps *presumedRates) add(e edgeNum, n int64, now fleet.Mono, end int64) {
+	if n > 0 && !mutant.On(mutant.NoRatePresumed) {
+		*ps = append(*ps, presumedRate{edge: e, n: n, until: now.Add(rateBusy), end: end})
 	}
-	for _, u := range acc.rateUses.list {
-		if told += u.n; again(u) {
-			late += u.n
+}
+
+// sum returns how many there are.
+func (ps presumedRates) sum() int64 {
+	n := int64(0)
+	for _, p := range ps {
+		n += p.n
+	}
+	return n
+}
+
+// of returns how many are of an edge.
+func (ps presumedRates) of(e edgeNum) int64 {
+	n := int64(0)
+	for _, p := range ps {
+		if p.edge == e {
+			n += p.n
 		}
 	}
-	late += max(0, held-told) // of which no report told
-	n := min(held, late)
-	b.presumeRate(acc.edge, n, end)
-	held -= n
-	for _, u := range slices.Backward(acc.rateUses.list) {
-		if !again(u) {
-			n = min(held, u.n)
-			b.presumeRate(acc.edge, n, min(u.till, end))
-			held -= n
+	return n
+}
+
+// pass makes those of one edge another one's.
+func (ps presumedRates) pass(from, to edgeNum) {
+	for i := range ps {
+		if ps[i].edge == from {
+			ps[i].edge = to
 		}
 	}
 }
 
-// presume counts what a lapsed edge may have spent and renewed without a word, until breath.
-func (b *books) presume(now fleet.Mono, acc *account, breath int64) {
-	renewals := int64(acc.renewCeil) - int64(acc.renewed)
-	acc.drop(&b.counts)
-	if acc.presumedSpent = max(0, acc.credit()) + max(0, renewals); mutant.On(mutant.NothingPresumed) {
-		acc.presumedSpent = 0
-	}
-	acc.presumedUntil = max(acc.presumedUntil, breath+b.unknownLife())
-	acc.stampLife = max(acc.stampLife, b.longest(now))
-	b.dirty, b.stale = true, true
-	acc.news()
-}
-
-// pin takes the sessions that were last seen at a silent edge out of the
-// ageing: under partition_policy serve it goes on renewing them. So it does those of
-// the processes of its name that were there before it and are silent, whose visitors
-// come to it. For that the name is enough: to pin too many is safe, and one that
-// lives tells of its sessions itself. gone is where those of a process that went before it
-// may be summed, nil where they are not.
-func (b *books) pin(acc *account, gone *edge) {
-	e := acc.edge
-	acc.silent = true
-	here := []edgeNum{e.num}
-	untold := acc.unfollowed(&b.counts, e.earliest)
-	for _, was := range b.accounts {
-		old := was.edge
-		if old.name != e.name || old.num >= e.num || old.heard() || mutant.On(mutant.PredecessorsAge) {
-			continue
-		}
-		here = append(here, old.num)
-		if !was.silent {
-			if untold += was.presumed(&b.counts); was.report == nil { // nobody has told us of its sessions one by one
-				untold += was.stamped(&b.counts)
-			} else {
-				untold += was.unfollowed(&b.counts, old.earliest)
-			}
-		}
-	}
-	if gone != nil && b.of(gone) != nil && !mutant.On(mutant.PredecessorsAge) {
-		untold += b.of(gone).stamped(&b.counts) // which of them are its own nobody knows any more
-	}
-	acc.pinnedUntold = max(acc.pinnedUntold, untold)
-	for i := range b.ids.slots {
-		ent := &b.ids.slots[i]
-		if ent.id != 0 && !ent.pinned() && int64(ent.until) >= b.counts.freed && slices.Contains(here, ent.edge()) {
-			ent.at(e.num)
-			acc.pin(&b.counts, ent)
-		}
-	}
-}
-
-// unpin puts a session back into the ageing: edge by told of it.
-func (b *books) unpin(ent *idEntry, by *edge) {
-	ent.pin(false)
-	b.counts.add(int64(ent.until), 1)
-	for _, acc := range b.accounts {
-		if acc.edge.num == ent.edge() {
-			acc.pinned--
-			if acc.edge != by {
-				b.addExcess(acc.edge, 1) // it may go back there, and nobody would tell
-			}
-		}
-	}
-}
-
-// unpinAll ends the pinning: the silent edge is known to have stopped. Its
-// sessions end no later than if they had been renewed a moment ago.
-func (b *books) unpinAll(now fleet.Mono, acc *account, end int64) {
-	acc.drop(&b.counts)
-	acc.presumedLost += acc.presumedSpent + acc.pinned + acc.pinnedUntold
-	acc.presumedSpent, acc.pinned, acc.pinnedUntold, acc.silent = 0, 0, 0, false
-	acc.presumedUntil = max(acc.presumedUntil, end+2+max(b.longest(now), acc.stampLife)+b.unknownLife())
-	acc.stampLife = 0
-	for i := range b.ids.slots {
-		if ent := &b.ids.slots[i]; ent.pinned() && ent.edge() == acc.edge.num {
-			*ent = idEntry{id: ent.id} // still occupies its slot, means nothing
-		}
-	}
-	b.dirty = true
+// expire drops those that cannot count any more, and reports whether there were any. Where
+// fleet time ft is not sure, only those of which that is known without it.
+func (ps *presumedRates) expire(now fleet.Mono, ft fleet.Time, unsure bool) bool {
+	n := len(*ps)
+	*ps = slices.DeleteFunc(*ps, func(p presumedRate) bool {
+		return now >= p.until || (p.end != 0 && !unsure && ft.Second() > p.end)
+	})
+	return len(*ps) != n
 }
 
 // ratesGrain is by how many seconds the ends of rights of R are told apart that a successor is
 // to know.
 const ratesGrain = 5
 
-// rates returns until which Unix second rights of R count that are taken for used by an edge,
+// stored returns until which Unix second rights of R count that are taken for used by an edge,
 // and after which none does, where latest is what fleet time is at most; none and 0 where that is
 // not known.
-func (b *books) rates(e *edge, now fleet.Mono, latest fleet.Time) (rates []wire.RosterRate, until int64) {
+func (ps presumedRates) stored(e edgeNum, now fleet.Mono, latest fleet.Time) (rates []wire.RosterRate, until int64) {
 	if latest == 0 {
 		return nil, 0
 	}
-	for _, p := range b.presumedRates {
-		if p.edge != e.num {
+	for _, p := range ps {
+		if p.edge != e {
 			continue
 		}
 		end := latest.Add(fleet.Stretch(max(0, p.until.Sub(now)))).Second() + 1
@@ -221,38 +162,164 @@ func (b *books) rates(e *edge, now fleet.Mono, latest fleet.Time) (rates []wire.
 	return rates, until
 }
 
+// lapse takes the rights of R of an edge whose lease is over by end for used; nobody
+// there asks for anything.
+func (a *account) lapse(end fleet.Mono) {
+	a.presumeUses(end, false)
+	a.noRate()
+	a.noAsk()
+	a.books.dirty = true
+}
+
+// presumeUses takes the rights of R that an edge holds for used, each as late as it may have
+// been. Until the end of the lease the edge may have used those that lay idle, and once more
+// those that came free, unless it is exact: its last report told all. The others it used when it
+// said so.
+//
+// Invariant: every right that it holds is presumed, and none for a shorter time than it may
+// count.
+func (a *account) presumeUses(end fleet.Mono, exact bool) {
+	rates := &a.books.rates
+	held, told := a.rateHeld(), max(0, a.rateIdleNow())
+	late := told
+	again := func(u rateUse) bool {
+		return !exact && u.from.Add(wire.RateWindow) <= end && !mutant.On(mutant.NoRateReuse)
+	}
+	for _, u := range a.rateUses.list {
+		if told += u.n; again(u) {
+			late += u.n
+		}
+	}
+	late += max(0, held-told) // of which no report told
+	n := min(held, late)
+	rates.add(a.edge.num, n, end, 0)
+	held -= n
+	for _, u := range slices.Backward(a.rateUses.list) {
+		if !again(u) {
+			n = min(held, u.n)
+			rates.add(a.edge.num, n, min(u.till, end), 0)
+			held -= n
+		}
+	}
+}
+
+// presume counts what a lapsed edge may have spent and renewed without a word, until breath.
+func (a *account) presume(now fleet.Mono, breath int64) {
+	b := a.books
+	renewals := int64(a.renewCeil) - int64(a.renewed)
+	a.drop(&b.counts)
+	if a.presumedSpent = max(0, a.credit()) + max(0, renewals); mutant.On(mutant.NothingPresumed) {
+		a.presumedSpent = 0
+	}
+	a.presumedUntil = max(a.presumedUntil, breath+b.life.unknown())
+	a.stampLife = max(a.stampLife, b.life.longest(now))
+	b.dirty, b.stale = true, true
+	a.news()
+}
+
+// pinAll takes the sessions that were last seen at a silent edge out of the
+// ageing: under partition_policy serve it goes on renewing them. So it does those of
+// the processes of its name that were there before it and are silent, whose visitors
+// come to it. For that the name is enough: to pin too many is safe, and one that
+// lives tells of its sessions itself. gone is where those of a process that went before it
+// may be summed, nil where they are not.
+func (a *account) pinAll(gone *edge) {
+	b, e := a.books, a.edge
+	a.silent = true
+	here := []edgeNum{e.num}
+	untold := a.unfollowed(&b.counts, e.earliest)
+	for _, was := range b.accounts {
+		old := was.edge
+		if old.name != e.name || old.num >= e.num || old.heard() || mutant.On(mutant.PredecessorsAge) {
+			continue
+		}
+		here = append(here, old.num)
+		if !was.silent {
+			if untold += was.presumed(&b.counts); was.report == nil { // nobody has told us of its sessions one by one
+				untold += was.stamped(&b.counts)
+			} else {
+				untold += was.unfollowed(&b.counts, old.earliest)
+			}
+		}
+	}
+	if gone != nil && b.of(gone) != nil && !mutant.On(mutant.PredecessorsAge) {
+		untold += b.of(gone).stamped(&b.counts) // which of them are its own nobody knows any more
+	}
+	a.pinnedUntold = max(a.pinnedUntold, untold)
+	for i := range b.ids.slots {
+		ent := &b.ids.slots[i]
+		if ent.id != 0 && !ent.pinned() && int64(ent.until) >= b.counts.freed && slices.Contains(here, ent.edge()) {
+			ent.at(e.num)
+			a.pin(&b.counts, ent)
+		}
+	}
+}
+
+// unpin puts a session back into the ageing: edge by told of it.
+func (b *books) unpin(ent *idEntry, by *edge) {
+	ent.pin(false)
+	b.counts.add(int64(ent.until), 1)
+	for _, acc := range b.accounts {
+		if acc.edge.num == ent.edge() {
+			acc.pinned--
+			if acc.edge != by {
+				b.dirty = b.excess.add(acc.edge.inc, 1) || b.dirty // it may go back there, and nobody would tell
+			}
+		}
+	}
+}
+
+// unpinAll ends the pinning: the silent edge is known to have stopped. Its
+// sessions end no later than if they had been renewed a moment ago.
+func (a *account) unpinAll(now fleet.Mono, end int64) {
+	b := a.books
+	a.drop(&b.counts)
+	a.presumedLost += a.presumedSpent + a.pinned + a.pinnedUntold
+	a.presumedSpent, a.pinned, a.pinnedUntold, a.silent = 0, 0, 0, false
+	a.presumedUntil = max(a.presumedUntil, end+2+max(b.life.longest(now), a.stampLife)+b.life.unknown())
+	a.stampLife = 0
+	for i := range b.ids.slots {
+		if ent := &b.ids.slots[i]; ent.pinned() && ent.edge() == a.edge.num {
+			*ent = idEntry{id: ent.id} // still occupies its slot, means nothing
+		}
+	}
+	b.dirty = true
+}
+
 // settle takes the exact numbers of an edge whose tenure is over: nothing is presumed any
 // more.
-func (b *books) settle(now fleet.Mono, acc *account) {
-	b.presumeUses(acc, now, true) // no later than the end of the tenure, which is past
-	acc.noRate()
-	if acc.silent {
+func (a *account) settle(now fleet.Mono) {
+	b := a.books
+	a.presumeUses(now, true) // no later than the end of the tenure, which is past
+	a.noRate()
+	if a.silent {
 		for i := range b.ids.slots {
-			if ent := &b.ids.slots[i]; ent.pinned() && ent.edge() == acc.edge.num {
+			if ent := &b.ids.slots[i]; ent.pinned() && ent.edge() == a.edge.num {
 				ent.pin(false)
 				b.counts.add(int64(ent.until), 1)
 			}
 		}
 	}
-	acc.presumedSpent, acc.pinned, acc.pinnedUntold, acc.silent, acc.stampLife = 0, 0, 0, false, 0
+	a.presumedSpent, a.pinned, a.pinnedUntold, a.silent, a.stampLife = 0, 0, 0, false, 0
 	// What was granted and never reached the edge belongs to the tenure that is
 	// over, and may have been presumed spent, forgotten and lent again since.
-	seen := acc.spent + acc.returned
-	if acc.report != nil {
-		seen = max(seen, acc.report.Granted)
+	seen := a.spent + a.returned
+	if a.report != nil {
+		seen = max(seen, a.report.Granted)
 	}
-	acc.granted = min(acc.granted, seen)
+	a.granted = min(a.granted, seen)
 	b.dirty, b.stale = true, true
-	acc.news()
+	a.news()
 }
 
 // entry returns what a successor is to know of an edge that is not heard.
-func (b *books) entry(acc *account, now fleet.Mono, latest fleet.Time) wire.RosterRoom {
-	rates, until := b.rates(acc.edge, now, latest)
+func (a *account) entry(now fleet.Mono, latest fleet.Time) wire.RosterRoom {
+	presumed := a.books.rates
+	rates, until := presumed.stored(a.edge.num, now, latest)
 	return wire.RosterRoom{
-		Room: b.ID, Sessions: slices.Clone(acc.sessions),
-		Presumed: acc.presumedSpent + acc.pinned + acc.pinnedUntold + acc.presumedLost, PresumedUntil: acc.presumedUntil, Silent: acc.silent,
-		PresumedRate: b.rateOf(acc.edge), RateUntil: until, Rates: rates,
+		Room: a.books.ID, Sessions: slices.Clone(a.sessions),
+		Presumed: a.presumedSpent + a.pinned + a.pinnedUntold + a.presumedLost, PresumedUntil: a.presumedUntil, Silent: a.silent,
+		PresumedRate: presumed.of(a.edge.num), RateUntil: until, Rates: rates,
 	}
 }
 
@@ -264,15 +331,9 @@ func (b *books) restore(now fleet.Mono, e *edge, r *wire.RosterRoom, life int64)
 	// By the time of this node the window begins anew; where fleet time is known it ends as the
 	// predecessor knew.
 	rest := r.PresumedRate
-	until := func(n, end int64) {
-		before := len(b.presumedRates)
-		if b.presumeRate(e, n, now); len(b.presumedRates) > before {
-			b.presumedRates[before].end = end
-		}
-	}
 	for _, x := range r.Rates {
-		until(x.N, x.Until)
+		b.rates.add(e.num, x.N, now, x.Until)
 		rest -= x.N
 	}
-	until(rest, r.RateUntil)
+	b.rates.add(e.num, rest, now, r.RateUntil)
 }

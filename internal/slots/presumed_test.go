@@ -78,7 +78,7 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 		if goodbye {
 			acc.rateGranted, acc.rateIdle, acc.rateSeen = uint64(held), uint64(held-busy(now)), uint64(held)
 			acc.rateUses.add(end, now, spent-reported)
-			b.presumeUses(acc, end, true)
+			acc.presumeUses(end, true)
 		} else {
 			// It goes on until its lease has ended, and uses what comes free.
 			end += fleet.Mono(rapid.IntRange(0, 20000).Draw(t, "lease")) * ms
@@ -87,22 +87,22 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 					uses = append(uses, now)
 				}
 			}
-			b.lapse(acc, end)
+			acc.lapse(end)
 		}
 		presumed := int64(0)
-		for _, p := range b.presumedRates {
+		for _, p := range b.rates {
 			presumed += p.n
 		}
 		if presumed > held || (presumed < held && !goodbye) {
 			t.Fatalf("%d of %d rights are reckoned with", presumed, held)
 		}
 		for at := end; at < end+62000*ms; at += 250 * ms {
-			b.expireRate(at, 0, true)
-			if n := busy(at); n > b.ratePresumed() {
-				t.Fatalf("%v after the lease %d uses count, %d rights are reckoned with", at.Sub(end), n, b.ratePresumed())
+			b.rates.expire(at, 0, true)
+			if n := busy(at); n > b.rates.sum() {
+				t.Fatalf("%v after the lease %d uses count, %d rights are reckoned with", at.Sub(end), n, b.rates.sum())
 			}
 		}
-		if n := b.ratePresumed(); n != 0 {
+		if n := b.rates.sum(); n != 0 {
 			t.Fatalf("%d rights are reckoned with for ever", n)
 		}
 	})
@@ -117,13 +117,13 @@ func TestRule3WhatCameFreeUnderTheLeaseMayBeUsedAgain(t *testing.T) {
 	acc.rateUses.begin(start, start, []uint32{10}, 10)
 	acc.rateUses.add(start.Add(50*time.Second), start.Add(50*time.Second), 0)
 	end := start.Add(65 * time.Second)
-	b.lapse(acc, end)
+	acc.lapse(end)
 	for _, tc := range []struct {
 		after time.Duration
 		want  int64
 	}{{0, 10}, {59 * time.Second, 10}, {62 * time.Second, 0}} {
-		b.expireRate(end.Add(tc.after), 0, true)
-		if n := b.ratePresumed(); n != tc.want {
+		b.rates.expire(end.Add(tc.after), 0, true)
+		if n := b.rates.sum(); n != tc.want {
 			t.Errorf("%v after the lease %d rights are reckoned with, want %d", tc.after, n, tc.want)
 		}
 	}
@@ -145,13 +145,13 @@ func TestRightsOfRComeBackGradually(t *testing.T) {
 		}
 	}
 	end := now.Add(5 * time.Second)
-	b.lapse(acc, end)
+	acc.lapse(end)
 	for _, tc := range []struct {
 		after time.Duration
 		most  int64
 	}{{0, 60}, {10 * time.Second, 57}, {30 * time.Second, 37}, {54 * time.Second, 13}, {61 * time.Second, 0}} {
-		b.expireRate(end.Add(tc.after), 0, true)
-		if n := b.ratePresumed(); n > tc.most {
+		b.rates.expire(end.Add(tc.after), 0, true)
+		if n := b.rates.sum(); n > tc.most {
 			t.Errorf("%v after the lease %d rights are reckoned with, want at most %d", tc.after, n, tc.most)
 		}
 	}
@@ -169,13 +169,13 @@ func TestRightsOfRComeBackGraduallyAfterATakeover(t *testing.T) {
 	}
 	acc.rateUses.begin(now, now-fleet.Mono(600*time.Millisecond), used, 60)
 	now = now.Add(2 * time.Second)
-	b.settle(now, acc)
+	acc.settle(now)
 	for _, tc := range []struct {
 		after time.Duration
 		most  int64
 	}{{0, 60}, {10 * time.Second, 53}, {30 * time.Second, 33}, {50 * time.Second, 13}, {61 * time.Second, 0}} {
-		b.expireRate(now.Add(tc.after), 0, true)
-		if n := b.ratePresumed(); n > tc.most {
+		b.rates.expire(now.Add(tc.after), 0, true)
+		if n := b.rates.sum(); n > tc.most {
 			t.Errorf("%v after its goodbye %d rights are reckoned with, want at most %d", tc.after, n, tc.most)
 		}
 	}
@@ -193,10 +193,10 @@ func TestRightsOfRComeBackGraduallyUnderASuccessor(t *testing.T) {
 		used[s] = 1
 	}
 	acc.rateUses.begin(now, now, used, 60)
-	b.settle(now, acc)
+	acc.settle(now)
 	var r wire.RosterRoom
-	r.PresumedRate = b.rateOf(acc.edge)
-	r.Rates, r.RateUntil = b.rates(acc.edge, now, start)
+	r.PresumedRate = b.rates.of(acc.edge.num)
+	r.Rates, r.RateUntil = b.rates.stored(acc.edge.num, now, start)
 	if len(r.Rates) > 15 {
 		t.Errorf("%d ends are stored of a minute", len(r.Rates))
 	}
@@ -204,16 +204,16 @@ func TestRightsOfRComeBackGraduallyUnderASuccessor(t *testing.T) {
 		next := &books{}
 		now, e := fleet.Mono(0), &edge{}
 		next.restore(now, e, &r, 0)
-		if n := next.ratePresumed(); n != 60 {
+		if n := next.rates.sum(); n != 60 {
 			t.Fatalf("a successor reckons with %d rights, want 60", n)
 		}
-		r.Rates, r.RateUntil = next.rates(e, now, start)
+		r.Rates, r.RateUntil = next.rates.stored(e.num, now, start)
 		for _, tc := range []struct {
 			after       time.Duration
 			least, most int64
 		}{{10 * time.Second, 50, 57}, {30 * time.Second, 30, 37}, {50 * time.Second, 10, 17}, {66 * time.Second, 0, 0}} {
-			next.expireRate(now, start.Add(tc.after), false)
-			if n := next.ratePresumed(); n < tc.least || n > tc.most {
+			next.rates.expire(now, start.Add(tc.after), false)
+			if n := next.rates.sum(); n < tc.least || n > tc.most {
 				t.Errorf("takeover %d, %v after the goodbye: %d rights are reckoned with, want %d to %d", hop+1, tc.after, n, tc.least, tc.most)
 			}
 		}

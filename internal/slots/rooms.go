@@ -9,6 +9,7 @@ import (
 
 	"vestibule/internal/fleet"
 	"vestibule/internal/lineage"
+	"vestibule/internal/mutant"
 	"vestibule/internal/room"
 	"vestibule/internal/wire"
 )
@@ -30,7 +31,7 @@ type rooms struct {
 func (r *rooms) open(id room.ID) *books {
 	b := r.byID[id]
 	if b == nil {
-		b = &books{RoomConfig: RoomConfig{ID: id}, home: r.home, gone: true, dirty: true, lifeMax: r.pastLife, lifeTill: r.pastTill, lines: lineage.NewBook(maxLines, 0)}
+		b = &books{RoomConfig: RoomConfig{ID: id}, home: r.home, gone: true, dirty: true, life: ticketLife{most: r.pastLife, till: r.pastTill}, copies: copies{lines: lineage.NewBook(maxLines, 0)}}
 		b.counts.setPassed(r.passed)
 		r.byID[id] = b
 		r.list = append(r.list, b)
@@ -57,7 +58,7 @@ func (r *rooms) set(now fleet.Mono, all []RoomConfig) {
 	for _, c := range all {
 		b := r.open(c.ID)
 		b.RoomConfig, b.gone, b.dirty = c, false, true
-		b.setLife(now, wire.Life(c.Session))
+		b.life.set(now, wire.Life(c.Session))
 	}
 }
 
@@ -65,7 +66,7 @@ func (r *rooms) set(now fleet.Mono, all []RoomConfig) {
 func (r *rooms) longestLife(now fleet.Mono) time.Duration {
 	life := int64(0)
 	for _, b := range r.list {
-		life = max(life, b.longest(now))
+		life = max(life, b.life.longest(now))
 		for _, acc := range b.accounts {
 			if acc.silent && !acc.edge.heard() { // of one that is heard nothing is presumed
 				life = max(life, acc.stampLife)
@@ -136,18 +137,30 @@ func (r *rooms) silent(e *edge) bool {
 
 // counted reports whether anything of an edge still counts.
 func (r *rooms) counted(e *edge) bool {
-	for b, acc := range r.accounts(e) {
-		if b.countsOn(e, acc) {
+	for _, acc := range r.accounts(e) {
+		if acc.counts() {
 			return true
 		}
 	}
 	return false
 }
 
+// exact reports whether a final report still is the truth when it arrives. Under
+// partition_policy serve its edge may go on renewing; as long as no second is
+// freed that was not over for it, everything that it renews is counted.
+func (r *rooms) exact(e *edge, m *wire.Report) bool {
+	for b := range r.accounts(e) {
+		if !b.Cap && m.AsOf.Second() < b.counts.freed-1 && !mutant.On(mutant.LateFinalWord) {
+			return false
+		}
+	}
+	return true
+}
+
 // found takes note that an incarnation is heard again, or has ended.
 func (r *rooms) found(inc uint64) {
 	for _, b := range r.list {
-		b.found(inc)
+		b.excess.found(inc)
 	}
 }
 

@@ -20,8 +20,8 @@ const waitedEvery = 5
 // have done since its last report is presumed done.
 func (l *lives) lapse(now fleet.Mono, e *edge) {
 	e.become(dead)
-	for b, acc := range l.rooms.accounts(e) {
-		b.lapse(acc, e.recv.Add(l.lapseAfter()))
+	for _, acc := range l.rooms.accounts(e) {
+		acc.lapse(e.recv.Add(l.lapseAfter()))
 	}
 	l.presume(now, e)
 	l.enrol(e)
@@ -40,9 +40,9 @@ func (l *lives) presume(now fleet.Mono, e *edge) {
 	}
 	renews := !l.roster.hasEnded(e) || e.unheard
 	for b, acc := range l.rooms.accounts(e) {
-		b.presume(now, acc, breath)
+		acc.presume(now, breath)
 		if !b.Cap && renews && !mutant.On(mutant.NoPin) {
-			b.pin(acc, gone)
+			acc.pinAll(gone)
 		}
 	}
 }
@@ -77,21 +77,15 @@ func (l *lives) expireLost(now fleet.Mono, e *edge) {
 	for b, acc := range l.rooms.accounts(e) {
 		if acc.silent && (ended || e.silent > b.lostWait()) {
 			if !ended || (e.forgotten && !mutant.On(mutant.ForgetUnmetered)) {
-				b.addExcess(e, acc.presumedSpent+acc.pinned+acc.pinnedUntold) // it may be alive all the same
+				b.dirty = b.excess.add(e.inc, acc.presumedSpent+acc.pinned+acc.pinnedUntold) || b.dirty // it may be alive all the same
 			}
-			b.unpinAll(now, acc, end)
+			acc.unpinAll(now, end)
 			unpinned = true
 		}
 	}
 	if unpinned && e.state == dead {
 		l.enrol(e) // the next aggregator need not wait for what has ended
 	}
-}
-
-// giveUp takes note that an edge of a predecessor was awaited in vain.
-func (l *lives) giveUp(e *edge) {
-	e.become(lost)
-	l.holdUntil = max(l.holdUntil, e.until)
 }
 
 // stillLost looks at an edge that was given up. Nothing is freed until whatever it stamped
@@ -158,7 +152,7 @@ func (l *lives) meterForgotten(e *edge, blank bool) {
 			n = int64(b.Total) - b.active()
 		}
 		if !b.Cap {
-			b.addExcess(e, n)
+			b.dirty = b.excess.add(e.inc, n) || b.dirty
 		}
 	}
 }

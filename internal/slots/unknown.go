@@ -51,7 +51,7 @@ func (l *lives) lateWord(m *wire.Report) {
 	news := false
 	for i := range m.Rooms {
 		b := l.rooms.open(m.Rooms[i].Room)
-		b.found(m.Inc)
+		b.excess.found(m.Inc)
 		b.counts.begin(max(earliest(m), l.rooms.watermark))
 		acc := b.account(e)
 		before := acc.sessions
@@ -88,12 +88,12 @@ func (r *roster) witness(now fleet.Mono, m *wire.Report, s *stored) {
 }
 
 // forgetPast takes the unknown past off the roster once it is known. Before that, edges that
-// nobody here knows have the time to turn up.
-func (l *lives) forgetPast(now fleet.Mono) {
-	if l.roster.recoveredEdges == 0 || l.roster.rival || len(l.roster.witnesses) > 0 || now.Sub(l.clock.started) <= l.patience() {
+// nobody here knows have the time to turn up: late says that it is over.
+func (r *roster) forgetPast(late bool) {
+	if r.recoveredEdges == 0 || r.rival || len(r.witnesses) > 0 || !late {
 		return
 	}
-	if e := l.roster.find(wire.UnknownPast, 0); e != nil && !e.lostHold {
+	if e := r.find(wire.UnknownPast, 0); e != nil && !e.lostHold {
 		e.become(left)
 	}
 }

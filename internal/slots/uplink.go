@@ -136,7 +136,7 @@ func (a *Aggregator) Report(now fleet.Mono) []wire.Report {
 	busy, turned := false, a.last.turned(at, a.roster.edges)
 	for _, b := range a.rooms.list {
 		if turned || b.dirty || b.stale || b.divided || b.unsure {
-			b.giveBack(at.surplus(b))
+			b.dirty = b.loan.giveBack(at.surplus(b)) || b.dirty
 			b.divided, b.unsure = false, b.presumes()
 		}
 		if b.terminations.up.Len() > 0 && b.changedAt <= u.acked {

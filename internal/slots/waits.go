@@ -96,8 +96,8 @@ func (r *rooms) waitRate(now fleet.Mono, ft fleet.Time) Wait {
 		if !b.unrated {
 			continue
 		}
-		w.Rate += b.ratePresumed()
-		for _, p := range b.presumedRates {
+		w.Rate += b.rates.sum()
+		for _, p := range b.rates {
 			w.Until = max(w.Until, ft.Add(p.until.Sub(now)))
 		}
 	}
