@@ -78,9 +78,10 @@ packages: ## install the Debian packages that tests need and that are missing
 # The cores, the page and the simulator run in one goroutine, as lint sees to: the race
 # detector can find nothing there, and would make them ten times slower. Nor is it of use to tests
 # that only start programs, try a NATS server, look at pages or ask an API in turn. It watches the shells, which call the cores from many
-# goroutines, two simulated worlds beside each other, and writers beside each other. Tests of shells mostly wait: two
-# packages and four tests of each at a time, whatever the number of cores; with more, leases lapse on two.
-# What only computes takes the processor time that they leave over (decision 72).
+# goroutines, two simulated worlds beside each other, and writers beside each other. Tests of shells mostly wait: three
+# packages and four tests of each at a time, whatever the number of cores. What only computes, and compilers, take the
+# processor time that they leave over (decision 72). `make lint` vets; what the detector watches would be vetted twice.
+TEST  := $(GO) test -vet=off -toolexec 'nice -n 15'
 CORES := draw fleet line mutant proof room roomfile rules sim slots strictjson admission ticket waiting wire
 CALM  := $(patsubst %,vestibule/%,$(CORES:%=internal/%) $(addprefix internal/,browsertest chaos clientaddr draw/beacon image lineage waiting/preview) deploy)
 PLAIN := $(patsubst %,vestibule/%,$(addprefix internal/,control edge natsconf roomstore) $(addprefix cmd/,edge global regional vestibule))
@@ -101,27 +102,27 @@ AGAIN = echo '== FAILED ONCE: what failed runs a second time'
 
 .PHONY: test-cores
 test-cores:
-	nice -n 19 $(GO) test -timeout 12m $(CALM)
-	nice -n 19 $(GO) test -race -short -timeout 8m -run TestEqualSeedsGiveEqualRuns ./internal/sim
+	nice -n 19 $(TEST) -timeout 12m $(CALM)
+	nice -n 19 $(TEST) -race -short -timeout 8m -run TestEqualSeedsGiveEqualRuns ./internal/sim
 
 .PHONY: test-e2e
 test-e2e: test-shells
 	$(MAKE) --no-print-directory e2e
 	@mkdir -p $(TOOLS) && touch $(TOOLS)/e2e.passed
 
-# What needs no detector runs beside the end-to-end run, which mostly waits, and yields to it.
+# What holds no lease for long, or needs no detector, runs beside the end-to-end run, which mostly waits, and yields to it. Edges
+# are asked by either front; both are held against each other (TestFrontsAgree) once, and a little under the detector.
 .PHONY: test-plain
 test-plain: test-shells
-	nice -n 10 $(GO) test -p 2 -parallel 4 -timeout 8m $(PLAIN)
-	nice -n 10 $(GO) test -parallel 4 -timeout 8m -run Browser ./internal/allinone
-	cd internal/control/contract && nice -n 10 $(GO) test -timeout 10m ./...
+	nice -n 10 $(TEST) -p 2 -parallel 4 -timeout 8m $(PLAIN)
+	nice -n 10 $(TEST) -race -parallel 4 -timeout 8m ./internal/edge -args -front fast -cases 300
+	nice -n 10 $(TEST) -race -timeout 8m -run 'EightWriters|ManyWriters' ./internal/roomstore ./internal/control
+	nice -n 10 $(TEST) -parallel 4 -timeout 8m -run Browser ./internal/allinone
+	cd internal/control/contract && nice -n 10 $(TEST) -timeout 10m ./...
 
-# Edges are asked by either front; both are held against each other (TestFrontsAgree) once, and a little under the detector.
 .PHONY: test-shells
 test-shells:
-	$(GO) test -race -p 2 -parallel 4 -timeout 8m $$($(GO) list ./... | grep -v -x -e vestibule/internal/e2e $(CALM:%=-e %) $(PLAIN:%=-e %))
-	$(GO) test -race -parallel 4 -timeout 8m ./internal/edge -args -front fast -cases 300
-	$(GO) test -race -timeout 8m -run 'EightWriters|ManyWriters' ./internal/roomstore ./internal/control
+	$(TEST) -race -p 3 -parallel 4 -timeout 8m $$($(GO) list ./... | grep -v -x -e vestibule/internal/e2e $(CALM:%=-e %) $(PLAIN:%=-e %))
 
 .PHONY: e2e
 e2e: ## hundreds of visitors (curl) against the built binaries as separate processes, and an official client that manages rooms

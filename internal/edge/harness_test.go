@@ -22,7 +22,6 @@ import (
 	"testing"
 	"time"
 
-	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
@@ -468,9 +467,9 @@ type stage struct {
 	maxFiles  int
 	castEvery time.Duration
 	chance    rand.Source
-	door      string                     // where visitors come, if not to the edge itself
-	sent      int                        // raw requests
-	envoy     authv3.AuthorizationClient // see authorization
+	door      string // where visitors come, if not to the edge itself
+	sent      int    // raw requests
+	envoy     any    // its client of the decision service: see authorization
 
 	cancel context.CancelCauseFunc
 	ended  chan error

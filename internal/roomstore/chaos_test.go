@@ -24,7 +24,7 @@ import (
 	"vestibule/internal/testkit"
 )
 
-var allChanges = flag.Int("changes", 80, "changes that writers make while servers are killed")
+var allChanges = flag.Int("changes", 40, "changes that writers make while servers are killed")
 
 // trio is three nats-servers that keep the store together.
 type trio struct {
