@@ -122,8 +122,8 @@ func (s *Server) onGrant(_ string, data []byte) {
 	s.wake()
 }
 
-// goodbyeTime bounds how long a goodbye may take to leave.
-const goodbyeTime = time.Second
+// goodbyeTime bounds how long a goodbye may take to leave, on a machine that stops everything and may be very busy.
+const goodbyeTime = 3 * time.Second
 
 // sayGoodbye gives all rights back, so that nothing has to be presumed of this
 // edge.

@@ -1,7 +1,10 @@
 package global_test
 
 import (
+	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -96,8 +99,16 @@ func TestAGlobalNeedsNoFile(t *testing.T) {
 	eventually(t, "nodes are told", func() bool {
 		return total(f.Set(), "club") == 7 && c.Ready().Ready && c.Status().Rooms["club"].Total == 7
 	})
-	c.stop()
 	js := operator(t, s)
+	version, _, err := roomstore.DecodeRooms(store(t, js)[roomstore.RoomsDocument])
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "its copy on disk has them", func() bool {
+		data, err := os.ReadFile(filepath.Join(dir, roomstore.OwnedDocument+".json"))
+		return err == nil && strings.Contains(string(data), fmt.Sprintf(`"version":%d,`, version))
+	})
+	c.stop()
 	if err := js.DeleteKeyValue(within(t), bucket); err != nil {
 		t.Fatal(err)
 	}

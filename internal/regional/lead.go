@@ -28,8 +28,8 @@ func newSite() (site uint64) {
 	return site
 }
 
-// lead drives an aggregator of its own for one term.
-func (s *Server) lead(ctx context.Context, t *node.Term) error {
+// lead drives an aggregator of its own for one term. stops tells whether the term ends because the process does.
+func (s *Server) lead(ctx context.Context, t *node.Term, stops func() bool) error {
 	agg, err := s.open(ctx, t)
 	if err != nil {
 		return err
@@ -59,19 +59,31 @@ func (s *Server) lead(ctx context.Context, t *node.Term) error {
 	}
 	// What the edges said last as they stopped is worth storing.
 	store.stop()
-	s.hearOut()
+	s.hearOut(stops())
 	t.Drain()
 	return s.flush(agg)
 }
 
-// lastWords bounds how long a leader that stops waits for what edges have said already.
-const lastWords = 500 * time.Millisecond
+// These bound how long a leader waits for what edges have said already: one that stops, and one that lost
+// its lease and is to stand again. What a fleet that stops does not hear is presumed for as long as a
+// session lasts once it runs again, and a machine that stops everything may be very busy.
+const (
+	lastWords = 3 * time.Second
+	lostWords = 500 * time.Millisecond
+)
 
 // hearOut waits for what edges that have stopped before have said.
-func (s *Server) hearOut() {
-	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+func (s *Server) hearOut(stops bool) {
+	most := lostWords
+	if stops {
+		most = lastWords
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
-	if err := s.Edges.Flush(ctx); err != nil {
+	switch err := s.Edges.Flush(ctx); {
+	case err != nil && stops:
+		s.log.Warn("what edges said last may not be heard: what they held is presumed for a while", slog.Any("error", err))
+	case err != nil:
 		s.log.Debug("what edges said last is not heard", slog.Any("error", err))
 	}
 }

@@ -114,7 +114,11 @@ func (s *Server) Run(ctx context.Context) error {
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return node.IgnoreEnd(ctx, s.fleet.Run(ctx)) })
-	g.Go(func() error { return s.candidate.Run(ctx, s.fleet, s.lead) })
+	g.Go(func() error {
+		return s.candidate.Run(ctx, s.fleet, func(term context.Context, t *node.Term) error {
+			return s.lead(term, t, func() bool { return ctx.Err() != nil })
+		})
+	})
 	return g.Wait()
 }
 

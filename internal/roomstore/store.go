@@ -181,7 +181,7 @@ func (s *Store) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			if keep != nil {
+			if keep != nil || len(s.kept) > 0 {
 				s.keep()
 			}
 			return ctx.Err()
