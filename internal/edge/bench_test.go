@@ -2,6 +2,7 @@ package edge
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -68,7 +69,7 @@ func BenchmarkServeQueued(b *testing.B) {
 // BenchmarkFast is what one request takes of the fast front without the system calls of its
 // visitor's connection: who is inside, to a site over a real one; a page; news of a place.
 func BenchmarkFast(b *testing.B) {
-	site := echoSite(b)
+	site := echoSite(b, 1024)
 	for _, tc := range []struct {
 		name   string
 		queued bool
@@ -136,14 +137,14 @@ func (*tapeConn) Close() error                    { return nil }
 func (*tapeConn) SetDeadline(time.Time) error     { return nil }
 func (*tapeConn) SetReadDeadline(time.Time) error { return nil }
 
-// echoSite is a site that answers everything with the same, and allocates nothing for it.
-func echoSite(b *testing.B) (addr string) {
+// echoSite is a site that answers everything with the same so many bytes, and allocates nothing for it.
+func echoSite(b *testing.B, size int) (addr string) {
 	b.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
 	}
-	answer := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 1024\r\n\r\n" + strings.Repeat("x", 1024))
+	answer := fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s", size, strings.Repeat("x", size))
 	var open sync.WaitGroup
 	open.Go(func() {
 		for {

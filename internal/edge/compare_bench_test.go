@@ -202,6 +202,8 @@ func comparePages(b *testing.B, tools map[string]string) {
 	table(b, tools, append([]*side{
 		{name: fmt.Sprintf("nginx, file of %d B", sizes["identity"]), url: long, header: []string{html}, pid: longWorker},
 		{name: fmt.Sprintf("nginx, file of %d B", sizes["gzip"]), url: short, header: []string{html}, pid: shortWorker},
+		{name: "as many, whatever is asked, in Go", url: "http://" + echoSite(b, sizes["gzip"]) + "/", header: []string{html}, pid: os.Getpid()},
+		{name: fmt.Sprintf("%d B, whatever is asked, in Go", sizes["identity"]), url: "http://" + echoSite(b, sizes["identity"]) + "/", header: []string{html}, pid: os.Getpid()},
 	}, edges...))
 }
 
@@ -253,7 +255,7 @@ func comparePolls(b *testing.B, tools map[string]string) {
 		place.Joined = st.server.Status().Time
 		sides = append(sides, &side{name: "edge, " + front, url: "http://" + st.addr(0) + "/", header: []string{"Cookie: " + st.seal("sale", place), "Accept: application/json", "Vestibule-Poll: 1"}, pid: os.Getpid()})
 	}
-	sides = append(sides, &side{name: "1 KiB, whatever is asked, in Go", url: "http://" + echoSite(b) + "/", header: sides[len(sides)-1].header, pid: os.Getpid()})
+	sides = append(sides, &side{name: "1 KiB, whatever is asked, in Go", url: "http://" + echoSite(b, 1024) + "/", header: sides[len(sides)-1].header, pid: os.Getpid()})
 	table(b, tools, sides)
 }
 

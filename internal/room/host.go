@@ -112,10 +112,16 @@ func numericName(name string) bool {
 	if last == "" {
 		return false
 	}
+	digits := "0123456789"
 	if len(last) >= 2 && last[0] == '0' && last[1]|0x20 == 'x' {
-		return strings.Trim(last[2:], "0123456789abcdefABCDEF") == ""
+		last, digits = last[2:], "0123456789abcdefABCDEF"
 	}
-	return strings.Trim(last, "0123456789") == ""
+	for i := range len(last) {
+		if strings.IndexByte(digits, last[i]) < 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // canonicalIPv6 returns the text of RFC 5952 for an IPv6 address without zone.
