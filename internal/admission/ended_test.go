@@ -55,7 +55,7 @@ func TestAForeignTicketIsServedAsItIsWhere(t *testing.T) {
 		{"the edge is isolated", func(e *Engine) { e.Lapse(at(0)) }, 10, 0},
 		{"no right is in hand", func(e *Engine) { e.rooms[sale].rights.spent = e.rooms[sale].rights.granted }, 10, 1},
 		{"its session moved away from here a moment ago", func(e *Engine) {
-			e.rooms[sale].ended.note(wire.End{ID: 7, Home: uint32(e.edge.home), Until: uint32(e.Time(at(0)).Second()) + 1000, Kind: wire.Moved})
+			e.rooms[sale].ended.note(wire.End{ID: 7, Home: uint32(e.home), Until: uint32(e.Time(at(0)).Second()) + 1000, Kind: wire.Moved})
 		}, 10, 0},
 	} {
 		e, r := newEdge(t, at(0), 2, 2)
@@ -129,7 +129,7 @@ func TestWhoLeavesIsAcceptedNoMore(t *testing.T) {
 			t.Errorf("%+v after leaving: %v", old, d.Verdict)
 		}
 	}
-	want := wire.End{ID: 7, Home: uint32(e.edge.home), Until: in.Until, Kind: wire.Left}
+	want := wire.End{ID: 7, Home: uint32(e.home), Until: in.Until, Kind: wire.Left}
 	if rep := r.hear(at(0)).Rooms[0]; len(rep.Ends) != 1 || rep.Ends[0] != want {
 		t.Errorf("told %v, want %v", rep.Ends, want)
 	}

@@ -112,8 +112,8 @@ func TestATicketIsRenewedOnlyWhereItIsDueAndAllowed(t *testing.T) {
 			e.Lapse(at(0))
 		}, 10, false},
 		{"under a lease and cap", func(e *Engine, _ *regional) { e.SetRooms(at(0), []Room{{ID: sale, Cap: true}}) }, 10, true},
-		{"fleet time is not known well", func(e *Engine, _ *regional) { e.edge.clock.Set(at(0), present, time.Minute) }, 10, true},
-		{"the lease is of before fleet time was known", func(e *Engine, _ *regional) { e.edge.clock = fleet.Clock{} }, 10, false},
+		{"fleet time is not known well", func(e *Engine, _ *regional) { e.clock.Set(at(0), present, time.Minute) }, 10, true},
+		{"the lease is of before fleet time was known", func(e *Engine, _ *regional) { e.clock = fleet.Clock{} }, 10, false},
 		{"no life was granted", func(e *Engine, _ *regional) { e.rooms[sale].life.full = 0 }, 10, false},
 		{"the life was shortened: nobody's session is", func(e *Engine, _ *regional) { e.rooms[sale].life.full = 60 }, 100, false},
 	} {
@@ -184,8 +184,8 @@ func TestAnUnsureClockStampsForLess(t *testing.T) {
 		e.rooms[sale].life.full = c.life
 		_ = r
 		second := uint32(present.Second())
-		e.edge.clock = fleet.Clock{}
-		e.edge.clock.Set(at(0), present, c.err)
+		e.clock = fleet.Clock{}
+		e.clock.Set(at(0), present, c.err)
 
 		d := e.Arrive(at(0), sale, ticket.Ticket{})
 		first := c.life
@@ -399,7 +399,7 @@ func TestWhoIsForgottenIsChargedAgain(t *testing.T) {
 	e, _ := newEdge(t, at(0), 5000, 5000)
 	old := waiting(7, time.Minute)
 	e.Arrive(at(0), sale, old)
-	for id := range uint64(e.edge.cfg.Limits.Recent) {
+	for id := range uint64(e.cfg.Limits.Recent) {
 		e.Arrive(at(0), sale, waiting(1000+id, time.Minute))
 	}
 	if d := e.Arrive(at(0), sale, old); d.Verdict != Admit {

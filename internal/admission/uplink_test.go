@@ -12,7 +12,7 @@ import (
 
 // state is everything about an edge that a message may change.
 func state(e *Engine, now fleet.Mono) [3]any {
-	return [3]any{e.Ledger(now, sale), e.Status(now), e.edge.up}
+	return [3]any{e.Ledger(now, sale), e.Status(now), e.up}
 }
 
 func TestALeaseEndsCountedFromTheSendingOfTheReport(t *testing.T) {
@@ -43,7 +43,7 @@ func TestALeaseThatLapsedStaysLapsedForItsTenure(t *testing.T) {
 		if d := e.Arrive(late, sale, ticket.Ticket{}); d.Verdict != Queue || d.Reason != Isolated {
 			t.Errorf("looked at meanwhile %v: %v (%v) under a lease that had lapsed", looked, d.Verdict, d.Reason)
 		}
-		if e.Due() > late.Add(e.edge.cfg.Params.ReportGap) {
+		if e.Due() > late.Add(e.cfg.Params.ReportGap) {
 			t.Errorf("looked at meanwhile %v: the final report is not hurried", looked)
 		}
 		rep := r.hear(late)
@@ -66,7 +66,7 @@ func TestTheFinalReportEndsATenure(t *testing.T) {
 	if d := e.Arrive(at(0), sale, ticket.Ticket{}); d.Reason != Isolated {
 		t.Errorf("fenced, and yet %v (%v)", d.Verdict, d.Reason)
 	}
-	if e.Due() > at(0).Add(e.edge.cfg.Params.ReportGap) {
+	if e.Due() > at(0).Add(e.cfg.Params.ReportGap) {
 		t.Error("fenced, and the final report is not hurried")
 	}
 	rep := r.hear(at(0))
@@ -155,15 +155,15 @@ func TestAGrantThatIsNotForUsOrNotNewChangesNothing(t *testing.T) {
 		"with a verdict of a newer protocol": func(g *wire.Grant) { g.Adoption = 9 },
 	} {
 		before := e.Ledger(at(0), sale)
-		end := e.edge.up.leaseEnd
+		end := e.up.leaseEnd
 		last = base
 		last.Seq, last.Lease = 200, time.Hour
 		last.Rooms = []wire.RoomGrant{{Room: sale, Granted: 900, RateGranted: 900, RenewCeil: 900, Life: 1}}
 		change(&last)
-		grants := e.edge.up.grants
+		grants := e.up.grants
 		e.Apply(at(0), last)
-		e.edge.up.grants = grants
-		if got := e.Ledger(at(0), sale); got != before || e.edge.up.leaseEnd != end {
+		e.up.grants = grants
+		if got := e.Ledger(at(0), sale); got != before || e.up.leaseEnd != end {
 			t.Errorf("a grant %s changed %+v to %+v", why, before, got)
 		}
 	}
@@ -414,7 +414,7 @@ func TestCreditIsReturnedAsTheParentWantsItAndRefilledBeforeItIsDry(t *testing.T
 	r.hear(at(0))
 	r.held.Keep, r.held.RateKeep = 30, 40
 	r.room(at(0), r.held)
-	if e.Due() > at(0).Add(e.edge.cfg.Params.ReportGap) {
+	if e.Due() > at(0).Add(e.cfg.Params.ReportGap) {
 		t.Error("somebody else wants the rights, and nobody hurries")
 	}
 	if got := r.hear(at(20 * time.Millisecond)).Rooms[0]; got.Returned != 70 || got.RateReturned != 60 {
@@ -447,11 +447,11 @@ func TestCreditIsReturnedAsTheParentWantsItAndRefilledBeforeItIsDry(t *testing.T
 	r.hear(now)
 	r.grant(now, 0, 0)
 	r.hear(now)
-	if e.Due() <= now.Add(e.edge.cfg.Params.ReportGap) {
+	if e.Due() <= now.Add(e.cfg.Params.ReportGap) {
 		t.Error("hurries with more in hand than half of what is wanted")
 	}
 	e.Arrive(now, sale, ticket.Ticket{})
-	if e.Due() > now.Add(e.edge.cfg.Params.ReportGap) {
+	if e.Due() > now.Add(e.cfg.Params.ReportGap) {
 		t.Errorf("%d rights left of %d wanted, and the refill is not hurried", e.Ledger(now, sale).Credit(), want)
 	}
 

@@ -92,7 +92,7 @@ func TestEveryVerdict(t *testing.T) {
 		}, "somebody who joined earlier", waiting(7, time.Minute), Admit, Slot, Kept},
 		{"as many are held as may be", func(e *Engine, r *regional) {
 			spent(e, r)
-			for id := range e.edge.cfg.Limits.Held {
+			for id := range e.cfg.Limits.Held {
 				e.Hold(now, &Visit{Room: sale, Ticket: waiting(uint64(1000+id), time.Minute)})
 			}
 		}, "somebody new", ticket.Ticket{}, Queue, Crowded, Newcomer},
@@ -122,8 +122,8 @@ func TestEveryVerdict(t *testing.T) {
 			e.Pause(now, 4711, true) // no such room
 		}, "somebody who waited", waiting(7, time.Minute), Admit, Slot, Kept},
 		{"fleet time is not known well", func(e *Engine, r *regional) {
-			e.edge.clock = fleet.Clock{}
-			e.edge.clock.Set(now, present, fleet.Rough+1)
+			e.clock = fleet.Clock{}
+			e.clock.Set(now, present, fleet.Rough+1)
 		}, "somebody new", ticket.Ticket{}, Queue, Unsure, Newcomer},
 		{"this ticket was admitted a moment ago", func(e *Engine, r *regional) { e.Arrive(now, sale, waiting(7, time.Minute)) }, "the same ticket again", waiting(7, time.Minute), Serve, Repeated, Kept},
 	} {

@@ -125,38 +125,35 @@ func (a *answers) show(r *Request, o *Outcome, rm *roomState, status int, v *wai
 	}
 	o.allow(r, rm)
 	o.set(DecisionHeader, SaysWait)
-	form := r.form()
+	form, contentType := r.form(), "application/json"
 	v.Lang = a.langs.Pick(r.Languages, rm.lang)
-	gzip := !r.SiteApart && waiting.TakesGzip(r.Encodings) // not all servers in front pass a body on byte by byte
+	gzip := form == asPage && !r.SiteApart && waiting.TakesGzip(r.Encodings) // not all servers in front pass a body on byte by byte
 	switch form {
 	case asJSON:
 		o.Body = waiting.AppendJSON(o.Body[:0], v)
-		o.answer(status, "application/json")
-		return
 	case asWords:
-		if status < 300 {
+		if contentType = "text/plain; charset=utf-8"; status < 300 {
 			status = statusServiceUnavailable
 		}
 		o.Body = append(o.Body[:0], "A waiting room is in front of this. Open the page itself to join the line.\n"...)
-		o.answer(status, "text/plain; charset=utf-8")
-		return
 	case asPage:
-	}
-	if page.IsCustom() {
-		v.Nonce = nonce()
-		if retry != "" {
-			o.set("Refresh", retry) // the built-in page knows by itself
+		contentType = "text/html; charset=utf-8"
+		if page.IsCustom() {
+			v.Nonce = nonce()
+			if retry != "" {
+				o.set("Refresh", retry) // the built-in page knows by itself
+			}
+		}
+		o.set("Content-Language", v.Lang.Code())
+		o.set("Content-Security-Policy", page.Policy(v.Nonce, rm.PageSources))
+		if gzip {
+			o.set("Content-Encoding", "gzip")
+			o.Body = page.RenderGzip(o.Body[:0], v, &o.packer)
+		} else {
+			o.Body = page.Render(o.Body[:0], v)
 		}
 	}
-	o.set("Content-Language", v.Lang.Code())
-	o.set("Content-Security-Policy", page.Policy(v.Nonce, rm.PageSources))
-	if gzip {
-		o.set("Content-Encoding", "gzip")
-		o.Body = page.RenderGzip(o.Body[:0], v, &o.packer)
-	} else {
-		o.Body = page.Render(o.Body[:0], v)
-	}
-	o.answer(status, "text/html; charset=utf-8")
+	o.answer(status, contentType)
 }
 
 // eventOf returns what a visitor is told at now of an event of the room: one that is on, or for which people gather.

@@ -172,7 +172,7 @@ func (r *Request) hasCookie(name string) bool {
 // seal keeps a ticket for the answer; nothing where the node has no key to seal with.
 func (o *Outcome) seal(rm *roomState, now fleet.Time, t ticket.Ticket, byHeader bool) {
 	if cookie := o.appendCookie(rm, now, &t); len(cookie) > 0 {
-		o.sealed = append(o.sealed, sealed{rm, t, string(cookie), byHeader, o.gate.engine.clock.Now()})
+		o.sealed = append(o.sealed, sealed{rm, t, string(cookie), byHeader, o.gate.clock.Now()})
 	}
 }
 
@@ -262,7 +262,7 @@ func (o *Outcome) appendTickets(dst []Field) []Field {
 
 // sealLate seals those tickets anew that were decided about long ago.
 func (o *Outcome) sealLate() {
-	present := o.gate.engine.clock.Now()
+	present := o.gate.clock.Now()
 	for i := range o.sealed {
 		s := &o.sealed[i]
 		if present.Sub(s.at) <= inFlight {
