@@ -12,10 +12,10 @@ import (
 
 // census is what the publisher needs to know of the allocator.
 type census struct {
-	leads     bool
+	leads bool
 	slots.Census
-	centres   []slots.CentreTotals
-	unknown   []slots.Unknown
+	centres []slots.CentreTotals
+	unknown []slots.Unknown
 }
 
 func (s *Server) census() census {

@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"iter"
 	"math/bits"
 
 	"vestibule/internal/mutant"
@@ -170,6 +171,17 @@ func (t *sessionIDs) take(c *counts, m wire.Move, edge edgeNum, limit int) (copi
 		e.at(edge)
 	}
 	return true
+}
+
+// pinned returns the sessions that are pinned to a silent edge.
+func (t *sessionIDs) pinned(at edgeNum) iter.Seq[*idEntry] {
+	return func(yield func(*idEntry) bool) {
+		for i := range t.slots {
+			if ent := &t.slots[i]; ent.pinned() && ent.edge() == at && !yield(ent) {
+				return
+			}
+		}
+	}
 }
 
 // end takes a session out of the head-count that ended no later than at until, and reports whether

@@ -91,8 +91,30 @@ func (l *lives) advance(now fleet.Mono, blank bool) (watermark fleet.Time, lapse
 	return wm, lapsed
 }
 
+// meet returns the edge that a report is from, which it adopts if need be; nil for one whose
+// books are gone. The edge has promised to follow us.
+func (l *lives) meet(now fleet.Mono, m *wire.Report) *edge {
+	e := l.roster.find(m.From, m.Inc)
+	if e == nil || e.missing() {
+		if gone := e == nil && l.roster.summed(m.From, m.Inc); gone || !m.Join {
+			if e == nil && !gone {
+				l.lateWord(m)
+			}
+			return nil
+		}
+		if e == nil {
+			l.roster.unknownEdge(m, l.rooms.watermark)
+			e = l.roster.add(m.From, m.Inc)
+		}
+		l.adopt(now, e, m)
+	}
+	l.roster.belie(e, m)
+	l.claim(now, e, m)
+	return e
+}
+
 // adopt opens the books of an edge that has promised to follow us.
-func (l *lives) adopt(now fleet.Mono, e *edge, m wire.Report) {
+func (l *lives) adopt(now fleet.Mono, e *edge, m *wire.Report) {
 	l.endLostHold(e)
 	e.become(joining)
 	if mutant.On(mutant.LeaseBeforeRoster) {
@@ -111,8 +133,8 @@ func (l *lives) adopt(now fleet.Mono, e *edge, m wire.Report) {
 		}
 	}
 	// A new edge has touched nothing, and is told the watermark before it may.
-	e.asOf, e.earliest = max(m.AsOf, l.rooms.watermark), max(earliest(&m), l.rooms.watermark)
-	e.latest, e.timed = latest(&m), isSynced(&m)
+	e.asOf, e.earliest = max(m.AsOf, l.rooms.watermark), max(earliest(m), l.rooms.watermark)
+	e.latest, e.timed = latest(m), isSynced(m)
 	l.enrol(e)
 	l.rooms.setPassed(math.MaxInt64) // up to now it may have been told another's watermark
 	l.rooms.found(e.inc)

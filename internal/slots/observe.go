@@ -34,27 +34,10 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 		a.due = now
 		return
 	}
-	e := a.roster.find(m.From, m.Inc)
-	if e == nil || e.missing() {
-		if gone := e == nil && a.roster.summed(m.From, m.Inc); gone || !m.Join {
-			if e == nil && !gone {
-				a.lives.lateWord(&m)
-			}
-			a.roster.forgotten(now, m)
-			a.due = now
-			return
-		}
-		if e == nil {
-			a.roster.unknownEdge(&m, a.rooms.watermark)
-			e = a.roster.add(m.From, m.Inc)
-		}
-		a.lives.adopt(now, e, m)
-	}
-	a.roster.belie(e, &m)
-	a.lives.claim(now, e, &m)
-	if m.Tenure > e.tenure {
-		// We gave it this tenure, forgot it since, and adopted it again by a
-		// report of long before.
+	e := a.lives.meet(now, &m)
+	if e == nil || m.Tenure > e.tenure {
+		// Its books are gone. Or we gave it this tenure, forgot it since, and adopted it again
+		// by a report of long before.
 		a.roster.forgotten(now, m)
 		a.due = now
 		return

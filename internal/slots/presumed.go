@@ -278,10 +278,8 @@ func (a *account) unpinAll(now fleet.Mono, end int64) {
 	a.presumedSpent, a.pinned, a.pinnedUntold, a.silent = 0, 0, 0, false
 	a.presumedUntil = max(a.presumedUntil, end+2+max(b.life.longest(now), a.stampLife)+b.life.unknown())
 	a.stampLife = 0
-	for i := range b.ids.slots {
-		if ent := &b.ids.slots[i]; ent.pinned() && ent.edge() == a.edge.num {
-			*ent = idEntry{id: ent.id} // still occupies its slot, means nothing
-		}
+	for ent := range b.ids.pinned(a.edge.num) {
+		*ent = idEntry{id: ent.id} // still occupies its slot, means nothing
 	}
 	b.dirty = true
 }
@@ -293,11 +291,9 @@ func (a *account) settle(now fleet.Mono) {
 	a.presumeUses(now, true) // no later than the end of the tenure, which is past
 	a.noRate()
 	if a.silent {
-		for i := range b.ids.slots {
-			if ent := &b.ids.slots[i]; ent.pinned() && ent.edge() == a.edge.num {
-				ent.pin(false)
-				b.counts.add(int64(ent.until), 1)
-			}
+		for ent := range b.ids.pinned(a.edge.num) {
+			ent.pin(false)
+			b.counts.add(int64(ent.until), 1)
 		}
 	}
 	a.presumedSpent, a.pinned, a.pinnedUntold, a.silent, a.stampLife = 0, 0, 0, false, 0
