@@ -88,7 +88,10 @@ func (r *roomState) apply(now fleet.Mono, g *wire.RoomGrant) {
 	}
 	r.life.full = g.Life
 	if g.View != nil {
-		r.view = g.View
+		anew := r.view == nil || r.view.Rounds.Newest() != g.View.Rounds.Newest()
+		if r.view = g.View; anew {
+			r.held.order(&r.Room, r.view)
+		}
 	}
 	if r.rights.surplus(now) || r.passes.Surplus(false) > 0 {
 		// Somebody else wants them. Held visitors are served first: the report

@@ -111,7 +111,11 @@ type Decision struct {
 	High     time.Duration // and High
 	Longer   bool          // the wait that is told was raised in the last minutes: the page says so
 	Known    bool          // there is an estimate
-	Retry    time.Duration // come back after; also how long a Hold may last
+
+	// Where chance decides who is next, Ahead is 0, Wait is the median, and
+	Quartiles [3]time.Duration // so long wait the fastest 25, 50 and 75 of a hundred at most; 0 where that is not so, or unknown
+
+	Retry time.Duration // come back after; also how long a Hold may last
 }
 
 // Enters reports whether the request goes to the origin.

@@ -117,6 +117,15 @@ func (r *Room) upTo(view *wire.View) fleet.Time {
 	return horizon(view)
 }
 
+// turn returns by which place somebody who waits is called: the own one or, where chance decides, that of a round. Passes of a room
+// that is paused go by the own one.
+func (r *Room) turn(view *wire.View, t *ticket.Ticket) fleet.Time {
+	if view == nil || len(view.Rounds) == 0 || r.queuedAll() {
+		return t.Place()
+	}
+	return view.Rounds.Place(t.ID, t.Place())
+}
+
 // Engine is the core of one edge. See the package comment. It passes on what it is
 // asked and told to the rooms, and to what they have in common.
 type Engine struct {

@@ -3,6 +3,7 @@ package admission
 import (
 	"time"
 
+	"vestibule/internal/draw"
 	"vestibule/internal/fleet"
 	"vestibule/internal/line"
 	"vestibule/internal/ticket"
@@ -28,7 +29,9 @@ func (e *edge) position(ft fleet.Time, v *wire.View, d *Decision) {
 	p := &e.cfg.Params
 	d.Retry, d.Counting = p.Refresh, v == nil
 	first := v == nil
-	if v != nil {
+	if v != nil && len(v.Rounds) > 0 && d.Reason != Gathering && d.Reason != QueuedAll {
+		d.byLot(ft, v)
+	} else if v != nil {
 		place := v.Place(t.Place(), back)
 		d.Ahead = uint64(max(0, place) + 0.5)
 		d.Waiting = uint64(v.Waiting() + 0.5)
@@ -57,6 +60,28 @@ func (e *edge) position(ft fleet.Time, v *wire.View, d *Decision) {
 	}
 	// A quarter of jitter either way, so that polls do not come in herds.
 	d.Retry = d.Retry*3/4 + time.Duration(e.cfg.Rand.Int64N(int64(d.Retry)/2+1))
+}
+
+// byLot tells what there is to tell where chance decides who is next: how many wait, and by when so many parts of them are in. It is
+// told anew each time. Nobody comes nearer to the turn by waiting, so nothing is kept from growing.
+func (d *Decision) byLot(ft fleet.Time, v *wire.View) {
+	t := &d.Ticket
+	t.Wait, t.High, t.Ahead, t.Low, t.Longer, t.Forecast = 0, 0, 0, 0, 0, 0 // what was told of another order binds nobody
+	d.Waiting = uint64(v.Waiting() + 0.5)
+	d.Counting = !v.Waits.Known() && ft.Sub(t.Joined) <= countFor
+	if !v.Waits.Known() {
+		return
+	}
+	w := v.Waits
+	start := draw.StartOf(v.At)
+	if t.Joined >= start { // takes part from the next round on
+		for i := range w {
+			w[i] += start.Add(draw.RoundLength).Sub(max(ft, v.At))
+		}
+	}
+	d.Known, d.Low, d.Wait, d.High = true, w[0], w[2], w[4]
+	d.Quartiles = [3]time.Duration(w[1:4])
+	d.Next = v.Queues() && v.Rounds.Place(t.ID, t.Place()) <= v.Horizon
 }
 
 // horizon returns the place up to which visitors may enter.

@@ -6,6 +6,7 @@ import (
 	"vestibule/internal/fleet"
 	"vestibule/internal/room"
 	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
 )
 
 // Visit is one request that is held open. The shell makes it, hands it to
@@ -19,7 +20,8 @@ type Visit struct {
 	Decision Decision      // set when the engine has decided
 	Data     any           // the shell's own
 
-	index int // in the heap, -1 when not held
+	turn  fleet.Time // see Room.turn
+	index int        // in the heap, -1 when not held
 }
 
 // held are the requests of a room that are held open.
@@ -49,18 +51,17 @@ func (h *held) full(id uint64, limit int) bool {
 	return len(h.visits) >= limit || h.tabs[id] >= heldPerTicket
 }
 
-// before reports whether somebody is held whose place is before that of t.
-func (h *held) before(t *ticket.Ticket) bool {
+// before reports whether somebody is held whose turn is before that of the ticket with this id.
+func (h *held) before(turn fleet.Time, id uint64) bool {
 	if len(h.visits) == 0 {
 		return false
 	}
-	return earlier(&h.visits[0].Ticket, t)
+	return h.visits[0].before(turn, id)
 }
 
-// earlier reports whether the place of a is before that of b.
-func earlier(a, b *ticket.Ticket) bool {
-	x, y := a.Place(), b.Place()
-	return x < y || (x == y && a.ID < b.ID)
+// before reports whether the turn of v is before another one.
+func (v *Visit) before(turn fleet.Time, id uint64) bool {
+	return v.turn < turn || (v.turn == turn && v.Ticket.ID < id)
 }
 
 // renew gives those who are held new places.
@@ -70,15 +71,22 @@ func (h *held) renew(place func(in ticket.Network) ticket.Ticket) {
 		v.Ticket = place(v.Ticket.Network)
 		h.tabs.add(v.Ticket.ID)
 	}
+}
+
+// order puts those who are held in the order of their turns.
+func (h *held) order(in *Room, view *wire.View) {
+	for _, v := range h.visits {
+		v.turn = in.turn(view, &v.Ticket)
+	}
 	heap.Init(&h.visits)
 }
 
-// visitHeap is ordered by place; the ticket's random id
+// visitHeap is ordered by turn; the ticket's random id
 // breaks ties, so that the order does not depend on arrival at this edge.
 type visitHeap []*Visit
 
 func (h visitHeap) Len() int           { return len(h) }
-func (h visitHeap) Less(i, j int) bool { return earlier(&h[i].Ticket, &h[j].Ticket) }
+func (h visitHeap) Less(i, j int) bool { return h[i].before(h[j].turn, h[j].Ticket.ID) }
 
 func (h visitHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
@@ -100,7 +108,7 @@ func (h *visitHeap) Pop() any {
 	return v
 }
 
-// oldest appends the places of the n visitors who come first, ascending: each
+// oldest appends the turns of the n visitors who come first, ascending: each
 // once, however many requests of one ticket are held.
 func (h visitHeap) oldest(out []fleet.Time, n int) []fleet.Time {
 	if len(h) == 0 || n == 0 {
@@ -113,7 +121,7 @@ func (h visitHeap) oldest(out []fleet.Time, n int) []fleet.Time {
 	for len(out) < n && front.Len() > 0 {
 		i := heap.Pop(&front).(int)
 		if t := &h[i].Ticket; len(out) == 0 || t.ID != last {
-			out, last = append(out, t.Place()), t.ID
+			out, last = append(out, h[i].turn), t.ID
 		}
 		for c := 2*i + 1; c <= 2*i+2 && c < len(h); c++ {
 			heap.Push(&front, c)

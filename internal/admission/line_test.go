@@ -28,6 +28,7 @@ func TestHeldEqualsASortedList(t *testing.T) {
 			switch {
 			case len(twin) == 0 || rapid.IntRange(0, 2).Draw(t, "do") > 0:
 				v := &Visit{Ticket: ticket.Ticket{ID: id, Joined: fleet.Time(rapid.Int64Range(0, 9).Draw(t, "joined"))}}
+				v.turn = v.Ticket.Place()
 				h.add(v)
 				twin = append(twin, v)
 			default:

@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"container/heap"
 	"time"
 
 	"vestibule/internal/draw"
@@ -59,10 +58,12 @@ func (r *roomState) set(now fleet.Mono, settings Room) {
 	if r.Epoch != settings.Epoch {
 		m := r.edge.at(now)
 		r.held.renew(func(in ticket.Network) ticket.Ticket { return r.edge.newTicket(m.time, settings.Epoch, in) })
+		defer func() { r.held.order(&r.Room, r.view) }()
 	}
 	if settings.Grace == 0 {
 		settings.Grace = room.DefaultGrace
 	}
+	before := r.queuedAll()
 	drawn := settings.Drawn != nil && (r.Drawn == nil || *settings.Drawn != *r.Drawn)
 	r.Room, r.gone, r.dirty = settings, false, true
 	switch {
@@ -71,6 +72,9 @@ func (r *roomState) set(now fleet.Mono, settings Room) {
 		r.redraw(r.edge.at(now))
 	case settings.Drawn == nil:
 		r.draw = nil
+	}
+	if before != r.queuedAll() {
+		r.held.order(&r.Room, r.view)
 	}
 	r.life.probation = uint32((settings.Probation + time.Second - 1) / time.Second)
 	r.life.fixed = 0
@@ -86,9 +90,9 @@ func (r *roomState) releases(now fleet.Mono) bool {
 
 // parks decides about a place that is behind: held for its turn where that may be near. It reports whether
 // the visitor is to be back soon, because who was told nothing yet is told first, and held next.
-func parks(view *wire.View, d *Decision) (soon bool) {
+func parks(view *wire.View, turn fleet.Time, d *Decision) (soon bool) {
 	t := &d.Ticket
-	if near := view != nil && t.Flags&ticket.Returned != 0 && t.Place() <= view.Park; !near || t.Ahead|t.High == 0 {
+	if near := view != nil && t.Flags&ticket.Returned != 0 && turn <= view.Park; !near || t.Ahead|t.High == 0 {
 		return near
 	}
 	d.Verdict = Hold
@@ -174,7 +178,7 @@ func (r *roomState) redraw(m moment) {
 	for _, v := range r.held.visits {
 		r.queue.checkIn(m.time, &v.Ticket, placeIn(r.draw, &v.Ticket))
 	}
-	heap.Init(&r.held.visits)
+	r.held.order(&r.Room, r.view)
 }
 
 // newTicket returns the place of somebody new. Whoever comes when a draw is known is late for it, also where this clock is slow.
@@ -200,12 +204,12 @@ func (r *roomState) waits(now fleet.Mono, t *ticket.Ticket) bool {
 func (r *roomState) decide(m moment, d *Decision, may bool) {
 	t := &d.Ticket
 	p := &r.edge.cfg.Params
-	soon := false
+	soon, turn := false, r.turn(r.view, t)
 	shut := r.shut(m)
 	switch {
 	case shut != None && !r.releases(m.now):
 		if d.Reason = shut; shut == QueuedAll && r.edge.up.check(m.now) {
-			soon = parks(r.view, d) || t.Flags&ticket.Returned == 0 && r.view != nil && t.Place() <= r.view.Park // to be held from then on
+			soon = parks(r.view, turn, d) || t.Flags&ticket.Returned == 0 && r.view != nil && turn <= r.view.Park // to be held from then on
 		}
 	case r.paused:
 		d.Reason = OriginDown
@@ -219,14 +223,14 @@ func (r *roomState) decide(m moment, d *Decision, may bool) {
 		d.Reason = Isolated
 	case r.edge.up.standing != wire.Listed:
 		d.Reason = Drains
-	case t.Place() > r.upTo(r.view):
+	case turn > r.upTo(r.view):
 		d.Reason = Behind
-		soon = parks(r.view, d)
+		soon = parks(r.view, turn, d)
 	case !may:
 		d.Reason = FirstTouch
 	default:
 		r.rights.demand.tries++
-		if !r.held.before(t) && r.charge(m, d) {
+		if !r.held.before(turn, t.ID) && r.charge(m, d) {
 			return
 		}
 		d.Verdict, d.Reason = Hold, Full
@@ -291,6 +295,7 @@ func (r *roomState) charge(m moment, d *Decision) bool {
 
 // hold keeps a request; see Engine.Hold.
 func (r *roomState) hold(now fleet.Mono, v *Visit) {
+	v.turn = r.turn(r.view, &v.Ticket)
 	r.held.add(v)
 	r.dirty = true
 	r.edge.hurry(now)
@@ -309,7 +314,7 @@ func (r *roomState) letGo(v *Visit) bool {
 func (r *roomState) release(m moment, out []*Visit) []*Visit {
 	for len(r.held.visits) > 0 && !r.paused && (r.shut(m) == None || r.releases(m.now)) && r.life.firm(m) {
 		v := r.held.visits[0]
-		if v.Ticket.Place() > r.upTo(r.view) {
+		if v.turn > r.upTo(r.view) {
 			break
 		}
 		d := Decision{Ticket: v.Ticket}
@@ -340,7 +345,7 @@ func (r *roomState) giveUp(m moment, v *Visit) {
 	if !back {
 		r.queue.enqueued(m.time, d.Ticket.Joined, v.Brought.ID == 0)
 	}
-	if place := d.Ticket.Place(); place <= r.upTo(r.view) || r.view != nil && r.view.Park >= place {
+	if turn := r.turn(r.view, &d.Ticket); turn <= r.upTo(r.view) || r.view != nil && r.view.Park >= turn {
 		d.Retry = r.edge.cfg.Params.Nearest / 2 // the turn is near: back at once
 	}
 	v.Decision = d

@@ -266,7 +266,7 @@ func TestARoomIsMadeChangedRenamedAndDeleted(t *testing.T) {
 func TestEveryFaultOfABodyIsNamed(t *testing.T) {
 	f := start(t)
 	a := f.ask(Editor, "POST", "{z}", `{"name":"b b","host":7,"total_active_users":"x","queue_all":"yes","suspended":1,"session_duration":99,"description":7,
-		"additional_routes":[{"host":"a.example"},{"host":3}],"queueing_method":"random","turnstile_mode":"off","cookie_attributes":{"secure":"sometimes"},
+		"additional_routes":[{"host":"a.example"},{"host":3}],"queueing_method":"lottery","turnstile_mode":"off","cookie_attributes":{"secure":"sometimes"},
 		"enabled_origin_commands":["stop"],"queueing_status_code":500,"custom_page_html":"{{#a}}","vestibule":{"grace":"1s","zap":1,"epoch":-1}}`)
 	want := []string{
 		"/additional_routes/1/host", "/cookie_attributes/secure", "/custom_page_html", "/description", "/enabled_origin_commands", "/host", "/name",

@@ -113,7 +113,7 @@ func TestFaultsOfEvents(t *testing.T) {
 		{"POST", at, eventBody("b", time.Hour, 2*time.Hour, `,"shuffle_at_event_start":"yes"`), []string{"/shuffle_at_event_start"}, "must be true or false"},
 		{"POST", at, eventBody("b", 50*time.Second, 2*time.Hour, `,"shuffle_at_event_start":true,"prequeue_start_time":"`+in(-time.Hour)+`"`), []string{"/shuffle_at_event_start"}, "starts in less than 1m0s"},
 		{"POST", at, eventBody("b", time.Hour, 2*time.Hour, `,"total_active_users":5`), []string{"/new_users_per_minute"}, "both or neither"},
-		{"POST", at, eventBody("b", time.Hour, 2*time.Hour, `,"queueing_method":"random","session_duration":61,"turnstile_mode":"visible_managed"`), []string{"/queueing_method", "/session_duration", "/turnstile_mode"}, "random is not served yet"},
+		{"POST", at, eventBody("b", time.Hour, 2*time.Hour, `,"queueing_method":"lottery","session_duration":61,"turnstile_mode":"visible_managed"`), []string{"/queueing_method", "/session_duration", "/turnstile_mode"}, "must be fifo, random, passthrough or reject"},
 		{"POST", at, eventBody("b", time.Hour, 2*time.Hour, `,"custom_page_html":"{{#x}}"`), []string{"/custom_page_html"}, "custom_page_html"},
 		{"POST", at, eventBody("launch", time.Hour, 2*time.Hour, ""), []string{"/name"}, "already"},
 		{"POST", at, eventBody("b", 24*time.Hour, 26*time.Hour, ""), []string{"/event_start_time"}, "overlaps"},
@@ -140,6 +140,29 @@ func TestFaultsOfEvents(t *testing.T) {
 	}
 	if a := f.ask(Viewer, "GET", at, ""); a.Info.TotalCount != 5 {
 		t.Errorf("what was refused changed the events: %+v", a)
+	}
+}
+
+// TestARandomRoom: it is taken where every edge knows rounds; one that is random already is not refused for an edge that came since.
+func TestARandomRoom(t *testing.T) {
+	f := start(t)
+	random := shop + `,"queueing_method":"RANDOM"}`
+	f.draws = errors.New("data centre dublin has an edge that is older")
+	if a := f.ask(Editor, "POST", "{z}", random); a.code != 400 || !slices.Equal(a.pointers(), []string{"/queueing_method"}) || !strings.Contains(a.Errors[0].Message, "dublin has an edge that is older") {
+		t.Errorf("while an edge is older: %+v", a)
+	}
+	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	at := "{z}/" + id + "/events"
+	if a := f.ask(Editor, "POST", at, eventBody("launch", time.Hour, 2*time.Hour, `,"queueing_method":"random"`)); a.code != 400 || !slices.Equal(a.pointers(), []string{"/queueing_method"}) {
+		t.Errorf("an event while an edge is older: %+v", a)
+	}
+	f.draws = nil
+	if a := f.ask(Editor, "PUT", "{z}/"+id, random); a.code != 200 || a.field("queueing_method") != "random" {
+		t.Errorf("%+v", a)
+	}
+	f.draws = errors.New("an edge is older")
+	if a := f.ask(Editor, "PATCH", "{z}/"+id, `{"description":"x"}`); a.code != 200 || a.field("queueing_method") != "random" {
+		t.Errorf("what has nothing to do with the method: %+v", a)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 type roomService struct {
 	*catalog
 	clock
+	draws *drawRules
 }
 
 func (s *roomService) list(ctx context.Context, page, per *int) (out []api.Room, info api.ResultInfo, err error) {
@@ -205,7 +206,15 @@ func (s *roomService) settle(d *roomstore.Draft, g *given) (room.Settings, error
 	if g.settings = r; len(g.page) > 0 {
 		d.AddPage("custom_page_html", g.page)
 	}
-	if g.judge(); len(g.faults) > 0 {
+	g.judge()
+	was := ""
+	if old := settingsOf(s.find(d.Base(), room.PublicID(r.Known()))); old != nil {
+		was = old.QueueingMethod
+	}
+	if rule := s.draws.method(r.QueueingMethod, was); rule != "" {
+		g.faults.add("/"+methodKey, "%s %s", methodKey, rule)
+	}
+	if len(g.faults) > 0 {
 		return r, invalid(g.faults)
 	}
 	return r, nil

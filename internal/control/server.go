@@ -71,7 +71,7 @@ type Options struct {
 	Shared   Shared                // where nodes find the controls
 	Controls func() *room.Controls // those that this node goes by, nil for none
 	Board    func() *draw.Board    // what is public of draws, nil for nothing
-	Draws    func() error          // why no draw can be made now: an edge may not read the places; nil where it can
+	Draws    func() error          // why no draw can be made now, and no room be random: an edge may not know how; nil where it can
 	Time     func() fleet.Time     // fleet time, as far as this node knows it
 }
 
@@ -114,7 +114,7 @@ func New(o Options) *Server {
 	said := &controls{clock: at, rooms: rooms, shared: o.Shared, known: o.Controls, journal: o.Audit, log: o.Log}
 	draws := &drawRules{at, o.Draws}
 	s := &Server{
-		roomService:     &roomService{rooms, at},
+		roomService:     &roomService{rooms, at, draws},
 		hostService:     &hostService{rooms},
 		transferService: &transferService{rooms, draws},
 		ruleService:     &ruleService{rooms, at},

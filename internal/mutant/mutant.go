@@ -167,6 +167,11 @@ const (
 	DrawLateJoiner
 	DrawIgnored
 
+	// Rounds of a room whose method is random.
+	RoundTakesNewcomers
+	RoundsAlike
+	CallForgotten
+
 	count
 )
 
@@ -309,6 +314,9 @@ var list = [count]Mutant{
 	DrawLateJoiner:         {Name: "draw-late-joiner", Rule: 12, Says: "who joined when entries had closed takes part in the draw"},
 	DrawIgnored:            {Name: "draw-ignored", Rule: 12, Says: "who was drawn goes on standing where they joined"},
 	DrawBeforeSettle:       {Name: "draw-before-settle", Rule: 12, Says: "an event with a draw begins before the record of the draw has been public for long enough"},
+	RoundTakesNewcomers:    {Name: "round-takes-newcomers", Rule: 12, Says: "who comes during a round takes part in it, so that somebody new each time has more chances than who waits"},
+	RoundsAlike:            {Name: "rounds-alike", Rule: 12, Says: "every round of a room is drawn alike, so that who was last stays last"},
+	CallForgotten:          {Name: "call-forgotten", Rule: 12, Says: "who was called by a round enters no more once it is over"},
 	ReleaseUnmarked:        {Name: "release-unmarked", Rule: 11, Says: "a release is lent before it is marked in the store"},
 	ReleaseMarkedTwice:     {Name: "release-marked-twice", Rule: 11, Says: "a new coordinator lends a release that another one marked"},
 	PassesBackTwice:        {Name: "passes-back-twice", Rule: 11, Says: "passes that come back are lent again with every report that tells of them"},

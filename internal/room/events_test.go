@@ -60,7 +60,7 @@ func TestEventsAreRefusedWithTheField(t *testing.T) {
 		{edit(func(e *Event) { e.Total = 0 }), "events[0].total_active_users: must be given with new_users_per_minute"},
 		{edit(func(e *Event) { e.Total = -1 }), "events[0].total_active_users: must be 1 to 2147483647, got -1"},
 		{edit(func(e *Event) { e.Session = time.Second }), "events[0].session_duration: must be 5s to 1h"},
-		{edit(func(e *Event) { e.Method = "random" }), "events[0].queueing_method: random is not served yet"},
+		{edit(func(e *Event) { e.Method = "lottery" }), "events[0].queueing_method: must be fifo, random, passthrough or reject"},
 		{edit(func(e *Event) { e.Page = "../x" }), "events[0].waiting_page: must be a file name"},
 		{edit(func(e *Event) { e.ID = "x" }), "events[0].id: must be 32 hexadecimal"},
 		{edit(func(e *Event) { e.Description = strings.Repeat("x", MaxMessage+1) }), "events[0].description: must be at most"},

@@ -178,7 +178,7 @@ var Schema = []Setting{
 		Field: func(s *Settings) any { return &s.Description }, Rule: func(s *Settings) string { return checkMessage(s.Description) },
 	},
 	{
-		Key: "queueing_method", Since: 2, Default: DefaultMethod, Bounds: alternatives([]string{MethodFIFO, MethodPassthrough, MethodReject}),
+		Key: "queueing_method", Since: 2, Default: DefaultMethod, Bounds: alternatives([]string{MethodFIFO, MethodRandom, MethodPassthrough, MethodReject}),
 		Doc:   "Who enters, see below. A change keeps everybody's place and session.",
 		Field: func(s *Settings) any { return &s.QueueingMethod }, Rule: func(s *Settings) string { return checkMethod(s.QueueingMethod) },
 	},

@@ -65,6 +65,7 @@ const (
 // What [Settings.QueueingMethod] may be.
 const (
 	MethodFIFO        = "fifo"        // who joined first enters first
+	MethodRandom      = "random"      // whoever waits has the same chance to be next
 	MethodPassthrough = "passthrough" // everybody enters at once; sessions are counted, and no limit binds
 	MethodReject      = "reject"      // nobody new enters or waits
 )

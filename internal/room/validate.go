@@ -177,10 +177,7 @@ func checkMessage(text string) string {
 }
 
 func checkMethod(method string) string {
-	if method == "random" {
-		return "random is not served yet" + got(method)
-	}
-	return checkOneOf(method, MethodFIFO, MethodPassthrough, MethodReject)
+	return checkOneOf(method, MethodFIFO, MethodRandom, MethodPassthrough, MethodReject)
 }
 
 func checkSuffix(suffix string) string {

@@ -87,6 +87,7 @@ func Figures() []Figure {
 		{"after a cold start the leaders are replaced every 10 s for 5 min: first admission later by, cap / serve", "<= 10 s", flappingLeaders},
 		{"an event with 200,000 people in the pre-queue over 5 data centres, whose coordinator is replaced 3 s before the start: first admission after the start; before it; peak sessions / T, admissions in 60 s / R", "<= 2 s; none; <= 1.000 / <= 1.000", eventStart},
 		{"an event with 200,000 people in the pre-queue over 5 data centres that begins with a draw, whose coordinator is replaced 3 s before entries close: first admission after the start; let in before they were called by the place that was drawn; peak sessions / T, admissions in 60 s / R", "<= 2 s; <= 0.1 %; <= 1.000 / <= 1.000", drawStart},
+		{"a room whose method is random, a line of a minute: share called within so many rounds off the law of the rounds by; throughput beside fifo; the median told off that of the waits by; waits inside the range", "<= 2 %; >= 0.99; <= 0.10; 0.80 +- 0.05", randomRounds},
 		{"let in the next N (1 to 500) of a room that is paused, nothing fails: releases that let in fewer; all within", "0; 3 s", func() Finding { return releasesInPeace(1000) }},
 		{"the same while coordinators end between taking and lending, aggregators and edges end, links are cut, messages come late and twice: releases that let in more than N", "0", func() Finding { return releasesInTrouble(1000) }},
 		{"50 visitors/s who take a slot and leave: throughput left to the others", ">= 80 %", abandoners},

@@ -53,8 +53,10 @@ type judge struct {
 	moved   int
 	excess  int // most sessions beyond T at any moment
 
-	releases map[uint64]*releasing
-	seeDrawn func(*draw.Notice, *ticket.Ticket) // whoever enters after a draw; nil where nobody looks
+	releases    map[uint64]*releasing
+	lots        int                                // people who entered by a call of a round
+	seeDrawn    func(*draw.Notice, *ticket.Ticket) // whoever enters after a draw; nil where nobody looks
+	seeAdmitted func(*ticket.Ticket)               // whoever enters; nil where nobody looks
 
 	lines []deed // per data centre, as of the last look
 	root  slots.RootLedger
@@ -157,6 +159,10 @@ func (j *judge) issued(w *World, v *visitor, d admission.Decision) {
 	if d.Verdict == admission.Admit {
 		j.admit(w, e.region)
 		j.drawn(w, e, &d.Ticket)
+		j.byLot(w, e, &d)
+		if j.seeAdmitted != nil {
+			j.seeAdmitted(&d.Ticket)
+		}
 		if e.told.Shut != admission.None {
 			j.released(w, e)
 		}

@@ -232,10 +232,20 @@ func (w *World) ends(f *fault, do func()) {
 	})
 }
 
+// method is what the queueing method is where no operator says otherwise.
+func (c *Config) method() string {
+	if c.Random {
+		return room.MethodRandom
+	}
+	return room.MethodFIFO
+}
+
 func (w *World) editMethod(f *fault) {
 	o := &w.operator
 	o.method, o.queueAll = room.MethodPassthrough, false
 	switch {
+	case f.y < 0.25:
+		o.method = room.MethodRandom
 	case f.x < 0.3:
 		o.method = room.MethodReject
 	case f.x < 0.5:
@@ -246,8 +256,8 @@ func (w *World) editMethod(f *fault) {
 	w.say(f, "queueing_method %q, queue_all %v, for %v", o.method, o.queueAll, f.last)
 	w.ends(f, func() {
 		if o.edits == edit {
-			o.method, o.queueAll = "", false
-			w.tell("#%d queueing_method is fifo", f.number)
+			o.method, o.queueAll = w.cfg.method(), false
+			w.tell("#%d queueing_method is %s", f.number, o.method)
 		}
 	})
 }

@@ -30,6 +30,7 @@ var Targets = []Target{
 	{"releases", Releases},
 	{"draws", Draws},
 	{"rules", Bypasses},
+	{"random", Random},
 }
 
 // Target is one of them.

@@ -41,6 +41,7 @@ type Config struct {
 	Session   time.Duration // session_duration
 	Probation time.Duration // of the first stamp; 0 for none
 	Cap       bool          // partition_policy cap
+	Random    bool          // queueing_method random, where no operator says otherwise
 
 	Demand  Demand
 	People  People
@@ -284,7 +285,7 @@ func New(cfg Config) *World {
 		rng:   rand.New(rand.NewPCG(cfg.Seed, 0x7665737469)),
 		chaos: rand.New(rand.NewPCG(cfg.Seed, 0x6368616f73)),
 	}
-	w.isTouched = make([]bool, cfg.Centres)
+	w.isTouched, w.operator.method = make([]bool, cfg.Centres), cfg.method()
 	w.judge.begin(w)
 	w.meters.begin(w)
 	w.keys.begin(w)

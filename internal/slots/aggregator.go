@@ -21,6 +21,7 @@ type RoomConfig struct {
 	LostWait time.Duration // lost_after
 
 	Unbound bool // queueing_method passthrough: sessions and admissions are counted, and no limit binds
+	Random  bool // queueing_method random: chance decides who is called
 	Shut    bool // nobody is to be admitted, or people may be gathering for an event: nobody is called, but by a release
 
 	Release Release // the newest of a room that is paused
@@ -32,6 +33,7 @@ func ConfigOf(r *room.Room) RoomConfig {
 		ID: r.ID, Total: uint64(r.TotalActiveUsers), Rate: uint64(r.NewUsersPerMinute), Session: r.SessionDuration,
 		Cap: r.PartitionPolicy == room.PolicyCap, LostWait: r.LostAfter,
 		Unbound: r.QueueingMethod == room.MethodPassthrough && !r.QueueAll && !r.Closed, Shut: r.QueueAll || r.Closed || r.QueueingMethod == room.MethodReject,
+		Random: r.QueueingMethod == room.MethodRandom,
 	}
 	if k := r.Control; k != nil && k.Pause != nil && k.Pause.Release != nil {
 		c.Release = releaseOf(k.Pause.Release)

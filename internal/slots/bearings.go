@@ -25,6 +25,8 @@ type bearings struct {
 	leased bool   // global reckons with the data centre going on
 	closed bool   // the data centre is to let nobody in
 	life   uint32 // longest life of a ticket that is stored
+
+	term wire.Term // of the aggregator
 }
 
 // bearings returns how the data centre stands at now.
@@ -32,7 +34,7 @@ func (a *Aggregator) bearings(now fleet.Mono) *bearings {
 	u := &a.up
 	return &bearings{
 		blank: u.blank, recovering: a.roster.recovering(), gathering: a.lives.gathering, isolated: u.isolated(now), deaf: u.unanswered(now, deaf),
-		leased: u.leased(now), closed: a.member.standing(u) != wire.Listed, life: a.stored.life,
+		leased: u.leased(now), closed: a.member.standing(u) != wire.Listed, life: a.stored.life, term: a.cfg.Term,
 	}
 }
 
@@ -148,7 +150,7 @@ func (at *bearings) view(now fleet.Mono, ft fleet.Time, b *books, free, rateFree
 		return &openView
 	}
 	if at.isolated {
-		b.ownView(now, ft, free, rateFree)
+		b.ownView(now, ft, at.term, free, rateFree)
 	}
 	return b.view
 }

@@ -249,7 +249,7 @@ func (b *books) show(v *wire.View) {
 
 // ownView makes the view of the room by what is known in the data centre alone, where so
 // many rights are free.
-func (b *books) ownView(now fleet.Mono, ft fleet.Time, free, rateFree int64) {
+func (b *books) ownView(now fleet.Mono, ft fleet.Time, term wire.Term, free, rateFree int64) {
 	if now.Sub(b.viewed) < viewGap {
 		return
 	}
@@ -257,7 +257,7 @@ func (b *books) ownView(now fleet.Mono, ft fleet.Time, free, rateFree int64) {
 	x := prospect{
 		flow: &b.flow, gain: &b.gain, lines: []line.Histogram{b.waiting},
 		supply: max(0, free) + idle, rate: max(0, rateFree) + ridle,
-		total: b.loan.held(), limit: b.loan.rateHeld(), tally: b.tally(),
+		total: b.loan.held(), limit: b.loan.rateHeld(), tally: b.tally(), random: b.Random, lot: lot{term, b.ID},
 	}
 	var heldJoined [][]fleet.Time
 	for _, acc := range b.accounts {
@@ -265,6 +265,7 @@ func (b *books) ownView(now fleet.Mono, ft fleet.Time, free, rateFree int64) {
 			x.wanted += float64(acc.want + acc.heldPeople)
 			x.pending = append(x.pending, acc.pending(acc.edge.asOf))
 			heldJoined = append(heldJoined, acc.heldJoined)
+			x.held += float64(acc.heldPeople)
 		}
 	}
 	x.heldJoined = mergeTimes(heldJoined, math.MaxInt)

@@ -33,6 +33,7 @@ type survey struct {
 
 	active     uint64
 	wanted     float64
+	held       float64 // people at the edges who are to enter
 	pending    []line.Histogram
 	absent     []line.Histogram // who waits in data centres of which nothing is heard now
 	heldJoined [][]fleet.Time
@@ -129,6 +130,7 @@ func (s *survey) add(d *centre, l *loan, how lending, share float64) {
 		s.wanted += float64(l.want + l.heldPeople)
 		s.pending = append(s.pending, l.pending)
 		s.heldJoined = append(s.heldJoined, l.heldJoined)
+		s.held += float64(l.heldPeople)
 	}
 	s.how = append(s.how, how)
 	s.homes = append(s.homes, d)
@@ -194,7 +196,7 @@ func (p *pool) lend(now fleet.Mono, ft fleet.Time, s *survey) {
 		supply: s.supply, rate: s.rate, total: int64(p.Total), limit: int64(p.Rate),
 		tally:  tally{life: time.Duration(wire.Life(p.Session)) * time.Second, active: s.active},
 		wanted: s.wanted, pending: s.pending, heldJoined: mergeTimes(s.heldJoined, math.MaxInt), debt: s.debt || p.Shut,
-		shut: p.Shut, called: calledUpTo(called, callable, ft),
+		shut: p.Shut, called: calledUpTo(called, callable, ft), random: p.Random, lot: lot{p.cfg.Term, p.ID}, held: s.held,
 	})
 	p.lendPasses(s)
 	if len(s.loans) == 0 {

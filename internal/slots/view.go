@@ -19,6 +19,7 @@ type gain struct {
 	entered uint64     // admissions as of the last step
 	stalled int        // steps in a row in which slots lay idle and nobody came
 	reached fleet.Time // who joined before it has been called, and stays so
+	rounds  rounds     // where chance decides who is called
 }
 
 const (
@@ -153,6 +154,15 @@ func (f *flow) mu(now fleet.Mono, admitted uint64) float64 {
 	return (rate(time.Minute) + rate(flowSpan)) / 2
 }
 
+// joining returns how many people per second began to wait in the last minute.
+func (f *flow) joining(now fleet.Mono, joined uint64) float64 {
+	if f.n == 0 {
+		return 0
+	}
+	s := f.since(now, time.Minute)
+	return float64(joined-s.joined) / max(1, now.Sub(s.at).Seconds())
+}
+
 // theta returns the share of those who wait that gives up per second: those who
 // were missed over the person-seconds of the time in which they gave up.
 func (f *flow) theta(now fleet.Mono, t *tally, waiting float64) float64 {
@@ -180,6 +190,9 @@ type prospect struct {
 	debt         bool             // more is lent than a lowered limit allows: nobody may enter
 	shut         bool             // an operator lets nobody in: as a debt,
 	called       fleet.Time       // but who joined before it enters by a pass
+	random       bool             // chance decides who is called, by rounds
+	lot          lot              // of which
+	held         float64          // people at the edges who were called
 	tally        tally
 }
 
@@ -239,6 +252,17 @@ func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
 	if v.Line.Total() >= 0.5 || x.debt {
 		v.Paces, v.Ranges = x.flow.foresee(now, line.Limits{Total: float64(x.total), PerMinute: float64(x.limit), Free: float64(max(0, avail))})
 	}
+	if r := &x.gain.rounds; x.random {
+		if !x.debt && !x.open(waiting) {
+			r.call(ft, x.lot, here, float64(max(0, avail))+ahead*v.Mu, x.held)
+		}
+		v.Rounds = r.recent
+		if v.Paces != nil {
+			v.Waits = r.waits(v.Line.Total(), x.flow.joining(now, x.tally.joined), v)
+		}
+	} else {
+		x.gain.rounds = rounds{}
+	}
 	if x.debt {
 		// Whoever was called would take each right that becomes free before it
 		// can go back, and the limit would stay as it was for ever.
@@ -260,6 +284,11 @@ func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
 	}
 	idle := min(part(x.supply, x.total), part(x.rate, x.limit))
 	x.gain.step(now, idle, x.tally.admitted)
+	if x.random {
+		v.Horizon = x.gain.rounds.horizon()
+		v.Park = v.Horizon
+		return v
+	}
 	// Those who will be let in before the next view reaches the edges are
 	// called by the place of people who are there, held at an edge: whoever
 	// stands in front of them without being there is passed, and goes first on
@@ -318,7 +347,12 @@ func sameView(a, b *wire.View) bool {
 			return false
 		}
 	}
-	return slices.Equal(a.Line.Histogram(), b.Line.Histogram())
+	for i := range a.Waits {
+		if !alike(a.Waits[i].Seconds(), b.Waits[i].Seconds()) {
+			return false
+		}
+	}
+	return slices.Equal(a.Rounds, b.Rounds) && slices.Equal(a.Line.Histogram(), b.Line.Histogram())
 }
 
 // alike reports whether two rates differ by less than anybody would notice.

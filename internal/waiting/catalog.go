@@ -310,7 +310,7 @@ func (c *catalog) text(v *Visitor) string {
 			return c.msg.QueuedCounting
 		case v.longer():
 			return c.msg.QueuedLonger
-		case v.method() == "random":
+		case v.lots():
 			return c.msg.QueuedRandom
 		}
 		return c.msg.QueuedText

@@ -45,8 +45,12 @@ func AppendBroadcast(dst []byte, b *Broadcast) []byte {
 		whole(`,"drawn":`, int64(b.Drawn))
 	}
 	if v := b.View; v != nil {
-		whole(`,"horizon":`, min(int64(v.Horizon), maxDate))
-		whole(`,"park":`, min(int64(v.Park), maxDate))
+		horizon, park := min(int64(v.Horizon), maxDate), min(int64(v.Park), maxDate)
+		if len(v.Rounds) > 0 && v.Queues() { // no page knows whom chance has called
+			horizon, park = 0, 0
+		}
+		whole(`,"horizon":`, horizon)
+		whole(`,"park":`, park)
 		whole(`,"slots":`, v.Slots)
 		dst = append(dst, `,"paces":[`...)
 		for i, p := range v.Paces {

@@ -47,7 +47,7 @@ var ofMethod = slices.Index(cloudflareFields, "queueingMethod")
 // eventless is these fields by method, where there is no event.
 var eventless = func() map[string]string {
 	out := map[string]string{}
-	for _, method := range []string{room.MethodFIFO, room.MethodPassthrough, room.MethodReject} {
+	for _, method := range []string{room.MethodFIFO, room.MethodRandom, room.MethodPassthrough, room.MethodReject} {
 		out[method] = string(appendCloudflares(nil, cloudflares[ofMethod:], &Visitor{Method: method}))
 	}
 	return out
@@ -157,6 +157,16 @@ var ours = func() []field {
 				if place := t.Place(); place != t.Joined {
 					dst = append(appendMoment(append(dst, `,"place":"`...), place), '"')
 				}
+			}
+			if v.lots() && v.known() {
+				dst = append(dst, `,"waitTimePercentileSeconds":[`...)
+				for i, d := range v.Decision.Quartiles {
+					if i > 0 {
+						dst = append(dst, ',')
+					}
+					dst = strconv.AppendInt(dst, wholeSeconds(d), 10)
+				}
+				dst = append(dst, ']')
 			}
 			return v.appendDraw(dst)
 		}},

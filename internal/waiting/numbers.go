@@ -130,6 +130,22 @@ func (c *catalog) appendSpan(dst []byte, d time.Duration) []byte {
 	return c.appendUnit(dst, days, s/(24*3600))
 }
 
+// appendQuartiles writes for how long the fastest 25, 50 and 75 of a hundred wait at most, one in a line.
+func (c *catalog) appendQuartiles(dst []byte, v *Visitor) []byte {
+	for k := range v.Decision.Quartiles {
+		d, u, size := v.quartile(k), minutes, time.Minute
+		if d > 2*time.Hour {
+			u, size = hours, time.Hour
+		}
+		if k > 0 {
+			dst = append(dst, '\n')
+		}
+		dst = append(c.appendNumber(dst, uint64(25*(k+1))), "\u00a0% ≤ "...)
+		dst = c.appendUnit(dst, u, max(1, uint64((d+size-1)/size)))
+	}
+	return dst
+}
+
 // appendWait writes an estimate as coarsely as it is known: minutes up to two
 // hours, then hours. A range is rounded outwards, but begins at one.
 func (c *catalog) appendWait(dst []byte, v *Visitor) []byte {

@@ -280,7 +280,7 @@ func packAll() []func() *pack {
 
 var variables = map[string]variable{
 	"title": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
-		if v.State() == Queued && !v.counting() {
+		if v.State() == Queued && !v.counting() && !v.lots() {
 			dst = append(dst, '(')
 			dst = c.appendNumber(dst, v.Decision.Ahead)
 			dst = append(dst, ") "...)
@@ -300,6 +300,7 @@ var variables = map[string]variable{
 	},
 	"brand":   func(dst []byte, _ *Visitor, _ *catalog, p *Page) []byte { return append(dst, p.brand...) },
 	"state":   func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return append(dst, v.State().String()...) },
+	"order":   func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return append(dst, v.method()...) },
 	"heading": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return append(dst, c.heading(v)...) },
 	"text":    func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return c.appendText(dst, v) },
 	"lost":    func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return append(dst, c.lost(v)...) },
@@ -321,6 +322,9 @@ var variables = map[string]variable{
 	"wait": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
 		if v.State() == Next {
 			return append(dst, c.msg.WaitNow...)
+		}
+		if v.quartile(0) > 0 {
+			return c.appendQuartiles(dst, v)
 		}
 		return c.appendWait(dst, v)
 	},

@@ -27,6 +27,9 @@ function wait(s) {
 	if (s.state == "next") return words.wait_now;
 	var low = s.waitTimeLowSeconds, high = s.waitTimeHighSeconds, ranged = low < high;
 	if (!s.waitTimeKnown) return words.wait_unknown;
+	if (lots(s) && s.waitTimePercentileSeconds) return s.waitTimePercentileSeconds.map(function (t, i) {
+		return count.format(25 * (i + 1)) + "\u00a0% ≤ " + unit(t > 7200 ? "hour" : "minute", Math.max(1, Math.ceil(t / (t > 7200 ? 3600 : 60))));
+	}).join("\n");
 	if (high < (ranged ? 60 : 45)) return words.wait_short;
 	if (low >= 86400) return words.wait_long;
 	var name = high > 7200 ? "hour" : "minute", size = high > 7200 ? 3600 : 60;
@@ -35,6 +38,8 @@ function wait(s) {
 	high = Math.ceil(high / size);
 	return unit(name, high, low < high && count.format(low) + "–\u2060" + count.format(high)); // no line ends in it
 }
+// lots tells whether chance decides who is next. Then there is no place: only an answer tells whether the turn has come.
+function lots(s) { return s.queueingMethod == "random" }
 // at returns the place in the line: when the visitor joined, unless told otherwise.
 function at(s) { return Date.parse(s.place || s.joinedAt) }
 function clock(time, how) { return new Intl.DateTimeFormat(lang, how).format(new Date(time)) }
@@ -57,16 +62,17 @@ function show(s) {
 	put("note", s.message);
 	if (s.lost) put("lost", words["lost_" + s.lost]);
 	var known = s.progressPercent >= 0;
+	vr.dataset.order = s.queueingMethod;
 	vr.dataset.bar = known ? done = Math.max(done, s.progressPercent) : "";
 	if (known) $("bar").value = done;
-	turn(s.state, s.state == "paused" ? words["paused_" + s.pausedBy] : s.state == "queued" && s.counting ? words.queued_counting : s.state == "queued" && s.waitTimeLonger ? words.queued_longer : s.state == "queued" && s.queueingMethod == "random" ? words.queued_random : words[s.state + "_text"]);
+	turn(s.state, s.state == "paused" ? words["paused_" + s.pausedBy] : s.state == "queued" && s.counting ? words.queued_counting : s.state == "queued" && s.waitTimeLonger ? words.queued_longer : s.state == "queued" && lots(s) ? words.queued_random : words[s.state + "_text"]);
 	tick();
 }
 function turn(to, text) {
 	state = vr.dataset.state = to;
 	put("head", words[to]);
 	put("text", now[to] || text); // of a draw
-	document.title = (to == "queued" && !now.counting ? "(" + count.format(now.peopleAhead) + ") " : "") + words[to];
+	document.title = (to == "queued" && !now.counting && !lots(now) ? "(" + count.format(now.peopleAhead) + ") " : "") + words[to];
 	tell(to, text);
 }
 function tick() {
@@ -77,11 +83,11 @@ function tick() {
 // tell reads aloud what a person cares about, and not every second: another
 // state; half of the people gone; otherwise every five minutes.
 function tell(to, text) {
-	var ahead = now.peopleAhead, late = Date.now() - told.at > 300000 && ahead != told.ahead;
+	var ahead = lots(now) ? 1 : now.peopleAhead, late = Date.now() - told.at > 300000 && ahead != told.ahead;
 	var longer = now.waitTimeLonger && !told.longer, counted = told.counting && !now.counting;
 	if (to == told.state && (to != "queued" || now.counting || ahead > told.ahead / 2 && !late && !longer && !counted)) return;
 	told = { state: to, ahead: ahead, at: Date.now(), longer: now.waitTimeLonger, counting: now.counting };
-	$("say").textContent = words[to] + ". " + (to == "queued" && !now.counting ? (longer ? text + " " : "") + words.ahead + ": " + count.format(ahead) + ". " + words.wait + ": " + wait(now) : text);
+	$("say").textContent = words[to] + ". " + (to == "queued" && !now.counting ? (longer ? text + " " : "") + (lots(now) ? "" : words.ahead + ": " + count.format(ahead) + ". ") + words.wait + ": " + wait(now) : text);
 }
 
 // The turn has come.
@@ -169,9 +175,9 @@ function placed(n) {
 	if (entering || !n.line || "queued next paused before".indexOf(now.state) < 0) return;
 	if (fails) return ask();
 	var was = near, joined = at(now), early = now.state == "before";
-	if (!now.counting && !early) show(shown(n, joined)); // else the answer to the next question tells more
+	if (!now.counting && !early && !lots(now)) show(shown(n, joined)); // else the answer to the next question tells more
 	if (n.drawn > joined && n.drawn != drew) within(Math.random() * 10, drew = n.drawn); // once: the answer tells the place
-	near = !n.pausedBy && joined <= Math.max(n.horizon, early ? 0 : n.park);
+	near = !n.pausedBy && (joined <= Math.max(n.horizon, early ? 0 : n.park) || lots(now) && now.state == "next");
 	// Timers of pages in the background are slow; messages are not.
 	if (near && !was) later(.05 + Math.random() * (early ? 3 : .45)); else if (due && Date.now() > due) ask();
 }
@@ -295,8 +301,9 @@ function heard(s) {
 	word = Object.assign({}, s);
 	// The stream may have told less since than the ticket remembers. What was told
 	// before the visitor was counted binds nobody.
-	if (now.answer && !now.counting && at(s) == at(now)) keep(s);
+	if (now.answer && !now.counting && at(s) == at(now) && !lots(s)) keep(s);
 	show(s);
+	if (lots(s)) near = s.state == "next";
 	// Whose question was held for as long as may be has the turn near.
 	later(near && Date.now() - sent > 5000 ? .1 : s.retryAfterSeconds);
 }

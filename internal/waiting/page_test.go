@@ -127,7 +127,11 @@ func TestWhatVisitorsAreTold(t *testing.T) {
 		{"queued", func(v *waiting.Visitor) { v.Decision.Low, v.Decision.High = 0, 0 }, []string{`id="wait">10 minutes<`}, nil},
 		{"queued", func(v *waiting.Visitor) { v.Decision.Low = v.Decision.High }, []string{`id="wait">11 minutes<`}, nil},
 		{"queued-unknown", nil, []string{`id="wait">Not known yet<`, `data-bar=""`}, nil},
-		{"queued-random", nil, []string{"drawn at random.</p>"}, []string{"order of arrival.</p>"}},
+		{"queued-random", nil, []string{
+			"<title>You are in line</title>", "drawn at random.</p>", "id=\"wait\">25\u00a0% ≤ 5 minutes\n50\u00a0% ≤ 10 minutes\n75\u00a0% ≤ 20 minutes<",
+			`data-bar="" data-order="random"`, `"waitTimePercentileSeconds":[250,600,1200]`,
+		}, []string{"order of arrival.</p>"}},
+		{"queued-random", func(v *waiting.Visitor) { v.Decision.Known = false }, []string{`id="wait">Not known yet<`}, []string{"waitTimePercentileSeconds\":["}},
 		{"queued-million", nil, []string{`id="ahead">1,234,567<`, `id="wait">More than a day<`}, nil},
 		{"queued-message", func(v *waiting.Visitor) { v.Message = `</p><script>alert("1")</script> & 'so'` }, []string{
 			`>&lt;/p&gt;&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt; &amp; &#39;so&#39;</p>`, `"message":"\u003c/p\u003e\u003cscript\u003ealert(\"1\")`,

@@ -54,7 +54,10 @@ func makeSamples() []Sample {
 			v.Decision.Ahead, v.Decision.Waiting, v.Decision.Wait = 1_234_567, 2_000_000, 30*time.Hour
 			v.Decision.Low, v.Decision.High = 26*time.Hour, 33*time.Hour
 		})},
-		{"queued-random", line(func(v *Visitor) { v.Method = "random" })},
+		{"queued-random", line(func(v *Visitor) {
+			v.Method, v.Decision.Ahead, v.Decision.Low, v.Decision.High = "random", 0, 2*time.Minute, 33*time.Minute
+			v.Decision.Quartiles = [3]time.Duration{4*time.Minute + 10*time.Second, 10 * time.Minute, 20 * time.Minute}
+		})},
 		{"queued-longer", line(func(v *Visitor) { v.Decision.Longer = true })},
 		{"lost-away", line(func(v *Visitor) { v.Decision.Fresh, v.Decision.Ticket.Joined = admission.Lost, now })},
 		{"lost-expired", line(func(v *Visitor) { v.Decision.Fresh, v.Decision.Ticket.Joined = admission.Expired, now })},

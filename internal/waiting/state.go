@@ -5,6 +5,7 @@ import (
 
 	"vestibule/internal/admission"
 	"vestibule/internal/fleet"
+	"vestibule/internal/room"
 )
 
 // Visitor is what one visitor is told.
@@ -217,6 +218,17 @@ func (v *Visitor) method() string {
 	return v.Method
 }
 
+// lots reports whether chance decides who is next, so that there is no place to tell.
+func (v *Visitor) lots() bool { return v.method() == room.MethodRandom }
+
+// quartile returns for how long the fastest 25, 50 or 75 of a hundred wait at most, by k of 0 to 2; 0 where that is not told.
+func (v *Visitor) quartile(k int) time.Duration {
+	if !v.lots() || !v.known() {
+		return 0
+	}
+	return v.Decision.Quartiles[k]
+}
+
 // total returns how many people wait. The visitor is one of them, also where the
 // count is older than the visit.
 func (v *Visitor) total() uint64 { return max(v.Decision.Waiting, v.Decision.Ahead+1) }
@@ -227,7 +239,7 @@ func (v *Visitor) waited() time.Duration { return max(0, v.Now.Sub(v.Decision.Ti
 // progress returns the share of the wait that is over, in percent, and whether
 // it is known: the time waited against that time and what is still to come.
 func (v *Visitor) progress() (percent int, ok bool) {
-	if !v.known() || v.State() != Queued {
+	if !v.known() || v.State() != Queued || v.lots() {
 		return 0, false
 	}
 	done := v.waited()

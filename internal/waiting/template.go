@@ -184,12 +184,15 @@ var values = sortValues([]value{
 	num("waitTime", func(v *Visitor) int64 { return waitMinutes(v) }),
 	num("waitTimeHours", func(v *Visitor) int64 { return waitMinutes(v) / 60 }),
 	num("waitTimeHourMinutes", func(v *Visitor) int64 { return waitMinutes(v) % 60 }),
-	num("waitTime25Percentile", func(*Visitor) int64 { return int64(0) }),
-	num("waitTime50Percentile", func(*Visitor) int64 { return int64(0) }),
-	num("waitTime75Percentile", func(*Visitor) int64 { return int64(0) }),
+	num("waitTime25Percentile", func(v *Visitor) int64 { return wholeMinutes(v.quartile(0)) }),
+	num("waitTime50Percentile", func(v *Visitor) int64 { return wholeMinutes(v.quartile(1)) }),
+	num("waitTime75Percentile", func(v *Visitor) int64 { return wholeMinutes(v.quartile(2)) }),
 	{name: "waitTimeFormatted", append: func(dst []byte, v *Visitor) []byte {
 		if !v.known() {
 			return append(dst, "unavailable"...)
+		}
+		if least := wholeMinutes(v.quartile(0)); least > 0 {
+			return appendFormatted(append(appendFormatted(dst, least), " to "...), wholeMinutes(v.quartile(2)))
 		}
 		return appendFormatted(dst, waitMinutes(v))
 	}},

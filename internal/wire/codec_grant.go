@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"vestibule/internal/draw"
 	"vestibule/internal/fleet"
 	"vestibule/internal/line"
 	"vestibule/internal/room"
@@ -106,6 +107,14 @@ func packView(v *View) *wirepb.View {
 	for _, c := range v.Paces {
 		p.PaceMs, p.PaceMu = append(p.PaceMs, uint64(max(0, c.For.Milliseconds()))), append(p.PaceMu, c.Mu)
 	}
+	for _, r := range v.Rounds {
+		p.RoundSeed, p.RoundCalledMs = append(p.RoundSeed, r.Seed), append(p.RoundCalledMs, int64(r.Called))
+	}
+	if v.Waits.Known() {
+		for _, d := range v.Waits {
+			p.WaitMs = append(p.WaitMs, uint64(max(0, d.Milliseconds())))
+		}
+	}
 	if v.Ranges != (line.Ranges{}) {
 		for _, r := range v.Ranges {
 			p.RangeLow, p.RangeHigh = append(p.RangeLow, r.Low), append(p.RangeHigh, r.High)
@@ -152,5 +161,26 @@ func unpackView(p *wirepb.View) (*View, error) {
 		}
 		v.Ranges[i] = line.Range{Low: low, High: p.RangeHigh[i]}
 	}
-	return v, nil
+	return v, v.unpackRounds(p)
+}
+
+// unpackRounds reads what a view tells of rounds.
+func (v *View) unpackRounds(p *wirepb.View) error {
+	if len(p.RoundSeed) != len(p.RoundCalledMs) || len(p.RoundSeed) > draw.MaxRounds {
+		return fmt.Errorf("rounds: columns must be equally long and hold at most %d rounds", draw.MaxRounds)
+	}
+	for i, seed := range p.RoundSeed {
+		r := draw.Round{Seed: seed, Called: fleet.Time(p.RoundCalledMs[i])}
+		if n := len(v.Rounds); r.Called <= 0 || n > 0 && r.Start() <= v.Rounds[n-1].Start() {
+			return fmt.Errorf("rounds[%d]: must be after the one before, got %d", i, r.Called)
+		}
+		v.Rounds = append(v.Rounds, r)
+	}
+	if n := len(p.WaitMs); n != 0 && n != len(v.Waits) {
+		return fmt.Errorf("waits: must be none or %d, got %d", len(v.Waits), n)
+	}
+	for i, ms := range p.WaitMs {
+		v.Waits[i] = time.Duration(min(ms, uint64(line.MaxWait.Milliseconds()))) * time.Millisecond
+	}
+	return nil
 }

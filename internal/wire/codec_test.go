@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
+	"vestibule/internal/draw"
 	"vestibule/internal/fleet"
 	"vestibule/internal/line"
 	"vestibule/internal/lineage"
@@ -56,7 +57,7 @@ var goldenGrant = Grant{
 		{Room: room.IDOf("tickets"), Gen: 1, Granted: 600, RateGranted: 300, RenewCeil: 12, Life: 330, Keep: 20, RateKeep: 10, Confirmed: true, Returned: 44, RateReturned: 2, Ends: []End{{ID: 82, Home: 9, Until: 1622133301, Kind: Cleared}}, Lines: []Line{{ID: 79, Stamp: 0xa1}}, Passes: Passes{Release: 1622133200000, Granted: 12, Keep: 5}, View: &View{
 			Version: 8, At: day, Horizon: day - 90_000, Park: line.Open, Slots: -1, Active: 201, Mu: 0.5, Theta: 1.0 / 1800,
 			Line:   line.NewDigest(line.Histogram{{Start: day - 120_000, Width: 60_000, N: 2}}),
-			Unseen: 3, Joining: 2.25, Called: 1622133190000, Paces: []line.Pace{{For: 90 * time.Second, Mu: 2}, {Mu: 0.5}},
+			Unseen: 3, Joining: 2.25, Called: 1622133190000, Rounds: draw.Rounds{{Seed: 7, Called: 1622133180005}, {Seed: 1 << 63, Called: 1622133200000}}, Waits: line.Waits{1e9, 2e9, 4e9, 9e9, 60e9}, Paces: []line.Pace{{For: 90 * time.Second, Mu: 2}, {Mu: 0.5}},
 			Ranges: line.Ranges{{Low: 0.5, High: 2}, {Low: 0.8, High: 1.2}, {Low: 0.9, High: 1.1}, {Low: 0.95, High: 1.05}},
 		}},
 		{Room: room.IDOf("vaccine")},

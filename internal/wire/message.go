@@ -15,6 +15,7 @@ package wire
 import (
 	"time"
 
+	"vestibule/internal/draw"
 	"vestibule/internal/fleet"
 	"vestibule/internal/line"
 	"vestibule/internal/lineage"
@@ -360,4 +361,8 @@ type View struct {
 	Joining float64     // people who join per second, of late: those that reports have yet to tell of
 	Ranges  line.Ranges // between what waits are, by what was forecast
 	Called  fleet.Time  // of a room that is paused: who joined before it may enter by a pass; 0 for nobody
+
+	// Of a room whose method is random. Nobody is ordered by the time of joining there.
+	Rounds draw.Rounds // the last ones; none where the order is fifo
+	Waits  line.Waits  // of those who wait and were not called; zero for not known
 }

@@ -125,6 +125,10 @@ var plan = map[mutant.ID]killer{
 	mutant.DrawLateJoiner:   {"draw.TestWhoComesLaterIsBehind", "draws"},
 	mutant.DrawIgnored:      {"admission.TestWhoWasDrawnStandsThere", "draws"},
 
+	mutant.RoundTakesNewcomers: {"draw.TestWhoComesDuringARoundIsBehind", "random"},
+	mutant.RoundsAlike:         {"slots.TestRoundsCallAsManyAsAreWanted", ""},
+	mutant.CallForgotten:       {"draw.TestWhoWasCalledStaysCalled admission.TestChanceDecidesWhoIsCalled", ""},
+
 	mutant.ReleaseUnmarked:        {"slots.TestRule11AReleaseIsLent", "releases"},
 	mutant.ReleaseMarkedTwice:     {"slots.TestRule11AReleaseIsLent", "releases"},
 	mutant.PassesBackTwice:        {"slots.TestRule11WhatComesBack", "releases"},

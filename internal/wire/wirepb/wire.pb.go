@@ -1621,7 +1621,10 @@ type View struct {
 	RangeLow      []float64              `protobuf:"fixed64,13,rep,packed,name=range_low,json=rangeLow,proto3" json:"range_low,omitempty"` // one of each per class
 	RangeHigh     []float64              `protobuf:"fixed64,14,rep,packed,name=range_high,json=rangeHigh,proto3" json:"range_high,omitempty"`
 	Joining       float64                `protobuf:"fixed64,15,opt,name=joining,proto3" json:"joining,omitempty"`
-	CalledMs      int64                  `protobuf:"varint,16,opt,name=called_ms,json=calledMs,proto3" json:"called_ms,omitempty"` // of a room that is paused: who joined before it may enter by a pass
+	CalledMs      int64                  `protobuf:"varint,16,opt,name=called_ms,json=calledMs,proto3" json:"called_ms,omitempty"`                         // of a room that is paused: who joined before it may enter by a pass
+	RoundSeed     []uint64               `protobuf:"fixed64,17,rep,packed,name=round_seed,json=roundSeed,proto3" json:"round_seed,omitempty"`              // one of each per round of a room whose method is random, oldest first; none for fifo
+	RoundCalledMs []int64                `protobuf:"varint,18,rep,packed,name=round_called_ms,json=roundCalledMs,proto3" json:"round_called_ms,omitempty"` // places up to which the round has called
+	WaitMs        []uint64               `protobuf:"varint,19,rep,packed,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`                        // of a room whose method is random: by then so many parts of those who wait are in
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1766,6 +1769,27 @@ func (x *View) GetCalledMs() int64 {
 		return x.CalledMs
 	}
 	return 0
+}
+
+func (x *View) GetRoundSeed() []uint64 {
+	if x != nil {
+		return x.RoundSeed
+	}
+	return nil
+}
+
+func (x *View) GetRoundCalledMs() []int64 {
+	if x != nil {
+		return x.RoundCalledMs
+	}
+	return nil
+}
+
+func (x *View) GetWaitMs() []uint64 {
+	if x != nil {
+		return x.WaitMs
+	}
+	return nil
 }
 
 // Promises is what a data centre keeps across its aggregators, as it is stored: the
@@ -2501,7 +2525,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\tconfirmed\x18\f \x01(\bR\tconfirmed\x12+\n" +
 	"\x04ends\x18\r \x01(\v2\x17.vestibule.wire.v1.EndsR\x04ends\x12.\n" +
 	"\x05lines\x18\x10 \x01(\v2\x18.vestibule.wire.v1.LinesR\x05lines\x121\n" +
-	"\x06passes\x18\x11 \x01(\v2\x19.vestibule.wire.v1.PassesR\x06passes\"\xab\x03\n" +
+	"\x06passes\x18\x11 \x01(\v2\x19.vestibule.wire.v1.PassesR\x06passes\"\x8b\x04\n" +
 	"\x04View\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\x12\x1d\n" +
@@ -2521,7 +2545,11 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\n" +
 	"range_high\x18\x0e \x03(\x01R\trangeHigh\x12\x18\n" +
 	"\ajoining\x18\x0f \x01(\x01R\ajoining\x12\x1b\n" +
-	"\tcalled_ms\x18\x10 \x01(\x03R\bcalledMs\"\xd7\x01\n" +
+	"\tcalled_ms\x18\x10 \x01(\x03R\bcalledMs\x12\x1d\n" +
+	"\n" +
+	"round_seed\x18\x11 \x03(\x06R\troundSeed\x12&\n" +
+	"\x0fround_called_ms\x18\x12 \x03(\x03R\rroundCalledMs\x12\x17\n" +
+	"\await_ms\x18\x13 \x03(\x04R\x06waitMs\"\xd7\x01\n" +
 	"\bPromises\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12-\n" +
 	"\x05owner\x18\x02 \x01(\v2\x17.vestibule.wire.v1.TermR\x05owner\x12\x14\n" +

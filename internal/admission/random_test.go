@@ -1,0 +1,113 @@
+package admission
+
+import (
+	"testing"
+	"time"
+
+	"vestibule/internal/draw"
+	"vestibule/internal/fleet"
+	"vestibule/internal/line"
+	"vestibule/internal/ticket"
+	"vestibule/internal/wire"
+)
+
+// lots returns a view of a room whose method is random: its newest round began three seconds before the present and has called a share.
+func lots(share float64, before ...draw.Round) *wire.View {
+	newest := draw.NewRound(present, 77).Upto(share, 0)
+	v := view(1000, newest.Called, newest.Called)
+	v.At, v.Rounds = present, append(before, newest)
+	v.Waits = line.Waits{time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 20 * time.Minute}
+	return v
+}
+
+// calls returns the number of a ticket that was in line a minute ago, and that the round calls with a share of a half, or does not.
+func calls(r draw.Round, called bool, from uint64) uint64 {
+	for id := from; ; id++ {
+		if r = r.Upto(0.5, 0); r.Place(id, day.Add(time.Hour-time.Minute)) <= r.Called == called {
+			return id
+		}
+	}
+}
+
+// TestChanceDecidesWhoIsCalled: whom a round has called enters, whoever joined first; nobody else does, and nobody new. Who was called
+// by a round that is over still enters. Of the ticket nothing is changed, so that the order of joining is what it was.
+func TestChanceDecidesWhoIsCalled(t *testing.T) {
+	now := at(0)
+	e, r := newEdge(t, now, 10, 10)
+	newest := draw.NewRound(present, 77)
+	old := draw.NewRound(present.Add(-draw.RoundLength), 78).Upto(0.5, 0)
+	give := func(v *wire.View) {
+		g := r.held
+		v.Version = r.seq
+		g.View = v
+		r.room(now, g)
+	}
+	give(lots(0.5, old))
+	in, out := calls(newest, true, 1), uint64(0)
+	for id := uint64(1); out == 0; id++ {
+		if w := waiting(id, time.Minute); newest.Place(id, w.Joined) > newest.Upto(0.5, 0).Called && old.Place(id, w.Joined) > old.Called {
+			out = id
+		}
+	}
+	if d := e.Arrive(now, sale, waiting(in, time.Minute)); d.Verdict != Admit {
+		t.Errorf("who was called: %v, %v", d.Verdict, d.Reason)
+	}
+	early := waiting(out, time.Minute)
+	early.Longer, early.Forecast, early.Ahead = 5, 9, 7
+	d := e.Arrive(now, sale, early)
+	if d.Verdict != Queue || d.Reason != Behind || d.Ahead != 0 || d.Waiting != 1000 || d.Ticket.Place() != early.Joined {
+		t.Errorf("who was not called: %+v", d)
+	}
+	if !d.Known || d.Low != time.Minute || d.Wait != 5*time.Minute || d.High != 20*time.Minute || d.Quartiles != [3]time.Duration{2 * time.Minute, 5 * time.Minute, 10 * time.Minute} || d.Next {
+		t.Errorf("is told %+v", d)
+	}
+	if k := d.Ticket; k.Wait|k.High|k.Ahead|k.Longer|k.Forecast != 0 {
+		t.Errorf("what was told of another order is kept: %+v", k)
+	}
+	if d := e.Arrive(now, sale, ticket.Ticket{}); d.Verdict != Queue || d.Reason != Behind {
+		t.Errorf("somebody new: %v, %v", d.Verdict, d.Reason)
+	}
+	past := uint64(0)
+	for id := uint64(1); past == 0; id++ {
+		if w := waiting(id, time.Minute); newest.Place(id, w.Joined) > newest.Upto(0.5, 0).Called && old.Place(id, w.Joined) <= old.Called {
+			past = id
+		}
+	}
+	if d := e.Arrive(now, sale, waiting(past, time.Minute)); d.Verdict != Admit {
+		t.Errorf("who was called by a round that is over: %v, %v", d.Verdict, d.Reason)
+	}
+
+	// fifo again: who joined first enters first, as ever.
+	give(view(1000, early.Joined, early.Joined))
+	if d := e.Arrive(now, sale, d.Ticket); d.Verdict != Admit {
+		t.Errorf("first in line by fifo: %v, %v", d.Verdict, d.Reason)
+	}
+	if d := e.Arrive(now, sale, waiting(in+1000, 50*time.Second)); d.Verdict == Admit {
+		t.Errorf("behind the horizon: %v, %v", d.Verdict, d.Reason)
+	}
+}
+
+// TestWhoIsHeldIsOrderedAnew: with every round, and where the method changes, those who are held stand where they are called now.
+func TestWhoIsHeldIsOrderedAnew(t *testing.T) {
+	now := at(0)
+	e, r := newEdge(t, now, 0, 0)
+	newest := draw.NewRound(present, 77)
+	in, out := calls(newest, true, 1), calls(newest, false, 1)
+	for _, id := range []uint64{in, out} {
+		e.Hold(now, &Visit{Room: sale, Ticket: waiting(id, time.Minute-time.Duration(id)*time.Millisecond)})
+	}
+	oldest := func(v *wire.View) (out []fleet.Time) {
+		g := r.held
+		v.Version = r.seq
+		g.View = v
+		r.room(now, g)
+		return e.rooms[sale].held.visits.oldest(nil, 10)
+	}
+	byLot := oldest(lots(0.5))
+	if len(byLot) != 2 || byLot[0] != newest.Place(in, 0) || byLot[1] != newest.Place(out, 0) {
+		t.Errorf("held at %v, want %v and %v", byLot, newest.Place(in, 0), newest.Place(out, 0))
+	}
+	if byJoining := oldest(view(1000, present, present)); byJoining[1] >= newest.Start() {
+		t.Errorf("by fifo held at %v, want where they joined", byJoining)
+	}
+}

@@ -1,0 +1,171 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"vestibule/internal/admission"
+	"vestibule/internal/draw"
+	"vestibule/internal/fleet"
+	"vestibule/internal/ticket"
+)
+
+// byLot judges an admission in a room whose method is random, by what its edge was told: nobody enters whom no round has called, and
+// nobody who came during a round before everybody who has waited since before it.
+func (j *judge) byLot(w *World, e *edgeNode, d *admission.Decision) {
+	v := e.core.Ledger(e.clock.read(w.now), w.room).View
+	if v == nil || len(v.Rounds) == 0 || !v.Queues() || d.Reason != admission.Slot || e.told.Shut == admission.QueuedAll {
+		return
+	}
+	t := &d.Ticket
+	place := v.Rounds.Place(t.ID, t.Place())
+	for _, r := range v.Rounds {
+		if r.Start() != draw.StartOf(place) || place > r.Called {
+			continue
+		}
+		if j.lots++; t.Place() >= r.Start() && int64(r.Called-r.Start()) <= draw.RoundParts {
+			j.fail(w, "%s admits somebody who came during a round of those who waited before it", w.name(e))
+		}
+		return
+	}
+	j.fail(w, "%s admits somebody whom no round has called", w.name(e))
+}
+
+// Random has a room whose method is random, or is for a while, with a line that seldom ends, while anything goes wrong.
+func Random(seed uint64) Config {
+	c, rng := tight(seed, 1+rng20(seed)%3, 2, 10*time.Second)
+	c.Length = 3 * time.Minute
+	c.Random = rng.IntN(2) == 0
+	f := &c.Faults
+	f.Every, f.Last = time.Duration(8+rng.IntN(16))*time.Second, time.Duration(10+rng.IntN(30))*time.Second
+	f.Methods = true
+	f.CrashGlobal, f.CrashEdge, f.CrashRegion = rng.IntN(3) == 0, rng.IntN(3) == 0, rng.IntN(3) == 0
+	f.Clocks, f.CutRegion, f.CutEdge = rng.IntN(3) == 0, rng.IntN(4) == 0, rng.IntN(4) == 0
+	return c
+}
+
+// lots is what is seen of a room whose method is random: what each round called, and in which round after joining people were called.
+type lots struct {
+	rounds  []draw.Round               // oldest first, as they stood last
+	entered map[fleet.Time]map[int]int // of those who joined during a round, by its start: how many were called by the n-th that began after
+	joined  map[fleet.Time]int
+}
+
+// look notes how far the rounds have called.
+func (l *lots) look(w *World) {
+	v := w.newest().core.Totals(w.room).View
+	if v == nil {
+		return
+	}
+	for _, r := range v.Rounds {
+		if n := len(l.rounds); n == 0 || l.rounds[n-1].Start() < r.Start() {
+			l.rounds = append(l.rounds, r)
+			continue
+		}
+		for i := len(l.rounds) - 1; i >= 0 && l.rounds[i].Start() >= r.Start(); i-- {
+			if l.rounds[i].Start() == r.Start() {
+				l.rounds[i] = r
+			}
+		}
+	}
+}
+
+// admitted notes by which round somebody was called.
+func (l *lots) admitted(t *ticket.Ticket) {
+	start := draw.StartOf(t.Place())
+	n := 0
+	for _, r := range l.rounds {
+		if r.Start() <= start {
+			continue
+		}
+		n++
+		if r.Place(t.ID, t.Place()) <= r.Called {
+			break
+		}
+	}
+	if l.entered[start] == nil {
+		l.entered[start] = map[int]int{}
+	}
+	l.entered[start][n]++
+	l.joined[start]++
+}
+
+// off returns by how much the share of those who joined from one time to another that was called within so many rounds is off the
+// law of the rounds at most: who waits has in each round the same chance as everybody, what it called of those who took part.
+func (l *lots) off(from, to fleet.Time) (most float64, people int) {
+	const deep = 60
+	seen, law := [deep]float64{}, [deep]float64{}
+	for start, joined := range l.joined {
+		if start < from || start >= to {
+			continue
+		}
+		people += joined
+		left, k := 1.0, 0
+		sum := 0
+		for n := range deep {
+			for k < len(l.rounds) && l.rounds[k].Start() <= start {
+				k++
+			}
+			if n > 0 && k < len(l.rounds) {
+				left *= 1 - min(1, float64(l.rounds[k].Called-l.rounds[k].Start())/float64(draw.RoundParts))
+				k++
+			}
+			sum += l.entered[start][n]
+			seen[n] += float64(sum)
+			law[n] += float64(joined) * (1 - left)
+		}
+	}
+	for n := range deep {
+		most = max(most, math.Abs(seen[n]-law[n])/float64(max(1, people)))
+	}
+	return most, people
+}
+
+// crowded is a room with a long line: more people than come in within minutes, and as many more as leave.
+func crowded(random bool) Config {
+	c := Defaults()
+	c.Random = random
+	c.Centres, c.Edges, c.Length = 3, 2, 20*time.Minute
+	c.Total, c.Rate, c.Session, c.People.Patience = 100_000, 1200, time.Minute, 0
+	c.Demand = Demand{Spikes: []Spike{{Length: 14 * time.Minute, PerMinute: 1200}, {At: 10 * time.Second, Length: 30 * time.Second, PerMinute: 4800}}}
+	return c
+}
+
+// randomRounds compares a room whose method is random with the law of its rounds, and with one of fifo.
+func randomRounds() Finding {
+	const from, to = 4 * time.Minute, 11 * time.Minute
+	w := New(crowded(false))
+	in := 0
+	w.in(from, func() { in = w.meters.inside })
+	fifo := w.Run()
+	ordered := fifo.Inside - in
+
+	w = New(crowded(true))
+	l := lots{entered: map[fleet.Time]map[int]int{}, joined: map[fleet.Time]int{}}
+	w.each(50*time.Millisecond, func() { l.look(w) })
+	w.judge.seeAdmitted = l.admitted
+	w.in(from, func() { in = w.meters.inside })
+	r := w.Run()
+	off, people := l.off(epoch.Add(from), epoch.Add(to))
+	through := float64(r.Inside-in) / float64(ordered)
+
+	var ratio []float64
+	inside, told := 0, 0
+	for _, o := range w.meters.outcomes {
+		if at := time.Duration(o.joined); at < from || at >= to {
+			continue
+		}
+		told++
+		ratio = append(ratio, o.actual/o.told)
+		if o.inside() {
+			inside++
+		}
+	}
+	median, coverage := quantile(ratio, 0.5), float64(inside)/float64(max(1, told))
+	return Finding{
+		Seen: fmt.Sprintf("%.2f %% of %d; %.3f; %.3f; %.2f of %d", 100*off, people, through, math.Abs(1/median-1), coverage, told),
+		Met:  off <= 0.02 && people > 5000 && through >= 0.99 && math.Abs(1/median-1) <= 0.1 && math.Abs(coverage-0.8) <= 0.05, Fault: fifo.Fault + r.Fault,
+		Bound: fmt.Sprintf("waits p50 / p99 %.0f / %.0f s, by fifo %.0f / %.0f s", r.WaitP50, r.WaitP99, fifo.WaitP50, fifo.WaitP99),
+	}
+}

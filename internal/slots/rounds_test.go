@@ -1,0 +1,75 @@
+package slots
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"vestibule/internal/draw"
+	"vestibule/internal/fleet"
+	"vestibule/internal/line"
+	"vestibule/internal/wire"
+)
+
+const roundStart = fleet.Time(1622133200_000) // a round begins
+
+// people returns so many people who joined in the ten seconds from then on.
+func people(n float64, from fleet.Time) line.Histogram {
+	return line.Histogram{{Start: from, Width: 10_000, N: n}}
+}
+
+// TestRoundsCallAsManyAsAreWanted: of a long line each round calls as many as are wanted beyond those who were called and are not in,
+// the others are not told apart; and a round goes by a seed of its own.
+func TestRoundsCallAsManyAsAreWanted(t *testing.T) {
+	var r rounds
+	l := lot{term: wire.Term{N: 3, Nonce: 9}, room: 7}
+	const waiting, rate = 5000.0, 10.0
+	whole := people(waiting, roundStart-600_000)
+	seeds := map[uint64]bool{}
+	called, held, all := 0.0, 0.0, 0.0
+	for ms := fleet.Time(0); ms < 100_000; ms += 200 { // so many come as leave, and each hears of the call within a round
+		before, round := r.share, r.recent
+		r.advance((roundStart + ms).Second())
+		was := r.coming()
+		r.call(roundStart+ms, l, whole, ahead*rate, held)
+		if n := len(r.recent); n > draw.MaxRounds || round.Newest() == r.recent.Newest() && r.share < before {
+			t.Fatalf("%d rounds, share %v after %v", n, r.share, before)
+		}
+		newest := r.recent[len(r.recent)-1]
+		seeds[newest.Seed] = true
+		if newest.Start() != draw.StartOf(roundStart+ms) {
+			t.Fatalf("at %d ms the newest round began at %v", ms, newest.Start())
+		}
+		if ms%20_000 == 19_800 {
+			called += r.share
+		}
+		all += (r.coming() - was) / (1 - 0.5/float64(callSeconds))
+		held = max(0, all-r.coming()-rate*float64(ms)/1000) // each slot that becomes free takes one of them
+	}
+	if want := (ahead + 100) * rate / waiting; len(seeds) != 5 || math.Abs(called/want-1) > 0.25 {
+		t.Errorf("five rounds with %d seeds called %.3f of the line together, want %.3f", len(seeds), called, want)
+	}
+	if other := (lot{term: wire.Term{N: 4, Nonce: 9}, room: 7}); seeds[other.seed(roundStart)] || other.seed(roundStart) == other.seed(roundStart+20_000) {
+		t.Error("another leader draws as its predecessor, or every round alike")
+	}
+}
+
+// TestNewcomersAreCalledOnceEverybodyIs: who came during a round is called only when all who take part are, in order.
+func TestNewcomersAreCalledOnceEverybodyIs(t *testing.T) {
+	l := lot{term: wire.Term{N: 1, Nonce: 1}, room: 7}
+	whole := line.Sum(people(100, roundStart-60_000), people(100, roundStart))
+	for _, tc := range []struct {
+		want  float64
+		share float64
+		came  time.Duration // after the start of the round
+	}{{50, 0.5, 0}, {100, 1, 0}, {150, 1, 5 * time.Second}, {1000, 1, 10 * time.Second}} {
+		var r rounds
+		r.call(roundStart+12_000, l, whole, tc.want, 0)
+		if came := max(0, r.came.Sub(roundStart)); math.Abs(r.share-tc.share) > 1e-9 || (came-tc.came).Abs() > 100*time.Millisecond && r.came != 0 || r.came == 0 && tc.came > 0 {
+			t.Errorf("of 100 who take part and 100 newcomers %v are wanted: share %v, newcomers up to %v", tc.want, r.share, came)
+		}
+		if r.call(roundStart+12_200, l, whole, tc.want, 0); r.coming() > tc.want+0.5 {
+			t.Errorf("%v are wanted, %v are coming", tc.want, r.coming())
+		}
+	}
+}
