@@ -95,7 +95,6 @@ type Aggregator struct {
 	up     uplink     // to global
 
 	fencedBy uint64     // term of a successor that exists: nothing is sent any more
-	rejoins  bool       // it is to lead anew, as the data centre of the list
 	due      fleet.Mono // of the next Grants
 	last     looked     // everywhere for what to give back
 }
@@ -189,7 +188,9 @@ func (a *Aggregator) SetLease(until fleet.Mono) { a.until = until }
 // be below: the shell is to stop.
 func (a *Aggregator) Fenced() (by uint64, fenced bool) { return a.fencedBy, a.fencedBy != 0 }
 
-func (a *Aggregator) leads(now fleet.Mono) bool { return a.fencedBy == 0 && now < a.until }
+func (a *Aggregator) leads(now fleet.Mono) bool {
+	return a.fencedBy == 0 && !a.member.rejoins && now < a.until
+}
 
 // Unsaved returns what has to be stored before the aggregator goes on with
 // what it wants to do. The shell stores it and calls Saved.

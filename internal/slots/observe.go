@@ -18,10 +18,7 @@ func (a *Aggregator) Observe(now fleet.Mono, m wire.Report) {
 		a.fencedBy = m.Seen.N
 		return
 	}
-	switch news, anew := a.member.learn(m.Site); {
-	case anew:
-		a.leadAnew()
-	case news:
+	if a.member.learn(m.Site) {
 		a.up.hurry(now, 0)
 	}
 	if m.Seen != a.cfg.Term {

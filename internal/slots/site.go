@@ -24,6 +24,8 @@ type membership struct {
 	list   Members // as this node knows it
 	made   bool    // its site is that of a data centre of which nothing was stored and nobody knew anything
 	stored *stored
+
+	rejoins bool // its site is another one since it began: the aggregator does nothing any more
 }
 
 // makeSite begins a site of its own. made says that this data centre may be a copy.
@@ -73,23 +75,21 @@ func (m *membership) standing(u *uplink) wire.Standing {
 
 // learn takes the word of an edge for the site, where nothing was stored. That a data
 // centre is new is believed until then: what was told as such cannot be unsaid, so it
-// leads anew. It reports whether there is news for global, and whether to lead anew.
-func (m *membership) learn(site uint64) (news, anew bool) {
+// leads anew. It reports whether there is news for global.
+func (m *membership) learn(site uint64) (news bool) {
 	if site == 0 || m.chance == 0 || site == m.stored.durable.Site || mutant.On(mutant.EdgesSiteless) {
-		return false, false
+		return false
 	}
-	news = m.stored.durable.Site == 0
-	anew = !news && m.made && m.list.Site(m.dc) != m.stored.durable.Site
-	if news || anew {
+	switch {
+	case m.stored.durable.Site == 0:
 		m.stored.setSite(site)
+		return true
+	case m.made && m.list.Site(m.dc) != m.stored.durable.Site:
+		m.stored.setSite(site)
+		m.made, m.rejoins = false, true
 	}
-	m.made = m.made && !anew
-	return news, anew
+	return false
 }
-
-// leadAnew ends what the aggregator does; the shell stores what is unsaved and begins
-// another term.
-func (a *Aggregator) leadAnew() { a.rejoins, a.until = true, 0 }
 
 // ErrNoCopy says that the list holds no other site under the name.
 var ErrNoCopy = errors.New("the list of data centres holds no other data centre of this name: nothing is to be done")
@@ -103,10 +103,10 @@ func (a *Aggregator) Rejoin() error {
 		return fmt.Errorf("data centre %s: %w", a.cfg.DC, ErrNoCopy)
 	}
 	a.stored.setSite(a.member.list.Site(a.cfg.DC))
-	a.leadAnew()
+	a.member.rejoins = true
 	return nil
 }
 
 // Rejoins reports whether the data centre goes on under another site: this aggregator does
 // nothing any more.
-func (a *Aggregator) Rejoins() bool { return a.rejoins }
+func (a *Aggregator) Rejoins() bool { return a.member.rejoins }
