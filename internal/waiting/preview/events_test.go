@@ -159,6 +159,8 @@ func TestTheStreamInABrowser(t *testing.T) {
 	}
 	say(func() { b.Drawn = joined + 1 })
 	poll(t, "the page asks", func() bool { return asked() == 1 })
+	// While a question is under way no other is asked: the turn comes when the answer is there.
+	waitFor(t, ctx, `performance.getEntriesByType("resource").some(e => e.initiatorType == "fetch" && e.responseEnd > 0)`)
 	say(func() {})
 	say(func() { b.View.Horizon = joined })
 	poll(t, "the page asks at the turn", func() bool { return asked() == 2 })
