@@ -101,6 +101,14 @@ func (l *ticketLife) unknown() int64 {
 
 // of returns the account of an edge, nil where it has none in the room.
 func (b *books) of(e *edge) *account {
+	if len(b.accounts) <= 8 { // faster than comparing names
+		for _, acc := range b.accounts {
+			if acc.edge == e {
+				return acc
+			}
+		}
+		return nil
+	}
 	i, ok := slices.BinarySearchFunc(b.accounts, e, compareAccount)
 	if !ok {
 		return nil

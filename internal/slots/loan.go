@@ -245,9 +245,11 @@ func (p *pool) free() (free, rate int64, complete bool) {
 	if p.gone {
 		free, rate = 0, 0
 	}
-	for _, l := range p.loans {
-		free -= l.held()
-		rate -= l.rateHeld()
+	for _, d := range p.centres.all {
+		if l := p.loans[d]; l != nil {
+			free -= l.held()
+			rate -= l.rateHeld()
+		}
 	}
 	return free, rate, true
 }
