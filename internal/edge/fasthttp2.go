@@ -42,7 +42,7 @@ func (f *fast) cross(w http.ResponseWriter, r *http.Request, o *gate.Outcome) bo
 	if !x.takes(r) {
 		return false
 	}
-	x.trip = trip{passage: passage{f.proxy, o, clientText(o.Client)}, f: f, base: x.ctx, by: x}
+	x.trip = trip{passage: passage{proxy: f.proxy, outcome: o, client: clientText(o.Client)}, f: f, base: x.ctx, by: x}
 	defer x.arrive()
 	defer x.hold(nil)
 	switch err := x.exchange(nil); {

@@ -63,7 +63,7 @@ func (c *fastConn) enter(o *gate.Outcome, length int) bool {
 	if o.Client != c.client {
 		c.client, c.clientText = o.Client, clientText(o.Client)
 	}
-	c.trip = trip{passage: passage{c.f.proxy, o, c.clientText}, f: c.f, base: c.f.base, by: &c.visit}
+	c.trip = trip{passage: passage{proxy: c.f.proxy, outcome: o, client: c.clientText}, f: c.f, base: c.f.base, by: &c.visit}
 	defer c.arrive()
 	err := c.exchange(c.in[c.r : c.r+length])
 	c.r += length

@@ -1,8 +1,12 @@
 package edge
 
 import (
+	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"testing"
+	"time"
 )
 
 // TestAnOriginThatDoesNotAnswerPausesAdmissions: people inside get its errors, who
@@ -45,4 +49,49 @@ func TestAnOriginThatDoesNotAnswerPausesAdmissions(t *testing.T) {
 	if a := waits.get(saleURL); a.body != "the site" {
 		t.Errorf("when it answers again: %.60q", a.body)
 	}
+}
+
+// TestHalfARequestSaysNothingAboutTheSite: visitors who send less of a body than they said, again and
+// again, do not pause the room.
+func TestHalfARequestSaysNothingAboutTheSite(t *testing.T) {
+	t.Parallel()
+	eachFront(t, func(t *testing.T, front string) {
+		t.Parallel()
+		st := open(t, reads(front))
+		inside := st.visitor()
+		if a := inside.get(saleURL); a.body != "the site" {
+			t.Fatalf("%.60q", a.body)
+		}
+		site, err := url.Parse(saleURL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head := "POST / HTTP/1.1\r\nHost: " + site.Host + "\r\nContent-Length: 1000\r\n"
+		for _, c := range inside.Jar.Cookies(site) {
+			head += "Cookie: " + c.String() + "\r\n"
+		}
+		half := func() {
+			c, err := net.Dial("tcp", st.entrance())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if _, err := io.WriteString(c, head+"\r\nhalf"); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.(*net.TCPConn).CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadAll(c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n := 0
+		for begun := time.Now(); n < 10 || time.Since(begun) < 1500*time.Millisecond; n++ {
+			half()
+		}
+		if told := metric1(t, st, "vestibule_edge_origin_errors_total"); told != 0 || st.server.Status().Rooms["sale"].Paused {
+			t.Errorf("after %d halves of a request: %v errors of the site are counted; paused: %v", n, told, st.server.Status().Rooms["sale"].Paused)
+		}
+	})
 }

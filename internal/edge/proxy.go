@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"log/slog"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -149,6 +151,23 @@ type passage struct {
 	*proxy
 	outcome *gate.Outcome
 	client  string // the visitor's address, as the site is told; empty for none
+	body    *visitorBody
+}
+
+// visitorBody is the body of a request that net/http passes on. It remembers that the visitor did not
+// send all of it, which says nothing about the site. It is safe for concurrent use.
+type visitorBody struct {
+	io.ReadCloser
+	broken atomic.Bool
+}
+
+// Read implements [io.Reader].
+func (b *visitorBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, http.ErrBodyReadAfterClose) {
+		b.broken.Store(true) // before the transport hears of it
+	}
+	return n, err
 }
 
 // clientText is an address as sites are told, empty for none.
@@ -164,7 +183,11 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 	if o.Kind != gate.Enters {
 		panic("proxy: the request may not enter") // nothing may reach the origin this way
 	}
-	x := passage{p, o, clientText(o.Client)}
+	x := passage{proxy: p, outcome: o, client: clientText(o.Client)}
+	if r.Body != nil && r.Body != http.NoBody {
+		x.body = &visitorBody{ReadCloser: r.Body}
+		r.Body = x.body
+	}
 	rp := httputil.ReverseProxy{
 		Transport: p.trip, Rewrite: x.rewrite, ModifyResponse: x.answered, ErrorHandler: x.failed, BufferPool: p.buffers, ErrorLog: p.quiet,
 	}
@@ -196,8 +219,8 @@ func (x passage) answered(r *http.Response) error {
 
 // failed answers in place of an origin that does not.
 func (x passage) failed(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(err, context.Canceled) {
-		w.WriteHeader(499) // the visitor has gone; nobody reads this
+	if errors.Is(err, context.Canceled) || (x.body != nil && x.body.broken.Load()) {
+		w.WriteHeader(499) // the visitor has gone or sent half of it; nobody reads this
 		return
 	}
 	status, header, text := x.failure(r.Host, err)

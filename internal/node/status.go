@@ -50,8 +50,12 @@ var statusNames = map[string]string{
 	"wire.Term.N": "number", "wire.Term.Nonce": "nonce",
 	"wire.View.Version": "version", "wire.View.Park": "held_up_to", "wire.View.Slots": "rights_free", "wire.View.Active": "sessions", "wire.View.Mu": "entering_per_second",
 	"wire.View.Theta": "giving_up_per_second_each", "wire.View.Unseen": "people_who_joined_and_did_not_return_yet", "wire.View.Joining": "people_joining_per_second",
-	"line.Pace.Mu": "entering_per_second", "line.Range.Low": "low_times_forecast", "line.Range.High": "high_times_forecast",
+	"draw.Round.Seed": secret,
+	"line.Pace.Mu":    "entering_per_second", "line.Range.Low": "low_times_forecast", "line.Range.High": "high_times_forecast",
 }
+
+// secret stands for the name of what a node keeps to itself: with a round's seed places can be foretold.
+const secret = "-"
 
 // statusWords are the words for sets of values that have none of their own, by number.
 var statusWords = map[string][]string{"slots.WaitReason": {"", "time", "books", "edge", "sessions", "rate_rights"}}
@@ -182,6 +186,9 @@ func statusName(t reflect.Type, f reflect.StructField) (name string, shown bool)
 		return "", false
 	}
 	name = statusNames[t.String()+"."+f.Name]
+	if name == secret {
+		return "", false
+	}
 	if name == "" {
 		name = snake(f.Name)
 	}
