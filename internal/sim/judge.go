@@ -93,6 +93,7 @@ type stamps struct {
 // deed is what the books of a data centre say it holds.
 type deed struct {
 	known      bool
+	shut       bool // a copy that knows that it is one, and of whose rights none is at an edge: it lends none
 	held, rate int64
 }
 
@@ -514,6 +515,7 @@ func (j *judge) centre(w *World, i int) {
 		credit += int64(c)
 		rcredit += int64(rc)
 	}
+	line.shut = r.copied && credit+rcredit == 0 && n.core.Status(n.clock.read(w.now)).Standing != wire.Listed
 	c := &j.centres[i]
 	sum := credit + max(0, l.Free)
 	if int64(c.here-c.moved)+sum > line.held {
@@ -543,10 +545,10 @@ func (j *judge) whole(w *World) {
 		if j.centres[i].forsaken {
 			continue
 		}
+		if l.shut || (!l.known && w.regions[i].copied) {
+			continue // nothing is lent to it, or by it
+		}
 		if !l.known {
-			if w.regions[i].copied {
-				continue // nothing is lent to it
-			}
 			return
 		}
 		sum += l.held
