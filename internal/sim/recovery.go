@@ -16,6 +16,7 @@ type recovery struct {
 	began     int64
 	recovered int64 // when every edge had a lease again; 0 for not yet
 	whole     int64 // when every data centre had, too, and all books were known
+	lastWord  int64 // when a coordinator that did not know the time last heard somebody who knew it and had ended
 	quiet     bool  // nobody comes, nobody asks for anything any more
 	use       float64
 	seconds   int
@@ -27,6 +28,10 @@ type recovery struct {
 // longest that an edge of a predecessor is waited for, and two
 // seconds.
 const adoption = 9 * time.Second
+
+// lastWait is how long after the last word of a data centre that has ended every edge has a
+// lease again: as long as a new coordinator waits for one that knows the time, and two seconds.
+const lastWait = 7 * time.Second
 
 // recoveryLength returns how long the second half takes: until everybody is at home,
 // sessions have come and gone under full demand, and all have ended again.
@@ -113,16 +118,31 @@ func (w *World) calmDown() {
 // atHome demands a lease for every edge. Where the coordinators' lease came back from
 // a backup, whoever leads by an old term ends as soon as a data centre tells of a
 // newer one, each of the data centres' in turn. Nobody has a lease before the one
-// who stays has begun, so its time counts.
+// who stays has begun, so its time counts. Nor has an edge that does not know the time, which
+// the coordinator may be waiting for (see hearLastWord).
 func (w *World) atHome() {
 	if w.recovery.recovered != 0 || w.timeLost() {
 		return
 	}
-	if rest := w.newest().began + int64(adoption) - w.now; rest > 0 {
-		w.in(time.Duration(rest), w.atHome)
+	by := w.newest().began + int64(adoption)
+	if last := w.recovery.lastWord; last != 0 {
+		by = max(by, last+int64(lastWait))
+	}
+	if by > w.now {
+		w.in(time.Duration(by-w.now), w.atHome)
 		return
 	}
 	w.judge.fail(w, "%v after the last fault %s", time.Duration(w.now-w.recovery.began), w.recovery.wrong)
+}
+
+// hearLastWord takes note that a report of a data centre which has ended comes late to a
+// coordinator that does not know the time. The report says that the data centre knew it, so
+// the coordinator waits for that one, as it would for any that was heard so lately.
+func (w *World) hearLastWord(from *regionProc, m *wire.Report) {
+	g, knew := w.newest(), m.AsOf > 0 && m.AsOfBound <= fleet.Rough
+	if w.calm && w.regions[from.region].lost && knew && g.core.Time(g.clock.read(w.now)) == 0 {
+		w.recovery.lastWord = w.now
+	}
 }
 
 // longest returns the longest session_duration that the run has seen.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestSmallWorldsBreakNoPromiseAndRecover(t *testing.T) {
@@ -13,6 +14,21 @@ func TestSmallWorldsBreakNoPromiseAndRecover(t *testing.T) {
 		if r := New(v.Config()).Run(); r.Fault != "" {
 			t.Errorf("%s\nreplay: %s", r.Fault, v.Command())
 		}
+	}
+}
+
+// TestACoordinatorWaitsForTheLastWordOfWhoHasEnded: a report of a copy of a data centre comes
+// three seconds after the copy has ended, to a coordinator that does not know the time, and
+// says that the copy knew it. The coordinator waits five seconds more, and the edges with it.
+func TestACoordinatorWaitsForTheLastWordOfWhoHasEnded(t *testing.T) {
+	t.Parallel()
+	v := Variant{Profile: Profiles[2], Seed: 300002590}
+	r := New(v.Config()).Run()
+	if r.Fault != "" {
+		t.Errorf("%s\nreplay: %s", r.Fault, v.Command())
+	}
+	if r.Recovery <= adoption || r.Recovery > 11*time.Second {
+		t.Errorf("every edge has a lease %v after the last fault, want between %v and 11s: else the seed has another story now", r.Recovery, adoption)
 	}
 }
 

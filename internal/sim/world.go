@@ -854,6 +854,7 @@ func (w *World) takeReport(e *event) {
 	from := nodeID{0, int32(e.gen)}
 	if e.node < 0 {
 		from.tier = 1
+		w.hearLastWord(w.aggs[e.gen], m)
 		for i, n := range w.globals {
 			if n.gone || w.deaf(from, nodeID{2, int32(i)}) {
 				continue
