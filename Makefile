@@ -93,8 +93,8 @@ quick: ## test the cores and the decision about a request, without a browser, a 
 .PHONY: test
 test: packages ## run every test, those of whatever has goroutines with the race detector, then the end-to-end run
 	@rm -f $(TOOLS)/e2e.passed
-	$(MAKE) --no-print-directory -j 4 test-cores test-plain test-race test-e2e || { $(AGAIN); \
-	$(MAKE) --no-print-directory test-cores test-plain test-race && { test -e $(TOOLS)/e2e.passed || $(MAKE) --no-print-directory e2e; }; }
+	$(MAKE) --no-print-directory -j 4 test-cores test-plain test-clients test-e2e || { $(AGAIN); \
+	$(MAKE) --no-print-directory test-cores test-plain test-clients && { test -e $(TOOLS)/e2e.passed || $(MAKE) --no-print-directory e2e; }; }
 
 # Tests of real processes and a real browser have failed where the machine stood still for seconds. What failed runs
 # a second time, without the rest beside it (what passed is cached, but for e2e), and then decides.
@@ -115,13 +115,13 @@ test-e2e: test-shells
 .PHONY: test-plain
 test-plain: test-shells
 	nice -n 10 $(TEST) -p 2 -parallel 4 -timeout 8m $(PLAIN)
-	nice -n 10 $(TEST) -parallel 4 -timeout 8m -run Browser ./internal/allinone
-
-.PHONY: test-race
-test-race: test-shells
 	nice -n 10 $(TEST) -race -parallel 4 -timeout 8m ./internal/edge -args -front fast -cases 300
 	nice -n 10 $(TEST) -race -timeout 8m -run 'EightWriters|ManyWriters' ./internal/roomstore ./internal/control
+
+.PHONY: test-clients
+test-clients: test-shells
 	cd internal/control/contract && nice -n 10 $(TEST) -timeout 10m ./...
+	nice -n 10 $(TEST) -parallel 4 -timeout 8m -run Browser ./internal/allinone
 
 .PHONY: test-shells
 test-shells:

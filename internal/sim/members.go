@@ -264,6 +264,11 @@ func (w *World) oldLeader(f *fault) {
 	}
 	version := len(w.members.versions) - f.other%3
 	w.older, w.olderLegacy, w.olderFor = max(1, version), f.y < 0.4, f.last
+	if w.olderLegacy { // release 0.1.0 waits for nobody who was taken off by force
+		for _, m := range w.members.versions[w.older-1].Forced {
+			w.judge.forsake(w, slices.IndexFunc(w.regions, func(r *region) bool { return r.name == m.Name }))
+		}
+	}
 	w.tell("#%d the next coordinator goes by version %d of the list (of release 0.1.0: %v)", f.number, w.older, w.olderLegacy)
 	w.pending++
 	w.replace(f, &n.proc, n.core, "the coordinator", w.nextGlobal)
