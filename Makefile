@@ -218,7 +218,7 @@ COMPARED := redis-server nghttp2-client libnginx-mod-http-lua lua-nginx-redis
 .PHONY: compare
 compare: packages ## the edge with each front beside nginx, HAProxy, Caddy and Redis, in turns on one core (five minutes)
 	@dpkg -s $(COMPARED) >/dev/null 2>&1 || apt-get install -y --no-install-recommends $(COMPARED) >/dev/null || echo "not all installed: $(COMPARED)"
-	$(GO) test -run '^$$' -bench Compare -benchtime 1x -timeout 30m ./internal/edge
+	$(GO) test -run '^$$' -v -bench Compare -benchtime 1x -timeout 30m ./internal/edge
 
 .PHONY: scale
 scale: ## what 1,000 rooms and 50 edges cost the built binaries while nobody comes, and 10,000 rooms at the start (two minutes)
