@@ -8,9 +8,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"vestibule/internal/testkit"
 )
 
 // nowhere takes an answer and keeps nothing of it.
@@ -140,37 +141,18 @@ func (*tapeConn) SetReadDeadline(time.Time) error { return nil }
 // echoSite is a site that answers everything with the same so many bytes, and allocates nothing for it.
 func echoSite(b *testing.B, size int) (addr string) {
 	b.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
 	answer := fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s", size, strings.Repeat("x", size))
-	var open sync.WaitGroup
-	open.Go(func() {
-		for {
-			c, err := ln.Accept()
+	return testkit.Listen(b, func(c net.Conn) {
+		for buf := make([]byte, 16<<10); ; {
+			n, err := c.Read(buf)
 			if err != nil {
 				return
 			}
-			open.Go(func() {
-				defer c.Close()
-				for buf := make([]byte, 16<<10); ; {
-					n, err := c.Read(buf)
-					if err != nil {
-						return
-					}
-					if bytes.HasSuffix(buf[:n], []byte("\r\n\r\n")) {
-						if _, err := c.Write(answer); err != nil {
-							return
-						}
-					}
+			if bytes.HasSuffix(buf[:n], []byte("\r\n\r\n")) {
+				if _, err := c.Write(answer); err != nil {
+					return
 				}
-			})
+			}
 		}
 	})
-	b.Cleanup(func() {
-		ln.Close() // the edge has closed its connections
-		open.Wait()
-	})
-	return ln.Addr().String()
 }

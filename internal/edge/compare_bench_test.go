@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -142,43 +141,24 @@ func compareProxied(b *testing.B, tools map[string]string) {
 // and reads nothing of it.
 func bareProxy(b *testing.B, site string) (addr string) {
 	b.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	var open sync.WaitGroup
-	open.Go(func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			open.Go(func() {
-				defer c.Close()
-				up, err := net.Dial("tcp", site)
+	return testkit.Listen(b, func(c net.Conn) {
+		up, err := net.Dial("tcp", site)
+		if err != nil {
+			return
+		}
+		defer up.Close()
+		for buf := make([]byte, 16<<10); ; {
+			for _, way := range [2][2]net.Conn{{c, up}, {up, c}} {
+				n, err := way[0].Read(buf)
+				if err == nil {
+					_, err = way[1].Write(buf[:n])
+				}
 				if err != nil {
 					return
 				}
-				defer up.Close()
-				for buf := make([]byte, 16<<10); ; {
-					for _, way := range [2][2]net.Conn{{c, up}, {up, c}} {
-						n, err := way[0].Read(buf)
-						if err == nil {
-							_, err = way[1].Write(buf[:n])
-						}
-						if err != nil {
-							return
-						}
-					}
-				}
-			})
+			}
 		}
 	})
-	b.Cleanup(func() {
-		ln.Close() // who asks has closed its connections
-		open.Wait()
-	})
-	return ln.Addr().String()
 }
 
 func comparePages(b *testing.B, tools map[string]string) {

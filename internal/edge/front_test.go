@@ -16,6 +16,7 @@ import (
 
 	"vestibule/internal/gate"
 	"vestibule/internal/node"
+	"vestibule/internal/testkit"
 	"vestibule/internal/ticket"
 )
 
@@ -420,30 +421,11 @@ type ledger struct {
 // tap returns where a front is to ask the edge at addr, so that the ledger knows what is let in.
 // Every byte is passed on as it is. Fronts send no question before the last one is answered.
 func (l *ledger) tap(addr string) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	var open sync.WaitGroup
-	open.Go(func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			open.Go(func() {
-				defer c.Close()
-				if up, err := net.Dial("tcp", addr); err == nil { // else nobody listens there any more
-					l.pass(c, up)
-				}
-			})
+	return testkit.Listen(l.t, func(c net.Conn) {
+		if up, err := net.Dial("tcp", addr); err == nil { // else nobody listens there any more
+			l.pass(c, up)
 		}
 	})
-	l.t.Cleanup(func() {
-		ln.Close() // the front has ended
-		open.Wait()
-	})
-	return ln.Addr().String()
 }
 
 // pass passes on what both ends of a connection say until one of them ends.

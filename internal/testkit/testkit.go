@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -77,6 +78,35 @@ func Still(ctx context.Context) (worst time.Duration) {
 		worst = max(worst, time.Since(begun)-step)
 		tick.Reset(step)
 	}
+}
+
+// Listen has serve take every connection to the address that it returns, each in a goroutine, and closes it
+// when serve returns. When the test ends nobody is let in any more, and whoever is there is waited for: by then
+// the other ends must have closed.
+func Listen(t testing.TB, serve func(net.Conn)) (addr string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var open sync.WaitGroup
+	open.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			open.Go(func() {
+				defer c.Close()
+				serve(c)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		ln.Close() // nothing is lost by an error
+		open.Wait()
+	})
+	return ln.Addr().String()
 }
 
 // Log keeps what is written to it, for tests that read it meanwhile. The zero value is
