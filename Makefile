@@ -115,7 +115,7 @@ test-e2e: test-shells
 .PHONY: test-plain
 test-plain: test-shells
 	nice -n 10 $(TEST) -p 2 -parallel 4 -timeout 8m $(PLAIN)
-	nice -n 10 $(TEST) -race -parallel 4 -timeout 8m ./internal/edge -args -front fast -cases 300
+	nice -n 10 $(TEST) -race -parallel 4 -timeout 8m ./internal/edge -args -front fast -cases 300 -mixed 3000
 	nice -n 10 $(TEST) -race -timeout 8m -run 'EightWriters|ManyWriters' ./internal/roomstore ./internal/control
 
 .PHONY: test-clients

@@ -1,0 +1,674 @@
+package edge
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"vestibule/internal/ticket"
+)
+
+var (
+	mixedFlag = flag.Int("mixed", 20_000, "how many requests TestNothingUnadmittedAmongMixedRequests plays to each front")
+	mixedSeed = flag.Uint64("mixed-seed", 1, "of what it draws")
+)
+
+// Connections that several clients keep open, with requests of people inside, of others and of attackers behind each other,
+// cut in two anywhere: the site gets what its label says was sent by somebody inside, or outside of all rooms, once, and
+// nothing else. Everybody inside who asks plainly is answered by the site, in the order of asking.
+func TestNothingUnadmittedAmongMixedRequests(t *testing.T) {
+	eachFront(t, func(t *testing.T, front string) {
+		site := newJudge(t, *mixedFlag)
+		st := openAt(t, "http://"+site.ln.Addr().String(), reads(front))
+		st.server.proxy.transport.ExpectContinueTimeout = time.Millisecond
+		st.up.queue(sale, 10, 1) // newcomers wait, whoever came before
+		st.up.queue(vip, 10, 1)
+		var next, sent, bySite, byEdge atomic.Int64
+		var clients sync.WaitGroup
+		begun := time.Now()
+		for i := range 32 {
+			clients.Go(func() {
+				m := &mixer{st: st, number: i, br: bufio.NewReaderSize(nil, 32<<10)}
+				for sent.Load() < int64(*mixedFlag) && !t.Failed() {
+					k := next.Add(1) - 1
+					if err := m.play(int(k)); err != nil {
+						t.Errorf("-mixed-seed %d, connection %d: %v", *mixedSeed, k, err)
+					}
+					bySite.Add(int64(m.bySite))
+					byEdge.Add(int64(m.byEdge))
+					n := int64(len(m.steps))
+					if all := sent.Add(n); all/1_000_000 > (all-n)/1_000_000 {
+						t.Logf("%d requests, %v", all, time.Since(begun).Round(time.Second))
+					}
+				}
+			})
+		}
+		clients.Wait()
+		fast, netHTTP, handed := byFront(t, st)
+		t.Logf("%d requests in %v: %d answered by the site and %d by the edge, and %d reached the site on whose answer nothing depends; %v read by the fast front, %v by net/http, %v connections handed over",
+			sent.Load(), time.Since(begun).Round(time.Millisecond), bySite.Load(), byEdge.Load(), site.reached.Load()-bySite.Load(), fast, netHTTP, handed)
+		if bySite.Load() == 0 || byEdge.Load() == 0 || site.reached.Load() <= bySite.Load() || front == frontFast && (fast < netHTTP || handed == 0) {
+			t.Error("nothing is shown by requests that are all alike")
+		}
+	})
+}
+
+// judge is a site that reads strictly, and holds each request against its label: which connection of a client it came on
+// and which of its requests it is, what is to become of it, and the sum of what was sent.
+type judge struct {
+	t       *testing.T
+	ln      net.Listener
+	open    sync.WaitGroup
+	seen    []atomic.Uint64 // of each connection of clients, the requests that came
+	reached atomic.Int64
+
+	mu   sync.Mutex
+	asks []net.Conn
+}
+
+// What a label says is to become of its request. Of who may reach the site or not, nothing but the target is known
+// that it has then.
+const (
+	reaches    = "in"
+	stays      = "no"
+	mayReach   = "may"
+	neverWhole = "cut"
+)
+
+// most and least are how many requests a connection of a client has.
+const (
+	least = 4
+	most  = 28
+)
+
+func newJudge(t *testing.T, requests int) *judge {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &judge{t: t, ln: ln, seen: make([]atomic.Uint64, requests/least+100)}
+	s.open.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			s.mu.Lock()
+			s.asks = append(s.asks, c)
+			s.mu.Unlock()
+			s.open.Go(func() {
+				defer c.Close()
+				s.serve(c)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		ln.Close() // the end of the site
+		s.mu.Lock()
+		for _, c := range s.asks {
+			c.Close() // as above
+		}
+		s.mu.Unlock()
+		s.open.Wait()
+	})
+	return s
+}
+
+func (s *judge) serve(c net.Conn) {
+	br, out := bufio.NewReaderSize(c, 32<<10), []byte(nil)
+	for m := (heard{}); ; {
+		if err := m.readHead(br); err != nil {
+			if errors.Is(err, errLoose) {
+				s.t.Errorf("the site got %v: %+v", err, m)
+			}
+			return
+		}
+		method, rest, _ := strings.Cut(m.first, " ")
+		target, version, _ := strings.Cut(rest, " ")
+		if method == "HEAD" && m.agent == "vestibule" && m.label == "" { // the edge itself asks whether there is life
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") //nolint:errcheck // it asks again
+			continue
+		}
+		s.reached.Add(1)
+		fate, sum, fault := s.judge(&m, target)
+		if version != "HTTP/1.1" || m.hosts != 1 || m.labels != 1 || m.ours {
+			fault = "a head of its own"
+		}
+		if fault == "" {
+			if err := m.readBody(br); err != nil {
+				if errors.Is(err, errLoose) {
+					s.t.Errorf("the site got %v: %+v", err, m)
+				}
+				return // the edge gave up in the middle
+			}
+			if got := summed(method, m.host, target, m.body); fate == neverWhole || fate == reaches && sum != got {
+				fault = "something else than was sent, with the sum " + got
+			}
+		}
+		if fault != "" {
+			s.t.Errorf("the site got %s: %.3000s", fault, fmt.Sprintf("%+v", m))
+			io.WriteString(c, "HTTP/1.1 500 Internal Server Error\r\nConnection: close\r\nContent-Length: 0\r\n\r\n") //nolint:errcheck // the test has failed
+			return
+		}
+		if strings.Contains(m.label, "77.1 ") {
+			<-time.After(3 * patienceBeforeWatching) // somebody looks out for the visitor meanwhile
+		}
+		out = appendEcho(out[:0], m.label, method == "HEAD")
+		if _, err := c.Write(out); err != nil {
+			return
+		}
+	}
+}
+
+// judge returns what a label says, and what is wrong with a request's having come.
+func (s *judge) judge(m *heard, target string) (fate, sum, fault string) {
+	id, rest, _ := strings.Cut(m.label, " ")
+	fate, sum, _ = strings.Cut(rest, " ")
+	connection, number, _ := strings.Cut(id, ".")
+	k, err := strconv.Atoi(connection)
+	i, err2 := strconv.Atoi(number)
+	switch {
+	case err != nil || err2 != nil || k >= len(s.seen) || i >= 64:
+		return fate, sum, "what nobody has sent"
+	case s.seen[k].Or(1<<i)>>i&1 == 1:
+		return fate, sum, "the same twice"
+	case fate == mayReach && (m.host != "shop.example" || strings.HasPrefix(target, "/vip") && target != "/vips"):
+		return fate, sum, "something of a room"
+	case fate == reaches || fate == mayReach || fate == neverWhole:
+		return fate, sum, ""
+	}
+	return fate, sum, "what must not enter"
+}
+
+// appendEcho appends what the site answers: the label, in one of two framings.
+func appendEcho(b []byte, label string, head bool) []byte {
+	b = append(append(b, "HTTP/1.1 200 OK\r\nX-Expect: "...), label...)
+	if label[len(label)-1] == '7' && !head {
+		return append(append(append(b, "\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nthe\r\n5\r\n sit"...), 'e'), "\r\n0\r\n\r\n"...)
+	}
+	b = append(b, "\r\nContent-Length: 8\r\n\r\n"...)
+	if head {
+		return b
+	}
+	return append(b, "the site"...)
+}
+
+// summed is the sum of a request.
+func summed(method, host, target string, body []byte) string {
+	var b [256]byte
+	sum := crc32.ChecksumIEEE(append(append(append(append(append(b[:0], method...), ' '), host...), ' '), target...))
+	return strconv.FormatUint(uint64(crc32.Update(sum, crc32.IEEETable, body)), 16)
+}
+
+// heard is a request as the site reads it, or an answer as a client does: strictly, by a reader of their own.
+type heard struct {
+	first, host, label, agent string
+	hosts, labels             int
+	length                    int  // -1 for none
+	chunked                   bool // length is -1
+	ours                      bool // it has what only the edge is to know
+	body                      []byte
+}
+
+var errLoose = errors.New("what may be read in more than one way")
+
+func (m *heard) readHead(br *bufio.Reader) error {
+	*m = heard{length: -1, body: m.body[:0]}
+	for n := 0; ; n++ {
+		line, err := br.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		line, ok := bytes.CutSuffix(line, []byte("\r\n"))
+		switch {
+		case !ok || bytes.IndexByte(line, '\r') >= 0:
+			return errLoose
+		case n == 0:
+			m.first = string(line)
+			continue
+		case len(line) == 0:
+			return nil
+		}
+		if err := m.field(line); err != nil {
+			return err
+		}
+	}
+}
+
+// field notes what a line of the head says.
+func (m *heard) field(line []byte) error {
+	name, value, ok := bytes.Cut(line, []byte(":"))
+	if !ok || len(name) == 0 || bytes.ContainsAny(name, " \t") {
+		return errLoose
+	}
+	value = bytes.TrimSpace(value)
+	is := func(s string) bool { return len(s) == len(name) && strings.EqualFold(s, string(name)) }
+	switch {
+	case is("Host"):
+		m.host = string(value)
+		m.hosts++
+	case is("X-Expect"):
+		m.label = string(value)
+		m.labels++
+	case is("User-Agent"):
+		m.agent = string(value)
+	case is("Cookie"):
+		m.ours = m.ours || bytes.Contains(value, []byte("vestibule-sale=")) || bytes.Contains(value, []byte("vestibule-vip="))
+	case is("Vestibule-Ticket"):
+		m.ours = true
+	case is("Content-Length"):
+		n, err := strconv.ParseUint(string(value), 10, 31)
+		if err != nil || m.length >= 0 || m.chunked {
+			return errLoose
+		}
+		m.length = int(n)
+	case is("Transfer-Encoding"):
+		if string(value) != "chunked" || m.length >= 0 || m.chunked {
+			return errLoose
+		}
+		m.chunked = true
+	}
+	return nil
+}
+
+// readBody reads the body behind a head, if one is told of.
+func (m *heard) readBody(br *bufio.Reader) error {
+	if !m.chunked {
+		return m.take(br, max(0, m.length))
+	}
+	for {
+		line, err := br.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		n, err := strconv.ParseUint(strings.TrimSuffix(string(line), "\r\n"), 16, 31)
+		if err != nil {
+			return errLoose
+		}
+		if err := m.take(br, int(n)); err != nil {
+			return err
+		}
+		var end [2]byte
+		if _, err := io.ReadFull(br, end[:]); err != nil {
+			return err
+		}
+		if end != [2]byte{'\r', '\n'} {
+			return errLoose
+		}
+		if n == 0 {
+			return nil
+		}
+	}
+}
+
+func (m *heard) take(br *bufio.Reader, n int) error {
+	from := len(m.body)
+	m.body = slices.Grow(m.body, n)[:from+n]
+	_, err := io.ReadFull(br, m.body[from:])
+	return err
+}
+
+// mixer is a client that draws what it sends.
+type mixer struct {
+	*rand.Rand
+	st     *stage
+	number int // among the clients
+	br     *bufio.Reader
+	answer heard
+
+	sealed time.Time // when the tickets were
+	rooms  [2]papers // of sale and vip
+
+	connection     int
+	out            []byte
+	steps          []step // of which it is known what is to become
+	tail           bool   // more is behind them, of which it is not
+	open           bool   // the connection goes on behind them
+	cut            bool   // the client ends in the middle
+	bySite, byEdge int
+}
+
+// step is a request of a connection.
+type step struct {
+	end    int // of its bytes
+	method string
+	label  string
+	enters bool
+}
+
+// papers are tickets of one room, as the cookie's values.
+type papers struct{ name, in, waits, over, epoch, elsewhere string }
+
+func (m *mixer) one(of ...string) string { return of[m.IntN(len(of))] }
+
+// renew seals tickets that are good for some time.
+func (m *mixer) renew() {
+	m.sealed = time.Now()
+	id := uint64(m.number*10 + 1)
+	for i, name := range []string{"sale", "vip"} {
+		id += 4
+		over, epoch := session(id+2), session(id+3)
+		over.Until -= 3600
+		over.Admitted -= 3600
+		over.Joined = over.Joined.Add(-time.Hour)
+		epoch.Epoch = 3
+		p := papers{name: ticket.CookieName(name, false) + "=", in: m.st.value(name, session(id)), waits: m.st.value(name, inLine(id+1)), over: m.st.value(name, over), epoch: m.st.value(name, epoch)}
+		m.rooms[i] = p
+	}
+	m.rooms[0].elsewhere, m.rooms[1].elsewhere = m.rooms[1].in, m.rooms[0].in
+}
+
+// good are the lines of who is inside.
+func (m *mixer) good(p *papers) string {
+	switch m.IntN(10) {
+	case 0:
+		return "Cookie: " + p.name + p.waits + "; " + p.name + p.in
+	case 1:
+		return "Cookie: " + p.name + p.in + "\r\nCookie: theirs=1; " + p.name + p.epoch
+	case 2:
+		return "Vestibule-Ticket: " + strings.TrimSuffix(strings.TrimPrefix(p.name, "vestibule-"), "=") + "=" + p.in
+	case 3:
+		return "cookie: theirs=1;" + p.name + "junk; " + p.name + `"` + p.in + `"; theirs=2`
+	}
+	return "Cookie: theirs=1; " + p.name + p.in
+}
+
+// bad are the lines of who is not.
+func (m *mixer) bad(p *papers) string {
+	forged := []byte(p.in)
+	at := m.IntN(len(forged))
+	for forged[at] == p.in[at] {
+		forged[at] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"[m.IntN(64)]
+	}
+	switch m.IntN(12) {
+	case 0:
+		return "Cookie: " + p.name + p.over
+	case 1:
+		return "Cookie: " + p.name + p.epoch
+	case 2:
+		return "Cookie: " + p.name + p.elsewhere
+	case 3:
+		return "Cookie: " + p.name + string(forged)
+	case 4:
+		return "Cookie: " + p.name + p.in[:at]
+	case 5:
+		return "Cookie: " + p.name + p.waits + "; " + p.name + p.over
+	case 6:
+		return "Cookie: " + strings.Repeat(p.name+"junk; ", 4) + p.name + p.in // more than are read
+	case 7:
+		return "Cookie: __Host-" + p.name + p.in
+	case 8:
+		return "Vestibule-Ticket: other=" + p.in
+	case 9:
+		return "Accept-Language: de"
+	}
+	return "Cookie: theirs=1; " + p.name + p.waits
+}
+
+// draw draws what is sent over a connection.
+func (m *mixer) draw(k int) {
+	m.Rand, m.connection = rand.New(rand.NewPCG(*mixedSeed, uint64(k))), k
+	m.out, m.steps, m.tail, m.open, m.cut = m.out[:0], m.steps[:0], false, true, false
+	n := least + m.IntN(most-least)
+	for i := range n {
+		m.ask(i == n-1)
+	}
+	switch {
+	case !m.open:
+	case m.IntN(4) == 0:
+		m.tail, m.cut = true, true
+		before := len(m.out)
+		m.write("POST", "/about", "shop.example", "POST /about HTTP/1.1", "", neverWhole, "Content-Length: 300", strings.Repeat("x", 300))
+		m.out = m.out[:before+1+m.IntN(len(m.out)-before-1)]
+	case m.IntN(2) == 0:
+		m.tail = true
+		m.odd()
+		m.write("GET", "/about", "shop.example", "GET /about HTTP/1.1", "Connection: close", reaches, "", "")
+	}
+	m.steps = m.steps[:n]
+}
+
+// ask draws a request of which it is known what is to become.
+func (m *mixer) ask(last bool) {
+	who, fate, more := m.IntN(100), reaches, "Accept: application/json\r\n"
+	host, target := "shop.example", m.one("/about", "/", "/about?x=1", "/vips")
+	p := &m.rooms[m.IntN(2)]
+	if who < 80 {
+		if host, target = "sale.example", m.one("/", "/a/b?c=d"); p == &m.rooms[1] {
+			host, target = "shop.example", m.one("/vip", "/vip/a?b")
+		}
+	}
+	switch {
+	case who < 35:
+		more += m.good(p)
+	case who < 80:
+		fate = stays
+		if m.IntN(4) == 0 {
+			more = m.one("Accept: text/html\r\n", "Accept: text/html\r\nAccept-Encoding: gzip\r\n")
+		}
+		more += m.bad(p)
+	default:
+		more += m.bad(p)
+	}
+	if last && m.IntN(3) == 0 {
+		more += "\r\nConnection: close"
+		m.open = false
+	}
+	if m.IntN(60) == 0 {
+		m.rare(fate, host, target, more)
+		return
+	}
+	switch method := m.one("GET", "GET", "GET", "GET", "HEAD", "POST", "POST", "PUT", "DELETE"); method {
+	case "POST", "PUT":
+		body := m.body()
+		m.write(method, target, host, method+" "+target+" HTTP/1.1", more, fate, "Content-Length: "+strconv.Itoa(len(body)), body)
+	default:
+		m.write(method, target, host, method+" "+target+" HTTP/1.1", more, fate, "", "")
+	}
+}
+
+func (m *mixer) body() string {
+	switch m.IntN(6) {
+	case 0:
+		return ""
+	case 1:
+		return "GET /vip HTTP/1.1\r\nHost: shop.example\r\nX-Expect: " + strconv.Itoa(m.connection) + ".63 no 0\r\n\r\n"
+	case 2:
+		return strings.Repeat("b", m.IntN(6000))
+	}
+	return "a=b"[:1+m.IntN(3)]
+}
+
+// rare draws a request that net/http reads, and what follows with it.
+func (m *mixer) rare(fate, host, target, more string) {
+	switch m.IntN(8) {
+	case 0:
+		body := m.body()
+		chunks := ""
+		for rest := body; len(rest) > 0; {
+			n := 1 + m.IntN(len(rest))
+			chunks += fmt.Sprintf("%x\r\n%s\r\n", n, rest[:n])
+			rest = rest[n:]
+		}
+		sum := summed("POST", host, target, []byte(body))
+		m.writeAs(sum, "POST", host, "POST "+target+" HTTP/1.1", more, fate, "Transfer-Encoding: chunked", chunks+"0\r\n\r\n")
+	case 1:
+		body := strings.Repeat("c", maxFastBody+m.IntN(2*maxFastBody))
+		m.write("POST", target, host, "POST "+target+" HTTP/1.1", more, fate, "Content-Length: "+strconv.Itoa(len(body)), body)
+	case 2:
+		m.write("OPTIONS", target, host, "OPTIONS "+target+" HTTP/1.1", more, fate, "", "")
+	case 3:
+		m.writeAs(summed("GET", host, target, nil), "GET", "other.example", "GET http://"+host+target+" HTTP/1.1", more, fate, "", "")
+	case 4:
+		body := m.body() + "."
+		if fate == reaches { // else the connection ends where nobody wants the body
+			more += "\r\nExpect: 100-continue"
+		}
+		m.write("POST", target, host, "POST "+target+" HTTP/1.1", more, fate, "Content-Length: "+strconv.Itoa(len(body)), body)
+	case 5:
+		m.write("GET", target, host, "GET "+target+" HTTP/1.1", more+"\r\nUser-Agent: a\r\nUser-Agent: b", fate, "", "")
+	case 6:
+		from := len(m.out)
+		m.write("GET", target, host, "GET "+target+" HTTP/1.1", more, fate, "", "")
+		m.out = append(m.out[:from], bytes.ReplaceAll(m.out[from:], []byte("\r\n"), []byte("\n"))...)
+		m.steps[len(m.steps)-1].end = len(m.out)
+	case 7:
+		m.write("GET", target, "shop.example", "GET /.well-known/vestibule/draw?room=nobody HTTP/1.1", more, stays, "", "")
+	}
+}
+
+// odd draws something that the fronts may refuse, and read in no other way than as itself.
+func (m *mixer) odd() {
+	label := strconv.Itoa(m.connection) + "." + strconv.Itoa(len(m.steps)) + " "
+	m.steps = append(m.steps, step{})
+	outside := "\r\nHost: shop.example\r\nX-Expect: " + label + mayReach + " 0\r\n"
+	text := ""
+	switch m.IntN(5) {
+	case 0:
+		names := smuggledNames()
+		text = strings.Replace(goingOn(smuggled()[names[m.IntN(len(names))]]), "Host: shop.example", "X-Expect: "+label+mayReach+" 0\r\nHost: shop.example", 1)
+	case 1:
+		text = "GET " + vipSpellings[m.IntN(len(vipSpellings))] + " HTTP/1.1" + strings.Replace(outside, mayReach, stays, 1) + m.bad(&m.rooms[1]) + "\r\n\r\n"
+	case 2:
+		text = "GET " + oddTargets[m.IntN(len(oddTargets))] + " HTTP/1.1" + outside + "\r\n"
+	case 3:
+		text = "POST /about HTTP/1.1" + outside + headerLines[m.IntN(len(headerLines))] + "\r\n\r\n"
+	case 4:
+		text = m.one("get", "CONNECT", "TRACE", "GET", "GET ", "P\x00ST") + " /vip " + m.one("HTTP/1.0", "HTTP/1.1", "HTTP/2.0", "http/1.1", "HTTP/1.1 ") + m.one("\r\n", "\n") +
+			"Host: " + m.one("shop.example", "SHOP.example.", "shop.example\x00", "evil.example", "shop.example\r\nHost: evil.example", "shop.example:80") + "\r\nX-Expect: " + label + stays + " 0\r\n\r\n"
+	}
+	m.out = append(m.out, text...)
+}
+
+var smuggledNames = sync.OnceValue(func() (names []string) {
+	for name := range smuggled() {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+})
+
+func (m *mixer) write(method, target, host, line, more, fate, framing, body string) {
+	m.writeAs(summed(method, host, target, []byte(body)), method, host, line, more, fate, framing, body)
+}
+
+// writeAs writes a request with its label.
+func (m *mixer) writeAs(sum, method, host, line, more, fate, framing, body string) {
+	label := strconv.Itoa(m.connection) + "." + strconv.Itoa(len(m.steps)) + " " + fate + " " + sum
+	m.out = append(append(append(append(append(m.out, line...), "\r\nHost: "...), host...), "\r\nX-Expect: "...), label...)
+	for _, lines := range [...]string{more, framing} {
+		if lines != "" {
+			m.out = append(append(m.out, "\r\n"...), lines...)
+		}
+	}
+	m.out = append(append(m.out, "\r\n\r\n"...), body...)
+	m.steps = append(m.steps, step{len(m.out), method, label, fate == reaches})
+}
+
+// play draws a connection, and plays it: what was written is answered before the rest is.
+func (m *mixer) play(k int) error {
+	if time.Since(m.sealed) > 20*time.Second {
+		m.renew()
+	}
+	m.draw(k)
+	m.bySite, m.byEdge = 0, 0
+	c, err := net.Dial("tcp", m.st.entrance())
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		return err
+	}
+	m.br.Reset(c)
+	steps := m.steps
+	for at := 0; at < len(m.out); {
+		from := at
+		at = min(len(m.out), at+1+m.IntN(1+m.IntN(10_000)))
+		if _, err := c.Write(m.out[from:at]); err != nil {
+			at = len(m.out) // what comes last says why
+		}
+		for len(steps) > 0 && steps[0].end <= at {
+			if err := m.hear(&steps[0]); err != nil {
+				return err
+			}
+			steps = steps[1:]
+		}
+	}
+	if m.tail {
+		return m.hearTail(c.(*net.TCPConn))
+	}
+	if m.open {
+		return c.(*net.TCPConn).SetLinger(0) // so many connections leave nothing behind
+	}
+	// net/http resets a connection that is to end, where it has not read all of a body that nobody wants.
+	if _, err := m.br.ReadByte(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("behind the last answer there is more, or no end: %w", err)
+	}
+	return nil
+}
+
+// hear reads the answer to a request.
+func (m *mixer) hear(s *step) error {
+	a := &m.answer
+	for a.first = ""; a.first == "" || strings.HasPrefix(a.first, "HTTP/1.1 1"); {
+		if err := a.readHead(m.br); err != nil {
+			return fmt.Errorf("%s %s: %w", s.method, s.label, err)
+		}
+	}
+	if s.method != "HEAD" {
+		if err := a.readBody(m.br); err != nil {
+			return fmt.Errorf("%s %s: %s: %w", s.method, s.label, a.first, err)
+		}
+	}
+	switch {
+	case !s.enters && a.label == "":
+		m.byEdge++
+		return nil
+	case s.enters && a.label == s.label && a.first == "HTTP/1.1 200 OK" && (s.method == "HEAD" || string(a.body) == "the site"):
+		m.bySite++
+		return nil
+	}
+	return fmt.Errorf("%s %s is answered by %s %q: %.300q", s.method, s.label, a.first, a.label, a.body)
+}
+
+// hearTail reads what is answered to what may be refused, and what was sent behind it. No answer is of another connection.
+func (m *mixer) hearTail(c *net.TCPConn) error {
+	mine := strconv.Itoa(m.connection) + "."
+	if !m.cut {
+		if err := c.SetReadDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
+			return err
+		}
+		for a := &m.answer; ; {
+			if a.readHead(m.br) != nil || a.readBody(m.br) != nil {
+				break
+			}
+			if a.label != "" && !strings.HasPrefix(a.label, mine) {
+				return fmt.Errorf("answered with what is for another: %q", a.label)
+			}
+		}
+	}
+	// It may wait for more of a body, as it was told.
+	if c.CloseWrite() != nil || c.SetReadDeadline(time.Now().Add(time.Minute)) != nil {
+		return nil // it is closed
+	}
+	if _, err := io.Copy(io.Discard, m.br); errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("no end: %w", err)
+	}
+	return nil
+}
