@@ -91,7 +91,7 @@ quick: ## test the cores and the decision about a request, without a browser, a 
 	$(GO) test $(patsubst %,./internal/%,$(filter-out mutant sim waiting,$(CORES)) gate clientaddr origin live)
 
 .PHONY: test
-test: packages ## run every test, those of whatever has goroutines with the race detector, then the end-to-end run
+test: packages ## run every test, with the race detector where it can find anything, and the end-to-end run
 	@rm -f $(TOOLS)/e2e.passed
 	$(MAKE) --no-print-directory -j 4 test-cores test-plain test-clients test-e2e || { $(AGAIN); \
 	$(MAKE) --no-print-directory test-cores test-plain test-clients && { test -e $(TOOLS)/e2e.passed || $(MAKE) --no-print-directory e2e; }; }
