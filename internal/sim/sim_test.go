@@ -27,7 +27,7 @@ func saturated(seed uint64) Config {
 
 func TestNoLimitIsExceededByVariedFleets(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(3) { // `make sim` runs hundreds, CI 40
+	for seed := range uint64(3) { // `make sim` runs hundreds, CI 30
 		if r := New(Vary(seed)).Run(); r.Fault != "" {
 			t.Errorf("%s\nreplay: vestibule simulate --vary --seed %d", r.Fault, seed)
 		}
