@@ -21,7 +21,7 @@ import (
 	"vestibule/internal/wire"
 )
 
-// Secrets is where the secrets of draws are kept until their records tell them: globals alone read there.
+// Secrets is where the secrets of draws are kept: globals alone read there. Nobody removes them.
 type Secrets interface {
 	// Get returns a document and its revision, (nil, 0) if there is none. What it returns may be stale.
 	Get(ctx context.Context, key string) ([]byte, uint64, error)
@@ -42,13 +42,13 @@ type drawer struct {
 	name    string // of this candidate
 	log     *slog.Logger
 
-	clock    func() (fleet.Time, time.Duration)                                // fleet time, and by how much it may be wrong
-	waiting  func(room string) uint64                                          // who waits in a room, by its id
-	readers  func() error                                                      // what keeps nodes from reading places that were drawn, nil for nothing
-	beacon   string                                                            // policy
-	fetch    func(ctx context.Context, closes time.Time) (*draw.Beacon, error) // verified
-	missing  map[string]fleet.Time                                             // since when the store has no secret of a draw, by its key
-	announce map[string]bool                                                   // draws of which this leader has an entry in the audit stream
+	clock   func() (fleet.Time, time.Duration)                                // fleet time, and by how much it may be wrong
+	waiting func(room string) uint64                                          // who waits in a room, by its id
+	readers func() error                                                      // what keeps nodes from reading places that were drawn, nil for nothing
+	beacon  string                                                            // policy
+	fetch   func(ctx context.Context, closes time.Time) (*draw.Beacon, error) // verified
+	missing map[string]fleet.Time                                             // since when the store has no secret of a draw, by its key
+	noted   map[string]bool                                                   // notices of which this leader has an entry in the audit stream, by their hash
 }
 
 // drawWithin bounds one attempt, with all that is asked of stores and beacons.
@@ -190,7 +190,7 @@ func (d *drawer) note(ctx context.Context, now fleet.Time, n *draw.Notice) error
 	}
 	sum := sha256.Sum256(data)
 	id := hex.EncodeToString(sum[:8])
-	if d.announce[id] {
+	if d.noted[id] {
 		return nil // the board could not be written then
 	}
 	if err := d.journal.Add(ctx, audit.Entry{
@@ -198,10 +198,10 @@ func (d *drawer) note(ctx context.Context, now fleet.Time, n *draw.Notice) error
 	}); err != nil {
 		return err
 	}
-	if d.announce == nil || len(d.announce) > 1000 {
-		d.announce = map[string]bool{}
+	if d.noted == nil || len(d.noted) > 1000 {
+		d.noted = map[string]bool{}
 	}
-	d.announce[id] = true
+	d.noted[id] = true
 	return nil
 }
 

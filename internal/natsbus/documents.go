@@ -27,7 +27,7 @@ type Documents struct {
 
 const (
 	documentsBucket = "vestibule_documents"
-	controlBucket   = "vestibule_control" // tokens of the API: globals alone read it
+	controlBucket   = "vestibule_control" // tokens of the API and secrets of draws: globals alone read it
 )
 
 // NewDocuments returns the documents behind conn, of which Watch follows those
@@ -37,7 +37,7 @@ func NewDocuments(conn *Conn, replicas int, watched ...string) *Documents {
 	return &Documents{conn: conn, bucket: documentsBucket, replicas: replicas, watched: watched, wrote: make(chan struct{}, 1)}
 }
 
-// NewControl returns the documents of the API, which globals alone may read.
+// NewControl returns the documents that globals alone may read: tokens of the API, secrets of draws.
 func NewControl(conn *Conn, replicas int) *Documents {
 	d := NewDocuments(conn, replicas)
 	d.bucket = controlBucket
