@@ -127,7 +127,7 @@ func (s *Server) show(agg *slots.Aggregator) {
 	defer s.mu.Unlock()
 	s.agg = agg
 	if agg != nil {
-		s.twins, s.waits, s.builds, s.toldEdges, s.news, s.reported = 0, nil, map[uint64]edgeBuild{}, 0, false, 0
+		s.unknown, s.twins, s.waits, s.builds, s.toldEdges, s.news, s.reported = 0, 0, nil, map[uint64]edgeBuild{}, 0, false, 0
 	}
 }
 
@@ -176,14 +176,14 @@ func (s *Server) understood(what string, err error) bool {
 func (s *Server) observe(agg *slots.Aggregator, m *wire.Report) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := agg.Edges().Unknown
 	agg.Observe(s.Clock.Now(), *m)
 	s.news = s.news || len(m.Rooms) > 0
 	if m.Build != "" && len(s.builds) < maxBuilds {
 		s.builds[m.Inc] = edgeBuild{m.Build, m.Opens}
 	}
-	if e := agg.Edges(); e.Unknown != before {
-		s.metrics.unknownEdges.Inc()
+	if e := agg.Edges(); e.Unknown != s.unknown {
+		s.metrics.unknownEdges.Add(float64(e.Unknown - s.unknown))
+		s.unknown = e.Unknown
 		s.log.Error("an edge came with sessions or rights that nothing stored tells of: the store lost writes, or the edge was declared lost and was alive",
 			slog.String("edge", e.LastUnknown))
 	}

@@ -49,9 +49,10 @@ type Server struct {
 	metrics   *metrics
 	candidate *node.Candidate
 
-	mu    sync.Mutex
-	agg   *slots.Aggregator // nil while not leading
-	twins uint64            // edges of one name that were told of
+	mu      sync.Mutex
+	agg     *slots.Aggregator // nil while not leading
+	twins   uint64            // edges of one name that were told of
+	unknown uint64            // edges that nothing stored tells of, likewise
 
 	news     bool       // edges told something of a room since global was told
 	reported fleet.Mono // when global was told last
