@@ -66,7 +66,7 @@ func (e *edge) position(ft fleet.Time, v *wire.View, d *Decision) {
 // told anew each time. Nobody comes nearer to the turn by waiting, so nothing is kept from growing.
 func (d *Decision) byLot(ft fleet.Time, v *wire.View) {
 	t := &d.Ticket
-	t.Wait, t.High, t.Ahead, t.Low, t.Longer, t.Forecast = 0, 0, 0, 0, 0, 0 // what was told of another order binds nobody
+	untell(t) // it binds nobody
 	d.Waiting = uint64(v.Waiting() + 0.5)
 	d.Counting = !v.Waits.Known() && ft.Sub(t.Joined) <= countFor
 	if !v.Waits.Known() {

@@ -171,8 +171,13 @@ func (q *queue) newest(t *ticket.Ticket) {
 func moveTo(t *ticket.Ticket, place fleet.Time) {
 	if t.Place() != place {
 		t.SetPlace(place)
-		t.Wait, t.High, t.Ahead, t.Low, t.Longer, t.Forecast = 0, 0, 0, 0, 0, 0
+		untell(t)
 	}
+}
+
+// untell has a ticket remember nothing of what was told of another place or another order.
+func untell(t *ticket.Ticket) {
+	t.Wait, t.High, t.Ahead, t.Low, t.Longer, t.Forecast = 0, 0, 0, 0, 0, 0
 }
 
 // arrive counts a distinct visitor of the minute of ft.

@@ -58,12 +58,11 @@ func (r *roomState) set(now fleet.Mono, settings Room) {
 	if r.Epoch != settings.Epoch {
 		m := r.edge.at(now)
 		r.held.renew(func(in ticket.Network) ticket.Ticket { return r.edge.newTicket(m.time, settings.Epoch, in) })
-		defer func() { r.held.order(&r.Room, r.view) }()
 	}
 	if settings.Grace == 0 {
 		settings.Grace = room.DefaultGrace
 	}
-	before := r.queuedAll()
+	reorder := r.Epoch != settings.Epoch || r.queuedAll() != settings.queuedAll()
 	drawn := settings.Drawn != nil && (r.Drawn == nil || *settings.Drawn != *r.Drawn)
 	r.Room, r.gone, r.dirty = settings, false, true
 	switch {
@@ -73,7 +72,7 @@ func (r *roomState) set(now fleet.Mono, settings Room) {
 	case settings.Drawn == nil:
 		r.draw = nil
 	}
-	if before != r.queuedAll() {
+	if reorder || drawn {
 		r.held.order(&r.Room, r.view)
 	}
 	r.life.probation = uint32((settings.Probation + time.Second - 1) / time.Second)
@@ -170,7 +169,7 @@ func placeIn(d *draw.Draw, t *ticket.Ticket) fleet.Time {
 	return d.Place(t.ID, t.Joined, 0)
 }
 
-// redraw gives those who are held the places that were drawn.
+// redraw gives those who are held the places that were drawn. The caller orders them anew.
 func (r *roomState) redraw(m moment) {
 	if !m.synced() {
 		return
@@ -178,7 +177,6 @@ func (r *roomState) redraw(m moment) {
 	for _, v := range r.held.visits {
 		r.queue.checkIn(m.time, &v.Ticket, placeIn(r.draw, &v.Ticket))
 	}
-	r.held.order(&r.Room, r.view)
 }
 
 // newTicket returns the place of somebody new. Whoever comes when a draw is known is late for it, also where this clock is slow.
