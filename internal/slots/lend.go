@@ -216,7 +216,7 @@ func (p *pool) lend(now fleet.Mono, ft fleet.Time, s *survey) {
 			l.rateGranted += uint64(rgive)
 			l.dirty = true
 			push = push || l.heldPeople+l.movers > 0 || int64(l.want) > min(idle, ridle) || view.Queues()
-			p.centres.counted = p.centres.counted || p.complete()
+			p.centres.counted = p.centres.counted || complete
 		}
 		s.homes[i].push = s.homes[i].push || push
 		l.set(uint64(keep), uint64(rkeep))
