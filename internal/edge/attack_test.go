@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"vestibule/internal/testkit"
 )
 
 // raw sends bytes as they stand over a connection of its own and returns the
@@ -310,6 +312,47 @@ func TestSlowVisitorsAreCut(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// Who sends a head, or a body that nobody wants, byte by byte is cut too.
+func TestVisitorsWhoDripAreCut(t *testing.T) {
+	t.Parallel()
+	eachFront(t, func(t *testing.T, front string) {
+		st := open(t, func(st *stage) { st.cfg.Reader, st.cfg.Timeouts.Header = front, 100*time.Millisecond })
+		st.up.queue(vip, 10, 1)
+		for name, text := range map[string]string{
+			"headers":                     "GET / HTTP/1.1\r\nHost: shop.example\r\nX-A: ",
+			"headers after an answer":     "GET /about HTTP/1.1\r\nHost: shop.example\r\n\r\nGET / HTTP/1.1\r\nX-A: ",
+			"a body while waiting":        "POST /vip HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 16000\r\n\r\n",
+			"a body of a refused request": "POST / HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 16000\r\n\r\n",
+			"chunks while waiting":        "POST /vip HTTP/1.1\r\nHost: shop.example\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\n",
+		} {
+			c := st.dial()
+			if _, err := io.WriteString(c, text); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() {
+				_, err := io.Copy(io.Discard, c)
+				ended <- err
+			}()
+			drops := time.NewTicker(10 * time.Millisecond)
+			for over := false; !over; {
+				select {
+				case err := <-ended:
+					if over = true; errors.Is(err, os.ErrDeadlineExceeded) {
+						t.Errorf("%s: the edge goes on reading", name)
+					}
+				case <-drops.C:
+					c.Write([]byte("x")) //nolint:errcheck // the edge ends it
+				}
+			}
+			drops.Stop()
+		}
+	})
 }
 
 // Who takes an answer too slowly is cut, and the origin's connection with it;

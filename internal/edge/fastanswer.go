@@ -36,7 +36,7 @@ func saysSo(header []gate.Field) []gate.Field {
 func (c *fastConn) reply(status int, header []gate.Field, body []byte, ends bool, length int) bool {
 	patience := c.f.cfg.Timeouts.Header
 	ends = ends || c.ends()
-	if c.body(length, patience) {
+	if c.body(length, patience, false) {
 		c.r += length
 	} else {
 		ends = true

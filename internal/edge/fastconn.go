@@ -411,10 +411,14 @@ func (c *fastConn) linesOf(name string) []string {
 	return c.values[from:len(c.values):len(c.values)]
 }
 
-// body reads the rest of the request, each piece of which is to come within patience.
-func (c *fastConn) body(length int, patience time.Duration) bool {
-	for c.w-c.r < length {
-		if !c.readUntil(time.Now().Add(patience), patience/8) || !c.read() {
+// body reads the rest of the request: all of it is to come within patience or, where a site waits for
+// it, each piece.
+func (c *fastConn) body(length int, patience time.Duration, wanted bool) bool {
+	for limit := time.Now().Add(patience); c.w-c.r < length; {
+		if wanted {
+			limit = time.Now().Add(patience)
+		}
+		if !c.readUntil(limit, patience/8) || !c.read() {
 			return false
 		}
 	}

@@ -54,7 +54,7 @@ func (c *fastConn) enter(o *gate.Outcome, length int) bool {
 	}
 	if c.w-c.r < length {
 		c.visit.end() // what is read is the body's
-		if !c.body(length, c.f.cfg.Timeouts.Idle) {
+		if !c.body(length, c.f.cfg.Timeouts.Idle, true) {
 			return false
 		}
 	}
