@@ -21,6 +21,9 @@ type Packer struct {
 	sum    uint32
 	plain  []byte // room for what was written and is not in sum yet: short pieces are summed up at once
 	packed int    // of that, so much was written packed
+
+	values []byte   // of a visitor: what a stencil leaves open, with a zero byte after each
+	masked []uint64 // the same with 0 for every digit
 }
 
 // gzipHead is the beginning of a file: no name, no time, any system.

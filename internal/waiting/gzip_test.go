@@ -3,11 +3,16 @@ package waiting_test
 import (
 	"bytes"
 	"compress/gzip"
+	"fmt"
 	"io"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"vestibule/internal/admission"
+	"vestibule/internal/fleet"
 	"vestibule/internal/room"
 	"vestibule/internal/waiting"
 )
@@ -69,6 +74,89 @@ func TestPagesWithGzip(t *testing.T) {
 				t.Errorf("%s: %d bytes, and %d if it is compressed whole; goal for English %d", v.Lang.Code(), size, all.Len(), goal)
 			}
 		}
+	}
+}
+
+// Pages that differ in digits alone are made from one another. Each is the visitor's own all the same: whatever of it is
+// told to others as well, in every language, with several visitors at once.
+func TestPagesThatDifferInDigits(t *testing.T) {
+	branded, err := waiting.Custom([]byte("p{color:red}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for worker := range uint64(4) {
+		t.Run(strconv.FormatUint(worker, 10), func(t *testing.T) {
+			t.Parallel()
+			chance := rand.New(rand.NewPCG(1, worker))
+			digits := func(n uint64) uint64 { // another number that is as long, mostly
+				if n < 10 || chance.IntN(10) == 0 {
+					return n
+				}
+				return n + chance.Uint64N(n/10)
+			}
+			var out waiting.Packer
+			for range 100 {
+				v := waiting.Samples[chance.IntN(len(waiting.Samples))].Visitor
+				v.Lang = waiting.Lang(chance.IntN(len(room.Languages)))
+				p := waiting.Builtin()
+				change(chance, &v)
+				if chance.IntN(4) == 0 {
+					p = branded
+				}
+				for range 5 {
+					d := &v.Decision
+					v.Now = v.Now.Add(time.Duration(chance.Int64N(5000)) * time.Millisecond)
+					d.Ahead, d.Waiting = digits(d.Ahead), digits(d.Waiting)
+					d.Wait, d.High = time.Duration(digits(uint64(d.Wait))), time.Duration(digits(uint64(d.High)))
+					d.Ticket.Joined = fleet.Time(digits(uint64(d.Ticket.Joined)))
+					d.Ticket.Answer = uint8(digits(uint64(d.Ticket.Answer)))
+					samePage(t, p, &v, &out, fmt.Sprintf("%+v", v))
+					other := v // shares all but one thing
+					change(chance, &other)
+					samePage(t, p, &other, &out, fmt.Sprintf("%+v", other))
+				}
+			}
+		})
+	}
+}
+
+// change changes one thing of what a page tells that is no number of the visitor's.
+func change(chance *rand.Rand, v *waiting.Visitor) {
+	d := &v.Decision
+	some := func(all ...string) string { return all[chance.IntN(len(all))] }
+	switch chance.IntN(16) {
+	case 0:
+		v.Room = some("sale", "sell", "a-much-longer-name")
+	case 1:
+		v.Message = some("", "Doors open at 8.", "<b>\"&'", strings.Repeat("0<", 1000), strings.Repeat("0123456789", 300))
+	case 2:
+		v.Back = some("", "/a", "/b?c=\"1\"")
+	case 3:
+		v.Grace = time.Duration(chance.IntN(20)) * time.Minute
+	case 4:
+		v.Method = some("fifo", "random", "passthrough", "reject")
+	case 5:
+		v.QueueAll = !v.QueueAll
+	case 6:
+		v.Blocked = !v.Blocked
+	case 7:
+		d.Known = !d.Known
+	case 8:
+		d.Counting = !d.Counting
+	case 9:
+		d.Longer = !d.Longer
+	case 10:
+		d.Next = !d.Next
+	case 11:
+		d.Fresh = admission.Fresh(chance.IntN(int(admission.Gone) + 1))
+	case 12:
+		d.Reason = admission.Reason(chance.IntN(int(admission.Drains) + 1))
+	case 13:
+		v.Left, v.Moment = chance.IntN(2) == 0, chance.IntN(4) == 0
+	case 14:
+		v.Event = waiting.Samples[chance.IntN(len(waiting.Samples))].Event
+	case 15:
+		v.Event.Draw.Commit = some("", "7f83b1657ff1fc53", "7f83b1657ff1fc54")
 	}
 }
 

@@ -105,19 +105,20 @@ func appendOurs(dst []byte, v *Visitor) []byte {
 // field is one of the vestibule object, with what stands before its value.
 type field struct {
 	key    string
+	own    bool // it tells something of the visitor alone, or changes with the time
 	append func(dst []byte, v *Visitor) []byte
 }
 
 // ours are the fields of the vestibule object.
 var ours = func() []field {
 	whole := func(name string, f func(v *Visitor) int64) field {
-		return field{`,"` + name + `":`, func(dst []byte, v *Visitor) []byte { return strconv.AppendInt(dst, f(v), 10) }}
+		return field{`,"` + name + `":`, true, func(dst []byte, v *Visitor) []byte { return strconv.AppendInt(dst, f(v), 10) }}
 	}
 	text := func(name string, f func(v *Visitor) string) field {
-		return field{`,"` + name + `":`, func(dst []byte, v *Visitor) []byte { return appendString(dst, f(v)) }}
+		return field{`,"` + name + `":`, false, func(dst []byte, v *Visitor) []byte { return appendString(dst, f(v)) }}
 	}
 	is := func(name string, f func(v *Visitor) bool) field {
-		return field{`,"` + name + `":`, func(dst []byte, v *Visitor) []byte { return strconv.AppendBool(dst, f(v)) }}
+		return field{`,"` + name + `":`, false, func(dst []byte, v *Visitor) []byte { return strconv.AppendBool(dst, f(v)) }}
 	}
 	fields := []field{
 		text("state", func(v *Visitor) string { return v.State().String() }),
@@ -147,7 +148,7 @@ var ours = func() []field {
 		whole("retryAfterSeconds", (*Visitor).Retry),
 		whole("placeKeptSeconds", func(v *Visitor) int64 { return wholeSeconds(v.Grace) }),
 		whole("answer", func(v *Visitor) int64 { return int64(v.Decision.Ticket.Answer) }),
-		{"", func(dst []byte, v *Visitor) []byte {
+		{"", true, func(dst []byte, v *Visitor) []byte {
 			if v.Event.Start != 0 {
 				dst = append(appendMoment(append(dst, `,"startsAt":"`...), v.Event.Start), '"')
 			}
@@ -170,7 +171,7 @@ var ours = func() []field {
 			}
 			return v.appendDraw(dst)
 		}},
-		{`,"updatedAt":"`, func(dst []byte, v *Visitor) []byte { return append(appendMoment(dst, v.Now), '"') }},
+		{`,"updatedAt":"`, true, func(dst []byte, v *Visitor) []byte { return append(appendMoment(dst, v.Now), '"') }},
 		text("language", func(v *Visitor) string { return v.Lang.Code() }),
 		text("message", func(v *Visitor) string { return v.Message }),
 	}

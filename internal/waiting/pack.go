@@ -15,6 +15,9 @@ type pack struct {
 	head  []byte // what every page begins with: that of gzip, that of the block, and of the first text what is in whole bytes
 	rest  run    // of the first text
 	texts []packed
+
+	even   bool       // the words of all digits are as long
+	digits [10]uint16 // what they differ from that of 0 by
 }
 
 // opens reports whether the first text is in head: it has no copies from others.
@@ -130,12 +133,15 @@ type source struct {
 	opens  bool // the page begins with it
 }
 
-// effort is how long it is looked for short bits.
-type effort struct{ chain, rounds int }
+// effort is how long it is looked for short bits, and what for.
+type effort struct {
+	chain, rounds int
+	even          bool // the digits are to have words of one length
+}
 
 var (
-	forEverybody = effort{chain: 400, rounds: 6} // 39 pages, once each
-	forOne       = effort{chain: 16, rounds: 2}  // a page of an operator, of up to a MiB
+	forEverybody = effort{chain: 400, rounds: 6, even: true} // 39 pages, once each
+	forOne       = effort{chain: 16, rounds: 2}              // a page of an operator, of up to a MiB
 )
 
 // newPack packs texts. sample is what a page has between them, more or less.
@@ -322,7 +328,13 @@ func (p *packer) turn(from, to int) {
 func (p *packer) write(counts *symbols) *pack {
 	out := &pack{}
 	lit, dist := lengths(counts.lit[:], 256), lengths(counts.dist[:], len(counts.dist))
+	if p.even {
+		lit, out.even = evenDigits(counts.lit[:])
+	}
 	words(out.code.lit[:], lit)
+	for n := range out.digits {
+		out.digits[n] = out.code.lit['0'].bits ^ out.code.lit['0'+n].bits
+	}
 	words(out.code.dist[:], dist)
 	var w bitWriter
 	w.reserve(8 * 512)
@@ -414,6 +426,44 @@ func lengths(counts []int, all int) []uint8 {
 			scale = 2
 		}
 	}
+}
+
+// evenDigits is lengths for literals where all digits are to have words of one length. It reports false where that does
+// not come out.
+func evenDigits(counts []int) (out []uint8, even bool) {
+	counts, sum := slices.Clone(counts), 0
+	for _, n := range counts['0' : '9'+1] {
+		sum += n
+	}
+	for i := '0'; i <= '9'; i++ {
+		counts[i] = sum / 10 // so they differ by one bit, mostly
+	}
+	out = lengths(counts, 256)
+	const one = 1 << maxBits
+	digits := out['0' : '9'+1]
+	longest, spare := slices.Max(digits), 0
+	for i, n := range digits {
+		spare += one>>n - one>>longest
+		digits[i] = longest
+	}
+	var others []int
+	for i, n := range out {
+		if n > 0 && (i < '0' || i > '9') {
+			others = append(others, i)
+		}
+	}
+	// What the digits do not use any more is for what is used most.
+	slices.SortStableFunc(others, func(a, b int) int { return counts[b] - counts[a] })
+	for _, i := range others {
+		for out[i] > 1 && one>>out[i] <= spare {
+			spare -= one >> out[i]
+			out[i]--
+		}
+	}
+	if spare != 0 {
+		return lengths(counts, 256), false
+	}
+	return out, true
 }
 
 // words sets the words of given lengths, as DEFLATE orders them.

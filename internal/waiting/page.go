@@ -17,6 +17,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -104,7 +105,8 @@ func squeezeScript(source string) string {
 type part struct {
 	text     string
 	variable variable
-	first    int // which text of the pack begins here, -1 where it goes on
+	first    int  // which text of the pack begins here, -1 where it goes on
+	own      bool // the variable is the visitor's own
 }
 
 type variable func(dst []byte, v *Visitor, c *catalog, p *Page) []byte
@@ -200,13 +202,13 @@ func compile(text string, c *catalog) []part {
 		case name == "now":
 			for i := range ours {
 				f := ours[i].append
-				parts = append(parts, part{text: ours[i].key, variable: func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return f(dst, v) }})
+				parts = append(parts, part{text: ours[i].key, own: ours[i].own, variable: func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return f(dst, v) }})
 			}
 			parts = append(parts, part{text: "}"})
 		case isMessage && c.byKey[key] != "":
 			parts = append(parts, part{text: c.byKey[key]})
 		case f != nil:
-			parts[len(parts)-1].variable = f
+			parts[len(parts)-1].variable, parts[len(parts)-1].own = f, slices.Contains(ownVariables, name)
 		case fixed[name] != "":
 			parts = append(parts, part{text: fixed[name]})
 		default:
@@ -216,6 +218,19 @@ func compile(text string, c *catalog) []part {
 	}
 }
 
+// owns are the visitor's own variables of the built-in page in every language.
+var owns = func() [][]variable {
+	all := make([][]variable, len(compiled))
+	for i := range compiled {
+		for k := range compiled[i] {
+			if compiled[i][k].own {
+				all[i] = append(all[i], compiled[i][k].variable)
+			}
+		}
+	}
+	return all
+}()
+
 // Render appends the page for one visitor.
 func (p *Page) Render(dst []byte, v *Visitor) []byte { return p.render(dst, v, nil) }
 
@@ -224,6 +239,10 @@ func (p *Page) RenderGzip(dst []byte, v *Visitor, out *Packer) []byte {
 	texts := packs[v.Lang]
 	if p.custom != nil {
 		texts = p.custom.pack
+	} else if hasStencils(p, v) {
+		if page, ok := out.stencil(dst, p, v); ok {
+			return page
+		}
 	}
 	return out.end(p.render(out.begin(dst, texts()), v, out))
 }

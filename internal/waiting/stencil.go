@@ -1,0 +1,235 @@
+package waiting
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// stencil is what all built-in pages have in common that differ in digits alone: packed,
+// with a 0 for each of them. All digits have words of the same length, so each has its place,
+// and a page is a copy with the bits of its digits changed. It is immutable.
+type stencil struct {
+	common common
+	key    []uint64 // the visitor's own values, as Packer.values has them
+	tail   []byte   // the packed page behind pack.head
+	groups []group
+	digits []digit
+}
+
+// group is digits whose bits are in eight bytes.
+type group struct{ at, end int32 } // where these are in tail; the last of the digits, exclusive
+
+// digit is where a digit of the values stands in a page.
+type digit struct {
+	at    int32  // in the values
+	from  uint16 // how many bytes of the page follow: which of digitSums are its
+	shift uint8  // of its bits in those of the group
+}
+
+// common is all that tells the shared variables of a page: those that are not the visitor's own.
+type common struct {
+	page                           *Page
+	lang                           Lang
+	state                          State
+	known, counting, longer        bool
+	method, pausedBy, lost, stage  string
+	room, message, back, drawnFrom string
+	kept                           time.Duration
+}
+
+func newCommon(p *Page, v *Visitor) common {
+	return common{
+		page: p, lang: v.Lang, state: v.State(), known: v.known(), counting: v.counting(), longer: v.longer(),
+		method: v.method(), pausedBy: v.shownPause(), lost: v.lost(), stage: v.stage(),
+		room: v.Room, message: v.Message, back: v.Back, drawnFrom: v.Event.Draw.Commit, kept: v.Grace,
+	}
+}
+
+// ownVariables are the variables of the page that tell something of the visitor alone, or change with the time.
+var ownVariables = strings.Fields("title refresh bar ahead wait starts total waited joined joined-iso updated updated-iso")
+
+// hasStencils reports whether pages for v are made by stencils. In languages with digits of their own, and with the
+// receipt of a draw, too few pages are the same but for 0 to 9.
+// What an operator adds is in each of them, so it must not be long.
+func hasStencils(p *Page, v *Visitor) bool {
+	return catalogs[v.Lang].digits[1] == "1" && v.stage() != DrawPlaced && len(p.brand)+len(v.Message) <= 2<<10 && packs[v.Lang]().even
+}
+
+// stencilSlots are the stencils in use, some 6 MiB at most. A room has about a hundred. Each is in one of two places that
+// are chosen by a hash.
+var stencilSlots [1024]stencilSlot
+
+// stencilSlot keeps one stencil. It is safe for concurrent use.
+type stencilSlot struct {
+	stencil atomic.Pointer[stencil]
+	used    atomic.Int64  // the second in which it was used last
+	missed  atomic.Uint64 // the hash of what was looked for in vain last, and would have its place here
+}
+
+// unused is after how many seconds a stencil that was not used may be replaced.
+const unused = 2
+
+// findStencil returns the stencil for p.masked and is, which have this hash; nil for none. It is made when it is looked for in
+// vain a second time, and one of its places is free: a page that is asked for once is not worth it.
+func (p *Packer) findStencil(hash uint64, is *common, v *Visitor) *stencil {
+	var free *stencilSlot
+	second := v.Now.Second()
+	for _, i := range [2]uint64{hash, hash >> 32} {
+		s := &stencilSlots[i%uint64(len(stencilSlots))]
+		x, used := s.stencil.Load(), s.used.Load()
+		if x != nil && slices.Equal(x.key, p.masked) && x.common == *is {
+			if used != second {
+				s.used.Store(second)
+			}
+			return x
+		}
+		if free == nil && (x == nil || max(second-used, used-second) >= unused) {
+			free = s
+		}
+	}
+	if free == nil || free.missed.Swap(hash) != hash {
+		return nil
+	}
+	x := cut(is, p, v)
+	free.used.Store(second)
+	free.stencil.Store(x)
+	return x
+}
+
+// stencil appends the page for v to dst by a stencil. It reports false where there is none for it.
+func (p *Packer) stencil(dst []byte, page *Page, v *Visitor) ([]byte, bool) {
+	p.values = p.values[:0]
+	c := catalogs[v.Lang]
+	for _, f := range owns[v.Lang] {
+		p.values = append(f(p.values, v, c, page), 0)
+	}
+	is := newCommon(page, v)
+	hash := uint64(is.lang)<<8 | uint64(is.state)
+	for i := range len(is.room) {
+		hash = (hash ^ uint64(is.room[i])) * hashFactor
+	}
+	hash = p.mask(hash)
+	x := p.findStencil(hash, &is, v)
+	if x == nil || len(x.tail) == 0 {
+		return dst, false
+	}
+	t := packs[v.Lang]()
+	dst = append(append(dst, t.head...), x.tail...)
+	tail := dst[len(dst)-len(x.tail):]
+	end := tail[len(tail)-8:]
+	sum, sums, at := binary.LittleEndian.Uint32(end), digitSums(), int32(0)
+	for _, g := range x.groups {
+		var changed uint64
+		for ; at < g.end; at++ {
+			d := &x.digits[at]
+			n := p.values[d.at] - '0'
+			changed ^= uint64(t.digits[n]) << (d.shift & 63)
+			sum ^= sums[d.from][n]
+		}
+		b := tail[g.at : g.at+8]
+		binary.LittleEndian.PutUint64(b, binary.LittleEndian.Uint64(b)^changed)
+	}
+	binary.LittleEndian.PutUint32(end, sum)
+	return dst, true
+}
+
+const hashFactor = 0x9e3779b97f4a7c15 // as in Fibonacci hashing
+
+// mask sets p.masked to the values with 0 for every digit, eight bytes a word, and returns its hash.
+func (p *Packer) mask(hash uint64) uint64 {
+	const low, each, high = 0x7f7f7f7f7f7f7f7f, 0x0101010101010101, 0x8080808080808080
+	for len(p.values)%8 != 0 {
+		p.values = append(p.values, 0)
+	}
+	p.masked = p.masked[:0]
+	for b := p.values; len(b) >= 8; b = b[8:] {
+		x := binary.LittleEndian.Uint64(b)
+		y := x ^ '0'*each                               // of a digit, its value
+		isDigit := ^(y&low + (0x80-10)*each | y) & high // what is greater has the highest bit set, or gets it
+		x &^= isDigit >> 7 * 0xf
+		p.masked = append(p.masked, x)
+		hash = (hash ^ x) * hashFactor
+		hash ^= hash >> 32
+	}
+	return hash
+}
+
+// cut makes the stencil for p.masked; one without a tail where more follows a digit than there are sums for.
+func cut(is *common, p *Packer, v *Visitor) *stencil {
+	x := &stencil{common: *is, key: slices.Clone(p.masked)}
+	x.common.room, x.common.message, x.common.back = strings.Clone(is.room), strings.Clone(is.message), strings.Clone(is.back)
+	var values []byte
+	for _, w := range x.key {
+		values = binary.LittleEndian.AppendUint64(values, w)
+	}
+	var out Packer
+	t := packs[v.Lang]()
+	plain, at := out.begin(nil, t), int32(0)
+	var places, bits []int
+	for i := range compiled[v.Lang] {
+		part := &compiled[v.Lang][i]
+		if part.first >= 0 {
+			plain = out.text(plain, part.first)
+		}
+		switch {
+		case part.own:
+			for ; values[at] != 0; at++ {
+				if values[at] == '0' {
+					x.digits = append(x.digits, digit{at: at})
+					places, bits = append(places, out.size), append(bits, 8*(out.w.at-len(t.head))+int(out.w.n))
+				}
+				plain = out.variable(append(plain, values[at]))
+			}
+			at++
+		case part.variable != nil:
+			plain = out.variable(part.variable(plain, v, catalogs[v.Lang], is.page))
+		}
+	}
+	tail := out.end(plain)[len(t.head):]
+	for i := range places {
+		from := out.size - places[i] - 1
+		if from >= maxFollow {
+			x.digits = nil
+			return x
+		}
+		x.digits[i].from = uint16(from)
+	}
+	x.tail = slices.Clip(tail)
+	x.group(bits, int(t.code.lit['0'].n))
+	return x
+}
+
+// group puts digits with bits at these places into groups; each has length of them.
+func (x *stencil) group(bits []int, length int) {
+	for i, bit := range bits {
+		last := len(x.groups) - 1
+		if last < 0 || bit+length > 8*int(x.groups[last].at)+64 {
+			x.groups = append(x.groups, group{at: int32(bit / 8)})
+			last++
+		}
+		x.groups[last].end = int32(i + 1)
+		x.digits[i].shift = uint8(bit - 8*int(x.groups[last].at))
+	}
+}
+
+// maxFollow bounds how many bytes may follow the first digit of a page that is made by a stencil: some 3,000 do, and the
+// operator's message twice.
+const maxFollow = 8 << 10
+
+// digitSums are what a digit in place of a 0 changes the checksum of a page by, by how many bytes follow.
+var digitSums = sync.OnceValue(func() *[maxFollow][10]uint32 {
+	out := new([maxFollow][10]uint32)
+	for n := range out[0] {
+		sum := crc32.IEEETable[n]
+		for i := range out {
+			out[i][n] = sum
+			sum = crc32.IEEETable[sum&0xff] ^ sum>>8
+		}
+	}
+	return out
+})
