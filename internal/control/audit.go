@@ -336,7 +336,7 @@ func (s *revisionService) RestoreRevision(ctx context.Context, q api.RestoreRevi
 	return api.RestoreRevision200JSONResponse{RoomAnswerJSONResponse: a}, err
 }
 
-// announceToken is announce for a token, of which no secret is told.
+// announce is the function of that name for a token, of which no secret is told.
 func (t *tokens) announce(ctx context.Context, id string, before, after *token) (failed func(), err error) {
 	undo, err := announce(ctx, t.journal, t.now(), "token."+id, before.told(), after.told())
 	if err != nil {

@@ -129,7 +129,7 @@ func (s *releaseService) CreateRelease(ctx context.Context, q api.CreateReleaseR
 	return api.CreateRelease200JSONResponse{ReleaseAnswerJSONResponse: a}, nil
 }
 
-// showRelease tells of a release what the leading global knows.
+// show tells of a release what the leading global knows.
 func (s *releaseService) show(ctx context.Context, name string, k *room.Release) api.Release {
 	a := api.Release{Id: int64(k.ID), People: k.N, State: api.Open, At: time.UnixMilli(k.At).UTC(), By: k.By, Reason: k.Reason}
 	n, ok := s.numbers(ctx, room.IDOf(name))

@@ -180,8 +180,12 @@ func imported(base, next *roomstore.State) []api.ImportedChange {
 // importedDraws returns the draws of rooms of a file that cannot be made.
 func (s *transferService) importedDraws(rooms []room.Settings, base, next *roomstore.State) error {
 	var faults room.Faults
+	at := make(map[string]int, len(rooms)) // by name: there may be 10,000 of them
+	for i := range rooms {
+		at[rooms[i].Name] = i
+	}
 	for _, c := range roomstore.Changes(base, next) {
-		if i := slices.IndexFunc(rooms, func(r room.Settings) bool { return r.Name == c.Name }); i >= 0 && c.After != nil {
+		if i, ok := at[c.Name]; ok && c.After != nil {
 			faults = append(faults, s.draws.ofRoom(fmt.Sprintf("rooms[%d]", i), &c.After.Settings, settingsOf(c.Before))...)
 		}
 	}

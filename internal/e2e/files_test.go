@@ -117,7 +117,7 @@ events: {per_prefix: 65536}
 
 var until = testkit.Eventually
 
-// answer asks over a connection of its own and returns the status, 0 for none.
+// statusOf asks over a connection of its own and returns the status, 0 for none.
 func statusOf(url string) int {
 	client := http.Client{Timeout: testkit.Patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get(url)

@@ -250,7 +250,7 @@ func (p *parent) silence() {
 	p.mute = true
 }
 
-// origin is a site that audits: every request it sees must have been decided
+// auditor is a site that audits: every request it sees must have been decided
 // by the edge, once.
 type auditor struct {
 	dead atomic.Bool // accepts connections and says nothing
