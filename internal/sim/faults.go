@@ -448,19 +448,6 @@ func (w *World) cut(f *fault, up, down *int64) {
 	}
 }
 
-// pairCut is a pair of processes of which one does not hear the other.
-type pairCut struct {
-	from, to nodeID
-	until    int64
-}
-
-// nodeID is one process: the number of an edge, of an aggregator or of a
-// coordinator.
-type nodeID struct {
-	tier uint8 // 0 edge, 1 regional, 2 global
-	n    int32
-}
-
 // cutPair separates one edge from one aggregator, or one aggregator from one
 // coordinator, also where each reaches other processes of the other's role.
 func (w *World) cutPair(f *fault) {
@@ -486,16 +473,6 @@ func (w *World) cutPair(f *fault) {
 	if f.down {
 		w.pairs = append(w.pairs, pairCut{high, low, w.until(f)})
 	}
-}
-
-// deaf reports whether a process does not hear another.
-func (w *World) deaf(from, to nodeID) bool {
-	for _, p := range w.pairs {
-		if p.from == from && p.to == to && p.until > w.now {
-			return true
-		}
-	}
-	return false
 }
 
 // crashEdge ends the life of an edge, for a while or for good.
