@@ -43,7 +43,7 @@ func scale(ctx context.Context, out io.Writer, rooms, edges int, watch time.Dura
 		return fmt.Errorf("build: %w", err)
 	}
 	for _, many := range []int{room.MaxRooms, rooms} {
-		f, took, err := startFleet(ctx, dir, many)
+		f, took, err := startFleet(ctx, dir, many, "")
 		if err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func scale(ctx context.Context, out io.Writer, rooms, edges int, watch time.Dura
 			return err
 		}
 	}
-	return nil
+	return traffic(ctx, out, dir, rooms, edges, watch)
 }
 
 func row(out io.Writer, what, got, goal string) {
@@ -78,6 +78,8 @@ type nodes struct {
 	order []*process
 	edge  *process
 	nats  string
+	site  string   // of the first busy rooms, empty for one that is not there
+	paths []string // of the rooms
 }
 
 func (f *nodes) stop() {
@@ -93,24 +95,28 @@ func (f *nodes) stop() {
 func (f *nodes) writeRooms(n int, generation string) error {
 	var b strings.Builder
 	b.WriteString("rooms:\n")
+	f.paths = f.paths[:0]
 	for i := range n {
 		noise, err := rand.Int(rand.Reader, big.NewInt(1<<40))
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(&b, "- name: room-%d\n  host: %s-%d.example\n  path: /p%x\n  total_active_users: 1000\n  new_users_per_minute: 600\n  session_duration: 5m\n  origin: http://10.0.%d.%d:8080\n",
-			i, generation, i, noise, i/250, i%250)
+		path, site := fmt.Sprintf("/p%x", noise), fmt.Sprintf("http://10.0.%d.%d:8080", i/250, i%250)
+		if f.paths = append(f.paths, path); f.site != "" && i < busy {
+			site = f.site
+		}
+		fmt.Fprintf(&b, "- name: room-%d\n  host: %s-%d.example\n  path: %s\n  total_active_users: 1000\n  new_users_per_minute: 600\n  session_duration: 5m\n  origin: %s\n", i, generation, i, path, site)
 	}
 	return os.WriteFile(f.file, []byte(b.String()), 0o600)
 }
 
 // startFleet starts a fleet from nothing and waits until its edge is ready.
-func startFleet(ctx context.Context, bin string, rooms int) (*nodes, time.Duration, error) {
+func startFleet(ctx context.Context, bin string, rooms int, site string) (*nodes, time.Duration, error) {
 	dir, err := os.MkdirTemp(bin, "fleet-")
 	if err != nil {
 		return nil, 0, err
 	}
-	f := &nodes{dir: dir, file: filepath.Join(dir, "rooms.yaml")}
+	f := &nodes{dir: dir, file: filepath.Join(dir, "rooms.yaml"), site: site}
 	if err := f.writeRooms(rooms, "a"); err != nil {
 		return nil, 0, err
 	}

@@ -3,9 +3,15 @@ package gate
 import (
 	crand "crypto/rand"
 	"fmt"
+	"hash/crc32"
 	"log/slog"
 	"math/rand/v2"
+	"net/netip"
+	"runtime"
+	rt "runtime/metrics"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -199,4 +205,112 @@ func BenchmarkRoomsChange(b *testing.B) {
 	for b.Loop() {
 		s = newSnapshot(f, m, s, log)
 	}
+}
+
+// BenchmarkDecideBesides is the whole decision about a request of somebody inside, by so many procs at once: how long
+// one takes and how long it waits for the engine's lock, where the procs do nothing else, and where each does 20 us of
+// other work between two decisions, less than an edge does that passes a request on. Where procs are more than cores, who
+// holds the lock may be put off in the middle, and all others wait for that: it shows in the mean, and not in
+// the median. held is what is done with the lock in hand, and taking it.
+func BenchmarkDecideBesides(b *testing.B) {
+	f, rooms, keys := told(b)
+	ring, err := ticket.Keyring{}.Rotate(fleet.TimeOf(time.Now().Add(-time.Hour)), 24*time.Hour, crand.Reader)
+	if err != nil {
+		b.Fatal(err)
+	}
+	rooms(1, "sale")
+	keys(ring)
+	g, err := New(Options{
+		Engine:        admission.Config{Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Limits: admission.DefaultLimits(), Rand: rand.New(rand.NewPCG(1, 2))},
+		HeldPerPrefix: 1, NewPerPrefix: 1, Clock: node.NewClock(), Wake: func() {}, Finish: func(live.Place) {}, Reg: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	g.Use(f)
+	name := ticket.CookieName("sale", false)
+	codec, err := ticket.NewCodec(ring, room.IDOf("sale"), name)
+	if err != nil {
+		b.Fatal(err)
+	}
+	now := g.Time()
+	session := ticket.Ticket{ID: 7, Joined: now.Add(-time.Minute), Seen: uint32(now.Second()), Admitted: uint32(now.Second()), Until: uint32(now.Second()) + 3600}
+	r := Request{
+		Host: "sale.example", Target: "/", Method: methodGet, Client: netip.MustParseAddr("192.0.2.1"), Accept: []string{"text/html"},
+		Cookies: []string{"theirs=1; " + name + "=" + string(codec.Seal(nil, now, &session, ticket.NewScratch([32]byte{1})))},
+	}
+	asks := func(b *testing.B) {
+		o := g.Begin()
+		defer o.End()
+		if g.Decide(b.Context(), &r, o); o.Kind != Enters {
+			b.Error("who is inside does not enter")
+		}
+	}
+	rounds := roundsIn(20 * time.Microsecond)
+	for _, procs := range []int{1, 2, 4, 8, 16} {
+		b.Run(fmt.Sprintf("alone/procs=%d", procs), func(b *testing.B) { besides(b, g, procs, func() { asks(b) }) })
+		b.Run(fmt.Sprintf("working/procs=%d", procs), func(b *testing.B) {
+			besides(b, g, procs, func() {
+				asks(b)
+				work(rounds)
+			})
+		})
+	}
+	b.Run("held", func(b *testing.B) {
+		for b.Loop() {
+			g.arrive(room.IDOf("sale"), session, netip.Prefix{}, false)
+		}
+	})
+}
+
+// besides has so many procs decide beside each other. Every 16th time each looks how long the engine's lock takes, the
+// clock's two readings included.
+func besides(b *testing.B, g *Gate, procs int, decide func()) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+	waited := lockWait()
+	var mu sync.Mutex
+	var all []time.Duration
+	b.RunParallel(func(pb *testing.PB) {
+		var waits []time.Duration
+		for n := 1; pb.Next(); n++ {
+			if decide(); n%16 == 0 {
+				begun := time.Now()
+				g.mu.Lock()
+				waits = append(waits, time.Since(begun))
+				g.mu.Unlock()
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, waits...)
+	})
+	b.ReportMetric(float64((lockWait()-waited).Nanoseconds())/float64(b.N), "ns-blocked/op")
+	if len(all) > 0 {
+		slices.Sort(all)
+		b.ReportMetric(float64(all[len(all)/2].Nanoseconds()), "ns-lock-p50")
+		b.ReportMetric(float64(all[len(all)*99/100].Nanoseconds()), "ns-lock-p99")
+	}
+}
+
+var pile [1 << 10]byte
+
+// work computes for so many rounds.
+func work(rounds int) {
+	for range rounds {
+		crc32.ChecksumIEEE(pile[:])
+	}
+}
+
+// roundsIn returns how many rounds of work take so long.
+func roundsIn(d time.Duration) int {
+	begun := time.Now()
+	work(10_000)
+	return int(10_000 * d / time.Since(begun))
+}
+
+// lockWait is for how long goroutines have waited for locks, as the runtime reckons.
+func lockWait() time.Duration {
+	s := []rt.Sample{{Name: "/sync/mutex/wait/total:seconds"}}
+	rt.Read(s)
+	return time.Duration(s[0].Value.Float64() * float64(time.Second))
 }

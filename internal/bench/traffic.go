@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	busy     = 20 // rooms with traffic, and people inside who ask
+	askEvery = 20 * time.Millisecond
+	turns    = 3
+	siteText = "the site"
+)
+
+// traffic lets people inside ask at the same pace in the only room of one fleet, and in a few of the many rooms of another,
+// in turns, and tells what processor time that takes of their edges; the edge whose turn it is not is idle.
+func traffic(ctx context.Context, out io.Writer, bin string, rooms, edges int, watch time.Duration) error {
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, siteText) //nolint:errcheck // who asked checks it
+	}))
+	defer site.Close()
+	var fleets [2]*crowd
+	for i, n := range []int{1, rooms} {
+		f, _, err := startFleet(ctx, bin, n, site.URL)
+		if err != nil {
+			return err
+		}
+		defer f.stop()
+		stop, err := others(f.nats, n, edges-1)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		if fleets[i], err = enter(ctx, f, n); err != nil {
+			return err
+		}
+		defer fleets[i].leave()
+	}
+	var asked [2]int64
+	var worked, idle [2]time.Duration
+	passed := time.Duration(0)
+	for turn := range 2 * turns {
+		i := turn % 2
+		before, err := usedBy(fleets)
+		if err != nil {
+			return err
+		}
+		begun := time.Now()
+		n, err := fleets[i].ask(ctx, watch/turns)
+		if err != nil {
+			return err
+		}
+		asked[i] += n
+		passed += time.Since(begun)
+		after, err := usedBy(fleets)
+		if err != nil {
+			return err
+		}
+		worked[i] += after[i] - before[i]
+		idle[1-i] += after[1-i] - before[1-i]
+	}
+	half := passed.Seconds() / 2
+	for i, what := range []string{"one room", fmt.Sprintf("%d rooms", rooms)} {
+		row(out, fmt.Sprintf("idle CPU of bin/edge, %s, %d people inside who do nothing", what, busy), fmt.Sprintf("%.2f %% of a core", 100*idle[i].Seconds()/half), "<= 0.5 %")
+		row(out, fmt.Sprintf("CPU of bin/edge, %s, %d people inside who ask", what, busy),
+			fmt.Sprintf("%.1f us per request at %.0f/s", float64(worked[i].Microseconds())/float64(asked[i]), float64(asked[i])/half), "-")
+	}
+	row(out, fmt.Sprintf("%d rooms, %d with traffic, beside one room, per request", rooms, min(busy, rooms)),
+		fmt.Sprintf("%.3f", worked[1].Seconds()/float64(asked[1])/(worked[0].Seconds()/float64(asked[0]))), "<= 1.1")
+	return nil
+}
+
+// usedBy returns the processor time of the edges.
+func usedBy(fleets [2]*crowd) (out [2]time.Duration, err error) {
+	for i, c := range fleets {
+		if out[i], err = used(c.f.edge.cmd.Process.Pid); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// crowd are people inside of the first rooms of a fleet.
+type crowd struct {
+	f      *nodes
+	people []*person
+}
+
+// person has a connection and a ticket.
+type person struct {
+	client       http.Client
+	url          string
+	host, cookie string
+}
+
+// enter lets people into the first rooms of a fleet.
+func enter(ctx context.Context, f *nodes, rooms int) (*crowd, error) {
+	c := &crowd{f: f}
+	for i := range busy {
+		at := i % rooms
+		p := &person{client: http.Client{Transport: &http.Transport{}, Timeout: time.Minute}, url: f.edge.at["url"] + f.paths[at], host: fmt.Sprintf("a-%d.example", at)}
+		c.people = append(c.people, p)
+		if err := until(ctx, "somebody is let in", func() bool {
+			inside, err := p.ask(ctx)
+			return err == nil && inside
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (c *crowd) leave() {
+	for _, p := range c.people {
+		p.client.CloseIdleConnections()
+	}
+}
+
+// ask has everybody ask at a steady pace, and returns how many requests that were.
+func (c *crowd) ask(ctx context.Context, length time.Duration) (int64, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, length, nil)
+	defer cancel()
+	var n atomic.Int64
+	var all sync.WaitGroup
+	faults := make(chan error, len(c.people))
+	for _, p := range c.people {
+		all.Go(func() {
+			tick := time.NewTicker(askEvery)
+			defer tick.Stop()
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-tick.C:
+				}
+				inside, err := p.ask(context.WithoutCancel(ctx))
+				if err == nil && !inside {
+					err = errors.New("somebody was put out")
+				}
+				if err != nil {
+					faults <- err
+					return
+				}
+				n.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	close(faults)
+	return n.Load(), <-faults
+}
+
+// ask asks for the site, and reports whether it answered.
+func (p *person) ask(ctx context.Context) (inside bool, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url, nil)
+	if err != nil {
+		return false, err
+	}
+	r.Host = p.host
+	if p.cookie != "" {
+		r.Header.Set("Cookie", p.cookie)
+	}
+	a, err := p.client.Do(r)
+	if err != nil {
+		return false, err
+	}
+	defer a.Body.Close() // all of it is read
+	body, err := io.ReadAll(a.Body)
+	for _, cookie := range a.Cookies() {
+		if strings.HasPrefix(cookie.Name, "vestibule-") {
+			p.cookie = cookie.Name + "=" + cookie.Value
+		}
+	}
+	return string(body) == siteText, err
+}
