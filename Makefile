@@ -221,7 +221,7 @@ compare: packages ## the edge with each front beside nginx, HAProxy, Caddy and R
 	$(GO) test -run '^$$' -v -bench Compare -benchtime 1x -timeout 30m ./internal/edge
 
 .PHONY: scale
-scale: ## what 1,000 rooms and 50 edges cost the built binaries while nobody comes, and 10,000 rooms at the start (two minutes)
+scale: ## what 1,000 rooms and 50 edges cost the built binaries while nobody comes and with traffic in 20 of them, and 10,000 rooms at the start (three minutes)
 	$(GO) run ./internal/bench -scale 1000
 
 .PHONY: changes

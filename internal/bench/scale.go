@@ -29,7 +29,7 @@ import (
 
 // scale starts bin/global, bin/regional and bin/edge as processes of their own, with
 // the cores of 49 more edges in this one, and tells what many rooms cost them while
-// nobody comes.
+// nobody comes, and what they add to traffic in some of them.
 func scale(ctx context.Context, out io.Writer, rooms, edges int, watch time.Duration) error {
 	fmt.Fprintf(out, "%s; %d rooms, %d edges\n\n", cpu(), rooms, edges)
 	dir, err := os.MkdirTemp("", "vestibule-scale-")
