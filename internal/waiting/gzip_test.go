@@ -70,7 +70,7 @@ func TestPagesWithGzip(t *testing.T) {
 			if err := z.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if goal := 8400; v.Lang == waiting.English && size > goal || size > all.Len()*104/100 {
+			if goal := 8200; v.Lang == waiting.English && size > goal || size > all.Len()*104/100 {
 				t.Errorf("%s: %d bytes, and %d if it is compressed whole; goal for English %d", v.Lang.Code(), size, all.Len(), goal)
 			}
 		}

@@ -48,58 +48,10 @@ var (
 
 var (
 	css    = squeeze(pageCSS)
-	script = squeezeScript(pageJS)
+	script = shortenNames(squeezeScript(pageJS))
 	watch  = squeezeScript(watchJS)
 	live   = squeezeScript(liveJS)
 )
-
-// squeeze takes indentation and lines of comment out of a source.
-func squeeze(source string) string {
-	var b strings.Builder
-	for line := range strings.Lines(source) {
-		line = strings.TrimSpace(line)
-		if line != "" && !strings.HasPrefix(line, "// ") {
-			b.WriteString(line)
-			b.WriteByte('\n')
-		}
-	}
-	return strings.TrimSuffix(b.String(), "\n")
-}
-
-// squeezeScript takes blanks out of a script, too, where they part nothing, and comments
-// behind code. It knows scripts as those here are written: no text is quoted by ` or ', and an expression
-// for patterns stands behind a bracket.
-func squeezeScript(source string) string {
-	source = squeeze(source)
-	const apart = "{}()[];,:?=<>!&|*%+-\n"
-	var b []byte
-	for i := 0; i < len(source); i++ {
-		c, last := source[i], byte('\n')
-		if len(b) > 0 {
-			last = b[len(b)-1]
-		}
-		switch {
-		case c == '"' || c == '/' && last == '(':
-			end := i + 1
-			for source[end] != c {
-				if source[end] == '\\' {
-					end++
-				}
-				end++
-			}
-			b = append(b, source[i:end+1]...)
-			i = end
-		case c == ' ' && strings.HasPrefix(source[i:], " // "):
-			i += strings.IndexByte(source[i:], '\n') - 1
-		case c == ' ' && (last == '+' || last == '-') && source[i+1] == last:
-			b = append(b, c)
-		case c == ' ' && (strings.IndexByte(apart, last) >= 0 || strings.IndexByte(apart, source[i+1]) >= 0):
-		default:
-			b = append(b, c)
-		}
-	}
-	return string(b)
-}
 
 // part is a stretch of text and the variable that follows it, nil for none.
 type part struct {
