@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"sync"
@@ -41,10 +42,12 @@ func hasBody(r *http.Request) bool {
 	return r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0
 }
 
+// patientBody is the body of a request that net/http passes on. It is safe for concurrent use.
 type patientBody struct {
 	io.ReadCloser
 	rc       *http.ResponseController
 	patience time.Duration
+	broken   atomic.Bool // the visitor did not send all of it, which says nothing about the site
 
 	mu     sync.Mutex
 	closed bool // the connection may carry the next request already
@@ -61,10 +64,13 @@ func (b *patientBody) until(t time.Time) {
 func (b *patientBody) Read(p []byte) (int, error) {
 	b.until(time.Now().Add(b.patience))
 	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF { // Read returns it itself
+	switch {
+	case err == io.EOF: // Read returns it itself
 		// From here on net/http reads to notice that the visitor leaves; a
 		// deadline would look like that.
 		b.until(time.Time{})
+	case err != nil && !errors.Is(err, http.ErrBodyReadAfterClose):
+		b.broken.Store(true) // before the transport hears of it
 	}
 	return n, err
 }

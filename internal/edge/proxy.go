@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log"
 	"log/slog"
 	"net"
@@ -16,7 +15,6 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -150,24 +148,8 @@ func newTransport(t TimeoutConfig, dials *originDials) transport {
 type passage struct {
 	*proxy
 	outcome *gate.Outcome
-	client  string // the visitor's address, as the site is told; empty for none
-	body    *visitorBody
-}
-
-// visitorBody is the body of a request that net/http passes on. It remembers that the visitor did not
-// send all of it, which says nothing about the site. It is safe for concurrent use.
-type visitorBody struct {
-	io.ReadCloser
-	broken atomic.Bool
-}
-
-// Read implements [io.Reader].
-func (b *visitorBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, http.ErrBodyReadAfterClose) {
-		b.broken.Store(true) // before the transport hears of it
-	}
-	return n, err
+	client  string       // the visitor's address, as the site is told; empty for none
+	body    *patientBody // nil where there is none
 }
 
 // clientText is an address as sites are told, empty for none.
@@ -184,10 +166,7 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 		panic("proxy: the request may not enter") // nothing may reach the origin this way
 	}
 	x := passage{proxy: p, outcome: o, client: clientText(o.Client)}
-	if r.Body != nil && r.Body != http.NoBody {
-		x.body = &visitorBody{ReadCloser: r.Body}
-		r.Body = x.body
-	}
+	x.body, _ = r.Body.(*patientBody)
 	rp := httputil.ReverseProxy{
 		Transport: p.trip, Rewrite: x.rewrite, ModifyResponse: x.answered, ErrorHandler: x.failed, BufferPool: p.buffers, ErrorLog: p.quiet,
 	}

@@ -10,6 +10,7 @@ import (
 // TestDraws: nobody enters before a draw is settled, or by another place than the one that was drawn, whatever goes wrong; and
 // draws are made in these worlds.
 func TestDraws(t *testing.T) {
+	t.Parallel()
 	made, entered := 0, 0
 	for seed := range uint64(12) {
 		w := New(Draws(seed))

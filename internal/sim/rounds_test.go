@@ -8,6 +8,7 @@ import (
 // TestRandom: whatever goes wrong and however the method changes, nobody enters whom no round has called, or newcomers before those who
 // wait; and people do enter by rounds in these worlds.
 func TestRandom(t *testing.T) {
+	t.Parallel()
 	entered := 0
 	for seed := range uint64(40) {
 		w := New(Random(seed))
