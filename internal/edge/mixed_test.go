@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"vestibule/internal/testkit"
 	"vestibule/internal/ticket"
 )
 
@@ -33,7 +34,12 @@ var (
 func TestNothingUnadmittedAmongMixedRequests(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
 		site := newJudge(t, *mixedFlag)
-		st := openAt(t, "http://"+site.ln.Addr().String(), reads(front))
+		st := openAt(t, "http://"+site.ln.Addr().String(), func(st *stage) {
+			st.cfg.Reader = front
+			for _, limit := range []*time.Duration{&st.cfg.Timeouts.Header, &st.cfg.Timeouts.Response, &st.cfg.Timeouts.Idle} {
+				*limit = testkit.Patience // a machine that stands still cuts nobody
+			}
+		})
 		st.server.proxy.transport.ExpectContinueTimeout = time.Millisecond
 		st.up.queue(sale, 10, 1) // newcomers wait, whoever came before
 		st.up.queue(vip, 10, 1)
@@ -77,7 +83,7 @@ type judge struct {
 	reached atomic.Int64
 
 	mu   sync.Mutex
-	asks []net.Conn
+	asks map[net.Conn]bool
 }
 
 // What a label says is to become of its request. Of who may reach the site or not, nothing but the target is known
@@ -101,7 +107,7 @@ func newJudge(t *testing.T, requests int) *judge {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &judge{t: t, ln: ln, seen: make([]atomic.Uint64, requests/least+100)}
+	s := &judge{t: t, ln: ln, seen: make([]atomic.Uint64, requests/least+100), asks: map[net.Conn]bool{}}
 	s.open.Go(func() {
 		for {
 			c, err := ln.Accept()
@@ -109,18 +115,21 @@ func newJudge(t *testing.T, requests int) *judge {
 				return
 			}
 			s.mu.Lock()
-			s.asks = append(s.asks, c)
+			s.asks[c] = true
 			s.mu.Unlock()
 			s.open.Go(func() {
-				defer c.Close()
 				s.serve(c)
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				c.Close() // the edge, or the test, may have
+				delete(s.asks, c)
 			})
 		}
 	})
 	t.Cleanup(func() {
 		ln.Close() // the end of the site
 		s.mu.Lock()
-		for _, c := range s.asks {
+		for c := range s.asks {
 			c.Close() // as above
 		}
 		s.mu.Unlock()
@@ -592,7 +601,7 @@ func (m *mixer) play(k int) error {
 		return err
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
 		return err
 	}
 	m.br.Reset(c)
@@ -664,7 +673,7 @@ func (m *mixer) hearTail(c *net.TCPConn) error {
 		}
 	}
 	// It may wait for more of a body, as it was told.
-	if c.CloseWrite() != nil || c.SetReadDeadline(time.Now().Add(time.Minute)) != nil {
+	if c.CloseWrite() != nil || c.SetReadDeadline(time.Now().Add(testkit.Patience)) != nil {
 		return nil // it is closed
 	}
 	if _, err := io.Copy(io.Discard, m.br); errors.Is(err, os.ErrDeadlineExceeded) {
