@@ -80,3 +80,22 @@ func TestWhoWasDrawnStandsThere(t *testing.T) {
 		t.Errorf("without the draw: %v, want %v", d.Ticket.Place(), want)
 	}
 }
+
+// TestADrawThatIsReadAgain: with every change of what is public of draws a record is read again. That asks nothing of those who
+// are held.
+func TestADrawThatIsReadAgain(t *testing.T) {
+	now := at(0)
+	e, _ := newEdge(t, now, 0, 0)
+	read := func() []Room {
+		in, _ := drawnRoom(e.Time(now).Add(-30*time.Second), 1)
+		in.Drawn.Beacon = &draw.Beacon{Round: 5, Signature: []byte{1}}
+		return []Room{in}
+	}
+	v := &Visit{Room: sale, Ticket: waiting(9, time.Minute)}
+	e.Hold(now, v)
+	e.SetRooms(now, read())
+	was := v.Ticket
+	if e.SetRooms(now, read()); v.Ticket != was || was.Place() == was.Joined {
+		t.Errorf("the ticket was %+v, and is %+v", was, v.Ticket)
+	}
+}

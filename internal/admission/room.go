@@ -63,7 +63,7 @@ func (r *roomState) set(now fleet.Mono, settings Room) {
 		settings.Grace = room.DefaultGrace
 	}
 	reorder := r.Epoch != settings.Epoch || r.queuedAll() != settings.queuedAll()
-	drawn := settings.Drawn != nil && (r.Drawn == nil || *settings.Drawn != *r.Drawn)
+	drawn := settings.Drawn != nil && (r.Drawn == nil || !settings.Drawn.Same(r.Drawn))
 	r.Room, r.gone, r.dirty = settings, false, true
 	switch {
 	case drawn:

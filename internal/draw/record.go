@@ -152,6 +152,9 @@ func (r *Record) seed() [sha256.Size]byte {
 	return sha256.Sum256(b)
 }
 
+// Same reports whether another record gives the same places, as one that was read again does.
+func (r *Record) Same(o *Record) bool { return r.seed() == o.seed() }
+
 // Draw returns the draw of a record that was checked.
 func (r *Record) Draw() *Draw { return newDraw(r.seed(), fleet.TimeOf(r.Closes)) }
 
