@@ -86,7 +86,7 @@ func (w *work) exchange(body []byte) error {
 	x := &w.trip
 	w.out = w.requestFor(w.out[:0], body)
 	to := x.outcome.Origin.URL
-	for fresh := false; ; fresh = true {
+	for fresh := false; ; {
 		up, err := x.f.pool.Get(x.base, to.Scheme, to.Host, fresh)
 		if x.base.Err() != nil {
 			return errVisitorLeft // or the edge cuts everybody off
@@ -106,12 +106,16 @@ func (w *work) exchange(body []byte) error {
 		if !x.by.hold(nil) {
 			return errVisitorLeft
 		}
+		if errors.Is(err, http1.ErrStale) {
+			continue
+		}
 		// An origin that has ended an idle connection is asked again, where it makes
 		// no difference if it is asked twice.
 		again := up.Reused && !fresh && len(body) == 0 && (w.req.Method == http.MethodGet || w.req.Method == http.MethodHead)
 		if !again || len(up.Buffered()) > 0 || errors.Is(err, errVisitorLeft) || errors.Is(err, http1.ErrAnswer) || isTimeout(err) {
 			return err
 		}
+		fresh = true
 	}
 }
 
@@ -170,7 +174,7 @@ func (w *work) converse(up *http1.Conn) error {
 	return errors.Join(http1.ErrAnswer, errHints)
 }
 
-// send sends what is in out.
+// send sends what is in out, and may wait for the answer.
 func (w *work) send(up *http1.Conn, limit time.Time) error {
 	_, secure := up.Conn.(*tls.Conn)
 	if left := time.Until(up.By); left < patienceBeforeWatching || left > 2*patienceBeforeWatching || secure {
@@ -184,14 +188,22 @@ func (w *work) send(up *http1.Conn, limit time.Time) error {
 			return err
 		}
 	}
-	n, err := up.Write(w.out)
-	if err == nil || !isTimeout(err) || !time.Now().Before(limit) {
+	n, err := up.Ask(w.out)
+	if !isTimeout(err) || !time.Now().Before(limit) {
 		return err
+	}
+	if n == len(w.out) {
+		return nil // the answer takes a while
 	}
 	w.trip.by.watch()
 	up.By = time.Time{}
 	if err := up.SetDeadline(limit); err != nil {
 		return err
+	}
+	if n == 0 {
+		if n, err = up.Ask(w.out); err != nil {
+			return err
+		}
 	}
 	_, err = up.Write(w.out[n:])
 	return err

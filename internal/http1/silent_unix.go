@@ -19,6 +19,7 @@ func (c *Conn) watch(conn net.Conn) {
 		return
 	}
 	var b [1]byte
+	c.step = c.send
 	c.raw, c.peek = raw, func(fd uintptr) { // it does not wait
 		for {
 			_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK)

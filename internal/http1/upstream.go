@@ -47,27 +47,37 @@ type Conn struct {
 	// not know; it is for them.
 	By time.Time
 
+	kept  bool            // nobody has looked yet whether it is silent
 	raw   syscall.RawConn // nil where the system cannot tell whether it is silent
 	peek  func(fd uintptr)
 	quiet bool
+	step  func(fd uintptr) bool // nil where there is TLS
+	asked asked
 }
+
+// asked is a request on its way.
+type asked struct {
+	text []byte
+	n    int  // of those were sent
+	out  bool // it was begun
+	err  error
+}
+
+// ErrStale says that a site has ended a connection that was kept, or has said something on it
+// that nobody asked for.
+var ErrStale = errors.New("the connection has ended, or the site said something unasked")
 
 const firstBuffer = 8 << 10
 
 // Get returns a connection to the site at host, with or without a port. It may be one
-// that was used before, unless fresh. Errors are those of Dial and of TLS.
+// that was used before, unless fresh: see [Conn.Ask]. Errors are those of Dial and of TLS.
 func (p *Pool) Get(ctx context.Context, scheme, host string, fresh bool) (*Conn, error) {
 	to := site{scheme, host}
-	for !fresh {
-		c := p.take(to)
-		if c == nil {
-			break
-		}
-		if c.silent() {
-			c.Reused = true
+	if !fresh {
+		if c := p.take(to); c != nil {
+			c.Reused, c.kept = true, true
 			return c, nil
 		}
-		c.Close() // whoever is at the other end has ended it, or is not to be believed
 	}
 	addr := host
 	if _, _, err := net.SplitHostPort(host); err != nil {
@@ -115,7 +125,7 @@ func (p *Pool) secure(ctx context.Context, c *Conn, addr string) error {
 	if err := t.HandshakeContext(ctx); err != nil {
 		return err
 	}
-	c.Conn = t
+	c.Conn, c.step = t, nil
 	return nil
 }
 
@@ -200,6 +210,57 @@ func (p *Pool) Idle() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.n
+}
+
+// Ask sends a request, and returns how much of it was sent. Without TLS it also waits for the first
+// bytes that follow, and reads them. Errors are those of the connection, and [ErrStale]: nothing was
+// sent on a connection that was kept.
+func (c *Conn) Ask(b []byte) (int, error) {
+	if c.step == nil {
+		if c.kept && !c.silent() {
+			return 0, ErrStale
+		}
+		c.kept = false
+		return c.Write(b)
+	}
+	// The system is asked to tell of what comes before it is looked whether there is something,
+	// and that before the request is sent. So nothing that comes is missed, and what there is
+	// before the request is no answer to it.
+	c.asked = asked{text: b}
+	err := c.raw.Read(c.step)
+	n := c.asked.n
+	if err == nil {
+		err = c.asked.err
+	}
+	c.asked = asked{}
+	return n, err
+}
+
+// send is called with the file descriptor, and again when something may have come.
+func (c *Conn) send(fd uintptr) bool {
+	a := &c.asked
+	n, none, err := try(fd, c.buf[c.w:])
+	switch {
+	case none && a.out:
+		return false
+	case none:
+	case c.kept:
+		a.err = ErrStale
+		return true
+	case err != nil:
+		a.err = os.NewSyscallError("read", err)
+		return true
+	case n == 0:
+		a.err = io.EOF
+		return true
+	}
+	c.w += n
+	if a.out {
+		return true
+	}
+	c.kept, a.out = false, true
+	a.n, a.err = c.Write(a.text)
+	return a.err != nil || c.w > c.r
 }
 
 // Fill reads once more from the site, behind what is there. Errors are those of the

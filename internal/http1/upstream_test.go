@@ -72,7 +72,7 @@ func get(t *testing.T, p *Pool, host string) *Conn {
 
 // ask sends a request and reads the head of the answer.
 func ask(c *Conn) (*Response, error) {
-	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+	if _, err := c.Ask([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")); err != nil {
 		return nil, err
 	}
 	var r Response
@@ -159,7 +159,10 @@ func TestASiteThatSpeaksUnasked(t *testing.T) {
 		}
 		second := get(t, p, addr)
 		if second == first {
-			t.Errorf("%s: the connection is used again", name)
+			if _, err := ask(second); !errors.Is(err, ErrStale) {
+				t.Errorf("%s: the connection is used again: %v", name, err)
+			}
+			second = get(t, p, addr)
 		}
 		if _, err := ask(second); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -187,8 +190,10 @@ func TestASiteThatSpeaksUnasked(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, "it has arrived", func() bool { return !c.silent() })
-	if again := get(t, p, ln.Addr().String()); again == c {
-		t.Error("used again with something unasked on it")
+	if again := get(t, p, ln.Addr().String()); again != c {
+		t.Error("it was not kept")
+	} else if n, err := again.Ask([]byte("GET")); n > 0 || !errors.Is(err, ErrStale) {
+		t.Errorf("used again with something unasked on it: %d bytes, %v", n, err)
 	}
 }
 
