@@ -141,8 +141,9 @@ func (w *work) requestFor(b, body []byte) []byte {
 
 // converse sends what is in out, and reads heads up to that of the final answer.
 func (w *work) converse(up *http1.Conn) error {
-	limit := time.Now().Add(w.trip.f.cfg.Timeouts.Response)
-	if err := w.send(up, limit); err != nil {
+	now := time.Now()
+	limit := now.Add(w.trip.f.cfg.Timeouts.Response)
+	if err := w.send(now, up, limit); err != nil {
 		return err
 	}
 	for range maxHints {
@@ -175,10 +176,10 @@ func (w *work) converse(up *http1.Conn) error {
 }
 
 // send sends what is in out, and may wait for the answer.
-func (w *work) send(up *http1.Conn, limit time.Time) error {
+func (w *work) send(now time.Time, up *http1.Conn, limit time.Time) error {
 	_, secure := up.Conn.(*tls.Conn)
-	if left := time.Until(up.By); left < patienceBeforeWatching || left > 2*patienceBeforeWatching || secure {
-		up.By = time.Now().Add(2 * patienceBeforeWatching)
+	if left := up.By.Sub(now); left < patienceBeforeWatching || left > 2*patienceBeforeWatching || secure {
+		up.By = now.Add(2 * patienceBeforeWatching)
 		if err := up.SetDeadline(up.By); err != nil {
 			return err
 		}

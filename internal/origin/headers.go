@@ -188,20 +188,41 @@ func isToken(name string) bool {
 }
 
 // withoutTickets returns a Cookie line without our tickets: they are the visitor's
-// credentials toward the edge, not the origin's business.
+// credentials toward the edge, not the origin's business. What stays is a part of the line
+// where it stands together there.
 func withoutTickets(l string) string {
 	if !strings.Contains(l, ticket.CookieStem) {
 		return l
 	}
-	var parts []string
-	for part := range strings.SplitSeq(l, ";") {
-		part = strings.TrimSpace(part)
-		name, _, _ := strings.Cut(part, "=")
-		if part != "" && !ticket.IsCookieName(strings.TrimSpace(name)) {
-			parts = append(parts, part)
+	const gap = "; "
+	from, to := 0, 0 // l[from:to] stays, where nothing is in apart
+	var apart []byte
+	for at := 0; at <= len(l); {
+		end := len(l)
+		if i := strings.IndexByte(l[at:], ';'); i >= 0 {
+			end = at + i
+		}
+		part := strings.TrimSpace(l[at:end])
+		begin := at + strings.Index(l[at:end], part)
+		at = end + 1
+		if name, _, _ := strings.Cut(part, "="); part == "" || ticket.IsCookieName(strings.TrimSpace(name)) {
+			continue
+		}
+		switch {
+		case apart != nil:
+			apart = append(append(apart, gap...), part...)
+		case to == 0:
+			from, to = begin, begin+len(part)
+		case l[to:begin] == gap:
+			to = begin + len(part)
+		default:
+			apart = append(append(append(make([]byte, 0, len(l)), l[from:to]...), gap...), part...)
 		}
 	}
-	return strings.Join(parts, "; ")
+	if apart != nil {
+		return string(apart)
+	}
+	return l[from:to]
 }
 
 // ToVisitor reports whether a line of a site's answer reaches the visitor. Cookies that

@@ -7,6 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
+
+	"vestibule/internal/ticket"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the lists of deploy/fronts anew")
@@ -119,5 +123,33 @@ func same(t *testing.T, name, from, to, want string) {
 	}
 	if err := os.WriteFile(name, []byte(before+want+after), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Of a line of cookies all stay that are no tickets, in their order.
+func TestTicketsGoOutOfCookies(t *testing.T) {
+	plainly := func(l string) string {
+		if !strings.Contains(l, ticket.CookieStem) {
+			return l
+		}
+		var parts []string
+		for part := range strings.SplitSeq(l, ";") {
+			part = strings.TrimSpace(part)
+			name, _, _ := strings.Cut(part, "=")
+			if part != "" && !ticket.IsCookieName(strings.TrimSpace(name)) {
+				parts = append(parts, part)
+			}
+		}
+		return strings.Join(parts, "; ")
+	}
+	piece := rapid.SampledFrom([]string{"a=1", "b", "", " ", "\t", "=", "c = 2 ", ticket.CookieStem + "sale=x", " " + ticket.CookieStem + "sale = x", "__Host-" + ticket.CookieStem + "sale=y", ticket.CookieStem, "d=" + ticket.CookieStem})
+	rapid.Check(t, func(t *rapid.T) {
+		l := strings.Join(rapid.SliceOf(piece).Draw(t, "pieces"), rapid.SampledFrom([]string{";", "; ", " ; "}).Draw(t, "separator"))
+		if got, want := withoutTickets(l), plainly(l); got != want {
+			t.Fatalf("%q: %q, want %q", l, got, want)
+		}
+	})
+	if n := testing.AllocsPerRun(10, func() { withoutTickets("theirs=1; more=2; " + ticket.CookieStem + "sale=x") }); n > 1 { // the line itself
+		t.Errorf("%v allocations of a ticket behind what is the site's", n)
 	}
 }
