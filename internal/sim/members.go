@@ -390,6 +390,7 @@ func (w *World) rejoin(i int32) {
 		return
 	}
 	w.tell("%s is said to be the data centre of the list", r.name)
+	w.recovery.rejoined = w.now
 	r.stored, n.gone = n.core.Durable(), true
 	// Terms are dates: whoever begins now is later than each that led under this name.
 	for _, o := range w.regions {

@@ -17,6 +17,7 @@ type recovery struct {
 	recovered int64 // when every edge had a lease again; 0 for not yet
 	whole     int64 // when every data centre had, too, and all books were known
 	lastWord  int64 // when a coordinator that did not know the time last heard somebody who knew it and had ended
+	rejoined  int64 // when an operator last said which data centre is the one of the list
 	quiet     bool  // nobody comes, nobody asks for anything any more
 	use       float64
 	seconds   int
@@ -98,9 +99,10 @@ func (w *World) calmDown() {
 	// Where an edge, its regional and the coordinator ended together, nobody knows
 	// what the edge had counted before all of it is over.
 	deadline := adoption + life + wire.RateWindow + 3*time.Second
-	w.in(deadline, func() {
-		if w.recovery.whole == 0 && !w.timeLost() {
-			w.judge.fail(w, "%v after the last fault %s", deadline, w.recovery.wrong)
+	w.in(deadline, func() { w.wholeBy(deadline) })
+	w.in(adoption, func() { // an operator sees what alarms ask for
+		for i := range w.regions {
+			w.rejoin(int32(i))
 		}
 	})
 	w.in(adoption+life, func() { w.measure(fullDemand) })
@@ -113,6 +115,19 @@ func (w *World) calmDown() {
 			w.judge.fail(w, "nobody is left, and %s", w.recovery.wrong)
 		}
 	})
+}
+
+// wholeBy demands that all books are known so long after the last fault, or after an operator
+// has said which data centre is the one of the list.
+func (w *World) wholeBy(deadline time.Duration) {
+	if w.recovery.whole != 0 || w.timeLost() {
+		return
+	}
+	if by := w.recovery.rejoined + int64(deadline); by > w.now {
+		w.in(time.Duration(by-w.now), func() { w.wholeBy(deadline) })
+		return
+	}
+	w.judge.fail(w, "%v after the last fault %s", time.Duration(w.now-w.recovery.began), w.recovery.wrong)
 }
 
 // atHome demands a lease for every edge. Where the coordinators' lease came back from
