@@ -66,8 +66,11 @@ func (c *Conn) bucket(ctx context.Context, name string, replicas int) (jetstream
 	kv, err := js.KeyValue(ctx, name)
 	if errors.Is(err, jetstream.ErrBucketNotFound) && replicas != 0 {
 		kv, err = makeBucket(ctx, js, name, replicas)
-		if errors.Is(err, jetstream.ErrBucketExists) { // somebody was faster
+		switch {
+		case errors.Is(err, jetstream.ErrBucketExists): // somebody was faster
 			kv, err = js.KeyValue(ctx, name)
+		case err != nil:
+			err = fmt.Errorf("there is none, and it cannot be made; where NATS knows users, vestibule nats-config provision makes it: %w", err)
 		}
 	}
 	if err != nil {

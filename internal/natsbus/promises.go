@@ -105,26 +105,44 @@ func (p *Promises) Open(ctx context.Context, term wire.Term) (wire.Durable, erro
 	}
 }
 
+// Site implements [wire.PromiseStore].
+func (p *Promises) Site(ctx context.Context) (uint64, error) {
+	kv, err := p.conn.bucket(ctx, promisesBucket, 0)
+	if err != nil {
+		return 0, err
+	}
+	return storedSite(ctx, kv, p.siteKey())
+}
+
 // siteKey is where the site lies beside the head: release 0.1.0 writes the head without.
 func (p *Promises) siteKey() string { return p.dc + ".site" }
 
 // readSite brings in the site, where the head does not tell it.
 func (p *Promises) readSite(ctx context.Context) error {
-	e, err := p.kv.Get(ctx, p.siteKey())
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		p.site = 0
-		return nil
-	}
+	site, err := storedSite(ctx, p.kv, p.siteKey())
 	if err != nil {
 		return err
 	}
-	if p.site, err = strconv.ParseUint(string(e.Value()), 16, 64); err != nil {
-		return fmt.Errorf("site: must be a hexadecimal number: %w", err)
-	}
-	if p.val.Durable.Site == 0 {
-		p.val.Durable.Site = p.site
+	if p.site = site; p.val.Durable.Site == 0 {
+		p.val.Durable.Site = site
 	}
 	return nil
+}
+
+// storedSite reads a site, 0 for none.
+func storedSite(ctx context.Context, kv jetstream.KeyValue, key string) (uint64, error) {
+	e, err := kv.Get(ctx, key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	site, err := strconv.ParseUint(string(e.Value()), 16, 64)
+	if err != nil {
+		return 0, fmt.Errorf("site: must be a hexadecimal number: %w", err)
+	}
+	return site, nil
 }
 
 // writeSite stores the site where it is another one than the store holds.

@@ -115,10 +115,39 @@ func (s *Server) open(ctx context.Context, t *node.Term) (*slots.Aggregator, err
 		s.log.Warn("nothing is stored of this data centre: nobody is let in until every session that may exist has ended, or every edge tells that it followed nobody since this process led",
 			slog.Bool("led", s.own.Version > 0))
 	}
+	s.mu.Lock()
+	known := s.site
+	s.mu.Unlock()
 	return slots.NewAggregator(s.Clock.Now(), slots.AggregatorConfig{
 		DC: s.Config.DataCenter, Term: t.Term, Params: s.Params, Bootstrap: s.fresh,
-		Own: s.own, OwnTerm: s.ownTerm, Site: newSite(),
+		Own: s.own, OwnTerm: s.ownTerm, Site: newSite(), Known: known,
 	}, stored), nil
+}
+
+// siteEvery is how often a process looks which site is stored.
+const siteEvery = 10 * time.Second
+
+// lookForSite remembers which site is stored, whoever leads, until ctx ends: where the store is
+// lost, and the edges that knew it have ended, whoever takes over knows it.
+func (s *Server) lookForSite(ctx context.Context) {
+	tick := time.NewTicker(siteEvery)
+	defer tick.Stop()
+	for {
+		site, err := s.Promises.Site(ctx)
+		switch {
+		case err != nil:
+			s.log.Debug("which site is stored", slog.Any("error", err))
+		case site != 0:
+			s.mu.Lock()
+			s.site = site
+			s.mu.Unlock()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // show lets /status and metrics look at an aggregator, nil for none.

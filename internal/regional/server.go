@@ -66,6 +66,8 @@ type Server struct {
 	fresh   bool    // that the data centre is new was said, and believed; until something is stored
 	unsaved trouble // with storing promises
 
+	site uint64 // that was read from the store; 0 for none
+
 	// What was to be stored when this process led last, for a store that was lost since.
 	own     wire.Durable
 	ownTerm uint64
@@ -115,6 +117,10 @@ func (s *Server) Run(ctx context.Context) error {
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return node.IgnoreEnd(ctx, s.fleet.Run(ctx)) })
+	g.Go(func() error {
+		s.lookForSite(ctx)
+		return nil
+	})
 	g.Go(func() error {
 		return s.candidate.Run(ctx, s.fleet, func(term context.Context, t *node.Term) error {
 			return s.lead(term, t, func() bool { return ctx.Err() != nil })

@@ -563,6 +563,40 @@ func TestACopiedDataCentreSaysSo(t *testing.T) {
 	})
 }
 
+// readings is a store of promises that tells once a site was read.
+type readings struct {
+	wire.PromiseStore
+	site *atomic.Uint64
+}
+
+func (r readings) Site(ctx context.Context) (uint64, error) {
+	site, err := r.PromiseStore.Site(ctx)
+	r.site.Store(site)
+	return site, err
+}
+
+// Where the store is lost with everybody who followed, a regional that stood by knows which data
+// centre this is.
+func TestWhoStandsByKnowsTheSite(t *testing.T) {
+	s := newSite(t)
+	first := s.regional("one")
+	eventually(t, "its site is stored", func() bool { return first.Status().Region.Site != 0 })
+	own := first.Status().Region.Site
+	var read atomic.Uint64
+	s.promises = func(p wire.PromiseStore) wire.PromiseStore { return readings{p, &read} }
+	second := s.regional("two")
+	eventually(t, "the other one has read it", func() bool { return read.Load() == own })
+	first.conn.Close()
+	stream, err := s.operator().Stream(t.Context(), "KV_vestibule_promises")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it leads, with the site of before", func() bool { return second.leads() && second.Status().Region.Site == own })
+}
+
 // A store of promises that is emptied while a regional leads knows them again
 // before a successor needs them.
 func TestPromisesAreStoredAgain(t *testing.T) {

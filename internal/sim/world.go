@@ -147,10 +147,25 @@ type region struct {
 	failing int64  // until then nothing is stored, and nobody can begin to lead
 	copied  bool   // it bears the name of another one, which it was copied from
 	before  uint64 // terms that its leases begin above
+	known   uint64 // site that was stored before the store was lost
 }
 
 // forget makes the store lose its memory. Who owns it is known to the lease.
-func (r *region) forget() { r.stored = wire.Durable{} }
+func (r *region) forget() {
+	if r.stored.Site != 0 {
+		r.known = r.stored.Site
+	}
+	r.stored = wire.Durable{}
+}
+
+// read returns the site that a process which is about to lead has read while it stood by: every
+// other one has just started.
+func (r *region) read(term uint64) uint64 {
+	if term%2 == 0 {
+		return r.known
+	}
+	return 0
+}
 
 // newest returns the aggregator with the highest term.
 func (r *region) newest() *regionProc { return r.procs[len(r.procs)-1] }
@@ -291,7 +306,7 @@ func (w *World) startRegion(i int32, bootstrap bool) {
 	own, ownTerm := w.ownMemory(r)
 	n.core = slots.NewAggregator(n.clock.read(w.now), slots.AggregatorConfig{
 		DC: r.name, Term: wire.Term{N: n.term, Nonce: w.rng.Uint64()}, Params: w.cfg.Params, Bootstrap: bootstrap, GoneAbove: w.cfg.GoneAbove, Own: own, OwnTerm: ownTerm,
-		Site: w.siteOf(i, len(r.procs)),
+		Site: w.siteOf(i, len(r.procs)), Known: r.read(n.term),
 	}, r.stored.Clone())
 	n.core.SetLease(fleet.Never)
 	n.told = w.regionRooms(n)

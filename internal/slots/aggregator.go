@@ -59,6 +59,10 @@ type AggregatorConfig struct {
 	Own     wire.Durable
 	OwnTerm uint64
 
+	// Known is the site that the process which leads now has read from the store before, while
+	// it led or another did; 0 for none. It matters only where the store holds none.
+	Known uint64
+
 	// Site tells this data centre from others of its name where nothing stored and no
 	// edge does: chance. 0 for none: then it is told apart from nobody.
 	Site uint64
@@ -124,6 +128,8 @@ func NewAggregator(now fleet.Mono, cfg AggregatorConfig, old wire.Durable) *Aggr
 		a.stored.durable.Site, a.stored.site = site, site
 	case old.Site != 0: // as this process remembers it
 		a.stored.siteNeeds = a.stored.durable.Version
+	case cfg.Known != 0:
+		a.stored.setSite(cfg.Known)
 	case old.Version > 0 || cfg.Bootstrap:
 		a.member.makeSite(old.Version == 0)
 	}

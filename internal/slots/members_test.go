@@ -556,10 +556,10 @@ func TestRule9AMemberIsLentToOnceTheListHoldsItsSite(t *testing.T) {
 // What a data centre tells before its site is stored would be told by another site after
 // a restart. Where nothing is stored its edges are asked first.
 func TestRule9TheSiteIsStoredBeforeItIsTold(t *testing.T) {
-	begin := func(bootstrap bool, stored wire.Durable) (*slots.Aggregator, fleet.Mono) {
+	begin := func(bootstrap bool, stored wire.Durable, known uint64) (*slots.Aggregator, fleet.Mono) {
 		now := fleet.Mono(time.Hour)
 		a := slots.NewAggregator(now, slots.AggregatorConfig{
-			DC: "lima", Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: bootstrap, Site: 5,
+			DC: "lima", Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: bootstrap, Site: 5, Known: known,
 		}, stored)
 		a.SetLease(fleet.Never)
 		return a, now
@@ -579,6 +579,7 @@ func TestRule9TheSiteIsStoredBeforeItIsTold(t *testing.T) {
 	for what, c := range map[string]struct {
 		bootstrap bool
 		stored    wire.Durable
+		known     uint64 // was read from the store before
 		edge      uint64 // tells this site
 		want      uint64
 		after     time.Duration
@@ -588,11 +589,13 @@ func TestRule9TheSiteIsStoredBeforeItIsTold(t *testing.T) {
 		"one that has a site":                    {stored: wire.Durable{Version: 9, Site: 7}, want: 7},
 		"a store that lost all but the site":     {stored: wire.Durable{Site: 7}, want: 7},
 		"a store that was lost, with an edge":    {edge: 7, want: 7},
+		"a store that was lost, and was read":    {known: 7, want: 7},
+		"one that was read, and is another now":  {stored: wire.Durable{Version: 9, Site: 7}, known: 6, want: 7},
 		"a store that was lost, without edges":   {want: 5, after: 10 * time.Second},
 		"an edge of another site changes none":   {stored: wire.Durable{Version: 9, Site: 5}, edge: 7, want: 5},
 		"an edge that never heard a site is one": {edge: 0, want: 5, after: 10 * time.Second},
 	} {
-		a, now := begin(c.bootstrap, c.stored)
+		a, now := begin(c.bootstrap, c.stored, c.known)
 		if _, any := tells(a, now); any != (c.stored.Site != 0) {
 			t.Errorf("%s: says something: %v", what, any)
 		}

@@ -92,6 +92,10 @@ type PromiseStore interface {
 	// a FencedError if a newer term has them.
 	Open(ctx context.Context, term Term) (Durable, error)
 
+	// Site returns the site that is stored, 0 for none. It may be called while another process
+	// has the promises, and beside the other methods.
+	Site(ctx context.Context) (uint64, error)
+
 	// Put stores d; when it returns nil, d is stored. It returns ErrFenced when
 	// the term that was opened is over. Any other error leaves open whether d is
 	// stored, and Put is to be called again.
