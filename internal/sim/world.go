@@ -158,10 +158,10 @@ func (r *region) forget() {
 	r.stored = wire.Durable{}
 }
 
-// read returns the site that a process which is about to lead has read while it stood by: every
-// other one has just started.
+// read returns the site that a process which is about to lead has read while it stood by: every third one; the
+// others have just started.
 func (r *region) read(term uint64) uint64 {
-	if term%2 == 0 {
+	if term%3 == 1 {
 		return r.known
 	}
 	return 0
