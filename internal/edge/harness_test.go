@@ -108,6 +108,8 @@ type shelf struct {
 	offers chan [2]string
 	pages  sync.Map
 	broken atomic.Bool // nothing can be asked for
+	behind atomic.Bool // what is answered may be of before
+	doubts atomic.Int32
 }
 
 func newShelf() *shelf { return &shelf{offers: make(chan [2]string, 16)} }
@@ -133,6 +135,14 @@ func (d *shelf) Get(ctx context.Context, key string) ([]byte, uint64, error) {
 		return page.([]byte), 1, nil
 	}
 	return nil, 0, nil
+}
+
+func (d *shelf) Current(ctx context.Context) error {
+	d.doubts.Add(1)
+	if d.behind.Load() {
+		return wire.ErrDown
+	}
+	return d.reach(ctx)
 }
 
 // parent plays the regional of one edge: it adopts it, answers every report,

@@ -131,6 +131,16 @@ func TestATicketUnderAKeyThatNobodyHasIsNone(t *testing.T) {
 			return a.body == "the site" && cookieOf(a, "vestibule-sale") != nil
 		})
 	})
+	t.Run("a copy of the store may be behind", func(t *testing.T) {
+		st := open(t, func(st *stage) { st.ring = old })
+		st.docs.pages.Store(node.KeysDocument, keysDocument(t, old))
+		st.docs.behind.Store(true)
+		cookie := foreign(st, old)
+		eventually(t, "the store is asked twice", func() bool {
+			st.visitor().get("http://sale.example/", "Cookie", cookie).moment(t, "who has a ticket under another key")
+			return st.docs.doubts.Load() > 1 // so the first answer was heard
+		})
+	})
 	t.Run("the ring is young", func(t *testing.T) {
 		st := open(t, func(st *stage) { st.ring = newest })
 		st.docs.broken.Store(true)

@@ -30,6 +30,8 @@ type shelf struct {
 	interrupt func()
 }
 
+func (s *shelf) Current(context.Context) error { return nil }
+
 func (s *shelf) Get(_ context.Context, key string) ([]byte, uint64, error) {
 	s.mu.Lock()
 	data, revision := s.docs[key], s.revisions[key]

@@ -61,6 +61,33 @@ func (d *Documents) Get(ctx context.Context, key string) ([]byte, uint64, error)
 	return e.Value(), e.Revision(), nil
 }
 
+// A copy that the leader of the store has heard of so lately is not behind.
+const copyHeard = 3 * time.Second
+
+// Current implements [node.Documents]: the leader of the stream is asked, and has heard of every copy.
+func (d *Documents) Current(ctx context.Context) error {
+	if !d.conn.Connected() {
+		return fmt.Errorf("bucket %s: %w", d.bucket, wire.ErrDown)
+	}
+	stream, err := d.conn.stream(ctx, d.bucket) // asks the leader
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", d.bucket, err)
+	}
+	c := stream.CachedInfo().Cluster
+	if c == nil {
+		return nil // one server
+	}
+	if c.Leader == "" {
+		return fmt.Errorf("bucket %s has no leader", d.bucket)
+	}
+	for _, r := range c.Replicas {
+		if r.Offline || !r.Current || r.Lag > 0 || r.Active > copyHeard {
+			return fmt.Errorf("bucket %s: the copy of %s may be behind", d.bucket, r.Name)
+		}
+	}
+	return nil
+}
+
 // Put writes a document that was at revision when it was read (0: did not
 // exist). It returns [wire.ErrChanged] if it no longer is. Any other error leaves
 // open whether it was written.

@@ -88,3 +88,41 @@ func TestTooManyReplicasAreTold(t *testing.T) {
 		t.Errorf("Run: %v", err)
 	}
 }
+
+// Any server that keeps a copy answers who reads. So the newest was only read for certain where the
+// leader of the store has heard of every copy.
+func TestReadingIsCertainWhereNoCopyIsBehind(t *testing.T) {
+	alone := natsbus.NewDocuments(connect(t, newSite(t).URL(), "edge"), 1)
+	if err := alone.Current(t.Context()); err == nil {
+		t.Error("there is no bucket")
+	}
+	if _, err := alone.Put(t.Context(), "keys", []byte("k"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := alone.Current(t.Context()); err != nil {
+		t.Error(err)
+	}
+	all := cluster(t)
+	docs := natsbus.NewDocuments(connect(t, all[0].ClientURL(), "edge"), 3)
+	current := func() error {
+		try, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		return docs.Current(try)
+	}
+	eventually(t, "a document is stored", func() bool {
+		try, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := docs.Put(try, "keys", []byte("k"), 0)
+		return err == nil
+	})
+	eventually(t, "every copy is there", func() bool { return current() == nil })
+	all[2].Shutdown()
+	all[2].WaitForShutdown()
+	eventually(t, "a copy is not heard", func() bool { return current() != nil })
+	eventually(t, "the others answer", func() bool {
+		try, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		data, _, err := docs.Get(try, "keys")
+		return err == nil && string(data) == "k"
+	})
+}

@@ -42,6 +42,10 @@ type Documents interface {
 
 	// Get returns a document and its revision, (nil, 0) if there is none.
 	Get(ctx context.Context, key string) ([]byte, uint64, error)
+
+	// Current returns nil where a Get that follows finds whatever was stored before the call. It is an error
+	// where a copy of the store may be behind: any server that has one answers a Get.
+	Current(ctx context.Context) error
 }
 
 // Fleet is what this node was told of the fleet: the room set, the keys, the custom

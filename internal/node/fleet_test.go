@@ -37,6 +37,8 @@ func (s shelf) Get(_ context.Context, key string) ([]byte, uint64, error) {
 	return nil, 0, nil
 }
 
+func (s shelf) Current(context.Context) error { return nil }
+
 // follower is a node that follows documents, with its folder.
 type follower struct {
 	*Fleet

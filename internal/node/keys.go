@@ -56,6 +56,10 @@ func (f *Fleet) confirm(ctx context.Context) {
 func (f *Fleet) askKeys(ctx context.Context) error {
 	ask, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
+	// A copy that was cut off, and we with it, would confirm the keys of before.
+	if err := f.docs.Current(ask); err != nil {
+		return err
+	}
 	data, _, err := f.docs.Get(ask, KeysDocument)
 	if err != nil {
 		return err
