@@ -119,7 +119,7 @@ func TestRule10ATicketUnderANewerKeyIsNotReplaced(t *testing.T) {
 func TestATicketUnderAKeyThatNobodyHasIsNone(t *testing.T) {
 	old, newest := rotated(t, 3*ticket.MinRotation+time.Minute)
 	foreign := func(st *stage, ring ticket.Keyring) string {
-		st.ring = ticket.Keyring{Version: 9, Keys: []ticket.Key{{ID: 99, Secret: ring.Keys[0].Secret}}}
+		st.ring = ticket.Keyring{Version: 9, Keys: []ticket.Key{{ID: ring.Keys[len(ring.Keys)-1].ID + 1, Secret: ring.Keys[0].Secret}}} // later than what the edge knows
 		return st.seal("sale", session(7))
 	}
 	t.Run("the ring is confirmed", func(t *testing.T) {
