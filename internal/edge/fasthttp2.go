@@ -118,7 +118,7 @@ func (x *crossing) answer(r *http.Request) {
 	if t.f.draining.Load() {
 		x.w.Header().Set("Connection", "close") // HTTP/2 tells it as GOAWAY
 	}
-	if short := framing == http1.Counted && x.res.Length <= wholeBody; !short {
+	if framing != http1.Counted || x.res.Length > wholeBody { // net/http tells the length of a short one itself
 		if x.res.Length >= 0 && x.res.Status != http.StatusNoContent {
 			x.w.Header()["Content-Length"] = []string{strconv.FormatInt(x.res.Length, 10)}
 		}

@@ -132,8 +132,8 @@ func (e *engine) message(r *room.Room) []byte {
 	return waiting.AppendBroadcast(nil, b)
 }
 
-// arrive asks the engine about one request from a neighbourhood of addresses. Somebody new gets a place only where the
-// request is aside. hurry says that there is something to report. The lock is given up even where the engine panics: one
+// arrive asks the engine about one request from a neighbourhood of addresses. Where the request is aside,
+// somebody new gets a place in the line at most. hurry says that there is something to report. The lock is given up even where the engine panics: one
 // broken request must not hold up all others.
 func (e *engine) arrive(id room.ID, t ticket.Ticket, from netip.Prefix, aside bool) (d admission.Decision, now fleet.Time, hurry bool) {
 	m := e.lock()

@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,38 +19,19 @@ import (
 
 // scripted is a site that answers each request on a connection with the next of these
 // texts, and closes it then.
-func scripted(t *testing.T, answers ...string) *net.TCPAddr {
+func scripted(t *testing.T, answers ...string) (addr string) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var open sync.WaitGroup
-	t.Cleanup(func() {
-		ln.Close() // the end of the site
-		open.Wait()
-	})
-	open.Go(func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
+	return testkit.Listen(t, func(c net.Conn) {
+		br := bufio.NewReader(c)
+		for _, a := range answers {
+			if _, err := http.ReadRequest(br); err != nil {
 				return
 			}
-			open.Go(func() {
-				defer c.Close() // it said all it has to say
-				br := bufio.NewReader(c)
-				for _, a := range answers {
-					if _, err := http.ReadRequest(br); err != nil {
-						return
-					}
-					if _, err := io.WriteString(c, a); err != nil {
-						return
-					}
-				}
-			})
+			if _, err := io.WriteString(c, a); err != nil {
+				return
+			}
 		}
 	})
-	return ln.Addr().(*net.TCPAddr)
 }
 
 func newPool() *Pool {
@@ -97,7 +77,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("connections are used again where the system tells that they are silent")
 	}
-	addr := scripted(t, empty, empty, empty).String()
+	addr := scripted(t, empty, empty, empty)
 	p := newPool()
 	defer p.Close()
 	a, b, c := get(t, p, addr), get(t, p, addr), get(t, p, addr)
@@ -146,7 +126,7 @@ func TestASiteThatSpeaksUnasked(t *testing.T) {
 		"behind its answer":  {empty + "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison", empty},
 		"the end afterwards": {empty},
 	} {
-		addr := scripted(t, answers...).String()
+		addr := scripted(t, answers...)
 		p := newPool()
 		defer p.Close()
 		first := get(t, p, addr)
@@ -235,14 +215,14 @@ func TestSitesWithTLS(t *testing.T) {
 }
 
 func TestAHeadThatDoesNotEnd(t *testing.T) {
-	addr := scripted(t, "HTTP/1.1 200 OK\r\nX-A: "+strings.Repeat("a", 2*MaxAnswerHead)).String()
+	addr := scripted(t, "HTTP/1.1 200 OK\r\nX-A: "+strings.Repeat("a", 2*MaxAnswerHead))
 	p := newPool()
 	defer p.Close()
 	if _, err := ask(get(t, p, addr)); !errors.Is(err, ErrAnswer) {
 		t.Error(err)
 	}
 	long := "HTTP/1.1 200 OK\r\nX-A: " + strings.Repeat("a", MaxAnswerHead/2) + "\r\nContent-Length: 0\r\n\r\n"
-	c := get(t, p, scripted(t, long).String())
+	c := get(t, p, scripted(t, long))
 	if r, err := ask(c); err != nil || len(r.Fields[0].Value) != MaxAnswerHead/2 {
 		t.Error(err)
 	}
