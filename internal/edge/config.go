@@ -104,7 +104,7 @@ func DefaultConfig() Config {
 		Base:          node.DefaultBase("edge"),
 		Listen:        ":8080",
 		NATS:          node.DefaultClient(),
-		Reader:        frontNetHTTP,
+		Reader:        frontFast,
 		Front:         FrontConfig{Form: formHeaders, Prefix: "/decide", Redirect: "@site", Hold: 500 * time.Millisecond},
 		ProxyProtocol: ProxyProtocolConfig{Untrusted: headersRefused},
 		Proof:         ProofConfig{Remembered: 1 << 16},
