@@ -322,7 +322,7 @@ func (c *siteConn) Write(b []byte) (int, error) {
 		return 0, net.ErrClosed
 	}
 	c.in = append(c.in, b...)
-	for len(c.in) > 0 {
+	for bytes.Contains(c.in, []byte("\r\n\r\n")) { // a line that was cut in two would be no line
 		raw := bytes.NewReader(c.in)
 		br := bufio.NewReader(raw)
 		r, err := http.ReadRequest(br)
