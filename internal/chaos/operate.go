@@ -106,7 +106,7 @@ func (d *deployment) lookAround(ctx context.Context, j *journal) (until time.Dur
 			return 0, err
 		}
 	}
-	for _, dc := range d.serving() {
+	for _, dc := range d.members() {
 		// Who comes back does so within seconds; whoever is awaited then is gone.
 		missed := func(w slots.Wait) bool { return w.Edge != "" && !w.Ended }
 		err := d.wait(settling, func() error {
@@ -128,7 +128,7 @@ func (d *deployment) lookAround(ctx context.Context, j *journal) (until time.Dur
 		}
 		j.tell("forgot", "forget   whoever is not heard in %s: %s", dc, strings.TrimSpace(out))
 	}
-	for _, dc := range d.serving() {
+	for _, dc := range d.members() {
 		waits, now, err := d.waits(dc)
 		if err != nil {
 			return 0, err
@@ -250,6 +250,16 @@ func (d *deployment) serving() []string {
 	return places[:2]
 }
 
+// members returns the data centres that global keeps books of: those, and one that drains.
+func (d *deployment) members() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.listed || d.drains {
+		return places
+	}
+	return places[:2]
+}
+
 // where returns the data centres that faults are for.
 func (d *deployment) where() []string {
 	if d.o.changes {
@@ -261,7 +271,7 @@ func (d *deployment) where() []string {
 func (d *deployment) list(listed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.listed = listed
+	d.listed, d.drains = listed, !listed
 }
 
 // command runs the command for people.
@@ -362,6 +372,9 @@ func (d *deployment) goAway(ctx context.Context, j *journal) error {
 		// leaves; edges that are gone are forgotten after the storm.
 		j.tell("", "(%s drains for more than %v: %v)", third, drainWithin, err)
 	default:
+		d.mu.Lock()
+		d.drains = false
+		d.mu.Unlock()
 		j.tell("", "%s has left the list, after %.1f s", third, (d.since() - begun).Seconds())
 	}
 	return nil
