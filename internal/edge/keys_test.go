@@ -140,6 +140,13 @@ func TestATicketUnderAKeyThatNobodyHasIsNone(t *testing.T) {
 			st.visitor().get("http://sale.example/", "Cookie", cookie).moment(t, "who has a ticket under another key")
 			return st.docs.doubts.Load() > 1 // so the first answer was heard
 		})
+		// A newer ring is taken from it all the same.
+		st.docs.pages.Store(node.KeysDocument, keysDocument(t, newest))
+		st.ring = newest
+		inside := st.seal("sale", session(8))
+		eventually(t, "the session is served", func() bool {
+			return st.visitor().get("http://sale.example/", "Cookie", inside).body == "the site"
+		})
 	})
 	t.Run("the ring is young", func(t *testing.T) {
 		st := open(t, func(st *stage) { st.ring = newest })

@@ -56,10 +56,8 @@ func (f *Fleet) confirm(ctx context.Context) {
 func (f *Fleet) askKeys(ctx context.Context) error {
 	ask, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	// A copy that was cut off, and we with it, would confirm the keys of before.
-	if err := f.docs.Current(ask); err != nil {
-		return err
-	}
+	// A copy that was cut off, and we with it, would confirm the keys of before. Newer ones are taken from any.
+	behind := f.docs.Current(ask)
 	data, _, err := f.docs.Get(ask, KeysDocument)
 	if err != nil {
 		return err
@@ -77,5 +75,5 @@ func (f *Fleet) askKeys(ctx context.Context) error {
 	if why := f.Alarm(KeysDocument); why != "" {
 		return errors.New(why)
 	}
-	return nil
+	return behind
 }
