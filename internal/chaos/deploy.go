@@ -37,7 +37,6 @@ type deployment struct {
 
 	changing sync.Mutex // held while a data centre comes or goes
 	listed   bool       // the third data centre is there; guarded by mu
-	drains   bool       // it is in the list still, and on its way out; guarded by mu
 
 	unforgotten [][]string // commands that nobody answered; guarded by mu
 }

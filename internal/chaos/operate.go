@@ -106,7 +106,7 @@ func (d *deployment) lookAround(ctx context.Context, j *journal) (until time.Dur
 			return 0, err
 		}
 	}
-	for _, dc := range d.members() {
+	for _, dc := range d.heard() {
 		// Who comes back does so within seconds; whoever is awaited then is gone.
 		missed := func(w slots.Wait) bool { return w.Edge != "" && !w.Ended }
 		err := d.wait(settling, func() error {
@@ -128,13 +128,14 @@ func (d *deployment) lookAround(ctx context.Context, j *journal) (until time.Dur
 		}
 		j.tell("forgot", "forget   whoever is not heard in %s: %s", dc, strings.TrimSpace(out))
 	}
-	for _, dc := range d.members() {
+	for _, dc := range d.heard() {
 		waits, now, err := d.waits(dc)
 		if err != nil {
 			return 0, err
 		}
 		for _, w := range waits {
-			if !w.Closed {
+			serves := slices.Contains(d.serving(), dc)
+			if !w.Closed || !serves && w.Until == 0 {
 				continue
 			}
 			if w.Until == 0 && w.Why != slots.WaitBooks { // that one another says, who has them
@@ -250,14 +251,13 @@ func (d *deployment) serving() []string {
 	return places[:2]
 }
 
-// members returns the data centres that global keeps books of: those, and one that drains.
-func (d *deployment) members() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.listed || d.drains {
+// heard returns the data centres that global hears: while one of them waits for an edge, global lends
+// only what comes back, also where that one drains or is not in the list.
+func (d *deployment) heard() []string {
+	if len(d.of("regional", third)) > 0 {
 		return places
 	}
-	return places[:2]
+	return d.serving()
 }
 
 // where returns the data centres that faults are for.
@@ -271,7 +271,7 @@ func (d *deployment) where() []string {
 func (d *deployment) list(listed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.listed, d.drains = listed, !listed
+	d.listed = listed
 }
 
 // command runs the command for people.
@@ -372,9 +372,6 @@ func (d *deployment) goAway(ctx context.Context, j *journal) error {
 		// leaves; edges that are gone are forgotten after the storm.
 		j.tell("", "(%s drains for more than %v: %v)", third, drainWithin, err)
 	default:
-		d.mu.Lock()
-		d.drains = false
-		d.mu.Unlock()
 		j.tell("", "%s has left the list, after %.1f s", third, (d.since() - begun).Seconds())
 	}
 	return nil
