@@ -201,12 +201,11 @@ func (w *work) send(now time.Time, up *http1.Conn, limit time.Time) error {
 	if err := up.SetDeadline(limit); err != nil {
 		return err
 	}
-	if n == 0 {
-		if n, err = up.Ask(w.out); err != nil {
-			return err
-		}
+	if n == 0 { // nobody may have looked yet whether the site is silent
+		_, err = up.Ask(w.out)
+	} else {
+		_, err = up.Write(w.out[n:])
 	}
-	_, err = up.Write(w.out[n:])
 	return err
 }
 
