@@ -12,7 +12,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -146,66 +145,29 @@ func goingOn(text string) string {
 	return strings.ReplaceAll(text, "\r\nConnection: close", "")
 }
 
-// rawSite is a site that answers with bytes.
-type rawSite struct {
-	ln     net.Listener
-	answer func(n int, r *http.Request) string // the n-th on a connection; empty ends it
-	open   sync.WaitGroup
-
-	mu   sync.Mutex
-	asks []net.Conn
-}
-
-func newRawSite(t testing.TB, answer func(n int, r *http.Request) string) *rawSite {
+// newRawSite returns the address of a site that answers with bytes; answer is of the n-th request on a connection, and an
+// empty one ends it.
+func newRawSite(t testing.TB, answer func(n int, r *http.Request) string) (addr string) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &rawSite{ln: ln, answer: answer}
-	s.open.Go(func() {
-		for {
-			c, err := ln.Accept()
+	return testkit.Listen(t, func(c net.Conn) {
+		br := bufio.NewReader(c)
+		for n := 0; ; n++ {
+			r, err := http.ReadRequest(br)
 			if err != nil {
 				return
 			}
-			s.mu.Lock()
-			s.asks = append(s.asks, c)
-			s.mu.Unlock()
-			s.open.Go(func() { s.serve(c) })
+			if _, err := io.Copy(io.Discard, r.Body); err != nil {
+				return
+			}
+			text := answer(n, r)
+			if _, err := io.WriteString(c, text); err != nil || text == "" {
+				return
+			}
+			if strings.HasSuffix(text, "<end>") {
+				return
+			}
 		}
 	})
-	t.Cleanup(func() {
-		ln.Close() // the end of the site
-		s.mu.Lock()
-		for _, c := range s.asks {
-			c.Close() // as above
-		}
-		s.mu.Unlock()
-		s.open.Wait()
-	})
-	return s
-}
-
-func (s *rawSite) serve(c net.Conn) {
-	defer c.Close()
-	br := bufio.NewReader(c)
-	for n := 0; ; n++ {
-		r, err := http.ReadRequest(br)
-		if err != nil {
-			return
-		}
-		if _, err := io.Copy(io.Discard, r.Body); err != nil {
-			return
-		}
-		text := s.answer(n, r)
-		if _, err := io.WriteString(c, text); err != nil || text == "" {
-			return
-		}
-		if strings.HasSuffix(text, "<end>") {
-			return
-		}
-	}
 }
 
 // openAt is open with another site.
@@ -253,9 +215,9 @@ var hostile = map[string]string{
 	"a cookie like a ticket": "HTTP/1.1 200 OK\r\nSet-Cookie: vestibule-sale=x\r\nVestibule-Ticket: sale=x\r\nContent-Length: 0\r\n\r\n" + poison,
 }
 
-// hostileSite gives such an answer to /about?evil. What it says to others tells a connection that was not used
-// before.
-func hostileSite(t testing.TB, text string) *rawSite {
+// hostileSite is the address of a site that gives such an answer to /about?evil. What it says to others tells a connection
+// that was not used before.
+func hostileSite(t testing.TB, text string) (addr string) {
 	return newRawSite(t, func(n int, r *http.Request) string {
 		if r.RequestURI == "/about?evil" {
 			return text
@@ -277,7 +239,7 @@ func TestHostileAnswers(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
 		for name, text := range hostile {
 			site := hostileSite(t, text)
-			st := openAt(t, "http://"+site.ln.Addr().String(), reads(front))
+			st := openAt(t, "http://"+site, reads(front))
 			c, err := net.Dial("tcp", st.addr(0))
 			if err != nil {
 				t.Fatal(err)
@@ -313,7 +275,7 @@ func TestHostileAnswersOverHTTP2(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
 		for name, text := range hostile {
 			site := hostileSite(t, text)
-			st := openAt(t, "http://"+site.ln.Addr().String(), func(st *stage) {
+			st := openAt(t, "http://"+site, func(st *stage) {
 				st.cfg.Reader = front
 				st.withTLS()
 				pair(t, st.cfg.TLS, 1)
@@ -353,7 +315,7 @@ func TestAnswersOfAllFramings(t *testing.T) {
 		return strings.ReplaceAll(q, "LONG", long)
 	})
 	eachFront(t, func(t *testing.T, front string) {
-		overBoth(t, front, "http://"+site.ln.Addr().String(), func(t *testing.T, st *stage, v *visitor, scheme string) {
+		overBoth(t, front, "http://"+site, func(t *testing.T, st *stage, v *visitor, scheme string) {
 			for _, tc := range []struct {
 				method, answer, body string
 				status               int

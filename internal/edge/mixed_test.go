@@ -34,7 +34,7 @@ var (
 func TestNothingUnadmittedAmongMixedRequests(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
 		site := newJudge(t, *mixedFlag)
-		st := openAt(t, "http://"+site.ln.Addr().String(), func(st *stage) {
+		st := openAt(t, "http://"+site.addr, func(st *stage) {
 			st.cfg.Reader = front
 			for _, limit := range []*time.Duration{&st.cfg.Timeouts.Header, &st.cfg.Timeouts.Response, &st.cfg.Timeouts.Idle} {
 				*limit = testkit.Patience // a machine that stands still cuts nobody
@@ -77,13 +77,9 @@ func TestNothingUnadmittedAmongMixedRequests(t *testing.T) {
 // and which of its requests it is, what is to become of it, and the sum of what was sent.
 type judge struct {
 	t       *testing.T
-	ln      net.Listener
-	open    sync.WaitGroup
+	addr    string
 	seen    []atomic.Uint64 // of each connection of clients, the requests that came
 	reached atomic.Int64
-
-	mu   sync.Mutex
-	asks map[net.Conn]bool
 }
 
 // What a label says is to become of its request. Of who may reach the site or not, nothing but the target is known
@@ -103,38 +99,8 @@ const (
 
 func newJudge(t *testing.T, requests int) *judge {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &judge{t: t, ln: ln, seen: make([]atomic.Uint64, requests/least+100), asks: map[net.Conn]bool{}}
-	s.open.Go(func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			s.mu.Lock()
-			s.asks[c] = true
-			s.mu.Unlock()
-			s.open.Go(func() {
-				s.serve(c)
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				c.Close() // the edge, or the test, may have
-				delete(s.asks, c)
-			})
-		}
-	})
-	t.Cleanup(func() {
-		ln.Close() // the end of the site
-		s.mu.Lock()
-		for c := range s.asks {
-			c.Close() // as above
-		}
-		s.mu.Unlock()
-		s.open.Wait()
-	})
+	s := &judge{t: t, seen: make([]atomic.Uint64, requests/least+100)}
+	s.addr = testkit.Listen(t, s.serve)
 	return s
 }
 

@@ -81,8 +81,7 @@ func Still(ctx context.Context) (worst time.Duration) {
 }
 
 // Listen has serve take every connection to the address that it returns, each in a goroutine, and closes it
-// when serve returns. When the test ends nobody is let in any more, and whoever is there is waited for: by then
-// the other ends must have closed.
+// when serve returns or the test ends, which waits for every serve.
 func Listen(t testing.TB, serve func(net.Conn)) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -90,20 +89,36 @@ func Listen(t testing.TB, serve func(net.Conn)) (addr string) {
 		t.Fatal(err)
 	}
 	var open sync.WaitGroup
+	var mu sync.Mutex
+	conns, over := map[net.Conn]bool{}, false // guarded by mu
 	open.Go(func() {
 		for {
 			c, err := ln.Accept()
 			if err != nil {
 				return
 			}
+			mu.Lock()
+			if conns[c] = true; over {
+				c.Close() // it was accepted as the test ended
+			}
+			mu.Unlock()
 			open.Go(func() {
-				defer c.Close()
 				serve(c)
+				mu.Lock()
+				defer mu.Unlock()
+				c.Close() // the test may have
+				delete(conns, c)
 			})
 		}
 	})
 	t.Cleanup(func() {
 		ln.Close() // nothing is lost by an error
+		mu.Lock()
+		over = true
+		for c := range conns {
+			c.Close() // as above
+		}
+		mu.Unlock()
 		open.Wait()
 	})
 	return ln.Addr().String()
