@@ -14,8 +14,9 @@ KUBE_SCORE     := github.com/zegl/kube-score/cmd/kube-score@v1.20.0
 TOOLS          := $(CURDIR)/.tools
 
 # Debian packages that tests and benchmarks drive: a browser, an HTTP client, a load
-# generator, a server to stand beside, balancers to stand behind, and servers that ask the edge (deploy/fronts).
-PACKAGES := chromium curl wrk nginx haproxy caddy apache2
+# generator, a server to stand beside, balancers to stand behind, and servers that ask the edge (deploy/fronts);
+# and the fonts of the pictures in docs, with Chinese, Japanese and Korean letters in the second (2.7 MB in all).
+PACKAGES := chromium curl wrk nginx haproxy caddy apache2 fonts-dejavu-core fonts-wqy-microhei
 
 # The last release: its tag, and its commit for clones without tags.
 RELEASE := v0.1.0 a13bbb9
@@ -47,9 +48,11 @@ ARCH     ?= $(shell $(GO) env GOARCH)
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+BUILD := $(GO) build -trimpath -ldflags '-s -w' -o bin/
+
 .PHONY: build
 build: ## build all binaries, stripped, into bin/
-	$(GO) build -trimpath -ldflags '-s -w' -o bin/ ./cmd/...
+	$(BUILD) ./cmd/...
 
 .PHONY: image-files
 image-files:
@@ -58,16 +61,17 @@ image-files:
 
 .PHONY: image
 image: image-files ## write the container image to bin/vestibule-image.tar, and load it where a Docker engine answers
-	$(GO) run ./internal/image -name $(IMAGE):$(VERSION) -version $(VERSION) -revision $(REVISION) -created $(CREATED) -arch $(ARCH)
+	$(GO) run ./internal/lab/image -name $(IMAGE):$(VERSION) -version $(VERSION) -revision $(REVISION) -created $(CREATED) -arch $(ARCH)
 	@if docker info >/dev/null 2>&1; then docker load --input bin/vestibule-image.tar; fi
 
 .PHONY: run
-run: build ## the whole tree in one process, with a demo site behind it
+run: ## the whole tree in one process, with a demo site behind it
+	$(BUILD) ./cmd/vestibule
 	bin/vestibule demo $(ARGS)
 
 .PHONY: packages
 packages: ## install the Debian packages that tests need and that are missing
-	@missing=; for p in $(PACKAGES); do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
+	@missing=; for p in $(PACKAGES); do command -v $$p >/dev/null || dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
 		apt-get install -y --no-install-recommends $$missing >/dev/null || { apt-get update >/dev/null; \
@@ -80,15 +84,15 @@ packages: ## install the Debian packages that tests need and that are missing
 # that only start programs, try a NATS server, look at pages or ask an API in turn. It watches the shells, which call the cores from many
 # goroutines, two simulated worlds beside each other, and writers beside each other. Tests of shells mostly wait: three
 # packages and four tests of each at a time, whatever the number of cores. What only computes, and compilers, take the
-# processor time that they leave over (decision 72). `make lint` vets; what the detector watches would be vetted twice.
+# processor time that they leave over (decision 18). `make lint` vets; what the detector watches would be vetted twice.
 TEST  := $(GO) test -vet=off -toolexec 'nice -n 15'
-CORES := draw fleet line mutant proof room roomfile rules sim slots strictjson admission ticket waiting wire
-CALM  := $(patsubst %,vestibule/%,$(CORES:%=internal/%) $(addprefix internal/,browsertest chaos clientaddr draw/beacon image lineage waiting/preview) deploy)
-PLAIN := $(patsubst %,vestibule/%,$(addprefix internal/,control edge natsconf roomstore) $(addprefix cmd/,edge global regional vestibule))
+CORES := core/draw core/fleettime core/estimate lab/mutant core/proof core/room core/room/match core/room/roomfile core/rules lab/sim core/ledger core/ledger/share core/ledger/root core/ledger/region core/strictjson core/admission core/ticket page core/wire
+CALM  := $(patsubst %,vestibule/%,$(CORES:%=internal/%) $(addprefix internal/,lab/browsertest lab/chaos lab/mutant/overlay edge/clientaddr core/draw/beacon lab/image core/ticket/reuse page/preview) deploy)
+PLAIN := $(patsubst %,vestibule/%,$(addprefix internal/,global/control edge node/natsconf global/roomstore) $(addprefix cmd/,edge global regional vestibule))
 
 .PHONY: quick
 quick: ## test the cores and the decision about a request, without a browser, a network or the simulator
-	$(GO) test $(patsubst %,./internal/%,$(filter-out mutant sim waiting,$(CORES)) gate clientaddr origin live)
+	$(GO) test $(patsubst %,./internal/%,$(filter-out lab/mutant lab/sim page,$(CORES)) edge/gate edge/clientaddr edge/origin edge/sse lab/mutant/overlay)
 
 .PHONY: test
 test: packages ## run every test, with the race detector where it can find anything, and the end-to-end run
@@ -103,7 +107,7 @@ AGAIN = echo '== FAILED ONCE: what failed runs a second time'
 .PHONY: test-cores
 test-cores:
 	nice -n 19 $(TEST) -timeout 12m $(CALM)
-	nice -n 19 $(TEST) -race -short -timeout 8m -run TestEqualSeedsGiveEqualRuns ./internal/sim
+	nice -n 19 $(TEST) -race -short -timeout 8m -run TestEqualSeedsGiveEqualRuns ./internal/lab/sim
 
 .PHONY: test-e2e
 test-e2e: test-shells
@@ -116,59 +120,68 @@ test-e2e: test-shells
 test-plain: test-shells
 	nice -n 10 $(TEST) -p 2 -parallel 4 -timeout 8m $(PLAIN)
 	nice -n 10 $(TEST) -race -parallel 4 -timeout 8m ./internal/edge -args -front fast -cases 300 -mixed 3000
-	nice -n 10 $(TEST) -race -timeout 8m -run 'EightWriters|ManyWriters' ./internal/roomstore ./internal/control
+	nice -n 10 $(TEST) -race -timeout 8m -run 'EightWriters|ManyWriters' ./internal/global/roomstore ./internal/global/control
 
 .PHONY: test-clients
 test-clients: test-shells
-	cd internal/control/contract && nice -n 10 $(TEST) -timeout 10m ./...
+	cd internal/global/control/contract && nice -n 10 $(TEST) -timeout 10m ./...
 	nice -n 10 $(TEST) -parallel 4 -timeout 8m -run Browser ./internal/allinone
 
 .PHONY: test-shells
 test-shells:
-	$(TEST) -race -p 3 -parallel 4 -timeout 8m $$($(GO) list ./... | grep -v -x -e vestibule/internal/e2e $(CALM:%=-e %) $(PLAIN:%=-e %))
+	$(TEST) -race -p 3 -parallel 4 -timeout 8m $$($(GO) list ./... | grep -v -x -e vestibule/internal/lab/e2e $(CALM:%=-e %) $(PLAIN:%=-e %))
 
 .PHONY: e2e
 e2e: ## hundreds of visitors (curl) against the built binaries as separate processes, and an official client that manages rooms
-	$(GO) test -count=1 -v -parallel 4 -timeout 10m ./internal/e2e
+	$(GO) test -count=1 -v -parallel 4 -timeout 10m ./internal/lab/e2e
+
+.PHONY: first-page
+first-page: packages ## how long it takes from `make run` to a waiting page that shows a number, in a browser (goal: 15 s)
+	$(GO) test -count=1 -v -run TestFirstPage ./internal/lab/e2e -args -make-run
 
 .PHONY: drain
 drain: packages ## end edges with SIGTERM behind HAProxy and nginx at RATE requests a second, and count those that fail (goal: 0)
-	$(GO) test -count=1 -v -run TestDrain ./internal/e2e -args -drain-rate $(RATE)
+	$(GO) test -count=1 -v -run TestDrain ./internal/lab/e2e -args -drain-rate $(RATE)
+
+.PHONY: restart
+restart: ## start every process of a fleet again while people wait, with short sessions and long ones, and tell for how long nobody came in and what was told falsely (six minutes)
+	$(GO) test -count=1 -v -timeout 9m -run TestRestart ./internal/lab/e2e -args -restart-people 130
+	$(GO) test -count=1 -v -timeout 9m -run TestRestartUnderLoad ./internal/lab/e2e -args -restart-people 90 -restart-session 5m
 
 .PHONY: draw
 draw: ## let VISITORS people gather for an event that begins with a draw, and count who enters out of order (goal: 0.5 %; three minutes)
-	$(GO) test -count=1 -v -timeout 15m -run TestADraw ./internal/e2e -args -drawn $(VISITORS)
+	$(GO) test -count=1 -v -timeout 15m -run TestADraw ./internal/lab/e2e -args -drawn $(VISITORS)
 
 .PHONY: chaos
 chaos: $(TOOLS)/toxiproxy/server ## kill, stop, cut off and slow the built binaries for LENGTH, by SEED, while people come
-	$(GO) run ./internal/chaos -seed $(SEED) -length $(LENGTH) $(ARGS) -toxiproxy $<
+	$(GO) run ./internal/lab/chaos -seed $(SEED) -length $(LENGTH) $(ARGS) -toxiproxy $<
 
 .PHONY: takeover
 takeover: ## kill the leading global and a leading regional KILLS times each, and measure
-	$(GO) run ./internal/chaos -seed $(SEED) -takeover $(KILLS) -visitors 100
+	$(GO) run ./internal/lab/chaos -seed $(SEED) -takeover $(KILLS) -visitors 100
 
 .PHONY: costs
 costs: ## break one thing after the other, and tell for how long nobody comes in
-	$(GO) run ./internal/chaos -seed $(SEED) -costs -visitors 600 -new-users-per-minute 6000
+	$(GO) run ./internal/lab/chaos -seed $(SEED) -costs -visitors 600 -new-users-per-minute 6000
 
 .PHONY: lost
 lost: ## lose the machine of global with all that is stored, and tell for how long nobody comes in
-	$(GO) run ./internal/chaos -seed $(SEED) -lost -visitors 600 -new-users-per-minute 6000 -session-duration 40s
+	$(GO) run ./internal/lab/chaos -seed $(SEED) -lost -visitors 600 -new-users-per-minute 6000 -session-duration 40s
 
 .PHONY: upgrade
 upgrade: ## replace a fleet of the last release node by node by this build, and back, while people come (3 to 4 minutes)
-	$(GO) run ./internal/chaos -seed $(SEED) -upgrade "$(RELEASE)" -cache $(TOOLS) -visitors 600 $(ARGS)
+	$(GO) run ./internal/lab/chaos -seed $(SEED) -upgrade "$(RELEASE)" -cache $(TOOLS) -visitors 600 $(ARGS)
 
 .PHONY: crowd
 crowd: ## let crowds of real clients come to four edges, and compare what they are told with what happens (6 minutes)
-	$(GO) run ./internal/crowd -only "$(ONLY)"
+	$(GO) run ./internal/lab/crowd -only "$(ONLY)"
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## style, package direction, no clocks and no chance in the cores
 	$(TOOLS)/golangci-lint config verify
 	$(TOOLS)/golangci-lint run ./...
 	$(GO) mod tidy -diff
-	cd internal/control/contract && $(GO) mod tidy -diff
+	cd internal/global/control/contract && $(GO) mod tidy -diff
 
 # Until Go 1.27 a fuzzer that found nothing may fail with a bare "context deadline
 # exceeded" when its time is over (go.dev/issue/75804). That alone is let pass, and said;
@@ -202,7 +215,8 @@ shrink: ## find a shorter run of the small world SEED that breaks a promise, and
 
 .PHONY: mutants
 mutants: ## take each rule of the hard limit out; a named test and simulated worlds must notice
-	$(GO) run -tags mutants ./internal/mutant/gate
+	$(GO) run ./internal/lab/mutant/overlay -out $(TOOLS)/mutants
+	$(GO) run -tags mutants -overlay $(TOOLS)/mutants/overlay.json ./internal/lab/mutant/gate
 
 .PHONY: figures
 figures: ## what the simulator's experiments show, each beside its goal (minutes)
@@ -211,7 +225,7 @@ figures: ## what the simulator's experiments show, each beside its goal (minutes
 
 .PHONY: bench
 bench: packages ## the figures of docs/FIGURES.md, each beside its goal
-	$(GO) run ./internal/bench -benchtime $(BENCHTIME)
+	$(GO) run ./internal/lab/bench -benchtime $(BENCHTIME)
 
 # Of Debian: what stands beside the edge. What is missing is not compared, and said.
 COMPARED := redis-server nghttp2-client libnginx-mod-http-lua lua-nginx-redis
@@ -222,21 +236,20 @@ compare: packages ## the edge with each front beside nginx, HAProxy, Caddy and R
 
 .PHONY: scale
 scale: ## what 1,000 rooms and 50 edges cost the built binaries while nobody comes and with traffic in 20 of them, and 10,000 rooms at the start (three minutes)
-	$(GO) run ./internal/bench -scale 1000
+	$(GO) run ./internal/lab/bench -scale 1000
 
 .PHONY: changes
 changes: ## 10,000 changes of rooms by eight writers while nats-servers are killed, and a million requests of all kinds to the API (an hour)
-	$(GO) test ./internal/roomstore -run TestChangesWhileServersAreKilled -v -changes 10000 -timeout 2h
-	$(GO) test ./internal/control -run TestRequestsOfAllKinds -v -bodies 1000000 -timeout 1h
+	$(GO) test ./internal/global/roomstore -run TestChangesWhileServersAreKilled -v -changes 10000 -timeout 2h
+	$(GO) test ./internal/global/control -run TestRequestsOfAllKinds -v -bodies 1000000 -timeout 1h
 
-.PHONY: screenshots
-screenshots: packages ## pictures of the waiting page in every state, for a phone and a desktop, into docs/images
-	@mkdir -p docs/images
-	VESTIBULE_SCREENS=$(CURDIR)/docs/images $(GO) test -count=1 -run TestStatesInABrowser ./internal/waiting/preview
+.PHONY: pictures
+pictures: packages ## take the pictures of the waiting page in docs/images anew; make test compares them
+	$(GO) test -count=1 -run TestPictures ./internal/page/preview -rewrite
 
 .PHONY: lighthouse
 lighthouse: build packages ## what Lighthouse (npm) thinks of the waiting page
-	internal/waiting/preview/lighthouse.sh
+	internal/page/preview/lighthouse.sh
 
 # Kubernetes knows no newer version than 1.30 offline. The first run builds the tools: ten minutes of one core.
 .PHONY: k8s-check
@@ -258,19 +271,19 @@ POD_IMAGE := vestibule.test/vestibule
 k8s: $(TOOLS)/kustomize ## run both data centres and global as pods of a Kubernetes node here, roll, scale, evict and kill them while people come
 	@command -v etcd containerd runc >/dev/null && test -x /usr/lib/cni/bridge || $(MAKE) --no-print-directory packages PACKAGES="etcd-server containerd runc containernetworking-plugins"
 	$(MAKE) --no-print-directory image IMAGE=$(POD_IMAGE)
-	$(GO) run ./internal/chaos -pods $(POD_IMAGE):$(VERSION) -kustomize $< -seed $(SEED) -length $(KILLING) -visitors 500 $(ARGS)
+	$(GO) run ./internal/lab/chaos -pods $(POD_IMAGE):$(VERSION) -kustomize $< -seed $(SEED) -length $(KILLING) -visitors 500 $(ARGS)
 
 .PHONY: generate
 generate: $(TOOLS)/buf $(TOOLS)/protoc-gen-go $(TOOLS)/oapi-codegen ## make the generated code anew
-	cd internal/wire/proto && PATH="$(TOOLS):$$PATH" $(TOOLS)/buf lint && PATH="$(TOOLS):$$PATH" $(TOOLS)/buf generate
-	cd internal/control/api && $(TOOLS)/oapi-codegen -config config.yaml ../openapi.yaml
+	cd internal/core/wire/proto && PATH="$(TOOLS):$$PATH" $(TOOLS)/buf lint && PATH="$(TOOLS):$$PATH" $(TOOLS)/buf generate
+	cd internal/global/control/api && $(TOOLS)/oapi-codegen -config config.yaml ../openapi.yaml
 
 .PHONY: golden
 golden: ## write the golden files anew; read the difference before you commit it
-	$(GO) test ./internal/wire -rewrite
-	$(GO) test ./internal/waiting -rewrite
-	$(GO) test ./internal/room -run TestTheReferenceIsTheSchema -rewrite
-	$(GO) test ./internal/origin -run TestFrontsTakeTheSameHeadersOut -rewrite
+	$(GO) test ./internal/core/wire -rewrite
+	$(GO) test ./internal/page -rewrite
+	$(GO) test ./internal/core/room -run TestTheReferenceIsTheSchema -rewrite
+	$(GO) test ./internal/edge/origin -run TestFrontsTakeTheSameHeadersOut -rewrite
 
 $(TOOLS)/golangci-lint:
 	GOBIN=$(TOOLS) $(GO) install $(GOLANGCI_LINT)

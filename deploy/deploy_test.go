@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,8 +21,8 @@ import (
 
 	"vestibule/internal/edge"
 	"vestibule/internal/global"
-	"vestibule/internal/natsconf"
 	"vestibule/internal/node"
+	"vestibule/internal/node/natsconf"
 	"vestibule/internal/regional"
 )
 
@@ -300,7 +301,21 @@ func TestRulesForPrometheus(t *testing.T) {
 func TestUnits(t *testing.T) {
 	n := 0
 	walk(t, "systemd", func(name string, data []byte) {
+		if strings.HasSuffix(name, ".socket") {
+			// An edge refuses a socket that is none of its addresses.
+			_, port, err := net.SplitHostPort(edge.DefaultConfig().Listen)
+			if err != nil || !strings.Contains(string(data), "\nListenStream="+port+"\n") {
+				t.Errorf("%s: must listen at the port of the default configuration, %s (%v)", name, port, err)
+			}
+			return
+		}
 		n++
+		if filepath.Base(name) == "vestibule.service" {
+			if !strings.Contains(string(data), "\nExecStart=/usr/local/bin/vestibule serve --data-dir /var/lib/vestibule/serve ") || !strings.Contains(string(data), "\nStateDirectory=vestibule/serve\n") {
+				t.Errorf("%s: must start vestibule serve in the folder that systemd makes", name)
+			}
+			return
+		}
 		app := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(name), "vestibule-"), "@.service")
 		for _, want := range []string{
 			"ExecStart=/usr/local/bin/" + app + " --config /etc/vestibule/" + app + "-%i.yaml\n",
@@ -314,7 +329,7 @@ func TestUnits(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	})
-	if n != 3 {
+	if n != 4 {
 		t.Errorf("%d units", n)
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"log/slog"
 	"os"
 
+	"vestibule/internal/core/wire"
 	"vestibule/internal/edge"
-	"vestibule/internal/natsbus"
 	"vestibule/internal/node"
-	"vestibule/internal/wire"
+	"vestibule/internal/node/natsbus"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -25,6 +25,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 }
 
 func serve(ctx context.Context, cfg edge.Config, stdout io.Writer, log *slog.Logger) error {
+	sockets, err := node.PassedSockets()
+	if err != nil {
+		return err
+	}
+	defer sockets.Close() // the edge has told of those that it did not take
 	var closer node.Closer
 	defer closer.Close(log)
 	conn, err := natsbus.Connect(cfg.NATS.Options(cfg.DataCenter+"-"+cfg.Name, natsbus.NodeInbox(natsbus.RoleEdge, cfg.DataCenter, cfg.Name), log))
@@ -32,7 +37,7 @@ func serve(ctx context.Context, cfg edge.Config, stdout io.Writer, log *slog.Log
 		return err
 	}
 	closer.Add("connection", conn.Close)
-	n, err := edge.NewNode(cfg, wire.DefaultParams(), conn, log)
+	n, err := edge.NewNode(cfg, wire.DefaultParams(), conn, sockets, log)
 	if err != nil {
 		return err
 	}

@@ -10,11 +10,11 @@ import (
 	"os"
 	"time"
 
+	"vestibule/internal/core/wire"
 	"vestibule/internal/global"
-	"vestibule/internal/natsbus"
-	"vestibule/internal/natsbus/embedded"
 	"vestibule/internal/node"
-	"vestibule/internal/wire"
+	"vestibule/internal/node/natsbus"
+	"vestibule/internal/node/natsbus/embedded"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }

@@ -8,9 +8,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"vestibule/internal/core/room"
 	"vestibule/internal/global"
 	"vestibule/internal/node/nodetest"
-	"vestibule/internal/room"
 )
 
 func TestMain(m *testing.M) {

@@ -10,11 +10,11 @@ import (
 	"log/slog"
 	"os"
 
-	"vestibule/internal/natsbus"
-	"vestibule/internal/natsbus/embedded"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
+	"vestibule/internal/node/natsbus"
+	"vestibule/internal/node/natsbus/embedded"
 	"vestibule/internal/regional"
-	"vestibule/internal/wire"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }

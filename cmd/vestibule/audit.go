@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"vestibule/internal/audit"
-	"vestibule/internal/control/api"
+	"vestibule/internal/global/audit"
+	"vestibule/internal/global/control/api"
 	"vestibule/internal/node"
 )
 

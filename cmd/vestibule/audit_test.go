@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/audit"
-	"vestibule/internal/testkit"
+	"vestibule/internal/global/audit"
+	"vestibule/internal/lab/testkit"
 )
 
 // TestTheAuditStreamIsVerified: a stream as it was written is good; one that was changed is

@@ -17,7 +17,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"vestibule/internal/control/api"
+	"vestibule/internal/global/control/api"
 	"vestibule/internal/node"
 )
 

@@ -11,6 +11,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,8 +21,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"vestibule/internal/allinone"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
-	"vestibule/internal/wire"
 )
 
 // flagSet returns a set of flags that tells its own errors.
@@ -72,22 +74,23 @@ func checkLevel(level string) []error {
 }
 
 func demo(args []string, stdout, stderr io.Writer) error {
-	o := allinone.Options{Params: wire.DefaultParams()}
+	o := allinone.Options{Params: wire.DefaultParams(), NATS: true}
 	f := flagSet("demo", stderr)
+	f.StringVar(&o.Origin, "origin", "", "your own site to put the waiting room in front of, such as http://127.0.0.1:3000; empty for a demo site")
+	f.StringSliceVar(&o.Hosts, "host", nil, "names by which visitors ask for the site, beside localhost and the address of --listen")
 	f.StringSliceVar(&o.DataCenters, "data-centers", []string{"nairobi", "dublin"}, "names of the data centres")
 	f.IntVar(&o.Edges, "edges", 2, "edges in each data centre")
-	f.StringVar(&o.Listen, "listen", "127.0.0.1:8080", "host:port of the first edge; the others take the ports that follow")
-	f.StringVar(&o.Control, "control", "127.0.0.1:0", "host:port of the API, an address of this machine; port 0 chooses a free one")
+	f.StringVar(&o.Listen, "listen", "localhost:"+strconv.Itoa(demoPort), "host:port of the first edge; the others take the ports that follow. Without this flag, other ports where these are taken")
+	f.StringVar(&o.Control, "control", "", "host:port of the API, an address of this machine; empty for a port after those of the edges")
 	f.StringVar(&o.DataDir, "data-dir", "./var", "folder for the nats-server's data, the rooms file and the nodes' last good copies")
-	f.IntVar(&o.TotalActiveUsers, "total-active-users", 3, "sessions that may be valid at any moment")
-	f.IntVar(&o.NewUsersPerMinute, "new-users-per-minute", 60, "admissions in any 60 seconds")
-	f.DurationVar(&o.SessionDuration, "session-duration", time.Minute, "how long a session lasts after the last request")
+	limitFlags(f, &o, 3, 60, time.Minute)
 	visitors := f.Int("visitors", 0, "simulated visitors who come, wait, browse and leave")
 	level := f.String("log-level", "warn", "debug, info, warn or error")
 	faults, err := parse(f, args, stderr)
 	if err != nil {
 		return err
 	}
+	o.Busy = o.Origin == ""
 	if len(faults) == 0 { // else defaults would be judged
 		faults = o.Validate()
 	}
@@ -98,69 +101,183 @@ func demo(args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	o.Log = node.NewLogger(stderr, node.LogConfig{Level: *level, Format: "text"})
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	tree, err := allinone.Start(o)
-	if err != nil {
-		return err
+	if !f.Changed("listen") {
+		chooseListen(&o, demoPort, stdout)
 	}
-	defer tree.Stop() //nolint:errcheck // Wait has told, or the demo was ended
-	ready, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	if err := tree.WaitReady(ready); err != nil {
-		if ctx.Err() != nil {
-			return nil
+	return grow(&o, func(ctx context.Context, tree *allinone.Tree) error {
+		ready, cancel := context.WithTimeout(ctx, 30*time.Second)
+		defer cancel()
+		if err := tree.WaitReady(ready); err != nil {
+			return err
 		}
-		return err
-	}
-	if err := announce(stdout, tree, &o); err != nil {
-		return err
-	}
-	var crowd sync.WaitGroup
-	if *visitors > 0 {
+		if err := tree.TakeToken(ready); err != nil {
+			return err
+		}
 		var seed [32]byte
 		if _, err := crand.Read(seed[:]); err != nil {
 			return err
 		}
-		v := allinone.Visitors{
-			N: *visitors, Think: 5 * time.Second, Pause: 20 * time.Second,
-			Rand: rand.New(rand.NewChaCha8(seed)), Log: o.Log,
+		var crowd sync.WaitGroup
+		defer crowd.Wait()
+		ctx, leave := context.WithCancel(ctx)
+		context.AfterFunc(ctx, leave)
+		crowd.Go(func() { tree.Crowd(ctx, *visitors, rand.New(rand.NewChaCha8(seed))) })
+		if o.Busy {
+			soon, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			tree.WaitBusy(soon)
 		}
-		for _, e := range tree.Info.Edges {
-			v.URLs = append(v.URLs, e.URL)
+		err := announceDemo(stdout, tree, &o, *visitors)
+		if err != nil {
+			leave()
 		}
-		crowd.Go(func() { v.Run(ctx) })
-	}
-	err = tree.Wait(ctx)
-	stop()
-	crowd.Wait()
-	return err
+		return err
+	})
 }
 
-// announce prints where everything is, for people and for scripts.
-func announce(w io.Writer, t *allinone.Tree, o *allinone.Options) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "A waiting room for %d at a time, %d new per minute, sessions of %v.\n\n", o.TotalActiveUsers, o.NewUsersPerMinute, o.SessionDuration)
-	for _, e := range t.Info.Edges {
-		fmt.Fprintf(&b, "  edge      %-22s %-28s metrics %s/metrics\n", e.DC+" "+e.Name, e.URL, e.Metrics)
+// demoPort is that of the first edge of a demo.
+const demoPort = 8080
+
+// limitFlags are the flags of a room that is made of flags.
+func limitFlags(f *pflag.FlagSet, o *allinone.Options, total, perMinute int, session time.Duration) {
+	f.IntVar(&o.TotalActiveUsers, "total-active-users", total, "sessions that may be valid at any moment")
+	f.IntVar(&o.NewUsersPerMinute, "new-users-per-minute", perMinute, "admissions in any 60 seconds")
+	f.DurationVar(&o.SessionDuration, "session-duration", session, "how long a session lasts after the last request")
+}
+
+// chooseListen has the edges of a demo listen a hundred ports on where somebody listens at theirs,
+// or further; it says so.
+func chooseListen(o *allinone.Options, first int, stdout io.Writer) {
+	for base := first; base < first+1000; base += 100 {
+		taken := 0
+		for i := range o.Edges * len(o.DataCenters) {
+			port := strconv.Itoa(base + i)
+			if taken == 0 && (!allinone.Free("127.0.0.1:"+port) || !allinone.Free("[::1]:"+port)) {
+				taken = base + i
+			}
+		}
+		if taken == 0 {
+			o.Listen = "localhost:" + strconv.Itoa(base)
+			return
+		}
+		fmt.Fprintf(stdout, "Port %d is taken by another program: trying from %d on (--listen chooses others).\n", taken, base+100)
 	}
-	for _, r := range t.Info.Regionals {
-		fmt.Fprintf(&b, "  regional  %-22s %-28s metrics %s/metrics\n", r.DC, "", r.Metrics)
-	}
-	fmt.Fprintf(&b, "  global    %-22s %-28s metrics %s/metrics\n", t.Info.Global.Name, "", t.Info.Global.Metrics)
-	fmt.Fprintf(&b, "  site      %-22s %s\n", "behind the edges", t.Info.Origin)
-	fmt.Fprintf(&b, "  nats      %-22s %s\n", "", t.Info.NATS)
-	fmt.Fprintf(&b, "  rooms     %s (edit it while this runs)\n\n", t.Info.Rooms)
-	fmt.Fprintf(&b, "  api       %s, zone %s\n            token %s\n\n", t.Info.Control.URL, t.Info.Control.Zone, t.Info.Control.Token)
-	fmt.Fprintf(&b, "Try: open %s in %d browser profiles. The last one waits, sees its place, and enters by itself %v after one of the others has left.\n",
-		t.Info.Edges[0].URL, o.TotalActiveUsers+1, o.SessionDuration)
-	fmt.Fprintf(&b, "Ctrl-C stops everything.\n\n")
-	line, err := json.Marshal(t.Info)
+	o.Listen = "localhost:0"
+}
+
+// grow runs a tree until a signal, or until it fails. up is called when its listeners are open,
+// with a context that ends with the tree.
+func grow(o *allinone.Options, up func(context.Context, *allinone.Tree) error) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends what does not stop
+	tree, err := allinone.Start(*o)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(&b, "READY %s\n", line)
-	_, err = io.WriteString(w, b.String())
+	var all sync.WaitGroup
+	inside, end := context.WithCancel(ctx)
+	defer end()
+	failed := make(chan error, 1)
+	all.Go(func() {
+		if err := up(inside, tree); err != nil && inside.Err() == nil {
+			failed <- err
+			end()
+		}
+	})
+	err = tree.Wait(inside)
+	end()
+	all.Wait()
+	select {
+	case why := <-failed:
+		if err == nil {
+			err = why
+		}
+	default:
+	}
+	// Wait has told why a node failed, or the tree was ended.
+	if e := tree.Stop(); err == nil {
+		err = e
+	}
 	return err
+}
+
+// announceDemo prints what to do first, for people, and where everything is, for scripts.
+func announceDemo(w io.Writer, t *allinone.Tree, o *allinone.Options, visitors int) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "A waiting room for %d at a time, %d new per minute, sessions of %s.\n\n", o.TotalActiveUsers, o.NewUsersPerMinute, short(o.SessionDuration))
+	if t.Info.Busy != "" {
+		fmt.Fprintf(&b, "  See it    %s\n            a full room of simulated visitors: you wait with them, and are in after about a minute\n\n", t.Info.Busy)
+	}
+	var urls []string
+	for _, e := range t.Info.Edges {
+		urls = append(urls, e.URL)
+	}
+	if visitors > 0 {
+		fmt.Fprintf(&b, "  Try it    %d simulated visitors come to these, too", visitors)
+	} else {
+		fmt.Fprintf(&b, "  Try it    open these in %s different browser profiles, or run with --visitors 20", spell(o.TotalActiveUsers+1))
+	}
+	for i, u := range urls[:min(len(urls), 8)] {
+		if i%2 == 0 {
+			b.WriteString("\n           ")
+		}
+		b.WriteString(" " + u + "/")
+	}
+	fmt.Fprintf(&b, "\n            when %d are in, the next one waits, and enters by itself %s after somebody has left\n\n", o.TotalActiveUsers, short(o.SessionDuration))
+	if len(o.Hosts) > 0 {
+		fmt.Fprintf(&b, "  Names     %s, where they lead to this machine (/etc/hosts)\n", strings.Join(o.Hosts, ", "))
+	}
+	fmt.Fprintf(&b, "  Site      %s\n  Rooms     %s (edit it while this runs)\n", t.Info.Origin, t.Info.Rooms)
+	fmt.Fprintf(&b, "  API       VESTIBULE_SERVER=%s VESTIBULE_TOKEN=%s %s rooms list\n\n", t.Info.Control.URL, t.Info.Control.Token, program())
+	fmt.Fprintf(&b, "Ctrl-C stops everything. The next line is for scripts.\n")
+	return ready(w, &b, &t.Info)
+}
+
+// ready writes what was said, and the line READY for scripts.
+func ready(w io.Writer, said *strings.Builder, info *allinone.Info) error {
+	line, err := json.Marshal(info)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(said, "READY %s\n", line)
+	_, err = io.WriteString(w, said.String())
+	return err
+}
+
+// short returns a duration of whole seconds without what is zero at its end.
+func short(d time.Duration) string {
+	text := strings.TrimSuffix(d.String(), "m0s")
+	if text != d.String() {
+		text += "m"
+	}
+	return text
+}
+
+// spell returns a small number in words.
+func spell(n int) string {
+	if words := []string{"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"}; n < len(words) {
+		return words[n]
+	}
+	return strconv.Itoa(n)
+}
+
+// program returns how a shell starts this program again, from any folder.
+func program() string {
+	file, err := os.Executable()
+	if err != nil {
+		file = os.Args[0]
+	}
+	return shellWord(file)
+}
+
+// plainWord is what a shell takes as it stands.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9/._+:@%,=-]+$`)
+
+// shellWord returns text as one word of a shell.
+func shellWord(text string) string {
+	if plainWord.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"vestibule/internal/sim"
+	"vestibule/internal/lab/sim"
 )
 
 // figures prints what experiments from fixed seeds show, each beside its goal.

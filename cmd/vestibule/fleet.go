@@ -14,9 +14,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"vestibule/internal/natsbus"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
-	"vestibule/internal/wire"
+	"vestibule/internal/node/natsbus"
 )
 
 // fleetConfig says where the list of data centres is, with the keys that nodes have.

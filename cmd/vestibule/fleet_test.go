@@ -11,10 +11,10 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"vestibule/internal/natsbus"
-	"vestibule/internal/natsbus/embedded"
+	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/node"
-	"vestibule/internal/roomstore"
+	"vestibule/internal/node/natsbus"
+	"vestibule/internal/node/natsbus/embedded"
 )
 
 // fleetStore is a NATS that holds what the commands look at.
@@ -70,7 +70,7 @@ func (s *fleetStore) does(code int, said string, args ...string) {
 // The list of data centres is changed by commands, without any global.
 func TestTheFleetIsChangedByCommands(t *testing.T) {
 	s := newFleetStore(t)
-	s.put(roomstore.PageDocument("none"), 1) // a bucket without a list
+	s.put(roomdoc.PageDocument("none"), 1) // a bucket without a list
 	s.does(node.ExitError, "holds no list of data centres yet", "list")
 	s.does(node.ExitError, "holds no list of data centres yet", "add", "lima")
 	s.put(node.MembersDocument, node.NewMembers(time.Now(), []string{"nairobi", "dublin"}))

@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"vestibule/internal/control/api"
+	"vestibule/internal/global/control/api"
 	"vestibule/internal/node"
 )
 

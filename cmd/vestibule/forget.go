@@ -8,8 +8,8 @@ import (
 	"io"
 	"strconv"
 
-	"vestibule/internal/natsbus"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/node/natsbus"
 )
 
 // forgetAsk returns what is asked of the regional, or all that is wrong with it.

@@ -1,5 +1,5 @@
 // Command vestibule is the one command for people: it runs a whole waiting room
-// in one process (demo), manages rooms by the API (login, rooms, events, pause, resume, release, message, limits, status, audit, tokens), tries rules (rules), rehearses one on virtual time (simulate), shows waiting
+// in one process (demo to try it, serve to use it), manages rooms by the API (login, rooms, events, pause, resume, release, message, limits, status, audit, tokens), tries rules (rules), rehearses one on virtual time (simulate), shows waiting
 // pages before visitors see them (preview), changes the list of data centres
 // (fleet), writes the configuration of NATS with credentials (nats-config), and runs a site to put behind the edges while trying them out (origin).
 package main
@@ -23,6 +23,7 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"demo", "run a whole waiting room in one process, with a site behind it", demo},
+		{"serve", "run a waiting room in one process, with its data on disk, in front of a site", serve},
 		{"simulate", "run a fleet and its visitors on virtual time and judge it", simulate},
 		{"preview", "show a waiting page in every state and language, or say what is wrong with it", previewPage},
 		{"login", "keep the address of the API and a token", login},

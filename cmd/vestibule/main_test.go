@@ -19,8 +19,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"vestibule/internal/allinone"
-	"vestibule/internal/natsbus"
-	"vestibule/internal/testkit"
+	"vestibule/internal/lab/testkit"
+	"vestibule/internal/node/natsbus"
 )
 
 // TestMain lets tests run this binary as the command vestibule.
@@ -62,7 +62,7 @@ func freePorts(t *testing.T, n int) int {
 // startDemo starts the demo and returns what its READY line says.
 func startDemo(t *testing.T, args ...string) (cmd *exec.Cmd, stderr *testkit.Log, info allinone.Info, ok bool) {
 	t.Helper()
-	cmd = exec.Command("vestibule", append([]string{"demo", "--data-dir", t.TempDir()}, args...)...)
+	cmd = exec.Command("vestibule", append([]string{"demo", "--data-dir", t.TempDir()}, args...)...) // the last of two flags counts
 	stderr = &testkit.Log{}
 	cmd.Stderr = stderr
 	stdout, err := cmd.StdoutPipe()

@@ -13,10 +13,10 @@ import (
 	"syscall"
 	"time"
 
-	"vestibule/internal/natsbus"
-	"vestibule/internal/natsconf"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
-	"vestibule/internal/wire"
+	"vestibule/internal/node/natsbus"
+	"vestibule/internal/node/natsconf"
 )
 
 const natsConfigUsage = `usage: vestibule nats-config write|provision [flags]

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"vestibule/internal/node"
-	"vestibule/internal/waiting/preview"
+	"vestibule/internal/page/preview"
 )
 
 // previewPage shows an operator's page, or a style of the built-in one, as

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"vestibule/internal/control/api"
+	"vestibule/internal/global/control/api"
 	"vestibule/internal/node"
 )
 

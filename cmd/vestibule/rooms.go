@@ -11,7 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"vestibule/internal/control/api"
+	"vestibule/internal/global/control/api"
 	"vestibule/internal/node"
 )
 

@@ -15,10 +15,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"vestibule/internal/control/api"
+	"vestibule/internal/core/room/match"
+	"vestibule/internal/core/rules"
+	"vestibule/internal/global/control/api"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
-	"vestibule/internal/rules"
 )
 
 const rulesUsage = `usage: vestibule rules try --expression E --request FILE.json [--lists FILE.json]
@@ -232,7 +232,7 @@ func readRequest(data []byte) (*rules.Request, []error) {
 				return fmt.Errorf("must be http or https, got %q", r.Scheme)
 			}
 		case "host":
-			name, ok := room.CanonicalHost(r.Host)
+			name, ok := match.CanonicalHost(r.Host)
 			if !ok {
 				return fmt.Errorf("must be a host, got %q", r.Host)
 			}
@@ -275,7 +275,7 @@ func readRequest(data []byte) (*rules.Request, []error) {
 		}
 		return nil
 	})
-	room.Readings(path, func(reading string) bool {
+	match.Readings(path, func(reading string) bool {
 		r.Paths = append(r.Paths, strings.Clone(reading))
 		return true
 	})

@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"vestibule/internal/sim"
+	"vestibule/internal/lab/sim"
 )
 
 // experiment is what the flags of simulate say.

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"vestibule/internal/control/api"
+	"vestibule/internal/core/room/roomfile"
+	"vestibule/internal/global/control/api"
 	"vestibule/internal/node"
-	"vestibule/internal/roomfile"
 )
 
 // export writes rooms.yaml, and the pages that it names beside it. Nothing is written over but

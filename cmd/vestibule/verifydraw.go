@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"vestibule/internal/draw"
-	"vestibule/internal/draw/beacon"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/draw/beacon"
 	"vestibule/internal/node"
 )
 

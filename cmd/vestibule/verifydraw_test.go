@@ -20,11 +20,11 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"vestibule/internal/browsertest"
-	"vestibule/internal/draw"
-	clock "vestibule/internal/fleet"
-	"vestibule/internal/testkit"
-	"vestibule/internal/waiting"
+	"vestibule/internal/core/draw"
+	clock "vestibule/internal/core/fleettime"
+	"vestibule/internal/lab/browsertest"
+	"vestibule/internal/lab/testkit"
+	"vestibule/internal/page"
 )
 
 // BenchmarkReceipts holds a million receipts, of which every thousandth is forged, against a
@@ -104,8 +104,8 @@ func TestThePageChecksAsTheCommandDoes(t *testing.T) {
 			io.WriteString(w, file["plain.json"]) //nolint:errcheck // the page tells
 			return
 		}
-		w.Header().Set("Content-Security-Policy", waiting.CheckDrawPolicy)
-		io.WriteString(w, waiting.CheckDraw) //nolint:errcheck // the page tells
+		w.Header().Set("Content-Security-Policy", page.CheckDrawPolicy)
+		io.WriteString(w, page.CheckDraw) //nolint:errcheck // the page tells
 	}))
 	ctx := browsertest.Open(t)
 	browsertest.Do(t, ctx, chromedp.Navigate(url+"/.well-known/vestibule/check-draw?room=shop"))

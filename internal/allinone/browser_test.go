@@ -30,9 +30,9 @@ import (
 	"github.com/chromedp/chromedp"
 	"go.uber.org/goleak"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/browsertest"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/browsertest"
 )
 
 func init() { tests = func(m *testing.M) goleak.TestingM { return inOneBrowser{m} } }

@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/natsbus"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
-	"vestibule/internal/ticket"
+	"vestibule/internal/node/natsbus"
 )
 
 func seeded(seed uint64) *mrand.Rand { return mrand.New(mrand.NewPCG(seed, seed)) }
@@ -30,7 +30,7 @@ func TestKeyRotation(t *testing.T) {
 		t.Fatal("came in beyond T")
 	}
 
-	conn, err := tree.connect("test", tree.log)
+	conn, err := tree.connect("test", "", tree.log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestKeyRotation(t *testing.T) {
 	}
 	before := opened(t, ring, waiter, edges[2].URL)
 	// As Rotate does, but that sealing with the next key begins at once instead of in a day.
-	ring.Keys[1].SealFrom = fleet.TimeOf(time.Now())
+	ring.Keys[1].SealFrom = fleettime.TimeOf(time.Now())
 	next, err := ring.Rotate(ring.Keys[1].SealFrom, time.Hour, rand.Reader)
 	if err != nil {
 		t.Fatal(err)

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/natsbus"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
-	"vestibule/internal/wire"
+	"vestibule/internal/node/natsbus"
 )
 
 // list is the list of data centres as commands change it.
@@ -99,7 +99,7 @@ func TestADataCentreIsAddedAndDrainedUnderLoad(t *testing.T) {
 	const total, rate = 12, 600
 	var o Options
 	tree, logged := grow(t, total, rate, 5*time.Second, func(opts *Options) { o = *opts })
-	conn, err := tree.connect("operator", slog.New(slog.DiscardHandler))
+	conn, err := tree.connect("operator", "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

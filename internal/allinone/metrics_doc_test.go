@@ -14,12 +14,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"vestibule/internal/core/wire"
 	"vestibule/internal/edge"
-	"vestibule/internal/gate"
+	"vestibule/internal/edge/gate"
 	"vestibule/internal/global"
 	"vestibule/internal/node"
 	"vestibule/internal/regional"
-	"vestibule/internal/wire"
 )
 
 // metric is what a registered metric and its row in docs/METRICS.md must agree

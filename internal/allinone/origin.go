@@ -192,7 +192,11 @@ func (o *Origin) page(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, &http.Cookie{Name: originCookie, Value: id, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode})
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("X-Demo-Origin", "1")
-	err := originPage.Execute(w, map[string]any{"ID": id, "Pages": g.pages, "Active": active, "Session": o.session})
+	session := o.session
+	if r.URL.Path == BusyPath {
+		session = busySession
+	}
+	err := originPage.Execute(w, map[string]any{"ID": id, "Pages": g.pages, "Active": active, "Session": session})
 	if err != nil {
 		o.log.Debug("demo origin: page not written", slog.Any("error", err))
 	}

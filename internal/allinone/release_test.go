@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/control/api"
-	"vestibule/internal/room"
-	"vestibule/internal/testkit"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/global/control/api"
+	"vestibule/internal/lab/testkit"
 )
 
 // ask sends a request to the API of a tree, and reads its result into out.

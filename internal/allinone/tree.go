@@ -5,102 +5,27 @@
 package allinone
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"vestibule/internal/core/wire"
 	"vestibule/internal/edge"
 	"vestibule/internal/global"
-	"vestibule/internal/natsbus"
-	"vestibule/internal/natsbus/embedded"
 	"vestibule/internal/node"
+	"vestibule/internal/node/natsbus"
+	"vestibule/internal/node/natsbus/embedded"
 	"vestibule/internal/regional"
-	"vestibule/internal/room"
-	"vestibule/internal/wire"
 )
-
-// Options say what the tree looks like.
-type Options struct {
-	DataCenters []string
-	Edges       int // per data centre
-	Listen      string
-	Control     string // host:port of the API, "" for a free port of this machine
-	DataDir     string
-	Params      wire.Params
-	Log         *slog.Logger
-
-	TotalActiveUsers  int
-	NewUsersPerMinute int
-	SessionDuration   time.Duration
-	Origin            string // "" for the demo origin
-}
-
-// Validate returns everything that is wrong with the options.
-func (o *Options) Validate() []error {
-	var errs []error
-	if len(o.DataCenters) == 0 {
-		errs = append(errs, errors.New("data-centers: at least one must be named"))
-	}
-	seen := map[string]bool{}
-	for _, dc := range o.DataCenters {
-		if err := wire.CheckName(dc); err != nil {
-			errs = append(errs, fmt.Errorf("data-centers: %w", err))
-		}
-		if seen[dc] {
-			errs = append(errs, fmt.Errorf("data-centers: %q is named twice", dc))
-		}
-		seen[dc] = true
-	}
-	if o.Edges < 1 || o.Edges > 100 {
-		errs = append(errs, fmt.Errorf("edges: must be 1 to 100, got %d", o.Edges))
-	}
-	errs = append(errs, node.CheckAddr("listen", o.Listen)...)
-	if _, port, err := net.SplitHostPort(o.Listen); err == nil {
-		n, err := strconv.Atoi(port)
-		last := n + o.Edges*len(o.DataCenters) - 1
-		switch {
-		case err != nil:
-			errs = append(errs, fmt.Errorf("listen: port must be a number, got %q", port))
-		case n > 0 && n <= 65535 && last > 65535:
-			errs = append(errs, fmt.Errorf("listen: the ports of all edges must end at 65535, got %d to %d", n, last))
-		}
-	}
-	if o.Control != "" {
-		c := global.ControlConfig{Listen: o.Control}
-		errs = append(errs, c.Validate()...)
-	}
-	if o.DataDir == "" {
-		errs = append(errs, errors.New("data-dir: must not be empty"))
-	}
-	for _, f := range o.settings("http://127.0.0.1:1").Validate() {
-		f.Field = strings.ReplaceAll(f.Field, "_", "-")
-		errs = append(errs, f)
-	}
-	if o.SessionDuration == 0 {
-		errs = append(errs, errors.New("session-duration: must be 5s to 1h in whole seconds, got 0s"))
-	}
-	return errs
-}
-
-// settings is the demo's room, as it is in the rooms file.
-func (o *Options) settings(origin string) room.Settings {
-	if o.Origin != "" {
-		origin = o.Origin
-	}
-	return room.Settings{
-		Name: "demo", Host: "127.0.0.1", Origin: origin,
-		TotalActiveUsers: o.TotalActiveUsers, NewUsersPerMinute: o.NewUsersPerMinute, SessionDuration: o.SessionDuration,
-	}
-}
 
 // EdgeInfo is where an edge of the tree is found.
 type EdgeInfo struct {
@@ -124,7 +49,9 @@ type Info struct {
 	NATS      string     `json:"nats"`
 	Global    NodeInfo   `json:"global"`
 	Regionals []NodeInfo `json:"regionals"`
-	Rooms     string     `json:"rooms"` // the rooms file
+	Rooms     string     `json:"rooms"`           // the rooms file
+	Busy      string     `json:"busy,omitempty"`  // where somebody waits at once, with [Tree.Crowd]
+	Split     string     `json:"split,omitempty"` // folder of the configurations by which the nodes run as processes of their own
 
 	Control *global.ControlInfo `json:"control"` // the API, with its token once it is ready
 }
@@ -140,6 +67,10 @@ type Tree struct {
 	edges  []*edge.Node
 	global *global.Node
 	tiers  []*tier // in the order in which they stop
+	ports  *ports
+	nodes  int           // that listen for metrics
+	ended  chan struct{} // closed when a tier ends
+	end    func()
 }
 
 // tier is what stops together.
@@ -153,6 +84,7 @@ type tier struct {
 func (t *Tree) tier(name string) *tier {
 	ctx, stop := context.WithCancel(context.Background())
 	g, ctx := errgroup.WithContext(ctx)
+	context.AfterFunc(ctx, t.end)
 	x := &tier{name: name, stop: stop, g: g, ctx: ctx}
 	t.tiers = append(t.tiers, x)
 	return x
@@ -163,7 +95,8 @@ func Start(o Options) (*Tree, error) {
 	if errs := o.Validate(); len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	t := &Tree{log: o.Log}
+	t := &Tree{log: o.Log, ports: o.follow(), ended: make(chan struct{})}
+	t.end = sync.OnceFunc(func() { close(t.ended) })
 	if err := t.start(&o); err != nil {
 		return nil, errors.Join(err, t.Stop())
 	}
@@ -172,36 +105,38 @@ func Start(o Options) (*Tree, error) {
 
 func (t *Tree) start(o *Options) (err error) {
 	// A folder that is new has never had anybody admitted.
-	fresh := false
-	if _, err := os.Stat(filepath.Join(o.DataDir, "nats")); errors.Is(err, os.ErrNotExist) {
-		fresh = true
-	}
-	if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
-		return fmt.Errorf("data-dir: %w", err)
-	}
-	if t.nats, err = embedded.Start(embedded.Options{
-		Name: "vestibule-demo", Dir: filepath.Join(o.DataDir, "nats"), Listen: "127.0.0.1:0", Log: o.Log,
-	}); err != nil {
+	global, err := o.absolute("global")
+	if err != nil {
 		return err
 	}
-	t.closer.Add("nats-server", t.nats.Stop)
-	t.Info.NATS = t.nats.URL()
+	fresh := false
+	if _, err := os.Stat(filepath.Join(global, embedded.Store)); errors.Is(err, os.ErrNotExist) {
+		fresh = true
+	}
+	folder, err := node.OpenFolder(o.DataDir)
+	if err != nil {
+		return err
+	}
+	t.closer.Add("data folder", func() {
+		if err := folder.Close(); err != nil {
+			t.log.Debug("data folder", slog.Any("error", err))
+		}
+	})
+	if t.Info.Split, err = o.absolute(splitFolder); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(t.Info.Split, 0o700); err != nil {
+		return fmt.Errorf("data-dir: %w", err)
+	}
 
 	// They stop in this order: edges tell their regionals what they leave
 	// behind, regionals store it.
 	edges, regionals, globals, origins := t.tier("edges"), t.tier("regionals"), t.tier("global"), t.tier("origin")
 
-	origin := o.Origin
-	if origin == "" {
-		if t.Origin, err = NewOrigin(OriginOptions{Listen: "127.0.0.1:0", Session: o.SessionDuration, Log: o.Log}); err != nil {
-			return err
-		}
-		origin = t.Origin.URL()
-		origins.g.Go(func() error { return t.Origin.Run(origins.ctx) })
+	if o.Control == "" {
+		o.Control = t.ports.take()
 	}
-	t.Info.Origin = origin
-	t.Info.Rooms = filepath.Join(o.DataDir, "rooms.yaml")
-	if err := writeRooms(t.Info.Rooms, o, origin); err != nil {
+	if err := t.startSite(origins, o); err != nil {
 		return err
 	}
 	if err := t.startGlobal(globals, o, fresh); err != nil {
@@ -212,58 +147,67 @@ func (t *Tree) start(o *Options) (err error) {
 			return err
 		}
 	}
-	host, port, err := net.SplitHostPort(o.Listen)
-	if err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
-	next, err := strconv.Atoi(port)
-	if err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
-	for _, dc := range o.DataCenters {
-		for i := range o.Edges {
-			if err := t.startEdge(edges, o, dc, fmt.Sprintf("edge-%d", i+1), net.JoinHostPort(host, strconv.Itoa(next))); err != nil {
+	for i, dc := range o.DataCenters {
+		for j := range o.Edges {
+			listen, err := after(o.Listen, i*o.Edges+j)
+			if err != nil {
+				return fmt.Errorf("listen: %w", err)
+			}
+			if err := t.startEdge(edges, o, dc, fmt.Sprintf("edge-%d", j+1), listen); err != nil {
 				return err
 			}
-			if next != 0 {
-				next++
-			}
 		}
+	}
+	if o.Busy {
+		t.Info.Busy = t.Info.Edges[0].URL + BusyPath
 	}
 	return nil
 }
 
-// writeRooms writes the demo's room, in a file that may be edited while the
-// demo runs.
-func writeRooms(file string, o *Options, origin string) error {
-	r := o.settings(origin)
-	hosts := []string{"localhost"}
-	if host, _, err := net.SplitHostPort(o.Listen); err == nil && host != "" && host != "0.0.0.0" && host != "::" && host != r.Host && host != hosts[0] {
-		hosts = append(hosts, strings.Trim(host, "[]"))
+// startSite starts what is behind the edges, and writes the rooms file.
+func (t *Tree) startSite(x *tier, o *Options) (err error) {
+	t.Info.Origin, t.Info.Rooms = o.Origin, o.RoomsFile
+	if o.RoomsFile != "" {
+		return nil
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, `# The demo's room. Edit it while the demo runs: every edge follows within two
-# seconds. A mistake is refused with its line, and the last good version stays.
-rooms:
-  - name: %s
-    host: %s
-    path: /
-    additional_routes:
-`, r.Name, r.Host)
-	for _, h := range hosts {
-		fmt.Fprintf(&b, "      - {host: %q, path: /}\n", h)
+	if o.Origin == "" {
+		if t.Origin, err = NewOrigin(OriginOptions{Listen: t.ports.take(), Session: o.SessionDuration, Log: o.Log}); err != nil {
+			return err
+		}
+		t.Info.Origin = t.Origin.URL()
+		x.g.Go(func() error { return t.Origin.Run(x.ctx) })
 	}
-	fmt.Fprintf(&b, `    total_active_users: %d
-    new_users_per_minute: %d
-    session_duration: %s
-    origin: %s
-`, r.TotalActiveUsers, r.NewUsersPerMinute, r.SessionDuration, r.Origin)
-	return os.WriteFile(file, []byte(b.String()), 0o600)
+	t.Info.Rooms = filepath.Join(o.DataDir, "rooms.yaml")
+	return writeRooms(t.Info.Rooms, o, t.Info.Origin)
+}
+
+// metrics returns where the next node listens for those who watch it.
+func (t *Tree) metrics(o *Options) (string, error) {
+	if o.Metrics == "" {
+		return t.ports.take(), nil
+	}
+	t.nodes++
+	addr, err := after(o.Metrics, t.nodes-1)
+	if err != nil {
+		return "", fmt.Errorf("metrics: %w", err)
+	}
+	return addr, nil
+}
+
+// split writes the configuration by which a node of the tree runs as a process of its own.
+func (t *Tree) split(name string, cfg, defaults node.Config) error {
+	text, err := node.File(cfg, defaults)
+	if err != nil {
+		return err
+	}
+	tier, _, _ := strings.Cut(name, "-")
+	head := fmt.Sprintf("# Runs this node as a process of its own, on the data that is there: %s --config THIS.\n# Stop the one process before. Each start of it writes this file anew: copy it, then edit the copy.\n", tier)
+	return node.WriteFile(filepath.Join(t.Info.Split, name+".yaml"), append([]byte(head), text...))
 }
 
 // connect returns a connection of a node to the embedded server.
-func (t *Tree) connect(name string, log *slog.Logger) (*natsbus.Conn, error) {
-	c, err := natsbus.Connect(natsbus.Options{Name: name, InProcess: t.nats, Log: log})
+func (t *Tree) connect(name, inbox string, log *slog.Logger) (*natsbus.Conn, error) {
+	c, err := natsbus.Connect(t.nats.Client(name, inbox, log))
 	if err != nil {
 		return nil, err
 	}
@@ -271,19 +215,32 @@ func (t *Tree) connect(name string, log *slog.Logger) (*natsbus.Conn, error) {
 	return c, nil
 }
 
-func (t *Tree) startGlobal(x *tier, o *Options, fresh bool) error {
+func (t *Tree) startGlobal(x *tier, o *Options, fresh bool) (err error) {
 	log := o.Log.With(slog.String("node", "global"))
-	conn, err := t.connect("global-1", log)
+	cfg, defaults := global.DefaultConfig(), global.DefaultConfig()
+	if cfg.DataDir, err = o.absolute("global"); err != nil {
+		return err
+	}
+	if cfg.Rooms, err = filepath.Abs(t.Info.Rooms); err != nil {
+		return err
+	}
+	if cfg.Metrics.Listen, err = t.metrics(o); err != nil {
+		return err
+	}
+	cfg.DataCenters, cfg.Control.Listen, cfg.Control.Origin, cfg.NATS.Embedded = o.DataCenters, cmp.Or(o.Control, anyFree), t.Info.Origin, true
+	if o.NATS {
+		cfg.NATS.Listen = t.ports.take()
+	}
+	apart := cfg
+	apart.NATS.Listen = splitNATS
+	if err := t.split("global", &apart, &defaults); err != nil {
+		return err
+	}
+	cfg.Bootstrap = fresh
+	conn, err := t.connectGlobal(&cfg, log)
 	if err != nil {
 		return err
 	}
-	cfg := global.DefaultConfig()
-	cfg.DataDir, cfg.DataCenters, cfg.Rooms, cfg.Bootstrap = filepath.Join(o.DataDir, "global"), o.DataCenters, t.Info.Rooms, fresh
-	cfg.NATS.Replicas, cfg.Control.Listen = 1, o.Control
-	if o.Control == "" {
-		cfg.Control.Listen = "127.0.0.1:0"
-	}
-	cfg.Control.Origin = t.Info.Origin
 	n, err := global.NewNode(cfg, o.Params, conn, log)
 	if err != nil {
 		return err
@@ -294,15 +251,36 @@ func (t *Tree) startGlobal(x *tier, o *Options, fresh bool) error {
 	return nil
 }
 
-func (t *Tree) startRegional(x *tier, o *Options, dc string, fresh bool) error {
+// connectGlobal returns the connection of a global. The first one has the nats-server in its
+// folder, as in a process of its own.
+func (t *Tree) connectGlobal(cfg *global.Config, log *slog.Logger) (conn *natsbus.Conn, err error) {
+	inbox := natsbus.NodeInbox(natsbus.RoleGlobal, wire.Root, cfg.Name)
+	if t.nats != nil {
+		return t.connect(cfg.Name, inbox, log)
+	}
+	conn, t.nats, err = embedded.Join(cfg.Name, inbox, cfg.DataDir, &cfg.NATS, &t.closer, log)
+	t.Info.NATS = t.nats.URL()
+	return conn, err
+}
+
+func (t *Tree) startRegional(x *tier, o *Options, dc string, fresh bool) (err error) {
 	log := o.Log.With(slog.String("node", dc))
-	conn, err := t.connect("regional-"+dc, log)
+	cfg, defaults := regional.DefaultConfig(), regional.DefaultConfig()
+	if cfg.DataDir, err = o.absolute(dc); err != nil {
+		return err
+	}
+	if cfg.Metrics.Listen, err = t.metrics(o); err != nil {
+		return err
+	}
+	cfg.DataCenter = dc
+	if err := t.split("regional-"+dc, &cfg, &defaults); err != nil {
+		return err
+	}
+	cfg.Bootstrap = fresh
+	conn, err := t.connect(dc+"-"+cfg.Name, natsbus.NodeInbox(natsbus.RoleRegional, dc, cfg.Name), log)
 	if err != nil {
 		return err
 	}
-	cfg := regional.DefaultConfig()
-	cfg.DataDir, cfg.DataCenter, cfg.Bootstrap = filepath.Join(o.DataDir, dc), dc, fresh
-	cfg.NATS.Replicas = 1
 	n, err := regional.NewNode(cfg, o.Params, conn, conn, log)
 	if err != nil {
 		return err
@@ -312,16 +290,27 @@ func (t *Tree) startRegional(x *tier, o *Options, dc string, fresh bool) error {
 	return nil
 }
 
-func (t *Tree) startEdge(x *tier, o *Options, dc, name, listen string) error {
+func (t *Tree) startEdge(x *tier, o *Options, dc, name, listen string) (err error) {
 	log := o.Log.With(slog.String("node", dc+" "+name))
-	conn, err := t.connect(dc+"-"+name, log)
+	cfg, defaults := edge.DefaultConfig(), edge.DefaultConfig()
+	if cfg.DataDir, err = o.absolute(dc + "-" + name); err != nil {
+		return err
+	}
+	if cfg.Metrics.Listen, err = t.metrics(o); err != nil {
+		return err
+	}
+	cfg.DataCenter, cfg.Name, cfg.Listen, cfg.TLS, cfg.Proxies = dc, name, listen, o.TLS, o.Proxies
+	if err := t.split("edge-"+dc+"-"+name, &cfg, &defaults); err != nil {
+		return err
+	}
+	if o.Edges*len(o.DataCenters) > 1 {
+		cfg.Connections.Total, cfg.Events.Total = 4000, 2500 // all edges share the files that one process may open
+	}
+	conn, err := t.connect(dc+"-"+name, natsbus.NodeInbox(natsbus.RoleEdge, dc, name), log)
 	if err != nil {
 		return err
 	}
-	cfg := edge.DefaultConfig()
-	cfg.DataDir, cfg.DataCenter, cfg.Name, cfg.Listen = filepath.Join(o.DataDir, dc+"-"+name), dc, name, listen
-	cfg.Connections.Total, cfg.Events.Total = 4000, 2500 // all edges share the files that one process may open
-	n, err := edge.NewNode(cfg, o.Params, conn, log)
+	n, err := edge.NewNode(cfg, o.Params, conn, o.Sockets, log)
 	if err != nil {
 		return err
 	}
@@ -331,11 +320,14 @@ func (t *Tree) startEdge(x *tier, o *Options, dc, name, listen string) error {
 	return nil
 }
 
-// WaitReady returns when every edge can admit visitors and the API has a token, or with ctx's error.
-func (t *Tree) WaitReady(ctx context.Context) (err error) {
-	if t.Info.Control.Token, err = t.global.Control.Token(ctx); err != nil {
-		return err
-	}
+// TakeToken has Info tell the API's token, for those who own the whole tree.
+func (t *Tree) TakeToken(ctx context.Context) (err error) {
+	t.Info.Control.Token, err = t.global.Control.Token(ctx)
+	return err
+}
+
+// WaitReady returns when every edge can admit visitors, or with ctx's error, or once a node has failed.
+func (t *Tree) WaitReady(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for _, e := range t.edges {
@@ -343,6 +335,8 @@ func (t *Tree) WaitReady(ctx context.Context) (err error) {
 			select {
 			case <-ctx.Done():
 				return fmt.Errorf("edges are not ready: %v: %w", r.Reasons, ctx.Err())
+			case <-t.ended:
+				return errEnded
 			case <-tick.C:
 			}
 		}
@@ -350,19 +344,15 @@ func (t *Tree) WaitReady(ctx context.Context) (err error) {
 	return nil
 }
 
+// errEnded says that a node has ended before its time; Stop tells why.
+var errEnded = errors.New("a node has ended")
+
 // Wait returns when ctx ends, or with the error of the first node that failed.
 func (t *Tree) Wait(ctx context.Context) error {
-	failed := make(chan struct{}, len(t.tiers))
-	for _, x := range t.tiers {
-		go func() {
-			<-x.ctx.Done()
-			failed <- struct{}{}
-		}()
-	}
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-failed:
+	case <-t.ended:
 		return t.Stop()
 	}
 }

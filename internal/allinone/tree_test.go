@@ -2,11 +2,13 @@ package allinone
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"regexp"
@@ -18,9 +20,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/testkit"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(tests(m)) }
@@ -60,7 +62,7 @@ func grow(t *testing.T, total, rate int, session time.Duration, change ...func(*
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := tree.WaitReady(ctx); err != nil {
+	if err := errors.Join(tree.WaitReady(ctx), tree.TakeToken(ctx)); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("ready after %v", time.Since(begun).Round(time.Millisecond))
@@ -257,6 +259,9 @@ func TestRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	jar := newBrowser(t)
+	// A site lives on, as a demo's own would not: edges let people in before they know another address of it.
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Demo-Origin", "1") }))
+	t.Cleanup(site.Close)
 	logged := &testkit.Log{}
 	defer func() {
 		if t.Failed() {
@@ -267,7 +272,7 @@ func TestRestart(t *testing.T) {
 		begun := time.Now()
 		tree, err := Start(Options{
 			DataCenters: []string{"nairobi", "dublin"}, Edges: 2, Listen: "127.0.0.1:0", DataDir: dir,
-			TotalActiveUsers: 20, NewUsersPerMinute: 600, SessionDuration: 10 * time.Minute, Params: wire.DefaultParams(),
+			TotalActiveUsers: 20, NewUsersPerMinute: 600, SessionDuration: 10 * time.Minute, Params: wire.DefaultParams(), Origin: site.URL,
 			Log: slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelInfo})),
 		})
 		if err != nil {

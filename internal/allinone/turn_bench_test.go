@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 // BenchmarkFreedSlot is how long a slot that is free waits for the next visitor to

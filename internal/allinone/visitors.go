@@ -10,18 +10,60 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"vestibule/internal/edge"
+	"vestibule/internal/edge/gate"
 )
 
 // Visitors are simulated people with browsers of their own who play with a
 // demo: they come, wait as the page tells them, look at a few pages, leave and
 // come back some time later as somebody new.
 type Visitors struct {
-	URLs  []string // of the edges
-	N     int
-	Think time.Duration // mean time between two pages of somebody inside
-	Pause time.Duration // mean time before somebody who left comes again
-	Rand  *rand.Rand
-	Log   *slog.Logger
+	URLs   []string // of the edges, or of a path there
+	N      int
+	Think  time.Duration // mean time between two pages of somebody inside
+	Pause  time.Duration // mean time before somebody who left comes again
+	AtOnce bool          // they do not pause before the first visit
+	Rand   *rand.Rand
+	Log    *slog.Logger
+}
+
+// busyVisitors are as many as fill the busy room, with a line of some 20 in front of whoever comes.
+const busyVisitors = 30
+
+// Crowd lets n simulated visitors play with the tree, and those of its busy room, until ctx ends.
+func (t *Tree) Crowd(ctx context.Context, n int, chance *rand.Rand) {
+	main := Visitors{N: n, Think: 5 * time.Second, Pause: 20 * time.Second, Rand: rand.New(rand.NewPCG(chance.Uint64(), chance.Uint64())), Log: t.log}
+	busy := Visitors{N: busyVisitors, Think: 3 * time.Second, Pause: 4 * time.Second, AtOnce: true, Rand: chance, Log: t.log}
+	for _, e := range t.Info.Edges {
+		main.URLs, busy.URLs = append(main.URLs, e.URL), append(busy.URLs, e.URL+BusyPath)
+	}
+	var all sync.WaitGroup
+	if t.Info.Busy != "" {
+		all.Go(func() { busy.Run(ctx) })
+	}
+	main.Run(ctx)
+	all.Wait()
+}
+
+// WaitBusy returns when every edge has counted a line in the busy room, or when ctx ends: whoever comes
+// from then on is told a number at once.
+func (t *Tree) WaitBusy(ctx context.Context) {
+	counted := func(e *edge.Node) bool {
+		v := e.Status().Rooms["busy"].View
+		return v != nil && v.Line.Total() >= busyVisitors/3
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for _, e := range t.edges {
+		for !counted(e) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	}
 }
 
 // Run lets them play until ctx ends.
@@ -32,7 +74,9 @@ func (v *Visitors) Run(ctx context.Context) {
 	for range v.N {
 		rng := rand.New(rand.NewPCG(v.Rand.Uint64(), v.Rand.Uint64()))
 		all.Go(func() {
-			sleep(ctx, jitter(rng, v.Pause))
+			if !v.AtOnce {
+				sleep(ctx, jitter(rng, v.Pause))
+			}
 			for ctx.Err() == nil {
 				v.visit(ctx, transport, rng)
 				sleep(ctx, jitter(rng, v.Pause))
@@ -52,7 +96,7 @@ func (v *Visitors) visit(ctx context.Context, transport http.RoundTripper, rng *
 	client := &http.Client{Transport: transport, Jar: jar, Timeout: time.Minute}
 	url := v.URLs[rng.IntN(len(v.URLs))]
 	for pages := 1 + rng.IntN(5); pages > 0 && ctx.Err() == nil; {
-		wait, inside, err := request(ctx, client, url+"/")
+		wait, inside, err := request(ctx, client, url)
 		switch {
 		case err != nil:
 			v.Log.Debug("visitor", slog.Any("error", err))
@@ -79,7 +123,7 @@ func request(ctx context.Context, client *http.Client, url string) (wait time.Du
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 		return 0, false, err
 	}
-	if resp.Header.Get("X-Demo-Origin") != "" {
+	if resp.Header.Get(gate.DecisionHeader) == "" { // the site has answered, and no edge
 		return 0, true, nil
 	}
 	n, err := strconv.Atoi(resp.Header.Get("Retry-After"))

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"vestibule/internal/core/room"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
 )
 
 // openWith is open with settings of the room sale, and so many rights of it.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/testkit"
+	"vestibule/internal/lab/testkit"
 )
 
 // raw sends bytes as they stand over a connection of its own and returns the

@@ -9,11 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger/region"
+	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
-	"vestibule/internal/slots"
-	"vestibule/internal/wire"
 )
 
 // tree is the regional and the coordinator above one edge: the real ones, in
@@ -22,8 +23,8 @@ type tree struct {
 	t     testing.TB
 	bus   *bus
 	clock *node.Clock
-	agg   *slots.Aggregator
-	alloc *slots.Allocator
+	agg   *region.Aggregator
+	alloc *root.Allocator
 }
 
 func newTree(t testing.TB, b *bus, p wire.Params, d room.Document) *tree {
@@ -34,8 +35,8 @@ func newTree(t testing.TB, b *bus, p wire.Params, d room.Document) *tree {
 	}
 	x := &tree{t: t, bus: b, clock: node.NewClock()}
 	now := x.clock.Now()
-	x.agg = slots.NewAggregator(now, slots.AggregatorConfig{DC: dc, Term: wire.Term{N: 1, Nonce: 1}, Params: p, Bootstrap: true}, wire.Durable{})
-	x.alloc = slots.NewAllocator(now, slots.AllocatorConfig{Term: wire.Term{N: 1, Nonce: 2}, Centres: []string{dc}, Params: p, Bootstrap: true})
+	x.agg = region.New(now, region.Config{DC: dc, Term: wire.Term{N: 1, Nonce: 1}, Params: p, Bootstrap: true}, wire.Durable{})
+	x.alloc = root.New(now, root.Config{Term: wire.Term{N: 1, Nonce: 2}, Centres: []string{dc}, Params: p, Bootstrap: true})
 	x.agg.SetLease(math.MaxInt64)
 	x.alloc.SetLease(math.MaxInt64)
 	x.agg.SetRooms(now, node.LedgerRooms(set))
@@ -82,7 +83,7 @@ func (x *tree) run() {
 
 func (x *tree) step() {
 	now, wall := x.clock.Read()
-	x.alloc.SetTime(now, fleet.TimeOf(wall))
+	x.alloc.SetTime(now, fleettime.TimeOf(wall))
 	if x.agg.ReportDue() <= now {
 		for _, r := range x.agg.Report(now) {
 			x.alloc.Observe(now, r)

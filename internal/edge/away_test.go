@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"testing"
 
-	"vestibule/internal/gate"
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/edge/gate"
 )
 
 const awayURL = "http://sale.example" + gate.AwayPath + "?room=sale"

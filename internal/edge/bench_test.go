@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/testkit"
+	"vestibule/internal/lab/testkit"
 )
 
 // nowhere takes an answer and keeps nothing of it.

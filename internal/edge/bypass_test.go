@@ -14,10 +14,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"vestibule/internal/gate"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/match"
+	"vestibule/internal/edge/gate"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
-	"vestibule/internal/testkit"
 )
 
 // withRules gives the room sale rules, and returns when they are in force.
@@ -215,8 +216,8 @@ var inProcess = map[string]http.Handler{
 	"every liberty": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		target, _, _ := strings.Cut(r.RequestURI, "?")
 		found := false
-		readable := room.Readings(target, func(reading string) bool {
-			found = found || strings.TrimSuffix(room.Fold(reading), "/") == "/checkout"
+		readable := match.Readings(target, func(reading string) bool {
+			found = found || strings.TrimSuffix(match.Fold(reading), "/") == "/checkout"
 			return true
 		})
 		fmt.Fprint(w, checkout(found || !readable))

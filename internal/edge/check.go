@@ -15,9 +15,9 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"vestibule/internal/clientaddr"
-	"vestibule/internal/gate"
-	"vestibule/internal/origin"
+	"vestibule/internal/edge/clientaddr"
+	"vestibule/internal/edge/gate"
+	"vestibule/internal/edge/origin"
 )
 
 // This file is Envoy's gRPC form of the decision service, ext_authz

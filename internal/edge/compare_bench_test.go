@@ -20,8 +20,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
-	"vestibule/internal/testkit"
 )
 
 // BenchmarkCompare puts an edge with each front beside its peers, each on the first core, in

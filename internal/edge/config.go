@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"vestibule/internal/clientaddr"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/edge/clientaddr"
+	"vestibule/internal/edge/origin"
 	"vestibule/internal/node"
-	"vestibule/internal/origin"
-	"vestibule/internal/wire"
 )
 
 // Config is the configuration of an edge.

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"vestibule/internal/live"
+	"vestibule/internal/edge/sse"
 )
 
 // Every connection takes one of the files that the process may have open, and a
@@ -198,7 +198,7 @@ func (x *connections) close(c io.Closer) {
 
 // state is [http.Server.ConnState]: it knows which connections are idle.
 func (x *connections) state(conn net.Conn, s http.ConnState) {
-	c, ok := live.Socket(unhanded(conn)).(*visitorConn)
+	c, ok := sse.Socket(unhanded(conn)).(*visitorConn)
 	if !ok {
 		return
 	}
@@ -262,11 +262,19 @@ type queued struct {
 	closed  chan struct{}
 }
 
-// Stop has nobody else come; what was waiting to be accepted is accepted still. Accept
-// waits then, until the listener is closed.
+// Stop ends accepting. What was waiting to be accepted is accepted still, and nobody is
+// listened to any more; at a socket of a supervisor it goes on waiting, for the next process.
+// Accept waits then, until the listener is closed.
 func (l cappedListener) Stop() {
 	l.last.mu.Lock()
 	defer l.last.mu.Unlock()
+	if l.passed {
+		l.last.stopped = true
+		if err := l.SetDeadline(time.Unix(1, 0)); err != nil { // ends an Accept that waits
+			l.all.log.Debug("the listener goes on until it is closed", slog.Any("error", err))
+		}
+		return
+	}
 	var err error
 	if l.last.conns, l.last.stopped, err = stopListening(l.TCPListener); err != nil {
 		l.all.log.Debug("connections that wait to be accepted are reset", slog.Any("error", err))
@@ -279,7 +287,9 @@ func (l cappedListener) Close() error {
 	return l.listener.Close()
 }
 
-// next returns a connection that was waiting when the listener stopped, or how it ended.
+// next returns a connection that was waiting when the listener stopped, or how it ended: err is
+// what the system says. Of a listener that has stopped it says that the socket is not valid,
+// which is no fault but the end.
 func (q *queued) next(err error) (*net.TCPConn, error) {
 	q.mu.Lock()
 	if len(q.conns) > 0 {
@@ -292,6 +302,7 @@ func (q *queued) next(err error) (*net.TCPConn, error) {
 	q.mu.Unlock()
 	if stopped {
 		<-q.closed
+		return nil, net.ErrClosed
 	}
 	return nil, err
 }

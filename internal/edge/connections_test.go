@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/gate"
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/edge/gate"
 )
 
 func TestFilesAreSharedOut(t *testing.T) {
@@ -156,7 +156,7 @@ func TestFewFilesLeaveRoomForPages(t *testing.T) {
 	st.up.queue(sale, 1000, 1)
 	codes := map[int]int{}
 	for id := range 60 {
-		place := ticket.Ticket{ID: uint64(id) + 1, Joined: fleet.TimeOf(time.Now()), Seen: uint32(time.Now().Unix()), Flags: ticket.Returned}
+		place := ticket.Ticket{ID: uint64(id) + 1, Joined: fleettime.TimeOf(time.Now()), Seen: uint32(time.Now().Unix()), Flags: ticket.Returned}
 		c := st.dial()
 		if _, err := io.WriteString(c, "GET "+gate.EventsPath+"?room=sale HTTP/1.1\r\nHost: sale.example\r\nCookie: "+st.seal("sale", place)+"\r\n\r\n"); err != nil {
 			t.Fatal(err)

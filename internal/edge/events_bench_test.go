@@ -23,11 +23,11 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/gate"
-	"vestibule/internal/line"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/edge/gate"
 	"vestibule/internal/node"
-	"vestibule/internal/wire"
 )
 
 // BenchmarkEventStreams opens as many event streams as the goal names, or as the
@@ -66,14 +66,14 @@ func benchmarkStreams(b *testing.B, secure bool) {
 	round := 0
 	news := func() {
 		round++
-		at := fleet.TimeOf(time.Now())
-		var h line.Histogram
+		at := fleettime.TimeOf(time.Now())
+		var h estimate.Histogram
 		for i := range 48 {
-			h = append(h, line.Slice{Start: at - 600_000 + fleet.Time(i*12_000), Width: 12_000, N: float64(400 + round%7 + i)})
+			h = append(h, estimate.Slice{Start: at - 600_000 + fleettime.Time(i*12_000), Width: 12_000, N: float64(400 + round%7 + i)})
 		}
 		st.up.mu.Lock()
 		defer st.up.mu.Unlock()
-		st.up.held[sale].View = &wire.View{Version: st.up.seq + 1, At: at, Horizon: 1, Mu: 12.5, Paces: []line.Pace{{Mu: 12.5}}, Theta: .0001, Line: line.NewDigest(h)}
+		st.up.held[sale].View = &wire.View{Version: st.up.seq + 1, At: at, Horizon: 1, Mu: 12.5, Paces: []estimate.Pace{{Mu: 12.5}}, Theta: .0001, Line: estimate.NewDigest(h)}
 		st.up.say()
 	}
 	news()

@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/fleet"
-	"vestibule/internal/gate"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/edge/gate"
 	"vestibule/internal/node"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
 )
 
 const streamURL = "http://sale.example" + gate.EventsPath + "?room=sale"
@@ -189,7 +189,7 @@ func TestAsManyEnterAsThereAreSlots(t *testing.T) {
 	entered := make(chan int, 3)
 	for i := range 3 {
 		place := inLine(uint64(i) + 1)
-		place.Joined += fleet.Time(i)
+		place.Joined += fleettime.Time(i)
 		v := st.visitor()
 		v.Timeout = 0
 		v.Jar.SetCookies(&url.URL{Scheme: "http", Host: "sale.example"}, []*http.Cookie{{Name: ticket.CookieName("sale", false), Value: st.value("sale", place)}})
@@ -365,7 +365,7 @@ func TestAStreamTellsOfAPause(t *testing.T) {
 	l.until("the data centre drains", func(_ string, told map[string]any) bool { return told["pausedBy"] == "system" })
 	st.up.stand(wire.Listed)
 	l.until("it stays after all", func(_ string, told map[string]any) bool { return told["pausedBy"] == nil })
-	st.engine(func(now fleet.Mono, eng *admission.Engine) { eng.Lapse(now) })
+	st.engine(func(now fleettime.Mono, eng *admission.Engine) { eng.Lapse(now) })
 	st.up.silence()
 	l.until("a pause", func(_ string, told map[string]any) bool { return told["pausedBy"] == "system" })
 }

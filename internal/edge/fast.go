@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"vestibule/internal/http1"
-	"vestibule/internal/live"
+	"vestibule/internal/edge/http1"
+	"vestibule/internal/edge/sse"
 )
 
 // Fronts that read the requests of visitors.
@@ -67,7 +67,7 @@ func (f *fast) run(ctx context.Context) {
 // where visitors come in, and not servers that ask about them.
 func (f *fast) serve(l net.Listener, cfg *tls.Config, to *handover, asks *front) {
 	if cfg != nil {
-		l = live.Listener{Listener: l}
+		l = sse.Listener{Listener: l}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

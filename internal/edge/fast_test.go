@@ -17,9 +17,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
-	"vestibule/internal/testkit"
-	"vestibule/internal/ticket"
 )
 
 // reads has a stage read requests by a front.

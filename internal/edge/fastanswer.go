@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"vestibule/internal/gate"
-	"vestibule/internal/http1"
-	"vestibule/internal/origin"
+	"vestibule/internal/edge/gate"
+	"vestibule/internal/edge/http1"
+	"vestibule/internal/edge/origin"
 )
 
 // answer writes what the edge itself has to say.
@@ -52,7 +52,7 @@ func (c *fastConn) say(status int, header []gate.Field, body []byte, ends bool, 
 	if ends {
 		b = append(b, "Connection: close\r\n"...)
 	}
-	if status != http.StatusNoContent {
+	if status != http.StatusNoContent && status != http.StatusNotModified {
 		b = appendLength(b, int64(len(body)))
 	}
 	b = append(b, "\r\n"...)

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"vestibule/internal/http1"
+	"vestibule/internal/edge/http1"
 )
 
 // answerBody is the body of a site's answer, on its way from up to the visitor.

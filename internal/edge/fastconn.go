@@ -11,10 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"vestibule/internal/clientaddr"
-	"vestibule/internal/gate"
-	"vestibule/internal/http1"
-	"vestibule/internal/rules"
+	"vestibule/internal/core/rules"
+	"vestibule/internal/edge/clientaddr"
+	"vestibule/internal/edge/gate"
+	"vestibule/internal/edge/http1"
 )
 
 // What a connection is about.

@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"time"
 
-	"vestibule/internal/gate"
-	"vestibule/internal/http1"
-	"vestibule/internal/origin"
+	"vestibule/internal/edge/gate"
+	"vestibule/internal/edge/http1"
+	"vestibule/internal/edge/origin"
 )
 
 // What comes over HTTP/2 is read by net/http. A request without a body that would be plain if it

@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"time"
 
-	"vestibule/internal/gate"
-	"vestibule/internal/http1"
-	"vestibule/internal/origin"
+	"vestibule/internal/edge/gate"
+	"vestibule/internal/edge/http1"
+	"vestibule/internal/edge/origin"
 )
 
 // patienceBeforeWatching is for how long an origin is waited for, up to twice as long, before

@@ -10,9 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"vestibule/internal/clientaddr"
-	"vestibule/internal/gate"
-	"vestibule/internal/mutant"
+	"vestibule/internal/edge/clientaddr"
+	"vestibule/internal/edge/gate"
 	"vestibule/internal/node"
 )
 
@@ -185,7 +184,7 @@ func (f *front) gives(dst []gate.Field, o *gate.Outcome) []gate.Field {
 
 // wait makes an answer one that no front takes for an admission.
 func (f *front) wait(q *gate.Request, o *gate.Outcome) {
-	if o.Status < 300 && !mutant.On(mutant.FrontWaitsAsItIs) {
+	if o.Status < 300 {
 		o.Status = http.StatusTooManyRequests
 	}
 	if q.Method == http.MethodHead {
@@ -275,7 +274,7 @@ func (f *front) question(q *gate.Request, peer netip.Addr, lines func(name strin
 // onlyLine returns the only line of a header.
 func onlyLine(lines func(name string) []string, name string) (string, error) {
 	all := lines(name)
-	if len(all) == 0 || len(all) > 1 && !mutant.On(mutant.FrontTakesFirst) {
+	if len(all) == 0 || len(all) > 1 {
 		return "", fmt.Errorf("%s: must be given once, got %d lines", name, len(all))
 	}
 	return all[0], nil

@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/gate"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/edge/gate"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
-	"vestibule/internal/testkit"
-	"vestibule/internal/ticket"
 )
 
 // openFront starts an edge whose decision service speaks a form. The site behind its own

@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/gate"
-	"vestibule/internal/testkit"
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/edge/gate"
+	"vestibule/internal/lab/testkit"
 )
 
 // These tests drive real servers with the files of deploy/fronts.

@@ -10,10 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"vestibule/internal/clientaddr"
-	"vestibule/internal/gate"
-	"vestibule/internal/mutant"
-	"vestibule/internal/rules"
+	"vestibule/internal/core/rules"
+	"vestibule/internal/edge/clientaddr"
+	"vestibule/internal/edge/gate"
 )
 
 // ServeHTTP has a request of a visitor decided, and does what the outcome says.
@@ -51,7 +50,9 @@ func (s *Server) request(r *http.Request, peer netip.Addr, o *gate.Outcome) *gat
 func (s *Server) fill(q *gate.Request, peer netip.Addr, secure bool, lines func(name string) []string) {
 	q.Cookies, q.Tickets, q.Proofs, q.Accept, q.Upgrade = lines("Cookie"), lines(gate.TicketHeader), lines(gate.ProofHeader), lines("Accept"), lines("Upgrade")
 	q.Encodings = lines("Accept-Encoding")
-	q.Languages, q.Origin, q.Poll = first(lines("Accept-Language")), first(lines("Origin")), first(lines(gate.PollHeader)) != ""
+	q.Languages, q.Origin = first(lines("Accept-Language")), first(lines("Origin"))
+	poll := first(lines(gate.PollHeader))
+	q.Poll, q.PollNow = poll != "", poll == gate.PollNow
 	q.FetchSite, q.FetchDest, q.FetchMode = first(lines("Sec-Fetch-Site")), first(lines("Sec-Fetch-Dest")), first(lines("Sec-Fetch-Mode"))
 	q.FetchUser, q.Referer = first(lines("Sec-Fetch-User")), first(lines("Referer"))
 	q.CORS = gate.CORS{Method: first(lines("Access-Control-Request-Method")), Headers: first(lines("Access-Control-Request-Headers"))}
@@ -110,11 +111,6 @@ func (s *Server) recovered(w http.ResponseWriter, r *http.Request, o *gate.Outco
 	}
 	s.metrics.panics.Inc()
 	s.log.Error("panic in a request", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-	if mutant.On(mutant.PanicPasses) && o.Origin != nil {
-		o.Kind = gate.Enters
-		s.proxy.serve(w, r, o)
-		return
-	}
 	s.hurryBody(w, r)
 	addFields(w.Header(), o.Tickets()) // a slot may have been charged: the visitor is to have it
 	w.Header().Set("Cache-Control", "no-store")
@@ -129,7 +125,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, o *gate.Outcome)
 	if o.Close || s.draining.Load() {
 		h.Set("Connection", "close")
 	}
-	if o.Status != http.StatusNoContent {
+	if o.Status != http.StatusNoContent && o.Status != http.StatusNotModified {
 		h.Set("Content-Length", strconv.Itoa(len(o.Body)))
 	}
 	w.WriteHeader(o.Status)

@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/gate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/edge/gate"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
-	"vestibule/internal/ticket"
 )
 
 func TestAnAdmittedRequestReachesTheOrigin(t *testing.T) {
@@ -393,7 +393,7 @@ func TestAWaitingVisitorEnters(t *testing.T) {
 		t.Fatal("let in from behind the line")
 	}
 	waiting := cookieOf(a, "vestibule-sale")
-	st.up.view(sale, 0, 1, fleet.TimeOf(time.Now().Add(time.Hour)), 0)
+	st.up.view(sale, 0, 1, fleettime.TimeOf(time.Now().Add(time.Hour)), 0)
 	a = v.get("http://sale.example/")
 	admitted := cookieOf(a, "vestibule-sale")
 	if a.body != "the site" || admitted == nil {
@@ -498,7 +498,7 @@ func TestBrokenCookiesAreNoTickets(t *testing.T) {
 	for name, value := range map[string]string{
 		"empty": "", "text": "admin", "cut": good[:len(good)-1], "longer": good + "A", "one bit": string(flip), "spaced": good[:20] + " " + good[20:],
 		"of another room":   st.value("vip", session(7)),
-		"of another cookie": string(other.Seal(nil, fleet.TimeOf(time.Now()), &swapped, ticket.NewScratch([32]byte{2}))),
+		"of another cookie": string(other.Seal(nil, fleettime.TimeOf(time.Now()), &swapped, ticket.NewScratch([32]byte{2}))),
 		"of other keys":     foreign.value("sale", session(7)),
 		"expired":           st.value("sale", expired),
 		"bytes":             "\x80\xff" + good[2:],

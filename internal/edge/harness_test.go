@@ -25,15 +25,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
-	"vestibule/internal/testkit"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
 )
 
 var frontFlag = flag.String("front", frontNetHTTP, "the front that tests ask: fast or nethttp")
@@ -196,7 +196,7 @@ func (p *parent) hear(_ string, data []byte) {
 func (p *parent) say() {
 	g := wire.Grant{
 		To: p.last.From, Inc: p.last.Inc, Tenure: p.last.Tenure, From: p.term, Seq: p.seq + 1, Parts: 1,
-		Acked: p.last.Seq, Echo: max(p.last.Sent, 1), At: fleet.TimeOf(time.Now()), Lease: p.lease,
+		Acked: p.last.Seq, Echo: max(p.last.Sent, 1), At: fleettime.TimeOf(time.Now()), Lease: p.lease,
 		Standing: p.standing,
 	}
 	switch {
@@ -236,13 +236,13 @@ func (p *parent) queue(id room.ID, n, mu float64) { p.view(id, n, mu, 1, 0) }
 
 // view says that who joined before horizon may enter and before park may be
 // held.
-func (p *parent) view(id room.ID, n, mu float64, horizon, park fleet.Time) {
+func (p *parent) view(id room.ID, n, mu float64, horizon, park fleettime.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	at := fleet.TimeOf(time.Now())
+	at := fleettime.TimeOf(time.Now())
 	p.held[id].View = &wire.View{
-		Version: p.seq + 1, At: at, Horizon: horizon, Park: park, Mu: mu, Paces: []line.Pace{{Mu: mu}},
-		Line: line.NewDigest(line.Histogram{{Start: at - 120_000, Width: 60_000, N: n}}),
+		Version: p.seq + 1, At: at, Horizon: horizon, Park: park, Mu: mu, Paces: []estimate.Pace{{Mu: mu}},
+		Line: estimate.NewDigest(estimate.Histogram{{Start: at - 120_000, Width: 60_000, N: n}}),
 	}
 	p.say()
 }
@@ -435,7 +435,7 @@ func document(origin string) room.Document {
 
 func roomsDocument(t testing.TB, version uint64, d room.Document) []byte {
 	t.Helper()
-	data, err := roomstore.EncodeRooms(version, d.WithDefaults())
+	data, err := roomdoc.EncodeRooms(version, d.WithDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -444,7 +444,7 @@ func roomsDocument(t testing.TB, version uint64, d room.Document) []byte {
 
 func keyring(t testing.TB) ticket.Keyring {
 	t.Helper()
-	ring, err := ticket.Keyring{}.Rotate(fleet.TimeOf(time.Now().Add(-time.Hour)), 24*time.Hour, crand.Reader)
+	ring, err := ticket.Keyring{}.Rotate(fleettime.TimeOf(time.Now().Add(-time.Hour)), 24*time.Hour, crand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -531,12 +531,12 @@ func (st *stage) start() *stage {
 }
 
 // engine has do use the engine of the edge.
-func (st *stage) engine(do func(now fleet.Mono, eng *admission.Engine)) { st.server.gate.With(do) }
+func (st *stage) engine(do func(now fleettime.Mono, eng *admission.Engine)) { st.server.gate.With(do) }
 
 // fill has n newcomers arrive in a room, who take what rights there are.
 func (st *stage) fill(id room.ID, n int) {
 	for range n {
-		st.engine(func(now fleet.Mono, eng *admission.Engine) { eng.Arrive(now, id, ticket.Ticket{}) })
+		st.engine(func(now fleettime.Mono, eng *admission.Engine) { eng.Arrive(now, id, ticket.Ticket{}) })
 	}
 }
 
@@ -661,7 +661,7 @@ func (st *stage) sealTLS(name string, t ticket.Ticket) string {
 	if err != nil {
 		st.t.Fatal(err)
 	}
-	return cookie + "=" + string(codec.Seal(nil, fleet.TimeOf(time.Now()), &t, ticket.NewScratch([32]byte{1})))
+	return cookie + "=" + string(codec.Seal(nil, fleettime.TimeOf(time.Now()), &t, ticket.NewScratch([32]byte{1})))
 }
 
 func (st *stage) value(name string, t ticket.Ticket) string {
@@ -670,12 +670,12 @@ func (st *stage) value(name string, t ticket.Ticket) string {
 	if err != nil {
 		st.t.Fatal(err)
 	}
-	return string(codec.Seal(nil, fleet.TimeOf(time.Now()), &t, ticket.NewScratch([32]byte{1})))
+	return string(codec.Seal(nil, fleettime.TimeOf(time.Now()), &t, ticket.NewScratch([32]byte{1})))
 }
 
 // session returns a ticket with a valid session.
 func session(id uint64) ticket.Ticket {
-	now := fleet.TimeOf(time.Now())
+	now := fleettime.TimeOf(time.Now())
 	return ticket.Ticket{
 		ID: id, Joined: now.Add(-time.Minute), Seen: uint32(now.Second()), Admitted: uint32(now.Second()),
 		Until: uint32(now.Second()) + 330, Home: ticket.DCOf(dc),

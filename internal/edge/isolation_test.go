@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
-	"vestibule/internal/testkit"
-	"vestibule/internal/ticket"
 )
 
 // TestIsolationAsTheRoomsSay cuts an edge off: the room sale is closed then, vip
@@ -49,7 +49,7 @@ func TestIsolationAsTheRoomsSay(t *testing.T) {
 
 	st.up.silence()
 	st.bus.down.Store(true)
-	st.engine(func(now fleet.Mono, eng *admission.Engine) { eng.Lapse(now) }) // the lease is an hour
+	st.engine(func(now fleettime.Mono, eng *admission.Engine) { eng.Lapse(now) }) // the lease is an hour
 	eventually(t, "the isolation is told", func() bool { return said.Has("level=WARN msg=\"isolated: without a lease") })
 	if !st.server.Status().Isolated || !said.Has("rooms_open=1 rooms_closed=1") {
 		t.Errorf("status %+v", st.server.Status().Status)

@@ -10,17 +10,17 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/gate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/edge/gate"
 	"vestibule/internal/node"
-	"vestibule/internal/ticket"
 )
 
 // rotated returns the ring of a stage as it was rotated since it was made, without
 // and with the key that is sealed with by now.
 func rotated(t *testing.T, ago time.Duration) (old, now ticket.Keyring) {
 	t.Helper()
-	at := fleet.TimeOf(time.Now().Add(-ago))
+	at := fleettime.TimeOf(time.Now().Add(-ago))
 	var rings []ticket.Keyring
 	ring := ticket.Keyring{}
 	for i := range int(ago/ticket.MinRotation) + 1 {

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/gate"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/edge/gate"
 	"vestibule/internal/node"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
 )
 
 const leaveURL = "http://sale.example" + gate.LeavePath

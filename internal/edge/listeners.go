@@ -7,15 +7,18 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
-	"vestibule/internal/live"
+	"vestibule/internal/edge/sse"
 	"vestibule/internal/node"
 )
 
 type listener struct {
 	*net.TCPListener
+	passed  bool // by a supervisor, which keeps it open
 	tls     bool
 	handler http.Handler
 	headers *proxyHeaders // nil where connections begin with none
@@ -23,31 +26,82 @@ type listener struct {
 	grpc    bool          // HTTP/2 without TLS is spoken too
 }
 
-// listen opens the listeners.
-func (s *Server) listen() error {
+// listen opens the listeners, or takes those of sockets.
+func (s *Server) listen(sockets *node.Sockets) error {
 	for _, l := range []struct {
+		key     string
 		addr    string
 		tls     bool
 		headers *proxyHeaders
 		asks    *front
 	}{
-		{s.cfg.Listen, false, s.headers, nil},
-		{s.cfg.TLS.Listen, true, s.headers, nil},
-		{s.cfg.Front.Listen, false, nil, newFront(s)},
+		{"listen", s.cfg.Listen, false, s.headers, nil},
+		{"tls.listen", s.cfg.TLS.Listen, true, s.headers, nil},
+		{"front_auth.listen", s.cfg.Front.Listen, false, nil, newFront(s)},
 	} {
 		if l.addr == "" {
 			continue
 		}
-		ln, err := net.Listen("tcp", l.addr)
-		if err != nil {
-			return errors.Join(fmt.Errorf("listen: %w", err), s.closeListeners())
-		}
-		next := listener{TCPListener: ln.(*net.TCPListener), tls: l.tls, handler: s, headers: l.headers, asks: l.asks}
+		next := listener{tls: l.tls, handler: s, headers: l.headers, asks: l.asks}
 		if l.asks != nil {
 			next.handler, next.grpc = l.asks, s.cfg.Front.Form == formGRPC
 		}
-		s.listeners = append(s.listeners, next)
+		if err := s.open(l.addr, next, sockets); err != nil {
+			return errors.Join(fmt.Errorf("%s: %w", l.key, err), s.closeListeners())
+		}
 	}
+	if left := sockets.Left(); len(left) > 0 {
+		return errors.Join(fmt.Errorf("LISTEN_FDS: a socket was passed for %s, which is none of listen, tls.listen and front_auth.listen: give the socket unit the addresses of the configuration",
+			strings.Join(left, ", ")), s.closeListeners())
+	}
+	return nil
+}
+
+// open opens the listeners of one address. localhost is both 127.0.0.1 and ::1: programs
+// that are given the name try one or the other, and the port is the same.
+func (s *Server) open(addr string, kind listener, sockets *node.Sockets) error {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	if host != "localhost" {
+		return s.openOne(addr, kind, sockets)
+	}
+	for try := 1; ; try++ {
+		if err := s.openOne(net.JoinHostPort("127.0.0.1", port), kind, sockets); err != nil {
+			return err
+		}
+		first := s.listeners[len(s.listeners)-1]
+		_, same, err := net.SplitHostPort(first.Addr().String())
+		if err != nil {
+			return err
+		}
+		err = s.openOne(net.JoinHostPort("::1", same), kind, sockets)
+		switch {
+		case err == nil, errors.Is(err, syscall.EADDRNOTAVAIL), errors.Is(err, syscall.EAFNOSUPPORT): // a machine without IPv6
+			return nil
+		case port != "0" || try == 10:
+			return err
+		}
+		// The free port of one family is taken in the other: another one.
+		s.listeners = s.listeners[:len(s.listeners)-1]
+		if err := first.Close(); err != nil {
+			return err
+		}
+	}
+}
+
+// openOne opens a listener at one address, or takes the one that was passed for it.
+func (s *Server) openOne(addr string, kind listener, sockets *node.Sockets) error {
+	kind.TCPListener = sockets.Take(addr)
+	if kind.passed = kind.TCPListener != nil; !kind.passed {
+		ln, err := net.Listen("tcp", addr)
+		if err != nil {
+			return err
+		}
+		kind.TCPListener = ln.(*net.TCPListener)
+	}
+	s.listeners = append(s.listeners, kind)
 	return nil
 }
 
@@ -61,11 +115,15 @@ func (s *Server) closeListeners() error {
 
 // URL returns where visitors reach this edge.
 func (s *Server) URL() string {
-	l := s.listeners[0]
+	l, addr, scheme := s.listeners[0], s.cfg.Listen, "http://"
 	if l.tls {
-		return "https://" + l.Addr().String()
+		addr, scheme = s.cfg.TLS.Listen, "https://"
 	}
-	return "http://" + l.Addr().String()
+	is := l.Addr().String()
+	if port, ok := strings.CutPrefix(is, "127.0.0.1:"); ok && strings.HasPrefix(addr, "localhost:") {
+		is = "localhost:" + port
+	}
+	return scheme + is
 }
 
 // servers returns one server per listener; what they serve ends with base.
@@ -107,7 +165,7 @@ func (s *Server) serve(srv *http.Server, l cappedListener) (err error) {
 		s.fast.serve(l, srv.TLSConfig.Clone(), to, l.asks)
 		err = srv.Serve(to)
 	} else if l.tls {
-		err = srv.ServeTLS(live.Listener{Listener: l}, "", "")
+		err = srv.ServeTLS(sse.Listener{Listener: l}, "", "")
 	} else {
 		err = srv.Serve(l)
 	}

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
-	"vestibule/internal/testkit"
-	"vestibule/internal/ticket"
 )
 
 // change offers the edge other settings of the room sale, and waits until they are those that it goes by.
@@ -45,20 +45,22 @@ func TestASuspendedRoomIsNotThere(t *testing.T) {
 	}
 }
 
-// TestARoomThatRejects: its page and its JSON say that it is full, ask nobody back and give no ticket; who is inside
-// stays. While all are queued it rejects nobody.
+// TestARoomThatRejects: its page and its JSON say that it is full, ask nobody back within a minute and give no ticket, and an
+// event stream tells when that changes; sessions stay. While all are queued it rejects nobody.
 func TestARoomThatRejects(t *testing.T) {
 	st := openWith(t, 10, func(r *room.Settings) { r.QueueingMethod, r.QueueingStatus = room.MethodReject, 429 })
 	a := st.visitor().get(saleURL)
-	if a.StatusCode != 429 || !strings.Contains(a.body, "The line is closed") || a.Header["Set-Cookie"] != nil || a.Header.Get("Retry-After") != "" || strings.Contains(a.body, "http-equiv=\"refresh\"") {
+	if a.StatusCode != 429 || !strings.Contains(a.body, "The line is closed") || a.Header["Set-Cookie"] != nil || len(a.Header.Get("Retry-After")) != 2 || a.Header.Get("Retry-After") < "60" || a.Header.Get("Referrer-Policy") != "no-referrer" {
 		t.Errorf("%d %v %q", a.StatusCode, a.Header, a.body)
 	}
 	a = st.visitor().get(saleURL, "Accept", "application/json")
-	for _, says := range []string{`"queueIsFull":true`, `"isRejectQueue":true`, `"queueingMethod":"reject"`, `"refreshIntervalSeconds":0`, `"state":"closed"`} {
+	for _, says := range []string{`"queueIsFull":true`, `"isRejectQueue":true`, `"queueingMethod":"reject"`, `"state":"closed"`} {
 		if !strings.Contains(a.body, says) {
 			t.Errorf("no %s in %s", says, a.body)
 		}
 	}
+	l := st.visitor().listen(streamURL)
+	l.until("the room is closed", func(_ string, told map[string]any) bool { return told["closed"] == true })
 	if a := st.visitor().get(saleURL, "Cookie", st.seal("sale", session(7))); a.body != "the site" {
 		t.Errorf("who is inside is told %d %q", a.StatusCode, a.body)
 	}
@@ -131,6 +133,8 @@ func TestCookiesAreAsTheRoomSays(t *testing.T) {
 		{func(r *room.Settings) { r.CookieSameSite = "strict" }, "vestibule-sale", "; HttpOnly; SameSite=Strict"},
 		{func(r *room.Settings) { r.CookieSameSite = "none" }, "vestibule-sale", "; HttpOnly; SameSite=Lax"},
 		{func(r *room.Settings) { r.CookieSameSite, r.CookieSecure = "none", "always" }, "__Host-vestibule-sale", "; HttpOnly; SameSite=None; Secure"},
+		{func(r *room.Settings) { r.CookieSameSite, r.CookiePartitioned = "none", true }, "vestibule-sale", "; HttpOnly; SameSite=Lax"},
+		{func(r *room.Settings) { r.CookieSameSite, r.CookieSecure, r.CookiePartitioned = "none", "always", true }, "__Host-vestibule-sale", "; HttpOnly; SameSite=None; Secure; Partitioned"},
 	} {
 		st.change(uint64(2+i), tc.change)
 		before := st.admittedNow()

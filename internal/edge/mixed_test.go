@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/testkit"
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/lab/testkit"
 )
 
 var (

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"log/slog"
 
-	"vestibule/internal/natsbus"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
-	"vestibule/internal/wire"
+	"vestibule/internal/node/natsbus"
 )
 
 // Node is an edge with its listener for people and machines that watch it.
@@ -16,15 +16,16 @@ type Node struct {
 	Debug *node.Debug
 }
 
-// NewNode returns the edge of cfg, which reaches its regional and the documents by conn.
-func NewNode(cfg Config, params wire.Params, conn *natsbus.Conn, log *slog.Logger) (*Node, error) {
+// NewNode returns the edge of cfg, which reaches its regional and the documents by conn. It takes
+// its listeners from sockets, where there are any.
+func NewNode(cfg Config, params wire.Params, conn *natsbus.Conn, sockets *node.Sockets, log *slog.Logger) (*Node, error) {
 	dbg, err := node.NewDebug(cfg.Metrics.Listen, "Vestibule edge "+cfg.DataCenter+" "+cfg.Name, log)
 	if err != nil {
 		return nil, err
 	}
 	dbg.Links.Add("nats", conn)
 	s, err := New(Options{
-		Config: cfg, Params: params, Bus: conn, Reg: dbg.Registry, Log: log,
+		Config: cfg, Params: params, Bus: conn, Reg: dbg.Registry, Log: log, Sockets: sockets,
 		Docs: natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument, node.ControlsDocument, node.DrawsDocument),
 	})
 	if err != nil {

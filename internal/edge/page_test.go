@@ -7,14 +7,17 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"vestibule/internal/gate"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/edge/gate"
 	"vestibule/internal/node"
-	"vestibule/internal/roomstore"
-	"vestibule/internal/ticket"
+	"vestibule/internal/page"
 )
 
 // told is the JSON that apps and waiting pages get.
@@ -94,9 +97,9 @@ func TestPagesWithGzip(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%+v: %v: %.60q", tc, err, a.body)
 			}
-			page, err := io.ReadAll(r)
-			if err != nil || !strings.Contains(string(page), "1,234") || int64(len(a.body)) != a.ContentLength {
-				t.Errorf("%+v: %v, %d bytes, %.60q", tc, err, len(a.body), page)
+			shown, err := io.ReadAll(r)
+			if err != nil || !strings.Contains(string(shown), "1,234") || int64(len(a.body)) != a.ContentLength {
+				t.Errorf("%+v: %v, %d bytes, %.60q", tc, err, len(a.body), shown)
 			}
 		}
 		if fast, netHTTP, _ := byFront(t, st); (fast > 0) != (front == frontFast) || (netHTTP > 0) == (front == frontFast) {
@@ -290,8 +293,8 @@ func TestCustomPagesAreServedWithANonce(t *testing.T) {
 	st := newStage(t, nil)
 	st.up = newParent(t, st.bus, sale, vip)
 	d := document(st.origin.URL)
-	d.Rooms[0].WaitingPage = roomstore.Hash([]byte(text))
-	st.docs.pages.Store(roomstore.PageDocument(d.Rooms[0].WaitingPage), []byte(text))
+	d.Rooms[0].WaitingPage = roomdoc.Hash([]byte(text))
+	st.docs.pages.Store(roomdoc.PageDocument(d.Rooms[0].WaitingPage), []byte(text))
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
 	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
 	st.start()
@@ -308,5 +311,31 @@ func TestCustomPagesAreServedWithANonce(t *testing.T) {
 		if a.Header.Get("Refresh") == "" || a.Header.Get("Refresh") != a.Header.Get("Retry-After") {
 			t.Errorf("Refresh %q", a.Header.Get("Refresh"))
 		}
+	}
+}
+
+// TestFrameAncestors: a waiting page may be framed by pages of its own origin and by those that the room names, by none with none; the
+// operator's own page too.
+func TestFrameAncestors(t *testing.T) {
+	st := openWith(t, 0, func(r *room.Settings) { r.QueueAll = true })
+	for i, tc := range []struct{ setting, want string }{
+		{"", "frame-ancestors 'self'"},
+		{room.FramedByNone, "frame-ancestors 'none'"},
+		{"https://a.example https://b.example:8443", "frame-ancestors 'self' https://a.example https://b.example:8443"},
+	} {
+		st.change(uint64(2+i), func(r *room.Settings) {
+			r.CookieSameSite, r.CookiePartitioned, r.FrameAncestors = room.CookieNone, true, tc.setting
+		})
+		policy := st.visitor().get(saleURL, "Accept", "text/html").Header.Get("Content-Security-Policy")
+		if !slices.Contains(strings.Split(policy, "; "), tc.want) {
+			t.Errorf("%q: %s", tc.setting, policy)
+		}
+	}
+	custom, err := page.Custom([]byte("<!doctype html><title>wait</title><p>{{waitTime}}</p>"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if policy := page.FramedBy(custom.Policy("n", ""), "https://a.example"); !strings.Contains(policy, "; frame-ancestors 'self' https://a.example; ") {
+		t.Errorf("a page of the operator's own: %s", policy)
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/testkit"
+	"vestibule/internal/lab/testkit"
 )
 
 // BenchmarkPages is how many waiting pages with a fresh ticket the edge serves per

@@ -10,10 +10,10 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/gate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/proof"
+	"vestibule/internal/edge/gate"
 	"vestibule/internal/node"
-	"vestibule/internal/proof"
 )
 
 func proving(st *stage) { st.cfg.Proof.Enabled = true }
@@ -110,7 +110,7 @@ func TestKeysOfProofsArePublished(t *testing.T) {
 		t.Errorf("POST: %d", a.StatusCode)
 	}
 	// A rotation adds a key, and the site's proofs go on.
-	next, err := st.ring.Rotate(fleet.TimeOf(time.Now()).Add(24*time.Hour), 24*time.Hour, strings.NewReader(strings.Repeat("k", 64)))
+	next, err := st.ring.Rotate(fleettime.TimeOf(time.Now()).Add(24*time.Hour), 24*time.Hour, strings.NewReader(strings.Repeat("k", 64)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func BenchmarkProof(b *testing.B) {
 		in := st.server.gate.Rooms().ByName("sale")
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, _, err := keys.Inside(fleet.TimeOf(time.Now()), st.origin.URL, in, &s); err != nil {
+			if _, _, err := keys.Inside(fleettime.TimeOf(time.Now()), st.origin.URL, in, &s); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -18,9 +18,9 @@ import (
 	"syscall"
 	"time"
 
-	"vestibule/internal/gate"
-	"vestibule/internal/origin"
-	"vestibule/internal/room"
+	"vestibule/internal/core/room"
+	"vestibule/internal/edge/gate"
+	"vestibule/internal/edge/origin"
 )
 
 // proxy hands requests to origins. Bytes of the path are passed on as they

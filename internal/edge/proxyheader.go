@@ -15,7 +15,7 @@ import (
 
 	"github.com/pires/go-proxyproto"
 
-	"vestibule/internal/clientaddr"
+	"vestibule/internal/edge/clientaddr"
 )
 
 // A load balancer that passes connections on, and not requests, tells in front of each

@@ -15,7 +15,7 @@ import (
 
 	"github.com/pires/go-proxyproto"
 
-	"vestibule/internal/gate"
+	"vestibule/internal/edge/gate"
 )
 
 // headerOf returns a PROXY header of a visitor.

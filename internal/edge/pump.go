@@ -5,12 +5,12 @@ import (
 	"log/slog"
 	"time"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
 )
 
 // wake makes the pump look at the engine.
@@ -28,7 +28,7 @@ func (s *Server) pump(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	isolated, twin := false, false
-	var reported fleet.Mono // when the newest report was made
+	var reported fleettime.Mono // when the newest report was made
 	for {
 		select {
 		case <-ctx.Done():
@@ -37,10 +37,10 @@ func (s *Server) pump(ctx context.Context) {
 		case <-s.kick:
 		}
 		was, hadTwin := isolated, twin
-		var due, present fleet.Mono
+		var due, present fleettime.Mono
 		var reports []wire.Report
 		incs := s.lives
-		s.gate.With(func(now fleet.Mono, eng *admission.Engine) {
+		s.gate.With(func(now fleettime.Mono, eng *admission.Engine) {
 			again, silent := reported.Add(s.params.ReportFast), s.gate.LastGrant() < reported
 			if eng.Due() <= now || silent && again <= now {
 				reports = eng.Report(now)
@@ -129,8 +129,12 @@ const goodbyeTime = 3 * time.Second
 // edge.
 func (s *Server) sayGoodbye() {
 	var reports []wire.Report
-	s.gate.With(func(now fleet.Mono, eng *admission.Engine) { reports = eng.Leave(now) })
+	var ended admission.Ended
+	s.gate.With(func(now fleettime.Mono, eng *admission.Engine) { reports, ended = eng.Leave(now), eng.AllEnded() })
 	s.send(reports)
+	if err := s.folder.KeepEnded(ended); err != nil {
+		s.log.Warn("which sessions have ended is not stored: if the regional is started again too, they count until their tickets expire", slog.Any("error", err))
+	}
 	// Who stops everything stops the regional next.
 	ctx, cancel := context.WithTimeout(context.Background(), goodbyeTime)
 	defer cancel()

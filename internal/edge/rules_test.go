@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
-	"vestibule/internal/ticket"
 )
 
 // Nothing that a visitor sends can open a room (rule 10 of the hard limit): what
@@ -20,7 +20,7 @@ import (
 func TestRule10NothingAVisitorSendsOpensARoom(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(sale, 10, 1)
-	now := fleet.TimeOf(time.Now())
+	now := fleettime.TimeOf(time.Now())
 	sealed := func(id room.ID, t ticket.Ticket) string {
 		codec, err := ticket.NewCodec(st.ring, id, ticket.CookieName("sale", false))
 		if err != nil {
@@ -69,7 +69,7 @@ func TestANetworkAddsSoManyToTheLine(t *testing.T) {
 		come(fmt.Sprintf("203.0.113.%d", i))
 	}
 	come("198.51.100.1")
-	st.engine(func(now fleet.Mono, eng *admission.Engine) {
+	st.engine(func(now fleettime.Mono, eng *admission.Engine) {
 		if n := eng.Ledger(now, sale).Waiting; n != 4 {
 			t.Errorf("%d are counted, want 3 of the one network and 1 of the other", n)
 		}

@@ -20,14 +20,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/clientaddr"
-	"vestibule/internal/fleet"
-	"vestibule/internal/gate"
-	"vestibule/internal/live"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/edge/clientaddr"
+	"vestibule/internal/edge/gate"
+	"vestibule/internal/edge/origin"
+	"vestibule/internal/edge/sse"
 	"vestibule/internal/node"
-	"vestibule/internal/origin"
-	"vestibule/internal/wire"
 )
 
 // Options are what a server is made of.
@@ -39,6 +39,7 @@ type Options struct {
 	Reg    prometheus.Registerer
 	Log    *slog.Logger
 
+	Sockets     *node.Sockets // that were passed to this process; nil for none
 	MaxFiles    int           // that may be open, 0 to ask the system
 	EventsEvery time.Duration // between two messages of an event stream, 0 for a second
 	Rand        rand.Source   // nil for one with a random seed
@@ -52,6 +53,7 @@ type Server struct {
 	log     *slog.Logger
 	fleet   *node.Fleet
 	folder  *node.Folder
+	times   *node.Timekeeper
 	lives   []uint64 // incarnations that the folder tells of; the pump's, after New
 	unkept  bool     // the folder could not be written the last time; the pump's, after New
 	metrics *metrics
@@ -102,7 +104,7 @@ func New(o Options) (_ *Server, err error) {
 	s.files = shareFiles(limit, o.Config.Connections.Total, o.Config.Events.Total)
 	s.files.tell(s.log, &s.cfg)
 	s.conns = newConnections(s.files.visitors, s.metrics, s.log)
-	hub, err := live.New(live.Options{Max: s.files.streams, PerPrefix: o.Config.Events.Prefix, Every: o.EventsEvery, Reg: o.Reg})
+	hub, err := sse.New(sse.Options{Max: s.files.streams, PerPrefix: o.Config.Events.Prefix, Every: o.EventsEvery, Reg: o.Reg})
 	if err != nil {
 		return nil, fmt.Errorf("events.per_prefix: %w", err)
 	}
@@ -110,8 +112,10 @@ func New(o Options) (_ *Server, err error) {
 	if s.gate, err = s.newGate(o, clock, hub.Finish); err != nil {
 		return nil, err
 	}
+	s.times = node.NewTimekeeper(o.Config.DataDir, clock, s.log)
+	s.gate.Restore(s.times.Known)
 	s.streams = &streams{hub, s.gate, s.log}
-	s.gate.With(func(_ fleet.Mono, eng *admission.Engine) { s.keepLives(eng.Incarnations()) })
+	s.gate.With(func(_ fleettime.Mono, eng *admission.Engine) { s.keepLives(eng.Incarnations()) })
 	dials := newDials(o.Config.Timeouts, s.files.origins, s.metrics)
 	transport := newTransport(o.Config.Timeouts, dials)
 	s.monitor = &origin.Monitor{Transport: transport, Origins: s.gate.Origins, Now: clock.Now, Changed: s.gate.Pause, Log: s.log}
@@ -125,16 +129,16 @@ func New(o Options) (_ *Server, err error) {
 	if s.fleet, err = node.NewFleet(o.Config.DataDir, o.Docs, s.log, o.Reg, func() { s.gate.Use(s.fleet) }); err != nil {
 		return nil, err
 	}
-	s.fleet.Tell(func() (fleet.Time, time.Duration) { return s.gate.Time(), 0 }) // limits are not for edges, and the engine knows when people gather
+	s.fleet.Tell(func() (fleettime.Time, time.Duration) { return s.gate.Time(), 0 }) // limits are not for edges, and the engine knows when people gather
 	s.gate.Use(s.fleet)
-	if err := s.listen(); err != nil {
+	if err := s.listen(o.Sockets); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
 // newGate returns the gate, with an engine that goes on where the data folder tells.
-func (s *Server) newGate(o Options, clock *node.Clock, finish func(live.Place)) (*gate.Gate, error) {
+func (s *Server) newGate(o Options, clock *node.Clock, finish func(sse.Place)) (*gate.Gate, error) {
 	chance := o.Rand
 	if chance == nil {
 		var seed [32]byte
@@ -154,6 +158,7 @@ func (s *Server) newGate(o Options, clock *node.Clock, finish func(live.Place)) 
 			Limits: admission.Limits{Held: o.Config.Held.Total, Recent: o.Config.Recent, Waiting: admission.DefaultLimits().Waiting},
 			Rand:   rand.New(chance),
 			Past:   s.folder.Succeeds(s.log),
+			Ended:  s.folder.Ended(s.log),
 		},
 		Proofs: s.proofs(), HeldPerPrefix: o.Config.Held.Prefix, NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.wake, Finish: finish, Reg: o.Reg, Log: s.log,
 	})
@@ -229,6 +234,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	serve(func(ctx context.Context) { s.streams.hub.Run(ctx, s.gate.Message) })
 	serve(s.monitor.Run)
+	serve(func(ctx context.Context) { s.times.Run(ctx, s.known) })
 	if s.fast != nil {
 		serve(s.fast.run)
 	}
@@ -261,12 +267,18 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
+// known returns fleet time for the data folder; the zero value where it is not known.
+func (s *Server) known(now fleettime.Mono) (k fleettime.Known) {
+	s.gate.With(func(_ fleettime.Mono, eng *admission.Engine) { k = eng.Known(now) })
+	return k
+}
+
 // drain lets balancers notice that this edge is not ready any more, before its listeners
 // close: whoever they still send meanwhile is served, and every answer ends its
 // connection, so that the next request goes elsewhere.
 func (s *Server) drain(asked context.Context) {
 	s.draining.Store(true)
-	s.gate.With(func(now fleet.Mono, eng *admission.Engine) { eng.Leaving(now) })
+	s.gate.With(func(now fleettime.Mono, eng *admission.Engine) { eng.Leaving(now) })
 	s.wake()
 	delay := s.cfg.DrainDelay
 	if delay == 0 || !errors.Is(context.Cause(asked), node.ErrTerminated) {
@@ -297,7 +309,7 @@ const twinAlarm = "another process reports under this edge's name: give every ed
 // never been told the time gives newcomers no place, and others may.
 func (s *Server) Ready() node.Readiness {
 	var st admission.Status
-	s.gate.With(func(now fleet.Mono, eng *admission.Engine) { st = eng.Status(now) })
+	s.gate.With(func(now fleettime.Mono, eng *admission.Engine) { st = eng.Status(now) })
 	r := node.Readiness{Isolated: !st.Leased || !st.Sure, Alarms: s.fleet.Alarms(), Reasons: s.gate.Unready()}
 	if s.draining.Load() {
 		r.Reasons = append(r.Reasons, "draining")
@@ -306,7 +318,7 @@ func (s *Server) Ready() node.Readiness {
 		r.Alarms = append(r.Alarms, twinAlarm)
 	}
 	if st.Synced {
-		if skew := st.Time.Sub(fleet.TimeOf(time.Now())); skew > maxSkew || skew < -maxSkew {
+		if skew := st.Time.Sub(fleettime.TimeOf(time.Now())); skew > maxSkew || skew < -maxSkew {
 			r.Reasons = append(r.Reasons, fmt.Sprintf("fleet time is %v from this machine's clock", skew))
 		}
 	}

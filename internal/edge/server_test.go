@@ -23,11 +23,11 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
 )
 
 func TestAnEdgeIsNotReadyWithoutRoomsAndKeys(t *testing.T) {
@@ -68,6 +68,9 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	if err := os.RemoveAll(filepath.Join(st.cfg.DataDir, "time.json")); err != nil { // its machine was started anew
+		t.Fatal(err)
+	}
 	again := newStage(t, func(s *stage) { s.cfg.DataDir, s.ring = st.cfg.DataDir, st.ring })
 	again.bus.down.Store(true)
 	again.origin.Config.Handler = st.origin // the rooms name the first origin
@@ -173,10 +176,10 @@ func TestIdleRoomsShareTheirSeries(t *testing.T) {
 func TestRoomsChangeWhileServing(t *testing.T) {
 	st := open(t, nil)
 	page := []byte("<p>{{peopleAhead}} before you</p>")
-	st.docs.pages.Store(roomstore.PageDocument(roomstore.Hash(page)), page)
+	st.docs.pages.Store(roomdoc.PageDocument(roomdoc.Hash(page)), page)
 	d := document(st.origin.URL)
 	d.Rooms = d.Rooms[:1]
-	d.Rooms[0].QueueingStatus, d.Rooms[0].WaitingPage = 202, roomstore.Hash(page)
+	d.Rooms[0].QueueingStatus, d.Rooms[0].WaitingPage = 202, roomdoc.Hash(page)
 	st.up.queue(sale, 12, 1)
 	st.docs.offer(node.RoomsDocument, []byte("{"))
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 2, d))
@@ -204,7 +207,7 @@ func TestRoomsChangeWhileServing(t *testing.T) {
 // A key whose stamp lies a little ahead of our clock must not let visitors in
 // without a ticket.
 func TestTheFirstKeySealsAtOnce(t *testing.T) {
-	st := open(t, func(st *stage) { st.ring.Keys[0].SealFrom = fleet.TimeOf(time.Now().Add(time.Hour)) })
+	st := open(t, func(st *stage) { st.ring.Keys[0].SealFrom = fleettime.TimeOf(time.Now().Add(time.Hour)) })
 	v := st.visitor()
 	for range 2 {
 		v.get("http://sale.example/")
@@ -237,7 +240,7 @@ func TestARequestOfTwoRooms(t *testing.T) {
 	if cookieOf(a, "vestibule-vip") == nil || cookieOf(a, "vestibule-sale") == nil {
 		t.Errorf("cookies %v, want one of each room", a.Cookies())
 	}
-	st.up.view(vip, 0, 1, fleet.TimeOf(time.Now().Add(time.Hour)), 0)
+	st.up.view(vip, 0, 1, fleettime.TimeOf(time.Now().Add(time.Hour)), 0)
 	if a := v.get("http://sale.example/%76ip"); a.body != "the site" {
 		t.Errorf("got %d %.60q", a.StatusCode, a.body)
 	}
@@ -416,7 +419,7 @@ func TestTLS(t *testing.T) {
 		if a := plain.get("https://unknown.example/"); a.StatusCode != http.StatusMisdirectedRequest {
 			t.Errorf("%s: unknown host: %d", a.Proto, a.StatusCode)
 		}
-		st.up.view(sale, 0, 1, fleet.TimeOf(time.Now().Add(time.Hour)), 0)
+		st.up.view(sale, 0, 1, fleettime.TimeOf(time.Now().Add(time.Hour)), 0)
 	}
 	if _, err := tls.Dial("tcp", st.addr(0), &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}); err == nil { //nolint:gosec // an old client
 		t.Error("TLS 1.1 is spoken")

@@ -9,8 +9,8 @@ import (
 
 	"github.com/oschwald/maxminddb-golang/v2"
 
-	"vestibule/internal/gate"
-	"vestibule/internal/rules"
+	"vestibule/internal/core/rules"
+	"vestibule/internal/edge/gate"
 )
 
 // ruleSources reads the files that rules go by.

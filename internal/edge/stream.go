@@ -10,28 +10,28 @@ import (
 	"strconv"
 	"time"
 
-	"vestibule/internal/clientaddr"
-	"vestibule/internal/gate"
-	"vestibule/internal/live"
+	"vestibule/internal/edge/clientaddr"
+	"vestibule/internal/edge/gate"
+	"vestibule/internal/edge/sse"
 )
 
 // streams opens event streams. It is safe for concurrent use.
 type streams struct {
-	hub  *live.Hub
+	hub  *sse.Hub
 	gate *gate.Gate
 	log  *slog.Logger
 }
 
 // open opens an event stream for a visitor who waits, and serves it. It reports false where o says what to answer instead.
 func (s *streams) open(w http.ResponseWriter, r *http.Request, o *gate.Outcome) bool {
-	st := &live.Stream{Place: o.Stay.Place(), From: clientaddr.Prefix(o.Client)}
+	st := &sse.Stream{Place: o.Stay.Place(), From: clientaddr.Prefix(o.Client)}
 	if err := s.hub.Reserve(st.From); err != nil {
 		o.Header = append(o.Header, gate.Field{Name: "Retry-After", Value: "60"})
 		o.Refuse("stream_capped", "No event stream is free. Please poll.", http.StatusServiceUnavailable)
 		return false
 	}
 	s.gate.Count("stream")
-	b := &beginning{stay: o.Stay, epoch: o.Epoch, msg: s.hub.Latest(o.Stay.Room)}
+	b := &beginning{stay: o.Stay, guest: o.Guest, epoch: o.Epoch, msg: s.hub.Latest(o.Stay.Room)}
 	if b.msg == nil {
 		b.msg, _ = s.gate.Message(o.Stay.Room, o.Epoch) // of a room that is gone by now it is empty
 	}
@@ -39,11 +39,11 @@ func (s *streams) open(w http.ResponseWriter, r *http.Request, o *gate.Outcome) 
 	// others.
 	b.head = append(strconv.AppendInt([]byte("retry: "), 2000+rand.Int64N(4000), 10), "\n\n"...)
 	b.head = append(b.head, b.msg...)
-	if r.ProtoMajor == 1 && live.CanTakeOver {
+	if r.ProtoMajor == 1 && sse.CanTakeOver {
 		s.takeOver(w, st, b)
 		return true
 	}
-	box := make(live.Slot, 1)
+	box := make(sse.Slot, 1)
 	st.Subscriber = box
 	if err := s.subscribe(st, b, func() error { return nil }); err != nil {
 		o.Refuse("not_ready", "This edge stops.", http.StatusServiceUnavailable)
@@ -56,18 +56,19 @@ func (s *streams) open(w http.ResponseWriter, r *http.Request, o *gate.Outcome) 
 // beginning is what a stream begins with.
 type beginning struct {
 	stay  gate.Stay
+	guest bool // stay is no place in the line
 	epoch uint32
 	msg   []byte // the newest message of the room
 	head  []byte // the same, and what comes before it
 }
 
 // subscribe begins a stream, or gives its place back.
-func (s *streams) subscribe(st *live.Stream, b *beginning, begin func() error) error {
+func (s *streams) subscribe(st *sse.Stream, b *beginning, begin func() error) error {
 	if err := s.hub.Add(st, b.epoch, b.msg, begin); err != nil {
 		s.hub.Release(st.From)
 		return err
 	}
-	if !s.gate.Waits(&b.stay) { // since a moment ago: whoever ended it found no stream
+	if !b.guest && !s.gate.Waits(&b.stay) { // it ended a moment ago, before there was a stream to end
 		s.hub.Finish(st.Place)
 	}
 	return nil
@@ -75,7 +76,7 @@ func (s *streams) subscribe(st *live.Stream, b *beginning, begin func() error) e
 
 // takeOver begins a stream on a connection that carries nothing else. It costs
 // no goroutine.
-func (s *streams) takeOver(w http.ResponseWriter, st *live.Stream, b *beginning) {
+func (s *streams) takeOver(w http.ResponseWriter, st *sse.Stream, b *beginning) {
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		s.hub.Release(st.From)
@@ -83,12 +84,12 @@ func (s *streams) takeOver(w http.ResponseWriter, st *live.Stream, b *beginning)
 		http.Error(w, "No event stream is possible here.", http.StatusInternalServerError)
 		return
 	}
-	var p *live.Conn
+	var p *sse.Conn
 	if h, ok := conn.(interface{ bare() (net.Conn, error) }); ok {
 		conn, err = h.bare()
 	}
 	if err == nil {
-		p, err = live.TakeOver(conn)
+		p, err = sse.TakeOver(conn)
 	}
 	if err == nil && buffered.Reader.Buffered() > 0 {
 		err = errors.New("the client goes on before it is answered")
@@ -114,7 +115,7 @@ func (s *streams) takeOver(w http.ResponseWriter, st *live.Stream, b *beginning)
 }
 
 // post serves a stream by an ordinary answer, until either side ends it.
-func (s *streams) post(ctx context.Context, w http.ResponseWriter, st *live.Stream, head []byte, box live.Slot) {
+func (s *streams) post(ctx context.Context, w http.ResponseWriter, st *sse.Stream, head []byte, box sse.Slot) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "private, no-store")
@@ -122,7 +123,7 @@ func (s *streams) post(ctx context.Context, w http.ResponseWriter, st *live.Stre
 	h.Set("X-Content-Type-Options", "nosniff")
 	rc := http.NewResponseController(w)
 	write := func(msg []byte) bool {
-		rc.SetWriteDeadline(time.Now().Add(live.StuckAfter)) //nolint:errcheck // as in hurryBody
+		rc.SetWriteDeadline(time.Now().Add(sse.StuckAfter)) //nolint:errcheck // as in hurryBody
 		_, err := w.Write(msg)
 		if err == nil {
 			err = rc.Flush()
@@ -130,7 +131,7 @@ func (s *streams) post(ctx context.Context, w http.ResponseWriter, st *live.Stre
 		rc.SetWriteDeadline(time.Time{}) //nolint:errcheck // as in hurryBody
 		if err != nil {
 			s.log.Debug("event stream cut off", slog.Any("error", err))
-			s.hub.Drop(st, live.Slow)
+			s.hub.Drop(st, sse.Slow)
 		}
 		return err == nil
 	}
@@ -140,7 +141,7 @@ func (s *streams) post(ctx context.Context, w http.ResponseWriter, st *live.Stre
 	for {
 		select {
 		case <-ctx.Done():
-			s.hub.Drop(st, live.Gone)
+			s.hub.Drop(st, sse.Gone)
 			return
 		case msg, ok := <-box:
 			if !ok || !write(msg) {

@@ -24,8 +24,8 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
-	"vestibule/internal/testkit"
 )
 
 // twin are two edges that differ in their front, each with a site that remembers. What

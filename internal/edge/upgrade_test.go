@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket"
 	"vestibule/internal/node"
-	"vestibule/internal/ticket"
 )
 
 // echo is a site that speaks after an upgrade: it says back what it hears.
@@ -80,7 +80,7 @@ func TestAWebsocketEndsWithItsSession(t *testing.T) {
 	st := open(t, nil)
 	closed := make(chan struct{}, 2)
 	st.origin.serves(echo(t, closed))
-	ends := fleet.TimeOf(time.Now()).Second() + 2
+	ends := fleettime.TimeOf(time.Now()).Second() + 2
 	s := session(7)
 	s.Until = uint32(ends)
 	// A regional that allows no renewals, so that the session does end.

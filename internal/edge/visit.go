@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"vestibule/internal/http1"
+	"vestibule/internal/edge/http1"
 )
 
 // visit is one request as a context: it ends when the visitor goes away. Nobody looks

@@ -13,12 +13,12 @@ import (
 	"sync"
 	"time"
 
-	"vestibule/internal/control/api"
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/global/control/api"
 	"vestibule/internal/node"
-	"vestibule/internal/slots"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
 )
 
 // Every candidate tells the others once a second how it is, and the one that leads how the data
@@ -40,12 +40,12 @@ type toldCentre struct {
 	build  string
 	edges  []wire.ToldEdge
 	edgesN uint32
-	opens  uint32     // the newest version of tickets that all of them open
-	at     fleet.Mono // when it told of the edges
+	opens  uint32         // the newest version of tickets that all of them open
+	at     fleettime.Mono // when it told of the edges
 }
 
 // hearCentre takes what a report tells for people to look at. The caller holds the lock.
-func (s *Server) hearCentre(now fleet.Mono, m *wire.Report) {
+func (s *Server) hearCentre(now fleettime.Mono, m *wire.Report) {
 	c := s.centres[m.From]
 	if c == nil {
 		if len(s.centres) >= maxCentres {
@@ -63,7 +63,7 @@ func (s *Server) hearCentre(now fleet.Mono, m *wire.Report) {
 }
 
 // show fills in what is told of a data centre and up to most of its edges.
-func (c *toldCentre) show(now fleet.Mono, most int, out *api.DataCenter) {
+func (c *toldCentre) show(now fleettime.Mono, most int, out *api.DataCenter) {
 	if out.Edges = []api.Edge{}; c == nil {
 		return
 	}
@@ -151,7 +151,7 @@ func (s *Server) tellCandidate() toldCandidate {
 			MembersVersion: int64(d.Stored), Rights: d.Held, RightsIdle: d.Idle, RateRights: d.RateHeld, RateRightsIdle: d.RateIdle,
 			Sessions: int64(d.Sessions), Excess: d.Excess,
 		}
-		if d.Bound != fleet.Unsynced {
+		if d.Bound != fleettime.Unsynced {
 			bound := d.Bound.Seconds()
 			dc.ClockBoundSeconds = &bound
 		}
@@ -169,7 +169,7 @@ func (s *Server) tellCandidate() toldCandidate {
 // opens returns the newest version of tickets that every edge opens of which the data centres have
 // told, and what keeps it from being a newer one. A data centre that has not told of late may
 // have edges of any release.
-func opens(now fleet.Mono, centres []slots.CentreTotals, told map[string]*toldCentre) (version uint32, why string) {
+func opens(now fleettime.Mono, centres []root.CentreTotals, told map[string]*toldCentre) (version uint32, why string) {
 	version = ticket.Version
 	for _, d := range centres {
 		c := told[d.Name]

@@ -8,10 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"vestibule/internal/control/api"
-	"vestibule/internal/fleet"
-	"vestibule/internal/slots"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/global/control/api"
 )
 
 // What data centres tell of themselves is shown as old as it is, and never more of it than a message
@@ -22,16 +22,16 @@ func TestWhatADataCentreTellsOfItsEdgesIsShown(t *testing.T) {
 		{Name: "a", State: "lost", Heard: time.Minute}, {Name: "b", Build: "v1", State: "alive", Heard: time.Second, Lease: 2 * time.Second},
 	}})
 	s.hearCentre(20, &wire.Report{From: "dublin", Build: "v3"})
-	shown := func(now fleet.Mono, most int) (d api.DataCenter) {
+	shown := func(now fleettime.Mono, most int) (d api.DataCenter) {
 		s.centres["dublin"].show(now, most, &d)
 		return d
 	}
-	d := shown(fleet.Mono(10).Add(time.Second), 2)
+	d := shown(fleettime.Mono(10).Add(time.Second), 2)
 	if d.Build != "v3" || d.EdgesCount != 300 || len(d.Edges) != 2 || d.Edges[0] != (api.Edge{Name: "a", State: "lost", HeardSeconds: 61}) ||
 		d.Edges[1] != (api.Edge{Name: "b", Build: "v1", State: "alive", HeardSeconds: 2, LeaseSeconds: 1}) {
 		t.Errorf("%+v", d)
 	}
-	if d := shown(fleet.Mono(10).Add(time.Hour), 1); len(d.Edges) != 1 || d.EdgesCount != 300 {
+	if d := shown(fleettime.Mono(10).Add(time.Hour), 1); len(d.Edges) != 1 || d.EdgesCount != 300 {
 		t.Errorf("%+v", d)
 	}
 	s.hearCentre(30, &wire.Report{From: "dublin", TellsEdges: true})
@@ -55,12 +55,12 @@ func TestWhatADataCentreTellsOfItsEdgesIsShown(t *testing.T) {
 func TestEveryEdgeOpensTicketsOfAVersion(t *testing.T) {
 	told := map[string]*toldCentre{}
 	s := &Server{centres: told}
-	centre := func(name string, standing wire.Standing) slots.CentreTotals {
-		return slots.CentreTotals{Name: name, Standing: standing}
+	centre := func(name string, standing wire.Standing) root.CentreTotals {
+		return root.CentreTotals{Name: name, Standing: standing}
 	}
-	fleetOf := []slots.CentreTotals{centre("dublin", wire.Listed), centre("nairobi", wire.Draining), centre("gone", wire.Unlisted)}
-	at := fleet.Mono(0).Add(time.Hour)
-	want := func(step string, now fleet.Mono, version uint32, reason string) {
+	fleetOf := []root.CentreTotals{centre("dublin", wire.Listed), centre("nairobi", wire.Draining), centre("gone", wire.Unlisted)}
+	at := fleettime.Mono(0).Add(time.Hour)
+	want := func(step string, now fleettime.Mono, version uint32, reason string) {
 		t.Helper()
 		if got, why := opens(now, fleetOf, told); got != version || !strings.Contains(why, reason) || (why == "") != (reason == "") {
 			t.Errorf("%s: %d, %q; want %d, %q", step, got, why, version, reason)

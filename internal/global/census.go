@@ -6,16 +6,16 @@ import (
 	"slices"
 	"time"
 
-	"vestibule/internal/slots"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/wire"
 )
 
 // census is what the publisher needs to know of the allocator.
 type census struct {
 	leads bool
-	slots.Census
-	centres []slots.CentreTotals
-	unknown []slots.Unknown
+	root.Census
+	centres []root.CentreTotals
+	unknown []root.Unknown
 }
 
 func (s *Server) census() census {
@@ -50,7 +50,7 @@ func (c *census) alarms() []string {
 		out = append(out, fmt.Sprintf("data centre %s is heard and in no list, nobody is let in there: vestibule fleet add %s", name, name))
 	}
 	for _, d := range c.centres {
-		waited := slices.ContainsFunc(c.unknown, func(u slots.Unknown) bool { return u.Name == d.Name }) // told by waits
+		waited := slices.ContainsFunc(c.unknown, func(u root.Unknown) bool { return u.Name == d.Name }) // told by waits
 		if d.Heard > silentFor && d.Standing != wire.Unlisted && !waited {
 			out = append(out, fmt.Sprintf("data centre %s is in the list and has not been heard for over a minute: see whether its regional runs, has this name and reaches NATS; if it will not come: vestibule fleet remove %s", d.Name, d.Name))
 		}
@@ -80,16 +80,17 @@ func (c *census) waits() []string {
 
 // tellWaits logs whose books are waited for when that changes.
 func (s *Server) tellWaits(c *census) {
-	var names []string
+	names := make([]string, len(c.unknown))
 	for i, u := range c.unknown {
-		if names = append(names, u.Name); !slices.Contains(s.awaited, u.Name) {
-			s.log.Warn("waiting", slog.String("alarm", c.waits()[i]))
-		}
+		names[i] = u.Name
 	}
-	if len(names) == 0 && len(s.awaited) > 0 && c.leads {
+	begin, over := s.awaited.Note(s.Clock.Now(), names)
+	for _, name := range begin {
+		s.log.Warn("waiting", slog.String("alarm", c.waits()[slices.Index(names, name)]))
+	}
+	if over && c.leads {
 		s.log.Info("what every data centre holds is known")
 	}
-	s.awaited = names
 }
 
 // tellMembers logs what is wrong with the list of data centres, once.

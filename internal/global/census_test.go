@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/slots"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/wire"
 )
 
 // A data centre of the list that is silent is an alarm, once: not where something that it
@@ -15,14 +15,14 @@ import (
 func TestSilentDataCentresRaiseAnAlarm(t *testing.T) {
 	c := census{
 		leads: true,
-		centres: []slots.CentreTotals{
+		centres: []root.CentreTotals{
 			{Name: "dublin", Heard: time.Second},
 			{Name: "lima", Heard: 2 * time.Minute},
 			{Name: "nairobi", Heard: 2 * time.Minute},
 			{Name: "oslo", Heard: 2 * time.Minute, Standing: wire.Draining},
 			{Name: "quito", Heard: 2 * time.Minute, Standing: wire.Unlisted},
 		},
-		unknown: []slots.Unknown{{Name: "nairobi", Heard: 2 * time.Minute}},
+		unknown: []root.Unknown{{Name: "nairobi", Heard: 2 * time.Minute}},
 	}
 	var names []string
 	for _, a := range c.alarms() {

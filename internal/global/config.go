@@ -6,11 +6,11 @@ import (
 	"net/url"
 	"time"
 
-	"vestibule/internal/draw"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
 )
 
 // Config is the configuration of a global.

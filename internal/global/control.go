@@ -15,10 +15,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"vestibule/internal/control"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/global/control"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
 )
 
 // ControlConfig is the listener of the API.
@@ -96,11 +96,11 @@ func (s *Server) page(ctx context.Context, hash string) ([]byte, error) {
 	if page := s.fleet.Page(hash); page != nil {
 		return page, nil
 	}
-	data, _, err := s.Docs.Get(ctx, roomstore.PageDocument(hash))
+	data, _, err := s.Docs.Get(ctx, roomdoc.PageDocument(hash))
 	if err != nil || data == nil {
 		return nil, err
 	}
-	return roomstore.DecodePage(hash, data)
+	return roomdoc.DecodePage(hash, data)
 }
 
 // ControlInfo is where the API of a candidate is found.

@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"vestibule/internal/core/wire"
 	"vestibule/internal/global"
-	"vestibule/internal/natsbus/embedded"
-	"vestibule/internal/natsconf"
-	"vestibule/internal/wire"
+	"vestibule/internal/node/natsbus/embedded"
+	"vestibule/internal/node/natsconf"
 )
 
 // runNode runs a whole candidate, with its API, until the test ends.

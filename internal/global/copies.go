@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
 )
 
 // copies is what nodes handed to this leader, who asked for what it lacks: the newest
@@ -67,7 +67,7 @@ func (c *copies) takeKeys(dc string, data []byte) error {
 	case ring.Version > maxVersion:
 		return errVersion
 	}
-	joined := c.ring.Join(ring, fleet.TimeOf(time.Now()))
+	joined := c.ring.Join(ring, fleettime.TimeOf(time.Now()))
 	if joined.Version == c.ring.Version {
 		return nil
 	}
@@ -176,7 +176,7 @@ var errAsking = errors.New("every node that can be heard is asked for the fleet'
 
 // known returns the keys that the fleet has, as far as this node, the store (what it
 // holds may be empty) and the nodes that answered know them.
-func (p *publisher) known(stored ticket.Keyring, now fleet.Time) (ticket.Keyring, error) {
+func (p *publisher) known(stored ticket.Keyring, now fleettime.Time) (ticket.Keyring, error) {
 	heard, since := p.copies.keys()
 	own := p.fleet.Ring().Join(stored, now)
 	switch {

@@ -10,15 +10,14 @@ import (
 	"log/slog"
 	"time"
 
-	"vestibule/internal/audit"
-	"vestibule/internal/draw"
-	"vestibule/internal/draw/beacon"
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/draw/beacon"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/global/audit"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
 )
 
 // Secrets is where the secrets of draws are kept: globals alone read there. Nobody removes them.
@@ -42,12 +41,12 @@ type drawer struct {
 	name    string // of this candidate
 	log     *slog.Logger
 
-	clock   func() (fleet.Time, time.Duration)                                // fleet time, and by how much it may be wrong
+	clock   func() (fleettime.Time, time.Duration)                            // fleet time, and by how much it may be wrong
 	waiting func(room string) uint64                                          // who waits in a room, by its id
 	readers func() error                                                      // what keeps nodes from reading places that were drawn, nil for nothing
 	beacon  string                                                            // policy
 	fetch   func(ctx context.Context, closes time.Time) (*draw.Beacon, error) // verified
-	missing map[string]fleet.Time                                             // since when the store has no secret of a draw, by its key
+	missing map[string]fleettime.Time                                         // since when the store has no secret of a draw, by its key
 	noted   map[string]bool                                                   // notices of which this leader has an entry in the audit stream, by their hash
 }
 
@@ -142,7 +141,7 @@ func (d *drawer) stored(ctx context.Context) (board *draw.Board, revision uint64
 }
 
 // put writes a board, if nobody else has. What is told of a draw is in the audit stream before it is public.
-func (d *drawer) put(ctx context.Context, board *draw.Board, revision uint64, now fleet.Time, write, forget []*draw.Notice) error {
+func (d *drawer) put(ctx context.Context, board *draw.Board, revision uint64, now fleettime.Time, write, forget []*draw.Notice) error {
 	next, err := board.With(uint64(max(0, now)), now, write, forget)
 	if err != nil {
 		return err
@@ -180,7 +179,7 @@ func (d *drawer) put(ctx context.Context, board *draw.Board, revision uint64, no
 }
 
 // note adds to the audit stream what is about to be public of a draw.
-func (d *drawer) note(ctx context.Context, now fleet.Time, n *draw.Notice) error {
+func (d *drawer) note(ctx context.Context, now fleettime.Time, n *draw.Notice) error {
 	if d.journal == nil {
 		return nil
 	}
@@ -227,7 +226,7 @@ func (d *drawer) secret(ctx context.Context, key string) (*draw.Secret, uint64, 
 }
 
 // commit makes the secret of a draw, unless there is one, and the notice that commits to it. The secret is stored by then.
-func (d *drawer) commit(ctx context.Context, now fleet.Time, e draw.Event) (*draw.Notice, error) {
+func (d *drawer) commit(ctx context.Context, now fleettime.Time, e draw.Event) (*draw.Notice, error) {
 	if err := d.readers(); err != nil {
 		return nil, err
 	}
@@ -236,7 +235,7 @@ func (d *drawer) commit(ctx context.Context, now fleet.Time, e draw.Event) (*dra
 	if err != nil {
 		return nil, err
 	}
-	if s == nil || mutant.On(mutant.SecretMadeTwice) {
+	if s == nil {
 		s = &draw.Secret{}
 		if _, err := rand.Read(s[:]); err != nil {
 			return nil, err
@@ -249,7 +248,7 @@ func (d *drawer) commit(ctx context.Context, now fleet.Time, e draw.Event) (*dra
 }
 
 // publish makes the record of a draw.
-func (d *drawer) publish(ctx context.Context, now fleet.Time, n *draw.Notice) (*draw.Notice, error) {
+func (d *drawer) publish(ctx context.Context, now fleettime.Time, n *draw.Notice) (*draw.Notice, error) {
 	key := secretKey(n)
 	s, _, err := d.secret(ctx, key)
 	if err != nil {
@@ -272,9 +271,9 @@ func (d *drawer) publish(ctx context.Context, now fleet.Time, n *draw.Notice) (*
 
 // lost gives a draw up whose secret the store has lost: without it nobody can keep to the commit. A store that answers from
 // a replica that is behind is asked again first.
-func (d *drawer) lost(key string, now fleet.Time, n *draw.Notice) (*draw.Notice, error) {
+func (d *drawer) lost(key string, now fleettime.Time, n *draw.Notice) (*draw.Notice, error) {
 	if d.missing == nil {
-		d.missing = map[string]fleet.Time{}
+		d.missing = map[string]fleettime.Time{}
 	}
 	if d.missing[key] == 0 {
 		d.missing[key] = now

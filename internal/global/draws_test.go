@@ -13,12 +13,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"vestibule/internal/draw"
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
-	"vestibule/internal/wire"
 )
 
 // shelf is a store of documents in memory. Between reading and writing of one, interrupt may let others write.
@@ -78,7 +78,7 @@ func (*shelf) Watch(ctx context.Context, _ func(string, []byte)) error {
 type hall struct {
 	t             *testing.T
 	docs, secrets *shelf
-	now           fleet.Time
+	now           fleettime.Time
 	bound         time.Duration
 	readers       error
 	waiting       uint64
@@ -86,11 +86,11 @@ type hall struct {
 }
 
 func openHall(t *testing.T) *hall {
-	return &hall{t: t, docs: &shelf{}, secrets: &shelf{}, now: fleet.TimeOf(time.Date(2026, 12, 1, 9, 0, 0, 0, time.UTC)), bound: 20 * time.Millisecond, waiting: 3}
+	return &hall{t: t, docs: &shelf{}, secrets: &shelf{}, now: fleettime.TimeOf(time.Date(2026, 12, 1, 9, 0, 0, 0, time.UTC)), bound: 20 * time.Millisecond, waiting: 3}
 }
 
 // launchAt is an event with a draw that begins then.
-func launchAt(start fleet.Time) room.Event {
+func launchAt(start fleettime.Time) room.Event {
 	return room.Event{Name: "launch", Prequeue: int64(start.Add(-30 * time.Minute)), Start: int64(start), End: int64(start.Add(time.Hour)), Shuffle: true}
 }
 
@@ -103,7 +103,7 @@ func (h *hall) leader(beacon string, events ...room.Event) *drawer {
 	}
 	d := &drawer{
 		docs: h.docs, secrets: h.secrets, fleet: f, name: "g", log: slog.New(slog.DiscardHandler), beacon: beacon,
-		clock: func() (fleet.Time, time.Duration) { return h.now, h.bound }, waiting: func(string) uint64 { return h.waiting }, readers: func() error { return h.readers },
+		clock: func() (fleettime.Time, time.Duration) { return h.now, h.bound }, waiting: func(string) uint64 { return h.waiting }, readers: func() error { return h.readers },
 		fetch: func(_ context.Context, closes time.Time) (*draw.Beacon, error) { return h.fetched(closes) },
 	}
 	h.give(d, 1, events...)
@@ -113,7 +113,7 @@ func (h *hall) leader(beacon string, events ...room.Event) *drawer {
 // give makes events those of the room.
 func (h *hall) give(d *drawer, version uint64, events ...room.Event) {
 	h.t.Helper()
-	data, err := roomstore.EncodeRooms(version, room.Document{Rooms: []room.Settings{{
+	data, err := roomdoc.EncodeRooms(version, room.Document{Rooms: []room.Settings{{
 		Name: "sale", Host: "sale.example", Origin: "http://10.0.0.1", TotalActiveUsers: 10, NewUsersPerMinute: 60, Events: events,
 	}}})
 	if err != nil {
@@ -177,7 +177,7 @@ func TestADrawIsAnnouncedAndPublished(t *testing.T) {
 			t.Errorf("%s is where every node reads", key)
 		}
 	}
-	h.now = start.Add(-draw.Lead + fleet.Guard)
+	h.now = start.Add(-draw.Lead + fleettime.Guard)
 	if err := h.tend(d); err != nil || h.notice().Drawn() != nil {
 		t.Fatalf("perhaps before the close: %v, %+v", err, h.notice())
 	}

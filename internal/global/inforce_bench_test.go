@@ -18,16 +18,16 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/edge"
 	"vestibule/internal/global"
-	"vestibule/internal/natsbus"
-	"vestibule/internal/natsbus/embedded"
+	"vestibule/internal/global/roomstore"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
+	"vestibule/internal/node/natsbus"
+	"vestibule/internal/node/natsbus/embedded"
 	regionals "vestibule/internal/regional"
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
-	"vestibule/internal/testkit"
-	"vestibule/internal/wire"
 )
 
 // slow passes connections on to an address, each byte so much later.

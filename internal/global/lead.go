@@ -6,11 +6,11 @@ import (
 	"sync"
 	"time"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
-	"vestibule/internal/slots"
-	"vestibule/internal/wire"
 )
 
 // tellEvery is how often this machine's clock is offered as the source of fleet time,
@@ -23,8 +23,9 @@ func (s *Server) lead(ctx context.Context, t *node.Term) error {
 	if s.Config.Bootstrap && !fresh {
 		s.log.Warn("bootstrap is not believed: somebody led before, or a list of data centres exists")
 	}
-	alloc := slots.NewAllocator(s.Clock.Now(), slots.AllocatorConfig{
-		Term: t.Term, Centres: s.Config.DataCenters, Params: s.Params, Bootstrap: fresh,
+	now := s.Clock.Now()
+	alloc := root.New(now, root.Config{
+		Time: s.times.Known(now), Term: t.Term, Centres: s.Config.DataCenters, Params: s.Params, Bootstrap: fresh,
 	})
 	t.Brief(alloc)
 	s.show(alloc, t.Term)
@@ -62,7 +63,7 @@ func (s *Server) lead(ctx context.Context, t *node.Term) error {
 }
 
 // show lets /status, metrics and the publisher look at the allocator of a term, nil for none.
-func (s *Server) show(alloc *slots.Allocator, term wire.Term) {
+func (s *Server) show(alloc *root.Allocator, term wire.Term) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.alloc, s.term, s.centres = alloc, term, map[string]*toldCentre{}
@@ -83,7 +84,7 @@ func (s *Server) publish(ctx context.Context, fresh bool, term wire.Term) (stop 
 	}
 	ctx, end := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	running.Go(func() { p.run(ctx, func() fleet.Time { return fleet.TimeOf(time.Now()) }) })
+	running.Go(func() { p.run(ctx, func() fleettime.Time { return fleettime.TimeOf(time.Now()) }) })
 	return func() {
 		s.heard.Store(nil)
 		deaf()
@@ -93,7 +94,7 @@ func (s *Server) publish(ctx context.Context, fresh bool, term wire.Term) (stop 
 }
 
 // observe takes a report of a data centre.
-func (s *Server) observe(alloc *slots.Allocator, m *wire.Report) {
+func (s *Server) observe(alloc *root.Allocator, m *wire.Report) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.Clock.Now()
@@ -104,15 +105,15 @@ func (s *Server) observe(alloc *slots.Allocator, m *wire.Report) {
 }
 
 // setTime offers this machine's clock as the source of fleet time.
-func (s *Server) setTime(alloc *slots.Allocator) {
+func (s *Server) setTime(alloc *root.Allocator) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, wall := s.Clock.Read()
-	s.skew = alloc.SetTime(now, fleet.TimeOf(wall))
+	s.skew = alloc.SetTime(now, fleettime.TimeOf(wall))
 }
 
 // pump sends what is due and returns how long nothing will be.
-func (s *Server) pump(alloc *slots.Allocator) time.Duration {
+func (s *Server) pump(alloc *root.Allocator) time.Duration {
 	s.mu.Lock()
 	now := s.Clock.Now()
 	var grants []wire.Grant

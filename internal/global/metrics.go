@@ -8,10 +8,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"vestibule/internal/control"
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/global/control"
 	"vestibule/internal/node"
-	"vestibule/internal/wire"
 )
 
 // metrics are what global counts; state is read from the allocator when it is
@@ -243,7 +243,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (m *metrics) view(rooms *node.RoomMetrics, v *wire.View, now fleet.Time, name string) {
+func (m *metrics) view(rooms *node.RoomMetrics, v *wire.View, now fleettime.Time, name string) {
 	rooms.Gauge(m.active, float64(v.Active), name)
 	rooms.Gauge(m.slots, float64(v.Slots), name)
 	rooms.Gauge(m.mu, v.Mu, name)

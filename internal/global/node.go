@@ -7,10 +7,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"vestibule/internal/audit"
-	"vestibule/internal/natsbus"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/global/audit"
 	"vestibule/internal/node"
-	"vestibule/internal/wire"
+	"vestibule/internal/node/natsbus"
 )
 
 // Node is a candidate for global with its listener for people and machines that watch it.

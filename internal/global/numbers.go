@@ -8,11 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"vestibule/internal/control"
-	"vestibule/internal/line"
-	"vestibule/internal/room"
-	"vestibule/internal/slots"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/global/control"
 )
 
 // The numbers of rooms are told twice a second by the candidate that leads, so that the API
@@ -119,12 +119,12 @@ func (s *Server) tellNumbers(now time.Time) []toldNumbers {
 }
 
 // numbersOf reads the numbers of a room off the books.
-func numbersOf(l slots.RootLedger) control.Numbers {
+func numbersOf(l root.Ledger) control.Numbers {
 	n := control.Numbers{Complete: l.Complete, Longest: -1, Release: l.Passes.Release, LetIn: int(l.Passes.Spent)}
 	if v := l.View; v != nil {
 		n.Active, n.Waiting = int(v.Active), int(v.Line.Total()+0.5)
 		n.Beyond = max(0, n.Active-int(l.Total))
-		if wait, ok := line.Estimate(v.Line.Total(), v.Paces, v.Theta); ok {
+		if wait, ok := estimate.Estimate(v.Line.Total(), v.Paces, v.Theta); ok {
 			n.Longest = wait.Seconds()
 		}
 	}

@@ -9,10 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/global"
-	"vestibule/internal/natsbus"
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
+	"vestibule/internal/global/roomstore"
+	"vestibule/internal/node/natsbus"
 )
 
 // writer is who changes rooms as the API does, at a candidate that does not lead.
@@ -71,7 +72,7 @@ func TestTheFileIsOneSourceOfTwo(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the store holds both again", func() bool {
-		_, doc, err := roomstore.DecodeRooms(store(t, js)[roomstore.RoomsDocument])
+		_, doc, err := roomdoc.DecodeRooms(store(t, js)[roomdoc.RoomsDocument])
 		return err == nil && len(doc.Rooms) == 2 && len(f.Alarms()) == 0 && len(c.Ready().Alarms) == 0
 	})
 	eventually(t, "and the API goes on", func() bool { return put(club(9)) == nil && total(f.Set(), "club") == 9 })
@@ -100,7 +101,7 @@ func TestAGlobalNeedsNoFile(t *testing.T) {
 		return total(f.Set(), "club") == 7 && c.Ready().Ready && c.Status().Rooms["club"].Total == 7
 	})
 	js := operator(t, s)
-	version, _, err := roomstore.DecodeRooms(store(t, js)[roomstore.RoomsDocument])
+	version, _, err := roomdoc.DecodeRooms(store(t, js)[roomdoc.RoomsDocument])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +115,7 @@ func TestAGlobalNeedsNoFile(t *testing.T) {
 	}
 	again := stand(t, s, "two", "", func(c *global.Config) { without(c); c.DataDir = dir })
 	eventually(t, "the rooms are back in the store", func() bool {
-		_, doc, err := roomstore.DecodeRooms(store(t, js)[roomstore.RoomsDocument])
+		_, doc, err := roomdoc.DecodeRooms(store(t, js)[roomdoc.RoomsDocument])
 		return err == nil && len(doc.Rooms) == 1 && len(f.Alarms()) == 0 && len(again.Ready().Alarms) == 0
 	})
 }

@@ -13,15 +13,16 @@ import (
 	"strings"
 	"time"
 
-	"vestibule/internal/audit"
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/core/room/roomfile"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/global/audit"
+	"vestibule/internal/global/roomstore"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
-	"vestibule/internal/roomfile"
-	"vestibule/internal/roomstore"
-	"vestibule/internal/ticket"
-	"vestibule/internal/waiting/checkpage"
-	"vestibule/internal/wire"
+	"vestibule/internal/page/checkpage"
 )
 
 // Documents is where global publishes what every node follows.
@@ -75,7 +76,7 @@ func readRooms(file string) (doc room.Document, pages map[string][]byte, doubts 
 			if err == nil {
 				var in []string
 				in, err = checkpage.Check(page)
-				for _, d := range append(in, roomstore.PageDoubts(page)...) {
+				for _, d := range append(in, roomdoc.PageDoubts(page)...) {
 					doubts = append(doubts, *named+": "+d)
 				}
 			}
@@ -83,7 +84,7 @@ func readRooms(file string) (doc room.Document, pages map[string][]byte, doubts 
 				faults = append(faults, fmt.Errorf("rooms[%d] %q: waiting_page: %w", i, r.Name, err))
 				return
 			}
-			*named = roomstore.Hash(page)
+			*named = roomdoc.Hash(page)
 		})
 	}
 	if len(faults) == 0 { // what no store can take is refused here, not when it is to be stored
@@ -136,7 +137,7 @@ type publisher struct {
 const fileEvery = 250 * time.Millisecond
 
 // run follows the file until ctx ends.
-func (p *publisher) run(ctx context.Context, now func() fleet.Time) {
+func (p *publisher) run(ctx context.Context, now func() fleettime.Time) {
 	tick := time.NewTicker(fileEvery)
 	defer tick.Stop()
 	defer p.metrics.trouble.end()
@@ -357,7 +358,7 @@ func (p *publisher) ensureControls(ctx context.Context) error {
 
 // takeReleases takes in the store what operators want to have released that no global has taken. The ledger lends
 // it once this node reads that it is taken, so nothing is lent that is not stored.
-func (p *publisher) takeReleases(ctx context.Context, now fleet.Time) error {
+func (p *publisher) takeReleases(ctx context.Context, now fleettime.Time) error {
 	known := p.fleet.Controls()
 	if known == nil {
 		return nil
@@ -394,7 +395,7 @@ func (p *publisher) takeReleases(ctx context.Context, now fleet.Time) error {
 // ensureKeys makes the first keys of a fleet of which no node that can be heard has any,
 // gives the store back the keys that it lost, makes two rings one, and adds the next key
 // when the one before comes into use.
-func (p *publisher) ensureKeys(ctx context.Context, now fleet.Time) error {
+func (p *publisher) ensureKeys(ctx context.Context, now fleettime.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	stored, revision, err := p.docs.Get(ctx, node.KeysDocument)

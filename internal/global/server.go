@@ -22,12 +22,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"vestibule/internal/audit"
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/global/audit"
+	"vestibule/internal/global/roomstore"
 	"vestibule/internal/node"
-	"vestibule/internal/roomstore"
-	"vestibule/internal/slots"
-	"vestibule/internal/wire"
 )
 
 // Options are what a server is made of.
@@ -53,9 +53,10 @@ type Server struct {
 	heard     atomic.Pointer[copies] // by the publisher, while it leads
 	metrics   *metrics
 	candidate *node.Candidate
+	times     *node.Timekeeper
 
 	mu    sync.Mutex
-	alloc *slots.Allocator // nil while not leading
+	alloc *root.Allocator // nil while not leading
 	term  wire.Term
 	skew  time.Duration // of fleet time from this machine's clock
 
@@ -66,7 +67,7 @@ type Server struct {
 	numbers    numbers    // of all rooms, for the API
 	candidates candidates // of which the API tells
 
-	awaited []string // data centres of which was logged that their books are waited for
+	awaited node.Steady[string] // data centres of which was logged that their books are waited for
 }
 
 // New returns a server; it leads once it Runs.
@@ -88,6 +89,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.fleet.Tell(s.clock)
+	s.times = node.NewTimekeeper(o.Config.DataDir, o.Clock, s.log)
 	return s, nil
 }
 
@@ -101,17 +103,27 @@ func (s *Server) newestRooms() uint64 {
 }
 
 // time returns fleet time where this process leads and knows it, else what the machine takes for it.
-func (s *Server) time() fleet.Time {
+func (s *Server) time() fleettime.Time {
 	t, _ := s.clock()
 	return t
 }
 
 // clock is time, and by how much that may be wrong: within so much of a phase of an event, a coordinator goes by the
 // smaller limits.
-func (s *Server) clock() (fleet.Time, time.Duration) {
+func (s *Server) clock() (fleettime.Time, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.alloc.Clock(s.Clock.Now(), fleet.TimeOf(time.Now()))
+	return s.alloc.Clock(s.Clock.Now(), fleettime.TimeOf(time.Now()))
+}
+
+// known returns fleet time for the data folder; the zero value where this process does not lead or know it.
+func (s *Server) known(now fleettime.Mono) fleettime.Known {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.alloc == nil {
+		return fleettime.Known{}
+	}
+	return s.alloc.Known(now)
 }
 
 // Run stands for leadership, and leads, until ctx ends.
@@ -126,6 +138,10 @@ func (s *Server) Run(ctx context.Context) error {
 	g.Go(func() error { return node.IgnoreEnd(ctx, s.rooms.Run(ctx)) })
 	g.Go(func() error { return s.numbers.run(ctx, s) })
 	g.Go(func() error { return s.candidates.run(ctx, s) })
+	g.Go(func() error {
+		s.times.Run(ctx, s.known)
+		return nil
+	})
 	g.Go(func() error { return s.candidate.Run(ctx, s.fleet, s.lead) })
 	return g.Wait()
 }
@@ -134,9 +150,9 @@ func (s *Server) Run(ctx context.Context) error {
 type Status struct {
 	Leading bool
 	Term    wire.Term
-	Time    fleet.Time
+	Time    fleettime.Time
 	Skew    time.Duration // of fleet time from this machine's clock
-	Rooms   map[string]slots.RootLedger
+	Rooms   map[string]root.Ledger
 }
 
 // Leaving reports whether a regional has said that it was told to end; false where this global
@@ -151,7 +167,7 @@ func (s *Server) Leaving() bool {
 func (s *Server) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := Status{Leading: s.alloc != nil, Term: s.term, Skew: s.skew, Rooms: map[string]slots.RootLedger{}}
+	st := Status{Leading: s.alloc != nil, Term: s.term, Skew: s.skew, Rooms: map[string]root.Ledger{}}
 	if s.alloc == nil {
 		return st
 	}

@@ -19,15 +19,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/global"
-	"vestibule/internal/natsbus"
-	"vestibule/internal/natsbus/embedded"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
-	"vestibule/internal/testkit"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/node/natsbus"
+	"vestibule/internal/node/natsbus/embedded"
 )
 
 func TestMain(m *testing.M) {
@@ -346,7 +346,7 @@ func TestKeysAreMadeOnceThoughTwoRace(t *testing.T) {
 func TestKeysAreRotated(t *testing.T) {
 	s := serve(t)
 	conn := connect(t, s, "operator")
-	now := fleet.TimeOf(time.Now())
+	now := fleettime.TimeOf(time.Now())
 	old, err := (ticket.Keyring{}).Rotate(now.Add(-time.Hour), 0, strings.NewReader(strings.Repeat("o", 32)))
 	if err != nil {
 		t.Fatal(err)

@@ -13,16 +13,16 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/global"
-	"vestibule/internal/natsbus/embedded"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
-	"vestibule/internal/slots"
-	"vestibule/internal/testkit"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/node/natsbus/embedded"
 )
 
 const bucket = "vestibule_documents"
@@ -122,7 +122,7 @@ func TestTheStoreIsGivenBackWhatItLost(t *testing.T) {
 					t.Fatalf("went back to %d of version %d, keys %d", total(f.Set(), "a"), f.Set().Version(), f.Ring().Version)
 				}
 				held := store(t, js)
-				v, _, err := roomstore.DecodeRooms(held[node.RoomsDocument])
+				v, _, err := roomdoc.DecodeRooms(held[node.RoomsDocument])
 				if err != nil || v < version {
 					return false
 				}
@@ -172,7 +172,7 @@ func TestTheStoreIsGivenBackTheListOfDataCentresAndTheControls(t *testing.T) {
 	}
 	put(newest, limited(2, 3))
 	listed := func() bool {
-		return slices.ContainsFunc(c.Status().Rooms["a"].Centres, func(d slots.CentreLedger) bool { return d.Name == "lima" })
+		return slices.ContainsFunc(c.Status().Rooms["a"].Centres, func(d root.CentreLedger) bool { return d.Name == "lima" })
 	}
 	eventually(t, "it goes by the list without a restart", listed)
 	limits := func() bool { return c.Status().Rooms["a"].Total == 3 }
@@ -242,11 +242,11 @@ func TestWhoLivesKnowsWhatTheStoreLost(t *testing.T) {
 	eventually(t, "the list is known", func() bool { return f.Members() != nil && f.Members().Version == list.Version })
 	first.stop()
 	ahead := f.Set().Version() + uint64(time.Hour/time.Millisecond) // by a clock that was ahead
-	_, rooms, err := roomstore.DecodeRooms(store(t, js)[node.RoomsDocument])
+	_, rooms, err := roomdoc.DecodeRooms(store(t, js)[node.RoomsDocument])
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := roomstore.EncodeRooms(ahead, rooms)
+	data, err := roomdoc.EncodeRooms(ahead, rooms)
 	put(node.RoomsDocument, data, err)
 	eventually(t, "the newest rooms are known", func() bool { return f.Set().Version() == ahead })
 	for _, name := range []string{bucket, "vestibule_leases"} {
@@ -371,7 +371,7 @@ func TestTwoRingsBecomeOneRing(t *testing.T) {
 			other := ticket.Keyring{}
 			for i := range 3 { // until their version is higher
 				var err error
-				if other, err = other.Rotate(fleet.TimeOf(time.Now().Add(time.Duration(i-2)*time.Hour)), time.Hour, zeros{}); err != nil {
+				if other, err = other.Rotate(fleettime.TimeOf(time.Now().Add(time.Duration(i-2)*time.Hour)), time.Hour, zeros{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -379,7 +379,7 @@ func TestTwoRingsBecomeOneRing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			now := fleet.TimeOf(time.Now())
+			now := fleettime.TimeOf(time.Now())
 			var sealed []string
 			for _, ring := range []ticket.Keyring{ours, other} {
 				c, err := ticket.NewCodec(ring, room.IDOf("a"), "c")

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
 )
 
 // Clock is this process's monotonic clock. It also notices when the machine
@@ -26,13 +26,13 @@ const jumpLimit = 500 * time.Millisecond
 func NewClock() *Clock { return &Clock{start: time.Now()} }
 
 // Now returns the reading of the clock.
-func (c *Clock) Now() fleet.Mono {
+func (c *Clock) Now() fleettime.Mono {
 	m, _ := c.Read()
 	return m
 }
 
 // Read returns the reading of the clock and the wall time of the same moment.
-func (c *Clock) Read() (fleet.Mono, time.Time) {
+func (c *Clock) Read() (fleettime.Mono, time.Time) {
 	t := time.Now()
 	mono := t.Sub(c.start)
 	skew := int64(t.Round(0).Sub(c.start.Round(0)) - mono)
@@ -42,7 +42,7 @@ func (c *Clock) Read() (fleet.Mono, time.Time) {
 		}
 		c.skew.Store(skew)
 	}
-	return fleet.Mono(mono), t
+	return fleettime.Mono(mono), t
 }
 
 // Jumps returns how often wall time has run ahead of the clock so far. Whoever

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"vestibule/internal/natsbus"
+	"vestibule/internal/node/natsbus"
 )
 
 // Base is the part of the configuration that all nodes share.

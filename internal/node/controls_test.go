@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
-	"vestibule/internal/testkit"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/lab/testkit"
 )
 
 func controls(t *testing.T, version uint64, until int64) []byte {
@@ -32,7 +32,7 @@ func TestControlsGoBeforeTheRooms(t *testing.T) {
 	now := &atomic.Int64{}
 	now.Store(1000)
 	tell := func(f *follower) {
-		f.Tell(func() (fleet.Time, time.Duration) { return fleet.Time(now.Load()), 0 })
+		f.Tell(func() (fleettime.Time, time.Duration) { return fleettime.Time(now.Load()), 0 })
 	}
 	tell(f)
 	published := 0
@@ -80,10 +80,10 @@ func TestPhasesBeginByThemselves(t *testing.T) {
 	now, bound := &atomic.Int64{}, &atomic.Int64{}
 	start := time.Date(2026, 11, 22, 20, 0, 0, 0, time.UTC).UnixMilli()
 	now.Store(start - 1000)
-	f.Tell(func() (fleet.Time, time.Duration) { return fleet.Time(now.Load()), time.Duration(bound.Load()) })
+	f.Tell(func() (fleettime.Time, time.Duration) { return fleettime.Time(now.Load()), time.Duration(bound.Load()) })
 	s := room.Settings{Name: "sale", Host: "shop.example", Origin: "http://10.0.0.1", TotalActiveUsers: 10, NewUsersPerMinute: 10}
 	s.Events = []room.Event{{Name: "launch", Start: start, End: start + 60_000, Total: 50, Rate: 40}}
-	data, err := roomstore.EncodeRooms(1, room.Document{Rooms: []room.Settings{s}})
+	data, err := roomdoc.EncodeRooms(1, room.Document{Rooms: []room.Settings{s}})
 	if err != nil {
 		t.Fatal(err)
 	}

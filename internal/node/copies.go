@@ -5,8 +5,8 @@ import (
 	"log/slog"
 	"time"
 
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 // handEvery is how often questions of the leading global are answered at most.

@@ -16,16 +16,16 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"vestibule/internal/draw"
-	"vestibule/internal/fleet"
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/core/ticket"
 )
 
 // The documents that global publishes and every node watches.
 const (
-	RoomsDocument    = roomstore.RoomsDocument
+	RoomsDocument    = roomdoc.RoomsDocument
 	KeysDocument     = "keys"
 	ControlsDocument = "controls"
 	DrawsDocument    = "draws"
@@ -76,7 +76,7 @@ type Fleet struct {
 	laid     int64                         // fleet time of which set is, in milliseconds
 	bound    time.Duration                 // by how much that may be wrong
 	ends     int64                         // fleet time at which a phase begins, or something in the controls ends, 0 for never
-	clock    atomic.Pointer[func() (fleet.Time, time.Duration)]
+	clock    atomic.Pointer[func() (fleettime.Time, time.Duration)]
 
 	doubts    chan struct{} // somebody doubts that the keys are the newest
 	confirmed atomic.Int64  // when the store was asked last whether they are, and said so: nanoseconds since begun, 0 for never
@@ -101,7 +101,7 @@ func NewFleet(dir string, docs Documents, log *slog.Logger, reg prometheus.Regis
 	for _, doc := range followed {
 		f.version.WithLabelValues(doc).Set(0)
 	}
-	f.Tell(func() (fleet.Time, time.Duration) { return fleet.TimeOf(time.Now()), 0 })
+	f.Tell(func() (fleettime.Time, time.Duration) { return fleettime.TimeOf(time.Now()), 0 })
 	f.ring.Store(&ticket.Keyring{})
 	f.pages.Store(&map[string][]byte{})
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -138,7 +138,7 @@ func (f *Fleet) Board() *draw.Board { return f.board.Load() }
 
 // Tell has phases of events begin and controls end by the fleet time that now returns, and by how much that may be wrong;
 // before it is told, by the machine's.
-func (f *Fleet) Tell(now func() (fleet.Time, time.Duration)) { f.clock.Store(&now) }
+func (f *Fleet) Tell(now func() (fleettime.Time, time.Duration)) { f.clock.Store(&now) }
 
 // layOut makes the room set in use of the published one, its events and the controls.
 func (f *Fleet) layOut() {
@@ -159,7 +159,7 @@ func (f *Fleet) turnPhase() time.Duration {
 	}
 	t, bound := (*f.clock.Load())()
 	now := int64(t)
-	if now < f.laid || (f.ends != 0 && now >= f.ends) || (bound-f.bound).Abs() > fleet.Guard {
+	if now < f.laid || (f.ends != 0 && now >= f.ends) || (bound-f.bound).Abs() > fleettime.Guard {
 		before := f.set.Load()
 		if f.layOut(); f.set.Load() != before {
 			f.log.Info("a phase of an event or the end of a control: rooms read anew", slog.Uint64("rooms", f.base.Version()))
@@ -287,7 +287,7 @@ func (f *Fleet) take(doc string, data []byte) error {
 	}
 	switch doc {
 	case RoomsDocument:
-		version, d, err := roomstore.DecodeRooms(data)
+		version, d, err := roomdoc.DecodeRooms(data)
 		if err != nil {
 			return err
 		}

@@ -15,11 +15,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
-	"vestibule/internal/slots"
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/core/ticket"
 )
 
 // shelf is a store of pages.
@@ -67,7 +67,7 @@ func rooms(t *testing.T, version uint64, page string, names ...string) []byte {
 			SessionDuration: room.MinSession, Origin: "http://127.0.0.1:1", WaitingPage: page,
 		}.WithDefaults())
 	}
-	data, err := roomstore.EncodeRooms(version, d)
+	data, err := roomdoc.EncodeRooms(version, d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func keys(t *testing.T, rotations int) []byte {
 	ring := ticket.Keyring{}
 	for i := range rotations {
 		var err error
-		if ring, err = ring.Rotate(fleet.Time(i)*fleet.Time(3600_000), time.Hour, strings.NewReader(strings.Repeat("k", 64))); err != nil {
+		if ring, err = ring.Rotate(fleettime.Time(i)*fleettime.Time(3600_000), time.Hour, strings.NewReader(strings.Repeat("k", 64))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -96,7 +96,7 @@ func otherKeys(t *testing.T, rotations int) []byte {
 	ring := ticket.Keyring{}
 	for i := range rotations {
 		var err error
-		if ring, err = ring.Rotate(fleet.Time(i)*fleet.Time(3600_000), time.Hour, strings.NewReader(strings.Repeat("x", 64))); err != nil {
+		if ring, err = ring.Rotate(fleettime.Time(i)*fleettime.Time(3600_000), time.Hour, strings.NewReader(strings.Repeat("x", 64))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -253,14 +253,14 @@ func TestAChangeThatCannotBeKeptIsTakenAllTheSame(t *testing.T) {
 
 func TestPagesComeWithTheRoomsThatNameThem(t *testing.T) {
 	page := []byte("<html>wait</html>")
-	hash := roomstore.Hash(page)
-	docs := shelf{roomstore.PageDocument(hash): []byte("something else")}
+	hash := roomdoc.Hash(page)
+	docs := shelf{roomdoc.PageDocument(hash): []byte("something else")}
 	f := follow(t, t.TempDir(), docs)
 	f.Offer(t.Context(), RoomsDocument, rooms(t, 1, hash, "a"))
 	if f.Page(hash) != nil || f.changes != 1 || f.Set() == nil {
 		t.Fatal("a page that is not what it is called was taken, or the rooms were not")
 	}
-	docs[roomstore.PageDocument(hash)] = page
+	docs[roomdoc.PageDocument(hash)] = page
 	f.Offer(t.Context(), RoomsDocument, rooms(t, 2, hash, "a"))
 	if string(f.Page(hash)) != string(page) {
 		t.Fatal("the page was not fetched")
@@ -300,12 +300,12 @@ func TestTheLedgerGoesByTheRooms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[room.ID]slots.RoomConfig{}
+	got := map[room.ID]ledger.RoomConfig{}
 	for _, r := range LedgerRooms(set) {
 		got[r.ID] = r
 	}
 	a, b := room.IDOf("a"), room.IDOf("b")
-	want := map[room.ID]slots.RoomConfig{
+	want := map[room.ID]ledger.RoomConfig{
 		a: {ID: a, Total: 5, Rate: 6, Session: time.Minute, LostWait: 15 * time.Minute},
 		b: {ID: b, Total: 5, Rate: 6, Session: time.Minute, Cap: true, LostWait: 2 * time.Minute},
 	}

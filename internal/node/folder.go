@@ -9,7 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
 )
 
 // Folder is the data_dir of a process that uses it alone: it is locked until Close, so
@@ -18,7 +20,7 @@ import (
 type Folder struct {
 	dir   string
 	lock  *os.File
-	place fleet.Place
+	place fleettime.Place
 }
 
 // ErrFolderInUse says that another process uses the data_dir.
@@ -27,6 +29,7 @@ var ErrFolderInUse = errors.New("in use by another process: give every process a
 const (
 	lockFile  = "lock"
 	livesFile = "incarnations.json"
+	endedFile = "ended.json"
 )
 
 // OpenFolder makes the folder if need be and locks it. It returns ErrFolderInUse where
@@ -54,7 +57,7 @@ func (f *Folder) Close() error { return f.lock.Close() }
 // Succeeds returns the incarnations that this process succeeds: those that have used
 // the folder, if it lies where it lay then.
 func (f *Folder) Succeeds(log *slog.Logger) []uint64 {
-	var l fleet.Lives
+	var l fleettime.Lives
 	err := f.read(livesFile, &l)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -73,7 +76,20 @@ func (f *Folder) Succeeds(log *slog.Logger) []uint64 {
 
 // Keep stores which incarnations have used the folder, for the next process.
 func (f *Folder) Keep(incs []uint64) error {
-	return f.write(livesFile, fleet.Lives{Place: f.place, Incs: incs})
+	return f.write(livesFile, fleettime.Lives{Place: f.place, Incs: incs})
+}
+
+// KeepEnded stores sessions that have ended, for the next process: it refuses their tickets, and tells its regional.
+func (f *Folder) KeepEnded(all map[room.ID][]wire.End) error { return f.write(endedFile, all) }
+
+// Ended returns the sessions that had ended when the process before this one was told to end.
+func (f *Folder) Ended(log *slog.Logger) (all map[room.ID][]wire.End) {
+	err := f.read(endedFile, &all)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		log.Warn("data_dir does not tell which sessions have ended: they count until their tickets expire", slog.Any("error", err))
+		return nil
+	}
+	return all
 }
 
 func (f *Folder) read(name string, into any) error {
@@ -110,7 +126,10 @@ func firstLine(name string) string {
 
 // WriteFile replaces a file in one step, so that a crash leaves the old one or
 // the new one. The content may hold keys: only the owner may read it.
-func WriteFile(name string, data []byte) error {
+func WriteFile(name string, data []byte) error { return replaceFile(name, data, true) }
+
+// replaceFile replaces a file in one step; durable says whether it is to outlive a crash of the machine.
+func replaceFile(name string, data []byte, durable bool) error {
 	tmp, err := os.CreateTemp(filepath.Dir(name), ".new-*")
 	if err != nil {
 		return err
@@ -119,7 +138,11 @@ func WriteFile(name string, data []byte) error {
 	if _, err := tmp.Write(data); err != nil {
 		return errors.Join(err, tmp.Close())
 	}
-	if err := errors.Join(tmp.Chmod(0o600), tmp.Sync(), tmp.Close()); err != nil {
+	var synced error
+	if durable {
+		synced = tmp.Sync()
+	}
+	if err := errors.Join(tmp.Chmod(0o600), synced, tmp.Close()); err != nil {
 		return err
 	}
 	return os.Rename(tmp.Name(), name)

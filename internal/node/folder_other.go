@@ -5,8 +5,8 @@ package node
 import (
 	"os"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
 )
 
 // lockPlace can lock nothing here, so a folder proves nothing.
-func lockPlace(*os.File) (fleet.Place, error) { return fleet.Place{}, nil }
+func lockPlace(*os.File) (fleettime.Place, error) { return fleettime.Place{}, nil }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/ticket"
 )
 
 // How long the store's word that the keys are the newest is good for, and how often

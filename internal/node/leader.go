@@ -10,16 +10,18 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/slots"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/ledger/region"
+	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/wire"
 )
 
 // Ledger is what a leader drives, as far as its tier does not matter.
 type Ledger interface {
-	SetLease(until fleet.Mono)
-	SetRooms(now fleet.Mono, rooms []slots.RoomConfig)
-	SetMembers(now fleet.Mono, list slots.Members)
+	SetLease(until fleettime.Mono)
+	SetRooms(now fleettime.Mono, rooms []ledger.RoomConfig)
+	SetMembers(now fleettime.Mono, list ledger.Members)
 
 	// Fenced reports whether a successor has been seen, and a term that it cannot
 	// be below.
@@ -27,8 +29,8 @@ type Ledger interface {
 }
 
 var (
-	_ Ledger = (*slots.Aggregator)(nil)
-	_ Ledger = (*slots.Allocator)(nil)
+	_ Ledger = (*region.Aggregator)(nil)
+	_ Ledger = (*root.Allocator)(nil)
 )
 
 // ErrAsleep says that the machine was asleep while leading.

@@ -14,16 +14,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/slots"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/wire"
 )
 
 // won is a leadership that is won at once, as often as it is stood for.
 type won struct {
 	wire.Leadership
 	terms   int
-	extends chan fleet.Mono
+	extends chan fleettime.Mono
 	above   []uint64 // what each candidature was to exceed
 }
 
@@ -37,15 +37,15 @@ func (w *won) Run(ctx context.Context, minTerm func() uint64, lead func(context.
 
 // toldLedger is a ledger that remembers what it was told.
 type toldLedger struct {
-	until fleet.Mono
+	until fleettime.Mono
 	rooms int // times
 	by    uint64
 }
 
-func (l *toldLedger) SetLease(until fleet.Mono)               { l.until = until }
-func (l *toldLedger) SetRooms(fleet.Mono, []slots.RoomConfig) { l.rooms++ }
-func (l *toldLedger) SetMembers(fleet.Mono, slots.Members)    {}
-func (l *toldLedger) Fenced() (by uint64, fenced bool)        { return l.by, l.by != 0 }
+func (l *toldLedger) SetLease(until fleettime.Mono)                { l.until = until }
+func (l *toldLedger) SetRooms(fleettime.Mono, []ledger.RoomConfig) { l.rooms++ }
+func (l *toldLedger) SetMembers(fleettime.Mono, ledger.Members)    {}
+func (l *toldLedger) Fenced() (by uint64, fenced bool)             { return l.by, l.by != 0 }
 
 func (w *won) candidate(t *testing.T) (*Candidate, *Fleet) {
 	return w.candidateOf(t, NewClock())
@@ -123,7 +123,7 @@ func TestWhyATermEnds(t *testing.T) {
 // end of the lease is no error.
 func TestALeaderTellsItsLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &won{terms: 1, extends: make(chan fleet.Mono, 1)}
+		w := &won{terms: 1, extends: make(chan fleettime.Mono, 1)}
 		candidate, f := w.candidate(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

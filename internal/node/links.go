@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
 )
 
 // Link is what is watched of a connection to NATS.

@@ -15,8 +15,9 @@ import (
 	"github.com/go-viper/mapstructure/v2"
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
+	"go.yaml.in/yaml/v3"
 
-	"vestibule/internal/room"
+	"vestibule/internal/core/room"
 )
 
 // ErrUsage says that the process is to end without running: the command line
@@ -323,4 +324,29 @@ func Values(cfg Config) map[string]any {
 		out[f.key] = f.value.Interface()
 	}
 	return out
+}
+
+// File returns the configuration file of cfg: the keys that differ from those of defaults.
+func File(cfg, defaults Config) ([]byte, error) {
+	tree, other := map[string]any{}, fields(reflect.ValueOf(defaults).Elem(), "")
+	for i, f := range fields(reflect.ValueOf(cfg).Elem(), "") {
+		value := f.value.Interface()
+		if reflect.DeepEqual(value, other[i].value.Interface()) {
+			continue
+		}
+		if d, ok := value.(time.Duration); ok {
+			value = d.String()
+		}
+		at, path := tree, strings.Split(f.key, ".")
+		for _, section := range path[:len(path)-1] {
+			below, ok := at[section].(map[string]any)
+			if !ok {
+				below = map[string]any{}
+				at[section] = below
+			}
+			at = below
+		}
+		at[path[len(path)-1]] = value
+	}
+	return yaml.Marshal(tree)
 }

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"time"
 
-	"vestibule/internal/slots"
-	"vestibule/internal/strictjson"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/strictjson"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 // MembersDocument is the document that lists the data centres of the fleet.
@@ -263,16 +263,16 @@ func (m *Members) TrustConfig(now time.Time) *Members {
 }
 
 // Ledger returns what the ledger needs to know of the list.
-func (m *Members) Ledger() slots.Members {
+func (m *Members) Ledger() ledger.Members {
 	if m == nil {
-		return slots.Members{}
+		return ledger.Members{}
 	}
-	out := slots.Members{Version: m.Version, Changed: m.Changed}
+	out := ledger.Members{Version: m.Version, Changed: m.Changed}
 	for _, d := range m.Forced {
-		out.Forced = append(out.Forced, slots.Member{Name: d.Name, Site: d.Site})
+		out.Forced = append(out.Forced, ledger.Member{Name: d.Name, Site: d.Site})
 	}
 	for _, d := range m.List {
-		out.List = append(out.List, slots.Member{Name: d.Name, Draining: d.State == Draining, Since: d.Since, Site: d.Site})
+		out.List = append(out.List, ledger.Member{Name: d.Name, Draining: d.State == Draining, Since: d.Since, Site: d.Site})
 	}
 	return out
 }

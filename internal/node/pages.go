@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"vestibule/internal/roomstore"
+	"vestibule/internal/core/room/roomdoc"
 )
 
 // Page returns the custom page with this content hash, nil where this node
@@ -80,16 +80,16 @@ func atOnce(items []string, do func(i int, item string)) {
 }
 
 func (f *Fleet) fetchPage(ctx context.Context, hash string) ([]byte, error) {
-	file := f.file(roomstore.PageDocument(hash))
+	file := f.file(roomdoc.PageDocument(hash))
 	page, err := os.ReadFile(file)
-	if err == nil && roomstore.Hash(page) == hash {
+	if err == nil && roomdoc.Hash(page) == hash {
 		return page, nil
 	}
-	stored, _, err := f.docs.Get(ctx, roomstore.PageDocument(hash))
+	stored, _, err := f.docs.Get(ctx, roomdoc.PageDocument(hash))
 	if err != nil {
 		return nil, err
 	}
-	if page, err = roomstore.DecodePage(hash, stored); err != nil {
+	if page, err = roomdoc.DecodePage(hash, stored); err != nil {
 		return nil, fmt.Errorf("the store's page: %w", err)
 	}
 	if err := WriteFile(file, page); err != nil {

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"time"
 
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
-	"vestibule/internal/slots"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
 )
 
 func sortDocument(d *room.Document) {
@@ -53,7 +53,7 @@ const sectionWait = 5 * time.Second
 // readRooms reads a rooms document of either form, and from the store the sections
 // that are not in use already.
 func (f *Fleet) readRooms(ctx context.Context, data []byte) (roomsOffer, error) {
-	h, err := roomstore.DecodeHead(data)
+	h, err := roomdoc.DecodeHead(data)
 	if err != nil {
 		return roomsOffer{}, err
 	}
@@ -78,12 +78,12 @@ func (f *Fleet) readRooms(ctx context.Context, data []byte) (roomsOffer, error) 
 	defer cancel()
 	got, failed := make([][]byte, len(missing)), make([]error, len(missing))
 	atOnce(missing, func(i int, hash string) {
-		got[i], _, failed[i] = f.docs.Get(ctx, roomstore.SectionDocument(hash))
+		got[i], _, failed[i] = f.docs.Get(ctx, roomdoc.SectionDocument(hash))
 	})
 	late := func(hash string, err error) error {
 		return lateError{fmt.Errorf("version %d: section %s: %w", h.Version, hash, err)}
 	}
-	left := roomstore.MaxUnpacked
+	left := roomdoc.MaxUnpacked
 	for i, hash := range missing {
 		switch {
 		case failed[i] != nil:
@@ -91,7 +91,7 @@ func (f *Fleet) readRooms(ctx context.Context, data []byte) (roomsOffer, error) 
 		case got[i] == nil:
 			return o, late(hash, errors.New("not in the store yet"))
 		}
-		d, size, err := roomstore.DecodeSection(hash, got[i], left)
+		d, size, err := roomdoc.DecodeSection(hash, got[i], left)
 		if err != nil {
 			return o, late(hash, err)
 		}
@@ -171,7 +171,7 @@ func (f *Fleet) offerRooms(ctx context.Context, turn uint64, data []byte) {
 		f.log.Error("pages missing, the built-in one is shown", slog.Any("pages", f.missing))
 	}
 	if o.sections != nil { // the copy on disk is whole, and of the form that every release reads
-		if data, err = roomstore.EncodeRooms(o.version, o.doc); err != nil {
+		if data, err = roomdoc.EncodeRooms(o.version, o.doc); err != nil {
 			f.log.Error("last good copy not written", slog.String("document", RoomsDocument), slog.Any("error", err))
 			f.changed()
 			return
@@ -181,10 +181,10 @@ func (f *Fleet) offerRooms(ctx context.Context, turn uint64, data []byte) {
 }
 
 // LedgerRooms returns what the ledger needs to know of the rooms of a set.
-func LedgerRooms(set *room.Set) []slots.RoomConfig {
-	var out []slots.RoomConfig
+func LedgerRooms(set *room.Set) []ledger.RoomConfig {
+	var out []ledger.RoomConfig
 	for _, r := range set.Rooms() {
-		out = append(out, slots.ConfigOf(r))
+		out = append(out, ledger.ConfigOf(r))
 	}
 	return out
 }

@@ -12,9 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
-	"vestibule/internal/testkit"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/global/roomstore"
+	"vestibule/internal/lab/testkit"
 )
 
 // many returns so many rooms, and a host that has an origin.
@@ -59,7 +60,7 @@ func TestADocumentThatFitsIsPlain(t *testing.T) {
 	d := many(100)
 	sortDocument(&d)
 	head := publish(t, shelf{}, 7, d, 1<<20)
-	want, err := roomstore.EncodeRooms(7, d)
+	want, err := roomdoc.EncodeRooms(7, d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +128,7 @@ func TestSectionsMayBeLate(t *testing.T) {
 		"another": func() {
 			docs[key] = pack(t, []byte(`{"rooms":[],"hosts":[{"name":"evil.example","origin":"http://10.6.6.6"}]}`))
 		},
-		"a bomb": func() { docs[key] = bytes.Repeat(pack(t, make([]byte, 1<<20)), roomstore.MaxUnpacked>>20+1) },
+		"a bomb": func() { docs[key] = bytes.Repeat(pack(t, make([]byte, 1<<20)), roomdoc.MaxUnpacked>>20+1) },
 	} {
 		spoil()
 		f.Offer(t.Context(), RoomsDocument, head)
@@ -193,7 +194,7 @@ func pack(t *testing.T, plain []byte) []byte {
 func TestEnvelopesAreReadStrictly(t *testing.T) {
 	for _, bad := range []string{
 		`{"version":1,"document":{"rooms":[]},"sections":["a"]}`, `{"version":0,"sections":["a"]}`, `{"version":1,"sections":["a"],"more":1}`,
-		`{"version":1,"sections":["a"]} {}`, `{"version":1,"sections":["` + strings.Repeat(`a","`, roomstore.MaxSections) + `a"]}`, `{"version":1}`,
+		`{"version":1,"sections":["a"]} {}`, `{"version":1,"sections":["` + strings.Repeat(`a","`, roomdoc.MaxSections) + `a"]}`, `{"version":1}`,
 	} {
 		docs := shelf{}
 		f := follow(t, t.TempDir(), docs)

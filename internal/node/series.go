@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"vestibule/internal/room"
+	"vestibule/internal/core/room"
 )
 
 // Labels that stand for many rooms. No room can be called so.

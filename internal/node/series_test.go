@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"vestibule/internal/room"
+	"vestibule/internal/core/room"
 )
 
 func TestRoomsShareLabels(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
 )
 
 // statusNames names the numbers of a node's state by what they count, under their type and
@@ -26,49 +26,49 @@ var statusNames = map[string]string{
 	"admission.Ledger.Waiting": "people_waiting", "admission.Ledger.Admitted": "visitors_admitted", "admission.Ledger.LetIn": "visitors_let_in_without_a_right",
 	"admission.Ledger.Guests": "sessions_of_other_edges", "admission.Ledger.Copied": "sessions_copied", "admission.Ledger.Life": "ticket_life_seconds",
 
-	"slots.RegionStatus.Site": "data_center_site", "slots.RegionStatus.Copy": "original_site", "slots.RegionStatus.Members": "data_center_list_version",
-	"slots.EdgeStatus.Inc": "incarnation",
-	"slots.Wait.Inc":       "incarnation", "slots.Wait.Sessions": "sessions_kept_free", "slots.Wait.Rate": "rate_rights_not_lent",
+	"region.Status.Site": "data_center_site", "region.Status.Copy": "original_site", "region.Status.Members": "data_center_list_version",
+	"region.EdgeStatus.Inc": "incarnation",
+	"region.Wait.Inc":       "incarnation", "region.Wait.Sessions": "sessions_kept_free", "region.Wait.Rate": "rate_rights_not_lent",
 
-	"slots.RegionLedger.Granted": "rights_granted", "slots.RegionLedger.Returned": "rights_returned",
-	"slots.RegionLedger.RateGranted": "rate_rights_granted", "slots.RegionLedger.RateReturned": "rate_rights_returned",
-	"slots.RegionLedger.Free": "rights_free", "slots.RegionLedger.RateFree": "rate_rights_free", "slots.RegionLedger.Active": "sessions",
-	"slots.RegionLedger.Presumed": "sessions_presumed", "slots.RegionLedger.RatePresumed": "rate_rights_presumed_used", "slots.RegionLedger.Credit": "rights_at_edges_not_known_to_be_spent",
-	"slots.RegionLedger.Keep": "rights_to_keep", "slots.RegionLedger.RateKeep": "rate_rights_to_keep", "slots.RegionLedger.Want": "rights_wanted",
-	"slots.RegionLedger.HeldPeople": "people_held", "slots.RegionLedger.Waiting": "people_waiting", "slots.RegionLedger.Copied": "tickets_copied",
-	"slots.RegionLedger.Excess": "sessions_in_excess", "slots.RegionLedger.Movers": "people_moving_in", "slots.RegionLedger.Freed": "oldest_expiry_counted_unix_seconds",
-	"slots.RegionLedger.Gen": "generation",
+	"region.Ledger.Granted": "rights_granted", "region.Ledger.Returned": "rights_returned",
+	"region.Ledger.RateGranted": "rate_rights_granted", "region.Ledger.RateReturned": "rate_rights_returned",
+	"region.Ledger.Free": "rights_free", "region.Ledger.RateFree": "rate_rights_free", "region.Ledger.Active": "sessions",
+	"region.Ledger.Presumed": "sessions_presumed", "region.Ledger.RatePresumed": "rate_rights_presumed_used", "region.Ledger.Credit": "rights_at_edges_not_known_to_be_spent",
+	"region.Ledger.Keep": "rights_to_keep", "region.Ledger.RateKeep": "rate_rights_to_keep", "region.Ledger.Want": "rights_wanted",
+	"region.Ledger.HeldPeople": "people_held", "region.Ledger.Waiting": "people_waiting", "region.Ledger.Copied": "tickets_copied",
+	"region.Ledger.Excess": "sessions_in_excess", "region.Ledger.Movers": "people_moving_in", "region.Ledger.Freed": "oldest_expiry_counted_unix_seconds",
+	"region.Ledger.Gen": "generation",
 
-	"slots.RootLedger.Total": "rights_total", "slots.RootLedger.Rate": "rate_rights_total", "slots.RootLedger.Free": "rights_free",
-	"slots.RootLedger.RateFree": "rate_rights_free", "slots.RootLedger.Centres": "data_centers", "slots.RootLedger.Excess": "sessions_in_excess", "slots.RootLedger.Beyond": "sessions_beyond_the_limit",
-	"slots.PassLedger.Release": "release", "slots.PassLedger.N": "people_to_let_in", "slots.PassLedger.Free": "passes_free", "slots.PassLedger.Spent": "people_let_in",
-	"slots.CentreLedger.Excess": "sessions_in_excess", "slots.CentreLedger.Held": "rights_held", "slots.CentreLedger.RateHeld": "rate_rights_held",
-	"slots.CentreLedger.Idle": "rights_idle", "slots.CentreLedger.RateIdle": "rate_rights_idle", "slots.CentreLedger.Keep": "rights_to_keep",
-	"slots.CentreLedger.RateKeep": "rate_rights_to_keep", "slots.CentreLedger.Active": "sessions", "slots.CentreLedger.Want": "rights_wanted",
-	"slots.CentreLedger.HeldPeople": "people_held", "slots.CentreLedger.Gen": "generation",
+	"root.Ledger.Total": "rights_total", "root.Ledger.Rate": "rate_rights_total", "root.Ledger.Free": "rights_free",
+	"root.Ledger.RateFree": "rate_rights_free", "root.Ledger.Centres": "data_centers", "root.Ledger.Excess": "sessions_in_excess", "root.Ledger.Beyond": "sessions_beyond_the_limit",
+	"root.PassLedger.Release": "release", "root.PassLedger.N": "people_to_let_in", "root.PassLedger.Free": "passes_free", "root.PassLedger.Spent": "people_let_in",
+	"root.CentreLedger.Excess": "sessions_in_excess", "root.CentreLedger.Held": "rights_held", "root.CentreLedger.RateHeld": "rate_rights_held",
+	"root.CentreLedger.Idle": "rights_idle", "root.CentreLedger.RateIdle": "rate_rights_idle", "root.CentreLedger.Keep": "rights_to_keep",
+	"root.CentreLedger.RateKeep": "rate_rights_to_keep", "root.CentreLedger.Active": "sessions", "root.CentreLedger.Want": "rights_wanted",
+	"root.CentreLedger.HeldPeople": "people_held", "root.CentreLedger.Gen": "generation",
 
 	"wire.Term.N": "number", "wire.Term.Nonce": "nonce",
 	"wire.View.Version": "version", "wire.View.Park": "held_up_to", "wire.View.Slots": "rights_free", "wire.View.Active": "sessions", "wire.View.Mu": "entering_per_second",
 	"wire.View.Theta": "giving_up_per_second_each", "wire.View.Unseen": "people_who_joined_and_did_not_return_yet", "wire.View.Joining": "people_joining_per_second",
-	"draw.Round.Seed": secret,
-	"line.Pace.Mu":    "entering_per_second", "line.Range.Low": "low_times_forecast", "line.Range.High": "high_times_forecast",
+	"draw.Round.Seed":  secret,
+	"estimate.Pace.Mu": "entering_per_second", "estimate.Range.Low": "low_times_forecast", "estimate.Range.High": "high_times_forecast",
 }
 
 // secret stands for the name of what a node keeps to itself: with a round's seed places can be foretold.
 const secret = "-"
 
 // statusWords are the words for sets of values that have none of their own, by number.
-var statusWords = map[string][]string{"slots.WaitReason": {"", "time", "books", "edge", "sessions", "rate_rights"}}
+var statusWords = map[string][]string{"region.WaitReason": {"", "time", "books", "edge", "sessions", "rate_rights", "guessed_time"}}
 
 var (
 	durationType = reflect.TypeFor[time.Duration]()
-	monoType     = reflect.TypeFor[fleet.Mono]()
-	timeType     = reflect.TypeFor[fleet.Time]()
+	monoType     = reflect.TypeFor[fleettime.Mono]()
+	timeType     = reflect.TypeFor[fleettime.Time]()
 	stringerType = reflect.TypeFor[fmt.Stringer]()
 )
 
 // lastTime is after every fleet time that is told: what is later stands for "no bound".
-var lastTime = fleet.TimeOf(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))
+var lastTime = fleettime.TimeOf(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))
 
 // statusJSON returns a node's state as JSON: names in small letters, durations in seconds, times in
 // UTC, sets of values by their words, and nothing that means something inside the process only.
@@ -88,7 +88,7 @@ func writeStatus(b *bytes.Buffer, v reflect.Value) error {
 	case v.Type() == durationType:
 		b.WriteString(strconv.FormatFloat(time.Duration(v.Int()).Seconds(), 'f', -1, 64))
 		return nil
-	case v.Type() == timeType && (v.Int() <= 0 || fleet.Time(v.Int()) >= lastTime):
+	case v.Type() == timeType && (v.Int() <= 0 || fleettime.Time(v.Int()) >= lastTime):
 		b.WriteString("null")
 		return nil
 	case statusWords[v.Type().String()] != nil:

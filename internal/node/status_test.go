@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // Bond is exported, as what shells embed is.
 type Bond struct {
-	LeaseEnd fleet.Mono
+	LeaseEnd fleettime.Mono
 	SyncAge  time.Duration
 }
 
@@ -34,8 +34,8 @@ func TestStatusHasUnitsAndNames(t *testing.T) {
 	status := struct {
 		Bond
 		hidden   int
-		Time     fleet.Time
-		Until    fleet.Time
+		Time     fleettime.Time
+		Until    fleettime.Time
 		Standing wire.Standing
 		Term     wire.Term
 		Inc      uint64

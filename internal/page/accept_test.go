@@ -1,10 +1,10 @@
-package waiting_test
+package page_test
 
 import (
 	"strings"
 	"testing"
 
-	"vestibule/internal/waiting"
+	"vestibule/internal/page"
 )
 
 func TestWhoWantsJSON(t *testing.T) {
@@ -35,20 +35,20 @@ func TestWhoWantsJSON(t *testing.T) {
 		{"text/x+json", false},
 		{", ,;q=1,", false},
 	} {
-		if got := waiting.PrefersJSON([]string{tc.accept}); got != tc.want {
+		if got := page.PrefersJSON([]string{tc.accept}); got != tc.want {
 			t.Errorf("%q: JSON is %v", tc.accept, got)
 		}
 	}
-	if !waiting.PrefersJSON([]string{"text/html;q=0.1", "application/json"}) {
+	if !page.PrefersJSON([]string{"text/html;q=0.1", "application/json"}) {
 		t.Error("two lines are not read as one")
 	}
-	if n := testing.AllocsPerRun(100, func() { waiting.PrefersJSON([]string{"text/html,application/json;q=0.9,*/*;q=0.8"}) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { page.PrefersJSON([]string{"text/html,application/json;q=0.9,*/*;q=0.8"}) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
 
 func TestLanguages(t *testing.T) {
-	var p waiting.Picker
+	var p page.Picker
 	for _, tc := range []struct{ header, otherwise, want string }{
 		{"", "de-DE", "de-DE"},
 		{"fr", "de-DE", "fr-FR"},
@@ -75,12 +75,12 @@ func TestLanguages(t *testing.T) {
 		{"ko," + strings.Repeat("a-b-c,", 5000), "hu-HU", "ko-KR"},
 	} {
 		for range 2 { // the second time from memory
-			if got := p.Pick(tc.header, waiting.LangOf(tc.otherwise)).Code(); got != tc.want {
+			if got := p.Pick(tc.header, page.LangOf(tc.otherwise)).Code(); got != tc.want {
 				t.Errorf("%.40q: %s, want %s", tc.header, got, tc.want)
 			}
 		}
 	}
-	if got := waiting.LangOf("xx-XX"); got != waiting.English {
+	if got := page.LangOf("xx-XX"); got != page.English {
 		t.Errorf("an unknown language is %s", got.Code())
 	}
 }
@@ -90,13 +90,13 @@ func FuzzHeaders(f *testing.F) {
 	for _, s := range []string{"text/html,*/*;q=0.8", "application/json;q=1.0;x=y", "fr-CA,fr;q=0.9,*;q=0.1", "zh-Hant-HK-x-y;q=", "i-klingon,sl-rozaj-biske"} {
 		f.Add(s, s)
 	}
-	var p waiting.Picker
+	var p page.Picker
 	f.Fuzz(func(t *testing.T, accept, languages string) {
-		if once := waiting.PrefersJSON([]string{accept}); waiting.PrefersJSON([]string{accept, accept}) != once {
+		if once := page.PrefersJSON([]string{accept}); page.PrefersJSON([]string{accept, accept}) != once {
 			t.Errorf("%q: JSON is %v, and said twice it is not", accept, once)
 		}
-		first := p.Pick(languages, waiting.English)
-		if again := p.Pick(languages, waiting.English); again != first || again.Code() == "" {
+		first := p.Pick(languages, page.English)
+		if again := p.Pick(languages, page.English); again != first || again.Code() == "" {
 			t.Errorf("%q: %s, then %s", languages, first.Code(), again.Code())
 		}
 	})

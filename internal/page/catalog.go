@@ -1,4 +1,4 @@
-package waiting
+package page
 
 import (
 	"embed"
@@ -12,8 +12,8 @@ import (
 	"golang.org/x/text/feature/plural"
 	"golang.org/x/text/language"
 
-	"vestibule/internal/room"
-	"vestibule/internal/strictjson"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/strictjson"
 )
 
 // Lang is a language of the built-in page: an index into [room.Languages].
@@ -24,10 +24,14 @@ const English Lang = 0
 
 // LangOf returns the language with this code, English for an unknown one.
 func LangOf(code string) Lang {
-	if i := slices.Index(room.Languages, code); i >= 0 {
-		return Lang(i)
-	}
-	return English
+	l, _ := LangNamed(code) // English is the first
+	return l
+}
+
+// LangNamed returns the language with this code; ok is false for an unknown one.
+func LangNamed(code string) (l Lang, ok bool) {
+	i := slices.Index(room.Languages, code)
+	return Lang(max(0, i)), i >= 0
 }
 
 // Code returns the code of the language, such as "pt-BR".
@@ -44,6 +48,7 @@ func (l Lang) Name() string { return catalogs[l].msg.Language }
 // other); all others hold none, so that no language has to bend a word.
 type messages struct {
 	Language       string `json:"language"`
+	Languages      string `json:"languages"`
 	Queued         string `json:"queued"`
 	QueuedText     string `json:"queued_text"`
 	QueuedRandom   string `json:"queued_random"`
@@ -65,8 +70,12 @@ type messages struct {
 	DrawMaking     string `json:"draw_making"`
 	DrawLate       string `json:"draw_late"`
 	DrawPlaced     string `json:"draw_placed"`
-	DrawCommit     string `json:"draw_commit"`
+	DrawCheck      string `json:"draw_check"`
+	DrawPlace      string `json:"draw_place"`
+	Copy           string `json:"copy"`
+	Save           string `json:"save"`
 	Moment         string `json:"moment"`
+	MomentText     string `json:"moment_text"`
 	Offline        string `json:"offline"`
 	OfflineText    string `json:"offline_text"`
 	Left           string `json:"left"`
@@ -77,6 +86,7 @@ type messages struct {
 	Blocked        string `json:"blocked"`
 	BlockedText    string `json:"blocked_text"`
 	Message        string `json:"message"`
+	Earlier        string `json:"earlier"`
 	Ahead          string `json:"ahead"`
 	Wait           string `json:"wait"`
 	Starts         string `json:"starts"`
@@ -84,10 +94,12 @@ type messages struct {
 	WaitUnknown    string `json:"wait_unknown"`
 	WaitShort      string `json:"wait_short"`
 	WaitLong       string `json:"wait_long"`
+	TurnAt         string `json:"turn_at"`
 	Progress       string `json:"progress"`
 	Then           string `json:"then"`
 	Kept           string `json:"kept"`
 	Total          string `json:"total"`
+	Number         string `json:"number"`
 	Joined         string `json:"joined"`
 	Waited         string `json:"waited"`
 	Updated        string `json:"updated"`
@@ -297,6 +309,15 @@ func (c *catalog) lost(v *Visitor) string {
 	return ""
 }
 
+// languages names the way to the list of languages, in English too: a page may have come in one that nobody there reads.
+func (c *catalog) languages() string {
+	english := "Language"
+	if c.msg.Languages == english {
+		return english
+	}
+	return c.msg.Languages + " / " + english
+}
+
 // heading and text say the visitor's state.
 func (c *catalog) heading(v *Visitor) string { return c.byKey[v.State().String()] }
 
@@ -314,19 +335,17 @@ func (c *catalog) text(v *Visitor) string {
 			return c.msg.QueuedRandom
 		}
 		return c.msg.QueuedText
-	case Moment:
-		return c.msg.OfflineText
 	default:
 		return c.byKey[s.String()+"_text"]
 	}
 }
 
-// appendText writes the visitor's state, as text and appendDraw say it.
-func (c *catalog) appendText(dst []byte, v *Visitor) []byte {
+// textOrDraw says the visitor's state, as text and drawText do.
+func (c *catalog) textOrDraw(v *Visitor) string {
 	if stage := v.stage(); c.tellsDraw(v, stage) {
-		return c.appendDraw(dst, v, stage)
+		return c.drawText(stage)
 	}
-	return append(dst, c.text(v)...)
+	return c.text(v)
 }
 
 // tellsDraw reports whether the state is said by how far a draw is: there is nothing else to say of it.
@@ -334,15 +353,7 @@ func (c *catalog) tellsDraw(v *Visitor, stage string) bool {
 	return stage != "" && (v.State() == Before || v.State() == Queued && c.text(v) == c.msg.QueuedText)
 }
 
-// appendDraw says how far a draw is, and by what it can be checked.
-func (c *catalog) appendDraw(dst []byte, v *Visitor, stage string) []byte {
-	dst = append(append(dst, c.drawText(stage)...), ' ')
-	if stage == DrawPlaced {
-		return v.appendReceipt(dst)
-	}
-	return append(append(append(dst, c.msg.DrawCommit...), ' '), v.Event.Draw.Commit...)
-}
-
+// drawText says how far a draw is.
 func (c *catalog) drawText(stage string) string {
 	switch stage {
 	case DrawOpen:
@@ -357,13 +368,14 @@ func (c *catalog) drawText(stage string) string {
 
 // forScript returns the messages without those that the script never writes.
 func forScript(m messages) map[string]any {
-	out := map[string]any{"lost_left": m.LostExpired}
+	out := map[string]any{}
 	v := reflect.ValueOf(m)
 	for i := range v.NumField() {
 		switch key := v.Type().Field(i).Tag.Get("json"); key {
-		case "language", "left", "left_text", "starts", "progress", "then", "kept", "total", "joined", "waited", "updated",
+		case "language", "languages", "left", "left_text", "starts", "progress", "then", "kept", "total", "joined", "waited", "updated",
 			"sound", "notify", "leave", "leave_text", "leave_yes", "rejoin", "message",
-			"draw_open", "draw_making", "draw_late", "draw_placed", "draw_commit":
+			"draw_open", "draw_making", "draw_late", "draw_placed", "draw_check", "draw_place", "copy", "save", "earlier", "turn_at", "number",
+			"lost_expired", "lost_away", "lost_void":
 		default:
 			out[key] = v.Field(i).Interface()
 		}

@@ -1,4 +1,4 @@
-package waiting
+package page
 
 import (
 	"os"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/room"
+	"vestibule/internal/core/room"
 )
 
 // Every language has a file and every file a language; that none misses a

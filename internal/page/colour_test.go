@@ -1,4 +1,4 @@
-package waiting_test
+package page_test
 
 import (
 	"math"

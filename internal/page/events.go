@@ -1,4 +1,4 @@
-package waiting
+package page
 
 import (
 	"encoding/json"
@@ -7,18 +7,22 @@ import (
 	"strconv"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // Broadcast is what everybody who waits in a room is told at once. Who reads it
 // knows when the own ticket joined, and works out the own place from it.
 type Broadcast struct {
-	Now      fleet.Time
-	View     *wire.View // nil where nothing is known of the room yet
-	PausedBy string     // who or what keeps the edge from letting anybody in, "" for nobody
-	Drawn    fleet.Time // when entries of a draw closed whose event has not begun: who joined before has a place by it; 0 for none
+	Now      fleettime.Time
+	View     *wire.View     // nil where nothing is known of the room yet
+	Counting bool           // people who wait have yet to be counted anew: how many stand in front is not to be told
+	PausedBy string         // who or what keeps the edge from letting anybody in, "" for nobody
+	Closed   bool           // the room gives nobody new a place
+	Starts   fleettime.Time // of an event for which people gather, 0 for none
+	Drawn    fleettime.Time // when entries of a draw closed whose event has not begun: who joined before has a place by it; 0 for none
+	Entrants uint64         // of that draw, once the people in front are counted by their drawn places; 0 before
 }
 
 const (
@@ -41,10 +45,22 @@ func AppendBroadcast(dst []byte, b *Broadcast) []byte {
 	if b.PausedBy != "" {
 		dst = appendString(append(dst, `,"pausedBy":`...), b.PausedBy)
 	}
+	if b.Counting {
+		dst = append(dst, `,"counting":true`...)
+	}
+	if b.Closed {
+		dst = append(dst, `,"closed":true`...)
+	}
+	if b.Starts != 0 {
+		whole(`,"starts":`, int64(b.Starts))
+	}
 	if b.Drawn != 0 {
 		whole(`,"drawn":`, int64(b.Drawn))
 	}
-	if v := b.View; v != nil {
+	if b.Entrants != 0 {
+		whole(`,"entrants":`, int64(b.Entrants))
+	}
+	if v := b.View; v != nil && !b.Counting {
 		horizon, park := min(int64(v.Horizon), maxDate), min(int64(v.Park), maxDate)
 		if len(v.Rounds) > 0 && v.Queues() { // no page knows whom chance has called
 			horizon, park = 0, 0
@@ -75,9 +91,12 @@ func AppendBroadcast(dst []byte, b *Broadcast) []byte {
 // what AppendBroadcast wrote, but for what was rounded.
 func ReadBroadcast(data []byte) (*Broadcast, error) {
 	var m struct {
-		At, Drawn              fleet.Time
+		At, Drawn, Starts      fleettime.Time
+		Entrants               uint64
+		Closed                 bool
 		PausedBy               string
-		Horizon, Park          fleet.Time
+		Counting               bool
+		Horizon, Park          fleettime.Time
 		Slots                  int64
 		Paces, Line            []float64
 		Unseen, Joining, Theta float64
@@ -85,7 +104,7 @@ func ReadBroadcast(data []byte) (*Broadcast, error) {
 	if err := json.Unmarshal(data, &m); err != nil {
 		return nil, err
 	}
-	b := &Broadcast{Now: m.At, PausedBy: m.PausedBy, Drawn: m.Drawn}
+	b := &Broadcast{Now: m.At, PausedBy: m.PausedBy, Counting: m.Counting, Closed: m.Closed, Starts: m.Starts, Drawn: m.Drawn, Entrants: m.Entrants}
 	if m.Line == nil {
 		return b, nil
 	}
@@ -94,29 +113,29 @@ func ReadBroadcast(data []byte) (*Broadcast, error) {
 	}
 	v := &wire.View{At: m.At, Horizon: m.Horizon, Park: m.Park, Slots: m.Slots, Unseen: m.Unseen, Joining: m.Joining, Theta: m.Theta}
 	if v.Horizon == maxDate {
-		v.Horizon = line.Open
+		v.Horizon = estimate.Open
 	}
 	if v.Park == maxDate {
-		v.Park = line.Open
+		v.Park = estimate.Open
 	}
 	for i := 0; i < len(m.Paces); i += 2 {
-		v.Paces = append(v.Paces, line.Pace{For: time.Duration(m.Paces[i] * float64(time.Second)), Mu: m.Paces[i+1]})
+		v.Paces = append(v.Paces, estimate.Pace{For: time.Duration(m.Paces[i] * float64(time.Second)), Mu: m.Paces[i+1]})
 	}
-	var h line.Histogram
-	end := fleet.Time(0)
+	var h estimate.Histogram
+	end := fleettime.Time(0)
 	for i := 0; i < len(m.Line); i += 3 {
-		h = append(h, line.Slice{Start: end + fleet.Time(m.Line[i]), Width: max(1, int64(m.Line[i+1])), N: m.Line[i+2]})
+		h = append(h, estimate.Slice{Start: end + fleettime.Time(m.Line[i]), Width: max(1, int64(m.Line[i+1])), N: m.Line[i+2]})
 		end = h[len(h)-1].End()
 	}
-	v.Line = line.NewDigest(h)
+	v.Line = estimate.NewDigest(h)
 	b.View = v
 	return b, nil
 }
 
 // appendLine writes three numbers per slice: milliseconds from the end of the
 // slice before it to its start, its width in milliseconds, and people.
-func appendLine(dst []byte, h line.Histogram) []byte {
-	end := fleet.Time(0)
+func appendLine(dst []byte, h estimate.Histogram) []byte {
+	end := fleettime.Time(0)
 	for i, s := range h.Compact(eventSlices) {
 		if i > 0 {
 			dst = append(dst, ',')

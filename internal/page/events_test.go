@@ -1,4 +1,4 @@
-package waiting
+package page
 
 import (
 	"encoding/json"
@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // heard is a message as a page reads it.
@@ -40,7 +40,7 @@ func hear(t *testing.T, b *Broadcast) (h heard, size int) {
 }
 
 // before is the place of who joined at, as the page works it out.
-func (h heard) before(at fleet.Time) float64 {
+func (h heard) before(at fleettime.Time) float64 {
 	n, end := 0.0, 0.0
 	for i := 0; i < len(h.Line); i += 3 {
 		start, width := end+h.Line[i], h.Line[i+1]
@@ -53,13 +53,13 @@ func (h heard) before(at fleet.Time) float64 {
 // Two hours of a line fit into a message of 1 KB, and everybody finds the own
 // place in it to a sixteenth.
 func TestEverybodyFindsThePlaceInABroadcast(t *testing.T) {
-	const start = fleet.Time(1_790_000_000_000)
-	var h line.Histogram
+	const start = fleettime.Time(1_790_000_000_000)
+	var h estimate.Histogram
 	for i := range 720 {
-		h = append(h, line.Slice{Start: start + fleet.Time(i*10_000), Width: 10_000, N: float64(300 + i*37%200)})
+		h = append(h, estimate.Slice{Start: start + fleettime.Time(i*10_000), Width: 10_000, N: float64(300 + i*37%200)})
 	}
 	b := Broadcast{Now: start + 7_200_000, View: &wire.View{
-		Horizon: start + 1, Park: start + 2, Slots: -3, Paces: []line.Pace{{For: 90 * time.Second, Mu: 12.3456}, {Mu: 3}}, Unseen: 17, Theta: 0.00012, Line: line.NewDigest(h),
+		Horizon: start + 1, Park: start + 2, Slots: -3, Paces: []estimate.Pace{{For: 90 * time.Second, Mu: 12.3456}, {Mu: 3}}, Unseen: 17, Theta: 0.00012, Line: estimate.NewDigest(h),
 	}}
 	got, size := hear(t, &b)
 	if got.At != int64(b.Now) || got.Horizon != int64(start)+1 || got.Park != int64(start)+2 || got.Slots != -3 || !slices.Equal(got.Paces, []float64{90, 12.35, 0, 3}) || got.Unseen != 17 || got.Theta != 0.00012 || got.Paused != "" {
@@ -77,7 +77,7 @@ func TestEverybodyFindsThePlaceInABroadcast(t *testing.T) {
 
 // Numbers that no script knows are not sent.
 func TestABroadcastIsReadByScripts(t *testing.T) {
-	got, _ := hear(t, &Broadcast{Now: 5, PausedBy: PausedBySystem, View: &wire.View{Horizon: line.Open, Park: line.Open, Paces: []line.Pace{{Mu: math.Inf(1)}}, Theta: math.NaN()}})
+	got, _ := hear(t, &Broadcast{Now: 5, PausedBy: PausedBySystem, View: &wire.View{Horizon: estimate.Open, Park: estimate.Open, Paces: []estimate.Pace{{Mu: math.Inf(1)}}, Theta: math.NaN()}})
 	if got.Horizon != maxDate || got.Park != maxDate || !slices.Equal(got.Paces, []float64{0, 0}) || got.Theta != 0 || got.Paused != "system" || len(got.Line) > 0 {
 		t.Errorf("told %+v", got)
 	}

@@ -1,4 +1,4 @@
-package waiting
+package page
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package waiting
+package page
 
 import (
 	"slices"
@@ -6,8 +6,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/room"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
 )
 
 // AppendJSON appends what apps are told: the fields of Cloudflare's waiting
@@ -154,10 +155,14 @@ var ours = func() []field {
 			}
 			if !v.Moment {
 				t := &v.Decision.Ticket
+				dst = append(v.appendNumber(append(dst, `,"number":"`...)), '"')
 				dst = append(appendMoment(append(dst, `,"joinedAt":"`...), t.Joined), '"')
 				if place := t.Place(); place != t.Joined {
 					dst = append(appendMoment(append(dst, `,"place":"`...), place), '"')
 				}
+			}
+			if text := catalogs[v.Lang].lost(v); text != "" {
+				dst = appendString(append(dst, `,"lostText":`...), text)
 			}
 			if v.lots() && v.known() {
 				dst = append(dst, `,"waitTimePercentileSeconds":[`...)
@@ -192,20 +197,25 @@ func (v *Visitor) appendDraw(dst []byte) []byte {
 	if stage == DrawPlaced {
 		dst = v.appendReceipt(append(dst, `,"receipt":`...))
 	}
+	if place, of, ok := v.drawnPlace(); ok {
+		dst = strconv.AppendUint(append(dst, `,"place":`...), place, 10)
+		dst = strconv.AppendUint(append(dst, `,"entrants":`...), of, 10)
+	}
 	c, state := catalogs[v.Lang], v.State()
 	if dst = append(dst, '}'); !c.tellsDraw(v, stage) {
 		return dst
 	}
-	dst = append(append(append(dst, `,"`...), state.String()...), `":"`...)
-	from := len(dst)
-	dst = c.appendDraw(dst, v, stage)
-	for i := from; i < len(dst); i++ { // no text has another character that JSON or a page would take for its own
-		if dst[i] == '"' {
-			dst = slices.Insert(dst, i, '\\')
-			i++
-		}
+	text := c.drawText(stage) // no text has a character that JSON or a page would take for its own
+	dst = append(append(append(append(append(dst, `,"`...), state.String()...), `":"`...), text...), '"')
+	if state == Before && (stage == DrawPlaced || stage == DrawLate) { // a page may be in line before it asks again
+		dst = append(append(append(dst, `,"queued":"`...), text...), '"')
 	}
-	return append(dst, '"')
+	return dst
+}
+
+// appendNumber writes the visitor's reference number.
+func (v *Visitor) appendNumber(dst []byte) []byte {
+	return ticket.AppendNumber(dst, v.Decision.Ticket.ID)
 }
 
 func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second/2) / time.Second) }
@@ -246,7 +256,7 @@ func appendString(dst []byte, s string) []byte {
 }
 
 // appendMoment writes a time as RFC 3339 has it, in UTC, to the millisecond.
-func appendMoment(dst []byte, t fleet.Time) []byte {
+func appendMoment(dst []byte, t fleettime.Time) []byte {
 	dst = appendSecond(dst, t)
 	ms := t % 1000
 	return append(dst[:len(dst)-1], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
@@ -254,7 +264,7 @@ func appendMoment(dst []byte, t fleet.Time) []byte {
 
 // appendSecond is appendMoment to the second. Every answer has some of them, and the
 // standard library takes longer for them than all the rest.
-func appendSecond(dst []byte, t fleet.Time) []byte {
+func appendSecond(dst []byte, t fleettime.Time) []byte {
 	if t < 0 || t >= 253402300800_000 { // the year 10000
 		return t.Std().Truncate(time.Second).AppendFormat(dst, time.RFC3339)
 	}
@@ -266,7 +276,7 @@ func appendSecond(dst []byte, t fleet.Time) []byte {
 }
 
 // appendClock writes hours and minutes.
-func appendClock(dst []byte, t fleet.Time) []byte {
+func appendClock(dst []byte, t fleettime.Time) []byte {
 	s := int64(max(0, t)) / 1000 % 86400
 	return appendTwo(append(appendTwo(dst, s/3600), ':'), s/60%60)
 }

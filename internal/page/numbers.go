@@ -1,4 +1,4 @@
-package waiting
+package page
 
 import (
 	"strings"
@@ -130,20 +130,29 @@ func (c *catalog) appendSpan(dst []byte, d time.Duration) []byte {
 	return c.appendUnit(dst, days, s/(24*3600))
 }
 
-// appendQuartiles writes for how long the fastest 25, 50 and 75 of a hundred wait at most, one in a line.
+// appendQuartiles writes for how long the fastest 25, 50 and 75 of a hundred wait at most, one in a line: of those that are the
+// same the last.
 func (c *catalog) appendQuartiles(dst []byte, v *Visitor) []byte {
 	for k := range v.Decision.Quartiles {
-		d, u, size := v.quartile(k), minutes, time.Minute
-		if d > 2*time.Hour {
-			u, size = hours, time.Hour
-		}
-		if k > 0 {
-			dst = append(dst, '\n')
+		d := coarse(v.quartile(k))
+		if k < 2 && d == coarse(v.quartile(k+1)) {
+			continue
 		}
 		dst = append(c.appendNumber(dst, uint64(25*(k+1))), "\u00a0% ≤ "...)
-		dst = c.appendUnit(dst, u, max(1, uint64((d+size-1)/size)))
+		if dst = c.appendSpan(dst, d); k < 2 {
+			dst = append(dst, '\n')
+		}
 	}
 	return dst
+}
+
+// coarse rounds a quartile up: to five seconds in the first minute, then to minutes.
+func coarse(d time.Duration) time.Duration {
+	step := 5 * time.Second
+	if d = d.Round(time.Second); d > time.Minute {
+		step = time.Minute
+	}
+	return max(step, (d+step-1)/step*step)
 }
 
 // appendWait writes an estimate as coarsely as it is known: minutes up to two

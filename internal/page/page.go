@@ -1,4 +1,4 @@
-// Package waiting is what a visitor sees while waiting: the page, in the
+// Package page is what a visitor sees while waiting: the page, in the
 // languages of [room.Languages], and the same as JSON for apps.
 //
 // A page is compiled once into the text between its variables; rendering
@@ -9,7 +9,7 @@
 //
 // Operators brand the page with a few lines of CSS, or bring a page of their
 // own: see [Custom]. Translators edit the files in messages: see messages/README.md.
-package waiting
+package page
 
 import (
 	"crypto/sha256"
@@ -22,7 +22,7 @@ import (
 	"strings"
 	"sync"
 
-	"vestibule/internal/room"
+	"vestibule/internal/core/room"
 )
 
 // Page is a page ready for rendering. It is immutable and safe for concurrent
@@ -40,6 +40,8 @@ var (
 	pageCSS string
 	//go:embed page.js
 	pageJS string
+	//go:embed draw.js
+	drawJS string
 	//go:embed watch.js
 	watchJS string
 	//go:embed live.js
@@ -47,8 +49,9 @@ var (
 )
 
 var (
-	css    = squeeze(pageCSS)
+	css    = strings.ReplaceAll(squeeze(pageCSS), "\n", "")
 	script = shortenNames(squeezeScript(pageJS))
+	drawn  = shortenNames(squeezeScript(drawJS))
 	watch  = squeezeScript(watchJS)
 	live   = squeezeScript(liveJS)
 )
@@ -76,7 +79,7 @@ func branded(style string) *Page {
 		p.brand = "<style>" + style + "</style>\n"
 		styles += " " + hash(style)
 	}
-	p.policy = "default-src 'none'; style-src " + styles + "; script-src " + hash(watch) + " " + hash(script) +
+	p.policy = "default-src 'none'; style-src " + styles + "; script-src " + hash(watch) + " " + hash(drawn) + " " + hash(script) +
 		"; img-src data:; font-src data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
 	return p
 }
@@ -85,6 +88,11 @@ func branded(style string) *Page {
 func hash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// style returns the operator's style.
+func (p *Page) style() string {
+	return strings.TrimSuffix(strings.TrimPrefix(p.brand, "<style>"), "</style>\n")
 }
 
 // IsCustom reports whether the page is the operator's own, which has one
@@ -114,6 +122,18 @@ func (p *Page) Policy(nonce, sources string) string {
 		"; form-action 'self'; base-uri 'none'; frame-ancestors 'self'; script-src 'nonce-" + nonce + "'" + sources
 }
 
+// FramedBy returns a policy of a page that the pages of ancestors may show in a frame, too, as room.Settings.FrameAncestors has
+// them: "" for those of its own origin alone.
+func FramedBy(policy, ancestors string) string {
+	switch ancestors {
+	case "":
+		return policy
+	case room.FramedByNone:
+		return strings.Replace(policy, "frame-ancestors 'self'", "frame-ancestors 'none'", 1)
+	}
+	return strings.Replace(policy, "frame-ancestors 'self'", "frame-ancestors 'self' "+ancestors, 1)
+}
+
 // compiled are the parts of the built-in page in every language.
 var compiled = compileAll()
 
@@ -139,7 +159,7 @@ func compileAll() [][]part {
 // program.
 func compile(text string, c *catalog) []part {
 	fixed := map[string]string{
-		"lang": c.code, "dir": c.dir, "css": css, "watch": watch, "script": script, "words": c.script,
+		"lang": c.code, "dir": c.dir, "css": css, "watch": watch, "script": script, "words": c.script, "languages": c.languages(),
 	}
 	var parts []part
 	for {
@@ -273,7 +293,7 @@ var variables = map[string]variable{
 	"state":   func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return append(dst, v.State().String()...) },
 	"order":   func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return append(dst, v.method()...) },
 	"heading": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return append(dst, c.heading(v)...) },
-	"text":    func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return c.appendText(dst, v) },
+	"text":    func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return append(dst, c.textOrDraw(v)...) },
 	"lost":    func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return append(dst, c.lost(v)...) },
 	"message": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendEscaped(dst, v.Message) },
 	"bar": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
@@ -328,6 +348,43 @@ var variables = map[string]variable{
 	"updated-iso": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
 		return appendSecond(dst, v.Now)
 	},
+	"number": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
+		if v.Moment {
+			return dst
+		}
+		return v.appendNumber(dst)
+	},
+	// Parts of pages with a draw, so that no other page has to carry them.
+	"place": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
+		if v.stage() == "" {
+			return dst
+		}
+		place, of, ok := v.drawnPlace()
+		hidden := " hidden>"
+		if ok {
+			hidden = ">"
+		}
+		dst = append(append(append(append(dst, `<div class="s"`...), hidden...), "<dt>"...), c.msg.DrawPlace...)
+		dst = append(dst, `</dt><dd id="place">`...)
+		if ok {
+			dst = c.appendNumber(append(c.appendNumber(dst, place), '/'), of)
+		}
+		return append(dst, "</dd></div>\n"...)
+	},
+	"proof": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
+		if v.stage() == "" {
+			return dst
+		}
+		var room [256]byte // a receipt has fewer
+		proof := v.appendProof(room[:0])
+		dst = append(append(append(dst, `<details class="d"><summary>`...), c.msg.DrawCheck...), "</summary>\n<p><code id=\"proof\">"...)
+		dst = append(appendEscaped(dst, proof), `</code></p><p class="tools"><button type="button" id="copy" hidden>`...)
+		dst = append(append(dst, c.msg.Copy...), `</button> <a id="save" download="draw.json" href="data:application/json,`...)
+		dst = append(append(append(appendPercent(dst, proof), `">`...), c.msg.Save...), `</a></p><p><a href="/.well-known/vestibule/check-draw?room=`...)
+		dst = append(append(appendEscaped(dst, v.Room), "\">"...), c.msg.DrawCheck...)
+		dst = append(append(dst, "</a></p></details>\n<script>"...), drawn...)
+		return append(dst, "</script>\n"...)
+	},
 	"room": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendEscaped(dst, v.Room) },
 	"back": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendEscaped(dst, v.back()) },
 }
@@ -342,7 +399,7 @@ func (v *Visitor) back() string {
 
 // appendEscaped writes a text so that it is no markup, in an element or in a
 // quoted attribute.
-func appendEscaped(dst []byte, text string) []byte {
+func appendEscaped[T string | []byte](dst []byte, text T) []byte {
 	for i := range len(text) {
 		switch c := text[i]; c {
 		case '<':
@@ -357,6 +414,19 @@ func appendEscaped(dst []byte, text string) []byte {
 			dst = append(dst, "&#39;"...)
 		default:
 			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+// appendPercent writes a text as it may stand in an address: in a query, or behind data:.
+func appendPercent(dst, text []byte) []byte {
+	const digits = "0123456789ABCDEF"
+	for _, c := range text {
+		if c == '-' || c == '.' || c == ':' || c == ',' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' {
+			dst = append(dst, c)
+		} else {
+			dst = append(dst, '%', digits[c>>4], digits[c&15])
 		}
 	}
 	return dst

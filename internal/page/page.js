@@ -7,6 +7,13 @@ var $ = function (id) { return document.getElementById(id) };
 var words = JSON.parse($("words").textContent), now = JSON.parse($("now").textContent);
 var lang = document.documentElement.lang, vr = $("vr");
 var count = new Intl.NumberFormat(lang), plural = new Intl.PluralRules(lang);
+// stored outlasts a reload of this tab, where the browser keeps it.
+var stored = {};
+try { stored = JSON.parse(sessionStorage.vestibule) } catch (e) {} // nothing is kept yet, or may be
+function store(key, value) {
+	stored[key] = value;
+	try { sessionStorage.vestibule = JSON.stringify(stored) } catch (e) {} // then the next page begins anew
+}
 var short = { hour: "numeric", minute: "2-digit" }, long = { hour: "numeric", minute: "2-digit", second: "2-digit" };
 
 // Words.
@@ -27,9 +34,12 @@ function wait(s) {
 	if (s.state == "next") return words.wait_now;
 	var low = s.waitTimeLowSeconds, high = s.waitTimeHighSeconds, ranged = low < high;
 	if (!s.waitTimeKnown) return words.wait_unknown;
-	if (lots(s) && s.waitTimePercentileSeconds) return s.waitTimePercentileSeconds.map(function (t, i) {
-		return count.format(25 * (i + 1)) + "\u00a0% ≤ " + unit(t > 7200 ? "hour" : "minute", Math.max(1, Math.ceil(t / (t > 7200 ? 3600 : 60))));
-	}).join("\n");
+	if (lots(s) && s.waitTimePercentileSeconds) return s.waitTimePercentileSeconds.map(function (t) {
+		var size = t > 60 ? 60 : 5; // as coarsely as it is known
+		return span(Math.ceil(t / size) * size || 5);
+	}).map(function (t, i, all) {
+		return t == all[++i] ? "" : count.format(25 * i) + "\u00a0% ≤ " + t + "\n";
+	}).join("");
 	if (high < (ranged ? 60 : 45)) return words.wait_short;
 	if (low >= 86400) return words.wait_long;
 	var name = high > 7200 ? "hour" : "minute", size = high > 7200 ? 3600 : 60;
@@ -50,8 +60,7 @@ var skew = 0, state = "", done = 0, told = { state: now.state, ahead: now.people
 function show(s) {
 	if (at(s) != at(now)) done = grew = 0; // another place
 	now = s;
-	if (s.state == "moment") return turn(s.state, words.offline_text);
-	if (s.state == "blocked") return turn(s.state, words.blocked_text);
+	if (s.state == "moment" || s.state == "blocked") return turn(s.state, words[s.state + "_text"]);
 	skew = Date.now() - Date.parse(s.updatedAt);
 	put("ahead", s.counting || s.peopleAhead < 0 ? "–" : count.format(s.peopleAhead));
 	put("wait", wait(s));
@@ -59,14 +68,29 @@ function show(s) {
 	put("kept", span(s.placeKeptSeconds));
 	put("joined", clock(s.joinedAt, short));
 	put("updated", clock(s.updatedAt, long));
-	put("note", s.message);
-	if (s.lost) put("lost", words["lost_" + s.lost]);
+	put("number", s.number);
+	note(s);
+	if (s.draw && window.drawn) drawn(s.draw, s.state == "before", $, count);
+	// The expected time of the turn, in the zone of the browser.
+	var w = s.waitTimeKnown && s.state == "queued" && !lots(s) && s.waitTimeSeconds, step = w > 1200 ? 300000 : 60000;
+	$("turn").hidden = !(w >= 60 && w < 43200);
+	put("clock", clock(Math.round((Date.parse(s.updatedAt) + w * 1000) / step) * step, short));
+	if (s.lost) put("lost", s.lostText || "");
 	var known = s.progressPercent >= 0;
 	vr.dataset.order = s.queueingMethod;
 	vr.dataset.bar = known ? done = Math.max(done, s.progressPercent) : "";
 	if (known) $("bar").value = done;
 	turn(s.state, s.state == "paused" ? words["paused_" + s.pausedBy] : s.state == "queued" && s.counting ? words.queued_counting : s.state == "queued" && s.waitTimeLonger ? words.queued_longer : s.state == "queued" && lots(s) ? words.queued_random : words[s.state + "_text"]);
 	tick();
+}
+// note shows the organiser's message, and those that this page has shown before.
+function note(s) {
+	var seen = (stored.seen || []).filter(function (x) { return x[0] == s.room }), last = seen[seen.length - 1];
+	put("note", s.message);
+	if (s.message && (!last || last[2] != s.message)) store("seen", seen = seen.concat([[s.room, s.updatedAt, s.message]]).slice(-9));
+	if (s.message) seen = seen.slice(0, -1);
+	$("past").hidden = !seen.length;
+	put("seen", seen.map(function (x) { return clock(x[1], short) + " · " + x[2] }).join("\n"));
 }
 function turn(to, text) {
 	state = vr.dataset.state = to;
@@ -76,9 +100,17 @@ function turn(to, text) {
 	tell(to, text);
 }
 function tick() {
-	var t = Date.now() - skew;
+	var t = Date.now() - skew, start = Date.parse(now.startsAt);
 	put("waited", span((t - Date.parse(now.joinedAt)) / 1000));
-	if (now.startsAt) put("starts", span((Date.parse(now.startsAt) - t) / 1000));
+	if (start) put("starts", span((start - t) / 1000));
+	// A stream says something every five seconds at least.
+	if (said && Date.now() - said > 12000) { hush(); lost(); stream(); return turn("offline", words.offline_text) }
+	// It has started, and no stream says where everybody stands.
+	if (state == "before" && !said && Date.parse(now.updatedAt) < start && t > start + 1000) {
+		fresh = true;
+		within(Math.random() * 8);
+		show(word = Object.assign({}, now, { state: "queued", counting: true, updatedAt: new Date(t).toISOString() }));
+	}
 }
 // tell reads aloud what a person cares about, and not every second: another
 // state; half of the people gone; otherwise every five minutes.
@@ -116,8 +148,8 @@ function blocked() {
 // reload asks for the page itself. It is a GET even where this page answered a
 // form, and never comes in a hurry twice.
 function reload() {
-	var last = 0, key = "vestibule-reload";
-	try { last = +sessionStorage.getItem(key); sessionStorage.setItem(key, Date.now()) } catch (e) {} // no storage: nothing to remember
+	var last = stored.reload;
+	store("reload", Date.now());
 	setTimeout(function () {
 		if (location.hash) location.reload(); else location.replace(location.href);
 	}, Date.now() - last < 5000 ? 5000 : 0);
@@ -126,7 +158,9 @@ function reload() {
 // News. listen is the one place that knows how they come: it calls heard with
 // each, and missed where the site does not answer.
 var timer, due = 0, fails = 0, asking = null, again = false, source, said = 0, near = false, sent = 0, word = now, grew = 0, drew = 0, heights = [];
-function listen() { later(now.retryAfterSeconds); stream() }
+// fresh: nothing right is shown yet, so the next question is not held. broken: the stream broke off, and nothing was heard since.
+var fresh = true, broken = false;
+function listen() { later(now.counting ? 1 : now.retryAfterSeconds); stream() }
 function later(s) {
 	clearTimeout(timer);
 	due = 0;
@@ -148,7 +182,7 @@ function stream() {
 	if (source || entering || !window.EventSource || !(now.retryAfterSeconds > 0)) return;
 	source = new EventSource("/.well-known/vestibule/events?room=" + encodeURIComponent(now.room));
 	source.onopen = anew;
-	source.onmessage = function (e) { said = Date.now(); placed(JSON.parse(e.data)) };
+	source.onmessage = function (e) { said = Date.now(); broken = false; placed(JSON.parse(e.data)) };
 	source.addEventListener("over", function (e) {
 		hush();
 		if (e.data != "ask") return;
@@ -156,8 +190,14 @@ function stream() {
 		setTimeout(stream, 6000);
 	});
 	source.onerror = function () {
-		if (source && source.readyState == 2) { hush(); setTimeout(stream, 45000 + Math.random() * 30000) }
+		if (source && source.readyState == 2) { hush(); setTimeout(stream, 45000 + Math.random() * 30000) } else if (said) lost();
 	};
+}
+// lost asks soon, once: where the site does not answer either, the numbers shown are old.
+function lost() {
+	said = 0;
+	broken = fresh = true;
+	within(.2 + Math.random() * 3);
 }
 // away says that this page goes away, closed or left behind (it may come back
 // from where browsers keep pages). The place is kept. What this page was told last
@@ -172,19 +212,29 @@ function away() {
 function stopAsking() { if (asking) asking.abort() }
 function hush() { if (source) source.close(); source = null; said = 0; near = false }
 function placed(n) {
-	if (entering || !n.line || "queued next paused before".indexOf(now.state) < 0) return;
-	if (fails) return ask();
-	var was = near, joined = at(now), early = now.state == "before";
-	if (!now.counting && !early && !lots(now)) show(shown(n, joined)); // else the answer to the next question tells more
+	if (entering) return;
+	if (fails) {
+		fails = 0;
+		within(Math.random());
+	}
+	if (now.state == "closed") return n.closed || n.pausedBy ? 0 : within(Math.random() * 1.5);
+	if (!n.line || "queued next paused before".indexOf(now.state) < 0) return;
+	var was = near, joined = at(now), early = now.state == "before", p = place(n, joined);
+	if (early && now.place && window.drawn) drawn(now.draw, true, $, count, n, p.ahead);
+	// Of a line of many the answer knows sooner whether everybody in front is counted.
+	var counted = !now.counting || n.horizon < 8.64e15 && n.at >= joined + 2000 && p.total < 20;
+	// Where nothing is shown here, the answer to the next question tells more.
+	if (counted && !lots(now) && (!early || !n.starts && n.at >= Date.parse(now.startsAt))) show(shown(n, p));
+	else if (state == "offline") show(now);
 	if (n.drawn > joined && n.drawn != drew) within(Math.random() * 10, drew = n.drawn); // once: the answer tells the place
-	near = !n.pausedBy && (joined <= Math.max(n.horizon, early ? 0 : n.park) || lots(now) && now.state == "next");
+	near = !n.pausedBy && (joined <= Math.max(n.horizon, early ? 0 : n.park) || lots(now) && was);
 	// Timers of pages in the background are slow; messages are not.
-	if (near && !was) later(.05 + Math.random() * (early ? 3 : .45)); else if (due && Date.now() > due) ask();
+	if (near && !was) later(.05 + Math.random() * (early ? 1.5 : .45)); else if (due && Date.now() > due) ask();
 }
 // shown returns what the page shows after a message: never more than the newest answer
 // said. What only one message or two say, as where an edge has yet to be heard, is not shown.
-function shown(n, joined) {
-	var s = Object.assign({}, now), p = place(n, joined), known = word.waitTimeKnown, ahead = p.ahead, w = p.wait;
+function shown(n, p) {
+	var s = Object.assign({}, now), known = word.waitTimeKnown, ahead = p.ahead, w = p.wait;
 	heights = heights.filter(function (h) { return h[0] > n.at - 2500 && h[0] <= n.at });
 	heights.push([n.at, ahead, w]);
 	heights.forEach(function (h) { ahead = Math.max(ahead, h[1]); if (isFinite(h[2])) w = Math.max(w, h[2]) });
@@ -192,15 +242,20 @@ function shown(n, joined) {
 	if (n.pausedBy) {
 		s.state = "paused";
 		s.pausedBy = n.pausedBy;
-	} else if (now.state != "paused" || now.pausedBy == "system") s.state = p.next ? "next" : "queued";
+	} else {
+		s.state = p.next ? "next" : "queued";
+		if (now.state == "paused" && now.pausedBy == "operator") within(Math.random() * 10); // the answer may have another message
+	}
+	s.counting = false;
 	s.updatedAt = new Date(n.at).toISOString();
-	s.peopleAhead = Math.min(word.peopleAhead, Math.round(Math.max(0, ahead)));
+	s.peopleAhead = Math.round(Math.max(0, ahead));
+	if (word.peopleAhead >= 0 && !word.counting) s.peopleAhead = Math.min(word.peopleAhead, s.peopleAhead);
 	s.waitTimeKnown = isFinite(w) && s.state != "paused";
 	["Low", "", "High"].forEach(function (end) {
 		end = "waitTime" + end + "Seconds";
 		s[end] = known ? f * word[end] : w;
 	});
-	keep(s);
+	if (!now.counting) keep(s);
 	w = s.waitTimeSeconds;
 	var waited = (n.at - Date.parse(s.joinedAt)) / 1000;
 	s.peopleWaiting = Math.max(Math.round(p.total), s.peopleAhead + 1);
@@ -208,7 +263,7 @@ function shown(n, joined) {
 	return s;
 }
 // keep keeps what is shown from rising by a little, as the edge does where it answers (see
-// keepMonotone in internal/admission/estimate.go). Where it rises, the page says so.
+// keepMonotone in internal/core/admission/estimate.go). Where it rises, the page says so.
 function keep(s) {
 	var high = now.waitTimeHighSeconds, both = now.waitTimeKnown && s.waitTimeKnown;
 	if (both && s.waitTimeHighSeconds > high + Math.max(60, high / 5)) grew = Date.now();
@@ -221,7 +276,7 @@ function keep(s) {
 	}
 	s.waitTimeLonger = word.waitTimeLonger || Date.now() - grew < 300000;
 }
-// The arithmetic of places, as in internal/wire/view.go and internal/line/estimate.go;
+// The arithmetic of places, as in internal/core/wire/view.go and internal/core/estimate/estimate.go;
 // testdata/places.json holds both to the same.
 // place returns what a message says of somebody who joined then: people ahead (below
 // zero where there are slots to spare), people in all, seconds to wait, and whether
@@ -275,7 +330,7 @@ function ask() {
 	if (asking || entering) return;
 	sent = Date.now();
 	var cut = asking = new AbortController(), patience = setTimeout(function () { cut.abort() }, 45000);
-	fetch(location.href.split("#")[0], { headers: { Accept: "application/json", "Vestibule-Poll": "1" }, cache: "no-store", redirect: "manual", signal: cut.signal })
+	fetch(location.href.split("#")[0], { headers: { Accept: "application/json", "Vestibule-Poll": fresh ? "now" : "1" }, cache: "no-store", redirect: "manual", signal: cut.signal })
 		.then(function (r) {
 			if (/json/.test(r.headers.get("Content-Type"))) return r.json();
 			if (r.status >= 500) throw r.status;
@@ -292,35 +347,38 @@ function ask() {
 }
 function heard(s) {
 	fails = 0;
+	broken = false;
 	// A page that was given a ticket, and comes without any from the first question on, keeps none.
-	if (s.state == "reload") return s.cookies === false && !kept && now.state != "moment" ? blocked() : reload();
+	if (s.state == "reload") return s.cookies === false && !kept && now.state != "moment" && now.state != "closed" ? blocked() : reload();
 	kept = true;
 	if (s.state == "entering") return enter();
 	// What was told stands, but cannot be told anew for a moment.
-	if (s.state == "moment") { turn(s.state, words.offline_text); return later(s.retryAfterSeconds) }
+	fresh = s.state == "moment" || s.counting;
+	if (s.state == "moment") { turn(s.state, words.moment_text); return later(s.retryAfterSeconds) }
 	word = Object.assign({}, s);
-	// The stream may have told less since than the ticket remembers. What was told
-	// before the visitor was counted binds nobody.
-	if (now.answer && !now.counting && at(s) == at(now) && !lots(s)) keep(s);
+	// The stream may have told less since than the ticket remembers.
+	if (!now.counting && at(s) == at(now) && !lots(s)) keep(s);
 	show(s);
-	if (lots(s)) near = s.state == "next";
+	if (lots(s)) near = s.retryAfterSeconds < 4; // called
 	// Whose question was held for as long as may be has the turn near.
 	later(near && Date.now() - sent > 5000 ? .1 : s.retryAfterSeconds);
 }
 function missed() {
 	if (again) return;
-	if (++fails > 1 || navigator.onLine === false) turn("offline", words.offline_text);
+	fresh = true;
+	if (++fails > 1 || broken || navigator.onLine === false) turn("offline", words.offline_text);
 	later(Math.min(10, Math.pow(2, fails)) * (.75 + Math.random() / 2));
 }
 function wake() { if (document.visibilityState == "visible" && (fails || Date.now() - skew - Date.parse(now.updatedAt) > 30000)) ask() }
 
 // What the visitor may switch on.
-function toggle(button, on) { button.setAttribute("aria-pressed", on); return on }
+function toggle(button, on) { button.setAttribute("aria-pressed", on); store(button.id, on); return on }
 function pressed(e) { return e.currentTarget.getAttribute("aria-pressed") == "true" }
-$("sound").onclick = function (e) {
-	if (!toggle(e.currentTarget, !pressed(e))) { ring = function (done) { done() }; return }
+// armed makes ring sound. Some browsers play nothing on a page before somebody has touched it.
+function armed() {
 	sound = sound || new (window.AudioContext || window.webkitAudioContext)();
 	ring = function (done) {
+		sound.resume();
 		[659, 880].forEach(function (pitch, i) {
 			var o = sound.createOscillator(), g = sound.createGain(), at = sound.currentTime + i * .22;
 			o.frequency.value = pitch;
@@ -333,6 +391,10 @@ $("sound").onclick = function (e) {
 		});
 		setTimeout(done, 800);
 	};
+}
+$("sound").onclick = function (e) {
+	if (!toggle(e.currentTarget, !pressed(e))) { ring = function (done) { done() }; return }
+	armed();
 	ring(function () {});
 };
 $("notify").onclick = function (e) {
@@ -341,7 +403,13 @@ $("notify").onclick = function (e) {
 	Notification.requestPermission().then(function (p) { toggle(b, p == "granted") });
 };
 if (!window.Notification || !window.isSecureContext) $("notify").hidden = true;
+else if (stored.notify && Notification.permission == "granted") toggle($("notify"), true);
 if (!window.AudioContext && !window.webkitAudioContext) $("sound").hidden = true;
+else if (stored.sound) {
+	toggle($("sound"), true);
+	armed();
+	["click", "keydown"].forEach(function (name) { addEventListener(name, function () { sound.resume() }) });
+}
 
 if (state = now.state, state != "left") {
 	$("leave").onsubmit = stopAsking;

@@ -1,4 +1,4 @@
-package waiting
+package page
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"vestibule/internal/room"
+	"vestibule/internal/core/room"
 )
 
 // parseTemplate compiles a page; the error tells every fault with its line.

@@ -1,4 +1,4 @@
-package waiting_test
+package page_test
 
 import (
 	"encoding/json"
@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
-	"vestibule/internal/waiting"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/page"
 )
 
 // vector is a message of an event stream, and what it says of somebody who joined
@@ -28,11 +28,11 @@ type vector struct {
 
 func (x *vector) work(t *testing.T) {
 	t.Helper()
-	b, err := waiting.ReadBroadcast(x.Message)
+	b, err := page.ReadBroadcast(x.Message)
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, joined := b.View, fleet.Time(x.Joined)
+	v, joined := b.View, fleettime.Time(x.Joined)
 	x.Ahead, x.Total = v.Place(joined, true), v.Waiting()
 	wait, ok := v.Wait(x.Ahead)
 	if x.Wait = wait.Seconds(); !ok {
@@ -43,34 +43,34 @@ func (x *vector) work(t *testing.T) {
 
 // drawVector draws a message as they are sent, and a place in its line.
 func drawVector(t *testing.T, rng *rand.Rand) vector {
-	const start = fleet.Time(1_790_000_000_000)
-	v := &wire.View{At: start + 600_000, Horizon: start + fleet.Time(rng.IntN(600_000)), Slots: int64(rng.IntN(40) - 30), Theta: rng.Float64() / 300}
-	v.Park = v.Horizon + fleet.Time(rng.IntN(60_000))
+	const start = fleettime.Time(1_790_000_000_000)
+	v := &wire.View{At: start + 600_000, Horizon: start + fleettime.Time(rng.IntN(600_000)), Slots: int64(rng.IntN(40) - 30), Theta: rng.Float64() / 300}
+	v.Park = v.Horizon + fleettime.Time(rng.IntN(60_000))
 	if rng.IntN(8) == 0 {
-		v.Horizon, v.Park = line.Open, line.Open
+		v.Horizon, v.Park = estimate.Open, estimate.Open
 	}
 	for range rng.IntN(5) {
-		v.Paces = append(v.Paces, line.Pace{For: time.Duration(rng.IntN(90_000)) * time.Millisecond, Mu: math.Floor(100*rng.ExpFloat64()) / 10})
+		v.Paces = append(v.Paces, estimate.Pace{For: time.Duration(rng.IntN(90_000)) * time.Millisecond, Mu: math.Floor(100*rng.ExpFloat64()) / 10})
 	}
-	var h line.Histogram
-	for at := start + fleet.Time(rng.IntN(600_000)); at < v.At; at += fleet.Time(1000 * (1 + rng.IntN(20))) {
-		h = append(h, line.Slice{Start: at, Width: 1000, N: float64(rng.IntN(60)) / 10})
+	var h estimate.Histogram
+	for at := start + fleettime.Time(rng.IntN(600_000)); at < v.At; at += fleettime.Time(1000 * (1 + rng.IntN(20))) {
+		h = append(h, estimate.Slice{Start: at, Width: 1000, N: float64(rng.IntN(60)) / 10})
 	}
-	joined := v.At - fleet.Time(rng.ExpFloat64()*200_000) + 2000
+	joined := v.At - fleettime.Time(rng.ExpFloat64()*200_000) + 2000
 	if rng.IntN(3) == 0 { // around the places that are next
-		joined = v.At - fleet.Time(rng.IntN(4000))
-		v.Horizon, v.Park = joined+fleet.Time(rng.IntN(3000)-1000), v.At
+		joined = v.At - fleettime.Time(rng.IntN(4000))
+		v.Horizon, v.Park = joined+fleettime.Time(rng.IntN(3000)-1000), v.At
 		v.Slots = int64(h.Before(joined)) - int64(rng.IntN(3))
-		v.Paces = []line.Pace{{Mu: math.Floor(30*rng.Float64()) / 10}}
+		v.Paces = []estimate.Pace{{Mu: math.Floor(30*rng.Float64()) / 10}}
 	}
-	v.Line = line.NewDigest(h)
+	v.Line = estimate.NewDigest(h)
 	switch rng.IntN(3) {
 	case 0:
 		v.Unseen = float64(rng.IntN(50))
 	case 1:
 		v.Joining = float64(rng.IntN(200)) / 10
 	}
-	b := strings.TrimSpace(string(waiting.AppendBroadcast(nil, &waiting.Broadcast{Now: v.At, View: v})))
+	b := strings.TrimSpace(string(page.AppendBroadcast(nil, &page.Broadcast{Now: v.At, View: v})))
 	return vector{Message: json.RawMessage(strings.TrimPrefix(b, "data: ")), Joined: int64(joined)}
 }
 

@@ -1,11 +1,11 @@
-package waiting
+package page
 
 import (
 	"time"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/fleet"
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket"
 )
 
 // Sample is a visitor to look at.
@@ -19,12 +19,12 @@ type Sample struct {
 var Samples = makeSamples()
 
 func makeSamples() []Sample {
-	const now = fleet.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
+	const now = fleettime.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
 	line := func(change func(v *Visitor)) Visitor {
 		v := Visitor{Now: now, Grace: 5 * time.Minute, Room: "sale", Decision: admission.Decision{
 			Low: 8 * time.Minute, High: 11 * time.Minute,
 			Reason: admission.Behind, Ahead: 1234, Waiting: 20_000, Wait: 10 * time.Minute, Known: true, Retry: 20 * time.Second,
-			Ticket: ticket.Ticket{ID: 1, Joined: now.Add(-395 * time.Second), Answer: 7},
+			Ticket: ticket.Ticket{ID: 482177301, Joined: now.Add(-395 * time.Second), Answer: 7},
 		}}
 		change(&v)
 		return v
@@ -79,6 +79,12 @@ func makeSamples() []Sample {
 		{"draw-making", drawn(func(v *Visitor) { v.Event.Draw.Closes = now.Add(-time.Second) })},
 		{"draw-late", drawn(func(v *Visitor) {
 			v.Event.Draw.Closes, v.Decision.Ticket.Joined = now.Add(-10*time.Second), now.Add(-5*time.Second)
+		})},
+		{"draw-placed", drawn(func(v *Visitor) {
+			v.Event.Draw.Closes = now.Add(-18 * time.Second)
+			v.Event.Draw.Drawn, v.Event.Draw.Counted, v.Event.Draw.Entrants = true, now.Add(-time.Second), 290
+			v.Decision.Ahead, v.Decision.Waiting = 56, 301
+			v.Decision.Ticket.SetPlace(now.Add(-31 * time.Minute))
 		})},
 		{"left", line(func(v *Visitor) { v.Left = true })},
 		{"blocked", line(func(v *Visitor) { v.Blocked, v.Decision.Fresh, v.Decision.Ticket.Answer = true, admission.Newcomer, 0 })},

@@ -1,4 +1,4 @@
-package waiting
+package page
 
 import (
 	"cmp"
@@ -47,13 +47,18 @@ func squeezeScript(source string) string {
 			i += strings.IndexByte(source[i:], '\n') - 1
 		case c == ' ' && (last == '+' || last == '-') && source[i+1] == last:
 			b = append(b, c)
+		case c == ' ' && (last == '/' || source[i+1] == '/'): // a division
 		case c == ' ' && (strings.IndexByte(apart, last) >= 0 || strings.IndexByte(apart, source[i+1]) >= 0):
 		default:
 			b = append(b, c)
 		}
 	}
-	return string(b)
+	return lineEnds.Replace(lineEnds.Replace(string(b)))
 }
+
+// lineEnds takes those ends of lines and of statements out of a script that part nothing; the second time those that were
+// behind one of them.
+var lineEnds = strings.NewReplacer(";\n}", "}", "\n}", "}", ";}", "}", ";\n", ";", "{\n", "{", ",\n", ",")
 
 // shortenNames gives short names to all that a script declares, the shortest to what is used most. A name is another one
 // wherever it is no property, so the script must not use something of the browser by the name of a variable that it has elsewhere.

@@ -1,17 +1,17 @@
-package waiting
+package page
 
 import (
 	"time"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/fleet"
-	"vestibule/internal/room"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
 )
 
 // Visitor is what one visitor is told.
 type Visitor struct {
 	Decision admission.Decision
-	Now      fleet.Time
+	Now      fleettime.Time
 	Grace    time.Duration // for which the place is kept
 	Lang     Lang
 	Room     string // its name
@@ -28,18 +28,27 @@ type Visitor struct {
 
 // Event is what a visitor is told of a scheduled event. The zero value is none.
 type Event struct {
-	Start, End fleet.Time // 0 for no event
-	Prequeue   bool       // it has not started, and visitors gather already
-	Shuffle    bool       // at the start those who gathered are put in random order
-	Draw       Draw       // by which they are, where that is known
+	Start, End fleettime.Time // 0 for no event
+	Prequeue   bool           // it has not started, and visitors gather already
+	Shuffle    bool           // at the start those who gathered are put in random order
+	Draw       Draw           // by which they are, where that is known
 }
 
 // Draw is what a visitor is told of the draw of an event. The zero value is none.
 type Draw struct {
-	Commit string     // to its secret, in hexadecimal digits: everybody can check by it that nobody steered the draw
-	Closes fleet.Time // who has joined before takes part
-	Drawn  bool       // its record is public
+	Commit   string         // to its secret, in hexadecimal digits: everybody can check by it that nobody steered the draw
+	Closes   fleettime.Time // who has joined before takes part
+	Drawn    bool           // its record is public
+	Counted  fleettime.Time // from then on the people in front are counted by their drawn places; 0 before the record is public
+	Entrants uint64         // of the record
 }
+
+// settles is how long after the record of a draw is public the people in front are counted by their drawn places:
+// everybody is told by [Draw.Asks] to ask within that time, and edges report their counts.
+const settles = 13 * time.Second
+
+// SettlesAt sets from when on places of the draw are told, by when its record was published.
+func (d *Draw) SettlesAt(published fleettime.Time) { d.Counted = published.Add(settles) }
 
 // Stages of a draw for a visitor. The set is closed: it is part of the JSON that apps read.
 const (
@@ -69,8 +78,12 @@ func (v *Visitor) stage() string {
 // another place.
 func (v *Visitor) ahead() (n uint64, told bool) {
 	switch v.stage() {
-	case DrawPlaced, DrawLate:
+	case DrawLate: // everybody from before the close stands in front, in any order
 		return v.Decision.Ahead, true
+	case DrawPlaced:
+		if !v.Event.Prequeue || v.Now >= v.Event.Draw.Counted {
+			return v.Decision.Ahead, true
+		}
 	case "":
 		if !v.Event.Prequeue || !v.Event.Shuffle {
 			return v.Decision.Ahead, true
@@ -79,10 +92,53 @@ func (v *Visitor) ahead() (n uint64, told bool) {
 	return 0, false
 }
 
+// drawnPlace returns the visitor's place in a draw, and the number of entrants; ok is false where
+// that is not known, and once the event has begun, when the place changes.
+func (v *Visitor) drawnPlace() (place, of uint64, ok bool) {
+	ahead, told := v.ahead()
+	if !told || v.State() != Before || v.stage() != DrawPlaced {
+		return 0, 0, false
+	}
+	return ahead + 1, max(ahead+1, v.Event.Draw.Entrants), true
+}
+
+// Asks returns the time until a visitor is to ask again, at most wait but for jitter: once places of a draw can be given,
+// once they are known, and at the start. jitter is a number of 0 to 1 by chance, so that not all ask at once.
+func (e *Event) Asks(now fleettime.Time, wait time.Duration, jitter float64) time.Duration {
+	if !e.Prequeue || wait == 0 {
+		return wait
+	}
+	at, over := e.Start, 8.0 // seconds
+	switch d := &e.Draw; {
+	case d.Closes == 0:
+	case !d.Drawn:
+		if now >= d.Closes { // nobody may be late for the record: see draw.Settle
+			return wait
+		}
+		at, over = d.Closes.Add(3*time.Second), 6
+	case now < d.Counted:
+		at, over = d.Counted, 4
+	}
+	left := at.Sub(now)
+	if left <= 0 || left >= wait {
+		return wait
+	}
+	return left + time.Duration(jitter*over*float64(time.Second))
+}
+
+// appendProof writes the proof of the draw for the visitor: the receipt, as package draw reads it, or before there is
+// one the commit.
+func (v *Visitor) appendProof(dst []byte) []byte {
+	if v.stage() == DrawPlaced {
+		return v.appendReceipt(dst)
+	}
+	return append(append(append(dst, `{"commit":"`...), v.Event.Draw.Commit...), `"}`...)
+}
+
 // appendReceipt writes what the visitor keeps of the draw, as package draw reads it.
 func (v *Visitor) appendReceipt(dst []byte) []byte {
 	t := &v.Decision.Ticket
-	dst = append(dst, `{"ticket":"`...)
+	dst = append(append(append(dst, `{"commit":"`...), v.Event.Draw.Commit...), `","ticket":"`...)
 	for shift := 60; shift >= 0; shift -= 4 {
 		dst = append(dst, hexDigits[t.ID>>shift&15])
 	}
@@ -248,7 +304,7 @@ func (v *Visitor) progress() (percent int, ok bool) {
 
 // Retry returns after how many seconds to ask again, 0 for never.
 func (v *Visitor) Retry() int64 {
-	if v.Left || v.method() == "reject" {
+	if v.Left {
 		return 0
 	}
 	return max(1, int64((v.Decision.Retry+time.Second-1)/time.Second))

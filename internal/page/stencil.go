@@ -1,4 +1,4 @@
-package waiting
+package page
 
 import (
 	"encoding/binary"
@@ -51,7 +51,7 @@ func newCommon(p *Page, v *Visitor) common {
 }
 
 // ownVariables are the variables of the page that tell something of the visitor alone, or change with the time.
-var ownVariables = strings.Fields("title refresh bar ahead wait starts total waited joined joined-iso updated updated-iso")
+var ownVariables = strings.Fields("title refresh bar ahead wait starts total number waited joined joined-iso updated updated-iso")
 
 // hasStencils reports whether pages for v are made by stencils. In languages with digits of their own, and with the
 // receipt of a draw, too few pages are the same but for 0 to 9.

@@ -1,4 +1,4 @@
-package waiting
+package page
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
 )
 
 // template is an operator's Mustache page, compiled to a list of steps. It
@@ -158,7 +158,7 @@ func waitMinutes(v *Visitor) int64 {
 
 // untilMinutes returns for how many minutes a moment is away, 0 for none or one
 // that is over.
-func untilMinutes(v *Visitor, t fleet.Time) int64 {
+func untilMinutes(v *Visitor, t fleettime.Time) int64 {
 	if t == 0 {
 		return 0
 	}
@@ -170,7 +170,7 @@ func appendFormatted(dst []byte, n int64) []byte {
 	return catalogs[English].appendSpan(dst, time.Duration(n)*time.Minute)
 }
 
-func appendUntil(dst []byte, v *Visitor, t fleet.Time) []byte {
+func appendUntil(dst []byte, v *Visitor, t fleettime.Time) []byte {
 	if t == 0 {
 		return append(dst, "unavailable"...)
 	}

@@ -1,4 +1,4 @@
-package waiting_test
+package page_test
 
 import (
 	"strings"
@@ -6,12 +6,12 @@ import (
 
 	"github.com/cbroglie/mustache"
 
-	"vestibule/internal/waiting"
-	"vestibule/internal/waiting/checkpage"
+	"vestibule/internal/page"
+	"vestibule/internal/page/checkpage"
 )
 
 func TestCustomPages(t *testing.T) {
-	v := &waiting.Samples[0].Visitor
+	v := &page.Samples[0].Visitor
 	for _, tc := range []struct{ name, page, want string }{
 		{"a variable", "{{peopleAhead}} ahead, {{ waitTime }} min", "1234 ahead, 10 min"},
 		{"escaped and raw", "{{waitTimeFormatted}} {{{waitTimeFormatted}}} {{&waitTimeFormatted}}", "10 minutes 10 minutes 10 minutes"},
@@ -27,7 +27,7 @@ func TestCustomPages(t *testing.T) {
 			t.Errorf("%s: %v", tc.name, err)
 			continue
 		}
-		p, err := waiting.Custom([]byte(tc.page))
+		p, err := page.Custom([]byte(tc.page))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,11 +39,11 @@ func TestCustomPages(t *testing.T) {
 
 // Who is let in within seconds is told the same wait by every variable.
 func TestAShortWaitIsOneMinute(t *testing.T) {
-	p, err := waiting.Custom([]byte("{{waitTime}}, {{waitTimeHours}}:{{waitTimeHourMinutes}}, {{waitTimeFormatted}}<br>"))
+	p, err := page.Custom([]byte("{{waitTime}}, {{waitTimeHours}}:{{waitTimeHourMinutes}}, {{waitTimeFormatted}}<br>"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := waiting.Samples[0].Visitor
+	v := page.Samples[0].Visitor
 	v.Decision.Next, v.Decision.Wait = true, 0
 	if got, want := string(p.Render(nil, &v)), "1, 0:1, 1 minute<br>"; got != want {
 		t.Errorf("rendered %q, want %q", got, want)
@@ -58,11 +58,11 @@ func TestAShortWaitIsOneMinute(t *testing.T) {
 // they stand; nothing else does.
 func TestScriptsOfCustomPagesGetTheNonce(t *testing.T) {
 	const text = "<script src=\"https://x.test/a.js\"></script><SCRIPT>if (1<2) {{#queueAll}}<script\n>{{/queueAll}}</SCRIPT><scripty {{! <script> }}<script"
-	p, err := waiting.Custom([]byte(text))
+	p, err := page.Custom([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := waiting.Samples[0].Visitor
+	v := page.Samples[0].Visitor
 	v.QueueAll, v.Nonce = true, "n0-nce"
 	const want = "<script nonce=n0-nce src=\"https://x.test/a.js\"></script><SCRIPT nonce=n0-nce>if (1<2) <script nonce=n0-nce\n></SCRIPT><scripty <script"
 	if got := string(p.Render(nil, &v)); got != want {
@@ -85,7 +85,7 @@ func TestBrokenPagesAreRefusedWithEveryFault(t *testing.T) {
 		{"a partial", "{{>header}}", []string{"partials are not supported"}},
 		{"other delimiters", "{{=<% %>=}}", []string{"delimiters"}},
 		{"too deep", strings.Repeat("{{#queueAll}}", 40) + strings.Repeat("{{/queueAll}}", 40), []string{"deep"}},
-		{"too large", strings.Repeat("x", waiting.MaxPage+1), []string{"at most"}},
+		{"too large", strings.Repeat("x", page.MaxPage+1), []string{"at most"}},
 	} {
 		_, err := checkpage.Check([]byte(tc.page))
 		for _, want := range tc.want {
@@ -128,11 +128,11 @@ func TestDoubtsAboutAPage(t *testing.T) {
 				t.Errorf("%s: %q, want %q", tc.name, doubts[i], want)
 			}
 		}
-		page, err := waiting.Custom([]byte(tc.page))
+		shown, err := page.Custom([]byte(tc.page))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := string(page.Render(nil, &waiting.Samples[0].Visitor)); tc.shown != "" && got != tc.shown {
+		if got := string(shown.Render(nil, &page.Samples[0].Visitor)); tc.shown != "" && got != tc.shown {
 			t.Errorf("%s: rendered %q, want %q", tc.name, got, tc.shown)
 		}
 	}
@@ -140,17 +140,17 @@ func TestDoubtsAboutAPage(t *testing.T) {
 
 // Origins of the room's setting may be used by the operator's page, and by no other.
 func TestSourcesOfAPage(t *testing.T) {
-	page, err := waiting.Custom([]byte("<script src=https://cdn.test/a.js></script>"))
+	shown, err := page.Custom([]byte("<script src=https://cdn.test/a.js></script>"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy := page.Policy("n", "https://cdn.test https://api.test:8443")
+	policy := shown.Policy("n", "https://cdn.test https://api.test:8443")
 	for _, want := range []string{"script-src 'nonce-n' https://cdn.test https://api.test:8443", "connect-src 'self' https://cdn.test https://api.test:8443;", "default-src 'none';"} {
 		if !strings.Contains(policy, want) {
 			t.Errorf("policy %s, want %s", policy, want)
 		}
 	}
-	if policy := waiting.Builtin().Policy("", "https://cdn.test"); strings.Contains(policy, "cdn") {
+	if policy := page.Builtin().Policy("", "https://cdn.test"); strings.Contains(policy, "cdn") {
 		t.Errorf("the built-in page has %s", policy)
 	}
 }
@@ -162,26 +162,26 @@ func FuzzCustomPage(f *testing.F) {
 	} {
 		f.Add(s)
 	}
-	var out waiting.Packer
+	var out page.Packer
 	f.Fuzz(func(t *testing.T, text string) {
-		page, err := waiting.Custom([]byte(text))
-		if err != nil || !page.IsCustom() {
+		shown, err := page.Custom([]byte(text))
+		if err != nil || !shown.IsCustom() {
 			return
 		}
 		oracle, err := mustache.ParseString(text)
 		if err != nil {
 			return // checkpage refuses it
 		}
-		for i := range waiting.Samples {
-			v := &waiting.Samples[i].Visitor
-			want, err := oracle.Render(waiting.Values(v))
+		for i := range page.Samples {
+			v := &page.Samples[i].Visitor
+			want, err := oracle.Render(page.Values(v))
 			if err != nil {
 				return
 			}
-			if got := string(page.Render(nil, v)); got != want {
+			if got := string(shown.Render(nil, v)); got != want {
 				t.Fatalf("%q rendered as %q, the library says %q", text, got, want)
 			}
-			samePage(t, page, v, &out, text)
+			samePage(t, shown, v, &out, text)
 		}
 	})
 }

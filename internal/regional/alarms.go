@@ -6,17 +6,17 @@ import (
 	"slices"
 	"time"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger/region"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
-	"vestibule/internal/slots"
-	"vestibule/internal/wire"
 )
 
 // Ready tells whether this regional leads, or stands by to lead.
 func (s *Server) Ready() node.Readiness {
-	var st slots.RegionStatus
+	var st region.Status
 	var twins []string
-	var waits []slots.Wait
+	var waits []region.Wait
 	s.mu.Lock()
 	leading := s.agg != nil
 	if leading {
@@ -61,7 +61,7 @@ func (s *Server) Ready() node.Readiness {
 }
 
 // waitAlarm says what is waited for, until when, and what would end it.
-func (s *Server) waitAlarm(w *slots.Wait) string {
+func (s *Server) waitAlarm(w *region.Wait) string {
 	dc := s.Config.DataCenter
 	until := "until "
 	if w.Until != 0 {
@@ -69,8 +69,10 @@ func (s *Server) waitAlarm(w *slots.Wait) string {
 	}
 	what := "nobody is let in here"
 	switch {
-	case w.Why == slots.WaitRate:
+	case w.Why == region.WaitRate:
 		what = fmt.Sprintf("%d admissions a minute stay unused", w.Rate)
+	case w.Why == region.WaitGuess:
+		what = fmt.Sprintf("no slot of the %d that are taken comes free", w.Sessions)
 	case !w.Closed:
 		what = fmt.Sprintf("%d slots stay unused", w.Sessions)
 	}
@@ -83,44 +85,46 @@ func (s *Server) waitAlarm(w *slots.Wait) string {
 		end = "; it has ended, and this is for what it let in before"
 	}
 	switch w.Why {
-	case slots.WaitTime:
+	case region.WaitTime:
 		return what + ": neither global nor an edge has told fleet time"
-	case slots.WaitBooks:
+	case region.WaitBooks:
 		return what + ": global has not told yet what this data centre holds, see the alarms of its /readyz"
-	case slots.WaitEdge:
+	case region.WaitEdge:
 		return fmt.Sprintf("%s %s%s is heard: nobody else knows what it counted%s", what, until, edge, end)
-	case slots.WaitRate:
+	case region.WaitRate:
 		return fmt.Sprintf("%s, fewer every second, the last until %s UTC: edges that are not heard any more may have let in so many", what, clock(w.Until))
-	case slots.WaitSessions:
+	case region.WaitGuess:
+		return fmt.Sprintf("%s until %s UTC: nobody in the fleet knew the time when it was started, so every ticket of before is waited for; see that the processes keep their data_dir", what, clock(w.Until))
+	case region.WaitSessions:
 		return fmt.Sprintf("%s %s%s is heard: it may go on renewing sessions%s", what, until, edge, end)
 	}
 	return fmt.Sprintf("%s, for reason %d", what, w.Why)
 }
 
 // clock is the time of day of fleet time.
-func clock(t fleet.Time) string { return time.UnixMilli(int64(t)).UTC().Format(time.TimeOnly) }
+func clock(t fleettime.Time) string { return time.UnixMilli(int64(t)).UTC().Format(time.TimeOnly) }
 
 // alarmEvery is how often it is looked whether there is something new to wait for.
 const alarmEvery = time.Second
 
 // tellWaits logs what is waited for when that changes.
-func (s *Server) tellWaits(now fleet.Mono, agg *slots.Aggregator) {
+func (s *Server) tellWaits(now fleettime.Mono, agg *region.Aggregator) {
 	if s.looked != 0 && now.Sub(s.looked) < alarmEvery {
 		return
 	}
 	s.looked = now
 	waits := agg.Waits(now)
-	key := func(w slots.Wait) slots.Wait { return slots.Wait{Why: w.Why, Edge: w.Edge, Inc: w.Inc, Ended: w.Ended} }
-	for i := range waits {
-		if !slices.Contains(s.waits, key(waits[i])) {
+	keys := make([]region.Wait, len(waits))
+	for i, w := range waits {
+		keys[i] = region.Wait{Why: w.Why, Edge: w.Edge, Inc: w.Inc, Ended: w.Ended}
+	}
+	begin, over := s.waits.Note(now, keys)
+	for _, key := range begin {
+		if i := slices.Index(keys, key); i >= 0 {
 			s.log.Warn("waiting", slog.String("alarm", s.waitAlarm(&waits[i])))
 		}
 	}
-	if len(waits) == 0 && len(s.waits) > 0 {
+	if over {
 		s.log.Info("nothing is waited for any more")
-	}
-	s.waits = s.waits[:0]
-	for _, w := range waits {
-		s.waits = append(s.waits, key(w))
 	}
 }

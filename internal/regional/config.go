@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
-	"vestibule/internal/wire"
 )
 
 // Config is the configuration of a regional.

@@ -6,12 +6,12 @@ import (
 	"log/slog"
 	"time"
 
-	"vestibule/internal/slots"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/ledger/region"
+	"vestibule/internal/core/wire"
 )
 
 // forget answers an operator who says that an edge has ended.
-func (s *Server) forget(agg *slots.Aggregator, question []byte) []byte {
+func (s *Server) forget(agg *region.Aggregator, question []byte) []byte {
 	var ask wire.ForgetAsk
 	var out wire.ForgetAnswer
 	err := json.Unmarshal(question, &ask)
@@ -19,7 +19,7 @@ func (s *Server) forget(agg *slots.Aggregator, question []byte) []byte {
 		err = wire.CheckName(ask.Edge)
 	}
 	if err == nil {
-		var f slots.Forgotten
+		var f region.Forgotten
 		s.mu.Lock()
 		f, err = agg.Forget(s.Clock.Now(), ask.Edge, ask.Inc)
 		s.mu.Unlock()
@@ -43,7 +43,7 @@ func (s *Server) forget(agg *slots.Aggregator, question []byte) []byte {
 }
 
 // rejoin answers an operator who says that this data centre is the one of the list.
-func (s *Server) rejoin(agg *slots.Aggregator) []byte {
+func (s *Server) rejoin(agg *region.Aggregator) []byte {
 	s.mu.Lock()
 	err := agg.Rejoin()
 	s.mu.Unlock()

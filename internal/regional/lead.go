@@ -10,11 +10,11 @@ import (
 	"slices"
 	"time"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger/region"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
-	"vestibule/internal/slots"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
 )
 
 // errRejoins says that an operator wants the data centre to go on as the one of the list.
@@ -89,7 +89,7 @@ func (s *Server) hearOut(stops bool) {
 }
 
 // open returns the aggregator of a term, over what is stored of the data centre.
-func (s *Server) open(ctx context.Context, t *node.Term) (*slots.Aggregator, error) {
+func (s *Server) open(ctx context.Context, t *node.Term) (*region.Aggregator, error) {
 	if !t.Before {
 		s.fresh = s.Config.Bootstrap // it stays true where the promises cannot be opened under this lease
 	}
@@ -118,8 +118,9 @@ func (s *Server) open(ctx context.Context, t *node.Term) (*slots.Aggregator, err
 	s.mu.Lock()
 	known := s.site
 	s.mu.Unlock()
-	return slots.NewAggregator(s.Clock.Now(), slots.AggregatorConfig{
-		DC: s.Config.DataCenter, Term: t.Term, Params: s.Params, Bootstrap: s.fresh,
+	now := s.Clock.Now()
+	return region.New(now, region.Config{
+		DC: s.Config.DataCenter, Time: s.times.Known(now), Term: t.Term, Params: s.Params, Bootstrap: s.fresh,
 		Own: s.own, OwnTerm: s.ownTerm, Site: newSite(), Known: known,
 	}, stored), nil
 }
@@ -151,17 +152,17 @@ func (s *Server) lookForSite(ctx context.Context) {
 }
 
 // show lets /status and metrics look at an aggregator, nil for none.
-func (s *Server) show(agg *slots.Aggregator) {
+func (s *Server) show(agg *region.Aggregator) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.agg = agg
 	if agg != nil {
-		s.unknown, s.twins, s.waits, s.builds, s.toldEdges, s.news, s.reported = 0, 0, nil, map[uint64]edgeBuild{}, 0, false, 0
+		s.unknown, s.twins, s.waits, s.builds, s.toldEdges, s.news, s.reported = 0, 0, node.Steady[region.Wait]{}, map[uint64]edgeBuild{}, 0, false, 0
 	}
 }
 
 // listen brings in what edges, global and operators say, until what it adds to c is closed.
-func (s *Server) listen(agg *slots.Aggregator, t *node.Term, c *node.Closer) error {
+func (s *Server) listen(agg *region.Aggregator, t *node.Term, c *node.Closer) error {
 	dc := s.Config.DataCenter
 	stop, err := s.Edges.Subscribe(wire.Reports(dc), func(_ string, data []byte) {
 		if m, err := wire.DecodeReport(data); s.understood("report", err) {
@@ -202,7 +203,7 @@ func (s *Server) understood(what string, err error) bool {
 }
 
 // observe takes a report of an edge.
-func (s *Server) observe(agg *slots.Aggregator, m *wire.Report) {
+func (s *Server) observe(agg *region.Aggregator, m *wire.Report) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	agg.Observe(s.Clock.Now(), *m)
@@ -219,7 +220,7 @@ func (s *Server) observe(agg *slots.Aggregator, m *wire.Report) {
 }
 
 // apply takes a grant of global.
-func (s *Server) apply(agg *slots.Aggregator, g *wire.Grant) {
+func (s *Server) apply(agg *region.Aggregator, g *wire.Grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.Clock.Now()
@@ -231,7 +232,7 @@ func (s *Server) apply(agg *slots.Aggregator, g *wire.Grant) {
 }
 
 // saved tells the aggregator that a version is stored, or ends the term.
-func (s *Server) saved(agg *slots.Aggregator, version uint64, err error) error {
+func (s *Server) saved(agg *region.Aggregator, version uint64, err error) error {
 	if err != nil {
 		return fmt.Errorf("store promises: %w", err)
 	}
@@ -244,7 +245,7 @@ func (s *Server) saved(agg *slots.Aggregator, version uint64, err error) error {
 
 // reportDue returns when global is to be told next: where edges told something of a room since, as soon
 // as of a room in which much changes, so that what operators see is not old. The caller holds the lock.
-func (s *Server) reportDue(agg *slots.Aggregator) fleet.Mono {
+func (s *Server) reportDue(agg *region.Aggregator) fleettime.Mono {
 	if s.news {
 		return min(agg.ReportDue(), s.reported.Add(s.Params.SyncFast))
 	}
@@ -253,7 +254,7 @@ func (s *Server) reportDue(agg *slots.Aggregator) fleet.Mono {
 
 // pump sends what is due, hands over what is to be stored, and returns how long
 // nothing will be due.
-func (s *Server) pump(agg *slots.Aggregator, store *storer) time.Duration {
+func (s *Server) pump(agg *region.Aggregator, store *storer) time.Duration {
 	s.mu.Lock()
 	now := s.Clock.Now()
 	var grants []wire.Grant
@@ -303,7 +304,7 @@ const (
 
 // tellEdges adds to a report what people look at: the release of this process, and now and then how
 // the edges are: first those that are neither well nor given up. The caller holds the lock.
-func (s *Server) tellEdges(now fleet.Mono, agg *slots.Aggregator, m *wire.Report) {
+func (s *Server) tellEdges(now fleettime.Mono, agg *region.Aggregator, m *wire.Report) {
 	m.Build = node.BuildVersion()
 	if s.toldEdges != 0 && now.Sub(s.toldEdges) < edgesEvery {
 		return
@@ -315,19 +316,19 @@ func (s *Server) tellEdges(now fleet.Mono, agg *slots.Aggregator, m *wire.Report
 		if b, ok := s.builds[e.Inc]; ok {
 			builds[e.Inc] = b
 		}
-		if e.State == slots.Left {
+		if e.State == region.Left {
 			continue
 		}
 		told := wire.ToldEdge{Name: e.Name, Build: builds[e.Inc].name, State: e.State, Heard: now.Sub(e.Heard)}
-		if e.State != slots.Dead {
+		if e.State != region.Dead {
 			m.Opens = min(m.Opens, max(1, builds[e.Inc].opens))
 		}
-		if e.State == slots.Alive {
+		if e.State == region.Alive {
 			told.Lease = max(0, s.Params.EdgeLease-told.Heard)
 		}
 		m.Edges = append(m.Edges, told)
 	}
-	last := map[string]int{slots.Alive: 1, slots.Dead: 2}
+	last := map[string]int{region.Alive: 1, region.Dead: 2}
 	slices.SortStableFunc(m.Edges, func(a, b wire.ToldEdge) int {
 		return cmp.Or(cmp.Compare(last[a.State], last[b.State]), cmp.Compare(a.Name, b.Name))
 	})
@@ -336,7 +337,7 @@ func (s *Server) tellEdges(now fleet.Mono, agg *slots.Aggregator, m *wire.Report
 	m.Edges = m.Edges[:min(len(m.Edges), wire.MaxToldEdges)]
 }
 
-func (s *Server) rejoins(agg *slots.Aggregator) bool {
+func (s *Server) rejoins(agg *region.Aggregator) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return agg.Rejoins()

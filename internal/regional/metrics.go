@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
 	"vestibule/internal/node"
 )
 
@@ -115,7 +115,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge(m.term, float64(st.Region.Term.N))
 	unsaved, _ := m.s.unsaved.now()
 	gauge(m.unsaved, unsaved.Seconds())
-	gauge(m.syncAge, m.s.Clock.Now().Sub(fleet.Mono(m.heard.Load())).Seconds())
+	gauge(m.syncAge, m.s.Clock.Now().Sub(fleettime.Mono(m.heard.Load())).Seconds())
 	if !st.Leading {
 		return
 	}

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"log/slog"
 
-	"vestibule/internal/natsbus"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
-	"vestibule/internal/wire"
+	"vestibule/internal/node/natsbus"
 )
 
 // Node is a regional with its listener for people and machines that watch it.

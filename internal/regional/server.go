@@ -20,10 +20,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger/region"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
-	"vestibule/internal/slots"
-	"vestibule/internal/wire"
 )
 
 // Options are what a server is made of.
@@ -48,20 +48,21 @@ type Server struct {
 	fleet     *node.Fleet
 	metrics   *metrics
 	candidate *node.Candidate
+	times     *node.Timekeeper
 
 	mu      sync.Mutex
-	agg     *slots.Aggregator // nil while not leading
-	twins   uint64            // edges of one name that were told of
-	unknown uint64            // edges that nothing stored tells of, likewise
+	agg     *region.Aggregator // nil while not leading
+	twins   uint64             // edges of one name that were told of
+	unknown uint64             // edges that nothing stored tells of, likewise
 
-	news     bool       // edges told something of a room since global was told
-	reported fleet.Mono // when global was told last
+	news     bool           // edges told something of a room since global was told
+	reported fleettime.Mono // when global was told last
 
 	builds    map[uint64]edgeBuild // what edges run, by incarnation
-	toldEdges fleet.Mono           // when global was told of the edges last
+	toldEdges fleettime.Mono       // when global was told of the edges last
 
-	waits  []slots.Wait // what was said to be waited for
-	looked fleet.Mono   // when it was last looked
+	waits  node.Steady[region.Wait] // what was said to be waited for
+	looked fleettime.Mono           // when it was last looked
 
 	fresh   bool    // that the data centre is new was said, and believed; until something is stored
 	unsaved trouble // with storing promises
@@ -88,12 +89,13 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.fleet.Tell(func() (fleet.Time, time.Duration) { return s.time(), 0 })
+	s.fleet.Tell(func() (fleettime.Time, time.Duration) { return s.time(), 0 })
+	s.times = node.NewTimekeeper(o.Config.DataDir, o.Clock, s.log)
 	return s, nil
 }
 
 // time returns fleet time where this process leads and knows it, else what the machine takes for it.
-func (s *Server) time() fleet.Time {
+func (s *Server) time() fleettime.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.agg != nil {
@@ -101,7 +103,17 @@ func (s *Server) time() fleet.Time {
 			return t
 		}
 	}
-	return fleet.TimeOf(time.Now())
+	return fleettime.TimeOf(time.Now())
+}
+
+// known returns fleet time for the data folder; the zero value where this process does not lead or know it.
+func (s *Server) known(now fleettime.Mono) fleettime.Known {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.agg == nil {
+		return fleettime.Known{}
+	}
+	return s.agg.Known(now)
 }
 
 // Run stands for leadership, and leads, until ctx ends; where the cause is
@@ -119,6 +131,10 @@ func (s *Server) Run(ctx context.Context) error {
 	g.Go(func() error { return node.IgnoreEnd(ctx, s.fleet.Run(ctx)) })
 	g.Go(func() error {
 		s.lookForSite(ctx)
+		return nil
+	})
+	g.Go(func() error {
+		s.times.Run(ctx, s.known)
 		return nil
 	})
 	g.Go(func() error {
@@ -148,16 +164,16 @@ func (s *Server) edges() (reporting, leaving int) {
 // Status is the state of a regional, for /status.
 type Status struct {
 	Leading bool
-	Region  slots.RegionStatus
-	Waits   []slots.Wait
-	Rooms   map[string]slots.RegionLedger
+	Region  region.Status
+	Waits   []region.Wait
+	Rooms   map[string]region.Ledger
 }
 
 // Status returns the state of the regional.
 func (s *Server) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := Status{Leading: s.agg != nil, Rooms: map[string]slots.RegionLedger{}}
+	st := Status{Leading: s.agg != nil, Rooms: map[string]region.Ledger{}}
 	if s.agg == nil {
 		return st
 	}

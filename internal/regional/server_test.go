@@ -22,18 +22,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
-	"vestibule/internal/control/api"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger/region"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/edge"
-	"vestibule/internal/fleet"
 	"vestibule/internal/global"
-	"vestibule/internal/natsbus"
-	"vestibule/internal/natsbus/embedded"
+	"vestibule/internal/global/control/api"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
+	"vestibule/internal/node/natsbus"
+	"vestibule/internal/node/natsbus/embedded"
 	"vestibule/internal/regional"
-	"vestibule/internal/room"
-	"vestibule/internal/slots"
-	"vestibule/internal/testkit"
-	"vestibule/internal/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -205,7 +205,7 @@ func TestRightsComeDownFromGlobal(t *testing.T) {
 			return false
 		}
 		edge, build := d.Edges[0], node.BuildVersion()
-		return d.Build == build && d.LeaseSeconds > 0 && edge.Name == "edge-1" && edge.Build == build && edge.State == slots.Alive && edge.LeaseSeconds > 0
+		return d.Build == build && d.LeaseSeconds > 0 && edge.Name == "edge-1" && edge.Build == build && edge.State == region.Alive && edge.LeaseSeconds > 0
 	})
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	eventually(t, "a visitor is admitted", func() bool {
@@ -452,7 +452,7 @@ func TestAStoreThatCameBackOlderIsTold(t *testing.T) {
 		t.Errorf("%v regressions told, want 1", n)
 	}
 	// An edge that no roster tells of, with a session.
-	now := fleet.TimeOf(time.Now())
+	now := fleettime.TimeOf(time.Now())
 	m := wire.Report{
 		From: "edge-9", Inc: 9, Tenure: 1, Seq: 1, Parts: 1, AsOf: now, Join: true,
 		Rooms: []wire.RoomReport{{
@@ -495,7 +495,7 @@ func (c *candidate) counter(name string) (sum float64) {
 func TestBootstrapIsBelievedOnce(t *testing.T) {
 	s := newSite(t)
 	waits := func(r *candidate) bool {
-		return slices.ContainsFunc(r.Status().Region.Edges, func(e slots.EdgeStatus) bool { return e.Name == wire.UnknownPast })
+		return slices.ContainsFunc(r.Status().Region.Edges, func(e region.EdgeStatus) bool { return e.Name == wire.UnknownPast })
 	}
 	first := s.regional("one")
 	eventually(t, "the first leads", first.leads)

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"vestibule/internal/slots"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/ledger/region"
+	"vestibule/internal/core/wire"
 )
 
 // storeAgain is how often promises are stored that are stored already: a store
@@ -152,7 +152,7 @@ func (w *storer) stop() {
 }
 
 // flush stores what is not stored yet, as the last act of a term.
-func (s *Server) flush(agg *slots.Aggregator) error {
+func (s *Server) flush(agg *region.Aggregator) error {
 	s.mu.Lock()
 	d, ok := agg.Unsaved()
 	s.mu.Unlock()

@@ -84,7 +84,7 @@ end)
 
 -- Headers that some sites take for the path, the method, the host, the scheme or the address of a request.
 local moving = {
--- made of internal/origin/headers.go: make golden
+-- made of internal/edge/origin/headers.go: make golden
 	["ali-cdn-real-ip"] = true,
 	["base-url"] = true,
 	["cdn-real-ip"] = true,

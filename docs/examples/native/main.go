@@ -1,4 +1,4 @@
-// Command client waits in a line as an app does: it asks for JSON, carries its
+// Command native waits in a line as an app does: it asks for JSON, carries its
 // ticket in a header, comes back when it is told to, and prints the site's own
 // answer when its turn has come. It is called with the URL of the site.
 package main
@@ -32,17 +32,29 @@ func main() {
 			ticket = t // always the newest; inside, too
 		}
 		var said struct {
-			Vestibule struct {
+			Vestibule struct { // docs/WAITING-PAGE.md lists all fields
 				State                                           string
 				PeopleAhead, WaitTimeSeconds, RetryAfterSeconds int
+				Counting, WaitTimeKnown                         bool
 			}
 		}
 		if json.Unmarshal(body, &said) != nil || said.Vestibule.State == "" {
 			fmt.Printf("%s", body) // the site itself
 			return
 		}
-		log.Printf("%s: %d ahead, about %d s", said.Vestibule.State, said.Vestibule.PeopleAhead, said.Vestibule.WaitTimeSeconds)
-		time.Sleep(time.Duration(max(said.Vestibule.RetryAfterSeconds, 1)) * time.Second)
+		v := &said.Vestibule
+		line := v.State
+		if !v.Counting && v.PeopleAhead >= 0 {
+			line += fmt.Sprintf(", %d ahead", v.PeopleAhead)
+		}
+		if v.WaitTimeKnown { // else 0 seconds means nothing
+			line += fmt.Sprintf(", about %d s", v.WaitTimeSeconds)
+		}
+		log.Print(line)
+		if v.RetryAfterSeconds == 0 {
+			log.Fatal("the waiting room lets nobody in")
+		}
+		time.Sleep(time.Duration(v.RetryAfterSeconds) * time.Second)
 	}
 }
 

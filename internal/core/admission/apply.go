@@ -1,15 +1,14 @@
 package admission
 
 import (
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // Apply takes what the regional said. A grant of a lower term, of another
 // incarnation or tenure, or older than one applied changes nothing. The caller
 // then calls Release.
-func (e *Engine) Apply(now fleet.Mono, g wire.Grant) {
+func (e *Engine) Apply(now fleettime.Mono, g wire.Grant) {
 	fresh, complete := e.hear(now, &g)
 	if !fresh {
 		return
@@ -42,7 +41,7 @@ func (e *Engine) Apply(now fleet.Mono, g wire.Grant) {
 
 // obeys follows the verdict of a grant, and reports whether the edge is to act on what
 // else it says.
-func (e *Engine) obeys(now fleet.Mono, g *wire.Grant) bool {
+func (e *Engine) obeys(now fleettime.Mono, g *wire.Grant) bool {
 	l := &e.up
 	switch g.Adoption {
 	case wire.Promise:
@@ -64,11 +63,11 @@ func (e *Engine) obeys(now fleet.Mono, g *wire.Grant) bool {
 	if g.Tenure > l.tenure && l.retired {
 		e.revive(now, g.Tenure)
 	}
-	return (g.Tenure == l.tenure || mutant.On(mutant.TenureIgnored)) && !l.retired
+	return g.Tenure == l.tenure && !l.retired
 }
 
 // learn takes what a grant says of tickets, which holds whatever becomes of the lease.
-func (r *roomState) learn(now fleet.Mono, g *wire.RoomGrant) {
+func (r *roomState) learn(now fleettime.Mono, g *wire.RoomGrant) {
 	for _, end := range g.Ends {
 		r.ended.note(end)
 	}
@@ -79,7 +78,7 @@ func (r *roomState) learn(now fleet.Mono, g *wire.RoomGrant) {
 }
 
 // apply takes the rights, the life of tickets and the view of a grant.
-func (r *roomState) apply(now fleet.Mono, g *wire.RoomGrant) {
+func (r *roomState) apply(now fleettime.Mono, g *wire.RoomGrant) {
 	if r.rights.take(g) {
 		r.dirty = true // tell what we hold
 	}
@@ -101,7 +100,7 @@ func (r *roomState) apply(now fleet.Mono, g *wire.RoomGrant) {
 }
 
 // forget drops what the regional has taken and what every live edge has reported past.
-func (r *roomState) forget(watermark fleet.Time) {
+func (r *roomState) forget(watermark fleettime.Time) {
 	acked := r.edge.up.acked
 	r.sessions.forget(watermark)
 	r.moves.acked(acked)
@@ -113,7 +112,7 @@ func (r *roomState) forget(watermark fleet.Time) {
 // revive begins a new tenure after one that lapsed: the regional has our exact
 // numbers. Rights of T go on; those of R stayed behind with the old tenure,
 // where they age.
-func (e *Engine) revive(now fleet.Mono, tenure uint64) {
+func (e *Engine) revive(now fleettime.Mono, tenure uint64) {
 	l := &e.up
 	l.tenure, l.retired, l.leaseEnd = tenure, false, 0
 	for _, r := range e.order {
@@ -124,7 +123,7 @@ func (e *Engine) revive(now fleet.Mono, tenure uint64) {
 
 // reborn starts a new incarnation: the regional has forgotten this one, and
 // everything it counted has aged out.
-func (e *Engine) reborn(now fleet.Mono) {
+func (e *Engine) reborn(now fleettime.Mono) {
 	l := &e.up
 	l.left(now)
 	e.past = e.Incarnations()

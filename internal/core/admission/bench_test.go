@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket"
 )
 
 type byteStream byte
@@ -146,4 +146,4 @@ func BenchmarkDecideAdmission(b *testing.B) {
 	b.Logf("goal: %s", goal)
 }
 
-var _ = fleet.Never
+var _ = fleettime.Never

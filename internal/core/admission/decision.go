@@ -3,8 +3,8 @@ package admission
 import (
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket"
 )
 
 // Verdict is what happens to a request.
@@ -113,6 +113,7 @@ type Decision struct {
 	Known    bool          // there is an estimate
 
 	// Where chance decides who is next, Ahead is 0, Wait is the median, and
+	Called    bool             // says that chance has called the visitor, who enters with the next slots; and
 	Quartiles [3]time.Duration // so long wait the fastest 25, 50 and 75 of a hundred at most; 0 where that is not so, or unknown
 
 	Retry time.Duration // come back after; also how long a Hold may last
@@ -128,5 +129,5 @@ func (d *Decision) Outcome() (forecast, actual time.Duration, ok bool) {
 	if d.Verdict != Admit || d.Reason != Slot || t.Forecast == 0 || !t.Waited() {
 		return 0, 0, false
 	}
-	return time.Duration(t.Forecast) * time.Second, max(0, (fleet.Time(t.Admitted) * 1000).Sub(t.Joined)), true
+	return time.Duration(t.Forecast) * time.Second, max(0, (fleettime.Time(t.Admitted) * 1000).Sub(t.Joined)), true
 }

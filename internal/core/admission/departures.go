@@ -1,8 +1,8 @@
 package admission
 
 import (
-	"vestibule/internal/fleet"
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket"
 )
 
 // departures knows who waits and said a moment ago that the page was going away: they
@@ -22,7 +22,7 @@ type departures struct {
 type departure struct {
 	seen   uint32 // the window that the ticket was taken out of
 	answer uint8  // as the ticket had it then, and
-	place  fleet.Time
+	place  fleettime.Time
 }
 
 // older reports whether t was given to its visitor after the one that was taken

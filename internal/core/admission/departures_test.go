@@ -8,9 +8,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 // line of the tests of those who go away: an edge with a lease, nobody let in.
@@ -29,7 +29,7 @@ func awayEdge(t testing.TB, seed uint64, limit int) (*Engine, *regional) {
 	return e, r
 }
 
-func counted(e *Engine, now fleet.Mono) int64 {
+func counted(e *Engine, now fleettime.Mono) int64 {
 	w := &e.rooms[sale].queue.wait
 	w.advance(e.Time(now))
 	return w.sum

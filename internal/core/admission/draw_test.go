@@ -4,13 +4,13 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/draw"
-	"vestibule/internal/fleet"
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket"
 )
 
 // drawnRoom is the room after a draw whose entries closed then.
-func drawnRoom(closes fleet.Time, secret byte) (Room, *draw.Draw) {
+func drawnRoom(closes fleettime.Time, secret byte) (Room, *draw.Draw) {
 	r := &draw.Record{Algorithm: draw.Algorithm, Room: "r", Event: "e", Closes: closes.Std(), Secret: draw.Hash{secret}}
 	return Room{ID: sale, Drawn: r}, r.Draw()
 }
@@ -21,6 +21,7 @@ func drawnRoom(closes fleet.Time, secret byte) (Room, *draw.Draw) {
 func TestWhoWasDrawnStandsThere(t *testing.T) {
 	now := at(0)
 	e, r := newEdge(t, now, 0, 0)
+	e.since = 1 // other edges have counted for long
 	ft := e.Time(now)
 	early, late := waiting(7, 2*time.Minute), waiting(8, 10*time.Second)
 	early.Longer, early.Forecast = 5, 9

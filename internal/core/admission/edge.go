@@ -4,10 +4,9 @@ import (
 	"slices"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 // edge is what the rooms of an engine have in common: who the edge is, what it
@@ -15,30 +14,34 @@ import (
 type edge struct {
 	cfg   Config
 	home  ticket.DC
-	clock fleet.Clock
-	guess fleet.Clock // the machine's own clock: good enough to serve by before the first answer
+	clock fleettime.Clock
+	guess fleettime.Clock // the machine's own clock: good enough to serve by before the first answer
 	up    uplink
-	past  []uint64 // incarnations before this one that have ended, the newest last
+
+	since   fleettime.Time // since when this process has known the time, and counts; 0 for not yet
+	guessed bool           // the regional goes by a time that was guessed, and has not stored so
+
+	past []uint64 // incarnations before this one that have ended, the newest last
 }
 
 // moment is a reading of the edge's clock, and what fleet time is then.
 type moment struct {
-	now   fleet.Mono
-	time  fleet.Time    // before the first answer of a parent the machine's guess at it
-	bound time.Duration // by how much time may be wrong at most; fleet.Unsynced before the first answer
+	now   fleettime.Mono
+	time  fleettime.Time // before the first answer of a parent the machine's guess at it
+	bound time.Duration  // by how much time may be wrong at most; fleet.Unsynced before the first answer
 }
 
 // at returns the moment of a reading of the clock.
-func (e *edge) at(now fleet.Mono) moment {
+func (e *edge) at(now fleettime.Mono) moment {
 	t, bound := e.clock.Read(now)
-	if bound == fleet.Unsynced {
+	if bound == fleettime.Unsynced {
 		t = max(e.guess.Now(now), t)
 	}
 	return moment{now: now, time: t, bound: bound}
 }
 
 // synced reports whether a parent has told fleet time.
-func (m *moment) synced() bool { return m.bound != fleet.Unsynced }
+func (m *moment) synced() bool { return m.bound != fleettime.Unsynced }
 
 // second returns the Unix second.
 func (m *moment) second() uint32 { return uint32(m.time.Second()) }
@@ -48,78 +51,97 @@ func (m *moment) second() uint32 { return uint32(m.time.Second()) }
 // what others stamp now, so nobody who waits for it to end has to know for how long
 // there has been nobody to learn the time from.
 func (m *moment) stampTime() uint32 {
-	if mutant.On(mutant.StampsAdrift) {
-		return m.second()
-	}
-	return uint32(fleet.Certain(m.time, m.bound).Second())
+	return uint32(fleettime.Certain(m.time, m.bound).Second())
 }
 
 // hurry makes the next report due as soon as the least gap allows.
-func (e *edge) hurry(now fleet.Mono) { e.up.hurry(now, e.cfg.Params.ReportGap) }
+func (e *edge) hurry(now fleettime.Mono) { e.up.hurry(now, e.cfg.Params.ReportGap) }
 
 // owns reports whether sessions of a home are counted by this edge's regional. In a copy of a
 // data centre they are not: the other one does not wait for this edge, nor hears what
 // it renews.
 func (e *edge) owns(home ticket.DC) bool {
-	return home == e.home && (!e.up.copied || mutant.On(mutant.CopyOwns))
+	return home == e.home && !e.up.copied
 }
 
 // judges returns the fleet time by which the end of a session with the given home is
 // judged here; see Judges.
-func (e *edge) judges(m moment, home ticket.DC) fleet.Time {
-	if (e.owns(home) && e.up.check(m.now)) || mutant.On(mutant.NoJudgeMargin) {
+func (e *edge) judges(m moment, home ticket.DC) fleettime.Time {
+	if e.owns(home) && e.up.check(m.now) {
 		return m.time
 	}
-	margin := 2 * fleet.MaxError
-	if m.bound > fleet.MaxError && m.synced() {
-		margin = fleet.MaxError + m.bound
+	margin := 2 * fleettime.MaxError
+	if m.bound > fleettime.MaxError && m.synced() {
+		margin = fleettime.MaxError + m.bound
 	}
 	return m.time.Add(margin)
 }
 
 // Isolated reports whether the edge has been without a lease for so long that
 // on_isolation applies. Nothing in a request can bring that about, nor does asking for it.
-func (e *edge) Isolated(now fleet.Mono) bool {
+func (e *edge) Isolated(now fleettime.Mono) bool {
 	l := &e.up
 	return !l.leased(now) && l.alone != 0 && now.Sub(l.alone) >= e.cfg.Params.Isolation
 }
 
 // Leased reports whether the edge may act on its rights at now. It changes nothing.
-func (e *edge) Leased(now fleet.Mono) bool { return e.up.leased(now) }
+func (e *edge) Leased(now fleettime.Mono) bool { return e.up.leased(now) }
 
 // Judges returns the fleet time by which the end of a session with the given
 // home is judged here. At home and under a lease that is our own: the regional
 // frees no second that we have not reported past. Otherwise nobody waits for
 // us, and the clocks that are waited for may be ahead of ours by what both may
 // be wrong: so the session ends earlier.
-func (e *edge) Judges(now fleet.Mono, home ticket.DC) fleet.Time {
+func (e *edge) Judges(now fleettime.Mono, home ticket.DC) fleettime.Time {
 	return e.judges(e.at(now), home)
 }
 
 // Time returns what the engine takes fleet time to be.
-func (e *edge) Time(now fleet.Mono) fleet.Time {
+func (e *edge) Time(now fleettime.Mono) fleettime.Time {
 	m := e.at(now)
 	return m.time
 }
 
 // TimeBound returns by how much fleet time may be wrong at most, fleet.Unsynced
 // before it was ever told.
-func (e *edge) TimeBound(now fleet.Mono) time.Duration { return e.clock.Bound(now) }
+func (e *edge) TimeBound(now fleettime.Mono) time.Duration { return e.clock.Bound(now) }
 
 // Incarnations returns those that whoever succeeds this process may tell of, its own
 // last. The shell keeps them: before the first report and whenever they change. Where
 // it cannot, that costs use of the limit and no safety.
 func (e *edge) Incarnations() []uint64 {
-	return fleet.Newest(append(slices.Clone(e.past), e.up.inc))
+	return fleettime.Newest(append(slices.Clone(e.past), e.up.inc))
 }
 
 // Guess gives the machine's own idea of the time, used to judge sessions
 // until the regional has told fleet time. Under it nothing is admitted or
 // renewed.
-func (e *edge) Guess(now fleet.Mono, t fleet.Time) { e.guess.Set(now, t, time.Hour) }
+func (e *edge) Guess(now fleettime.Mono, t fleettime.Time) { e.guess.Set(now, t, time.Hour) }
+
+// Restore gives the edge fleet time as a process before it knew it.
+func (e *edge) Restore(now fleettime.Mono, k fleettime.Known) {
+	e.clock.Restore(now, k)
+	e.begin(now)
+}
+
+// begin notes when the time was known first: nobody was counted here before.
+func (e *edge) begin(now fleettime.Mono) {
+	if e.since == 0 && e.clock.Bound(now) != fleettime.Unsynced {
+		e.since = e.clock.Now(now)
+	}
+}
+
+// Known returns fleet time for the data folder of the process; the zero value where it is not known, or the
+// regional says that it is not to be relied on after a restart.
+func (e *edge) Known(now fleettime.Mono) fleettime.Known {
+	if e.guessed {
+		return fleettime.Known{}
+	}
+	return e.clock.Known(now)
+}
 
 // newTicket returns a place in the line for who has none.
-func (e *edge) newTicket(ft fleet.Time, epoch uint32, in ticket.Network) ticket.Ticket {
+func (e *edge) newTicket(ft fleettime.Time, epoch uint32, in ticket.Network) ticket.Ticket {
 	return ticket.Ticket{ID: e.newID(), Joined: ft, Seen: uint32(ft.Second()), Epoch: epoch, Network: in}
 }
 
@@ -145,7 +167,7 @@ func (e *edge) descend(t *ticket.Ticket) {
 // hear takes what a grant says to the edge apart from rooms. fresh tells whether the
 // grant is one to listen to that was not taken before, complete whether with it
 // everything has come that the parent has said.
-func (e *edge) hear(now fleet.Mono, g *wire.Grant) (fresh, complete bool) {
+func (e *edge) hear(now fleettime.Mono, g *wire.Grant) (fresh, complete bool) {
 	l := &e.up
 	if g.To != e.cfg.Edge || g.Inc != l.inc {
 		return false, false
@@ -164,12 +186,11 @@ func (e *edge) hear(now fleet.Mono, g *wire.Grant) (fresh, complete bool) {
 	if fresh, complete = l.grants.Take(g.Seq, g.Part, g.Parts); !fresh {
 		return false, false
 	}
-	if g.Echo != 0 {
-		e.clock.Sync(now, g.Echo, g.Dwell, g.At, g.AtBound)
+	if g.Echo != 0 && e.clock.Sync(now, g.Echo, g.Dwell, g.At, g.AtBound) {
+		e.guessed = g.Guess
+		e.begin(now)
 	}
-	if !mutant.On(mutant.ClockBehindWatermark) {
-		e.clock.Floor(g.Watermark)
-	}
+	e.clock.Floor(g.Watermark)
 	l.acked = max(l.acked, g.Acked)
 	l.twin = g.Twin
 	return true, complete
@@ -196,7 +217,7 @@ func (l life) first() uint32 {
 // firm reports whether a session that began now would last: an edge that is unsure of
 // the time stamps tickets that end early, by no more than a quarter where it admits.
 func (l life) firm(m moment) bool {
-	return m.bound <= fleet.MaxError || (m.bound <= fleet.Rough && m.second()-m.stampTime() <= max(1, l.first()/4))
+	return m.bound <= fleettime.MaxError || (m.bound <= fleettime.Rough && m.second()-m.stampTime() <= max(1, l.first()/4))
 }
 
 // until returns the expiry second of a ticket of the session of t that is stamped now.

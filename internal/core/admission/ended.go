@@ -5,9 +5,10 @@ import (
 	"math"
 	"slices"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 // ended knows the sessions that ended before their tickets expire: it keeps a
@@ -26,7 +27,23 @@ type endKey struct {
 
 type endMark struct {
 	until uint32 // tickets up to here are meant
+	shown uint32 // as wire.End has it
 	kind  wire.EndKind
+}
+
+// Ended are sessions by their rooms that ended before their tickets expire, for the data folder of the process. What is
+// lost of them costs use of the limit and no safety: a new regional counts these sessions again until their tickets expire.
+type Ended map[room.ID][]wire.End
+
+// AllEnded returns those that the edge knows.
+func (e *Engine) AllEnded() Ended {
+	out := Ended{}
+	for _, r := range e.order {
+		if ends := r.ended.list(nil, wire.MaxEnds); len(ends) > 0 {
+			out[r.ID] = ends
+		}
+	}
+	return out
 }
 
 // of returns how the session of a ticket ended, 0 where it did not.
@@ -52,7 +69,7 @@ func (m *ended) list(out []wire.End, limit int) []wire.End {
 	first := len(out)
 	for k, e := range m.marks {
 		if k.home != ticket.Nobody {
-			out = append(out, wire.End{ID: k.id, Home: uint32(k.home), Until: e.until, Kind: e.kind})
+			out = append(out, wire.End{ID: k.id, Home: uint32(k.home), Until: e.until, Kind: e.kind, Shown: e.shown})
 		}
 	}
 	slices.SortFunc(out[first:], func(a, b wire.End) int {
@@ -62,9 +79,9 @@ func (m *ended) list(out []wire.End, limit int) []wire.End {
 }
 
 // forget drops what every live edge has reported past.
-func (m *ended) forget(watermark fleet.Time) {
+func (m *ended) forget(watermark fleettime.Time) {
 	passed := func(until uint32) bool {
-		return fleet.Time(int64(until)*1000).Add(wire.EndMargin) <= watermark
+		return fleettime.Time(int64(until)*1000).Add(wire.EndMargin) <= watermark
 	}
 	if len(m.marks) == 0 || !passed(m.first) {
 		return
@@ -93,5 +110,5 @@ func (m *ended) note(e wire.End) {
 		m.first = e.Until
 	}
 	m.first = min(m.first, e.Until)
-	m.marks[k] = endMark{until: e.Until, kind: e.Kind}
+	m.marks[k] = endMark{until: e.Until, kind: e.Kind, shown: max(e.Shown, old.shown)}
 }

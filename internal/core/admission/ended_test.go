@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 var dublin = ticket.DCOf("dublin")
@@ -129,7 +129,7 @@ func TestWhoLeavesIsAcceptedNoMore(t *testing.T) {
 			t.Errorf("%+v after leaving: %v", old, d.Verdict)
 		}
 	}
-	want := wire.End{ID: 7, Home: uint32(e.home), Until: in.Until, Kind: wire.Left}
+	want := wire.End{ID: 7, Home: uint32(e.home), Until: in.Until, Kind: wire.Left, Shown: in.Until}
 	if rep := r.hear(at(0)).Rooms[0]; len(rep.Ends) != 1 || rep.Ends[0] != want {
 		t.Errorf("told %v, want %v", rep.Ends, want)
 	}

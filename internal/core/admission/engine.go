@@ -6,12 +6,11 @@ import (
 	"slices"
 	"time"
 
-	"vestibule/internal/draw"
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
-	"vestibule/internal/room"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 // Limits bound the memory of an engine. The zero value holds nothing and
@@ -32,6 +31,7 @@ type Config struct {
 	Params wire.Params
 	Limits Limits
 	Past   []uint64   // incarnations that have ended, see fleet.Lives
+	Ended  Ended      // sessions that ended under a process before this one
 	Rand   *rand.Rand // incarnations, ticket ids and jitter: seeded unpredictably in production
 }
 
@@ -61,7 +61,7 @@ type Room struct {
 }
 
 // Span is a time: it ends before Until.
-type Span struct{ From, Until fleet.Time }
+type Span struct{ From, Until fleettime.Time }
 
 // RoomOf returns what an engine needs to know of r.
 func RoomOf(r *room.Room) Room {
@@ -77,7 +77,7 @@ func RoomOf(r *room.Room) Room {
 		out.Shut = Rejected
 	}
 	for _, span := range r.Plan.Gathers() {
-		out.Gather = append(out.Gather, Span{fleet.Time(span[0]), fleet.Time(span[1])})
+		out.Gather = append(out.Gather, Span{fleettime.Time(span[0]), fleettime.Time(span[1])})
 	}
 	return out
 }
@@ -88,26 +88,20 @@ func (r *Room) shut(m moment) Reason {
 	if r.queuedAll() {
 		return QueuedAll
 	}
-	bound := min(m.bound, fleet.Rough) // nobody has a right who is less sure
-	if mutant.On(mutant.PrequeueByOwnClock) {
-		bound = 0
-	}
+	bound := min(m.bound, fleettime.Rough) // nobody has a right who is less sure
 	for _, s := range r.Gather {
-		if m.time.Add(bound) >= s.From && m.time.Add(-bound) < s.Until && !mutant.On(mutant.PrequeueAdmits) {
+		if m.time.Add(bound) >= s.From && m.time.Add(-bound) < s.Until {
 			return Gathering
 		}
-	}
-	if mutant.On(mutant.ShutAdmits) {
-		return None
 	}
 	return r.Shut
 }
 
 // queuedAll reports whether an operator lets nobody in but by a pass.
-func (r *Room) queuedAll() bool { return r.Shut == QueuedAll && !mutant.On(mutant.ShutAdmits) }
+func (r *Room) queuedAll() bool { return r.Shut == QueuedAll }
 
 // upTo returns the place up to which people may enter.
-func (r *Room) upTo(view *wire.View) fleet.Time {
+func (r *Room) upTo(view *wire.View) fleettime.Time {
 	if r.queuedAll() {
 		if view == nil {
 			return 0
@@ -119,7 +113,7 @@ func (r *Room) upTo(view *wire.View) fleet.Time {
 
 // turn returns by which place somebody who waits is called: the own one or, where chance decides, that of a round. Passes of a room
 // that is paused go by the own one.
-func (r *Room) turn(view *wire.View, t *ticket.Ticket) fleet.Time {
+func (r *Room) turn(view *wire.View, t *ticket.Ticket) fleettime.Time {
 	if view == nil || len(view.Rounds) == 0 || r.queuedAll() {
 		return t.Place()
 	}
@@ -137,14 +131,14 @@ type Engine struct {
 // New returns an engine that knows no room and has no lease. It reports at
 // once.
 func New(cfg Config) *Engine {
-	e := &edge{cfg: cfg, home: ticket.DCOf(cfg.DC), past: fleet.Newest(cfg.Past)}
+	e := &edge{cfg: cfg, home: ticket.DCOf(cfg.DC), past: fleettime.Newest(cfg.Past)}
 	e.up.born(cfg.Rand)
 	return &Engine{edge: e, rooms: map[room.ID]*roomState{}}
 }
 
 // SetRooms replaces the room set. Rooms that stay keep their state; those that
 // went return their rights as they become free.
-func (e *Engine) SetRooms(now fleet.Mono, rooms []Room) {
+func (e *Engine) SetRooms(now fleettime.Mono, rooms []Room) {
 	for _, r := range e.order {
 		r.gone = true
 	}
@@ -152,6 +146,9 @@ func (e *Engine) SetRooms(now fleet.Mono, rooms []Room) {
 		r := e.rooms[settings.ID]
 		if r == nil {
 			r = newRoomState(e.edge)
+			for _, end := range e.cfg.Ended[settings.ID] {
+				r.ended.note(end)
+			}
 			e.rooms[settings.ID] = r
 			e.order = append(e.order, r)
 		}
@@ -167,7 +164,7 @@ func (e *Engine) SetRooms(now fleet.Mono, rooms []Room) {
 // Pause tells whether nobody is to be admitted to a room for now, because what is
 // behind it does not answer. Sessions are served as ever, places are kept, and the
 // rights go to other edges.
-func (e *Engine) Pause(now fleet.Mono, id room.ID, paused bool) {
+func (e *Engine) Pause(now fleettime.Mono, id room.ID, paused bool) {
 	r := e.rooms[id]
 	if r == nil || r.paused == paused {
 		return
@@ -178,7 +175,7 @@ func (e *Engine) Pause(now fleet.Mono, id room.ID, paused bool) {
 
 // Lapse gives the lease up: the machine was asleep, so that the clock cannot
 // be believed. A new tenure begins with the next exchange.
-func (e *Engine) Lapse(now fleet.Mono) {
+func (e *Engine) Lapse(now fleettime.Mono) {
 	if l := &e.up; l.leaseEnd != 0 {
 		l.retire(now)
 		l.hurry(now, 0)
@@ -187,7 +184,7 @@ func (e *Engine) Lapse(now fleet.Mono) {
 
 // Arrive decides about one request that carries t (the zero Ticket for none).
 // The decision to admit is charged when Arrive returns.
-func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
+func (e *Engine) Arrive(now fleettime.Mono, id room.ID, t ticket.Ticket) Decision {
 	r := e.rooms[id]
 	if r == nil || r.gone {
 		return Decision{Reason: Unknown, Retry: e.cfg.Params.Refresh, Ticket: t}
@@ -198,23 +195,23 @@ func (e *Engine) Arrive(now fleet.Mono, id room.ID, t ticket.Ticket) Decision {
 // Join is Arrive for somebody new, in the network in, whose request is plainly no visit:
 // a picture of another site's page, a robot's file. It gives a place as any and lets
 // nobody in; whoever comes back with the place is decided about by Arrive.
-func (e *Engine) Join(now fleet.Mono, id room.ID, in ticket.Network) Decision {
+func (e *Engine) Join(now fleettime.Mono, id room.ID, in ticket.Network) Decision {
 	r, t := e.rooms[id], ticket.Ticket{Network: in}
 	if r == nil || r.gone {
 		return Decision{Reason: Unknown, Retry: e.cfg.Params.Refresh, Ticket: t}
 	}
-	return r.arrive(e.at(now), t, mutant.On(mutant.AsideEnters))
+	return r.arrive(e.at(now), t, false)
 }
 
 // Hold keeps a request that Arrive decided to Hold. The caller sets v.Room and
 // v.Ticket; the engine owns v until Release returns it or GiveUp takes it
 // back.
-func (e *Engine) Hold(now fleet.Mono, v *Visit) { e.rooms[v.Room].hold(now, v) }
+func (e *Engine) Hold(now fleettime.Mono, v *Visit) { e.rooms[v.Room].hold(now, v) }
 
 // Release admits held visits, those who joined first before others, as long as
 // rights are in hand and the horizon allows, and returns those it decided. The
 // slice is valid until the next call.
-func (e *Engine) Release(now fleet.Mono, out []*Visit) []*Visit {
+func (e *Engine) Release(now fleettime.Mono, out []*Visit) []*Visit {
 	m := e.at(now)
 	if !e.up.check(now) || e.up.standing != wire.Listed {
 		return out
@@ -228,7 +225,7 @@ func (e *Engine) Release(now fleet.Mono, out []*Visit) []*Visit {
 // GiveUp ends the holding of v, if the engine still holds it, and decides that
 // its visitor goes on waiting. It reports false where Release has decided
 // already.
-func (e *Engine) GiveUp(now fleet.Mono, v *Visit) bool {
+func (e *Engine) GiveUp(now fleettime.Mono, v *Visit) bool {
 	r := e.rooms[v.Room]
 	if !r.letGo(v) {
 		return false
@@ -240,7 +237,7 @@ func (e *Engine) GiveUp(now fleet.Mono, v *Visit) bool {
 // Abandon ends the holding of v, if the engine still holds it, where its visitor
 // did not wait for the answer. The visitor has the ticket that was brought, still,
 // and is counted as it says. It reports false where Release has decided already.
-func (e *Engine) Abandon(now fleet.Mono, v *Visit) bool {
+func (e *Engine) Abandon(now fleettime.Mono, v *Visit) bool {
 	r := e.rooms[v.Room]
 	if !r.letGo(v) {
 		return false
@@ -251,7 +248,7 @@ func (e *Engine) Abandon(now fleet.Mono, v *Visit) bool {
 
 // Drain takes everybody back who is held, undecided, to go on waiting: the
 // process is about to end.
-func (e *Engine) Drain(now fleet.Mono) []*Visit {
+func (e *Engine) Drain(now fleettime.Mono) []*Visit {
 	var out []*Visit
 	for _, r := range e.order {
 		for len(r.held.visits) > 0 {
@@ -272,7 +269,7 @@ func (e *Engine) Drain(now fleet.Mono) []*Visit {
 // otherwise, another page was answered since: a browser says that a page goes away
 // once the next one is there, so nobody has gone who reloads. Away reports whether
 // the visitor has; saying it again changes nothing.
-func (e *Engine) Away(now fleet.Mono, id room.ID, t ticket.Ticket, answer uint8) bool {
+func (e *Engine) Away(now fleettime.Mono, id room.ID, t ticket.Ticket, answer uint8) bool {
 	if t.Answer != answer || !e.Waits(now, id, t) {
 		return false
 	}
@@ -283,7 +280,7 @@ func (e *Engine) Away(now fleet.Mono, id room.ID, t ticket.Ticket, answer uint8)
 // place in the line. The ticket is accepted no more; a session's slot is free as
 // soon as no edge accepts it any more. It may be called again and again with one
 // ticket, and reports whether there was anything to end.
-func (e *Engine) Quit(now fleet.Mono, id room.ID, t ticket.Ticket) bool {
+func (e *Engine) Quit(now fleettime.Mono, id room.ID, t ticket.Ticket) bool {
 	r := e.rooms[id]
 	if r == nil || t.ID == 0 || t.Epoch != r.Epoch {
 		return false

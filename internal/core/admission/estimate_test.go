@@ -6,8 +6,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket"
 )
 
 // TestWhatIsToldRisesOnlyWithAWord: from one visit to the next neither the wait, nor
@@ -26,7 +26,7 @@ func TestWhatIsToldRisesOnlyWithAWord(t *testing.T) {
 			d.Ahead = rapid.Uint64Range(0, 3*ticket.MaxAhead).Draw(t, "ahead")
 			d.Known = rapid.IntRange(0, 9).Draw(t, "known") > 0
 			real := d
-			d.keepMonotone(now)
+			d.keepMonotone(now, 0)
 			if d.Ahead > real.Ahead || (i == 0 && d.Ahead != real.Ahead) {
 				t.Fatalf("told %d ahead, and it is %d", d.Ahead, real.Ahead)
 			}
@@ -58,12 +58,41 @@ func TestWhatIsToldRisesOnlyWithAWord(t *testing.T) {
 	})
 }
 
+// TestAChangeOfLimitsIsToldAtOnce: within a minute after it a wait that is longer by a little is told, with the word.
+func TestAChangeOfLimitsIsToldAtOnce(t *testing.T) {
+	for _, c := range []struct {
+		since  time.Duration // since the change
+		longer time.Duration
+		raised bool
+	}{
+		{10 * time.Second, 5 * time.Second, true},
+		{10 * time.Second, time.Second, false},
+		{59 * time.Second, 30 * time.Second, true},
+		{time.Minute, 30 * time.Second, false},
+	} {
+		var d Decision
+		tell := func(at fleettime.Time, wait time.Duration) {
+			d.Low, d.Wait, d.High, d.Known = wait, wait, wait, true
+			d.keepMonotone(at, day)
+		}
+		tell(day.Add(-time.Minute), time.Minute)
+		tell(day.Add(c.since), time.Minute+c.longer)
+		want := time.Minute
+		if c.raised {
+			want += c.longer
+		}
+		if d.Wait != want || d.Longer != c.raised {
+			t.Errorf("%v after the change, %v longer: told %v, with the word %v", c.since, c.longer, d.Wait, d.Longer)
+		}
+	}
+}
+
 // TestTheWordFades: the page says for five minutes that the wait has grown.
 func TestTheWordFades(t *testing.T) {
 	var d Decision
-	tell := func(at fleet.Time, wait time.Duration) bool {
+	tell := func(at fleettime.Time, wait time.Duration) bool {
 		d.Low, d.Wait, d.High, d.Known = wait, wait, wait, true
-		d.keepMonotone(at)
+		d.keepMonotone(at, 0)
 		return d.Longer
 	}
 	if tell(day, 10*time.Minute) || !tell(day.Add(time.Minute), 20*time.Minute) {

@@ -5,15 +5,15 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
-	"vestibule/internal/room"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 // day is the fleet time at reading zero of every clock in these tests.
-const day = fleet.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
+const day = fleettime.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
 
 var sale = room.IDOf("sale")
 
@@ -33,7 +33,7 @@ type regional struct {
 
 // newEdge returns an engine that has joined its regional, with a lease from
 // reading now on and the given rights.
-func newEdge(t testing.TB, now fleet.Mono, credit, rate uint64) (*Engine, *regional) {
+func newEdge(t testing.TB, now fleettime.Mono, credit, rate uint64) (*Engine, *regional) {
 	t.Helper()
 	e := New(Config{
 		Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Limits: Limits{Held: 100, Recent: 1000},
@@ -52,7 +52,7 @@ func newEdge(t testing.TB, now fleet.Mono, credit, rate uint64) (*Engine, *regio
 }
 
 // hear takes the edge's report.
-func (r *regional) hear(now fleet.Mono) wire.Report {
+func (r *regional) hear(now fleettime.Mono) wire.Report {
 	reports := r.e.Report(now)
 	if len(reports) != 1 {
 		r.t.Fatalf("%d reports, want 1", len(reports))
@@ -63,18 +63,18 @@ func (r *regional) hear(now fleet.Mono) wire.Report {
 }
 
 // say sends a grant that answers the last report.
-func (r *regional) say(now fleet.Mono, g wire.Grant) {
+func (r *regional) say(now fleettime.Mono, g wire.Grant) {
 	r.seq++
 	g.To, g.Inc, g.From, g.Seq, g.Parts = "edge-1", r.inc, r.term, r.seq, 1
 	if g.Tenure == 0 {
 		g.Tenure = r.ten
 	}
-	g.Acked, g.Echo, g.At = r.last.Seq, max(r.last.Sent, 1), day+fleet.Time(now/1e6)
+	g.Acked, g.Echo, g.At = r.last.Seq, max(r.last.Sent, 1), day+fleettime.Time(now/1e6)
 	r.e.Apply(now, g)
 }
 
 // grant hands out more rights, with a fresh lease.
-func (r *regional) grant(now fleet.Mono, credit, rate uint64) {
+func (r *regional) grant(now fleettime.Mono, credit, rate uint64) {
 	r.held.Granted += credit
 	r.held.RateGranted += rate
 	r.held.RenewCeil += 100
@@ -84,7 +84,7 @@ func (r *regional) grant(now fleet.Mono, credit, rate uint64) {
 
 // lease hears the edge and answers with a lease, of a new tenure where the old
 // one has lapsed.
-func (r *regional) lease(now fleet.Mono) {
+func (r *regional) lease(now fleettime.Mono) {
 	r.t.Helper()
 	if r.hear(now).Final {
 		r.ten++
@@ -97,21 +97,21 @@ func (r *regional) lease(now fleet.Mono) {
 }
 
 // room sends one room's part of a grant, with a fresh lease.
-func (r *regional) room(now fleet.Mono, g wire.RoomGrant) {
+func (r *regional) room(now fleettime.Mono, g wire.RoomGrant) {
 	r.say(now, wire.Grant{Lease: 3 * time.Second, Standing: r.standing, Rooms: []wire.RoomGrant{g}})
 }
 
 // view returns a view in which people queue: n joined in the minute before
 // day, and who joined before horizon may enter.
-func view(n float64, horizon, park fleet.Time) *wire.View {
+func view(n float64, horizon, park fleettime.Time) *wire.View {
 	return &wire.View{
-		Version: 1, At: day, Horizon: horizon, Park: park, Mu: 0.5, Theta: 0, Paces: []line.Pace{{Mu: 0.5}},
-		Line: line.NewDigest(line.Histogram{{Start: day - 60_000, Width: 60_000, N: n}}),
+		Version: 1, At: day, Horizon: horizon, Park: park, Mu: 0.5, Theta: 0, Paces: []estimate.Pace{{Mu: 0.5}},
+		Line: estimate.NewDigest(estimate.Histogram{{Start: day - 60_000, Width: 60_000, N: n}}),
 	}
 }
 
 // at returns the reading of the clock after d.
-func at(d time.Duration) fleet.Mono { return fleet.Mono(0).Add(time.Hour + d) }
+func at(d time.Duration) fleettime.Mono { return fleettime.Mono(0).Add(time.Hour + d) }
 
 // waiting returns a ticket that joined so long before day, came back, and was told of
 // a wait.

@@ -3,10 +3,10 @@ package admission
 import (
 	"container/heap"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/room"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 // Visit is one request that is held open. The shell makes it, hands it to
@@ -20,8 +20,8 @@ type Visit struct {
 	Decision Decision      // set when the engine has decided
 	Data     any           // the shell's own
 
-	turn  fleet.Time // see Room.turn
-	index int        // in the heap, -1 when not held
+	turn  fleettime.Time // see Room.turn
+	index int            // in the heap, -1 when not held
 }
 
 // held are the requests of a room that are held open.
@@ -52,7 +52,7 @@ func (h *held) full(id uint64, limit int) bool {
 }
 
 // before reports whether somebody is held whose turn is before that of the ticket with this id.
-func (h *held) before(turn fleet.Time, id uint64) bool {
+func (h *held) before(turn fleettime.Time, id uint64) bool {
 	if len(h.visits) == 0 {
 		return false
 	}
@@ -60,7 +60,7 @@ func (h *held) before(turn fleet.Time, id uint64) bool {
 }
 
 // before reports whether the turn of v is before another one.
-func (v *Visit) before(turn fleet.Time, id uint64) bool {
+func (v *Visit) before(turn fleettime.Time, id uint64) bool {
 	return v.turn < turn || (v.turn == turn && v.Ticket.ID < id)
 }
 
@@ -110,7 +110,7 @@ func (h *visitHeap) Pop() any {
 
 // oldest appends the turns of the n visitors who come first, ascending: each
 // once, however many requests of one ticket are held.
-func (h visitHeap) oldest(out []fleet.Time, n int) []fleet.Time {
+func (h visitHeap) oldest(out []fleettime.Time, n int) []fleettime.Time {
 	if len(h) == 0 || n == 0 {
 		return out
 	}

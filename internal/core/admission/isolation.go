@@ -1,9 +1,9 @@
 package admission
 
 import (
-	"vestibule/internal/room"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 // isolation is what an edge that is cut off did in a room that nobody may count.

@@ -7,10 +7,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/room"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 // isolating is a room that says what newcomers meet at an isolated edge.
@@ -222,9 +222,9 @@ func TestAnIsolationHasOneLimit(t *testing.T) {
 // A process that stood still, and a machine that slept, find out first that
 // nobody answers.
 func TestTimeThatPassedUnseenIsNoIsolation(t *testing.T) {
-	for what, pause := range map[string]func(e *Engine, now fleet.Mono){
-		"stopped": func(*Engine, fleet.Mono) {},
-		"slept":   func(e *Engine, now fleet.Mono) { e.Lapse(now) },
+	for what, pause := range map[string]func(e *Engine, now fleettime.Mono){
+		"stopped": func(*Engine, fleettime.Mono) {},
+		"slept":   func(e *Engine, now fleettime.Mono) { e.Lapse(now) },
 	} {
 		e, _ := newEdge(t, at(0), 10, 10)
 		e.SetRooms(at(0), isolating(room.IsolationOpen, 3))

@@ -9,9 +9,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 func byJoining(a, b *Visit) int {
@@ -27,7 +27,7 @@ func TestHeldEqualsASortedList(t *testing.T) {
 		for id := range rapid.Uint64Range(1, 60).Draw(t, "steps") {
 			switch {
 			case len(twin) == 0 || rapid.IntRange(0, 2).Draw(t, "do") > 0:
-				v := &Visit{Ticket: ticket.Ticket{ID: id, Joined: fleet.Time(rapid.Int64Range(0, 9).Draw(t, "joined"))}}
+				v := &Visit{Ticket: ticket.Ticket{ID: id, Joined: fleettime.Time(rapid.Int64Range(0, 9).Draw(t, "joined"))}}
 				v.turn = v.Ticket.Place()
 				h.add(v)
 				twin = append(twin, v)
@@ -156,18 +156,18 @@ func TestRobotsWithoutCookiesMoveNothing(t *testing.T) {
 func TestAPollerIsCountedOnceAndWhoLeavesDropsOut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var books [2]waitBook
-		ahead := fleet.Time(rapid.Int64Range(0, 300).Draw(t, "ms that the second clock is ahead"))
+		ahead := fleettime.Time(rapid.Int64Range(0, 300).Draw(t, "ms that the second clock is ahead"))
 		type visitor struct {
-			joined fleet.Time
+			joined fleettime.Time
 			seen   uint32 // as the ticket says
-			polled fleet.Time
-			next   fleet.Time
+			polled fleettime.Time
+			next   fleettime.Time
 			gone   bool
 		}
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		people := make([]visitor, rapid.IntRange(1, 12).Draw(t, "people"))
 		for i := range people {
-			people[i].joined = day + fleet.Time(rng.IntN(60_000))
+			people[i].joined = day + fleettime.Time(rng.IntN(60_000))
 			people[i].next, people[i].seen = people[i].joined, uint32(people[i].joined.Second())
 		}
 		for now := day; now < day+400_000; now += 500 {
@@ -177,7 +177,7 @@ func TestAPollerIsCountedOnceAndWhoLeavesDropsOut(t *testing.T) {
 					continue
 				}
 				where := rng.IntN(2)
-				ft := now + fleet.Time(where)*ahead
+				ft := now + fleettime.Time(where)*ahead
 				q := queue{wait: books[where]}
 				k := ticket.Ticket{ID: uint64(i + 1), Joined: p.joined, Seen: p.seen}
 				if p.polled != 0 {
@@ -185,7 +185,7 @@ func TestAPollerIsCountedOnceAndWhoLeavesDropsOut(t *testing.T) {
 				}
 				q.checkIn(ft, &k, k.Place())
 				books[where], p.seen, p.polled = q.wait, k.Seen, now
-				p.next = now + 15_000 + fleet.Time(rng.IntN(10_000))
+				p.next = now + 15_000 + fleettime.Time(rng.IntN(10_000))
 				p.gone = rng.IntN(10) == 0
 			}
 			least, most := 0, 0
@@ -202,7 +202,7 @@ func TestAPollerIsCountedOnceAndWhoLeavesDropsOut(t *testing.T) {
 			}
 			sum := 0.0
 			for w := range books {
-				books[w].advance(now + fleet.Time(w)*ahead)
+				books[w].advance(now + fleettime.Time(w)*ahead)
 				sum += books[w].histogram().Total()
 				if n := books[w].histogram().Total(); n != float64(books[w].sum) {
 					t.Fatalf("the line holds %v, the book says %d", n, books[w].sum)
@@ -219,13 +219,13 @@ func TestAPollerIsCountedOnceAndWhoLeavesDropsOut(t *testing.T) {
 // two edges, and for one of them the next window has begun.
 func TestAPollSeenByAClockAheadIsNotCountedTwice(t *testing.T) {
 	var behind, ahead queue
-	border := fleet.Time(windowOf(day.Second()) * windowLen * 1000)
+	border := fleettime.Time(windowOf(day.Second()) * windowLen * 1000)
 	k := ticket.Ticket{ID: 1, Joined: day - 60_000, Seen: uint32(border.Second()) - 20, Flags: ticket.Returned}
 	behind.wait.advance(border - 20_000)
 	behind.wait.add(k.Joined, k.Seen, 1)
 	ahead.checkIn(border+10, &k, k.Place())
 	behind.checkIn(border-40, &k, k.Place())
-	for _, after := range []fleet.Time{0, 45_000, 55_000} { // the last two: where it was counted first is over
+	for _, after := range []fleettime.Time{0, 45_000, 55_000} { // the last two: where it was counted first is over
 		behind.wait.advance(border + after)
 		ahead.wait.advance(border + after)
 		if n := behind.wait.sum + ahead.wait.sum; n != 1 {
@@ -357,7 +357,7 @@ func TestALineOfManySecondsFitsAReport(t *testing.T) {
 
 func TestArrivalsKeepTheLastMinutes(t *testing.T) {
 	var q queue
-	for m := range fleet.Time(wire.MaxMinutes + 2) {
+	for m := range fleettime.Time(wire.MaxMinutes + 2) {
 		for range m + 1 {
 			q.arrive(day.Minute() + m*60_000)
 		}

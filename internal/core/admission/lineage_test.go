@@ -7,9 +7,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"vestibule/internal/lineage"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/ticket/reuse"
+	"vestibule/internal/core/wire"
 )
 
 // answer is an answer on its way to a browser.
@@ -82,7 +82,7 @@ func TestNoBrowserIsTakenForACopy(tt *testing.T) {
 				}
 				a := answer{pass: d.Ticket}
 				if rng.Float64() < slow {
-					if late := time.Duration(rng.Int64N(int64(session / 3))); late > lineage.InFlight*time.Second/2 {
+					if late := time.Duration(rng.Int64N(int64(session / 3))); late > reuse.InFlight*time.Second/2 {
 						a.pass.Late()
 						a.there = late
 					}

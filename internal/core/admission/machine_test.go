@@ -7,9 +7,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 // machine is an edge between visitors who copy, replay and lose their tickets
@@ -18,7 +18,7 @@ import (
 type machine struct {
 	e    *Engine
 	cap  bool
-	now  fleet.Mono
+	now  fleettime.Mono
 	here bool // the room is in the room set
 
 	cookies []ticket.Ticket
@@ -41,13 +41,13 @@ type machine struct {
 	spent    uint64
 	renewed  uint64
 	admitted []admission
-	mark     fleet.Time // highest watermark ever sent
+	mark     fleettime.Time // highest watermark ever sent
 	lapsed   map[[2]uint64]bool
 	was      wire.RoomReport // as last reported under inc
 }
 
 type admission struct {
-	at     fleet.Mono
+	at     fleettime.Mono
 	inc    uint64
 	tenure uint64
 }
@@ -135,7 +135,7 @@ func (m *machine) took(t *rapid.T, brought ticket.Ticket, d Decision, before Led
 	}
 	duration := time.Duration(m.books.Life) * time.Second * 10 / 11
 	may := status.Leased && status.Sure && before.Life != 0 && before.Renewed < before.RenewCeil
-	if left := fleet.Time(int64(d.Ticket.Until) * 1000).Sub(status.Time); (may || d.Verdict == Admit) && left < duration {
+	if left := fleettime.Time(int64(d.Ticket.Until) * 1000).Sub(status.Time); (may || d.Verdict == Admit) && left < duration {
 		t.Fatalf("%v leaves a session of %v, want %v", d.Verdict, left, duration)
 	}
 }
@@ -269,7 +269,7 @@ func (m *machine) hear(t *rapid.T) {
 			}
 		}
 		for until, c := range m.counts {
-			if !told[until] && int64(until) > m.folded && fleet.Time(int64(until)*1000).Add(fleet.Guard) > m.mark {
+			if !told[until] && int64(until) > m.folded && fleettime.Time(int64(until)*1000).Add(fleettime.Guard) > m.mark {
 				t.Fatalf("second %d is not told: %+v", until, c)
 			}
 		}
@@ -296,7 +296,7 @@ func (m *machine) answer(t *rapid.T) {
 	m.seq++
 	g := wire.Grant{
 		To: "edge-1", Inc: m.inc, From: m.term, Seq: m.seq, Parts: 1, Acked: m.report.Seq, Echo: m.report.Sent,
-		Dwell: m.now.Sub(m.report.Sent), At: day + fleet.Time(m.now/1e6), Tenure: m.tenure,
+		Dwell: m.now.Sub(m.report.Sent), At: day + fleettime.Time(m.now/1e6), Tenure: m.tenure,
 	}
 	if !m.joined {
 		g.Adoption = wire.Promise
@@ -326,7 +326,7 @@ func (m *machine) answer(t *rapid.T) {
 		g.Rooms = []wire.RoomGrant{m.books}
 		if rapid.IntRange(0, 3).Draw(t, "view") == 0 {
 			now := m.e.Time(m.now)
-			g.Rooms[0].View = view(10, now-fleet.Time(rapid.Int64Range(-1000, 10_000).Draw(t, "horizon")), now)
+			g.Rooms[0].View = view(10, now-fleettime.Time(rapid.Int64Range(-1000, 10_000).Draw(t, "horizon")), now)
 		}
 	}
 	m.sent = append(m.sent, g)

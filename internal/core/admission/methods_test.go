@@ -4,9 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 // TestNobodyEntersARoomThatIsShut: those inside are served as ever, whoever waits keeps the place, held
@@ -106,6 +107,27 @@ func TestARenewalThatIsSwitchedOff(t *testing.T) {
 	}
 }
 
+// TestFreeSlotsAreNotTakenOffBeforeTheStart: people who gather for an event are told the people ahead, however many slots
+// are free; once it has begun, as many as there are free slots are not counted.
+func TestFreeSlotsAreNotTakenOffBeforeTheStart(t *testing.T) {
+	now := at(0)
+	e, r := newEdge(t, now, 0, 0)
+	ft := e.Time(now)
+	r.room(now, wire.RoomGrant{Room: sale, View: &wire.View{
+		Version: 1, At: ft, Horizon: ft.Add(-time.Hour), Slots: 15, Paces: []estimate.Pace{{Mu: 1}},
+		Line: estimate.NewDigest(estimate.Histogram{{Start: ft.Add(-2 * time.Minute), Width: 1000, N: 20}}),
+	}})
+	for _, c := range []struct {
+		until time.Duration // people gather
+		want  uint64
+	}{{time.Minute, 20}, {-time.Second, 5}} {
+		e.SetRooms(now, []Room{{ID: sale, Gather: []Span{{ft.Add(-time.Minute), ft.Add(c.until)}}}})
+		if d := e.Arrive(now, sale, waiting(7, time.Minute)); d.Ahead != c.want {
+			t.Errorf("people gather until %v: %d ahead (%v), want %d", c.until, d.Ahead, d.Reason, c.want)
+		}
+	}
+}
+
 // TestNobodyEntersWhilePeopleGather: before an event nobody is let in from the moment at which it may have begun to be
 // before it by the edge's clock, until that moment is over for certain. Whoever waits keeps the place, whatever the
 // method is, who is inside is served, and no wait is told.
@@ -114,7 +136,7 @@ func TestNobodyEntersWhilePeopleGather(t *testing.T) {
 	e, r := newEdge(t, now, 10, 10)
 	ft := e.Time(now)
 	bound := e.TimeBound(now)
-	if bound == 0 || bound > fleet.MaxError {
+	if bound == 0 || bound > fleettime.MaxError {
 		t.Fatalf("the edge knows the time to %v", bound)
 	}
 	inside := e.Arrive(now, sale, ticket.Ticket{}).Ticket
@@ -171,7 +193,7 @@ func TestNobodyEntersWhilePeopleGather(t *testing.T) {
 }
 
 // passes hands out passes of a release.
-func (r *regional) passes(now fleet.Mono, release, granted uint64) {
+func (r *regional) passes(now fleettime.Mono, release, granted uint64) {
 	r.held.Passes = wire.Passes{Release: release, Granted: granted, Keep: granted}
 	r.grant(now, 0, 0)
 }
@@ -180,7 +202,7 @@ func (r *regional) passes(now fleet.Mono, release, granted uint64) {
 // and a right of T and one of R are there. Those of an earlier release are gone with the next.
 func TestRule11APassLetsInOnePerson(t *testing.T) {
 	now := at(0)
-	paused := func(credit uint64, called fleet.Time) (*Engine, *regional) {
+	paused := func(credit uint64, called fleettime.Time) (*Engine, *regional) {
 		e, r := newEdge(t, now, credit, 100)
 		e.SetRooms(now, []Room{{ID: sale, Shut: QueuedAll}})
 		r.held.View = view(50, 0, day.Add(2*time.Hour))
@@ -195,7 +217,7 @@ func TestRule11APassLetsInOnePerson(t *testing.T) {
 		return e, r
 	}
 	all := day.Add(2 * time.Hour)
-	enter := func(e *Engine, now fleet.Mono) (ids []uint64) {
+	enter := func(e *Engine, now fleettime.Mono) (ids []uint64) {
 		for _, v := range e.Release(now, nil) {
 			if v.Decision.Verdict == Admit {
 				ids = append(ids, v.Decision.Ticket.ID)

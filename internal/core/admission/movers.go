@@ -3,9 +3,8 @@ package admission
 import (
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // movers are visitors inside whose session another data centre holds and who
@@ -16,7 +15,7 @@ type movers map[uint64]mover
 // mover is when somebody who waits for a right was here last, and until when the session
 // is valid elsewhere.
 type mover struct {
-	seen  fleet.Mono
+	seen  fleettime.Mono
 	until uint32
 }
 
@@ -28,7 +27,7 @@ const (
 
 // prune lets go of those who did not come back, and of those whose session has ended
 // meanwhile: it cannot move any more. It reports whether anybody went.
-func (m movers) prune(now fleet.Mono, ft fleet.Time) bool {
+func (m movers) prune(now fleettime.Mono, ft fleettime.Time) bool {
 	n := len(m)
 	for id, v := range m {
 		if now.Sub(v.seen) > moverWait || int64(v.until) < ft.Second() {
@@ -56,7 +55,7 @@ func (r *roomState) moveIn(m moment, until uint32, d *Decision) {
 	if !r.edge.up.check(m.now) || r.gone || r.ended.covers(t.ID, home, until) != 0 {
 		return
 	}
-	if (r.rights.credit() == 0 && !mutant.On(mutant.MoveWithoutRight)) || !r.sessions.issue(until) {
+	if r.rights.credit() == 0 || !r.sessions.issue(until) {
 		if _, ok := r.movers[t.ID]; !ok && len(r.movers) < maxMovers {
 			if r.movers == nil {
 				r.movers = movers{}

@@ -1,6 +1,6 @@
 package admission
 
-import "vestibule/internal/wire"
+import "vestibule/internal/core/wire"
 
 // moveLog are the tickets that were stamped and of which the regional has not
 // acknowledged to know. Bounded: the oldest give way.

@@ -7,14 +7,14 @@ import (
 
 	"pgregory.net/rapid"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 // drawnAt is the place that these tests give ticket id, apart from every time at which anybody joins.
-func drawnAt(id uint64) fleet.Time { return day - 3600_000 + fleet.Time(id*7919%3000)*1000 }
+func drawnAt(id uint64) fleettime.Time { return day - 3600_000 + fleettime.Time(id*7919%3000)*1000 }
 
 // waitingAt returns who waits by the second of their place, at all queues together.
 func waitingAt(queues ...*queue) map[int64]float64 {
@@ -210,7 +210,7 @@ func TestPlacesFarAwayAreCountedAtTheEnds(t *testing.T) {
 	var w waitBook
 	w.advance(present)
 	seen := uint32(present.Second())
-	for _, place := range []fleet.Time{1, present.Add(-100 * time.Hour), present, present.Add(100 * time.Hour), 1<<48 - 1} {
+	for _, place := range []fleettime.Time{1, present.Add(-100 * time.Hour), present, present.Add(100 * time.Hour), 1<<48 - 1} {
 		w.add(place, seen, 1)
 	}
 	h := w.histogram()
@@ -220,7 +220,7 @@ func TestPlacesFarAwayAreCountedAtTheEnds(t *testing.T) {
 	if n := len(w.total); n > 2*maxLine+1 {
 		t.Errorf("%d seconds are kept", n)
 	}
-	for _, place := range []fleet.Time{1, present.Add(-100 * time.Hour), present, present.Add(100 * time.Hour), 1<<48 - 1} {
+	for _, place := range []fleettime.Time{1, present.Add(-100 * time.Hour), present, present.Add(100 * time.Hour), 1<<48 - 1} {
 		w.add(place, seen, -1)
 	}
 	if w.sum != 0 || w.histogram() != nil {
@@ -231,7 +231,7 @@ func TestPlacesFarAwayAreCountedAtTheEnds(t *testing.T) {
 	late, early := waiting(1, time.Minute), waiting(2, time.Minute)
 	late.SetPlace(1<<48 - 1)
 	early.SetPlace(1)
-	r.held.View = &wire.View{Version: 1, At: day.Add(time.Hour), Horizon: day, Park: day, Mu: 1, Line: line.NewDigest(h)}
+	r.held.View = &wire.View{Version: 1, At: day.Add(time.Hour), Horizon: day, Park: day, Mu: 1, Line: estimate.NewDigest(h)}
 	r.grant(at(0), 1, 1)
 	if d := e.Arrive(at(0), sale, late); d.Verdict != Queue || d.Reason != Behind {
 		t.Errorf("the last place of all: %v (%v)", d.Verdict, d.Reason)

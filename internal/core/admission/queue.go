@@ -3,34 +3,34 @@ package admission
 import (
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/lineage"
-	"vestibule/internal/mutant"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/ticket/reuse"
+	"vestibule/internal/core/wire"
 )
 
 // queue counts the people who wait in a room at this edge, and who comes.
 type queue struct {
 	wait     waitBook
-	answers  uint8                   // the newest ticket.Answer
-	counted  lineage.Recent[showing] // as which version a ticket that waits was counted last
+	answers  uint8                 // the newest ticket.Answer
+	counted  reuse.Recent[showing] // as which version a ticket that waits was counted last
 	away     departures
 	returns  pendingReturns
 	arrivals [wire.MaxMinutes]wire.Minute
 	joined   uint64
-	changed  bool // something is to be reported
+	since    uint32 // Unix second: whoever was counted last before it is in no count, here or elsewhere; 0 for unknown
+	changed  bool   // something is to be reported
 }
 
 func newQueue(limit int) queue {
-	return queue{counted: lineage.NewRecent[showing](min(limit, maxShowings)), away: departures{limit: limit}}
+	return queue{counted: reuse.NewRecent[showing](min(limit, maxShowings)), away: departures{limit: limit}}
 }
 
 // showing is the version of a ticket that was counted last, and under which place.
 type showing struct {
 	seen   uint32
 	answer uint8
-	place  fleet.Time
+	place  fleettime.Time
 }
 
 // shown returns which version of a ticket t is.
@@ -38,10 +38,7 @@ func shown(t *ticket.Ticket) showing { return showing{t.Seen, t.Answer, t.Place(
 
 // under returns the place under which t is counted that is to have a place from now on: t may be
 // an older version of the same second, or one whose count could not go with it where it was shown.
-func (k showing) under(t *ticket.Ticket, place fleet.Time) fleet.Time {
-	if mutant.On(mutant.PlaceNotMoved) {
-		return place
-	}
+func (k showing) under(t *ticket.Ticket, place fleettime.Time) fleettime.Time {
 	if k.seen == t.Seen && (k.answer == t.Answer || k.place == place) {
 		return k.place
 	}
@@ -57,13 +54,13 @@ const maxShowings = 1 << 14
 // lapsed reports whether the place of t is lost: its visitor was not there for
 // longer than the grace. A place is counted for as long as its visitor is there,
 // so the grace begins when it is counted no more.
-func lapsed(ft fleet.Time, t *ticket.Ticket, grace time.Duration) bool {
+func lapsed(ft fleettime.Time, t *ticket.Ticket, grace time.Duration) bool {
 	return ft.Second()-int64(t.Seen) > windowsKept*windowLen+int64(grace/time.Second)
 }
 
 // enqueued notes that somebody joined the line. Only newcomers
 // are expected to return: an old ticket can be shown any number of times.
-func (q *queue) enqueued(ft fleet.Time, joined fleet.Time, newcomer bool) {
+func (q *queue) enqueued(ft fleettime.Time, joined fleettime.Time, newcomer bool) {
 	if newcomer {
 		q.returns.issued(ft, joined)
 	}
@@ -71,7 +68,7 @@ func (q *queue) enqueued(ft fleet.Time, joined fleet.Time, newcomer bool) {
 }
 
 // advance moves the counts to now.
-func (q *queue) advance(ft fleet.Time) {
+func (q *queue) advance(ft fleettime.Time) {
 	if q.wait.advance(ft) {
 		q.changed = true
 	}
@@ -94,13 +91,13 @@ func (q *queue) advance(ft fleet.Time) {
 // with it: it is taken back under the place that the ticket carried, so that somebody
 // whose place changes is one person all the while, whichever versions of the ticket are
 // shown.
-func (q *queue) checkIn(ft fleet.Time, t *ticket.Ticket, place fleet.Time) (anew bool) {
+func (q *queue) checkIn(ft fleettime.Time, t *ticket.Ticket, place fleettime.Time) (anew bool) {
 	seen := uint32(ft.Second())
 	defer moveTo(t, place)
 	if q.wait.advance(ft) {
 		q.changed = true
 	}
-	if q.wait.over(t.Seen) && !mutant.On(mutant.ReplayCounts) {
+	if q.wait.over(t.Seen) {
 		t.Flags &^= ticket.Returned
 		t.Seen = seen
 		if t.Answer != 0 { // it was counted before: who joined is counted once
@@ -111,7 +108,7 @@ func (q *queue) checkIn(ft fleet.Time, t *ticket.Ticket, place fleet.Time) (anew
 	q.newest(t)
 	k := q.counted.Get(t.ID)
 	if k.seen == 0 || !q.wait.live(k.seen) {
-		if t.Uncounted && !mutant.On(mutant.NetworkCountsAny) {
+		if t.Uncounted {
 			return false
 		}
 		anew = true
@@ -121,7 +118,6 @@ func (q *queue) checkIn(ft fleet.Time, t *ticket.Ticket, place fleet.Time) (anew
 	defer func() { q.counted.Put(t.ID, showing{t.Seen, t.Answer, place}) }()
 	if before.Flags&ticket.Returned == 0 { // counted nowhere: nothing to take back
 		t.Flags |= ticket.Returned
-		t.Wait, t.High, t.Ahead = 0, 0, 0 // what was told before the line was known binds nobody
 		t.Seen = seen
 		if before.Answer == 0 {
 			q.joined++
@@ -133,7 +129,7 @@ func (q *queue) checkIn(ft fleet.Time, t *ticket.Ticket, place fleet.Time) (anew
 	}
 	// A ticket seen by an edge whose clock is ahead is counted there, in a window
 	// that has not begun here.
-	if q.recount(&before) {
+	if q.recount(&before) || q.forgotten(&before, k) {
 		q.wait.add(place, seen, 1)
 		q.changed = true
 	} else if was := k.under(&before, place); windowOf(int64(t.Seen)) < windowOf(int64(seen)) || was != place {
@@ -168,7 +164,7 @@ func (q *queue) newest(t *ticket.Ticket) {
 
 // moveTo gives a ticket the place under which it is counted. What was told of another one
 // binds nobody.
-func moveTo(t *ticket.Ticket, place fleet.Time) {
+func moveTo(t *ticket.Ticket, place fleettime.Time) {
 	if t.Place() != place {
 		t.SetPlace(place)
 		untell(t)
@@ -181,7 +177,7 @@ func untell(t *ticket.Ticket) {
 }
 
 // arrive counts a distinct visitor of the minute of ft.
-func (q *queue) arrive(ft fleet.Time) {
+func (q *queue) arrive(ft fleettime.Time) {
 	m := ft.Minute()
 	slot := &q.arrivals[int64(m)/60_000%wire.MaxMinutes]
 	if slot.Start != m {
@@ -193,7 +189,7 @@ func (q *queue) arrive(ft fleet.Time) {
 
 // enters takes somebody out of the line who is let in, and counts the visitor if
 // nobody has.
-func (q *queue) enters(ft fleet.Time, t *ticket.Ticket) {
+func (q *queue) enters(ft fleettime.Time, t *ticket.Ticket) {
 	if t.Flags&ticket.Returned != 0 {
 		q.uncount(t)
 	} else {
@@ -203,10 +199,16 @@ func (q *queue) enters(ft fleet.Time, t *ticket.Ticket) {
 
 // uncount takes a ticket that came back out of the book, if it is in there.
 func (q *queue) uncount(t *ticket.Ticket) {
-	if !q.recount(t) {
-		q.wait.add(q.counted.Get(t.ID).under(t, t.Place()), t.Seen, -1)
+	if k := q.counted.Get(t.ID); !q.recount(t) && !q.forgotten(t, k) {
+		q.wait.add(k.under(t, t.Place()), t.Seen, -1)
 	}
 	q.counted.Drop(t.ID)
+}
+
+// forgotten reports whether the edge that counted t last has ended, as have all others that might have: the fleet
+// was started again. k is how t was counted here.
+func (q *queue) forgotten(t *ticket.Ticket, k showing) bool {
+	return k.seen == 0 && t.Seen < q.since
 }
 
 // recount forgets that the page of a ticket went away. It reports whether the
@@ -226,12 +228,12 @@ func (q *queue) recount(t *ticket.Ticket) (nowhere bool) {
 
 // depart takes somebody whose page went away out of the count; false where nobody is
 // counted.
-func (q *queue) depart(ft fleet.Time, t *ticket.Ticket) bool {
+func (q *queue) depart(ft fleettime.Time, t *ticket.Ticket) bool {
 	q.wait.advance(ft)
 	if t.Flags&ticket.Returned == 0 {
 		q.newest(t)
 	}
-	if t.Flags&ticket.Returned == 0 || !q.wait.live(t.Seen) {
+	if t.Flags&ticket.Returned == 0 || !q.wait.live(t.Seen) || q.forgotten(t, q.counted.Get(t.ID)) {
 		return false // counted nowhere
 	}
 	if d, ok := q.away.byID[t.ID]; ok && q.wait.live(d.seen) {
@@ -263,7 +265,7 @@ func (q *queue) moved(was, t *ticket.Ticket) bool {
 
 // undo counts a visitor who did not take the answer with t as the ticket was says that
 // was brought; see moved.
-func (q *queue) undo(ft fleet.Time, was, t *ticket.Ticket) {
+func (q *queue) undo(ft fleettime.Time, was, t *ticket.Ticket) {
 	q.wait.advance(ft)
 	q.wait.add(t.Place(), t.Seen, -1)
 	q.wait.add(was.Place(), was.Seen, 1)
@@ -271,7 +273,7 @@ func (q *queue) undo(ft fleet.Time, was, t *ticket.Ticket) {
 }
 
 // tell writes into a report who waits, and who came.
-func (q *queue) tell(ft fleet.Time, out *wire.RoomReport) {
+func (q *queue) tell(ft fleettime.Time, out *wire.RoomReport) {
 	out.Joined = q.joined
 	out.Waiting = q.wait.histogram()
 	out.Unseen, out.Pending = q.returns.expected(ft)

@@ -4,11 +4,11 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/draw"
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 // lots returns a view of a room whose method is random: its newest round began three seconds before the present and has called a share.
@@ -16,7 +16,7 @@ func lots(share float64, before ...draw.Round) *wire.View {
 	newest := draw.NewRound(present, 77).Upto(share, 0)
 	v := view(1000, newest.Called, newest.Called)
 	v.At, v.Rounds = present, append(before, newest)
-	v.Waits = line.Waits{time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 20 * time.Minute}
+	v.Waits = estimate.Waits{time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 20 * time.Minute}
 	return v
 }
 
@@ -58,12 +58,36 @@ func TestChanceDecidesWhoIsCalled(t *testing.T) {
 	if d.Verdict != Queue || d.Reason != Behind || d.Ahead != 0 || d.Waiting != 1000 || d.Ticket.Place() != early.Joined {
 		t.Errorf("who was not called: %+v", d)
 	}
-	if !d.Known || d.Low != time.Minute || d.Wait != 5*time.Minute || d.High != 20*time.Minute || d.Quartiles != [3]time.Duration{2 * time.Minute, 5 * time.Minute, 10 * time.Minute} || d.Next {
+	told := [5]time.Duration{d.Low, d.Quartiles[0], d.Wait, d.Quartiles[2], d.High}
+	for i, want := range lots(0.5).Waits {
+		if off := (told[i] - want).Abs(); off > time.Second {
+			t.Errorf("is told %v, want %v", told, lots(0.5).Waits)
+		}
+	}
+	if _, _, ok := d.Ticket.Quartiles(); !d.Known || d.Next || d.Longer || d.Quartiles[1] != d.Wait || !ok {
 		t.Errorf("is told %+v", d)
 	}
-	if k := d.Ticket; k.Wait|k.High|k.Ahead|k.Longer|k.Forecast != 0 {
-		t.Errorf("what was told of another order is kept: %+v", k)
+
+	// What is told rises by much only, and with the word; and to who was told of another order, anew.
+	longer := lots(0.5)
+	for i := range longer.Waits {
+		longer.Waits[i] += longer.Waits[i] / 10
 	}
+	give(longer)
+	again := e.Arrive(now.Add(time.Second), sale, d.Ticket)
+	if now := [5]time.Duration{again.Low, again.Quartiles[0], again.Wait, again.Quartiles[2], again.High}; now != told || again.Longer {
+		t.Errorf("a tenth more: told %v, then %v", told, now)
+	}
+	longer = lots(0.5)
+	longer.Changed = present.Add(-time.Second)
+	for i := range longer.Waits {
+		longer.Waits[i] += longer.Waits[i] / 10
+	}
+	give(longer)
+	if again = e.Arrive(now.Add(2*time.Second), sale, again.Ticket); again.Wait != 330*time.Second || again.Quartiles[2] <= told[3] || !again.Longer {
+		t.Errorf("a tenth more since the limits were changed: %+v", again)
+	}
+	give(lots(0.5, old))
 	if d := e.Arrive(now, sale, ticket.Ticket{}); d.Verdict != Queue || d.Reason != Behind {
 		t.Errorf("somebody new: %v, %v", d.Verdict, d.Reason)
 	}
@@ -96,7 +120,7 @@ func TestWhoIsHeldIsOrderedAnew(t *testing.T) {
 	for _, id := range []uint64{in, out} {
 		e.Hold(now, &Visit{Room: sale, Ticket: waiting(id, time.Minute-time.Duration(id)*time.Millisecond)})
 	}
-	oldest := func(v *wire.View) (out []fleet.Time) {
+	oldest := func(v *wire.View) (out []fleettime.Time) {
 		g := r.held
 		v.Version = r.seq
 		g.View = v

@@ -3,9 +3,8 @@ package admission
 import (
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // rateSlot is the resolution in which used rights of R are remembered: a used
@@ -28,7 +27,7 @@ type rateRights struct {
 
 // slotOf returns the number of the slot that now lies in. A monotonic clock may
 // begin anywhere, below zero too.
-func slotOf(now fleet.Mono) int64 {
+func slotOf(now fleettime.Mono) int64 {
 	slot := int64(now) / int64(rateSlot)
 	if int64(now)%int64(rateSlot) < 0 {
 		slot--
@@ -36,7 +35,7 @@ func slotOf(now fleet.Mono) int64 {
 	return slot
 }
 
-func (r *rateRights) advance(now fleet.Mono) {
+func (r *rateRights) advance(now fleettime.Mono) {
 	slot := slotOf(now)
 	if r.busy == 0 {
 		r.head = slot
@@ -48,9 +47,6 @@ func (r *rateRights) advance(now fleet.Mono) {
 	for ; r.head < slot; r.head++ {
 		// The slot that becomes old enough: used at the latest at its end.
 		busy := window
-		if mutant.On(mutant.ShortWindow) {
-			busy -= int64(10 * time.Second / rateSlot)
-		}
 		i := (r.head + 1 - busy) % rateSlots
 		if i < 0 {
 			i += rateSlots
@@ -62,17 +58,17 @@ func (r *rateRights) advance(now fleet.Mono) {
 
 // window is how many slots a used right stays busy: until the window has
 // passed on any clock since the end of its slot.
-var window = int64((fleet.Stretch(fleet.Stretch(wire.RateWindow))+rateSlot-1)/rateSlot) + 1
+var window = int64((fleettime.Stretch(fleettime.Stretch(wire.RateWindow))+rateSlot-1)/rateSlot) + 1
 
 // idle returns how many rights can be used now.
-func (r *rateRights) idle(now fleet.Mono) uint64 {
+func (r *rateRights) idle(now fleettime.Mono) uint64 {
 	r.advance(now)
 	return sub(r.granted, r.returned+r.busy)
 }
 
 // owe moves the rights in use to past, where they go on being busy: their
 // tenure is over, but the window is not.
-func (r *rateRights) owe(past *rateRights, now fleet.Mono) {
+func (r *rateRights) owe(past *rateRights, now fleettime.Mono) {
 	r.advance(now)
 	past.advance(now)
 	if r.busy > 0 {
@@ -89,13 +85,13 @@ func (r *rateRights) owe(past *rateRights, now fleet.Mono) {
 }
 
 // owed returns how many rights that were moved here are still in use.
-func (r *rateRights) owed(now fleet.Mono) uint64 {
+func (r *rateRights) owed(now fleettime.Mono) uint64 {
 	r.advance(now)
 	return r.busy
 }
 
 // ages returns how many rights are in use by the whole seconds since they were used.
-func (r *rateRights) ages(now fleet.Mono) (out []uint32) {
+func (r *rateRights) ages(now fleettime.Mono) (out []uint32) {
 	if r.advance(now); r.busy == 0 {
 		return nil
 	}
@@ -107,7 +103,7 @@ func (r *rateRights) ages(now fleet.Mono) (out []uint32) {
 		if r.used[i] == 0 {
 			continue
 		}
-		end := fleet.Mono((r.head - back + 1) * int64(rateSlot)) // a right of this slot was used no later
+		end := fleettime.Mono((r.head - back + 1) * int64(rateSlot)) // a right of this slot was used no later
 		for s := int(max(0, now.Sub(end)) / time.Second); len(out) <= s; {
 			out = append(out, 0)
 		}
@@ -117,7 +113,7 @@ func (r *rateRights) ages(now fleet.Mono) (out []uint32) {
 }
 
 // use charges one right. The caller has seen that idle is not zero.
-func (r *rateRights) use(now fleet.Mono) {
+func (r *rateRights) use(now fleettime.Mono) {
 	if r.used == nil {
 		r.used = make([]uint32, rateSlots)
 		r.head = slotOf(now)

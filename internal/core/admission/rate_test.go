@@ -6,16 +6,16 @@ import (
 
 	"pgregory.net/rapid"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
 )
 
 // TestAgesOfRightsOfR: what an edge tells of when it used its rights sums to those that are in
 // use, and makes none of them older than it is, nor younger by more than a slot and a second.
 func TestAgesOfRightsOfR(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		now := fleet.Mono(rapid.Int64Range(-100e9, 1e12).Draw(t, "start"))
+		now := fleettime.Mono(rapid.Int64Range(-100e9, 1e12).Draw(t, "start"))
 		r := rateRights{granted: 1000}
-		var uses []fleet.Mono // oldest first
+		var uses []fleettime.Mono // oldest first
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 9000).Draw(t, "ms")) * time.Millisecond)
 			for range rapid.IntRange(0, 3).Draw(t, "uses") {

@@ -1,14 +1,13 @@
 package admission
 
 import (
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // Due returns when the next report is to be made. It may be in the past, and
 // comes nearer with Arrive, Hold, GiveUp and Apply.
-func (e *Engine) Due() fleet.Mono {
+func (e *Engine) Due() fleettime.Mono {
 	l := &e.up
 	if l.busy {
 		return min(l.due, l.reported.Add(e.cfg.Params.ReportFast))
@@ -20,11 +19,11 @@ func (e *Engine) Due() fleet.Mono {
 // since what it acknowledged. Rights that are not to be kept are returned in
 // the same step. It may be called at any time; the messages of one call share
 // a Seq.
-func (e *Engine) Report(now fleet.Mono) []wire.Report { return e.report(now, false) }
+func (e *Engine) Report(now fleettime.Mono) []wire.Report { return e.report(now, false) }
 
 // Leaving notes that the process was told to end and will call Leave soon: the regional is to
 // stay for that.
-func (e *Engine) Leaving(now fleet.Mono) {
+func (e *Engine) Leaving(now fleettime.Mono) {
 	e.up.leaving = true
 	e.hurry(now)
 }
@@ -32,12 +31,12 @@ func (e *Engine) Leaving(now fleet.Mono) {
 // Leave returns the last report of the process: all rights go back and the
 // regional need presume nothing. The caller has stopped asking the engine for
 // decisions.
-func (e *Engine) Leave(now fleet.Mono) []wire.Report {
+func (e *Engine) Leave(now fleettime.Mono) []wire.Report {
 	e.up.retired = true
 	return e.report(now, true)
 }
 
-func (e *Engine) report(now fleet.Mono, bye bool) []wire.Report {
+func (e *Engine) report(now fleettime.Mono, bye bool) []wire.Report {
 	l := &e.up
 	ft := e.clock.Now(now)
 	leased := l.check(now)
@@ -49,7 +48,7 @@ func (e *Engine) report(now fleet.Mono, bye bool) []wire.Report {
 	}
 	head := wire.Report{
 		From: e.cfg.Edge, Inc: l.inc, Tenure: l.tenure, Seq: l.seq, Sent: now, AsOf: ft, AsOfBound: e.clock.Bound(now),
-		Seen: l.seen, Acked: l.grants.Done(), Join: !l.joined, Final: l.retired, Bye: bye, Leaving: l.leaving, Site: l.site,
+		Seen: l.seen, Acked: l.grants.Done(), Join: !l.joined, Final: l.retired, Bye: bye, Leaving: l.leaving, Site: l.site, CountsSince: e.since,
 	}
 	if !l.joined {
 		head.Succeeds = e.past
@@ -71,7 +70,7 @@ func (e *Engine) report(now fleet.Mono, bye bool) []wire.Report {
 // prepare moves the room to now and gives back the rights that the regional does not
 // want kept; all of them once the lease has lapsed, because nothing can be admitted
 // with them.
-func (r *roomState) prepare(now fleet.Mono, ft fleet.Time, leased bool) {
+func (r *roomState) prepare(now fleettime.Mono, ft fleettime.Time, leased bool) {
 	l := &r.edge.up
 	if r.queue.advance(ft); r.queue.changed {
 		r.queue.changed, r.dirty = false, true
@@ -81,9 +80,6 @@ func (r *roomState) prepare(now fleet.Mono, ft fleet.Time, leased bool) {
 	}
 	if r.rights.wants(now, &r.edge.cfg.Params) {
 		r.dirty = true
-	}
-	if mutant.On(mutant.ChargeLate) {
-		r.rights.spent = r.admitted
 	}
 	none := r.gone || l.retired
 	if (none || leased) && r.rights.giveBack(now, none) { // who never had a lease has nothing to give
@@ -102,7 +98,7 @@ func (r *roomState) prepare(now fleet.Mono, ft fleet.Time, leased bool) {
 }
 
 // report returns the room's part of the report that is being made.
-func (r *roomState) report(now fleet.Mono, ft fleet.Time) wire.RoomReport {
+func (r *roomState) report(now fleettime.Mono, ft fleettime.Time) wire.RoomReport {
 	l := &r.edge.up
 	out := wire.RoomReport{
 		Room:       r.ID,

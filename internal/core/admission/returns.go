@@ -1,8 +1,8 @@
 package admission
 
 import (
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
 )
 
 // pendingReturns knows how many people joined in each of the last seconds, and how many of
@@ -34,7 +34,7 @@ const (
 )
 
 // advance moves the book to now, and reports whether there is anything in it.
-func (p *pendingReturns) advance(now fleet.Time) bool {
+func (p *pendingReturns) advance(now fleettime.Time) bool {
 	s := now.Second()
 	if s-p.newest > returnCells {
 		p.newest = s - returnCells
@@ -59,7 +59,7 @@ func (p *pendingReturns) cell(second int64) *returnCell {
 
 // joined returns the cell of those who joined then; of somebody who joined too long
 // ago, one that nobody looks at.
-func (p *pendingReturns) joined(now, then fleet.Time) *returnCell {
+func (p *pendingReturns) joined(now, then fleettime.Time) *returnCell {
 	p.advance(now)
 	if s := then.Second(); s <= p.newest && s > p.newest-returnCells {
 		return p.cell(s)
@@ -68,14 +68,14 @@ func (p *pendingReturns) joined(now, then fleet.Time) *returnCell {
 }
 
 // issued notes that somebody joined then, a moment ago.
-func (p *pendingReturns) issued(now, joined fleet.Time) { p.joined(now, joined).issued++ }
+func (p *pendingReturns) issued(now, joined fleettime.Time) { p.joined(now, joined).issued++ }
 
 // returned notes that somebody who joined then has returned.
-func (p *pendingReturns) returned(now, joined fleet.Time) { p.joined(now, joined).returned++ }
+func (p *pendingReturns) returned(now, joined fleettime.Time) { p.joined(now, joined).returned++ }
 
 // expected returns how many people have joined and are yet to return, and by join
 // time: below zero where more returned here than joined here.
-func (p *pendingReturns) expected(now fleet.Time) (float64, line.Histogram) {
+func (p *pendingReturns) expected(now fleettime.Time) (float64, estimate.Histogram) {
 	p.advance(now)
 	issued, returned := 0.0, 0.0
 	for i := int64(returnWait); i < returnCells; i++ {
@@ -86,14 +86,14 @@ func (p *pendingReturns) expected(now fleet.Time) (float64, line.Histogram) {
 	prior := returnPrior * returnPrior / (returnPrior + issued)
 	share := min(1, (returned+prior)/(issued+prior))
 	sum := 0.0
-	var h line.Histogram
+	var h estimate.Histogram
 	for i := int64(returnWait) - 1; i >= 0; i-- {
 		c := p.cell(p.newest - i)
 		n := share*float64(c.issued) - float64(c.returned)
 		if sum += n; n == 0 {
 			continue
 		}
-		slice := line.Slice{Start: fleet.Time((p.newest - i) * 1000), Width: 1000, N: n}
+		slice := estimate.Slice{Start: fleettime.Time((p.newest - i) * 1000), Width: 1000, N: n}
 		if i == 0 { // in coarse steps, so that the sums of many edges stay short
 			const step = 250
 			slice.Width = min(1000, max(0, int64(now-slice.Start))/step*step+step)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
 )
 
 // TestWhoIsToReturnIsExpected lets people join who are back two seconds
@@ -24,7 +24,7 @@ func TestWhoIsToReturnIsExpected(t *testing.T) {
 	} {
 		rng := rand.New(rand.NewPCG(1, 2))
 		var p pendingReturns
-		back := map[int][]fleet.Time{} // by second, who returns
+		back := map[int][]fleettime.Time{} // by second, who returns
 		waiting := 0
 		for s := range 120 {
 			now := day.Add(time.Duration(s) * time.Second)

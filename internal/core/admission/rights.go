@@ -1,9 +1,8 @@
 package admission
 
 import (
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // rights are what the regional lends the edge in a room: rights of T and of R, and
@@ -34,7 +33,7 @@ func (r *rights) low() bool { return r.credit() <= r.want/2 }
 
 // wants takes the demand since it was asked last; it reports whether that changes what
 // the regional is to be told.
-func (r *rights) wants(now fleet.Mono, p *wire.Params) bool {
+func (r *rights) wants(now fleettime.Mono, p *wire.Params) bool {
 	want := r.demand.sampleAt(now, p.ReportFast)
 	changed := want != r.want
 	r.want = want
@@ -45,9 +44,9 @@ func (r *rights) wants(now fleet.Mono, p *wire.Params) bool {
 // more than was allowed in advance.
 func (r *rights) mayRenew(leased, capped bool) bool {
 	if leased {
-		return r.renewed < r.renewCeil || mutant.On(mutant.NoRenewalCeiling)
+		return r.renewed < r.renewCeil
 	}
-	return !capped || mutant.On(mutant.CapRenews) // isolated: the regional keeps our sessions counted until it hears of us
+	return !capped // isolated: the regional keeps our sessions counted until it hears of us
 }
 
 // nearCeiling reports whether half of the renewals are made that may be made before
@@ -58,7 +57,7 @@ func (r *rights) nearCeiling() bool {
 
 // giveBack returns the rights that are not to be kept, none where none is true. It
 // reports whether there were any.
-func (r *rights) giveBack(now fleet.Mono, none bool) (any bool) {
+func (r *rights) giveBack(now fleettime.Mono, none bool) (any bool) {
 	keep, rateKeep := r.keep, r.rateKeep
 	if none {
 		keep, rateKeep = 0, 0
@@ -85,12 +84,12 @@ func (r *rights) take(g *wire.RoomGrant) (more bool) {
 }
 
 // surplus reports whether more is in hand than is to be kept.
-func (r *rights) surplus(now fleet.Mono) bool {
+func (r *rights) surplus(now fleettime.Mono) bool {
 	return r.credit() > r.keep || r.rate.idle(now) > r.rateKeep
 }
 
 // tell writes into a report what became of the rights.
-func (r *rights) tell(now fleet.Mono, out *wire.RoomReport) {
+func (r *rights) tell(now fleettime.Mono, out *wire.RoomReport) {
 	r.renewedSaid = r.renewed
 	out.Granted, out.Returned, out.Spent = r.granted, r.returned, r.spent
 	out.RateGranted, out.RateReturned, out.RateIdle = r.rate.granted, r.rate.returned, r.rate.idle(now)
@@ -101,7 +100,7 @@ func (r *rights) tell(now fleet.Mono, out *wire.RoomReport) {
 
 // reborn begins with nothing, as a new incarnation does. Rights of R stay behind, where
 // they age.
-func (r *rights) reborn(now fleet.Mono) {
+func (r *rights) reborn(now fleettime.Mono) {
 	r.granted, r.spent, r.returned = 0, 0, 0
 	r.renewed, r.renewCeil, r.renewedSaid = 0, 0, 0
 	r.rate.owe(&r.past, now)

@@ -3,13 +3,12 @@ package admission
 import (
 	"time"
 
-	"vestibule/internal/draw"
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
-	"vestibule/internal/mutant"
-	"vestibule/internal/room"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 // roomState is an edge's admission to one room. Its parts keep their own numbers; it
@@ -38,7 +37,8 @@ type roomState struct {
 	queue    queue
 	held     held
 	view     *wire.View
-	outcomes line.OutcomeCounter
+	elder    fleettime.Time // the newest View.Since before which somebody joined who waits here
+	outcomes estimate.OutcomeCounter
 	admitted uint64
 	entered  uint64
 
@@ -54,7 +54,7 @@ func newRoomState(e *edge) *roomState {
 // set takes the room's settings. Where its epoch has changed, those who are held are
 // given new places: with their old tickets they would be admitted and turned away at
 // the next request.
-func (r *roomState) set(now fleet.Mono, settings Room) {
+func (r *roomState) set(now fleettime.Mono, settings Room) {
 	if r.Epoch != settings.Epoch {
 		m := r.edge.at(now)
 		r.held.renew(func(in ticket.Network) ticket.Ticket { return r.edge.newTicket(m.time, settings.Epoch, in) })
@@ -77,19 +77,19 @@ func (r *roomState) set(now fleet.Mono, settings Room) {
 	}
 	r.life.probation = uint32((settings.Probation + time.Second - 1) / time.Second)
 	r.life.fixed = 0
-	if settings.NoRenewal && !mutant.On(mutant.RenewalStays) {
+	if settings.NoRenewal {
 		r.life.fixed = uint32((settings.Session + time.Second - 1) / time.Second)
 	}
 }
 
 // releases reports whether an operator has passes here for those who come next.
-func (r *roomState) releases(now fleet.Mono) bool {
+func (r *roomState) releases(now fleettime.Mono) bool {
 	return r.queuedAll() && r.passes.Unused() > 0 && r.edge.up.check(now)
 }
 
 // parks decides about a place that is behind: held for its turn where that may be near. It reports whether
 // the visitor is to be back soon, because who was told nothing yet is told first, and held next.
-func parks(view *wire.View, turn fleet.Time, d *Decision) (soon bool) {
+func parks(view *wire.View, turn fleettime.Time, d *Decision) (soon bool) {
 	t := &d.Ticket
 	if near := view != nil && t.Flags&ticket.Returned != 0 && turn <= view.Park; !near || t.Ahead|t.High == 0 {
 		return near
@@ -110,7 +110,7 @@ func (r *roomState) arrive(m moment, t ticket.Ticket, may bool) Decision {
 	switch {
 	case t.ID == 0:
 		fresh = Newcomer
-	case t.Epoch != r.Epoch && !mutant.On(mutant.EpochIgnored):
+	case t.Epoch != r.Epoch:
 		fresh = Void
 	case end == wire.Left:
 		fresh = Gone
@@ -131,9 +131,9 @@ func (r *roomState) arrive(m moment, t ticket.Ticket, may bool) Decision {
 	case lapsed(m.time, &t, r.Grace):
 		fresh = Lost
 	}
-	if r.Shut == Rejected && fresh != Kept && r.shut(m) == Rejected && !mutant.On(mutant.RejectQueues) {
+	if r.Shut == Rejected && fresh != Kept && r.shut(m) == Rejected {
 		d := Decision{Reason: Rejected, Fresh: fresh, Ticket: t} // no place is given, and none taken
-		r.edge.position(m.time, r.view, &d)
+		r.position(m.time, &d)
 		d.Ticket = t
 		return d
 	}
@@ -150,6 +150,7 @@ func (r *roomState) arrive(m moment, t ticket.Ticket, may bool) Decision {
 	case fresh != Kept:
 		t = r.newTicket(m, t.Network)
 	case m.synced():
+		r.recount(&t)
 		d.Counted = r.queue.checkIn(m.time, &t, placeIn(r.draw, &t))
 	}
 	d.Ticket = t
@@ -160,10 +161,22 @@ func (r *roomState) arrive(m moment, t ticket.Ticket, may bool) Decision {
 	return d
 }
 
+// recount notes since when those who wait have been counted, and whether somebody waits since before.
+func (r *roomState) recount(t *ticket.Ticket) {
+	since := r.edge.since
+	if r.view != nil {
+		since = r.view.Since
+	}
+	r.queue.since = uint32(max(0, since.Second()))
+	if t.Joined < since {
+		r.elder = since
+	}
+}
+
 // placeIn returns the place that the ticket of somebody who waits is to have from now on: the one that was drawn, where
 // there was a draw.
-func placeIn(d *draw.Draw, t *ticket.Ticket) fleet.Time {
-	if d == nil || mutant.On(mutant.DrawIgnored) {
+func placeIn(d *draw.Draw, t *ticket.Ticket) fleettime.Time {
+	if d == nil {
 		return t.Place()
 	}
 	return d.Place(t.ID, t.Joined, 0)
@@ -183,17 +196,18 @@ func (r *roomState) redraw(m moment) {
 func (r *roomState) newTicket(m moment, in ticket.Network) ticket.Ticket {
 	t := r.edge.newTicket(m.time, r.Epoch, in)
 	if r.Drawn != nil {
-		t.Joined = max(t.Joined, fleet.TimeOf(r.Drawn.Closes))
+		t.Joined = max(t.Joined, fleettime.TimeOf(r.Drawn.Closes))
 	}
 	return t
 }
 
 // waits reports whether t is a place in the line; see Engine.Waits.
-func (r *roomState) waits(now fleet.Mono, t *ticket.Ticket) bool {
+func (r *roomState) waits(now fleettime.Mono, t *ticket.Ticket) bool {
 	if r.gone || t.ID == 0 || t.Epoch != r.Epoch || t.IsAdmitted() {
 		return false
 	}
 	m := r.edge.at(now)
+	r.recount(t)
 	return r.ended.of(t) != wire.Left && !r.tickets.used(t.ID) && !lapsed(m.time, t, r.Grace)
 }
 
@@ -236,7 +250,7 @@ func (r *roomState) decide(m moment, d *Decision, may bool) {
 	if d.Verdict == Hold && r.held.full(t.ID, r.edge.cfg.Limits.Held) {
 		d.Verdict, d.Reason = Queue, Crowded
 	}
-	r.edge.position(m.time, r.view, d)
+	r.position(m.time, d)
 	if soon {
 		d.Retry = p.Nearest / 2
 	}
@@ -251,7 +265,7 @@ func (r *roomState) decide(m moment, d *Decision, may bool) {
 // charge admits the visitor of d if a right of T and a right of R are in hand.
 // Everything that accounts for the session changes in this one step.
 func (r *roomState) charge(m moment, d *Decision) bool {
-	if r.gone || (r.rights.credit() <= uint64(len(r.movers)) && !mutant.On(mutant.NoRight)) || (r.rights.rate.idle(m.now) == 0 && !mutant.On(mutant.NoRateRight)) {
+	if r.gone || r.rights.credit() <= uint64(len(r.movers)) || r.rights.rate.idle(m.now) == 0 {
 		return false
 	}
 	if r.queuedAll() && r.passes.Unused() == 0 {
@@ -263,11 +277,9 @@ func (r *roomState) charge(m moment, d *Decision) bool {
 	if r.life.full == 0 || !r.sessions.issue(until) {
 		return false
 	}
-	if !mutant.On(mutant.ChargeLate) {
-		r.rights.spent++
-	}
+	r.rights.spent++
 	r.rights.rate.use(m.now)
-	if r.queuedAll() && !mutant.On(mutant.PassRecycles) {
+	if r.queuedAll() {
 		r.passes.Spent++
 	}
 	r.admitted++
@@ -292,7 +304,7 @@ func (r *roomState) charge(m moment, d *Decision) bool {
 }
 
 // hold keeps a request; see Engine.Hold.
-func (r *roomState) hold(now fleet.Mono, v *Visit) {
+func (r *roomState) hold(now fleettime.Mono, v *Visit) {
 	v.turn = r.turn(r.view, &v.Ticket)
 	r.held.add(v)
 	r.dirty = true
@@ -320,7 +332,7 @@ func (r *roomState) release(m moment, out []*Visit) []*Visit {
 			// Another request with this ticket went in while this one was held.
 			if d = r.repeat(m, v.Ticket); d.Fresh != Kept {
 				d.Reason, d.Reseal, d.Ticket = GaveUp, true, r.newTicket(m, v.Ticket.Network)
-				r.edge.position(m.time, r.view, &d)
+				r.position(m.time, &d)
 			}
 		} else if !r.charge(m, &d) {
 			break
@@ -339,7 +351,7 @@ func (r *roomState) giveUp(m moment, v *Visit) {
 	if back {
 		r.queue.checkIn(m.time, &d.Ticket, placeIn(r.draw, &d.Ticket))
 	}
-	r.edge.position(m.time, r.view, &d)
+	r.position(m.time, &d)
 	if !back {
 		r.queue.enqueued(m.time, d.Ticket.Joined, v.Brought.ID == 0)
 	}
@@ -351,7 +363,7 @@ func (r *roomState) giveUp(m moment, v *Visit) {
 
 // abandon counts the visitor of v, who is held no more and did not wait for the answer,
 // as the ticket says that was brought.
-func (r *roomState) abandon(now fleet.Mono, v *Visit) {
+func (r *roomState) abandon(now fleettime.Mono, v *Visit) {
 	was, t := &v.Brought, &v.Ticket
 	v.Decision = Decision{Verdict: Queue, Reason: GaveUp, Ticket: *was}
 	if r.queue.moved(was, t) {

@@ -1,9 +1,8 @@
 package admission
 
 import (
-	"vestibule/internal/mutant"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 // known returns the expiry second of the newest stamp that this edge gave the
@@ -96,7 +95,7 @@ func (r *roomState) renew(m moment, t ticket.Ticket) Decision {
 		return d
 	}
 	until := r.life.until(m, &t)
-	if !r.edge.owns(t.Home) && !mutant.On(mutant.RenewForeign) {
+	if !r.edge.owns(t.Home) {
 		if t.Home != r.edge.home && r.life.firm(m) {
 			r.moveIn(m, until, &d)
 		}
@@ -153,7 +152,7 @@ func (r *roomState) quit(m moment, t ticket.Ticket) bool {
 	if r.ended.of(&t) == wire.Left || r.ends.Len() == wire.MaxEnds {
 		return false
 	}
-	end := wire.End{ID: t.ID, Home: uint32(t.Home), Until: t.Until, Kind: wire.Left}
+	end := wire.End{ID: t.ID, Home: uint32(t.Home), Until: t.Until, Shown: t.Until, Kind: wire.Left}
 	if t.Home == ticket.Nobody {
 		// In no books, and so nobody is told. It is enough that we refuse it.
 		if len(r.ended.marks) < 2*wire.MaxEnds {

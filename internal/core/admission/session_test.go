@@ -6,9 +6,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 // later is a fleet time as a ticket's second, so long after at(0).
@@ -113,7 +113,7 @@ func TestATicketIsRenewedOnlyWhereItIsDueAndAllowed(t *testing.T) {
 		}, 10, false},
 		{"under a lease and cap", func(e *Engine, _ *regional) { e.SetRooms(at(0), []Room{{ID: sale, Cap: true}}) }, 10, true},
 		{"fleet time is not known well", func(e *Engine, _ *regional) { e.clock.Set(at(0), present, time.Minute) }, 10, true},
-		{"the lease is of before fleet time was known", func(e *Engine, _ *regional) { e.clock = fleet.Clock{} }, 10, false},
+		{"the lease is of before fleet time was known", func(e *Engine, _ *regional) { e.clock = fleettime.Clock{} }, 10, false},
 		{"no life was granted", func(e *Engine, _ *regional) { e.rooms[sale].life.full = 0 }, 10, false},
 		{"the life was shortened: nobody's session is", func(e *Engine, _ *regional) { e.rooms[sale].life.full = 60 }, 100, false},
 	} {
@@ -169,22 +169,22 @@ func TestAnUnsureClockStampsForLess(t *testing.T) {
 		admits    bool
 		less      uint32 // seconds
 	}{
-		{fleet.MaxError, 0, life, true, 0},
-		{fleet.MaxError + 5*time.Second, 0, life, true, 5},
-		{fleet.Rough, 0, life, true, 10},
-		{fleet.Rough + 1, 0, life, false, 10},
-		{fleet.MaxError + 5*time.Second, 20 * time.Second, life, true, 5},
-		{fleet.MaxError + 5100*time.Millisecond, 20 * time.Second, life, false, 6},
-		{fleet.MaxError + 5*time.Second, 0, 20, true, 5},
-		{fleet.MaxError + 6*time.Second, 0, 20, false, 6},
-		{fleet.MaxError + time.Hour, 0, life, false, 3600},
+		{fleettime.MaxError, 0, life, true, 0},
+		{fleettime.MaxError + 5*time.Second, 0, life, true, 5},
+		{fleettime.Rough, 0, life, true, 10},
+		{fleettime.Rough + 1, 0, life, false, 10},
+		{fleettime.MaxError + 5*time.Second, 20 * time.Second, life, true, 5},
+		{fleettime.MaxError + 5100*time.Millisecond, 20 * time.Second, life, false, 6},
+		{fleettime.MaxError + 5*time.Second, 0, 20, true, 5},
+		{fleettime.MaxError + 6*time.Second, 0, 20, false, 6},
+		{fleettime.MaxError + time.Hour, 0, life, false, 3600},
 	} {
 		e, r := newEdge(t, at(0), 10, 10)
 		e.SetRooms(at(0), []Room{{ID: sale, Probation: c.probation}})
 		e.rooms[sale].life.full = c.life
 		_ = r
 		second := uint32(present.Second())
-		e.clock = fleet.Clock{}
+		e.clock = fleettime.Clock{}
 		e.clock.Set(at(0), present, c.err)
 
 		d := e.Arrive(at(0), sale, ticket.Ticket{})
@@ -219,7 +219,7 @@ func TestASessionEndsEarlierWhereNobodyWaitsForThisClock(t *testing.T) {
 		t.Errorf("at home without a lease: %v, want half a second later", got)
 	}
 	long := at(2 * time.Hour)
-	if got, least := e.Judges(long, home), present.Add(2*time.Hour+fleet.MaxError+1400*time.Millisecond); got < least {
+	if got, least := e.Judges(long, home), present.Add(2*time.Hour+fleettime.MaxError+1400*time.Millisecond); got < least {
 		t.Errorf("after two hours alone: %v, want %v at least: the clock may be off by more", got, least)
 	}
 }
@@ -282,10 +282,10 @@ func TestTicketsAreCountedInWhateverOrderTheirSecondsCome(t *testing.T) {
 			}
 			twin[until] = c
 			if rapid.IntRange(0, 9).Draw(t, "watermark") == 0 {
-				wm := fleet.Time(rapid.Int64Range(5000, 5000+maxExpirySpan).Draw(t, "wm") * 1000)
+				wm := fleettime.Time(rapid.Int64Range(5000, 5000+maxExpirySpan).Draw(t, "wm") * 1000)
 				s.forget(wm)
 				for b, c := range twin {
-					if fleet.Time(int64(b)*1000).Add(fleet.Guard) <= wm {
+					if fleettime.Time(int64(b)*1000).Add(fleettime.Guard) <= wm {
 						live -= int64(c.Stamped) - int64(c.Consumed)
 						delete(twin, b)
 					}
@@ -333,22 +333,22 @@ func TestRightsOfRAreBusyForAWholeWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var r rateRights
 		r.granted = rapid.Uint64Range(1, 20).Draw(t, "granted")
-		now := fleet.Mono(rapid.Int64Range(-int64(time.Hour), int64(time.Hour)).Draw(t, "now"))
-		var used []fleet.Mono
+		now := fleettime.Mono(rapid.Int64Range(-int64(time.Hour), int64(time.Hour)).Draw(t, "now"))
+		var used []fleettime.Mono
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			pause := time.Duration(rapid.SampledFrom([]int64{0, 1, 40e6, 99e6, 3e9, 31e9, 200e9}).Draw(t, "pause"))
 			if len(used) > 0 && rapid.IntRange(0, 3).Draw(t, "to the end of a window") == 0 {
 				// The last moment at which a use is a minute old on no clock.
 				u := used[rapid.IntRange(0, len(used)-1).Draw(t, "whose")]
-				pause = max(0, u.Add(fleet.Stretch(wire.RateWindow)-1).Sub(now))
+				pause = max(0, u.Add(fleettime.Stretch(wire.RateWindow)-1).Sub(now))
 			}
 			now = now.Add(pause)
 			recent, sure := uint64(0), uint64(0)
 			for _, u := range used {
-				if now.Sub(u) < fleet.Stretch(wire.RateWindow) {
+				if now.Sub(u) < fleettime.Stretch(wire.RateWindow) {
 					recent++
 				}
-				if now.Sub(u) < wire.RateWindow+2*rateSlot+fleet.Stretch(wire.RateWindow)-wire.RateWindow {
+				if now.Sub(u) < wire.RateWindow+2*rateSlot+fleettime.Stretch(wire.RateWindow)-wire.RateWindow {
 					sure++
 				}
 			}
@@ -371,25 +371,25 @@ func TestRightsOfRUsedUnderAnEarlierTenureAreOwedForAWindow(t *testing.T) {
 	var r, past rateRights
 	r.granted = 10
 	use := func(second int) {
-		now := fleet.Mono(time.Duration(second) * time.Second)
+		now := fleettime.Mono(time.Duration(second) * time.Second)
 		if r.idle(now) > 0 {
 			r.use(now)
 		}
 	}
 	use(0)
 	use(20)
-	r.owe(&past, fleet.Mono(20*time.Second))
-	if r.idle(fleet.Mono(20*time.Second)) != 0 || r.granted != 0 || past.owed(fleet.Mono(20*time.Second)) != 2 {
-		t.Errorf("%+v and %d owed, want nothing in hand and two owed", r, past.owed(fleet.Mono(20*time.Second)))
+	r.owe(&past, fleettime.Mono(20*time.Second))
+	if r.idle(fleettime.Mono(20*time.Second)) != 0 || r.granted != 0 || past.owed(fleettime.Mono(20*time.Second)) != 2 {
+		t.Errorf("%+v and %d owed, want nothing in hand and two owed", r, past.owed(fleettime.Mono(20*time.Second)))
 	}
 	r.granted = 1
 	use(30)
-	r.owe(&past, fleet.Mono(40*time.Second))
+	r.owe(&past, fleettime.Mono(40*time.Second))
 	for _, c := range []struct {
 		second int
 		owed   uint64
 	}{{40, 3}, {59, 3}, {61, 2}, {79, 2}, {81, 1}, {89, 1}, {91, 0}} {
-		if got := past.owed(fleet.Mono(time.Duration(c.second) * time.Second)); got != c.owed {
+		if got := past.owed(fleettime.Mono(time.Duration(c.second) * time.Second)); got != c.owed {
 			t.Errorf("after %d s %d are owed, want %d", c.second, got, c.owed)
 		}
 	}

@@ -1,8 +1,8 @@
 package admission
 
 import (
-	"vestibule/internal/fleet"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // sessions counts stamped and consumed tickets per expiry second: the vectors
@@ -103,12 +103,12 @@ func (s *sessions) consume(until uint32) bool {
 }
 
 // forget drops the seconds that every live edge has reported past.
-func (s *sessions) forget(watermark fleet.Time) {
+func (s *sessions) forget(watermark fleettime.Time) {
 	if s.ring == nil {
 		return
 	}
 	mask := int64(len(s.ring) - 1)
-	for s.base < s.end && fleet.Time(s.base*1000).Add(fleet.Guard) <= watermark {
+	for s.base < s.end && fleettime.Time(s.base*1000).Add(fleettime.Guard) <= watermark {
 		c := &s.ring[s.base&mask]
 		s.live -= int64(c.stamped) - int64(c.consumed)
 		*c = sessionCount{}

@@ -6,8 +6,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // TestFoldedSecondsAreNeverCountedForLess: an edge that is cut off for hours goes
@@ -68,7 +68,7 @@ func TestFoldedSecondsAreNeverCountedForLess(t *testing.T) {
 		if n := len(s.report()); n > keptAlone+601 {
 			t.Fatalf("%d seconds are reported", n)
 		}
-		s.forget(fleet.Time((now + 700) * 1000))
+		s.forget(fleettime.Time((now + 700) * 1000))
 		if s.live != 0 {
 			t.Fatalf("%d sessions are left over", s.live)
 		}

@@ -1,10 +1,10 @@
 package admission
 
 import (
-	"vestibule/internal/fleet"
-	"vestibule/internal/room"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 // Ledger is one room of an edge at one moment, for metrics and for the
@@ -22,6 +22,7 @@ type Ledger struct {
 	LetIn                     uint64 // without a right, while isolated
 	Guests                    int    // sessions of other edges that were renewed without a lease, since there was one: nobody may count them
 	Copied                    uint64 // sessions whose ticket was found to be copied
+	Partial                   bool   // people who wait have yet to be counted anew: the fleet was started again
 	Paused                    bool   // nobody is admitted, see Engine.Pause
 	Life                      uint32
 	View                      *wire.View
@@ -31,7 +32,7 @@ type Ledger struct {
 func (l Ledger) Credit() uint64 { return sub(l.Granted, l.Spent+l.Returned) }
 
 // Ledger returns the state of a room; the zero value for an unknown one.
-func (e *Engine) Ledger(now fleet.Mono, id room.ID) Ledger {
+func (e *Engine) Ledger(now fleettime.Mono, id room.ID) Ledger {
 	r := e.rooms[id]
 	if r == nil {
 		return Ledger{}
@@ -44,6 +45,7 @@ func (e *Engine) Ledger(now fleet.Mono, id room.ID) Ledger {
 		Sessions: r.sessions.live, Held: len(r.held.visits), Waiting: r.queue.wait.sum, Admitted: r.admitted,
 		LetIn: r.alone.letIn, Guests: r.alone.guests, Copied: r.tickets.copied, Paused: r.paused,
 		Life: r.life.full, View: r.view,
+		Partial: r.view != nil && r.view.Partial(r.edge.Time(now), r.edge.cfg.Params.Refresh, r.elder == r.view.Since),
 	}
 }
 
@@ -57,26 +59,26 @@ type Status struct {
 	Copied      bool          // the data centre may be a copy of another one: nothing of its home is renewed here
 	Twin        bool          // another process bears the same name, and the regional hears both
 	Leased      bool
-	LeaseEnd    fleet.Mono
-	Isolated    bool       // without a lease for so long that on_isolation applies
-	Synced      bool       // fleet time is known
-	Sure        bool       // well enough to admit by
-	Time        fleet.Time // fleet time, or the machine's guess at it
+	LeaseEnd    fleettime.Mono
+	Isolated    bool           // without a lease for so long that on_isolation applies
+	Synced      bool           // fleet time is known
+	Sure        bool           // well enough to admit by
+	Time        fleettime.Time // fleet time, or the machine's guess at it
 }
 
 // Status returns the state of the bond at now. It changes nothing.
-func (e *Engine) Status(now fleet.Mono) Status {
+func (e *Engine) Status(now fleettime.Mono) Status {
 	m, l := e.at(now), &e.up
 	return Status{
 		Inc: l.inc, Tenure: l.tenure, Follows: l.seen, Joined: l.joined, Standing: l.standing, Site: l.site, Copied: l.copied,
 		Leased: l.leased(now), LeaseEnd: l.leaseEnd, Isolated: e.Isolated(now),
-		Twin: l.twin, Synced: m.synced(), Sure: m.bound <= fleet.Rough, Time: m.time,
+		Twin: l.twin, Synced: m.synced(), Sure: m.bound <= fleettime.Rough, Time: m.time,
 	}
 }
 
 // Spendable returns the rights of T and of R that the edge could use at now:
 // none without a lease, or where it may stamp no ticket.
-func (e *Engine) Spendable(now fleet.Mono, id room.ID) (credit, rate uint64) {
+func (e *Engine) Spendable(now fleettime.Mono, id room.ID) (credit, rate uint64) {
 	r := e.rooms[id]
 	if r == nil || r.life.full == 0 || !e.up.leased(now) {
 		return 0, 0
@@ -95,7 +97,7 @@ func (e *Engine) Passes(id room.ID) wire.Passes {
 // Waits reports whether t is a place in the line of the room as it is: the
 // visitor need not be given another and holds no session. Nothing is counted by
 // it.
-func (e *Engine) Waits(now fleet.Mono, id room.ID, t ticket.Ticket) bool {
+func (e *Engine) Waits(now fleettime.Mono, id room.ID, t ticket.Ticket) bool {
 	r := e.rooms[id]
 	return r != nil && r.waits(now, &t)
 }

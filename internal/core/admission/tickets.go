@@ -1,24 +1,23 @@
 package admission
 
 import (
-	"vestibule/internal/fleet"
-	"vestibule/internal/lineage"
-	"vestibule/internal/mutant"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/ticket/reuse"
+	"vestibule/internal/core/wire"
 )
 
 // tickets is what an edge remembers of the tickets of a room's sessions: until when it
 // stamped them, and which versions of them were shown.
 type tickets struct {
-	recent lineage.Recent[stamped]
-	lines  lineage.Book           // of the versions that were shown here to be renewed
+	recent reuse.Recent[stamped]
+	lines  reuse.Book             // of the versions that were shown here to be renewed
 	copied uint64                 // sessions whose ticket was found to be copied
 	found  wire.Outbox[wire.Line] // those, for the regional
 }
 
 func newTickets(limit int) tickets {
-	return tickets{recent: lineage.NewRecent[stamped](limit), lines: lineage.NewBook(limit, lineage.InFlight)}
+	return tickets{recent: reuse.NewRecent[stamped](limit), lines: reuse.NewBook(limit, reuse.InFlight)}
 }
 
 // stamped is what an edge remembers of a session that it stamped: the newest expiry
@@ -47,7 +46,7 @@ func (k *tickets) used(id uint64) bool { return k.recent.Get(id) != (stamped{}) 
 // to be valid, because replies were lost. They are not lost for a whole session: who
 // still shows the place two sessions after the turn, or a pass a session after its end,
 // keeps an old ticket.
-func (k *tickets) kept(ft fleet.Time, t *ticket.Ticket, life uint32) bool {
+func (k *tickets) kept(ft fleettime.Time, t *ticket.Ticket, life uint32) bool {
 	if life == 0 {
 		return true
 	}
@@ -64,13 +63,13 @@ func (k *tickets) kept(ft fleet.Time, t *ticket.Ticket, life uint32) bool {
 func (k *tickets) show(second uint32, t *ticket.Ticket, life uint32) (isCopy, found bool) {
 	v := version(t)
 	switch k.lines.Shown(second, t.ID, &v, wire.RenewAfter(life), life) {
-	case lineage.Copy:
-		return !mutant.On(mutant.CopyRenews), false
-	case lineage.Found:
+	case reuse.Copy:
+		return true, false
+	case reuse.Found:
 		k.copied++
 		k.found.Add(wire.Line{ID: t.ID, Stamp: k.lines.Followed(t.ID)}, 0)
 		found = true
-	case lineage.Fine:
+	case reuse.Fine:
 	}
 	if v.Stamp != 0 {
 		t.Root = v.Root
@@ -79,15 +78,15 @@ func (k *tickets) show(second uint32, t *ticket.Ticket, life uint32) (isCopy, fo
 }
 
 // version returns which version of its session's ticket t is.
-func version(t *ticket.Ticket) lineage.Version {
+func version(t *ticket.Ticket) reuse.Version {
 	if t.Stamp == 0 {
-		return lineage.Version{}
+		return reuse.Version{}
 	}
-	return lineage.Version{Stamp: t.Stamp, Parent: t.Parent, Root: t.Root, Seen: t.Seen}
+	return reuse.Version{Stamp: t.Stamp, Parent: t.Parent, Root: t.Root, Seen: t.Seen}
 }
 
 // elsewhere reports whether a ticket whose session is bound to net is shown in another
 // network.
 func elsewhere(t *ticket.Ticket, net uint32) bool {
-	return ticket.Elsewhere(t.ID, net, t.Network) && !mutant.On(mutant.BindingIgnored)
+	return ticket.Elsewhere(t.ID, net, t.Network)
 }

@@ -4,9 +4,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // uplink is the edge's side of its bond with the regional.
@@ -27,14 +26,14 @@ type uplink struct {
 	site     uint64        // of the data centre, for an aggregator that lost its store
 	copied   bool          // it may be a copy: sessions of its home are another's
 
-	leaseEnd fleet.Mono // 0 before the first lease of the tenure
-	retired  bool       // the tenure's lease has lapsed
-	leaving  bool       // the process was told to end
-	alone    fleet.Mono // since when it is known that there is no lease, 0 under one
+	leaseEnd fleettime.Mono // 0 before the first lease of the tenure
+	retired  bool           // the tenure's lease has lapsed
+	leaving  bool           // the process was told to end
+	alone    fleettime.Mono // since when it is known that there is no lease, 0 under one
 
-	reported fleet.Mono // when the newest report was made
-	due      fleet.Mono // when the next one is
-	busy     bool       // something happened since the newest report
+	reported fleettime.Mono // when the newest report was made
+	due      fleettime.Mono // when the next one is
+	busy     bool           // something happened since the newest report
 
 	twin bool // the regional hears another process that bears our name
 }
@@ -53,8 +52,8 @@ func (l *uplink) born(rng *rand.Rand) {
 // check retires a lease that has ended, and reports whether the edge may act on its
 // rights at now. A lease that has lapsed is never believed again, not even by a clock
 // that went back.
-func (l *uplink) check(now fleet.Mono) bool {
-	if l.leaseEnd != 0 && now >= l.leaseEnd && !l.retired && !mutant.On(mutant.LeaseForever) {
+func (l *uplink) check(now fleettime.Mono) bool {
+	if l.leaseEnd != 0 && now >= l.leaseEnd && !l.retired {
 		l.retire(now)
 	}
 	return l.leaseEnd != 0 && !l.retired
@@ -62,41 +61,38 @@ func (l *uplink) check(now fleet.Mono) bool {
 
 // leased reports whether the edge may act on its rights at now. It is for those
 // who look on: unlike check it changes nothing.
-func (l *uplink) leased(now fleet.Mono) bool {
+func (l *uplink) leased(now fleettime.Mono) bool {
 	return l.leaseEnd != 0 && !l.retired && now < l.leaseEnd
 }
 
 // retire ends the lease, and with it the tenure.
-func (l *uplink) retire(now fleet.Mono) {
+func (l *uplink) retire(now fleettime.Mono) {
 	l.retired = true
 	l.left(now)
 }
 
 // extend takes a lease that a grant gives, counted from the sending of the report that
 // it answers. It reports whether the edge has a lease by it.
-func (l *uplink) extend(now fleet.Mono, g *wire.Grant) bool {
+func (l *uplink) extend(now fleettime.Mono, g *wire.Grant) bool {
 	if g.Lease <= 0 || g.Echo == 0 {
 		return false
 	}
 	from := g.Echo
-	if mutant.On(mutant.LeaseFromReceipt) {
-		from = now
-	}
-	l.leaseEnd = max(l.leaseEnd, from.Add(fleet.Shrink(g.Lease)))
+	l.leaseEnd = max(l.leaseEnd, from.Add(fleettime.Shrink(g.Lease)))
 	return now < l.leaseEnd
 }
 
 // left notes that there is no lease from now on. The moment counts at which that
 // is noticed, so that a process that stood still is not taken for one that was
 // cut off all the while.
-func (l *uplink) left(now fleet.Mono) {
+func (l *uplink) left(now fleettime.Mono) {
 	if l.alone == 0 {
 		l.alone = max(now, 1)
 	}
 }
 
 // hurry makes the next report due as soon as the least gap allows.
-func (l *uplink) hurry(now fleet.Mono, gap time.Duration) {
+func (l *uplink) hurry(now fleettime.Mono, gap time.Duration) {
 	l.due = min(l.due, max(now, l.reported.Add(gap)))
 }
 
@@ -104,7 +100,7 @@ func (l *uplink) hurry(now fleet.Mono, gap time.Duration) {
 // listened to: one with a lower term, or another one with the same.
 func (l *uplink) follow(t wire.Term) bool {
 	if l.seen.Fences(t) {
-		return mutant.On(mutant.EdgeFollowsAnybody) || mutant.On(mutant.NoFencing)
+		return false
 	}
 	if t != l.seen {
 		l.seen = t
@@ -117,10 +113,10 @@ func (l *uplink) follow(t wire.Term) bool {
 // demand estimates how many rights visitors will ask for until the next
 // report can have been answered.
 type demand struct {
-	tries  uint64     // since at
-	at     fleet.Mono // of the last sample
-	rate   float64    // per second, decaying
-	sample float64    // per second, since the last sample
+	tries  uint64         // since at
+	at     fleettime.Mono // of the last sample
+	rate   float64        // per second, decaying
+	sample float64        // per second, since the last sample
 }
 
 // demandDecay is how long a burst is remembered.
@@ -128,7 +124,7 @@ const demandDecay = 2 * time.Second
 
 // sampleAt closes the interval since the last call and returns how many rights
 // to ask for: twice what the demand of one fast report interval would use.
-func (d *demand) sampleAt(now fleet.Mono, interval time.Duration) uint64 {
+func (d *demand) sampleAt(now fleettime.Mono, interval time.Duration) uint64 {
 	dt := now.Sub(d.at).Seconds()
 	if dt <= 0 {
 		return d.want(interval)

@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 // state is everything about an edge that a message may change.
-func state(e *Engine, now fleet.Mono) [3]any {
+func state(e *Engine, now fleettime.Mono) [3]any {
 	return [3]any{e.Ledger(now, sale), e.Status(now), e.up}
 }
 
@@ -19,7 +19,7 @@ func TestALeaseEndsCountedFromTheSendingOfTheReport(t *testing.T) {
 	e, r := newEdge(t, at(0), 10, 10)
 	r.hear(at(time.Second))
 	r.grant(at(2*time.Second), 0, 0) // the answer took a second
-	end := at(time.Second).Add(fleet.Shrink(3 * time.Second))
+	end := at(time.Second).Add(fleettime.Shrink(3 * time.Second))
 	if got := e.Status(at(2 * time.Second)); got.LeaseEnd != end || !got.Leased {
 		t.Errorf("leased until %v, want %v", got.LeaseEnd, end)
 	}
@@ -214,14 +214,14 @@ func TestFleetTimeIsNeverBehindTheWatermark(t *testing.T) {
 	if got := e.Time(at(0)); got != present+150 {
 		t.Errorf("fleet time is %v, want the watermark", got)
 	}
-	end := fleet.Time(int64(d.Ticket.Until) * 1000)
+	end := fleettime.Time(int64(d.Ticket.Until) * 1000)
 	r.hear(at(0))
-	r.say(at(0), wire.Grant{Lease: 3 * time.Second, Watermark: end.Add(fleet.Guard) - 1})
+	r.say(at(0), wire.Grant{Lease: 3 * time.Second, Watermark: end.Add(fleettime.Guard) - 1})
 	if got := e.Ledger(at(0), sale).Sessions; got != 1 {
 		t.Errorf("%d sessions before the watermark has passed the second by the guard", got)
 	}
 	r.hear(at(0))
-	r.say(at(0), wire.Grant{Lease: 3 * time.Second, Watermark: end.Add(fleet.Guard)})
+	r.say(at(0), wire.Grant{Lease: 3 * time.Second, Watermark: end.Add(fleettime.Guard)})
 	if got := e.Ledger(at(0), sale); got.Sessions != 0 || got.Spent != 1 {
 		t.Errorf("%d sessions after it has", got.Sessions)
 	}

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/room"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 const (
@@ -18,7 +18,7 @@ const (
 
 // queueing makes the room one in which people queue: who joined more than 20 s
 // ago may enter, who joined more than 10 s ago may be held.
-func (r *regional) queueing(now fleet.Mono) {
+func (r *regional) queueing(now fleettime.Mono) {
 	g := r.held
 	g.View = view(1000, present.Add(-20*time.Second), present.Add(-10*time.Second))
 	r.room(now, g)
@@ -122,8 +122,8 @@ func TestEveryVerdict(t *testing.T) {
 			e.Pause(now, 4711, true) // no such room
 		}, "somebody who waited", waiting(7, time.Minute), Admit, Slot, Kept},
 		{"fleet time is not known well", func(e *Engine, r *regional) {
-			e.clock = fleet.Clock{}
-			e.clock.Set(now, present, fleet.Rough+1)
+			e.clock = fleettime.Clock{}
+			e.clock.Set(now, present, fleettime.Rough+1)
 		}, "somebody new", ticket.Ticket{}, Queue, Unsure, Newcomer},
 		{"this ticket was admitted a moment ago", func(e *Engine, r *regional) { e.Arrive(now, sale, waiting(7, time.Minute)) }, "the same ticket again", waiting(7, time.Minute), Serve, Repeated, Kept},
 	} {
@@ -221,7 +221,7 @@ func TestAnEdgeThatWasToldNothingServesAndAdmitsNobody(t *testing.T) {
 	if st := e.Status(now); st.Synced || st.Sure || st.Leased || st.Joined || st.Time != present {
 		t.Errorf("%+v", st)
 	}
-	if e.TimeBound(now) != fleet.Unsynced || e.Ledger(now, 99) != (Ledger{}) {
+	if e.TimeBound(now) != fleettime.Unsynced || e.Ledger(now, 99) != (Ledger{}) {
 		t.Error("knows a time or a room that it was not told")
 	}
 }
@@ -257,7 +257,7 @@ func TestAVisitorWhoWaitsIsToldPlaceAndTime(t *testing.T) {
 	g.View = view(1000, day-30_000, day-20_000) // 1000 joined in the minute before day, 0.5 enter per second
 	g.View.Slots = 100
 	r.room(at(0), g)
-	joined := func(at fleet.Time) ticket.Ticket {
+	joined := func(at fleettime.Time) ticket.Ticket {
 		return ticket.Ticket{ID: 5, Joined: at, Seen: uint32(present.Second()), Flags: ticket.Returned}
 	}
 	d := e.Arrive(at(0), sale, joined(day-12_000)) // 799.2 joined before who are somebody else, 100 of them have a slot
@@ -299,7 +299,7 @@ func TestWhoWaitsIsToldWithoutBeingCounted(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		t    ticket.Ticket
-		now  fleet.Mono
+		now  fleettime.Mono
 		want bool
 	}{
 		{"who waits", place, at(0), true},
@@ -326,7 +326,7 @@ func TestWhoWaitsIsToldWithoutBeingCounted(t *testing.T) {
 // Somebody new whose request is no visit gets a place, whatever is free, and enters with the
 // next request.
 func TestWhoJoinsIsNotLetIn(t *testing.T) {
-	now := fleet.Mono(time.Hour)
+	now := fleettime.Mono(time.Hour)
 	for _, tc := range []struct {
 		name   string
 		given  func(*Engine)

@@ -1,9 +1,9 @@
 package admission
 
 import (
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // waitBook counts the people who wait, by the second of their place, without knowing any of
@@ -37,7 +37,7 @@ func windowOf(second int64) int64 { return second / windowLen }
 
 // advance opens the window of the present and drops those that are too old. It
 // reports whether anybody dropped out.
-func (w *waitBook) advance(now fleet.Time) (dropped bool) {
+func (w *waitBook) advance(now fleettime.Time) (dropped bool) {
 	cur := windowOf(now.Second())
 	if cur <= w.newest {
 		return false
@@ -99,7 +99,7 @@ func (w *waitBook) over(seen uint32) bool { return windowOf(int64(seen)) <= w.ne
 
 // add moves the count of a ticket with that place by n (1 or -1) in the
 // window of second seen, if that window is live.
-func (w *waitBook) add(place fleet.Time, seen uint32, n int32) {
+func (w *waitBook) add(place fleettime.Time, seen uint32, n int32) {
 	if !w.live(seen) {
 		return
 	}
@@ -134,7 +134,7 @@ func cell(counts []int32, base, second int64) ([]int32, int64) {
 }
 
 // histogram returns the line as this edge sees it.
-func (w *waitBook) histogram() line.Histogram {
+func (w *waitBook) histogram() estimate.Histogram {
 	n := 0
 	for _, c := range w.total {
 		if c != 0 {
@@ -144,10 +144,10 @@ func (w *waitBook) histogram() line.Histogram {
 	if n == 0 {
 		return nil
 	}
-	h := make(line.Histogram, 0, n)
+	h := make(estimate.Histogram, 0, n)
 	for i, c := range w.total {
 		if c != 0 {
-			h = append(h, line.Slice{Start: fleet.Time((w.base + int64(i)) * 1000), Width: 1000, N: float64(c)})
+			h = append(h, estimate.Slice{Start: fleettime.Time((w.base + int64(i)) * 1000), Width: 1000, N: float64(c)})
 		}
 	}
 	if len(h) > wire.MaxSlices {

@@ -10,9 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
-	"vestibule/internal/strictjson"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/strictjson"
 )
 
 const (
@@ -25,7 +24,7 @@ const (
 	Settle = 28 * time.Second
 
 	// Never is later than any time.
-	Never fleet.Time = math.MaxInt64
+	Never fleettime.Time = math.MaxInt64
 
 	// maxNotices bounds a board, and with it the one message that it is.
 	maxNotices = 256
@@ -48,24 +47,24 @@ const BeaconPatience = 20 * time.Second
 type Event struct {
 	Room       string // id, 32 hexadecimal digits
 	ID         string // likewise
-	Start, End fleet.Time
+	Start, End fleettime.Time
 }
 
 // Closes returns when the entries of the event's draw close.
-func (e Event) Closes() fleet.Time { return e.Start.Add(-Lead) }
+func (e Event) Closes() fleettime.Time { return e.Start.Add(-Lead) }
 
 // Notice is what the fleet, and everybody, is told of the draw of one event. Times are fleet time in milliseconds.
 type Notice struct {
-	Room  string     `json:"room"`
-	Event string     `json:"event"`
-	Start fleet.Time `json:"start"` // another start is another draw
-	End   fleet.Time `json:"end"`
+	Room  string         `json:"room"`
+	Event string         `json:"event"`
+	Start fleettime.Time `json:"start"` // another start is another draw
+	End   fleettime.Time `json:"end"`
 
-	Commit    Hash       `json:"commit"`
-	Committed fleet.Time `json:"committed"` // since when the commit is public
-	Beacon    string     `json:"beacon"`    // one of the policies
+	Commit    Hash           `json:"commit"`
+	Committed fleettime.Time `json:"committed"` // since when the commit is public
+	Beacon    string         `json:"beacon"`    // one of the policies
 
-	Published fleet.Time      `json:"published,omitempty"` // when the record was, 0 for not yet
+	Published fleettime.Time  `json:"published,omitempty"` // when the record was, 0 for not yet
 	Record    json.RawMessage `json:"record,omitempty"`    // as [EncodeRecord] wrote it
 
 	Void string `json:"void,omitempty"` // why there is no draw: people enter in the order in which they joined
@@ -77,7 +76,7 @@ type Notice struct {
 func (n *Notice) of(e Event) bool { return n.Room == e.Room && n.Event == e.ID && n.Start == e.Start }
 
 // Closes returns when entries close.
-func (n *Notice) Closes() fleet.Time { return n.Start.Add(-Lead) }
+func (n *Notice) Closes() fleettime.Time { return n.Start.Add(-Lead) }
 
 // Drawn returns the record, nil before there is one and where there is no draw.
 func (n *Notice) Drawn() *Record {
@@ -88,9 +87,9 @@ func (n *Notice) Drawn() *Record {
 }
 
 // Opens returns from when on somebody may enter, but not before the event starts: [Never] before the record was published.
-func (n *Notice) Opens() fleet.Time {
+func (n *Notice) Opens() fleettime.Time {
 	switch {
-	case mutant.On(mutant.DrawBeforeSettle), n != nil && n.Void != "":
+	case n != nil && n.Void != "":
 		return 0
 	case n.Drawn() == nil:
 		return Never
@@ -151,14 +150,14 @@ func (d *Due) Nothing() bool { return len(d.Commit)+len(d.Void)+len(d.Publish)+l
 
 // Due returns what is to be done at now, by a clock that is off by bound at most, for the events that begin with a draw.
 // A secret is told only when entries have closed for certain, at every edge that knows the time.
-func (b *Board) Due(now fleet.Time, bound time.Duration, events []Event) (d Due) {
-	if bound > fleet.Rough {
+func (b *Board) Due(now fleettime.Time, bound time.Duration, events []Event) (d Due) {
+	if bound > fleettime.Rough {
 		return d // whoever is so unsure cannot tell what is before the close
 	}
 	for _, e := range events {
 		switch n := b.Of(e); {
 		case n != nil:
-			if n.record == nil && n.Void == "" && now.Add(-bound-fleet.Guard) >= n.Closes() {
+			if n.record == nil && n.Void == "" && now.Add(-bound-fleettime.Guard) >= n.Closes() {
 				d.Publish = append(d.Publish, n)
 			}
 		case now >= e.End:
@@ -185,7 +184,7 @@ var ErrFull = fmt.Errorf("there are %d draws of events that are not over: no mor
 
 // With returns a board in which notices are written, in place of those of the same draws, and some are forgotten; each a
 // version higher than b at least, and not below version. Of records of events that are over it keeps the newest.
-func (b *Board) With(version uint64, now fleet.Time, write []*Notice, forget []*Notice) (*Board, error) {
+func (b *Board) With(version uint64, now fleettime.Time, write []*Notice, forget []*Notice) (*Board, error) {
 	next := &Board{Version: version}
 	if b != nil {
 		next.Version = max(version, b.Version+1)
@@ -210,7 +209,7 @@ func (b *Board) With(version uint64, now fleet.Time, write []*Notice, forget []*
 }
 
 // Announce returns the notice of a draw whose secret is stored, as it is published before anybody comes.
-func Announce(now fleet.Time, e Event, s Secret, beacon string) *Notice {
+func Announce(now fleettime.Time, e Event, s Secret, beacon string) *Notice {
 	return &Notice{Room: e.Room, Event: e.ID, Start: e.Start, End: e.End, Commit: Hash(s.Commit()), Committed: now, Beacon: beacon}
 }
 
@@ -221,7 +220,7 @@ func Without(e Event, why string) *Notice {
 
 // Publish returns n with the record of its draw, which is made from the secret that was committed to and, where one was had,
 // from the beacon of the first round after entries closed.
-func (n *Notice) Publish(now fleet.Time, s Secret, beacon *Beacon, entrants uint64) (*Notice, error) {
+func (n *Notice) Publish(now fleettime.Time, s Secret, beacon *Beacon, entrants uint64) (*Notice, error) {
 	if Hash(s.Commit()) != n.Commit {
 		return nil, errors.New("the secret is not the one that was committed to")
 	}
@@ -276,7 +275,7 @@ func (n *Notice) read() error {
 		return fmt.Errorf("record: %w", errors.Join(faults...))
 	}
 	switch {
-	case r.Room != n.Room || r.Event != n.Event || fleet.TimeOf(r.Closes) != n.Closes() || r.Commit != n.Commit:
+	case r.Room != n.Room || r.Event != n.Event || fleettime.TimeOf(r.Closes) != n.Closes() || r.Commit != n.Commit:
 		return errors.New("record: is that of another draw")
 	case n.Published < n.Closes():
 		return errors.New("published: must not be before entries close")

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
 )
 
 const (
@@ -17,7 +17,7 @@ const (
 )
 
 // start is of the event of these tests, now a moment before or after it.
-var start = fleet.TimeOf(closes.Add(Lead))
+var start = fleettime.TimeOf(closes.Add(Lead))
 
 func launch() Event { return Event{Room: roomID, ID: eventID, Start: start, End: start.Add(time.Hour)} }
 
@@ -33,7 +33,7 @@ func announced(t *testing.T) (*Board, Secret) {
 }
 
 // published returns a board with the event's record, that was published at a time.
-func published(t *testing.T, at fleet.Time) *Board {
+func published(t *testing.T, at fleettime.Time) *Board {
 	t.Helper()
 	b, s := announced(t)
 	n, err := b.Notices[0].Publish(at, s, nil, 12)
@@ -66,10 +66,10 @@ func TestWhatIsDue(t *testing.T) {
 		{"perhaps after the close", none, -Lead - 10*time.Millisecond, 10 * time.Millisecond, []Event{launch()}, "void"},
 		{"too late", none, time.Minute, time.Millisecond, []Event{launch()}, "void"},
 		{"long over", none, 2 * time.Hour, time.Millisecond, []Event{launch()}, ""},
-		{"nobody knows the time", none, time.Minute, fleet.Rough + 1, []Event{launch()}, ""},
+		{"nobody knows the time", none, time.Minute, fleettime.Rough + 1, []Event{launch()}, ""},
 		{"announced", said, -time.Hour, 0, []Event{launch()}, ""},
-		{"perhaps before the close", said, -Lead + fleet.Guard + 9*time.Millisecond, 10 * time.Millisecond, []Event{launch()}, ""},
-		{"after the close", said, -Lead + fleet.Guard + 10*time.Millisecond, 10 * time.Millisecond, []Event{launch()}, "publish"},
+		{"perhaps before the close", said, -Lead + fleettime.Guard + 9*time.Millisecond, 10 * time.Millisecond, []Event{launch()}, ""},
+		{"after the close", said, -Lead + fleettime.Guard + 10*time.Millisecond, 10 * time.Millisecond, []Event{launch()}, "publish"},
 		{"no leader till now", said, 10 * time.Minute, 0, []Event{launch()}, "publish"},
 		{"the event went", said, -time.Hour, 0, nil, "forget"},
 		{"the event was moved", said, -2 * time.Hour, 0, []Event{{roomID, eventID, start.Add(-time.Minute), start.Add(time.Hour)}}, "commit forget"},
@@ -102,7 +102,7 @@ func TestWhenADrawOpens(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		board *Board
-		want  fleet.Time
+		want  fleettime.Time
 	}{
 		{"nothing is told", nil, Never},
 		{"announced", said, Never},
@@ -144,7 +144,7 @@ func TestBoardsAreRead(t *testing.T) {
 	if n == nil || n.Drawn().Entrants != 12 || again.Latest(roomID, eventID) != n || again.Drawn("x") != nil || again.Version != b.Version {
 		t.Errorf("%s was read as %+v", data, again)
 	}
-	at := fleet.TimeOf(closes.Add(-time.Hour))
+	at := fleettime.TimeOf(closes.Add(-time.Hour))
 	if n.Drawn().Draw().Place(5, at, 0) != b.Notices[0].Drawn().Draw().Place(5, at, 0) {
 		t.Error("places are others once the record is read")
 	}

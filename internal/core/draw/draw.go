@@ -19,8 +19,7 @@ import (
 	"math/bits"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
+	"vestibule/internal/core/fleettime"
 )
 
 // Algorithm names how places are drawn, in records.
@@ -47,13 +46,14 @@ func (s Secret) Commit() [sha256.Size]byte {
 
 // Draw gives places. It is made by [Record.Draw], and is not safe for concurrent use.
 type Draw struct {
-	closes fleet.Time
+	closes fleettime.Time
+	commit Hash // to its secret
 	mac    hash.Hash
 	sum    []byte
 }
 
 // newDraw returns the draw of a seed.
-func newDraw(seed [sha256.Size]byte, closes fleet.Time) *Draw {
+func newDraw(seed [sha256.Size]byte, closes fleettime.Time) *Draw {
 	return &Draw{closes: closes, mac: hmac.New(sha256.New, seed[:])}
 }
 
@@ -64,8 +64,8 @@ func newDraw(seed [sha256.Size]byte, closes fleet.Time) *Draw {
 // drawn. Of who joined before it is closes − Window·(1+class) + ⌊Window·u⌋, where u is the first eight
 // bytes of HMAC-SHA-256(seed, ticket), as a big-endian number, over 2^64, and ticket is the
 // ticket's number in eight bytes, big-endian.
-func (d *Draw) Place(ticket uint64, joined fleet.Time, class uint8) fleet.Time {
-	if joined >= d.closes && !mutant.On(mutant.DrawLateJoiner) {
+func (d *Draw) Place(ticket uint64, joined fleettime.Time, class uint8) fleettime.Time {
+	if joined >= d.closes {
 		return joined
 	}
 	var id [8]byte
@@ -74,5 +74,5 @@ func (d *Draw) Place(ticket uint64, joined fleet.Time, class uint8) fleet.Time {
 	d.mac.Write(id[:])
 	d.sum = d.mac.Sum(d.sum[:0])
 	in, _ := bits.Mul64(uint64(Window.Milliseconds()), binary.BigEndian.Uint64(d.sum))
-	return d.closes.Add(-Window*time.Duration(1+class)) + fleet.Time(in)
+	return d.closes.Add(-Window*time.Duration(1+class)) + fleettime.Time(in)
 }

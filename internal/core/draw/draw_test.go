@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
 )
 
 var closes = time.Date(2026, 12, 1, 9, 59, 30, 0, time.UTC)
@@ -44,7 +45,7 @@ func TestPlacesAreThese(t *testing.T) {
 		{math.MaxUint64, closes, 3, "2026-12-01T09:59:30.000Z"}, // too late: no class helps
 		{5, closes.Add(time.Minute), 0, "2026-12-01T10:00:30.000Z"},
 	} {
-		got := time.UnixMilli(int64(d.Place(tt.ticket, fleet.TimeOf(tt.joined), tt.class))).UTC().Format(TimeFormat)
+		got := time.UnixMilli(int64(d.Place(tt.ticket, fleettime.TimeOf(tt.joined), tt.class))).UTC().Format(TimeFormat)
 		if got != tt.want {
 			t.Errorf("ticket %x of class %d: place %s, want %s", tt.ticket, tt.class, got, tt.want)
 		}
@@ -55,8 +56,8 @@ func TestPlacesAreThese(t *testing.T) {
 func TestWhoComesLaterIsBehind(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := record(rapid.Byte().Draw(t, "secret")).Draw()
-		at := fleet.TimeOf(closes)
-		draw := func(class uint8) fleet.Time {
+		at := fleettime.TimeOf(closes)
+		draw := func(class uint8) fleettime.Time {
 			ago := time.Duration(rapid.Int64Range(1, int64(6*time.Hour/time.Millisecond)).Draw(t, "ago")) * time.Millisecond
 			return d.Place(rapid.Uint64().Draw(t, "ticket"), at.Add(-ago), class)
 		}
@@ -106,7 +107,7 @@ func deviation(draws int, groups int, groupOf func(i int) int, place func(draw, 
 // count up, which a draw must not show either.
 func TestTheDrawIsFair(t *testing.T) {
 	const draws, people = 100, 10_000
-	at := fleet.TimeOf(closes)
+	at := fleettime.TimeOf(closes)
 	var places [draws][people]float64
 	for n := range places {
 		d := record(byte(n)).Draw()
@@ -193,7 +194,7 @@ func TestForgedReceiptsAreFound(t *testing.T) {
 	for range 1000 {
 		joined := closes.Add(-time.Duration(rng.Int64N(7_200_000)) * time.Millisecond)
 		r := Receipt{Ticket: Ticket(rng.Uint64()), Joined: joined, Class: uint8(rng.IntN(3))}
-		r.Place = time.UnixMilli(int64(d.Place(uint64(r.Ticket), fleet.TimeOf(joined), r.Class)))
+		r.Place = time.UnixMilli(int64(d.Place(uint64(r.Ticket), fleettime.TimeOf(joined), r.Class)))
 		text, err := json.Marshal(r)
 		if err != nil {
 			t.Fatal(err)
@@ -210,6 +211,7 @@ func TestForgedReceiptsAreFound(t *testing.T) {
 			"ticket":        func(r *Receipt) { r.Ticket ^= 1 << rng.IntN(64) },
 			"class":         func(r *Receipt) { r.Class++ },
 			"too late":      func(r *Receipt) { r.Joined = closes.Add(time.Second) },
+			"commit":        func(r *Receipt) { r.Commit = Hash{1} },
 			"no class":      func(r *Receipt) { r.Class = MaxClass + 1 },
 			"half a second": func(r *Receipt) { r.Place = r.Place.Add(time.Microsecond) },
 		} {
@@ -255,11 +257,38 @@ func FuzzRecord(f *testing.F) {
 func BenchmarkCheck(b *testing.B) {
 	d := record(3).Draw()
 	r := Receipt{Ticket: 5, Joined: closes.Add(-time.Hour)}
-	r.Place = time.UnixMilli(int64(d.Place(5, fleet.TimeOf(r.Joined), 0)))
+	r.Place = time.UnixMilli(int64(d.Place(5, fleettime.TimeOf(r.Joined), 0)))
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := d.Check(&r); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestPeopleAheadByTheLawOfADraw: what is told before everybody has asked again is seldom fewer than it turns out to be, and never
+// more than there are.
+func TestPeopleAheadByTheLawOfADraw(t *testing.T) {
+	r := record(7)
+	r.Entrants = 300
+	d, fewer, people := r.Draw(), 0, 0
+	for world := range uint64(20) {
+		var places []fleettime.Time
+		for id := range r.Entrants {
+			places = append(places, d.Place(world<<32|id, 0, 0))
+		}
+		slices.Sort(places)
+		for i, place := range places {
+			ahead := r.Ahead(place)
+			if people++; ahead < uint64(i) {
+				fewer++
+			}
+			if ahead >= r.Entrants || math.Abs(float64(ahead)-float64(i)) > 60 {
+				t.Fatalf("%d of %d stand in front, told %d", i, r.Entrants, ahead)
+			}
+		}
+	}
+	if share := float64(fewer) / float64(people); share > 0.3 {
+		t.Errorf("told too few %.2f of the time", share)
 	}
 }

@@ -7,11 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/strictjson"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/strictjson"
 )
 
 // Hash is a SHA-256 sum, or a secret: 64 hexadecimal digits in JSON.
@@ -56,6 +57,7 @@ type Receipt struct {
 	Joined time.Time `json:"joined"`
 	Class  uint8     `json:"class,omitempty"`
 	Place  time.Time `json:"place"`
+	Commit Hash      `json:"commit,omitzero"` // of the draw, as the visitor was told before it
 }
 
 // Ticket is the number of a ticket: 16 hexadecimal digits in JSON.
@@ -155,11 +157,23 @@ func (r *Record) seed() [sha256.Size]byte {
 // Same reports whether another record gives the same places, as one that was read again does.
 func (r *Record) Same(o *Record) bool { return r.seed() == o.seed() }
 
+// Ahead returns how many of those who take part are supposed to stand before a place that was drawn: all that are is known
+// once everybody has asked again. Five times of six it is fewer.
+func (r *Record) Ahead(place fleettime.Time) uint64 {
+	n, u := float64(r.Entrants), 1-float64(fleettime.TimeOf(r.Closes).Sub(place))/float64(Window)
+	u = min(1, max(0, u))
+	return uint64(min(max(0, n-1), n*u+math.Sqrt(n*u*(1-u))))
+}
+
 // Draw returns the draw of a record that was checked.
-func (r *Record) Draw() *Draw { return newDraw(r.seed(), fleet.TimeOf(r.Closes)) }
+func (r *Record) Draw() *Draw {
+	d := newDraw(r.seed(), fleettime.TimeOf(r.Closes))
+	d.commit = r.Commit
+	return d
+}
 
 // Takes reports whether the ticket of a receipt joined before entries closed.
-func (d *Draw) Takes(r *Receipt) bool { return fleet.TimeOf(r.Joined) < d.closes }
+func (d *Draw) Takes(r *Receipt) bool { return fleettime.TimeOf(r.Joined) < d.closes }
 
 // ErrForged says that a receipt does not tell the place that was drawn.
 var ErrForged = errors.New("that is not the place that was drawn")
@@ -169,6 +183,9 @@ func (d *Draw) Check(r *Receipt) error {
 	if r.Class > MaxClass {
 		return fmt.Errorf("class: must be 0 to %d, got %d", MaxClass, r.Class)
 	}
+	if r.Commit != (Hash{}) && r.Commit != d.commit {
+		return fmt.Errorf("commit: %w: the visitor was told of another draw than that of the record", ErrForged)
+	}
 	for _, at := range []struct {
 		key string
 		at  time.Time
@@ -177,7 +194,7 @@ func (d *Draw) Check(r *Receipt) error {
 			return fmt.Errorf("%s: must be a time in whole milliseconds", at.key)
 		}
 	}
-	if want := d.Place(uint64(r.Ticket), fleet.TimeOf(r.Joined), r.Class); want != fleet.TimeOf(r.Place) {
+	if want := d.Place(uint64(r.Ticket), fleettime.TimeOf(r.Joined), r.Class); want != fleettime.TimeOf(r.Place) {
 		return fmt.Errorf("place: %w: it is %s", ErrForged, time.UnixMilli(int64(want)).UTC().Format(TimeFormat))
 	}
 	return nil

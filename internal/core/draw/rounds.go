@@ -6,8 +6,7 @@ import (
 	"math/bits"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
+	"vestibule/internal/core/fleettime"
 )
 
 const (
@@ -26,42 +25,44 @@ const (
 // Round is one round of a room whose method is random. Whoever has a place from before its start takes part, each with the same
 // chance; who comes later is behind them, in order. So nobody gains by coming again as somebody new.
 type Round struct {
-	Seed   uint64     // by which places are drawn, known to nodes alone
-	Called fleet.Time // the last place that was called, on the axis that places of the round lie on
+	Seed   uint64         // by which places are drawn, known to nodes alone
+	Called fleettime.Time // the last place that was called, on the axis that places of the round lie on
 }
 
 // StartOf returns the start of the round that is on at a time.
-func StartOf(t fleet.Time) fleet.Time { return t - t%fleet.Time(RoundLength.Milliseconds()) }
+func StartOf(t fleettime.Time) fleettime.Time {
+	return t - t%fleettime.Time(RoundLength.Milliseconds())
+}
 
 // NewRound returns the round that is on at a time. It has called nobody.
-func NewRound(t fleet.Time, seed uint64) Round { return Round{Seed: seed, Called: StartOf(t)} }
+func NewRound(t fleettime.Time, seed uint64) Round { return Round{Seed: seed, Called: StartOf(t)} }
 
 // Start returns the first millisecond of the round.
-func (r Round) Start() fleet.Time { return StartOf(r.Called) }
+func (r Round) Start() fleettime.Time { return StartOf(r.Called) }
 
 // Place returns where in the round a ticket stands whose place in the line is joined. With everybody who takes part that is a number
 // from 1 to [RoundParts] after the round's start, in milliseconds, drawn by the seed: 1 + ⌊RoundParts·u⌋, where u is the first
 // eight bytes of SHA-256 of seed and ticket, over 2^64, all numbers big-endian. Who came later has the second half of the round.
-func (r Round) Place(ticket uint64, joined fleet.Time) fleet.Time {
+func (r Round) Place(ticket uint64, joined fleettime.Time) fleettime.Time {
 	start := r.Start()
-	if joined >= start && !mutant.On(mutant.RoundTakesNewcomers) {
-		return start + fleet.Time(half+min(int64(joined-start)/2, half-1))
+	if joined >= start {
+		return start + fleettime.Time(half+min(int64(joined-start)/2, half-1))
 	}
 	var in [16]byte
 	binary.BigEndian.PutUint64(in[:], r.Seed)
 	binary.BigEndian.PutUint64(in[8:], ticket)
 	sum := sha256.Sum256(in[:])
 	n, _ := bits.Mul64(uint64(RoundParts), binary.BigEndian.Uint64(sum[:]))
-	return start + 1 + fleet.Time(n)
+	return start + 1 + fleettime.Time(n)
 }
 
 // Upto returns the round when it has called a share of those who take part, from 0 to 1; and, where that is all of them, those who came
 // later but before joined, which is 0 for nobody.
-func (r Round) Upto(share float64, joined fleet.Time) Round {
+func (r Round) Upto(share float64, joined fleettime.Time) Round {
 	start := r.Start()
-	r.Called = start + fleet.Time(min(1, max(0, share))*float64(RoundParts))
+	r.Called = start + fleettime.Time(min(1, max(0, share))*float64(RoundParts))
 	if share >= 1 && joined > start {
-		r.Called = start + fleet.Time(min(2*half-1, half+int64(joined-start)/2)-1) // the last place is of who comes when it is over
+		r.Called = start + fleettime.Time(min(2*half-1, half+int64(joined-start)/2)-1) // the last place is of who comes when it is over
 	}
 	return r
 }
@@ -79,12 +80,9 @@ func (rs Rounds) Newest() uint64 {
 
 // Place returns by which place the ticket is called whose place in the line is joined: that of the first round that called it
 // or, where none has, that of the newest. It is not called if that is behind the newest Called. There must be a round.
-func (rs Rounds) Place(ticket uint64, joined fleet.Time) (place fleet.Time) {
-	for i, r := range rs {
+func (rs Rounds) Place(ticket uint64, joined fleettime.Time) (place fleettime.Time) {
+	for _, r := range rs {
 		place = r.Place(ticket, joined)
-		if last := i == len(rs)-1; !last && mutant.On(mutant.CallForgotten) {
-			continue
-		}
 		if place <= r.Called && joined < r.Start().Add(RoundLength) {
 			return place
 		}

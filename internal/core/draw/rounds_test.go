@@ -7,11 +7,11 @@ import (
 
 	"pgregory.net/rapid"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
 )
 
 // roundAt is a round that began when entries of the other tests close.
-func roundAt(seed uint64) Round { return NewRound(StartOf(fleet.TimeOf(closes)), seed) }
+func roundAt(seed uint64) Round { return NewRound(StartOf(fleettime.TimeOf(closes)), seed) }
 
 // TestInARoundEverybodyHasTheSameChance: a round that has called a share has called that share of those who take part, of every
 // group of them; and whether somebody was called by one round says nothing of the next one.
@@ -46,8 +46,8 @@ func TestWhoComesDuringARoundIsBehind(t *testing.T) {
 		r := roundAt(rapid.Uint64().Draw(t, "seed"))
 		start := r.Start()
 		id, other := rapid.Uint64().Draw(t, "id"), rapid.Uint64().Draw(t, "other")
-		at := func(name string, from, to int64) fleet.Time {
-			return start + fleet.Time(rapid.Int64Range(from, to).Draw(t, name))
+		at := func(name string, from, to int64) fleettime.Time {
+			return start + fleettime.Time(rapid.Int64Range(from, to).Draw(t, name))
 		}
 		waits, came, later := at("waits", -1e9, -1), at("came", 0, 50_000), at("later", 0, 50_000)
 		p, q := r.Place(id, waits), r.Place(other, came)

@@ -1,4 +1,4 @@
-// Package line is the arithmetic of the waiting line: who stands where, how
+// Package estimate is the arithmetic of the waiting line: who stands where, how
 // many stand in front, up to which join time people may enter, and how long
 // the rest will take.
 //
@@ -12,25 +12,25 @@
 //
 // Everything here is advisory: it decides who goes first and what is shown,
 // never how many may enter.
-package line
+package estimate
 
 import (
 	"cmp"
 	"math"
 	"slices"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
 )
 
 // Slice is a stretch of join times and the people who joined in it.
 type Slice struct {
-	Start fleet.Time // first millisecond of the slice
-	Width int64      // milliseconds, at least 1
-	N     float64    // people; a part of a sum may be negative
+	Start fleettime.Time // first millisecond of the slice
+	Width int64          // milliseconds, at least 1
+	N     float64        // people; a part of a sum may be negative
 }
 
 // End returns the first millisecond after the slice.
-func (s Slice) End() fleet.Time { return s.Start + fleet.Time(s.Width) }
+func (s Slice) End() fleettime.Time { return s.Start + fleettime.Time(s.Width) }
 
 // Histogram is the waiting line as slices of join time: sorted by Start and
 // not overlapping; gaps are empty. The zero value is an empty line. Methods
@@ -49,7 +49,7 @@ func (h Histogram) Total() float64 {
 
 // Before returns how many people joined before t, interpolated inside the
 // slice that t lies in.
-func (h Histogram) Before(t fleet.Time) float64 {
+func (h Histogram) Before(t fleettime.Time) float64 {
 	sum := 0.0
 	for _, s := range h {
 		if s.End() <= t {
@@ -68,16 +68,16 @@ func (h Histogram) Before(t fleet.Time) float64 {
 // Before, rounded up to the millisecond. With n at or above Total it returns
 // the end of the last slice; of an empty line, or with n <= 0, the start of
 // the first slice that holds anybody, or 0.
-func (h Histogram) At(n float64) fleet.Time {
+func (h Histogram) At(n float64) fleettime.Time {
 	sum := 0.0
-	last := fleet.Time(0)
+	last := fleettime.Time(0)
 	for _, s := range h {
 		if s.N <= 0 {
 			continue
 		}
 		if sum+s.N > n {
 			part := math.Ceil(max(n-sum, 0) / s.N * float64(s.Width))
-			return s.Start + fleet.Time(part)
+			return s.Start + fleettime.Time(part)
 		}
 		sum += s.N
 		last = s.End()
@@ -87,7 +87,7 @@ func (h Histogram) At(n float64) fleet.Time {
 
 // Without returns the histogram without one person for each of these join times,
 // which ascend; no slice falls below nobody.
-func (h Histogram) Without(joined []fleet.Time) Histogram {
+func (h Histogram) Without(joined []fleettime.Time) Histogram {
 	if len(joined) == 0 {
 		return h
 	}
@@ -197,7 +197,7 @@ func (w *sweep) next() {
 
 // cut takes off what lies before t, which is in the first slice or its end, and
 // returns it.
-func (w *sweep) cut(t fleet.Time) Slice {
+func (w *sweep) cut(t fleettime.Time) Slice {
 	head := w.Slice
 	if t == w.End() {
 		w.next()
@@ -325,11 +325,11 @@ func (d *Digest) Histogram() Histogram {
 }
 
 // Before is [Histogram.Before] in logarithmic time.
-func (d *Digest) Before(t fleet.Time) float64 {
+func (d *Digest) Before(t fleettime.Time) float64 {
 	if d == nil {
 		return 0
 	}
-	i, found := slices.BinarySearchFunc(d.slices, t, func(s Slice, t fleet.Time) int { return cmp.Compare(s.Start, t) })
+	i, found := slices.BinarySearchFunc(d.slices, t, func(s Slice, t fleettime.Time) int { return cmp.Compare(s.Start, t) })
 	if found || i == 0 {
 		return d.before[i]
 	}
@@ -340,12 +340,12 @@ func (d *Digest) Before(t fleet.Time) float64 {
 // Ahead returns how many people stand in front of somebody who joined at t: as
 // [Digest.Before], but where the line holds that person too, nobody stands in front
 // of themselves.
-func (d *Digest) Ahead(t fleet.Time, counted bool) float64 {
+func (d *Digest) Ahead(t fleettime.Time, counted bool) float64 {
 	n := d.Before(t)
 	if d == nil || !counted {
 		return n
 	}
-	i, found := slices.BinarySearchFunc(d.slices, t, func(s Slice, t fleet.Time) int { return cmp.Compare(s.Start, t) })
+	i, found := slices.BinarySearchFunc(d.slices, t, func(s Slice, t fleettime.Time) int { return cmp.Compare(s.Start, t) })
 	if found || i == 0 {
 		return n
 	}
@@ -357,4 +357,4 @@ func (d *Digest) Ahead(t fleet.Time, counted bool) float64 {
 
 // Open is the horizon of a room in which nobody queues: later than every join
 // time.
-const Open = fleet.Time(1 << 60)
+const Open = fleettime.Time(1 << 60)

@@ -1,4 +1,4 @@
-package line
+package estimate
 
 import (
 	"math"
@@ -7,17 +7,17 @@ import (
 
 	"pgregory.net/rapid"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
 )
 
 // lines draws histograms of whole people within some hundred milliseconds, so
 // that a twin can keep each millisecond.
 func lines(least, most int) *rapid.Generator[Histogram] {
 	return rapid.Custom(func(t *rapid.T) Histogram {
-		at := fleet.Time(rapid.Int64Range(-50, 50).Draw(t, "start"))
+		at := fleettime.Time(rapid.Int64Range(-50, 50).Draw(t, "start"))
 		var h Histogram
 		for range rapid.IntRange(0, 12).Draw(t, "slices") {
-			at += fleet.Time(rapid.Int64Range(0, 5).Draw(t, "gap"))
+			at += fleettime.Time(rapid.Int64Range(0, 5).Draw(t, "gap"))
 			s := Slice{Start: at, Width: rapid.Int64Range(1, 20).Draw(t, "width"), N: float64(rapid.IntRange(least, most).Draw(t, "people"))}
 			h = append(h, s)
 			at = s.End()
@@ -27,7 +27,7 @@ func lines(least, most int) *rapid.Generator[Histogram] {
 }
 
 // spread is a line as a dumb twin keeps it: people per millisecond.
-type spread map[fleet.Time]float64
+type spread map[fleettime.Time]float64
 
 func (p spread) add(h Histogram) {
 	for _, s := range h {
@@ -37,7 +37,7 @@ func (p spread) add(h Histogram) {
 	}
 }
 
-func (p spread) before(t fleet.Time) float64 {
+func (p spread) before(t fleettime.Time) float64 {
 	sum := 0.0
 	for ms, n := range p {
 		if ms < t {
@@ -61,7 +61,7 @@ func sound(t *rapid.T, h Histogram) {
 func TestBeforeCountsWhoJoinedEarlierAndSpreadsASliceEvenly(t *testing.T) {
 	h := Histogram{{Start: 1000, Width: 60_000, N: 60}, {Start: 100_000, Width: 1000, N: 5}}
 	for _, c := range []struct {
-		t    fleet.Time
+		t    fleettime.Time
 		want float64
 	}{
 		{-5, 0},
@@ -85,7 +85,7 @@ func TestBeforeEqualsCountingMilliseconds(t *testing.T) {
 		h := lines(-5, 50).Draw(t, "line")
 		twin := spread{}
 		twin.add(h)
-		at := fleet.Time(rapid.Int64Range(-60, 400).Draw(t, "t"))
+		at := fleettime.Time(rapid.Int64Range(-60, 400).Draw(t, "t"))
 		if got, want := h.Before(at), twin.before(at); !near(got, want) {
 			t.Fatalf("%v before %d, want %v", got, int64(at), want)
 		}
@@ -124,7 +124,7 @@ func TestAtTheEndsOfALine(t *testing.T) {
 		why  string
 		h    Histogram
 		n    float64
-		want fleet.Time
+		want fleettime.Time
 	}{
 		{"an empty line", nil, 5, 0},
 		{"a line of empty slices", h[:1], 0, 0},
@@ -155,7 +155,7 @@ func TestSumEqualsAddingUpEachMillisecond(t *testing.T) {
 		sound(t, sum)
 		got := spread{}
 		got.add(sum)
-		for ms := fleet.Time(-60); ms < 400; ms++ {
+		for ms := fleettime.Time(-60); ms < 400; ms++ {
 			if !near(got[ms], twin[ms]) {
 				t.Fatalf("%v people in millisecond %d, want %v; sum %v", got[ms], int64(ms), twin[ms], sum)
 			}
@@ -199,7 +199,7 @@ func TestCompactKeepsTotalAndOrderAndKnowsAPlaceWithinAFractionOfItself(t *testi
 			return
 		}
 		f := fraction(h, limit)
-		at := fleet.Time(rapid.Int64Range(-60, 400).Draw(t, "t"))
+		at := fleettime.Time(rapid.Int64Range(-60, 400).Draw(t, "t"))
 		got, want := c.Before(at), h.Before(at)
 		if off := math.Abs(got - want); f <= 1 && off > f*want+1e-6 {
 			t.Fatalf("a place moved by %v from %v, more than %v of it", off, want, f)
@@ -228,7 +228,7 @@ func TestCompactKeepsTheTotalOfALineWithNegativeSlices(t *testing.T) {
 func TestAMillionPeopleFitAReport(t *testing.T) {
 	var h Histogram
 	for second := range 3600 {
-		h = append(h, Slice{Start: fleet.Time(second * 1000), Width: 1000, N: 1e6 / 3600})
+		h = append(h, Slice{Start: fleettime.Time(second * 1000), Width: 1000, N: 1e6 / 3600})
 	}
 	c := h.Compact(256)
 	if len(c) > 256 {
@@ -258,7 +258,7 @@ func TestClampTakesWhatIsMissingFromWhoStandsNext(t *testing.T) {
 	} {
 		var h Histogram
 		for i, n := range c.h {
-			h = append(h, Slice{Start: fleet.Time(i * 10), Width: 10, N: n})
+			h = append(h, Slice{Start: fleettime.Time(i * 10), Width: 10, N: n})
 		}
 		got := make([]float64, len(c.h))
 		for _, s := range h.Clamp() {
@@ -299,7 +299,7 @@ func TestADigestAnswersAsItsHistogram(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := lines(0, 50).Draw(t, "line")
 		d := NewDigest(h)
-		at := fleet.Time(rapid.Int64Range(-60, 400).Draw(t, "t"))
+		at := fleettime.Time(rapid.Int64Range(-60, 400).Draw(t, "t"))
 		if got, want := d.Before(at), h.Before(at); !near(got, want) {
 			t.Fatalf("%v before %d, want %v", got, int64(at), want)
 		}
@@ -319,7 +319,7 @@ func TestADigestThatWasNeverSentIsAnEmptyLine(t *testing.T) {
 
 func TestWithoutTakesEachPersonOnce(t *testing.T) {
 	h := Histogram{{Start: 0, Width: 1000, N: 2}, {Start: 2000, Width: 1000, N: 1}, {Start: 3000, Width: 1000, N: -1}}
-	got := h.Without([]fleet.Time{-5, 10, 20, 30, 1500, 2000, 3999, 9000})
+	got := h.Without([]fleettime.Time{-5, 10, 20, 30, 1500, 2000, 3999, 9000})
 	want := Histogram{{Start: 0, Width: 1000, N: 0}, {Start: 2000, Width: 1000, N: 0}, {Start: 3000, Width: 1000, N: -1}}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)

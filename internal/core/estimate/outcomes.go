@@ -1,4 +1,4 @@
-package line
+package estimate
 
 import (
 	"math"
@@ -145,29 +145,29 @@ type Spread struct {
 	counts [OutcomesLen]float64
 	shift  [classes]float64 // of the share that is to be outside
 	taken  Outcomes
-	byRate bool // R bounds those who enter: see ratePrior
+	doubt  Doubt // by which ranges were told last
 }
 
 const (
 	// outside is the share of waits that is to be outside of the range.
 	outside = 0.2
 	// learn is by how much one wait moves the share that is aimed for.
-	learn = 0.001
+	learn = 0.004
 	// spreadMemory is how many waits of a class are remembered, on average.
 	spreadMemory = 3000
 	// priorOutcomes is how many waits the supposition weighs. The waits of a minute are wrong
 	// together: the first some hundred tell little more than one.
-	priorOutcomes = 500
+	priorOutcomes = 100
 )
 
 // prior is between what logarithms of the ratio four of five waits lie, before
 // anything is known, by class.
-var prior = [classes]float64{0.05, 0.04, 0.04, 0.04}
+var prior = [classes]float64{0.035, 0.045, 0.055, 0.055}
 
 // ratePrior is the same where R bounds those who enter, which chance has no part in. What is left
 // is how coarse the phases of a forecast are, two in a hundred (see paced), and some half a second
 // by which rights come and people ask: for waits around 40 s a hundredth.
-var ratePrior = [classes]float64{0.023, 0.02, 0.02, 0.02}
+var ratePrior = [classes]float64{0.023, 0.025, 0.025, 0.025}
 
 // Take learns from all outcomes counted so far, and keeps them: they must not be
 // changed.
@@ -178,7 +178,7 @@ func (s *Spread) Take(o Outcomes) {
 		return
 	}
 	for c := range classes {
-		lo, hi := s.span(c)
+		lo, hi := s.told(c)
 		n, missed := 0.0, 0.0
 		for i, k := range gained[c*bins : (c+1)*bins] {
 			from, to := binOf(i)
@@ -201,12 +201,18 @@ func (s *Spread) Take(o Outcomes) {
 // else are wrong independently of each other, so their squares add up.
 func (s *Spread) Ranges(d Doubt) Ranges {
 	var r Ranges
-	s.byRate = d.ByRate
+	s.doubt = d
 	for c := range classes {
-		lo, hi := s.span(c)
-		r[c] = Range{Low: math.Exp(-math.Hypot(lo, d.Stay)), High: math.Exp(math.Hypot(hi, d.Stay))}
+		lo, hi := s.told(c)
+		r[c] = Range{Low: math.Exp(lo), High: math.Exp(hi)}
 	}
 	return r
+}
+
+// told returns the range of a class that is told, in logarithms.
+func (s *Spread) told(c int) (lo, hi float64) {
+	lo, hi = s.span(c)
+	return -math.Hypot(lo, s.doubt.Stay), math.Hypot(hi, s.doubt.Stay)
 }
 
 // span returns the range of a class in logarithms. The forecast itself lies in it.
@@ -219,7 +225,7 @@ func (s *Spread) span(c int) (lo, hi float64) {
 func (s *Spread) quantile(c int, q float64) float64 {
 	var weights [bins]float64
 	wide, sum := prior[c], 0.0
-	if s.byRate {
+	if s.doubt.ByRate {
 		wide = ratePrior[c]
 	}
 	wide /= 1 - outside // the prior is even

@@ -1,10 +1,10 @@
-package line
+package estimate
 
 import (
 	"math"
 	"time"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
 )
 
 // Turnover predicts how fast people will enter a room: from how many sessions
@@ -25,10 +25,10 @@ type Turnover struct {
 	young  float64 // sum of the cells within a life
 
 	seen             bool
-	at               fleet.Mono
+	at               fleettime.Mono
 	active, admitted float64
-	outlived         fleet.Mono // when sessions began to last longer than the life of a ticket
-	owed             float64    // sessions that appeared without being admitted, not yet believed
+	outlived         fleettime.Mono // when sessions began to last longer than the life of a ticket
+	owed             float64        // sessions that appeared without being admitted, not yet believed
 
 	beyond, ended float64 // session-seconds beyond life, sessions that ended; both fade
 }
@@ -43,6 +43,10 @@ const (
 	priorBeyond = 0.3
 	priorEnds   = 10
 
+	// A slot that came free is taken after so many seconds on average: expired sessions are counted
+	// once a second, reported, and their slots lent.
+	refill = 0.8
+
 	// The room is played out for so many lives, and for so long at least; from then
 	// on it is taken to be steady.
 	lives   = 4
@@ -56,11 +60,11 @@ type Limits struct {
 }
 
 // Observe takes the head-count and the admissions ever made, at now. Lives are
-// counted from 1 s; when life changes all that was learned is forgotten.
-func (u *Turnover) Observe(now fleet.Mono, life time.Duration, active, admitted float64) {
+// counted from 1 s.
+func (u *Turnover) Observe(now fleettime.Mono, life time.Duration, active, admitted float64) {
 	life = max(life, time.Second)
 	if u.life != life {
-		*u = Turnover{life: life, step: max(minStep, life/turnLife)}
+		u.relive(life)
 	}
 	if !u.seen {
 		u.seen, u.at, u.admitted, u.newest, u.outlived = true, now, admitted, int64(now)/int64(u.step), now
@@ -89,6 +93,27 @@ func (u *Turnover) Observe(now fleet.Mono, life time.Duration, active, admitted 
 	}
 }
 
+// relive has tickets of another life from now on. For how long people go on looking at pages is what it was. Of those inside, who
+// still does gets a ticket of the new life with the next page, as if let in now; who does not leaves when the old one ends.
+func (u *Turnover) relive(life time.Duration) {
+	was := *u
+	*u = Turnover{life: life, step: max(minStep, life/turnLife)}
+	if !was.seen {
+		return
+	}
+	u.seen, u.at, u.active, u.admitted, u.outlived, u.owed = true, was.at, was.active, was.admitted, was.outlived, was.owed
+	u.beyond, u.ended = was.beyond, was.ended
+	u.newest = int64(u.at) / int64(u.step)
+	looking := max(0.05*was.life.Seconds(), (was.Stay() - was.life).Seconds())
+	for i := range was.cells() {
+		n, age := *was.cell(&was.began, was.newest-int64(i)), time.Duration(i)*was.step
+		still := n * math.Exp(-age.Seconds()/looking)
+		*u.cell(&u.began, u.newest) += still
+		*u.cell(&u.began, u.newest-min(int64(max(0, age+life-was.life)/u.step), turnCells-1)) += n - still
+	}
+	u.count()
+}
+
 // turn opens the cells up to number n.
 func (u *Turnover) turn(n int64) {
 	if n <= u.newest {
@@ -99,6 +124,11 @@ func (u *Turnover) turn(n int64) {
 		u.newest++
 		*u.cell(&u.began, u.newest) = 0
 	}
+	u.count()
+}
+
+// count counts the sessions within a life.
+func (u *Turnover) count() {
 	u.young = 0
 	for i := range u.cells() {
 		u.young += *u.cell(&u.began, u.newest-int64(i))
@@ -182,6 +212,7 @@ func (u *Turnover) Paces(x Limits) []Pace {
 		used += *u.cell(&began, n-i)
 	}
 	entered := make([]float64, 0, horizon/minStep+lives*turnCells) // on the stack
+	vacant, keep := 0.0, math.Exp(-dt/refill)
 	for range max(lives*cells, int64(horizon/u.step)) {
 		n++
 		gone := 0.0
@@ -193,7 +224,8 @@ func (u *Turnover) Paces(x Limits) []Pace {
 			old -= gone
 		}
 		inside -= gone
-		enter := max(0, x.Total-inside)
+		vacant = (vacant + gone) * keep
+		enter := max(0, x.Total-inside-vacant)
 		if byWindow {
 			enter = min(enter, max(0, x.PerMinute-used))
 			used += enter - *u.cell(&began, n-window+1)

@@ -1,4 +1,4 @@
-package line
+package estimate
 
 import (
 	"container/heap"
@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
 )
 
 // site plays a room out, session by session: the dumb twin of Turnover.
@@ -53,6 +53,48 @@ func (s *site) step(t float64, want int) (n int) {
 	return n
 }
 
+// TestTurnoverForeseesAnotherLife: where tickets live for another time from now on, what was learned of people holds, and who enters
+// within the next minutes is foreseen at once.
+func TestTurnoverForeseesAnotherLife(t *testing.T) {
+	for _, to := range []float64{35, 12} {
+		const total, browse, before, after = 1000, 9.0, 120.0, 90.0
+		s := &site{rng: rand.New(rand.NewPCG(7, 7)), total: total, rate: math.MaxInt32}
+		type visitor struct{ stops, ends float64 } // looks at pages until, and is counted until
+		var inside []*visitor
+		var u Turnover
+		life, admitted, foreseen := 22.0, 0, 0.0
+		var atChange int
+		for sec := 0.0; sec < before+after; sec += 0.25 {
+			if sec == before {
+				life, atChange = to, admitted
+				for _, v := range inside {
+					if v.stops > sec {
+						v.ends = v.stops + life
+					}
+				}
+				u.Observe(fleettime.Mono(sec*1e9), time.Duration(life*1e9), float64(len(inside)), float64(admitted))
+				foreseen = Entered(u.Paces(Limits{Total: total, PerMinute: 1e9}), time.Duration(after*1e9))
+			}
+			kept := inside[:0]
+			for _, v := range inside {
+				if v.ends > sec {
+					kept = append(kept, v)
+				}
+			}
+			inside = kept
+			for n := 0; n < 40 && len(inside) < total; n++ {
+				stops := sec + s.rng.ExpFloat64()*browse
+				inside = append(inside, &visitor{stops, stops + life})
+				admitted++
+			}
+			u.Observe(fleettime.Mono(sec*1e9), time.Duration(life*1e9), float64(len(inside)), float64(admitted))
+		}
+		if seen := float64(admitted - atChange); math.Abs(foreseen/seen-1) > 0.06 {
+			t.Errorf("life 22 s to %v s: %.0f entered in %v s, foreseen were %.0f", to, seen, after, foreseen)
+		}
+	}
+}
+
 // TestTurnoverForeseesWhoEnters compares what is foreseen with what then happens,
 // in rooms that are full for long, that have just opened, or whose limit is about
 // to be changed.
@@ -86,7 +128,7 @@ func TestTurnoverForeseesWhoEnters(t *testing.T) {
 			for range n {
 				second++
 				s.step(float64(second), want)
-				u.Observe(fleet.Mono(second)*fleet.Mono(time.Second), c.life, float64(len(s.ends)), float64(s.admitted))
+				u.Observe(fleettime.Mono(second)*fleettime.Mono(time.Second), c.life, float64(len(s.ends)), float64(s.admitted))
 			}
 		}
 		half := int(0.5 * float64(c.total) / (s.life + s.browse))
@@ -131,7 +173,7 @@ func entered(paces []Pace, s float64) (n float64) {
 func TestTurnoverBearsAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var u Turnover
-		now := fleet.Mono(rapid.Int64Range(-1<<40, 1<<50).Draw(t, "now"))
+		now := fleettime.Mono(rapid.Int64Range(-1<<40, 1<<50).Draw(t, "now"))
 		admitted := 0.0
 		life := time.Second
 		for range rapid.IntRange(0, 30).Draw(t, "steps") {
@@ -178,7 +220,7 @@ func TestTurnoverBeginsInTheMiddle(t *testing.T) {
 			before = s.admitted
 			continue
 		}
-		u.Observe(fleet.Mono(second)*fleet.Mono(time.Second), 66*time.Second, float64(len(s.ends)), float64(s.admitted-before))
+		u.Observe(fleettime.Mono(second)*fleettime.Mono(time.Second), 66*time.Second, float64(len(s.ends)), float64(s.admitted-before))
 		if second == 1205 { // the supposed stay is 1.3 lives: 86 s instead of 116
 			if n := entered(u.Paces(Limits{Total: 1000, PerMinute: 1e6}), 60); n < 300 || n > 900 {
 				t.Errorf("%.0f within a minute, of some 520", n)
@@ -201,7 +243,7 @@ func TestARushComesBackInAllItsBursts(t *testing.T) {
 	u.Observe(0, 40*time.Second, 0, 0)
 	look := func() {
 		at += 0.6
-		u.Observe(fleet.Mono(at*float64(time.Second)), 40*time.Second, float64(len(used)), float64(len(used)))
+		u.Observe(fleettime.Mono(at*float64(time.Second)), 40*time.Second, float64(len(used)), float64(len(used)))
 	}
 	for len(used) < rate {
 		for range min(rate-len(used), 2*rng.IntN(2)*rng.IntN(12)) {

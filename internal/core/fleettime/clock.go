@@ -1,4 +1,4 @@
-package fleet
+package fleettime
 
 import "time"
 
@@ -103,6 +103,22 @@ func (c *Clock) Sync(now, sent Mono, dwell time.Duration, at Time, parentErr tim
 	c.offset = int64(at)*1e6 + int64(rtt/2) - int64(now)
 	c.bound = bound
 	return true
+}
+
+// Restore sets a clock that was never synced to what was known at reading now.
+func (c *Clock) Restore(now Mono, k Known) {
+	if k.OK() && !c.synced {
+		c.Set(now, k.Time, k.Bound)
+	}
+}
+
+// Known returns what the clock knows at reading now.
+func (c *Clock) Known(now Mono) Known {
+	t, bound := c.Read(now)
+	if bound > Rough {
+		return Known{}
+	}
+	return Known{Time: t, Bound: bound}
 }
 
 // Slew moves the clock toward t, which it should read at now, by no more than

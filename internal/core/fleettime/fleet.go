@@ -1,4 +1,4 @@
-// Package fleet keeps time for a fleet of nodes that share no clock.
+// Package fleettime keeps time for a fleet of nodes that share no clock.
 //
 // Two kinds of time exist and they never mix. [Mono] is a reading of one
 // process's own monotonic clock: leases and rate windows are measured with it
@@ -11,7 +11,7 @@
 // Everybody allows for an error of [MaxError]. A node that is less sure goes by what
 // fleet time is at least ([Clock.Certain]): what it stamps ends earlier, what it frees
 // is freed later. Above [Rough] it admits nobody.
-package fleet
+package fleettime
 
 import "time"
 

@@ -1,9 +1,7 @@
-package fleet
+package fleettime
 
 import (
 	"slices"
-
-	"vestibule/internal/mutant"
 )
 
 // Place is where the data folder of a process lies. A copy of the folder lies elsewhere.
@@ -18,9 +16,6 @@ type Place struct {
 // one at p: it is the same file, on a machine that has not been started anew since, or
 // on the same machine.
 func (p Place) same(q Place) bool {
-	if mutant.On(mutant.CopyProves) {
-		return true
-	}
 	file := p.Inode != 0 && p.Inode == q.Inode && p.Device == q.Device
 	return file && ((p.Boot != "" && p.Boot == q.Boot) || (p.Machine != "" && p.Machine == q.Machine))
 }

@@ -1,4 +1,4 @@
-package slots_test
+package ledger_test
 
 import (
 	"fmt"
@@ -6,19 +6,21 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
-	"vestibule/internal/room"
-	"vestibule/internal/slots"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/ledger/region"
+	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
 )
 
 // big is a coordinator with 20 data centres, 100 rooms and people waiting in
 // 120 slices of every line.
 type big struct {
-	root    *slots.Allocator
-	now     fleet.Mono
+	root    *root.Allocator
+	now     fleettime.Mono
 	reports [][]wire.Report // by data centre, complete
 	seq     []uint64
 	acked   []uint64
@@ -31,18 +33,18 @@ const (
 )
 
 func newBig() *big {
-	g := &big{now: fleet.Mono(time.Hour)}
+	g := &big{now: fleettime.Mono(time.Hour)}
 	var names []string
 	for d := range bigCentres {
 		names = append(names, fmt.Sprintf("dc%02d", d))
 	}
 	term := wire.Term{N: 1, Nonce: 1}
-	g.root = slots.NewAllocator(g.now, slots.AllocatorConfig{Term: term, Centres: names, Params: wire.DefaultParams(), Bootstrap: true})
-	g.root.SetLease(fleet.Never)
+	g.root = root.New(g.now, root.Config{Term: term, Centres: names, Params: wire.DefaultParams(), Bootstrap: true})
+	g.root.SetLease(fleettime.Never)
 	g.root.SetTime(g.now, dawn)
-	var rooms []slots.RoomConfig
+	var rooms []ledger.RoomConfig
 	for r := range bigRooms {
-		rooms = append(rooms, slots.RoomConfig{ID: room.IDOf(fmt.Sprint("room", r)), Total: 100_000, Rate: 60_000, Session: 5 * time.Minute})
+		rooms = append(rooms, ledger.RoomConfig{ID: room.IDOf(fmt.Sprint("room", r)), Total: 100_000, Rate: 60_000, Session: 5 * time.Minute})
 	}
 	g.root.SetRooms(g.now, rooms)
 	g.seq, g.acked = make([]uint64, bigCentres), make([]uint64, bigCentres)
@@ -50,9 +52,9 @@ func newBig() *big {
 		head := wire.Report{From: name, Inc: 1, Sent: g.now, AsOf: dawn, Seen: term, Join: true}
 		pack := wire.NewReportPacker(head)
 		for r := range bigRooms {
-			var h line.Histogram
+			var h estimate.Histogram
 			for s := range bigSlices {
-				h = append(h, line.Slice{Start: dawn - fleet.Time(1000*(bigSlices-s)), Width: 1000, N: float64(1 + (s+d)%5)})
+				h = append(h, estimate.Slice{Start: dawn - fleettime.Time(1000*(bigSlices-s)), Width: 1000, N: float64(1 + (s+d)%5)})
 			}
 			pack.Add(wire.RoomReport{
 				Room: rooms[r].ID, Granted: 3000, RateGranted: 2000, Active: 3000, Waiting: h, Want: 3,
@@ -139,15 +141,15 @@ func BenchmarkGlobalSync(b *testing.B) {
 // hundred rooms to global, all of which have changed.
 func BenchmarkRegionalReport(b *testing.B) {
 	const edges, rooms = 10, 100
-	now := fleet.Mono(time.Hour)
+	now := fleettime.Mono(time.Hour)
 	params := wire.DefaultParams()
-	agg := slots.NewAggregator(now, slots.AggregatorConfig{DC: "dublin", Term: wire.Term{N: 1, Nonce: 1}, Params: params, Bootstrap: true}, wire.Durable{})
-	agg.SetLease(fleet.Never)
-	var set []slots.RoomConfig
+	agg := region.New(now, region.Config{DC: "dublin", Term: wire.Term{N: 1, Nonce: 1}, Params: params, Bootstrap: true}, wire.Durable{})
+	agg.SetLease(fleettime.Never)
+	var set []ledger.RoomConfig
 	var edgeSet []admission.Room
 	for r := range rooms {
 		id := room.IDOf(fmt.Sprint("room", r))
-		set = append(set, slots.RoomConfig{ID: id, Total: 1000, Rate: 600, Session: 5 * time.Minute})
+		set = append(set, ledger.RoomConfig{ID: id, Total: 1000, Rate: 600, Session: 5 * time.Minute})
 		edgeSet = append(edgeSet, admission.Room{ID: id})
 	}
 	agg.SetRooms(now, set)
@@ -184,9 +186,9 @@ func BenchmarkRegionalReport(b *testing.B) {
 		reports = append(reports, e.Report(now)...)
 	}
 	for i := range reports {
-		var h line.Histogram
+		var h estimate.Histogram
 		for s := range bigSlices {
-			h = append(h, line.Slice{Start: dawn - fleet.Time(1000*(bigSlices-s)), Width: 1000, N: float64(1 + s%5)})
+			h = append(h, estimate.Slice{Start: dawn - fleettime.Time(1000*(bigSlices-s)), Width: 1000, N: float64(1 + s%5)})
 		}
 		reports[i].Rooms = nil
 		for _, r := range set {

@@ -1,4 +1,4 @@
-package slots_test
+package ledger_test
 
 import (
 	"flag"
@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
 )
 
 // TestFaultsBreakNoPromise lets two data centres with two edges each live

@@ -1,4 +1,4 @@
-package slots_test
+package ledger_test
 
 import (
 	"fmt"
@@ -6,11 +6,11 @@ import (
 	"slices"
 	"time"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/fleet"
-	"vestibule/internal/slots"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger/region"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 // judge holds the nodes to the invariants of the ledger (docs/RIGHTS.md, invariants)
@@ -54,6 +54,7 @@ func (w *world) judgeEdge(e *edgeProc) {
 		w.fail("%s follows term %d after %d", e.name, st.Follows.N, e.follows)
 	}
 	e.follows = st.Follows.N
+	w.noteGivenUp(e, st)
 	if st.Synced { // before, it is the machine's guess
 		if st.Time < e.time {
 			w.fail("fleet time of %s goes back", e.name)
@@ -159,7 +160,7 @@ func (w *world) siteOf(home ticket.DC) *site {
 // active returns how many sessions of the room are valid somewhere, in all or
 // in one data centre: the slowest clock of an edge says.
 func (w *world) active(r *roomTruth, s *site) int {
-	ends := map[*site]fleet.Time{} // by whom a session of a data centre is judged latest
+	ends := map[*site]fleettime.Time{} // by whom a session of a data centre is judged latest
 	for _, home := range w.sites {
 		ends[home] = math.MaxInt64
 		for _, e := range w.edges {
@@ -174,7 +175,7 @@ func (w *world) active(r *roomTruth, s *site) int {
 	n := 0
 	for id, until := range r.until {
 		home := r.home[id]
-		if r.quit[id] {
+		if _, quit := r.quit[id]; quit {
 			if home = w.accepted(r, id); home == nil {
 				continue
 			}
@@ -200,8 +201,8 @@ func (w *world) accepted(r *roomTruth, id uint64) *site {
 		t := ticket.Ticket{ID: id, Home: home, Until: until}
 		for _, e := range w.edges {
 			now := e.read(w.now)
-			if e.gone || !w.inBooks(e) {
-				continue // nobody can ask it: it has been cut off for longer than a session
+			if e.gone || !w.inBooks(e) || r.quit[id] < e.site.forgot {
+				continue // it has been cut off for longer than a session, or its data centre lost its memory
 			}
 			judge, end := home, e.core.Ended(r.id, t)
 			if end == wire.Moved {
@@ -215,13 +216,25 @@ func (w *world) accepted(r *roomTruth, id uint64) *site {
 	return at
 }
 
-// inBooks reports whether an edge's regional reckons with it, and has told it
-// once what there is to know.
+// inBooks reports whether an edge's regional counts it, and has told it once all
+// sessions that ended.
 func (w *world) inBooks(e *edgeProc) bool {
-	n, st := e.site.newest(), e.core.Status(e.read(w.now))
-	return st.Leased || (st.LeaseEnd != 0 || st.Tenure > 1) && slices.ContainsFunc(n.core.Status(n.read(w.now)).Edges, func(o slots.EdgeStatus) bool {
+	st := e.core.Status(e.read(w.now))
+	return st.Leased || (st.LeaseEnd != 0 || st.Tenure > 1) && !e.givenUp
+}
+
+// noteGivenUp remembers that no aggregator counts an edge any more, until its next lease: a
+// successor may list it once more, from an older store.
+func (w *world) noteGivenUp(e *edgeProc, st admission.Status) {
+	n := e.site.newest()
+	listed := slices.ContainsFunc(n.core.Status(n.read(w.now)).Edges, func(o region.EdgeStatus) bool {
 		return o.Name == e.name && o.Inc == st.Inc
 	})
+	e.known = e.known || listed
+	if e.knows && st.Leased && st.Follows.N == n.term {
+		e.site.forgot = 0
+	}
+	e.givenUp = !st.Leased && (e.givenUp || e.known && !listed)
 }
 
 // used returns how many were admitted in the last 60 s.

@@ -1,4 +1,4 @@
-package slots_test
+package ledger_test
 
 import (
 	"fmt"
@@ -8,35 +8,37 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/fleet"
-	"vestibule/internal/room"
-	"vestibule/internal/slots"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/ledger/region"
+	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 // house is one data centre with all its servers, without a network: what one
 // says the other hears at once.
 type house struct {
-	now   fleet.Mono
+	now   fleettime.Mono
 	room  room.ID
-	root  *slots.Allocator
-	agg   *slots.Aggregator
+	root  *root.Allocator
+	agg   *region.Aggregator
 	edges []*admission.Engine
 	sync  int // bytes of the largest report to global, all parts
 }
 
 func newHouse(tb testing.TB, total uint64) *house {
-	h := &house{now: fleet.Mono(time.Hour), room: room.IDOf("sale")}
+	h := &house{now: fleettime.Mono(time.Hour), room: room.IDOf("sale")}
 	params := wire.DefaultParams()
-	h.root = slots.NewAllocator(h.now, slots.AllocatorConfig{Term: wire.Term{N: 1, Nonce: 1}, Centres: []string{"dublin"}, Params: params, Bootstrap: true})
-	h.root.SetLease(fleet.Never)
+	h.root = root.New(h.now, root.Config{Term: wire.Term{N: 1, Nonce: 1}, Centres: []string{"dublin"}, Params: params, Bootstrap: true})
+	h.root.SetLease(fleettime.Never)
 	h.root.SetTime(h.now, dawn)
-	rooms := []slots.RoomConfig{{ID: h.room, Total: total, Rate: 10_000_000, Session: 5 * time.Minute}}
+	rooms := []ledger.RoomConfig{{ID: h.room, Total: total, Rate: 10_000_000, Session: 5 * time.Minute}}
 	h.root.SetRooms(h.now, rooms)
-	h.agg = slots.NewAggregator(h.now, slots.AggregatorConfig{DC: "dublin", Term: wire.Term{N: 1, Nonce: 1}, Params: params, Bootstrap: true}, wire.Durable{})
-	h.agg.SetLease(fleet.Never)
+	h.agg = region.New(h.now, region.Config{DC: "dublin", Term: wire.Term{N: 1, Nonce: 1}, Params: params, Bootstrap: true}, wire.Durable{})
+	h.agg.SetLease(fleettime.Never)
 	h.agg.SetRooms(h.now, rooms)
 	for k := range 4 {
 		e := admission.New(admission.Config{
@@ -54,7 +56,7 @@ func newHouse(tb testing.TB, total uint64) *house {
 // talk lets everybody say once what there is to say, 250 ms later.
 func (h *house) talk(tb testing.TB) {
 	h.now = h.now.Add(250 * time.Millisecond)
-	h.root.SetTime(h.now, dawn.Add(h.now.Sub(fleet.Mono(time.Hour))))
+	h.root.SetTime(h.now, dawn.Add(h.now.Sub(fleettime.Mono(time.Hour))))
 	for _, e := range h.edges {
 		for _, m := range e.Report(h.now) {
 			h.agg.Observe(h.now, m)

@@ -1,4 +1,4 @@
-package slots_test
+package ledger_test
 
 import (
 	"bufio"
@@ -8,10 +8,11 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/room"
-	"vestibule/internal/slots"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
 )
 
 // The rules of the hard limit (docs/RIGHTS.md), told as stories in the
@@ -732,11 +733,11 @@ func TestRule8Fencing(t *testing.T) {
 // Of a data centre whose aggregator was replaced, global hears the new one only:
 // rights that the old one gave back last are in the books of the new one.
 func TestRule8GlobalHearsTheNewestAggregator(t *testing.T) {
-	now, id := fleet.Mono(time.Hour), room.IDOf("sale")
+	now, id := fleettime.Mono(time.Hour), room.IDOf("sale")
 	term := wire.Term{N: 1, Nonce: 1}
-	a := slots.NewAllocator(now, slots.AllocatorConfig{Term: term, Centres: []string{"dublin"}, Params: wire.DefaultParams()})
-	a.SetLease(fleet.Never)
-	a.SetRooms(now, []slots.RoomConfig{{ID: id, Total: 10, Rate: 60, Session: time.Minute, Cap: true}})
+	a := root.New(now, root.Config{Term: term, Centres: []string{"dublin"}, Params: wire.DefaultParams()})
+	a.SetLease(fleettime.Never)
+	a.SetRooms(now, []ledger.RoomConfig{{ID: id, Total: 10, Rate: 60, Session: time.Minute, Cap: true}})
 	say := func(inc, seq, returned uint64) {
 		now = now.Add(100 * time.Millisecond)
 		a.Observe(now, wire.Report{

@@ -1,4 +1,4 @@
-package slots_test
+package ledger_test
 
 import (
 	"fmt"
@@ -11,10 +11,10 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
-	"vestibule/internal/slots"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger/region"
+	"vestibule/internal/core/wire"
 )
 
 // TestScripts plays the stories in testdata. Each begins with
@@ -325,7 +325,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 			if x.Until != 0 {
 				text = fmt.Sprintf("for %.0fs", x.Until.Sub(w.fleetTime()).Seconds())
 			}
-			if x.Why == slots.WaitRate {
+			if x.Why == region.WaitRate {
 				s.printf("%s %d rights of R", text, x.Rate)
 				continue
 			}
@@ -453,7 +453,7 @@ func (s *script) process(t *testing.T, d *datadriven.TestData, words []string, i
 // folder gives the next process of an edge the data folder that the script names.
 func (s *script) folder(t *testing.T, d *datadriven.TestData, e *edgeProc, is func(string) bool) {
 	if is("empty") {
-		e.folder, e.place = fleet.Lives{}, s.w.folder()
+		e.folder, e.place = fleettime.Lives{}, s.w.folder()
 	}
 	if a, ok := d.Arg("copy"); ok {
 		e.folder, e.place = s.edge(t, d, a.Vals[0]).folder, s.w.folder()
@@ -470,7 +470,7 @@ func (s *script) rootLedger(r *roomTruth) {
 		state = "lends only what comes back"
 	}
 	queue := ""
-	if l.View != nil && l.View.Horizon != line.Open {
+	if l.View != nil && l.View.Horizon != estimate.Open {
 		queue = fmt.Sprintf(", %.0f wait", l.View.Line.Total())
 	}
 	if l.Excess > 0 {
@@ -529,11 +529,11 @@ func (s *script) edgeLedger(e *edgeProc, r *roomTruth) {
 
 func (s *script) time() {
 	w := s.w
-	say := func(name string, t fleet.Time, err time.Duration) {
+	say := func(name string, t fleettime.Time, err time.Duration) {
 		switch {
-		case err == fleet.Unsynced:
+		case err == fleettime.Unsynced:
 			s.printf("%s does not know", name)
-		case err > fleet.MaxError:
+		case err > fleettime.MaxError:
 			s.printf("%s is unsure, by %v", name, err.Round(10*time.Millisecond))
 		case max(t.Sub(w.fleetTime()), w.fleetTime().Sub(t)) > err:
 			s.printf("%s is wrong by %v", name, t.Sub(w.fleetTime()))

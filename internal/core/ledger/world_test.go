@@ -1,4 +1,4 @@
-package slots_test
+package ledger_test
 
 import (
 	"fmt"
@@ -6,19 +6,21 @@ import (
 	"slices"
 	"time"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
-	"vestibule/internal/room"
-	"vestibule/internal/slots"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/ledger/region"
+	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/mutant"
 )
 
 // world is a small fleet on virtual time: coordinators, aggregators and edges
 // as they are in production, with links and stores that a test breaks one by
 // one. Scripts and the property of faults both drive it; an oracle (see judge)
-// watches every step. internal/sim is the big brother with demand and meters.
+// watches every step. internal/lab/sim is the big brother with demand and meters.
 type world struct {
 	params wire.Params
 	cap    bool
@@ -72,12 +74,12 @@ type proc struct {
 	gone   bool
 }
 
-func (p *proc) read(now int64) fleet.Mono {
-	return fleet.Mono(now + p.offset + int64(float64(now)*p.drift))
+func (p *proc) read(now int64) fleettime.Mono {
+	return fleettime.Mono(now + p.offset + int64(float64(now)*p.drift))
 }
 
-func (p *proc) when(m fleet.Mono) int64 {
-	if m == fleet.Never {
+func (p *proc) when(m fleettime.Mono) int64 {
+	if m == fleettime.Never {
 		return 1 << 62
 	}
 	return int64(float64(int64(m)-p.offset)/(1+p.drift)) + 1
@@ -86,7 +88,7 @@ func (p *proc) when(m fleet.Mono) int64 {
 type rootProc struct {
 	proc
 	term uint64
-	core *slots.Allocator
+	core *root.Allocator
 	wall time.Duration // by how much its machine's clock is ahead
 }
 
@@ -100,16 +102,17 @@ type site struct {
 	diskless bool // writes wait
 	up, down link
 	follows  uint64 // highest term that an aggregator of it has followed
+	forgot   int64  // when an aggregator began that knows of no session that had ended; 0 once it has heard an edge that does
 }
 
 type aggProc struct {
 	proc
 	site    *site
 	term    uint64
-	core    *slots.Aggregator
+	core    *region.Aggregator
 	writing bool
-	wm      fleet.Time
-	books   map[room.ID]slots.RegionLedger // as of the last check
+	wm      fleettime.Time
+	books   map[room.ID]region.Ledger // as of the last check
 }
 
 func (s *site) newest() *aggProc { return s.procs[len(s.procs)-1] }
@@ -118,13 +121,16 @@ type edgeProc struct {
 	proc
 	name     string
 	bears    string // the name that it reports under
-	folder   fleet.Lives
-	place    fleet.Place
+	folder   fleettime.Lives
+	place    fleettime.Place
 	site     *site
 	core     *admission.Engine
 	up, down link
 	follows  uint64
-	time     fleet.Time
+	time     fleettime.Time
+	known    bool // an aggregator has counted it
+	knows    bool // which sessions had ended when the newest aggregator began
+	givenUp  bool // none has counted it since its last lease
 }
 
 type person struct {
@@ -148,8 +154,8 @@ type roomTruth struct {
 	until    map[uint64]uint32 // newest expiry second of every ticket
 	home     map[uint64]*site
 	stamped  map[uint64]map[ticket.DC]uint32 // newest expiry second by home
-	quit     map[uint64]bool
-	admitted []int64 // moments
+	quit     map[uint64]int64                // when sessions ended by a goodbye
+	admitted []int64                         // moments
 	where    []*site
 
 	bindT, bindR uint64 // limits that bind now: a lowered one only once it has drained
@@ -158,7 +164,7 @@ type roomTruth struct {
 }
 
 // dawn is fleet time at the start: the day of the worked example.
-const dawn = fleet.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
+const dawn = fleettime.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
 
 func newWorld(params wire.Params, centres []string, edges int) *world {
 	w := &world{params: params, lost: 15 * time.Minute, rng: rand.New(rand.NewPCG(1, 2)), tell: func(string, ...any) {}, met: func(*person, string) {}}
@@ -174,9 +180,9 @@ func newWorld(params wire.Params, centres []string, edges int) *world {
 }
 
 // folder returns the place of a new data folder.
-func (w *world) folder() fleet.Place {
+func (w *world) folder() fleettime.Place {
 	w.folders++
-	return fleet.Place{Inode: w.folders, Boot: "boot"}
+	return fleettime.Place{Inode: w.folders, Boot: "boot"}
 }
 
 // twin returns another edge, as somebody makes it who copies the configuration of e.
@@ -189,7 +195,7 @@ func (w *world) twin(e *edgeProc, name string) *edgeProc {
 func (w *world) addRoom(name string, total, rate uint64, session time.Duration) *roomTruth {
 	r := &roomTruth{
 		id: room.IDOf(name), name: name, total: total, rate: rate, session: session,
-		until: map[uint64]uint32{}, home: map[uint64]*site{}, stamped: map[uint64]map[ticket.DC]uint32{}, quit: map[uint64]bool{}, bindT: total, bindR: rate,
+		until: map[uint64]uint32{}, home: map[uint64]*site{}, stamped: map[uint64]map[ticket.DC]uint32{}, quit: map[uint64]int64{}, bindT: total, bindR: rate,
 	}
 	w.rooms = append(w.rooms, r)
 	return r
@@ -214,10 +220,10 @@ func (w *world) startRoot(bootstrap bool) {
 		names = append(names, s.name)
 	}
 	n := &rootProc{proc: w.clock(), term: uint64(len(w.roots)) + 1}
-	n.core = slots.NewAllocator(n.read(w.now), slots.AllocatorConfig{
+	n.core = root.New(n.read(w.now), root.Config{
 		Term: wire.Term{N: n.term, Nonce: w.rng.Uint64()}, Centres: names, Params: w.params, Bootstrap: bootstrap,
 	})
-	n.core.SetLease(fleet.Never)
+	n.core.SetLease(fleettime.Never)
 	n.core.SetRooms(n.read(w.now), w.roomSet())
 	w.roots = append(w.roots, n)
 }
@@ -225,13 +231,17 @@ func (w *world) startRoot(bootstrap bool) {
 func (w *world) root() *rootProc { return w.roots[len(w.roots)-1] }
 
 func (w *world) startAgg(s *site, bootstrap bool) {
-	n := &aggProc{proc: w.clock(), site: s, term: uint64(len(s.procs)) + 1, books: map[room.ID]slots.RegionLedger{}}
+	n := &aggProc{proc: w.clock(), site: s, term: uint64(len(s.procs)) + 1, books: map[room.ID]region.Ledger{}}
 	n.drift = s.drift
+	s.forgot = w.now
+	for _, e := range w.edges {
+		e.knows = e.site == s && !e.gone && e.known && !e.givenUp || e.site != s && e.knows
+	}
 	s.owner = n.term // from now on the store takes no word of a predecessor
-	n.core = slots.NewAggregator(n.read(w.now), slots.AggregatorConfig{
-		DC: s.name, Term: wire.Term{N: n.term, Nonce: w.rng.Uint64()}, Params: w.params, Bootstrap: bootstrap,
+	n.core = region.New(n.read(w.now), region.Config{
+		DC: s.name, Strict: true, Term: wire.Term{N: n.term, Nonce: w.rng.Uint64()}, Params: w.params, Bootstrap: bootstrap,
 	}, s.stored)
-	n.core.SetLease(fleet.Never)
+	n.core.SetLease(fleettime.Never)
 	n.core.SetRooms(n.read(w.now), w.roomSet())
 	s.procs = append(s.procs, n)
 	w.store(n)
@@ -247,14 +257,14 @@ func (w *world) startEdge(e *edgeProc) {
 		Rand: rand.New(rand.NewPCG(w.rng.Uint64(), w.rng.Uint64())),
 	})
 	e.keep()
-	e.follows, e.time = 0, 0
+	e.follows, e.time, e.known, e.givenUp, e.knows = 0, 0, false, false, false
 	e.core.Guess(e.read(w.now), w.fleetTime())
 	e.core.SetRooms(e.read(w.now), w.edgeRooms())
 }
 
 // keep stores what the edge's folder tells of its incarnations.
 func (e *edgeProc) keep() {
-	e.folder = fleet.Lives{Place: e.place, Incs: e.core.Incarnations()}
+	e.folder = fleettime.Lives{Place: e.place, Incs: e.core.Incarnations()}
 }
 
 func (w *world) stopEdge(e *edgeProc) {
@@ -266,11 +276,11 @@ func (w *world) stopEdge(e *edgeProc) {
 	}
 }
 
-func (w *world) roomSet() []slots.RoomConfig {
-	var out []slots.RoomConfig
+func (w *world) roomSet() []ledger.RoomConfig {
+	var out []ledger.RoomConfig
 	for _, r := range w.rooms {
 		if !r.gone {
-			out = append(out, slots.RoomConfig{ID: r.id, Total: r.total, Rate: r.rate, Session: r.session, Cap: w.cap, LostWait: w.lost})
+			out = append(out, ledger.RoomConfig{ID: r.id, Total: r.total, Rate: r.rate, Session: r.session, Cap: w.cap, LostWait: w.lost})
 		}
 	}
 	return out
@@ -457,7 +467,7 @@ func (w *world) runAgg(n *aggProc) {
 	now := n.read(w.now)
 	reported := false
 	defer func() {
-		if text := slots.Overlooked(n.core, now, reported); text != "" {
+		if text := n.core.Overlooked(now, reported); text != "" {
 			w.fail("%s/%d overlooks: %s", s.name, n.term, text)
 		}
 	}()
@@ -556,7 +566,7 @@ func (w *world) runRoot(n *rootProc) {
 	}
 }
 
-func (w *world) fleetTime() fleet.Time { return dawn + fleet.Time(w.now/1e6) }
+func (w *world) fleetTime() fleettime.Time { return dawn + fleettime.Time(w.now/1e6) }
 
 // arrive lets a new visitor come.
 func (w *world) arrive(name string, r *roomTruth, e *edgeProc) *person {
@@ -582,7 +592,7 @@ func (w *world) quit(p *person) bool {
 	if p.edge.gone || !p.in || !p.edge.core.Quit(p.edge.read(w.now), p.room.id, p.ticket) {
 		return false
 	}
-	p.room.quit[p.ticket.ID] = true
+	p.room.quit[p.ticket.ID] = w.now
 	w.tell("%s leaves %s", p.name, p.edge.name)
 	w.people = slices.DeleteFunc(w.people, func(o *person) bool { return o == p })
 	return true

@@ -28,9 +28,9 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/room"
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
 )
 
 // Life is for how long a proof is good, at most; one of a session that ends sooner is good
@@ -47,6 +47,7 @@ type Claims struct {
 	Issued   int64  `json:"iat"`                //
 	Expires  int64  `json:"exp"`                //
 	Subject  string `json:"sub,omitempty"`      // stands for the visitor's ticket, the same for the whole session; empty outside of all rooms
+	Number   string `json:"number,omitempty"`   // the visitor's reference number, as the waiting page tells it
 	Room     string `json:"room,omitempty"`     // in which the visitor is; empty outside of all rooms
 	Admitted int64  `json:"admitted,omitempty"` // when the visitor was let in
 	Epoch    uint32 `json:"epoch,omitempty"`    // of the room
@@ -69,7 +70,7 @@ type Keys struct {
 
 type key struct {
 	id       string
-	sealFrom fleet.Time
+	sealFrom fleettime.Time
 	signer   jose.Signer
 	public   ed25519.PublicKey
 	session  cipher.Block
@@ -120,17 +121,17 @@ func (k *Keys) Set() []byte { return k.set }
 
 // Outside signs that a request outside of all rooms passed an edge, for the site audience.
 // It returns the claims too: they tell until when the proof is good.
-func (k *Keys) Outside(now fleet.Time, audience string) (string, Claims, error) {
+func (k *Keys) Outside(now fleettime.Time, audience string) (string, Claims, error) {
 	return k.sign(now, Claims{Audience: audience}, nil)
 }
 
 // Inside signs that a request of the session of t in room r passed an edge.
-func (k *Keys) Inside(now fleet.Time, audience string, r *room.Room, t *ticket.Ticket) (string, Claims, error) {
-	c := Claims{Audience: audience, Subject: subject(r.ID, t.ID), Room: r.Name, Admitted: int64(t.Admitted), Epoch: t.Epoch, Expires: int64(t.Until)}
+func (k *Keys) Inside(now fleettime.Time, audience string, r *room.Room, t *ticket.Ticket) (string, Claims, error) {
+	c := Claims{Audience: audience, Subject: subject(r.ID, t.ID), Number: string(ticket.AppendNumber(nil, t.ID)), Room: r.Name, Admitted: int64(t.Admitted), Epoch: t.Epoch, Expires: int64(t.Until)}
 	return k.sign(now, c, t)
 }
 
-func (k *Keys) sign(now fleet.Time, c Claims, t *ticket.Ticket) (string, Claims, error) {
+func (k *Keys) sign(now fleettime.Time, c Claims, t *ticket.Ticket) (string, Claims, error) {
 	i := len(k.keys) - 1
 	for i >= 0 && k.keys[i].sealFrom > now {
 		i--
@@ -165,7 +166,7 @@ func subject(id room.ID, number uint64) string {
 // Check returns what a proof says that is good at now, and the session's ticket as far as
 // the proof holds it: number, home, epoch and end. Its number is 0 outside of all rooms.
 // The error is one of those above. Whether the audience is right is the caller's to judge.
-func (k *Keys) Check(now fleet.Time, text string) (Claims, ticket.Ticket, error) {
+func (k *Keys) Check(now fleettime.Time, text string) (Claims, ticket.Ticket, error) {
 	var c Claims
 	var t ticket.Ticket
 	if len(text) > maxLength {

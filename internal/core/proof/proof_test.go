@@ -15,13 +15,13 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/room"
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
 )
 
 const (
-	begin = fleet.Time(1_800_000_000_000)
+	begin = fleettime.Time(1_800_000_000_000)
 	site  = "http://10.0.0.5:8080"
 )
 
@@ -47,7 +47,7 @@ func saleRoom() *room.Room {
 	return &room.Room{ID: room.IDOf("sale"), Settings: room.Settings{Name: "sale"}}
 }
 
-func session(now fleet.Time) ticket.Ticket {
+func session(now fleettime.Time) ticket.Ticket {
 	return ticket.Ticket{ID: 1<<63 | 7, Admitted: uint32(now.Second()) - 60, Until: uint32(now.Second()) + 3600, Home: ticket.DCOf("nairobi"), Epoch: 3}
 }
 
@@ -74,7 +74,7 @@ func TestAProofSaysWhoIsInside(t *testing.T) {
 	}
 	want := Claims{
 		Issuer: Issuer, Audience: site, Issued: begin.Second(), Expires: begin.Second() + 300, Room: "sale",
-		Admitted: begin.Second() - 60, Epoch: 3, Subject: made.Subject, Session: made.Session,
+		Admitted: begin.Second() - 60, Epoch: 3, Subject: made.Subject, Number: "854-775-815", Session: made.Session,
 	}
 	if c != want || c != made || c.Subject == "" {
 		t.Errorf("%+v, want %+v", c, want)

@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"time"
 
-	"vestibule/internal/mutant"
-	"vestibule/internal/strictjson"
+	"vestibule/internal/core/room/match"
+	"vestibule/internal/core/strictjson"
 )
 
 // Controls are what operators say of rooms for now: a document of its own beside the rooms,
@@ -116,7 +116,7 @@ const MaxReason = 200
 
 // holds reports whether what m marks is in force at now.
 func (m *Mark) holds(now int64) bool {
-	return m.Until == 0 || now < m.Until || mutant.On(mutant.ControlsForever)
+	return m.Until == 0 || now < m.Until
 }
 
 // At returns what of c is in force at now, nil for nothing.
@@ -264,14 +264,14 @@ func (r *Release) check() string {
 	case r.N < 1 || r.N > MaxRelease:
 		return fmt.Sprintf("must be of 1 to %d people, got %d", MaxRelease, r.N)
 	}
-	if len(r.Key) > MaxKey || !readable(r.Key) {
+	if len(r.Key) > MaxKey || !match.Readable(r.Key) {
 		return fmt.Sprintf("must have a key of at most %d bytes of UTF-8 without control characters", MaxKey)
 	}
 	return cmp.Or(checkShort(r.By), checkShort(r.Reason))
 }
 
 func checkShort(s string) string {
-	if len(s) > MaxReason || !readable(s) {
+	if len(s) > MaxReason || !match.Readable(s) {
 		return fmt.Sprintf("must be at most %d bytes of UTF-8 without control characters", MaxReason) + got(s)
 	}
 	return ""
@@ -378,24 +378,12 @@ func (s *Set) Under(c *Controls, now int64, bound time.Duration) *Set {
 	if len(changed) == 0 {
 		return s
 	}
-	out := &Set{version: s.version, rooms: slices.Clone(s.rooms), byID: maps.Clone(s.byID), byName: maps.Clone(s.byName), hosts: maps.Clone(s.hosts), planned: s.planned}
-	for old, r := range changed {
+	out := *s
+	out.rooms, out.byID, out.byName = slices.Clone(s.rooms), maps.Clone(s.byID), maps.Clone(s.byName)
+	for _, r := range changed {
 		out.rooms[r.Index], out.byID[r.ID], out.byName[r.Name] = r, r, r
-		for _, route := range old.routes() {
-			h := out.hosts[route.Host]
-			if h == s.hosts[route.Host] {
-				h = &host{name: h.name, origin: h.origin, covers: slices.Clone(h.covers)}
-				for i, c := range h.covers {
-					if r := changed[c.room]; r != nil {
-						h.covers[i] = &cover{room: r, path: c.path}
-					}
-				}
-				h.build()
-				out.hosts[route.Host] = h
-			}
-		}
 	}
-	return out
+	return &out
 }
 
 // control lays c over rooms of s, as they are in changed or else in s.

@@ -3,6 +3,8 @@ package room
 import (
 	"fmt"
 	"slices"
+
+	"vestibule/internal/core/room/match"
 )
 
 // MaxRooms is the largest number of rooms, and of hosts, in one document.
@@ -179,8 +181,8 @@ func (c *checker) room(i int, idOf func(string) ID) {
 // route notes that room i covers r. Paths are compared with letter case
 // folded: an origin may ignore case, and a visitor would then be in both rooms.
 func (c *checker) route(i int, field string, r Route, add func(field, rule string)) {
-	key, _ := pathKey(r.Path)
-	k := Route{Host: r.Host, Path: Fold(key)}
+	key, _ := match.Key(r.Path)
+	k := Route{Host: r.Host, Path: match.Fold(key)}
 	j, ok := c.routes[k]
 	switch {
 	case !ok:

@@ -9,9 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"vestibule/internal/draw"
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/fleettime"
 )
 
 // Bounds of events.
@@ -145,7 +144,7 @@ func (s *Settings) opens(e *Event, board *draw.Board) int64 {
 
 // DrawOf returns what the draw of an event of the room is known by.
 func (s *Settings) DrawOf(e *Event) draw.Event {
-	return draw.Event{Room: PublicID(s.Known()), ID: e.ID, Start: fleet.Time(e.Start), End: fleet.Time(e.End)}
+	return draw.Event{Room: PublicID(s.Known()), ID: e.ID, Start: fleettime.Time(e.Start), End: fleettime.Time(e.End)}
 }
 
 // Told returns the set with what is public of draws, which [Set.Under] and [Set.Next] go by. The nil set is itself.
@@ -249,9 +248,6 @@ func (s Settings) In(p Phase) Settings {
 // with the smallest limits of all phases that may be on. closed tells that people may be gathering in one of them.
 func (s Settings) During(p Plan, now int64, bound time.Duration) (out Settings, on Phase, closed bool) {
 	off := bound.Milliseconds()
-	if mutant.On(mutant.EventEarly) {
-		off = 0
-	}
 	on = p.At(now)
 	out = s.In(on)
 	for _, q := range p[p.at(now-off) : p.at(now+off)+1] {
@@ -305,7 +301,7 @@ func (s *Settings) checkEvents(add func(field, rule string)) {
 			if o.Name == e.Name {
 				say("name", fmt.Sprintf("is the name of events[%d] already", j))
 			}
-			if e.begins() < o.End && o.begins() < e.End && !mutant.On(mutant.EventsOverlap) {
+			if e.begins() < o.End && o.begins() < e.End {
 				key := "event_start_time"
 				if e.Prequeue != 0 {
 					key = "prequeue_start_time"

@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"vestibule/internal/draw"
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/fleettime"
 )
 
 var base = time.Date(2026, 11, 22, 20, 0, 0, 0, time.UTC)
@@ -237,7 +237,7 @@ func TestAnEventWithADraw(t *testing.T) {
 	}
 	board := func(n *draw.Notice) *draw.Board { return &draw.Board{Version: 1, Notices: []*draw.Notice{n}} }
 	published := func(after float64) *draw.Board {
-		n, err := draw.Announce(fleet.Time(at(-60)), events[0], draw.Secret{1}, draw.BeaconNone).Publish(fleet.Time(at(after)), draw.Secret{1}, nil, 5)
+		n, err := draw.Announce(fleettime.Time(at(-60)), events[0], draw.Secret{1}, draw.BeaconNone).Publish(fleettime.Time(at(after)), draw.Secret{1}, nil, 5)
 		if err != nil {
 			t.Fatal(err)
 		}

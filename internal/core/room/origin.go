@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"vestibule/internal/core/room/match"
 )
 
 // RefusedAddr tells whether a is an address that no origin may have:
@@ -103,7 +105,7 @@ func checkOriginHost(u *url.URL) string {
 	}
 	// Names of containers and of service discovery often have underscores.
 	name := strings.TrimSuffix(host, ".")
-	if _, ok := checkName(name, true); !ok || numericName(name) {
+	if _, ok := match.CheckName(name, true); !ok || match.IsNumericName(name) {
 		return malformed
 	}
 	return ""

@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"strings"
 
-	"vestibule/internal/rules"
+	"vestibule/internal/core/room/match"
+	"vestibule/internal/core/rules"
 )
 
 // Bounds of rules.
@@ -74,7 +75,7 @@ func (s *Settings) checkRules(add func(field, rule string)) {
 		} else if _, err := rules.Compile(r.Expression, rules.Sources{Unknown: true}); err != nil {
 			add(field("expression"), ruleFaults(err))
 		}
-		if len(r.Description) > MaxDescription || !readable(r.Description) {
+		if len(r.Description) > MaxDescription || !match.Readable(r.Description) {
 			add(field("description"), fmt.Sprintf("must be at most %d bytes of UTF-8 without control characters", MaxDescription))
 		}
 		if r.Version < 1 || r.Updated < 0 {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"vestibule/internal/core/room/match"
 )
 
 // Settings is what an operator says about one room. What each field means and may be
@@ -43,6 +45,8 @@ type Settings struct {
 	CookieSuffix      string
 	CookieSameSite    string
 	CookieSecure      string
+	CookiePartitioned bool
+	FrameAncestors    string
 	JSONResponse      bool
 	OriginCommands    string
 	Rules             []Rule
@@ -89,8 +93,8 @@ var Schema = []Setting{
 	},
 	{
 		Key: "path", Since: 1, Default: "/", Doc: "Covers itself and everything below it: `/sale` covers `/sale/a` and not `/sales`.",
-		Bounds: fmt.Sprintf("at most %d bytes that mean the same to every site", MaxPath),
-		Field:  func(s *Settings) any { return &s.Path }, Rule: func(s *Settings) string { _, rule := pathKey(s.Path); return rule },
+		Bounds: fmt.Sprintf("at most %d bytes that mean the same to every site", match.MaxPath),
+		Field:  func(s *Settings) any { return &s.Path }, Rule: func(s *Settings) string { _, rule := match.Key(s.Path); return rule },
 	},
 	{
 		Key: "additional_routes", Since: 1, Doc: "More `{host, path}` that the room covers.",
@@ -200,6 +204,16 @@ var Schema = []Setting{
 	},
 	since2(choice("cookie_secure", CookieAuto, func(s *Settings) *string { return &s.CookieSecure },
 		"Secure of the cookie. `auto`: where the request came over TLS. To change it makes everybody a newcomer.", CookieAuto, CookieAlways, CookieNever)),
+	{
+		Key: "cookie_partitioned", Since: 2, Bounds: "true or false, true only with `cookie_samesite: none`",
+		Doc:   "Partitioned of the cookie, where it is Secure: a browser sends it also in frames on pages of other sites, with a place of its own for each of those sites.",
+		Field: func(s *Settings) any { return &s.CookiePartitioned }, Rule: func(s *Settings) string { return s.checkPartitioned() },
+	},
+	{
+		Key: "frame_ancestors", Since: 2, Soft: true, Bounds: fmt.Sprintf("`none`, or at most %d origins such as https://shop.example, with spaces between", MaxOrigins),
+		Doc:   "Whose pages may show the waiting page in a frame, beside those of its own origin, see below.",
+		Field: func(s *Settings) any { return &s.FrameAncestors }, Rule: func(s *Settings) string { return s.checkFrameAncestors() },
+	},
 	soft(truth("json_response_enabled", func(s *Settings) *bool { return &s.JSONResponse },
 		"For clients of the hosted product. Who asks for JSON alone gets it here whatever it says.")),
 	{

@@ -2,10 +2,11 @@ package room
 
 import (
 	"cmp"
+	"maps"
 	"slices"
-	"strings"
 
-	"vestibule/internal/draw"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/room/match"
 )
 
 // Room is one room of a [Set]. It must not be modified.
@@ -30,8 +31,9 @@ type Set struct {
 	rooms   []*Room // by ID
 	byID    map[ID]*Room
 	byName  map[string]*Room
-	hosts   map[string]*host
-	planned []*Room // those with events, and those with a draw
+	table   *match.Table      // of rooms by their index
+	origins map[string]string // pass-through origins by host
+	planned []*Room           // those with events, and those with a draw
 	board   *draw.Board
 }
 
@@ -49,7 +51,7 @@ func NewSet(doc Document, version uint64) (*Set, error) {
 		rooms:   make([]*Room, len(doc.Rooms)),
 		byID:    make(map[ID]*Room, len(doc.Rooms)),
 		byName:  make(map[string]*Room, len(doc.Rooms)),
-		hosts:   make(map[string]*host),
+		origins: doc.passThrough(),
 	}
 	for i, settings := range doc.Rooms {
 		r := &Room{ID: IDOf(settings.Known()), Settings: settings, Plan: settings.Plan()}
@@ -58,22 +60,17 @@ func NewSet(doc Document, version uint64) (*Set, error) {
 		}
 	}
 	slices.SortFunc(s.rooms, func(a, b *Room) int { return cmp.Compare(a.ID, b.ID) })
-	for name, origin := range doc.passThrough() {
-		s.hosts[name] = &host{name: name, origin: origin}
-	}
+	var routes []match.Route
 	for i, r := range s.rooms {
 		r.Index = i
 		s.byID[r.ID] = r
 		s.byName[r.Name] = r
 		for _, route := range r.routes() {
-			key, _ := pathKey(route.Path)
-			h := s.hosts[route.Host]
-			h.covers = append(h.covers, &cover{room: r, path: key})
+			key, _ := match.Key(route.Path)
+			routes = append(routes, match.Route{Host: route.Host, Path: key, Room: i})
 		}
 	}
-	for _, h := range s.hosts {
-		h.build()
-	}
+	s.table = match.NewTable(s.origins, routes)
 	return s, nil
 }
 
@@ -96,13 +93,10 @@ func (s *Set) Rooms() []*Room {
 
 // Origins returns the pass-through origins of the hosts, by host.
 func (s *Set) Origins() map[string]string {
-	out := make(map[string]string)
-	if s != nil {
-		for name, h := range s.hosts {
-			out[name] = h.origin
-		}
+	if s == nil {
+		return nil
 	}
-	return out
+	return maps.Clone(s.origins)
 }
 
 // ByID returns the room with this ID, nil when there is none.
@@ -121,139 +115,57 @@ func (s *Set) ByName(name string) *Room {
 	return s.byName[name]
 }
 
-// cover is one route of a room, on the host that holds it.
-type cover struct {
-	room *Room
-	path string // decoded, without a slash at the end; "/" is the whole host
+// Match says which rooms stand in front of one request. Its zero value is the answer
+// for an unknown host.
+type Match struct {
+	// Known tells whether the host is in the set. A request for an unknown
+	// host is misdirected (421) and never forwarded.
+	Known bool
+
+	Host string // in canonical form; "" where it is not known
+
+	// Refuse tells that the request must not be forwarded for anybody: more
+	// rooms than a visitor can hold tickets for would gate it, or its path
+	// can be read as naming another host of the set. No honest client sends
+	// such a request (400).
+	Refuse bool
+
+	// Origin is the pass-through origin of the host: where the request goes
+	// when no room gates it.
+	Origin string
+
+	rooms [match.Most]*Room
+	n     int
 }
 
-// host is what a Set knows of one host.
-type host struct {
-	name    string
-	origin  string
-	covers  []*cover // longest path first
-	exact   tree     // by path
-	folded  *tree    // by Fold of the path; nil when that is the same tree
-	longest int      // bytes of the longest key of the trees
-}
+// Rooms returns the rooms that gate the request: the visitor must be admitted
+// to all of them. None means that the request passes through. The room of the
+// path as it stands comes first, the others by length of path, longest first.
+// When Refuse is set, some rooms may be missing.
+//
+// The slice points into m and does not allocate.
+func (m *Match) Rooms() []*Room { return m.rooms[:m.n:m.n] }
 
-func (h *host) build() {
-	slices.SortFunc(h.covers, compareCovers)
-	var folded tree
-	same := true
-	for _, c := range h.covers {
-		for _, key := range spellings(c.path) {
-			h.longest = max(h.longest, len(key))
-			h.exact.insert(key, c)
-			folded.insert(Fold(key), c)
-			same = same && Fold(key) == key
-		}
+// Target returns the origin of the request once the visitor is admitted: that
+// of the first room, or the pass-through origin when no room gates it.
+func (m *Match) Target() string {
+	if m.n > 0 {
+		return m.rooms[0].Origin
 	}
-	if !same {
-		h.folded = &folded
-	}
+	return m.Origin
 }
 
-// compareCovers orders by length of path, longest first.
-func compareCovers(a, b *cover) int {
-	if c := cmp.Compare(len(b.path), len(a.path)); c != 0 {
-		return c
+// Match returns which rooms gate a request: see [match.Table.Find].
+func (s *Set) Match(rawHost, path string) Match {
+	if s == nil {
+		return Match{}
 	}
-	return cmp.Compare(a.room.ID, b.room.ID)
-}
-
-// spellings returns the texts by which a path that is not all plain ASCII may
-// stand in an undecoded reading: itself, and as clients escape it. Without the
-// latter the literal reading of "/caf%C3%A9", which is how every browser asks
-// for the room "/café", would fall to the room "/" and gate twice.
-func spellings(path string) []string {
-	escaped := func(digits string) string {
-		var b strings.Builder
-		for _, c := range []byte(path) {
-			if c >= 0x80 || strings.IndexByte(" \"<>^`{|}", c) >= 0 {
-				b.WriteByte('%')
-				b.WriteByte(digits[c>>4])
-				b.WriteByte(digits[c&15])
-				continue
-			}
-			b.WriteByte(c)
-		}
-		return b.String()
+	found := s.table.Find(rawHost, path)
+	m := Match{Known: found.Known, Host: found.Host, Refuse: found.Refuse, Origin: found.Origin, n: found.N}
+	for i, room := range found.Rooms[:found.N] {
+		m.rooms[i] = s.rooms[room]
 	}
-	upper := escaped("0123456789ABCDEF")
-	if upper == path {
-		return []string{path}
-	}
-	return []string{path, upper, escaped("0123456789abcdef")}
-}
-
-// tree finds the longest path that covers another, segment by segment. Its
-// zero value is empty.
-type tree struct {
-	root node
-}
-
-type node struct {
-	cover *cover // of the path that ends here, if any
-	next  map[string]*node
-}
-
-func (t *tree) insert(path string, c *cover) {
-	n := &t.root
-	if path != "/" {
-		for seg := range strings.SplitSeq(path[1:], "/") {
-			if n.next == nil {
-				n.next = make(map[string]*node)
-			}
-			child := n.next[seg]
-			if child == nil {
-				child = new(node)
-				n.next[seg] = child
-			}
-			n = child
-		}
-	}
-	n.cover = c
-}
-
-// find returns the cover with the longest path that is path or a whole number
-// of its first segments, nil when there is none. The path begins with a slash.
-func (t *tree) find(path string) *cover {
-	n := &t.root
-	best := n.cover
-	for i := 1; n.next != nil && i <= len(path); i++ {
-		from := i
-		for i < len(path) && path[i] != '/' {
-			i++
-		}
-		if n = n.next[path[from:i]]; n == nil {
-			break
-		}
-		if n.cover != nil {
-			best = n.cover
-		}
-	}
-	return best
-}
-
-// findBytes is find for bytes: a map lookup by string(bytes) does not allocate,
-// a conversion before the call would.
-func (t *tree) findBytes(path []byte) *cover {
-	n := &t.root
-	best := n.cover
-	for i := 1; n.next != nil && i <= len(path); i++ {
-		from := i
-		for i < len(path) && path[i] != '/' {
-			i++
-		}
-		if n = n.next[string(path[from:i])]; n == nil {
-			break
-		}
-		if n.cover != nil {
-			best = n.cover
-		}
-	}
-	return best
+	return m
 }
 
 // Renamed returns, for the rooms of d that the set covers under another name, the old

@@ -12,7 +12,6 @@ import (
 // Bounds of what [Settings] may say.
 const (
 	MaxName      = 64        // bytes of a room's name
-	MaxPath      = 1024      // bytes of a path, as written
 	MaxRoutes    = 64        // additional routes of one room
 	MaxRate      = 1<<31 - 1 // of TotalActiveUsers and of NewUsersPerMinute
 	MaxPageName  = 128       // bytes of a waiting page's name
@@ -79,6 +78,9 @@ const (
 	CookieAlways = "always"
 	CookieNever  = "never"
 )
+
+// FramedByNone is what [Settings.FrameAncestors] may be, beside origins.
+const FramedByNone = "none"
 
 // CommandRevoke is what [Settings.OriginCommands] may be, beside "".
 const CommandRevoke = "revoke"

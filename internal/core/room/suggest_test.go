@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"vestibule/internal/room"
+	"vestibule/internal/core/room"
 )
 
 func TestSuggest(t *testing.T) {

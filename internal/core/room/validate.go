@@ -2,9 +2,12 @@ package room
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+
+	"vestibule/internal/core/room/match"
 )
 
 // Validate returns everything wrong with s, in the order in which the fields
@@ -42,7 +45,7 @@ func (s *Settings) checkRoutes(add func(field, rule string)) {
 	}
 	for i, r := range s.AdditionalRoutes {
 		add(routeField(i+1, "host"), checkHost(r.Host))
-		_, rule := pathKey(r.Path)
+		_, rule := match.Key(r.Path)
 		add(routeField(i+1, "path"), rule)
 	}
 }
@@ -60,7 +63,7 @@ func checkRoomName(name string) string {
 		return "is required"
 	}
 	if len(name) > MaxName || strings.ContainsFunc(name, func(r rune) bool {
-		return !isLetterOrDigit(r) && r != '_' && r != '-'
+		return !match.IsLetterOrDigit(r) && r != '_' && r != '-'
 	}) {
 		return fmt.Sprintf("must be 1 to %d of A-Z a-z 0-9 _ -", MaxName) + got(name)
 	}
@@ -72,10 +75,6 @@ func checkIdentity(name string) string {
 		return ""
 	}
 	return checkRoomName(name)
-}
-
-func isLetterOrDigit(r rune) bool {
-	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
 }
 
 func checkOneOf(s string, all ...string) string {
@@ -134,7 +133,7 @@ func (s *Settings) checkCookieDomain() string {
 	if d == "" {
 		return ""
 	}
-	if upper, ok := checkName(d, false); !ok || upper || !strings.Contains(d, ".") || numericName(d) {
+	if upper, ok := match.CheckName(d, false); !ok || upper || !strings.Contains(d, ".") || match.IsNumericName(d) {
 		return "must be a domain of two labels or more in lower case, without a dot in front" + got(d)
 	}
 	for _, r := range s.routes() {
@@ -158,7 +157,7 @@ func checkPageName(name string) string {
 	}
 	// The name is joined to a directory by whoever reads the page.
 	if len(name) > MaxPageName || name[0] == '.' || strings.ContainsFunc(name, func(r rune) bool {
-		return !isLetterOrDigit(r) && r != '_' && r != '-' && r != '.'
+		return !match.IsLetterOrDigit(r) && r != '_' && r != '-' && r != '.'
 	}) {
 		return fmt.Sprintf("must be a file name of 1 to %d of A-Z a-z 0-9 _ - . that does not begin with a dot",
 			MaxPageName) + got(name)
@@ -170,7 +169,7 @@ func checkMessage(text string) string {
 	switch {
 	case len(text) > MaxMessage:
 		return fmt.Sprintf("must be at most %d bytes, got %d", MaxMessage, len(text))
-	case !readable(text):
+	case !match.Readable(text):
 		return "must be UTF-8 without control characters" + got(text)
 	}
 	return ""
@@ -181,7 +180,7 @@ func checkMethod(method string) string {
 }
 
 func checkSuffix(suffix string) string {
-	if len(suffix) > MaxSuffix || strings.ContainsFunc(suffix, func(c rune) bool { return !isLetterOrDigit(c) && c != '_' && c != '-' }) {
+	if len(suffix) > MaxSuffix || strings.ContainsFunc(suffix, func(c rune) bool { return !match.IsLetterOrDigit(c) && c != '_' && c != '-' }) {
 		return fmt.Sprintf("must be at most %d of A-Z a-z 0-9 _ -", MaxSuffix) + got(suffix)
 	}
 	return ""
@@ -192,6 +191,44 @@ func (s *Settings) checkSameSite() string {
 		return "must not be none where cookie_secure is never: browsers refuse such a cookie"
 	}
 	return checkOneOf(s.CookieSameSite, CookieAuto, CookieLax, CookieNone, CookieStrict)
+}
+
+func (s *Settings) checkPartitioned() string {
+	if s.CookiePartitioned && s.CookieSameSite != CookieNone {
+		return "must be false where cookie_samesite is not none: browsers send no such cookie in frames of other sites"
+	}
+	return ""
+}
+
+// checkFrameAncestors demands that browsers send the cookie wherever the page may be shown: without it everybody in a frame
+// would be a newcomer with every request.
+func (s *Settings) checkFrameAncestors() string {
+	if s.FrameAncestors == FramedByNone {
+		return ""
+	}
+	if rule := checkOrigins(s.FrameAncestors); rule != "" {
+		return strings.Replace(rule, "must be", "must be none or", 1)
+	}
+	for o := range strings.FieldsSeq(s.FrameAncestors) {
+		if !s.CookiePartitioned && !s.isOwnSite(o) {
+			return "must be origins of the room's own site where cookie_partitioned is false: a browser sends no cookie in a frame on a page of " + clip(o) +
+				" (a sister of the room's host is of its site where cookie_domain says so)"
+		}
+	}
+	return ""
+}
+
+// isOwnSite reports whether an origin is certainly of the same site as every host of the room. Which domains are sites is known to browsers alone.
+func (s *Settings) isOwnSite(origin string) bool {
+	u, err := url.Parse(origin)
+	if err != nil {
+		return false
+	}
+	within := func(host, domain string) bool { return host == domain || strings.HasSuffix(host, "."+domain) }
+	from := u.Hostname()
+	return !slices.ContainsFunc(s.routes(), func(r Route) bool {
+		return !within(from, r.Host) && !within(r.Host, from) && (s.CookieDomain == "" || !within(from, s.CookieDomain))
+	})
 }
 
 func checkCommands(command string) string {
@@ -211,51 +248,4 @@ func clip(s string) string {
 		return s
 	}
 	return s[:most] + "…"
-}
-
-// soleReading tells whether path has no reading but itself.
-func soleReading(path string) bool {
-	n := 0
-	ok := Readings(path, func(string) bool {
-		n++
-		return n == 1
-	})
-	return ok && n == 1
-}
-
-// pathKey returns the path of a route as the matcher holds it: percent-decoded,
-// without a slash at the end. The rule is that a room's path must mean the same
-// to every origin, so that nobody can argue about what the room covers: once
-// decoded it has exactly one reading.
-func pathKey(path string) (key, rule string) {
-	switch {
-	case !strings.HasPrefix(path, "/"):
-		return "", "must begin with a slash" + got(path)
-	case len(path) > MaxPath:
-		return "", fmt.Sprintf("must be at most %d bytes, got %d", MaxPath, len(path))
-	}
-	if i := strings.IndexAny(path, `?#*;\`); i >= 0 {
-		return "", fmt.Sprintf("must not contain %q: a room covers its path and everything below it", path[i:i+1])
-	}
-	if !validEscapes(path) {
-		return "", "must have two hexadecimal digits after each percent sign" + got(path)
-	}
-	key, _ = unescape(path, true) // an escaped separator stays, and is refused below
-	switch {
-	case !readable(key):
-		return "", "must be UTF-8 without control characters" + got(path)
-	case strings.Contains(key, "//"):
-		return "", "must not contain an empty segment (//)" + got(path)
-	}
-	if key != "/" {
-		key = strings.TrimSuffix(key, "/")
-	}
-	if _, changed := foldCompat(key); changed {
-		return "", "must not contain invisible characters or compatibility forms of ASCII" + got(path)
-	}
-	if strings.ContainsAny(key, `%?#*;\`) || !soleReading(key) {
-		return "", "must be plain: no dot segments, no segment that ends in a dot or a space, " +
-			"no escaped slash, backslash, percent sign or other delimiter" + got(path)
-	}
-	return key, ""
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 )
 
 func TestValidateFields(t *testing.T) {
@@ -120,6 +119,31 @@ func TestValidateFields(t *testing.T) {
 				"http://0.0.0.0": "link-local", "http://[::]": "link-local", "http://224.0.0.1": "link-local", "http://[ff02::1]": "link-local",
 				"http://[fe80::1%25eth0]": "zone", "http://169.254.169.254.": "name its host",
 			},
+		},
+		{
+			"frame_ancestors", func(s *Settings, v string) {
+				own, partitioned := strings.CutPrefix(v, "partitioned ")
+				if s.FrameAncestors = own; partitioned {
+					s.CookiePartitioned, s.CookieSameSite = true, CookieNone
+				}
+				if with, ok := strings.CutPrefix(own, "domain "); ok {
+					s.Host, s.CookieDomain, s.FrameAncestors = "tickets.shop.example", "shop.example", with
+				}
+			},
+			[]string{
+				"", "none", "https://shop.example.com", "http://www.shop.example.com:8080 https://example.com", "partitioned https://partner.example https://other.example:8443",
+				"domain https://app.shop.example",
+			},
+			map[string]string{
+				"*": "none or a list of origins", "'self'": "none or a list of origins", "none https://a.example": "none or a list", "https://partner.example": "cookie_partitioned is false",
+				"https://notshop.example.com": "no cookie in a frame on a page of https://notshop.example.com", "https://app.example.com": "cookie_domain", "domain https://app.other.example": "cookie_partitioned",
+				"partitioned https://A.example": "as browsers spell them", strings.Repeat("https://shop.example.com ", 33): "at most 32",
+			},
+		},
+		{
+			"cookie_partitioned", func(s *Settings, v string) { s.CookiePartitioned, s.CookieSameSite = true, v },
+			[]string{"none"},
+			map[string]string{"": "cookie_samesite is not none", "lax": "no such cookie in frames", "strict": "cookie_samesite is not none"},
 		},
 		{
 			"cors_origins", func(s *Settings, v string) { s.CORSOrigins = v },
@@ -267,40 +291,18 @@ func TestWithDefaults(t *testing.T) {
 	}
 }
 
-// TestDefaultsAreStable: filling in defaults twice is filling them in once, and
-// what is valid stays so.
-func TestDefaultsAreStable(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		doc := randomDoc().Draw(t, "doc")
-		once := doc.WithDefaults()
-		if diff := cmp.Diff(once, once.WithDefaults()); diff != "" {
-			t.Fatal(diff)
-		}
-		if fs := once.Validate(); len(fs) > 0 {
-			t.Fatal(fs)
-		}
-	})
+func valid(name, host, path string) Settings {
+	return Settings{
+		Name: name, Host: host, Path: path,
+		TotalActiveUsers: 1000, NewUsersPerMinute: 600, Origin: "http://10.0.0.5:8080",
+	}
 }
 
-// TestRoomPathsArePlain: a path that a room may have has one reading once it
-// is decoded, so the room covers what it says and nothing else is meant.
-func TestRoomPathsArePlain(t *testing.T) {
-	accepted := 0
-	rapid.Check(t, func(t *rapid.T) {
-		path := nastyPath().Draw(t, "path")
-		key, rule := pathKey(path)
-		if rule != "" {
-			return
-		}
-		accepted++
-		if all := twinReadings(key); len(all) != 1 {
-			t.Fatalf("the path %q is held as %q, which has the readings %v", path, key, all)
-		}
-		if again, rule := pathKey(key); rule != "" || again != key {
-			t.Fatalf("the path %q is held as %q, which is held as %q (%s)", path, key, again, rule)
-		}
-	})
-	if accepted == 0 {
-		t.Error("no path was accepted")
+func mustSet(t testing.TB, doc Document) *Set {
+	t.Helper()
+	s, err := NewSet(doc, 1)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return s
 }

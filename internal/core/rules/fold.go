@@ -42,7 +42,7 @@ func lowerASCII(v string) string {
 	}, v)
 }
 
-// fold takes letters for the same that a site may which ignores letter case, as room.Fold does.
+// fold takes letters for the same that a site may which ignores letter case, as match.Fold does.
 func fold(v string) string {
 	for i := range len(v) {
 		if c := v[i]; c >= utf8.RuneSelf || 'A' <= c && c <= 'Z' {

@@ -18,8 +18,6 @@ import (
 	"net/netip"
 	"strings"
 	"unsafe"
-
-	"vestibule/internal/mutant"
 )
 
 // Bounds of an expression.
@@ -176,7 +174,7 @@ func (r *Rule) Match(s *Scratch) bool {
 	if len(paths) == 0 || r.unbound {
 		return false
 	}
-	if !r.usesPath || mutant.On(mutant.RuleOneReading) {
+	if !r.usesPath {
 		paths = paths[:1]
 	}
 	budget := min(Budget, s.all)

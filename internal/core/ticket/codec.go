@@ -12,9 +12,8 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
-	"vestibule/internal/room"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
 )
 
 // The ways in which a value is no ticket. But for ErrKey they are told apart for
@@ -65,7 +64,7 @@ type Codec struct {
 
 type roomKey struct {
 	id       uint32
-	sealFrom fleet.Time
+	sealFrom fleettime.Time
 	aead     cipher.AEAD
 	ad       [placed + 1][]byte // by version
 }
@@ -73,9 +72,6 @@ type roomKey struct {
 // NewCodec derives the keys of the room from the ring. A ring without keys
 // gives a codec that opens nothing and cannot seal; see [Codec.Ready].
 func NewCodec(ring Keyring, id room.ID, cookie string) (*Codec, error) {
-	if mutant.On(mutant.AnyRoomsTicket) {
-		id = 0
-	}
 	c := &Codec{}
 	for _, k := range ring.Keys {
 		secret, err := hkdf.Key(sha256.New, k.Secret[:], nil, fmt.Sprintf("vestibule ticket 1 room %016x", uint64(id)), 32)
@@ -103,22 +99,22 @@ func NewCodec(ring Keyring, id room.ID, cookie string) (*Codec, error) {
 }
 
 // Ready reports whether the codec can seal at time now.
-func (c *Codec) Ready(now fleet.Time) bool { return c.sealer(now) != nil }
+func (c *Codec) Ready(now fleettime.Time) bool { return c.sealer(now) != nil }
 
 // Behind reports whether there may be tickets at time now which are sealed under a
 // key newer than all of the ring. There are none before the newest comes into use:
 // only then another is made, and it waits for a rotation.
-func (c *Codec) Behind(now fleet.Time) bool {
+func (c *Codec) Behind(now fleettime.Time) bool {
 	for _, k := range slices.Backward(c.keys) {
 		if k.sealFrom < opensOnly {
-			return k.sealFrom <= now && !mutant.On(mutant.NeverBehind)
+			return k.sealFrom <= now
 		}
 	}
 	return false
 }
 
 // sealer returns the newest key that every node may be expected to know.
-func (c *Codec) sealer(now fleet.Time) *roomKey {
+func (c *Codec) sealer(now fleettime.Time) *roomKey {
 	for i := len(c.keys) - 1; i >= 0; i-- {
 		if c.keys[i].sealFrom <= now {
 			return &c.keys[i]
@@ -144,7 +140,7 @@ func NewScratch(seed [32]byte) *Scratch { return &Scratch{rng: rand.NewChaCha8(s
 
 // Seal appends the ticket to dst as a cookie value of ValueSize or PlacedSize characters.
 // It returns dst unchanged where the codec is not Ready.
-func (c *Codec) Seal(dst []byte, now fleet.Time, t *Ticket, s *Scratch) []byte {
+func (c *Codec) Seal(dst []byte, now fleettime.Time, t *Ticket, s *Scratch) []byte {
 	k := c.sealer(now)
 	if k == nil {
 		return dst

@@ -12,8 +12,8 @@ import (
 	"slices"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/strictjson"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/strictjson"
 )
 
 const (
@@ -41,13 +41,13 @@ func (Secret) LogValue() slog.Value { return slog.StringValue("[secret]") }
 
 // Key is one root key of the fleet.
 type Key struct {
-	ID       uint32     `json:"id"`
-	Secret   Secret     `json:"secret"`
-	SealFrom fleet.Time `json:"seal_from"` // sealing begins then, at opensOnly never; opening is allowed at once
+	ID       uint32         `json:"id"`
+	Secret   Secret         `json:"secret"`
+	SealFrom fleettime.Time `json:"seal_from"` // sealing begins then, at opensOnly never; opening is allowed at once
 }
 
 // opensOnly is the SealFrom of a key of another ring: see [Keyring.Join].
-const opensOnly fleet.Time = 1 << 53
+const opensOnly fleettime.Time = 1 << 53
 
 // newest returns the newest key that seals or is to seal.
 func (r Keyring) newest() Key {
@@ -82,7 +82,7 @@ var (
 // first key, which seals at once, and the next one together; only the first where
 // interval is 0, which stands for no rotation. The next rotation is due when the
 // key of this one comes into use.
-func (r Keyring) Rotate(now fleet.Time, interval time.Duration, random io.Reader) (Keyring, error) {
+func (r Keyring) Rotate(now fleettime.Time, interval time.Duration, random io.Reader) (Keyring, error) {
 	if interval < MinRotation && (interval != 0 || len(r.Keys) > 0) {
 		return r, ErrInterval
 	}
@@ -111,7 +111,7 @@ func (r Keyring) Rotate(now fleet.Time, interval time.Duration, random io.Reader
 
 // Due reports whether a ring whose keys are rotated at intervals (0 for never) is to
 // be rotated at now.
-func (r Keyring) Due(now fleet.Time, interval time.Duration) bool {
+func (r Keyring) Due(now fleettime.Time, interval time.Duration) bool {
 	return len(r.Keys) == 0 || interval > 0 && now >= r.newest().SealFrom
 }
 
@@ -120,7 +120,7 @@ func (r Keyring) Due(now fleet.Time, interval time.Duration) bool {
 // the older one goes on, and the key that the other one seals with only opens tickets, so
 // that nobody loses a place; a key with the number of one that is kept is left out. The
 // version of such a ring tells every node, also of release 0.1.0, to take it.
-func (r Keyring) Join(o Keyring, now fleet.Time) Keyring {
+func (r Keyring) Join(o Keyring, now fleettime.Time) Keyring {
 	shared := slices.ContainsFunc(o.Keys, r.has)
 	switch {
 	case len(o.Keys) == 0, o.Version == r.Version && slices.Equal(o.Keys, r.Keys):
@@ -171,7 +171,7 @@ func (r Keyring) dropped(o Keyring) bool {
 }
 
 // sealing returns the place of the key that is sealed with at now, 0 for none.
-func (r Keyring) sealing(now fleet.Time) int {
+func (r Keyring) sealing(now fleettime.Time) int {
 	for i, k := range slices.Backward(r.Keys) {
 		if k.SealFrom <= now {
 			return i

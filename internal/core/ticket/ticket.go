@@ -17,7 +17,7 @@ import (
 	"encoding/binary"
 	"time"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
 )
 
 // DC names a data centre inside a ticket: a hash of its name, see [DCOf].
@@ -53,20 +53,20 @@ const (
 
 // Ticket is what a visitor carries. The zero value is no ticket.
 type Ticket struct {
-	ID       uint64     // random; the same for the whole life of place and session
-	Joined   fleet.Time // when the visitor joined
-	Placed   fleet.Time // a place in the line that is not Joined, 0 for none: see Place. Of who waits only
-	Seen     uint32     // Unix second of the last check-in that was counted
-	Admitted uint32     // Unix second of admission, 0 while waiting
-	Until    uint32     // session is valid while fleet time < Until; 0 while waiting
-	Home     DC         // data centre that holds the session's right
-	Epoch    uint32     // room epoch that issued it
-	Forecast uint32     // seconds of wait that were forecast at joining, 0 for none
-	Wait     uint32     // seconds of wait that the visitor was told last,
-	High     uint32     // and at most; 0 for nothing told
-	Ahead    uint32     // people ahead that were told last, and one more, MaxAhead at most; 0 for nothing told. As Low, of who waits only
-	Low      uint16     // the low end that was told last, in parts of Wait: see LowEnd
-	Longer   uint32     // Unix second at which the wait that is told was raised last, 0 for never; of who waits only
+	ID       uint64         // random; the same for the whole life of place and session
+	Joined   fleettime.Time // when the visitor joined
+	Placed   fleettime.Time // a place in the line that is not Joined, 0 for none: see Place. Of who waits only
+	Seen     uint32         // Unix second of the last check-in that was counted
+	Admitted uint32         // Unix second of admission, 0 while waiting
+	Until    uint32         // session is valid while fleet time < Until; 0 while waiting
+	Home     DC             // data centre that holds the session's right
+	Epoch    uint32         // room epoch that issued it
+	Forecast uint32         // seconds of wait that were forecast at joining, 0 for none
+	Wait     uint32         // seconds of wait that the visitor was told last,
+	High     uint32         // and at most; 0 for nothing told
+	Ahead    uint32         // people ahead that were told last, and one more, MaxAhead at most; 0 for nothing told. As Low, of who waits only
+	Low      uint16         // the low end that was told last, in parts of Wait: see LowEnd
+	Longer   uint32         // Unix second at which the wait that is told was raised last, 0 for never; of who waits only
 
 	// Of a session's ticket only, in the place of Forecast, Wait and High, which are
 	// not needed any more. They tell copies of one ticket apart.
@@ -96,7 +96,7 @@ func (t *Ticket) Late() {
 
 // Place returns where in the line the visitor stands: before everybody whose place is later.
 // It is a time on the axis of Joined, and Joined itself for everybody who was given no other.
-func (t *Ticket) Place() fleet.Time {
+func (t *Ticket) Place() fleettime.Time {
 	if t.Placed != 0 {
 		return t.Placed
 	}
@@ -104,7 +104,7 @@ func (t *Ticket) Place() fleet.Time {
 }
 
 // SetPlace gives the ticket a place. One of 0 or before is as early as there is any.
-func (t *Ticket) SetPlace(place fleet.Time) {
+func (t *Ticket) SetPlace(place fleettime.Time) {
 	if t.Placed = max(place, 1); t.Placed == t.Joined {
 		t.Placed = 0
 	}
@@ -118,7 +118,7 @@ func (t *Ticket) IsAdmitted() bool { return t.Until != 0 }
 func (t *Ticket) Waited() bool { return t.Flags&Returned != 0 || t.Answer != 0 }
 
 // Valid reports whether the ticket holds a session that is valid at now.
-func (t *Ticket) Valid(now fleet.Time) bool {
+func (t *Ticket) Valid(now fleettime.Time) bool {
 	return t.Until != 0 && int64(now) < int64(t.Until)*1000
 }
 
@@ -126,7 +126,7 @@ func (t *Ticket) Valid(now fleet.Time) bool {
 // valid session beats a place in the line, the longer session and the earlier
 // place win, and any ticket beats none (ID 0). It is a strict order, so the
 // choice does not depend on the order in which a browser sends its cookies.
-func Better(a, b *Ticket, now fleet.Time) bool {
+func Better(a, b *Ticket, now fleettime.Time) bool {
 	if (a.ID != 0) != (b.ID != 0) {
 		return a.ID != 0
 	}
@@ -181,6 +181,40 @@ const (
 	MaxAhead = 1<<(2*restBits-lowBits) - 1
 )
 
+// PutQuartiles notes, where chance decides who is next, the quartiles of the wait that are told besides Wait, the second, in the
+// place of Forecast: nothing that is forecast there tells anything of other waits. It returns what the ticket can hold of
+// them: the first is Wait at most, and the third between Wait and High.
+func (t *Ticket) PutQuartiles(first, third time.Duration) (time.Duration, time.Duration) {
+	wait, high := time.Duration(t.Wait)*time.Second, time.Duration(t.High)*time.Second
+	t.Forecast = byLot | quartile(min(first, wait), 0, wait)<<quartileBits | quartile(min(third, high), wait, high)
+	first, third, _ = t.Quartiles()
+	return first, third
+}
+
+// Quartiles returns what PutQuartiles noted; ok is false where nothing was told of a room in which chance decides.
+func (t *Ticket) Quartiles() (first, third time.Duration, ok bool) {
+	if t.Forecast&byLot == 0 || t.IsAdmitted() {
+		return 0, 0, false
+	}
+	const parts = 1<<quartileBits - 1
+	wait, high := time.Duration(t.Wait)*time.Second, time.Duration(t.High)*time.Second
+	return wait * time.Duration(t.Forecast>>quartileBits&parts) / parts, wait + (high-wait)*time.Duration(t.Forecast&parts)/parts, true
+}
+
+// quartile returns where a time lies between two others, in parts: at most there.
+func quartile(d, from, to time.Duration) uint32 {
+	const parts = 1<<quartileBits - 1
+	if to <= from {
+		return 0
+	}
+	return uint32(max(0, min(parts, ((d-from)*parts+parts)/(to-from)))) // what Quartiles returned stays as it is
+}
+
+const (
+	byLot        = 1 << 31 // in Forecast: it holds quartiles
+	quartileBits = 15
+)
+
 // told packs what a visitor who waits was told last.
 func (t *Ticket) told() (wait, high uint32) {
 	if t.IsAdmitted() {
@@ -205,18 +239,18 @@ func (t *Ticket) untold() {
 // joinedMax bounds Joined and Place: 48 bits of milliseconds, the year 10889.
 const joinedMax = 1<<48 - 1
 
-func putTime(p []byte, t fleet.Time) {
+func putTime(p []byte, t fleettime.Time) {
 	ms := sealed(t)
 	binary.BigEndian.PutUint16(p, uint16(ms>>32))
 	binary.BigEndian.PutUint32(p[2:], uint32(ms))
 }
 
-func getTime(p []byte) fleet.Time {
-	return fleet.Time(int64(binary.BigEndian.Uint16(p))<<32 | int64(binary.BigEndian.Uint32(p[2:])))
+func getTime(p []byte) fleettime.Time {
+	return fleettime.Time(int64(binary.BigEndian.Uint16(p))<<32 | int64(binary.BigEndian.Uint32(p[2:])))
 }
 
 // sealed returns what a ticket can hold of a time.
-func sealed(t fleet.Time) fleet.Time { return min(max(t, 0), joinedMax) }
+func sealed(t fleettime.Time) fleettime.Time { return min(max(t, 0), joinedMax) }
 
 // put writes the fixed layout and returns the version that it is of: the first, which every
 // release reads, wherever that holds the ticket. Big endian, so that a dump can be read by eye.

@@ -14,12 +14,12 @@ import (
 
 	"pgregory.net/rapid"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/room"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
 )
 
 // day is a fixed moment for tests: 27 May 2021, 16:33:20 UTC.
-const day = fleet.Time(1622133200_000)
+const day = fleettime.Time(1622133200_000)
 
 // stream is a deterministic source of key bytes.
 type stream struct{ n byte }
@@ -63,7 +63,7 @@ func scratch(seed byte) *Scratch { return NewScratch(sha256.Sum256([]byte{seed})
 func genTicket(t *rapid.T) Ticket {
 	tk := Ticket{
 		ID:     rapid.Uint64Min(1).Draw(t, "id"),
-		Joined: fleet.Time(rapid.Int64Range(0, joinedMax).Draw(t, "joined")),
+		Joined: fleettime.Time(rapid.Int64Range(0, joinedMax).Draw(t, "joined")),
 		Seen:   rapid.Uint32().Draw(t, "seen"),
 		Home:   DC(rapid.Uint32().Draw(t, "home")),
 		Epoch:  rapid.Uint32().Draw(t, "epoch"),
@@ -84,7 +84,7 @@ func genTicket(t *rapid.T) Ticket {
 		tk.Ahead = rapid.Uint32Max(MaxAhead).Draw(t, "ahead")
 		tk.Low = rapid.Uint16Max(lowParts).Draw(t, "low")
 		if rapid.Bool().Draw(t, "placed") {
-			tk.SetPlace(fleet.Time(rapid.Int64Range(0, joinedMax).Draw(t, "place")))
+			tk.SetPlace(fleettime.Time(rapid.Int64Range(0, joinedMax).Draw(t, "place")))
 		}
 	}
 	return tk
@@ -248,7 +248,7 @@ func TestATicketOutlivesItsKeyByTwoRotations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed := map[fleet.Time]string{}
+	sealed := map[fleettime.Time]string{}
 	for now := day; now < day.Add(12*MinRotation); now = now.Add(MinRotation / 4) {
 		if ring.Due(now, MinRotation) {
 			if ring, err = ring.Rotate(now, MinRotation, src); err != nil {
@@ -346,7 +346,7 @@ func TestKeyMaterialIsNotPrinted(t *testing.T) {
 }
 
 // ringOf is a ring that was begun at a time and rotated so often.
-func ringOf(t *testing.T, begun fleet.Time, rotations int, secrets byte) Keyring {
+func ringOf(t *testing.T, begun fleettime.Time, rotations int, secrets byte) Keyring {
 	t.Helper()
 	src := &stream{n: secrets}
 	r, err := Keyring{}.Rotate(begun, time.Hour, src)

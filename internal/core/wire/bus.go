@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
 )
 
 // ErrDown says that the bus has no connection: the message was not sent and
@@ -56,11 +56,11 @@ type Leadership interface {
 // Leading is one time of leadership.
 type Leading struct {
 	Term    Term
-	Until   fleet.Mono        // certain until then, by the own clock
-	Extends <-chan fleet.Mono // every extension of Until; a newer one replaces one not taken yet
-	Behind  bool              // the store did not know of a term that was seen: it lost writes
-	Before  bool              // somebody led under this name before: what is said of a fleet that begins is not true
-	Rival   bool              // somebody else led since this candidate did, as far as it watched
+	Until   fleettime.Mono        // certain until then, by the own clock
+	Extends <-chan fleettime.Mono // every extension of Until; a newer one replaces one not taken yet
+	Behind  bool                  // the store did not know of a term that was seen: it lost writes
+	Before  bool                  // somebody led under this name before: what is said of a fleet that begins is not true
+	Rival   bool                  // somebody else led since this candidate did, as far as it watched
 }
 
 // Written is when a document was written, and its revision since.
@@ -100,4 +100,10 @@ type PromiseStore interface {
 	// the term that was opened is over. Any other error leaves open whether d is
 	// stored, and Put is to be called again.
 	Put(ctx context.Context, d Durable) error
+}
+
+// AuditEntry is an entry of the audit trail, as its stream holds it.
+type AuditEntry struct {
+	Sequence uint64
+	Data     []byte
 }

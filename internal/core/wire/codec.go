@@ -10,11 +10,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
-	"vestibule/internal/lineage"
-	"vestibule/internal/room"
-	"vestibule/internal/wire/wirepb"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket/reuse"
+	"vestibule/internal/core/wire/wirepb"
 )
 
 // ErrVersion says that a message is of a protocol version that this node does
@@ -33,7 +33,7 @@ func EncodeReport(m *Report) ([]byte, error) {
 	p := &wirepb.Report{
 		Version: Version, From: m.From, Inc: m.Inc, Tenure: m.Tenure, Seq: m.Seq, Part: m.Part, Parts: m.Parts,
 		SentNs: int64(m.Sent), AsOfMs: int64(m.AsOf), AsOfErrNs: uint64(max(0, m.AsOfBound)), Seen: packTerm(m.Seen), Acked: m.Acked,
-		Join: m.Join, Final: m.Final, Bye: m.Bye, Leaving: m.Leaving, Blank: m.Blank, Recovering: m.Recovering, Succeeds: m.Succeeds,
+		Join: m.Join, Final: m.Final, Bye: m.Bye, Leaving: m.Leaving, CountsSinceMs: int64(m.CountsSince), Blank: m.Blank, Recovering: m.Recovering, Succeeds: m.Succeeds,
 		Members: m.Members, Site: m.Site, Build: shown(m.Build), EdgesN: m.EdgesN, TellsEdges: m.TellsEdges, Opens: m.Opens,
 		Rooms: make([]*wirepb.RoomReport, len(m.Rooms)),
 	}
@@ -58,8 +58,8 @@ func DecodeReport(data []byte) (*Report, error) {
 	}
 	m := &Report{
 		From: p.From, Inc: p.Inc, Tenure: p.Tenure, Seq: p.Seq, Part: p.Part, Parts: p.Parts,
-		Sent: fleet.Mono(p.SentNs), AsOf: fleet.Time(p.AsOfMs), AsOfBound: time.Duration(p.AsOfErrNs), Seen: unpackTerm(p.Seen), Acked: p.Acked,
-		Join: p.Join, Final: p.Final, Bye: p.Bye, Leaving: p.Leaving, Blank: p.Blank, Recovering: p.Recovering, Succeeds: p.Succeeds,
+		Sent: fleettime.Mono(p.SentNs), AsOf: fleettime.Time(p.AsOfMs), AsOfBound: time.Duration(p.AsOfErrNs), Seen: unpackTerm(p.Seen), Acked: p.Acked,
+		Join: p.Join, Final: p.Final, Bye: p.Bye, Leaving: p.Leaving, CountsSince: fleettime.Time(p.CountsSinceMs), Blank: p.Blank, Recovering: p.Recovering, Succeeds: p.Succeeds,
 		Members: p.Members, Site: p.Site, Build: shown(p.Build), EdgesN: p.EdgesN, TellsEdges: p.TellsEdges, Opens: p.Opens,
 	}
 	if err := checkHead(m.From, m.Part, m.Parts, len(p.Rooms)); err != nil {
@@ -155,7 +155,7 @@ func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 	}
 	if n := len(r.HeldJoined); n > 0 {
 		p.ParkedMs = make([]int64, n)
-		last := fleet.Time(0)
+		last := fleettime.Time(0)
 		for i, t := range r.HeldJoined {
 			p.ParkedMs[i] = int64(t - last)
 			last = t
@@ -204,7 +204,7 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 		if len(r.HeldJoined) > 0 && d < 0 {
 			return errors.New("parked: join times must not decrease")
 		}
-		r.HeldJoined = append(r.HeldJoined, fleet.Time(last))
+		r.HeldJoined = append(r.HeldJoined, fleettime.Time(last))
 	}
 	if r.Waiting, err = unpackLine(p.GetWaiting()); err != nil {
 		return fmt.Errorf("waiting: %w", err)
@@ -215,17 +215,17 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 	if r.Pending, err = unpackLine(p.GetYoung()); err != nil {
 		return fmt.Errorf("young: %w", err)
 	}
-	if n := len(p.GetOutcomes()); n > line.OutcomesLen {
-		return fmt.Errorf("outcomes: at most %d, got %d", line.OutcomesLen, n)
+	if n := len(p.GetOutcomes()); n > estimate.OutcomesLen {
+		return fmt.Errorf("outcomes: at most %d, got %d", estimate.OutcomesLen, n)
 	} else if n > 0 {
-		r.Outcomes = make(line.Outcomes, line.OutcomesLen)
+		r.Outcomes = make(estimate.Outcomes, estimate.OutcomesLen)
 		copy(r.Outcomes, p.GetOutcomes())
 	}
 	if len(p.GetArrivalsMinuteMs()) != len(p.GetArrivalsN()) || len(p.GetArrivalsN()) > MaxMinutes {
 		return fmt.Errorf("arrivals: columns must be equally long and hold at most %d minutes", MaxMinutes)
 	}
 	for i, t := range p.GetArrivalsMinuteMs() {
-		r.Arrivals = append(r.Arrivals, Minute{Start: fleet.Time(t), N: p.GetArrivalsN()[i]})
+		r.Arrivals = append(r.Arrivals, Minute{Start: fleettime.Time(t), N: p.GetArrivalsN()[i]})
 	}
 	return nil
 }
@@ -285,7 +285,7 @@ func unpackMoves(p *wirepb.Moves) (uint64, []Move, error) {
 			m.From = p.GetBase() + uint32(d+1)
 		}
 		if shown > 0 && p.GetStamp()[i] != 0 {
-			m.Shown = lineage.Version{Stamp: p.GetStamp()[i], Parent: p.GetParent()[i], Root: p.GetRoot()[i], Seen: p.GetBase() + uint32(p.GetSeen()[i])}
+			m.Shown = reuse.Version{Stamp: p.GetStamp()[i], Parent: p.GetParent()[i], Root: p.GetRoot()[i], Seen: p.GetBase() + uint32(p.GetSeen()[i])}
 		}
 		out[i] = m
 	}
@@ -327,13 +327,19 @@ func packEnds(ends []End) *wirepb.Ends {
 	p := &wirepb.Ends{Id: make([]uint64, n), Home: make([]uint32, n), Until: make([]uint32, n), Kind: make([]uint32, n)}
 	for i, e := range ends {
 		p.Id[i], p.Home[i], p.Until[i], p.Kind[i] = e.ID, e.Home, e.Until, uint32(e.Kind)
+		if e.Shown != 0 && p.Shown == nil {
+			p.Shown = make([]uint32, n)
+		}
+		if p.Shown != nil {
+			p.Shown[i] = e.Shown
+		}
 	}
 	return p
 }
 
 func unpackEnds(p *wirepb.Ends) ([]End, error) {
 	n := len(p.GetId())
-	if n != len(p.GetHome()) || n != len(p.GetUntil()) || n != len(p.GetKind()) || n > MaxEnds {
+	if n != len(p.GetHome()) || n != len(p.GetUntil()) || n != len(p.GetKind()) || (len(p.GetShown()) > 0 && n != len(p.GetShown())) || n > MaxEnds {
 		return nil, fmt.Errorf("ends: columns must be equally long and hold at most %d", MaxEnds)
 	}
 	if n == 0 {
@@ -346,16 +352,19 @@ func unpackEnds(p *wirepb.Ends) ([]End, error) {
 			return nil, fmt.Errorf("ends[%d]: kind: unknown %d", i, kind)
 		}
 		out[i] = End{ID: p.GetId()[i], Home: p.GetHome()[i], Until: p.GetUntil()[i], Kind: EndKind(kind)}
+		if len(p.GetShown()) > 0 {
+			out[i].Shown = p.GetShown()[i]
+		}
 	}
 	return out, nil
 }
 
-func packLine(h line.Histogram) *wirepb.Line {
+func packLine(h estimate.Histogram) *wirepb.Line {
 	if len(h) == 0 {
 		return nil
 	}
 	p := &wirepb.Line{StartMs: make([]int64, len(h)), WidthMs: make([]uint64, len(h)), N: make([]float32, len(h))}
-	last := fleet.Time(0)
+	last := fleettime.Time(0)
 	for i, s := range h {
 		p.StartMs[i], p.WidthMs[i], p.N[i] = int64(s.Start-last), uint64(s.Width), float32(s.N)
 		last = s.End()
@@ -367,7 +376,7 @@ func packLine(h line.Histogram) *wirepb.Line {
 // where sums of two would overflow.
 const maxTime = 1 << 50
 
-func unpackLine(p *wirepb.Line) (line.Histogram, error) {
+func unpackLine(p *wirepb.Line) (estimate.Histogram, error) {
 	n := len(p.GetStartMs())
 	if n != len(p.GetWidthMs()) || n != len(p.GetN()) || n > MaxSlices {
 		return nil, fmt.Errorf("columns must be equally long and hold at most %d slices", MaxSlices)
@@ -375,7 +384,7 @@ func unpackLine(p *wirepb.Line) (line.Histogram, error) {
 	if n == 0 {
 		return nil, nil
 	}
-	h := make(line.Histogram, n)
+	h := make(estimate.Histogram, n)
 	last := int64(0)
 	for i, d := range p.GetStartMs() {
 		w, people := p.GetWidthMs()[i], float64(p.GetN()[i])
@@ -385,7 +394,7 @@ func unpackLine(p *wirepb.Line) (line.Histogram, error) {
 		if math.IsNaN(people) || math.IsInf(people, 0) {
 			return nil, fmt.Errorf("slice %d: n: must be a number", i)
 		}
-		h[i] = line.Slice{Start: fleet.Time(last + d), Width: int64(w), N: people}
+		h[i] = estimate.Slice{Start: fleettime.Time(last + d), Width: int64(w), N: people}
 		last = int64(h[i].End())
 	}
 	return h, nil

@@ -7,11 +7,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"vestibule/internal/draw"
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
-	"vestibule/internal/room"
-	"vestibule/internal/wire/wirepb"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire/wirepb"
 )
 
 // EncodeGrant returns the message as it travels.
@@ -60,8 +60,8 @@ func DecodeGrant(data []byte) (*Grant, error) {
 	}
 	g := &Grant{
 		To: p.To, Inc: p.Inc, Tenure: p.Tenure, From: unpackTerm(p.From), Seq: p.Seq, Part: p.Part, Parts: p.Parts,
-		Acked: p.Acked, Echo: fleet.Mono(p.EchoNs), Dwell: time.Duration(p.DwellNs), At: fleet.Time(p.AtMs), AtBound: time.Duration(p.AtErrNs),
-		Lease: time.Duration(p.LeaseNs), Guess: p.Guess, Twin: p.Twin, Baseline: p.Basis, Adoption: Adoption(p.Verdict - 1), Watermark: fleet.Time(p.WatermarkMs),
+		Acked: p.Acked, Echo: fleettime.Mono(p.EchoNs), Dwell: time.Duration(p.DwellNs), At: fleettime.Time(p.AtMs), AtBound: time.Duration(p.AtErrNs),
+		Lease: time.Duration(p.LeaseNs), Guess: p.Guess, Twin: p.Twin, Baseline: p.Basis, Adoption: Adoption(p.Verdict - 1), Watermark: fleettime.Time(p.WatermarkMs),
 		Members: p.Members, Standing: Standing(p.Standing), Site: p.Site, Copied: p.Copied,
 	}
 	if len(p.Rooms) > 0 {
@@ -87,7 +87,7 @@ func DecodeGrant(data []byte) (*Grant, error) {
 	return g, nil
 }
 
-func packOutcomes(o line.Outcomes) []uint64 {
+func packOutcomes(o estimate.Outcomes) []uint64 {
 	for n := len(o); n > 0; n-- {
 		if o[n-1] != 0 {
 			return o[:n:n]
@@ -102,7 +102,7 @@ func packView(v *View) *wirepb.View {
 	}
 	p := &wirepb.View{
 		Version: v.Version, AtMs: int64(v.At), HorizonMs: int64(v.Horizon), ParkMs: int64(v.Park),
-		Slots: v.Slots, Active: v.Active, Mu: v.Mu, Theta: v.Theta, Line: packLine(v.Line.Histogram()), Unseen: v.Unseen, Joining: v.Joining, CalledMs: int64(v.Called),
+		Slots: v.Slots, Active: v.Active, Mu: v.Mu, Theta: v.Theta, Line: packLine(v.Line.Histogram()), Unseen: v.Unseen, Joining: v.Joining, CalledMs: int64(v.Called), SinceMs: int64(v.Since), ChangedMs: int64(v.Changed),
 	}
 	for _, c := range v.Paces {
 		p.PaceMs, p.PaceMu = append(p.PaceMs, uint64(max(0, c.For.Milliseconds()))), append(p.PaceMu, c.Mu)
@@ -115,7 +115,7 @@ func packView(v *View) *wirepb.View {
 			p.WaitMs = append(p.WaitMs, uint64(max(0, d.Milliseconds())))
 		}
 	}
-	if v.Ranges != (line.Ranges{}) {
+	if v.Ranges != (estimate.Ranges{}) {
 		for _, r := range v.Ranges {
 			p.RangeLow, p.RangeHigh = append(p.RangeLow, r.Low), append(p.RangeHigh, r.High)
 		}
@@ -140,17 +140,17 @@ func unpackView(p *wirepb.View) (*View, error) {
 		return nil, fmt.Errorf("line: %w", err)
 	}
 	v := &View{
-		Version: p.Version, At: fleet.Time(p.AtMs), Horizon: fleet.Time(p.HorizonMs), Park: fleet.Time(p.ParkMs),
-		Slots: p.Slots, Active: p.Active, Mu: p.Mu, Theta: p.Theta, Line: line.NewDigest(h), Unseen: p.Unseen, Joining: p.Joining, Called: fleet.Time(p.CalledMs),
+		Version: p.Version, At: fleettime.Time(p.AtMs), Horizon: fleettime.Time(p.HorizonMs), Park: fleettime.Time(p.ParkMs),
+		Slots: p.Slots, Active: p.Active, Mu: p.Mu, Theta: p.Theta, Line: estimate.NewDigest(h), Unseen: p.Unseen, Joining: p.Joining, Called: fleettime.Time(p.CalledMs), Since: fleettime.Time(p.SinceMs), Changed: fleettime.Time(p.ChangedMs),
 	}
-	if len(p.PaceMs) != len(p.PaceMu) || len(p.PaceMs) > line.MaxPaces {
-		return nil, fmt.Errorf("paces: columns must be equally long and hold at most %d phases", line.MaxPaces)
+	if len(p.PaceMs) != len(p.PaceMu) || len(p.PaceMs) > estimate.MaxPaces {
+		return nil, fmt.Errorf("paces: columns must be equally long and hold at most %d phases", estimate.MaxPaces)
 	}
 	for i, ms := range p.PaceMs {
 		if ms > maxTime || !isCount(p.PaceMu[i]) {
 			return nil, fmt.Errorf("paces[%d]: must be a time and a rate, got %d ms and %v", i, ms, p.PaceMu[i])
 		}
-		v.Paces = append(v.Paces, line.Pace{For: time.Duration(min(ms, uint64(line.MaxWait.Milliseconds()))) * time.Millisecond, Mu: p.PaceMu[i]})
+		v.Paces = append(v.Paces, estimate.Pace{For: time.Duration(min(ms, uint64(estimate.MaxWait.Milliseconds()))) * time.Millisecond, Mu: p.PaceMu[i]})
 	}
 	if n := len(p.RangeLow); n != len(p.RangeHigh) || (n != 0 && n != len(v.Ranges)) {
 		return nil, fmt.Errorf("ranges: columns must be equally long and hold none or %d classes", len(v.Ranges))
@@ -159,7 +159,7 @@ func unpackView(p *wirepb.View) (*View, error) {
 		if !(low > 0 && low <= p.RangeHigh[i]) || math.IsInf(p.RangeHigh[i], 0) {
 			return nil, fmt.Errorf("ranges[%d]: must be above 0 and ascend, got %v to %v", i, low, p.RangeHigh[i])
 		}
-		v.Ranges[i] = line.Range{Low: low, High: p.RangeHigh[i]}
+		v.Ranges[i] = estimate.Range{Low: low, High: p.RangeHigh[i]}
 	}
 	return v, v.unpackRounds(p)
 }
@@ -170,7 +170,7 @@ func (v *View) unpackRounds(p *wirepb.View) error {
 		return fmt.Errorf("rounds: columns must be equally long and hold at most %d rounds", draw.MaxRounds)
 	}
 	for i, seed := range p.RoundSeed {
-		r := draw.Round{Seed: seed, Called: fleet.Time(p.RoundCalledMs[i])}
+		r := draw.Round{Seed: seed, Called: fleettime.Time(p.RoundCalledMs[i])}
 		if n := len(v.Rounds); r.Called <= 0 || n > 0 && r.Start() <= v.Rounds[n-1].Start() {
 			return fmt.Errorf("rounds[%d]: must be after the one before, got %d", i, r.Called)
 		}
@@ -180,7 +180,7 @@ func (v *View) unpackRounds(p *wirepb.View) error {
 		return fmt.Errorf("waits: must be none or %d, got %d", len(v.Waits), n)
 	}
 	for i, ms := range p.WaitMs {
-		v.Waits[i] = time.Duration(min(ms, uint64(line.MaxWait.Milliseconds()))) * time.Millisecond
+		v.Waits[i] = time.Duration(min(ms, uint64(estimate.MaxWait.Milliseconds()))) * time.Millisecond
 	}
 	return nil
 }

@@ -16,17 +16,17 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
-	"vestibule/internal/draw"
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
-	"vestibule/internal/lineage"
-	"vestibule/internal/room"
-	"vestibule/internal/wire/wirepb"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket/reuse"
+	"vestibule/internal/core/wire/wirepb"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
-const day = fleet.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
+const day = fleettime.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
 
 var goldenReport = Report{
 	From: "edge-1", Inc: 0x1122334455667788, Tenure: 2, Seq: 41, Part: 0, Parts: 1, Sent: 987654321, AsOf: day, AsOfBound: 21 * time.Millisecond, Succeeds: []uint64{0x0102030405060708, 0x1112131415161718},
@@ -37,15 +37,15 @@ var goldenReport = Report{
 		Renewed: 9, RenewCeil: 12,
 		Sessions:  []Expiry{{Until: 1622133300, Stamped: 20, Consumed: 3}, {Until: 1622133301, Stamped: 30, Consumed: 0}, {Until: 1622133310, Stamped: 9, Consumed: 1}},
 		FirstMove: 58,
-		Moves:     []Move{{ID: 77, Until: 1622133310}, {ID: 78, From: 1622133280, Until: 1622133310}, {ID: 79, From: 1622133310, Until: 1622133311, Shown: lineage.Version{Stamp: 0xa1, Parent: 0xa0, Root: 0x9f, Seen: 1622133250}}},
-		Want:      5, HeldJoined: []fleet.Time{day - 90_000, day - 89_999, day - 10}, HeldPeople: 3,
+		Moves:     []Move{{ID: 77, Until: 1622133310}, {ID: 78, From: 1622133280, Until: 1622133310}, {ID: 79, From: 1622133310, Until: 1622133311, Shown: reuse.Version{Stamp: 0xa1, Parent: 0xa0, Root: 0x9f, Seen: 1622133250}}},
+		Want:      5, HeldJoined: []fleettime.Time{day - 90_000, day - 89_999, day - 10}, HeldPeople: 3,
 		Ends:   []End{{ID: 80, Home: 0xd0b11, Until: 1622133290, Kind: Moved}, {ID: 81, Home: 7, Until: 1622133300, Kind: Left}},
 		Copied: []Line{{ID: 79, Stamp: 0xa1}},
 		Movers: 2, Excess: 3, Callable: 3, Passes: Passes{Release: 1622133200000, Granted: 12, Returned: 4, Spent: 7},
 		Admitted: 50, Joined: 12, Entered: 4,
-		Waiting:  line.Histogram{{Start: day - 120_000, Width: 1000, N: 2}, {Start: day - 119_000, Width: 60_000, N: -1.5}, {Start: day - 30_000, Width: 1, N: 7}},
+		Waiting:  estimate.Histogram{{Start: day - 120_000, Width: 1000, N: 2}, {Start: day - 119_000, Width: 60_000, N: -1.5}, {Start: day - 30_000, Width: 1, N: 7}},
 		Arrivals: []Minute{{Start: day.Minute() - 60_000, N: 45}, {Start: day.Minute(), N: 55}},
-		Unseen:   2.5, Pending: line.Histogram{{Start: day, Width: 1000, N: 4}, {Start: day + 1000, Width: 250, N: -1.5}}, Outcomes: line.Outcomes(nil).Add(time.Minute, time.Minute).Add(time.Minute, time.Hour),
+		Unseen:   2.5, Pending: estimate.Histogram{{Start: day, Width: 1000, N: 4}, {Start: day + 1000, Width: 250, N: -1.5}}, Outcomes: estimate.Outcomes(nil).Add(time.Minute, time.Minute).Add(time.Minute, time.Hour),
 	}},
 }
 
@@ -55,10 +55,10 @@ var goldenGrant = Grant{
 	Adoption: Adopted, Watermark: day - 250,
 	Rooms: []RoomGrant{
 		{Room: room.IDOf("tickets"), Gen: 1, Granted: 600, RateGranted: 300, RenewCeil: 12, Life: 330, Keep: 20, RateKeep: 10, Confirmed: true, Returned: 44, RateReturned: 2, Ends: []End{{ID: 82, Home: 9, Until: 1622133301, Kind: Cleared}}, Lines: []Line{{ID: 79, Stamp: 0xa1}}, Passes: Passes{Release: 1622133200000, Granted: 12, Keep: 5}, View: &View{
-			Version: 8, At: day, Horizon: day - 90_000, Park: line.Open, Slots: -1, Active: 201, Mu: 0.5, Theta: 1.0 / 1800,
-			Line:   line.NewDigest(line.Histogram{{Start: day - 120_000, Width: 60_000, N: 2}}),
-			Unseen: 3, Joining: 2.25, Called: 1622133190000, Rounds: draw.Rounds{{Seed: 7, Called: 1622133180005}, {Seed: 1 << 63, Called: 1622133200000}}, Waits: line.Waits{1e9, 2e9, 4e9, 9e9, 60e9}, Paces: []line.Pace{{For: 90 * time.Second, Mu: 2}, {Mu: 0.5}},
-			Ranges: line.Ranges{{Low: 0.5, High: 2}, {Low: 0.8, High: 1.2}, {Low: 0.9, High: 1.1}, {Low: 0.95, High: 1.05}},
+			Version: 8, At: day, Horizon: day - 90_000, Park: estimate.Open, Slots: -1, Active: 201, Mu: 0.5, Theta: 1.0 / 1800,
+			Line:   estimate.NewDigest(estimate.Histogram{{Start: day - 120_000, Width: 60_000, N: 2}}),
+			Unseen: 3, Joining: 2.25, Called: 1622133190000, Changed: 1622133180000, Rounds: draw.Rounds{{Seed: 7, Called: 1622133180005}, {Seed: 1 << 63, Called: 1622133200000}}, Waits: estimate.Waits{1e9, 2e9, 4e9, 9e9, 60e9}, Paces: []estimate.Pace{{For: 90 * time.Second, Mu: 2}, {Mu: 0.5}},
+			Ranges: estimate.Ranges{{Low: 0.5, High: 2}, {Low: 0.8, High: 1.2}, {Low: 0.9, High: 1.1}, {Low: 0.95, High: 1.05}},
 		}},
 		{Room: room.IDOf("vaccine")},
 	},
@@ -124,7 +124,7 @@ func TestGoldenMessages(t *testing.T) {
 		t.Errorf("report came back otherwise (%v):\n%s", err, diff)
 	}
 	gotGrant, err := DecodeGrant(grant)
-	if diff := cmp.Diff(&goldenGrant, gotGrant, cmp.AllowUnexported(line.Digest{})); diff != "" || err != nil {
+	if diff := cmp.Diff(&goldenGrant, gotGrant, cmp.AllowUnexported(estimate.Digest{})); diff != "" || err != nil {
 		t.Errorf("grant came back otherwise (%v):\n%s", err, diff)
 	}
 	gotPromises, err := DecodePromises(stored)
@@ -218,10 +218,10 @@ func TestForeignMessagesAreRefused(t *testing.T) {
 		{"a lease of centuries", grant(func(p *wirepb.Grant) { p.LeaseNs = 1 << 63 }), "lease"},
 		{"a negative rate", grant(func(p *wirepb.Grant) { p.Rooms[0].View.Mu = -1 }), "mu"},
 		{"a negative number of people", report(func(p *wirepb.Report) { p.Rooms[0].Unseen = -1 }), "unseen"},
-		{"too many outcomes", report(func(p *wirepb.Report) { p.Rooms[0].Outcomes = make([]uint64, line.OutcomesLen+1) }), "outcomes: at most"},
+		{"too many outcomes", report(func(p *wirepb.Report) { p.Rooms[0].Outcomes = make([]uint64, estimate.OutcomesLen+1) }), "outcomes: at most"},
 		{"paces without times", grant(func(p *wirepb.Grant) { p.Rooms[0].View.PaceMs = nil }), "paces: columns"},
 		{"too many paces", grant(func(p *wirepb.Grant) {
-			p.Rooms[0].View.PaceMs, p.Rooms[0].View.PaceMu = make([]uint64, line.MaxPaces+1), make([]float64, line.MaxPaces+1)
+			p.Rooms[0].View.PaceMs, p.Rooms[0].View.PaceMu = make([]uint64, estimate.MaxPaces+1), make([]float64, estimate.MaxPaces+1)
 		}), "at most 16 phases"},
 		{"a pace for centuries", grant(func(p *wirepb.Grant) { p.Rooms[0].View.PaceMs[0] = 1 << 63 }), "paces[0]"},
 		{"a pace that is no number", grant(func(p *wirepb.Grant) { p.Rooms[0].View.PaceMu[1] = float64(nan) }), "paces[1]"},
@@ -244,7 +244,7 @@ func genReport(t *rapid.T) Report {
 	u := func(name string) uint64 { return rapid.Uint64().Draw(t, name) }
 	m := Report{
 		From: rapid.StringMatching(`[a-z0-9-]{1,20}`).Draw(t, "from"), Inc: u("inc"), Tenure: u("tenure"), Seq: u("seq"), Parts: 1,
-		Sent: fleet.Mono(rapid.Int64().Draw(t, "sent")), AsOf: fleet.Time(rapid.Int64().Draw(t, "asof")),
+		Sent: fleettime.Mono(rapid.Int64().Draw(t, "sent")), AsOf: fleettime.Time(rapid.Int64().Draw(t, "asof")),
 		Seen: Term{N: u("n"), Nonce: u("nonce")}, Acked: u("acked"), Join: rapid.Bool().Draw(t, "join"), Final: rapid.Bool().Draw(t, "final"),
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "rooms") {
@@ -257,15 +257,15 @@ func genReport(t *rapid.T) Report {
 		for range rapid.IntRange(0, 10).Draw(t, "moves") {
 			r.Moves = append(r.Moves, Move{ID: u("id"), From: rapid.Uint32Range(0, 1<<30).Draw(t, "from"), Until: rapid.Uint32Range(0, 1<<30).Draw(t, "until")})
 		}
-		at := fleet.Time(0)
+		at := fleettime.Time(0)
 		for range rapid.IntRange(0, 10).Draw(t, "parked") {
-			at += fleet.Time(rapid.Int64Range(0, 1e9).Draw(t, "ms"))
+			at += fleettime.Time(rapid.Int64Range(0, 1e9).Draw(t, "ms"))
 			r.HeldJoined = append(r.HeldJoined, at)
 		}
 		at = 0
 		for range rapid.IntRange(0, 10).Draw(t, "line") {
-			at += fleet.Time(rapid.Int64Range(0, 1e9).Draw(t, "gap"))
-			s := line.Slice{Start: at, Width: rapid.Int64Range(1, 1e9).Draw(t, "width"), N: float64(rapid.Float32Range(-1e6, 1e6).Draw(t, "people"))}
+			at += fleettime.Time(rapid.Int64Range(0, 1e9).Draw(t, "gap"))
+			s := estimate.Slice{Start: at, Width: rapid.Int64Range(1, 1e9).Draw(t, "width"), N: float64(rapid.Float32Range(-1e6, 1e6).Draw(t, "people"))}
 			r.Waiting = append(r.Waiting, s)
 			at = s.End()
 		}
@@ -293,10 +293,10 @@ func TestReportsComeBackAsTheyWere(t *testing.T) {
 func TestALargeRoomStaysSmallOnTheWire(t *testing.T) {
 	r := RoomReport{Room: 1, Active: 10_000, FirstMove: 1 << 40}
 	for i := range MaxSlices {
-		r.Waiting = append(r.Waiting, line.Slice{Start: day + fleet.Time(i*28_000), Width: 28_000, N: 1e6 / MaxSlices})
+		r.Waiting = append(r.Waiting, estimate.Slice{Start: day + fleettime.Time(i*28_000), Width: 28_000, N: 1e6 / MaxSlices})
 	}
 	for i := range MaxHeld {
-		r.HeldJoined = append(r.HeldJoined, day+fleet.Time(i*500))
+		r.HeldJoined = append(r.HeldJoined, day+fleettime.Time(i*500))
 	}
 	data, err := EncodeReport(&Report{From: "dublin", Parts: 1, Rooms: []RoomReport{r}})
 	if err != nil {
@@ -492,7 +492,7 @@ func FuzzDecodeGrant(f *testing.F) {
 			t.Skip("a name that is not UTF-8 cannot be sent")
 		}
 		back, err := DecodeGrant(again)
-		if diff := cmp.Diff(g, back, cmp.AllowUnexported(line.Digest{})); diff != "" || err != nil {
+		if diff := cmp.Diff(g, back, cmp.AllowUnexported(estimate.Digest{})); diff != "" || err != nil {
 			t.Fatalf("%v\n%s", err, diff)
 		}
 	})

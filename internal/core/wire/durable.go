@@ -3,7 +3,7 @@ package wire
 import (
 	"slices"
 
-	"vestibule/internal/room"
+	"vestibule/internal/core/room"
 )
 
 // Durable is what an aggregator's successor must know: whom the data centre
@@ -33,6 +33,10 @@ type Durable struct {
 	// HoldUntil is the Unix second of fleet time up to which nothing is freed,
 	// because nobody knew fleet time and this one was a guess; 0 for none.
 	HoldUntil int64 `json:"-"`
+
+	// MovedIn is a Unix second after which no ticket of another data centre is valid whose session
+	// moved here; 0 where that is not known.
+	MovedIn int64 `json:"-"`
 
 	Unknown []byte `json:"-"` // fields of a newer version, kept when it is written again
 }

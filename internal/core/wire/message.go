@@ -15,12 +15,12 @@ package wire
 import (
 	"time"
 
-	"vestibule/internal/draw"
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
-	"vestibule/internal/lineage"
-	"vestibule/internal/room"
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/ticket/reuse"
 )
 
 // Version is the protocol's version. A message of another version is refused;
@@ -44,23 +44,27 @@ func (t Term) Fences(o Term) bool { return t.N > o.N || (t.N == o.N && t != o) }
 // Report is what a child says to its parent: an edge to its regional, a
 // regional to global.
 type Report struct {
-	From      string        // name of the edge or of the data centre
-	Inc       uint64        // incarnation: new with every start of the process
-	Tenure    uint64        // lease tenure within the incarnation; 0 before the first
-	Seq       uint64        // grows with every report of the incarnation
-	Part      uint32        // this message's place among those of the same Seq, from 0
-	Parts     uint32        // how many messages carry this Seq
-	Sent      fleet.Mono    // the child's monotonic clock at sending: echoed, never compared
-	AsOf      fleet.Time    // the child's fleet time, read after everything that is reported; 0 where it knows none
-	AsOfBound time.Duration // what it may be wrong by
-	Seen      Term          // the parent that the child has promised to follow
-	Acked     uint64        // newest Grant.Seq of that parent that was applied
-	Join      bool          // complete state for a parent that has not adopted the child
-	Final     bool          // edges: the lease has lapsed, nothing is admitted under this tenure any more
-	Bye       bool          // edges: the process ends; implies Final
-	Leaving   bool          // the process was told to end, and goes on for a while
-	Blank     bool          // regionals: the books were lost with a predecessor; the numbers of T and R in Rooms mean nothing
+	From      string         // name of the edge or of the data centre
+	Inc       uint64         // incarnation: new with every start of the process
+	Tenure    uint64         // lease tenure within the incarnation; 0 before the first
+	Seq       uint64         // grows with every report of the incarnation
+	Part      uint32         // this message's place among those of the same Seq, from 0
+	Parts     uint32         // how many messages carry this Seq
+	Sent      fleettime.Mono // the child's monotonic clock at sending: echoed, never compared
+	AsOf      fleettime.Time // the child's fleet time, read after everything that is reported; 0 where it knows none
+	AsOfBound time.Duration  // what it may be wrong by
+	Seen      Term           // the parent that the child has promised to follow
+	Acked     uint64         // newest Grant.Seq of that parent that was applied
+	Join      bool           // complete state for a parent that has not adopted the child
+	Final     bool           // edges: the lease has lapsed, nothing is admitted under this tenure any more
+	Bye       bool           // edges: the process ends; implies Final
+	Leaving   bool           // the process was told to end, and goes on for a while
+	Blank     bool           // regionals: the books were lost with a predecessor; the numbers of T and R in Rooms mean nothing
 	Rooms     []RoomReport
+
+	// CountsSince is since when those who wait have been counted by every process below that counts any; 0 for
+	// unknown. Whoever was counted last before that is in no count.
+	CountsSince fleettime.Time
 
 	// Recovering says that edges of a predecessor are still awaited (regionals):
 	// whatever is lent now lies unused until they are heard or given up.
@@ -90,7 +94,7 @@ type Report struct {
 
 	// Opens is the newest version of tickets that the edge opens; of a regional the newest
 	// that all its edges open which may be asked. 0 from older releases, which open the first.
-	// The shells fill it in. By it global decides what may be asked of tickets (decision 90).
+	// The shells fill it in. By it global decides what may be asked of tickets (decision 89).
 	Opens uint32
 }
 
@@ -140,25 +144,25 @@ type RoomReport struct {
 	Copied    []Line // tickets found to be copied, and the line that is followed there; told until acknowledged
 
 	// Policy: who wants in.
-	Movers     uint64       // visitors inside whose session another data centre holds, waiting for a right here
-	Want       uint64       // rights that the demand of the next interval needs
-	HeldJoined []fleet.Time // join times of the oldest held visitors, ascending, at most MaxHeld
-	HeldPeople uint64       // all held visitors; of a room that is paused, those for whom a pass is there
-	Callable   uint64       // held visitors whom a pass would let in, of a room that is paused; 0 from release 0.1.0
+	Movers     uint64           // visitors inside whose session another data centre holds, waiting for a right here
+	Want       uint64           // rights that the demand of the next interval needs
+	HeldJoined []fleettime.Time // join times of the oldest held visitors, ascending, at most MaxHeld
+	HeldPeople uint64           // all held visitors; of a room that is paused, those for whom a pass is there
+	Callable   uint64           // held visitors whom a pass would let in, of a room that is paused; 0 from release 0.1.0
 
 	Passes Passes // zero under a parent that has lent none
 
 	// Advisory: what is shown and shared by.
-	Active   uint64         // regionals: sessions counted
-	Excess   uint64         // regionals: sessions that may be valid beyond what is counted
-	Admitted uint64         // cumulative admissions
-	Joined   uint64         // cumulative tickets that began to count as waiting
-	Entered  uint64         // cumulative admissions of tickets that counted as waiting
-	Waiting  line.Histogram // live, returned tickets by join time
-	Unseen   float64        // people expected to return for the first time; 0 or more
-	Pending  line.Histogram // Unseen by join time; where people return to other edges, single slices may be below zero
-	Outcomes line.Outcomes  // what became of forecasts, cumulative
-	Arrivals []Minute       // distinct visitors of the last minutes
+	Active   uint64             // regionals: sessions counted
+	Excess   uint64             // regionals: sessions that may be valid beyond what is counted
+	Admitted uint64             // cumulative admissions
+	Joined   uint64             // cumulative tickets that began to count as waiting
+	Entered  uint64             // cumulative admissions of tickets that counted as waiting
+	Waiting  estimate.Histogram // live, returned tickets by join time
+	Unseen   float64            // people expected to return for the first time; 0 or more
+	Pending  estimate.Histogram // Unseen by join time; where people return to other edges, single slices may be below zero
+	Outcomes estimate.Outcomes  // what became of forecasts, cumulative
+	Arrivals []Minute           // distinct visitors of the last minutes
 }
 
 // Bounds of a report, so that no message grows without limit.
@@ -169,7 +173,7 @@ const (
 	MaxSlices   = 256  // slices of a line in a report or view
 	MaxEnds     = 4096 // ends of a room in a report or grant, and that are remembered
 	MaxMinutes  = 5
-	MaxSucceeds = fleet.MaxLives
+	MaxSucceeds = fleettime.MaxLives
 
 	// MaxMessage bounds an encoded message, in bytes; a report or grant that
 	// would be larger goes out in parts.
@@ -195,7 +199,7 @@ type Move struct {
 	From  uint32 // expiry second of the ticket presented
 	Until uint32 // expiry second of the ticket issued
 
-	Shown lineage.Version // of a renewal: the version that was shown; the zero Version where it is not known
+	Shown reuse.Version // of a renewal: the version that was shown; the zero Version where it is not known
 }
 
 // Line says which of the copies of a session's ticket goes on: what descends from the
@@ -207,7 +211,7 @@ type Line struct {
 
 // EndMargin is how long after its tickets expired every node keeps an End: the clocks of
 // others may be wrong as far as they may.
-const EndMargin = 4 * fleet.MaxError
+const EndMargin = 4 * fleettime.MaxError
 
 // End says that a session ends before its tickets expire: the tickets with this
 // ID and home that are valid until Until or less.
@@ -216,6 +220,7 @@ type End struct {
 	Home  uint32 // ticket.DC that holds the session's right
 	Until uint32 // Unix second
 	Kind  EndKind
+	Shown uint32 // Unix second in which a ticket of the session expires that was shown when it ended; 0 for unknown
 }
 
 // HomeOf returns the number of the data centre called name in tickets and ends.
@@ -238,7 +243,7 @@ const (
 
 // Minute counts the distinct visitors of one UTC minute.
 type Minute struct {
-	Start fleet.Time
+	Start fleettime.Time
 	N     uint64
 }
 
@@ -252,21 +257,21 @@ type Grant struct {
 	Part   uint32 // as in Report
 	Parts  uint32
 
-	Acked     uint64        // newest Report.Seq that was taken whole
-	Echo      fleet.Mono    // Report.Sent of the newest report received; 0 for none
-	Dwell     time.Duration // since that report was received
-	At        fleet.Time    // the parent's fleet time
-	AtBound   time.Duration // its error bound
-	Guess     bool          // it is the parent's machine's: nobody in the fleet knew the time
-	Lease     time.Duration // the child may act until Echo + Lease, once all parts have arrived; 0 extends nothing
-	Baseline  bool          // a blank regional starts from the numbers in Rooms; a room not named holds nothing
+	Acked     uint64         // newest Report.Seq that was taken whole
+	Echo      fleettime.Mono // Report.Sent of the newest report received; 0 for none
+	Dwell     time.Duration  // since that report was received
+	At        fleettime.Time // the parent's fleet time
+	AtBound   time.Duration  // its error bound
+	Guess     bool           // it is the parent's machine's: nobody in the fleet knew the time
+	Lease     time.Duration  // the child may act until Echo + Lease, once all parts have arrived; 0 extends nothing
+	Baseline  bool           // a blank regional starts from the numbers in Rooms; a room not named holds nothing
 	Adoption  Adoption
-	Watermark fleet.Time // every live child has reported past it
-	Members   uint64     // version of the list of data centres that global goes by; 0 where it goes by its configuration
-	Standing  Standing   // of the child's data centre in that list
-	Twin      bool       // another child bears the same name, and both live
-	Site      uint64     // of the data centre that is meant, or that the edge belongs to; 0 for unknown
-	Copied    bool       // to edges: the data centre is, or may be, a copy: sessions of its home are another's
+	Watermark fleettime.Time // every live child has reported past it
+	Members   uint64         // version of the list of data centres that global goes by; 0 where it goes by its configuration
+	Standing  Standing       // of the child's data centre in that list
+	Twin      bool           // another child bears the same name, and both live
+	Site      uint64         // of the data centre that is meant, or that the edge belongs to; 0 for unknown
+	Copied    bool           // to edges: the data centre is, or may be, a copy: sessions of its home are another's
 	Rooms     []RoomGrant
 }
 
@@ -348,21 +353,23 @@ type RoomGrant struct {
 // every node. It must not be changed once sent.
 type View struct {
 	Version uint64
-	At      fleet.Time
-	Horizon fleet.Time // who joined before it may enter; line.Open when nobody queues
-	Park    fleet.Time // who joined before it may be held at the edge for their turn
-	Slots   int64      // T minus active, negative when T was lowered
+	At      fleettime.Time
+	Horizon fleettime.Time // who joined before it may enter; line.Open when nobody queues
+	Park    fleettime.Time // who joined before it may be held at the edge for their turn
+	Slots   int64          // T minus active, negative when T was lowered
 	Active  uint64
 	Mu      float64 // people admitted per second, of late
 	Theta   float64 // share of those waiting who give up per second
-	Line    *line.Digest
-	Unseen  float64     // people who joined in the last seconds and are not in Line: of coordinators of release 0.1.0
-	Paces   []line.Pace // how fast people will be admitted; at most line.MaxPaces
-	Joining float64     // people who join per second, of late: those that reports have yet to tell of
-	Ranges  line.Ranges // between what waits are, by what was forecast
-	Called  fleet.Time  // of a room that is paused: who joined before it may enter by a pass; 0 for nobody
+	Line    *estimate.Digest
+	Unseen  float64         // people who joined in the last seconds and are not in Line: of coordinators of release 0.1.0
+	Paces   []estimate.Pace // how fast people will be admitted; at most line.MaxPaces
+	Joining float64         // people who join per second, of late: those that reports have yet to tell of
+	Ranges  estimate.Ranges // between what waits are, by what was forecast
+	Since   fleettime.Time  // as Report.CountsSince has it, of the whole fleet; 0 for unknown
+	Called  fleettime.Time  // of a room that is paused: who joined before it may enter by a pass; 0 for nobody
+	Changed fleettime.Time  // when T, R or the session duration was changed last; 0 for not known
 
 	// Of a room whose method is random. Nobody is ordered by the time of joining there.
-	Rounds draw.Rounds // the last ones; none where the order is fifo
-	Waits  line.Waits  // of those who wait and were not called; zero for not known
+	Rounds draw.Rounds    // the last ones; none where the order is fifo
+	Waits  estimate.Waits // of those who wait and were not called; zero for not known
 }

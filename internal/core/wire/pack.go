@@ -35,7 +35,7 @@ func (p *ReportPacker) Reports() []Report {
 
 // reportSize is an upper bound of the room's encoded size, in bytes.
 func reportSize(r *RoomReport) int {
-	return 180 + 3*len(r.Outcomes) + 12*len(r.Sessions) + 40*len(r.Moves) + 10*len(r.HeldJoined) + 24*len(r.Waiting) + 12*len(r.Arrivals) + 20*len(r.Ends) + 16*len(r.Copied)
+	return 180 + 3*len(r.Outcomes) + 12*len(r.Sessions) + 40*len(r.Moves) + 10*len(r.HeldJoined) + 24*len(r.Waiting) + 12*len(r.Arrivals) + 25*len(r.Ends) + 16*len(r.Copied)
 }
 
 // GrantPacker cuts a grant into parts that each stay below MaxMessage.
@@ -50,7 +50,7 @@ func NewGrantPacker(head Grant) *GrantPacker { return &GrantPacker{head: head} }
 
 // Add puts one room into the grant.
 func (p *GrantPacker) Add(r RoomGrant) {
-	size := 120 + 20*len(r.Ends) + 16*len(r.Lines)
+	size := 120 + 25*len(r.Ends) + 16*len(r.Lines)
 	if r.View != nil {
 		size += 200 + 24*len(r.View.Line.Histogram()) + 16*len(r.View.Paces)
 	}

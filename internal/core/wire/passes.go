@@ -1,8 +1,7 @@
 package wire
 
 import (
-	"vestibule/internal/mutant"
-	"vestibule/internal/wire/wirepb"
+	"vestibule/internal/core/wire/wirepb"
 )
 
 // Passes are what a child was lent of one release: "let in the next N" of a room that is paused. A pass
@@ -33,11 +32,7 @@ func (h *Hand) Take(from Term, g *Passes) (news, anew bool) {
 		return false, false
 	}
 	if anew = g.Release != h.Release || from != h.from; anew {
-		kept := h.Granted - h.Spent
 		*h = Hand{Passes: Passes{Release: g.Release}, from: from}
-		if mutant.On(mutant.PassOfOldRelease) {
-			h.Granted = kept
-		}
 	}
 	news = anew || g.Granted > h.Granted || g.Keep != h.Keep
 	h.Granted, h.Keep = max(h.Granted, g.Granted), g.Keep

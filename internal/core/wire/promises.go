@@ -11,9 +11,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"vestibule/internal/mutant"
-	"vestibule/internal/room"
-	"vestibule/internal/wire/wirepb"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire/wirepb"
 )
 
 // Promises are a [Durable] as it is stored: under the fence of its owner, in one
@@ -250,13 +249,11 @@ func (p *Promises) Join(s Section, data []byte) error {
 
 // Lose takes note that a section which the head names is lost: what it held is not known.
 func (p *Promises) Lose() {
-	if !mutant.On(mutant.TornIsWhole) {
-		p.Durable.LoseTrack()
-	}
+	p.Durable.LoseTrack()
 }
 
 func packDurable(d *Durable) *wirepb.Durable {
-	m := &wirepb.Durable{Version: d.Version, Promise: packTerm(d.Promise), LifeS: d.Life, HoldUntilS: d.HoldUntil, Members: d.Members, Changed: d.Changed, Site: d.Site}
+	m := &wirepb.Durable{Version: d.Version, Promise: packTerm(d.Promise), LifeS: d.Life, HoldUntilS: d.HoldUntil, Members: d.Members, Changed: d.Changed, Site: d.Site, MovedInS: d.MovedIn}
 	for i := range d.Roster {
 		e := &d.Roster[i]
 		r := &wirepb.RosterEntry{
@@ -292,7 +289,7 @@ func packRosterRoom(r *RosterRoom) *wirepb.RosterRoom {
 func unpackDurable(m *wirepb.Durable) (Durable, error) {
 	d := Durable{
 		Version: m.GetVersion(), Promise: unpackTerm(m.GetPromise()), Life: m.GetLifeS(), HoldUntil: m.GetHoldUntilS(),
-		Members: m.GetMembers(), Changed: m.GetChanged(), Site: m.GetSite(),
+		Members: m.GetMembers(), Changed: m.GetChanged(), Site: m.GetSite(), MovedIn: m.GetMovedInS(),
 		Unknown: unknownOf(m),
 	}
 	if n := len(m.GetRoster()); n > maxRoster {

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"vestibule/internal/room"
-	"vestibule/internal/wire/wirepb"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire/wirepb"
 )
 
 var goldenPromises = Promises{

@@ -4,12 +4,22 @@ import (
 	"math"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
 )
 
 // Queues reports whether newcomers wait behind others.
-func (v *View) Queues() bool { return v.Horizon != line.Open }
+func (v *View) Queues() bool { return v.Horizon != estimate.Open }
+
+// Recount is for how long after they were told to people ask again, so that everybody is counted who waits: a refresh
+// with its jitter, and the time until it is in a view.
+func Recount(refresh time.Duration) time.Duration { return refresh*5/4 + 2*time.Second }
+
+// Partial reports whether at t people who wait may have yet to be counted anew, because every process that
+// had counted them has ended; elder says that one of them is known to wait.
+func (v *View) Partial(t fleettime.Time, refresh time.Duration, elder bool) bool {
+	return v.Since > 0 && t < v.Since.Add(Recount(refresh)) && (elder || v.Line.Histogram().Before(v.Since) >= 0.5)
+}
 
 // Newcomer returns the wait that somebody who joins now is told.
 func (v *View) Newcomer() (wait time.Duration, ok bool) {
@@ -22,13 +32,13 @@ func (v *View) Newcomer() (wait time.Duration, ok bool) {
 // Place returns how many people stand in front of somebody who joined at the given
 // time. Those who will be let in at once are taken off: it is below zero where
 // there is a slot to spare. counted says that the person is in the line already.
-func (v *View) Place(joined fleet.Time, counted bool) float64 {
+func (v *View) Place(joined fleettime.Time, counted bool) float64 {
 	return v.Line.Ahead(joined, counted) + v.Supposed(joined) - max(0, float64(v.Slots))
 }
 
 // Supposed returns how many people in front of somebody who joined then are only
 // supposed to be there, because others came in the seconds before.
-func (v *View) Supposed(joined fleet.Time) float64 {
+func (v *View) Supposed(joined fleettime.Time) float64 {
 	since := joined.Sub(v.At) + reportLag
 	return v.Unseen*min(3, max(0, 1+since.Seconds()/unseenFor.Seconds())) + v.Joining*min(5, max(0, since.Seconds()))
 }
@@ -40,17 +50,17 @@ func (v *View) Wait(place float64) (wait time.Duration, ok bool) {
 	if place <= -1 {
 		return 0, len(v.Paces) > 0
 	}
-	return line.Estimate(place+0.5, v.Paces, v.Theta)
+	return estimate.Estimate(place+0.5, v.Paces, v.Theta)
 }
 
 // Next reports whether somebody who joined then, at that place, is sure to be let in
 // within seconds: the turn is near, and so many people will enter within
 // [nextWithin] that even with bad luck this one is among them.
-func (v *View) Next(joined fleet.Time, place float64) bool {
+func (v *View) Next(joined fleettime.Time, place float64) bool {
 	if !v.Queues() || joined > min(max(v.Horizon, v.Park), v.At.Add(-settled)) {
 		return false
 	}
-	n := line.Entered(v.Paces, nextWithin)
+	n := estimate.Entered(v.Paces, nextWithin)
 	return max(0, place) <= n-badLuck*math.Sqrt(n) && n > 0
 }
 
@@ -76,7 +86,7 @@ const (
 
 // HorizonAge returns how long before now those joined who may enter; 0 while
 // nobody queues.
-func (v *View) HorizonAge(now fleet.Time) time.Duration {
+func (v *View) HorizonAge(now fleettime.Time) time.Duration {
 	if !v.Queues() {
 		return 0
 	}

@@ -4,16 +4,16 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
 )
 
 // firstInLine returns what the first in line is told, for so long, who joined a room of so many slots as soon
 // as it was full.
 func firstInLine(slots float64, session, after time.Duration) *View {
-	const at, start = fleet.Time(1_790_000_000_000), fleet.Mono(time.Hour)
+	const at, start = fleettime.Time(1_790_000_000_000), fleettime.Mono(time.Hour)
 	life := time.Duration(Life(session)) * time.Second
-	var u line.Turnover
+	var u estimate.Turnover
 	u.Observe(start, life, 0, 0)
 	u.Observe(start.Add(time.Second), life, slots, slots)
 	for t := 2 * time.Second; t <= after; t += time.Second {
@@ -22,8 +22,8 @@ func firstInLine(slots float64, session, after time.Duration) *View {
 	joined := at.Add(2 * time.Second)
 	v := &View{
 		At: at.Add(after), Horizon: joined + 60_000, Park: joined + 60_000,
-		Paces: u.Paces(line.Limits{Total: slots, PerMinute: 6000}),
-		Line:  line.NewDigest(line.Histogram{{Start: joined, Width: 1000, N: 1}}),
+		Paces: u.Paces(estimate.Limits{Total: slots, PerMinute: 6000}),
+		Line:  estimate.NewDigest(estimate.Histogram{{Start: joined, Width: 1000, N: 1}}),
 	}
 	return v
 }
@@ -46,7 +46,7 @@ func TestTheFirstInLineIsToldTheWait(t *testing.T) {
 	} {
 		v := firstInLine(tt.slots, tt.session, tt.after)
 		joined := v.Line.Histogram()[0].Start
-		for ms := fleet.Time(0); ms < 1000; ms += 100 { // nobody stands in front of themselves
+		for ms := fleettime.Time(0); ms < 1000; ms += 100 { // nobody stands in front of themselves
 			if ahead := v.Place(joined+ms, true); ahead != 0 {
 				t.Fatalf("alone, and %v ahead", ahead)
 			}

@@ -4,13 +4,15 @@ import (
 	crand "crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
-	"vestibule/internal/room"
-	"vestibule/internal/waiting"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/page"
 )
 
 // DecisionHeader marks what is answered by a waiting room in place of the site, with
@@ -26,7 +28,7 @@ const newsReload = "reload"
 // answers are what visitors are told in place of the site.
 type answers struct {
 	engine *engine
-	langs  waiting.Picker
+	langs  page.Picker
 }
 
 // reply is what a visitor is told who may not enter. The zero reply is for who may.
@@ -42,10 +44,10 @@ type reply struct {
 type what uint8
 
 const (
-	nothing what = iota
-	moment       // to come back soon: this edge cannot tell which place the visitor has, or give one that is kept
-	news         // what a waiting page is to do
-	page         // where the visitor stands
+	nothing  what = iota
+	moment        // to come back soon: this edge cannot tell which place the visitor has, or give one that is kept
+	news          // what a waiting page is to do
+	fullPage      // where the visitor stands
 )
 
 // give answers with what is to be said.
@@ -57,15 +59,15 @@ func (a *answers) give(r *Request, o *Outcome, say *reply) {
 			o.allow(r, say.room)
 		}
 		o.set(DecisionHeader, SaysWait)
-		o.Body = waiting.AppendNews(o.Body[:0], say.state, say.cookies)
-		o.answer(statusOK, "application/json")
+		o.Body = page.AppendNews(o.Body[:0], say.state, say.cookies)
+		o.answer(statusOK, "application/json", sameOrigin)
 		return
 	case moment:
 		a.engine.metrics.count(say.why)
-		o.visitor = waiting.Visitor{Moment: true, Now: a.engine.now()}
+		o.visitor = page.Visitor{Moment: true, Now: a.engine.now()}
 		o.visitor.Decision.Retry = a.engine.soon()
 		status = statusServiceUnavailable
-	case page, nothing:
+	case fullPage, nothing:
 	}
 	a.show(r, o, say.room, status, &o.visitor)
 }
@@ -96,26 +98,30 @@ func (o *Outcome) answerNothing() {
 	o.set("Cache-Control", "no-store")
 }
 
+// sameOrigin is the Referrer-Policy of answers.
+const sameOrigin = "same-origin"
+
 // answer makes of o what the edge itself has to say to a visitor; Body is there.
-func (o *Outcome) answer(status int, contentType string) {
+func (o *Outcome) answer(status int, contentType, referrer string) {
 	o.says(status, contentType, "private, no-store")
 	o.set("Vary", "Accept, Accept-Encoding, Accept-Language")
-	o.set("Referrer-Policy", "same-origin")
+	o.set("Referrer-Policy", referrer)
 }
 
 // show answers with the waiting page, or with the same as JSON.
-func (a *answers) show(r *Request, o *Outcome, rm *roomState, status int, v *waiting.Visitor) {
+func (a *answers) show(r *Request, o *Outcome, rm *roomState, status int, v *page.Visitor) {
 	v.Room, v.Message, v.QueueAll = rm.Name, rm.QueueMessage, rm.QueueAll
 	if !rm.QueueAll { // it overrides every method
 		v.Method = rm.QueueingMethod
 		v.Event = eventOf(rm.Room, v.Now)
+		v.Decision.Retry = v.Event.Asks(v.Now, v.Decision.Retry, rand.Float64())
 	}
-	page := rm.page
+	shown := rm.page
 	if !v.Moment {
 		v.Grace = rm.Grace
 	}
-	if (v.Moment || v.Blocked) && page.IsCustom() { // it knows no state but that of people with a place
-		page = waiting.Builtin()
+	if (v.Moment || v.Blocked) && shown.IsCustom() { // it knows no state but that of people with a place
+		shown = page.Builtin()
 	}
 	v.Back = rejoin(rm.Room, o.host)
 	retry := ""
@@ -126,11 +132,11 @@ func (a *answers) show(r *Request, o *Outcome, rm *roomState, status int, v *wai
 	o.allow(r, rm)
 	o.set(DecisionHeader, SaysWait)
 	form, contentType := r.form(), "application/json"
-	v.Lang = a.langs.Pick(r.Languages, rm.lang)
-	gzip := form == asPage && !r.SiteApart && waiting.TakesGzip(r.Encodings) // not all servers in front pass a body on byte by byte
+	v.Lang = a.language(r, rm)
+	gzip := form == asPage && !r.SiteApart && page.TakesGzip(r.Encodings) // not all servers in front pass a body on byte by byte
 	switch form {
 	case asJSON:
-		o.Body = waiting.AppendJSON(o.Body[:0], v)
+		o.Body = page.AppendJSON(o.Body[:0], v)
 	case asWords:
 		if contentType = "text/plain; charset=utf-8"; status < 300 {
 			status = statusServiceUnavailable
@@ -138,36 +144,59 @@ func (a *answers) show(r *Request, o *Outcome, rm *roomState, status int, v *wai
 		o.Body = append(o.Body[:0], "A waiting room is in front of this. Open the page itself to join the line.\n"...)
 	case asPage:
 		contentType = "text/html; charset=utf-8"
-		if page.IsCustom() {
+		if shown.IsCustom() {
 			v.Nonce = nonce()
 			if retry != "" {
 				o.set("Refresh", retry) // the built-in page knows by itself
 			}
 		}
 		o.set("Content-Language", v.Lang.Code())
-		o.set("Content-Security-Policy", page.Policy(v.Nonce, rm.PageSources))
+		o.set("Content-Security-Policy", page.FramedBy(shown.Policy(v.Nonce, rm.PageSources), rm.FrameAncestors))
 		if gzip {
 			o.set("Content-Encoding", "gzip")
-			o.Body = page.RenderGzip(o.Body[:0], v, &o.packer)
+			o.Body = shown.RenderGzip(o.Body[:0], v, &o.packer)
 		} else {
-			o.Body = page.Render(o.Body[:0], v)
+			o.Body = shown.Render(o.Body[:0], v)
 		}
 	}
-	o.answer(status, contentType)
+	referrer := sameOrigin
+	if v.Decision.Reason == admission.Rejected {
+		referrer = "no-referrer" // no ticket was given: that the next load brings none says nothing, see keepsNoCookies
+	}
+	o.answer(status, contentType, referrer)
 }
 
+// language returns the language in which a visitor is answered: the one that was chosen, or one that the browser asks for.
+func (a *answers) language(r *Request, rm *roomState) page.Lang {
+	for _, line := range r.Cookies {
+		for code := range ticket.Values(line, languageCookie) {
+			if lang, ok := page.LangNamed(code); ok {
+				return lang
+			}
+		}
+	}
+	return a.langs.Pick(r.Languages, rm.lang)
+}
+
+// closed reports whether a room gives nobody new a place.
+func closed(r *room.Room) bool { return r.QueueingMethod == room.MethodReject && !r.QueueAll }
+
 // eventOf returns what a visitor is told at now of an event of the room: one that is on, or for which people gather.
-func eventOf(r *room.Room, now fleet.Time) waiting.Event {
+func eventOf(r *room.Room, now fleettime.Time) page.Event {
 	if len(r.Plan) <= 1 {
-		return waiting.Event{}
+		return page.Event{}
 	}
 	p := r.Plan.At(int64(now))
 	if p.Event == nil {
-		return waiting.Event{}
+		return page.Event{}
 	}
-	e := waiting.Event{Start: fleet.Time(p.Event.Start), End: fleet.Time(p.Event.End), Prequeue: p.Kind == room.Prequeue, Shuffle: p.Event.Shuffle}
+	e := page.Event{Start: fleettime.Time(p.Event.Start), End: fleettime.Time(p.Event.End), Prequeue: p.Kind == room.Prequeue, Shuffle: p.Event.Shuffle}
 	if n := r.Draw; n != nil && n.Void == "" && n.Event == p.Event.ID && n.Start == e.Start {
-		e.Draw = waiting.Draw{Commit: hex.EncodeToString(n.Commit[:]), Closes: n.Closes(), Drawn: n.Drawn() != nil}
+		e.Draw = page.Draw{Commit: hex.EncodeToString(n.Commit[:]), Closes: n.Closes()}
+		if record := n.Drawn(); record != nil {
+			e.Draw.Drawn, e.Draw.Entrants = true, record.Entrants
+			e.Draw.SettlesAt(n.Published)
+		}
 	}
 	return e
 }
@@ -269,9 +298,7 @@ func (a *answers) preflight(r *Request, o *Outcome, rooms *snapshot, in []*room.
 		o.answerNothing()
 	case ask:
 		a.engine.metrics.count("preflight_site")
-		if o.Kind = Preflights; mutant.On(mutant.PreflightPasses) {
-			o.Kind = Enters
-		}
+		o.Kind = Preflights
 	default:
 		o.Refuse("preflight_refused", "Pages of this origin may not ask here.", statusForbidden)
 	}

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/clientaddr"
-	"vestibule/internal/room"
-	"vestibule/internal/waiting"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/room"
+	"vestibule/internal/edge/clientaddr"
+	"vestibule/internal/page"
 )
 
 // Methods of requests, as HTTP spells them.
@@ -31,6 +31,7 @@ var methods = map[string]bool{
 const (
 	statusOK                 = 200
 	statusNoContent          = 204
+	statusSeeOther           = 303
 	statusBadRequest         = 400
 	statusForbidden          = 403
 	statusNotFound           = 404
@@ -99,7 +100,7 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	}
 	if poll && say.what == nothing {
 		// The page only wanted to know; it asks for the site itself next.
-		say = reply{what: news, state: waiting.Entering.String(), cookies: true}
+		say = reply{what: news, state: page.Entering.String(), cookies: true}
 		if len(in) > 0 {
 			say.room = rooms.rooms[in[0].Index]
 		}
@@ -140,7 +141,11 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	}
 	if d.Verdict == admission.Hold {
 		fresh, asks := d.Fresh, r.Poll || r.wantsJSON()
-		if d = g.hold(ctx, rm.ID, t, d, from, r.Patience, asks); d.Fresh == admission.Kept {
+		most := r.Patience
+		if r.PollNow && (most == 0 || most > glance) {
+			most = glance
+		}
+		if d = g.hold(ctx, rm.ID, t, d, from, most, asks); d.Fresh == admission.Kept {
 			d.Fresh = fresh // what became of the ticket that was brought
 		}
 		now = g.now() // it may have been half a minute
@@ -166,9 +171,9 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		return reply{what: moment, room: rm, why: "time_unknown"}
 	}
 	v := &o.visitor
-	*v = waiting.Visitor{Decision: d, Now: now}
-	if v.Blocked = d.Fresh == admission.Newcomer && r.keepsNoCookies(); v.Blocked {
+	*v = page.Visitor{Decision: d, Now: now}
+	if v.Blocked = d.Fresh == admission.Newcomer && r.keepsNoCookies(); v.Blocked || d.Reason == admission.Rejected {
 		v.Decision.Retry = blockedRetry + rand.N(blockedRetry/2)
 	}
-	return reply{what: page, room: rm, status: status}
+	return reply{what: fullPage, room: rm, status: status}
 }

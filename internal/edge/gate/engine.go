@@ -8,15 +8,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/clientaddr"
-	"vestibule/internal/fleet"
-	"vestibule/internal/live"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/edge/clientaddr"
+	"vestibule/internal/edge/sse"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
-	"vestibule/internal/ticket"
-	"vestibule/internal/waiting"
-	"vestibule/internal/wire"
+	"vestibule/internal/page"
 )
 
 // engine is the core of this edge under its lock, by the clock of the machine, and those who wait for it. It is safe
@@ -24,8 +24,8 @@ import (
 type engine struct {
 	params  wire.Params
 	clock   *node.Clock
-	wake    func()           // the core has something to report
-	finish  func(live.Place) // who had this place waits no more
+	wake    func()          // the core has something to report
+	finish  func(sse.Place) // who had this place waits no more
 	metrics *metrics
 	held    *clientaddr.Quota // requests held for one neighbourhood
 	counted *clientaddr.Rate  // visitors of one neighbourhood who are counted anew
@@ -40,7 +40,7 @@ type engine struct {
 
 // lock locks the engine and returns the present. A machine that was asleep
 // does not believe its lease any more.
-func (e *engine) lock() fleet.Mono {
+func (e *engine) lock() fleettime.Mono {
 	e.mu.Lock()
 	now := e.clock.Now()
 	if j := e.clock.Jumps(); j != e.jumps {
@@ -52,25 +52,25 @@ func (e *engine) lock() fleet.Mono {
 }
 
 // With has do use the engine; nobody else does meanwhile.
-func (e *engine) With(do func(now fleet.Mono, eng *admission.Engine)) {
+func (e *engine) With(do func(now fleettime.Mono, eng *admission.Engine)) {
 	now := e.lock()
 	defer e.mu.Unlock()
 	do(now, e.core)
 }
 
-// Time returns fleet time where the engine knows it to [fleet.Rough], else what the machine takes for it.
-func (e *engine) Time() fleet.Time {
+// Time returns fleet time where the engine knows it to [fleettime.Rough], else what the machine takes for it.
+func (e *engine) Time() fleettime.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now, wall := e.clock.Read()
-	if e.core.TimeBound(now) <= fleet.Rough {
+	if e.core.TimeBound(now) <= fleettime.Rough {
 		return e.core.Time(now)
 	}
-	return fleet.TimeOf(wall)
+	return fleettime.TimeOf(wall)
 }
 
 // now returns fleet time as the engine knows it.
-func (e *engine) now() fleet.Time {
+func (e *engine) now() fleettime.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.core.Time(e.clock.Now())
@@ -78,27 +78,40 @@ func (e *engine) now() fleet.Time {
 
 // Apply takes over what the regional says, and answers the held visitors who may enter
 // now. It returns the reading of the clock.
-func (e *engine) Apply(grant *wire.Grant) fleet.Mono {
+func (e *engine) Apply(grant *wire.Grant) fleettime.Mono {
 	now := e.lock()
 	defer e.mu.Unlock()
 	e.core.Apply(now, *grant)
-	if !e.told.Load() && e.core.TimeBound(now) <= fleet.Rough {
-		e.told.Store(true)
-	}
+	e.tell(now)
 	e.release(now)
 	e.granted.Store(int64(max(now, 1)))
 	return now
 }
 
+// Restore gives the engine fleet time as a process before this one knew it.
+func (e *engine) Restore(known func(now fleettime.Mono) fleettime.Known) {
+	now := e.lock()
+	defer e.mu.Unlock()
+	e.core.Restore(now, known(now))
+	e.tell(now)
+}
+
+// tell notes that fleet time is known, once it is. The caller holds the lock.
+func (e *engine) tell(now fleettime.Mono) {
+	if !e.told.Load() && e.core.TimeBound(now) <= fleettime.Rough {
+		e.told.Store(true)
+	}
+}
+
 // release answers the held visitors who may enter. The caller holds the lock.
-func (e *engine) release(now fleet.Mono) {
+func (e *engine) release(now fleettime.Mono) {
 	for _, v := range e.core.Release(now, nil) {
 		close(v.Data.(chan struct{}))
 	}
 }
 
 // LastGrant returns the reading of the clock at the newest grant, 0 before the first.
-func (e *engine) LastGrant() fleet.Mono { return fleet.Mono(e.granted.Load()) }
+func (e *engine) LastGrant() fleettime.Mono { return fleettime.Mono(e.granted.Load()) }
 
 // Drain sends everybody who is held to the waiting page: the edge stops.
 func (e *engine) Drain() {
@@ -117,25 +130,32 @@ func (e *engine) message(r *room.Room) []byte {
 	now := e.lock()
 	st, l := e.core.Status(now), e.core.Ledger(now, r.ID)
 	e.mu.Unlock()
-	b := &waiting.Broadcast{Now: st.Time, View: l.View}
-	if ev := eventOf(r, st.Time); ev.Prequeue && ev.Draw.Drawn {
-		b.Drawn = ev.Draw.Closes
+	b := &page.Broadcast{Now: st.Time, View: l.View, Counting: l.Partial}
+	b.Closed = closed(r)
+	if ev := eventOf(r, st.Time); ev.Prequeue && !r.QueueAll {
+		b.Starts = ev.Start
+		if ev.Draw.Drawn {
+			b.Drawn = ev.Draw.Closes
+		}
+		if ev.Draw.Drawn && st.Time >= ev.Draw.Counted {
+			b.Entrants = ev.Draw.Entrants
+		}
 	}
 	switch {
 	case r.QueueAll:
-		b.PausedBy = waiting.PausedByOperator
+		b.PausedBy = page.PausedByOperator
 	case l.Paused:
-		b.PausedBy = waiting.PausedBySite
+		b.PausedBy = page.PausedBySite
 	case !st.Leased || !st.Sure || st.Standing != wire.Listed:
-		b.PausedBy = waiting.PausedBySystem
+		b.PausedBy = page.PausedBySystem
 	}
-	return waiting.AppendBroadcast(nil, b)
+	return page.AppendBroadcast(nil, b)
 }
 
 // arrive asks the engine about one request from a neighbourhood of addresses. Where the request is aside,
 // somebody new gets a place in the line at most. hurry says that there is something to report. The lock is given up even where the engine panics: one
 // broken request must not hold up all others.
-func (e *engine) arrive(id room.ID, t ticket.Ticket, from netip.Prefix, aside bool) (d admission.Decision, now fleet.Time, hurry bool) {
+func (e *engine) arrive(id room.ID, t ticket.Ticket, from netip.Prefix, aside bool) (d admission.Decision, now fleettime.Time, hurry bool) {
 	m := e.lock()
 	defer e.mu.Unlock()
 	minute, waits := int64(m)/int64(time.Minute), t.ID != 0 && !t.IsAdmitted()
@@ -154,6 +174,9 @@ func (e *engine) arrive(id room.ID, t ticket.Ticket, from netip.Prefix, aside bo
 // navigation is for how long at most the load of a page is held: a browser shows nothing
 // meanwhile, and the page that it gets asks by itself.
 const navigation = 900 * time.Millisecond
+
+// glance bounds the hold of a question with [PollNow].
+const glance = 500 * time.Millisecond
 
 // hold keeps a request open that brought a ticket until a right comes, the engine's patience or most ends (0 for none),
 // or the visitor leaves. asks says that a page or a program asks, which shows something meanwhile.
@@ -208,7 +231,7 @@ func (e *engine) soon() time.Duration {
 }
 
 // startHold hands a visit to the engine, and answers those that may enter by it.
-func (e *engine) startHold(v *admission.Visit) fleet.Mono {
+func (e *engine) startHold(v *admission.Visit) fleettime.Mono {
 	now := e.lock()
 	defer e.mu.Unlock()
 	e.core.Hold(now, v)
@@ -217,7 +240,7 @@ func (e *engine) startHold(v *admission.Visit) fleet.Mono {
 }
 
 // endHold takes a visit back from the engine.
-func (e *engine) endHold(v *admission.Visit, end func(*admission.Engine, fleet.Mono, *admission.Visit) bool) (fleet.Mono, bool) {
+func (e *engine) endHold(v *admission.Visit, end func(*admission.Engine, fleettime.Mono, *admission.Visit) bool) (fleettime.Mono, bool) {
 	now := e.lock()
 	defer e.mu.Unlock()
 	return now, end(e.core, now, v)
@@ -244,7 +267,7 @@ func (e *engine) end(st *Stay) (ended, hurry bool) {
 // goAway tells the engine, and has the regional hear of it soon.
 func (e *engine) goAway(id room.ID, t *ticket.Ticket, answer uint8) (gone bool) {
 	hurry := false
-	e.With(func(now fleet.Mono, eng *admission.Engine) {
+	e.With(func(now fleettime.Mono, eng *admission.Engine) {
 		gone = eng.Away(now, id, *t, answer)
 		hurry = eng.Due() <= now
 	})
@@ -256,7 +279,7 @@ func (e *engine) goAway(id room.ID, t *ticket.Ticket, answer uint8) (gone bool) 
 
 // Waits reports whether the engine knows of a stay as a place in the line.
 func (e *engine) Waits(st *Stay) (waits bool) {
-	e.With(func(now fleet.Mono, eng *admission.Engine) { waits = eng.Waits(now, st.Room, st.Ticket) })
+	e.With(func(now fleettime.Mono, eng *admission.Engine) { waits = eng.Waits(now, st.Room, st.Ticket) })
 	return waits
 }
 

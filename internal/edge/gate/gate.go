@@ -22,13 +22,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/clientaddr"
-	"vestibule/internal/fleet"
-	"vestibule/internal/live"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/edge/clientaddr"
+	"vestibule/internal/edge/sse"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
-	"vestibule/internal/ticket"
 )
 
 // Options are what a gate is made of.
@@ -39,8 +39,8 @@ type Options struct {
 	Proofs        int // proofs for sites that are remembered; 0 where none are made
 	Sources       Sources
 	Clock         *node.Clock
-	Wake          func()           // the engine has something to report; must not wait
-	Finish        func(live.Place) // who had this place waits no more; must not wait
+	Wake          func()          // the engine has something to report; must not wait
+	Finish        func(sse.Place) // who had this place waits no more; must not wait
 	Reg           prometheus.Registerer
 	Log           *slog.Logger
 }
@@ -84,7 +84,7 @@ func New(o Options) (*Gate, error) {
 	}
 	g.rooms.Store(&snapshot{})
 	now, wall := e.clock.Read()
-	e.core.Guess(now, fleet.TimeOf(wall))
+	e.core.Guess(now, fleettime.TimeOf(wall))
 	o.Reg.MustRegister(newCollector(g))
 	return g, nil
 }
@@ -107,7 +107,7 @@ func (g *Gate) Use(f *node.Fleet) {
 
 // Pause tells the engine which rooms let nobody in because their origin is down.
 func (g *Gate) Pause() {
-	g.With(func(now fleet.Mono, eng *admission.Engine) {
+	g.With(func(now fleettime.Mono, eng *admission.Engine) {
 		for _, rm := range g.rooms.Load().rooms {
 			eng.Pause(now, rm.ID, rm.origin.Down())
 		}
@@ -161,13 +161,13 @@ func (g *Gate) Status() Status {
 	all := g.rooms.Load().rooms
 	st := Status{Rooms: make(map[string]admission.Ledger, len(all))}
 	for rooms := range slices.Chunk(all, statusChunk) { // visitors are waiting for the lock
-		g.With(func(now fleet.Mono, eng *admission.Engine) {
+		g.With(func(now fleettime.Mono, eng *admission.Engine) {
 			for _, r := range rooms {
 				st.Rooms[r.Name] = eng.Ledger(now, r.ID)
 			}
 		})
 	}
-	g.With(func(now fleet.Mono, eng *admission.Engine) {
+	g.With(func(now fleettime.Mono, eng *admission.Engine) {
 		st.Status, st.TimeError = eng.Status(now), eng.TimeBound(now)
 		if st.Leased {
 			st.LeaseRemaining = st.LeaseEnd.Sub(now)

@@ -17,14 +17,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/fleet"
-	"vestibule/internal/live"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/edge/sse"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
 )
 
 // Beyond so many busy rooms the rest are counted together, also once they went.
@@ -52,12 +52,12 @@ func TestSeriesAreBounded(t *testing.T) {
 func TestASlowAnswerBringsALateTicket(t *testing.T) {
 	g, err := New(Options{
 		Engine:        admission.Config{Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Rand: rand.New(rand.NewPCG(1, 2))},
-		HeldPerPrefix: 1, Clock: node.NewClock(), Wake: func() {}, Finish: func(live.Place) {}, Reg: prometheus.NewRegistry(),
+		HeldPerPrefix: 1, Clock: node.NewClock(), Wake: func() {}, Finish: func(sse.Place) {}, Reg: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ring, err := ticket.Keyring{}.Rotate(fleet.TimeOf(time.Now().Add(-time.Hour)), 24*time.Hour, crand.Reader)
+	ring, err := ticket.Keyring{}.Rotate(fleettime.TimeOf(time.Now().Add(-time.Hour)), 24*time.Hour, crand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func told(t testing.TB) (f *node.Fleet, rooms func(version uint64, names ...stri
 				SessionDuration: room.MinSession, Origin: "http://127.0.0.1:1",
 			}.WithDefaults())
 		}
-		data, err := roomstore.EncodeRooms(version, doc)
+		data, err := roomdoc.EncodeRooms(version, doc)
 		offer(node.RoomsDocument, data, err)
 	}
 	keys = func(ring ticket.Keyring) {
@@ -135,7 +135,7 @@ func told(t testing.TB) (f *node.Fleet, rooms func(version uint64, names ...stri
 func TestCodecsAreDerivedOncePerKeys(t *testing.T) {
 	f, rooms, keys := told(t)
 	m, log := newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)
-	now := fleet.TimeOf(time.Now())
+	now := fleettime.TimeOf(time.Now())
 	ring, err := ticket.Keyring{}.Rotate(now.Add(-48*time.Hour), 24*time.Hour, crand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func TestCodecsAreDerivedOncePerKeys(t *testing.T) {
 // rooms, once it is read.
 func BenchmarkRoomsChange(b *testing.B) {
 	f, rooms, keys := told(b)
-	ring, err := ticket.Keyring{}.Rotate(fleet.TimeOf(time.Now().Add(-time.Hour)), 24*time.Hour, crand.Reader)
+	ring, err := ticket.Keyring{}.Rotate(fleettime.TimeOf(time.Now().Add(-time.Hour)), 24*time.Hour, crand.Reader)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func BenchmarkRoomsChange(b *testing.B) {
 // the median. held is what is done with the lock in hand, and taking it.
 func BenchmarkDecideBesides(b *testing.B) {
 	f, rooms, keys := told(b)
-	ring, err := ticket.Keyring{}.Rotate(fleet.TimeOf(time.Now().Add(-time.Hour)), 24*time.Hour, crand.Reader)
+	ring, err := ticket.Keyring{}.Rotate(fleettime.TimeOf(time.Now().Add(-time.Hour)), 24*time.Hour, crand.Reader)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func BenchmarkDecideBesides(b *testing.B) {
 	keys(ring)
 	g, err := New(Options{
 		Engine:        admission.Config{Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Limits: admission.DefaultLimits(), Rand: rand.New(rand.NewPCG(1, 2))},
-		HeldPerPrefix: 1, NewPerPrefix: 1, Clock: node.NewClock(), Wake: func() {}, Finish: func(live.Place) {}, Reg: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+		HeldPerPrefix: 1, NewPerPrefix: 1, Clock: node.NewClock(), Wake: func() {}, Finish: func(sse.Place) {}, Reg: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -8,11 +8,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
 )
 
 // metrics are what a gate counts. State is read from the engine when it is
@@ -102,9 +102,9 @@ func (m *metrics) count(why string) { m.requests[why].Inc() }
 // results are what becomes of requests that no room decides.
 var results = []string{
 	"passed", "unknown_host", "refused_path", "refused_method", "refused_upgrade", "refused_origin", "refused_front", "unknown_room", "left", "away", "away_stale",
-	"refused_away", "not_ready", "ticket_unread", "time_unknown", "stream", "stream_capped", "stream_nobody", "proof_keys", "draw", "no_draw", "verified", "unverified", "no_proofs",
+	"refused_away", "not_ready", "ticket_unread", "time_unknown", "stream", "stream_capped", "stream_nobody", "proof_keys", "draw", "no_draw", "language", "verified", "unverified", "no_proofs",
 	"preflight", "preflight_site", "preflight_refused",
-	"bypassed",
+	"bypassed", "client",
 }
 
 // roomCounters are the counters of one room. They have no series, and take no
@@ -155,7 +155,7 @@ func (c *roomCounters) count(d *admission.Decision) {
 	case admission.Kept, admission.Newcomer, admission.Expired, admission.Lost, admission.Void, admission.Gone:
 	}
 	if forecast, actual, ok := d.Outcome(); ok {
-		c.observe(own, line.Ratio(forecast, actual))
+		c.observe(own, estimate.Ratio(forecast, actual))
 	}
 }
 
@@ -315,7 +315,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 
 // timeError turns a bound into seconds; none is infinite.
 func timeError(d time.Duration) float64 {
-	if d == fleet.Unsynced {
+	if d == fleettime.Unsynced {
 		return math.Inf(1)
 	}
 	return d.Seconds()

@@ -1,11 +1,13 @@
 package gate
 
 import (
+	"math/rand/v2"
 	"net/url"
 	"strconv"
 	"strings"
 
-	"vestibule/internal/waiting"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/page"
 )
 
 // Paths that the edge answers itself, on every host, all with ?room=NAME where the
@@ -25,12 +27,18 @@ const (
 	// DrawPath is where anybody gets the record of a room's newest draw, by which receipts are checked: GET.
 	DrawPath = "/.well-known/vestibule/draw"
 
+	// LanguagePath is a list of languages for a room's page, and with to=CODE chooses one, which is kept in a cookie:
+	// GET. The visitor goes back to the page that led there.
+	LanguagePath = "/.well-known/vestibule/language"
+
 	// CheckDrawPath is a page that repeats the draw of that record in a browser: GET.
 	CheckDrawPath = "/.well-known/vestibule/check-draw"
 )
 
 // ownPaths are those paths, and what answers there.
 var ownPaths = map[string]func(p *ownPages, r *Request, o *Outcome, rooms *snapshot, query string){
+	ClientPath:    (*ownPages).client,
+	WordsPath:     (*ownPages).words,
 	LeavePath:     (*ownPages).leave,
 	AwayPath:      (*ownPages).away,
 	EventsPath:    (*ownPages).listen,
@@ -38,6 +46,7 @@ var ownPaths = map[string]func(p *ownPages, r *Request, o *Outcome, rooms *snaps
 	VerifyPath:    (*ownPages).verify,
 	DrawPath:      (*ownPages).tellDraw,
 	CheckDrawPath: (*ownPages).checkDraw,
+	LanguagePath:  (*ownPages).languages,
 }
 
 // Answers reports whether the edge answers a request for this path and query itself,
@@ -102,7 +111,7 @@ func (p *ownPages) leave(r *Request, o *Outcome, rooms *snapshot, query string) 
 	}
 	p.metrics.count("left")
 	if left != nil && wantsWords(r.Accept) {
-		p.show(r, o, left, statusOK, &waiting.Visitor{Left: true, Now: p.now()})
+		p.show(r, o, left, statusOK, &page.Visitor{Left: true, Now: p.now()})
 		return
 	}
 	o.answerNothing()
@@ -124,7 +133,7 @@ func wantsWords(accept []string) bool {
 func (p *ownPages) ownPage(r *Request, o *Outcome, rooms *snapshot, query, method string) (values url.Values, ok bool) {
 	takes, says := "Leaving takes a POST.", "say that somebody leaves"
 	if method == methodGet {
-		takes, says = "Events take a GET without a body.", "listen"
+		takes, says = "This takes a GET without a body.", "ask for this"
 	}
 	m := rooms.set.Match(r.Host, "/")
 	o.host = m.Host
@@ -197,6 +206,11 @@ func (p *ownPages) listen(r *Request, o *Outcome, rooms *snapshot, query string)
 		return
 	}
 	st := Stay{rm.ID, t}
+	if t.ID == 0 && closed(rm.Room) {
+		// A rejected visitor hears when the room opens. The hub tells streams apart by the ticket.
+		o.Kind, o.Stay, o.Epoch, o.Guest = Listens, Stay{rm.ID, ticket.Ticket{ID: rand.Uint64()}}, rm.Epoch, true
+		return
+	}
 	if !p.Waits(&st) {
 		p.metrics.count("stream_nobody")
 		o.answerNothing()
@@ -232,6 +246,59 @@ func (p *ownPages) checkDraw(r *Request, o *Outcome, _ *snapshot, _ string) {
 	}
 	p.metrics.count("draw")
 	o.says(statusOK, "text/html; charset=utf-8", "public, max-age=60")
-	o.set("Content-Security-Policy", waiting.CheckDrawPolicy)
-	o.Body = append(o.Body[:0], waiting.CheckDraw...)
+	o.set("Content-Security-Policy", page.CheckDrawPolicy)
+	o.Body = append(o.Body[:0], page.CheckDraw...)
+}
+
+// languageCookie keeps the language that a visitor chose, a code of [room.Languages].
+const languageCookie = "vestibule_language"
+
+// languages answers with the list of languages, or keeps the one that is chosen and leads back.
+func (p *ownPages) languages(r *Request, o *Outcome, rooms *snapshot, query string) {
+	values, ok := p.ownPage(r, o, rooms, query, methodGet)
+	if !ok {
+		return
+	}
+	p.metrics.count("language")
+	rm := rooms.rooms[rooms.set.ByName(values.Get("room")).Index]
+	back := values.Get("back")
+	if back == "" {
+		if u, err := url.Parse(r.Referer); err == nil && strings.EqualFold(u.Host, r.Host) {
+			back = u.RequestURI()
+		}
+	}
+	if !isPath(back) {
+		back = rejoin(rm.Room, o.host)
+	}
+	to, ok := page.LangNamed(values.Get("to"))
+	if !ok {
+		shown := rm.page
+		if shown.IsCustom() {
+			shown = page.Builtin()
+		}
+		lang := p.language(r, rm)
+		o.set("Content-Language", lang.Code())
+		o.set("Content-Security-Policy", page.FramedBy(shown.LanguagesPolicy(), rm.FrameAncestors))
+		o.Body = shown.AppendLanguages(o.Body[:0], lang, rm.Name, back)
+		o.answer(statusOK, "text/html; charset=utf-8", sameOrigin)
+		return
+	}
+	cookie := languageCookie + "=" + to.Code() + "; Path=/; Max-Age=31536000" + rm.attributes[rm.index(o.Secure)]
+	o.set("Set-Cookie", cookie)
+	o.set("Location", back)
+	o.Kind, o.Status = Answered, statusSeeOther
+	o.set("Cache-Control", "no-store")
+}
+
+// isPath reports whether a text is a path of this host, and leads to no other.
+func isPath(s string) bool {
+	if len(s) > 2048 || !strings.HasPrefix(s, "/") || len(s) > 1 && (s[1] == '/' || s[1] == '\\') {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] >= 0x7f {
+			return false
+		}
+	}
+	return true
 }

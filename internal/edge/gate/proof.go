@@ -9,11 +9,11 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/origin"
-	"vestibule/internal/proof"
-	"vestibule/internal/room"
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/proof"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/edge/origin"
 )
 
 // ProofHeader carries a proof to a site, and from a site that asks about it at
@@ -53,7 +53,7 @@ type proofOf struct {
 
 type madeProof struct {
 	text string
-	till fleet.Time // it is given again until then
+	till fleettime.Time // it is given again until then
 }
 
 // takeProofs gives a snapshot its keys for proofs, those of the one before while the ring
@@ -116,7 +116,7 @@ func (o *Outcome) Proof() string {
 }
 
 // makeProof makes a proof and remembers it.
-func (s *snapshot) makeProof(of proofOf, t *ticket.Ticket, now fleet.Time) (string, error) {
+func (s *snapshot) makeProof(of proofOf, t *ticket.Ticket, now fleettime.Time) (string, error) {
 	now = max(now, s.ring.Keys[0].SealFrom) // the first key may begin a little ahead of our clock
 	audience := of.origin.URL.String()
 	var text string
@@ -134,7 +134,7 @@ func (s *snapshot) makeProof(of proofOf, t *ticket.Ticket, now fleet.Time) (stri
 	if err != nil {
 		return "", err
 	}
-	m := madeProof{text, fleet.Time(c.Expires * 1000)}
+	m := madeProof{text, fleettime.Time(c.Expires * 1000)}
 	if t == nil || c.Expires < int64(t.Until) {
 		m.till = m.till.Add(-proof.Life / 5) // the site is to have a while left of it
 	}

@@ -6,13 +6,13 @@ import (
 	"strings"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/live"
-	"vestibule/internal/origin"
-	"vestibule/internal/room"
-	"vestibule/internal/rules"
-	"vestibule/internal/ticket"
-	"vestibule/internal/waiting"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/rules"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/edge/origin"
+	"vestibule/internal/edge/sse"
+	"vestibule/internal/page"
 )
 
 const (
@@ -23,8 +23,12 @@ const (
 	TicketHeader = "Vestibule-Ticket"
 
 	// PollHeader marks the question of a waiting page for news. It never reaches
-	// an origin.
+	// an origin. With [PollNow] the question is not held for long.
 	PollHeader = "Vestibule-Poll"
+
+	// PollNow is the value of [PollHeader] from a page that has nothing right to show: it has just been loaded, or
+	// was offline.
+	PollNow = "now"
 )
 
 // Request is what a decision goes by. Header fields are given line by line, as they
@@ -54,6 +58,7 @@ type Request struct {
 	Origin    string
 	CORS      CORS
 	Poll      bool // PollHeader is there
+	PollNow   bool // and says so
 
 	// Lines are all lines of the header, for rules; nil for none.
 	Lines HeaderLines
@@ -142,15 +147,15 @@ func (r *Request) form() form {
 // wantsJSON reports whether the answer is to be JSON: it is asked for, or a script asks
 // and takes anything.
 func (r *Request) wantsJSON() bool {
-	if waiting.PrefersJSON(r.Accept) {
+	if page.PrefersJSON(r.Accept) {
 		return true
 	}
 	byScript := r.FetchDest == "empty" || r.FetchDest == "" && (r.FetchMode == "cors" || r.FetchMode == "same-origin")
 	return byScript && (len(r.Accept) == 0 || len(r.Accept) == 1 && strings.TrimSpace(r.Accept[0]) == "*/*")
 }
 
-// blockedRetry is after how long at least a browser asks again that keeps no cookies:
-// each time it is somebody new.
+// blockedRetry is after how long at least a browser asks again that keeps no cookies: each time it is somebody
+// new. Rejected visitors ask again as late.
 const blockedRetry = time.Minute
 
 // keepsNoCookies reports whether a page of ours has just loaded itself again, and came
@@ -216,14 +221,15 @@ type Outcome struct {
 
 	Stay  Stay   // of which the visitor wants to hear
 	Epoch uint32 // of its room
+	Guest bool   // Stay is no place in the line: the visitor hears of the room alone
 
 	gate    *Gate
-	host    string     // that the visitor named, in canonical form
-	inside  []Stay     // the sessions that let the request in
-	decided fleet.Time // when the last of them did
-	sealed  []sealed   // tickets that the answer brings
-	asked   bool       // rules were, about what
-	placed  bool       // has its country
+	host    string         // that the visitor named, in canonical form
+	inside  []Stay         // the sessions that let the request in
+	decided fleettime.Time // when the last of them did
+	sealed  []sealed       // tickets that the answer brings
+	asked   bool           // rules were, about what
+	placed  bool           // has its country
 	*tools
 }
 
@@ -232,9 +238,9 @@ type tools struct {
 	request Request
 	seals   *ticket.Scratch
 	cookie  []byte
-	packer  waiting.Packer
-	visitor waiting.Visitor // whom the page is for
-	about   rules.Request   // what rules are asked about
+	packer  page.Packer
+	visitor page.Visitor  // whom the page is for
+	about   rules.Request // what rules are asked about
 	rules   rules.Scratch
 }
 
@@ -245,7 +251,7 @@ type Stay struct {
 }
 
 // Place returns the place of the stay.
-func (s *Stay) Place() live.Place { return live.Place{Room: s.Room, Ticket: s.Ticket.ID} }
+func (s *Stay) Place() sse.Place { return sse.Place{Room: s.Room, Ticket: s.Ticket.ID} }
 
 // Begin returns an outcome for one request.
 func (g *Gate) Begin() *Outcome {
@@ -278,7 +284,7 @@ func (o *Outcome) SessionLeft() (left time.Duration, ok bool) {
 	for i := range o.inside {
 		until = min(until, o.inside[i].Ticket.Until)
 	}
-	return fleet.Time(int64(until) * 1000).Sub(o.gate.now()), true
+	return fleettime.Time(int64(until) * 1000).Sub(o.gate.now()), true
 }
 
 // The headers by which a site's answer puts a visitor out, and what they say then. The second

@@ -7,9 +7,10 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/match"
+	"vestibule/internal/core/rules"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
-	"vestibule/internal/rules"
 )
 
 // HeaderLines are the lines of a request's header.
@@ -143,7 +144,7 @@ func (o *Outcome) ask(r *Request, path, query string) {
 	if r.Lines != nil {
 		o.about.Headers = r.Lines.AppendTo(o.about.Headers)
 	}
-	whole := room.Readings(path, func(reading string) bool {
+	whole := match.Readings(path, func(reading string) bool {
 		o.about.Paths = append(o.about.Paths, reading)
 		return true
 	})

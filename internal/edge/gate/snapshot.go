@@ -7,12 +7,12 @@ import (
 	"net/url"
 	"slices"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/edge/origin"
 	"vestibule/internal/node"
-	"vestibule/internal/origin"
-	"vestibule/internal/room"
-	"vestibule/internal/ticket"
-	"vestibule/internal/waiting"
+	"vestibule/internal/page"
 )
 
 // snapshot is everything that a request is judged by, made anew with every change
@@ -38,12 +38,12 @@ type roomState struct {
 	cookie   [2]string // name without and with TLS
 	codec    [2]*ticket.Codec
 	own      cookies // with cookie_domain: those of each host, as before there was one; read where the other is not there
-	page     *waiting.Page
+	page     *page.Page
 	origin   *origin.Origin
-	lang     waiting.Lang // for visitors who name no language that we have
+	lang     page.Lang // for visitors who name no language that we have
 	counters *roomCounters
 	readers  readers
-	sealFrom fleet.Time // from when the ring has a key to seal with
+	sealFrom fleettime.Time // from when the ring has a key to seal with
 
 	attributes [2]string // of the cookies, as Settings say; by index
 
@@ -69,7 +69,11 @@ var sameSite = map[string][2]string{
 // cookieAttributes returns those of a room's cookies, without and with Secure.
 func cookieAttributes(r *room.Room) [2]string {
 	same := sameSite[r.CookieSameSite]
-	return [2]string{"; HttpOnly; SameSite=" + same[0], "; HttpOnly; SameSite=" + same[1] + "; Secure"}
+	secure := "; HttpOnly; SameSite=" + same[1] + "; Secure"
+	if r.CookiePartitioned {
+		secure += "; Partitioned"
+	}
+	return [2]string{"; HttpOnly; SameSite=" + same[0], secure}
 }
 
 // cookieOf is what the cookies of a room are named after.
@@ -94,7 +98,7 @@ func newSnapshot(f *node.Fleet, m *metrics, old *snapshot, log *slog.Logger) *sn
 		}
 	}
 	for _, r := range set.Rooms() {
-		rs := &roomState{Room: r, page: waiting.Builtin(), lang: waiting.LangOf(r.DefaultLanguage), counters: m.room(r.Name), readers: newReaders(r.CORSOrigins), attributes: cookieAttributes(r)}
+		rs := &roomState{Room: r, page: page.Builtin(), lang: page.LangOf(r.DefaultLanguage), counters: m.room(r.Name), readers: newReaders(r.CORSOrigins), attributes: cookieAttributes(r)}
 		if keys {
 			rs.sealFrom = ring.Keys[0].SealFrom
 		}
@@ -166,15 +170,15 @@ func (g *Gate) Origins() []*origin.Origin {
 
 // customPage returns the operator's page of a room, or the built-in one where
 // it is not here yet or broken.
-func customPage(f *node.Fleet, r *room.Room, log *slog.Logger) *waiting.Page {
+func customPage(f *node.Fleet, r *room.Room, log *slog.Logger) *page.Page {
 	text := f.Page(r.WaitingPage)
 	if text == nil {
-		return waiting.Builtin()
+		return page.Builtin()
 	}
-	p, err := waiting.Custom(text)
+	p, err := page.Custom(text)
 	if err != nil { // global checked it before it published it
 		log.Error("custom page refused, the built-in one is shown", slog.String("room", r.Name), slog.Any("error", err))
-		return waiting.Builtin()
+		return page.Builtin()
 	}
 	return p
 }

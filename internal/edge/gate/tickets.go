@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
-	"math"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -12,11 +11,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/lineage"
-	"vestibule/internal/mutant"
-	"vestibule/internal/room"
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/ticket/reuse"
 )
 
 // reader reads the tickets that requests bring.
@@ -60,9 +58,6 @@ func (rd *reader) best(r *Request, seals *ticket.Scratch, rooms *snapshot, rm *r
 // mayLackKeys reports whether there may be tickets under keys that this node has not
 // heard of: its ring is old enough, and the store has not just confirmed it.
 func (rd *reader) mayLackKeys(rooms *snapshot, c *ticket.Codec) bool {
-	if mutant.On(mutant.UnknownKeyOverwritten) {
-		return false
-	}
 	return (!rd.engine.Told() || c.Behind(rd.engine.now())) && !rooms.keysAreNewest()
 }
 
@@ -75,7 +70,7 @@ type opening struct {
 	best  ticket.Ticket
 	tried int
 	newer bool // there is one under a key newer than ours
-	now   fleet.Time
+	now   fleettime.Time
 }
 
 // tryAll opens all values of the cookies called name.
@@ -97,10 +92,6 @@ func (o *opening) try(value string) bool {
 	var t ticket.Ticket
 	err := o.codec.Open(&t, value, o.seals)
 	o.count[ticketKind(err)].Inc()
-	if err != nil && mutant.On(mutant.BadCookieAdmits) {
-		o.best = ticket.Ticket{ID: 1, Epoch: o.rm.Epoch, Admitted: 1, Until: math.MaxUint32}
-		return false
-	}
 	if err != nil {
 		o.newer = o.newer || errors.Is(err, ticket.ErrKey)
 		return true
@@ -170,7 +161,7 @@ func (r *Request) hasCookie(name string) bool {
 }
 
 // seal keeps a ticket for the answer; nothing where the node has no key to seal with.
-func (o *Outcome) seal(rm *roomState, now fleet.Time, t ticket.Ticket, byHeader bool) {
+func (o *Outcome) seal(rm *roomState, now fleettime.Time, t ticket.Ticket, byHeader bool) {
 	if cookie := o.appendCookie(rm, now, &t); len(cookie) > 0 {
 		o.sealed = append(o.sealed, sealed{rm, t, string(cookie), byHeader, o.gate.clock.Now()})
 	}
@@ -182,7 +173,7 @@ const waitingAge = 24 * 60 * 60
 
 // appendCookie returns the Set-Cookie line of a ticket, valid until the next call;
 // nothing where the node has no key to seal with.
-func (o *Outcome) appendCookie(rm *roomState, now fleet.Time, t *ticket.Ticket) []byte {
+func (o *Outcome) appendCookie(rm *roomState, now fleettime.Time, t *ticket.Ticket) []byte {
 	i := rm.index(o.Secure)
 	dst := append(o.cookie[:0], rm.cookie[i]...)
 	dst = append(dst, '=')
@@ -232,13 +223,13 @@ type sealed struct {
 	cookie   string // as Set-Cookie has it
 	byHeader bool   // the client goes by TicketHeader
 
-	at fleet.Mono // when it was decided about: the visitor may have been held before
+	at fleettime.Mono // when it was decided about: the visitor may have been held before
 }
 
 // inFlight is after how long an answer of the site may reach a browser that has gone
 // on with newer tickets: half of the time for which answers are reckoned to be under
 // way.
-const inFlight = lineage.InFlight * time.Second / 2
+const inFlight = reuse.InFlight * time.Second / 2
 
 // Tickets returns the visitor's tickets as lines of the answer's header. They are for
 // the final answer of the site and not for an informational one. Those of an answer

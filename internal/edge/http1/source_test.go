@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/testkit"
+	"vestibule/internal/lab/testkit"
 )
 
 // pairOf returns both ends of a connection.

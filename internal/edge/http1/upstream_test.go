@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/testkit"
+	"vestibule/internal/lab/testkit"
 )
 
 // scripted is a site that answers each request on a connection with the next of these

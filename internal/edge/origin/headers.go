@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/ticket"
 )
 
 // A request is decided by its request line, its Host and its connection. Some

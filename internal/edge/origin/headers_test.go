@@ -10,7 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/ticket"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the lists of deploy/fronts anew")
@@ -56,7 +56,7 @@ func TestFrontsTakeTheSameHeadersOut(t *testing.T) {
 		}
 	}
 	families := append(slices.Clone(headerFamilies), ownFamilies...)
-	const note = "made of internal/origin/headers.go: make golden"
+	const note = "made of internal/edge/origin/headers.go: make golden"
 
 	var nginx strings.Builder
 	nginx.WriteString("# Headers that some sites take for the path, the method, the host, the scheme or the address of a request, and ours.\n# " + note + "\n")
@@ -99,7 +99,7 @@ func TestFrontsTakeTheSameHeadersOut(t *testing.T) {
 // same holds a part of a file, between two lines, or all of it, to what it is to be.
 func same(t *testing.T, name, from, to, want string) {
 	t.Helper()
-	name = "../../deploy/fronts/" + name
+	name = "../../../deploy/fronts/" + name
 	data, err := os.ReadFile(name)
 	if err != nil && !*rewrite {
 		t.Fatal(err)

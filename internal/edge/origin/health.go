@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
 )
 
 const (
@@ -36,7 +36,7 @@ type Origin struct {
 	probing atomic.Bool
 
 	mu    sync.Mutex
-	since fleet.Mono // the first of them
+	since fleettime.Mono // the first of them
 	down  bool
 }
 
@@ -58,7 +58,7 @@ func (o *Origin) answered() bool {
 
 // unanswered notes that a request was not answered, and reports whether the origin is
 // out of order by it.
-func (o *Origin) unanswered(now fleet.Mono) bool {
+func (o *Origin) unanswered(now fleettime.Mono) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := o.failed.Add(1)
@@ -85,10 +85,10 @@ func (o *Origin) Down() bool {
 // Monitor takes note of what becomes of requests, and asks origins that are out of
 // order whether they are back. It is safe for concurrent use.
 type Monitor struct {
-	Transport http.RoundTripper // by which they are asked
-	Origins   func() []*Origin  // all there are at the moment
-	Now       func() fleet.Mono // the reading of a clock
-	Changed   func()            // one is out of order or back, see [Origin.Down]
+	Transport http.RoundTripper     // by which they are asked
+	Origins   func() []*Origin      // all there are at the moment
+	Now       func() fleettime.Mono // the reading of a clock
+	Changed   func()                // one is out of order or back, see [Origin.Down]
 	Log       *slog.Logger
 }
 

@@ -4,11 +4,11 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
 )
 
 func TestDownAndBack(t *testing.T) {
-	const second = fleet.Mono(time.Second)
+	const second = fleettime.Mono(time.Second)
 	for _, c := range []struct {
 		why  string
 		play func(p *Origin) bool

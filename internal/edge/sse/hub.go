@@ -1,7 +1,7 @@
-// Package live tells everybody who waits in a room the same, about once a second.
+// Package sse tells everybody who waits in a room the same, about once a second.
 // A stream counts nobody and admits nobody: both are done by the requests that the
-// page makes meanwhile, whose answers carry a ticket (decision 25).
-package live
+// page makes meanwhile, whose answers carry a ticket (decision 21).
+package sse
 
 import (
 	"bytes"
@@ -13,9 +13,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"vestibule/internal/clientaddr"
-	"vestibule/internal/room"
-	"vestibule/internal/waiting"
+	"vestibule/internal/core/room"
+	"vestibule/internal/edge/clientaddr"
+	"vestibule/internal/page"
 )
 
 const (
@@ -161,7 +161,7 @@ func (h *Hub) Add(s *Stream, epoch uint32, msg []byte, begin func() error) error
 		return err
 	}
 	if old := h.places[s.Place]; old != nil {
-		h.end(old, Replaced, waiting.AppendOver(nil, waiting.OverPoll))
+		h.end(old, Replaced, page.AppendOver(nil, page.OverPoll))
 	}
 	c := h.rooms[s.Room]
 	if c == nil {
@@ -202,7 +202,7 @@ func (h *Hub) Finish(p Place) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if s := h.places[p]; s != nil {
-		h.end(s, Over, waiting.AppendOver(nil, waiting.OverAsk))
+		h.end(s, Over, page.AppendOver(nil, page.OverAsk))
 	}
 }
 
@@ -290,7 +290,7 @@ func (h *Hub) broadcastRoom(id room.ID, tell func(room.ID, uint32) ([]byte, bool
 
 	h.mu.Lock()
 	if !ok {
-		last := waiting.AppendOver(nil, waiting.OverAsk)
+		last := page.AppendOver(nil, page.OverAsk)
 		for len(c.members) > 0 {
 			h.end(c.members[len(c.members)-1], Over, last)
 		}

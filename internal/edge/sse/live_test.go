@@ -1,4 +1,4 @@
-package live
+package sse
 
 import (
 	"bufio"
@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"
 
-	"vestibule/internal/room"
-	"vestibule/internal/testkit"
+	"vestibule/internal/core/room"
+	"vestibule/internal/lab/testkit"
 )
 
 var eventually = testkit.Eventually

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/audit"
-	"vestibule/internal/testkit"
+	"vestibule/internal/global/audit"
+	"vestibule/internal/lab/testkit"
 )
 
 // verify walks a chain and returns how many entries are good, and what is wrong.

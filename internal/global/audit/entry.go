@@ -18,7 +18,7 @@ import (
 	"fmt"
 	"time"
 
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
 )
 
 // By is who makes a change.

@@ -8,14 +8,8 @@ import (
 	mathrand "math/rand/v2"
 	"time"
 
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
 )
-
-// Stored is an entry as the stream holds it.
-type Stored struct {
-	Sequence uint64
-	Data     []byte
-}
 
 // Stream is where entries are kept, and from where nobody deletes any. Its methods are safe for
 // concurrent use.
@@ -30,7 +24,7 @@ type Stream interface {
 
 	// Read returns up to n entries from a sequence on, the oldest first: of one subject, or of
 	// all for "". What it returns may be stale.
-	Read(ctx context.Context, from uint64, n int, subject string) ([]Stored, error)
+	Read(ctx context.Context, from uint64, n int, subject string) ([]wire.AuditEntry, error)
 }
 
 // Journal adds entries to a stream. Any number of journals may, at several nodes. Its methods

@@ -11,7 +11,7 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
-	"vestibule/internal/control/api"
+	"vestibule/internal/global/control/api"
 )
 
 // Principal is who asks.

@@ -15,10 +15,11 @@ import (
 	"time"
 	"unicode"
 
-	"vestibule/internal/audit"
-	"vestibule/internal/control/api"
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/global/audit"
+	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/roomstore"
 )
 
 // operationID returns the id of an operation as the document has it, of its name in Go.
@@ -71,7 +72,7 @@ func raw(v any) (json.RawMessage, error) {
 type auditService struct{ journal *audit.Journal }
 
 // readEntries returns n entries from a sequence on, or up to the newest.
-func (s *auditService) readEntries(ctx context.Context, from uint64, n int) (out []audit.Stored, err error) {
+func (s *auditService) readEntries(ctx context.Context, from uint64, n int) (out []wire.AuditEntry, err error) {
 	for n > 0 {
 		some, err := s.journal.Read(ctx, from, n, "")
 		if err != nil {

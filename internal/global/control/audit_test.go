@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/audit"
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/global/audit"
+	"vestibule/internal/global/roomstore"
 )
 
 // list returns the result of a list, by the names of its fields.
@@ -147,7 +148,7 @@ func TestARoomIsRestored(t *testing.T) {
 	}
 	// A page that is not kept any more is said.
 	f.docs.mu.Lock()
-	delete(f.docs.data, roomstore.PageDocument(roomstore.Hash([]byte("<p>one"))))
+	delete(f.docs.data, roomdoc.PageDocument(roomdoc.Hash([]byte("<p>one"))))
 	f.docs.mu.Unlock()
 	if a := restore(2); a.code != 400 || !strings.Contains(a.Errors[0].Message, "not kept any more") {
 		t.Errorf("without its page: %+v", a)

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"vestibule/internal/control/api"
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
-	"vestibule/internal/waiting/checkpage"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/global/control/api"
+	"vestibule/internal/page/checkpage"
 )
 
 // faults collects everything that is wrong with a body, each with its JSON pointer.
@@ -254,7 +254,7 @@ func readPage(g *given, v json.RawMessage) bool {
 		g.faults.add("/custom_page_html", "custom_page_html: %v", err)
 		return false
 	}
-	g.page, g.settings.WaitingPage = []byte(text), roomstore.Hash([]byte(text))
+	g.page, g.settings.WaitingPage = []byte(text), roomdoc.Hash([]byte(text))
 	return true
 }
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"sync"
 
-	"vestibule/internal/control/api"
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
+	"vestibule/internal/core/room"
+	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/roomstore"
 )
 
 // Rooms is where rooms are kept: a [roomstore.Store].

@@ -17,14 +17,15 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/audit"
-	"vestibule/internal/control/api"
-	"vestibule/internal/draw"
-	"vestibule/internal/fleet"
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
-	"vestibule/internal/testkit"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/global/audit"
+	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/roomstore"
+	"vestibule/internal/lab/testkit"
 )
 
 // shelf keeps documents in memory.
@@ -112,7 +113,7 @@ func start(t testing.TB) *fixture {
 	f.api = New(Options{
 		Name: "global-1", Audit: audit.NewJournal(f.audit), Rooms: f.rooms, Docs: f.docs, Log: log,
 		Page: func(ctx context.Context, hash string) ([]byte, error) {
-			data, _, err := f.docs.Get(ctx, roomstore.PageDocument(hash))
+			data, _, err := f.docs.Get(ctx, roomdoc.PageDocument(hash))
 			return data, err
 		},
 		Fleet: func() api.Fleet {
@@ -129,7 +130,7 @@ func start(t testing.TB) *fixture {
 			}
 			return Numbers{Active: 7, Waiting: 3, Longest: 61, Complete: true, At: time.Unix(1795353281, 0)}, id != 0
 		},
-		Shared: f.docs, Controls: func() *room.Controls { return f.controls }, Board: func() *draw.Board { return f.board }, Draws: func() error { return f.draws }, Time: func() fleet.Time { return fleet.TimeOf(time.Now()) },
+		Shared: f.docs, Controls: func() *room.Controls { return f.controls }, Board: func() *draw.Board { return f.board }, Draws: func() error { return f.draws }, Time: func() fleettime.Time { return fleettime.TimeOf(time.Now()) },
 	})
 	for _, role := range roles {
 		value, err := f.api.Make(t.Context(), "a "+string(role), role)

@@ -11,12 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"vestibule/internal/audit"
-	"vestibule/internal/control/api"
-	"vestibule/internal/draw"
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/global/audit"
+	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/roomstore"
 )
 
 const (

@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
+	"vestibule/internal/core/room"
+	"vestibule/internal/global/roomstore"
 )
 
 // made makes the room shop and returns its id.

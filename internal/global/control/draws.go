@@ -8,10 +8,10 @@ import (
 	"slices"
 	"time"
 
-	"vestibule/internal/control/api"
-	"vestibule/internal/draw"
-	"vestibule/internal/fleet"
-	"vestibule/internal/room"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/global/control/api"
 )
 
 // leastDraw is how long an event with a draw must be away when it is given: its commit is to be public before entries close.
@@ -118,7 +118,7 @@ func (s *eventService) GetDraw(_ context.Context, q api.GetDrawRequestObject) (a
 
 // showDraw returns what is public of a draw as the API shows it.
 func showDraw(n *draw.Notice) (out api.Draw, err error) {
-	at := func(t fleet.Time) *time.Time {
+	at := func(t fleettime.Time) *time.Time {
 		if t == 0 || t == draw.Never {
 			return nil
 		}

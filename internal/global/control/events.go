@@ -10,11 +10,12 @@ import (
 	"strings"
 	"time"
 
-	"vestibule/internal/control/api"
-	"vestibule/internal/draw"
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
-	"vestibule/internal/waiting/checkpage"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/roomstore"
+	"vestibule/internal/page/checkpage"
 )
 
 // moment shows a time in Unix milliseconds.
@@ -320,7 +321,7 @@ func readEvent(body json.RawMessage, over room.Event, whole bool) *givenEvent {
 				ok = false
 				break
 			}
-			e.Page, g.page = roomstore.Hash([]byte(text)), []byte(text)
+			e.Page, g.page = roomdoc.Hash([]byte(text)), []byte(text)
 		case "turnstile_mode":
 			ok = onlyText(at, "invisible")(&given{}, v) || g.unserved(at, "invisible")
 		case "turnstile_action":

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/draw"
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/fleettime"
 )
 
 // in is so long from now, as bodies write it.
@@ -193,7 +193,7 @@ func TestAnEventWithADraw(t *testing.T) {
 	if a := f.ask(Viewer, "GET", show, ""); a.code != 404 {
 		t.Errorf("before anything is public: %+v", a)
 	}
-	start := fleet.TimeOf(time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC))
+	start := fleettime.TimeOf(time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC))
 	n := draw.Announce(start.Add(-time.Hour), draw.Event{Room: id, ID: event, Start: start, End: start.Add(time.Hour)}, draw.Secret{1}, draw.BeaconNone)
 	f.board = &draw.Board{Version: 1, Notices: []*draw.Notice{n}}
 	a := f.ask(Viewer, "GET", show, "")

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"vestibule/internal/room"
+	"vestibule/internal/core/room"
 )
 
 // FuzzRoomBodies: whatever a body or a path is, the answer is in the envelope and never 500, and what

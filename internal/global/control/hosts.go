@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"vestibule/internal/control/api"
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
+	"vestibule/internal/core/room"
+	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/roomstore"
 )
 
 // hostService answers for the sites behind hosts.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
-	"vestibule/internal/control/api"
-	"vestibule/internal/waiting"
-	"vestibule/internal/waiting/checkpage"
+	"vestibule/internal/global/control/api"
+	"vestibule/internal/page"
+	"vestibule/internal/page/checkpage"
 )
 
 // previews are pages that are shown to whoever has their address. They are kept by the candidate
@@ -24,7 +24,7 @@ type previews struct {
 }
 
 type preview struct {
-	page  *waiting.Page
+	shown *page.Page
 	until time.Time
 }
 
@@ -51,8 +51,8 @@ func (p *previews) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	state := r.URL.Query().Get("state")
-	visitor := waiting.Samples[0].Visitor
-	for _, s := range waiting.Samples {
+	visitor := page.Samples[0].Visitor
+	for _, s := range page.Samples {
 		if s.Name == state {
 			visitor = s.Visitor
 		}
@@ -60,8 +60,8 @@ func (p *previews) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	visitor.Nonce = rand.Text()
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	// An origin of its own: whatever the page's scripts are, they see nothing of this one.
-	w.Header().Set("Content-Security-Policy", "sandbox allow-scripts; "+v.page.Policy(visitor.Nonce, ""))
-	if _, err := w.Write(v.page.Render(nil, &visitor)); err != nil {
+	w.Header().Set("Content-Security-Policy", "sandbox allow-scripts; "+v.shown.Policy(visitor.Nonce, ""))
+	if _, err := w.Write(v.shown.Render(nil, &visitor)); err != nil {
 		return // they went away
 	}
 }
@@ -75,11 +75,11 @@ func (p *previews) WaitingRoomCreateACustomWaitingRoomPagePreview(ctx context.Co
 	}
 	var f faults
 	text, ok := f.text("/custom_html", f.object("", *q.Body)["custom_html"])
-	page := waiting.Builtin()
+	shown := page.Builtin()
 	if ok && text != "" {
 		_, err := checkpage.Check([]byte(text))
 		if err == nil {
-			page, err = waiting.Custom([]byte(text))
+			shown, err = page.Custom([]byte(text))
 		}
 		if err != nil {
 			f.add("/custom_html", "custom_html: %v", err)
@@ -90,7 +90,7 @@ func (p *previews) WaitingRoomCreateACustomWaitingRoomPagePreview(ctx context.Co
 	}
 	id := strings.ToLower(rand.Text())
 	p.mu.Lock()
-	p.pages.Add(id, preview{page, p.now().Add(previewFor)})
+	p.pages.Add(id, preview{shown, p.now().Add(previewFor)})
 	p.mu.Unlock()
 	a := api.PreviewAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}}
 	base, _ := ctx.Value(previewHost{}).(string)

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"vestibule/internal/control/api"
-	"vestibule/internal/room"
+	"vestibule/internal/core/room"
+	"vestibule/internal/global/control/api"
 )
 
 // releaseService answers for releases of rooms that are paused.

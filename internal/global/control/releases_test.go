@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/room"
+	"vestibule/internal/core/room"
 )
 
 // keyed sends a request with an idempotency key, and returns the status and the body.

@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"strings"
 
-	"vestibule/internal/control/api"
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
+	"vestibule/internal/core/room"
+	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/roomstore"
 )
 
 // roomService answers for the rooms themselves.

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"vestibule/internal/control/api"
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
+	"vestibule/internal/core/room"
+	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/roomstore"
 )
 
 // ruleService answers for the rules of rooms.

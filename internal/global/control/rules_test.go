@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
+	"vestibule/internal/core/room"
+	"vestibule/internal/global/roomstore"
 )
 
 // listed returns the expressions of an answer, and the rule that has one.

@@ -10,12 +10,12 @@ import (
 	"path"
 	"time"
 
-	"vestibule/internal/audit"
-	"vestibule/internal/control/api"
-	"vestibule/internal/draw"
-	"vestibule/internal/fleet"
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/global/audit"
+	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/roomstore"
 )
 
 // Prefix is the path below which the API answers.
@@ -72,13 +72,13 @@ type Options struct {
 	Controls func() *room.Controls // those that this node goes by, nil for none
 	Board    func() *draw.Board    // what is public of draws, nil for nothing
 	Draws    func() error          // why no draw can be made now, and no room be random: an edge may not know how; nil where it can
-	Time     func() fleet.Time     // fleet time, as far as this node knows it
+	Time     func() fleettime.Time // fleet time, as far as this node knows it
 }
 
 // clock tells the time.
 type clock struct {
-	time func() fleet.Time // fleet time, as far as this node knows it
-	now  func() time.Time  // the machine's
+	time func() fleettime.Time // fleet time, as far as this node knows it
+	now  func() time.Time      // the machine's
 }
 
 // fleet returns fleet time in Unix milliseconds.

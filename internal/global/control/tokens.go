@@ -18,10 +18,10 @@ import (
 	"time"
 	"unicode"
 
-	"vestibule/internal/audit"
-	"vestibule/internal/control/api"
-	"vestibule/internal/roomstore"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/global/audit"
+	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/roomstore"
 )
 
 // Documents is where tokens are kept: a store that globals alone may read.

@@ -9,11 +9,12 @@ import (
 	"net/http"
 	"slices"
 
-	"vestibule/internal/control/api"
-	"vestibule/internal/room"
-	"vestibule/internal/roomfile"
-	"vestibule/internal/roomstore"
-	"vestibule/internal/waiting/checkpage"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/core/room/roomfile"
+	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/roomstore"
+	"vestibule/internal/page/checkpage"
 )
 
 // maxImport bounds the body of an import: the largest rooms file, escaped, and some pages.
@@ -85,7 +86,7 @@ func pagesOf(rooms []room.Settings, pages map[string]string, f *faults) map[stri
 					f.add("/pages", "%s: %v", short(*name), err)
 				}
 			}
-			*name = roomstore.Hash([]byte(page))
+			*name = roomdoc.Hash([]byte(page))
 		})
 	}
 	return files

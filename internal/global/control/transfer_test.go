@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"vestibule/internal/room"
-	"vestibule/internal/roomfile"
-	"vestibule/internal/roomstore"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomfile"
+	"vestibule/internal/global/roomstore"
 )
 
 // load imports a file, and returns what was answered.

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"vestibule/internal/control/api"
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
+	"vestibule/internal/core/room"
+	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/roomstore"
 )
 
 func asFaults(err error) (room.Faults, bool) { return errors.AsType[room.Faults](err) }

@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"time"
 
-	"vestibule/internal/control/api"
-	"vestibule/internal/draw"
-	"vestibule/internal/room"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/room"
+	"vestibule/internal/global/control/api"
 )
 
 // zoneService answers for the zone.

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"vestibule/internal/audit"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/global/audit"
 )
 
 // ErrUnknown says that it is not known whether a change was made.

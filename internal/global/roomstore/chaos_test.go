@@ -17,11 +17,12 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"vestibule/internal/audit"
-	"vestibule/internal/natsbus"
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
-	"vestibule/internal/testkit"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/global/audit"
+	"vestibule/internal/global/roomstore"
+	"vestibule/internal/lab/testkit"
+	"vestibule/internal/node/natsbus"
 )
 
 var allChanges = flag.Int("changes", 40, "changes that writers make while servers are killed")
@@ -238,10 +239,10 @@ func TestChangesWhileServersAreKilled(t *testing.T) {
 		}
 		// What the store says at this moment is a set that nodes take.
 		look, cancel := context.WithTimeout(ctx, time.Second) // a question to a server that was killed is not answered
-		head, _, err := docs.Get(look, roomstore.RoomsDocument)
+		head, _, err := docs.Get(look, roomdoc.RoomsDocument)
 		if cancel(); err == nil {
 			looks++
-			if version, doc, err := roomstore.DecodeRooms(head); err != nil {
+			if version, doc, err := roomdoc.DecodeRooms(head); err != nil {
 				broken++
 			} else if _, err := room.NewSet(doc, version); err != nil {
 				broken++

@@ -1,60 +1,28 @@
 package roomstore
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
-	"vestibule/internal/room"
-	"vestibule/internal/strictjson"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/core/strictjson"
 )
 
 // The keys of the store. PROTOCOL.md has their forms.
 const (
-	// RoomsDocument is what every node follows, also those of release 0.1.0.
-	RoomsDocument = "rooms"
-
 	// OwnedDocument is the state: the rooms with their owners. Writers compare and set it.
 	OwnedDocument = "rooms.owned"
-
-	sectionPrefix = "section."
-	pagePrefix    = "page."
 )
 
-// SectionDocument names the section with this content hash.
-func SectionDocument(hash string) string { return sectionPrefix + hash }
-
-// PageDocument names the page with this content hash.
-func PageDocument(hash string) string { return pagePrefix + hash }
-
-// byContent reports whether a key is named by its content: a page or a section.
-func byContent(key string) bool {
-	return strings.HasPrefix(key, sectionPrefix) || strings.HasPrefix(key, pagePrefix)
-}
-
-// Hash names a content.
-func Hash(content []byte) string {
-	sum := sha256.Sum256(content)
-	return hex.EncodeToString(sum[:16])
-}
-
 const (
-	// MaxSections bounds the sections of a document.
-	MaxSections = 256
-
 	// SectionBytes is how large a compressed section may be.
 	SectionBytes = 256 << 10
 
 	// partBytes is how large a part is meant to be before it is compressed: a change of one
 	// room writes one part.
 	partBytes = 128 << 10
-
-	// MaxUnpacked bounds what all sections of a document may unpack to: the rooms and
-	// their marks.
-	MaxUnpacked = room.MaxDocumentBytes + 8<<20
 
 	// maxChanges is how many ids of changes a state remembers, so that a writer who was not
 	// told whether its change was written can find out.
@@ -75,53 +43,6 @@ type TooLargeError struct {
 
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("%s: %d bytes, at most %d can be stored", e.What, e.Size, e.Limit)
-}
-
-// Head is the rooms document as it is stored: plain as long as it fits one value, else the names
-// of its sections. Release 0.1.0 reads the plain form only.
-type Head struct {
-	Version  uint64          `json:"version"`
-	Document json.RawMessage `json:"document,omitempty"`
-	Sections []string        `json:"sections,omitempty"`
-}
-
-// EncodeRooms returns the plain rooms document.
-func EncodeRooms(version uint64, d room.Document) ([]byte, error) {
-	data, err := room.EncodeDocument(d)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(Head{Version: version, Document: data})
-}
-
-// DecodeRooms reads a plain rooms document.
-func DecodeRooms(data []byte) (uint64, room.Document, error) {
-	h, err := DecodeHead(data)
-	if err != nil {
-		return 0, room.Document{}, err
-	}
-	if len(h.Sections) > 0 {
-		return 0, room.Document{}, errors.New("rooms document: sections: must be absent here")
-	}
-	doc, err := room.DecodeDocument(h.Document)
-	return h.Version, doc, err
-}
-
-// DecodeHead reads a rooms document of either form. It does not read the document in it.
-func DecodeHead(data []byte) (Head, error) {
-	var h Head
-	if err := strictjson.Decode(data, &h); err != nil {
-		return h, fmt.Errorf("rooms document: %w", err)
-	}
-	switch {
-	case h.Version == 0:
-		return h, errors.New("rooms document: version: must be at least 1")
-	case len(h.Document) > 0 && len(h.Sections) > 0:
-		return h, errors.New("rooms document: sections: must be absent beside a document")
-	case len(h.Sections) > MaxSections:
-		return h, fmt.Errorf("rooms document: sections: must be at most %d, got %d", MaxSections, len(h.Sections))
-	}
-	return h, nil
 }
 
 // owned is the owned document as it is stored.
@@ -163,8 +84,8 @@ func decodeOwned(data []byte) (owned, error) {
 		err = errors.New("version: must be 1 to 2^53")
 	case (len(o.Content) > 0) == (len(o.Sections) > 0):
 		err = errors.New("content, sections: exactly one must be there")
-	case len(o.Sections) > MaxSections:
-		err = fmt.Errorf("sections: must be at most %d, got %d", MaxSections, len(o.Sections))
+	case len(o.Sections) > roomdoc.MaxSections:
+		err = fmt.Errorf("sections: must be at most %d, got %d", roomdoc.MaxSections, len(o.Sections))
 	case len(o.Changes) > maxChanges:
 		err = fmt.Errorf("changes: must be at most %d, got %d", maxChanges, len(o.Changes))
 	}
@@ -182,7 +103,7 @@ func (o *owned) assemble(get func(hash string, most int) (*part, error)) (*State
 	if s.outbox, err = readOutbox(o.Outbox); err != nil {
 		return nil, fmt.Errorf("rooms.owned: outbox: %w", err)
 	}
-	left := MaxUnpacked
+	left := roomdoc.MaxUnpacked
 	add := func(p *part) {
 		left -= p.size
 		s.parts = append(s.parts, p)
@@ -202,7 +123,7 @@ func (o *owned) assemble(get func(hash string, most int) (*part, error)) (*State
 		}
 		add(p)
 		if max(len(s.Rooms), len(s.Hosts)) > room.MaxRooms || left < 0 {
-			return nil, fmt.Errorf("rooms.owned: more than %d rooms or hosts, or %d bytes", room.MaxRooms, MaxUnpacked)
+			return nil, fmt.Errorf("rooms.owned: more than %d rooms or hosts, or %d bytes", room.MaxRooms, roomdoc.MaxUnpacked)
 		}
 	}
 	s.sort()
@@ -233,7 +154,7 @@ func pack(s *State, limit int, reuse []*part) (*packed, error) {
 	for _, part := range parts {
 		size += part.size
 	}
-	rooms := Head{Version: s.Version}
+	rooms := roomdoc.Head{Version: s.Version}
 	if size <= 4*limit || size > room.MaxDocumentBytes { // else it does not fit one value, whatever the marks take
 		doc, err := room.EncodeDocument(s.Document())
 		if err != nil {
@@ -281,10 +202,10 @@ func Pack(version uint64, d room.Document, limit int) (map[string][]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	out := map[string][]byte{RoomsDocument: p.rooms}
+	out := map[string][]byte{roomdoc.RoomsDocument: p.rooms}
 	if !p.whole {
 		for _, part := range p.parts {
-			out[SectionDocument(part.hash)] = part.data
+			out[roomdoc.SectionDocument(part.hash)] = part.data
 		}
 	}
 	return out, nil

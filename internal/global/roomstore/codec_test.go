@@ -13,8 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	"vestibule/internal/room"
-	"vestibule/internal/testkit"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/lab/testkit"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -113,11 +114,11 @@ func TestStoredAndReadBack(t *testing.T) {
 				t.Errorf("%d rooms, %d bytes: read back %d, not what was stored", n, limit, len(got.Rooms))
 			}
 			// What nodes read is the same rooms, without owners: as 0.1.0 reads them where they fit.
-			h, err := DecodeHead(p.rooms)
+			h, err := roomdoc.DecodeHead(p.rooms)
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := EncodeRooms(s.Version, s.Document())
+			want, err := roomdoc.EncodeRooms(s.Version, s.Document())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -165,7 +166,7 @@ func TestGoldenFiles(t *testing.T) {
 		}
 		files := map[string][]byte{name + ".owned.json": p.owned, name + ".rooms.json": p.rooms}
 		for i, part := range p.parts {
-			plain, err := unpack(part.data, MaxUnpacked)
+			plain, err := roomdoc.Unpack(part.data, roomdoc.MaxUnpacked)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -241,7 +242,7 @@ func TestWhatIsNoStateIsRefused(t *testing.T) {
 		}
 		return string(data)
 	}
-	bomb, err := json.Marshal(owned{Format: 1, Version: 1, Content: compressed(t, make([]byte, MaxUnpacked+1))})
+	bomb, err := json.Marshal(owned{Format: 1, Version: 1, Content: compressed(t, make([]byte, roomdoc.MaxUnpacked+1))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +258,7 @@ func TestWhatIsNoStateIsRefused(t *testing.T) {
 		{`{"format":1,"version":1,"sections":["a"],"more":1}`, "unknown field"},
 		{`{"format":1,"version":1,"sections":["a"]}{}`, "data after"},
 		{`{"format":2,"version":1,"more":true}`, "update it"},
-		{`{"format":1,"version":1,"sections":["` + strings.Repeat(`a","`, MaxSections) + `a"]}`, "at most 256"},
+		{`{"format":1,"version":1,"sections":["` + strings.Repeat(`a","`, roomdoc.MaxSections) + `a"]}`, "at most 256"},
 		{`{"format":1,"version":1,"changes":["` + strings.Repeat(`a","`, maxChanges) + `a"],"sections":["a"]}`, "at most 128"},
 		{whole(`{` + doc + `,"more":1}`), "unknown field"},
 		{whole(`{"rooms":[{"owner":"file","created":1,"changed":1,"revision":1}],` + doc + `}`), "not as many"},
@@ -280,7 +281,7 @@ func TestWhatIsNoStateIsRefused(t *testing.T) {
 func TestManySmallBombsAreBounded(t *testing.T) {
 	plain := []byte(`{"rooms":[],"hosts":[],"document":{"rooms":[],"hosts":[]}` + strings.Repeat(" ", 1<<20) + `}`)
 	data := compressed(t, plain)
-	hash := Hash(plain)
+	hash := roomdoc.Hash(plain)
 	o := owned{Format: 1, Version: 1, Sections: slices.Repeat([]string{hash}, 200)}
 	made := 0
 	_, err := o.assemble(func(_ string, most int) (*part, error) {
@@ -290,7 +291,7 @@ func TestManySmallBombsAreBounded(t *testing.T) {
 		}
 		return p, err
 	})
-	if err == nil || made > MaxUnpacked {
+	if err == nil || made > roomdoc.MaxUnpacked {
 		t.Errorf("%d bytes were made of %d, %v", made, 200*len(data), err)
 	}
 }
@@ -302,7 +303,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		plain, err := unpack(p.parts[0].data, MaxUnpacked)
+		plain, err := roomdoc.Unpack(p.parts[0].data, roomdoc.MaxUnpacked)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -317,7 +318,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			o = owned{Format: 1, Version: 1, Content: data}
 		}
-		got, err := o.assemble(func(string, int) (*part, error) { return decodePart("", data, MaxUnpacked) })
+		got, err := o.assemble(func(string, int) (*part, error) { return decodePart("", data, roomdoc.MaxUnpacked) })
 		if err != nil {
 			return
 		}

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"vestibule/internal/room"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
 )
 
 // Draft is a change that one owner makes to a state. It holds that owner's rooms and hosts
@@ -204,8 +205,8 @@ func (d *Draft) TakeOver() {
 // AddPage brings in a custom waiting page, stored before the rooms that name it, and returns
 // the name that rooms give it. The label stands in errors about it.
 func (d *Draft) AddPage(label string, content []byte) (name string) {
-	name = Hash(content)
-	d.pages[name] = page{label, packPage(content)}
+	name = roomdoc.Hash(content)
+	d.pages[name] = page{label, roomdoc.PackPage(content)}
 	return name
 }
 

@@ -12,10 +12,11 @@ import (
 
 	"go.uber.org/goleak"
 
-	"vestibule/internal/natsbus"
-	"vestibule/internal/natsbus/embedded"
-	"vestibule/internal/room"
-	"vestibule/internal/roomstore"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/global/roomstore"
+	"vestibule/internal/node/natsbus"
+	"vestibule/internal/node/natsbus/embedded"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -141,11 +142,11 @@ func TestEightWritersLoseNothing(t *testing.T) {
 	if want := (writers - 1) * changes; rooms["shared"] < want || rooms["shared"] > want+maybe || rooms["file"] != changes || len(rooms) != want+3 {
 		t.Errorf("shared was changed %d times and there are %d rooms, want %d; the file says %d", rooms["shared"], len(rooms), want, rooms["file"])
 	}
-	head, _, err := docs.Get(ctx, roomstore.RoomsDocument)
+	head, _, err := docs.Get(ctx, roomdoc.RoomsDocument)
 	if err != nil {
 		t.Fatal(err)
 	}
-	version, doc, err := roomstore.DecodeRooms(head)
+	version, doc, err := roomdoc.DecodeRooms(head)
 	if err != nil || version != last.Version || len(doc.Rooms) != len(last.Rooms) {
 		t.Errorf("nodes are told version %d with %d rooms, want %d with %d: %v", version, len(doc.Rooms), last.Version, len(last.Rooms), err)
 	}

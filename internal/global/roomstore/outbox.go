@@ -11,9 +11,10 @@ import (
 	"slices"
 	"time"
 
-	"vestibule/internal/audit"
-	"vestibule/internal/room"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/global/audit"
 )
 
 // Every change of the rooms has its entry in the audit stream. The two are different streams,
@@ -253,7 +254,7 @@ func (s *Store) keepPages(ctx context.Context, base, next *State) error {
 	for _, r := range base.Rooms {
 		for page := range r.EachPage {
 			if !named[page] {
-				named[page], left = true, append(left, PageDocument(page))
+				named[page], left = true, append(left, roomdoc.PageDocument(page))
 			}
 		}
 	}

@@ -5,25 +5,26 @@ import (
 	"strings"
 	"testing"
 
-	"vestibule/internal/room"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
 )
 
 // TestPagesOfAllSizes: a page that release 0.1.0 may have is stored as it is, larger ones packed, and
 // nothing is taken for a page that is another one.
 func TestPagesOfAllSizes(t *testing.T) {
-	for _, size := range []int{0, 1, plainPage, plainPage + 1, room.MaxPageBytes} {
+	for _, size := range []int{0, 1, roomdoc.PlainPage, roomdoc.PlainPage + 1, room.MaxPageBytes} {
 		page := []byte(strings.Repeat("<p>wait</p>", size/11+1)[:size])
 		d := NewDraft(&State{}, File)
 		hash := d.AddPage("p", page)
 		stored := d.pages[hash].content
-		if hash != Hash(page) || (size <= plainPage) != bytes.Equal(stored, page) || len(stored) > plainPage {
+		if hash != roomdoc.Hash(page) || (size <= roomdoc.PlainPage) != bytes.Equal(stored, page) || len(stored) > roomdoc.PlainPage {
 			t.Errorf("%d bytes are stored as %d", size, len(stored))
 		}
-		if got, err := DecodePage(hash, stored); err != nil || !bytes.Equal(got, page) {
+		if got, err := roomdoc.DecodePage(hash, stored); err != nil || !bytes.Equal(got, page) {
 			t.Errorf("%d bytes are read as %d: %v", size, len(got), err)
 		}
-		for _, bad := range [][]byte{nil, {}, []byte("x"), stored[:len(stored)/2], compress([]byte("another")), compress(append(bytes.Clone(page), make([]byte, room.MaxPageBytes)...))} {
-			if got, err := DecodePage(hash, bad); err == nil && !bytes.Equal(got, page) {
+		for _, bad := range [][]byte{nil, {}, []byte("x"), stored[:len(stored)/2], roomdoc.Compress([]byte("another")), roomdoc.Compress(append(bytes.Clone(page), make([]byte, room.MaxPageBytes)...))} {
+			if got, err := roomdoc.DecodePage(hash, bad); err == nil && !bytes.Equal(got, page) {
 				t.Errorf("%d bytes: read from something else", size)
 			} else if err == nil && size > 0 {
 				t.Errorf("%d bytes: no error", size)

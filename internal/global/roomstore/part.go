@@ -1,16 +1,14 @@
 package roomstore
 
 import (
-	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
-	"vestibule/internal/room"
-	"vestibule/internal/strictjson"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/core/strictjson"
 )
 
 // part is a share of a state as it is stored: the rooms and hosts of which the leading bits of
@@ -53,107 +51,18 @@ func encodePart(rooms []*Room, hosts []*Host) (*part, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &part{rooms: rooms, hosts: hosts, hash: Hash(plain), size: len(plain), data: compress(plain)}, nil
-}
-
-// compress is the opposite of unpack.
-func compress(plain []byte) []byte {
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	if _, err := z.Write(plain); err != nil {
-		panic(err) // a buffer takes everything
-	}
-	if err := z.Close(); err != nil {
-		panic(err)
-	}
-	return b.Bytes()
-}
-
-// plainPage is up to how many bytes a waiting page is stored as it is, so that nodes of
-// release 0.1.0 can read it. They take larger ones for missing and show the built-in page.
-const plainPage = 180 << 10
-
-// usualMessage is how large a value NATS servers take by default, in bytes, with room for what
-// goes around it.
-const usualMessage = 1<<20 - 1<<10
-
-// PageDoubts tells for whom a waiting page may be too large, nothing for nobody.
-func PageDoubts(content []byte) []string {
-	if len(content) <= plainPage {
-		return nil
-	}
-	if n := len(packPage(content)); n > usualMessage {
-		return []string{fmt.Sprintf("%d bytes, and %d with gzip: more than NATS servers take by default (1 MB); it is refused when it is to be stored, unless their max_payload is larger", len(content), n)}
-	}
-	return []string{fmt.Sprintf("%d bytes: nodes of release 0.1.0 show the built-in page where it is larger than %d", len(content), plainPage)}
-}
-
-func packPage(content []byte) []byte {
-	if len(content) <= plainPage {
-		return content
-	}
-	return compress(content)
-}
-
-// DecodePage returns the waiting page with this content hash from what is stored of it.
-func DecodePage(hash string, data []byte) ([]byte, error) {
-	if Hash(data) == hash {
-		return data, nil
-	}
-	page, err := unpack(data, room.MaxPageBytes)
-	if err != nil || Hash(page) != hash {
-		return nil, errContent
-	}
-	return page, nil
-}
-
-// unpack returns at most so many bytes of what was compressed.
-func unpack(data []byte, most int) ([]byte, error) {
-	z, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		return nil, err
-	}
-	plain, err := io.ReadAll(io.LimitReader(z, int64(most)+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(plain) > most:
-		return nil, fmt.Errorf("more than %d bytes", most)
-	}
-	return plain, nil
-}
-
-var errContent = errors.New("another content than its name says")
-
-// DecodeSection reads the rooms and hosts of a section with this content hash. It makes at most
-// so many bytes of it, and tells how many.
-func DecodeSection(hash string, data []byte, most int) (d room.Document, size int, err error) {
-	plain, err := unpack(data, most)
-	if err != nil {
-		return d, 0, err
-	}
-	if Hash(plain) != hash {
-		return d, 0, errContent
-	}
-	var c struct {
-		Document json.RawMessage `json:"document"`
-	}
-	if err := json.Unmarshal(plain, &c); err != nil {
-		return d, 0, err
-	}
-	d, err = room.DecodeDocument(c.Document)
-	return d, len(plain), err
+	return &part{rooms: rooms, hosts: hosts, hash: roomdoc.Hash(plain), size: len(plain), data: roomdoc.Compress(plain)}, nil
 }
 
 // decodePart reads a part, of which hash is the content hash where it is known.
 func decodePart(hash string, data []byte, most int) (*part, error) {
-	plain, err := unpack(data, most)
+	plain, err := roomdoc.Unpack(data, most)
 	if err != nil {
 		return nil, err
 	}
-	p := &part{hash: Hash(plain), size: len(plain), data: data}
+	p := &part{hash: roomdoc.Hash(plain), size: len(plain), data: data}
 	if hash != "" && p.hash != hash {
-		return nil, errContent
+		return nil, roomdoc.ErrContent
 	}
 	var c content
 	if err := strictjson.Decode(plain, &c); err != nil {
@@ -205,7 +114,7 @@ func divide(s *State, limit int, reuse []*part) ([]*part, error) {
 		return nil, err // more than MaxDocumentBytes, or not UTF-8
 	}
 	n := 1
-	for n < MaxSections && len(doc)/n > partBytes {
+	for n < roomdoc.MaxSections && len(doc)/n > partBytes {
 		n *= 2
 	}
 	for ; ; n *= 2 {
@@ -213,7 +122,7 @@ func divide(s *State, limit int, reuse []*part) ([]*part, error) {
 		if err != nil || parts != nil {
 			return parts, err
 		}
-		if n >= MaxSections {
+		if n >= roomdoc.MaxSections {
 			return nil, &TooLargeError{fmt.Sprintf("rooms: the largest of %d compressed parts of a document of %d bytes", n, len(doc)), largest, limit}
 		}
 	}

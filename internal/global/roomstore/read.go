@@ -11,7 +11,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"vestibule/internal/room"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
 )
 
 // view is what the store holds, as far as it was read.
@@ -21,9 +22,9 @@ type view struct {
 	revision uint64          // of the owned document
 	present  map[string]bool // content hashes of the parts that the stored one names
 
-	rooms    *Head  // the rooms document; nil for none that can be read, or where it is known without reading
-	version  uint64 // of it, 0 where it cannot be read
-	roomsRev uint64 // revision of it
+	rooms    *roomdoc.Head // the rooms document; nil for none that can be read, or where it is known without reading
+	version  uint64        // of it, 0 where it cannot be read
+	roomsRev uint64        // revision of it
 
 	fresh bool // read from the store just now
 }
@@ -59,7 +60,7 @@ func (s *State) present() map[string]bool {
 
 // readRooms fills in what the store holds of the rooms document.
 func (s *Store) readRooms(ctx context.Context, v *view) error {
-	data, revision, err := s.Docs.Get(ctx, RoomsDocument)
+	data, revision, err := s.Docs.Get(ctx, roomdoc.RoomsDocument)
 	if err != nil {
 		return err
 	}
@@ -67,7 +68,7 @@ func (s *Store) readRooms(ctx context.Context, v *view) error {
 	if data == nil {
 		return nil
 	}
-	h, err := DecodeHead(data)
+	h, err := roomdoc.DecodeHead(data)
 	if err != nil {
 		s.Log.Error("the store holds no rooms that can be read; they are replaced", slog.Any("error", err))
 		return nil
@@ -178,7 +179,7 @@ func (s *Store) sections(ctx context.Context, hashes []string) (map[string][]byt
 	var mu sync.Mutex
 	for _, hash := range missing {
 		g.Go(func() error {
-			data, _, err := s.Docs.Get(ctx, SectionDocument(hash))
+			data, _, err := s.Docs.Get(ctx, roomdoc.SectionDocument(hash))
 			if err == nil && data == nil {
 				err = errLate
 			}
@@ -203,7 +204,7 @@ func (s *Store) sections(ctx context.Context, hashes []string) (map[string][]byt
 
 // found returns the state of a store that has no owners: that of a fleet that begins, or was
 // of release 0.1.0. h is its rooms document, nil for none that can be read.
-func (s *Store) found(ctx context.Context, h *Head) (state *State, err error) {
+func (s *Store) found(ctx context.Context, h *roomdoc.Head) (state *State, err error) {
 	if h == nil {
 		return &State{}, nil
 	}

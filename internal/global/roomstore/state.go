@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"vestibule/internal/room"
+	"vestibule/internal/core/room"
 )
 
 // Owner is who writes a room or a host. The set is closed.

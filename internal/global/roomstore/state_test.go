@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"vestibule/internal/room"
+	"vestibule/internal/core/room"
 )
 
 // shop is a room of its own host.

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"vestibule/internal/audit"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/global/audit"
 )
 
 // Documents is where the state is kept. Its methods are safe for concurrent use.

@@ -16,10 +16,11 @@ import (
 
 	"pgregory.net/rapid"
 
-	"vestibule/internal/audit"
-	"vestibule/internal/room"
-	"vestibule/internal/testkit"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/global/audit"
+	"vestibule/internal/lab/testkit"
 )
 
 // shelf is a store in memory. before, where there is one, is called before every operation; what
@@ -173,7 +174,7 @@ func publish(t testing.TB, s *Store, doc room.Document) *State {
 // told returns what a node reads on the shelf: the version and the rooms.
 func told(t testing.TB, s *shelf) (uint64, string) {
 	t.Helper()
-	h, err := DecodeHead(s.docs[RoomsDocument].data)
+	h, err := roomdoc.DecodeHead(s.docs[roomdoc.RoomsDocument].data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +185,7 @@ func told(t testing.TB, s *shelf) (uint64, string) {
 		}
 	}
 	for _, hash := range h.Sections {
-		d, _, err := DecodeSection(hash, s.docs[SectionDocument(hash)].data, MaxUnpacked)
+		d, _, err := roomdoc.DecodeSection(hash, s.docs[roomdoc.SectionDocument(hash)].data, roomdoc.MaxUnpacked)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -246,11 +247,11 @@ func TestAStoreOfTheFirstRelease(t *testing.T) {
 	docs := newShelf()
 	put := func(version uint64, d room.Document) {
 		t.Helper()
-		data, err := EncodeRooms(version, d.WithDefaults())
+		data, err := roomdoc.EncodeRooms(version, d.WithDefaults())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := docs.Put(t.Context(), RoomsDocument, data, docs.docs[RoomsDocument].revision); err != nil {
+		if _, err := docs.Put(t.Context(), roomdoc.RoomsDocument, data, docs.docs[roomdoc.RoomsDocument].revision); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -281,19 +282,21 @@ func TestWhatTheStoreLostIsGivenBack(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "rooms.owned.json")
 			s := newStore(docs, file)
 			publish(t, s, shops("a", "b"))
-			old := map[string]entry{OwnedDocument: docs.docs[OwnedDocument], RoomsDocument: docs.docs[RoomsDocument]}
+			old := map[string]entry{OwnedDocument: docs.docs[OwnedDocument], roomdoc.RoomsDocument: docs.docs[roomdoc.RoomsDocument]}
 			before := change(t, s, shop("x", 7))
 			s.keep()
 			restarted := func() *Store { return newStore(docs, file) }
 			for what, spoil := range map[string]func(){
-				"everything":    docs.lose,
-				"the owners":    func() { delete(docs.docs, OwnedDocument) },
-				"the rooms":     func() { delete(docs.docs, RoomsDocument) },
-				"the last hour": func() { docs.docs[OwnedDocument], docs.docs[RoomsDocument] = old[OwnedDocument], old[RoomsDocument] },
-				"its senses":    func() { docs.docs[OwnedDocument] = entry{[]byte("{"), 9999, time.Now()} },
+				"everything": docs.lose,
+				"the owners": func() { delete(docs.docs, OwnedDocument) },
+				"the rooms":  func() { delete(docs.docs, roomdoc.RoomsDocument) },
+				"the last hour": func() {
+					docs.docs[OwnedDocument], docs.docs[roomdoc.RoomsDocument] = old[OwnedDocument], old[roomdoc.RoomsDocument]
+				},
+				"its senses": func() { docs.docs[OwnedDocument] = entry{[]byte("{"), 9999, time.Now()} },
 				"a section": func() {
 					for key := range docs.docs {
-						if byContent(key) {
+						if roomdoc.ByContent(key) {
 							delete(docs.docs, key)
 						}
 					}
@@ -311,7 +314,7 @@ func TestWhatTheStoreLostIsGivenBack(t *testing.T) {
 						t.Errorf("%s, given back by %s: %+v", what, who, r.Mark)
 					}
 					s.keep()
-					old[OwnedDocument], old[RoomsDocument] = docs.docs[OwnedDocument], docs.docs[RoomsDocument]
+					old[OwnedDocument], old[roomdoc.RoomsDocument] = docs.docs[OwnedDocument], docs.docs[roomdoc.RoomsDocument]
 					publish(t, s, room.Document{Rooms: []room.Settings{shop("a", 6), shop("b", 5)}})
 					publish(t, s, shops("a", "b"))
 					s.keep()
@@ -329,7 +332,7 @@ func TestWhatNothingNamesIsDeleted(t *testing.T) {
 		s := newStore(docs, "")
 		parts := func() (n int) {
 			for key := range docs.docs {
-				if byContent(key) {
+				if roomdoc.ByContent(key) {
 					n++
 				}
 			}
@@ -369,7 +372,7 @@ func TestWhatNothingNamesIsDeleted(t *testing.T) {
 		time.Sleep(pageFor + time.Second)
 		other := newStore(docs, "")
 		docs.before = func(op, key string) fate {
-			if op == "delete" && key == PageDocument(Hash([]byte("one"))) {
+			if op == "delete" && key == roomdoc.PageDocument(roomdoc.Hash([]byte("one"))) {
 				docs.before = nil
 				if _, err := other.Change(context.Background(), API, func(d *Draft) error {
 					r := shop("x", 5)
@@ -382,7 +385,7 @@ func TestWhatNothingNamesIsDeleted(t *testing.T) {
 			return done
 		}
 		page("three")
-		if docs.before != nil || docs.docs[PageDocument(Hash([]byte("one")))].data == nil {
+		if docs.before != nil || docs.docs[roomdoc.PageDocument(roomdoc.Hash([]byte("one")))].data == nil {
 			t.Error("a page that is needed again was deleted")
 		}
 	})
@@ -396,7 +399,7 @@ func TestAChangeWithoutAnAnswerIsMadeOnce(t *testing.T) {
 			s := newStore(docs, "")
 			publish(t, s, shops("a"))
 			change(t, s, shop("x", 1))
-			for _, key := range []string{OwnedDocument, RoomsDocument} {
+			for _, key := range []string{OwnedDocument, roomdoc.RoomsDocument} {
 				_, before := told(t, docs)
 				times := 0
 				docs.before = func(op, k string) fate {
@@ -487,7 +490,7 @@ func interleave(rt *rapid.T) {
 				rt.Fatal(err)
 			}
 			next, err := o.assemble(func(hash string, most int) (*part, error) {
-				return decodePart(hash, docs.docs[SectionDocument(hash)].data, most)
+				return decodePart(hash, docs.docs[roomdoc.SectionDocument(hash)].data, most)
 			})
 			if err != nil {
 				rt.Fatalf("a state is written before its parts: %v", err)
@@ -509,8 +512,8 @@ func interleave(rt *rapid.T) {
 				}
 			}
 			last, versions = next, append(versions, next.Version)
-		case RoomsDocument:
-			h, err := DecodeHead(data)
+		case roomdoc.RoomsDocument:
+			h, err := roomdoc.DecodeHead(data)
 			if err != nil || h.Version <= toldVersion {
 				rt.Fatalf("nodes are told version %d after %d, %v", h.Version, toldVersion, err)
 			}
@@ -522,7 +525,7 @@ func interleave(rt *rapid.T) {
 				}
 			}
 			for _, hash := range h.Sections {
-				d, _, err := DecodeSection(hash, docs.docs[SectionDocument(hash)].data, MaxUnpacked)
+				d, _, err := roomdoc.DecodeSection(hash, docs.docs[roomdoc.SectionDocument(hash)].data, roomdoc.MaxUnpacked)
 				if err != nil {
 					rt.Fatalf("nodes are told of a section that is not there: %v", err)
 				}
@@ -594,7 +597,7 @@ func interleave(rt *rapid.T) {
 	}
 	ops := 0
 	docs.before = func(op, key string) fate {
-		if op == "get" && byContent(key) {
+		if op == "get" && roomdoc.ByContent(key) {
 			return done // these are read by several goroutines
 		}
 		if ops++; ops > 400 {

@@ -6,10 +6,10 @@ import (
 	"maps"
 	mathrand "math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
-	"vestibule/internal/wire"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/core/wire"
 )
 
 // putParts writes what p and the draft need and the store may not have.
@@ -18,7 +18,7 @@ func (s *Store) putParts(ctx context.Context, v *view, p *packed, d *Draft, limi
 		if len(page.content) > limit {
 			return &refusal{&TooLargeError{page.label, len(page.content), limit}}
 		}
-		if err := s.putPart(ctx, PageDocument(name), page.content, have); err != nil {
+		if err := s.putPart(ctx, roomdoc.PageDocument(name), page.content, have); err != nil {
 			return err
 		}
 	}
@@ -32,7 +32,7 @@ func (s *Store) putParts(ctx context.Context, v *view, p *packed, d *Draft, limi
 		} else if have == nil {
 			continue
 		}
-		if err := s.putPart(ctx, SectionDocument(part.hash), part.data, listed); err != nil {
+		if err := s.putPart(ctx, roomdoc.SectionDocument(part.hash), part.data, listed); err != nil {
 			return err
 		}
 	}
@@ -42,7 +42,7 @@ func (s *Store) putParts(ctx context.Context, v *view, p *packed, d *Draft, limi
 // restore writes what a state consists of and the store lost.
 func (s *Store) restore(ctx context.Context, state *State, d *Draft, have *stock) error {
 	for name, page := range d.pages {
-		if err := s.putPart(ctx, PageDocument(name), page.content, have); err != nil {
+		if err := s.putPart(ctx, roomdoc.PageDocument(name), page.content, have); err != nil {
 			return err
 		}
 	}
@@ -50,7 +50,7 @@ func (s *Store) restore(ctx context.Context, state *State, d *Draft, have *stock
 		return nil
 	}
 	for _, p := range state.parts {
-		if err := s.putPart(ctx, SectionDocument(p.hash), p.data, have); err != nil {
+		if err := s.putPart(ctx, roomdoc.SectionDocument(p.hash), p.data, have); err != nil {
 			return err
 		}
 	}
@@ -89,7 +89,7 @@ func (s *Store) tell(ctx context.Context, v *view, rooms []byte) error {
 		if v.version >= v.state.Version && v.version != 0 {
 			return nil // by a later change, which knew of this one
 		}
-		revision, err := s.Docs.Put(ctx, RoomsDocument, rooms, v.roomsRev)
+		revision, err := s.Docs.Put(ctx, roomdoc.RoomsDocument, rooms, v.roomsRev)
 		if err == nil {
 			v.version, v.roomsRev = v.state.Version, revision
 			return nil
@@ -107,11 +107,11 @@ func (s *Store) tell(ctx context.Context, v *view, rooms []byte) error {
 // spare takes out of parts what the state names.
 func (s *State) spare(parts map[string]wire.Written) {
 	for _, p := range s.parts {
-		delete(parts, SectionDocument(p.hash))
+		delete(parts, roomdoc.SectionDocument(p.hash))
 	}
 	for _, r := range s.Rooms {
 		for page := range r.EachPage {
-			delete(parts, PageDocument(page))
+			delete(parts, roomdoc.PageDocument(page))
 		}
 	}
 }
@@ -126,10 +126,10 @@ func (s *Store) tidy(ctx context.Context, state *State, parts map[string]wire.Wr
 	old := maps.Clone(parts)
 	maps.DeleteFunc(old, func(key string, w wire.Written) bool {
 		keep := unnamedFor
-		if strings.HasPrefix(key, pagePrefix) {
+		if roomdoc.IsPage(key) {
 			keep = pageFor
 		}
-		return !byContent(key) || time.Since(w.At) <= keep
+		return !roomdoc.ByContent(key) || time.Since(w.At) <= keep
 	})
 	if state.spare(old); len(old) == 0 {
 		return nil
@@ -144,7 +144,7 @@ func (s *Store) tidy(ctx context.Context, state *State, parts map[string]wire.Wr
 	v.state.spare(old)
 	if v.rooms != nil {
 		for _, hash := range v.rooms.Sections {
-			delete(old, SectionDocument(hash))
+			delete(old, roomdoc.SectionDocument(hash))
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(old)) {

@@ -16,8 +16,8 @@ import (
 	"strings"
 	"time"
 
-	"vestibule/internal/room"
-	"vestibule/internal/waiting"
+	"vestibule/internal/core/room"
+	"vestibule/internal/page"
 )
 
 // figure is one benchmark and what it is held against.
@@ -72,7 +72,7 @@ var figures = []figure{
 	{"World", "simulator", ">= 1,000,000 events/s"},
 }
 
-var packages = []string{"./internal/admission", "./internal/allinone", "./internal/control", "./internal/edge", "./internal/gate", "./internal/global", "./internal/natsbus", "./internal/room", "./internal/roomstore", "./internal/sim", "./internal/slots", "./internal/ticket", "./internal/waiting"}
+var packages = []string{"./internal/core/admission", "./internal/allinone", "./internal/global/control", "./internal/edge", "./internal/edge/gate", "./internal/global", "./internal/node/natsbus", "./internal/core/room", "./internal/global/roomstore", "./internal/lab/sim", "./internal/core/ledger", "./internal/core/ticket", "./internal/page"}
 
 func main() {
 	benchtime := flag.String("benchtime", "1s", "as for go test")
@@ -136,12 +136,12 @@ func run(ctx context.Context, out io.Writer, benchtime string) error {
 // is heaviest.
 func weigh(out io.Writer) {
 	plain, zipped := 0, 0
-	var packer waiting.Packer
+	var packer page.Packer
 	for lang := range room.Languages {
-		for _, s := range waiting.Samples {
-			s.Lang = waiting.Lang(lang)
-			page := waiting.Builtin().Render(nil, &s.Visitor)
-			plain, zipped = max(plain, len(page)), max(zipped, len(waiting.Builtin().RenderGzip(nil, &s.Visitor, &packer)))
+		for _, s := range page.Samples {
+			s.Lang = page.Lang(lang)
+			built := page.Builtin().Render(nil, &s.Visitor)
+			plain, zipped = max(plain, len(built)), max(zipped, len(page.Builtin().RenderGzip(nil, &s.Visitor, &packer)))
 		}
 	}
 	fmt.Fprintf(out, "%-72s %.1f KB, %.1f KB gzip\n%-72s goal: <= 30 KB, <= 10 KB gzip\n", "built-in waiting page, all in, heaviest of all languages", float64(plain)/1e3, float64(zipped)/1e3, "")

@@ -20,11 +20,11 @@ import (
 	"sync"
 	"time"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/natsbus"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
-	"vestibule/internal/room"
-	"vestibule/internal/wire"
+	"vestibule/internal/node/natsbus"
 )
 
 // scale starts bin/global, bin/regional and bin/edge as processes of their own, with

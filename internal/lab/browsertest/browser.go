@@ -16,7 +16,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"vestibule/internal/testkit"
+	"vestibule/internal/lab/testkit"
 )
 
 // shared is the browser of all tests of a package, where [Main] runs them.
@@ -48,18 +48,28 @@ func Open(t *testing.T) context.Context {
 		t.Skip("chromium is not installed (Debian package chromium): the waiting page was not seen in a browser")
 	}
 	if !shared.on {
-		ctx, end, err := start(path, t.TempDir())
-		t.Cleanup(end)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ctx
+		return OpenWith(t)
 	}
 	browser, err := ofAll(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, _ := Tab(t, browser, chromedp.WithNewBrowserContext())
+	return ctx
+}
+
+// OpenWith returns a new browser for this test alone, started with options of its own.
+func OpenWith(t *testing.T, o ...chromedp.ExecAllocatorOption) context.Context {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("chromium is not installed (Debian package chromium): the waiting page was not seen in a browser")
+	}
+	ctx, end, err := start(path, t.TempDir(), o...)
+	t.Cleanup(end)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return ctx
 }
 
@@ -111,9 +121,9 @@ func first(ctx context.Context, end func()) error {
 
 // start starts a browser with a profile in dir. end is not nil, and waits until it has ended:
 // where it does not end by itself soon, it is killed.
-func start(path, dir string) (ctx context.Context, end func(), err error) {
-	alloc, cancel := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(dir), chromedp.WindowSize(900, 700))...)
+func start(path, dir string, o ...chromedp.ExecAllocatorOption) (ctx context.Context, end func(), err error) {
+	alloc, cancel := chromedp.NewExecAllocator(context.Background(), append(append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(dir), chromedp.WindowSize(900, 700)), o...)...)
 	ctx, stop := chromedp.NewContext(alloc)
 	end = func() {
 		patient, done := context.WithTimeout(ctx, 10*time.Second)

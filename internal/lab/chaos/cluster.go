@@ -23,7 +23,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"vestibule/internal/natsconf"
+	"vestibule/internal/node/natsconf"
 )
 
 // This file is a Kubernetes node of this machine: what it is built of, its processes, and the
@@ -97,7 +97,7 @@ func kubeBinaries(ctx context.Context, cache string, out io.Writer) (string, err
 		if err := goIn(ctx, dir, "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(files, "vestibule"), main); err != nil {
 			return err
 		}
-		return goIn(ctx, "", "run", "vestibule/internal/image", "-files", files, "-name", pauseImage, "-out", to)
+		return goIn(ctx, "", "run", "vestibule/internal/lab/image", "-files", files, "-name", pauseImage, "-out", to)
 	})
 }
 

@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"vestibule/internal/slots"
+	"vestibule/internal/core/ledger/region"
 )
 
 // act is what a fault does.
@@ -36,6 +36,7 @@ const (
 	actFill               // the disk of a NATS server is full for a while
 	actLose               // all that NATS stored is lost, and nothing else
 	actTwin               // an edge is copied, and both live
+	actRestart            // every process ends and begins again
 	actMember             // the third data centre comes, or goes
 )
 
@@ -124,6 +125,8 @@ func plan(rng *rand.Rand, length, gap time.Duration, dcs []string, k kinds) []fa
 			f.change(rng, k.links)
 		case n < 5:
 			f.act = actEdit
+		case n < 7:
+			f.act = actRestart
 		case n < 43:
 			f.act = actKill
 			if f.role == "edge" && rng.IntN(4) == 0 {
@@ -182,6 +185,8 @@ func (d *deployment) do(ctx context.Context, f fault, j *journal, links *links) 
 		return d.loseStore(ctx, f.lasts, j)
 	case actMember:
 		return d.member(ctx, j)
+	case actRestart:
+		return d.restartAll(ctx, f, j)
 	case actReplace, actFill, actTwin:
 	case actKill, actStop, actWipe:
 	}
@@ -577,7 +582,7 @@ func (d *deployment) filled(ctx context.Context, people *crowdOfPeople, j *journ
 
 // books returns what the regionals count and presume together. It reports false where one
 // does not tell.
-func (d *deployment) books() (sum slots.RegionLedger, ok bool) {
+func (d *deployment) books() (sum region.Ledger, ok bool) {
 	for _, dc := range places {
 		if len(d.of("regional", dc)) == 0 {
 			continue
@@ -586,7 +591,7 @@ func (d *deployment) books() (sum slots.RegionLedger, ok bool) {
 		if err != nil {
 			return sum, false
 		}
-		var s struct{ Rooms map[string]slots.RegionLedger }
+		var s struct{ Rooms map[string]region.Ledger }
 		if err := d.get(text(&r.metrics)+"/status?names=0.1", &s); err != nil {
 			return sum, false
 		}

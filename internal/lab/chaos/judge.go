@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
 )
 
 // outcome is what a person got for a request.
@@ -32,8 +32,8 @@ type request struct {
 	maxAge   int    // seconds for which the cookie in the answer is good, 0 for none
 	gaveUp   bool   // the person did not want to wait for an answer
 
-	ticket string     // in the answer, as it was sealed
-	joined fleet.Time // of that ticket, of somebody who waits; 0 for none
+	ticket string         // in the answer, as it was sealed
+	joined fleettime.Time // of that ticket, of somebody who waits; 0 for none
 }
 
 // stay is everything that was asked with one ticket, from the first request of
@@ -100,7 +100,7 @@ func (c *checker) judge(stays []stay, session time.Duration) verdict {
 		known := time.Duration(0) // end of the session, as far as the person knew
 		last := time.Duration(0)  // the newest page was sent for
 		var ended time.Duration   // when the person was put out
-		var place fleet.Time      // of the person in the line
+		var place fleettime.Time  // of the person in the line
 		reqs := slices.Clone(stays[i].requests)
 		slices.SortStableFunc(reqs, func(a, b request) int { return cmp.Compare(a.received, b.received) })
 		for k := range reqs {

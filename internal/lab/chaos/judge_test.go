@@ -214,7 +214,7 @@ func TestPlan(t *testing.T) {
 			}
 		}
 	}
-	if len(acts) != 14 || len(killed) != 4 {
+	if len(acts) != 15 || len(killed) != 4 {
 		t.Errorf("acts %v, killed %v: something never happens", acts, killed)
 	}
 }

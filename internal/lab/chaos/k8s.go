@@ -26,8 +26,8 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"vestibule/internal/natsconf"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/node/natsconf"
 )
 
 // This file runs the manifests of deploy/k8s as pods, and does to them what operators and

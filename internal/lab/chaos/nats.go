@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"vestibule/internal/natsbus"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/node/natsbus"
 )
 
 // natsServer is one NATS server: one of three that all nodes share, or, where nodes have credentials,

@@ -21,13 +21,13 @@ import (
 	"syscall"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/natsbus"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger/region"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 	shared "vestibule/internal/node"
-	"vestibule/internal/room"
-	"vestibule/internal/slots"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/node/natsbus"
 )
 
 // This file is what operators and orchestrators do to a fleet, and what disks do.
@@ -108,7 +108,7 @@ func (d *deployment) lookAround(ctx context.Context, j *journal) (until time.Dur
 	}
 	for _, dc := range d.heard() {
 		// Who comes back does so within seconds; whoever is awaited then is gone.
-		missed := func(w slots.Wait) bool { return w.Edge != "" && !w.Ended }
+		missed := func(w region.Wait) bool { return w.Edge != "" && !w.Ended }
 		err := d.wait(settling, func() error {
 			waits, _, err := d.waits(dc)
 			if err == nil && ctx.Err() == nil && slices.ContainsFunc(waits, missed) {
@@ -138,7 +138,7 @@ func (d *deployment) lookAround(ctx context.Context, j *journal) (until time.Dur
 			if !w.Closed || !serves && w.Until == 0 {
 				continue
 			}
-			if w.Until == 0 && w.Why != slots.WaitBooks { // that one another says, who has them
+			if w.Until == 0 && w.Why != region.WaitBooks { // that one another says, who has them
 				return 0, fmt.Errorf("%s waits for %q and does not say until when", dc, w.Edge)
 			}
 			until = max(until, d.since()+w.Until.Sub(now))
@@ -154,15 +154,15 @@ var errMissed = errors.New("an edge is not heard")
 const settling = 8 * time.Second
 
 // waits returns what a data centre waits for, by the word of its regional, and fleet time.
-func (d *deployment) waits(dc string) (waits []slots.Wait, now fleet.Time, err error) {
+func (d *deployment) waits(dc string) (waits []region.Wait, now fleettime.Time, err error) {
 	err = d.wait(wholeWithin, func() error {
 		n, err := d.leader("regional", dc)
 		if err != nil {
 			return err
 		}
 		var s struct {
-			Waits  []slots.Wait
-			Region slots.RegionStatus
+			Waits  []region.Wait
+			Region region.Status
 		}
 		if err = d.get(text(&n.metrics)+"/status?names=0.1", &s); err == nil {
 			waits, now = s.Waits, s.Region.Time
@@ -178,7 +178,7 @@ func (n *node) incarnations() ([]uint64, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
-	var lives fleet.Lives
+	var lives fleettime.Lives
 	if err == nil {
 		err = json.Unmarshal(data, &lives)
 	}
@@ -533,7 +533,7 @@ func (k *keys) reader() (out reader, err error) {
 
 // joined returns the time at which the visitor of a waiting ticket joined; 0 for what
 // is none.
-func (r reader) joined(value string) fleet.Time {
+func (r reader) joined(value string) fleettime.Time {
 	var t ticket.Ticket
 	for _, codec := range r {
 		if codec.Open(&t, value, &ticket.Scratch{}) == nil && !t.IsAdmitted() {
@@ -578,7 +578,7 @@ func (d *deployment) rotate(ctx context.Context, j *journal) error {
 		if err != nil {
 			return err
 		}
-		now := fleet.TimeOf(time.Now())
+		now := fleettime.TimeOf(time.Now())
 		newest := ring.Keys[len(ring.Keys)-1]
 		if newest.SealFrom > now {
 			return nil // nobody seals with the newest yet

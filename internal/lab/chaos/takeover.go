@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"vestibule/internal/natsbus"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/node/natsbus"
 )
 
 // takeoverGoal is how long a takeover may take.

@@ -7,6 +7,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,10 +23,12 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
-	"vestibule/internal/sim"
+	"vestibule/internal/core/room"
+	"vestibule/internal/lab/sim"
 )
 
 func main() {
@@ -62,16 +65,17 @@ func run(ctx context.Context, only, dir string, trace bool, out io.Writer) (err 
 		return err
 	}
 	defer site.Close() // it listens no more
-	t, err := plant(ctx, dir)
+	t, err := plant(ctx, dir, site.addr)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.stop()) }()
-	var scenarios []scenario
+	var scenarios []*scenario
 	for i, c := range sim.Crowds() {
-		scenarios = append(scenarios, scenario{c, fmt.Sprintf("crowd-%d", i)})
+		scenarios = append(scenarios, &scenario{Crowd: c, room: fmt.Sprintf("crowd-%d", i)})
 	}
-	if err := writeRooms(t.Rooms, site.addr, scenarios); err != nil {
+	t.scenarios, t.origin = scenarios, site.addr
+	if err := t.edit(func() {}); err != nil {
 		return err
 	}
 	if err := t.ready(ctx, scenarios); err != nil {
@@ -81,7 +85,7 @@ func run(ctx context.Context, only, dir string, trace bool, out io.Writer) (err 
 	lanes := make([][]*scenario, 3)
 	chosen := 0
 	for i := range scenarios {
-		if s := &scenarios[i]; strings.Contains(s.Name, only) {
+		if s := scenarios[i]; strings.Contains(s.Name, only) {
 			lanes[i%len(lanes)] = append(lanes[i%len(lanes)], s)
 			chosen++
 		}
@@ -95,9 +99,10 @@ func run(ctx context.Context, only, dir string, trace bool, out io.Writer) (err 
 	for _, lane := range lanes {
 		all.Go(func() {
 			for _, s := range lane {
+				title := s.title()
 				words, e := s.play(ctx, t, trace)
 				mu.Lock()
-				fmt.Fprintf(out, "%s\n    %s\n    goals: error <= %.2f, range covers 0.72 to 0.88, \"next\" in vain 0, rises 0\n", s.title(), words, s.Error)
+				fmt.Fprintf(out, "%s\n    %s\n    goals: error <= %.2f, range covers 0.72 to 0.88, \"next\" in vain 0, rises without the word 0, first answers corrected 0\n", title, words, s.Error)
 				if e != nil {
 					errs = append(errs, fmt.Errorf("%s: %w", s.Name, e))
 				}
@@ -112,7 +117,9 @@ func run(ctx context.Context, only, dir string, trace bool, out io.Writer) (err 
 // scenario is a crowd that comes to a room of its own.
 type scenario struct {
 	sim.Crowd
-	room string
+	room  string
+	event string       // in rooms.yaml, "" for none
+	heard atomic.Int64 // from which time on, since the beginning, answers go by the newest change of the limits; 0 for no change
 }
 
 func (s *scenario) title() string {
@@ -131,7 +138,14 @@ func (s *scenario) play(ctx context.Context, t *tree, trace bool) (*sim.Words, e
 	var all sync.WaitGroup
 	missing := 0
 	rng := rand.New(rand.NewPCG(1, uint64(s.People)))
+	if s.Draw {
+		if err := s.announce(ctx, t); err != nil {
+			return words, err
+		}
+	}
 	begin := time.Now()
+	var failed error
+	all.Go(func() { failed = s.change(ctx, t, begin) })
 	for i := range s.People {
 		at := time.Duration(rng.Int64N(int64(s.Over)))
 		p := s.person(t, rand.New(rand.NewPCG(uint64(i), uint64(s.People))), begin, i%2 == 0)
@@ -157,10 +171,40 @@ func (s *scenario) play(ctx context.Context, t *tree, trace bool) (*sim.Words, e
 		})
 	}
 	all.Wait()
+	if failed != nil {
+		return words, failed
+	}
 	if missing > 0 {
 		return words, fmt.Errorf("%d of %d people did not come in", missing, s.People)
 	}
 	return words, nil
+}
+
+// change changes the limits as an operator does, each in its time.
+func (s *scenario) change(ctx context.Context, t *tree, begin time.Time) error {
+	for _, c := range s.Changes {
+		if !pause(ctx, time.Until(begin.Add(c.At))) {
+			return ctx.Err()
+		}
+		if err := t.edit(func() { s.Total, s.Rate, s.Session = c.Of(s.Total, s.Rate, s.Session) }); err != nil {
+			return err
+		}
+		s.heard.Store(int64(time.Since(begin) + sim.Heard))
+	}
+	return nil
+}
+
+// announce gives the room an event that begins with a draw, and waits until every node has read of it.
+func (s *scenario) announce(ctx context.Context, t *tree) error {
+	const read = 5 * time.Second
+	now := time.Now().UTC()
+	start := now.Add(read + s.Start())
+	err := t.edit(func() {
+		s.event = fmt.Sprintf(", events: [{name: launch, prequeue_start_time: %q, event_start_time: %q, event_end_time: %q, shuffle_at_event_start: true}]",
+			now.Add(-6*time.Minute).Format(time.RFC3339), start.Format(time.RFC3339), start.Add(time.Hour).Format(time.RFC3339))
+	})
+	pause(ctx, read)
+	return err
 }
 
 // pause waits; false where ctx ended first.
@@ -209,10 +253,14 @@ type tree struct {
 	Rooms string
 
 	cmd *exec.Cmd
+
+	editing   sync.Mutex
+	scenarios []*scenario
+	origin    string // address of the site
 }
 
-// plant builds and starts the waiting room.
-func plant(ctx context.Context, dir string) (*tree, error) {
+// plant builds and starts the waiting room, in front of our site.
+func plant(ctx context.Context, dir, site string) (*tree, error) {
 	binary := filepath.Join(dir, "vestibule")
 	if text, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "vestibule/cmd/vestibule").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("go build: %w\n%s", err, text)
@@ -223,7 +271,7 @@ func plant(ctx context.Context, dir string) (*tree, error) {
 	}
 	defer log.Close() // the process writes to it
 	t := &tree{}
-	t.cmd = exec.Command(binary, "demo", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "data"), "--edges", "2")
+	t.cmd = exec.Command(binary, "demo", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "data"), "--edges", "2", "--origin", "http://"+site)
 	t.cmd.Stderr = log
 	t.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us; we stop it
 	stdout, err := t.cmd.StdoutPipe()
@@ -251,23 +299,25 @@ func (t *tree) stop() error {
 	return t.cmd.Wait()
 }
 
-// writeRooms gives every scenario a room.
-func writeRooms(file, origin string, scenarios []scenario) error {
+// edit lets something be other in scenarios, and writes the rooms of all of them.
+func (t *tree) edit(change func()) error {
+	t.editing.Lock()
+	defer t.editing.Unlock()
+	change()
 	var b strings.Builder
 	b.WriteString("rooms:\n")
-	for i := range scenarios {
-		s := &scenarios[i]
-		fmt.Fprintf(&b, "  - {name: %s, host: %s, path: /, total_active_users: %d, new_users_per_minute: %d, session_duration: %v, origin: \"http://%s\"}\n",
-			s.room, s.host(), s.Total, s.Rate, s.Session, origin)
+	for _, s := range t.scenarios {
+		fmt.Fprintf(&b, "  - {name: %s, host: %s, path: /, total_active_users: %d, new_users_per_minute: %d, session_duration: %v, queueing_method: %s, origin: \"http://%s\"%s}\n",
+			s.room, s.host(), s.Total, s.Rate, s.Session, cmp.Or(s.Method, room.MethodFIFO), t.origin, s.event)
 	}
-	if err := os.WriteFile(file+".new", []byte(b.String()), 0o600); err != nil {
+	if err := os.WriteFile(t.Rooms+".new", []byte(b.String()), 0o600); err != nil {
 		return err
 	}
-	return os.Rename(file+".new", file)
+	return os.Rename(t.Rooms+".new", t.Rooms)
 }
 
 // ready waits until every edge knows every room, and a moment longer for the rights.
-func (t *tree) ready(ctx context.Context, scenarios []scenario) error {
+func (t *tree) ready(ctx context.Context, scenarios []*scenario) error {
 	ctx, stop := context.WithTimeout(ctx, 30*time.Second)
 	defer stop()
 	for _, e := range t.Edges {

@@ -12,9 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/sim"
-	"vestibule/internal/waiting"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/lab/sim"
+	"vestibule/internal/page"
 )
 
 // person is somebody with a browser, or an app, of their own.
@@ -22,12 +23,14 @@ type person struct {
 	s       *scenario
 	t       *tree
 	rng     *rand.Rand
+	drawn   fleettime.Time
 	begin   time.Time // when the scenario began
 	page    bool      // a browser with script: on the event stream, as page.js is; else an app that polls
 	edge    int
 	client  *http.Client
 	cookies map[string]string
 	heard   sim.Hearing
+	from    time.Duration // from which on answers go by the limits that the person is judged by
 	trace   bool
 	number  int
 }
@@ -44,7 +47,7 @@ func (p *person) since() time.Duration { return time.Since(p.begin) }
 // news is the vestibule object of the JSON form; see docs/WAITING-PAGE.md.
 type news struct {
 	State           string
-	PeopleAhead     uint64
+	PeopleAhead     int64 // below 0 where it is not told
 	Counting        bool
 	Answer          uint8
 	WaitTimeKnown   bool
@@ -52,16 +55,22 @@ type news struct {
 	WaitTimeLowSeconds, WaitTimeHighSeconds,
 	RetryAfterSeconds float64
 	WaitTimeLonger bool
-	JoinedAt       time.Time
-	Place          time.Time // zero for JoinedAt
+	QueueingMethod string
+
+	WaitTimePercentileSeconds [3]float64
+	JoinedAt                  time.Time
+	Place                     time.Time // zero for JoinedAt
 }
 
+// lots reports whether chance decides who is next.
+func (n *news) lots() bool { return n.QueueingMethod == room.MethodRandom }
+
 // standing returns the place in the line, as page.js has it.
-func (n *news) standing() fleet.Time {
+func (n *news) standing() fleettime.Time {
 	if n.Place.IsZero() {
-		return fleet.TimeOf(n.JoinedAt)
+		return fleettime.TimeOf(n.JoinedAt)
 	}
-	return fleet.TimeOf(n.Place)
+	return fleettime.TimeOf(n.Place)
 }
 
 // ask sends one request; inside reports that the site itself answered.
@@ -111,14 +120,25 @@ func (p *person) request(ctx context.Context, path string) (*http.Request, error
 	return req, nil
 }
 
+// anew has the person be judged by what is told after the newest change of the limits.
+func (p *person) anew() {
+	if from := time.Duration(p.s.heard.Load()); from != p.from {
+		p.from = from
+		p.heard.Anew(from)
+	}
+}
+
 // hear notes what is shown.
 func (p *person) hear(n *news, answer bool) {
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-	const rounded = time.Second / 2 // what is told is in whole seconds
+	p.anew()
 	t := sim.Telling{
 		At: p.since(), Answer: answer, Known: n.WaitTimeKnown, Wait: seconds(n.WaitTimeSeconds),
-		Low: seconds(n.WaitTimeLowSeconds) - rounded, High: seconds(n.WaitTimeHighSeconds) + rounded,
-		Ahead: n.PeopleAhead, Counting: n.Counting, Next: n.State == "next", Longer: n.WaitTimeLonger,
+		Low: seconds(n.WaitTimeLowSeconds), High: seconds(n.WaitTimeHighSeconds),
+		Ahead: uint64(max(0, n.PeopleAhead)), Counting: n.Counting || n.PeopleAhead < 0, Next: n.State == "next", Longer: n.WaitTimeLonger,
+	}
+	for k, s := range n.WaitTimePercentileSeconds {
+		t.Quartiles[k] = seconds(s)
 	}
 	p.heard.Hear(t)
 	if p.trace {
@@ -146,6 +166,7 @@ func (p *person) come(ctx context.Context) (joined, entered time.Duration, ok bo
 			inside = p.poll(ctx, n)
 		}
 	}
+	p.anew()
 	if p.trace && inside {
 		fmt.Printf("TRACE %s #%d %6.2f inside after %.2f\n", p.s.Name, p.number, p.since().Seconds(), (p.since() - joined).Seconds())
 	}
@@ -172,7 +193,7 @@ func (p *person) poll(ctx context.Context, n news) bool {
 // place, and asks to stay in line and when the turn is near.
 func (p *person) watch(ctx context.Context, n news) bool {
 	ctx, stop := context.WithCancel(ctx)
-	casts := make(chan *waiting.Broadcast, 1)
+	casts := make(chan *page.Broadcast, 1)
 	done := make(chan struct{})
 	go func() { p.stream(ctx, casts, p.edge); close(done) }()
 	defer func() { stop(); <-done }()
@@ -199,6 +220,12 @@ func (p *person) watch(ctx context.Context, n news) bool {
 				n = s
 				p.hear(&n, false)
 			}
+			if b.Drawn > n.standing() && b.Drawn != p.drawn { // the answer tells the place that was drawn
+				p.drawn = b.Drawn
+				if soon := time.Now().Add(time.Duration(p.rng.Float64() * float64(10*time.Second))); soon.Before(due) {
+					due = soon
+				}
+			}
 			was := near
 			if near = isNear(b, &n); near && !was {
 				later(.05 + p.rng.Float64()*.45)
@@ -218,7 +245,7 @@ func (p *person) watch(ctx context.Context, n news) bool {
 				}
 				return true
 			}
-			if n.Answer != 0 && !n.Counting && !next.WaitTimeLonger {
+			if !n.Counting && !next.WaitTimeLonger && !n.lots() && n.PeopleAhead >= 0 {
 				next.PeopleAhead = min(next.PeopleAhead, n.PeopleAhead)
 				if n.WaitTimeKnown && next.WaitTimeKnown {
 					next.WaitTimeSeconds = min(next.WaitTimeSeconds, n.WaitTimeSeconds)
@@ -228,6 +255,9 @@ func (p *person) watch(ctx context.Context, n news) bool {
 			}
 			n = next
 			p.hear(&n, true)
+			if n.lots() {
+				near = n.RetryAfterSeconds < 4
+			}
 			if near && time.Since(sent) > 5*time.Second {
 				later(.1)
 			} else {
@@ -238,7 +268,7 @@ func (p *person) watch(ctx context.Context, n news) bool {
 }
 
 // stream hands on what the event stream says, until ctx ends or the stream.
-func (p *person) stream(ctx context.Context, out chan<- *waiting.Broadcast, edge int) {
+func (p *person) stream(ctx context.Context, out chan<- *page.Broadcast, edge int) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.t.Edges[edge].URL+"/.well-known/vestibule/events?room="+p.s.room, nil)
 	if err != nil {
 		return
@@ -256,7 +286,7 @@ func (p *person) stream(ctx context.Context, out chan<- *waiting.Broadcast, edge
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		text, ok := strings.CutPrefix(lines.Text(), "data: ")
-		b, err := waiting.ReadBroadcast([]byte(text))
+		b, err := page.ReadBroadcast([]byte(text))
 		if !ok || err != nil {
 			continue
 		}
@@ -269,9 +299,9 @@ func (p *person) stream(ctx context.Context, out chan<- *waiting.Broadcast, edge
 }
 
 // placed returns what page.js shows after a message.
-func placed(b *waiting.Broadcast, now *news) (news, bool) {
+func placed(b *page.Broadcast, now *news) (news, bool) {
 	v := b.View
-	if v == nil || now.Counting || now.State != "queued" && now.State != "next" {
+	if v == nil || now.Counting || now.lots() || now.PeopleAhead < 0 || now.State != "queued" && now.State != "next" {
 		return *now, false
 	}
 	s, joined := *now, now.standing()
@@ -287,7 +317,7 @@ func placed(b *waiting.Broadcast, now *news) (news, bool) {
 	if v.Next(joined, place) {
 		s.State = "next"
 	}
-	s.PeopleAhead, s.WaitTimeKnown = min(now.PeopleAhead, uint64(math.Round(max(0, place)))), ok
+	s.PeopleAhead, s.WaitTimeKnown = min(now.PeopleAhead, int64(math.Round(max(0, place)))), ok
 	if now.WaitTimeKnown {
 		s.WaitTimeSeconds, s.WaitTimeLowSeconds, s.WaitTimeHighSeconds = f*now.WaitTimeSeconds, f*now.WaitTimeLowSeconds, f*now.WaitTimeHighSeconds
 	} else {
@@ -297,7 +327,10 @@ func placed(b *waiting.Broadcast, now *news) (news, bool) {
 }
 
 // isNear reports whether the turn is near.
-func isNear(b *waiting.Broadcast, now *news) bool {
+func isNear(b *page.Broadcast, now *news) bool {
+	if now.lots() {
+		return now.RetryAfterSeconds < 4
+	}
 	return b.View != nil && b.PausedBy == "" && now.standing() <= max(b.View.Horizon, b.View.Park)
 }
 

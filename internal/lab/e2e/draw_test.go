@@ -21,9 +21,9 @@ import (
 	"time"
 
 	"vestibule/internal/allinone"
-	"vestibule/internal/draw"
+	"vestibule/internal/core/draw"
 	"vestibule/internal/node"
-	"vestibule/internal/waiting"
+	"vestibule/internal/page"
 )
 
 var drawn = flag.Int("drawn", 0, "people who come to TestADraw; 0: it is skipped")
@@ -271,7 +271,7 @@ func (p *entrant) witness(ctx context.Context, edge string, calls *horizons) {
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {
 			text, ok := strings.CutPrefix(lines.Text(), "data: ")
-			if b, err := waiting.ReadBroadcast([]byte(text)); ok && err == nil && b.View != nil {
+			if b, err := page.ReadBroadcast([]byte(text)); ok && err == nil && b.View != nil {
 				calls.mu.Lock()
 				calls.told = append(calls.told, call{time.Now(), int64(b.View.Horizon)})
 				calls.mu.Unlock()

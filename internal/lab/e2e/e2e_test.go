@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/testkit"
+	"vestibule/internal/lab/testkit"
 )
 
 // The room of the run. The first T come in at once; then T binds (at 4 to 5 s

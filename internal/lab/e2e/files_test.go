@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
-	"vestibule/internal/testkit"
 )
 
 // The edge may have fewFiles files open, and so many pages ask it for an event stream.

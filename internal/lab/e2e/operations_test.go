@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/testkit"
+	"vestibule/internal/lab/testkit"
 )
 
 // block is a fenced block of the document: what it is for, and its text.
@@ -23,7 +23,7 @@ var fence = regexp.MustCompile("(?ms)^```(\\w+) (\\S+)\n(.*?)^```$")
 
 func blocks(t *testing.T) []block {
 	t.Helper()
-	doc, err := os.ReadFile("../../docs/OPERATIONS.md")
+	doc, err := os.ReadFile("../../../docs/OPERATIONS.md")
 	if err != nil {
 		t.Fatal(err)
 	}

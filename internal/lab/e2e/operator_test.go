@@ -20,8 +20,8 @@ import (
 	"time"
 
 	"vestibule/internal/allinone"
-	"vestibule/internal/control"
-	"vestibule/internal/testkit"
+	"vestibule/internal/global/control"
+	"vestibule/internal/lab/testkit"
 )
 
 var operated = flag.Duration("operated", 10*time.Second, "time between the steps of TestAnOperatorWithTheOfficialClient; people come for three of them and 10 s more")
@@ -98,12 +98,12 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 	const word = "The artist is stuck in traffic."
 	command(t, asWho, filepath.Join(bin, "vestibule"), "pause", "concert", word, "--server", api)
 	for _, e := range nodes[4:] {
-		until(t, e.name+" tells that the room is paused", func() bool { return strings.Contains(page(t, e.at["url"]+"/concert/"), word) })
+		until(t, e.name+" tells that the room is paused", func() bool { return strings.Contains(shown(t, e.at["url"]+"/concert/"), word) })
 	}
 	command(t, asWho, filepath.Join(bin, "vestibule"), "resume", "concert", "--server", api)
 	for _, e := range nodes[4:] {
 		until(t, e.name+" tells so no more", func() bool {
-			told := page(t, e.at["url"]+"/concert/")
+			told := shown(t, e.at["url"]+"/concert/")
 			return told != "" && !strings.Contains(told, word)
 		})
 	}
@@ -176,8 +176,8 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 		raised.Until.Sub(raised.From), suspended.Until.Sub(suspended.From), deleted.Until.Sub(deleted.From))
 }
 
-// page returns what somebody without a cookie is shown, "" for nothing.
-func page(t *testing.T, url string) string {
+// shown returns what somebody without a cookie is shown, "" for nothing.
+func shown(t *testing.T, url string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
@@ -211,7 +211,7 @@ func gated(t *testing.T, url string) bool {
 	return res.Body.Close() == nil && res.Header.Get("X-Demo-Origin") == ""
 }
 
-// change is a step of the operator: see internal/control/contract/operator.
+// change is a step of the operator: see internal/global/control/contract/operator.
 type change struct {
 	Did         string
 	From, Until time.Time
@@ -223,7 +223,7 @@ func operate(t *testing.T, ctx context.Context, url, tokenFile string) (next fun
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "operator")
 	builder := exec.CommandContext(ctx, "go", "build", "-o", bin, "./operator")
-	builder.Dir = "../control/contract"
+	builder.Dir = "../../global/control/contract"
 	if out, err := builder.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/testkit"
+	"vestibule/internal/lab/testkit"
 )
 
 var built struct {
@@ -48,7 +48,7 @@ func build(t *testing.T) string {
 	}
 	built.dir = dir
 	start := time.Now()
-	out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", dir, "../../cmd/...", "github.com/nats-io/nats-server/v2").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", dir, "../../../cmd/...", "github.com/nats-io/nats-server/v2").CombinedOutput()
 	if err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
@@ -99,9 +99,16 @@ func start(t *testing.T, bin string, args ...string) *process {
 // launch starts a command with more variables than ours, and returns what tells its addresses.
 func launch(t *testing.T, env []string, bin string, args ...string) (*process, <-chan map[string]string) {
 	t.Helper()
+	return launchWith(t, env, nil, bin, args...)
+}
+
+// launchWith is launch of a command that is given open files, numbered from 3.
+func launchWith(t *testing.T, env []string, files []*os.File, bin string, args ...string) (*process, <-chan map[string]string) {
+	t.Helper()
 	p := &process{name: strings.Join(append([]string{filepath.Base(bin)}, args...), " "), gone: make(chan struct{})}
 	p.cmd = exec.Command(bin, args...)
 	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.ExtraFiles = files
 	p.cmd.Stderr = p
 	p.cmd.SysProcAttr = alone()
 	p.cmd.WaitDelay = testkit.Patience / 4 // for what it started and left behind
@@ -118,6 +125,9 @@ func launch(t *testing.T, env []string, bin string, args ...string) (*process, <
 		lines := bufio.NewScanner(stdout)
 		for lines.Scan() {
 			text, ok := strings.CutPrefix(lines.Text(), "LISTENING ")
+			if !ok {
+				text, ok = strings.CutPrefix(lines.Text(), "READY ") // vestibule serve
+			}
 			if at, err := addresses(text); ok && err == nil {
 				select {
 				case listening <- at:

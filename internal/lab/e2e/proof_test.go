@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"vestibule/internal/testkit"
+	"vestibule/internal/lab/testkit"
 )
 
 // TestSitesAskForAProof runs the examples of deploy/examples behind an edge: who comes by
@@ -20,7 +20,7 @@ import (
 func TestSitesAskForAProof(t *testing.T) {
 	t.Parallel()
 	bin, dir := build(t), t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "site"), "../../deploy/examples/go").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "site"), "../../../deploy/examples/go").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	sites := map[string]string{"go": testkit.FreeAddr(t), "express": testkit.FreeAddr(t), "nginx": testkit.FreeAddr(t)}
@@ -61,12 +61,12 @@ proof: {enabled: true}
 	})
 	t.Run("express", func(t *testing.T) {
 		addr := sites["express"]
-		serve(t, "node", "../../deploy/examples/express/site.js", addr[strings.LastIndexByte(addr, ':')+1:], keys, "http://"+addr, "express")
+		serve(t, "node", "../../../deploy/examples/express/site.js", addr[strings.LastIndexByte(addr, ':')+1:], keys, "http://"+addr, "express")
 		guarded(t, visitors, addr, "express", stolen)
 	})
 	t.Run("nginx", func(t *testing.T) {
 		addr := sites["nginx"]
-		conf, err := os.ReadFile("../../deploy/examples/nginx/site.conf")
+		conf, err := os.ReadFile("../../../deploy/examples/nginx/site.conf")
 		if err != nil {
 			t.Fatal(err)
 		}

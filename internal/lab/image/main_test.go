@@ -186,7 +186,7 @@ func TestOnlyPlainFiles(t *testing.T) {
 
 // The Dockerfile makes the same image: every line of it that says something is here.
 func TestTheDockerfileSaysTheSame(t *testing.T) {
-	text, err := os.ReadFile("../../Dockerfile")
+	text, err := os.ReadFile("../../../Dockerfile")
 	if err != nil {
 		t.Fatal(err)
 	}

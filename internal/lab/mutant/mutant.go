@@ -3,9 +3,9 @@
 // the nodes with the tag `mutants`, removes one rule after the other and
 // demands that a named test or a simulated fleet notices.
 //
-// In every other build [On] is the constant false, which the compiler takes out
-// together with what stands behind it. A mutant is asked for at the place where
-// its rule lives, in one short condition. See decision 17.
+// The mutants themselves are patches over the product's files (patches), which command
+// overlay applies for such a build; no product file names one. In every other build [On] is
+// the constant false. See decision 17.
 package mutant
 
 // ID is one mutant; the zero value is none.
@@ -42,6 +42,8 @@ const (
 	NegativesInherited
 	DoublesWithoutBase
 	TimeOnTrust
+	TimeOfOtherBoot
+	RecordNotAged
 	NegativeRoundsLater
 
 	// Rule 5: silence is never emptiness.
@@ -82,6 +84,7 @@ const (
 	EndBeforeKnown
 	LeftUncleared
 	OlderTicketForgotten
+	UnknownEndAsShown
 
 	// Rule 8: fencing.
 	NoAdoptionHandshake
@@ -207,6 +210,8 @@ var list = [count]Mutant{
 	NegativesInherited:   {Name: "negatives-inherited", Rule: 4, Says: "a new aggregator subtracts tickets renewed away whose stamps its predecessor has freed"},
 	DoublesWithoutBase:   {Name: "doubles-without-base", Rule: 4, Says: "what led up to the first stamping known is cancelled as a double"},
 	TimeOnTrust:          {Name: "time-on-trust", Rule: 4, Says: "a coordinator believes the time of a data centre that is unsure of it"},
+	TimeOfOtherBoot:      {Name: "time-of-other-boot", Rule: 4, Says: "a process believes a stored time of another start of its machine"},
+	RecordNotAged:        {Name: "record-not-aged", Rule: 4, Says: "a stored time is as exact as on the day it was stored"},
 	NegativeRoundsLater:  {Name: "negative-rounds-later", Rule: 4, Says: "on a coarser grid a ticket renewed away is subtracted for longer"},
 
 	NoHold:            {Name: "no-hold", Rule: 5, Says: "edges that a new aggregator awaits hold up nothing"},
@@ -244,6 +249,8 @@ var list = [count]Mutant{
 	EndBeforeKnown:       {Name: "end-before-known", Rule: 7, Says: "the old home forgets a session before its edges know not to renew it"},
 	LeftUncleared:        {Name: "left-uncleared", Rule: 7, Says: "the slot of who left is free before other data centres refuse the ticket"},
 	OlderTicketForgotten: {Name: "older-ticket-forgotten", Rule: 7, Says: "the slot of who moved and left is free while the ticket from before the move is valid"},
+
+	UnknownEndAsShown: {Name: "unknown-end-as-shown", Rule: 7, Says: "the slot of who left, of whose stampings nobody told, is free while newer tickets of the session are valid"},
 
 	NoAdoptionHandshake:  {Name: "no-adoption-handshake", Rule: 8, Says: "an aggregator adopts edges that have not promised to follow it"},
 	EdgeFollowsAnybody:   {Name: "edge-follows-anybody", Rule: 8, Says: "an edge acts on grants of aggregators that were replaced"},

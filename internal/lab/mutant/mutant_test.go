@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"vestibule/internal/mutant"
+	"vestibule/internal/lab/mutant"
 )
 
 // Every mutant has a name of its own, a rule and a sentence, every rule has a
 // mutant, and the document tells of all.
 func TestEveryRuleHasMutantsAndEveryMutantIsTold(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/RIGHTS.md")
+	doc, err := os.ReadFile("../../../docs/RIGHTS.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,15 +42,15 @@ func TestNoMutantIsInAProgram(t *testing.T) {
 		t.Skip("built with the tag mutants")
 	}
 	file := filepath.Join(t.TempDir(), "edge")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", file, "../../cmd/edge").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", file, "../../../cmd/edge").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	symbols, err := exec.CommandContext(t.Context(), "go", "tool", "nm", file).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(symbols) == 0 || strings.Contains(string(symbols), "internal/mutant") {
-		t.Errorf("%d bytes of symbols, some of them of internal/mutant", len(symbols))
+	if len(symbols) == 0 || strings.Contains(string(symbols), "internal/lab/mutant") {
+		t.Errorf("%d bytes of symbols, some of them of internal/lab/mutant", len(symbols))
 	}
 	program, err := os.ReadFile(file)
 	if err != nil {

@@ -5,8 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"vestibule/internal/room"
-	"vestibule/internal/rules"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/match"
+	"vestibule/internal/core/rules"
 )
 
 // asks are the paths that people ask for where the room has rules; most ask for the first one. Sites read the
@@ -73,7 +74,7 @@ func (w *World) letPast(n *edgeNode, v *visitor) bool {
 	}
 	path := asks[v.asks]
 	req := rules.Request{Method: "GET", Scheme: "https", Host: "sale.example", Version: "HTTP/1.1", Time: int64(w.fleetTime() / 1000)}
-	if !room.Readings(path, func(reading string) bool { req.Paths = append(req.Paths, strings.Clone(reading)); return true }) {
+	if !match.Readings(path, func(reading string) bool { req.Paths = append(req.Paths, strings.Clone(reading)); return true }) {
 		req.Paths = nil
 	}
 	w.asking.Ask(&req)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
 )
 
 // Config is one experiment.
@@ -33,7 +33,7 @@ type Config struct {
 
 	below int // the judge convicts so far below T: for the test of shrinking
 
-	// GoneAbove is slots.AggregatorConfig.GoneAbove.
+	// GoneAbove is region.Config.GoneAbove.
 	GoneAbove int
 
 	// Calm is when everything that can be mended is; from then on nothing goes

@@ -4,11 +4,11 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/draw"
-	"vestibule/internal/fleet"
-	"vestibule/internal/room"
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
 )
 
 // draws is what is stored of the draws of events, and what the judge makes of them.
@@ -45,7 +45,7 @@ func (w *World) tendDraws() {
 }
 
 // writeDraws stores what was due for a coordinator, and lets every node read it.
-func (w *World) writeDraws(i int, now fleet.Time, due *draw.Due) {
+func (w *World) writeDraws(i int, now fleettime.Time, due *draw.Due) {
 	o := &w.operator
 	if o.draws.secrets == nil {
 		o.draws.secrets, o.draws.places = map[draw.Event]draw.Secret{}, map[*draw.Record]*draw.Draw{}
@@ -121,6 +121,12 @@ func (o *operator) drawn() []draw.Event {
 	return []draw.Event{s.DrawOf(o.event)}
 }
 
+// undrawn reports whether the place of somebody who waits is to be drawn: nobody is told it before.
+func (w *World) undrawn(t *ticket.Ticket) bool {
+	e := w.operator.event
+	return e != nil && e.Shuffle && t.Joined < w.operator.drawn()[0].Closes() && t.Place() == t.Joined
+}
+
 // drawn judges an admission after a draw: nobody enters before the draw is settled, or by another place than the one that was
 // drawn, and who joined when entries had closed is behind everybody drawn. Only what happens for certain while the event
 // is on is judged.
@@ -130,14 +136,14 @@ func (j *judge) drawn(w *World, e *edgeNode, t *ticket.Ticket) {
 	if o.event == nil || !o.event.Shuffle || e.told.Shut == admission.QueuedAll {
 		return
 	}
-	now, end := w.fleetTime(), fleet.Time(o.event.End)
+	now, end := w.fleetTime(), fleettime.Time(o.event.End)
 	n := o.draws.board.Of(o.drawn()[0])
-	if now < fleet.Time(o.event.Start).Add(fleet.MaxError) || now >= end.Add(-sure-w.cfg.Faults.Vague) || n != nil && n.Void != "" {
+	if now < fleettime.Time(o.event.Start).Add(fleettime.MaxError) || now >= end.Add(-sure-w.cfg.Faults.Vague) || n != nil && n.Void != "" {
 		return
 	}
 	r := n.Drawn()
-	if r == nil || now < n.Published.Add(draw.Settle-fleet.MaxError) {
-		j.fail(w, "%s admits somebody %v after the start of an event whose draw is not settled", w.name(e), now.Sub(fleet.Time(o.event.Start)))
+	if r == nil || now < n.Published.Add(draw.Settle-fleettime.MaxError) {
+		j.fail(w, "%s admits somebody %v after the start of an event whose draw is not settled", w.name(e), now.Sub(fleettime.Time(o.event.Start)))
 		return
 	}
 	d := o.draws.places[r]
@@ -170,7 +176,7 @@ func Draws(seed uint64) Config {
 	f.CrashGlobal, f.CrashEdge, f.CrashRegion = rng.IntN(3) > 0, rng.IntN(3) == 0, rng.IntN(3) == 0
 	f.Clocks, f.CutRegion, f.CutEdge = rng.IntN(3) == 0, rng.IntN(4) == 0, rng.IntN(4) == 0
 	if rand.New(rand.NewPCG(seed, 7)).IntN(3) == 0 {
-		f.Vague = fleet.MaxError + time.Duration(rng.IntN(1000))*time.Millisecond
+		f.Vague = fleettime.MaxError + time.Duration(rng.IntN(1000))*time.Millisecond
 	}
 	return c
 }

@@ -3,8 +3,8 @@ package sim
 import (
 	"testing"
 
-	"vestibule/internal/draw"
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/ticket"
 )
 
 // TestDraws: nobody enters before a draw is settled, or by another place than the one that was drawn, whatever goes wrong; and

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // Faults is what goes wrong. The zero value is a fleet in which nothing does.
@@ -52,6 +52,8 @@ type Faults struct {
 	Draws                               bool // the room has events that begin with a draw
 	Release                             bool // the room is paused, and some are let in
 	Rules                               bool // rules of the room that let requests past are edited
+	Restart                             bool // every process ends and starts again on its machine
+	Forgetful                           bool // no process keeps fleet time in its data folder
 	Clocks                              bool // wall clocks are off by up to five minutes, monotonic ones drift at the bound
 
 	Doubled float64       // share of messages that arrive twice
@@ -86,7 +88,7 @@ func (f *Faults) drift() float64 {
 // vague makes of a grant what a data centre would hear that has gone by a clock of its
 // own for long. A coordinator that took over such a time is as unsure itself.
 func (f *Faults) vague(g *wire.Grant, centre int) {
-	if f.Vague == 0 || g.AtBound > fleet.MaxError {
+	if f.Vague == 0 || g.AtBound > fleettime.MaxError {
 		return
 	}
 	g.At = g.At.Add(f.Vague * time.Duration(1-2*(centre%2)))
@@ -148,6 +150,7 @@ var faultKinds = []faultKind{
 	{6, func(f *Faults) bool { return f.Ephemeral }, (*World).renewEdge},
 	{4, func(f *Faults) bool { return f.Copies }, (*World).copyCentre},
 	{3, func(f *Faults) bool { return f.Fail }, (*World).failStore},
+	{3, func(f *Faults) bool { return f.Restart }, (*World).restartAll},
 }
 
 // operatorKinds are what operators do. They are drawn apart, so that what goes wrong stays the same.
@@ -343,20 +346,7 @@ func (w *World) crashAnAggregator(f *fault) {
 	if n.gone || r.lost {
 		return
 	}
-	who := r.name + "'s aggregator"
-	var next func() bool
-	next = func() bool {
-		if r.failing > w.now { // it cannot open the promises
-			w.succeed(time.Duration(r.failing-w.now)+time.Second, who, next)
-			return false
-		}
-		if r.lost {
-			return false
-		}
-		w.startRegion(i, false)
-		return true
-	}
-	w.replace(f, &n.proc, n.core, who, next)
+	w.replace(f, &n.proc, n.core, r.name+"'s aggregator", w.nextRegion(i))
 }
 
 // crashTheCoordinator ends the leading coordinator; another one takes over.
@@ -516,7 +506,7 @@ func (w *World) forget(i int32) {
 // one that the process before it used.
 func (w *World) moveFolder(n *edgeNode, f *fault) {
 	if n.place = w.newPlace(); f.x < 0.5 {
-		n.folder = fleet.Lives{}
+		n.folder, n.ended = fleettime.Lives{}, nil
 	}
 	w.tell("#%d the data folder of %s is another one (copied %v)", f.number, w.name(n), f.x >= 0.5)
 }
@@ -537,7 +527,7 @@ func (w *World) twinEdge(f *fault) {
 		w.tell("#%d %s is cut off for %v (up %v, down %v)", f.number, w.name(n), f.last, f.up, f.down)
 		w.cut(f, &n.cutUp, &n.cutDown)
 	}
-	folder := fleet.Lives{}
+	folder := fleettime.Lives{}
 	if f.x < 0.5 {
 		folder = n.folder
 	}
@@ -560,7 +550,7 @@ func (w *World) renewEdge(f *fault) {
 	}
 	w.leaveEdge(i)
 	w.renewed++
-	n.name, n.folder, n.place = fmt.Sprintf("edge%d-%d", int(i)%w.cfg.Edges+1, w.renewed), fleet.Lives{}, w.newPlace()
+	n.name, n.folder, n.place = fmt.Sprintf("edge%d-%d", int(i)%w.cfg.Edges+1, w.renewed), fleettime.Lives{}, w.newPlace()
 	w.in(f.last, func() { w.reviveEdge(i) })
 }
 
@@ -596,7 +586,7 @@ func (w *World) loseCentre(i int) {
 }
 
 // leader is the core of a process that leads.
-type leader interface{ SetLease(until fleet.Mono) }
+type leader interface{ SetLease(until fleettime.Mono) }
 
 // replace ends a leader, at once or long after its successor has begun.
 func (w *World) replace(f *fault, p *proc, core leader, who string, next func() bool) {
@@ -610,7 +600,7 @@ func (w *World) replace(f *fault, p *proc, core leader, who string, next func() 
 		// Its lease ends at the latest when the protocol reckons with it.
 		left := after + time.Duration(f.y*float64(4*time.Second))
 		w.tell("#%d %s is replaced and lives on for %v, with a lease for %v", f.number, who, f.last, left)
-		core.SetLease(p.clock.read(w.now).Add(fleet.Shrink(left)))
+		core.SetLease(p.clock.read(w.now).Add(fleettime.Shrink(left)))
 		w.in(f.last, func() { p.gone = true })
 	case f.zombie:
 		w.tell("#%d %s is replaced and lives on for %v", f.number, who, f.last)

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/lineage"
-	"vestibule/internal/room"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/ticket/reuse"
+	"vestibule/internal/core/wire"
 )
 
 // Figure is one property of the whole system that can be put into a number, the
@@ -614,7 +614,7 @@ func tabs(seed uint64, session time.Duration) (out int, longest time.Duration, p
 				continue
 			}
 			late := time.Duration(rng.Int64N(int64(2 * time.Second)))
-			if slow := time.Duration(rng.Int64N(int64(session / 3))); rng.IntN(10) == 0 && slow > lineage.InFlight*time.Second/2 {
+			if slow := time.Duration(rng.Int64N(int64(session / 3))); rng.IntN(10) == 0 && slow > reuse.InFlight*time.Second/2 {
 				d.Ticket.Late()
 				late += slow
 			}

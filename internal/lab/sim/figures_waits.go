@@ -5,10 +5,10 @@ import (
 	"math"
 	"time"
 
-	"vestibule/internal/draw"
-	"vestibule/internal/fleet"
-	"vestibule/internal/room"
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
 )
 
 // flappingLeaders ends every process of a full room at once, and compares how long nobody
@@ -127,7 +127,7 @@ func drawStart() Finding {
 		{At: 10 * time.Second, Length: 190 * time.Second, PerMinute: 202_000 * 60.0 / 190}, {At: begin - draw.Lead, Length: time.Minute, PerMinute: 6000},
 	}}
 	w := New(c)
-	gathered, drawn, first, called, early, in := 0, uint64(0), int64(0), fleet.Time(0), 0, 0
+	gathered, drawn, first, called, early, in := 0, uint64(0), int64(0), fleettime.Time(0), 0, 0
 	var off []float64 // by how many places people entered earlier or later than in the order that was drawn
 	look := func() {
 		if v := w.newest().core.Totals(w.room).View; v != nil {

@@ -16,38 +16,65 @@ type Telling struct {
 	Counting        bool          // how many stand in front is not known yet: Ahead means nothing
 	Next            bool          // "you are next"
 	Longer          bool          // the word that the wait has grown stands beside it
+
+	// Where chance decides who is next: the quartiles of the waits. 0 elsewhere.
+	Quartiles [3]time.Duration
+}
+
+// rises reports whether the wait is told to be longer than before.
+func (t *Telling) rises(before *Telling) bool {
+	if !t.Known || !before.Known {
+		return false
+	}
+	rises := t.Wait > before.Wait || t.High > before.High || t.Low > before.Low
+	for k := range t.Quartiles {
+		rises = rises || t.Quartiles[k] > before.Quartiles[k]
+	}
+	return rises
 }
 
 // Hearing follows what one visitor is told until the turn comes. The zero value
 // has heard nothing.
 type Hearing struct {
 	answers     int
-	first, last Telling // first: the first with an estimate
+	first, last Telling       // first: the forecast that is judged
+	from        time.Duration // of which answers first is one; 0 for all
 	next        time.Duration
 	nextTold    bool
 	steps       int
 	wait, ahead int // steps at which they rose without the word
 	most        uint64
+	through     bool // the limits were changed after something had been told
+	corrected   bool // the first answer was corrected upwards by the second, or by a stream before it
 }
 
-// Hear takes the next thing that the visitor is told. Steps count once two answers
-// have come: the visitor is counted among those who wait with the second.
+// Anew has the first answer from then on be the one that is judged: the limits are other ones. Who waits
+// needs not be told anything new, if what was told is still so.
+func (h *Hearing) Anew(from time.Duration) {
+	h.through = h.through || h.first.Known
+	h.first, h.from = Telling{}, from
+	h.nextTold = false
+}
+
+// Hear takes the next thing that the visitor is told.
 func (h *Hearing) Hear(t Telling) {
-	if h.answers >= 2 {
+	if h.answers > 0 {
 		h.steps++
 		l := &h.last
-		if t.Known && l.Known && !t.Longer && (t.Wait > l.Wait || t.High > l.High || t.Low > l.Low) {
+		wait, ahead := !t.Longer && t.rises(l), !t.Counting && !l.Counting && !t.Longer && t.Ahead > l.Ahead
+		if wait {
 			h.wait++
 		}
-		if !t.Counting && !l.Counting && !t.Longer && t.Ahead > l.Ahead {
+		if ahead {
 			h.ahead++
 			h.most = max(h.most, t.Ahead-l.Ahead)
 		}
+		h.corrected = h.corrected || h.answers == 1 && (wait || ahead)
 	}
 	if t.Answer {
 		h.answers++
 	}
-	if t.Known && !h.first.Known {
+	if t.Known && !h.first.Known && (h.from == 0 || t.Answer && t.At >= h.from) {
 		h.first = t
 	}
 	if t.Next && !h.nextTold {
@@ -65,11 +92,20 @@ type Words struct {
 	waited    int       // people who heard anything and came in
 	next      int       // were told that they are next
 	nextLong  []float64 // and then waited longer than nextGoal, in seconds
-	steps     int       // things told after the second answer
+	steps     int       // things told after the first answer
 	wait      int       // of which the wait rose without the word
 	ahead     int       // the same of the people ahead
 	aheadMost uint64    // by how much at most
 	signed    []float64 // of the first estimate: above 0 where it was too long
+	corrected int       // people whose first answer the second corrected upwards
+
+	// Of those who waited through a change of the limits.
+	through       []float64
+	throughInside int
+
+	// Where chance decides who is next.
+	ratios []float64 // wait over the median told
+	parts  [4]int    // waits below the first quartile told, between the first and the second, and so on
 }
 
 // nextGoal is within what time somebody is to come in who was told to be next.
@@ -89,13 +125,30 @@ func (w *Words) Entered(h *Hearing, joined, now time.Duration) {
 			w.nextLong = append(w.nextLong, d.Seconds())
 		}
 	}
+	if h.corrected {
+		w.corrected++
+	}
 	if f := &h.first; f.Known {
 		actual := now - f.At
+		if q := f.Quartiles; q != [3]time.Duration{} {
+			k := 0
+			for k < len(q) && actual > q[k] {
+				k++
+			}
+			w.parts[k]++
+			w.ratios = append(w.ratios, max(0.1, actual.Seconds())/max(0.1, f.Wait.Seconds()))
+		}
 		err := (f.Wait - actual).Seconds() / max(1, actual.Seconds())
 		w.errs, w.signed = append(w.errs, math.Abs(err)), append(w.signed, err)
 		w.later = append(w.later, (f.At - joined).Seconds())
-		if f.Low <= actual && actual <= f.High {
+		inside := f.Low <= actual && actual <= f.High
+		if inside {
 			w.inside++
+		}
+		if h.through {
+			if w.through = append(w.through, math.Abs(err)); inside {
+				w.throughInside++
+			}
 		}
 	}
 }
@@ -107,10 +160,34 @@ func (w *Words) Add(o *Words) {
 	w.inside, w.waited, w.next = w.inside+o.inside, w.waited+o.waited, w.next+o.next
 	w.steps, w.wait, w.ahead = w.steps+o.steps, w.wait+o.wait, w.ahead+o.ahead
 	w.aheadMost = max(w.aheadMost, o.aheadMost)
+	w.corrected += o.corrected
+	w.through, w.throughInside = append(w.through, o.through...), w.throughInside+o.throughInside
+	w.ratios = append(w.ratios, o.ratios...)
+	for k, n := range o.parts {
+		w.parts[k] += n
+	}
 }
 
-// Error returns the median of the first estimates' errors, as parts of the waits.
-func (w *Words) Error() float64 { return quantile(w.errs, 0.5) }
+// Error returns the median of |told - wait| / wait over the forecasts that are judged. Where chance decides who is
+// next, no forecast of the wait of one person can be near (where the wait is as likely to be any from 0 to L, no
+// number has a median error below 0.33): there it is by how much the medians told are off the median of the waits.
+func (w *Words) Error() float64 {
+	if len(w.ratios) > 0 {
+		return math.Abs(1/quantile(w.ratios, 0.5) - 1)
+	}
+	return quantile(w.errs, 0.5)
+}
+
+// Quarters returns which shares of the waits lie between the quartiles told, where chance decides who is next.
+func (w *Words) Quarters() (out [4]float64) {
+	for k, n := range w.parts {
+		out[k] = float64(n) / float64(max(1, len(w.ratios)))
+	}
+	return out
+}
+
+// Corrected returns how many people's first answer was corrected upwards by the second.
+func (w *Words) Corrected() int { return w.corrected }
 
 // Covered returns the share of waits inside the range that was told first.
 func (w *Words) Covered() float64 { return float64(w.inside) / float64(max(1, len(w.errs))) }
@@ -120,7 +197,7 @@ func (w *Words) Covered() float64 { return float64(w.inside) / float64(max(1, le
 func (w *Words) NextInVain() int { return len(w.nextLong) }
 
 // Rises returns how often the wait, and how often the number of people ahead, rose
-// without the word after the second answer.
+// without the word after the first answer.
 func (w *Words) Rises() (wait, ahead int) { return w.wait, w.ahead }
 
 // String tells all figures in one line.
@@ -133,6 +210,14 @@ func (w *Words) String() string {
 	s += fmt.Sprintf("; of %d steps the wait rose %d times, people ahead %d times", w.steps, w.wait, w.ahead)
 	if w.ahead > 0 {
 		s += fmt.Sprintf(" (by %d at most)", w.aheadMost)
+	}
+	s += fmt.Sprintf("; first answers corrected upwards %d", w.corrected)
+	if n := len(w.through); n > 0 {
+		s += fmt.Sprintf("; of %d who waited through a change: error %.3f, range covers %.2f", n, quantile(w.through, 0.5), float64(w.throughInside)/float64(n))
+	}
+	if len(w.ratios) > 0 {
+		q := w.Quarters()
+		s += fmt.Sprintf("; quarters %.0f/%.0f/%.0f/%.0f %%, of one person's wait %.2f", 100*q[0], 100*q[1], 100*q[2], 100*q[3], quantile(w.errs, 0.5))
 	}
 	return s
 }

@@ -23,8 +23,8 @@ func TestWordsCountWhatWentWrong(t *testing.T) {
 		vain, wait, ahead int
 	}{
 		{"as it was told", []Telling{answer(0, 60*s, 30), answer(20*s, 40*s, 20), answer(40*s, 20*s, 10)}, 60 * s, 0, true, 0, 0, 0},
-		{"the second answer may say more", []Telling{answer(0, 30*s, 15), answer(2*s, 58*s, 30)}, 60 * s, 0.5, false, 0, 0, 0},
-		{"the third may not", []Telling{answer(0, 60*s, 30), answer(2*s, 58*s, 29), answer(4*s, 70*s, 31)}, 60 * s, 0, true, 0, 1, 1},
+		{"the second answer may not say more", []Telling{answer(0, 30*s, 15), answer(2*s, 58*s, 30)}, 60 * s, 0.5, false, 0, 1, 1},
+		{"nor may the third", []Telling{answer(0, 60*s, 30), answer(2*s, 58*s, 29), answer(4*s, 70*s, 31)}, 60 * s, 0, true, 0, 1, 1},
 		{"but with the word", []Telling{answer(0, 60*s, 30), answer(2*s, 58*s, 29), with(answer(4*s, 90*s, 41), func(t *Telling) { t.Longer = true })}, 60 * s, 0, true, 0, 0, 0},
 		{"a stream may not either", []Telling{answer(0, 60*s, 30), answer(2*s, 58*s, 29), with(answer(3*s, 58*s, 30), func(t *Telling) { t.Answer = false })}, 60 * s, 0, true, 0, 0, 1},
 		{"counting, then known", []Telling{{Answer: true, Counting: true}, answer(2*s, 58*s, 29)}, 60 * s, 0, true, 0, 0, 0},

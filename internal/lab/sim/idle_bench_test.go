@@ -7,11 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/fleet"
-	"vestibule/internal/room"
-	"vestibule/internal/slots"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/ledger/region"
+	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
 )
 
 // BenchmarkIdle is what the cores of one data centre of 50 edges, and of global, use
@@ -33,9 +35,9 @@ func BenchmarkIdle(b *testing.B) {
 
 // idle is a fleet in which nothing happens, and the time that its cores took.
 type idle struct {
-	now    fleet.Mono
-	alloc  *slots.Allocator
-	agg    *slots.Aggregator
+	now    fleettime.Mono
+	alloc  *root.Allocator
+	agg    *region.Aggregator
 	edges  []*admission.Engine
 	byName map[string]*admission.Engine
 
@@ -45,16 +47,16 @@ type idle struct {
 func newIdle(rooms, edges int) *idle {
 	p := wire.DefaultParams()
 	f := &idle{now: 1, byName: map[string]*admission.Engine{}}
-	var books []slots.RoomConfig
+	var books []ledger.RoomConfig
 	var doors []admission.Room
 	for i := range rooms {
 		id := room.IDOf(fmt.Sprint("room-", i))
-		books = append(books, slots.RoomConfig{ID: id, Total: 1000, Rate: 600, Session: 5 * time.Minute, LostWait: time.Hour})
+		books = append(books, ledger.RoomConfig{ID: id, Total: 1000, Rate: 600, Session: 5 * time.Minute, LostWait: time.Hour})
 		doors = append(doors, admission.Room{ID: id, Session: 5 * time.Minute})
 	}
-	slices.SortFunc(books, func(a, b slots.RoomConfig) int { return int(int64(a.ID>>1) - int64(b.ID>>1)) })
-	f.alloc = slots.NewAllocator(f.now, slots.AllocatorConfig{Term: wire.Term{N: 1, Nonce: 1}, Centres: []string{"dublin"}, Params: p, Bootstrap: true})
-	f.agg = slots.NewAggregator(f.now, slots.AggregatorConfig{DC: "dublin", Term: wire.Term{N: 1, Nonce: 1}, Params: p, Bootstrap: true}, wire.Durable{})
+	slices.SortFunc(books, func(a, b ledger.RoomConfig) int { return int(int64(a.ID>>1) - int64(b.ID>>1)) })
+	f.alloc = root.New(f.now, root.Config{Term: wire.Term{N: 1, Nonce: 1}, Centres: []string{"dublin"}, Params: p, Bootstrap: true})
+	f.agg = region.New(f.now, region.Config{DC: "dublin", Term: wire.Term{N: 1, Nonce: 1}, Params: p, Bootstrap: true}, wire.Durable{})
 	f.alloc.SetRooms(f.now, books)
 	f.agg.SetRooms(f.now, books)
 	for i := range edges {
@@ -73,7 +75,7 @@ func timed(sum *time.Duration, do func()) {
 	*sum += time.Since(begun)
 }
 
-const wallAtStart = fleet.Time(1_700_000_000_000)
+const wallAtStart = fleettime.Time(1_700_000_000_000)
 
 func (f *idle) run(length time.Duration) {
 	for end := f.now.Add(length); f.now < end; f.now = f.now.Add(10 * time.Millisecond) {

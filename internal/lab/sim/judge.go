@@ -6,12 +6,12 @@ import (
 	"slices"
 	"time"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/draw"
-	"vestibule/internal/fleet"
-	"vestibule/internal/slots"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 // judge knows the truth and holds the nodes to their promises.
@@ -59,7 +59,7 @@ type judge struct {
 	seeAdmitted func(*ticket.Ticket)               // whoever enters; nil where nobody looks
 
 	lines []deed // per data centre, as of the last look
-	root  slots.RootLedger
+	root  root.Ledger
 }
 
 // truth is what one data centre has given out.
@@ -168,7 +168,7 @@ func (j *judge) issued(w *World, v *visitor, d admission.Decision) {
 			j.released(w, e)
 		}
 		for _, s := range e.told.Gather { // what fleet time is, is known to so much; a release by hand goes before an event
-			if now := w.fleetTime(); e.told.Shut != admission.QueuedAll && now >= s.From.Add(fleet.MaxError) && now < s.Until.Add(-fleet.MaxError) {
+			if now := w.fleetTime(); e.told.Shut != admission.QueuedAll && now >= s.From.Add(fleettime.MaxError) && now < s.Until.Add(-fleettime.MaxError) {
 				j.fail(w, "%s admits somebody %v before the start of an event, and knows of it", w.name(e), s.Until.Sub(now))
 			}
 		}
@@ -333,7 +333,7 @@ func (j *judge) rate(now int64) int {
 func (j *judge) tick(w *World) {
 	for i := range j.centres {
 		c := &j.centres[i]
-		t, some := fleet.Time(math.MaxInt64), false
+		t, some := fleettime.Time(math.MaxInt64), false
 		for _, e := range w.edges {
 			if !e.down && e.synced {
 				t, some = min(t, e.core.Judges(e.clock.read(w.now), c.home)), true
@@ -429,7 +429,7 @@ func (j *judge) raise(w *World) {
 
 // settle finds out which limits bind: a lowered one does once what was lent
 // beyond it has come back, a raised one at once.
-func (j *judge) settle(w *World, root *slots.RootLedger) {
+func (j *judge) settle(w *World, root *root.Ledger) {
 	total, rate, unbound := w.operator.limits(w)
 	if !root.Complete || root.Unbound || unbound || root.Total != uint64(total) || root.Rate != uint64(rate) {
 		j.rateSince = 0

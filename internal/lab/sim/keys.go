@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket"
 )
 
 // pass is what a browser holds: a ticket, or where they are sealed, a cookie.
@@ -36,7 +36,7 @@ const keyPace = 20
 const rotation = ticket.MinRotation / keyPace
 
 // keyTime returns the time by which keys go.
-func keyTime(t fleet.Time) fleet.Time { return epoch.Add(keyPace * t.Sub(epoch)) }
+func keyTime(t fleettime.Time) fleettime.Time { return epoch.Add(keyPace * t.Sub(epoch)) }
 
 // cookieName is bound into every seal.
 const cookieName = "__Host-sale"
@@ -54,7 +54,7 @@ func (k *keys) begin(w *World) {
 }
 
 // turn adds a key to the ring.
-func (k *keys) turn(w *World, now fleet.Time) bool {
+func (k *keys) turn(w *World, now fleettime.Time) bool {
 	ring, err := k.ring.Rotate(keyTime(now), ticket.MinRotation, k.chance)
 	if err != nil {
 		return false // too soon after the last time
@@ -98,7 +98,7 @@ func (w *World) tellKeys(i int32) {
 
 // open is how an edge reads what a browser brings. It reports false where the visitor
 // is to come back in a moment: the ticket may be sealed under a key that the edge has not
-// heard of, and it cannot ask the store (decision 36).
+// heard of, and it cannot ask the store (decision 11).
 func (w *World) open(n *edgeNode, p *pass) (t ticket.Ticket, known bool) {
 	if n.keys == nil {
 		return p.ticket, true

@@ -6,32 +6,32 @@ import (
 	"slices"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/slots"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/wire"
 )
 
 // membership is the list of data centres as it changes: every version there ever
 // was, and which of them the store holds.
 type membership struct {
-	versions []slots.Members // version n at n-1
-	store    int             // version that the store holds
+	versions []ledger.Members // version n at n-1
+	store    int              // version that the store holds
 }
 
 // at returns a version.
-func (m *membership) at(version int) slots.Members { return m.versions[version-1] }
+func (m *membership) at(version int) ledger.Members { return m.versions[version-1] }
 
 func (m *membership) begin(w *World, centres int) {
-	first := slots.Members{Version: 1}
+	first := ledger.Members{Version: 1}
 	for i := range centres {
-		first.List = append(first.List, slots.Member{Name: centreName(i), Site: w.siteOf(int32(i), 0)})
+		first.List = append(first.List, ledger.Member{Name: centreName(i), Site: w.siteOf(int32(i), 0)})
 	}
-	m.versions, m.store = []slots.Members{first}, 1
+	m.versions, m.store = []ledger.Members{first}, 1
 }
 
 // writeMembers stores a change of the list that the store holds, as a command does:
 // under a version above all there were, since versions are never below the date.
-func (w *World) writeMembers(change func(m *slots.Members)) {
+func (w *World) writeMembers(change func(m *ledger.Members)) {
 	next := w.members.at(w.members.store)
 	next.List, next.Forced = slices.Clone(next.List), slices.Clone(next.Forced)
 	next.Version, next.Changed = uint64(len(w.members.versions))+1, true
@@ -117,7 +117,7 @@ func (w *World) drainCentre(i int) bool {
 		return false
 	}
 	w.tell("#%d %s is to drain, by version %d of the list", w.telling, centreName(i), len(w.members.versions)+1)
-	w.writeMembers(func(m *slots.Members) {
+	w.writeMembers(func(m *ledger.Members) {
 		m.List[memberNamed(m, centreName(i))].Draining = true
 	})
 	return true
@@ -131,13 +131,13 @@ func (w *World) addCentre(i int) bool {
 	}
 	version := uint64(len(w.members.versions)) + 1
 	w.tell("#%d %s is added, by version %d of the list", w.telling, centreName(i), version)
-	w.writeMembers(func(m *slots.Members) {
+	w.writeMembers(func(m *ledger.Members) {
 		if k := memberNamed(m, centreName(i)); k >= 0 {
 			m.List[k].Draining = false
 			return
 		}
-		d := slots.Member{Name: centreName(i), Since: version}
-		m.Forced = slices.DeleteFunc(m.Forced, func(o slots.Member) bool {
+		d := ledger.Member{Name: centreName(i), Since: version}
+		m.Forced = slices.DeleteFunc(m.Forced, func(o ledger.Member) bool {
 			if o.Name == d.Name {
 				d.Site = o.Site
 			}
@@ -161,17 +161,17 @@ func (w *World) removeCentre(i int, forsaken bool) {
 	if forsaken && w.cfg.Faults.cutsCentres() {
 		w.judge.forsake(w, i)
 	}
-	w.writeMembers(func(m *slots.Members) {
+	w.writeMembers(func(m *ledger.Members) {
 		k := memberNamed(m, centreName(i))
 		if forsaken {
-			m.Forced = append(m.Forced, slots.Member{Name: m.List[k].Name, Site: m.List[k].Site})
+			m.Forced = append(m.Forced, ledger.Member{Name: m.List[k].Name, Site: m.List[k].Site})
 		}
 		m.List = slices.Delete(m.List, k, k+1)
 	})
 }
 
-func memberNamed(m *slots.Members, name string) int {
-	return slices.IndexFunc(m.List, func(o slots.Member) bool { return o.Name == name })
+func memberNamed(m *ledger.Members, name string) int {
+	return slices.IndexFunc(m.List, func(o ledger.Member) bool { return o.Name == name })
 }
 
 // tendMembers does what the leader's shell does: it takes off who has drained, and
@@ -183,7 +183,7 @@ func (w *World) tendMembers(n *globalProc) {
 	known := n.core.Census(n.clock.read(w.now))
 	for _, name := range known.Drained {
 		w.telling = 0
-		w.removeCentre(slices.IndexFunc(w.regions, func(r *region) bool { return r.name == name }), false)
+		w.removeCentre(slices.IndexFunc(w.regions, func(r *dataCentre) bool { return r.name == name }), false)
 	}
 	if len(known.Drained) > 0 {
 		known = n.core.Census(n.clock.read(w.now))
@@ -192,7 +192,7 @@ func (w *World) tendMembers(n *globalProc) {
 		for _, p := range proofs {
 			w.tell("the list holds the site of %s", p.Name)
 		}
-		w.writeMembers(func(m *slots.Members) {
+		w.writeMembers(func(m *ledger.Members) {
 			for _, p := range proofs {
 				k := memberNamed(m, p.Name)
 				m.List[k].Site, m.List[k].Since = p.Site, m.Version
@@ -201,8 +201,8 @@ func (w *World) tendMembers(n *globalProc) {
 	}
 	if names := known.Released; len(names) > 0 && n.members == w.members.store {
 		w.tell("nobody waits any more for %v, taken off by force", names)
-		w.writeMembers(func(m *slots.Members) {
-			m.Forced = slices.DeleteFunc(m.Forced, func(o slots.Member) bool { return slices.Contains(names, o.Name) })
+		w.writeMembers(func(m *ledger.Members) {
+			m.Forced = slices.DeleteFunc(m.Forced, func(o ledger.Member) bool { return slices.Contains(names, o.Name) })
 		})
 	}
 }
@@ -266,7 +266,7 @@ func (w *World) oldLeader(f *fault) {
 	w.older, w.olderLegacy, w.olderFor = max(1, version), f.y < 0.4, f.last
 	if w.olderLegacy { // release 0.1.0 waits for nobody who was taken off by force
 		for _, m := range w.members.versions[w.older-1].Forced {
-			w.judge.forsake(w, slices.IndexFunc(w.regions, func(r *region) bool { return r.name == m.Name }))
+			w.judge.forsake(w, slices.IndexFunc(w.regions, func(r *dataCentre) bool { return r.name == m.Name }))
 		}
 	}
 	w.tell("#%d the next coordinator goes by version %d of the list (of release 0.1.0: %v)", f.number, w.older, w.olderLegacy)
@@ -343,7 +343,7 @@ func (w *World) copyCentre(f *fault) {
 		return
 	}
 	w.copies++
-	c := &region{name: r.name, copied: true, members: w.members.store}
+	c := &dataCentre{name: r.name, copied: true, members: w.members.store}
 	if f.other%3 > 0 { // its terms are of a later date; else of an earlier one
 		c.before = r.newest().term + uint64(f.other%2)
 	}
@@ -354,7 +354,7 @@ func (w *World) copyCentre(f *fault) {
 	w.tell("#%d %s is copied, for %v (bootstrap %v, terms from %d)", f.number, r.name, f.last, f.x < 0.5, c.before+1)
 	w.startRegion(n, f.x < 0.5)
 	for k := range 1 + f.other%2 {
-		w.newEdge(n, fmt.Sprintf("edge%d", k+1), fleet.Lives{}, false)
+		w.newEdge(n, fmt.Sprintf("edge%d", k+1), fleettime.Lives{}, false)
 	}
 	w.in(f.last, func() { w.endCopy(n) })
 }

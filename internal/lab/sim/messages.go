@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // Network is how messages travel without faults.
@@ -187,7 +187,7 @@ func (w *World) edgeApplies(i int32, g *wire.Grant) {
 	}
 	n.core.Apply(n.clock.read(w.now), *g)
 	n.keep()
-	n.synced = n.synced || n.core.TimeBound(n.clock.read(w.now)) != fleet.Unsynced
+	n.synced = n.synced || n.core.TimeBound(n.clock.read(w.now)) != fleettime.Unsynced
 	w.touch(n.region)
 	w.release(i)
 	w.runEdge(i)

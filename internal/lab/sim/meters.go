@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"vestibule/internal/admission"
+	"vestibule/internal/core/admission"
 )
 
 // meters measure how good a run was, where the judge says whether it was right.
@@ -103,7 +103,7 @@ func (m *meters) waitingPage(w *World, v *visitor, d admission.Decision) {
 	if v.heard != nil {
 		v.heard.Hear(Telling{
 			At: time.Duration(w.now), Answer: true, Known: d.Known, Wait: d.Wait, Low: d.Low, High: d.High,
-			Ahead: d.Ahead, Counting: d.Counting, Next: d.Next, Longer: d.Longer,
+			Ahead: d.Ahead, Counting: d.Counting || w.undrawn(&d.Ticket), Next: d.Next, Longer: d.Longer, Quartiles: d.Quartiles,
 		})
 	}
 	if v.queued {

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/draw"
-	"vestibule/internal/fleet"
-	"vestibule/internal/room"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
 )
 
 // operator is what operators say of the room beside its limits: by its settings, and by
@@ -50,7 +50,7 @@ const firstName = "sale"
 
 // inForce returns the room as a node reads it by whose clock it is so late, give or take bound: by the code that nodes
 // read it with.
-func (o *operator) inForce(w *World, at fleet.Time, bound time.Duration) *room.Room {
+func (o *operator) inForce(w *World, at fleettime.Time, bound time.Duration) *room.Room {
 	want := o.settings(w)
 	if o.set == nil || o.made != want {
 		s := room.Settings{
@@ -119,7 +119,7 @@ func (w *World) giveEvent(e *room.Event) {
 	w.watchPhases()
 	if e.Shuffle {
 		w.tendDraws()
-		for at := 500 * time.Millisecond; at < fleet.Time(e.End).Sub(w.fleetTime()); at += 500 * time.Millisecond {
+		for at := 500 * time.Millisecond; at < fleettime.Time(e.End).Sub(w.fleetTime()); at += 500 * time.Millisecond {
 			w.in(at, w.tendDraws)
 		}
 	}
@@ -129,17 +129,17 @@ func (w *World) giveEvent(e *room.Event) {
 func (w *World) watchPhases() {
 	o, now := &w.operator, w.fleetTime()
 	for _, p := range o.inForce(w, now, 0).Plan[1:] {
-		w.in(fleet.Time(p.From).Sub(now), func() { w.judge.raise(w) })
+		w.in(fleettime.Time(p.From).Sub(now), func() { w.judge.raise(w) })
 		// Each node looks at the clock four times a second.
 		for off := -time.Second - w.cfg.Faults.Vague; off < 2*time.Second+w.cfg.Faults.Vague; off += 250 * time.Millisecond {
-			if at := fleet.Time(p.From).Sub(now) + off; at > 0 {
+			if at := fleettime.Time(p.From).Sub(now) + off; at > 0 {
 				w.in(at+time.Duration(w.chaos.Int64N(int64(250*time.Millisecond))), w.lookAtClocks)
 			}
 		}
 	}
 }
 
-func sinceEpoch(ms int64) time.Duration { return fleet.Time(ms).Sub(epoch) }
+func sinceEpoch(ms int64) time.Duration { return fleettime.Time(ms).Sub(epoch) }
 
 // lookAtClocks lets every node read the room anew for which another phase has begun, by the clock of its own.
 func (w *World) lookAtClocks() {
@@ -188,7 +188,7 @@ type binding struct {
 func (o *operator) limits(w *World) (total, rate int, unbound bool) {
 	now, b := int64(w.fleetTime()), &o.binding
 	if b.until <= now || b.settings != o.settings(w) || b.control != o.control || b.event != o.event || b.board != o.draws.board {
-		r := o.inForce(w, fleet.Time(now), 0)
+		r := o.inForce(w, fleettime.Time(now), 0)
 		*b = binding{settings: o.made, control: o.control, event: o.event, board: o.draws.board, until: math.MaxInt64, total: r.TotalActiveUsers, rate: r.NewUsersPerMinute}
 		if r.QueueingMethod == room.MethodPassthrough && !r.QueueAll {
 			b.total, b.rate, b.unbound = math.MaxInt32, math.MaxInt32, true
@@ -203,7 +203,7 @@ func (o *operator) limits(w *World) (total, rate int, unbound bool) {
 }
 
 // tellEdge lets an edge read the room set.
-func (w *World) tellEdge(n *edgeNode, now fleet.Mono) {
+func (w *World) tellEdge(n *edgeNode, now fleettime.Mono) {
 	rooms := w.edgeRooms(n)
 	if n.core.SetRooms(now, rooms); len(rooms) == 1 {
 		n.told = rooms[0]

@@ -4,8 +4,8 @@ import (
 	"math"
 	"time"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/ticket"
 )
 
 // Demand is how many visitors come.

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/slots"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger/region"
+	"vestibule/internal/core/wire"
 )
 
 // recovery is the second half of a run: nothing goes wrong any more, and the
@@ -154,7 +154,7 @@ func (w *World) atHome() {
 // coordinator that does not know the time. The report says that the data centre knew it, so
 // the coordinator waits for that one, as it would for any that was heard so lately.
 func (w *World) hearLastWord(from *regionProc, m *wire.Report) {
-	g, knew := w.newest(), m.AsOf > 0 && m.AsOfBound <= fleet.Rough
+	g, knew := w.newest(), m.AsOf > 0 && m.AsOfBound <= fleettime.Rough
 	if w.calm && w.regions[from.region].lost && knew && g.core.Time(g.clock.read(w.now)) == 0 {
 		w.recovery.lastWord = w.now
 	}
@@ -179,7 +179,7 @@ func (w *World) longestLife() time.Duration {
 // valid: both keep every promise, and neither is as good as new.
 func (w *World) timeLost() bool {
 	off := time.Second + 3*w.cfg.Faults.Vague
-	wrong := func(t fleet.Time) bool { return t > w.fleetTime().Add(off) || t < w.fleetTime().Add(-off) }
+	wrong := func(t fleettime.Time) bool { return t > w.fleetTime().Add(off) || t < w.fleetTime().Add(-off) }
 	if !w.cfg.Faults.Clocks {
 		return false
 	}
@@ -256,8 +256,8 @@ func (w *World) unknown() string {
 
 // holdsForLost reports whether a data centre whose books nobody knows waits until
 // lost_after for an edge that may be renewing alone.
-func (w *World) holdsForLost(st slots.RegionStatus) bool {
-	return (!w.cfg.Cap || w.cfg.Faults.Remove) && slices.ContainsFunc(st.Edges, func(e slots.EdgeStatus) bool { return e.State == "lost" })
+func (w *World) holdsForLost(st region.Status) bool {
+	return (!w.cfg.Cap || w.cfg.Faults.Remove) && slices.ContainsFunc(st.Edges, func(e region.EdgeStatus) bool { return e.State == "lost" })
 }
 
 // measure samples the use of the limit that binds, once a second.

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/room"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/room"
 )
 
 // releasing is a release as the judge sees it.

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 // TestNobodyIsPutOutOfAFullRoomOfShortSessions is the room in which the ceiling of

@@ -5,10 +5,10 @@ import (
 	"math"
 	"time"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/draw"
-	"vestibule/internal/fleet"
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket"
 )
 
 // byLot judges an admission in a room whose method is random, by what its edge was told: nobody enters whom no round has called, and
@@ -47,9 +47,9 @@ func Random(seed uint64) Config {
 
 // lots is what is seen of a room whose method is random: what each round called, and in which round after joining people were called.
 type lots struct {
-	rounds  []draw.Round               // oldest first, as they stood last
-	entered map[fleet.Time]map[int]int // of those who joined during a round, by its start: how many were called by the n-th that began after
-	joined  map[fleet.Time]int
+	rounds  []draw.Round                   // oldest first, as they stood last
+	entered map[fleettime.Time]map[int]int // of those who joined during a round, by its start: how many were called by the n-th that began after
+	joined  map[fleettime.Time]int
 }
 
 // look notes how far the rounds have called.
@@ -93,7 +93,7 @@ func (l *lots) admitted(t *ticket.Ticket) {
 
 // off returns by how much the share of those who joined from one time to another that was called within so many rounds is off the
 // law of the rounds at most: who waits has in each round the same chance as everybody, what it called of those who took part.
-func (l *lots) off(from, to fleet.Time) (most float64, people int) {
+func (l *lots) off(from, to fleettime.Time) (most float64, people int) {
 	const deep = 60
 	seen, law := [deep]float64{}, [deep]float64{}
 	for start, joined := range l.joined {
@@ -143,7 +143,7 @@ func randomRounds() Finding {
 			c := crowded(random)
 			c.Seed = seed + 1
 			w := New(c)
-			l := lots{entered: map[fleet.Time]map[int]int{}, joined: map[fleet.Time]int{}}
+			l := lots{entered: map[fleettime.Time]map[int]int{}, joined: map[fleettime.Time]int{}}
 			n := &ordered
 			if random {
 				w.each(50*time.Millisecond, func() { l.look(w) })

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"vestibule/internal/room"
+	"vestibule/internal/core/room"
 )
 
 // sale is a demand that people would recognise. It is drawn for a room whose
@@ -139,113 +139,4 @@ func forecasts(seeds int) Finding {
 	}
 	f.Bound = strings.TrimSuffix(f.Bound, "; ")
 	return f
-}
-
-// Crowd is people who come to a room of their own in two data centres of two
-// edges, and how they are to find what they are told. The simulator and
-// internal/crowd, with real clients, hold the same ones.
-type Crowd struct {
-	Name        string
-	Total, Rate int
-	Session     time.Duration
-	Pages       float64       // that somebody inside looks at, on average
-	Think       time.Duration // between two of them, on average
-	People      int
-	Over        time.Duration // in which they come, evenly
-	From        time.Duration // who comes before it is not measured
-	Error       float64       // goal for the median error of the first estimate
-}
-
-// Crowds returns all of them. In a rush the doors have just opened; the others
-// come a little faster than they can be let in.
-func Crowds() []Crowd {
-	const s, opening, steady = time.Second, 0.15, 0.05
-	return []Crowd{
-		{"rush of 250 in 15 s, bound by T", 100, 6000, 20 * s, 3, 4 * s, 250, 15 * s, 0, opening},
-		{"rush of 250 in 15 s, bound by R", 2000, 100, 30 * s, 2, 4 * s, 250, 15 * s, 0, opening},
-		{"steady, bound by T", 200, 6000, 20 * s, 3, 4 * s, 1350, 150 * s, 60 * s, steady},
-		{"2,000 in 60 s, bound by T", 500, 12000, 20 * s, 3, 4 * s, 2000, 60 * s, 0, opening},
-		{"steady, bound by R", 4000, 300, 15 * s, 2, 4 * s, 900, 150 * s, 60 * s, steady},
-	}
-}
-
-// crowds lets every crowd come, several times, and compares what everybody was
-// told with what came of it.
-func crowds(seeds int) Finding {
-	f := Finding{Met: true}
-	worst, cover, vain, rises := 0.0, 0.0, 0, 0
-	for _, x := range Crowds() {
-		var all Words
-		for seed := range uint64(seeds) {
-			w := x.gather(seed + 1)
-			if r := w.result(); r.Fault != "" {
-				return Finding{Fault: fmt.Sprintf("%s, seed %d: %s", x.Name, seed+1, r.Fault)}
-			}
-			all.Add(w.meters.words)
-		}
-		wait, ahead := all.Rises()
-		worst, cover = max(worst, all.Error()/x.Error), max(cover, math.Abs(all.Covered()-0.8))
-		vain, rises = vain+all.NextInVain(), rises+wait+ahead
-		f.Met = f.Met && all.Error() <= x.Error && math.Abs(all.Covered()-0.8) <= 0.08 && all.NextInVain() == 0 && wait+ahead == 0
-		f.Bound += fmt.Sprintf("%s: %s\n    ", x.Name, &all)
-	}
-	f.Seen = fmt.Sprintf("%.2f, %.2f, %d, %d", worst, cover, vain, rises)
-	f.Bound = strings.TrimSuffix(f.Bound, "\n    ")
-	return f
-}
-
-// anyCrowd draws a rush into a room. Two of three are bound by T.
-func anyCrowd(seed uint64) (x Crowd, byRate bool) {
-	rng := rand.New(rand.NewPCG(seed, 0x63726f77))
-	x = Crowd{Total: 100 + rng.IntN(400), Session: time.Duration(15+rng.IntN(45)) * time.Second}
-	x.Pages, x.Think = between(rng, 2, 6), time.Duration(between(rng, 2, 10)*float64(time.Second))
-	x.People, x.Over = int(float64(x.Total)*between(rng, 1.5, 4)), time.Duration(15+rng.IntN(45))*time.Second
-	x.Rate, byRate = 30*x.Total, seed%3 == 2
-	if byRate {
-		x.Total, x.Rate = 2*x.People, x.Total
-	}
-	return x, byRate
-}
-
-// anyCrowds lets crowds come to rooms of every kind. In the first rush of a room nobody can
-// know for how long people stay there: the range is right if it is over many rooms.
-func anyCrowds(seeds int) Finding {
-	var byT, byR Words
-	for seed := range uint64(seeds) {
-		x, byRate := anyCrowd(seed)
-		w := x.gather(seed + 1)
-		if r := w.result(); r.Fault != "" {
-			return Finding{Fault: fmt.Sprintf("seed %d: %s", seed, r.Fault)}
-		}
-		if byRate {
-			byR.Add(w.meters.words)
-		} else {
-			byT.Add(w.meters.words)
-		}
-	}
-	return Finding{
-		Seen:  fmt.Sprintf("%.2f / %.2f", byT.Covered(), byR.Covered()),
-		Met:   math.Abs(byT.Covered()-0.8) <= 0.08 && math.Abs(byR.Covered()-0.8) <= 0.08,
-		Bound: fmt.Sprintf("bound by T: %s\n    bound by R: %s", &byT, &byR),
-	}
-}
-
-// gather lets the crowd come and go in.
-func (x *Crowd) gather(seed uint64) *World {
-	c := Defaults()
-	c.Seed, c.Probation = seed, room.DefaultProbation
-	c.Centres, c.Edges = 2, 2
-	c.Total, c.Rate, c.Session = x.Total, x.Rate, x.Session
-	c.People = People{Pages: x.Pages, Think: x.Think, Stay: 0.8}
-	c.Network.WAN = 5 * time.Millisecond
-	c.Demand = Demand{Spikes: []Spike{{At: 10 * time.Second, Length: x.Over, PerMinute: float64(x.People) / x.Over.Minutes()}}}
-	w := New(c)
-	w.in(10*time.Second+x.From, func() { w.meters.words = &Words{} })
-	w.runFor(10*time.Second + x.Over)
-	w.cfg.Demand = Demand{}
-	w.arrivals.begin(w)
-	for w.judge.waiting > 0 && w.now < int64(time.Hour) && !w.judge.broken() {
-		w.runFor(10 * time.Second)
-	}
-	return w
 }

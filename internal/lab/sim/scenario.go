@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/ticket"
 )
 
 // What a scenario does to a fleet at a moment of its choice, where [Faults]
@@ -39,6 +39,7 @@ func (w *World) leaveEdge(i int32) {
 		w.send(event{kind: evReport, node: n.region, msg: &m}, w.cfg.Network.LAN, n.cutUp)
 	}
 	n.down = true
+	n.ended = n.core.AllEnded()
 }
 
 // endRegion ends the aggregator that leads a data centre; another begins after d.

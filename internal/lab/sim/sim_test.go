@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/ticket"
 )
 
 func TestMain(m *testing.M) {

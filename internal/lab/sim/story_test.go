@@ -11,9 +11,9 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/fleet"
-	"vestibule/internal/ticket"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket"
 )
 
 // TestStories plays the stories in testdata: known misfortunes of whole fleets
@@ -26,6 +26,8 @@ import (
 //	run 60s [every=20s] [quiet]      time passes; every so often a line tells what was true meanwhile
 //	crash edge 2 [for=5s]            a process ends; another begins after so long, or never
 //	crash region 1 for=2s, crash global for=2s
+//	restart all for=1s [killed] [anew] every process ends, as it is told to or not, and begins again after so long and up to
+//	                                 three seconds, on machines that were started anew or not
 //	restart edges every=10s          each edge in turn says goodbye and is back after two seconds
 //	cut edge 1 for=5m                an edge and its regional do not hear each other
 //	twin edge 1 [copied|proves]      another process begins that bears its name, in an empty folder, in a
@@ -190,6 +192,14 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 		}
 
 	case "restart":
+		if word(0) == "all" {
+			share := 0.0
+			if is("anew") {
+				share = 1
+			}
+			w.restartFleet(!is("killed"), length(arg("for", "1s")), share)
+			return
+		}
 		for i := range w.edges {
 			at := time.Duration(i) * length(arg("every", "10s"))
 			w.in(at, func() { w.leaveEdge(int32(i)) })
@@ -198,7 +208,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 
 	case "twin":
 		n := w.edges[number(word(1))-1]
-		folder := fleet.Lives{}
+		folder := fleettime.Lives{}
 		if is("copied") || is("proves") {
 			folder = n.folder
 		}

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
 )
 
 // Targets are small worlds of eight minutes, each full of what one part of the
@@ -31,6 +31,7 @@ var Targets = []Target{
 	{"draws", Draws},
 	{"rules", Bypasses},
 	{"random", Random},
+	{"restarts", Restarts},
 }
 
 // Target is one of them.
@@ -220,7 +221,7 @@ func Events(seed uint64) Config {
 	f.CrashGlobal, f.CrashRegion, f.CrashEdge = rng.IntN(2) == 0, rng.IntN(3) == 0, rng.IntN(3) == 0
 	f.CutRegion, f.CutEdge, f.Clocks = rng.IntN(3) == 0, rng.IntN(3) == 0, rng.IntN(2) == 0
 	if rng.IntN(2) == 0 {
-		f.Vague = fleet.MaxError + time.Duration(rng.IntN(1000))*time.Millisecond
+		f.Vague = fleettime.MaxError + time.Duration(rng.IntN(1000))*time.Millisecond
 	}
 	return c
 }
@@ -262,6 +263,21 @@ func Memory(seed uint64) Config {
 	f.Every, f.Last = time.Duration(2+rng.IntN(3))*time.Second, 4*time.Second
 	f.CrashRegion, f.CrashEdge, f.Wipe, f.Zombies = true, true, true, rng.IntN(2) == 0
 	f.CutEdge = rng.IntN(2) == 0
+	return c
+}
+
+// Restarts starts the whole fleet again and again, as operators do or after a power cut, in which some machines are
+// started anew, while aggregators and edges end on their own.
+func Restarts(seed uint64) Config {
+	c, rng := tight(seed, 1+rng20(seed)%2, 2, time.Duration(10+rng20(seed))*time.Second)
+	c.Cap = rng.IntN(2) == 0
+	c.People.Pages, c.People.Think, c.People.Quit, c.People.Stay = 12, 3*time.Second, 0.5, 0.5
+	c.People.Copy, c.People.Old, c.People.Move = 0.1*rng.Float64(), 0.3*rng.Float64(), 0.3*rng.Float64()
+	f := &c.Faults
+	f.Every, f.Last = time.Duration(4+rng.IntN(8))*time.Second, time.Duration(1+rng.IntN(10))*time.Second
+	f.Restart, f.Clocks = true, rng.IntN(2) == 0
+	f.CrashRegion, f.CrashEdge, f.CrashGlobal = rng.IntN(3) == 0, rng.IntN(3) == 0, rng.IntN(3) == 0
+	f.CutRegion, f.Disk = rng.IntN(3) == 0, rng.IntN(3) == 0
 	return c
 }
 

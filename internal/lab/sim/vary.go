@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
 )
 
 // Vary returns an experiment drawn from seed: another fleet, other limits,
@@ -106,6 +106,7 @@ func VaryFaults(seed uint64) Config {
 	c.Faults.Every = time.Duration(3+rng.IntN(30)) * time.Second
 	c.Faults.Last = []time.Duration{300 * time.Millisecond, 3 * time.Second, 15 * time.Second, time.Minute}[rng.IntN(4)]
 	c.enableFaults(rng)
+	c.Faults.restart(seed)
 	return c
 }
 
@@ -134,7 +135,7 @@ func (c *Config) enableFaults(rng *rand.Rand) {
 	}
 	if some(0.2) {
 		most := min(c.Session/8, 3*time.Second)
-		f.Vague = fleet.MaxError + time.Duration(rng.Float64()*float64(most)).Round(time.Millisecond)
+		f.Vague = fleettime.MaxError + time.Duration(rng.Float64()*float64(most)).Round(time.Millisecond)
 	}
 	f.Members, f.Forsake = some(0.3), some(0.3)
 	f.Twins, f.Folders, f.Forget = some(0.2), some(0.2), some(0.2)
@@ -211,7 +212,14 @@ func Small(seed uint64) Config {
 	c.Faults.Events = rand.New(rand.NewPCG(seed, 0x6576656e)).IntN(8) == 0
 	c.Faults.Draws = !c.Faults.Events && rand.New(rand.NewPCG(seed, 0x64726177)).IntN(8) == 0
 	c.Faults.Rules = rand.New(rand.NewPCG(seed, 0x72756c65)).IntN(8) == 0
+	c.Faults.restart(seed)
 	c.thenCalm()
 	p.bind(seed)
 	return c
+}
+
+// restart draws whether the whole fleet is started again, and whether processes keep fleet time.
+func (f *Faults) restart(seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 0x72657374))
+	f.Restart, f.Forgetful = rng.IntN(4) == 0, rng.IntN(3) == 0
 }

@@ -16,14 +16,16 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
-	"vestibule/internal/room"
-	"vestibule/internal/rules"
-	"vestibule/internal/slots"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/ledger/region"
+	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/rules"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/mutant"
 )
 
 // warmUp is when the first visitor may come: a fleet opens its doors once its
@@ -32,7 +34,7 @@ const warmUp = 2 * time.Second
 
 // epoch is the fleet time at which every simulation begins: the day of the
 // worked example.
-var epoch = fleet.TimeOf(time.Date(2021, 5, 27, 16, 0, 0, 0, time.UTC))
+var epoch = fleettime.TimeOf(time.Date(2021, 5, 27, 16, 0, 0, 0, time.UTC))
 
 // World is one running experiment.
 type World struct {
@@ -47,7 +49,7 @@ type World struct {
 	trace  func(format string, args ...any) // tells faults; nil for not at all
 
 	globals []*globalProc // every one there ever was; the last is the newest
-	regions []*region
+	regions []*dataCentre
 	aggs    []*regionProc // every aggregator there ever was, by number
 	edges   []*edgeNode   // of all regions, region by region
 	lease   uint64        // highest term of a coordinator that the lease knows
@@ -64,8 +66,9 @@ type World struct {
 	crashAt  uint64 // release that the coordinator ends with which takes it
 
 	members     membership
-	slowDocs    bool // a change of the list reaches most nodes late
-	older       int  // version of the list that the next coordinator goes by; 0 for what the store holds
+	slowDocs    bool        // a change of the list reaches most nodes late
+	again       *globalProc // the machine on which the next coordinator begins; nil for another one
+	older       int         // version of the list that the next coordinator goes by; 0 for what the store holds
 	olderLegacy bool
 	olderFor    time.Duration
 
@@ -73,6 +76,7 @@ type World struct {
 	faults   []fault
 	telling  int    // number of the fault that happens
 	folders  uint64 // data folders that there were
+	boots    int    // starts of machines
 	twins    int    // edges beside those that there should be
 	copies   int    // data centres beside those that there should be
 	pairs    []pairCut
@@ -99,12 +103,12 @@ type nodeClock struct {
 	drift  float64
 }
 
-func (c nodeClock) read(now int64) fleet.Mono {
-	return fleet.Mono(now + c.offset + int64(float64(now)*c.drift))
+func (c nodeClock) read(now int64) fleettime.Mono {
+	return fleettime.Mono(now + c.offset + int64(float64(now)*c.drift))
 }
 
 // when returns the true time at which the clock reads m, rounded up.
-func (c nodeClock) when(m fleet.Mono) int64 {
+func (c nodeClock) when(m fleettime.Mono) int64 {
 	return int64(float64(int64(m)-c.offset)/(1+c.drift)) + 1
 }
 
@@ -115,6 +119,7 @@ type proc struct {
 	gone   bool  // ended, for good
 	doomed bool  // its successor is about to begin
 	asleep int64 // stopped until then: it neither hears nor does anything
+	memory memory
 }
 
 // globalProc is one process that leads, or believes to.
@@ -124,17 +129,17 @@ type globalProc struct {
 	nonce   uint64
 	began   int64
 	edition uint64 // of the room set that it knows
-	told    []slots.RoomConfig
+	told    []ledger.RoomConfig
 	writing uint64 // release that it is about to take
 	members int    // version of the list of data centres that it knows
 	legacy  bool   // it is of release 0.1.0: it knows no versions, and hears whom its configuration lists
 	names   []string
-	core    *slots.Allocator
+	core    *root.Allocator
 	offset  time.Duration // of its machine's wall clock
 }
 
-// region is a data centre: its aggregators, newest last, and its store.
-type region struct {
+// dataCentre is a data centre: its aggregators, newest last, and its store.
+type dataCentre struct {
 	name    string
 	procs   []*regionProc
 	edges   []int32 // that there ever were
@@ -147,11 +152,12 @@ type region struct {
 	failing int64  // until then nothing is stored, and nobody can begin to lead
 	copied  bool   // it bears the name of another one, which it was copied from
 	before  uint64 // terms that its leases begin above
+	again   *proc  // the machine on which the next aggregator begins; nil for another one
 	known   uint64 // site that was stored before the store was lost
 }
 
 // forget makes the store lose its memory. Who owns it is known to the lease.
-func (r *region) forget() {
+func (r *dataCentre) forget() {
 	if r.stored.Site != 0 {
 		r.known = r.stored.Site
 	}
@@ -160,7 +166,7 @@ func (r *region) forget() {
 
 // read returns the site that a process which is about to lead has read while it stood by: every third one; the
 // others have just started.
-func (r *region) read(term uint64) uint64 {
+func (r *dataCentre) read(term uint64) uint64 {
 	if term%3 == 1 {
 		return r.known
 	}
@@ -168,7 +174,7 @@ func (r *region) read(term uint64) uint64 {
 }
 
 // newest returns the aggregator with the highest term.
-func (r *region) newest() *regionProc { return r.procs[len(r.procs)-1] }
+func (r *dataCentre) newest() *regionProc { return r.procs[len(r.procs)-1] }
 
 type regionProc struct {
 	proc
@@ -177,8 +183,8 @@ type regionProc struct {
 	term    uint64
 	edition uint64
 	members int // version of the list of data centres that it knows
-	core    *slots.Aggregator
-	told    []slots.RoomConfig
+	core    *region.Aggregator
+	told    []ledger.RoomConfig
 	writing uint64 // version being written
 }
 
@@ -186,8 +192,9 @@ type edgeNode struct {
 	proc
 	name      string
 	region    int32
-	folder    fleet.Lives // its data folder, which lies at place
-	place     fleet.Place
+	folder    fleettime.Lives // its data folder, which lies at place
+	place     fleettime.Place
+	ended     admission.Ended // in the folder too
 	edition   uint64
 	core      *admission.Engine
 	keys      *ticket.Codec // nil where tickets are not sealed
@@ -231,12 +238,12 @@ func New(cfg Config) *World {
 
 	w.startGlobal(true)
 	for i := range cfg.Centres {
-		w.regions = append(w.regions, &region{name: centreName(i), stored: wire.Durable{Site: w.siteOf(int32(i), 0)}})
+		w.regions = append(w.regions, &dataCentre{name: centreName(i), stored: wire.Durable{Site: w.siteOf(int32(i), 0)}})
 		w.startRegion(int32(i), true)
 	}
 	for i := range cfg.Centres {
 		for k := range cfg.Edges {
-			w.newEdge(int32(i), fmt.Sprintf("edge%d", k+1), fleet.Lives{}, false)
+			w.newEdge(int32(i), fmt.Sprintf("edge%d", k+1), fleettime.Lives{}, false)
 		}
 	}
 	w.plan(event{at: int64(time.Second), kind: evSecond})
@@ -278,10 +285,14 @@ func (w *World) startGlobal(bootstrap bool) {
 		n.offset = w.cfg.Faults.wall(w.chaos)
 	}
 	n.nonce = w.rng.Uint64()
-	n.core = slots.NewAllocator(n.clock.read(w.now), slots.AllocatorConfig{
+	if w.newMachine(&n.proc, n.clock); w.again != nil {
+		n.clock, n.memory, n.offset, w.again = w.again.clock, w.again.memory, w.again.offset, nil
+	}
+	n.core = root.New(n.clock.read(w.now), root.Config{
+		Time: w.remembers(&n.proc, n.offset),
 		Term: wire.Term{N: term, Nonce: n.nonce}, Centres: names, Params: w.cfg.Params, Bootstrap: bootstrap,
 	})
-	n.core.SetLease(fleet.Never)
+	n.core.SetLease(fleettime.Never)
 	n.told = w.roomsBy(n)
 	n.core.SetRooms(n.clock.read(w.now), n.told)
 	w.globals = append(w.globals, n)
@@ -294,7 +305,9 @@ func (w *World) startGlobal(bootstrap bool) {
 func (w *World) startRegion(i int32, bootstrap bool) {
 	r := w.regions[i]
 	n := &regionProc{id: int32(len(w.aggs)), region: i, term: r.before + uint64(len(r.procs)) + 1, edition: w.edition}
-	n.clock = w.clock()
+	if w.newMachine(&n.proc, w.clock()); r.again != nil {
+		n.clock, n.memory, r.again = r.again.clock, r.again.memory, nil
+	}
 	r.owner = n.term
 	if w.cfg.Faults.Wipe && !bootstrap && !w.calm && w.chaos.IntN(3) == 0 {
 		w.tell("the store of %s is lost", r.name)
@@ -304,11 +317,12 @@ func (w *World) startRegion(i int32, bootstrap bool) {
 		w.tear(r)
 	}
 	own, ownTerm := w.ownMemory(r)
-	n.core = slots.NewAggregator(n.clock.read(w.now), slots.AggregatorConfig{
-		DC: r.name, Term: wire.Term{N: n.term, Nonce: w.rng.Uint64()}, Params: w.cfg.Params, Bootstrap: bootstrap, GoneAbove: w.cfg.GoneAbove, Own: own, OwnTerm: ownTerm,
+	n.core = region.New(n.clock.read(w.now), region.Config{
+		Time: w.remembers(&n.proc, 0),
+		DC:   r.name, Term: wire.Term{N: n.term, Nonce: w.rng.Uint64()}, Params: w.cfg.Params, Bootstrap: bootstrap, GoneAbove: w.cfg.GoneAbove, Own: own, OwnTerm: ownTerm,
 		Site: w.siteOf(i, len(r.procs)), Known: r.read(n.term),
 	}, r.stored.Clone())
-	n.core.SetLease(fleet.Never)
+	n.core.SetLease(fleettime.Never)
 	n.told = w.regionRooms(n)
 	n.core.SetRooms(n.clock.read(w.now), n.told)
 	if n.members = max(r.members, 1); bootstrap {
@@ -327,12 +341,12 @@ func (w *World) startRegion(i int32, bootstrap bool) {
 
 // newEdge adds an edge to a data centre, in a data folder of its own, which may be a
 // copy, or on a clone of the machine, where nothing tells the copy apart, and starts it.
-func (w *World) newEdge(region int32, name string, folder fleet.Lives, clone bool) int32 {
+func (w *World) newEdge(region int32, name string, folder fleettime.Lives, clone bool) int32 {
 	n := &edgeNode{name: name, region: region, folder: folder, place: w.newPlace()}
 	if clone {
 		n.place = folder.Place
 	}
-	n.clock = w.clock()
+	w.newMachine(&n.proc, w.clock())
 	i := int32(len(w.edges))
 	w.edges = append(w.edges, n)
 	w.regions[region].edges = append(w.regions[region].edges, i)
@@ -341,14 +355,14 @@ func (w *World) newEdge(region int32, name string, folder fleet.Lives, clone boo
 }
 
 // newPlace returns where a new data folder lies.
-func (w *World) newPlace() fleet.Place {
+func (w *World) newPlace() fleettime.Place {
 	w.folders++
-	return fleet.Place{Inode: w.folders, Boot: "boot"}
+	return fleettime.Place{Inode: w.folders, Boot: "boot"}
 }
 
 // ownMemory returns what the process remembers that is about to lead a data centre whose
 // store is empty: often it led there before, and was replaced since by others or not.
-func (w *World) ownMemory(r *region) (wire.Durable, uint64) {
+func (w *World) ownMemory(r *dataCentre) (wire.Durable, uint64) {
 	if r.stored.Version != 0 || len(r.procs) == 0 || w.chaos.IntN(4) == 0 {
 		return wire.Durable{}, 0
 	}
@@ -363,17 +377,18 @@ func (w *World) startEdge(i int32) {
 	n.down, n.synced, n.forgotten, n.edition = false, false, false, w.edition
 	n.keys = w.keys.newest
 	n.core = admission.New(admission.Config{
-		Edge: n.name, DC: w.regions[n.region].name, Params: w.cfg.Params, Limits: admission.DefaultLimits(), Past: past, Rand: w.fork(),
+		Edge: n.name, DC: w.regions[n.region].name, Params: w.cfg.Params, Limits: admission.DefaultLimits(), Past: past, Ended: n.ended, Rand: w.fork(),
 	})
 	n.keep()
 	now := n.clock.read(w.now)
+	n.core.Restore(now, w.remembers(&n.proc, 0))
 	n.core.Guess(now, w.fleetTime().Add(w.cfg.Faults.wall(w.chaos)))
 	w.tellEdge(n, now)
 	w.wakeEdge(i)
 }
 
 // keep stores what the edge's data folder tells of its incarnations.
-func (n *edgeNode) keep() { n.folder = fleet.Lives{Place: n.place, Incs: n.core.Incarnations()} }
+func (n *edgeNode) keep() { n.folder = fleettime.Lives{Place: n.place, Incs: n.core.Incarnations()} }
 
 // edgeRooms is the room set as an edge reads it, rooms as the others do.
 func (w *World) edgeRooms(n *edgeNode) []admission.Room {
@@ -390,12 +405,12 @@ func (w *World) edgeRooms(n *edgeNode) []admission.Room {
 func (w *World) fork() *rand.Rand { return rand.New(rand.NewPCG(w.rng.Uint64(), w.rng.Uint64())) }
 
 // roomsBy is the room set as a coordinator reads it.
-func (w *World) roomsBy(n *globalProc) []slots.RoomConfig {
+func (w *World) roomsBy(n *globalProc) []ledger.RoomConfig {
 	return w.rooms(n.core.Clock(n.clock.read(w.now), w.fleetTime().Add(n.offset)))
 }
 
 // regionRooms is the room set as an aggregator reads it: by fleet time where it knows that, else by its machine, which is right.
-func (w *World) regionRooms(n *regionProc) []slots.RoomConfig {
+func (w *World) regionRooms(n *regionProc) []ledger.RoomConfig {
 	at, known := n.core.Clock(n.clock.read(w.now))
 	if !known {
 		at = w.fleetTime()
@@ -403,17 +418,17 @@ func (w *World) regionRooms(n *regionProc) []slots.RoomConfig {
 	return w.rooms(at, 0)
 }
 
-func (w *World) rooms(at fleet.Time, bound time.Duration) []slots.RoomConfig {
+func (w *World) rooms(at fleettime.Time, bound time.Duration) []ledger.RoomConfig {
 	if w.removed {
 		return nil
 	}
-	r := slots.ConfigOf(w.operator.inForce(w, at, bound))
+	r := ledger.ConfigOf(w.operator.inForce(w, at, bound))
 	r.Session, r.Cap, r.LostWait = w.cfg.Session, w.cfg.Cap, 15*time.Minute
-	return []slots.RoomConfig{r}
+	return []ledger.RoomConfig{r}
 }
 
 // fleetTime returns true fleet time.
-func (w *World) fleetTime() fleet.Time { return epoch + fleet.Time(w.now/1e6) }
+func (w *World) fleetTime() fleettime.Time { return epoch + fleettime.Time(w.now/1e6) }
 
 func (w *World) plan(e event) { w.agenda.plan(e) }
 
@@ -501,6 +516,7 @@ func (w *World) happen(e *event) {
 	case evSecond:
 		w.judge.tick(w)
 		w.judge.ledger(w)
+		w.keepTime()
 		w.plan(event{at: w.now + int64(time.Second), kind: evSecond})
 	}
 }
@@ -517,10 +533,10 @@ func (w *World) asleep(p *proc, e *event) bool {
 }
 
 // due plans the wake-up of a node for reading m of its clock.
-func (w *World) due(t *timer, c nodeClock, m fleet.Mono, e event) {
+func (w *World) due(t *timer, c nodeClock, m fleettime.Mono, e event) {
 	at := w.now
 	if m > c.read(w.now) {
-		if m == fleet.Never {
+		if m == fleettime.Never {
 			return
 		}
 		at = max(c.when(m), w.now+1000) // rounding must not make it now
@@ -621,7 +637,7 @@ func (w *World) write(i int32, d wire.Durable, delay int64) {
 
 // tear lets the store lose sections of what it holds of gone edges: what is read then is
 // what a node reads.
-func (w *World) tear(r *region) {
+func (w *World) tear(r *dataCentre) {
 	p, torn := wire.Promises{Durable: r.stored.Clone()}, ""
 	for i := range p.Durable.Roster {
 		if e := &p.Durable.Roster[i]; len(e.Rooms) > 0 && w.chaos.IntN(2) == 0 {

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"sync"
 
-	"vestibule/internal/audit"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/global/audit"
 )
 
 // Stream is an audit stream in memory. It is safe for concurrent use.
@@ -17,7 +17,7 @@ type Stream struct {
 	Before func(op string) string
 
 	mu       sync.Mutex
-	entries  []audit.Stored
+	entries  []wire.AuditEntry
 	subjects []string
 }
 
@@ -54,7 +54,7 @@ func (s *Stream) Append(_ context.Context, subject string, data []byte, last uin
 	if last != uint64(len(s.entries)) {
 		return 0, wire.ErrChanged
 	}
-	s.entries, s.subjects = append(s.entries, audit.Stored{Sequence: last + 1, Data: data}), append(s.subjects, subject)
+	s.entries, s.subjects = append(s.entries, wire.AuditEntry{Sequence: last + 1, Data: data}), append(s.subjects, subject)
 	if fate == "silent" {
 		return 0, ErrStream
 	}
@@ -62,7 +62,7 @@ func (s *Stream) Append(_ context.Context, subject string, data []byte, last uin
 }
 
 // Read implements [audit.Stream].
-func (s *Stream) Read(_ context.Context, from uint64, n int, subject string) (out []audit.Stored, err error) {
+func (s *Stream) Read(_ context.Context, from uint64, n int, subject string) (out []wire.AuditEntry, err error) {
 	fate := s.fate("read")
 	if fate == "failed" {
 		return nil, ErrStream

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/room"
+	"vestibule/internal/core/room"
 )
 
 // Patience is how long a test waits for what must happen. It is long, because a machine

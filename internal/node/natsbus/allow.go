@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
 )
 
 // Role is what a user of NATS is.

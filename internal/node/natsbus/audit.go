@@ -11,8 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"vestibule/internal/audit"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
 )
 
 // Audit is the stream of who changed what. Globals alone write and read it. What was
@@ -28,8 +27,6 @@ const (
 	auditAge    = 400 * 24 * time.Hour
 	auditBytes  = 256 << 20 // about 200,000 changes of one room; a server reserves so much
 )
-
-var _ audit.Stream = (*Audit)(nil)
 
 // NewAudit returns the stream behind conn. replicas is for the stream, if it has to be made.
 func NewAudit(conn *Conn, replicas int) *Audit { return &Audit{conn, replicas} }
@@ -67,7 +64,7 @@ func (a *Audit) open(ctx context.Context) (jetstream.Stream, error) {
 	return s, nil
 }
 
-// Bounds implements [audit.Stream]. The server that leads the stream answers.
+// Bounds implements the interface Stream of package audit. The server that leads the stream answers.
 func (a *Audit) Bounds(ctx context.Context) (first, last uint64, err error) {
 	s, err := a.open(ctx)
 	if err != nil {
@@ -80,7 +77,7 @@ func (a *Audit) Bounds(ctx context.Context) (first, last uint64, err error) {
 	return state.FirstSeq, state.LastSeq, nil
 }
 
-// Append implements [audit.Stream].
+// Append implements the interface Stream of package audit.
 func (a *Audit) Append(ctx context.Context, subject string, data []byte, last uint64) (uint64, error) {
 	if !a.conn.Connected() {
 		return 0, fmt.Errorf("audit: %w", wire.ErrDown)
@@ -102,8 +99,8 @@ func (a *Audit) Append(ctx context.Context, subject string, data []byte, last ui
 // readBytes bounds what one answer of a server holds, but for its first entry.
 const readBytes = 4 << 20
 
-// Read implements [audit.Stream].
-func (a *Audit) Read(ctx context.Context, from uint64, n int, subject string) (out []audit.Stored, err error) {
+// Read implements the interface Stream of package audit.
+func (a *Audit) Read(ctx context.Context, from uint64, n int, subject string) (out []wire.AuditEntry, err error) {
 	if !a.conn.Connected() {
 		return nil, fmt.Errorf("audit: %w", wire.ErrDown)
 	}
@@ -137,7 +134,7 @@ func (a *Audit) Read(ctx context.Context, from uint64, n int, subject string) (o
 			if err != nil {
 				return nil, fmt.Errorf("audit: read: %w", err)
 			}
-			out = append(out, audit.Stored{Sequence: sequence, Data: m.Data})
+			out = append(out, wire.AuditEntry{Sequence: sequence, Data: m.Data})
 		case "204", "404": // the end, or nothing at all
 			return out, nil
 		case "503":

@@ -8,9 +8,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"vestibule/internal/audit"
-	"vestibule/internal/natsbus"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/global/audit"
+	"vestibule/internal/node/natsbus"
 )
 
 // The stream takes an entry only after the newest, is read in order, and nobody can delete

@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
 )
 
 // jetStream returns the JetStream of the connection's domain.

@@ -13,9 +13,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // trouble is why the store takes no lease, and since when. It is safe for concurrent use.
@@ -75,8 +74,8 @@ func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(cont
 type taken struct {
 	value  leaseValue
 	rev    uint64
-	sent   fleet.Mono // when it was asked for
-	behind bool       // the store did not know of a term that was seen
+	sent   fleettime.Mono // when it was asked for
+	behind bool           // the store did not know of a term that was seen
 }
 
 // candidature is what a candidate has seen of the key, and written to it.
@@ -90,7 +89,7 @@ type candidature struct {
 }
 
 // patience is how long a rival waits for a sign of life.
-var patience = fleet.Stretch(fleet.Stretch(LeaseLength)) + rivalMargin
+var patience = fleettime.Stretch(fleettime.Stretch(LeaseLength)) + rivalMargin
 
 // take watches the key until it may be taken, and takes it. The watch ends with it: who
 // leads does not read it, and nats.go keeps what nobody reads.
@@ -151,7 +150,7 @@ func (c *candidature) see(e jetstream.KeyValueEntry) (won *taken, given bool) {
 	if err != nil && len(e.Value()) > 0 {
 		c.log.Error("the key holds no lease; it is taken over if it stays so", slog.Any("error", err))
 	}
-	if c.tried != nil && c.seen == c.tried.value && c.now() < c.tried.sent.Add(fleet.Shrink(LeaseLength)) {
+	if c.tried != nil && c.seen == c.tried.value && c.now() < c.tried.sent.Add(fleettime.Shrink(LeaseLength)) {
 		// Our write had happened: it succeeded, only its answer was lost.
 		c.tried.rev = c.rev
 		return c.tried, false
@@ -160,7 +159,7 @@ func (c *candidature) see(e jetstream.KeyValueEntry) (won *taken, given bool) {
 		c.trouble.note(nil) // somebody else writes
 	}
 	c.met, c.term = true, max(c.term, c.seen.Term)
-	c.rival = c.rival || c.seen.Nonce != c.led && !mutant.On(mutant.RivalUnseen)
+	c.rival = c.rival || c.seen.Nonce != c.led
 	c.meetNamesake(c.seen)
 	c.timer.Reset(patience)
 	return nil, err == nil && c.seen.Leader == ""

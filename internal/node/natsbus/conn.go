@@ -22,7 +22,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
 )
 
 // Options say how to reach NATS.

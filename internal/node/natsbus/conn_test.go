@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"vestibule/internal/natsbus"
-	"vestibule/internal/testkit"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
+	"vestibule/internal/node/natsbus"
 )
 
 type heard struct{ subject, data string }

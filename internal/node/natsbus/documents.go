@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
 )
 
 // Documents are the few small documents that every node needs: the room set,

@@ -7,9 +7,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"vestibule/internal/natsbus"
-	"vestibule/internal/testkit"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
+	"vestibule/internal/node/natsbus"
 )
 
 func put(t *testing.T, d *natsbus.Documents, key, value string, revision uint64) uint64 {

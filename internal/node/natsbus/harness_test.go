@@ -11,9 +11,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
-	"vestibule/internal/natsbus"
-	"vestibule/internal/natsbus/embedded"
-	"vestibule/internal/testkit"
+	"vestibule/internal/lab/testkit"
+	"vestibule/internal/node/natsbus"
+	"vestibule/internal/node/natsbus/embedded"
 )
 
 func TestMain(m *testing.M) {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // LeaseLength is how long a leader leads without renewing. A rival waits for
@@ -43,7 +43,7 @@ type Lease struct {
 	name     string
 	me       string
 	replicas int
-	now      func() fleet.Mono
+	now      func() fleettime.Mono
 	log      *slog.Logger
 
 	fresh bool   // nobody ever led: the operator says so
@@ -69,7 +69,7 @@ type leaseValue struct {
 
 // NewLease returns the leadership called name for the candidate me. now reads
 // this process's monotonic clock.
-func NewLease(conn *Conn, name, me string, replicas int, now func() fleet.Mono) *Lease {
+func NewLease(conn *Conn, name, me string, replicas int, now func() fleettime.Mono) *Lease {
 	return &Lease{
 		conn: conn, name: name, me: me, replicas: replicas, now: now,
 		log: conn.log.With(slog.String("lease", name)),
@@ -143,11 +143,11 @@ func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, t taken, lead f
 	v := t.value
 	scope, end := context.WithCancel(ctx)
 	defer end()
-	until := t.sent.Add(fleet.Shrink(LeaseLength))
+	until := t.sent.Add(fleettime.Shrink(LeaseLength))
 	// By its own timer, so that no write that hangs can put the end off.
 	expiry := time.AfterFunc(until.Sub(l.now()), end)
 	defer expiry.Stop()
-	extends := make(chan fleet.Mono, 1)
+	extends := make(chan fleettime.Mono, 1)
 	done := make(chan struct{})
 	before, rival := l.met || l.term > 0, l.rival
 	l.met, l.term, l.led, l.rival = true, v.Term, v.Nonce, false
@@ -174,14 +174,14 @@ func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, t taken, lead f
 type tenure struct {
 	scope   context.Context
 	expiry  *time.Timer // ends scope
-	extends chan fleet.Mono
+	extends chan fleettime.Mono
 	done    <-chan struct{} // whoever leads has stopped
 }
 
 // hold renews the lease until ctx ends or the tenure is done; then it returns
 // the revision of the lease. It returns an error when the lease is lost, or not
 // renewed in time.
-func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, until fleet.Mono, t tenure) (uint64, error) {
+func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, until fleettime.Mono, t tenure) (uint64, error) {
 	beat := time.NewTicker(LeaseLength / 3)
 	defer beat.Stop()
 	for {
@@ -206,7 +206,7 @@ func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, v leaseValue, r
 		next, err := l.write(ctx, kv, v, rev, min(LeaseLength/3, left))
 		switch {
 		case err == nil:
-			rev, until = next, sent.Add(fleet.Shrink(LeaseLength))
+			rev, until = next, sent.Add(fleettime.Shrink(LeaseLength))
 			t.expiry.Reset(until.Sub(l.now()))
 			select {
 			case <-t.extends:

@@ -13,11 +13,11 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/natsbus"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
-	"vestibule/internal/testkit"
-	"vestibule/internal/wire"
+	"vestibule/internal/node/natsbus"
 )
 
 // throne judges leaders: at no moment two of them, and every term higher than
@@ -105,9 +105,9 @@ func standWith(t *testing.T, r *throne, url, name string, replicas int) *candida
 	t.Helper()
 	c := &candidate{name: name, conn: connect(t, url, name), resign: make(chan struct{})}
 	clock := node.NewClock()
-	now := func() fleet.Mono { return clock.Now().Add(time.Duration(c.ahead.Load())) }
+	now := func() fleettime.Mono { return clock.Now().Add(time.Duration(c.ahead.Load())) }
 	// at returns what the clock of the test says at a moment of the candidate's, or a little less.
-	at := func(m fleet.Mono) time.Time {
+	at := func(m fleettime.Mono) time.Time {
 		wall := time.Now()
 		return wall.Add(m.Sub(now()))
 	}

@@ -12,8 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"vestibule/internal/mutant"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
 )
 
 // Promises are what a data centre must remember across its aggregators: whom
@@ -383,7 +382,7 @@ func (p *Promises) write(ctx context.Context) error {
 		p.site = 0
 		return fmt.Errorf("promises of %s: the store holds those of term %d, older than ours: %w", p.dc, have.Owner.N, errWriteAgain)
 	}
-	if have.Owner != p.val.Owner && !mutant.On(mutant.StoreNotFencing) {
+	if have.Owner != p.val.Owner {
 		return wire.ErrFenced
 	}
 	p.rev = e.Revision()

@@ -14,9 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"vestibule/internal/natsbus"
-	"vestibule/internal/room"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/node/natsbus"
 )
 
 func durable(version uint64) wire.Durable {

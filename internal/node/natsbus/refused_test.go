@@ -9,8 +9,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"vestibule/internal/natsbus"
-	"vestibule/internal/testkit"
+	"vestibule/internal/lab/testkit"
+	"vestibule/internal/node/natsbus"
 )
 
 // A server whose configuration is read again without this node's user, and later

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/natsbus"
-	"vestibule/internal/natsbus/embedded"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
-	"vestibule/internal/testkit"
-	"vestibule/internal/wire"
+	"vestibule/internal/node/natsbus"
+	"vestibule/internal/node/natsbus/embedded"
 )
 
 // replicas returns with how many replicas the bucket of the documents was made.

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/natsbus"
-	"vestibule/internal/natsbus/embedded"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
-	"vestibule/internal/wire"
+	"vestibule/internal/node/natsbus"
+	"vestibule/internal/node/natsbus/embedded"
 )
 
 // BenchmarkTakeover measures how long nobody leads after a leader of three dies

@@ -9,14 +9,16 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"vestibule/internal/admission"
-	"vestibule/internal/fleet"
-	"vestibule/internal/natsbus"
-	"vestibule/internal/natsbus/embedded"
-	"vestibule/internal/room"
-	"vestibule/internal/slots"
-	"vestibule/internal/ticket"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/ledger/region"
+	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/node/natsbus"
+	"vestibule/internal/node/natsbus/embedded"
 )
 
 // BenchmarkEdgesComeAndGo is an hour of a data centre, on virtual time, in which 1,000
@@ -71,18 +73,18 @@ func BenchmarkEdgesComeAndGo(b *testing.B) {
 			}
 		}()
 
-		now, dawn := fleet.Mono(time.Hour), fleet.TimeOf(time.Unix(1_800_000_000, 0))
+		now, dawn := fleettime.Mono(time.Hour), fleettime.TimeOf(time.Unix(1_800_000_000, 0))
 		params := wire.DefaultParams()
-		root := slots.NewAllocator(now, slots.AllocatorConfig{Term: term, Centres: []string{"dublin"}, Params: params, Bootstrap: true})
-		root.SetLease(fleet.Never)
+		root := root.New(now, root.Config{Term: term, Centres: []string{"dublin"}, Params: params, Bootstrap: true})
+		root.SetLease(fleettime.Never)
 		root.SetTime(now, dawn)
-		agg := slots.NewAggregator(now, slots.AggregatorConfig{DC: "dublin", Term: term, Params: params, Bootstrap: true}, wire.Durable{})
-		agg.SetLease(fleet.Never)
-		var configs []slots.RoomConfig
+		agg := region.New(now, region.Config{DC: "dublin", Term: term, Params: params, Bootstrap: true}, wire.Durable{})
+		agg.SetLease(fleettime.Never)
+		var configs []ledger.RoomConfig
 		var known []admission.Room
 		for i := range rooms {
 			id := room.IDOf(fmt.Sprint("room-", i))
-			configs = append(configs, slots.RoomConfig{ID: id, Total: 1_000_000, Rate: 10_000_000, Session: 30 * time.Minute, LostWait: 15 * time.Minute})
+			configs = append(configs, ledger.RoomConfig{ID: id, Total: 1_000_000, Rate: 10_000_000, Session: 30 * time.Minute, LostWait: 15 * time.Minute})
 			known = append(known, admission.Room{ID: id, Session: 30 * time.Minute, Probation: 30 * time.Minute})
 		}
 		root.SetRooms(now, configs)
@@ -90,7 +92,7 @@ func BenchmarkEdgesComeAndGo(b *testing.B) {
 
 		type guest struct {
 			*admission.Engine
-			begun  fleet.Mono
+			begun  fleettime.Mono
 			waited time.Duration // in the store
 			leased bool
 			age    int
@@ -107,7 +109,7 @@ func BenchmarkEdgesComeAndGo(b *testing.B) {
 				n++
 			}
 			now = now.Add(step)
-			root.SetTime(now, dawn.Add(now.Sub(fleet.Mono(time.Hour))))
+			root.SetTime(now, dawn.Add(now.Sub(fleettime.Mono(time.Hour))))
 			var stay []*guest
 			for _, g := range here {
 				g.age++

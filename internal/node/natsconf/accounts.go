@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"vestibule/internal/natsbus"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/node/natsbus"
 )
 
 // user is one user of a place.

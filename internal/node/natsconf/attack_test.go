@@ -14,9 +14,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"vestibule/internal/natsbus"
-	"vestibule/internal/testkit"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
+	"vestibule/internal/node/natsbus"
 )
 
 // who is a user of the fleet.

@@ -12,8 +12,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"vestibule/internal/natsbus"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/node/natsbus"
 )
 
 // File is one file to write. Secret ones are for their owner only.

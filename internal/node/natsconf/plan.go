@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
 )
 
 // Plan says which servers and users there are. In texts {place} stands for "global"

@@ -22,14 +22,14 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"vestibule/internal/core/wire"
 	"vestibule/internal/edge"
 	"vestibule/internal/global"
-	"vestibule/internal/natsbus"
-	"vestibule/internal/natsconf"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
+	"vestibule/internal/node/natsbus"
+	"vestibule/internal/node/natsconf"
 	"vestibule/internal/regional"
-	"vestibule/internal/testkit"
-	"vestibule/internal/wire"
 )
 
 // linesOf returns the lines of a log that hold a word.

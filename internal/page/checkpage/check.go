@@ -12,34 +12,34 @@ import (
 
 	"github.com/cbroglie/mustache"
 
-	"vestibule/internal/waiting"
+	"vestibule/internal/page"
 )
 
 // Check returns what is wrong with a page, nil for nothing, and what of it will probably not
 // do what it is there for, line by line.
 func Check(text []byte) (doubts []string, err error) {
-	page, err := waiting.Custom(text)
+	custom, err := page.Custom(text)
 	if err != nil {
 		return nil, err
 	}
-	if !page.IsCustom() {
+	if !custom.IsCustom() {
 		return nil, nil // a style for the built-in page
 	}
 	t, err := mustache.ParseString(string(text))
 	if err != nil {
 		return nil, fmt.Errorf("waiting page: %w", err)
 	}
-	for i := range waiting.Samples {
-		v := &waiting.Samples[i].Visitor
-		want, err := t.Render(waiting.Values(v))
+	for i := range page.Samples {
+		v := &page.Samples[i].Visitor
+		want, err := t.Render(page.Values(v))
 		if err != nil {
 			return nil, fmt.Errorf("waiting page: %w", err)
 		}
-		if got := page.Render(nil, v); string(got) != want {
+		if got := custom.Render(nil, v); string(got) != want {
 			return nil, fmt.Errorf("waiting page: uses a corner of Mustache that is not supported: near %q", firstDifference(string(got), want))
 		}
 	}
-	return append(page.Doubts(), blocked(string(text))...), nil
+	return append(custom.Doubts(), blocked(string(text))...), nil
 }
 
 var (

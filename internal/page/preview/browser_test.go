@@ -3,6 +3,7 @@ package preview
 import (
 	"context"
 	_ "embed"
+	"encoding/json"
 	"fmt"
 	"html"
 	"log/slog"
@@ -16,13 +17,14 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/page"
+	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
-	"vestibule/internal/browsertest"
-	"vestibule/internal/room"
-	"vestibule/internal/testkit"
-	"vestibule/internal/waiting"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/room"
+	"vestibule/internal/lab/browsertest"
+	"vestibule/internal/lab/testkit"
+	"vestibule/internal/page"
 )
 
 // axe is the accessibility checker axe-core; its licence lies beside it.
@@ -95,9 +97,9 @@ func scripts(off bool) chromedp.Action[cdp.Empty] {
 }
 
 // atStart runs a script in every page before its own.
-func atStart(script string) chromedp.Action[page.AddScriptToEvaluateOnNewDocumentResult] {
-	return func(ctx context.Context, target *chromedp.Target) (page.AddScriptToEvaluateOnNewDocumentResult, error) {
-		return cdp.Call(ctx, target, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
+func atStart(script string) chromedp.Action[cdppage.AddScriptToEvaluateOnNewDocumentResult] {
+	return func(ctx context.Context, target *chromedp.Target) (cdppage.AddScriptToEvaluateOnNewDocumentResult, error) {
+		return cdp.Call(ctx, target, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: script})
 	}
 }
 
@@ -134,22 +136,11 @@ func violations(t *testing.T, ctx context.Context) []string {
 }
 
 // Every state, in a real browser: the policy lets the page's own script run and
-// it shows what the server wrote, and axe-core finds nothing. With
-// VESTIBULE_SCREENS=folder pictures are kept there.
+// it shows what the server wrote, and axe-core finds nothing.
 func TestStatesInABrowser(t *testing.T) {
 	ctx, s, url := open(t)
-	screens := os.Getenv("VESTIBULE_SCREENS")
-	picture := func(name string) {
-		t.Helper()
-		if screens == "" {
-			return
-		}
-		browsertest.Keep(t, screens, name+"-phone.png", shot(t, ctx, 390, 844))
-		browsertest.Keep(t, screens, name+"-desktop.png", shot(t, ctx, 1280, 800))
-		do(t, ctx, wide())
-	}
 	do(t, ctx, wide())
-	for _, sample := range waiting.Samples {
+	for _, sample := range page.Samples {
 		do(t, ctx, chromedp.Navigate(url+"/"+sample.Name))
 		if !browsertest.See(t, ctx, chromedp.Evaluate[bool](`window.vestibule === true`)) {
 			t.Errorf("%s: the script does not run", sample.Name)
@@ -159,7 +150,6 @@ func TestStatesInABrowser(t *testing.T) {
 			t.Errorf("%s: the script shows %q, the server wrote %q", sample.Name, got, want)
 		}
 		check(t, ctx, sample.Name)
-		picture(sample.Name)
 	}
 	for _, look := range []struct {
 		name, path string
@@ -174,7 +164,6 @@ func TestStatesInABrowser(t *testing.T) {
 		browsertest.See(t, ctx, media(look.media...))
 		do(t, ctx, chromedp.Navigate(url+look.path))
 		check(t, ctx, look.name)
-		picture(look.name)
 	}
 	browsertest.See(t, ctx, media())
 
@@ -185,7 +174,6 @@ func TestStatesInABrowser(t *testing.T) {
 	}
 	waitFor(t, ctx, `document.getElementById("vr").dataset.state == "offline"`)
 	check(t, ctx, "offline")
-	picture("offline")
 
 	browsertest.See(t, ctx, chromedp.Evaluate[bool](`document.querySelector("h1").outerHTML = '<p style="color:#ccc;background:#fff">Pale</p><button></button>', true`))
 	if found := violations(t, ctx); len(found) < 2 {
@@ -223,9 +211,9 @@ var poll = testkit.Eventually
 // plural forms and durations come from two libraries.
 func TestTheScriptWritesWhatTheServerWrote(t *testing.T) {
 	ctx, s, url := open(t)
-	written := regexp.MustCompile(`id="(head|text|lost|note|ahead|wait|starts|total|kept)"[^>]*>([^<]*)<`)
+	written := regexp.MustCompile(`id="(head|text|lost|note|ahead|wait|starts|total|kept|number|place|proof)"[^>]*>([^<]*)<`)
 	do(t, ctx, chromedp.Navigate(url+"/nothing")) // a page with frames: it takes much longer to load one after the other
-	states := []string{"queued", "queued-message", "queued-million", "lost-away", "before"}
+	states := []string{"queued", "queued-message", "queued-million", "lost-away", "before", "draw-placed"}
 	for _, lang := range room.Languages {
 		shown := browsertest.See(t, ctx, chromedp.Evaluate[[]map[string]string](fmt.Sprintf(`document.body.replaceChildren(), Promise.all(%q.split(" ").map(state => new Promise(done => {
 			const frame = document.createElement("iframe");
@@ -311,7 +299,7 @@ func TestWithoutScript(t *testing.T) {
 	if strings.Contains(text, "Sound at my turn") {
 		t.Error("the page offers what only a script can do")
 	}
-	do(t, ctx, chromedp.Click(chromedp.CSS("summary")), chromedp.Click(chromedp.CSS("details button")), chromedp.WaitVisible(chromedp.CSS(".l a")))
+	do(t, ctx, chromedp.Click(chromedp.CSS("details.f summary")), chromedp.Click(chromedp.CSS("#leave button")), chromedp.WaitVisible(chromedp.CSS(".l a")))
 	if title := browsertest.See(t, ctx, chromedp.Title()); title != "You have left the line" {
 		t.Errorf("after leaving: %q", title)
 	}
@@ -331,14 +319,14 @@ func TestNewsInABrowser(t *testing.T) {
 		t.Helper()
 		return browsertest.See(t, ctx, chromedp.Evaluate[string](fmt.Sprintf(`document.getElementById(%q).textContent`, id)))
 	}
-	hear := func(change func(*waiting.Visitor)) {
+	hear := func(change func(*page.Visitor)) {
 		t.Helper()
-		v := waiting.Samples[0].Visitor
+		v := page.Samples[0].Visitor
 		change(&v)
-		s.play(func(s *site) { s.news = func() []byte { return waiting.AppendJSON(nil, &v) } })
+		s.play(func(s *site) { s.news = func() []byte { return page.AppendJSON(nil, &v) } })
 		s.again(t, ctx)
 	}
-	hear(func(v *waiting.Visitor) {
+	hear(func(v *page.Visitor) {
 		v.Decision.Ahead, v.Decision.Low, v.Decision.High = 1200, 7*time.Minute, 9*time.Minute
 	})
 	waitFor(t, ctx, `document.title == "(1,200) You are in line"`)
@@ -348,7 +336,7 @@ func TestNewsInABrowser(t *testing.T) {
 	if said := text("say"); said != "" {
 		t.Errorf("read aloud although little changed: %q", said)
 	}
-	hear(func(v *waiting.Visitor) {
+	hear(func(v *page.Visitor) {
 		v.Decision.Ahead, v.Message, v.Decision.High = 600, "<b>Soon</b>", 10*time.Minute
 	})
 	waitFor(t, ctx, `document.getElementById("ahead").textContent == "600"`)
@@ -359,7 +347,7 @@ func TestNewsInABrowser(t *testing.T) {
 	if got := text("note"); got != "<b>Soon</b>" {
 		t.Errorf("the operator's message is %q", got)
 	}
-	hear(func(v *waiting.Visitor) {
+	hear(func(v *page.Visitor) {
 		v.Decision.Ahead, v.Decision.Longer = 599, true
 		v.Decision.Wait, v.Decision.Low, v.Decision.High = 20*time.Minute, 17*time.Minute, 24*time.Minute
 	})
@@ -367,9 +355,9 @@ func TestNewsInABrowser(t *testing.T) {
 	if got, said := text("text"), text("say"); !strings.Contains(got, "more slowly") || !strings.Contains(said, got) || !strings.Contains(said, "17–\u206024 minutes") {
 		t.Errorf("the wait has grown: the page says %q, and reads aloud %q", got, said)
 	}
-	hear(func(v *waiting.Visitor) { v.QueueAll = true })
+	hear(func(v *page.Visitor) { v.QueueAll = true })
 	waitFor(t, ctx, `document.getElementById("say").textContent == "The line is paused. The organiser has paused the line. Your place is kept."`)
-	hear(func(v *waiting.Visitor) { v.Decision.Ahead, v.Decision.Next = 0, true })
+	hear(func(v *page.Visitor) { v.Decision.Ahead, v.Decision.Next = 0, true })
 	waitFor(t, ctx, `document.title == "You are next"`)
 
 	s.play(func(s *site) { s.down = true })
@@ -384,10 +372,88 @@ func TestNewsInABrowser(t *testing.T) {
 	waitFor(t, ctx, `document.getElementById("sound").getAttribute("aria-pressed") == "true"`)
 	s.play(func(s *site) {
 		s.in = true
-		s.news = func() []byte { return waiting.AppendNews(nil, "entering", true) }
+		s.news = func() []byte { return page.AppendNews(nil, "entering", true) }
 	})
 	s.again(t, ctx)
 	waitFor(t, ctx, `document.title == "The site"`)
+}
+
+// Sound, notification and the organiser's messages outlast a reload; the turn is told by the visitor's clock.
+func TestAPageRemembers(t *testing.T) {
+	ctx, s, url := open(t)
+	var v page.Visitor
+	hear := func(message string) {
+		t.Helper()
+		v = page.Samples[0].Visitor
+		v.Message = message
+		s.play(func(s *site) { s.news = func() []byte { return page.AppendJSON(nil, &v) } })
+		s.again(t, ctx)
+		waitFor(t, ctx, fmt.Sprintf(`document.getElementById("note").textContent == %q`, message))
+	}
+	browsertest.See(t, ctx, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
+		return cdp.Call(ctx, target, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kolkata"})
+	})
+	do(t, ctx, phone(), chromedp.Navigate(url+"/queued"), chromedp.Click(chromedp.CSS("#sound")))
+	hear("Doors open at 8.")
+	hear("Seats from 40 to 90 are still here.")
+	do(t, ctx, chromedp.Reload(), chromedp.WaitVisible(chromedp.CSS("#past")))
+	const pressed = `document.getElementById("sound").getAttribute("aria-pressed") + document.getElementById("notify").getAttribute("aria-pressed")`
+	if got := browsertest.See(t, ctx, chromedp.Evaluate[string](pressed)); got != "truefalse" {
+		t.Errorf("after a reload sound and notification are %s", got)
+	}
+	// The sample that is loaded has no message, so both are earlier ones.
+	if got := browsertest.See(t, ctx, chromedp.Evaluate[string](`document.getElementById("seen").textContent`)); got != "10:03 PM · Doors open at 8.\n10:03 PM · Seats from 40 to 90 are still here." {
+		t.Errorf("earlier messages are %q", got)
+	}
+	check(t, ctx, "with earlier messages")
+	if got := browsertest.See(t, ctx, chromedp.Evaluate[string](`document.getElementById("clock").textContent`)); got != "10:13 PM" && got != "10:13\u202fPM" {
+		t.Errorf("the turn in ten minutes is told for %s", got)
+	}
+	// Without storage the page works.
+	browsertest.See(t, ctx, atStart(`Object.defineProperty(window, "sessionStorage", {get() { throw new Error("denied") }})`))
+	do(t, ctx, chromedp.Reload(), chromedp.WaitVisible(chromedp.CSS("#tools")), chromedp.Click(chromedp.CSS("#sound")))
+	if got := browsertest.See(t, ctx, chromedp.Evaluate[string](pressed)); got != "truefalse" {
+		t.Errorf("without storage sound and notification are %s", got)
+	}
+}
+
+// TestTheProofAndTheLanguages: the receipt of a draw stands in details, and can be copied and saved; a page leads to the list of
+// languages.
+func TestTheProofAndTheLanguages(t *testing.T) {
+	ctx, s, url := open(t)
+	browsertest.See(t, ctx, atStart(`Object.defineProperty(navigator, "clipboard", {value: {writeText(text) { window.copied = text }}})`))
+	do(t, ctx, phone(), chromedp.Navigate(url+"/before-draw"))
+	placed := page.Visitor{}
+	for _, sample := range page.Samples {
+		if sample.Name == "draw-placed" {
+			placed = sample.Visitor
+		}
+	}
+	s.play(func(s *site) { s.news = func() []byte { return page.AppendJSON(nil, &placed) } })
+	s.again(t, ctx)
+	waitFor(t, ctx, `document.getElementById("place").textContent == "57/290"`)
+	do(t, ctx, chromedp.Click(chromedp.CSS("details.d summary")), chromedp.Click(chromedp.CSS("#copy")))
+	check(t, ctx, "the proof of a draw")
+	for what, expression := range map[string]string{"copied": `copied`, "saved": `decodeURIComponent(document.getElementById("save").href.split(",").slice(1).join(","))`} {
+		got := browsertest.See(t, ctx, chromedp.Evaluate[string](expression))
+		var r draw.Receipt
+		if err := json.Unmarshal([]byte(got), &r); err != nil || r.Ticket != 482177301 || r.Commit == (draw.Hash{}) {
+			t.Errorf("%s: %s (%v)", what, got, err)
+		}
+	}
+	screens := os.Getenv("VESTIBULE_SCREENS")
+	if screens != "" {
+		browsertest.Keep(t, screens, "draw-proof-phone.png", shot(t, ctx, 390, 844))
+	}
+
+	// The list of languages is a page of the same look, and leads on.
+	do(t, ctx, chromedp.Navigate(url+"/queued?lang=ar-EG"), chromedp.Click(chromedp.CSS(".g a")), chromedp.WaitVisible(chromedp.CSS("li a")))
+	check(t, ctx, "languages")
+	if screens != "" {
+		browsertest.Keep(t, screens, "languages-phone.png", shot(t, ctx, 390, 844))
+	}
+	do(t, ctx, chromedp.Click(chromedp.CSS(`[lang="de-DE"]`)))
+	waitFor(t, ctx, `document.documentElement.lang == "de-DE" && document.getElementById("vr").dataset.state == "queued"`)
 }
 
 // Whoever has no pointer reaches everything, in order, and sees where they are.
@@ -395,14 +461,14 @@ func TestTheKeyboardReachesEverything(t *testing.T) {
 	ctx, _, url := open(t)
 	do(t, ctx, phone(), chromedp.Navigate(url+"/queued"))
 	var reached []string
-	for range 4 {
+	for range 5 {
 		do(t, ctx, chromedp.KeyEvent("\t"))
 		at := browsertest.See(t, ctx, chromedp.Evaluate[string](`(e => (e.id || e.tagName) + (getComputedStyle(e).outlineStyle == "none" ? " unseen" : ""))(document.activeElement)`))
 		if reached = append(reached, at); at == "SUMMARY" {
 			do(t, ctx, chromedp.KeyEvent("\r"))
 		}
 	}
-	if got := strings.Join(reached, " "); got != "sound notify SUMMARY BUTTON" {
+	if got := strings.Join(reached, " "); got != "sound notify SUMMARY BUTTON A" {
 		t.Errorf("reached %s", got)
 	}
 }

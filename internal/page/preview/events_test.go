@@ -12,10 +12,10 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"vestibule/internal/browsertest"
-	"vestibule/internal/line"
-	"vestibule/internal/waiting"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/browsertest"
+	"vestibule/internal/page"
 )
 
 // A page with an event stream works out its own place from what everybody is
@@ -48,20 +48,20 @@ func TestTheStreamInABrowser(t *testing.T) {
 	t.Cleanup(srv.Close)
 	t.Cleanup(srv.CloseClientConnections)
 
-	me := waiting.Samples[0].Visitor
+	me := page.Samples[0].Visitor
 	joined := me.Decision.Ticket.Joined
 	// Of 800 people half joined before me, and 210 long before.
-	b := waiting.Broadcast{Now: me.Now.Add(-3 * time.Second), View: &wire.View{
+	b := page.Broadcast{Now: me.Now.Add(-3 * time.Second), View: &wire.View{
 		At:      me.Now,
-		Horizon: joined - 60_000, Park: joined - 30_000, Slots: 10, Paces: []line.Pace{{Mu: 2}}, Line: line.NewDigest(line.Histogram{
+		Horizon: joined - 60_000, Park: joined - 30_000, Slots: 10, Paces: []estimate.Pace{{Mu: 2}}, Line: estimate.NewDigest(estimate.Histogram{
 			{Start: joined - 600_000, Width: 1000, N: 210}, {Start: joined - 20_000, Width: 40_000, N: 800},
 		}),
 	}}
 	var stream chan []byte // of the page that is open
-	page := "/queued"
+	path := "/queued"
 	visit := func() {
 		t.Helper()
-		do(t, ctx, chromedp.Navigate(srv.URL+page))
+		do(t, ctx, chromedp.Navigate(srv.URL+path))
 		poll(t, "the page listens", func() bool {
 			select {
 			case stream = <-streams:
@@ -74,7 +74,7 @@ func TestTheStreamInABrowser(t *testing.T) {
 	say := func(change func()) { // so much later that the last message says nothing any more
 		change()
 		b.Now = b.Now.Add(3 * time.Second)
-		stream <- waiting.AppendBroadcast(nil, &b)
+		stream <- page.AppendBroadcast(nil, &b)
 	}
 	asked := func() (n int) {
 		s.play(func(s *site) { n = s.asked })
@@ -101,7 +101,7 @@ func TestTheStreamInABrowser(t *testing.T) {
 		t.Errorf("the progress is %v %%", got)
 	}
 	say(func() { b.View.Slots, b.View.Theta = 0, .001 })
-	say(func() { b.PausedBy = waiting.PausedBySystem })
+	say(func() { b.PausedBy = page.PausedBySystem })
 	shown("head", "The line is paused")
 	shown("ahead", "600") // ten more are no reason to take back what was told
 	say(func() { b.PausedBy, b.View.Slots = "", 700 })
@@ -113,14 +113,16 @@ func TestTheStreamInABrowser(t *testing.T) {
 	whole := b.View.Line
 	say(func() { b.View.Slots, b.View.Theta = 10, 0 })
 	shown("ahead", "600")
-	b.View.Line, b.Now = line.NewDigest(line.Histogram{{Start: joined - 600_000, Width: 1000, N: 20}}), b.Now.Add(-2*time.Second)
+	b.View.Line, b.Now = estimate.NewDigest(estimate.Histogram{{Start: joined - 600_000, Width: 1000, N: 20}}), b.Now.Add(-2*time.Second)
 	say(func() {})
 	b.View.Line, b.Now = whole, b.Now.Add(-2*time.Second)
 	say(func() {})
 	shown("total", "1,010")
 	shown("wait", "4–\u20606 minutes")
 	shown("ahead", "600")
-	say(func() { b.View.Line = line.NewDigest(line.Histogram{{Start: joined - 600_000, Width: 1000, N: 20}}) })
+	say(func() {
+		b.View.Line = estimate.NewDigest(estimate.Histogram{{Start: joined - 600_000, Width: 1000, N: 20}})
+	})
 	shown("wait", "Less than a minute")
 	shown("ahead", "10")
 	bar := browsertest.See(t, ctx, chromedp.Evaluate[float64](`document.getElementById("bar").value`))
@@ -138,7 +140,7 @@ func TestTheStreamInABrowser(t *testing.T) {
 	}
 
 	s.play(func(s *site) {
-		s.news = func() []byte { return waiting.AppendNews(nil, "entering", true) }
+		s.news = func() []byte { return page.AppendNews(nil, "entering", true) }
 		s.in = true
 	})
 	say(func() { b.View.Park = joined })
@@ -150,7 +152,7 @@ func TestTheStreamInABrowser(t *testing.T) {
 	// The record of a draw is there: a page asks once for its place, and one that came after entries had closed does not.
 	s.play(func(s *site) { s.news, s.in, s.asked = nil, false, 0 })
 	browsertest.See(t, ctx, atStart(`Math.random = () => 0`))
-	page, b.View.Horizon, b.View.Park = "/before-draw", 0, 0
+	path, b.View.Horizon, b.View.Park = "/before-draw", 0, 0
 	visit()
 	say(func() { b.Drawn = joined })
 	say(func() {})

@@ -16,16 +16,16 @@ import (
 	"os"
 	"strconv"
 
-	"vestibule/internal/room"
-	"vestibule/internal/waiting"
-	"vestibule/internal/waiting/checkpage"
+	"vestibule/internal/core/room"
+	"vestibule/internal/page"
+	"vestibule/internal/page/checkpage"
 )
 
 // Load returns the page in a file, the built-in one for "". The error says
 // everything that is wrong with it, doubts what is probably not meant so.
-func Load(file string) (page *waiting.Page, doubts []string, err error) {
+func Load(file string) (shown *page.Page, doubts []string, err error) {
 	if file == "" {
-		return waiting.Builtin(), nil, nil
+		return page.Builtin(), nil, nil
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -34,8 +34,8 @@ func Load(file string) (page *waiting.Page, doubts []string, err error) {
 	if doubts, err = checkpage.Check(text); err != nil {
 		return nil, nil, err
 	}
-	page, err = waiting.Custom(text)
-	return page, doubts, err
+	shown, err = page.Custom(text)
+	return shown, doubts, err
 }
 
 // Handler serves the previews of a file. It is safe for concurrent use.
@@ -53,6 +53,7 @@ func New(file, sources string, log *slog.Logger) *Handler {
 	h.mux.HandleFunc("GET /{$}", h.index)
 	h.mux.HandleFunc("GET /{state}", func(w http.ResponseWriter, r *http.Request) { h.page(w, r, r.PathValue("state")) })
 	h.mux.HandleFunc("GET /.well-known/vestibule/events", h.listen)
+	h.mux.HandleFunc("GET /.well-known/vestibule/language", h.languages)
 	h.mux.HandleFunc("POST /.well-known/vestibule/away", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	h.mux.HandleFunc("POST /.well-known/vestibule/leave", func(w http.ResponseWriter, r *http.Request) { h.page(w, r, "left") })
 	return h
@@ -85,9 +86,26 @@ func (h *Handler) listen(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
+// languages shows the list of languages, and then a page in the one that was chosen.
+func (h *Handler) languages(w http.ResponseWriter, r *http.Request) {
+	if to := r.FormValue("to"); to != "" {
+		http.Redirect(w, r, "/queued?lang="+page.LangOf(to).Code(), http.StatusSeeOther)
+		return
+	}
+	shown, _, err := Load(h.File)
+	if err != nil || shown.IsCustom() {
+		shown = page.Builtin()
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", shown.LanguagesPolicy())
+	if _, err := w.Write(shown.AppendLanguages(nil, page.English, r.FormValue("room"), "/queued")); err != nil {
+		h.Log.Debug("preview not written", slog.Any("error", err))
+	}
+}
+
 func (h *Handler) index(w http.ResponseWriter, _ *http.Request) {
 	var states []string
-	for _, s := range waiting.Samples {
+	for _, s := range page.Samples {
 		states = append(states, s.Name)
 	}
 	fault := ""
@@ -108,7 +126,7 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request, state string) {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
-	page, _, err := Load(h.File)
+	shown, _, err := Load(h.File)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -118,11 +136,11 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request, state string) {
 		head.Set("Retry-After", strconv.FormatInt(n, 10))
 	}
 	var body []byte
-	if waiting.PrefersJSON(r.Header["Accept"]) {
+	if page.PrefersJSON(r.Header["Accept"]) {
 		head.Set("Content-Type", "application/json")
-		body = waiting.AppendJSON(nil, v)
+		body = page.AppendJSON(nil, v)
 	} else {
-		if page.IsCustom() {
+		if shown.IsCustom() {
 			var b [16]byte
 			if _, err := crand.Read(b[:]); err != nil {
 				panic(err) // documented never to happen
@@ -130,8 +148,8 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request, state string) {
 			v.Nonce = base64.RawURLEncoding.EncodeToString(b[:])
 		}
 		head.Set("Content-Type", "text/html; charset=utf-8")
-		head.Set("Content-Security-Policy", page.Policy(v.Nonce, h.Sources))
-		body = page.Render(nil, v)
+		head.Set("Content-Security-Policy", shown.Policy(v.Nonce, h.Sources))
+		body = shown.Render(nil, v)
 	}
 	if _, err := w.Write(body); err != nil {
 		h.Log.Debug("preview not written", slog.Any("error", err))
@@ -139,13 +157,13 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request, state string) {
 }
 
 // visitor returns the sample visitor in this state, who reads this language.
-func (h *Handler) visitor(state, lang string) (*waiting.Visitor, error) {
-	for _, s := range waiting.Samples {
+func (h *Handler) visitor(state, lang string) (*page.Visitor, error) {
+	for _, s := range page.Samples {
 		if s.Name != state {
 			continue
 		}
 		v := s.Visitor
-		v.Lang = waiting.LangOf(lang)
+		v.Lang = page.LangOf(lang)
 		if lang != "" && v.Lang.Code() != lang {
 			return nil, fmt.Errorf("no language %q", lang)
 		}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"vestibule/internal/waiting"
+	"vestibule/internal/page"
 )
 
 func ask(t *testing.T, h http.Handler, method, path, accept string) (int, http.Header, string) {
@@ -30,7 +30,7 @@ func ask(t *testing.T, h http.Handler, method, path, accept string) (int, http.H
 func TestPreviewsOfTheBuiltinPage(t *testing.T) {
 	h := New("", "", slog.New(slog.DiscardHandler))
 	_, _, index := ask(t, h, http.MethodGet, "/", "text/html")
-	for _, s := range waiting.Samples {
+	for _, s := range page.Samples {
 		if !strings.Contains(index, `href="/`+s.Name+`?lang=fa-IR"`) {
 			t.Errorf("the index does not lead to %s", s.Name)
 		}

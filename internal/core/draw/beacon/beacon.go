@@ -13,7 +13,7 @@ import (
 
 	"github.com/cloudflare/circl/sign/bls"
 
-	"vestibule/internal/draw"
+	"vestibule/internal/core/draw"
 )
 
 // Quicknet is drand's chain of unchained rounds, as its own description names it.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/draw"
+	"vestibule/internal/core/draw"
 )
 
 // Round 657413 of quicknet, as it was published.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"vestibule/internal/draw"
+	"vestibule/internal/core/draw"
 )
 
 // Mirrors are addresses of drand's HTTP API, such as https://api.drand.sh.

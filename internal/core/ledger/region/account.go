@@ -1,12 +1,13 @@
-package slots
+package region
 
 import (
 	"slices"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
-	"vestibule/internal/mutant"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/ledger/share"
+	"vestibule/internal/core/wire"
 )
 
 // account is what one edge incarnation holds and has counted in one room.
@@ -31,14 +32,14 @@ type account struct {
 	missed                   uint64 // moves that were never told
 	missedUntil              int64  // Unix second after which no ticket of them is valid
 	want, heldPeople, movers uint64
-	heldJoined               []fleet.Time
+	heldJoined               []fleettime.Time
 	renewedBefore            uint64 // renewed as of the report before
 	admitted                 uint64
 	joined, entered          uint64
-	outcomes                 line.Outcomes
+	outcomes                 estimate.Outcomes
 	told                     bool             // the counters above have a beginning
 	report                   *wire.RoomReport // the advisory rest of it
-	passes                   passLoan
+	passes                   share.PassLoan
 
 	// Presumed about an edge that is not alive.
 	presumedSpent int64 // sessions, counted until presumedUntil
@@ -83,21 +84,11 @@ func (a *account) list() {
 
 // pending returns the people who joined there and are expected to return for the first
 // time, by join time.
-func (a *account) pending(asOf fleet.Time) line.Histogram {
+func (a *account) pending(asOf fleettime.Time) estimate.Histogram {
 	if a.report == nil {
 		return nil
 	}
-	return pendingOf(a.report, asOf)
-}
-
-// pendingOf returns who is expected to return for the first time. Who was released
-// before join times were told says how many they are, of the last seconds.
-func pendingOf(r *wire.RoomReport, asOf fleet.Time) line.Histogram {
-	const lately = 3000
-	if len(r.Pending) == 0 && r.Unseen > 0 {
-		return line.Histogram{{Start: asOf - lately, Width: lately, N: r.Unseen}}
-	}
-	return r.Pending
+	return ledger.PendingOf(a.report, asOf)
 }
 
 // credit returns the rights that the edge may still spend.
@@ -156,9 +147,6 @@ func (a *account) presumed(c *counts) int64 {
 		}
 		return 0
 	}
-	if mutant.On(mutant.LateWordOfTheDead) {
-		return n
-	}
 	return n + a.presumedLost
 }
 
@@ -183,7 +171,7 @@ func (a *account) counts() bool { return a.holds(&a.books.counts) || a.books.rat
 
 // unfollowed returns how many sessions an edge that reported at least last may have of
 // which no move was told: each of them was stamped once at least.
-func (a *account) unfollowed(c *counts, least fleet.Time) int64 {
+func (a *account) unfollowed(c *counts, least fleettime.Time) int64 {
 	if a.missedUntil < min(c.freed, least.Second()) {
 		return 0
 	}
@@ -219,16 +207,6 @@ func (a *account) raise(counter *uint64, n uint64) {
 	}
 }
 
-// growth raises a cumulative counter and returns by how much.
-func growth(have *uint64, now uint64) uint64 {
-	if now <= *have {
-		return 0
-	}
-	d := now - *have
-	*have = now
-	return d
-}
-
 // noRate forgets the rights of R, which stay behind with a tenure.
 func (a *account) noRate() {
 	a.rateGranted, a.rateReturned, a.rateIdle, a.rateSeen = 0, 0, 0, 0
@@ -238,5 +216,5 @@ func (a *account) noRate() {
 // noAsk forgets who asked for rights.
 func (a *account) noAsk() {
 	a.want, a.heldJoined, a.heldPeople, a.movers = 0, nil, 0, 0
-	a.passes.callable, a.passes.joined = 0, nil
+	a.passes.Callable, a.passes.Joined = 0, nil
 }

@@ -1,48 +1,26 @@
-package slots
+// Package region is the ledger of one data centre: an [Aggregator] borrows rights from the
+// coordinator and divides them among its edges.
+//
+// Its roster tells which edges there are, their lives what becomes of
+// them and what is presumed of whom nobody hears, and the books of every room what its
+// edges have and counted. What a successor is to know is stored; the uplink is the bond with
+// global. The bearings are how all these stand at one moment; by them the free rights of a
+// room are divided among edges. An Aggregator belongs to one goroutine.
+package region
 
 import (
 	"math"
 	"slices"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
-	"vestibule/internal/room"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
 )
 
-// RoomConfig is what the ledger needs to know of a room.
-type RoomConfig struct {
-	ID       room.ID
-	Total    uint64        // T
-	Rate     uint64        // R
-	Session  time.Duration // session_duration
-	Cap      bool          // partition_policy cap
-	LostWait time.Duration // lost_after
-
-	Unbound bool // queueing_method passthrough: sessions and admissions are counted, and no limit binds
-	Random  bool // queueing_method random: chance decides who is called
-	Shut    bool // nobody is to be admitted, or people may be gathering for an event: nobody is called, but by a release
-
-	Release Release // the newest of a room that is paused
-}
-
-// ConfigOf returns what the ledger needs to know of r.
-func ConfigOf(r *room.Room) RoomConfig {
-	c := RoomConfig{
-		ID: r.ID, Total: uint64(r.TotalActiveUsers), Rate: uint64(r.NewUsersPerMinute), Session: r.SessionDuration,
-		Cap: r.PartitionPolicy == room.PolicyCap, LostWait: r.LostAfter,
-		Unbound: r.QueueingMethod == room.MethodPassthrough && !r.QueueAll && !r.Closed, Shut: r.QueueAll || r.Closed || r.QueueingMethod == room.MethodReject,
-		Random: r.QueueingMethod == room.MethodRandom,
-	}
-	if k := r.Control; k != nil && k.Pause != nil && k.Pause.Release != nil {
-		c.Release = releaseOf(k.Pause.Release)
-	}
-	return c
-}
-
-// AggregatorConfig is what an aggregator is made of.
-type AggregatorConfig struct {
+// Config is what an aggregator is made of.
+type Config struct {
 	DC     string
 	Term   wire.Term // fencing number; every predecessor had a lower one
 	Params wire.Params
@@ -67,12 +45,19 @@ type AggregatorConfig struct {
 	// edge does: chance. 0 for none: then it is told apart from nobody.
 	Site uint64
 
+	// Time is fleet time as this process knows it when the term begins, the zero value for not at all.
+	Time fleettime.Known
+
 	// GoneAbove is how many seconds of sessions of edges that left may stand on the
 	// roster one by one before they are summed; 0 for what is fit.
 	GoneAbove int
+
+	// Strict makes a transition of an edge that the table of edge states does not have
+	// panic. Tests set it.
+	Strict bool
 }
 
-func (c *AggregatorConfig) goneAbove() int {
+func (c *Config) goneAbove() int {
 	if c.GoneAbove > 0 {
 		return c.GoneAbove
 	}
@@ -87,8 +72,8 @@ func (c *AggregatorConfig) goneAbove() int {
 // here, and credit that edges may still spend, and what is free, sum to no
 // more than what the data centre holds. In every doubt it counts too many.
 type Aggregator struct {
-	cfg   AggregatorConfig
-	until fleet.Mono // own leadership: nothing is sent from here on
+	cfg   Config
+	until fleettime.Mono // own leadership: nothing is sent from here on
 
 	clock  clock
 	rooms  rooms      // the books of every room
@@ -98,27 +83,26 @@ type Aggregator struct {
 	member membership // of the list of data centres
 	up     uplink     // to global
 
-	fencedBy uint64     // term of a successor that exists: nothing is sent any more
-	due      fleet.Mono // of the next Grants
-	last     looked     // everywhere for what to give back
+	fencedBy uint64         // term of a successor that exists: nothing is sent any more
+	due      fleettime.Mono // of the next Grants
+	last     looked         // everywhere for what to give back
 }
 
-// NewAggregator returns the aggregator of a data centre under a new term.
+// New returns the aggregator of a data centre under a new term.
 // old is what the predecessor made durable, read after this term was won;
 // the zero Durable if there was none. Until SetLease the aggregator sends
 // nothing.
-func NewAggregator(now fleet.Mono, cfg AggregatorConfig, old wire.Durable) *Aggregator {
+func New(now fleettime.Mono, cfg Config, old wire.Durable) *Aggregator {
 	told, site := old.Members, old.Site // what is not stored may not be told
 	own := old.Version == 0 && cfg.Own.Version > 0 && !cfg.Bootstrap
 	if own {
 		old = cfg.Own.Clone()
 		// Who did not know everything then cannot know it now.
 		own = !slices.ContainsFunc(old.Roster, func(r wire.RosterEntry) bool { return r.Edge == wire.UnknownPast })
-		if old.LoseTrack(); mutant.On(mutant.OwnMemoryTrusted) {
-			old.Roster = old.Roster[:len(old.Roster)-1]
-		}
+		old.LoseTrack()
 	}
 	a := &Aggregator{cfg: cfg, rooms: rooms{home: wire.HomeOf(cfg.DC), byID: map[room.ID]*books{}, passed: math.MaxInt64}, stored: stored{durable: old.Clone()}, clock: clock{started: now}, due: now}
+	a.clock.restore(now, cfg.Time)
 	a.stored.durable.Version++
 	a.member = membership{dc: cfg.DC, chance: cfg.Site, stored: &a.stored}
 	a.up.seen = old.Promise
@@ -133,17 +117,20 @@ func NewAggregator(now fleet.Mono, cfg AggregatorConfig, old wire.Durable) *Aggr
 	case old.Version > 0 || cfg.Bootstrap:
 		a.member.makeSite(old.Version == 0)
 	}
-	if a.rooms.pastLife = old.Life; mutant.On(mutant.LifeForgotten) {
-		a.rooms.pastLife = 0
-	}
+	a.rooms.pastLife = old.Life
 	// The predecessor and its edges may have gone on for a while.
-	a.rooms.pastTill = now.Add(fleet.Stretch(time.Duration(a.rooms.pastLife)*time.Second + time.Minute))
+	a.rooms.pastTill = now.Add(fleettime.Stretch(time.Duration(a.rooms.pastLife)*time.Second + time.Minute))
 	a.up.params, a.up.blank = cfg.Params, true
-	a.roster.ownTerm = cfg.OwnTerm
+	a.roster.ownTerm, a.roster.strict = cfg.OwnTerm, cfg.Strict
 	a.lives = lives{params: cfg.Params, rooms: &a.rooms, roster: &a.roster, stored: &a.stored, clock: &a.clock}
+	if a.lives.movedIn = old.MovedIn; old.Version == 0 && cfg.Bootstrap {
+		a.lives.movedIn, a.stored.durable.MovedIn = 1, 1
+	} else if old.MovedIn == 0 {
+		a.lives.movedIn = movedInUnknown
+	}
 	a.lives.gone = gone{above: cfg.goneAbove(), rooms: &a.rooms, roster: &a.roster}
-	a.roster.begins = old.Version == 0 && cfg.Bootstrap && !mutant.On(mutant.BootstrapInsists)
-	if old.Version == 0 && !cfg.Bootstrap && !mutant.On(mutant.EmptyStoreIsNew) {
+	a.roster.begins = old.Version == 0 && cfg.Bootstrap
+	if old.Version == 0 && !cfg.Bootstrap {
 		// Nothing stored: a new data centre, or a store that lost its memory. It
 		// goes on the roster: a successor that finds some edges there must not take
 		// them for all there were.
@@ -156,7 +143,7 @@ func NewAggregator(now fleet.Mono, cfg AggregatorConfig, old wire.Durable) *Aggr
 
 // SetRooms replaces the room set. Books of a room that went stay open until
 // everything in them has gone back to global.
-func (a *Aggregator) SetRooms(now fleet.Mono, rooms []RoomConfig) {
+func (a *Aggregator) SetRooms(now fleettime.Mono, rooms []ledger.RoomConfig) {
 	a.rooms.set(now, rooms)
 	a.stored.promiseLife(uint32(a.rooms.longestLife(now) / time.Second))
 	for _, b := range a.rooms.list {
@@ -172,7 +159,7 @@ func (a *Aggregator) SetRooms(now fleet.Mono, rooms []RoomConfig) {
 
 // SetMembers tells the aggregator of a list of data centres. An older version than
 // the newest known changes nothing.
-func (a *Aggregator) SetMembers(now fleet.Mono, m Members) {
+func (a *Aggregator) SetMembers(now fleettime.Mono, m ledger.Members) {
 	if m.Version < a.member.list.Version {
 		return
 	}
@@ -188,13 +175,13 @@ func (a *Aggregator) Durable() wire.Durable { return a.stored.durable.Clone() }
 
 // SetLease tells until when this aggregator leads its data centre, by its own
 // clock. From then on it sends nothing.
-func (a *Aggregator) SetLease(until fleet.Mono) { a.until = until }
+func (a *Aggregator) SetLease(until fleettime.Mono) { a.until = until }
 
 // Fenced reports whether a successor has been seen, and a term that it cannot
 // be below: the shell is to stop.
 func (a *Aggregator) Fenced() (by uint64, fenced bool) { return a.fencedBy, a.fencedBy != 0 }
 
-func (a *Aggregator) leads(now fleet.Mono) bool {
+func (a *Aggregator) leads(now fleettime.Mono) bool {
 	return a.fencedBy == 0 && !a.member.rejoins && now < a.until
 }
 
@@ -205,7 +192,7 @@ func (a *Aggregator) Unsaved() (wire.Durable, bool) {
 }
 
 // Saved tells that version is stored.
-func (a *Aggregator) Saved(now fleet.Mono, version uint64) {
+func (a *Aggregator) Saved(now fleettime.Mono, version uint64) {
 	if version <= a.stored.saved {
 		return
 	}
@@ -215,4 +202,13 @@ func (a *Aggregator) Saved(now fleet.Mono, version uint64) {
 	a.lives.enter()
 	a.due = now
 	a.up.hurry(now, 1)
+}
+
+// bearings returns how the data centre stands at now.
+func (a *Aggregator) bearings(now fleettime.Mono) *bearings {
+	u := &a.up
+	return &bearings{
+		blank: u.blank, recovering: a.roster.recovering(), gathering: a.lives.gathering, isolated: u.isolated(now), deaf: u.unanswered(now, deaf),
+		leased: u.leased(now), closed: a.member.standing(u) != wire.Listed, life: a.stored.life, since: a.roster.countsSince(), term: a.cfg.Term,
+	}
 }

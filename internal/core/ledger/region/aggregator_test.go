@@ -1,13 +1,14 @@
-package slots_test
+package region_test
 
 import (
 	"testing"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/room"
-	"vestibule/internal/slots"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/ledger/region"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
 )
 
 // TestAStoreThatCameBackOlderIsNoticed: the roster is written before an edge gets
@@ -36,10 +37,10 @@ func TestAStoreThatCameBackOlderIsNoticed(t *testing.T) {
 		{"an edge with rights, and the roster of before it came", wire.Durable{Version: 5}, with(wire.RoomReport{Granted: 5, Spent: 3, Returned: 1}), 1},
 		{"an edge with sessions, and nothing stored", wire.Durable{}, inside, 1},
 	} {
-		now := fleet.Mono(time.Hour)
+		now := fleettime.Mono(time.Hour)
 		term := wire.Term{N: 2, Nonce: 1}
-		agg := slots.NewAggregator(now, slots.AggregatorConfig{DC: "dublin", Term: term, Params: wire.DefaultParams()}, c.stored)
-		agg.SetLease(fleet.Never)
+		agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams()}, c.stored)
+		agg.SetLease(fleettime.Never)
 		m := wire.Report{
 			From: "d1", Inc: 7, Tenure: 1, Seq: 2, Parts: 1, AsOf: second * 1000, Seen: term, Join: true, Rooms: c.rooms,
 		}
@@ -62,10 +63,10 @@ func TestALateJoinIsNotTheEdge(t *testing.T) {
 		final bool
 		want  wire.Adoption
 	}{{false, wire.Fenced}, {true, wire.Dead}} {
-		now := fleet.Mono(time.Hour)
+		now := fleettime.Mono(time.Hour)
 		term := wire.Term{N: 2, Nonce: 1}
-		agg := slots.NewAggregator(now, slots.AggregatorConfig{DC: "dublin", Term: term, Params: wire.DefaultParams(), Bootstrap: true}, wire.Durable{})
-		agg.SetLease(fleet.Never)
+		agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), Bootstrap: true}, wire.Durable{})
+		agg.SetLease(fleettime.Never)
 		last := func() wire.Adoption {
 			if d, ok := agg.Unsaved(); ok {
 				agg.Saved(now, d.Version)
@@ -94,14 +95,14 @@ func TestALateJoinIsNotTheEdge(t *testing.T) {
 // time, learned it with its credit, and was not heard again. What it may have
 // spent is presumed for as long as a ticket of now is valid, not of 1970.
 func TestAnEdgeThatFellSilentBeforeItToldTheTime(t *testing.T) {
-	now := fleet.Mono(time.Hour)
-	const day = fleet.Time(1622133200_000)
-	at := func() fleet.Time { return day.Add(now.Sub(fleet.Mono(time.Hour))) }
+	now := fleettime.Mono(time.Hour)
+	const day = fleettime.Time(1622133200_000)
+	at := func() fleettime.Time { return day.Add(now.Sub(fleettime.Mono(time.Hour))) }
 	term, root := wire.Term{N: 1, Nonce: 1}, wire.Term{N: 1, Nonce: 2}
 	sale := room.IDOf("sale")
-	agg := slots.NewAggregator(now, slots.AggregatorConfig{DC: "dublin", Term: term, Params: wire.DefaultParams(), Bootstrap: true}, wire.Durable{})
-	agg.SetLease(fleet.Never)
-	agg.SetRooms(now, []slots.RoomConfig{{ID: sale, Total: 10, Rate: 60, Session: time.Minute, Cap: true}})
+	agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), Bootstrap: true}, wire.Durable{})
+	agg.SetLease(fleettime.Never)
+	agg.SetRooms(now, []ledger.RoomConfig{{ID: sale, Total: 10, Rate: 60, Session: time.Minute, Cap: true}})
 	save := func() {
 		if d, ok := agg.Unsaved(); ok {
 			agg.Saved(now, d.Version)
@@ -154,22 +155,22 @@ func TestAnEdgeThatFellSilentBeforeItToldTheTime(t *testing.T) {
 // seconds of a probation: they end before those on the roster.
 func TestARosterIsCountedWhole(t *testing.T) {
 	const day = 1622133200
-	now, sale, term := fleet.Mono(time.Hour), room.IDOf("sale"), wire.Term{N: 2, Nonce: 1}
+	now, sale, term := fleettime.Mono(time.Hour), room.IDOf("sale"), wire.Term{N: 2, Nonce: 1}
 	dead := func(name string, until uint32) wire.RosterEntry {
 		return wire.RosterEntry{Edge: name, Inc: 1, Tenure: 1, Dead: true, Rooms: []wire.RosterRoom{{
 			Room: sale, Sessions: []wire.Expiry{{Until: until, Stamped: 1}},
 		}}}
 	}
-	agg := slots.NewAggregator(now, slots.AggregatorConfig{DC: "dublin", Term: term, Params: wire.DefaultParams()}, wire.Durable{
+	agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams()}, wire.Durable{
 		Version: 1, Roster: []wire.RosterEntry{dead("d1", day+300), dead("d2", day+100)},
 	})
-	agg.SetLease(fleet.Never)
-	agg.SetRooms(now, []slots.RoomConfig{{ID: sale, Total: 10, Rate: 60, Session: 5 * time.Minute, Cap: true}})
+	agg.SetLease(fleettime.Never)
+	agg.SetRooms(now, []ledger.RoomConfig{{ID: sale, Total: 10, Rate: 60, Session: 5 * time.Minute, Cap: true}})
 	if got := agg.Ledger(sale).Active; got != 2 {
 		t.Errorf("%d sessions of the roster are counted, want 2", got)
 	}
 	agg.Observe(now, wire.Report{
-		From: "d3", Inc: 1, Tenure: 1, Seq: 1, Parts: 1, Seen: term, Join: true, Sent: now, AsOf: fleet.Time(day * 1000),
+		From: "d3", Inc: 1, Tenure: 1, Seq: 1, Parts: 1, Seen: term, Join: true, Sent: now, AsOf: fleettime.Time(day * 1000),
 		Rooms: []wire.RoomReport{{Room: sale, Sessions: []wire.Expiry{{Until: day + 11, Stamped: 1}}}},
 	})
 	if got := agg.Ledger(sale).Active; got != 3 {
@@ -181,13 +182,13 @@ func TestARosterIsCountedWhole(t *testing.T) {
 // anew as the edge joins and as it says goodbye, and leaves in it what it does not know.
 func TestARosterKeepsWhatANewerReleaseWrote(t *testing.T) {
 	const day = 1622133200
-	now, sale, term := fleet.Mono(time.Hour), room.IDOf("sale"), wire.Term{N: 2, Nonce: 1}
-	agg := slots.NewAggregator(now, slots.AggregatorConfig{DC: "dublin", Term: term, Params: wire.DefaultParams()}, wire.Durable{
+	now, sale, term := fleettime.Mono(time.Hour), room.IDOf("sale"), wire.Term{N: 2, Nonce: 1}
+	agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams()}, wire.Durable{
 		Version: 1, Life: 330, Unknown: []byte("durable"), Roster: []wire.RosterEntry{{Edge: "d1", Inc: 7, Tenure: 1, Unknown: []byte("entry")}},
 	})
-	agg.SetLease(fleet.Never)
+	agg.SetLease(fleettime.Never)
 	r := wire.Report{
-		From: "d1", Inc: 7, Tenure: 1, Seq: 1, Parts: 1, Seen: term, Join: true, Sent: now, AsOf: fleet.Time(day * 1000),
+		From: "d1", Inc: 7, Tenure: 1, Seq: 1, Parts: 1, Seen: term, Join: true, Sent: now, AsOf: fleettime.Time(day * 1000),
 		Rooms: []wire.RoomReport{{Room: sale, Sessions: []wire.Expiry{{Until: day + 11, Stamped: 1}}}},
 	}
 	written := map[bool]int{} // by whether the edge has ended
@@ -215,14 +216,14 @@ func TestARosterKeepsWhatANewerReleaseWrote(t *testing.T) {
 // removed does not know for how long its tickets live.
 func TestARoomThatIsGoneIsPresumedToo(t *testing.T) {
 	const day = 1622133200
-	now, sale, term := fleet.Mono(time.Hour), room.IDOf("sale"), wire.Term{N: 2, Nonce: 1}
-	agg := slots.NewAggregator(now, slots.AggregatorConfig{DC: "dublin", Term: term, Params: wire.DefaultParams(), Bootstrap: true}, wire.Durable{})
-	agg.SetLease(fleet.Never)
+	now, sale, term := fleettime.Mono(time.Hour), room.IDOf("sale"), wire.Term{N: 2, Nonce: 1}
+	agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), Bootstrap: true}, wire.Durable{})
+	agg.SetLease(fleettime.Never)
 	hear := func(edge string, inc, seq uint64, r wire.RoomReport) {
 		r.Room = sale
 		agg.Observe(now, wire.Report{
 			From: edge, Inc: inc, Tenure: 1, Seq: seq, Parts: 1, Seen: term, Join: true, Sent: now,
-			AsOf: fleet.Time(day * 1000).Add(now.Sub(fleet.Mono(time.Hour))), Rooms: []wire.RoomReport{r},
+			AsOf: fleettime.Time(day * 1000).Add(now.Sub(fleettime.Mono(time.Hour))), Rooms: []wire.RoomReport{r},
 		})
 		if d, ok := agg.Unsaved(); ok {
 			agg.Saved(now, d.Version)

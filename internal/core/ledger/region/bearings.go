@@ -1,13 +1,13 @@
-package slots
+package region
 
 import (
 	"math"
 	"slices"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
-	"vestibule/internal/mutant"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger/share"
+	"vestibule/internal/core/wire"
 )
 
 // bearings are how a data centre stands at one moment, as far as that decides about its
@@ -26,16 +26,8 @@ type bearings struct {
 	closed bool   // the data centre is to let nobody in
 	life   uint32 // longest life of a ticket that is stored
 
-	term wire.Term // of the aggregator
-}
-
-// bearings returns how the data centre stands at now.
-func (a *Aggregator) bearings(now fleet.Mono) *bearings {
-	u := &a.up
-	return &bearings{
-		blank: u.blank, recovering: a.roster.recovering(), gathering: a.lives.gathering, isolated: u.isolated(now), deaf: u.unanswered(now, deaf),
-		leased: u.leased(now), closed: a.member.standing(u) != wire.Listed, life: a.stored.life, term: a.cfg.Term,
-	}
+	since fleettime.Time // since when every edge that counts who waits has counted
+	term  wire.Term      // of the aggregator
 }
 
 // unknown reports whether it is not known what is held or what counts.
@@ -72,7 +64,7 @@ func (at *bearings) surplus(b *books) (n, rate int64) {
 		return 0, 0
 	}
 	keep, rateKeep := at.keep(b)
-	if b.loan.reconstructed && !mutant.On(mutant.ReconstructedUsed) {
+	if b.loan.reconstructed {
 		keep, rateKeep = 0, 0
 	}
 	free, rfree := at.free(b)
@@ -83,7 +75,7 @@ func (at *bearings) surplus(b *books) (n, rate int64) {
 // divide decides what every edge may hold in a room. It raises granted and renewCeil, and
 // states through keep what is to come back; it never takes. It reports whether global is to
 // hear of the room soon. ft is fleet time.
-func (at *bearings) divide(now fleet.Mono, ft fleet.Time, b *books, edges []*edge) (hurry bool) {
+func (at *bearings) divide(now fleettime.Mono, ft fleettime.Time, b *books, edges []*edge) (hurry bool) {
 	to := make([]*account, 0, len(edges))
 	for _, e := range edges {
 		if e.state == alive {
@@ -112,45 +104,45 @@ func (at *bearings) divide(now fleet.Mono, ft fleet.Time, b *books, edges []*edg
 		b.allowRenewals(to, life)
 		return false
 	}
-	d := division{reconstructed: b.loan.reconstructed, closed: at.closed}
-	d.free, d.rateFree = at.free(b)
-	d.keep, d.rateKeep = at.keep(b)
-	v := at.view(now, ft, b, d.free, d.rateFree)
-	if d.horizon = v.Horizon; b.Shut {
-		d.horizon = v.Called
+	d := share.Division{Reconstructed: b.loan.reconstructed, Closed: at.closed}
+	d.Free, d.RateFree = at.free(b)
+	d.Keep, d.RateKeep = at.keep(b)
+	v := at.view(now, ft, b, d.Free, d.RateFree)
+	if d.Horizon = v.Horizon; b.Shut {
+		d.Horizon = v.Called
 	}
-	d.claims = make([]claim, 0, len(to))
+	d.Claims = make([]share.Claim, 0, len(to))
 	for _, acc := range to {
-		d.claims = append(d.claims, claim{
-			idle: acc.idle(), rateIdle: acc.rateIdleNow(),
-			want: acc.want, heldJoined: acc.heldJoined, heldPeople: acc.heldPeople, movers: acc.movers,
+		d.Claims = append(d.Claims, share.Claim{
+			Idle: acc.idle(), RateIdle: acc.rateIdleNow(),
+			Want: acc.want, HeldJoined: acc.heldJoined, HeldPeople: acc.heldPeople, Movers: acc.movers,
 		})
 	}
-	push := d.divide()
-	b.starved, b.unrated = d.starved, d.unrated
+	push := d.Divide()
+	b.starved, b.unrated = d.Starved, d.Unrated
 	for i, acc := range to {
-		t, r := d.claims[i].gifts[ofT], d.claims[i].gifts[ofR]
-		acc.raise(&acc.granted, uint64(t.give))
-		acc.raise(&acc.rateGranted, uint64(r.give))
-		acc.set(uint64(t.keep), uint64(r.keep), acc.life)
+		t, r := d.Claims[i].Gifts[share.OfT], d.Claims[i].Gifts[share.OfR]
+		acc.raise(&acc.granted, uint64(t.Give))
+		acc.raise(&acc.rateGranted, uint64(r.Give))
+		acc.set(uint64(t.Keep), uint64(r.Keep), acc.life)
 		acc.edge.push = acc.edge.push || push[i]
 	}
 	back := b.lendPasses(to, !at.closed)
 	b.allowRenewals(to, life)
-	b.dirty = b.dirty || d.knock // knock at global, or bring what it waits for
-	return d.knock || back
+	b.dirty = b.dirty || d.Knock // knock at global, or bring what it waits for
+	return d.Knock || back
 }
 
-var openView = wire.View{Horizon: line.Open, Park: line.Open}
+var openView = wire.View{Horizon: estimate.Open, Park: estimate.Open}
 
 // view returns the view that rights are divided by: global's, or the data centre's own
 // where global has not been heard for long.
-func (at *bearings) view(now fleet.Mono, ft fleet.Time, b *books, free, rateFree int64) *wire.View {
+func (at *bearings) view(now fleettime.Mono, ft fleettime.Time, b *books, free, rateFree int64) *wire.View {
 	if b.view == nil {
 		return &openView
 	}
 	if at.isolated {
-		b.ownView(now, ft, at.term, free, rateFree)
+		b.ownView(now, ft, at.term, free, rateFree, at.since)
 	}
 	return b.view
 }

@@ -1,15 +1,16 @@
-package slots
+package region
 
 import (
 	"math"
 	"slices"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
-	"vestibule/internal/mutant"
-	"vestibule/internal/room"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/ledger/share"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
 )
 
 // books are the ledger of the data centre in one room: what global lends of it, what each edge has of
@@ -19,7 +20,7 @@ import (
 // Invariant: what is lent to edges that are heard, what counts and what is presumed sum to no more
 // than the loan, or the difference is a debt that is paid before anything is lent.
 type books struct {
-	RoomConfig
+	ledger.RoomConfig
 	home uint32 // the data centre's number in tickets
 	gone bool   // no longer in the room set
 
@@ -27,8 +28,8 @@ type books struct {
 
 	loan holding // what global lends
 
-	hand   wire.Hand // the passes that global lent
-	passes passes    // the same, as they are lent to edges
+	hand   wire.Hand    // the passes that global lent
+	passes share.Passes // the same, as they are lent to edges
 
 	accounts []*account // by name and incarnation of their edges
 
@@ -42,14 +43,14 @@ type books struct {
 	rates        presumedRates // rights of R that edges may have used which are gone
 
 	view      *wire.View
-	viewed    fleet.Mono
-	flow      flow
-	gain      gain
+	viewed    fleettime.Mono
+	flow      share.Flow
+	gain      share.Gain
 	admitted  uint64
 	joined    uint64
 	entered   uint64
-	outcomes  line.OutcomeCounter
-	waiting   line.Histogram
+	outcomes  estimate.OutcomeCounter
+	waiting   estimate.Histogram
 	starved   bool   // somebody is held whom no right in the data centre serves
 	unrated   bool   // the same of rights of R
 	stale     bool   // something changed since rights were last divided
@@ -61,14 +62,14 @@ type books struct {
 
 // ticketLife is for how long tickets of a room are valid.
 type ticketLife struct {
-	secs uint32     // for which edges stamp now; 0 where nobody has told us
-	most uint32     // longest that may still be out there
-	till fleet.Mono // until then
+	secs uint32         // for which edges stamp now; 0 where nobody has told us
+	most uint32         // longest that may still be out there
+	till fleettime.Mono // until then
 }
 
 // set changes for how long tickets are stamped. What was stamped for longer, or may
 // still be by an edge that has not heard, is reckoned with until it is over.
-func (l *ticketLife) set(now fleet.Mono, secs uint32) {
+func (l *ticketLife) set(now fleettime.Mono, secs uint32) {
 	if secs == l.secs {
 		return
 	}
@@ -83,7 +84,7 @@ func (l *ticketLife) set(now fleet.Mono, secs uint32) {
 }
 
 // longest returns the longest life that a ticket out there may have been stamped for.
-func (l *ticketLife) longest(now fleet.Mono) int64 {
+func (l *ticketLife) longest(now fleettime.Mono) int64 {
 	if now >= l.till {
 		return int64(l.secs)
 	}
@@ -178,10 +179,10 @@ func (b *books) presumes() bool {
 }
 
 // tally returns how the room stands in this data centre.
-func (b *books) tally() tally {
-	return tally{
-		life: time.Duration(b.life.secs) * time.Second, active: uint64(max(0, b.active())),
-		admitted: b.admitted, joined: b.joined, entered: b.entered, outcomes: b.outcomes.Outcomes(),
+func (b *books) tally() share.Tally {
+	return share.Tally{
+		Life: time.Duration(b.life.secs) * time.Second, Active: uint64(max(0, b.active())),
+		Admitted: b.admitted, Joined: b.joined, Entered: b.entered, Outcomes: b.outcomes.Outcomes(),
 	}
 }
 
@@ -204,9 +205,9 @@ func (b *books) lostWait() time.Duration {
 // voided.
 func (b *books) stop(leased, known bool) {
 	switch {
-	case b.Cap && !leased && !mutant.On(mutant.NoRegionalLease):
+	case b.Cap && !leased:
 		b.stopped = true
-	case b.stopped && ((known && b.covered()) || mutant.On(mutant.ResumeUncovered)):
+	case b.stopped && known && b.covered():
 		b.stopped = false
 	}
 }
@@ -232,7 +233,7 @@ func (b *books) allowRenewals(to []*account, life uint32) {
 		wants[i] = int(min(int64(max(2*int(acc.renewed-acc.renewedBefore), due/len(to))+4), sessions))
 	}
 	bound := max(len(to)+due, int(b.loan.held()/50))
-	for i, part := range Fill(bound, wants, nil) {
+	for i, part := range share.Fill(bound, wants, nil) {
 		// An edge that went on renewing while it was isolated begins where it is now.
 		acc := to[i]
 		if ceil := acc.renewed + uint64(part); ceil > acc.renewCeil {
@@ -257,30 +258,31 @@ func (b *books) show(v *wire.View) {
 
 // ownView makes the view of the room by what is known in the data centre alone, where so
 // many rights are free.
-func (b *books) ownView(now fleet.Mono, ft fleet.Time, term wire.Term, free, rateFree int64) {
-	if now.Sub(b.viewed) < viewGap {
+func (b *books) ownView(now fleettime.Mono, ft fleettime.Time, term wire.Term, free, rateFree int64, since fleettime.Time) {
+	if now.Sub(b.viewed) < share.ViewGap {
 		return
 	}
 	idle, ridle := b.idle()
-	x := prospect{
-		flow: &b.flow, gain: &b.gain, lines: []line.Histogram{b.waiting},
-		supply: max(0, free) + idle, rate: max(0, rateFree) + ridle,
-		total: b.loan.held(), limit: b.loan.rateHeld(), tally: b.tally(), random: b.Random, lot: lot{term, b.ID},
+	x := share.Prospect{
+		Flow: &b.flow, Gain: &b.gain, Lines: []estimate.Histogram{b.waiting},
+		Supply: max(0, free) + idle, Rate: max(0, rateFree) + ridle,
+		Total: b.loan.held(), Limit: b.loan.rateHeld(), Tally: b.tally(), Own: true, Random: b.Random, Lot: share.Lot{Term: term, Room: b.ID},
 	}
-	var heldJoined [][]fleet.Time
+	var heldJoined [][]fleettime.Time
 	for _, acc := range b.accounts {
 		if acc.edge.state == alive {
-			x.wanted += float64(acc.want + acc.heldPeople)
-			x.pending = append(x.pending, acc.pending(acc.edge.asOf))
+			x.Wanted += float64(acc.want + acc.heldPeople)
+			x.Pending = append(x.Pending, acc.pending(acc.edge.asOf))
 			heldJoined = append(heldJoined, acc.heldJoined)
-			x.held += float64(acc.heldPeople)
+			x.Held += float64(acc.heldPeople)
 		}
 	}
-	x.heldJoined = mergeTimes(heldJoined, math.MaxInt)
-	v := x.view(now, ft)
+	x.HeldJoined = share.MergeTimes(heldJoined, math.MaxInt)
+	v := x.View(now, ft)
+	v.Since = since
 	v.Version = b.view.Version + 1
 	b.viewed = now
-	if !sameView(b.view, v) {
+	if !share.SameView(b.view, v) {
 		b.show(v)
 	}
 }

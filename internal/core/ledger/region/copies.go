@@ -1,12 +1,11 @@
-package slots
+package region
 
 import (
 	"slices"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/lineage"
-	"vestibule/internal/mutant"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket/reuse"
+	"vestibule/internal/core/wire"
 )
 
 // This file is about tickets of which there are copies: one line of each goes on.
@@ -27,19 +26,19 @@ type decided struct {
 
 // copies are the tickets of a room of which there are copies, and which line of each goes on.
 type copies struct {
-	lines lineage.Book
+	lines reuse.Book
 	only  []decided // oldest first
 }
 
 // shown looks at the version of a ticket that an edge renewed, where tickets live for life
 // seconds: it may be a copy of one that others go on with at other edges. What is told late
 // says nothing. It returns which line is to go on, and when it was stamped, where one is found.
-func (c *copies) shown(m *wire.Move, there, life uint32, latest fleet.Time) (l wire.Line, made uint32, found bool) {
+func (c *copies) shown(m *wire.Move, there, life uint32, latest fleettime.Time) (l wire.Line, made uint32, found bool) {
 	made = m.Until - 1 - there
-	if m.Shown.Stamp == 0 || life == 0 || there == 0 || latest.Second()-int64(made) > lineage.InFlight || mutant.On(mutant.EdgesFollowAlone) {
+	if m.Shown.Stamp == 0 || life == 0 || there == 0 || latest.Second()-int64(made) > reuse.InFlight {
 		return l, made, false
 	}
-	if c.lines.Shown(made, m.ID, &m.Shown, wire.RenewAfter(there), there) != lineage.Found {
+	if c.lines.Shown(made, m.ID, &m.Shown, wire.RenewAfter(there), there) != reuse.Found {
 		return l, made, false
 	}
 	return wire.Line{ID: m.ID, Stamp: c.lines.Followed(m.ID)}, made, true
@@ -49,7 +48,7 @@ func (c *copies) shown(m *wire.Move, there, life uint32, latest fleet.Time) (l w
 // decides which line goes on. Edges that find it at the same time follow the line of whoever
 // told first.
 func (c *copies) follow(l wire.Line, now, life uint32) bool {
-	if mutant.On(mutant.EdgesFollowAlone) || slices.ContainsFunc(c.only, func(d decided) bool { return d.ID == l.ID && now < d.at+2*lineage.InFlight }) {
+	if slices.ContainsFunc(c.only, func(d decided) bool { return d.ID == l.ID && now < d.at+2*reuse.InFlight }) {
 		return false
 	}
 	c.lines.Decide(now, l.ID, l.Stamp, life)
@@ -68,23 +67,11 @@ func (c *copies) decide(l wire.Line, now, life uint32) bool {
 }
 
 // tell owes an edge that is new what was decided of tickets that may be valid yet.
-func (c *copies) tell(acc *account, now fleet.Time, life uint32) {
+func (c *copies) tell(acc *account, now fleettime.Time, life uint32) {
 	for _, d := range c.only {
 		if now.Second() < int64(d.at+life) {
 			acc.lines.Add(d.Line, 0)
 			acc.news()
 		}
-	}
-}
-
-// decide tells every edge which line of a copied ticket goes on.
-func (b *books) decide(l wire.Line, now uint32) {
-	if !b.copies.decide(l, now, b.life.secs) {
-		return
-	}
-	for _, acc := range b.accounts {
-		acc.lines.Add(l, 0)
-		acc.news()
-		acc.edge.push = true
 	}
 }

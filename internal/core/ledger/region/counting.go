@@ -1,13 +1,14 @@
-package slots
+package region
 
 import (
-	"vestibule/internal/fleet"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/wire"
 )
 
 // take brings the numbers of a room of a report into its books, which was written at wrote at
 // the earliest.
-func (b *books) take(now, wrote fleet.Mono, e *edge, m *wire.Report, r *wire.RoomReport) {
+func (b *books) take(now, wrote fleettime.Mono, e *edge, m *report, r *wire.RoomReport) {
 	acc := b.account(e)
 	acc.takeSessions(&b.counts, r.Sessions)
 	acc.granted = max(acc.granted, r.Granted) // after a takeover: what the predecessor granted
@@ -17,15 +18,15 @@ func (b *books) take(now, wrote fleet.Mono, e *edge, m *wire.Report, r *wire.Roo
 		acc.rateReturned = max(acc.rateReturned, r.RateReturned)
 		acc.rateIdle, acc.rateSeen = r.RateIdle, r.RateGranted
 	}
-	spent := growth(&acc.spent, r.Spent)
+	spent := ledger.Growth(&acc.spent, r.Spent)
 	acc.returned = max(acc.returned, r.Returned)
 	acc.renewedBefore = acc.renewed
 	acc.renewed = max(acc.renewed, r.Renewed)
 	acc.want, acc.heldJoined, acc.heldPeople, acc.movers = r.Want, r.HeldJoined, r.HeldPeople, r.Movers
-	b.passes.take(&acc.passes, r)
+	b.passes.Take(&acc.passes, r)
 	if acc.report == nil {
 		b.terminations.tell(acc) // before it may act in the room
-		b.copies.tell(acc, latest(m), b.life.secs)
+		b.copies.tell(acc, m.latest, b.life.secs)
 	}
 	acc.report = r
 	if !acc.told { // what an edge did under a predecessor is not counted again
@@ -36,13 +37,13 @@ func (b *books) take(now, wrote fleet.Mono, e *edge, m *wire.Report, r *wire.Roo
 	} else {
 		acc.rateUses.add(now, wrote, int64(spent))
 	}
-	b.admitted += growth(&acc.admitted, r.Admitted)
-	b.joined += growth(&acc.joined, r.Joined)
-	b.entered += growth(&acc.entered, r.Entered)
+	b.admitted += ledger.Growth(&acc.admitted, r.Admitted)
+	b.joined += ledger.Growth(&acc.joined, r.Joined)
+	b.entered += ledger.Growth(&acc.entered, r.Entered)
 	b.outcomes.Gain(acc.outcomes, r.Outcomes)
 	acc.outcomes = r.Outcomes
-	b.takeMoves(acc, r, earliest(m), latest(m))
-	at := uint32(latest(m).Second())
+	b.takeMoves(acc, r, m.earliest, m.latest)
+	at := uint32(m.latest.Second())
 	for _, l := range r.Copied {
 		if b.copies.follow(l, at, b.life.secs) {
 			b.decide(l, at)
@@ -56,7 +57,7 @@ func (b *books) take(now, wrote fleet.Mono, e *edge, m *wire.Report, r *wire.Roo
 
 // takeMoves follows the tickets that were stamped, and cancels doubles. The report was
 // written between earliest and latest.
-func (b *books) takeMoves(acc *account, r *wire.RoomReport, earliest, latest fleet.Time) {
+func (b *books) takeMoves(acc *account, r *wire.RoomReport, earliest, latest fleettime.Time) {
 	if r.FirstMove > acc.moves+1 {
 		acc.missed += r.FirstMove - acc.moves - 1
 		acc.missedUntil = max(acc.edge.latest, latest).Second() + 2 + int64(b.life.secs)
@@ -92,5 +93,17 @@ func (b *books) takeMoves(acc *account, r *wire.RoomReport, earliest, latest fle
 		if ent = b.ids.find(m.ID); ent != nil && !ent.pinned() && ent.edge() == acc.edge.num && (silent || int64(ent.until) >= earliest.Second()) {
 			acc.pin(&b.counts, ent)
 		}
+	}
+}
+
+// decide tells every edge which line of a copied ticket goes on.
+func (b *books) decide(l wire.Line, now uint32) {
+	if !b.copies.decide(l, now, b.life.secs) {
+		return
+	}
+	for _, acc := range b.accounts {
+		acc.lines.Add(l, 0)
+		acc.news()
+		acc.edge.push = true
 	}
 }

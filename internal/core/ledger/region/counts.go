@@ -1,10 +1,9 @@
-package slots
+package region
 
 import (
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
+	"vestibule/internal/core/fleettime"
 )
 
 // counts is the head-count of a data centre by expiry second: for each second
@@ -33,7 +32,7 @@ const ringSpan = 1 << 14
 // the time yet has stamped nothing. Where counting began so long ago that tickets
 // of now would not fit into the ring, because what is stored is of hours ago, it
 // lets go of the seconds that expired hours ago.
-func (c *counts) begin(now fleet.Time) {
+func (c *counts) begin(now fleettime.Time) {
 	switch start := now.Second() - 60; {
 	case now <= 0:
 	case c.freed == 0:
@@ -90,9 +89,6 @@ func (c *counts) head() int64 {
 
 func (c *counts) largest() int64 {
 	most, rest := c.sum, c.sum
-	if mutant.On(mutant.NegativesInherited) {
-		return most
-	}
 	for s := c.freed; s < min(c.passed, c.freed+int64(len(c.ring))); s++ {
 		rest -= c.ring[s&int64(len(c.ring)-1)]
 		most = max(most, rest)
@@ -102,8 +98,8 @@ func (c *counts) largest() int64 {
 
 // free lets go of every second whose tickets no live edge can touch again:
 // those that expired a guard before the watermark.
-func (c *counts) free(watermark fleet.Time) {
-	end := watermark.Add(-fleet.Guard).Second()
+func (c *counts) free(watermark fleettime.Time) {
+	end := watermark.Add(-fleettime.Guard).Second()
 	if end < c.freed {
 		return
 	}
@@ -117,9 +113,7 @@ func (c *counts) free(watermark fleet.Time) {
 	}
 	for ; c.freed <= end; c.freed++ {
 		i := c.freed & (n - 1)
-		if c.ring[i] > 0 || !mutant.On(mutant.NegativesDropped) {
-			c.sum -= c.ring[i]
-		}
+		c.sum -= c.ring[i]
 		c.ring[i] = 0
 	}
 }

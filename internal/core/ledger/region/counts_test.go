@@ -1,16 +1,15 @@
-package slots
+package region
 
 import (
-	"slices"
 	"testing"
 	"time"
 	"unsafe"
 
 	"pgregory.net/rapid"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/room"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
 )
 
 // TestCountsAgreeWithAMap checks the ring of seconds against a twin that keeps
@@ -42,14 +41,14 @@ func TestCountsAgreeWithAMap(t *testing.T) {
 			} else {
 				// Mostly a little on, sometimes beyond everything, sometimes back.
 				step := rapid.SampledFrom([]int64{-500, 0, 300, 1000, 70_000, 400_000, 20_000_000}).Draw(t, "ms")
-				wm += fleet.Time(step)
+				wm += fleettime.Time(step)
 				c.free(wm)
 				for s := range twin {
-					if wm.Add(-fleet.Guard) >= fleet.Time(s*1000) {
+					if wm.Add(-fleettime.Guard) >= fleettime.Time(s*1000) {
 						delete(twin, s)
 					}
 				}
-				freed = max(freed, wm.Add(-fleet.Guard).Second()+1)
+				freed = max(freed, wm.Add(-fleettime.Guard).Second()+1)
 			}
 			if c.sum != sum() || c.freed != freed {
 				t.Fatalf("%d counted from %d on, the twin has %d from %d on", c.sum, c.freed, sum(), freed)
@@ -111,7 +110,7 @@ func TestSessionIDsStayWithinTheirBounds(t *testing.T) {
 	id := uint64(0)
 	largest := 0
 	for second := range 600 { // a hundred new sessions a second that live for a minute
-		now := day.Add(0) + fleet.Time(second*1000)
+		now := day.Add(0) + fleettime.Time(second*1000)
 		for range 100 {
 			id++
 			ids.take(&c, wire.Move{ID: id, Until: uint32(now.Second()) + 60}, 1, limit)
@@ -163,27 +162,4 @@ func TestEveryIncarnationHasANumberOfItsOwn(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestMergedTimesAreTheFirstOfAll checks against sorting everything.
-func TestMergedTimesAreTheFirstOfAll(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		lists := rapid.SliceOfN(rapid.SliceOfN(rapid.Int64Range(0, 20), 0, 6), 0, 6).Draw(t, "lists")
-		most := rapid.IntRange(0, 40).Draw(t, "most")
-		var in [][]fleet.Time
-		var want []fleet.Time
-		for _, l := range lists {
-			slices.Sort(l)
-			var times []fleet.Time
-			for _, x := range l {
-				times = append(times, fleet.Time(x))
-			}
-			in = append(in, times)
-			want = append(want, times...)
-		}
-		slices.Sort(want)
-		if got := mergeTimes(in, most); !slices.Equal(got, want[:min(most, len(want))]) {
-			t.Errorf("%v, want the first %d of %v", got, most, want)
-		}
-	})
 }

@@ -1,13 +1,14 @@
-package slots
+package region
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // edgeState is how one incarnation of an edge stands in the aggregator's books.
@@ -48,13 +49,10 @@ var transitions = [...][]edgeState{
 	left:     {joining},
 }
 
-// impossible is told of transitions that cannot be. Tests panic.
-var impossible = func(e *edge, to edgeState) {}
-
 // become makes a transition.
 func (e *edge) become(to edgeState) {
-	if e.state != to && !slices.Contains(transitions[e.state], to) {
-		impossible(e, to)
+	if e.strict && e.state != to && !slices.Contains(transitions[e.state], to) {
+		panic(fmt.Sprintf("%s %x is %s and cannot become %s", e.name, e.inc, edgeStates[e.state], edgeStates[to]))
 	}
 	e.state = to
 }
@@ -65,40 +63,43 @@ type edge struct {
 	inc  uint64
 	num  edgeNum // short name for the table of session ids
 
+	strict bool // see Config.Strict
+
 	state    edgeState
 	tenure   uint64
-	parts    wire.Parts    // of its reports
-	asOf     fleet.Time    // it has reported everything up to here, by the clock that it judges by
-	earliest fleet.Time    // it was no earlier then
-	latest   fleet.Time    // it was no later when it reported last
-	timed    bool          // it knew the time then: it cannot have learned it since
-	recv     fleet.Mono    // when its newest report came; when the awaiting began
-	echo     fleet.Mono    // Sent of that report
-	silent   time.Duration // since its lease lapsed, while other edges were heard
-	lostHold bool          // given up after a takeover, and what it may go on renewing is presumed
+	parts    wire.Parts     // of its reports
+	asOf     fleettime.Time // it has reported everything up to here, by the clock that it judges by
+	earliest fleettime.Time // it was no earlier then
+	latest   fleettime.Time // it was no later when it reported last
+	timed    bool           // it knew the time then: it cannot have learned it since
+	recv     fleettime.Mono // when its newest report came; when the awaiting began
+	echo     fleettime.Mono // Sent of that report
+	silent   time.Duration  // since its lease lapsed, while other edges were heard
+	lostHold bool           // given up after a takeover, and what it may go on renewing is presumed
 
 	// What it is waited for, as long as it is not heard: see wire.RosterEntry. A
 	// successor goes on with it.
 	leased, until, ended int64
 	waited               uint32 // as it is on the roster
 
-	acked     uint64 // newest grant it has taken
-	told      uint64 // the same, with all that it did before taken by us
-	recovered bool   // it was there before this aggregator
-	unheard   bool   // since its tenure began: it may be going on without a lease
+	since     fleettime.Time // since when it counts who waits, as it told; 0 for unknown
+	acked     uint64         // newest grant it has taken
+	told      uint64         // the same, with all that it did before taken by us
+	recovered bool           // it was there before this aggregator
+	unheard   bool           // since its tenure began: it may be going on without a lease
 
 	// Who bears its name. A process that used the same data folder after it has
 	// succeeded it, which is a proof; any other is another edge.
-	succeeds  []uint64   // incarnations that ended before it began
-	first     uint64     // newest grant to anybody when it was adopted
-	claimed   uint64     // the same when another one told that it has ended; 0 for nobody
-	claimedAt fleet.Time // no later than then
-	forgotten bool       // an operator told that it has ended
-	belied    bool       // it was heard since
-	twin      bool       // another one of its name lives too
-	leaving   bool       // it was told to end
-	needs     uint64     // version of Durable to be stored before it gets a lease
-	due       bool       // an answer is owed
+	succeeds  []uint64       // incarnations that ended before it began
+	first     uint64         // newest grant to anybody when it was adopted
+	claimed   uint64         // the same when another one told that it has ended; 0 for nobody
+	claimedAt fleettime.Time // no later than then
+	forgotten bool           // an operator told that it has ended
+	belied    bool           // it was heard since
+	twin      bool           // another one of its name lives too
+	leaving   bool           // it was told to end
+	needs     uint64         // version of Durable to be stored before it gets a lease
+	due       bool           // an answer is owed
 
 	push bool            // there is news that cannot wait for its next report
 	gone []wire.GoneEdge // of wire.Gone: whose sessions are summed in it
@@ -131,33 +132,14 @@ func (e *edge) missing() bool { return e.state == awaiting || e.state == lost }
 // heard reports whether the edge reports, or is about to.
 func (e *edge) heard() bool { return e.state == alive || e.state == joining }
 
-// tell puts into a grant, which has number seq, what the edge is yet to hear of its rooms.
-func (e *edge) tell(pack *wire.GrantPacker, seq uint64) {
-	slices.SortFunc(e.open, func(x, y *account) int { return cmp.Compare(x.books.ID, y.books.ID) })
-	e.open = slices.DeleteFunc(e.open, func(acc *account) bool {
-		b := acc.books
-		acc.ends.Acked(e.told)
-		acc.lines.Acked(e.told)
-		if acc.unsaid {
-			acc.unsaid, acc.changedAt = false, seq
-		}
-		if acc.unshown {
-			acc.unshown, acc.viewAt = false, seq
-		}
-		if acc.changedAt <= e.acked && acc.viewAt <= e.acked {
-			acc.open = acc.ends.Len()+acc.lines.Len() > 0
-			return !acc.open
-		}
-		g := wire.RoomGrant{
-			Room: b.ID, Granted: acc.granted, RateGranted: acc.rateGranted, RenewCeil: acc.renewCeil,
-			Keep: acc.keep, RateKeep: acc.rateKeep, Life: acc.life,
-			Ends: acc.ends.Take(seq, e.told), Lines: acc.lines.Take(seq, e.told),
-			Passes: acc.passes.told(&b.passes),
-		}
-		if acc.viewAt > e.acked {
-			g.View = b.view
-		}
-		pack.Add(g)
-		return false
-	})
+// The State of edges that have a lease, or had one a moment ago; of those that were given up; and of
+// those that said goodbye.
+const (
+	Alive = "alive"
+	Dead  = "dead"
+	Left  = "left"
+)
+
+var edgeStates = map[edgeState]string{
+	awaiting: "awaiting", joining: "joining", alive: Alive, dead: Dead, lost: "lost", left: Left,
 }

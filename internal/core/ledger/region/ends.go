@@ -1,11 +1,10 @@
-package slots
+package region
 
 import (
 	"slices"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // terminations are the sessions of a room that ended before their tickets expire, in
@@ -22,6 +21,7 @@ type terminations struct {
 	byKey   map[terminationKey]*termination
 	up      wire.Outbox[wire.End] // to global
 	news    bool                  // in up, since tellEnds
+	movedIn uint32                // tickets of other data centres are valid until then whose sessions moved here
 	dropped uint32                // moves here that there was no room for: their old tickets are valid until then
 }
 
@@ -33,6 +33,7 @@ type terminationKey struct {
 type termination struct {
 	wire.End
 	n       uint64 // for the edges; 0 for one that is not theirs
+	raised  bool   // Left, at home: it is meant for every ticket of the session that there may be
 	closed  bool   // nothing more is to be done about it
 	cleared bool   // Left, at home: no other data centre accepts it
 }
@@ -50,6 +51,9 @@ func (b *books) end(e wire.End, edge bool) {
 			m.cleared = true
 		}
 		return
+	}
+	if e.Kind == wire.Moved && e.Home != b.home {
+		ts.movedIn = max(ts.movedIn, e.Until)
 	}
 	if m != nil && e.Until <= m.Until && e.Kind <= m.Kind {
 		if !edge && m.closed && m.Home != b.home {
@@ -74,6 +78,7 @@ func (b *books) end(e wire.End, edge bool) {
 		ts.order = append(slices.DeleteFunc(ts.order, func(o *termination) bool { return o == m }), m) // by number
 	}
 	m.Until, m.Kind, m.closed, m.cleared = max(m.Until, e.Until), max(m.Kind, e.Kind), false, false
+	m.Shown = max(m.Shown, e.Shown)
 	home := m.Home == b.home
 	if (edge && !home) || (home && m.Kind == wire.Left) {
 		ts.up.Add(m.End, 0)
@@ -119,31 +124,70 @@ func (ts *terminations) clear(m *termination) {
 	ts.news = true
 }
 
-// closeTerminations finds the terminations that every edge knows, up to number known, and draws the
-// conclusion.
-func (b *books) closeTerminations(known, acked uint64, watermark fleet.Time) {
+// closing is what a data centre knows when it draws conclusions from terminations.
+type closing struct {
+	known     uint64         // up to this number every edge knows them
+	acked     uint64         // newest report that global has taken
+	watermark fleettime.Time // all that every edge did before it is told
+	expired   uint32         // Unix second by which every ticket is over that may have been stamped so far; 0 where that is not known
+	movedIn   int64          // until then tickets of other data centres are valid whose sessions moved here before this term
+}
+
+// closeTerminations finds the terminations that every edge knows, and draws the conclusion.
+func (b *books) closeTerminations(at closing) {
 	ts := &b.terminations
-	ts.up.Acked(acked)
+	ts.up.Acked(at.acked)
+	var raise []wire.End
 	for _, m := range ts.order {
 		switch {
-		case m.closed || (m.n > known && !mutant.On(mutant.EndBeforeKnown)):
+		case m.closed:
+		case m.Home == b.home && m.Kind == wire.Left && m.Shown != 0 && b.ids.find(m.ID) == nil && !m.raised:
+			if int64(m.Shown) >= b.counts.freed && at.expired != 0 && at.movedIn < b.counts.freed {
+				m.raised = true
+				raise = append(raise, wire.End{ID: m.ID, Home: m.Home, Until: max(at.expired, m.Until+1), Kind: wire.Left})
+			}
+		case m.n > at.known:
 		case m.Home != b.home:
 			ts.clear(m)
 			b.dirty = true
-		case m.Kind == wire.Moved || m.cleared || mutant.On(mutant.LeftUncleared):
+		case m.Kind == wire.Moved || m.cleared:
 			m.closed = true
-			if (m.Kind == wire.Moved || !ts.older(m) || mutant.On(mutant.OlderTicketForgotten)) && b.ids.end(&b.counts, m.ID, m.Until) {
+			if (m.Kind == wire.Moved || !ts.older(m)) && b.uncount(m) {
 				b.dirty, b.stale = true, true
 			}
 		}
 	}
+	for _, e := range raise {
+		b.end(e, false)
+	}
 	ts.order = slices.DeleteFunc(ts.order, func(m *termination) bool {
-		if fleet.Time(int64(m.Until)*1000).Add(wire.EndMargin) > watermark {
+		if fleettime.Time(int64(m.Until)*1000).Add(wire.EndMargin) > at.watermark {
 			return false
 		}
 		delete(ts.byKey, terminationKey{m.ID, m.Home})
 		return true
 	})
+}
+
+// uncount takes a session out of the head-count whose termination every edge knows, and reports whether
+// it was counted.
+//
+// Where nobody has told of its stampings, because a predecessor heard of them, its tickets are counted once
+// all the same, in the second in which the newest expires or before. Which one that is nobody knows; but no ticket
+// that may have been stamped is accepted any more (raised). So the session is subtracted in the second in which a
+// ticket expires that was shown: it cannot be later, and if it is earlier the session counts again from then on.
+func (b *books) uncount(m *termination) bool {
+	if b.ids.find(m.ID) != nil {
+		return b.ids.end(&b.counts, m.ID, m.Until)
+	}
+	if !m.raised || m.Shown == 0 || int64(m.Shown) < b.counts.freed {
+		return false
+	}
+	if slices.ContainsFunc(b.accounts, func(acc *account) bool { return acc.missed > 0 && acc.missedUntil >= b.counts.freed }) {
+		return false // it may have been stamped since by an edge whose lists were lost
+	}
+	b.counts.add(int64(m.Shown), -1)
+	return true
 }
 
 // older reports whether tickets of the session that another data centre stamped

@@ -1,19 +1,20 @@
-package slots
+package region
 
 import (
 	"slices"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
-	"vestibule/internal/mutant"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/ledger/share"
+	"vestibule/internal/core/wire"
 )
 
 // This file is what the books of a room tell global, and what they take from it.
 
 // report returns what global is to be told of the room.
-func (b *books) report(now fleet.Mono, free, rateFree int64) wire.RoomReport {
+func (b *books) report(now fleettime.Mono, free, rateFree int64) wire.RoomReport {
 	t := b.tally()
 	idle, ridle := b.idle()
 	r := wire.RoomReport{
@@ -22,21 +23,21 @@ func (b *books) report(now fleet.Mono, free, rateFree int64) wire.RoomReport {
 		RateGranted: b.loan.rateGranted, RateReturned: b.loan.rateReturned,
 		Idle:     uint64(max(0, free) + idle),
 		RateIdle: uint64(max(0, rateFree) + ridle),
-		Active:   t.active,
-		Admitted: t.admitted, Joined: t.joined, Entered: t.entered,
-		Excess: uint64(b.excess.sum()), Outcomes: t.outcomes,
+		Active:   t.Active,
+		Admitted: t.Admitted, Joined: t.Joined, Entered: t.Entered,
+		Excess: uint64(b.excess.sum()), Outcomes: t.Outcomes,
 	}
 	var few struct { // mostly there are no more edges: no garbage
-		lines, pending [8]line.Histogram
-		heldJoined     [8][]fleet.Time
+		lines, pending [8]estimate.Histogram
+		heldJoined     [8][]fleettime.Time
 	}
 	lines, pending, heldJoined := few.lines[:0], few.pending[:0], few.heldJoined[:0]
-	var absent []line.Histogram
+	var absent []estimate.Histogram
 	some := false
 	for _, acc := range b.accounts {
 		if acc.edge.state != alive {
 			if acc.report != nil {
-				absent = append(absent, remaining(acc.report.Waiting, now.Sub(acc.edge.recv)))
+				absent = append(absent, ledger.Remaining(acc.report.Waiting, now.Sub(acc.edge.recv)))
 			}
 			continue
 		}
@@ -53,16 +54,16 @@ func (b *books) report(now fleet.Mono, free, rateFree int64) wire.RoomReport {
 			}
 		}
 	}
-	r.HeldJoined = mergeTimes(heldJoined, wire.MaxHeld)
-	r.Pending = line.Sum(pending...).Compact(wire.MaxSlices)
+	r.HeldJoined = share.MergeTimes(heldJoined, wire.MaxHeld)
+	r.Pending = estimate.Sum(pending...).Compact(wire.MaxSlices)
 	r.Unseen = max(0, r.Pending.Total())
 	if some { // else nobody is let in here
 		// Told of like who is expected, and not called: they are not there.
-		r.Pending = line.Sum(append(absent, r.Pending)...).Compact(wire.MaxSlices)
+		r.Pending = estimate.Sum(append(absent, r.Pending)...).Compact(wire.MaxSlices)
 	}
-	b.waiting = line.Sum(lines...).Clamp().Compact(wire.MaxSlices)
+	b.waiting = estimate.Sum(lines...).Clamp().Compact(wire.MaxSlices)
 	r.Waiting = b.waiting
-	b.flow.sample(now, &t, b.waiting.Total())
+	b.flow.Sample(now, &t, b.waiting.Total())
 	slices.SortFunc(r.Arrivals, func(x, y wire.Minute) int { return int(x.Start - y.Start) })
 	if n := len(r.Arrivals); n > wire.MaxMinutes {
 		r.Arrivals = r.Arrivals[n-wire.MaxMinutes:]
@@ -79,51 +80,6 @@ func addMinute(minutes []wire.Minute, m wire.Minute) []wire.Minute {
 		}
 	}
 	return append(minutes, m)
-}
-
-// holding is what global has lent a data centre of a room, and what of it went back.
-//
-// Invariant: within a generation the counters only grow; granted is written by global alone,
-// returned here alone.
-type holding struct {
-	gen                       uint64 // raised by global when it voids the books
-	reconstructed             bool   // the numbers below are an upper bound; see books.reconstruct
-	granted, returned         uint64 // T: from global, back to global
-	rateGranted, rateReturned uint64 // R
-	keep, rateKeep            uint64 // idle rights that global lets the data centre keep
-}
-
-// held returns the rights of T in the data centre, rateHeld those of R.
-func (h *holding) held() int64 { return int64(h.granted) - int64(h.returned) }
-
-func (h *holding) rateHeld() int64 { return int64(h.rateGranted) - int64(h.rateReturned) }
-
-// giveBack returns so many rights of T and of R to global; none where that is not positive. It
-// reports whether there are any.
-func (h *holding) giveBack(t, rate int64) bool {
-	h.returned += uint64(max(0, t))
-	h.rateReturned += uint64(max(0, rate))
-	return t > 0 || rate > 0
-}
-
-// apply takes what global lends, of a generation that is not older. It reports whether global is
-// to hear that we know, and whether somebody else wants what lies idle here.
-func (h *holding) apply(g *wire.RoomGrant) (news, wanted bool) {
-	if news = g.Gen > h.gen; news {
-		// Global has given our rights to others, long after it had last heard
-		// of us. Sessions that still exist are more than we hold now; nothing
-		// is granted until they have gone.
-		if h.reconstructed = false; !mutant.On(mutant.VoidAgain) {
-			h.gen = g.Gen
-		}
-		h.granted, h.returned, h.rateGranted, h.rateReturned = 0, 0, 0, 0
-	}
-	news = news || (h.reconstructed && g.Confirmed) || g.Granted > h.granted || g.RateGranted > h.rateGranted
-	h.reconstructed = h.reconstructed && !g.Confirmed
-	h.granted, h.rateGranted = max(h.granted, g.Granted), max(h.rateGranted, g.RateGranted)
-	wanted = g.Keep < h.keep || g.RateKeep < h.rateKeep
-	h.keep, h.rateKeep = g.Keep, g.RateKeep
-	return news, wanted
 }
 
 // adopt takes the books that global has of the room, as ours are lost.
@@ -170,14 +126,14 @@ func (b *books) reconstruct() {
 // centre has been without its lease for so long that none of its sessions can
 // be valid: global reclaims the rights a little later, and a new leader of it
 // may not know.
-func (b *books) expire(now, leaseEnd fleet.Mono, edgeLease time.Duration) {
+func (b *books) expire(now, leaseEnd fleettime.Mono, edgeLease time.Duration) {
 	if !b.Cap || leaseEnd == 0 || b.loan.held() <= 0 {
 		return
 	}
 	life := max(time.Duration(b.life.longest(now))*time.Second, wire.RateWindow)
 	// Its edges stopped one edge lease after ours ended; two seconds are for
 	// the rounding of expiry and for clocks that are wrong as far as they may.
-	if now.Sub(leaseEnd) < fleet.Stretch(edgeLease+life+2*time.Second) {
+	if now.Sub(leaseEnd) < fleettime.Stretch(edgeLease+life+2*time.Second) {
 		return
 	}
 	b.loan.returned, b.loan.rateReturned = b.loan.granted, b.loan.rateGranted

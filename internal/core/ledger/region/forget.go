@@ -1,12 +1,11 @@
-package slots
+package region
 
 import (
 	"errors"
 	"fmt"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
+	"vestibule/internal/core/fleettime"
 )
 
 // The reasons for which an edge cannot be forgotten.
@@ -32,7 +31,7 @@ type Forgotten struct {
 // excess until it is heard. One that a new aggregator still waits for is waited for no less
 // for it, but not for longer than for one that has ended. It returns one of the errors
 // above where nothing can be forgotten: an edge that is heard has not ended.
-func (a *Aggregator) Forget(now fleet.Mono, name string, inc uint64) (Forgotten, error) {
+func (a *Aggregator) Forget(now fleettime.Mono, name string, inc uint64) (Forgotten, error) {
 	var out Forgotten
 	if !a.leads(now) {
 		return out, fmt.Errorf("forget %s: %w", name, ErrReplaced)
@@ -47,7 +46,7 @@ func (a *Aggregator) Forget(now fleet.Mono, name string, inc uint64) (Forgotten,
 			continue
 		}
 		switch {
-		case e.heard() && !mutant.On(mutant.ForgetTheLiving):
+		case e.heard():
 			heard = true
 			continue
 		case e.state == left:
@@ -58,10 +57,7 @@ func (a *Aggregator) Forget(now fleet.Mono, name string, inc uint64) (Forgotten,
 		if e.ended == 0 && e.missing() {
 			a.lives.endedNow(now, e)
 		}
-		if out.Incs = append(out.Incs, e.inc); mutant.On(mutant.ForgottenIsFree) {
-			a.rooms.close(e)
-			e.become(left)
-		}
+		out.Incs = append(out.Incs, e.inc)
 		for b, acc := range a.rooms.accounts(e) {
 			out.Sessions += acc.presumed(&b.counts)
 		}

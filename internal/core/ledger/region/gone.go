@@ -1,12 +1,11 @@
-package slots
+package region
 
 import (
 	"slices"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // This file is what becomes of edges that are gone for good. Each leaves its sessions
@@ -34,13 +33,13 @@ type gone struct {
 	rooms  *rooms
 	roster *roster
 
-	looked fleet.Mono // when it was last looked for them
+	looked fleettime.Mono // when it was last looked for them
 }
 
 // fold sums up the sessions of edges that left, where there are many. It returns the entry in
 // which they are now, nil where nothing was to be done, and the edges that are in it and in no
 // books any more.
-func (g *gone) fold(now fleet.Mono) (sum *edge, folded []*edge) {
+func (g *gone) fold(now fleettime.Mono) (sum *edge, folded []*edge) {
 	if now.Sub(g.looked) < foldEvery && g.looked != 0 {
 		return nil, nil
 	}
@@ -66,9 +65,7 @@ func (g *gone) fold(now fleet.Mono) (sum *edge, folded []*edge) {
 		sum.become(left)
 	}
 	for _, e := range folded {
-		if g.add(sum, e); mutant.On(mutant.GoneForgotten) {
-			g.rooms.close(sum)
-		}
+		g.add(sum, e)
 	}
 	g.roster.remove(func(e *edge) bool { return slices.Contains(folded, e) })
 	for _, e := range folded {
@@ -80,7 +77,7 @@ func (g *gone) fold(now fleet.Mono) (sum *edge, folded []*edge) {
 
 // settled reports whether nothing more will be heard of an edge that left, and nothing
 // is presumed of it. Of one that was given up without a goodbye more may be heard.
-func (g *gone) settled(now fleet.Mono, e *edge) bool {
+func (g *gone) settled(now fleettime.Mono, e *edge) bool {
 	if e.lostHold || e.due || now.Sub(e.recv) < foldEvery {
 		return false // the answer to its goodbye is owed, or its last words are under way
 	}
@@ -177,9 +174,6 @@ func coarsen(sessions []wire.Expiry, grid uint32) []wire.Expiry {
 		}
 		if s.Consumed > 0 {
 			at := s.Until / grid * grid
-			if mutant.On(mutant.NegativeRoundsLater) {
-				at = (s.Until + grid - 1) / grid * grid
-			}
 			down = add(down, wire.Expiry{Until: at, Consumed: s.Consumed})
 		}
 	}

@@ -1,4 +1,4 @@
-package slots
+package region
 
 import (
 	"errors"
@@ -9,9 +9,10 @@ import (
 
 	"pgregory.net/rapid"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/room"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
 )
 
 // atLeast returns how many sessions count where everything before a second is freed.
@@ -58,7 +59,7 @@ func TestACoarserGridNeverCountsLess(t *testing.T) {
 // comers are edges that come and go, at one aggregator after the other.
 type comers struct {
 	t    *testing.T
-	now  fleet.Mono
+	now  fleettime.Mono
 	term uint64
 	agg  *Aggregator
 	seq  uint64
@@ -71,18 +72,18 @@ type comers struct {
 	ownTerm uint64
 }
 
-const comersDay = fleet.Time(1_622_133_200_000)
+const comersDay = fleettime.Time(1_622_133_200_000)
 
-func (c *comers) time() fleet.Time { return comersDay.Add(c.now.Sub(fleet.Mono(time.Hour))) }
+func (c *comers) time() fleettime.Time { return comersDay.Add(c.now.Sub(fleettime.Mono(time.Hour))) }
 
 func (c *comers) lead(stored wire.Durable) {
 	c.term++
-	c.agg = NewAggregator(c.now, AggregatorConfig{
-		DC: "dublin", Term: wire.Term{N: c.term, Nonce: c.term}, Params: wire.DefaultParams(), Bootstrap: !c.old, GoneAbove: 1,
+	c.agg = New(c.now, Config{
+		DC: "dublin", Strict: true, Term: wire.Term{N: c.term, Nonce: c.term}, Params: wire.DefaultParams(), Bootstrap: !c.old, GoneAbove: 1,
 		Own: c.own, OwnTerm: c.ownTerm,
 	}, stored)
-	c.agg.SetLease(fleet.Never)
-	c.agg.SetRooms(c.now, []RoomConfig{{ID: c.room, Total: 1000, Rate: 1000, Session: time.Minute, Cap: c.cap, LostWait: 15 * time.Minute}})
+	c.agg.SetLease(fleettime.Never)
+	c.agg.SetRooms(c.now, []ledger.RoomConfig{{ID: c.room, Total: 1000, Rate: 1000, Session: time.Minute, Cap: c.cap, LostWait: 15 * time.Minute}})
 	c.step(0)
 }
 
@@ -126,7 +127,7 @@ func (c *comers) visit(name string, inc uint64) {
 // the roster, and every session counts as before, second by second, also at a successor.
 func TestGoneEdgesAreSummed(t *testing.T) {
 	for seed := range uint64(20) {
-		c := &comers{t: t, now: fleet.Mono(time.Hour), rng: rand.New(rand.NewPCG(seed, 1)), room: room.IDOf("sale")}
+		c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(seed, 1)), room: room.IDOf("sale")}
 		c.lead(wire.Durable{})
 		c.say("stays", 1, wire.Report{Join: true}) // or nobody would be heard
 		var want []wire.Expiry
@@ -174,7 +175,7 @@ func TestGoneEdgesAreSummed(t *testing.T) {
 // those who stamped them have dropped the second, as their aggregator had freed it. A
 // successor that has freed nothing yet counts no session less for that.
 func TestRule4APredecessorFreed(t *testing.T) {
-	c := &comers{t: t, now: fleet.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale"), cap: true}
+	c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale"), cap: true}
 	c.lead(wire.Durable{})
 	first := uint32(c.time().Second()) + 20
 	rooms := func(s ...wire.Expiry) []wire.RoomReport { return []wire.RoomReport{{Room: c.room, Sessions: s}} }
@@ -194,7 +195,7 @@ func TestRule4APredecessorFreed(t *testing.T) {
 	c.lead(c.agg.stored.durable.Clone())
 	c.say("stamps", 1, wire.Report{Join: true, Rooms: rooms(mine[1:]...)})
 	// One that is new and knows no time yet: nothing is freed until it does.
-	c.agg.Observe(c.now, wire.Report{From: "new", Inc: 1, Tenure: 1, Join: true, Seen: wire.Term{N: c.term, Nonce: c.term}, AsOfBound: fleet.Unsynced, Seq: 1, Parts: 1, Sent: c.now})
+	c.agg.Observe(c.now, wire.Report{From: "new", Inc: 1, Tenure: 1, Join: true, Seen: wire.Term{N: c.term, Nonce: c.term}, AsOfBound: fleettime.Unsynced, Seq: 1, Parts: 1, Sent: c.now})
 	c.step(0)
 	if got := c.agg.Ledger(c.room).Active; c.agg.roster.recovering() || got != 3 {
 		t.Errorf("a successor that waits for nobody (%v) counts %d sessions, want 3", !c.agg.roster.recovering(), got)
@@ -213,7 +214,7 @@ func TestRule4APredecessorFreed(t *testing.T) {
 // TestASilentEdgeMayRenewWhatIsSummed: under serve an edge that nobody hears may renew the
 // sessions of the process before it, also where they are summed with others'.
 func TestASilentEdgeMayRenewWhatIsSummed(t *testing.T) {
-	c := &comers{t: t, now: fleet.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale")}
+	c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale")}
 	c.lead(wire.Durable{})
 	stay := func(d time.Duration) {
 		for range d / time.Second {
@@ -244,7 +245,7 @@ func TestASilentEdgeMayRenewWhatIsSummed(t *testing.T) {
 // anew.
 func TestWaitsGoOnAcrossTakeovers(t *testing.T) {
 	start := func() *comers {
-		c := &comers{t: t, now: fleet.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale"), cap: true}
+		c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale"), cap: true}
 		c.lead(wire.Durable{})
 		for _, name := range []string{"stays", "goes"} {
 			c.say(name, 1, wire.Report{Join: true})
@@ -315,7 +316,7 @@ func TestOwnMemoryOverAnEmptyStore(t *testing.T) {
 		}},
 		{"another process of the name", false, func(c *comers) { c.witness("one", 1, 1); c.witness("two", 9, 1) }},
 	} {
-		c := &comers{t: t, now: fleet.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale"), cap: true}
+		c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale"), cap: true}
 		c.lead(wire.Durable{})
 		for _, name := range []string{"one", "two"} {
 			c.say(name, 1, wire.Report{Join: true})
@@ -349,7 +350,7 @@ func TestOwnMemoryOverAnEmptyStore(t *testing.T) {
 // TestWhoWasReplacedForgetsNobody: what is said to an aggregator whose lease is over would
 // not reach its successor.
 func TestWhoWasReplacedForgetsNobody(t *testing.T) {
-	c := &comers{t: t, now: fleet.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale")}
+	c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale")}
 	c.lead(wire.Durable{})
 	c.say("stays", 1, wire.Report{Join: true})
 	c.say("goes", 1, wire.Report{Join: true, Rooms: []wire.RoomReport{{Room: c.room, Sessions: c.sessions()}}})
@@ -362,7 +363,7 @@ func TestWhoWasReplacedForgetsNobody(t *testing.T) {
 	if _, err := c.agg.Forget(c.now, "goes", 0); !errors.Is(err, ErrReplaced) {
 		t.Errorf("%v, want %v", err, ErrReplaced)
 	}
-	c.agg.SetLease(fleet.Never)
+	c.agg.SetLease(fleettime.Never)
 	if _, err := c.agg.Forget(c.now, "goes", 0); err != nil {
 		t.Error(err)
 	}
@@ -371,7 +372,7 @@ func TestWhoWasReplacedForgetsNobody(t *testing.T) {
 // TestASumCountsWhereNothingWasCounted: what is presumed of who left counts on when it is
 // summed, also in a room of which no session was ever told.
 func TestASumCountsWhereNothingWasCounted(t *testing.T) {
-	c := &comers{t: t, now: fleet.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale")}
+	c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale")}
 	other, now := room.IDOf("other"), c.time().Second()
 	c.lead(wire.Durable{Version: 1, Life: 66, Roster: []wire.RosterEntry{
 		{Edge: "waits", Inc: 1}, // holds up the watermark
@@ -388,7 +389,7 @@ func TestASumCountsWhereNothingWasCounted(t *testing.T) {
 		c.step(time.Second)
 		summed = summed || c.agg.roster.find("left", 1) == nil
 		if got := c.agg.Ledger(other).Active; got != 5 {
-			t.Fatalf("%v after the start %d sessions count, want 5 (summed: %v)", c.now.Sub(fleet.Mono(time.Hour)), got, summed)
+			t.Fatalf("%v after the start %d sessions count, want 5 (summed: %v)", c.now.Sub(fleettime.Mono(time.Hour)), got, summed)
 		}
 	}
 	if !summed {
@@ -399,7 +400,7 @@ func TestASumCountsWhereNothingWasCounted(t *testing.T) {
 // TestALateWordOutlivesTheAggregator: what was given up and is heard counts at the
 // successor as well.
 func TestALateWordOutlivesTheAggregator(t *testing.T) {
-	c := &comers{t: t, now: fleet.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale")}
+	c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale")}
 	c.lead(wire.Durable{})
 	c.say("stays", 1, wire.Report{Join: true})
 	c.step(time.Second)
@@ -417,7 +418,7 @@ func TestALateWordOutlivesTheAggregator(t *testing.T) {
 // TestAGuessThatWasCorrectedIsNotWaitedBy: what was waited for by a time that was
 // guessed is waited for anew by the fleet's, also by a successor.
 func TestAGuessThatWasCorrectedIsNotWaitedBy(t *testing.T) {
-	c := &comers{t: t, now: fleet.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale"), cap: true}
+	c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale"), cap: true}
 	c.lead(wire.Durable{})
 	for _, name := range []string{"stays", "goes"} {
 		c.say(name, 1, wire.Report{Join: true})
@@ -447,7 +448,7 @@ func TestAGuessThatWasCorrectedIsNotWaitedBy(t *testing.T) {
 // that followed somebody else.
 func TestANewDataCentre(t *testing.T) {
 	for _, flaps := range []int{0, 1, 3} {
-		c := &comers{t: t, now: fleet.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale")}
+		c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale")}
 		c.term = 3
 		c.lead(wire.Durable{})
 		for range flaps {
@@ -478,7 +479,7 @@ func TestANewDataCentre(t *testing.T) {
 // TestWhoWasGivenUpIsNotSummed: an edge that nobody heard after a takeover said no goodbye.
 // When it is heard after all, its sessions count at once, whoever else was summed.
 func TestWhoWasGivenUpIsNotSummed(t *testing.T) {
-	c := &comers{t: t, now: fleet.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale")}
+	c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale")}
 	c.lead(wire.Durable{})
 	c.say("stays", 1, wire.Report{Join: true})
 	c.say("cut", 1, wire.Report{Join: true})
@@ -525,7 +526,7 @@ func TestEdgesChangeAsTheTableSays(t *testing.T) {
 					t.Errorf("an edge that is %s became %s", edgeStates[from], edgeStates[to])
 				}
 			}()
-			(&edge{name: "d1", state: from}).become(to)
+			(&edge{name: "d1", state: from, strict: true}).become(to)
 		}()
 	}
 }

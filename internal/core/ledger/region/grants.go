@@ -1,23 +1,21 @@
-package slots
+package region
 
 import (
-	"time"
+	"cmp"
+	"slices"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/wire"
 )
 
-// tick is how often the aggregator and the allocator look at their books when
-// nothing arrives: leases lapse and seconds are freed by time alone.
-const tick = 100 * time.Millisecond
-
 // GrantsDue returns when Grants is to be called: at once after most messages.
-func (a *Aggregator) GrantsDue() fleet.Mono { return a.due }
+func (a *Aggregator) GrantsDue() fleettime.Mono { return a.due }
 
 // Grants divides the free rights among the edges and returns what they are to
 // be told. The messages are valid only while the aggregator leads.
-func (a *Aggregator) Grants(now fleet.Mono) []wire.Grant {
-	a.due = now.Add(tick)
+func (a *Aggregator) Grants(now fleettime.Mono) []wire.Grant {
+	a.due = now.Add(ledger.Tick)
 	if !a.leads(now) {
 		return nil
 	}
@@ -39,14 +37,14 @@ func (a *Aggregator) Grants(now fleet.Mono) []wire.Grant {
 		}
 		out = append(out, wire.Grant{
 			To: s.name, Inc: s.inc, Tenure: s.tenure, From: a.cfg.Term, Seq: seq, Parts: 1,
-			Echo: s.echo, Dwell: now.Sub(s.recv), At: a.clock.Now(now), AtBound: a.clock.Bound(now),
+			Echo: s.echo, Dwell: now.Sub(s.recv), At: a.clock.Now(now), AtBound: a.clock.Bound(now), Guess: !a.Known(now).OK(),
 			Adoption: s.adoption, Watermark: a.rooms.watermark,
 		})
 	}
 	a.roster.unadopted = a.roster.unadopted[:0]
 	for _, e := range a.roster.edges {
 		if e.state == alive || (e.over() && e.due) {
-			out = join(out, a.grant(now, e))
+			out = ledger.Join(out, a.grant(now, e))
 		}
 	}
 	return out
@@ -54,7 +52,7 @@ func (a *Aggregator) Grants(now fleet.Mono) []wire.Grant {
 
 // grant returns what edge e is to be told, if anything: an answer that is owed,
 // or news that cannot wait for its next report.
-func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
+func (a *Aggregator) grant(now fleettime.Mono, e *edge) []wire.Grant {
 	if !e.due && !e.push {
 		return nil
 	}
@@ -62,7 +60,7 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 	head := wire.Grant{
 		To: e.name, Inc: e.inc, Tenure: e.tenure, From: a.cfg.Term, Seq: a.roster.ask(now, &a.clock),
 		Acked: e.parts.Done(), Echo: e.echo, Dwell: now.Sub(e.recv),
-		At: a.clock.Now(now), AtBound: a.clock.Bound(now), Lease: a.cfg.Params.EdgeLease,
+		At: a.clock.Now(now), AtBound: a.clock.Bound(now), Guess: !a.Known(now).OK(), Lease: a.cfg.Params.EdgeLease,
 		Watermark: a.rooms.watermark, Twin: e.twin, Standing: a.member.standing(&a.up), Site: a.stored.site, Copied: a.member.mayBeCopy(&a.up),
 	}
 	if e.state != alive {
@@ -79,4 +77,35 @@ func (a *Aggregator) grant(now fleet.Mono, e *edge) []wire.Grant {
 	}
 	e.tell(pack, head.Seq)
 	return pack.Grants()
+}
+
+// tell puts into a grant, which has number seq, what the edge is yet to hear of its rooms.
+func (e *edge) tell(pack *wire.GrantPacker, seq uint64) {
+	slices.SortFunc(e.open, func(x, y *account) int { return cmp.Compare(x.books.ID, y.books.ID) })
+	e.open = slices.DeleteFunc(e.open, func(acc *account) bool {
+		b := acc.books
+		acc.ends.Acked(e.told)
+		acc.lines.Acked(e.told)
+		if acc.unsaid {
+			acc.unsaid, acc.changedAt = false, seq
+		}
+		if acc.unshown {
+			acc.unshown, acc.viewAt = false, seq
+		}
+		if acc.changedAt <= e.acked && acc.viewAt <= e.acked {
+			acc.open = acc.ends.Len()+acc.lines.Len() > 0
+			return !acc.open
+		}
+		g := wire.RoomGrant{
+			Room: b.ID, Granted: acc.granted, RateGranted: acc.rateGranted, RenewCeil: acc.renewCeil,
+			Keep: acc.keep, RateKeep: acc.rateKeep, Life: acc.life,
+			Ends: acc.ends.Take(seq, e.told), Lines: acc.lines.Take(seq, e.told),
+			Passes: acc.passes.Told(&b.passes),
+		}
+		if acc.viewAt > e.acked {
+			g.View = b.view
+		}
+		pack.Add(g)
+		return false
+	})
 }

@@ -1,11 +1,10 @@
-package slots
+package region
 
 import (
 	"iter"
 	"math/bits"
 
-	"vestibule/internal/mutant"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
 )
 
 // sessionIDs knows, best effort, where each session's newest ticket stands:
@@ -149,10 +148,10 @@ func (t *sessionIDs) take(c *counts, m wire.Move, edge edgeNum, limit int) (copi
 		e.prev, e.until = m.From, m.Until
 		e.at(edge)
 		return false
-	case e.base != 0 && m.Until == e.base && !mutant.On(mutant.DoublesWithoutBase): // what came before all that is known
+	case e.base != 0 && m.Until == e.base: // what came before all that is known
 		e.base = m.From
 		return false
-	case e.base != 0 && m.Until < e.base && !mutant.On(mutant.DoublesWithoutBase): // further back
+	case e.base != 0 && m.Until < e.base: // further back
 		return false
 	case (m.From == e.prev && near(m.Until, e.until)) || (m.From != 0 && near(m.From, e.until)):
 		if m.From != 0 {

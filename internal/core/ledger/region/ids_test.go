@@ -1,12 +1,12 @@
-package slots
+package region
 
 import (
 	"testing"
 
 	"pgregory.net/rapid"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // TestASessionIsNeverCancelledAway plays one ticket whose copies are renewed at
@@ -17,7 +17,7 @@ func TestASessionIsNeverCancelledAway(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type edge struct {
 			skew  int64 // milliseconds
-			asOf  fleet.Time
+			asOf  fleettime.Time
 			moves []wire.Move // not reported yet
 		}
 		life := rapid.Uint32Range(3, 40).Draw(t, "life")
@@ -26,11 +26,11 @@ func TestASessionIsNeverCancelledAway(t *testing.T) {
 		edges := make([]edge, rapid.IntRange(2, 4).Draw(t, "edges"))
 		for i := range edges {
 			edges[i].skew = rapid.Int64Range(-40, 40).Draw(t, "skew")
-			edges[i].asOf = fleet.Time(now + edges[i].skew)
+			edges[i].asOf = fleettime.Time(now + edges[i].skew)
 		}
 		var c counts
 		var ids sessionIDs
-		c.begin(fleet.Time(now))
+		c.begin(fleettime.Time(now))
 		cookies := []uint32{uint32(now/1000) + 1 + life}
 		c.add(int64(cookies[0]), 1)
 		if rapid.Bool().Draw(t, "admission told") {
@@ -48,7 +48,7 @@ func TestASessionIsNeverCancelledAway(t *testing.T) {
 				}
 			}
 			e.moves = e.moves[:0]
-			e.asOf = fleet.Time(now + e.skew)
+			e.asOf = fleettime.Time(now + e.skew)
 			wm := edges[0].asOf
 			for _, o := range edges {
 				wm = min(wm, o.asOf)
@@ -92,7 +92,7 @@ func TestASessionIsNeverCancelledAway(t *testing.T) {
 }
 
 // What led up to the first stamping that is known is never cancelled as a double
-// (decision 14): told late, it would cancel the session itself.
+// (decision 1): told late, it would cancel the session itself.
 func TestRule4WhatLedUpToTheFirstStampingKnownIsNotCancelled(t *testing.T) {
 	s := uint32(day.Second())
 	var c counts
@@ -105,7 +105,7 @@ func TestRule4WhatLedUpToTheFirstStampingKnownIsNotCancelled(t *testing.T) {
 		ids.take(&c, m, edgeNum(i), 100)
 	}
 	for at := range uint32(70) {
-		c.free(fleet.Time(int64(s+at) * 1000))
+		c.free(fleettime.Time(int64(s+at) * 1000))
 		if c.sum < 1 {
 			t.Fatalf("%d s in, the session is valid for %d s more, and %d are counted", at, 70-at, c.sum)
 		}
@@ -165,7 +165,7 @@ func TestDoublesAreCountedOnce(t *testing.T) {
 				t.Errorf("%d counted and %d copied, want %d and %d", c.sum, copied, tt.want, tt.copied)
 			}
 			if tt.copied > 0 {
-				c.free(fleet.Time(int64(s+80) * 1000))
+				c.free(fleettime.Time(int64(s+80) * 1000))
 				if c.sum != 2 {
 					t.Errorf("%d counted once the source is gone, want both", c.sum)
 				}
@@ -175,4 +175,4 @@ func TestDoublesAreCountedOnce(t *testing.T) {
 }
 
 // day is the moment of the worked example: 27 May 2021, 16:33:20 UTC.
-const day = fleet.Time(1622133200_000)
+const day = fleettime.Time(1622133200_000)

@@ -1,15 +1,15 @@
-package slots
+package region
 
 import (
 	"fmt"
 
-	"vestibule/internal/fleet"
+	"vestibule/internal/core/fleettime"
 )
 
-// Overlooked returns what the aggregator would have to tell or to give back and does
-// not see, because it looks only at what changed; "" for nothing. It is to be called
-// after Grants and, where a report was just made, with reported.
-func Overlooked(a *Aggregator, now fleet.Mono, reported bool) string {
+// Overlooked returns a message or a return of rights that is due and that the aggregator
+// does not see, because it looks only at rooms and accounts that changed; "" for none. Tests
+// call it after Grants, with reported if Report was called just before.
+func (a *Aggregator) Overlooked(now fleettime.Mono, reported bool) string {
 	for _, b := range a.rooms.list {
 		if n, rate := a.bearings(now).surplus(b); reported && (n > 0 || rate > 0) {
 			return fmt.Sprintf("%d and %d rights of room %x are not given back", n, rate, uint64(b.ID))
@@ -39,10 +39,4 @@ func Overlooked(a *Aggregator, now fleet.Mono, reported bool) string {
 		}
 	}
 	return ""
-}
-
-func init() {
-	impossible = func(e *edge, to edgeState) {
-		panic(fmt.Sprintf("%s %x is %s and cannot become %s", e.name, e.inc, edgeStates[e.state], edgeStates[to]))
-	}
 }

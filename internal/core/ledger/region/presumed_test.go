@@ -1,4 +1,4 @@
-package slots
+package region
 
 import (
 	"testing"
@@ -6,8 +6,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount lets an edge use rights of R as it
@@ -15,12 +15,12 @@ import (
 // aggregator that begins meanwhile, and fall silent, or say goodbye. What its books presume must cover the uses of every window of a minute, however the
 // edge went on until its lease ended; and in a quiet world not much more.
 func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
-	const ms = fleet.Mono(time.Millisecond)
+	const ms = fleettime.Mono(time.Millisecond)
 	rapid.Check(t, func(t *rapid.T) {
 		held := rapid.Int64Range(1, 40).Draw(t, "held")
-		now := fleet.Mono(rapid.Int64Range(-100e9, 1e12).Draw(t, "start"))
-		var uses []fleet.Mono
-		busy := func(at fleet.Mono) (n int64) {
+		now := fleettime.Mono(rapid.Int64Range(-100e9, 1e12).Draw(t, "start"))
+		var uses []fleettime.Mono
+		busy := func(at fleettime.Mono) (n int64) {
 			for _, u := range uses {
 				if at.Sub(u) < wire.RateWindow {
 					n++
@@ -39,7 +39,7 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 			if rapid.IntRange(0, 9).Draw(t, "long") == 0 {
 				step *= 20
 			}
-			now += fleet.Mono(step) * ms
+			now += fleettime.Mono(step) * ms
 			for range rapid.IntRange(0, 6).Draw(t, "uses") {
 				if spent++; rapid.IntRange(0, 4).Draw(t, "moves") > 0 && busy(now) < held {
 					uses = append(uses, now)
@@ -51,8 +51,8 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 			// The report comes late; what is known of when it was written may be much less.
 			wrote := now
 			idle := held - busy(now)
-			late := fleet.Mono(rapid.IntRange(0, 800).Draw(t, "late")) * ms
-			known := wrote - fleet.Mono(rapid.IntRange(0, 500).Draw(t, "unsure"))*ms
+			late := fleettime.Mono(rapid.IntRange(0, 800).Draw(t, "late")) * ms
+			known := wrote - fleettime.Mono(rapid.IntRange(0, 500).Draw(t, "unsure"))*ms
 			recv = now + late
 			acc.rateGranted, acc.rateIdle, acc.rateSeen = uint64(held), uint64(idle), uint64(held)
 			if !acc.told {
@@ -81,7 +81,7 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 			acc.presumeUses(end, true)
 		} else {
 			// It goes on until its lease has ended, and uses what comes free.
-			end += fleet.Mono(rapid.IntRange(0, 20000).Draw(t, "lease")) * ms
+			end += fleettime.Mono(rapid.IntRange(0, 20000).Draw(t, "lease")) * ms
 			for now < end {
 				if now += 500 * ms; now < end && busy(now) < held && rapid.Bool().Draw(t, "one more") {
 					uses = append(uses, now)
@@ -112,7 +112,7 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 // silent edge ended may have been used again until then, and count for a minute from there.
 func TestRule3WhatCameFreeUnderTheLeaseMayBeUsedAgain(t *testing.T) {
 	b := &books{}
-	start := fleet.Mono(time.Hour)
+	start := fleettime.Mono(time.Hour)
 	acc := &account{edge: &edge{}, books: b, rateGranted: 10, rateSeen: 10}
 	acc.rateUses.begin(start, start, []uint32{10}, 10)
 	acc.rateUses.add(start.Add(50*time.Second), start.Add(50*time.Second), 0)
@@ -129,16 +129,37 @@ func TestRule3WhatCameFreeUnderTheLeaseMayBeUsedAgain(t *testing.T) {
 	}
 }
 
+// TestRule3RightsOfRComeBackWhenTheyAreFreeAtTheEdge: an edge tells a new aggregator that it used five
+// permits of R 20 s ago, and says goodbye. They count until a minute after the use.
+func TestRule3RightsOfRComeBackWhenTheyAreFreeAtTheEdge(t *testing.T) {
+	b := &books{}
+	acc := &account{edge: &edge{}, books: b, rateGranted: 5, rateSeen: 5}
+	now := fleettime.Mono(time.Hour)
+	used := make([]uint32, 21)
+	used[20] = 5
+	acc.rateUses.begin(now, now, used, 5)
+	acc.settle(now)
+	for _, tc := range []struct {
+		after time.Duration
+		want  int64
+	}{{0, 5}, {30 * time.Second, 5}, {39 * time.Second, 5}, {43 * time.Second, 0}} {
+		b.rates.expire(now.Add(tc.after), 0, true)
+		if n := b.rates.sum(); n != tc.want {
+			t.Errorf("%v after its goodbye %d permits of R count, want %d", tc.after, n, tc.want)
+		}
+	}
+}
+
 // TestRightsOfRComeBackGradually: an edge that let in one visitor a second for long and is
 // killed closes nobody out for a minute.
 func TestRightsOfRComeBackGradually(t *testing.T) {
 	b := &books{}
 	acc := &account{edge: &edge{}, books: b}
-	now := fleet.Mono(0)
+	now := fleettime.Mono(0)
 	for s := range 300 {
-		now = fleet.Mono(s) * fleet.Mono(time.Second)
+		now = fleettime.Mono(s) * fleettime.Mono(time.Second)
 		acc.rateGranted, acc.rateIdle, acc.rateSeen = 60, 0, 60
-		if wrote := now - fleet.Mono(600*time.Millisecond); s == 0 {
+		if wrote := now - fleettime.Mono(600*time.Millisecond); s == 0 {
 			acc.rateUses.begin(now, wrote, nil, 0)
 		} else {
 			acc.rateUses.add(now, wrote, 1)
@@ -162,12 +183,12 @@ func TestRightsOfRComeBackGradually(t *testing.T) {
 func TestRightsOfRComeBackGraduallyAfterATakeover(t *testing.T) {
 	b := &books{}
 	acc := &account{edge: &edge{}, books: b, rateGranted: 60, rateSeen: 60}
-	now := fleet.Mono(time.Hour)
+	now := fleettime.Mono(time.Hour)
 	used := make([]uint32, 60)
 	for s := range used {
 		used[s] = 1
 	}
-	acc.rateUses.begin(now, now-fleet.Mono(600*time.Millisecond), used, 60)
+	acc.rateUses.begin(now, now-fleettime.Mono(600*time.Millisecond), used, 60)
 	now = now.Add(2 * time.Second)
 	acc.settle(now)
 	for _, tc := range []struct {
@@ -184,10 +205,10 @@ func TestRightsOfRComeBackGraduallyAfterATakeover(t *testing.T) {
 // TestRightsOfRComeBackGraduallyUnderASuccessor: what is stored of an edge that left says of which
 // seconds its rights are, however long ago it was stored.
 func TestRightsOfRComeBackGraduallyUnderASuccessor(t *testing.T) {
-	const start = fleet.Time(1622133200_000)
+	const start = fleettime.Time(1622133200_000)
 	b := &books{}
 	acc := &account{edge: &edge{}, books: b, rateGranted: 60, rateSeen: 60}
-	now := fleet.Mono(time.Hour)
+	now := fleettime.Mono(time.Hour)
 	used := make([]uint32, 60)
 	for s := range used {
 		used[s] = 1
@@ -202,7 +223,7 @@ func TestRightsOfRComeBackGraduallyUnderASuccessor(t *testing.T) {
 	}
 	for hop := range 2 { // a successor, and its own
 		next := &books{}
-		now, e := fleet.Mono(0), &edge{}
+		now, e := fleettime.Mono(0), &edge{}
 		next.restore(now, e, &r, 0)
 		if n := next.rates.sum(); n != 60 {
 			t.Fatalf("a successor reckons with %d rights, want 60", n)

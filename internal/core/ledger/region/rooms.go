@@ -1,4 +1,4 @@
-package slots
+package region
 
 import (
 	"cmp"
@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/lineage"
-	"vestibule/internal/mutant"
-	"vestibule/internal/room"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket/reuse"
+	"vestibule/internal/core/wire"
 )
 
 // rooms are the books of all rooms of a data centre.
@@ -20,10 +20,10 @@ type rooms struct {
 	list []*books // by ID
 	home uint32   // the data centre's number in tickets
 
-	watermark fleet.Time // all that every edge did before it is told
-	passed    int64      // second before which somebody else may have freed any; see counts.head
-	pastLife  uint32     // longest life of a ticket that a predecessor allowed, which may be out there
-	pastTill  fleet.Mono // until then
+	watermark fleettime.Time // all that every edge did before it is told
+	passed    int64          // second before which somebody else may have freed any; see counts.head
+	pastLife  uint32         // longest life of a ticket that a predecessor allowed, which may be out there
+	pastTill  fleettime.Mono // until then
 }
 
 // open returns the books of a room, which it makes if need be: reports may
@@ -31,12 +31,19 @@ type rooms struct {
 func (r *rooms) open(id room.ID) *books {
 	b := r.byID[id]
 	if b == nil {
-		b = &books{RoomConfig: RoomConfig{ID: id}, home: r.home, gone: true, dirty: true, life: ticketLife{most: r.pastLife, till: r.pastTill}, copies: copies{lines: lineage.NewBook(maxLines, 0)}}
+		b = &books{RoomConfig: ledger.RoomConfig{ID: id}, home: r.home, gone: true, dirty: true, life: ticketLife{most: r.pastLife, till: r.pastTill}, copies: copies{lines: reuse.NewBook(maxLines, 0)}}
 		b.counts.setPassed(r.passed)
 		r.byID[id] = b
 		r.list = append(r.list, b)
 		slices.SortFunc(r.list, func(x, y *books) int { return cmp.Compare(x.ID, y.ID) })
 	}
+	return b
+}
+
+// reported returns the books of a room that a report tells of. Counting has begun in them.
+func (r *rooms) reported(id room.ID, m *report) *books {
+	b := r.open(id)
+	b.counts.begin(max(m.earliest, r.watermark))
 	return b
 }
 
@@ -51,7 +58,7 @@ func (r *rooms) close(e *edge) {
 }
 
 // set replaces the room set.
-func (r *rooms) set(now fleet.Mono, all []RoomConfig) {
+func (r *rooms) set(now fleettime.Mono, all []ledger.RoomConfig) {
 	for _, b := range r.list {
 		b.gone = true
 	}
@@ -63,7 +70,7 @@ func (r *rooms) set(now fleet.Mono, all []RoomConfig) {
 }
 
 // longestLife returns the longest that any ticket of the data centre may be valid.
-func (r *rooms) longestLife(now fleet.Mono) time.Duration {
+func (r *rooms) longestLife(now fleettime.Mono) time.Duration {
 	life := int64(0)
 	for _, b := range r.list {
 		life = max(life, b.life.longest(now))
@@ -79,12 +86,12 @@ func (r *rooms) longestLife(now fleet.Mono) time.Duration {
 // maxExpiry returns the last expiry second of a ticket that somebody silent
 // since asOf may have stamped: one lease later, by a clock as wrong as a clock
 // may be.
-func (r *rooms) maxExpiry(now fleet.Mono, asOf fleet.Time, lease time.Duration) int64 {
+func (r *rooms) maxExpiry(now fleettime.Mono, asOf fleettime.Time, lease time.Duration) int64 {
 	life := int64(r.longestLife(now) / time.Second)
 	if now < r.pastTill {
 		life = max(life, int64(r.pastLife)) // also before the room set is known
 	}
-	return asOf.Add(fleet.Stretch(lease)+2*fleet.MaxError).Second() + 2 + life
+	return asOf.Add(fleettime.Stretch(lease)+2*fleettime.MaxError).Second() + 2 + life
 }
 
 // longestLostWait returns the longest lost_after of any room under serve, 0 where
@@ -145,28 +152,18 @@ func (r *rooms) counted(e *edge) bool {
 	return false
 }
 
-// exact reports whether a final report still is the truth when it arrives. Under
-// partition_policy serve its edge may go on renewing; as long as no second is
-// freed that was not over for it, everything that it renews is counted.
-func (r *rooms) exact(e *edge, m *wire.Report) bool {
-	for b := range r.accounts(e) {
-		if !b.Cap && m.AsOf.Second() < b.counts.freed-1 && !mutant.On(mutant.LateFinalWord) {
-			return false
-		}
-	}
-	return true
-}
-
-// found takes note that an incarnation is heard again, or has ended.
-func (r *rooms) found(inc uint64) {
+// found takes note that incarnations are heard again, or have ended.
+func (r *rooms) found(incs []uint64) {
 	for _, b := range r.list {
-		b.excess.found(inc)
+		for _, inc := range incs {
+			b.excess.found(inc)
+		}
 	}
 }
 
 // free moves the watermark to wm, unless nothing is to be freed, and frees what it has
 // passed.
-func (r *rooms) free(wm fleet.Time, hold bool) {
+func (r *rooms) free(wm fleettime.Time, hold bool) {
 	frees := !hold && wm > r.watermark && wm != math.MaxInt64
 	if frees {
 		r.watermark = wm

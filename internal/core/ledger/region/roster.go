@@ -1,11 +1,11 @@
-package slots
+package region
 
 import (
+	"math"
 	"slices"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // roster is which incarnations of edges are in the books of an aggregator, and what it knows
@@ -13,6 +13,7 @@ import (
 type roster struct {
 	edges     []*edge // by name and incarnation
 	nums      edgeNum // newest short name
+	strict    bool    // of every edge
 	unadopted []unadopted
 	said      uint64 // Seq of the newest grant to any edge: who is forgotten and returns hears no older one
 
@@ -32,33 +33,15 @@ type unadopted struct {
 	name     string
 	inc      uint64
 	tenure   uint64
-	echo     fleet.Mono
-	recv     fleet.Mono
+	echo     fleettime.Mono
+	recv     fleettime.Mono
 	adoption wire.Adoption
 }
 
 const maxUnadopted = 256
 
-// add opens the books of an incarnation.
-func (r *roster) add(name string, inc uint64) *edge {
-	r.nums++
-	e := &edge{name: name, inc: inc, num: r.nums}
-	i, _ := slices.BinarySearchFunc(r.edges, e, compareEdges)
-	r.edges = slices.Insert(r.edges, i, e)
-	return e
-}
-
-// find returns an incarnation, nil where it is not in the books.
-func (r *roster) find(name string, inc uint64) *edge {
-	i, ok := slices.BinarySearchFunc(r.edges, inc, func(e *edge, inc uint64) int { return e.compare(name, inc) })
-	if !ok {
-		return nil
-	}
-	return r.edges[i]
-}
-
 // answer owes a reply to somebody who is not in the books, or not yet.
-func (r *roster) answer(now fleet.Mono, m wire.Report, v wire.Adoption) {
+func (r *roster) answer(now fleettime.Mono, m *report, v wire.Adoption) {
 	s := unadopted{name: m.From, inc: m.Inc, tenure: m.Tenure, echo: m.Sent, recv: now, adoption: v}
 	if i := slices.IndexFunc(r.unadopted, func(o unadopted) bool { return o.name == m.From && o.inc == m.Inc }); i >= 0 {
 		r.unadopted[i] = s
@@ -67,18 +50,8 @@ func (r *roster) answer(now fleet.Mono, m wire.Report, v wire.Adoption) {
 	}
 }
 
-// forgotten tells an edge whose books are gone to end its tenure, or when it has,
-// to begin anew.
-func (r *roster) forgotten(now fleet.Mono, m wire.Report) {
-	verdict := wire.Fenced
-	if m.Final {
-		verdict = wire.Dead
-	}
-	r.answer(now, m, verdict)
-}
-
 // ask numbers the next grant, whose answer may tell fleet time.
-func (r *roster) ask(now fleet.Mono, c *clock) (seq uint64) {
+func (r *roster) ask(now fleettime.Mono, c *clock) (seq uint64) {
 	r.said++
 	c.ask(now, r.said)
 	return r.said
@@ -86,9 +59,26 @@ func (r *roster) ask(now fleet.Mono, c *clock) (seq uint64) {
 
 // recovering reports whether edges of a predecessor are still awaited.
 func (r *roster) recovering() bool {
-	return !mutant.On(mutant.NoHold) && slices.ContainsFunc(r.edges, func(e *edge) bool {
-		return e.state == awaiting || (e.state == lost && !e.lostHold && !mutant.On(mutant.LostIsFree))
+	return slices.ContainsFunc(r.edges, func(e *edge) bool {
+		return e.state == awaiting || (e.state == lost && !e.lostHold)
 	})
+}
+
+// countsSince returns since when every edge that may count who waits has counted; 0 for unknown.
+func (r *roster) countsSince() fleettime.Time {
+	since := fleettime.Time(math.MaxInt64)
+	for _, e := range r.edges {
+		switch {
+		case e.heard():
+			since = min(since, e.since)
+		case e.missing() && !r.hasEnded(e):
+			return 0
+		}
+	}
+	if since == math.MaxInt64 {
+		return 0
+	}
+	return since
 }
 
 // anyHeard reports whether any edge is heard: silence of all is our own isolation.
@@ -103,13 +93,6 @@ func (r *roster) wentBefore(e *edge, now int64) bool {
 	return sum != nil && slices.ContainsFunc(sum.gone, func(g wire.GoneEdge) bool {
 		return g.Edge == e.name && g.Until >= now
 	})
-}
-
-// summed reports whether an incarnation's sessions are in the sum: whatever is heard of
-// it now was said long ago.
-func (r *roster) summed(name string, inc uint64) bool {
-	sum := r.find(wire.Gone, 0)
-	return sum != nil && slices.ContainsFunc(sum.gone, func(g wire.GoneEdge) bool { return g.Edge == name && g.Inc == inc })
 }
 
 // marked returns up to which number every edge that may act knows the terminations.
@@ -137,47 +120,22 @@ func (r *roster) remove(gone func(e *edge) bool) { r.edges = slices.DeleteFunc(r
 
 // newest returns the newest time that any edge has told, which may have been under way for
 // long.
-func (r *roster) newest(now fleet.Mono) (t fleet.Time) {
+func (r *roster) newest(now fleettime.Mono) (t fleettime.Time) {
 	for _, e := range r.edges {
 		if e.asOf > 0 {
-			t = max(t, e.latest.Add(fleet.Stretch(now.Sub(e.recv))))
+			t = max(t, e.latest.Add(fleettime.Stretch(now.Sub(e.recv))))
 		}
 	}
 	return t
 }
 
-// Leave notes that the process was told to end, and tells global.
-func (a *Aggregator) Leave(now fleet.Mono) {
-	if !a.up.leaving {
-		a.up.leaving = true
-		a.up.hurry(now, 1)
+// forgetPast takes the unknown past off the roster once it is known. Before that, edges that
+// nobody here knows have the time to turn up: late says that it is over.
+func (r *roster) forgetPast(late bool) {
+	if r.recoveredEdges == 0 || r.rival || len(r.witnesses) > 0 || !late {
+		return
 	}
-}
-
-// EdgeTotals are the edges of a data centre, counted.
-type EdgeTotals struct {
-	Reporting   int
-	Leaving     int      // of those: they were told to end, and have yet to say goodbye
-	Unknown     uint64   // that came with sessions or rights that nothing stored tells of, ever: the shell is to raise an alarm
-	LastUnknown string   // the last of them
-	Met         uint64   // how often one was found to live beside another one of its name: the shell is to raise an alarm
-	Twins       []string // names of those that do now
-}
-
-// Edges returns the totals of the edges.
-func (a *Aggregator) Edges() EdgeTotals {
-	r := &a.roster
-	t := EdgeTotals{Unknown: r.unknownEdges, LastUnknown: r.lastUnknown, Met: r.twins}
-	for _, e := range r.edges {
-		if e.heard() {
-			t.Reporting++
-			if e.leaving {
-				t.Leaving++
-			}
-		}
-		if e.twin && !slices.Contains(t.Twins, e.name) {
-			t.Twins = append(t.Twins, e.name)
-		}
+	if e := r.find(wire.UnknownPast, 0); e != nil && !e.lostHold {
+		e.become(left)
 	}
-	return t
 }

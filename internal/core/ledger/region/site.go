@@ -1,16 +1,13 @@
-package slots
+package region
 
 import (
-	"errors"
-	"fmt"
-
-	"vestibule/internal/mutant"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/wire"
 )
 
 // This file is about two data centres of one name: the configuration of one was
 // copied, with its names, onto another NATS. Either would be taken for the successor of
-// the other, and given its books: what they hold would be spent twice (decision 46).
+// the other, and given its books: what they hold would be spent twice (decision 30).
 //
 // A site tells them apart: a number, made once, that the store of a data centre keeps.
 // Its edges remember it while they run, so that an aggregator that finds the store lost
@@ -20,9 +17,9 @@ import (
 // membership is what a data centre knows of the list of data centres, and of itself.
 type membership struct {
 	dc     string
-	chance uint64  // for a site of its own; 0 for none
-	list   Members // as this node knows it
-	made   bool    // its site is that of a data centre of which nothing was stored and nobody knew anything
+	chance uint64         // for a site of its own; 0 for none
+	list   ledger.Members // as this node knows it
+	made   bool           // its site is that of a data centre of which nothing was stored and nobody knew anything
 	stored *stored
 
 	rejoins bool // its site is another one since it began: the aggregator does nothing any more
@@ -41,7 +38,7 @@ func (m *membership) isCopy() bool { return m.isOther(m.list.Site(m.dc)) }
 
 // isOther reports whether a site is that of another data centre.
 func (m *membership) isOther(site uint64) bool {
-	return site != 0 && m.stored.durable.Site != 0 && site != m.stored.durable.Site && !mutant.On(mutant.SitesMerged)
+	return site != 0 && m.stored.durable.Site != 0 && site != m.stored.durable.Site
 }
 
 // notMeant reports whether a grant that names a site is for another data centre. A
@@ -77,7 +74,7 @@ func (m *membership) standing(u *uplink) wire.Standing {
 // centre is new is believed until then: what was told as such cannot be unsaid, so it
 // leads anew. It reports whether there is news for global.
 func (m *membership) learn(site uint64) (news bool) {
-	if site == 0 || m.chance == 0 || site == m.stored.durable.Site || mutant.On(mutant.EdgesSiteless) {
+	if site == 0 || m.chance == 0 || site == m.stored.durable.Site {
 		return false
 	}
 	switch {
@@ -90,23 +87,3 @@ func (m *membership) learn(site uint64) (news bool) {
 	}
 	return false
 }
-
-// ErrNoCopy says that the list holds no other site under the name.
-var ErrNoCopy = errors.New("the list of data centres holds no other data centre of this name: nothing is to be done")
-
-// Rejoin takes an operator's word that this data centre is the one of the list, whose
-// store was lost with everybody who knew its site. Once what Unsaved returns is stored,
-// the shell is to lead anew (see Rejoins): it is then taken for the successor, and goes on
-// with the books of before. It returns ErrNoCopy where that is so already.
-func (a *Aggregator) Rejoin() error {
-	if !a.member.isCopy() {
-		return fmt.Errorf("data centre %s: %w", a.cfg.DC, ErrNoCopy)
-	}
-	a.stored.setSite(a.member.list.Site(a.cfg.DC))
-	a.member.rejoins = true
-	return nil
-}
-
-// Rejoins reports whether the data centre goes on under another site: this aggregator does
-// nothing any more.
-func (a *Aggregator) Rejoins() bool { return a.member.rejoins }

@@ -1,9 +1,10 @@
-package slots
+package region
 
 import (
 	"slices"
 
-	"vestibule/internal/wire"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/wire"
 )
 
 // stored is what the successor of an aggregator is to know, and how much of that is stored.
@@ -12,8 +13,10 @@ type stored struct {
 	durable wire.Durable
 	saved   uint64 // newest version known to be stored
 
+	holdNeeds    uint64 // version that tells until when a guessed time is waited out
 	lifeNeeds    uint64 // version that tells the longest life of tickets
 	life         uint32 // the longest that is stored
+	movedNeeds   uint64 // version that tells until when tickets of sessions are valid that moved in
 	membersNeeds uint64 // version that tells which list of data centres is known
 	members      uint64 // the one that is stored
 	siteNeeds    uint64 // version that tells the site
@@ -60,8 +63,19 @@ func (s *stored) promiseLife(life uint32) {
 	}
 }
 
+// movedInAhead is for how many seconds more than needed it is stored that sessions moved in: one write is for many.
+const movedInAhead = 60
+
+// promiseMovedIn sees to it that the successor will know until which second tickets of another data centre are
+// valid whose sessions moved here.
+func (s *stored) promiseMovedIn(until int64) {
+	if until > s.durable.MovedIn {
+		s.movedNeeds = s.change(func(d *wire.Durable) { d.MovedIn = until + movedInAhead })
+	}
+}
+
 // setMembers notes the version of the list of data centres.
-func (s *stored) setMembers(m *Members) {
+func (s *stored) setMembers(m *ledger.Members) {
 	if d := &s.durable; m.Version > d.Members || (m.Version == d.Members && m.Changed != d.Changed) {
 		s.membersNeeds = s.change(func(d *wire.Durable) { d.Members, d.Changed = m.Version, m.Changed })
 	}

@@ -1,11 +1,10 @@
-package slots
+package region
 
 import (
 	"slices"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // This file tells processes apart that bear one edge's name: who has succeeded whom,
@@ -16,7 +15,7 @@ import (
 // and the edge was not heard since. The name alone proves nothing: two processes may have
 // got one by mistake.
 func (r *roster) hasEnded(e *edge) bool {
-	if e.belied && !mutant.On(mutant.BeliedEnded) {
+	if e.belied {
 		return false
 	}
 	return e.forgotten || e.ended != 0 || slices.ContainsFunc(r.edges, func(o *edge) bool {
@@ -25,52 +24,14 @@ func (r *roster) hasEnded(e *edge) bool {
 }
 
 // endedNow notes for all successors that an edge of a predecessor has ended by now.
-func (l *lives) endedNow(now fleet.Mono, e *edge) {
+func (l *lives) endedNow(now fleettime.Mono, e *edge) {
 	e.ended = l.latest(now).Second() + 1
 	l.stored.patch(e, func(r *wire.RosterEntry) { r.Ended = e.ended })
 }
 
 // proves reports whether o has told that e ended before it began.
 func (o *edge) proves(e *edge) bool {
-	return o != e && (slices.Contains(o.succeeds, e.inc) || (o.num > e.num && mutant.On(mutant.TwinSucceeds)))
-}
-
-// claim takes note of which incarnations an edge tells that they have ended. From
-// here on a word of one of them that was written later belies it.
-func (l *lives) claim(now fleet.Mono, by *edge, m *wire.Report) {
-	if len(m.Succeeds) == 0 || slices.Equal(by.succeeds, m.Succeeds) {
-		return
-	}
-	by.succeeds = m.Succeeds
-	for _, e := range l.roster.edges {
-		if e.name == by.name && by.proves(e) {
-			l.roster.claimed(e, l.latest(now))
-		}
-	}
-	for _, inc := range m.Succeeds {
-		l.rooms.found(inc)
-	}
-}
-
-// claimed takes note that an incarnation has ended, as another one or an operator tells;
-// latest is what fleet time is at most.
-func (r *roster) claimed(e *edge, latest fleet.Time) {
-	if e.claimed == 0 {
-		e.claimed, e.claimedAt = r.said+1, latest
-	}
-}
-
-// belie takes note of a report that an edge wrote after another one told that it has
-// ended: it answers a grant that was sent later, or was written later by every clock.
-// So the folder has lied, as that of a machine that was cloned while it ran does. What
-// the edge did meanwhile was counted nowhere.
-func (r *roster) belie(e *edge, m *wire.Report) {
-	if e.claimed == 0 || e.belied || (m.Acked < e.claimed && (!isSynced(m) || earliest(m) <= e.claimedAt)) {
-		return
-	}
-	e.belied = true
-	r.unknownEdges++
-	r.lastUnknown = e.name
+	return o != e && slices.Contains(o.succeeds, e.inc)
 }
 
 // meetTwins finds the edges of one name that live beside each other: each has answered

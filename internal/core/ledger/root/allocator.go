@@ -1,16 +1,21 @@
-package slots
+// Package root is the coordinator of a fleet: an [Allocator] lends the rights of every room to
+// the data centres.
+//
+// Its centres are the data centres and how far each may be lent to, the pool of a room is what
+// each of them holds of it, and its clock is fleet time. An Allocator belongs to one goroutine.
+package root
 
 import (
 	"slices"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
-	"vestibule/internal/room"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
 )
 
-// AllocatorConfig is what an allocator is made of.
-type AllocatorConfig struct {
+// Config is what an allocator is made of.
+type Config struct {
 	Term    wire.Term // fencing number; every predecessor had a lower one
 	Centres []string  // names of all data centres that may hold rights, until SetMembers
 	Params  wire.Params
@@ -19,6 +24,10 @@ type AllocatorConfig struct {
 	// exists: a data centre that has not been heard holds nothing. It is believed
 	// until one that is heard tells otherwise.
 	Bootstrap bool
+
+	// Time is fleet time as this process knows it when the term begins, the zero value for not at all.
+	// It is gone by where no data centre tells a better one.
+	Time fleettime.Known
 }
 
 // Allocator is the root of the tree: it lends the rights of every room to the
@@ -29,10 +38,10 @@ type AllocatorConfig struct {
 // It passes messages on: who there is, and may be lent to, the centres know; what is lent
 // of a room is the business of its pool; fleet time is the clock's.
 type Allocator struct {
-	cfg    AllocatorConfig
-	until  fleet.Mono
-	fenced uint64     // term of a successor that exists: nothing is sent any more
-	due    fleet.Mono // of the next Grants
+	cfg    Config
+	until  fleettime.Mono
+	fenced uint64         // term of a successor that exists: nothing is sent any more
+	due    fleettime.Mono // of the next Grants
 
 	clock   rootClock
 	centres centres // the list, and whoever was heard beside it
@@ -40,15 +49,16 @@ type Allocator struct {
 	seen    survey  // of the room that was looked at last
 }
 
-// NewAllocator returns the allocator of a new term. Until SetLease it sends
+// New returns the allocator of a new term. Until SetLease it sends
 // nothing.
-func NewAllocator(now fleet.Mono, cfg AllocatorConfig) *Allocator {
+func New(now fleettime.Mono, cfg Config) *Allocator {
 	a := &Allocator{cfg: cfg, due: now}
+	a.clock.kept.Restore(now, cfg.Time)
 	a.centres = centres{cfg: &a.cfg, started: now, bootstrap: cfg.Bootstrap}
 	a.pools = pools{cfg: &a.cfg, centres: &a.centres, byID: map[room.ID]*pool{}}
-	var m Members
+	var m ledger.Members
 	for _, name := range cfg.Centres {
-		m.List = append(m.List, Member{Name: name})
+		m.List = append(m.List, ledger.Member{Name: name})
 	}
 	a.SetMembers(now, m)
 	return a
@@ -56,7 +66,7 @@ func NewAllocator(now fleet.Mono, cfg AllocatorConfig) *Allocator {
 
 // SetRooms replaces the room set. A room that went stays in the books until
 // everything that was lent of it has come back.
-func (a *Allocator) SetRooms(now fleet.Mono, rooms []RoomConfig) {
+func (a *Allocator) SetRooms(now fleettime.Mono, rooms []ledger.RoomConfig) {
 	for _, p := range a.pools.list {
 		p.gone = true
 	}
@@ -68,59 +78,51 @@ func (a *Allocator) SetRooms(now fleet.Mono, rooms []RoomConfig) {
 
 // SetLease tells until when this allocator leads, by its own clock. From then
 // on it sends nothing.
-func (a *Allocator) SetLease(until fleet.Mono) { a.until = until }
+func (a *Allocator) SetLease(until fleettime.Mono) { a.until = until }
 
 // Fenced reports whether a successor has been seen, and a term that it cannot
 // be below: the shell is to stop.
 func (a *Allocator) Fenced() (by uint64, fenced bool) { return a.fenced, a.fenced != 0 }
 
-func (a *Allocator) leads(now fleet.Mono) bool { return a.fenced == 0 && now < a.until }
+func (a *Allocator) leads(now fleettime.Mono) bool { return a.fenced == 0 && now < a.until }
 
 // GrantsDue returns when Grants is to be called.
-func (a *Allocator) GrantsDue() fleet.Mono { return a.due }
+func (a *Allocator) GrantsDue() fleettime.Mono { return a.due }
 
 // Grants lends what is free and returns what the data centres are to be told.
-func (a *Allocator) Grants(now fleet.Mono) []wire.Grant {
-	a.due = now.Add(tick)
+func (a *Allocator) Grants(now fleettime.Mono) []wire.Grant {
+	a.due = now.Add(ledger.Tick)
 	if !a.leads(now) {
 		return nil
 	}
 	a.reclaim(now)
 	ft := a.clock.Now(now)
 	for _, p := range a.pools.list {
-		if p.relays.forget(ft); p.stale || (p.queues() && p.gain.due(now)) {
+		if p.relays.forget(ft); p.stale || (p.queues() && p.gain.Due(now)) {
 			p.stale = false
 			p.lend(now, ft, &a.seen)
 		}
 	}
 	var out []wire.Grant
 	for _, d := range a.centres.all {
-		out = join(out, a.grant(now, ft, d))
+		out = ledger.Join(out, a.grant(now, ft, d))
 	}
 	return out
 }
 
-// join appends b to a, which nobody else has. Mostly there is only one of them.
-func join(a, b []wire.Grant) []wire.Grant {
-	if len(a) == 0 {
-		return b
-	}
-	return append(a, b...)
-}
-
 // grant returns what a data centre is to be told, if anything.
-func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant {
+func (a *Allocator) grant(now fleettime.Mono, ft fleettime.Time, d *centre) []wire.Grant {
 	if !d.heard || (!d.due && (!d.push || !d.adopted)) {
 		return nil
 	}
 	d.due, d.push = false, false
 	d.grantSeq++
 	atBound := a.clock.Bound(now)
-	if atBound == fleet.Unsynced || a.clock.guessed {
-		d.time.probes = remember(d.time.probes, probe{seq: d.grantSeq, at: now})
+	if atBound == fleettime.Unsynced || a.clock.guessed {
+		d.time.probes = ledger.Remember(d.time.probes, ledger.Probe{Seq: d.grantSeq, At: now})
 	}
 	if d.time.other {
-		atBound = fleet.Unsynced
+		atBound = fleettime.Unsynced
 	}
 	head := wire.Grant{
 		To: d.name, Inc: d.inc, From: a.cfg.Term, Seq: d.grantSeq,
@@ -146,11 +148,11 @@ func (a *Allocator) grant(now fleet.Mono, ft fleet.Time, d *centre) []wire.Grant
 }
 
 // Observe takes one report of a data centre.
-func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
+func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) {
 	if a.fenced != 0 {
 		return
 	}
-	if m.Seen.Fences(a.cfg.Term) && !mutant.On(mutant.NoFencing) {
+	if m.Seen.Fences(a.cfg.Term) {
 		a.fenced = m.Seen.N
 		return
 	}
@@ -158,7 +160,7 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 	if d == nil {
 		d = a.stranger(now, m.From, m.Site)
 	}
-	if d == nil || (m.Inc < d.inc && !mutant.On(mutant.ZombieHeard)) {
+	if d == nil || m.Inc < d.inc {
 		return // one too many that nobody listed, or a zombie
 	}
 	if m.Inc != d.inc { // a new aggregator
@@ -166,7 +168,7 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 		d.parts, d.acked = wire.Parts{}, 0
 		for _, l := range a.pools.loans(d) {
 			l.admitted, l.joined, l.entered, l.outcomes = 0, 0, 0, nil
-			l.passes.forget()
+			l.passes.Forget()
 			l.dirty, l.viewDirty = true, true
 		}
 	}
@@ -175,6 +177,10 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 		return
 	}
 	d.recv, d.echo, d.heard, d.due, d.leaving = now, m.Sent, true, true, m.Leaving
+	if d.counting != m.CountsSince {
+		d.counting = m.CountsSince
+		a.pools.restale()
+	}
 	if d.site == 0 && m.Site != 0 {
 		d.site = m.Site
 		a.pools.restale()
@@ -185,7 +191,7 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 		a.pools.restale()
 	}
 	a.due = now
-	d.promise = m.Seen != a.cfg.Term && !mutant.On(mutant.AdoptWithoutPromise)
+	d.promise = m.Seen != a.cfg.Term
 	if d.promise {
 		return
 	}
@@ -207,10 +213,10 @@ func (a *Allocator) Observe(now fleet.Mono, m wire.Report) {
 
 // adopt takes the books of a data centre that has promised to follow us.
 func (a *Allocator) adopt(d *centre, m *wire.Report, complete bool) {
-	if (m.Blank && !mutant.On(mutant.BlankBelieved)) || !m.Join {
+	if m.Blank || !m.Join {
 		return
 	}
-	if a.centres.bootstrap && a.centres.hasBegun(m) && !mutant.On(mutant.BootstrapInsists) {
+	if a.centres.bootstrap && a.centres.hasBegun(m) {
 		a.centres.bootstrap = false
 		a.pools.restale()
 	}
@@ -227,7 +233,7 @@ func (a *Allocator) adopt(d *centre, m *wire.Report, complete bool) {
 }
 
 // reclaim takes back what silent data centres hold.
-func (a *Allocator) reclaim(now fleet.Mono) {
+func (a *Allocator) reclaim(now fleettime.Mono) {
 	for _, d := range a.centres.all {
 		if now.Sub(d.recv) <= a.cfg.Params.RegionalLease {
 			continue
@@ -239,6 +245,6 @@ func (a *Allocator) reclaim(now fleet.Mono) {
 }
 
 // Leaving reports whether an aggregator was told to end that was heard lately.
-func (a *Allocator) Leaving(now fleet.Mono) bool {
+func (a *Allocator) Leaving(now fleettime.Mono) bool {
 	return slices.ContainsFunc(a.centres.all, func(d *centre) bool { return d.leaving && now.Sub(d.recv) < quiet })
 }

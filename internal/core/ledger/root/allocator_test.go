@@ -1,28 +1,29 @@
-package slots_test
+package root_test
 
 import (
 	"testing"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
-	"vestibule/internal/room"
-	"vestibule/internal/slots"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
 )
 
 // lender is an allocator whose data centres, dublin and nairobi, say what a
 // test wants said.
 type lender struct {
 	t     *testing.T
-	root  *slots.Allocator
-	now   fleet.Mono
-	wall  fleet.Time
+	root  *root.Allocator
+	now   fleettime.Mono
+	wall  fleettime.Time
 	seq   map[string]uint64
 	acked map[string]uint64
 	last  map[string]wire.RoomGrant
 	term  wire.Term
-	rooms []slots.RoomConfig
+	rooms []ledger.RoomConfig
 	view  *wire.View // the newest that anybody was told
 
 	back, rateBack map[string]uint64 // what was returned
@@ -35,8 +36,8 @@ func newLender(t *testing.T, wall string, total, rate uint64) *lender {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lender{t: t, now: fleet.Mono(time.Hour), wall: fleet.TimeOf(at), seq: map[string]uint64{}, acked: map[string]uint64{}, last: map[string]wire.RoomGrant{}, back: map[string]uint64{}, rateBack: map[string]uint64{}}
-	l.rooms = []slots.RoomConfig{{ID: sale, Total: total, Rate: rate, Session: 5 * time.Minute}}
+	l := &lender{t: t, now: fleettime.Mono(time.Hour), wall: fleettime.TimeOf(at), seq: map[string]uint64{}, acked: map[string]uint64{}, last: map[string]wire.RoomGrant{}, back: map[string]uint64{}, rateBack: map[string]uint64{}}
+	l.rooms = []ledger.RoomConfig{{ID: sale, Total: total, Rate: rate, Session: 5 * time.Minute}}
 	l.lead(1)
 	return l
 }
@@ -45,10 +46,10 @@ func newLender(t *testing.T, wall string, total, rate uint64) *lender {
 // fleet has just begun.
 func (l *lender) lead(term uint64) {
 	l.term = wire.Term{N: term, Nonce: 1}
-	l.root = slots.NewAllocator(l.now, slots.AllocatorConfig{
+	l.root = root.New(l.now, root.Config{
 		Term: l.term, Centres: []string{"nairobi", "dublin"}, Params: wire.DefaultParams(), Bootstrap: term == 1,
 	})
-	l.root.SetLease(fleet.Never)
+	l.root.SetLease(fleettime.Never)
 	l.root.SetRooms(l.now, l.rooms)
 }
 
@@ -63,7 +64,7 @@ func (l *lender) report(dc string, want uint64, arrivals map[string]uint64) {
 		if err != nil {
 			l.t.Fatal(err)
 		}
-		r.Arrivals = append(r.Arrivals, wire.Minute{Start: fleet.TimeOf(at), N: n})
+		r.Arrivals = append(r.Arrivals, wire.Minute{Start: fleettime.TimeOf(at), N: n})
 	}
 	l.root.Observe(l.now, wire.Report{
 		From: dc, Inc: 1, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: l.term, Acked: l.acked[dc],
@@ -171,7 +172,7 @@ func (l *lender) crowd(dc string, inc uint64, recovering bool, waiting float64, 
 	g := l.last[dc]
 	r := wire.RoomReport{
 		Room: sale, Granted: g.Granted, RateGranted: g.RateGranted, Active: active, RateIdle: g.RateGranted,
-		Waiting: line.Histogram{{Start: l.wall - 60_000, Width: 1000, N: waiting}},
+		Waiting: estimate.Histogram{{Start: l.wall - 60_000, Width: 1000, N: waiting}},
 	}
 	l.root.Observe(l.now, wire.Report{
 		From: dc, Inc: inc, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: l.term, Acked: l.acked[dc],

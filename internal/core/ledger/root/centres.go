@@ -1,13 +1,14 @@
-package slots
+package root
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/wire"
 )
 
 // centres are the data centres in a coordinator's books: those of the list, and whoever was
@@ -17,23 +18,24 @@ import (
 // Invariants: of one name and site there is one at most; the version of the list and counted
 // only grow.
 type centres struct {
-	cfg       *AllocatorConfig
-	all       []*centre  // by name; of one name the oldest comes first
-	members   uint64     // version of the list in use
-	started   fleet.Mono // of the term
-	bootstrap bool       // nothing was ever lent, as the operator says and nobody has told otherwise
-	counted   bool       // the books were complete in this term, and lent by
+	cfg       *Config
+	all       []*centre      // by name; of one name the oldest comes first
+	members   uint64         // version of the list in use
+	started   fleettime.Mono // of the term
+	bootstrap bool           // nothing was ever lent, as the operator says and nobody has told otherwise
+	counted   bool           // the books were complete in this term, and lent by
 }
 
 // centre is one data centre in the allocator's books.
 type centre struct {
 	name       string
-	inc        uint64 // term of its aggregator: a lower one is a zombie
-	adopted    bool   // its books are known in this term
-	blank      bool   // its aggregator knows none
-	recovering bool   // its aggregator can do nothing with more rights yet
-	promise    bool   // it has yet to promise to follow us
-	leaving    bool   // its aggregator was told to end
+	inc        uint64         // term of its aggregator: a lower one is a zombie
+	adopted    bool           // its books are known in this term
+	blank      bool           // its aggregator knows none
+	recovering bool           // its aggregator can do nothing with more rights yet
+	promise    bool           // it has yet to promise to follow us
+	counting   fleettime.Time // since when its edges count who waits; 0 for unknown
+	leaving    bool           // its aggregator was told to end
 
 	listed   bool   // it is in the list of members
 	draining bool   // it is to leave the list
@@ -45,9 +47,9 @@ type centre struct {
 	void     bool   // its books begin in this term: what it held before was lent to others
 
 	parts    wire.Parts
-	recv     fleet.Mono // of its newest report; the start of the term before the first
+	recv     fleettime.Mono // of its newest report; the start of the term before the first
 	heard    bool
-	echo     fleet.Mono
+	echo     fleettime.Mono
 	acked    uint64
 	grantSeq uint64
 	due      bool // an answer is owed
@@ -75,7 +77,7 @@ func (c *centres) search(name string) (i int, ok bool) {
 }
 
 // add takes up a data centre, which was heard no later than now.
-func (c *centres) add(now fleet.Mono, name string) *centre {
+func (c *centres) add(now fleettime.Mono, name string) *centre {
 	d := &centre{name: name, recv: now}
 	i, _ := c.search(name)
 	c.all = slices.Insert(c.all, i+len(c.named(name)), d)
@@ -100,7 +102,7 @@ func (c *centres) of(name string, site uint64) *centre {
 		switch {
 		case site != 0 && d.site == site:
 			return d
-		case (site == 0 || d.site == 0 || mutant.On(mutant.SitesMerged)) && (best == nil || d.listed):
+		case (site == 0 || d.site == 0) && (best == nil || d.listed):
 			best = d
 		}
 	}
@@ -121,12 +123,12 @@ func (c *centres) copyOf(d *centre) *centre {
 // unproven reports whether a member tells a site that the list does not hold: it may be
 // a copy of the one whose books are awaited.
 func (c *centres) unproven(d *centre) bool {
-	return c.members != 0 && d.listed && d.site != d.recorded && !mutant.On(mutant.UnprovenLent)
+	return c.members != 0 && d.listed && d.site != d.recorded
 }
 
 // unknown reports whether a data centre has yet to tell what it holds. Nothing was lent to a copy.
 func (c *centres) unknown(d *centre) bool {
-	return !d.adopted && !d.void && (!c.bootstrap || d.heard) && !mutant.On(mutant.FreeIsLimit) && c.copyOf(d) == nil
+	return !d.adopted && !d.void && (!c.bootstrap || d.heard) && c.copyOf(d) == nil
 }
 
 // hasBegun reports whether a data centre tells, as it joins, that it was lent rights
@@ -151,13 +153,13 @@ func (c *centres) newest() (version uint64, by string) {
 // it is not known here.
 func (c *centres) outdated() bool {
 	newest, _ := c.newest()
-	return newest > c.members && !mutant.On(mutant.OldListLeads)
+	return newest > c.members
 }
 
 // entered reports whether a coordinator that goes by a list without d would be told
 // of a newer one before it called its books complete.
-func (c *centres) entered(now fleet.Mono, d *centre) bool {
-	if d.since == 0 || mutant.On(mutant.NewcomerLentEarly) {
+func (c *centres) entered(now fleettime.Mono, d *centre) bool {
+	if d.since == 0 {
 		return true
 	}
 	older, know := 0, 0
@@ -191,13 +193,13 @@ const (
 // lendingTo returns how far rights of a room may be lent to a data centre, of which l is out.
 // Once one that drains has given back everything, whoever goes by a list without it need not
 // know it: it is lent nothing more.
-func (c *centres) lendingTo(now fleet.Mono, d *centre, l *loan) lending {
+func (c *centres) lendingTo(now fleettime.Mono, d *centre, l *loan) lending {
 	switch {
 	case c.outdated() && !d.draining:
 		return lendKept
 	case c.outdated() || !d.listed:
 		return lendNone
-	case d.draining && !l.out() && !mutant.On(mutant.DrainedLent):
+	case d.draining && !l.out():
 		return lendNone
 	case d.draining:
 		return lendMovers
@@ -212,20 +214,34 @@ func (c *centres) lendingTo(now fleet.Mono, d *centre, l *loan) lending {
 const gatherViews = 2 * time.Second
 
 // gathers reports whether the line is not known yet for a new leader that it were to be told by.
-func (c *centres) gathers(now fleet.Mono) bool {
+func (c *centres) gathers(now fleettime.Mono) bool {
 	return !c.bootstrap && now.Sub(c.started) < gatherViews &&
 		slices.ContainsFunc(c.all, func(d *centre) bool { return d.listed && !d.told() })
 }
 
+// countsSince returns since when those who wait have been counted in every data centre that is heard; 0 for unknown.
+func (c *centres) countsSince() fleettime.Time {
+	since := fleettime.Time(math.MaxInt64)
+	for _, d := range c.all {
+		if d.heard && d.told() {
+			since = min(since, d.counting)
+		}
+	}
+	if since == math.MaxInt64 {
+		return 0
+	}
+	return since
+}
+
 // alone reports whether a data centre has been silent for as long as a new leader waits for
 // who knows the time, while others were heard. Silence of all may be our own.
-func (c *centres) alone(now fleet.Mono, d *centre) bool {
-	return now.Sub(d.recv) >= timeWait && slices.ContainsFunc(c.all, func(o *centre) bool { return now.Sub(o.recv) < timeWait })
+func (c *centres) alone(now fleettime.Mono, d *centre) bool {
+	return now.Sub(d.recv) >= ledger.TimeWait && slices.ContainsFunc(c.all, func(o *centre) bool { return now.Sub(o.recv) < ledger.TimeWait })
 }
 
 // othersHeard reports whether any other data centre was heard lately: silence
 // of all is our own isolation.
-func (c *centres) othersHeard(now fleet.Mono, d *centre) bool {
+func (c *centres) othersHeard(now fleettime.Mono, d *centre) bool {
 	return slices.ContainsFunc(c.all, func(o *centre) bool {
 		return o != d && o.heard && now.Sub(o.recv) < c.cfg.Params.RegionalLease
 	})
@@ -251,7 +267,7 @@ type Proof struct {
 }
 
 // Census returns what is known of the list of data centres at now, each by name.
-func (a *Allocator) Census(now fleet.Mono) Census {
+func (a *Allocator) Census(now fleettime.Mono) Census {
 	c := &a.centres
 	out := Census{Members: c.members}
 	out.Newest, out.By = c.newest()
@@ -261,7 +277,7 @@ func (a *Allocator) Census(now fleet.Mono) Census {
 		isCopy := d.heard && c.copyOf(d) != nil
 		given := (d.draining || d.forced) && d.told() && now.Sub(d.recv) < quiet && !a.pools.out(d)
 		out.Unfounded = out.Unfounded && (!d.listed || d.told())
-		if d.listed && d.draining && !outdated && (mutant.On(mutant.DrainForgets) || given && d.stored >= c.members) {
+		if d.listed && d.draining && !outdated && given && d.stored >= c.members {
 			out.Drained = append(out.Drained, d.name)
 		}
 		if d.forced && !outdated && (given || a.pools.over(now, d)) {

@@ -1,14 +1,15 @@
-package slots
+package root
 
 import (
 	"math"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
-	"vestibule/internal/mutant"
-	"vestibule/internal/room"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/ledger/share"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
 )
 
 // reserve is the part of the slots that nobody wants now which stays at the
@@ -20,10 +21,10 @@ type survey struct {
 	homes  []*centre // data centres whose rights can be moved now
 	loans  []*loan
 	how    []lending
-	open   []int            // those that are lent to
-	lines  []line.Histogram // who waits there and is let in
-	shares []float64        // of all visitors
-	moving []int            // rights of T for who is inside already and moves
+	open   []int                // those that are lent to
+	lines  []estimate.Histogram // who waits there and is let in
+	shares []float64            // of all visitors
+	moving []int                // rights of T for who is inside already and moves
 
 	free, rateFree int64 // at the root
 	supply, rate   int64 // the same and what lies idle; a debt is paid with that
@@ -34,9 +35,9 @@ type survey struct {
 	active     uint64
 	wanted     float64
 	held       float64 // people at the edges who are to enter
-	pending    []line.Histogram
-	absent     []line.Histogram // who waits in data centres of which nothing is heard now
-	heldJoined [][]fleet.Time
+	pending    []estimate.Histogram
+	absent     []estimate.Histogram // who waits in data centres of which nothing is heard now
+	heldJoined [][]fleettime.Time
 }
 
 // begin forgets the room that was looked at before, and keeps the memory.
@@ -49,7 +50,7 @@ func (s *survey) begin(free, rateFree int64) {
 }
 
 // survey looks at the room, of which so much is free.
-func (p *pool) survey(now fleet.Mono, ft fleet.Time, s *survey, free, rateFree int64) {
+func (p *pool) survey(now fleettime.Mono, ft fleettime.Time, s *survey, free, rateFree int64) {
 	s.begin(free, rateFree)
 	for _, d := range p.centres.all {
 		l := p.loans[d]
@@ -82,7 +83,7 @@ func (p *pool) survey(now fleet.Mono, ft fleet.Time, s *survey, free, rateFree i
 	if p.Unbound && !p.gone && !p.centres.outdated() {
 		s.unbind(p)
 	}
-	s.moving = Fill(int(max(0, s.supply)), moving, s.shares)
+	s.moving = share.Fill(int(max(0, s.supply)), moving, s.shares)
 	s.supply -= movers
 	s.debt = min(s.supply, s.rate) < 0
 	s.supply, s.rate = max(0, s.supply), max(0, s.rate)
@@ -105,16 +106,16 @@ func (s *survey) unbind(p *pool) {
 
 // miss takes into the survey who was last told to be in a data centre of which too little is
 // heard now. They are there still: a line without them would promise too much to the others.
-func (s *survey) miss(now fleet.Mono, l *loan, how lending) {
+func (s *survey) miss(now fleettime.Mono, l *loan, how lending) {
 	silence := now.Sub(l.whole.at)
-	if l.whole.at == 0 || silence > crowdKept {
+	if l.whole.at == 0 || silence > ledger.CrowdKept {
 		s.active += l.active
 		return
 	}
 	s.active += max(l.active, l.whole.active)
 	if how == lendAll || (how == lendKept && l.held() > 0) {
-		s.absent = append(s.absent, remaining(l.whole.waiting, silence))
-		s.pending = append(s.pending, remaining(l.whole.pending, silence))
+		s.absent = append(s.absent, ledger.Remaining(l.whole.waiting, silence))
+		s.pending = append(s.pending, ledger.Remaining(l.whole.pending, silence))
 	}
 }
 
@@ -124,7 +125,7 @@ func (s *survey) add(d *centre, l *loan, how lending, share float64) {
 		s.open = append(s.open, len(s.loans))
 	}
 	// Who waits where nobody is let in holds nobody up, and is early elsewhere.
-	var waiting line.Histogram
+	var waiting estimate.Histogram
 	if how == lendAll || (how == lendKept && l.held() > 0) { // there people are let in
 		waiting = l.waiting
 		s.wanted += float64(l.want + l.heldPeople)
@@ -183,7 +184,7 @@ func (s *survey) gift(p *pool, view *wire.View, i int, keep, rkeep int64) (give,
 // lend looks at one room: who may enter up to when, and how many idle rights
 // each data centre is to have. It lends what is free and states what is to
 // come back. s is memory for the survey of it.
-func (p *pool) lend(now fleet.Mono, ft fleet.Time, s *survey) {
+func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *survey) {
 	free, rfree, complete := p.free()
 	if complete { // what a lowered limit took is not to be lent when books are missing again
 		p.spare, p.rateSpare = min(p.spare, free), min(p.rateSpare, rfree)
@@ -191,12 +192,12 @@ func (p *pool) lend(now fleet.Mono, ft fleet.Time, s *survey) {
 	}
 	p.survey(now, ft, s, free, rfree)
 	called, callable := p.callable(s)
-	view := p.look(now, ft, prospect{
-		lines: s.lines, absent: s.absent,
-		supply: s.supply, rate: s.rate, total: int64(p.Total), limit: int64(p.Rate),
-		tally:  tally{life: time.Duration(wire.Life(p.Session)) * time.Second, active: s.active},
-		wanted: s.wanted, pending: s.pending, heldJoined: mergeTimes(s.heldJoined, math.MaxInt), debt: s.debt || p.Shut,
-		shut: p.Shut, called: calledUpTo(called, callable, ft), random: p.Random, lot: lot{p.cfg.Term, p.ID}, held: s.held,
+	view := p.look(now, ft, share.Prospect{
+		Lines: s.lines, Absent: s.absent,
+		Supply: s.supply, Rate: s.rate, Total: int64(p.Total), Limit: int64(p.Rate),
+		Tally:  share.Tally{Life: time.Duration(wire.Life(p.Session)) * time.Second, Active: s.active},
+		Wanted: s.wanted, Pending: s.pending, HeldJoined: share.MergeTimes(s.heldJoined, math.MaxInt), Debt: s.debt || p.Shut,
+		Shut: p.Shut, Called: calledUpTo(called, callable, ft), Random: p.Random, Lot: share.Lot{Term: p.cfg.Term, Room: p.ID}, Held: s.held,
 	})
 	p.lendPasses(s)
 	if len(s.loans) == 0 {
@@ -207,9 +208,7 @@ func (p *pool) lend(now fleet.Mono, ft fleet.Time, s *survey) {
 		l.dirty = l.dirty || l.reconstructed // it waits to be confirmed
 		idle, ridle := l.idleNow(), l.rateIdleNow()
 		give, rgive, keep, rkeep := s.gift(p, view, i, int64(keeps[i]+s.moving[i]), int64(rkeeps[i]))
-		if !mutant.On(mutant.SpareTwice) && (!p.Unbound || !mutant.On(mutant.PassthroughLent)) {
-			p.spare, p.rateSpare = p.spare-give, p.rateSpare-rgive
-		}
+		p.spare, p.rateSpare = p.spare-give, p.rateSpare-rgive
 		push := keep < idle && (s.starved || view.Queues())
 		if give > 0 || rgive > 0 {
 			l.granted += uint64(give)
@@ -241,7 +240,7 @@ func (p *pool) grant(d *centre) (g wire.RoomGrant, news bool) {
 		Room: p.ID, Gen: l.gen, Granted: l.granted, RateGranted: l.rateGranted,
 		Keep: l.keep, RateKeep: l.rateKeep,
 		Returned: l.returned, RateReturned: l.rateReturned, Confirmed: p.confirms(d, l),
-		Ends: l.ends.Take(d.grantSeq, d.acked), Passes: l.passes.told(&p.passes),
+		Ends: l.ends.Take(d.grantSeq, d.acked), Passes: l.passes.Told(&p.passes),
 	}
 	if (d.blank || l.viewAt > d.acked) && !p.partial {
 		g.View = p.view
@@ -263,20 +262,21 @@ func (p *pool) queues() bool { return p.view != nil && p.view.Queues() }
 
 // look remakes the view of the room where it is time to, and sees to it that
 // the data centres are told.
-func (p *pool) look(now fleet.Mono, ft fleet.Time, x prospect) *wire.View {
-	x.flow, x.gain = &p.flow, &p.gain
-	x.tally.admitted, x.tally.joined, x.tally.entered, x.tally.outcomes = p.admitted, p.joined, p.entered, p.outcomes.Outcomes()
+func (p *pool) look(now fleettime.Mono, ft fleettime.Time, x share.Prospect) *wire.View {
+	x.Flow, x.Gain = &p.flow, &p.gain
+	x.Tally.Admitted, x.Tally.Joined, x.Tally.Entered, x.Tally.Outcomes = p.admitted, p.joined, p.entered, p.outcomes.Outcomes()
 	old := p.view
 	partial := p.partial
 	p.partial = p.centres.gathers(now)
-	if old != nil && partial == p.partial && !old.Queues() == x.open(x.people()) && now.Sub(p.viewed) < viewGap {
+	if old != nil && partial == p.partial && !old.Queues() == x.Open(x.People()) && now.Sub(p.viewed) < share.ViewGap {
 		p.stale = true
 		return old
 	}
-	v := x.view(now, ft)
+	v := x.View(now, ft)
+	v.Since = p.centres.countsSince()
 	if old != nil {
 		v.Version = old.Version + 1
-		if sameView(old, v) {
+		if share.SameView(old, v) {
 			return old
 		}
 	}
@@ -297,30 +297,30 @@ const quiet = 10 * time.Second
 // nobody queues, what visitors want by the next report comes first, the rest is
 // divided by share but for the reserve; when somebody does, rights go to where
 // people are held who use them at once, then to where the oldest wait.
-func spread(n int, view *wire.View, loans []*loan, lines []line.Histogram, shares []float64) []int {
+func spread(n int, view *wire.View, loans []*loan, lines []estimate.Histogram, shares []float64) []int {
 	if view.Queues() {
 		var few struct {
-			held [8][]fleet.Time
+			held [8][]fleettime.Time
 			n    [8]uint64
 		}
 		held, heldN := few.held[:0], few.n[:0]
 		for _, l := range loans {
 			held, heldN = append(held, l.heldJoined), append(heldN, l.heldPeople)
 		}
-		return PlaceHeld(n, held, heldN, lines, shares)
+		return share.PlaceHeld(n, held, heldN, lines, shares)
 	}
 	wants := make([]int, len(loans))
 	for i, l := range loans {
 		wants[i] = int(l.want + l.heldPeople)
 	}
-	parts := Fill(n, wants, shares)
+	parts := share.Fill(n, wants, shares)
 	for _, part := range parts {
 		n -= part
 	}
 	if few(n, len(loans)) {
 		return parts
 	}
-	for i, part := range Split(n-int(float64(n)*reserve), shares) {
+	for i, part := range share.Split(n-int(float64(n)*reserve), shares) {
 		parts[i] += part
 	}
 	return parts
@@ -340,7 +340,7 @@ func settle(keep, idle int64) int64 {
 
 // share returns how many visitors the data centre had in the minute before the
 // last full one: history that cannot change any more.
-func (l *loan) share(ft fleet.Time) float64 {
+func (l *loan) share(ft fleettime.Time) float64 {
 	minute := ft.Minute().Add(-2 * time.Minute)
 	for _, m := range l.arrivals {
 		if m.Start == minute {

@@ -1,4 +1,4 @@
-package slots
+package root
 
 import (
 	"cmp"
@@ -6,11 +6,12 @@ import (
 	"slices"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
-	"vestibule/internal/mutant"
-	"vestibule/internal/room"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/ledger/share"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
 )
 
 // loan is what one data centre holds of one room, and what it said of it.
@@ -23,12 +24,12 @@ type loan struct {
 
 	keep, rateKeep uint64
 
-	passes passLoan
+	passes share.PassLoan
 
 	idle, idleSeen     uint64 // idle rights when it had seen so many granted
 	rateIdle, rateSeen uint64
 	want, heldPeople   uint64
-	heldJoined         []fleet.Time
+	heldJoined         []fleettime.Time
 	movers             uint64
 	active             uint64
 	excess             uint64 // as its aggregator tells
@@ -36,10 +37,10 @@ type loan struct {
 	ends               wire.Outbox[wire.End]
 	admitted           uint64
 	joined, entered    uint64
-	pending            line.Histogram
-	outcomes           line.Outcomes
+	pending            estimate.Histogram
+	outcomes           estimate.Outcomes
 	told               bool // the counters above have a beginning
-	waiting            line.Histogram
+	waiting            estimate.Histogram
 	arrivals           []wire.Minute
 	whole              crowd // as told last by an aggregator that had heard all its edges
 
@@ -49,30 +50,9 @@ type loan struct {
 
 // crowd is who was in a data centre, and who waited there.
 type crowd struct {
-	at               fleet.Mono
+	at               fleettime.Mono
 	active           uint64
-	waiting, pending line.Histogram
-}
-
-// crowdKept is for how long those count who were told last to wait where nothing is heard now. They
-// are asked back elsewhere within half of it, and that edge tells each of them to have come, and to have
-// left the window of the last question. So they count until that window drops out of its book.
-const crowdKept = time.Minute
-
-// remaining returns who is left of a line of which nothing was heard for so long.
-func remaining(h line.Histogram, silence time.Duration) line.Histogram {
-	part := 2 * float64(crowdKept-silence) / float64(crowdKept)
-	if part >= 1 {
-		return h
-	}
-	if part <= 0 {
-		return nil
-	}
-	h = slices.Clone(h)
-	for i := range h {
-		h[i].N *= part
-	}
-	return h
+	waiting, pending estimate.Histogram
 }
 
 func (l *loan) held() int64 { return int64(l.granted) - int64(l.returned) }
@@ -101,7 +81,7 @@ func (l *loan) set(keep, rateKeep uint64) {
 
 // pools are the rights of all rooms of a coordinator.
 type pools struct {
-	cfg     *AllocatorConfig
+	cfg     *Config
 	centres *centres
 	byID    map[room.ID]*pool
 	list    []*pool // by ID
@@ -111,7 +91,7 @@ type pools struct {
 func (ps *pools) open(id room.ID) *pool {
 	p := ps.byID[id]
 	if p == nil {
-		p = &pool{RoomConfig: RoomConfig{ID: id}, cfg: ps.cfg, centres: ps.centres, loans: map[*centre]*loan{}, gone: true, stale: true}
+		p = &pool{RoomConfig: ledger.RoomConfig{ID: id}, cfg: ps.cfg, centres: ps.centres, loans: map[*centre]*loan{}, gone: true, stale: true}
 		ps.byID[id] = p
 		ps.list = append(ps.list, p)
 		slices.SortFunc(ps.list, func(x, y *pool) int { return cmp.Compare(x.ID, y.ID) })
@@ -155,7 +135,7 @@ func (ps *pools) out(d *centre) bool {
 }
 
 // over reports whether a data centre was silent for so long that nothing of it can be valid.
-func (ps *pools) over(now fleet.Mono, d *centre) bool {
+func (ps *pools) over(now fleettime.Mono, d *centre) bool {
 	return len(ps.list) > 0 && !slices.ContainsFunc(ps.list, func(p *pool) bool { return now.Sub(d.recv) <= p.reclaimAfter() })
 }
 
@@ -165,38 +145,37 @@ func (ps *pools) over(now fleet.Mono, d *centre) bool {
 // as a lowered limit has drained. While the books of any data centre are missing, only what
 // came back in this term is free.
 type pool struct {
-	RoomConfig
-	cfg     *AllocatorConfig
+	ledger.RoomConfig
+	cfg     *Config
 	centres *centres
 	loans   map[*centre]*loan
 	gone    bool
 
-	notBefore fleet.Mono // nothing is reclaimed earlier: tickets of a longer session_duration may be valid
+	notBefore fleettime.Mono // nothing is reclaimed earlier: tickets of a longer session_duration may be valid
 
 	spare, rateSpare int64 // while not complete: what came back in this term and was not lent again
 	debt, rateDebt   int64 // by how much more than the limits was lent when the books were complete last; 0 or less
 
 	admitted, joined, entered uint64
-	outcomes                  line.OutcomeCounter
-	flow                      flow
-	gain                      gain
+	outcomes                  estimate.OutcomeCounter
+	flow                      share.Flow
+	gain                      share.Gain
 	view                      *wire.View
-	viewed                    fleet.Mono
+	viewed                    fleettime.Mono
 	partial                   bool // the view lacks data centres that a new leader has yet to hear
 	stale                     bool
 	relays                    relays
-	passes                    passes // of the newest release that is ours to lend
+	passes                    share.Passes // of the newest release that is ours to lend
 }
 
 // set takes the settings of the room.
-func (p *pool) set(now fleet.Mono, r RoomConfig) {
+func (p *pool) set(now fleettime.Mono, r ledger.RoomConfig) {
 	if old := p.Session; r.Session < old {
 		// A data centre that has not heard of it goes on stamping for so long.
 		life := time.Duration(wire.Life(old)) * time.Second
 		sum := time.Minute + p.cfg.Params.RegionalLease + p.cfg.Params.EdgeLease + life
-		p.notBefore = max(p.notBefore, now.Add(fleet.Stretch(fleet.Stretch(sum))))
+		p.notBefore = max(p.notBefore, now.Add(fleettime.Stretch(fleettime.Stretch(sum))))
 	}
-	r.Unbound = r.Unbound || (p.Unbound && mutant.On(mutant.PassthroughStays))
 	p.RoomConfig, p.gone, p.stale = r, false, true
 	p.begin()
 }
@@ -261,7 +240,7 @@ func (p *pool) confirms(d *centre, l *loan) bool {
 	if !l.reconstructed {
 		return true
 	}
-	if p.centres.copyOf(d) != nil && !mutant.On(mutant.CopyConfirmed) {
+	if p.centres.copyOf(d) != nil {
 		return false
 	}
 	free, rate, complete := p.free()
@@ -272,22 +251,19 @@ func (p *pool) confirms(d *centre, l *loan) bool {
 // a valid session of the room (docs/RIGHTS.md): its leader's lease, its own,
 // its edges', and the life of a ticket, all on clocks that drift.
 func (p *pool) reclaimAfter() time.Duration {
-	if mutant.On(mutant.ReclaimEarly) {
-		return p.cfg.Params.RegionalLease
-	}
 	life := max(time.Duration(wire.Life(p.Session))*time.Second, wire.RateWindow)
-	sum := ownerLease + p.cfg.Params.RegionalLease + p.cfg.Params.EdgeLease + life
-	return fleet.Stretch(fleet.Stretch(sum)) + 4*time.Second + 4*fleet.Guard + 4*fleet.MaxError
+	sum := ledger.OwnerLease + p.cfg.Params.RegionalLease + p.cfg.Params.EdgeLease + life
+	return fleettime.Stretch(fleettime.Stretch(sum)) + 4*time.Second + 4*fleettime.Guard + 4*fleettime.MaxError
 }
 
 // reclaim takes back what a data centre holds that is silent: under partition_policy cap
 // when it must have stopped, under serve when it has been lost for lost_after while
 // others were heard.
-func (p *pool) reclaim(now fleet.Mono, d *centre) {
+func (p *pool) reclaim(now fleettime.Mono, d *centre) {
 	silent, wait := now.Sub(d.recv), p.LostWait
 	if p.Cap || d.forced { // of that one an operator says that it goes on renewing nothing
 		wait = p.reclaimAfter()
-	} else if wait == 0 || (!p.centres.othersHeard(now, d) && !mutant.On(mutant.IsolationIsDeath)) {
+	} else if wait == 0 || !p.centres.othersHeard(now, d) {
 		return
 	}
 	l := p.loan(d)
@@ -331,7 +307,7 @@ func (p *pool) pass(d *centre, e wire.End) {
 }
 
 // take brings what a data centre says of a room into the books.
-func (p *pool) take(d *centre, r *wire.RoomReport, asOf fleet.Time) {
+func (p *pool) take(d *centre, r *wire.RoomReport, asOf fleettime.Time) {
 	p.stale = true
 	l := p.loan(d)
 	if !d.blank && r.Gen == l.gen {
@@ -340,8 +316,8 @@ func (p *pool) take(d *centre, r *wire.RoomReport, asOf fleet.Time) {
 			l.granted, l.rateGranted = max(l.granted, r.Granted), max(l.rateGranted, r.RateGranted)
 			l.returned, l.rateReturned = max(l.returned, r.Returned), max(l.rateReturned, r.RateReturned)
 		}
-		back, rateBack := int64(growth(&l.returned, r.Returned)), int64(growth(&l.rateReturned, r.RateReturned))
-		if l.reconstructed = r.Reconstructed; !l.reconstructed || mutant.On(mutant.ReconstructedUsed) {
+		back, rateBack := int64(ledger.Growth(&l.returned, r.Returned)), int64(ledger.Growth(&l.rateReturned, r.RateReturned))
+		if l.reconstructed = r.Reconstructed; !l.reconstructed {
 			p.spare += back
 			p.rateSpare += rateBack
 		} // else: what comes back may never have been lent
@@ -349,12 +325,12 @@ func (p *pool) take(d *centre, r *wire.RoomReport, asOf fleet.Time) {
 		l.rateIdle, l.rateSeen = r.RateIdle, r.RateGranted
 	}
 	l.want, l.heldPeople, l.heldJoined, l.active = r.Want, r.HeldPeople, r.HeldJoined, r.Active
-	l.waiting, l.arrivals, l.pending = r.Waiting, r.Arrivals, pendingOf(r, asOf)
+	l.waiting, l.arrivals, l.pending = r.Waiting, r.Arrivals, ledger.PendingOf(r, asOf)
 	if !d.blank && !d.recovering { // else edges are missing that have not told anything yet
 		l.whole = crowd{at: d.recv, active: r.Active, waiting: l.waiting, pending: l.pending}
 	}
 	l.movers, l.excess = r.Movers, r.Excess
-	p.passes.take(&l.passes, r)
+	p.passes.Take(&l.passes, r)
 	if l.active <= uint64(max(0, l.held())) {
 		l.unreturned = 0
 	} else if l.unreturned > 0 {
@@ -367,9 +343,9 @@ func (p *pool) take(d *centre, r *wire.RoomReport, asOf fleet.Time) {
 		l.told = true
 		l.admitted, l.joined, l.entered, l.outcomes = r.Admitted, r.Joined, r.Entered, r.Outcomes
 	}
-	p.admitted += growth(&l.admitted, r.Admitted)
-	p.joined += growth(&l.joined, r.Joined)
-	p.entered += growth(&l.entered, r.Entered)
+	p.admitted += ledger.Growth(&l.admitted, r.Admitted)
+	p.joined += ledger.Growth(&l.joined, r.Joined)
+	p.entered += ledger.Growth(&l.entered, r.Entered)
 	p.outcomes.Gain(l.outcomes, r.Outcomes)
 	l.outcomes = r.Outcomes
 }

@@ -1,11 +1,11 @@
-package slots
+package root
 
 import (
 	"slices"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/mutant"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/wire"
 )
 
 // This file is about which data centres there are, and what a list of them that is
@@ -35,59 +35,14 @@ import (
 //     it as long as that, so that a takeover gives nothing of it to others.
 //
 // A coordinator of release 0.1.0 knows no versions. A data centre whose list was
-// changed does not promise to follow one that tells none (see Aggregator.Apply).
-
-// Members are the data centres of a fleet as a node knows them.
-type Members struct {
-	Version uint64 // grows with every change; 0 for the list of a configuration
-	Changed bool   // not what every configuration of global lists: who tells no version is not followed
-	List    []Member
-	Forced  []Member // taken off by force, and may hold rights; names and sites
-}
-
-// Member is one data centre of the list.
-type Member struct {
-	Name     string
-	Draining bool   // nobody is let in; it leaves the list when all that it holds has come back
-	Since    uint64 // version that added it, or told its site; 0 for those that founded the fleet
-	Site     uint64 // tells it from others of its name; 0 where it was not heard yet
-}
-
-// Site returns the site of a data centre in the list, 0 for unknown.
-func (m *Members) Site(name string) uint64 {
-	if i := slices.IndexFunc(m.List, func(o Member) bool { return o.Name == name }); i >= 0 {
-		return m.List[i].Site
-	}
-	return 0
-}
-
-// Standing returns that of the data centre which has a site, 0 for unknown: another one
-// of its name is not listed.
-func (m *Members) Standing(name string, site uint64) wire.Standing {
-	if s := m.Site(name); s != 0 && site != 0 && s != site {
-		return wire.Unlisted
-	}
-	return m.Find(name)
-}
-
-// Find returns the standing of a data centre.
-func (m *Members) Find(name string) wire.Standing {
-	i := slices.IndexFunc(m.List, func(o Member) bool { return o.Name == name })
-	switch {
-	case i < 0:
-		return wire.Unlisted
-	case m.List[i].Draining:
-		return wire.Draining
-	}
-	return wire.Listed
-}
+// changed does not promise to follow one that tells none (see region.Aggregator.Apply).
 
 // maxStrangers bounds the data centres that are heard without being listed.
 const maxStrangers = 64
 
 // SetMembers replaces the list of data centres. An older version than the one in
 // use changes nothing.
-func (a *Allocator) SetMembers(now fleet.Mono, m Members) {
+func (a *Allocator) SetMembers(now fleettime.Mono, m ledger.Members) {
 	if m.Version < a.centres.members {
 		return
 	}
@@ -102,9 +57,6 @@ func (a *Allocator) SetMembers(now fleet.Mono, m Members) {
 		}
 	}
 	for _, member := range m.Forced {
-		if mutant.On(mutant.ForcedForgotten) {
-			break
-		}
 		d := a.centres.of(member.Name, member.Site)
 		if d == nil {
 			d = a.meet(now, member.Name)
@@ -146,7 +98,7 @@ func (a *Allocator) SetMembers(now fleet.Mono, m Members) {
 
 // meet opens the books of a data centre. It is told which tickets are to be accepted
 // nowhere.
-func (a *Allocator) meet(now fleet.Mono, name string) *centre {
+func (a *Allocator) meet(now fleettime.Mono, name string) *centre {
 	d := a.centres.add(now, name)
 	for _, p := range a.pools.list {
 		p.relays.tellLeft(d, p.pass)
@@ -165,14 +117,14 @@ func (a *Allocator) disown(d *centre) {
 
 // stranger opens the books of a data centre that nobody listed, or that is not the one
 // of its name that is; nil where there are too many.
-func (a *Allocator) stranger(now fleet.Mono, name string, site uint64) *centre {
+func (a *Allocator) stranger(now fleettime.Mono, name string, site uint64) *centre {
 	n := 0
 	for _, d := range a.centres.all {
 		if !d.listed {
 			n++
 		}
 	}
-	if n >= maxStrangers || mutant.On(mutant.UnlistedIgnored) {
+	if n >= maxStrangers {
 		return nil
 	}
 	d := a.meet(now, name)

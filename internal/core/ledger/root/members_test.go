@@ -1,24 +1,24 @@
-package slots_test
+package root_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
-	"vestibule/internal/slots"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/wire"
 )
 
 // roster is a coordinator, and data centres that hold what they say.
 type roster struct {
 	t       *testing.T
-	root    *slots.Allocator
+	root    *root.Allocator
 	term    wire.Term
-	now     fleet.Mono
+	now     fleettime.Mono
 	centres map[string]*member
 }
 
@@ -49,19 +49,19 @@ type member struct {
 
 const rosterTotal = 120
 
-func newRoster(t *testing.T, n uint64, bootstrap bool, m slots.Members) *roster {
-	r := &roster{t: t, now: fleet.Mono(time.Hour), centres: map[string]*member{}}
+func newRoster(t *testing.T, n uint64, bootstrap bool, m ledger.Members) *roster {
+	r := &roster{t: t, now: fleettime.Mono(time.Hour), centres: map[string]*member{}}
 	r.lead(n, bootstrap, m)
 	return r
 }
 
 // lead lets a coordinator of a new term begin.
-func (r *roster) lead(n uint64, bootstrap bool, m slots.Members) {
+func (r *roster) lead(n uint64, bootstrap bool, m ledger.Members) {
 	r.term = wire.Term{N: n, Nonce: n}
-	r.root = slots.NewAllocator(r.now, slots.AllocatorConfig{Term: r.term, Params: wire.DefaultParams(), Bootstrap: bootstrap})
+	r.root = root.New(r.now, root.Config{Term: r.term, Params: wire.DefaultParams(), Bootstrap: bootstrap})
 	r.root.SetMembers(r.now, m)
-	r.root.SetLease(fleet.Never)
-	r.root.SetRooms(r.now, []slots.RoomConfig{{ID: sale, Total: rosterTotal, Rate: rosterTotal, Session: time.Minute, LostWait: 15 * time.Minute}})
+	r.root.SetLease(fleettime.Never)
+	r.root.SetRooms(r.now, []ledger.RoomConfig{{ID: sale, Total: rosterTotal, Rate: rosterTotal, Session: time.Minute, LostWait: 15 * time.Minute}})
 	for _, c := range r.centres {
 		c.joined, c.acked = false, 0
 	}
@@ -87,7 +87,7 @@ func (r *roster) exchange(n int) {
 				c.report(r)
 			}
 		}
-		r.root.SetTime(r.now, fleet.TimeOf(time.Date(2021, 5, 27, 16, 0, 0, 0, time.UTC)).Add(r.now.Sub(0)))
+		r.root.SetTime(r.now, fleettime.TimeOf(time.Date(2021, 5, 27, 16, 0, 0, 0, time.UTC)).Add(r.now.Sub(0)))
 		for _, g := range r.root.Grants(r.now) {
 			for _, c := range r.centres {
 				if c.name == g.To && c.inc == g.Inc && !c.deaf && (g.Site == 0 || c.site == 0 || c.site == g.Site) {
@@ -147,16 +147,16 @@ func (r *roster) held(name string) int64 {
 	return sum
 }
 
-func founding(names ...string) slots.Members {
-	m := slots.Members{Version: 1}
+func founding(names ...string) ledger.Members {
+	m := ledger.Members{Version: 1}
 	for _, name := range names {
-		m.List = append(m.List, slots.Member{Name: name})
+		m.List = append(m.List, ledger.Member{Name: name})
 	}
 	return m
 }
 
-func with(m slots.Members, version uint64, more ...slots.Member) slots.Members {
-	return slots.Members{Version: version, Changed: true, List: append(slices.Clone(m.List), more...)}
+func with(m ledger.Members, version uint64, more ...ledger.Member) ledger.Members {
+	return ledger.Members{Version: version, Changed: true, List: append(slices.Clone(m.List), more...)}
 }
 
 // A coordinator that goes by an older list than a data centre knows lends nothing,
@@ -173,7 +173,7 @@ func TestRule9AnOlderListLendsNothing(t *testing.T) {
 	if c := r.root.Census(r.now); c.Newest != 2 || c.By != "dublin" {
 		t.Errorf("version %d, told by %s", c.Newest, c.By)
 	}
-	r.root.SetMembers(r.now, with(old, 2, slots.Member{Name: "lima", Since: 2}))
+	r.root.SetMembers(r.now, with(old, 2, ledger.Member{Name: "lima", Since: 2}))
 	r.add("lima")
 	r.centres["lima"].granted = 40 // of a coordinator before
 	r.centres["lima"].active = 40
@@ -204,7 +204,7 @@ func TestAnOlderListLeavesEveryDataCentreWhatItHolds(t *testing.T) {
 	if now := r.held("dublin") + r.held("nairobi"); held == 0 || now != held || l.Free > 0 || l.Complete {
 		t.Errorf("%d held, %d before: %+v", now, held, l)
 	}
-	if l.View.Horizon != line.Open {
+	if l.View.Horizon != estimate.Open {
 		t.Errorf("nobody may enter: %+v", l.View)
 	}
 }
@@ -218,7 +218,7 @@ func TestRule9BootstrapIsBelievedUntilSomebodyKnowsBetter(t *testing.T) {
 		"it held rights, all are back": {granted: 60, returned: 60},
 		"it knows a list":              {knows: 5},
 	} {
-		r := newRoster(t, 2, true, slots.Members{List: founding("dublin", "nairobi").List})
+		r := newRoster(t, 2, true, ledger.Members{List: founding("dublin", "nairobi").List})
 		r.centres["dublin"] = &dublin
 		dublin.name = "dublin"
 		held := int64(dublin.granted - dublin.returned)
@@ -229,7 +229,7 @@ func TestRule9BootstrapIsBelievedUntilSomebodyKnowsBetter(t *testing.T) {
 			t.Errorf("%s: nairobi was not heard, and dublin is lent %d: %+v", name, r.held("dublin"), l)
 		}
 	}
-	r := newRoster(t, 2, true, slots.Members{List: founding("dublin", "nairobi").List})
+	r := newRoster(t, 2, true, ledger.Members{List: founding("dublin", "nairobi").List})
 	r.add("dublin")
 	r.exchange(4)
 	if !r.root.Ledger(sale).Complete || r.held("dublin") == 0 {
@@ -275,7 +275,7 @@ func TestRule9WhoIsNotListedAndComesLateIsVoided(t *testing.T) {
 	}
 	// Once it is listed, it begins with nothing, and is lent to like any other.
 	r.centres["lima"].active, r.centres["lima"].granted = 0, 0
-	r.root.SetMembers(r.now, with(founding("dublin"), 2, slots.Member{Name: "lima", Since: 2}))
+	r.root.SetMembers(r.now, with(founding("dublin"), 2, ledger.Member{Name: "lima", Since: 2}))
 	r.centres["dublin"].knows = 2
 	r.exchange(4)
 	if l := r.root.Ledger(sale); r.held("lima") == 0 || l.Free+r.held("dublin")+r.held("lima") != rosterTotal {
@@ -289,7 +289,7 @@ func TestRule9ANewcomerIsLentToOnceTheOthersKnow(t *testing.T) {
 	old := founding("dublin", "nairobi", "oslo")
 	r := newRoster(t, 2, true, old)
 	r.add("dublin", "nairobi", "oslo", "lima")
-	r.root.SetMembers(r.now, with(old, 2, slots.Member{Name: "lima", Since: 2}))
+	r.root.SetMembers(r.now, with(old, 2, ledger.Member{Name: "lima", Since: 2}))
 	r.centres["lima"].knows = 2
 	steps := []struct {
 		what  string
@@ -329,7 +329,7 @@ func TestRule9ADrainingDataCentreLeavesWithNothing(t *testing.T) {
 	r.exchange(4)
 	lima := r.centres["lima"]
 	lima.active, lima.movers = 3, 1
-	drains := slots.Members{Version: 2, Changed: true, List: []slots.Member{{Name: "dublin"}, {Name: "lima", Draining: true}}}
+	drains := ledger.Members{Version: 2, Changed: true, List: []ledger.Member{{Name: "dublin"}, {Name: "lima", Draining: true}}}
 	r.root.SetMembers(r.now, drains)
 	out := func(what string, want ...string) {
 		t.Helper()
@@ -353,7 +353,7 @@ func TestRule9ADrainingDataCentreLeavesWithNothing(t *testing.T) {
 	// Whoever leads next may go by the list without it, and lend all to the others.
 	lima.movers = 2
 	out("when somebody moves there before the list without it is known", "lima")
-	r.root.SetMembers(r.now, slots.Members{Version: 3, Changed: true, List: drains.List[:1]})
+	r.root.SetMembers(r.now, ledger.Members{Version: 3, Changed: true, List: drains.List[:1]})
 	r.centres["dublin"].knows = 3
 	out("when it is off the list")
 	if l := r.root.Ledger(sale); lima.standing != wire.Unlisted || l.Free+r.held("dublin") != rosterTotal || l.Excess != 0 {
@@ -371,7 +371,7 @@ func TestRule9TakenOffByForceIsExcess(t *testing.T) {
 	lima.active, lima.keepsBack = 3, true
 	r.exchange(2)
 	held := r.held("lima")
-	r.root.SetMembers(r.now, slots.Members{Version: 2, Changed: true, List: []slots.Member{{Name: "dublin"}}})
+	r.root.SetMembers(r.now, ledger.Members{Version: 2, Changed: true, List: []ledger.Member{{Name: "dublin"}}})
 	if l := r.root.Ledger(sale); l.Excess != 0 || r.held("lima") != held || l.Free+r.held("dublin")+held > rosterTotal {
 		t.Fatalf("while it is heard: %d held before, %+v", held, l)
 	}
@@ -381,7 +381,7 @@ func TestRule9TakenOffByForceIsExcess(t *testing.T) {
 	lima.deaf = true
 	r.now = r.now.Add(2 * time.Minute)
 	r.exchange(2)
-	r.root.SetMembers(r.now, slots.Members{Version: 2, Changed: true, List: []slots.Member{{Name: "dublin"}}})
+	r.root.SetMembers(r.now, ledger.Members{Version: 2, Changed: true, List: []ledger.Member{{Name: "dublin"}}})
 	if l := r.root.Ledger(sale); held == 0 || l.Excess != held || r.held("lima") != 0 {
 		t.Fatalf("%d held before, %+v", held, l)
 	}
@@ -396,7 +396,7 @@ func TestRule9TakenOffByForceIsExcess(t *testing.T) {
 // was taken off: what it holds counts when it is heard, however late, and is lent to
 // others only when nothing of it can be valid. Then nobody names it any more.
 func TestRule9TakenOffByForceCountsForTheNext(t *testing.T) {
-	gone := slots.Members{Version: 2, Changed: true, List: []slots.Member{{Name: "dublin"}}, Forced: []slots.Member{{Name: "lima"}}}
+	gone := ledger.Members{Version: 2, Changed: true, List: []ledger.Member{{Name: "dublin"}}, Forced: []ledger.Member{{Name: "lima"}}}
 	r := newRoster(t, 2, true, founding("dublin", "lima"))
 	r.add("dublin", "lima")
 	r.exchange(4)
@@ -449,7 +449,7 @@ func TestRule9TakenOffByForceCountsForTheNext(t *testing.T) {
 }
 
 // sited is a fleet of dublin and lima, of which lima's site is 7, as the list says.
-func sited(t *testing.T, n uint64, bootstrap bool) (*roster, slots.Members) {
+func sited(t *testing.T, n uint64, bootstrap bool) (*roster, ledger.Members) {
 	m := founding("dublin", "lima")
 	m.List[0].Site, m.List[1].Site = 3, 7
 	r := newRoster(t, n, bootstrap, m)
@@ -494,7 +494,7 @@ func TestRule9ACopyIsNotTheMember(t *testing.T) {
 	c.reckons, c.granted, c.keepsBack = false, 0, false
 	c.returned = 0
 	r.exchange(2)
-	if got := r.root.Census(r.now).Copies; !slices.Equal(got, []slots.Proof{{Name: "lima", Site: 8}}) || len(r.root.Census(r.now).Strangers) != 0 {
+	if got := r.root.Census(r.now).Copies; !slices.Equal(got, []root.Proof{{Name: "lima", Site: 8}}) || len(r.root.Census(r.now).Strangers) != 0 {
 		t.Errorf("copies %v, strangers %v", got, r.root.Census(r.now).Strangers)
 	}
 	if l := r.root.Ledger(sale); !l.Complete || lima.standing != wire.Listed || r.held("lima") < 30 || l.Free+r.held("dublin")+r.held("lima") != rosterTotal {
@@ -534,14 +534,14 @@ func TestRule9AMemberIsLentToOnceTheListHoldsItsSite(t *testing.T) {
 	r.exchange(2)
 	held, c := r.held("lima"), r.copied()
 	c.blank, lima.deaf = false, true
-	siteless := slots.Members{Version: 1, List: slices.Clone(m.List)}
+	siteless := ledger.Members{Version: 1, List: slices.Clone(m.List)}
 	siteless.List[1].Site = 0
 	r.lead(3, false, siteless)
 	r.exchange(6)
 	if l := r.root.Ledger(sale); l.Complete || l.Free+r.held("dublin") > rosterTotal-held || c.granted != 0 {
 		t.Fatalf("the copy is believed: %+v", l)
 	}
-	if got := r.root.Census(r.now).Unproven; !slices.Equal(got, []slots.Proof{{Name: "lima", Site: 8}}) {
+	if got := r.root.Census(r.now).Unproven; !slices.Equal(got, []root.Proof{{Name: "lima", Site: 8}}) {
 		t.Fatalf("the list is to hold %v", got)
 	}
 	// Another coordinator had written the right one.
@@ -553,151 +553,10 @@ func TestRule9AMemberIsLentToOnceTheListHoldsItsSite(t *testing.T) {
 	}
 }
 
-// What a data centre tells before its site is stored would be told by another site after
-// a restart. Where nothing is stored its edges are asked first.
-func TestRule9TheSiteIsStoredBeforeItIsTold(t *testing.T) {
-	begin := func(bootstrap bool, stored wire.Durable, known uint64) (*slots.Aggregator, fleet.Mono) {
-		now := fleet.Mono(time.Hour)
-		a := slots.NewAggregator(now, slots.AggregatorConfig{
-			DC: "lima", Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: bootstrap, Site: 5, Known: known,
-		}, stored)
-		a.SetLease(fleet.Never)
-		return a, now
-	}
-	tells := func(a *slots.Aggregator, now fleet.Mono) (site uint64, any bool) {
-		out := a.Report(now)
-		if len(out) == 0 {
-			return 0, false
-		}
-		return out[0].Site, true
-	}
-	save := func(a *slots.Aggregator, now fleet.Mono) wire.Durable {
-		d, _ := a.Unsaved()
-		a.Saved(now, d.Version)
-		return d
-	}
-	for what, c := range map[string]struct {
-		bootstrap bool
-		stored    wire.Durable
-		known     uint64 // was read from the store before
-		edge      uint64 // tells this site
-		want      uint64
-		after     time.Duration
-	}{
-		"a new data centre":                      {bootstrap: true, want: 5},
-		"one that ran release 0.1.0":             {stored: wire.Durable{Version: 9}, want: 5},
-		"one that has a site":                    {stored: wire.Durable{Version: 9, Site: 7}, want: 7},
-		"a store that lost all but the site":     {stored: wire.Durable{Site: 7}, want: 7},
-		"a store that was lost, with an edge":    {edge: 7, want: 7},
-		"a store that was lost, and was read":    {known: 7, want: 7},
-		"one that was read, and is another now":  {stored: wire.Durable{Version: 9, Site: 7}, known: 6, want: 7},
-		"a store that was lost, without edges":   {want: 5, after: 10 * time.Second},
-		"an edge of another site changes none":   {stored: wire.Durable{Version: 9, Site: 5}, edge: 7, want: 5},
-		"an edge that never heard a site is one": {edge: 0, want: 5, after: 10 * time.Second},
-	} {
-		a, now := begin(c.bootstrap, c.stored, c.known)
-		if _, any := tells(a, now); any != (c.stored.Site != 0) {
-			t.Errorf("%s: says something: %v", what, any)
-		}
-		a.Observe(now, wire.Report{From: "edge1", Inc: 1, Tenure: 1, Seq: 1, Parts: 1, Sent: 1, Join: true, Site: c.edge})
-		save(a, now)
-		if c.after > 0 {
-			if _, any := tells(a, now); any {
-				t.Errorf("%s: says something before it waited for its edges", what)
-			}
-			now = now.Add(c.after)
-			if _, any := tells(a, now); any {
-				t.Errorf("%s: tells a site that is not stored", what)
-			}
-		}
-		d := save(a, now)
-		if site, _ := tells(a, now); site != c.want || (d.Site != 0 && d.Site != c.want) || a.Status(now).Site != c.want {
-			t.Errorf("%s: tells site %d, stores %d, want %d", what, site, d.Site, c.want)
-		}
-	}
-}
-
-// That a data centre is new is said by a start script also when its store was lost: an edge
-// that knows its site is believed, and it leads anew with that one. Not where the list
-// holds the one that was made.
-func TestRule9AnEdgeKnowsBetterThanBootstrap(t *testing.T) {
-	for _, listed := range []uint64{0, 5, 7} {
-		now := fleet.Mono(time.Hour)
-		a := slots.NewAggregator(now, slots.AggregatorConfig{DC: "lima", Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: true, Site: 5}, wire.Durable{})
-		a.SetLease(fleet.Never)
-		if listed != 0 {
-			a.SetMembers(now, slots.Members{Version: 2, List: []slots.Member{{Name: "lima", Site: listed}}})
-		}
-		d, _ := a.Unsaved()
-		a.Saved(now, d.Version)
-		a.Observe(now, wire.Report{From: "edge1", Inc: 1, Tenure: 1, Seq: 1, Parts: 1, Sent: 1, Join: true, Site: 7})
-		d = a.Durable()
-		if changes := listed != 5; a.Rejoins() != changes || (d.Site == 7) != changes || (d.Site == 5) == changes {
-			t.Errorf("the list holds %d: leads anew %v, with site %d", listed, a.Rejoins(), d.Site)
-		}
-	}
-}
-
-// A copy knows by the list that it is one: it lets nobody in, and takes nothing of its home
-// for its own. An operator's word makes it the one of the list.
-func TestRule9ACopyRejoinsByWord(t *testing.T) {
-	now := fleet.Mono(time.Hour)
-	a := slots.NewAggregator(now, slots.AggregatorConfig{DC: "lima", Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: true, Site: 5}, wire.Durable{})
-	a.SetLease(fleet.Never)
-	save := func() wire.Durable {
-		d, _ := a.Unsaved()
-		a.Saved(now, d.Version)
-		return d
-	}
-	save()
-	edge := func() wire.Grant {
-		a.Observe(now, wire.Report{From: "edge1", Inc: 1, Tenure: 1, Seq: uint64(now), Parts: 1, Sent: now, Seen: wire.Term{N: 1, Nonce: 1}, Join: true})
-		save()
-		now = now.Add(time.Second)
-		for _, g := range a.Grants(now) {
-			return g
-		}
-		t.Fatal("no answer to the edge")
-		return wire.Grant{}
-	}
-	if g := edge(); !g.Copied || g.Site != 5 {
-		t.Errorf("before anybody said who it is: %+v", g)
-	}
-	if err := a.Rejoin(); !errors.Is(err, slots.ErrNoCopy) {
-		t.Errorf("rejoins without another: %v", err)
-	}
-	list := slots.Members{Version: 2, Changed: true, List: []slots.Member{{Name: "lima", Site: 5}}}
-	a.SetMembers(now, list)
-	if g := edge(); g.Copied || g.Standing != wire.Listed {
-		t.Errorf("as the one of the list: %+v", g)
-	}
-	list = slots.Members{Version: 3, Changed: true, List: []slots.Member{{Name: "lima", Site: 7}}}
-	a.SetMembers(now, list)
-	if g := edge(); !g.Copied || g.Standing != wire.Unlisted || a.Status(now).Copy != 7 {
-		t.Errorf("as a copy: %+v, %+v", g, a.Status(now))
-	}
-	for site, heard := range map[uint64]bool{0: false, 7: false, 5: true} {
-		term := wire.Term{N: 3 + site, Nonce: 1}
-		a.Apply(now, wire.Grant{To: "lima", Inc: 1, From: term, Seq: 1, Parts: 1, Adoption: wire.Promise, Members: 3, Site: site})
-		if got := a.Status(now).Follows == term; got != heard {
-			t.Errorf("a copy follows who means site %d: %v", site, got)
-		}
-	}
-	if err := a.Rejoin(); err != nil || !a.Rejoins() {
-		t.Fatalf("%v, rejoins %v", err, a.Rejoins())
-	}
-	if out := a.Report(now); len(out) != 0 {
-		t.Errorf("it goes on: %+v", out)
-	}
-	if d := save(); d.Site != 7 {
-		t.Errorf("stores site %d", d.Site)
-	}
-}
-
 // A list of a configuration becomes the first stored one once everybody in it was
 // heard and knows none.
 func TestTheFirstListIsStoredWhenEverybodyKnowsNone(t *testing.T) {
-	r := newRoster(t, 2, false, slots.Members{List: founding("dublin", "lima").List})
+	r := newRoster(t, 2, false, ledger.Members{List: founding("dublin", "lima").List})
 	r.add("dublin")
 	r.exchange(2)
 	if r.root.Census(r.now).Unfounded {
@@ -713,39 +572,5 @@ func TestTheFirstListIsStoredWhenEverybodyKnowsNone(t *testing.T) {
 	r.exchange(2)
 	if !r.root.Census(r.now).Unfounded {
 		t.Error(fmt.Sprint("when nobody knows any: ", r.root.Ledger(sale)))
-	}
-}
-
-// A data centre whose list was changed does not promise to follow a coordinator that
-// knows no list; one whose list is that of every configuration does. What it knows
-// outlives its aggregator.
-func TestRule9WhoKnowsNoListIsNotFollowed(t *testing.T) {
-	for _, changed := range []bool{false, true} {
-		now := fleet.Mono(time.Hour)
-		cfg := slots.AggregatorConfig{DC: "lima", Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: true}
-		a := slots.NewAggregator(now, cfg, wire.Durable{})
-		a.SetLease(fleet.Never)
-		a.SetMembers(now, slots.Members{Version: 5, Changed: changed, List: []slots.Member{{Name: "lima"}}})
-		d, _ := a.Unsaved()
-		if a.Status(now).Members != 0 {
-			t.Error("it tells what is not stored")
-		}
-		a.Saved(now, d.Version)
-		if a.Status(now).Members != 5 {
-			t.Error("it does not tell what is stored")
-		}
-		cfg.Term = wire.Term{N: 2, Nonce: 2}
-		a = slots.NewAggregator(now, cfg, d)
-		a.SetLease(fleet.Never)
-		old, known := wire.Term{N: 7, Nonce: 7}, wire.Term{N: 8, Nonce: 8}
-		a.Apply(now, wire.Grant{To: "lima", Inc: 2, From: old, Seq: 1, Parts: 1, Adoption: wire.Promise})
-		st := a.Status(now)
-		if (st.Follows == old) == changed || (st.Refused == old) != changed {
-			t.Errorf("changed %v: follows %v, refuses %v", changed, st.Follows, st.Refused)
-		}
-		a.Apply(now, wire.Grant{To: "lima", Inc: 2, From: known, Seq: 1, Parts: 1, Adoption: wire.Promise, Members: 4})
-		if st := a.Status(now); st.Follows != known || !st.Refused.Zero() {
-			t.Errorf("changed %v: one that knows a list is not followed: %+v", changed, st)
-		}
 	}
 }

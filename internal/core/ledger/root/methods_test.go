@@ -1,11 +1,11 @@
-package slots_test
+package root_test
 
 import (
 	"testing"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/slots"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/wire"
 )
 
 // inside lets a data centre say how many sessions it has: everything else that it was granted is idle.
@@ -28,7 +28,7 @@ func (l *lender) returns(dc string, active uint64) {
 	l.rateBack[dc] += g.RateGranted - l.rateBack[dc] - active - min(g.RateKeep, g.RateGranted-l.rateBack[dc]-active)
 }
 
-func (l *lender) set(change func(*slots.RoomConfig)) {
+func (l *lender) set(change func(*ledger.RoomConfig)) {
 	change(&l.rooms[0])
 	l.root.SetRooms(l.now, l.rooms)
 }
@@ -37,7 +37,7 @@ func (l *lender) set(change func(*slots.RoomConfig)) {
 // the books. Once a limit binds again nothing is lent, and nobody enters, until as many have gone.
 func TestPassthroughLendsWhateverIsWanted(t *testing.T) {
 	l := newLender(t, "16:33:20", 20, 20)
-	l.set(func(r *slots.RoomConfig) { r.Unbound = true })
+	l.set(func(r *ledger.RoomConfig) { r.Unbound = true })
 	active := uint64(0)
 	for range 20 {
 		l.inside("dublin", active, 30)
@@ -56,7 +56,7 @@ func TestPassthroughLendsWhateverIsWanted(t *testing.T) {
 	if led := l.root.Ledger(sale); led.Beyond != int64(active-30)-20 || led.Free >= 0 {
 		t.Errorf("%d are inside: %d are told to be beyond the limit of 20, free is %d", active-30, led.Beyond, led.Free)
 	}
-	l.set(func(r *slots.RoomConfig) { r.Unbound = false })
+	l.set(func(r *ledger.RoomConfig) { r.Unbound = false })
 	most := l.last["dublin"].Granted
 	for ; active > 0; active -= 30 {
 		l.returns("dublin", active)
@@ -84,7 +84,7 @@ func TestPassthroughLendsWhateverIsWanted(t *testing.T) {
 func TestWhatPassthroughLentIsNotLentAgain(t *testing.T) {
 	l := newLender(t, "16:33:20", 20, 20)
 	l.lead(2) // it knows nobody's books, and nairobi is not heard
-	l.set(func(r *slots.RoomConfig) { r.Unbound = true })
+	l.set(func(r *ledger.RoomConfig) { r.Unbound = true })
 	meet := func() {
 		l.inside("dublin", 0, 30)
 		l.grants()
@@ -96,7 +96,7 @@ func TestWhatPassthroughLentIsNotLentAgain(t *testing.T) {
 	if lent < 30 {
 		t.Fatalf("%d were lent", lent)
 	}
-	l.set(func(r *slots.RoomConfig) { r.Unbound = false })
+	l.set(func(r *ledger.RoomConfig) { r.Unbound = false })
 	meet()
 	l.back["dublin"], l.rateBack["dublin"] = lent, l.last["dublin"].RateGranted
 	for range 5 {
@@ -114,16 +114,16 @@ func TestWhatPassthroughLentIsNotLentAgain(t *testing.T) {
 // once it opens.
 func TestNobodyIsCalledToARoomThatIsShut(t *testing.T) {
 	l := newLender(t, "16:33:20", 20, 20)
-	l.set(func(r *slots.RoomConfig) { r.Shut = true })
+	l.set(func(r *ledger.RoomConfig) { r.Shut = true })
 	for range 3 {
 		l.crowd("dublin", 1, false, 30, 0)
 		l.crowd("nairobi", 1, false, 0, 0)
 		l.grants()
 	}
-	if l.view.Horizon != fleet.Time(0) {
+	if l.view.Horizon != fleettime.Time(0) {
 		t.Errorf("who joined up to %d is called", l.view.Horizon)
 	}
-	l.set(func(r *slots.RoomConfig) { r.Shut = false })
+	l.set(func(r *ledger.RoomConfig) { r.Shut = false })
 	for range 3 {
 		l.crowd("dublin", 1, false, 30, 0)
 		l.crowd("nairobi", 1, false, 0, 0)

@@ -1,11 +1,11 @@
-package slots_test
+package root_test
 
 import (
 	"testing"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/slots"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/wire"
 )
 
 // holds lets a data centre tell that so many people are held there, and what became of its passes.
@@ -17,7 +17,7 @@ func (l *lender) holds(dc string, inc, people, returned, spent uint64) {
 		Passes: wire.Passes{Release: g.Passes.Release, Granted: g.Passes.Granted, Returned: returned, Spent: spent},
 	}
 	for i := range people {
-		r.HeldJoined = append(r.HeldJoined, l.wall-60_000+fleet.Time(i))
+		r.HeldJoined = append(r.HeldJoined, l.wall-60_000+fleettime.Time(i))
 	}
 	l.root.Observe(l.now, wire.Report{
 		From: dc, Inc: inc, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: l.term, Acked: l.acked[dc], Join: l.seq[dc] == 1, Rooms: []wire.RoomReport{r},
@@ -28,8 +28,8 @@ func (l *lender) holds(dc string, inc, people, returned, spent uint64) {
 // leads under a term.
 func newReleaser(t *testing.T, by wire.Term) *lender {
 	l := newLender(t, "16:33:20", 20, 20)
-	l.set(func(r *slots.RoomConfig) {
-		r.Shut, r.Release = true, slots.Release{ID: 7, N: 5, Lender: by}
+	l.set(func(r *ledger.RoomConfig) {
+		r.Shut, r.Release = true, ledger.Release{ID: 7, N: 5, Lender: by}
 	})
 	return l
 }
@@ -129,17 +129,17 @@ func TestRule11AClosedReleaseIsCalledBack(t *testing.T) {
 		}
 	}
 	meet()
-	l.set(func(r *slots.RoomConfig) { r.Shut, r.Release = false, slots.Release{} })
+	l.set(func(r *ledger.RoomConfig) { r.Shut, r.Release = false, ledger.Release{} })
 	meet()
 	if p := l.last["dublin"].Passes; p.Granted != 3 || p.Keep != 0 {
 		t.Errorf("the room lets people in: %+v, want 3 that were lent and none to keep", p)
 	}
-	l.set(func(r *slots.RoomConfig) { r.Shut, r.Release = true, slots.Release{ID: 8, N: 1, Lender: term} })
+	l.set(func(r *ledger.RoomConfig) { r.Shut, r.Release = true, ledger.Release{ID: 8, N: 1, Lender: term} })
 	meet()
 	if p := l.last["dublin"].Passes; p != (wire.Passes{Release: 8, Granted: 1, Keep: 1}) {
 		t.Errorf("a release of one person: %+v", p)
 	}
-	l.set(func(r *slots.RoomConfig) { r.Release = slots.Release{ID: 7, N: 5, Lender: term} })
+	l.set(func(r *ledger.RoomConfig) { r.Release = ledger.Release{ID: 7, N: 5, Lender: term} })
 	meet()
 	if p := l.last["dublin"].Passes; p.Release != 8 || p.Granted != 1 {
 		t.Errorf("an older one comes again: %+v", p)

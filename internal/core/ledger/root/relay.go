@@ -1,10 +1,10 @@
-package slots
+package root
 
 import (
 	"slices"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // relays are the ends of sessions of one room on their way between data centres: a move to
@@ -31,6 +31,7 @@ func (rs *relays) take(d *centre, e wire.End, all []*centre, pass func(*centre, 
 		return
 	}
 	key := e
+	key.Shown = 0
 	if e.Kind == wire.Cleared {
 		key.Kind = wire.Left
 	}
@@ -77,9 +78,9 @@ func (rs relays) tellLeft(d *centre, pass func(*centre, wire.End)) {
 }
 
 // forget drops what has expired.
-func (rs relays) forget(ft fleet.Time) {
+func (rs relays) forget(ft fleettime.Time) {
 	for key, r := range rs {
-		if ft > fleet.Time(int64(r.end.Until)*1000).Add(wire.EndMargin) {
+		if ft > fleettime.Time(int64(r.end.Until)*1000).Add(wire.EndMargin) {
 			delete(rs, key)
 		}
 	}

@@ -1,22 +1,23 @@
-package slots
+package root
 
 import (
 	"testing"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/wire"
 )
 
 // TestADataCentreThatForgotTheTimeIsToldIt: it had another time than the leader's
 // guess; then its aggregator was replaced by one that knows none.
 func TestADataCentreThatForgotTheTimeIsToldIt(t *testing.T) {
-	now, wall := fleet.Mono(time.Hour), fleet.Time(1622133200_000)
-	a := NewAllocator(now, AllocatorConfig{Term: wire.Term{N: 3}, Centres: []string{"dublin"}, Params: wire.DefaultParams()})
-	a.SetLease(fleet.Never)
-	now = now.Add(2 * timeWait)
+	now, wall := fleettime.Mono(time.Hour), fleettime.Time(1622133200_000)
+	a := New(now, Config{Term: wire.Term{N: 3}, Centres: []string{"dublin"}, Params: wire.DefaultParams()})
+	a.SetLease(fleettime.Never)
+	now = now.Add(2 * ledger.TimeWait)
 	a.SetTime(now, wall)
-	report := func(inc uint64, asOf fleet.Time) wire.Grant {
+	report := func(inc uint64, asOf fleettime.Time) wire.Grant {
 		a.Observe(now, wire.Report{From: "dublin", Inc: inc, Seq: inc, Parts: 1, Sent: 1, Seen: wire.Term{N: 3}, AsOf: asOf})
 		for _, g := range a.Grants(now) {
 			return g
@@ -24,10 +25,10 @@ func TestADataCentreThatForgotTheTimeIsToldIt(t *testing.T) {
 		t.Fatal("no answer")
 		return wire.Grant{}
 	}
-	if g := report(1, wall.Add(-time.Minute)); g.AtBound != fleet.Unsynced {
+	if g := report(1, wall.Add(-time.Minute)); g.AtBound != fleettime.Unsynced {
 		t.Errorf("who knows another time is told the leader's guess, sure to %v", g.AtBound)
 	}
-	if g := report(2, 0); g.AtBound == fleet.Unsynced || g.At < wall {
+	if g := report(2, 0); g.AtBound == fleettime.Unsynced || g.At < wall {
 		t.Errorf("who knows no time is told %v, sure to %v", g.At, g.AtBound)
 	}
 }
@@ -36,10 +37,10 @@ func TestADataCentreThatForgotTheTimeIsToldIt(t *testing.T) {
 // takes over the time of the data centre that is least unsure, and is as unsure. It
 // grows surer no faster than the bounds of who does not hear of it grow.
 func TestATimeThatNobodyIsSureOf(t *testing.T) {
-	start, wall := fleet.Mono(time.Hour), fleet.Time(1622133200_000)
-	a := NewAllocator(start, AllocatorConfig{Term: wire.Term{N: 3}, Centres: []string{"dublin", "nairobi"}, Params: wire.DefaultParams()})
-	a.SetLease(fleet.Never)
-	now, seq := start.Add(timeWait+time.Second), uint64(0)
+	start, wall := fleettime.Mono(time.Hour), fleettime.Time(1622133200_000)
+	a := New(start, Config{Term: wire.Term{N: 3}, Centres: []string{"dublin", "nairobi"}, Params: wire.DefaultParams()})
+	a.SetLease(fleettime.Never)
+	now, seq := start.Add(ledger.TimeWait+time.Second), uint64(0)
 	unsure := map[string]time.Duration{"dublin": 5 * time.Second, "nairobi": 3 * time.Second}
 	hear := func(name string) wire.Grant {
 		seq++
@@ -61,7 +62,7 @@ func TestATimeThatNobodyIsSureOf(t *testing.T) {
 		}
 	}
 	least := unsure["nairobi"]
-	if g := hear("dublin"); g.AtBound < least || g.AtBound > least+fleet.MaxError {
+	if g := hear("dublin"); g.AtBound < least || g.AtBound > least+fleettime.MaxError {
 		t.Fatalf("taken from somebody who is unsure by %v, it is told to %v", least, g.AtBound)
 	}
 	after := func(d time.Duration) time.Duration {
@@ -73,7 +74,7 @@ func TestATimeThatNobodyIsSureOf(t *testing.T) {
 	if err := after(time.Hour); err < least-time.Duration(float64(time.Hour)*slewRate) || err > least-300*time.Millisecond {
 		t.Errorf("after an hour it is told to %v", err)
 	}
-	if err := after(9 * time.Hour); err > fleet.MaxError {
+	if err := after(9 * time.Hour); err > fleettime.MaxError {
 		t.Errorf("after ten hours it is told to %v", err)
 	}
 }
@@ -81,22 +82,49 @@ func TestATimeThatNobodyIsSureOf(t *testing.T) {
 // TestWhoKnowsTheTimeAndEndsIsNotWaitedForLong: a data centre knew the time, and is silent
 // since, while the other one is heard and knows none.
 func TestWhoKnowsTheTimeAndEndsIsNotWaitedForLong(t *testing.T) {
-	start, wall := fleet.Mono(time.Hour), fleet.Time(1622133200_000)
-	a := NewAllocator(start, AllocatorConfig{Term: wire.Term{N: 3}, Centres: []string{"dublin", "nairobi"}, Params: wire.DefaultParams()})
-	a.SetLease(fleet.Never)
+	start, wall := fleettime.Mono(time.Hour), fleettime.Time(1622133200_000)
+	a := New(start, Config{Term: wire.Term{N: 3}, Centres: []string{"dublin", "nairobi"}, Params: wire.DefaultParams()})
+	a.SetLease(fleettime.Never)
 	a.Observe(start, wire.Report{From: "nairobi", Inc: 1, Seq: 1, Parts: 1, Sent: start, Seen: wire.Term{N: 2}, AsOf: wall})
 	for now, seq := start, uint64(1); ; now, seq = now.Add(500*time.Millisecond), seq+1 {
 		a.Observe(now, wire.Report{From: "dublin", Inc: 1, Seq: seq, Parts: 1, Sent: now, Seen: wire.Term{N: 3}})
 		a.SetTime(now, wall.Add(now.Sub(start)))
-		known, past := a.clock.Bound(now) != fleet.Unsynced, now.Sub(start)
-		if known && past < timeWait {
+		known, past := a.clock.Bound(now) != fleettime.Unsynced, now.Sub(start)
+		if known && past < ledger.TimeWait {
 			t.Fatalf("after %v it guesses, though nairobi may be about to tell", past)
 		}
 		if known {
 			return
 		}
-		if past > timeWait+time.Second {
+		if past > ledger.TimeWait+time.Second {
 			t.Fatalf("after %v it still waits for nairobi", past)
+		}
+	}
+}
+
+// TestAKnownTimeIsNoGuess: a coordinator that knows fleet time from before its start tells that, as soon as every data
+// centre is heard and none knows it, and not its machine's clock.
+func TestAKnownTimeIsNoGuess(t *testing.T) {
+	const known, wall = fleettime.Time(1_622_131_200_000), fleettime.Time(1_622_131_500_000)
+	for _, c := range []struct {
+		time  fleettime.Known
+		after time.Duration
+		want  fleettime.Time
+		guess bool
+	}{
+		{fleettime.Known{Time: known, Bound: time.Millisecond}, keptWait, known.Add(keptWait), false},
+		{fleettime.Known{Time: known, Bound: time.Millisecond, Guess: true}, keptWait, known.Add(keptWait), true},
+		{fleettime.Known{Time: known, Bound: time.Minute}, ledger.TimeWait, wall, true},
+		{fleettime.Known{}, ledger.TimeWait, wall, true},
+	} {
+		a := New(0, Config{Term: wire.Term{N: 1}, Centres: []string{"nairobi"}, Params: wire.DefaultParams(), Time: c.time})
+		now := fleettime.Mono(c.after)
+		if a.SetTime(now-1, wall); a.Time(now-1) != 0 {
+			t.Errorf("%+v: a time is told before silent data centres had a chance to tell theirs", c.time)
+		}
+		a.SetTime(now, wall)
+		if k := a.Known(now); k.Time != c.want || k.Guess != c.guess {
+			t.Errorf("%+v: %+v, want %v, a guess: %v", c.time, k, c.want, c.guess)
 		}
 	}
 }

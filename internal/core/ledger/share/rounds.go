@@ -1,25 +1,24 @@
-package slots
+package share
 
 import (
 	"crypto/sha256"
 	"encoding/binary"
 	"time"
 
-	"vestibule/internal/draw"
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
-	"vestibule/internal/mutant"
-	"vestibule/internal/room"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
 )
 
 // rounds decides who is called in a room whose method is random: rounds follow each other, and in each of them everybody who has
 // waited since before it has the same chance. Nobody hears of a call before the next question, so people are called as they will
 // come: see ahead.
 type rounds struct {
-	recent draw.Rounds // oldest first; made anew with every change, as views keep it
-	share  float64     // of those who take part in the newest round, what has been called
-	came   fleet.Time  // who came during the round before it has been called, once share is 1
+	recent draw.Rounds    // oldest first; made anew with every change, as views keep it
+	share  float64        // of those who take part in the newest round, what has been called
+	came   fleettime.Time // who came during the round before it has been called, once share is 1
 
 	calls  [callSeconds]float64 // how many people were called in each of the last seconds
 	second int64                // the newest of them
@@ -29,26 +28,23 @@ const (
 	// callSeconds is how long it takes at most until who was called asks.
 	callSeconds = int(draw.RoundLength / time.Second)
 
-	// ahead is so many seconds of admissions that people are called early. Half of them are on their way, as their next
+	// People are called so long before they will enter. Half of them are on their way, as their next
 	// question lies anywhere within a round; the others are held at the edges and take each slot as it becomes free.
-	ahead = 20.0
+	ahead = 20 * time.Second
 )
 
-// lot is what the rounds of a room go by, beside those who wait.
-type lot struct {
-	term wire.Term // of who leads
-	room room.ID
+// Lot is what the rounds of a room go by, beside those who wait.
+type Lot struct {
+	Term wire.Term // of who leads
+	Room room.ID
 }
 
 // seed returns what places of the round that begins at start are drawn by. Another leader draws others: what its
 // predecessor had called of a round is not known.
-func (l lot) seed(start fleet.Time) uint64 {
+func (l Lot) seed(start fleettime.Time) uint64 {
 	var in [32]byte
-	for i, n := range []uint64{l.term.N, l.term.Nonce, uint64(l.room), uint64(start)} {
+	for i, n := range []uint64{l.Term.N, l.Term.Nonce, uint64(l.Room), uint64(start)} {
 		binary.BigEndian.PutUint64(in[8*i:], n)
-	}
-	if mutant.On(mutant.RoundsAlike) {
-		clear(in[24:])
 	}
 	sum := sha256.Sum256(in[:])
 	return binary.BigEndian.Uint64(sum[:])
@@ -56,7 +52,7 @@ func (l lot) seed(start fleet.Time) uint64 {
 
 // call calls so many people that those who were called and are not in are want, of whom held are at the edges. whole is who
 // waits, by place, also who was called.
-func (r *rounds) call(ft fleet.Time, l lot, whole line.Histogram, want, held float64) {
+func (r *rounds) call(ft fleettime.Time, l Lot, whole estimate.Histogram, want, held float64) {
 	if n := len(r.recent); n == 0 || r.recent[n-1].Start() < draw.StartOf(ft) {
 		r.begin(ft, l)
 	}
@@ -90,7 +86,7 @@ func (r *rounds) call(ft fleet.Time, l lot, whole line.Histogram, want, held flo
 }
 
 // begin begins the round that is on at ft.
-func (r *rounds) begin(ft fleet.Time, l lot) {
+func (r *rounds) begin(ft fleettime.Time, l Lot) {
 	kept := r.recent[max(0, len(r.recent)+1-draw.MaxRounds):]
 	r.recent = append(append(draw.Rounds(nil), kept...), draw.NewRound(ft, l.seed(draw.StartOf(ft))))
 	r.share, r.came = 0, 0
@@ -118,21 +114,22 @@ func (r *rounds) coming() float64 {
 }
 
 // horizon returns the last place that is called.
-func (r *rounds) horizon() fleet.Time { return r.recent[len(r.recent)-1].Called }
+func (r *rounds) horizon() fleettime.Time { return r.recent[len(r.recent)-1].Called }
 
-// waits returns by when parts of those who wait, and are called by chance, are in.
-func (r *rounds) waits(waiting, joining float64, v *wire.View) line.Waits {
-	mu := max(v.Mu, 1e-9)
-	early := min(waiting, ahead*mu) // called, and not in
-	w, ok := line.Lots(waiting-early, joining, v.Paces, v.Theta)
+// waits returns by when parts of those who take part in a round, and have not been called, are in: called people enter before
+// them. joining is how many people come per second, and fading for how long as many are supposed to.
+func (r *rounds) waits(called, waiting, joining float64, fading time.Duration, paces []estimate.Pace, theta float64) estimate.Waits {
+	called = min(called, waiting)
+	before, ok := estimate.Estimate(called, paces, 0)
 	if !ok {
-		return line.Waits{}
+		return estimate.Waits{}
 	}
-	far := 1 - early/max(waiting, 1)
-	for k, part := range line.WaitParts {
-		// Who is called waits for all that were called before; where everybody is, chance decides among those.
-		lag := early / mu * (far + (1-far)*part)
-		w[k] = min(line.MaxWait, w[k]+time.Duration(lag*float64(time.Second)))
+	w, ok := estimate.Lots(waiting-called, joining, fading, estimate.Later(paces, before), theta)
+	if !ok {
+		return estimate.Waits{}
+	}
+	for k := range w {
+		w[k] = min(estimate.MaxWait, before+w[k])
 	}
 	return w
 }

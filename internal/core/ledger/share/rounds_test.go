@@ -1,37 +1,37 @@
-package slots
+package share
 
 import (
 	"math"
 	"testing"
 	"time"
 
-	"vestibule/internal/draw"
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
-const roundStart = fleet.Time(1622133200_000) // a round begins
+const roundStart = fleettime.Time(1622133200_000) // a round begins
 
 // people returns so many people who joined in the ten seconds from then on.
-func people(n float64, from fleet.Time) line.Histogram {
-	return line.Histogram{{Start: from, Width: 10_000, N: n}}
+func people(n float64, from fleettime.Time) estimate.Histogram {
+	return estimate.Histogram{{Start: from, Width: 10_000, N: n}}
 }
 
 // TestRoundsCallAsManyAsAreWanted: of a long line each round calls as many as are wanted beyond those who were called and are not in,
 // the others are not told apart; and a round goes by a seed of its own.
 func TestRoundsCallAsManyAsAreWanted(t *testing.T) {
 	var r rounds
-	l := lot{term: wire.Term{N: 3, Nonce: 9}, room: 7}
+	l := Lot{Term: wire.Term{N: 3, Nonce: 9}, Room: 7}
 	const waiting, rate = 5000.0, 10.0
 	whole := people(waiting, roundStart-600_000)
 	seeds := map[uint64]bool{}
 	called, held, all := 0.0, 0.0, 0.0
-	for ms := fleet.Time(0); ms < 100_000; ms += 200 { // so many come as leave, and each hears of the call within a round
+	for ms := fleettime.Time(0); ms < 100_000; ms += 200 { // so many come as leave, and each hears of the call within a round
 		before, round := r.share, r.recent
 		r.advance((roundStart + ms).Second())
 		was := r.coming()
-		r.call(roundStart+ms, l, whole, ahead*rate, held)
+		r.call(roundStart+ms, l, whole, ahead.Seconds()*rate, held)
 		if n := len(r.recent); n > draw.MaxRounds || round.Newest() == r.recent.Newest() && r.share < before {
 			t.Fatalf("%d rounds, share %v after %v", n, r.share, before)
 		}
@@ -46,18 +46,18 @@ func TestRoundsCallAsManyAsAreWanted(t *testing.T) {
 		all += (r.coming() - was) / (1 - 0.5/float64(callSeconds))
 		held = max(0, all-r.coming()-rate*float64(ms)/1000) // each slot that becomes free takes one of them
 	}
-	if want := (ahead + 100) * rate / waiting; len(seeds) != 5 || math.Abs(called/want-1) > 0.25 {
+	if want := (ahead.Seconds() + 100) * rate / waiting; len(seeds) != 5 || math.Abs(called/want-1) > 0.25 {
 		t.Errorf("five rounds with %d seeds called %.3f of the line together, want %.3f", len(seeds), called, want)
 	}
-	if other := (lot{term: wire.Term{N: 4, Nonce: 9}, room: 7}); seeds[other.seed(roundStart)] || other.seed(roundStart) == other.seed(roundStart+20_000) {
+	if other := (Lot{Term: wire.Term{N: 4, Nonce: 9}, Room: 7}); seeds[other.seed(roundStart)] || other.seed(roundStart) == other.seed(roundStart+20_000) {
 		t.Error("another leader draws as its predecessor, or every round alike")
 	}
 }
 
 // TestNewcomersAreCalledOnceEverybodyIs: who came during a round is called only when all who take part are, in order.
 func TestNewcomersAreCalledOnceEverybodyIs(t *testing.T) {
-	l := lot{term: wire.Term{N: 1, Nonce: 1}, room: 7}
-	whole := line.Sum(people(100, roundStart-60_000), people(100, roundStart))
+	l := Lot{Term: wire.Term{N: 1, Nonce: 1}, Room: 7}
+	whole := estimate.Sum(people(100, roundStart-60_000), people(100, roundStart))
 	for _, tc := range []struct {
 		want  float64
 		share float64

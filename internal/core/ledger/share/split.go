@@ -1,11 +1,11 @@
-package slots
+package share
 
 import (
 	"cmp"
 	"slices"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
 )
 
 // Split divides n slots in proportion to the weights, whole slots only, by
@@ -109,7 +109,7 @@ func Fill(n int, demand []int, weights []float64) []int {
 // Eligible returns how many of each slice of the line may enter with n slots:
 // the oldest slices first, whole; the first that does not fit gets the rest.
 // Nobody is eligible with n <= 0.
-func Eligible(n int, waiting line.Histogram) []int {
+func Eligible(n int, waiting estimate.Histogram) []int {
 	out := make([]int, len(waiting))
 	for i, s := range waiting {
 		if n <= 0 {
@@ -127,18 +127,18 @@ func Eligible(n int, waiting line.Histogram) []int {
 // waits is divided by share as well. lines[i] is the line as seen in data
 // centre i, shares[i] its share of traffic two minutes ago. The parts sum to
 // max(n, 0).
-func Place(n int, lines []line.Histogram, shares []float64) []int {
+func Place(n int, lines []estimate.Histogram, shares []float64) []int {
 	parts := make([]int, len(lines))
 	if n <= 0 {
 		return parts
 	}
 	// The first n stand in the heads of the lines.
-	heads := make([]line.Histogram, len(lines))
+	heads := make([]estimate.Histogram, len(lines))
 	for d := range lines {
 		heads[d] = lines[d].Head(float64(n) + 1)
 	}
 	lines = heads
-	whole := line.Sum(lines...)
+	whole := estimate.Sum(lines...)
 	fits := 0 // people in slices that fit whole
 	for i, e := range Eligible(n, whole) {
 		s := whole[i]
@@ -188,7 +188,7 @@ func Place(n int, lines []line.Histogram, shares []float64) []int {
 //
 // A line tells of people who may never come again: they left, or ask elsewhere now, and
 // are missed only after a while. Rights that are put before them lie idle meanwhile.
-func PlaceHeld(n int, held [][]fleet.Time, heldN []uint64, lines []line.Histogram, shares []float64) []int {
+func PlaceHeld(n int, held [][]fleettime.Time, heldN []uint64, lines []estimate.Histogram, shares []float64) []int {
 	parts := make([]int, len(lines))
 	for n > 0 {
 		first := -1
@@ -208,7 +208,7 @@ func PlaceHeld(n int, held [][]fleet.Time, heldN []uint64, lines []line.Histogra
 	}
 	more := make([]int, len(lines)) // who is held without being named
 	weights := make([]float64, len(lines))
-	absent := make([]line.Histogram, len(lines))
+	absent := make([]estimate.Histogram, len(lines))
 	for d := range lines {
 		more[d] = max(0, int(heldN[d])-len(held[d]))
 		weights[d] = float64(more[d])

@@ -1,4 +1,4 @@
-package slots
+package share
 
 import (
 	"math"
@@ -8,25 +8,25 @@ import (
 
 	"pgregory.net/rapid"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
 )
 
-func at(clock string) fleet.Time {
+func at(clock string) fleettime.Time {
 	t, err := time.Parse("2006-01-02 15:04:05", "2021-05-27 "+clock)
 	if err != nil {
 		panic(err)
 	}
-	return fleet.TimeOf(t)
+	return fleettime.TimeOf(t)
 }
 
 // minutes builds a line of one-minute buckets.
-func minutes(buckets map[string]float64) line.Histogram {
-	var h line.Histogram
+func minutes(buckets map[string]float64) estimate.Histogram {
+	var h estimate.Histogram
 	for start, n := range buckets {
-		h = append(h, line.Slice{Start: at(start + ":00"), Width: 60_000, N: n})
+		h = append(h, estimate.Slice{Start: at(start + ":00"), Width: 60_000, N: n})
 	}
-	slices.SortFunc(h, func(a, b line.Slice) int { return int(a.Start - b.Start) })
+	slices.SortFunc(h, func(a, b estimate.Slice) int { return int(a.Start - b.Start) })
 	return h
 }
 
@@ -49,11 +49,11 @@ func TestTheNumbersOfTheDesign(t *testing.T) {
 	})
 	t.Run("Dublin and Nairobi merge to 15:54 2, 15:55 50, 15:56 60", func(t *testing.T) {
 		want := minutes(map[string]float64{"15:54": 2, "15:55": 50, "15:56": 60})
-		if got := line.Sum(dublin, nairobi); !slices.Equal(got, want) {
+		if got := estimate.Sum(dublin, nairobi); !slices.Equal(got, want) {
 			t.Error(got)
 		}
 	})
-	whole := line.Sum(dublin, nairobi)
+	whole := estimate.Sum(dublin, nairobi)
 	t.Run("201 active of 200: -1 slots, nobody eligible", func(t *testing.T) {
 		if got := Eligible(200-201, whole); !slices.Equal(got, []int{0, 0, 0}) {
 			t.Error(got)
@@ -63,19 +63,19 @@ func TestTheNumbersOfTheDesign(t *testing.T) {
 		if got := Eligible(200-148, whole); !slices.Equal(got, []int{2, 50, 0}) {
 			t.Error(got)
 		}
-		if got := Place(52, []line.Histogram{nairobi, dublin}, []float64{45, 55}); !slices.Equal(got, []int{32, 20}) {
+		if got := Place(52, []estimate.Histogram{nairobi, dublin}, []float64{45, 55}); !slices.Equal(got, []int{32, 20}) {
 			t.Errorf("placed %v: buckets that fit whole go where the people wait", got)
 		}
 	})
 	t.Run("60 waiting, 20 eligible, shares 0.25 and 0.75: 5 and 15", func(t *testing.T) {
-		lines := []line.Histogram{minutes(map[string]float64{"15:56": 30}), minutes(map[string]float64{"15:56": 30})}
+		lines := []estimate.Histogram{minutes(map[string]float64{"15:56": 30}), minutes(map[string]float64{"15:56": 30})}
 		if got := Place(20, lines, []float64{0.25, 0.75}); !slices.Equal(got, []int{5, 15}) {
 			t.Error(got)
 		}
 	})
 	t.Run("148 active, 30 admitted per minute, end of 15:56: 60 ahead, 2 minutes", func(t *testing.T) {
-		ahead := line.NewDigest(whole).Before(at("15:57:00")) - 52
-		wait, ok := line.Estimate(ahead, []line.Pace{{Mu: 30.0 / 60}}, 0)
+		ahead := estimate.NewDigest(whole).Before(at("15:57:00")) - 52
+		wait, ok := estimate.Estimate(ahead, []estimate.Pace{{Mu: 30.0 / 60}}, 0)
 		if ahead != 60 || wait != 2*time.Minute || !ok {
 			t.Errorf("%v ahead, %v, %v", ahead, wait, ok)
 		}
@@ -163,14 +163,14 @@ func TestPlaceGivesEverySlotOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(-2, 500).Draw(t, "n")
 		k := rapid.IntRange(1, 5).Draw(t, "k")
-		lines := make([]line.Histogram, k)
+		lines := make([]estimate.Histogram, k)
 		shares := make([]float64, k)
 		for d := range lines {
 			shares[d] = rapid.Float64Range(0, 1).Draw(t, "share")
-			start := fleet.Time(0)
+			start := fleettime.Time(0)
 			for range rapid.IntRange(0, 6).Draw(t, "slices") {
-				start += fleet.Time(rapid.Int64Range(0, 5000).Draw(t, "gap"))
-				s := line.Slice{Start: start, Width: rapid.Int64Range(1, 90_000).Draw(t, "width"), N: float64(rapid.IntRange(0, 80).Draw(t, "people"))}
+				start += fleettime.Time(rapid.Int64Range(0, 5000).Draw(t, "gap"))
+				s := estimate.Slice{Start: start, Width: rapid.Int64Range(1, 90_000).Draw(t, "width"), N: float64(rapid.IntRange(0, 80).Draw(t, "people"))}
 				lines[d] = append(lines[d], s)
 				start = s.End()
 			}
@@ -191,24 +191,24 @@ func TestPlaceGivesEverySlotOnce(t *testing.T) {
 // TestPlaceHeldPutsRightsBeforePeopleWhoAreThere tells small cases whose parts can be reckoned
 // by hand: in each the oldest in the line of the second data centre may never come.
 func TestPlaceHeldPutsRightsBeforePeopleWhoAreThere(t *testing.T) {
-	old := line.Histogram{{Start: 0, Width: 1000, N: 10}}
-	young := line.Histogram{{Start: 5000, Width: 1000, N: 4}}
-	at := func(ms ...fleet.Time) []fleet.Time { return ms }
+	old := estimate.Histogram{{Start: 0, Width: 1000, N: 10}}
+	young := estimate.Histogram{{Start: 5000, Width: 1000, N: 4}}
+	at := func(ms ...fleettime.Time) []fleettime.Time { return ms }
 	for _, c := range []struct {
 		name  string
 		n     int
-		held  [][]fleet.Time
+		held  [][]fleettime.Time
 		heldN []uint64
-		lines []line.Histogram
+		lines []estimate.Histogram
 		want  []int
 	}{
-		{"nobody is held", 4, [][]fleet.Time{nil, nil}, []uint64{0, 0}, []line.Histogram{young, old}, []int{0, 4}},
-		{"who is held comes first", 3, [][]fleet.Time{at(5100, 5200, 5300), nil}, []uint64{3, 0}, []line.Histogram{young, old}, []int{3, 0}},
-		{"of those who are held the oldest", 2, [][]fleet.Time{at(5100, 5200), at(100)}, []uint64{2, 1}, []line.Histogram{young, old}, []int{1, 1}},
-		{"the rest goes by the line", 6, [][]fleet.Time{at(5100, 5200), nil}, []uint64{2, 0}, []line.Histogram{young, old}, []int{2, 4}},
-		{"nobody is counted twice", 14, [][]fleet.Time{at(5100, 5200), nil}, []uint64{2, 0}, []line.Histogram{young, old}, []int{4, 10}},
-		{"more are held than are named", 5, [][]fleet.Time{at(5100), nil}, []uint64{4, 0}, []line.Histogram{young, old}, []int{4, 1}},
-		{"nothing to divide", 0, [][]fleet.Time{at(5100), nil}, []uint64{1, 0}, []line.Histogram{young, old}, []int{0, 0}},
+		{"nobody is held", 4, [][]fleettime.Time{nil, nil}, []uint64{0, 0}, []estimate.Histogram{young, old}, []int{0, 4}},
+		{"who is held comes first", 3, [][]fleettime.Time{at(5100, 5200, 5300), nil}, []uint64{3, 0}, []estimate.Histogram{young, old}, []int{3, 0}},
+		{"of those who are held the oldest", 2, [][]fleettime.Time{at(5100, 5200), at(100)}, []uint64{2, 1}, []estimate.Histogram{young, old}, []int{1, 1}},
+		{"the rest goes by the line", 6, [][]fleettime.Time{at(5100, 5200), nil}, []uint64{2, 0}, []estimate.Histogram{young, old}, []int{2, 4}},
+		{"nobody is counted twice", 14, [][]fleettime.Time{at(5100, 5200), nil}, []uint64{2, 0}, []estimate.Histogram{young, old}, []int{4, 10}},
+		{"more are held than are named", 5, [][]fleettime.Time{at(5100), nil}, []uint64{4, 0}, []estimate.Histogram{young, old}, []int{4, 1}},
+		{"nothing to divide", 0, [][]fleettime.Time{at(5100), nil}, []uint64{1, 0}, []estimate.Histogram{young, old}, []int{0, 0}},
 	} {
 		if got := PlaceHeld(c.n, c.held, c.heldN, c.lines, []float64{1, 1}); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
@@ -220,13 +220,13 @@ func TestPlaceHeldGivesEverySlotOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(-2, 300).Draw(t, "n")
 		k := rapid.IntRange(1, 4).Draw(t, "k")
-		lines, shares := make([]line.Histogram, k), make([]float64, k)
-		held, heldN := make([][]fleet.Time, k), make([]uint64, k)
+		lines, shares := make([]estimate.Histogram, k), make([]float64, k)
+		held, heldN := make([][]fleettime.Time, k), make([]uint64, k)
 		for d := range lines {
 			shares[d] = rapid.Float64Range(0, 1).Draw(t, "share")
-			lines[d] = line.Histogram{{Start: 0, Width: 60_000, N: float64(rapid.IntRange(-3, 80).Draw(t, "people"))}}
+			lines[d] = estimate.Histogram{{Start: 0, Width: 60_000, N: float64(rapid.IntRange(-3, 80).Draw(t, "people"))}}
 			for _, at := range rapid.SliceOfN(rapid.Int64Range(0, 70_000), 0, 30).Draw(t, "held") {
-				held[d] = append(held[d], fleet.Time(at))
+				held[d] = append(held[d], fleettime.Time(at))
 			}
 			slices.Sort(held[d])
 			heldN[d] = uint64(rapid.IntRange(0, 60).Draw(t, "heldN"))

@@ -1,29 +1,31 @@
-package slots
+package share
 
 import (
 	"slices"
 	"time"
 
-	"vestibule/internal/fleet"
-	"vestibule/internal/line"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
-// gain decides how far ahead of the free slots people are called to the door.
+// Gain decides how far ahead of the free slots people are called to the door.
 // Too few, and a slot waits for its visitor; too many, and somebody who joined
 // later enters first. The factor grows while slots lie idle and shrinks while
 // they do not.
-type gain struct {
+type Gain struct {
 	factor  float64
-	at      fleet.Mono
-	entered uint64     // admissions as of the last step
-	stalled int        // steps in a row in which slots lay idle and nobody came
-	reached fleet.Time // who joined before it has been called, and stays so
-	rounds  rounds     // where chance decides who is called
+	at      fleettime.Mono
+	entered uint64         // admissions as of the last step
+	stalled int            // steps in a row in which slots lay idle and nobody came
+	reached fleettime.Time // who joined before it has been called, and stays so
+	rounds  rounds         // where chance decides who is called
 }
 
+// ViewGap is the least time between views, unless a queue begins or ends.
+const ViewGap = 200 * time.Millisecond
+
 const (
-	viewGap   = 200 * time.Millisecond // least time between views, unless a queue begins or ends
 	gainStep  = 500 * time.Millisecond
 	gainAhead = 1.0  // seconds of admissions called at factor 1
 	parkAhead = 12.0 // seconds of admissions held at the edges
@@ -32,11 +34,12 @@ const (
 	stall     = 20 // steps in which nobody comes, after which people are called by whole slices of the line
 )
 
-func (c *gain) due(now fleet.Mono) bool { return now.Sub(c.at) >= gainStep }
+// Due reports whether the factor is to be adjusted again.
+func (c *Gain) Due(now fleettime.Mono) bool { return now.Sub(c.at) >= gainStep }
 
 // step adjusts the factor to the idle share of the limit that binds.
-func (c *gain) step(now fleet.Mono, idle float64, admitted uint64) {
-	if !c.due(now) {
+func (c *Gain) step(now fleettime.Mono, idle float64, admitted uint64) {
+	if !c.Due(now) {
 		return
 	}
 	c.at = now
@@ -53,44 +56,51 @@ func (c *gain) step(now fleet.Mono, idle float64, admitted uint64) {
 	}
 }
 
-// flow is what is learned of how people come, enter, stay and give up.
-type flow struct {
+// Flow is what is learned of how people come, enter, stay and give up.
+type Flow struct {
 	samples  [flowSamples]flowSample // ring, one per second
 	n        int                     // samples taken in all
 	person   float64                 // cumulative person-seconds waited
-	last     fleet.Mono
+	last     fleettime.Mono
 	waiting  float64
-	turnover line.Turnover
-	spread   line.Spread
+	lined    fleettime.Mono // since when there has been a line
+	turnover estimate.Turnover
+	spread   estimate.Spread
 
 	// What is foreseen, and of what.
-	foreseen fleet.Mono
-	bounds   line.Limits
-	paces    []line.Pace
-	ranges   line.Ranges
+	foreseen fleettime.Mono
+	bounds   estimate.Limits
+	life     time.Duration
+	changed  fleettime.Time // when one of the two was another one last; 0 where that was not seen
+	paces    []estimate.Pace
+	ranges   estimate.Ranges
 }
 
 // foresee returns how fast people will enter, and between what waits are. It looks
 // again every two seconds, and when a limit has changed.
-func (f *flow) foresee(now fleet.Mono, x line.Limits) ([]line.Pace, line.Ranges) {
-	same := x.Total == f.bounds.Total && x.PerMinute == f.bounds.PerMinute
+func (f *Flow) foresee(now fleettime.Mono, ft fleettime.Time, life time.Duration, x estimate.Limits) ([]estimate.Pace, estimate.Ranges) {
+	same := x.Total == f.bounds.Total && x.PerMinute == f.bounds.PerMinute && life == f.life
+	if !same && f.life != 0 {
+		f.changed = ft
+	}
+	f.life = life
 	if !same || f.paces == nil || now.Sub(f.foreseen) >= foreseeEvery {
 		f.foreseen, f.bounds = now, x
 		f.paces, f.ranges = f.turnover.Paces(x), f.spread.Ranges(f.turnover.Doubt(x))
 	}
-	return line.Later(f.paces, now.Sub(f.foreseen)), f.ranges
+	return estimate.Later(f.paces, now.Sub(f.foreseen)), f.ranges
 }
 
-// tally is how things stand in a room, or under isolation in a data centre.
-type tally struct {
-	life                      time.Duration // of a ticket
-	active                    uint64
-	admitted, joined, entered uint64 // cumulative
-	outcomes                  line.Outcomes
+// Tally is how things stand in a room, or under isolation in a data centre.
+type Tally struct {
+	Life                      time.Duration // of a ticket
+	Active                    uint64
+	Admitted, Joined, Entered uint64 // cumulative
+	Outcomes                  estimate.Outcomes
 }
 
 type flowSample struct {
-	at                        fleet.Mono
+	at                        fleettime.Mono
 	admitted, joined, entered uint64
 	waiting, person           float64
 }
@@ -110,25 +120,27 @@ const (
 	priorWeight = 600.0
 )
 
-// sample notes the present.
-func (f *flow) sample(now fleet.Mono, t *tally, waiting float64) {
-	f.turnover.Observe(now, t.life, float64(t.active), float64(t.admitted))
-	f.spread.Take(t.outcomes)
+// Sample notes the present.
+func (f *Flow) Sample(now fleettime.Mono, t *Tally, waiting float64) {
+	f.turnover.Observe(now, t.Life, float64(t.Active), float64(t.Admitted))
+	f.spread.Take(t.Outcomes)
 	if f.n > 0 {
 		f.person += f.waiting * now.Sub(f.last).Seconds()
 	}
-	f.last, f.waiting = now, waiting
+	if f.last, f.waiting = now, waiting; waiting < 1 {
+		f.lined = now
+	}
 	if f.n > 0 && now.Sub(f.newest().at) < time.Second {
 		return
 	}
-	f.samples[f.n%flowSamples] = flowSample{now, t.admitted, t.joined, t.entered, waiting, f.person}
+	f.samples[f.n%flowSamples] = flowSample{now, t.Admitted, t.Joined, t.Entered, waiting, f.person}
 	f.n++
 }
 
-func (f *flow) newest() *flowSample { return &f.samples[(f.n-1)%flowSamples] }
+func (f *Flow) newest() *flowSample { return &f.samples[(f.n-1)%flowSamples] }
 
 // since returns the newest sample that is at least d old, or the oldest kept.
-func (f *flow) since(now fleet.Mono, d time.Duration) *flowSample {
+func (f *Flow) since(now fleettime.Mono, d time.Duration) *flowSample {
 	for i := 1; i < min(f.n, flowSamples); i++ {
 		if s := &f.samples[(f.n-1-i)%flowSamples]; now.Sub(s.at) >= d {
 			return s
@@ -139,7 +151,7 @@ func (f *flow) since(now fleet.Mono, d time.Duration) *flowSample {
 
 // mu returns the admissions per second: the mean of the last minute's and the
 // last five minutes'.
-func (f *flow) mu(now fleet.Mono, admitted uint64) float64 {
+func (f *Flow) mu(now fleettime.Mono, admitted uint64) float64 {
 	if f.n == 0 {
 		return 0
 	}
@@ -154,46 +166,52 @@ func (f *flow) mu(now fleet.Mono, admitted uint64) float64 {
 	return (rate(time.Minute) + rate(flowSpan)) / 2
 }
 
-// joining returns how many people per second began to wait in the last minute.
-func (f *flow) joining(now fleet.Mono, joined uint64) float64 {
+// joining returns how many people per second began to wait in the last minute, and for how long as many are supposed to
+// do so: as many are supposed to come as came in the last five minutes, and for as long as there has been a line.
+func (f *Flow) joining(now fleettime.Mono, joined uint64) (perSecond float64, fading time.Duration) {
 	if f.n == 0 {
-		return 0
+		return 0, 0
 	}
-	s := f.since(now, time.Minute)
-	return float64(joined-s.joined) / max(1, now.Sub(s.at).Seconds())
+	s, long := f.since(now, time.Minute), f.since(now, flowSpan)
+	perSecond = float64(joined-s.joined) / max(1, now.Sub(s.at).Seconds())
+	if perSecond > 0 {
+		fading = max(now.Sub(f.lined), time.Duration(float64(joined-long.joined)/perSecond*float64(time.Second)))
+	}
+	return perSecond, fading
 }
 
 // theta returns the share of those who wait that gives up per second: those who
 // were missed over the person-seconds of the time in which they gave up.
-func (f *flow) theta(now fleet.Mono, t *tally, waiting float64) float64 {
+func (f *Flow) theta(now fleettime.Mono, t *Tally, waiting float64) float64 {
 	if f.n == 0 {
 		return priorHazard
 	}
 	s := f.since(now, flowSpan)
-	gone := float64(t.joined-s.joined) - float64(t.entered-s.entered) - (waiting - s.waiting)
+	gone := float64(t.Joined-s.joined) - float64(t.Entered-s.entered) - (waiting - s.waiting)
 	person := f.since(now, missedAfter).person - f.since(now, flowSpan+missedAfter).person
 	return (max(0, gone) + priorWeight*priorHazard) / (person + priorWeight)
 }
 
-// prospect is what a view is made of: the room, or under isolation the data
+// Prospect is what a view is made of: the room, or under isolation the data
 // centre, at one moment.
-type prospect struct {
-	flow         *flow
-	gain         *gain
-	lines        []line.Histogram // who waits, of each child
-	absent       []line.Histogram // who waits where nothing is heard now: they are told of, and not called
-	supply, rate int64            // idle rights of T and of R
-	total, limit int64            // of which so many exist
-	pending      []line.Histogram // who is expected to return for the first time, of each child
-	heldJoined   []fleet.Time     // join times of people held at the edges, ascending
-	wanted       float64          // rights that newcomers want by the next report
-	debt         bool             // more is lent than a lowered limit allows: nobody may enter
-	shut         bool             // an operator lets nobody in: as a debt,
-	called       fleet.Time       // but who joined before it enters by a pass
-	random       bool             // chance decides who is called, by rounds
-	lot          lot              // of which
-	held         float64          // people at the edges who were called
-	tally        tally
+type Prospect struct {
+	Flow         *Flow
+	Gain         *Gain
+	Lines        []estimate.Histogram // who waits, of each child
+	Absent       []estimate.Histogram // who waits where nothing is heard now: they are told of, and not called
+	Supply, Rate int64                // idle rights of T and of R
+	Total, Limit int64                // of which so many exist
+	Pending      []estimate.Histogram // who is expected to return for the first time, of each child
+	HeldJoined   []fleettime.Time     // join times of people held at the edges, ascending
+	Wanted       float64              // rights that newcomers want by the next report
+	Debt         bool                 // more is lent than a lowered limit allows: nobody may enter
+	Shut         bool                 // an operator lets nobody in: as a debt,
+	Called       fleettime.Time       // but who joined before it enters by a pass
+	Random       bool                 // chance decides who is called, by rounds
+	Lot          Lot                  // of which
+	Held         float64              // people at the edges who were called
+	Tally        Tally
+	Own          bool // Total and Limit are what is lent to the data centre
 }
 
 // rush is how many people may be expected who have not returned yet, as a part of T,
@@ -201,10 +219,10 @@ type prospect struct {
 // those of a rush: what they can do to the estimate is bounded by this.
 const rush = 1.0
 
-// people returns how many wait.
-func (x *prospect) people() float64 {
+// People returns how many wait.
+func (x *Prospect) People() float64 {
 	n := 0.0
-	for _, h := range x.lines {
+	for _, h := range x.Lines {
 		n += h.Total()
 	}
 	return n
@@ -212,64 +230,74 @@ func (x *prospect) people() float64 {
 
 // expect adds to the line who has joined of late and is yet to return, and tells
 // how many people join per second.
-func (x *prospect) expect(ft fleet.Time, h line.Histogram, waiting float64) (all line.Histogram, joining float64) {
-	pending := line.Sum(x.pending...).Clamp()
-	if n, most := pending.Total(), waiting+float64(x.total)*rush; n > most {
+func (x *Prospect) expect(ft fleettime.Time, h estimate.Histogram, waiting float64) (all estimate.Histogram, joining float64) {
+	pending := estimate.Sum(x.Pending...).Clamp()
+	if n, most := pending.Total(), waiting+float64(x.Total)*rush; n > most {
 		pending = slices.Clone(pending)
 		for i := range pending {
 			pending[i].N *= most / n
 		}
 	}
-	all = line.Sum(h, pending)
+	all = estimate.Sum(h, pending)
 	const lag, span = 750, 2000 // ms: what is newer than reports are is not known; of what is known, the newest
 	return all, (all.Before(ft-lag) - all.Before(ft-lag-span)) * 1000 / span
 }
 
-// open reports whether everybody may enter, where so many people wait.
-func (x *prospect) open(waiting float64) bool {
-	return !x.debt && (waiting < 0.5 || float64(min(x.supply, x.rate)) >= waiting+x.wanted)
+// Open reports whether everybody may enter, where so many people wait.
+func (x *Prospect) Open(waiting float64) bool {
+	return !x.Debt && (waiting < 0.5 || float64(min(x.Supply, x.Rate)) >= waiting+x.Wanted)
 }
 
-// view tells how many slots there are, and up to which join time people may
+// View tells how many slots there are, and up to which join time people may
 // enter and be held for their turn.
-func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
+func (x *Prospect) View(now fleettime.Mono, ft fleettime.Time) *wire.View {
 	// The horizon follows the limit that binds: slots of the other are no use.
-	avail := min(x.supply, x.rate)
-	waiting := x.people()
-	here := line.Sum(x.lines...)
+	avail := min(x.Supply, x.Rate)
+	waiting := x.People()
+	here := estimate.Sum(x.Lines...)
 	whole := here.Compact(wire.MaxSlices)
-	all := line.Sum(append(x.absent, here)...)
+	all := estimate.Sum(append(x.Absent, here)...)
 	known := all.Total()
 	all, joining := x.expect(ft, all, known)
-	x.flow.sample(now, &x.tally, known)
+	x.Flow.Sample(now, &x.Tally, known)
 	v := &wire.View{
-		At: ft, Horizon: line.Open, Park: line.Open,
-		Slots: avail, Active: x.tally.active,
-		Mu:    x.flow.mu(now, x.tally.admitted),
-		Theta: x.flow.theta(now, &x.tally, known),
-		Line:  line.NewDigest(all.Compact(wire.MaxSlices)), Joining: joining,
+		At: ft, Horizon: estimate.Open, Park: estimate.Open,
+		Slots: avail, Active: x.Tally.Active,
+		Mu:    x.Flow.mu(now, x.Tally.Admitted),
+		Theta: x.Flow.theta(now, &x.Tally, known),
+		Line:  estimate.NewDigest(all.Compact(wire.MaxSlices)), Joining: joining,
 	}
-	if v.Line.Total() >= 0.5 || x.debt {
-		v.Paces, v.Ranges = x.flow.foresee(now, line.Limits{Total: float64(x.total), PerMinute: float64(x.limit), Free: float64(max(0, avail))})
+	if v.Line.Total() >= 0.5 || x.Debt {
+		v.Paces, v.Ranges = x.Flow.foresee(now, ft, x.Tally.Life, estimate.Limits{Total: float64(x.Total), PerMinute: float64(x.Limit), Free: float64(max(0, avail))})
 	}
-	if r := &x.gain.rounds; x.random {
-		if !x.debt && !x.open(waiting) {
-			r.call(ft, x.lot, here, float64(max(0, avail))+ahead*v.Mu, x.held)
+	if !x.Own {
+		v.Changed = x.Flow.changed
+	}
+	if r := &x.Gain.rounds; x.Random {
+		if !x.Debt && !x.Open(waiting) {
+			r.call(ft, x.Lot, here, float64(max(0, avail))+estimate.Entered(v.Paces, wire.RateWindow)*ahead.Seconds()/wire.RateWindow.Seconds(), x.Held)
 		}
 		v.Rounds = r.recent
 		if v.Paces != nil {
-			v.Waits = r.waits(v.Line.Total(), x.flow.joining(now, x.tally.joined), v)
+			joining, fading := x.Flow.joining(now, x.Tally.Joined)
+			paces := v.Paces
+			if x.Flow.turnover.Doubt(x.Flow.bounds).ByRate {
+				// The rights of R come back in the bursts in which they were used. Who was called asks at any moment of a
+				// round, and evens them out.
+				paces = []estimate.Pace{{Mu: estimate.Entered(paces, wire.RateWindow) / wire.RateWindow.Seconds()}}
+			}
+			v.Waits = r.waits(x.Held+r.coming(), v.Line.Total(), joining, fading, paces, v.Theta)
 		}
 	} else {
-		x.gain.rounds = rounds{}
+		x.Gain.rounds = rounds{}
 	}
-	if x.debt {
+	if x.Debt {
 		// Whoever was called would take each right that becomes free before it
 		// can go back, and the limit would stay as it was for ever.
-		x.gain.step(now, 0, x.tally.admitted)
-		v.Horizon, v.Called = 0, x.called
+		x.Gain.step(now, 0, x.Tally.Admitted)
+		v.Horizon, v.Called = 0, x.Called
 		hold := parkAhead*v.Mu + 1
-		if x.shut {
+		if x.Shut {
 			hold = max(hold, shutAhead)
 		}
 		if hold < waiting {
@@ -277,15 +305,15 @@ func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
 		}
 		return v
 	}
-	if x.open(waiting) {
-		x.gain.step(now, 0, x.tally.admitted)
-		x.gain.reached = 0
+	if x.Open(waiting) {
+		x.Gain.step(now, 0, x.Tally.Admitted)
+		x.Gain.reached = 0
 		return v
 	}
-	idle := min(part(x.supply, x.total), part(x.rate, x.limit))
-	x.gain.step(now, idle, x.tally.admitted)
-	if x.random {
-		v.Horizon = x.gain.rounds.horizon()
+	idle := min(part(x.Supply, x.Total), part(x.Rate, x.Limit))
+	x.Gain.step(now, idle, x.Tally.Admitted)
+	if x.Random {
+		v.Horizon = x.Gain.rounds.horizon()
 		v.Park = v.Horizon
 		return v
 	}
@@ -293,22 +321,22 @@ func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
 	// called by the place of people who are there, held at an edge: whoever
 	// stands in front of them without being there is passed, and goes first on
 	// coming back. Where too few are there, the line itself tells how far to call.
-	called := float64(avail) + x.gain.factor*gainAhead*v.Mu
-	if n := int(called + 0.5); n < len(x.heldJoined) {
-		v.Horizon = x.heldJoined[n]
+	called := float64(avail) + x.Gain.factor*gainAhead*v.Mu
+	if n := int(called + 0.5); n < len(x.HeldJoined) {
+		v.Horizon = x.HeldJoined[n]
 	} else {
 		v.Horizon = whole.At(called)
-		if n := len(x.heldJoined); n > 0 {
-			v.Horizon = max(v.Horizon, x.heldJoined[n-1])
+		if n := len(x.HeldJoined); n > 0 {
+			v.Horizon = max(v.Horizon, x.HeldJoined[n-1])
 		}
 	}
-	if x.gain.stalled >= stall {
+	if x.Gain.stalled >= stall {
 		// Nobody comes. Where in a slice its people joined is not known: when a
 		// crowd came in one instant, the place between them that is called by
 		// number may have nobody before it.
-		x.gain.reached = max(x.gain.reached, sliceEnd(whole, v.Horizon))
+		x.Gain.reached = max(x.Gain.reached, sliceEnd(whole, v.Horizon))
 	}
-	v.Horizon = max(v.Horizon, x.gain.reached)
+	v.Horizon = max(v.Horizon, x.Gain.reached)
 	hold := max(whole.Before(v.Horizon), called) + parkAhead*v.Mu + 1
 	if hold < waiting {
 		v.Park = whole.At(hold)
@@ -317,7 +345,7 @@ func (x *prospect) view(now fleet.Mono, ft fleet.Time) *wire.View {
 }
 
 // sliceEnd returns the end of the slice of h that t lies in or before.
-func sliceEnd(h line.Histogram, t fleet.Time) fleet.Time {
+func sliceEnd(h estimate.Histogram, t fleettime.Time) fleettime.Time {
 	for _, s := range h {
 		if t < s.End() {
 			return s.End()
@@ -328,12 +356,12 @@ func sliceEnd(h line.Histogram, t fleet.Time) fleet.Time {
 
 func part(n, of int64) float64 { return float64(max(n, 0)) / float64(max(of, 1)) }
 
-// sameView reports whether two views tell visitors and edges the same.
-func sameView(a, b *wire.View) bool {
-	if a.Horizon != b.Horizon || a.Called != b.Called || a.Park != b.Park || a.Slots != b.Slots || a.Active != b.Active {
+// SameView reports whether two views tell visitors and edges the same.
+func SameView(a, b *wire.View) bool {
+	if a.Since != b.Since || a.Changed != b.Changed || a.Horizon != b.Horizon || a.Called != b.Called || a.Park != b.Park || a.Slots != b.Slots || a.Active != b.Active {
 		return false
 	}
-	paces := line.Later(a.Paces, b.At.Sub(a.At))
+	paces := estimate.Later(a.Paces, b.At.Sub(a.At))
 	if !alike(a.Mu, b.Mu) || !alike(a.Theta, b.Theta) || !alike(a.Joining, b.Joining) || len(paces) != len(b.Paces) {
 		return false
 	}
@@ -361,23 +389,23 @@ func alike(a, b float64) bool {
 	return d*d <= 1e-4*(a*a+b*b)
 }
 
-// mergeTimes returns the first join times of several lists, each ascending, at
+// MergeTimes returns the first join times of several lists, each ascending, at
 // most so many. What it returns is not to be changed.
-func mergeTimes(lists [][]fleet.Time, most int) []fleet.Time {
+func MergeTimes(lists [][]fleettime.Time, most int) []fleettime.Time {
 	switch len(lists) {
 	case 0:
 		return nil
 	case 1:
 		return lists[0][:min(len(lists[0]), most)]
 	}
-	a, b := mergeTimes(lists[:len(lists)/2], most), mergeTimes(lists[len(lists)/2:], most)
+	a, b := MergeTimes(lists[:len(lists)/2], most), MergeTimes(lists[len(lists)/2:], most)
 	switch {
 	case len(a) == 0:
 		return b
 	case len(b) == 0:
 		return a
 	}
-	out := make([]fleet.Time, 0, min(len(a)+len(b), most))
+	out := make([]fleettime.Time, 0, min(len(a)+len(b), most))
 	for len(out) < cap(out) {
 		if len(b) == 0 || (len(a) > 0 && a[0] <= b[0]) {
 			out, a = append(out, a[0]), a[1:]

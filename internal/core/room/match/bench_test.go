@@ -1,25 +1,27 @@
-package room
+package match_test
 
 import (
 	"fmt"
 	"testing"
+
+	"vestibule/internal/core/room"
 )
 
 var sink int
 
 func BenchmarkMatch(b *testing.B) {
-	hosts, onHost := Document{}, Document{}
+	hosts, onHost := room.Document{}, room.Document{}
 	for i := range 1000 {
 		name := fmt.Sprintf("room-%03d", i)
 		hosts.Rooms = append(hosts.Rooms, valid(name, fmt.Sprintf("shop-%03d.example.com", i), "/sale"))
 		onHost.Rooms = append(onHost.Rooms, valid(name, "shop.example.com", fmt.Sprintf("/events/concert-%03d", i)))
 	}
-	mixed := Document{Rooms: append([]Settings(nil), onHost.Rooms...)}
+	mixed := room.Document{Rooms: append([]room.Settings(nil), onHost.Rooms...)}
 	mixed.Rooms[0].Path = "/Events/Opening"
 
 	for _, c := range []struct {
 		name string
-		doc  Document
+		doc  room.Document
 		host string
 		path string
 	}{
@@ -63,12 +65,12 @@ func worst() string {
 }
 
 func BenchmarkNewSet(b *testing.B) {
-	doc := Document{}
-	for i := range MaxRooms {
+	doc := room.Document{}
+	for i := range room.MaxRooms {
 		doc.Rooms = append(doc.Rooms, valid(fmt.Sprintf("room-%d", i), fmt.Sprintf("shop-%d.example.com", i%500), fmt.Sprintf("/sale-%d", i)))
 	}
 	for b.Loop() {
-		if _, err := NewSet(doc, 1); err != nil {
+		if _, err := room.NewSet(doc, 1); err != nil {
 			b.Fatal(err)
 		}
 	}

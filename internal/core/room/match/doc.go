@@ -1,10 +1,5 @@
-// Package room holds what an operator says about waiting rooms and tells, for
-// one request, which of them stand in front of it.
-//
-// A [Document] (rooms, and the hosts they stand on) becomes an immutable [Set]
-// by [NewSet], which reports every fault at once. [Set.Match] is the hot path:
-// it takes the host and the path of a request as they stood in the request and
-// answers which rooms gate it.
+// Package match finds which rooms stand in front of a request, by its host and by every
+// reading of its path. A [Table] is the hot path; [CanonicalHost], [Readings] and [Fold] are its parts.
 //
 // # How a path is matched
 //
@@ -18,7 +13,7 @@
 // is nearly always one room or none, since an ordinary path has one reading; a
 // byte table tells so in a few dozen nanoseconds. A path with more readings
 // than the bound, or one that cannot be read, is gated by every room of its
-// host. The bytes of a request are never rewritten: Match only decides.
+// host. The bytes of a request are never rewritten: Find only decides.
 //
 // # The knob
 //
@@ -34,4 +29,4 @@
 // additional_routes, or an ASCII path.
 //
 // The package is pure: it reads no clock, opens nothing and logs nothing.
-package room
+package match

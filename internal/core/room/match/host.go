@@ -1,9 +1,8 @@
-package room
+package match
 
 import (
 	"net/netip"
 	"strings"
-	"unicode/utf8"
 )
 
 // maxHost is the longest name that DNS can carry, in text.
@@ -20,23 +19,23 @@ const maxHost = 253
 func CanonicalHost(raw string) (host string, ok bool) {
 	if strings.HasPrefix(raw, "[") {
 		end := strings.IndexByte(raw, ']')
-		if end < 0 || !validPort(raw[end+1:]) {
+		if end < 0 || !ValidPort(raw[end+1:]) {
 			return "", false
 		}
-		return canonicalIPv6(raw[1:end])
+		return CanonicalIPv6(raw[1:end])
 	}
 	if i := strings.IndexByte(raw, ':'); i >= 0 {
-		if !validPort(raw[i:]) {
+		if !ValidPort(raw[i:]) {
 			return "", false
 		}
 		raw = raw[:i]
 	}
-	return canonicalName(raw)
+	return CanonicalName(raw)
 }
 
-// validPort tells whether s is empty, or a colon and up to five digits. The
+// ValidPort tells whether s is empty, or a colon and up to five digits. The
 // empty port is allowed by RFC 3986 and sent by some clients.
-func validPort(s string) bool {
+func ValidPort(s string) bool {
 	if s == "" {
 		return true
 	}
@@ -51,14 +50,14 @@ func validPort(s string) bool {
 	return true
 }
 
-// canonicalName is CanonicalHost for a DNS name or an IPv4 address without port.
-func canonicalName(name string) (string, bool) {
+// CanonicalName is CanonicalHost for a DNS name or an IPv4 address without port.
+func CanonicalName(name string) (string, bool) {
 	name = strings.TrimSuffix(name, ".")
-	upper, ok := checkName(name, false)
+	upper, ok := CheckName(name, false)
 	if !ok {
 		return "", false
 	}
-	if numericName(name) {
+	if IsNumericName(name) {
 		// The resolvers of many systems read "127.1" and "0x7f000001" as
 		// addresses; only the one plain spelling may name a room.
 		if a, err := netip.ParseAddr(name); err != nil || !a.Is4() {
@@ -71,9 +70,9 @@ func canonicalName(name string) (string, bool) {
 	return name, true
 }
 
-// checkName tells whether name follows the rules of DNS host names (RFC 1123),
+// CheckName reports whether name follows the rules of DNS host names (RFC 1123),
 // and whether it has upper-case letters.
-func checkName(name string, underscore bool) (upper, ok bool) {
+func CheckName(name string, underscore bool) (upper, ok bool) {
 	if name == "" || len(name) > maxHost {
 		return false, false
 	}
@@ -104,10 +103,10 @@ func checkName(name string, underscore bool) (upper, ok bool) {
 	return upper, label > 0 && name[len(name)-1] != '-'
 }
 
-// numericName tells whether name ends in a label that some resolver takes for
+// IsNumericName tells whether name ends in a label that some resolver takes for
 // a part of an IPv4 address, by the rule of the WHATWG URL standard: a number
 // in decimal or after "0x". Such a name is an IPv4 address or nothing.
-func numericName(name string) bool {
+func IsNumericName(name string) bool {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	if last == "" {
 		return false
@@ -124,8 +123,8 @@ func numericName(name string) bool {
 	return true
 }
 
-// canonicalIPv6 returns the text of RFC 5952 for an IPv6 address without zone.
-func canonicalIPv6(s string) (string, bool) {
+// CanonicalIPv6 returns the text of RFC 5952 for an IPv6 address without zone.
+func CanonicalIPv6(s string) (string, bool) {
 	a, err := netip.ParseAddr(s)
 	if err != nil || !a.Is6() || a.Zone() != "" {
 		return "", false
@@ -136,49 +135,4 @@ func canonicalIPv6(s string) (string, bool) {
 		return s, true
 	}
 	return string(text), true
-}
-
-// spellHost returns the canonical spelling of a host in an operator's
-// document, or h as it is when it is not valid. Unlike in a header, an IPv6
-// address may stand without brackets, since there can be no port.
-func spellHost(h string) string {
-	if strings.Count(h, ":") > 1 {
-		bare := strings.TrimSuffix(strings.TrimPrefix(h, "["), "]")
-		if len(bare) == len(h) || len(bare) == len(h)-2 {
-			if c, ok := canonicalIPv6(bare); ok {
-				return c
-			}
-		}
-		return h
-	}
-	if c, ok := canonicalName(h); ok {
-		return c
-	}
-	return h
-}
-
-// checkHost returns the rule that the host of a document breaks, "" when it is
-// valid. It expects the spelling of spellHost.
-func checkHost(h string) string {
-	if h == "" {
-		return "is required"
-	}
-	if _, ok := canonicalIPv6(h); ok {
-		return ""
-	}
-	if _, ok := canonicalName(h); ok {
-		return ""
-	}
-	rule := "must be a DNS name (letters, digits, hyphens; at most 253 bytes) or an IP address"
-	switch i := strings.IndexByte(h, ':'); {
-	case strings.Contains(h, "://"):
-		rule = "must be a bare name, without a scheme"
-	case strings.Contains(h, "*"):
-		rule = "must be one host: wildcards are not supported"
-	case strings.ContainsFunc(h, func(r rune) bool { return r >= utf8.RuneSelf }):
-		rule = "must be in ASCII: write an international name in its xn-- form"
-	case i >= 0 && validPort(h[i:]):
-		rule = "must not have a port: a room covers its host on every port"
-	}
-	return rule + got(h)
 }

@@ -1,4 +1,4 @@
-package room
+package match_test
 
 import (
 	"fmt"
@@ -7,18 +7,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/match"
 )
 
-func mustSet(t testing.TB, doc Document) *Set {
+func mustSet(t rapid.TB, doc room.Document) *room.Set {
 	t.Helper()
-	s, err := NewSet(doc, 1)
+	s, err := room.NewSet(doc, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-func names(m *Match) (all []string) {
+func names(m *room.Match) (all []string) {
 	for _, r := range m.Rooms() {
 		all = append(all, r.Name)
 	}
@@ -29,9 +32,9 @@ func TestMatch(t *testing.T) {
 	other := valid("annex", "shop.test", "/annex")
 	other.Origin = "http://10.0.0.6"
 	mobile := valid("mobile", "m.test", "/")
-	mobile.AdditionalRoutes = []Route{{Host: "shop.test", Path: "/m/"}}
-	s := mustSet(t, Document{
-		Rooms: []Settings{
+	mobile.AdditionalRoutes = []room.Route{{Host: "shop.test", Path: "/m/"}}
+	s := mustSet(t, room.Document{
+		Rooms: []room.Settings{
 			valid("sale", "shop.test", "/sale"),
 			valid("vip", "Shop.Test.", "/sale/vip"),
 			valid("upper", "shop.test", "/Sale/Box"),
@@ -48,7 +51,7 @@ func TestMatch(t *testing.T) {
 			valid("four", "many.test", "/4"),
 			valid("five", "many.test", "/5"),
 		},
-		Hosts: []Host{
+		Hosts: []room.Host{
 			{Name: "shop.test", Origin: "http://Pass.test:80/"},
 			{Name: "static.test", Origin: "https://static.internal"},
 		},
@@ -112,8 +115,8 @@ func TestMatch(t *testing.T) {
 // TestMatchOrder has a room that gates by two of its paths: the longer counts.
 func TestMatchOrder(t *testing.T) {
 	a := valid("a", "x.test", "/b")
-	a.AdditionalRoutes = []Route{{"x.test", "/longest"}}
-	s := mustSet(t, Document{Rooms: []Settings{a, valid("b", "x.test", "/mid"), valid("c", "x.test", "/c")}})
+	a.AdditionalRoutes = []room.Route{{Host: "x.test", Path: "/longest"}}
+	s := mustSet(t, room.Document{Rooms: []room.Settings{a, valid("b", "x.test", "/mid"), valid("c", "x.test", "/c")}})
 	m := s.Match("x.test", "/c/../b/%2e%2e/mid/%252e%252e/longest")
 	if got := names(&m); !slices.Equal(got, []string{"c", "a", "b"}) {
 		t.Errorf("gated by %v", got)
@@ -123,7 +126,7 @@ func TestMatchOrder(t *testing.T) {
 // TestMatchEndsAtSegments has no longer path in the set than the one that the
 // request only begins with.
 func TestMatchEndsAtSegments(t *testing.T) {
-	s := mustSet(t, Document{Rooms: []Settings{valid("sale", "x.test", "/sale")}})
+	s := mustSet(t, room.Document{Rooms: []room.Settings{valid("sale", "x.test", "/sale")}})
 	for path, want := range map[string]int{
 		"/sales": 0, "/SALES": 0, "/SALE": 1, "/SALE/": 1, "/SALE/X": 1, "/sal": 0, "/SAL": 0, "/": 0, "/%73ales": 0, "/x/../SALES": 0,
 	} {
@@ -134,30 +137,30 @@ func TestMatchEndsAtSegments(t *testing.T) {
 }
 
 func TestMatchOfEmptySets(t *testing.T) {
-	for _, s := range []*Set{nil, {}, mustSet(t, Document{})} {
-		if m := s.Match("shop.test", "/"); m != (Match{}) || m.Rooms() == nil && m.n != 0 {
+	for _, s := range []*room.Set{nil, {}, mustSet(t, room.Document{})} {
+		if m := s.Match("shop.test", "/"); m != (room.Match{}) || m.Rooms() == nil && len(m.Rooms()) != 0 {
 			t.Errorf("Match = %+v", m)
 		}
 	}
 }
 
 // randomDoc draws a valid document of rooms that are near each other.
-func randomDoc() *rapid.Generator[Document] {
+func randomDoc() *rapid.Generator[room.Document] {
 	segment := rapid.SampledFrom([]string{"sale", "Sale", "SALE", "vip", "a", "b", "é", "É", "my sale", "k", "a.test", "s%61le"})
 	host := rapid.SampledFrom([]string{"a.test", "B.test", "c.test"})
-	return rapid.Custom(func(t *rapid.T) Document {
-		var doc Document
+	return rapid.Custom(func(t *rapid.T) room.Document {
+		var doc room.Document
 		for _, h := range []string{"a.test", "b.test", "c.test"} {
 			if rapid.Bool().Draw(t, "pass") {
-				doc.Hosts = append(doc.Hosts, Host{h, "http://pass." + h})
+				doc.Hosts = append(doc.Hosts, room.Host{Name: h, Origin: "http://pass." + h})
 			}
 		}
-		route := func() Route {
+		route := func() room.Route {
 			path := ""
 			for _, seg := range rapid.SliceOfN(segment, 0, 3).Draw(t, "segments") {
 				path += "/" + seg
 			}
-			return Route{host.Draw(t, "host"), path}
+			return room.Route{Host: host.Draw(t, "host"), Path: path}
 		}
 		for i := range rapid.IntRange(0, 8).Draw(t, "rooms") {
 			r := route()
@@ -175,11 +178,11 @@ func randomDoc() *rapid.Generator[Document] {
 	})
 }
 
-func checkLikeTwin(t rapid.TB, s *Set, doc Document, host, path string) {
+func checkLikeTwin(t rapid.TB, s *room.Set, doc room.Document, host, path string) {
 	m := s.Match(host, path)
-	want := twinMatchOf(doc, host, path)
+	want := twinMatchOf(t, doc, host, path)
 	got := twinMatch{Known: m.Known, Refuse: m.Refuse, Origin: m.Origin, Rooms: names(&m)}
-	if want.Refuse && len(want.Rooms) > maxGates {
+	if want.Refuse && len(want.Rooms) > match.Most {
 		got.Rooms, want.Rooms = nil, nil // which four are kept is not promised
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -191,7 +194,7 @@ func TestMatchLikeTwin(t *testing.T) {
 	hosts := rapid.SampledFrom([]string{"a.test", "b.test", "c.test", "A.test:80", "d.test", "b.test."})
 	rapid.Check(t, func(t *rapid.T) {
 		doc := randomDoc().Draw(t, "doc")
-		s, err := NewSet(doc, 1)
+		s, err := room.NewSet(doc, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -238,4 +241,42 @@ func TestMatchDoesNotAllocate(t *testing.T) {
 			t.Errorf("Match(%q, %q) allocates %v times", c[0], c[1], n)
 		}
 	}
+}
+
+// TestRoomPathsArePlain: a path that a room may have has one reading once it
+// is decoded, so the room covers what it says and nothing else is meant.
+func TestRoomPathsArePlain(t *testing.T) {
+	accepted := 0
+	rapid.Check(t, func(t *rapid.T) {
+		path := nastyPath().Draw(t, "path")
+		key, rule := match.Key(path)
+		if rule != "" {
+			return
+		}
+		accepted++
+		if all := twinReadings(key); len(all) != 1 {
+			t.Fatalf("the path %q is held as %q, which has the readings %v", path, key, all)
+		}
+		if again, rule := match.Key(key); rule != "" || again != key {
+			t.Fatalf("the path %q is held as %q, which is held as %q (%s)", path, key, again, rule)
+		}
+	})
+	if accepted == 0 {
+		t.Error("no path was accepted")
+	}
+}
+
+// TestDefaultsAreStable: filling in defaults twice is filling them in once, and
+// what is valid stays so.
+func TestDefaultsAreStable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		doc := randomDoc().Draw(t, "doc")
+		once := doc.WithDefaults()
+		if diff := cmp.Diff(once, once.WithDefaults()); diff != "" {
+			t.Fatal(diff)
+		}
+		if fs := once.Validate(); len(fs) > 0 {
+			t.Fatal(fs)
+		}
+	})
 }

@@ -1,4 +1,4 @@
-package room
+package match_test
 
 import (
 	"net/url"

@@ -1,4 +1,4 @@
-package room
+package match
 
 import "slices"
 
@@ -83,7 +83,7 @@ func expand(path string, out []string) (_ []string, ok bool) {
 	if path == "" || path[0] != '/' || !validEscapes(path) {
 		return nil, false
 	}
-	if !readable(path) {
+	if !Readable(path) {
 		return nil, false
 	}
 	out = append(out, path)
@@ -99,7 +99,7 @@ func expand(path string, out []string) (_ []string, ok bool) {
 				continue
 			}
 			total += len(next)
-			if len(out) == MaxReadings || total > MaxReadingBytes || !readable(next) {
+			if len(out) == MaxReadings || total > MaxReadingBytes || !Readable(next) {
 				return nil, false
 			}
 			out = append(out, next)

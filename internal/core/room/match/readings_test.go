@@ -1,4 +1,4 @@
-package room
+package match_test
 
 import (
 	"slices"
@@ -7,10 +7,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"vestibule/internal/core/room/match"
 )
 
 func collect(path string) (all []string, ok bool) {
-	ok = Readings(path, func(r string) bool {
+	ok = match.Readings(path, func(r string) bool {
 		all = append(all, r)
 		return true
 	})
@@ -74,8 +76,8 @@ func TestReadings(t *testing.T) {
 		{"/a%ff", nil},
 		{"/%c0%af", nil},
 		{"/%c2%80", nil}, // a control character beyond ASCII
-		{"/%" + strings.Repeat("25", MaxReadings) + "61", nil},
-		{"/" + strings.Repeat("a", MaxReadingBytes) + "%61", nil},
+		{"/%" + strings.Repeat("25", match.MaxReadings) + "61", nil},
+		{"/" + strings.Repeat("a", match.MaxReadingBytes) + "%61", nil},
 	} {
 		got, ok := collect(c.path)
 		if ok != (c.want != nil) {
@@ -96,7 +98,7 @@ func TestReadings(t *testing.T) {
 // TestReadingsStops checks that yield can end the walk, which is no failure.
 func TestReadingsStops(t *testing.T) {
 	calls := 0
-	if ok := Readings("/s%61le//x", func(string) bool { calls++; return false }); !ok || calls != 1 {
+	if ok := match.Readings("/s%61le//x", func(string) bool { calls++; return false }); !ok || calls != 1 {
 		t.Errorf("ok %v after %d calls", ok, calls)
 	}
 }
@@ -104,13 +106,13 @@ func TestReadingsStops(t *testing.T) {
 // TestReadingsBound checks the two bounds from both sides.
 func TestReadingsBound(t *testing.T) {
 	nested := func(n int) string { return "/%" + strings.Repeat("25", n) + "61" } // has n+2 readings
-	if all, ok := collect(nested(MaxReadings - 2)); !ok || len(all) != MaxReadings {
+	if all, ok := collect(nested(match.MaxReadings - 2)); !ok || len(all) != match.MaxReadings {
 		t.Errorf("as many readings as allowed: ok %v, %d readings", ok, len(all))
 	}
-	if _, ok := collect(nested(MaxReadings - 1)); ok {
+	if _, ok := collect(nested(match.MaxReadings - 1)); ok {
 		t.Error("one reading more than allowed is not refused")
 	}
-	long := strings.Repeat("a", MaxReadingBytes/2-10)
+	long := strings.Repeat("a", match.MaxReadingBytes/2-10)
 	if _, ok := collect("/%61" + long); !ok {
 		t.Error("two readings of half the bound are refused")
 	}
@@ -161,8 +163,8 @@ func checkReadings(t rapid.TB, path string) {
 	}
 	// The quick test must never call a path ordinary that has other readings;
 	// calling one odd that has none only costs time.
-	if isOrdinary(path) && len(want) != 1 {
-		t.Fatalf("isOrdinary(%q), but the twin reads %v", path, want)
+	if match.IsOrdinary(path) && len(want) != 1 {
+		t.Fatalf("match.IsOrdinary(%q), but the twin reads %v", path, want)
 	}
 }
 

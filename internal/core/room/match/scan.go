@@ -1,4 +1,4 @@
-package room
+package match
 
 import "unicode/utf8"
 
@@ -83,8 +83,8 @@ func shape(prev, c byte) traits {
 // Letter case is no matter of reading: see [Fold].
 func (t traits) plain() bool { return t&^hasUpper == 0 }
 
-// readable tells whether s is UTF-8 without control characters.
-func readable(s string) bool {
+// Readable reports whether s is UTF-8 without control characters.
+func Readable(s string) bool {
 	for i := 0; i < len(s); {
 		c := s[i]
 		if c < utf8.RuneSelf {

@@ -1,4 +1,4 @@
-package room
+package match
 
 import (
 	"bytes"
@@ -197,7 +197,7 @@ func sessionAt(s string) int {
 	}
 	i := 2
 	for {
-		if i+1 >= len(s) || !isLetterOrDigit(rune(s[i])) || s[i+1] != '(' {
+		if i+1 >= len(s) || !IsLetterOrDigit(rune(s[i])) || s[i+1] != '(' {
 			return 0
 		}
 		n := strings.IndexAny(s[i:], ")/")
@@ -226,4 +226,9 @@ func eachSegment(s string, f func(string) string) (string, bool) {
 		return s, false
 	}
 	return string(b), true
+}
+
+// IsLetterOrDigit reports whether r is an ASCII letter or digit.
+func IsLetterOrDigit(r rune) bool {
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
 }

@@ -1,10 +1,15 @@
-package room
+package match_test
 
 import (
 	"cmp"
 	"regexp"
 	"slices"
 	"strings"
+
+	"pgregory.net/rapid"
+
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/match"
 )
 
 // The dumb twin: what the package says of readings and matching, written again
@@ -73,11 +78,11 @@ func twinTrim(s string) string {
 func twinCompat(s string) string {
 	var b strings.Builder
 	for _, r := range s {
-		to, ok := compatOf(r) // held to x/text by TestCompatTable
+		to, ok := match.CompatOf(r) // held to x/text by TestCompatTable
 		switch {
 		case ok:
 			b.WriteString(to)
-		case !ignorable(r):
+		case !match.Ignorable(r):
 			b.WriteRune(r)
 		}
 	}
@@ -128,7 +133,7 @@ func twinReadings(path string) map[string]bool {
 		for r := range all {
 			total += len(r)
 		}
-		if len(all) > MaxReadings || total > MaxReadingBytes {
+		if len(all) > match.MaxReadings || total > match.MaxReadingBytes {
 			return nil
 		}
 	}
@@ -147,10 +152,10 @@ type twinMatch struct {
 }
 
 // twinMatchOf is Set.Match over a document, by looking at everything.
-func twinMatchOf(doc Document, rawHost, path string) twinMatch {
+func twinMatchOf(t rapid.TB, doc room.Document, rawHost, path string) twinMatch {
 	doc = doc.WithDefaults()
-	origins := doc.passThrough()
-	name, ok := CanonicalHost(rawHost)
+	origins := mustSet(t, doc).Origins()
+	name, ok := match.CanonicalHost(rawHost)
 	origin, known := origins[name]
 	if !ok || !known {
 		return twinMatch{}
@@ -162,16 +167,16 @@ func twinMatchOf(doc Document, rawHost, path string) twinMatch {
 	}
 	var here []gate // every route on this host
 	for _, s := range doc.Rooms {
-		for _, r := range s.routes() {
+		for _, r := range append([]room.Route{{Host: s.Host, Path: s.Path}}, s.AdditionalRoutes...) {
 			if r.Host == name {
-				key, _ := pathKey(r.Path)
+				key, _ := match.Key(r.Path)
 				here = append(here, gate{s.Name, key})
 			}
 		}
 	}
 	specific := func(reading string, spell func(string) string) (best gate, found bool) {
 		for _, g := range here {
-			for _, key := range spellings(g.path) {
+			for _, key := range match.Spellings(g.path) {
 				if twinCovers(spell(key), reading) && (!found || strings.Count(g.path+"/", "/") > strings.Count(best.path+"/", "/") || best.path == "/") {
 					best, found = g, true
 				}
@@ -190,13 +195,13 @@ func twinMatchOf(doc Document, rawHost, path string) twinMatch {
 		if g, ok := specific(r, same); ok {
 			gating = append(gating, g)
 		}
-		if g, ok := specific(Fold(r), Fold); ok {
+		if g, ok := specific(match.Fold(r), match.Fold); ok {
 			gating = append(gating, g)
 		}
 		if rest, ok := strings.CutPrefix(r, "//"); ok {
 			authority, _, _ := strings.Cut(strings.TrimLeft(rest, "/"), "/")
 			authority = authority[strings.LastIndex(authority, "@")+1:]
-			if other, ok := CanonicalHost(authority); ok && other != name && origins[other] != "" {
+			if other, ok := match.CanonicalHost(authority); ok && other != name && origins[other] != "" {
 				m.Refuse = true
 			}
 		}
@@ -205,7 +210,7 @@ func twinMatchOf(doc Document, rawHost, path string) twinMatch {
 		if c := cmp.Compare(len(b.path), len(a.path)); c != 0 {
 			return c
 		}
-		return cmp.Compare(IDOf(a.name), IDOf(b.name))
+		return cmp.Compare(room.IDOf(a.name), room.IDOf(b.name))
 	})
 	if strings.HasPrefix(path, "/") {
 		if g, ok := specific(path, same); ok {

@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"vestibule/internal/room"
+	"vestibule/internal/core/room"
 )
 
 func (p *parser) document(root *yaml.Node) (doc room.Document) {

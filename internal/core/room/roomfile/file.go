@@ -27,7 +27,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"vestibule/internal/room"
+	"vestibule/internal/core/room"
 )
 
 // MaxBytes is the largest file that Parse reads.

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"vestibule/internal/room"
+	"vestibule/internal/core/room"
 )
 
 func TestParse(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"vestibule/internal/room"
+	"vestibule/internal/core/room"
 )
 
 // Format returns the file that Parse reads as doc. What has its default is not written. An error

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"vestibule/internal/room"
+	"vestibule/internal/core/room"
 )
 
 // Whatever is set, what Format writes is read as the same.

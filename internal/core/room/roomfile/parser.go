@@ -6,7 +6,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"vestibule/internal/room"
+	"vestibule/internal/core/room"
 )
 
 // place is where in the document something stands, in the words of room.Fault.

@@ -1,4 +1,4 @@
-// Package lineage tells copies of one session's ticket apart, by the stamps of its
+// Package reuse tells copies of one session's ticket apart, by the stamps of its
 // versions. Every answer that renews hands out a version of its own, so two clients
 // who go on with copies of one ticket go on in two lines of descent.
 //
@@ -10,13 +10,11 @@
 //
 // A [Book] follows one line per session. An edge keeps one of what it is shown, a
 // regional one of what its edges were shown; the size of its memory is the one knob.
-package lineage
+package reuse
 
 import (
 	"cmp"
 	"slices"
-
-	"vestibule/internal/mutant"
 )
 
 // Version is what is known of one version of a session's ticket; the zero Version is
@@ -61,7 +59,7 @@ func (l *line) elsewhere(now uint32, v *Version) bool {
 	after := func(stamp, at uint32) bool {
 		return stamp != 0 && stamp != v.Stamp && now >= at+InFlight && at >= v.Seen+InFlight
 	}
-	return (after(l.cur, l.at) || after(l.other, l.lastAt)) && !mutant.On(mutant.GapsForgiven)
+	return after(l.cur, l.at) || after(l.other, l.lastAt)
 }
 
 // next goes on with version v.

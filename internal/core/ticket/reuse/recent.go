@@ -1,9 +1,9 @@
-package lineage
+package reuse
 
 // Recent remembers one value per ticket, for the tickets of the last so many that were
 // put. Bounded: the one that was put longest ago makes room. The zero value of V stands
 // for nothing; a Recent without a limit remembers nothing. Unlike golang-lru it allocates
-// nothing once it is full (decision 8).
+// nothing once it is full (decision 1).
 type Recent[V any] struct {
 	limit   int
 	index   map[uint64]int32

@@ -1,4 +1,4 @@
-package lineage
+package reuse
 
 import (
 	"slices"

@@ -138,29 +138,30 @@ func (x *Term) GetNonce() uint64 {
 
 // Report goes up: edge to regional, regional to global.
 type Report struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	Version    uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	From       string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
-	Inc        uint64                 `protobuf:"fixed64,3,opt,name=inc,proto3" json:"inc,omitempty"`
-	Tenure     uint64                 `protobuf:"varint,4,opt,name=tenure,proto3" json:"tenure,omitempty"`
-	Seq        uint64                 `protobuf:"varint,5,opt,name=seq,proto3" json:"seq,omitempty"`
-	Part       uint32                 `protobuf:"varint,6,opt,name=part,proto3" json:"part,omitempty"`
-	Parts      uint32                 `protobuf:"varint,7,opt,name=parts,proto3" json:"parts,omitempty"`
-	SentNs     int64                  `protobuf:"zigzag64,8,opt,name=sent_ns,json=sentNs,proto3" json:"sent_ns,omitempty"`             // the child's monotonic clock
-	AsOfMs     int64                  `protobuf:"varint,9,opt,name=as_of_ms,json=asOfMs,proto3" json:"as_of_ms,omitempty"`             // fleet time
-	AsOfErrNs  uint64                 `protobuf:"varint,17,opt,name=as_of_err_ns,json=asOfErrNs,proto3" json:"as_of_err_ns,omitempty"` // its error bound
-	Seen       *Term                  `protobuf:"bytes,10,opt,name=seen,proto3" json:"seen,omitempty"`
-	Acked      uint64                 `protobuf:"varint,11,opt,name=acked,proto3" json:"acked,omitempty"`
-	Join       bool                   `protobuf:"varint,12,opt,name=join,proto3" json:"join,omitempty"`
-	Final      bool                   `protobuf:"varint,13,opt,name=final,proto3" json:"final,omitempty"`
-	Bye        bool                   `protobuf:"varint,14,opt,name=bye,proto3" json:"bye,omitempty"`
-	Leaving    bool                   `protobuf:"varint,26,opt,name=leaving,proto3" json:"leaving,omitempty"` // the process was told to end, and goes on for a while
-	Blank      bool                   `protobuf:"varint,15,opt,name=blank,proto3" json:"blank,omitempty"`
-	Recovering bool                   `protobuf:"varint,18,opt,name=recovering,proto3" json:"recovering,omitempty"`
-	Rooms      []*RoomReport          `protobuf:"bytes,16,rep,name=rooms,proto3" json:"rooms,omitempty"`
-	Members    uint64                 `protobuf:"varint,24,opt,name=members,proto3" json:"members,omitempty"`           // newest version of the list of data centres that is stored here (regionals)
-	Site       uint64                 `protobuf:"fixed64,25,opt,name=site,proto3" json:"site,omitempty"`                // the data centre's, as its store keeps it; 0 for unknown
-	Succeeds   []uint64               `protobuf:"fixed64,19,rep,packed,name=succeeds,proto3" json:"succeeds,omitempty"` // incarnations that ended before this one began, newest last
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	From          string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	Inc           uint64                 `protobuf:"fixed64,3,opt,name=inc,proto3" json:"inc,omitempty"`
+	Tenure        uint64                 `protobuf:"varint,4,opt,name=tenure,proto3" json:"tenure,omitempty"`
+	Seq           uint64                 `protobuf:"varint,5,opt,name=seq,proto3" json:"seq,omitempty"`
+	Part          uint32                 `protobuf:"varint,6,opt,name=part,proto3" json:"part,omitempty"`
+	Parts         uint32                 `protobuf:"varint,7,opt,name=parts,proto3" json:"parts,omitempty"`
+	SentNs        int64                  `protobuf:"zigzag64,8,opt,name=sent_ns,json=sentNs,proto3" json:"sent_ns,omitempty"`             // the child's monotonic clock
+	AsOfMs        int64                  `protobuf:"varint,9,opt,name=as_of_ms,json=asOfMs,proto3" json:"as_of_ms,omitempty"`             // fleet time
+	AsOfErrNs     uint64                 `protobuf:"varint,17,opt,name=as_of_err_ns,json=asOfErrNs,proto3" json:"as_of_err_ns,omitempty"` // its error bound
+	Seen          *Term                  `protobuf:"bytes,10,opt,name=seen,proto3" json:"seen,omitempty"`
+	Acked         uint64                 `protobuf:"varint,11,opt,name=acked,proto3" json:"acked,omitempty"`
+	Join          bool                   `protobuf:"varint,12,opt,name=join,proto3" json:"join,omitempty"`
+	Final         bool                   `protobuf:"varint,13,opt,name=final,proto3" json:"final,omitempty"`
+	Bye           bool                   `protobuf:"varint,14,opt,name=bye,proto3" json:"bye,omitempty"`
+	CountsSinceMs int64                  `protobuf:"varint,32,opt,name=counts_since_ms,json=countsSinceMs,proto3" json:"counts_since_ms,omitempty"` // fleet time since which the child has counted who waits; 0 for unknown
+	Leaving       bool                   `protobuf:"varint,26,opt,name=leaving,proto3" json:"leaving,omitempty"`                                    // the process was told to end, and goes on for a while
+	Blank         bool                   `protobuf:"varint,15,opt,name=blank,proto3" json:"blank,omitempty"`
+	Recovering    bool                   `protobuf:"varint,18,opt,name=recovering,proto3" json:"recovering,omitempty"`
+	Rooms         []*RoomReport          `protobuf:"bytes,16,rep,name=rooms,proto3" json:"rooms,omitempty"`
+	Members       uint64                 `protobuf:"varint,24,opt,name=members,proto3" json:"members,omitempty"`           // newest version of the list of data centres that is stored here (regionals)
+	Site          uint64                 `protobuf:"fixed64,25,opt,name=site,proto3" json:"site,omitempty"`                // the data centre's, as its store keeps it; 0 for unknown
+	Succeeds      []uint64               `protobuf:"fixed64,19,rep,packed,name=succeeds,proto3" json:"succeeds,omitempty"` // incarnations that ended before this one began, newest last
 	// For people to look at: nothing is decided by these.
 	Build      string      `protobuf:"bytes,27,opt,name=build,proto3" json:"build,omitempty"`                  // release of the process
 	Edges      []*ToldEdge `protobuf:"bytes,28,rep,name=edges,proto3" json:"edges,omitempty"`                  // of the data centre, in some reports (regionals)
@@ -306,6 +307,13 @@ func (x *Report) GetBye() bool {
 		return x.Bye
 	}
 	return false
+}
+
+func (x *Report) GetCountsSinceMs() int64 {
+	if x != nil {
+		return x.CountsSinceMs
+	}
+	return 0
 }
 
 func (x *Report) GetLeaving() bool {
@@ -870,6 +878,7 @@ type Ends struct {
 	Home          []uint32               `protobuf:"fixed32,2,rep,packed,name=home,proto3" json:"home,omitempty"`
 	Until         []uint32               `protobuf:"varint,3,rep,packed,name=until,proto3" json:"until,omitempty"` // Unix second up to which tickets are meant
 	Kind          []uint32               `protobuf:"varint,4,rep,packed,name=kind,proto3" json:"kind,omitempty"`
+	Shown         []uint32               `protobuf:"varint,5,rep,packed,name=shown,proto3" json:"shown,omitempty"` // Unix second in which the ticket expires that was shown; 0 for unknown; absent where all are
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -928,6 +937,13 @@ func (x *Ends) GetUntil() []uint32 {
 func (x *Ends) GetKind() []uint32 {
 	if x != nil {
 		return x.Kind
+	}
+	return nil
+}
+
+func (x *Ends) GetShown() []uint32 {
+	if x != nil {
+		return x.Shown
 	}
 	return nil
 }
@@ -1624,7 +1640,9 @@ type View struct {
 	CalledMs      int64                  `protobuf:"varint,16,opt,name=called_ms,json=calledMs,proto3" json:"called_ms,omitempty"`                         // of a room that is paused: who joined before it may enter by a pass
 	RoundSeed     []uint64               `protobuf:"fixed64,17,rep,packed,name=round_seed,json=roundSeed,proto3" json:"round_seed,omitempty"`              // one of each per round of a room whose method is random, oldest first; none for fifo
 	RoundCalledMs []int64                `protobuf:"varint,18,rep,packed,name=round_called_ms,json=roundCalledMs,proto3" json:"round_called_ms,omitempty"` // places up to which the round has called
+	SinceMs       int64                  `protobuf:"varint,20,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"`                            // whoever was counted before that is in no count; 0 for unknown
 	WaitMs        []uint64               `protobuf:"varint,19,rep,packed,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`                        // of a room whose method is random: by then so many parts of those who wait are in
+	ChangedMs     int64                  `protobuf:"varint,21,opt,name=changed_ms,json=changedMs,proto3" json:"changed_ms,omitempty"`                      // when a limit of the room was changed last; 0 for not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1785,11 +1803,25 @@ func (x *View) GetRoundCalledMs() []int64 {
 	return nil
 }
 
+func (x *View) GetSinceMs() int64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
 func (x *View) GetWaitMs() []uint64 {
 	if x != nil {
 		return x.WaitMs
 	}
 	return nil
+}
+
+func (x *View) GetChangedMs() int64 {
+	if x != nil {
+		return x.ChangedMs
+	}
+	return 0
 }
 
 // Promises is what a data centre keeps across its aggregators, as it is stored: the
@@ -1979,6 +2011,7 @@ type Durable struct {
 	Members       uint64                 `protobuf:"varint,6,opt,name=members,proto3" json:"members,omitempty"`
 	Changed       bool                   `protobuf:"varint,7,opt,name=changed,proto3" json:"changed,omitempty"`
 	Site          uint64                 `protobuf:"fixed64,8,opt,name=site,proto3" json:"site,omitempty"`
+	MovedInS      int64                  `protobuf:"varint,9,opt,name=moved_in_s,json=movedInS,proto3" json:"moved_in_s,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2065,6 +2098,13 @@ func (x *Durable) GetChanged() bool {
 func (x *Durable) GetSite() uint64 {
 	if x != nil {
 		return x.Site
+	}
+	return 0
+}
+
+func (x *Durable) GetMovedInS() int64 {
+	if x != nil {
+		return x.MovedInS
 	}
 	return 0
 }
@@ -2371,7 +2411,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x1cvestibule/wire/v1/wire.proto\x12\x11vestibule.wire.v1\"*\n" +
 	"\x04Term\x12\f\n" +
 	"\x01n\x18\x01 \x01(\x04R\x01n\x12\x14\n" +
-	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\xd7\x05\n" +
+	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\xff\x05\n" +
 	"\x06Report\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x10\n" +
@@ -2388,7 +2428,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05acked\x18\v \x01(\x04R\x05acked\x12\x12\n" +
 	"\x04join\x18\f \x01(\bR\x04join\x12\x14\n" +
 	"\x05final\x18\r \x01(\bR\x05final\x12\x10\n" +
-	"\x03bye\x18\x0e \x01(\bR\x03bye\x12\x18\n" +
+	"\x03bye\x18\x0e \x01(\bR\x03bye\x12&\n" +
+	"\x0fcounts_since_ms\x18  \x01(\x03R\rcountsSinceMs\x12\x18\n" +
 	"\aleaving\x18\x1a \x01(\bR\aleaving\x12\x14\n" +
 	"\x05blank\x18\x0f \x01(\bR\x05blank\x12\x1e\n" +
 	"\n" +
@@ -2455,12 +2496,13 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\agranted\x18\x02 \x01(\x04R\agranted\x12\x1a\n" +
 	"\breturned\x18\x03 \x01(\x04R\breturned\x12\x14\n" +
 	"\x05spent\x18\x04 \x01(\x04R\x05spent\x12\x12\n" +
-	"\x04keep\x18\x05 \x01(\x04R\x04keep\"T\n" +
+	"\x04keep\x18\x05 \x01(\x04R\x04keep\"j\n" +
 	"\x04Ends\x12\x0e\n" +
 	"\x02id\x18\x01 \x03(\x06R\x02id\x12\x12\n" +
 	"\x04home\x18\x02 \x03(\aR\x04home\x12\x14\n" +
 	"\x05until\x18\x03 \x03(\rR\x05until\x12\x12\n" +
-	"\x04kind\x18\x04 \x03(\rR\x04kind\"V\n" +
+	"\x04kind\x18\x04 \x03(\rR\x04kind\x12\x14\n" +
+	"\x05shown\x18\x05 \x03(\rR\x05shown\"V\n" +
 	"\bSessions\x12\x14\n" +
 	"\x05until\x18\x01 \x03(\rR\x05until\x12\x18\n" +
 	"\astamped\x18\x02 \x03(\x04R\astamped\x12\x1a\n" +
@@ -2525,7 +2567,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\tconfirmed\x18\f \x01(\bR\tconfirmed\x12+\n" +
 	"\x04ends\x18\r \x01(\v2\x17.vestibule.wire.v1.EndsR\x04ends\x12.\n" +
 	"\x05lines\x18\x10 \x01(\v2\x18.vestibule.wire.v1.LinesR\x05lines\x121\n" +
-	"\x06passes\x18\x11 \x01(\v2\x19.vestibule.wire.v1.PassesR\x06passes\"\x8b\x04\n" +
+	"\x06passes\x18\x11 \x01(\v2\x19.vestibule.wire.v1.PassesR\x06passes\"\xc5\x04\n" +
 	"\x04View\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\x12\x1d\n" +
@@ -2548,8 +2590,11 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\tcalled_ms\x18\x10 \x01(\x03R\bcalledMs\x12\x1d\n" +
 	"\n" +
 	"round_seed\x18\x11 \x03(\x06R\troundSeed\x12&\n" +
-	"\x0fround_called_ms\x18\x12 \x03(\x03R\rroundCalledMs\x12\x17\n" +
-	"\await_ms\x18\x13 \x03(\x04R\x06waitMs\"\xd7\x01\n" +
+	"\x0fround_called_ms\x18\x12 \x03(\x03R\rroundCalledMs\x12\x19\n" +
+	"\bsince_ms\x18\x14 \x01(\x03R\asinceMs\x12\x17\n" +
+	"\await_ms\x18\x13 \x03(\x04R\x06waitMs\x12\x1d\n" +
+	"\n" +
+	"changed_ms\x18\x15 \x01(\x03R\tchangedMs\"\xd7\x01\n" +
 	"\bPromises\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12-\n" +
 	"\x05owner\x18\x02 \x01(\v2\x17.vestibule.wire.v1.TermR\x05owner\x12\x14\n" +
@@ -2560,7 +2605,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x10\n" +
 	"\x03sum\x18\x02 \x01(\fR\x03sum\"H\n" +
 	"\x0ePromiseSection\x126\n" +
-	"\x06roster\x18\x01 \x03(\v2\x1e.vestibule.wire.v1.RosterEntryR\x06roster\"\x8f\x02\n" +
+	"\x06roster\x18\x01 \x03(\v2\x1e.vestibule.wire.v1.RosterEntryR\x06roster\"\xad\x02\n" +
 	"\aDurable\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x121\n" +
 	"\apromise\x18\x02 \x01(\v2\x17.vestibule.wire.v1.TermR\apromise\x12\x15\n" +
@@ -2570,7 +2615,9 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"holdUntilS\x12\x18\n" +
 	"\amembers\x18\x06 \x01(\x04R\amembers\x12\x18\n" +
 	"\achanged\x18\a \x01(\bR\achanged\x12\x12\n" +
-	"\x04site\x18\b \x01(\x06R\x04site\"\xc1\x02\n" +
+	"\x04site\x18\b \x01(\x06R\x04site\x12\x1c\n" +
+	"\n" +
+	"moved_in_s\x18\t \x01(\x03R\bmovedInS\"\xc1\x02\n" +
 	"\vRosterEntry\x12\x12\n" +
 	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x10\n" +
 	"\x03inc\x18\x02 \x01(\x06R\x03inc\x12\x16\n" +
@@ -2605,7 +2652,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x0fVERDICT_ADOPTED\x10\x01\x12\x13\n" +
 	"\x0fVERDICT_PROMISE\x10\x02\x12\x12\n" +
 	"\x0eVERDICT_FENCED\x10\x03\x12\x10\n" +
-	"\fVERDICT_DEAD\x10\x04B Z\x1evestibule/internal/wire/wirepbb\x06proto3"
+	"\fVERDICT_DEAD\x10\x04B%Z#vestibule/internal/core/wire/wirepbb\x06proto3"
 
 var (
 	file_vestibule_wire_v1_wire_proto_rawDescOnce sync.Once

@@ -29,9 +29,9 @@ import (
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 
 	"vestibule/internal/allinone"
-	"vestibule/internal/audit"
-	"vestibule/internal/testkit"
-	"vestibule/internal/wire"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/global/audit"
+	"vestibule/internal/lab/testkit"
 )
 
 // held is a transport that holds what passes against the document.
@@ -116,7 +116,7 @@ func tree(t *testing.T) *allinone.Tree {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if err := x.WaitReady(ctx); err != nil {
+	if err := errors.Join(x.WaitReady(ctx), x.TakeToken(ctx)); err != nil {
 		t.Fatal(err)
 	}
 	return x

@@ -1,4 +1,4 @@
-module vestibule/internal/control/contract
+module vestibule/internal/global/control/contract
 
 go 1.26.0
 
@@ -68,4 +68,4 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 
-replace vestibule => ../../..
+replace vestibule => ../../../..

@@ -2,10 +2,12 @@
 // somebody notices: a named test that fails, and for most of them a simulated
 // world in which a promise is broken (see package mutant and decision 17). It
 // prints what killed each mutant and fails if one survives, or if anything is
-// noticed where all rules are in force. Build it with the tag mutants:
+// noticed where all rules are in force. Build it with the tag mutants, over the files that
+// the command overlay writes (make mutants does both):
 //
-//	go run -tags mutants ./internal/mutant/gate
-//	go run -tags mutants ./internal/mutant/gate -mutant nothing-presumed -target expiry -seed 3
+//	go run ./internal/lab/mutant/overlay -out .tools/mutants
+//	go run -tags mutants -overlay .tools/mutants/overlay.json ./internal/lab/mutant/gate
+//	... -mutant nothing-presumed -target expiry -seed 3
 package main
 
 import (
@@ -29,20 +31,21 @@ import (
 	"sync/atomic"
 	"time"
 
-	"vestibule/internal/mutant"
-	"vestibule/internal/sim"
+	"vestibule/internal/lab/mutant"
+	"vestibule/internal/lab/sim"
 )
 
 func main() {
 	g := gate{out: os.Stdout, proof: map[string]int{}}
 	flag.StringVar(&g.only, "mutant", "", "one mutant, by its name; none for all rules in force")
+	flag.StringVar(&g.overlay, "overlay", ".tools/mutants/overlay.json", "overlay that the tests are built with, the same as this program's")
 	flag.IntVar(&g.seeds, "seeds", 64, "seeds of every target, from 1")
 	flag.BoolVar(&g.all, "all", false, "go on after the first seed that kills, and through every target: counts for the documents")
 	target := flag.String("target", "", "with -mutant: play one world of this target and tell what happens in it")
 	seed := flag.Uint64("seed", 1, "with -target: which")
 	flag.Parse()
 	debug.SetGCPercent(400) // worlds are small, and die young
-	err := errors.New("built without the tag mutants: go run -tags mutants ./internal/mutant/gate")
+	err := errors.New("built without the tag mutants: use make mutants")
 	switch {
 	case !mutant.Built:
 	case *target != "":
@@ -62,6 +65,9 @@ type gate struct {
 	seeds int
 	all   bool
 	dir   string // of the test binaries
+
+	overlay string
+	folders map[string]string // of packages, by their names
 
 	proof map[string]int // by target: the last seed that a mutant was noticed in
 }
@@ -107,9 +113,12 @@ func (g *gate) run(ctx context.Context) (err error) {
 			}
 		}
 	}
-	build := []string{"test", "-c", "-tags", "mutants", "-ldflags", "-s -w", "-o", g.dir + string(filepath.Separator)}
+	if g.folders, err = folders(ctx); err != nil {
+		return err
+	}
+	build := []string{"test", "-c", "-tags", "mutants", "-overlay", g.overlay, "-ldflags", "-s -w", "-o", g.dir + string(filepath.Separator)}
 	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
-		build = append(build, "./internal/"+pkg)
+		build = append(build, g.folders[pkg])
 	}
 	cmd := exec.CommandContext(ctx, "go", build...)
 	cmd.Stderr = os.Stderr
@@ -143,6 +152,20 @@ func (g *gate) run(ctx context.Context) (err error) {
 	}
 	fmt.Fprintf(g.out, "%d mutants killed in %v, %d seeds of %v in each world\n", killed, time.Since(start).Round(time.Second), g.seeds, 8*time.Minute)
 	return errors.Join(faults...)
+}
+
+// folders returns the folders of all packages by their names, which plans go by.
+func folders(ctx context.Context) (map[string]string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Name}} {{.Dir}}", "./internal/...").Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the packages: %w", err)
+	}
+	all := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		name, dir, _ := strings.Cut(strings.TrimSpace(line), " ")
+		all[name] = dir
+	}
+	return all, nil
 }
 
 // verdict is what the tests of a plan say of a mutant.
@@ -274,7 +297,7 @@ func (g *gate) test(ctx context.Context, id mutant.ID, pkg, pattern string) (fai
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(g.dir, pkg+".test"), "-test.run", "^("+pattern+")", "-test.failfast")
-	cmd.Dir = filepath.Join("internal", pkg)
+	cmd.Dir = g.folders[pkg]
 	cmd.Env = os.Environ()
 	if id != mutant.None {
 		cmd.Env = append(cmd.Env, mutant.Variable+"="+id.String())

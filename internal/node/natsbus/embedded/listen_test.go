@@ -47,7 +47,7 @@ func TestPassword(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "data")
 			if tc.stored {
-				if err := os.MkdirAll(filepath.Join(dir, storeFolder), 0o700); err != nil {
+				if err := os.MkdirAll(filepath.Join(dir, Store), 0o700); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -70,7 +70,7 @@ func TestPassword(t *testing.T) {
 			if len(got) < minPassword {
 				t.Errorf("made %q", got)
 			}
-			if err := os.MkdirAll(filepath.Join(dir, storeFolder), 0o700); err != nil {
+			if err := os.MkdirAll(filepath.Join(dir, Store), 0o700); err != nil {
 				t.Fatal(err)
 			}
 			if again, err := password(dir, tc.beyond); again != got || err != nil {

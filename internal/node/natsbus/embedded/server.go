@@ -25,8 +25,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"vestibule/internal/natsbus"
 	"vestibule/internal/node"
+	"vestibule/internal/node/natsbus"
 )
 
 // Options say what the server is.
@@ -52,7 +52,10 @@ const User = "vestibule"
 const maxPayload = 1 << 20
 
 // Server is a running nats-server.
-type Server struct{ s *server.Server }
+type Server struct {
+	s      *server.Server
+	secret string // that clients must know, "" for nothing
+}
 
 // Start starts a server and returns when it is ready for connections, within
 // ten seconds.
@@ -111,7 +114,7 @@ func Start(o Options) (*Server, error) {
 		s.WaitForShutdown()
 		return nil, fmt.Errorf("embedded NATS: %s", reason)
 	}
-	return &Server{s}, nil
+	return &Server{s, o.Password}, nil
 }
 
 // startTimeout bounds how long a server may take to be ready.
@@ -140,7 +143,7 @@ func Join(name, inbox, dir string, cfg *node.ServerConfig, closer *node.Closer, 
 			}
 		}
 		server, err = Start(Options{
-			Name: name, Dir: filepath.Join(dir, storeFolder), Listen: cfg.Listen,
+			Name: name, Dir: filepath.Join(dir, Store), Listen: cfg.Listen,
 			Domain: cfg.Domain, Hubs: cfg.Hubs, Leafs: cfg.Leafs, Password: secret, Log: log,
 		})
 		if err != nil {
@@ -166,10 +169,10 @@ func Join(name, inbox, dir string, cfg *node.ServerConfig, closer *node.Closer, 
 	return conn, server, nil
 }
 
-// storeFolder and passwordFile are where, below a node's data_dir, its server keeps what is
+// Store and passwordFile are where, below a node's data_dir, its server keeps what is
 // stored and the password that it asks for.
 const (
-	storeFolder  = "nats"
+	Store        = "nats"
 	passwordFile = "nats.password"
 )
 
@@ -192,7 +195,7 @@ func password(dir string, beyond bool) (string, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	if _, err := os.Stat(filepath.Join(dir, storeFolder)); err == nil || !beyond {
+	if _, err := os.Stat(filepath.Join(dir, Store)); err == nil || !beyond {
 		return "", nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return "", err
@@ -230,6 +233,15 @@ func hostPort(addr string) (string, int, error) {
 		n = server.RANDOM_PORT
 	}
 	return host, n, nil
+}
+
+// Client returns how another node of this process connects, which hears its answers below inbox.
+func (s *Server) Client(name, inbox string, log *slog.Logger) natsbus.Options {
+	o := natsbus.Options{Name: name, Inbox: inbox, InProcess: s, Log: log}
+	if s.secret != "" {
+		o.User, o.Password = User, s.secret
+	}
+	return o
 }
 
 // InProcessConn lets a client in this process connect without a socket.

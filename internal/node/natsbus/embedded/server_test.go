@@ -14,10 +14,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
-	"vestibule/internal/natsbus"
-	"vestibule/internal/natsbus/embedded"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
-	"vestibule/internal/testkit"
+	"vestibule/internal/node/natsbus"
+	"vestibule/internal/node/natsbus/embedded"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

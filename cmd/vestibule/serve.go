@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"vestibule/internal/allinone"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/node"
+)
+
+// serve runs global, a regional and an edge in one process, in front of somebody's site.
+func serve(args []string, stdout, stderr io.Writer) error {
+	o := allinone.Options{Params: wire.DefaultParams(), Edges: 1, Room: "site"}
+	dc, level := "", ""
+	f := flagSet("serve", stderr)
+	f.StringVar(&o.Origin, "origin", "", "the site to put the waiting room in front of, such as http://127.0.0.1:3000")
+	f.StringSliceVar(&o.Hosts, "host", nil, "names by which visitors ask for the site, beside localhost and the address of --listen")
+	limitFlags(f, &o, 100, 100, 5*time.Minute)
+	f.StringVar(&o.RoomsFile, "rooms", "", "rooms file in place of --origin, --host and the limits; changes are taken while running")
+	f.StringVar(&o.Listen, "listen", ":8080", "host:port for visitors without TLS")
+	f.StringVar(&o.TLS.Listen, "tls-listen", "", "host:port for visitors with TLS, empty for none")
+	f.StringVar(&o.TLS.Cert, "tls-cert", "", "certificate file (PEM), read again when it changes")
+	f.StringVar(&o.TLS.Key, "tls-key", "", "key file (PEM), read again when it changes")
+	f.StringSliceVar(&o.Proxies, "trusted-proxies", nil, "addresses or prefixes whose X-Forwarded-For and X-Forwarded-Proto are believed")
+	f.StringVar(&o.Control, "control", "127.0.0.1:8090", "host:port of the API, an address of this machine")
+	f.StringVar(&o.Metrics, "metrics", "127.0.0.1:9100", "host:port of metrics and health of global; those of the regional and the edge are at the next two ports")
+	f.StringVar(&o.DataDir, "data-dir", "./vestibule", "folder for all that must last: keep it")
+	f.StringVar(&dc, "data-center", "main", "name of this data centre, for the day when there are more")
+	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	faults, err := parse(f, args, stderr)
+	if err != nil {
+		return err
+	}
+	o.DataCenters = []string{dc}
+	if len(faults) == 0 { // else defaults would be judged
+		faults = checkServe(f, &o)
+		for _, err := range o.Validate() {
+			faults = append(faults, errors.New(strings.Replace(err.Error(), "data-centers:", "data-center:", 1)))
+		}
+	}
+	if err := refuse(f, append(faults, checkLevel(level)...), stderr); err != nil {
+		return err
+	}
+	o.Log = node.NewLogger(stderr, node.LogConfig{Level: level, Format: "text"})
+	if o.Sockets, err = node.PassedSockets(); err != nil {
+		return err
+	}
+	defer o.Sockets.Close() // the edge has told of those that it did not take
+	return grow(&o, func(ctx context.Context, tree *allinone.Tree) error {
+		if err := tree.WaitReady(ctx); err != nil { // it may wait for sessions of before, and serves those meanwhile
+			return err
+		}
+		return announceServe(stdout, tree, &o)
+	})
+}
+
+// checkServe returns what is wrong with how the flags are given together.
+func checkServe(f *pflag.FlagSet, o *allinone.Options) (faults []error) {
+	if o.RoomsFile == "" {
+		if o.Origin == "" {
+			faults = append(faults, errors.New("origin: must be given, or rooms"))
+		}
+		return faults
+	}
+	for _, name := range []string{"origin", "host", "total-active-users", "new-users-per-minute", "session-duration"} {
+		if f.Changed(name) {
+			faults = append(faults, fmt.Errorf("%s: must not be given with rooms: the file says it", name))
+		}
+	}
+	return faults
+}
+
+// announceServe prints where everything is. The token stays in its file: what a service
+// prints lies in a log.
+func announceServe(w io.Writer, t *allinone.Tree, o *allinone.Options) error {
+	var b strings.Builder
+	if o.RoomsFile == "" {
+		fmt.Fprintf(&b, "A waiting room in front of %s: %d at a time, %d new per minute, sessions of %s.\n\n", o.Origin, o.TotalActiveUsers, o.NewUsersPerMinute, short(o.SessionDuration))
+		for i, h := range append(o.Hosts, "localhost") {
+			fmt.Fprintf(&b, "%s http://%s\n", []string{"  Visitors ", "           "}[min(i, 1)], withPort(h, t.Info.Edges[0].URL))
+		}
+	} else {
+		fmt.Fprintf(&b, "The waiting rooms of %s.\n\n  Visitors  %s\n", o.RoomsFile, t.Info.Edges[0].URL)
+	}
+	fmt.Fprintf(&b, "  Rooms     %s\n", t.Info.Rooms)
+	fmt.Fprintf(&b, "  API       VESTIBULE_SERVER=%s VESTIBULE_TOKEN=$(cat %s) %s rooms list\n", t.Info.Control.URL, shellWord(t.Info.Control.TokenFile), program())
+	fmt.Fprintf(&b, "  Health    %s/readyz\n", t.Info.Edges[0].Metrics)
+	fmt.Fprintf(&b, "  Split     %s: the same as separate processes, when one is not enough\n\n", t.Info.Split)
+	return ready(w, &b, &t.Info)
+}
+
+// withPort returns a host with the port of a URL, where that is not that of its scheme.
+func withPort(host, url string) string {
+	port := url[strings.LastIndexByte(url, ':')+1:]
+	if port == "80" {
+		return host
+	}
+	return host + ":" + port
+}

@@ -1,0 +1,335 @@
+//go:build !race
+
+// As in browser_test.go.
+
+package allinone
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"vestibule/internal/lab/browsertest"
+	"vestibule/internal/lab/testkit"
+)
+
+// appRoom starts a tree with one edge in front of a shop, whose room covers /api alone and is full. more are further
+// settings of the room, as lines.
+func appRoom(t *testing.T, origin, more string) (tree *Tree, edge string) {
+	t.Helper()
+	tree, _ = grow(t, 1, 600, 10*time.Minute, func(o *Options) { o.DataCenters, o.Edges, o.Origin = []string{"nairobi"}, 1, origin })
+	edit(t, tree, "path: /", "path: /api")
+	edit(t, tree, "    total_active_users:", more+"    total_active_users:")
+	edge = tree.Info.Edges[0].URL
+	eventually(t, "the room covers /api alone", func() bool {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, edge, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Sec-Fetch-Dest", "empty") // takes no slot
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		return resp.Header.Get("X-Demo-Origin") != ""
+	})
+	newBrowser(t).stays(edge + "/api")
+	return tree, edge
+}
+
+// text returns what an element of the page shows.
+func text(t *testing.T, ctx context.Context, selector string) string {
+	t.Helper()
+	return browsertest.See(t, ctx, chromedp.Evaluate[string](fmt.Sprintf(`document.querySelector(%q)?.textContent ?? ""`, selector)))
+}
+
+func click(t *testing.T, ctx context.Context, selector string) {
+	t.Helper()
+	browsertest.Do(t, ctx, chromedp.Click(chromedp.CSS(selector)))
+}
+
+// TestAppInABrowser: the example of docs/APPS.md on a page outside the room. An order waits, is given up, waits again, and
+// reaches the site once, after admission. It runs under a strict content security policy.
+func TestAppInABrowser(t *testing.T) {
+	t.Parallel()
+	var orders testkit.Log
+	tree, edge := appRoom(t, newShop(t, &orders), "    queueing_status_code: 429\n")
+	ctx := browsertest.Open(t)
+	browsertest.Do(t, ctx, chromedp.Navigate(edge+"/vanilla/"))
+	click(t, ctx, "#order")
+	eventually(t, "the page shows the line", func() bool {
+		return strings.HasPrefix(text(t, ctx, "#line"), "Waiting room: ")
+	})
+	browsertest.Keep(t, os.Getenv("VESTIBULE_SCREENS"), "app-waits.png", browsertest.See(t, ctx, chromedp.FullScreenshot(100)))
+	click(t, ctx, "#cancel")
+	eventually(t, "the order is given up", func() bool {
+		return strings.HasPrefix(text(t, ctx, "#result"), "AbortError") && text(t, ctx, "#line") == ""
+	})
+	eventually(t, "nobody is counted as waiting", func() bool { return tree.edges[0].Status().Rooms["demo"].Waiting == 0 })
+	click(t, ctx, "#order")
+	eventually(t, "the order waits again", func() bool { return text(t, ctx, "#line") != "" })
+	edit(t, tree, "total_active_users: 1", "total_active_users: 3")
+	took := eventually(t, "the order is placed", func() bool { return text(t, ctx, "#result") == "Ordered." })
+	t.Logf("placed %v after T was raised", took.Round(100*time.Millisecond))
+	if got := orders.String(); got != `{"tickets":2}`+"\n" {
+		t.Errorf("the site received %q, want one order", got)
+	}
+	if line := text(t, ctx, "#line"); line != "" {
+		t.Errorf("after admission the page says %q", line)
+	}
+}
+
+// TestParallelRequestsOfAnAppInABrowser: requests beside each other stand in one place, show one box, and are all answered;
+// each body arrives once.
+func TestParallelRequestsOfAnAppInABrowser(t *testing.T) {
+	t.Parallel()
+	var orders testkit.Log
+	tree, edge := appRoom(t, newShop(t, &orders), "    queue_message: \"Seats <b>40</b>\"\n")
+	ctx := browsertest.Open(t)
+	browsertest.Do(t, ctx, chromedp.Navigate(edge+"/vanilla/"))
+	before := withoutTicket(t, tree)
+	browsertest.See(t, ctx, chromedp.Evaluate[bool](`window.answers = [], import("/.well-known/vestibule/client.js").then(({waitingFetch}) => {
+		const order = n => waitingFetch("/api/orders", {method: "POST", body: "order " + n}).then(r => r.json()).then(j => answers.push(j.message));
+		[1, 2, 3].forEach(order);
+		[1, 2].forEach(() => waitingFetch(new Request("/api/stock")).then(r => r.json()).then(j => answers.push("left " + j.left)));
+		window.quit = new AbortController();
+		waitingFetch("/api/orders", {method: "POST", body: "never", signal: quit.signal}).catch(e => answers.push(e.name));
+		return true;
+	})`, chromedp.EvalAwaitPromise))
+	eventually(t, "the line is shown", func() bool { return text(t, ctx, "#line") != "" })
+	browsertest.See(t, ctx, chromedp.Evaluate[bool](`quit.abort(), true`))
+	eventually(t, "one was given up", func() bool {
+		return browsertest.See(t, ctx, chromedp.Evaluate[string](`answers.join()`)) == "AbortError"
+	})
+	if n := tree.edges[0].Status().Rooms["demo"].Waiting; n != 1 {
+		t.Errorf("%d are counted as waiting, want 1", n)
+	}
+	edit(t, tree, "total_active_users: 1", "total_active_users: 2")
+	eventually(t, "all are answered", func() bool { return browsertest.See(t, ctx, chromedp.Evaluate[int](`answers.length`)) == 6 })
+	got := browsertest.See(t, ctx, chromedp.Evaluate[string](`answers.sort().join()`))
+	if want := "AbortError,Ordered.,Ordered.,Ordered.,left 7,left 7"; got != want {
+		t.Errorf("answers %s, want %s", got, want)
+	}
+	if n := withoutTicket(t, tree) - before; n != 1 {
+		t.Errorf("%d requests came without a ticket, want the first alone", n)
+	}
+	for n, want := range map[string]int{"order 1\n": 1, "order 2\n": 1, "order 3\n": 1, "never": 0} {
+		if got := strings.Count(orders.String(), n); got != want {
+			t.Errorf("%q arrived %d times, want %d", n, got, want)
+		}
+	}
+}
+
+// withoutTicket returns how many requests for the room have come to the edge without a ticket: each of them joins the line.
+func withoutTicket(t *testing.T, tree *Tree) (n int) {
+	t.Helper()
+	resp, err := http.Get(tree.Info.Edges[0].Metrics + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, count, _ := strings.Cut(string(body), "\nvestibule_edge_tickets_total{result=\"none\"} ")
+	if _, err := fmt.Sscan(count, &n); err != nil {
+		t.Fatalf("no tickets are counted: %v", err)
+	}
+	return n
+}
+
+// TestTheBoxOfTheModuleInABrowser: a page without a callback shows a box in the language of the visitor, under a policy
+// without inline styles; axe-core of the preview's tests does not see it, so its roles are looked at here.
+func TestTheBoxOfTheModuleInABrowser(t *testing.T) {
+	t.Parallel()
+	var orders testkit.Log
+	tree, edge := appRoom(t, newShop(t, &orders), "    queue_message: \"Seats <b>40</b>\"\n    default_template_language: de-DE\n")
+	ctx := browsertest.Open(t)
+	browsertest.Do(t, ctx, chromedp.Navigate(edge+"/native/main.go"))
+	browsertest.See(t, ctx, chromedp.Evaluate[bool](`window.answer = "", window.broken = [],
+		addEventListener("securitypolicyviolation", e => broken.push(e.violatedDirective)),
+		import("/.well-known/vestibule/client.js").then(({waitingFetch}) => {
+			waitingFetch("/api/orders", {method: "POST", body: "one", headers: {"Accept-Language": "xx"}}).then(r => r.json()).then(j => answer = j.message);
+			return true })`, chromedp.EvalAwaitPromise))
+	eventually(t, "the box is shown", func() bool { return strings.Contains(text(t, ctx, "#vestibule-wait"), "Seats <b>40</b>") })
+	browsertest.Keep(t, os.Getenv("VESTIBULE_SCREENS"), "app-box.png", browsertest.See(t, ctx, chromedp.CaptureScreenshot()))
+	shown := browsertest.See(t, ctx, chromedp.Evaluate[string](`(b => [b.lang, b.getAttribute("aria-label") == b.querySelector("p").textContent, getComputedStyle(b).position,
+		b.querySelector("[role=status][aria-live=polite]").textContent != "", document.querySelectorAll("#vestibule-wait").length, broken.join()].join())(document.getElementById("vestibule-wait"))`))
+	if shown != "en-US,true,fixed,true,1," && shown != "de-DE,true,fixed,true,1," {
+		t.Errorf("the box is %s", shown)
+	}
+	edit(t, tree, "total_active_users: 1", "total_active_users: 2")
+	eventually(t, "the order is placed and the box is gone", func() bool {
+		return browsertest.See(t, ctx, chromedp.Evaluate[bool](`answer == "Ordered." && !document.getElementById("vestibule-wait")`))
+	})
+}
+
+// TestAnAppOfAnotherOriginInABrowser: without cookies the ticket goes in a header and outlasts a reload, where cors_origins
+// is *; a page that the room does not name gets an error at once and not a wait.
+func TestAnAppOfAnotherOriginInABrowser(t *testing.T) {
+	t.Parallel()
+	var orders testkit.Log
+	app := browsertest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		io.WriteString(w, "<!doctype html><link rel=icon href=data:,><title>app</title>") //nolint:errcheck // the browser tells
+	}))
+	open := httptest.NewServer(before(t, newShop(t, &orders), func(h http.Header) { h.Set("Access-Control-Allow-Origin", "*") }))
+	t.Cleanup(open.Close)
+	tree, edge := appRoom(t, open.URL, "    cors_origins: \"*\"\n")
+	ctx := browsertest.Open(t)
+	browsertest.Do(t, ctx, chromedp.Navigate(app))
+	order := fmt.Sprintf(`window.state = null, window.answer = "", import(%[1]q + "/.well-known/vestibule/client.js").then(m => {
+		m.onWait(s => state = s);
+		m.waitingFetch(%[1]q + "/api/orders", {method: "POST", body: "one"}).then(r => r.json()).then(j => answer = j.message, e => answer = String(e));
+		return true })`, edge)
+	joined := func() (at string) {
+		t.Helper()
+		browsertest.See(t, ctx, chromedp.Evaluate[bool](order, chromedp.EvalAwaitPromise))
+		eventually(t, "the order waits", func() bool {
+			at = browsertest.See(t, ctx, chromedp.Evaluate[string](`state?.joinedAt ?? ""`))
+			return at != ""
+		})
+		return at
+	}
+	first := joined()
+	browsertest.Do(t, ctx, chromedp.Reload())
+	if again := joined(); again != first {
+		t.Errorf("joined at %s, after a reload at %s", first, again)
+	}
+	edit(t, tree, "total_active_users: 1", "total_active_users: 2")
+	eventually(t, "the order is placed", func() bool { return browsertest.See(t, ctx, chromedp.Evaluate[string](`answer`)) == "Ordered." })
+	if got := orders.String(); got != "one\n" {
+		t.Errorf("the site received %q, want one order", got)
+	}
+	edit(t, tree, "cors_origins: \"*\"", "cors_origins: https://other.example")
+	other, _ := browsertest.Tab(t, ctx, chromedp.WithNewBrowserContext())
+	browsertest.Do(t, other, chromedp.Navigate(app))
+	eventually(t, "a page that the room does not name gets an error", func() bool {
+		return browsertest.See(t, other, chromedp.Evaluate[string](fmt.Sprintf(`import(%[1]q + "/.well-known/vestibule/client.js").then(m =>
+			m.waitingFetch(%[1]q + "/api/orders", {method: "POST", body: "two", signal: AbortSignal.timeout(1000)})).then(r => "answered", e => e.name)`, edge), chromedp.EvalAwaitPromise)) == "TypeError"
+	})
+}
+
+// before answers as another server does, whose answers change may change.
+func before(t *testing.T, to string, change func(http.Header)) http.Handler {
+	t.Helper()
+	u, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &httputil.ReverseProxy{
+		Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(u) },
+		ModifyResponse: func(r *http.Response) error {
+			change(r.Header)
+			return nil
+		},
+		ErrorLog: log.New(io.Discard, "", 0), // a browser that goes away
+	}
+}
+
+// TestReactInABrowser: the React example of docs, as it stands there, with React from npm.
+func TestReactInABrowser(t *testing.T) {
+	t.Parallel()
+	folder := react(t)
+	var orders testkit.Log
+	shop := before(t, newShop(t, &orders), func(http.Header) {})
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch name := strings.TrimPrefix(r.URL.Path, "/npm/"); {
+		case r.URL.Path == "/react/":
+			w.Header().Set("X-Demo-Origin", "1")
+			page, err := os.ReadFile("../../docs/examples/react/index.html")
+			if err != nil {
+				t.Error(err)
+			}
+			html := strings.NewReplacer("https://esm.sh/react@18.3.1", "/npm/react.js", "https://esm.sh/react-dom@18.3.1/client", "/npm/client.js").Replace(string(page))
+			io.WriteString(w, strings.Replace(html, "<script type=\"importmap\"", "<script src=/npm/react.production.min.js></script><script src=/npm/react-dom.production.min.js></script><script type=\"importmap\"", 1)) //nolint:errcheck // the browser tells
+		case name == "react.js" || name == "client.js": // modules over the files of npm, which are none
+			w.Header().Set("Content-Type", "text/javascript")
+			io.WriteString(w, map[string]string{ //nolint:errcheck // as above
+				"react.js": "export const { createElement, useEffect, useState } = window.React;", "client.js": "export const { createRoot } = window.ReactDOM;",
+			}[name])
+		case name != r.URL.Path:
+			http.ServeFile(w, r, filepath.Join(folder, filepath.Base(name)))
+		default:
+			shop.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(site.Close)
+	tree, edge := appRoom(t, site.URL, "")
+	ctx := browsertest.Open(t)
+	browsertest.Do(t, ctx, chromedp.Navigate(edge+"/react/"))
+	eventually(t, "the component shows the line", func() bool { return strings.HasPrefix(text(t, ctx, "#line"), "Waiting room: ") })
+	edit(t, tree, "total_active_users: 1", "total_active_users: 2")
+	eventually(t, "the component shows the answer", func() bool { return text(t, ctx, "#result") == "7 left" && text(t, ctx, "#line") == "" })
+}
+
+// react returns a folder with the files of React that browsers read. npm fetches them once into .tools.
+func react(t *testing.T) (folder string) {
+	t.Helper()
+	folder, err := filepath.Abs("../../.tools/react-18.3.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(folder, "react-dom.production.min.js")); err == nil {
+		return folder
+	}
+	if _, err := exec.LookPath("npm"); err != nil {
+		t.Skip("npm is not installed: docs/examples/react was not run")
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	packs := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, "npm", "pack", "--silent", "--pack-destination", packs, "react@18.3.1", "react-dom@18.3.1").CombinedOutput(); err != nil {
+		t.Skipf("npm does not fetch React, so docs/examples/react was not run: %v\n%s", err, out)
+	}
+	for _, name := range []string{"react", "react-dom"} {
+		f, err := os.Open(filepath.Join(packs, name+"-18.3.1.tgz"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		z, err := gzip.NewReader(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entry := name + ".production.min.js"
+		for r := tar.NewReader(z); ; {
+			h, err := r.Next()
+			if err != nil {
+				t.Fatalf("%s of npm: %v", entry, err)
+			}
+			if h.Name != "package/umd/"+entry {
+				continue
+			}
+			data, err := io.ReadAll(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(folder, entry), data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	return folder
+}

@@ -1,0 +1,254 @@
+package allinone
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/edge"
+	"vestibule/internal/edge/clientaddr"
+	"vestibule/internal/node"
+)
+
+// Options say what the tree looks like.
+type Options struct {
+	DataCenters []string
+	Edges       int    // per data centre
+	Listen      string // host:port of the first edge; the others take the ports that follow
+	TLS         edge.TLSConfig
+	Proxies     []string // whose X-Forwarded-For the edges believe
+	Control     string   // host:port of the API, "" for [Options.follow]
+	Metrics     string   // host:port of the first node's metrics, the others take the ports that follow; "" for [Options.follow]
+	NATS        bool     // other processes may connect to the nats-server, at a port of [Options.follow]
+	DataDir     string
+	Sockets     *node.Sockets // that were passed to this process; for one edge
+	Params      wire.Params
+	Log         *slog.Logger
+
+	RoomsFile         string   // of the operator; "" for one that is made of the following
+	Room              string   // its name, "" for demo
+	Hosts             []string // that visitors ask for, beside localhost and the address of Listen
+	TotalActiveUsers  int
+	NewUsersPerMinute int
+	SessionDuration   time.Duration
+	Origin            string // the site, "" for the demo's own
+	Busy              bool   // there is a second room, at [BusyPath], that [Tree.Crowd] fills
+}
+
+// Validate returns everything that is wrong with the options.
+func (o *Options) Validate() []error {
+	var errs []error
+	if len(o.DataCenters) == 0 {
+		errs = append(errs, errors.New("data-centers: at least one must be named"))
+	}
+	seen := map[string]bool{}
+	for _, dc := range o.DataCenters {
+		if err := wire.CheckName(dc); err != nil {
+			errs = append(errs, fmt.Errorf("data-centers: %w", err))
+		}
+		if seen[dc] {
+			errs = append(errs, fmt.Errorf("data-centers: %q is named twice", dc))
+		}
+		seen[dc] = true
+	}
+	if o.Edges < 1 || o.Edges > 100 {
+		errs = append(errs, fmt.Errorf("edges: must be 1 to 100, got %d", o.Edges))
+	}
+	errs = append(errs, o.checkListeners()...)
+	if o.DataDir == "" {
+		errs = append(errs, errors.New("data-dir: must not be empty"))
+	}
+	return append(errs, o.checkRooms()...)
+}
+
+// checkListeners returns what is wrong with the addresses.
+func (o *Options) checkListeners() []error {
+	errs := node.CheckAddr("listen", o.Listen)
+	if _, port, err := net.SplitHostPort(o.Listen); err == nil {
+		n, err := strconv.Atoi(port)
+		last := n + o.Edges*len(o.DataCenters) - 1
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("listen: port must be a number, got %q", port))
+		case n > 0 && n <= 65535 && last > 65535:
+			errs = append(errs, fmt.Errorf("listen: the ports of all edges must end at 65535, got %d to %d", n, last))
+		}
+	}
+	if o.Control != "" {
+		faults := node.CheckAddr("control", o.Control)
+		if len(faults) == 0 && !node.Loopback(o.Control) {
+			faults = append(faults, fmt.Errorf("control: must be an address of this machine (127.0.0.1), got %q", o.Control))
+		}
+		errs = append(errs, faults...)
+	}
+	if o.Metrics != "" {
+		errs = append(errs, node.CheckAddr("metrics", o.Metrics)...)
+	}
+	if _, err := clientaddr.ParseProxies(o.Proxies); err != nil {
+		errs = append(errs, fmt.Errorf("trusted-proxies: %w", err))
+	}
+	if o.TLS.Listen != "" {
+		errs = append(errs, node.CheckAddr("tls-listen", o.TLS.Listen)...)
+	}
+	if (o.TLS.Listen != "") != (o.TLS.Cert != "") || (o.TLS.Cert != "") != (o.TLS.Key != "") {
+		errs = append(errs, errors.New("tls-listen, tls-cert, tls-key: must be given together"))
+	}
+	return append(append(errs, node.CheckFile("tls-cert", o.TLS.Cert)...), node.CheckFile("tls-key", o.TLS.Key)...)
+}
+
+// checkRooms returns what is wrong with the room. A file is judged by global.
+func (o *Options) checkRooms() (errs []error) {
+	if o.RoomsFile != "" {
+		return node.CheckFile("rooms", o.RoomsFile)
+	}
+	for _, f := range o.settings("http://127.0.0.1:1").Validate() {
+		f.Field = strings.ReplaceAll(f.Field, "_", "-")
+		errs = append(errs, f)
+	}
+	if o.SessionDuration == 0 {
+		errs = append(errs, errors.New("session-duration: must be 5s to 1h in whole seconds, got 0s"))
+	}
+	return errs
+}
+
+// settings is the room, as it is in the rooms file.
+func (o *Options) settings(origin string) room.Settings {
+	if o.Origin != "" {
+		origin = o.Origin
+	}
+	return room.Settings{
+		Name: cmp.Or(o.Room, "demo"), Host: append(slices.Clone(o.Hosts), "localhost")[0], Origin: origin,
+		TotalActiveUsers: o.TotalActiveUsers, NewUsersPerMinute: o.NewUsersPerMinute, SessionDuration: o.SessionDuration,
+	}
+}
+
+// BusyPath is where the room is that [Tree.Crowd] fills.
+const BusyPath = "/busy"
+
+// busySession is short, so that the line of the busy room moves: nobody there says goodbye.
+const busySession = 10 * time.Second
+
+// hosts are all that the rooms cover: those of the site, and this machine by every name.
+func (o *Options) hosts() (out []string) {
+	all := append(slices.Clone(o.Hosts), "localhost", "127.0.0.1", "::1")
+	if host, _, err := net.SplitHostPort(o.Listen); err == nil {
+		if ip, err := netip.ParseAddr(host); host != "" && (err != nil || !ip.IsUnspecified()) {
+			all = append(all, host)
+		}
+	}
+	for _, h := range all {
+		if !slices.Contains(out, h) {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// writeRooms writes the rooms, in a file that may be edited while the tree runs.
+func writeRooms(file string, o *Options, origin string) error {
+	rooms := []room.Settings{o.settings(origin)}
+	if o.Busy {
+		rooms = append(rooms, room.Settings{
+			Name: "busy", Host: rooms[0].Host, Path: BusyPath, Origin: rooms[0].Origin, TotalActiveUsers: 8, NewUsersPerMinute: 600, SessionDuration: busySession,
+		})
+	}
+	var b strings.Builder
+	b.WriteString(`# Edit this while it runs: every edge follows within two seconds. A mistake is refused with
+# its line, and the last good version stays. The next start writes it anew from its flags.
+rooms:
+`)
+	for _, r := range rooms {
+		fmt.Fprintf(&b, "  - name: %s\n    host: %q\n    path: %s\n    additional_routes:\n", r.Name, r.Host, "/"+strings.TrimPrefix(r.Path, "/"))
+		for _, h := range o.hosts()[1:] {
+			fmt.Fprintf(&b, "      - {host: %q, path: /%s}\n", h, strings.TrimPrefix(r.Path, "/"))
+		}
+		fmt.Fprintf(&b, "    total_active_users: %d\n    new_users_per_minute: %d\n    session_duration: %s\n    origin: %s\n",
+			r.TotalActiveUsers, r.NewUsersPerMinute, r.SessionDuration, r.Origin)
+	}
+	return os.WriteFile(file, []byte(b.String()), 0o600)
+}
+
+// anyFree is an address of this machine with a port that is free.
+const anyFree = "127.0.0.1:0"
+
+// ports gives out addresses of this machine for what has none of its own.
+type ports struct{ next int } // 0 for any that is free
+
+// follow returns the ports that come after those of the edges, leaving room for ten: what
+// listens there is found at the same place after each start.
+func (o *Options) follow() *ports {
+	_, port, err := net.SplitHostPort(o.Listen)
+	if err != nil {
+		return &ports{}
+	}
+	first, err := strconv.Atoi(port)
+	if err != nil || first == 0 {
+		return &ports{}
+	}
+	return &ports{first + max(10, o.Edges*len(o.DataCenters))}
+}
+
+// take returns the next address, with another port where somebody else listens there.
+func (p *ports) take() string {
+	if p.next == 0 || p.next > 65535 {
+		return anyFree
+	}
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(p.next))
+	p.next++
+	if !Free(addr) {
+		return anyFree
+	}
+	return addr
+}
+
+// Free reports that nobody listens at an address.
+func Free(addr string) bool {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return !errors.Is(err, syscall.EADDRINUSE) // a machine without IPv6, say: whoever listens is told
+	}
+	return l.Close() == nil
+}
+
+// after returns the n-th address after that of the first.
+func after(first string, n int) (string, error) {
+	host, port, err := net.SplitHostPort(first)
+	if err != nil {
+		return "", err
+	}
+	p, err := strconv.Atoi(port)
+	if err != nil {
+		return "", err
+	}
+	if p != 0 {
+		p += n
+	}
+	return net.JoinHostPort(host, strconv.Itoa(p)), nil
+}
+
+// splitFolder is where configuration files are written, below the data folder.
+const splitFolder = "split"
+
+// splitNATS is where the nats-server listens once the nodes are processes of their own.
+const splitNATS = "127.0.0.1:4222"
+
+// absolute returns an absolute path of the data folder.
+func (o *Options) absolute(names ...string) (string, error) {
+	dir, err := filepath.Abs(o.DataDir)
+	if err != nil {
+		return "", fmt.Errorf("data-dir: %w", err)
+	}
+	return filepath.Join(append([]string{dir}, names...)...), nil
+}

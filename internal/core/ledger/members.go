@@ -1,0 +1,52 @@
+package ledger
+
+import (
+	"slices"
+
+	"vestibule/internal/core/wire"
+)
+
+// Members are the data centres of a fleet as a node knows them.
+type Members struct {
+	Version uint64 // grows with every change; 0 for the list of a configuration
+	Changed bool   // not what every configuration of global lists: who tells no version is not followed
+	List    []Member
+	Forced  []Member // taken off by force, and may hold rights; names and sites
+}
+
+// Member is one data centre of the list.
+type Member struct {
+	Name     string
+	Draining bool   // nobody is let in; it leaves the list when all that it holds has come back
+	Since    uint64 // version that added it, or told its site; 0 for those that founded the fleet
+	Site     uint64 // tells it from others of its name; 0 where it was not heard yet
+}
+
+// Site returns the site of a data centre in the list, 0 for unknown.
+func (m *Members) Site(name string) uint64 {
+	if i := slices.IndexFunc(m.List, func(o Member) bool { return o.Name == name }); i >= 0 {
+		return m.List[i].Site
+	}
+	return 0
+}
+
+// Standing returns that of the data centre which has a site, 0 for unknown: another one
+// of its name is not listed.
+func (m *Members) Standing(name string, site uint64) wire.Standing {
+	if s := m.Site(name); s != 0 && site != 0 && s != site {
+		return wire.Unlisted
+	}
+	return m.Find(name)
+}
+
+// Find returns the standing of a data centre.
+func (m *Members) Find(name string) wire.Standing {
+	i := slices.IndexFunc(m.List, func(o Member) bool { return o.Name == name })
+	switch {
+	case i < 0:
+		return wire.Unlisted
+	case m.List[i].Draining:
+		return wire.Draining
+	}
+	return wire.Listed
+}

@@ -1,0 +1,55 @@
+package ledger
+
+import (
+	"time"
+
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
+)
+
+// Probe is the moment at which a grant was sent.
+type Probe struct {
+	Seq uint64
+	At  fleettime.Mono
+}
+
+// maxProbes bounds what is remembered of grants whose answers tell the time: seconds
+// of them, where each is answered at once and the way is long.
+const maxProbes = 256
+
+// Remember appends p; the oldest makes room.
+func Remember(probes []Probe, p Probe) []Probe {
+	if len(probes) == maxProbes {
+		probes = probes[:copy(probes, probes[1:])]
+	}
+	return append(probes, p)
+}
+
+// Answered returns how long ago the grant was sent that m answers, where m tells
+// the time and that was not long ago.
+func Answered(probes []Probe, now fleettime.Mono, m *wire.Report) (trip time.Duration, ok bool) {
+	if m.AsOf <= 0 {
+		return 0, false
+	}
+	for _, p := range probes {
+		if trip = now.Sub(p.At); p.Seq == m.Acked && trip <= fleettime.LongTrip {
+			return trip, true
+		}
+	}
+	return 0, false
+}
+
+// Trips tells a way that is long from a message that was late once: it counts the
+// answers in a row that took longer than a second (see fleet.Clock).
+type Trips struct{ slow int }
+
+// Usable takes note of a round trip and reports whether the time may be learned
+// from it.
+func (t *Trips) Usable(trip time.Duration) bool {
+	if trip <= fleettime.MaxTrip {
+		t.slow = 0
+		return true
+	}
+	t.slow++
+	return t.slow >= fleettime.SlowTrips
+}

@@ -1,0 +1,103 @@
+package region
+
+import (
+	"math"
+	"time"
+
+	"vestibule/internal/core/fleettime"
+)
+
+// advance moves the lives of all edges to now; blank says that it is not known what the data
+// centre holds. It returns the watermark that they allow, and whether a lease lapsed.
+func (l *lives) advance(now fleettime.Mono, blank bool) (watermark fleettime.Time, lapsed bool) {
+	// Without fleet time of its own the aggregator goes by that of its edges.
+	ft, synced := l.clock.earliest(now)
+	wm := fleettime.Time(math.MaxInt64)
+	if synced {
+		wm = ft.Add(-fleettime.Guard)
+	}
+	lease := l.lapseAfter()
+	l.hold = l.holdsGuess(now, ft, synced)
+	l.roster.forgetPast(now.Sub(l.clock.started) > l.patience())
+	for _, e := range l.roster.edges {
+		switch e.state {
+		case awaiting:
+			l.hold = true
+			if synced && l.awaitedInVain(now, ft, e) {
+				e.become(lost)
+				l.holdUntil = max(l.holdUntil, e.until)
+			}
+		case lost:
+			l.stillLost(now, ft, synced, e, blank)
+		case alive, joining:
+			if now.Sub(e.recv) > lease {
+				l.lapse(now, e)
+				lapsed = true
+				continue
+			}
+			wm = min(wm, e.asOf)
+			if !synced {
+				wm = min(wm, e.earliest)
+			}
+		case dead:
+			l.expireLost(now, e)
+		case left:
+		}
+	}
+	l.advanced = now
+	l.roster.meetTwins()
+	l.gather(now)
+	if sum, folded := l.gone.fold(now); sum != nil {
+		l.enrolOver(sum)
+		for _, e := range folded {
+			l.stored.strike(e)
+		}
+	}
+	l.roster.remove(func(e *edge) bool {
+		if !e.over() || l.rooms.counted(e) {
+			return false
+		}
+		l.stored.strike(e)
+		l.rooms.close(e)
+		return true
+	})
+	if l.rooms.passed == math.MaxInt64 && synced {
+		l.rooms.passed = l.latest(now).Add(fleettime.MaxError).Second() + 1
+	}
+	return wm, lapsed
+}
+
+// enter lets edges begin whose place on the roster is stored.
+func (l *lives) enter() {
+	for _, e := range l.roster.edges {
+		if e.state == joining && l.stored.saved >= e.needs {
+			e.become(alive)
+			e.due = true
+		}
+	}
+}
+
+// gather notes whether edges that fell silent together are on their way back.
+// Under partition_policy serve their visitors went on from one to the other, and
+// who is counted nowhere yet was last renewed at one that has not come back.
+func (l *lives) gather(now fleettime.Mono) {
+	heard, silent := false, false
+	for _, e := range l.roster.edges {
+		heard = heard || e.heard()
+		silent = silent || (e.state == dead && l.rooms.silent(e))
+	}
+	switch {
+	case !heard:
+		l.alone = silent
+	case l.alone:
+		l.alone, l.together = false, now.Add(gatherWait)
+	}
+	was := l.gathering
+	if l.gathering = silent && now < l.together; was && !l.gathering {
+		l.rooms.restale()
+	}
+}
+
+// gatherWait is how long after a silence of all, which was the regional's own,
+// the rest is waited for.
+const gatherWait = 5 * time.Second

@@ -1,0 +1,109 @@
+package region
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/wire"
+)
+
+// clock is fleet time at an aggregator: from global, or as its edges tell it.
+type clock struct {
+	fleettime.Clock
+	started fleettime.Mono // of the term
+	guessed bool           // it is a guess of global's: it may be far from what it was
+	guess   int64          // Unix second of it at which it was guessed
+	probes  []ledger.Probe // grants sent before the time was known
+	trips   ledger.Trips   // of their answers
+}
+
+// learn learns fleet time from the edges where global has not told it yet,
+// in the same way as a new leader of global does (see root.Allocator.SetTime).
+func (c *clock) learn(now fleettime.Mono, m *report) {
+	if c.Bound(now) != fleettime.Unsynced {
+		c.probes = nil
+		return
+	}
+	trip, ok := ledger.Answered(c.probes, now, m.Report)
+	since := now.Sub(c.started)
+	ok = ok && c.trips.Usable(trip)
+	if ok && (max(trip, m.AsOfBound) <= fleettime.MaxError || (m.timed && since > time.Second)) {
+		c.Set(now, m.AsOf.Add(trip/2), trip/2+m.AsOfBound)
+	}
+}
+
+// restore takes the time that the process knows, where it is as sure of it as everybody allows for. Where it
+// is not, those who lived on know better: edges and global.
+func (c *clock) restore(now fleettime.Mono, k fleettime.Known) {
+	if k.Bound <= fleettime.MaxError {
+		c.Restore(now, k)
+	}
+}
+
+// Known returns fleet time for the data folder of the process; the zero value where it is not known, or
+// is a guess for which nobody would wait after a restart.
+func (a *Aggregator) Known(now fleettime.Mono) fleettime.Known {
+	if a.clock.guessed && (a.clock.guess == 0 || a.stored.saved < a.stored.holdNeeds) {
+		return fleettime.Known{}
+	}
+	return a.clock.Known(now)
+}
+
+// earliest returns what fleet time is at least, by a clock that may be wrong as
+// far as it knows; ok is false for one that does not know at all.
+func (c *clock) earliest(now fleettime.Mono) (t fleettime.Time, ok bool) {
+	t, bound := c.Read(now)
+	if bound == fleettime.Unsynced {
+		return 0, false
+	}
+	return t.Add(-bound), true
+}
+
+// past reports whether a second of fleet time is certainly over.
+func (c *clock) past(now fleettime.Mono, second int64) bool {
+	ft, synced := c.earliest(now)
+	return synced && ft.Second() > second
+}
+
+// ask remembers a grant where its answer may tell fleet time.
+func (c *clock) ask(now fleettime.Mono, seq uint64) {
+	if !c.synced(now) {
+		c.probes = ledger.Remember(c.probes, ledger.Probe{Seq: seq, At: now})
+	}
+}
+
+// synced reports whether fleet time is known.
+func (c *clock) synced(now fleettime.Mono) bool { return c.Bound(now) != fleettime.Unsynced }
+
+// hear takes the time that global tells. It reports whether that corrected a guess.
+func (c *clock) hear(now fleettime.Mono, g *wire.Grant) (corrected bool) {
+	was, unknown := c.guessed, !c.synced(now)
+	if !c.Sync(now, g.Echo, g.Dwell, g.At, g.AtBound) {
+		return false
+	}
+	c.guessed = g.Guess && (unknown || was)
+	return was && !c.guessed
+}
+
+// receive learns fleet time from a report that comes now, where that is to be learned. It returns
+// when the report was written, at the earliest: long ago where either side does not know the time.
+func (c *clock) receive(now fleettime.Mono, m *report) (wrote fleettime.Mono) {
+	c.learn(now, m)
+	ft, bound := c.Read(now)
+	if bound == fleettime.Unsynced || !m.timed {
+		return math.MinInt64 / 2
+	}
+	return now.Add(-max(0, ft.Add(max(bound, fleettime.MaxError)).Sub(m.earliest.Add(-fleettime.MaxError))))
+}
+
+// askEdges reports whether a new aggregator is still to learn fleet time from its
+// edges, for as long as one that runs, under a lease of so long, may take to tell. They have lived through it, where a new leader of global may have heard
+// nobody yet and be guessing: told in good faith, a time ahead of the fleet's
+// would end sessions that are valid.
+func (c *clock) askEdges(now fleettime.Mono, lease time.Duration, edges []*edge) bool {
+	return !c.synced(now) && now.Sub(c.started) < lease &&
+		slices.ContainsFunc(edges, func(e *edge) bool { return e.state == awaiting || (e.recovered && e.timed) })
+}

@@ -1,0 +1,59 @@
+package region
+
+import (
+	"testing"
+
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
+)
+
+// TestWhoLeavesAfterATakeover: an aggregator that took over knows a session by its seconds alone. When its visitor leaves, by
+// a ticket that is older than the newest one, the slot comes free once no edge accepts any of them.
+func TestWhoLeavesAfterATakeover(t *testing.T) {
+	const now, shown, newest = int64(1_622_131_200), uint32(1_622_131_260), uint32(1_622_131_290)
+	all := rooms{home: 1, byID: map[room.ID]*books{}}
+	b := all.open(7)
+	b.counts.begin(fleettime.Time(now * 1000))
+	gone := &edge{name: "edge-1", inc: 1, num: 1, state: left}
+	b.restore(0, gone, &wire.RosterRoom{Room: 7, Sessions: []wire.Expiry{{Until: newest, Stamped: 1}}}, 60)
+	here := &edge{name: "edge-1", inc: 2, num: 2, state: alive}
+	acc := b.account(here)
+	b.end(wire.End{ID: 5, Home: 1, Until: shown, Shown: shown, Kind: wire.Left}, true)
+	at := closing{known: b.terminations.n, watermark: fleettime.Time(now * 1000), expired: uint32(now + 70), movedIn: 1}
+	cleared := func() {
+		m := b.terminations.order[0]
+		b.end(wire.End{ID: 5, Home: 1, Until: m.Until, Kind: wire.Cleared}, false)
+	}
+	cleared()
+	b.closeTerminations(at)
+	if b.counts.head() != 1 {
+		t.Error("the slot is free before the edges refuse the newest ticket")
+	}
+	told := acc.ends.Take(1, 0)
+	if last := told[len(told)-1]; last.Until < at.expired {
+		t.Errorf("edges are told to refuse tickets until %d, and the newest ends at %d", last.Until, newest)
+	}
+	at.expired, at.known = uint32(now+91), b.terminations.n
+	cleared()
+	b.closeTerminations(at)
+	if b.counts.head() != 0 {
+		t.Errorf("%d sessions count once every edge refuses the ticket", b.counts.head())
+	}
+	// From when the ticket that was shown is over the newest one counts again: nobody knew that it was there.
+	b.counts.free(fleettime.Time(int64(shown)*1000 + 2000))
+	if b.counts.head() != 1 {
+		t.Errorf("%d sessions count after the second of the ticket that was shown, want 1", b.counts.head())
+	}
+
+	// Tickets of another data centre may be valid whose sessions moved here: nothing is subtracted.
+	b.end(wire.End{ID: 6, Home: 1, Until: newest, Shown: newest, Kind: wire.Left}, true)
+	at.movedIn, at.known = int64(newest), b.terminations.n
+	for range 2 {
+		b.end(wire.End{ID: 6, Home: 1, Until: newest, Kind: wire.Cleared}, false)
+		b.closeTerminations(at)
+	}
+	if b.counts.head() != 1 {
+		t.Errorf("%d sessions count, want 1", b.counts.head())
+	}
+}

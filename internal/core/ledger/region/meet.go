@@ -1,0 +1,239 @@
+package region
+
+import (
+	"math"
+	"slices"
+
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
+)
+
+// meet returns the edge that a report is from, which it adopts if need be. Where it returns
+// none, the edge is owed an answer.
+func (l *lives) meet(now fleettime.Mono, term wire.Term, m *report) (e *edge, answer wire.Adoption) {
+	if m.Seen != term {
+		l.roster.witness(now, m, l.stored)
+		// Adopting an edge that a predecessor can still grant to would count
+		// what that one grants nowhere: first the promise, then the books.
+		return nil, wire.Promise
+	}
+	e = l.roster.find(m.From, m.Inc)
+	joins := e == nil || e.missing()
+	switch {
+	case e == nil && l.roster.summed(m.From, m.Inc), e != nil && joins && !m.Join:
+		return nil, m.forgotten()
+	case e == nil && !m.Join:
+		l.lateWord(m)
+		return nil, m.forgotten()
+	case e == nil:
+		l.roster.unknownEdge(m, l.rooms.watermark)
+		e = l.roster.add(m.From, m.Inc)
+	}
+	if joins {
+		l.begin(now, e, m)
+	}
+	l.roster.belie(e, m)
+	found := l.claim(now, e, m)
+	if joins {
+		found = append(found, e.inc)
+		l.adopt(e)
+	}
+	l.rooms.found(found)
+	if m.Tenure > e.tenure {
+		// We gave it this tenure, forgot it since, and adopted it again by a report of long before.
+		return nil, m.forgotten()
+	}
+	return e, wire.Adopted
+}
+
+// begin opens the books of an edge that has promised to follow us.
+func (l *lives) begin(now fleettime.Mono, e *edge, m *report) {
+	e.tenure = m.Tenure
+	e.leased, e.until, e.ended = 0, 0, 0 // it may have a lease again
+	e.waited, e.silent = 0, 0
+	e.parts = wire.Parts{}
+	e.recv, e.first = now, l.roster.said
+	for _, o := range l.roster.edges {
+		if o.name == e.name && o.proves(e) {
+			l.roster.claimed(e, l.latest(now))
+		}
+	}
+	// A new edge has touched nothing, and is told the watermark before it may.
+	e.asOf, e.earliest = max(m.AsOf, l.rooms.watermark), max(m.earliest, l.rooms.watermark)
+	e.latest, e.timed = m.latest, m.timed
+}
+
+// adopt writes an edge whose books were opened on the roster.
+func (l *lives) adopt(e *edge) {
+	l.endLostHold(e)
+	e.become(joining)
+	l.enrol(e)
+	l.rooms.setPassed(math.MaxInt64) // up to now it may have been told another's watermark
+}
+
+// claim takes note of which incarnations an edge tells that they have ended, and returns
+// them where that is new. An incarnation always tells the same. From
+// here on a word of one of them that was written later belies it.
+func (l *lives) claim(now fleettime.Mono, by *edge, m *report) (ended []uint64) {
+	if len(m.Succeeds) == len(by.succeeds) || len(m.Succeeds) == 0 {
+		return nil
+	}
+	by.succeeds = m.Succeeds
+	for _, e := range l.roster.edges {
+		if e.name == by.name && by.proves(e) {
+			l.roster.claimed(e, l.latest(now))
+		}
+	}
+	return slices.Clone(m.Succeeds)
+}
+
+// claimed takes note that an incarnation has ended, as another one or an operator tells;
+// latest is what fleet time is at most.
+func (r *roster) claimed(e *edge, latest fleettime.Time) {
+	if e.claimed == 0 {
+		e.claimed, e.claimedAt = r.said+1, latest
+	}
+}
+
+// belie takes note of a report that an edge wrote after another one told that it has
+// ended: it answers a grant that was sent later, or was written later by every clock.
+// So the folder has lied, as that of a machine that was cloned while it ran does. What
+// the edge did meanwhile was counted nowhere.
+func (r *roster) belie(e *edge, m *report) {
+	if e.claimed == 0 || e.belied || (m.Acked < e.claimed && (!m.timed || m.earliest <= e.claimedAt)) {
+		return
+	}
+	e.belied = true
+	r.unknownEdges++
+	r.lastUnknown = e.name
+}
+
+// unknownEdge notes an edge whose incarnation nobody knows, and that all the same
+// holds rights or sessions that may still be valid. The roster tells of every
+// edge before its first lease: so either the store has lost what was stored, or the
+// edge was declared lost and was alive. Whatever it holds was counted nowhere
+// until now.
+func (r *roster) unknownEdge(m *report, watermark fleettime.Time) bool {
+	past := max(m.earliest, watermark)
+	for i := range m.Rooms {
+		rr := &m.Rooms[i]
+		// A report that was under way for long tells of rights that are gone.
+		held := rr.Granted > rr.Spent+rr.Returned && past == m.earliest
+		for _, s := range rr.Sessions {
+			held = held || (s.Stamped > s.Consumed && int64(s.Until)*1000 > int64(past))
+		}
+		if held {
+			r.unknownEdges++
+			r.lastUnknown = m.From
+			return true
+		}
+	}
+	return false
+}
+
+// lateName stands for incarnations that were forgotten and are heard. No edge can be
+// called so.
+const lateName = "(late word)"
+
+// lateWord counts the sessions of an incarnation that was forgotten, because it was
+// thought to have ended, and is alive. It is told to begin anew, and its books were
+// closed when the last second of them was freed: whatever it tells of since was counted
+// nowhere.
+func (l *lives) lateWord(m *report) {
+	e := l.roster.find(lateName, m.Inc)
+	if e == nil {
+		if !l.roster.unknownEdge(m, l.rooms.watermark) {
+			return
+		}
+		e = l.roster.add(lateName, m.Inc)
+		e.become(left)
+	}
+	news := false
+	for i := range m.Rooms {
+		b := l.rooms.reported(m.Rooms[i].Room, m)
+		b.excess.found(m.Inc)
+		acc := b.account(e)
+		before := acc.sessions
+		acc.takeSessions(&b.counts, m.Rooms[i].Sessions)
+		news = news || !slices.Equal(before, acc.sessions)
+		b.dirty, b.stale = true, true
+	}
+	if news {
+		l.enrolOver(e)
+	}
+}
+
+// witness takes note of whom an edge followed. Where the store is empty, the process that
+// led last knows everything that was stored, unless a rival led since: in a store that is
+// lost now, where it adopted edges and lent to them. It cannot have without their
+// promise, which they tell. So where each edge that may have had a lease tells that it
+// followed us last, and nobody turns up who followed somebody newer, there is no unknown
+// past. Nor is there one where the operator says that the data centre is new, until an
+// edge turns up that followed somebody.
+func (r *roster) witness(now fleettime.Mono, m *report, s *stored) {
+	switch {
+	case r.rival || (r.ownTerm == 0 && !r.begins):
+	case m.Seen.N > r.ownTerm:
+		if r.rival = true; r.find(wire.UnknownPast, 0) == nil && (r.recoveredEdges > 0 || r.begins) {
+			// Taken for none already.
+			r.add(wire.UnknownPast, 0).recv = now
+			s.change(func(d *wire.Durable) { d.LoseTrack() })
+			r.unknownEdges++
+			r.lastUnknown = m.From
+		}
+	case m.Seen.N == r.ownTerm:
+		r.witnesses = slices.DeleteFunc(r.witnesses, func(w wire.GoneEdge) bool { return w.Edge == m.From && w.Inc == m.Inc })
+	}
+}
+
+// endLostHold takes note that an edge is heard after all. What was presumed may
+// have been another's, who is not.
+func (l *lives) endLostHold(e *edge) {
+	if !e.lostHold {
+		return
+	}
+	e.lostHold = false
+	var other *edge
+	for _, o := range l.roster.edges {
+		if o != e && o.state == lost && o.lostHold {
+			other = o
+		}
+	}
+	for b, acc := range l.rooms.accounts(e) {
+		if !acc.silent {
+			continue
+		}
+		if other != nil {
+			to := b.account(other)
+			to.presumedSpent += acc.presumedSpent
+			to.silent, to.stampLife = true, max(to.stampLife, acc.stampLife)
+		}
+		acc.presumedSpent, acc.silent, acc.stampLife = 0, false, 0
+		b.dirty, b.stale = true, true
+	}
+}
+
+// add opens the books of an incarnation.
+func (r *roster) add(name string, inc uint64) *edge {
+	r.nums++
+	e := &edge{name: name, inc: inc, num: r.nums, strict: r.strict}
+	i, _ := slices.BinarySearchFunc(r.edges, e, compareEdges)
+	r.edges = slices.Insert(r.edges, i, e)
+	return e
+}
+
+// find returns an incarnation, nil where it is not in the books.
+func (r *roster) find(name string, inc uint64) *edge {
+	i, ok := slices.BinarySearchFunc(r.edges, inc, func(e *edge, inc uint64) int { return e.compare(name, inc) })
+	if !ok {
+		return nil
+	}
+	return r.edges[i]
+}
+
+// summed reports whether an incarnation's sessions are in the sum: whatever is heard of
+// it now was said long ago.
+func (r *roster) summed(name string, inc uint64) bool {
+	sum := r.find(wire.Gone, 0)
+	return sum != nil && slices.ContainsFunc(sum.gone, func(g wire.GoneEdge) bool { return g.Edge == name && g.Inc == inc })
+}

@@ -1,0 +1,159 @@
+package region
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
+)
+
+// rateBusy is for how long a right of R counts at most after its use, by any clock.
+var rateBusy = fleettime.Stretch(fleettime.Stretch(wire.RateWindow))
+
+// rateUse are rights of R that an edge used, as its reports tell them: n at most, no earlier
+// than from and no later than till.
+type rateUse struct {
+	n          int64
+	from, till fleettime.Mono
+}
+
+// rateUses are the uses of rights of R that an edge has told, oldest first, about one entry
+// a second. Every right in use by its newest report is in one of them.
+type rateUses struct {
+	list  []rateUse
+	wrote fleettime.Mono // the newest one was written no earlier
+}
+
+// maxRateUses bounds the entries: where nobody knows the time it is not known which are over.
+const maxRateUses = 128
+
+// begin takes the first report, by which busy rights are in use, and used of them so many
+// seconds before it was written; since when the others are nobody knows.
+func (u *rateUses) begin(now, wrote fleettime.Mono, used []uint32, busy int64) {
+	for s, n := range slices.Backward(used) {
+		if n == 0 {
+			continue
+		}
+		age := time.Duration(s) * time.Second
+		u.list = append(u.list, rateUse{n: int64(n), from: wrote.Add(-fleettime.Stretch(age + 2*time.Second)), till: now.Add(-fleettime.Shrink(age))})
+		busy -= int64(n)
+	}
+	u.wrote = math.MinInt64 / 2 // of what was before it
+	u.add(now, wrote, busy)
+}
+
+// add notes that a report told of n more uses than the one before.
+func (u *rateUses) add(now, wrote fleettime.Mono, n int64) {
+	from := u.wrote
+	u.wrote = wrote
+	if n <= 0 {
+		return
+	}
+	// Those that were over when it was written are not in use by it.
+	u.list = slices.DeleteFunc(u.list, func(x rateUse) bool { return wrote.Sub(x.till) > rateBusy+time.Second })
+	till := now - now%fleettime.Mono(time.Second) + fleettime.Mono(time.Second)
+	if k := len(u.list) - 1; k >= 0 && (u.list[k].till == till || k >= maxRateUses) {
+		u.list[k].n += n
+		u.list[k].till = till
+		return
+	}
+	u.list = append(u.list, rateUse{n: n, from: from, till: till})
+}
+
+// presumedRate is rights of R that an edge may have used under a tenure that is
+// over, until the end of its lease.
+type presumedRate struct {
+	edge  edgeNum
+	n     int64
+	until fleettime.Mono
+	end   int64 // Unix second after which they are over as well, as a predecessor knew; 0 for unknown
+}
+
+// presumedRates are the rights of R of a room that edges may have used under tenures that
+// are over.
+//
+// Invariant: each counts for no shorter a time than its use may.
+type presumedRates []presumedRate
+
+// add takes n rights of R of an edge for used until now. end is the second after which they are over
+// as well, 0 for unknown.
+func (ps *presumedRates) add(e edgeNum, n int64, now fleettime.Mono, end int64) {
+	if n > 0 {
+		*ps = append(*ps, presumedRate{edge: e, n: n, until: now.Add(rateBusy), end: end})
+	}
+}
+
+// sum returns how many there are.
+func (ps presumedRates) sum() int64 {
+	n := int64(0)
+	for _, p := range ps {
+		n += p.n
+	}
+	return n
+}
+
+// of returns how many are of an edge.
+func (ps presumedRates) of(e edgeNum) int64 {
+	n := int64(0)
+	for _, p := range ps {
+		if p.edge == e {
+			n += p.n
+		}
+	}
+	return n
+}
+
+// pass makes those of one edge another one's.
+func (ps presumedRates) pass(from, to edgeNum) {
+	for i := range ps {
+		if ps[i].edge == from {
+			ps[i].edge = to
+		}
+	}
+}
+
+// expire drops those that cannot count any more, and reports whether there were any. Where
+// fleet time ft is not sure, only those of which that is known without it.
+func (ps *presumedRates) expire(now fleettime.Mono, ft fleettime.Time, unsure bool) bool {
+	n := len(*ps)
+	*ps = slices.DeleteFunc(*ps, func(p presumedRate) bool {
+		return now >= p.until || (p.end != 0 && !unsure && ft.Second() > p.end)
+	})
+	return len(*ps) != n
+}
+
+// ratesGrain is by how many seconds the ends of rights of R are told apart that a successor is
+// to know.
+const ratesGrain = 5
+
+// stored returns until which Unix second rights of R count that are taken for used by an edge,
+// and after which none does, where latest is what fleet time is at most; none and 0 where that is
+// not known.
+func (ps presumedRates) stored(e edgeNum, now fleettime.Mono, latest fleettime.Time) (rates []wire.RosterRate, until int64) {
+	if latest == 0 {
+		return nil, 0
+	}
+	for _, p := range ps {
+		if p.edge != e {
+			continue
+		}
+		end := latest.Add(fleettime.Stretch(max(0, p.until.Sub(now)))).Second() + 1
+		if p.end != 0 { // as a predecessor knew
+			end = min(end, p.end)
+		}
+		until = max(until, end)
+		end = (end + ratesGrain - 1) / ratesGrain * ratesGrain
+		k, found := slices.BinarySearchFunc(rates, end, func(r wire.RosterRate, end int64) int { return cmp.Compare(r.Until, end) })
+		if !found {
+			if len(rates) == wire.MaxRates {
+				continue // counts until the last of them ends
+			}
+			rates = slices.Insert(rates, k, wire.RosterRate{Until: end})
+		}
+		rates[k].N += p.n
+	}
+	return rates, until
+}

@@ -1,0 +1,26 @@
+package region
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrNoCopy says that the list holds no other site under the name.
+var ErrNoCopy = errors.New("the list of data centres holds no other data centre of this name: nothing is to be done")
+
+// Rejoin takes an operator's word that this data centre is the one of the list, whose
+// store was lost with everybody who knew its site. Once what Unsaved returns is stored,
+// the shell is to lead anew (see Rejoins): it is then taken for the successor, and goes on
+// with the books of before. It returns ErrNoCopy where that is so already.
+func (a *Aggregator) Rejoin() error {
+	if !a.member.isCopy() {
+		return fmt.Errorf("data centre %s: %w", a.cfg.DC, ErrNoCopy)
+	}
+	a.stored.setSite(a.member.list.Site(a.cfg.DC))
+	a.member.rejoins = true
+	return nil
+}
+
+// Rejoins reports whether the data centre goes on under another site: this aggregator does
+// nothing any more.
+func (a *Aggregator) Rejoins() bool { return a.member.rejoins }

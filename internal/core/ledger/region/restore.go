@@ -1,0 +1,55 @@
+package region
+
+import (
+	"slices"
+	"time"
+
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
+)
+
+// restore takes what a predecessor stored; own says that this process was it, and finds the
+// store lost.
+func (l *lives) restore(now fleettime.Mono, old *wire.Durable, own bool) {
+	for i := range old.Roster {
+		r := &old.Roster[i]
+		if own && !r.Dead && r.Edge != wire.UnknownPast {
+			l.roster.witnesses = append(l.roster.witnesses, wire.GoneEdge{Edge: r.Edge, Inc: r.Inc})
+			l.roster.recoveredEdges++
+		}
+		e := l.roster.add(r.Edge, r.Inc)
+		e.tenure, e.recv, e.recovered = r.Tenure, now, true
+		e.waited, e.silent = r.Waited, time.Duration(r.Waited)*time.Second
+		e.leased, e.until, e.ended = r.Leased, r.Until, r.Ended
+		switch e.gone = slices.Clone(r.Gone); {
+		case !r.Dead:
+			continue
+		case r.Left || r.Edge == wire.Gone:
+			e.become(left)
+		default:
+			e.become(dead)
+		}
+		for _, rr := range r.Rooms {
+			b := l.rooms.open(rr.Room)
+			// Counted from so early that no ticket which may be stamped from now on
+			// expires before it: what is stored was stamped before now.
+			if first, ok := oldest(old, rr.Room); ok {
+				b.counts.begin(fleettime.Time((int64(first) - int64(wire.Life(room.MaxSession))) * 1000))
+			}
+			b.restore(now, e, &rr, int64(l.rooms.pastLife))
+		}
+	}
+}
+
+// oldest returns the first expiry second that a roster tells of a room.
+func oldest(d *wire.Durable, id room.ID) (first uint32, ok bool) {
+	for i := range d.Roster {
+		for _, rr := range d.Roster[i].Rooms {
+			if rr.Room == id && len(rr.Sessions) > 0 && (!ok || rr.Sessions[0].Until < first) {
+				first, ok = rr.Sessions[0].Until, true
+			}
+		}
+	}
+	return first, ok
+}

@@ -1,0 +1,187 @@
+package region_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/ledger/region"
+	"vestibule/internal/core/wire"
+)
+
+// What a data centre tells before its site is stored would be told by another site after
+// a restart. Where nothing is stored its edges are asked first.
+func TestRule9TheSiteIsStoredBeforeItIsTold(t *testing.T) {
+	begin := func(bootstrap bool, stored wire.Durable, known uint64) (*region.Aggregator, fleettime.Mono) {
+		now := fleettime.Mono(time.Hour)
+		a := region.New(now, region.Config{
+			DC: "lima", Strict: true, Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: bootstrap, Site: 5, Known: known,
+		}, stored)
+		a.SetLease(fleettime.Never)
+		return a, now
+	}
+	tells := func(a *region.Aggregator, now fleettime.Mono) (site uint64, any bool) {
+		out := a.Report(now)
+		if len(out) == 0 {
+			return 0, false
+		}
+		return out[0].Site, true
+	}
+	save := func(a *region.Aggregator, now fleettime.Mono) wire.Durable {
+		d, _ := a.Unsaved()
+		a.Saved(now, d.Version)
+		return d
+	}
+	for what, c := range map[string]struct {
+		bootstrap bool
+		stored    wire.Durable
+		known     uint64 // was read from the store before
+		edge      uint64 // tells this site
+		want      uint64
+		after     time.Duration
+	}{
+		"a new data centre":                      {bootstrap: true, want: 5},
+		"one that ran release 0.1.0":             {stored: wire.Durable{Version: 9}, want: 5},
+		"one that has a site":                    {stored: wire.Durable{Version: 9, Site: 7}, want: 7},
+		"a store that lost all but the site":     {stored: wire.Durable{Site: 7}, want: 7},
+		"a store that was lost, with an edge":    {edge: 7, want: 7},
+		"a store that was lost, and was read":    {known: 7, want: 7},
+		"one that was read, and is another now":  {stored: wire.Durable{Version: 9, Site: 7}, known: 6, want: 7},
+		"a store that was lost, without edges":   {want: 5, after: 10 * time.Second},
+		"an edge of another site changes none":   {stored: wire.Durable{Version: 9, Site: 5}, edge: 7, want: 5},
+		"an edge that never heard a site is one": {edge: 0, want: 5, after: 10 * time.Second},
+	} {
+		a, now := begin(c.bootstrap, c.stored, c.known)
+		if _, any := tells(a, now); any != (c.stored.Site != 0) {
+			t.Errorf("%s: says something: %v", what, any)
+		}
+		a.Observe(now, wire.Report{From: "edge1", Inc: 1, Tenure: 1, Seq: 1, Parts: 1, Sent: 1, Join: true, Site: c.edge})
+		save(a, now)
+		if c.after > 0 {
+			if _, any := tells(a, now); any {
+				t.Errorf("%s: says something before it waited for its edges", what)
+			}
+			now = now.Add(c.after)
+			if _, any := tells(a, now); any {
+				t.Errorf("%s: tells a site that is not stored", what)
+			}
+		}
+		d := save(a, now)
+		if site, _ := tells(a, now); site != c.want || (d.Site != 0 && d.Site != c.want) || a.Status(now).Site != c.want {
+			t.Errorf("%s: tells site %d, stores %d, want %d", what, site, d.Site, c.want)
+		}
+	}
+}
+
+// That a data centre is new is said by a start script also when its store was lost: an edge
+// that knows its site is believed, and it leads anew with that one. Not where the list
+// holds the one that was made.
+func TestRule9AnEdgeKnowsBetterThanBootstrap(t *testing.T) {
+	for _, listed := range []uint64{0, 5, 7} {
+		now := fleettime.Mono(time.Hour)
+		a := region.New(now, region.Config{Strict: true, DC: "lima", Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: true, Site: 5}, wire.Durable{})
+		a.SetLease(fleettime.Never)
+		if listed != 0 {
+			a.SetMembers(now, ledger.Members{Version: 2, List: []ledger.Member{{Name: "lima", Site: listed}}})
+		}
+		d, _ := a.Unsaved()
+		a.Saved(now, d.Version)
+		a.Observe(now, wire.Report{From: "edge1", Inc: 1, Tenure: 1, Seq: 1, Parts: 1, Sent: 1, Join: true, Site: 7})
+		d = a.Durable()
+		if changes := listed != 5; a.Rejoins() != changes || (d.Site == 7) != changes || (d.Site == 5) == changes {
+			t.Errorf("the list holds %d: leads anew %v, with site %d", listed, a.Rejoins(), d.Site)
+		}
+	}
+}
+
+// A copy knows by the list that it is one: it lets nobody in, and takes nothing of its home
+// for its own. An operator's word makes it the one of the list.
+func TestRule9ACopyRejoinsByWord(t *testing.T) {
+	now := fleettime.Mono(time.Hour)
+	a := region.New(now, region.Config{Strict: true, DC: "lima", Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: true, Site: 5}, wire.Durable{})
+	a.SetLease(fleettime.Never)
+	save := func() wire.Durable {
+		d, _ := a.Unsaved()
+		a.Saved(now, d.Version)
+		return d
+	}
+	save()
+	edge := func() wire.Grant {
+		a.Observe(now, wire.Report{From: "edge1", Inc: 1, Tenure: 1, Seq: uint64(now), Parts: 1, Sent: now, Seen: wire.Term{N: 1, Nonce: 1}, Join: true})
+		save()
+		now = now.Add(time.Second)
+		for _, g := range a.Grants(now) {
+			return g
+		}
+		t.Fatal("no answer to the edge")
+		return wire.Grant{}
+	}
+	if g := edge(); !g.Copied || g.Site != 5 {
+		t.Errorf("before anybody said who it is: %+v", g)
+	}
+	if err := a.Rejoin(); !errors.Is(err, region.ErrNoCopy) {
+		t.Errorf("rejoins without another: %v", err)
+	}
+	list := ledger.Members{Version: 2, Changed: true, List: []ledger.Member{{Name: "lima", Site: 5}}}
+	a.SetMembers(now, list)
+	if g := edge(); g.Copied || g.Standing != wire.Listed {
+		t.Errorf("as the one of the list: %+v", g)
+	}
+	list = ledger.Members{Version: 3, Changed: true, List: []ledger.Member{{Name: "lima", Site: 7}}}
+	a.SetMembers(now, list)
+	if g := edge(); !g.Copied || g.Standing != wire.Unlisted || a.Status(now).Copy != 7 {
+		t.Errorf("as a copy: %+v, %+v", g, a.Status(now))
+	}
+	for site, heard := range map[uint64]bool{0: false, 7: false, 5: true} {
+		term := wire.Term{N: 3 + site, Nonce: 1}
+		a.Apply(now, wire.Grant{To: "lima", Inc: 1, From: term, Seq: 1, Parts: 1, Adoption: wire.Promise, Members: 3, Site: site})
+		if got := a.Status(now).Follows == term; got != heard {
+			t.Errorf("a copy follows who means site %d: %v", site, got)
+		}
+	}
+	if err := a.Rejoin(); err != nil || !a.Rejoins() {
+		t.Fatalf("%v, rejoins %v", err, a.Rejoins())
+	}
+	if out := a.Report(now); len(out) != 0 {
+		t.Errorf("it goes on: %+v", out)
+	}
+	if d := save(); d.Site != 7 {
+		t.Errorf("stores site %d", d.Site)
+	}
+}
+
+// A data centre whose list was changed does not promise to follow a coordinator that
+// knows no list; one whose list is that of every configuration does. What it knows
+// outlives its aggregator.
+func TestRule9WhoKnowsNoListIsNotFollowed(t *testing.T) {
+	for _, changed := range []bool{false, true} {
+		now := fleettime.Mono(time.Hour)
+		cfg := region.Config{Strict: true, DC: "lima", Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: true}
+		a := region.New(now, cfg, wire.Durable{})
+		a.SetLease(fleettime.Never)
+		a.SetMembers(now, ledger.Members{Version: 5, Changed: changed, List: []ledger.Member{{Name: "lima"}}})
+		d, _ := a.Unsaved()
+		if a.Status(now).Members != 0 {
+			t.Error("it tells what is not stored")
+		}
+		a.Saved(now, d.Version)
+		if a.Status(now).Members != 5 {
+			t.Error("it does not tell what is stored")
+		}
+		cfg.Term = wire.Term{N: 2, Nonce: 2}
+		a = region.New(now, cfg, d)
+		a.SetLease(fleettime.Never)
+		old, known := wire.Term{N: 7, Nonce: 7}, wire.Term{N: 8, Nonce: 8}
+		a.Apply(now, wire.Grant{To: "lima", Inc: 2, From: old, Seq: 1, Parts: 1, Adoption: wire.Promise})
+		st := a.Status(now)
+		if (st.Follows == old) == changed || (st.Refused == old) != changed {
+			t.Errorf("changed %v: follows %v, refuses %v", changed, st.Follows, st.Refused)
+		}
+		a.Apply(now, wire.Grant{To: "lima", Inc: 2, From: known, Seq: 1, Parts: 1, Adoption: wire.Promise, Members: 4})
+		if st := a.Status(now); st.Follows != known || !st.Refused.Zero() {
+			t.Errorf("changed %v: one that knows a list is not followed: %+v", changed, st)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package region
+
+import (
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
+)
+
+// ReportDue returns when the next report to global is to be made.
+func (a *Aggregator) ReportDue() fleettime.Mono {
+	if a.up.busy {
+		return min(a.up.due, a.up.reported.Add(a.cfg.Params.SyncFast))
+	}
+	return a.up.due
+}
+
+// Report returns what global is to be told. Rights that are not to be kept go
+// back in the same step.
+func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
+	u := &a.up
+	u.reported = now
+	u.due = now.Add(a.cfg.Params.SyncIdle)
+	if !u.joined || !a.clock.synced(now) {
+		u.due = now.Add(a.cfg.Params.SyncFast)
+	}
+	if a.stored.durable.Site == 0 && now.Sub(a.clock.started) > a.lives.patience() {
+		a.member.makeSite(true) // no edge is there that knew it
+	}
+	if a.cfg.Site != 0 && a.stored.site == 0 {
+		return nil
+	}
+	if !a.leads(now) || a.stored.saved < u.promised {
+		return nil // what was promised is not stored yet
+	}
+	a.advance(now)
+	if u.acked == u.seq {
+		u.asked = now
+	}
+	u.seq++
+	at := a.bearings(now)
+	head := wire.Report{
+		From: a.cfg.DC, Inc: a.cfg.Term.N, Seq: u.seq, Sent: now, AsOf: a.clock.Now(now), AsOfBound: a.clock.Bound(now),
+		Seen: u.seen, Acked: u.grants.Done(), Join: !u.joined, Blank: u.blank, Recovering: at.recovering || at.gathering,
+		Members: a.member.known(&a.up), Site: a.stored.site, Leaving: u.leaving, CountsSince: a.roster.countsSince(),
+	}
+	pack := wire.NewReportPacker(head)
+	busy, turned := false, a.last.turned(at, a.roster.edges)
+	for _, b := range a.rooms.list {
+		if turned || b.dirty || b.stale || b.divided || b.unsure {
+			b.dirty = b.loan.giveBack(at.surplus(b)) || b.dirty
+			b.divided, b.unsure = false, b.presumes()
+		}
+		if b.terminations.up.Len() > 0 && b.changedAt <= u.acked {
+			b.dirty = true
+		}
+		if b.dirty {
+			b.dirty, b.changedAt = false, u.seq
+		}
+		busy = busy || b.changedAt == u.seq
+		if u.joined && b.changedAt <= u.acked {
+			continue
+		}
+		free, rateFree := at.free(b)
+		r := b.report(now, free, rateFree)
+		if a.stored.saved >= a.stored.movedNeeds { // else a successor would not know that sessions moved in
+			r.Ends = b.terminations.up.Take(u.seq, u.acked)
+		}
+		b.tellPasses(u.seen, &r)
+		pack.Add(r)
+	}
+	u.busy = busy
+	return pack.Reports()
+}
+
+// Apply takes what global said. A grant of a lower term, or older than one
+// applied, changes nothing.
+func (a *Aggregator) Apply(now fleettime.Mono, g wire.Grant) {
+	u := &a.up
+	if g.To != a.cfg.DC || g.Inc != a.cfg.Term.N || a.fencedBy != 0 || a.member.notMeant(g.Site) || !u.follow(now, &g, &a.stored) {
+		return
+	}
+	fresh, complete := u.grants.Take(g.Seq, g.Part, g.Parts)
+	if !fresh {
+		return
+	}
+	if u.hearTime(now, &g, &a.clock, a.roster.edges) {
+		a.lives.corrected()
+	}
+	if g.Acked > u.acked {
+		u.acked, u.asked = g.Acked, now
+	}
+	u.heard = now
+	a.due = now
+	was := a.member.standing(u)
+	u.members, u.standing = g.Members, g.Standing
+	if a.member.standing(u) != was {
+		a.rooms.restale()
+	}
+	switch g.Adoption {
+	case wire.Promise:
+		// Global has no books of ours. If we have none either, what our edges
+		// have told us is all there is to hold.
+		if u.blank && !a.roster.recovering() {
+			u.blank = false
+			a.rooms.reconstruct()
+		}
+		u.hurry(now, 1)
+	case wire.Adopted:
+		u.adopted(now, &g, complete, &a.rooms)
+	case wire.Fenced, wire.Dead: // said to edges only
+	}
+}
+
+// Leave notes that the process was told to end, and tells global.
+func (a *Aggregator) Leave(now fleettime.Mono) {
+	if !a.up.leaving {
+		a.up.leaving = true
+		a.up.hurry(now, 1)
+	}
+}

@@ -1,0 +1,100 @@
+package region
+
+import (
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
+)
+
+// lapse takes note that an edge's lease is over by every clock: what it may
+// have done since its last report is presumed done.
+func (l *lives) lapse(now fleettime.Mono, e *edge) {
+	e.become(dead)
+	for _, acc := range l.rooms.accounts(e) {
+		acc.lapse(e.recv.Add(l.lapseAfter()))
+	}
+	l.presume(now, e)
+	l.enrolOver(e)
+}
+
+// presume counts what a lapsed edge may have spent and renewed without a word.
+func (l *lives) presume(now fleettime.Mono, e *edge) {
+	since := e.latest
+	if !e.timed { // our answer told it the time, and nobody has told us what it did with it
+		since = l.latest(now)
+	}
+	breath := l.rooms.maxExpiry(now, since, l.params.EdgeLease)
+	var gone *edge
+	if l.roster.wentBefore(e, l.rooms.watermark.Second()) {
+		gone = l.roster.find(wire.Gone, 0)
+	}
+	renews := !l.roster.hasEnded(e) || e.unheard
+	for b, acc := range l.rooms.accounts(e) {
+		acc.presume(now, breath)
+		if !b.Cap && renews {
+			acc.pinAll(gone)
+		}
+	}
+}
+
+// endTenure looks at a report of an edge whose tenure is over, or that ends it.
+func (l *lives) endTenure(now fleettime.Mono, e *edge, m *report, complete bool) {
+	if m.Tenure == e.tenure && !m.Final {
+		e.unheard = false
+	}
+	over := e.over()
+	switch {
+	case m.Final && complete && (m.Tenure == e.tenure || m.Bye) && l.rooms.exact(e, m.AsOf):
+		// Not of an older tenure, although the edge had not heard of the one that
+		// lapsed since: it may have by now. It is told to end that one too.
+		l.settle(now, e)
+		if m.Bye {
+			l.leave(e)
+		} else {
+			l.revive(e)
+		}
+	case over:
+		// It does not know yet that its tenure is over. Its newer counters
+		// lessen what is presumed of it.
+		l.presume(now, e)
+	}
+}
+
+// settle takes the exact numbers of an edge whose tenure is over: nothing is
+// presumed any more.
+func (l *lives) settle(now fleettime.Mono, e *edge) {
+	l.rooms.found([]uint64{e.inc})
+	for _, acc := range l.rooms.accounts(e) {
+		acc.settle(now)
+	}
+}
+
+// leave takes note that an edge said goodbye.
+func (l *lives) leave(e *edge) {
+	e.become(left)
+	for _, acc := range l.rooms.accounts(e) {
+		acc.returned = max(acc.returned, acc.granted-acc.spent)
+		acc.noAsk()
+	}
+	l.enrolOver(e)
+}
+
+// revive begins another tenure of an edge. The roster must not call it dead before it gets a
+// lease again.
+func (l *lives) revive(e *edge) {
+	e.tenure++
+	e.unheard = true
+	e.become(joining)
+	l.enrol(e)
+}
+
+// exact reports whether a final report still is the truth when it arrives. Under
+// partition_policy serve its edge may go on renewing; as long as no second is
+// freed that was not over for it, everything that it renews is counted.
+func (r *rooms) exact(e *edge, asOf fleettime.Time) bool {
+	for b := range r.accounts(e) {
+		if !b.Cap && asOf.Second() < b.counts.freed-1 {
+			return false
+		}
+	}
+	return true
+}

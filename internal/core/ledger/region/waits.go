@@ -1,0 +1,110 @@
+package region
+
+import (
+	"time"
+
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+)
+
+// WaitReason is why an aggregator waits.
+type WaitReason uint8
+
+// The reasons to wait.
+const (
+	WaitTime     WaitReason = iota + 1 // nobody has told fleet time
+	WaitBooks                          // global has not told what the data centre holds
+	WaitEdge                           // an edge of a predecessor is not heard: nobody knows what it counted
+	WaitSessions                       // an edge that is not heard may go on renewing sessions
+	WaitRate                           // edges that are not heard may have used the rights of R that are missed
+	WaitGuess                          // nobody knew fleet time, and this one was a guess: what there was before is waited out
+)
+
+// Wait is what an aggregator waits for before all rights of its data centre are used
+// again.
+type Wait struct {
+	Why      WaitReason
+	Edge     string // whose word would end the wait; empty where it is not about an edge
+	Inc      uint64
+	Until    fleettime.Time // when it ends at the latest; 0 where nobody can tell
+	Closed   bool           // nobody is let in meanwhile, but with rights that edges have in hand
+	Sessions int64          // that are kept free for it meanwhile, in all rooms
+	Rate     int64          // rights of R that are not lent meanwhile, in all rooms that miss them
+	Ended    bool           // a successor or an operator told that the edge has ended
+}
+
+// maxWait is longer than any lost_after; without one a silent edge is waited for until it is
+// heard.
+const maxWait = 365 * 24 * time.Hour
+
+// Waits returns what the aggregator waits for at now. It changes nothing.
+func (a *Aggregator) Waits(now fleettime.Mono) []Wait {
+	if now.Sub(a.clock.started) < ledger.StartupGrace {
+		return nil
+	}
+	var out []Wait
+	ft := a.clock.Now(now)
+	synced := a.clock.synced(now)
+	if !synced {
+		out = append(out, Wait{Why: WaitTime, Closed: true})
+	}
+	if d := &a.stored.durable; synced && d.HoldUntil != 0 && ft.Second() <= d.HoldUntil {
+		w := Wait{Why: WaitGuess, Until: fleettime.Time((d.HoldUntil + 1) * 1000)}
+		for _, b := range a.rooms.list {
+			w.Sessions += max(0, b.active())
+		}
+		if w.Sessions > 0 {
+			out = append(out, w)
+		}
+	}
+	if a.up.blank && !a.roster.recovering() {
+		out = append(out, Wait{Why: WaitBooks, Closed: true})
+	}
+	for _, e := range a.roster.edges {
+		w := Wait{Edge: e.name, Inc: e.inc, Ended: a.roster.hasEnded(e)}
+		switch {
+		case e.state == awaiting || (e.state == lost && !e.lostHold):
+			if w.Why, w.Closed = WaitEdge, true; synced {
+				w.Until = a.lives.awaitedUntil(now, e, a.up.blank)
+			}
+		case e.state == dead || e.state == lost:
+			left := time.Duration(0)
+			for b, acc := range a.rooms.accounts(e) {
+				if acc.silent {
+					w.Why = WaitSessions
+					w.Sessions += acc.presumed(&b.counts)
+					left = max(left, b.lostWait()-e.silent)
+				}
+			}
+			if w.Why == 0 {
+				continue // it ages like any session
+			}
+			if synced && a.roster.anyHeard() && left < maxWait {
+				w.Until = ft.Add(max(0, left))
+			}
+		default:
+			continue
+		}
+		out = append(out, w)
+	}
+	if w := a.rooms.waitRate(now, ft); w.Rate > 0 {
+		out = append(out, w)
+	}
+	return out
+}
+
+// waitRate returns the wait for rights of R that edges may have used which are gone, in rooms
+// where somebody misses them. They come back one by one.
+func (r *rooms) waitRate(now fleettime.Mono, ft fleettime.Time) Wait {
+	w := Wait{Why: WaitRate}
+	for _, b := range r.list {
+		if !b.unrated {
+			continue
+		}
+		w.Rate += b.rates.sum()
+		for _, p := range b.rates {
+			w.Until = max(w.Until, ft.Add(p.until.Sub(now)))
+		}
+	}
+	return w
+}

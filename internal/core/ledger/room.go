@@ -1,0 +1,53 @@
+package ledger
+
+import (
+	"time"
+
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
+)
+
+// RoomConfig is what the ledger needs to know of a room.
+type RoomConfig struct {
+	ID       room.ID
+	Total    uint64        // T
+	Rate     uint64        // R
+	Session  time.Duration // session_duration
+	Cap      bool          // partition_policy cap
+	LostWait time.Duration // lost_after
+
+	Unbound bool // queueing_method passthrough: sessions and admissions are counted, and no limit binds
+	Random  bool // queueing_method random: chance decides who is called
+	Shut    bool // nobody is to be admitted, or people may be gathering for an event: nobody is called, but by a release
+
+	Release Release // the newest of a room that is paused
+}
+
+// ConfigOf returns what the ledger needs to know of r.
+func ConfigOf(r *room.Room) RoomConfig {
+	c := RoomConfig{
+		ID: r.ID, Total: uint64(r.TotalActiveUsers), Rate: uint64(r.NewUsersPerMinute), Session: r.SessionDuration,
+		Cap: r.PartitionPolicy == room.PolicyCap, LostWait: r.LostAfter,
+		Unbound: r.QueueingMethod == room.MethodPassthrough && !r.QueueAll && !r.Closed, Shut: r.QueueAll || r.Closed || r.QueueingMethod == room.MethodReject,
+		Random: r.QueueingMethod == room.MethodRandom,
+	}
+	if k := r.Control; k != nil && k.Pause != nil && k.Pause.Release != nil {
+		c.Release = releaseOf(k.Pause.Release)
+	}
+	return c
+}
+
+// Release is "let in the next N" as the store holds it.
+type Release struct {
+	ID     uint64    // a later one has a higher number; 0 for none
+	N      uint64    // people
+	Lender wire.Term // the coordinator that lends it; the zero Term before one does
+}
+
+func releaseOf(r *room.Release) Release {
+	out := Release{ID: r.ID, N: uint64(r.N)}
+	if l := r.Lender; l != nil {
+		out.Lender = wire.Term{N: l.Term, Nonce: l.Nonce}
+	}
+	return out
+}

@@ -1,0 +1,82 @@
+package root
+
+import (
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger/share"
+)
+
+// open reports whether the release is one that this coordinator lends now: it is marked for its term, and
+// the room lets nobody in otherwise.
+func (p *pool) open() bool {
+	r := &p.Release
+	return !p.gone && p.Shut && r.ID != 0 && r.ID == p.passes.Release
+}
+
+// begin takes a release that the store says is this coordinator's to lend. One that was begun stays as it is.
+func (p *pool) begin() {
+	r := &p.Release
+	mine := r.Lender == p.cfg.Term
+	if r.ID > p.passes.Release && mine {
+		p.passes = share.Passes{Release: r.ID, N: r.N}
+		for _, d := range p.centres.all {
+			p.loan(d).dirty = true
+		}
+	}
+}
+
+// lendPasses lends the passes of the open release to where people are held, and calls back all where
+// none is open.
+func (p *pool) lendPasses(s *survey) {
+	if p.passes.Release == 0 {
+		return
+	}
+	var to []*share.PassLoan
+	var of []int
+	for i, l := range s.loans {
+		if s.how[i] == lendAll {
+			to, of = append(to, &l.passes), append(of, i)
+		} else if l.passes.Keep > 0 {
+			l.passes.Keep, l.dirty = 0, true
+		}
+	}
+	most := uint64(0)
+	if p.open() {
+		most = p.passes.N
+	}
+	news, push := p.passes.Lend(to, most)
+	for k, i := range of {
+		s.loans[i].dirty = s.loans[i].dirty || news[k]
+		s.homes[i].push = s.homes[i].push || push[k]
+	}
+}
+
+// callable returns how many people may be called to enter by a pass, where rights of T and of R are as
+// many, and the join times of the first of them.
+func (p *pool) callable(s *survey) (n int64, joined []fleettime.Time) {
+	if !p.open() {
+		return 0, nil
+	}
+	all := p.passes.Free()
+	var lists [][]fleettime.Time
+	for i, l := range s.loans {
+		if l.passes.Of(p.passes.Release); s.how[i] == lendAll {
+			all += l.passes.Unused()
+			lists = append(lists, l.passes.Joined)
+		}
+	}
+	return min(int64(all), s.supply, s.rate), share.MergeTimes(lists, int(min(all, 1<<20)))
+}
+
+// callStep is how far apart the times are up to which everybody is called.
+const callStep = 10_000 // ms
+
+// calledUpTo returns up to which join time people may enter by a pass, where so many are called.
+func calledUpTo(n int64, joined []fleettime.Time, ft fleettime.Time) fleettime.Time {
+	switch {
+	case n <= 0:
+		return 0
+	case n <= int64(len(joined)):
+		return joined[n-1]
+	}
+	return ft - ft%callStep + 2*callStep // there are more than are held, or than are named
+}

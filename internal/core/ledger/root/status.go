@@ -1,0 +1,180 @@
+package root
+
+import (
+	"time"
+
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
+)
+
+// Ledger is one room at the root at one moment.
+type Ledger struct {
+	Total, Rate    uint64
+	Free, RateFree int64
+	Complete       bool // the books of every data centre are known
+	Unbound        bool // no limit binds now: see RoomConfig
+	Centres        []CentreLedger
+	Excess         int64 // sessions that may be valid beyond the books: see Allocator
+	Beyond         int64 // sessions beyond Total: under passthrough, or of before a limit was lowered
+	View           *wire.View
+	Passes         PassLedger
+}
+
+// PassLedger is the newest release that a coordinator lends, as far as it was told.
+type PassLedger struct {
+	Release uint64
+	N       uint64 // people to be let in
+	Free    uint64 // passes that are lent to nobody
+	Spent   uint64 // people let in
+}
+
+// CentreLedger is what the root has lent to one data centre.
+type CentreLedger struct {
+	Name           string
+	Adopted        bool
+	Standing       wire.Standing
+	Excess         int64 // sessions that may be valid there beyond what it holds
+	Held, RateHeld int64
+	Idle, RateIdle int64
+	Keep, RateKeep uint64
+	Active, Want   uint64
+	HeldPeople     uint64
+	Gen            uint64
+}
+
+// wallBound is by how much the clock of a machine may be wrong for all that is known.
+const wallBound = 10 * time.Minute
+
+// Clock returns by which time phases of events are judged, and by how much that may be wrong: fleet time where the
+// allocator knows it to [fleettime.Rough], else what the machine takes for it. a may be nil: nobody leads.
+func (a *Allocator) Clock(now fleettime.Mono, machine fleettime.Time) (t fleettime.Time, bound time.Duration) {
+	if a != nil {
+		if t, bound := a.clock.Read(now); bound <= fleettime.Rough {
+			return t, bound + fleettime.Guard
+		}
+	}
+	return machine, wallBound
+}
+
+// Totals returns the state of a room without what each data centre holds.
+func (a *Allocator) Totals(id room.ID) Ledger {
+	p := a.pools.byID[id]
+	if p == nil {
+		return Ledger{}
+	}
+	l := Ledger{Total: p.Total, Rate: p.Rate, Unbound: p.Unbound, View: p.view}
+	l.Free, l.RateFree, l.Complete = p.free()
+	l.Passes = PassLedger{Release: p.passes.Release, N: p.passes.N, Free: p.passes.Free(), Spent: p.passes.Spent}
+	return l
+}
+
+// Ledger returns the state of a room; the zero value for an unknown one.
+func (a *Allocator) Ledger(id room.ID) Ledger {
+	p := a.pools.byID[id]
+	if p == nil {
+		return Ledger{}
+	}
+	l := a.Totals(id)
+	l.Centres = make([]CentreLedger, 0, len(a.centres.all))
+	for _, d := range a.centres.all {
+		c := CentreLedger{Name: d.name, Adopted: d.adopted, Standing: d.standing()}
+		if n := p.loans[d]; n != nil {
+			c.Excess = n.unreturned + int64(n.excess)
+			l.Excess += c.Excess
+			c.Held, c.RateHeld = n.held(), n.rateHeld()
+			c.Idle, c.RateIdle = n.idleNow(), n.rateIdleNow()
+			c.Keep, c.RateKeep = n.keep, n.rateKeep
+			c.Active, c.Want, c.HeldPeople, c.Gen = n.active, n.want, n.heldPeople, n.gen
+		}
+		l.Centres = append(l.Centres, c)
+		l.Beyond += int64(c.Active)
+	}
+	l.Beyond = max(0, l.Beyond-int64(l.Total))
+	return l
+}
+
+// Unknown is a data centre whose books a coordinator waits for. Until it knows them it lends
+// only what has come back.
+type Unknown struct {
+	Name  string
+	Heard time.Duration  // ago; since the term began where it was not heard
+	Alive bool           // it is heard: its regional waits for something
+	Until fleettime.Time // when it is given up at the latest; 0 where nobody can tell
+}
+
+// Unknown returns whose books the coordinator waits for at now. It changes nothing.
+func (a *Allocator) Unknown(now fleettime.Mono) []Unknown {
+	if now.Sub(a.centres.started) < ledger.StartupGrace {
+		return nil
+	}
+	var out []Unknown
+	for _, d := range a.centres.all {
+		blocks, wait := false, time.Duration(0)
+		for _, p := range a.pools.list {
+			if !p.awaits(d) {
+				continue
+			}
+			blocks = true
+			if p.Cap {
+				wait = max(wait, p.reclaimAfter())
+			} else {
+				wait = max(wait, p.LostWait)
+			}
+		}
+		if !blocks {
+			continue
+		}
+		u := Unknown{Name: d.name, Heard: now.Sub(d.recv), Alive: d.heard && now.Sub(d.recv) <= quiet}
+		if !d.heard && u.Heard <= quiet {
+			continue // it has yet to find us
+		}
+		if !u.Alive && wait > 0 && a.clock.Bound(now) != fleettime.Unsynced {
+			u.Until = a.clock.Now(now).Add(max(0, wait-u.Heard))
+		}
+		out = append(out, u)
+	}
+	return out
+}
+
+// Time returns fleet time.
+func (a *Allocator) Time(now fleettime.Mono) fleettime.Time { return a.clock.Now(now) }
+
+// CentreTotals is what one data centre has out, summed over all rooms.
+type CentreTotals struct {
+	Name           string
+	Site           uint64 // 0 for unknown
+	Standing       wire.Standing
+	Told           bool          // it says what it holds, and was heard lately
+	Heard          time.Duration // how long ago; since the term began or it was added, where it was not
+	Held, RateHeld int64
+	Idle, RateIdle int64
+	Sessions       uint64
+	Excess         int64         // sessions that may be valid beyond what it holds
+	Term           uint64        // of its aggregator, 0 before it was heard
+	Adopted        bool          // its books are known in this term
+	Stored         uint64        // newest version of the list of data centres that is stored for it
+	Bound          time.Duration // what its fleet time may be wrong by, [fleettime.Unsynced] where it knows none
+}
+
+// Centres returns what every data centre has out, by name.
+func (a *Allocator) Centres(now fleettime.Mono) []CentreTotals {
+	out := make([]CentreTotals, 0, len(a.centres.all))
+	for _, d := range a.centres.all {
+		t := CentreTotals{Name: d.name, Site: d.site, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < quiet, Heard: now.Sub(d.recv), Term: d.inc, Adopted: d.adopted, Stored: d.stored, Bound: fleettime.Unsynced}
+		if d.time.known {
+			t.Bound = d.time.bound
+		}
+		for _, l := range a.pools.loans(d) {
+			t.Held += l.held()
+			t.RateHeld += l.rateHeld()
+			t.Idle += l.idleNow()
+			t.RateIdle += l.rateIdleNow()
+			t.Sessions += l.active
+			t.Excess += l.unreturned + int64(l.excess)
+		}
+		out = append(out, t)
+	}
+	return out
+}

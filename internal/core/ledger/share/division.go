@@ -1,0 +1,176 @@
+package share
+
+import (
+	"slices"
+
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
+)
+
+// Division is one room of a data centre at the moment in which its free rights are divided
+// among the edges: a snapshot of all that decides.
+type Division struct {
+	Free, RateFree int64 // of T and of R; below 0 is a debt
+	Keep, RateKeep int64 // idle rights that global lets the data centre keep
+	Reconstructed  bool  // what is free goes back to global
+	Closed         bool  // nobody is let in
+	Horizon        fleettime.Time
+	Claims         []Claim
+
+	// Found on the way.
+	scarce  bool // global wants some back
+	Starved bool // somebody is held whom no right in the data centre serves
+	Unrated bool // the same of rights of R
+	short   bool // a held visitor waits for a right that is not in hand
+	Knock   bool // global is to hear of it soon
+}
+
+// Claim is what one edge has, asks for and gets.
+type Claim struct {
+	Idle, RateIdle int64            // rights that lie unused there
+	Want           uint64           // rights that newcomers there will want by its next report
+	HeldJoined     []fleettime.Time // join times of visitors held there, ascending
+	HeldPeople     uint64           // how many those are; not all of them are named
+	Movers         uint64           // visitors inside who move there from another data centre
+
+	need   int // rights that visitors held there can use now
+	moving int // rights of T for those who move
+	Gifts  [2]Gift
+}
+
+// Gift is what an edge is given of T or of R. It never takes: it tells how much is to
+// stay, and the edge returns the rest.
+type Gift struct{ Give, Keep int64 }
+
+// The two sides of a division.
+const (
+	OfT = iota
+	OfR
+)
+
+// needs returns the rights of T or of R that visitors at the edge can use now.
+func (c *Claim) needs(side int) int64 {
+	if side == OfR {
+		return int64(c.need) // who moves in was admitted already, elsewhere
+	}
+	return int64(c.need + c.moving)
+}
+
+// Divide decides what every edge may hold. Held visitors come first, with all there is;
+// what global wants back is taken from what would lie idle. It returns which edges cannot
+// wait for their next report.
+func (d *Division) Divide() (push []bool) {
+	free, rfree := max(0, d.Free), max(0, d.RateFree)
+	if d.Reconstructed {
+		free, rfree = 0, 0 // they go back to global
+	}
+	supply, rsupply := free+min(0, d.Free), rfree+min(0, d.RateFree)
+	moving := int64(0)
+	for i := range d.Claims {
+		c := &d.Claims[i]
+		supply += c.Idle // a debt is paid with what lies idle at the edges
+		rsupply += c.RateIdle
+		moving += int64(c.Movers)
+	}
+	supply, rsupply = max(0, supply), max(0, rsupply)
+	d.scarce = d.Closed || supply > d.Keep || rsupply > d.RateKeep
+	moved := firstInside(d.Claims, supply)
+	held := int64(0)
+	if !d.Closed { // without rights of R nobody can be let in
+		held = int64(firstInLine(d.Claims, d.Horizon, min(supply-moved, rsupply)))
+	}
+	d.Starved, d.Unrated = held > min(supply-moved, rsupply), held > rsupply
+	push = make([]bool, len(d.Claims))
+	d.side(OfT, supply, free, d.Keep, push)
+	d.side(OfR, rsupply, rfree, d.RateKeep, push)
+	d.Knock = d.Starved || d.short || moving > moved || (free > 0 && supply > d.Keep) || (rfree > 0 && rsupply > d.RateKeep)
+	return push
+}
+
+// side divides the rights of T or of R: supply of them are in the data centre, free of
+// those at no edge, and so many may stay if nobody needs them.
+func (d *Division) side(side int, supply, free, keep int64, push []bool) {
+	open := d.Horizon == estimate.Open && !d.Closed
+	wants := make([]int, len(d.Claims))
+	used, wanted := int64(0), int64(0)
+	for i := range d.Claims {
+		if open {
+			wants[i] = int(d.Claims[i].Want)
+		}
+		wanted += int64(wants[i])
+		used += d.Claims[i].needs(side)
+	}
+	rest := min(supply, keep) - used
+	parts := Fill(int(max(0, rest)), wants, nil)
+	plenty := open && rest-wanted >= 2*int64(len(d.Claims))
+	for i := range d.Claims {
+		c := &d.Claims[i]
+		g := Gift{Keep: c.needs(side) + int64(parts[i])}
+		need, idle := g.Keep, c.idleOf(side)
+		if plenty {
+			g.Keep++ // nobody's first visitor shall have to wait for a question
+		}
+		if plenty && !d.Starved && !d.scarce {
+			g.Keep = max(g.Keep, min(idle, 4*g.Keep+2)) // no hurry to take back a little more than is needed
+		}
+		g.Give = min(max(0, g.Keep-idle), free)
+		free -= g.Give
+		d.short = d.short || idle+g.Give < c.needs(side)
+		push[i] = push[i] || (g.Give > 0 && idle < need)
+		c.Gifts[side] = g
+	}
+	// Held visitors and starving edges cannot wait.
+	for i := range d.Claims {
+		c := &d.Claims[i]
+		push[i] = push[i] || (c.Gifts[side].Keep < c.idleOf(side) && (d.short || d.Starved || d.scarce))
+	}
+}
+
+func (c *Claim) idleOf(side int) int64 {
+	if side == OfR {
+		return c.RateIdle
+	}
+	return c.Idle
+}
+
+// firstInside gives those who are inside and move here their rights of T, before
+// anybody outside, and returns how many that are.
+func firstInside(claims []Claim, supply int64) (n int64) {
+	for i := range claims {
+		c := &claims[i]
+		c.moving = int(min(int64(c.Movers), supply-n))
+		n += int64(c.moving)
+	}
+	return n
+}
+
+// firstInLine gives each of n rights to the edge that holds the visitor who
+// joined first among those up to the horizon, and returns how many visitors
+// there are to give to.
+func firstInLine(claims []Claim, horizon fleettime.Time, n int64) int {
+	type head struct {
+		joined fleettime.Time
+		claim  int
+	}
+	var line []head
+	total := 0
+	for i, c := range claims {
+		listed := 0
+		for _, joined := range c.HeldJoined {
+			if joined > horizon {
+				break
+			}
+			line = append(line, head{joined, i})
+			listed++
+		}
+		if listed == len(c.HeldJoined) && c.HeldPeople > uint64(listed) {
+			total += int(c.HeldPeople) - listed // more are held than were named
+		}
+	}
+	total += len(line)
+	slices.SortStableFunc(line, func(a, b head) int { return int(a.joined - b.joined) })
+	for _, h := range line[:min(int64(len(line)), max(0, n))] {
+		claims[h.claim].need++
+	}
+	return total
+}

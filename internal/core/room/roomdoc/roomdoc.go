@@ -1,0 +1,196 @@
+// Package roomdoc is the form in which the store holds the rooms document and waiting pages.
+//
+// A document that fits one value is stored as it is. A larger one is divided into
+// compressed sections, and the document lists their content hashes. A waiting page is stored
+// under its content hash, compressed where it is large.
+package roomdoc
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/strictjson"
+)
+
+const (
+	// RoomsDocument is the document that every node follows.
+	RoomsDocument = "rooms"
+
+	sectionPrefix = "section."
+	pagePrefix    = "page."
+)
+
+// SectionDocument names the section with this content hash.
+func SectionDocument(hash string) string { return sectionPrefix + hash }
+
+// PageDocument names the page with this content hash.
+func PageDocument(hash string) string { return pagePrefix + hash }
+
+// IsPage reports whether a key is that of a waiting page.
+func IsPage(key string) bool { return strings.HasPrefix(key, pagePrefix) }
+
+// ByContent reports whether a key is named by its content: a page or a section.
+func ByContent(key string) bool {
+	return strings.HasPrefix(key, sectionPrefix) || IsPage(key)
+}
+
+// Hash names a content.
+func Hash(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:16])
+}
+
+const (
+	// MaxSections bounds the sections of a document.
+	MaxSections = 256
+
+	// MaxUnpacked bounds the size of all sections of a document without compression, in bytes:
+	// the rooms and their marks.
+	MaxUnpacked = room.MaxDocumentBytes + 8<<20
+)
+
+// Head is the rooms document as it is stored: plain as long as it fits one value, else the names
+// of its sections. Release 0.1.0 reads the plain form only.
+type Head struct {
+	Version  uint64          `json:"version"`
+	Document json.RawMessage `json:"document,omitempty"`
+	Sections []string        `json:"sections,omitempty"`
+}
+
+// EncodeRooms returns the plain rooms document.
+func EncodeRooms(version uint64, d room.Document) ([]byte, error) {
+	data, err := room.EncodeDocument(d)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(Head{Version: version, Document: data})
+}
+
+// DecodeRooms reads a plain rooms document.
+func DecodeRooms(data []byte) (uint64, room.Document, error) {
+	h, err := DecodeHead(data)
+	if err != nil {
+		return 0, room.Document{}, err
+	}
+	if len(h.Sections) > 0 {
+		return 0, room.Document{}, errors.New("rooms document: sections: must be absent here")
+	}
+	doc, err := room.DecodeDocument(h.Document)
+	return h.Version, doc, err
+}
+
+// DecodeHead reads a rooms document of either form. It does not read the document in it.
+func DecodeHead(data []byte) (Head, error) {
+	var h Head
+	if err := strictjson.Decode(data, &h); err != nil {
+		return h, fmt.Errorf("rooms document: %w", err)
+	}
+	switch {
+	case h.Version == 0:
+		return h, errors.New("rooms document: version: must be at least 1")
+	case len(h.Document) > 0 && len(h.Sections) > 0:
+		return h, errors.New("rooms document: sections: must be absent beside a document")
+	case len(h.Sections) > MaxSections:
+		return h, fmt.Errorf("rooms document: sections: must be at most %d, got %d", MaxSections, len(h.Sections))
+	}
+	return h, nil
+}
+
+// Compress is the opposite of [Unpack].
+func Compress(plain []byte) []byte {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write(plain); err != nil {
+		panic(err) // a buffer takes everything
+	}
+	if err := z.Close(); err != nil {
+		panic(err)
+	}
+	return b.Bytes()
+}
+
+// PlainPage is up to how many bytes a waiting page is stored as it is, so that nodes of
+// release 0.1.0 can read it. They take larger ones for missing and show the built-in page.
+const PlainPage = 180 << 10
+
+// usualMessage is how large a value NATS servers take by default, in bytes, with room for what
+// goes around it.
+const usualMessage = 1<<20 - 1<<10
+
+// PageDoubts tells for whom a waiting page may be too large, nothing for nobody.
+func PageDoubts(content []byte) []string {
+	if len(content) <= PlainPage {
+		return nil
+	}
+	if n := len(PackPage(content)); n > usualMessage {
+		return []string{fmt.Sprintf("%d bytes, and %d with gzip: more than NATS servers take by default (1 MB); it is refused when it is to be stored, unless their max_payload is larger", len(content), n)}
+	}
+	return []string{fmt.Sprintf("%d bytes: nodes of release 0.1.0 show the built-in page where it is larger than %d", len(content), PlainPage)}
+}
+
+// PackPage returns a waiting page as it is stored.
+func PackPage(content []byte) []byte {
+	if len(content) <= PlainPage {
+		return content
+	}
+	return Compress(content)
+}
+
+// DecodePage returns the waiting page with this content hash from what is stored of it.
+func DecodePage(hash string, data []byte) ([]byte, error) {
+	if Hash(data) == hash {
+		return data, nil
+	}
+	page, err := Unpack(data, room.MaxPageBytes)
+	if err != nil || Hash(page) != hash {
+		return nil, ErrContent
+	}
+	return page, nil
+}
+
+// Unpack returns at most so many bytes of what was compressed.
+func Unpack(data []byte, most int) ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	plain, err := io.ReadAll(io.LimitReader(z, int64(most)+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(plain) > most:
+		return nil, fmt.Errorf("more than %d bytes", most)
+	}
+	return plain, nil
+}
+
+// ErrContent says that a content does not have the hash that names it.
+var ErrContent = errors.New("another content than its name says")
+
+// DecodeSection reads the rooms and hosts of a section with this content hash. It makes at most
+// so many bytes of it, and tells how many.
+func DecodeSection(hash string, data []byte, most int) (d room.Document, size int, err error) {
+	plain, err := Unpack(data, most)
+	if err != nil {
+		return d, 0, err
+	}
+	if Hash(plain) != hash {
+		return d, 0, ErrContent
+	}
+	var c struct {
+		Document json.RawMessage `json:"document"`
+	}
+	if err := json.Unmarshal(plain, &c); err != nil {
+		return d, 0, err
+	}
+	d, err = room.DecodeDocument(c.Document)
+	return d, len(plain), err
+}

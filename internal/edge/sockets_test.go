@@ -1,0 +1,55 @@
+package edge
+
+import (
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"vestibule/internal/lab/testkit"
+)
+
+// localhost is both 127.0.0.1 and ::1, at one port.
+func TestLocalhostIsBothLoopbackAddresses(t *testing.T) {
+	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
+		t.Skipf("needs IPv6: %v", err)
+	} else if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	st := open(t, func(st *stage) { st.cfg.Listen = "localhost:0" })
+	_, port, err := net.SplitHostPort(st.addr(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "http://localhost:" + port; st.server.URL() != want {
+		t.Errorf("it is at %s, want %s", st.server.URL(), want)
+	}
+	for _, ip := range []string{"127.0.0.1", "::1"} {
+		st.door = net.JoinHostPort(ip, port)
+		if a := st.visitor().get("http://sale.example/"); a.StatusCode != http.StatusOK || a.body != "the site" {
+			t.Errorf("at %s: %d %.60q", st.door, a.StatusCode, a.body)
+		}
+	}
+}
+
+// What another program has at one of them is a fault: its visitors would be somebody else's.
+func TestLocalhostTakenInOneFamily(t *testing.T) {
+	taken, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skipf("needs IPv6: %v", err)
+	}
+	defer taken.Close()
+	_, port, err := net.SplitHostPort(taken.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{cfg: DefaultConfig()}
+	s.cfg.Listen = "localhost:" + port
+	if err := s.listen(nil); err == nil || !strings.HasPrefix(err.Error(), "listen: ") || !strings.Contains(err.Error(), "address already in use") {
+		t.Errorf("listen: %v", err)
+	}
+	testkit.Eventually(t, "the other listener is closed again", func() bool {
+		l, err := net.Listen("tcp", "127.0.0.1:"+port)
+		return err == nil && l.Close() == nil
+	})
+}

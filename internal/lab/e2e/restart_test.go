@@ -1,0 +1,360 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/http/cookiejar"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"vestibule/internal/lab/testkit"
+)
+
+// restartPeople is how many people come to TestRestartUnderLoad; none for not at all.
+var restartPeople = flag.Int("restart-people", 0, "people who come to a fleet that is started again meanwhile (`make restart`)")
+
+// restartSession is the session_duration then.
+var restartSession = flag.Duration("restart-session", 15*time.Second, "session_duration of TestRestartUnderLoad")
+
+var restartLimit = flag.Duration("restart-limit", 7*time.Minute, "within which everybody is to come in")
+
+// TestRestartOfAll: two visitors are inside a full room, one of them in place of somebody who said goodbye, and
+// another one waits. Every process is told to end and started again. One of those inside says goodbye, and the one
+// who waits enters.
+func TestRestartOfAll(t *testing.T) {
+	t.Parallel()
+	bin, dir := build(t), t.TempDir()
+	origin := start(t, filepath.Join(bin, "vestibule"), "origin", "--listen", "127.0.0.1:0")
+	nodes, edges := restartable(t, bin, dir, fmt.Sprintf(`
+rooms:
+  - name: sale
+    host: 127.0.0.1
+    total_active_users: 2
+    new_users_per_minute: 60
+    session_duration: 2m
+    probation: 2m
+    origin: %s
+`, origin.at["url"]), 1, "nairobi")
+
+	gone, first, second, third := newGuest(t, edges[0]), newGuest(t, edges[0]), newGuest(t, edges[0]), newGuest(t, edges[0])
+	until(t, "two are inside", func() bool { return first.inside() && gone.inside() })
+	if code := gone.leave(t); code != http.StatusNoContent {
+		t.Fatalf("the goodbye is answered with status %d", code)
+	}
+	until(t, "somebody is inside in place of who said goodbye", second.inside)
+	for range 2 { // counted with the second question
+		if third.inside() {
+			t.Fatal("another one is inside a room for two")
+		}
+	}
+	restart(t, nodes)
+	took := until(t, "one of those inside is served again", first.inside)
+	t.Logf("served %.1f s after the last process was started", took.Seconds())
+	if code := first.leave(t); code != http.StatusNoContent {
+		t.Fatalf("the goodbye is answered with status %d", code)
+	}
+	// Tickets live for more than two minutes: without the goodbye the third does not enter within this time.
+	took = until(t, "the next visitor is inside", third.inside)
+	t.Logf("the next visitor was inside %.1f s after the goodbye (goal: 5 s)", took.Seconds())
+	if first.inside() {
+		t.Error("who said goodbye is inside all the same")
+	}
+}
+
+// TestRestartUnderLoad: people fill a room in two data centres with two edges each and wait in front of it, and every
+// process is told to end and started again. It prints for how long nobody was let in, and what was told falsely.
+func TestRestartUnderLoad(t *testing.T) {
+	if *restartPeople == 0 {
+		t.Skip("`make restart` runs it")
+	}
+	const total = 20
+	bin, dir := build(t), t.TempDir()
+	origin := start(t, filepath.Join(bin, "vestibule"), "origin", "--listen", "127.0.0.1:0")
+	nodes, edges := restartable(t, bin, dir, fmt.Sprintf(`
+rooms:
+  - name: sale
+    host: 127.0.0.1
+    total_active_users: %d
+    new_users_per_minute: 6000
+    session_duration: %v
+    origin: %s
+`, total, *restartSession, origin.at["url"]), 2, "nairobi", "dublin")
+	ctx, cancel := context.WithTimeout(t.Context(), *restartLimit)
+	defer cancel()
+	crowd := &crowd{edges: edges, begun: time.Now()}
+	var all sync.WaitGroup
+	for i := range *restartPeople {
+		g, rng := newGuest(t, edges[i%len(edges)]), rand.New(rand.NewPCG(1, uint64(i)))
+		all.Go(func() {
+			pause(ctx, time.Duration(rng.Int64N(int64(5*time.Second))))
+			crowd.visit(ctx, g, rng, *restartSession)
+		})
+	}
+	pause(ctx, 20*time.Second+min(*restartSession, longSession/2)*2)
+	stopped := crowd.since()
+	up := restart(t, nodes)
+	started := crowd.since()
+	all.Wait()
+	if ctx.Err() != nil {
+		t.Error("not everybody came in")
+		for _, p := range nodes {
+			var said json.RawMessage
+			if err := get(p.at["metrics"]+"/status", &said); err == nil {
+				t.Logf("%s: %s", p.name, said)
+			}
+		}
+	}
+	crowd.report(t, stopped, started, up)
+}
+
+// restartable starts a fleet whose edges have addresses that they keep, and returns its processes and the addresses.
+func restartable(t *testing.T, bin, dir, rooms string, each int, dcs ...string) (nodes []*process, edges []string) {
+	t.Helper()
+	b, nodes := fleet(t, bin, dir, rooms, dcs...)
+	for _, dc := range dcs {
+		for i := range each {
+			listen := testkit.FreeAddr(t)
+			e := start(t, filepath.Join(bin, "edge"), "--config", edgeFile(t, dir, b, dc, fmt.Sprintf("edge-%d", i+1), fmt.Sprintf("listen: %s\ndrain_delay: 0s\nlog: {level: info}\n", listen)))
+			nodes, edges = append(nodes, e), append(edges, listen)
+		}
+	}
+	for _, e := range nodes[1+len(dcs):] {
+		until(t, e.name+" is ready", func() bool { return ready(e.at["metrics"]) })
+	}
+	return nodes, edges
+}
+
+// restart ends every process, edges first and global last, and starts them again. It returns how long that took.
+func restart(t *testing.T, nodes []*process) time.Duration {
+	t.Helper()
+	begun := time.Now()
+	for _, p := range slices.Backward(nodes) {
+		p.stop(t)
+	}
+	for i, p := range nodes {
+		nodes[i] = p.again(t)
+	}
+	return time.Since(begun)
+}
+
+// guest is a visitor with cookies and connections of its own.
+type guest struct {
+	http.Client
+	url string
+}
+
+func newGuest(t *testing.T, addr string) *guest {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &guest{Client: http.Client{Jar: jar, Transport: transport, Timeout: testkit.Patience}, url: "http://" + addr}
+}
+
+// heard is what somebody who waits was told.
+type heard struct {
+	at       time.Duration
+	Ahead    int  `json:"peopleAhead"`
+	Counting bool `json:"counting"`
+	Known    bool `json:"waitTimeKnown"`
+	Wait     int  `json:"waitTimeSeconds"`
+	Retry    int  `json:"retryAfterSeconds"`
+	State    string
+}
+
+// ask asks for the page as a program does; ok is false where nothing was answered.
+func (g *guest) ask(ctx context.Context) (h heard, inside, ok bool) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.url+"/", nil)
+	if err != nil {
+		return h, false, false
+	}
+	req.Header.Set("Accept", "application/json")
+	resp, err := g.Do(req)
+	if err != nil {
+		return h, false, false
+	}
+	defer resp.Body.Close() // all of it is read
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return h, false, false
+	}
+	var said struct{ Vestibule heard }
+	if resp.Header.Get("X-Demo-Origin") != "" {
+		return h, true, true
+	}
+	if err := json.Unmarshal(data, &said); err != nil || said.Vestibule.State == "" {
+		return h, false, false
+	}
+	return said.Vestibule, false, true
+}
+
+// inside asks for the page and reports whether the site answered.
+func (g *guest) inside() bool {
+	resp, err := g.Get(g.url + "/")
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close() // the header says all
+	return resp.Header.Get("X-Demo-Origin") != ""
+}
+
+// leave says goodbye and returns the status.
+func (g *guest) leave(t *testing.T) int {
+	t.Helper()
+	status, err := g.goodbye()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status
+}
+
+func (g *guest) goodbye() (status int, err error) {
+	resp, err := g.Post(g.url+"/.well-known/vestibule/leave?room=sale", "", nil)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close() // the status says all
+	return resp.StatusCode, nil
+}
+
+// crowd is people who visit, and what each of them was told.
+type crowd struct {
+	edges []string
+	begun time.Time
+
+	mu    sync.Mutex
+	waits []wait
+}
+
+// wait is how somebody waited.
+type wait struct {
+	joined, entered time.Duration
+	told            []heard
+}
+
+func (c *crowd) since() time.Duration { return time.Since(c.begun) }
+
+// visit waits for the turn and stays for a while. Where sessions are long, a goodbye ends it.
+func (c *crowd) visit(ctx context.Context, g *guest, rng *rand.Rand, session time.Duration) {
+	w := wait{joined: c.since()}
+	for ctx.Err() == nil {
+		h, inside, ok := g.ask(ctx)
+		if inside {
+			break
+		}
+		next := time.Second
+		if ok {
+			h.at = c.since()
+			w.told = append(w.told, h)
+			next = time.Duration(max(1, h.Retry)) * time.Second
+		}
+		pause(ctx, min(next, 20*time.Second))
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	w.entered = c.since()
+	c.mu.Lock()
+	c.waits = append(c.waits, w)
+	c.mu.Unlock()
+	long := session > longSession
+	for stay := time.Now().Add(time.Duration(rng.Float64() * float64(min(session, longSession)))); time.Now().Before(stay) && ctx.Err() == nil; {
+		pause(ctx, min(session, longSession)/5)
+		g.inside()
+	}
+	if long {
+		if _, err := g.goodbye(); err != nil && ctx.Err() == nil {
+			pause(ctx, 3*time.Second) // the edge was away
+			_, _ = g.goodbye()
+		}
+	}
+}
+
+// longSession is the longest session whose end people say nothing about: of others they say goodbye.
+const longSession = time.Minute
+
+// report prints the figures.
+func (c *crowd) report(t *testing.T, stopped, started, up time.Duration) {
+	t.Helper()
+	if len(c.waits) == 0 {
+		t.Fatal("nobody came in")
+	}
+	var entered []time.Duration
+	for _, w := range c.waits {
+		entered = append(entered, w.entered)
+	}
+	slices.Sort(entered)
+	longest := func(from, till time.Duration) (gap time.Duration) {
+		last := from
+		for _, at := range entered {
+			if at > from && at < till {
+				gap, last = max(gap, at-last), at
+			}
+		}
+		return gap
+	}
+	i, _ := slices.BinarySearch(entered, started)
+	first, end := time.Duration(0), entered[len(entered)-1]
+	if i < len(entered) {
+		first = entered[i] - started
+	}
+	var falseNone, answers, counting, wrong, estimates int
+	var worst heard
+	for _, w := range c.waits {
+		for _, h := range w.told {
+			if h.at < started {
+				continue
+			}
+			answers++
+			if h.Counting {
+				counting++
+				continue
+			}
+			front := 0
+			for _, o := range c.waits {
+				if o.joined < w.joined && o.entered > h.at {
+					front++
+				}
+			}
+			if h.Ahead == 0 && front > 2 {
+				falseNone++
+			}
+			if actual := (w.entered - h.at).Seconds(); h.Known && h.at < started+2*time.Minute {
+				estimates++
+				if off := math.Abs(float64(h.Wait) - actual); (float64(h.Wait) > 2*actual || float64(h.Wait) < actual/2) && off > 5 {
+					wrong++
+					if off > math.Abs(float64(worst.Wait-worst.Retry)) {
+						worst = h
+						worst.Retry = int(actual)
+					}
+				}
+			}
+		}
+	}
+	var b strings.Builder
+	row := func(what, format string, args ...any) {
+		fmt.Fprintf(&b, "  %-62s "+format+"\n", append([]any{what}, args...)...)
+	}
+	fmt.Fprintf(&b, "\n  %d people, four edges in two data centres, sessions of %v\n\n", len(c.waits), *restartSession)
+	row("every process ended and started again within", "%.1f s", up.Seconds())
+	row("admissions before, after", "%d, %d", i, len(entered)-i)
+	row("from the start of the last process to the next admission", "%.1f s (goal: 5 s)", first.Seconds())
+	row("longest time without an admission before, and after", "%.1f s, %.1f s", longest(0, stopped).Seconds(), longest(started, end).Seconds())
+	row("answers to those who wait afterwards, of which counting", "%d, %d", answers, counting)
+	row("told 0 ahead while more than two stood in front", "%d (goal: 0)", falseNone)
+	row("estimates off by more than 2 times and 5 s, of those told", "%d of %d (goal: 0); the worst: %d s, really %d s", wrong, estimates, worst.Wait, worst.Retry)
+	t.Log(b.String())
+}

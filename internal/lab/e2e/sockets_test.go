@@ -1,0 +1,189 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"vestibule/internal/lab/testkit"
+)
+
+// TestRestartWithPassedSockets: where a supervisor holds the listening socket, as systemd does, an
+// edge restarts under load and no connection is refused or reset. Whoever is inside gets the site, late.
+func TestRestartWithPassedSockets(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "the site") //nolint:errcheck // who asked looks at the answer
+	}))
+	t.Cleanup(site.Close)
+	bin, dir := build(t), t.TempDir()
+	nats, _ := fleet(t, bin, dir, fmt.Sprintf("rooms: [{name: sale, host: 127.0.0.1, total_active_users: 10000, new_users_per_minute: 100000, session_duration: 5m, origin: %q}]\n", site.URL), "nairobi")
+	addr, socket := listening(t)
+	url, metrics := "http://"+addr, testkit.FreeAddr(t)
+	config := edgeFile(t, dir, nats, "nairobi", "edge-1", fmt.Sprintf("listen: %s\ndrain_delay: 0s\nmetrics: {listen: %q}\n", addr, metrics))
+	begin := func() *process {
+		p, _ := withSocket(t, socket, filepath.Join(bin, "edge"), "--config", config)
+		return p
+	}
+	edge := begin()
+	until(t, "the edge is ready", func() bool { return ready("http://" + metrics) })
+
+	inside, newcomers := &load{asked: map[string]int{}, faults: map[string][]string{}}, &answers{codes: map[int]int{}}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var all sync.WaitGroup
+	const people, perSecond = 20, 200
+	for i := range people {
+		jar, err := cookiejar.New(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Jar: jar, Timeout: testkit.Patience}
+		until(t, "somebody is inside", func() bool { return visitOnce(c, http.MethodGet, url) == nil })
+		all.Go(func() { inside.visit(ctx, c, url, i, people, perSecond) })
+		all.Go(func() { newcomers.come(ctx, url) })
+	}
+	inside.begun = time.Now()
+	const restarts = 4
+	for range restarts {
+		pause(ctx, time.Second)
+		edge.stop(t)
+		pause(ctx, 300*time.Millisecond) // as a supervisor with RestartSec
+		edge = begin()
+		until(t, "the edge is ready again", func() bool { return ready("http://" + metrics) })
+	}
+	pause(ctx, time.Second)
+	stop()
+	all.Wait()
+	inside.took = time.Since(inside.begun)
+	inside.report(t, fmt.Sprintf("a passed socket, %d times", restarts))
+	t.Logf("newcomers: answers by status %v, connections refused or reset: %d (goal: 0), slowest answer %v", newcomers.codes, len(newcomers.faults), newcomers.slowest.Round(time.Millisecond))
+	if n := len(inside.faults[http.MethodGet]) + len(inside.faults[http.MethodPost]); n > 0 {
+		t.Errorf("%d requests of people inside failed", n)
+	}
+	for _, err := range newcomers.faults[:min(5, len(newcomers.faults))] {
+		t.Errorf("a newcomer: %v", err)
+	}
+	if newcomers.codes[http.StatusOK] < 100 {
+		t.Errorf("%d newcomers were answered by 200: it was no load", newcomers.codes[http.StatusOK])
+	}
+}
+
+// listening returns a listening socket, which is open until the test ends, and its address.
+func listening(t *testing.T) (addr string, socket *os.File) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, err = l.(*net.TCPListener).File()
+	if err = errors.Join(err, l.Close()); err != nil { // the file is a copy
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := socket.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String(), socket
+}
+
+// withSocket launches a command that is passed a listening socket, as systemd does.
+func withSocket(t *testing.T, socket *os.File, bin string, args ...string) (*process, <-chan map[string]string) {
+	t.Helper()
+	const passed = `LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@"` // the process is not known before
+	return launchWith(t, nil, []*os.File{socket}, "/bin/sh", append([]string{"-c", passed, bin}, args...)...)
+}
+
+// TestSystemdPassesSockets: the edge takes what systemd's own program passes, and so does vestibule serve.
+func TestSystemdPassesSockets(t *testing.T) {
+	t.Parallel()
+	program := testkit.Program(t, "systemd-socket-activate")
+	bin, dir, addr := build(t), t.TempDir(), testkit.FreeAddr(t)
+	config := file(t, dir, "edge.yaml", "name: edge-1\ndata_center: nairobi\ndata_dir: %s\nlisten: %s\nnats: {url: \"nats://127.0.0.1:1\"}\n", filepath.Join(dir, "edge"), addr)
+	p, listening := launch(t, nil, program, "--listen="+addr, filepath.Join(bin, "edge"), "--config", config)
+	code := 0
+	until(t, "the edge that systemd-socket-activate starts answers", func() bool {
+		r, err := client.Get("http://" + addr)
+		if err != nil {
+			return false
+		}
+		code = r.StatusCode
+		return r.Body.Close() == nil
+	})
+	if at := testkit.Receive(t, "it tells where it listens", listening); at["url"] != "http://"+addr || code != http.StatusServiceUnavailable {
+		t.Errorf("it listens at %v and answers %d without rooms", at, code)
+	}
+	p.stop(t)
+
+	site := testkit.FreeAddr(t)
+	p, ready := launch(t, nil, program, "--listen="+site, filepath.Join(bin, "vestibule"), "serve", "--origin", "http://127.0.0.1:1", "--listen", site,
+		"--control", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "serve"))
+	until(t, "vestibule serve answers", func() bool {
+		r, err := client.Get("http://" + site)
+		return err == nil && r.Body.Close() == nil
+	})
+	if at := testkit.Receive(t, "it is ready", ready); !strings.Contains(at["edges"], "http://"+site) {
+		t.Errorf("it listens at %v", at["edges"])
+	}
+	p.stop(t)
+
+	// A socket for which the configuration has no use is a mistake in the unit.
+	other := testkit.FreeAddr(t)
+	p, _ = launch(t, nil, program, "--listen="+other, filepath.Join(bin, "edge"), "--config", config)
+	until(t, "it ends", func() bool {
+		if r, err := client.Get("http://" + other); err == nil {
+			r.Body.Close() // nobody is to answer
+		}
+		select {
+		case <-p.gone:
+			return true
+		default:
+			return false
+		}
+	})
+	if p.err == nil || !strings.Contains(p.logs(), "a socket was passed for "+other) {
+		t.Errorf("it ended with %v and said:\n%s", p.err, p.logs())
+	}
+}
+
+// answers are what newcomers are told.
+type answers struct {
+	mu      sync.Mutex
+	codes   map[int]int
+	faults  []error
+	slowest time.Duration
+}
+
+// come has newcomers come, one after the other, each with a connection of its own.
+func (a *answers) come(ctx context.Context, url string) {
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testkit.Patience}
+	for ctx.Err() == nil {
+		begun := time.Now()
+		r, err := c.Get(url + "/") //nolint:noctx // what was asked is answered
+		if err == nil {
+			_, err = io.Copy(io.Discard, r.Body)
+			r.Body.Close() // it was read
+		}
+		a.mu.Lock()
+		if err != nil {
+			a.faults = append(a.faults, err)
+		} else {
+			a.codes[r.StatusCode]++
+		}
+		a.slowest = max(a.slowest, time.Since(begun))
+		a.mu.Unlock()
+		pause(ctx, 100*time.Millisecond)
+	}
+}

@@ -1,0 +1,145 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"vestibule/internal/core/fleettime"
+)
+
+// memory is what the data folder of a process tells of fleet time, and of which start of its machine.
+type memory struct {
+	record fleettime.Record
+	boot   string
+}
+
+// keepTime lets every process store fleet time in its data folder, as it does once a second.
+func (w *World) keepTime() {
+	if w.cfg.Faults.Forgetful {
+		return
+	}
+	for _, n := range w.edges {
+		if !n.down && n.asleep <= w.now {
+			w.keep(&n.proc, 0, n.core.Known(n.clock.read(w.now)))
+		}
+	}
+	for _, n := range w.aggs {
+		if !n.gone && n.asleep <= w.now {
+			w.keep(&n.proc, 0, n.core.Known(n.clock.read(w.now)))
+		}
+	}
+	for _, n := range w.globals {
+		if !n.gone && n.asleep <= w.now {
+			w.keep(&n.proc, n.offset, n.core.Known(n.clock.read(w.now)))
+		}
+	}
+}
+
+// keep stores what a process knows of fleet time; offset is that of its machine's wall clock.
+func (w *World) keep(p *proc, offset time.Duration, k fleettime.Known) {
+	if k.OK() {
+		p.memory.record = fleettime.Record{
+			Boot: p.memory.boot, At: time.Duration(p.clock.read(w.now)), Wall: w.fleetTime().Add(offset), Time: k.Time, Bound: k.Bound, Guess: k.Guess,
+		}
+	}
+}
+
+// remembers returns what a process that begins knows of fleet time from its data folder.
+func (w *World) remembers(p *proc, offset time.Duration) fleettime.Known {
+	k, err := p.memory.record.Read(p.memory.boot, time.Duration(p.clock.read(w.now)), w.fleetTime().Add(offset))
+	if err != nil {
+		return fleettime.Known{}
+	}
+	return k
+}
+
+// newMachine lets a process begin on a machine that was started anew: the clock that its data folder was
+// written by begins somewhere else.
+func (w *World) newMachine(p *proc, clock nodeClock) {
+	w.boots++
+	p.clock, p.memory.boot = clock, fmt.Sprint("boot", w.boots)
+}
+
+// nextRegion returns what lets an aggregator begin in a data centre as soon as its store can be read.
+func (w *World) nextRegion(i int32) (next func() bool) {
+	r := w.regions[i]
+	return func() bool {
+		if r.failing > w.now { // it cannot open the promises
+			w.succeed(time.Duration(r.failing-w.now)+time.Second, r.name+"'s aggregator", w.nextRegion(i))
+			return false
+		}
+		if r.lost {
+			return false
+		}
+		w.startRegion(i, false)
+		return true
+	}
+}
+
+// restartAll ends every process of the fleet, as operators do or all at once, and starts them again on their
+// machines, some of which may have been started anew meanwhile.
+func (w *World) restartAll(f *fault) {
+	clean, reboots := f.x < 0.5, 0.0
+	if f.y < 0.4 {
+		reboots = f.y * 2.5
+	}
+	w.tell("#%d every process ends (as it is told to: %v) and starts again after %v; %.0f %% of the machines are started anew", f.number, clean, f.last, reboots*100)
+	w.restartFleet(clean, f.last, reboots)
+}
+
+// restartFleet is restartAll: the processes begin after d, and the given share of the machines is started anew.
+func (w *World) restartFleet(clean bool, d time.Duration, reboots float64) {
+	calm, ended := w.calm, time.Duration(0)
+	later := func(end func()) { // as goodbyes are on their way
+		if !clean {
+			end()
+			return
+		}
+		ended += 300 * time.Millisecond
+		w.in(ended, func() {
+			if w.calm == calm {
+				end()
+			}
+		})
+	}
+	back := func() time.Duration { return d + time.Second + time.Duration(w.chaos.Int64N(int64(2*time.Second))) }
+	anew := func(p *proc) {
+		if w.chaos.Float64() < reboots {
+			w.newMachine(p, w.clock())
+		}
+	}
+	for i, n := range w.edges {
+		if n.lost || n.down {
+			continue
+		}
+		if clean && n.asleep <= w.now {
+			w.leaveEdge(int32(i))
+		} else {
+			n.down = true
+			w.hangUp(int32(i))
+		}
+		anew(&n.proc)
+		w.in(back(), func() { w.reviveEdge(int32(i)) })
+	}
+	for i, r := range w.regions {
+		if n := r.newest(); !n.gone && !n.doomed && !r.lost {
+			n.doomed = true
+			later(func() {
+				n.gone = true
+				r.again = &proc{clock: n.clock, memory: n.memory}
+				anew(r.again)
+			})
+			w.succeed(back()+ended, r.name+"'s aggregator", w.nextRegion(int32(i)))
+		}
+	}
+	if g := w.newest(); !g.gone && !g.doomed {
+		g.doomed = true
+		w.pending++
+		later(func() {
+			g.gone = true
+			w.again = &globalProc{proc: proc{clock: g.clock, memory: g.memory}, offset: g.offset}
+			anew(&w.again.proc)
+		})
+		w.succeed(back()+ended, "the coordinator", w.nextGlobal)
+	}
+}

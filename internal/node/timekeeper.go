@@ -1,0 +1,130 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"vestibule/internal/core/fleettime"
+)
+
+// Timekeeper keeps fleet time in the data_dir of a process, so that the next process knows it on a machine
+// that was not started anew: a fleet whose processes were all started again goes on with its time. It is
+// safe for concurrent use.
+type Timekeeper struct {
+	file  string
+	boot  string // this start of the machine's kernel; "" where that is not known: then nothing is kept
+	clock *Clock
+	log   *slog.Logger
+
+	mu     sync.Mutex
+	belief fleettime.Clock
+	guess  bool
+	unkept bool // the last write failed
+}
+
+const (
+	timeFile = "time.json"
+
+	// keepEvery is how often fleet time is stored.
+	keepEvery = time.Second
+)
+
+// NewTimekeeper reads what the process before this one knew of fleet time.
+func NewTimekeeper(dir string, clock *Clock, log *slog.Logger) *Timekeeper {
+	k := &Timekeeper{file: filepath.Join(dir, timeFile), boot: bootID(), clock: clock, log: log}
+	data, err := os.ReadFile(k.file)
+	if errors.Is(err, os.ErrNotExist) {
+		return k
+	}
+	var r fleettime.Record
+	if err == nil {
+		err = json.Unmarshal(data, &r)
+	}
+	var known fleettime.Known
+	m, errMoment := k.moment()
+	if err = errors.Join(err, errMoment); err == nil {
+		if known, err = r.Read(k.boot, m.boot, m.wall); err == nil {
+			known.Bound += m.apart
+			k.belief.Restore(m.now, known)
+			k.guess = known.Guess
+		}
+	}
+	if err != nil {
+		log.Info("fleet time of before this start is not known from data_dir: it is learned from the fleet", slog.String("file", k.file), slog.Any("reason", err))
+		return k
+	}
+	log.Info("fleet time is known from before this start", slog.Time("time", known.Time.Std()), slog.Duration("wrong_by_at_most", known.Bound))
+	return k
+}
+
+// moment is one reading of all clocks of the machine.
+type moment struct {
+	now   fleettime.Mono
+	wall  fleettime.Time
+	boot  time.Duration // since the machine's kernel was started
+	apart time.Duration // between the readings, at most
+}
+
+func (k *Timekeeper) moment() (moment, error) {
+	before := k.clock.Now()
+	boot, err := sinceBoot()
+	now, wall := k.clock.Read()
+	return moment{now, fleettime.TimeOf(wall), boot, now.Sub(before)}, err
+}
+
+// Known returns fleet time at reading now; the zero value where it is not known.
+func (k *Timekeeper) Known(now fleettime.Mono) fleettime.Known {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	known := k.belief.Known(now)
+	known.Guess = k.guess
+	return known
+}
+
+// Run stores what look returns of fleet time, once a second and at the end, until ctx ends.
+func (k *Timekeeper) Run(ctx context.Context, look func(now fleettime.Mono) fleettime.Known) {
+	if k.boot == "" {
+		return
+	}
+	tick := time.NewTicker(keepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			k.keep(look)
+			return
+		case <-tick.C:
+			k.keep(look)
+		}
+	}
+}
+
+// keep stores fleet time as it is known now. What is not known changes nothing: the file tells what was.
+func (k *Timekeeper) keep(look func(now fleettime.Mono) fleettime.Known) {
+	m, err := k.moment()
+	known := look(m.now)
+	if !known.OK() {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.belief.Set(m.now, known.Time, known.Bound)
+	k.guess = known.Guess
+	if err == nil {
+		r := fleettime.Record{Boot: k.boot, At: m.boot, Wall: m.wall, Time: known.Time, Bound: known.Bound + m.apart, Guess: known.Guess}
+		var data []byte
+		if data, err = json.Marshal(r); err == nil {
+			err = replaceFile(k.file, data, false) // after a crash of the machine it is of no use
+		}
+	}
+	if err != nil && !k.unkept {
+		k.log.Warn("fleet time is not stored: if every process of the fleet is started again, nobody is let in until the tickets of before have expired", slog.String("file", k.file), slog.Any("error", err))
+	}
+	k.unkept = err != nil
+}

@@ -1,0 +1,52 @@
+package page
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"regexp"
+	"testing"
+
+	"vestibule/internal/core/room"
+)
+
+// TestTheClientHasItsWords: every message that the module shows is there in every language, and a state that it may be told of
+// has a heading.
+func TestTheClientHasItsWords(t *testing.T) {
+	used := map[string]bool{}
+	for _, m := range regexp.MustCompile(`words\.([a-z_]+)`).FindAllStringSubmatch(Client, -1) {
+		used[m[1]] = true
+	}
+	delete(used, "json") // the file
+	delete(used, "lang")
+	for _, state := range []string{"queued", "next", "paused", "closed", "before", "moment", "offline", "paused_system", "paused_operator", "paused_site", "minute", "hour"} {
+		used[state] = true
+	}
+	if !used["wait_unknown"] {
+		t.Fatalf("no words were found in the module: %v", used)
+	}
+	for _, code := range room.Languages {
+		var words map[string]any
+		if err := json.Unmarshal([]byte(LangOf(code).Words()), &words); err != nil {
+			t.Fatal(err)
+		}
+		for key := range used {
+			if words[key] == nil {
+				t.Errorf("%s has no %q", code, key)
+			}
+		}
+	}
+}
+
+// TestTheClientIsSmall: pages load it before their first request.
+func TestTheClientIsSmall(t *testing.T) {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write([]byte(Client)); err != nil || z.Close() != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d bytes, %d with gzip", len(Client), b.Len())
+	if len(Client) > 16<<10 {
+		t.Errorf("%d bytes, want 16 KiB at most", len(Client))
+	}
+}
