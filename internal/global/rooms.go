@@ -112,6 +112,9 @@ type publisher struct {
 	status   []byte        // what was told of them last
 	statusAt time.Time
 
+	churn   *churnKeeper
+	churnAt time.Time // when it was stored last
+
 	draws   *drawer
 	drawsAt time.Time // when they are looked at again
 
@@ -162,6 +165,10 @@ func (p *publisher) run(ctx context.Context, now func() fleettime.Time) {
 		if wall.Sub(p.statusAt) >= statusEvery {
 			p.statusAt = wall
 			p.tell(node.MembersStatusDocument, p.tellStatus(ctx, wall))
+		}
+		if wall.Sub(p.churnAt) >= storeEvery {
+			p.churnAt = wall
+			p.tell(churnDocument, p.churn.keep(ctx))
 		}
 		if wall.After(keysAt) {
 			err := p.ensureKeys(ctx, now())

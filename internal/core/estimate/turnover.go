@@ -97,12 +97,11 @@ func (u *Turnover) Observe(now fleettime.Mono, life time.Duration, active, admit
 // still does gets a ticket of the new life with the next page, as if let in now; who does not leaves when the old one ends.
 func (u *Turnover) relive(life time.Duration) {
 	was := *u
-	*u = Turnover{life: life, step: max(minStep, life/turnLife)}
+	*u = Turnover{life: life, step: max(minStep, life/turnLife), beyond: was.beyond, ended: was.ended}
 	if !was.seen {
 		return
 	}
 	u.seen, u.at, u.active, u.admitted, u.outlived, u.owed = true, was.at, was.active, was.admitted, was.outlived, was.owed
-	u.beyond, u.ended = was.beyond, was.ended
 	u.newest = int64(u.at) / int64(u.step)
 	looking := max(0.05*was.life.Seconds(), (was.Stay() - was.life).Seconds())
 	for i := range was.cells() {
@@ -112,6 +111,29 @@ func (u *Turnover) relive(life time.Duration) {
 		*u.cell(&u.began, u.newest-min(int64(max(0, age+life-was.life)/u.step), turnCells-1)) += n - still
 	}
 	u.count()
+}
+
+// Churn is what a Turnover has learned of how long sessions last. It outlives a restart.
+type Churn struct {
+	Life   time.Duration // of a ticket
+	Beyond float64       // session-seconds beyond Life; negative where sessions end earlier
+	Ended  float64       // sessions that ended
+}
+
+// Churn returns what was learned.
+func (u *Turnover) Churn() Churn { return Churn{u.life, u.beyond, u.ended} }
+
+// Recall adds what a predecessor learned to what was observed. It ignores a Churn that no Turnover
+// can have returned.
+func (u *Turnover) Recall(c Churn) {
+	if c.Life < time.Second || c.Life > 31*24*time.Hour || !(c.Ended > 0 && c.Ended < 1e12) || !(math.Abs(c.Beyond) < 1e15) || c.Beyond < -c.Ended*c.Life.Seconds() {
+		return
+	}
+	if !u.seen {
+		u.relive(c.Life)
+	}
+	u.beyond += c.Beyond
+	u.ended += c.Ended
 }
 
 // turn opens the cells up to number n.
