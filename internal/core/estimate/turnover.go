@@ -11,18 +11,17 @@ import (
 // there are, when they began, how long sessions were found to last, and the two
 // limits. It is a value of fixed size. The zero value knows nothing.
 //
-// The model: a session lasts as long as a ticket lives, and then for an
-// exponentially distributed time more, whose mean is learned: session-seconds
-// beyond the life of a ticket over sessions that ended. By Little's law that is
-// right in the long run whatever the distribution is; and while nobody can have
-// left yet because the doors have just opened, it says so instead of taking the
-// first rush for the rule.
+// The model: during the life of a ticket people leave at a constant rate (with a goodbye), which is
+// mostly 0. Those that stay longer then leave at another constant rate. Both rates are learned as
+// sessions that ended over session-seconds. While nobody can have left yet because the doors have
+// just opened, the model says so instead of taking the first rush for the rule.
 type Turnover struct {
 	life   time.Duration // of a ticket
-	step   time.Duration // that one cell of began spans
+	step   time.Duration // that one cell spans
 	newest int64         // number of the newest cell
 	began  [turnCells]float64
-	young  float64 // sum of the cells within a life
+	alive  [turnCells]float64 // those of began that have not left early
+	young  float64            // sum of alive within a life
 
 	seen             bool
 	at               fleettime.Mono
@@ -30,7 +29,9 @@ type Turnover struct {
 	outlived         fleettime.Mono // when sessions began to last longer than the life of a ticket
 	owed             float64        // sessions that appeared without being admitted, not yet believed
 
-	beyond, ended float64 // session-seconds beyond life, sessions that ended; both fade
+	// All of these fade.
+	youngFor, early float64 // session-seconds within the life, sessions that ended there
+	beyond, ended   float64 // session-seconds beyond the life, sessions that ended there
 }
 
 const (
@@ -42,6 +43,10 @@ const (
 	// than its ticket, with the weight of ten that did.
 	priorBeyond = 0.3
 	priorEnds   = 10
+
+	// Before any session has ended, nobody is supposed to leave early, with the weight of ten
+	// sessions that lasted as long as their ticket.
+	priorYoung = 10
 
 	// A slot that came free is taken after so many seconds on average: expired sessions are counted
 	// once a second, reported, and their slots lent.
@@ -71,16 +76,18 @@ func (u *Turnover) Observe(now fleettime.Mono, life time.Duration, active, admit
 	}
 	dt := max(0, now.Sub(u.at).Seconds())
 	fade := math.Exp(-dt / max(5*time.Minute, 2*life).Seconds())
-	u.beyond = u.beyond*fade + (u.active-u.young)*dt
+	u.youngFor = u.youngFor*fade + min(u.active, u.young)*dt
+	u.beyond = u.beyond*fade + max(0, u.active-u.young)*dt
+	u.early *= fade
 	u.ended *= fade
 	u.turn(int64(now) / int64(u.step))
 	came := max(0, admitted-u.admitted)
-	*u.cell(&u.began, u.newest) += came
+	u.begin(u.newest, came, came)
 	u.young += came
 	// Head-count and admissions are of slightly different moments.
 	switch u.owed += came - (active - u.active); {
 	case u.owed > 0:
-		u.ended += u.owed
+		u.end(u.owed, active)
 		u.owed = 0
 	case u.owed < -max(5, active/50):
 		// Sessions that nobody was seen to admit: they are older than we are.
@@ -93,45 +100,78 @@ func (u *Turnover) Observe(now fleettime.Mono, life time.Duration, active, admit
 	}
 }
 
-// relive has tickets of another life from now on. For how long people go on looking at pages is what it was. Of those inside, who
-// still does gets a ticket of the new life with the next page, as if let in now; who does not leaves when the old one ends.
+// begin notes sessions that began in a cell, and how many of them are still there.
+func (u *Turnover) begin(cell int64, began, alive float64) {
+	*at(&u.began, cell) += began
+	*at(&u.alive, cell) += alive
+}
+
+// end notes that n sessions ended, and active are left. Those that are missing among the young left
+// early; which of the young they are is not known.
+func (u *Turnover) end(n, active float64) {
+	early := min(n, max(0, u.young-active-max(1, active/50)))
+	if early > 0 {
+		left := 1 - early/u.young
+		for i := range u.cells() {
+			*at(&u.alive, u.newest-int64(i)) *= left
+		}
+		u.young *= left
+	}
+	u.early += early
+	u.ended += n - early
+}
+
+// relive has tickets of another life from now on. People leave at the same rates as before. Of those
+// inside that look on, each gets a ticket of the new life with the next page, as if admitted now; the
+// others leave when the old ticket ends.
 func (u *Turnover) relive(life time.Duration) {
 	was := *u
-	*u = Turnover{life: life, step: max(minStep, life/turnLife), beyond: was.beyond, ended: was.ended}
+	*u = Turnover{life: life, step: max(minStep, life/turnLife), youngFor: was.youngFor, early: was.early, beyond: was.beyond, ended: was.ended}
 	if !was.seen {
 		return
 	}
 	u.seen, u.at, u.active, u.admitted, u.outlived, u.owed = true, was.at, was.active, was.admitted, was.outlived, was.owed
 	u.newest = int64(u.at) / int64(u.step)
-	looking := max(0.05*was.life.Seconds(), (was.Stay() - was.life).Seconds())
+	looking := max(0.05*was.life.Seconds(), was.stay().late)
+	cell := func(age time.Duration) int64 {
+		return u.newest - min(int64(max(0, age)/u.step), turnCells-1)
+	}
 	for i := range was.cells() {
-		n, age := *was.cell(&was.began, was.newest-int64(i)), time.Duration(i)*was.step
+		began, n, age := *at(&was.began, was.newest-int64(i)), *at(&was.alive, was.newest-int64(i)), time.Duration(i)*was.step
 		still := n * math.Exp(-age.Seconds()/looking)
-		*u.cell(&u.began, u.newest) += still
-		*u.cell(&u.began, u.newest-min(int64(max(0, age+life-was.life)/u.step), turnCells-1)) += n - still
+		u.begin(cell(age), began, 0)
+		u.begin(u.newest, 0, still)
+		u.begin(cell(age+life-was.life), 0, n-still)
 	}
 	u.count()
 }
 
 // Churn is what a Turnover has learned of how long sessions last. It outlives a restart.
 type Churn struct {
-	Life   time.Duration // of a ticket
-	Beyond float64       // session-seconds beyond Life; negative where sessions end earlier
-	Ended  float64       // sessions that ended
+	Life            time.Duration // of a ticket
+	YoungFor, Early float64       // session-seconds within Life, sessions that ended there
+	Beyond, Ended   float64       // session-seconds beyond Life, sessions that ended there
 }
 
 // Churn returns what was learned.
-func (u *Turnover) Churn() Churn { return Churn{u.life, u.beyond, u.ended} }
+func (u *Turnover) Churn() Churn { return Churn{u.life, u.youngFor, u.early, u.beyond, u.ended} }
 
 // Recall adds what a predecessor learned to what was observed. It ignores a Churn that no Turnover
 // can have returned.
 func (u *Turnover) Recall(c Churn) {
-	if c.Life < time.Second || c.Life > 31*24*time.Hour || !(c.Ended > 0 && c.Ended < 1e12) || !(math.Abs(c.Beyond) < 1e15) || c.Beyond < -c.Ended*c.Life.Seconds() {
+	if c.Life < time.Second || c.Life > 31*24*time.Hour {
 		return
+	}
+	for _, x := range []float64{c.YoungFor, c.Early, c.Beyond, c.Ended} {
+		if !(x >= 0 && x < 1e15) {
+			return
+		}
 	}
 	if !u.seen {
 		u.relive(c.Life)
 	}
+	u.youngFor += c.YoungFor
+	u.early += c.Early
 	u.beyond += c.Beyond
 	u.ended += c.Ended
 }
@@ -144,7 +184,7 @@ func (u *Turnover) turn(n int64) {
 	u.newest = max(u.newest, n-turnCells)
 	for u.newest < n {
 		u.newest++
-		*u.cell(&u.began, u.newest) = 0
+		*at(&u.began, u.newest), *at(&u.alive, u.newest) = 0, 0
 	}
 	u.count()
 }
@@ -153,33 +193,55 @@ func (u *Turnover) turn(n int64) {
 func (u *Turnover) count() {
 	u.young = 0
 	for i := range u.cells() {
-		u.young += *u.cell(&u.began, u.newest-int64(i))
+		u.young += *at(&u.alive, u.newest-int64(i))
 	}
 }
 
-// cell returns the cell with number n of a ring.
-func (u *Turnover) cell(ring *[turnCells]float64, n int64) *float64 {
+// at returns the cell with number n of a ring.
+func at(ring *[turnCells]float64, n int64) *float64 {
 	return &ring[((n%turnCells)+turnCells)%turnCells]
 }
 
 // cells returns how many cells a life spans.
 func (u *Turnover) cells() int { return int((u.life + u.step - 1) / u.step) }
 
-// spread takes sessions of unknown age to have begun evenly over a stay.
+// spread takes sessions of unknown age to be the survivors of a steady flow.
 func (u *Turnover) spread(n float64) {
-	young := n * min(1, u.life.Seconds()/u.Stay().Seconds()) / float64(u.cells())
+	s := u.stay()
+	began := n / s.mean() * u.life.Seconds() / float64(u.cells())
 	for i := range u.cells() {
-		*u.cell(&u.began, u.newest-int64(i)) += young
-		u.young += young
+		alive := began * math.Exp(-s.hazard*(time.Duration(i)*u.step).Seconds())
+		u.begin(u.newest-int64(i), began, alive)
+		u.young += alive
 	}
+}
+
+// stay is how long sessions last, in seconds.
+type stay struct {
+	hazard float64 // at which people leave within the life of their ticket
+	young  float64 // mean time within it
+	reach  float64 // share of the sessions that last longer
+	late   float64 // their mean time beyond it
+}
+
+func (s *stay) mean() float64 { return s.young + s.reach*s.late }
+
+func (u *Turnover) stay() stay {
+	life := u.life.Seconds()
+	weight := priorEnds + u.unsettled()
+	s := stay{young: life, reach: 1, late: max(life/64, (u.beyond+weight*priorBeyond*life)/(u.ended+weight))}
+	if u.early > 0 {
+		s.hazard = min(20/life, u.early/(u.youngFor+priorYoung*life))
+		s.reach = math.Exp(-s.hazard * life)
+		s.young = (1 - s.reach) / s.hazard
+	}
+	return s
 }
 
 // Stay returns how long a slot stays taken on average.
 func (u *Turnover) Stay() time.Duration {
-	l := u.life.Seconds()
-	weight := priorEnds + u.unsettled()
-	s := l + (u.beyond+weight*priorBeyond*l)/(u.ended+weight)
-	return time.Duration(max(s, l/20) * float64(time.Second))
+	s := u.stay()
+	return time.Duration(s.mean() * float64(time.Second))
 }
 
 // unsettled returns how many are inside for longer than a ticket lives, of whom it cannot be
@@ -205,7 +267,7 @@ func (u *Turnover) Doubt(x Limits) Doubt {
 		return Doubt{ByRate: u.seen}
 	}
 	few := 30 + u.unsettled()
-	return Doubt{Stay: 0.22 * few / (few + max(0, u.ended))}
+	return Doubt{Stay: 0.22 * few / (few + u.early + u.ended)}
 }
 
 // Paces returns how fast people will enter from now on, if there is always
@@ -219,46 +281,50 @@ func (u *Turnover) Paces(x Limits) []Pace {
 	if !u.seen || x.Total <= 0 || x.PerMinute <= 0 {
 		return nil
 	}
-	stay, life, dt := u.Stay().Seconds(), u.life.Seconds(), u.step.Seconds()
+	s, dt := u.stay(), u.step.Seconds()
 	cells, began, n := int64(u.cells()), u.began, u.newest
 	inside := max(u.active, min(x.Total, u.active+x.Free))
-	*u.cell(&began, n) += inside - u.active
-	old := u.active - u.young // longer inside than a ticket lives
-	// Where many leave long before their ticket ends, the model does not hold, and
-	// everybody is taken to be as likely to go as everybody else.
-	memoryless := stay < 1.05*life || old < -0.05*inside
-	old = max(0, old)
+	*at(&began, n) += inside - u.active
+	young := min(inside, u.young+inside-u.active)
+	old := inside - young // longer inside than a ticket lives
+	// Of each cell, those that will not leave early.
+	lasting := u.alive
+	*at(&lasting, n) += inside - u.active
+	stays := math.Exp(-s.hazard * dt)
+	for i, share := cells-1, stays; i >= 0; i, share = i-1, share*stays {
+		*at(&lasting, n-i) *= share
+	}
 	window, used := int64(math.Round(60/dt)), 0.0 // a right of R is in use for a minute
 	byWindow := window >= 2 && window < turnCells
 	for i := int64(0); byWindow && i < window-1; i++ {
-		used += *u.cell(&began, n-i)
+		used += *at(&began, n-i)
 	}
 	entered := make([]float64, 0, horizon/minStep+lives*turnCells) // on the stack
 	vacant, keep := 0.0, math.Exp(-dt/refill)
 	for range max(lives*cells, int64(horizon/u.step)) {
 		n++
-		gone := 0.0
-		if memoryless {
-			gone = inside * -math.Expm1(-dt/stay)
-		} else {
-			old += *u.cell(&began, n-cells)
-			gone = old * -math.Expm1(-dt/(stay-life))
-			old -= gone
-		}
+		last := *at(&lasting, n-cells)
+		gone := max(0, young-last) * (1 - stays)
+		young = max(0, young-gone-last)
+		old += last
+		left := old * -math.Expm1(-dt/s.late)
+		old -= left
+		gone += left
 		inside -= gone
 		vacant = (vacant + gone) * keep
 		enter := max(0, x.Total-inside-vacant)
 		if byWindow {
 			enter = min(enter, max(0, x.PerMinute-used))
-			used += enter - *u.cell(&began, n-window+1)
+			used += enter - *at(&began, n-window+1)
 		} else {
 			enter = min(enter, x.PerMinute*dt/60)
 		}
 		inside += enter
-		*u.cell(&began, n) = enter
+		young += enter
+		*at(&began, n), *at(&lasting, n) = enter, enter*s.reach
 		entered = append(entered, enter)
 	}
-	return paced(entered, dt, Pace{Mu: min(x.Total/stay, x.PerMinute/60)})
+	return paced(entered, dt, Pace{Mu: min(x.Total/s.mean(), x.PerMinute/60)})
 }
 
 // MaxPaces is how many phases are told at most.
