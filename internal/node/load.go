@@ -325,7 +325,7 @@ func Settings(defaults Config) []Setting {
 	var out []Setting
 	for _, f := range fields(reflect.ValueOf(defaults).Elem(), "") {
 		s := Setting{Key: f.key, Default: fmt.Sprint(f.value.Interface()), Doc: f.doc}
-		if d, ok := f.value.Interface().(time.Duration); ok && d%time.Minute == 0 && d != 0 {
+		if d, ok := reflect.TypeAssert[time.Duration](f.value); ok && d%time.Minute == 0 && d != 0 {
 			s.Default = strings.TrimSuffix(strings.TrimSuffix(s.Default, "0s"), "0m")
 		}
 		out = append(out, s)
