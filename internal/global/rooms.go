@@ -234,17 +234,28 @@ func (p *publisher) look(ctx context.Context) {
 		return
 	}
 	err := p.publish(ctx)
+	differs, held := errors.AsType[*roomstore.DiffersError](err)
+	if held {
+		err = nil // the store's rooms are published
+	}
 	p.tell(node.RoomsDocument, err)
-	_, differs := errors.AsType[*roomstore.DiffersError](err)
-	p.again = err != nil && !differs
+	p.again = err != nil
 	_, large := errors.AsType[*roomstore.TooLargeError](err)
 	faults, refused := errors.AsType[room.Faults](err)
-	if p.good && (large || refused || differs) != p.beaten {
+	if held {
+		p.metrics.trouble.refuse(differs)
+	} else if p.good {
+		p.metrics.trouble.refuse(nil)
+	}
+	if p.good && (large || refused || held) != p.beaten {
 		p.beaten = !p.beaten // not in force, however long it is tried
 		p.metrics.roomsValid.Set(1)
 		if p.beaten {
 			p.metrics.roomsValid.Set(0)
 			p.metrics.roomsRefused.Inc()
+		}
+		if held {
+			p.log.Error("rooms refused, those in the store stay", slog.String("file", p.file), slog.Any("error", differs))
 		}
 		for _, f := range faults {
 			p.log.Error("rooms refused, the last good ones stay", slog.String("file", p.file), slog.Any("error", f))
