@@ -73,9 +73,13 @@ func checkServe(f *pflag.FlagSet, o *allinone.Options) (faults []error) {
 	if !f.Changed("rooms") {
 		return faults
 	}
+	from := "file"
+	if o.StoreRooms {
+		from = "API"
+	}
 	for _, name := range []string{"origin", "host", "total-active-users", "new-users-per-minute", "session-duration"} {
 		if f.Changed(name) && (name != "origin" || !o.StoreRooms) {
-			faults = append(faults, fmt.Errorf("%s: must not be given with rooms, which have their own", name))
+			faults = append(faults, fmt.Errorf("%s: must not be given with rooms: the %s says it", name, from))
 		}
 	}
 	return faults

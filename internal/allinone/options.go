@@ -112,7 +112,10 @@ func (o *Options) checkListeners() []error {
 // checkRooms returns what is wrong with the room. A file is judged by global.
 func (o *Options) checkRooms() (errs []error) {
 	if o.StoreRooms {
-		return nil
+		if rule := room.CheckOrigin(o.Origin); o.Origin != "" && rule != "" {
+			errs = append(errs, fmt.Errorf("origin: %s", rule))
+		}
+		return errs
 	}
 	if o.RoomsFile != "" {
 		return node.CheckFile("rooms", o.RoomsFile)

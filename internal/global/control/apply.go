@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
@@ -165,9 +166,11 @@ func applied(base, next *roomstore.State) []api.AppliedChange {
 	}
 	for _, c := range roomstore.Changes(base, next) {
 		a := api.AppliedChange{Kind: api.AppliedChangeKindRoom, Name: c.Name, Change: kind(c.Before != nil, c.After != nil), Settings: []api.AppliedSetting{}}
-		before, after := settingsOf(c.Before), settingsOf(c.After)
-		for _, key := range differ(before, after) {
-			a.Settings = append(a.Settings, api.AppliedSetting{Key: key, Before: (*plain(before))[key], After: (*plain(after))[key]})
+		for _, key := range differ(settingsOf(c.Before), settingsOf(c.After)) {
+			s := api.AppliedSetting{Key: key, Before: (*plain(&c.Before.Settings))[key], After: (*plain(&c.After.Settings))[key]}
+			if !reflect.DeepEqual(s.Before, s.After) { // not by when an event was made
+				a.Settings = append(a.Settings, s)
+			}
 		}
 		out = append(out, a)
 	}

@@ -82,6 +82,10 @@ func TestRoomsAreExportedAndApplied(t *testing.T) {
 	if err != nil || !there.Room("shop").Equal(before.Room("shop").Settings) || !there.Room("fair").Equal(before.Room("fair").Settings) {
 		t.Errorf("%+v, %v", there, err)
 	}
+	a := f.apply(strings.Replace(file, "total_active_users: 300", "total_active_users: 301", 1), map[string]any{"pages": pages, "dry_run": true})
+	if fmt.Sprint(a.changes()) != "[room fair changed [total_active_users:300>301]]" {
+		t.Errorf("%v", a.changes())
+	}
 	if again, _ := other.ask(Viewer, "GET", "/vestibule/export", "").field("rooms_yaml").(string); again != file {
 		t.Errorf("exported again:\n%s\nwant\n%s", again, file)
 	}
