@@ -18,7 +18,7 @@ type Config struct {
 	node.Base   `mapstructure:",squash"`
 	Name        string            `mapstructure:"name" doc:"name of this candidate; several may stand"`
 	DataCenters []string          `mapstructure:"data_centers" doc:"names of the data centres that found the fleet; later the list is changed with vestibule fleet"`
-	Rooms       string            `mapstructure:"rooms" doc:"YAML file with the rooms, the same at every global; changes are taken while running, and the API changes no rooms; empty: rooms are in the store, and the API changes them"`
+	Rooms       string            `mapstructure:"rooms" doc:"YAML file with the rooms; changes are taken while running; empty for none: the rooms are those that the store has"`
 	KeyRotation time.Duration     `mapstructure:"key_rotation" doc:"time for which one ticket key seals before the next takes its place, 0 for ever"`
 	DrawBeacon  string            `mapstructure:"draw_beacon" doc:"public beacon that draws of events are made with, beside a secret: none; preferred: drand's quicknet, without it where it cannot be had within 20 s; required: nobody enters before it was had"`
 	DrawMirrors []string          `mapstructure:"draw_mirrors" doc:"addresses of drand's HTTP API, such as https://api.drand.sh, all asked at the same time; the leader reaches them itself"`
