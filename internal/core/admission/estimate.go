@@ -144,9 +144,7 @@ func (d *Decision) keepMonotone(ft, changed fleettime.Time) {
 				t.Longer = uint32(ft.Second())
 			} else {
 				d.Wait, d.High = min(d.Wait, time.Duration(t.Wait)*time.Second), min(d.High, high)
-				if t.Ahead > 0 { // else it was told by an older edge, which kept no low end
-					d.Low = min(d.Low, t.LowEnd())
-				}
+				d.Low = min(d.Low, t.LowEnd())
 			}
 		}
 		first, third, lots := t.Quartiles()

@@ -75,7 +75,7 @@ func (p *pendingReturns) returned(now, joined fleettime.Time) { p.joined(now, jo
 
 // expected returns how many people have joined and are yet to return, and by join
 // time: below zero where more returned here than joined here.
-func (p *pendingReturns) expected(now fleettime.Time) (float64, estimate.Histogram) {
+func (p *pendingReturns) expected(now fleettime.Time) estimate.Histogram {
 	p.advance(now)
 	issued, returned := 0.0, 0.0
 	for i := int64(returnWait); i < returnCells; i++ {
@@ -85,12 +85,11 @@ func (p *pendingReturns) expected(now fleettime.Time) (float64, estimate.Histogr
 	}
 	prior := returnPrior * returnPrior / (returnPrior + issued)
 	share := min(1, (returned+prior)/(issued+prior))
-	sum := 0.0
 	var h estimate.Histogram
 	for i := int64(returnWait) - 1; i >= 0; i-- {
 		c := p.cell(p.newest - i)
 		n := share*float64(c.issued) - float64(c.returned)
-		if sum += n; n == 0 {
+		if n == 0 {
 			continue
 		}
 		slice := estimate.Slice{Start: fleettime.Time((p.newest - i) * 1000), Width: 1000, N: n}
@@ -100,5 +99,5 @@ func (p *pendingReturns) expected(now fleettime.Time) (float64, estimate.Histogr
 		}
 		h = append(h, slice)
 	}
-	return max(0, sum), h
+	return h
 }

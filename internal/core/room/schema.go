@@ -57,8 +57,6 @@ type Settings struct {
 // the stored document, rooms.yaml, defaults, validation, the reference for operators.
 type Setting struct {
 	Key     string // in rooms.yaml and in documents
-	Since   int    // version of the table that has it; what is older is always written
-	Soft    bool   // a node with an older table may go on without it
 	Default any    // of the field's type; nil where the zero value is taken as it is
 	Bounds  string // what it may be, as in "must be …"; "" where Rule says more
 	Doc     string // what it does, one or two sentences of Markdown
@@ -72,32 +70,27 @@ type Setting struct {
 	Rule func(*Settings) string
 }
 
-// SchemaVersion is the version of [Schema]: the newest Since in it. Version 1 is that of
-// release 0.1.0, which refuses documents with any newer setting; version 2 is that of
-// the release after it.
-const SchemaVersion = 2
-
 // Schema is the table of a room's settings, in the order in which they are documented,
-// written and checked. To add one: a field in [Settings], a line here, a line where
-// it acts, and a test of that.
+// written and checked. To add one: a field in [Settings], a line here, a line where it acts, and
+// a test of that. No default ever changes, because a document leaves it out.
 var Schema = []Setting{
 	{
-		Key: "name", Since: 1, Doc: "Part of the cookie's name. A renamed room is another room, but for its `identity`.",
+		Key: "name", Doc: "Part of the cookie's name. A renamed room is another room, but for its `identity`.",
 		Bounds: fmt.Sprintf("1 to %d of A-Z a-z 0-9 _ -", MaxName),
 		Field:  func(s *Settings) any { return &s.Name }, Rule: func(s *Settings) string { return checkRoomName(s.Name) },
 	},
 	{
-		Key: "host", Since: 1, Doc: "The host that visitors ask for.",
+		Key: "host", Doc: "The host that visitors ask for.",
 		Bounds: "a bare name or an IP address: no scheme, no port, no wildcard",
 		Field:  func(s *Settings) any { return &s.Host }, Rule: func(s *Settings) string { return checkHost(s.Host) },
 	},
 	{
-		Key: "path", Since: 1, Default: "/", Doc: "Covers itself and everything below it: `/sale` covers `/sale/a` and not `/sales`.",
+		Key: "path", Default: "/", Doc: "Covers itself and everything below it: `/sale` covers `/sale/a` and not `/sales`.",
 		Bounds: fmt.Sprintf("at most %d bytes that mean the same to every site", match.MaxPath),
 		Field:  func(s *Settings) any { return &s.Path }, Rule: func(s *Settings) string { _, rule := match.Key(s.Path); return rule },
 	},
 	{
-		Key: "additional_routes", Since: 1, Doc: "More `{host, path}` that the room covers.",
+		Key: "additional_routes", Doc: "More `{host, path}` that the room covers.",
 		Bounds: fmt.Sprintf("at most %d", MaxRoutes),
 		Field:  func(s *Settings) any { return &s.AdditionalRoutes },
 	},
@@ -119,70 +112,70 @@ var Schema = []Setting{
 	choice("on_isolation", DefaultIsolation, func(s *Settings) *string { return &s.OnIsolation },
 		"What newcomers meet at an edge that is cut off, see below.", IsolationHold, IsolationOpen, IsolationClosed),
 	{
-		Key: "isolation_limit", Since: 1, Doc: "Newcomers that one edge lets in per isolation where `on_isolation` is `open`.",
+		Key: "isolation_limit", Doc: "Newcomers that one edge lets in per isolation where `on_isolation` is `open`.",
 		Bounds: fmt.Sprintf("0 to %d, at least 1 with open", MaxRate),
 		Field:  func(s *Settings) any { return &s.IsolationLimit },
 		Rule:   func(s *Settings) string { return checkIsolationLimit(s.IsolationLimit, s.OnIsolation) },
 	},
 	{
-		Key: "origin", Since: 1, Doc: "The site.", Bounds: "an absolute http or https URL without a path",
+		Key: "origin", Doc: "The site.", Bounds: "an absolute http or https URL without a path",
 		Field: func(s *Settings) any { return &s.Origin }, Rule: func(s *Settings) string { return CheckOrigin(s.Origin) },
 	},
 	{
-		Key: "queueing_status_code", Since: 1, Default: DefaultQueueingStatus, Doc: "HTTP status of the waiting page. 503 takes nodes newer than release 0.1.0.", Bounds: "200, 202, 429 or 503",
+		Key: "queueing_status_code", Default: DefaultQueueingStatus, Doc: "HTTP status of the waiting page.", Bounds: "200, 202, 429 or 503",
 		Field: func(s *Settings) any { return &s.QueueingStatus }, Rule: func(s *Settings) string { return checkStatus(s.QueueingStatus) },
 	},
 	{
-		Key: "waiting_page", Since: 1, Doc: "A file beside the rooms file: a style for the built-in page, or a page of your own.", Bounds: "a file name",
+		Key: "waiting_page", Doc: "A file beside the rooms file: a style for the built-in page, or a page of your own.", Bounds: "a file name",
 		Field: func(s *Settings) any { return &s.WaitingPage }, Rule: func(s *Settings) string { return checkPageName(s.WaitingPage) },
 	},
 	{
-		Key: "default_template_language", Since: 1, Default: DefaultLanguage, Bounds: "a language of the page, see WAITING-PAGE.md",
+		Key: "default_template_language", Default: DefaultLanguage, Bounds: "a language of the page, see WAITING-PAGE.md",
 		Doc:   "For visitors whose browser names no language that the page has.",
 		Field: func(s *Settings) any { return &s.DefaultLanguage }, Rule: func(s *Settings) string { return checkOneOf(s.DefaultLanguage, Languages...) },
 	},
 	{
-		Key: "queue_message", Since: 1, Doc: "The operator's word to everybody who waits.", Bounds: fmt.Sprintf("at most %d bytes", MaxMessage),
+		Key: "queue_message", Doc: "The operator's word to everybody who waits.", Bounds: fmt.Sprintf("at most %d bytes", MaxMessage),
 		Field: func(s *Settings) any { return &s.QueueMessage }, Rule: func(s *Settings) string { return checkMessage(s.QueueMessage) },
 	},
 	{
-		Key: "epoch", Since: 1, Doc: "Raised to void every ticket of the room.", Bounds: "0 to 4294967295",
+		Key: "epoch", Doc: "Raised to void every ticket of the room.", Bounds: "0 to 4294967295",
 		Field: func(s *Settings) any { return &s.Epoch },
 	},
-	since2(choice("ticket_binding", DefaultBinding, func(s *Settings) *string { return &s.TicketBinding },
-		"Where the ticket of a session is good, see below.", BindingNone, BindingNetwork, BindingStrict)),
+	choice("ticket_binding", DefaultBinding, func(s *Settings) *string { return &s.TicketBinding },
+		"Where the ticket of a session is good, see below.", BindingNone, BindingNetwork, BindingStrict),
 	{
-		Key: "cors_origins", Since: 2, Soft: true, Bounds: fmt.Sprintf("`*`, or at most %d origins such as https://shop.example, with spaces between", MaxOrigins),
+		Key: "cors_origins", Bounds: fmt.Sprintf("`*`, or at most %d origins such as https://shop.example, with spaces between", MaxOrigins),
 		Doc:   "Whose pages may read what the edge answers, and are let through by their preflights, see below.",
 		Field: func(s *Settings) any { return &s.CORSOrigins }, Rule: func(s *Settings) string { return checkCORSOrigins(s.CORSOrigins) },
 	},
-	since2(choice("preflights", DefaultPreflights, func(s *Settings) *string { return &s.Preflights },
-		"Who answers preflights of other pages, see below.", PreflightsSite, PreflightsEdge)),
+	choice("preflights", DefaultPreflights, func(s *Settings) *string { return &s.Preflights },
+		"Who answers preflights of other pages, see below.", PreflightsSite, PreflightsEdge),
 	{
-		Key: "cookie_domain", Since: 2, Bounds: "a domain in which all hosts of the room lie",
+		Key: "cookie_domain", Bounds: "a domain in which all hosts of the room lie",
 		Doc:   "Where the room has several hosts: the domain of the ticket's cookie, so that all hosts know one place. Without it each host has its own.",
 		Field: func(s *Settings) any { return &s.CookieDomain }, Rule: func(s *Settings) string { return s.checkCookieDomain() },
 	},
-	soft(since2(choice("caching", DefaultCaching, func(s *Settings) *string { return &s.Caching },
+	choice("caching", DefaultCaching, func(s *Settings) *string { return &s.Caching },
 		"`private`: what the site answers to somebody inside is made `private`, so that no CDN serves it past the room; `site`: it stays as the site says.",
-		CachingPrivate, CachingSite))),
+		CachingPrivate, CachingSite),
 	{
-		Key: "identity", Since: 2, Bounds: fmt.Sprintf("1 to %d of A-Z a-z 0-9 _ -", MaxName),
+		Key: "identity", Bounds: fmt.Sprintf("1 to %d of A-Z a-z 0-9 _ -", MaxName),
 		Doc:   "The name by which tickets, cookies and the API know the room, where that is not `name`: give the old name to a room that is renamed, and nobody in it begins anew.",
 		Field: func(s *Settings) any { return &s.Identity }, Rule: func(s *Settings) string { return checkIdentity(s.Identity) },
 	},
 	{
-		Key: "waiting_page_sources", Since: 2, Soft: true, Bounds: fmt.Sprintf("at most %d origins such as https://cdn.example, with spaces between", MaxOrigins),
+		Key: "waiting_page_sources", Bounds: fmt.Sprintf("at most %d origins such as https://cdn.example, with spaces between", MaxOrigins),
 		Doc:   "Where a page of your own may load more scripts from, and send and fetch data, beside its own host.",
 		Field: func(s *Settings) any { return &s.PageSources }, Rule: func(s *Settings) string { return checkOrigins(s.PageSources) },
 	},
 	{
-		Key: "description", Since: 2, Soft: true, Bounds: fmt.Sprintf("at most %d bytes", MaxMessage),
+		Key: "description", Bounds: fmt.Sprintf("at most %d bytes", MaxMessage),
 		Doc:   "For those who manage the room. Nothing is done with it.",
 		Field: func(s *Settings) any { return &s.Description }, Rule: func(s *Settings) string { return checkMessage(s.Description) },
 	},
 	{
-		Key: "queueing_method", Since: 2, Default: DefaultMethod, Bounds: alternatives([]string{MethodFIFO, MethodRandom, MethodPassthrough, MethodReject}),
+		Key: "queueing_method", Default: DefaultMethod, Bounds: alternatives([]string{MethodFIFO, MethodRandom, MethodPassthrough, MethodReject}),
 		Doc:   "Who enters, see below. A change keeps everybody's place and session.",
 		Field: func(s *Settings) any { return &s.QueueingMethod }, Rule: func(s *Settings) string { return checkMethod(s.QueueingMethod) },
 	},
@@ -193,67 +186,55 @@ var Schema = []Setting{
 	truth("disable_session_renewal", func(s *Settings) *bool { return &s.NoRenewal },
 		"A session ends `session_duration` after its admission, whatever its visitor does; `probation` is not used."),
 	{
-		Key: "cookie_suffix", Since: 2, Bounds: fmt.Sprintf("at most %d of A-Z a-z 0-9 _ -", MaxSuffix),
+		Key: "cookie_suffix", Bounds: fmt.Sprintf("at most %d of A-Z a-z 0-9 _ -", MaxSuffix),
 		Doc:   "Stands at the end of the cookie's name. To change it makes everybody a newcomer.",
 		Field: func(s *Settings) any { return &s.CookieSuffix }, Rule: func(s *Settings) string { return checkSuffix(s.CookieSuffix) },
 	},
 	{
-		Key: "cookie_samesite", Since: 2, Default: CookieAuto, Bounds: alternatives([]string{CookieAuto, CookieLax, CookieNone, CookieStrict}),
+		Key: "cookie_samesite", Default: CookieAuto, Bounds: alternatives([]string{CookieAuto, CookieLax, CookieNone, CookieStrict}),
 		Doc:   "SameSite of the cookie. `auto` is `lax`; `none` is `lax` where the cookie is not Secure, as browsers refuse it otherwise.",
 		Field: func(s *Settings) any { return &s.CookieSameSite }, Rule: func(s *Settings) string { return s.checkSameSite() },
 	},
-	since2(choice("cookie_secure", CookieAuto, func(s *Settings) *string { return &s.CookieSecure },
-		"Secure of the cookie. `auto`: where the request came over TLS. To change it makes everybody a newcomer.", CookieAuto, CookieAlways, CookieNever)),
+	choice("cookie_secure", CookieAuto, func(s *Settings) *string { return &s.CookieSecure },
+		"Secure of the cookie. `auto`: where the request came over TLS. To change it makes everybody a newcomer.", CookieAuto, CookieAlways, CookieNever),
 	{
-		Key: "cookie_partitioned", Since: 2, Bounds: "true or false, true only with `cookie_samesite: none`",
+		Key: "cookie_partitioned", Bounds: "true or false, true only with `cookie_samesite: none`",
 		Doc:   "Partitioned of the cookie, where it is Secure: a browser sends it also in frames on pages of other sites, with a place of its own for each of those sites.",
 		Field: func(s *Settings) any { return &s.CookiePartitioned }, Rule: func(s *Settings) string { return s.checkPartitioned() },
 	},
 	{
-		Key: "frame_ancestors", Since: 2, Soft: true, Bounds: fmt.Sprintf("`none`, or at most %d origins such as https://shop.example, with spaces between", MaxOrigins),
+		Key: "frame_ancestors", Bounds: fmt.Sprintf("`none`, or at most %d origins such as https://shop.example, with spaces between", MaxOrigins),
 		Doc:   "Whose pages may show the waiting page in a frame, beside those of its own origin, see below.",
 		Field: func(s *Settings) any { return &s.FrameAncestors }, Rule: func(s *Settings) string { return s.checkFrameAncestors() },
 	},
-	soft(truth("json_response_enabled", func(s *Settings) *bool { return &s.JSONResponse },
-		"For clients of the hosted product. Who asks for JSON alone gets it here whatever it says.")),
+	truth("json_response_enabled", func(s *Settings) *bool { return &s.JSONResponse },
+		"For clients of the hosted product. Who asks for JSON alone gets it here whatever it says."),
 	{
-		Key: "enabled_origin_commands", Since: 2, Bounds: "`revoke` or nothing",
+		Key: "enabled_origin_commands", Bounds: "`revoke` or nothing",
 		Doc:   "With `revoke` the site may put a visitor out by the header `Cf-Waiting-Room-Command: revoke` of its answer too, beside `Vestibule-Command`.",
 		Field: func(s *Settings) any { return &s.OriginCommands }, Rule: func(s *Settings) string { return checkCommands(s.OriginCommands) },
 	},
 	{
-		Key: "rules", Since: 2, Soft: true, Bounds: fmt.Sprintf("at most %d of `{expression, description, enabled, id}`", MaxRules),
+		Key: "rules", Bounds: fmt.Sprintf("at most %d of `{expression, description, enabled, id}`", MaxRules),
 		Doc:   "Who matches one walks past the room: not counted, never queued, see below.",
 		Field: func(s *Settings) any { return &s.Rules },
 	},
 	{
-		Key: "events", Since: 2, Bounds: fmt.Sprintf("at most %d that do not overlap", MaxEvents),
+		Key: "events", Bounds: fmt.Sprintf("at most %d that do not overlap", MaxEvents),
 		Doc:   "Times for which the room has other settings, and before which people gather, see below.",
 		Field: func(s *Settings) any { return &s.Events },
 	},
 }
 
-// truth is true or false, false where nothing is written. There were none in version 1.
+// truth is true or false, false where nothing is written.
 func truth(key string, field func(*Settings) *bool, doc string) Setting {
-	return Setting{Key: key, Since: 2, Doc: doc, Bounds: "true or false", Field: func(s *Settings) any { return field(s) }}
-}
-
-// since2 is s in version 2 of the table.
-func since2(s Setting) Setting {
-	s.Since = 2
-	return s
-}
-
-// soft is s, which a node with an older table may go on without.
-func soft(s Setting) Setting {
-	s.Soft = true
-	return s
+	return Setting{Key: key, Doc: doc, Bounds: "true or false", Field: func(s *Settings) any { return field(s) }}
 }
 
 // whole is a number from low to high. It must be written.
 func whole(key string, low, high int, field func(*Settings) *int, doc string) Setting {
 	return Setting{
-		Key: key, Since: 1, Doc: doc, Bounds: fmt.Sprintf("%d to %d", low, high), Field: func(s *Settings) any { return field(s) },
+		Key: key, Doc: doc, Bounds: fmt.Sprintf("%d to %d", low, high), Field: func(s *Settings) any { return field(s) },
 		Rule: func(s *Settings) string {
 			if n := *field(s); n < low || n > high {
 				return fmt.Sprintf("must be %d to %d, got %d", low, high, n)
@@ -267,7 +248,7 @@ func whole(key string, low, high int, field func(*Settings) *int, doc string) Se
 func duration(key string, low, high, byDefault time.Duration, field func(*Settings) *time.Duration, doc string) Setting {
 	bounds := short(low) + " to " + short(high) + " in whole seconds"
 	return Setting{
-		Key: key, Since: 1, Default: byDefault, Doc: doc, Bounds: bounds, Field: func(s *Settings) any { return field(s) },
+		Key: key, Default: byDefault, Doc: doc, Bounds: bounds, Field: func(s *Settings) any { return field(s) },
 		Rule: func(s *Settings) string {
 			if d := *field(s); d < low || d > high || d%time.Second != 0 {
 				return fmt.Sprintf("must be %s, got %v", bounds, d)
@@ -280,7 +261,7 @@ func duration(key string, low, high, byDefault time.Duration, field func(*Settin
 // choice is one of several words.
 func choice(key, byDefault string, field func(*Settings) *string, doc string, all ...string) Setting {
 	return Setting{
-		Key: key, Since: 1, Default: byDefault, Doc: doc, Bounds: alternatives(all), Field: func(s *Settings) any { return field(s) },
+		Key: key, Default: byDefault, Doc: doc, Bounds: alternatives(all), Field: func(s *Settings) any { return field(s) },
 		Rule: func(s *Settings) string { return checkOneOf(*field(s), all...) },
 	}
 }
@@ -391,11 +372,7 @@ func Reference() string {
 		default:
 			byDefault = fmt.Sprintf("`%v`", d)
 		}
-		doc := t.Doc
-		if t.Since > 1 {
-			doc += fmt.Sprintf(" Since version %d of the table.", t.Since)
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", t.Key, byDefault, t.Bounds, doc)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", t.Key, byDefault, t.Bounds, t.Doc)
 	}
 	return b.String()
 }

@@ -113,7 +113,7 @@ func TestStoredAndReadBack(t *testing.T) {
 			if got.Version != s.Version || got.String() != s.String() || !slices.EqualFunc(got.Rooms, s.Rooms, func(a, b *Room) bool { return a.Mark == b.Mark && a.Equal(b.Settings) }) {
 				t.Errorf("%d rooms, %d bytes: read back %d, not what was stored", n, limit, len(got.Rooms))
 			}
-			// What nodes read is the same rooms, without owners: as 0.1.0 reads them where they fit.
+			// What nodes read is the same rooms, without owners: plain where they fit.
 			h, err := roomdoc.DecodeHead(p.rooms)
 			if err != nil {
 				t.Fatal(err)
@@ -257,7 +257,7 @@ func TestWhatIsNoStateIsRefused(t *testing.T) {
 		{`{"format":1,"version":1,"content":"AA=="}`, "content:"},
 		{`{"format":1,"version":1,"sections":["a"],"more":1}`, "unknown field"},
 		{`{"format":1,"version":1,"sections":["a"]}{}`, "data after"},
-		{`{"format":2,"version":1,"more":true}`, "update it"},
+		{`{"format":2,"version":1,"more":true}`, "update this one: format: version 2"},
 		{`{"format":1,"version":1,"sections":["` + strings.Repeat(`a","`, roomdoc.MaxSections) + `a"]}`, "at most 256"},
 		{`{"format":1,"version":1,"changes":["` + strings.Repeat(`a","`, maxChanges) + `a"],"sections":["a"]}`, "at most 128"},
 		{whole(`{` + doc + `,"more":1}`), "unknown field"},
@@ -265,7 +265,7 @@ func TestWhatIsNoStateIsRefused(t *testing.T) {
 		{whole(fmt.Sprintf(room, `{"owner":"nobody","created":1,"changed":1,"revision":1}`)), `owner "nobody"`},
 		{whole(fmt.Sprintf(room, `{"owner":"api","created":-1,"changed":1,"revision":1}`)), "out of bounds"},
 		{whole(fmt.Sprintf(room, `{"owner":"api","created":1,"changed":1,"revision":0}`)), "out of bounds"},
-		{whole(`{"rooms":[],"hosts":[],"document":{"version":99,"needs":1,"rooms":[],"hosts":[]}}`), "settings: version 99"},
+		{whole(`{"rooms":[],"hosts":[],"document":{"rooms":[{"later":1}],"hosts":[]}}`), "update this one: decode rooms: rooms[0].later"},
 		{string(bomb), "more than"},
 	} {
 		if _, err := decodeCopy([]byte(c.data)); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -241,9 +241,9 @@ func TestTwoSourcesOneSet(t *testing.T) {
 	want(t, docs, "b=5 x=7")
 }
 
-// A store of release 0.1.0 has rooms without owners: those of its file. A leader of that release
-// that comes between publishes its file alone; what the API has is not lost by it.
-func TestAStoreOfTheFirstRelease(t *testing.T) {
+// A store that lost the owners has rooms all the same: they are those of the file. A rooms document
+// that somebody else wrote is replaced; what the API has is not lost by it.
+func TestAStoreThatLostTheOwners(t *testing.T) {
 	docs := newShelf()
 	put := func(version uint64, d room.Document) {
 		t.Helper()
@@ -267,7 +267,7 @@ func TestAStoreOfTheFirstRelease(t *testing.T) {
 	publish(t, leader, shops("a", "c"))
 	want(t, docs, "a=5 c=5 x=7")
 	version, _ := told(t, docs)
-	put(version+100, shops("a", "c")) // by the old leader
+	put(version+100, shops("a", "c")) // by somebody else
 	if got := publish(t, leader, shops("a", "c")); got.Version <= version+100 {
 		t.Errorf("version %d does not follow %d", got.Version, version+100)
 	}

@@ -225,7 +225,7 @@ func (d *deployment) reckoned() error {
 				Edges  []struct{ Name, State string }
 			}
 		}
-		if err := d.get(text(&n.metrics)+"/status?names=0.1", &s); err != nil {
+		if err := d.get(text(&n.metrics)+"/status", &s); err != nil {
 			return err
 		}
 		alive := 0
