@@ -67,20 +67,16 @@ func genTicket(t *rapid.T) Ticket {
 		Seen:   rapid.Uint32().Draw(t, "seen"),
 		Home:   DC(rapid.Uint32().Draw(t, "home")),
 		Epoch:  rapid.Uint32().Draw(t, "epoch"),
-		Longer: rapid.Uint32().Draw(t, "longer"),
 		Flags:  Flags(rapid.Uint16Range(0, uint16(flagsEnd-1)).Draw(t, "flags")),
 	}
-	told := [3]uint32{rapid.Uint32().Draw(t, "forecast or stamp"), rapid.Uint32().Draw(t, "wait or parent"), rapid.Uint32().Draw(t, "high or root")}
+	told := [4]uint32{rapid.Uint32().Draw(t, "forecast or stamp"), rapid.Uint32().Draw(t, "wait or parent"), rapid.Uint32().Draw(t, "high or root"), rapid.Uint32().Draw(t, "longer or net")}
 	if rapid.Bool().Draw(t, "admitted") {
 		tk.Admitted = rapid.Uint32Min(1).Draw(t, "at")
 		tk.Until = rapid.Uint32Min(1).Draw(t, "until")
-		if tk.Longer >= bound {
-			tk.Net, tk.Longer = tk.Longer, 0
-		}
-		tk.Stamp, tk.Parent, tk.Root = told[0], told[1], told[2]
+		tk.Stamp, tk.Parent, tk.Root, tk.Net = told[0], told[1], told[2], told[3]
 	} else { // only who waits is told anything, of a day at most
 		const day = 1<<waitBits - 1
-		tk.Forecast, tk.Wait, tk.High = told[0], told[1]&day, told[2]&day
+		tk.Forecast, tk.Wait, tk.High, tk.Longer = told[0], told[1]&day, told[2]&day, told[3]
 		tk.Ahead = rapid.Uint32Max(MaxAhead).Draw(t, "ahead")
 		tk.Low = rapid.Uint16Max(lowParts).Draw(t, "low")
 		if rapid.Bool().Draw(t, "placed") {
@@ -541,7 +537,7 @@ func TestFormatIsPinned(t *testing.T) {
 	if got := DCOf("nairobi"); got != 0x1ab64bd9 {
 		t.Errorf("DCOf(nairobi) = %#x", uint32(got))
 	}
-	want := Ticket{ID: 0x0123456789abcdef, Joined: day + 250, Seen: 1, Admitted: 2, Until: 3, Home: DCOf("nairobi"), Epoch: 4, Stamp: 5, Parent: 6, Root: 7, Longer: 8, Flags: Returned}
+	want := Ticket{ID: 0x0123456789abcdef, Joined: day + 250, Seen: 1, Admitted: 2, Until: 3, Home: DCOf("nairobi"), Epoch: 4, Stamp: 5, Parent: 6, Root: 7, Net: 8, Flags: Returned}
 	const value = "AQAAAAHmQPf0vrAjmG_-wUxpIfZZd6AfpI6R4pD8BQubPpRdAUQ1JVvCsNP2dDwNtpDfXE_ZCkpKo7ibVmphnHpnPgJmcmIPnHyupGvNuzxkEMPvAA"
 	ring := testRing(t, 1)
 	for i := range ring.Keys {

@@ -114,7 +114,10 @@ func start(t testing.TB) *fixture {
 		Name: "global-1", Audit: audit.NewJournal(f.audit), Rooms: f.rooms, Docs: f.docs, Log: log,
 		Page: func(ctx context.Context, hash string) ([]byte, error) {
 			data, _, err := f.docs.Get(ctx, roomdoc.PageDocument(hash))
-			return data, err
+			if err != nil || data == nil {
+				return nil, err
+			}
+			return roomdoc.DecodePage(hash, data)
 		},
 		Fleet: func() api.Fleet {
 			return api.Fleet{Leader: "global-1", Candidates: []api.Candidate{{Name: "global-1", Alarms: []string{}}}, DataCenters: []api.DataCenter{}}

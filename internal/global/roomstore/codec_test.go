@@ -156,7 +156,7 @@ func TestGoldenFiles(t *testing.T) {
 		d.Set(doc)
 	}, put(shop("club", 7)))
 	s.changes = []string{"CHANGEONE", "CHANGETWO"}
-	for name, limit := range map[string]int{"whole": 1 << 20, "sections": 1000} {
+	for name, limit := range map[string]int{"whole": 1 << 20, "sections": 400} {
 		p, err := pack(s, limit, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -217,6 +217,19 @@ func TestGoldenFiles(t *testing.T) {
 		if err != nil || got.String() != s.String() || got.Version != s.Version || !slices.Equal(got.changes, s.changes) {
 			t.Errorf("%s: read %v, %v", name, got, err)
 		}
+	}
+}
+
+// TestADocumentOfAnEarlierBuild: builds before v0.2.0 write settings that are at their defaults, too.
+func TestADocumentOfAnEarlierBuild(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("testdata", "earlier.owned.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := written(t, set(shops("arena", "theatre")), put(shop("club", 7)))
+	got, err := decodeCopy(data)
+	if err != nil || !slices.EqualFunc(got.Rooms, s.Rooms, func(a, b *Room) bool { return a.Equal(b.Settings) }) {
+		t.Errorf("read %v, %v; want %v", got, err, s)
 	}
 }
 
