@@ -18,8 +18,8 @@ TOOLS          := $(CURDIR)/.tools
 # and the fonts of the pictures in docs, with Chinese, Japanese and Korean letters in the second (2.7 MB in all).
 PACKAGES := chromium curl wrk nginx haproxy caddy apache2 fonts-dejavu-core fonts-wqy-microhei
 
-# The last release: its tag, and its commit for clones without tags.
-RELEASE := v0.1.0 a13bbb9
+# What make upgrade replaces: the tag of the last release, or before it has one a commit of its series.
+RELEASE := v0.2.0-dev 381ed83
 
 # Knobs: make sim SEEDS=5000 FIRST=1, make fuzz FUZZTIME=1m, make run ARGS="--total-active-users 10",
 # make chaos SEED=7 LENGTH=10m, make k8s KILLING=10m, make takeover KILLS=25, make crowd ONLY=rush.

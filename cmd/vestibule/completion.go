@@ -15,7 +15,7 @@ var verbs = map[string][]string{
 	"events":      {"list", "get", "create", "set", "delete", "draw", "record"},
 	"tokens":      {"list", "create", "revoke"},
 	"audit":       {"list", "verify"},
-	"fleet":       {"status", "list", "add", "drain", "remove", "trust-config", "forget", "rejoin"},
+	"fleet":       {"status", "list", "add", "drain", "remove", "forget", "rejoin"},
 	"rules":       {"try", "list"},
 	"completion":  {"bash", "zsh", "fish"},
 	"nats-config": {"provision"},

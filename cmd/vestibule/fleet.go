@@ -38,7 +38,7 @@ func (c *fleetConfig) Validate() []error {
 	return errs
 }
 
-const fleetUsage = `usage: vestibule fleet list|status|add NAME|drain NAME|remove NAME|trust-config|forget EDGE|forget --all|rejoin NAME [flags]
+const fleetUsage = `usage: vestibule fleet list|status|add NAME|drain NAME|remove NAME|forget EDGE|forget --all|rejoin NAME [flags]
 
   status         candidates for global and data centres as they said a second ago, by the API:
                  who leads, versions, clocks, rights held and idle, alarms (vestibule login)
@@ -48,8 +48,6 @@ const fleetUsage = `usage: vestibule fleet list|status|add NAME|drain NAME|remov
                  all that it holds has come back
   remove NAME    take a data centre off that will not come back (needs --force:
                  its sessions may be above the limit until they end)
-  trust-config   say that data_centers in every global's configuration is this list:
-                 globals of release 0.1.0 are followed again
   forget EDGE    say that an edge of data centre --dc has ended for good: what it held
                  counts until it would have expired, not until lost_after. Refused
                  for one that is heard. Only with evidence: an edge that lives on, cut
@@ -127,7 +125,7 @@ func fleet(args []string, stdout, stderr io.Writer) error {
 // arguments after it.
 func fleetName(verb string, args []string, stderr io.Writer) (name string, rest []string, err error) {
 	switch verb {
-	case "list", "trust-config":
+	case "list":
 		return "", args, nil
 	case "add", "drain", "remove", "forget", "rejoin":
 	default:
@@ -176,8 +174,6 @@ func (f *fleetList) do(ctx context.Context, verb, name string, force bool) error
 	switch verb {
 	case "list":
 		return f.list(ctx)
-	case "trust-config":
-		return f.change(ctx, func(now time.Time, m *node.Members) (*node.Members, error) { return m.TrustConfig(now), nil })
 	case "add":
 		return f.change(ctx, func(now time.Time, m *node.Members) (*node.Members, error) { return m.Add(now, name) })
 	case "drain":
@@ -192,7 +188,7 @@ func (f *fleetList) do(ctx context.Context, verb, name string, force bool) error
 }
 
 // errUnfounded says that no list is stored.
-var errUnfounded = errors.New("the store holds no list of data centres yet: a global of this release makes it once every data centre of its data_centers was heard; see the alarms of its /readyz")
+var errUnfounded = errors.New("the store holds no list of data centres yet: global makes it once every data centre of its data_centers was heard; see the alarms of its /readyz")
 
 func (f *fleetList) get(ctx context.Context) (*node.Members, uint64, error) {
 	data, revision, err := f.docs.Get(ctx, node.MembersDocument)
@@ -341,9 +337,6 @@ func (f *fleetList) list(ctx context.Context) error {
 		fmt.Fprint(f.out, "; no global has told what is out")
 	case st.Version != m.Version:
 		fmt.Fprintf(f.out, "; what is out was told by a global with version %d, at %s", st.Version, st.At.UTC().Format(time.RFC3339))
-	}
-	if !m.Changed {
-		fmt.Fprint(f.out, "; it is what data_centers lists")
 	}
 	if len(m.Forced) > 0 {
 		names := make([]string, len(m.Forced))

@@ -8,7 +8,6 @@ import (
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
-	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
 )
@@ -91,7 +90,7 @@ func (s *Server) tellIsolation(isolated bool) {
 func (s *Server) send(reports []wire.Report) {
 	for i := range reports {
 		if i == 0 {
-			reports[i].Build, reports[i].Opens = node.BuildVersion(), ticket.Version
+			reports[i].Build = node.BuildVersion()
 		}
 		data, err := wire.EncodeReport(&reports[i])
 		if err == nil {

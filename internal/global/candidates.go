@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -14,8 +13,6 @@ import (
 	"time"
 
 	"vestibule/internal/core/fleettime"
-	"vestibule/internal/core/ledger/root"
-	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control/api"
 	"vestibule/internal/node"
@@ -32,7 +29,6 @@ const (
 	maxToldAlarm   = 500 // bytes
 	maxToldEdges   = 500 // of all data centres together, in one message
 	maxCentres     = 1000
-	opensTold      = 30 * time.Second // what a data centre told of its edges is believed for so long
 )
 
 // toldCentre is what a data centre told of itself, for people to look at.
@@ -40,7 +36,6 @@ type toldCentre struct {
 	build  string
 	edges  []wire.ToldEdge
 	edgesN uint32
-	opens  uint32         // the newest version of tickets that all of them open
 	at     fleettime.Mono // when it told of the edges
 }
 
@@ -58,7 +53,7 @@ func (s *Server) hearCentre(now fleettime.Mono, m *wire.Report) {
 		c.build = m.Build
 	}
 	if m.TellsEdges {
-		c.edges, c.edgesN, c.opens, c.at = m.Edges, m.EdgesN, max(1, m.Opens), now
+		c.edges, c.edgesN, c.at = m.Edges, m.EdgesN, now
 	}
 }
 
@@ -80,11 +75,6 @@ func (c *toldCentre) show(now fleettime.Mono, most int, out *api.DataCenter) {
 type toldCandidate struct {
 	api.Candidate
 	DataCenters []api.DataCenter `json:"data_centers,omitempty"`
-
-	// Of the one that leads: the newest version of tickets that every edge opens, as far as the
-	// data centres have told, and what keeps it from being a newer one.
-	Opens    uint32 `json:"opens,omitempty"`
-	OpensWhy string `json:"opens_why,omitempty"`
 }
 
 // candidates are those that were heard of late. They are safe for concurrent use.
@@ -162,33 +152,8 @@ func (s *Server) tellCandidate() toldCandidate {
 		edges -= len(dc.Edges)
 		t.DataCenters = append(t.DataCenters, dc)
 	}
-	t.Opens, t.OpensWhy = opens(now, s.alloc.Centres(now), s.centres)
 	return t
 }
-
-// opens returns the newest version of tickets that every edge opens of which the data centres have
-// told, and what keeps it from being a newer one. A data centre that has not told of late may
-// have edges of any release.
-func opens(now fleettime.Mono, centres []root.CentreTotals, told map[string]*toldCentre) (version uint32, why string) {
-	version = ticket.Version
-	for _, d := range centres {
-		c := told[d.Name]
-		silent := c == nil || c.at == 0 || now.Sub(c.at) > opensTold
-		switch {
-		case silent && d.Standing == wire.Unlisted: // it is gone, and nobody is let in there
-		case silent:
-			return 1, fmt.Sprintf("data centre %s has not told of its edges for %.0f s", d.Name, opensTold.Seconds())
-		case c.opens < version:
-			version, why = c.opens, fmt.Sprintf("data centre %s has an edge that is older or was not heard yet", d.Name)
-		}
-	}
-	return version, why
-}
-
-// OpensTickets returns an error that says why, unless every edge of the fleet opens tickets of a
-// version, as the leader told of late. Whatever gives tickets places of their own asks first
-// (ticket.Version): an edge that does not open a ticket gives its visitor a new one.
-func (s *Server) OpensTickets(version uint32) error { return s.candidates.opens(version) }
 
 // hear takes what a candidate told.
 func (c *candidates) hear(data []byte, now time.Time) error {
@@ -211,11 +176,6 @@ func (c *candidates) take(t toldCandidate, now time.Time) {
 	}
 	if t.Alarms == nil {
 		t.Alarms = []string{}
-	}
-	for i := range t.DataCenters {
-		if d := &t.DataCenters[i]; d.Edges == nil { // of an older release
-			d.Edges = []api.Edge{}
-		}
 	}
 	t.AsOf = now.UTC()
 	c.heard[t.Name] = t
@@ -244,20 +204,6 @@ func (c *candidates) view() api.Fleet {
 		out.DataCenters = leader.DataCenters
 	}
 	return out
-}
-
-// opens is [Server.OpensTickets].
-func (c *candidates) opens(version uint32) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	leader := c.leader(time.Now())
-	switch {
-	case !leader.Leading:
-		return errors.New("no leading global was heard of late: which releases the edges run is not known")
-	case leader.Opens < version:
-		return errors.New(cmp.Or(leader.OpensWhy, "the leading global is older"))
-	}
-	return nil
 }
 
 // leader returns who leads: who said so with the highest term, of late. The caller holds the lock.

@@ -3,13 +3,11 @@ package global
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"vestibule/internal/core/fleettime"
-	"vestibule/internal/core/ledger/root"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control/api"
 )
@@ -50,40 +48,6 @@ func TestWhatADataCentreTellsOfItsEdgesIsShown(t *testing.T) {
 	}
 }
 
-// Tickets may be given places of their own only while every edge that may be asked opens them: one
-// of an older release would give their visitors new tickets.
-func TestEveryEdgeOpensTicketsOfAVersion(t *testing.T) {
-	told := map[string]*toldCentre{}
-	s := &Server{centres: told}
-	centre := func(name string, standing wire.Standing) root.CentreTotals {
-		return root.CentreTotals{Name: name, Standing: standing}
-	}
-	fleetOf := []root.CentreTotals{centre("dublin", wire.Listed), centre("nairobi", wire.Draining), centre("gone", wire.Unlisted)}
-	at := fleettime.Mono(0).Add(time.Hour)
-	want := func(step string, now fleettime.Mono, version uint32, reason string) {
-		t.Helper()
-		if got, why := opens(now, fleetOf, told); got != version || !strings.Contains(why, reason) || (why == "") != (reason == "") {
-			t.Errorf("%s: %d, %q; want %d, %q", step, got, why, version, reason)
-		}
-	}
-	want("nobody has told", at, 1, "dublin has not told")
-	s.hearCentre(at, &wire.Report{From: "dublin", Build: "v2", Opens: 2})
-	want("a report that tells of no edges", at, 1, "dublin has not told")
-	s.hearCentre(at, &wire.Report{From: "dublin", TellsEdges: true, Opens: 2})
-	want("one has told", at, 1, "nairobi has not told")
-	s.hearCentre(at, &wire.Report{From: "nairobi", TellsEdges: true, Opens: 2})
-	want("all have told", at, 2, "")
-	want("of late", at.Add(opensTold), 2, "")
-	want("long ago", at.Add(opensTold+1), 1, "dublin has not told")
-	s.hearCentre(at, &wire.Report{From: "nairobi", TellsEdges: true})
-	want("a regional of an older release", at, 1, "nairobi has an edge that is older")
-	s.hearCentre(at, &wire.Report{From: "nairobi", TellsEdges: true, Opens: 3})
-	want("edges of a newer release", at, 2, "")
-	s.hearCentre(at, &wire.Report{From: "gone", TellsEdges: true, Opens: 1})
-	want("a data centre outside of the list has an old edge", at, 1, "gone has an edge")
-	want("and was silent since", at.Add(opensTold+1), 1, "dublin has not told")
-}
-
 func TestCandidatesThatWereHeardAreShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c candidates
@@ -115,10 +79,8 @@ func TestCandidatesThatWereHeardAreShown(t *testing.T) {
 		if v := want("global-1", 2, 2); v.Candidates[0].Name != "global-1" || v.Candidates[0].Alarms == nil {
 			t.Errorf("%+v", v)
 		}
-		tell("global-3", "10", true, "nairobi")                         // two say so for a moment
-		if v := want("global-3", 3, 1); v.DataCenters[0].Edges == nil { // as from an older release
-			t.Error("the edges of a data centre are no list")
-		}
+		tell("global-3", "10", true, "nairobi") // two say so for a moment
+		want("global-3", 3, 1)
 		tell("global-3", "", false)
 		want("global-1", 3, 2)
 		time.Sleep(leaderGone + time.Millisecond)

@@ -69,7 +69,7 @@ func newControl(s *Server, docs control.Documents) (*Control, error) {
 	c := &Control{
 		API: control.New(control.Options{
 			Name: s.Config.Name, Rooms: s.rooms, Origin: cfg.Origin, Audit: s.Audit, Docs: docs, Page: s.page, Numbers: s.Numbers, Fleet: s.candidates.view, Count: s.metrics.answered, Log: s.log,
-			Shared: s.Docs, Controls: s.fleet.Controls, Board: s.fleet.Board, Draws: s.drawable, Time: s.time,
+			Shared: s.Docs, Controls: s.fleet.Controls, Board: s.fleet.Board, Time: s.time,
 		}),
 		scheme: "http", file: filepath.Join(s.Config.DataDir, TokenFile), log: s.log, first: make(chan struct{}),
 	}

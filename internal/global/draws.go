@@ -14,7 +14,6 @@ import (
 	"vestibule/internal/core/draw/beacon"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
-	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/node"
@@ -43,7 +42,6 @@ type drawer struct {
 
 	clock   func() (fleettime.Time, time.Duration)                            // fleet time, and by how much it may be wrong
 	waiting func(room string) uint64                                          // who waits in a room, by its id
-	readers func() error                                                      // what keeps nodes from reading places that were drawn, nil for nothing
 	beacon  string                                                            // policy
 	fetch   func(ctx context.Context, closes time.Time) (*draw.Beacon, error) // verified
 	missing map[string]fleettime.Time                                         // since when the store has no secret of a draw, by its key
@@ -227,9 +225,6 @@ func (d *drawer) secret(ctx context.Context, key string) (*draw.Secret, uint64, 
 
 // commit makes the secret of a draw, unless there is one, and the notice that commits to it. The secret is stored by then.
 func (d *drawer) commit(ctx context.Context, now fleettime.Time, e draw.Event) (*draw.Notice, error) {
-	if err := d.readers(); err != nil {
-		return nil, err
-	}
 	key := secretKey(&draw.Notice{Room: e.Room, Event: e.ID, Start: e.Start})
 	s, revision, err := d.secret(ctx, key)
 	if err != nil {
@@ -302,12 +297,9 @@ func (s *Server) lateDraws() (out []string) {
 func (s *Server) drawer() *drawer {
 	return &drawer{
 		docs: s.Docs, secrets: s.Secrets, journal: s.Audit, fleet: s.fleet, name: s.Config.Name, log: s.log,
-		clock: s.clock, waiting: s.waiting, readers: s.drawable, beacon: s.Config.DrawBeacon, fetch: beacon.Mirrors(s.Config.DrawMirrors).Fetch,
+		clock: s.clock, waiting: s.waiting, beacon: s.Config.DrawBeacon, fetch: beacon.Mirrors(s.Config.DrawMirrors).Fetch,
 	}
 }
-
-// drawable returns why no draw can be made now, nil where it can: every edge has to read the places that are drawn.
-func (s *Server) drawable() error { return s.OpensTickets(ticket.Version) }
 
 // waiting returns how many wait in a room, as far as this leader knows.
 func (s *Server) waiting(public string) uint64 {

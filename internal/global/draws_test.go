@@ -80,7 +80,6 @@ type hall struct {
 	docs, secrets *shelf
 	now           fleettime.Time
 	bound         time.Duration
-	readers       error
 	waiting       uint64
 	fetched       func(closes time.Time) (*draw.Beacon, error)
 }
@@ -103,7 +102,7 @@ func (h *hall) leader(beacon string, events ...room.Event) *drawer {
 	}
 	d := &drawer{
 		docs: h.docs, secrets: h.secrets, fleet: f, name: "g", log: slog.New(slog.DiscardHandler), beacon: beacon,
-		clock: func() (fleettime.Time, time.Duration) { return h.now, h.bound }, waiting: func(string) uint64 { return h.waiting }, readers: func() error { return h.readers },
+		clock: func() (fleettime.Time, time.Duration) { return h.now, h.bound }, waiting: func(string) uint64 { return h.waiting },
 		fetch: func(_ context.Context, closes time.Time) (*draw.Beacon, error) { return h.fetched(closes) },
 	}
 	h.give(d, 1, events...)
@@ -293,11 +292,6 @@ func TestAnEventWithoutItsDraw(t *testing.T) {
 	h = openHall(t)
 	start := h.now.Add(10 * time.Minute)
 	d = h.leader(draw.BeaconNone, launchAt(start))
-	h.readers = errors.New("edge-1 cannot")
-	if err := h.tend(d); !errors.Is(err, h.readers) || h.notice() != nil {
-		t.Errorf("while a node cannot read places: %v", err)
-	}
-	h.readers = nil
 	if err := h.tend(d); err != nil {
 		t.Fatal(err)
 	}

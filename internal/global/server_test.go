@@ -236,11 +236,11 @@ func TestRoomsThatCannotBeStoredRaiseAnAlarm(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	file := roomsFile(t, 5, "", "a", "b", "c", "d", "e")
-	c := standOver(t, s, "one", file, nil, func(d *natsbus.Documents) global.Documents { return narrow{d, 300} })
+	c := standOver(t, s, "one", file, nil, func(d *natsbus.Documents) global.Documents { return narrow{d, 200} })
 	eventually(t, "the file is not in force", func() bool { return value(t, c, "vestibule_global_rooms_file_valid") == 0 && c.leads() })
 	eventually(t, "there is an alarm with size and limit", func() bool {
 		return slices.ContainsFunc(c.Ready().Alarms, func(text string) bool {
-			return strings.Contains(text, "rooms cannot be published") && strings.Contains(text, "at most 300 can be stored")
+			return strings.Contains(text, "rooms cannot be published") && strings.Contains(text, "at most 200 can be stored")
 		})
 	})
 	overwrite(t, file, "rooms: []\n")

@@ -69,11 +69,7 @@ func (d *Debug) handler(ready func() Readiness, status func() any) http.Handler 
 		}
 		d.say(w, code, r)
 	})
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
-		if r.FormValue("names") == "0.1" { // as release 0.1.0 told it, for who reads both
-			d.say(w, http.StatusOK, status())
-			return
-		}
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
 		data, err := statusJSON(status())
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)

@@ -26,13 +26,8 @@ const MembersStatusDocument = "members.status"
 // every change. It is changed by compare-and-set, by `vestibule fleet` and by the
 // leading global when a data centre has drained.
 type Members struct {
-	Version uint64 `json:"version"` // at least 1, and never below the date in milliseconds when it was made
-
-	// Changed says that the list is not what data_centers in every configuration
-	// of global lists: a global that knows no list is then followed by nobody.
-	Changed bool `json:"changed"`
-
-	List []Member `json:"data_centers"`
+	Version uint64   `json:"version"` // at least 1, and never below the date in milliseconds when it was made
+	List    []Member `json:"data_centers"`
 
 	// Forced names the data centres that were taken off by force and may hold rights:
 	// a new coordinator waits for their word. The leading global takes a name off when
@@ -77,14 +72,17 @@ func EncodeMembers(m *Members) ([]byte, error) { return json.Marshal(m) }
 
 // DecodeMembers reads the document. The error names the field and the rule.
 func DecodeMembers(data []byte) (*Members, error) {
-	var m Members
+	var m struct {
+		Members
+		Changed bool `json:"changed"` // of builds before v0.2.0: it means nothing any more
+	}
 	if err := strictjson.Decode(data, &m); err != nil {
 		return nil, fmt.Errorf("members document: %w", err)
 	}
 	if err := m.validate(); err != nil {
 		return nil, fmt.Errorf("members document: %w", err)
 	}
-	return &m, nil
+	return &m.Members, nil
 }
 
 func (m *Members) validate() error {
@@ -150,7 +148,7 @@ func versionAfter(have uint64, now time.Time) uint64 {
 
 // next returns a copy to be changed, under a new version.
 func (m *Members) next(now time.Time) *Members {
-	return &Members{Version: versionAfter(m.Version, now), Changed: true, List: slices.Clone(m.List), Forced: slices.Clone(m.Forced)}
+	return &Members{Version: versionAfter(m.Version, now), List: slices.Clone(m.List), Forced: slices.Clone(m.Forced)}
 }
 
 // Find returns the place of a data centre in the list, -1 for none.
@@ -238,7 +236,6 @@ func (m *Members) RemoveByForce(now time.Time, name string) (*Members, error) {
 // taken off by force.
 func (m *Members) Release(now time.Time, name string) *Members {
 	next := m.next(now)
-	next.Changed = m.Changed
 	next.Forced = slices.DeleteFunc(next.Forced, func(o Forced) bool { return o.Name == name })
 	return next
 }
@@ -247,18 +244,9 @@ func (m *Members) Release(now time.Time, name string) *Members {
 // lent to it when the others know.
 func (m *Members) Prove(now time.Time, name string, site uint64) *Members {
 	next := m.next(now)
-	next.Changed = m.Changed
 	if i := next.Find(name); i >= 0 && next.List[i].Site == 0 {
 		next.List[i].Site, next.List[i].Since = site, next.Version
 	}
-	return next
-}
-
-// TrustConfig returns the list with the word of the operator that data_centers in
-// every configuration of global lists the same.
-func (m *Members) TrustConfig(now time.Time) *Members {
-	next := m.next(now)
-	next.Changed = false
 	return next
 }
 
@@ -267,7 +255,7 @@ func (m *Members) Ledger() ledger.Members {
 	if m == nil {
 		return ledger.Members{}
 	}
-	out := ledger.Members{Version: m.Version, Changed: m.Changed}
+	out := ledger.Members{Version: m.Version}
 	for _, d := range m.Forced {
 		out.Forced = append(out.Forced, ledger.Member{Name: d.Name, Site: d.Site})
 	}

@@ -49,7 +49,7 @@ var statusNames = map[string]string{
 
 	"wire.Term.N": "number", "wire.Term.Nonce": "nonce",
 	"wire.View.Version": "version", "wire.View.Park": "held_up_to", "wire.View.Slots": "rights_free", "wire.View.Active": "sessions", "wire.View.Mu": "entering_per_second",
-	"wire.View.Theta": "giving_up_per_second_each", "wire.View.Unseen": "people_who_joined_and_did_not_return_yet", "wire.View.Joining": "people_joining_per_second",
+	"wire.View.Theta": "giving_up_per_second_each", "wire.View.Joining": "people_joining_per_second",
 	"draw.Round.Seed":  secret,
 	"estimate.Pace.Mu": "entering_per_second", "estimate.Range.Low": "low_times_forecast", "estimate.Range.High": "high_times_forecast",
 }

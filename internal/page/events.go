@@ -77,8 +77,7 @@ func AppendBroadcast(dst []byte, b *Broadcast) []byte {
 			dst = appendFloat(dst, p.For.Seconds())
 			dst = appendFloat(append(dst, ','), p.Mu)
 		}
-		dst = append(dst, ']')
-		dst = appendFloat(append(dst, `,"unseen":`...), v.Unseen)
+		dst = append(dst, `],"unseen":0`...) // pages of builds before v0.2.0 add it up
 		dst = appendFloat(append(dst, `,"joining":`...), v.Joining)
 		dst = appendFloat(append(dst, `,"theta":`...), v.Theta)
 		dst = append(dst, `,"line":[`...)
@@ -92,15 +91,15 @@ func AppendBroadcast(dst []byte, b *Broadcast) []byte {
 // AppendBroadcast but for rounding.
 func ReadBroadcast(data []byte) (*Broadcast, error) {
 	var m struct {
-		At, Drawn, Starts      fleettime.Time
-		Entrants               uint64
-		Closed                 bool
-		PausedBy               string
-		Counting               bool
-		Horizon, Park          fleettime.Time
-		Slots                  int64
-		Paces, Line            []float64
-		Unseen, Joining, Theta float64
+		At, Drawn, Starts fleettime.Time
+		Entrants          uint64
+		Closed            bool
+		PausedBy          string
+		Counting          bool
+		Horizon, Park     fleettime.Time
+		Slots             int64
+		Paces, Line       []float64
+		Joining, Theta    float64
 	}
 	if err := json.Unmarshal(data, &m); err != nil {
 		return nil, err
@@ -112,7 +111,7 @@ func ReadBroadcast(data []byte) (*Broadcast, error) {
 	if len(m.Paces)%2 != 0 || len(m.Line)%3 != 0 {
 		return nil, fmt.Errorf("paces must be pairs and line threes, got %d and %d numbers", len(m.Paces), len(m.Line))
 	}
-	v := &wire.View{At: m.At, Horizon: m.Horizon, Park: m.Park, Slots: m.Slots, Unseen: m.Unseen, Joining: m.Joining, Theta: m.Theta}
+	v := &wire.View{At: m.At, Horizon: m.Horizon, Park: m.Park, Slots: m.Slots, Joining: m.Joining, Theta: m.Theta}
 	if v.Horizon == maxDate {
 		v.Horizon = estimate.Open
 	}

@@ -21,7 +21,7 @@ type heard struct {
 	Park    int64     `json:"park"`
 	Slots   int64     `json:"slots"`
 	Paces   []float64 `json:"paces"`
-	Unseen  float64   `json:"unseen"`
+	Joining float64   `json:"joining"`
 	Theta   float64   `json:"theta"`
 	Line    []float64 `json:"line"`
 }
@@ -59,10 +59,10 @@ func TestEverybodyFindsThePlaceInABroadcast(t *testing.T) {
 		h = append(h, estimate.Slice{Start: start + fleettime.Time(i*10_000), Width: 10_000, N: float64(300 + i*37%200)})
 	}
 	b := Broadcast{Now: start + 7_200_000, View: &wire.View{
-		Horizon: start + 1, Park: start + 2, Slots: -3, Paces: []estimate.Pace{{For: 90 * time.Second, Mu: 12.3456}, {Mu: 3}}, Unseen: 17, Theta: 0.00012, Line: estimate.NewDigest(h),
+		Horizon: start + 1, Park: start + 2, Slots: -3, Paces: []estimate.Pace{{For: 90 * time.Second, Mu: 12.3456}, {Mu: 3}}, Joining: 17, Theta: 0.00012, Line: estimate.NewDigest(h),
 	}}
 	got, size := hear(t, &b)
-	if got.At != int64(b.Now) || got.Horizon != int64(start)+1 || got.Park != int64(start)+2 || got.Slots != -3 || !slices.Equal(got.Paces, []float64{90, 12.35, 0, 3}) || got.Unseen != 17 || got.Theta != 0.00012 || got.Paused != "" {
+	if got.At != int64(b.Now) || got.Horizon != int64(start)+1 || got.Park != int64(start)+2 || got.Slots != -3 || !slices.Equal(got.Paces, []float64{90, 12.35, 0, 3}) || got.Joining != 17 || got.Theta != 0.00012 || got.Paused != "" {
 		t.Errorf("told %+v", got)
 	}
 	if size > 1024 {

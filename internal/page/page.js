@@ -282,7 +282,7 @@ function keep(s) {
 // zero where there are slots to spare), people in all, seconds to wait, and whether
 // the turn is sure to come within seconds.
 function place(n, joined) {
-	var ahead = 0, total = n.unseen, from = 0, l = n.line, since = (joined - n.at) / 1000 + .5;
+	var ahead = 0, total = 0, from = 0, l = n.line, since = (joined - n.at) / 1000 + .5;
 	for (var i = 0; i < l.length; i += 3) {
 		from += l[i];
 		var part = Math.min(1, Math.max(0, (joined - from) / l[i + 1]));
@@ -290,7 +290,7 @@ function place(n, joined) {
 		total += l[i + 2];
 		from += l[i + 1];
 	}
-	ahead += n.unseen * Math.min(3, Math.max(0, 1 + since / 3)) + (n.joining || 0) * Math.min(5, Math.max(0, since)) - Math.max(0, n.slots);
+	ahead += (n.joining || 0) * Math.min(5, Math.max(0, since)) - Math.max(0, n.slots);
 	var soon = entered(n.paces, 8);
 	return {
 		ahead: ahead, total: total,

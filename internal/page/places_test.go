@@ -64,10 +64,7 @@ func drawVector(t *testing.T, rng *rand.Rand) vector {
 		v.Paces = []estimate.Pace{{Mu: math.Floor(30*rng.Float64()) / 10}}
 	}
 	v.Line = estimate.NewDigest(h)
-	switch rng.IntN(3) {
-	case 0:
-		v.Unseen = float64(rng.IntN(50))
-	case 1:
+	if rng.IntN(2) == 0 {
 		v.Joining = float64(rng.IntN(200)) / 10
 	}
 	b := strings.TrimSpace(string(page.AppendBroadcast(nil, &page.Broadcast{Now: v.At, View: v})))

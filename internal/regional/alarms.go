@@ -47,9 +47,6 @@ func (s *Server) Ready() node.Readiness {
 	default:
 		r.Reasons = append(r.Reasons, fmt.Sprintf("data centre %s is not in the fleet's list, nobody is let in here: vestibule fleet add %s", s.Config.DataCenter, s.Config.DataCenter))
 	}
-	if t := st.Refused; !t.Zero() {
-		r.Alarms = append(r.Alarms, fmt.Sprintf("global of term %d is not followed: it knows no list of data centres, and the list was changed", t.N))
-	}
 	for _, w := range waits {
 		r.Alarms = append(r.Alarms, s.waitAlarm(&w))
 	}

@@ -12,7 +12,6 @@ import (
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ledger/region"
-	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
 )
@@ -157,7 +156,7 @@ func (s *Server) show(agg *region.Aggregator) {
 	defer s.mu.Unlock()
 	s.agg = agg
 	if agg != nil {
-		s.unknown, s.twins, s.waits, s.builds, s.toldEdges, s.news, s.reported = 0, 0, node.Steady[region.Wait]{}, map[uint64]edgeBuild{}, 0, false, 0
+		s.unknown, s.twins, s.waits, s.builds, s.toldEdges, s.news, s.reported = 0, 0, node.Steady[region.Wait]{}, map[uint64]string{}, 0, false, 0
 	}
 }
 
@@ -209,7 +208,7 @@ func (s *Server) observe(agg *region.Aggregator, m *wire.Report) {
 	agg.Observe(s.Clock.Now(), *m)
 	s.news = s.news || len(m.Rooms) > 0
 	if m.Build != "" && len(s.builds) < maxBuilds {
-		s.builds[m.Inc] = edgeBuild{m.Build, m.Opens}
+		s.builds[m.Inc] = m.Build
 	}
 	if e := agg.Edges(); e.Unknown != s.unknown {
 		s.metrics.unknownEdges.Add(float64(e.Unknown - s.unknown))
@@ -291,12 +290,6 @@ func (s *Server) pump(agg *region.Aggregator, store *storer) time.Duration {
 	return max(time.Millisecond, due.Sub(now))
 }
 
-// edgeBuild is what an edge runs.
-type edgeBuild struct {
-	name  string
-	opens uint32 // as wire.Report has it
-}
-
 const (
 	edgesEvery = 5 * time.Second // how often global is told of the edges
 	maxBuilds  = 10_000
@@ -310,8 +303,7 @@ func (s *Server) tellEdges(now fleettime.Mono, agg *region.Aggregator, m *wire.R
 		return
 	}
 	s.toldEdges = now
-	all, builds := agg.Status(now).Edges, map[uint64]edgeBuild{}
-	m.Opens = ticket.Version
+	all, builds := agg.Status(now).Edges, map[uint64]string{}
 	for _, e := range all {
 		if b, ok := s.builds[e.Inc]; ok {
 			builds[e.Inc] = b
@@ -319,10 +311,7 @@ func (s *Server) tellEdges(now fleettime.Mono, agg *region.Aggregator, m *wire.R
 		if e.State == region.Left {
 			continue
 		}
-		told := wire.ToldEdge{Name: e.Name, Build: builds[e.Inc].name, State: e.State, Heard: now.Sub(e.Heard)}
-		if e.State != region.Dead {
-			m.Opens = min(m.Opens, max(1, builds[e.Inc].opens))
-		}
+		told := wire.ToldEdge{Name: e.Name, Build: builds[e.Inc], State: e.State, Heard: now.Sub(e.Heard)}
 		if e.State == region.Alive {
 			told.Lease = max(0, s.Params.EdgeLease-told.Heard)
 		}

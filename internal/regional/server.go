@@ -58,8 +58,8 @@ type Server struct {
 	news     bool           // edges told something of a room since global was told
 	reported fleettime.Mono // when global was told last
 
-	builds    map[uint64]edgeBuild // what edges run, by incarnation
-	toldEdges fleettime.Mono       // when global was told of the edges last
+	builds    map[uint64]string // what edges run, by incarnation
+	toldEdges fleettime.Mono    // when global was told of the edges last
 
 	waits  node.Steady[region.Wait] // what was said to be waited for
 	looked fleettime.Mono           // when it was last looked

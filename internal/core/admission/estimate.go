@@ -139,9 +139,7 @@ func (d *Decision) keepMonotone(ft, changed fleettime.Time) {
 				t.Longer = uint32(ft.Second())
 			} else {
 				d.Wait, d.High = min(d.Wait, time.Duration(t.Wait)*time.Second), min(d.High, high)
-				if t.Ahead > 0 { // otherwise from an older edge, without a low end
-					d.Low = min(d.Low, t.LowEnd())
-				}
+				d.Low = min(d.Low, t.LowEnd())
 			}
 		}
 		first, third, lots := t.Quartiles()

@@ -408,8 +408,8 @@ func TestATicketIsOneVisitorHoweverOftenItIsShown(t *testing.T) {
 	}
 	show(2*time.Second, 100*time.Second, 2, early, counted)
 	show(200*time.Second, 300*time.Second, 0, early, counted)
-	if got := parents[0].hear(at(300 * time.Second)).Rooms[0]; got.Joined != 1 || got.Unseen > 0 {
-		t.Errorf("%d joined, %v are expected", got.Joined, got.Unseen)
+	if got := parents[0].hear(at(300 * time.Second)).Rooms[0]; got.Joined != 1 || got.Pending.Total() > 0 {
+		t.Errorf("%d joined, %v are expected", got.Joined, got.Pending)
 	}
 	// The newest version is somebody who waits.
 	back := edges[1].Arrive(at(301*time.Second), sale, counted).Ticket

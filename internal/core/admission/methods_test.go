@@ -62,7 +62,7 @@ func TestARoomThatRejectsGivesNoPlace(t *testing.T) {
 		}
 	}
 	now = now.Add(5 * time.Second)
-	if rep := r.hear(now).Rooms[0]; rep.Joined != 0 || rep.Unseen != 0 || len(rep.Waiting) != 0 {
+	if rep := r.hear(now).Rooms[0]; rep.Joined != 0 || rep.Pending != nil || len(rep.Waiting) != 0 {
 		t.Errorf("somebody is counted: %+v", rep)
 	}
 }

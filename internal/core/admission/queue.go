@@ -264,7 +264,7 @@ func (q *queue) undo(ft fleettime.Time, was, t *ticket.Ticket) {
 func (q *queue) tell(ft fleettime.Time, out *wire.RoomReport) {
 	out.Joined = q.joined
 	out.Waiting = q.wait.histogram()
-	out.Unseen, out.Pending = q.returns.expected(ft)
+	out.Pending = q.returns.expected(ft)
 	for _, m := range q.arrivals {
 		if m.N > 0 {
 			out.Arrivals = append(out.Arrivals, m)

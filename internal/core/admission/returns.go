@@ -70,9 +70,9 @@ func (p *pendingReturns) issued(now, joined fleettime.Time) { p.joined(now, join
 // returned counts the return of a visitor that joined then.
 func (p *pendingReturns) returned(now, joined fleettime.Time) { p.joined(now, joined).returned++ }
 
-// expected returns how many visitors have joined and not returned yet, in total and by join time: negative if more
-// returned here than joined here.
-func (p *pendingReturns) expected(now fleettime.Time) (float64, estimate.Histogram) {
+// expected returns how many visitors have joined and not returned yet, by join time: negative if more returned here
+// than joined here.
+func (p *pendingReturns) expected(now fleettime.Time) estimate.Histogram {
 	p.advance(now)
 	issued, returned := 0.0, 0.0
 	for i := int64(returnWait); i < returnCells; i++ {
@@ -82,12 +82,11 @@ func (p *pendingReturns) expected(now fleettime.Time) (float64, estimate.Histogr
 	}
 	prior := returnPrior * returnPrior / (returnPrior + issued)
 	share := min(1, (returned+prior)/(issued+prior))
-	sum := 0.0
 	var h estimate.Histogram
 	for i := int64(returnWait) - 1; i >= 0; i-- {
 		c := p.cell(p.newest - i)
 		n := share*float64(c.issued) - float64(c.returned)
-		if sum += n; n == 0 {
+		if n == 0 {
 			continue
 		}
 		slice := estimate.Slice{Start: fleettime.Time((p.newest - i) * 1000), Width: 1000, N: n}
@@ -97,5 +96,5 @@ func (p *pendingReturns) expected(now fleettime.Time) (float64, estimate.Histogr
 		}
 		h = append(h, slice)
 	}
-	return max(0, sum), h
+	return h
 }

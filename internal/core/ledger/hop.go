@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"vestibule/internal/core/estimate"
-	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/wire"
 )
 
@@ -40,16 +39,6 @@ func Remaining(h estimate.Histogram, silence time.Duration) estimate.Histogram {
 		h[i].N *= part
 	}
 	return h
-}
-
-// PendingOf returns who is expected to return for the first time. Who was released
-// before join times were told says how many they are, of the last seconds.
-func PendingOf(r *wire.RoomReport, asOf fleettime.Time) estimate.Histogram {
-	const lately = 3000
-	if len(r.Pending) == 0 && r.Unseen > 0 {
-		return estimate.Histogram{{Start: asOf - lately, Width: lately, N: r.Unseen}}
-	}
-	return r.Pending
 }
 
 // Growth raises a cumulative counter and returns by how much.

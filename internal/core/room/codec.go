@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -17,18 +16,11 @@ const MaxDocumentBytes = 16 << 20
 // give equal bytes. It neither validates doc nor fills in defaults. It fails
 // when a text is not UTF-8 and when the result would exceed MaxDocumentBytes.
 //
-// Every setting of version 1 is written always, so that nodes with other defaults read
-// the same. A newer one is written where it differs from its default: nodes with an
-// older table read a document that does not use it. One that does says which version it
-// was written by, and which one its readers need.
+// A setting is written where it differs from its default, so that nodes which do not know
+// it read a document that does not use it.
 func EncodeDocument(doc Document) ([]byte, error) {
 	e := encoder{}
-	version, needs := doc.schema()
-	e.raw("{")
-	if version > 1 {
-		e.raw(`"version":` + strconv.Itoa(version) + `,"needs":` + strconv.Itoa(needs) + ",")
-	}
-	e.raw(`"rooms":[`)
+	e.raw(`{"rooms":[`)
 	for i := range doc.Rooms {
 		e.comma(i)
 		e.at = item(i)
@@ -52,23 +44,6 @@ func EncodeDocument(doc Document) ([]byte, error) {
 		return nil, fmt.Errorf("encode rooms: %d bytes, at most %d allowed", len(e.out), MaxDocumentBytes)
 	}
 	return e.out, nil
-}
-
-// schema returns the newest version of the table that doc uses, and the newest without
-// which it is not understood.
-func (d Document) schema() (version, needs int) {
-	version, needs = 1, 1
-	for i := range Schema {
-		t := &Schema[i]
-		if t.Since == 1 || !slices.ContainsFunc(d.Rooms, func(s Settings) bool { return !t.IsDefault(&s) }) {
-			continue
-		}
-		version = max(version, t.Since)
-		if !t.Soft {
-			needs = max(needs, t.Since)
-		}
-	}
-	return version, needs
 }
 
 // encoder writes a document.
@@ -102,7 +77,7 @@ func (e *encoder) settings(s *Settings) {
 	n := 0
 	for i := range Schema {
 		t := &Schema[i]
-		if t.Since > 1 && t.IsDefault(s) {
+		if t.IsDefault(s) {
 			continue
 		}
 		e.comma(n)

@@ -13,15 +13,15 @@ import (
 
 const published = `{"rooms":[{"name":"tickets","host":"shop.example.com","path":"/sale?<é",` +
 	`"additional_routes":[{"host":"m.example.com","path":"/sale"}],"total_active_users":1000,"new_users_per_minute":600,` +
-	`"session_duration":"5m0s","probation":"30s","grace":"1m30s","partition_policy":"cap","lost_after":"20m0s","on_isolation":"open","isolation_limit":50,"origin":"http://10.0.0.5:8080","queueing_status_code":200,"waiting_page":"page.html","default_template_language":"de-DE","queue_message":"Ça vient.","epoch":4294967295}],` +
+	`"session_duration":"6m0s","probation":"30s","grace":"1m30s","partition_policy":"cap","lost_after":"20m0s","on_isolation":"open","isolation_limit":50,"origin":"http://10.0.0.5:8080","queueing_status_code":202,"waiting_page":"page.html","default_template_language":"de-DE","queue_message":"Ça vient.","epoch":4294967295}],` +
 	`"hosts":[{"name":"shop.example.com","origin":"http://10.0.0.5:8080"}]}`
 
 var publishedDoc = Document{
 	Rooms: []Settings{{
 		Name: "tickets", Host: "shop.example.com", Path: "/sale?<é", AdditionalRoutes: []Route{{"m.example.com", "/sale"}},
-		TotalActiveUsers: 1000, NewUsersPerMinute: 600, SessionDuration: 5 * time.Minute,
+		TotalActiveUsers: 1000, NewUsersPerMinute: 600, SessionDuration: 6 * time.Minute,
 		Probation: 30 * time.Second, Grace: 90 * time.Second, PartitionPolicy: PolicyCap, LostAfter: 20 * time.Minute, OnIsolation: IsolationOpen, IsolationLimit: 50, Origin: "http://10.0.0.5:8080",
-		QueueingStatus: 200, WaitingPage: "page.html", DefaultLanguage: "de-DE", QueueMessage: "Ça vient.", Epoch: 4294967295,
+		QueueingStatus: 202, WaitingPage: "page.html", DefaultLanguage: "de-DE", QueueMessage: "Ça vient.", Epoch: 4294967295,
 	}},
 	Hosts: []Host{{"shop.example.com", "http://10.0.0.5:8080"}},
 }

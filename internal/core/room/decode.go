@@ -16,10 +16,9 @@ import (
 // encoding/json is lenient: unknown and duplicate fields, names in another
 // letter case, null, numbers that are not plain integers in range and trailing
 // data are errors that name the field, such as "rooms[2].epoch". The field
-// rooms is required; other absent fields are left zero. Settings that it does not know
-// are left out of a document that was written by a newer table and does not need it;
-// one that needs a newer table is refused. The document is not
-// validated but for the length of its lists: [NewSet] does that.
+// rooms is required; other absent fields are left zero. A field that it does not know is an
+// [ErrUnknownField]: a newer build wrote the document. It is not validated but for the length
+// of its lists: [NewSet] does that.
 func DecodeDocument(data []byte) (Document, error) {
 	doc, err := decodeDocument(data)
 	if err != nil {
@@ -27,6 +26,9 @@ func DecodeDocument(data []byte) (Document, error) {
 	}
 	return doc, nil
 }
+
+// ErrUnknownField says that a document has a field that this build does not know.
+var ErrUnknownField = errors.New("unknown field, written by a newer build")
 
 func decodeDocument(data []byte) (doc Document, err error) {
 	if len(data) > MaxDocumentBytes {
@@ -40,17 +42,9 @@ func decodeDocument(data []byte) (doc Document, err error) {
 	hasRooms := false
 	err = r.object("", func(at, key string) (bool, error) {
 		switch key {
-		case "version":
-			return true, r.whole(at, &r.version)
-		case "needs":
-			needs := 0
-			if err := r.whole(at, &needs); err != nil {
-				return true, err
-			}
-			if needs > SchemaVersion {
-				return true, fmt.Errorf("%s: the rooms use settings of version %d, this node knows version %d: update it", at, needs, SchemaVersion)
-			}
-			return true, nil
+		case "version", "needs": // of builds before v0.2.0: they mean nothing any more
+			ignored := 0
+			return true, r.whole(at, &ignored)
 		case "rooms":
 			hasRooms = true
 			return true, r.array(at, MaxRooms, func(at string) error {
@@ -81,18 +75,14 @@ func decodeDocument(data []byte) (doc Document, err error) {
 
 // reader reads a document token by token.
 type reader struct {
-	dec     *json.Decoder
-	version int // of the table that wrote the document, 0 before it is told
+	dec *json.Decoder
 }
 
 func (r *reader) settings(at string) (s Settings, err error) {
 	err = r.object(at, func(at, key string) (bool, error) {
 		t, ok := settingByKey(key)
 		if !ok {
-			if r.version <= SchemaVersion {
-				return false, nil
-			}
-			return true, r.skip(at)
+			return false, nil
 		}
 		switch f := t.Field(&s).(type) {
 		case *string:
@@ -255,7 +245,7 @@ func (r *reader) object(at string, field func(at, key string) (known bool, err e
 			return err
 		}
 		if !known {
-			return errors.New(here + ": unknown field")
+			return fmt.Errorf("%s: %w", here, ErrUnknownField)
 		}
 	}
 	_, err := r.dec.Token()
@@ -342,12 +332,6 @@ func (r *reader) flag(at string, to *bool) error {
 	}
 	*to = v
 	return nil
-}
-
-// skip reads over a value of whatever kind.
-func (r *reader) skip(at string) error {
-	var v json.RawMessage
-	return fail(at, r.dec.Decode(&v))
 }
 
 func (r *reader) duration(at string, to *time.Duration) error {

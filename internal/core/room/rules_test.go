@@ -32,10 +32,6 @@ func TestRulesAreStored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A node that does not know rules may go on without: everybody waits there. One of release 0.1.0 refuses the document.
-	if !strings.HasPrefix(string(data), `{"version":2,"needs":1,`) {
-		t.Errorf("%.60s", data)
-	}
 	back, err := DecodeDocument(data)
 	if err != nil {
 		t.Fatal(err)

@@ -57,8 +57,6 @@ type Settings struct {
 // the stored document, rooms.yaml, defaults, validation, the reference for operators.
 type Setting struct {
 	Key     string // in rooms.yaml and in documents
-	Since   int    // version of the table that has it; what is older is always written
-	Soft    bool   // a node with an older table may go on without it
 	Default any    // of the field's type; nil where the zero value is taken as it is
 	Bounds  string // what it may be, as in "must be …"; "" where Rule says more
 	Doc     string // what it does, one or two sentences of Markdown
@@ -72,32 +70,27 @@ type Setting struct {
 	Rule func(*Settings) string
 }
 
-// SchemaVersion is the version of [Schema]: the newest Since in it. Version 1 is that of
-// release 0.1.0, which refuses documents with any newer setting; version 2 is that of
-// the release after it.
-const SchemaVersion = 2
-
 // Schema is the table of a room's settings, in the order in which they are documented,
-// written and checked. To add one: a field in [Settings], a line here, a line where
-// it acts, and a test of that.
+// written and checked. To add one: a field in [Settings], a line here, a line where it acts, and
+// a test of that. No default ever changes, because a document leaves it out.
 var Schema = []Setting{
 	{
-		Key: "name", Since: 1, Doc: "Part of the cookie's name. A renamed room is another room, unless `identity` has its old name.",
+		Key: "name", Doc: "Part of the cookie's name. A renamed room is another room, unless `identity` has its old name.",
 		Bounds: fmt.Sprintf("1 to %d of A-Z a-z 0-9 _ -", MaxName),
 		Field:  func(s *Settings) any { return &s.Name }, Rule: func(s *Settings) string { return checkRoomName(s.Name) },
 	},
 	{
-		Key: "host", Since: 1, Doc: "The host in the visitor's request.",
+		Key: "host", Doc: "The host in the visitor's request.",
 		Bounds: "a bare name or an IP address: no scheme, no port, no wildcard",
 		Field:  func(s *Settings) any { return &s.Host }, Rule: func(s *Settings) string { return checkHost(s.Host) },
 	},
 	{
-		Key: "path", Since: 1, Default: "/", Doc: "Covers itself and everything below it: `/sale` covers `/sale/a` and not `/sales`.",
+		Key: "path", Default: "/", Doc: "Covers itself and everything below it: `/sale` covers `/sale/a` and not `/sales`.",
 		Bounds: fmt.Sprintf("at most %d bytes that mean the same to every site", match.MaxPath),
 		Field:  func(s *Settings) any { return &s.Path }, Rule: func(s *Settings) string { _, rule := match.Key(s.Path); return rule },
 	},
 	{
-		Key: "additional_routes", Since: 1, Doc: "More `{host, path}` that the room covers.",
+		Key: "additional_routes", Doc: "More `{host, path}` that the room covers.",
 		Bounds: fmt.Sprintf("at most %d", MaxRoutes),
 		Field:  func(s *Settings) any { return &s.AdditionalRoutes },
 	},
@@ -119,70 +112,70 @@ var Schema = []Setting{
 	choice("on_isolation", DefaultIsolation, func(s *Settings) *string { return &s.OnIsolation },
 		"Newcomers at an edge that is cut off: see [Partitions](#partitions).", IsolationHold, IsolationOpen, IsolationClosed),
 	{
-		Key: "isolation_limit", Since: 1, Doc: "Newcomers admitted per edge and isolation with `on_isolation: open`.",
+		Key: "isolation_limit", Doc: "Newcomers admitted per edge and isolation with `on_isolation: open`.",
 		Bounds: fmt.Sprintf("0 to %d, at least 1 with open", MaxRate),
 		Field:  func(s *Settings) any { return &s.IsolationLimit },
 		Rule:   func(s *Settings) string { return checkIsolationLimit(s.IsolationLimit, s.OnIsolation) },
 	},
 	{
-		Key: "origin", Since: 1, Doc: "The site.", Bounds: "an absolute http or https URL without a path",
+		Key: "origin", Doc: "The site.", Bounds: "an absolute http or https URL without a path",
 		Field: func(s *Settings) any { return &s.Origin }, Rule: func(s *Settings) string { return CheckOrigin(s.Origin) },
 	},
 	{
-		Key: "queueing_status_code", Since: 1, Default: DefaultQueueingStatus, Doc: "HTTP status of the waiting page.", Bounds: "200, 202, 429 or 503",
+		Key: "queueing_status_code", Default: DefaultQueueingStatus, Doc: "HTTP status of the waiting page.", Bounds: "200, 202, 429 or 503",
 		Field: func(s *Settings) any { return &s.QueueingStatus }, Rule: func(s *Settings) string { return checkStatus(s.QueueingStatus) },
 	},
 	{
-		Key: "waiting_page", Since: 1, Doc: "A file beside the rooms file: a style for the built-in page, or a page of your own.", Bounds: "a file name",
+		Key: "waiting_page", Doc: "A file beside the rooms file: a style for the built-in page, or a page of your own.", Bounds: "a file name",
 		Field: func(s *Settings) any { return &s.WaitingPage }, Rule: func(s *Settings) string { return checkPageName(s.WaitingPage) },
 	},
 	{
-		Key: "default_template_language", Since: 1, Default: DefaultLanguage, Bounds: "a language of the page, see WAITING-PAGE.md",
+		Key: "default_template_language", Default: DefaultLanguage, Bounds: "a language of the page, see WAITING-PAGE.md",
 		Doc:   "For browsers that ask for no language of the page.",
 		Field: func(s *Settings) any { return &s.DefaultLanguage }, Rule: func(s *Settings) string { return checkOneOf(s.DefaultLanguage, Languages...) },
 	},
 	{
-		Key: "queue_message", Since: 1, Doc: "The operator's message to visitors that wait.", Bounds: fmt.Sprintf("at most %d bytes", MaxMessage),
+		Key: "queue_message", Doc: "The operator's message to visitors that wait.", Bounds: fmt.Sprintf("at most %d bytes", MaxMessage),
 		Field: func(s *Settings) any { return &s.QueueMessage }, Rule: func(s *Settings) string { return checkMessage(s.QueueMessage) },
 	},
 	{
-		Key: "epoch", Since: 1, Doc: "Raise it to void every ticket of the room.", Bounds: "0 to 4294967295",
+		Key: "epoch", Doc: "Raise it to void every ticket of the room.", Bounds: "0 to 4294967295",
 		Field: func(s *Settings) any { return &s.Epoch },
 	},
-	since2(choice("ticket_binding", DefaultBinding, func(s *Settings) *string { return &s.TicketBinding },
-		"Where a session's ticket is accepted: see [Ticket binding](#ticket-binding).", BindingNone, BindingNetwork, BindingStrict)),
+	choice("ticket_binding", DefaultBinding, func(s *Settings) *string { return &s.TicketBinding },
+		"Where a session's ticket is accepted: see [Ticket binding](#ticket-binding).", BindingNone, BindingNetwork, BindingStrict),
 	{
-		Key: "cors_origins", Since: 2, Soft: true, Bounds: fmt.Sprintf("`*`, or at most %d origins such as https://shop.example, with spaces between", MaxOrigins),
+		Key: "cors_origins", Bounds: fmt.Sprintf("`*`, or at most %d origins such as https://shop.example, with spaces between", MaxOrigins),
 		Doc:   "Pages that may read the edge's answers: see [Other origins](#other-origins).",
 		Field: func(s *Settings) any { return &s.CORSOrigins }, Rule: func(s *Settings) string { return checkCORSOrigins(s.CORSOrigins) },
 	},
-	since2(choice("preflights", DefaultPreflights, func(s *Settings) *string { return &s.Preflights },
-		"Answers to preflights of other origins: see [Other origins](#other-origins).", PreflightsSite, PreflightsEdge)),
+	choice("preflights", DefaultPreflights, func(s *Settings) *string { return &s.Preflights },
+		"Answers to preflights of other origins: see [Other origins](#other-origins).", PreflightsSite, PreflightsEdge),
 	{
-		Key: "cookie_domain", Since: 2, Bounds: "a domain in which all hosts of the room lie",
+		Key: "cookie_domain", Bounds: "a domain in which all hosts of the room lie",
 		Doc:   "Domain of the ticket's cookie, so that all hosts of the room share one place. Without it each host has its own.",
 		Field: func(s *Settings) any { return &s.CookieDomain }, Rule: func(s *Settings) string { return s.checkCookieDomain() },
 	},
-	soft(since2(choice("caching", DefaultCaching, func(s *Settings) *string { return &s.Caching },
+	choice("caching", DefaultCaching, func(s *Settings) *string { return &s.Caching },
 		"`private`: the site's answers to visitors inside become `private`, so that no CDN serves them past the room; `site`: they stay as the site sent them.",
-		CachingPrivate, CachingSite))),
+		CachingPrivate, CachingSite),
 	{
-		Key: "identity", Since: 2, Bounds: fmt.Sprintf("1 to %d of A-Z a-z 0-9 _ -", MaxName),
+		Key: "identity", Bounds: fmt.Sprintf("1 to %d of A-Z a-z 0-9 _ -", MaxName),
 		Doc:   "Name of the room in tickets, cookies and the API where it differs from `name`: set it to the old name when you rename a room, and its visitors keep sessions and places.",
 		Field: func(s *Settings) any { return &s.Identity }, Rule: func(s *Settings) string { return checkIdentity(s.Identity) },
 	},
 	{
-		Key: "waiting_page_sources", Since: 2, Soft: true, Bounds: fmt.Sprintf("at most %d origins such as https://cdn.example, with spaces between", MaxOrigins),
+		Key: "waiting_page_sources", Bounds: fmt.Sprintf("at most %d origins such as https://cdn.example, with spaces between", MaxOrigins),
 		Doc:   "Further origins from which your own page may load scripts and fetch data.",
 		Field: func(s *Settings) any { return &s.PageSources }, Rule: func(s *Settings) string { return checkOrigins(s.PageSources) },
 	},
 	{
-		Key: "description", Since: 2, Soft: true, Bounds: fmt.Sprintf("at most %d bytes", MaxMessage),
+		Key: "description", Bounds: fmt.Sprintf("at most %d bytes", MaxMessage),
 		Doc:   "A note for operators.",
 		Field: func(s *Settings) any { return &s.Description }, Rule: func(s *Settings) string { return checkMessage(s.Description) },
 	},
 	{
-		Key: "queueing_method", Since: 2, Default: DefaultMethod, Bounds: alternatives([]string{MethodFIFO, MethodRandom, MethodPassthrough, MethodReject}),
+		Key: "queueing_method", Default: DefaultMethod, Bounds: alternatives([]string{MethodFIFO, MethodRandom, MethodPassthrough, MethodReject}),
 		Doc:   "Order of admission: see [Methods](#methods).",
 		Field: func(s *Settings) any { return &s.QueueingMethod }, Rule: func(s *Settings) string { return checkMethod(s.QueueingMethod) },
 	},
@@ -193,67 +186,55 @@ var Schema = []Setting{
 	truth("disable_session_renewal", func(s *Settings) *bool { return &s.NoRenewal },
 		"A session ends `session_duration` after its admission; `probation` is not used."),
 	{
-		Key: "cookie_suffix", Since: 2, Bounds: fmt.Sprintf("at most %d of A-Z a-z 0-9 _ -", MaxSuffix),
+		Key: "cookie_suffix", Bounds: fmt.Sprintf("at most %d of A-Z a-z 0-9 _ -", MaxSuffix),
 		Doc:   "End of the cookie's name. A change makes everybody a newcomer.",
 		Field: func(s *Settings) any { return &s.CookieSuffix }, Rule: func(s *Settings) string { return checkSuffix(s.CookieSuffix) },
 	},
 	{
-		Key: "cookie_samesite", Since: 2, Default: CookieAuto, Bounds: alternatives([]string{CookieAuto, CookieLax, CookieNone, CookieStrict}),
+		Key: "cookie_samesite", Default: CookieAuto, Bounds: alternatives([]string{CookieAuto, CookieLax, CookieNone, CookieStrict}),
 		Doc:   "SameSite of the cookie. `auto` is `lax`; `none` is `lax` where the cookie is not Secure, because browsers refuse it otherwise.",
 		Field: func(s *Settings) any { return &s.CookieSameSite }, Rule: func(s *Settings) string { return s.checkSameSite() },
 	},
-	since2(choice("cookie_secure", CookieAuto, func(s *Settings) *string { return &s.CookieSecure },
-		"Secure of the cookie. `auto`: where the request came over TLS. A change makes everybody a newcomer.", CookieAuto, CookieAlways, CookieNever)),
+	choice("cookie_secure", CookieAuto, func(s *Settings) *string { return &s.CookieSecure },
+		"Secure of the cookie. `auto`: where the request came over TLS. A change makes everybody a newcomer.", CookieAuto, CookieAlways, CookieNever),
 	{
-		Key: "cookie_partitioned", Since: 2, Bounds: "true or false, true only with `cookie_samesite: none`",
+		Key: "cookie_partitioned", Bounds: "true or false, true only with `cookie_samesite: none`",
 		Doc:   "Partitioned of the cookie, where it is Secure: see [Frames](#frames).",
 		Field: func(s *Settings) any { return &s.CookiePartitioned }, Rule: func(s *Settings) string { return s.checkPartitioned() },
 	},
 	{
-		Key: "frame_ancestors", Since: 2, Soft: true, Bounds: fmt.Sprintf("`none`, or at most %d origins such as https://shop.example, with spaces between", MaxOrigins),
+		Key: "frame_ancestors", Bounds: fmt.Sprintf("`none`, or at most %d origins such as https://shop.example, with spaces between", MaxOrigins),
 		Doc:   "Pages that may show the waiting page in a frame, beside its own origin: see [Frames](#frames).",
 		Field: func(s *Settings) any { return &s.FrameAncestors }, Rule: func(s *Settings) string { return s.checkFrameAncestors() },
 	},
-	soft(truth("json_response_enabled", func(s *Settings) *bool { return &s.JSONResponse },
-		"For clients of the hosted product. Requests for JSON alone get JSON either way.")),
+	truth("json_response_enabled", func(s *Settings) *bool { return &s.JSONResponse },
+		"For clients of the hosted product. Requests for JSON alone get JSON either way."),
 	{
-		Key: "enabled_origin_commands", Since: 2, Bounds: "`revoke` or nothing",
+		Key: "enabled_origin_commands", Bounds: "`revoke` or nothing",
 		Doc:   "With `revoke` the site may also end a session by `Cf-Waiting-Room-Command: revoke`, beside `Vestibule-Command`.",
 		Field: func(s *Settings) any { return &s.OriginCommands }, Rule: func(s *Settings) string { return checkCommands(s.OriginCommands) },
 	},
 	{
-		Key: "rules", Since: 2, Soft: true, Bounds: fmt.Sprintf("at most %d of `{expression, description, enabled, id}`", MaxRules),
+		Key: "rules", Bounds: fmt.Sprintf("at most %d of `{expression, description, enabled, id}`", MaxRules),
 		Doc:   "Requests that pass the room: see [Rules](#rules).",
 		Field: func(s *Settings) any { return &s.Rules },
 	},
 	{
-		Key: "events", Since: 2, Bounds: fmt.Sprintf("at most %d that do not overlap", MaxEvents),
+		Key: "events", Bounds: fmt.Sprintf("at most %d that do not overlap", MaxEvents),
 		Doc:   "Times with other settings: see [Events](#events).",
 		Field: func(s *Settings) any { return &s.Events },
 	},
 }
 
-// truth is true or false, false where nothing is written. There were none in version 1.
+// truth is true or false, false where nothing is written.
 func truth(key string, field func(*Settings) *bool, doc string) Setting {
-	return Setting{Key: key, Since: 2, Doc: doc, Bounds: "true or false", Field: func(s *Settings) any { return field(s) }}
-}
-
-// since2 is s in version 2 of the table.
-func since2(s Setting) Setting {
-	s.Since = 2
-	return s
-}
-
-// soft is s, which a node with an older table may go on without.
-func soft(s Setting) Setting {
-	s.Soft = true
-	return s
+	return Setting{Key: key, Doc: doc, Bounds: "true or false", Field: func(s *Settings) any { return field(s) }}
 }
 
 // whole is a number from low to high. It must be written.
 func whole(key string, low, high int, field func(*Settings) *int, doc string) Setting {
 	return Setting{
-		Key: key, Since: 1, Doc: doc, Bounds: fmt.Sprintf("%d to %d", low, high), Field: func(s *Settings) any { return field(s) },
+		Key: key, Doc: doc, Bounds: fmt.Sprintf("%d to %d", low, high), Field: func(s *Settings) any { return field(s) },
 		Rule: func(s *Settings) string {
 			if n := *field(s); n < low || n > high {
 				return fmt.Sprintf("must be %d to %d, got %d", low, high, n)
@@ -267,7 +248,7 @@ func whole(key string, low, high int, field func(*Settings) *int, doc string) Se
 func duration(key string, low, high, byDefault time.Duration, field func(*Settings) *time.Duration, doc string) Setting {
 	bounds := short(low) + " to " + short(high) + " in whole seconds"
 	return Setting{
-		Key: key, Since: 1, Default: byDefault, Doc: doc, Bounds: bounds, Field: func(s *Settings) any { return field(s) },
+		Key: key, Default: byDefault, Doc: doc, Bounds: bounds, Field: func(s *Settings) any { return field(s) },
 		Rule: func(s *Settings) string {
 			if d := *field(s); d < low || d > high || d%time.Second != 0 {
 				return fmt.Sprintf("must be %s, got %v", bounds, d)
@@ -280,7 +261,7 @@ func duration(key string, low, high, byDefault time.Duration, field func(*Settin
 // choice is one of several words.
 func choice(key, byDefault string, field func(*Settings) *string, doc string, all ...string) Setting {
 	return Setting{
-		Key: key, Since: 1, Default: byDefault, Doc: doc, Bounds: alternatives(all), Field: func(s *Settings) any { return field(s) },
+		Key: key, Default: byDefault, Doc: doc, Bounds: alternatives(all), Field: func(s *Settings) any { return field(s) },
 		Rule: func(s *Settings) string { return checkOneOf(*field(s), all...) },
 	}
 }

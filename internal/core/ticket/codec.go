@@ -25,16 +25,11 @@ var (
 	ErrSeal      = errors.New("ticket: broken seal") // altered, or of another room or cookie
 )
 
-// The versions of the layout. Release 0.1.0 reads the first only, and takes any other value
-// for no ticket: see [Version].
+// The versions of the layout: without and with a place at the end.
 const (
 	plain  = 1 // the place is Joined
-	placed = 2 // six bytes at the end: the place of who waits
+	placed = 2 // six bytes at the end: the place of a visitor that waits
 )
-
-// Version is the newest version that this build opens. Nothing may give a ticket a place of
-// its own while an edge may be asked that opens less: it would give its visitor a new ticket.
-const Version = placed
 
 const (
 	headSize  = 1 + 4 // version, key id

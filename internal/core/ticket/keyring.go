@@ -119,7 +119,7 @@ func (r Keyring) Due(now fleettime.Time, interval time.Duration) bool {
 // one came of the other by rotations it is the newer one. Of two that were begun apart
 // the older one goes on, and the key that the other one seals with only opens tickets, so
 // that nobody loses a place; a key with the number of one that is kept is left out. The
-// version of such a ring tells every node, also of release 0.1.0, to take it.
+// version of such a ring tells every node to take it.
 func (r Keyring) Join(o Keyring, now fleettime.Time) Keyring {
 	shared := slices.ContainsFunc(o.Keys, r.has)
 	switch {

@@ -4,9 +4,8 @@ package ticket
 // hash, whose lowest bit tells the ways of binding apart. 0 where tickets are not bound.
 type Network uint64
 
-// What a session is bound to (Ticket.Net) has the upper bit set, which no second of
-// this century that was put in its place has until 2038. The next bit is that of the
-// way of binding.
+// What a session is bound to (Ticket.Net) has the upper bit set, so that it is never 0.
+// The next bit is that of the way of binding.
 const (
 	bound    = 1 << 31
 	boundWay = 1 << 30

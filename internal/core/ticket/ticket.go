@@ -70,7 +70,7 @@ type Ticket struct {
 
 	// Of a session's ticket only, in the place of Forecast, Wait and High, which are
 	// not needed any more. They tell copies of one ticket apart.
-	Stamp  uint32 // random, of this version; 0 where an older node issued it
+	Stamp  uint32 // random, of this version; never 0
 	Parent uint32 // Stamp of the version that was shown for it; 0 where that was the place
 	Root   uint32 // Stamp of the first version after the place, or what a line of copies was given that goes on; all that follow have it
 
@@ -169,8 +169,7 @@ func (t *Ticket) PutLowEnd(d time.Duration) time.Duration {
 }
 
 // Wait and High are told in seconds of a day at most: of the 32 bits of each, the
-// upper 15 hold Ahead and Low of who waits. Who does not know that takes both for a
-// wait of years, and so keeps to no earlier word.
+// upper 15 hold Ahead and Low.
 const (
 	waitBits = 17
 	restBits = 32 - waitBits
@@ -217,9 +216,6 @@ const (
 
 // told packs what a visitor who waits was told last.
 func (t *Ticket) told() (wait, high uint32) {
-	if t.IsAdmitted() {
-		return t.Wait, t.High
-	}
 	const most = 1<<waitBits - 1
 	rest := min(t.Ahead, MaxAhead)<<lowBits | uint32(min(t.Low, lowParts))
 	return rest>>restBits<<waitBits | min(t.Wait, most), rest<<waitBits | min(t.High, most)
@@ -227,9 +223,6 @@ func (t *Ticket) told() (wait, high uint32) {
 
 // untold is the inverse of told.
 func (t *Ticket) untold() {
-	if t.IsAdmitted() {
-		return
-	}
 	const most = 1<<waitBits - 1
 	rest := t.Wait>>waitBits<<restBits | t.High>>waitBits
 	t.Ahead, t.Low = rest>>lowBits, uint16(rest&lowParts)
@@ -252,8 +245,8 @@ func getTime(p []byte) fleettime.Time {
 // sealed returns what a ticket can hold of a time.
 func sealed(t fleettime.Time) fleettime.Time { return min(max(t, 0), joinedMax) }
 
-// put writes the fixed layout and returns the version that it is of: the first, which every
-// release reads, wherever that holds the ticket. Big endian, so that a dump can be read by eye.
+// put writes the layout and returns its version: the first wherever that holds the ticket.
+// Big endian, so that a dump can be read by eye.
 func (t *Ticket) put(p *[placedSize]byte) (version byte) {
 	binary.BigEndian.PutUint64(p[0:], t.ID)
 	putTime(p[8:], t.Joined)
@@ -262,18 +255,14 @@ func (t *Ticket) put(p *[placedSize]byte) (version byte) {
 	binary.BigEndian.PutUint32(p[22:], t.Until)
 	binary.BigEndian.PutUint32(p[26:], uint32(t.Home))
 	binary.BigEndian.PutUint32(p[30:], t.Epoch)
-	forecast := t.Forecast
+	forecast, longer := t.Forecast, t.Longer
 	wait, high := t.told()
 	if t.IsAdmitted() {
-		forecast, wait, high = t.Stamp, t.Parent, t.Root
+		forecast, wait, high, longer = t.Stamp, t.Parent, t.Root, t.Net
 	}
 	binary.BigEndian.PutUint32(p[34:], forecast)
 	binary.BigEndian.PutUint32(p[38:], wait)
 	binary.BigEndian.PutUint32(p[42:], high)
-	longer := t.Longer
-	if t.Net != 0 {
-		longer = t.Net
-	}
 	binary.BigEndian.PutUint32(p[46:], longer)
 	p[50], p[51] = t.Answer, uint8(t.Flags)
 	if t.IsAdmitted() || sealed(t.Place()) == sealed(t.Joined) {
@@ -283,7 +272,7 @@ func (t *Ticket) put(p *[placedSize]byte) (version byte) {
 	return placed
 }
 
-// get reads the fixed layout of a version and reports whether it can have been issued.
+// get reads the layout of a version and reports whether it can have been issued.
 func (t *Ticket) get(version byte, p *[placedSize]byte) bool {
 	*t = Ticket{
 		ID:       binary.BigEndian.Uint64(p[0:]),
@@ -300,13 +289,11 @@ func (t *Ticket) get(version byte, p *[placedSize]byte) bool {
 		Answer:   p[50],
 		Flags:    Flags(p[51]),
 	}
-	t.untold()
 	if t.IsAdmitted() {
-		t.Stamp, t.Parent, t.Root = t.Forecast, t.Wait, t.High
-		t.Forecast, t.Wait, t.High = 0, 0, 0
-		if t.Longer >= bound { // a lower one was left there by an older node
-			t.Net, t.Longer = t.Longer, 0
-		}
+		t.Stamp, t.Parent, t.Root, t.Net = t.Forecast, t.Wait, t.High, t.Longer
+		t.Forecast, t.Wait, t.High, t.Longer = 0, 0, 0, 0
+	} else {
+		t.untold()
 	}
 	if version == placed {
 		if t.Placed = getTime(p[plainSize:]); t.Placed == t.Joined || t.Placed == 0 || t.IsAdmitted() {

@@ -67,20 +67,16 @@ func genTicket(t *rapid.T) Ticket {
 		Seen:   rapid.Uint32().Draw(t, "seen"),
 		Home:   DC(rapid.Uint32().Draw(t, "home")),
 		Epoch:  rapid.Uint32().Draw(t, "epoch"),
-		Longer: rapid.Uint32().Draw(t, "longer"),
 		Flags:  Flags(rapid.Uint16Range(0, uint16(flagsEnd-1)).Draw(t, "flags")),
 	}
-	told := [3]uint32{rapid.Uint32().Draw(t, "forecast or stamp"), rapid.Uint32().Draw(t, "wait or parent"), rapid.Uint32().Draw(t, "high or root")}
+	told := [4]uint32{rapid.Uint32().Draw(t, "forecast or stamp"), rapid.Uint32().Draw(t, "wait or parent"), rapid.Uint32().Draw(t, "high or root"), rapid.Uint32().Draw(t, "longer or net")}
 	if rapid.Bool().Draw(t, "admitted") {
 		tk.Admitted = rapid.Uint32Min(1).Draw(t, "at")
 		tk.Until = rapid.Uint32Min(1).Draw(t, "until")
-		if tk.Longer >= bound {
-			tk.Net, tk.Longer = tk.Longer, 0
-		}
-		tk.Stamp, tk.Parent, tk.Root = told[0], told[1], told[2]
+		tk.Stamp, tk.Parent, tk.Root, tk.Net = told[0], told[1], told[2], told[3]
 	} else { // only who waits is told anything, of a day at most
 		const day = 1<<waitBits - 1
-		tk.Forecast, tk.Wait, tk.High = told[0], told[1]&day, told[2]&day
+		tk.Forecast, tk.Wait, tk.High, tk.Longer = told[0], told[1]&day, told[2]&day, told[3]
 		tk.Ahead = rapid.Uint32Max(MaxAhead).Draw(t, "ahead")
 		tk.Low = rapid.Uint16Max(lowParts).Draw(t, "low")
 		if rapid.Bool().Draw(t, "placed") {
@@ -368,7 +364,7 @@ func TestTwoRingsBecomeOne(t *testing.T) {
 	for name, tc := range map[string]struct{ older, younger Keyring }{
 		"a new one beside an old one":   {ringOf(t, day.Add(-20*time.Hour), 20, 1), ringOf(t, day, 0, 101)},
 		"beside one that never rotated": {ringOf(t, day.Add(-time.Hour/3), 0, 1), ringOf(t, day, 0, 101)},
-		"the older one is of release 0.1.0": {
+		"keys that are not numbered by the date": {
 			func() Keyring {
 				r := ringOf(t, day.Add(-5*time.Hour), 5, 1)
 				for i := range r.Keys {
@@ -541,7 +537,7 @@ func TestFormatIsPinned(t *testing.T) {
 	if got := DCOf("nairobi"); got != 0x1ab64bd9 {
 		t.Errorf("DCOf(nairobi) = %#x", uint32(got))
 	}
-	want := Ticket{ID: 0x0123456789abcdef, Joined: day + 250, Seen: 1, Admitted: 2, Until: 3, Home: DCOf("nairobi"), Epoch: 4, Stamp: 5, Parent: 6, Root: 7, Longer: 8, Flags: Returned}
+	want := Ticket{ID: 0x0123456789abcdef, Joined: day + 250, Seen: 1, Admitted: 2, Until: 3, Home: DCOf("nairobi"), Epoch: 4, Stamp: 5, Parent: 6, Root: 7, Net: 8, Flags: Returned}
 	const value = "AQAAAAHmQPf0vrAjmG_-wUxpIfZZd6AfpI6R4pD8BQubPpRdAUQ1JVvCsNP2dDwNtpDfXE_ZCkpKo7ibVmphnHpnPgJmcmIPnHyupGvNuzxkEMPvAA"
 	ring := testRing(t, 1)
 	for i := range ring.Keys {
@@ -585,7 +581,7 @@ func TestAPlaceOfItsOwnIsTheSecondVersion(t *testing.T) {
 		}
 	}
 
-	// Release 0.1.0 opens the first version only, so it is sealed wherever it can be.
+	// A ticket without a place of its own is shorter.
 	for _, tk := range []Ticket{
 		{ID: 1, Joined: day},
 		{ID: 1, Joined: day, Placed: day},
@@ -601,9 +597,8 @@ func TestAPlaceOfItsOwnIsTheSecondVersion(t *testing.T) {
 	}
 }
 
-// A ticket that is bound opens where nobody knows of that: what it is bound to is where
-// release 0.1.0 has the second at which the wait was raised, of which a session's
-// ticket has no use.
+// What a session is bound to is in the place of the second at which the wait was raised, of
+// which a session's ticket has no use.
 func TestWhatASessionIsBoundToIsInThePlaceOfLonger(t *testing.T) {
 	const here, there, strict = Network(0x5eed0001_00000002), Network(0x5eed0003_00000004), Network(0x5eed0001_00000003)
 	tk := Ticket{ID: 7, Admitted: 2, Until: 3, Longer: 8, Network: here}
@@ -761,24 +756,14 @@ func TestARingContinuesAnother(t *testing.T) {
 	}
 }
 
-// TestWhatWasToldFitsBesideTheWait: release 0.1.0 reads a wait of years where people
-// ahead are noted, so it keeps to no word; of what it writes itself nothing else is
-// read here.
+// TestWhatWasToldFitsBesideTheWait: it is read back, also where nothing but a wait was told.
 func TestWhatWasToldFitsBesideTheWait(t *testing.T) {
-	tk := Ticket{ID: 1, Wait: 600, High: 700, Ahead: 1201, Low: 400}
-	if wait, high := tk.told(); wait < 1<<waitBits || wait&(1<<waitBits-1) != 600 || high < 1<<waitBits || high&(1<<waitBits-1) != 700 {
-		t.Errorf("%d and %d s are written", wait, high)
-	}
-	old := Ticket{ID: 1, Wait: 86400, High: 86400}
-	if wait, high := old.told(); wait != 86400 || high != 86400 {
-		t.Errorf("%d and %d s are written for a ticket of 0.1.0", wait, high)
-	}
-	if old.untold(); old.Wait != 86400 || old.High != 86400 || old.Ahead != 0 || old.Low != 0 {
-		t.Errorf("of a ticket of 0.1.0 is read %+v", old)
-	}
-	in := Ticket{ID: 1, Admitted: 1, Until: 2, Wait: 1 << 31, High: 1 << 30}
-	if in.untold(); in.Wait != 1<<31 || in.High != 1<<30 || in.Ahead != 0 {
-		t.Errorf("of an admitted ticket is read %+v", in)
+	for _, want := range []Ticket{{ID: 1, Wait: 600, High: 700, Ahead: 1201, Low: 400}, {ID: 1, Wait: 86400, High: 86400}} {
+		got := Ticket{ID: 1}
+		got.Wait, got.High = want.told()
+		if got.untold(); got != want {
+			t.Errorf("%+v becomes %+v", want, got)
+		}
 	}
 }
 

@@ -34,7 +34,7 @@ func EncodeReport(m *Report) ([]byte, error) {
 		Version: Version, From: m.From, Inc: m.Inc, Tenure: m.Tenure, Seq: m.Seq, Part: m.Part, Parts: m.Parts,
 		SentNs: int64(m.Sent), AsOfMs: int64(m.AsOf), AsOfErrNs: uint64(max(0, m.AsOfBound)), Seen: packTerm(m.Seen), Acked: m.Acked,
 		Join: m.Join, Final: m.Final, Bye: m.Bye, Leaving: m.Leaving, CountsSinceMs: int64(m.CountsSince), Blank: m.Blank, Recovering: m.Recovering, Succeeds: m.Succeeds,
-		Members: m.Members, Site: m.Site, Build: shown(m.Build), EdgesN: m.EdgesN, TellsEdges: m.TellsEdges, Opens: m.Opens,
+		Members: m.Members, Site: m.Site, Build: shown(m.Build), EdgesN: m.EdgesN, TellsEdges: m.TellsEdges, Opens: 2,
 		Rooms: make([]*wirepb.RoomReport, len(m.Rooms)),
 	}
 	for i := range m.Rooms {
@@ -60,7 +60,7 @@ func DecodeReport(data []byte) (*Report, error) {
 		From: p.From, Inc: p.Inc, Tenure: p.Tenure, Seq: p.Seq, Part: p.Part, Parts: p.Parts,
 		Sent: fleettime.Mono(p.SentNs), AsOf: fleettime.Time(p.AsOfMs), AsOfBound: time.Duration(p.AsOfErrNs), Seen: unpackTerm(p.Seen), Acked: p.Acked,
 		Join: p.Join, Final: p.Final, Bye: p.Bye, Leaving: p.Leaving, CountsSince: fleettime.Time(p.CountsSinceMs), Blank: p.Blank, Recovering: p.Recovering, Succeeds: p.Succeeds,
-		Members: p.Members, Site: p.Site, Build: shown(p.Build), EdgesN: p.EdgesN, TellsEdges: p.TellsEdges, Opens: p.Opens,
+		Members: p.Members, Site: p.Site, Build: shown(p.Build), EdgesN: p.EdgesN, TellsEdges: p.TellsEdges,
 	}
 	if err := checkHead(m.From, m.Part, m.Parts, len(p.Rooms)); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
@@ -126,7 +126,7 @@ func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 		Want: r.Want, ParkedN: r.HeldPeople,
 		Active: r.Active, Admitted: r.Admitted, Joined: r.Joined, Entered: r.Entered,
 		Waiting: packLine(r.Waiting), Movers: r.Movers, Excess: r.Excess, Ends: packEnds(r.Ends),
-		Unseen: r.Unseen, Young: packLine(r.Pending), Outcomes: packOutcomes(r.Outcomes), Copied: packLines(r.Copied),
+		Young: packLine(r.Pending), Outcomes: packOutcomes(r.Outcomes), Copied: packLines(r.Copied),
 		Passes: packPasses(&r.Passes), Callable: r.Callable,
 	}
 	p.Sessions = packSessions(r.Sessions)
@@ -208,9 +208,6 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 	}
 	if r.Waiting, err = unpackLine(p.GetWaiting()); err != nil {
 		return fmt.Errorf("waiting: %w", err)
-	}
-	if r.Unseen = p.GetUnseen(); !isCount(r.Unseen) {
-		return fmt.Errorf("unseen: must be a number of people, got %v", r.Unseen)
 	}
 	if r.Pending, err = unpackLine(p.GetYoung()); err != nil {
 		return fmt.Errorf("young: %w", err)

@@ -102,7 +102,7 @@ func packView(v *View) *wirepb.View {
 	}
 	p := &wirepb.View{
 		Version: v.Version, AtMs: int64(v.At), HorizonMs: int64(v.Horizon), ParkMs: int64(v.Park),
-		Slots: v.Slots, Active: v.Active, Mu: v.Mu, Theta: v.Theta, Line: packLine(v.Line.Histogram()), Unseen: v.Unseen, Joining: v.Joining, CalledMs: int64(v.Called), SinceMs: int64(v.Since), ChangedMs: int64(v.Changed),
+		Slots: v.Slots, Active: v.Active, Mu: v.Mu, Theta: v.Theta, Line: packLine(v.Line.Histogram()), Joining: v.Joining, CalledMs: int64(v.Called), SinceMs: int64(v.Since), ChangedMs: int64(v.Changed),
 	}
 	for _, c := range v.Paces {
 		p.PaceMs, p.PaceMu = append(p.PaceMs, uint64(max(0, c.For.Milliseconds()))), append(p.PaceMu, c.Mu)
@@ -130,7 +130,7 @@ func unpackView(p *wirepb.View) (*View, error) {
 	for _, f := range []struct {
 		name string
 		rate float64
-	}{{"mu", p.Mu}, {"theta", p.Theta}, {"unseen", p.Unseen}, {"joining", p.Joining}} {
+	}{{"mu", p.Mu}, {"theta", p.Theta}, {"joining", p.Joining}} {
 		if !isCount(f.rate) {
 			return nil, fmt.Errorf("%s: must be a rate, got %v", f.name, f.rate)
 		}
@@ -141,7 +141,7 @@ func unpackView(p *wirepb.View) (*View, error) {
 	}
 	v := &View{
 		Version: p.Version, At: fleettime.Time(p.AtMs), Horizon: fleettime.Time(p.HorizonMs), Park: fleettime.Time(p.ParkMs),
-		Slots: p.Slots, Active: p.Active, Mu: p.Mu, Theta: p.Theta, Line: estimate.NewDigest(h), Unseen: p.Unseen, Joining: p.Joining, Called: fleettime.Time(p.CalledMs), Since: fleettime.Time(p.SinceMs), Changed: fleettime.Time(p.ChangedMs),
+		Slots: p.Slots, Active: p.Active, Mu: p.Mu, Theta: p.Theta, Line: estimate.NewDigest(h), Joining: p.Joining, Called: fleettime.Time(p.CalledMs), Since: fleettime.Time(p.SinceMs), Changed: fleettime.Time(p.ChangedMs),
 	}
 	if len(p.PaceMs) != len(p.PaceMu) || len(p.PaceMs) > estimate.MaxPaces {
 		return nil, fmt.Errorf("paces: columns must be equally long and hold at most %d phases", estimate.MaxPaces)

@@ -30,7 +30,7 @@ const day = fleettime.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
 
 var goldenReport = Report{
 	From: "edge-1", Inc: 0x1122334455667788, Tenure: 2, Seq: 41, Part: 0, Parts: 1, Sent: 987654321, AsOf: day, AsOfBound: 21 * time.Millisecond, Succeeds: []uint64{0x0102030405060708, 0x1112131415161718},
-	Seen: Term{N: 3, Nonce: 0xabcdef}, Acked: 40, Join: true, Build: "v0.2.0", EdgesN: 1200, TellsEdges: true, Opens: 2,
+	Seen: Term{N: 3, Nonce: 0xabcdef}, Acked: 40, Join: true, Build: "v0.2.0", EdgesN: 1200, TellsEdges: true,
 	Edges: []ToldEdge{{"edge-1", "v0.1.1", "alive", 740 * time.Millisecond, 2260 * time.Millisecond}, {"edge-2", "", "awaiting", time.Hour, 0}},
 	Rooms: []RoomReport{{
 		Room: room.IDOf("tickets"), Reconstructed: true, Granted: 60, Returned: 4, Spent: 50, RateGranted: 30, RateReturned: 2, RateIdle: 7, RateOwed: 5, RateUsed: []uint32{3, 0, 18},
@@ -45,7 +45,7 @@ var goldenReport = Report{
 		Admitted: 50, Joined: 12, Entered: 4,
 		Waiting:  estimate.Histogram{{Start: day - 120_000, Width: 1000, N: 2}, {Start: day - 119_000, Width: 60_000, N: -1.5}, {Start: day - 30_000, Width: 1, N: 7}},
 		Arrivals: []Minute{{Start: day.Minute() - 60_000, N: 45}, {Start: day.Minute(), N: 55}},
-		Unseen:   2.5, Pending: estimate.Histogram{{Start: day, Width: 1000, N: 4}, {Start: day + 1000, Width: 250, N: -1.5}}, Outcomes: estimate.Outcomes(nil).Add(time.Minute, time.Minute).Add(time.Minute, time.Hour),
+		Pending:  estimate.Histogram{{Start: day, Width: 1000, N: 4}, {Start: day + 1000, Width: 250, N: -1.5}}, Outcomes: estimate.Outcomes(nil).Add(time.Minute, time.Minute).Add(time.Minute, time.Hour),
 	}},
 }
 
@@ -56,8 +56,8 @@ var goldenGrant = Grant{
 	Rooms: []RoomGrant{
 		{Room: room.IDOf("tickets"), Gen: 1, Granted: 600, RateGranted: 300, RenewCeil: 12, Life: 330, Keep: 20, RateKeep: 10, Confirmed: true, Returned: 44, RateReturned: 2, Ends: []End{{ID: 82, Home: 9, Until: 1622133301, Kind: Cleared}}, Lines: []Line{{ID: 79, Stamp: 0xa1}}, Passes: Passes{Release: 1622133200000, Granted: 12, Keep: 5}, View: &View{
 			Version: 8, At: day, Horizon: day - 90_000, Park: estimate.Open, Slots: -1, Active: 201, Mu: 0.5, Theta: 1.0 / 1800,
-			Line:   estimate.NewDigest(estimate.Histogram{{Start: day - 120_000, Width: 60_000, N: 2}}),
-			Unseen: 3, Joining: 2.25, Called: 1622133190000, Changed: 1622133180000, Rounds: draw.Rounds{{Seed: 7, Called: 1622133180005}, {Seed: 1 << 63, Called: 1622133200000}}, Waits: estimate.Waits{1e9, 2e9, 4e9, 9e9, 60e9}, Paces: []estimate.Pace{{For: 90 * time.Second, Mu: 2}, {Mu: 0.5}},
+			Line:    estimate.NewDigest(estimate.Histogram{{Start: day - 120_000, Width: 60_000, N: 2}}),
+			Joining: 2.25, Called: 1622133190000, Changed: 1622133180000, Rounds: draw.Rounds{{Seed: 7, Called: 1622133180005}, {Seed: 1 << 63, Called: 1622133200000}}, Waits: estimate.Waits{1e9, 2e9, 4e9, 9e9, 60e9}, Paces: []estimate.Pace{{For: 90 * time.Second, Mu: 2}, {Mu: 0.5}},
 			Ranges: estimate.Ranges{{Low: 0.5, High: 2}, {Low: 0.8, High: 1.2}, {Low: 0.9, High: 1.1}, {Low: 0.95, High: 1.05}},
 		}},
 		{Room: room.IDOf("vaccine")},
@@ -217,7 +217,6 @@ func TestForeignMessagesAreRefused(t *testing.T) {
 		{"a verdict of tomorrow", grant(func(p *wirepb.Grant) { p.Verdict = 9 }), "verdict"},
 		{"a lease of centuries", grant(func(p *wirepb.Grant) { p.LeaseNs = 1 << 63 }), "lease"},
 		{"a negative rate", grant(func(p *wirepb.Grant) { p.Rooms[0].View.Mu = -1 }), "mu"},
-		{"a negative number of people", report(func(p *wirepb.Report) { p.Rooms[0].Unseen = -1 }), "unseen"},
 		{"too many outcomes", report(func(p *wirepb.Report) { p.Rooms[0].Outcomes = make([]uint64, estimate.OutcomesLen+1) }), "outcomes: at most"},
 		{"paces without times", grant(func(p *wirepb.Grant) { p.Rooms[0].View.PaceMs = nil }), "paces: columns"},
 		{"too many paces", grant(func(p *wirepb.Grant) {

@@ -11,34 +11,24 @@ import (
 // their own reports can account for. It is stored before anything is done that
 // relies on it. A Durable that was handed out is never changed, nor is any room
 // of its roster.
-//
-// As JSON it is what release 0.1.0 reads and writes: fields that came later are left
-// out there (see EncodePromises).
 type Durable struct {
 	Version uint64 // grows with every change within a term
 	Promise Term
 	Life    uint32        // seconds: the longest life of a ticket that an edge may have stamped and that may not be over
 	Roster  []RosterEntry // by name and incarnation
 
-	// Members is the newest version of the list of data centres that was known;
-	// Changed says that it is not what every configuration of global lists, so
-	// that a leader who tells no version is not to be followed.
-	Members uint64
-	Changed bool
-
-	// Site tells this data centre from others of its name; 0 before it is made.
-	// Release 0.1.0 drops it: the store keeps it in a value of its own as well.
-	Site uint64 `json:"-"`
+	Members uint64 // newest version of the list of data centres that was known
+	Site    uint64 // tells this data centre from others of its name; 0 before it is made
 
 	// HoldUntil is the Unix second of fleet time up to which nothing is freed,
 	// because nobody knew fleet time and this one was a guess; 0 for none.
-	HoldUntil int64 `json:"-"`
+	HoldUntil int64
 
 	// MovedIn is a Unix second after which no ticket of another data centre is valid whose session
 	// moved here; 0 where that is not known.
-	MovedIn int64 `json:"-"`
+	MovedIn int64
 
-	Unknown []byte `json:"-"` // fields of a newer version, kept when it is written again
+	Unknown []byte // fields of a newer version, kept when it is written again
 }
 
 // RosterEntry is one incarnation of an edge.
@@ -49,14 +39,14 @@ type RosterEntry struct {
 	Dead   bool         // nothing more will come of it than is written here
 	Rooms  []RosterRoom // of a dead one
 
-	Left   bool       `json:"-"` // a dead one that said goodbye: its numbers are exact
-	Leased int64      `json:"-"` // Unix second after which it certainly had no lease; 0 where that is not known
-	Until  int64      `json:"-"` // Unix second after which no ticket that it stamped under a lease is valid; 0 where that is not known
-	Ended  int64      `json:"-"` // Unix second by which its process had certainly ended; 0 where that is not known
-	Waited uint32     `json:"-"` // seconds of its silence in which other edges were heard
-	Gone   []GoneEdge `json:"-"` // of the entry called Gone: whose sessions are summed in it
+	Left   bool       // a dead one that said goodbye: its numbers are exact
+	Leased int64      // Unix second after which it certainly had no lease; 0 where that is not known
+	Until  int64      // Unix second after which no ticket that it stamped under a lease is valid; 0 where that is not known
+	Ended  int64      // Unix second by which its process had certainly ended; 0 where that is not known
+	Waited uint32     // seconds of its silence in which other edges were heard
+	Gone   []GoneEdge // of the entry called Gone: whose sessions are summed in it
 
-	Unknown []byte `json:"-"`
+	Unknown []byte
 }
 
 // Keep takes over what only a newer release knows of the same incarnation.
@@ -94,16 +84,16 @@ const (
 type RosterRoom struct {
 	Room          room.ID
 	Sessions      []Expiry
-	Presumed      int64 `json:"Phantom"`      // sessions, counted until PresumedUntil
-	PresumedUntil int64 `json:"PhantomUntil"` // Unix second
+	Presumed      int64 // sessions, counted until PresumedUntil
+	PresumedUntil int64 // Unix second
 	Silent        bool  // the edge may still be renewing them: they do not age
-	PresumedRate  int64 `json:"RatePhantom"` // rights of R that it may have used in its last 60 s
-	RateUntil     int64 `json:"-"`           // Unix second after which none of those counts; 0 where that is not known
+	PresumedRate  int64 // rights of R that it may have used in its last 60 s
+	RateUntil     int64 // Unix second after which none of those counts; 0 where that is not known
 
 	// Rates are those of PresumedRate of which it is known when they end; at most MaxRates.
-	Rates []RosterRate `json:"-"`
+	Rates []RosterRate
 
-	Unknown []byte `json:"-"`
+	Unknown []byte
 }
 
 // RosterRate are rights of R that count until a Unix second.

@@ -75,8 +75,7 @@ type Report struct {
 	Members uint64
 
 	// Site tells data centres of one name apart: it is made once for the store of a
-	// data centre, and its nodes remember it. 0 where it is not known, and from
-	// release 0.1.0.
+	// data centre, and its nodes remember it. 0 where it is not known.
 	Site uint64
 
 	// Succeeds lists incarnations of the same edge that ended before this one
@@ -86,22 +85,17 @@ type Report struct {
 
 	// What follows is for people to look at: nothing is decided by it, and the shells fill it in.
 
-	Build  string     // release of the process, "" from release 0.1.0
+	Build  string     // release of the process
 	Edges  []ToldEdge // of the data centre, in some reports; at most MaxToldEdges (regionals)
 	EdgesN uint32     // how many there are
 
-	TellsEdges bool // Edges, EdgesN and the Opens of a regional mean something
-
-	// Opens is the newest version of tickets that the edge opens; of a regional the newest
-	// that all its edges open which may be asked. 0 from older releases, which open the first.
-	// The shells fill it in. By it global decides what may be asked of tickets (decision 89).
-	Opens uint32
+	TellsEdges bool // Edges and EdgesN mean something
 }
 
 // ToldEdge is an edge as its regional sees it.
 type ToldEdge struct {
 	Name  string
-	Build string // "" from release 0.1.0
+	Build string
 	State string
 	Heard time.Duration // how long ago
 	Lease time.Duration // how much of its lease is left at most
@@ -131,7 +125,7 @@ type RoomReport struct {
 
 	// RateUsed tells a new regional when the rights of R were used that are neither idle nor
 	// returned: how many of them so many whole seconds ago; at most MaxRateUsed. Edges that join
-	// tell it, but those of release 0.1.0.
+	// tell it.
 	RateUsed []uint32
 
 	// Sessions, edges only.
@@ -148,7 +142,7 @@ type RoomReport struct {
 	Want       uint64           // rights that the demand of the next interval needs
 	HeldJoined []fleettime.Time // join times of the oldest held visitors, ascending, at most MaxHeld
 	HeldPeople uint64           // all held visitors; of a room that is paused, those for whom a pass is there
-	Callable   uint64           // held visitors whom a pass would let in, of a room that is paused; 0 from release 0.1.0
+	Callable   uint64           // held visitors whom a pass would let in, of a room that is paused
 
 	Passes Passes // zero under a parent that has lent none
 
@@ -159,8 +153,7 @@ type RoomReport struct {
 	Joined   uint64             // cumulative tickets that began to count as waiting
 	Entered  uint64             // cumulative admissions of tickets that counted as waiting
 	Waiting  estimate.Histogram // live, returned tickets by join time
-	Unseen   float64            // people expected to return for the first time; 0 or more
-	Pending  estimate.Histogram // Unseen by join time; where people return to other edges, single slices may be below zero
+	Pending  estimate.Histogram // people expected to return for the first time, by join time; where they return to other edges, single slices may be below zero
 	Outcomes estimate.Outcomes  // what became of forecasts, cumulative
 	Arrivals []Minute           // distinct visitors of the last minutes
 }
@@ -361,7 +354,6 @@ type View struct {
 	Mu      float64 // people admitted per second, of late
 	Theta   float64 // share of those waiting who give up per second
 	Line    *estimate.Digest
-	Unseen  float64         // people who joined in the last seconds and are not in Line: of coordinators of release 0.1.0
 	Paces   []estimate.Pace // how fast people will be admitted; at most line.MaxPaces
 	Joining float64         // people who join per second, of late: those that reports have yet to tell of
 	Ranges  estimate.Ranges // between what waits are, by what was forecast

@@ -13,7 +13,7 @@ type Parts struct {
 
 // MaxParts bounds how many messages one Seq may take. It is above the number of
 // rooms that a room set may have: as a part holds one room at least, no report and
-// no grant ever needs more. Nodes of release 0.1.0 refuse more than 64.
+// no grant ever needs more.
 const MaxParts = 1 << 14
 
 // Take notes part of parts of seq. fresh is false for a message that is older

@@ -15,13 +15,13 @@ import (
 	"vestibule/internal/core/wire/wirepb"
 )
 
-// Promises are a [Durable] as it is stored: under the fence of its owner, in one
-// value, the head, or where it is large in a head and sections.
+// Promises are a [Durable] as it is stored: under the fence of its owner, in a head and
+// sections.
 type Promises struct {
 	Owner    Term   // the aggregator that may write
 	Write    uint64 // grows with every write of the owner
 	Durable  Durable
-	Sections []Section // hold the rooms of the roster's entries; none where the head holds them
+	Sections []Section // hold the rooms of the roster's entries
 
 	Unknown []byte // fields of a newer version, kept when they are written again
 }
@@ -34,9 +34,6 @@ type Section struct {
 
 // Bounds of stored promises, in bytes.
 const (
-	// MaxPlain is up to which size promises are stored as release 0.1.0 reads them.
-	MaxPlain = 64 << 10
-
 	// MaxStored bounds every value.
 	MaxStored = 256 << 10
 
@@ -49,43 +46,11 @@ const (
 	maxSections = 1 << 12
 )
 
-// storedMagic begins a head or section that is no JSON. Release 0.1.0 cannot read it,
-// says so, and does not lead.
+// storedMagic begins every head and section.
 const storedMagic = "VSP1"
 
 // ErrTooLarge says that promises do not fit into what may be stored.
 var ErrTooLarge = fmt.Errorf("promises: a value may have at most %d bytes", MaxStored)
-
-// plainPromises are promises as release 0.1.0 stores them. Full is everything, as
-// that release does not know it: it drops the field with its first write.
-type plainPromises struct {
-	Owner   Term    `json:"owner"`
-	Write   uint64  `json:"write"`
-	Durable Durable `json:"durable"`
-	Full    []byte  `json:"full,omitempty"`
-}
-
-// EncodePlain returns the promises in one value that release 0.1.0 can read, too,
-// and false where they do not fit into MaxPlain bytes.
-func EncodePlain(p *Promises) ([]byte, bool, error) {
-	seconds := 0
-	for i := range p.Durable.Roster {
-		for _, r := range p.Durable.Roster[i].Rooms {
-			seconds += len(r.Sessions)
-		}
-	}
-	if seconds*32 > MaxPlain { // no entry is shorter
-		return nil, false, nil
-	}
-	whole := *p
-	whole.Sections = nil
-	full, err := encodeHead(&whole)
-	if err != nil {
-		return nil, false, err
-	}
-	data, err := json.Marshal(plainPromises{Owner: p.Owner, Write: p.Write, Durable: p.Durable, Full: full})
-	return data, len(data) <= MaxPlain, err
-}
 
 // EncodeHead returns the head of promises whose rooms lie in sections. It returns
 // [ErrTooLarge] where that is too large.
@@ -118,25 +83,31 @@ func encodeHead(p *Promises) ([]byte, error) {
 // stable encodes equal messages equally.
 var stable = proto.MarshalOptions{Deterministic: true}
 
-// DecodePromises reads a head, or promises that a node of release 0.1.0 has stored.
-// The rooms that lie in sections are brought in by [Promises.Join]. The error names
-// the field and the rule; it is [ErrVersion] for another version.
+// DecodePromises reads a head. The rooms that lie in sections are brought in by
+// [Promises.Join]. The error names the field and the rule; it is [ErrVersion] for another
+// version.
 func DecodePromises(data []byte) (*Promises, error) {
 	if !bytes.HasPrefix(data, []byte(storedMagic)) {
-		var plain plainPromises
-		if err := json.Unmarshal(data, &plain); err != nil {
-			return nil, fmt.Errorf("promises: %w", err)
-		}
-		if len(plain.Full) > 0 {
-			p, err := decodeHead(plain.Full)
-			if err == nil {
-				p.Owner, p.Write = plain.Owner, plain.Write
-			}
-			return p, err
-		}
-		return &Promises{Owner: plain.Owner, Write: plain.Write, Durable: plain.Durable}, nil
+		return decodeJSON(data)
 	}
 	return decodeHead(data)
+}
+
+// decodeJSON reads a head that holds its rooms, as builds before v0.2.0 store it: inside of a JSON document.
+func decodeJSON(data []byte) (*Promises, error) {
+	var m struct {
+		Owner Term
+		Write uint64
+		Full  []byte
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, fmt.Errorf("promises: %w", err)
+	}
+	p, err := decodeHead(m.Full)
+	if err == nil {
+		p.Owner, p.Write = m.Owner, m.Write
+	}
+	return p, err
 }
 
 func decodeHead(data []byte) (*Promises, error) {
@@ -253,7 +224,7 @@ func (p *Promises) Lose() {
 }
 
 func packDurable(d *Durable) *wirepb.Durable {
-	m := &wirepb.Durable{Version: d.Version, Promise: packTerm(d.Promise), LifeS: d.Life, HoldUntilS: d.HoldUntil, Members: d.Members, Changed: d.Changed, Site: d.Site, MovedInS: d.MovedIn}
+	m := &wirepb.Durable{Version: d.Version, Promise: packTerm(d.Promise), LifeS: d.Life, HoldUntilS: d.HoldUntil, Members: d.Members, Site: d.Site, MovedInS: d.MovedIn}
 	for i := range d.Roster {
 		e := &d.Roster[i]
 		r := &wirepb.RosterEntry{
@@ -289,7 +260,7 @@ func packRosterRoom(r *RosterRoom) *wirepb.RosterRoom {
 func unpackDurable(m *wirepb.Durable) (Durable, error) {
 	d := Durable{
 		Version: m.GetVersion(), Promise: unpackTerm(m.GetPromise()), Life: m.GetLifeS(), HoldUntil: m.GetHoldUntilS(),
-		Members: m.GetMembers(), Changed: m.GetChanged(), Site: m.GetSite(), MovedIn: m.GetMovedInS(),
+		Members: m.GetMembers(), Site: m.GetSite(), MovedIn: m.GetMovedInS(),
 		Unknown: unknownOf(m),
 	}
 	if n := len(m.GetRoster()); n > maxRoster {

@@ -6,9 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -23,7 +20,7 @@ import (
 var goldenPromises = Promises{
 	Owner: Term{N: 1_763_800_000, Nonce: 0xfeed}, Write: 12,
 	Durable: Durable{
-		Version: 7, Promise: Term{N: 9, Nonce: 0xbeef}, Life: 330, Members: 3, Changed: true, HoldUntil: 1622133400,
+		Version: 7, Promise: Term{N: 9, Nonce: 0xbeef}, Life: 330, Members: 3, HoldUntil: 1622133400,
 		Roster: []RosterEntry{
 			{Edge: Gone, Dead: true, Left: true, Gone: []GoneEdge{{Edge: "edge-0", Inc: 1, Until: 1622133500}}, Rooms: []RosterRoom{
 				{Room: room.IDOf("tickets"), Sessions: []Expiry{{Until: 1622133300, Stamped: 20}, {Until: 1622133301, Consumed: 3}}},
@@ -39,123 +36,25 @@ var goldenPromises = Promises{
 	Sections: []Section{{Key: "dublin.1763800000-000000000000feed.1", Sum: sha256.Sum256([]byte("content"))}},
 }
 
-// oldPromises is what release 0.1.0 reads and writes, as it stands there.
-type oldPromises struct {
-	Owner   Term   `json:"owner"`
-	Write   uint64 `json:"write"`
-	Durable struct {
-		Version uint64
-		Promise Term
-		Life    uint32
-		Roster  []struct {
-			Edge   string
-			Inc    uint64
-			Tenure uint64
-			Dead   bool
-			Rooms  []struct {
-				Room         room.ID
-				Sessions     []Expiry
-				Phantom      int64
-				PhantomUntil int64
-				Silent       bool
-				RatePhantom  int64
-			}
-		}
-	} `json:"durable"`
-}
-
-// TestPromisesAreReadByRelease010AndBack: as long as they are small, that release reads
-// what it knows; what it writes is read here, without what it does not know. Large
-// ones it refuses to read, and so it does not lead.
-func TestPromisesAreReadByRelease010AndBack(t *testing.T) {
-	p := goldenPromises
-	p.Sections = nil
-	data, fits, err := EncodePlain(&p)
-	if err != nil || !fits {
-		t.Fatalf("small promises do not fit: %v", err)
-	}
-	if got, err := DecodePromises(data); err != nil || !cmp.Equal(&p, got) {
-		t.Errorf("they came back otherwise (%v):\n%s", err, cmp.Diff(&p, got))
-	}
-	var old oldPromises
-	if err := json.Unmarshal(data, &old); err != nil {
-		t.Fatal(err)
-	}
-	entries := old.Durable.Roster
-	if old.Owner != p.Owner || old.Write != p.Write || old.Durable.Life != 330 || len(entries) != 4 ||
-		!cmp.Equal(entries[0].Rooms[0].Sessions, p.Durable.Roster[0].Rooms[0].Sessions) || entries[3].Rooms[0].Phantom != 4 || !entries[3].Rooms[0].Silent {
-		t.Errorf("release 0.1.0 reads %+v", old)
-	}
-	old.Durable.Life = 400
-	if data, err = json.Marshal(old); err != nil {
-		t.Fatal(err)
-	}
-	got, err := DecodePromises(data)
-	if err != nil || got.Durable.Life != 400 || len(got.Durable.Roster) != 4 || got.Durable.Roster[2].Until != 0 || got.Durable.Roster[3].Rooms[0].PresumedUntil != 1622133540 {
-		t.Errorf("what release 0.1.0 writes is read as %+v, %v", got, err)
-	}
-	head, err := EncodeHead(&p)
+// TestPromisesOfEarlierBuilds: builds before v0.2.0 store a head that holds its rooms inside of a JSON document.
+func TestPromisesOfEarlierBuilds(t *testing.T) {
+	want := goldenPromises
+	want.Sections = nil
+	inner := want
+	inner.Owner, inner.Write = Term{}, 0
+	full, err := encodeHead(&inner)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(head, &old); err == nil {
-		t.Error("release 0.1.0 reads a head whose rooms it cannot find")
-	}
-}
-
-// TestPromisesAreStoredAsRelease010StoresThem: the file is what release 0.1.0 wrote of the
-// golden promises. What is stored now is that and two things more, which it drops: the
-// list of data centres, and everything once more as it is known here.
-func TestPromisesAreStoredAsRelease010StoresThem(t *testing.T) {
-	old, err := os.ReadFile(filepath.Join("testdata", "promises.v0.1.0.json"))
+	data, err := json.Marshal(map[string]any{"owner": want.Owner, "write": want.Write, "durable": map[string]any{"Version": 6}, "full": full})
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, fits, err := EncodePlain(&goldenPromises)
-	if err != nil || !fits {
-		t.Fatalf("small promises do not fit: %v", err)
+	if got, err := DecodePromises(data); err != nil || !cmp.Equal(&want, got) {
+		t.Errorf("read otherwise (%v):\n%s", err, cmp.Diff(&want, got))
 	}
-	fields := func(data []byte) map[string]map[string]json.RawMessage {
-		t.Helper()
-		var whole map[string]json.RawMessage
-		if err := json.Unmarshal(data, &whole); err != nil {
-			t.Fatal(err)
-		}
-		var durable map[string]json.RawMessage
-		if err := json.Unmarshal(whole["durable"], &durable); err != nil {
-			t.Fatal(err)
-		}
-		delete(whole, "durable")
-		return map[string]map[string]json.RawMessage{"": whole, "durable": durable}
-	}
-	now, then := fields(data), fields(old)
-	for where, more := range map[string][]string{"": {"full"}, "durable": {"Members", "Changed"}} {
-		for _, name := range more {
-			if now[where][name] == nil {
-				t.Errorf("%s %s is not stored", where, name)
-			}
-			delete(now[where], name)
-		}
-	}
-	if diff := cmp.Diff(then, now); diff != "" {
-		t.Errorf("stored otherwise than release 0.1.0 stores it:\n%s", diff)
-	}
-	p, err := DecodePromises(old)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := goldenPromises.Durable.Clone()
-	want.Members, want.Changed, want.HoldUntil = 0, false, 0
-	for i := range want.Roster {
-		e := &want.Roster[i]
-		e.Left, e.Leased, e.Until, e.Ended, e.Waited, e.Gone = false, 0, 0, 0, 0, nil
-		e.Rooms = slices.Clone(e.Rooms)
-		for k := range e.Rooms {
-			e.Rooms[k].RateUntil, e.Rooms[k].Rates = 0, nil
-		}
-	}
-	if diff := cmp.Diff(&Promises{Owner: goldenPromises.Owner, Write: goldenPromises.Write, Durable: want}, p); diff != "" {
-		t.Errorf("what release 0.1.0 wrote is read otherwise:\n%s", diff)
+	if _, err := DecodePromises([]byte(`{"owner":{"N":1},"write":1}`)); err == nil {
+		t.Error("promises without a head are read")
 	}
 }
 
@@ -167,18 +66,13 @@ func TestFieldsOfANewerVersionStay(t *testing.T) {
 	p.Durable = p.Durable.Clone()
 	p.Durable.Unknown = news
 	p.Durable.Roster[1].Unknown = news
-	for _, encode := range []func() ([]byte, error){
-		func() ([]byte, error) { return EncodeHead(&p) },
-		func() ([]byte, error) { data, _, err := EncodePlain(&p); return data, err },
-	} {
-		data, err := encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := DecodePromises(data)
-		if err != nil || !bytes.Equal(got.Unknown, news) || !bytes.Equal(got.Durable.Unknown, news) || !bytes.Equal(got.Durable.Roster[1].Unknown, news) {
-			t.Errorf("fields of a newer version are lost: %+v, %v", got, err)
-		}
+	data, err := EncodeHead(&p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := DecodePromises(data)
+	if err != nil || !bytes.Equal(got.Unknown, news) || !bytes.Equal(got.Durable.Unknown, news) || !bytes.Equal(got.Durable.Roster[1].Unknown, news) {
+		t.Errorf("fields of a newer version are lost: %+v, %v", got, err)
 	}
 }
 
@@ -215,9 +109,6 @@ func large(edges, rooms, seconds int) *Promises {
 // was written, and a section that is not the one named is noticed.
 func TestLargePromisesLieInSections(t *testing.T) {
 	for _, p := range []*Promises{large(1, 100, 1820), large(40, 100, 30), large(2, 2, 16000)} {
-		if _, fits, err := EncodePlain(p); fits || err != nil {
-			t.Fatalf("large promises fit into %d bytes: %v", MaxPlain, err)
-		}
 		var pieces [][]byte
 		for i := range p.Durable.Roster {
 			more, err := Pieces(&p.Durable.Roster[i])

@@ -40,7 +40,7 @@ func (v *View) Place(joined fleettime.Time, counted bool) float64 {
 // supposed to be there, because others came in the seconds before.
 func (v *View) Supposed(joined fleettime.Time) float64 {
 	since := joined.Sub(v.At) + reportLag
-	return v.Unseen*min(3, max(0, 1+since.Seconds()/unseenFor.Seconds())) + v.Joining*min(5, max(0, since.Seconds()))
+	return v.Joining * min(5, max(0, since.Seconds()))
 }
 
 // Wait returns the estimate for somebody at that place. The n-th to enter does so
@@ -75,14 +75,10 @@ const (
 )
 
 // Waiting returns how many people wait.
-func (v *View) Waiting() float64 { return v.Line.Total() + v.Unseen }
+func (v *View) Waiting() float64 { return v.Line.Total() }
 
-const (
-	// unseenFor is about how long people are in line before they return for the
-	// first time, and reportLag how old reports are on average when a view is made.
-	unseenFor = 3 * time.Second
-	reportLag = 500 * time.Millisecond
-)
+// reportLag is how old reports are on average when a view is made.
+const reportLag = 500 * time.Millisecond
 
 // HorizonAge returns how long before now those joined who may enter; 0 while
 // nobody queues.

@@ -101,7 +101,7 @@ type fixture struct {
 
 	controls *room.Controls // that the node goes by
 	board    *draw.Board    // likewise
-	draws    error          // why no draw can be made
+	ahead    time.Duration  // of fleet time, of the clock
 	numbers  *Numbers       // what the leading global tells; nil for some
 }
 
@@ -114,7 +114,10 @@ func start(t testing.TB) *fixture {
 		Name: "global-1", Audit: audit.NewJournal(f.audit), Rooms: f.rooms, Docs: f.docs, Log: log,
 		Page: func(ctx context.Context, hash string) ([]byte, error) {
 			data, _, err := f.docs.Get(ctx, roomdoc.PageDocument(hash))
-			return data, err
+			if err != nil || data == nil {
+				return nil, err
+			}
+			return roomdoc.DecodePage(hash, data)
 		},
 		Fleet: func() api.Fleet {
 			return api.Fleet{Leader: "global-1", Candidates: []api.Candidate{{Name: "global-1", Alarms: []string{}}}, DataCenters: []api.DataCenter{}}
@@ -130,7 +133,7 @@ func start(t testing.TB) *fixture {
 			}
 			return Numbers{Active: 7, Waiting: 3, Longest: 61, Complete: true, At: time.Unix(1795353281, 0)}, id != 0
 		},
-		Shared: f.docs, Controls: func() *room.Controls { return f.controls }, Board: func() *draw.Board { return f.board }, Draws: func() error { return f.draws }, Time: func() fleettime.Time { return fleettime.TimeOf(time.Now()) },
+		Shared: f.docs, Controls: func() *room.Controls { return f.controls }, Board: func() *draw.Board { return f.board }, Time: func() fleettime.Time { return fleettime.TimeOf(time.Now().Add(f.ahead)) },
 	})
 	for _, role := range roles {
 		value, err := f.api.Make(t.Context(), "a "+string(role), role)

@@ -17,71 +17,36 @@ import (
 // leastDraw is how long an event with a draw must be away when it is given: its commit is to be public before entries close.
 const leastDraw = draw.Lead + 30*time.Second
 
-const (
-	shuffleKey = "shuffle_at_event_start"
-	methodKey  = "queueing_method"
-)
+const shuffleKey = "shuffle_at_event_start"
 
-// drawRules say which events may begin with a draw, and which rooms and events may be random.
-type drawRules struct {
-	clock
-	drawable func() error // why no draw can be made now, and nothing be random; nil where it can
-}
+// drawRules say which events may begin with a draw.
+type drawRules struct{ clock }
 
-// judge adds what keeps an event that was given from beginning with a draw, or being random; see of and method.
+// judge adds what keeps an event that was given from beginning with a draw; see of.
 func (d *drawRules) judge(g *givenEvent, old *room.Event) {
-	was := ""
-	if old != nil {
-		was = old.Method
-	}
-	if rule := d.method(g.event.Method, was); rule != "" {
-		g.faults.add("/"+methodKey, "%s %s", methodKey, rule)
-	}
 	if g.bad[shuffleKey] {
 		return
 	}
-	for _, rule := range d.of(&g.event, old) {
+	if rule := d.of(&g.event, old); rule != "" {
 		g.faults.add("/"+shuffleKey, "%s %s", shuffleKey, rule)
 	}
 }
 
-// method returns the rule that keeps a room or an event from a method that it had not before, "" for none: an edge of a release that knows
-// no rounds would let in whoever asks first.
-func (d *drawRules) method(method, was string) string {
-	if method != room.MethodRandom || was == method {
+// of returns the rule that keeps e from beginning with a draw, "" for none; old is what it was, nil for nothing. What was
+// announced before is not asked again.
+func (d *drawRules) of(e, old *room.Event) string {
+	if !e.Shuffle || old != nil && old.Shuffle && old.Start == e.Start && (e.Suspended || !old.Suspended) {
 		return ""
 	}
-	if err := d.drawable(); err != nil {
-		return fmt.Sprintf("must not be random while an edge may be of a release that does not know it: %v", err)
+	if left := time.Duration(e.Start-d.fleet()) * time.Millisecond; e.Start != 0 && left < leastDraw {
+		return fmt.Sprintf("must be false where the event starts in less than %s: entries close %s before the start, and the draw is announced before that", leastDraw, draw.Lead)
 	}
 	return ""
 }
 
-// of returns the rules that keep e from beginning with a draw; old is what it was, nil for nothing. What was announced before
-// is not asked again.
-func (d *drawRules) of(e, old *room.Event) (rules []string) {
-	if !e.Shuffle || old != nil && old.Shuffle && old.Start == e.Start && (e.Suspended || !old.Suspended) {
-		return nil
-	}
-	if err := d.drawable(); err != nil {
-		rules = append(rules, fmt.Sprintf("must be false while an edge may not read the places that are drawn: %v", err))
-	}
-	if left := time.Duration(e.Start-d.fleet()) * time.Millisecond; e.Start != 0 && left < leastDraw {
-		rules = append(rules, fmt.Sprintf("must be false where the event starts in less than %s: entries close %s before the start, and the draw is announced before that", leastDraw, draw.Lead))
-	}
-	return rules
-}
-
-// ofRoom returns what keeps a room from being random, and its events from that and from draws that they did not begin with before; old is what the
-// room was, nil for none. Events that are over are let be: they may stand in what is imported or restored.
+// ofRoom returns what keeps the events of a room from draws that they did not begin with before; old is what the room was, nil
+// for none. Events that are over are let be: they may stand in what is imported or restored.
 func (d *drawRules) ofRoom(item string, r, old *room.Settings) (faults room.Faults) {
-	was := ""
-	if old != nil {
-		was = old.QueueingMethod
-	}
-	if rule := d.method(r.QueueingMethod, was); rule != "" {
-		faults = append(faults, room.Fault{Item: item, Name: r.Name, Field: methodKey, Rule: rule})
-	}
 	for i := range r.Events {
 		e, before := &r.Events[i], (*room.Event)(nil)
 		if e.End <= d.fleet() {
@@ -92,14 +57,7 @@ func (d *drawRules) ofRoom(item string, r, old *room.Settings) (faults room.Faul
 				before = &old.Events[j]
 			}
 		}
-		was := ""
-		if before != nil {
-			was = before.Method
-		}
-		if rule := d.method(e.Method, was); rule != "" {
-			faults = append(faults, room.Fault{Item: item, Name: r.Name, Field: fmt.Sprintf("events[%d].%s", i, methodKey), Rule: rule})
-		}
-		for _, rule := range d.of(e, before) {
+		if rule := d.of(e, before); rule != "" {
 			faults = append(faults, room.Fault{Item: item, Name: r.Name, Field: fmt.Sprintf("events[%d].%s", i, shuffleKey), Rule: rule})
 		}
 	}

@@ -2,7 +2,6 @@ package control
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -143,50 +142,25 @@ func TestFaultsOfEvents(t *testing.T) {
 	}
 }
 
-// TestARandomRoom: it is taken where every edge knows rounds; one that is random already is not refused for an edge that came since.
-func TestARandomRoom(t *testing.T) {
-	f := start(t)
-	random := shop + `,"queueing_method":"RANDOM"}`
-	f.draws = errors.New("data centre dublin has an edge that is older")
-	if a := f.ask(Editor, "POST", "{z}", random); a.code != 400 || !slices.Equal(a.pointers(), []string{"/queueing_method"}) || !strings.Contains(a.Errors[0].Message, "dublin has an edge that is older") {
-		t.Errorf("while an edge is older: %+v", a)
-	}
-	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
-	at := "{z}/" + id + "/events"
-	if a := f.ask(Editor, "POST", at, eventBody("launch", time.Hour, 2*time.Hour, `,"queueing_method":"random"`)); a.code != 400 || !slices.Equal(a.pointers(), []string{"/queueing_method"}) {
-		t.Errorf("an event while an edge is older: %+v", a)
-	}
-	f.draws = nil
-	if a := f.ask(Editor, "PUT", "{z}/"+id, random); a.code != 200 || a.field("queueing_method") != "random" {
-		t.Errorf("%+v", a)
-	}
-	f.draws = errors.New("an edge is older")
-	if a := f.ask(Editor, "PATCH", "{z}/"+id, `{"description":"x"}`); a.code != 200 || a.field("queueing_method") != "random" {
-		t.Errorf("what has nothing to do with the method: %+v", a)
-	}
-}
-
-// TestAnEventWithADraw: it is taken where every edge reads the places that are drawn, and what is public of its draw is shown
+// TestAnEventWithADraw: it is taken, and what is public of its draw is shown
 // to everybody who may look.
 func TestAnEventWithADraw(t *testing.T) {
 	f := start(t)
 	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
 	at, body := "{z}/"+id+"/events", eventBody("launch", time.Hour, 2*time.Hour, `,"shuffle_at_event_start":true,"prequeue_start_time":"`+in(30*time.Minute)+`"`)
-	f.draws = errors.New("data centre dublin has an edge that is older")
-	if a := f.ask(Editor, "POST", at, body); a.code != 400 || !slices.Equal(a.pointers(), []string{"/shuffle_at_event_start"}) || !strings.Contains(a.Errors[0].Message, "dublin has an edge that is older") {
-		t.Errorf("while an edge is older: %+v", a)
-	}
-	f.draws = nil
 	made := f.ask(Editor, "POST", at, body)
 	event, _ := made.field("id").(string)
 	if made.code != 200 || made.field("shuffle_at_event_start") != true || f.ask(Viewer, "GET", at+"/"+event+"/details", "").field("shuffle_at_event_start") != true {
 		t.Fatalf("%+v", made)
 	}
-	f.draws = errors.New("an edge is older")
 	if a := f.ask(Editor, "PATCH", at+"/"+event, `{"description":"x"}`); a.code != 200 || a.field("shuffle_at_event_start") != true {
 		t.Errorf("what has nothing to do with the draw: %+v", a)
 	}
-	if a := f.ask(Editor, "PATCH", at+"/"+event, `{"event_start_time":"`+in(61*time.Minute)+`"}`); a.code != 400 {
+	f.ahead = time.Hour - 30*time.Second
+	if a := f.ask(Editor, "PATCH", at+"/"+event, `{"description":"y"}`); a.code != 200 || a.field("shuffle_at_event_start") != true {
+		t.Errorf("what was announced is not asked again: %+v", a)
+	}
+	if a := f.ask(Editor, "PATCH", at+"/"+event, `{"event_start_time":"`+in(time.Hour+10*time.Second)+`"}`); a.code != 400 || !slices.Equal(a.pointers(), []string{"/shuffle_at_event_start"}) {
 		t.Errorf("another start is another draw: %+v", a)
 	}
 	show := "/vestibule/rooms/" + id + "/events/" + event + "/draw"
@@ -225,21 +199,20 @@ func TestDrawsOfFilesAndRevisions(t *testing.T) {
 			"  - {name: shop, host: shop.example, total_active_users: 9, new_users_per_minute: 5, origin: 'http://10.0.0.1', events: [\n"+
 			"    {name: launch, prequeue_start_time: %q, event_start_time: %q, event_end_time: %q, shuffle_at_event_start: true%s}]}\n", in(start-time.Hour), in(start), in(start+time.Hour), more)
 	}
-	soon, old := file(50*time.Second, ""), errors.New("an edge is older")
+	const soon = time.Hour - 50*time.Second
 	for _, c := range []struct {
 		what, file, says string
-		draws            error
+		ahead            time.Duration
 	}{
-		{"too late", soon, `rooms[1] "shop": events[0].shuffle_at_event_start: must be false where the event starts in less than 1m0s`, nil},
-		{"it has begun", file(-time.Minute, ""), "starts in less than", nil},
-		{"an edge that is older", file(time.Hour, ""), "events[0].shuffle_at_event_start: must be false while an edge may not read the places", old},
-		{"it is over", file(-3*time.Hour, ""), "", old},
-		{"in an hour", file(time.Hour, ""), "", nil},
-		{"nothing about the draw", file(time.Hour, ", description: x"), "", old},
-		{"suspended", file(time.Hour, ", suspended: true"), "", old},
-		{"suspended no more", file(time.Hour, ""), "while an edge may not", old},
+		{"too late", file(50*time.Second, ""), `rooms[1] "shop": events[0].shuffle_at_event_start: must be false where the event starts in less than 1m0s`, 0},
+		{"it has begun", file(-time.Minute, ""), "starts in less than", 0},
+		{"it is over", file(-3*time.Hour, ""), "", 0},
+		{"in an hour", file(time.Hour, ""), "", 0},
+		{"nothing about the draw", file(time.Hour, ", description: x"), "", soon},
+		{"suspended", file(time.Hour, ", suspended: true"), "", soon},
+		{"suspended no more", file(time.Hour, ""), "starts in less than", soon},
 	} {
-		f.draws = c.draws
+		f.ahead = c.ahead
 		for _, dry := range []bool{true, false} {
 			a := f.apply(c.file, map[string]any{"dry_run": dry, "prune": true})
 			if (a.code == 200) != (c.says == "") || a.code != 200 && (a.code != 400 || !strings.Contains(fmt.Sprint(a.Errors), c.says)) {
@@ -248,7 +221,7 @@ func TestDrawsOfFilesAndRevisions(t *testing.T) {
 		}
 	}
 
-	f.draws = nil
+	f.ahead = 0
 	id, _ := f.ask(Viewer, "GET", "{z}", "").list()[1]["id"].(string)
 	path := "/vestibule/rooms/" + id + "/revisions"
 	revision := f.ask(Editor, "GET", path, "").list()[0]["revision"]
@@ -256,12 +229,12 @@ func TestDrawsOfFilesAndRevisions(t *testing.T) {
 		t.Fatalf("%+v", a)
 	}
 	restore := func() answer { return f.ask(Editor, "POST", fmt.Sprintf("%s/%.0f/restore", path, revision), "") }
-	f.draws = old
-	if a := restore(); a.code != 400 || !slices.Equal(a.pointers(), []string{"/events/0/shuffle_at_event_start"}) || !strings.Contains(a.Errors[0].Message, "may not read the places") {
+	f.ahead = soon
+	if a := restore(); a.code != 400 || !slices.Equal(a.pointers(), []string{"/events/0/shuffle_at_event_start"}) || !strings.Contains(a.Errors[0].Message, "starts in less than") {
 		t.Errorf("a revision with a draw: %+v", a)
 	}
-	f.draws = nil
+	f.ahead = 0
 	if a := restore(); a.code != 200 {
-		t.Errorf("when every edge reads places: %+v", a)
+		t.Errorf("while there is time for the draw: %+v", a)
 	}
 }

@@ -16,7 +16,6 @@ import (
 type roomService struct {
 	*catalog
 	clock
-	draws *drawRules
 }
 
 func (s *roomService) list(ctx context.Context, page, per *int) (out []api.Room, info api.ResultInfo, err error) {
@@ -208,13 +207,6 @@ func (s *roomService) settle(d *roomstore.Draft, g *given) (room.Settings, error
 		d.AddPage("custom_page_html", g.page)
 	}
 	g.judge()
-	was := ""
-	if old := settingsOf(s.find(d.Base(), room.PublicID(r.Known()))); old != nil {
-		was = old.QueueingMethod
-	}
-	if rule := s.draws.method(r.QueueingMethod, was); rule != "" {
-		g.faults.add("/"+methodKey, "%s %s", methodKey, rule)
-	}
 	if len(g.faults) > 0 {
 		return r, invalid(g.faults)
 	}

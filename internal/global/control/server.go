@@ -71,7 +71,6 @@ type Options struct {
 	Shared   Shared                // where nodes find the controls
 	Controls func() *room.Controls // those that this node goes by, nil for none
 	Board    func() *draw.Board    // what is public of draws, nil for nothing
-	Draws    func() error          // why no draw can be made now, and no room be random: an edge may not know how; nil where it can
 	Time     func() fleettime.Time // fleet time, as far as this node knows it
 }
 
@@ -112,9 +111,9 @@ func New(o Options) *Server {
 	rooms := &catalog{store: o.Rooms, page: o.Page, origin: o.Origin}
 	at := clock{time: o.Time, now: time.Now}
 	said := &controls{clock: at, rooms: rooms, shared: o.Shared, known: o.Controls, journal: o.Audit, log: o.Log}
-	draws := &drawRules{at, o.Draws}
+	draws := &drawRules{at}
 	s := &Server{
-		roomService:    &roomService{rooms, at, draws},
+		roomService:    &roomService{rooms, at},
 		hostService:    &hostService{rooms},
 		applyService:   &applyService{rooms, draws},
 		ruleService:    &ruleService{rooms, at},

@@ -57,15 +57,11 @@ type owned struct {
 	Outbox []json.RawMessage `json:"outbox,omitempty"` // entries that may not be in the audit stream yet, the oldest first
 }
 
-// NewerError says that a newer build wrote what this one cannot read, or could not write again
-// without loss.
-type NewerError struct {
-	What       string // "format", or "settings" of the table of rooms
-	Have, Know int
-}
+// NewerError says that a newer build wrote what this one cannot read.
+type NewerError struct{ error }
 
 func (e *NewerError) Error() string {
-	return fmt.Sprintf("rooms.owned: %s: version %d, this build knows version %d: update it", e.What, e.Have, e.Know)
+	return fmt.Sprintf("rooms.owned: a newer build wrote it, update this one: %v", e.error)
 }
 
 func decodeOwned(data []byte) (owned, error) {
@@ -74,7 +70,7 @@ func decodeOwned(data []byte) (owned, error) {
 		Format int `json:"format"`
 	}
 	if err := json.Unmarshal(data, &f); err == nil && f.Format > format {
-		return o, &NewerError{"format", f.Format, format}
+		return o, &NewerError{fmt.Errorf("format: version %d, this build knows version %d", f.Format, format)}
 	}
 	err := strictjson.Decode(data, &o)
 	switch {

@@ -112,7 +112,7 @@ func TestStoredAndReadBack(t *testing.T) {
 			if got.Version != s.Version || got.String() != s.String() || !slices.EqualFunc(got.Rooms, s.Rooms, func(a, b *Room) bool { return a.Mark == b.Mark && a.Equal(b.Settings) }) {
 				t.Errorf("%d rooms, %d bytes: read back %d, not what was stored", n, limit, len(got.Rooms))
 			}
-			// What nodes read is the same rooms: as 0.1.0 reads them where they fit.
+			// What nodes read is the same rooms, plain where they fit.
 			h, err := roomdoc.DecodeHead(p.rooms)
 			if err != nil {
 				t.Fatal(err)
@@ -153,7 +153,7 @@ func TestGoldenFiles(t *testing.T) {
 	doc.Hosts = []room.Host{{Name: "arena.example", Origin: "http://10.0.0.2"}}
 	s := written(t, set(doc), put(shop("club", 7)))
 	s.changes = []string{"CHANGEONE", "CHANGETWO"}
-	for name, limit := range map[string]int{"whole": 1 << 20, "sections": 1000} {
+	for name, limit := range map[string]int{"whole": 1 << 20, "sections": 400} {
 		p, err := pack(s, limit, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -217,6 +217,19 @@ func TestGoldenFiles(t *testing.T) {
 	}
 }
 
+// TestADocumentOfAnEarlierBuild: builds before v0.2.0 write settings that are at their defaults, too.
+func TestADocumentOfAnEarlierBuild(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("testdata", "earlier.owned.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := written(t, set(shops("arena", "theatre")), put(shop("club", 7)))
+	got, err := decodeCopy(data)
+	if err != nil || !slices.EqualFunc(got.Rooms, s.Rooms, func(a, b *Room) bool { return a.Equal(b.Settings) }) {
+		t.Errorf("read %v, %v; want %v", got, err, s)
+	}
+}
+
 func compressed(t testing.TB, plain []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -254,14 +267,14 @@ func TestWhatIsNoStateIsRefused(t *testing.T) {
 		{`{"format":1,"version":1,"content":"AA=="}`, "content:"},
 		{`{"format":1,"version":1,"sections":["a"],"more":1}`, "unknown field"},
 		{`{"format":1,"version":1,"sections":["a"]}{}`, "data after"},
-		{`{"format":2,"version":1,"more":true}`, "update it"},
+		{`{"format":2,"version":1,"more":true}`, "update this one: format: version 2"},
 		{`{"format":1,"version":1,"sections":["` + strings.Repeat(`a","`, roomdoc.MaxSections) + `a"]}`, "at most 256"},
 		{`{"format":1,"version":1,"changes":["` + strings.Repeat(`a","`, maxChanges) + `a"],"sections":["a"]}`, "at most 128"},
 		{whole(`{` + doc + `,"more":1}`), "unknown field"},
 		{whole(`{"rooms":[{"owner":"file","created":1,"changed":1,"revision":1}],` + doc + `}`), "not as many"},
 		{whole(fmt.Sprintf(room, `{"owner":"api","created":-1,"changed":1,"revision":1}`)), "out of bounds"},
 		{whole(fmt.Sprintf(room, `{"owner":"api","created":1,"changed":1,"revision":0}`)), "out of bounds"},
-		{whole(`{"rooms":[],"hosts":[],"document":{"version":99,"needs":1,"rooms":[],"hosts":[]}}`), "settings: version 99"},
+		{whole(`{"rooms":[],"hosts":[],"document":{"rooms":[{"later":1}],"hosts":[]}}`), "update this one: decode rooms: rooms[0].later"},
 		{string(bomb), "more than"},
 	} {
 		if _, err := decodeCopy([]byte(c.data)); err == nil || !strings.Contains(err.Error(), c.want) {

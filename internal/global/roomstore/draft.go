@@ -252,7 +252,7 @@ func (d *Draft) Detach() { d.fromFile = false }
 // the name that rooms give it. The label stands in errors about it.
 func (d *Draft) AddPage(label string, content []byte) (name string) {
 	name = roomdoc.Hash(content)
-	d.pages[name] = page{label, roomdoc.PackPage(content)}
+	d.pages[name] = page{label, roomdoc.Compress(content)}
 	return name
 }
 

@@ -86,14 +86,10 @@ func decodePart(hash string, data []byte, most int) (*part, error) {
 	if err := strictjson.Decode(plain, &c); err != nil {
 		return nil, err
 	}
-	var table struct {
-		Version int `json:"version"`
-	}
-	if err := json.Unmarshal(c.Document, &table); err == nil && table.Version > room.SchemaVersion {
-		// A node may leave out settings that it does not know; who writes would lose them.
-		return nil, &NewerError{"settings", table.Version, room.SchemaVersion}
-	}
 	doc, err := room.DecodeDocument(c.Document)
+	if errors.Is(err, room.ErrUnknownField) {
+		return nil, &NewerError{err}
+	}
 	if err != nil {
 		return nil, err
 	}

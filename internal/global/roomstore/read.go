@@ -202,8 +202,8 @@ func (s *Store) sections(ctx context.Context, hashes []string) (map[string][]byt
 	return got, err
 }
 
-// found returns the state of a store that has a rooms document at most: that of a fleet that begins, or was
-// of release 0.1.0. h is its rooms document, nil for none that can be read.
+// found returns the state of a store without a state document: a fleet that begins, or a store that lost
+// it. h is its rooms document, nil for none that can be read.
 func (s *Store) found(ctx context.Context, h *roomdoc.Head) (state *State, err error) {
 	if h == nil {
 		return &State{}, nil
@@ -214,6 +214,8 @@ func (s *Store) found(ctx context.Context, h *roomdoc.Head) (state *State, err e
 		var d room.Document
 		if d, err = room.DecodeDocument(h.Document); err == nil {
 			state = imported(d, h.Version)
+		} else if errors.Is(err, room.ErrUnknownField) {
+			return nil, &NewerError{err}
 		}
 	}
 	_, newer := errors.AsType[*NewerError](err)

@@ -205,7 +205,7 @@ func (d *deployment) launchEdge(dc string) (*node, error) {
 	name := fmt.Sprintf("edge-%d", d.names[dc])
 	d.mu.Unlock()
 	return d.launch("edge", dc, name, fmt.Sprintf(
-		"data_center: %s\nlisten: %q\nheld: {per_prefix: 65536}\n%s", dc, d.net.addr(dc)+":0", d.natsFor(dc, "edge", name)))
+		"data_center: %s\nlisten: %q\ndrain_delay: 1s\nheld: {per_prefix: 65536}\n%s", dc, d.net.addr(dc)+":0", d.natsFor(dc, "edge", name)))
 }
 
 // add starts a node for the first time.
@@ -322,7 +322,7 @@ func (d *deployment) leader(role, place string) (*node, error) {
 	var found *node
 	for _, n := range d.of(role, place) {
 		var s struct{ Leading bool }
-		if err := d.get(text(&n.metrics)+"/status?names=0.1", &s); err != nil {
+		if err := d.get(text(&n.metrics)+"/status", &s); err != nil {
 			continue // dead or stopped: it does not lead
 		}
 		if s.Leading && found != nil {
@@ -399,7 +399,7 @@ func (d *deployment) chronicle(ctx context.Context) (err error) {
 			at := d.since()
 			all.Go(func() {
 				var status json.RawMessage
-				if d.get(text(&n.metrics)+"/status?names=0.1", &status) != nil {
+				if d.get(text(&n.metrics)+"/status", &status) != nil {
 					return // it is dead or stopped
 				}
 				line, err := json.Marshal(map[string]any{"at": at.Seconds(), "node": n.name, "status": status})

@@ -15,8 +15,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"vestibule/internal/core/ledger/region"
 )
 
 // act is what a fault does.
@@ -580,9 +578,16 @@ func (d *deployment) filled(ctx context.Context, people *crowdOfPeople, j *journ
 	j.tell("", "%.3f of T or of R is used, the goal is %.2f", use, useGoal)
 }
 
+// counted is what regionals count and presume of a room.
+type counted struct {
+	Active       int64 `json:"sessions"`
+	Presumed     int64 `json:"sessions_presumed"`
+	RatePresumed int64 `json:"rate_rights_presumed_used"`
+}
+
 // books returns what the regionals count and presume together. It reports false where one
 // does not tell.
-func (d *deployment) books() (sum region.Ledger, ok bool) {
+func (d *deployment) books() (sum counted, ok bool) {
 	for _, dc := range places {
 		if len(d.of("regional", dc)) == 0 {
 			continue
@@ -591,8 +596,8 @@ func (d *deployment) books() (sum region.Ledger, ok bool) {
 		if err != nil {
 			return sum, false
 		}
-		var s struct{ Rooms map[string]region.Ledger }
-		if err := d.get(text(&r.metrics)+"/status?names=0.1", &s); err != nil {
+		var s struct{ Rooms map[string]counted }
+		if err := d.get(text(&r.metrics)+"/status", &s); err != nil {
 			return sum, false
 		}
 		l := s.Rooms["shop"]

@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"vestibule/internal/core/fleettime"
-	"vestibule/internal/core/ledger/region"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
@@ -108,7 +107,7 @@ func (d *deployment) lookAround(ctx context.Context, j *journal) (until time.Dur
 	}
 	for _, dc := range d.heard() {
 		// Who comes back does so within seconds; whoever is awaited then is gone.
-		missed := func(w region.Wait) bool { return w.Edge != "" && !w.Ended }
+		missed := func(w wait) bool { return w.Edge != "" && !w.Ended }
 		err := d.wait(settling, func() error {
 			waits, _, err := d.waits(dc)
 			if err == nil && ctx.Err() == nil && slices.ContainsFunc(waits, missed) {
@@ -135,10 +134,10 @@ func (d *deployment) lookAround(ctx context.Context, j *journal) (until time.Dur
 		}
 		for _, w := range waits {
 			serves := slices.Contains(d.serving(), dc)
-			if !w.Closed || !serves && w.Until == 0 {
+			if !w.Closed || !serves && w.Until.IsZero() {
 				continue
 			}
-			if w.Until == 0 && w.Why != region.WaitBooks { // that one another says, who has them
+			if w.Until.IsZero() && w.Why != "books" { // that one another says, who has them
 				return 0, fmt.Errorf("%s waits for %q and does not say until when", dc, w.Edge)
 			}
 			until = max(until, d.since()+w.Until.Sub(now))
@@ -153,18 +152,27 @@ var errMissed = errors.New("an edge is not heard")
 // settling is for how long after a storm nodes find each other again.
 const settling = 8 * time.Second
 
-// waits returns what a data centre waits for, by the word of its regional, and fleet time.
-func (d *deployment) waits(dc string) (waits []region.Wait, now fleettime.Time, err error) {
+// wait is one thing that a data centre waits for, as its regional's status tells it.
+type wait struct {
+	Why    string
+	Edge   string
+	Until  time.Time // zero where nobody can tell
+	Closed bool
+	Ended  bool
+}
+
+// waits returns what a data centre waits for, as its regional says, and fleet time.
+func (d *deployment) waits(dc string) (waits []wait, now time.Time, err error) {
 	err = d.wait(wholeWithin, func() error {
 		n, err := d.leader("regional", dc)
 		if err != nil {
 			return err
 		}
 		var s struct {
-			Waits  []region.Wait
-			Region region.Status
+			Waits  []wait
+			Region struct{ Time time.Time }
 		}
-		if err = d.get(text(&n.metrics)+"/status?names=0.1", &s); err == nil {
+		if err = d.get(text(&n.metrics)+"/status", &s); err == nil {
 			waits, now = s.Waits, s.Region.Time
 		}
 		return err

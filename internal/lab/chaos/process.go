@@ -69,9 +69,6 @@ func (n *node) start(extra ...string) error {
 	argv := n.fleet.net.in(n.place, append(n.argv, extra...))
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stderr = file
-	if n.role == "edge" { // not by the file: release 0.1.0 refuses the key there
-		cmd.Env = append(os.Environ(), "VESTIBULE_DRAIN_DELAY=1s")
-	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if !n.ours() {
 		cmd.Stdout = file

@@ -94,7 +94,7 @@ type pass struct {
 	what  string
 	back  bool     // to the last release
 	roles []string // one after the other; none for all nodes in an order that is drawn
-	kill  bool     // every second global and regional is killed; an edge of the last release proves no end (decision 16)
+	kill  bool     // every second global and regional is killed; edges are told to end, so that nobody there meets an error
 }
 
 // passes are what `make upgrade` does: there and back as the book says, and there in any
@@ -225,7 +225,7 @@ func (d *deployment) reckoned() error {
 				Edges  []struct{ Name, State string }
 			}
 		}
-		if err := d.get(text(&n.metrics)+"/status?names=0.1", &s); err != nil {
+		if err := d.get(text(&n.metrics)+"/status", &s); err != nil {
 			return err
 		}
 		alive := 0

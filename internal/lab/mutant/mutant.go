@@ -119,7 +119,6 @@ const (
 	EdgesSiteless
 	CopyOwns
 	CopyConfirmed
-	UnversionedFollowed
 	BootstrapInsists
 
 	// Rule 10: nothing a visitor sends opens a room.
@@ -272,20 +271,19 @@ var list = [count]Mutant{
 	SpareTwice:          {Name: "spare-twice", Rule: 9, Says: "what came back is lent more than once while books are missing"},
 	BlankBelieved:       {Name: "blank-believed", Rule: 9, Says: "a data centre without books is taken to hold nothing"},
 
-	OldListLeads:        {Name: "old-list-leads", Rule: 9, Says: "a coordinator lends by a list of data centres that is older than one it was told of"},
-	UnlistedIgnored:     {Name: "unlisted-ignored", Rule: 9, Says: "what a data centre that nobody listed holds is not counted"},
-	NewcomerLentEarly:   {Name: "newcomer-lent-early", Rule: 9, Says: "a data centre that was added is lent to before the others know of it"},
-	SitesMerged:         {Name: "sites-merged", Rule: 9, Says: "a data centre that bears the name of another one is taken for its successor"},
-	UnprovenLent:        {Name: "unproven-lent", Rule: 9, Says: "a member is believed and lent to whose site the list does not hold"},
-	SiteUnsaved:         {Name: "site-unsaved", Rule: 9, Says: "a data centre speaks before its site is stored"},
-	EdgesSiteless:       {Name: "edges-siteless", Rule: 9, Says: "an aggregator that finds the store lost does not ask its edges for the site"},
-	CopyConfirmed:       {Name: "copy-confirmed", Rule: 9, Says: "what a copied data centre reckons that it was lent is used there"},
-	CopyOwns:            {Name: "copy-owns", Rule: 4, Says: "an edge of a copied data centre treats sessions of the other one as its own"},
-	ForcedForgotten:     {Name: "forced-forgotten", Rule: 9, Says: "a new coordinator does not wait for a data centre that was taken off by force and may hold rights"},
-	DrainForgets:        {Name: "drain-forgets", Rule: 9, Says: "a data centre that drains leaves the list while it holds rights"},
-	DrainedLent:         {Name: "drained-lent", Rule: 9, Says: "a data centre that has drained is lent rights until the list without it is known"},
-	UnversionedFollowed: {Name: "unversioned-followed", Rule: 9, Says: "a data centre follows a coordinator of an earlier release although the list was changed since"},
-	BootstrapInsists:    {Name: "bootstrap-insists", Rule: 9, Says: "a fleet or data centre that was said to be new is taken for new whatever data centres and edges tell"},
+	OldListLeads:      {Name: "old-list-leads", Rule: 9, Says: "a coordinator lends by a list of data centres that is older than one it was told of"},
+	UnlistedIgnored:   {Name: "unlisted-ignored", Rule: 9, Says: "what a data centre that nobody listed holds is not counted"},
+	NewcomerLentEarly: {Name: "newcomer-lent-early", Rule: 9, Says: "a data centre that was added is lent to before the others know of it"},
+	SitesMerged:       {Name: "sites-merged", Rule: 9, Says: "a data centre that bears the name of another one is taken for its successor"},
+	UnprovenLent:      {Name: "unproven-lent", Rule: 9, Says: "a member is believed and lent to whose site the list does not hold"},
+	SiteUnsaved:       {Name: "site-unsaved", Rule: 9, Says: "a data centre speaks before its site is stored"},
+	EdgesSiteless:     {Name: "edges-siteless", Rule: 9, Says: "an aggregator that finds the store lost does not ask its edges for the site"},
+	CopyConfirmed:     {Name: "copy-confirmed", Rule: 9, Says: "what a copied data centre reckons that it was lent is used there"},
+	CopyOwns:          {Name: "copy-owns", Rule: 4, Says: "an edge of a copied data centre treats sessions of the other one as its own"},
+	ForcedForgotten:   {Name: "forced-forgotten", Rule: 9, Says: "a new coordinator does not wait for a data centre that was taken off by force and may hold rights"},
+	DrainForgets:      {Name: "drain-forgets", Rule: 9, Says: "a data centre that drains leaves the list while it holds rights"},
+	DrainedLent:       {Name: "drained-lent", Rule: 9, Says: "a data centre that has drained is lent rights until the list without it is known"},
+	BootstrapInsists:  {Name: "bootstrap-insists", Rule: 9, Says: "a fleet or data centre that was said to be new is taken for new whatever data centres and edges tell"},
 
 	BadCookieAdmits:       {Name: "bad-cookie-admits", Rule: 10, Says: "a cookie that does not open is a pass"},
 	PanicPasses:           {Name: "panic-passes", Rule: 10, Says: "a request on which the edge panics goes to the origin"},

@@ -26,7 +26,7 @@ func (w *World) tendDraws() {
 		return
 	}
 	for i, n := range w.globals {
-		if n.gone || n.legacy {
+		if n.gone {
 			continue
 		}
 		now, bound := n.core.Clock(n.clock.read(w.now), w.fleetTime().Add(n.offset))

@@ -254,7 +254,7 @@ func (w *World) books() {
 			continue
 		}
 		l := g.core.Ledger(w.room)
-		w.tell("coordinator %d, term %d, list %d (of release 0.1.0: %v): limit %d/%d free %d/%d, complete %v", i+1, g.term, g.members, g.legacy, l.Total, l.Rate, l.Free, l.RateFree, l.Complete)
+		w.tell("coordinator %d, term %d, list %d: limit %d/%d free %d/%d, complete %v", i+1, g.term, g.members, l.Total, l.Rate, l.Free, l.RateFree, l.Complete)
 		for _, c := range l.Centres {
 			w.tell("  %s: lent %d/%d idle %d/%d keep %d/%d, generation %d, adopted %v, %s", c.Name, c.Held, c.RateHeld, c.Idle, c.RateIdle, c.Keep, c.RateKeep, c.Gen, c.Adopted, c.Standing)
 		}

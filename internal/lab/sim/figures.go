@@ -69,7 +69,7 @@ func Figures() []Figure {
 		{"peak sessions / T over runs with faults, cap", "<= 1.000", func() Finding { return peakOverFaults(40) }},
 		{"serve, a data centre is cut off and its visitors move to others: peak sessions / T / excess told", "<= 1 / 0", moveOut},
 		{"serve, an edge is cut off and its visitors go elsewhere and back: sessions above T, as many as told at most", "<= told <= moved", awayAndBack},
-		{"a data centre is added and drained ten times, coordinators of both releases and older lists lead in turn: peak sessions / T, admissions in 60 s / R", "<= 1.000 / <= 1.000", changingFleet},
+		{"a data centre is added and drained ten times, coordinators with older lists lead in turn: peak sessions / T, admissions in 60 s / R", "<= 1.000 / <= 1.000", changingFleet},
 		{"one hour without NATS, serve: errors or waiting pages seen by people inside", "0", hourAlone},
 		{"10,000 cookie-less hits/s for 2 min beside 1,000 people: change of throughput / of the estimate", "< 5 % / < 5 %", flood},
 		{"1,000 replays/s of 100 old tickets over four edges for 5 min beside 450 people who wait: change of throughput / of people told of for each who waits / of the estimate for each", ">= -5 % / <= 5 % / <= 5 %", func() Finding { return replayed(100, 1000) }},

@@ -89,8 +89,7 @@ func (w *World) excessTold() int64 {
 }
 
 // changingFleet lets a data centre leave a busy fleet and come back ten times, while
-// coordinators of this release and of 0.1.0, who go by the list of before, take over in
-// turn.
+// coordinators who go by the list of before take over in turn.
 func changingFleet() Finding {
 	c := Defaults()
 	c.Length = 48 * time.Hour
@@ -98,20 +97,20 @@ func changingFleet() Finding {
 	c.People.Think, c.Demand.PerMinute = 5*time.Second, 900
 	w := New(c)
 	w.runFor(time.Minute)
-	for turn := range 10 {
+	for range 10 {
 		w.drainCentre(2)
 		for all, _ := w.listed(); len(all) == 3 && !w.judge.broken(); all, _ = w.listed() {
 			w.runFor(10 * time.Second)
 		}
-		w.takeOver(w.members.store-1, turn%2 == 0) // by a list in which it drains
+		w.takeOver(w.members.store - 1) // by a list in which it drains
 		w.runFor(30 * time.Second)
-		w.takeOver(0, false)
+		w.takeOver(0)
 		w.runFor(20 * time.Second)
 		w.addCentre(2)
 		w.runFor(20 * time.Second)
-		w.takeOver(w.members.store-1, turn%2 == 1) // by one without it
+		w.takeOver(w.members.store - 1) // by one without it
 		w.runFor(30 * time.Second)
-		w.takeOver(0, false)
+		w.takeOver(0)
 		w.runFor(30 * time.Second)
 	}
 	r := w.result()

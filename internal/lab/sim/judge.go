@@ -463,7 +463,7 @@ func (j *judge) heard(w *World) {
 		if !c.forsaken {
 			continue
 		}
-		if g := w.newest(); g.gone || g.legacy || g.asleep > w.now || r.cutUp > w.now || r.cutDown > w.now || r.newest().gone ||
+		if g := w.newest(); g.gone || g.asleep > w.now || r.cutUp > w.now || r.cutDown > w.now || r.newest().gone ||
 			slices.ContainsFunc(w.pairs, func(p pairCut) bool { return p.until > w.now }) {
 			c.reachable = w.now
 		}

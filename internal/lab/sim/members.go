@@ -34,7 +34,7 @@ func (m *membership) begin(w *World, centres int) {
 func (w *World) writeMembers(change func(m *ledger.Members)) {
 	next := w.members.at(w.members.store)
 	next.List, next.Forced = slices.Clone(next.List), slices.Clone(next.Forced)
-	next.Version, next.Changed = uint64(len(w.members.versions))+1, true
+	next.Version = uint64(len(w.members.versions)) + 1
 	change(&next)
 	w.members.versions = append(w.members.versions, next)
 	w.members.store = len(w.members.versions)
@@ -69,7 +69,7 @@ func (w *World) publishMembers() {
 func (w *World) tellGlobal(i int32, version int) {
 	n := w.globals[i]
 	w.hear(&n.proc, func() {
-		if !n.legacy && version > n.members {
+		if version > n.members {
 			n.members = version
 			n.core.SetMembers(n.clock.read(w.now), w.members.at(version))
 			w.wakeGlobal(i)
@@ -177,7 +177,7 @@ func memberNamed(m *ledger.Members, name string) int {
 // tendMembers does what the leader's shell does: it takes off who has drained, and
 // gives the store back what it lost.
 func (w *World) tendMembers(n *globalProc) {
-	if n.legacy || n != w.newest() || n.members != w.members.store {
+	if n != w.newest() || n.members != w.members.store {
 		return
 	}
 	known := n.core.Census(n.clock.read(w.now))
@@ -238,8 +238,7 @@ func (w *World) changeMembers(f *fault) {
 }
 
 // oldLeader is a fault: the coordinator crashes, and its successor goes by an older
-// list, for a while: a candidate whose store was restored, or one of release 0.1.0,
-// with an older configuration. In half of the cases a data centre was added a moment
+// list, for a while: a candidate whose store was restored. In half of the cases a data centre was added a moment
 // before, and few have heard of it.
 func (w *World) oldLeader(f *fault) {
 	if f.x < 0.5 && !f.alone {
@@ -263,13 +262,8 @@ func (w *World) oldLeader(f *fault) {
 		return
 	}
 	version := len(w.members.versions) - f.other%3
-	w.older, w.olderLegacy, w.olderFor = max(1, version), f.y < 0.4, f.last
-	if w.olderLegacy { // release 0.1.0 waits for nobody who was taken off by force
-		for _, m := range w.members.versions[w.older-1].Forced {
-			w.judge.forsake(w, slices.IndexFunc(w.regions, func(r *dataCentre) bool { return r.name == m.Name }))
-		}
-	}
-	w.tell("#%d the next coordinator goes by version %d of the list (of release 0.1.0: %v)", f.number, w.older, w.olderLegacy)
+	w.older, w.olderFor = max(1, version), f.last
+	w.tell("#%d the next coordinator goes by version %d of the list", f.number, w.older)
 	w.pending++
 	w.replace(f, &n.proc, n.core, "the coordinator", w.nextGlobal)
 }
@@ -279,15 +273,10 @@ func (w *World) chooseMembers(i int32) {
 	n := w.globals[i]
 	version := w.members.store
 	if w.older > 0 {
-		version, n.legacy = w.older, w.olderLegacy
+		version = w.older
 		w.older = 0
 		newest := w.members.store
-		if !n.legacy {
-			w.in(w.olderFor, func() { w.tellGlobal(i, newest) })
-		}
-	}
-	if n.legacy {
-		return
+		w.in(w.olderFor, func() { w.tellGlobal(i, newest) })
 	}
 	n.members = version
 	n.core.SetMembers(n.clock.read(w.now), w.members.at(version))

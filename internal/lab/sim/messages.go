@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"slices"
 	"time"
 
 	"vestibule/internal/core/fleettime"
@@ -95,19 +94,10 @@ func (w *World) takeReport(e *event) {
 			if n.gone || w.deaf(from, nodeID{2, int32(i)}) {
 				continue
 			}
-			said := m
-			if n.legacy {
-				if !slices.Contains(n.names, m.From) || w.regions[w.aggs[e.gen].region].copied {
-					continue // it could not tell a copy from the one that it was copied from
-				}
-				known := *m
-				known.Members, known.Site = 0, 0
-				said = &known
-			}
 			if n.asleep > w.now {
-				w.hear(&n.proc, func() { w.globalHears(int32(i), said) })
+				w.hear(&n.proc, func() { w.globalHears(int32(i), m) })
 			} else {
-				w.globalHears(int32(i), said)
+				w.globalHears(int32(i), m)
 			}
 		}
 		return

@@ -61,7 +61,7 @@ func (w *World) calmDown() {
 	w.mendMembers()
 
 	w.pending, w.older = 0, 0
-	if g := w.newest(); g.gone || g.doomed || g.legacy {
+	if g := w.newest(); g.gone || g.doomed {
 		w.startGlobal(false)
 	}
 	for i := range w.globals[:len(w.globals)-1] {

@@ -52,7 +52,7 @@ func (w *World) releaseNext(n int) {
 func (w *World) tendRelease(i int32) {
 	n, control := w.globals[i], &w.operator.control
 	r := control.Untaken(int64(w.fleetTime()))
-	if r == nil || n.legacy || n.edition != w.edition || n.writing == r.ID {
+	if r == nil || n.edition != w.edition || n.writing == r.ID {
 		return
 	}
 	n.writing = r.ID

@@ -57,12 +57,12 @@ func (w *World) endGlobal(d time.Duration) {
 }
 
 // takeOver ends the coordinator; another begins two seconds later that goes by a version of the
-// list of data centres, as it stands in the store for 0, and is of release 0.1.0 or not.
-func (w *World) takeOver(version int, legacy bool) {
+// list of data centres, as it stands in the store for 0.
+func (w *World) takeOver(version int) {
 	w.tell("the coordinator crashes")
 	w.newest().gone = true
 	w.in(2*time.Second, func() {
-		w.older, w.olderLegacy, w.olderFor = version, legacy, time.Hour
+		w.older, w.olderFor = version, time.Hour
 		w.startGlobal(false)
 	})
 }

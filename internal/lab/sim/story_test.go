@@ -37,7 +37,7 @@ import (
 //	cut all for=1h                   nobody hears anybody
 //	fleet add 3, fleet drain 2       the list of data centres changes; remove 2 takes one off by force
 //	fleet                            the list as it is, and who leads by which
-//	takeover [list=1] [release=0.1.0] the coordinator ends; the next, two seconds later, goes by that version of the list
+//	takeover [list=1] the coordinator ends; the next, two seconds later, goes by that version of the list
 //	home                             everybody inside goes home
 //	gone 2                           everybody who waits in a data centre goes away without a word
 //	books                            what is counted in the data centres
@@ -172,7 +172,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 		}
 
 	case "takeover":
-		w.takeOver(number(arg("list", "0")), arg("release", "") == "0.1.0")
+		w.takeOver(number(arg("list", "0")))
 
 	case "fleet":
 		if len(words) == 0 {
@@ -295,13 +295,8 @@ func (s *story) fleet() {
 	}
 	s.printf("version %d lists %s", list.Version, strings.Join(names, ", "))
 	g := w.newest()
-	switch l := g.core.Totals(w.room); {
-	case g.legacy:
-		s.printf("the coordinator is of release 0.1.0 and knows %s; complete books: %v", strings.Join(g.names, ", "), l.Complete)
-	default:
-		c := g.core.Census(g.clock.read(w.now))
-		s.printf("the coordinator knows version %d, strangers %v; complete books: %v", c.Members, c.Strangers, l.Complete)
-	}
+	c := g.core.Census(g.clock.read(w.now))
+	s.printf("the coordinator knows version %d, strangers %v; complete books: %v", c.Members, c.Strangers, g.core.Totals(w.room).Complete)
 	for _, r := range w.regions {
 		st := r.newest().core.Status(r.newest().clock.read(w.now))
 		follows := "follows it"

@@ -65,12 +65,11 @@ type World struct {
 	operator operator
 	crashAt  uint64 // release that the coordinator ends with which takes it
 
-	members     membership
-	slowDocs    bool        // a change of the list reaches most nodes late
-	again       *globalProc // the machine on which the next coordinator begins; nil for another one
-	older       int         // version of the list that the next coordinator goes by; 0 for what the store holds
-	olderLegacy bool
-	olderFor    time.Duration
+	members  membership
+	slowDocs bool        // a change of the list reaches most nodes late
+	again    *globalProc // the machine on which the next coordinator begins; nil for another one
+	older    int         // version of the list that the next coordinator goes by; 0 for what the store holds
+	olderFor time.Duration
 
 	renewed  int // edges that took the place of others
 	faults   []fault
@@ -132,8 +131,6 @@ type globalProc struct {
 	told    []ledger.RoomConfig
 	writing uint64 // release that it is about to take
 	members int    // version of the list of data centres that it knows
-	legacy  bool   // it is of release 0.1.0: it knows no versions, and hears whom its configuration lists
-	names   []string
 	core    *root.Allocator
 	offset  time.Duration // of its machine's wall clock
 }
@@ -279,7 +276,7 @@ func (w *World) startGlobal(bootstrap bool) {
 		term, w.rolled = w.rolled, 0
 	}
 	w.lease = term
-	n := &globalProc{term: term, began: w.now, edition: w.edition, names: names}
+	n := &globalProc{term: term, began: w.now, edition: w.edition}
 	n.clock = w.clock()
 	if !bootstrap {
 		n.offset = w.cfg.Faults.wall(w.chaos)
@@ -722,9 +719,6 @@ func (w *World) runGlobal(i int32) {
 			g := &grants[m]
 			for k, r := range w.regions {
 				if r.name == g.To {
-					if n.legacy {
-						g.Members, g.Standing, g.Site = 0, wire.Listed, 0
-					}
 					w.cfg.Faults.vague(g, k)
 					w.send(event{kind: evGrant, node: -1 - int32(k), gen: uint64(i), msg: g}, w.cfg.Network.WAN, r.cutDown)
 				}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,8 +17,8 @@ import (
 // Promises are what a data centre must remember across its aggregators: whom
 // it follows, and its roster of edges.
 //
-// They are one value, the head, written by compare-and-set: that is the fence. What
-// does not fit into it lies in sections, values of their own that the head names.
+// They are one value, the head, written by compare-and-set: that is the fence. What gone
+// edges left behind lies in sections, values of their own that the head names.
 // Sections are written before the head that names them and never again: their names
 // hold the term of who wrote them, so that nobody who was replaced can touch those of
 // its successor. One that no head names any more is removed.
@@ -36,7 +35,6 @@ type Promises struct {
 	sections map[[sha256.Size]byte]string  // key of every section that is stored, by its sum
 	number   uint64                        // of the newest section written; its name is never used again
 	swept    time.Time                     // when the sections were counted
-	site     uint64                        // that the store holds beside the head; 0 for none
 }
 
 var _ wire.PromiseStore = (*Promises)(nil)
@@ -77,9 +75,6 @@ func (p *Promises) Open(ctx context.Context, term wire.Term) (wire.Durable, erro
 		if p.val.Owner.N > term.N {
 			return wire.Durable{}, &wire.FencedError{Term: p.val.Owner.N}
 		}
-		if err := p.readSite(ctx); err != nil {
-			return wire.Durable{}, fmt.Errorf("promises of %s: %w", p.dc, err)
-		}
 		p.pieces, p.sections = map[*wire.RosterRoom][][]byte{}, map[[sha256.Size]byte]string{}
 		if err := p.readSections(ctx); err != nil {
 			return wire.Durable{}, fmt.Errorf("promises of %s: %w", p.dc, err)
@@ -110,49 +105,18 @@ func (p *Promises) Site(ctx context.Context) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return storedSite(ctx, kv, p.siteKey())
-}
-
-// siteKey is where the site lies beside the head: release 0.1.0 writes the head without.
-func (p *Promises) siteKey() string { return p.dc + ".site" }
-
-// readSite brings in the site, where the head does not tell it.
-func (p *Promises) readSite(ctx context.Context) error {
-	site, err := storedSite(ctx, p.kv, p.siteKey())
-	if err != nil {
-		return err
-	}
-	if p.site = site; p.val.Durable.Site == 0 {
-		p.val.Durable.Site = site
-	}
-	return nil
-}
-
-// storedSite reads a site, 0 for none.
-func storedSite(ctx context.Context, kv jetstream.KeyValue, key string) (uint64, error) {
-	e, err := kv.Get(ctx, key)
+	e, err := kv.Get(ctx, p.dc)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	site, err := strconv.ParseUint(string(e.Value()), 16, 64)
+	head, err := wire.DecodePromises(e.Value())
 	if err != nil {
-		return 0, fmt.Errorf("site: must be a hexadecimal number: %w", err)
+		return 0, err
 	}
-	return site, nil
-}
-
-// writeSite stores the site where it is another one than the store holds.
-func (p *Promises) writeSite(ctx context.Context) error {
-	if site := p.val.Durable.Site; site != 0 && site != p.site {
-		if _, err := p.kv.Put(ctx, p.siteKey(), strconv.AppendUint(nil, site, 16)); err != nil {
-			return err
-		}
-		p.site = site
-	}
-	return nil
+	return head.Durable.Site, nil
 }
 
 // missingWait is for how long a section is looked for that the head names: a replica
@@ -216,9 +180,6 @@ func (p *Promises) Put(ctx context.Context, d wire.Durable) error {
 // encode returns the head, after every section that it names has been stored.
 func (p *Promises) encode(ctx context.Context) ([]byte, error) {
 	p.val.Sections = nil
-	if data, fits, err := wire.EncodePlain(&p.val); err != nil || fits {
-		return data, err
-	}
 	var pieces [][]byte
 	kept := map[*wire.RosterRoom][][]byte{}
 	for i := range p.val.Durable.Roster {
@@ -312,9 +273,6 @@ func (p *Promises) leftovers(ctx context.Context, named map[string]bool) (gone [
 			gone = append(gone, key)
 		}
 	}
-	if !there[p.siteKey()] {
-		p.site = 0 // it is written again
-	}
 	for sum, key := range p.sections {
 		if named[key] && !there[key] {
 			p.conn.log.Error("the store has lost part of the promises; it is written again", slog.String("section", key))
@@ -329,9 +287,6 @@ func (p *Promises) write(ctx context.Context) error {
 		return fmt.Errorf("promises of %s: %w", p.dc, wire.ErrDown)
 	}
 	p.val.Write++
-	if err := p.writeSite(ctx); err != nil {
-		return fmt.Errorf("promises of %s: site: %w", p.dc, err)
-	}
 	data, err := p.encode(ctx)
 	var rev uint64
 	switch {
@@ -353,7 +308,6 @@ func (p *Promises) write(ctx context.Context) error {
 		}
 		p.kv, p.rev = kv, 0
 		clear(p.sections) // lost with it
-		p.site = 0
 		return fmt.Errorf("promises of %s: the store has lost them all: %w", p.dc, errWriteAgain)
 	}
 	if !errors.Is(err, jetstream.ErrKeyExists) {
@@ -365,7 +319,6 @@ func (p *Promises) write(ctx context.Context) error {
 		// Nobody has opened them since, or they would be there: ours are the newest.
 		p.rev = 0
 		clear(p.sections)
-		p.site = 0
 		return fmt.Errorf("promises of %s: the store has lost them: %w", p.dc, errWriteAgain)
 	}
 	if gerr != nil {
@@ -379,7 +332,6 @@ func (p *Promises) write(ctx context.Context) error {
 		// The store came back older than we are. The next compare-and-set decides.
 		p.rev = e.Revision()
 		clear(p.sections) // newer than it, maybe
-		p.site = 0
 		return fmt.Errorf("promises of %s: the store holds those of term %d, older than ours: %w", p.dc, have.Owner.N, errWriteAgain)
 	}
 	if have.Owner != p.val.Owner {

@@ -2,7 +2,6 @@ package natsbus_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -287,62 +286,34 @@ func TestLargePromisesLieInSections(t *testing.T) {
 	if err != nil || !slices.ContainsFunc(got.Roster, func(r wire.RosterEntry) bool { return r.Edge == wire.UnknownPast }) {
 		t.Errorf("a section is lost, and the roster says nothing of it: %d entries, %v", len(got.Roster), err)
 	}
-	// Small ones are in one value again, as release 0.1.0 reads them.
-	put(third, durable(9))
+	nobody := durable(9)
+	nobody.Roster = nil
+	put(third, nobody)
 	if left := sections(); len(left) != 0 {
 		t.Errorf("sections %v are left over", left)
 	}
-	e, err := kv.Get(within(t), "dublin")
-	if err != nil || !json.Valid(e.Value()) {
-		t.Errorf("small promises are stored as %d bytes that are no JSON (%v)", len(e.Value()), err)
-	}
 }
 
-// The site of a data centre is there when release 0.1.0 has written the promises, which does
-// not know it, and again soon after the store lost it.
-func TestTheSiteIsKeptBesideTheHead(t *testing.T) {
+// The site that is stored is known to everybody, whoever leads.
+func TestTheSiteIsReadBesideTheLeader(t *testing.T) {
 	s := newSite(t)
 	conn := connect(t, s.URL(), "one")
-	p := natsbus.NewPromises(conn, "dublin", 1)
+	p, other := natsbus.NewPromises(conn, "dublin", 1), natsbus.NewPromises(conn, "dublin", 1)
 	if _, err := p.Open(within(t), wire.Term{N: 1, Nonce: 11}); err != nil {
 		t.Fatal(err)
+	}
+	if site, err := other.Site(within(t)); err != nil || site != 0 {
+		t.Errorf("before one is stored: %d, %v", site, err)
 	}
 	d := durable(1)
 	d.Site = 1<<63 + 7
 	if err := p.Put(within(t), d); err != nil {
 		t.Fatal(err)
 	}
-	_, kv := s.bucket("vestibule_promises")
-	old, err := json.Marshal(map[string]any{"owner": wire.Term{N: 2, Nonce: 22}, "write": 9, "durable": durable(2)})
-	if err != nil {
-		t.Fatal(err)
+	if site, err := other.Site(within(t)); err != nil || site != d.Site {
+		t.Errorf("read %x, %v", site, err)
 	}
-	if _, err := kv.Put(within(t), "dublin", old); err != nil {
-		t.Fatal(err)
-	}
-	next := natsbus.NewPromises(conn, "dublin", 1)
-	got, err := next.Open(within(t), wire.Term{N: 3, Nonce: 33})
-	if err != nil || got.Version != 2 || got.Site != d.Site {
-		t.Fatalf("after release 0.1.0: %+v, %v", got, err)
-	}
-	for _, key := range []string{"dublin", "dublin.site"} {
-		if err := kv.Purge(within(t), key); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for range 3 { // as often as a leader tries
-		if err = next.Put(within(t), got); err == nil {
-			break
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	last := natsbus.NewPromises(conn, "dublin", 1)
-	if got, err := last.Open(within(t), wire.Term{N: 4, Nonce: 44}); err != nil || got.Site != d.Site {
-		t.Errorf("after a loss: %+v, %v", got, err)
-	}
-	if e, err := kv.Get(within(t), "dublin.site"); err != nil || string(e.Value()) != "8000000000000007" {
-		t.Errorf("beside the head: %v, %v", e, err)
+	if err := p.Put(within(t), d); err != nil {
+		t.Errorf("the leader writes after somebody else has read: %v", err)
 	}
 }

@@ -5,7 +5,6 @@ import (
 
 	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
-	"vestibule/internal/core/ledger"
 	"vestibule/internal/core/ledger/share"
 	"vestibule/internal/core/wire"
 )
@@ -84,11 +83,11 @@ func (a *account) list() {
 
 // pending returns the people who joined there and are expected to return for the first
 // time, by join time.
-func (a *account) pending(asOf fleettime.Time) estimate.Histogram {
+func (a *account) pending() estimate.Histogram {
 	if a.report == nil {
 		return nil
 	}
-	return ledger.PendingOf(a.report, asOf)
+	return a.report.Pending
 }
 
 // credit returns the rights that the edge may still spend.

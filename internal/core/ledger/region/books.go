@@ -272,7 +272,7 @@ func (b *books) ownView(now fleettime.Mono, ft fleettime.Time, term wire.Term, f
 	for _, acc := range b.accounts {
 		if acc.edge.state == alive {
 			x.Wanted += float64(acc.want + acc.heldPeople)
-			x.Pending = append(x.Pending, acc.pending(acc.edge.asOf))
+			x.Pending = append(x.Pending, acc.pending())
 			heldJoined = append(heldJoined, acc.heldJoined)
 			x.Held += float64(acc.heldPeople)
 		}

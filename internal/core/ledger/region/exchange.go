@@ -45,7 +45,7 @@ func (b *books) report(now fleettime.Mono, free, rateFree int64) wire.RoomReport
 		r.Want += acc.want
 		r.HeldPeople += acc.heldPeople
 		r.Movers += acc.movers
-		pending = append(pending, acc.pending(acc.edge.asOf))
+		pending = append(pending, acc.pending())
 		heldJoined = append(heldJoined, acc.heldJoined)
 		if acc.report != nil {
 			lines = append(lines, acc.report.Waiting)
@@ -56,7 +56,6 @@ func (b *books) report(now fleettime.Mono, free, rateFree int64) wire.RoomReport
 	}
 	r.HeldJoined = share.MergeTimes(heldJoined, wire.MaxHeld)
 	r.Pending = estimate.Sum(pending...).Compact(wire.MaxSlices)
-	r.Unseen = max(0, r.Pending.Total())
 	if some { // else nobody is let in here
 		// Told of like who is expected, and not called: they are not there.
 		r.Pending = estimate.Sum(append(absent, r.Pending)...).Compact(wire.MaxSlices)

@@ -16,7 +16,7 @@ import (
 // Invariant: the head-count stays what it was, second by second.
 
 // goneAbove is how many seconds of sessions of edges that left stand on the roster one
-// by one: so many fit into what release 0.1.0 reads (see wire.EncodePlain).
+// by one.
 const goneAbove = 1000
 
 // goneSeconds is how many seconds of sessions of all rooms are stored of the sum;

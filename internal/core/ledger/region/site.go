@@ -41,8 +41,8 @@ func (m *membership) isOther(site uint64) bool {
 	return site != 0 && m.stored.durable.Site != 0 && site != m.stored.durable.Site
 }
 
-// notMeant reports whether a grant that names a site is for another data centre. A
-// coordinator of release 0.1.0 names none, and may mean the one of the list.
+// notMeant reports whether a grant that names a site is for another data centre. One that
+// names none may mean the one of the list.
 func (m *membership) notMeant(site uint64) bool { return m.isOther(site) || (site == 0 && m.isCopy()) }
 
 // mayBeCopy reports whether sessions of this home may be another data centre's: it is a
@@ -50,15 +50,6 @@ func (m *membership) notMeant(site uint64) bool { return m.isOther(site) || (sit
 func (m *membership) mayBeCopy(u *uplink) bool {
 	known := m.list.Site(m.dc) != 0 || (u.joined && u.standing != wire.Unlisted)
 	return m.isCopy() || (m.made && !known)
-}
-
-// known returns the version of the list that global is told of. A list that
-// every configuration holds is that of a coordinator who goes by its own.
-func (m *membership) known(u *uplink) uint64 {
-	if u.joined && u.members == 0 && !m.stored.durable.Changed {
-		return 0
-	}
-	return m.stored.members
 }
 
 // standing returns how the data centre stands in the newest list that it, or the

@@ -67,7 +67,6 @@ func (a *Aggregator) Ledger(id room.ID) Ledger {
 type Status struct {
 	Term      wire.Term
 	Follows   wire.Term // global's
-	Refused   wire.Term // a coordinator that is not followed, because it knows no list of data centres
 	Standing  wire.Standing
 	Site      uint64 // that is stored; 0 for none yet
 	Copy      uint64 // site of the data centre that the list holds under this name, where it is another one; else 0
@@ -94,7 +93,7 @@ type EdgeStatus struct {
 // Status returns the state of the aggregator at now.
 func (a *Aggregator) Status(now fleettime.Mono) Status {
 	s := Status{
-		Term: a.cfg.Term, Follows: a.up.seen, Refused: a.up.refused, Standing: a.member.standing(&a.up), Members: a.stored.members, Joined: a.up.joined, Leased: a.up.leased(now),
+		Term: a.cfg.Term, Follows: a.up.seen, Standing: a.member.standing(&a.up), Members: a.stored.members, Joined: a.up.joined, Leased: a.up.leased(now),
 		Isolated: a.up.isolated(now), Time: a.clock.Now(now), TimeBound: a.clock.Bound(now), Watermark: a.rooms.watermark,
 	}
 	if s.Site = a.stored.site; a.member.isCopy() {

@@ -76,8 +76,8 @@ func (s *stored) promiseMovedIn(until int64) {
 
 // setMembers notes the version of the list of data centres.
 func (s *stored) setMembers(m *ledger.Members) {
-	if d := &s.durable; m.Version > d.Members || (m.Version == d.Members && m.Changed != d.Changed) {
-		s.membersNeeds = s.change(func(d *wire.Durable) { d.Members, d.Changed = m.Version, m.Changed })
+	if m.Version > s.durable.Members {
+		s.membersNeeds = s.change(func(d *wire.Durable) { d.Members = m.Version })
 	}
 }
 

@@ -40,7 +40,7 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 	head := wire.Report{
 		From: a.cfg.DC, Inc: a.cfg.Term.N, Seq: u.seq, Sent: now, AsOf: a.clock.Now(now), AsOfBound: a.clock.Bound(now),
 		Seen: u.seen, Acked: u.grants.Done(), Join: !u.joined, Blank: u.blank, Recovering: at.recovering || at.gathering,
-		Members: a.member.known(&a.up), Site: a.stored.site, Leaving: u.leaving, CountsSince: a.roster.countsSince(),
+		Members: a.stored.members, Site: a.stored.site, Leaving: u.leaving, CountsSince: a.roster.countsSince(),
 	}
 	pack := wire.NewReportPacker(head)
 	busy, turned := false, a.last.turned(at, a.roster.edges)

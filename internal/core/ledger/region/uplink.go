@@ -28,7 +28,6 @@ type uplink struct {
 
 	members  uint64        // version of the list of data centres that seen goes by
 	standing wire.Standing // of this data centre, as it told
-	refused  wire.Term     // a coordinator that is not followed, because it knows no list
 
 	doubting bool // seen tells another time than ours
 	doubt    fleettime.Mono
@@ -66,8 +65,7 @@ func (u *uplink) tellEnds(now fleettime.Mono, b *books) {
 }
 
 // follow reports whether a grant is from the coordinator that the data centre follows, and
-// may be used. Another one is promised to be followed first, unless it is older, or may know
-// fewer data centres than there are.
+// may be used. Another one is promised to be followed first, unless it is older.
 func (u *uplink) follow(now fleettime.Mono, g *wire.Grant, s *stored) bool {
 	if u.seen.Fences(g.From) {
 		return false
@@ -75,14 +73,9 @@ func (u *uplink) follow(now fleettime.Mono, g *wire.Grant, s *stored) bool {
 	if g.From == u.seen {
 		return s.saved >= u.promised
 	}
-	if g.Members == 0 && s.durable.Changed {
-		u.refused = g.From // whom we follow already did not lend to those without our word
-		return false
-	}
 	// The promise: nothing older can raise our books from here. It is stored before the
 	// first word under it.
 	u.seen, u.joined, u.acked, u.asked, u.grants = g.From, false, 0, now, wire.Parts{}
-	u.refused = wire.Term{}
 	u.promised = s.change(func(d *wire.Durable) { d.Promise = g.From })
 	u.hurry(now, 0)
 	return false

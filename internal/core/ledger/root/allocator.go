@@ -227,7 +227,7 @@ func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) {
 	}
 	for i := range m.Rooms {
 		r := &m.Rooms[i]
-		a.pools.open(r.Room).take(d, r, m.AsOf)
+		a.pools.open(r.Room).take(d, r)
 	}
 }
 
@@ -244,7 +244,7 @@ func (a *Allocator) adopt(d *centre, m *wire.Report, complete bool) {
 		r := &m.Rooms[i]
 		p := a.pools.open(r.Room)
 		p.adopt(d, r)
-		p.take(d, r, m.AsOf)
+		p.take(d, r)
 	}
 	if complete {
 		d.adopted = true

@@ -95,7 +95,7 @@ func (c *centres) named(name string) []*centre {
 }
 
 // of returns the data centre that a report of this name and site is from; nil for one
-// that is not known. Site 0 is that of release 0.1.0, which speaks for the member.
+// that is not known. Site 0 is one that is not known: it stands for the member.
 func (c *centres) of(name string, site uint64) *centre {
 	var best *centre
 	for _, d := range c.named(name) {

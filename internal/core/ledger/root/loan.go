@@ -310,7 +310,7 @@ func (p *pool) pass(d *centre, e wire.End) {
 }
 
 // take brings what a data centre says of a room into the books.
-func (p *pool) take(d *centre, r *wire.RoomReport, asOf fleettime.Time) {
+func (p *pool) take(d *centre, r *wire.RoomReport) {
 	p.stale = true
 	l := p.loan(d)
 	if !d.blank && r.Gen == l.gen {
@@ -328,7 +328,7 @@ func (p *pool) take(d *centre, r *wire.RoomReport, asOf fleettime.Time) {
 		l.rateIdle, l.rateSeen = r.RateIdle, r.RateGranted
 	}
 	l.want, l.heldPeople, l.heldJoined, l.active = r.Want, r.HeldPeople, r.HeldJoined, r.Active
-	l.waiting, l.arrivals, l.pending = r.Waiting, r.Arrivals, ledger.PendingOf(r, asOf)
+	l.waiting, l.arrivals, l.pending = r.Waiting, r.Arrivals, r.Pending
 	if !d.blank && !d.recovering { // else edges are missing that have not told anything yet
 		l.whole = crowd{at: d.recv, active: r.Active, waiting: l.waiting, pending: l.pending}
 	}

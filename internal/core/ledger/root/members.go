@@ -33,9 +33,6 @@ import (
 //   - One that was taken off by force is named beside the list until it told that
 //     nothing of it is out, or nothing of it can be valid. A new coordinator waits for
 //     it as long as that, so that a takeover gives nothing of it to others.
-//
-// A coordinator of release 0.1.0 knows no versions. A data centre whose list was
-// changed does not promise to follow one that tells none (see region.Aggregator.Apply).
 
 // maxStrangers bounds the data centres that are heard without being listed.
 const maxStrangers = 64

@@ -156,7 +156,7 @@ func founding(names ...string) ledger.Members {
 }
 
 func with(m ledger.Members, version uint64, more ...ledger.Member) ledger.Members {
-	return ledger.Members{Version: version, Changed: true, List: append(slices.Clone(m.List), more...)}
+	return ledger.Members{Version: version, List: append(slices.Clone(m.List), more...)}
 }
 
 // A coordinator that goes by an older list than a data centre knows lends nothing,
@@ -329,7 +329,7 @@ func TestRule9ADrainingDataCentreLeavesWithNothing(t *testing.T) {
 	r.exchange(4)
 	lima := r.centres["lima"]
 	lima.active, lima.movers = 3, 1
-	drains := ledger.Members{Version: 2, Changed: true, List: []ledger.Member{{Name: "dublin"}, {Name: "lima", Draining: true}}}
+	drains := ledger.Members{Version: 2, List: []ledger.Member{{Name: "dublin"}, {Name: "lima", Draining: true}}}
 	r.root.SetMembers(r.now, drains)
 	out := func(what string, want ...string) {
 		t.Helper()
@@ -353,7 +353,7 @@ func TestRule9ADrainingDataCentreLeavesWithNothing(t *testing.T) {
 	// Whoever leads next may go by the list without it, and lend all to the others.
 	lima.movers = 2
 	out("when somebody moves there before the list without it is known", "lima")
-	r.root.SetMembers(r.now, ledger.Members{Version: 3, Changed: true, List: drains.List[:1]})
+	r.root.SetMembers(r.now, ledger.Members{Version: 3, List: drains.List[:1]})
 	r.centres["dublin"].knows = 3
 	out("when it is off the list")
 	if l := r.root.Ledger(sale); lima.standing != wire.Unlisted || l.Free+r.held("dublin") != rosterTotal || l.Excess != 0 {
@@ -371,7 +371,7 @@ func TestRule9TakenOffByForceIsExcess(t *testing.T) {
 	lima.active, lima.keepsBack = 3, true
 	r.exchange(2)
 	held := r.held("lima")
-	r.root.SetMembers(r.now, ledger.Members{Version: 2, Changed: true, List: []ledger.Member{{Name: "dublin"}}})
+	r.root.SetMembers(r.now, ledger.Members{Version: 2, List: []ledger.Member{{Name: "dublin"}}})
 	if l := r.root.Ledger(sale); l.Excess != 0 || r.held("lima") != held || l.Free+r.held("dublin")+held > rosterTotal {
 		t.Fatalf("while it is heard: %d held before, %+v", held, l)
 	}
@@ -381,7 +381,7 @@ func TestRule9TakenOffByForceIsExcess(t *testing.T) {
 	lima.deaf = true
 	r.now = r.now.Add(2 * time.Minute)
 	r.exchange(2)
-	r.root.SetMembers(r.now, ledger.Members{Version: 2, Changed: true, List: []ledger.Member{{Name: "dublin"}}})
+	r.root.SetMembers(r.now, ledger.Members{Version: 2, List: []ledger.Member{{Name: "dublin"}}})
 	if l := r.root.Ledger(sale); held == 0 || l.Excess != held || r.held("lima") != 0 {
 		t.Fatalf("%d held before, %+v", held, l)
 	}
@@ -396,7 +396,7 @@ func TestRule9TakenOffByForceIsExcess(t *testing.T) {
 // was taken off: what it holds counts when it is heard, however late, and is lent to
 // others only when nothing of it can be valid. Then nobody names it any more.
 func TestRule9TakenOffByForceCountsForTheNext(t *testing.T) {
-	gone := ledger.Members{Version: 2, Changed: true, List: []ledger.Member{{Name: "dublin"}}, Forced: []ledger.Member{{Name: "lima"}}}
+	gone := ledger.Members{Version: 2, List: []ledger.Member{{Name: "dublin"}}, Forced: []ledger.Member{{Name: "lima"}}}
 	r := newRoster(t, 2, true, founding("dublin", "lima"))
 	r.add("dublin", "lima")
 	r.exchange(4)

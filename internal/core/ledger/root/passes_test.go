@@ -146,8 +146,8 @@ func TestRule11AClosedReleaseIsCalledBack(t *testing.T) {
 	}
 }
 
-// TestWhoKnowsNoPassesIsLentNone: nodes of release 0.1.0 hold people, and tell of none whom a pass would let in.
-func TestWhoKnowsNoPassesIsLentNone(t *testing.T) {
+// TestPassesAreLentWhereTheyLetSomebodyIn: not where people are held of whom a pass would let in none.
+func TestPassesAreLentWhereTheyLetSomebodyIn(t *testing.T) {
 	l := newReleaser(t, wire.Term{N: 1, Nonce: 1})
 	for range 3 {
 		l.crowd("nairobi", 1, false, 30, 0)
@@ -155,6 +155,6 @@ func TestWhoKnowsNoPassesIsLentNone(t *testing.T) {
 		l.grants()
 	}
 	if n := l.last["nairobi"].Passes.Granted; n != 0 || l.last["dublin"].Passes.Granted != 2 {
-		t.Errorf("nairobi, which knows no passes, is lent %d of them, and dublin %d, want 0 and 2", n, l.last["dublin"].Passes.Granted)
+		t.Errorf("nairobi, where a pass lets in nobody, is lent %d, and dublin %d, want 0 and 2", n, l.last["dublin"].Passes.Granted)
 	}
 }

@@ -21,8 +21,7 @@ import (
 //   - What a child tells of passes counts only if it was lent under this term, to this incarnation, of
 //     this release, and once.
 //   - An edge uses a pass once, beside a right of T and one of R, in the step in which it admits.
-//   - Passes are lent only to who tells that somebody is held whom they would let in. Who knows no
-//     passes, as nodes of release 0.1.0, tells of nobody and is lent none.
+//   - Passes are lent only to children that tell of somebody held whom a pass would let in.
 
 // Passes are those of one release as who lends them knows it: global, or an aggregator that was lent some.
 type Passes struct {

@@ -2,7 +2,7 @@
 //
 // A document that fits one value is stored as it is. A larger one is divided into
 // compressed sections, and the document lists their content hashes. A waiting page is stored
-// under its content hash, compressed where it is large.
+// compressed, under its content hash.
 package roomdoc
 
 import (
@@ -58,7 +58,7 @@ const (
 )
 
 // Head is the rooms document as it is stored: plain as long as it fits one value, else the names
-// of its sections. Release 0.1.0 reads the plain form only.
+// of its sections.
 type Head struct {
 	Version  uint64          `json:"version"`
 	Document json.RawMessage `json:"document,omitempty"`
@@ -117,37 +117,22 @@ func Compress(plain []byte) []byte {
 	return b.Bytes()
 }
 
-// PlainPage is up to how many bytes a waiting page is stored as it is, so that nodes of
-// release 0.1.0 can read it. They take larger ones for missing and show the built-in page.
-const PlainPage = 180 << 10
-
 // usualMessage is how large a value NATS servers take by default, in bytes, with room for what
 // goes around it.
 const usualMessage = 1<<20 - 1<<10
 
-// PageDoubts tells for whom a waiting page may be too large, nothing for nobody.
+// PageDoubts tells where a waiting page may be too large for the store, nothing where it is not.
 func PageDoubts(content []byte) []string {
-	if len(content) <= PlainPage {
-		return nil
-	}
-	if n := len(PackPage(content)); n > usualMessage {
+	if n := len(Compress(content)); n > usualMessage {
 		return []string{fmt.Sprintf("%d bytes, and %d with gzip: more than NATS servers take by default (1 MB); it is refused when it is to be stored, unless their max_payload is larger", len(content), n)}
 	}
-	return []string{fmt.Sprintf("%d bytes: nodes of release 0.1.0 show the built-in page where it is larger than %d", len(content), PlainPage)}
-}
-
-// PackPage returns a waiting page as it is stored.
-func PackPage(content []byte) []byte {
-	if len(content) <= PlainPage {
-		return content
-	}
-	return Compress(content)
+	return nil
 }
 
 // DecodePage returns the waiting page with this content hash from what is stored of it.
 func DecodePage(hash string, data []byte) ([]byte, error) {
 	if Hash(data) == hash {
-		return data, nil
+		return data, nil // builds before v0.2.0 store small pages as they are
 	}
 	page, err := Unpack(data, room.MaxPageBytes)
 	if err != nil || Hash(page) != hash {

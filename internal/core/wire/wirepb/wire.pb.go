@@ -13,11 +13,12 @@
 package wirepb
 
 import (
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
+
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -163,13 +164,11 @@ type Report struct {
 	Site          uint64                 `protobuf:"fixed64,25,opt,name=site,proto3" json:"site,omitempty"`                // the data centre's, as its store keeps it; 0 for unknown
 	Succeeds      []uint64               `protobuf:"fixed64,19,rep,packed,name=succeeds,proto3" json:"succeeds,omitempty"` // incarnations that ended before this one began, newest last
 	// For people to look at: nothing is decided by these.
-	Build      string      `protobuf:"bytes,27,opt,name=build,proto3" json:"build,omitempty"`                  // release of the process
-	Edges      []*ToldEdge `protobuf:"bytes,28,rep,name=edges,proto3" json:"edges,omitempty"`                  // of the data centre, in some reports (regionals)
-	EdgesN     uint32      `protobuf:"varint,29,opt,name=edges_n,json=edgesN,proto3" json:"edges_n,omitempty"` // how many there are, also where edges names some of them
-	TellsEdges bool        `protobuf:"varint,30,opt,name=tells_edges,json=tellsEdges,proto3" json:"tells_edges,omitempty"`
-	// Newest version of tickets that the edge opens; of a regional that tells of its edges, that every
-	// edge opens which may be asked. 0 from releases that open the first only.
-	Opens         uint32 `protobuf:"varint,31,opt,name=opens,proto3" json:"opens,omitempty"`
+	Build         string      `protobuf:"bytes,27,opt,name=build,proto3" json:"build,omitempty"`                  // release of the process
+	Edges         []*ToldEdge `protobuf:"bytes,28,rep,name=edges,proto3" json:"edges,omitempty"`                  // of the data centre, in some reports (regionals)
+	EdgesN        uint32      `protobuf:"varint,29,opt,name=edges_n,json=edgesN,proto3" json:"edges_n,omitempty"` // how many there are, also where edges names some of them
+	TellsEdges    bool        `protobuf:"varint,30,opt,name=tells_edges,json=tellsEdges,proto3" json:"tells_edges,omitempty"`
+	Opens         uint32      `protobuf:"varint,31,opt,name=opens,proto3" json:"opens,omitempty"` // always 2: globals of builds before v0.2.0 draw only where every edge tells that
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -508,13 +507,12 @@ type RoomReport struct {
 	Movers           uint64                 `protobuf:"varint,26,opt,name=movers,proto3" json:"movers,omitempty"`
 	Excess           uint64                 `protobuf:"varint,27,opt,name=excess,proto3" json:"excess,omitempty"`
 	Ends             *Ends                  `protobuf:"bytes,28,opt,name=ends,proto3" json:"ends,omitempty"`
-	Unseen           float64                `protobuf:"fixed64,29,opt,name=unseen,proto3" json:"unseen,omitempty"`
 	Outcomes         []uint64               `protobuf:"varint,30,rep,packed,name=outcomes,proto3" json:"outcomes,omitempty"`                 // cumulative, class by class; zeros at the end left out
-	Young            *Line                  `protobuf:"bytes,31,opt,name=young,proto3" json:"young,omitempty"`                               // of unseen, by join time
+	Young            *Line                  `protobuf:"bytes,31,opt,name=young,proto3" json:"young,omitempty"`                               // people expected to return for the first time, by join time
 	Copied           *Lines                 `protobuf:"bytes,36,opt,name=copied,proto3" json:"copied,omitempty"`                             // tickets found to be copied, and the line that is followed (edges)
 	RateUsed         []uint32               `protobuf:"varint,37,rep,packed,name=rate_used,json=rateUsed,proto3" json:"rate_used,omitempty"` // of an edge that joins: rights of R in use, by whole seconds since their use
 	Passes           *Passes                `protobuf:"bytes,38,opt,name=passes,proto3" json:"passes,omitempty"`
-	Callable         uint64                 `protobuf:"varint,39,opt,name=callable,proto3" json:"callable,omitempty"` // people held whom a pass would let in; 0 from nodes that know none
+	Callable         uint64                 `protobuf:"varint,39,opt,name=callable,proto3" json:"callable,omitempty"` // people held whom a pass would let in
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -743,13 +741,6 @@ func (x *RoomReport) GetEnds() *Ends {
 		return x.Ends
 	}
 	return nil
-}
-
-func (x *RoomReport) GetUnseen() float64 {
-	if x != nil {
-		return x.Unseen
-	}
-	return 0
 }
 
 func (x *RoomReport) GetOutcomes() []uint64 {
@@ -1631,7 +1622,6 @@ type View struct {
 	Mu            float64                `protobuf:"fixed64,7,opt,name=mu,proto3" json:"mu,omitempty"`
 	Theta         float64                `protobuf:"fixed64,8,opt,name=theta,proto3" json:"theta,omitempty"`
 	Line          *Line                  `protobuf:"bytes,9,opt,name=line,proto3" json:"line,omitempty"`
-	Unseen        float64                `protobuf:"fixed64,10,opt,name=unseen,proto3" json:"unseen,omitempty"`
 	PaceMs        []uint64               `protobuf:"varint,11,rep,packed,name=pace_ms,json=paceMs,proto3" json:"pace_ms,omitempty"`
 	PaceMu        []float64              `protobuf:"fixed64,12,rep,packed,name=pace_mu,json=paceMu,proto3" json:"pace_mu,omitempty"`
 	RangeLow      []float64              `protobuf:"fixed64,13,rep,packed,name=range_low,json=rangeLow,proto3" json:"range_low,omitempty"` // one of each per class
@@ -1738,13 +1728,6 @@ func (x *View) GetLine() *Line {
 		return x.Line
 	}
 	return nil
-}
-
-func (x *View) GetUnseen() float64 {
-	if x != nil {
-		return x.Unseen
-	}
-	return 0
 }
 
 func (x *View) GetPaceMs() []uint64 {
@@ -2009,7 +1992,6 @@ type Durable struct {
 	Roster        []*RosterEntry         `protobuf:"bytes,4,rep,name=roster,proto3" json:"roster,omitempty"`
 	HoldUntilS    int64                  `protobuf:"varint,5,opt,name=hold_until_s,json=holdUntilS,proto3" json:"hold_until_s,omitempty"`
 	Members       uint64                 `protobuf:"varint,6,opt,name=members,proto3" json:"members,omitempty"`
-	Changed       bool                   `protobuf:"varint,7,opt,name=changed,proto3" json:"changed,omitempty"`
 	Site          uint64                 `protobuf:"fixed64,8,opt,name=site,proto3" json:"site,omitempty"`
 	MovedInS      int64                  `protobuf:"varint,9,opt,name=moved_in_s,json=movedInS,proto3" json:"moved_in_s,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2086,13 +2068,6 @@ func (x *Durable) GetMembers() uint64 {
 		return x.Members
 	}
 	return 0
-}
-
-func (x *Durable) GetChanged() bool {
-	if x != nil {
-		return x.Changed
-	}
-	return false
 }
 
 func (x *Durable) GetSite() uint64 {
@@ -2450,7 +2425,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05build\x18\x02 \x01(\tR\x05build\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12\x19\n" +
 	"\bheard_ms\x18\x04 \x01(\rR\aheardMs\x12\x19\n" +
-	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\"\xe2\b\n" +
+	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\"\xd0\b\n" +
 	"\n" +
 	"RoomReport\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
@@ -2483,14 +2458,13 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"arrivals_n\x18\x17 \x03(\x04R\tarrivalsN\x12\x16\n" +
 	"\x06movers\x18\x1a \x01(\x04R\x06movers\x12\x16\n" +
 	"\x06excess\x18\x1b \x01(\x04R\x06excess\x12+\n" +
-	"\x04ends\x18\x1c \x01(\v2\x17.vestibule.wire.v1.EndsR\x04ends\x12\x16\n" +
-	"\x06unseen\x18\x1d \x01(\x01R\x06unseen\x12\x1a\n" +
+	"\x04ends\x18\x1c \x01(\v2\x17.vestibule.wire.v1.EndsR\x04ends\x12\x1a\n" +
 	"\boutcomes\x18\x1e \x03(\x04R\boutcomes\x12-\n" +
 	"\x05young\x18\x1f \x01(\v2\x17.vestibule.wire.v1.LineR\x05young\x120\n" +
 	"\x06copied\x18$ \x01(\v2\x18.vestibule.wire.v1.LinesR\x06copied\x12\x1b\n" +
 	"\trate_used\x18% \x03(\rR\brateUsed\x121\n" +
 	"\x06passes\x18& \x01(\v2\x19.vestibule.wire.v1.PassesR\x06passes\x12\x1a\n" +
-	"\bcallable\x18' \x01(\x04R\bcallable\"\x82\x01\n" +
+	"\bcallable\x18' \x01(\x04R\bcallableJ\x04\b\x1d\x10\x1e\"\x82\x01\n" +
 	"\x06Passes\x12\x18\n" +
 	"\arelease\x18\x01 \x01(\x04R\arelease\x12\x18\n" +
 	"\agranted\x18\x02 \x01(\x04R\agranted\x12\x1a\n" +
@@ -2567,7 +2541,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\tconfirmed\x18\f \x01(\bR\tconfirmed\x12+\n" +
 	"\x04ends\x18\r \x01(\v2\x17.vestibule.wire.v1.EndsR\x04ends\x12.\n" +
 	"\x05lines\x18\x10 \x01(\v2\x18.vestibule.wire.v1.LinesR\x05lines\x121\n" +
-	"\x06passes\x18\x11 \x01(\v2\x19.vestibule.wire.v1.PassesR\x06passes\"\xc5\x04\n" +
+	"\x06passes\x18\x11 \x01(\v2\x19.vestibule.wire.v1.PassesR\x06passes\"\xb3\x04\n" +
 	"\x04View\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\x12\x1d\n" +
@@ -2578,9 +2552,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x06active\x18\x06 \x01(\x04R\x06active\x12\x0e\n" +
 	"\x02mu\x18\a \x01(\x01R\x02mu\x12\x14\n" +
 	"\x05theta\x18\b \x01(\x01R\x05theta\x12+\n" +
-	"\x04line\x18\t \x01(\v2\x17.vestibule.wire.v1.LineR\x04line\x12\x16\n" +
-	"\x06unseen\x18\n" +
-	" \x01(\x01R\x06unseen\x12\x17\n" +
+	"\x04line\x18\t \x01(\v2\x17.vestibule.wire.v1.LineR\x04line\x12\x17\n" +
 	"\apace_ms\x18\v \x03(\x04R\x06paceMs\x12\x17\n" +
 	"\apace_mu\x18\f \x03(\x01R\x06paceMu\x12\x1b\n" +
 	"\trange_low\x18\r \x03(\x01R\brangeLow\x12\x1d\n" +
@@ -2594,7 +2566,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\bsince_ms\x18\x14 \x01(\x03R\asinceMs\x12\x17\n" +
 	"\await_ms\x18\x13 \x03(\x04R\x06waitMs\x12\x1d\n" +
 	"\n" +
-	"changed_ms\x18\x15 \x01(\x03R\tchangedMs\"\xd7\x01\n" +
+	"changed_ms\x18\x15 \x01(\x03R\tchangedMsJ\x04\b\n" +
+	"\x10\v\"\xd7\x01\n" +
 	"\bPromises\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12-\n" +
 	"\x05owner\x18\x02 \x01(\v2\x17.vestibule.wire.v1.TermR\x05owner\x12\x14\n" +
@@ -2605,7 +2578,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x10\n" +
 	"\x03sum\x18\x02 \x01(\fR\x03sum\"H\n" +
 	"\x0ePromiseSection\x126\n" +
-	"\x06roster\x18\x01 \x03(\v2\x1e.vestibule.wire.v1.RosterEntryR\x06roster\"\xad\x02\n" +
+	"\x06roster\x18\x01 \x03(\v2\x1e.vestibule.wire.v1.RosterEntryR\x06roster\"\x99\x02\n" +
 	"\aDurable\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x121\n" +
 	"\apromise\x18\x02 \x01(\v2\x17.vestibule.wire.v1.TermR\apromise\x12\x15\n" +
@@ -2613,11 +2586,10 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x06roster\x18\x04 \x03(\v2\x1e.vestibule.wire.v1.RosterEntryR\x06roster\x12 \n" +
 	"\fhold_until_s\x18\x05 \x01(\x03R\n" +
 	"holdUntilS\x12\x18\n" +
-	"\amembers\x18\x06 \x01(\x04R\amembers\x12\x18\n" +
-	"\achanged\x18\a \x01(\bR\achanged\x12\x12\n" +
+	"\amembers\x18\x06 \x01(\x04R\amembers\x12\x12\n" +
 	"\x04site\x18\b \x01(\x06R\x04site\x12\x1c\n" +
 	"\n" +
-	"moved_in_s\x18\t \x01(\x03R\bmovedInS\"\xc1\x02\n" +
+	"moved_in_s\x18\t \x01(\x03R\bmovedInSJ\x04\b\a\x10\b\"\xc1\x02\n" +
 	"\vRosterEntry\x12\x12\n" +
 	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x10\n" +
 	"\x03inc\x18\x02 \x01(\x06R\x03inc\x12\x16\n" +

@@ -19,8 +19,7 @@ func TestBeyondLoopback(t *testing.T) {
 }
 
 // TestPassword: a new server that other machines reach asks for a password, which it goes on asking
-// for. One that nodes without a password may use already, as of release 0.1.0, does when an
-// operator gives it the file.
+// for. One that nodes without a password may use already does when an operator gives it the file.
 func TestPassword(t *testing.T) {
 	write := func(t *testing.T, dir, text string) {
 		t.Helper()
@@ -37,8 +36,8 @@ func TestPassword(t *testing.T) {
 	}{
 		"new, beyond this machine":             {beyond: true, want: "new"},
 		"new, on this machine":                 {},
-		"of release 0.1.0":                     {stored: true, beyond: true},
-		"of release 0.1.0, with a file":        {stored: true, beyond: true, file: mine + "\n", want: mine},
+		"used already":                         {stored: true, beyond: true},
+		"used already, with a file":            {stored: true, beyond: true, file: mine + "\n", want: mine},
 		"on this machine, with a file":         {file: mine, want: mine},
 		"a file that is too short":             {stored: true, beyond: true, file: "secret", fault: true},
 		"an empty file":                        {beyond: true, file: "\n", fault: true},
