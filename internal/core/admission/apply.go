@@ -92,7 +92,7 @@ func (r *roomState) apply(now fleettime.Mono, g *wire.RoomGrant) {
 			r.held.order(&r.Room, r.view)
 		}
 	}
-	if r.rights.surplus(now) || r.passes.Surplus(false) > 0 {
+	if t, rate := r.rights.surplus(now, false); t+rate+r.passes.Surplus(false) > 0 {
 		// Somebody else wants them. Held visitors are served first: the report
 		// comes after Release.
 		r.edge.hurry(now)

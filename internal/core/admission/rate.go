@@ -14,15 +14,13 @@ const (
 	rateSlots = 608 // covers the window, its stretch and the slot in use
 )
 
-// rateRights are the rights of R that an edge holds. A right that is used is
-// busy for a whole window on the edge's own monotonic clock, lengthened by the
-// drift bound, and then free again: it recycles without a word to anyone.
+// rateRights are the permits of R that an edge holds. A permit is busy for a whole window after its
+// use, on the edge's own monotonic clock, lengthened by the drift bound, and can then be used again.
 type rateRights struct {
-	granted  uint64
-	returned uint64
-	busy     uint64
-	head     int64 // slot that now lies in
-	used     []uint32
+	wire.Allocation
+	busy uint64
+	head int64 // slot that now lies in
+	used []uint32
 }
 
 // slotOf returns the number of the slot that now lies in. A monotonic clock may
@@ -60,14 +58,14 @@ func (r *rateRights) advance(now fleettime.Mono) {
 // passed on any clock since the end of its slot.
 var window = int64((fleettime.Stretch(fleettime.Stretch(wire.RateWindow))+rateSlot-1)/rateSlot) + 1
 
-// idle returns how many rights can be used now.
+// idle returns how many permits can be used now.
 func (r *rateRights) idle(now fleettime.Mono) uint64 {
 	r.advance(now)
-	return sub(r.granted, r.returned+r.busy)
+	return r.Unused(r.busy)
 }
 
-// owe moves the rights in use to past, where they go on being busy: their
-// tenure is over, but the window is not.
+// owe moves the permits in use to past, where they stay busy: their tenure is over, but the window
+// is not.
 func (r *rateRights) owe(past *rateRights, now fleettime.Mono) {
 	r.advance(now)
 	past.advance(now)
@@ -81,7 +79,8 @@ func (r *rateRights) owe(past *rateRights, now fleettime.Mono) {
 		}
 		past.busy += r.busy
 	}
-	*r = rateRights{}
+	r.Reset()
+	*r = rateRights{Allocation: r.Allocation}
 }
 
 // owed returns how many rights that were moved here are still in use.
@@ -124,13 +123,4 @@ func (r *rateRights) use(now fleettime.Mono) {
 	}
 	r.used[i]++
 	r.busy++
-}
-
-// sub returns a-b, or 0 where that would be negative: counters of two writers
-// may be seen in an order in which they never were.
-func sub(a, b uint64) uint64 {
-	if a < b {
-		return 0
-	}
-	return a - b
 }

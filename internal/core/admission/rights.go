@@ -5,17 +5,16 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// rights are what the regional lends the edge in a room: rights of T and of R, and
-// how many sessions it may renew before it has told of them.
+// rights are the permits of T and of R that the regional lends the edge in a room, and how many
+// sessions the edge may renew before it has reported them.
 //
-// Invariants: returned+spent <= granted; renewed <= renewCeil under a lease.
+// Invariants: sessions.Returned+spent <= sessions.Granted; renewed <= renewCeil under a lease.
 type rights struct {
-	granted, spent, returned uint64 // of T
-	keep                     uint64
+	sessions wire.Allocation // of T
+	spent    uint64          // of those
 
-	rate     rateRights // of R
-	past     rateRights // of R, used under tenures that are over
-	rateKeep uint64
+	rate rateRights // of R
+	past rateRights // of R, used under tenures that are over
 
 	renewed, renewCeil uint64
 	renewedSaid        uint64 // by the last report
@@ -24,8 +23,8 @@ type rights struct {
 	want   uint64 // what the last report said
 }
 
-// credit returns the rights of T in hand.
-func (r *rights) credit() uint64 { return sub(r.granted, r.spent+r.returned) }
+// credit returns the unspent permits of T.
+func (r *rights) credit() uint64 { return r.sessions.Unused(r.spent) }
 
 // low reports whether half of what was wanted is spent: more is to be here before
 // there is none.
@@ -55,53 +54,47 @@ func (r *rights) nearCeiling() bool {
 	return r.renewed+max(2, r.renewed-r.renewedSaid) >= r.renewCeil
 }
 
-// giveBack returns the rights that are not to be kept, none where none is true. It
-// reports whether there were any.
-func (r *rights) giveBack(now fleettime.Mono, none bool) (any bool) {
-	keep, rateKeep := r.keep, r.rateKeep
+// surplus returns the unused permits beyond the idle targets; all unused ones where none may be
+// kept.
+func (r *rights) surplus(now fleettime.Mono, none bool) (sessions, rate uint64) {
+	sessions, rate = r.credit(), r.rate.idle(now)
 	if none {
-		keep, rateKeep = 0, 0
+		return sessions, rate
 	}
-	if n := sub(r.credit(), keep); n > 0 {
-		r.returned += n
-		any = true
-	}
-	if n := sub(r.rate.idle(now), rateKeep); n > 0 {
-		r.rate.returned += n
-		any = true
-	}
-	return any
+	return r.sessions.Surplus(sessions), r.rate.Surplus(rate)
 }
 
-// take takes what the regional lends. It reports whether that is more than before.
+// giveBack returns the surplus to the regional. It reports whether there was any.
+func (r *rights) giveBack(now fleettime.Mono, none bool) (any bool) {
+	sessions, rate := r.surplus(now, none)
+	r.sessions.Returned += sessions
+	r.rate.Returned += rate
+	return sessions+rate > 0
+}
+
+// take applies a grant. It reports whether the grant lends more than before.
 func (r *rights) take(g *wire.RoomGrant) (more bool) {
-	more = g.Granted > r.granted || g.RateGranted > r.rate.granted || g.RenewCeil > r.renewCeil
-	r.granted = max(r.granted, g.Granted)
-	r.rate.granted = max(r.rate.granted, g.RateGranted)
+	moreT, _ := r.sessions.Apply(g.Permits.Sessions)
+	moreR, _ := r.rate.Apply(g.Permits.Rate)
+	more = moreT || moreR || g.RenewCeil > r.renewCeil
 	r.renewCeil = max(r.renewCeil, g.RenewCeil)
-	r.keep, r.rateKeep = g.Keep, g.RateKeep
 	return more
 }
 
-// surplus reports whether more is in hand than is to be kept.
-func (r *rights) surplus(now fleettime.Mono) bool {
-	return r.credit() > r.keep || r.rate.idle(now) > r.rateKeep
-}
-
-// tell writes into a report what became of the rights.
+// tell writes the permits and renewals into a report.
 func (r *rights) tell(now fleettime.Mono, out *wire.RoomReport) {
 	r.renewedSaid = r.renewed
-	out.Granted, out.Returned, out.Spent = r.granted, r.returned, r.spent
-	out.RateGranted, out.RateReturned, out.RateIdle = r.rate.granted, r.rate.returned, r.rate.idle(now)
-	out.RateOwed = r.past.owed(now)
+	out.Permits = wire.Permits{Sessions: r.sessions.Told(), Rate: r.rate.Told()}
+	out.Spent, out.RateIdle, out.RateOwed = r.spent, r.rate.idle(now), r.past.owed(now)
 	out.Renewed, out.RenewCeil = r.renewed, r.renewCeil
 	out.Want = r.want
 }
 
-// reborn begins with nothing, as a new incarnation does. Rights of R stay behind, where
-// they age.
+// reborn begins without permits, as a new incarnation does. Permits of R that are in use stay busy
+// in past.
 func (r *rights) reborn(now fleettime.Mono) {
-	r.granted, r.spent, r.returned = 0, 0, 0
+	r.sessions.Reset()
+	r.spent = 0
 	r.renewed, r.renewCeil, r.renewedSaid = 0, 0, 0
 	r.rate.owe(&r.past, now)
 }

@@ -52,6 +52,14 @@ func PendingOf(r *wire.RoomReport, asOf fleettime.Time) estimate.Histogram {
 	return r.Pending
 }
 
+// Idle is how many permits of one kind a child last reported idle, and how many it had been
+// granted by then.
+type Idle struct{ N, Granted uint64 }
+
+// Now returns the permits that are idle at the child, as far as known: those granted since the
+// report are.
+func (i Idle) Now(a *wire.Allocation) int64 { return int64(i.N) + int64(a.Granted) - int64(i.Granted) }
+
 // Growth raises a cumulative counter and returns by how much.
 func Growth(have *uint64, now uint64) uint64 {
 	if now <= *have {

@@ -32,7 +32,7 @@ const (
 func EncodeReport(m *Report) ([]byte, error) {
 	p := &wirepb.Report{
 		Version: Version, From: m.From, Inc: m.Inc, Tenure: m.Tenure, Seq: m.Seq, Part: m.Part, Parts: m.Parts,
-		SentNs: int64(m.Sent), AsOfMs: int64(m.AsOf), AsOfErrNs: uint64(max(0, m.AsOfBound)), Seen: packTerm(m.Seen), Acked: m.Acked,
+		SentNs: int64(m.Sent), AsOfMs: int64(m.AsOf), AsOfBoundNs: uint64(max(0, m.AsOfBound)), Seen: packTerm(m.Seen), Acked: m.Acked,
 		Join: m.Join, Final: m.Final, Bye: m.Bye, Leaving: m.Leaving, CountsSinceMs: int64(m.CountsSince), Blank: m.Blank, Recovering: m.Recovering, Succeeds: m.Succeeds,
 		Members: m.Members, Site: m.Site, Build: shown(m.Build), EdgesN: m.EdgesN, TellsEdges: m.TellsEdges, Opens: m.Opens,
 		Rooms: make([]*wirepb.RoomReport, len(m.Rooms)),
@@ -58,7 +58,7 @@ func DecodeReport(data []byte) (*Report, error) {
 	}
 	m := &Report{
 		From: p.From, Inc: p.Inc, Tenure: p.Tenure, Seq: p.Seq, Part: p.Part, Parts: p.Parts,
-		Sent: fleettime.Mono(p.SentNs), AsOf: fleettime.Time(p.AsOfMs), AsOfBound: time.Duration(p.AsOfErrNs), Seen: unpackTerm(p.Seen), Acked: p.Acked,
+		Sent: fleettime.Mono(p.SentNs), AsOf: fleettime.Time(p.AsOfMs), AsOfBound: time.Duration(p.AsOfBoundNs), Seen: unpackTerm(p.Seen), Acked: p.Acked,
 		Join: p.Join, Final: p.Final, Bye: p.Bye, Leaving: p.Leaving, CountsSince: fleettime.Time(p.CountsSinceMs), Blank: p.Blank, Recovering: p.Recovering, Succeeds: p.Succeeds,
 		Members: p.Members, Site: p.Site, Build: shown(p.Build), EdgesN: p.EdgesN, TellsEdges: p.TellsEdges, Opens: p.Opens,
 	}
@@ -73,8 +73,8 @@ func DecodeReport(data []byte) (*Report, error) {
 	if n := len(p.Succeeds); n > MaxSucceeds {
 		return nil, fmt.Errorf("report: succeeds: at most %d, got %d", MaxSucceeds, n)
 	}
-	if p.AsOfErrNs > math.MaxInt64 {
-		return nil, fmt.Errorf("report: as_of_err: must be at most %d ns, got %d", int64(math.MaxInt64), p.AsOfErrNs)
+	if p.AsOfBoundNs > math.MaxInt64 {
+		return nil, fmt.Errorf("report: as_of_bound: must be at most %d ns, got %d", int64(math.MaxInt64), p.AsOfBoundNs)
 	}
 	if len(p.Rooms) > 0 {
 		m.Rooms = make([]RoomReport, len(p.Rooms))
@@ -119,14 +119,14 @@ func unpackTerm(p *wirepb.Term) Term { return Term{N: p.GetN(), Nonce: p.GetNonc
 
 func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 	p := &wirepb.RoomReport{
-		Room: uint64(r.Room), Gen: r.Gen, Declared: r.Reconstructed,
-		Granted: r.Granted, Returned: r.Returned, Spent: r.Spent, Idle: r.Idle,
-		RateGranted: r.RateGranted, RateReturned: r.RateReturned, RateIdle: r.RateIdle, RateOwed: r.RateOwed, RateUsed: r.RateUsed,
+		Room: uint64(r.Room), Gen: r.Gen, Reconstructed: r.Reconstructed,
+		SessionsGranted: r.Permits.Sessions.Granted, SessionsReturned: r.Permits.Sessions.Returned, Spent: r.Spent, Idle: r.Idle,
+		RateGranted: r.Permits.Rate.Granted, RateReturned: r.Permits.Rate.Returned, RateIdle: r.RateIdle, RateOwed: r.RateOwed, RateUsed: r.RateUsed,
 		Renewed: r.Renewed, RenewCeil: r.RenewCeil,
-		Want: r.Want, ParkedN: r.HeldPeople,
+		Want: r.Want, HeldPeople: r.HeldPeople,
 		Active: r.Active, Admitted: r.Admitted, Joined: r.Joined, Entered: r.Entered,
 		Waiting: packLine(r.Waiting), Movers: r.Movers, Excess: r.Excess, Ends: packEnds(r.Ends),
-		Unseen: r.Unseen, Young: packLine(r.Pending), Outcomes: packOutcomes(r.Outcomes), Copied: packLines(r.Copied),
+		Unseen: r.Unseen, Pending: packLine(r.Pending), Outcomes: packOutcomes(r.Outcomes), Copied: packLines(r.Copied),
 		Passes: packPasses(&r.Passes), Callable: r.Callable,
 	}
 	p.Sessions = packSessions(r.Sessions)
@@ -154,10 +154,10 @@ func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 		p.Moves = s
 	}
 	if n := len(r.HeldJoined); n > 0 {
-		p.ParkedMs = make([]int64, n)
+		p.HeldJoinedMs = make([]int64, n)
 		last := fleettime.Time(0)
 		for i, t := range r.HeldJoined {
-			p.ParkedMs[i] = int64(t - last)
+			p.HeldJoinedMs[i] = int64(t - last)
 			last = t
 		}
 	}
@@ -170,11 +170,14 @@ func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 
 func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 	*r = RoomReport{
-		Room: room.ID(p.GetRoom()), Gen: p.GetGen(), Reconstructed: p.GetDeclared(),
-		Granted: p.GetGranted(), Returned: p.GetReturned(), Spent: p.GetSpent(), Idle: p.GetIdle(),
-		RateGranted: p.GetRateGranted(), RateReturned: p.GetRateReturned(), RateIdle: p.GetRateIdle(), RateOwed: p.GetRateOwed(), RateUsed: p.GetRateUsed(),
+		Room: room.ID(p.GetRoom()), Gen: p.GetGen(), Reconstructed: p.GetReconstructed(),
+		Permits: Permits{
+			Sessions: Allocation{Granted: p.GetSessionsGranted(), Returned: p.GetSessionsReturned()},
+			Rate:     Allocation{Granted: p.GetRateGranted(), Returned: p.GetRateReturned()},
+		},
+		Spent: p.GetSpent(), Idle: p.GetIdle(), RateIdle: p.GetRateIdle(), RateOwed: p.GetRateOwed(), RateUsed: p.GetRateUsed(),
 		Renewed: p.GetRenewed(), RenewCeil: p.GetRenewCeil(),
-		Want: p.GetWant(), HeldPeople: p.GetParkedN(),
+		Want: p.GetWant(), HeldPeople: p.GetHeldPeople(),
 		Active: p.GetActive(), Admitted: p.GetAdmitted(), Joined: p.GetJoined(), Entered: p.GetEntered(),
 		Movers: p.GetMovers(), Excess: p.GetExcess(), Callable: p.GetCallable(),
 	}
@@ -195,14 +198,14 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 	if n := len(r.RateUsed); n > MaxRateUsed {
 		return fmt.Errorf("rate_used: at most %d seconds, got %d", MaxRateUsed, n)
 	}
-	if n := len(p.GetParkedMs()); n > MaxHeld {
-		return fmt.Errorf("parked: at most %d, got %d", MaxHeld, n)
+	if n := len(p.GetHeldJoinedMs()); n > MaxHeld {
+		return fmt.Errorf("held_joined: at most %d, got %d", MaxHeld, n)
 	}
 	last := int64(0)
-	for _, d := range p.GetParkedMs() {
+	for _, d := range p.GetHeldJoinedMs() {
 		last += d
 		if len(r.HeldJoined) > 0 && d < 0 {
-			return errors.New("parked: join times must not decrease")
+			return errors.New("held_joined: join times must not decrease")
 		}
 		r.HeldJoined = append(r.HeldJoined, fleettime.Time(last))
 	}
@@ -212,8 +215,8 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 	if r.Unseen = p.GetUnseen(); !isCount(r.Unseen) {
 		return fmt.Errorf("unseen: must be a number of people, got %v", r.Unseen)
 	}
-	if r.Pending, err = unpackLine(p.GetYoung()); err != nil {
-		return fmt.Errorf("young: %w", err)
+	if r.Pending, err = unpackLine(p.GetPending()); err != nil {
+		return fmt.Errorf("pending: %w", err)
 	}
 	if n := len(p.GetOutcomes()); n > estimate.OutcomesLen {
 		return fmt.Errorf("outcomes: at most %d, got %d", estimate.OutcomesLen, n)

@@ -12,20 +12,18 @@ import (
 
 // account is what one edge incarnation holds and has counted in one room.
 //
-// Invariant, for an edge that is alive: its credit is granted-spent-returned,
-// and of what it has not reported it can have spent no more than that and
-// renewed no more than renewCeil-renewed.
+// Invariant, for an edge that is alive: beyond its last report it has used no more than the permits
+// of T that it held unused, and has renewed no more than renewCeil-renewed sessions.
 type account struct {
-	// Written here, cumulative, never lowered within a tenure: the most that was
-	// ever sent.
-	granted, rateGranted, renewCeil uint64
-	keep, rateKeep                  uint64
-	life                            uint32
+	permits wire.Permits // what was granted is never lowered within a tenure
+
+	// Granted to the edge.
+	renewCeil uint64 // never lowered within a tenure
+	life      uint32
 
 	// As last reported.
-	spent, returned, renewed uint64
-	rateReturned             uint64
-	rateIdle, rateSeen       uint64 // idle at the edge when it had seen so many granted
+	spent, renewed           uint64
+	rateIdle                 ledger.Idle
 	rateUses                 rateUses
 	sessions                 []wire.Expiry
 	moves                    uint64 // number of the newest move taken
@@ -91,20 +89,13 @@ func (a *account) pending(asOf fleettime.Time) estimate.Histogram {
 	return ledger.PendingOf(a.report, asOf)
 }
 
-// credit returns the rights that the edge may still spend.
-func (a *account) credit() int64 {
-	return int64(a.granted) - int64(a.spent) - int64(a.returned)
-}
+// credit returns the permits of T that the edge may still use.
+func (a *account) credit() int64 { return a.permits.Sessions.Held() - int64(a.spent) }
 
-// rateHeld returns the rights of R that the edge holds, idle or busy.
-func (a *account) rateHeld() int64 { return int64(a.rateGranted) - int64(a.rateReturned) }
+// rateIdleNow returns the permits of R that are idle at the edge, as far as known.
+func (a *account) rateIdleNow() int64 { return a.rateIdle.Now(&a.permits.Rate) }
 
-// rateIdleNow returns the rights of R that lie unused, as far as known.
-func (a *account) rateIdleNow() int64 {
-	return int64(a.rateIdle) + int64(a.rateGranted) - int64(a.rateSeen)
-}
-
-// idle returns the credit that lies unused, as far as known.
+// idle returns the permits of T that are idle at the edge, as far as known.
 func (a *account) idle() int64 { return max(0, a.credit()) }
 
 // takeSessions replaces the vectors of the account by the newest report and
@@ -192,10 +183,17 @@ func (a *account) pin(c *counts, ent *idEntry) {
 	a.pinned++
 }
 
-// set states what the edge is to keep; it marks the account where that is news.
-func (a *account) set(keep, rateKeep uint64, life uint32) {
-	if a.keep != keep || a.rateKeep != rateKeep || a.life != life {
-		a.keep, a.rateKeep, a.life = keep, rateKeep, life
+// setKeep sets the idle targets of the edge.
+func (a *account) setKeep(sessions, rate uint64) {
+	if a.permits.SetKeep(sessions, rate) {
+		a.news()
+	}
+}
+
+// setLife sets for how many seconds the edge stamps tickets.
+func (a *account) setLife(secs uint32) {
+	if a.life != secs {
+		a.life = secs
 		a.news()
 	}
 }
@@ -207,10 +205,10 @@ func (a *account) raise(counter *uint64, n uint64) {
 	}
 }
 
-// noRate forgets the rights of R, which stay behind with a tenure.
+// noRate drops the permits of R, which end with a tenure.
 func (a *account) noRate() {
-	a.rateGranted, a.rateReturned, a.rateIdle, a.rateSeen = 0, 0, 0, 0
-	a.rateUses.list = nil
+	a.permits.Rate.Reset()
+	a.rateIdle, a.rateUses.list = ledger.Idle{}, nil
 }
 
 // noAsk forgets who asked for rights.

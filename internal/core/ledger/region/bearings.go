@@ -54,7 +54,7 @@ func (at *bearings) keep(b *books) (keep, rate int64) {
 	case at.isolated, at.deaf:
 		return math.MaxInt64, math.MaxInt64
 	}
-	return int64(b.loan.keep), int64(b.loan.rateKeep)
+	return int64(b.loan.permits.Sessions.Keep), int64(b.loan.permits.Rate.Keep)
 }
 
 // surplus returns how many free rights of T and of R are to go back; none where
@@ -91,7 +91,8 @@ func (at *bearings) divide(now fleettime.Mono, ft fleettime.Time, b *books, edge
 			life = 0
 		}
 		for _, acc := range to {
-			acc.set(0, 0, life)
+			acc.setKeep(0, 0)
+			acc.setLife(life)
 		}
 		return false
 	}
@@ -122,9 +123,9 @@ func (at *bearings) divide(now fleettime.Mono, ft fleettime.Time, b *books, edge
 	b.starved, b.unrated = d.Starved, d.Unrated
 	for i, acc := range to {
 		t, r := d.Claims[i].Gifts[share.OfT], d.Claims[i].Gifts[share.OfR]
-		acc.raise(&acc.granted, uint64(t.Give))
-		acc.raise(&acc.rateGranted, uint64(r.Give))
-		acc.set(uint64(t.Keep), uint64(r.Keep), acc.life)
+		acc.raise(&acc.permits.Sessions.Granted, uint64(t.Give))
+		acc.raise(&acc.permits.Rate.Granted, uint64(r.Give))
+		acc.setKeep(uint64(t.Keep), uint64(r.Keep))
 		acc.edge.push = acc.edge.push || push[i]
 	}
 	back := b.lendPasses(to, !at.closed)

@@ -147,7 +147,7 @@ func (b *books) lent() (credit, rate int64) {
 	for _, acc := range b.accounts {
 		if acc.edge.heard() {
 			credit += max(0, acc.credit())
-			rate += max(0, acc.rateHeld())
+			rate += max(0, acc.permits.Rate.Held())
 		}
 	}
 	return credit, rate
@@ -157,7 +157,7 @@ func (b *books) lent() (credit, rate int64) {
 // is presumed holds, by what is known so far.
 func (b *books) reckoned() (t, rate int64) {
 	credit, lent := b.lent()
-	return b.loan.held() - b.active() - credit, b.loan.rateHeld() - lent - b.rates.sum()
+	return b.loan.permits.Sessions.Held() - b.active() - credit, b.loan.permits.Rate.Held() - lent - b.rates.sum()
 }
 
 // idle returns the rights of T and of R that lie unused at the edges, as far as reported.
@@ -232,14 +232,14 @@ func (b *books) allowRenewals(to []*account, life uint32) {
 	for i, acc := range to {
 		wants[i] = int(min(int64(max(2*int(acc.renewed-acc.renewedBefore), due/len(to))+4), sessions))
 	}
-	bound := max(len(to)+due, int(b.loan.held()/50))
+	bound := max(len(to)+due, int(b.loan.permits.Sessions.Held()/50))
 	for i, part := range share.Fill(bound, wants, nil) {
 		// An edge that went on renewing while it was isolated begins where it is now.
 		acc := to[i]
 		if ceil := acc.renewed + uint64(part); ceil > acc.renewCeil {
 			acc.raise(&acc.renewCeil, ceil-acc.renewCeil)
 		}
-		acc.set(acc.keep, acc.rateKeep, life)
+		acc.setLife(life)
 	}
 }
 
@@ -266,7 +266,7 @@ func (b *books) ownView(now fleettime.Mono, ft fleettime.Time, term wire.Term, f
 	x := share.Prospect{
 		Flow: &b.flow, Gain: &b.gain, Lines: []estimate.Histogram{b.waiting},
 		Supply: max(0, free) + idle, Rate: max(0, rateFree) + ridle,
-		Total: b.loan.held(), Limit: b.loan.rateHeld(), Tally: b.tally(), Own: true, Random: b.Random, Lot: share.Lot{Term: term, Room: b.ID},
+		Total: b.loan.permits.Sessions.Held(), Limit: b.loan.permits.Rate.Held(), Tally: b.tally(), Own: true, Random: b.Random, Lot: share.Lot{Term: term, Room: b.ID},
 	}
 	var heldJoined [][]fleettime.Time
 	for _, acc := range b.accounts {

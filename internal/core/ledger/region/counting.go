@@ -11,15 +11,13 @@ import (
 func (b *books) take(now, wrote fleettime.Mono, e *edge, m *report, r *wire.RoomReport) {
 	acc := b.account(e)
 	acc.takeSessions(&b.counts, r.Sessions)
-	acc.granted = max(acc.granted, r.Granted) // after a takeover: what the predecessor granted
+	acc.permits.Sessions.Recover(r.Permits.Sessions)
 	acc.renewCeil = max(acc.renewCeil, r.RenewCeil)
-	if m.Tenure == e.tenure && !e.over() { // rights of R stay behind with their tenure
-		acc.rateGranted = max(acc.rateGranted, r.RateGranted)
-		acc.rateReturned = max(acc.rateReturned, r.RateReturned)
-		acc.rateIdle, acc.rateSeen = r.RateIdle, r.RateGranted
+	if m.Tenure == e.tenure && !e.over() { // permits of R end with their tenure
+		acc.permits.Rate.Recover(r.Permits.Rate)
+		acc.rateIdle = ledger.Idle{N: r.RateIdle, Granted: r.Permits.Rate.Granted}
 	}
 	spent := ledger.Growth(&acc.spent, r.Spent)
-	acc.returned = max(acc.returned, r.Returned)
 	acc.renewedBefore = acc.renewed
 	acc.renewed = max(acc.renewed, r.Renewed)
 	acc.want, acc.heldJoined, acc.heldPeople, acc.movers = r.Want, r.HeldJoined, r.HeldPeople, r.Movers
@@ -33,7 +31,7 @@ func (b *books) take(now, wrote fleettime.Mono, e *edge, m *report, r *wire.Room
 		acc.told = true
 		acc.admitted, acc.joined, acc.entered, acc.outcomes = r.Admitted, r.Joined, r.Entered, r.Outcomes
 		b.rates.add(e.num, int64(r.RateOwed), now, 0)
-		acc.rateUses.begin(now, wrote, r.RateUsed, acc.rateHeld()-acc.rateIdleNow())
+		acc.rateUses.begin(now, wrote, r.RateUsed, acc.permits.Rate.Held()-acc.rateIdleNow())
 	} else {
 		acc.rateUses.add(now, wrote, int64(spent))
 	}
@@ -63,7 +61,7 @@ func (b *books) takeMoves(acc *account, r *wire.RoomReport, earliest, latest fle
 		acc.missedUntil = max(acc.edge.latest, latest).Second() + 2 + int64(b.life.secs)
 		acc.moves = r.FirstMove - 1
 	}
-	limit := 2*int(b.loan.granted-b.loan.returned) + 1024
+	limit := 2*int(b.loan.permits.Sessions.Held()) + 1024
 	for i, m := range r.Moves {
 		n := r.FirstMove + uint64(i)
 		if n <= acc.moves {

@@ -19,8 +19,7 @@ func (b *books) report(now fleettime.Mono, free, rateFree int64) wire.RoomReport
 	idle, ridle := b.idle()
 	r := wire.RoomReport{
 		Room: b.ID, Gen: b.loan.gen, Reconstructed: b.loan.reconstructed,
-		Granted: b.loan.granted, Returned: b.loan.returned,
-		RateGranted: b.loan.rateGranted, RateReturned: b.loan.rateReturned,
+		Permits:  b.loan.permits.Told(),
 		Idle:     uint64(max(0, free) + idle),
 		RateIdle: uint64(max(0, rateFree) + ridle),
 		Active:   t.Active,
@@ -84,10 +83,7 @@ func addMinute(minutes []wire.Minute, m wire.Minute) []wire.Minute {
 
 // adopt takes the books that global has of the room, as ours are lost.
 func (b *books) adopt(g *wire.RoomGrant) {
-	l := &b.loan
-	l.gen, l.reconstructed = g.Gen, !g.Confirmed
-	l.granted, l.returned = g.Granted, g.Returned
-	l.rateGranted, l.rateReturned = g.RateGranted, g.RateReturned
+	b.loan.restore(g)
 	b.dirty, b.stale = true, true
 }
 
@@ -116,8 +112,9 @@ func (b *books) apply(from wire.Term, g *wire.RoomGrant) (hurry bool) {
 func (b *books) reconstruct() {
 	credit, rate := b.lent()
 	rate += b.rates.sum()
-	b.loan.granted, b.loan.returned = uint64(max(0, b.active()+credit)), 0
-	b.loan.rateGranted, b.loan.rateReturned = uint64(rate), 0
+	held := &b.loan.permits
+	held.Reset()
+	held.Sessions.Granted, held.Rate.Granted = uint64(max(0, b.active()+credit)), uint64(rate)
 	b.loan.reconstructed = true
 	b.dirty, b.stale = true, true
 }
@@ -127,7 +124,7 @@ func (b *books) reconstruct() {
 // be valid: global reclaims the rights a little later, and a new leader of it
 // may not know.
 func (b *books) expire(now, leaseEnd fleettime.Mono, edgeLease time.Duration) {
-	if !b.Cap || leaseEnd == 0 || b.loan.held() <= 0 {
+	if !b.Cap || leaseEnd == 0 || b.loan.permits.Sessions.Held() <= 0 {
 		return
 	}
 	life := max(time.Duration(b.life.longest(now))*time.Second, wire.RateWindow)
@@ -136,6 +133,7 @@ func (b *books) expire(now, leaseEnd fleettime.Mono, edgeLease time.Duration) {
 	if now.Sub(leaseEnd) < fleettime.Stretch(edgeLease+life+2*time.Second) {
 		return
 	}
-	b.loan.returned, b.loan.rateReturned = b.loan.granted, b.loan.rateGranted
+	held := &b.loan.permits
+	held.Sessions.Returned, held.Rate.Returned = held.Sessions.Granted, held.Rate.Granted
 	b.dirty, b.stale = true, true
 }

@@ -486,7 +486,7 @@ func TestWhoWasGivenUpIsNotSummed(t *testing.T) {
 	c.step(time.Second)
 	c.lead(c.agg.stored.durable.Clone())
 	c.agg.up.blank = false // global told what there is to hold
-	c.agg.rooms.byID[c.room].loan.granted = 100
+	c.agg.rooms.byID[c.room].loan.permits.Sessions.Granted = 100
 	c.say("stays", 1, wire.Report{Join: true})
 	stay := func(d time.Duration) {
 		for range d / time.Second {

@@ -97,10 +97,9 @@ func (e *edge) tell(pack *wire.GrantPacker, seq uint64) {
 			return !acc.open
 		}
 		g := wire.RoomGrant{
-			Room: b.ID, Granted: acc.granted, RateGranted: acc.rateGranted, RenewCeil: acc.renewCeil,
-			Keep: acc.keep, RateKeep: acc.rateKeep, Life: acc.life,
+			Room: b.ID, Permits: acc.permits.Offered(), RenewCeil: acc.renewCeil, Life: acc.life,
 			Ends: acc.ends.Take(seq, e.told), Lines: acc.lines.Take(seq, e.told),
-			Passes: acc.passes.Told(&b.passes),
+			Passes: acc.passes.Grant(&b.passes),
 		}
 		if acc.viewAt > e.acked {
 			g.View = b.view

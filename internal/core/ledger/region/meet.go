@@ -117,8 +117,8 @@ func (r *roster) unknownEdge(m *report, watermark fleettime.Time) bool {
 	past := max(m.earliest, watermark)
 	for i := range m.Rooms {
 		rr := &m.Rooms[i]
-		// A report that was under way for long tells of rights that are gone.
-		held := rr.Granted > rr.Spent+rr.Returned && past == m.earliest
+		// The permits of a report that was under way for long are gone.
+		held := rr.Permits.Sessions.Unused(rr.Spent) > 0 && past == m.earliest
 		for _, s := range rr.Sessions {
 			held = held || (s.Stamped > s.Consumed && int64(s.Until)*1000 > int64(past))
 		}

@@ -25,7 +25,7 @@ func (a *account) lapse(end fleettime.Mono) {
 // count.
 func (a *account) presumeUses(end fleettime.Mono, exact bool) {
 	rates := &a.books.rates
-	held, told := a.rateHeld(), max(0, a.rateIdleNow())
+	held, told := a.permits.Rate.Held(), max(0, a.rateIdleNow())
 	late := told
 	again := func(u rateUse) bool {
 		return !exact && u.from.Add(wire.RateWindow) <= end
@@ -142,11 +142,12 @@ func (a *account) settle(now fleettime.Mono) {
 	a.presumedSpent, a.pinned, a.pinnedUntold, a.silent, a.stampLife = 0, 0, 0, false, 0
 	// What was granted and never reached the edge belongs to the tenure that is
 	// over, and may have been presumed spent, forgotten and lent again since.
-	seen := a.spent + a.returned
+	t := &a.permits.Sessions
+	seen := a.spent + t.Returned
 	if a.report != nil {
-		seen = max(seen, a.report.Granted)
+		seen = max(seen, a.report.Permits.Sessions.Granted)
 	}
-	a.granted = min(a.granted, seen)
+	t.Granted = min(t.Granted, seen)
 	b.dirty, b.stale = true, true
 	a.news()
 }

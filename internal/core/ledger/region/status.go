@@ -40,11 +40,11 @@ func (a *Aggregator) Ledger(id room.ID) Ledger {
 		return Ledger{}
 	}
 	at := a.bearings(a.lives.advanced)
+	t, rate := b.loan.permits.Sessions, b.loan.permits.Rate
 	l := Ledger{
-		Granted: b.loan.granted, Returned: b.loan.returned,
-		RateGranted: b.loan.rateGranted, RateReturned: b.loan.rateReturned,
-		Active: b.active(),
-		Keep:   b.loan.keep, RateKeep: b.loan.rateKeep,
+		Granted: t.Granted, Returned: t.Returned, Keep: t.Keep,
+		RateGranted: rate.Granted, RateReturned: rate.Returned, RateKeep: rate.Keep,
+		Active:  b.active(),
 		Settled: !at.unknown(), Reconstructed: b.loan.reconstructed, Waiting: b.waiting.Total(), Copied: b.copied, Excess: b.excess.sum(), Freed: b.counts.freed, Gen: b.loan.gen, View: b.view,
 	}
 	l.Free, l.RateFree = at.free(b)

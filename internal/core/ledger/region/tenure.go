@@ -72,7 +72,8 @@ func (l *lives) settle(now fleettime.Mono, e *edge) {
 func (l *lives) leave(e *edge) {
 	e.become(left)
 	for _, acc := range l.rooms.accounts(e) {
-		acc.returned = max(acc.returned, acc.granted-acc.spent)
+		t := &acc.permits.Sessions
+		t.Returned = max(t.Returned, t.Granted-acc.spent)
 		acc.noAsk()
 	}
 	l.enrolOver(e)

@@ -135,7 +135,7 @@ func (c *centres) unknown(d *centre) bool {
 // before, or that there is a list of data centres that this coordinator does not know.
 func (c *centres) hasBegun(m *wire.Report) bool {
 	return (m.Members > 0 && c.members == 0) ||
-		slices.ContainsFunc(m.Rooms, func(r wire.RoomReport) bool { return r.Granted > 0 || r.Active > 0 })
+		slices.ContainsFunc(m.Rooms, func(r wire.RoomReport) bool { return r.Permits.Sessions.Granted > 0 || r.Active > 0 })
 }
 
 // newest returns the newest version of the list that a data centre of the list

@@ -113,7 +113,7 @@ func (s *survey) miss(now fleettime.Mono, l *loan, how lending) {
 		return
 	}
 	s.active += max(l.active, l.whole.active)
-	if how == lendAll || (how == lendKept && l.held() > 0) {
+	if how == lendAll || (how == lendKept && l.permits.Sessions.Held() > 0) {
 		s.absent = append(s.absent, ledger.Remaining(l.whole.waiting, silence))
 		s.pending = append(s.pending, ledger.Remaining(l.whole.pending, silence))
 	}
@@ -126,7 +126,7 @@ func (s *survey) add(d *centre, l *loan, how lending, share float64) {
 	}
 	// Who waits where nobody is let in holds nobody up, and is early elsewhere.
 	var waiting estimate.Histogram
-	if how == lendAll || (how == lendKept && l.held() > 0) { // there people are let in
+	if how == lendAll || (how == lendKept && l.permits.Sessions.Held() > 0) { // there people are let in
 		waiting = l.waiting
 		s.wanted += float64(l.want + l.heldPeople)
 		s.pending = append(s.pending, l.pending)
@@ -169,7 +169,7 @@ func (s *survey) gift(p *pool, view *wire.View, i int, keep, rkeep int64) (give,
 	case p.gone:
 		keep, rkeep = 0, 0
 	case s.how[i] == lendKept:
-		keep, rkeep = max(0, l.held()), max(0, l.rateHeld()) // one in as one goes
+		keep, rkeep = max(0, l.permits.Sessions.Held()), max(0, l.permits.Rate.Held()) // one in as one goes
 	case s.how[i] == lendAll && !s.starved && !view.Queues() && !few(int(min(s.supply, s.rate)), len(s.open)):
 		// Rights that lie a little off do no harm while nobody misses them.
 		keep, rkeep = settle(keep, idle), settle(rkeep, ridle)
@@ -211,14 +211,14 @@ func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *survey) {
 		p.spare, p.rateSpare = p.spare-give, p.rateSpare-rgive
 		push := keep < idle && (s.starved || view.Queues())
 		if give > 0 || rgive > 0 {
-			l.granted += uint64(give)
-			l.rateGranted += uint64(rgive)
+			l.permits.Sessions.Granted += uint64(give)
+			l.permits.Rate.Granted += uint64(rgive)
 			l.dirty = true
 			push = push || l.heldPeople+l.movers > 0 || int64(l.want) > min(idle, ridle) || view.Queues()
 			p.centres.counted = p.centres.counted || complete
 		}
 		s.homes[i].push = s.homes[i].push || push
-		l.set(uint64(keep), uint64(rkeep))
+		l.dirty = l.permits.SetKeep(uint64(keep), uint64(rkeep)) || l.dirty
 	}
 }
 
@@ -237,10 +237,8 @@ func (p *pool) grant(d *centre) (g wire.RoomGrant, news bool) {
 		return g, false
 	}
 	g = wire.RoomGrant{
-		Room: p.ID, Gen: l.gen, Granted: l.granted, RateGranted: l.rateGranted,
-		Keep: l.keep, RateKeep: l.rateKeep,
-		Returned: l.returned, RateReturned: l.rateReturned, Confirmed: p.confirms(d, l),
-		Ends: l.ends.Take(d.grantSeq, d.acked), Passes: l.passes.Told(&p.passes),
+		Room: p.ID, Gen: l.gen, Permits: l.permits, Confirmed: p.confirms(d, l),
+		Ends: l.ends.Take(d.grantSeq, d.acked), Passes: l.passes.Grant(&p.passes),
 	}
 	if (d.blank || l.viewAt > d.acked) && !p.partial {
 		g.View = p.view

@@ -16,33 +16,29 @@ import (
 
 // loan is what one data centre holds of one room, and what it said of it.
 type loan struct {
-	gen                       uint64
-	granted, returned         uint64
-	rateGranted, rateReturned uint64
-	reclaimed                 bool // voided in this term without the data centre's word
-	reconstructed             bool // an upper bound, reckoned by a data centre that does not know
-
-	keep, rateKeep uint64
+	gen           uint64
+	permits       wire.Permits
+	reclaimed     bool // voided in this term without the data centre's word
+	reconstructed bool // an upper bound, reckoned by a data centre that does not know
 
 	passes share.PassLoan
 
-	idle, idleSeen     uint64 // idle rights when it had seen so many granted
-	rateIdle, rateSeen uint64
-	want, heldPeople   uint64
-	heldJoined         []fleettime.Time
-	movers             uint64
-	active             uint64
-	excess             uint64 // as its aggregator tells
-	unreturned         int64  // held when it was given up, and may be in use there still
-	ends               wire.Outbox[wire.End]
-	admitted           uint64
-	joined, entered    uint64
-	pending            estimate.Histogram
-	outcomes           estimate.Outcomes
-	told               bool // the counters above have a beginning
-	waiting            estimate.Histogram
-	arrivals           []wire.Minute
-	whole              crowd // as told last by an aggregator that had heard all its edges
+	idle, rateIdle   ledger.Idle
+	want, heldPeople uint64
+	heldJoined       []fleettime.Time
+	movers           uint64
+	active           uint64
+	excess           uint64 // as its aggregator tells
+	unreturned       int64  // held when it was given up, and may be in use there still
+	ends             wire.Outbox[wire.End]
+	admitted         uint64
+	joined, entered  uint64
+	pending          estimate.Histogram
+	outcomes         estimate.Outcomes
+	told             bool // the counters above have a beginning
+	waiting          estimate.Histogram
+	arrivals         []wire.Minute
+	whole            crowd // as told last by an aggregator that had heard all its edges
 
 	changedAt, viewAt uint64
 	dirty, viewDirty  bool
@@ -55,29 +51,17 @@ type crowd struct {
 	waiting, pending estimate.Histogram
 }
 
-func (l *loan) held() int64 { return int64(l.granted) - int64(l.returned) }
-
-func (l *loan) rateHeld() int64 { return int64(l.rateGranted) - int64(l.rateReturned) }
-
-// out reports whether anything of the room is out in the data centre: rights, sessions, or
-// what is not accounted for.
+// out reports whether anything of the room is out in the data centre: permits, sessions, or
+// permits that nothing accounts for.
 func (l *loan) out() bool {
-	return l.held() != 0 || l.rateHeld() != 0 || l.active != 0 || l.excess != 0 || l.unreturned != 0
+	return l.permits.Sessions.Held() != 0 || l.permits.Rate.Held() != 0 || l.active != 0 || l.excess != 0 || l.unreturned != 0
 }
 
-// idleNow returns the rights that lie idle in the data centre, as far as known.
-func (l *loan) idleNow() int64 { return int64(l.idle) + int64(l.granted) - int64(l.idleSeen) }
+// idleNow returns the permits of T that are idle in the data centre, as far as known.
+func (l *loan) idleNow() int64 { return l.idle.Now(&l.permits.Sessions) }
 
-func (l *loan) rateIdleNow() int64 {
-	return int64(l.rateIdle) + int64(l.rateGranted) - int64(l.rateSeen)
-}
-
-func (l *loan) set(keep, rateKeep uint64) {
-	if l.keep != keep || l.rateKeep != rateKeep {
-		l.keep, l.rateKeep = keep, rateKeep
-		l.dirty = true
-	}
-}
+// rateIdleNow returns the same of R.
+func (l *loan) rateIdleNow() int64 { return l.rateIdle.Now(&l.permits.Rate) }
 
 // pools are the rights of all rooms of a coordinator.
 type pools struct {
@@ -229,8 +213,8 @@ func (p *pool) free() (free, rate int64, complete bool) {
 	}
 	for _, d := range p.centres.all {
 		if l := p.loans[d]; l != nil {
-			free -= l.held()
-			rate -= l.rateHeld()
+			free -= l.permits.Sessions.Held()
+			rate -= l.permits.Rate.Held()
 		}
 	}
 	return free, rate, true
@@ -270,7 +254,7 @@ func (p *pool) reclaim(now fleettime.Mono, d *centre) {
 		return
 	}
 	l := p.loan(d)
-	if silent <= wait || l.reclaimed && l.granted == 0 && l.rateGranted == 0 || (p.Cap && p.notBefore != 0 && now < p.notBefore) {
+	if silent <= wait || l.reclaimed && l.permits.Sessions.Granted == 0 && l.permits.Rate.Granted == 0 || (p.Cap && p.notBefore != 0 && now < p.notBefore) {
 		return
 	}
 	p.void(l, !p.Cap)
@@ -281,11 +265,11 @@ func (p *pool) reclaim(now fleettime.Mono, d *centre) {
 func (p *pool) void(l *loan, inUse bool) {
 	l.reclaimed = true
 	if inUse {
-		l.unreturned += max(0, l.held())
+		l.unreturned += max(0, l.permits.Sessions.Held())
 	}
 	l.gen = max(l.gen, p.cfg.Term.N<<16) + 1 // above every one of an earlier term
-	l.granted, l.returned, l.rateGranted, l.rateReturned = 0, 0, 0, 0
-	l.idle, l.idleSeen, l.rateIdle, l.rateSeen = 0, 0, 0, 0
+	l.permits.Reset()
+	l.idle, l.rateIdle = ledger.Idle{}, ledger.Idle{}
 	l.want, l.heldPeople, l.heldJoined, l.movers, l.active = 0, 0, nil, 0, 0
 	l.waiting, l.pending = nil, nil
 	l.dirty = true
@@ -298,7 +282,7 @@ func (p *pool) adopt(d *centre, r *wire.RoomReport) {
 	if !l.reclaimed {
 		l.gen = r.Gen
 	} else if d.void && r.Gen < l.gen { // it is alive, and was given up
-		l.unreturned = max(l.unreturned, int64(r.Granted)-int64(r.Returned))
+		l.unreturned = max(l.unreturned, r.Permits.Sessions.Held())
 	}
 }
 
@@ -316,16 +300,16 @@ func (p *pool) take(d *centre, r *wire.RoomReport, asOf fleettime.Time) {
 	if !d.blank && r.Gen == l.gen {
 		if !d.adopted {
 			// Its books are the truth: whatever a predecessor lent is in them.
-			l.granted, l.rateGranted = max(l.granted, r.Granted), max(l.rateGranted, r.RateGranted)
-			l.returned, l.rateReturned = max(l.returned, r.Returned), max(l.rateReturned, r.RateReturned)
+			l.permits.Recover(&r.Permits)
 		}
-		back, rateBack := int64(ledger.Growth(&l.returned, r.Returned)), int64(ledger.Growth(&l.rateReturned, r.RateReturned))
+		back := int64(ledger.Growth(&l.permits.Sessions.Returned, r.Permits.Sessions.Returned))
+		rateBack := int64(ledger.Growth(&l.permits.Rate.Returned, r.Permits.Rate.Returned))
 		if l.reconstructed = r.Reconstructed; !l.reconstructed {
 			p.spare += back
 			p.rateSpare += rateBack
 		} // else: what comes back may never have been lent
-		l.idle, l.idleSeen = r.Idle, r.Granted
-		l.rateIdle, l.rateSeen = r.RateIdle, r.RateGranted
+		l.idle = ledger.Idle{N: r.Idle, Granted: r.Permits.Sessions.Granted}
+		l.rateIdle = ledger.Idle{N: r.RateIdle, Granted: r.Permits.Rate.Granted}
 	}
 	l.want, l.heldPeople, l.heldJoined, l.active = r.Want, r.HeldPeople, r.HeldJoined, r.Active
 	l.waiting, l.arrivals, l.pending = r.Waiting, r.Arrivals, ledger.PendingOf(r, asOf)
@@ -334,10 +318,10 @@ func (p *pool) take(d *centre, r *wire.RoomReport, asOf fleettime.Time) {
 	}
 	l.movers, l.excess = r.Movers, r.Excess
 	p.passes.Take(&l.passes, r)
-	if l.active <= uint64(max(0, l.held())) {
+	if l.active <= uint64(max(0, l.permits.Sessions.Held())) {
 		l.unreturned = 0
 	} else if l.unreturned > 0 {
-		l.unreturned = int64(l.active) - l.held()
+		l.unreturned = int64(l.active) - l.permits.Sessions.Held()
 	}
 	for _, e := range r.Ends {
 		p.relays.take(d, e, p.centres.all, p.pass)

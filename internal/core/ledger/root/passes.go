@@ -59,7 +59,7 @@ func (p *pool) callable(s *survey) (n int64, joined []fleettime.Time) {
 	all := p.passes.Free()
 	var lists [][]fleettime.Time
 	for i, l := range s.loans {
-		if l.passes.Of(p.passes.Release); s.how[i] == lendAll {
+		if l.passes.Begin(p.passes.Release); s.how[i] == lendAll {
 			all += l.passes.Unused()
 			lists = append(lists, l.passes.Joined)
 		}

@@ -83,9 +83,9 @@ func (a *Allocator) Ledger(id room.ID) Ledger {
 		if n := p.loans[d]; n != nil {
 			c.Excess = n.unreturned + int64(n.excess)
 			l.Excess += c.Excess
-			c.Held, c.RateHeld = n.held(), n.rateHeld()
+			c.Held, c.RateHeld = n.permits.Sessions.Held(), n.permits.Rate.Held()
 			c.Idle, c.RateIdle = n.idleNow(), n.rateIdleNow()
-			c.Keep, c.RateKeep = n.keep, n.rateKeep
+			c.Keep, c.RateKeep = n.permits.Sessions.Keep, n.permits.Rate.Keep
 			c.Active, c.Want, c.HeldPeople, c.Gen = n.active, n.want, n.heldPeople, n.gen
 		}
 		l.Centres = append(l.Centres, c)
@@ -167,8 +167,8 @@ func (a *Allocator) Centres(now fleettime.Mono) []CentreTotals {
 			t.Bound = d.time.bound
 		}
 		for _, l := range a.pools.loans(d) {
-			t.Held += l.held()
-			t.RateHeld += l.rateHeld()
+			t.Held += l.permits.Sessions.Held()
+			t.RateHeld += l.permits.Rate.Held()
 			t.Idle += l.idleNow()
 			t.RateIdle += l.rateIdleNow()
 			t.Sessions += l.active
