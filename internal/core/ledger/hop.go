@@ -60,6 +60,19 @@ type Idle struct{ N, Granted uint64 }
 // report are.
 func (i Idle) Now(a *wire.Allocation) int64 { return int64(i.N) + int64(a.Granted) - int64(i.Granted) }
 
+// Demand is what a child last reported of the visitors that want to enter there.
+type Demand struct {
+	Want       uint64           // permits that newcomers will need by the next report
+	HeldJoined []fleettime.Time // join times of the oldest long-polled visitors, ascending
+	HeldPeople uint64           // long-polled visitors; HeldJoined need not have all
+	Movers     uint64           // visitors whose session moves here from another data centre
+}
+
+// DemandOf returns the demand of a report.
+func DemandOf(r *wire.RoomReport) Demand {
+	return Demand{Want: r.Want, HeldJoined: r.HeldJoined, HeldPeople: r.HeldPeople, Movers: r.Movers}
+}
+
 // Growth raises a cumulative counter and returns by how much.
 func Growth(have *uint64, now uint64) uint64 {
 	if now <= *have {

@@ -115,8 +115,7 @@ func (at *bearings) divide(now fleettime.Mono, ft fleettime.Time, b *books, edge
 	d.Claims = make([]share.Claim, 0, len(to))
 	for _, acc := range to {
 		d.Claims = append(d.Claims, share.Claim{
-			Idle: acc.idle(), RateIdle: acc.rateIdleNow(),
-			Want: acc.want, HeldJoined: acc.heldJoined, HeldPeople: acc.heldPeople, Movers: acc.movers,
+			Idle: acc.idle(), RateIdle: acc.rateIdleNow(), Demand: acc.demand,
 		})
 	}
 	push := d.Divide()

@@ -46,10 +46,7 @@ type books struct {
 	viewed    fleettime.Mono
 	flow      share.Flow
 	gain      share.Gain
-	admitted  uint64
-	joined    uint64
-	entered   uint64
-	outcomes  estimate.OutcomeCounter
+	progress  share.Progresses
 	waiting   estimate.Histogram
 	starved   bool   // somebody is held whom no right in the data centre serves
 	unrated   bool   // the same of rights of R
@@ -136,7 +133,7 @@ func compareAccount(acc *account, e *edge) int { return compareEdges(acc.edge, e
 func (b *books) active() int64 {
 	n := b.counts.head()
 	for _, acc := range b.accounts {
-		n += acc.presumed(&b.counts)
+		n += acc.presumed.count(&b.counts)
 	}
 	return n
 }
@@ -174,16 +171,13 @@ func (b *books) idle() (t, rate int64) {
 // presumes reports whether anything in the books of a room is presumed.
 func (b *books) presumes() bool {
 	return slices.ContainsFunc(b.accounts, func(acc *account) bool {
-		return acc.presumedSpent != 0 || acc.pinned != 0 || acc.pinnedUntold != 0 || acc.presumedLost != 0
+		return !acc.presumed.none()
 	})
 }
 
 // tally returns how the room stands in this data centre.
 func (b *books) tally() share.Tally {
-	return share.Tally{
-		Life: time.Duration(b.life.secs) * time.Second, Active: uint64(max(0, b.active())),
-		Admitted: b.admitted, Joined: b.joined, Entered: b.entered, Outcomes: b.outcomes.Outcomes(),
-	}
+	return b.progress.Tally(time.Duration(b.life.secs)*time.Second, uint64(max(0, b.active())))
 }
 
 // lostWait returns lost_after; the default of a room that went before anybody
@@ -252,7 +246,7 @@ func (b *books) show(v *wire.View) {
 	b.view = v
 	for _, acc := range b.accounts {
 		acc.viewNews()
-		acc.edge.push = acc.edge.push || acc.heldPeople > 0
+		acc.edge.push = acc.edge.push || acc.demand.HeldPeople > 0
 	}
 }
 
@@ -271,10 +265,10 @@ func (b *books) ownView(now fleettime.Mono, ft fleettime.Time, term wire.Term, f
 	var heldJoined [][]fleettime.Time
 	for _, acc := range b.accounts {
 		if acc.edge.state == alive {
-			x.Wanted += float64(acc.want + acc.heldPeople)
+			x.Wanted += float64(acc.demand.Want + acc.demand.HeldPeople)
 			x.Pending = append(x.Pending, acc.pending(acc.edge.asOf))
-			heldJoined = append(heldJoined, acc.heldJoined)
-			x.Held += float64(acc.heldPeople)
+			heldJoined = append(heldJoined, acc.demand.HeldJoined)
+			x.Held += float64(acc.demand.HeldPeople)
 		}
 	}
 	x.HeldJoined = share.MergeTimes(heldJoined, math.MaxInt)

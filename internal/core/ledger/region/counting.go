@@ -10,7 +10,7 @@ import (
 // the earliest.
 func (b *books) take(now, wrote fleettime.Mono, e *edge, m *report, r *wire.RoomReport) {
 	acc := b.account(e)
-	acc.takeSessions(&b.counts, r.Sessions)
+	acc.sessions.take(&b.counts, r.Sessions)
 	acc.permits.Sessions.Recover(r.Permits.Sessions)
 	acc.renewCeil = max(acc.renewCeil, r.RenewCeil)
 	if m.Tenure == e.tenure && !e.over() { // permits of R end with their tenure
@@ -20,26 +20,19 @@ func (b *books) take(now, wrote fleettime.Mono, e *edge, m *report, r *wire.Room
 	spent := ledger.Growth(&acc.spent, r.Spent)
 	acc.renewedBefore = acc.renewed
 	acc.renewed = max(acc.renewed, r.Renewed)
-	acc.want, acc.heldJoined, acc.heldPeople, acc.movers = r.Want, r.HeldJoined, r.HeldPeople, r.Movers
+	acc.demand = ledger.DemandOf(r)
 	b.passes.Take(&acc.passes, r)
 	if acc.report == nil {
 		b.terminations.tell(acc) // before it may act in the room
 		b.copies.tell(acc, m.latest, b.life.secs)
 	}
 	acc.report = r
-	if !acc.told { // what an edge did under a predecessor is not counted again
-		acc.told = true
-		acc.admitted, acc.joined, acc.entered, acc.outcomes = r.Admitted, r.Joined, r.Entered, r.Outcomes
+	if first := b.progress.Add(&acc.progress, r); first {
 		b.rates.add(e.num, int64(r.RateOwed), now, 0)
 		acc.rateUses.begin(now, wrote, r.RateUsed, acc.permits.Rate.Held()-acc.rateIdleNow())
 	} else {
 		acc.rateUses.add(now, wrote, int64(spent))
 	}
-	b.admitted += ledger.Growth(&acc.admitted, r.Admitted)
-	b.joined += ledger.Growth(&acc.joined, r.Joined)
-	b.entered += ledger.Growth(&acc.entered, r.Entered)
-	b.outcomes.Gain(acc.outcomes, r.Outcomes)
-	acc.outcomes = r.Outcomes
 	b.takeMoves(acc, r, m.earliest, m.latest)
 	at := uint32(m.latest.Second())
 	for _, l := range r.Copied {
@@ -56,18 +49,14 @@ func (b *books) take(now, wrote fleettime.Mono, e *edge, m *report, r *wire.Room
 // takeMoves follows the tickets that were stamped, and cancels doubles. The report was
 // written between earliest and latest.
 func (b *books) takeMoves(acc *account, r *wire.RoomReport, earliest, latest fleettime.Time) {
-	if r.FirstMove > acc.moves+1 {
-		acc.missed += r.FirstMove - acc.moves - 1
-		acc.missedUntil = max(acc.edge.latest, latest).Second() + 2 + int64(b.life.secs)
-		acc.moves = r.FirstMove - 1
-	}
+	acc.sessions.skip(r.FirstMove, max(acc.edge.latest, latest).Second()+2+int64(b.life.secs))
 	limit := 2*int(b.loan.permits.Sessions.Held()) + 1024
 	for i, m := range r.Moves {
 		n := r.FirstMove + uint64(i)
-		if n <= acc.moves {
+		if n <= acc.sessions.moves {
 			continue
 		}
-		acc.moves = n
+		acc.sessions.moves = n
 		ent := b.ids.find(m.ID)
 		silent := ent != nil && ent.pinned()
 		if silent {
@@ -83,7 +72,7 @@ func (b *books) takeMoves(acc *account, r *wire.RoomReport, earliest, latest fle
 		if l, made, found := b.copies.shown(&m, acc.life, b.life.secs, latest); found {
 			b.decide(l, made)
 		}
-		if !acc.silent {
+		if !acc.presumed.silent {
 			continue
 		}
 		// It is the silent edge that tells, of long ago. It may have renewed since what

@@ -183,7 +183,7 @@ func (b *books) uncount(m *termination) bool {
 	if !m.raised || m.Shown == 0 || int64(m.Shown) < b.counts.freed {
 		return false
 	}
-	if slices.ContainsFunc(b.accounts, func(acc *account) bool { return acc.missed > 0 && acc.missedUntil >= b.counts.freed }) {
+	if slices.ContainsFunc(b.accounts, func(acc *account) bool { return acc.sessions.missed > 0 && acc.sessions.missedUntil >= b.counts.freed }) {
 		return false // it may have been stamped since by an edge whose lists were lost
 	}
 	b.counts.add(int64(m.Shown), -1)

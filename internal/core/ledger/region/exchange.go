@@ -41,11 +41,11 @@ func (b *books) report(now fleettime.Mono, free, rateFree int64) wire.RoomReport
 			continue
 		}
 		some = true
-		r.Want += acc.want
-		r.HeldPeople += acc.heldPeople
-		r.Movers += acc.movers
+		r.Want += acc.demand.Want
+		r.HeldPeople += acc.demand.HeldPeople
+		r.Movers += acc.demand.Movers
 		pending = append(pending, acc.pending(acc.edge.asOf))
-		heldJoined = append(heldJoined, acc.heldJoined)
+		heldJoined = append(heldJoined, acc.demand.HeldJoined)
 		if acc.report != nil {
 			lines = append(lines, acc.report.Waiting)
 			for _, m := range acc.report.Arrivals {

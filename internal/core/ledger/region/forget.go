@@ -59,7 +59,7 @@ func (a *Aggregator) Forget(now fleettime.Mono, name string, inc uint64) (Forgot
 		}
 		out.Incs = append(out.Incs, e.inc)
 		for b, acc := range a.rooms.accounts(e) {
-			out.Sessions += acc.presumed(&b.counts)
+			out.Sessions += acc.presumed.count(&b.counts)
 		}
 	}
 	switch {

@@ -50,7 +50,7 @@ func (g *gone) fold(now fleettime.Mono) (sum *edge, folded []*edge) {
 			continue
 		}
 		for _, acc := range g.rooms.accounts(e) {
-			n += len(acc.sessions)
+			n += len(acc.sessions.expiries)
 		}
 		if g.settled(now, e) {
 			folded = append(folded, e)
@@ -82,7 +82,7 @@ func (g *gone) settled(now fleettime.Mono, e *edge) bool {
 		return false // the answer to its goodbye is owed, or its last words are under way
 	}
 	for b, acc := range g.rooms.accounts(e) {
-		if acc.silent || b.counts.freed == 0 {
+		if acc.presumed.silent || b.counts.freed == 0 {
 			return false // or counting has not begun
 		}
 	}
@@ -94,13 +94,14 @@ func (g *gone) add(sum, e *edge) {
 	last := int64(0)
 	for b, acc := range g.rooms.accounts(e) {
 		to := b.account(sum)
-		if n := acc.presumed(&b.counts); n > 0 { // counted until then, like sessions that end then
-			b.counts.add(acc.presumedUntil, n)
-			to.sessions = addSessions(to.sessions, []wire.Expiry{{Until: uint32(acc.presumedUntil), Stamped: uint64(n)}}, b.counts.freed)
-			last = max(last, acc.presumedUntil)
+		if n := acc.presumed.count(&b.counts); n > 0 { // counted until then, like sessions that end then
+			until := acc.presumed.until
+			b.counts.add(until, n)
+			to.sessions.expiries = addSessions(to.sessions.expiries, []wire.Expiry{{Until: uint32(until), Stamped: uint64(n)}}, b.counts.freed)
+			last = max(last, until)
 		}
-		net := make([]wire.Expiry, 0, len(acc.sessions))
-		for _, s := range acc.sessions {
+		net := make([]wire.Expiry, 0, len(acc.sessions.expiries))
+		for _, s := range acc.sessions.expiries {
 			if n := int64(s.Stamped) - int64(s.Consumed); n > 0 {
 				net = append(net, wire.Expiry{Until: s.Until, Stamped: uint64(n)})
 			} else if n < 0 {
@@ -108,7 +109,7 @@ func (g *gone) add(sum, e *edge) {
 			}
 			last = max(last, int64(s.Until))
 		}
-		to.sessions = addSessions(to.sessions, net, b.counts.freed)
+		to.sessions.expiries = addSessions(to.sessions.expiries, net, b.counts.freed)
 		b.rates.pass(e.num, sum.num)
 		b.dirty, b.stale = true, true
 	}

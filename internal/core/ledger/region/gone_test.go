@@ -137,7 +137,7 @@ func TestGoneEdgesAreSummed(t *testing.T) {
 		}
 		for _, e := range c.agg.roster.edges {
 			if acc := c.agg.rooms.byID[c.room].of(e); acc != nil {
-				want = addSessions(want, acc.sessions, c.agg.rooms.byID[c.room].counts.freed)
+				want = addSessions(want, acc.sessions.expiries, c.agg.rooms.byID[c.room].counts.freed)
 			}
 		}
 		before := c.agg.Ledger(c.room).Active
@@ -161,7 +161,7 @@ func TestGoneEdgesAreSummed(t *testing.T) {
 			var sum []wire.Expiry
 			for _, e := range c.agg.roster.edges {
 				if acc := c.agg.rooms.byID[c.room].of(e); acc != nil {
-					sum = addSessions(sum, acc.sessions, 0)
+					sum = addSessions(sum, acc.sessions.expiries, 0)
 				}
 			}
 			if got, want := atLeast(sum, freed), atLeast(want, freed); got != want {

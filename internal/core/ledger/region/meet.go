@@ -153,9 +153,9 @@ func (l *lives) lateWord(m *report) {
 		b := l.rooms.reported(m.Rooms[i].Room, m)
 		b.excess.found(m.Inc)
 		acc := b.account(e)
-		before := acc.sessions
-		acc.takeSessions(&b.counts, m.Rooms[i].Sessions)
-		news = news || !slices.Equal(before, acc.sessions)
+		before := acc.sessions.expiries
+		acc.sessions.take(&b.counts, m.Rooms[i].Sessions)
+		news = news || !slices.Equal(before, acc.sessions.expiries)
 		b.dirty, b.stale = true, true
 	}
 	if news {
@@ -200,15 +200,16 @@ func (l *lives) endLostHold(e *edge) {
 		}
 	}
 	for b, acc := range l.rooms.accounts(e) {
-		if !acc.silent {
+		p := &acc.presumed
+		if !p.silent {
 			continue
 		}
 		if other != nil {
-			to := b.account(other)
-			to.presumedSpent += acc.presumedSpent
-			to.silent, to.stampLife = true, max(to.stampLife, acc.stampLife)
+			to := &b.account(other).presumed
+			to.spent += p.spent
+			to.silent, to.stampLife = true, max(to.stampLife, p.stampLife)
 		}
-		acc.presumedSpent, acc.silent, acc.stampLife = 0, false, 0
+		p.spent, p.silent, p.stampLife = 0, false, 0
 		b.dirty, b.stale = true, true
 	}
 }

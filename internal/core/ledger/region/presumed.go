@@ -7,6 +7,43 @@ import (
 	"vestibule/internal/core/wire"
 )
 
+// presumed are the sessions of an edge that is not heard, beyond those that it reported.
+type presumed struct {
+	spent     int64 // admitted or renewed without a report; counted until
+	until     int64 // Unix second
+	silent    bool  // it may go on renewing (partition_policy serve): nothing presumed of it ages
+	pinned    int64 // sessions last seen at the silent edge
+	untold    int64 // more of them, whose moves were never reported
+	stampLife int64 // seconds for which the silent edge may stamp tickets: what it was last told
+	lost      int64 // presumed when the silent edge was given up: no late report of it lessens that before until
+}
+
+// sum returns the sessions that a report of the edge would correct.
+func (p *presumed) sum() int64 { return p.spent + p.pinned + p.untold }
+
+// none reports whether nothing is presumed.
+func (p *presumed) none() bool {
+	return p.spent == 0 && p.pinned == 0 && p.untold == 0 && p.lost == 0
+}
+
+// count returns the sessions that count.
+func (p *presumed) count(c *counts) int64 {
+	if p.until < c.freed {
+		if p.silent {
+			return p.sum()
+		}
+		return 0
+	}
+	return p.sum() + p.lost
+}
+
+// expire drops the sessions of an edge that was given up once they have expired.
+func (p *presumed) expire(c *counts) {
+	if p.until < c.freed {
+		p.lost = 0
+	}
+}
+
 // lapse takes the rights of R of an edge whose lease is over by end for used; nobody
 // there asks for anything.
 func (a *account) lapse(end fleettime.Mono) {
@@ -52,10 +89,11 @@ func (a *account) presumeUses(end fleettime.Mono, exact bool) {
 func (a *account) presume(now fleettime.Mono, breath int64) {
 	b := a.books
 	renewals := int64(a.renewCeil) - int64(a.renewed)
-	a.drop(&b.counts)
-	a.presumedSpent = max(0, a.credit()) + max(0, renewals)
-	a.presumedUntil = max(a.presumedUntil, breath+b.life.unknown())
-	a.stampLife = max(a.stampLife, b.life.longest(now))
+	p := &a.presumed
+	p.expire(&b.counts)
+	p.spent = max(0, a.credit()) + max(0, renewals)
+	p.until = max(p.until, breath+b.life.unknown())
+	p.stampLife = max(p.stampLife, b.life.longest(now))
 	b.dirty, b.stale = true, true
 	a.news()
 }
@@ -68,27 +106,27 @@ func (a *account) presume(now fleettime.Mono, breath int64) {
 // may be summed, nil where they are not.
 func (a *account) pinAll(gone *edge) {
 	b, e := a.books, a.edge
-	a.silent = true
+	a.presumed.silent = true
 	here := []edgeNum{e.num}
-	untold := a.unfollowed(&b.counts, e.earliest)
+	untold := a.sessions.unfollowed(&b.counts, e.earliest)
 	for _, was := range b.accounts {
 		old := was.edge
 		if old.name != e.name || old.num >= e.num || old.heard() {
 			continue
 		}
 		here = append(here, old.num)
-		if !was.silent {
-			if untold += was.presumed(&b.counts); was.report == nil { // nobody has told us of its sessions one by one
-				untold += was.stamped(&b.counts)
+		if !was.presumed.silent {
+			if untold += was.presumed.count(&b.counts); was.report == nil { // its sessions were not reported one by one
+				untold += was.sessions.stamped(&b.counts)
 			} else {
-				untold += was.unfollowed(&b.counts, old.earliest)
+				untold += was.sessions.unfollowed(&b.counts, old.earliest)
 			}
 		}
 	}
 	if gone != nil && b.of(gone) != nil {
-		untold += b.of(gone).stamped(&b.counts) // which of them are its own nobody knows any more
+		untold += b.of(gone).sessions.stamped(&b.counts) // which of them are its own nobody knows any more
 	}
-	a.pinnedUntold = max(a.pinnedUntold, untold)
+	a.presumed.untold = max(a.presumed.untold, untold)
 	for i := range b.ids.slots {
 		ent := &b.ids.slots[i]
 		if ent.id != 0 && !ent.pinned() && int64(ent.until) >= b.counts.freed && slices.Contains(here, ent.edge()) {
@@ -104,7 +142,7 @@ func (b *books) unpin(ent *idEntry, by *edge) {
 	b.counts.add(int64(ent.until), 1)
 	for _, acc := range b.accounts {
 		if acc.edge.num == ent.edge() {
-			acc.pinned--
+			acc.presumed.pinned--
 			if acc.edge != by {
 				b.dirty = b.excess.add(acc.edge.inc, 1) || b.dirty // it may go back there, and nobody would tell
 			}
@@ -116,11 +154,12 @@ func (b *books) unpin(ent *idEntry, by *edge) {
 // sessions end no later than if they had been renewed a moment ago.
 func (a *account) unpinAll(now fleettime.Mono, end int64) {
 	b := a.books
-	a.drop(&b.counts)
-	a.presumedLost += a.presumedSpent + a.pinned + a.pinnedUntold
-	a.presumedSpent, a.pinned, a.pinnedUntold, a.silent = 0, 0, 0, false
-	a.presumedUntil = max(a.presumedUntil, end+2+max(b.life.longest(now), a.stampLife)+b.life.unknown())
-	a.stampLife = 0
+	p := &a.presumed
+	p.expire(&b.counts)
+	*p = presumed{
+		lost:  p.lost + p.sum(),
+		until: max(p.until, end+2+max(b.life.longest(now), p.stampLife)+b.life.unknown()),
+	}
 	for ent := range b.ids.pinned(a.edge.num) {
 		*ent = idEntry{id: ent.id} // still occupies its slot, means nothing
 	}
@@ -133,13 +172,13 @@ func (a *account) settle(now fleettime.Mono) {
 	b := a.books
 	a.presumeUses(now, true) // no later than the end of the tenure, which is past
 	a.noRate()
-	if a.silent {
+	if a.presumed.silent {
 		for ent := range b.ids.pinned(a.edge.num) {
 			ent.pin(false)
 			b.counts.add(int64(ent.until), 1)
 		}
 	}
-	a.presumedSpent, a.pinned, a.pinnedUntold, a.silent, a.stampLife = 0, 0, 0, false, 0
+	a.presumed = presumed{until: a.presumed.until, lost: a.presumed.lost}
 	// What was granted and never reached the edge belongs to the tenure that is
 	// over, and may have been presumed spent, forgotten and lent again since.
 	t := &a.permits.Sessions
@@ -154,20 +193,21 @@ func (a *account) settle(now fleettime.Mono) {
 
 // entry returns what a successor is to know of an edge that is not heard.
 func (a *account) entry(now fleettime.Mono, latest fleettime.Time) wire.RosterRoom {
-	presumed := a.books.rates
-	rates, until := presumed.stored(a.edge.num, now, latest)
+	used := a.books.rates
+	rates, until := used.stored(a.edge.num, now, latest)
 	return wire.RosterRoom{
-		Room: a.books.ID, Sessions: slices.Clone(a.sessions),
-		Presumed: a.presumedSpent + a.pinned + a.pinnedUntold + a.presumedLost, PresumedUntil: a.presumedUntil, Silent: a.silent,
-		PresumedRate: presumed.of(a.edge.num), RateUntil: until, Rates: rates,
+		Room: a.books.ID, Sessions: slices.Clone(a.sessions.expiries),
+		Presumed: a.presumed.sum() + a.presumed.lost, PresumedUntil: a.presumed.until, Silent: a.presumed.silent,
+		PresumedRate: used.of(a.edge.num), RateUntil: until, Rates: rates,
 	}
 }
 
 // restore takes what a predecessor knew of an edge; tickets lived for life seconds at most.
 func (b *books) restore(now fleettime.Mono, e *edge, r *wire.RosterRoom, life int64) {
 	acc := b.account(e)
-	acc.takeSessions(&b.counts, r.Sessions)
-	acc.presumedSpent, acc.presumedUntil, acc.silent, acc.stampLife = r.Presumed, r.PresumedUntil, r.Silent, life
+	acc.sessions.take(&b.counts, r.Sessions)
+	p := &acc.presumed
+	p.spent, p.until, p.silent, p.stampLife = r.Presumed, r.PresumedUntil, r.Silent, life
 	// By the time of this node the window begins anew; where fleet time is known it ends as the
 	// predecessor knew.
 	rest := r.PresumedRate

@@ -38,6 +38,7 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 		b := &books{}
 		acc := &account{edge: &edge{}, books: b}
 		spent, reported := int64(0), int64(0)
+		begun := false // a report was taken
 		recv := now
 		steps, ages := rapid.IntRange(1, 60).Draw(t, "steps"), rapid.Bool().Draw(t, "tells ages")
 		takeover := rapid.IntRange(0, steps-1).Draw(t, "takeover")
@@ -62,8 +63,8 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 			known := wrote - fleettime.Mono(rapid.IntRange(0, 500).Draw(t, "unsure"))*ms
 			recv = now + late
 			holdRate(acc, held, idle)
-			if !acc.told {
-				acc.told = true
+			if !begun {
+				begun = true
 				var used []uint32
 				for _, u := range uses {
 					if age := now.Sub(u); ages && age < wire.RateWindow {

@@ -75,8 +75,8 @@ func (r *rooms) longestLife(now fleettime.Mono) time.Duration {
 	for _, b := range r.list {
 		life = max(life, b.life.longest(now))
 		for _, acc := range b.accounts {
-			if acc.silent && !acc.edge.heard() { // of one that is heard nothing is presumed
-				life = max(life, acc.stampLife)
+			if acc.presumed.silent && !acc.edge.heard() { // of one that is heard nothing is presumed
+				life = max(life, acc.presumed.stampLife)
 			}
 		}
 	}
@@ -135,7 +135,7 @@ func (r *rooms) accounts(e *edge) iter.Seq2[*books, *account] {
 // silent reports whether an edge may go on renewing sessions of any room.
 func (r *rooms) silent(e *edge) bool {
 	for _, acc := range r.accounts(e) {
-		if acc.silent {
+		if acc.presumed.silent {
 			return true
 		}
 	}

@@ -43,9 +43,9 @@ func (l *lives) expireLost(now fleettime.Mono, e *edge) {
 		end = e.ended // so it goes on across takeovers
 	}
 	for b, acc := range l.rooms.accounts(e) {
-		if acc.silent && (ended || e.silent > b.lostWait()) {
+		if acc.presumed.silent && (ended || e.silent > b.lostWait()) {
 			if !ended || e.forgotten {
-				b.dirty = b.excess.add(e.inc, acc.presumedSpent+acc.pinned+acc.pinnedUntold) || b.dirty // it may be alive all the same
+				b.dirty = b.excess.add(e.inc, acc.presumed.sum()) || b.dirty // it may be alive all the same
 			}
 			acc.unpinAll(now, end)
 			unpinned = true
@@ -101,7 +101,8 @@ func (l *lives) holdLost(now fleettime.Mono, e *edge, blank bool) {
 			continue
 		}
 		acc := b.account(e)
-		acc.presumedSpent, acc.silent, acc.stampLife = free, true, life
+		p := &acc.presumed
+		p.spent, p.silent, p.stampLife = free, true, life
 		b.dirty, b.stale = true, true
 		acc.news()
 	}

@@ -56,9 +56,9 @@ func (a *Aggregator) Ledger(id room.ID) Ledger {
 			continue
 		}
 		l.Credit += max(0, acc.credit())
-		l.Want += acc.want
-		l.HeldPeople += acc.heldPeople
-		l.Movers += acc.movers
+		l.Want += acc.demand.Want
+		l.HeldPeople += acc.demand.HeldPeople
+		l.Movers += acc.demand.Movers
 	}
 	return l
 }

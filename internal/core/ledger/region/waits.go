@@ -70,9 +70,9 @@ func (a *Aggregator) Waits(now fleettime.Mono) []Wait {
 		case e.state == dead || e.state == lost:
 			left := time.Duration(0)
 			for b, acc := range a.rooms.accounts(e) {
-				if acc.silent {
+				if acc.presumed.silent {
 					w.Why = WaitSessions
-					w.Sessions += acc.presumed(&b.counts)
+					w.Sessions += acc.presumed.count(&b.counts)
 					left = max(left, b.lostWait()-e.silent)
 				}
 			}

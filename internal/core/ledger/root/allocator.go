@@ -187,7 +187,7 @@ func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) {
 		d.inc = m.Inc
 		d.parts, d.acked = wire.Parts{}, 0
 		for _, l := range a.pools.loans(d) {
-			l.admitted, l.joined, l.entered, l.outcomes = 0, 0, 0, nil
+			l.progress.Restart()
 			l.passes.Forget()
 			l.dirty, l.viewDirty = true, true
 		}

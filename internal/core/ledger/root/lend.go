@@ -74,11 +74,11 @@ func (p *pool) survey(now fleettime.Mono, ft fleettime.Time, s *survey, free, ra
 	moving := make([]int, len(s.loans))
 	for i, l := range s.loans {
 		if s.how[i] <= lendMovers {
-			moving[i] = int(l.movers)
-			movers += int64(l.movers)
+			moving[i] = int(l.demand.Movers)
+			movers += int64(l.demand.Movers)
 		}
-		s.starved = s.starved || s.how[i] <= lendMovers && int64(l.movers) > l.idleNow() ||
-			s.how[i] == lendAll && int64(l.heldPeople) > min(l.idleNow(), l.rateIdleNow())
+		s.starved = s.starved || s.how[i] <= lendMovers && int64(l.demand.Movers) > l.idleNow() ||
+			s.how[i] == lendAll && int64(l.demand.HeldPeople) > min(l.idleNow(), l.rateIdleNow())
 	}
 	if p.Unbound && !p.gone && !p.centres.outdated() {
 		s.unbind(p)
@@ -95,7 +95,7 @@ func (p *pool) survey(now fleettime.Mono, ft fleettime.Time, s *survey, free, ra
 func (s *survey) unbind(p *pool) {
 	need := 0.0
 	for i, l := range s.loans {
-		need += float64(l.want+l.heldPeople+l.movers) + max(0, s.lines[i].Total())
+		need += float64(l.demand.Want+l.demand.HeldPeople+l.demand.Movers) + max(0, s.lines[i].Total())
 	}
 	n := int64(min(need, room.MaxRate))
 	s.free += max(0, int64(p.Total)+n-s.supply)
@@ -128,10 +128,10 @@ func (s *survey) add(d *centre, l *loan, how lending, share float64) {
 	var waiting estimate.Histogram
 	if how == lendAll || (how == lendKept && l.permits.Sessions.Held() > 0) { // there people are let in
 		waiting = l.waiting
-		s.wanted += float64(l.want + l.heldPeople)
+		s.wanted += float64(l.demand.Want + l.demand.HeldPeople)
 		s.pending = append(s.pending, l.pending)
-		s.heldJoined = append(s.heldJoined, l.heldJoined)
-		s.held += float64(l.heldPeople)
+		s.heldJoined = append(s.heldJoined, l.demand.HeldJoined)
+		s.held += float64(l.demand.HeldPeople)
 	}
 	s.how = append(s.how, how)
 	s.homes = append(s.homes, d)
@@ -195,7 +195,7 @@ func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *survey) {
 	view := p.look(now, ft, share.Prospect{
 		Lines: s.lines, Absent: s.absent,
 		Supply: s.supply, Rate: s.rate, Total: int64(p.Total), Limit: int64(p.Rate),
-		Tally:  share.Tally{Life: time.Duration(wire.Life(p.Session)) * time.Second, Active: s.active},
+		Tally:  p.progress.Tally(time.Duration(wire.Life(p.Session))*time.Second, s.active),
 		Wanted: s.wanted, Pending: s.pending, HeldJoined: share.MergeTimes(s.heldJoined, math.MaxInt), Debt: s.debt || p.Shut,
 		Shut: p.Shut, Called: calledUpTo(called, callable, ft), Random: p.Random, Lot: share.Lot{Term: p.cfg.Term, Room: p.ID}, Held: s.held,
 	})
@@ -214,7 +214,7 @@ func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *survey) {
 			l.permits.Sessions.Granted += uint64(give)
 			l.permits.Rate.Granted += uint64(rgive)
 			l.dirty = true
-			push = push || l.heldPeople+l.movers > 0 || int64(l.want) > min(idle, ridle) || view.Queues()
+			push = push || l.demand.HeldPeople+l.demand.Movers > 0 || int64(l.demand.Want) > min(idle, ridle) || view.Queues()
 			p.centres.counted = p.centres.counted || complete
 		}
 		s.homes[i].push = s.homes[i].push || push
@@ -262,7 +262,6 @@ func (p *pool) queues() bool { return p.view != nil && p.view.Queues() }
 // the data centres are told.
 func (p *pool) look(now fleettime.Mono, ft fleettime.Time, x share.Prospect) *wire.View {
 	x.Flow, x.Gain = &p.flow, &p.gain
-	x.Tally.Admitted, x.Tally.Joined, x.Tally.Entered, x.Tally.Outcomes = p.admitted, p.joined, p.entered, p.outcomes.Outcomes()
 	old := p.view
 	partial := p.partial
 	p.partial = p.centres.gathers(now)
@@ -303,13 +302,13 @@ func spread(n int, view *wire.View, loans []*loan, lines []estimate.Histogram, s
 		}
 		held, heldN := few.held[:0], few.n[:0]
 		for _, l := range loans {
-			held, heldN = append(held, l.heldJoined), append(heldN, l.heldPeople)
+			held, heldN = append(held, l.demand.HeldJoined), append(heldN, l.demand.HeldPeople)
 		}
 		return share.PlaceHeld(n, held, heldN, lines, shares)
 	}
 	wants := make([]int, len(loans))
 	for i, l := range loans {
-		wants[i] = int(l.want + l.heldPeople)
+		wants[i] = int(l.demand.Want + l.demand.HeldPeople)
 	}
 	parts := share.Fill(n, wants, shares)
 	for _, part := range parts {

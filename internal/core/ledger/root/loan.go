@@ -23,22 +23,17 @@ type loan struct {
 
 	passes share.PassLoan
 
-	idle, rateIdle   ledger.Idle
-	want, heldPeople uint64
-	heldJoined       []fleettime.Time
-	movers           uint64
-	active           uint64
-	excess           uint64 // as its aggregator tells
-	unreturned       int64  // held when it was given up, and may be in use there still
-	ends             wire.Outbox[wire.End]
-	admitted         uint64
-	joined, entered  uint64
-	pending          estimate.Histogram
-	outcomes         estimate.Outcomes
-	told             bool // the counters above have a beginning
-	waiting          estimate.Histogram
-	arrivals         []wire.Minute
-	whole            crowd // as told last by an aggregator that had heard all its edges
+	idle, rateIdle ledger.Idle
+	demand         ledger.Demand
+	active         uint64
+	excess         uint64 // as its aggregator tells
+	unreturned     int64  // held when it was given up, and may be in use there still
+	ends           wire.Outbox[wire.End]
+	progress       share.Progress
+	pending        estimate.Histogram
+	waiting        estimate.Histogram
+	arrivals       []wire.Minute
+	whole          crowd // as told last by an aggregator that had heard all its edges
 
 	changedAt, viewAt uint64
 	dirty, viewDirty  bool
@@ -143,16 +138,15 @@ type pool struct {
 	spare, rateSpare int64 // while not complete: what came back in this term and was not lent again
 	debt, rateDebt   int64 // by how much more than the limits was lent when the books were complete last; 0 or less
 
-	admitted, joined, entered uint64
-	outcomes                  estimate.OutcomeCounter
-	flow                      share.Flow
-	gain                      share.Gain
-	view                      *wire.View
-	viewed                    fleettime.Mono
-	partial                   bool // the view lacks data centres that a new leader has yet to hear
-	stale                     bool
-	relays                    relays
-	passes                    share.Passes // of the newest release that is ours to lend
+	progress share.Progresses
+	flow     share.Flow
+	gain     share.Gain
+	view     *wire.View
+	viewed   fleettime.Mono
+	partial  bool // the view lacks data centres that a new leader has yet to hear
+	stale    bool
+	relays   relays
+	passes   share.Passes // of the newest release that is ours to lend
 }
 
 // set takes the settings of the room.
@@ -270,7 +264,7 @@ func (p *pool) void(l *loan, inUse bool) {
 	l.gen = max(l.gen, p.cfg.Term.N<<16) + 1 // above every one of an earlier term
 	l.permits.Reset()
 	l.idle, l.rateIdle = ledger.Idle{}, ledger.Idle{}
-	l.want, l.heldPeople, l.heldJoined, l.movers, l.active = 0, 0, nil, 0, 0
+	l.demand, l.active = ledger.Demand{}, 0
 	l.waiting, l.pending = nil, nil
 	l.dirty = true
 	p.stale = true
@@ -311,12 +305,12 @@ func (p *pool) take(d *centre, r *wire.RoomReport, asOf fleettime.Time) {
 		l.idle = ledger.Idle{N: r.Idle, Granted: r.Permits.Sessions.Granted}
 		l.rateIdle = ledger.Idle{N: r.RateIdle, Granted: r.Permits.Rate.Granted}
 	}
-	l.want, l.heldPeople, l.heldJoined, l.active = r.Want, r.HeldPeople, r.HeldJoined, r.Active
+	l.demand, l.active = ledger.DemandOf(r), r.Active
 	l.waiting, l.arrivals, l.pending = r.Waiting, r.Arrivals, ledger.PendingOf(r, asOf)
 	if !d.blank && !d.recovering { // else edges are missing that have not told anything yet
 		l.whole = crowd{at: d.recv, active: r.Active, waiting: l.waiting, pending: l.pending}
 	}
-	l.movers, l.excess = r.Movers, r.Excess
+	l.excess = r.Excess
 	p.passes.Take(&l.passes, r)
 	if l.active <= uint64(max(0, l.permits.Sessions.Held())) {
 		l.unreturned = 0
@@ -326,13 +320,5 @@ func (p *pool) take(d *centre, r *wire.RoomReport, asOf fleettime.Time) {
 	for _, e := range r.Ends {
 		p.relays.take(d, e, p.centres.all, p.pass)
 	}
-	if !l.told { // what was before this term says nothing of how fast people enter now
-		l.told = true
-		l.admitted, l.joined, l.entered, l.outcomes = r.Admitted, r.Joined, r.Entered, r.Outcomes
-	}
-	p.admitted += ledger.Growth(&l.admitted, r.Admitted)
-	p.joined += ledger.Growth(&l.joined, r.Joined)
-	p.entered += ledger.Growth(&l.entered, r.Entered)
-	p.outcomes.Gain(l.outcomes, r.Outcomes)
-	l.outcomes = r.Outcomes
+	p.progress.Add(&l.progress, r)
 }

@@ -86,7 +86,7 @@ func (a *Allocator) Ledger(id room.ID) Ledger {
 			c.Held, c.RateHeld = n.permits.Sessions.Held(), n.permits.Rate.Held()
 			c.Idle, c.RateIdle = n.idleNow(), n.rateIdleNow()
 			c.Keep, c.RateKeep = n.permits.Sessions.Keep, n.permits.Rate.Keep
-			c.Active, c.Want, c.HeldPeople, c.Gen = n.active, n.want, n.heldPeople, n.gen
+			c.Active, c.Want, c.HeldPeople, c.Gen = n.active, n.demand.Want, n.demand.HeldPeople, n.gen
 		}
 		l.Centres = append(l.Centres, c)
 		l.Beyond += int64(c.Active)

@@ -5,6 +5,7 @@ import (
 
 	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
 )
 
 // Division is one room of a data centre at the moment in which its free rights are divided
@@ -27,14 +28,11 @@ type Division struct {
 
 // Claim is what one edge has, asks for and gets.
 type Claim struct {
-	Idle, RateIdle int64            // rights that lie unused there
-	Want           uint64           // rights that newcomers there will want by its next report
-	HeldJoined     []fleettime.Time // join times of visitors held there, ascending
-	HeldPeople     uint64           // how many those are; not all of them are named
-	Movers         uint64           // visitors inside who move there from another data centre
+	Idle, RateIdle int64 // permits that are idle there
+	ledger.Demand
 
-	need   int // rights that visitors held there can use now
-	moving int // rights of T for those who move
+	need   int // permits that visitors held there can use now
+	moving int // permits of T for sessions that move there
 	Gifts  [2]Gift
 }
 
