@@ -17,18 +17,18 @@ func (l *lives) advance(now fleettime.Mono, blank bool) (watermark fleettime.Tim
 		wm = ft.Add(-fleettime.Guard)
 	}
 	lease := l.lapseAfter()
-	l.hold = l.holdsGuess(now, ft, synced)
+	l.silence.hold = l.silence.holdsGuess(now, ft, synced)
 	l.roster.forgetPast(now.Sub(l.clock.started) > l.patience())
 	for _, e := range l.roster.edges {
 		switch e.state {
 		case awaiting:
-			l.hold = true
-			if synced && l.awaitedInVain(now, ft, e) {
+			l.silence.hold = true
+			if synced && l.silence.awaitedInVain(now, ft, e) {
 				e.become(lost)
-				l.holdUntil = max(l.holdUntil, e.until)
+				l.silence.holdUntil = max(l.silence.holdUntil, e.until)
 			}
 		case lost:
-			l.stillLost(now, ft, synced, e, blank)
+			l.silence.stillLost(now, ft, synced, e, blank)
 		case alive, joining:
 			if now.Sub(e.recv) > lease {
 				l.lapse(now, e)
@@ -40,7 +40,7 @@ func (l *lives) advance(now fleettime.Mono, blank bool) (watermark fleettime.Tim
 				wm = min(wm, e.earliest)
 			}
 		case dead:
-			l.expireLost(now, e)
+			l.silence.expireLost(now, e)
 		case left:
 		}
 	}

@@ -122,13 +122,12 @@ func New(now fleettime.Mono, cfg Config, old wire.Durable) *Aggregator {
 	a.rooms.pastTill = now.Add(fleettime.Stretch(time.Duration(a.rooms.pastLife)*time.Second + time.Minute))
 	a.up.params, a.up.blank = cfg.Params, true
 	a.roster.ownTerm, a.roster.strict = cfg.OwnTerm, cfg.Strict
-	a.lives = lives{params: cfg.Params, rooms: &a.rooms, roster: &a.roster, stored: &a.stored, clock: &a.clock}
+	a.lives = newLives(&registry{params: cfg.Params, rooms: &a.rooms, roster: &a.roster, stored: &a.stored, clock: &a.clock}, cfg.goneAbove())
 	if a.lives.movedIn = old.MovedIn; old.Version == 0 && cfg.Bootstrap {
 		a.lives.movedIn, a.stored.durable.MovedIn = 1, 1
 	} else if old.MovedIn == 0 {
 		a.lives.movedIn = movedInUnknown
 	}
-	a.lives.gone = gone{above: cfg.goneAbove(), rooms: &a.rooms, roster: &a.roster}
 	a.roster.begins = old.Version == 0 && cfg.Bootstrap
 	if old.Version == 0 && !cfg.Bootstrap {
 		// Nothing stored: a new data centre, or a store that lost its memory. It

@@ -432,7 +432,7 @@ func TestAGuessThatWasCorrectedIsNotWaitedBy(t *testing.T) {
 	if c.agg.roster.find("goes", 1).leased == 0 {
 		t.Fatal("nobody knows until when it is to be waited for")
 	}
-	c.agg.lives.corrected()
+	c.agg.lives.silence.corrected()
 	c.lead(c.agg.stored.durable.Clone())
 	c.agg.clock.Set(c.now, c.time(), 0)
 	for i := range 10 {

@@ -47,7 +47,7 @@ func (a *Aggregator) advance(now fleettime.Mono) {
 	if lapsed {
 		a.due = now
 	}
-	a.rooms.free(wm, a.lives.hold)
+	a.rooms.free(wm, a.lives.silence.hold)
 	ft, synced := a.clock.earliest(now)
 	held := !synced || a.stored.durable.HoldUntil != 0
 	over, looked := uint32(0), false

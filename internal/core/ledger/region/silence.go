@@ -8,8 +8,13 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// This file is what is made of silence (rule 5): what an edge that is not heard may have
-// done, and may be doing still.
+// silence decides about edges that are not heard: what they may have done, and may be doing still
+// (rule 5).
+type silence struct {
+	*registry
+	hold      bool  // an edge may have counted sessions that it did not report
+	holdUntil int64 // Unix second after which no session of a lost edge can be valid
+}
 
 // waitedEvery is how often it is stored for how long an edge has been silent while
 // others were heard, in seconds.
@@ -17,13 +22,13 @@ const waitedEvery = 5
 
 // countSilence counts for how long an edge has been silent while others were heard.
 // Silence of all is our own isolation.
-func (l *lives) countSilence(now fleettime.Mono, e *edge) {
-	if l.roster.anyHeard() {
-		e.silent += now.Sub(l.advanced)
+func (s *silence) countSilence(now fleettime.Mono, e *edge) {
+	if s.roster.anyHeard() {
+		e.silent += now.Sub(s.advanced)
 	}
-	if s := uint32(min(e.silent/time.Second, math.MaxUint32)); s >= e.waited+waitedEvery {
-		e.waited = s
-		l.stored.patch(e, func(r *wire.RosterEntry) { r.Waited = s })
+	if waited := uint32(min(e.silent/time.Second, math.MaxUint32)); waited >= e.waited+waitedEvery {
+		e.waited = waited
+		s.stored.patch(e, func(r *wire.RosterEntry) { r.Waited = waited })
 	}
 }
 
@@ -32,17 +37,17 @@ func (l *lives) countSilence(now fleettime.Mono, e *edge) {
 // that another process has succeeded has ended: what it might have gone
 // on renewing has stopped, and ages from here. When here is nobody can say who does
 // not know the time.
-func (l *lives) expireLost(now fleettime.Mono, e *edge) {
-	l.countSilence(now, e)
-	if !l.clock.synced(now) {
+func (s *silence) expireLost(now fleettime.Mono, e *edge) {
+	s.countSilence(now, e)
+	if !s.clock.synced(now) {
 		return
 	}
-	ended, unpinned := l.roster.hasEnded(e), false
-	end := l.latest(now).Second()
+	ended, unpinned := s.roster.hasEnded(e), false
+	end := s.latest(now).Second()
 	if e.ended != 0 {
 		end = e.ended // so it goes on across takeovers
 	}
-	for b, acc := range l.rooms.accounts(e) {
+	for b, acc := range s.rooms.accounts(e) {
 		if acc.presumed.silent && (ended || e.silent > b.lostWait()) {
 			if !ended || e.forgotten {
 				b.dirty = b.excess.add(e.inc, acc.presumed.sum()) || b.dirty // it may be alive all the same
@@ -52,26 +57,26 @@ func (l *lives) expireLost(now fleettime.Mono, e *edge) {
 		}
 	}
 	if unpinned && e.state == dead {
-		l.enrolOver(e) // the next aggregator need not wait for what has ended
+		s.enrolOver(e) // the next aggregator need not wait for what has ended
 	}
 }
 
 // stillLost looks at an edge that was given up. Nothing is freed until whatever it stamped
 // under a lease has expired.
-func (l *lives) stillLost(now fleettime.Mono, ft fleettime.Time, synced bool, e *edge, blank bool) {
-	if e.ended == 0 && synced && l.roster.hasEnded(e) {
-		l.endedNow(now, e)
+func (s *silence) stillLost(now fleettime.Mono, ft fleettime.Time, synced bool, e *edge, blank bool) {
+	if e.ended == 0 && synced && s.roster.hasEnded(e) {
+		s.endedNow(now, e)
 	}
-	switch over := synced && ft.Add(-fleettime.Guard).Second() > l.holdUntil; {
+	switch over := synced && ft.Add(-fleettime.Guard).Second() > s.holdUntil; {
 	case !over || ft.Second() <= e.leased+int64(wire.RateWindow/time.Second)+1:
-		l.hold = true
+		s.hold = true
 	case e.lostHold:
-		l.expireLost(now, e)
-		l.reap(e)
-	case l.rooms.watermark.Add(-fleettime.Guard).Second() > l.holdUntil:
+		s.expireLost(now, e)
+		s.reap(e)
+	case s.rooms.watermark.Add(-fleettime.Guard).Second() > s.holdUntil:
 		// The seconds of it are freed as well: until then a session that it admitted and
 		// others have renewed since is counted as -1 and +1, which is nothing.
-		l.holdLost(now, e, blank)
+		s.holdLost(now, e, blank)
 	}
 }
 
@@ -80,22 +85,22 @@ func (l *lives) stillLost(now fleettime.Mono, ft fleettime.Time, synced bool, e 
 // partition_policy serve it may be renewing sessions alone. How many nobody can
 // tell. But everybody else's are counted by now, so it cannot be more than what
 // would be free without it.
-func (l *lives) holdLost(now fleettime.Mono, e *edge, blank bool) {
+func (s *silence) holdLost(now fleettime.Mono, e *edge, blank bool) {
 	switch {
-	case e.ended != 0 && l.clock.past(now, e.ended+int64(l.rooms.longestLife(now)/time.Second)+2):
+	case e.ended != 0 && s.clock.past(now, e.ended+int64(s.rooms.longestLife(now)/time.Second)+2):
 		e.become(left)
-		l.meterForgotten(e, blank)
+		s.meterForgotten(e, blank)
 		return
 	case blank: // nor is it known what there is to be free
-		l.countSilence(now, e)
-		if wait := l.rooms.longestLostWait(); wait == 0 || e.silent > wait {
+		s.countSilence(now, e)
+		if wait := s.rooms.longestLostWait(); wait == 0 || e.silent > wait {
 			e.become(left)
 		}
 		return
 	}
 	e.lostHold = true
-	life := int64(l.rooms.longestLife(now) / time.Second)
-	for _, b := range l.rooms.list {
+	life := int64(s.rooms.longestLife(now) / time.Second)
+	for _, b := range s.rooms.list {
 		free, _ := b.reckoned()
 		if b.Cap || free <= 0 {
 			continue
@@ -106,16 +111,16 @@ func (l *lives) holdLost(now fleettime.Mono, e *edge, blank bool) {
 		b.dirty, b.stale = true, true
 		acc.news()
 	}
-	l.reap(e)
+	s.reap(e)
 }
 
 // meterForgotten tells as excess what an edge may go on renewing that an operator declared
 // ended, and of which nobody knows what it held: all that nobody else has.
-func (l *lives) meterForgotten(e *edge, blank bool) {
+func (s *silence) meterForgotten(e *edge, blank bool) {
 	if !e.forgotten {
 		return
 	}
-	for _, b := range l.rooms.list {
+	for _, b := range s.rooms.list {
 		n, _ := b.reckoned()
 		if blank {
 			n = int64(b.Total) - b.active()
@@ -127,8 +132,8 @@ func (l *lives) meterForgotten(e *edge, blank bool) {
 }
 
 // reap ends the reckoning with a lost edge, unless it may go on renewing.
-func (l *lives) reap(e *edge) {
-	if !l.rooms.silent(e) {
+func (s *silence) reap(e *edge) {
+	if !s.rooms.silent(e) {
 		e.become(left)
 	}
 }

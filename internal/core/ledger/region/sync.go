@@ -83,7 +83,7 @@ func (a *Aggregator) Apply(now fleettime.Mono, g wire.Grant) {
 		return
 	}
 	if u.hearTime(now, &g, &a.clock, a.roster.edges) {
-		a.lives.corrected()
+		a.lives.silence.corrected()
 	}
 	if g.Acked > u.acked {
 		u.acked, u.asked = g.Acked, now

@@ -2,9 +2,6 @@ package region
 
 import (
 	"slices"
-
-	"vestibule/internal/core/fleettime"
-	"vestibule/internal/core/wire"
 )
 
 // This file tells processes apart that bear one edge's name: who has succeeded whom,
@@ -21,12 +18,6 @@ func (r *roster) hasEnded(e *edge) bool {
 	return e.forgotten || e.ended != 0 || slices.ContainsFunc(r.edges, func(o *edge) bool {
 		return o.name == e.name && o.state != awaiting && o.state != lost && o.proves(e)
 	})
-}
-
-// endedNow notes for all successors that an edge of a predecessor has ended by now.
-func (l *lives) endedNow(now fleettime.Mono, e *edge) {
-	e.ended = l.latest(now).Second() + 1
-	l.stored.patch(e, func(r *wire.RosterEntry) { r.Ended = e.ended })
 }
 
 // proves reports whether o has told that e ended before it began.

@@ -65,7 +65,7 @@ func (a *Aggregator) Waits(now fleettime.Mono) []Wait {
 		switch {
 		case e.state == awaiting || (e.state == lost && !e.lostHold):
 			if w.Why, w.Closed = WaitEdge, true; synced {
-				w.Until = a.lives.awaitedUntil(now, e, a.up.blank)
+				w.Until = a.lives.silence.awaitedUntil(now, e, a.up.blank)
 			}
 		case e.state == dead || e.state == lost:
 			left := time.Duration(0)
