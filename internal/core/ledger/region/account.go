@@ -48,20 +48,13 @@ type account struct {
 // most edges have nothing to hear of most rooms.
 func (a *account) news() {
 	a.unsaid = true
-	a.list()
+	a.edge.owe(a)
 }
 
 // viewNews notes that the edge is to be told of the room's view.
 func (a *account) viewNews() {
 	a.unshown = true
-	a.list()
-}
-
-func (a *account) list() {
-	if !a.open {
-		a.open = true
-		a.edge.open = append(a.edge.open, a)
-	}
+	a.edge.owe(a)
 }
 
 // pending returns the people who joined there and are expected to return for the first

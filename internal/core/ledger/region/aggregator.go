@@ -147,7 +147,7 @@ func (a *Aggregator) SetRooms(now fleettime.Mono, rooms []ledger.RoomConfig) {
 	a.stored.promiseLife(uint32(a.rooms.longestLife(now) / time.Second))
 	for _, b := range a.rooms.list {
 		for _, e := range a.roster.edges {
-			if acc := b.of(e); acc != nil || e.state == alive {
+			if acc := b.accounts.of(e); acc != nil || e.state == alive {
 				b.account(e).news()
 			}
 		}

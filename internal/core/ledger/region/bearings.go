@@ -68,7 +68,7 @@ func (at *bearings) surplus(b *books) (n, rate int64) {
 		keep, rateKeep = 0, 0
 	}
 	free, rfree := at.free(b)
-	idle, ridle := b.idle()
+	idle, ridle := b.accounts.idle()
 	return min(free, free+idle-keep), min(rfree, rfree+ridle-rateKeep)
 }
 
@@ -102,7 +102,7 @@ func (at *bearings) divide(now fleettime.Mono, ft fleettime.Time, b *books, edge
 		if awaited := slices.ContainsFunc(edges, func(e *edge) bool { return e.state == awaiting }); awaited {
 			to = slices.DeleteFunc(to, func(acc *account) bool { return !acc.edge.recovered })
 		}
-		b.allowRenewals(to, life)
+		allowRenewals(to, b.counts.sum, b.loan.permits.Sessions.Held(), life)
 		return false
 	}
 	d := share.Division{Reconstructed: b.loan.reconstructed, Closed: at.closed}
@@ -127,9 +127,9 @@ func (at *bearings) divide(now fleettime.Mono, ft fleettime.Time, b *books, edge
 		acc.setKeep(uint64(t.Keep), uint64(r.Keep))
 		acc.edge.push = acc.edge.push || push[i]
 	}
-	back := b.lendPasses(to, !at.closed)
-	b.allowRenewals(to, life)
-	b.dirty = b.dirty || d.Knock // knock at global, or bring what it waits for
+	back := b.passes.lend(to, !at.closed)
+	allowRenewals(to, b.counts.sum, b.loan.permits.Sessions.Held(), life)
+	b.dirty = b.dirty || back || d.Knock // knock at global, or bring what it waits for
 	return d.Knock || back
 }
 

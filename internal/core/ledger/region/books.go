@@ -28,10 +28,9 @@ type books struct {
 
 	loan holding // what global lends
 
-	hand   wire.Hand    // the passes that global lent
-	passes share.Passes // the same, as they are lent to edges
+	passes passes // of a room that is paused
 
-	accounts []*account // by name and incarnation of their edges
+	accounts accounts // by name and incarnation of their edges
 
 	counts       counts     // sessions by the second in which their tickets expire
 	ids          sessionIDs // where each of them was seen last
@@ -97,23 +96,6 @@ func (l *ticketLife) unknown() int64 {
 	return int64(wire.Life(room.MaxSession))
 }
 
-// of returns the account of an edge, nil where it has none in the room.
-func (b *books) of(e *edge) *account {
-	if len(b.accounts) <= 8 { // faster than comparing names
-		for _, acc := range b.accounts {
-			if acc.edge == e {
-				return acc
-			}
-		}
-		return nil
-	}
-	i, ok := slices.BinarySearchFunc(b.accounts, e, compareAccount)
-	if !ok {
-		return nil
-	}
-	return b.accounts[i]
-}
-
 // account returns the account of an edge, which it opens if need be.
 func (b *books) account(e *edge) *account {
 	i, ok := slices.BinarySearchFunc(b.accounts, e, compareAccount)
@@ -127,8 +109,6 @@ func (b *books) account(e *edge) *account {
 	return b.accounts[i]
 }
 
-func compareAccount(acc *account, e *edge) int { return compareEdges(acc.edge, e) }
-
 // active returns how many sessions are reckoned with: counted and presumed.
 func (b *books) active() int64 {
 	n := b.counts.head()
@@ -138,41 +118,11 @@ func (b *books) active() int64 {
 	return n
 }
 
-// lent returns the rights of T and of R that edges may be spending, which is what they have
-// and is not known to be spent, and what they hold.
-func (b *books) lent() (credit, rate int64) {
-	for _, acc := range b.accounts {
-		if acc.edge.heard() {
-			credit += max(0, acc.credit())
-			rate += max(0, acc.permits.Rate.Held())
-		}
-	}
-	return credit, rate
-}
-
 // reckoned returns the rights of T and of R that neither a session, nor an edge, nor what
 // is presumed holds, by what is known so far.
 func (b *books) reckoned() (t, rate int64) {
-	credit, lent := b.lent()
+	credit, lent := b.accounts.lent()
 	return b.loan.permits.Sessions.Held() - b.active() - credit, b.loan.permits.Rate.Held() - lent - b.rates.sum()
-}
-
-// idle returns the rights of T and of R that lie unused at the edges, as far as reported.
-func (b *books) idle() (t, rate int64) {
-	for _, acc := range b.accounts {
-		if acc.edge.state == alive {
-			t += acc.idle()
-			rate += acc.rateIdleNow()
-		}
-	}
-	return t, rate
-}
-
-// presumes reports whether anything in the books of a room is presumed.
-func (b *books) presumes() bool {
-	return slices.ContainsFunc(b.accounts, func(acc *account) bool {
-		return !acc.presumed.none()
-	})
 }
 
 // tally returns how the room stands in this data centre.
@@ -209,37 +159,9 @@ func (b *books) stop(leased, known bool) {
 // covered reports whether what edges may still spend is in the books.
 func (b *books) covered() bool {
 	t, rate := b.reckoned()
-	credit, lent := b.lent()
+	credit, lent := b.accounts.lent()
 	return (credit == 0 || t >= 0) && (lent == 0 || rate >= 0)
 }
-
-// allowRenewals raises the ceilings of renewals: to twice what an edge made since
-// its last report, and at least to what comes due there until the next one is
-// answered. A session can be renewed once in [wire.RenewAfter] and no more, so the
-// ceilings together are bounded by what all can need in that time, or by a fiftieth of
-// the rights where that is more: it is what has to be presumed if edges fall silent.
-// The bound is shared evenly, so that no edge is left without.
-func (b *books) allowRenewals(to []*account, life uint32) {
-	sessions := max(1, b.counts.sum)
-	due := int(float64(sessions) * renewAnswer.Seconds() / float64(wire.RenewAfter(life)))
-	wants := make([]int, len(to))
-	for i, acc := range to {
-		wants[i] = int(min(int64(max(2*int(acc.renewed-acc.renewedBefore), due/len(to))+4), sessions))
-	}
-	bound := max(len(to)+due, int(b.loan.permits.Sessions.Held()/50))
-	for i, part := range share.Fill(bound, wants, nil) {
-		// An edge that went on renewing while it was isolated begins where it is now.
-		acc := to[i]
-		if ceil := acc.renewed + uint64(part); ceil > acc.renewCeil {
-			acc.raise(&acc.renewCeil, ceil-acc.renewCeil)
-		}
-		acc.setLife(life)
-	}
-}
-
-// renewAnswer is how long it takes, where nothing is lost, until an edge whose ceiling
-// comes near has a higher one.
-const renewAnswer = 100 * time.Millisecond
 
 // show makes v the view of the room and owes it to the edges.
 func (b *books) show(v *wire.View) {
@@ -256,7 +178,7 @@ func (b *books) ownView(now fleettime.Mono, ft fleettime.Time, term wire.Term, f
 	if now.Sub(b.viewed) < share.ViewGap {
 		return
 	}
-	idle, ridle := b.idle()
+	idle, ridle := b.accounts.idle()
 	x := share.Prospect{
 		Flow: &b.flow, Gain: &b.gain, Lines: []estimate.Histogram{b.waiting},
 		Supply: max(0, free) + idle, Rate: max(0, rateFree) + ridle,

@@ -55,15 +55,19 @@ func (c *copies) follow(l wire.Line, now, life uint32) bool {
 	return true
 }
 
-// decide notes which line of a copied ticket goes on. It reports whether there is room for it; a
-// ticket for which there is none is found again.
-func (c *copies) decide(l wire.Line, now, life uint32) bool {
+// decide tells every edge which line of a copied ticket goes on. A ticket for which there is no room
+// is found again.
+func (c *copies) decide(l wire.Line, now, life uint32, to accounts) {
 	c.only = slices.DeleteFunc(c.only, func(d decided) bool { return d.ID == l.ID || now >= d.at+life })
 	if len(c.only) == maxDecided {
-		return false
+		return
 	}
 	c.only = append(c.only, decided{l, now})
-	return true
+	for _, acc := range to {
+		acc.lines.Add(l, 0)
+		acc.news()
+		acc.edge.push = true
+	}
 }
 
 // tell owes an edge that is new what was decided of tickets that may be valid yet.

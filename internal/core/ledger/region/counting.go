@@ -21,7 +21,7 @@ func (b *books) take(now, wrote fleettime.Mono, e *edge, m *report, r *wire.Room
 	acc.renewedBefore = acc.renewed
 	acc.renewed = max(acc.renewed, r.Renewed)
 	acc.demand = ledger.DemandOf(r)
-	b.passes.Take(&acc.passes, r)
+	b.passes.lent.Take(&acc.passes, r)
 	if acc.report == nil {
 		b.terminations.tell(acc) // before it may act in the room
 		b.copies.tell(acc, m.latest, b.life.secs)
@@ -37,7 +37,7 @@ func (b *books) take(now, wrote fleettime.Mono, e *edge, m *report, r *wire.Room
 	at := uint32(m.latest.Second())
 	for _, l := range r.Copied {
 		if b.copies.follow(l, at, b.life.secs) {
-			b.decide(l, at)
+			b.copies.decide(l, at, b.life.secs, b.accounts)
 		}
 	}
 	for _, end := range r.Ends {
@@ -70,7 +70,7 @@ func (b *books) takeMoves(acc *account, r *wire.RoomReport, earliest, latest fle
 			b.copied++
 		}
 		if l, made, found := b.copies.shown(&m, acc.life, b.life.secs, latest); found {
-			b.decide(l, made)
+			b.copies.decide(l, made, b.life.secs, b.accounts)
 		}
 		if !acc.presumed.silent {
 			continue
@@ -80,17 +80,5 @@ func (b *books) takeMoves(acc *account, r *wire.RoomReport, earliest, latest fle
 		if ent = b.ids.find(m.ID); ent != nil && !ent.pinned() && ent.edge() == acc.edge.num && (silent || int64(ent.until) >= earliest.Second()) {
 			acc.pin(&b.counts, ent)
 		}
-	}
-}
-
-// decide tells every edge which line of a copied ticket goes on.
-func (b *books) decide(l wire.Line, now uint32) {
-	if !b.copies.decide(l, now, b.life.secs) {
-		return
-	}
-	for _, acc := range b.accounts {
-		acc.lines.Add(l, 0)
-		acc.news()
-		acc.edge.push = true
 	}
 }

@@ -108,6 +108,14 @@ type edge struct {
 	open  []*account // those of which it may have to be told something; see account.news
 }
 
+// owe lists an account of which the edge is to be told something.
+func (e *edge) owe(a *account) {
+	if !a.open {
+		a.open = true
+		e.open = append(e.open, a)
+	}
+}
+
 func compareEdges(a, b *edge) int {
 	if a == b {
 		return 0

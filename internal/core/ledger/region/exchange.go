@@ -16,7 +16,7 @@ import (
 // report returns what global is to be told of the room.
 func (b *books) report(now fleettime.Mono, free, rateFree int64) wire.RoomReport {
 	t := b.tally()
-	idle, ridle := b.idle()
+	idle, ridle := b.accounts.idle()
 	r := wire.RoomReport{
 		Room: b.ID, Gen: b.loan.gen, Reconstructed: b.loan.reconstructed,
 		Permits:  b.loan.permits.Told(),
@@ -81,15 +81,11 @@ func addMinute(minutes []wire.Minute, m wire.Minute) []wire.Minute {
 	return append(minutes, m)
 }
 
-// adopt takes the books that global has of the room, as ours are lost.
-func (b *books) adopt(g *wire.RoomGrant) {
-	b.loan.restore(g)
-	b.dirty, b.stale = true, true
-}
-
 // apply takes what global said of the room. It reports whether global is to hear of us soon.
 func (b *books) apply(from wire.Term, g *wire.RoomGrant) (hurry bool) {
-	b.takePasses(from, &g.Passes)
+	if b.passes.take(from, &g.Passes, b.accounts) {
+		b.dirty, b.stale = true, true
+	}
 	if g.Gen < b.loan.gen {
 		return false // of books that were voided since
 	}
@@ -110,7 +106,7 @@ func (b *books) apply(from wire.Term, g *wire.RoomGrant) (hurry bool) {
 // as well, and doubles, and so may be more than was ever lent: until global has
 // seen that all books together keep the limits, nothing in them is used twice.
 func (b *books) reconstruct() {
-	credit, rate := b.lent()
+	credit, rate := b.accounts.lent()
 	rate += b.rates.sum()
 	held := &b.loan.permits
 	held.Reset()

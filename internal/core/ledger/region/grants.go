@@ -99,7 +99,7 @@ func (e *edge) tell(pack *wire.GrantPacker, seq uint64) {
 		g := wire.RoomGrant{
 			Room: b.ID, Permits: acc.permits.Offered(), RenewCeil: acc.renewCeil, Life: acc.life,
 			Ends: acc.ends.Take(seq, e.told), Lines: acc.lines.Take(seq, e.told),
-			Passes: acc.passes.Grant(&b.passes),
+			Passes: acc.passes.Grant(&b.passes.lent),
 		}
 		if acc.viewAt > e.acked {
 			g.View = b.view

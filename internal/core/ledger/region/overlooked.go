@@ -22,7 +22,7 @@ func (a *Aggregator) Overlooked(now fleettime.Mono, reported bool) string {
 		}
 		n := 0
 		for id, b := range a.rooms.byID {
-			acc := b.of(e)
+			acc := b.accounts.of(e)
 			if acc == nil {
 				continue
 			}

@@ -123,8 +123,8 @@ func (a *account) pinAll(gone *edge) {
 			}
 		}
 	}
-	if gone != nil && b.of(gone) != nil {
-		untold += b.of(gone).sessions.stamped(&b.counts) // which of them are its own nobody knows any more
+	if gone != nil && b.accounts.of(gone) != nil {
+		untold += b.accounts.of(gone).sessions.stamped(&b.counts) // which of them are its own nobody knows any more
 	}
 	a.presumed.untold = max(a.presumed.untold, untold)
 	for i := range b.ids.slots {

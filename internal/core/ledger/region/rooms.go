@@ -125,7 +125,7 @@ func (r *rooms) restale() {
 func (r *rooms) accounts(e *edge) iter.Seq2[*books, *account] {
 	return func(yield func(*books, *account) bool) {
 		for _, b := range r.list {
-			if acc := b.of(e); acc != nil && !yield(b, acc) {
+			if acc := b.accounts.of(e); acc != nil && !yield(b, acc) {
 				return
 			}
 		}

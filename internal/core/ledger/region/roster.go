@@ -100,7 +100,7 @@ func (r *roster) wentBefore(e *edge, now int64) bool {
 func (r *roster) marked(b *books) uint64 {
 	known := b.terminations.n
 	for _, e := range r.edges {
-		acc := b.of(e)
+		acc := b.accounts.of(e)
 		switch {
 		case e.state == left:
 		case e.state != alive || acc == nil || acc.report == nil:

@@ -51,7 +51,7 @@ func (a *Aggregator) Ledger(id room.ID) Ledger {
 	l.Presumed = l.Active - b.counts.head()
 	l.RatePresumed = b.rates.sum()
 	for _, e := range a.roster.edges {
-		acc := b.of(e)
+		acc := b.accounts.of(e)
 		if acc == nil || (e.state != alive && e.state != joining) {
 			continue
 		}

@@ -47,7 +47,7 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 	for _, b := range a.rooms.list {
 		if turned || b.dirty || b.stale || b.divided || b.unsure {
 			b.dirty = b.loan.giveBack(at.surplus(b)) || b.dirty
-			b.divided, b.unsure = false, b.presumes()
+			b.divided, b.unsure = false, b.accounts.presume()
 		}
 		if b.terminations.up.Len() > 0 && b.changedAt <= u.acked {
 			b.dirty = true
@@ -64,7 +64,7 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 		if a.stored.saved >= a.stored.movedNeeds { // else a successor would not know that sessions moved in
 			r.Ends = b.terminations.up.Take(u.seq, u.acked)
 		}
-		b.tellPasses(u.seen, &r)
+		b.passes.tell(u.seen, &r, b.accounts)
 		pack.Add(r)
 	}
 	u.busy = busy

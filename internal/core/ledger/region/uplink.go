@@ -135,7 +135,9 @@ func (u *uplink) adopted(now fleettime.Mono, g *wire.Grant, complete bool, all *
 			return
 		}
 		for i := range g.Rooms {
-			all.open(g.Rooms[i].Room).adopt(&g.Rooms[i])
+			b := all.open(g.Rooms[i].Room)
+			b.loan.restore(&g.Rooms[i])
+			b.dirty, b.stale = true, true
 		}
 		if !complete {
 			return

@@ -118,7 +118,7 @@ func (a *Allocator) Grants(now fleettime.Mono) []wire.Grant {
 	a.reclaim(now)
 	ft := a.clock.Now(now)
 	for _, p := range a.pools.list {
-		if p.relays.forget(ft); p.stale || (p.queues() && p.gain.Due(now)) {
+		if p.relays.forget(ft); p.stale || (p.view != nil && p.view.Queues() && p.gain.Due(now)) {
 			p.stale = false
 			p.lend(now, ft, &a.seen)
 		}

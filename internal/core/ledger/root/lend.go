@@ -255,9 +255,6 @@ func pick[T any](all []T, numbers []int) []T {
 	return out
 }
 
-// queues reports whether somebody waits behind others.
-func (p *pool) queues() bool { return p.view != nil && p.view.Queues() }
-
 // look remakes the view of the room where it is time to, and sees to it that
 // the data centres are told.
 func (p *pool) look(now fleettime.Mono, ft fleettime.Time, x share.Prospect) *wire.View {
