@@ -2,10 +2,57 @@ package region
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"vestibule/internal/core/fleettime"
 )
+
+// advance moves the books to now: leases that lapse, the watermark, and the
+// seconds that it frees.
+func (a *Aggregator) advance(now fleettime.Mono) {
+	wm, lapsed := a.lives.advance(now, a.up.blank)
+	if lapsed {
+		a.due = now
+	}
+	a.rooms.free(wm, a.lives.silence.hold)
+	ft, synced := a.clock.earliest(now)
+	held := !synced || a.stored.durable.HoldUntil != 0
+	over, looked := uint32(0), false
+	for _, b := range a.rooms.list {
+		b.expire(now, a.up.leaseEnd, a.cfg.Params.EdgeLease)
+		if len(b.terminations.order) > 0 {
+			if !looked { // only where it matters: it looks at all rooms
+				over, looked = a.over(now, synced), true
+			}
+			known := uint64(0)
+			if !a.up.blank {
+				known = a.roster.marked(b)
+			}
+			b.closeTerminations(closing{known, a.up.acked, a.rooms.watermark, over, a.lives.movedIn})
+		}
+		a.up.tellEnds(now, b)
+		b.stale = b.rates.expire(now, ft, held) || b.stale
+	}
+}
+
+// over returns the Unix second by which every ticket has expired that edges may have stamped so far; 0 where
+// that is not known, an edge is not heard, or the sessions may be another data centre's.
+func (a *Aggregator) over(now fleettime.Mono, synced bool) uint32 {
+	silent := slices.ContainsFunc(a.roster.edges, func(e *edge) bool { return e.state != alive && e.state != left })
+	if !synced || silent || a.stored.durable.HoldUntil != 0 || a.up.blank || a.member.mayBeCopy(&a.up) {
+		return 0
+	}
+	latest := a.lives.latest(now)
+	if a.lives.movedIn == movedInUnknown {
+		a.lives.movedIn = a.rooms.maxExpiry(now, latest, a.cfg.Params.EdgeLease)
+		a.stored.promiseMovedIn(a.lives.movedIn)
+	}
+	return uint32(a.rooms.maxExpiry(now, latest, a.cfg.Params.EdgeLease))
+}
+
+// movedInUnknown says that nothing stored tells whether sessions moved in.
+const movedInUnknown = math.MaxInt64
 
 // advance moves the lives of all edges to now; blank says that it is not known what the data
 // centre holds. It returns the watermark that they allow, and whether a lease lapsed.

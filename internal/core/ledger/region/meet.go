@@ -71,6 +71,15 @@ func (l *lives) adopt(e *edge) {
 	l.rooms.setPassed(math.MaxInt64) // up to now it may have been told another's watermark
 }
 
+// forgotten returns the answer to an edge whose books are gone: it is to end its tenure, or
+// when it has, to begin anew.
+func (m *report) forgotten() wire.Adoption {
+	if m.Final {
+		return wire.Dead
+	}
+	return wire.Fenced
+}
+
 // claim takes note of which incarnations an edge tells that they have ended, and returns
 // them where that is new. An incarnation always tells the same. From
 // here on a word of one of them that was written later belies it.
