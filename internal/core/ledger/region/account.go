@@ -44,13 +44,6 @@ type account struct {
 	open      bool                   // it is in edge.open
 }
 
-// news notes that the edge is to be told of the account. Grants look at no others:
-// most edges have nothing to hear of most rooms.
-func (a *account) news() {
-	a.unsaid = true
-	a.edge.owe(a)
-}
-
 // viewNews notes that the edge is to be told of the room's view.
 func (a *account) viewNews() {
 	a.unshown = true
@@ -108,6 +101,13 @@ func (a *account) raise(counter *uint64, n uint64) {
 		*counter += n
 		a.news()
 	}
+}
+
+// news notes that the edge is to be told of the account. Grants look at no others:
+// most edges have nothing to hear of most rooms.
+func (a *account) news() {
+	a.unsaid = true
+	a.edge.owe(a)
 }
 
 // noRate drops the permits of R, which end with a tenure.

@@ -36,24 +36,6 @@ func (a *Aggregator) advance(now fleettime.Mono) {
 	}
 }
 
-// over returns the Unix second by which every ticket has expired that edges may have stamped so far; 0 where
-// that is not known, an edge is not heard, or the sessions may be another data centre's.
-func (a *Aggregator) over(now fleettime.Mono, synced bool) uint32 {
-	silent := slices.ContainsFunc(a.roster.edges, func(e *edge) bool { return e.state != alive && e.state != left })
-	if !synced || silent || a.stored.durable.HoldUntil != 0 || a.up.blank || a.member.mayBeCopy(&a.up) {
-		return 0
-	}
-	latest := a.lives.latest(now)
-	if a.lives.movedIn == movedInUnknown {
-		a.lives.movedIn = a.rooms.maxExpiry(now, latest, a.cfg.Params.EdgeLease)
-		a.stored.promiseMovedIn(a.lives.movedIn)
-	}
-	return uint32(a.rooms.maxExpiry(now, latest, a.cfg.Params.EdgeLease))
-}
-
-// movedInUnknown says that nothing stored tells whether sessions moved in.
-const movedInUnknown = math.MaxInt64
-
 // advance moves the lives of all edges to now; blank says that it is not known what the data
 // centre holds. It returns the watermark that they allow, and whether a lease lapsed.
 func (l *lives) advance(now fleettime.Mono, blank bool) (watermark fleettime.Time, lapsed bool) {
@@ -113,6 +95,24 @@ func (l *lives) advance(now fleettime.Mono, blank bool) (watermark fleettime.Tim
 	}
 	return wm, lapsed
 }
+
+// over returns the Unix second by which every ticket has expired that edges may have stamped so far; 0 where
+// that is not known, an edge is not heard, or the sessions may be another data centre's.
+func (a *Aggregator) over(now fleettime.Mono, synced bool) uint32 {
+	silent := slices.ContainsFunc(a.roster.edges, func(e *edge) bool { return e.state != alive && e.state != left })
+	if !synced || silent || a.stored.durable.HoldUntil != 0 || a.up.blank || a.member.mayBeCopy(&a.up) {
+		return 0
+	}
+	latest := a.lives.latest(now)
+	if a.lives.movedIn == movedInUnknown {
+		a.lives.movedIn = a.rooms.maxExpiry(now, latest, a.cfg.Params.EdgeLease)
+		a.stored.promiseMovedIn(a.lives.movedIn)
+	}
+	return uint32(a.rooms.maxExpiry(now, latest, a.cfg.Params.EdgeLease))
+}
+
+// movedInUnknown says that nothing stored tells whether sessions moved in.
+const movedInUnknown = math.MaxInt64
 
 // enter lets edges begin whose place on the roster is stored.
 func (l *lives) enter() {

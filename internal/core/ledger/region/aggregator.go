@@ -57,13 +57,6 @@ type Config struct {
 	Strict bool
 }
 
-func (c *Config) goneAbove() int {
-	if c.GoneAbove > 0 {
-		return c.GoneAbove
-	}
-	return goneAbove
-}
-
 // Aggregator is the core of one data centre's regional: the child of global
 // and the parent of its edges. It keeps the head-count of the data centre and
 // divides its rights among the edges.
@@ -138,6 +131,13 @@ func New(now fleettime.Mono, cfg Config, old wire.Durable) *Aggregator {
 	}
 	a.lives.restore(now, &old, own)
 	return a
+}
+
+func (c *Config) goneAbove() int {
+	if c.GoneAbove > 0 {
+		return c.GoneAbove
+	}
+	return goneAbove
 }
 
 // SetRooms replaces the room set. Books of a room that went stay open until

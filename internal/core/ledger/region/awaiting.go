@@ -30,14 +30,6 @@ func (s *silence) awaitedInVain(now fleettime.Mono, ft fleettime.Time, e *edge) 
 	return e.leased != 0 && (now.Sub(e.recv) > s.patience() || ft.Second() > e.leased)
 }
 
-// leaseLeft returns the last second in which an edge of a predecessor can have a lease,
-// and the last one in which a ticket can be valid that it stamped under one.
-func (s *silence) leaseLeft(now fleettime.Mono) (leased, until int64) {
-	// Of all predecessors, who led before this term began: what was waited since then counts.
-	end := s.latest(now).Add(ledger.OwnerLease - fleettime.Shrink(now.Sub(s.clock.started)))
-	return end.Add(fleettime.Stretch(s.params.EdgeLease)+2*fleettime.MaxError).Second() + 1, s.rooms.maxExpiry(now, end, s.params.EdgeLease)
-}
-
 // awaitedUntil returns for how long an edge of a predecessor is waited for at most: until
 // everything has expired that it stamped under a lease; where the books are not known
 // either, until it cannot be renewing any more.
@@ -54,6 +46,14 @@ func (s *silence) awaitedUntil(now fleettime.Mono, e *edge, blank bool) fleettim
 		end = max(end, s.clock.Now(now).Second()) + int64(max(0, s.rooms.longestLostWait()-e.silent)/time.Second)
 	}
 	return fleettime.Time((end + 2) * 1000) // the watermark follows time
+}
+
+// leaseLeft returns the last second in which an edge of a predecessor can have a lease,
+// and the last one in which a ticket can be valid that it stamped under one.
+func (s *silence) leaseLeft(now fleettime.Mono) (leased, until int64) {
+	// Of all predecessors, who led before this term began: what was waited since then counts.
+	end := s.latest(now).Add(ledger.OwnerLease - fleettime.Shrink(now.Sub(s.clock.started)))
+	return end.Add(fleettime.Stretch(s.params.EdgeLease)+2*fleettime.MaxError).Second() + 1, s.rooms.maxExpiry(now, end, s.params.EdgeLease)
 }
 
 // holdsGuess reports whether nothing may be freed yet because nobody knew the time any

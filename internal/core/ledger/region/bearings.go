@@ -33,30 +33,6 @@ type bearings struct {
 // unknown reports whether it is not known what is held or what counts.
 func (at *bearings) unknown() bool { return at.blank || at.recovering }
 
-// free returns the rights of T and of R that neither a session nor an edge holds. Below 0
-// more is reckoned with than is held: a debt, which drains.
-func (at *bearings) free(b *books) (t, rate int64) {
-	if at.unknown() {
-		return 0, 0
-	}
-	if t, rate = b.reckoned(); at.gathering {
-		t = 0
-	}
-	return t, rate
-}
-
-// keep returns how many idle rights the data centre is to have: all of a room
-// that went are to go back, and none while global cannot hear of it.
-func (at *bearings) keep(b *books) (keep, rate int64) {
-	switch {
-	case b.gone:
-		return 0, 0
-	case at.isolated, at.deaf:
-		return math.MaxInt64, math.MaxInt64
-	}
-	return int64(b.loan.permits.Sessions.Keep), int64(b.loan.permits.Rate.Keep)
-}
-
 // surplus returns how many free rights of T and of R are to go back; none where
 // that is not positive.
 func (at *bearings) surplus(b *books) (n, rate int64) {
@@ -131,6 +107,30 @@ func (at *bearings) divide(now fleettime.Mono, ft fleettime.Time, b *books, edge
 	allowRenewals(to, b.counts.sum, b.loan.permits.Sessions.Held(), life)
 	b.dirty = b.dirty || back || d.Knock // knock at global, or bring what it waits for
 	return d.Knock || back
+}
+
+// free returns the rights of T and of R that neither a session nor an edge holds. Below 0
+// more is reckoned with than is held: a debt, which drains.
+func (at *bearings) free(b *books) (t, rate int64) {
+	if at.unknown() {
+		return 0, 0
+	}
+	if t, rate = b.reckoned(); at.gathering {
+		t = 0
+	}
+	return t, rate
+}
+
+// keep returns how many idle rights the data centre is to have: all of a room
+// that went are to go back, and none while global cannot hear of it.
+func (at *bearings) keep(b *books) (keep, rate int64) {
+	switch {
+	case b.gone:
+		return 0, 0
+	case at.isolated, at.deaf:
+		return math.MaxInt64, math.MaxInt64
+	}
+	return int64(b.loan.permits.Sessions.Keep), int64(b.loan.permits.Rate.Keep)
 }
 
 var openView = wire.View{Horizon: estimate.Open, Park: estimate.Open}

@@ -109,22 +109,6 @@ func (b *books) account(e *edge) *account {
 	return b.accounts[i]
 }
 
-// active returns how many sessions are reckoned with: counted and presumed.
-func (b *books) active() int64 {
-	n := b.counts.head()
-	for _, acc := range b.accounts {
-		n += acc.presumed.count(&b.counts)
-	}
-	return n
-}
-
-// reckoned returns the rights of T and of R that neither a session, nor an edge, nor what
-// is presumed holds, by what is known so far.
-func (b *books) reckoned() (t, rate int64) {
-	credit, lent := b.accounts.lent()
-	return b.loan.permits.Sessions.Held() - b.active() - credit, b.loan.permits.Rate.Held() - lent - b.rates.sum()
-}
-
 // tally returns how the room stands in this data centre.
 func (b *books) tally() share.Tally {
 	return b.progress.Tally(time.Duration(b.life.secs)*time.Second, uint64(max(0, b.active())))
@@ -163,13 +147,20 @@ func (b *books) covered() bool {
 	return (credit == 0 || t >= 0) && (lent == 0 || rate >= 0)
 }
 
-// show makes v the view of the room and owes it to the edges.
-func (b *books) show(v *wire.View) {
-	b.view = v
+// reckoned returns the rights of T and of R that neither a session, nor an edge, nor what
+// is presumed holds, by what is known so far.
+func (b *books) reckoned() (t, rate int64) {
+	credit, lent := b.accounts.lent()
+	return b.loan.permits.Sessions.Held() - b.active() - credit, b.loan.permits.Rate.Held() - lent - b.rates.sum()
+}
+
+// active returns how many sessions are reckoned with: counted and presumed.
+func (b *books) active() int64 {
+	n := b.counts.head()
 	for _, acc := range b.accounts {
-		acc.viewNews()
-		acc.edge.push = acc.edge.push || acc.demand.HeldPeople > 0
+		n += acc.presumed.count(&b.counts)
 	}
+	return n
 }
 
 // ownView makes the view of the room by what is known in the data centre alone, where so
@@ -200,5 +191,14 @@ func (b *books) ownView(now fleettime.Mono, ft fleettime.Time, term wire.Term, f
 	b.viewed = now
 	if !share.SameView(b.view, v) {
 		b.show(v)
+	}
+}
+
+// show makes v the view of the room and owes it to the edges.
+func (b *books) show(v *wire.View) {
+	b.view = v
+	for _, acc := range b.accounts {
+		acc.viewNews()
+		acc.edge.push = acc.edge.push || acc.demand.HeldPeople > 0
 	}
 }

@@ -38,64 +38,6 @@ type termination struct {
 	cleared bool   // Left, at home: no other data centre accepts it
 }
 
-// end takes note that a session ended; edge says that an edge told it, not
-// global.
-func (b *books) end(e wire.End, edge bool) {
-	if int64(e.Until) < b.counts.freed {
-		return // expired
-	}
-	ts := &b.terminations
-	m := ts.byKey[terminationKey{e.ID, e.Home}]
-	if e.Kind == wire.Cleared {
-		if m != nil && m.Kind == wire.Left && m.Until <= e.Until {
-			m.cleared = true
-		}
-		return
-	}
-	if e.Kind == wire.Moved && e.Home != b.home {
-		ts.movedIn = max(ts.movedIn, e.Until)
-	}
-	if m != nil && e.Until <= m.Until && e.Kind <= m.Kind {
-		if !edge && m.closed && m.Home != b.home {
-			ts.clear(m) // global has forgotten the answer
-		}
-		return
-	}
-	if m == nil {
-		if len(ts.order) >= wire.MaxEnds {
-			if e.Kind == wire.Moved && e.Home != b.home {
-				ts.dropped = max(ts.dropped, e.Until)
-			}
-			return
-		}
-		m = &termination{End: e}
-		if ts.byKey == nil {
-			ts.byKey = map[terminationKey]*termination{}
-		}
-		ts.byKey[terminationKey{e.ID, e.Home}] = m
-		ts.order = append(ts.order, m)
-	} else {
-		ts.order = append(slices.DeleteFunc(ts.order, func(o *termination) bool { return o == m }), m) // by number
-	}
-	m.Until, m.Kind, m.closed, m.cleared = max(m.Until, e.Until), max(m.Kind, e.Kind), false, false
-	m.Shown = max(m.Shown, e.Shown)
-	home := m.Home == b.home
-	if (edge && !home) || (home && m.Kind == wire.Left) {
-		ts.up.Add(m.End, 0)
-		ts.news, b.dirty = true, true
-	}
-	if !home && m.Kind == wire.Moved {
-		m.closed = true // the home's business
-		return
-	}
-	ts.n++
-	m.n = ts.n
-	for _, acc := range b.accounts {
-		m.closed = !acc.ends.Add(m.End, m.n) || m.closed // who is not told may renew it
-		acc.news()
-	}
-}
-
 // tell owes an edge all that is known.
 func (ts *terminations) tell(acc *account) {
 	acc.ends = wire.Outbox[wire.End]{}
@@ -114,14 +56,6 @@ func (e *edge) endsAgain() {
 		acc.ends.Again()
 		acc.lines.Again()
 	}
-}
-
-func (ts *terminations) clear(m *termination) {
-	m.closed = true
-	end := m.End
-	end.Kind = wire.Cleared
-	ts.up.Add(end, 0)
-	ts.news = true
 }
 
 // closing is what a data centre knows when it draws conclusions from terminations.
@@ -188,6 +122,72 @@ func (b *books) uncount(m *termination) bool {
 	}
 	b.counts.add(int64(m.Shown), -1)
 	return true
+}
+
+// end takes note that a session ended; edge says that an edge told it, not
+// global.
+func (b *books) end(e wire.End, edge bool) {
+	if int64(e.Until) < b.counts.freed {
+		return // expired
+	}
+	ts := &b.terminations
+	m := ts.byKey[terminationKey{e.ID, e.Home}]
+	if e.Kind == wire.Cleared {
+		if m != nil && m.Kind == wire.Left && m.Until <= e.Until {
+			m.cleared = true
+		}
+		return
+	}
+	if e.Kind == wire.Moved && e.Home != b.home {
+		ts.movedIn = max(ts.movedIn, e.Until)
+	}
+	if m != nil && e.Until <= m.Until && e.Kind <= m.Kind {
+		if !edge && m.closed && m.Home != b.home {
+			ts.clear(m) // global has forgotten the answer
+		}
+		return
+	}
+	if m == nil {
+		if len(ts.order) >= wire.MaxEnds {
+			if e.Kind == wire.Moved && e.Home != b.home {
+				ts.dropped = max(ts.dropped, e.Until)
+			}
+			return
+		}
+		m = &termination{End: e}
+		if ts.byKey == nil {
+			ts.byKey = map[terminationKey]*termination{}
+		}
+		ts.byKey[terminationKey{e.ID, e.Home}] = m
+		ts.order = append(ts.order, m)
+	} else {
+		ts.order = append(slices.DeleteFunc(ts.order, func(o *termination) bool { return o == m }), m) // by number
+	}
+	m.Until, m.Kind, m.closed, m.cleared = max(m.Until, e.Until), max(m.Kind, e.Kind), false, false
+	m.Shown = max(m.Shown, e.Shown)
+	home := m.Home == b.home
+	if (edge && !home) || (home && m.Kind == wire.Left) {
+		ts.up.Add(m.End, 0)
+		ts.news, b.dirty = true, true
+	}
+	if !home && m.Kind == wire.Moved {
+		m.closed = true // the home's business
+		return
+	}
+	ts.n++
+	m.n = ts.n
+	for _, acc := range b.accounts {
+		m.closed = !acc.ends.Add(m.End, m.n) || m.closed // who is not told may renew it
+		acc.news()
+	}
+}
+
+func (ts *terminations) clear(m *termination) {
+	m.closed = true
+	end := m.End
+	end.Kind = wire.Cleared
+	ts.up.Add(end, 0)
+	ts.news = true
 }
 
 // older reports whether tickets of the session that another data centre stamped

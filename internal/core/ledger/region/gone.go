@@ -116,27 +116,6 @@ func (g *gone) add(sum, e *edge) {
 	sum.gone = append(sum.gone, wire.GoneEdge{Edge: e.name, Inc: e.inc, Until: last})
 }
 
-// addSessions returns the sum of two lists by second, without what is freed.
-func addSessions(x, y []wire.Expiry, freed int64) []wire.Expiry {
-	out := make([]wire.Expiry, 0, len(x)+len(y))
-	for i, j := 0, 0; i < len(x) || j < len(y); {
-		var s wire.Expiry
-		switch {
-		case j == len(y) || (i < len(x) && x[i].Until < y[j].Until):
-			s, i = x[i], i+1
-		case i == len(x) || y[j].Until < x[i].Until:
-			s, j = y[j], j+1
-		default:
-			s = wire.Expiry{Until: x[i].Until, Stamped: x[i].Stamped + y[j].Stamped, Consumed: x[i].Consumed + y[j].Consumed}
-			i, j = i+1, j+1
-		}
-		if int64(s.Until) >= freed {
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
 // goneRooms returns what is stored of the sum: by the second, or where that is much by
 // so many seconds that it is not.
 func goneRooms(rooms []wire.RosterRoom) []wire.RosterRoom {
@@ -179,4 +158,25 @@ func coarsen(sessions []wire.Expiry, grid uint32) []wire.Expiry {
 		}
 	}
 	return addSessions(up, down, 0)
+}
+
+// addSessions returns the sum of two lists by second, without what is freed.
+func addSessions(x, y []wire.Expiry, freed int64) []wire.Expiry {
+	out := make([]wire.Expiry, 0, len(x)+len(y))
+	for i, j := 0, 0; i < len(x) || j < len(y); {
+		var s wire.Expiry
+		switch {
+		case j == len(y) || (i < len(x) && x[i].Until < y[j].Until):
+			s, i = x[i], i+1
+		case i == len(x) || y[j].Until < x[i].Until:
+			s, j = y[j], j+1
+		default:
+			s = wire.Expiry{Until: x[i].Until, Stamped: x[i].Stamped + y[j].Stamped, Consumed: x[i].Consumed + y[j].Consumed}
+			i, j = i+1, j+1
+		}
+		if int64(s.Until) >= freed {
+			out = append(out, s)
+		}
+	}
+	return out
 }

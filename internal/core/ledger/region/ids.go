@@ -40,6 +40,7 @@ func (e *idEntry) edge() edgeNum { return edgeNum(e.holder >> 1) }
 func (e *idEntry) pinned() bool { return e.holder&1 != 0 }
 
 func (e *idEntry) at(n edgeNum) { e.holder = uint32(n)<<1 | e.holder&1 }
+
 func (e *idEntry) pin(on bool) {
 	if e.holder &^= 1; on {
 		e.holder |= 1
@@ -50,74 +51,6 @@ func (e *idEntry) pin(on bool) {
 // taken for one visitor's parallel requests. Copies of a ticket that go on
 // living apart are counted apart.
 const parallel = 10
-
-// find returns the entry of id, or nil.
-func (t *sessionIDs) find(id uint64) *idEntry {
-	if len(t.slots) == 0 {
-		return nil
-	}
-	for i := t.home(id); ; i++ {
-		if i == len(t.slots) {
-			i = 0
-		}
-		e := &t.slots[i]
-		if e.id == id {
-			return e
-		}
-		if e.id == 0 {
-			return nil
-		}
-	}
-}
-
-// home is where the search for id begins: its bits, mixed (ids are random when
-// edges draw them well, which this need not rely on), scaled to the table.
-func (t *sessionIDs) home(id uint64) int {
-	id ^= id >> 32
-	id *= 0x9e3779b97f4a7c15
-	hi, _ := bits.Mul64(id^id>>29, uint64(len(t.slots)))
-	return int(hi)
-}
-
-// insert adds an id that find did not find. Entries whose second is before
-// freed make room; beyond limit entries nothing is added.
-func (t *sessionIDs) insert(e idEntry, freed int64, limit int) {
-	if t.n*4 >= len(t.slots)*3 {
-		t.rebuild(freed)
-	}
-	if t.n >= limit {
-		return
-	}
-	t.put(e)
-}
-
-func (t *sessionIDs) put(e idEntry) {
-	i := t.home(e.id)
-	for t.slots[i].id != 0 {
-		if i++; i == len(t.slots) {
-			i = 0
-		}
-	}
-	t.slots[i] = e
-	t.n++
-}
-
-// rebuild drops what is no longer counted and sizes the table for what is.
-func (t *sessionIDs) rebuild(freed int64) {
-	live := 0
-	for i := range t.slots {
-		if e := &t.slots[i]; e.id != 0 && (e.pinned() || int64(e.until) >= freed) {
-			live++
-		}
-	}
-	old := t.slots
-	t.slots, t.n = make([]idEntry, 2*live+64), 0 // half as many again fit before the next rebuild
-	for _, e := range old {
-		if e.id != 0 && (e.pinned() || int64(e.until) >= freed) {
-			t.put(e)
-		}
-	}
-}
 
 // take notes one stamping reported by edge, counted already in c, and cancels
 // it where it is a double. It reports whether the ticket was seen living in
@@ -172,15 +105,44 @@ func (t *sessionIDs) take(c *counts, m wire.Move, edge edgeNum, limit int) (copi
 	return true
 }
 
-// pinned returns the sessions that are pinned to a silent edge.
-func (t *sessionIDs) pinned(at edgeNum) iter.Seq[*idEntry] {
-	return func(yield func(*idEntry) bool) {
-		for i := range t.slots {
-			if ent := &t.slots[i]; ent.pinned() && ent.edge() == at && !yield(ent) {
-				return
-			}
+// insert adds an id that find did not find. Entries whose second is before
+// freed make room; beyond limit entries nothing is added.
+func (t *sessionIDs) insert(e idEntry, freed int64, limit int) {
+	if t.n*4 >= len(t.slots)*3 {
+		t.rebuild(freed)
+	}
+	if t.n >= limit {
+		return
+	}
+	t.put(e)
+}
+
+// rebuild drops what is no longer counted and sizes the table for what is.
+func (t *sessionIDs) rebuild(freed int64) {
+	live := 0
+	for i := range t.slots {
+		if e := &t.slots[i]; e.id != 0 && (e.pinned() || int64(e.until) >= freed) {
+			live++
 		}
 	}
+	old := t.slots
+	t.slots, t.n = make([]idEntry, 2*live+64), 0 // half as many again fit before the next rebuild
+	for _, e := range old {
+		if e.id != 0 && (e.pinned() || int64(e.until) >= freed) {
+			t.put(e)
+		}
+	}
+}
+
+func (t *sessionIDs) put(e idEntry) {
+	i := t.home(e.id)
+	for t.slots[i].id != 0 {
+		if i++; i == len(t.slots) {
+			i = 0
+		}
+	}
+	t.slots[i] = e
+	t.n++
 }
 
 // end takes a session out of the head-count that ended no later than at until, and reports whether
@@ -196,6 +158,45 @@ func (t *sessionIDs) end(c *counts, id uint64, until uint32) bool {
 	c.add(int64(ent.until), -1)
 	*ent = idEntry{id: ent.id} // still occupies its slot, means nothing
 	return true
+}
+
+// find returns the entry of id, or nil.
+func (t *sessionIDs) find(id uint64) *idEntry {
+	if len(t.slots) == 0 {
+		return nil
+	}
+	for i := t.home(id); ; i++ {
+		if i == len(t.slots) {
+			i = 0
+		}
+		e := &t.slots[i]
+		if e.id == id {
+			return e
+		}
+		if e.id == 0 {
+			return nil
+		}
+	}
+}
+
+// pinned returns the sessions that are pinned to a silent edge.
+func (t *sessionIDs) pinned(at edgeNum) iter.Seq[*idEntry] {
+	return func(yield func(*idEntry) bool) {
+		for i := range t.slots {
+			if ent := &t.slots[i]; ent.pinned() && ent.edge() == at && !yield(ent) {
+				return
+			}
+		}
+	}
+}
+
+// home is where the search for id begins: its bits, mixed (ids are random when
+// edges draw them well, which this need not rely on), scaled to the table.
+func (t *sessionIDs) home(id uint64) int {
+	id ^= id >> 32
+	id *= 0x9e3779b97f4a7c15
+	hi, _ := bits.Mul64(id^id>>29, uint64(len(t.slots)))
+	return int(hi)
 }
 
 func near(a, b uint32) bool {

@@ -96,14 +96,6 @@ func (l *lives) claim(now fleettime.Mono, by *edge, m *report) (ended []uint64) 
 	return slices.Clone(m.Succeeds)
 }
 
-// claimed takes note that an incarnation has ended, as another one or an operator tells;
-// latest is what fleet time is at most.
-func (r *roster) claimed(e *edge, latest fleettime.Time) {
-	if e.claimed == 0 {
-		e.claimed, e.claimedAt = r.said+1, latest
-	}
-}
-
 // belie takes note of a report that an edge wrote after another one told that it has
 // ended: it answers a grant that was sent later, or was written later by every clock.
 // So the folder has lied, as that of a machine that was cloned while it ran does. What
@@ -117,27 +109,12 @@ func (r *roster) belie(e *edge, m *report) {
 	r.lastUnknown = e.name
 }
 
-// unknownEdge notes an edge whose incarnation nobody knows, and that all the same
-// holds rights or sessions that may still be valid. The roster tells of every
-// edge before its first lease: so either the store has lost what was stored, or the
-// edge was declared lost and was alive. Whatever it holds was counted nowhere
-// until now.
-func (r *roster) unknownEdge(m *report, watermark fleettime.Time) bool {
-	past := max(m.earliest, watermark)
-	for i := range m.Rooms {
-		rr := &m.Rooms[i]
-		// The permits of a report that was under way for long are gone.
-		held := rr.Permits.Sessions.Unused(rr.Spent) > 0 && past == m.earliest
-		for _, s := range rr.Sessions {
-			held = held || (s.Stamped > s.Consumed && int64(s.Until)*1000 > int64(past))
-		}
-		if held {
-			r.unknownEdges++
-			r.lastUnknown = m.From
-			return true
-		}
+// claimed takes note that an incarnation has ended, as another one or an operator tells;
+// latest is what fleet time is at most.
+func (r *roster) claimed(e *edge, latest fleettime.Time) {
+	if e.claimed == 0 {
+		e.claimed, e.claimedAt = r.said+1, latest
 	}
-	return false
 }
 
 // lateName stands for incarnations that were forgotten and are heard. No edge can be
@@ -170,6 +147,29 @@ func (l *lives) lateWord(m *report) {
 	if news {
 		l.enrolOver(e)
 	}
+}
+
+// unknownEdge notes an edge whose incarnation nobody knows, and that all the same
+// holds rights or sessions that may still be valid. The roster tells of every
+// edge before its first lease: so either the store has lost what was stored, or the
+// edge was declared lost and was alive. Whatever it holds was counted nowhere
+// until now.
+func (r *roster) unknownEdge(m *report, watermark fleettime.Time) bool {
+	past := max(m.earliest, watermark)
+	for i := range m.Rooms {
+		rr := &m.Rooms[i]
+		// The permits of a report that was under way for long are gone.
+		held := rr.Permits.Sessions.Unused(rr.Spent) > 0 && past == m.earliest
+		for _, s := range rr.Sessions {
+			held = held || (s.Stamped > s.Consumed && int64(s.Until)*1000 > int64(past))
+		}
+		if held {
+			r.unknownEdges++
+			r.lastUnknown = m.From
+			return true
+		}
+	}
+	return false
 }
 
 // witness takes note of whom an edge followed. Where the store is empty, the process that
@@ -232,6 +232,13 @@ func (r *roster) add(name string, inc uint64) *edge {
 	return e
 }
 
+// summed reports whether an incarnation's sessions are in the sum: whatever is heard of
+// it now was said long ago.
+func (r *roster) summed(name string, inc uint64) bool {
+	sum := r.find(wire.Gone, 0)
+	return sum != nil && slices.ContainsFunc(sum.gone, func(g wire.GoneEdge) bool { return g.Edge == name && g.Inc == inc })
+}
+
 // find returns an incarnation, nil where it is not in the books.
 func (r *roster) find(name string, inc uint64) *edge {
 	i, ok := slices.BinarySearchFunc(r.edges, inc, func(e *edge, inc uint64) int { return e.compare(name, inc) })
@@ -239,11 +246,4 @@ func (r *roster) find(name string, inc uint64) *edge {
 		return nil
 	}
 	return r.edges[i]
-}
-
-// summed reports whether an incarnation's sessions are in the sum: whatever is heard of
-// it now was said long ago.
-func (r *roster) summed(name string, inc uint64) bool {
-	sum := r.find(wire.Gone, 0)
-	return sum != nil && slices.ContainsFunc(sum.gone, func(g wire.GoneEdge) bool { return g.Edge == name && g.Inc == inc })
 }

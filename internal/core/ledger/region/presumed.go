@@ -26,24 +26,6 @@ func (p *presumed) none() bool {
 	return p.spent == 0 && p.pinned == 0 && p.untold == 0 && p.lost == 0
 }
 
-// count returns the sessions that count.
-func (p *presumed) count(c *counts) int64 {
-	if p.until < c.freed {
-		if p.silent {
-			return p.sum()
-		}
-		return 0
-	}
-	return p.sum() + p.lost
-}
-
-// expire drops the sessions of an edge that was given up once they have expired.
-func (p *presumed) expire(c *counts) {
-	if p.until < c.freed {
-		p.lost = 0
-	}
-}
-
 // lapse takes the rights of R of an edge whose lease is over by end for used; nobody
 // there asks for anything.
 func (a *account) lapse(end fleettime.Mono) {
@@ -51,38 +33,6 @@ func (a *account) lapse(end fleettime.Mono) {
 	a.noRate()
 	a.noAsk()
 	a.books.dirty = true
-}
-
-// presumeUses takes the rights of R that an edge holds for used, each as late as it may have
-// been. Until the end of the lease the edge may have used those that lay idle, and once more
-// those that came free, unless it is exact: its last report told all. The others it used when it
-// said so.
-//
-// Invariant: every right that it holds is presumed, and none for a shorter time than it may
-// count.
-func (a *account) presumeUses(end fleettime.Mono, exact bool) {
-	rates := &a.books.rates
-	held, told := a.permits.Rate.Held(), max(0, a.rateIdleNow())
-	late := told
-	again := func(u rateUse) bool {
-		return !exact && u.from.Add(wire.RateWindow) <= end
-	}
-	for _, u := range a.rateUses.list {
-		if told += u.n; again(u) {
-			late += u.n
-		}
-	}
-	late += max(0, held-told) // of which no report told
-	n := min(held, late)
-	rates.add(a.edge.num, n, end, 0)
-	held -= n
-	for _, u := range slices.Backward(a.rateUses.list) {
-		if !again(u) {
-			n = min(held, u.n)
-			rates.add(a.edge.num, n, min(u.till, end), 0)
-			held -= n
-		}
-	}
 }
 
 // presume counts what a lapsed edge may have spent and renewed without a word, until breath.
@@ -136,6 +86,17 @@ func (a *account) pinAll(gone *edge) {
 	}
 }
 
+// count returns the sessions that count.
+func (p *presumed) count(c *counts) int64 {
+	if p.until < c.freed {
+		if p.silent {
+			return p.sum()
+		}
+		return 0
+	}
+	return p.sum() + p.lost
+}
+
 // unpin puts a session back into the ageing: edge by told of it.
 func (b *books) unpin(ent *idEntry, by *edge) {
 	ent.pin(false)
@@ -166,6 +127,13 @@ func (a *account) unpinAll(now fleettime.Mono, end int64) {
 	b.dirty = true
 }
 
+// expire drops the sessions of an edge that was given up once they have expired.
+func (p *presumed) expire(c *counts) {
+	if p.until < c.freed {
+		p.lost = 0
+	}
+}
+
 // settle takes the exact numbers of an edge whose tenure is over: nothing is presumed any
 // more.
 func (a *account) settle(now fleettime.Mono) {
@@ -189,6 +157,38 @@ func (a *account) settle(now fleettime.Mono) {
 	t.Granted = min(t.Granted, seen)
 	b.dirty, b.stale = true, true
 	a.news()
+}
+
+// presumeUses takes the rights of R that an edge holds for used, each as late as it may have
+// been. Until the end of the lease the edge may have used those that lay idle, and once more
+// those that came free, unless it is exact: its last report told all. The others it used when it
+// said so.
+//
+// Invariant: every right that it holds is presumed, and none for a shorter time than it may
+// count.
+func (a *account) presumeUses(end fleettime.Mono, exact bool) {
+	rates := &a.books.rates
+	held, told := a.permits.Rate.Held(), max(0, a.rateIdleNow())
+	late := told
+	again := func(u rateUse) bool {
+		return !exact && u.from.Add(wire.RateWindow) <= end
+	}
+	for _, u := range a.rateUses.list {
+		if told += u.n; again(u) {
+			late += u.n
+		}
+	}
+	late += max(0, held-told) // of which no report told
+	n := min(held, late)
+	rates.add(a.edge.num, n, end, 0)
+	held -= n
+	for _, u := range slices.Backward(a.rateUses.list) {
+		if !again(u) {
+			n = min(held, u.n)
+			rates.add(a.edge.num, n, min(u.till, end), 0)
+			held -= n
+		}
+	}
 }
 
 // entry returns what a successor is to know of an edge that is not heard.

@@ -50,16 +50,6 @@ func (r *registry) write(e *edge, rooms []wire.RosterRoom) {
 	e.needs = r.stored.enrol(entry, uint32(r.rooms.longestLife(r.advanced)/time.Second))
 }
 
-// latest returns what fleet time is at most, by a clock that may be wrong as far as
-// it knows. Where that does not know at all, it is by the newest that any edge has
-// told, which may have been under way for long.
-func (r *registry) latest(now fleettime.Mono) fleettime.Time {
-	if t, bound := r.clock.Read(now); bound != fleettime.Unsynced {
-		return t.Add(bound)
-	}
-	return max(r.rooms.watermark, r.roster.newest(now)).Add(fleettime.MaxError)
-}
-
 // lapseMargin lets the last answer of a report arrive before its edge is
 // taken for silent.
 const lapseMargin = 200 * time.Millisecond
@@ -78,4 +68,14 @@ func (r *registry) patience() time.Duration { return r.lapseAfter() + ledger.Own
 func (r *registry) endedNow(now fleettime.Mono, e *edge) {
 	e.ended = r.latest(now).Second() + 1
 	r.stored.patch(e, func(entry *wire.RosterEntry) { entry.Ended = e.ended })
+}
+
+// latest returns what fleet time is at most, by a clock that may be wrong as far as
+// it knows. Where that does not know at all, it is by the newest that any edge has
+// told, which may have been under way for long.
+func (r *registry) latest(now fleettime.Mono) fleettime.Time {
+	if t, bound := r.clock.Read(now); bound != fleettime.Unsynced {
+		return t.Add(bound)
+	}
+	return max(r.rooms.watermark, r.roster.newest(now)).Add(fleettime.MaxError)
 }

@@ -26,20 +26,6 @@ type rooms struct {
 	pastTill  fleettime.Mono // until then
 }
 
-// open returns the books of a room, which it makes if need be: reports may
-// name a room before our own room set does, or after.
-func (r *rooms) open(id room.ID) *books {
-	b := r.byID[id]
-	if b == nil {
-		b = &books{RoomConfig: ledger.RoomConfig{ID: id}, home: r.home, gone: true, dirty: true, life: ticketLife{most: r.pastLife, till: r.pastTill}, copies: copies{lines: reuse.NewBook(maxLines, 0)}}
-		b.counts.setPassed(r.passed)
-		r.byID[id] = b
-		r.list = append(r.list, b)
-		slices.SortFunc(r.list, func(x, y *books) int { return cmp.Compare(x.ID, y.ID) })
-	}
-	return b
-}
-
 // reported returns the books of a room that a report tells of. Counting has begun in them.
 func (r *rooms) reported(id room.ID, m *report) *books {
 	b := r.open(id)
@@ -69,6 +55,31 @@ func (r *rooms) set(now fleettime.Mono, all []ledger.RoomConfig) {
 	}
 }
 
+// open returns the books of a room, which it makes if need be: reports may
+// name a room before our own room set does, or after.
+func (r *rooms) open(id room.ID) *books {
+	b := r.byID[id]
+	if b == nil {
+		b = &books{RoomConfig: ledger.RoomConfig{ID: id}, home: r.home, gone: true, dirty: true, life: ticketLife{most: r.pastLife, till: r.pastTill}, copies: copies{lines: reuse.NewBook(maxLines, 0)}}
+		b.counts.setPassed(r.passed)
+		r.byID[id] = b
+		r.list = append(r.list, b)
+		slices.SortFunc(r.list, func(x, y *books) int { return cmp.Compare(x.ID, y.ID) })
+	}
+	return b
+}
+
+// maxExpiry returns the last expiry second of a ticket that somebody silent
+// since asOf may have stamped: one lease later, by a clock as wrong as a clock
+// may be.
+func (r *rooms) maxExpiry(now fleettime.Mono, asOf fleettime.Time, lease time.Duration) int64 {
+	life := int64(r.longestLife(now) / time.Second)
+	if now < r.pastTill {
+		life = max(life, int64(r.pastLife)) // also before the room set is known
+	}
+	return asOf.Add(fleettime.Stretch(lease)+2*fleettime.MaxError).Second() + 2 + life
+}
+
 // longestLife returns the longest that any ticket of the data centre may be valid.
 func (r *rooms) longestLife(now fleettime.Mono) time.Duration {
 	life := int64(0)
@@ -83,17 +94,6 @@ func (r *rooms) longestLife(now fleettime.Mono) time.Duration {
 	return time.Duration(life) * time.Second
 }
 
-// maxExpiry returns the last expiry second of a ticket that somebody silent
-// since asOf may have stamped: one lease later, by a clock as wrong as a clock
-// may be.
-func (r *rooms) maxExpiry(now fleettime.Mono, asOf fleettime.Time, lease time.Duration) int64 {
-	life := int64(r.longestLife(now) / time.Second)
-	if now < r.pastTill {
-		life = max(life, int64(r.pastLife)) // also before the room set is known
-	}
-	return asOf.Add(fleettime.Stretch(lease)+2*fleettime.MaxError).Second() + 2 + life
-}
-
 // longestLostWait returns the longest lost_after of any room under serve, 0 where
 // there is none.
 func (r *rooms) longestLostWait() time.Duration {
@@ -106,29 +106,10 @@ func (r *rooms) longestLostWait() time.Duration {
 	return wait
 }
 
-// setPassed tells all rooms before which second somebody else may have freed any.
-func (r *rooms) setPassed(second int64) {
-	r.passed = second
-	for _, b := range r.list {
-		b.counts.setPassed(second)
-	}
-}
-
 // restale makes the next Grants look at every room again.
 func (r *rooms) restale() {
 	for _, b := range r.list {
 		b.stale = true
-	}
-}
-
-// accounts returns the accounts of an edge, by room.
-func (r *rooms) accounts(e *edge) iter.Seq2[*books, *account] {
-	return func(yield func(*books, *account) bool) {
-		for _, b := range r.list {
-			if acc := b.accounts.of(e); acc != nil && !yield(b, acc) {
-				return
-			}
-		}
 	}
 }
 
@@ -150,6 +131,17 @@ func (r *rooms) counted(e *edge) bool {
 		}
 	}
 	return false
+}
+
+// accounts returns the accounts of an edge, by room.
+func (r *rooms) accounts(e *edge) iter.Seq2[*books, *account] {
+	return func(yield func(*books, *account) bool) {
+		for _, b := range r.list {
+			if acc := b.accounts.of(e); acc != nil && !yield(b, acc) {
+				return
+			}
+		}
+	}
 }
 
 // found takes note that incarnations are heard again, or have ended.
@@ -177,6 +169,14 @@ func (r *rooms) free(wm fleettime.Time, hold bool) {
 		if b.counts.head() != before {
 			b.dirty, b.stale = true, true
 		}
+	}
+}
+
+// setPassed tells all rooms before which second somebody else may have freed any.
+func (r *rooms) setPassed(second int64) {
+	r.passed = second
+	for _, b := range r.list {
+		b.counts.setPassed(second)
 	}
 }
 

@@ -60,6 +60,15 @@ func (s *sessions) live(c *counts) bool {
 	return slices.ContainsFunc(s.expiries, func(x wire.Expiry) bool { return int64(x.Until) >= c.freed })
 }
 
+// unfollowed returns how many sessions an edge that last reported at least then may have of which no
+// move was reported: each of them was stamped once at least.
+func (s *sessions) unfollowed(c *counts, least fleettime.Time) int64 {
+	if s.missedUntil < min(c.freed, least.Second()) {
+		return 0
+	}
+	return min(int64(s.missed), s.stamped(c))
+}
+
 // stamped returns how many tickets the edge stamped that may still be valid.
 func (s *sessions) stamped(c *counts) int64 {
 	n := int64(0)
@@ -69,13 +78,4 @@ func (s *sessions) stamped(c *counts) int64 {
 		}
 	}
 	return n
-}
-
-// unfollowed returns how many sessions an edge that last reported at least then may have of which no
-// move was reported: each of them was stamped once at least.
-func (s *sessions) unfollowed(c *counts, least fleettime.Time) int64 {
-	if s.missedUntil < min(c.freed, least.Second()) {
-		return 0
-	}
-	return min(int64(s.missed), s.stamped(c))
 }

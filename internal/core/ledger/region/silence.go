@@ -20,15 +20,22 @@ type silence struct {
 // others were heard, in seconds.
 const waitedEvery = 5
 
-// countSilence counts for how long an edge has been silent while others were heard.
-// Silence of all is our own isolation.
-func (s *silence) countSilence(now fleettime.Mono, e *edge) {
-	if s.roster.anyHeard() {
-		e.silent += now.Sub(s.advanced)
+// stillLost looks at an edge that was given up. Nothing is freed until whatever it stamped
+// under a lease has expired.
+func (s *silence) stillLost(now fleettime.Mono, ft fleettime.Time, synced bool, e *edge, blank bool) {
+	if e.ended == 0 && synced && s.roster.hasEnded(e) {
+		s.endedNow(now, e)
 	}
-	if waited := uint32(min(e.silent/time.Second, math.MaxUint32)); waited >= e.waited+waitedEvery {
-		e.waited = waited
-		s.stored.patch(e, func(r *wire.RosterEntry) { r.Waited = waited })
+	switch over := synced && ft.Add(-fleettime.Guard).Second() > s.holdUntil; {
+	case !over || ft.Second() <= e.leased+int64(wire.RateWindow/time.Second)+1:
+		s.hold = true
+	case e.lostHold:
+		s.expireLost(now, e)
+		s.reap(e)
+	case s.rooms.watermark.Add(-fleettime.Guard).Second() > s.holdUntil:
+		// The seconds of it are freed as well: until then a session that it admitted and
+		// others have renewed since is counted as -1 and +1, which is nothing.
+		s.holdLost(now, e, blank)
 	}
 }
 
@@ -58,25 +65,6 @@ func (s *silence) expireLost(now fleettime.Mono, e *edge) {
 	}
 	if unpinned && e.state == dead {
 		s.enrolOver(e) // the next aggregator need not wait for what has ended
-	}
-}
-
-// stillLost looks at an edge that was given up. Nothing is freed until whatever it stamped
-// under a lease has expired.
-func (s *silence) stillLost(now fleettime.Mono, ft fleettime.Time, synced bool, e *edge, blank bool) {
-	if e.ended == 0 && synced && s.roster.hasEnded(e) {
-		s.endedNow(now, e)
-	}
-	switch over := synced && ft.Add(-fleettime.Guard).Second() > s.holdUntil; {
-	case !over || ft.Second() <= e.leased+int64(wire.RateWindow/time.Second)+1:
-		s.hold = true
-	case e.lostHold:
-		s.expireLost(now, e)
-		s.reap(e)
-	case s.rooms.watermark.Add(-fleettime.Guard).Second() > s.holdUntil:
-		// The seconds of it are freed as well: until then a session that it admitted and
-		// others have renewed since is counted as -1 and +1, which is nothing.
-		s.holdLost(now, e, blank)
 	}
 }
 
@@ -112,6 +100,18 @@ func (s *silence) holdLost(now fleettime.Mono, e *edge, blank bool) {
 		acc.news()
 	}
 	s.reap(e)
+}
+
+// countSilence counts for how long an edge has been silent while others were heard.
+// Silence of all is our own isolation.
+func (s *silence) countSilence(now fleettime.Mono, e *edge) {
+	if s.roster.anyHeard() {
+		e.silent += now.Sub(s.advanced)
+	}
+	if waited := uint32(min(e.silent/time.Second, math.MaxUint32)); waited >= e.waited+waitedEvery {
+		e.waited = waited
+		s.stored.patch(e, func(r *wire.RosterEntry) { r.Waited = waited })
+	}
 }
 
 // meterForgotten tells as excess what an edge may go on renewing that an operator declared

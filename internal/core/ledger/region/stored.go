@@ -23,14 +23,6 @@ type stored struct {
 	site         uint64 // the one that is stored, and told; 0 for none
 }
 
-// change makes a new version, and returns its number. It changes in place: whoever is handed
-// a version out of here gets a copy.
-func (s *stored) change(f func(d *wire.Durable)) uint64 {
-	f(&s.durable)
-	s.durable.Version++
-	return s.durable.Version
-}
-
 // unsaved returns what is to be stored, if anything.
 func (s *stored) unsaved() (wire.Durable, bool) {
 	if s.durable.Version <= s.saved {
@@ -117,6 +109,14 @@ func (s *stored) strike(e *edge) {
 	if i := s.index(e.name, e.inc); i >= 0 {
 		s.change(func(d *wire.Durable) { d.Roster = slices.Delete(d.Roster, i, i+1) })
 	}
+}
+
+// change makes a new version, and returns its number. It changes in place: whoever is handed
+// a version out of here gets a copy.
+func (s *stored) change(f func(d *wire.Durable)) uint64 {
+	f(&s.durable)
+	s.durable.Version++
+	return s.durable.Version
 }
 
 func (s *stored) index(name string, inc uint64) int {

@@ -16,26 +16,6 @@ func (l *lives) lapse(now fleettime.Mono, e *edge) {
 	l.enrolOver(e)
 }
 
-// presume counts what a lapsed edge may have spent and renewed without a word.
-func (l *lives) presume(now fleettime.Mono, e *edge) {
-	since := e.latest
-	if !e.timed { // our answer told it the time, and nobody has told us what it did with it
-		since = l.latest(now)
-	}
-	breath := l.rooms.maxExpiry(now, since, l.params.EdgeLease)
-	var gone *edge
-	if l.roster.wentBefore(e, l.rooms.watermark.Second()) {
-		gone = l.roster.find(wire.Gone, 0)
-	}
-	renews := !l.roster.hasEnded(e) || e.unheard
-	for b, acc := range l.rooms.accounts(e) {
-		acc.presume(now, breath)
-		if !b.Cap && renews {
-			acc.pinAll(gone)
-		}
-	}
-}
-
 // endTenure looks at a report of an edge whose tenure is over, or that ends it.
 func (l *lives) endTenure(now fleettime.Mono, e *edge, m *report, complete bool) {
 	if m.Tenure == e.tenure && !m.Final {
@@ -56,6 +36,26 @@ func (l *lives) endTenure(now fleettime.Mono, e *edge, m *report, complete bool)
 		// It does not know yet that its tenure is over. Its newer counters
 		// lessen what is presumed of it.
 		l.presume(now, e)
+	}
+}
+
+// presume counts what a lapsed edge may have spent and renewed without a word.
+func (l *lives) presume(now fleettime.Mono, e *edge) {
+	since := e.latest
+	if !e.timed { // our answer told it the time, and nobody has told us what it did with it
+		since = l.latest(now)
+	}
+	breath := l.rooms.maxExpiry(now, since, l.params.EdgeLease)
+	var gone *edge
+	if l.roster.wentBefore(e, l.rooms.watermark.Second()) {
+		gone = l.roster.find(wire.Gone, 0)
+	}
+	renews := !l.roster.hasEnded(e) || e.unheard
+	for b, acc := range l.rooms.accounts(e) {
+		acc.presume(now, breath)
+		if !b.Cap && renews {
+			acc.pinAll(gone)
+		}
 	}
 }
 

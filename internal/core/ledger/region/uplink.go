@@ -88,13 +88,6 @@ func (u *uplink) follow(now fleettime.Mono, g *wire.Grant, s *stored) bool {
 	return false
 }
 
-// lease prolongs the lease of global. It reports whether there was none.
-func (u *uplink) lease(now fleettime.Mono, g *wire.Grant) (begins bool) {
-	begins = !u.leased(now)
-	u.leaseEnd = max(u.leaseEnd, g.Echo.Add(fleettime.Shrink(g.Lease)))
-	return begins
-}
-
 const (
 	// deaf is after how long without an answer nothing is given back: what goes
 	// to a coordinator that is not there is of no use to anybody until the next.
@@ -153,6 +146,13 @@ func (u *uplink) adopted(now fleettime.Mono, g *wire.Grant, complete bool, all *
 	if complete && g.Lease > 0 && g.Echo != 0 && u.lease(now, g) {
 		all.restale()
 	}
+}
+
+// lease prolongs the lease of global. It reports whether there was none.
+func (u *uplink) lease(now fleettime.Mono, g *wire.Grant) (begins bool) {
+	begins = !u.leased(now)
+	u.leaseEnd = max(u.leaseEnd, g.Echo.Add(fleettime.Shrink(g.Lease)))
+	return begins
 }
 
 // doubts reports whether global tells another time than the fleet's, as far as we

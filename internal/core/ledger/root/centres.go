@@ -84,16 +84,6 @@ func (c *centres) add(now fleettime.Mono, name string) *centre {
 	return d
 }
 
-// named returns the data centres of a name.
-func (c *centres) named(name string) []*centre {
-	i, _ := c.search(name)
-	k := i
-	for k < len(c.all) && c.all[k].name == name {
-		k++
-	}
-	return c.all[i:k]
-}
-
 // of returns the data centre that a report of this name and site is from; nil for one
 // that is not known. Site 0 is that of release 0.1.0, which speaks for the member.
 func (c *centres) of(name string, site uint64) *centre {
@@ -107,17 +97,6 @@ func (c *centres) of(name string, site uint64) *centre {
 		}
 	}
 	return best
-}
-
-// copyOf returns the member whose name a data centre bears that is not listed; nil for
-// none. The member's site is in the list.
-func (c *centres) copyOf(d *centre) *centre {
-	for _, o := range c.named(d.name) {
-		if o != d && !d.listed && o.listed && o.recorded != 0 {
-			return o
-		}
-	}
-	return nil
 }
 
 // unproven reports whether a member tells a site that the list does not hold: it may be
@@ -136,48 +115,6 @@ func (c *centres) unknown(d *centre) bool {
 func (c *centres) hasBegun(m *wire.Report) bool {
 	return (m.Members > 0 && c.members == 0) ||
 		slices.ContainsFunc(m.Rooms, func(r wire.RoomReport) bool { return r.Permits.Sessions.Granted > 0 || r.Active > 0 })
-}
-
-// newest returns the newest version of the list that a data centre of the list
-// told, and which one did.
-func (c *centres) newest() (version uint64, by string) {
-	for _, d := range c.all {
-		if d.listed && d.stored > version {
-			version, by = d.stored, d.name
-		}
-	}
-	return version, by
-}
-
-// outdated reports whether a newer list exists than the one in use: what is lent by
-// it is not known here.
-func (c *centres) outdated() bool {
-	newest, _ := c.newest()
-	return newest > c.members
-}
-
-// entered reports whether a coordinator that goes by a list without d would be told
-// of a newer one before it called its books complete.
-func (c *centres) entered(now fleettime.Mono, d *centre) bool {
-	if d.since == 0 {
-		return true
-	}
-	older, know := 0, 0
-	for _, o := range c.all {
-		if o == d || !o.listed {
-			continue
-		}
-		if o.since < d.since {
-			older++
-		}
-		switch {
-		case o.stored < d.since && o.heard && now.Sub(o.recv) < c.cfg.Params.RegionalLease:
-			return false
-		case o.stored >= d.since && o.since < d.since:
-			know++
-		}
-	}
-	return 2*know >= older
 }
 
 // lending is how far rights may be lent to a data centre.
@@ -207,6 +144,30 @@ func (c *centres) lendingTo(now fleettime.Mono, d *centre, l *loan) lending {
 		return lendKept
 	}
 	return lendAll
+}
+
+// entered reports whether a coordinator that goes by a list without d would be told
+// of a newer one before it called its books complete.
+func (c *centres) entered(now fleettime.Mono, d *centre) bool {
+	if d.since == 0 {
+		return true
+	}
+	older, know := 0, 0
+	for _, o := range c.all {
+		if o == d || !o.listed {
+			continue
+		}
+		if o.since < d.since {
+			older++
+		}
+		switch {
+		case o.stored < d.since && o.heard && now.Sub(o.recv) < c.cfg.Params.RegionalLease:
+			return false
+		case o.stored >= d.since && o.since < d.since:
+			know++
+		}
+	}
+	return 2*know >= older
 }
 
 // gatherViews is for how long a new leader tells no views while data centres have yet to tell it
@@ -293,4 +254,43 @@ func (a *Allocator) Census(now fleettime.Mono) Census {
 		}
 	}
 	return out
+}
+
+// outdated reports whether a newer list exists than the one in use: what is lent by
+// it is not known here.
+func (c *centres) outdated() bool {
+	newest, _ := c.newest()
+	return newest > c.members
+}
+
+// newest returns the newest version of the list that a data centre of the list
+// told, and which one did.
+func (c *centres) newest() (version uint64, by string) {
+	for _, d := range c.all {
+		if d.listed && d.stored > version {
+			version, by = d.stored, d.name
+		}
+	}
+	return version, by
+}
+
+// copyOf returns the member whose name a data centre bears that is not listed; nil for
+// none. The member's site is in the list.
+func (c *centres) copyOf(d *centre) *centre {
+	for _, o := range c.named(d.name) {
+		if o != d && !d.listed && o.listed && o.recorded != 0 {
+			return o
+		}
+	}
+	return nil
+}
+
+// named returns the data centres of a name.
+func (c *centres) named(name string) []*centre {
+	i, _ := c.search(name)
+	k := i
+	for k < len(c.all) && c.all[k].name == name {
+		k++
+	}
+	return c.all[i:k]
 }

@@ -40,12 +40,44 @@ type survey struct {
 	heldJoined [][]fleettime.Time
 }
 
-// begin forgets the room that was looked at before, and keeps the memory.
-func (s *survey) begin(free, rateFree int64) {
-	*s = survey{
-		free: free, rateFree: rateFree, supply: free, rate: rateFree,
-		homes: s.homes[:0], loans: s.loans[:0], how: s.how[:0], open: s.open[:0], lines: s.lines[:0], shares: s.shares[:0],
-		pending: s.pending[:0], absent: s.absent[:0], heldJoined: s.heldJoined[:0],
+// lend looks at one room: who may enter up to when, and how many idle rights
+// each data centre is to have. It lends what is free and states what is to
+// come back. s is memory for the survey of it.
+func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *survey) {
+	free, rfree, complete := p.free()
+	if complete { // what a lowered limit took is not to be lent when books are missing again
+		p.spare, p.rateSpare = min(p.spare, free), min(p.rateSpare, rfree)
+		p.debt, p.rateDebt = min(0, free), min(0, rfree)
+	}
+	p.survey(now, ft, s, free, rfree)
+	called, callable := p.callable(s)
+	view := p.look(now, ft, share.Prospect{
+		Lines: s.lines, Absent: s.absent,
+		Supply: s.supply, Rate: s.rate, Total: int64(p.Total), Limit: int64(p.Rate),
+		Tally:  p.progress.Tally(time.Duration(wire.Life(p.Session))*time.Second, s.active),
+		Wanted: s.wanted, Pending: s.pending, HeldJoined: share.MergeTimes(s.heldJoined, math.MaxInt), Debt: s.debt || p.Shut,
+		Shut: p.Shut, Called: calledUpTo(called, callable, ft), Random: p.Random, Lot: share.Lot{Term: p.cfg.Term, Room: p.ID}, Held: s.held,
+	})
+	p.lendPasses(s)
+	if len(s.loans) == 0 {
+		return
+	}
+	keeps, rkeeps := s.keeps(s.supply-s.kept, view), s.keeps(s.rate-s.rateKept, view)
+	for i, l := range s.loans {
+		l.dirty = l.dirty || l.reconstructed // it waits to be confirmed
+		idle, ridle := l.idleNow(), l.rateIdleNow()
+		give, rgive, keep, rkeep := s.gift(p, view, i, int64(keeps[i]+s.moving[i]), int64(rkeeps[i]))
+		p.spare, p.rateSpare = p.spare-give, p.rateSpare-rgive
+		push := keep < idle && (s.starved || view.Queues())
+		if give > 0 || rgive > 0 {
+			l.permits.Sessions.Granted += uint64(give)
+			l.permits.Rate.Granted += uint64(rgive)
+			l.dirty = true
+			push = push || l.demand.HeldPeople+l.demand.Movers > 0 || int64(l.demand.Want) > min(idle, ridle) || view.Queues()
+			p.centres.counted = p.centres.counted || complete
+		}
+		s.homes[i].push = s.homes[i].push || push
+		l.dirty = l.permits.SetKeep(uint64(keep), uint64(rkeep)) || l.dirty
 	}
 }
 
@@ -87,6 +119,51 @@ func (p *pool) survey(now fleettime.Mono, ft fleettime.Time, s *survey, free, ra
 	s.supply -= movers
 	s.debt = min(s.supply, s.rate) < 0
 	s.supply, s.rate = max(0, s.supply), max(0, s.rate)
+}
+
+// begin forgets the room that was looked at before, and keeps the memory.
+func (s *survey) begin(free, rateFree int64) {
+	*s = survey{
+		free: free, rateFree: rateFree, supply: free, rate: rateFree,
+		homes: s.homes[:0], loans: s.loans[:0], how: s.how[:0], open: s.open[:0], lines: s.lines[:0], shares: s.shares[:0],
+		pending: s.pending[:0], absent: s.absent[:0], heldJoined: s.heldJoined[:0],
+	}
+}
+
+// keeps returns how many idle rights each data centre is to have of n.
+func (s *survey) keeps(n int64, view *wire.View) []int {
+	keeps := make([]int, len(s.loans))
+	if n <= 0 {
+		return keeps
+	}
+	if len(s.open) == len(s.loans) {
+		return spread(int(n), view, s.loans, s.lines, s.shares)
+	}
+	for k, part := range spread(int(n), view, pick(s.loans, s.open), pick(s.lines, s.open), pick(s.shares, s.open)) {
+		keeps[s.open[k]] = part
+	}
+	return keeps
+}
+
+// gift returns how many idle rights data centre i is to have where so many were found to be
+// fit, and how many it is lent.
+func (s *survey) gift(p *pool, view *wire.View, i int, keep, rkeep int64) (give, rgive, k, rk int64) {
+	l := s.loans[i]
+	idle, ridle := l.idleNow(), l.rateIdleNow()
+	switch {
+	case p.gone:
+		keep, rkeep = 0, 0
+	case s.how[i] == lendKept:
+		keep, rkeep = max(0, l.permits.Sessions.Held()), max(0, l.permits.Rate.Held()) // one in as one goes
+	case s.how[i] == lendAll && !s.starved && !view.Queues() && !few(int(min(s.supply, s.rate)), len(s.open)):
+		// Rights that lie a little off do no harm while nobody misses them.
+		keep, rkeep = settle(keep, idle), settle(rkeep, ridle)
+	}
+	if s.how[i] < lendKept {
+		give, rgive = min(max(0, keep-idle), max(0, s.free)), min(max(0, rkeep-ridle), max(0, s.rateFree))
+	}
+	s.free, s.rateFree = s.free-give, s.rateFree-rgive
+	return give, rgive, keep, rkeep
 }
 
 // unbind makes rights of a room in which no limit binds: so many that T and R of them lie
@@ -142,83 +219,6 @@ func (s *survey) add(d *centre, l *loan, how lending, share float64) {
 	s.rate += max(0, l.rateIdleNow())
 	if how == lendKept {
 		s.kept, s.rateKept = s.kept+max(0, l.idleNow()), s.rateKept+max(0, l.rateIdleNow())
-	}
-}
-
-// keeps returns how many idle rights each data centre is to have of n.
-func (s *survey) keeps(n int64, view *wire.View) []int {
-	keeps := make([]int, len(s.loans))
-	if n <= 0 {
-		return keeps
-	}
-	if len(s.open) == len(s.loans) {
-		return spread(int(n), view, s.loans, s.lines, s.shares)
-	}
-	for k, part := range spread(int(n), view, pick(s.loans, s.open), pick(s.lines, s.open), pick(s.shares, s.open)) {
-		keeps[s.open[k]] = part
-	}
-	return keeps
-}
-
-// gift returns how many idle rights data centre i is to have where so many were found to be
-// fit, and how many it is lent.
-func (s *survey) gift(p *pool, view *wire.View, i int, keep, rkeep int64) (give, rgive, k, rk int64) {
-	l := s.loans[i]
-	idle, ridle := l.idleNow(), l.rateIdleNow()
-	switch {
-	case p.gone:
-		keep, rkeep = 0, 0
-	case s.how[i] == lendKept:
-		keep, rkeep = max(0, l.permits.Sessions.Held()), max(0, l.permits.Rate.Held()) // one in as one goes
-	case s.how[i] == lendAll && !s.starved && !view.Queues() && !few(int(min(s.supply, s.rate)), len(s.open)):
-		// Rights that lie a little off do no harm while nobody misses them.
-		keep, rkeep = settle(keep, idle), settle(rkeep, ridle)
-	}
-	if s.how[i] < lendKept {
-		give, rgive = min(max(0, keep-idle), max(0, s.free)), min(max(0, rkeep-ridle), max(0, s.rateFree))
-	}
-	s.free, s.rateFree = s.free-give, s.rateFree-rgive
-	return give, rgive, keep, rkeep
-}
-
-// lend looks at one room: who may enter up to when, and how many idle rights
-// each data centre is to have. It lends what is free and states what is to
-// come back. s is memory for the survey of it.
-func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *survey) {
-	free, rfree, complete := p.free()
-	if complete { // what a lowered limit took is not to be lent when books are missing again
-		p.spare, p.rateSpare = min(p.spare, free), min(p.rateSpare, rfree)
-		p.debt, p.rateDebt = min(0, free), min(0, rfree)
-	}
-	p.survey(now, ft, s, free, rfree)
-	called, callable := p.callable(s)
-	view := p.look(now, ft, share.Prospect{
-		Lines: s.lines, Absent: s.absent,
-		Supply: s.supply, Rate: s.rate, Total: int64(p.Total), Limit: int64(p.Rate),
-		Tally:  p.progress.Tally(time.Duration(wire.Life(p.Session))*time.Second, s.active),
-		Wanted: s.wanted, Pending: s.pending, HeldJoined: share.MergeTimes(s.heldJoined, math.MaxInt), Debt: s.debt || p.Shut,
-		Shut: p.Shut, Called: calledUpTo(called, callable, ft), Random: p.Random, Lot: share.Lot{Term: p.cfg.Term, Room: p.ID}, Held: s.held,
-	})
-	p.lendPasses(s)
-	if len(s.loans) == 0 {
-		return
-	}
-	keeps, rkeeps := s.keeps(s.supply-s.kept, view), s.keeps(s.rate-s.rateKept, view)
-	for i, l := range s.loans {
-		l.dirty = l.dirty || l.reconstructed // it waits to be confirmed
-		idle, ridle := l.idleNow(), l.rateIdleNow()
-		give, rgive, keep, rkeep := s.gift(p, view, i, int64(keeps[i]+s.moving[i]), int64(rkeeps[i]))
-		p.spare, p.rateSpare = p.spare-give, p.rateSpare-rgive
-		push := keep < idle && (s.starved || view.Queues())
-		if give > 0 || rgive > 0 {
-			l.permits.Sessions.Granted += uint64(give)
-			l.permits.Rate.Granted += uint64(rgive)
-			l.dirty = true
-			push = push || l.demand.HeldPeople+l.demand.Movers > 0 || int64(l.demand.Want) > min(idle, ridle) || view.Queues()
-			p.centres.counted = p.centres.counted || complete
-		}
-		s.homes[i].push = s.homes[i].push || push
-		l.dirty = l.permits.SetKeep(uint64(keep), uint64(rkeep)) || l.dirty
 	}
 }
 

@@ -88,17 +88,6 @@ func (ps *pools) restale() {
 	}
 }
 
-// loans returns what a data centre holds, by room.
-func (ps *pools) loans(d *centre) iter.Seq2[*pool, *loan] {
-	return func(yield func(*pool, *loan) bool) {
-		for _, p := range ps.list {
-			if l := p.loans[d]; l != nil && !yield(p, l) {
-				return
-			}
-		}
-	}
-}
-
 // drop forgets a data centre of which nothing was ever heard.
 func (ps *pools) drop(d *centre) {
 	for _, p := range ps.list {
@@ -161,17 +150,10 @@ func (p *pool) set(now fleettime.Mono, r ledger.RoomConfig) {
 	p.begin()
 }
 
-// loan returns what a data centre holds of the room, which it opens if need be.
-func (p *pool) loan(d *centre) *loan {
-	l := p.loans[d]
-	if l == nil {
-		l = &loan{dirty: true, viewDirty: true}
-		p.loans[d] = l
-		if d.void {
-			p.void(l, false)
-		}
-	}
-	return l
+// complete reports whether the books of every data centre are known for the
+// room: then what is free can be reckoned from the limit.
+func (p *pool) complete() bool {
+	return !p.centres.outdated() && !slices.ContainsFunc(p.centres.all, p.awaits)
 }
 
 // awaits reports whether it is not known what a data centre holds of the room.
@@ -186,10 +168,18 @@ func (p *pool) awaits(d *centre) bool {
 	return l == nil || !l.reclaimed
 }
 
-// complete reports whether the books of every data centre are known for the
-// room: then what is free can be reckoned from the limit.
-func (p *pool) complete() bool {
-	return !p.centres.outdated() && !slices.ContainsFunc(p.centres.all, p.awaits)
+// confirms reports whether the limits are kept with the books as they are. Books
+// that were only reconstructed hold no less than is out there, so then nothing is
+// lent twice. Those of a copy never are: whoever leads next does not wait for it.
+func (p *pool) confirms(d *centre, l *loan) bool {
+	if !l.reconstructed {
+		return true
+	}
+	if p.centres.copyOf(d) != nil {
+		return false
+	}
+	free, rate, complete := p.free()
+	return complete && free >= 0 && rate >= 0
 }
 
 // free returns the rights of T and of R that nobody holds. Negative: the limit
@@ -214,29 +204,6 @@ func (p *pool) free() (free, rate int64, complete bool) {
 	return free, rate, true
 }
 
-// confirms reports whether the limits are kept with the books as they are. Books
-// that were only reconstructed hold no less than is out there, so then nothing is
-// lent twice. Those of a copy never are: whoever leads next does not wait for it.
-func (p *pool) confirms(d *centre, l *loan) bool {
-	if !l.reconstructed {
-		return true
-	}
-	if p.centres.copyOf(d) != nil {
-		return false
-	}
-	free, rate, complete := p.free()
-	return complete && free >= 0 && rate >= 0
-}
-
-// reclaimAfter returns how long after its last word a data centre cannot hold
-// a valid session of the room (docs/RIGHTS.md): its leader's lease, its own,
-// its edges', and the life of a ticket, all on clocks that drift.
-func (p *pool) reclaimAfter() time.Duration {
-	life := max(time.Duration(wire.Life(p.Session))*time.Second, wire.RateWindow)
-	sum := ledger.OwnerLease + p.cfg.Params.RegionalLease + p.cfg.Params.EdgeLease + life
-	return fleettime.Stretch(fleettime.Stretch(sum)) + 4*time.Second + 4*fleettime.Guard + 4*fleettime.MaxError
-}
-
 // reclaim takes back what a data centre holds that is silent: under partition_policy cap
 // when it must have stopped, under serve when it has been lost for lost_after while
 // others were heard.
@@ -254,20 +221,13 @@ func (p *pool) reclaim(now fleettime.Mono, d *centre) {
 	p.void(l, !p.Cap)
 }
 
-// void closes the books of a loan; what comes of older ones does not count. inUse
-// says that the data centre may be alive all the same.
-func (p *pool) void(l *loan, inUse bool) {
-	l.reclaimed = true
-	if inUse {
-		l.unreturned += max(0, l.permits.Sessions.Held())
-	}
-	l.gen = max(l.gen, p.cfg.Term.N<<16) + 1 // above every one of an earlier term
-	l.permits.Reset()
-	l.idle, l.rateIdle = ledger.Idle{}, ledger.Idle{}
-	l.demand, l.active = ledger.Demand{}, 0
-	l.waiting, l.pending = nil, nil
-	l.dirty = true
-	p.stale = true
+// reclaimAfter returns how long after its last word a data centre cannot hold
+// a valid session of the room (docs/RIGHTS.md): its leader's lease, its own,
+// its edges', and the life of a ticket, all on clocks that drift.
+func (p *pool) reclaimAfter() time.Duration {
+	life := max(time.Duration(wire.Life(p.Session))*time.Second, wire.RateWindow)
+	sum := ledger.OwnerLease + p.cfg.Params.RegionalLease + p.cfg.Params.EdgeLease + life
+	return fleettime.Stretch(fleettime.Stretch(sum)) + 4*time.Second + 4*fleettime.Guard + 4*fleettime.MaxError
 }
 
 // adopt begins with what a data centre says that promises to follow us.
@@ -278,13 +238,6 @@ func (p *pool) adopt(d *centre, r *wire.RoomReport) {
 	} else if d.void && r.Gen < l.gen { // it is alive, and was given up
 		l.unreturned = max(l.unreturned, r.Permits.Sessions.Held())
 	}
-}
-
-// pass owes a data centre an end.
-func (p *pool) pass(d *centre, e wire.End) {
-	l := p.loan(d)
-	l.ends.Add(e, 0)
-	l.dirty = true
 }
 
 // take brings what a data centre says of a room into the books.
@@ -321,4 +274,51 @@ func (p *pool) take(d *centre, r *wire.RoomReport, asOf fleettime.Time) {
 		p.relays.take(d, e, p.centres.all, p.pass)
 	}
 	p.progress.Add(&l.progress, r)
+}
+
+// pass owes a data centre an end.
+func (p *pool) pass(d *centre, e wire.End) {
+	l := p.loan(d)
+	l.ends.Add(e, 0)
+	l.dirty = true
+}
+
+// loan returns what a data centre holds of the room, which it opens if need be.
+func (p *pool) loan(d *centre) *loan {
+	l := p.loans[d]
+	if l == nil {
+		l = &loan{dirty: true, viewDirty: true}
+		p.loans[d] = l
+		if d.void {
+			p.void(l, false)
+		}
+	}
+	return l
+}
+
+// loans returns what a data centre holds, by room.
+func (ps *pools) loans(d *centre) iter.Seq2[*pool, *loan] {
+	return func(yield func(*pool, *loan) bool) {
+		for _, p := range ps.list {
+			if l := p.loans[d]; l != nil && !yield(p, l) {
+				return
+			}
+		}
+	}
+}
+
+// void closes the books of a loan; what comes of older ones does not count. inUse
+// says that the data centre may be alive all the same.
+func (p *pool) void(l *loan, inUse bool) {
+	l.reclaimed = true
+	if inUse {
+		l.unreturned += max(0, l.permits.Sessions.Held())
+	}
+	l.gen = max(l.gen, p.cfg.Term.N<<16) + 1 // above every one of an earlier term
+	l.permits.Reset()
+	l.idle, l.rateIdle = ledger.Idle{}, ledger.Idle{}
+	l.demand, l.active = ledger.Demand{}, 0
+	l.waiting, l.pending = nil, nil
+	l.dirty = true
+	p.stale = true
 }

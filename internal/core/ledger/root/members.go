@@ -96,25 +96,6 @@ func (a *Allocator) SetMembers(now fleettime.Mono, m ledger.Members) {
 	a.due = now
 }
 
-// meet opens the books of a data centre. It is told which tickets are to be accepted
-// nowhere.
-func (a *Allocator) meet(now fleettime.Mono, name string) *centre {
-	d := a.centres.add(now, name)
-	for _, p := range a.pools.list {
-		p.relays.tellLeft(d, p.pass)
-	}
-	return d
-}
-
-// disown voids what a data centre holds or may yet say that it holds: its rights
-// were, or may be, lent to others.
-func (a *Allocator) disown(d *centre) {
-	d.void = true
-	for p, l := range a.pools.loans(d) {
-		p.void(l, true)
-	}
-}
-
 // stranger opens the books of a data centre that nobody listed, or that is not the one
 // of its name that is; nil where there are too many.
 func (a *Allocator) stranger(now fleettime.Mono, name string, site uint64) *centre {
@@ -133,4 +114,23 @@ func (a *Allocator) stranger(now fleettime.Mono, name string, site uint64) *cent
 	}
 	a.pools.restale()
 	return d
+}
+
+// meet opens the books of a data centre. It is told which tickets are to be accepted
+// nowhere.
+func (a *Allocator) meet(now fleettime.Mono, name string) *centre {
+	d := a.centres.add(now, name)
+	for _, p := range a.pools.list {
+		p.relays.tellLeft(d, p.pass)
+	}
+	return d
+}
+
+// disown voids what a data centre holds or may yet say that it holds: its rights
+// were, or may be, lent to others.
+func (a *Allocator) disown(d *centre) {
+	d.void = true
+	for p, l := range a.pools.loans(d) {
+		p.void(l, true)
+	}
 }

@@ -58,18 +58,6 @@ func (a *Allocator) Clock(now fleettime.Mono, machine fleettime.Time) (t fleetti
 	return machine, wallBound
 }
 
-// Totals returns the state of a room without what each data centre holds.
-func (a *Allocator) Totals(id room.ID) Ledger {
-	p := a.pools.byID[id]
-	if p == nil {
-		return Ledger{}
-	}
-	l := Ledger{Total: p.Total, Rate: p.Rate, Unbound: p.Unbound, View: p.view}
-	l.Free, l.RateFree, l.Complete = p.free()
-	l.Passes = PassLedger{Release: p.passes.Release, N: p.passes.N, Free: p.passes.Free(), Spent: p.passes.Spent}
-	return l
-}
-
 // Ledger returns the state of a room; the zero value for an unknown one.
 func (a *Allocator) Ledger(id room.ID) Ledger {
 	p := a.pools.byID[id]
@@ -92,6 +80,18 @@ func (a *Allocator) Ledger(id room.ID) Ledger {
 		l.Beyond += int64(c.Active)
 	}
 	l.Beyond = max(0, l.Beyond-int64(l.Total))
+	return l
+}
+
+// Totals returns the state of a room without what each data centre holds.
+func (a *Allocator) Totals(id room.ID) Ledger {
+	p := a.pools.byID[id]
+	if p == nil {
+		return Ledger{}
+	}
+	l := Ledger{Total: p.Total, Rate: p.Rate, Unbound: p.Unbound, View: p.view}
+	l.Free, l.RateFree, l.Complete = p.free()
+	l.Passes = PassLedger{Release: p.passes.Release, N: p.passes.N, Free: p.passes.Free(), Spent: p.passes.Spent}
 	return l
 }
 

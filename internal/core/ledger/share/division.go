@@ -46,14 +46,6 @@ const (
 	OfR
 )
 
-// needs returns the rights of T or of R that visitors at the edge can use now.
-func (c *Claim) needs(side int) int64 {
-	if side == OfR {
-		return int64(c.need) // who moves in was admitted already, elsewhere
-	}
-	return int64(c.need + c.moving)
-}
-
 // Divide decides what every edge may hold. Held visitors come first, with all there is;
 // what global wants back is taken from what would lie idle. It returns which edges cannot
 // wait for their next report.
@@ -122,6 +114,14 @@ func (d *Division) side(side int, supply, free, keep int64, push []bool) {
 		c := &d.Claims[i]
 		push[i] = push[i] || (c.Gifts[side].Keep < c.idleOf(side) && (d.short || d.Starved || d.scarce))
 	}
+}
+
+// needs returns the rights of T or of R that visitors at the edge can use now.
+func (c *Claim) needs(side int) int64 {
+	if side == OfR {
+		return int64(c.need) // who moves in was admitted already, elsewhere
+	}
+	return int64(c.need + c.moving)
 }
 
 func (c *Claim) idleOf(side int) int64 {

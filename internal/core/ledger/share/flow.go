@@ -136,16 +136,6 @@ func (f *Flow) Sample(now fleettime.Mono, t *Tally, waiting float64) {
 
 func (f *Flow) newest() *flowSample { return &f.samples[(f.n-1)%flowSamples] }
 
-// since returns the newest sample that is at least d old, or the oldest kept.
-func (f *Flow) since(now fleettime.Mono, d time.Duration) *flowSample {
-	for i := 1; i < min(f.n, flowSamples); i++ {
-		if s := &f.samples[(f.n-1-i)%flowSamples]; now.Sub(s.at) >= d {
-			return s
-		}
-	}
-	return &f.samples[(f.n-min(f.n, flowSamples))%flowSamples]
-}
-
 // mu returns the admissions per second: the mean of the last minute's and the
 // last five minutes'.
 func (f *Flow) mu(now fleettime.Mono, admitted uint64) float64 {
@@ -187,4 +177,14 @@ func (f *Flow) theta(now fleettime.Mono, t *Tally, waiting float64) float64 {
 	gone := float64(t.Joined-s.joined) - float64(t.Entered-s.entered) - (waiting - s.waiting)
 	person := f.since(now, missedAfter).person - f.since(now, flowSpan+missedAfter).person
 	return (max(0, gone) + priorWeight*priorHazard) / (person + priorWeight)
+}
+
+// since returns the newest sample that is at least d old, or the oldest kept.
+func (f *Flow) since(now fleettime.Mono, d time.Duration) *flowSample {
+	for i := 1; i < min(f.n, flowSamples); i++ {
+		if s := &f.samples[(f.n-1-i)%flowSamples]; now.Sub(s.at) >= d {
+			return s
+		}
+	}
+	return &f.samples[(f.n-min(f.n, flowSamples))%flowSamples]
 }

@@ -33,14 +33,6 @@ type Passes struct {
 	Spent   uint64 // of those, used, as far as told
 }
 
-// Free returns how many passes are lent to nobody.
-func (p *Passes) Free() uint64 {
-	if held := p.out - p.back; held < p.N {
-		return p.N - held
-	}
-	return 0
-}
-
 // PassLoan has the passes of a release that one child was lent, and who waits there for more.
 type PassLoan struct {
 	wire.Passes
@@ -52,13 +44,6 @@ type PassLoan struct {
 func (l *PassLoan) Grant(p *Passes) wire.Passes {
 	l.Begin(p.Release)
 	return wire.Passes{Release: p.Release, Allocation: l.Offered()}
-}
-
-// Begin drops the passes of any other release.
-func (l *PassLoan) Begin(release uint64) {
-	if l.Release != release {
-		*l = PassLoan{Passes: wire.Passes{Release: release}, Callable: l.Callable, Joined: l.Joined}
-	}
 }
 
 // Forget drops the passes of a child that was replaced.
@@ -104,4 +89,19 @@ func (p *Passes) Lend(to []*PassLoan, most uint64) (news, push []bool) {
 		}
 	}
 	return news, push
+}
+
+// Free returns how many passes are lent to nobody.
+func (p *Passes) Free() uint64 {
+	if held := p.out - p.back; held < p.N {
+		return p.N - held
+	}
+	return 0
+}
+
+// Begin drops the passes of any other release.
+func (l *PassLoan) Begin(release uint64) {
+	if l.Release != release {
+		*l = PassLoan{Passes: wire.Passes{Release: release}, Callable: l.Callable, Joined: l.Joined}
+	}
 }

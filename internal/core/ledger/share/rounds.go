@@ -39,17 +39,6 @@ type Lot struct {
 	Room room.ID
 }
 
-// seed returns what places of the round that begins at start are drawn by. Another leader draws others: what its
-// predecessor had called of a round is not known.
-func (l Lot) seed(start fleettime.Time) uint64 {
-	var in [32]byte
-	for i, n := range []uint64{l.Term.N, l.Term.Nonce, uint64(l.Room), uint64(start)} {
-		binary.BigEndian.PutUint64(in[8*i:], n)
-	}
-	sum := sha256.Sum256(in[:])
-	return binary.BigEndian.Uint64(sum[:])
-}
-
 // call calls so many people that those who were called and are not in are want, of whom held are at the edges. whole is who
 // waits, by place, also who was called.
 func (r *rounds) call(ft fleettime.Time, l Lot, whole estimate.Histogram, want, held float64) {
@@ -90,6 +79,17 @@ func (r *rounds) begin(ft fleettime.Time, l Lot) {
 	kept := r.recent[max(0, len(r.recent)+1-draw.MaxRounds):]
 	r.recent = append(append(draw.Rounds(nil), kept...), draw.NewRound(ft, l.seed(draw.StartOf(ft))))
 	r.share, r.came = 0, 0
+}
+
+// seed returns what places of the round that begins at start are drawn by. Another leader draws others: what its
+// predecessor had called of a round is not known.
+func (l Lot) seed(start fleettime.Time) uint64 {
+	var in [32]byte
+	for i, n := range []uint64{l.Term.N, l.Term.Nonce, uint64(l.Room), uint64(start)} {
+		binary.BigEndian.PutUint64(in[8*i:], n)
+	}
+	sum := sha256.Sum256(in[:])
+	return binary.BigEndian.Uint64(sum[:])
 }
 
 // advance forgets calls of which all that came of them is known.
