@@ -13,20 +13,20 @@ import (
 // nothing arrives: leases lapse and seconds are freed by time alone.
 const Tick = 100 * time.Millisecond
 
-// StartupGrace is for how long a new aggregator need not say that it waits: most of it is over
-// by then.
+// StartupGrace is the time in which a new aggregator does not report its waits: most of them end in it.
 const StartupGrace = 2 * time.Second
 
 // OwnerLease is how long a predecessor may have gone on leading after
 // this term was won.
 const OwnerLease = 4 * time.Second
 
-// CrowdKept is for how long those count who were told last to wait where nothing is heard now. They
-// are asked back elsewhere within half of it, and that edge tells each of them to have come, and to have
-// left the window of the last question. So they count until that window drops out of its book.
+// CrowdKept is the time for which waiting visitors count whose edge or data centre is not heard any
+// more. They are asked to return to another one within half of it. That edge counts each of them as
+// returned, and as having left the window of the last question. So they count until that window drops
+// out of its book.
 const CrowdKept = time.Minute
 
-// Remaining returns who is left of a line of which nothing was heard for so long.
+// Remaining returns the visitors that are still in a line after so long a silence of its child.
 func Remaining(h estimate.Histogram, silence time.Duration) estimate.Histogram {
 	part := 2 * float64(CrowdKept-silence) / float64(CrowdKept)
 	if part >= 1 {
@@ -42,8 +42,8 @@ func Remaining(h estimate.Histogram, silence time.Duration) estimate.Histogram {
 	return h
 }
 
-// PendingOf returns who is expected to return for the first time. Who was released
-// before join times were told says how many they are, of the last seconds.
+// PendingOf returns the visitors that are expected to return for the first time. A report without join
+// times has their number only: they joined in the last seconds.
 func PendingOf(r *wire.RoomReport, asOf fleettime.Time) estimate.Histogram {
 	const lately = 3000
 	if len(r.Pending) == 0 && r.Unseen > 0 {
@@ -65,7 +65,7 @@ type Demand struct {
 	Want       uint64           // permits that newcomers will need by the next report
 	HeldJoined []fleettime.Time // join times of the oldest long-polled visitors, ascending
 	HeldPeople uint64           // long-polled visitors; HeldJoined need not have all
-	Movers     uint64           // visitors whose session moves here from another data centre
+	Movers     uint64           // visitors inside that wait to move their session here
 }
 
 // DemandOf returns the demand of a report.

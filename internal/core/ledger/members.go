@@ -9,7 +9,7 @@ import (
 // Members are the data centres of a fleet as a node knows them.
 type Members struct {
 	Version uint64 // grows with every change; 0 for the list of a configuration
-	Changed bool   // not what every configuration of global lists: who tells no version is not followed
+	Changed bool   // differs from the list of every configuration of global: a coordinator without a version is not followed
 	List    []Member
 	Forced  []Member // taken off by force, and may hold rights; names and sites
 }

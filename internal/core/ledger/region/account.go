@@ -8,12 +8,12 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// account is what one edge incarnation holds and has counted in one room.
+// account has the permits of one edge incarnation in one room, and its counters.
 //
 // Invariant, for an edge that is alive: beyond its last report it has used no more than the permits
 // of T that it held unused, and has renewed no more than renewCeil-renewed sessions.
 type account struct {
-	permits wire.Permits // what was granted is never lowered within a tenure
+	permits wire.Permits // Granted is never lowered within a tenure
 
 	// Granted to the edge.
 	renewCeil uint64 // never lowered within a tenure
@@ -37,21 +37,21 @@ type account struct {
 
 	changedAt uint64                 // first grant that carried the newest change
 	viewAt    uint64                 // the same for the room's view
-	ends      wire.Outbox[wire.End]  // what the edge is to know of sessions that ended
+	ends      wire.Outbox[wire.End]  // sessions that ended, for the edge
 	lines     wire.Outbox[wire.Line] // the same of copied tickets
 	unsaid    bool                   // something changed since the last grant; set by news
 	unshown   bool                   // so did the room's view; set by viewNews
 	open      bool                   // it is in edge.open
 }
 
-// viewNews notes that the edge is to be told of the room's view.
+// viewNews notes that the edge has yet to see the room's view.
 func (a *account) viewNews() {
 	a.unshown = true
 	a.edge.owe(a)
 }
 
-// pending returns the people who joined there and are expected to return for the first
-// time, by join time.
+// pending returns the visitors that joined there and are expected to return for the first time, by join
+// time.
 func (a *account) pending(asOf fleettime.Time) estimate.Histogram {
 	if a.report == nil {
 		return nil
@@ -103,8 +103,8 @@ func (a *account) raise(counter *uint64, n uint64) {
 	}
 }
 
-// news notes that the edge is to be told of the account. Grants look at no others:
-// most edges have nothing to hear of most rooms.
+// news notes that the edge has yet to hear of the account. Grants look at no others: for most edges most
+// rooms have no news.
 func (a *account) news() {
 	a.unsaid = true
 	a.edge.owe(a)

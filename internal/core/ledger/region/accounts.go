@@ -30,8 +30,8 @@ func (as accounts) of(e *edge) *account {
 
 func compareAccount(acc *account, e *edge) int { return compareEdges(acc.edge, e) }
 
-// lent returns the rights of T and of R that edges may be spending, which is what they have
-// and is not known to be spent, and what they hold.
+// lent returns the permits that edges may be using: of T those not known to be spent, of R all that they
+// hold.
 func (as accounts) lent() (credit, rate int64) {
 	for _, acc := range as {
 		if acc.edge.heard() {
@@ -60,11 +60,11 @@ func (as accounts) presume() bool {
 	})
 }
 
-// allowRenewals raises the ceilings of renewals: to twice what an edge made since
-// its last report, and at least to what comes due there until the next one is
+// allowRenewals raises the ceilings of renewals: to twice the renewals of an edge since
+// its last report, and at least to those that come due there until the next one is
 // answered. A session can be renewed once in [wire.RenewAfter] and no more, so the
-// ceilings together are bounded by what all can need in that time, or by a fiftieth of
-// the rights where that is more: it is what has to be presumed if edges fall silent.
+// ceilings together are bounded by the renewals that all edges can need in that time, or by a
+// fiftieth of the permits where that is more: so many are presumed if edges fall silent.
 // The bound is shared evenly, so that no edge is left without.
 func allowRenewals(to []*account, sessions, held int64, life uint32) {
 	sessions = max(1, sessions)
@@ -84,6 +84,6 @@ func allowRenewals(to []*account, sessions, held int64, life uint32) {
 	}
 }
 
-// renewAnswer is how long it takes, where nothing is lost, until an edge whose ceiling
-// comes near has a higher one.
+// renewAnswer is the time, where nothing is lost, until an edge whose ceiling comes near has a higher
+// one.
 const renewAnswer = 100 * time.Millisecond

@@ -36,10 +36,10 @@ func (a *Aggregator) advance(now fleettime.Mono) {
 	}
 }
 
-// advance moves the lives of all edges to now; blank says that it is not known what the data
-// centre holds. It returns the watermark that they allow, and whether a lease lapsed.
+// advance moves the lives of all edges to now; blank says that the permits of the data centre are not
+// known. It returns the watermark that they allow, and whether a lease lapsed.
 func (l *lives) advance(now fleettime.Mono, blank bool) (watermark fleettime.Time, lapsed bool) {
-	// Without fleet time of its own the aggregator goes by that of its edges.
+	// Without fleet time of its own the aggregator uses the time of its edges.
 	ft, synced := l.clock.earliest(now)
 	wm := fleettime.Time(math.MaxInt64)
 	if synced {
@@ -96,7 +96,7 @@ func (l *lives) advance(now fleettime.Mono, blank bool) (watermark fleettime.Tim
 	return wm, lapsed
 }
 
-// over returns the Unix second by which every ticket has expired that edges may have stamped so far; 0 where
+// over returns the Unix second by which every ticket that edges may have stamped so far has expired; 0 where
 // that is not known, an edge is not heard, or the sessions may be another data centre's.
 func (a *Aggregator) over(now fleettime.Mono, synced bool) uint32 {
 	silent := slices.ContainsFunc(a.roster.edges, func(e *edge) bool { return e.state != alive && e.state != left })
@@ -114,7 +114,7 @@ func (a *Aggregator) over(now fleettime.Mono, synced bool) uint32 {
 // movedInUnknown says that nothing stored tells whether sessions moved in.
 const movedInUnknown = math.MaxInt64
 
-// enter lets edges begin whose place on the roster is stored.
+// enter starts edges whose place on the roster is stored.
 func (l *lives) enter() {
 	for _, e := range l.roster.edges {
 		if e.state == joining && l.stored.saved >= e.needs {
@@ -124,9 +124,9 @@ func (l *lives) enter() {
 	}
 }
 
-// gather notes whether edges that fell silent together are on their way back.
-// Under partition_policy serve their visitors went on from one to the other, and
-// who is counted nowhere yet was last renewed at one that has not come back.
+// gather notes whether edges that fell silent together are on their way back. Under partition_policy
+// serve their visitors went on from one to the other, and a session that is counted nowhere yet was last
+// renewed at an edge that has not come back.
 func (l *lives) gather(now fleettime.Mono) {
 	heard, silent := false, false
 	for _, e := range l.roster.edges {

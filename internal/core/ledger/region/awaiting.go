@@ -9,9 +9,9 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// This file is about the wait for edges of a predecessor. The time at which a wait ends is told
-// in fleet time and stored, so that successors go on waiting where it ended: leaders that are
-// replaced all the time would never have waited for anything.
+// This file is about the wait for edges of a predecessor. The end of a wait is a fleet time and is
+// stored, so that successors go on waiting where it ended: leaders that are replaced all the time would
+// otherwise wait for ever.
 
 // settleTime is how long a new aggregator waits for the edges of its predecessor before
 // it stores until when it may have to wait for those that are missing: most are back by then.
@@ -30,7 +30,7 @@ func (s *silence) awaitedInVain(now fleettime.Mono, ft fleettime.Time, e *edge) 
 	return e.leased != 0 && (now.Sub(e.recv) > s.patience() || ft.Second() > e.leased)
 }
 
-// awaitedUntil returns for how long an edge of a predecessor is waited for at most: until
+// awaitedUntil returns the latest time to which an edge of a predecessor is waited for: until
 // everything has expired that it stamped under a lease; where the books are not known
 // either, until it cannot be renewing any more.
 func (s *silence) awaitedUntil(now fleettime.Mono, e *edge, blank bool) fleettime.Time {
@@ -51,13 +51,13 @@ func (s *silence) awaitedUntil(now fleettime.Mono, e *edge, blank bool) fleettim
 // leaseLeft returns the last second in which an edge of a predecessor can have a lease,
 // and the last one in which a ticket can be valid that it stamped under one.
 func (s *silence) leaseLeft(now fleettime.Mono) (leased, until int64) {
-	// Of all predecessors, who led before this term began: what was waited since then counts.
+	// Predecessors led before this term began: the wait since then counts.
 	end := s.latest(now).Add(ledger.OwnerLease - fleettime.Shrink(now.Sub(s.clock.started)))
 	return end.Add(fleettime.Stretch(s.params.EdgeLease)+2*fleettime.MaxError).Second() + 1, s.rooms.maxExpiry(now, end, s.params.EdgeLease)
 }
 
-// holdsGuess reports whether nothing may be freed yet because nobody knew the time any
-// more: what there was before is waited out by the time that was guessed.
+// holdsGuess reports whether nothing may be freed yet because all nodes had lost the time: sessions from
+// before are waited out by the guessed time.
 func (s *silence) holdsGuess(now fleettime.Mono, ft fleettime.Time, synced bool) bool {
 	d := &s.stored.durable
 	if s.clock.guessed && synced {
@@ -74,8 +74,8 @@ func (s *silence) holdsGuess(now fleettime.Mono, ft fleettime.Time, synced bool)
 	return d.HoldUntil != 0 && (!synced || ft.Second() <= d.HoldUntil)
 }
 
-// corrected takes note that the time which was guessed gave way to the fleet's: what was
-// reckoned by the guess is reckoned anew.
+// corrected notes that fleet time replaced a guess: times that were computed by the guess are computed
+// anew.
 func (s *silence) corrected() {
 	s.clock.guess, s.holdUntil = 0, 0
 	s.rooms.setPassed(math.MaxInt64)

@@ -13,11 +13,11 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// books are the ledger of the data centre in one room: what global lends of it, what each edge has of
-// that, which sessions count, and what global and the edges are yet to hear. What an edge that is
-// silent may have done is in its account.
+// books are the ledger of the data centre in one room: the loan of global, the account of each
+// edge, the sessions that count, and the news for global and the edges. Sessions that a silent edge
+// may have admitted are in its account.
 //
-// Invariant: what is lent to edges that are heard, what counts and what is presumed sum to no more
+// Invariant: permits lent to edges that are heard, counted sessions and presumed ones sum to no more
 // than the loan, or the difference is a debt that is paid before anything is lent.
 type books struct {
 	ledger.RoomConfig
@@ -26,7 +26,7 @@ type books struct {
 
 	stopped bool // edges were told to stamp nothing
 
-	loan holding // what global lends
+	loan holding // from global
 
 	passes passes // of a room that is paused
 
@@ -38,7 +38,7 @@ type books struct {
 	copies       copies
 	terminations terminations
 	excess       excess        // sessions that may be valid beyond those counted
-	life         ticketLife    // for how long they may be valid
+	life         ticketLife    // how long they may be valid
 	rates        presumedRates // rights of R that edges may have used which are gone
 
 	view      *wire.View
@@ -47,24 +47,24 @@ type books struct {
 	gain      share.Gain
 	progress  share.Progresses
 	waiting   estimate.Histogram
-	starved   bool   // somebody is held whom no right in the data centre serves
+	starved   bool   // a long-polled visitor waits, and the data centre has no permit for it
 	unrated   bool   // the same of rights of R
 	stale     bool   // something changed since rights were last divided
-	divided   bool   // they were, since it was last looked at what to give back
+	divided   bool   // they were, since the room was last looked at for permits to return
 	unsure    bool   // something was presumed then, which ends by time alone
 	dirty     bool   // something changed since the last report to global
 	changedAt uint64 // first report to global that carried the newest change
 }
 
-// ticketLife is for how long tickets of a room are valid.
+// ticketLife is how long tickets of a room are valid.
 type ticketLife struct {
 	secs uint32         // for which edges stamp now; 0 where nobody has told us
 	most uint32         // longest that may still be out there
 	till fleettime.Mono // until then
 }
 
-// set changes for how long tickets are stamped. What was stamped for longer, or may
-// still be by an edge that has not heard, is reckoned with until it is over.
+// set changes the life that new tickets get. Tickets of a longer life, which an edge that has not heard
+// may still stamp, count until they expire.
 func (l *ticketLife) set(now fleettime.Mono, secs uint32) {
 	if secs == l.secs {
 		return
@@ -126,11 +126,10 @@ func (b *books) lostWait() time.Duration {
 	return math.MaxInt64
 }
 
-// stop sees to it that nothing is stamped under partition_policy cap once the
-// lease of global has ended, because it will give these rights to others. What
-// lies at the edges comes back meanwhile. When the lease begins anew, stamping
-// goes on as soon as no edge holds more than the books cover: they may have been
-// voided.
+// stop ends stamping under partition_policy cap once the lease of global has ended, because global
+// will lend these permits to others. Permits at the edges come back meanwhile. When the lease
+// begins anew, stamping goes on as soon as no edge holds more than the books cover: they may have
+// been voided.
 func (b *books) stop(leased, known bool) {
 	switch {
 	case b.Cap && !leased:
@@ -140,21 +139,21 @@ func (b *books) stop(leased, known bool) {
 	}
 }
 
-// covered reports whether what edges may still spend is in the books.
+// covered reports whether the books cover the unspent permits of the edges.
 func (b *books) covered() bool {
 	t, rate := b.reckoned()
 	credit, lent := b.accounts.lent()
 	return (credit == 0 || t >= 0) && (lent == 0 || rate >= 0)
 }
 
-// reckoned returns the rights of T and of R that neither a session, nor an edge, nor what
-// is presumed holds, by what is known so far.
+// reckoned returns the permits of T and of R that no session and no edge holds, and that are not
+// presumed spent, as far as known.
 func (b *books) reckoned() (t, rate int64) {
 	credit, lent := b.accounts.lent()
 	return b.loan.permits.Sessions.Held() - b.active() - credit, b.loan.permits.Rate.Held() - lent - b.rates.sum()
 }
 
-// active returns how many sessions are reckoned with: counted and presumed.
+// active returns how many sessions are counted and presumed.
 func (b *books) active() int64 {
 	n := b.counts.head()
 	for _, acc := range b.accounts {
@@ -163,8 +162,8 @@ func (b *books) active() int64 {
 	return n
 }
 
-// ownView makes the view of the room by what is known in the data centre alone, where so
-// many rights are free.
+// ownView makes the view of the room from the data centre's own numbers, where free and rateFree permits
+// are free.
 func (b *books) ownView(now fleettime.Mono, ft fleettime.Time, term wire.Term, free, rateFree int64, since fleettime.Time) {
 	if now.Sub(b.viewed) < share.ViewGap {
 		return

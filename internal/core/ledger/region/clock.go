@@ -14,14 +14,14 @@ import (
 type clock struct {
 	fleettime.Clock
 	started fleettime.Mono // of the term
-	guessed bool           // it is a guess of global's: it may be far from what it was
+	guessed bool           // it is a guess of global's, which may differ much from the time before
 	guess   int64          // Unix second of it at which it was guessed
 	probes  []ledger.Probe // grants sent before the time was known
 	trips   ledger.Trips   // of their answers
 }
 
-// restore takes the time that the process knows, where it is as sure of it as everybody allows for. Where it
-// is not, those who lived on know better: edges and global.
+// restore restores the time that the process knows, where its uncertainty is no more than every node
+// allows for. Else nodes that lived on know better: edges and global.
 func (c *clock) restore(now fleettime.Mono, k fleettime.Known) {
 	if k.Bound <= fleettime.MaxError {
 		c.Restore(now, k)
@@ -63,8 +63,8 @@ func (c *clock) hear(now fleettime.Mono, g *wire.Grant) (corrected bool) {
 	return was && !c.guessed
 }
 
-// receive learns fleet time from a report that comes now, where that is to be learned. It returns
-// when the report was written, at the earliest: long ago where either side does not know the time.
+// receive learns fleet time from a report that comes now, where it is not known. It returns the earliest
+// time at which the report can have been written: long ago where either side does not know the time.
 func (c *clock) receive(now fleettime.Mono, m *report) (wrote fleettime.Mono) {
 	c.learn(now, m)
 	ft, bound := c.Read(now)
@@ -89,8 +89,8 @@ func (c *clock) learn(now fleettime.Mono, m *report) {
 	}
 }
 
-// earliest returns what fleet time is at least, by a clock that may be wrong as
-// far as it knows; ok is false for one that does not know at all.
+// earliest returns the earliest time that fleet time can be, by the clock's own uncertainty; ok is
+// false for a clock that does not know the time.
 func (c *clock) earliest(now fleettime.Mono) (t fleettime.Time, ok bool) {
 	t, bound := c.Read(now)
 	if bound == fleettime.Unsynced {

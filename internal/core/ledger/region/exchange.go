@@ -11,9 +11,9 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// This file is what the books of a room tell global, and what they take from it.
+// This file exchanges the numbers of a room with global.
 
-// report returns what global is to be told of the room.
+// report returns the room's part of a report to global.
 func (b *books) report(now fleettime.Mono, free, rateFree int64) wire.RoomReport {
 	t := b.tally()
 	idle, ridle := b.accounts.idle()
@@ -57,7 +57,7 @@ func (b *books) report(now fleettime.Mono, free, rateFree int64) wire.RoomReport
 	r.Pending = estimate.Sum(pending...).Compact(wire.MaxSlices)
 	r.Unseen = max(0, r.Pending.Total())
 	if some { // else nobody is let in here
-		// Told of like who is expected, and not called: they are not there.
+		// They count as expected visitors and are not called: they are not there.
 		r.Pending = estimate.Sum(append(absent, r.Pending)...).Compact(wire.MaxSlices)
 	}
 	b.waiting = estimate.Sum(lines...).Clamp().Compact(wire.MaxSlices)
@@ -70,7 +70,7 @@ func (b *books) report(now fleettime.Mono, free, rateFree int64) wire.RoomReport
 	return r
 }
 
-// addMinute adds the visitors of m to the few minutes that there are.
+// addMinute adds the visitors of m to its minute.
 func addMinute(minutes []wire.Minute, m wire.Minute) []wire.Minute {
 	for i := range minutes {
 		if minutes[i].Start == m.Start {
@@ -81,7 +81,7 @@ func addMinute(minutes []wire.Minute, m wire.Minute) []wire.Minute {
 	return append(minutes, m)
 }
 
-// apply takes what global said of the room. It reports whether global is to hear of us soon.
+// apply applies a grant of global to the room. It reports whether global waits for a report.
 func (b *books) apply(from wire.Term, g *wire.RoomGrant) (hurry bool) {
 	if b.passes.take(from, &g.Passes, b.accounts) {
 		b.dirty, b.stale = true, true
@@ -100,11 +100,11 @@ func (b *books) apply(from wire.Term, g *wire.RoomGrant) (hurry bool) {
 	return hurry
 }
 
-// reconstruct makes books out of what the edges hold and count: nobody knows how
-// much was lent. They cover every session and every right at an edge, so global
-// lends no more than T and R beside them. But they cover what is only presumed
-// as well, and doubles, and so may be more than was ever lent: until global has
-// seen that all books together keep the limits, nothing in them is used twice.
+// reconstruct makes books of the permits and sessions of the edges: the loan is not known. The
+// books cover every session and every permit at an edge, so global lends no more than T and R
+// beside them. But they cover presumed sessions and doubles as well, and so may be more than was
+// ever lent: until global has seen that all books together keep the limits, no permit of them is
+// used twice.
 func (b *books) reconstruct() {
 	credit, rate := b.accounts.lent()
 	rate += b.rates.sum()

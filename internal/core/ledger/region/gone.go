@@ -8,15 +8,15 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// This file is what becomes of edges that are gone for good. Each leaves its sessions
-// behind, by room and second of expiry, until they expire. A fleet whose edges come and
-// go under ever new names would fill its roster with them: so beyond a bound they are
-// summed under one entry, wire.Gone, and struck.
+// This file is about edges that are gone for good. Each leaves its sessions behind, by room and
+// second of expiry, until they expire. A fleet whose edges come and go under ever new names would
+// fill its roster with them: so beyond a bound they are summed under one entry, wire.Gone, and
+// struck.
 //
-// Invariant: the head-count stays what it was, second by second.
+// Invariant: the head-count stays the same, second by second.
 
-// goneAbove is how many seconds of sessions of edges that left stand on the roster one
-// by one: so many fit into what release 0.1.0 reads (see wire.EncodePlain).
+// goneAbove is the number of seconds of sessions of edges that left which stand on the roster one
+// by one.
 const goneAbove = 1000
 
 // goneSeconds is how many seconds of sessions of all rooms are stored of the sum;
@@ -26,10 +26,10 @@ const goneSeconds = 1 << 18
 // foldEvery is how often it is looked whether there is something to sum up.
 const foldEvery = 5 * time.Second
 
-// gone are the edges that left, and of which nothing but sessions that end by themselves is
-// left. It decides which of them are summed, and when.
+// gone are the edges that left and have only sessions that end by themselves. It decides which of them
+// are summed, and when.
 type gone struct {
-	above  int // so many seconds of sessions stand on the roster one by one
+	above  int // this number of seconds of sessions stands on the roster one by one
 	rooms  *rooms
 	roster *roster
 
@@ -89,7 +89,7 @@ func (g *gone) settled(now fleettime.Mono, e *edge) bool {
 	return true
 }
 
-// add adds what an edge left behind to the sum.
+// add adds the sessions of an edge to the sum.
 func (g *gone) add(sum, e *edge) {
 	last := int64(0)
 	for b, acc := range g.rooms.accounts(e) {
@@ -116,8 +116,8 @@ func (g *gone) add(sum, e *edge) {
 	sum.gone = append(sum.gone, wire.GoneEdge{Edge: e.name, Inc: e.inc, Until: last})
 }
 
-// goneRooms returns what is stored of the sum: by the second, or where that is much by
-// so many seconds that it is not.
+// goneRooms returns the sum as it is stored: by the second, or on a coarser grid where it has too many
+// seconds.
 func goneRooms(rooms []wire.RosterRoom) []wire.RosterRoom {
 	n := 0
 	for i := range rooms {
@@ -134,10 +134,9 @@ func goneRooms(rooms []wire.RosterRoom) []wire.RosterRoom {
 	return rooms
 }
 
-// coarsen returns sessions on a grid of so many seconds: fewer entries that never
-// count less. A session that ends later counts for longer; a ticket that was renewed
-// away stops being subtracted sooner. Moved the other way, either would be taken for
-// over while it is valid (docs/RIGHTS.md).
+// coarsen returns sessions on a grid of seconds: fewer entries that never count less. A session that ends
+// later counts for longer; a ticket that was renewed away stops being subtracted sooner. Moved the other
+// way, either would count as over while it is valid (docs/RIGHTS.md).
 func coarsen(sessions []wire.Expiry, grid uint32) []wire.Expiry {
 	var up, down []wire.Expiry
 	add := func(list []wire.Expiry, s wire.Expiry) []wire.Expiry {
@@ -160,7 +159,7 @@ func coarsen(sessions []wire.Expiry, grid uint32) []wire.Expiry {
 	return addSessions(up, down, 0)
 }
 
-// addSessions returns the sum of two lists by second, without what is freed.
+// addSessions returns the sum of two lists by second, without freed seconds.
 func addSessions(x, y []wire.Expiry, freed int64) []wire.Expiry {
 	out := make([]wire.Expiry, 0, len(x)+len(y))
 	for i, j := 0, 0; i < len(x) || j < len(y); {

@@ -13,7 +13,7 @@ type holding struct {
 	permits       wire.Permits
 }
 
-// giveBack returns so many permits of T and of R to global; none where that is not positive. It
+// giveBack returns t permits of T and rate permits of R to global; none where that is not positive. It
 // reports whether there are any.
 func (h *holding) giveBack(t, rate int64) bool {
 	h.permits.Sessions.Returned += uint64(max(0, t))
@@ -22,7 +22,7 @@ func (h *holding) giveBack(t, rate int64) bool {
 }
 
 // apply applies a grant of global, of a generation that is not older. It reports whether global
-// is to be told that the grant was applied, and whether another data centre wants idle permits.
+// waits to hear of it, and whether another data centre wants idle permits.
 func (h *holding) apply(g *wire.RoomGrant) (news, wanted bool) {
 	if news = g.Gen > h.gen; news {
 		// Global has lent our permits to others, long after our last report. Until

@@ -9,7 +9,7 @@ import (
 
 // sessionIDs knows, best effort, where each session's newest ticket stands:
 // its expiry second, the one before, and the edge that stamped it. It lets the
-// aggregator cancel what was counted twice: parallel requests of one page at
+// aggregator cancel double counts: parallel requests of one page at
 // several edges, a ticket admitted at two edges at once, a reply that was
 // lost. Losing an entry costs use of the limit, never safety.
 //
@@ -24,7 +24,7 @@ type idEntry struct {
 	id     uint64
 	until  uint32
 	prev   uint32
-	base   uint32 // what the first stamping known here consumed; 0 if that was the admission
+	base   uint32 // second of the ticket that the first known stamping consumed; 0 if that was the admission
 	holder uint32 // see edge and pinned: 31 bits and one, so that an entry stays at 24 bytes
 }
 
@@ -56,15 +56,15 @@ const parallel = 10
 // it where it is a double. It reports whether the ticket was seen living in
 // two places at once, which is charged twice.
 //
-// Of every ticket in the table, the stampings it was told of sum to +1 at
-// entry.until and -1 at entry.base (none where the base is the admission). A
-// double is corrected so that this stays true. That is safe as long as
-// whatever led up to the base is counted as reported: those stampings carry
-// the one session from second to second up to the base, where the -1 takes it
-// over. So a stamping that ends at the base or before it, told late because
-// another edge reports later, is never corrected; and whatever fits nowhere
-// begins a new base. A stamping that the table was not told of, or does not
-// correct, only adds to the count.
+// Of every ticket in the table, its stampings sum to +1 at entry.until and
+// -1 at entry.base (none where the base is the admission). A double is
+// corrected so that this stays true. That is safe as long as the stampings
+// before the base are counted as reported: they carry the one session from
+// second to second up to the base, where the -1 takes it over. So a stamping
+// that ends at the base or before it, reported late because another edge
+// reports later, is never corrected; and a stamping that fits nowhere begins
+// a new base. A stamping that the table does not know, or does not correct,
+// only adds to the count.
 func (t *sessionIDs) take(c *counts, m wire.Move, edge edgeNum, limit int) (copied bool) {
 	e := t.find(m.ID)
 	fresh := idEntry{id: m.ID, until: m.Until, prev: m.From, base: m.From, holder: uint32(edge) << 1}
@@ -81,7 +81,7 @@ func (t *sessionIDs) take(c *counts, m wire.Move, edge edgeNum, limit int) (copi
 		e.prev, e.until = m.From, m.Until
 		e.at(edge)
 		return false
-	case e.base != 0 && m.Until == e.base: // what came before all that is known
+	case e.base != 0 && m.Until == e.base: // it came before everything known
 		e.base = m.From
 		return false
 	case e.base != 0 && m.Until < e.base: // further back
@@ -89,7 +89,7 @@ func (t *sessionIDs) take(c *counts, m wire.Move, edge edgeNum, limit int) (copi
 	case (m.From == e.prev && near(m.Until, e.until)) || (m.From != 0 && near(m.From, e.until)):
 		if m.From != 0 {
 			if int64(m.From) < c.freed {
-				break // what it consumed is gone, so there is nothing to give back
+				break // the ticket it consumed is gone, so there is nothing to give back
 			}
 			c.add(int64(m.From), 1)
 		}
@@ -105,8 +105,8 @@ func (t *sessionIDs) take(c *counts, m wire.Move, edge edgeNum, limit int) (copi
 	return true
 }
 
-// insert adds an id that find did not find. Entries whose second is before
-// freed make room; beyond limit entries nothing is added.
+// insert adds an id that find did not find. Entries of seconds before freed make room; beyond limit
+// entries nothing is added.
 func (t *sessionIDs) insert(e idEntry, freed int64, limit int) {
 	if t.n*4 >= len(t.slots)*3 {
 		t.rebuild(freed)
@@ -117,7 +117,7 @@ func (t *sessionIDs) insert(e idEntry, freed int64, limit int) {
 	t.put(e)
 }
 
-// rebuild drops what is no longer counted and sizes the table for what is.
+// rebuild drops entries that are no longer counted and sizes the table for the others.
 func (t *sessionIDs) rebuild(freed int64) {
 	live := 0
 	for i := range t.slots {

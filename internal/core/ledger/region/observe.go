@@ -12,7 +12,7 @@ func (a *Aggregator) Observe(now fleettime.Mono, m wire.Report) {
 		return
 	}
 	if m.Seen.Fences(a.cfg.Term) {
-		// The edge follows a successor. Whatever we hold belongs to it now.
+		// The edge follows a successor, to which all our permits belong now.
 		a.fencedBy = m.Seen.N
 		return
 	}
@@ -149,8 +149,8 @@ func (b *books) takeMoves(acc *account, r *wire.RoomReport, earliest, latest fle
 		if !acc.presumed.silent {
 			continue
 		}
-		// It is the silent edge that tells, of long ago. It may have renewed since what
-		// was valid then, also where that second is freed by now.
+		// The report is the silent edge's own, and old. The edge may have renewed tickets
+		// that were valid then, also where their second is freed by now.
 		if ent = b.ids.find(m.ID); ent != nil && !ent.pinned() && ent.edge() == acc.edge.num && (silent || int64(ent.until) >= earliest.Second()) {
 			acc.pin(&b.counts, ent)
 		}

@@ -64,7 +64,7 @@ func (p *passes) lend(accounts []*account, lends bool) (back bool) {
 	return false
 }
 
-// tell writes into a report to global which passes were used and returned, and who waits for more.
+// tell writes the used and returned passes, and the visitors that wait for more, into a report to global.
 func (p *passes) tell(to wire.Term, r *wire.RoomReport, from accounts) {
 	p.hand.Spent = p.lent.Spent
 	r.Passes = p.hand.Tell(to)

@@ -14,7 +14,7 @@ type presumed struct {
 	silent    bool  // it may go on renewing (partition_policy serve): nothing presumed of it ages
 	pinned    int64 // sessions last seen at the silent edge
 	untold    int64 // more of them, whose moves were never reported
-	stampLife int64 // seconds for which the silent edge may stamp tickets: what it was last told
+	stampLife int64 // life of the tickets that the silent edge may stamp, in seconds, as of its last grant
 	lost      int64 // presumed when the silent edge was given up: no late report of it lessens that before until
 }
 
@@ -26,8 +26,8 @@ func (p *presumed) none() bool {
 	return p.spent == 0 && p.pinned == 0 && p.untold == 0 && p.lost == 0
 }
 
-// lapse takes the rights of R of an edge whose lease is over by end for used; nobody
-// there asks for anything.
+// lapse presumes the permits of R of an edge used, whose lease is over by end. The edge has no demand
+// any more.
 func (a *account) lapse(end fleettime.Mono) {
 	a.presumeUses(end, false)
 	a.noRate()
@@ -35,7 +35,7 @@ func (a *account) lapse(end fleettime.Mono) {
 	a.books.dirty = true
 }
 
-// presume counts what a lapsed edge may have spent and renewed without a word, until breath.
+// presume counts the permits and renewals that a lapsed edge may have used without a report, until breath.
 func (a *account) presume(now fleettime.Mono, breath int64) {
 	b := a.books
 	renewals := int64(a.renewCeil) - int64(a.renewed)
@@ -48,12 +48,11 @@ func (a *account) presume(now fleettime.Mono, breath int64) {
 	a.news()
 }
 
-// pinAll takes the sessions that were last seen at a silent edge out of the
-// ageing: under partition_policy serve it goes on renewing them. So it does those of
-// the processes of its name that were there before it and are silent, whose visitors
-// come to it. For that the name is enough: to pin too many is safe, and one that
-// lives tells of its sessions itself. gone is where those of a process that went before it
-// may be summed, nil where they are not.
+// pinAll takes the sessions that were last seen at a silent edge out of the ageing: under
+// partition_policy serve it goes on renewing them. So it does those of earlier processes of its name
+// that are silent, whose visitors come to it. For that the name is enough: to pin too many is safe,
+// and a process that lives reports its sessions itself. gone is the sum that may have those of an
+// earlier process, nil where it has none.
 func (a *account) pinAll(gone *edge) {
 	b, e := a.books, a.edge
 	a.presumed.silent = true
@@ -147,8 +146,8 @@ func (a *account) settle(now fleettime.Mono) {
 		}
 	}
 	a.presumed = presumed{until: a.presumed.until, lost: a.presumed.lost}
-	// What was granted and never reached the edge belongs to the tenure that is
-	// over, and may have been presumed spent, forgotten and lent again since.
+	// Permits that were granted and never reached the edge belong to the tenure that is over. They may
+	// have been presumed spent, forgotten and lent again since.
 	t := &a.permits.Sessions
 	seen := a.spent + t.Returned
 	if a.report != nil {
@@ -178,7 +177,7 @@ func (a *account) presumeUses(end fleettime.Mono, exact bool) {
 			late += u.n
 		}
 	}
-	late += max(0, held-told) // of which no report told
+	late += max(0, held-told) // permits that no report has
 	n := min(held, late)
 	rates.add(a.edge.num, n, end, 0)
 	held -= n
@@ -191,7 +190,7 @@ func (a *account) presumeUses(end fleettime.Mono, exact bool) {
 	}
 }
 
-// entry returns what a successor is to know of an edge that is not heard.
+// entry returns the part of an edge that is not heard in the roster for a successor.
 func (a *account) entry(now fleettime.Mono, latest fleettime.Time) wire.RosterRoom {
 	used := a.books.rates
 	rates, until := used.stored(a.edge.num, now, latest)
@@ -202,7 +201,7 @@ func (a *account) entry(now fleettime.Mono, latest fleettime.Time) wire.RosterRo
 	}
 }
 
-// restore takes what a predecessor knew of an edge; tickets lived for life seconds at most.
+// restore restores an edge from the roster of a predecessor; tickets lived for life seconds at most.
 func (b *books) restore(now fleettime.Mono, e *edge, r *wire.RosterRoom, life int64) {
 	acc := b.account(e)
 	acc.sessions.take(&b.counts, r.Sessions)

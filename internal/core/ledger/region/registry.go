@@ -9,7 +9,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// registry writes edges on the roster that a successor reads, with what counts of them.
+// registry writes edges and their sessions on the roster for a successor.
 type registry struct {
 	params   wire.Params
 	rooms    *rooms
@@ -23,8 +23,8 @@ type registry struct {
 // waits for it.
 func (r *registry) enrol(e *edge) { r.write(e, nil) }
 
-// enrolOver writes an incarnation whose tenure is over on the roster, with what a successor
-// has to count of it.
+// enrolOver writes an incarnation whose tenure is over on the roster, with its sessions for a
+// successor.
 func (r *registry) enrolOver(e *edge) {
 	latest := fleettime.Time(0)
 	if r.clock.synced(r.advanced) {
@@ -70,9 +70,8 @@ func (r *registry) endedNow(now fleettime.Mono, e *edge) {
 	r.stored.patch(e, func(entry *wire.RosterEntry) { entry.Ended = e.ended })
 }
 
-// latest returns what fleet time is at most, by a clock that may be wrong as far as
-// it knows. Where that does not know at all, it is by the newest that any edge has
-// told, which may have been under way for long.
+// latest returns the latest time that fleet time can be, by the clock's own uncertainty. Where the clock
+// does not know the time, the newest time that an edge has reported counts, and may be old.
 func (r *registry) latest(now fleettime.Mono) fleettime.Time {
 	if t, bound := r.clock.Read(now); bound != fleettime.Unsynced {
 		return t.Add(bound)

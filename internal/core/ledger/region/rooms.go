@@ -20,7 +20,7 @@ type rooms struct {
 	list []*books // by ID
 	home uint32   // the data centre's number in tickets
 
-	watermark fleettime.Time // all that every edge did before it is told
+	watermark fleettime.Time // every edge has reported everything before it
 	passed    int64          // second before which somebody else may have freed any; see counts.head
 	pastLife  uint32         // longest life of a ticket that a predecessor allowed, which may be out there
 	pastTill  fleettime.Mono // until then
@@ -144,7 +144,7 @@ func (r *rooms) accounts(e *edge) iter.Seq2[*books, *account] {
 	}
 }
 
-// found takes note that incarnations are heard again, or have ended.
+// found records that incarnations are heard again, or have ended.
 func (r *rooms) found(incs []uint64) {
 	for _, b := range r.list {
 		for _, inc := range incs {
@@ -153,8 +153,7 @@ func (r *rooms) found(incs []uint64) {
 	}
 }
 
-// free moves the watermark to wm, unless nothing is to be freed, and frees what it has
-// passed.
+// free moves the watermark to wm, unless nothing may be freed, and frees the seconds before it.
 func (r *rooms) free(wm fleettime.Time, hold bool) {
 	frees := !hold && wm > r.watermark && wm != math.MaxInt64
 	if frees {
@@ -180,7 +179,7 @@ func (r *rooms) setPassed(second int64) {
 	}
 }
 
-// reconstruct makes books of every room out of what the edges hold and count.
+// reconstruct makes books of every room from the permits and sessions of the edges.
 func (r *rooms) reconstruct() {
 	for _, b := range r.list {
 		b.reconstruct()

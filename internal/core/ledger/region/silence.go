@@ -8,19 +8,19 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// silence decides about edges that are not heard: what they may have done, and may be doing still
-// (rule 5).
+// silence decides about edges that are not heard: the sessions that they may have admitted, and may be
+// renewing still (rule 5).
 type silence struct {
 	*registry
 	hold      bool  // an edge may have counted sessions that it did not report
 	holdUntil int64 // Unix second after which no session of a lost edge can be valid
 }
 
-// waitedEvery is how often it is stored for how long an edge has been silent while
-// others were heard, in seconds.
+// waitedEvery is how often the length of an edge's silence is stored, while others are heard, in
+// seconds.
 const waitedEvery = 5
 
-// stillLost looks at an edge that was given up. Nothing is freed until whatever it stamped
+// stillLost looks at an edge that was given up. Nothing is freed until every ticket that it stamped
 // under a lease has expired.
 func (s *silence) stillLost(now fleettime.Mono, ft fleettime.Time, synced bool, e *edge, blank bool) {
 	if e.ended == 0 && synced && s.roster.hasEnded(e) {
@@ -39,11 +39,10 @@ func (s *silence) stillLost(now fleettime.Mono, ft fleettime.Time, synced bool, 
 	}
 }
 
-// expireLost declares a silent edge lost once lost_after has passed in which other
-// edges were heard. Silence of all is our own isolation and starts no clock. One
-// that another process has succeeded has ended: what it might have gone
-// on renewing has stopped, and ages from here. When here is nobody can say who does
-// not know the time.
+// expireLost declares a silent edge lost once lost_after has passed in which other edges were heard.
+// Silence of all is our own isolation and starts no clock. An edge that another process has succeeded
+// has ended: the sessions that it might have gone on renewing age from here. Without the time nobody
+// can say when that is.
 func (s *silence) expireLost(now fleettime.Mono, e *edge) {
 	s.countSilence(now, e)
 	if !s.clock.synced(now) {
@@ -64,22 +63,21 @@ func (s *silence) expireLost(now fleettime.Mono, e *edge) {
 		}
 	}
 	if unpinned && e.state == dead {
-		s.enrolOver(e) // the next aggregator need not wait for what has ended
+		s.enrolOver(e) // the next aggregator need not wait for an edge that has ended
 	}
 }
 
-// holdLost goes on reckoning with an edge that nobody has heard since the
-// aggregator began, although all that it stamped under a lease has expired: under
-// partition_policy serve it may be renewing sessions alone. How many nobody can
-// tell. But everybody else's are counted by now, so it cannot be more than what
-// would be free without it.
+// holdLost goes on presuming sessions of an edge that has not been heard since the aggregator began,
+// although every ticket that it stamped under a lease has expired: under partition_policy serve it may
+// be renewing sessions alone. Their number is not known. But all other sessions are counted by now, so
+// they cannot be more than the permits that would be free without them.
 func (s *silence) holdLost(now fleettime.Mono, e *edge, blank bool) {
 	switch {
 	case e.ended != 0 && s.clock.past(now, e.ended+int64(s.rooms.longestLife(now)/time.Second)+2):
 		e.become(left)
 		s.meterForgotten(e, blank)
 		return
-	case blank: // nor is it known what there is to be free
+	case blank: // nor are the free permits known
 		s.countSilence(now, e)
 		if wait := s.rooms.longestLostWait(); wait == 0 || e.silent > wait {
 			e.become(left)
@@ -102,8 +100,8 @@ func (s *silence) holdLost(now fleettime.Mono, e *edge, blank bool) {
 	s.reap(e)
 }
 
-// countSilence counts for how long an edge has been silent while others were heard.
-// Silence of all is our own isolation.
+// countSilence counts the time in which an edge has been silent while others were heard. Silence of all
+// is our own isolation.
 func (s *silence) countSilence(now fleettime.Mono, e *edge) {
 	if s.roster.anyHeard() {
 		e.silent += now.Sub(s.advanced)
@@ -114,8 +112,8 @@ func (s *silence) countSilence(now fleettime.Mono, e *edge) {
 	}
 }
 
-// meterForgotten tells as excess what an edge may go on renewing that an operator declared
-// ended, and of which nobody knows what it held: all that nobody else has.
+// meterForgotten counts the sessions of an edge that an operator declared ended, and whose number is not
+// known, as excess: every permit that is in no other use.
 func (s *silence) meterForgotten(e *edge, blank bool) {
 	if !e.forgotten {
 		return
@@ -131,7 +129,7 @@ func (s *silence) meterForgotten(e *edge, blank bool) {
 	}
 }
 
-// reap ends the reckoning with a lost edge, unless it may go on renewing.
+// reap gives a lost edge up, unless it may go on renewing.
 func (s *silence) reap(e *edge) {
 	if !s.rooms.silent(e) {
 		e.become(left)

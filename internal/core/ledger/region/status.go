@@ -16,7 +16,7 @@ type Ledger struct {
 	RateGranted, RateReturned uint64 // R
 	Free, RateFree            int64
 	Active                    int64 // sessions counted and presumed
-	Presumed                  int64 // of which presumed
+	Presumed                  int64 // of those, presumed
 	RatePresumed              int64 // rights of R that edges which are gone are taken to have used within the window
 	Credit                    int64 // lent to edges and not known to be spent
 	Keep, RateKeep            uint64
@@ -25,11 +25,11 @@ type Ledger struct {
 	Waiting                   float64
 	Copied                    uint64 // tickets seen living in two places
 	Excess                    int64  // sessions that may be valid beyond those counted
-	Movers                    uint64 // visitors inside who wait for a right here
+	Movers                    uint64 // visitors inside that wait to move their session here
 	Freed                     int64  // first expiry second still counted
 	Gen                       uint64
 	Settled                   bool // the books are known: nothing of a predecessor is awaited
-	Reconstructed             bool // they were reckoned, and are not confirmed yet
+	Reconstructed             bool // the books were reconstructed, and are not confirmed yet
 	View                      *wire.View
 }
 
@@ -106,7 +106,7 @@ func (a *Aggregator) Status(now fleettime.Mono) Status {
 	return s
 }
 
-// Leased reports whether global reckons with the data centre going on at now.
+// Leased reports whether the data centre is under the lease of global at now.
 func (a *Aggregator) Leased(now fleettime.Mono) bool { return a.up.leased(now) }
 
 // Synced reports whether the aggregator knows fleet time at now.

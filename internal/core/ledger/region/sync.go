@@ -5,7 +5,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// ReportDue returns when the next report to global is to be made.
+// ReportDue returns when the next report to global is due.
 func (a *Aggregator) ReportDue() fleettime.Mono {
 	if a.up.busy {
 		return min(a.up.due, a.up.reported.Add(a.cfg.Params.SyncFast))
@@ -13,8 +13,7 @@ func (a *Aggregator) ReportDue() fleettime.Mono {
 	return a.up.due
 }
 
-// Report returns what global is to be told. Rights that are not to be kept go
-// back in the same step.
+// Report returns the report to global. Permits beyond the idle targets are returned in the same step.
 func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 	u := &a.up
 	u.reported = now
@@ -29,7 +28,7 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 		return nil
 	}
 	if !a.leads(now) || a.stored.saved < u.promised {
-		return nil // what was promised is not stored yet
+		return nil // the promise is not stored yet
 	}
 	a.advance(now)
 	if u.acked == u.seq {
@@ -71,8 +70,7 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 	return pack.Reports()
 }
 
-// Apply takes what global said. A grant of a lower term, or older than one
-// applied, changes nothing.
+// Apply applies a grant of global. A grant of a lower term, or older than one applied, changes nothing.
 func (a *Aggregator) Apply(now fleettime.Mono, g wire.Grant) {
 	u := &a.up
 	if g.To != a.cfg.DC || g.Inc != a.cfg.Term.N || a.fencedBy != 0 || a.member.notMeant(g.Site) || !u.follow(now, &g, &a.stored) {
@@ -97,8 +95,8 @@ func (a *Aggregator) Apply(now fleettime.Mono, g wire.Grant) {
 	}
 	switch g.Adoption {
 	case wire.Promise:
-		// Global has no books of ours. If we have none either, what our edges
-		// have told us is all there is to hold.
+		// Global has no books of ours. If we have none either, the permits and sessions that
+		// our edges have reported are all there are.
 		if u.blank && !a.roster.recovering() {
 			u.blank = false
 			a.rooms.reconstruct()

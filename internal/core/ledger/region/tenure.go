@@ -5,8 +5,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// lapse takes note that an edge's lease is over by every clock: what it may
-// have done since its last report is presumed done.
+// lapse notes that an edge's lease is over by every clock: everything that the edge may have done since
+// its last report is presumed done.
 func (l *lives) lapse(now fleettime.Mono, e *edge) {
 	e.become(dead)
 	for _, acc := range l.rooms.accounts(e) {
@@ -25,7 +25,7 @@ func (l *lives) endTenure(now fleettime.Mono, e *edge, m *report, complete bool)
 	switch {
 	case m.Final && complete && (m.Tenure == e.tenure || m.Bye) && l.rooms.exact(e, m.AsOf):
 		// Not of an older tenure, although the edge had not heard of the one that
-		// lapsed since: it may have by now. It is told to end that one too.
+		// lapsed since: it may have by now, and has to end that one too.
 		l.settle(now, e)
 		if m.Bye {
 			l.leave(e)
@@ -34,15 +34,15 @@ func (l *lives) endTenure(now fleettime.Mono, e *edge, m *report, complete bool)
 		}
 	case over:
 		// It does not know yet that its tenure is over. Its newer counters
-		// lessen what is presumed of it.
+		// lessen the presumed sessions.
 		l.presume(now, e)
 	}
 }
 
-// presume counts what a lapsed edge may have spent and renewed without a word.
+// presume counts the permits and renewals that a lapsed edge may have used without a report.
 func (l *lives) presume(now fleettime.Mono, e *edge) {
 	since := e.latest
-	if !e.timed { // our answer told it the time, and nobody has told us what it did with it
+	if !e.timed { // our answer told it the time, and its uses since then were not reported
 		since = l.latest(now)
 	}
 	breath := l.rooms.maxExpiry(now, since, l.params.EdgeLease)
@@ -59,8 +59,7 @@ func (l *lives) presume(now fleettime.Mono, e *edge) {
 	}
 }
 
-// settle takes the exact numbers of an edge whose tenure is over: nothing is
-// presumed any more.
+// settle takes the exact numbers of an edge whose tenure is over: nothing is presumed any more.
 func (l *lives) settle(now fleettime.Mono, e *edge) {
 	l.rooms.found([]uint64{e.inc})
 	for _, acc := range l.rooms.accounts(e) {
@@ -68,7 +67,7 @@ func (l *lives) settle(now fleettime.Mono, e *edge) {
 	}
 }
 
-// leave takes note that an edge said goodbye.
+// leave records that an edge said goodbye.
 func (l *lives) leave(e *edge) {
 	e.become(left)
 	for _, acc := range l.rooms.accounts(e) {

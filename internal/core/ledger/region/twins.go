@@ -4,8 +4,7 @@ import (
 	"slices"
 )
 
-// This file tells processes apart that bear one edge's name: who has succeeded whom,
-// and who is another edge.
+// This file tells processes apart that bear one edge's name: successors, and other edges.
 
 // hasEnded reports whether an edge has ended: a process of its name told that it uses
 // the data folder which that edge used, or an operator told so, to us or to a predecessor,
@@ -26,7 +25,7 @@ func (o *edge) proves(e *edge) bool {
 }
 
 // meetTwins finds the edges of one name that live beside each other: each has answered
-// what was sent after the other one was known.
+// a grant that was sent after the other one was known.
 func (r *roster) meetTwins() {
 	for i, n := 0, 0; i < len(r.edges); i = n {
 		for n = i + 1; n < len(r.edges) && r.edges[n].name == r.edges[i].name; {
@@ -40,7 +39,7 @@ func (r *roster) meetTwins() {
 			})
 			if e.twin && !was {
 				r.twins++
-				e.due = true // it is told at once
+				e.due = true // it hears of it at once
 			}
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// uplink is the data centre's side of its bond with global.
+// uplink is the data centre's parent session, with global.
 //
 // Invariants: seen never goes back to a lower term, and is stored before
 // anything is said or done under it; while blank nothing is free.
@@ -26,7 +26,7 @@ type uplink struct {
 	acked  uint64
 	grants wire.Parts
 
-	members  uint64        // version of the list of data centres that seen goes by
+	members  uint64        // version of the list of data centres that seen uses
 	standing wire.Standing // of this data centre, as it told
 	refused  wire.Term     // a coordinator that is not followed, because it knows no list
 
@@ -41,12 +41,12 @@ type uplink struct {
 	busy     bool
 }
 
-// hurry makes the next report due as soon as the least gap allows, or so many of them.
+// hurry makes the next report due after gaps of the least gap between reports.
 func (u *uplink) hurry(now fleettime.Mono, gaps int) {
 	u.due = min(u.due, max(now, u.reported.Add(time.Duration(gaps)*u.params.SyncGap)))
 }
 
-// leased reports whether global reckons with this data centre going on.
+// leased reports whether this data centre is under the lease of global.
 func (u *uplink) leased(now fleettime.Mono) bool { return now < u.leaseEnd }
 
 func (u *uplink) isolated(now fleettime.Mono) bool {
@@ -76,7 +76,7 @@ func (u *uplink) follow(now fleettime.Mono, g *wire.Grant, s *stored) bool {
 		return s.saved >= u.promised
 	}
 	if g.Members == 0 && s.durable.Changed {
-		u.refused = g.From // whom we follow already did not lend to those without our word
+		u.refused = g.From // the leader that we follow already did not lend to others without our word
 		return false
 	}
 	// The promise: nothing older can raise our books from here. It is stored before the
@@ -89,12 +89,12 @@ func (u *uplink) follow(now fleettime.Mono, g *wire.Grant, s *stored) bool {
 }
 
 const (
-	// deaf is after how long without an answer nothing is given back: what goes
-	// to a coordinator that is not there is of no use to anybody until the next.
+	// deaf is the time without an answer after which nothing is returned: permits that go
+	// to a coordinator that is not there are of no use to anybody until the next.
 	deaf = time.Second
 
-	// isolation is after how long without a word from global the data centre
-	// goes by its own view, or after a shorter time without an answer.
+	// isolation is the time without a word from global after which the data centre uses its own
+	// view, or a shorter time without an answer.
 	isolation       = 5 * time.Second
 	isolationUnsaid = 2500 * time.Millisecond
 )
@@ -115,12 +115,12 @@ func (u *uplink) hearTime(now fleettime.Mono, g *wire.Grant, c *clock, edges []*
 		corrected = !wait && c.hear(now, g)
 	}
 	if g.AtBound == fleettime.Unsynced && c.Bound(now) <= fleettime.Rough {
-		u.hurry(now, 1) // a new leader believes our time only if it is told at once
+		u.hurry(now, 1) // a new leader believes our time only if it hears it at once
 	}
 	return corrected
 }
 
-// adopted takes the books that global has, where ours are lost, and what it lends.
+// adopted takes the books of global, where ours are lost, and applies its grants.
 func (u *uplink) adopted(now fleettime.Mono, g *wire.Grant, complete bool, all *rooms) {
 	if u.blank {
 		if !g.Baseline {

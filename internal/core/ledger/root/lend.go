@@ -12,40 +12,40 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// reserve is the part of the slots that nobody wants now which stays at the
-// root, for data centres whose visitors come without a history.
+// reserve is the part of the permits without demand that stays at the root, for data centres whose
+// visitors come without a history.
 const reserve = 0.2
 
 // survey is one room at the moment in which its rights are lent.
 type survey struct {
-	homes  []*centre // data centres whose rights can be moved now
+	homes  []*centre // data centres whose permits can be moved now
 	loans  []*loan
 	how    []lending
 	open   []int                // those that are lent to
-	lines  []estimate.Histogram // who waits there and is let in
+	lines  []estimate.Histogram // waiting visitors there that may be let in
 	shares []float64            // of all visitors
-	moving []int                // rights of T for who is inside already and moves
+	moving []int                // permits of T for sessions that move there
 
 	free, rateFree int64 // at the root
-	supply, rate   int64 // the same and what lies idle; a debt is paid with that
-	kept, rateKept int64 // of it, what stays where it is
+	supply, rate   int64 // the same with idle permits; they pay a debt
+	kept, rateKept int64 // of those, permits that stay with their data centre
 	debt           bool  // more is lent than there is
 	starved        bool  // somebody waits for a right that does not lie where he is
 
 	active     uint64
 	wanted     float64
-	held       float64 // people at the edges who are to enter
+	held       float64 // called visitors at the edges
 	pending    []estimate.Histogram
-	absent     []estimate.Histogram // who waits in data centres of which nothing is heard now
+	absent     []estimate.Histogram // waiting visitors of data centres that are silent
 	heldJoined [][]fleettime.Time
 }
 
-// lend looks at one room: who may enter up to when, and how many idle rights
-// each data centre is to have. It lends what is free and states what is to
-// come back. s is memory for the survey of it.
+// lend looks at one room: up to which join time visitors may enter, and how many idle permits each
+// data centre may keep. It lends free permits and sets the idle targets. s is memory for the survey of
+// the room.
 func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *survey) {
 	free, rfree, complete := p.free()
-	if complete { // what a lowered limit took is not to be lent when books are missing again
+	if complete { // permits that a lowered limit took are not lent when books are missing again
 		p.spare, p.rateSpare = min(p.spare, free), min(p.rateSpare, rfree)
 		p.debt, p.rateDebt = min(0, free), min(0, rfree)
 	}
@@ -81,7 +81,7 @@ func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *survey) {
 	}
 }
 
-// survey looks at the room, of which so much is free.
+// survey looks at the room with its free permits.
 func (p *pool) survey(now fleettime.Mono, ft fleettime.Time, s *survey, free, rateFree int64) {
 	s.begin(free, rateFree)
 	for _, d := range p.centres.all {
@@ -90,7 +90,7 @@ func (p *pool) survey(now fleettime.Mono, ft fleettime.Time, s *survey, free, ra
 			if l != nil {
 				s.miss(now, l, p.centres.lendingTo(now, d, l))
 			}
-			continue // what it holds cannot be moved now, nor could it use more
+			continue // its permits cannot be moved now, nor could it use more
 		}
 		if l != nil {
 			s.active += l.active
@@ -101,7 +101,7 @@ func (p *pool) survey(now fleettime.Mono, ft fleettime.Time, s *survey, free, ra
 		s.add(d, l, p.centres.lendingTo(now, d, l), l.share(ft))
 	}
 	floorShares(s.shares)
-	// Who is inside already and moves comes before everybody outside.
+	// Sessions that move come before all visitors outside.
 	movers := int64(0)
 	moving := make([]int, len(s.loans))
 	for i, l := range s.loans {
@@ -130,7 +130,7 @@ func (s *survey) begin(free, rateFree int64) {
 	}
 }
 
-// keeps returns how many idle rights each data centre is to have of n.
+// keeps returns the idle targets of the data centres, which sum to n at most.
 func (s *survey) keeps(n int64, view *wire.View) []int {
 	keeps := make([]int, len(s.loans))
 	if n <= 0 {
@@ -145,8 +145,8 @@ func (s *survey) keeps(n int64, view *wire.View) []int {
 	return keeps
 }
 
-// gift returns how many idle rights data centre i is to have where so many were found to be
-// fit, and how many it is lent.
+// gift returns the idle targets of data centre i, where keep and rkeep were found to be fit, and the
+// permits that it is lent.
 func (s *survey) gift(p *pool, view *wire.View, i int, keep, rkeep int64) (give, rgive, k, rk int64) {
 	l := s.loans[i]
 	idle, ridle := l.idleNow(), l.rateIdleNow()
@@ -166,9 +166,9 @@ func (s *survey) gift(p *pool, view *wire.View, i int, keep, rkeep int64) (give,
 	return give, rgive, keep, rkeep
 }
 
-// unbind makes rights of a room in which no limit binds: so many that T and R of them lie
-// idle beyond what everybody uses who waits, comes or moves. They are lent and counted as
-// any, so that whoever is inside holds a right once a limit binds again.
+// unbind makes permits of a room in which no limit binds, until T and R of them are idle beyond the
+// demand of all visitors that wait, come or move. They are lent and counted as any, so that every session
+// holds a permit once a limit binds again.
 func (s *survey) unbind(p *pool) {
 	need := 0.0
 	for i, l := range s.loans {
@@ -181,8 +181,8 @@ func (s *survey) unbind(p *pool) {
 	s.rate = max(s.rate, int64(p.Rate)+n)
 }
 
-// miss takes into the survey who was last told to be in a data centre of which too little is
-// heard now. They are there still: a line without them would promise too much to the others.
+// miss adds the last known visitors of a data centre that is silent, or not whole. They are there still:
+// a line without them would promise too much to the others.
 func (s *survey) miss(now fleettime.Mono, l *loan, how lending) {
 	silence := now.Sub(l.whole.at)
 	if l.whole.at == 0 || silence > ledger.CrowdKept {
@@ -201,7 +201,7 @@ func (s *survey) add(d *centre, l *loan, how lending, share float64) {
 	if how == lendAll {
 		s.open = append(s.open, len(s.loans))
 	}
-	// Who waits where nobody is let in holds nobody up, and is early elsewhere.
+	// Visitors that wait where nobody is let in delay nobody, and would be early elsewhere.
 	var waiting estimate.Histogram
 	if how == lendAll || (how == lendKept && l.permits.Sessions.Held() > 0) { // there people are let in
 		waiting = l.waiting
@@ -222,8 +222,7 @@ func (s *survey) add(d *centre, l *loan, how lending, share float64) {
 	}
 }
 
-// grant returns what a data centre is to be told of the room. It reports whether there is
-// anything.
+// grant returns the grant of the room for a data centre. It reports whether there is news.
 func (p *pool) grant(d *centre) (g wire.RoomGrant, news bool) {
 	l := p.loan(d)
 	if l.dirty {
@@ -255,8 +254,7 @@ func pick[T any](all []T, numbers []int) []T {
 	return out
 }
 
-// look remakes the view of the room where it is time to, and sees to it that
-// the data centres are told.
+// look makes the view of the room anew when it is time to, and owes it to the data centres.
 func (p *pool) look(now fleettime.Mono, ft fleettime.Time, x share.Prospect) *wire.View {
 	x.Flow, x.Gain = &p.flow, &p.gain
 	old := p.view
@@ -283,14 +281,13 @@ func (p *pool) look(now fleettime.Mono, ft fleettime.Time, x share.Prospect) *wi
 	return v
 }
 
-// quiet is after how long without a report the idle rights of a data centre
-// are not reckoned with any more.
+// quiet is the silence after which the idle permits of a data centre are not counted as supply any more.
 const quiet = 10 * time.Second
 
-// spread returns how many of n idle rights each data centre is to have. When
-// nobody queues, what visitors want by the next report comes first, the rest is
-// divided by share but for the reserve; when somebody does, rights go to where
-// people are held who use them at once, then to where the oldest wait.
+// spread returns the idle targets of the data centres, which sum to n at most. When nobody queues, the
+// demand until the next report comes first, and the rest is divided by share but for the reserve; when
+// visitors queue, permits go to where visitors are held, which use them at once, then to where the
+// oldest wait.
 func spread(n int, view *wire.View, loans []*loan, lines []estimate.Histogram, shares []float64) []int {
 	if view.Queues() {
 		var few struct {
@@ -320,11 +317,11 @@ func spread(n int, view *wire.View, loans []*loan, lines []estimate.Histogram, s
 	return parts
 }
 
-// few reports whether n idle rights are so few that all of them are to lie at
-// the root: one question there is nearer than a slot in another data centre.
+// few reports whether n idle permits are so few that all of them stay at the root: one question there is
+// nearer than a permit in another data centre.
 func few(n, centres int) bool { return n < 4*centres }
 
-// settle keeps what is idle where it differs little from what is wanted.
+// settle leaves idle permits where they differ little from the target.
 func settle(keep, idle int64) int64 {
 	if d := keep - idle; d < 0 && -d <= max(1, keep/8) {
 		return idle

@@ -14,12 +14,12 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// loan is what one data centre holds of one room, and what it said of it.
+// loan has the permits of one room that one data centre holds, and its last report.
 type loan struct {
 	gen           uint64
 	permits       wire.Permits
 	reclaimed     bool // voided in this term without the data centre's word
-	reconstructed bool // an upper bound, reckoned by a data centre that does not know
+	reconstructed bool // an upper bound, computed by a data centre that lost its books
 
 	passes share.PassLoan
 
@@ -39,7 +39,7 @@ type loan struct {
 	dirty, viewDirty  bool
 }
 
-// crowd is who was in a data centre, and who waited there.
+// crowd has the visitors inside a data centre, and those that wait there.
 type crowd struct {
 	at               fleettime.Mono
 	active           uint64
@@ -88,7 +88,7 @@ func (ps *pools) restale() {
 	}
 }
 
-// drop forgets a data centre of which nothing was ever heard.
+// drop drops a data centre that was never heard.
 func (ps *pools) drop(d *centre) {
 	for _, p := range ps.list {
 		delete(p.loans, d)
@@ -110,11 +110,11 @@ func (ps *pools) over(now fleettime.Mono, d *centre) bool {
 	return len(ps.list) > 0 && !slices.ContainsFunc(ps.list, func(p *pool) bool { return now.Sub(d.recv) <= p.reclaimAfter() })
 }
 
-// pool is the rights of one room in a coordinator's books, and who told what of it.
+// pool has the permits of one room in a coordinator's books, and the loans of its data centres.
 //
-// Invariant: what data centres hold and what is free sum to no more than the limit, as soon
-// as a lowered limit has drained. While the books of any data centre are missing, only what
-// came back in this term is free.
+// Invariant: permits that data centres hold and free ones sum to no more than the limit, as soon
+// as a lowered limit has drained. While the books of any data centre are missing, only permits
+// that were returned in this term are free.
 type pool struct {
 	ledger.RoomConfig
 	cfg     *Config
@@ -124,7 +124,7 @@ type pool struct {
 
 	notBefore fleettime.Mono // nothing is reclaimed earlier: tickets of a longer session_duration may be valid
 
-	spare, rateSpare int64 // while not complete: what came back in this term and was not lent again
+	spare, rateSpare int64 // while not complete: permits that were returned in this term and not lent again
 	debt, rateDebt   int64 // by how much more than the limits was lent when the books were complete last; 0 or less
 
 	progress share.Progresses
@@ -150,13 +150,13 @@ func (p *pool) set(now fleettime.Mono, r ledger.RoomConfig) {
 	p.begin()
 }
 
-// complete reports whether the books of every data centre are known for the
-// room: then what is free can be reckoned from the limit.
+// complete reports whether the books of every data centre are known for the room: then free permits can
+// be computed from the limit.
 func (p *pool) complete() bool {
 	return !p.centres.outdated() && !slices.ContainsFunc(p.centres.all, p.awaits)
 }
 
-// awaits reports whether it is not known what a data centre holds of the room.
+// awaits reports whether the permits of the room that a data centre holds are not known.
 func (p *pool) awaits(d *centre) bool {
 	if p.centres.unproven(d) {
 		return true
@@ -168,9 +168,9 @@ func (p *pool) awaits(d *centre) bool {
 	return l == nil || !l.reclaimed
 }
 
-// confirms reports whether the limits are kept with the books as they are. Books
-// that were only reconstructed hold no less than is out there, so then nothing is
-// lent twice. Those of a copy never are: whoever leads next does not wait for it.
+// confirms reports whether the limits are kept with the books as they are. Reconstructed books hold no
+// less than is out, so then nothing is lent twice. The books of a copy are never confirmed: the next
+// leader does not wait for it.
 func (p *pool) confirms(d *centre, l *loan) bool {
 	if !l.reconstructed {
 		return true
@@ -182,8 +182,8 @@ func (p *pool) confirms(d *centre, l *loan) bool {
 	return complete && free >= 0 && rate >= 0
 }
 
-// free returns the rights of T and of R that nobody holds. Negative: the limit
-// was lowered and has yet to drain. complete is what p.complete returns.
+// free returns the permits of T and of R that nobody holds. They are negative where a lowered limit has
+// yet to drain. complete is the result of p.complete.
 func (p *pool) free() (free, rate int64, complete bool) {
 	if !p.complete() {
 		if p.centres.outdated() {
@@ -204,9 +204,8 @@ func (p *pool) free() (free, rate int64, complete bool) {
 	return free, rate, true
 }
 
-// reclaim takes back what a data centre holds that is silent: under partition_policy cap
-// when it must have stopped, under serve when it has been lost for lost_after while
-// others were heard.
+// reclaim voids the loan of a silent data centre: under partition_policy cap when it must have stopped,
+// under serve when it has been silent for lost_after while others were heard.
 func (p *pool) reclaim(now fleettime.Mono, d *centre) {
 	silent, wait := now.Sub(d.recv), p.LostWait
 	if p.Cap || d.forced { // of that one an operator says that it goes on renewing nothing
@@ -230,7 +229,7 @@ func (p *pool) reclaimAfter() time.Duration {
 	return fleettime.Stretch(fleettime.Stretch(sum)) + 4*time.Second + 4*fleettime.Guard + 4*fleettime.MaxError
 }
 
-// adopt begins with what a data centre says that promises to follow us.
+// adopt begins with the report of a data centre that promises to follow us.
 func (p *pool) adopt(d *centre, r *wire.RoomReport) {
 	l := p.loan(d)
 	if !l.reclaimed {
@@ -240,13 +239,13 @@ func (p *pool) adopt(d *centre, r *wire.RoomReport) {
 	}
 }
 
-// take brings what a data centre says of a room into the books.
+// take updates the loan of a data centre by its report.
 func (p *pool) take(d *centre, r *wire.RoomReport, asOf fleettime.Time) {
 	p.stale = true
 	l := p.loan(d)
 	if !d.blank && r.Gen == l.gen {
 		if !d.adopted {
-			// Its books are the truth: whatever a predecessor lent is in them.
+			// Its books are the truth: they have the permits that a predecessor lent.
 			l.permits.Recover(&r.Permits)
 		}
 		back := int64(ledger.Growth(&l.permits.Sessions.Returned, r.Permits.Sessions.Returned))
@@ -254,7 +253,7 @@ func (p *pool) take(d *centre, r *wire.RoomReport, asOf fleettime.Time) {
 		if l.reconstructed = r.Reconstructed; !l.reconstructed {
 			p.spare += back
 			p.rateSpare += rateBack
-		} // else: what comes back may never have been lent
+		} // else: permits that are returned may never have been lent
 		l.idle = ledger.Idle{N: r.Idle, Granted: r.Permits.Sessions.Granted}
 		l.rateIdle = ledger.Idle{N: r.RateIdle, Granted: r.Permits.Rate.Granted}
 	}
@@ -283,7 +282,7 @@ func (p *pool) pass(d *centre, e wire.End) {
 	l.dirty = true
 }
 
-// loan returns what a data centre holds of the room, which it opens if need be.
+// loan returns the loan of a data centre, which it opens if need be.
 func (p *pool) loan(d *centre) *loan {
 	l := p.loans[d]
 	if l == nil {
@@ -296,7 +295,7 @@ func (p *pool) loan(d *centre) *loan {
 	return l
 }
 
-// loans returns what a data centre holds, by room.
+// loans returns the loans of a data centre, by room.
 func (ps *pools) loans(d *centre) iter.Seq2[*pool, *loan] {
 	return func(yield func(*pool, *loan) bool) {
 		for _, p := range ps.list {
@@ -307,8 +306,8 @@ func (ps *pools) loans(d *centre) iter.Seq2[*pool, *loan] {
 	}
 }
 
-// void closes the books of a loan; what comes of older ones does not count. inUse
-// says that the data centre may be alive all the same.
+// void closes the books of a loan: reports of older ones do not count. inUse says that the data centre
+// may be alive all the same.
 func (p *pool) void(l *loan, inUse bool) {
 	l.reclaimed = true
 	if inUse {

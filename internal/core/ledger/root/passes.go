@@ -70,7 +70,7 @@ func (p *pool) open() bool {
 // callStep is how far apart the times are up to which everybody is called.
 const callStep = 10_000 // ms
 
-// calledUpTo returns up to which join time people may enter by a pass, where so many are called.
+// calledUpTo returns up to which join time visitors may enter by a pass, where n are called.
 func calledUpTo(n int64, joined []fleettime.Time, ft fleettime.Time) fleettime.Time {
 	switch {
 	case n <= 0:

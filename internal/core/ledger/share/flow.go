@@ -5,19 +5,9 @@ import (
 
 	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
-	"vestibule/internal/core/ledger"
-	"vestibule/internal/core/wire"
 )
 
-// Tally is how things stand in a room, or under isolation in a data centre.
-type Tally struct {
-	Life                      time.Duration // of a ticket
-	Active                    uint64
-	Admitted, Joined, Entered uint64 // cumulative
-	Outcomes                  estimate.Outcomes
-}
-
-// Flow is what is learned of how people come, enter, stay and give up.
+// Flow learns how visitors come, enter, stay and give up.
 type Flow struct {
 	samples  [flowSamples]flowSample // ring, one per second
 	n        int                     // samples taken in all
@@ -28,7 +18,7 @@ type Flow struct {
 	turnover estimate.Turnover
 	spread   estimate.Spread
 
-	// What is foreseen, and of what.
+	// The forecast and its inputs.
 	foreseen fleettime.Mono
 	bounds   estimate.Limits
 	life     time.Duration
@@ -37,8 +27,8 @@ type Flow struct {
 	ranges   estimate.Ranges
 }
 
-// foresee returns how fast people will enter, and between what waits are. It looks
-// again every two seconds, and when a limit has changed.
+// foresee returns the pace of admissions to come, and the ranges of waits. It computes them anew every
+// two seconds, and when a limit has changed.
 func (f *Flow) foresee(now fleettime.Mono, ft fleettime.Time, life time.Duration, x estimate.Limits) ([]estimate.Pace, estimate.Ranges) {
 	same := x.Total == f.bounds.Total && x.PerMinute == f.bounds.PerMinute && life == f.life
 	if !same && f.life != 0 {
@@ -50,44 +40,6 @@ func (f *Flow) foresee(now fleettime.Mono, ft fleettime.Time, life time.Duration
 		f.paces, f.ranges = f.turnover.Paces(x), f.spread.Ranges(f.turnover.Doubt(x))
 	}
 	return estimate.Later(f.paces, now.Sub(f.foreseen)), f.ranges
-}
-
-// Progress has the counters of admissions and waiting visitors that a child last reported.
-type Progress struct {
-	begun                     bool
-	admitted, joined, entered uint64
-	outcomes                  estimate.Outcomes
-}
-
-// Restart sets the counters to 0: the child was replaced, and its successor counts from there.
-func (p *Progress) Restart() { *p = Progress{begun: p.begun} }
-
-// Progresses sums the progress of children.
-type Progresses struct {
-	admitted, joined, entered uint64
-	outcomes                  estimate.OutcomeCounter
-}
-
-// Add adds the progress of a child since its report before. A child's first report adds nothing: its
-// counters began under a predecessor.
-func (s *Progresses) Add(p *Progress, r *wire.RoomReport) (first bool) {
-	if first = !p.begun; first {
-		*p = Progress{begun: true, admitted: r.Admitted, joined: r.Joined, entered: r.Entered, outcomes: r.Outcomes}
-	}
-	s.admitted += ledger.Growth(&p.admitted, r.Admitted)
-	s.joined += ledger.Growth(&p.joined, r.Joined)
-	s.entered += ledger.Growth(&p.entered, r.Entered)
-	s.outcomes.Gain(p.outcomes, r.Outcomes)
-	p.outcomes = r.Outcomes
-	return first
-}
-
-// Tally returns the sums as part of the state of a room.
-func (s *Progresses) Tally(life time.Duration, active uint64) Tally {
-	return Tally{
-		Life: life, Active: active,
-		Admitted: s.admitted, Joined: s.joined, Entered: s.entered, Outcomes: s.outcomes.Outcomes(),
-	}
 }
 
 type flowSample struct {
@@ -102,7 +54,7 @@ const (
 
 	foreseeEvery = 2 * time.Second
 
-	// Somebody who gives up is missed when the window of the last poll is over.
+	// A visitor that gives up is missed when the window of the last poll is over.
 	missedAfter = 45 * time.Second
 
 	// Before anybody has given up, one in half an hour is supposed to, with
@@ -111,10 +63,10 @@ const (
 	priorWeight = 600.0
 )
 
-// Churn returns what was learned of how long sessions last.
+// Churn returns the learned durations of sessions.
 func (f *Flow) Churn() estimate.Churn { return f.turnover.Churn() }
 
-// Recall adds what a predecessor learned of how long sessions last.
+// Recall adds the durations of sessions that a predecessor learned.
 func (f *Flow) Recall(c estimate.Churn) { f.turnover.Recall(c) }
 
 // Sample notes the present.
@@ -153,8 +105,8 @@ func (f *Flow) mu(now fleettime.Mono, admitted uint64) float64 {
 	return (rate(time.Minute) + rate(flowSpan)) / 2
 }
 
-// joining returns how many people per second began to wait in the last minute, and for how long as many are supposed to
-// do so: as many are supposed to come as came in the last five minutes, and for as long as there has been a line.
+// joining returns how many visitors per second began to wait in the last minute, and how long that is
+// expected to last: as many are expected as came in the last five minutes, and for as long as there has been a line.
 func (f *Flow) joining(now fleettime.Mono, joined uint64) (perSecond float64, fading time.Duration) {
 	if f.n == 0 {
 		return 0, 0
@@ -167,8 +119,8 @@ func (f *Flow) joining(now fleettime.Mono, joined uint64) (perSecond float64, fa
 	return perSecond, fading
 }
 
-// theta returns the share of those who wait that gives up per second: those who
-// were missed over the person-seconds of the time in which they gave up.
+// theta returns the share of waiting visitors that gives up per second: visitors that were missed,
+// divided by the person-seconds of the time in which they gave up.
 func (f *Flow) theta(now fleettime.Mono, t *Tally, waiting float64) float64 {
 	if f.n == 0 {
 		return priorHazard

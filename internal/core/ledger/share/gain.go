@@ -6,17 +6,16 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// Gain decides how far ahead of the free slots people are called to the door.
-// Too few, and a slot waits for its visitor; too many, and somebody who joined
-// later enters first. The factor grows while slots lie idle and shrinks while
-// they do not.
+// Gain decides how many visitors are called beyond the free permits. With too few, a permit waits for
+// its visitor; with too many, a visitor that joined later enters first. The factor grows while permits
+// are idle and shrinks while they are not.
 type Gain struct {
 	factor  float64
 	at      fleettime.Mono
 	entered uint64         // admissions as of the last step
 	stalled int            // steps in a row in which slots lay idle and nobody came
-	reached fleettime.Time // who joined before it has been called, and stays so
-	rounds  rounds         // where chance decides who is called
+	reached fleettime.Time // everybody that joined before has been called, and stays called
+	rounds  rounds         // of a room in which chance decides
 }
 
 const (
@@ -25,7 +24,7 @@ const (
 	stall    = 20 // steps in which nobody comes, after which visitors are called by whole slices of the line
 )
 
-// Due reports whether the factor is to be adjusted again.
+// Due reports whether it is time to adjust the factor again.
 func (c *Gain) Due(now fleettime.Mono) bool { return now.Sub(c.at) >= gainStep }
 
 // step adjusts the factor to the idle share of the limit that binds.

@@ -11,18 +11,18 @@ import (
 // of T and R and knows one direction only. A pass that was lent is out until its holder reports that it
 // was returned unused. A holder that is replaced or gone returns none.
 //
-// Invariant, per release: what is free and what is out sum to N, and nobody is let in but by a pass that
-// is out. So a release lets in no more than N, whatever dies, and N where nothing does.
+// Invariant, per release: free passes and passes that are out sum to N, and each admission uses one that
+// is out. So a release lets in at most N visitors whatever fails, and N where nothing does.
 //
 // It rests on these rules (decision 85):
 //
 //   - A coordinator lends a release only where the store says that it is marked for its own term. So no
 //     other one ever lends it, and a successor knows without asking that it has nothing to lend.
-//   - What a child tells of passes counts only if it was lent under this term, to this incarnation, of
+//   - A report about passes counts only if they were lent under this term, to this incarnation, of
 //     this release, and once.
 //   - An edge uses a pass once, beside a permit of T and one of R, in the step in which it admits.
-//   - Passes are lent only to a child that reports held visitors whom they would let in. A node that
-//     knows no passes reports none, and is lent none.
+//   - Passes are lent only to a child that reports held visitors for them. A node that knows no passes
+//     reports none, and is lent none.
 
 // Passes are the passes of one release at their lender: global, or an aggregator that was lent some.
 type Passes struct {
@@ -33,10 +33,10 @@ type Passes struct {
 	Spent   uint64 // of those, used, as far as told
 }
 
-// PassLoan has the passes of a release that one child was lent, and who waits there for more.
+// PassLoan has the passes of a release that one child was lent, and the visitors that wait for more.
 type PassLoan struct {
 	wire.Passes
-	Callable uint64           // held visitors whom a pass would let in
+	Callable uint64           // held visitors that a pass would let in
 	Joined   []fleettime.Time // join times of the first of them
 }
 
@@ -51,7 +51,7 @@ func (l *PassLoan) Forget() {
 	*l = PassLoan{}
 }
 
-// Take takes from a report which passes the child used and returned, and who waits there for more.
+// Take takes the used and returned passes of a child, and its waiting visitors, from a report.
 func (p *Passes) Take(l *PassLoan, r *wire.RoomReport) {
 	l.Callable, l.Joined = r.Callable, r.HeldJoined[:min(uint64(len(r.HeldJoined)), r.Callable)]
 	t := &r.Passes
@@ -63,7 +63,7 @@ func (p *Passes) Take(l *PassLoan, r *wire.RoomReport) {
 	p.Spent += ledger.Growth(&l.Spent, t.Spent)
 }
 
-// Lend divides at most so many passes among the children that hold visitors, in the order in which
+// Lend divides most passes at most among the children that hold visitors, in the order in which
 // those joined. It returns which children have news, and which of them at once.
 func (p *Passes) Lend(to []*PassLoan, most uint64) (news, push []bool) {
 	news, push = make([]bool, len(to)), make([]bool, len(to))

@@ -8,13 +8,13 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// PlaceHeld divides n slots among data centres: first to those whose visitors are
-// held at an edge and use a right at once, in the order in which they joined, then as
-// [Place] does by who waits besides. held[i] are the join times of the oldest who are held in data centre i,
-// ascending, and heldN[i] is how many are held there in all. The parts sum to max(n, 0).
+// PlaceHeld divides n permits among data centres: first to those that hold visitors, which use a permit
+// at once, in the order in which they joined, then as [Place] does by their other waiting visitors.
+// held[i] are the join times of the oldest held visitors in data centre i, ascending, and heldN[i] is
+// the number of all of them. The parts sum to max(n, 0).
 //
-// A line tells of people who may never come again: they left, or ask elsewhere now, and
-// are missed only after a while. Rights that are put before them lie idle meanwhile.
+// A line has visitors that may never come again: they left, or ask elsewhere now, and are missed only
+// after a while. Permits that are placed before them are idle meanwhile.
 func PlaceHeld(n int, held [][]fleettime.Time, heldN []uint64, lines []estimate.Histogram, shares []float64) []int {
 	parts := make([]int, len(lines))
 	for n > 0 {
@@ -33,7 +33,7 @@ func PlaceHeld(n int, held [][]fleettime.Time, heldN []uint64, lines []estimate.
 	if n <= 0 {
 		return parts
 	}
-	more := make([]int, len(lines)) // who is held without being named
+	more := make([]int, len(lines)) // held visitors without a join time
 	weights := make([]float64, len(lines))
 	absent := make([]estimate.Histogram, len(lines))
 	for d := range lines {
@@ -51,12 +51,10 @@ func PlaceHeld(n int, held [][]fleettime.Time, heldN []uint64, lines []estimate.
 	return parts
 }
 
-// Place divides n slots among data centres by who waits where: slices of the
-// line that fit whole give each data centre as many slots as wait there; the
-// first that does not fit is divided by share, and what is left when nobody
-// waits is divided by share as well. lines[i] is the line as seen in data
-// centre i, shares[i] its share of traffic two minutes ago. The parts sum to
-// max(n, 0).
+// Place divides n permits among data centres by their lines. Slices of the line that fit whole give each
+// data centre as many permits as visitors wait there; the first slice that does not fit is divided by
+// share, and so is the rest when the line ends. lines[i] is the line as seen in data centre i, shares[i]
+// its share of traffic two minutes ago. The parts sum to max(n, 0).
 func Place(n int, lines []estimate.Histogram, shares []float64) []int {
 	parts := make([]int, len(lines))
 	if n <= 0 {
@@ -126,16 +124,16 @@ func Eligible(n int, waiting estimate.Histogram) []int {
 	return out
 }
 
-// Fill divides at most n slots among those who demand them, in proportion to
-// the weights, nil for equal ones, and never more to anyone than demanded (weighted
-// max-min fairness, "water filling"). What nobody demands stays undivided.
+// Fill divides at most n permits among demands, in proportion to the weights, nil for equal ones, and
+// never more to any than it demands (weighted max-min fairness, "water filling"). The rest stays
+// undivided.
 func Fill(n int, demand []int, weights []float64) []int {
 	parts := make([]int, len(demand))
 	if n <= 0 {
 		return parts
 	}
-	// Those with the least demand for their weight are satisfied first; from
-	// the first who is not, everybody left gets a proportional part.
+	// Demands that are least for their weight are satisfied first; from the
+	// first that is not, all others get a proportional part.
 	var few [8]int
 	order := few[:0]
 	for i, d := range demand {

@@ -18,26 +18,26 @@ const (
 	shutAhead = 1000 // visitors held at the edges of a room that is paused: a release finds them there
 )
 
-// Prospect is what a view is made of: the room, or under isolation the data
-// centre, at one moment.
+// Prospect is the input of a view: the state of the room, or under isolation of the data centre, at one
+// moment.
 type Prospect struct {
 	Flow         *Flow
 	Gain         *Gain
-	Lines        []estimate.Histogram // who waits, of each child
-	Absent       []estimate.Histogram // who waits where nothing is heard now: they are told of, and not called
+	Lines        []estimate.Histogram // waiting visitors of each child
+	Absent       []estimate.Histogram // waiting visitors of children that are silent: they count in the line, and are not called
 	Supply, Rate int64                // idle rights of T and of R
-	Total, Limit int64                // of which so many exist
-	Pending      []estimate.Histogram // who is expected to return for the first time, of each child
+	Total, Limit int64                // all permits of T and of R
+	Pending      []estimate.Histogram // visitors expected to return for the first time, of each child
 	HeldJoined   []fleettime.Time     // join times of people held at the edges, ascending
 	Wanted       float64              // rights that newcomers want by the next report
 	Debt         bool                 // more is lent than a lowered limit allows: nobody may enter
 	Shut         bool                 // an operator lets nobody in: as a debt,
-	Called       fleettime.Time       // but who joined before it enters by a pass
-	Random       bool                 // chance decides who is called, by rounds
-	Lot          Lot                  // of which
-	Held         float64              // people at the edges who were called
+	Called       fleettime.Time       // visitors that joined before this time enter by a pass
+	Random       bool                 // chance calls visitors, by rounds
+	Lot          Lot                  // of the rounds
+	Held         float64              // called visitors at the edges
 	Tally        Tally
-	Own          bool // Total and Limit are what is lent to the data centre
+	Own          bool // Total and Limit are those lent to the data centre
 }
 
 // View tells how many permits are free, and up to which join time visitors may enter and be held for
@@ -79,7 +79,7 @@ func (x *Prospect) People() float64 {
 	return n
 }
 
-// Open reports whether everybody may enter, where so many people wait.
+// Open reports whether everybody may enter while waiting visitors wait.
 func (x *Prospect) Open(waiting float64) bool {
 	return !x.Debt && (waiting < 0.5 || float64(min(x.Supply, x.Rate)) >= waiting+x.Wanted)
 }
@@ -92,7 +92,7 @@ func (x *Prospect) idle() float64 { return min(part(x.Supply, x.Total), part(x.R
 
 func part(n, of int64) float64 { return float64(max(n, 0)) / float64(max(of, 1)) }
 
-// describe returns a view by which everybody may enter, with the line and the forecast. here are the
+// describe returns a view that lets everybody enter, with the line and the forecast. here are the
 // visitors that wait at children that report.
 func (x *Prospect) describe(now fleettime.Mono, ft fleettime.Time, here estimate.Histogram) *wire.View {
 	all := estimate.Sum(append(x.Absent, here)...)
@@ -115,13 +115,13 @@ func (x *Prospect) describe(now fleettime.Mono, ft fleettime.Time, here estimate
 	return v
 }
 
-// rush is how many people may be expected who have not returned yet, as a part of T,
-// beyond as many as wait already. The first seconds of a flood of robots look like
-// those of a rush: what they can do to the estimate is bounded by this.
+// rush bounds the visitors that are expected to return for the first time, as a part of T, beyond as
+// many as wait already. The first seconds of a flood of robots look like those of a rush: this bounds
+// the effect of robots on the estimate.
 const rush = 1.0
 
-// expect adds to the line who has joined of late and is yet to return, and tells
-// how many people join per second.
+// expect adds visitors that joined lately and have yet to return to the line, and returns how many join
+// per second.
 func (x *Prospect) expect(ft fleettime.Time, h estimate.Histogram, waiting float64) (all estimate.Histogram, joining float64) {
 	pending := estimate.Sum(x.Pending...).Clamp()
 	if n, most := pending.Total(), waiting+float64(x.Total)*rush; n > most {
@@ -131,11 +131,11 @@ func (x *Prospect) expect(ft fleettime.Time, h estimate.Histogram, waiting float
 		}
 	}
 	all = estimate.Sum(h, pending)
-	const lag, span = 750, 2000 // ms: what is newer than reports are is not known; of what is known, the newest
+	const lag, span = 750, 2000 // ms: times newer than reports are not known; of the known times, the newest
 	return all, (all.Before(ft-lag) - all.Before(ft-lag-span)) * 1000 / span
 }
 
-// callRounds calls visitors by chance, and forecasts the waits of those who were not called.
+// callRounds calls visitors by chance, and forecasts the waits of the others.
 func (x *Prospect) callRounds(now fleettime.Mono, ft fleettime.Time, v *wire.View, here estimate.Histogram, waiting float64) {
 	r := &x.Gain.rounds
 	if !x.Debt && !x.Open(waiting) {
@@ -168,9 +168,9 @@ func (x *Prospect) shut(v *wire.View, whole estimate.Histogram, waiting float64)
 	}
 }
 
-// call calls those who will be let in before the next view reaches the edges. They are called by the
-// place of visitors that an edge holds: a visitor in front of them that is not there is passed, and
-// goes first on coming back. Where too few are held, the line itself tells how far to call.
+// call calls visitors that will be let in before the next view reaches the edges. They are called by the
+// place of held visitors: a visitor in front of them that is not there is passed, and goes first on
+// coming back. Where too few are held, the line itself tells how far to call.
 func (x *Prospect) call(v *wire.View, whole estimate.Histogram, waiting float64) {
 	called := float64(x.avail()) + x.Gain.factor*gainAhead*v.Mu
 	if n := int(called + 0.5); n < len(x.HeldJoined) {
@@ -237,8 +237,8 @@ func alike(a, b float64) bool {
 	return d*d <= 1e-4*(a*a+b*b)
 }
 
-// MergeTimes returns the first join times of several lists, each ascending, at
-// most so many. What it returns is not to be changed.
+// MergeTimes returns the first most join times of several lists, each ascending. The result is
+// read-only.
 func MergeTimes(lists [][]fleettime.Time, most int) []fleettime.Time {
 	switch len(lists) {
 	case 0:
