@@ -18,11 +18,11 @@ import (
 // FrontConfig is the decision service: a server in front of the site (nginx, HAProxy,
 // Caddy, Envoy) asks the edge about every request and serves the site itself.
 type FrontConfig struct {
-	Listen   string        `mapstructure:"listen" doc:"host:port at which servers in front of the site ask whether a request may enter, empty for none"`
-	Form     string        `mapstructure:"form" doc:"how they ask: headers, accel, prefix or grpc"`
-	Prefix   string        `mapstructure:"prefix" doc:"with form prefix: what stands before the visitor's path"`
+	Listen   string        `mapstructure:"listen" doc:"host:port of the decision service for servers in front of the site, without TLS, empty for none; only trusted_proxies may ask"`
+	Form     string        `mapstructure:"form" doc:"form of the question: headers, accel (nginx), prefix or grpc (Envoy)"`
+	Prefix   string        `mapstructure:"prefix" doc:"with form prefix: the prefix of the visitor's path"`
 	Redirect string        `mapstructure:"redirect" doc:"with form accel: X-Accel-Redirect of a request that may enter"`
-	Hold     time.Duration `mapstructure:"hold" doc:"how long a question is held for the visitor's turn at most"`
+	Hold     time.Duration `mapstructure:"hold" doc:"longest time for which a question is held for the visitor's turn: 1ms to 25s, less than the front waits"`
 }
 
 // How a front says which request it asks about. A listener speaks one form and falls

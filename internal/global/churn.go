@@ -28,6 +28,8 @@ const maxChurns = 1000
 type roomChurn struct {
 	Room   room.ID `json:"room,string"`
 	Life   float64 `json:"life_s"`
+	Young  float64 `json:"young_s"`
+	Early  float64 `json:"early"`
 	Beyond float64 `json:"beyond_s"`
 	Ended  float64 `json:"ended"`
 }
@@ -84,15 +86,15 @@ func (k *churnKeeper) keep(ctx context.Context) error {
 func encodeChurn(learned map[room.ID]estimate.Churn) ([]byte, error) {
 	var all []roomChurn
 	for id, c := range learned {
-		if c.Ended >= 1 {
-			all = append(all, roomChurn{id, c.Life.Seconds(), tenth(c.Beyond), tenth(c.Ended)})
+		if c.Early+c.Ended >= 1 {
+			all = append(all, roomChurn{id, c.Life.Seconds(), tenth(c.YoungFor), tenth(c.Early), tenth(c.Beyond), tenth(c.Ended)})
 		}
 	}
 	if all == nil {
 		return nil, nil
 	}
 	slices.SortFunc(all, func(x, y roomChurn) int {
-		return cmp.Or(cmp.Compare(y.Ended, x.Ended), cmp.Compare(x.Room, y.Room))
+		return cmp.Or(cmp.Compare(y.Early+y.Ended, x.Early+x.Ended), cmp.Compare(x.Room, y.Room))
 	})
 	return json.Marshal(all[:min(len(all), maxChurns)])
 }
@@ -105,7 +107,7 @@ func decodeChurn(data []byte) (map[room.ID]estimate.Churn, error) {
 	out := map[room.ID]estimate.Churn{}
 	for _, c := range all {
 		life := min(max(0, c.Life), (365 * 24 * time.Hour).Seconds())
-		out[c.Room] = estimate.Churn{Life: time.Duration(life * float64(time.Second)), Beyond: c.Beyond, Ended: c.Ended}
+		out[c.Room] = estimate.Churn{Life: time.Duration(life * float64(time.Second)), YoungFor: c.Young, Early: c.Early, Beyond: c.Beyond, Ended: c.Ended}
 	}
 	return out, nil
 }

@@ -17,7 +17,7 @@ import (
 func TestChurnOutlivesATerm(t *testing.T) {
 	ctx, docs := context.Background(), &shelf{}
 	learned := map[room.ID]estimate.Churn{
-		1: {Life: 5 * time.Minute, Beyond: -240.5, Ended: 10}, 1 << 63: {Life: 15 * time.Second, Beyond: 3, Ended: 1}, 3: {Life: time.Minute},
+		1: {Life: 5 * time.Minute, YoungFor: 240.5, Early: 4, Beyond: 17, Ended: 10}, 1 << 63: {Life: 15 * time.Second, Beyond: 3, Ended: 1}, 3: {Life: time.Minute},
 	}
 	var recalled map[room.ID]estimate.Churn
 	leader := func() *churnKeeper {

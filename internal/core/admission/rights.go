@@ -5,8 +5,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// rights are the permits of T and of R that the regional lends the edge in a room, and how many
-// sessions the edge may renew before it has reported them.
+// rights are the permits that the regional granted for a room, of T and of R, and how many unreported renewals it
+// allows.
 //
 // Invariants: sessions.Returned+spent <= sessions.Granted; renewed <= renewCeil under a lease.
 type rights struct {
@@ -14,24 +14,22 @@ type rights struct {
 	spent    uint64          // of those
 
 	rate rateRights // of R
-	past rateRights // of R, used under tenures that are over
+	past rateRights // of R, used in past lease epochs
 
 	renewed, renewCeil uint64
-	renewedSaid        uint64 // by the last report
+	renewedSaid        uint64 // in the last report
 
 	demand demand
-	want   uint64 // what the last report said
+	want   uint64 // in the last report
 }
 
 // credit returns the unspent permits of T.
 func (r *rights) credit() uint64 { return r.sessions.Unused(r.spent) }
 
-// low reports whether half of what was wanted is spent: more is to be here before
-// there is none.
+// low reports whether half of the wanted permits are spent: time to refill.
 func (r *rights) low() bool { return r.credit() <= r.want/2 }
 
-// wants takes the demand since it was asked last; it reports whether that changes what
-// the regional is to be told.
+// wants samples the demand. It reports whether the wanted number changed.
 func (r *rights) wants(now fleettime.Mono, p *wire.Params) bool {
 	want := r.demand.sampleAt(now, p.ReportFast)
 	changed := want != r.want
@@ -39,17 +37,15 @@ func (r *rights) wants(now fleettime.Mono, p *wire.Params) bool {
 	return changed
 }
 
-// mayRenew reports whether one more renewal keeps the promise to report no
-// more than was allowed in advance.
+// mayRenew reports whether one more renewal stays within the allowance for unreported renewals.
 func (r *rights) mayRenew(leased, capped bool) bool {
 	if leased {
 		return r.renewed < r.renewCeil
 	}
-	return !capped // isolated: the regional keeps our sessions counted until it hears of us
+	return !capped // isolated: the regional counts our sessions until it receives a report
 }
 
-// nearCeiling reports whether half of the renewals are made that may be made before
-// the regional answers.
+// nearCeiling reports whether half of the unreported renewals are used.
 func (r *rights) nearCeiling() bool {
 	return r.renewed+max(2, r.renewed-r.renewedSaid) >= r.renewCeil
 }
@@ -72,7 +68,7 @@ func (r *rights) giveBack(now fleettime.Mono, none bool) (any bool) {
 	return sessions+rate > 0
 }
 
-// take applies a grant. It reports whether the grant lends more than before.
+// take applies a grant. It reports whether it brought new permits.
 func (r *rights) take(g *wire.RoomGrant) (more bool) {
 	moreT, _ := r.sessions.Apply(g.Permits.Sessions)
 	moreR, _ := r.rate.Apply(g.Permits.Rate)
@@ -81,7 +77,7 @@ func (r *rights) take(g *wire.RoomGrant) (more bool) {
 	return more
 }
 
-// tell writes the permits and renewals into a report.
+// tell adds the state of the permits to a report.
 func (r *rights) tell(now fleettime.Mono, out *wire.RoomReport) {
 	r.renewedSaid = r.renewed
 	out.Permits = wire.Permits{Sessions: r.sessions.Told(), Rate: r.rate.Told()}
@@ -90,8 +86,7 @@ func (r *rights) tell(now fleettime.Mono, out *wire.RoomReport) {
 	out.Want = r.want
 }
 
-// reborn begins without permits, as a new incarnation does. Permits of R that are in use stay busy
-// in past.
+// reborn resets the permits for a new instance. Those of R stay behind, where they age.
 func (r *rights) reborn(now fleettime.Mono) {
 	r.sessions.Reset()
 	r.spent = 0

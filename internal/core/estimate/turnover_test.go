@@ -185,7 +185,8 @@ func TestTurnoverBearsAnything(t *testing.T) {
 			}
 			if rapid.IntRange(0, 9).Draw(t, "recalls") == 0 {
 				u.Recall(Churn{
-					Life:   time.Duration(rapid.Int64().Draw(t, "recalled life")),
+					Life:     time.Duration(rapid.Int64().Draw(t, "recalled life")),
+					YoungFor: rapid.Float64().Draw(t, "recalled young"), Early: rapid.Float64().Draw(t, "recalled early"),
 					Beyond: rapid.Float64().Draw(t, "recalled beyond"), Ended: rapid.Float64().Draw(t, "recalled ended"),
 				})
 			}
