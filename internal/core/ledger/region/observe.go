@@ -50,11 +50,15 @@ func decode(m *wire.Report) report {
 	return report{Report: m, earliest: ledger.Earliest(m), latest: ledger.Latest(m), timed: ledger.IsSynced(m)}
 }
 
-// advance moves the time up to which the edge has reported everything, after a complete report.
-func (e *edge) advance(m *report) {
-	e.asOf, e.earliest = max(e.asOf, m.AsOf), max(e.earliest, m.earliest)
-	e.latest, e.timed = max(e.latest, m.latest), m.timed
-	e.told = e.acked
+// receive takes the head of a report, which need not have all parts of it. It reports whether the report
+// is newer than those before, and whether this part completes it.
+func (e *edge) receive(now fleettime.Mono, m *report) (fresh, complete bool) {
+	if fresh, complete = e.parts.Take(m.Seq, m.Part, m.Parts); fresh {
+		e.recv, e.echo, e.leaving, e.since = now, m.Sent, m.Leaving, m.CountsSince
+		e.acked = max(e.acked, m.Acked)
+		e.due = true
+	}
+	return fresh, complete
 }
 
 // count updates the counters of an edge in every room of a report.
@@ -67,17 +71,6 @@ func (a *Aggregator) count(now fleettime.Mono, e *edge, m *report) {
 		a.stored.promiseMovedIn(int64(b.terminations.movedIn))
 		a.up.tellEnds(now, b)
 	}
-}
-
-// receive takes the head of a report, which need not have all parts of it. It reports whether the report
-// is newer than those before, and whether this part completes it.
-func (e *edge) receive(now fleettime.Mono, m *report) (fresh, complete bool) {
-	if fresh, complete = e.parts.Take(m.Seq, m.Part, m.Parts); fresh {
-		e.recv, e.echo, e.leaving, e.since = now, m.Sent, m.Leaving, m.CountsSince
-		e.acked = max(e.acked, m.Acked)
-		e.due = true
-	}
-	return fresh, complete
 }
 
 // take updates the counters of an edge in one room by a report that was written at wrote at the
@@ -155,4 +148,11 @@ func (b *books) takeMoves(acc *account, r *wire.RoomReport, earliest, latest fle
 			acc.pin(&b.counts, ent)
 		}
 	}
+}
+
+// advance moves the time up to which the edge has reported everything, after a complete report.
+func (e *edge) advance(m *report) {
+	e.asOf, e.earliest = max(e.asOf, m.AsOf), max(e.earliest, m.earliest)
+	e.latest, e.timed = max(e.latest, m.latest), m.timed
+	e.told = e.acked
 }
